@@ -30,7 +30,7 @@ compare-pack: deps ## .compare/COMMIT/: the libraries of this commit, for bench/
 assemble-all: deps ## assemble every configuration of the kernel library (needs ptxas)
 	@tools/dev/build.sh ci
 	@tools/dev/test.sh ci -L assemble -E assemble_configurations_test
-	@TEGULA_ASSEMBLE=all TEGULA_CACHE=off build/ci/tests/assemble_configurations_test # longer than ctest lets a test run
+	@TEGULA_TEST_ASSEMBLE=all TEGULA_CACHE=off build/ci/tests/assemble_configurations_test # longer than ctest lets a test run
 
 format:          ## format every C++ file
 	@tools/dev/format.sh

@@ -65,13 +65,14 @@ AttentionSpec distances(Tensors t, double number) {
 /// With given tiles: number = queries * 1'000'000 + keys * 100 + causal (1) or not (0).
 AttentionSetup tiles(Tensors, double number) {
   const auto n = static_cast<std::int64_t>(number);
-  const AttentionTiles tiles{static_cast<int>(n / 1'000'000), static_cast<int>(n / 100 % 10'000)};
+  const AttentionTileShape tiles{static_cast<int>(n / 1'000'000),
+                                 static_cast<int>(n / 100 % 10'000)};
   return {AttentionSpec{.mask = n % 100 == 1 ? masks::causal() : Mask()}, {.tiles = tiles}};
 }
 
 /// Number: the programs that share a tile's keys.
 AttentionSetup splits(Tensors, double number) {
-  return {AttentionSpec{}, {.key_splits = static_cast<int>(number)}};
+  return {AttentionSpec{}, {.split_kv = static_cast<int>(number)}};
 }
 
 using SetupOf = std::function<AttentionSetup(Tensors, double)>;

@@ -8,8 +8,8 @@ namespace tegula::bench {
 inline auto attention_with_distances() {
   return kernel("attention", [](In<bf16, 4> Q, In<bf16, 4> K, In<bf16, 4> V, Out<bf16, 4> O,
                                 Scalar<f32> scale) {
-    const int D = Q.fixed(3);
-    for (auto [b, h, m] : grid(O, 1, 1, 128, heavy_first)) {
+    const int D = Q.static_dim(3);
+    for (auto [b, h, m] : grid(O, 1, 1, 128, balanced_pairs)) {
       Tile q = Q(b, h, m, all), o = zeros<f32>(128, D), top = full<f32>(-1e30f, 128),
            l = zeros<f32>(128);
       const Tile rows = expand(m, 1);

@@ -63,7 +63,7 @@ class HandWrittenGemm {
     shape.grid = {static_cast<unsigned>(multiprocessors(t[0].device())), 1, 1};
     shape.block = {384, 1, 1};
     shape.shared_bytes = static_cast<unsigned>(kernel_.info.smem_bytes);
-    runtime::LaunchPlan(loaded_, shape, layout_.slots())
+    runtime::PreparedLaunch(loaded_, shape, layout_.slots())
         .launch(static_cast<runtime::cu::Stream>(stream.handle()), block);
   }
 
@@ -147,7 +147,7 @@ std::vector<Case> make_cases() {
                              [](auto x, auto, auto h, auto q, auto kv) {
                                return x + exp2(cast<f32>(h + 1) * -0.5f) * cast<f32>(kv - q);
                              },
-                         .range = causal_range});
+                         .kv_range = causal_range});
                     run_attention(attn, s, t);
                   }});
   for (Case& c : attention_cases()) list.push_back(std::move(c));
@@ -188,11 +188,11 @@ TegulaBenchPairs pairs_of(const Case& c, Tensors t, double number) {
   if (!c.setup)
     throw CompileError(Diagnostic{"", "bench: " + c.name + " is no attention", {}, {}, ""});
   const AttentionSetup setup = c.setup(t, number);
-  const AttentionPairs p = attention_pairs(setup.spec, t[0], t[1], t[2], setup.schedule);
+  const AttentionWorkload p = attention_pairs(setup.spec, t[0], t[1], t[2], setup.schedule);
   if (!p.kept)
     throw CompileError(
         Diagnostic{"", "bench: what the mask of " + c.name + " keeps is not decided", {}, {}, ""});
-  return {*p.kept, p.computed, p.cover, p.tiles.queries, p.tiles.keys};
+  return {*p.kept, p.computed, p.cover, p.tiles.block_q, p.tiles.block_kv};
 }
 
 thread_local std::string last_error, last_text;

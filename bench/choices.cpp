@@ -32,9 +32,9 @@ AttentionSpec biased_by_tma(Tensors t) {
   return {.mask = masks::causal(), .score = scores::bias(t[5])};
 }
 AttentionSetup biased_by_tma_in_narrow_steps(Tensors t) {
-  return {biased_by_tma(t), {.tiles = AttentionTiles{128, 64}}};
+  return {biased_by_tma(t), {.tiles = AttentionTileShape{128, 64}}};
 }
-AttentionSetup biased(Tensors t) { return {biased_by_tma(t), {.tma_loads = false}}; }
+AttentionSetup biased(Tensors t) { return {biased_by_tma(t), {.tma_aux_loads = false}}; }
 
 template <bool longest_first>
 AttentionSetup documents(Tensors t) {
@@ -43,12 +43,12 @@ AttentionSetup documents(Tensors t) {
 
 AttentionSetup decoded(Tensors t) {
   AttentionSetup setup = documents<false>(t);
-  setup.spec.queries_at_end = true;
+  setup.spec.align_bottom_right = true;
   return setup;
 }
 AttentionSetup decoded_over_all_keys(Tensors t) {
   AttentionSetup setup = decoded(t);
-  setup.spec.range = [](const Tile&, const Tile&, const Tile& length) {
+  setup.spec.kv_range = [](const Tile&, const Tile&, const Tile& length) {
     return KvRange{full<i32>(0), length};
   };
   return setup;
@@ -60,15 +60,15 @@ AttentionSpec sigmoid_weights(Tensors) {
   spec.score = [](const Tile& s, const Tile&, const Tile&, const Tile&, const Tile&) {
     return sigmoid(s);
   };
-  spec.weighting = Weighting::scores;
+  spec.weighting = AttentionNormalization::none;
   return spec;
 }
 AttentionSetup sigmoid_weights_in_narrow_steps(Tensors) {
-  return {sigmoid_weights({}), {.tiles = AttentionTiles{128, 64}}};
+  return {sigmoid_weights({}), {.tiles = AttentionTileShape{128, 64}}};
 }
 AttentionSpec stick_weights(Tensors) {
   AttentionSpec spec = softmax_weights({});
-  spec.weighting = Weighting::stick_breaking;
+  spec.weighting = AttentionNormalization::stick_breaking;
   return spec;
 }
 
@@ -93,10 +93,10 @@ Case library_product(const char* name) {
 Case sums_in_memory(const char* name, const char* fields) {
   constexpr int kParts = 4;
   const auto product = kernel("sums_in_memory", [](In<bf16, 2> A, In<bf16, 2> B, InOut<f32, 2> C) {
-    const Space space({full<i32>(kParts), C.rows(), C.cols()});
+    const GridSpace space({full<i32>(kParts), C.rows(), C.cols()});
     for (auto [part, m, n] : grid(space, 1, 128, 128)) {
       auto acc = zeros<f32>(128, 128);
-      for (auto k : steps(A.cols(), 64).part(part.first(), kParts))
+      for (auto k : steps(A.cols(), 64).chunk(part.first(), kParts))
         acc = dot(A(m, k), B(k, n), acc);
       atomic_add(C(m, n), acc);
     }
@@ -120,13 +120,13 @@ void add_choices(std::vector<Case>& list) {
   list.push_back(attention_form("weights/sigmoid", sigmoid_weights));
   list.push_back(attention_form("weights/sigmoid_narrow", sigmoid_weights_in_narrow_steps));
   list.push_back(attention_form("weights/sticks", stick_weights));
-  list.push_back(product_form("few_rows/mma", 16, "swap=0"));
-  list.push_back(product_form("few_rows/swapped", 16, "swap=1"));
+  list.push_back(product_form("few_rows/mma", 16, "swap_ab=0"));
+  list.push_back(product_form("few_rows/swapped", 16, "swap_ab=1"));
   list.push_back(library_product("few_rows/library"));
-  list.push_back(product_form("long_k/whole", 128, "splits=1"));
-  list.push_back(product_form("long_k/splits2", 128, "splits=2"));
-  list.push_back(product_form("long_k/splits4", 128, "splits=4"));
-  list.push_back(product_form("long_k/splits8", 128, "splits=8"));
+  list.push_back(product_form("long_k/whole", 128, "cluster_split_k=1"));
+  list.push_back(product_form("long_k/splits2", 128, "cluster_split_k=2"));
+  list.push_back(product_form("long_k/splits4", 128, "cluster_split_k=4"));
+  list.push_back(product_form("long_k/splits8", 128, "cluster_split_k=8"));
   list.push_back(library_product("long_k/library"));
   list.push_back(sums_in_memory("sums_in_memory/elements", "tma_store=0"));
   list.push_back(sums_in_memory("sums_in_memory/tma", "tma_store=1"));

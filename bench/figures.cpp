@@ -8,7 +8,7 @@
 #include "bench/attention_kernel.h"
 #include "bench/bench.h"
 #include "dsl/instance.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "tegula/tegula.h"
 
 namespace tegula::bench {
@@ -42,7 +42,7 @@ std::vector<Subject> subjects() {
     }
   });
   static const auto mm = kernel("matmul", [](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
-    for (auto [m, n] : grid(C, 128, 128, l2_group(8))) {
+    for (auto [m, n] : grid(C, 128, 128, group_m(8))) {
       auto acc = zeros<f32>(128, 128);
       for (auto k : steps(A.cols(), 32)) acc = dot(A(m, k), B(k, n), acc);
       C(m, n) = acc;

@@ -18,7 +18,7 @@ auto product() {
   return kernel("ladder", [](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
     const int bm = tune("BM", {64, 128}, 128), bn = tune("BN", {128, 256}, 256),
               group = tune("GROUP", {0, 8}, 0);
-    for (auto [m, n] : grid(C, bm, bn, l2_group(group))) {
+    for (auto [m, n] : grid(C, bm, bn, group_m(group))) {
       auto acc = zeros<f32>(bm, bn);
       for (auto k : steps(A.cols(), 64)) acc = dot(A(m, k), B(k, n), acc);
       C(m, n) = acc;

@@ -94,8 +94,8 @@ def plot(found):
 def page(found):
     device = next(iter(found.values()))
     has_tiles = "tile" in device  # else one CTA has 128x256 outputs in every rung, and the plan is that of the environment
-    what = ("The eight-line kernel, its tile and each field of its plan changed in turn (`with_plan`; [hopper.md](hopper.md) says what" if has_tiles else
-            "The eight-line kernel, 128x256 outputs a CTA, with each field of its plan switched on in turn (`TEGULA_PLAN`; [hopper.md](hopper.md) says what")
+    what = ("The eight-line kernel, its tile and each field of its plan changed in turn (`with_plan`; [wgmma-pipeline.md](wgmma-pipeline.md) says what" if has_tiles else
+            "The eight-line kernel, 128x256 outputs a CTA, with each field of its plan switched on in turn (`TEGULA_PLAN`; [wgmma-pipeline.md](wgmma-pipeline.md) says what")
     out = ["# The ladder of the Hopper matmul", "", what,
            f"each does). {device['device']}, back end {device['backend']}, commit {device['commit']}; random inputs, cold L2, medians of interleaved runs after",
            "warm-up; the ratio is cuBLAS' time by ours in the same run. Generated: `python3 bench/ladder.py run --out bench/results/FILE-ladder.jsonl`, then",

@@ -18,8 +18,8 @@ Tensor as_fp8(const Tensor& bytes) {
                         bytes.strides());
 }
 
-/// The sum of 1e15 if direct, 2e15 if tiles alternate, 4e15 if multicast, 8e15 if streamed, +
-/// stages
+/// The sum of 1e15 if direct, 2e15 if tiles are in ping-pong, 4e15 if multicast, 8e15 if streamed,
+/// + stages
 /// * 1e13 + 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN * 1e3 + BK (64 or 128)
 /// + 32 if results go by TMA + rows of tiles finished together if not as many as usual, negative
 /// where operands are swapped. Streamed: `splits` programs for each of the device's
@@ -30,17 +30,18 @@ MatmulConfig config_of(double number, Device device) {
   MatmulConfig c{.bm = static_cast<int>(code / 1000000 % 1000),
                  .bn = static_cast<int>(code / 1000 % 1000),
                  .bk = static_cast<int>(code % 1000 / 64 * 64),
-                 .splits = static_cast<int>(code / 1000000000 % 1000),
-                 .swapped = number < 0,
-                 .clustered = code / 1000000000000 % 10 != 0,
+                 .split_k = static_cast<int>(code / 1000000000 % 1000),
+                 .swap_ab = number < 0,
+                 .split_k_in_cluster = code / 1000000000000 % 10 != 0,
                  .stages = static_cast<int>(code / 10000000000000 % 100),
-                 .direct = (flags & 1) != 0,
+                 .no_repack = (flags & 1) != 0,
                  .multicast = (flags & 4) != 0,
-                 .alternate = (flags & 2) != 0};
+                 .pingpong = (flags & 2) != 0};
   c.tma_store = code % 64 / 32 != 0;
   if (code % 32 != 0) c.group_m = static_cast<int>(code % 32);
   if ((flags & 8) != 0)
-    c.streamed = runtime::device_properties(device.index).sm_count * std::exchange(c.splits, 1);
+    c.stream_k_ctas =
+        runtime::device_properties(device.index).sm_count * std::exchange(c.split_k, 1);
   return c;
 }
 
@@ -63,9 +64,9 @@ void planned_product(const Stream& s, Tensors t, double number) {
         C(m, n) = acc;
       }
     });
-    made.emplace(code,
-                 product.with_plan("swap=0 wgmma=0 splits=" + std::to_string(digits(10, 100)) +
-                                   " stages=" + std::to_string(digits(1, 10))));
+    made.emplace(code, product.with_plan(
+                           "swap_ab=0 wgmma=0 cluster_split_k=" + std::to_string(digits(10, 100)) +
+                           " stages=" + std::to_string(digits(1, 10))));
   }
   made.at(code)(s, t[0], t[1], t[2]);
 }
@@ -126,7 +127,8 @@ void add_matmul_cases(std::vector<Case>& list) {
   list.push_back({"matmul_fp8", tensor_scale});
   list.push_back({"matmul_fp8_config", unscaled_fp8});
   list.push_back({"matmul_fp8_promoted", [](const Stream& s, Tensors t, double) {
-                    matmul(s, as_fp8(t[0]), as_fp8(t[1]), t[2], MatmulOptions{.promoted = true});
+                    matmul(s, as_fp8(t[0]), as_fp8(t[1]), t[2],
+                           MatmulOptions{.fp32_promotion = true});
                   }});
   list.push_back({"matmul_fp8_rowwise", row_and_column_scales});
   list.push_back({"matmul_bias_gelu_residual", bias_activation_residual<gelu>});

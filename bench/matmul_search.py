@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Times of every sensible configuration of `matmul` for many shapes, beside cuBLAS: what the estimate in
-autotune/product_model.cpp is held against. One JSON line a shape: medians in us, round robin, cold L2.
+autotune/matmul_cost_model.cpp is held against. One JSON line a shape: medians in us, round robin, cold L2.
 
     python3 bench/matmul_search.py --lib .gpu/lib/libtegula_bench.so --out FILE.jsonl [--seconds 240]
 """
@@ -17,7 +17,7 @@ import peers
 
 TILES = ((192, 192), (128, 256), (128, 192), (128, 128), (128, 64), (64, 256), (64, 192), (64, 128), (64, 64), (64, 32))
 # Rows and columns of the result's tile when operands are exchanged: columns are the instruction's rows.
-SWAPPED = ((8, 64), (8, 128), (8, 256), (16, 64), (16, 128), (16, 256), (32, 64), (32, 128), (32, 256), (64, 64), (64, 128), (64, 256))
+SWAP_AB = ((8, 64), (8, 128), (8, 256), (16, 64), (16, 128), (16, 256), (32, 64), (32, 128), (32, 256), (64, 64), (64, 128), (64, 256))
 # Of many rows: heights between those of TILES.
 TALL = ((72, 192), (88, 192), (104, 192), (120, 192), (72, 128), (80, 128), (88, 128), (96, 128), (104, 128), (112, 128), (120, 128), (48, 128), (56, 128), (64, 128), (192, 128), (256, 128), (56, 256))
 BETWEEN = ((256, 4096, 4096), (512, 4096, 4096), (1024, 4096, 4096), (2048, 4096, 1024), (4096, 1024, 4096), (1536, 1536, 1536), (3072, 3072, 3072), (64, 2048, 2048), (128, 1024, 8192), (256, 256, 16384))
@@ -33,13 +33,13 @@ def ceil_div(a, b):
     return (a + b - 1) // b
 
 
-def deepest_ring(bm, bn):
+def max_stages(bm, bn):
     return min(8, RING_BYTES // ((bm + bn) * 128))
 
 
 def rings(bm, bn, ctas, every):
     """Depths: as deep as shared memory has room for, or shallow, where several CTAs share an SM; or every one."""
-    deepest = deepest_ring(bm, bn)
+    deepest = max_stages(bm, bn)
     if every:
         return range(deepest, 2, -1)
     return [deepest] if deepest <= 4 or ctas <= SMS else [deepest, 4]
@@ -57,7 +57,7 @@ def variants(splits, stages, bm, bn, rows):
 def configurations(m, n, k):
     """(number, text) of what could win: no tile twice as high or wide as the result, no more waves by splitting."""
     tiles = [(bm, bn, False) for bm, bn in TILES if (bm < 2 * m or bm == 64) and bn < 2 * n and m > 32]
-    tiles += [(bm, bn, True) for bm, bn in SWAPPED if (bm < 2 * m or bm == 8) and m <= min(64, 2 * bm)]
+    tiles += [(bm, bn, True) for bm, bn in SWAP_AB if (bm < 2 * m or bm == 8) and m <= min(64, 2 * bm)]
     tiles += [(bm, bn, True) for bm, bn in TALL if m > 256 and bn < 2 * n]
     for bm, bn, swapped in tiles:
         rows = ceil_div(m, bm)
@@ -79,7 +79,7 @@ def configurations(m, n, k):
 
 def streamed(bm, bn, swapped, steps):
     """All steps dealt evenly (stream-K), to one program an SM, or to two where they fit."""
-    deepest = deepest_ring(bm, bn)
+    deepest = max_stages(bm, bn)
     for on_sm, stages in ((1, deepest), (2, deepest // 2)):
         if stages >= 3 and steps >= 2 * on_sm * SMS:
             number = 8e15 + stages * 1e13 + on_sm * 1e9 + bm * 1e6 + bn * 1e3 + 64

@@ -4,7 +4,7 @@
     python3 bench/sweep.py attention|rescaling|epilogues|choices|few_rows|splits|groups|groups_fp8 --out FILE.jsonl [--lib PATH] [--commit HASH]
 
 attention: usual, wide and tall tiles (case attention_blocks: queries * 1000000 + keys * 100 + causal), beside cuDNN;
-rescaling: exact and lazy, beside cuDNN; epilogues: products, plain and fused, whose tiles alternate (numbers of
+rescaling: exact and lazy, beside cuDNN; epilogues: products, plain and fused, whose tiles are in ping-pong (numbers of
 matmul_config, bench/matmul_cases.cpp), with what the estimate chooses as "chosen"; choices: forms of one computation (bench/choices.h);
 few_rows: products of few rows, in tiles of mma; splits: one query a head, whose keys so many programs share;
 groups: products in the tiles that large ones have, with so many rows of tiles finished together; groups_fp8: the same of fp8.
@@ -24,7 +24,7 @@ LENGTHS = ((16, 1024), (4, 4096), (1, 16384))  # batch, length: 16k positions
 TILES = {64: (128128, 192096, 192112, 192128), 80: (192112,), 96: (192096,)}  # queries * 1000 + keys
 FEW_ROWS_OF = ((1, 4096, 4096), (8, 2048, 2048), (16, 2048, 8192), (16, 5120, 3584), (16, 4096, 4096), (16, 14336, 4096), (16, 4096, 14336), (16, 28672, 8192), (16, 8192, 28672), (32, 4096, 4096), (32, 14336, 4096), (64, 4096, 4096), (64, 14336, 4096))
 FEW_ROWS = [(columns, step, splits, stages) for columns in (32, 64, 128) for step in (64, 128, 256) for splits in (1, 2, 4, 8) for stages in (3, 4) if columns * step <= 8192]
-ALTERNATE, WITH_MULTICAST = 2e15, 6e15
+PINGPONG, WITH_MULTICAST = 2e15, 6e15
 PRODUCTS = ((4096, 4096, 4096), (8192, 8192, 1024), (8192, 8192, 8192))
 
 
@@ -93,7 +93,7 @@ def rescaling(t):
 def epilogues(t):
     for m, n, k in PRODUCTS:
         a, b, c, bias, residual = random_of(m, k), random_of(k, n), random_of(m, n), random_of(n), random_of(m, n)
-        numbers = {"chosen": 0.0, "alternate": ALTERNATE + 128128064, "alternate multicast": WITH_MULTICAST + 128128064}
+        numbers = {"chosen": 0.0, "alternate": PINGPONG + 128128064, "alternate multicast": WITH_MULTICAST + 128128064}
         plain = {name: t.caller("matmul_config" if number else "matmul", [a, b, c], number) for name, number in numbers.items()}
         yield f"matmul {m}x{n}x{k}", plain
         fused = {name: t.caller("matmul_bias_gelu_residual", [a, b, c, bias, residual], number) for name, number in numbers.items()}
@@ -161,7 +161,7 @@ WIDE, TALL, BY_TMA = 4e13 + 1e9 + 128256e3, 4e13 + 1e9 + 128192e3, 32
 
 def grouped(t, case, tensors, step):
     """Numbers of matmul_config: names are the tile and the rows of tiles finished together, 8 unless they say so."""
-    alternate, shared = ALTERNATE + 128128e3 + step, WITH_MULTICAST + 128128e3 + step
+    alternate, shared = PINGPONG + 128128e3 + step, WITH_MULTICAST + 128128e3 + step
     numbers = {"128x256": WIDE + step, "128x256 12": WIDE + step + 12, "128x192": TALL + step, "alternate": alternate, "alternate 12": alternate + 12, "alternate tma_store": alternate + BY_TMA}
     numbers |= {"alternate multicast": shared, "alternate multicast 12": shared + 12, "alternate multicast tma_store": shared + BY_TMA}
     return {name: t.caller(case, tensors, number) for name, number in numbers.items()}

@@ -24,8 +24,8 @@ struct Emitted {
 /// library is missing and InternalError where the emitter fails.
 Emitted emit_llvm(const ir::Kernel& kernel, const EmitOptions& options = {});
 
-/// Where libtegula_llvm.so is looked for, in order: TEGULA_LLVM alone where it is set; else beside
-/// this library, then by its plain name, which the loader searches.
+/// Search path for libtegula_llvm.so: TEGULA_LLVM alone if it is set; else beside this library,
+/// then by its plain name, which the loader searches.
 std::vector<std::string> llvm_module_places();
 
 /// Emits CUDA C++ without any include, for NVRTC with -fmad=false.

@@ -1,5 +1,5 @@
 #pragma once
-// What a TMA tensor map says, as plain data: the launch recipe fills it, the runtime hands it to
+// A TMA tensor map as plain data: the launch recipe fills it, the runtime hands it to
 // cuTensorMapEncodeTiled and the simulator executes it.
 #include <cstdint>
 
@@ -9,7 +9,7 @@ namespace tegula::codegen {
 
 inline constexpr int kMaxTensorRank = 5;
 
-/// What a box reads outside the tensor.
+/// Values that a box reads outside the tensor.
 enum class OobFill : std::uint8_t { Zero, Nan };
 
 /// All lists are innermost dimension first.

@@ -14,7 +14,7 @@ std::uint64_t class_of_address(const void* address) {
   return divisor_class(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address)));
 }
 
-void add_tensor(CallKey& key, const Tensor& t, const Known& known, std::size_t position,
+void add_tensor(CallKey& key, const Tensor& t, const Specialization& known, std::size_t position,
                 bool& wide) {
   key.add(static_cast<std::uint64_t>(t.dtype()) << 16 | static_cast<std::uint64_t>(t.rank()) << 8 |
           (t.numel() == 0 ? 0x80u : 0u) | class_of_address(t.data()));
@@ -29,7 +29,7 @@ void add_tensor(CallKey& key, const Tensor& t, const Known& known, std::size_t p
 }
 
 /// `position` among the run-time arguments.
-void add_argument(CallKey& key, const HostArg& a, const Known& known, std::size_t position,
+void add_argument(CallKey& key, const HostArg& a, const Specialization& known, std::size_t position,
                   bool& wide) {
   constexpr std::uint64_t kLeftOut = 0xff;  // no tensor's first word
   if (a.kind == ParamKind::View && !a.tensor) key.add(kLeftOut);
@@ -57,21 +57,21 @@ void check_equal_extents(const KernelInstance& k, const CallArgs& a) {
       return a.args[e.arg[i]].tensor->shape()[static_cast<std::size_t>(e.axis[i])];
     };
     if (extent(0) != extent(1)) [[unlikely]]
-      fail(Mistake::extents_differ, k.loc(), {}, e.name, extent(0), e.text[0], extent(1),
+      fail(ErrorId::extents_differ, k.loc(), {}, e.name, extent(0), e.text[0], extent(1),
            e.text[1]);
   }
 }
 
-CallKey examine(const KernelInstance& k, std::span<const HostArg> args, Device device,
-                CallArgs& out) {
+CallKey make_call_key(const KernelInstance& k, std::span<const HostArg> args, Device device,
+                      CallArgs& out) {
   CallKey key;
   bool wide = false;
-  const Known& known = k.known();
+  const Specialization& known = k.known();
   key.add(static_cast<std::uint64_t>(device.kind) << 32 | static_cast<std::uint64_t>(device.index));
   const auto take = [&](const HostArg& a, const ParamInfo& info, std::size_t position) {
     check_argument(k.callee(), position, a, info);
     if (a.tensor && a.tensor->device() != device) [[unlikely]]
-      fail(Mistake::other_device, k.loc(), {}, k.callee().argument(position),
+      fail(ErrorId::other_device, k.loc(), {}, k.callee().argument(position),
            a.tensor->device().str(), device.str());
     add_argument(key, a, known, out.count, wide);
     if (info.kind != ParamKind::Constant) out.add(a, info);
@@ -79,7 +79,7 @@ CallKey examine(const KernelInstance& k, std::span<const HostArg> args, Device d
   for (std::size_t i = 0; i < args.size(); ++i) take(args[i], k.params()[i], i);
   for (std::size_t i = 0; i < known.captures.size(); ++i)
     take(known.captures[i].read(), known.captures[i].info, args.size() + i);
-  for (const Request& r : known.requests) {
+  for (const SpecializationRequest& r : known.requests) {
     const Tensor* t = r.arg < out.count ? out.args[r.arg].tensor : nullptr;
     if (!t || r.key == ExtentKey::Any || r.key == ExtentKey::AnyStride) continue;
     const std::int64_t extent = t->shape()[static_cast<std::size_t>(r.axis)];
@@ -131,13 +131,13 @@ bool overlap(const Tensor& a, const Tensor& b) {
 
 void check_overlap(const KernelInstance& k, const CallArgs& a) {
   if (k.may_alias()) return;
-  const Known& known = k.known();
+  const Specialization& known = k.known();
   for (std::size_t i = 0; i < a.count; ++i) {
     if (!a.args[i].tensor || a.access[i] == detail::ViewAccess::In) continue;
     if (a.is_pointer[i] && !known.is_stored_through(i)) continue;
     for (std::size_t j = 0; j < a.count; ++j)
       if (j != i && a.args[j].tensor && overlap(*a.args[i].tensor, *a.args[j].tensor)) [[unlikely]]
-        fail(Mistake::overlap, k.loc(), {}, std::min(i, j), std::max(i, j), k.name(), i);
+        fail(ErrorId::overlap, k.loc(), {}, std::min(i, j), std::max(i, j), k.name(), i);
   }
 }
 

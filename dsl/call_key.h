@@ -39,10 +39,11 @@ struct CallArgs {
 
 /// Checks the arguments of a call, lists them and makes their key. Throws CompileError where one
 /// does not fit.
-CallKey examine(const KernelInstance& kernel, std::span<const HostArg> args, Device device,
-                CallArgs& out);
+CallKey make_call_key(const KernelInstance& kernel, std::span<const HostArg> args, Device device,
+                      CallArgs& out);
 
-/// Throws CompileError where dimensions that bear one name have different extents; examine() does.
+/// Throws CompileError where dimensions that bear one name have different extents; make_call_key()
+/// does.
 void check_equal_extents(const KernelInstance& kernel, const CallArgs& args);
 
 /// Throws CompileError where an argument that the kernel writes shares memory with another one. An

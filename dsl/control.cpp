@@ -7,7 +7,7 @@
 
 #include "dsl/elementwise.h"
 #include "dsl/host_scalars.h"
-#include "dsl/tile_order.h"
+#include "dsl/raster_order.h"
 #include "tegula/math.h"
 
 namespace tegula {
@@ -25,7 +25,7 @@ const char* dimension_of(const Tracer& t, ir::Value extent) {
 }
 
 Tile bound(Tracer& t, std::string_view what, const Arg& a) {
-  const DType d = dsl::meet(t, what, std::span(&a, 1));
+  const DType d = dsl::promote_types(t, what, std::span(&a, 1));
   dsl::require_integers(what, d, a.loc());
   return t.tile(dsl::operand(t, a, t.index_type()));
 }
@@ -39,15 +39,15 @@ void OpenRegion::abandon(bool by_exception) const {
   if (Tracer* t = Tracer::current()) t->abandon(id, by_exception);
 }
 
-StepRange::StepRange(const Arg& lo, const Arg& hi, std::int64_t block, Loc at)
+LoopRange::LoopRange(const Arg& lo, const Arg& hi, std::int64_t block, Loc at)
     : block_(block), dimension_(""), loc_(at) {
   Tracer& t = Tracer::at(at, "steps");
-  if (!dsl::is_block(block)) fail(Mistake::bad_block, at, {}, block);
+  if (!dsl::is_block(block)) fail(ErrorId::bad_block, at, {}, block);
   lo_ = bound(t, "steps", lo);
   hi_ = bound(t, "steps", hi);
   dimension_ = dimension_of(t, t.value(hi_));
 }
-StepRange::StepRange(const StepRange& o)
+LoopRange::LoopRange(const LoopRange& o)
     : lo_(o.lo_),
       hi_(o.hi_),
       block_(o.block_),
@@ -56,34 +56,34 @@ StepRange::StepRange(const StepRange& o)
       stages_(o.stages_),
       unroll_(o.unroll_) {}
 
-StepRange StepRange::stages(int n) const {
-  StepRange r(*this);
+LoopRange LoopRange::stages(int n) const {
+  LoopRange r(*this);
   r.stages_ = n;
   return r;
 }
-StepRange StepRange::unroll() const {
-  StepRange r(*this);
+LoopRange LoopRange::unroll() const {
+  LoopRange r(*this);
   r.unroll_ = true;
   return r;
 }
-StepRange StepRange::independent() const {
-  StepRange r(*this);
+LoopRange LoopRange::independent() const {
+  LoopRange r(*this);
   r.independent_ = true;
   return r;
 }
-StepRange StepRange::part(const Arg& number, const Arg& parts) const {
+LoopRange LoopRange::chunk(const Arg& number, const Arg& parts) const {
   if (parts.is_literal() && parts.as_int() == 1) return *this;
   Tracer& t = Tracer::at(number.loc(), "steps");
   const Tracer::Pin pin(t, number.loc());
   const Tile count = (hi_ - lo_ + (block_ - 1)) / block_, n = bound(t, "steps", parts),
              extent = (count + (n - 1)) / n * block_;
-  StepRange r(*this);
+  LoopRange r(*this);
   r.lo_ = lo_ + bound(t, "steps", number) * extent;
   r.hi_ = min(r.lo_ + extent, hi_);
   return r;
 }
 
-std::uint64_t StepRange::start() {
+std::uint64_t LoopRange::start() {
   Tracer& t = Tracer::at(loc_, "steps");
   ir::AttrList attrs;
   attrs.set(AttrName::loop, independent_ ? "independent" : "steps");
@@ -93,42 +93,42 @@ std::uint64_t StepRange::start() {
   return t.open_loop(t.value(lo_), t.value(hi_), step, std::move(attrs));
 }
 
-void StepRange::Iterator::operator++() {
+void LoopRange::Iterator::operator++() {
   Tracer& t = Tracer::at({}, "steps");
   more_ = t.close_loop(range_->open_.id);
   if (!more_) range_->open_.id = 0;
 }
 
-Index StepRange::Iterator::operator*() const {
+Index LoopRange::Iterator::operator*() const {
   Tracer& t = Tracer::at({}, "steps");
   return Index(t.tile(t.induction(range_->open_.id)), range_->block_, range_->dimension_);
 }
 
 }  // namespace detail
 
-detail::StepRange steps(const Arg& extent, std::int64_t block) {
-  return detail::StepRange(Arg(0).at(extent.loc()), extent, block, extent.loc());
+detail::LoopRange steps(const Arg& extent, std::int64_t block) {
+  return detail::LoopRange(Arg(0).at(extent.loc()), extent, block, extent.loc());
 }
-detail::StepRange steps(const Arg& lo, const Arg& hi, std::int64_t block) {
-  return detail::StepRange(lo, hi, block, lo.loc());
+detail::LoopRange steps(const Arg& lo, const Arg& hi, std::int64_t block) {
+  return detail::LoopRange(lo, hi, block, lo.loc());
 }
 
 // ---- the grid -----------------------------------------------------------------------------------
-Space::Space(const View& view, std::source_location at) : loc_(at) {
+GridSpace::GridSpace(const View& view, std::source_location at) : loc_(at) {
   for (int i = 0; i < view.rank(); ++i) extents_.push_back(view.dim(i, at));
 }
-Space::Space(std::initializer_list<Arg> extents, std::source_location at) : loc_(at) {
+GridSpace::GridSpace(std::initializer_list<Arg> extents, std::source_location at) : loc_(at) {
   Tracer& t = Tracer::at(at, "grid");
   for (const Arg& e : extents) extents_.push_back(bound(t, "grid", e));
 }
-Space::Space(const Tile& extent, std::source_location at) : loc_(at) {
+GridSpace::GridSpace(const Tile& extent, std::source_location at) : loc_(at) {
   extents_.push_back(bound(Tracer::at(at, "grid"), "grid", Arg(extent, at)));
 }
-Space rows(const View& view, std::source_location at) {
-  return Space({Arg(view.dim(0, at), at)}, at);
+GridSpace rows(const View& view, std::source_location at) {
+  return GridSpace({Arg(view.dim(0, at), at)}, at);
 }
-Space cols(const View& view, std::source_location at) {
-  return Space({Arg(view.dim(1, at), at)}, at);
+GridSpace cols(const View& view, std::source_location at) {
+  return GridSpace({Arg(view.dim(1, at), at)}, at);
 }
 
 namespace detail {
@@ -142,7 +142,7 @@ void record_launch(Tracer& t, const std::vector<ir::Value>& extents,
   ir::Value programs;
   for (std::size_t i = 0; i < extents.size(); ++i) {
     const ir::Value extent = host.copy(extents[i]);
-    if (!extent) fail(Mistake::grid_extent, t.build.loc, {t.origin(extents[i], "the extent")});
+    if (!extent) fail(ErrorId::grid_extent, t.build.loc, {t.origin(extents[i], "the extent")});
     const ir::Value count = dsl::block_count(b, extent, blocks[i]);
     programs = i == 0 ? count : b.mul(programs, count);
   }
@@ -153,22 +153,22 @@ void record_launch(Tracer& t, const std::vector<ir::Value>& extents,
 
 }  // namespace
 
-GridLoop::GridLoop(const Space& space, GridOptions options)
+GridLoop::GridLoop(const GridSpace& space, GridOptions options)
     : extents_(space.extents()), options_(std::move(options)), loc_(space.loc()) {}
 
 std::uint64_t GridLoop::start() {
   Tracer& t = Tracer::at(loc_, "grid");
   if (t.in_scope(ScopeKind::Grid))
-    fail(Mistake::nested_grid, loc_, {{t.grid_loc, "it begins here"}}, "a grid loop");
-  if (t.recording_region()) fail(Mistake::nested_grid, loc_, {}, "a loop or branch");
-  if (t.grid_seen) fail(Mistake::second_grid, loc_, {{t.grid_loc, "the first one"}});
+    fail(ErrorId::nested_grid, loc_, {{t.grid_loc, "it begins here"}}, "a grid loop");
+  if (t.recording_region()) fail(ErrorId::nested_grid, loc_, {}, "a loop or branch");
+  if (t.grid_seen) fail(ErrorId::second_grid, loc_, {{t.grid_loc, "the first one"}});
   if (options_.blocks.size() > extents_.size())
-    fail(Mistake::grid_rank, loc_, {}, "grid", options_.blocks.size(), extents_.size());
+    fail(ErrorId::grid_rank, loc_, {}, "grid", options_.blocks.size(), extents_.size());
   for (std::int64_t block : options_.blocks)
-    if (!dsl::is_block(block)) fail(Mistake::bad_block, loc_, {}, block);
+    if (!dsl::is_block(block)) fail(ErrorId::bad_block, loc_, {}, block);
   const int cluster = options_.cluster;
   if (cluster != 1 && cluster != 2 && cluster != 4 && cluster != 8)
-    fail(Mistake::bad_cluster, loc_, {}, cluster);
+    fail(ErrorId::bad_cluster, loc_, {}, cluster);
   t.kernel.info.cluster = cluster;
   t.grid_seen = true;
   t.grid_loc = loc_;
@@ -179,18 +179,19 @@ std::uint64_t GridLoop::start() {
     counts.push_back(dsl::block_count(t.build, extents[i], options_.blocks[i]));
   // A cluster's programs work on one tile.
   ir::AttrList attrs = cluster == 1 ? ir::attr_list({{AttrName::axis, 0}}) : ir::AttrList();
-  if (options_.l2_group > 1) attrs.set(AttrName::l2_group, std::int64_t{options_.l2_group});
-  if (options_.heavy_first) attrs.set(AttrName::pairs, std::int64_t{1});
+  if (options_.group_m > 1) attrs.set(AttrName::group_m, std::int64_t{options_.group_m});
+  if (options_.balanced_pairs) attrs.set(AttrName::balanced_pairs, std::int64_t{1});
   if (cluster == 1 && options_.multicast) attrs.set(AttrName::multicast, std::int64_t{1});
-  if (cluster == 1 && options_.alternate) attrs.set(AttrName::alternate, std::int64_t{1});
+  if (cluster == 1 && options_.pingpong) attrs.set(AttrName::pingpong, std::int64_t{1});
   if (cluster == 1 && options_.tma_store) attrs.set(AttrName::tma_store, std::int64_t{1});
-  if (cluster == 1 && options_.tma_loads) attrs.set(AttrName::tma_loads, std::int64_t{1});
+  if (cluster == 1 && options_.tma_aux_loads) attrs.set(AttrName::tma_aux_loads, std::int64_t{1});
   const ir::Type i32 = ir::Type::scalar(DType::i32);
   const ir::OpId program = t.build.create(cluster == 1 ? Opcode::ProgramId : Opcode::ClusterId, {},
                                           std::span(&i32, 1), std::move(attrs));
-  const auto tiles = dsl::TileOrder(t.build, options_, counts).decode(t.kernel[program].results[0]);
+  const auto tiles =
+      dsl::RasterOrder(t.build, options_, counts).decode(t.kernel[program].results[0]);
   for (std::size_t i = 0; i < tiles.size(); ++i) {
-    // What bounds proofs start from; the decoding alone does not show it.
+    // States the range that bounds proofs start from; the decoding alone does not show it.
     t.build.effect(Opcode::Assume, {t.build.cmp("lt", tiles[i], counts[i])});
     const ir::Value tile = t.build.cast(tiles[i], t.index_type());
     const std::int64_t block = options_.blocks[i];
@@ -217,17 +218,17 @@ Index GridLoop::index(std::size_t dimension) const {
 }
 
 // ---- branches -----------------------------------------------------------------------------------
-Branch::Branch(const Arg& condition) : condition_(condition) {}
-std::uint64_t Branch::start() {
+RecordedIf::RecordedIf(const Arg& condition) : condition_(condition) {}
+std::uint64_t RecordedIf::start() {
   Tracer& t = Tracer::at(condition_.loc(), "if_");
   const ir::Value c = dsl::truth(t, condition_);
   if (t.kernel.type(c).is_tile())
-    fail(Mistake::condition_type, condition_.loc(), {t.origin(c, "the condition")}, "if_",
+    fail(ErrorId::condition_type, condition_.loc(), {t.origin(c, "the condition")}, "if_",
          t.kernel.type(c).str(), dsl::condition_hint(t.kernel.type(c)));
   return t.open_branch(c, takes_);
 }
-bool Branch::begin_otherwise() { return Tracer::at({}, "if_").else_branch(open_.id); }
-void Branch::close() {
+bool RecordedIf::begin_otherwise() { return Tracer::at({}, "if_").else_branch(open_.id); }
+void RecordedIf::close() {
   Tracer::at({}, "if_").close_branch(open_.id);
   open_.id = 0;
 }
@@ -246,11 +247,11 @@ int tune(const char* name, std::initializer_list<int> set, std::optional<int> ot
 }
 
 // ---- neighbours on the stream -------------------------------------------------------------------
-void wait_for_previous_kernels(std::source_location at) {
-  Tracer::at(at, "wait_for_previous_kernels").build.effect(Opcode::GridWait, {});
+void grid_dependency_wait(std::source_location at) {
+  Tracer::at(at, "grid_dependency_wait").build.effect(Opcode::GridDependencyWait, {});
 }
-void let_next_kernel_start(std::source_location at) {
-  Tracer::at(at, "let_next_kernel_start").build.effect(Opcode::GridTrigger, {});
+void grid_launch_dependents(std::source_location at) {
+  Tracer::at(at, "grid_launch_dependents").build.effect(Opcode::GridLaunchDependents, {});
 }
 
 }  // namespace tegula

@@ -22,7 +22,7 @@ std::string cell_text(ir::Cell c, DType d) {
 
 }  // namespace
 
-struct Live::State {
+struct EagerInterpreter::State {
   State(const ir::Kernel& k, std::span<const ir::EvalArg> args, std::array<std::int64_t, 3> grid)
       : evaluation(k, args, options, /*track_races=*/false), program(evaluation) {
     evaluation.grid = grid;
@@ -35,11 +35,12 @@ struct Live::State {
   std::vector<ir::Value> large;  ///< results that are kept
 };
 
-Live::Live(Tracer& tracer, std::span<const ir::EvalArg> args, std::array<std::int64_t, 3> grid)
+EagerInterpreter::EagerInterpreter(Tracer& tracer, std::span<const ir::EvalArg> args,
+                                   std::array<std::int64_t, 3> grid)
     : tracer_(tracer), state_(std::make_unique<State>(tracer.kernel, args, grid)) {}
-Live::~Live() = default;
+EagerInterpreter::~EagerInterpreter() = default;
 
-void Live::catch_up() {
+void EagerInterpreter::catch_up() {
   // The op that owns a fold is executed as a whole, once its combination is known.
   if (tracer_.in_scope(ScopeKind::Fold)) return;
   const ir::Kernel& k = tracer_.kernel;
@@ -54,14 +55,14 @@ void Live::catch_up() {
   }
 }
 
-std::int64_t Live::integer(ir::Value v, std::string_view used_as) {
+std::int64_t EagerInterpreter::integer(ir::Value v, std::string_view used_as) {
   catch_up();
   const ir::interp::TileValue& t = state_->program.value(v);
   if (t.state(0) == 0 && t.edges.empty()) return t.cells[0].i;
-  fail(Mistake::eager_poison, tracer_.build.loc, {tracer_.origin(v, used_as)}, used_as);
+  fail(ErrorId::eager_poison, tracer_.build.loc, {tracer_.origin(v, used_as)}, used_as);
 }
 
-void Live::release() {
+void EagerInterpreter::release() {
   const std::vector<ir::Value> held = tracer_.held();
   std::erase_if(state_->large, [&](ir::Value v) {
     if (std::ranges::binary_search(held, v)) return false;
@@ -70,7 +71,7 @@ void Live::release() {
   });
 }
 
-std::string Live::text(ir::Value v) {
+std::string EagerInterpreter::text(ir::Value v) {
   catch_up();
   const ir::Type type = tracer_.kernel.type(v);
   // Inside a fold nothing has a value yet.
@@ -93,7 +94,7 @@ std::string Live::text(ir::Value v) {
                      count > kShown ? ", ..." : "");
 }
 
-void Live::finish() {
+void EagerInterpreter::finish() {
   catch_up();
   std::vector<Diagnostic> all;
   for (const auto& f : state_->evaluation.found)
@@ -114,7 +115,7 @@ void launch_eagerly(KernelInstance& k, std::span<const HostArg> args, Device dev
                     k.name(), device.str()));
   const TraceResult traced = k.trace(k.signature(args));
   CallArgs call;
-  examine(k, args, device, call);
+  make_call_key(k, args, device, call);
   check_overlap(k, call);
   const auto given =
       runtime::eval_args(traced.kernel, std::span(call.args.data(), traced.kernel.params().size()));
@@ -126,7 +127,7 @@ void launch_eagerly(KernelInstance& k, std::span<const HostArg> args, Device dev
 
 namespace tegula {
 
-std::string live(const Tile& tile) {
+std::string debug_string(const Tile& tile) {
   dsl::Tracer* t = dsl::Tracer::current();
   if (t == nullptr || !tile.defined()) return "no value";
   const ir::Value v = t->value(tile);

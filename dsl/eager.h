@@ -16,11 +16,12 @@ namespace tegula::dsl {
 class Tracer;
 
 /// The interpreter beside a tracer: executes what was recorded in the kernel's body.
-class Live {
+class EagerInterpreter {
  public:
   /// Program 0, with the kernel's arguments. The tracer has all its parameters by now.
-  Live(Tracer& tracer, std::span<const ir::EvalArg> args, std::array<std::int64_t, 3> grid);
-  ~Live();
+  EagerInterpreter(Tracer& tracer, std::span<const ir::EvalArg> args,
+                   std::array<std::int64_t, 3> grid);
+  ~EagerInterpreter();
 
   /// Executes what was recorded since the last time.
   void catch_up();

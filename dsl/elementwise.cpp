@@ -30,7 +30,7 @@ ir::Value constant(Tracer& t, const Arg& a, DType d) {
   if (is_bool(d)) return t.build.constant(type, std::int64_t{a.as_int() != 0});
   // The conversion of a float literal is the cast of the language.
   if (a.kind() == Arg::Kind::Float) return t.build.cast(t.build.f32(a.as_float()), d);
-  if (!fits(a.as_int(), d)) fail(Mistake::literal_range, a.loc(), {}, a.as_int(), name(d));
+  if (!fits(a.as_int(), d)) fail(ErrorId::literal_range, a.loc(), {}, a.as_int(), name(d));
   return t.build.constant(type, a.as_int());
 }
 
@@ -44,7 +44,7 @@ DType common_dtype(DType a, DType b) {
   return is_signed(a) ? b : a;
 }
 
-DType meet(Tracer& t, std::string_view what, std::span<const Arg> args) {
+DType promote_types(Tracer& t, std::string_view what, std::span<const Arg> args) {
   std::optional<DType> tiles, literals;
   const auto add = [](std::optional<DType>& sum, DType d) {
     sum = sum ? common_dtype(*sum, d) : d;
@@ -56,7 +56,7 @@ DType meet(Tracer& t, std::string_view what, std::span<const Arg> args) {
     }
     const ir::Type type = t.type(a);
     if (type.is_pointer())
-      fail(Mistake::pointer_operand, a.loc(), {t.origin(t.value(a), "the operand")}, what);
+      fail(ErrorId::pointer_operand, a.loc(), {t.origin(t.value(a), "the operand")}, what);
     add(tiles, type.dtype());
   }
   if (!tiles) return *literals;
@@ -109,7 +109,7 @@ ir::Value broadcast_to(Tracer& t, ir::Value v, const ir::Ints& shape) {
   return t.kernel.type(v) == wanted ? v : t.build.op(Opcode::Broadcast, {v}, wanted);
 }
 
-void meet_shapes(Tracer& t, std::string_view what, std::span<ir::Value> values, Loc loc) {
+void broadcast_shapes(Tracer& t, std::string_view what, std::span<ir::Value> values, Loc loc) {
   ir::Ints shape;
   for (ir::Value v : values) {
     const auto s = t.kernel.type(v).shape();
@@ -122,7 +122,7 @@ void meet_shapes(Tracer& t, std::string_view what, std::span<ir::Value> values, 
         std::vector<Note> notes;
         for (std::size_t n = 0; n < values.size(); ++n)
           notes.push_back(t.origin(values[n], fmt::format("operand {}", n)));
-        fail(Mistake::shapes_differ, loc, std::move(notes), what, extents_text(before),
+        fail(ErrorId::shapes_differ, loc, std::move(notes), what, extents_text(before),
              extents_text(s));
       }
       extent = std::max(extent, s[i]);
@@ -136,30 +136,30 @@ Tile record(std::string_view what, Opcode op, std::initializer_list<Arg> args,
             ir::AttrInits attrs) {
   const std::span<const Arg> list(args.begin(), args.size());
   Tracer& t = Tracer::at(list.front().loc(), what);
-  const DType d = meet(t, what, list);
+  const DType d = promote_types(t, what, list);
   std::array<ir::Value, 3> values;
   for (std::size_t i = 0; i < list.size(); ++i) values[i] = operand(t, list[i], d);
   const std::span<ir::Value> used(values.data(), list.size());
-  meet_shapes(t, what, used, list.front().loc());
+  broadcast_shapes(t, what, used, list.front().loc());
   return t.tile(t.build.op(op, std::span<const ir::Value>(used), attrs));
 }
 
 int checked_axis(std::string_view what, ir::Type type, int axis, Loc loc) {
   const int rank = static_cast<int>(type.rank());
-  if (!type.is_tile()) fail(Mistake::not_a_tile, loc, {}, what);
-  if (axis < -rank || axis >= rank) fail(Mistake::bad_axis, loc, {}, what, axis, rank);
+  if (!type.is_tile()) fail(ErrorId::not_a_tile, loc, {}, what);
+  if (axis < -rank || axis >= rank) fail(ErrorId::bad_axis, loc, {}, what, axis, rank);
   return axis < 0 ? axis + rank : axis;
 }
 
 void require_integers(std::string_view what, DType d, Loc loc) {
-  if (!is_integer(d)) fail(Mistake::integers_only, loc, {}, what, name(d));
+  if (!is_integer(d)) fail(ErrorId::integers_only, loc, {}, what, name(d));
 }
 void require_floats(std::string_view what, DType d, Loc loc) {
-  if (!is_float(d)) fail(Mistake::floats_only, loc, {}, what, name(d));
+  if (!is_float(d)) fail(ErrorId::floats_only, loc, {}, what, name(d));
   require_arithmetic(what, d, loc);
 }
 void require_arithmetic(std::string_view what, DType d, Loc loc) {
-  if (is_float(d) && size_bits(d) == 8) fail(Mistake::storage_only, loc, {}, what, name(d));
+  if (is_float(d) && size_bits(d) == 8) fail(ErrorId::storage_only, loc, {}, what, name(d));
 }
 
 }  // namespace tegula::dsl

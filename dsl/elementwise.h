@@ -1,6 +1,6 @@
 #pragma once
-// What the operands of an elementwise operation become before it is recorded: one element type, one
-// shape.
+// Converts the operands of an elementwise operation before it is recorded: to one element type and
+// one shape.
 #include <initializer_list>
 #include <span>
 #include <string_view>
@@ -12,7 +12,7 @@ namespace tegula::dsl {
 /// Element type two operands are computed in.
 DType common_dtype(DType a, DType b);
 /// The type that a literal takes next to `tiles` (none: on its own).
-DType meet(Tracer& t, std::string_view what, std::span<const Arg> args);
+DType promote_types(Tracer& t, std::string_view what, std::span<const Arg> args);
 
 /// The operand as an IR value of `dtype`: literals become constants, others are cast.
 ir::Value operand(Tracer& t, const Arg& a, DType dtype);
@@ -23,7 +23,7 @@ ir::Value truth(Tracer& t, const Arg& a);
 ir::Value convert(Tracer& t, ir::Value v, DType to);
 
 /// Repeats dimensions of extent 1 until all tiles have one shape; scalars stay scalars.
-void meet_shapes(Tracer& t, std::string_view what, std::span<ir::Value> values, Loc loc);
+void broadcast_shapes(Tracer& t, std::string_view what, std::span<ir::Value> values, Loc loc);
 ir::Value broadcast_to(Tracer& t, ir::Value v, const ir::Ints& shape);
 bool can_broadcast(std::span<const std::int64_t> from, std::span<const std::int64_t> to);
 

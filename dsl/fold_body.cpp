@@ -8,12 +8,12 @@
 namespace tegula::dsl {
 namespace {
 
-struct Refused {
+struct LayoutRefusal {
   Opcode opcode;
   const char* text;
 };
 
-constexpr Refused kRefused[] = {
+constexpr LayoutRefusal kRefused[] = {
     {Opcode::For, "a loop"},
     {Opcode::While, "a loop"},
     {Opcode::If, "a branch"},
@@ -23,7 +23,7 @@ constexpr Refused kRefused[] = {
     {Opcode::StoreView, "a store"},
     {Opcode::AtomicRmw, "an atomic operation"},
     {Opcode::AtomicView, "an atomic operation"},
-    {Opcode::LastArriver, "an atomic operation"},
+    {Opcode::ArriveAndTestLast, "an atomic operation"},
     {Opcode::Assume, "assume"},
     {Opcode::Reduce, "another fold"},
     {Opcode::ArgReduce, "another fold"},
@@ -45,7 +45,7 @@ bool is_allowed(const ir::Kernel& k, const ir::OpData& d) {
 }
 
 const char* text_of(Opcode opcode) {
-  const auto* at = std::ranges::find(kRefused, opcode, &Refused::opcode);
+  const auto* at = std::ranges::find(kRefused, opcode, &LayoutRefusal::opcode);
   return at == std::end(kRefused) ? "a tile" : at->text;
 }
 
@@ -63,7 +63,7 @@ void check_fold_body(Tracer& t, ir::RegionId body) {
   ir::OpId found;
   for (ir::OpId op : k.ops(body))
     if (!is_allowed(k, k[op]) && (!found || is_name(k[found]))) found = op;
-  if (found) fail(Mistake::fold_body, k[found].loc, {}, text_of(k[found].opcode));
+  if (found) fail(ErrorId::fold_body, k[found].loc, {}, text_of(k[found].opcode));
 }
 
 void flatten_branch(ir::Kernel& kernel, ir::OpId branch) {

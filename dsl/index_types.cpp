@@ -19,9 +19,11 @@ bool is_number(ir::Type t) {
 }
 
 bool is_moved(Opcode o) {
-  constexpr Opcode kMoves[] = {
-      Opcode::Splat,  Opcode::Broadcast, Opcode::ExpandDims, Opcode::Reshape, Opcode::Permute,
-      Opcode::Reduce, Opcode::Scan,      Opcode::FillAbsent, Opcode::Crop,    Opcode::ClusterSum};
+  constexpr Opcode kMoves[] = {Opcode::Splat,      Opcode::Broadcast,
+                               Opcode::ExpandDims, Opcode::Reshape,
+                               Opcode::Permute,    Opcode::Reduce,
+                               Opcode::Scan,       Opcode::FillAbsent,
+                               Opcode::Crop,       Opcode::ClusterReduceScatter};
   return std::ranges::find(kMoves, o) != std::end(kMoves);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// The type `index` of what idx(), first(), dim(), stride() and steps give: i32 in code, i64 where
-// some argument is that large. So that a kernel means the same for tensors of any size, a value
-// that is an index is told apart from an i32 (or i64) by a mark beside it.
+// The type `index` of what indices(), first(), dim(), stride() and steps give: i32 in code, i64
+// where some argument is that large. So that a kernel means the same for tensors of any size, a
+// value that is an index is told apart from an i32 (or i64) by a mark beside it.
 #include <string>
 #include <unordered_map>
 

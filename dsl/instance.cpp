@@ -58,7 +58,7 @@ bool is_member_name(std::string_view s) {
 
 /// "A[M, K]" or "A".
 ParamName parse_name(std::string_view text, int rank, Loc at) {
-  const auto reject = [&] { fail(Mistake::bad_name, at, {}, text, rank); };
+  const auto reject = [&] { fail(ErrorId::bad_name, at, {}, text, rank); };
   ParamName out;
   const auto open = text.find('[');
   out.name = trim(text.substr(0, open));
@@ -137,16 +137,16 @@ void check_out_views(Tracer& t) {
     const ir::OpData& d = t.kernel[op];
     const bool reads = d.is(Opcode::LoadView, Opcode::AtomicView);
     if (reads && access(d.operands[0]) == ir::Access::Out)
-      fail(Mistake::out_is_read, d.loc, {}, text(d.operands[0]));
+      fail(ErrorId::out_is_read, d.loc, {}, text(d.operands[0]));
     if (d.is(Opcode::StoreView, Opcode::AtomicView, Opcode::ViewPtr))
       stored.push_back(d.operands[0]);
   });
   std::vector<Loc> told;  // a body is recorded twice
-  for (const NamedPart& p : t.parts) {
+  for (const ViewAccessRecord& p : t.accesses) {
     if (!p.rebound || std::ranges::find(stored, t.param(p.param)) != stored.end()) continue;
     if (std::ranges::find(told, p.loc) != told.end()) continue;
     told.push_back(p.loc);
-    t.warnings.push_back(diagnostic(Mistake::never_stored, p.loc, {}, t.param_text(p.param)));
+    t.warnings.push_back(diagnostic(ErrorId::never_stored, p.loc, {}, t.param_text(p.param)));
   }
 }
 
@@ -193,8 +193,8 @@ KernelInstance::KernelInstance(std::shared_ptr<const Closure> closure, KernelOpt
     if (!closure_->names.empty()) names_.push_back(closure_->names[i]);
   }
   equal_extents_ = equal_extents_of(names_);
-  versions_.push_back(std::make_unique<Known>());
-  known_ = versions_.back().get();
+  versions_.push_back(std::make_unique<Specialization>());
+  specialization_ = versions_.back().get();
 }
 
 std::shared_ptr<KernelInstance> KernelInstance::make(std::shared_ptr<const Closure> closure,
@@ -265,21 +265,21 @@ std::vector<HostArg> KernelInstance::constants(const Signature& key) const {
 
 /// Adds the captures that were found since the key was made.
 Signature KernelInstance::completed(Signature key) const {
-  const Known& found = known();
+  const Specialization& found = known();
   for (std::size_t i = key.args.size() - run_time_params_; i < found.captures.size(); ++i) {
     const HostArg now = found.captures[i].read();
     key.args.push_back(classify(now, found.captures[i].info));
     if (index_type_of(std::span(&now, 1)) == DType::i64) key.index_type = DType::i64;
   }
-  for (const Request& r : found.requests)
-    if (r.arg < key.args.size()) fulfil(r, key.args[r.arg]);
+  for (const SpecializationRequest& r : found.requests)
+    if (r.arg < key.args.size()) apply_request(r, key.args[r.arg]);
   return key;
 }
 
 TraceResult KernelInstance::trace(const Signature& key) {
   // A lambda that has its own kernel traced would wait for itself.
   if (const Tracer* t = Tracer::current(); t && t->is_inside(*this))
-    fail(Mistake::nested_launch, t->build.loc, {{loc(), "it is made here"}}, name(), name());
+    fail(ErrorId::nested_launch, t->build.loc, {{loc(), "it is made here"}}, name(), name());
   const std::lock_guard lock(tracing_);
   bool is_wide = false;
   // Each turn knows more than the one before: captures, or extents that matter.
@@ -304,7 +304,7 @@ void KernelInstance::run_eagerly(const Signature& key, std::span<const ir::EvalA
   t.stack_begin = static_cast<const char*>(__builtin_frame_address(0));
   t.build.loc = loc();
   t.instance = this;
-  Live live(t, args, grid);
+  EagerInterpreter live(t, args, grid);
   t.live = &live;
   closure_->call(closure_->object.get(), numbers);
   t.throw_pending();
@@ -317,7 +317,7 @@ void KernelInstance::check_tuning(const Tracer& t) const {
     if (std::ranges::find(t.tunables, given, &Tunable::name) != t.tunables.end()) continue;
     std::vector<std::string> names;
     for (const Tunable& known : t.tunables) names.push_back(known.name);
-    fail(Mistake::unknown_tunable, options_.tuned_at.known() ? options_.tuned_at : loc(),
+    fail(ErrorId::unknown_tunable, options_.tuned_at.known() ? options_.tuned_at : loc(),
          {{loc(), fmt::format("{} is made here", name())}}, name(), given,
          names.empty() ? "it has no tune() at all"
                        : fmt::format("it has {}", fmt::join(names, ", ")));
@@ -329,11 +329,11 @@ void KernelInstance::remember(const Tracer& t) {
   if (t.requests.empty() && t.captures.size() == known().captures.size() &&
       stored == known().stored_through)
     return;
-  auto next = std::make_unique<Known>(known());
+  auto next = std::make_unique<Specialization>(known());
   next->stored_through = std::move(stored);
   next->captures = t.captures;
-  for (const Request& r : t.requests) next->add(r);
-  known_.store(next.get(), std::memory_order_release);
+  for (const SpecializationRequest& r : t.requests) next->add(r);
+  specialization_.store(next.get(), std::memory_order_release);
   versions_.push_back(std::move(next));
 }
 
@@ -354,7 +354,7 @@ TraceResult KernelInstance::run(Signature key, bool check_loops) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
-    fail(Mistake::thrown_out, t.build.loc, t.left_by_exception(), e.what());
+    fail(ErrorId::thrown_out, t.build.loc, t.left_by_exception(), e.what());
   }
   check_tuning(t);
   finish_launch(t.kernel);

@@ -92,7 +92,7 @@ class KernelInstance {
 
   std::span<const ParamInfo> params() const { return closure_->params; }
   /// Read without a lock; what is found later is found in a later version.
-  const Known& known() const { return *known_.load(std::memory_order_acquire); }
+  const Specialization& known() const { return *specialization_.load(std::memory_order_acquire); }
   bool may_alias() const { return options_.may_alias; }
   const std::vector<EqualExtents>& equal_extents() const { return equal_extents_; }
 
@@ -116,9 +116,9 @@ class KernelInstance {
   std::vector<ParamName> names_;  ///< of the run-time parameters; empty, or one for each
   std::vector<EqualExtents> equal_extents_;
   std::mutex tracing_;
-  std::atomic<const Known*> known_;
-  std::vector<std::unique_ptr<const Known>>
-      versions_;  ///< of known_; readers may still hold an old one
+  std::atomic<const Specialization*> specialization_;
+  std::vector<std::unique_ptr<const Specialization>>
+      versions_;  ///< of specialization_; readers may still hold an old one
 };
 
 }  // namespace tegula::dsl

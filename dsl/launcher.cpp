@@ -13,7 +13,7 @@
 #include "dsl/instance.h"
 #include "ir/text.h"
 #include "runtime/gpu_text.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "support/env.h"
 #include "support/text.h"
 #include "support/warnings.h"
@@ -91,7 +91,7 @@ void refuse_nested(const KernelInstance& k) {
   std::vector<Note> made{{k.loc(), fmt::format("{} is made here", k.name())}};
   if (t->instance->loc() != k.loc())
     made.push_back({t->instance->loc(), fmt::format("{} is made here", t->instance->name())});
-  fail(Mistake::nested_launch, t->build.loc, std::move(made), k.name(), t->instance->name());
+  fail(ErrorId::nested_launch, t->build.loc, std::move(made), k.name(), t->instance->name());
 }
 
 }  // namespace
@@ -109,7 +109,7 @@ const CompiledEntry* Launcher::add(CompiledEntry entry) {
   return entries_.get();
 }
 
-/// What differs between the keys of this and the last compilation.
+/// Names the difference between the keys of this and the last compilation.
 std::string Launcher::reason(const std::string& signature) const {
   if (history_.empty()) return "first call";
   const auto before = split(last_signature_, '\n'), now = split(signature, '\n');
@@ -133,7 +133,7 @@ const CompiledEntry& Launcher::find_or_add(KernelInstance& k, std::span<const Ho
                                            Device device, std::vector<Warning>& unsaid) {
   const auto key_now = [&] {
     CallArgs unused;
-    return examine(k, args, device, unused);
+    return make_call_key(k, args, device, unused);
   };
   if (const CompiledEntry* entry = find(key_now())) return *entry;
   TraceResult traced = k.trace(k.signature(args));
@@ -187,7 +187,7 @@ Artefact Launcher::compile_for(KernelInstance& k, std::string_view name,
   refuse_nested(k);
   const auto target = ir::Target::find(name);
   if (!target)
-    fail(Mistake::unknown_target, at, {{k.loc(), fmt::format("{} is made here", k.name())}},
+    fail(ErrorId::unknown_target, at, {{k.loc(), fmt::format("{} is made here", k.name())}},
          k.name(), name, ir::Target::all_names());
   CallArgs run_time;
   for (const HostArg& a : k.run_time_args(args)) run_time.add(a, {});
@@ -211,18 +211,18 @@ void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const Ho
   if (env().eager) [[unlikely]]
     return launch_eagerly(k, args, device);
   CallArgs call;
-  const CallKey key = examine(k, args, device, call);
+  const CallKey key = make_call_key(k, args, device, call);
   check_overlap(k, call);
   const CompiledEntry* entry = find(key);
   if (!entry) [[unlikely]] {
     entry = &compile(k, args, device);
     call.count = 0;
-    examine(k, args, device, call);  // with what the trace captured
-    check_overlap(k, call);          // and with the addresses that it writes to
+    make_call_key(k, args, device, call);  // with what the trace captured
+    check_overlap(k, call);                // and with the addresses that it writes to
   }
   if (wants_retrace()) [[unlikely]]
     if (hash_of(k.trace(k.signature(args)).kernel) != entry->ir)
-      fail(Mistake::stale_trace, k.loc(), {}, k.name());
+      fail(ErrorId::stale_trace, k.loc(), {}, k.name());
   const std::span<const runtime::LaunchArg> run_time(call.args.data(),
                                                      entry->kernel->tile.params().size());
   entry->kernel->launch(given ? *given : Stream(device), run_time);
@@ -233,7 +233,7 @@ std::shared_ptr<const CompiledKernel> Launcher::prepare(KernelInstance& k, const
   refuse_nested(k);
   const Device device = device_of(stream, args);
   CallArgs unused;
-  const CompiledEntry* entry = find(examine(k, args, device, unused));
+  const CompiledEntry* entry = find(make_call_key(k, args, device, unused));
   auto kernel = entry ? entry->kernel : compile(k, args, device).kernel;
   kernel->prepare(stream ? *stream : Stream(device));
   return kernel;
@@ -249,7 +249,7 @@ std::vector<Warning> Launcher::warnings() const {
   return warnings_;
 }
 
-std::string Launcher::why() const {
+std::string Launcher::compile_history() const {
   const std::lock_guard lock(compiling_);
   return fmt::format("{}\n", fmt::join(history_, "\n"));
 }
@@ -303,9 +303,9 @@ std::string dump(dsl::KernelInstance& k, std::string_view verb) {
   static constexpr std::string_view kVerbs[] = {"key", "trace",    "optimize", "emit",
                                                 "ptx", "assemble", "launch"};
   if (std::ranges::find(kVerbs, verb) == std::end(kVerbs))
-    fail(Mistake::unknown_verb, k.loc(), {}, verb);
+    fail(ErrorId::unknown_verb, k.loc(), {}, verb);
   const auto kernel = k.launcher.latest();
-  if (!kernel) fail(Mistake::not_compiled, k.loc(), {}, k.name());
+  if (!kernel) fail(ErrorId::not_compiled, k.loc(), {}, k.name());
   if (verb == "emit" || verb == "ptx") return runtime::gpu_text(*kernel, verb);
   return kernel->dump(verb);
 }
@@ -314,8 +314,8 @@ std::vector<Warning> warnings(const dsl::KernelInstance& k) { return k.launcher.
 
 std::string explain(dsl::KernelInstance& k) {
   const auto kernel = k.launcher.latest();
-  if (!kernel) fail(Mistake::not_compiled, k.loc(), {}, k.name());
-  return k.launcher.why() + kernel->explain();
+  if (!kernel) fail(ErrorId::not_compiled, k.loc(), {}, k.name());
+  return k.launcher.compile_history() + kernel->explain();
 }
 
 }  // namespace tegula::detail

@@ -42,12 +42,12 @@ class Launcher {
   /// shapes, types and alignment of the arguments count. Needs no GPU. `at` is the line that asks.
   Artefact compile_for(KernelInstance& instance, std::string_view name,
                        std::span<const HostArg> args, const Loc& at) const;
-  /// What was compiled last; null before the first.
+  /// The kernel compiled last; null before the first.
   std::shared_ptr<const runtime::CompiledKernel> latest() const;
   /// The warnings about everything compiled so far, each once.
   std::vector<Warning> warnings() const;
   /// One line per compilation: what of its key was new.
-  std::string why() const;
+  std::string compile_history() const;
   std::size_t compiled() const;
 
  private:

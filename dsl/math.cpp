@@ -17,17 +17,17 @@ constexpr Opcode kWide[] = {Opcode::Sqrt, Opcode::Rcp,   Opcode::Floor,
 
 Tile unary_float(std::string_view what, Opcode op, const Arg& x, bool approx = false) {
   Tracer& t = Tracer::at(x.loc(), what);
-  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   dsl::require_floats(what, d, x.loc());
   if (d == DType::f64 && std::ranges::find(kWide, op) == std::end(kWide))
-    fail(Mistake::wide_math, t.build.loc, {}, what);  // the user's, of a composed one
+    fail(ErrorId::wide_math, t.build.loc, {}, what);  // the user's, of a composed one
   const ir::Value v = dsl::operand(t, x, d);
   return t.tile(approx ? t.build.op(op, {v}, {{AttrName::approx, 1}}) : t.build.op(op, {v}));
 }
 
 Tile unary_integer(std::string_view what, Opcode op, const Arg& x) {
   Tracer& t = Tracer::at(x.loc(), what);
-  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   dsl::require_integers(what, d, x.loc());
   return t.tile(t.build.op(op, {dsl::operand(t, x, d)}));
 }
@@ -35,7 +35,7 @@ Tile unary_integer(std::string_view what, Opcode op, const Arg& x) {
 Tile binary_number(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(a.loc(), what);
   const Arg args[] = {a, b};
-  dsl::require_arithmetic(what, dsl::meet(t, what, args), a.loc());
+  dsl::require_arithmetic(what, dsl::promote_types(t, what, args), a.loc());
   return dsl::record(what, op, {a, b});
 }
 
@@ -43,7 +43,7 @@ Tile binary_number(std::string_view what, Opcode op, const Arg& a, const Arg& b)
 template <class F>
 Tile composed(std::string_view what, const Arg& x, const F& f) {
   Tracer& t = Tracer::at(x.loc(), what);
-  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   dsl::require_floats(what, d, x.loc());
   const Tracer::Pin pin(t, x.loc());
   const Tile result = f(t.tile(dsl::operand(t, x, d == DType::f64 ? d : DType::f32)));
@@ -55,7 +55,7 @@ Tile composed(std::string_view what, const Arg& x, const F& f) {
 Tile cast(const Arg& x, DType to) {
   Tracer& t = Tracer::at(x.loc(), "cast");
   if (!x.is_literal() && t.type(x).is_pointer())
-    fail(Mistake::pointer_operand, x.loc(), {t.origin(t.value(x), "the operand")}, "cast");
+    fail(ErrorId::pointer_operand, x.loc(), {t.origin(t.value(x), "the operand")}, "cast");
   ir::Value v = dsl::operand(t, x, to);
   // A user who writes the type wants it for tensors of all sizes.
   if (is_integer(to)) v = t.indices.restated(t.build, v, dsl::IndexTypes::Kind::Number);
@@ -70,7 +70,7 @@ Tile bitcast(const Arg& x, DType to) {
   const ir::Value v = dsl::operand(t, x);
   const ir::Type type = t.kernel.type(v);
   if (size_bits(type.dtype()) != size_bits(to))
-    fail(Mistake::bitcast_width, x.loc(), {t.origin(v, "the operand")}, name(type.dtype()),
+    fail(ErrorId::bitcast_width, x.loc(), {t.origin(v, "the operand")}, name(type.dtype()),
          size_bits(type.dtype()), name(to), size_bits(to));
   return t.tile(type.dtype() == to ? v : t.build.op(Opcode::Bitcast, {v}, type.with_dtype(to)));
 }
@@ -78,12 +78,12 @@ Tile bitcast(const Arg& x, DType to) {
 Tile where(const Arg& condition, const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(condition.loc(), "where");
   const Arg choices[] = {a, b};
-  const DType d = dsl::meet(t, "where", choices);
+  const DType d = dsl::promote_types(t, "where", choices);
   if (!condition.is_literal() && t.type(condition).dtype() != DType::i1)
-    fail(Mistake::condition_type, condition.loc(), {t.origin(t.value(condition), "the condition")},
+    fail(ErrorId::condition_type, condition.loc(), {t.origin(t.value(condition), "the condition")},
          "where", name(t.type(condition).dtype()), "compare, e.g. x != 0");
   ir::Value values[] = {dsl::truth(t, condition), dsl::operand(t, a, d), dsl::operand(t, b, d)};
-  dsl::meet_shapes(t, "where", values, condition.loc());
+  dsl::broadcast_shapes(t, "where", values, condition.loc());
   return t.tile(t.build.op(Opcode::Select, std::span<const ir::Value>(values)));
 }
 
@@ -95,32 +95,33 @@ Tile clamp(const Arg& x, const Arg& low, const Arg& high) {
 }
 Tile abs(const Arg& x) {
   Tracer& t = Tracer::at(x.loc(), "abs");
-  dsl::require_arithmetic("abs", dsl::meet(t, "abs", std::span(&x, 1)), x.loc());
+  dsl::require_arithmetic("abs", dsl::promote_types(t, "abs", std::span(&x, 1)), x.loc());
   return dsl::record("abs", Opcode::Abs, {x});
 }
 Tile fma(const Arg& a, const Arg& b, const Arg& c) {
   Tracer& t = Tracer::at(a.loc(), "fma");
   const Arg args[] = {a, b, c};
-  dsl::require_floats("fma", dsl::meet(t, "fma", args), a.loc());
+  dsl::require_floats("fma", dsl::promote_types(t, "fma", args), a.loc());
   return dsl::record("fma", Opcode::Fma, {a, b, c});
 }
-Tile rescaled(const Arg& x, const Arg& by) {
-  Tracer& t = Tracer::at(x.loc(), "rescaled");
+Tile conditional_rescale(const Arg& x, const Arg& by) {
+  Tracer& t = Tracer::at(x.loc(), "conditional_rescale");
   const Arg args[] = {x, by};
-  dsl::require_floats("rescaled", dsl::meet(t, "rescaled", args), x.loc());
-  return dsl::record("rescaled", Opcode::Mul, {x, by}, {{AttrName::mostly_one, 1}});
+  dsl::require_floats("conditional_rescale", dsl::promote_types(t, "conditional_rescale", args),
+                      x.loc());
+  return dsl::record("conditional_rescale", Opcode::Mul, {x, by}, {{AttrName::skip_if_one, 1}});
 }
 Tile cdiv(const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(a.loc(), "cdiv");
   const Arg args[] = {a, b};
-  dsl::require_integers("cdiv", dsl::meet(t, "cdiv", args), a.loc());
+  dsl::require_integers("cdiv", dsl::promote_types(t, "cdiv", args), a.loc());
   const Tracer::Pin pin(t, a.loc());
   return (a + b - 1) / b;
 }
 Tile mulhi(const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(a.loc(), "mulhi");
   const Arg args[] = {a, b};
-  dsl::require_integers("mulhi", dsl::meet(t, "mulhi", args), a.loc());
+  dsl::require_integers("mulhi", dsl::promote_types(t, "mulhi", args), a.loc());
   return dsl::record("mulhi", Opcode::MulHi, {a, b});
 }
 Tile popc(const Arg& x) { return unary_integer("popc", Opcode::Popc, x); }
@@ -211,7 +212,7 @@ Tile isinf(const Arg& x) {
 Tile pow(const Arg& x, const Arg& y) {
   Tracer& t = Tracer::at(x.loc(), "pow");
   const Arg args[] = {x, y};
-  const DType d = dsl::meet(t, "pow", args);
+  const DType d = dsl::promote_types(t, "pow", args);
   dsl::require_floats("pow", d, x.loc());
   const Tracer::Pin pin(t, x.loc());
   const DType wide = d == DType::f64 ? d : DType::f32;
@@ -222,16 +223,18 @@ Tile pow(const Arg& x, const Arg& y) {
   return cast(where(power == 0.0f, 1.0f, where(base < 0.0f, of_negative, size)), d);
 }
 
-// ---- relaxed sums -------------------------------------------------------------------------------
+// ---- reassociable sums
+// -------------------------------------------------------------------------------
 namespace {
 
-/// Ops that the pass narrow_terms may rearrange: what scalars and lines cost does not matter.
+/// Ops that the pass hoist_broadcast_terms may rearrange: what scalars and lines cost does not
+/// matter.
 bool is_sum_of_floats(const ir::Kernel& k, const ir::OpData& d) {
   if (d.results.size() != 1) return false;
   const ir::Type type = k.type(d.results[0]);
   if (!type.is_tile() || type.rank() < 2 || type.is_pointer() || !is_float(type.dtype()))
     return false;
-  if (d.attrs.i(AttrName::mostly_one) == 1) return false;  // elsewhere it would not be skipped
+  if (d.attrs.i(AttrName::skip_if_one) == 1) return false;  // elsewhere it would not be skipped
   using enum Opcode;
   if (d.opcode == Cast) return !is_float(k.type(d.operands[0]).dtype());
   return d.is(Add, Sub, Neg, Mul, Div, Fma);
@@ -239,13 +242,13 @@ bool is_sum_of_floats(const ir::Kernel& k, const ir::OpData& d) {
 
 }  // namespace
 
-detail::RelaxedScope::RelaxedScope() : first_(Tracer::at({}, "relaxed").kernel.op_count()) {}
-detail::RelaxedScope::~RelaxedScope() {
+detail::ReassocScope::ReassocScope() : first_(Tracer::at({}, "reassociable").kernel.op_count()) {}
+detail::ReassocScope::~ReassocScope() {
   Tracer* t = Tracer::current();
   if (!t) return;
   for (std::size_t i = first_; i < t->kernel.op_count(); ++i) {
     ir::OpData& d = t->kernel[ir::OpId(static_cast<std::uint32_t>(i))];
-    if (is_sum_of_floats(t->kernel, d)) d.attrs.set(AttrName::relaxed, std::int64_t{1});
+    if (is_sum_of_floats(t->kernel, d)) d.attrs.set(AttrName::reassoc, std::int64_t{1});
   }
 }
 

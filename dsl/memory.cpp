@@ -3,7 +3,7 @@
 
 #include "dsl/elementwise.h"
 #include "dsl/hint_attrs.h"
-#include "dsl/parts.h"
+#include "dsl/view_access.h"
 
 namespace tegula {
 
@@ -17,15 +17,16 @@ constexpr std::string_view kScope[] = {"cta", "cluster", "gpu", "sys"};
 ir::Value pointers_of(Tracer& t, std::string_view what, const Arg& a) {
   if (a.is_literal() || !t.type(a).is_pointer()) {
     const ir::Value v = dsl::operand(t, a);
-    fail(Mistake::pointer_wanted, a.loc(), {t.origin(v, "the operand")}, what,
+    fail(ErrorId::pointer_wanted, a.loc(), {t.origin(v, "the operand")}, what,
          t.kernel.type(v).str());
   }
   return t.value(a);
 }
 
 /// Operands of one shape: if any is a tile, the pointers become one too.
-void meet_pointers(Tracer& t, std::string_view what, std::vector<ir::Value>& operands, Loc loc) {
-  dsl::meet_shapes(t, what, operands, loc);
+void broadcast_pointers(Tracer& t, std::string_view what, std::vector<ir::Value>& operands,
+                        Loc loc) {
+  dsl::broadcast_shapes(t, what, operands, loc);
   for (ir::Value v : operands) {
     const auto shape = t.kernel.type(v).shape();
     if (!shape.empty())
@@ -35,20 +36,20 @@ void meet_pointers(Tracer& t, std::string_view what, std::vector<ir::Value>& ope
 
 /// Every number can be exchanged, and combined where it can be computed with.
 void require_atomic(std::string_view what, std::string_view kind, DType d, Loc at) {
-  if (d == DType::i1) fail(Mistake::atomic_type, at, {}, what, name(d));
+  if (d == DType::i1) fail(ErrorId::atomic_type, at, {}, what, name(d));
   if (kind != "xchg") dsl::require_arithmetic(what, d, at);
 }
 
 Tile atomic(std::string_view what, const char* kind, const Arg& pointers, const Arg& values,
-            const Arg& mask, Order order, Scope scope) {
+            const Arg& mask, MemoryOrder order, MemoryScope scope) {
   Tracer& t = Tracer::at(pointers.loc(), what);
   const ir::Value p = pointers_of(t, what, pointers);
   const ir::Type pointee = ir::Type::scalar(t.kernel.type(p).dtype());
   std::vector<ir::Value> operands{p, dsl::operand(t, values, pointee.dtype())};
   require_atomic(what, kind, pointee.dtype(), pointers.loc());
-  if (t.grid_done) fail(Mistake::after_grid, pointers.loc(), {{t.grid_loc, "the grid loop"}});
+  if (t.grid_done) fail(ErrorId::after_grid, pointers.loc(), {{t.grid_loc, "the grid loop"}});
   if (mask.present()) operands.push_back(dsl::truth(t, mask));
-  meet_pointers(t, what, operands, pointers.loc());
+  broadcast_pointers(t, what, operands, pointers.loc());
   return t.tile(t.build.op(Opcode::AtomicRmw, operands,
                            {{AttrName::kind, kind},
                             {AttrName::sem, kOrder[static_cast<int>(order)]},
@@ -56,15 +57,15 @@ Tile atomic(std::string_view what, const char* kind, const Arg& pointers, const 
 }
 
 Tile atomic_bits(std::string_view what, const char* kind, const Arg& pointers, const Arg& values,
-                 const Arg& mask, Order order, Scope scope) {
+                 const Arg& mask, MemoryOrder order, MemoryScope scope) {
   Tracer& t = Tracer::at(pointers.loc(), what);
   const ir::Value p = pointers_of(t, what, pointers);
   dsl::require_integers(what, t.kernel.type(p).dtype(), pointers.loc());
   return atomic(what, kind, pointers, values, mask, order, scope);
 }
 
-Tile atomic_on_part(Tracer& t, const char* kind, const dsl::NamedPart& part, const Arg& values,
-                    Loc at) {
+Tile atomic_on_view(Tracer& t, const char* kind, const dsl::ViewAccessRecord& part,
+                    const Arg& values, Loc at) {
   require_atomic(fmt::format("atomic_{}", kind), kind, part.type.dtype(), at);
   const ir::Value v = dsl::stored_value(t, values, part.type, at);
   if (part.gather) {
@@ -88,7 +89,7 @@ Tile load(const Arg& pointers, const Arg& mask, const Arg& fill, Hints hints) {
   if (mask.present() || fill.present())
     operands.push_back(dsl::truth(t, mask.present() ? mask : Arg(true).at(pointers.loc())));
   if (fill.present()) operands.push_back(dsl::operand(t, fill, pointee));
-  meet_pointers(t, "load", operands, pointers.loc());
+  broadcast_pointers(t, "load", operands, pointers.loc());
   const ir::OpId op = t.build.create(Opcode::Load, operands, attrs_of(hints));
   return t.tile(t.kernel[op].results[0]);
 }
@@ -103,55 +104,56 @@ void store(const Arg& pointers, const Arg& values, const Arg& mask, Hints hints)
   }
   std::vector<ir::Value> operands{p, dsl::stored_value(t, values, target, pointers.loc())};
   if (mask.present()) operands.push_back(dsl::truth(t, mask));
-  meet_pointers(t, "store", operands, pointers.loc());
+  broadcast_pointers(t, "store", operands, pointers.loc());
   t.build.create(Opcode::Store, operands, std::span<const ir::Type>(), attrs_of(hints));
 }
 
-Tile atomic_add(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
+Tile atomic_add(const Arg& p, const Arg& v, const Arg& mask, MemoryOrder order, MemoryScope scope) {
   return atomic("atomic_add", "add", p, v, mask, order, scope);
 }
-Tile atomic_max(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
+Tile atomic_max(const Arg& p, const Arg& v, const Arg& mask, MemoryOrder order, MemoryScope scope) {
   return atomic("atomic_max", "max", p, v, mask, order, scope);
 }
-Tile atomic_min(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
+Tile atomic_min(const Arg& p, const Arg& v, const Arg& mask, MemoryOrder order, MemoryScope scope) {
   return atomic("atomic_min", "min", p, v, mask, order, scope);
 }
 Tile atomic_add(const ViewTile& target, const Arg& values, std::source_location at) {
   Tracer& t = Tracer::at(at, "atomic_add");
-  return atomic_on_part(t, "add", t.parts[target.access_], values, at);
+  return atomic_on_view(t, "add", t.accesses[target.access_], values, at);
 }
 Tile atomic_max(const ViewTile& target, const Arg& values, std::source_location at) {
   Tracer& t = Tracer::at(at, "atomic_max");
-  return atomic_on_part(t, "max", t.parts[target.access_], values, at);
+  return atomic_on_view(t, "max", t.accesses[target.access_], values, at);
 }
 Tile atomic_min(const ViewTile& target, const Arg& values, std::source_location at) {
   Tracer& t = Tracer::at(at, "atomic_min");
-  return atomic_on_part(t, "min", t.parts[target.access_], values, at);
+  return atomic_on_view(t, "min", t.accesses[target.access_], values, at);
 }
-Tile atomic_xchg(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
+Tile atomic_xchg(const Arg& p, const Arg& v, const Arg& mask, MemoryOrder order,
+                 MemoryScope scope) {
   return atomic("atomic_xchg", "xchg", p, v, mask, order, scope);
 }
-Tile atomic_and(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
+Tile atomic_and(const Arg& p, const Arg& v, const Arg& mask, MemoryOrder order, MemoryScope scope) {
   return atomic_bits("atomic_and", "and", p, v, mask, order, scope);
 }
-Tile atomic_or(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
+Tile atomic_or(const Arg& p, const Arg& v, const Arg& mask, MemoryOrder order, MemoryScope scope) {
   return atomic_bits("atomic_or", "or", p, v, mask, order, scope);
 }
-Tile atomic_xor(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
+Tile atomic_xor(const Arg& p, const Arg& v, const Arg& mask, MemoryOrder order, MemoryScope scope) {
   return atomic_bits("atomic_xor", "xor", p, v, mask, order, scope);
 }
 
-Tile last_arriver(const Arg& counter, const Arg& count) {
-  Tracer& t = Tracer::at(counter.loc(), "last_arriver");
-  const ir::Value at = pointers_of(t, "last_arriver", counter);
+Tile arrive_and_test_last(const Arg& counter, const Arg& count) {
+  Tracer& t = Tracer::at(counter.loc(), "arrive_and_test_last");
+  const ir::Value at = pointers_of(t, "arrive_and_test_last", counter);
   const ir::Type type = t.kernel.type(at);
   if (type.is_tile() || type.dtype() != DType::u32)
-    fail(Mistake::counter_type, counter.loc(), {t.origin(at, "the counter")}, type.str());
-  if (t.grid_done) fail(Mistake::after_grid, counter.loc(), {{t.grid_loc, "the grid loop"}});
-  const DType integer = dsl::meet(t, "last_arriver", std::span(&count, 1));
-  dsl::require_integers("last_arriver", integer, count.loc());
+    fail(ErrorId::counter_type, counter.loc(), {t.origin(at, "the counter")}, type.str());
+  if (t.grid_done) fail(ErrorId::after_grid, counter.loc(), {{t.grid_loc, "the grid loop"}});
+  const DType integer = dsl::promote_types(t, "arrive_and_test_last", std::span(&count, 1));
+  dsl::require_integers("arrive_and_test_last", integer, count.loc());
   const ir::Value n = t.build.cast(dsl::operand(t, count, integer), DType::i32);
-  return t.tile(t.build.op(Opcode::LastArriver, {at, n}));
+  return t.tile(t.build.op(Opcode::ArriveAndTestLast, {at, n}));
 }
 
 Tile ptx(std::string_view text, std::string_view constraints, DType result, const Arg& a,
@@ -160,7 +162,7 @@ Tile ptx(std::string_view text, std::string_view constraints, DType result, cons
   std::vector<ir::Value> operands;
   for (const Arg* x : {&a, &b, &c})
     if (x->present()) operands.push_back(dsl::operand(t, *x));
-  dsl::meet_shapes(t, "ptx", operands, a.loc());
+  dsl::broadcast_shapes(t, "ptx", operands, a.loc());
   ir::Type type = ir::Type::scalar(result);
   for (ir::Value v : operands)
     if (t.kernel.type(v).is_tile()) type = t.kernel.type(v).with_elem({result, false});

@@ -8,7 +8,7 @@ namespace {
 
 /// The operands' common type, i32 where that is i1: what arithmetic is done in.
 DType arithmetic_type(Tracer& t, std::string_view what, std::span<const Arg> args) {
-  const DType d = dsl::meet(t, what, args);
+  const DType d = dsl::promote_types(t, what, args);
   dsl::require_arithmetic(what, d, args.front().loc());
   return is_bool(d) ? DType::i32 : d;
 }
@@ -17,7 +17,7 @@ Tile binary(std::string_view what, Opcode op, const Arg& a, const Arg& b, DType 
             ir::AttrInits attrs = {}) {
   Tracer& t = Tracer::at(a.loc(), what);
   ir::Value values[] = {dsl::operand(t, a, d), dsl::operand(t, b, d)};
-  dsl::meet_shapes(t, what, values, a.loc());
+  dsl::broadcast_shapes(t, what, values, a.loc());
   return t.tile(t.build.op(op, std::span<const ir::Value>(values), attrs));
 }
 
@@ -38,7 +38,7 @@ Tile of_integers(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
 Tile bitwise(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(a.loc(), what);
   const Arg args[] = {a, b};
-  const DType d = dsl::meet(t, what, args);
+  const DType d = dsl::promote_types(t, what, args);
   if (!is_bool(d)) dsl::require_integers(what, d, a.loc());
   return binary(what, op, a, b, d);
 }
@@ -60,7 +60,7 @@ void refuse_comparison(Tracer& t, std::string_view what, const Arg& a) {
   const ir::Value v = t.value(a);
   const ir::OpId def = t.kernel[v].def;
   if (def && t.kernel[def].opcode == Opcode::Cmp)
-    fail(Mistake::compared_comparison, a.loc(), {t.origin(v, "the operand")}, what);
+    fail(ErrorId::compared_comparison, a.loc(), {t.origin(v, "the operand")}, what);
 }
 
 Tile compare(std::string_view what, std::string_view predicate, const Arg& a, const Arg& b) {
@@ -75,7 +75,7 @@ Tile compare(std::string_view what, std::string_view predicate, const Arg& a, co
 Tile logical(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(a.loc(), what);
   ir::Value values[] = {dsl::truth(t, a), dsl::truth(t, b)};
-  dsl::meet_shapes(t, what, values, a.loc());
+  dsl::broadcast_shapes(t, what, values, a.loc());
   return t.tile(t.build.op(op, std::span<const ir::Value>(values)));
 }
 
@@ -92,11 +92,11 @@ Tile advance(const Arg& pointer, const Arg& offset, bool backwards) {
   dsl::require_integers("pointer offset", d, offset.loc());
   ir::Value values[] = {t.value(pointer), dsl::operand(t, offset, d)};
   if (backwards) values[1] = t.build.op(Opcode::Neg, {values[1]});
-  dsl::meet_shapes(t, "+", values, pointer.loc());
+  dsl::broadcast_shapes(t, "+", values, pointer.loc());
   return t.tile(t.build.op(Opcode::AddPtr, std::span<const ir::Value>(values)));
 }
 
-/// Where the value of a tile was made: the best place known where the operator could not take the
+/// Adds the place where a tile was made: the best place known if the operator could not take the
 /// user's.
 Arg placed(const Tile& x) {
   Tracer& t = Tracer::at({}, "an operation");
@@ -131,7 +131,7 @@ Tile operator-(const Arg& a) {
 }
 Tile operator~(const Arg& a) {
   Tracer& t = Tracer::at(a.loc(), "~");
-  const DType d = dsl::meet(t, "~", std::span(&a, 1));
+  const DType d = dsl::promote_types(t, "~", std::span(&a, 1));
   if (!is_bool(d)) dsl::require_integers("~", d, a.loc());
   return t.tile(t.build.op(Opcode::Not, {dsl::operand(t, a, d)}));
 }

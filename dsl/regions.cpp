@@ -22,7 +22,8 @@ std::string_view name(ScopeKind kind) {
 
 namespace {
 constexpr const char* kKeepsIndex =
-    "what idx(), first(), dim() and stride() give is an index, whose width depends on the tensors: "
+    "what indices(), first(), dim() and stride() give is an index, whose width depends on the "
+    "tensors: "
     "cast<i32>(...) or cast<i64>(...) it, or begin with slice(0, 1).first()";
 }  // namespace
 
@@ -37,7 +38,7 @@ OpenScope& Tracer::push(ScopeKind kind) {
   OpenScope s;
   s.kind = kind;
   s.id = ++next_scope_;
-  s.birth = ++births_;
+  s.first_variable_id = ++next_variable_id_;
   s.loc = build.loc;
   s.outer = build.region();
   s.requests = requests.size();
@@ -73,7 +74,7 @@ void Tracer::abandon(std::uint64_t id, bool by_exception) {
   if (by_exception || std::uncaught_exceptions() > at->exceptions)
     left_by_exception_.push_back(std::move(begins));
   else if (!pending_)
-    pending_ = diagnostic(Mistake::left_loop, build.loc, {std::move(begins)}, name(at->kind));
+    pending_ = diagnostic(ErrorId::left_loop, build.loc, {std::move(begins)}, name(at->kind));
   const ir::RegionId outer = at->outer;
   restore(at->carries);
   scopes_.erase(at, scopes_.end());
@@ -103,17 +104,17 @@ void Tracer::restore(const std::vector<Carry>& carries) {
 
 void Tracer::read_after(OpenScope& scope) {
   for (Carry& c : scope.carries) {
-    if (!c.variable) fail(Mistake::destroyed_in_loop, scope.loc, {});
+    if (!c.variable) fail(ErrorId::destroyed_in_loop, scope.loc, {});
     c.after = get(*c.variable);
   }
 }
 
 void Tracer::check_births(const OpenScope& scope) {
   each_variable([&](Tile& t) {
-    if (t.scope_ < scope.birth) return;
+    if (t.scope_ < scope.first_variable_id) return;
     std::vector<Note> notes;
     if (const ir::Value v = get(t)) notes.push_back(origin(v, "its value"));
-    fail(Mistake::born_in_loop, scope.loc, std::move(notes), name(scope.kind));
+    fail(ErrorId::born_in_loop, scope.loc, std::move(notes), name(scope.kind));
   });
 }
 
@@ -138,11 +139,12 @@ bool Tracer::again(OpenScope& scope, ir::RegionId region) {
 }
 
 /// Ends the check: both recordings must be the same.
-void Tracer::compare(const OpenScope& scope, SameOps& same, ir::OpId first, ir::OpId second) {
+void Tracer::compare(const OpenScope& scope, BodyComparison& same, ir::OpId first,
+                     ir::OpId second) {
   const auto report = [&](std::vector<Note> notes) {
     // The first recording may differ only since it found out late which extents matter.
     if (requests.size() > scope.requests) throw ExtentsFound{};
-    fail(Mistake::hidden_state, scope.loc, std::move(notes));
+    fail(ErrorId::hidden_state, scope.loc, std::move(notes));
   };
   if (const auto difference = same.run(first, second)) {
     const auto note = [&](ir::OpId op, std::string_view when) {
@@ -167,7 +169,8 @@ std::vector<ir::Value> Tracer::held() const {
   std::vector<ir::Value> out;
   for (detail::Link* at = variables_.next; at != &variables_; at = at->next)
     if (const ir::Value v = get(static_cast<const Tile&>(*at))) out.push_back(v);
-  for (const NamedPart& p : parts) out.insert(out.end(), p.offsets.begin(), p.offsets.end());
+  for (const ViewAccessRecord& p : accesses)
+    out.insert(out.end(), p.offsets.begin(), p.offsets.end());
   std::ranges::sort(out);
   return out;
 }
@@ -240,13 +243,13 @@ bool Tracer::close_loop(std::uint64_t id) {
 
 void Tracer::compare_regions(const OpenScope& scope, ir::RegionId first, ir::RegionId second) {
   const auto &a = kernel[first], &b = kernel[second];
-  SameOps same(kernel);
+  BodyComparison same(kernel);
   for (std::size_t i = 0; i < a.args.size(); ++i) same.equate(a.args[i], b.args[i]);
   compare(scope, same, a.first, b.first);
 }
 
-/// Which carries change from one iteration to the next. A carry that yields itself, or what it
-/// began with, does not; taking it out may show others to be the same.
+/// Marks the carries that change from one iteration to the next. A carry that yields itself, or its
+/// initial value, does not; taking it out may show others to be the same.
 std::vector<bool> Tracer::essential(const std::vector<Carry>& carries) const {
   std::vector<bool> keep(carries.size(), true);
   std::unordered_map<ir::Value, ir::Value> settled;
@@ -270,7 +273,7 @@ std::vector<bool> Tracer::essential(const std::vector<Carry>& carries) const {
 void Tracer::check_types(const OpenScope& scope) {
   for (const Carry& c : scope.carries) {
     if (!c.arg || !c.after || indices.is_same_type(c.before, c.after)) continue;
-    fail(Mistake::carried_type, scope.loc,
+    fail(ErrorId::carried_type, scope.loc,
          {origin(c.before, "before"), origin(c.after, "after an iteration")}, type_text(c.before),
          type_text(c.after),
          is_of_indices(c.before, c.after)
@@ -368,10 +371,10 @@ void Tracer::record_while(const std::function<Tile()>& condition,
     OpenScope& s = top(id);
     for (const Carry& carry : s.carries)
       if (carry.variable && get(*carry.variable) != carry.arg)
-        fail(Mistake::condition_rebinds, s.loc, {});
+        fail(ErrorId::condition_rebinds, s.loc, {});
     const ir::Type type = kernel.type(value(c));
     if (type != ir::Type::scalar(DType::i1))
-      fail(Mistake::condition_type, s.loc, {origin(value(c), "the condition")}, "while_",
+      fail(ErrorId::condition_type, s.loc, {origin(value(c), "the condition")}, "while_",
            type.str(), condition_hint(type));
     build.yield(std::vector{value(c)});
   }
@@ -443,7 +446,7 @@ void Tracer::close_branch(std::uint64_t id) {
       continue;
     }
     if (!indices.is_same_type(then, otherwise))
-      fail(Mistake::branch_type, s.loc,
+      fail(ErrorId::branch_type, s.loc,
            {origin(then, "if true, it"), origin(otherwise, "if false, it")}, type_text(then),
            type_text(otherwise),
            is_of_indices(then, otherwise)
@@ -482,7 +485,7 @@ void Tracer::close_fold(std::uint64_t id) {
   OpenScope& s = top(id);
   read_after(s);
   for (const Carry& c : s.carries)
-    if (c.after != c.before) fail(Mistake::reduce_rebinds, s.loc, {});
+    if (c.after != c.before) fail(ErrorId::reduce_rebinds, s.loc, {});
   pop();
 }
 
@@ -503,7 +506,7 @@ bool Tracer::close_grid(std::uint64_t id) {
   }
   if (s.second) {
     const ir::OpId first = s.op ? kernel[s.op].next : kernel[kernel.body()].first;
-    SameOps same(kernel);
+    BodyComparison same(kernel);
     compare(s, same, first, kernel[build.region()].first);
     s.carries = s.first;
     for (const Carry& c : s.carries) set(*c.variable, c.after);

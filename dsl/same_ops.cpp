@@ -18,12 +18,12 @@ bool same_attrs(const ir::AttrList& a, const ir::AttrList& b) {
 
 }  // namespace
 
-bool SameOps::equal(ir::Value a, ir::Value b) const {
+bool BodyComparison::equal(ir::Value a, ir::Value b) const {
   const auto at = twin_.find(a);
   return (at == twin_.end() ? a : at->second) == b;
 }
 
-bool SameOps::heads_equal(ir::OpId a, ir::OpId b) const {
+bool BodyComparison::heads_equal(ir::OpId a, ir::OpId b) const {
   const ir::OpData &x = k_[a], &y = k_[b];
   if (x.opcode != y.opcode || !same_attrs(x.attrs, y.attrs) ||
       x.operands.size() != y.operands.size() || x.results.size() != y.results.size() ||
@@ -36,7 +36,7 @@ bool SameOps::heads_equal(ir::OpId a, ir::OpId b) const {
   return true;
 }
 
-std::optional<std::pair<ir::OpId, ir::OpId>> SameOps::run(ir::OpId a, ir::OpId b) {
+std::optional<std::pair<ir::OpId, ir::OpId>> BodyComparison::run(ir::OpId a, ir::OpId b) {
   for (; a || b; a = k_[a].next, b = k_[b].next) {
     if (!a || !b || !heads_equal(a, b)) return std::pair(a, b);
     for (std::size_t r = 0; r < k_[a].regions.size(); ++r) {

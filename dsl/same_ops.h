@@ -8,9 +8,9 @@
 
 namespace tegula::dsl {
 
-class SameOps {
+class BodyComparison {
  public:
-  explicit SameOps(const ir::Kernel& kernel) : k_(kernel) {}
+  explicit BodyComparison(const ir::Kernel& kernel) : k_(kernel) {}
 
   /// `b` is to the second recording what `a` is to the first.
   void equate(ir::Value a, ir::Value b) { twin_[a] = b; }

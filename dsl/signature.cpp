@@ -53,15 +53,15 @@ void check_argument(const Callee& callee, std::size_t position, const HostArg& a
   const bool is_view = info.kind == ParamKind::View;
   if (!t.defined()) [[unlikely]] {
     if (!is_view) return;  // the null pointer
-    fail(Mistake::argument_undefined, callee.loc, {}, callee.argument(position));
+    fail(ErrorId::argument_undefined, callee.loc, {}, callee.argument(position));
   }
   if (is_view && t.rank() != info.rank) [[unlikely]]
-    fail(Mistake::argument_rank, callee.loc, {}, callee.argument(position), t.rank(), info.rank);
+    fail(ErrorId::argument_rank, callee.loc, {}, callee.argument(position), t.rank(), info.rank);
   if (t.dtype() != info.dtype) [[unlikely]]
-    fail(Mistake::argument_type, callee.loc, {}, callee.argument(position), name(t.dtype()),
+    fail(ErrorId::argument_type, callee.loc, {}, callee.argument(position), name(t.dtype()),
          name(info.dtype));
   if (!is_view && !t.is_contiguous()) [[unlikely]]
-    fail(Mistake::pointer_strides, callee.loc, {}, callee.argument(position));
+    fail(ErrorId::pointer_strides, callee.loc, {}, callee.argument(position));
 }
 
 std::int64_t bucket_of(std::int64_t extent) {
@@ -97,7 +97,7 @@ DType index_type_of(std::span<const HostArg> args) {
   return DType::i32;
 }
 
-void fulfil(const Request& request, ArgClass& arg) {
+void apply_request(const SpecializationRequest& request, ArgClass& arg) {
   const auto axis = static_cast<std::size_t>(request.axis);
   if (axis >= arg.sample.size()) return;
   DimClass& d = arg.dims[axis];
@@ -117,7 +117,7 @@ void fulfil(const Request& request, ArgClass& arg) {
 }
 
 Signature signature_of(const Callee& callee, std::span<const HostArg> args,
-                       std::span<const ParamInfo> params, const Known& known) {
+                       std::span<const ParamInfo> params, const Specialization& known) {
   Signature s;
   std::vector<HostArg> run_time;
   for (std::size_t i = 0; i < args.size(); ++i) {
@@ -134,13 +134,13 @@ Signature signature_of(const Callee& callee, std::span<const HostArg> args,
     check_argument(callee, run_time.size() - 1, run_time.back(), c.info);
     s.args.push_back(classify(run_time.back(), c.info));
   }
-  for (const Request& r : known.requests)
-    if (r.arg < s.args.size()) fulfil(r, s.args[r.arg]);
+  for (const SpecializationRequest& r : known.requests)
+    if (r.arg < s.args.size()) apply_request(r, s.args[r.arg]);
   s.index_type = index_type_of(run_time);
   return s;
 }
 
-void Known::add(const Request& request) {
+void Specialization::add(const SpecializationRequest& request) {
   if (std::ranges::find(requests, request) != requests.end()) return;
   requests.push_back(request);
   if (request.key != ExtentKey::Any && request.key != ExtentKey::AnyStride) return;

@@ -22,7 +22,7 @@ struct ParamName {
   std::vector<std::string> dims;  ///< empty, or one per dimension
 };
 
-/// What the key says about one dimension of a tensor.
+/// Part of the key for one dimension of a tensor.
 struct DimClass {
   std::uint8_t div = 1;         ///< the extent is a multiple: 1, 2, 4, 8 or 16
   std::uint8_t stride_div = 1;  ///< and so is the stride, in elements
@@ -33,7 +33,7 @@ struct DimClass {
   friend bool operator==(const DimClass&, const DimClass&) = default;
 };
 
-/// What the key says about one argument.
+/// Part of the key for one argument.
 struct ArgClass {
   ParamInfo info;
   std::uint8_t align = 1;  ///< bytes the address is a multiple of: 1 .. 16
@@ -42,25 +42,25 @@ struct ArgClass {
   std::array<DimClass, Dims::kMaxRank> dims{};
   std::uint64_t constant = 0;  ///< bytes of a C++ constant
 
-  /// Extents of the tensor at hand. Not part of the key: only for `fixed` and `all`. Empty where
-  /// unknown.
+  /// Extents of the tensor at hand. Not part of the key: only for `static_dim` and `all`. Empty
+  /// where unknown.
   Dims sample;
 };
 
-/// What the key is to say of an extent.
+/// How an extent enters the key.
 enum class ExtentKey : std::uint8_t {
-  Exact,      ///< the extent itself: fixed()
+  Exact,      ///< the extent itself: static_dim()
   Bucket,     ///< its power of two: `all`
-  Any,        ///< nothing, not even what divides it: any_extent()
-  AnyStride,  ///< nothing of its stride, unless that is 1: any_stride()
+  Any,        ///< nothing, not even what divides it: do_not_specialize()
+  AnyStride,  ///< nothing of its stride, unless that is 1: do_not_specialize_stride()
 };
 
 /// A dimension whose extent the kernel asked for while it was traced.
-struct Request {
+struct SpecializationRequest {
   std::uint32_t arg;  ///< position among the run-time arguments
   int axis;
   ExtentKey key;
-  friend bool operator==(const Request&, const Request&) = default;
+  friend bool operator==(const SpecializationRequest&, const SpecializationRequest&) = default;
 };
 
 /// A Scalar or Tensor that the lambda captured: one more run-time argument.
@@ -84,10 +84,10 @@ struct Signature {
   std::string text() const;
 };
 
-/// What traces found out about a kernel: more arguments, and extents that matter.
-struct Known {
+/// Facts that traces found out about a kernel: more arguments, and extents that matter.
+struct Specialization {
   std::vector<Capture> captures;
-  std::vector<Request> requests;
+  std::vector<SpecializationRequest> requests;
   /// A bit a dimension of each argument: of any extent, of any stride (requests); none where there
   /// is no such.
   std::vector<std::uint8_t> any_extents, any_strides;
@@ -95,7 +95,7 @@ struct Known {
   /// of the last ones is.
   std::vector<bool> stored_through;
 
-  void add(const Request& request);
+  void add(const SpecializationRequest& request);
   bool is_stored_through(std::size_t arg) const {
     return arg < stored_through.size() && stored_through[arg];
   }
@@ -115,7 +115,7 @@ struct Known {
 /// Indices of this size and more are computed in 64 bits; the margin keeps `index + block` below
 /// 2^31 too.
 inline constexpr std::int64_t kSmallSpan = (std::int64_t{1} << 31) - (std::int64_t{1} << 20);
-/// Whose arguments are checked: for messages.
+/// The kernel whose arguments are checked: for messages.
 struct Callee {
   std::string_view kernel;
   Loc loc;                           ///< where the kernel was made
@@ -127,7 +127,7 @@ struct Callee {
 
 /// Throws CompileError where an argument does not fit its parameter.
 Signature signature_of(const Callee& callee, std::span<const HostArg> args,
-                       std::span<const ParamInfo> params, const Known& known);
+                       std::span<const ParamInfo> params, const Specialization& known);
 /// Throws CompileError where the argument does not fit.
 void check_argument(const Callee& callee, std::size_t position, const HostArg& arg,
                     const ParamInfo& info);
@@ -139,7 +139,7 @@ bool needs_wide_index(const Tensor& t);
 ArgClass classify(const HostArg& arg, const ParamInfo& info);
 /// i64 if an index into the tensor may not fit an i32.
 DType index_type_of(std::span<const HostArg> args);
-void fulfil(const Request& request, ArgClass& arg);
+void apply_request(const SpecializationRequest& request, ArgClass& arg);
 
 /// The IR type of a parameter.
 ir::Type type_of(const ArgClass& arg);

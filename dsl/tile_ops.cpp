@@ -16,7 +16,7 @@ namespace {
 ir::Ints checked_shape(std::span<const Extent> extents) {
   ir::Ints shape;
   for (const Extent& e : extents) {
-    if (e.value() <= 0) fail(Mistake::bad_extent, e.loc(), {}, e.value());
+    if (e.value() <= 0) fail(ErrorId::bad_extent, e.loc(), {}, e.value());
     shape.push_back(e.value());
   }
   return shape;
@@ -24,7 +24,7 @@ ir::Ints checked_shape(std::span<const Extent> extents) {
 
 ir::Ints positive(std::initializer_list<std::int64_t> extents, Loc loc) {
   for (std::int64_t e : extents)
-    if (e <= 0) fail(Mistake::bad_extent, loc, {}, e);
+    if (e <= 0) fail(ErrorId::bad_extent, loc, {}, e);
   return ir::Ints(extents);
 }
 
@@ -66,7 +66,7 @@ Tile expand(const Arg& x, int axis) {
   const ir::Type type = t.kernel.type(v);
   const int rank = static_cast<int>(type.rank()) + 1;
   if (axis < -rank || axis >= rank)
-    fail(Mistake::bad_axis, x.loc(), {t.origin(v, "the tile")}, "expand", axis, rank);
+    fail(ErrorId::bad_axis, x.loc(), {t.origin(v, "the tile")}, "expand", axis, rank);
   if (type.is_scalar()) return t.tile(dsl::broadcast_to(t, v, {1}));
   return t.tile(
       t.build.op(Opcode::ExpandDims, {v}, {{AttrName::axis, axis < 0 ? axis + rank : axis}}));
@@ -78,7 +78,7 @@ Tile broadcast(const Arg& x, std::initializer_list<std::int64_t> extents) {
   const ir::Ints shape = positive(extents, x.loc());
   const auto from = t.kernel.type(v).shape();
   if (!dsl::can_broadcast(from, shape))
-    fail(Mistake::bad_broadcast, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(from),
+    fail(ErrorId::bad_broadcast, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(from),
          dsl::extents_text(shape));
   return t.tile(dsl::broadcast_to(t, v, shape));
 }
@@ -90,7 +90,7 @@ Tile reshape(const Arg& x, std::initializer_list<std::int64_t> extents) {
   const ir::Ints shape = positive(extents, x.loc());
   if (type.is_scalar()) return broadcast(x, extents);
   if (count(shape) != type.count())
-    fail(Mistake::bad_reshape, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(type.shape()),
+    fail(ErrorId::bad_reshape, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(type.shape()),
          type.count(), dsl::extents_text(shape), count(shape));
   return t.tile(t.build.op(Opcode::Reshape, {v}, ir::Type::tile(type.elem(), shape)));
 }
@@ -115,7 +115,7 @@ Tile permute(const Arg& x, std::initializer_list<int> dims) {
   bool ok = static_cast<std::int64_t>(order.size()) == t.kernel.type(v).rank();
   for (std::size_t i = 0; i < sorted.size(); ++i) ok &= sorted[i] == static_cast<std::int64_t>(i);
   if (!ok)
-    fail(Mistake::bad_permutation, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(order),
+    fail(ErrorId::bad_permutation, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(order),
          t.kernel.type(v).rank());
   return permuted(t, v, order);
 }
@@ -124,7 +124,7 @@ Tile trans(const Arg& x) {
   Tracer& t = Tracer::at(x.loc(), "trans");
   const ir::Value v = dsl::operand(t, x);
   const std::int64_t rank = t.kernel.type(v).rank();
-  if (rank < 2) fail(Mistake::bad_axis, x.loc(), {t.origin(v, "the tile")}, "trans", -2, rank);
+  if (rank < 2) fail(ErrorId::bad_axis, x.loc(), {t.origin(v, "the tile")}, "trans", -2, rank);
   ir::Ints order;
   for (std::int64_t i = 0; i < rank; ++i) order.push_back(i);
   std::swap(order[static_cast<std::size_t>(rank - 1)], order[static_cast<std::size_t>(rank - 2)]);
@@ -167,7 +167,7 @@ Tile fold(std::string_view what, const char* kind, const Arg& x, int axis, DType
 /// Sums and products are formed in a type that can hold them.
 Tile accumulate(std::string_view what, const char* kind, const Arg& x, int axis) {
   Tracer& t = Tracer::at(x.loc(), what);
-  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   dsl::require_arithmetic(what, d, x.loc());
   if (is_float(d)) {
     const Tracer::Pin pin(t, x.loc());
@@ -178,7 +178,7 @@ Tile accumulate(std::string_view what, const char* kind, const Arg& x, int axis)
 
 Tile extreme(std::string_view what, const char* kind, const Arg& x, int axis) {
   Tracer& t = Tracer::at(x.loc(), what);
-  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   dsl::require_arithmetic(what, d, x.loc());
   return fold(what, kind, x, axis, is_bool(d) ? DType::i32 : d);
 }
@@ -187,15 +187,15 @@ Tile extreme(std::string_view what, const char* kind, const Arg& x, int axis) {
 void require_scalar(std::string_view what, const Arg& x, const Arg& n) {
   Tracer& t = Tracer::at(x.loc(), what);
   if (x.is_literal() || t.type(x).is_scalar()) return;
-  fail(Mistake::fold_or_compare, x.loc(), {t.origin(t.value(x), "the tile")}, what, n.as_int(),
+  fail(ErrorId::fold_or_compare, x.loc(), {t.origin(t.value(x), "the tile")}, what, n.as_int(),
        what, n.as_int(), what, n.as_int());
 }
 
 Tile logical(std::string_view what, const char* kind, const Arg& x, int axis) {
   Tracer& t = Tracer::at(x.loc(), what);
-  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   if (!is_bool(d))
-    fail(Mistake::condition_type, x.loc(), {}, what, name(d), "compare, e.g. x != 0");
+    fail(ErrorId::condition_type, x.loc(), {}, what, name(d), "compare, e.g. x != 0");
   return fold(what, kind, x, axis, d);
 }
 
@@ -276,11 +276,11 @@ std::vector<Tile> detail::reduce_with(std::span<const Tile> tiles, Axis axis,
   const int a = dsl::checked_axis("reduce", leader, axis.value(), at);
   for (ir::Value v : operands)
     if (!std::ranges::equal(t.kernel.type(v).shape(), leader.shape()))
-      fail(Mistake::reduce_shapes, at, {t.origin(operands[0], "the first"), t.origin(v, "another")},
+      fail(ErrorId::reduce_shapes, at, {t.origin(operands[0], "the first"), t.origin(v, "another")},
            dsl::extents_text(leader.shape()), dsl::extents_text(t.kernel.type(v).shape()));
   const std::int64_t extent = leader.shape()[static_cast<std::size_t>(a)];
   if (!std::has_single_bit(static_cast<std::uint64_t>(extent)))
-    fail(Mistake::fold_extent, at, {t.origin(operands[0], "the tile")}, extent, a);
+    fail(ErrorId::fold_extent, at, {t.origin(operands[0], "the tile")}, extent, a);
   const ir::OpId op =
       t.build.create(Opcode::ReduceWith, operands, ir::attr_list({{AttrName::axis, a}}));
   const ir::RegionId region = t.kernel.add_region(op);
@@ -303,7 +303,7 @@ std::vector<Tile> detail::reduce_with(std::span<const Tile> tiles, Axis axis,
       const ir::Value arg = t.kernel[region].args[i];
       if (got != wanted || t.indices.is_index(v) != t.indices.is_index(arg)) {
         dsl::check_fold_body(t, region);
-        fail(Mistake::fold_type, at,
+        fail(ErrorId::fold_type, at,
              {t.origin(v, "the result"), t.origin(operands[i], "the operand")}, t.type_text(v),
              t.type_text(arg));
       }
@@ -325,7 +325,7 @@ DType accumulator_type(DType d, Loc loc) {
   if (d == DType::f64) return d;
   if (is_float(d)) return DType::f32;
   if (is_integer(d) && size_bits(d) == 8) return DType::i32;
-  fail(Mistake::dot_type, loc, {}, name(d));
+  fail(ErrorId::dot_type, loc, {}, name(d));
 }
 
 /// The likely cause: both operands end in the contracted dimension.
@@ -347,9 +347,9 @@ void check_indices(Tracer& t, ir::Value a, ir::Value b, Loc loc, const std::vect
   const auto &left = ia->second, &right = ib->second;
   if (left[1] == right[0]) return;
   if (left[1] == right[1])
-    fail(Mistake::dot_indices, loc, notes, "last", ".T() after the second operand");
+    fail(ErrorId::dot_indices, loc, notes, "last", ".T() after the second operand");
   if (left[0] == right[0])
-    fail(Mistake::dot_indices, loc, notes, "first", ".T() after the first operand");
+    fail(ErrorId::dot_indices, loc, notes, "first", ".T() after the first operand");
 }
 
 }  // namespace
@@ -390,11 +390,11 @@ Tile dot(const Arg& a, const Arg& b, const Arg& acc, Precision precision) {
   const std::vector<Note> notes{t.origin(va, "operand 0"), t.origin(vb, "operand 1")};
   for (ir::Type type : {ta, tb})
     if (type.rank() != 2 || !type.is_tile())
-      fail(Mistake::dot_rank, at, notes, type.str(), type.rank());
+      fail(ErrorId::dot_rank, at, notes, type.str(), type.rank());
   if (ta.dtype() != tb.dtype())
-    fail(Mistake::dot_types, at, notes, name(ta.dtype()), name(tb.dtype()));
+    fail(ErrorId::dot_types, at, notes, name(ta.dtype()), name(tb.dtype()));
   if (ta.shape()[1] != tb.shape()[0])
-    fail(Mistake::dot_contraction, at, notes, ta.shape()[1], tb.shape()[0],
+    fail(ErrorId::dot_contraction, at, notes, ta.shape()[1], tb.shape()[0],
          contraction_hint(ta, tb));
   check_indices(t, va, vb, at, notes);
   const DType sum = accumulator_type(ta.dtype(), at);
@@ -410,10 +410,10 @@ Tile dot(const Arg& a, const Arg& b, const Arg& acc, Precision precision) {
     const ir::Type tc = t.kernel.type(vc);
     const std::vector<Note> of_acc{t.origin(vc, "the accumulator")};
     if (tc.dtype() != sum)
-      fail(Mistake::dot_acc_type, at, of_acc, name(ta.dtype()), name(sum), name(tc.dtype()),
+      fail(ErrorId::dot_acc_type, at, of_acc, name(ta.dtype()), name(sum), name(tc.dtype()),
            name(sum));
     if (!std::ranges::equal(tc.shape(), shape))
-      fail(Mistake::dot_acc_shape, at, of_acc, dsl::extents_text(tc.shape()),
+      fail(ErrorId::dot_acc_shape, at, of_acc, dsl::extents_text(tc.shape()),
            dsl::extents_text(shape), shape[0], shape[1]);
   }
   if (precision == Precision::tf32)

@@ -35,7 +35,7 @@ Tracer::Tracer(std::string name, Signature key, Tuning tuning, std::vector<Param
     const ArgClass& a = signature.args[i];
     ir::AttrList attrs;
     attrs.set(AttrName::arg, static_cast<std::int64_t>(i));
-    if (a.info.kind == ParamKind::Pointer) attrs.set(AttrName::div, std::int64_t{a.align});
+    if (a.info.kind == ParamKind::Pointer) attrs.set(AttrName::divisibility, std::int64_t{a.align});
     kernel.add_param(i < names_.size() ? names_[i].name : fmt::format("arg{}", i), type_of(a),
                      std::move(attrs));
   }
@@ -53,7 +53,7 @@ Tracer::~Tracer() {
 Tracer* Tracer::current() { return t_current; }
 
 Tracer& Tracer::at(const Loc& loc, std::string_view what) {
-  if (!t_current) fail(Mistake::no_trace, loc, {}, what);
+  if (!t_current) fail(ErrorId::no_trace, loc, {}, what);
   t_current->throw_pending();
   if (t_current->live) [[unlikely]]
     t_current->live->catch_up();
@@ -72,10 +72,10 @@ void Tracer::throw_pending() {
 ir::Value Tracer::value(const Arg& a) {
   const Loc loc = a.loc_.known() ? a.loc_ : build.loc;
   if (a.trace_ == id_) return ir::Value(a.value_);
-  if (a.trace_ != 0) fail(Mistake::foreign_value, loc, {});
-  if (a.value_ == 0) fail(Mistake::undefined_value, loc, {});
+  if (a.trace_ != 0) fail(ErrorId::foreign_value, loc, {});
+  if (a.value_ == 0) fail(ErrorId::undefined_value, loc, {});
   const auto& [kind, where] = lost_[a.value_ - 1];
-  fail(Mistake::undefined_after, loc, {{where, "it was recorded here"}}, name(kind));
+  fail(ErrorId::undefined_after, loc, {{where, "it was recorded here"}}, name(kind));
 }
 
 Arg Tracer::arg(ir::Value v, Loc loc) {
@@ -90,13 +90,13 @@ Arg Tracer::arg(ir::Value v, Loc loc) {
 void Tracer::check_limits(ir::Type type) const {
   const auto shape = type.shape();
   if (static_cast<int>(shape.size()) > kMaxTileRank)
-    fail(Mistake::tile_rank, build.loc, {}, extents_text(shape));
+    fail(ErrorId::tile_rank, build.loc, {}, extents_text(shape));
   std::int64_t left = kMaxTileElements;
   for (std::int64_t extent : shape) {
-    if (extent <= 0) fail(Mistake::bad_extent, build.loc, {}, extent);
+    if (extent <= 0) fail(ErrorId::bad_extent, build.loc, {}, extent);
     left /= extent;
   }
-  if (left == 0) fail(Mistake::tile_too_large, build.loc, {}, extents_text(shape));
+  if (left == 0) fail(ErrorId::tile_too_large, build.loc, {}, extents_text(shape));
 }
 
 Tile Tracer::tile(ir::Value v) {
@@ -133,12 +133,12 @@ void Tracer::enlist(Tile& t) {
   l.next = &variables_;
   l.previous->next = &l;
   variables_.previous = &l;
-  t.scope_ = births_;
+  t.scope_ = next_variable_id_;
 }
 
 void Tracer::forget(Tile& t) {
   for (OpenScope& s : scopes_) {
-    if (t.scope_ >= s.birth) continue;
+    if (t.scope_ >= s.first_variable_id) continue;
     for (auto* list : {&s.carries, &s.first})
       for (Carry& c : *list)
         if (c.variable == &t) c.variable = nullptr;
@@ -169,17 +169,17 @@ std::int64_t Tracer::specialise(std::uint32_t position, int axis, bool exact) {
   if (!exact && d.bucket >= 0) return d.bucket;
   if (a.sample.empty())
     throw InternalError(fmt::format("{} has no extents to specialise on", param_text(position)));
-  const Request request{position, axis, exact ? ExtentKey::Exact : ExtentKey::Bucket};
+  const SpecializationRequest request{position, axis, exact ? ExtentKey::Exact : ExtentKey::Bucket};
   requests.push_back(request);
-  fulfil(request, a);
+  apply_request(request, a);
   kernel.set_type(param(position), type_of(a));
   return exact ? d.fixed : d.bucket;
 }
 
 void Tracer::generalise(std::uint32_t position, int axis, ExtentKey key) {
-  const Request request{position, axis, key};
+  const SpecializationRequest request{position, axis, key};
   requests.push_back(request);
-  fulfil(request, signature.args[position]);
+  apply_request(request, signature.args[position]);
   kernel.set_type(param(position), type_of(signature.args[position]));
 }
 
@@ -196,8 +196,8 @@ std::uint32_t Tracer::param_of_capture(const std::shared_ptr<detail::ScalarCell>
 
 std::uint32_t Tracer::param_of_capture(const Tensor& t, DType dtype, int rank, Loc loc) {
   if (t.dtype() != dtype)
-    fail(Mistake::argument_dtype, loc, {}, tegula::name(dtype), rank, tegula::name(t.dtype()));
-  if (t.rank() != rank) fail(Mistake::captured_rank, loc, {}, tegula::name(dtype), rank, t.rank());
+    fail(ErrorId::argument_dtype, loc, {}, tegula::name(dtype), rank, tegula::name(t.dtype()));
+  if (t.rank() != rank) fail(ErrorId::captured_rank, loc, {}, tegula::name(dtype), rank, t.rank());
   // A variable of the host is read through its address at every launch. What the lambda copied to
   // the stack while it is traced would be gone by then, so its handle is kept instead.
   const char* at = reinterpret_cast<const char*>(&t);
@@ -236,11 +236,11 @@ void Tracer::add_capture(Capture c) {
 }
 
 int Tracer::tune(const char* tunable, std::vector<int> set, int otherwise, Loc loc) {
-  if (set.empty()) fail(Mistake::tune_empty, loc, {}, tunable);
+  if (set.empty()) fail(ErrorId::tune_empty, loc, {}, tunable);
   for (const Tunable& t : tunables) {
     if (t.name != tunable) continue;
     if (t.set != set)
-      fail(Mistake::tune_sets, loc, {{t.loc, "first used here"}}, tunable,
+      fail(ErrorId::tune_sets, loc, {{t.loc, "first used here"}}, tunable,
            fmt::format("{{{}}}", fmt::join(t.set, ", ")),
            fmt::format("{{{}}}", fmt::join(set, ", ")));
     return t.value;
@@ -248,7 +248,7 @@ int Tracer::tune(const char* tunable, std::vector<int> set, int otherwise, Loc l
   const auto given = tuning_.find(tunable);
   const int value = given == tuning_.end() ? otherwise : given->second;
   if (std::ranges::find(set, value) == set.end())
-    fail(Mistake::tune_value, loc, {}, value, fmt::format("{{{}}}", fmt::join(set, ", ")), tunable);
+    fail(ErrorId::tune_value, loc, {}, value, fmt::format("{{{}}}", fmt::join(set, ", ")), tunable);
   tunables.push_back({tunable, std::move(set), value, loc});
   return value;
 }

@@ -22,8 +22,8 @@
 namespace tegula::dsl {
 
 class KernelInstance;
-class Live;
-class SameOps;
+class EagerInterpreter;
+class BodyComparison;
 using ir::AttrName;
 using ir::Opcode;
 
@@ -42,7 +42,7 @@ std::string_view name(ScopeKind kind);
 struct OpenScope {
   ScopeKind kind;
   std::uint64_t id = 0;
-  std::uint32_t birth = 0;  ///< variables made inside have this number or a greater one
+  std::uint32_t first_variable_id = 0;  ///< variables made inside have this number or a greater one
   Loc loc;
   ir::OpId op;         ///< the op that owns the region; of a grid, the last op before it
   ir::RegionId outer;  ///< where recording goes on afterwards
@@ -65,7 +65,7 @@ struct Tunable {
 };
 
 /// A part of a view that was named: what a store through it needs.
-struct NamedPart {
+struct ViewAccessRecord {
   std::uint32_t param;
   std::vector<ir::Value> offsets;  ///< one per dimension, or the index tiles of a gather
   ir::Ints axes;
@@ -86,8 +86,9 @@ inline bool is_block(std::int64_t elements) { return elements > 0 && elements <=
 /// over.
 struct IndexTypeChanged {};
 
-/// Thrown when a body was recorded in two ways, and `all` or fixed() asked for an extent meanwhile
-/// that was a run-time number before: the trace starts over and knows it from its beginning.
+/// Thrown when a body was recorded in two ways, and `all` or static_dim() asked for an extent
+/// meanwhile that was a run-time number before: the trace starts over and knows it from its
+/// beginning.
 struct ExtentsFound {};
 
 class Tracer {
@@ -135,7 +136,7 @@ class Tracer {
   Tile tile(ir::Value v);
   /// Throws CompileError where a tile of the type has too many dimensions or elements.
   void check_limits(ir::Type type) const;
-  /// Where a value comes from, for notes.
+  /// A note on the origin of a value.
   Note origin(ir::Value v, std::string_view role);
   /// "tile<16xf32>", "tile<16xindex>".
   std::string type_text(ir::Value v) { return indices.type_text(v); }
@@ -172,7 +173,7 @@ class Tracer {
   std::vector<ir::Value> held() const;
   /// Whether ops are executed as they are recorded: in an eager run, outside of folds.
   bool runs() const { return live != nullptr && !in_scope(ScopeKind::Fold); }
-  Live* live = nullptr;  ///< of an eager run
+  EagerInterpreter* live = nullptr;  ///< of an eager run
   /// Throws what was found where throwing was not possible.
   void throw_pending();
 
@@ -186,7 +187,7 @@ class Tracer {
   std::string dimension_text(std::uint32_t position, int axis) const;
   /// The extent of a dimension, which becomes part of what the kernel is compiled for.
   std::int64_t specialise(std::uint32_t position, int axis, bool exact);
-  /// What divides the extent is no longer part of what the kernel is compiled for.
+  /// Removes the divisibility of the extent from the properties that the kernel is compiled for.
   void generalise(std::uint32_t position, int axis, ExtentKey key);
   DType index_type() const { return signature.index_type; }
 
@@ -196,10 +197,10 @@ class Tracer {
   ir::Builder build;
   IndexTypes indices;   ///< which values are of the type `index`
   Signature signature;  ///< of the run-time arguments, captured ones included
-  std::vector<Request> requests;
+  std::vector<SpecializationRequest> requests;
   std::vector<Capture> captures;
   std::vector<Tunable> tunables;
-  std::vector<NamedPart> parts;
+  std::vector<ViewAccessRecord> accesses;
   std::map<ir::Value, std::string> read_from;  ///< "A[C.M, A.K]" of what was read by index
   /// The first element's index along each dimension of a tile that was read: tells indices that
   /// were mixed up.
@@ -233,7 +234,7 @@ class Tracer {
     if (indices.is_index(from)) indices.set(to, IndexTypes::Kind::Index);
   }
   bool again(OpenScope& scope, ir::RegionId region);
-  void compare(const OpenScope& scope, SameOps& same, ir::OpId first, ir::OpId second);
+  void compare(const OpenScope& scope, BodyComparison& same, ir::OpId first, ir::OpId second);
   void compare_regions(const OpenScope& scope, ir::RegionId first, ir::RegionId second);
   void restore(const std::vector<Carry>& carries);
   std::vector<bool> essential(const std::vector<Carry>& carries) const;
@@ -248,7 +249,7 @@ class Tracer {
   std::vector<OpenScope> scopes_;
   std::vector<std::pair<ScopeKind, Loc>> lost_;
   std::uint64_t next_scope_ = 0;
-  std::uint32_t births_ = 1;
+  std::uint32_t next_variable_id_ = 1;
   Tuning tuning_;
   bool check_loops_;
   bool pinned_ = false;
@@ -262,8 +263,8 @@ namespace tegula {
 
 // What the implementation of the public language says throughout.
 using dsl::AttrName;
+using dsl::ErrorId;
 using dsl::fail;
-using dsl::Mistake;
 using dsl::Opcode;
 using dsl::ScopeKind;
 using dsl::Tracer;

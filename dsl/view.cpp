@@ -8,13 +8,13 @@
 
 #include "dsl/elementwise.h"
 #include "dsl/hint_attrs.h"
-#include "dsl/parts.h"
+#include "dsl/view_access.h"
 #include "tegula/math.h"
 #include "tegula/tile_ops.h"
 
 namespace tegula {
 
-using dsl::NamedPart;
+using dsl::ViewAccessRecord;
 
 namespace {
 
@@ -30,7 +30,7 @@ Arg here(const Tile& t, const Loc& at) { return Arg(t).at(at); }
 Index::Index(Tile first, std::int64_t block, const char* dimension)
     : first_(std::move(first)), block_(block), dimension_(dimension) {}
 
-Tile Index::idx(std::source_location at) const {
+Tile Index::indices(std::source_location at) const {
   if (block_ == 1) return first_;
   Tracer& t = Tracer::at(at, "an index");
   const Tracer::Pin pin(t, at);
@@ -46,17 +46,17 @@ Index Index::shifted(const Arg& by) const {
   return Index(here(first_, by.loc()) + by, block_, dimension_);
 }
 Index Index::slice(const Arg& offset, std::int64_t block) const {
-  if (!dsl::is_block(block)) fail(Mistake::bad_block, offset.loc(), {}, block);
+  if (!dsl::is_block(block)) fail(ErrorId::bad_block, offset.loc(), {}, block);
   return Index(here(first_, offset.loc()) + offset, block, dimension_);
 }
 Index slice(const Arg& first, std::int64_t block) {
-  if (!dsl::is_block(block)) fail(Mistake::bad_block, first.loc(), {}, block);
+  if (!dsl::is_block(block)) fail(ErrorId::bad_block, first.loc(), {}, block);
   Tracer& t = Tracer::at(first.loc(), "slice");
   const ir::Value at = dsl::operand(t, first, t.index_type());
   return Index(t.tile(t.indices.restated(t.build, at, dsl::IndexTypes::Kind::Index)), block);
 }
 
-Arg::Arg(const Index& i, std::source_location at) : Arg(i.idx(at), at) {}
+Arg::Arg(const Index& i, std::source_location at) : Arg(i.indices(at), at) {}
 
 // ---- Subscript ----------------------------------------------------------------------------------
 Subscript::Subscript(const Index& i, std::source_location at)
@@ -86,31 +86,32 @@ std::int64_t whole_extent(Tracer& t, std::uint32_t param, int axis, Loc loc) {
       !sample.empty() && is_fixed_elsewhere(t, sample[static_cast<std::size_t>(axis)]);
   const std::int64_t extent = t.specialise(param, axis, exact);
   if (extent > kMaxWholeDimension)
-    fail(Mistake::all_too_large, loc, {},
+    fail(ErrorId::all_too_large, loc, {},
          sample.empty() ? extent : sample[static_cast<std::size_t>(axis)], axis, kMaxWholeDimension,
          axis);
   return extent;
 }
 
 bool selects_by_tile(Tracer& t, const Subscript& s) {
-  return !s.whole() && s.block() == 1 && !s.first().is_literal() && t.type(s.first()).is_tile();
+  return !s.is_all() && s.block() == 1 && !s.first().is_literal() && t.type(s.first()).is_tile();
 }
 
 ir::Value offset_of(Tracer& t, std::uint32_t param, const Subscript& s) {
   if (!s.first().is_literal() && !is_integer(t.type(s.first()).dtype()))
-    fail(Mistake::tile_subscript, s.loc(), {t.origin(t.value(s.first()), "the subscript")},
+    fail(ErrorId::tile_subscript, s.loc(), {t.origin(t.value(s.first()), "the subscript")},
          name(t.type(s.first()).dtype()), t.param_text(param));
   return dsl::operand(t, s.first(), t.index_type());
 }
 
-NamedPart name_box(Tracer& t, std::uint32_t param, std::span<const Subscript> subscripts, Loc at) {
-  NamedPart part{param, {}, {}, {}, false, at, false};
+ViewAccessRecord make_box_access(Tracer& t, std::uint32_t param,
+                                 std::span<const Subscript> subscripts, Loc at) {
+  ViewAccessRecord part{param, {}, {}, {}, false, at, false};
   ir::Ints shape;
   for (std::size_t i = 0; i < subscripts.size(); ++i) {
     const Subscript& s = subscripts[i];
     part.offsets.push_back(offset_of(t, param, s));
-    if (!s.whole() && s.block() == 1) continue;
-    shape.push_back(s.whole() ? whole_extent(t, param, static_cast<int>(i), s.loc()) : s.block());
+    if (!s.is_all() && s.block() == 1) continue;
+    shape.push_back(s.is_all() ? whole_extent(t, param, static_cast<int>(i), s.loc()) : s.block());
     part.axes.push_back(static_cast<std::int64_t>(i));
   }
   const ir::Elem elem{t.arg_class(param).info.dtype, false};
@@ -118,37 +119,38 @@ NamedPart name_box(Tracer& t, std::uint32_t param, std::span<const Subscript> su
   return part;
 }
 
-NamedPart name_gather(Tracer& t, std::uint32_t param, std::span<const Subscript> subscripts,
-                      Loc at) {
-  NamedPart part{param, {}, {}, {}, true, at, false};
+ViewAccessRecord make_gather_access(Tracer& t, std::uint32_t param,
+                                    std::span<const Subscript> subscripts, Loc at) {
+  ViewAccessRecord part{param, {}, {}, {}, true, at, false};
   for (const Subscript& s : subscripts) {
-    if (s.whole())
-      fail(Mistake::mixed_subscripts, s.loc(), {}, t.param_text(param), "all",
+    if (s.is_all())
+      fail(ErrorId::mixed_subscripts, s.loc(), {}, t.param_text(param), "all",
            "replace all by arange(n) and give the tile a dimension, expand(tile, 1)");
     if (s.block() != 1)
-      fail(Mistake::mixed_subscripts, s.loc(), {}, t.param_text(param),
-           fmt::format("an index of {} elements", s.block()),
-           "take the index's elements, j.idx(), and give the tile a dimension, expand(tile, 1)");
+      fail(
+          ErrorId::mixed_subscripts, s.loc(), {}, t.param_text(param),
+          fmt::format("an index of {} elements", s.block()),
+          "take the index's elements, j.indices(), and give the tile a dimension, expand(tile, 1)");
     part.offsets.push_back(offset_of(t, param, s));
   }
-  dsl::meet_shapes(t, "subscripts", part.offsets, part.loc);
+  dsl::broadcast_shapes(t, "subscripts", part.offsets, part.loc);
   part.type = ir::Type::scalar(t.arg_class(param).info.dtype);
   for (ir::Value v : part.offsets)
     if (t.kernel.type(v).is_tile()) part.type = t.kernel.type(v).with_dtype(part.type.dtype());
   return part;
 }
 
-std::uint32_t name_part(Tracer& t, std::uint32_t param, Hints hints,
-                        std::span<const Subscript> subscripts, Loc at) {
+std::uint32_t make_access(Tracer& t, std::uint32_t param, Hints hints,
+                          std::span<const Subscript> subscripts, Loc at) {
   const bool gather =
       std::ranges::any_of(subscripts, [&](const Subscript& s) { return selects_by_tile(t, s); });
-  t.parts.push_back(gather ? name_gather(t, param, subscripts, at)
-                           : name_box(t, param, subscripts, at));
-  t.parts.back().hints = hints;
-  return static_cast<std::uint32_t>(t.parts.size() - 1);
+  t.accesses.push_back(gather ? make_gather_access(t, param, subscripts, at)
+                              : make_box_access(t, param, subscripts, at));
+  t.accesses.back().hints = hints;
+  return static_cast<std::uint32_t>(t.accesses.size() - 1);
 }
 
-ir::Value read_part(Tracer& t, const NamedPart& part) {
+ir::Value read_part(Tracer& t, const ViewAccessRecord& part) {
   if (part.gather) {
     const ir::ViewAddresses a = dsl::addresses(t, part);
     const ir::Type scalar = ir::Type::scalar(part.type.dtype());
@@ -164,7 +166,7 @@ ir::Value read_part(Tracer& t, const NamedPart& part) {
       .results[0];
 }
 
-void write_part(Tracer& t, const NamedPart& part, const Arg& value) {
+void write_part(Tracer& t, const ViewAccessRecord& part, const Arg& value) {
   const ir::Value v = dsl::stored_value(t, value, part.type, part.loc);
   if (part.gather) {
     const ir::ViewAddresses a = dsl::addresses(t, part);
@@ -176,36 +178,37 @@ void write_part(Tracer& t, const NamedPart& part, const Arg& value) {
 
 }  // namespace
 
-ir::AttrList dsl::box_attrs(const NamedPart& part) {
+ir::AttrList dsl::box_attrs(const ViewAccessRecord& part) {
   ir::AttrList attrs = attrs_of(part.hints);
   attrs.set(AttrName::axes, part.axes);
   return attrs;
 }
 
-std::vector<ir::Value> dsl::box_operands(Tracer& t, const NamedPart& part, ir::Value stored) {
+std::vector<ir::Value> dsl::box_operands(Tracer& t, const ViewAccessRecord& part,
+                                         ir::Value stored) {
   std::vector<ir::Value> operands{t.param(part.param)};
   if (stored) operands.push_back(stored);
   operands.insert(operands.end(), part.offsets.begin(), part.offsets.end());
   return operands;
 }
 
-ir::ViewAddresses dsl::addresses(Tracer& t, const NamedPart& part) {
+ir::ViewAddresses dsl::addresses(Tracer& t, const ViewAccessRecord& part) {
   return ir::view_addresses(t.build, t.param(part.param), ir::Type::scalar(t.index_type()),
                             [&](int axis) { return part.offsets[static_cast<std::size_t>(axis)]; });
 }
 
 ir::Value dsl::stored_value(Tracer& t, const Arg& value, ir::Type target, Loc loc) {
-  if (t.grid_done) fail(Mistake::after_grid, loc, {{t.grid_loc, "the grid loop"}});
+  if (t.grid_done) fail(ErrorId::after_grid, loc, {{t.grid_loc, "the grid loop"}});
   const DType to = target.dtype();
   if (!value.is_literal()) {
     const ir::Type from = t.type(value);
     if (from.is_pointer())
-      fail(Mistake::pointer_operand, loc, {t.origin(t.value(value), "the value")}, "store");
+      fail(ErrorId::pointer_operand, loc, {t.origin(t.value(value), "the value")}, "store");
     if (is_float(from.dtype()) && !is_float(to))
-      fail(Mistake::store_type, loc, {t.origin(t.value(value), "the value")}, name(from.dtype()),
+      fail(ErrorId::store_type, loc, {t.origin(t.value(value), "the value")}, name(from.dtype()),
            name(to));
     if (!can_broadcast(from.shape(), target.shape()))
-      fail(Mistake::store_shape, loc, {t.origin(t.value(value), "the value")},
+      fail(ErrorId::store_shape, loc, {t.origin(t.value(value), "the value")},
            extents_text(from.shape()), extents_text(target.shape()));
   }
   const ir::Value v = operand(t, value.at(loc), to);
@@ -221,7 +224,7 @@ std::string description(const Tracer& t, std::uint32_t param,
   for (std::size_t i = 0; i < subscripts.size(); ++i) {
     const Subscript& s = subscripts[i];
     if (i > 0) out += ", ";
-    if (s.whole())
+    if (s.is_all())
       out += "all";
     else if (*s.dimension())
       out += s.dimension();
@@ -233,7 +236,7 @@ std::string description(const Tracer& t, std::uint32_t param,
   return out + "]";
 }
 
-ir::Value read_described(Tracer& t, std::uint32_t param, const NamedPart& part,
+ir::Value read_described(Tracer& t, std::uint32_t param, const ViewAccessRecord& part,
                          std::span<const Subscript> subscripts) {
   const ir::Value v = read_part(t, part);
   t.read_from[v] = description(t, param, subscripts);
@@ -246,19 +249,19 @@ ir::Value read_described(Tracer& t, std::uint32_t param, const NamedPart& part,
 
 Tile View::read(std::span<const Subscript> subscripts, Loc at) const {
   Tracer& t = Tracer::at(at, "a view");
-  const std::uint32_t part = name_part(t, param_, hints_, subscripts, at);
-  return t.tile(read_described(t, param_, t.parts[part], subscripts));
+  const std::uint32_t part = make_access(t, param_, hints_, subscripts, at);
+  return t.tile(read_described(t, param_, t.accesses[part], subscripts));
 }
 
 ViewTile View::access(std::span<const Subscript> subscripts, Loc at) const {
   Tracer& t = Tracer::at(at, "a view");
-  const std::uint32_t part = name_part(t, param_, hints_, subscripts, at);
-  return ViewTile(t.tile(read_described(t, param_, t.parts[part], subscripts)), part);
+  const std::uint32_t part = make_access(t, param_, hints_, subscripts, at);
+  return ViewTile(t.tile(read_described(t, param_, t.accesses[part], subscripts)), part);
 }
 
 Tile View::dim(int axis, std::source_location at) const {
   Tracer& t = Tracer::at(at, "a view");
-  if (axis < -rank_ || axis >= rank_) fail(Mistake::bad_dim, at, {}, axis, rank_);
+  if (axis < -rank_ || axis >= rank_) fail(ErrorId::bad_dim, at, {}, axis, rank_);
   const int a = axis < 0 ? axis + rank_ : axis;
   const ir::Type type = ir::Type::scalar(t.index_type());
   const std::int64_t fixed = t.arg_class(param_).dims[static_cast<std::size_t>(a)].fixed;
@@ -272,27 +275,27 @@ Tile View::dim(int axis, std::source_location at) const {
 
 Tile View::stride(int axis, std::source_location at) const {
   Tracer& t = Tracer::at(at, "a view");
-  if (axis < -rank_ || axis >= rank_) fail(Mistake::bad_dim, at, {}, axis, rank_);
+  if (axis < -rank_ || axis >= rank_) fail(ErrorId::bad_dim, at, {}, axis, rank_);
   const int a = axis < 0 ? axis + rank_ : axis;
   return t.tile(t.build.op(Opcode::ViewStride, {t.param(param_)}, ir::Type::scalar(t.index_type()),
                            {{AttrName::axis, a}}));
 }
 
-int View::fixed(int axis, std::source_location at) const {
+int View::static_dim(int axis, std::source_location at) const {
   Tracer& t = Tracer::at(at, "a view");
-  if (axis < -rank_ || axis >= rank_) fail(Mistake::bad_dim, at, {}, axis, rank_);
+  if (axis < -rank_ || axis >= rank_) fail(ErrorId::bad_dim, at, {}, axis, rank_);
   return static_cast<int>(t.specialise(param_, axis < 0 ? axis + rank_ : axis, true));
 }
 
-void View::any_extent(int axis, std::source_location at) const {
+void View::do_not_specialize(int axis, std::source_location at) const {
   Tracer& t = Tracer::at(at, "a view");
-  if (axis < -rank_ || axis >= rank_) fail(Mistake::bad_dim, at, {}, axis, rank_);
+  if (axis < -rank_ || axis >= rank_) fail(ErrorId::bad_dim, at, {}, axis, rank_);
   t.generalise(param_, axis < 0 ? axis + rank_ : axis, dsl::ExtentKey::Any);
 }
 
-void View::any_stride(int axis, std::source_location at) const {
+void View::do_not_specialize_stride(int axis, std::source_location at) const {
   Tracer& t = Tracer::at(at, "a view");
-  if (axis < -rank_ || axis >= rank_) fail(Mistake::bad_dim, at, {}, axis, rank_);
+  if (axis < -rank_ || axis >= rank_) fail(ErrorId::bad_dim, at, {}, axis, rank_);
   t.generalise(param_, axis < 0 ? axis + rank_ : axis, dsl::ExtentKey::AnyStride);
 }
 
@@ -305,8 +308,8 @@ void ViewTile::operator=(const Arg& value) && {
   // Its own place: that of the value may be inside a header.
   const std::uint32_t part = access_;
   Tracer& t = Tracer::at(value.loc(), "a store");
-  t.build.loc = t.parts[part].loc;
-  write_part(t, t.parts[part], value);
+  t.build.loc = t.accesses[part].loc;
+  write_part(t, t.accesses[part], value);
 }
 
 namespace {
@@ -329,13 +332,13 @@ void ViewTile::operator*=(const Arg& value) && {
 
 ViewTile& ViewTile::operator=(const Arg& value) & {
   Tracer& t = Tracer::at(value.loc(), "an assignment");
-  t.parts[access_].rebound = true;
+  t.accesses[access_].rebound = true;
   static_cast<Tile&>(*this) = t.tile(dsl::operand(t, value));
   return *this;
 }
 ViewTile& ViewTile::operator=(const ViewTile& value) & {
-  if (Tracer* t = Tracer::current(); t && access_ < t->parts.size())
-    t->parts[access_].rebound = true;
+  if (Tracer* t = Tracer::current(); t && access_ < t->accesses.size())
+    t->accesses[access_].rebound = true;
   static_cast<Tile&>(*this) = static_cast<const Tile&>(value);
   return *this;
 }

@@ -29,7 +29,7 @@ int main() {
   const auto matmul = kernel("matmul", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
     const int BM = tune("BM", {32, 64, 128}), BN = tune("BN", {32, 48, 64}),
               BK = tune("BK", {32, 64});
-    for (auto [m, n] : grid(C, BM, BN, l2_group(8))) {
+    for (auto [m, n] : grid(C, BM, BN, group_m(8))) {
       auto acc = zeros<f32>(BM, BN);
       for (auto k : steps(A.cols(), BK)) acc = dot(A(m, k), B(k, n), acc);
       C(m, n) = acc;

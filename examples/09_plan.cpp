@@ -13,7 +13,7 @@ bool holds(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
-/// The line of an explanation that is the plan: "plan { warps=8 .. }".
+/// The line of an explanation that is the plan: "plan { num_warps=8 .. }".
 std::string plan_of(const std::string& explanation) {
   const std::size_t begin = explanation.find("plan {");
   return explanation.substr(begin, explanation.find('\n', begin) - begin);

@@ -11,9 +11,9 @@ struct CastMode {
   bool to_zero = false;   ///< attr round = rz
   bool saturate = false;  ///< attr sat, and there is something it could change
 };
-/// Of an op `cast` with these attributes. `sat` says nothing where the result's type holds all
-/// values of the operand's: an infinity stays one. fp8 is never reached by overflow: what is
-/// converted to it saturates even without `sat`, unless it is converted to its own type.
+/// Rounding and saturation of an op `cast` with these attributes. `sat` has no effect if the
+/// result's type holds all values of the operand's: an infinity stays one. fp8 is never reached by
+/// overflow: a conversion to it saturates even without `sat`, unless it is from its own type.
 CastMode cast_mode(const AttrList& attrs, DType from, DType to);
 
 }  // namespace tegula::ir

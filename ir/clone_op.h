@@ -6,7 +6,7 @@
 
 namespace tegula::ir {
 
-/// What stands for a value in a copy; values that are not in it stand for themselves.
+/// Maps values to their replacements in a copy; values that are not in it stand for themselves.
 using ValueMap = std::unordered_map<Value, Value>;
 
 inline Value mapped(const ValueMap& map, Value v) {

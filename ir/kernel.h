@@ -101,8 +101,8 @@ struct KernelInfo {
   int threads = 0;              ///< per CTA; 0 until a plan chose it
   std::int64_t smem_bytes = 0;  ///< dynamic shared memory
   std::vector<SharedUse> shared_uses;
-  int cluster = 1;   ///< programs that run at once and see each other's shared memory
-  int min_ctas = 1;  ///< per SM, passed to the assembler
+  int cluster = 1;          ///< programs that run at once and see each other's shared memory
+  int min_ctas_per_sm = 1;  ///< per SM, passed to the assembler
   /// The body computes any share of the grid's programs: launched with one CTA an SM, if there are
   /// as many.
   bool persistent = false;

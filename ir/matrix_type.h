@@ -21,10 +21,10 @@ struct MatrixType {
   }
 };
 
-/// Of operands of this type, those of f32 rounded to tf32; null where there is none.
+/// Matrix type for operands of this type, f32 rounded to tf32; null if there is none.
 const MatrixType* matrix_type_of(DType operand);
 
-/// What the target's tensor cores make of a product of tiles; null where it is left to FMA.
+/// Matrix type that the target's tensor cores use for a dot; null if it is left to FMA.
 const MatrixType* matrix_type(const Kernel& k, const OpData& dot);
 
 }  // namespace tegula::ir

@@ -28,7 +28,7 @@ enum class AttrName : std::uint8_t {
 
 enum class AttrKind : std::uint8_t { Int, Float, Number, Str, Ints };
 
-/// Which row macro an op was declared with: says which duties it owes.
+/// Row macro that an op was declared with: says which duties it owes.
 enum class Family : std::uint8_t { Structure, Elementwise, Math, Tile, Machine, Simt };
 
 enum class Form : std::uint8_t { Tile, Machine, Simt };
@@ -60,7 +60,7 @@ constexpr Arity between(int a, int b) {
 }
 inline constexpr int kVariadic = -1;
 
-/// What an infer function sees.
+/// Inputs of an infer function.
 struct InferArgs {
   std::span<const Type> operands;
   const AttrList& attrs;

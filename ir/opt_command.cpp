@@ -8,7 +8,7 @@ namespace {
 constexpr std::string_view kProgram = "tegula opt", kPasses = " --passes=", kPlan = " --plan=",
                            kChanges = "TEGULA_PLAN=", kChecks = " --checks";
 
-/// What follows the flag, in quotes or up to the next space.
+/// Text after the flag, in quotes or up to the next space.
 std::string value_after(std::string_view line, std::string_view flag) {
   const std::size_t at = line.find(flag);
   if (at == std::string_view::npos) return {};

@@ -42,7 +42,7 @@ class Parser {
     const auto line = 1 + std::count(read.begin(), read.end(), '\n');
     const auto column =
         read.size() - (read.rfind('\n') == std::string_view::npos ? 0 : read.rfind('\n') + 1) + 1;
-    tegula::fail(Mistake::ir_text,
+    tegula::fail(ErrorId::ir_text,
                  Loc(file_, static_cast<std::uint32_t>(line), static_cast<std::uint32_t>(column)),
                  {}, message);
   }
@@ -142,8 +142,8 @@ class Parser {
         info.smem_bytes = integer();
       else if (key == "cluster")
         info.cluster = static_cast<int>(integer());
-      else if (key == "min_ctas")
-        info.min_ctas = static_cast<int>(integer());
+      else if (key == "min_ctas_per_sm")
+        info.min_ctas_per_sm = static_cast<int>(integer());
       else if (key == "persistent")
         info.persistent = integer() != 0;
       else
@@ -241,9 +241,8 @@ class Parser {
 
   void region(RegionId r, bool with_args) {
     // Passes follow regions by recursion, as this reader does.
-    constexpr int kMostNested = 100;
-    if (nested_ == kMostNested)
-      fail(fmt::format("more than {} regions in each other", kMostNested));
+    constexpr int kMaxNested = 100;
+    if (nested_ == kMaxNested) fail(fmt::format("more than {} regions in each other", kMaxNested));
     ++nested_;
     expect("{");
     if (with_args && try_token("(")) {

@@ -28,7 +28,7 @@ struct Remark {
   std::string str() const;
 };
 
-/// What a pass may know beside the kernel.
+/// Inputs of a pass besides the kernel.
 struct PassContext {
   /// Set by whoever compiles; the pass `plan` makes one where it is missing.
   std::optional<Plan> plan;

@@ -19,7 +19,7 @@ constexpr std::string_view kFieldNames =
     ;
 
 [[noreturn]] void refuse(std::string_view change) {
-  fail(Mistake::bad_plan, {}, {}, change, kFieldNames);
+  fail(ErrorId::bad_plan, {}, {}, change, kFieldNames);
 }
 
 void set_field(Plan& plan, std::string_view name, int value, std::string_view change) {
@@ -63,10 +63,11 @@ void apply(Plan& plan, std::string_view change) {
 
 }  // namespace
 
-int Plan::copy_registers(const TargetRow& target) const {
-  const int warps = computing_warps(), unit = target.register_unit;
-  const int left = registers_at_entry(target) * (warps + copy_warps) - registers * warps;
-  return left / std::max(copy_warps, 1) / unit * unit;
+int Plan::producer_registers(const TargetRow& target) const {
+  const int num_warps = consumer_warps(), unit = target.register_unit;
+  const int left =
+      registers_at_entry(target) * (num_warps + producer_warps) - consumer_registers * num_warps;
+  return left / std::max(producer_warps, 1) / unit * unit;
 }
 
 std::string Plan::str() const {
@@ -83,7 +84,7 @@ void Plan::change(std::string_view text) {
     apply(*this, change);
 }
 
-std::string_view Plan::first_missing(std::string_view text) const {
+std::string_view Plan::first_mismatch(std::string_view text) const {
   Plan changed = *this;
   changed.change(text);
   if (changed == *this) return {};

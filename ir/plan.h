@@ -16,24 +16,24 @@ struct Plan {
 #undef PLAN_FIELD
 
   /// Warpgroups that take tiles in turn; one where all warps compute a tile together.
-  int groups() const { return alternate ? 2 : 1; }
-  /// Of the CTA.
-  int computing_warps() const { return warps * groups(); }
+  int groups() const { return pingpong ? 2 : 1; }
+  /// Consumer warps of the CTA.
+  int consumer_warps() const { return num_warps * groups(); }
   /// Registers a thread can have where every warp has as many.
   int registers_at_entry(const TargetRow& target) const {
-    return target.registers_at_entry(computing_warps() + copy_warps);
+    return target.registers_at_entry(consumer_warps() + producer_warps);
   }
-  /// What a thread that computes has.
-  int computing_registers(const TargetRow& target) const {
-    return registers != 0 ? registers : registers_at_entry(target);
+  /// Registers of a consumer thread.
+  int registers_per_consumer(const TargetRow& target) const {
+    return consumer_registers != 0 ? consumer_registers : registers_at_entry(target);
   }
-  /// What a copying thread keeps where those that compute take over `registers` of all that the
-  /// CTA has at its entry. setmaxnreg waits for ever for more than that.
-  int copy_registers(const TargetRow& target) const;
+  /// Registers that a producer thread keeps if consumer threads take over `consumer_registers` of
+  /// all that the CTA has at its entry. setmaxnreg waits for ever for more than that.
+  int producer_registers(const TargetRow& target) const;
 
   /// Each tile ends before the next one begins; what is brought once has one slot.
-  void overlap_no_tiles() {
-    overlap_tiles = false;
+  void disable_epilogue_overlap() {
+    overlap_epilogue = false;
     once_stages = 1;
     late_stages = 0;
   }
@@ -42,8 +42,8 @@ struct Plan {
   /// Sets the fields that "name=value name=value .." lists, or a plan as `str` prints it; throws
   /// CompileError naming the fields there are.
   void change(std::string_view text);
-  /// Of such a text the first "name=value" that the plan does not have; empty: it has all.
-  std::string_view first_missing(std::string_view text) const;
+  /// The first "name=value" of such a text that the plan does not have; empty: it has all.
+  std::string_view first_mismatch(std::string_view text) const;
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 

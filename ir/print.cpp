@@ -84,7 +84,8 @@ class Printer {
     if (info.threads != 0) out_ += fmt::format(" threads({})", info.threads);
     if (info.smem_bytes != 0) out_ += fmt::format(" smem({})", info.smem_bytes);
     if (info.cluster != 1) out_ += fmt::format(" cluster({})", info.cluster);
-    if (info.min_ctas != 1) out_ += fmt::format(" min_ctas({})", info.min_ctas);
+    if (info.min_ctas_per_sm != 1)
+      out_ += fmt::format(" min_ctas_per_sm({})", info.min_ctas_per_sm);
     if (info.persistent) out_ += " persistent(1)";
     out_ += " (";
     bool first = true;

@@ -12,7 +12,7 @@ Value added_scalar(const Kernel& k, Value v) {
 
 Value sum(Builder& b, Value x, Value y) { return x ? b.add(x, y) : y; }
 
-std::optional<Iota> reversed(Builder& b, std::optional<Iota> i) {
+std::optional<IntRamp> reversed(Builder& b, std::optional<IntRamp> i) {
   if (!i) return i;
   if (i->base) i->base = b.op(Opcode::Neg, {i->base});
   i->start = -i->start;
@@ -22,22 +22,22 @@ std::optional<Iota> reversed(Builder& b, std::optional<Iota> i) {
 
 }  // namespace
 
-std::optional<Iota> iota_of(Builder& b, Value v) {
+std::optional<IntRamp> iota_of(Builder& b, Value v) {
   const Kernel& k = b.kernel();
   const OpId def = k[v].def;
   if (!def || !k.type(v).is_tile()) return std::nullopt;
   const Opcode o = k[def].opcode;
   using enum Opcode;
-  if (o == Arange) return Iota{k.type(v).count(), k[def].attrs.i(AttrName::start), 1, {}};
+  if (o == Arange) return IntRamp{k.type(v).count(), k[def].attrs.i(AttrName::start), 1, {}};
   if (o != ExpandDims && o != Reshape && o != Add && o != Sub && o != Neg) return std::nullopt;
-  // No reference to the op: sums of bases make others.
+  // A copy, not a reference to the op: sums of bases create others.
   const Value x = k[def].operands[0];
   if (o == ExpandDims || o == Reshape) return iota_of(b, x);
   if (o == Neg) return reversed(b, iota_of(b, x));
   const Value y = k[def].operands[1];
   const Value of_x = added_scalar(k, x), of_y = added_scalar(k, y);
   if (!of_x == !of_y) return std::nullopt;
-  std::optional<Iota> i = iota_of(b, of_x ? y : x);
+  std::optional<IntRamp> i = iota_of(b, of_x ? y : x);
   if (!i) return std::nullopt;
   if (o == Add) {
     i->base = sum(b, i->base, of_x ? of_x : of_y);
@@ -52,7 +52,7 @@ std::optional<Iota> iota_of(Builder& b, Value v) {
 
 std::optional<Ramp> ramp_of(const Kernel& k, Value v) {
   const OpId def = k[v].def;
-  if (!def || k[def].opcode != Opcode::Fma || !k[def].attrs.i(AttrName::relaxed))
+  if (!def || k[def].opcode != Opcode::Fma || !k[def].attrs.i(AttrName::reassoc))
     return std::nullopt;
   const OpData& d = k[def];
   const OpId index = k[d.operands[0]].def;
@@ -66,7 +66,7 @@ std::optional<Ramp> ramp_of(const Kernel& k, Value v) {
 Value make_ramp(Builder& b, const Ramp& r) {
   const Type type = Type::tile({DType::f32, false}, std::span(&r.extent, 1));
   const Value index = b.op(Opcode::Arange, {}, type, {{AttrName::start, 0}});
-  return b.op(Opcode::Fma, {index, r.step, r.first}, {{AttrName::relaxed, 1}});
+  return b.op(Opcode::Fma, {index, r.step, r.first}, {{AttrName::reassoc, 1}});
 }
 
 std::optional<double> number_of(const Kernel& k, Value v) {

@@ -8,14 +8,14 @@
 
 namespace tegula::ir {
 
-/// base + start + step * i for i below `extent`; a base of none is 0.
-struct Iota {
+/// base + start + step * i for i below `extent`; no base is 0.
+struct IntRamp {
   std::int64_t extent = 0, start = 0, step = 1;
   Value base;
 };
 /// An integer tile whose elements are evenly spaced, whatever dimensions of extent 1 it has. Sums
 /// of bases go where the builder stands.
-std::optional<Iota> iota_of(Builder& b, Value v);
+std::optional<IntRamp> iota_of(Builder& b, Value v);
 
 /// first + step * i, of f32.
 struct Ramp {

@@ -1,5 +1,5 @@
 #pragma once
-// Which dimensions of a reshape's operand and result hold the same elements.
+// Matches the dimensions of a reshape's operand and result that hold the same elements.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -19,7 +19,7 @@ std::vector<ReshapeGroup> reshape_groups(std::span<const std::int64_t> from,
 /// does.
 std::size_t whole_dim(const ReshapeGroup& group, std::span<const std::int64_t> to);
 
-/// Where operand dimension `dim` ends up together with its whole group, or -1.
+/// Result dimension that operand dimension `dim` becomes together with its whole group, or -1.
 int dim_after_reshape(std::span<const std::int64_t> from, std::span<const std::int64_t> to,
                       int dim);
 

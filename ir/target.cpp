@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::ir {
 

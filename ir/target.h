@@ -19,7 +19,7 @@ inline constexpr int kWarpgroupWarps = 4, kWarpgroupThreads = 128;
 /// Rows of an accumulator that one warp holds, of mma.m16n8 and of wgmma, and columns of mma.m16n8.
 inline constexpr int kWarpRows = 16, kMmaColumns = 8;
 /// Rows of one wgmma, and the most columns of its accumulator.
-inline constexpr int kWgmmaRows = kWarpgroupWarps * kWarpRows, kMostWgmmaColumns = 256;
+inline constexpr int kWgmmaRows = kWarpgroupWarps * kWarpRows, kMaxWgmmaColumns = 256;
 /// Bytes of a row of A that one mma or wgmma takes along k.
 inline constexpr int kMmaStepBytes = 32;
 /// Barriers of a CTA, barrier 0 included.

@@ -1,8 +1,8 @@
 #pragma once
 // The text form of the IR: print and parse are exact inverses, locations included.
 //
-//   kernel @gemm simt target(sm_90a) threads(384) smem(196608) cluster(1) min_ctas(1)
-//       (%a: tmap [arg = 0, part = "map"], %n: i32 [arg = 1, part = "value"]) {
+//   kernel @gemm simt target(sm_90a) threads(384) smem(196608) cluster(1) min_ctas_per_sm(1)
+//       (%a: tmap [arg = 0, component = "map"], %n: i32 [arg = 1, component = "value"]) {
 //     launch { %g = const [value = 132] : i32   yield %g, %g, %g }
 //     %c = const [value = 3] : i32                                ; a comment
 //     %s = add %c, %n : i32 loc("k.cpp":61:20)

@@ -274,7 +274,7 @@ bool take_layout(std::string_view& s, const Layout*& layout) {
   return true;
 }
 
-std::optional<Type> take_tile(std::string_view& s) {
+std::optional<Type> receive_tile(std::string_view& s) {
   const auto shape = take_list(s);
   if (shape.empty() || !take(s, "x")) return std::nullopt;
   const auto elem = take_elem(s);
@@ -338,7 +338,7 @@ struct Reader {
   std::string_view prefix;
   std::optional<Type> (*read)(std::string_view&);
 };
-constexpr Reader kReaders[] = {{"tile<", take_tile},
+constexpr Reader kReaders[] = {{"tile<", receive_tile},
                                {"v<", take_vec},
                                {"view<", take_view},
                                {"smem<", take_shared},

@@ -17,7 +17,7 @@ class SharedLayout;
 
 enum class TypeKind : std::uint8_t { Scalar, Tile, Vec, View, Shared, Pending, TensorMap, Token };
 
-/// What one element is: a number, or a pointer to numbers in global memory.
+/// Type of one element: a number, or a pointer to numbers in global memory.
 struct Elem {
   DType dtype = DType::i32;
   bool pointer = false;
@@ -29,7 +29,8 @@ enum class Access : std::uint8_t { In, Out, InOut };
 /// Extent or stride that is only known at launch.
 inline constexpr std::int64_t kDynamic = -1;
 
-/// What the signature of a call fixed about a tensor argument. All lists have the view's rank.
+/// Facts about a tensor argument that the signature of a call fixed. All lists have the view's
+/// rank.
 struct ViewFacts {
   std::vector<std::int64_t> strides;     ///< elements, kDynamic where only known at launch
   std::vector<std::int64_t> dim_div;     ///< the extent is a multiple of this

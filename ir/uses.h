@@ -1,5 +1,5 @@
 #pragma once
-// Who uses the values of a kernel's body.
+// Users of the values of a kernel's body.
 #include <optional>
 #include <span>
 #include <unordered_map>

@@ -88,7 +88,7 @@ class Verifier {
     for (Value v : d.operands)
       if (!visible_.contains(v)) report(op, "uses a value that is not visible here");
     types(op, row);
-    if (d.opcode == Opcode::ClusterSum) cluster_sum(op, owner);
+    if (d.opcode == Opcode::ClusterReduceScatter) cluster_reduce_scatter(op, owner);
     if (d.opcode == Opcode::Reshape) reshape(op);
     if (row.has(kTerminator)) {
       if (k_[r].last != op) report(op, "is not the last op of its region");
@@ -125,7 +125,7 @@ class Verifier {
       report(op, fmt::format("{} has not the elements of {}", to.str(), from.str()));
   }
 
-  void cluster_sum(OpId op, OpId owner) {
+  void cluster_reduce_scatter(OpId op, OpId owner) {
     if (owner) report(op, "stands outside of loops and branches");
     const Type whole = k_.type(k_[op].operands[0]), part = k_.type(k_[op].results[0]);
     const std::int64_t axis = k_[op].attrs.i(AttrName::axis);

@@ -9,7 +9,8 @@
 //   the types that its owner takes, and the arguments of a loop's regions are its carries.
 // - A pending value (a product in flight) has one user, a branch's two sides counted once each:
 //   another product, a wait, a fence, a loop that carries it or a yield.
-// - A cluster has 1, 2, 4 or 8 programs; `cluster_sum` stands outside of loops and branches and
+// - A cluster has 1, 2, 4 or 8 programs; `cluster_reduce_scatter` stands outside of loops and
+// branches and
 //   cuts its tile evenly; `reshape` keeps the number of elements.
 // Tile form has tiles (without layouts) and views, no shared memory. Machine form has both, and
 // shared tiles. Simt form has neither: scalars, registers of one thread, tensor maps.

@@ -1,5 +1,5 @@
 #pragma once
-// Where the arguments of a kernel lie in the block that a launch hands to the driver.
+// Layout of a kernel's arguments in the block that a launch hands to the driver.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <thread>
 
-#include "runtime/process.h"
 #include "runtime/shared_library.h"
+#include "runtime/subprocess.h"
 #include "support/env.h"
 #include "support/text.h"
 #include "tegula/error.h"

@@ -11,8 +11,8 @@
 
 namespace tegula::runtime {
 
-/// What an assembler says about the code it made. Sizes are in bytes; over several kernels in one
-/// file, the largest registers, stack, shared memory and barriers, and the sum of the spills.
+/// An assembler's report on the code it made. Sizes are in bytes; over several kernels in one file,
+/// the largest registers, stack, shared memory and barriers, and the sum of the spills.
 struct AssembleReport {
   int registers = 0;
   int spill_loads = 0;
@@ -27,9 +27,9 @@ struct AssembleReport {
   bool setmaxnreg_ignored = false;  ///< C7504..C7508
 
   /// No spill, no stack, no C75xx: what every configuration of the library must be.
-  bool sound() const;
-  /// What makes it unsound, e.g. "spills 64 bytes; C7510"; empty if sound.
-  std::string complaint() const;
+  bool is_clean() const;
+  /// Defects of the code, e.g. "spills 64 bytes; C7510"; empty if it has none.
+  std::string defects() const;
 };
 
 /// Reads the log of `ptxas -v`, of NVRTC's assembler or of the driver's compiler.

@@ -87,9 +87,9 @@ AssembleReport parse_assembler_log(std::string_view log) {
   return report;
 }
 
-bool AssembleReport::sound() const { return complaint().empty(); }
+bool AssembleReport::is_clean() const { return defects().empty(); }
 
-std::string AssembleReport::complaint() const {
+std::string AssembleReport::defects() const {
   std::vector<std::string> faults;
   if (spill_loads + spill_stores > 0)
     faults.push_back(fmt::format("spills {} bytes", std::max(spill_loads, spill_stores)));

@@ -156,11 +156,11 @@ std::optional<CacheEntry> KernelCache::find(const CacheKey& key) {
   const std::string path = path_of(key).string();
   if (const std::optional<std::string> bytes = read_trusted(path)) {
     ReadResult read = decode_entry(*bytes, key);
-    if (read.state == Reading::ok) {
+    if (read.state == ReadStatus::ok) {
       bump(mutex_, counts_.hits);
       return std::move(read.entry);
     }
-    if (read.state == Reading::damaged)
+    if (read.state == ReadStatus::damaged)
       quarantine(path, read.why);
     else
       log(fmt::format("{} {}: ignored", path, read.why));

@@ -75,9 +75,9 @@ class KernelCache {
   /// `max_bytes`; never ones younger than ten minutes. Returns the number of entries removed.
   int sweep();
 
-  /// Where an entry of this key lies or would lie.
+  /// Path of the entry of this key, whether or not it exists.
   std::filesystem::path path_of(const CacheKey& key) const;
-  /// Where hashes of tools are remembered; empty where nothing is written.
+  /// Folder in which hashes of tools are remembered; empty if nothing is written.
   std::filesystem::path memo_folder();
   bool writes() const { return !read_only_; }
   CacheCounts counts() const;

@@ -191,7 +191,7 @@ ReadResult decode_entry(std::string_view file, const CacheKey& wanted) {
   result.why = sections.why;
   if (!result.why.empty()) return result;
   if (sections.text[Section::key] != wanted.canonical()) {
-    result.state = Reading::other_key;
+    result.state = ReadStatus::other_key;
     result.why = "holds another key";
     return result;
   }
@@ -202,7 +202,7 @@ ReadResult decode_entry(std::string_view file, const CacheKey& wanted) {
     result.why = "its machine code is not a cubin";
     return result;
   }
-  result.state = Reading::ok;
+  result.state = ReadStatus::ok;
   return result;
 }
 

@@ -45,9 +45,9 @@ inline constexpr std::size_t kMaxEntryBytes = 64u
 
 std::string encode_entry(const CacheKey& key, const CacheEntry& entry);
 
-enum class Reading { ok, damaged, other_key };
+enum class ReadStatus { ok, damaged, other_key };
 struct ReadResult {
-  Reading state = Reading::damaged;
+  ReadStatus state = ReadStatus::damaged;
   CacheEntry entry;
   std::string why;  ///< empty if ok
 };

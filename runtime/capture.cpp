@@ -5,10 +5,10 @@
 
 namespace tegula::runtime {
 
-RelaxedCapture::RelaxedCapture() {
+RelaxedCaptureScope::RelaxedCaptureScope() {
   check(driver().exchange_capture_mode(&mode_), "cuThreadExchangeStreamCaptureMode");
 }
-RelaxedCapture::~RelaxedCapture() { driver().exchange_capture_mode(&mode_); }
+RelaxedCaptureScope::~RelaxedCaptureScope() { driver().exchange_capture_mode(&mode_); }
 
 Capture capture_of(cu::Stream stream) {
   Capture c;

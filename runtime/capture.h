@@ -6,12 +6,12 @@ namespace tegula::runtime {
 
 /// Lets this thread allocate, load kernels and wait for other streams, although a stream records a
 /// graph: of the work that is recorded nothing depends on that.
-class RelaxedCapture {
+class RelaxedCaptureScope {
  public:
-  RelaxedCapture();
-  ~RelaxedCapture();
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+  RelaxedCaptureScope();
+  ~RelaxedCaptureScope();
+  RelaxedCaptureScope(const RelaxedCaptureScope&) = delete;
+  RelaxedCaptureScope& operator=(const RelaxedCaptureScope&) = delete;
 
  private:
   cu::CaptureMode mode_ = cu::kCaptureRelaxed;  ///< the one to exchange with
@@ -22,7 +22,8 @@ struct Capture {
   cu::Graph graph = nullptr;
 };
 
-/// What `stream` records. Throws DeviceError where it records nothing or the capture is invalid.
+/// The capture that `stream` records. Throws DeviceError if it records nothing or the capture is
+/// invalid.
 Capture capture_of(cu::Stream stream);
 
 /// Has `release` called with `data` when the graph, and what was made of it, is gone: on a thread

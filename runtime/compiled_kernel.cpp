@@ -17,7 +17,7 @@ namespace {
 /// One way to mend what the code stands for.
 std::string hint_of(std::string_view code) {
   if (code == "T1301")
-    return "order them by release and acquire, by last_arriver, or by another launch";
+    return "order them by release and acquire, by arrive_and_test_last, or by another launch";
   if (code == "T1306")
     return "store every element; else take the argument as InOut, or say .partial() of it in the "
            "kernel";
@@ -182,7 +182,7 @@ std::string CompiledKernel::dump(std::string_view verb) const {
   if (verb == "assemble")
     return assembler_text(report(), artefact_->shared_bytes,
                           artefact_->kind == ImageKind::cubin ? artefact_->image.size() : 0);
-  fail(Mistake::unknown_verb, {}, {}, verb);
+  fail(ErrorId::unknown_verb, {}, {}, verb);
 }
 
 std::string CompiledKernel::explain() const {

@@ -21,7 +21,7 @@ struct Gpu {
   cu::Context context = nullptr;
 };
 
-/// What is known of each GPU belongs to one driver table, so that tests may bring their own.
+/// Facts about each GPU belong to one driver table, so that tests may bring their own.
 struct Gpus {
   const Driver* owner = nullptr;
   std::atomic<int> count = 0;  ///< as the driver said last, which a process's driver does once

@@ -34,7 +34,7 @@ DType type_from(const dlpack::DataType& type, Loc at) {
     if (static_cast<std::uint8_t>(row.code) == type.code && row.bits == type.bits &&
         type.lanes == 1)
       return row.dtype;
-  fail(Mistake::dlpack_type, at, {}, int{type.code}, int{type.bits}, type.lanes);
+  fail(ErrorId::dlpack_type, at, {}, int{type.code}, int{type.bits}, type.lanes);
 }
 
 dlpack::DataType type_to(DType dtype) {
@@ -51,13 +51,13 @@ Device device_from(const dlpack::Device& device, Loc at) {
     case dlpack::DeviceType::cuda_managed:
       return Device::cuda(device.id);
   }
-  fail(Mistake::dlpack_device, at, {}, static_cast<int>(device.type));
+  fail(ErrorId::dlpack_device, at, {}, static_cast<int>(device.type));
 }
 
 /// Everything that can be refused is looked at before the tensor is taken over.
 Tensor describe(const dlpack::Tensor& t, Loc at) {
   if (t.ndim < 0 || t.ndim > Dims::kMaxRank)
-    fail(Mistake::dlpack_dims, at, {}, t.ndim, +Dims::kMaxRank);
+    fail(ErrorId::dlpack_dims, at, {}, t.ndim, +Dims::kMaxRank);
   const auto rank = static_cast<std::size_t>(t.ndim);
   const Dims shape(std::span<const std::int64_t>(t.shape, rank));
   const Dims strides =
@@ -69,7 +69,7 @@ Tensor describe(const dlpack::Tensor& t, Loc at) {
 
 template <class Managed>
 Tensor import(Managed* managed, Loc at) {
-  if (managed == nullptr) fail(Mistake::dlpack_null, at, {});
+  if (managed == nullptr) fail(ErrorId::dlpack_null, at, {});
   const Tensor view = describe(managed->tensor, at);
   std::shared_ptr<void> owner(managed, [](void* taken) {
     auto* m = static_cast<Managed*>(taken);
@@ -79,7 +79,7 @@ Tensor import(Managed* managed, Loc at) {
                         std::move(owner), at);
 }
 
-/// What a handed-out DLPack tensor points into.
+/// Memory that a handed-out DLPack tensor points into.
 template <class Managed>
 struct Export {
   Managed managed{};
@@ -110,7 +110,7 @@ Managed* hand_out(const Tensor& tensor) {
 
 Tensor Tensor::from_dlpack(dlpack::ManagedTensorVersioned* managed, Loc at) {
   if (managed != nullptr && managed->version.major != 1)
-    fail(Mistake::dlpack_version, at, {}, managed->version.major, managed->version.minor);
+    fail(ErrorId::dlpack_version, at, {}, managed->version.major, managed->version.minor);
   return import(managed, at);
 }
 

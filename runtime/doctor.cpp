@@ -10,7 +10,7 @@
 #include "runtime/assemble.h"
 #include "runtime/cache.h"
 #include "runtime/nvrtc.h"
-#include "runtime/process.h"
+#include "runtime/subprocess.h"
 #include "support/env.h"
 #include "support/text.h"
 #include "tegula/error.h"
@@ -22,8 +22,8 @@ std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-Finding examine_driver() {
-  Finding f{"driver", false, {}, "devices cuda:N", {}};
+DoctorCheck examine_driver() {
+  DoctorCheck f{"driver", false, {}, "devices cuda:N", {}};
   std::string why;
   const Driver* driver = try_driver(&why);
   f.present = driver != nullptr;
@@ -57,8 +57,8 @@ std::string path_for(const DeviceProperties& p) {
                      target->has_wgmma ? ": wgmma, TMA, clusters" : ", assembled by the driver");
 }
 
-Finding examine_gpus(std::vector<DeviceProperties>& gpus) {
-  Finding f{"GPU", false, {}, "running kernels on a GPU", {}};
+DoctorCheck examine_gpus(std::vector<DeviceProperties>& gpus) {
+  DoctorCheck f{"GPU", false, {}, "running kernels on a GPU", {}};
   std::vector<std::string> lines;
   for (int i = 0; i < cuda_device_count(); ++i) {
     try {
@@ -85,8 +85,8 @@ std::string ptxas_version(const std::string& program) {
   return "of unknown version (" + run.how_it_ended() + ")";
 }
 
-Finding examine_ptxas() {
-  Finding f{
+DoctorCheck examine_ptxas() {
+  DoctorCheck f{
       "ptxas", false, {}, "cubins that are kept, and checks for spills and serialised wgmma", {}};
   try {
     if (const auto program = find_ptxas()) {
@@ -102,8 +102,9 @@ Finding examine_ptxas() {
   return f;
 }
 
-Finding examine_nvrtc() {
-  Finding f{"NVRTC", false, {}, "the back end 'nvrtc': readable CUDA C++ straight to cubin", {}};
+DoctorCheck examine_nvrtc() {
+  DoctorCheck f{
+      "NVRTC", false, {}, "the back end 'nvrtc': readable CUDA C++ straight to cubin", {}};
   std::string why;
   if (const auto nvrtc = find_nvrtc(&why)) {
     f.present = true;
@@ -119,8 +120,8 @@ Finding examine_nvrtc() {
 }
 
 /// Not opened: loading 40 MB to see whether a file is there would be waste.
-Finding examine_llvm() {
-  Finding f{"LLVM", false, {}, "the back end 'llvm': PTX in milliseconds", {}};
+DoctorCheck examine_llvm() {
+  DoctorCheck f{"LLVM", false, {}, "the back end 'llvm': PTX in milliseconds", {}};
   std::error_code ignored;
   for (const std::string& place : codegen::llvm_module_places()) {
     if (!std::filesystem::is_regular_file(place, ignored)) continue;
@@ -135,8 +136,8 @@ Finding examine_llvm() {
   return f;
 }
 
-Finding examine_cache() {
-  Finding f{"cache", false, {}, "starting without compiling again", {}};
+DoctorCheck examine_cache() {
+  DoctorCheck f{"cache", false, {}, "starting without compiling again", {}};
   const std::filesystem::path folder = default_cache_folder();
   if (env().cache == "off" || folder.empty()) {
     f.detail = folder.empty() ? "there is no home directory" : "TEGULA_CACHE=off";
@@ -154,8 +155,8 @@ Finding examine_cache() {
   return f;
 }
 
-Finding examine_environment() {
-  Finding f{"environment", true, "every TEGULA_ variable is known", "settings that act", {}};
+DoctorCheck examine_environment() {
+  DoctorCheck f{"environment", true, "every TEGULA_ variable is known", "settings that act", {}};
   const std::vector<std::string> unknown = unknown_variables(environment_entries());
   if (unknown.empty()) return f;
   f.present = false;
@@ -176,9 +177,9 @@ std::string hanging(std::string_view text, int spaces) {
 
 }  // namespace
 
-const Finding& Diagnosis::finding(const std::string& part) const {
+const DoctorCheck& Diagnosis::finding(const std::string& part) const {
   const auto found = std::find_if(findings.begin(), findings.end(),
-                                  [&](const Finding& f) { return f.part == part; });
+                                  [&](const DoctorCheck& f) { return f.part == part; });
   if (found == findings.end()) throw InternalError("the doctor does not look at '" + part + "'");
   return *found;
 }
@@ -198,7 +199,7 @@ Diagnosis diagnose() {
   try {
     d.default_device = Device::best();
   } catch (const DeviceError& e) {
-    Finding& environment = d.findings.back();
+    DoctorCheck& environment = d.findings.back();
     environment.present = false;
     environment.detail += std::string("\n") + e.what();
     environment.remedy = "correct TEGULA_DEVICE";
@@ -208,7 +209,7 @@ Diagnosis diagnose() {
 
 std::string Diagnosis::str() const {
   std::string text;
-  for (const Finding& f : findings) {
+  for (const DoctorCheck& f : findings) {
     text += fmt::format("{:<4}{:<13}{}\n", f.present ? "ok" : "--", f.part, hanging(f.detail, 17));
     if (f.present) continue;
     text += fmt::format("{:17}needed for {}\n", "", f.enables);

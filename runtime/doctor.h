@@ -1,6 +1,6 @@
 #pragma once
-// What this machine has, what it lacks, which package brings it and what that enables. Data only:
-// the tool prints it.
+// Lists the parts of this machine that Tegula uses: present or missing, the package that brings
+// each and the features it enables. Data only: the tool prints it.
 #include <string>
 #include <vector>
 
@@ -9,7 +9,7 @@
 
 namespace tegula::runtime {
 
-struct Finding {
+struct DoctorCheck {
   std::string part;  ///< "driver", "GPU", "ptxas", "NVRTC", "LLVM", "cache", "environment"
   bool present = false;
   std::string detail;   ///< what was found, or why it was not
@@ -18,14 +18,14 @@ struct Finding {
 };
 
 struct Diagnosis {
-  std::vector<Finding> findings;
+  std::vector<DoctorCheck> findings;
   std::vector<DeviceProperties> gpus;
   Device default_device;
   bool makes_ptx = false;     ///< the LLVM back end is there
   bool makes_cubins = false;  ///< ptxas with LLVM, or NVRTC
   bool launches = false;      ///< a GPU that the driver can use
 
-  const Finding& finding(const std::string& part) const;
+  const DoctorCheck& finding(const std::string& part) const;
   /// The lines that `tegula doctor` prints.
   std::string str() const;
 };

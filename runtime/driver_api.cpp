@@ -22,7 +22,7 @@ std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-enum class Row : int {
+enum class DriverEntryRow : int {
 #define TEGULA_DRIVER(member, symbol, since, feature, params) member,
 #include "runtime/driver.def"
 #undef TEGULA_DRIVER
@@ -34,10 +34,10 @@ constexpr MissingEntry kRows[] = {
 #undef TEGULA_DRIVER
 };
 
-/// What stands in for an entry that the driver lacks.
-template <Row R, class Signature>
+/// Stands in for an entry that the driver lacks.
+template <DriverEntryRow R, class Signature>
 struct Missing;
-template <Row R, class... Args>
+template <DriverEntryRow R, class... Args>
 struct Missing<R, cu::Result(Args...)> {
   static cu::Result call(Args...) {
     const MissingEntry& row = kRows[static_cast<int>(R)];
@@ -71,8 +71,8 @@ void fill_table(Driver& table, GetProcAddress lookup) {
     table.missing.push_back(row);
     return nullptr;
   };
-#define TEGULA_DRIVER(member, symbol, since, feature, params)     \
-  if (void* address = find(kRows[static_cast<int>(Row::member)])) \
+#define TEGULA_DRIVER(member, symbol, since, feature, params)                \
+  if (void* address = find(kRows[static_cast<int>(DriverEntryRow::member)])) \
     table.member = reinterpret_cast<cu::Result(*) params>(address);
 #include "runtime/driver.def"
 #undef TEGULA_DRIVER
@@ -145,7 +145,7 @@ constexpr const char* kForkText =
 Driver Driver::unavailable() {
   Driver table{};
 #define TEGULA_DRIVER(member, symbol, since, feature, params) \
-  table.member = &Missing<Row::member, cu::Result params>::call;
+  table.member = &Missing<DriverEntryRow::member, cu::Result params>::call;
 #include "runtime/driver.def"
 #undef TEGULA_DRIVER
   table.missing.assign(std::begin(kRows), std::end(kRows));

@@ -6,7 +6,7 @@
 
 #include "ir/opt_command.h"
 #include "ir/text.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "support/env.h"
 #include "support/text.h"
 

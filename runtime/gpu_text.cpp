@@ -1,6 +1,6 @@
 #include "runtime/gpu_text.h"
 
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 
 namespace tegula::runtime {
 

@@ -13,10 +13,10 @@
 
 #include "runtime/capture.h"
 #include "runtime/context.h"
-#include "runtime/kept.h"
+#include "runtime/process_singleton.h"
 #include "runtime/storage.h"
 #include "tegula/error.h"
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::runtime {
 namespace {
@@ -26,7 +26,7 @@ struct Block {
   std::size_t bytes = 0;
 };
 
-/// Of few sizes, so that blocks suit later graphs.
+/// Rounds to one of a few sizes, so that blocks suit later graphs.
 std::size_t block_bytes(std::size_t bytes) {
   constexpr std::size_t kLeast = 64 << 10, kCoarse = 2 << 20;
   return bytes <= kCoarse ? std::bit_ceil(std::max(bytes, kLeast)) : round_up(bytes, kCoarse);
@@ -48,14 +48,14 @@ class BlockPool {
   explicit BlockPool(bool is_cleared) : is_cleared_(is_cleared) {}
 
   /// A block that `graph` keeps.
-  Block take(cu::Graph graph, std::size_t bytes, Device device) {
+  Block allocate_for_graph(cu::Graph graph, std::size_t bytes, Device device) {
     const Block block = free_or_new(block_bytes(bytes), device);
-    keep_for_graph(graph, new Loan{this, block}, give_back);
+    keep_for_graph(graph, new GraphBlock{this, block}, give_back);
     return block;
   }
 
   /// The memory of graphs that are gone since it was asked last.
-  std::vector<void*> take_back() {
+  std::vector<void*> reclaim() {
     std::vector<void*> gone;
     const std::lock_guard lock(returning_);
     for (Block& b : returned_) {
@@ -67,7 +67,7 @@ class BlockPool {
   }
 
  private:
-  struct Loan {
+  struct GraphBlock {
     BlockPool* owner;
     Block block;
   };
@@ -75,17 +75,17 @@ class BlockPool {
   /// While the driver calls it, another thread may wait for the driver, but none that holds
   /// `returning_`.
   static void give_back(void* data) {
-    const std::unique_ptr<Loan> loan(static_cast<Loan*>(data));
+    const std::unique_ptr<GraphBlock> loan(static_cast<GraphBlock*>(data));
     const std::lock_guard lock(loan->owner->returning_);
     loan->owner->returned_.push_back(std::move(loan->block));
   }
 
   /// The smallest that is large enough, unless most of it would be wasted.
   Block free_or_new(std::size_t bytes, Device device) {
-    constexpr std::size_t kMostTooLarge = 4;
+    constexpr std::size_t kMaxTooLarge = 4;
     const auto rank = [&](const Block& b) { return b.bytes < bytes ? SIZE_MAX : b.bytes; };
     const auto best = std::ranges::min_element(free_, {}, rank);
-    if (best != free_.end() && best->bytes >= bytes && best->bytes / kMostTooLarge <= bytes) {
+    if (best != free_.end() && best->bytes >= bytes && best->bytes / kMaxTooLarge <= bytes) {
       Block block = std::move(*best);
       free_.erase(best);
       return block;
@@ -111,39 +111,41 @@ class BlockPool {
   std::vector<Block> returned_;
 };
 
-/// What the graphs of one device have.
+/// Memory of the graphs of one device.
 class GraphMemory {
  public:
   static GraphMemory& of(Device device) {
-    return kept_for<GraphMemory>(std::pair(&driver(), device.index));
+    return process_singleton<GraphMemory>(std::pair(&driver(), device.index));
   }
 
   std::byte* scratch(const Stream& stream, std::size_t bytes) {
     const ContextScope context(stream.device().index);
-    const RelaxedCapture relaxed;
+    const RelaxedCaptureScope relaxed;
     const Capture capture = capture_of(static_cast<cu::Stream>(stream.handle()));
     const Recorder recorder{capture.id, stream.handle(), thread_of(stream)};
     const std::lock_guard lock(mutex_);
-    forget(scratch_, scratch_blocks_.take_back());
+    forget(scratch_, scratch_blocks_.reclaim());
     const auto found = scratch_.find(recorder);
     if (found != scratch_.end() && found->second.bytes >= bytes) return start(found->second);
-    const Block block = scratch_blocks_.take(capture.graph, bytes, stream.device());
+    const Block block = scratch_blocks_.allocate_for_graph(capture.graph, bytes, stream.device());
     scratch_.insert_or_assign(recorder, block);
     return start(block);
   }
 
   std::uint32_t* counters(const Stream& stream, std::size_t count) {
     const ContextScope context(stream.device().index);
-    const RelaxedCapture relaxed;
+    const RelaxedCaptureScope relaxed;
     const Capture capture = capture_of(static_cast<cu::Stream>(stream.handle()));
     const std::size_t bytes = count * sizeof(std::uint32_t);
     const std::lock_guard lock(mutex_);
-    forget(supplies_, counter_blocks_.take_back());
+    forget(supplies_, counter_blocks_.reclaim());
     const auto found = supplies_.find(capture.id);
     if (found == supplies_.end() || found->second.bytes - found->second.used < bytes)
       supplies_.insert_or_assign(
-          capture.id, Supply{counter_blocks_.take(capture.graph, bytes, stream.device()), 0});
-    Supply& supply = supplies_.at(capture.id);
+          capture.id,
+          CaptureArena{counter_blocks_.allocate_for_graph(capture.graph, bytes, stream.device()),
+                       0});
+    CaptureArena& supply = supplies_.at(capture.id);
     const std::size_t at = std::exchange(supply.used, supply.used + bytes);
     return reinterpret_cast<std::uint32_t*>(start(supply) + at);
   }
@@ -153,21 +155,21 @@ class GraphMemory {
   /// identifiers (cuStreamGetId) are not to be had of a stream that records.
   using Recorder = std::tuple<unsigned long long, void*, std::uint64_t>;
 
-  /// Which thread's stream it is, where each has its own by one handle; else 0.
+  /// The thread whose stream it is, if each thread has its own by one handle; else 0.
   static std::uint64_t thread_of(const Stream& stream) {
     static std::atomic<std::uint64_t> threads = 0;
     thread_local const std::uint64_t mine = ++threads;
     return stream.handle() == cu::kStreamPerThread ? mine : 0;
   }
 
-  /// What is left of a block whose front launches have.
-  struct Supply : Block {
+  /// The rest of a block whose front launches have taken.
+  struct CaptureArena : Block {
     std::size_t used = 0;
   };
 
   static std::byte* start(const Block& b) { return static_cast<std::byte*>(b.memory.get()); }
 
-  /// What was of the graphs that had `gone`.
+  /// Drops the memory of graphs that are `gone`.
   static void forget(auto& held, const std::vector<void*>& gone) {
     for (const void* memory : gone)
       std::erase_if(held, [&](const auto& h) { return h.second.memory.get() == memory; });
@@ -176,7 +178,7 @@ class GraphMemory {
   std::mutex mutex_;
   BlockPool scratch_blocks_{false}, counter_blocks_{true};
   std::map<Recorder, Block> scratch_;
-  std::map<unsigned long long, Supply> supplies_;  ///< by capture
+  std::map<unsigned long long, CaptureArena> supplies_;  ///< by capture
 };
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 #include <chrono>
 
-#include "runtime/jit_steps.h"
-#include "runtime/stored_kernel.h"
+#include "runtime/disk_cache.h"
+#include "runtime/jit_verbs.h"
 
 namespace tegula::runtime {
 namespace {
@@ -32,7 +32,7 @@ std::shared_ptr<const CompiledKernel> compile(const CompileRequest& request) {
     timed(c, "optimize", [&] { require_compilable(c, request); });
     artefact = make_artefact(c);
   } else {
-    StoredKernel on_disk(c, request);
+    DiskCacheLookup on_disk(c, request);
     bool found = false;
     timed(c, "find", [&] { found = on_disk.load(artefact); });
     if (!found) {

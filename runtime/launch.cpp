@@ -52,8 +52,8 @@ std::string grid_fault(const Extent3& grid, const Extent3& cluster) {
   return {};
 }
 
-LaunchPlan::LaunchPlan(const LoadedKernel& kernel, const LaunchShape& shape,
-                       std::span<const ArgumentSlot> slots)
+PreparedLaunch::PreparedLaunch(const LoadedKernel& kernel, const LaunchShape& shape,
+                               std::span<const ArgumentSlot> slots)
     : entry_(driver().launch_kernel),
       kernel_(kernel),
       shape_(shape),
@@ -79,13 +79,13 @@ LaunchPlan::LaunchPlan(const LoadedKernel& kernel, const LaunchShape& shape,
   if (volume(shape.cluster) > 1)
     add(cu::kLaunchClusterDimension).cluster = {shape.cluster[0], shape.cluster[1],
                                                 shape.cluster[2]};
-  if (shape.starts_early)
+  if (shape.programmatic_launch)
     add(cu::kLaunchProgrammaticStreamSerialization).programmatic_stream_serialization = 1;
   if (shape.cooperative) add(cu::kLaunchCooperative).cooperative = 1;
   if (shape.priority != 0) add(cu::kLaunchPriority).priority = shape.priority;
 }
 
-int LaunchPlan::most_clusters() const {
+int PreparedLaunch::max_active_clusters() const {
   const auto ask = driver().max_active_clusters;
   if (!ask) return 0;
   const ContextScope scope(kernel_.ordinal);
@@ -97,8 +97,8 @@ int LaunchPlan::most_clusters() const {
   return ask(&clusters, kernel_.function, &config) == cu::kSuccess ? clusters : 0;
 }
 
-void LaunchPlan::retry_or_throw(cu::Result result, const cu::LaunchConfig& config,
-                                void** pointers) const {
+void PreparedLaunch::retry_or_throw(cu::Result result, const cu::LaunchConfig& config,
+                                    void** pointers) const {
   if (result == kErrorInvalidContext || result == kErrorInvalidHandle) {
     // This thread has no context, or another GPU's: the launch path does not pay for looking.
     const ContextScope scope(kernel_.ordinal);

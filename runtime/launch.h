@@ -22,7 +22,7 @@ struct LaunchShape {
   Extent3 block{1, 1, 1};
   Extent3 cluster{1, 1, 1};
   unsigned shared_bytes = 0;  ///< dynamic
-  bool starts_early =
+  bool programmatic_launch =
       false;  ///< may overlap the end of the kernel before; only if it executes griddepcontrol.wait
   bool cooperative = false;  ///< all blocks must be resident at once
   int priority = 0;
@@ -30,14 +30,14 @@ struct LaunchShape {
 
 /// A kernel with its launch configuration and argument layout. `launch` takes no lock and no memory
 /// and may be called from many threads.
-class LaunchPlan {
+class PreparedLaunch {
  public:
   static constexpr std::size_t kMaxArguments = 128;
 
   /// Throws DeviceError naming the limiting resource if no launch of this shape can work on the
   /// kernel's GPU, and InternalError for more than kMaxArguments arguments.
-  LaunchPlan(const LoadedKernel& kernel, const LaunchShape& shape,
-             std::span<const ArgumentSlot> slots);
+  PreparedLaunch(const LoadedKernel& kernel, const LaunchShape& shape,
+                 std::span<const ArgumentSlot> slots);
 
   /// Queues the kernel. `arguments` is the block laid out by the slots; it may be reused at once.
   /// A grid with an extent of 0 is no launch at all.
@@ -61,7 +61,7 @@ class LaunchPlan {
   }
 
   /// Clusters that the GPU runs at one time; 0 where the driver does not say.
-  int most_clusters() const;
+  int max_active_clusters() const;
 
   const LaunchShape& shape() const { return shape_; }
   const LoadedKernel& kernel() const { return kernel_; }

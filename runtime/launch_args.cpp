@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "support/errors.h"
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::runtime {
 namespace {
@@ -94,7 +94,7 @@ void refuse_division_by_zero(const LaunchRecipe& recipe, std::span<const LaunchA
   for (std::size_t i = 0; i < recipe.steps.size(); ++i) {
     const GridStep& s = recipe.steps[i];
     if ((s.op == GridOp::div || s.op == GridOp::rem) && values[s.b] == 0)
-      fail(Mistake::grid_by_zero, {}, {}, kernel);
+      fail(ErrorId::grid_by_zero, {}, {}, kernel);
     values[i] = kStepFns[static_cast<std::size_t>(s.op)](s, values.data(), args);
   }
 }
@@ -107,8 +107,8 @@ std::array<unsigned, 3> checked_grid(const LaunchRecipe& recipe, std::span<const
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) [[unlikely]]
     refuse_division_by_zero(recipe, args, kernel);
   for (int i = 0; i < 3; ++i)
-    if (grid[i] < 0 || grid[i] > ir::kMostPrograms[i]) [[unlikely]]
-      fail(Mistake::grid_too_large, {}, {}, kernel, grid[i], i, ir::kMostPrograms[i]);
+    if (grid[i] < 0 || grid[i] > ir::kMaxPrograms[i]) [[unlikely]]
+      fail(ErrorId::grid_too_large, {}, {}, kernel, grid[i], i, ir::kMaxPrograms[i]);
   return {static_cast<unsigned>(grid[0]), static_cast<unsigned>(grid[1]),
           static_cast<unsigned>(grid[2])};
 }

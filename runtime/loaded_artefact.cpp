@@ -11,7 +11,7 @@ namespace tegula::runtime {
 namespace {
 
 /// The image on a GPU, and what of the report only the driver can tell.
-LaunchPlan loaded(const Artefact& a, int ordinal, AssembleReport& report) {
+PreparedLaunch loaded(const Artefact& a, int ordinal, AssembleReport& report) {
   const auto module = a.kind == ImageKind::cubin
                           ? Module::load_cubin(a.image)
                           : Module::load_ptx({a.image.begin(), a.image.end()}, ordinal);
@@ -22,8 +22,8 @@ LaunchPlan loaded(const Artefact& a, int ordinal, AssembleReport& report) {
   shape.block = {static_cast<unsigned>(a.threads), 1, 1};
   shape.cluster = {static_cast<unsigned>(a.cluster), 1, 1};
   shape.shared_bytes = a.shared_bytes;
-  shape.starts_early = a.programmatic_launch;
-  return LaunchPlan(kernel, shape, a.recipe.slots());
+  shape.programmatic_launch = a.programmatic_launch;
+  return PreparedLaunch(kernel, shape, a.recipe.slots());
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ LoadedArtefact::LoadedArtefact(std::shared_ptr<const Artefact> artefact, int ord
       needs_counter_(artefact_->recipe.needs_counter()),
       plan_([&] {
         const auto start = std::chrono::steady_clock::now();
-        LaunchPlan plan = loaded(*artefact_, ordinal, report_);
+        PreparedLaunch plan = loaded(*artefact_, ordinal, report_);
         const std::chrono::duration<double, std::milli> took =
             std::chrono::steady_clock::now() - start;
         load_ms_ = took.count();
@@ -47,12 +47,12 @@ LoadedArtefact::LoadedArtefact(std::shared_ptr<const Artefact> artefact, int ord
 /// clusters must lie in may not be full.
 std::int64_t LoadedArtefact::resident_ctas() const {
   const std::int64_t cluster = artefact_->cluster, all = device_properties(ordinal()).sm_count;
-  const int clusters = cluster > 1 ? plan_.most_clusters() : 0;
+  const int clusters = cluster > 1 ? plan_.max_active_clusters() : 0;
   return cluster * (clusters > 0 ? clusters : std::max<std::int64_t>(1, all / cluster));
 }
 
 void LoadedArtefact::prepare(const Stream& stream) const {
-  if (needs_counter_) acquire_tile_counter(stream);
+  if (needs_counter_) acquire_scheduler_counter(stream);
 }
 
 void LoadedArtefact::launch(const Stream& stream, std::span<const LaunchArg> args) const {
@@ -60,7 +60,7 @@ void LoadedArtefact::launch(const Stream& stream, std::span<const LaunchArg> arg
   const Extent3 grid = checked_grid(recipe, args, max_ctas_, artefact_->name);
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
   alignas(64) std::byte block[kMaxBlockBytes];
-  pack(recipe, args, maps_, block, needs_counter_ ? acquire_tile_counter(stream) : nullptr);
+  pack(recipe, args, maps_, block, needs_counter_ ? acquire_scheduler_counter(stream) : nullptr);
   plan_.launch(static_cast<cu::Stream>(stream.handle()), block, grid);
 }
 

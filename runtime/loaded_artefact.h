@@ -26,7 +26,7 @@ class LoadedArtefact {
   void prepare(const Stream& stream) const;
 
   int ordinal() const { return plan_.kernel().ordinal; }
-  const LaunchPlan& plan() const { return plan_; }
+  const PreparedLaunch& plan() const { return plan_; }
   const EncodedMaps& maps() const { return maps_; }
   /// The assembler's, or that of the driver where it compiled the PTX.
   const AssembleReport& report() const { return report_; }
@@ -40,7 +40,7 @@ class LoadedArtefact {
   double load_ms_ = 0;
   EncodedMaps maps_;
   bool needs_counter_;
-  LaunchPlan plan_;
+  PreparedLaunch plan_;
   std::int64_t max_ctas_ = kAnyCtas;
 };
 

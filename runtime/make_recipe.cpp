@@ -92,10 +92,10 @@ class ArgLister {
       : tile_(tile), simt_(simt), recipe_(recipe) {}
 
   void add(const ir::Param& p) {
-    const auto text = std::ranges::find(kArgComponentNames, p.attrs.s(AttrName::part));
+    const auto text = std::ranges::find(kArgComponentNames, p.attrs.s(AttrName::component));
     if (text == std::end(kArgComponentNames))
       throw InternalError(
-          fmt::format("parameter {} has part '{}'", p.name, p.attrs.s(AttrName::part)));
+          fmt::format("parameter {} has component '{}'", p.name, p.attrs.s(AttrName::component)));
     MachineArg a;
     a.component = static_cast<ArgComponent>(text - std::begin(kArgComponentNames));
     check_argument(p, a.component);
@@ -138,7 +138,7 @@ class ArgLister {
       shape.order[d] = static_cast<std::uint8_t>(order[d]);
       shape.map.box[d] = static_cast<std::int32_t>(box[d]);
     }
-    const auto clips = attrs.ints(AttrName::clip);
+    const auto clips = attrs.ints(AttrName::map_bounds);
     for (std::size_t i = 0; i + 2 < clips.size(); i += 3) {
       const auto at = std::ranges::find(order, clips[i]) - order.begin();
       shape.bounds.push_back({static_cast<std::size_t>(at), clips[i + 1], clips[i + 2]});

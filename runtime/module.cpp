@@ -77,7 +77,7 @@ std::shared_ptr<Module> Module::load_cubin(std::span<const char> cubin) {
     throw InternalError("the driver would not recognise a cubin: it is no ELF file");
   const std::shared_ptr<Module> module(new Module());
   module->image_.assign(cubin.begin(), cubin.end());
-  const RelaxedCapture relaxed;
+  const RelaxedCaptureScope relaxed;
   cu::LibraryOption option = cu::kLibraryBinaryIsPreserved;
   void* yes = as_value(1);
   const cu::Result result = driver().library_load(&module->library_, module->image_.data(), nullptr,
@@ -90,7 +90,7 @@ std::shared_ptr<Module> Module::load_cubin(std::span<const char> cubin) {
 
 std::shared_ptr<Module> Module::load_ptx(std::string ptx, int context_ordinal) {
   const ContextScope scope(context_ordinal);
-  const RelaxedCapture relaxed;
+  const RelaxedCaptureScope relaxed;
   const std::shared_ptr<Module> module(new Module());
   module->image_.assign(ptx.begin(), ptx.end());
   module->image_.push_back(0);
@@ -147,7 +147,7 @@ LoadedKernel Module::kernel(const std::string& name, int ordinal, const KernelNe
                           (needs.large_cluster && !entry.needs.large_cluster);
   if (is_new || needs_more) {
     const ContextScope scope(ordinal);
-    const RelaxedCapture relaxed;
+    const RelaxedCaptureScope relaxed;
     const Driver& d = driver();
     cu::Kernel kernel = nullptr;
     const cu::Result found = d.library_kernel(&kernel, library_, name.c_str());

@@ -14,7 +14,7 @@
 
 namespace tegula::runtime {
 
-/// What the driver says about a kernel on one GPU.
+/// The driver's report on a kernel on one GPU.
 struct KernelResources {
   int registers = 0;
   int local_bytes = 0;  ///< stack and spills of a thread
@@ -22,7 +22,7 @@ struct KernelResources {
   int max_threads = 0;  ///< of a block, given its registers
 };
 
-/// What a kernel asks for beyond the defaults; set once, when it is first taken.
+/// Attributes of a kernel beyond the defaults; set once, when it is first taken.
 struct KernelNeeds {
   unsigned dynamic_shared_bytes = 0;
   bool large_cluster = false;  ///< more than 8 blocks
@@ -56,8 +56,8 @@ class Module : public std::enable_shared_from_this<Module> {
   /// than a later one. Calls with larger needs raise those of earlier ones.
   LoadedKernel kernel(const std::string& name, int ordinal, const KernelNeeds& needs) const;
 
-  /// What the driver's compiler said; empty for a cubin, and for PTX that the driver found compiled
-  /// in its own cache. Complete once a kernel was taken.
+  /// Messages of the driver's compiler; empty for a cubin, and for PTX that the driver found
+  /// compiled in its own cache. Complete once a kernel was taken.
   std::string compiler_log() const;
   /// The log, read. Where it is silent, registers, stack and shared memory are those of the kernels
   /// taken so far, as the driver tells them.

@@ -22,7 +22,7 @@ struct NvrtcInfo {
       targets;  ///< "sm_80", "sm_90", ... as it tells; sm_90a is not listed but works with sm_90
 };
 
-/// What there is, or nothing with the reason in `why`.
+/// The NVRTC found, or nothing with the reason in `why`.
 std::optional<NvrtcInfo> find_nvrtc(std::string* why = nullptr);
 
 struct NvrtcJob {

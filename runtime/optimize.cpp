@@ -9,7 +9,7 @@
 
 #include "ir/opt_command.h"
 #include "ir/text.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "support/env.h"
 #include "support/errors.h"
 #include "support/text.h"
@@ -17,7 +17,7 @@
 namespace tegula::runtime {
 namespace {
 
-/// What is asked of the plan that is chosen.
+/// Requested changes to the chosen plan.
 std::string changes_of(const CompileRequest& request) {
   return std::string(trim(request.plan_changes + " " + env().plan));
 }
@@ -80,18 +80,18 @@ void run_passes(Compilation& k, ir::PassContext& context, std::span<const ir::Pa
 int fewest_stages(const ir::Plan& plan) { return plan.wgmma ? 2 : 1; }
 
 /// Scratch cannot lie over rings that are never empty; shorter rings leave it more.
-std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
+std::optional<ir::Plan> plans_with_less_smem(ir::Plan plan) {
   if (plan.tma_store) {
     plan.tma_store = false;
     return plan;
   }
-  if (plan.tma_loads) {
-    plan.tma_loads = false;
+  if (plan.tma_aux_loads) {
+    plan.tma_aux_loads = false;
     return plan;
   }
-  if (plan.persistent && !plan.alternate) {  // which is another plan altogether without
-    plan.persistent = plan.dynamic = plan.multicast = false;
-    plan.overlap_no_tiles();
+  if (plan.persistent && !plan.pingpong) {  // which is another plan altogether without
+    plan.persistent = plan.dynamic_scheduler = plan.multicast = false;
+    plan.disable_epilogue_overlap();
     plan.stage_stores = true;
     return plan;
   }
@@ -102,8 +102,8 @@ std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
 
 // ---- a plan that was asked for
 
-/// Who asks for it, and in which words.
-std::string asked_plan(const CompileRequest& request) {
+/// The source of the request, and its words.
+std::string requested_plan(const CompileRequest& request) {
   if (request.plan) return request.plan->str();
   const std::string ours = fmt::format("with_plan(\"{}\")", request.plan_changes),
                     environment = fmt::format("TEGULA_PLAN=\"{}\"", env().plan);
@@ -144,12 +144,12 @@ bool fits_if_chosen(Compilation& k) {
   return fits(k);
 }
 
-/// What was asked for takes `bytes`. Compiles it with fewer stages, or without, to say what there
-/// is room for.
+/// Throws because the requested plan takes `bytes` of shared memory. Compiles with fewer stages, or
+/// without the request, to say how much there is room for.
 [[noreturn]] void refuse_plan(Compilation& k, const CompileRequest& request,
                               const ir::SharedMemoryError& e) {
-  Diagnostic said = diagnostic(Mistake::plan_too_large, place_of(k, request), e.diagnostic().notes,
-                               k.name, asked_plan(request), e.bytes(), k.target.name(),
+  Diagnostic said = diagnostic(ErrorId::plan_too_large, place_of(k, request), e.diagnostic().notes,
+                               k.name, requested_plan(request), e.bytes(), k.target.name(),
                                k.target->shared_bytes_per_cta, "use smaller tiles");
   const auto suggest = [&](const std::string& what, std::string hint) {
     said.notes.push_back({{}, fmt::format("{} takes {} bytes", what, k.simt.info.smem_bytes)});
@@ -167,9 +167,9 @@ bool fits_if_chosen(Compilation& k) {
 /// The author's fields are in the plan that was made.
 void require_changes(const Compilation& k, const CompileRequest& request) {
   if (!env().plan.empty()) return;  // an experiment, which goes over them
-  const std::string_view missing = k.plan.first_missing(request.plan_changes);
+  const std::string_view missing = k.plan.first_mismatch(request.plan_changes);
   if (missing.empty()) return;
-  Diagnostic said = diagnostic(Mistake::plan_not_had, request.changed_at, {}, k.name, missing);
+  Diagnostic said = diagnostic(ErrorId::plan_not_had, request.changed_at, {}, k.name, missing);
   for (const ir::Remark& r : k.remarks)
     if (r.pass == "plan" && r.kind == ir::Remark::Kind::Missed)
       said.notes.push_back({{}, r.reason});
@@ -184,8 +184,8 @@ void optimize_to_fit(Compilation& k, const CompileRequest& request) {
   const ir::Plan first = k.plan;
   const ir::SharedMemoryError at_first(k.simt, k.simt.info.smem_bytes);
   while (!fits(k)) {
-    const auto less = request.plan ? std::nullopt : with_less_shared(k.plan);
-    if (less && less->first_missing(request.plan_changes).empty()) {
+    const auto less = request.plan ? std::nullopt : plans_with_less_smem(k.plan);
+    if (less && less->first_mismatch(request.plan_changes).empty()) {
       optimize_by(k, request, less);
       continue;
     }

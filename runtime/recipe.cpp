@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "runtime/driver_types.h"
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::runtime {
 

@@ -26,11 +26,12 @@ std::unique_lock<std::mutex> Scratch::lock(const Stream& stream) {
   return std::unique_lock(locks[place % locks.size()]);
 }
 
-Tensor Scratch::marks(const Stream& stream) {
-  static_assert(kMarks == runtime::kMarks);
+Tensor Scratch::fallback_flags(const Stream& stream) {
+  static_assert(kFallbackWords == runtime::kFallbackWords);
   const Device device = stream.device();
-  if (device.kind != DeviceKind::cuda) return Tensor::zeros({kMarks}, DType::u32, device);
-  return Tensor::borrow(runtime::acquire_marks(stream), {kMarks}, DType::u32, device);
+  if (device.kind != DeviceKind::cuda) return Tensor::zeros({kFallbackWords}, DType::u32, device);
+  return Tensor::borrow(runtime::acquire_fallback_flags(stream), {kFallbackWords}, DType::u32,
+                        device);
 }
 
 Tensor Scratch::counters(const Stream& stream, std::size_t count) {

@@ -25,7 +25,7 @@ class SharedLibrary {
   void* symbol(const char* name) const;
   /// The file that was loaded (absolute where the loader tells), or empty.
   const std::string& path() const { return path_; }
-  /// What was tried and why it failed, one place a line.
+  /// The places tried and the reason why each failed, one a line.
   const std::string& failures() const { return failures_; }
 
  private:

@@ -9,7 +9,7 @@
 
 #include "runtime/context.h"
 #include "tegula/error.h"
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::runtime {
 namespace {

@@ -19,19 +19,19 @@ std::int64_t count_elements(const Dims& shape, DType dtype, Loc at) {
   std::int64_t count = 1;
   bool overflow = false;
   for (std::int64_t extent : shape) {
-    if (extent < 0) fail(Mistake::negative_extent, at, {}, shape.str());
+    if (extent < 0) fail(ErrorId::negative_extent, at, {}, shape.str());
     if (extent == 0) return 0;
     overflow |= __builtin_mul_overflow(count, extent, &count);
   }
   std::int64_t bytes = 0;
   if (overflow || __builtin_mul_overflow(count, std::int64_t{size_bytes(dtype)}, &bytes))
-    fail(Mistake::too_many_bytes, at, {}, shape.str(), name(dtype));
+    fail(ErrorId::too_many_bytes, at, {}, shape.str(), name(dtype));
   return count;
 }
 
 }  // namespace
 
-void Dims::too_many(std::size_t count) { fail(Mistake::too_many_dims, {}, {}, count, +kMaxRank); }
+void Dims::too_many(std::size_t count) { fail(ErrorId::too_many_dims, {}, {}, count, +kMaxRank); }
 
 std::string Dims::str() const { return fmt::format("[{}]", fmt::join(begin(), end(), ", ")); }
 
@@ -67,10 +67,10 @@ Tensor Tensor::borrow(void* data, const Dims& shape, DType dtype, Device device,
   Tensor t;
   t.numel_ = count_elements(shape, dtype, at);
   if (!strides.empty() && strides.size() != shape.size())
-    fail(Mistake::strides_given, at, {}, strides.str(), shape.str());
-  if (data == nullptr && t.numel_ != 0) fail(Mistake::null_memory, at, {}, shape.str());
+    fail(ErrorId::strides_given, at, {}, strides.str(), shape.str());
+  if (data == nullptr && t.numel_ != 0) fail(ErrorId::null_memory, at, {}, shape.str());
   if (reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(size_bytes(dtype)) != 0)
-    fail(Mistake::misaligned_memory, at, {}, name(dtype), size_bytes(dtype));
+    fail(ErrorId::misaligned_memory, at, {}, name(dtype), size_bytes(dtype));
   t.defined_ = true;
   t.dtype_ = dtype;
   t.device_ = device;
@@ -91,7 +91,7 @@ Tensor Tensor::with_layout(void* data, const Dims& shape, const Dims& strides) c
 }
 
 std::size_t Tensor::checked_dim(int dim, Loc at) const {
-  if (dim < -rank() || dim >= rank()) fail(Mistake::tensor_dim, at, {}, dim, rank());
+  if (dim < -rank() || dim >= rank()) fail(ErrorId::tensor_dim, at, {}, dim, rank());
   return static_cast<std::size_t>(dim < 0 ? dim + rank() : dim);
 }
 
@@ -130,12 +130,12 @@ std::string Tensor::str() const {
 
 void Tensor::require_type(DType wanted, Loc at) const {
   if (dtype_ != wanted || !defined_)
-    fail(Mistake::tensor_type, at, {}, str(), name(wanted), name(wanted));
+    fail(ErrorId::tensor_type, at, {}, str(), name(wanted), name(wanted));
 }
 
 void Tensor::require_host_type(DType wanted, Loc at) const {
   require_type(wanted, at);
-  if (!device_.on_host()) fail(Mistake::not_on_host, at, {}, str());
+  if (!device_.on_host()) fail(ErrorId::not_on_host, at, {}, str());
 }
 
 namespace {
@@ -148,13 +148,13 @@ Tensor Tensor::slice(int dim, std::int64_t begin, std::int64_t end, std::int64_t
                      Loc at) const {
   const std::size_t d = checked_dim(dim, at);
   const std::int64_t extent = shape_[d];
-  if (step == 0) fail(Mistake::slice_step, at, {});
+  if (step == 0) fail(ErrorId::slice_step, at, {});
   std::int64_t taken = 0;
   if (step > 0 && end > begin) taken = (end - begin - 1) / step + 1;
   if (step < 0 && end < begin) taken = (begin - end - 1) / -step + 1;
   const bool inside =
       begin >= 0 && begin <= extent && end >= -1 && end <= extent && (taken == 0 || begin < extent);
-  if (!inside) fail(Mistake::slice_range, at, {}, begin, end, step, d, str());
+  if (!inside) fail(ErrorId::slice_range, at, {}, begin, end, step, d, str());
   Dims shape = shape_;
   Dims strides = strides_;
   shape[d] = taken;
@@ -165,7 +165,7 @@ Tensor Tensor::slice(int dim, std::int64_t begin, std::int64_t end, std::int64_t
 
 Tensor Tensor::select(int dim, std::int64_t index, Loc at) const {
   const std::size_t d = checked_dim(dim, at);
-  if (index < 0 || index >= shape_[d]) fail(Mistake::select_index, at, {}, index, d, str());
+  if (index < 0 || index >= shape_[d]) fail(ErrorId::select_index, at, {}, index, d, str());
   Dims shape;
   Dims strides;
   for (std::size_t i = 0; i < shape_.size(); ++i) {
@@ -187,7 +187,7 @@ Tensor Tensor::permute(const Dims& order, Loc at) const {
     strides.push_back(strides_[d]);
   }
   if (order.size() != shape_.size() || seen != (1u << shape_.size()) - 1)
-    fail(Mistake::dim_order, at, {}, order.str(), rank(), str());
+    fail(ErrorId::dim_order, at, {}, order.str(), rank(), str());
   return with_layout(data_, shape, strides);
 }
 
@@ -208,15 +208,15 @@ Tensor Tensor::reshape(const Dims& shape, Loc at) const {
   int open = -1;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] != -1) continue;
-    if (open >= 0) fail(Mistake::open_extents, at, {}, shape.str());
+    if (open >= 0) fail(ErrorId::open_extents, at, {}, shape.str());
     open = static_cast<int>(i);
     full[i] = 1;
   }
   const std::int64_t known = count_elements(full, dtype_, at);
   if (open >= 0 && known != 0) full[static_cast<std::size_t>(open)] = numel_ / known;
   if (count_elements(full, dtype_, at) != numel_)
-    fail(Mistake::reshape_count, at, {}, str(), shape.str());
-  if (!is_contiguous()) fail(Mistake::reshape_strided, at, {}, str());
+    fail(ErrorId::reshape_count, at, {}, str(), shape.str());
+  if (!is_contiguous()) fail(ErrorId::reshape_strided, at, {}, str());
   return with_layout(data_, full, runtime::row_major(full));
 }
 
@@ -238,7 +238,7 @@ Tensor Tensor::broadcast_to(const Dims& shape, Loc at) const {
     else
       fits = shape_[i] == 1;
   }
-  if (!fits) fail(Mistake::broadcast_shape, at, {}, str(), shape.str());
+  if (!fits) fail(ErrorId::broadcast_shape, at, {}, str(), shape.str());
   return with_layout(data_, shape, strides);
 }
 

@@ -127,7 +127,7 @@ void Tensor::copy_from(const Tensor& source, Loc at) const {
 
 void Tensor::copy_from(const Tensor& source, const Stream& stream, Loc at) const {
   if (shape_ != source.shape_ || dtype_ != source.dtype_)
-    fail(Mistake::copy_shape, at, {}, source.str(), str());
+    fail(ErrorId::copy_shape, at, {}, source.str(), str());
   if (numel_ == 0) return;
   if (device_.on_host() && source.device_.on_host()) {
     runtime::copy_strided(data_, strides_, source.data_, source.strides_, shape_,

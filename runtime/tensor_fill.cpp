@@ -30,7 +30,7 @@ To convert(From value) {
     return static_cast<To>(static_cast<float>(value));
 }
 
-/// What holds every value of T exactly, on the way to another type.
+/// A type that holds every value of T exactly, on the way to another type.
 template <Element T>
 using Wide =
     std::conditional_t<!std::is_integral_v<T>, double,
@@ -153,7 +153,7 @@ Tensor Tensor::normal(const Dims& shape, DType dtype, double mean, double deviat
 
 Tensor Tensor::integers(const Dims& shape, DType dtype, std::int64_t low, std::int64_t high,
                         std::uint64_t seed, Device device, Loc at) {
-  if (high <= low) fail(Mistake::no_integer, at, {}, low, high);
+  if (high <= low) fail(ErrorId::no_integer, at, {}, low, high);
   const auto span = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   return generate(shape, dtype, each([=](std::uint64_t i) {
                     const auto scaled =
@@ -171,7 +171,7 @@ Tensor Tensor::from_host(const void* values, std::size_t count, const Dims& shap
   void* first = count == 0 ? nothing : const_cast<void*>(values);
   const Tensor view = borrow(first, shape, dtype, Device::cpu(), {}, nullptr, at);
   if (static_cast<std::size_t>(view.numel()) != count)
-    fail(Mistake::value_count, at, {}, count, shape.str());
+    fail(ErrorId::value_count, at, {}, count, shape.str());
   Tensor t = empty(shape, dtype, device, at);
   t.copy_from(view);
   return t;

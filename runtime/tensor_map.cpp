@@ -100,7 +100,7 @@ void encode_tensor_map(const codegen::TensorMap& m, cu::TensorMap* out, cu::Tens
   cu::Result result = call_in_context(0, encode);
   if (result == cu::kSuccess) return;
   if (const std::string fault = tensor_map_fault(m); !fault.empty())
-    fail(Mistake::tensor_map, {}, {}, tensor, fault);
+    fail(ErrorId::tensor_map, {}, {}, tensor, fault);
   throw_driver_error(result, "cuTensorMapEncodeTiled", "; the tensor map of " + tensor);
 }
 
@@ -157,7 +157,7 @@ const TensorMapCache::Table& TensorMapCache::grow(std::size_t sets) {
 TensorMapCache::Entry& TensorMapCache::place_for(const Key& key) {
   const Table* table = table_.load(std::memory_order_relaxed);
   if (table == nullptr) table = &grow(1);
-  while (table->free_way(key) == nullptr && table->sets < kMostSets) table = &grow(2 * table->sets);
+  while (table->free_way(key) == nullptr && table->sets < kMaxSets) table = &grow(2 * table->sets);
   if (Entry* way = table->free_way(key)) return *way;
   return table->set_of(key)[next_victim_++ % kWays];
 }

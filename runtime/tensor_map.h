@@ -29,7 +29,7 @@ void encode_tensor_map(const codegen::TensorMap& map, cu::TensorMap* out,
 /// change. Many threads may ask; a hit takes no lock and writes nothing that is shared.
 ///
 /// It has sets of four ways: one set at first, twice as many whenever a set is full, so that the
-/// tensors of many layers stay, and at most kMostSets.
+/// tensors of many layers stay, and at most kMaxSets.
 class TensorMapCache {
  public:
   explicit TensorMapCache(std::string tensor = "this tensor") : tensor_(std::move(tensor)) {}
@@ -44,7 +44,7 @@ class TensorMapCache {
   int misses() const { return misses_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr std::size_t kWays = 4, kMostSets = 128;
+  static constexpr std::size_t kWays = 4, kMaxSets = 128;
   static constexpr std::size_t kKeyWords = 2 * codegen::kMaxTensorRank;
   static constexpr std::size_t kMapWords = sizeof(cu::TensorMap) / sizeof(std::uint64_t);
   using Key = std::array<std::uint64_t, kKeyWords>;

@@ -15,10 +15,10 @@ enum class Cause : std::uint8_t {
 #undef TEGULA_WARNING
 };
 
-struct Row {
+struct WarningRow {
   const char *code, *text, *hint;
 };
-constexpr Row kRows[] = {
+constexpr WarningRow kRows[] = {
 #define TEGULA_WARNING(code, name, text, hint) {#code, text, hint},
 #include "runtime/warnings.def"
 #undef TEGULA_WARNING
@@ -30,7 +30,7 @@ class Collected {
 
   template <class... Args>
   void add(Cause cause, Loc at, const Args&... args) {
-    const Row& row = kRows[static_cast<std::size_t>(cause)];
+    const WarningRow& row = kRows[static_cast<std::size_t>(cause)];
     Warning w{row.code, kernel_, at, fmt::format(fmt::runtime(row.text), args...), row.hint};
     if (std::ranges::find(all, w) == all.end()) all.push_back(std::move(w));
   }
@@ -72,7 +72,7 @@ class Collected {
   }
 
   /// The first reason that a pass gives, behind its colon.
-  static std::string why_no_wgmma(const WarningSources& k) {
+  static std::string wgmma_missed_remark(const WarningSources& k) {
     for (const std::string_view begin : {"no wgmma: ", "wgmma=0: "})
       for (const ir::Remark& r : k.remarks)
         if (r.reason.starts_with(begin)) return r.reason.substr(begin.size());
@@ -81,7 +81,7 @@ class Collected {
 
   void of_products(const WarningSources& k) {
     if (!k.artefact.target->has_wgmma) return;
-    for (const Loc at : products_by_mma(k)) add(Cause::no_wgmma, at, why_no_wgmma(k));
+    for (const Loc at : products_by_mma(k)) add(Cause::no_wgmma, at, wgmma_missed_remark(k));
   }
 
   /// The operands are of types that tensor cores take as they are.

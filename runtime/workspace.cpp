@@ -13,7 +13,7 @@
 #include "runtime/capture.h"
 #include "runtime/context.h"
 #include "runtime/graph_memory.h"
-#include "runtime/kept.h"
+#include "runtime/process_singleton.h"
 #include "runtime/storage.h"
 #include "runtime/stream_state.h"
 #include "tegula/error.h"
@@ -27,7 +27,7 @@ using Key = std::tuple<const Driver*, DeviceKind, int, unsigned long long>;
 
 struct Slot {
   std::atomic<const Workspace*> current{nullptr};
-  std::mutex growing;
+  std::mutex growth_mutex;
   std::vector<std::unique_ptr<const Workspace>>
       all;  // old ones stay: other threads may still read them
   std::vector<std::shared_ptr<void>> memory;
@@ -56,20 +56,20 @@ void clear(void* memory, std::size_t bytes, const Stream& stream) {
 
 const Workspace& grow(Slot& slot, const Stream& stream, std::size_t scratch_bytes,
                       std::size_t counters) {
-  const std::lock_guard lock(slot.growing);
+  const std::lock_guard lock(slot.growth_mutex);
   const Workspace* old = slot.current.load(std::memory_order_acquire);
   if (is_enough(old, scratch_bytes, counters)) return *old;
-  std::optional<RelaxedCapture> relaxed;  // another stream may record
+  std::optional<RelaxedCaptureScope> relaxed;  // another stream may record
   if (!stream.device().on_host()) relaxed.emplace();
-  constexpr std::size_t kLeastBytes = 64 << 10, kLeastCounters = 1024;
+  constexpr std::size_t kMinBytes = 64 << 10, kMinCounters = 1024;
   auto fresh = std::make_unique<Workspace>(old != nullptr ? *old : Workspace{});
   if (scratch_bytes > fresh->scratch_bytes) {
-    fresh->scratch_bytes = std::max({scratch_bytes, 2 * fresh->scratch_bytes, kLeastBytes});
+    fresh->scratch_bytes = std::max({scratch_bytes, 2 * fresh->scratch_bytes, kMinBytes});
     slot.memory.push_back(allocate(fresh->scratch_bytes, stream.device()));
     fresh->scratch = static_cast<std::byte*>(slot.memory.back().get());
   }
   if (counters > fresh->counter_count) {
-    fresh->counter_count = std::max({counters, 2 * fresh->counter_count, kLeastCounters});
+    fresh->counter_count = std::max({counters, 2 * fresh->counter_count, kMinCounters});
     const std::size_t bytes = fresh->counter_count * sizeof(std::uint32_t);
     slot.memory.push_back(allocate(bytes, stream.device()));
     fresh->counters = static_cast<std::uint32_t*>(slot.memory.back().get());
@@ -86,7 +86,7 @@ Workspace workspace_of(const Stream& stream, const StreamState& state, std::size
   thread_local Slot* last_slot = nullptr;
   const Key key = key_of(stream, state);
   if (key != last_key || last_slot == nullptr) {
-    last_slot = &kept_for<Slot>(key);
+    last_slot = &process_singleton<Slot>(key);
     last_key = key;
   }
   const Workspace* current = last_slot->current.load(std::memory_order_acquire);
@@ -95,12 +95,14 @@ Workspace workspace_of(const Stream& stream, const StreamState& state, std::size
   return grow(*last_slot, stream, scratch_bytes, counters);
 }
 
-/// What kernels are compiled for depends on how pointers are aligned: places and supplies are whole
-/// multiples of this.
+/// Kernels are compiled for an alignment of pointers: offsets and sizes of counters are multiples
+/// of this.
 constexpr std::size_t kAlignedCounters = 4;
-constexpr std::size_t kMarksFrom = kAlignedCounters, kCountersFrom = kMarksFrom + kMarks;
+constexpr std::size_t kFallbackFrom = kAlignedCounters,
+                      kCountersFrom = kFallbackFrom + kFallbackWords;
 
-/// So many from place `first` of the stream's, or, while it records a graph, some of their own.
+/// `count` counters of the stream from number `first` on, or, while it records a graph, counters of
+/// the graph's own.
 std::uint32_t* counters_from(std::size_t first, const Stream& stream, std::size_t count) {
   const std::size_t whole = (count + kAlignedCounters - 1) / kAlignedCounters * kAlignedCounters;
   const StreamState state = state_of(stream);
@@ -110,9 +112,11 @@ std::uint32_t* counters_from(std::size_t first, const Stream& stream, std::size_
 
 }  // namespace
 
-std::uint32_t* acquire_tile_counter(const Stream& stream) { return counters_from(0, stream, 1); }
-std::uint32_t* acquire_marks(const Stream& stream) {
-  return counters_from(kMarksFrom, stream, kMarks);
+std::uint32_t* acquire_scheduler_counter(const Stream& stream) {
+  return counters_from(0, stream, 1);
+}
+std::uint32_t* acquire_fallback_flags(const Stream& stream) {
+  return counters_from(kFallbackFrom, stream, kFallbackWords);
 }
 std::uint32_t* acquire_counters(const Stream& stream, std::size_t count) {
   return counters_from(kCountersFrom, stream, count);

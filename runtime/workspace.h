@@ -24,11 +24,12 @@ Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std
 /// on a stream share them; each launch that a graph records gets some of its own, of the graph's
 /// (graph_memory.h), because the graph may be replayed on any stream.
 std::uint32_t* acquire_counters(const Stream& stream, std::size_t count);
-/// The one by which a launch deals its tiles: another than those, which its kernel may count with.
-std::uint32_t* acquire_tile_counter(const Stream& stream);
-/// Likewise kMarks that a launch leaves to the next one of the same call, which sets them back to
-/// 0: no other kernel has them.
-inline constexpr std::size_t kMarks = 64;
-std::uint32_t* acquire_marks(const Stream& stream);
+/// Counter of the dynamic tile scheduler; separate from acquire_counters(), which the kernel itself
+/// may use.
+std::uint32_t* acquire_scheduler_counter(const Stream& stream);
+/// Likewise kFallbackWords that a launch leaves to the next one of the same call, which sets them
+/// back to 0: no other kernel has them.
+inline constexpr std::size_t kFallbackWords = 64;
+std::uint32_t* acquire_fallback_flags(const Stream& stream);
 
 }  // namespace tegula::runtime

@@ -16,7 +16,7 @@
 namespace tegula {
 namespace {
 
-struct Row {
+struct EnvRow {
   const char* kind;
   const char* name;
   const char* values;
@@ -24,7 +24,7 @@ struct Row {
   const char* doc;
 };
 
-constexpr Row kRows[] = {
+constexpr EnvRow kRows[] = {
 #define TEGULA_ENV(Kind, field, fallback, name, values, doc) {#Kind, name, values, #fallback, doc},
 #include "support/env.def"
 #undef TEGULA_ENV
@@ -107,7 +107,8 @@ std::vector<std::string> unknown_variables(const std::vector<std::string>& entri
   for (const std::string& entry : entries) {
     const std::string name = entry.substr(0, entry.find('='));
     const bool ours = name.starts_with("TEGULA_");
-    const bool known = std::ranges::any_of(kRows, [&](const Row& row) { return name == row.name; });
+    const bool known =
+        std::ranges::any_of(kRows, [&](const EnvRow& row) { return name == row.name; });
     if (ours && !known) unknown.push_back(name);
   }
   std::ranges::sort(unknown);
@@ -129,7 +130,7 @@ std::string env_markdown() {
       "`TEGULA_*` variables\n"
       "that are not in this table.\n\n"
       "| variable | values | meaning |\n|---|---|---|\n";
-  for (const Row& row : kRows) {
+  for (const EnvRow& row : kRows) {
     std::string values = row.values;
     if (std::string_view(row.kind) == "Choice") {
       values = fmt::format("{}", fmt::join(split(row.values, '|'), ", "));

@@ -7,7 +7,7 @@
 namespace tegula {
 namespace {
 
-constexpr MistakeRow kRows[] = {
+constexpr ErrorRow kRows[] = {
 #define TEGULA_ERROR(code, name, message, hint) {#code, #name, message, hint},
 #include "support/errors.def"
 #undef TEGULA_ERROR
@@ -21,12 +21,12 @@ int placeholders(std::string_view text) {
 
 }  // namespace
 
-const MistakeRow& row(Mistake mistake) { return kRows[static_cast<std::size_t>(mistake)]; }
+const ErrorRow& row(ErrorId mistake) { return kRows[static_cast<std::size_t>(mistake)]; }
 int mistake_count() { return static_cast<int>(std::size(kRows)); }
 
-Diagnostic diagnose(Mistake mistake, Loc loc, std::vector<Note> notes, fmt::format_args arguments,
+Diagnostic diagnose(ErrorId mistake, Loc loc, std::vector<Note> notes, fmt::format_args arguments,
                     std::size_t count) {
-  const MistakeRow& r = row(mistake);
+  const ErrorRow& r = row(mistake);
   const int in_message = placeholders(r.message);
   if (static_cast<int>(count) != in_message + placeholders(r.hint))
     throw InternalError(fmt::format("{} takes other arguments than it was given", r.code));

@@ -11,32 +11,32 @@
 
 namespace tegula {
 
-enum class Mistake : std::uint16_t {
+enum class ErrorId : std::uint16_t {
 #define TEGULA_ERROR(code, name, message, hint) name,
 #include "support/errors.def"
 #undef TEGULA_ERROR
 };
 
-struct MistakeRow {
+struct ErrorRow {
   const char* code;
   const char* name;
   const char* message;
   const char* hint;
 };
-const MistakeRow& row(Mistake mistake);
+const ErrorRow& row(ErrorId mistake);
 int mistake_count();
 
 /// The diagnostic of a mistake; `arguments` fill the message, then the hint.
-Diagnostic diagnose(Mistake mistake, Loc loc, std::vector<Note> notes, fmt::format_args arguments,
+Diagnostic diagnose(ErrorId mistake, Loc loc, std::vector<Note> notes, fmt::format_args arguments,
                     std::size_t count);
 
 template <class... T>
-Diagnostic diagnostic(Mistake mistake, Loc loc, std::vector<Note> notes, const T&... arguments) {
+Diagnostic diagnostic(ErrorId mistake, Loc loc, std::vector<Note> notes, const T&... arguments) {
   return diagnose(mistake, loc, std::move(notes), fmt::make_format_args(arguments...),
                   sizeof...(T));
 }
 template <class... T>
-[[noreturn]] void fail(Mistake mistake, Loc loc, std::vector<Note> notes, const T&... arguments) {
+[[noreturn]] void fail(ErrorId mistake, Loc loc, std::vector<Note> notes, const T&... arguments) {
   throw CompileError(diagnostic(mistake, loc, std::move(notes), arguments...));
 }
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-/// What {fmt} and the standard library lack for texts and text files.
+/// Helpers for texts and text files that {fmt} and the standard library lack.
 namespace tegula {
 
 /// Pieces of `text` between separators: "a,,b" gives "a", "", "b"; "" gives one empty piece. They

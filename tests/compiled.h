@@ -1,6 +1,6 @@
 #pragma once
 // What becomes of a traced kernel, a stage further each.
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 
 namespace tegula::test {
 

@@ -26,9 +26,9 @@ auto attention(Mask mask, Score score) {
   return kernel("attention", [=](In<bf16, 4> Q, In<bf16, 4> K, In<bf16, 4> V, Out<bf16, 4> O,
                                  Scalar<f32> scale) {
     int BM = tune("BM", {16, 64, 128, 192}, 64), BN = tune("BN", {16, 64, 96, 128}, 64),
-        D = Q.fixed(3);
+        D = Q.static_dim(3);
     auto G = Q.dim(1) / K.dim(1);
-    for (auto [b, h, m] : grid(O, 1, 1, BM, heavy_first)) {
+    for (auto [b, h, m] : grid(O, 1, 1, BM, balanced_pairs)) {
       auto q = Q(b, h, m, all), o = zeros<f32>(BM, D);
       auto top = full<f32>(-1e30f, BM), l = zeros<f32>(BM);
       auto rows = expand(m, 1);

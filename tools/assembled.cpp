@@ -7,7 +7,7 @@
 
 #include "ir/text.h"
 #include "runtime/doctor.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "support/env.h"
 #include "support/text.h"
 #include "tegula/error.h"
@@ -84,7 +84,7 @@ std::string missing_parts() {
   const runtime::Diagnosis d = runtime::diagnose();
   std::string text;
   for (const char* part : {"LLVM", "ptxas", "NVRTC", "GPU"}) {
-    const runtime::Finding& f = d.finding(part);
+    const runtime::DoctorCheck& f = d.finding(part);
     if (f.present) continue;
     text += fmt::format("  missing: {} ({})\n    needed for {}\n    to mend: {}\n", f.part,
                         headline(f.detail), f.enables, f.remedy);

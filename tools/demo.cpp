@@ -210,8 +210,8 @@ bool print_sizes(const Attention& attn) {
       const auto compiled = compiled_for(tile, ir::Target(), backend_of(backend));
       const runtime::Artefact& k = compiled->artefact();
       fmt::print("  {:<7}{}\n", backend, size_line(k));
-      if (!k.report.sound()) fmt::print("         UNSOUND: {}\n", k.report.complaint());
-      good &= k.report.sound();
+      if (!k.report.is_clean()) fmt::print("         UNSOUND: {}\n", k.report.defects());
+      good &= k.report.is_clean();
     } catch (const DeviceError& e) {
       fmt::print("  {:<7}unknown: {}\n", backend, headline(e.what()));
     }

@@ -14,7 +14,7 @@ void add_doctor(CLI::App& program, int&) {
       "doctor", "Tell what is there, what is missing and which package brings it");
   command->callback([] {
     runtime::Diagnosis d = runtime::diagnose();
-    const auto gpu = std::ranges::find(d.findings, "GPU", &runtime::Finding::part);
+    const auto gpu = std::ranges::find(d.findings, "GPU", &runtime::DoctorCheck::part);
     d.findings.insert(gpu + 1, autotune::examine_profiles(d.gpus));
     fmt::print("{}", d.str());
   });

@@ -59,8 +59,8 @@ std::vector<Subject> subjects() {
          const Dims shape{1, 2, 64, 128};
          const Attention causal({.mask = [](auto, auto, auto q, auto kv) { return q >= kv; },
                                  .score = nullptr,
-                                 .range = causal_range,
-                                 .full = causal_full,
+                                 .kv_range = causal_range,
+                                 .full_kv_range = causal_full,
                                  .scale = {}});
          causal(cpu, host(shape, DType::bf16), host(shape, DType::bf16), host(shape, DType::bf16),
                 host(shape, DType::bf16));

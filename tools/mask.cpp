@@ -8,7 +8,7 @@
 
 #include "dsl/functions/traced_function.h"
 #include "ir/analysis/mask/ranges.h"
-#include "kernels/attention/way.h"
+#include "kernels/attention/kv_traversal.h"
 #include "tegula/device_profile.h"
 #include "tegula/error.h"
 #include "tegula/tegula.h"
@@ -21,7 +21,7 @@
 namespace tegula::tools {
 namespace {
 
-using ir::Coverage;
+using ir::BlockCoverage;
 
 struct Options {
   std::string name, svg, png;
@@ -32,12 +32,14 @@ struct Options {
   bool work = false, order = false;
 };
 
-char sign(Coverage c) { return c == Coverage::Empty ? '.' : c == Coverage::Full ? '#' : '/'; }
+char sign(BlockCoverage c) {
+  return c == BlockCoverage::Empty ? '.' : c == BlockCoverage::Full ? '#' : '/';
+}
 
 /// One row of blocks for each query tile.
-std::vector<std::vector<Coverage>> grid_of(ir::MaskBlocks& blocks, const ir::MaskParams& params,
-                                           const Options& o) {
-  std::vector<std::vector<Coverage>> rows;
+std::vector<std::vector<BlockCoverage>> grid_of(ir::MaskBlocks& blocks,
+                                                const ir::MaskParams& params, const Options& o) {
+  std::vector<std::vector<BlockCoverage>> rows;
   const auto [queries, keys] = o.lengths;
   for (int q = 0; q < queries; q += o.bm) {
     rows.emplace_back();
@@ -73,18 +75,18 @@ void show(const Options& o, const Mask& mask) {
   };
   say(fmt::format("{}: {}", o.name, traced.expr.str()));
   say(fmt::format("class {}: {}", name(form.mask_class), form.reason));
-  say("attention visits " + Way({.mask = mask}).text());
+  say("attention visits " + KvTraversal({.mask = mask}).text());
   picture.rows = grid_of(blocks, params, o);
   const auto& rows = picture.rows;
   std::array<std::int64_t, 3> counts{};
   for (std::size_t y = 0; y < rows.size(); ++y) {
     std::string line;
-    for (const Coverage c : rows[y]) {
+    for (const BlockCoverage c : rows[y]) {
       line += sign(c);
       ++counts[static_cast<std::size_t>(c)];
     }
     const int q = static_cast<int>(y) * o.bm, end = std::min(q + o.bm, o.lengths.q);
-    const ir::KvCover cover = ranges.cover({0, 0, q, end, o.lengths.kv}, params);
+    const ir::KvVisibility cover = ranges.cover({0, 0, q, end, o.lengths.kv}, params);
     picture.notes.push_back(fmt::format("q {}..{} sees{}, all of it{}", q, end - 1,
                                         ranges_text(cover.visible), ranges_text(cover.full)));
     fmt::print("{}  {}\n", line, picture.notes.back());
@@ -93,7 +95,7 @@ void show(const Options& o, const Mask& mask) {
   say(fmt::format("blocks {} x {}: {} empty, {} partial, {} full; {:.2f} % of them are computed",
                   o.bm, o.bn, counts[0], counts[1], counts[2],
                   100 * static_cast<double>(computed) / static_cast<double>(counts[0] + computed)));
-  const AttentionPairs pairs = pairs_under(mask, o.lengths, o.heads);
+  const AttentionWorkload pairs = pairs_under(mask, o.lengths, o.heads);
   if (pairs.kept)
     say(fmt::format("density {:.2f} %", 100 * static_cast<double>(*pairs.kept) /
                                             (static_cast<double>(o.lengths.q) * o.lengths.kv)));
@@ -116,7 +118,7 @@ int draw(const Options& o) {
     return 2;
   }
   const MaskEntry& entry = mask_entry(o.name);
-  MaskNumbers numbers = entry.numbers;
+  MaskScalars numbers = entry.numbers;
   if (o.numbers.size() > numbers.size()) {
     fmt::print(stderr, "mask: {} has {} numbers, {} were given\n", o.name, numbers.size(),
                o.numbers.size());
@@ -168,7 +170,7 @@ void add_mask(CLI::App& program, int& exit_code) {
   c->add_flag(
       "--order", o->order,
       fmt::format("Instead: a table of how evenly {} programs share their tiles, by a model",
-                  host_profile().sms));
+                  host_profile().num_sms));
   c->add_option("--svg", o->svg, "Write the picture to this SVG file")->check(named(".svg"));
   c->add_option("--png", o->png, "Write the picture to this PNG file")->check(named(".png"));
   c->callback([o, &exit_code] { exit_code = draw(*o); });

@@ -5,14 +5,14 @@
 #include <random>
 
 #include "tegula/error.h"
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 #include "tegula/tegula.h"
 
 namespace tegula::tools {
 namespace {
 
 using namespace masks;
-using Numbers = MaskNumbers;
+using Numbers = MaskScalars;
 
 Tensor table(const std::vector<i32>& values) { return Tensor::from(values, Device::cpu()); }
 
@@ -29,7 +29,7 @@ struct Documents {
   Mask causal() const { return packed_causal(table(ids), table(starts)); }
 };
 
-/// Of lengths n, n / 2, n / 4, n, ...
+/// Documents of lengths n, n / 2, n / 4, n, ...
 Documents falling(int n, int positions) {
   std::vector<i32> starts;
   for (int at = 0, d = 0; at < positions; at += std::max(1, n >> (d++ % 3))) starts.push_back(at);
@@ -69,9 +69,9 @@ Tensor each(int n, const std::function<int(int)>& value) {
 
 /// A quarter of the rows is causal, a block after it dense, the rest causal again.
 Mask some_slices(const MaskLengths& l) {
-  return slices({{0, l.q / 4, 0, l.kv / 4, SliceKind::causal},
-                 {l.q / 4, l.q / 2, 0, l.kv / 2, SliceKind::full},
-                 {l.q / 2, l.q, l.kv / 2, l.kv, SliceKind::bi_causal}});
+  return slices({{0, l.q / 4, 0, l.kv / 4, SliceMaskType::causal},
+                 {l.q / 4, l.q / 2, 0, l.kv / 2, SliceMaskType::full},
+                 {l.q / 2, l.q, l.kv / 2, l.kv, SliceMaskType::bi_causal}});
 }
 
 /// After each `text` positions an image of `image` ones.
@@ -144,8 +144,12 @@ std::vector<MaskEntry> video_entries() {
        [](auto& n, auto& l) {
          return zigzag(n[0], n[1], n[2], std::max(1, positions(l) / 2), causal());
        }},
-      {"near_frames", {64, 192, 256}, [](auto& n, auto&) { return near_frames(n[0], n[1], n[2]); }},
-      {"same_place", {64, 256, 32}, [](auto& n, auto&) { return same_place(n[0], n[1], n[2]); }},
+      {"svg_spatial_head",
+       {64, 192, 256},
+       [](auto& n, auto&) { return svg_spatial_head(n[0], n[1], n[2]); }},
+      {"svg_temporal_head",
+       {64, 256, 32},
+       [](auto& n, auto&) { return svg_temporal_head(n[0], n[1], n[2]); }},
       {"tiled_neighbourhood",
        {32, 32, 8, 8, 7},
        [](auto& n, auto&) { return tiled_neighbourhood({n[0], n[1]}, {n[2], n[3]}, n[4]); }},

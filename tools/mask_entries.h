@@ -12,11 +12,11 @@ struct MaskLengths {
   int q = 1024, kv = 1024;
 };
 
-using MaskNumbers = std::vector<int>;
+using MaskScalars = std::vector<int>;
 struct MaskEntry {
   std::string name;
-  MaskNumbers numbers;  ///< what the mask's own numbers are unless given
-  std::function<Mask(const MaskNumbers&, const MaskLengths&)> make;
+  MaskScalars numbers;  ///< what the mask's own numbers are unless given
+  std::function<Mask(const MaskScalars&, const MaskLengths&)> make;
 };
 
 const std::vector<MaskEntry>& mask_entries();

@@ -11,8 +11,10 @@ namespace {
 
 constexpr int kSide = 12, kLine = 16;
 
-std::string_view color(ir::Coverage c) {
-  return c == ir::Coverage::Empty ? "#f2f2f2" : c == ir::Coverage::Full ? "#c8553d" : "#f2b880";
+std::string_view color(ir::BlockCoverage c) {
+  return c == ir::BlockCoverage::Empty  ? "#f2f2f2"
+         : c == ir::BlockCoverage::Full ? "#c8553d"
+                                        : "#f2b880";
 }
 
 std::string escaped(std::string_view text) {
@@ -28,7 +30,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-std::string block(std::size_t x, std::size_t y, ir::Coverage c) {
+std::string block(std::size_t x, std::size_t y, ir::BlockCoverage c) {
   return fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n", x, y,
                      kSide, kSide, color(c));
 }
@@ -59,7 +61,7 @@ std::string svg(const MaskPicture& p) {
   }
   constexpr std::array<std::string_view, 3> kNames{"empty", "partial", "full"};
   for (std::size_t i = 0; i < kNames.size(); ++i) {
-    out += block(i * 80, blocks + 6, static_cast<ir::Coverage>(i));
+    out += block(i * 80, blocks + 6, static_cast<ir::BlockCoverage>(i));
     out += line(i * 80 + kSide + 4, blocks + kLine, kNames[i]);
   }
   for (std::size_t i = 0; i < p.caption.size(); ++i)

@@ -14,14 +14,14 @@ namespace {
 
 constexpr std::size_t kSide = 12;  // pixels of a block, the last of which are white
 constexpr std::uint8_t kWhite = 3;
-/// Of empty, partial and full blocks, and white.
+/// Colours of empty, partial and full blocks, and white.
 constexpr std::array<png_color, 4> kPalette{
     {{0xf2, 0xf2, 0xf2}, {0xf2, 0xb8, 0x80}, {0xc8, 0x55, 0x3d}, {0xff, 0xff, 0xff}}};
 
 using Line = std::vector<std::uint8_t>;
 
 /// A line of pixels through a row of blocks, each the number of its colour.
-Line line(const std::vector<ir::Coverage>& row, bool is_between) {
+Line line(const std::vector<ir::BlockCoverage>& row, bool is_between) {
   Line out(row.size() * kSide, kWhite);
   if (is_between) return out;
   for (std::size_t x = 0; x < out.size(); ++x)

@@ -9,7 +9,7 @@
 
 #include "dsl/functions/traced_function.h"
 #include "ir/analysis/mask/formula.h"
-#include "kernels/attention/way.h"
+#include "kernels/attention/kv_traversal.h"
 #include "tegula/device_profile.h"
 #include "tegula/tegula.h"
 #include "tools/workload/tile_schedule.h"
@@ -18,35 +18,35 @@ namespace tegula::tools {
 namespace {
 
 /// A mask of the table, and its numbers where queries and keys are s.
-struct Row {
+struct MaskWorkRow {
   std::string name;
-  MaskNumbers (*numbers)(int s);
+  MaskScalars (*numbers)(int s);
 };
 
 /// The first four are those that bench/attention_suites.py times.
-const std::vector<Row>& rows() {
-  static const std::vector<Row> kRows{
-      {"causal", [](int) { return MaskNumbers{}; }},
-      {"sliding_window", [](int) { return MaskNumbers{1024}; }},
-      {"prefix_lm", [](int s) { return MaskNumbers{s / 4}; }},
-      {"packed_causal", [](int) { return MaskNumbers{12}; }},
-      {"full", [](int) { return MaskNumbers{}; }},
-      {"causal_bottom_right", [](int) { return MaskNumbers{}; }},
-      {"sliding_window", [](int) { return MaskNumbers{256}; }},
-      {"window", [](int) { return MaskNumbers{1024, 512}; }},
-      {"sink_window", [](int) { return MaskNumbers{4, 1024}; }},
-      {"chunked", [](int s) { return MaskNumbers{s / 4}; }},
-      {"block_causal", [](int) { return MaskNumbers{192}; }},
-      {"batchify_causal", [](int s) { return MaskNumbers{s / 4}; }},
-      {"block_diffusion", [](int s) { return MaskNumbers{s / 2, 128}; }},
-      {"block_diffusion", [](int s) { return MaskNumbers{s / 2, 96}; }},
-      {"speculative_blocks", [](int s) { return MaskNumbers{s / 4, 128}; }},
-      {"document", [](int s) { return MaskNumbers{s / 4 - 24}; }},
-      {"causal_document", [](int s) { return MaskNumbers{s / 4 - 24}; }},
-      {"shared_prefix", [](int s) { return MaskNumbers{s / 4, 12}; }},
-      {"global_window", [](int) { return MaskNumbers{1024, 1024}; }},
-      {"key_padding", [](int s) { return MaskNumbers{s - 300}; }},
-      {"left_padding", [](int) { return MaskNumbers{300}; }},
+const std::vector<MaskWorkRow>& rows() {
+  static const std::vector<MaskWorkRow> kRows{
+      {"causal", [](int) { return MaskScalars{}; }},
+      {"sliding_window", [](int) { return MaskScalars{1024}; }},
+      {"prefix_lm", [](int s) { return MaskScalars{s / 4}; }},
+      {"packed_causal", [](int) { return MaskScalars{12}; }},
+      {"full", [](int) { return MaskScalars{}; }},
+      {"causal_bottom_right", [](int) { return MaskScalars{}; }},
+      {"sliding_window", [](int) { return MaskScalars{256}; }},
+      {"window", [](int) { return MaskScalars{1024, 512}; }},
+      {"sink_window", [](int) { return MaskScalars{4, 1024}; }},
+      {"chunked", [](int s) { return MaskScalars{s / 4}; }},
+      {"block_causal", [](int) { return MaskScalars{192}; }},
+      {"batchify_causal", [](int s) { return MaskScalars{s / 4}; }},
+      {"block_diffusion", [](int s) { return MaskScalars{s / 2, 128}; }},
+      {"block_diffusion", [](int s) { return MaskScalars{s / 2, 96}; }},
+      {"speculative_blocks", [](int s) { return MaskScalars{s / 4, 128}; }},
+      {"document", [](int s) { return MaskScalars{s / 4 - 24}; }},
+      {"causal_document", [](int s) { return MaskScalars{s / 4 - 24}; }},
+      {"shared_prefix", [](int s) { return MaskScalars{s / 4, 12}; }},
+      {"global_window", [](int) { return MaskScalars{1024, 1024}; }},
+      {"key_padding", [](int s) { return MaskScalars{s - 300}; }},
+      {"left_padding", [](int) { return MaskScalars{300}; }},
   };
   return kRows;
 }
@@ -56,15 +56,15 @@ constexpr int kLengths[]{4096, 16384};
 double ratio(std::int64_t a, std::int64_t b) {
   return static_cast<double>(a) / static_cast<double>(b);
 }
-/// Of what was not decided nothing is said.
+/// Undecided numbers give an empty text.
 std::string per(std::int64_t a, std::optional<std::int64_t> b) {
   return b && *b > 0 ? fmt::format("{:.3f}", ratio(a, *b)) : "-";
 }
 
 }  // namespace
 
-AttentionPairs pairs_under(const Mask& mask, const MaskLengths& l, const HeadShape& heads) {
-  // Of the tensors extents matter only.
+AttentionWorkload pairs_under(const Mask& mask, const MaskLengths& l, const HeadShape& heads) {
+  // Only the extents of these tensors matter.
   const auto tensor = [&](int length) {
     return Tensor::zeros({1, 1, 1, 1}, DType::bf16, Device::cpu())
         .broadcast_to({1, heads.heads, length, heads.dim});
@@ -79,14 +79,14 @@ struct Case {
   std::string name;  ///< with its numbers
   int length;
   Mask mask;
-  AttentionPairs pairs;
+  AttentionWorkload pairs;
 };
 
 void for_each_case(const HeadShape& heads, const std::function<void(const Case&)>& visit) {
-  for (const Row& row : rows())
+  for (const MaskWorkRow& row : rows())
     for (const int s : kLengths) {
       const MaskLengths lengths{s, s};
-      const MaskNumbers numbers = row.numbers(s);
+      const MaskScalars numbers = row.numbers(s);
       const Mask mask = mask_entry(row.name).make(numbers, lengths);
       visit({fmt::format("`{}({})`", row.name, fmt::join(numbers, ", ")), s, mask,
              pairs_under(mask, lengths, heads)});
@@ -95,11 +95,11 @@ void for_each_case(const HeadShape& heads, const std::function<void(const Case&)
 
 }  // namespace
 
-std::string text(const AttentionPairs& p) {
+std::string text(const AttentionWorkload& p) {
   return fmt::format(
       "pairs: {} kept, {} computed by tiles of {} x {}, {} in the best cover by {} x {} blocks; "
       "computed/kept {}, cover/kept {}, computed/cover {}",
-      p.kept ? std::to_string(*p.kept) : "undecided", p.computed, p.tiles.queries, p.tiles.keys,
+      p.kept ? std::to_string(*p.kept) : "undecided", p.computed, p.tiles.block_q, p.tiles.block_kv,
       p.cover, kCoverQueries, kCoverKeys, per(p.computed, p.kept), per(p.cover, p.kept),
       per(p.computed, p.cover));
 }
@@ -112,17 +112,17 @@ std::string order_table(const HeadShape& heads) {
       "|---|---|---|---|---|---|---|---|---|---|\n";
   for_each_case(heads, [&](const Case& c) {
     const auto [least, most] = std::ranges::minmax_element(c.pairs.steps);
-    const bool is_counted = Way({.mask = c.mask}).is_listed();
+    const bool is_counted = KvTraversal({.mask = c.mask}).uses_block_list();
     table += fmt::format("| {} | {} | {}..{} | {} |", c.name, c.length, *least, *most,
                          is_counted ? "counted" : "dealt");
     for (const int entries : {1, 4})
-      for (const TileOrdering o :
-           {TileOrdering::both_ends, TileOrdering::longest_each, TileOrdering::longest_all}) {
-        const bool is_dealt = o == TileOrdering::both_ends && !is_counted;
+      for (const TileOrderKind o :
+           {TileOrderKind::balanced_pairs, TileOrderKind::lpt_per_head, TileOrderKind::lpt}) {
+        const bool is_dealt = o == TileOrderKind::balanced_pairs && !is_counted;
         const auto times = tile_times(c.pairs.steps, std::int64_t{entries} * heads.heads, o);
-        table += fmt::format(" {:.3f} |",
-                             schedule_excess(times, host_profile().sms,
-                                             is_dealt ? TileDeal::dealt : TileDeal::counter));
+        table += fmt::format(" {:.3f} |", makespan_ratio(times, host_profile().num_sms,
+                                                         is_dealt ? TileSchedulerKind::static_
+                                                                  : TileSchedulerKind::counter));
       }
     table += "\n";
   });
@@ -134,10 +134,10 @@ std::string work_table(const HeadShape& heads) {
       "| mask | class | length | tiles | computed/kept | cover/kept | computed/cover |\n"
       "|---|---|---|---|---|---|---|\n";
   for_each_case(heads, [&](const Case& c) {
-    const AttentionPairs& p = c.pairs;
+    const AttentionWorkload& p = c.pairs;
     table += fmt::format("| {} | {} | {} | {} x {} | {} | {} | {} |\n", c.name,
                          name(ir::solve_mask(trace_mask(c.mask).expr).mask_class), c.length,
-                         p.tiles.queries, p.tiles.keys, per(p.computed, p.kept),
+                         p.tiles.block_q, p.tiles.block_kv, per(p.computed, p.kept),
                          per(p.cover, p.kept), per(p.computed, p.cover));
   });
   return table;

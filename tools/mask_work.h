@@ -1,5 +1,5 @@
 #pragma once
-// What attention computes under masks, beside what they keep.
+// Compares the pairs that attention computes under masks with those that the masks keep.
 #include <string>
 
 #include "tegula/kernels/masks.h"
@@ -12,10 +12,10 @@ struct HeadShape {
   int heads = 16, dim = 128;
 };
 
-AttentionPairs pairs_under(const Mask& mask, const MaskLengths& lengths, const HeadShape& heads);
+AttentionWorkload pairs_under(const Mask& mask, const MaskLengths& lengths, const HeadShape& heads);
 
 /// Three numbers and the ratios between them, in a line.
-std::string text(const AttentionPairs& pairs);
+std::string text(const AttentionWorkload& pairs);
 
 /// A Markdown table: masks of the classes I and T, each at several lengths.
 std::string work_table(const HeadShape& heads);

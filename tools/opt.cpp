@@ -8,7 +8,7 @@
 #include "ir/opt_command.h"
 #include "ir/text.h"
 #include "ir/verify.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "runtime/nvrtc.h"
 #include "support/env.h"
 #include "support/text.h"
@@ -38,7 +38,7 @@ std::string read_input(const std::string& file) {
   return {std::istreambuf_iterator<char>(std::cin), {}};
 }
 
-/// Where nothing says what to do, the comment on a reproducer's first line does.
+/// Without other options, the comment on a reproducer's first line says what to do.
 Options with_header(Options o, std::string_view text) {
   if (!o.passes.empty() || !o.emit.empty()) return o;
   const ir::OptHeader header = ir::opt_header(text);
@@ -61,7 +61,7 @@ std::vector<ir::Pass> passes_named(const std::vector<std::string>& names) {
   return chosen;
 }
 
-/// Those of `optimize` that are still to come for a kernel in this form.
+/// The passes of `optimize` that a kernel in this form has still to take.
 std::vector<ir::Pass> passes_from(ir::Form form) {
   std::vector<ir::Pass> rest = runtime::optimize_passes();
   if (form == ir::Form::Simt) return {};

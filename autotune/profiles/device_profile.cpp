@@ -21,7 +21,7 @@ auto distance(const DeviceProfile& row, const GpuModel& gpu) {
     return a > 0 && b > 0 ? std::abs(std::log(a / b)) : 0;
   };
   return std::tuple(std::abs(row.capability - gpu.capability),
-                    ratio(row.memory_gbs, gpu.memory_gbs) + ratio(row.sms, gpu.sms));
+                    ratio(row.memory_gbs, gpu.memory_gbs) + ratio(row.num_sms, gpu.num_sms));
 }
 
 GpuModel model_of(const runtime::DeviceProperties& p) {
@@ -45,7 +45,8 @@ const DeviceProfile& host_profile() { return autotune::kH200; }
 
 ProfileMatch find_profile(const GpuModel& gpu) {
   for (const DeviceProfile* row : autotune::kProfiles)
-    if (row->capability == gpu.capability && row->sms == gpu.sms && gpu.name == row->driver_name)
+    if (row->capability == gpu.capability && row->sms == gpu.num_sms &&
+        gpu.name == row->driver_name)
       return {row, true};
   return {*std::ranges::min_element(autotune::kProfiles, {},
                                     [&](const DeviceProfile* row) { return distance(*row, gpu); }),
@@ -72,7 +73,7 @@ const DeviceProfile& device_profile(Device device) {
 
 int multiprocessors(Device device) {
   return device.kind == DeviceKind::cuda ? runtime::device_properties(device.index).sm_count
-                                         : host_profile().sms;
+                                         : host_profile().num_sms;
 }
 
 bool has_wgmma(Device device) { return runtime::default_target(device)->has_wgmma; }

@@ -17,7 +17,7 @@ inline constexpr DeviceProfile kH200{
     .name = "H200 SXM",
     .driver_name = "NVIDIA H200",
     .capability = 90,
-    .sms = 132,
+    .num_sms = 132,
     .clock_ghz = 1.9,
     .memory_gbs = 4800,
     .tensor_tflops = 989,

@@ -14,12 +14,12 @@ class NamedBarriers {
   explicit NamedBarriers(Checker& c) : c_(c) {}
 
   /// bar_sync or bar_arrive.
-  void visit(SharedState& state, ir::OpId op, const Who& who);
+  void visit(SharedState& state, ir::OpId op, const ThreadContext& who);
   /// All of the kernel was seen.
   void finish();
 
  private:
-  struct Use {
+  struct BarrierUse {
     ir::OpId first;
     std::int64_t count = 0;
     Threads threads;
@@ -29,10 +29,10 @@ class NamedBarriers {
   std::map<std::int64_t, Threads> by_id(ir::Value id, const Threads& threads) const;
   void may_be(ir::Value id, const Threads& threads);
   void use(std::int64_t id, std::int64_t count, ir::OpId op, const Threads& threads);
-  void expect_enough(const Use& use);
+  void expect_enough(const BarrierUse& use);
 
   Checker& c_;
-  std::array<Use, ir::kNamedBarriers> uses_{};
+  std::array<BarrierUse, ir::kNamedBarriers> uses_{};
   std::bitset<ir::kNamedBarriers> at_run_time_;  ///< others may come to these, too
 };
 
@@ -42,34 +42,35 @@ class Mbarriers {
 
   /// Before anything else: an mbar_arrive of the kernel.
   void add_arrival_of_threads(ir::OpId op);
-  void init(SharedState& state, ir::OpId op, const Who& who);
+  void init(SharedState& state, ir::OpId op, const ThreadContext& who);
   /// mbar_arrive, mbar_expect_tx.
-  void arrive(SharedState& state, ir::OpId op, const Who& who);
-  void wait(SharedState& state, ir::OpId op, const Who& who);
+  void arrive(SharedState& state, ir::OpId op, const ThreadContext& who);
+  void wait(SharedState& state, ir::OpId op, const ThreadContext& who);
   /// A TMA load names its mbarrier.
-  void name(const SharedState& state, ir::OpId op, const Who& who);
+  void name(const SharedState& state, ir::OpId op, const ThreadContext& who);
   void finish();
 
  private:
-  struct Made {
+  struct InitializedBarrier {
     ir::OpId op;
-    Span bytes;
+    ByteRange bytes;
     std::int64_t count = 0;
   };
   struct Arrival {
     ir::OpId op;
-    Span bytes;
+    ByteRange bytes;
     Threads threads;
     bool is_exact = false;
-    bool is_together = true;  ///< all warpgroups arrive in the same phase
+    bool is_convergent = true;  ///< all warpgroups arrive in the same phase
   };
-  void expect_made(const SharedState& state, ir::OpId op, ir::Value address, const Who& who);
-  void expect_count(const Made& made);
+  void expect_initialized(const SharedState& state, ir::OpId op, ir::Value address,
+                          const ThreadContext& who);
+  void expect_count(const InitializedBarrier& barrier);
   bool is_ambiguous(const Arrival& a) const;
 
   Checker& c_;
-  std::vector<Span> told_by_threads_;
-  std::vector<Made> made_;
+  std::vector<ByteRange> thread_arrivals_;
+  std::vector<InitializedBarrier> initialized_;
   std::vector<Arrival> arrivals_;
 };
 

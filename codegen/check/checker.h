@@ -1,5 +1,5 @@
 #pragma once
-// What the parts of the check share.
+// State that the parts of the check share.
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -12,15 +12,15 @@
 
 namespace tegula::codegen {
 
-/// Who runs the op at hand.
-struct Who {
+/// The threads that run the op at hand.
+struct ThreadContext {
   Threads threads;
   /// No branch around it is taken by some of them only, without it being known by whom.
   bool is_exact = true;
   /// Nor by one warpgroup at a time.
-  bool is_together = true;
+  bool is_convergent = true;
   /// Some warp is here in part.
-  bool is_split = false;
+  bool has_partial_warp = false;
 };
 
 struct Checker {
@@ -30,20 +30,20 @@ struct Checker {
   IndexRanges ranges;
   ThreadSets sets;
   ExactAddresses addresses;
-  Places places;
+  SmemAccesses places;
   std::vector<SimtFault> faults;
   std::unordered_map<ir::Value, const ir::Param*> params;
 
   void report(sim::Detector kind, const char* what, ir::OpId op, ir::OpId other = {});
   /// Elements of the box of a tensor map parameter; 0 where it is none that the lowering made.
   std::int64_t box_elements(ir::Value map) const;
-  /// Of what a swizzled map of the same argument says; 0 where none does.
+  /// Element size that a swizzled map of the same argument declares; 0 if none does.
   std::int64_t element_bytes(ir::Value map) const;
   /// Bytes that a TMA op brings or takes; at least one.
   std::int64_t box_bytes(ir::Value map) const;
   /// An access of `size` bytes at `address` by the warpgroup's threads among these.
-  Place place(ir::OpId op, Use use, int group, const Threads& threads, ir::Value address,
-              std::int64_t size);
+  SmemAccess place(ir::OpId op, AccessKind use, int group, const Threads& threads,
+                   ir::Value address, std::int64_t size);
   /// The threads of one warpgroup among these.
   static Threads within(const Threads& threads, int group) {
     return threads & threads_between(group * kWarpgroupThreads, (group + 1) * kWarpgroupThreads);
@@ -60,11 +60,11 @@ void for_groups(const Threads& threads, const F& f) {
 
 // ---- shared memory (shared_accesses.cpp)
 /// st_shared, stmatrix, cp_async.
-void visit_write(Checker& c, SharedState& state, ir::OpId op, const Who& who);
-void visit_tma_load(Checker& c, SharedState& state, ir::OpId op, const Who& who);
-void visit_tma_store(Checker& c, SharedState& state, ir::OpId op, const Who& who);
+void visit_write(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& who);
+void visit_tma_load(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& who);
+void visit_tma_store(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& who);
 /// TMA or a wgmma is there: threads' writes must be fenced and ordered before it.
-void reach_by_async(Checker& c, const SharedState& state, const Place& there);
+void access_by_async_proxy(Checker& c, const SharedState& state, const SmemAccess& there);
 /// The role is over.
 void visit_exit(Checker& c, const SharedState& state);
 

@@ -8,7 +8,7 @@ using sim::Detector;
 using Remote = SharedState::Remote;
 
 bool ClusterCheck::is_for_cluster(const OpData& d) {
-  return d.opcode == Opcode::LdCluster || d.attrs.i(AttrName::programs, 1) > 1 ||
+  return d.opcode == Opcode::LdCluster || d.attrs.i(AttrName::cluster_ctas, 1) > 1 ||
          d.attrs.s(AttrName::scope) == "cluster";
 }
 
@@ -16,12 +16,12 @@ void ClusterCheck::visit(SharedState& state, OpId op) {
   const OpData& d = c_.k[op];
   if (!is_for_cluster(d)) return;
   const bool reads = d.opcode == Opcode::LdCluster;
-  if (!state.has_met_cluster)
+  if (!state.is_after_cluster_barrier)
     c_.report(reads ? Detector::SharedRace : Detector::MbarrierMisuse,
               reads ? "another CTA's memory is read, and no cluster barrier tells what is there"
                     : "no cluster barrier tells that another CTA has made its mbarriers",
               op);
-  // Where TMA brings something, the receiver waits for it.
+  // The receiver of a TMA load waits for it.
   if (d.opcode == Opcode::TmaLoad) return;
   state.remote = Remote::Open;
   state.remote_use = op;
@@ -33,8 +33,8 @@ void ClusterCheck::arrive(SharedState& state) {
 
 void ClusterCheck::wait(SharedState& state) {
   if (state.remote == Remote::Arrived) state.remote = Remote::None;
-  state.has_met_cluster = true;
-  meet(state, c_.places, warpgroups_of(threads_between(0, c_.k.info.threads)));
+  state.is_after_cluster_barrier = true;
+  join_warpgroups(state, c_.places, warpgroups_of(threads_between(0, c_.k.info.threads)));
 }
 
 void ClusterCheck::exit(const SharedState& state) {

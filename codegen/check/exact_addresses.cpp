@@ -11,7 +11,7 @@ namespace tegula::codegen {
 using namespace ir;
 
 /// Loops ask again and again.
-bool ExactAddresses::do_touch(const Place& a, const Place& b) {
+bool ExactAddresses::do_touch(const SmemAccess& a, const SmemAccess& b) {
   const auto number = [](int n) { return static_cast<std::uint32_t>(n); };
   const Pair pair{a.op.index, number(a.part), number(a.group),
                   b.op.index, number(b.part), number(b.group)};
@@ -20,17 +20,17 @@ bool ExactAddresses::do_touch(const Place& a, const Place& b) {
   return it->second;
 }
 
-bool ExactAddresses::find_touch(const Place& a, const Place& b) {
+bool ExactAddresses::find_touch(const SmemAccess& a, const SmemAccess& b) {
   const auto x = bytes_of(a), y = bytes_of(b);
   if (!x || !y || (x->is_carried && y->is_carried)) return false;
-  return std::ranges::any_of(x->spans, [&](const Span& s) {
-    return std::ranges::any_of(y->spans, [&](const Span& t) { return s.overlaps(t); });
+  return std::ranges::any_of(x->spans, [&](const ByteRange& s) {
+    return std::ranges::any_of(y->spans, [&](const ByteRange& t) { return s.overlaps(t); });
   });
 }
 
-std::optional<ExactAddresses::Bytes> ExactAddresses::bytes_of(const Place& p) {
+std::optional<ExactAddresses::Bytes> ExactAddresses::bytes_of(const SmemAccess& p) {
   Bytes found;
-  for (std::size_t t = p.threads._Find_first(); t < kMostThreads; t = p.threads._Find_next(t)) {
+  for (std::size_t t = p.threads._Find_first(); t < kMaxThreads; t = p.threads._Find_next(t)) {
     thread_ = static_cast<std::int64_t>(t);
     known_.clear();
     is_carried_ = false;
@@ -38,7 +38,7 @@ std::optional<ExactAddresses::Bytes> ExactAddresses::bytes_of(const Place& p) {
     if (!at) return std::nullopt;
     for (const Cell& c : *at) found.spans.push_back({c.i, c.i + p.size});
     found.is_carried = found.is_carried || is_carried_;
-    if (p.use != Use::Write) break;  // the same in all of them
+    if (p.use != AccessKind::GenericWrite) break;  // the same in all of them
   }
   return found;
 }
@@ -70,7 +70,7 @@ std::optional<ExactAddresses::Registers> ExactAddresses::compute(Value v) {
   return d.is(Opcode::Concat, Opcode::Regs) ? gathered(d) : elementwise(d, t);
 }
 
-/// What a loop begins with; its results are that where it has no round.
+/// The initial value of a loop carry; a loop without iterations returns it.
 std::optional<ExactAddresses::Registers> ExactAddresses::first_of(Value v, const OpData& d) {
   if (!is_loop(d)) return std::nullopt;
   is_carried_ = true;

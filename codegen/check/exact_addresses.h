@@ -18,17 +18,17 @@ class ExactAddresses {
 
   /// The two touch each other's bytes. False where that is not known; and where both move along a
   /// ring, whose slots need not be the same ones.
-  bool do_touch(const Place& a, const Place& b);
+  bool do_touch(const SmemAccess& a, const SmemAccess& b);
 
  private:
   using Registers = std::vector<ir::Cell>;
   struct Bytes {
-    std::vector<Span> spans;
+    std::vector<ByteRange> spans;
     bool is_carried = false;  ///< a loop moves them
   };
   using Pair = std::array<std::uint32_t, 6>;  ///< op, part and group of both
-  bool find_touch(const Place& a, const Place& b);
-  std::optional<Bytes> bytes_of(const Place& p);
+  bool find_touch(const SmemAccess& a, const SmemAccess& b);
+  std::optional<Bytes> bytes_of(const SmemAccess& p);
   const Registers* of(ir::Value v);
   std::optional<Registers> compute(ir::Value v);
   std::optional<Registers> first_of(ir::Value v, const ir::OpData& d);

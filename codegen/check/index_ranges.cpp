@@ -14,11 +14,11 @@ using namespace ir;
 namespace {
 
 constexpr std::int64_t kFar = std::int64_t{1} << 40;
-constexpr std::int64_t kMostInt = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
 /// No GPU has more shared memory: addresses that may lie behind it are not known.
-constexpr std::int64_t kMostShared = std::int64_t{1} << 18;
+constexpr std::int64_t kMaxShared = std::int64_t{1} << 18;
 /// Rounds in which a carry may grow: more than a ring has slots.
-constexpr int kMostRounds = 20;
+constexpr int kMaxFixpointIterations = 20;
 
 /// All bits that a number up to `hi` can have.
 std::int64_t bits_up_to(std::int64_t hi) {
@@ -49,7 +49,7 @@ Range difference(const Range& a, const Range& b) {
 /// Bits that are not the same in all numbers from `lo` to `hi`: those above are.
 std::int64_t varying_bits(const Range& r) { return bits_up_to(r.lo ^ r.hi) & r.bits; }
 
-/// Of bits, of which those that neither can have are 0.
+/// Range of a bitwise op; bits that neither operand can have are 0.
 template <bool exclusive>
 Range either(const Range& a, const Range& b) {
   if (!a.is_known() || !b.is_known() || a.lo < 0 || b.lo < 0) return Range::unknown();
@@ -142,7 +142,7 @@ IndexRanges::IndexRanges(const Kernel& simt) : k_(simt) {
   const int groups = (simt.info.threads + kWarpgroupThreads - 1) / kWarpgroupThreads;
   known_.resize(static_cast<std::size_t>(std::max(1, groups)));
   for (const Param& p : simt.params())
-    if (p.attrs.s(AttrName::part) == "dim") extents_.insert(p.value);
+    if (p.attrs.s(AttrName::component) == "dim") extents_.insert(p.value);
 }
 
 Range IndexRanges::of(Value v, int warpgroup) {
@@ -153,9 +153,9 @@ Range IndexRanges::of(Value v, int warpgroup) {
   return get(v);
 }
 
-Span IndexRanges::bytes_at(Value addresses, int warpgroup, std::int64_t bytes) {
+ByteRange IndexRanges::bytes_at(Value addresses, int warpgroup, std::int64_t bytes) {
   const Range r = of(addresses, warpgroup);
-  return r.lo >= 0 && r.hi < kMostShared ? Span{r.lo, r.hi + bytes} : Span{};
+  return r.lo >= 0 && r.hi < kMaxShared ? ByteRange{r.lo, r.hi + bytes} : ByteRange{};
 }
 
 Range IndexRanges::get(Value v) {
@@ -181,7 +181,7 @@ Range IndexRanges::compute(Value v) {
   const Type t = k_.type(v);
   const bool is_number = (t.is_scalar() || t.is_vec()) && !t.is_pointer() && !is_float(t.dtype());
   if (!is_number) return Range::unknown();
-  if (extents_.contains(v)) return Range::of(0, kMostInt);
+  if (extents_.contains(v)) return Range::of(0, kMaxInt);
   if (const auto merge = merge_of(k_, v)) return of_merge(v, *merge);
   const RegionId region = k_[v].region;
   const OpId op = region ? k_[region].owner : k_[v].def;
@@ -209,7 +209,7 @@ Range IndexRanges::of_merge(Value v, const Merge& merge) {
 
 Range IndexRanges::carried(Value arg, Value first, Value next) {
   Range r = get(first);
-  for (int round = 0; round < kMostRounds && r.is_known(); ++round) {
+  for (int round = 0; round < kMaxFixpointIterations && r.is_known(); ++round) {
     const std::size_t mark = trail_.size();
     put(arg, r);
     const Range grown = hull(r, get(next));
@@ -239,7 +239,7 @@ Range IndexRanges::of_const(const OpData& d) {
 Range IndexRanges::of_cta(const OpData& d) {
   if (d.opcode == Opcode::SmemBase) return Range::exactly(0);
   if (d.opcode == Opcode::CtaRank) return Range::of(0, k_.info.cluster - 1);
-  return Range::of(d.opcode == Opcode::NumCtas ? 1 : 0, kMostInt);
+  return Range::of(d.opcode == Opcode::NumCtas ? 1 : 0, kMaxInt);
 }
 
 Range IndexRanges::of_first(const OpData& d) { return operand(d, 0); }

@@ -1,6 +1,6 @@
 #pragma once
-// What integers of the simt form can be, by warpgroup: addresses in shared memory above all, which
-// count from where dynamic shared memory begins.
+// Ranges of integers in the simt form, per warpgroup: above all addresses in shared memory, counted
+// from the start of dynamic shared memory.
 #include <unordered_set>
 #include <vector>
 
@@ -24,9 +24,9 @@ struct Range {
 };
 
 /// Bytes from `first` up to `end`; none where that is not known.
-struct Span {
+struct ByteRange {
   std::int64_t first = 0, end = 0;
-  bool overlaps(const Span& o) const { return first < o.end && o.first < end; }
+  bool overlaps(const ByteRange& o) const { return first < o.end && o.first < end; }
 };
 
 /// Computed when asked for; loops are followed until their carries do not grow.
@@ -34,10 +34,10 @@ class IndexRanges {
  public:
   explicit IndexRanges(const ir::Kernel& simt);
 
-  /// Of all registers of the value together.
+  /// Range over all registers of the value.
   Range of(ir::Value v, int warpgroup);
-  /// Where `bytes` from each of these addresses lie.
-  Span bytes_at(ir::Value addresses, int warpgroup, std::int64_t bytes);
+  /// Hull of the `bytes` bytes behind each of these addresses.
+  ByteRange bytes_at(ir::Value addresses, int warpgroup, std::int64_t bytes);
 
  private:
   struct Known {

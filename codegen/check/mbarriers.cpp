@@ -16,45 +16,49 @@ constexpr std::int64_t kBarrierBytes = 8;
 
 }  // namespace
 
-void Mbarriers::init(SharedState& state, OpId op, const Who& who) {
+void Mbarriers::init(SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c_.k[op];
   for_groups(who.threads, [&](int g) {
-    const Place there = c_.place(op, Use::Init, g, who.threads, d.operands[0], kBarrierBytes);
+    const SmemAccess there =
+        c_.place(op, AccessKind::MbarrierInit, g, who.threads, d.operands[0], kBarrierBytes);
     if (there.bytes.end == 0) return;
-    const bool is_known = std::ranges::any_of(made_, [&](const Made& m) { return m.op == op; });
-    if (!is_known) made_.push_back({op, there.bytes, d.attrs.i(AttrName::count, 1)});
+    const bool is_known =
+        std::ranges::any_of(initialized_, [&](const InitializedBarrier& m) { return m.op == op; });
+    if (!is_known) initialized_.push_back({op, there.bytes, d.attrs.i(AttrName::count, 1)});
     state.set({.place = c_.places.number(there)});
   });
 }
 
 /// The mbarrier was made, and a barrier has told so.
-void Mbarriers::expect_made(const SharedState& state, OpId op, Value address, const Who& who) {
+void Mbarriers::expect_initialized(const SharedState& state, OpId op, Value address,
+                                   const ThreadContext& who) {
   for_groups(who.threads, [&](int g) {
-    const Span bytes = c_.ranges.bytes_at(address, g, kBarrierBytes);
+    const ByteRange bytes = c_.ranges.bytes_at(address, g, kBarrierBytes);
     if (bytes.end == 0) return;
     const Threads threads = Checker::within(who.threads, g);
     bool is_made = false;
-    for (const Status& s : state.open) {
-      const Place& p = c_.places.of(s);
-      if (p.use != Use::Init || !p.bytes.overlaps(bytes)) continue;
+    for (const AccessStatus& s : state.open) {
+      const SmemAccess& p = c_.places.of(s);
+      if (p.use != AccessKind::MbarrierInit || !p.bytes.overlaps(bytes)) continue;
       is_made = true;
       if ((s.seen >> g & 1U) == 0 && (threads & ~p.threads).any())
         c_.report(Detector::MbarrierMisuse,
                   "no barrier orders the use of an mbarrier behind its initialisation", op, p.op);
     }
-    if (!is_made && !made_.empty())
+    if (!is_made && !initialized_.empty())
       c_.report(Detector::MbarrierMisuse, "no mbarrier was initialised there", op);
   });
 }
 
-void Mbarriers::name(const SharedState& state, OpId op, const Who& who) {
+void Mbarriers::name(const SharedState& state, OpId op, const ThreadContext& who) {
   const Value address = c_.k[op].operands[2];
-  expect_made(state, op, address, who);
+  expect_initialized(state, op, address, who);
   for_groups(who.threads, [&](int g) {
-    const Span bytes = c_.ranges.bytes_at(address, g, kBarrierBytes);
-    for (const Status& s : state.open) {
-      const Place& p = c_.places.of(s);
-      if (p.use == Use::Init && p.bytes.overlaps(bytes) && !s.fenced && (s.clean >> g & 1U) == 0)
+    const ByteRange bytes = c_.ranges.bytes_at(address, g, kBarrierBytes);
+    for (const AccessStatus& s : state.open) {
+      const SmemAccess& p = c_.places.of(s);
+      if (p.use == AccessKind::MbarrierInit && p.bytes.overlaps(bytes) && !s.fenced &&
+          (s.clean >> g & 1U) == 0)
         c_.report(Detector::MbarrierMisuse,
                   "the initialisation of an mbarrier is not made visible to TMA "
                   "(fence_mbar_init)",
@@ -63,24 +67,24 @@ void Mbarriers::name(const SharedState& state, OpId op, const Who& who) {
   });
 }
 
-void Mbarriers::arrive(SharedState& state, OpId op, const Who& who) {
+void Mbarriers::arrive(SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c_.k[op];
-  expect_made(state, op, d.operands[0], who);
+  expect_initialized(state, op, d.operands[0], who);
   if (std::ranges::any_of(arrivals_, [&](const Arrival& a) { return a.op == op; })) return;
   Threads threads = who.threads;
   bool is_exact = who.is_exact;
   if (d.operands.size() > 1) {
-    const Taken taken = c_.sets.where(d.operands[1]);
-    threads &= taken.yes;
+    const BranchThreads taken = c_.sets.where(d.operands[1]);
+    threads &= taken.threads;
     is_exact = is_exact && taken.is_exact;
   }
-  Arrival a{op, {}, threads, is_exact, who.is_together};
+  Arrival a{op, {}, threads, is_exact, who.is_convergent};
   for_groups(threads, [&](int g) {
-    const Span bytes = c_.ranges.bytes_at(d.operands[0], g, kBarrierBytes);
+    const ByteRange bytes = c_.ranges.bytes_at(d.operands[0], g, kBarrierBytes);
     if (bytes.end == 0) a.is_exact = false;
-    a.bytes = a.bytes.end == 0
-                  ? bytes
-                  : Span{std::min(a.bytes.first, bytes.first), std::max(a.bytes.end, bytes.end)};
+    a.bytes = a.bytes.end == 0 ? bytes
+                               : ByteRange{std::min(a.bytes.first, bytes.first),
+                                           std::max(a.bytes.end, bytes.end)};
   });
   arrivals_.push_back(a);
 }
@@ -88,25 +92,26 @@ void Mbarriers::arrive(SharedState& state, OpId op, const Who& who) {
 void Mbarriers::add_arrival_of_threads(OpId op) {
   const int groups = (c_.k.info.threads + kWarpgroupThreads - 1) / kWarpgroupThreads;
   for (int g = 0; g < groups; ++g)
-    told_by_threads_.push_back(c_.ranges.bytes_at(c_.k[op].operands[0], g, kBarrierBytes));
+    thread_arrivals_.push_back(c_.ranges.bytes_at(c_.k[op].operands[0], g, kBarrierBytes));
 }
 
 /// Orders what threads did before they arrived; one that only TMA completes says nothing of them.
-void Mbarriers::wait(SharedState& state, OpId op, const Who& who) {
+void Mbarriers::wait(SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c_.k[op];
-  expect_made(state, op, d.operands[0], who);
-  const Span at = c_.ranges.bytes_at(d.operands[0], std::countr_zero(warpgroups_of(who.threads)),
-                                     kBarrierBytes);
-  const bool tells = at.end == 0 || std::ranges::any_of(told_by_threads_, [&](const Span& s) {
+  expect_initialized(state, op, d.operands[0], who);
+  const ByteRange at = c_.ranges.bytes_at(
+      d.operands[0], std::countr_zero(warpgroups_of(who.threads)), kBarrierBytes);
+  const bool tells = at.end == 0 || std::ranges::any_of(thread_arrivals_, [&](const ByteRange& s) {
                        return s.end == 0 || s.overlaps(at);
                      });
-  if (tells) meet(state, c_.places, warpgroups_of(threads_between(0, c_.k.info.threads)));
+  if (tells)
+    join_warpgroups(state, c_.places, warpgroups_of(threads_between(0, c_.k.info.threads)));
 }
 
 /// The mbarriers that an arrival may be at expect different counts.
 bool Mbarriers::is_ambiguous(const Arrival& a) const {
   std::int64_t count = 0;
-  for (const Made& m : made_) {
+  for (const InitializedBarrier& m : initialized_) {
     if (!m.bytes.overlaps(a.bytes)) continue;
     if (count != 0 && m.count != count) return true;
     count = m.count;
@@ -116,9 +121,9 @@ bool Mbarriers::is_ambiguous(const Arrival& a) const {
 
 namespace {
 
-/// Of one warpgroup the most, where they come one by one.
-std::int64_t arriving(const Threads& threads, bool is_together) {
-  if (is_together) return static_cast<std::int64_t>(threads.count());
+/// Number of arriving threads; of warpgroups that arrive separately, the maximum over them.
+std::int64_t arriving(const Threads& threads, bool is_convergent) {
+  if (is_convergent) return static_cast<std::int64_t>(threads.count());
   std::size_t most = 0;
   for_groups(threads, [&](int g) { most = std::max(most, Checker::within(threads, g).count()); });
   return static_cast<std::int64_t>(most);
@@ -127,34 +132,34 @@ std::int64_t arriving(const Threads& threads, bool is_together) {
 }  // namespace
 
 /// A thread arrives once in a phase.
-void Mbarriers::expect_count(const Made& made) {
+void Mbarriers::expect_count(const InitializedBarrier& barrier) {
   Threads all;
-  bool is_together = true;
+  bool is_convergent = true;
   OpId last;
   for (const Arrival& a : arrivals_) {
-    if (!a.bytes.overlaps(made.bytes)) continue;
+    if (!a.bytes.overlaps(barrier.bytes)) continue;
     if (!a.is_exact || is_ambiguous(a)) return;
     last = a.op;
     all |= a.threads;
-    is_together = is_together && a.is_together;
-    if (arriving(a.threads, a.is_together) > made.count)
+    is_convergent = is_convergent && a.is_convergent;
+    if (arriving(a.threads, a.is_convergent) > barrier.count)
       c_.report(Detector::MbarrierMisuse, "an mbarrier gets more arrivals at once than it expects",
-                a.op, made.op);
+                a.op, barrier.op);
   }
-  if (last && arriving(all, is_together) < made.count)
+  if (last && arriving(all, is_convergent) < barrier.count)
     c_.report(Detector::Deadlock, "an mbarrier expects more arrivals than it can get", last,
-              made.op);
+              barrier.op);
 }
 
 void Mbarriers::finish() {
   if (std::ranges::any_of(arrivals_, [](const Arrival& a) { return a.bytes.end == 0; })) return;
-  for (const Made& m : made_) expect_count(m);
+  for (const InitializedBarrier& m : initialized_) expect_count(m);
 }
 
 // ---- bytes
 namespace {
 
-/// What the loads of one mbarrier bring on each path through a region.
+/// Bytes that the loads of one mbarrier bring on each path through a region.
 class Announced {
  public:
   Announced(const Checker& c, Value mbarrier) : c_(c), mbarrier_(mbarrier) {}
@@ -176,12 +181,12 @@ class Announced {
   }
 
  private:
-  static constexpr std::size_t kMostPaths = 16;
+  static constexpr std::size_t kMaxPaths = 16;
 
   bool add(OpId op, std::vector<std::int64_t>& all) {
     const OpData& d = c_.k[op];
     const std::int64_t bytes = c_.box_elements(d.operands[0]) * c_.element_bytes(d.operands[0]) *
-                               d.attrs.i(AttrName::programs, 1);
+                               d.attrs.i(AttrName::cluster_ctas, 1);
     if (!load) load = op;
     for (std::int64_t& n : all) n += bytes;
     return bytes != 0;
@@ -198,7 +203,7 @@ class Announced {
         for (std::int64_t m : all)
           if (std::ranges::find(more, n + m) == more.end()) more.push_back(n + m);
     }
-    if (more.size() > kMostPaths) return false;
+    if (more.size() > kMaxPaths) return false;
     all = std::move(more);
     return true;
   }

@@ -41,7 +41,7 @@ std::map<std::int64_t, Threads> NamedBarriers::by_id(Value id, const Threads& th
 void NamedBarriers::use(std::int64_t id, std::int64_t count, OpId op, const Threads& threads) {
   if (id < 0 || id >= kNamedBarriers)
     return c_.report(Detector::BarrierCount, "there is no such barrier: 0 to 15", op);
-  Use& u = uses_[static_cast<std::size_t>(id)];
+  BarrierUse& u = uses_[static_cast<std::size_t>(id)];
   if (u.first && u.count != count)
     c_.report(Detector::BarrierCount, "a barrier is used with two different counts", op, u.first);
   if (!u.first) u = {op, count, {}, false};
@@ -59,7 +59,7 @@ void NamedBarriers::may_be(Value id, const Threads& threads) {
   });
 }
 
-void NamedBarriers::visit(SharedState& state, OpId op, const Who& who) {
+void NamedBarriers::visit(SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c_.k[op];
   const std::int64_t count = count_of(d);
   if (count % kWarp != 0)
@@ -68,18 +68,19 @@ void NamedBarriers::visit(SharedState& state, OpId op, const Who& who) {
   const auto ids = by_id(d.operands[0], who.threads);
   if (ids.empty()) may_be(d.operands[0], who.threads);
   const bool waits = d.opcode == Opcode::BarSync;
-  if (ids.empty() && waits) meet(state, c_.places, all);
+  if (ids.empty() && waits) join_warpgroups(state, c_.places, all);
   for (const auto& [id, threads] : ids) {
     use(id, count, op, threads);
     const auto there = static_cast<std::int64_t>(threads.count());
     if (who.is_exact && there > count)
       c_.report(Detector::BarrierCount, "more threads come to a barrier than it counts", op);
-    // Where others arrive whom this does not show, all may have met.
-    if (waits) meet(state, c_.places, there >= count ? warpgroups_of(threads) : all);
+    // Other warps may arrive that this analysis does not know, so all warpgroups may be
+    // synchronised.
+    if (waits) join_warpgroups(state, c_.places, there >= count ? warpgroups_of(threads) : all);
   }
 }
 
-void NamedBarriers::expect_enough(const Use& use) {
+void NamedBarriers::expect_enough(const BarrierUse& use) {
   const int padding = (kWarp - c_.k.info.threads % kWarp) % kWarp;
   if (static_cast<std::int64_t>(use.threads.count()) + padding < use.count)
     c_.report(use.waits ? Detector::Deadlock : Detector::BarrierCount,

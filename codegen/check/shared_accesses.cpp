@@ -19,9 +19,10 @@ std::int64_t written_bytes(const Kernel& k, const OpData& d) {
 
 bool is_within(const Threads& some, const Threads& all) { return (some & ~all).none(); }
 
-/// What TMA stores is read first, as far as those who write know; null where they may.
-const char* refuses_store(const Place& p, const Status& s, const Place& write) {
-  if (s.age == Status::kOpen)
+/// A TMA store must have read its source before threads overwrite it, and they must know; null if
+/// they may write.
+const char* refuses_store(const SmemAccess& p, const AccessStatus& s, const SmemAccess& write) {
+  if (s.age == AccessStatus::kOpen)
     return "shared memory is written while a TMA store that was never committed reads it";
   if (!s.done) return "shared memory is written while a TMA store may still read it";
   if ((s.seen >> write.group & 1U) == 0 && !is_within(write.threads, p.threads))
@@ -29,7 +30,7 @@ const char* refuses_store(const Place& p, const Status& s, const Place& write) {
   return nullptr;
 }
 
-const char* refuses_product(const Place& p, const Status& s, const Place& write) {
+const char* refuses_product(const SmemAccess& p, const AccessStatus& s, const SmemAccess& write) {
   if (!s.done) return "shared memory is written while a wgmma may still read it";
   if (p.group != write.group && (s.seen >> write.group & 1U) == 0)
     return "shared memory is written, and no barrier tells that another warpgroup's wgmma has "
@@ -39,13 +40,13 @@ const char* refuses_product(const Place& p, const Status& s, const Place& write)
 
 /// Why these bytes may not be written now; null where they may. Of what products read TMA loads
 /// other slots: which, the machine form says.
-const char* refuses(const Place& p, const Status& s, const Place& write) {
+const char* refuses(const SmemAccess& p, const AccessStatus& s, const SmemAccess& write) {
   switch (p.use) {
-    case Use::Bulk:
+    case AccessKind::TmaStore:
       return refuses_store(p, s, write);
-    case Use::Product:
-      return write.use == Use::Load ? nullptr : refuses_product(p, s, write);
-    case Use::Init:
+    case AccessKind::Wgmma:
+      return write.use == AccessKind::TmaLoad ? nullptr : refuses_product(p, s, write);
+    case AccessKind::MbarrierInit:
       return "an mbarrier is written over";
     default:
       return nullptr;
@@ -57,8 +58,8 @@ bool is_on_mbarrier(Opcode o) {
   return o == MbarArrive || o == MbarExpectTx || o == MbarWait || o == TmaLoad;
 }
 
-/// Those who execute `op` may still come to an mbarrier: behind the last loop over rings, memory of
-/// all of them is free.
+/// Whether the threads that execute `op` may still reach an mbarrier: after the last loop over
+/// rings, the memory of all mbarriers is free.
 bool mbarriers_follow(const Kernel& k, OpId op) {
   RegionId own = k[op].parent;
   OpId loop;
@@ -77,35 +78,37 @@ bool mbarriers_follow(const Kernel& k, OpId op) {
 }
 
 /// Nothing under way keeps from writing there.
-void expect_free(Checker& c, const SharedState& state, const Place& write) {
-  for (const Status& s : state.open) {
-    const Place& p = c.places.of(s);
-    if (p.use == Use::Write || !p.bytes.overlaps(write.bytes)) continue;
+void expect_free(Checker& c, const SharedState& state, const SmemAccess& write) {
+  for (const AccessStatus& s : state.open) {
+    const SmemAccess& p = c.places.of(s);
+    if (p.use == AccessKind::GenericWrite || !p.bytes.overlaps(write.bytes)) continue;
     const char* why = refuses(p, s, write);
-    if (p.use == Use::Init && !mbarriers_follow(c.k, write.op)) continue;
+    if (p.use == AccessKind::MbarrierInit && !mbarriers_follow(c.k, write.op)) continue;
     if (why && c.addresses.do_touch(p, write))
-      c.report(p.use == Use::Init ? Detector::MbarrierMisuse : Detector::EarlyOverwrite, why,
-               write.op, p.op);
+      c.report(
+          p.use == AccessKind::MbarrierInit ? Detector::MbarrierMisuse : Detector::EarlyOverwrite,
+          why, write.op, p.op);
   }
 }
 
 }  // namespace
 
-void visit_write(Checker& c, SharedState& state, OpId op, const Who& who) {
+void visit_write(Checker& c, SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c.k[op];
   const std::int64_t bytes = written_bytes(c.k, d);
   for_groups(who.threads, [&](int g) {
-    const Place write = c.place(op, Use::Write, g, who.threads, d.operands[0], bytes);
+    const SmemAccess write =
+        c.place(op, AccessKind::GenericWrite, g, who.threads, d.operands[0], bytes);
     if (write.bytes.end == 0) return;
     expect_free(c, state, write);
     state.set({.place = c.places.number(write)});
   });
 }
 
-void reach_by_async(Checker& c, const SharedState& state, const Place& there) {
-  for (const Status& s : state.open) {
-    const Place& p = c.places.of(s);
-    if (p.use != Use::Write || !p.bytes.overlaps(there.bytes)) continue;
+void access_by_async_proxy(Checker& c, const SharedState& state, const SmemAccess& there) {
+  for (const AccessStatus& s : state.open) {
+    const SmemAccess& p = c.places.of(s);
+    if (p.use != AccessKind::GenericWrite || !p.bytes.overlaps(there.bytes)) continue;
     if ((s.clean >> there.group & 1U) != 0) continue;
     const bool is_same_thread = there.threads.count() == 1 && p.threads == there.threads;
     if ((is_same_thread && s.fenced) || !c.addresses.do_touch(p, there)) continue;
@@ -119,33 +122,34 @@ void reach_by_async(Checker& c, const SharedState& state, const Place& there) {
   }
 }
 
-void visit_tma_load(Checker& c, SharedState& state, OpId op, const Who& who) {
+void visit_tma_load(Checker& c, SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c.k[op];
   const std::int64_t bytes = c.box_bytes(d.operands[0]);
   for_groups(who.threads, [&](int g) {
-    const Place there = c.place(op, Use::Load, g, who.threads, d.operands[1], bytes);
+    const SmemAccess there = c.place(op, AccessKind::TmaLoad, g, who.threads, d.operands[1], bytes);
     if (there.bytes.end == 0) return;
-    reach_by_async(c, state, there);
+    access_by_async_proxy(c, state, there);
     expect_free(c, state, there);
   });
 }
 
-void visit_tma_store(Checker& c, SharedState& state, OpId op, const Who& who) {
+void visit_tma_store(Checker& c, SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c.k[op];
   const std::int64_t bytes = c.box_bytes(d.operands[0]);
   for_groups(who.threads, [&](int g) {
-    const Place there = c.place(op, Use::Bulk, g, who.threads, d.operands[1], bytes);
-    if (there.bytes.end != 0) reach_by_async(c, state, there);
+    const SmemAccess there =
+        c.place(op, AccessKind::TmaStore, g, who.threads, d.operands[1], bytes);
+    if (there.bytes.end != 0) access_by_async_proxy(c, state, there);
     state.set({.place = c.places.number(there)});
   });
 }
 
 void visit_exit(Checker& c, const SharedState& state) {
-  for (const Status& s : state.open) {
-    const Place& p = c.places.of(s);
-    if (s.done || (p.use != Use::Bulk && p.use != Use::Product)) continue;
-    const bool is_store = p.use == Use::Bulk;
-    if (s.age == Status::kOpen)
+  for (const AccessStatus& s : state.open) {
+    const SmemAccess& p = c.places.of(s);
+    if (s.done || (p.use != AccessKind::TmaStore && p.use != AccessKind::Wgmma)) continue;
+    const bool is_store = p.use == AccessKind::TmaStore;
+    if (s.age == AccessStatus::kOpen)
       c.report(Detector::AsyncAtExit,
                is_store ? "a TMA store is never committed" : "a wgmma is never committed", p.op);
     else

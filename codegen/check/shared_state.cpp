@@ -6,13 +6,13 @@ namespace tegula::codegen {
 
 namespace {
 
-/// Of a place on two paths.
-Status weaker(const Status& a, const Status& b) {
-  Status s = a;
+/// Join of the status of one access over two paths.
+AccessStatus weaker(const AccessStatus& a, const AccessStatus& b) {
+  AccessStatus s = a;
   s.age = std::min(a.age, b.age);
   s.fenced = a.fenced && b.fenced;
   s.done = a.done && b.done;
-  s.chained = a.chained && b.chained;
+  s.is_reaccumulated = a.is_reaccumulated && b.is_reaccumulated;
   s.seen = a.seen & b.seen;
   s.clean = a.clean & b.clean;
   return s;
@@ -20,8 +20,8 @@ Status weaker(const Status& a, const Status& b) {
 
 }  // namespace
 
-void SharedState::set(const Status& s) {
-  const auto at = std::ranges::lower_bound(open, s.place, {}, &Status::place);
+void SharedState::set(const AccessStatus& s) {
+  const auto at = std::ranges::lower_bound(open, s.place, {}, &AccessStatus::place);
   if (at != open.end() && at->place == s.place)
     *at = s;
   else
@@ -30,13 +30,13 @@ void SharedState::set(const Status& s) {
 
 void SharedState::join(const SharedState& other) {
   needs_wgmma_fence = needs_wgmma_fence || other.needs_wgmma_fence;
-  has_met_cluster = has_met_cluster && other.has_met_cluster;
+  is_after_cluster_barrier = is_after_cluster_barrier && other.is_after_cluster_barrier;
   if (other.remote > remote) {
     remote = other.remote;
     remote_use = other.remote_use;
   }
   if (open == other.open) return;
-  std::vector<Status> both;
+  std::vector<AccessStatus> both;
   both.reserve(open.size() + other.open.size());
   auto a = open.begin();
   auto b = other.open.begin();
@@ -51,7 +51,7 @@ void SharedState::join(const SharedState& other) {
   open = std::move(both);
 }
 
-std::uint32_t Places::number(const Place& p) {
+std::uint32_t SmemAccesses::number(const SmemAccess& p) {
   const std::uint64_t key = (std::uint64_t{p.op.index} << 16) |
                             (static_cast<std::uint64_t>(p.part) << 8) |
                             static_cast<std::uint64_t>(p.group);
@@ -60,10 +60,11 @@ std::uint32_t Places::number(const Place& p) {
   return it->second;
 }
 
-void meet(SharedState& state, const Places& places, std::uint32_t groups) {
-  for (Status& s : state.open) {
-    const Place& p = places.of(s);
-    const bool is_over = p.use == Use::Write || p.use == Use::Init || s.done;
+void join_warpgroups(SharedState& state, const SmemAccesses& places, std::uint32_t groups) {
+  for (AccessStatus& s : state.open) {
+    const SmemAccess& p = places.of(s);
+    const bool is_over =
+        p.use == AccessKind::GenericWrite || p.use == AccessKind::MbarrierInit || s.done;
     const std::uint32_t known = s.seen | (1U << p.group);
     if (!is_over || (known & groups) == 0) continue;
     s.seen |= groups;
@@ -74,24 +75,27 @@ void meet(SharedState& state, const Places& places, std::uint32_t groups) {
 }
 
 /// Behind a barrier those who read may fence in place of those who wrote.
-void fence(SharedState& state, const Places& places, const Threads& threads, bool inits_only) {
+void fence(SharedState& state, const SmemAccesses& places, const Threads& threads,
+           bool inits_only) {
   const std::uint32_t groups = warpgroups_of(threads);
-  for (Status& s : state.open) {
-    const Place& p = places.of(s);
-    if (p.use != Use::Init && (inits_only || p.use != Use::Write)) continue;
+  for (AccessStatus& s : state.open) {
+    const SmemAccess& p = places.of(s);
+    if (p.use != AccessKind::MbarrierInit && (inits_only || p.use != AccessKind::GenericWrite))
+      continue;
     if ((p.threads & ~threads).none()) s.fenced = true;
     s.clean |= s.seen & groups;
   }
 }
 
-void commit(SharedState& state, const Places& places, Use use, const Threads& threads) {
-  for (Status& s : state.open)
+void commit(SharedState& state, const SmemAccesses& places, AccessKind use,
+            const Threads& threads) {
+  for (AccessStatus& s : state.open)
     if (places.of(s).use == use && (places.of(s).threads & threads).any()) ++s.age;
 }
 
-void retire(SharedState& state, const Places& places, Use use, const Threads& threads,
+void retire(SharedState& state, const SmemAccesses& places, AccessKind use, const Threads& threads,
             std::int64_t count) {
-  for (Status& s : state.open)
+  for (AccessStatus& s : state.open)
     if (places.of(s).use == use && (places.of(s).threads & ~threads).none() && s.age >= count)
       s.done = true;
 }

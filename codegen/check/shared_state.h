@@ -1,6 +1,6 @@
 #pragma once
-// What is under way in shared memory at a point of the program, as far as a later access must be
-// ordered behind it: writes of threads, what TMA and wgmma still read, mbarriers that were made.
+// Accesses in flight in shared memory at a point of the program, as far as a later access must be
+// ordered after them: writes of threads, reads of TMA and wgmma, initialised mbarriers.
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -10,78 +10,78 @@
 
 namespace tegula::codegen {
 
-enum class Use : std::uint8_t {
-  Write,    ///< by threads
-  Load,     ///< by TMA
-  Bulk,     ///< read by a TMA store
-  Product,  ///< a wgmma, and what it reads
-  Init      ///< of an mbarrier
+enum class AccessKind : std::uint8_t {
+  GenericWrite,  ///< by threads
+  TmaLoad,       ///< writes of a TMA load
+  TmaStore,      ///< reads of a TMA store
+  Wgmma,         ///< a wgmma and its operands in shared memory
+  MbarrierInit   ///< initialization of an mbarrier
 };
 
 /// An access of one op by one warpgroup: the same whenever the op runs.
-struct Place {
+struct SmemAccess {
   ir::OpId op;
   int part = 0;  ///< of an op that has several
   int group = 0;
-  Use use = Use::Write;
-  Span bytes;  ///< that it may touch
+  AccessKind use = AccessKind::GenericWrite;
+  ByteRange bytes;  ///< that it may touch
   Threads threads;
   ir::Value address;  ///< of what each of them touches, so many bytes
   std::int64_t size = 0;
 };
 
 /// How far one is.
-struct Status {
+struct AccessStatus {
   static constexpr int kOpen = -1;
 
   std::uint32_t place = 0;
-  int age = kOpen;          ///< groups committed since its own; kOpen: not committed itself
-  bool fenced = false;      ///< for TMA and wgmma, by those who wrote
-  bool done = false;        ///< read, and its own warpgroup (or thread) knows
-  bool chained = false;     ///< a later product goes on with its sums
-  std::uint32_t seen = 0;   ///< warpgroups that a barrier behind it has told
-  std::uint32_t clean = 0;  ///< of these, behind its fence
-  friend bool operator==(const Status&, const Status&) = default;
+  int age = kOpen;                ///< groups committed since its own; kOpen: not committed itself
+  bool fenced = false;            ///< for TMA and wgmma, by those who wrote
+  bool done = false;              ///< read, and its own warpgroup (or thread) knows
+  bool is_reaccumulated = false;  ///< a later product goes on with its sums
+  std::uint32_t seen = 0;         ///< warpgroups that a barrier behind it has told
+  std::uint32_t clean = 0;        ///< of these, behind its fence
+  friend bool operator==(const AccessStatus&, const AccessStatus&) = default;
 };
 
 /// One for each place that was reached, on some path.
 struct SharedState {
-  std::vector<Status> open;  ///< ordered by place
+  std::vector<AccessStatus> open;  ///< ordered by place
   bool needs_wgmma_fence = true;
   /// The CTAs of the cluster have met.
-  bool has_met_cluster = false;
-  /// Of uses of other CTAs' memory: whether an arrival at the cluster's barrier, or none yet, is
-  /// behind them.
+  bool is_after_cluster_barrier = false;
+  /// State of accesses to other CTAs' memory: whether an arrival at the cluster barrier comes after
+  /// them, or none yet.
   enum class Remote : std::uint8_t { None, Arrived, Open };
   Remote remote = Remote::None;
   ir::OpId remote_use;
 
-  void set(const Status& s);
-  /// Of both paths, the less finished.
+  void set(const AccessStatus& s);
+  /// Takes the less finished state of both paths.
   void join(const SharedState& other);
   friend bool operator==(const SharedState&, const SharedState&) = default;
 };
 
 /// All places by number.
-class Places {
+class SmemAccesses {
  public:
-  std::uint32_t number(const Place& p);
-  const Place& operator[](std::uint32_t i) const { return all_[i]; }
-  const Place& of(const Status& s) const { return all_[s.place]; }
+  std::uint32_t number(const SmemAccess& p);
+  const SmemAccess& operator[](std::uint32_t i) const { return all_[i]; }
+  const SmemAccess& of(const AccessStatus& s) const { return all_[s.place]; }
 
  private:
-  std::vector<Place> all_;
+  std::vector<SmemAccess> all_;
   std::unordered_map<std::uint64_t, std::uint32_t> known_;
 };
 
 /// Warpgroups meet: what one of them knows, all do.
-void meet(SharedState& state, const Places& places, std::uint32_t groups);
+void join_warpgroups(SharedState& state, const SmemAccesses& places, std::uint32_t groups);
 /// fence_proxy_async by these threads; or, of mbarriers alone, fence_mbar_init.
-void fence(SharedState& state, const Places& places, const Threads& threads, bool inits_only);
+void fence(SharedState& state, const SmemAccesses& places, const Threads& threads, bool inits_only);
 /// A group of that use is committed by these threads.
-void commit(SharedState& state, const Places& places, Use use, const Threads& threads);
+void commit(SharedState& state, const SmemAccesses& places, AccessKind use, const Threads& threads);
 /// All but the `count` latest groups of these threads are over.
-void retire(SharedState& state, const Places& places, Use use, const Threads& threads,
+void retire(SharedState& state, const SmemAccesses& places, AccessKind use, const Threads& threads,
             std::int64_t count);
 
 }  // namespace tegula::codegen

@@ -8,7 +8,7 @@
 
 #include "codegen/check/barriers.h"
 #include "codegen/check/checker.h"
-#include "codegen/check/products.h"
+#include "codegen/check/wgmma_check.h"
 #include "ir/op_table.h"
 #include "tegula/error.h"
 
@@ -19,7 +19,7 @@ using namespace ir;
 namespace {
 
 /// Rounds of a loop after which what is open may still change; more are not worth their time.
-constexpr int kMostRounds = 4;
+constexpr int kMaxFixpointIterations = 4;
 
 class Walk {
  public:
@@ -29,7 +29,7 @@ class Walk {
   std::vector<SimtFault> run() {
     find_async();
     SharedState state;
-    const Who all{threads_between(0, k_.info.threads)};
+    const ThreadContext all{threads_between(0, k_.info.threads)};
     region(k_.body(), state, all);
     exit(state);
     named_.finish();
@@ -41,7 +41,7 @@ class Walk {
   }
 
  private:
-  using Run = void (Walk::*)(OpId, SharedState&, const Who&);
+  using Run = void (Walk::*)(OpId, SharedState&, const ThreadContext&);
   struct Visit {
     Run run = nullptr;
     bool is_async = false;  ///< is of interest beside TMA, wgmma and mbarriers only
@@ -95,9 +95,9 @@ class Walk {
   }
 
   // ---- structure
-  void region(RegionId r, SharedState& state, const Who& who) {
+  void region(RegionId r, SharedState& state, const ThreadContext& who) {
     for (OpId op : k_.ops(r)) {
-      if (who.is_split && info(k_[op].opcode).has(kConvergent))
+      if (who.has_partial_warp && info(k_[op].opcode).has(kConvergent))
         c_.report(sim::Detector::Divergence, "a part of a warp runs what all of it must", op);
       const Visit& visit = visit_of(k_[op].opcode);
       if (visit.run && (is_async_ || !visit.is_async)) (this->*visit.run)(op, state, who);
@@ -105,20 +105,20 @@ class Walk {
   }
 
   /// Some threads go one way and others the other, or all go one of them.
-  void branch(OpId op, SharedState& state, const Who& who) {
+  void branch(OpId op, SharedState& state, const ThreadContext& who) {
     const OpData& d = k_[op];
-    const Taken taken = c_.sets.where(d.operands[0]);
-    Who yes = who, no = who;
-    yes.threads &= taken.yes;
-    if (taken.by_number) {
-      no.threads &= ~taken.yes;
-      yes.is_split = who.is_exact && has_part_of_warp(yes.threads, k_.info.threads);
-      no.is_split = who.is_exact && has_part_of_warp(no.threads, k_.info.threads);
+    const BranchThreads taken = c_.sets.where(d.operands[0]);
+    ThreadContext yes = who, no = who;
+    yes.threads &= taken.threads;
+    if (taken.by_thread_id) {
+      no.threads &= ~taken.threads;
+      yes.has_partial_warp = who.is_exact && has_part_of_warp(yes.threads, k_.info.threads);
+      no.has_partial_warp = who.is_exact && has_part_of_warp(no.threads, k_.info.threads);
     } else {
       yes.is_exact = no.is_exact = who.is_exact && taken.is_exact;
-      yes.is_together = no.is_together = who.is_together && taken.is_together;
+      yes.is_convergent = no.is_convergent = who.is_convergent && taken.is_convergent;
     }
-    if (taken.varies != Varies::Never || taken.by_number) {
+    if (taken.varies != Divergence::Uniform || taken.by_thread_id) {
       if (yes.threads.any()) region(d.regions[0], state, yes);
       if (no.threads.any()) region(d.regions[1], state, no);
       return;
@@ -129,8 +129,8 @@ class Walk {
     state.join(other);
   }
 
-  void loop(OpId op, SharedState& state, const Who& who) {
-    for (int round = 0; round < kMostRounds; ++round) {
+  void loop(OpId op, SharedState& state, const ThreadContext& who) {
+    for (int round = 0; round < kMaxFixpointIterations; ++round) {
       SharedState next = state;
       for (RegionId r : k_[op].regions) region(r, next, who);
       next.join(state);
@@ -139,53 +139,58 @@ class Walk {
     }
   }
 
-  void roles(OpId op, SharedState& state, const Who&) {
+  void roles(OpId op, SharedState& state, const ThreadContext&) {
     const OpData& d = k_[op];
     const auto warps = d.attrs.ints(AttrName::warps);
     int first = 0;
     for (std::size_t i = 0; i < d.regions.size() && i < warps.size(); ++i) {
       const int end = first + static_cast<int>(warps[i]) * 32;
       SharedState own = state;
-      region(d.regions[i], own, Who{threads_between(first, std::min(end, k_.info.threads))});
+      region(d.regions[i], own,
+             ThreadContext{threads_between(first, std::min(end, k_.info.threads))});
       exit(own);
       first = end;
     }
   }
 
   // ---- ops
-  void named_barrier(OpId op, SharedState& s, const Who& w) { named_.visit(s, op, w); }
-  void write(OpId op, SharedState& s, const Who& w) { visit_write(c_, s, op, w); }
-  void cluster_arrive(OpId, SharedState& s, const Who&) { cluster_.arrive(s); }
-  void cluster_wait(OpId, SharedState& s, const Who&) { cluster_.wait(s); }
-  void ld_cluster(OpId op, SharedState& s, const Who&) { cluster_.visit(s, op); }
-  void proxy_fence(OpId, SharedState& s, const Who& w) { fence(s, c_.places, w.threads, false); }
-  void init_fence(OpId, SharedState& s, const Who& w) { fence(s, c_.places, w.threads, true); }
-  void tma_load(OpId op, SharedState& s, const Who& w) {
+  void named_barrier(OpId op, SharedState& s, const ThreadContext& w) { named_.visit(s, op, w); }
+  void write(OpId op, SharedState& s, const ThreadContext& w) { visit_write(c_, s, op, w); }
+  void cluster_arrive(OpId, SharedState& s, const ThreadContext&) { cluster_.arrive(s); }
+  void cluster_wait(OpId, SharedState& s, const ThreadContext&) { cluster_.wait(s); }
+  void ld_cluster(OpId op, SharedState& s, const ThreadContext&) { cluster_.visit(s, op); }
+  void proxy_fence(OpId, SharedState& s, const ThreadContext& w) {
+    fence(s, c_.places, w.threads, false);
+  }
+  void init_fence(OpId, SharedState& s, const ThreadContext& w) {
+    fence(s, c_.places, w.threads, true);
+  }
+  void tma_load(OpId op, SharedState& s, const ThreadContext& w) {
     cluster_.visit(s, op);
     mbarriers_.name(s, op, w);
     visit_tma_load(c_, s, op, w);
   }
-  void tma_store(OpId op, SharedState& s, const Who& w) { visit_tma_store(c_, s, op, w); }
-  void tma_commit(OpId, SharedState& s, const Who& w) {
-    commit(s, c_.places, Use::Bulk, w.threads);
+  void tma_store(OpId op, SharedState& s, const ThreadContext& w) { visit_tma_store(c_, s, op, w); }
+  void tma_commit(OpId, SharedState& s, const ThreadContext& w) {
+    commit(s, c_.places, AccessKind::TmaStore, w.threads);
   }
-  void tma_wait(OpId op, SharedState& s, const Who& w) {
-    retire(s, c_.places, Use::Bulk, w.threads, k_[op].attrs.i(AttrName::count));
+  void tma_wait(OpId op, SharedState& s, const ThreadContext& w) {
+    retire(s, c_.places, AccessKind::TmaStore, w.threads, k_[op].attrs.i(AttrName::count));
   }
-  void mbar_init(OpId op, SharedState& s, const Who& w) { mbarriers_.init(s, op, w); }
-  void mbar_arrive(OpId op, SharedState& s, const Who& w) {
+  void mbar_init(OpId op, SharedState& s, const ThreadContext& w) { mbarriers_.init(s, op, w); }
+  void mbar_arrive(OpId op, SharedState& s, const ThreadContext& w) {
     cluster_.visit(s, op);
     mbarriers_.arrive(s, op, w);
   }
-  void mbar_wait(OpId op, SharedState& s, const Who& w) { mbarriers_.wait(s, op, w); }
-  void wgmma_fence(OpId, SharedState& s, const Who&) { products_.fence(s); }
-  void wgmma(OpId op, SharedState& s, const Who& w) { products_.issue(s, op, w); }
-  void wgmma_commit(OpId, SharedState& s, const Who& w) { products_.commit(s, w); }
-  void wgmma_wait(OpId op, SharedState& s, const Who& w) { products_.wait(s, op, w); }
+  void mbar_wait(OpId op, SharedState& s, const ThreadContext& w) { mbarriers_.wait(s, op, w); }
+  void wgmma_fence(OpId, SharedState& s, const ThreadContext&) { products_.fence(s); }
+  void wgmma(OpId op, SharedState& s, const ThreadContext& w) { products_.issue(s, op, w); }
+  void wgmma_commit(OpId, SharedState& s, const ThreadContext& w) { products_.commit(s, w); }
+  void wgmma_wait(OpId op, SharedState& s, const ThreadContext& w) { products_.wait(s, op, w); }
 
   Checker c_;
   const Kernel& k_;
-  ProductCheck products_;
+  WgmmaCheck products_;
   NamedBarriers named_;
   Mbarriers mbarriers_;
   ClusterCheck cluster_;
@@ -224,7 +229,7 @@ std::int64_t Checker::element_bytes(Value map) const {
   const std::int64_t arg = it->second->attrs.i(AttrName::arg, -1);
   for (const Param& p : k.params()) {
     if (p.attrs.i(AttrName::arg, -1) != arg) continue;
-    if (p.attrs.s(AttrName::part) == "ptr") return size_bytes(k.type(p.value).dtype());
+    if (p.attrs.s(AttrName::component) == "ptr") return size_bytes(k.type(p.value).dtype());
     // A swizzle is as wide as the rows of its boxes.
     const auto box = p.attrs.ints(AttrName::box);
     const std::int64_t swizzle = p.attrs.i(AttrName::swizzle);
@@ -238,8 +243,8 @@ std::int64_t Checker::box_bytes(Value map) const {
          std::max<std::int64_t>(1, element_bytes(map));
 }
 
-Place Checker::place(OpId op, Use use, int group, const Threads& threads, Value address,
-                     std::int64_t size) {
+SmemAccess Checker::place(OpId op, AccessKind use, int group, const Threads& threads, Value address,
+                          std::int64_t size) {
   return {op,      0,   group, use, ranges.bytes_at(address, group, size), within(threads, group),
           address, size};
 }

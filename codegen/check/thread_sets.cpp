@@ -31,7 +31,7 @@ ThreadNumber thread_number(const OpData& d) {
 
 Threads threads_between(int first, int end) {
   Threads t;
-  for (int i = first; i < end && i < static_cast<int>(kMostThreads); ++i)
+  for (int i = first; i < end && i < static_cast<int>(kMaxThreads); ++i)
     t.set(static_cast<std::size_t>(i));
   return t;
 }
@@ -47,7 +47,7 @@ bool has_part_of_warp(const Threads& threads, int all) {
 
 std::uint32_t warpgroups_of(const Threads& threads) {
   std::uint32_t groups = 0;
-  for (std::size_t i = threads._Find_first(); i < kMostThreads;
+  for (std::size_t i = threads._Find_first(); i < kMaxThreads;
        i = threads._Find_next(i | (kWarpgroupThreads - 1)))
     groups |= 1U << (i / kWarpgroupThreads);
   return groups;
@@ -83,60 +83,60 @@ std::unique_ptr<std::vector<Cell>> ThreadSets::compute(Value v) {
   return evaluate_elementwise(k_, d, operands, *out) ? std::move(out) : nullptr;
 }
 
-Varies ThreadSets::varies(Value v) {
-  const auto [it, is_new] = varies_.try_emplace(v, Varies::Never);
+Divergence ThreadSets::varies(Value v) {
+  const auto [it, is_new] = varies_.try_emplace(v, Divergence::Uniform);
   if (!is_new) return it->second;
-  const Varies found = find_varies(v);
+  const Divergence found = find_varies(v);
   return varies_[v] = found;
 }
 
-Varies ThreadSets::most(std::span<const Value> values) {
-  Varies all = Varies::Never;
+Divergence ThreadSets::most(std::span<const Value> values) {
+  Divergence all = Divergence::Uniform;
   for (Value v : values) all = std::max(all, varies(v));
   return all;
 }
 
-/// What is read from memory is taken for the same in all threads where its address is.
-Varies ThreadSets::find_varies(Value v) {
+/// A load is taken to return the same value in all threads if its address is the same.
+Divergence ThreadSets::find_varies(Value v) {
   const RegionId region = k_[v].region;
   const OpId op = region ? k_[region].owner : k_[v].def;
-  if (!op) return Varies::Never;
+  if (!op) return Divergence::Uniform;
   const OpData& d = k_[op];
   if (const auto merge = merge_of(k_, v)) {
-    const Varies all = most(incoming_values(k_, *merge));
+    const Divergence all = most(incoming_values(k_, *merge));
     return d.opcode == Opcode::If ? std::max(all, varies(d.operands[0])) : all;
   }
   if (d.opcode == Opcode::For) return most(std::span(d.operands).first(first_init(d.opcode)));
-  const Varies all = thread_number(d) ? Varies::ByThread : most(d.operands);
-  if (all != Varies::ByThread) return all;
+  const Divergence all = thread_number(d) ? Divergence::PerThread : most(d.operands);
+  if (all != Divergence::PerThread) return all;
   const auto* cells = by_thread(v);
   if (!cells) return all;
   for (std::size_t i = 0; i < cells->size(); ++i)
     if ((*cells)[i].i != (*cells)[i / kWarpgroupThreads * kWarpgroupThreads].i) return all;
-  return Varies::ByWarpgroup;
+  return Divergence::PerWarpgroup;
 }
 
-Taken ThreadSets::where(Value condition) {
-  Taken t;
+BranchThreads ThreadSets::where(Value condition) {
+  BranchThreads t;
   t.varies = varies(condition);
-  if (t.varies == Varies::Never || !by_thread(condition)) {
-    t.yes.set();
-    t.is_exact = t.varies != Varies::ByThread;
-    t.is_together = t.varies == Varies::Never;
+  if (t.varies == Divergence::Uniform || !by_thread(condition)) {
+    t.threads.set();
+    t.is_exact = t.varies != Divergence::PerThread;
+    t.is_convergent = t.varies == Divergence::Uniform;
     const OpId def = k_[condition].def;
-    if (t.is_together || !def || k_[def].opcode != Opcode::And) return t;
-    t.is_exact = t.is_together = true;
+    if (t.is_convergent || !def || k_[def].opcode != Opcode::And) return t;
+    t.is_exact = t.is_convergent = true;
     for (Value part : k_[def].operands) {
-      const Taken one = where(part);
-      t.yes &= one.yes;
+      const BranchThreads one = where(part);
+      t.threads &= one.threads;
       t.is_exact = t.is_exact && one.is_exact;
-      t.is_together = t.is_together && one.is_together;
+      t.is_convergent = t.is_convergent && one.is_convergent;
     }
     return t;
   }
   const auto* cells = by_thread(condition);
-  for (std::size_t i = 0; i < cells->size(); ++i) t.yes.set(i, (*cells)[i].i != 0);
-  t.by_number = t.is_exact = t.is_together = true;
+  for (std::size_t i = 0; i < cells->size(); ++i) t.threads.set(i, (*cells)[i].i != 0);
+  t.by_thread_id = t.is_exact = t.is_convergent = true;
   return t;
 }
 

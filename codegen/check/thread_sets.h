@@ -1,5 +1,5 @@
 #pragma once
-// Which threads of a CTA take a branch, where their number alone decides it.
+// Computes which threads of a CTA take a branch whose condition depends on the thread index alone.
 #include <bitset>
 #include <memory>
 #include <span>
@@ -11,8 +11,8 @@
 
 namespace tegula::codegen {
 
-inline constexpr std::size_t kMostThreads = 1024;
-using Threads = std::bitset<kMostThreads>;
+inline constexpr std::size_t kMaxThreads = 1024;
+using Threads = std::bitset<kMaxThreads>;
 
 /// What an op gives in thread `thread` of its CTA: its index, lane or warp, or whether it is the
 /// elected lane of its warp; null for ops that do not tell threads apart.
@@ -29,35 +29,35 @@ bool has_part_of_warp(const Threads& threads, int all);
 std::uint32_t warpgroups_of(const Threads& threads);
 
 /// Among which threads a value differs.
-enum class Varies : std::uint8_t { Never, ByWarpgroup, ByThread };
+enum class Divergence : std::uint8_t { Uniform, PerWarpgroup, PerThread };
 
-/// What a condition says of the threads that meet it.
-struct Taken {
-  Threads yes;               ///< it may hold for these
-  bool by_number = false;    ///< for all of them, and for no other, by their number alone
-  bool is_exact = false;     ///< for all of them or for none, or for those of one warpgroup
-  bool is_together = false;  ///< it does not tell warpgroups apart but by their number
-  Varies varies = Varies::Never;
+/// Threads for which a condition may hold.
+struct BranchThreads {
+  Threads threads;             ///< those for which it may hold
+  bool by_thread_id = false;   ///< for all of them, and for no other, by their number alone
+  bool is_exact = false;       ///< for all of them or for none, or for those of one warpgroup
+  bool is_convergent = false;  ///< it does not tell warpgroups apart but by their number
+  Divergence varies = Divergence::Uniform;
 };
 
 class ThreadSets {
  public:
   explicit ThreadSets(const ir::Kernel& simt) : k_(simt), threads_(simt.info.threads) {}
 
-  Taken where(ir::Value condition);
+  BranchThreads where(ir::Value condition);
   /// The number that each thread has, where it is a function of the thread alone; else null.
   const std::vector<ir::Cell>* by_thread(ir::Value v);
-  Varies varies(ir::Value v);
+  Divergence varies(ir::Value v);
 
  private:
   std::unique_ptr<std::vector<ir::Cell>> compute(ir::Value v);
-  Varies find_varies(ir::Value v);
-  Varies most(std::span<const ir::Value> values);
+  Divergence find_varies(ir::Value v);
+  Divergence most(std::span<const ir::Value> values);
 
   const ir::Kernel& k_;
   int threads_;
   std::unordered_map<ir::Value, std::unique_ptr<std::vector<ir::Cell>>> known_;
-  std::unordered_map<ir::Value, Varies> varies_;
+  std::unordered_map<ir::Value, Divergence> varies_;
 };
 
 }  // namespace tegula::codegen

@@ -106,7 +106,7 @@ void cuda_TmaLoad(Emitter& e, OpId id) {
   // Operands map, destination, barrier, coordinates; PTX wants destination, map, coordinates,
   // barrier.
   const auto rank = static_cast<int>(e.operand_count(id)) - 3;
-  const std::int64_t ctas = e.attrs(id).i(AttrName::programs, 1);
+  const std::int64_t ctas = e.attrs(id).i(AttrName::cluster_ctas, 1);
   std::vector<std::string> parameters{"int to", "const " + e.use_type("TensorMap") + "* map"},
       names{"to", "map"};
   append_int_parameters(parameters, coordinates(rank));

@@ -87,7 +87,7 @@ void cuda_For(Emitter& e, OpId id) {
                                      : fmt::format("{} += {}", name, e.text(d.operands[2]).s);
   const bool unrolls = d.attrs.i(AttrName::unroll) != 0;
   const bool tests_behind = !unrolls && holds_wgmma(e.kernel, body);
-  const bool may_be_empty = d.attrs.i(AttrName::nonempty) != 1;
+  const bool may_be_empty = d.attrs.i(AttrName::has_trip) != 1;
   if (tests_behind) {
     e.line(first);
     if (may_be_empty) e.open(fmt::format("if ({}) {{", test));

@@ -156,8 +156,8 @@ Text convert(Emitter& e, const Text& x, DType from, DType to, ir::CastMode mode)
   if (from == to) return x;
   const std::string type = e.c_type({to, false});
   const ptx::Asm a = ptx::cast(from, to, *e.kernel.info.target, mode);
-  // What C++ converts in the same way reads better: integers wrap, and to f32 and f64 it rounds to
-  // nearest even.
+  // Conversions that C++ defines in the same way read better as casts: integers wrap, and
+  // conversions to f32 and f64 round to nearest even.
   const bool plain = !mode.to_zero && !mode.saturate && size_bits(to) >= 32 && is_float(to) &&
                      (!is_float(from) || size_bits(from) >= 32);
   if (is_bool(to)) {

@@ -110,7 +110,8 @@ std::string Emitter::header() const {
 std::string Emitter::signature() const {
   std::string s = "extern \"C\" __global__ void";
   if (kernel.info.threads != 0)
-    s += fmt::format(" __launch_bounds__({}, {})", kernel.info.threads, kernel.info.min_ctas);
+    s +=
+        fmt::format(" __launch_bounds__({}, {})", kernel.info.threads, kernel.info.min_ctas_per_sm);
   s += fmt::format("\n{}(", kernel.info.name);
   return s + parameters_ + ")";
 }

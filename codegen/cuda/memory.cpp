@@ -165,7 +165,7 @@ void emit_load(Emitter& e, OpId id, Space space) {
   const bool many = e.is_array(address);
   const std::string index = many ? "r" : "0";
   std::string guard = predicated ? ", " + e.argument(e.operand(id, 1), index) : "";
-  // Where there is no fill the element is poison; zero is as good as any.
+  // Without a fill the element is poison; zero is as good as any value.
   const auto fill = [&](std::string_view at) {
     return filled ? e.argument(e.operand(id, 2), at) : e.float_literal(0, e.type(v).dtype()).s;
   };

@@ -25,7 +25,7 @@ constexpr const char* kReserved[] = {
     // The index of registers in the loops that the emitter itself writes.
     "r"};
 
-/// What an operand of an op is for.
+/// Name for an operand of an op, by its purpose.
 struct Purpose {
   Opcode user;
   std::size_t operand;
@@ -47,7 +47,7 @@ constexpr std::array kPurposes{
     Purpose{Opcode::CpAsync, 0, "to"},       Purpose{Opcode::CpAsync, 1, "from"},
 };
 
-/// What an op makes.
+/// Name for the result of an op.
 struct Product {
   Opcode opcode;
   const char* name;
@@ -72,7 +72,7 @@ constexpr std::array kProducts{
     Product{Opcode::Shr, "high"},        Product{Opcode::And, "low_bits"},
 };
 
-/// What a carried number is, from what the loop makes of it.
+/// Name for a loop carry, by the op that updates it.
 constexpr std::array kCarried{
     Product{Opcode::Select, "slot"},     Product{Opcode::Xor, "phase"},
     Product{Opcode::Wgmma, "acc"},       Product{Opcode::WgmmaWait, "acc"},
@@ -91,7 +91,7 @@ std::string from_type(ir::Type t) {
   return t.is_vec() ? "w" : "t";
 }
 
-/// What the loop that `v` is carried through makes of it, as far as one op tells.
+/// The value that the loop yields for the carry `v`, as far as one op tells.
 ir::Value next_carry(const ir::Kernel& k, ir::Value v) {
   const auto merge = ir::merge_of(k, v);
   if (!merge || k[v].def) return {};
@@ -110,7 +110,7 @@ const char* look_up(const Table& table, const ir::Kernel& k, ir::OpId op) {
   return nullptr;
 }
 
-/// What the first user that tells needs an integer for.
+/// Name for an integer, by the first user whose purpose is known.
 const char* from_users(const ir::Kernel& k, ir::Value v, std::span<const ir::OpId> users) {
   if (k.type(v).is(ir::TypeKind::Pending) || k.type(v).is(ir::TypeKind::TensorMap) ||
       !is_integer(k.type(v).dtype()))

@@ -19,8 +19,7 @@ class Names {
   std::unordered_map<std::string, int> taken_;
 };
 
-/// What a person would call the value: from the op's label, what it is used for, what made it, or
-/// its type.
+/// A readable name for the value: from the op's label, its use, the op that made it, or its type.
 std::string name_hint(const ir::Kernel& kernel, ir::Value v, std::span<const ir::OpId> users);
 
 }  // namespace tegula::codegen::cuda

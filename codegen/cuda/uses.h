@@ -1,7 +1,7 @@
 #pragma once
-// What the emitter must know about a kernel before it writes a line: who uses a value, which values
-// are written as part of their user's expression, and where the registers of a value are free to be
-// overwritten.
+// Facts about a kernel that the emitter needs before it writes a line: the users of each value, the
+// values that are written as part of their user's expression, and the points where the registers of
+// a value may be overwritten.
 #include <span>
 #include <vector>
 
@@ -39,7 +39,7 @@ class Uses {
   bool is_live_after(ir::Value v, ir::OpId op, std::uint32_t end) const;
   bool is_inside(ir::Value v, ir::OpId owner) const;
   bool are_exclusive(ir::OpId a, ir::OpId b) const;
-  /// Where a read really happens: an inlined op reads when its user does.
+  /// The op at which a read really happens: an inlined op reads when its user does.
   ir::OpId effective(ir::OpId user) const;
   ir::OpId owner_of(ir::OpId op) const;
 

@@ -29,23 +29,23 @@ Value* in_wide_integer(Emitter& e, const ElementArgs& a, const F& f) {
 }
 
 /// A sum as what varies and a constant.
-struct Split {
+struct ConstantOffset {
   Value* varying;
   llvm::APInt constant;
 };
-Split split_sum(Value* v) {
+ConstantOffset split_constant(Value* v) {
   const llvm::APInt zero(width(v), 0);
   if (const auto* c = llvm::dyn_cast<llvm::ConstantInt>(v)) return {nullptr, c->getValue()};
   const auto* sum = llvm::dyn_cast<llvm::BinaryOperator>(v);
   if (sum == nullptr || sum->getOpcode() != llvm::Instruction::Add) return {v, zero};
   const auto* c = llvm::dyn_cast<llvm::ConstantInt>(sum->getOperand(1));
-  return c == nullptr ? Split{v, zero} : Split{sum->getOperand(0), c->getValue()};
+  return c == nullptr ? ConstantOffset{v, zero} : ConstantOffset{sum->getOperand(0), c->getValue()};
 }
 
 /// x + y or x - y with the constants of both taken out: the elements of an index tile differ by
 /// constants alone, so that their differences to another index need the varying part only once.
 Value* integer_sum(Emitter& e, Value* x, Value* y, bool subtract) {
-  const Split a = split_sum(x), b = split_sum(y);
+  const ConstantOffset a = split_constant(x), b = split_constant(y);
   llvm::Type* type = x->getType();
   Value* constant =
       llvm::ConstantInt::get(type, subtract ? a.constant - b.constant : a.constant + b.constant);
@@ -116,16 +116,16 @@ Value* unary(Emitter& e, const ElementArgs& a) {
 
 llvm::CmpInst::Predicate predicate(const ElementArgs& a) {
   using P = llvm::CmpInst;
-  struct Row {
+  struct CompareRow {
     std::string_view name;
     P::Predicate floating, signed_int, unsigned_int;
   };
-  static constexpr Row kRows[] = {
+  static constexpr CompareRow kRows[] = {
       {"eq", P::FCMP_OEQ, P::ICMP_EQ, P::ICMP_EQ},   {"ne", P::FCMP_UNE, P::ICMP_NE, P::ICMP_NE},
       {"lt", P::FCMP_OLT, P::ICMP_SLT, P::ICMP_ULT}, {"le", P::FCMP_OLE, P::ICMP_SLE, P::ICMP_ULE},
       {"gt", P::FCMP_OGT, P::ICMP_SGT, P::ICMP_UGT}, {"ge", P::FCMP_OGE, P::ICMP_SGE, P::ICMP_UGE},
   };
-  for (const Row& r : kRows)
+  for (const CompareRow& r : kRows)
     if (r.name == a.attrs.s(AttrName::pred))
       return a.is_float() ? r.floating : a.is_signed() ? r.signed_int : r.unsigned_int;
   return P::BAD_ICMP_PREDICATE;

@@ -65,7 +65,7 @@ void llvm_TmaLoad(Emitter& e, OpId id) {
   args.append(coordinates);
   args.push_back(e.scalar(e.operand(id, 2)));
   e.inline_ptx(ptx::tma_load(static_cast<int>(coordinates.size()), e.attrs(id).s(AttrName::evict),
-                             e.attrs(id).i(AttrName::programs, 1)),
+                             e.attrs(id).i(AttrName::cluster_ctas, 1)),
                args);
 }
 

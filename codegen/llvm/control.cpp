@@ -106,7 +106,7 @@ void llvm_For(Emitter& e, OpId id) {
   const ir::Type type = e.kernel.type(args[0]);
   const Words init = e.words_of(span_of(e.op(id).operands, 3));
   BasicBlock *before = e.b.GetInsertBlock(), *body = e.block("for"), *exit = e.block("endfor");
-  const bool is_certain = e.attrs(id).i(AttrName::nonempty) == 1;
+  const bool is_certain = e.attrs(id).i(AttrName::has_trip) == 1;
   Value* guard = is_certain ? e.b.getTrue() : is_less(e, lo, hi, type);
   e.b.CreateCondBr(guard, body, exit);
 

@@ -28,7 +28,7 @@ using llvm::Value;
 
 using Words = llvm::SmallVector<llvm::Value*, 4>;
 
-/// What an IR value is held in: `words` LLVM values of one type, each with `per_word` elements.
+/// How an IR value is held: `words` LLVM values of one type, each with `per_word` elements.
 struct Holding {
   llvm::Type* word = nullptr;
   int words = 1, per_word = 1;

@@ -61,7 +61,7 @@ llvm::Function* declare(const ir::Kernel& kernel, llvm::Module& module) {
   annotations.add("maxntidy", 1);
   annotations.add("maxntidz", 1);
   // Without it ptxas does not know the registers at entry and ignores setmaxnreg.
-  annotations.add("minctasm", static_cast<unsigned>(kernel.info.min_ctas));
+  annotations.add("minctasm", static_cast<unsigned>(kernel.info.min_ctas_per_sm));
 
   llvm::SmallVector<llvm::Metadata*, 4> maps;
   for (unsigned i = 0; i < kernel.params().size(); ++i) {

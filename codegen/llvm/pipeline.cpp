@@ -116,9 +116,9 @@ struct PassConfigAccess : llvm::TargetPassConfig {
   static constexpr auto kSelect = &PassConfigAccess::addCoreISelPasses;
 };
 
-/// What addPassesToEmitFile does, except that of the target's passes over LLVM IR only the required
-/// ones run: loop strength reduction took a third of all time, and by rewriting what defines the A
-/// registers of a wgmma it made ptxas serialise them (C7513). Instructions are selected and
+/// Does the same as addPassesToEmitFile, but runs only the required ones of the target's passes
+/// over LLVM IR: loop strength reduction took a third of all time, and by rewriting the definitions
+/// of a wgmma's A registers it made ptxas serialise them (C7513). Instructions are selected and
 /// registers coalesced at the default level: level None leaves moves between wgmmas, which
 /// serialises them too.
 void add_codegen(llvm::LLVMTargetMachine& machine, llvm::legacy::PassManager& passes,

@@ -21,7 +21,7 @@ Box::Box(Lowering& l, OpId op, Value machine_view, std::size_t first_offset)
   for (std::size_t v = 0; v < rank; ++v) offsets_.push_back(l.get(d.operands[first_offset + v]));
   if (rank > 0) index_ = l.type(offsets_.front()).dtype();
   inside_.assign(rank, false);
-  for (std::int64_t proved : d.attrs.ints(AttrName::inside))
+  for (std::int64_t proved : d.attrs.ints(AttrName::in_bounds))
     inside_[static_cast<std::size_t>(proved)] = true;
   for (std::size_t v = 0; v < rank; ++v) limits_.push_back(limit(d, first_offset + rank + v, v));
   base = l.view_pointer(view_);
@@ -36,7 +36,7 @@ Box::Box(Lowering& l, OpId op, Value machine_view, std::size_t first_offset)
     const DType u = index_ == DType::i32 ? DType::u32 : DType::u64;
     const Value at = l.b.op(Opcode::Bitcast, {offsets_[v]}, Type::scalar(u));
     const Value limit = l.b.op(Opcode::Bitcast, {limits_[v]}, Type::scalar(u));
-    scalar_predicate = l.both(scalar_predicate, l.b.cmp("lt", at, limit));
+    scalar_predicate = l.and_predicates(scalar_predicate, l.b.cmp("lt", at, limit));
   }
 }
 
@@ -81,7 +81,7 @@ Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layo
     const Value at = l_.b.add(index, offsets_[v]);
     const Value unsigned_at = l_.b.op(Opcode::Bitcast, {at}, l_.type(at).with_dtype(u));
     const Value limit = l_.b.op(Opcode::Bitcast, {limits_[v]}, Type::scalar(u));
-    ok = l_.both(ok, l_.b.cmp("lt", unsigned_at, limit));
+    ok = l_.and_predicates(ok, l_.b.cmp("lt", unsigned_at, limit));
   }
   return l_.regs(ok, which);
 }
@@ -106,13 +106,13 @@ Box::Access Box::access(const std::vector<Vector>& vectors, const LinearLayout& 
       const Value term = l_.b.mul(l_.constants(index_, constants), stride);
       dynamic = dynamic ? l_.b.add(dynamic, term) : term;
     }
-    predicate = l_.both(predicate, rows_inside(leaders, layout, t, parts));
+    predicate = l_.and_predicates(predicate, rows_inside(leaders, layout, t, parts));
   }
   Value address = l_.b.op(Opcode::AddPtr, {base, thread_offset});
   if (dynamic) address = l_.b.op(Opcode::AddPtr, {address, dynamic});
   address = l_.b.op(Opcode::AddPtr, {address, l_.constants(index_, fixed_offsets)});
   if (scalar_predicate)
-    predicate = predicate ? l_.both(predicate, scalar_predicate)
+    predicate = predicate ? l_.and_predicates(predicate, scalar_predicate)
                           : l_.splat(scalar_predicate, static_cast<std::int64_t>(leaders.size()));
   return {address, predicate};
 }

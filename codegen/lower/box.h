@@ -1,6 +1,6 @@
 #pragma once
-// A box of a view as addresses and predicates of one thread: what load_view, store_view and
-// copy_async share.
+// A box of a view as addresses and predicates of one thread: shared by load_view, store_view and
+// copy_async.
 #include <optional>
 #include <vector>
 

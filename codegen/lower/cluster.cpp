@@ -1,6 +1,5 @@
-// Lowering of clusters: the sum of all programs' tiles, each program receiving a part, through
-// shared memory that the CTAs of the cluster read from each other (PTX ISA, "mapa",
-// "barrier.cluster").
+// Lowering of clusters: the reduce-scatter of the CTAs' tiles through shared memory that the CTAs
+// of the cluster read from each other (PTX ISA, "mapa", "barrier.cluster").
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +19,7 @@ namespace {
 
 int log2_of(int n) { return std::countr_zero(static_cast<unsigned>(n)); }
 
-/// The layout of a tile whose dimension `axis` is cut into parts: the part's number comes first.
+/// The layout of a tile whose dimension `axis` is split into slices: the slice number comes first.
 LinearLayout in_parts(const LinearLayout& whole, int axis, int parts, Loc loc) {
   ir::Dims shape, order{axis};
   for (int d = 0; d < whole.rank(); ++d) {
@@ -30,15 +29,16 @@ LinearLayout in_parts(const LinearLayout& whole, int axis, int parts, Loc loc) {
   for (int d = 0; d < shape.size(); ++d)
     if (d != axis) order.push_back(d);
   const auto cut = reshape(whole, shape);
-  if (!cut) fail(Mistake::cluster_cut, loc, {}, parts, axis, whole.str(), cut.reason());
+  if (!cut) fail(ErrorId::cluster_cut, loc, {}, parts, axis, whole.str(), cut.reason());
   return permute(*cut, order);
 }
 
-/// What the number of a part, known to the thread only, flips in the offsets of its elements.
+/// Bits that the slice number, known to the thread only, flips in the offsets of its elements.
 Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value number) {
   const Slab& slab = shared.slabs().front();
   if (shared.slabs().size() != 1 || slab.bits[0] != log2_of(parts))
-    throw InternalError("cluster_sum: parts of " + shared.str() + " are not told apart by bits");
+    throw InternalError("cluster_reduce_scatter: parts of " + shared.str() +
+                        " are not told apart by bits");
   Value flips;
   for (int bit = 0; bit < slab.bits[0]; ++bit) {
     const std::uint32_t basis = slab.basis[static_cast<std::size_t>(slab.first_bit(0) + bit)];
@@ -50,10 +50,11 @@ Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value nu
   return flips;
 }
 
-/// How a part is read: every vector's place, its registers, and where each register then is.
+/// How a slice is read: the address of every vector, its registers, and the position of each
+/// register afterwards.
 struct PartRoute {
-  std::vector<ThreadFn> slabs;
-  std::vector<std::pair<int, RegisterPart>> places;
+  std::vector<ThreadOffset> slabs;
+  std::vector<std::pair<int, RegisterOffset>> places;
   std::vector<std::int64_t> position;  ///< of each register among those loaded
   std::int64_t width = 1;
 };
@@ -77,7 +78,7 @@ PartRoute route(const SharedLayout& shared, const LinearLayout& part) {
   return r;
 }
 
-/// The sums of neighbours, then of neighbours of these: each rank reads from the others in another
+/// Sums of neighbours, then of neighbours of these: each rank reads from the others in another
 /// order, (r, r ^ 1), (r ^ 2, r ^ 3), .., and as a sum of two has no order, all get the same bits.
 Value sum_of_pairs(Lowering& l, std::vector<Value> terms) {
   while (terms.size() > 1) {
@@ -90,13 +91,13 @@ Value sum_of_pairs(Lowering& l, std::vector<Value> terms) {
 
 }  // namespace
 
-void Lowering::leave_cluster() {
+void Lowering::wait_for_cluster_reads() {
   if (!is_read_by_cluster_) return;
   is_read_by_cluster_ = false;
   b.effect(Opcode::ClusterWait, {});
 }
 
-void Lowering::meet_cluster() {
+void Lowering::cluster_barrier() {
   b.effect(Opcode::ClusterArrive, {});
   b.effect(Opcode::ClusterWait, {});
 }
@@ -116,23 +117,24 @@ void lower_ClusterTile(Lowering& l, OpId op) {
   l.set(l.from[op].results[0], l.get(l.from[op].operands[0]));
 }
 
-void lower_ClusterSum(Lowering& l, OpId op) {
+void lower_ClusterReduceScatter(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Type type = l.from.type(d.results[0]);
   const int ctas = l.from.info.cluster;
-  if (ctas == 1) throw InternalError("cluster_sum without a cluster");
+  if (ctas == 1) throw InternalError("cluster_reduce_scatter without a cluster");
   const LinearLayout giving = in_parts(layout_of(l.from.type(d.operands[0])),
                                        static_cast<int>(d.attrs.i(AttrName::axis)), ctas, d.loc);
   const LinearLayout taking = expand_dim(layout_of(type), 0);
   const auto exchange = synthesize_exchange(giving, taking, size_bytes(type.dtype()),
                                             {.stmatrix = false, .ldmatrix = false, .reads = ctas});
   if (!exchange)
-    throw InternalError(fmt::format("cluster_sum of {}: {}", giving.str(), exchange.reason()));
+    throw InternalError(
+        fmt::format("cluster_reduce_scatter of {}: {}", giving.str(), exchange.reason()));
   const SharedLayout& shared = exchange->layout;
   const Value base = l.scratch(shared.bytes(), std::max(16, shared.alignment()));
   l.barrier();
   store_shared(l, base, shared, giving, l.get(d.operands[0]), /*matrices=*/false);
-  l.meet_cluster();
+  l.cluster_barrier();
 
   const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
   const Value flips = flips_of_part(l, shared, ctas, rank);

@@ -50,9 +50,9 @@ std::optional<ShufflePlan> in_words(ShufflePlan plan, int per_word) {
   return plan;
 }
 
-Value swapped(Lowering& l, Value words, const std::vector<LaneSwap>& swaps) {
+Value with_lanes_swapped(Lowering& l, Value words, const std::vector<LaneSwap>& swaps) {
   for (const LaneSwap& s : swaps) {
-    Value bits = l.b.op(Opcode::And, {l.coordinate(In::Lane), l.b.i32(s.lanes)});
+    Value bits = l.b.op(Opcode::And, {l.coordinate(HwDim::Lane), l.b.i32(s.lanes)});
     if (!std::has_single_bit(s.lanes))
       bits = l.b.op(Opcode::And, {l.b.op(Opcode::Popc, {bits}), l.b.i32(1)});
     std::vector<std::int64_t> others;
@@ -66,9 +66,10 @@ Value swapped(Lowering& l, Value words, const std::vector<LaneSwap>& swaps) {
 Value source_lane(Lowering& l, const ShufflePlan& plan) {
   Value source = l.b.i32(0);
   for (std::size_t bit = 0; bit < plan.source_of_bit.size(); ++bit) {
-    const Value has = l.b.op(
-        Opcode::And, {l.b.op(Opcode::Shr, {l.coordinate(In::Lane), l.b.i32(static_cast<int>(bit))}),
-                      l.b.i32(1)});
+    const Value has =
+        l.b.op(Opcode::And,
+               {l.b.op(Opcode::Shr, {l.coordinate(HwDim::Lane), l.b.i32(static_cast<int>(bit))}),
+                l.b.i32(1)});
     source = l.b.op(Opcode::Xor, {source, l.b.mul(has, l.b.i32(plan.source_of_bit[bit]))});
   }
   return source;
@@ -111,8 +112,8 @@ Value through_shuffles(Lowering& l, Value v, const ShufflePlan& plan, int per_wo
   const Type type = l.type(v);
   const Type words = Type::vec({DType::i32, false}, type.count() / per_word);
   Value moved = l.b.op(Opcode::Repack, {v}, words);
-  moved = swapped(l, moved, plan.before);
-  moved = swapped(l, exchanged(l, moved, plan, target_registers / per_word), plan.after);
+  moved = with_lanes_swapped(l, moved, plan.before);
+  moved = with_lanes_swapped(l, exchanged(l, moved, plan, target_registers / per_word), plan.after);
   return l.b.op(Opcode::Repack, {moved}, Type::vec(type.elem(), target_registers));
 }
 

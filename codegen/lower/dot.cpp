@@ -62,10 +62,10 @@ void by_fma(Lowering& l, OpId op) {
 
 /// The accumulator of mma.sync: thread 0 holds columns 0 and 1, and rows 0 and 8.
 bool is_mma(const LinearLayout& acc) {
-  return acc.in_bits(In::Lane) == 5 && acc.basis(In::Lane, 0) == ir::Dims{0, 2} &&
-         acc.basis(In::Lane, 2) == ir::Dims{1, 0} && acc.in_bits(In::Register) >= 2 &&
-         acc.basis(In::Register, 0) == ir::Dims{0, 1} &&
-         acc.basis(In::Register, 1) == ir::Dims{8, 0};
+  return acc.in_bits(HwDim::Lane) == 5 && acc.basis(HwDim::Lane, 0) == ir::Dims{0, 2} &&
+         acc.basis(HwDim::Lane, 2) == ir::Dims{1, 0} && acc.in_bits(HwDim::Register) >= 2 &&
+         acc.basis(HwDim::Register, 0) == ir::Dims{0, 1} &&
+         acc.basis(HwDim::Register, 1) == ir::Dims{8, 0};
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// Which register of a thread holds which element of a matrix instruction's operands: what mma.sync
-// and wgmma share.
+// Maps registers of a thread to elements of a matrix instruction's operands, as mma.sync and wgmma
+// share them.
 #include <map>
 #include <utility>
 #include <vector>
@@ -25,8 +25,8 @@ class RegisterOf {
   std::map<std::pair<int, int>, int> at_;
 };
 
-/// Where the fragments of one instruction lie for thread 0 (lane 0): PTX ISA, "Matrix Fragments for
-/// mma.m16n8k8", k16 and k32.
+/// Position of the fragments of one instruction in thread 0 (lane 0): PTX ISA, "Matrix Fragments
+/// for mma.m16n8k8", k16 and k32.
 struct Fragment {
   explicit constexpr Fragment(int element_bits)
       : k(256 / element_bits), per_word(32 / element_bits), k_second(128 / element_bits) {}

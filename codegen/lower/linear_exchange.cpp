@@ -43,11 +43,11 @@ bool has_vectors(const SharedLayout& shared, const LinearLayout& layout) {
 /// meet.
 Value index_along(Lowering& l, const LinearLayout& layout, int dim) {
   const IndexFn fn = index_fn(layout, dim);
-  ThreadFn flips = fn.thread, adds = fn.thread;
+  ThreadOffset flips = fn.thread, adds = fn.thread;
   flips.digits.clear();
   adds.bits.clear();
   std::vector<std::int64_t> flip, add;
-  for (const RegisterPart& part : fn.registers) {
+  for (const RegisterOffset& part : fn.registers) {
     flip.push_back(part.flip);
     add.push_back(part.add);
   }
@@ -58,7 +58,8 @@ Value index_along(Lowering& l, const LinearLayout& layout, int dim) {
   return index;
 }
 
-/// Where the registers' elements lie, and which registers hold one; no predicate: all do.
+/// Linear index of each register's element, and a predicate for the registers that hold one; no
+/// predicate: all do.
 struct Numbers {
   Value addresses;
   Value are_elements;
@@ -70,7 +71,7 @@ struct Numbers {
       Value index = index_along(l, layout, d);
       const std::int64_t extent = layout.shape()[d];
       if (layout.cover()[d] != extent) {
-        are_elements = l.both(are_elements, l.b.cmp("lt", index, l.b.i32(extent)));
+        are_elements = l.and_predicates(are_elements, l.b.cmp("lt", index, l.b.i32(extent)));
         index = l.b.op(Opcode::Min, {index, l.b.i32(extent - 1)});
       }
       addresses = l.b.add(addresses, l.b.mul(index, l.b.i32(stride)));
@@ -85,7 +86,7 @@ void write(Lowering& l, Value base, const LinearLayout& layout, Value data) {
   if (has_vectors(shared, layout)) return store_shared(l, base, shared, layout, data, false);
   const Numbers at(l, base, layout, bytes);
   std::vector<Value> operands{at.addresses, data};
-  if (const Value p = l.both(at.are_elements, l.is_first_copy(layout)))
+  if (const Value p = l.and_predicates(at.are_elements, l.is_replica_zero(layout)))
     operands.push_back(l.type(p).is_vec() ? p : l.splat(p, layout.registers()));
   l.b.effect(Opcode::StShared, operands, {{AttrName::width, 1}});
 }

@@ -14,7 +14,7 @@
 #include "ir/layout/linear_layout.h"
 #include "ir/loop.h"
 #include "tegula/error.h"
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::codegen {
 namespace {
@@ -52,12 +52,12 @@ void Lowering::reserve_store_staging() {
 
 Kernel Lowering::run() {
   add_params();
-  if (context.plan && context.plan->copy_warps > 0) copying_ = CopySlice::of(from);
+  if (context.plan && context.plan->producer_warps > 0) producer_slice_ = ProducerSlice::of(from);
   find_groups();
   reserve_store_staging();
-  reserve_diagonals();
+  reserve_toeplitz();
   find_live_ranges();
-  if (copying_)
+  if (producer_slice_)
     lower_roles();
   else
     lower_body();
@@ -69,7 +69,7 @@ Kernel Lowering::run() {
 
 // ---- parameters
 // -----------------------------------------------------------------------------------------------------
-/// What nobody reads is not passed: parts of views are made where they are asked for.
+/// Parameters that nobody reads are not passed: sub-views are made at their uses.
 void Lowering::add_params() {
   std::unordered_set<Value> read;
   walk(from, from.body(),
@@ -84,10 +84,10 @@ void Lowering::add_params() {
     } else if (read.contains(p.value)) {
       AttrList attrs = p.attrs;
       attrs.set(AttrName::arg, std::int64_t{arg});
-      attrs.set(AttrName::part, t.is(TypeKind::TensorMap)                ? "map"
-                                : p.attrs.s(AttrName::part) == "counter" ? "counter"
-                                : t.is_pointer()                         ? "ptr"
-                                                                         : "value");
+      attrs.set(AttrName::component, t.is(TypeKind::TensorMap)                     ? "map"
+                                     : p.attrs.s(AttrName::component) == "counter" ? "counter"
+                                     : t.is_pointer()                              ? "ptr"
+                                                                                   : "value");
       set(p.value, to.add_param(p.name, t, attrs));
     }
     ++arg;
@@ -99,9 +99,9 @@ Value Lowering::view_part(Value machine_view, const char* part, int axis, Type t
   const Param& p = *params_.at(machine_view);
   AttrList attrs;
   attrs.set(AttrName::arg, static_cast<std::int64_t>(&p - from.params().data()));
-  attrs.set(AttrName::part, part);
+  attrs.set(AttrName::component, part);
   if (axis >= 0) attrs.set(AttrName::axis, std::int64_t{axis});
-  if (axis < 0) attrs.set(AttrName::div, from.type(machine_view).view_facts().align);
+  if (axis < 0) attrs.set(AttrName::divisibility, from.type(machine_view).view_facts().align);
   return to.add_param(p.name + suffix, type, attrs);
 }
 
@@ -177,7 +177,7 @@ Value Lowering::splat(Value scalar, std::int64_t count) {
                      {{AttrName::indices, Ints(static_cast<std::size_t>(count), 0)}}));
 }
 
-Value Lowering::both(Value a, Value other) {
+Value Lowering::and_predicates(Value a, Value other) {
   if (!a) return other;
   if (!other) return a;
   return b.op(Opcode::And, {a, other});
@@ -191,28 +191,28 @@ void Lowering::lower_region(RegionId machine_region) {
 
 void Lowering::lower_body() {
   lower_region(from.body());
-  if (staging_ && role_ != Role::Copy) await_tma_stores(*this);
-  leave_cluster();
+  if (staging_ && role_ != Role::Producer) await_tma_stores(*this);
+  wait_for_cluster_reads();
   // Channels must be there as long as others may signal them. Warps that copy have ended by then,
   // or count as having ended when they have.
-  if (is_signalled_by_cluster_ && role_ != Role::Copy) meet_cluster();
+  if (is_signalled_by_cluster_ && role_ != Role::Producer) cluster_barrier();
 }
 
 void Lowering::lower_op(OpId op) {
   if (is_for_another_role(op)) return;
   b.loc = from[op].loc;
   now_ = order_.at(op);
-  if (diagonals_->is_within(op)) return;
-  if (const WarpDiagonals* here = diagonals_->at(op)) return lower_by_diagonals(op, *here);
+  if (toeplitz_->is_within(op)) return;
+  if (const WarpToeplitz* here = toeplitz_->at(op)) return lower_toeplitz(op, *here);
   // All threads are here, which inside a branch they may not be.
-  if (!from[op].regions.empty()) leave_cluster();
+  if (!from[op].regions.empty()) wait_for_cluster_reads();
   const Opcode opcode = from[op].opcode;
   if (const LowerFn fn = kLower[static_cast<std::size_t>(opcode)]) return fn(*this, op);
   const OpInfo& row = ir::info(opcode);
   if (row.family == Family::Math)
     throw InternalError(fmt::format("{} should have been expanded before lowering", row.mnemonic));
   if (row.family == Family::Elementwise) return lower_elementwise(op);
-  if (opcode == Opcode::For) return is_alternating(op) ? lower_alternating(op) : lower_for(op);
+  if (opcode == Opcode::For) return is_pingpong(op) ? lower_pingpong(op) : lower_for(op);
   if (opcode == Opcode::Yield) return lower_yield(op);
   if (opcode == Opcode::While) return lower_while(op);
   if (opcode == Opcode::If) return lower_if(op);
@@ -221,13 +221,13 @@ void Lowering::lower_op(OpId op) {
 
 void Lowering::lower_elementwise(OpId op) {
   const OpData& d = from[op];
-  if (const Value loaded = added_by_parts(op)) return add_by_parts(op, loaded);
+  if (const Value loaded = chunked_load_add(op)) return add_by_parts(op, loaded);
   if (const auto ramp = ramp_of(from, d.results[0]))
     return set(d.results[0], lower_ramp(from.type(d.results[0]), *ramp));
   std::vector<Value> operands;
   for (Value v : d.operands) operands.push_back(get(v));
   const Type result = lowered_type(from.type(d.results[0]));
-  if (d.attrs.i(AttrName::mostly_one) == 1)
+  if (d.attrs.i(AttrName::skip_if_one) == 1)
     return set(d.results[0], lower_rescaling(op, operands[0], operands[1]));
   const OpId made = b.create(d.opcode, operands, std::span(&result, 1), d.attrs);
   set(d.results[0], to[made].results[0]);
@@ -312,7 +312,7 @@ void Lowering::lower_for(OpId op) {
   bind(from[machine_body].args[0], to[body].args[0]);
   for (std::size_t n = 0; n < carries.size(); ++n)
     bind(body_carries(from, op)[carries[n]], body_carries(to, loop)[n]);
-  if (is_alternating(op))
+  if (is_pingpong(op))
     lower_own_tile(op, to[body].args[0]);
   else
     lower_region(machine_body);
@@ -383,30 +383,30 @@ std::vector<Value> Lowering::inline_scalar_region(RegionId region, std::span<con
 
 // ---- the thread
 // -----------------------------------------------------------------------------------------------------
-Value Lowering::coordinate(In in) {
+Value Lowering::coordinate(HwDim in) {
   Value& v = coordinates_[in];
   if (v) return v;
   // Made at the head of the body, so that every region sees it.
   Builder head(to);
   if (const OpId first = to[to.body()].first) head.before(first);
-  v = head.op(in == In::Lane ? Opcode::LaneId : Opcode::WarpId, std::initializer_list<Value>{});
-  if (in == In::Warp && groups_ > 1) v = head.op(Opcode::And, {v, head.i32(warps() - 1)});
+  v = head.op(in == HwDim::Lane ? Opcode::LaneId : Opcode::WarpId, std::initializer_list<Value>{});
+  if (in == HwDim::Warp && groups_ > 1) v = head.op(Opcode::And, {v, head.i32(warps() - 1)});
   return v;
 }
 
-Value Lowering::thread_value(const ThreadFn& fn) {
+Value Lowering::thread_value(const ThreadOffset& fn) {
   Value sum;
   const auto accumulate = [&](Value term, bool exclusive) {
     sum = !sum ? term : b.op(exclusive ? Opcode::Xor : Opcode::Add, {sum, term});
   };
   const bool exclusive = !fn.is_disjoint();
-  for (const ThreadFn::Shift& s : fn.shifts()) {
+  for (const ThreadOffset::Shift& s : fn.shifts()) {
     Value v = b.op(Opcode::And, {coordinate(s.in), b.i32(s.mask)});
     if (s.shift > 0) v = b.op(Opcode::Shl, {v, b.i32(s.shift)});
     if (s.shift < 0) v = b.op(Opcode::Shr, {v, b.i32(-s.shift)});
     accumulate(v, exclusive);
   }
-  for (const ThreadFn::Multiple& m : fn.multiples()) {
+  for (const ThreadOffset::Multiple& m : fn.multiples()) {
     Value v = b.op(Opcode::And, {coordinate(m.in), b.i32(m.mask)});
     v = b.op(Opcode::Shr, {v, b.i32(std::countr_zero(m.mask))});
     accumulate(b.mul(v, b.i32(m.factor)), false);
@@ -434,32 +434,32 @@ Value Lowering::index_of(const IndexParts& parts, std::span<const int> registers
   return parts.thread ? b.add(c, b.cast(parts.thread, dtype)) : c;
 }
 
-Value Lowering::is_first_digit(const LinearLayout& layout, In in) {
+Value Lowering::is_replica_zero_along(const LinearLayout& layout, HwDim in) {
   Value all;
   for (const ThreadDigit& d : digits_along(layout, in, Repeat::kNoDim)) {
     const Value digit = b.rem(b.div(coordinate(in), b.i32(d.divisor)), b.i32(d.count));
-    all = both(all, b.cmp("eq", digit, b.i32(0)));
+    all = and_predicates(all, b.cmp("eq", digit, b.i32(0)));
   }
   return all;
 }
 
-Value Lowering::is_first_copy(const LinearLayout& layout) {
+Value Lowering::is_replica_zero(const LinearLayout& layout) {
   Value all;
-  for (In in : {In::Lane, In::Warp}) {
+  for (HwDim in : {HwDim::Lane, HwDim::Warp}) {
     std::uint32_t bits = layout.free_bits(in);
     const int present = layout.in_bits(in);
     const int machine_bits =
-        in == In::Lane ? 5 : std::bit_width(static_cast<unsigned>(std::max(1, warps() - 1)));
+        in == HwDim::Lane ? 5 : std::bit_width(static_cast<unsigned>(std::max(1, warps() - 1)));
     for (int i = present; i < machine_bits && layout.repeats().empty(); ++i) bits |= 1u << i;
-    all = both(all, is_first_digit(layout, in));
+    all = and_predicates(all, is_replica_zero_along(layout, in));
     if (bits == 0) continue;
     const Value v = b.op(Opcode::And, {coordinate(in), b.i32(bits)});
-    all = both(all, b.cmp("eq", v, b.i32(0)));
+    all = and_predicates(all, b.cmp("eq", v, b.i32(0)));
   }
   return all;
 }
 
-bool Lowering::is_read_by_slices(Value machine_value) {
+bool Lowering::is_sliced_load(Value machine_value) {
   if (sliced_only_.empty()) {
     // Filled at once for all shared loads of the kernel.
     walk(from, from.body(), [&](OpId op) {
@@ -498,7 +498,7 @@ void Lowering::find_live_ranges() {
       if (d.opcode == Opcode::SmemAlloc && from.type(d.results[0]).dtype() != DType::i64) {
         ring_of[d.results[0]] = rings_.size();
         // A warp that copies on its own may fill a ring at any time before its last use.
-        const int first = copying_ ? -1 : order_[op];
+        const int first = producer_slice_ ? -1 : order_[op];
         rings_.push_back({first, order_[op], d.attrs.i(AttrName::offset), false});
       }
       for (RegionId r : d.regions) self(self, r);
@@ -519,27 +519,27 @@ void Lowering::find_live_ranges() {
         const RegionId home = outside_of_loops(from[from[v].def].parent);
         OpId top = op;
         while (from[top].parent != home) top = from[from[top].parent].owner;
-        auto& [first, last, offset, behind_barrier] = rings_[ring->second];
-        behind_barrier |= from[op].opcode == Opcode::CopyTma;
+        auto& [first, last, offset, after_barrier] = rings_[ring->second];
+        after_barrier |= from[op].opcode == Opcode::CopyTma;
         last = std::max(last, from[top].next ? order_.at(from[top].next) - 1 : next);
       }
   });
 }
 
-bool Lowering::is_ring_alive() const {
+bool Lowering::has_live_ring() const {
   return std::ranges::any_of(rings_, [&](const LiveRange& r) {
-    return (r.first < now_ || !r.behind_barrier) && now_ <= r.last;
+    return (r.first < now_ || !r.after_barrier) && now_ <= r.last;
   });
 }
 
 Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
-  leave_cluster();
+  wait_for_cluster_reads();
   if (bytes * groups_ > most_scratch_.bytes)
     most_scratch_ = {b.loc, "what threads exchange here", bytes * groups_};
   if (groups_ > 1) return group_scratch(bytes);
   std::int64_t from_here = scratch_offset_;
   // Behind the rings lies what TMA, or other warps, may still be reading.
-  if (!is_ring_alive() && !staging_ && diagonals_offset_ < 0)
+  if (!has_live_ring() && !staging_ && toeplitz_offset_ < 0)
     for (const LiveRange& r : rings_) from_here = std::min(from_here, r.offset);
   const std::int64_t at = round_up(from_here, alignment);
   scratch_end_ = std::max(scratch_end_, at + bytes);
@@ -547,16 +547,16 @@ Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
 }
 
 void Lowering::barrier() {
-  if (groups_ > 1 && role_ == Role::Compute) return meet_group();
+  if (groups_ > 1 && role_ == Role::Consumer) return warpgroup_barrier();
   // Barrier 0 is the whole CTA's.
-  const int id = role_ == Role::Compute ? 1 : 0;
-  const int threads = role_ == Role::Everything ? to.info.threads : from.info.threads;
+  const int id = role_ == Role::Consumer ? 1 : 0;
+  const int threads = role_ == Role::All ? to.info.threads : from.info.threads;
   b.effect(Opcode::BarSync, {b.i32(id)}, {{AttrName::count, threads}});
 }
 
 namespace {
 
-/// The plan that is told is the one that was carried out; async_products has said why it is not the
+/// The plan that is told is the one that was carried out; pipeline_wgmma has said why it is not the
 /// one that was chosen.
 void tell_true_plan(const Kernel& simt, PassContext& context) {
   const bool has_wgmma =

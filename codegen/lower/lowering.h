@@ -1,16 +1,16 @@
 #pragma once
-// Machine form to simt form: every tile becomes the registers that one thread holds of it, in the
-// order of its layout. One function per op (`lower_X`), grouped by family; the services they share
-// are here.
+// Lowers machine form to simt form: every tile becomes the registers that one thread holds of it,
+// in the order of its layout. One function per op (`lower_X`), grouped by family; the services they
+// share are here.
 #include <map>
 #include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
-#include "codegen/lower/copy_slice.h"
-#include "codegen/lower/diagonals.h"
+#include "codegen/lower/producer_slice.h"
 #include "codegen/lower/store_staging.h"
+#include "codegen/lower/toeplitz.h"
 #include "ir/builder.h"
 #include "ir/layout/thread_fn.h"
 #include "ir/pipeline.h"
@@ -18,14 +18,13 @@
 
 namespace tegula::codegen {
 
-/// The host values a view brought along, as simt parameters made on first use.
+/// The host values of a view, as simt parameters made on first use.
 struct ViewParts {
   ir::Value pointer;
   std::vector<ir::Value> dims, strides;
 };
 
-/// Where the elements of a tile lie along one of its dimensions: index = thread +
-/// constant(register).
+/// Position of a tile's elements along one of its dimensions: index = thread + constant(register).
 struct IndexParts {
   ir::Value thread;                    ///< i32; none where it is always 0
   std::vector<std::int64_t> constant;  ///< per register
@@ -51,7 +50,7 @@ class Lowering {
   ir::Value fragments(ir::Value machine_tile) const { return fragments_.at(machine_tile); }
   void set_fragments(ir::Value machine_tile, ir::Value words) { fragments_[machine_tile] = words; }
   void lower_region(ir::RegionId machine_region);
-  /// Inlines a region of scalar ops with its arguments bound to registers; gives what it yields.
+  /// Inlines a region of scalar ops with its arguments bound to registers; returns its yields.
   std::vector<ir::Value> inline_scalar_region(ir::RegionId region, std::span<const ir::Value> args);
 
   // ---- registers
@@ -64,39 +63,39 @@ class Lowering {
   ir::Value splat(ir::Value scalar, std::int64_t count);
   ir::Value as_vec(ir::Value v);
   /// Elementwise and of two predicates, either of which may be none (always true).
-  ir::Value both(ir::Value a, ir::Value b);
+  ir::Value and_predicates(ir::Value a, ir::Value b);
 
   // ---- the thread
-  ir::Value coordinate(ir::In in);
-  ir::Value thread_value(const ir::ThreadFn& fn);
+  ir::Value coordinate(ir::HwDim in);
+  ir::Value thread_value(const ir::ThreadOffset& fn);
   IndexParts index_parts(const ir::LinearLayout& layout, int dim);
   /// Index along `dim` of each of the chosen registers, as `dtype`.
   ir::Value index_of(const IndexParts& parts, std::span<const int> registers, DType dtype);
-  /// True where this thread's copy of a replicated tile is the one that writes; none where nothing
-  /// is replicated.
-  ir::Value is_first_copy(const ir::LinearLayout& layout);
-  /// The same for copies that repeat digits of a coordinate number.
-  ir::Value is_first_digit(const ir::LinearLayout& layout, ir::In in);
+  /// True where this thread holds the replica of a replicated tile that writes; none if nothing is
+  /// replicated.
+  ir::Value is_replica_zero(const ir::LinearLayout& layout);
+  /// The same for replicas that repeat digits of a coordinate number.
+  ir::Value is_replica_zero_along(const ir::LinearLayout& layout, ir::HwDim in);
   /// A smem_load every user of which is a tile_slice is emitted slice by slice.
-  bool is_read_by_slices(ir::Value machine_value);
+  bool is_sliced_load(ir::Value machine_value);
   /// A loaded tile that this addition alone takes up, and is lowered with, or that this load is;
   /// none where it is lowered by itself.
-  ir::Value added_by_parts(ir::OpId op);
-  /// Warps that compute a tile together: the first of the CTA, or those of each group.
+  ir::Value chunked_load_add(ir::OpId op);
+  /// Warps that compute a tile together: all consumers of the CTA, or those of each warpgroup.
   int warps() const { return from.info.threads / 32; }
-  /// Warpgroups that take tiles in turn, one of which runs the code at hand; 1: all warps compute
-  /// a tile together.
+  /// Warpgroups that take tiles alternately (ping-pong), one of which runs the code at hand; 1: all
+  /// warps compute a tile together.
   int groups() const { return groups_; }
   ir::Value group();
-  /// True in the first thread of those that compute a tile together.
+  /// True in the first thread of the warps that compute a tile together.
   ir::Value is_first_thread();
-  /// True in the thread that issues the bulk copies; none where the code is that thread's alone.
-  ir::Value is_leader();
+  /// True in the thread that issues TMA loads; none if the code is that thread's alone.
+  ir::Value is_producer_thread();
   /// Positions of the carries, or of results, that the role at hand needs.
   std::vector<std::size_t> kept(std::span<const ir::Value> results) const;
-  /// The code at hand is for the warps that only copy, or for those that only compute.
-  bool is_copy_role() const { return role_ == Role::Copy; }
-  bool is_compute_role() const { return role_ == Role::Compute; }
+  /// Whether the code is for the producer warps, or for the consumer warps only.
+  bool is_producer() const { return role_ == Role::Producer; }
+  bool is_consumer() const { return role_ == Role::Consumer; }
 
   // ---- views
   ViewParts& view(ir::Value machine_view) { return views_.at(machine_view); }
@@ -108,11 +107,11 @@ class Lowering {
   // ---- shared memory
   /// Byte address of an allocation made by the pass allocate_shared.
   ir::Value shared_address(std::int64_t offset);
-  /// Where a channel's slot has its mbarrier.
+  /// Address of the mbarrier of a channel's slot.
   ir::Value mbarrier(ir::Value machine_channel, ir::Value machine_slot);
   ir::Value mbarrier(ir::Value machine_channel);  ///< of the first slot
-  /// A tensor map parameter for boxes of a view, which `clip` (attr clip) may end earlier: made on
-  /// first use.
+  /// A tensor map parameter for boxes of a view, which `clip` (attr map_bounds) may end earlier:
+  /// made on first use.
   ir::Value tensor_map(ir::Value machine_view, const ir::Ints& order, const ir::Ints& box,
                        int swizzle, const ir::Ints& clip = {});
   /// The mbarriers of channels: in front of the roles, where there are any.
@@ -121,44 +120,44 @@ class Lowering {
   /// allocations of which none is alive at this op.
   ir::Value scratch(std::int64_t bytes, std::int64_t alignment);
   void barrier();
-  /// Where stores by TMA find what they store; none where there are none.
+  /// Staging buffers of TMA stores; null if there are none.
   const StoreStaging* store_staging() const { return staging_ ? &*staging_ : nullptr; }
   /// Before what would overwrite, or end, shared memory that other CTAs may still be reading: waits
-  /// until they have done with it, where a cluster_sum left that open.
-  void leave_cluster();
+  /// until they have done with it, where a cluster_reduce_scatter left that open.
+  void wait_for_cluster_reads();
   void will_leave_cluster() { is_read_by_cluster_ = true; }
-  /// All threads of the cluster that have not exited meet.
-  void meet_cluster();
+  /// Barrier of all threads of the cluster that have not exited.
+  void cluster_barrier();
 
  private:
-  /// Which part of the kernel the code at hand is for.
-  /// Skip: what is left of another group's tile.
-  enum class Role : std::uint8_t { Everything, Compute, Copy, Skip };
+  /// Part of the kernel that is being lowered. Skip: the loop carries of a tile of the other
+  /// warpgroup.
+  enum class Role : std::uint8_t { All, Consumer, Producer, Skip };
   void add_params();
   void lower_roles();
   void lower_role(Role role, ir::OpId roles);
   void prefetch_maps(ir::RegionId copies);
-  /// What the role at hand is a part of; none where it is all but what others do.
-  const CopySlice* slice() const;
+  /// Slice of the kernel that the role runs; null if it runs all but the ops of other roles.
+  const ProducerSlice* slice() const;
   void find_groups();
-  void meet_group();
+  void warpgroup_barrier();
   ir::Value group_scratch(std::int64_t bytes);
   void settle_group_scratch();
-  bool is_alternating(ir::OpId loop) const;
-  void lower_alternating(ir::OpId tiles);
+  bool is_pingpong(ir::OpId loop) const;
+  void lower_pingpong(ir::OpId tiles);
   void lower_own_tile(ir::OpId tiles, ir::Value number);
   bool is_for_another_role(ir::OpId op) const;
   ir::Value view_part(ir::Value machine_view, const char* part, int axis, ir::Type type,
                       const std::string& suffix);
   void reserve_store_staging();
-  void reserve_diagonals();
+  void reserve_toeplitz();
   void find_live_ranges();
-  bool is_ring_alive() const;
+  bool has_live_ring() const;
   void lower_body();
   void lower_op(ir::OpId op);
   void lower_elementwise(ir::OpId op);
   void add_by_parts(ir::OpId op, ir::Value loaded);
-  void lower_by_diagonals(ir::OpId op, const WarpDiagonals& here);
+  void lower_toeplitz(ir::OpId op, const WarpToeplitz& here);
   ir::Value lower_ramp(ir::Type type, const ir::Ramp& ramp);
   ir::Value lower_rescaling(ir::OpId op, ir::Value x, ir::Value by);
   void lower_for(ir::OpId op);
@@ -169,13 +168,13 @@ class Lowering {
   void lower_if(ir::OpId op);
   void lower_other_structure(ir::OpId op);
 
-  std::optional<CopySlice> copying_;   ///< where a warp of its own copies
-  std::optional<CopySlice> skipping_;  ///< of a tile, where groups take them in turn
+  std::optional<ProducerSlice> producer_slice_;  ///< if there are producer warps
+  std::optional<ProducerSlice> carry_slice_;     ///< of a tile, in ping-pong mode
   int groups_ = 1;
   ir::Value group_;
   std::int64_t group_scratch_bytes_ = 0;
   std::vector<ir::OpId> scratch_strides_;  ///< constants: what one group needs
-  Role role_ = Role::Everything;
+  Role role_ = Role::All;
   std::unordered_map<ir::Value, ir::Value> map_;
   std::unordered_map<ir::Value, ir::Value> fragments_;
   std::unordered_map<ir::Value, bool> sliced_only_;
@@ -183,20 +182,20 @@ class Lowering {
   bool found_added_ = false;
   std::unordered_map<ir::Value, ViewParts> views_;
   std::unordered_map<ir::Value, const ir::Param*> params_;
-  std::map<ir::In, ir::Value> coordinates_;
+  std::map<ir::HwDim, ir::Value> coordinates_;
   ir::Value smem_base_;
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
   ir::SharedUse most_scratch_;  ///< of one op
   std::optional<StoreStaging> staging_;
-  std::optional<DiagonalTiles> diagonals_;
-  std::int64_t diagonals_offset_ = -1;  ///< none: -1
+  std::optional<ToeplitzTiles> toeplitz_;
+  std::int64_t toeplitz_offset_ = -1;  ///< none: -1
   bool is_read_by_cluster_ = false;
   bool is_signalled_by_cluster_ = false;  ///< others arrive at this CTA's mbarriers
   /// First and last op at which an allocation is alive, in the order of the text.
   struct LiveRange {
     int first = 0, last = 0;
     std::int64_t offset = 0;
-    bool behind_barrier = false;  ///< all threads meet before it is first written
+    bool after_barrier = false;  ///< all threads synchronise before it is first written
   };
   std::vector<LiveRange> rings_;
   std::unordered_map<ir::OpId, int> order_;

@@ -40,18 +40,18 @@ Value optional_operand(const OpData& d, std::size_t i) {
 void lower_SmemAlloc(Lowering&, OpId) {}
 
 void lower_SmemStore(Lowering& l, OpId op) {
-  l.leave_cluster();
+  l.wait_for_cluster_reads();
   const OpData& d = l.from[op];
-  const SlotAt at = slot_of(l, d.operands[0], optional_operand(d, 2));
+  const SmemSlot at = slot_of(l, d.operands[0], optional_operand(d, 2));
   store_shared(l, at.base, at.layout, layout_of(l.from.type(d.operands[1])), l.get(d.operands[1]),
                true);
 }
 
 void lower_SmemLoad(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
-  if (l.is_read_by_slices(d.results[0])) return;
+  if (l.is_sliced_load(d.results[0])) return;
   const Type type = l.from.type(d.results[0]);
-  const SlotAt at = slot_of(l, d.operands[0], optional_operand(d, 1));
+  const SmemSlot at = slot_of(l, d.operands[0], optional_operand(d, 1));
   l.set(d.results[0], load_shared(l, at.base, at.layout, layout_of(type), type.elem(), true));
 }
 
@@ -59,13 +59,12 @@ void lower_TileSlice(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Value whole = d.operands[0];
   const LinearLayout& layout = layout_of(l.from.type(whole));
-  const auto view = subtile(layout, dims_of(d.attrs.ints(AttrName::start_at)),
+  const auto view = subtile(layout, dims_of(d.attrs.ints(AttrName::offsets)),
                             dims_of(l.from.type(d.results[0]).shape()));
   if (!view) throw InternalError("tile_slice: " + view.reason());
-  if (!l.is_read_by_slices(whole))
-    return l.set(d.results[0], l.regs(l.get(whole), view->registers));
+  if (!l.is_sliced_load(whole)) return l.set(d.results[0], l.regs(l.get(whole), view->registers));
   const OpData& load = l.from[l.from[whole].def];
-  const SlotAt at = slot_of(l, load.operands[0], optional_operand(load, 1));
+  const SmemSlot at = slot_of(l, load.operands[0], optional_operand(load, 1));
   l.set(d.results[0], load_shared(l, at.base, at.layout, layout, l.from.type(whole).elem(), true,
                                   view->registers));
 }
@@ -73,9 +72,9 @@ void lower_TileSlice(Lowering& l, OpId op) {
 // ---- asynchronous copies
 // --------------------------------------------------------------------------------------------
 void lower_CopyAsync(Lowering& l, OpId op) {
-  l.leave_cluster();
+  l.wait_for_cluster_reads();
   const OpData& d = l.from[op];
-  const SlotAt at = slot_of(l, d.operands[0], d.operands[1]);
+  const SmemSlot at = slot_of(l, d.operands[0], d.operands[1]);
   const int fast = contiguous_dim(l.from, d);
   const int bytes = at.layout.element_bytes();
   const int vector = std::min(access_elements(l.from, d), 16 / bytes);
@@ -89,12 +88,12 @@ void lower_CopyAsync(Lowering& l, OpId op) {
   const auto vectors = box.vectors(dist);
   const auto fn = shared_fn(at.layout, dist);
   if (!fn) throw InternalError("copy_async: " + fn.reason());
-  std::vector<std::pair<int, RegisterPart>> parts;
+  std::vector<std::pair<int, RegisterOffset>> parts;
   for (const Vector& v : vectors) {
     const auto& first = fn->registers[static_cast<std::size_t>(v.registers.front())];
     parts.emplace_back(first.slab, first.part);
   }
-  const Value first_copy = l.is_first_copy(dist);
+  const Value first_copy = l.is_replica_zero(dist);
   const RegionId outer = l.b.region();
   if (first_copy) l.b.at_end(l.to[l.b.make_if(first_copy, {})].regions[0]);
   const auto access = box.access(vectors, dist);
@@ -123,12 +122,14 @@ void on_dependent_launch(Lowering& l, Opcode opcode) {
 
 }  // namespace
 
-/// Pinned: the assembler would move what comes before the wait, all that can be done beside the
-/// kernels before, behind it.
-void lower_GridWait(Lowering& l, OpId) {
+/// Pinned: the assembler would move work from before the wait, which can overlap the previous
+/// kernels, behind it.
+void lower_GridDependencyWait(Lowering& l, OpId) {
   on_dependent_launch(l, Opcode::Pin);
   on_dependent_launch(l, Opcode::GridDepWait);
 }
-void lower_GridTrigger(Lowering& l, OpId) { on_dependent_launch(l, Opcode::GridDepLaunch); }
+void lower_GridLaunchDependents(Lowering& l, OpId) {
+  on_dependent_launch(l, Opcode::GridDepLaunch);
+}
 
 }  // namespace tegula::codegen

@@ -34,7 +34,7 @@ std::vector<int> inverse(const std::vector<int>& order, int registers) {
 
 /// Registers that hold an element no earlier register of the thread holds.
 std::vector<Vector> without_copies(std::vector<Vector> vectors, const LinearLayout& layout) {
-  const std::uint32_t copies = layout.free_bits(In::Register);
+  const std::uint32_t copies = layout.free_bits(HwDim::Register);
   std::erase_if(vectors, [&](const Vector& v) {
     return (static_cast<std::uint32_t>(v.registers.front()) & copies) != 0;
   });
@@ -44,7 +44,7 @@ std::vector<Vector> without_copies(std::vector<Vector> vectors, const LinearLayo
 }  // namespace
 
 void lower_LoadView(Lowering& l, OpId op) {
-  if (l.added_by_parts(op)) return;
+  if (l.chunked_load_add(op)) return;
   const OpData& d = l.from[op];
   const Type type = l.from.type(d.results[0]);
   Box box = Box::of_load(l, op);
@@ -82,7 +82,7 @@ void write(Lowering& l, const OpData& store, const std::vector<Value>& operands,
                access_attrs(store.attrs, width));
     return;
   }
-  combine_in_memory(l, operands, store.attrs.s(AttrName::kind));
+  emit_reduction(l, operands, store.attrs.s(AttrName::kind));
 }
 
 }  // namespace
@@ -95,14 +95,14 @@ void lower_StoreView(Lowering& l, OpId op) {
   const Value value = l.get(d.operands[1]);
   if (!type.is_tile()) {
     const Value at = l.b.op(Opcode::AddPtr, {box.base, box.offset});
-    return write(l, d, {at, value, l.both(l.is_first_thread(), box.scalar_predicate)}, 1);
+    return write(l, d, {at, value, l.and_predicates(l.is_first_thread(), box.scalar_predicate)}, 1);
   }
   const LinearLayout& layout = layout_of(type);
   const auto vectors = without_copies(
       combines(d) ? box.vectors(layout, size_bytes(type.dtype())) : box.vectors(layout), layout);
   auto access = box.access(vectors, layout);
-  if (const Value first = l.is_first_copy(layout))
-    access.predicate = l.both(access.predicate, first);
+  if (const Value first = l.is_replica_zero(layout))
+    access.predicate = l.and_predicates(access.predicate, first);
   std::vector<Value> operands{access.addresses, l.regs(value, flattened(vectors))};
   const auto count = static_cast<std::int64_t>(vectors.size());
   if (access.predicate)
@@ -112,7 +112,7 @@ void lower_StoreView(Lowering& l, OpId op) {
 }
 
 void lower_AtomicView(Lowering&, OpId) {
-  throw InternalError("atomic_view should have been removed by view_atomics");
+  throw InternalError("atomic_view should have been removed by lower_view_atomics");
 }
 
 // ---- facts about the launch
@@ -146,14 +146,14 @@ void lower_ViewPtr(Lowering& l, OpId op) {
 /// A fact for the analyses; only the simulator looks whether it holds, in each thread's elements.
 void lower_Assume(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
-  if (!l.context.keep_checks || l.is_copy_role()) return;
+  if (!l.context.keep_checks || l.is_producer()) return;
   Value holds = l.get(d.operands[0]);
   if (const Type tile = l.from.type(d.operands[0]); tile.is_tile()) {
     const Value element = is_element(l, layout_of(tile));
     if (element) holds = l.b.op(Opcode::Or, {holds, l.b.op(Opcode::Not, {element})});
     Value all;
     for (int r = 0; r < layout_of(tile).registers(); ++r)
-      all = l.both(all, l.regs(holds, std::vector<std::int64_t>{r}));
+      all = l.and_predicates(all, l.regs(holds, std::vector<std::int64_t>{r}));
     holds = all;
   }
   const OpId check = l.b.make_if(l.b.op(Opcode::Not, {holds}), std::span<const Type>());

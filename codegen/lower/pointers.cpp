@@ -37,14 +37,14 @@ Value is_element(Lowering& l, const LinearLayout& layout) {
     const IndexParts parts = l.index_parts(layout, t);
     Value index = l.constants(DType::i32, parts.constant);
     if (parts.thread) index = l.b.add(index, l.b.cast(parts.thread, DType::i32));
-    all = l.both(all, l.b.cmp("lt", index, l.b.i32(extent)));
+    all = l.and_predicates(all, l.b.cmp("lt", index, l.b.i32(extent)));
   }
   return all;
 }
 
 namespace {
 
-/// What restricts an access to elements for which the op's mask, if there is one, is true.
+/// Predicate that restricts an access to elements whose mask, if the op has one, is true.
 Value mask_of(Lowering& l, const OpData& d, std::size_t mask) {
   const Value given = d.operands.size() > mask ? l.get(d.operands[mask]) : Value();
   const Type tile = l.from.type(d.operands[0]);
@@ -56,7 +56,7 @@ Value mask_of(Lowering& l, const OpData& d, std::size_t mask) {
 
 /// One thread, or one copy of a replicated tile, has the effect.
 Value is_first(Lowering& l, Type tile) {
-  return tile.is_tile() ? l.is_first_copy(layout_of(tile)) : l.is_first_thread();
+  return tile.is_tile() ? l.is_replica_zero(layout_of(tile)) : l.is_first_thread();
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ void lower_Store(Lowering& l, OpId op) {
   const Value pointers = l.get(d.operands[0]);
   std::vector<Value> operands{pointers, like(l, l.get(d.operands[1]), pointers)};
   const Value mask = mask_of(l, d, 2);
-  if (const Value p = l.both(mask, is_first(l, l.from.type(d.operands[0]))))
+  if (const Value p = l.and_predicates(mask, is_first(l, l.from.type(d.operands[0]))))
     operands.push_back(like(l, p, pointers));
   l.b.create(Opcode::StGlobal, operands, std::span<const Type>(),
              access_attrs(d.attrs, d.attrs.i(AttrName::width, 1)));
@@ -86,10 +86,10 @@ void lower_Store(Lowering& l, OpId op) {
 // ---- atomics ------------------------------------------------------------------------------------
 namespace {
 
-/// Of the registers that hold one element, the first; and which of these each register goes by.
-struct Leaders {
-  explicit Leaders(const LinearLayout& layout) {
-    const std::uint32_t copies = layout.free_bits(In::Register);
+/// The first of the registers that hold the same element, for each register.
+struct FirstReplicas {
+  explicit FirstReplicas(const LinearLayout& layout) {
+    const std::uint32_t copies = layout.free_bits(HwDim::Register);
     for (int r = 0; r < layout.registers(); ++r) {
       const int leader = static_cast<int>(static_cast<std::uint32_t>(r) & ~copies);
       if (leader == r) registers.push_back(r);
@@ -99,8 +99,8 @@ struct Leaders {
   std::vector<int> registers, place;
 };
 
-/// What pads the tile has a place, too.
-Value told_to_copies(Lowering& l, Type tile, Value old) {
+/// Padding of the tile has an address, too.
+Value broadcast_to_replicas(Lowering& l, Type tile, Value old) {
   const ir::Dims shape = layout_of(tile).cover();
   ir::Dims order;
   for (int d = shape.size() - 1; d >= 0; --d) order.push_back(d);
@@ -114,18 +114,19 @@ Value told_to_copies(Lowering& l, Type tile, Value old) {
 
 Value combine_tile(Lowering& l, const OpData& d) {
   const Type tile = l.from.type(d.results[0]);
-  const Leaders leaders(layout_of(tile));
+  const FirstReplicas leaders(layout_of(tile));
   const auto count = static_cast<std::int64_t>(leaders.registers.size());
-  const auto of_leaders = [&](Value v) {
+  const auto of_first_replicas = [&](Value v) {
     return l.type(v).is_vec() ? l.regs(v, leaders.registers) : l.splat(v, count);
   };
-  std::vector<Value> operands{of_leaders(l.get(d.operands[0])), of_leaders(l.get(d.operands[1]))};
+  std::vector<Value> operands{of_first_replicas(l.get(d.operands[0])),
+                              of_first_replicas(l.get(d.operands[1]))};
   const Value mask = mask_of(l, d, 2), first = is_first(l, tile);
-  if (const Value p = l.both(mask, first)) operands.push_back(of_leaders(p));
+  if (const Value p = l.and_predicates(mask, first)) operands.push_back(of_first_replicas(p));
   const Type result = Type::vec(tile.elem(), count);
   const OpId atom = l.b.create(Opcode::AtomGlobal, operands, std::span(&result, 1), d.attrs);
   const Value old = l.regs(l.to[atom].results[0], leaders.place);
-  return first && is_used(l.from, d.results[0]) ? told_to_copies(l, tile, old) : old;
+  return first && is_used(l.from, d.results[0]) ? broadcast_to_replicas(l, tile, old) : old;
 }
 
 /// By the first thread.
@@ -133,7 +134,7 @@ Value combine_scalar(Lowering& l, const OpData& d) {
   const Type type = l.from.type(d.results[0]);
   const Value first = is_first(l, type);
   const std::vector<Value> operands{l.get(d.operands[0]), l.get(d.operands[1]),
-                                    l.both(mask_of(l, d, 2), first)};
+                                    l.and_predicates(mask_of(l, d, 2), first)};
   const auto combined = [&] {
     return l.to[l.b.create(Opcode::AtomGlobal, operands, std::span(&type, 1), d.attrs)].results[0];
   };
@@ -153,14 +154,14 @@ void lower_AtomicRmw(Lowering& l, OpId op) {
   l.set(d.results[0], is_tile ? combine_tile(l, d) : combine_scalar(l, d));
 }
 
-void combine_in_memory(Lowering& l, const std::vector<Value>& operands, std::string_view kind) {
+void emit_reduction(Lowering& l, const std::vector<Value>& operands, std::string_view kind) {
   const Type old = l.type(operands[1]);
   l.b.create(Opcode::AtomGlobal, operands, std::span(&old, 1), attr_list({{AttrName::kind, kind}}));
 }
 
 /// All threads' writes come before the count of one, and its answer before their reads: what one
 /// thread has fenced, barriers hand on to the others (PTX ISA, "Causality order").
-void lower_LastArriver(Lowering& l, OpId op) {
+void lower_ArriveAndTestLast(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Value last = l.b.cast(l.b.sub(l.get(d.operands[1]), l.b.i32(1)), DType::u32);
   const Value first =

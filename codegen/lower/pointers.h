@@ -6,7 +6,7 @@
 
 namespace tegula::codegen {
 
-/// Attributes of an access of so many elements, with the hints of the op that makes it.
+/// Attributes of an access of `width` elements, with the hints of the op that makes it.
 ir::AttrList access_attrs(const ir::AttrList& from, std::int64_t width);
 
 /// Tells for each register whether it holds an element, not padding; none where all do.
@@ -14,6 +14,6 @@ ir::Value is_element(Lowering& l, const ir::LinearLayout& layout);
 
 /// Operands addresses, values and a predicate, if any: each element there becomes the combination
 /// of itself and the value.
-void combine_in_memory(Lowering& l, const std::vector<ir::Value>& operands, std::string_view kind);
+void emit_reduction(Lowering& l, const std::vector<ir::Value>& operands, std::string_view kind);
 
 }  // namespace tegula::codegen

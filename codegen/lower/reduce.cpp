@@ -112,7 +112,7 @@ class Reduction {
     for (int mask : plan_.warp_masks) {
       if (!std::has_single_bit(static_cast<unsigned>(mask)))
         throw InternalError("reduce: parts lie along sums of warp bits");
-      digits.push_back({In::Warp, mask, 2, 0});
+      digits.push_back({HwDim::Warp, mask, 2, 0});
     }
     digits.insert(digits.end(), plan_.warp_digits.begin(), plan_.warp_digits.end());
     return digits;
@@ -149,7 +149,7 @@ class Reduction {
   /// coordinate / divisor % count; both are powers of two but for odd warp counts.
   Value digit_of(const ThreadDigit& d) {
     const auto divisor = static_cast<unsigned>(d.divisor), count = static_cast<unsigned>(d.count);
-    const Value warp = l_.coordinate(In::Warp);
+    const Value warp = l_.coordinate(HwDim::Warp);
     if (!std::has_single_bit(divisor) || !std::has_single_bit(count))
       return l_.b.rem(l_.b.div(warp, l_.b.i32(d.divisor)), l_.b.i32(d.count));
     return l_.b.op(Opcode::And, {l_.b.op(Opcode::Shr, {warp, l_.b.i32(std::countr_zero(divisor))}),
@@ -203,17 +203,17 @@ class Reduction {
   /// One lane of those that hold copies writes, and one warp of those that hold copies of the
   /// operand.
   Value first_lane_of_copies() {
-    std::uint32_t lanes = plan_.result.free_bits(In::Lane);
-    for (int bit = plan_.result.in_bits(In::Lane); bit < 5; ++bit) lanes |= 1u << bit;
+    std::uint32_t lanes = plan_.result.free_bits(HwDim::Lane);
+    for (int bit = plan_.result.in_bits(HwDim::Lane); bit < 5; ++bit) lanes |= 1u << bit;
     Value first;
     if (lanes != 0)
-      first = l_.b.cmp("eq", l_.b.op(Opcode::And, {l_.coordinate(In::Lane), l_.b.i32(lanes)}),
+      first = l_.b.cmp("eq", l_.b.op(Opcode::And, {l_.coordinate(HwDim::Lane), l_.b.i32(lanes)}),
                        l_.b.i32(0));
-    if (const std::uint32_t warps = layout_.free_bits(In::Warp))
-      first = l_.both(
-          first, l_.b.cmp("eq", l_.b.op(Opcode::And, {l_.coordinate(In::Warp), l_.b.i32(warps)}),
+    if (const std::uint32_t warps = layout_.free_bits(HwDim::Warp))
+      first = l_.and_predicates(
+          first, l_.b.cmp("eq", l_.b.op(Opcode::And, {l_.coordinate(HwDim::Warp), l_.b.i32(warps)}),
                           l_.b.i32(0)));
-    return l_.both(first, l_.is_first_digit(layout_, In::Warp));
+    return l_.and_predicates(first, l_.is_replica_zero_along(layout_, HwDim::Warp));
   }
 
   Lowering& l_;
@@ -247,8 +247,8 @@ void lower_Reduce(Lowering& l, OpId op) {
   const auto combine = [&](const Tuple& a, const Tuple& b) {
     return Tuple{l.b.op(kind.op, {a[0], b[0]})};
   };
-  // What is summed comes from the special function unit one by one (attention, softmax). A chain
-  // keeps up with it; the first additions of halves wait for two that lie far apart: 1-3 % of
+  // The summands come from the special function unit one by one (attention, softmax). A chain keeps
+  // up with it; adding halves first would wait for two summands that lie far apart: 1-3 % of
   // attention on an H200 (bench/results/sweeps/*-attention-plans.jsonl).
   const bool is_float_sum = kind.op == Opcode::Add && is_float(wide);
   Reduction reduction(l, op, combine,
@@ -280,7 +280,7 @@ void lower_ArgReduce(Lowering& l, OpId op) {
   Reduction reduction(l, op, combine);
   const ReduceKind& kind = reduce_kind(largest ? "max" : "min");
   const Value identity = kind.identity(l.b, type.dtype());
-  // What is only padding may be anything, so that it must not decide what its index is.
+  // Padding may hold anything, so it must not decide the index.
   const Value value = reduction.without_padding(l.get(d.operands[0]), identity);
   const Value index = reduction.index_along_axis(),
               behind = l.b.add(index, l.b.i32(layout_of(type).cover()[axis]));
@@ -291,7 +291,7 @@ void lower_ArgReduce(Lowering& l, OpId op) {
     both = {l.b.select(number, value, identity), l.b.select(number, index, behind)};
   }
   Tuple result = reduction.run({both[0], reduction.without_padding(both[1], behind)});
-  // Where no number was found, the first element stands for all.
+  // If no number was found, the first element stands for all.
   if (is_float(type.dtype()))
     result[1] = l.b.select(l.b.cmp("lt", result[1], l.b.i32(layout_of(type).shape()[axis])),
                            result[1], l.b.i32(0));

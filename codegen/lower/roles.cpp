@@ -1,6 +1,6 @@
-// Roles: the warps that compute, and one that copies. Both are lowered from the same machine form,
-// which says what happens in order; channels keep the order between them. Those that compute may be
-// groups that take tiles in turn (groups.cpp).
+// Warp specialization: lowers the same machine form once for the consumer warps and once for the
+// producer warp. Channels (mbarriers) order the two. Consumers may be two ping-pong warpgroups
+// (pingpong.cpp).
 #include <algorithm>
 
 #include "codegen/lower/lowering.h"
@@ -9,20 +9,20 @@ namespace tegula::codegen {
 
 using namespace ir;
 
-Value Lowering::is_leader() {
-  if (role_ == Role::Copy) return {};
+Value Lowering::is_producer_thread() {
+  if (role_ == Role::Producer) return {};
   return is_first_thread();
 }
 
-const CopySlice* Lowering::slice() const {
-  if (role_ == Role::Copy) return &*copying_;
-  return role_ == Role::Skip ? &*skipping_ : nullptr;
+const ProducerSlice* Lowering::slice() const {
+  if (role_ == Role::Producer) return &*producer_slice_;
+  return role_ == Role::Skip ? &*carry_slice_ : nullptr;
 }
 
 bool Lowering::is_for_another_role(OpId op) const {
-  if (role_ == Role::Everything) return false;
-  if (role_ == Role::Compute)
-    return copying_->is_leaders(op) || from[op].opcode == Opcode::ChannelInit;
+  if (role_ == Role::All) return false;
+  if (role_ == Role::Consumer)
+    return producer_slice_->is_producer_only(op) || from[op].opcode == Opcode::ChannelInit;
   return !slice()->contains(op);
 }
 
@@ -34,24 +34,25 @@ std::vector<std::size_t> Lowering::kept(std::span<const Value> results) const {
 }
 
 void Lowering::lower_roles() {
-  const int copy_warps = context.plan->copy_warps;
+  const int producer_warps = context.plan->producer_warps;
   const int computing = groups_ * from.info.threads;
-  to.info.threads = computing + 32 * copy_warps;
+  to.info.threads = computing + 32 * producer_warps;
   std::vector<OpId> channels;
   for (OpId op : from.ops(from.body()))
     if (from[op].opcode == Opcode::ChannelInit) channels.push_back(op);
   init_channels(channels);
   AttrList attrs;
-  attrs.set(AttrName::warps, Ints{groups_ * warps(), copy_warps});
-  attrs.set(AttrName::names, "compute,copy");
+  attrs.set(AttrName::warps, Ints{groups_ * warps(), producer_warps});
+  attrs.set(AttrName::names, "consumer,producer");
   const OpId roles =
       b.create(Opcode::Roles, std::span<const Value>(), std::span<const Type>(), attrs);
-  lower_role(Role::Compute, roles);
-  lower_role(Role::Copy, roles);
-  role_ = Role::Everything;
+  lower_role(Role::Consumer, roles);
+  lower_role(Role::Producer, roles);
+  role_ = Role::All;
 }
 
-/// A map's first use would wait for it. Those of all copies are known once these are lowered.
+/// Prefetches tensor maps, as the first use would wait for them. The maps of all loads are known
+/// once these are lowered.
 void Lowering::prefetch_maps(RegionId copies) {
   Builder head(to);
   head.before(to[copies].first);
@@ -63,23 +64,23 @@ void Lowering::lower_role(Role role, OpId roles) {
   role_ = role;
   const RegionId outer = b.region();
   b.at_end(to.add_region(roles));
-  // They were dealt for all groups.
+  // Registers were divided over all consumer warpgroups.
   const bool is_as_planned = groups_ == context.plan->groups();
-  if (const int registers = context.plan->registers; registers != 0 && is_as_planned) {
-    const bool computes = role == Role::Compute;
+  if (const int registers = context.plan->consumer_registers; registers != 0 && is_as_planned) {
+    const bool computes = role == Role::Consumer;
     b.effect(Opcode::SetMaxNReg, {},
              {{AttrName::mode, computes ? "inc" : "dec"},
               {AttrName::regs,
-               Ints{computes ? registers : context.plan->copy_registers(*from.info.target)}}});
+               Ints{computes ? registers : context.plan->producer_registers(*from.info.target)}}});
   }
-  if (role == Role::Copy) {
+  if (role == Role::Producer) {
     const Value first = b.cmp("eq", b.op(Opcode::Tid, std::initializer_list<Value>{}),
                               b.i32(groups_ * from.info.threads));
     b.at_end(to[b.make_if(first, {})].regions[0]);
   }
   const RegionId copies = b.region();
   lower_body();
-  if (role == Role::Copy) prefetch_maps(copies);
+  if (role == Role::Producer) prefetch_maps(copies);
   b.at_end(outer);
 }
 

@@ -41,9 +41,9 @@ std::vector<std::vector<int>> lines(const LinearLayout& layout, int axis, bool r
 Value lanes_before(Lowering& l, Value total, const LinearLayout& layout, int axis, bool reverse,
                    const ReduceKind& kind, Value identity) {
   Value running = total;
-  const Value lane = l.coordinate(In::Lane);
-  for (int bit = 0; bit < layout.in_bits(In::Lane); ++bit) {
-    if (layout.basis(In::Lane, bit)[axis] == 0)
+  const Value lane = l.coordinate(HwDim::Lane);
+  for (int bit = 0; bit < layout.in_bits(HwDim::Lane); ++bit) {
+    if (layout.basis(HwDim::Lane, bit)[axis] == 0)
       throw InternalError("scan: lanes do not lie along the axis");
     const Value moved = shuffle(l, running, l.b.i32(1 << bit), reverse ? "down" : "up");
     const Value has = reverse ? l.b.cmp("lt", lane, l.b.i32(32 - (1 << bit)))

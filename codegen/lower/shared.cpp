@@ -13,8 +13,8 @@ namespace tegula::codegen {
 
 using namespace ir;
 
-Value shared_addresses(Lowering& l, Value base, const std::vector<ThreadFn>& slabs,
-                       const std::vector<std::pair<int, RegisterPart>>& parts, Value more_flips) {
+Value shared_addresses(Lowering& l, Value base, const std::vector<ThreadOffset>& slabs,
+                       const std::vector<std::pair<int, RegisterOffset>>& parts, Value more_flips) {
   std::map<int, Value> flips_of, adds_of;
   std::vector<Value> addresses;
   // Parts of one slab become one vector op; slabs are few (almost always one).
@@ -22,7 +22,7 @@ Value shared_addresses(Lowering& l, Value base, const std::vector<ThreadFn>& sla
   for (std::size_t i = 0; i < parts.size(); ++i) by_slab[parts[i].first].push_back(i);
   std::vector<std::int64_t> order;
   for (const auto& [slab, members] : by_slab) {
-    ThreadFn flips = slabs[static_cast<std::size_t>(slab)], adds = flips;
+    ThreadOffset flips = slabs[static_cast<std::size_t>(slab)], adds = flips;
     for (ThreadBit& bit : flips.bits) bit.add = 0;
     flips.digits.clear();
     for (ThreadBit& bit : adds.bits) bit.flip = 0;
@@ -62,8 +62,8 @@ struct Route {
   bool by_matrix = false;
   bool transposed = false;
   std::int64_t num = 1;  ///< matrices, or elements of a vector
-  std::vector<ThreadFn> slabs;
-  std::vector<std::pair<int, RegisterPart>> parts;
+  std::vector<ThreadOffset> slabs;
+  std::vector<std::pair<int, RegisterOffset>> parts;
   std::vector<std::vector<int>> registers;  ///< element registers of each access, in order
 };
 
@@ -179,7 +179,7 @@ void store_shared(Lowering& l, Value base, const SharedLayout& shared, const Lin
     return;
   }
   std::vector<Value> operands{addresses, flat};
-  if (const Value first = l.is_first_copy(dist))
+  if (const Value first = l.is_replica_zero(dist))
     operands.push_back(l.splat(first, l.type(addresses).count()));
   l.b.effect(Opcode::StShared, operands, {{AttrName::width, r.num}});
 }
@@ -200,7 +200,7 @@ SharedLayout without_slots(const SharedLayout& whole) {
 
 }  // namespace
 
-SlotAt slot_of(Lowering& l, Value shared_tile, Value slot) {
+SmemSlot slot_of(Lowering& l, Value shared_tile, Value slot) {
   const Type type = l.from.type(shared_tile);
   const SharedLayout& whole = *type.shared_layout();
   const std::int64_t offset = l.from[l.from[shared_tile].def].attrs.i(AttrName::offset);

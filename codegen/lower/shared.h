@@ -8,8 +8,8 @@ namespace tegula::codegen {
 
 /// base + ((thread flips ^ flip) + adds): one address per part, as registers. `more_flips` are
 /// XORed to all, where there are any.
-ir::Value shared_addresses(Lowering& l, ir::Value base, const std::vector<ir::ThreadFn>& slabs,
-                           const std::vector<std::pair<int, ir::RegisterPart>>& parts,
+ir::Value shared_addresses(Lowering& l, ir::Value base, const std::vector<ir::ThreadOffset>& slabs,
+                           const std::vector<std::pair<int, ir::RegisterOffset>>& parts,
                            ir::Value more_flips = {});
 /// Registers that pad the tile read something of it, not of what lies behind: no offset from `base`
 /// is beyond `last`.
@@ -26,11 +26,11 @@ void store_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared,
                   std::int64_t behind = 0);
 
 /// A shared tile's slot: its layout without the slot dimension, and where it starts.
-struct SlotAt {
+struct SmemSlot {
   ir::SharedLayout layout;
   ir::Value base;
 };
 /// The slot of a shared tile; the whole tile where `machine_slot` is none.
-SlotAt slot_of(Lowering& l, ir::Value machine_shared, ir::Value machine_slot);
+SmemSlot slot_of(Lowering& l, ir::Value machine_shared, ir::Value machine_slot);
 
 }  // namespace tegula::codegen

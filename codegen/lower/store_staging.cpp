@@ -11,11 +11,11 @@ using namespace ir;
 
 namespace {
 
-constexpr std::int64_t kMostBuffers = 4;
-/// Of swizzled tiles.
+constexpr std::int64_t kMaxBuffers = 4;
+/// Alignment of swizzled tiles.
 constexpr std::int64_t kAlignment = 1024;
-/// From so many on, a store's warps need not meet before they write: of those in flight one can
-/// always be unread.
+/// From this number of buffers on, a store's warps need not synchronise before they write: of those
+/// in flight one can always be unread.
 constexpr int kSpareBuffers = 3;
 
 std::int64_t aligned(std::int64_t bytes) {
@@ -26,8 +26,8 @@ std::int64_t aligned(std::int64_t bytes) {
 
 SharedLayout StoreStaging::layout(Type tile) {
   const Dims shape{static_cast<int>(tile.shape()[0]), static_cast<int>(tile.shape()[1])};
-  const auto swizzled =
-      SharedLayout::swizzled(shape, size_bytes(tile.dtype()), {1, 0}, 128, PieceRule::Sum);
+  const auto swizzled = SharedLayout::swizzled(shape, size_bytes(tile.dtype()), {1, 0}, 128,
+                                               SegmentRule::WidestFirst);
   if (!swizzled) throw InternalError("a store of " + tile.str() + ": " + swizzled.reason());
   return *swizzled;
 }
@@ -46,14 +46,15 @@ std::optional<StoreStaging> StoreStaging::of(const Kernel& machine, int groups, 
   s.first_ = aligned(end);
   const std::int64_t room =
       (machine.info.target->shared_bytes_per_cta - s.first_) / (groups * s.bytes_);
-  const auto most = std::min(kMostBuffers, static_cast<std::int64_t>(stores.size()));
+  const auto most = std::min(kMaxBuffers, static_cast<std::int64_t>(stores.size()));
   s.buffers_ = static_cast<int>(std::clamp<std::int64_t>(room, 1, most));
   s.deal(machine, stores);
   return s;
 }
 
-/// Where all stores follow each other in one region and go round evenly, a tile goes on with the
-/// buffers as the one before it left them. Else the first one waits until all of them are free.
+/// If all stores follow each other in one region and use the buffers evenly, a tile continues with
+/// the buffers as the previous one left them. Else the first store waits until all buffers are
+/// free.
 void StoreStaging::deal(const Kernel& machine, const std::vector<OpId>& stores) {
   const int count = static_cast<int>(stores.size());
   const bool in_a_row = std::ranges::all_of(
@@ -61,7 +62,7 @@ void StoreStaging::deal(const Kernel& machine, const std::vector<OpId>& stores) 
   const bool goes_round = in_a_row && count % buffers_ == 0;
   const bool has_spare = buffers_ >= kSpareBuffers;
   for (int i = 0; i < count; ++i) {
-    StagingTurn turn;
+    StagingSlot turn;
     turn.buffer = i % buffers_;
     if (!in_a_row || (i == 0 && !goes_round))
       turn.unread_before = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// Shared memory between the registers of warpgroups and their stores by TMA: buffers that the
-// stores of a program take in turn.
+// Staging buffers in shared memory between accumulator registers and TMA stores. The stores of a
+// CTA use the buffers round-robin.
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -12,12 +12,13 @@ namespace tegula::codegen {
 
 /// How one store gets a buffer that is free. A thread's stores are bulk groups in their order, so
 /// that "all but the last n have been read" can be waited for.
-struct StagingTurn {
+struct StagingSlot {
   static constexpr int kNoWait = -1;
   int buffer = 0;
-  /// Groups that may be unread before the buffer is written, and the warps meet.
+  /// Commit groups that may be unread before the buffer is written, and the warps synchronise.
   int unread_before = kNoWait;
-  /// The same before they meet to hand their writes over: then the next store's buffer is free.
+  /// The same before they synchronise to hand their writes over: then the next store's buffer is
+  /// free.
   int unread_behind = kNoWait;
 };
 
@@ -28,10 +29,10 @@ class StoreStaging {
   /// four, and at least one. `groups` of warps have their own.
   static std::optional<StoreStaging> of(const ir::Kernel& machine, int groups, std::int64_t end);
 
-  /// How a stored tile lies in a buffer.
+  /// Layout of a stored tile in a buffer.
   static ir::SharedLayout layout(ir::Type tile);
 
-  StagingTurn turn(ir::OpId store) const { return turns_.at(store); }
+  StagingSlot turn(ir::OpId store) const { return turns_.at(store); }
   std::int64_t offset(int buffer) const { return first_ + buffer * bytes_; }
   /// From one group's buffers to the next one's.
   std::int64_t group_stride() const { return buffers_ * bytes_; }
@@ -42,7 +43,7 @@ class StoreStaging {
 
   std::int64_t first_ = 0, bytes_ = 0;  ///< of one buffer
   int buffers_ = 1, groups_ = 1;
-  std::unordered_map<ir::OpId, StagingTurn> turns_;
+  std::unordered_map<ir::OpId, StagingSlot> turns_;
 };
 
 }  // namespace tegula::codegen

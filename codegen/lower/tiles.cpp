@@ -1,4 +1,5 @@
-// Lowering of tiles by a counter: the leader's fetch, and the number on its way to the other warps.
+// Lowering of the dynamic tile scheduler: the producer thread fetches a tile id and passes it on to
+// the other warps.
 #include "codegen/lower/lowering.h"
 
 namespace tegula::codegen {
@@ -10,7 +11,7 @@ void lower_FetchTile(Lowering& l, OpId op) {
   // It counts up to its operand and then begins again.
   const Value last = l.b.cast(l.b.sub(l.get(d.operands[1]), l.b.i32(1)), DType::u32);
   std::vector<Value> operands{l.get(d.operands[0]), last};
-  if (const Value leader = l.is_leader()) operands.push_back(leader);
+  if (const Value producer_thread = l.is_producer_thread()) operands.push_back(producer_thread);
   const Value before =
       l.b.op(Opcode::AtomGlobal, operands,
              {{AttrName::kind, "inc"}, {AttrName::sem, "relaxed"}, {AttrName::scope, "gpu"}});
@@ -35,7 +36,7 @@ Value word(Lowering& l, Value words, std::size_t i) {
 
 }  // namespace
 
-void lower_PutTile(Lowering& l, OpId op) {
+void lower_PublishTile(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Value words = words_of(l, d);
   for (std::size_t i = 3; i < d.operands.size(); ++i)
@@ -44,24 +45,24 @@ void lower_PutTile(Lowering& l, OpId op) {
   l.b.effect(Opcode::MbarArrive, {l.mbarrier(d.operands[2], d.operands[1])});
 }
 
-/// All lanes read before they meet, and one releases the slot for them (the shuffle, which says
-/// that the words are uniform, orders no memory). Where the leader is one of the lanes, lane 0
+/// All lanes read before they synchronise, and one releases the slot for them (the shuffle, which
+/// makes the words uniform, orders no memory). If the producer thread is one of the lanes, lane 0
 /// reads.
-void lower_TakeTile(Lowering& l, OpId op) {
+void lower_ReceiveTile(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
-  if (l.is_copy_role()) {
+  if (l.is_producer()) {
     for (std::size_t i : l.kept(d.results)) l.set(d.results[i], l.get(d.operands[2 + i]));
     return;
   }
   const Value words = words_of(l, d);
   for (std::size_t i = 0; i < d.results.size(); ++i) {
     std::vector<Value> operands{word(l, words, i)};
-    if (!l.is_compute_role()) operands.push_back(l.b.cmp("eq", l.coordinate(In::Lane), l.b.i32(0)));
+    if (!l.is_consumer()) operands.push_back(l.b.cmp("eq", l.coordinate(HwDim::Lane), l.b.i32(0)));
     const Value read =
         l.b.op(Opcode::LdShared, operands, Type::scalar(DType::i32), {{AttrName::width, 1}});
     l.set(d.results[i], l.b.op(Opcode::Shfl, {read, l.b.i32(0)}, {{AttrName::mode, "idx"}}));
   }
-  if (l.is_compute_role()) l.b.effect(Opcode::WarpSync, {});
+  if (l.is_consumer()) l.b.effect(Opcode::WarpSync, {});
 }
 
 }  // namespace tegula::codegen

@@ -1,4 +1,4 @@
-// Lowering of channels and TMA copies: mbarriers, tensor maps, one bulk copy for each piece of a
+// Lowering of channels and TMA loads: mbarriers, tensor maps, one bulk copy for each segment of a
 // swizzled tile.
 #include <algorithm>
 
@@ -39,19 +39,19 @@ Value Lowering::tensor_map(Value machine_view, const Ints& order, const Ints& bo
   const Param& p = *params_.at(machine_view);
   AttrList attrs;
   attrs.set(AttrName::arg, static_cast<std::int64_t>(&p - from.params().data()));
-  attrs.set(AttrName::part, "map");
+  attrs.set(AttrName::component, "map");
   attrs.set(AttrName::order, order);
   attrs.set(AttrName::box, box);
   attrs.set(AttrName::swizzle, std::int64_t{swizzle});
-  if (!clip.empty()) attrs.set(AttrName::clip, clip);
+  if (!clip.empty()) attrs.set(AttrName::map_bounds, clip);
   for (const Param& made : to.params())
     if (made.attrs == attrs) return made.value;
   return to.add_param(p.name + "_map", Type::tensor_map(), attrs);
 }
 
-void lower_Leader(Lowering& l, OpId op) {
-  const Value leader = l.is_leader();
-  l.set(l.from[op].results[0], leader ? leader : l.b.flag(true));
+void lower_ProducerThread(Lowering& l, OpId op) {
+  const Value producer_thread = l.is_producer_thread();
+  l.set(l.from[op].results[0], producer_thread ? producer_thread : l.b.flag(true));
 }
 
 void Lowering::init_channels(std::span<const OpId> inits) {
@@ -60,7 +60,7 @@ void Lowering::init_channels(std::span<const OpId> inits) {
   b.at_end(to[b.make_if(first, {})].regions[0]);
   bool of_cluster = false;
   for (OpId op : inits) {
-    const std::int64_t programs = from[op].attrs.i(AttrName::programs, 1);
+    const std::int64_t programs = from[op].attrs.i(AttrName::cluster_ctas, 1);
     of_cluster = of_cluster || programs > 1;
     for (std::size_t i = 0; i < from[op].operands.size(); ++i) {
       const Value channel = from[op].operands[i];
@@ -73,28 +73,28 @@ void Lowering::init_channels(std::span<const OpId> inits) {
   }
   b.effect(Opcode::FenceMbarInit, {});
   b.at_end(outer);
-  // What threads wrote to this memory before comes before what TMA will write.
+  // Orders earlier writes of threads to this memory before the writes of TMA.
   b.effect(Opcode::FenceProxyAsync, {});
   if (!of_cluster) return barrier();
   is_signalled_by_cluster_ = true;
-  meet_cluster();
+  cluster_barrier();
 }
 
 void lower_ChannelInit(Lowering& l, OpId op) { l.init_channels({&op, 1}); }
 
 namespace {
 
-/// A lane for each of the two CTAs of the cluster arrives there; or, where the other is not in
-/// step, both arrive here.
+/// One lane for each of the two CTAs of the cluster arrives there; or, if the peer is not in
+/// lockstep, both arrive here.
 void release_to_cluster(Lowering& l, const OpData& d) {
-  const Value lane = l.coordinate(In::Lane);
+  const Value lane = l.coordinate(HwDim::Lane);
   const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
   const Value in_step = l.b.cast(l.get(d.operands[3]), DType::i32);
   const Value to = l.b.op(Opcode::Xor, {rank, l.b.op(Opcode::And, {lane, in_step})});
   const Value there = l.b.op(Opcode::MapShared, {l.mbarrier(d.operands[0]), to});
   const Value address = l.b.add(there, l.b.mul(l.get(d.operands[1]), l.b.i32(kBarrierBytes)));
   const Value arrives =
-      l.both(l.b.cmp("lt", lane, l.b.i32(l.from.info.cluster)), l.get(d.operands[2]));
+      l.and_predicates(l.b.cmp("lt", lane, l.b.i32(l.from.info.cluster)), l.get(d.operands[2]));
   l.b.effect(Opcode::MbarArrive, {address, arrives}, {{AttrName::scope, "cluster"}});
 }
 
@@ -102,18 +102,18 @@ void release_to_cluster(Lowering& l, const OpData& d) {
 
 void lower_ChannelRelease(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
-  if (d.attrs.i(AttrName::by_threads) == 1) {
+  if (d.attrs.i(AttrName::generic_proxy) == 1) {
     // All lanes' reads come before what TMA writes, for which one of them says that it may.
     l.b.effect(Opcode::FenceProxyAsync, {});
     l.b.effect(Opcode::WarpSync, {});
   }
   if (d.operands.size() == 4) return release_to_cluster(l, d);
-  const Value lane = l.b.cmp("eq", l.coordinate(In::Lane), l.b.i32(0));
-  l.b.effect(Opcode::MbarArrive,
-             {l.mbarrier(d.operands[0], d.operands[1]), l.both(lane, l.get(d.operands[2]))});
+  const Value lane = l.b.cmp("eq", l.coordinate(HwDim::Lane), l.b.i32(0));
+  l.b.effect(Opcode::MbarArrive, {l.mbarrier(d.operands[0], d.operands[1]),
+                                  l.and_predicates(lane, l.get(d.operands[2]))});
 }
 
-void lower_ChannelExpect(Lowering& l, OpId op) {
+void lower_ChannelExpectTx(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   l.b.effect(Opcode::MbarExpectTx, {l.mbarrier(d.operands[0], d.operands[1])},
              {{AttrName::bytes, d.attrs.i(AttrName::bytes)}});
@@ -126,8 +126,8 @@ void lower_ChannelWait(Lowering& l, OpId op) {
 
 namespace {
 
-/// The pieces of a box that TMA brings one by one, and how it is cut into two halves: half the
-/// pieces, or of each the rows of half the tile.
+/// The segments of a box that TMA loads one by one, and its split into two halves: half the
+/// segments, or half the rows of each.
 class TmaBox {
  public:
   TmaBox(Lowering& l, OpId op)
@@ -167,7 +167,7 @@ class TmaBox {
     return position(d_.attrs.ints(AttrName::axes)[static_cast<std::size_t>(rows_dim())]);
   }
 
-  /// Where the other program copies the same box, one half to both; else both halves, here.
+  /// If the other CTA loads the same box, multicasts one half to both; else loads both halves.
   void copy_halves() {
     const RegionId outer = l_.b.region();
     const OpId branch = l_.b.make_if(l_.get(d_.operands.back()), {});
@@ -189,7 +189,7 @@ class TmaBox {
     Value& along = corner_[halves_pieces() ? 0 : row_position()];
     along = l_.b.add(along, l_.b.mul(half, l_.b.i32(extent)));
     AttrList attrs;
-    if (for_cluster) attrs.set(AttrName::programs, std::int64_t{l_.from.info.cluster});
+    if (for_cluster) attrs.set(AttrName::cluster_ctas, std::int64_t{l_.from.info.cluster});
     copy_pieces(halves_pieces() ? piece_.count / 2 : piece_.count, attrs);
     at_.base = base;
     corner_ = corner;
@@ -209,9 +209,9 @@ class TmaBox {
 
   Lowering& l_;
   const OpData& d_;
-  SlotAt at_;
+  SmemSlot at_;
   int fast_;
-  Piece piece_;
+  SwizzleSegment piece_;
   Ints order_, box_;
   bool in_halves_;
   Value map_, barrier_;

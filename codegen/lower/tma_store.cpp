@@ -12,14 +12,15 @@ using namespace ir;
 
 namespace {
 
-/// Named barriers: one for each of up to four warpgroups, behind those of turns and groups.
+/// Named barriers: one for each of up to four warpgroups, after those of ping-pong and of the
+/// order.
 constexpr int kFirstBarrier = 8;
 
-/// Which warpgroup runs the code: one has a tile, or some rows of it.
+/// Index of the warpgroup that runs the code: each has a tile, or some rows of it.
 Value warpgroup(Lowering& l) {
   if (l.groups() > 1) return l.group();
   if (l.warps() == kWarpgroupWarps) return l.b.i32(0);
-  return l.b.op(Opcode::Shr, {l.coordinate(In::Warp), l.b.i32(2)});
+  return l.b.op(Opcode::Shr, {l.coordinate(HwDim::Warp), l.b.i32(2)});
 }
 
 void meet(Lowering& l) {
@@ -43,7 +44,7 @@ void wait_until_read(Lowering& l, int but) {
          [&] { l.b.effect(Opcode::TmaWait, {}, {{AttrName::count, but}, {AttrName::read, 1}}); });
 }
 
-/// The rows of one warpgroup, piece by piece.
+/// The rows of one warpgroup, segment by segment.
 class StoredBox {
  public:
   StoredBox(Lowering& l, const OpData& d, const SharedLayout& layout, Value base)
@@ -51,7 +52,7 @@ class StoredBox {
     const auto axes = d.attrs.ints(AttrName::axes);
     order_ = map_order(axes, l.from.type(d.operands[0]).rank(), 1);
     const auto clips = clips_of(l.from, d);
-    for (const StoreClip& c : *clips) clip_.insert(clip_.end(), {c.dim, c.arg, c.value});
+    for (const TensorMapBound& c : *clips) clip_.insert(clip_.end(), {c.dim, c.arg, c.value});
     for (std::int64_t v : order_)
       corner_.push_back(l.b.cast(l.get(d.operands[2 + static_cast<std::size_t>(v)]), DType::i32));
     const int warpgroups = l.warps() / kWarpgroupWarps;
@@ -63,7 +64,7 @@ class StoredBox {
 
   void store() {
     int column = 0;
-    for (const Piece& piece : layout_.piece_list())
+    for (const SwizzleSegment& piece : layout_.piece_list())
       for (int i = 0; i < piece.count; ++i) {
         store_piece(piece, column);
         column += piece.width / layout_.element_bytes();
@@ -71,7 +72,7 @@ class StoredBox {
   }
 
  private:
-  void store_piece(const Piece& piece, int column) {
+  void store_piece(const SwizzleSegment& piece, int column) {
     Ints box(order_.size(), 1);
     box[0] = piece.width / layout_.element_bytes();
     box[1] = rows_;
@@ -104,10 +105,10 @@ class StoredBox {
 void store_by_tma(Lowering& l, OpId store) {
   const OpData& d = l.from[store];
   const StoreStaging& staging = *l.store_staging();
-  const StagingTurn turn = staging.turn(store);
+  const StagingSlot turn = staging.turn(store);
   const Type tile = l.from.type(d.operands[1]);
   const SharedLayout layout = StoreStaging::layout(tile);
-  if (turn.unread_before != StagingTurn::kNoWait) {
+  if (turn.unread_before != StagingSlot::kNoWait) {
     wait_until_read(l, turn.unread_before);
     meet(l);
   }
@@ -118,7 +119,7 @@ void store_by_tma(Lowering& l, OpId store) {
     base = l.b.add(base, l.b.mul(l.group(), l.b.i32(static_cast<int>(staging.group_stride()))));
   store_shared(l, base, layout, layout_of(tile), l.get(d.operands[1]), true, at);
   l.b.effect(Opcode::FenceProxyAsync, {});
-  if (turn.unread_behind != StagingTurn::kNoWait) wait_until_read(l, turn.unread_behind);
+  if (turn.unread_behind != StagingSlot::kNoWait) wait_until_read(l, turn.unread_behind);
   meet(l);
   by_one(l, [&] {
     StoredBox(l, d, layout, l.b.add(base, l.b.i32(static_cast<int>(at)))).store();

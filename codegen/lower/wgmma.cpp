@@ -1,5 +1,5 @@
-// Lowering of asynchronous products to wgmma: descriptors from the shared layout, fragments from
-// the register layout. PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": a warpgroup
+// Lowering of asynchronous MMAs to wgmma: descriptors from the shared layout, fragments from the
+// register layout. PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": a warpgroup
 // computes 64 rows, each of its warps 16 of them, as mma.m16n8k16 lays them out.
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ using namespace ir;
 
 namespace {
 
-/// Of the address in a descriptor.
+/// Bits of the address in a descriptor.
 constexpr int kAddressBits = 18;
 
 /// An operand in shared memory as the instruction takes it.
@@ -34,16 +34,16 @@ std::int64_t offset_at(const SharedLayout& layout, int k_dim, int k, int mn) {
 }
 
 /// `k_dim`: the contracted dimension of the tile. `row`: first row of the warpgroup, or none.
-Matrix matrix(Lowering& l, const SlotAt& at, int k_dim, Value first_byte) {
+Matrix matrix(Lowering& l, const SmemSlot& at, int k_dim, Value first_byte) {
   const SharedLayout& layout = at.layout;
-  const Piece piece = layout.piece_list().front();
+  const SwizzleSegment piece = layout.piece_list().front();
   Matrix m;
   m.mn_major = layout.order()[0] != k_dim;
   const int depth = layout.shape()[k_dim];
   const int step = kMmaStepBytes / layout.element_bytes();
   for (int k = 0; k < depth; k += step) m.steps.push_back(offset_at(layout, k_dim, k, 0));
   const std::int64_t group = kSwizzleRows * piece.swizzle;  // bytes of eight rows
-  // MN-major: from piece to piece along MN, and from eight k to the next eight. K-major: LBO is
+  // MN-major: from segment to segment along MN, and from eight k to the next eight. K-major: LBO is
   // ignored.
   const std::int64_t lbo = m.mn_major && piece.count > 1
                                ? offset_at(layout, k_dim, 0, piece.width / layout.element_bytes())
@@ -58,15 +58,16 @@ Matrix matrix(Lowering& l, const SlotAt& at, int k_dim, Value first_byte) {
   return m;
 }
 
-/// Where the warpgroup's first 64 rows of A begin.
+/// Offset of the warpgroup's first 64 rows of A.
 Value group_offset(Lowering& l, const SharedLayout& layout) {
   if (l.warps() <= kWarpgroupWarps) return {};
   const std::int64_t stride = offset_at(layout, 1, 0, kWgmmaRows);
-  const Value group = l.b.op(Opcode::Shr, {l.coordinate(In::Warp), l.b.i32(2)});
+  const Value group = l.b.op(Opcode::Shr, {l.coordinate(HwDim::Warp), l.b.i32(2)});
   return l.b.mul(group, l.b.i32(stride));
 }
 
-/// The first of each 16 rows that a warp has of the sums: those of all warps come before its next.
+/// The first of each 16 rows of the accumulator that a warp has: those of all warps come before its
+/// next.
 std::vector<int> rows_of(Lowering& l, OpId op, Type acc) {
   const RegisterOf at(layout_of(acc));
   const std::vector<int> tiles = at.tiles(0, kWarpRows);
@@ -96,7 +97,7 @@ void lower_DotAsync(Lowering& l, OpId op) {
   AttrList attrs;
   Ints step_a;
   if (a_type.is(TypeKind::Shared)) {
-    const SlotAt at = slot_of(l, d.operands[1], d.operands[next_slot++]);
+    const SmemSlot at = slot_of(l, d.operands[1], d.operands[next_slot++]);
     const Matrix m = matrix(l, at, 1, group_offset(l, at.layout));
     a = m.descriptor;
     step_a = m.steps;

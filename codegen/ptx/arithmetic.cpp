@@ -288,7 +288,7 @@ void require_conversions(const ir::Kernel& kernel) {
         std::ranges::find(kOnBits, d.opcode) != std::end(kOnBits))
       return;
     if (std::ranges::none_of(d.operands, holds_f8) && !holds_f8(d.results[0])) return;
-    fail(Mistake::f8_target, d.loc, {}, ir::info(d.opcode).mnemonic);
+    fail(ErrorId::f8_target, d.loc, {}, ir::info(d.opcode).mnemonic);
   });
 }
 

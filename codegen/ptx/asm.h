@@ -41,7 +41,7 @@ struct Asm {
   int add(Reg reg, Role role, int count = 1);
 };
 
-/// What stands between the quotes of an LLVM inline asm call. `outputs` and `inputs` list operand
+/// The text between the quotes of an LLVM inline asm call. `outputs` and `inputs` list operand
 /// indices in the order of the results and of the arguments (an InOut operand is in both).
 struct LlvmAsm {
   std::string text, constraints;

@@ -155,7 +155,7 @@ struct MmaRegisters {
 MmaRegisters mma_registers(const ir::AttrList& attrs);
 Asm mma(const ir::AttrList& attrs, DType accumulator);
 
-/// What depends on the operands of a wgmma rather than on its attributes.
+/// Properties of a wgmma that depend on its operands rather than on its attributes.
 struct WgmmaForm {
   int accumulators = 0;            ///< registers
   DType accumulator = DType::f32;  ///< f32, i32, or f16 (two packed in each b32 register)
@@ -170,12 +170,12 @@ struct WgmmaForm {
 /// registers b32 a step), B descriptors (b64, one a step) [, scale_d (pred) unless
 /// it is constant or fresh].
 Asm wgmma(const ir::AttrList& attrs, const WgmmaForm& form);
-/// What each descriptor of A adds to the first, bytes: the k steps of each tile of 64 rows.
+/// Bytes that each descriptor of A adds to the first: the k steps of each tile of 64 rows.
 std::vector<std::int64_t> steps_of_rows(const ir::AttrList& attrs);
 /// The bits of a matrix descriptor that do not depend on the address, which is below 2^18; add it
 /// >> 4.
 std::uint64_t smem_desc_bits(const ir::AttrList& attrs);
-/// What a step of `bytes` adds to a descriptor.
+/// Increment of a descriptor for a step of `bytes`.
 inline std::int64_t smem_desc_step(std::int64_t bytes) { return bytes / 16; }
 
 /// Orders registers before the next wgmma. Operands: the registers passed through (InOut, classes

@@ -67,10 +67,10 @@ bool Cta::global_access(Warp& w, const Instr& i, std::uint64_t address, std::uin
 
 namespace {
 
-/// Of a lane of a warp, which may be of another CTA than the memory.
+/// Access of one lane of a warp, which may be of another CTA than the memory.
 Access access_of(Warp& w, const Instr& i, int lane) {
   const Agent a = w.cta.agents.of_lane(w.index, lane);
-  return {{w.known.seen.at(a), w.meetings, i.id.index, a, static_cast<std::uint8_t>(lane), 0},
+  return {{w.known.generic.at(a), w.warp_syncs, i.id.index, a, static_cast<std::uint8_t>(lane), 0},
           &w.known,
           false};
 }

@@ -67,20 +67,20 @@ class Foreign {
   std::shared_ptr<const std::vector<ForeignClock>> list_;
 };
 
-/// What a release hands to an acquire.
-struct Knowledge {
-  Clock seen;     ///< accesses that happened before
-  Clock proxied;  ///< the part of them that a proxy fence made visible to TMA and wgmma
+/// Clocks that a release hands to an acquire.
+struct VisibleClocks {
+  Clock generic;      ///< accesses that happened before
+  Clock async_proxy;  ///< the part of them that a proxy fence made visible to TMA and wgmma
   Foreign foreign;
 
-  void join(const Knowledge& other) {
-    seen.join(other.seen);
-    proxied.join(other.proxied);
+  void join(const VisibleClocks& other) {
+    generic.join(other.generic);
+    async_proxy.join(other.async_proxy);
     foreign.join(other.foreign);
   }
   void clear() {
-    seen.clear();
-    proxied.clear();
+    generic.clear();
+    async_proxy.clear();
     foreign.clear();
   }
 };

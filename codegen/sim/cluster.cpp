@@ -17,42 +17,42 @@ Cluster::Cluster(Launch& launch, std::int64_t first)
   }
 }
 
-Turn Cluster::run(std::int64_t instructions) {
-  if (ctas_.size() > 1) return run_together(instructions);
-  const Turn turn = ctas_.front()->run(instructions);
-  if (turn != Turn::Stuck) return turn;
+CtaStatus Cluster::run(std::int64_t instructions) {
+  if (ctas_.size() > 1) return run_interleaved(instructions);
+  const CtaStatus turn = ctas_.front()->run(instructions);
+  if (turn != CtaStatus::Blocked) return turn;
   ctas_.front()->report_deadlock();
-  return Turn::Over;
+  return CtaStatus::Finished;
 }
 
 /// A CTA that has nothing left to run may wait for another; if all do, and none came further, they
 /// wait for ever, or for another cluster where some repeat a loop.
-Turn Cluster::run_together(std::int64_t instructions) {
+CtaStatus Cluster::run_interleaved(std::int64_t instructions) {
   constexpr std::int64_t kMost = 500;  // instructions of a CTA before another has its turn
   while (instructions > 0) {
     std::vector<Cta*> live;
     for (auto& cta : ctas_)
       if (!cta->is_over()) live.push_back(cta.get());
-    if (live.empty()) return Turn::Over;
+    if (live.empty()) return CtaStatus::Finished;
     std::shuffle(live.begin(), live.end(), rng_);
     bool any = false, spins = false;
     for (Cta* cta : live) {
       const std::uint64_t before = cta->executed();
-      const Turn turn = cta->run(1 + static_cast<std::int64_t>(rng_() % kMost));
-      if (turn == Turn::Over && !cta->is_complete()) return Turn::Over;
+      const CtaStatus turn = cta->run(1 + static_cast<std::int64_t>(rng_() % kMost));
+      if (turn == CtaStatus::Finished && !cta->is_complete()) return CtaStatus::Finished;
       const std::uint64_t done = cta->executed() - before;
-      if (turn == Turn::Spinning)
+      if (turn == CtaStatus::Spinning)
         spins = true;
       else
-        any |= done != 0 || turn != Turn::Stuck;
+        any |= done != 0 || turn != CtaStatus::Blocked;
       instructions -= static_cast<std::int64_t>(done);
     }
     if (any) continue;
-    if (spins) return Turn::Spinning;
+    if (spins) return CtaStatus::Spinning;
     for (Cta* cta : live) cta->report_deadlock();
-    return Turn::Over;
+    return CtaStatus::Finished;
   }
-  return Turn::Used;
+  return CtaStatus::Runnable;
 }
 
 void Cluster::report_spin() {

@@ -14,7 +14,7 @@ namespace tegula::sim {
 /// barrier.cluster: a phase is over when every warp that has not exited has arrived.
 struct ClusterBarrier {
   std::int64_t phase = 0;
-  Knowledge arriving, done;  ///< of the arrivals of this phase; of the phase before
+  VisibleClocks arriving, done;  ///< of the arrivals of this phase; of the phase before
 };
 
 class Cluster {
@@ -24,7 +24,7 @@ class Cluster {
   Cluster(const Cluster&) = delete;
 
   /// Runs for about so many instructions. Never Stuck: that is reported.
-  Turn run(std::int64_t instructions);
+  CtaStatus run(std::int64_t instructions);
   /// Reports that no other cluster will change what this one, which spins, waits for.
   void report_spin();
   /// By CTA number. To be called once, at the end.
@@ -42,7 +42,7 @@ class Cluster {
   static constexpr int kRankShift = 24;
 
  private:
-  Turn run_together(std::int64_t instructions);
+  CtaStatus run_interleaved(std::int64_t instructions);
 
   std::vector<std::unique_ptr<Cta>> ctas_;
   std::mt19937_64 rng_;

@@ -101,14 +101,14 @@ bool Cta::stop_early() {
   return false;
 }
 
-Turn Cta::run(std::int64_t instructions) {
-  const Turn turn = run_warps(instructions);
-  over_ = turn == Turn::Over;
+CtaStatus Cta::run(std::int64_t instructions) {
+  const CtaStatus turn = run_warps(instructions);
+  over_ = turn == CtaStatus::Finished;
   if (over_ && complete_) check_remote_accesses();
   return turn;
 }
 
-Turn Cta::run_warps(std::int64_t instructions) {
+CtaStatus Cta::run_warps(std::int64_t instructions) {
   const auto wake = [&] {
     for (Warp* w : blocked_) w->waiting.text = nullptr;  // it may come further now
     ready_.insert(ready_.end(), blocked_.begin(), blocked_.end());
@@ -119,9 +119,9 @@ Turn Cta::run_warps(std::int64_t instructions) {
   // The others have run meanwhile.
   if (cluster.size() > 1) wake();
   while (!ready_.empty() || !blocked_.empty()) {
-    if (stop_early()) return Turn::Over;
-    if (ready_.empty() && events_.empty()) return Turn::Stuck;
-    if (now >= until) return Turn::Used;
+    if (stop_early()) return CtaStatus::Finished;
+    if (ready_.empty() && events_.empty()) return CtaStatus::Blocked;
+    if (now >= until) return CtaStatus::Runnable;
     if (ready_.empty()) advance_to_next_event();
     if (fire_due_events()) wake();
     if (ready_.empty()) continue;
@@ -135,10 +135,10 @@ Turn Cta::run_warps(std::int64_t instructions) {
     }
     if (progressed) wake();  // what it did may be what the others wait for
     if (is_blocked) blocked_.push_back(&w);
-    if (w.spin.loop && w.spin.effects == effects && is_spinning()) return Turn::Spinning;
+    if (w.spin.loop && w.spin.effects == effects && is_spinning()) return CtaStatus::Spinning;
   }
   complete_ = true;
-  return Turn::Over;
+  return CtaStatus::Finished;
 }
 
 bool Cta::is_spinning() const {
@@ -177,7 +177,7 @@ bool Cta::run_warp(Warp& w) {
   return true;
 }
 
-void Cta::later(std::function<void()> f) {
+void Cta::post_event(std::function<void()> f) {
   const auto delay = 1 + random(static_cast<std::uint64_t>(std::max(1, launch.options.max_delay)));
   events_.push_back({now + delay, event_order_++, std::move(f)});
   std::push_heap(events_.begin(), events_.end(), later_than);
@@ -202,22 +202,22 @@ bool Cta::advance_to_next_event() {
 }
 
 void Cta::tick(Warp& w) {
-  const Tick next = w.known.seen.at(agents.lanes(w.index)) + 1;
-  w.known.seen.raise(agents.lanes(w.index), next);
-  w.known.seen.raise(agents.lane_0(w.index), next);
+  const Tick next = w.known.generic.at(agents.lanes(w.index)) + 1;
+  w.known.generic.raise(agents.lanes(w.index), next);
+  w.known.generic.raise(agents.lane_0(w.index), next);
 }
 
-void Cta::meet(Warp& w) {
-  w.met = w.known.seen.at(agents.lanes(w.index));
-  ++w.meetings;
+void Cta::sync_lanes(Warp& w) {
+  w.last_sync_tick = w.known.generic.at(agents.lanes(w.index));
+  ++w.warp_syncs;
   tick(w);
 }
 
-void Cta::release(Warp& w, LaneMask lanes, Knowledge& to) {
+void Cta::release(Warp& w, LaneMask lanes, VisibleClocks& to) {
   if (lanes == w.alive) return to.join(w.known);
-  Knowledge released = w.known;
-  released.seen.lower(agents.lanes(w.index), w.met);
-  if ((lanes & 1) == 0) released.seen.lower(agents.lane_0(w.index), w.met);
+  VisibleClocks released = w.known;
+  released.generic.lower(agents.lanes(w.index), w.last_sync_tick);
+  if ((lanes & 1) == 0) released.generic.lower(agents.lane_0(w.index), w.last_sync_tick);
   to.join(released);
 }
 

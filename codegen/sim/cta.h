@@ -28,10 +28,10 @@ struct Mbarrier {
   std::uint32_t phase = 0;                   ///< completed phases
   std::uint32_t copy_phase = 0,
                 waited_phase =
-                    0;       ///< 1 + phase of the latest copy; completed phases the latest wait saw
-  Knowledge arriving, done;  ///< of the arrivals of this phase; of all completed phases
-  Knowledge initialised;     ///< what the initialising warp knew; orders the first use
-  bool async_visible = false;  ///< the initialisation passed fence_mbar_init or fence_proxy_async
+                    0;  ///< 1 + phase of the latest copy; completed phases the latest wait saw
+  VisibleClocks arriving, done;  ///< of the arrivals of this phase; of all completed phases
+  VisibleClocks initialised;     ///< what the initialising warp knew; orders the first use
+  bool async_visible = false;    ///< the initialisation passed fence_mbar_init or fence_proxy_async
   int init_warp = 0;
   Tick init_tick = 0;
   ir::OpId init_op, expect_op, copy_op;
@@ -49,7 +49,7 @@ struct NamedBarrier {
   std::int64_t arrived = 0;
   std::uint32_t generation = 0;
   std::uint64_t waiters = 0;  ///< warps inside bar_sync
-  Knowledge arriving, done;
+  VisibleClocks arriving, done;
   ir::OpId first_op;
 };
 
@@ -80,11 +80,11 @@ void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uin
 class Cluster;
 
 /// How a CTA's turn ended.
-enum class Turn : std::uint8_t {
-  Used,   ///< it can go on
-  Stuck,  ///< every warp waits and nothing is in flight: only another CTA of the cluster can help
+enum class CtaStatus : std::uint8_t {
+  Runnable,  ///< it can go on
+  Blocked,  ///< every warp waits and nothing is in flight: only another CTA of the cluster can help
   Spinning,  ///< every warp waits or repeats a loop that changes nothing
-  Over,      ///< for whatever reason
+  Finished,  ///< for whatever reason
 };
 
 class Cta {
@@ -93,7 +93,7 @@ class Cta {
   Cta(const Cta&) = delete;
 
   /// Runs for about so many instructions.
-  Turn run(std::int64_t instructions);
+  CtaStatus run(std::int64_t instructions);
   bool is_over() const { return over_; }
   bool is_complete() const { return complete_; }  ///< every warp exited by itself
   std::uint64_t executed() const { return executed_; }
@@ -128,7 +128,7 @@ class Cta {
   std::uint64_t random(std::uint64_t below) { return rng_() % below; }
 
   /// Runs `f` after a random time.
-  void later(std::function<void()> f);
+  void post_event(std::function<void()> f);
   void report(Warp& w, const Instr& i, Detector d, std::string text, int lane = -1,
               std::uint64_t address = 0, ir::OpId other = {});
 
@@ -171,17 +171,17 @@ class Cta {
   /// The CTA of the cluster whose memory an address of map_shared names, and the address there;
   /// null (and reported) where there is none, or it is over. Its memory must stay until it is known
   /// there that this warp has been here.
-  Cta* reach(Warp& w, const Instr& i, std::uint32_t& address, int lane);
+  Cta* map_cluster_address(Warp& w, const Instr& i, std::uint32_t& address, int lane);
   /// The same for a read, which is checked.
   Cta* cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uint32_t bytes, int lane);
 
   /// Ends the period of a warp's accesses that later releases do not cover.
   void tick(Warp& w);
   /// The lanes of a warp have met in an op that orders their memory.
-  void meet(Warp& w);
-  /// What an arrival by `lanes` releases: of the warp's accesses those before its lanes last met,
-  /// and theirs where they are all, or lane 0 is one.
-  void release(Warp& w, LaneMask lanes, Knowledge& to);
+  void sync_lanes(Warp& w);
+  /// Hands over what an arrival by `lanes` releases: the warp's accesses before its last lane
+  /// synchronisation, and the lanes' own if they are all lanes or lane 0 is among them.
+  void release(Warp& w, LaneMask lanes, VisibleClocks& to);
   /// Reports an access to the memory of CTA `owner` that nothing orders before its exit.
   void report_exit_race(ir::OpId op, int owner, int warp);
   /// The warp's record of an mbarrier, and whether it is new.
@@ -190,7 +190,7 @@ class Cta {
     return {&it->second, is_new};
   }
   /// Called when arrivals or bytes of an mbarrier changed.
-  void settle(Mbarrier& b);
+  void complete_phase(Mbarrier& b);
 
  private:
   /// The latest access to this CTA's memory by a warp of another.
@@ -201,7 +201,7 @@ class Cta {
   };
 
   bool run_warp(Warp& w);
-  Turn run_warps(std::int64_t instructions);
+  CtaStatus run_warps(std::int64_t instructions);
   bool stop_early();
   bool is_spinning() const;
   void check_remote_accesses();

@@ -11,7 +11,7 @@
 
 namespace tegula::sim {
 
-/// What an op of the program met. `other` is the op on the other side, if any.
+/// A fault that an op of the program met. `other` is the op on the other side, if any.
 struct Fault {
   Detector kind;
   ir::OpId op;

@@ -16,13 +16,9 @@ void Cta::touch_global(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t 
   if (!lock) lock.lock();
   accessing_ = &w;
   const Agent a = agents.of_lane(w.index, lane);
-  const GlobalRecord record{w.known.seen.at(a),
-                            home(),
-                            i.id.index,
-                            w.meetings,
-                            w.turn,
-                            a,
-                            static_cast<std::uint8_t>(lane)};
+  const GlobalRecord record{
+      w.known.generic.at(a),          home(), i.id.index, w.warp_syncs, w.turn, a,
+      static_cast<std::uint8_t>(lane)};
   shadow.access(address, bytes, use, {record, &w.known, agents}, on_global_conflict_);
 }
 
@@ -44,15 +40,15 @@ bool is_narrow(std::string_view scope) { return scope == "cta" || scope == "clus
 
 void Cta::release_global(Warp& w, LaneMask lanes, std::uint64_t address, std::string_view scope) {
   if (!global().shadow().is_watched(address)) return;
-  Knowledge released;
+  VisibleClocks released;
   release(w, lanes, released);
   auto present = std::make_shared<Clock>();
   for (const Warp& other : warps_)
     for (const Agent a : {agents.lanes(other.index), agents.lane_0(other.index)})
-      present->raise(a, other.known.seen.at(a));
+      present->raise(a, other.known.generic.at(a));
   Foreign what = released.foreign;
-  what.join(ForeignClock{home(), std::make_shared<const Clock>(released.seen), std::move(present),
-                         nullptr});
+  what.join(ForeignClock{home(), std::make_shared<const Clock>(released.generic),
+                         std::move(present), nullptr});
   global().shadow().release(address, is_narrow(scope) ? what.narrowed() : what);
 }
 
@@ -60,8 +56,8 @@ void Cta::acquire_global(Warp& w, std::uint64_t address, std::string_view scope)
   const Foreign* what = global().shadow().released(address);
   if (!what) return;
   if (const ForeignClock* own = what->find(home())) {
-    if (own->seen) w.known.seen.join(*own->seen);
-    if (own->narrow) w.known.seen.join(*own->narrow);
+    if (own->seen) w.known.generic.join(*own->seen);
+    if (own->narrow) w.known.generic.join(*own->narrow);
   }
   w.known.foreign.join(is_narrow(scope) ? what->narrowed() : *what);
 }

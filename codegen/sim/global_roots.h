@@ -1,5 +1,5 @@
 #pragma once
-// Which memory of its arguments a kernel may write.
+// Finds the memory of its arguments that a kernel may write.
 #include <span>
 #include <vector>
 

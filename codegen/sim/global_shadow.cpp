@@ -58,17 +58,17 @@ void GlobalShadow::compare_all(std::uint32_t first, GlobalUse earlier_use, const
 
 namespace {
 
-/// What an agent of the same cluster did is not known to be over. Copies of a tile, and the
-/// elements of one scatter that meet, are stored by one op.
+/// An access by an agent of the same cluster is not known to be complete. Replicas of a tile, and
+/// equal elements of one scatter, are stored by one op.
 bool races_at_home(const GlobalRecord& earlier, GlobalUse earlier_use, const GlobalRecord& later,
                    GlobalUse later_use, const GlobalAccess& by) {
   if (earlier_use == GlobalUse::Write && later_use == GlobalUse::Write && earlier.op == later.op &&
       earlier.turn == later.turn)
     return false;
   if (!by.agents.of_one_warp(earlier.agent, later.agent))
-    return !by.known->seen.covers(earlier.agent, earlier.tick);
+    return !by.known->generic.covers(earlier.agent, earlier.tick);
   const bool same_lane = earlier.lane == later.lane && later.lane != kManyLanes;
-  return !same_lane && earlier.meeting == later.meeting;
+  return !same_lane && earlier.warp_sync == later.warp_sync;
 }
 
 }  // namespace
@@ -100,7 +100,7 @@ void GlobalShadow::note_write(Granule& g, GlobalRecord record, const Now& now) {
   const GlobalRecord& before = g.write;
   const Agents& agents = now.by.agents;
   if (before.tick == record.tick && before.home == record.home &&
-      before.meeting == record.meeting && agents.of_one_warp(before.agent, record.agent) &&
+      before.warp_sync == record.warp_sync && agents.of_one_warp(before.agent, record.agent) &&
       before.lane != record.lane) {
     record.lane = kManyLanes;
     record.agent = agents.of_many(record.agent);
@@ -122,7 +122,7 @@ void GlobalShadow::note(std::uint32_t& first, const GlobalRecord& record) {
     const bool same_agent = known.agent == record.agent && known.home == record.home;
     if (!same_agent && ++count < kMost) continue;
     const bool same_burst =
-        same_agent && known.tick == record.tick && known.meeting == record.meeting;
+        same_agent && known.tick == record.tick && known.warp_sync == record.warp_sync;
     const std::uint8_t lane = same_burst && known.lane != record.lane ? kManyLanes : record.lane;
     known = record;
     known.lane = lane;

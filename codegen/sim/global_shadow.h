@@ -15,11 +15,11 @@
 namespace tegula::sim {
 
 struct GlobalRecord {
-  Tick tick = 0;              ///< 0: none
-  std::uint32_t home = 0;     ///< number of the cluster
-  std::uint32_t op = 0;       ///< OpId
-  std::uint32_t meeting = 0;  ///< times that the lanes of its warp had met
-  std::uint32_t turn = 0;     ///< iterations of loops that its warp had ended
+  Tick tick = 0;                ///< 0: none
+  std::uint32_t home = 0;       ///< number of the cluster
+  std::uint32_t op = 0;         ///< OpId
+  std::uint32_t warp_sync = 0;  ///< times that the lanes of its warp had met
+  std::uint32_t turn = 0;       ///< iterations of loops that its warp had ended
   Agent agent = 0;
   std::uint8_t lane = 0;
   bool released = false;  ///< of an element's last write: an atomic has released something here
@@ -30,7 +30,7 @@ enum class GlobalUse : std::uint8_t { Read, Write, Atomic };
 /// One access, by whom, and what that agent knows.
 struct GlobalAccess {
   GlobalRecord record;
-  const Knowledge* known = nullptr;
+  const VisibleClocks* known = nullptr;
   Agents agents;  ///< of the CTA
 };
 

@@ -17,8 +17,8 @@ namespace tegula::sim {
 
 class SharedMemory {
  public:
-  /// Where dynamic shared memory begins in a CTA's window; the hardware keeps the first 1024 bytes
-  /// for itself.
+  /// Start of dynamic shared memory in a CTA's window; the hardware keeps the first 1024 bytes for
+  /// itself.
   static constexpr std::uint32_t kBase = 1024;
   /// In a cluster a CTA's own addresses begin with its rank, as on the H200; from this bit on, so
   /// that they are not taken for those of map_shared.
@@ -29,7 +29,7 @@ class SharedMemory {
         bytes_(bytes),
         valid_(bytes, 0) {}
 
-  /// What all addresses have in common; the first one.
+  /// The first address of the window, whose upper bits all its addresses share.
   std::uint32_t window() const { return window_; }
   std::uint32_t base() const { return window_ + kBase; }
 

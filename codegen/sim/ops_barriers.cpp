@@ -88,13 +88,13 @@ Step sim_BarSync(Warp& w, const Instr& i) {
   }
   w.barrier_generation = -1;
   w.known.join(b.done);
-  w.cta.meet(w);
+  w.cta.sync_lanes(w);
   return Step::Next;
 }
 
 /// Lanes run together here; what counts is that their accesses are ordered.
 Step sim_WarpSync(Warp& w, const Instr&) {
-  w.cta.meet(w);
+  w.cta.sync_lanes(w);
   return Step::Next;
 }
 
@@ -126,7 +126,7 @@ Mbarrier* Cta::mbarrier(Warp& w, const Instr& i, std::uint32_t address, int lane
     return nullptr;
   }
   Mbarrier& b = it->second;
-  if (!w.known.seen.covers(agents.lanes(b.init_warp), b.init_tick))
+  if (!w.known.generic.covers(agents.lanes(b.init_warp), b.init_tick))
     report(w, i, Detector::MbarrierMisuse,
            fmt::format("no barrier orders {} behind the initialisation of mbarrier {:#x}",
                        op_name(kernel(), i.id), address),
@@ -134,14 +134,14 @@ Mbarrier* Cta::mbarrier(Warp& w, const Instr& i, std::uint32_t address, int lane
   return &b;
 }
 
-void Cta::settle(Mbarrier& b) {
+void Cta::complete_phase(Mbarrier& b) {
   while (b.pending == 0 && b.tx == 0) {
     if (b.copies != 0 || b.expected != b.delivered)
       findings.add({Detector::TxMismatch, b.expect_op, b.copy_op, -1, -1, b.address},
                    fmt::format("phase {} of mbarrier {:#x} is over after {} expected bytes while "
                                "TMA loads of it are in flight",
                                b.phase, b.address, b.expected));
-    b.arriving.seen.raise(agents.mbarrier(b.number), b.phase + 1);
+    b.arriving.generic.raise(agents.mbarrier(b.number), b.phase + 1);
     b.done.join(b.arriving);
     b.arriving.clear();
     b.pending = b.count;
@@ -162,7 +162,7 @@ void arrive_lanes(Warp& w, const Instr& i, std::int64_t bytes) {
   const bool of_cluster = i.op->attrs.s(AttrName::scope) == "cluster";
   for_lanes(lanes, [&](int lane) {
     auto address = static_cast<std::uint32_t>(w.cells(i.in[0])[lane].i);
-    Cta* const owner = of_cluster ? w.cta.reach(w, i, address, lane) : &w.cta;
+    Cta* const owner = of_cluster ? w.cta.map_cluster_address(w, i, address, lane) : &w.cta;
     Mbarrier* b = owner ? owner->mbarrier(w, i, address, lane) : nullptr;
     if (!b) return;
     if (b->pending <= 0) {
@@ -188,7 +188,7 @@ void arrive_lanes(Warp& w, const Instr& i, std::int64_t bytes) {
     ++owner->effects;
     w.cta.release(w, alike, b->arriving);
     --b->pending;
-    owner->settle(*b);
+    owner->complete_phase(*b);
   });
   if (lanes != 0) w.cta.tick(w);
 }
@@ -214,7 +214,7 @@ Step sim_MbarInit(Warp& w, const Instr& i) {
     b.count = b.pending = std::max<std::int64_t>(1, i.op->attrs.i(AttrName::count, 1));
     b.init_op = i.id;
     b.init_warp = w.index;
-    b.init_tick = w.known.seen.at(w.cta.agents.lanes(w.index));
+    b.init_tick = w.known.generic.at(w.cta.agents.lanes(w.index));
     w.cta.mbarriers.emplace(address, std::move(b));
   });
   return Step::Next;
@@ -273,7 +273,7 @@ Step sim_GridDepLaunch(Warp&, const Instr&) { return Step::Next; }
 
 Step sim_FenceProxyAsync(Warp& w, const Instr&) {
   for (auto& [address, b] : w.cta.mbarriers) b.async_visible |= b.init_warp == w.index;
-  w.known.proxied.join(w.known.seen);
+  w.known.async_proxy.join(w.known.generic);
   w.cta.tick(w);
   return Step::Next;
 }

@@ -1,4 +1,4 @@
-// What the CTAs of a cluster share: rank, addresses of each other's memory, the barrier.
+// Ops of a cluster: rank, addresses of other CTAs' shared memory, the cluster barrier.
 #include <fmt/format.h>
 
 #include "codegen/sim/cluster.h"
@@ -28,7 +28,7 @@ Step sim_MapShared(Warp& w, const Instr& i) {
   return Step::Next;
 }
 
-Cta* Cta::reach(Warp& w, const Instr& i, std::uint32_t& address, int lane) {
+Cta* Cta::map_cluster_address(Warp& w, const Instr& i, std::uint32_t& address, int lane) {
   const std::uint32_t mapped = address;
   const int owner = static_cast<int>(mapped >> Cluster::kRankShift) - 1;
   address &= (1u << Cluster::kRankShift) - 1;
@@ -47,13 +47,13 @@ Cta* Cta::reach(Warp& w, const Instr& i, std::uint32_t& address, int lane) {
     return nullptr;
   }
   const Agent me = agents.of_lane(w.index, lane);
-  target.remote_accesses_[me] = {w.known.seen.at(me), i.id, &w};
+  target.remote_accesses_[me] = {w.known.generic.at(me), i.id, &w};
   return &target;
 }
 
 Cta* Cta::cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uint32_t bytes,
                        int lane) {
-  Cta* const target = reach(w, i, address, lane);
+  Cta* const target = map_cluster_address(w, i, address, lane);
   if (!target) return nullptr;
   const std::uint32_t here = address - target->shared.window() + shared.window();
   if (!shared_access(w, i, here, bytes, lane)) return nullptr;
@@ -63,10 +63,10 @@ Cta* Cta::cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uin
 
 /// The memory is there as long as a warp of the CTA is.
 void Cta::check_remote_accesses() {
-  Knowledge all;
+  VisibleClocks all;
   for (Warp& w : warps_) all.join(w.known);
   for (const auto& [agent, access] : remote_accesses_)
-    if (!all.seen.covers(agent, access.tick))
+    if (!all.generic.covers(agent, access.tick))
       access.by->cta.report_exit_race(access.op, rank, access.by->index);
 }
 
@@ -109,7 +109,7 @@ Step sim_ClusterWait(Warp& w, const Instr& i) {
   }
   w.cluster_phase = -1;
   w.known.join(b.done);
-  w.cta.meet(w);
+  w.cta.sync_lanes(w);
   return Step::Next;
 }
 

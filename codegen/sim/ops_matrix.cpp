@@ -12,12 +12,12 @@ namespace {
 constexpr std::uint32_t kRowBytes = 16;  // of an 8x8 matrix of 16-bit elements
 
 /// Bytes that lane `lane` holds of a matrix: two elements, each at (row, column).
-struct Piece {
+struct MatrixElement {
   int row, column;
 };
-Piece piece(int lane, int half, bool transposed) {
+MatrixElement element_at(int lane, int half, bool transposed) {
   const int a = lane >> 2, b = 2 * (lane & 3) + half;
-  return transposed ? Piece{b, a} : Piece{a, b};
+  return transposed ? MatrixElement{b, a} : MatrixElement{a, b};
 }
 
 /// Row addresses of matrix `m` of address register `a`; 0 where the row cannot be accessed.
@@ -56,7 +56,7 @@ Step sim_LdMatrix(Warp& w, const Instr& i) {
       for (int lane = 0; lane < kLanes; ++lane) {
         std::uint32_t bits = 0;
         for (std::size_t h = 0; h < 2; ++h) {
-          const Piece p = piece(lane, static_cast<int>(h), transposed);
+          const MatrixElement p = element_at(lane, static_cast<int>(h), transposed);
           const std::uint32_t row = rows[static_cast<std::size_t>(p.row)];
           const std::uint32_t at = row + static_cast<std::uint32_t>(2 * p.column);
           if (!row || !shared.all_valid(at, 2)) {
@@ -89,7 +89,7 @@ Step sim_StMatrix(Warp& w, const Instr& i) {
         for (std::size_t h = 0; h < 2; ++h) {
           const bool valid =
               !w.has_poison(value) || !((w.poisoned_half(value, reg, h) >> lane) & 1);
-          const Piece p = piece(lane, static_cast<int>(h), transposed);
+          const MatrixElement p = element_at(lane, static_cast<int>(h), transposed);
           const std::uint32_t row = rows[static_cast<std::size_t>(p.row)];
           const auto element = static_cast<std::uint16_t>(bits >> (16 * h));
           std::uint8_t bytes[2];

@@ -313,7 +313,7 @@ Step sim_CpAsync(Warp& w, const Instr& i) {
       cta.engine_access(w, i, agent, group, false, to, bytes, true);
       cta.overwrites_barrier(w, i, to, bytes, lane);
       w.cp_async.issue(i.id);
-      cta.later([&w, &cta, to, bytes, data, group] {
+      cta.post_event([&w, &cta, to, bytes, data, group] {
         std::memcpy(cta.shared.at(to), data.data(), bytes);
         std::memset(cta.shared.valid(to), 1, bytes);
         --w.cp_async.in_flight[group];
@@ -334,7 +334,7 @@ Step sim_CpAsyncWait(Warp& w, const Instr& i) {
     w.waiting = {[](Warp&) -> std::string { return "its cp.async groups"; }, i.id};
     return Step::Blocked;
   }
-  w.known.seen.raise(w.cta.agents.cp_async(w.index), retired);
+  w.known.generic.raise(w.cta.agents.cp_async(w.index), retired);
   return Step::Next;
 }
 

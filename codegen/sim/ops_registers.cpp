@@ -44,7 +44,7 @@ Step sim_SmemBase(Warp& w, const Instr& i) { return fill(w, i, w.cta.shared.base
 
 namespace {
 
-/// Where register `n` of the operands' concatenation lives.
+/// Location of register `n` in the operands' concatenation.
 std::pair<Slot, std::uint32_t> nth_register(const Warp& w, std::span<const Slot> operands,
                                             std::uint32_t n) {
   for (const Slot s : operands) {
@@ -207,7 +207,7 @@ Step sim_Elect(Warp& w, const Instr& i) {
   return Step::Next;
 }
 
-Step sim_Asm(Warp&, const Instr& i) { fail(Mistake::inline_ptx, i.op->loc, {}); }
+Step sim_Asm(Warp&, const Instr& i) { fail(ErrorId::inline_ptx, i.op->loc, {}); }
 
 Step sim_Trap(Warp& w, const Instr& i) {
   if (i.op->attrs.s(AttrName::kind) == "assume") {

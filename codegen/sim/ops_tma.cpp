@@ -27,7 +27,7 @@ struct Box {
 };
 
 /// The part of one row of a box that lies inside the tensor.
-struct Row {
+struct TmaRow {
   std::uint32_t offset = 0;          ///< of the row in the box, bytes
   std::uint32_t begin = 0, end = 0;  ///< bytes of the row inside the tensor
   std::uint8_t* global = nullptr;    ///< of byte `begin`
@@ -39,7 +39,7 @@ void for_rows(const Box& box, const F& f) {
   std::array<std::int64_t, codegen::kMaxTensorRank> at{};
   const std::int64_t size = size_bytes(m.dtype), rows = box.bytes() / box.row_bytes();
   for (std::int64_t r = 0; r < rows; ++r) {
-    Row row;
+    TmaRow row;
     row.offset = static_cast<std::uint32_t>(r) * box.row_bytes();
     std::int64_t offset = 0;
     bool inside = true;
@@ -105,7 +105,7 @@ bool read_box(Warp& w, const Instr& i, Slot map, Slot address, std::span<const S
   }
   if (!w.cta.shared_access(w, i, box.address, box.bytes(), lane, 128)) return false;
   bool ok = true;
-  for_rows(box, [&](const Row& row) {
+  for_rows(box, [&](const TmaRow& row) {
     if (ok && row.global)
       ok = w.cta.global_access(w, i, reinterpret_cast<std::uintptr_t>(row.global),
                                row.end - row.begin, lane, 1);
@@ -124,7 +124,7 @@ void fill_row(std::vector<std::uint8_t>& row, const TensorMap& m) {
 
 void land(Cta& cta, const Box& box) {
   std::vector<std::uint8_t> bytes(box.row_bytes());
-  for_rows(box, [&](const Row& row) {
+  for_rows(box, [&](const TmaRow& row) {
     fill_row(bytes, *box.map);
     if (row.global) std::memcpy(bytes.data() + row.begin, row.global, row.end - row.begin);
     for (std::uint32_t n = 0; n < bytes.size(); n += kChunk) {
@@ -136,7 +136,7 @@ void land(Cta& cta, const Box& box) {
 }
 
 void touch_rows(Warp& w, const Instr& i, Agent agent, Tick tick, const Box& box, GlobalUse use) {
-  for_rows(box, [&](const Row& row) {
+  for_rows(box, [&](const TmaRow& row) {
     if (!row.global) return;
     const auto address = reinterpret_cast<std::uintptr_t>(row.global);
     w.cta.touch_global(w, i, agent, tick, address, row.end - row.begin, use);
@@ -162,19 +162,19 @@ void issue_load(Warp& w, const Instr& i, Cta& cta, const Box& box, Mbarrier& b, 
   cta.engine_access(w, i, cta.agents.mbarrier(b.number), b.phase + 1, true, box.address, bytes,
                     true);
   touch_rows(w, i, cta.agents.mbarrier(b.number), b.phase + 1, box, GlobalUse::Read);
-  cta.later([&cta, &b, box, bytes] {
+  cta.post_event([&cta, &b, box, bytes] {
     land(cta, box);
     --b.copies;
     b.tx -= bytes;
     b.delivered += bytes;
-    cta.settle(b);
+    cta.complete_phase(b);
   });
 }
 
 /// Reports bytes inside the tensor that hold no value.
 void check_source(Warp& w, const Instr& i, const Box& box, int lane) {
   if (w.cta.shared.all_valid(box.address, box.bytes())) return;
-  for_rows(box, [&](const Row& row) {
+  for_rows(box, [&](const TmaRow& row) {
     for (std::uint32_t n = row.begin; row.global && n < row.end; ++n) {
       const std::uint32_t from = codegen::swizzled(box.address + row.offset + n, box.map->swizzle);
       if (!*w.cta.shared.valid(from))
@@ -199,14 +199,14 @@ void issue_store(Warp& w, const Instr& i, const Box& box, int lane, const PutRow
   cta.launch.counters.tma_bytes += box.bytes();
   w.bulk.issue(i.id);
   w.bulk_writes.issue(i.id);
-  cta.later([&w, &cta, box, group, put] {
+  cta.post_event([&w, &cta, box, group, put] {
     std::vector<std::uint8_t> data(box.bytes());
     for (std::uint32_t n = 0; n < data.size(); n += kChunk)
       std::memcpy(data.data() + n,
                   cta.shared.at(codegen::swizzled(box.address + n, box.map->swizzle)), kChunk);
     --w.bulk.in_flight[group];
-    cta.later([&w, &cta, box, group, put, data = std::move(data)] {
-      for_rows(box, [&](const Row& row) {
+    cta.post_event([&w, &cta, box, group, put, data = std::move(data)] {
+      for_rows(box, [&](const TmaRow& row) {
         if (row.global)
           put(cta, row.global, data.data() + row.offset + row.begin, row.end - row.begin);
       });
@@ -237,7 +237,7 @@ PutRow combine_row(std::string_view kind, DType dtype) {
 
 /// The CTAs that a load goes to.
 std::vector<Cta*> receivers(Warp& w, const Instr& i) {
-  const std::int64_t programs = i.op->attrs.i(AttrName::programs, 1);
+  const std::int64_t programs = i.op->attrs.i(AttrName::cluster_ctas, 1);
   if (programs == 1) return {&w.cta};
   std::vector<Cta*> all;
   for (int rank = 0; rank < programs && rank < w.cta.cluster.size(); ++rank)
@@ -310,8 +310,8 @@ Step sim_TmaWait(Warp& w, const Instr& i) {
     return Step::Blocked;
   }
   w.bulk.waited = std::max(w.bulk.waited, retired);
-  w.known.seen.raise(w.cta.agents.bulk(w.index), retired);
-  if (!sources_only) w.known.seen.raise(w.cta.agents.bulk_write(w.index), retired);
+  w.known.generic.raise(w.cta.agents.bulk(w.index), retired);
+  if (!sources_only) w.known.generic.raise(w.cta.agents.bulk_write(w.index), retired);
   return Step::Next;
 }
 

@@ -377,7 +377,7 @@ Step sim_WgmmaWait(Warp& w, const Instr& i) {
   }
   if (retired > q.retired) complete(w, retired);
   q.retired = std::max(q.retired, retired);
-  w.known.seen.raise(w.cta.agents.wgmma(w.index / 4), retired);
+  w.known.generic.raise(w.cta.agents.wgmma(w.index / 4), retired);
   check_kept(w, i, retired);
   for (std::size_t n = 0; n < i.out.size(); ++n) give_back(w, i, n, group);
   return Step::Next;

@@ -14,14 +14,13 @@ namespace tegula::sim {
 class Warp;
 struct Instr;
 
-/// What an instruction did: go on, stay where it is because it has to wait, or it has set `pc`
-/// itself.
+/// Outcome of an instruction: go on, stay because it has to wait, or it has set `pc` itself.
 enum class Step : std::uint8_t { Next, Blocked, Jumped };
 using ExecFn = Step (*)(Warp&, const Instr&);
 
 using Slot = std::uint32_t;
 
-/// Where an SSA value lives in a warp's register file.
+/// Location of an SSA value in a warp's register file.
 struct SlotInfo {
   std::uint32_t first = 0;  ///< index of its first register; a register holds one cell a lane
   std::uint32_t regs = 1;

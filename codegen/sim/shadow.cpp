@@ -29,7 +29,7 @@ std::uint8_t merged_lane(const AccessRecord& a, std::uint8_t lane) {
 }
 
 bool same_burst(const AccessRecord& a, const AccessRecord& b) {
-  return a.agent == b.agent && a.tick == b.tick && a.meeting == b.meeting;
+  return a.agent == b.agent && a.tick == b.tick && a.warp_sync == b.warp_sync;
 }
 
 /// Calls `f(granule, byte mask)` for every four bytes that the access touches.
@@ -55,15 +55,15 @@ void Shadow::compare(const AccessRecord& earlier, bool earlier_writes, const Acc
   const AgentKind kind = agents_.kind(earlier.agent);
   if (agents_.of_one_warp(earlier.agent, later.agent)) {
     const bool same_lane = earlier.lane == later.lane && later.lane != kManyLanes;
-    if (!same_lane && earlier.meeting == later.meeting) conflict(ConflictKind::Lanes);
+    if (!same_lane && earlier.warp_sync == later.warp_sync) conflict(ConflictKind::Lanes);
     return;
   }
-  if (!access.known->seen.covers(earlier.agent, earlier.tick))
+  if (!access.known->generic.covers(earlier.agent, earlier.tick))
     return conflict(ConflictKind::Unordered);
   const bool generic_write =
       earlier_writes && (kind == AgentKind::Generic || kind == AgentKind::CpAsync);
   if (access.async_proxy && generic_write &&
-      !access.known->proxied.covers(earlier.agent, earlier.tick))
+      !access.known->async_proxy.covers(earlier.agent, earlier.tick))
     conflict(ConflictKind::NoProxyFence);
 }
 
@@ -117,7 +117,7 @@ void Shadow::write_granule(std::uint32_t g, std::uint8_t mask, const Access& acc
     free_ = retired;
   }
   const AccessRecord& w = granule.write;
-  if (w.tick != 0 && w.tick == r.tick && w.meeting == r.meeting &&
+  if (w.tick != 0 && w.tick == r.tick && w.warp_sync == r.warp_sync &&
       agents_.of_one_warp(w.agent, r.agent)) {
     r.bytes |= w.bytes;
     if (r.lane != w.lane) r.lane = kManyLanes, r.agent = agents_.of_many(r.agent);

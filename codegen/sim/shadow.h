@@ -11,9 +11,8 @@
 
 namespace tegula::sim {
 
-/// Which unit an agent is. Generic: the loads and stores of a warp. The others are engines, waited
-/// for in groups.
-/// Bulk: reads of shared memory by TMA stores; BulkWrite: their writes of global memory.
+/// Kinds of agents. Generic: the loads and stores of a warp. The others are engines, waited for in
+/// groups. Bulk: reads of shared memory by TMA stores; BulkWrite: their writes of global memory.
 enum class AgentKind : std::uint8_t { Generic, CpAsync, Bulk, BulkWrite, Wgmma, Tma };
 
 /// Numbering of the agents of a CTA, different from those of the other CTAs of its cluster. A warp
@@ -54,9 +53,9 @@ struct Agents {
 inline constexpr std::uint8_t kManyLanes = 255;
 
 struct AccessRecord {
-  Tick tick = 0;              ///< 0: none
-  std::uint32_t meeting = 0;  ///< times that the lanes of its warp had met
-  std::uint32_t op = 0;       ///< OpId
+  Tick tick = 0;                ///< 0: none
+  std::uint32_t warp_sync = 0;  ///< times that the lanes of its warp had met
+  std::uint32_t op = 0;         ///< OpId
   Agent agent = 0;
   std::uint8_t lane = 0;
   std::uint8_t bytes = 0;  ///< which of the four
@@ -65,7 +64,7 @@ struct AccessRecord {
 /// One access, by whom, and what that agent knows.
 struct Access {
   AccessRecord record;  ///< without bytes
-  const Knowledge* known = nullptr;
+  const VisibleClocks* known = nullptr;
   bool async_proxy = false;
 };
 

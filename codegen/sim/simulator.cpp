@@ -39,9 +39,9 @@ void check_launch(const ir::Kernel& k, const Grid& grid, std::span<const SimArg>
   }
 }
 
-/// What one host thread made of its CTAs.
-struct Share {
-  explicit Share(Launch l) : launch(std::move(l)) {}
+/// Results of one host thread's CTAs.
+struct HostThreadWork {
+  explicit HostThreadWork(Launch l) : launch(std::move(l)) {}
   Launch launch;
   std::vector<std::pair<std::int64_t, std::vector<Finding>>> found;  ///< by CTA number
   std::exception_ptr error;
@@ -50,25 +50,25 @@ struct Share {
 /// Tells clusters that wait for others of any host thread from those that nobody will help.
 class Standstill {
  public:
-  explicit Standstill(std::size_t shares) : waits_(shares, kRuns) {}
+  explicit Standstill(std::size_t works) : waits_(works, kRuns) {}
 
   /// All clusters of a share have spun since memory last changed. True: so have all others.
-  bool is_over(std::size_t share, std::uint64_t change, const GlobalMemory& memory) {
+  bool is_over(std::size_t work, std::uint64_t change, const GlobalMemory& memory) {
     const std::lock_guard lock(mutex_);
-    waits_[share] = change;
+    waits_[work] = change;
     over_ = over_ || (std::ranges::all_of(
                           waits_, [&](std::uint64_t w) { return w == kDone || w == change; }) &&
                       memory.changes() == change);
     return over_;
   }
-  void runs(std::size_t share) { note(share, kRuns); }
-  void is_done(std::size_t share) { note(share, kDone); }
+  void runs(std::size_t work) { note(work, kRuns); }
+  void is_done(std::size_t work) { note(work, kDone); }
 
  private:
   static constexpr std::uint64_t kRuns = ~std::uint64_t{0}, kDone = kRuns - 1;
-  void note(std::size_t share, std::uint64_t what) {
+  void note(std::size_t work, std::uint64_t what) {
     const std::lock_guard lock(mutex_);
-    waits_[share] = what;
+    waits_[work] = what;
   }
   std::mutex mutex_;
   std::vector<std::uint64_t> waits_;  ///< the number of changes that each has seen
@@ -79,13 +79,13 @@ class Standstill {
 /// used up a turn without ending, so that a CTA may wait for a later one through global memory.
 class Turns {
  public:
-  Turns(Share& share, std::atomic<std::int64_t>& next, std::int64_t clusters)
-      : share_(share), next_(next), clusters_(clusters) {}
+  Turns(HostThreadWork& work, std::atomic<std::int64_t>& next, std::int64_t clusters)
+      : work_(work), next_(next), clusters_(clusters) {}
 
   void run(Standstill& standstill, std::size_t number) {
     while (!live_.empty() || begin()) {
       const std::uint64_t change = memory().changes();
-      if (!all_spin(change) || (live_.size() < kMostWaiting && begin())) {
+      if (!all_spin(change) || (live_.size() < kMaxWaiting && begin())) {
         one_turn();
         continue;
       }
@@ -96,14 +96,14 @@ class Turns {
   }
 
  private:
-  static constexpr std::int64_t kTurn = 100'000;    // instructions
-  static constexpr std::size_t kMostWaiting = 256;  // clusters begun where all wait
+  static constexpr std::int64_t kTurn = 100'000;   // instructions
+  static constexpr std::size_t kMaxWaiting = 256;  // clusters begun where all wait
   struct Live {
     std::unique_ptr<Cluster> cluster;
     std::optional<std::uint64_t> spun_at;  ///< the number of changes that it has seen in vain
   };
 
-  const GlobalMemory& memory() const { return share_.launch.global; }
+  const GlobalMemory& memory() const { return work_.launch.global; }
 
   /// The number of changes is read once for all: another host thread may change memory meanwhile.
   bool all_spin(std::uint64_t change) const {
@@ -113,8 +113,8 @@ class Turns {
   bool begin() {
     const std::int64_t n = next_ < clusters_ ? next_++ : clusters_;
     if (n >= clusters_) return false;
-    const int size = share_.launch.program.kernel().info.cluster;
-    live_.push_front({std::make_unique<Cluster>(share_.launch, n * size), {}});
+    const int size = work_.launch.program.kernel().info.cluster;
+    live_.push_front({std::make_unique<Cluster>(work_.launch, n * size), {}});
     return true;
   }
 
@@ -122,17 +122,17 @@ class Turns {
     Live now = std::move(live_.front());
     live_.pop_front();
     const std::uint64_t before = memory().changes();
-    const Turn turn = now.cluster->run(kTurn);
-    if (turn == Turn::Over) return end(*now.cluster);
-    const bool in_vain = turn == Turn::Spinning && memory().changes() == before;
+    const CtaStatus turn = now.cluster->run(kTurn);
+    if (turn == CtaStatus::Finished) return end(*now.cluster);
+    const bool in_vain = turn == CtaStatus::Spinning && memory().changes() == before;
     now.spun_at = in_vain ? std::optional(before) : std::nullopt;
     live_.push_back(std::move(now));
-    if (static_cast<int>(live_.size()) < share_.launch.options.resident) begin();
+    if (static_cast<int>(live_.size()) < work_.launch.options.resident) begin();
   }
 
   void end(Cluster& cluster) {
     auto found = cluster.finish();
-    std::move(found.begin(), found.end(), std::back_inserter(share_.found));
+    std::move(found.begin(), found.end(), std::back_inserter(work_.found));
   }
 
   void give_up() {
@@ -144,18 +144,18 @@ class Turns {
     next_ = clusters_;
   }
 
-  Share& share_;
+  HostThreadWork& work_;
   std::atomic<std::int64_t>& next_;
   std::int64_t clusters_;
   std::deque<Live> live_;
 };
 
-void run_share(Share& share, std::size_t number, Standstill& standstill,
-               std::atomic<std::int64_t>& next, std::int64_t clusters) {
+void run_clusters(HostThreadWork& work, std::size_t number, Standstill& standstill,
+                  std::atomic<std::int64_t>& next, std::int64_t clusters) {
   try {
-    Turns(share, next, clusters).run(standstill, number);
+    Turns(work, next, clusters).run(standstill, number);
   } catch (...) {
-    share.error = std::current_exception();
+    work.error = std::current_exception();
     next = clusters;
   }
   standstill.is_done(number);
@@ -217,27 +217,27 @@ Report simulate(const ir::Kernel& kernel, Grid grid, std::span<const SimArg> arg
   const std::int64_t clusters = std::int64_t{grid[0]} * grid[1] * grid[2] / kernel.info.cluster;
   std::vector<AccessCounter> accesses(program.code().size());
 
-  std::vector<std::unique_ptr<Share>> shares;
+  std::vector<std::unique_ptr<HostThreadWork>> works;
   const std::int64_t hosts =
       std::clamp<std::int64_t>(options.threads, 1, std::max<std::int64_t>(1, clusters));
   for (std::int64_t n = 0; n < hosts; ++n)
-    shares.push_back(
-        std::make_unique<Share>(Launch{program, options, grid, args, global, {}, accesses}));
+    works.push_back(std::make_unique<HostThreadWork>(
+        Launch{program, options, grid, args, global, {}, accesses}));
   std::atomic<std::int64_t> next{0};
-  Standstill standstill(shares.size());
+  Standstill standstill(works.size());
   std::vector<std::thread> threads;
-  for (std::size_t n = 1; n < shares.size(); ++n)
-    threads.emplace_back(run_share, std::ref(*shares[n]), n, std::ref(standstill), std::ref(next),
+  for (std::size_t n = 1; n < works.size(); ++n)
+    threads.emplace_back(run_clusters, std::ref(*works[n]), n, std::ref(standstill), std::ref(next),
                          clusters);
-  run_share(*shares[0], 0, standstill, next, clusters);
+  run_clusters(*works[0], 0, standstill, next, clusters);
   for (std::thread& t : threads) t.join();
 
   Report report;
   std::vector<std::pair<std::int64_t, std::vector<Finding>>> found;
-  for (auto& share : shares) {
-    if (share->error) std::rethrow_exception(share->error);
-    add_counters(report.counters, accesses, share->launch);
-    std::move(share->found.begin(), share->found.end(), std::back_inserter(found));
+  for (auto& work : works) {
+    if (work->error) std::rethrow_exception(work->error);
+    add_counters(report.counters, accesses, work->launch);
+    std::move(work->found.begin(), work->found.end(), std::back_inserter(found));
   }
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });

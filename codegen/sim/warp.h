@@ -36,19 +36,19 @@ void for_lanes(LaneMask mask, const F& f) {
 struct Frame {
   LaneMask saved = 0;
   LaneMask other = 0;
-  // Of a while:
+  // State of a while loop:
   std::int64_t iterations = 0;
   int repeats = 0;            ///< that began alike and changed nothing
   std::uint64_t state = 0;    ///< hash of what the latest iteration began with
   std::uint64_t effects = 0;  ///< of the CTA, when it began
 };
 
-/// Of a register: lanes whose lower and whose upper 16 bits hold no value.
+/// Poison of a register: lanes whose lower and whose upper 16 bits hold no value.
 using PoisonedHalves = std::array<LaneMask, 2>;
 
 class Warp;
 
-/// What a blocked warp waits for. The text is made only when somebody asks.
+/// Reason why a warp is blocked. The text is made only when somebody asks.
 struct Waiting {
   std::string (*text)(Warp&) = nullptr;  ///< null while it runs
   ir::OpId op;
@@ -156,16 +156,18 @@ class Warp {
   std::uint32_t turn = 0;   ///< iterations of loops ended so far
   std::uint64_t steps = 0;  ///< instructions executed
 
-  // What orders the memory of a warp's lanes: bar.warp.sync, and barriers of several warps. Other
-  // convergent instructions, shuffles among them, do not (PTX ISA, "shfl.sync").
-  std::uint32_t meetings = 1;  ///< so far, +1
-  Tick met = 0;                ///< its tick at the last one
+  // Synchronisations that order the memory of a warp's lanes: bar.warp.sync, and barriers of
+  // several warps. Other convergent instructions, shuffles among them, do not (PTX ISA,
+  // "shfl.sync").
+  std::uint32_t warp_syncs = 1;  ///< so far, +1
+  Tick last_sync_tick = 0;       ///< its tick at the last one
 
   std::int64_t barrier_generation = -1;  ///< of the named barrier it waits in; -1: none
-  /// Of the cluster's barrier, at which it has arrived and for which it has not waited; -1: none.
+  /// Phase of the cluster barrier at which the warp has arrived and for which it has not waited;
+  /// -1: none.
   std::int64_t cluster_phase = -1;
 
-  Knowledge known;
+  VisibleClocks known;
   CopyGroups cp_async, bulk,
       bulk_writes;  ///< bulk: sources still to be read; bulk_writes: destinations
   WgmmaQueue wgmma;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "dsl/block_mask/derived_lists.h"
+#include "dsl/block_mask/derived_block_lists.h"
 #include "dsl/block_mask/kv_range_analysis.h"
 #include "dsl/signature.h"
 
@@ -29,8 +29,8 @@ std::string BlockMask::derive(const Mask& mask, bool in_order) {
   const std::string why = fmt::format("class {}: {}", name(form.mask_class), form.reason);
   if (form.mask_class == ir::MaskClass::Data && !form.tells_blocks)
     return fmt::format("a range of what is solved, else all ({})", why);
-  const ir::MaskLimits& limits = ranges_->limits();
-  is_up_to_row_ = limits.is_one_end();
+  const ir::SolvedConditions& limits = ranges_->limits();
+  is_up_to_row_ = limits.is_single_comparison();
   if (const auto parts = limits.intervals()) {
     has_parts_ = *parts > 1;
     return fmt::format("{}, no block tensors ({})",
@@ -39,17 +39,17 @@ std::string BlockMask::derive(const Mask& mask, bool in_order) {
   }
   if (in_order)
     return fmt::format("a range of what is solved, else all ({}; a list has no order)", why);
-  derived_ = std::make_shared<const DerivedLists>(*traced);
+  derived_ = std::make_shared<const DerivedBlockLists>(*traced);
   return fmt::format("a block list derived from the mask ({})", why);
 }
 
-KvRanges BlockMask::record(const Tile& first, const Tile& last, const Tile& kv_length) const {
-  return ranges_ ? ranges_->record(first, last, kv_length) : KvRanges{};
+KvRanges BlockMask::record(const Tile& first, const Tile& last, const Tile& seqlen_kv) const {
+  return ranges_ ? ranges_->record(first, last, seqlen_kv) : KvRanges{};
 }
 
-std::optional<ListArgs> BlockMask::lists(const Stream& stream, const Tensor& Q, const Tensor& K,
-                                         const Tensor& V, const Tensor& O, BlockShape block,
-                                         const ListRows& rows) const {
+std::optional<BlockListArgs> BlockMask::lists(const Stream& stream, const Tensor& Q,
+                                              const Tensor& K, const Tensor& V, const Tensor& O,
+                                              BlockShape block, const QueryTileRows& rows) const {
   const bool is_wide = std::ranges::any_of(
       std::array{&Q, &K, &V, &O}, [](const Tensor* x) { return dsl::needs_wide_index(*x); });
   if (!derived_ || (is_wide && !derived_->holds_in_64_bits())) return std::nullopt;

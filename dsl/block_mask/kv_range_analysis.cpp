@@ -16,37 +16,37 @@ using ir::Interval;
 using ir::kMaskPositions;
 using ir::Linear;
 using ir::MaskFormula;
-using ir::MaskLimits;
-using Limit = MaskLimits::Limit;
+using ir::SolvedConditions;
+using Limit = SolvedConditions::Limit;
 
 static_assert(kMaskPositions.hi == dsl::kSmallSpan + 1024);
 
-/// As ir::KvCover, with one interval each; absent: no key.
+/// As ir::KvVisibility, with one interval each; absent: no key.
 struct Cover {
-  std::optional<Span> visible, full;
+  std::optional<KvInterval> visible, full;
 };
-const Cover kUnknown{Span{}, std::nullopt};
+const Cover kUnknown{KvInterval{}, std::nullopt};
 
 /// The same without gaps filled in.
-struct Parts {
-  std::vector<Span> visible, full;
+struct KvIntervals {
+  std::vector<KvInterval> visible, full;
 };
 
 /// Records the ends for one tile of queries.
 class Recorder {
  public:
-  Recorder(const ir::MaskClosedForm& form, const MaskLimits& limits, const MaskFunction& mask,
-           Tile first, Tile last, Tile kv_length)
+  Recorder(const ir::MaskClosedForm& form, const SolvedConditions& limits, const MaskFunction& mask,
+           Tile first, Tile last, Tile seqlen_kv)
       : form_(form),
         limits_(limits),
         mask_(mask),
         first_(std::move(first)),
         last_(std::move(last)),
-        length_(std::move(kv_length)) {}
+        length_(std::move(seqlen_kv)) {}
 
   Cover cover() const { return fold(form_.formula, Covers{*this}); }
-  /// Where all conditions are solved, and what is visible may have gaps.
-  std::optional<Parts> parts() const {
+  /// The intervals of a mask whose conditions are all solved, with gaps between them.
+  std::optional<KvIntervals> parts() const {
     const auto count = limits_.intervals();
     return count && *count > 1 ? std::optional(fold(form_.formula, AllParts{*this})) : std::nullopt;
   }
@@ -56,29 +56,31 @@ class Recorder {
     const Recorder& of;
 
     Cover leaf(const MaskFormula& f) const { return of.leaf(f); }
-    static Cover constant(bool all) { return all ? Cover{Span{}, Span{}} : Cover{}; }
+    static Cover constant(bool all) { return all ? Cover{KvInterval{}, KvInterval{}} : Cover{}; }
     static Cover both(const Cover& a, const Cover& b) {
-      return {of_both(a.visible, b.visible, meet), of_both(a.full, b.full, meet)};
+      return {of_both(a.visible, b.visible, intersect), of_both(a.full, b.full, intersect)};
     }
     static Cover either(const Cover& a, const Cover& b) {
-      return {of_either(a.visible, b.visible, around), of_either(a.full, b.full, within_either)};
+      return {of_either(a.visible, b.visible, hull), of_either(a.full, b.full, inner_hull)};
     }
   };
   struct AllParts {
     const Recorder& of;
 
-    Parts leaf(const MaskFormula& f) const {
+    KvIntervals leaf(const MaskFormula& f) const {
       const Cover c = of.leaf(f);
-      Parts one;
+      KvIntervals one;
       if (c.visible) one.visible.push_back(*c.visible);
       if (c.full) one.full.push_back(*c.full);
       return one;
     }
-    static Parts constant(bool all) { return all ? Parts{{Span{}}, {Span{}}} : Parts{}; }
-    static Parts both(const Parts& a, const Parts& b) {
+    static KvIntervals constant(bool all) {
+      return all ? KvIntervals{{KvInterval{}}, {KvInterval{}}} : KvIntervals{};
+    }
+    static KvIntervals both(const KvIntervals& a, const KvIntervals& b) {
       return {ir::intersection(a.visible, b.visible), ir::intersection(a.full, b.full)};
     }
-    static Parts either(const Parts& a, const Parts& b) {
+    static KvIntervals either(const KvIntervals& a, const KvIntervals& b) {
       return {ir::united(a.visible, b.visible), ir::united(a.full, b.full)};
     }
   };
@@ -88,15 +90,15 @@ class Recorder {
     return limits_.is_of_rows(f) ? of_rows(f) : decided(limits_.truth_of_opaque(f));
   }
   Cover of(const ir::MaskCondition& c) const {
-    const MaskLimits::Solution solution = limits_.solve(c);
+    const SolvedConditions::Solution solution = limits_.solve(c);
     if (solution.truth) return decided(*solution.truth);
     if (!solution.limit) return kUnknown;
-    const auto fits = stays_in_type(solution.if_fits);
+    const auto fits = stays_in_type(solution.overflow_checks);
     const Limit& limit = *solution.limit;
     auto some = extreme(limit, limit.is_upper), every = extreme(limit, !limit.is_upper);
     if (!some || !every) return kUnknown;
     if (fits) {
-      // Else all keys are visible, and no row is known to see one.
+      // Else all keys may be visible, and no row is known to attend to one.
       const Tile none = full<i32>(0);
       *some = chosen(*fits, *some, limit.is_upper ? length_ : none);
       *every = chosen(*fits, *every, limit.is_upper ? none : length_);
@@ -118,25 +120,28 @@ class Recorder {
       every = every && *fits;
     }
     const auto keys = [&](const Tile& condition) {
-      return Span{std::nullopt, End{where(condition, length_, full<i32>(0)), kMaskPositions}};
+      return KvInterval{std::nullopt,
+                        RecordedBound{where(condition, length_, full<i32>(0)), kMaskPositions}};
     };
     return {keys(some), keys(every)};
   }
   /// Nothing where it is sure.
   std::optional<Tile> stays_in_type(const std::vector<ir::MaskNodeId>& nodes) const {
     if (nodes.empty()) return std::nullopt;
-    return MaskOverflow(limits_, mask_, first_, last_, length_).never(nodes);
+    return MaskOverflow(limits_, mask_, first_, last_, length_).no_overflow(nodes);
   }
-  static End chosen(const Tile& condition, const End& a, const Tile& otherwise) {
+  static RecordedBound chosen(const Tile& condition, const RecordedBound& a,
+                              const Tile& otherwise) {
     return {where(condition, a.tile, otherwise), hull(a.range, kMaskPositions)};
   }
-  /// Of what is not solved for kv; the bounds of its truth are those over all positions.
+  /// Ranges of a condition that is not solved for kv, from the bounds of its truth over all
+  /// positions.
   static Cover decided(Interval truth) {
     if (truth.hi == 0) return {};
-    return {Span{}, truth.lo == 1 ? std::optional(Span{}) : std::nullopt};
+    return {KvInterval{}, truth.lo == 1 ? std::optional(KvInterval{}) : std::nullopt};
   }
 
-  /// What rises with q, at a row.
+  /// A symbol that does not fall with q, at a row.
   Tile at_row(ir::MaskNodeId id, const Tile& row) const {
     const ir::MaskNode& n = limits_.node(id);
     if (n.kind == ir::MaskNode::Kind::Query) return row;
@@ -153,12 +158,12 @@ class Recorder {
     return a / by.value;
   }
   /// The value of a symbol at the first row, or at the last: it does not fall from row to row.
-  End symbol(ir::MaskNodeId id, bool at_last) const {
+  RecordedBound symbol(ir::MaskNodeId id, bool at_last) const {
     return {at_row(id, at_last ? last_ : first_), limits_.range_of_symbol(id)};
   }
 
-  std::vector<End> symbols(const Linear& form, bool largest) const {
-    std::vector<End> of;
+  std::vector<RecordedBound> symbols(const Linear& form, bool largest) const {
+    std::vector<RecordedBound> of;
     for (const Linear::Term t : form) of.push_back(symbol(t.symbol, (t.factor > 0) == largest));
     return of;
   }
@@ -167,9 +172,9 @@ class Recorder {
   }
 
   /// The largest or smallest value of a limit over the tile's rows.
-  std::optional<End> extreme(const Limit& limit, bool largest) const {
+  std::optional<RecordedBound> extreme(const Limit& limit, bool largest) const {
     const Linear& form = limit.form;
-    const std::vector<End> values = symbols(form, largest);
+    const std::vector<RecordedBound> values = symbols(form, largest);
     const Interval narrow = Interval::of(DType::i32);
     Interval sum = Interval::point(0);
     bool fits = true;
@@ -187,10 +192,11 @@ class Recorder {
     if (!whole) return std::nullopt;
     fits = fits && Interval::point(form.constant).is_within(narrow) && whole->is_within(narrow);
     if (limit.of) return clamped(multiplied(total<i64>(form, values), *limit.of));
-    return fits ? End{total<i32>(form, values), *whole} : clamped(total<i64>(form, values));
+    return fits ? RecordedBound{total<i32>(form, values), *whole}
+                : clamped(total<i64>(form, values));
   }
   template <class T>
-  static Tile total(const Linear& form, const std::vector<End>& symbols) {
+  static Tile total(const Linear& form, const std::vector<RecordedBound>& symbols) {
     std::optional<Tile> sum;
     for (std::size_t i = 0; i < symbols.size(); ++i) {
       const std::int64_t factor = form.terms[i].factor;
@@ -201,12 +207,12 @@ class Recorder {
     if (!sum) return full<T>(static_cast<T>(form.constant));
     return form.constant == 0 ? *sum : *sum + static_cast<T>(form.constant);
   }
-  /// Where x / n, truncated, begins to be at least y: n * y, but for quotients that are not
-  /// positive, to which n - 1 smaller numbers belong too. x is kv plus an offset; without one it is
-  /// not negative, and those do not matter. n is positive, or the product is not used.
-  Tile multiplied(const Tile& y, const MaskLimits::Quotient& of) const {
+  /// The smallest x whose truncated quotient x / n is at least y: n * y, but for quotients that are
+  /// not positive, to which n - 1 smaller numbers belong too. x is kv plus an offset; without one
+  /// it is not negative, and those do not matter. n is positive, or the product is not used.
+  Tile multiplied(const Tile& y, const SolvedConditions::Quotient& of) const {
     const Tile n = cast<i64>(at_row(of.by, first_));
-    // No quotient is beyond 32 bits, and these products fit.
+    // Quotients have 32 bits, so these multiples fit.
     constexpr std::int64_t kMost = std::int64_t{1} << 31;
     const Tile small = min(max(y, Tile(-kMost)), Tile(kMost));
     if (of.offset.count == 0 && of.offset.constant == 0) return small * n;
@@ -214,39 +220,40 @@ class Recorder {
     return small * n - before - wide_extreme(of.offset, false);
   }
   /// Ends outside of the keys are as good as the first and the last one.
-  End clamped(const Tile& wide) const {
+  RecordedBound clamped(const Tile& wide) const {
     return {cast<i32>(min(max(wide, Tile(i64{0})), cast<i64>(length_))), kMaskPositions};
   }
-  static Span span(const Limit& limit, const End& end) {
+  static KvInterval span(const Limit& limit, const RecordedBound& end) {
     if (limit.is_upper) return {std::nullopt, end};
-    return end.range.hi <= 0 ? Span{} : Span{end, std::nullopt};
+    return end.range.hi <= 0 ? KvInterval{} : KvInterval{end, std::nullopt};
   }
 
   const ir::MaskClosedForm& form_;
-  const MaskLimits& limits_;
+  const SolvedConditions& limits_;
   const MaskFunction& mask_;
   Tile first_, last_, length_;
 };
 
 }  // namespace
 
-KvRanges KvRangeAnalysis::record(const Tile& first, const Tile& last, const Tile& kv_length) const {
+KvRanges KvRangeAnalysis::record(const Tile& first, const Tile& last, const Tile& seqlen_kv) const {
   // With wider indices the mask's arithmetic is not what was traced.
-  if (first.dtype() != DType::i32 || kv_length.dtype() != DType::i32) return {};
-  const Recorder recorder(form_, limits_, mask_, first, last, kv_length);
+  if (first.dtype() != DType::i32 || seqlen_kv.dtype() != DType::i32) return {};
+  const Recorder recorder(form_, limits_, mask_, first, last, seqlen_kv);
   const Cover cover = recorder.cover();
-  const auto full_range = [&](const Span& s) {
-    return KvRange{s.lo ? s.lo->tile : full<i32>(0), s.hi ? s.hi->tile : kv_length};
+  const auto full_range = [&](const KvInterval& s) {
+    return KvRange{s.lo ? s.lo->tile : full<i32>(0), s.hi ? s.hi->tile : seqlen_kv};
   };
   KvRanges keys;
   if (!cover.visible)
     keys.visible = KvRange{full<i32>(0), full<i32>(0)};
   else if (cover.visible->lo || cover.visible->hi)
-    keys.visible = clip(*cover.visible, kv_length);
+    keys.visible = clamp_to_range(*cover.visible, seqlen_kv);
   if (cover.full) keys.full = full_range(*cover.full);
   if (const auto parts = recorder.parts()) {
-    for (const Span& s : parts->visible) keys.visible_intervals.push_back(clip(s, kv_length));
-    for (const Span& s : parts->full) keys.full_intervals.push_back(full_range(s));
+    for (const KvInterval& s : parts->visible)
+      keys.visible_intervals.push_back(clamp_to_range(s, seqlen_kv));
+    for (const KvInterval& s : parts->full) keys.full_intervals.push_back(full_range(s));
   }
   return keys;
 }

@@ -16,16 +16,16 @@ class KvRangeAnalysis {
   KvRangeAnalysis& operator=(const KvRangeAnalysis&) = delete;
 
   const ir::MaskClosedForm& form() const { return form_; }
-  const ir::MaskLimits& limits() const { return limits_; }
+  const ir::SolvedConditions& limits() const { return limits_; }
 
   /// Records the ranges for query rows [first, last]. Conditions that are not affine in q, or whose
   /// arithmetic may wrap around, are taken to be unknown.
-  KvRanges record(const Tile& first, const Tile& last, const Tile& kv_length) const;
+  KvRanges record(const Tile& first, const Tile& last, const Tile& seqlen_kv) const;
 
  private:
   MaskFunction mask_;
   ir::MaskClosedForm form_;
-  ir::MaskLimits limits_;
+  ir::SolvedConditions limits_;
 };
 
 }  // namespace tegula

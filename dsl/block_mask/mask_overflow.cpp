@@ -9,13 +9,13 @@ using ir::MaskNode;
 using ir::Opcode;
 namespace rules = ir::interval_rules;
 
-MaskOverflow::MaskOverflow(const ir::MaskLimits& limits, const MaskFunction& mask,
-                           const Tile& first, const Tile& last, const Tile& kv_length)
+MaskOverflow::MaskOverflow(const ir::SolvedConditions& limits, const MaskFunction& mask,
+                           const Tile& first, const Tile& last, const Tile& seqlen_kv)
     : limits_(limits),
       mask_(mask),
       first_(cast<i64>(first)),
       last_(cast<i64>(last)),
-      length_(cast<i64>(kv_length)) {}
+      length_(cast<i64>(seqlen_kv)) {}
 
 Tile MaskOverflow::never(const std::vector<ir::MaskNodeId>& nodes) {
   fits_.reset();
@@ -43,7 +43,7 @@ MaskOverflow::Wide MaskOverflow::bounds(ir::MaskNodeId id) {
       break;
   }
   const Wide w = operation(n);
-  if (!limits_.may_wrap(id)) return w;
+  if (!limits_.may_overflow(id)) return w;
   const Interval all = Interval::of(DType::i32);
   require(w.lo >= Tile(all.lo) && w.hi <= Tile(all.hi));
   // What is beyond is refused already; operands of 32 bits again.
@@ -53,7 +53,7 @@ MaskOverflow::Wide MaskOverflow::bounds(ir::MaskNodeId id) {
 MaskOverflow::Wide MaskOverflow::operation(const MaskNode& n) {
   using Rule = Wide (*)(const Wide&, const Wide&);
   constexpr Rule kQuotient = [](const Wide& a, const Wide&) { return rules::towards_zero(a); };
-  // The ops that MaskLimits::is_checkable follows.
+  // The ops that SolvedConditions::is_checkable follows.
   static constexpr auto kRules = ir::op_table<Rule>(
       {{Opcode::Neg, [](const Wide& a, const Wide&) { return rules::negation(a); }},
        {Opcode::Add, [](const Wide& a, const Wide& b) { return rules::sum(a, b); }},

@@ -10,12 +10,12 @@ namespace tegula {
 
 class MaskOverflow {
  public:
-  MaskOverflow(const ir::MaskLimits& limits, const MaskFunction& mask, const Tile& first,
-               const Tile& last, const Tile& kv_length);
+  MaskOverflow(const ir::SolvedConditions& limits, const MaskFunction& mask, const Tile& first,
+               const Tile& last, const Tile& seqlen_kv);
 
   /// i1: no node of the list, nor what it is computed from, leaves i32 or divides by less than 1.
-  /// The nodes are such that MaskLimits::is_checkable.
-  Tile never(const std::vector<ir::MaskNodeId>& nodes);
+  /// The nodes are such that SolvedConditions::is_checkable.
+  Tile no_overflow(const std::vector<ir::MaskNodeId>& nodes);
 
  private:
   /// In 64 bits, so that it is exact for operands of 32.
@@ -24,7 +24,7 @@ class MaskOverflow {
   Wide operation(const ir::MaskNode& node);
   void require(const Tile& condition);
 
-  const ir::MaskLimits& limits_;
+  const ir::SolvedConditions& limits_;
   const MaskFunction& mask_;
   Tile first_, last_, length_;
   std::optional<Tile> fits_;

@@ -53,7 +53,7 @@ ir::Value MaskValues::operation(const MaskNode& n) {
   std::array<ir::Value, 3> in;
   for (std::size_t i = 0; i < n.operands; ++i) in[i] = value(n.in[i]);
   const std::span<ir::Value> used(in.data(), n.operands);
-  dsl::meet_shapes(t, "mask", used, t.build.loc);
+  dsl::broadcast_shapes(t, "mask", used, t.build.loc);
   if (n.opcode == ir::Opcode::Cast) return t.build.cast(in[0], n.dtype);
   if (n.opcode == ir::Opcode::Cmp) {
     constexpr std::array kPredicates{"lt", "le", "eq", "ne"};

@@ -179,16 +179,16 @@ AbstractValue result(const Step& s) {
 
 }  // namespace
 
-MaskIntervals::MaskIntervals(const ir::MaskSides& sides)
+MaskIntervals::MaskIntervals(const ir::MaskAxisDependence& sides)
     : sides_(sides), whole_domain_(sides.expr) {
   constexpr Interval kAll = ir::kMaskPositions;
   whole_domain_.evaluate({kAll, kAll, kAll, kAll}, {});
 }
 
-bool MaskIntervals::never_wraps() const {
+bool MaskIntervals::has_no_overflow() const {
   const auto& nodes = sides_.expr.nodes;
   for (MaskNodeId id = 0; id < nodes.size(); ++id)
-    if (nodes[id].kind == MaskNode::Kind::Op && whole_domain_.may_wrap(id)) return false;
+    if (nodes[id].kind == MaskNode::Kind::Op && whole_domain_.may_overflow(id)) return false;
   return true;
 }
 

@@ -34,7 +34,7 @@ class MaskIntervals {
  public:
   /// Gives what is known of a node that depends on one axis, or on none.
   using Leaf = std::function<AbstractValue(ir::MaskNodeId)>;
-  explicit MaskIntervals(const ir::MaskSides& sides);
+  explicit MaskIntervals(const ir::MaskAxisDependence& sides);
 
   ThreeValued run(const Leaf& leaf) const;
   /// Of a leaf, from its smallest and largest value (i32; 0 and 1 of a condition). Nothing is known
@@ -42,10 +42,10 @@ class MaskIntervals {
   AbstractValue known(ir::MaskNodeId id, const TileBounds& bounds, bool is_point) const;
   /// True if no operation above the leaves, nor in them, may leave its type: then the mask means
   /// the same in wider types.
-  bool never_wraps() const;
+  bool has_no_overflow() const;
 
  private:
-  const ir::MaskSides& sides_;
+  const ir::MaskAxisDependence& sides_;
   ir::MaskBlocks whole_domain_;  ///< what holds at all positions, for all launches
 };
 

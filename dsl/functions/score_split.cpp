@@ -25,7 +25,7 @@ bool depends_on(const ir::Kernel& k, ir::Value v, ir::Value on,
   if (v == on) return true;
   const ir::OpId def = k[v].def;
   if (!def || !seen.insert(v).second) return false;
-  // What a branch or a loop gives may depend on anything in it.
+  // The result of a branch or a loop may depend on anything in it.
   if (!k[def].regions.empty()) return true;
   return std::ranges::any_of(k[def].operands,
                              [&](ir::Value o) { return depends_on(k, o, on, seen); });

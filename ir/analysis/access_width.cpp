@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ir/analysis/bounds.h"
+#include "ir/analysis/index_facts.h"
 
 namespace tegula::ir {
 namespace {
@@ -44,7 +44,7 @@ int contiguous_dim(const Kernel& k, const OpData& box) {
 int access_elements(const Kernel& k, const OpData& box) {
   const Type view = k.type(view_of(box));
   const ViewFacts& facts = view.view_facts();
-  const auto inside = box.attrs.ints(AttrName::inside);
+  const auto inside = box.attrs.ints(AttrName::in_bounds);
   std::int64_t elements = std::max<std::int64_t>(1, facts.align / size_bytes(view.dtype()));
   elements = std::gcd(elements, extent_along(k, box));
   const auto rank = static_cast<std::size_t>(view.rank());
@@ -60,7 +60,7 @@ int access_elements(const Kernel& k, const OpData& box) {
     }
   }
   return static_cast<int>(
-      std::max<std::int64_t>(1, std::gcd(elements, box.attrs.i(AttrName::offset_div, 1))));
+      std::max<std::int64_t>(1, std::gcd(elements, box.attrs.i(AttrName::offset_divisibility, 1))));
 }
 
 }  // namespace tegula::ir

@@ -6,7 +6,7 @@ namespace tegula::ir {
 namespace {
 
 /// Sums of more are no positions.
-constexpr std::size_t kMostScalars = 16;
+constexpr std::size_t kMaxScalars = 16;
 
 AffineIndex negated(AffineIndex x) {
   for (std::int64_t& f : x.factor) f = -f;
@@ -78,7 +78,7 @@ std::optional<AffineIndex> AffineIndices::sum(const OpData& d) {
   all.start += other.start;
   all.plus.insert(all.plus.end(), other.plus.begin(), other.plus.end());
   all.minus.insert(all.minus.end(), other.minus.begin(), other.minus.end());
-  if (all.plus.size() + all.minus.size() > kMostScalars) return std::nullopt;
+  if (all.plus.size() + all.minus.size() > kMaxScalars) return std::nullopt;
   return all;
 }
 

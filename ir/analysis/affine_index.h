@@ -21,7 +21,7 @@ struct AffineIndex {
   bool is_uniform() const;
 };
 
-/// What the first element is, a scalar of `dtype`; `get` says what stands for a scalar there.
+/// The first element, a scalar of `dtype`; `get` maps each scalar of the index to a value.
 Value first_of(Builder& b, const AffineIndex& at, DType dtype,
                const std::function<Value(Value)>& get);
 

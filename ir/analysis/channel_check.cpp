@@ -10,19 +10,19 @@
 #include <utility>
 #include <vector>
 
-#include "ir/analysis/alternating.h"
-#include "ir/analysis/bounds.h"
 #include "ir/analysis/channel_trace.h"
+#include "ir/analysis/index_facts.h"
+#include "ir/analysis/pingpong_loop.h"
 #include "ir/op.h"
 
 namespace tegula::ir {
 namespace {
 
 using Kind = ChannelEvent::Kind;
-using Reach = ChannelEvent::Reach;
+using SignalScope = ChannelEvent::SignalScope;
 
 /// Tiles that are followed where groups take them in turn.
-constexpr int kTurnsOfGroups = 5;
+constexpr int kTripsOfPingpong = 5;
 
 /// A slot of a channel or a ring in the shared memory of a CTA.
 struct Key {
@@ -50,7 +50,7 @@ struct Slot {
   int tile = 0;
 };
 
-/// What a role does, and how far it is.
+/// The events of a role, and how far it has come.
 struct RoleTrace {
   std::vector<ChannelEvent> events;
   std::size_t next = 0;
@@ -59,10 +59,10 @@ struct RoleTrace {
   bool is_over() const { return next == events.size(); }
 };
 
-/// What a CTA does, by role: the copies first.
+/// The events of a CTA, by role: the producer first.
 struct CtaTraces {
   std::vector<RoleTrace> roles;
-  std::int64_t turn = 0;  ///< the group whose it is
+  std::int64_t next_in_order = 0;  ///< the group whose it is
 };
 
 /// The traces of a CTA, or of the two of a cluster, run against each other, the copies always as
@@ -94,12 +94,12 @@ class Machine {
     if (role.is_over()) return false;
     const ChannelEvent& e = role.events[role.next];
     if (e.kind == Kind::Wait && barriers_[key(e.at)].complete % 2 == e.number) return false;
-    if (e.kind == Kind::TurnTake && cta().turn != e.number) return false;
+    if (e.kind == Kind::OrderWait && cta().next_in_order != e.number) return false;
     ++role.next;
     using Run = void (Machine::*)(const ChannelEvent&);
-    static constexpr Run kRun[] = {&Machine::wait, &Machine::release,   &Machine::expect,
-                                   &Machine::copy, &Machine::product,   &Machine::product_wait,
-                                   &Machine::read, &Machine::turn_take, &Machine::turn_pass};
+    static constexpr Run kRun[] = {&Machine::wait, &Machine::release,    &Machine::expect,
+                                   &Machine::copy, &Machine::mma,        &Machine::mma_wait,
+                                   &Machine::read, &Machine::order_wait, &Machine::order_arrive};
     (this->*kRun[static_cast<std::size_t>(e.kind)])(e);
     return true;
   }
@@ -114,15 +114,15 @@ class Machine {
   }
 
   void release(const ChannelEvent& e) {
-    if (e.reach == Reach::Both)
+    if (e.signals == SignalScope::BothCtas)
       for (int to = 0; to < static_cast<int>(ctas_.size()); ++to) arrive(key(e.at, to), true);
     else
-      for (int n = e.reach == Reach::OwnTwice ? 2 : 1; n > 0; --n)
-        arrive(key(e.at), e.reach == Reach::OwnTwice);
-    for (const auto& [product, reads] : mine().in_flight)
+      for (int n = e.signals == SignalScope::OwnCtaTwice ? 2 : 1; n > 0; --n)
+        arrive(key(e.at), e.signals == SignalScope::OwnCtaTwice);
+    for (const auto& [mma, reads] : mine().in_flight)
       for (const SlotRef& read : reads)
         if (read.slot == e.at.slot && guards(e.at.of, read.of))
-          fault("a slot is released while a product that reads it is in flight", e.op, product);
+          fault("a slot is released while a product that reads it is in flight", e.op, mma);
   }
 
   void arrive(const Key& channel, bool counts_cluster) {
@@ -143,20 +143,20 @@ class Machine {
   }
 
   void copy(const ChannelEvent& e) {
-    if (e.reach != Reach::Both) return land(e, cta_, e.number);
+    if (e.signals != SignalScope::BothCtas) return land(e, cta_, e.number);
     for (int to = 0; to < static_cast<int>(ctas_.size()); ++to) land(e, to, e.number / 2);
   }
 
   /// The bytes that a copy brings to a CTA: of this one's copies all, or half of what two bring.
   void land(const ChannelEvent& e, int to, std::int64_t bytes) {
     Slot& slot = slots_[key(e.at, to)];
-    const bool second = e.reach == Reach::Both && slot.is_half;
+    const bool second = e.signals == SignalScope::BothCtas && slot.is_half;
     if (!second && slot.fills != slot.seen)
       fault("a slot is overwritten before what was copied there was waited for", e.op, slot.filled);
     for (const RoleTrace& role : ctas_[static_cast<std::size_t>(to)].roles)
-      for (const auto& [product, reads] : role.in_flight)
+      for (const auto& [mma, reads] : role.in_flight)
         if (std::ranges::find(reads, e.at) != reads.end())
-          fault("a slot is overwritten while a product reads it", e.op, product);
+          fault("a slot is overwritten while a product reads it", e.op, mma);
     const Key channel = key(e.channel, to);
     Barrier& b = barriers_[channel];
     if (to == cta_ && b.missing < bytes)
@@ -164,7 +164,7 @@ class Machine {
     b.missing -= bytes;
     slot = {slot.fills + (second ? 0 : 1),
             slot.seen,
-            e.reach == Reach::Both && !second,
+            e.signals == SignalScope::BothCtas && !second,
             e.op,
             channel,
             b.complete + 1,
@@ -191,18 +191,18 @@ class Machine {
     }
   }
 
-  void product(const ChannelEvent& e) {
+  void mma(const ChannelEvent& e) {
     read(e);
     mine().in_flight.emplace_back(e.op, e.reads);
   }
 
-  void product_wait(const ChannelEvent& e) {
+  void mma_wait(const ChannelEvent& e) {
     auto& running = mine().in_flight;
     while (static_cast<std::int64_t>(running.size()) > e.number) running.erase(running.begin());
   }
 
-  void turn_take(const ChannelEvent&) {}
-  void turn_pass(const ChannelEvent& e) { cta().turn = e.number; }
+  void order_wait(const ChannelEvent&) {}
+  void order_arrive(const ChannelEvent& e) { cta().next_in_order = e.number; }
 
   static std::optional<ChannelFault> deadlock(const CtaTraces& cta) {
     const auto blocked = [](const RoleTrace& role) {
@@ -229,7 +229,7 @@ class Machine {
     return std::nullopt;
   }
 
-  /// A leader's branch waits for a channel and then fills rings.
+  /// A producer thread's branch waits for a channel and then fills rings.
   void learn_guards() {
     Value waited, expecting;
     for (const ChannelEvent& e : ctas_.front().roles.front().events) {
@@ -271,41 +271,41 @@ struct Rings {
 };
 Rings rings_of(const Kernel& k) {
   Rings r;
-  if (alternating_loop(k)) r.groups = 2;
+  if (pingpong_loop(k)) r.groups = 2;
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode == Opcode::CopyTma)
       r.slots = std::max(r.slots, k.type(k[op].operands[0]).shape()[0]);
     if (k[op].opcode == Opcode::ChannelInit)
-      r.programs = std::max(r.programs, static_cast<int>(k[op].attrs.i(AttrName::programs, 1)));
+      r.programs = std::max(r.programs, static_cast<int>(k[op].attrs.i(AttrName::cluster_ctas, 1)));
     if (k[op].opcode != Opcode::For) return;
     for (OpId inner : k.ops(k[op].regions[0]))
       if (k[inner].opcode == Opcode::DotAsync)
-        r.step = as_constant(k, k[op].operands[2]).value_or(1);
+        r.step = constant_value(k, k[op].operands[2]).value_or(1);
   });
   return r;
 }
 
 CtaTraces traces_of(const Kernel& machine, const Rings& rings, std::int64_t steps, int rank,
-                    bool with_copy_role) {
+                    bool with_producer) {
   ChannelExtents extents{.extent = steps * rings.step, .scalar = steps, .rank = rank};
   CtaTraces cta;
   const auto add = [&](ChannelRole role) {
     cta.roles.emplace_back().events = channel_trace(machine, role, extents);
   };
-  if (rings.groups > 1) extents.turns = kTurnsOfGroups;
-  if (!with_copy_role) {
-    add(ChannelRole::Both);
+  if (rings.groups > 1) extents.outer_trips = kTripsOfPingpong;
+  if (!with_producer) {
+    add(ChannelRole::Unified);
     return cta;
   }
-  add(ChannelRole::Copy);
+  add(ChannelRole::Producer);
   extents.groups = rings.groups;
-  for (extents.group = 0; extents.group < rings.groups; ++extents.group) add(ChannelRole::Compute);
+  for (extents.group = 0; extents.group < rings.groups; ++extents.group) add(ChannelRole::Consumer);
   return cta;
 }
 
 }  // namespace
 
-std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_copy_role) {
+std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_producer) {
   const Rings rings = rings_of(machine);
   if (rings.slots == 0) return std::nullopt;
   std::set<std::int64_t> steps{0, 1, 2};
@@ -316,7 +316,7 @@ std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_copy
   for (const std::int64_t n : steps) {
     std::vector<CtaTraces> ctas;
     for (int rank = 0; rank < rings.programs; ++rank)
-      ctas.push_back(traces_of(machine, rings, n, rank, with_copy_role));
+      ctas.push_back(traces_of(machine, rings, n, rank, with_producer));
     if (auto fault = Machine(ctas).run()) return fault;
     // The other one lags.
     if (rings.programs > 1) std::ranges::reverse(ctas);

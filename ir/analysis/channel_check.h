@@ -8,7 +8,7 @@
 
 namespace tegula::ir {
 
-/// What is wrong with a kernel of machine form, at two places.
+/// A fault of a kernel in machine form, at two ops.
 struct ChannelFault {
   std::string what;
   OpId first, second;  ///< the second may be none
@@ -16,8 +16,8 @@ struct ChannelFault {
 
 /// Follows the roles of the first program, or of the two of a cluster that share channels, for
 /// extents of 0, 1, 2 and about as many steps as a ring has slots, over three turns of the loops
-/// around. `with_copy_role`: a warp of its own copies, and groups of those that compute take tiles
+/// around. `with_producer`: a warp of its own copies, and groups of those that compute take tiles
 /// in turn where they are to; else a thread of those that compute copies.
-std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_copy_role);
+std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_producer);
 
 }  // namespace tegula::ir

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "ir/analysis/leader.h"
+#include "ir/analysis/producer_thread.h"
 #include "ir/eval/cell.h"
 #include "ir/eval/evaluate.h"
 #include "ir/loop.h"
@@ -49,7 +49,7 @@ class Walk {
         {Yield, {&Walk::nothing, false}},
         {ViewDim, {&Walk::view_dim, false}},
         {NumPrograms, {&Walk::programs, false}},
-        {Leader, {&Walk::one, false}},
+        {ProducerThread, {&Walk::one, false}},
         {ProgramId, {&Walk::rank, false}},
         {ClusterId, {&Walk::zero, false}},
         {ClusterRank, {&Walk::rank, false}},
@@ -57,15 +57,15 @@ class Walk {
         {Const, {&Walk::constant, false}},
         {ChannelWait, {&Walk::channel_wait, true}},
         {ChannelRelease, {&Walk::channel_release, true}},
-        {ChannelExpect, {&Walk::channel_expect, true}},
+        {ChannelExpectTx, {&Walk::channel_expect_tx, true}},
         {CopyTma, {&Walk::copy, true}},
-        {PutTile, {&Walk::put, true}},
-        {TakeTile, {&Walk::take, true}},
+        {PublishTile, {&Walk::put, true}},
+        {ReceiveTile, {&Walk::take, true}},
         {SmemLoad, {&Walk::load, true}},
-        {DotAsync, {&Walk::product, true}},
-        {DotWait, {&Walk::product_wait, true}},
-        {TurnTake, {&Walk::turn_take, false}},
-        {TurnPass, {&Walk::turn_pass, false}},
+        {DotAsync, {&Walk::mma, true}},
+        {DotWait, {&Walk::mma_wait, true}},
+        {OrderWait, {&Walk::order_wait, false}},
+        {OrderArrive, {&Walk::order_arrive, false}},
     });
     return kVisits[static_cast<std::size_t>(opcode)];
   }
@@ -134,16 +134,16 @@ class Walk {
     const OpData& d = k_[op];
     const RegionId body = d.regions[0];
     const std::int64_t end = number(d.operands[1]), step = number(d.operands[2]);
-    const bool has_products = has(body, Opcode::DotAsync) && !has(body, Opcode::For);
+    const bool has_mma = has(body, Opcode::DotAsync) && !has(body, Opcode::For);
     std::vector<Value> carried(loop_inits(d).begin(), loop_inits(d).end());
-    const bool alternates = d.attrs.i(AttrName::alternate) == 1;
-    int turns = 0;
+    const bool is_pingpong = d.attrs.i(AttrName::pingpong) == 1;
+    int outer_trips = 0;
     for (std::int64_t at = number(d.operands[0]); at < end && step > 0; at += step) {
-      if (alternates) {
-        tile_ = turns;
-        is_mine_ = turns % extents_.groups == extents_.group;
+      if (is_pingpong) {
+        tile_ = outer_trips;
+        is_mine_ = outer_trips % extents_.groups == extents_.group;
       }
-      if (!has_products && turns++ == extents_.turns) break;
+      if (!has_mma && outer_trips++ == extents_.outer_trips) break;
       set(k_[body].args[0], at);
       const std::vector<std::optional<Cell>> now = cells(carried);
       for (std::size_t i = 0; i < carried.size(); ++i) put(body_carries(k_, op)[i], now[i]);
@@ -151,12 +151,12 @@ class Walk {
       const auto& yielded = k_[k_.terminator(body)].operands;
       carried.assign(yielded.begin(), yielded.end());
     }
-    is_mine_ = is_mine_ || alternates;
+    is_mine_ = is_mine_ || is_pingpong;
     const std::vector<std::optional<Cell>> last = cells(carried);
     for (std::size_t i = 0; i < carried.size(); ++i) put(d.results[i], last[i]);
   }
 
-  /// Which tiles there are does not matter to channels: as many turns as of any loop around.
+  /// The tiles themselves do not matter to channels: the loop runs as often as any outer loop.
   void tile_loop(OpId op) {
     if (!with_channels_.contains(op)) return unknown(op);
     const OpData& d = k_[op];
@@ -166,13 +166,13 @@ class Walk {
       const std::vector<std::optional<Cell>> now = cells(carried);
       for (std::size_t i = 0; i < carried.size(); ++i) put(to[i], now[i]);
     };
-    for (int turn = 0; turn < extents_.turns; ++turn) {
+    for (int trip = 0; trip < extents_.outer_trips; ++trip) {
       hand_to(k_[body].args);
       region(body);
       const auto& yielded = k_[k_.terminator(body)].operands;
       // Every tile is as much work as the first.
       for (std::size_t i = 0; i < carried.size(); ++i)
-        if (const OpId def = k_[yielded[i]].def; !def || k_[def].opcode != Opcode::TakeTile)
+        if (const OpId def = k_[yielded[i]].def; !def || k_[def].opcode != Opcode::ReceiveTile)
           carried[i] = yielded[i];
     }
     hand_to(d.results);
@@ -192,12 +192,12 @@ class Walk {
 
   void branch(OpId op) {
     const OpData& d = k_[op];
-    const bool leaders = is_leader_condition(k_, d.operands[0]);
-    if (leaders && role_ == ChannelRole::Compute) return;
+    const bool is_producers = is_producer_condition(k_, d.operands[0]);
+    if (is_producers && role_ == ChannelRole::Consumer) return;
     if (!with_channels_.contains(op) || !is_known(d.operands[0])) return unknown(op);
     const RegionId taken = d.regions[number(d.operands[0]) != 0 ? 0 : 1];
     const bool before = copies_;
-    copies_ = copies_ || leaders;
+    copies_ = copies_ || is_producers;
     region(taken);
     copies_ = before;
     const OpId yield = k_.terminator(taken);
@@ -210,7 +210,7 @@ class Walk {
     return {k_[op].operands[of], number(k_[op].operands[slot])};
   }
   void add(ChannelEvent e) {
-    if (role_ == ChannelRole::Copy ? !copies_ : !is_mine_) return;
+    if (role_ == ChannelRole::Producer ? !copies_ : !is_mine_) return;
     e.tile = tile_;
     events_.push_back(std::move(e));
   }
@@ -220,11 +220,12 @@ class Walk {
   void channel_release(OpId op) {
     if (number(k_[op].operands[2]) == 0) return;
     ChannelEvent e{ChannelEvent::Kind::Release, op, at(op, 0, 1)};
-    using enum ChannelEvent::Reach;
-    if (k_[op].operands.size() == 4) e.reach = number(k_[op].operands[3]) != 0 ? Both : OwnTwice;
+    using enum ChannelEvent::SignalScope;
+    if (k_[op].operands.size() == 4)
+      e.signals = number(k_[op].operands[3]) != 0 ? BothCtas : OwnCtaTwice;
     add(std::move(e));
   }
-  void channel_expect(OpId op) {
+  void channel_expect_tx(OpId op) {
     add({ChannelEvent::Kind::Expect, op, at(op, 0, 1), {}, k_[op].attrs.i(AttrName::bytes)});
   }
   void copy(OpId op) {
@@ -232,8 +233,9 @@ class Walk {
     const std::int64_t bytes = ring.count() / ring.shape()[0] * size_bytes(ring.dtype());
     ChannelEvent e{ChannelEvent::Kind::Copy, op, at(op, 0, 1), at(op, 2, 1), bytes};
     const auto& operands = k_[op].operands;
-    const bool may_share = operands.size() > 4 + k_.type(operands[3]).shape().size();
-    if (may_share && number(operands.back()) != 0) e.reach = ChannelEvent::Reach::Both;
+    const bool may_multicast = operands.size() > 4 + k_.type(operands[3]).shape().size();
+    if (may_multicast && number(operands.back()) != 0)
+      e.signals = ChannelEvent::SignalScope::BothCtas;
     add(std::move(e));
   }
   /// A number is announced and brought at once.
@@ -250,29 +252,29 @@ class Walk {
   void load(OpId op) {
     if (k_[op].operands.size() == 2) add({ChannelEvent::Kind::Read, op, {}, {}, 0, {at(op, 0, 1)}});
   }
-  void product(OpId op) {
-    ChannelEvent e{ChannelEvent::Kind::Product, op};
+  void mma(OpId op) {
+    ChannelEvent e{ChannelEvent::Kind::Mma, op};
     const auto& operands = k_[op].operands;
     std::size_t slot = 4;
     for (std::size_t i : {1U, 2U})
       if (k_.type(operands[i]).is(TypeKind::Shared)) e.reads.push_back(at(op, i, slot++));
     add(std::move(e));
   }
-  void turn_take(OpId op) { turn(op, ChannelEvent::Kind::TurnTake, extents_.group); }
-  void turn_pass(OpId op) {
-    turn(op, ChannelEvent::Kind::TurnPass, (extents_.group + 1) % extents_.groups);
+  void order_wait(OpId op) { order(op, ChannelEvent::Kind::OrderWait, extents_.group); }
+  void order_arrive(OpId op) {
+    order(op, ChannelEvent::Kind::OrderArrive, (extents_.group + 1) % extents_.groups);
   }
-  void turn(OpId op, ChannelEvent::Kind kind, int whose) {
+  void order(OpId op, ChannelEvent::Kind kind, int whose) {
     if (extents_.groups > 1) add({kind, op, {}, {}, whose});
   }
-  void product_wait(OpId op) {
-    add({ChannelEvent::Kind::ProductWait, op, {}, {}, k_[op].attrs.i(AttrName::count)});
+  void mma_wait(OpId op) {
+    add({ChannelEvent::Kind::MmaWait, op, {}, {}, k_[op].attrs.i(AttrName::count)});
   }
 
   const Kernel& k_;
   ChannelRole role_;
   ChannelExtents extents_;
-  bool copies_ = false;  ///< inside of a branch of the leader
+  bool copies_ = false;  ///< inside of a branch of the producer thread
   bool is_mine_ = true;  ///< the tile at hand, of groups that take them in turn
   int tile_ = 0;         ///< its number
   std::unordered_set<OpId> with_channels_;

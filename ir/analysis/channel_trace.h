@@ -1,5 +1,5 @@
 #pragma once
-// What a role does to channels and rings, in order: the machine form run with numbers in place of
+// Events of a role on channels and rings, in order: runs the machine form with numbers in place of
 // tiles, for given extents.
 #include <vector>
 
@@ -20,11 +20,11 @@ struct ChannelEvent {
     Release,
     Expect,
     Copy,
-    Product,
-    ProductWait,
+    Mma,
+    MmaWait,
     Read,
-    TurnTake,
-    TurnPass
+    OrderWait,
+    OrderArrive
   };
   Kind kind;
   OpId op;
@@ -35,20 +35,21 @@ struct ChannelEvent {
   std::vector<SlotRef> reads = {};  ///< of a product, or of a read that is over at once
   /// In a cluster of two. Of a release: whom it tells. Of a copy: Both where it brings half the box
   /// to each program.
-  enum class Reach : std::uint8_t { Own, Both, OwnTwice };
-  Reach reach = Reach::Own;
+  enum class SignalScope : std::uint8_t { OwnCta, BothCtas, OwnCtaTwice };
+  SignalScope signals = SignalScope::OwnCta;
   int tile = 0;  ///< of those that groups take in turn
 };
 
-/// Which warps: those that compute, the one that copies, or a thread that does both.
-enum class ChannelRole : std::uint8_t { Compute, Copy, Both };
+/// Warps whose events are traced: the consumers, the producer, or a thread that is both.
+enum class ChannelRole : std::uint8_t { Consumer, Producer, Unified };
 
 /// Extents that a kernel is followed for.
 struct ChannelExtents {
   std::int64_t extent = 0;  ///< of every dimension that is not known
   std::int64_t scalar = 0;  ///< numbers given at launch; loaded ones go on from it by `extent` each
-  int turns = 3;  ///< of loops around those with products, and over tiles; these run to their end
-  int rank = 0;   ///< of the program in the one cluster that there is
+  int outer_trips =
+      3;         ///< of loops around those with products, and over tiles; these run to their end
+  int rank = 0;  ///< of the program in the one cluster that there is
   /// Warps that compute: of so many groups, which take tiles in turn, this one.
   int group = 0, groups = 1;
 };

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ir/analysis/bounds.h"
+#include "ir/analysis/index_facts.h"
 
 namespace tegula::ir {
 namespace {
@@ -17,12 +17,12 @@ bool is_index(Type t) { return t.is_scalar() && !t.is_pointer() && is_integer(t.
 Value counted_dim(const Kernel& k, Value count, std::int64_t block) {
   OpId def = k[count].def;
   while (def && k[def].opcode == Opcode::Cast) def = k[k[def].operands[0]].def;
-  if (!def || k[def].opcode != Opcode::Div || as_constant(k, k[def].operands[1]) != block)
+  if (!def || k[def].opcode != Opcode::Div || constant_value(k, k[def].operands[1]) != block)
     return {};
   const OpId sum = k[k[def].operands[0]].def;
   if (!sum || k[sum].opcode != Opcode::Add) return {};
   for (std::size_t i = 0; i < 2; ++i)
-    if (as_constant(k, k[sum].operands[1 - i]) == block - 1) return k[sum].operands[i];
+    if (constant_value(k, k[sum].operands[1 - i]) == block - 1) return k[sum].operands[i];
   return {};
 }
 
@@ -71,7 +71,7 @@ Facts::Term Facts::extent(Value view, int axis) const {
 Facts::Term Facts::term(Value v) const {
   std::int64_t plus = 0;
   for (int steps = 0; steps < kMaxDepth; ++steps) {
-    if (const auto c = as_constant(k_, v)) return {{}, {}, plus + *c};
+    if (const auto c = constant_value(k_, v)) return {{}, {}, plus + *c};
     const OpId def = k_[v].def;
     if (!def) break;
     const OpData& d = k_[def];
@@ -86,9 +86,9 @@ Facts::Term Facts::term(Value v) const {
       continue;
     }
     if (!d.is(Opcode::Add, Opcode::Sub)) break;
-    const auto right = as_constant(k_, d.operands[1]);
+    const auto right = constant_value(k_, d.operands[1]);
     const auto left =
-        d.opcode == Opcode::Add ? as_constant(k_, d.operands[0]) : std::optional<std::int64_t>();
+        d.opcode == Opcode::Add ? constant_value(k_, d.operands[0]) : std::optional<std::int64_t>();
     if (!right && !left) break;
     plus += right ? (d.opcode == Opcode::Sub ? -*right : *right) : *left;
     v = d.operands[right ? 0 : 1];
@@ -96,7 +96,7 @@ Facts::Term Facts::term(Value v) const {
   return {{v.index, -1}, v, plus};
 }
 
-/// Where a value is computed; nothing for what every place may compute.
+/// The region in which a value is computed; none if every region may compute it.
 RegionId Facts::home(Value v) const {
   while (k_[v].def && k_[k_[v].def].opcode == Opcode::Cast) v = k_[k_[v].def].operands[0];
   const OpId def = k_[v].def;
@@ -204,7 +204,7 @@ std::vector<Facts::Term> Facts::above(const Term& x, Search& s) const {
       if (const auto high = most(d.operands[i])) push(term(d.operands[1 - i]), *high);
   if (d.opcode == Mul) above_product(x, all, s);
   if (d.is(Div, Rem)) {
-    const auto by = as_constant(k_, d.operands[1]);
+    const auto by = constant_value(k_, d.operands[1]);
     const auto low = least(term(d.operands[0]), s);
     if (!by || *by < 1 || !low || *low < 0) return all;
     push(d.opcode == Div ? term(d.operands[0]) : Term{{}, {}, *by - 1}, 0);
@@ -217,7 +217,7 @@ std::vector<Facts::Term> Facts::above(const Term& x, Search& s) const {
 void Facts::above_product(const Term& x, std::vector<Term>& all, Search& s) const {
   const OpData& d = k_[k_[x.value].def];
   for (std::size_t i = 0; i < 2; ++i) {
-    const auto block = as_constant(k_, d.operands[i]);
+    const auto block = constant_value(k_, d.operands[i]);
     if (!block || *block < 1) continue;
     const Term index = term(d.operands[1 - i]);
     for (const Term& y : above(index, s)) {
@@ -245,7 +245,7 @@ std::optional<std::int64_t> Facts::least(Term x, Search& s) const {
   if (x.node.axis >= 0) take(0);
   if (s.depth < kMaxDepth && --s.left >= 0) {
     ++s.depth;
-    if (x.value && x.node.axis < 0) take(least_result(x.value, s));
+    if (x.value && x.node.axis < 0) take(min_result(x.value, s));
     if (const auto it = least_.find(x.node); it != least_.end())
       for (const Edge& e : it->second)
         if (holds(e, s.at)) take(least(e.other, s));
@@ -262,7 +262,7 @@ std::optional<std::int64_t> Facts::least(Term x, Search& s) const {
   return best;
 }
 
-std::optional<std::int64_t> Facts::least_result(Value v, Search& s) const {
+std::optional<std::int64_t> Facts::min_result(Value v, Search& s) const {
   if (is_induction(v)) return least(term(k_[k_[k_[v].region].owner].operands[0]), s);
   const OpId def = k_[v].def;
   if (!def) return std::nullopt;
@@ -290,7 +290,7 @@ std::optional<std::int64_t> Facts::least_result(Value v, Search& s) const {
 
 /// A number that the value never is above, whatever the arguments are.
 std::optional<std::int64_t> Facts::most(Value v, int depth) const {
-  if (const auto c = as_constant(k_, v)) return c;
+  if (const auto c = constant_value(k_, v)) return c;
   const OpId def = k_[v].def;
   if (!def || depth > kMaxDepth) return std::nullopt;
   const OpData& d = k_[def];
@@ -299,7 +299,7 @@ std::optional<std::int64_t> Facts::most(Value v, int depth) const {
     return most(d.operands[0], depth + 1);
   if (d.opcode != Opcode::Mul) return std::nullopt;
   for (std::size_t i = 0; i < 2; ++i)
-    if (const auto by = as_constant(k_, d.operands[i]); by && *by >= 0)
+    if (const auto by = constant_value(k_, d.operands[i]); by && *by >= 0)
       if (const auto high = most(d.operands[1 - i], depth + 1)) return *by * *high;
   return std::nullopt;
 }

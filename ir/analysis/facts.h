@@ -74,7 +74,7 @@ class Facts {
   bool all_reach(std::span<const Value> values, std::int64_t plus, const Term& target,
                  Search& s) const;
   std::optional<std::int64_t> least(Term x, Search& s) const;
-  std::optional<std::int64_t> least_result(Value v, Search& s) const;
+  std::optional<std::int64_t> min_result(Value v, Search& s) const;
   std::optional<std::int64_t> most(Value v, int depth = 0) const;
 
   const Kernel& k_;

@@ -8,7 +8,7 @@
 namespace tegula::ir {
 namespace {
 
-/// The value that is repeated, or lies otherwise, in this one.
+/// The value that this one repeats or rearranges.
 Value repeated(const Kernel& k, Value v) {
   using enum Opcode;
   for (OpId def = k[v].def; def; def = k[v].def) {

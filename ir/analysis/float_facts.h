@@ -1,5 +1,5 @@
 #pragma once
-// What is known of the signs and sizes of floats.
+// Facts about the signs and magnitudes of floats.
 #include <unordered_set>
 
 #include "ir/kernel.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ir/analysis/bounds.h"
+#include "ir/analysis/index_facts.h"
 
 namespace tegula::ir {
 namespace {
@@ -24,7 +24,7 @@ void Positions::add(const Positions& other, std::int64_t factor) {
 }
 
 void Implications::add_scalar(Positions& to, Value v, std::int64_t factor, int depth) const {
-  if (const auto c = as_constant(k_, v)) {
+  if (const auto c = constant_value(k_, v)) {
     to.constant += factor * *c;
     return;
   }
@@ -131,7 +131,7 @@ bool Implications::implies(Value condition, bool when, const Positions& wanted, 
   const auto side = [&](std::size_t i) {
     return implies(d.operands[i], when, wanted, at, depth + 1);
   };
-  // Where a conjunction holds both sides do; where it does not, one of them does not.
+  // A true conjunction implies both sides; a false one implies that one side is false.
   return (d.opcode == And) == when ? side(0) || side(1) : side(0) && side(1);
 }
 

@@ -25,7 +25,7 @@ class Implications {
  public:
   Implications(const Kernel& k, const Facts& facts) : k_(k), facts_(facts), indices_(k) {}
 
-  /// Where the i1 tile `condition` is `when`, element i along `dim` has limit - offset - i > 0.
+  /// Whether element i along `dim` has limit - offset - i > 0 if the i1 tile `condition` is `when`.
   bool is_below(Value condition, bool when, int dim, Value offset, Value limit, OpId at);
   /// offset + i >= 0.
   bool is_not_negative(Value condition, bool when, int dim, Value offset, OpId at);

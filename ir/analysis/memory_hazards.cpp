@@ -4,7 +4,7 @@
 #include <numeric>
 #include <unordered_set>
 
-#include "ir/analysis/bounds.h"
+#include "ir/analysis/index_facts.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/layout/linear_layout.h"
 #include "ir/loop.h"
@@ -67,10 +67,12 @@ std::optional<std::vector<Value>> memory_roots(const Kernel& k, Value addresses)
 }
 
 bool is_release(const OpData& d) {
-  return d.opcode == Opcode::LastArriver || order_of(d) == "release" || order_of(d) == "acq_rel";
+  return d.opcode == Opcode::ArriveAndTestLast || order_of(d) == "release" ||
+         order_of(d) == "acq_rel";
 }
 bool is_acquire(const OpData& d) {
-  return d.opcode == Opcode::LastArriver || order_of(d) == "acquire" || order_of(d) == "acq_rel";
+  return d.opcode == Opcode::ArriveAndTestLast || order_of(d) == "acquire" ||
+         order_of(d) == "acq_rel";
 }
 
 bool is_tile_loop(const Kernel& k, OpId loop) {
@@ -109,7 +111,7 @@ std::optional<MemoryAccess> MemoryHazards::find(OpId op) const {
     a.writes = true, offset = 2, a.tile = k_.type(d.operands[1]);
     if (d.opcode == StoreView) a.commutes_as = d.attrs.s(AttrName::kind);
     if (d.attrs.i(AttrName::tma) == 1) a.by = MemoryAccess::By::Copies;
-  } else if (d.is(AtomicView, AtomicRmw, LastArriver)) {
+  } else if (d.is(AtomicView, AtomicRmw, ArriveAndTestLast)) {
     a.reads = a.writes = true, offset = 2, a.tile = k_.type(d.results[0]);
     if (is_commuting(d.attrs.s(AttrName::kind)) && order_of(d) == "relaxed" &&
         !is_used(k_, d.results[0]))
@@ -193,7 +195,7 @@ bool MemoryHazards::may_be_read_ahead(OpId load, OpId loop) {
 // ---- scalars
 void MemoryHazards::add(Linear& sum, Value v, std::int64_t times, int depth) const {
   if (times == 0) return;
-  const auto constant = as_constant(k_, v);
+  const auto constant = constant_value(k_, v);
   if (constant) {
     sum.constant += times * *constant;
     return;
@@ -212,7 +214,7 @@ void MemoryHazards::add(Linear& sum, Value v, std::int64_t times, int depth) con
       return add(sum, d.operands[0], times, depth + 1);
     if (d.opcode == Mul)
       for (std::size_t i = 0; i < 2; ++i)
-        if (const auto c = as_constant(k_, d.operands[i]); c && std::abs(*c) < (1 << 30))
+        if (const auto c = constant_value(k_, d.operands[i]); c && std::abs(*c) < (1 << 30))
           return add(sum, d.operands[1 - i], times * *c, depth + 1);
   }
   for (auto& [term, factor] : sum.terms)
@@ -269,7 +271,7 @@ bool MemoryHazards::is_same_box(const MemoryAccess& a, const MemoryAccess& b) {
 bool MemoryHazards::moves_with(const MemoryAccess& box, OpId loop) {
   if (!box.is_box() || k_[loop].opcode != Opcode::For) return false;
   const Value iv = k_[k_[loop].regions[0]].args[0];
-  const auto step = as_constant(k_, k_[loop].operands[2]);
+  const auto step = constant_value(k_, k_[loop].operands[2]);
   for (std::size_t d = 0; step && d < box.offsets.size(); ++d) {
     const std::int64_t size = extent(box, d);
     std::int64_t moves = 0;
@@ -377,16 +379,17 @@ std::optional<MemoryHazards::Pointers> MemoryHazards::pointers(Value v, int dept
 /// Several threads of a program hold an element, or some hold none of their own.
 bool MemoryHazards::is_replicated(const MemoryAccess& a) const {
   const LinearLayout& layout = *a.tile.layout();
-  if (layout.free_bits(In::Lane) != 0 || layout.free_bits(In::Warp) != 0) return true;
+  if (layout.free_bits(HwDim::Lane) != 0 || layout.free_bits(HwDim::Warp) != 0) return true;
   for (const Repeat& r : layout.repeats())
-    if (r.dim == Repeat::kNoDim && r.in != In::Register) return true;
-  return layout.size(In::Lane) != 32 || layout.size(In::Warp) != std::max(1, k_.info.threads / 32);
+    if (r.dim == Repeat::kNoDim && r.in != HwDim::Register) return true;
+  return layout.size(HwDim::Lane) != 32 ||
+         layout.size(HwDim::Warp) != std::max(1, k_.info.threads / 32);
 }
 
 namespace {
 
 /// Every block of `whole` that has the extents of `part` lies in the registers of the threads that
-/// `part` names: the pieces in which the pass store_blocks stores a tile.
+/// `part` names: the pieces in which the pass subtile_epilogue stores a tile.
 bool is_cut_into(const LinearLayout& whole, const LinearLayout& part) {
   if (whole.rank() != part.rank()) return false;
   for (int d = 0; d < whole.rank(); ++d)

@@ -1,5 +1,5 @@
 #pragma once
-// Where a NaN cannot be, or does not matter.
+// Proves that a value is no NaN, or that a NaN does not matter.
 #include "ir/kernel.h"
 
 namespace tegula::ir {

@@ -11,7 +11,7 @@ constexpr std::int64_t kMaxBox = 256, kMaxRank = 5;
 
 }  // namespace
 
-bool is_tma_box(Type view, std::span<const std::int64_t> axes, Type tile) {
+bool is_tma_loadable(Type view, std::span<const std::int64_t> axes, Type tile) {
   const ViewFacts& facts = view.view_facts();
   const std::int64_t size = size_bytes(view.dtype());
   if (view.rank() > kMaxRank || facts.align % kGranule != 0) return false;
@@ -36,14 +36,14 @@ std::string_view why_not_tma_tile(Type view, std::span<const std::int64_t> axes,
   const auto row = std::ranges::find_if(
       axes, [&](std::int64_t v) { return facts.strides[static_cast<std::size_t>(v)] == 1; });
   if (row == axes.end()) return "neither rows nor columns are contiguous in memory";
-  if (!is_tma_box(view, axes, tile)) return "strides are no multiples of 16 bytes";
+  if (!is_tma_loadable(view, axes, tile)) return "strides are no multiples of 16 bytes";
   const auto fast = static_cast<std::size_t>(row - axes.begin());
   if (tile.shape()[fast] * size_bytes(tile.dtype()) % kNarrowestSwizzle != 0)
     return "rows are no multiple of 32 bytes";
   return "";
 }
 
-bool can_be_halved(Type view, std::span<const std::int64_t> axes, Type tile) {
+bool is_multicast_splittable(Type view, std::span<const std::int64_t> axes, Type tile) {
   constexpr std::int64_t kPattern = 8;
   if (tile.rank() != 2) return false;
   const ViewFacts& facts = view.view_facts();

@@ -1,5 +1,5 @@
 #pragma once
-// Which boxes of views TMA can bring.
+// Decides which boxes of views TMA can load.
 #include <string_view>
 
 #include "ir/kernel.h"
@@ -9,13 +9,13 @@ namespace tegula::ir {
 /// True if a tile with dimensions along view dimensions `axes` can be loaded from the view by
 /// cp.async.bulk.tensor: 16-byte strides and base, a contiguous dimension among the axes, rank at
 /// most 5, extents at most 256 (CUDA driver API, cuTensorMapEncodeTiled).
-bool is_tma_box(Type view, std::span<const std::int64_t> axes, Type tile);
+bool is_tma_loadable(Type view, std::span<const std::int64_t> axes, Type tile);
 
 /// Why TMA cannot bring such a tile under a swizzle, for threads to read; empty where it can.
 std::string_view why_not_tma_tile(Type view, std::span<const std::int64_t> axes, Type tile);
 
 /// True if two copies can bring half of such a tile each: an even number of pieces of its rows, or
 /// half the rows, which must be whole patterns of a swizzle (8 rows).
-bool can_be_halved(Type view, std::span<const std::int64_t> axes, Type tile);
+bool is_multicast_splittable(Type view, std::span<const std::int64_t> axes, Type tile);
 
 }  // namespace tegula::ir

@@ -12,7 +12,7 @@ namespace {
 /// Vectors of an accumulator's registers are two elements: narrower ones would be stored by bytes.
 bool has_staged_size(DType dtype) { return size_bytes(dtype) == 2 || size_bytes(dtype) == 4; }
 
-/// What `cp.reduce.async.bulk` does of the operations of a store (PTX ISA, 9.7.9.25.5.3).
+/// Whether `cp.reduce.async.bulk` has the operation of a store (PTX ISA, 9.7.9.25.5.3).
 bool is_combined_by_tma(std::string_view kind, DType dtype) {
   if (kind.empty()) return true;
   const bool is_16_bit_float = dtype == DType::f16 || dtype == DType::bf16,
@@ -21,7 +21,7 @@ bool is_combined_by_tma(std::string_view kind, DType dtype) {
 }
 
 /// The bounds of which `limit` is the least; false where a launch does not know one.
-bool collect(const Kernel& k, Value limit, std::int64_t dim, std::vector<StoreClip>& clips) {
+bool collect(const Kernel& k, Value limit, std::int64_t dim, std::vector<TensorMapBound>& clips) {
   const OpId def = k[limit].def;
   if (!def) return false;
   const OpData& d = k[def];
@@ -39,7 +39,7 @@ bool collect(const Kernel& k, Value limit, std::int64_t dim, std::vector<StoreCl
   return true;
 }
 
-bool is_extent_of(const Kernel& k, const StoreClip& clip, Value view) {
+bool is_extent_of(const Kernel& k, const TensorMapBound& clip, Value view) {
   const auto dim = static_cast<std::size_t>(clip.dim);
   if (clip.arg < 0) return k.type(view).shape()[dim] == clip.value;
   return clip.value == clip.dim && k.params()[static_cast<std::size_t>(clip.arg)].value == view;
@@ -57,9 +57,9 @@ bool has_whole_pieces(const Kernel& k, Value view, std::size_t dim, DType dtype)
 }
 
 bool rows_end_with_a_piece(const Kernel& k, const OpData& store, std::size_t inner,
-                           const std::vector<StoreClip>& clips) {
+                           const std::vector<TensorMapBound>& clips) {
   const DType dtype = k.type(store.operands[1]).dtype();
-  const auto ends = [&](const StoreClip& c) {
+  const auto ends = [&](const TensorMapBound& c) {
     if (c.dim != static_cast<std::int64_t>(inner)) return true;
     if (c.arg < 0) return c.value * size_bytes(dtype) % kPieceBytes == 0;
     return has_whole_pieces(k, k.params()[static_cast<std::size_t>(c.arg)].value,
@@ -68,15 +68,15 @@ bool rows_end_with_a_piece(const Kernel& k, const OpData& store, std::size_t inn
   return has_whole_pieces(k, store.operands[0], inner, dtype) && std::ranges::all_of(clips, ends);
 }
 
-/// What tells others that results are there, or lets this kernel look at them: what TMA writes is
-/// not ordered by it.
+/// Whether the kernel signals its results to others or reads them again: the writes of TMA are not
+/// ordered by that.
 bool may_be_read_again(const Kernel& k, const OpData& store) {
   int uses = 0;
   bool signals = false;
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
     using enum Opcode;
-    signals |= d.is(LastArriver, AtomicRmw);
+    signals |= d.is(ArriveAndTestLast, AtomicRmw);
     // Results are tiles of rows and columns: what else is combined counts or tells something.
     signals |= d.opcode == StoreView && d.attrs.find(AttrName::kind) != nullptr &&
                k.type(d.operands[1]).rank() != 2;
@@ -108,18 +108,18 @@ bool is_shared_by_call(const Kernel& k, Value view) {
 
 }  // namespace
 
-std::optional<std::vector<StoreClip>> clips_of(const Kernel& k, const OpData& store) {
-  std::vector<StoreClip> clips;
+std::optional<std::vector<TensorMapBound>> clips_of(const Kernel& k, const OpData& store) {
+  std::vector<TensorMapBound> clips;
   const auto rank = static_cast<std::size_t>(k.type(store.operands[0]).rank());
   for (std::size_t v = 0; 2 + rank + v < store.operands.size(); ++v)
     if (!collect(k, store.operands[2 + rank + v], static_cast<std::int64_t>(v), clips))
       return std::nullopt;
-  std::erase_if(clips,
-                [&](const StoreClip& clip) { return is_extent_of(k, clip, store.operands[0]); });
+  std::erase_if(
+      clips, [&](const TensorMapBound& clip) { return is_extent_of(k, clip, store.operands[0]); });
   return clips;
 }
 
-std::string_view why_not_by_tma(const Kernel& k, const OpData& store) {
+std::string_view why_not_tma_store(const Kernel& k, const OpData& store) {
   const Type view = k.type(store.operands[0]), tile = k.type(store.operands[1]);
   const auto axes = store.attrs.ints(AttrName::axes);
   if (!tile.is_tile() || tile.rank() != 2 || axes.size() != 2)
@@ -128,7 +128,7 @@ std::string_view why_not_by_tma(const Kernel& k, const OpData& store) {
   if (!is_combined_by_tma(store.attrs.s(AttrName::kind), tile.dtype()))
     return "an operation that TMA does not have for this type";
   if (view.view_facts().strides[static_cast<std::size_t>(axes[1])] != 1 ||
-      !is_tma_box(view, axes, tile))
+      !is_tma_loadable(view, axes, tile))
     return "rows that are not contiguous, or base or strides that are no multiples of 16 bytes";
   const auto clips = clips_of(k, store);
   if (!clips) return "limits that are not known at the launch";

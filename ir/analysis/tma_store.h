@@ -1,5 +1,5 @@
 #pragma once
-// Which stores TMA can make from shared memory.
+// Decides which stores TMA can make from shared memory.
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -10,7 +10,7 @@ namespace tegula::ir {
 
 /// A bound that a launch knows: nothing is stored at or beyond it along dimension `dim` of the
 /// view.
-struct StoreClip {
+struct TensorMapBound {
   std::int64_t dim;
   std::int64_t arg;  ///< index of a parameter whose dimension `value` it is; -1: it is `value`
   std::int64_t value;
@@ -18,11 +18,11 @@ struct StoreClip {
 
 /// The limits of a store_view, but for those of the view itself; none where one of them is not
 /// known at the launch.
-std::optional<std::vector<StoreClip>> clips_of(const Kernel& k, const OpData& store);
+std::optional<std::vector<TensorMapBound>> clips_of(const Kernel& k, const OpData& store);
 
 /// Why TMA cannot store this tile (a store_view of tile or machine form); empty where it can. TMA
 /// drops what lies outside of the view, and what it writes is seen by nobody before the kernel
 /// ends.
-std::string_view why_not_by_tma(const Kernel& k, const OpData& store);
+std::string_view why_not_tma_store(const Kernel& k, const OpData& store);
 
 }  // namespace tegula::ir

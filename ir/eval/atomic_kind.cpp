@@ -45,15 +45,16 @@ Cell combine_inc(Cell old, Cell value, DType) {
 }  // namespace
 
 Combine combine_of(std::string_view kind) {
-  struct Row {
+  struct AtomicKindRow {
     std::string_view kind;
     Combine combine;
   };
-  static constexpr std::array kRows{Row{"add", combine_add},   Row{"max", combine_max},
-                                    Row{"min", combine_min},   Row{"and", combine_and},
-                                    Row{"or", combine_or},     Row{"xor", combine_xor},
-                                    Row{"xchg", combine_xchg}, Row{"inc", combine_inc}};
-  for (const Row& row : kRows)
+  static constexpr std::array kRows{
+      AtomicKindRow{"add", combine_add},   AtomicKindRow{"max", combine_max},
+      AtomicKindRow{"min", combine_min},   AtomicKindRow{"and", combine_and},
+      AtomicKindRow{"or", combine_or},     AtomicKindRow{"xor", combine_xor},
+      AtomicKindRow{"xchg", combine_xchg}, AtomicKindRow{"inc", combine_inc}};
+  for (const AtomicKindRow& row : kRows)
     if (row.kind == kind) return row.combine;
   throw InternalError(fmt::format("no atomic operation is called '{}'", kind));
 }

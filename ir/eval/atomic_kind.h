@@ -1,12 +1,12 @@
 #pragma once
-// What atomic operations compute, for the interpreter and the simulator.
+// Results of atomic operations, for the interpreter and the simulator.
 #include <string_view>
 
 #include "ir/eval/number.h"
 
 namespace tegula::ir::interp {
 
-/// What an atomic op leaves of an element and a value; both are of `dtype`.
+/// New element of an atomic op from the old element and a value; both are of `dtype`.
 using Combine = Cell (*)(Cell old, Cell value, DType dtype);
 
 /// By attr kind: add max min and or xor xchg, and inc, which counts up to the value and begins

@@ -28,7 +28,7 @@ std::int64_t bytes_of(const AsyncCopy& copy) {
 
 }  // namespace
 
-void eval_Leader(Program& p, OpId id) { p.result(id).set_scalar(Cell{.i = 1}); }
+void eval_ProducerThread(Program& p, OpId id) { p.result(id).set_scalar(Cell{.i = 1}); }
 
 void eval_ChannelInit(Program& p, OpId id) {
   for (std::size_t i = 0; i < p.op(id).operands.size(); ++i) {
@@ -46,7 +46,7 @@ void eval_ChannelRelease(Program& p, OpId id) {
   if (phase && happens && *happens != 0) ++phase->ended().i;
 }
 
-void eval_ChannelExpect(Program& p, OpId id) {
+void eval_ChannelExpectTx(Program& p, OpId id) {
   const auto phase = phase_of(p, id, 0, 1);
   if (!phase) return;
   phase->channel->expected[static_cast<std::size_t>(phase->slot)] += p.attrs(id).i(AttrName::bytes);
@@ -61,7 +61,7 @@ void eval_CopyTma(Program& p, OpId id) {
   p.asyncs.bulk.push_back({std::move(*copy), phase->channel, phase->slot});
 }
 
-void eval_PutTile(Program& p, OpId id) {
+void eval_PublishTile(Program& p, OpId id) {
   ++p.effects;
   const auto to = slot_of(p, id, 0, 1, 1);
   const auto phase = phase_of(p, id, 2, 1);
@@ -75,7 +75,7 @@ void eval_PutTile(Program& p, OpId id) {
   ++phase->ended().i;
 }
 
-void eval_TakeTile(Program& p, OpId id) {
+void eval_ReceiveTile(Program& p, OpId id) {
   const auto from = slot_of(p, id, 0, 1, 1);
   if (!from) return;
   check_readable(p, id, *from);

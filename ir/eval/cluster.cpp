@@ -20,7 +20,7 @@ void for_part(const AxisShape& part, std::size_t whole_extent, std::size_t rank,
               (o * whole_extent + rank * part.extent + k) * part.inner + j);
 }
 
-/// Of the part, those along `axis` cut.
+/// Edges of the slice: those along `axis` are cut.
 std::vector<std::uint8_t> edges_of_part(const std::vector<std::uint8_t>& edges,
                                         std::span<const std::int64_t> shape, std::size_t axis,
                                         std::size_t extent, std::size_t rank) {
@@ -36,7 +36,7 @@ std::vector<std::uint8_t> edges_of_part(const std::vector<std::uint8_t>& edges,
   return out;
 }
 
-/// What the program of rank `receiver` gets.
+/// Computes the slice that the program of rank `receiver` gets.
 void receive(std::span<const std::unique_ptr<Program>> programs, OpId id, std::size_t receiver) {
   Program& p = *programs[receiver];
   const Value v = p.op(id).operands[0];
@@ -82,7 +82,7 @@ void run_cluster(std::span<const std::unique_ptr<Program>> programs, std::int64_
     const Opcode opcode = k[id].opcode;
     if (opcode == Opcode::Yield) return;
     for (std::size_t i = 0; i < programs.size(); ++i) {
-      if (opcode == Opcode::ClusterSum)
+      if (opcode == Opcode::ClusterReduceScatter)
         receive(programs, id, i);
       else
         eval_fn(opcode)(*programs[i], id);
@@ -104,6 +104,8 @@ void eval_ClusterTile(Program& p, OpId id) {
 }
 
 // Only run_cluster knows the other programs.
-void eval_ClusterSum(Program& p, OpId id) { fail(Mistake::eager_cluster, p.op(id).loc, {}); }
+void eval_ClusterReduceScatter(Program& p, OpId id) {
+  fail(ErrorId::eager_cluster, p.op(id).loc, {});
+}
 
 }  // namespace tegula::ir::interp

@@ -151,12 +151,12 @@ void eval_Roles(Program& p, OpId id) {
 void eval_Yield(Program&, OpId) {}
 void eval_Pin(Program&, OpId) {}
 void eval_CtaBarrier(Program&, OpId) {}
-void eval_TurnsStart(Program&, OpId) {}
-void eval_TurnsEnd(Program&, OpId) {}
-void eval_TurnTake(Program&, OpId) {}
-void eval_TurnPass(Program&, OpId) {}
-void eval_GridWait(Program&, OpId) {}
-void eval_GridTrigger(Program&, OpId) {}
+void eval_OrderInit(Program&, OpId) {}
+void eval_OrderDrain(Program&, OpId) {}
+void eval_OrderWait(Program&, OpId) {}
+void eval_OrderArrive(Program&, OpId) {}
+void eval_GridDependencyWait(Program&, OpId) {}
+void eval_GridLaunchDependents(Program&, OpId) {}
 
 void eval_Assume(Program& p, OpId id) {
   const Value v = p.op(id).operands[0];
@@ -180,6 +180,6 @@ void eval_Assume(Program& p, OpId id) {
   }
 }
 
-void eval_AsmElementwise(Program& p, OpId id) { fail(Mistake::inline_ptx, p.op(id).loc, {}); }
+void eval_AsmElementwise(Program& p, OpId id) { fail(ErrorId::inline_ptx, p.op(id).loc, {}); }
 
 }  // namespace tegula::ir::interp

@@ -257,7 +257,7 @@ void eval_Permute(Program& p, OpId id) {
 
 void eval_TileSlice(Program& p, OpId id) {
   const auto from = p.operand_type(id, 0).shape(), to = p.result_type(id).shape();
-  const auto start = p.attrs(id).ints(AttrName::start_at);
+  const auto start = p.attrs(id).ints(AttrName::offsets);
   const Ints strides = row_major_strides(from);
   std::int64_t first = 0;
   for (std::size_t d = 0; d < start.size(); ++d) first += start[d] * strides[d];

@@ -39,7 +39,7 @@ Matrix matrix(Program& p, OpId id, std::size_t operand, bool as_tf32) {
 
 /// sums[j] += row of a times column j of b. Four rows of b at a time, so that a sum is loaded and
 /// stored once for four.
-void add_products(const Cell* a, const Matrix& b, double* sums) {
+void accumulate_row(const Cell* a, const Matrix& b, double* sums) {
   const std::size_t n = b.columns;
   std::size_t k = 0;
   for (; k + 4 <= b.rows; k += 4) {
@@ -58,7 +58,7 @@ void dot_floats(const Matrix& a, const Matrix& b, const Cell* acc, DType dtype, 
     using T = typename decltype(tag)::type;
     for (std::size_t i = 0; i < a.rows; ++i) {
       for (std::size_t j = 0; j < b.columns; ++j) sums[j] = acc[i * b.columns + j].f;
-      add_products(a.cells + i * a.columns, b, sums.data());
+      accumulate_row(a.cells + i * a.columns, b, sums.data());
       if constexpr (kIsFloat<T>)
         for (std::size_t j = 0; j < b.columns; ++j) out[i * b.columns + j].f = rounded<T>(sums[j]);
     }

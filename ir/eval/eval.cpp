@@ -53,7 +53,7 @@ void check_view_facts(const Param& param, const TensorArg& t, Type type) {
 }
 
 void check_argument(const Param& param, Type type, const EvalArg& arg) {
-  if (param.attrs.has(AttrName::part))
+  if (param.attrs.has(AttrName::component))
     return;  // a flattened part takes what it needs from any argument
   if (type.is_view()) {
     const auto* t = std::get_if<TensorArg>(&arg);
@@ -89,10 +89,10 @@ std::array<std::int64_t, 3> launch_grid(Evaluation& evaluation) {
   const std::size_t extents = std::min<std::size_t>(3, k[yield].operands.size());
   for (std::size_t i = 0; i < extents; ++i) {
     const interp::TileValue& v = host.operand(yield, i);
-    if (v.state(0) != 0) fail(Mistake::grid_by_zero, {}, {}, k.info.name);
+    if (v.state(0) != 0) fail(ErrorId::grid_by_zero, {}, {}, k.info.name);
     grid[i] = v.cells[0].i;
-    if (grid[i] < 0 || grid[i] > kMostPrograms[i])
-      fail(Mistake::grid_too_large, {}, {}, k.info.name, grid[i], i, kMostPrograms[i]);
+    if (grid[i] < 0 || grid[i] > kMaxPrograms[i])
+      fail(ErrorId::grid_too_large, {}, {}, k.info.name, grid[i], i, kMaxPrograms[i]);
   }
   return grid;
 }
@@ -100,7 +100,7 @@ std::array<std::int64_t, 3> launch_grid(Evaluation& evaluation) {
 bool has_atomics(const Kernel& kernel) {
   using enum Opcode;
   return any_op(kernel, kernel.body(), [&](OpId op) {
-    return kernel[op].is(AtomicRmw, AtomicView, FetchTile, LastArriver) ||
+    return kernel[op].is(AtomicRmw, AtomicView, FetchTile, ArriveAndTestLast) ||
            (kernel[op].opcode == StoreView && kernel[op].attrs.has(AttrName::kind));
   });
 }

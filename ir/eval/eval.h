@@ -92,7 +92,7 @@ struct EvalOptions {
 
 /// Programs along each axis of a grid that a GPU launches (CUDA C programming guide, compute
 /// capabilities).
-inline constexpr std::int64_t kMostPrograms[3] = {2147483647, 65535, 65535};
+inline constexpr std::int64_t kMaxPrograms[3] = {2147483647, 65535, 65535};
 
 /// Extents of the launch grid. Throws CompileError where one is divided by 0 or that of no grid.
 std::array<std::int64_t, 3> evaluate_launch(const Kernel& kernel, std::span<const EvalArg> args);

@@ -9,7 +9,7 @@
 namespace tegula::ir::interp {
 namespace {
 
-struct Row {
+struct ReduceKindRow {
   std::string_view kind;
   Cell (*identity)(DType);
   void (*step)(Cell&, Cell);
@@ -29,53 +29,53 @@ std::uint64_t u(Cell c) { return static_cast<std::uint64_t>(c.i); }
 Cell of(std::uint64_t v) { return Cell{.i = static_cast<std::int64_t>(v)}; }
 
 constexpr std::array kFloatRows{
-    Row{"sum", zero, [](Cell& a, Cell x) { a.f += x.f; }},
-    Row{"prod", one, [](Cell& a, Cell x) { a.f *= x.f; }},
-    Row{"max", lowest, [](Cell& a, Cell x) { a.f = larger(a.f, x.f, false); }},
-    Row{"min", highest, [](Cell& a, Cell x) { a.f = smaller(a.f, x.f, false); }},
+    ReduceKindRow{"sum", zero, [](Cell& a, Cell x) { a.f += x.f; }},
+    ReduceKindRow{"prod", one, [](Cell& a, Cell x) { a.f *= x.f; }},
+    ReduceKindRow{"max", lowest, [](Cell& a, Cell x) { a.f = larger(a.f, x.f, false); }},
+    ReduceKindRow{"min", highest, [](Cell& a, Cell x) { a.f = smaller(a.f, x.f, false); }},
 };
 constexpr std::array kFloatRowsWithNan{
-    Row{"max", lowest, [](Cell& a, Cell x) { a.f = larger(a.f, x.f, true); }},
-    Row{"min", highest, [](Cell& a, Cell x) { a.f = smaller(a.f, x.f, true); }},
+    ReduceKindRow{"max", lowest, [](Cell& a, Cell x) { a.f = larger(a.f, x.f, true); }},
+    ReduceKindRow{"min", highest, [](Cell& a, Cell x) { a.f = smaller(a.f, x.f, true); }},
 };
 constexpr std::array kIntRows{
-    Row{"sum", zero, [](Cell& a, Cell x) { a = of(u(a) + u(x)); }},
-    Row{"prod", one, [](Cell& a, Cell x) { a = of(u(a) * u(x)); }},
-    Row{"and", all_ones, [](Cell& a, Cell x) { a.i &= x.i; }},
-    Row{"or", zero, [](Cell& a, Cell x) { a.i |= x.i; }},
-    Row{"xor", zero, [](Cell& a, Cell x) { a.i ^= x.i; }},
+    ReduceKindRow{"sum", zero, [](Cell& a, Cell x) { a = of(u(a) + u(x)); }},
+    ReduceKindRow{"prod", one, [](Cell& a, Cell x) { a = of(u(a) * u(x)); }},
+    ReduceKindRow{"and", all_ones, [](Cell& a, Cell x) { a.i &= x.i; }},
+    ReduceKindRow{"or", zero, [](Cell& a, Cell x) { a.i |= x.i; }},
+    ReduceKindRow{"xor", zero, [](Cell& a, Cell x) { a.i ^= x.i; }},
 };
 constexpr std::array kSignedRows{
-    Row{"max", lowest, [](Cell& a, Cell x) { a.i = std::max(a.i, x.i); }},
-    Row{"min", highest, [](Cell& a, Cell x) { a.i = std::min(a.i, x.i); }},
+    ReduceKindRow{"max", lowest, [](Cell& a, Cell x) { a.i = std::max(a.i, x.i); }},
+    ReduceKindRow{"min", highest, [](Cell& a, Cell x) { a.i = std::min(a.i, x.i); }},
 };
 constexpr std::array kUnsignedRows{
-    Row{"max", lowest, [](Cell& a, Cell x) { a = of(std::max(u(a), u(x))); }},
-    Row{"min", highest, [](Cell& a, Cell x) { a = of(std::min(u(a), u(x))); }},
+    ReduceKindRow{"max", lowest, [](Cell& a, Cell x) { a = of(std::max(u(a), u(x))); }},
+    ReduceKindRow{"min", highest, [](Cell& a, Cell x) { a = of(std::min(u(a), u(x))); }},
 };
 
-const Row* find(std::span<const Row> rows, std::string_view kind) {
-  for (const Row& row : rows)
+const ReduceKindRow* find(std::span<const ReduceKindRow> rows, std::string_view kind) {
+  for (const ReduceKindRow& row : rows)
     if (row.kind == kind) return &row;
   return nullptr;
 }
 
-const Row* find_row(std::string_view kind, DType dtype, std::string_view nan) {
-  const Row* row = nullptr;
+const ReduceKindRow* find_row(std::string_view kind, DType dtype, std::string_view nan) {
+  const ReduceKindRow* row = nullptr;
   if (is_float(dtype)) {
     if (nan == "propagate") row = find(kFloatRowsWithNan, kind);
     return row != nullptr ? row : find(kFloatRows, kind);
   }
-  row = find(
-      is_signed(dtype) ? std::span<const Row>(kSignedRows) : std::span<const Row>(kUnsignedRows),
-      kind);
+  row = find(is_signed(dtype) ? std::span<const ReduceKindRow>(kSignedRows)
+                              : std::span<const ReduceKindRow>(kUnsignedRows),
+             kind);
   return row != nullptr ? row : find(kIntRows, kind);
 }
 
 }  // namespace
 
 Fold fold_of(std::string_view kind, DType dtype, std::string_view nan) {
-  const Row* row = find_row(kind, dtype, nan);
+  const ReduceKindRow* row = find_row(kind, dtype, nan);
   if (row == nullptr)
     throw InternalError("no fold '" + std::string(kind) + "' of " + std::string(name(dtype)));
   return {row->identity(dtype), row->step};

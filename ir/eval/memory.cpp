@@ -79,7 +79,7 @@ std::unordered_set<Value> written_params(const Kernel& k) {
     if (d.is(Opcode::StoreView, Opcode::AtomicView)) written.insert(d.operands[0]);
     if (d.opcode == Opcode::ViewPtr) by_address.insert(d.operands[0]);
     using enum Opcode;
-    if (d.is(Store, AtomicRmw, FetchTile, LastArriver)) writes_by_address = true;
+    if (d.is(Store, AtomicRmw, FetchTile, ArriveAndTestLast)) writes_by_address = true;
   });
   if (writes_by_address) written.insert(by_address.begin(), by_address.end());
   return written;

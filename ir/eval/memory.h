@@ -9,7 +9,7 @@
 
 namespace tegula::ir::interp {
 
-/// What one argument lets the programs reach.
+/// Memory that one argument gives the programs access to.
 struct MemoryRegion {
   std::string_view name;  ///< of the parameter
   DType dtype{};          ///< of its elements

@@ -59,7 +59,7 @@ class PointerOp {
     }
     return mask.cell(i).i == 0;
   }
-  /// Where element `i` lies, and in whose memory; null (and reported) where it must not be touched.
+  /// Address of element `i`, and its memory region; null (and reported) if it must not be touched.
   std::byte* address(std::size_t i, std::string_view verb, const MemoryRegion*& region) {
     const Lane& pointer = lanes_[0];
     if ((pointer.state(i) & kPoison) != 0) {
@@ -214,7 +214,7 @@ void eval_FetchTile(Program& p, OpId id) {
   p.result(id).set_scalar(Cell{.i = before ? *before : 0});
 }
 
-void eval_LastArriver(Program& p, OpId id) {
+void eval_ArriveAndTestLast(Program& p, OpId id) {
   const auto count = p.integer(id, 1, "a number of arrivals");
   const auto before = count ? count_up(p, id, *count, "acq_rel") : std::nullopt;
   p.result(id).set_scalar(Cell{.i = before && *before + 1 == *count ? 1 : 0});

@@ -19,7 +19,7 @@ void eval_elsewhere(Program& p, OpId op) {
 
 /// The cell of a flattened parameter (`part` of host argument `arg`).
 std::optional<Cell> part_of(const EvalArg& arg, const MemoryRegion* region, const AttrList& attrs) {
-  const std::string_view part = attrs.s(AttrName::part, "value");
+  const std::string_view part = attrs.s(AttrName::component, "value");
   const auto axis = static_cast<std::size_t>(attrs.i(AttrName::axis));
   if (part == "ptr" && region != nullptr) return Cell{.i = region->address};
   if (const auto* t = std::get_if<TensorArg>(&arg)) {

@@ -8,8 +8,7 @@
 
 namespace tegula::ir::interp {
 
-/// What an element of a tile can be instead of a plain number. The last two only occur in shared
-/// memory.
+/// States of a tile's element besides a plain number. The last two only occur in shared memory.
 enum ElementState : std::uint8_t { kAbsent = 1, kPoison = 2, kUnwritten = 4, kInFlight = 8 };
 
 /// An allocation of shared memory.
@@ -31,9 +30,9 @@ struct TileValue {
   std::vector<Cell> cells;
   /// Empty, or the ElementState of each cell.
   std::vector<std::uint8_t> states;
-  /// Which indices of each dimension lie outside the tensor that the tile was loaded from, one
-  /// dimension after the other; empty where none does. Kept apart from `states` because reductions
-  /// and dot need to know the dimension.
+  /// Indices of each dimension that lie outside the tensor from which the tile was loaded, one
+  /// dimension after the other; empty if none does. Kept apart from `states` because reductions and
+  /// dot need to know the dimension.
   std::vector<std::uint8_t> edges;
   OpId origin;                           ///< what made the first poisoned element
   const MemoryRegion* region = nullptr;  ///< of a view
@@ -84,7 +83,7 @@ struct AsyncCopies {
   std::vector<ChannelCopy> bulk;
 };
 
-/// What all programs of one launch share.
+/// State that all programs of one launch share.
 struct Evaluation {
   Evaluation(const Kernel& k, std::span<const EvalArg> a, const EvalOptions& o, bool track_races)
       : kernel(k), args(a), options(o), memory(k, a, track_races) {}
@@ -163,7 +162,7 @@ class Program {
   void touch_atomic(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op,
                     std::string_view sem);
 
-  /// Where the program last read global memory: what a loop that changes nothing waits for.
+  /// The program's last read of global memory: a loop that changes nothing waits for it.
   struct LastRead {
     const MemoryRegion* region = nullptr;
     const std::byte* at = nullptr;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <new>
 
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::ir::interp {
 namespace {

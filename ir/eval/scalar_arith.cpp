@@ -59,7 +59,7 @@ void map_bits(std::string_view op, const ElementwiseCall& c, F f) {
   });
 }
 
-/// Which outcomes of comparing two elements make the predicate true.
+/// Outcomes of comparing two elements for which the predicate is true.
 struct Predicate {
   std::string_view name;
   bool less, equal, greater, unordered;

@@ -26,7 +26,7 @@ std::optional<Slot> slot_of(Program& p, OpId id, std::size_t tile_operand, std::
 /// Elements that the running role touches: another role of the same execution must not, unless both
 /// read.
 void touch_shared(Program& p, OpId id, const Slot& slot, bool writes);
-/// What lies at the same offsets in other allocations is lost.
+/// Marks the elements at the same offsets in other allocations as lost.
 void clobber_others(Program& p, const SharedTile& written, std::size_t first, std::size_t count);
 /// Reports the elements of the slot that cannot be read: copies in flight, or nothing written.
 void check_readable(Program& p, OpId id, const Slot& slot);

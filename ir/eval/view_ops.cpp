@@ -30,14 +30,14 @@ std::optional<std::int64_t> offset_along(Program& p, OpId id, std::size_t operan
   return p.integer(id, operand, "an offset");
 }
 
-/// What earlier passes proved about the box (attributes `inside`, `offset_div`) must hold: later
-/// ones drop guards for it.
+/// Checks the proofs of earlier passes about the box (attributes `inside`, `offset_divisibility`):
+/// later passes drop guards for them.
 void check_proofs(Program& p, OpId id, const Box& box, std::span<const std::int64_t> known_strides,
                   std::span<const std::int64_t> offsets) {
   const AttrList& attrs = p.attrs(id);
   const TensorArg& t = *box.region->tensor;
   const auto axes = attrs.ints(AttrName::axes);
-  for (const std::int64_t d : attrs.ints(AttrName::inside)) {
+  for (const std::int64_t d : attrs.ints(AttrName::in_bounds)) {
     const auto axis = std::ranges::find(axes, d) - axes.begin();
     const auto v = static_cast<std::size_t>(d);
     const std::int64_t extent =
@@ -50,7 +50,7 @@ void check_proofs(Program& p, OpId id, const Box& box, std::span<const std::int6
           t.dims[v]);
     });
   }
-  const std::int64_t div = attrs.i(AttrName::offset_div, 1);
+  const std::int64_t div = attrs.i(AttrName::offset_divisibility, 1);
   for (std::size_t v = 0; v < known_strides.size(); ++v)
     if (known_strides[v] == 1 && offsets[v] % std::max<std::int64_t>(1, div) != 0)
       p.report(FindingKind::AssumeViolated, id, p.op(id).loc, [&] {
@@ -182,7 +182,7 @@ void eval_LoadView(Program& p, OpId id) {
 
 namespace {
 
-/// What store_view and atomic_view do with each element of their box that is there.
+/// Applies store_view or atomic_view to each present element of the box.
 template <class Write>
 void for_each_stored(Program& p, OpId id, const Write& write) {
   const Value tile = p.op(id).operands[1];

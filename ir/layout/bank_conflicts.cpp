@@ -36,7 +36,7 @@ int phase_wavefronts(std::span<const std::int64_t> addresses, int bytes_per_lane
 /// counting one is enough.
 class Counter {
  public:
-  explicit Counter(const LinearLayout& dist) : warps_(dist.size(In::Warp)) {}
+  explicit Counter(const LinearLayout& dist) : warps_(dist.size(HwDim::Warp)) {}
 
   /// `address(place)` of each lane of warp 0.
   template <class Address>
@@ -87,11 +87,12 @@ Result<BankUse> bank_use(const SharedLayout& shared, const LinearLayout& dist, i
   if (!vectors) return Result<BankUse>::refused(vectors.reason());
   Counter counter(dist);
   for (const Vector& v : *vectors) {
-    const auto address = [&](Place p) {
+    const auto address = [&](HardwareCoord p) {
       p.reg = v.registers[0];
       return (*fn)(p);
     };
-    counter.count(fn->registers[static_cast<std::size_t>(v.registers[0])].slab, dist.size(In::Lane),
+    counter.count(fn->registers[static_cast<std::size_t>(v.registers[0])].slab,
+                  dist.size(HwDim::Lane),
                   static_cast<int>(v.registers.size()) * shared.element_bytes(), address);
   }
   return counter.total();
@@ -101,7 +102,7 @@ BankUse bank_use(const LinearLayout& dist, const MatrixPlan& plan) {
   Counter counter(dist);
   for (const auto& access : plan.accesses)
     counter.count(access.slab, 8 * plan.matrices, 16,
-                  [&](const Place& p) { return plan.row_address(access, p); });
+                  [&](const HardwareCoord& p) { return plan.row_address(access, p); });
   return counter.total();
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What accesses to shared memory cost in bank conflicts.
+// Counts bank conflicts of accesses to shared memory.
 
 #include <span>
 

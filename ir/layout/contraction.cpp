@@ -49,11 +49,11 @@ bool is_zero(const Dims& index) {
 std::optional<std::vector<int>> match_register_bits(const LinearLayout& have,
                                                     const LinearLayout& want, int k_dim) {
   std::vector<int> out;
-  for (int w = 0; w < want.in_bits(In::Register); ++w) {
-    const Dims basis = want.basis(In::Register, w);
+  for (int w = 0; w < want.in_bits(HwDim::Register); ++w) {
+    const Dims basis = want.basis(HwDim::Register, w);
     int found = -1;
-    for (int h = 0; h < have.in_bits(In::Register) && found < 0; ++h)
-      if (without(have.basis(In::Register, h), k_dim) == without(basis, k_dim) &&
+    for (int h = 0; h < have.in_bits(HwDim::Register) && found < 0; ++h)
+      if (without(have.basis(HwDim::Register, h), k_dim) == without(basis, k_dim) &&
           std::find(out.begin(), out.end(), h) == out.end())
         found = h;
     if (found < 0) return std::nullopt;
@@ -84,31 +84,32 @@ int ContractionMatch::logical(int slot) const {
 
 Result<ContractionMatch> match_contraction(const LinearLayout& have, const LinearLayout& want,
                                            int k_dim) {
-  using Refused = Result<ContractionMatch>;
+  using LayoutRefusal = Result<ContractionMatch>;
   if (have.shape() != want.shape() || have.cover() != want.cover())
-    return Refused::refused("the tiles differ");
+    return LayoutRefusal::refused("the tiles differ");
   if (!std::equal(have.repeats().begin(), have.repeats().end(), want.repeats().begin(),
                   want.repeats().end()))
-    return Refused::refused("the repeats differ");
-  for (In in : kIns)
+    return LayoutRefusal::refused("the repeats differ");
+  for (HwDim in : kIns)
     if (have.in_bits(in) != want.in_bits(in))
-      return Refused::refused("the numbers of threads or registers differ");
+      return LayoutRefusal::refused("the numbers of threads or registers differ");
   const auto bits = match_register_bits(have, want, k_dim);
-  if (!bits) return Refused::refused("a thread holds other rows");
+  if (!bits) return LayoutRefusal::refused("a thread holds other rows");
   PermutationBuilder builder;
-  for (In in : kIns)
+  for (HwDim in : kIns)
     for (int b = 0; b < want.in_bits(in); ++b) {
       const Dims slot = want.basis(in, b);
       const Dims logical =
-          have.basis(in, in == In::Register ? (*bits)[static_cast<std::size_t>(b)] : b);
+          have.basis(in, in == HwDim::Register ? (*bits)[static_cast<std::size_t>(b)] : b);
       if (without(slot, k_dim) != without(logical, k_dim))
-        return Refused::refused("a thread holds other rows");
+        return LayoutRefusal::refused("a thread holds other rows");
       if (is_zero(slot) != is_zero(logical) || !builder.add(slot[k_dim], logical[k_dim]))
-        return Refused::refused("no permutation of the contraction index maps one to the other");
+        return LayoutRefusal::refused(
+            "no permutation of the contraction index maps one to the other");
     }
   const auto permutation = builder.build(want.bits(k_dim));
   if (!permutation)
-    return Refused::refused("no permutation of the contraction index maps one to the other");
+    return LayoutRefusal::refused("no permutation of the contraction index maps one to the other");
   return ContractionMatch{*permutation, registers_of_bits(have, *bits)};
 }
 

@@ -22,7 +22,7 @@ struct WarpMap {
 /// Same repeats on warps and blocks, in the same order and along the same dimensions?
 bool same_thread_digits(const LinearLayout& a, const LinearLayout& b) {
   std::vector<Repeat> in_a, in_b;
-  const auto on_threads = [](const Repeat& r) { return r.in != In::Register; };
+  const auto on_threads = [](const Repeat& r) { return r.in != HwDim::Register; };
   std::copy_if(a.repeats().begin(), a.repeats().end(), std::back_inserter(in_a), on_threads);
   std::copy_if(b.repeats().begin(), b.repeats().end(), std::back_inserter(in_b), on_threads);
   return in_a == in_b;
@@ -30,11 +30,11 @@ bool same_thread_digits(const LinearLayout& a, const LinearLayout& b) {
 
 /// Do warps and blocks stay where they are, and registers and lanes within them?
 std::optional<WarpMap> within_warps(const LinearLayout& from, const LinearLayout& to,
-                                    const PlaceMap& map) {
-  for (In in : {In::Lane, In::Warp, In::Block})
+                                    const CoordMap& map) {
+  for (HwDim in : {HwDim::Lane, HwDim::Warp, HwDim::Block})
     if (from.in_bits(in) != to.in_bits(in)) return std::nullopt;
-  if (!same_thread_digits(from, to) || from.in_bits(In::Lane) != kLaneBits) return std::nullopt;
-  const int regs = from.in_bits(In::Register), first_to = to.in_bits(In::Register);
+  if (!same_thread_digits(from, to) || from.in_bits(HwDim::Lane) != kLaneBits) return std::nullopt;
+  const int regs = from.in_bits(HwDim::Register), first_to = to.in_bits(HwDim::Register);
   const BitVector reg_mask = unit(regs) - 1, lane_mask = (unit(kLaneBits) - 1) << regs;
   WarpMap out{BitMatrix(first_to, regs), BitMatrix(first_to, kLaneBits), BitMatrix(kLaneBits, regs),
               BitMatrix(kLaneBits, kLaneBits)};
@@ -55,18 +55,18 @@ std::optional<WarpMap> within_warps(const LinearLayout& from, const LinearLayout
 
 /// Register number of the source for the repeat digits of each target register, low bits zero.
 std::vector<int> digit_registers(const LinearLayout& from, const LinearLayout& to,
-                                 const PlaceMap& map) {
+                                 const CoordMap& map) {
   std::vector<int> weight(from.repeats().size(), 0);
-  int next = 1 << from.in_bits(In::Register);
+  int next = 1 << from.in_bits(HwDim::Register);
   for (std::size_t i = 0; i < from.repeats().size(); ++i)
-    if (from.repeats()[i].in == In::Register) {
+    if (from.repeats()[i].in == HwDim::Register) {
       weight[i] = next;
       next *= from.repeats()[i].count;
     }
   std::vector<int> out{0};
   for (std::size_t i = 0; i < to.repeats().size(); ++i) {
     const Repeat& r = to.repeats()[i];
-    if (r.in != In::Register) continue;
+    if (r.in != HwDim::Register) continue;
     const int step = map.digit_of[i] < 0 ? 0 : weight[static_cast<std::size_t>(map.digit_of[i])];
     const auto n = out.size();
     for (int digit = 1; digit < r.count; ++digit)
@@ -94,13 +94,13 @@ std::vector<LaneSwap> swaps_of(const BitMatrix& flip_of_lane) {
 /// lanes(l) ^ lane_from_reg(j). The stagger makes readers of one lane want one register: it is zero
 /// where the map from lanes to lanes is injective already, and elsewhere trades a register bit for
 /// the lost lane bit.
-struct Rounds {
+struct ShuffleRounds {
   BitMatrix stagger{0, 0};  // lane -> target register
   BitMatrix lanes{0, 0};    // lane -> source lane
 };
 
-std::optional<Rounds> stagger(const WarpMap& m) {
-  Rounds out{BitMatrix(kLaneBits, m.reg_from_reg.inputs()), m.lane_from_lane};
+std::optional<ShuffleRounds> stagger(const WarpMap& m) {
+  ShuffleRounds out{BitMatrix(kLaneBits, m.reg_from_reg.inputs()), m.lane_from_lane};
   Echelon reached(m.lane_from_lane.columns());
   const BitBasis lost = reached.relations();
   for (BitVector lanes : lost) {
@@ -118,9 +118,9 @@ std::optional<Rounds> stagger(const WarpMap& m) {
   return out;
 }
 
-/// What the source lane must flip for its readers, found by inverting `rounds.lanes` on its image.
-/// Lanes with one source are copies of each other, so they wish the same.
-BitMatrix flips_of_sources(const WarpMap& m, const Rounds& rounds) {
+/// Bits that the source lane must flip for its readers, found by inverting `rounds.lanes` on its
+/// image. Lanes with one source are replicas of each other and ask for the same.
+BitMatrix flips_of_sources(const WarpMap& m, const ShuffleRounds& rounds) {
   BitMatrix wished(kLaneBits, m.reg_from_reg.outputs());
   for (int l = 0; l < kLaneBits; ++l)
     wished.set_column(l, m.reg_from_lane.column(l) ^ m.reg_from_reg(rounds.stagger.column(l)));
@@ -206,12 +206,12 @@ int ShufflePlan::crossings() const {
 
 Result<Conversion> plan_conversion(const LinearLayout& from, const LinearLayout& to,
                                    int element_bytes, const ConversionOptions& options) {
-  using Refused = Result<Conversion>;
-  if (from.shape() != to.shape()) return Refused::refused("the shapes differ");
+  using LayoutRefusal = Result<Conversion>;
+  if (from.shape() != to.shape()) return LayoutRefusal::refused("the shapes differ");
   Conversion out;
   if (from == to) return out;
   std::optional<ShufflePlan> shuffles;
-  if (const auto map = place_map(from, to)) {
+  if (const auto map = coord_map(from, to)) {
     if (const auto warp_map = within_warps(from, to, *map)) {
       const auto digits = digit_registers(from, to, *map);
       if (const auto registers = plan_registers(*warp_map, digits)) {
@@ -227,8 +227,8 @@ Result<Conversion> plan_conversion(const LinearLayout& from, const LinearLayout&
     if (const auto exchange = synthesize_exchange(from, to, element_bytes, options.exchange))
       shared = *exchange;
   if (!shuffles && !shared)
-    return Refused::refused("elements change threads, and no allowed way moves them");
-  const int warps = to.size(In::Warp);
+    return LayoutRefusal::refused("elements change threads, and no allowed way moves them");
+  const int warps = to.size(HwDim::Warp);
   const bool prefer_shuffles =
       shuffles && (!shared || cost_of(*shuffles, from, to, element_bytes) * warps <=
                                   shared->cost() + options.shared_overhead);

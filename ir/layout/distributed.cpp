@@ -8,7 +8,7 @@
 
 #include "ir/layout/layout_ops.h"
 #include "tegula/error.h"
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::ir {
 namespace {
@@ -24,23 +24,23 @@ int log2_ceil(int v) { return static_cast<int>(std::bit_width(static_cast<unsign
 
 LayoutBuilder::LayoutBuilder(Dims shape) : shape_(shape) {}
 
-LayoutBuilder& LayoutBuilder::take(In in, int dim, int bits) {
+LayoutBuilder& LayoutBuilder::take(HwDim in, int dim, int bits) {
   steps_.push_back({in, dim, bits, 1, false});
   return *this;
 }
 
-LayoutBuilder& LayoutBuilder::fix(In in, int dim, int bits) {
+LayoutBuilder& LayoutBuilder::fix(HwDim in, int dim, int bits) {
   steps_.push_back({in, dim, bits, 1, true});
   return *this;
 }
 
-LayoutBuilder& LayoutBuilder::spread(In in, int dim, int count) {
+LayoutBuilder& LayoutBuilder::spread(HwDim in, int dim, int count) {
   const int bits = std::countr_zero(static_cast<unsigned>(count));
   steps_.push_back({in, dim, bits, count >> bits, false});
   return *this;
 }
 
-LayoutBuilder& LayoutBuilder::copy(In in, int bits) {
+LayoutBuilder& LayoutBuilder::copy(HwDim in, int bits) {
   steps_.push_back({in, Repeat::kNoDim, bits, 1, false});
   return *this;
 }
@@ -73,10 +73,10 @@ LinearLayout LayoutBuilder::build(const Dims& fill_order) const {
     spec.bits.push_back(taken[d] + doublings);
     register_digit[d] = times >> doublings;
   }
-  const auto give = [&](In in, int dim) {
+  const auto give = [&](HwDim in, int dim) {
     Dims basis = Dims::filled(rank, 0);
     const bool covered = dim == Repeat::kNoDim || used[dim] >= spec.bits[dim];
-    if (covered && in == In::Register) return;
+    if (covered && in == HwDim::Register) return;
     if (!covered) basis[dim] = 1 << used[dim]++;
     spec.of(in).push_back(basis);
   };
@@ -87,24 +87,24 @@ LinearLayout LayoutBuilder::build(const Dims& fill_order) const {
     spec.repeats.push_back({copies ? Repeat::kNoDim : s.dim, s.digit, s.in});
   }
   for (int d : fill_order)
-    while (used[d] < spec.bits[d]) give(In::Register, d);
-  for (int d : fill_order) spec.repeats.push_back({d, register_digit[d], In::Register});
+    while (used[d] < spec.bits[d]) give(HwDim::Register, d);
+  for (int d : fill_order) spec.repeats.push_back({d, register_digit[d], HwDim::Register});
   return LinearLayout(spec);
 }
 
 LinearLayout blocked(const Dims& shape, const Dims& elems_per_thread, const Dims& lanes,
                      const Dims& warps, const Dims& order) {
   LayoutBuilder builder(shape);
-  for (int d : order) builder.take(In::Register, d, log2_exact(elems_per_thread[d]));
-  for (int d : order) builder.take(In::Lane, d, log2_exact(lanes[d]));
-  for (int d : order) builder.spread(In::Warp, d, warps[d]);
+  for (int d : order) builder.take(HwDim::Register, d, log2_exact(elems_per_thread[d]));
+  for (int d : order) builder.take(HwDim::Lane, d, log2_exact(lanes[d]));
+  for (int d : order) builder.spread(HwDim::Warp, d, warps[d]);
   return builder.build(order);
 }
 
 namespace {
 
-/// Of the powers of two up to `most`, but not below 4 where there is that much to do, the largest
-/// that pads least.
+/// The power of two up to `most`, but not below 4 if there is that much to do, that pads least; the
+/// largest of several.
 int lanes_along(int vectors, int most) {
   int best = std::min({most, 4, 1 << log2_ceil(vectors)});
   const auto padded = [vectors](int lanes) { return round_up(vectors, lanes); };
@@ -119,7 +119,10 @@ LinearLayout coalesced(const Dims& shape, int vector, int warps, const Dims& ord
   const int rank = shape.size();
   Dims elems = Dims::filled(rank, 1), lanes = elems, warps_per_dim = elems;
   if (rank == 0)
-    return LayoutBuilder(shape).copy(In::Lane, 5).spread(In::Warp, Repeat::kNoDim, warps).build({});
+    return LayoutBuilder(shape)
+        .copy(HwDim::Lane, 5)
+        .spread(HwDim::Warp, Repeat::kNoDim, warps)
+        .build({});
   int lanes_left = 32, warps_left = warps;
   const auto threads_for = [&](int d) {
     return 1 << log2_ceil(std::max(1, (shape[d] + elems[d] - 1) / elems[d]));
@@ -145,26 +148,27 @@ LinearLayout coalesced(const Dims& shape, int vector, int warps, const Dims& ord
 LinearLayout unpadded(const Dims& shape, int vector, int warps, const Dims& order) {
   LayoutBuilder builder(shape);
   Dims left = shape;
-  const auto take = [&](In in, int d, int most) {
+  const auto take = [&](HwDim in, int d, int most) {
     const int part = std::min(most, left[d] & -left[d]);
     const int bits = std::countr_zero(static_cast<unsigned>(part));
     builder.take(in, d, bits);
     left[d] >>= bits;
     return bits;
   };
-  take(In::Register, order[0], vector);
+  take(HwDim::Register, order[0], vector);
   int lanes = 5, warp_bits = std::countr_zero(static_cast<unsigned>(warps));
-  for (int d : order) lanes -= take(In::Lane, d, 1 << lanes);
-  builder.copy(In::Lane, lanes);
-  for (int d : order) warp_bits -= take(In::Warp, d, 1 << warp_bits);
-  builder.copy(In::Warp, warp_bits);
-  builder.spread(In::Warp, Repeat::kNoDim, warps >> std::countr_zero(static_cast<unsigned>(warps)));
+  for (int d : order) lanes -= take(HwDim::Lane, d, 1 << lanes);
+  builder.copy(HwDim::Lane, lanes);
+  for (int d : order) warp_bits -= take(HwDim::Warp, d, 1 << warp_bits);
+  builder.copy(HwDim::Warp, warp_bits);
+  builder.spread(HwDim::Warp, Repeat::kNoDim,
+                 warps >> std::countr_zero(static_cast<unsigned>(warps)));
   return builder.build(order);
 }
 
 LinearLayout replicated(const Dims& shape, int warps) {
   LayoutBuilder builder(shape);
-  builder.copy(In::Lane, 5).spread(In::Warp, Repeat::kNoDim, warps);
+  builder.copy(HwDim::Lane, 5).spread(HwDim::Warp, Repeat::kNoDim, warps);
   Dims order;
   for (int d = shape.size() - 1; d >= 0; --d) order.push_back(d);
   return builder.build(order);
@@ -177,27 +181,27 @@ constexpr int kM = 0, kN = 1;
 /// The 16x8 tile that every accumulator of mma.m16n8 and wgmma is made of: g = lane>>2 rows, 2t
 /// columns, then 8 rows.
 LayoutBuilder& accumulator_fragment(LayoutBuilder& builder) {
-  return builder.fix(In::Register, kN, 1)
-      .fix(In::Lane, kN, 2)
-      .fix(In::Lane, kM, 3)
-      .fix(In::Register, kM, 1);
+  return builder.fix(HwDim::Register, kN, 1)
+      .fix(HwDim::Lane, kN, 2)
+      .fix(HwDim::Lane, kM, 3)
+      .fix(HwDim::Register, kM, 1);
 }
 
 /// The operand tile: a 32-bit register holds consecutive k; `rows` is M of A (two register halves)
 /// or N of B (one).
 LayoutBuilder& operand_fragment(LayoutBuilder& builder, int k_dim, int row_dim, int element_bits,
                                 bool two_halves) {
-  builder.fix(In::Register, k_dim, log2_exact(32 / element_bits)).fix(In::Lane, k_dim, 2);
-  builder.fix(In::Lane, row_dim, 3);
-  if (two_halves) builder.fix(In::Register, row_dim, 1);
-  return builder.fix(In::Register, k_dim, 1);
+  builder.fix(HwDim::Register, k_dim, log2_exact(32 / element_bits)).fix(HwDim::Lane, k_dim, 2);
+  builder.fix(HwDim::Lane, row_dim, 3);
+  if (two_halves) builder.fix(HwDim::Register, row_dim, 1);
+  return builder.fix(HwDim::Register, k_dim, 1);
 }
 
 }  // namespace
 
 LinearLayout mma_m16n8k16_acc(const Dims& shape, int warps_m, int warps_n) {
   LayoutBuilder builder(shape);
-  accumulator_fragment(builder).spread(In::Warp, kM, warps_m).spread(In::Warp, kN, warps_n);
+  accumulator_fragment(builder).spread(HwDim::Warp, kM, warps_m).spread(HwDim::Warp, kN, warps_n);
   return builder.build({kN, kM});
 }
 
@@ -206,42 +210,42 @@ LinearLayout mma_operand(Operand operand, const Dims& shape, int element_bits, i
   LayoutBuilder builder(shape);
   if (operand == Operand::A) {
     operand_fragment(builder, 1, 0, element_bits, true);
-    builder.spread(In::Warp, 0, warps_m).spread(In::Warp, Repeat::kNoDim, warps_n);
+    builder.spread(HwDim::Warp, 0, warps_m).spread(HwDim::Warp, Repeat::kNoDim, warps_n);
     return builder.build({1, 0});
   }
   operand_fragment(builder, 0, 1, element_bits, false);
-  builder.spread(In::Warp, Repeat::kNoDim, warps_m).spread(In::Warp, 1, warps_n);
+  builder.spread(HwDim::Warp, Repeat::kNoDim, warps_m).spread(HwDim::Warp, 1, warps_n);
   return builder.build({0, 1});
 }
 
 LinearLayout wgmma_acc(int m, int n, int warpgroups, int warpgroups_n) {
   LayoutBuilder builder({m, n});
-  accumulator_fragment(builder).fix(In::Warp, kM, 2);
-  builder.spread(In::Warp, kM, warpgroups).spread(In::Warp, kN, warpgroups_n);
+  accumulator_fragment(builder).fix(HwDim::Warp, kM, 2);
+  builder.spread(HwDim::Warp, kM, warpgroups).spread(HwDim::Warp, kN, warpgroups_n);
   return builder.build({kN, kM});
 }
 
 LinearLayout wgmma_a_reg(int m, int k, int element_bits, int warpgroups) {
   LayoutBuilder builder({m, k});
   operand_fragment(builder, 1, 0, element_bits, true)
-      .fix(In::Warp, 0, 2)
-      .spread(In::Warp, 0, warpgroups);
+      .fix(HwDim::Warp, 0, 2)
+      .spread(HwDim::Warp, 0, warpgroups);
   return builder.build({1, 0});
 }
 
 LinearLayout ldmatrix_fragment(const Dims& shape, bool transposed, int warps) {
   const int row = transposed ? 1 : 0, col = 1 - row;
   LayoutBuilder builder(shape);
-  builder.fix(In::Register, col, 1)
-      .fix(In::Lane, col, 2)
-      .fix(In::Lane, row, 3)
-      .spread(In::Warp, 0, warps);
+  builder.fix(HwDim::Register, col, 1)
+      .fix(HwDim::Lane, col, 2)
+      .fix(HwDim::Lane, row, 3)
+      .spread(HwDim::Warp, 0, warps);
   return builder.build({1, 0});
 }
 
 Result<LinearLayout> fma_operand(Operand operand, const LinearLayout& acc, int k) {
-  using Refused = Result<LinearLayout>;
-  if (acc.rank() != 2) return Refused::refused("the accumulator of a dot has rank 2");
+  using LayoutRefusal = Result<LinearLayout>;
+  if (acc.rank() != 2) return LayoutRefusal::refused("the accumulator of a dot has rank 2");
   const int k_dim = operand == Operand::A ? 1 : 0;
   return broadcast(expand_dim(slice(acc, operand == Operand::A ? 1 : 0), k_dim), k_dim, k);
 }

@@ -14,21 +14,21 @@ class LayoutBuilder {
   explicit LayoutBuilder(Dims shape);
 
   /// The next `bits` index bits of `dim` go to `in`.
-  LayoutBuilder& take(In in, int dim, int bits);
+  LayoutBuilder& take(HwDim in, int dim, int bits);
   /// Like `take`, but the tile is padded up to them rather than clipped: the shape of an
   /// instruction.
-  LayoutBuilder& fix(In in, int dim, int bits);
+  LayoutBuilder& fix(HwDim in, int dim, int bits);
   /// `count` (odd x 2^k) warps or blocks side by side along `dim`.
-  LayoutBuilder& spread(In in, int dim, int count);
+  LayoutBuilder& spread(HwDim in, int dim, int count);
   /// `bits` bits of a coordinate that hold copies.
-  LayoutBuilder& copy(In in, int bits);
+  LayoutBuilder& copy(HwDim in, int bits);
   /// Covers what is left with registers, dimensions of `fill_order` first to last (low to high
   /// register bits).
   LinearLayout build(const Dims& fill_order) const;
 
  private:
   struct Step {
-    In in;
+    HwDim in;
     int dim;
     int bits;
     int digit;  // odd repeat count above the bits
@@ -55,7 +55,7 @@ LinearLayout unpadded(const Dims& shape, int vector, int warps, const Dims& orde
 /// Every thread holds the whole tile.
 LinearLayout replicated(const Dims& shape, int warps);
 
-/// Which input of a matrix product.
+/// Operand of an MMA.
 enum class Operand : std::uint8_t { A, B };
 
 /// mma.m16n8*: f32, s32 and f64-free accumulator [M, N]; a warp's tile is 16x8, warps along M
@@ -73,8 +73,8 @@ LinearLayout wgmma_acc(int m, int n, int warpgroups = 1, int warpgroups_n = 1);
 /// A of wgmma from registers [m, k]; a k step is 256 / element bits.
 LinearLayout wgmma_a_reg(int m, int k, int element_bits, int warpgroups = 1);
 
-/// What ldmatrix (and stmatrix) of 8x8 matrices of 16-bit elements leaves in registers; warps along
-/// the rows.
+/// Layout that ldmatrix (and stmatrix) of 8x8 matrices of 16-bit elements uses; warps along the
+/// rows.
 LinearLayout ldmatrix_fragment(const Dims& shape, bool transposed, int warps = 1);
 
 /// A [M, K] or B [K, N] of a dot done by FMA with accumulator `acc` [M, N]: each thread holds all

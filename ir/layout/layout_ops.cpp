@@ -11,7 +11,7 @@ namespace {
 /// Applies `edit` to each basis of the spec.
 template <class Edit>
 void for_each_basis(LayoutSpec& spec, Edit edit) {
-  for (In in : kIns)
+  for (HwDim in : kIns)
     for (Dims& basis : spec.of(in)) edit(basis);
 }
 
@@ -21,14 +21,14 @@ RegisterView drop_register_copies(const LinearLayout& layout) {
   LayoutSpec spec = layout.spec();
   Echelon seen;
   std::vector<int> kept_bits;
-  const auto bases = layout.packed_bases(In::Register);
-  for (int b = 0; b < layout.in_bits(In::Register); ++b)
+  const auto bases = layout.packed_bases(HwDim::Register);
+  for (int b = 0; b < layout.in_bits(HwDim::Register); ++b)
     if (seen.add(bases[static_cast<std::size_t>(b)])) kept_bits.push_back(b);
-  auto& registers = spec.of(In::Register);
+  auto& registers = spec.of(HwDim::Register);
   registers.clear();
-  for (int b : kept_bits) registers.push_back(layout.basis(In::Register, b));
+  for (int b : kept_bits) registers.push_back(layout.basis(HwDim::Register, b));
   std::erase_if(spec.repeats,
-                [](const Repeat& r) { return r.in == In::Register && r.dim == Repeat::kNoDim; });
+                [](const Repeat& r) { return r.in == HwDim::Register && r.dim == Repeat::kNoDim; });
 
   std::vector<int> from{0};
   const auto add_digit = [&from](int count, int weight) {
@@ -37,9 +37,9 @@ RegisterView drop_register_copies(const LinearLayout& layout) {
       for (std::size_t i = 0; i < n; ++i) from.push_back(from[i] + digit * weight);
   };
   for (int b : kept_bits) add_digit(2, 1 << b);
-  int weight = 1 << layout.in_bits(In::Register);
+  int weight = 1 << layout.in_bits(HwDim::Register);
   for (const Repeat& r : layout.repeats()) {
-    if (r.in != In::Register) continue;
+    if (r.in != HwDim::Register) continue;
     if (r.dim != Repeat::kNoDim) add_digit(r.count, weight);
     weight *= r.count;
   }
@@ -119,7 +119,7 @@ class Reshaping {
     spec.shape = shape_;
     spec.bits = bits_;
     spec.repeats = repeats_;
-    for (In in : kIns)
+    for (HwDim in : kIns)
       for (BitVector packed : layout_.packed_bases(in)) {
         Dims basis = Dims::filled(shape_.size(), 0);
         for (int d = shape_.size() - 1; d >= 0; --d) {

@@ -45,12 +45,12 @@ Result<RegisterView> concat(const LinearLayout& layout, int dim, int copies);
 LinearLayout join(const LinearLayout& layout);
 /// Inverse of join for any layout whose last dimension has extent 2 and lies in registers: the
 /// result's layout and the registers of its first half; those of the second are in `second`.
-struct Split {
+struct LayoutSplit {
   LinearLayout layout;
   std::vector<int> first;
   std::vector<int> second;
 };
-Result<Split> split(const LinearLayout& layout);
+Result<LayoutSplit> split(const LinearLayout& layout);
 /// The box of `extents` at `offset`, if registers alone select it (so it is the same registers in
 /// each thread).
 Result<RegisterView> subtile(const LinearLayout& layout, const Dims& offset, const Dims& extents);

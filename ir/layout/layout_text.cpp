@@ -67,7 +67,7 @@ std::string repeats_str(std::span<const Repeat> repeats) {
   std::string out;
   for (const Repeat& r : repeats) {
     if (!out.empty()) out += ',';
-    if (r.in != In::Register) out += fmt::format("{}:", name(r.in));
+    if (r.in != HwDim::Register) out += fmt::format("{}:", name(r.in));
     out += r.dim == Repeat::kNoDim ? "_" : std::to_string(r.dim);
     out += fmt::format("*{}", r.count);
   }
@@ -100,7 +100,7 @@ bool accept_bases(LayoutText& text, int rank, std::vector<Dims>& bases) {
 bool accept_repeats(LayoutText& text, std::vector<Repeat>& repeats) {
   do {
     Repeat r;
-    for (In in : kIns)
+    for (HwDim in : kIns)
       if (text.accept(fmt::format("{}:", name(in)))) r.in = in;
     if (!text.accept("_") && !text.accept(r.dim)) return false;
     if (!text.accept("*") || !text.accept(r.count) || r.count < 2) return false;
@@ -129,7 +129,7 @@ bool accept_layout(LayoutText& text, LayoutSpec& spec) {
   if (!text.accept("lin<") || !accept_shape(text, spec, cover)) return false;
   while (text.accept(";")) {
     bool known = false;
-    for (In in : kIns)
+    for (HwDim in : kIns)
       if (!known && text.accept(fmt::format("{}=[", name(in)))) {
         known = true;
         if (!accept_bases(text, spec.shape.size(), spec.of(in))) return false;
@@ -143,7 +143,7 @@ bool accept_layout(LayoutText& text, LayoutSpec& spec) {
 
 std::string LinearLayout::str() const {
   std::string out = "lin<" + shape_str(*this);
-  for (In in : kIns) {
+  for (HwDim in : kIns) {
     if (in_bits(in) == 0) continue;
     std::vector<std::string> bases;
     for (int b = 0; b < in_bits(in); ++b) bases.push_back(basis_str(basis(in, b)));
@@ -154,15 +154,15 @@ std::string LinearLayout::str() const {
 }
 
 Result<LinearLayout> LinearLayout::parse(std::string_view source) {
-  using Refused = Result<LinearLayout>;
+  using LayoutRefusal = Result<LinearLayout>;
   LayoutText text(source);
   LayoutSpec spec;
   if (!accept_layout(text, spec))
-    return Refused::refused(fmt::format("not a layout, at '{}'", text.where()));
+    return LayoutRefusal::refused(fmt::format("not a layout, at '{}'", text.where()));
   try {
     return LinearLayout(spec);
   } catch (const InternalError& e) {
-    return Refused::refused(e.what());
+    return LayoutRefusal::refused(e.what());
   }
 }
 
@@ -173,13 +173,13 @@ std::string cell(const LinearLayout& layout, const Dims& index) {
   const auto place = layout.locate(index);
   if (!place) return "-";
   std::string out;
-  if (layout.size(In::Block) > 1) out += fmt::format("b{} ", place->block);
-  if (layout.size(In::Warp) > 1) out += fmt::format("w{} ", place->warp);
-  if (layout.size(In::Lane) > 1) out += fmt::format("l{} ", place->lane);
+  if (layout.size(HwDim::Block) > 1) out += fmt::format("b{} ", place->block);
+  if (layout.size(HwDim::Warp) > 1) out += fmt::format("w{} ", place->warp);
+  if (layout.size(HwDim::Lane) > 1) out += fmt::format("l{} ", place->lane);
   return out + fmt::format("r{}", place->reg);
 }
 
-bool has_copies(const LinearLayout& layout) {
+bool is_repacked(const LinearLayout& layout) {
   for (const Repeat& r : layout.repeats())
     if (r.dim == Repeat::kNoDim) return true;
   return !layout.matrix().is_injective();
@@ -199,7 +199,7 @@ std::string picture(const LinearLayout& layout, int max_cells) {
       Dims index = Dims::filled(rank, 0);
       if (rank >= 2) index[rank - 2] = i;
       if (rank >= 1) index[rank - 1] = j;
-      cells.push_back(cell(layout, index) + (has_copies(layout) ? "+" : ""));
+      cells.push_back(cell(layout, index) + (is_repacked(layout) ? "+" : ""));
       width = std::max(width, cells.back().size());
     }
   std::string out = fmt::format("{}\n     ", layout.str());

@@ -12,7 +12,7 @@
 namespace tegula::ir {
 namespace {
 
-constexpr std::size_t at(In in) { return static_cast<std::size_t>(in); }
+constexpr std::size_t at(HwDim in) { return static_cast<std::size_t>(in); }
 constexpr BitVector low_mask(int bits) { return (BitVector{1} << bits) - 1; }
 
 void require(bool ok, const char* what) {
@@ -21,13 +21,15 @@ void require(bool ok, const char* what) {
 
 }  // namespace
 
-const char* name(In in) {
+const char* name(HwDim in) {
   constexpr std::array<const char*, 4> kNames{"reg", "lane", "warp", "block"};
   return kNames[at(in)];
 }
 
-int Place::operator[](In in) const { return std::array{reg, lane, warp, block}[at(in)]; }
-int& Place::operator[](In in) { return *std::array<int*, 4>{&reg, &lane, &warp, &block}[at(in)]; }
+int HardwareCoord::operator[](HwDim in) const { return std::array{reg, lane, warp, block}[at(in)]; }
+int& HardwareCoord::operator[](HwDim in) {
+  return *std::array<int*, 4>{&reg, &lane, &warp, &block}[at(in)];
+}
 
 LinearLayout::LinearLayout(const LayoutSpec& spec) : shape_(spec.shape), bits_(spec.bits) {
   require(shape_.size() == bits_.size(), "shape and bits differ in rank");
@@ -40,7 +42,7 @@ LinearLayout::LinearLayout(const LayoutSpec& spec) : shape_(spec.shape), bits_(s
     if (r.count > 1) repeats_[repeat_count_++] = r;
   }
   std::size_t next = 0;
-  for (In in : kIns) {
+  for (HwDim in : kIns) {
     require(next + spec.of(in).size() <= kMaxInputs, "too many input bits");
     in_bits_[at(in)] = static_cast<std::uint8_t>(spec.of(in).size());
     for (const Dims& basis : spec.of(in)) {
@@ -58,7 +60,7 @@ LayoutSpec LinearLayout::spec() const {
   LayoutSpec spec;
   spec.shape = shape_;
   spec.bits = bits_;
-  for (In in : kIns)
+  for (HwDim in : kIns)
     for (int b = 0; b < in_bits(in); ++b) spec.of(in).push_back(basis(in, b));
   spec.repeats.assign(repeats().begin(), repeats().end());
   return spec;
@@ -79,22 +81,22 @@ int LinearLayout::repeat_factor(int dim) const {
   return factor;
 }
 
-int LinearLayout::size(In in) const {
+int LinearLayout::size(HwDim in) const {
   int total = 1 << in_bits(in);
   for (const Repeat& r : repeats())
     if (r.in == in) total *= r.count;
   return total;
 }
 
-int LinearLayout::first_input(In in) const {
+int LinearLayout::first_input(HwDim in) const {
   return std::accumulate(in_bits_.begin(), in_bits_.begin() + static_cast<int>(at(in)), 0);
 }
 
-BitVector LinearLayout::packed_basis(In in, int bit) const {
+BitVector LinearLayout::packed_basis(HwDim in, int bit) const {
   return packed_bases(in)[static_cast<std::size_t>(bit)];
 }
 
-std::span<const BitVector> LinearLayout::packed_bases(In in) const {
+std::span<const BitVector> LinearLayout::packed_bases(HwDim in) const {
   return std::span(basis_).subspan(static_cast<std::size_t>(first_input(in)),
                                    static_cast<std::size_t>(in_bits(in)));
 }
@@ -104,10 +106,10 @@ BitMatrix LinearLayout::matrix() const {
   return BitMatrix::from_columns(std::span(basis_).first(inputs), index_bits());
 }
 
-Dims LinearLayout::apply(const Place& place) const {
-  Place rest = place;
+Dims LinearLayout::apply(const HardwareCoord& place) const {
+  HardwareCoord rest = place;
   BitVector packed = 0;
-  for (In in : kIns) {
+  for (HwDim in : kIns) {
     const auto bases = packed_bases(in);
     for (std::size_t b = 0; b < bases.size(); ++b)
       if (place[in] >> b & 1) packed ^= bases[b];
@@ -132,7 +134,7 @@ bool LinearLayout::is_absent(const Dims& index) const {
   return false;
 }
 
-std::optional<Place> LinearLayout::locate(const Dims& index) const {
+std::optional<HardwareCoord> LinearLayout::locate(const Dims& index) const {
   Dims low, high;
   for (int d = 0; d < rank(); ++d) {
     low.push_back(index[d] & static_cast<int>(low_mask(bits_[d])));
@@ -141,9 +143,9 @@ std::optional<Place> LinearLayout::locate(const Dims& index) const {
   }
   const auto inputs = Echelon(matrix().columns()).solve(pack(low));
   if (!inputs) return std::nullopt;
-  Place place;
+  HardwareCoord place;
   std::array<int, 4> weight{};
-  for (In in : kIns) {
+  for (HwDim in : kIns) {
     place[in] = static_cast<int>(*inputs >> first_input(in) & low_mask(in_bits(in)));
     weight[at(in)] = 1 << in_bits(in);
   }
@@ -165,7 +167,7 @@ bool LinearLayout::is_bijective() const {
          matrix().is_injective();
 }
 
-std::uint32_t LinearLayout::free_bits(In in) const {
+std::uint32_t LinearLayout::free_bits(HwDim in) const {
   const BitVector free = ~Echelon(matrix().columns()).pivots();
   return static_cast<std::uint32_t>(free >> first_input(in) & low_mask(in_bits(in)));
 }
@@ -192,7 +194,7 @@ std::size_t LinearLayout::hash() const {
     mix(static_cast<std::uint64_t>(shape_[d]));
     mix(static_cast<std::uint64_t>(bits_[d]));
   }
-  for (In in : kIns) {
+  for (HwDim in : kIns) {
     mix(in_bits_[at(in)]);
     for (BitVector b : packed_bases(in)) mix(b);
   }
@@ -209,29 +211,30 @@ class SourceFinder {
  public:
   explicit SourceFinder(const LinearLayout& from) : from_(from) {}
 
-  std::optional<BitVector> find(In in, int bit, BitVector target) const {
+  std::optional<BitVector> find(HwDim in, int bit, BitVector target) const {
     for (bool keep_own : {true, false}) {
-      if (keep_own && (in == In::Register || bit >= from_.in_bits(in))) continue;
+      if (keep_own && (in == HwDim::Register || bit >= from_.in_bits(in))) continue;
       const BitVector own = keep_own ? BitVector{1} << (from_.first_input(in) + bit) : 0;
       const BitVector rest = keep_own ? target ^ from_.packed_basis(in, bit) : target;
       // Moving within the thread is cheapest, then within the warp; a lane rather than a register
       // selected by lane.
-      using enum In;
-      const std::vector<std::vector<In>> reach =
+      using enum HwDim;
+      const std::vector<std::vector<HwDim>> reach =
           in == Lane && !keep_own
-              ? std::vector<std::vector<In>>{{Lane}, {Lane, Register}, {Warp, Lane, Register}}
-              : std::vector<std::vector<In>>{{Register}, {Register, Lane}, {Register, Lane, Warp}};
+              ? std::vector<std::vector<HwDim>>{{Lane}, {Lane, Register}, {Warp, Lane, Register}}
+              : std::vector<std::vector<HwDim>>{
+                    {Register}, {Register, Lane}, {Register, Lane, Warp}};
       for (const auto& ins : reach)
         if (const auto found = solve(ins, rest)) return own ^ *found;
     }
-    return solve({In::Register, In::Lane, In::Warp, In::Block}, target);
+    return solve({HwDim::Register, HwDim::Lane, HwDim::Warp, HwDim::Block}, target);
   }
 
  private:
-  std::optional<BitVector> solve(const std::vector<In>& ins, BitVector target) const {
+  std::optional<BitVector> solve(const std::vector<HwDim>& ins, BitVector target) const {
     BitBasis columns;
     std::vector<int> inputs;
-    for (In in : ins)
+    for (HwDim in : ins)
       for (int b = 0; b < from_.in_bits(in); ++b) {
         columns.push_back(from_.packed_basis(in, b));
         inputs.push_back(from_.first_input(in) + b);
@@ -270,19 +273,20 @@ bool digits_match(const LinearLayout& from, const LinearLayout& to, std::vector<
 
 }  // namespace
 
-Result<PlaceMap> place_map(const LinearLayout& from, const LinearLayout& to) {
-  using Refused = Result<PlaceMap>;
-  if (from.shape() != to.shape()) return Refused::refused("the shapes differ");
-  PlaceMap map;
+Result<CoordMap> coord_map(const LinearLayout& from, const LinearLayout& to) {
+  using LayoutRefusal = Result<CoordMap>;
+  if (from.shape() != to.shape()) return LayoutRefusal::refused("the shapes differ");
+  CoordMap map;
   map.digit_of.assign(to.repeats().size(), -1);
   if (!digits_match(from, to, map.digit_of))
-    return Refused::refused("the layouts cover the tile with different digits");
+    return LayoutRefusal::refused("the layouts cover the tile with different digits");
   const SourceFinder finder(from);
   map.matrix = BitMatrix(to.matrix().inputs(), from.matrix().inputs());
-  for (In in : kIns)
+  for (HwDim in : kIns)
     for (int b = 0; b < to.in_bits(in); ++b) {
       const auto source = finder.find(in, b, to.packed_basis(in, b));
-      if (!source) return Refused::refused("the source does not hold every element of the target");
+      if (!source)
+        return LayoutRefusal::refused("the source does not hold every element of the target");
       map.matrix.set_column(to.first_input(in) + b, *source);
     }
   return map;

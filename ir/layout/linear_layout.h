@@ -17,21 +17,21 @@
 namespace tegula::ir {
 
 /// The coordinates of a place, in the order in which duplicates are resolved.
-enum class In : std::uint8_t { Register, Lane, Warp, Block };
-inline constexpr std::array kIns{In::Register, In::Lane, In::Warp, In::Block};
+enum class HwDim : std::uint8_t { Register, Lane, Warp, Block };
+inline constexpr std::array kIns{HwDim::Register, HwDim::Lane, HwDim::Warp, HwDim::Block};
 /// "reg", "lane", "warp", "block".
-const char* name(In in);
+const char* name(HwDim in);
 
 /// A thread's register: `reg` counts elements held by the thread (not 32-bit registers), `lane` is
 /// within the warp, `warp` within the role, `block` within the cluster.
-struct Place {
+struct HardwareCoord {
   int reg = 0;
   int lane = 0;
   int warp = 0;
   int block = 0;
-  int operator[](In in) const;
-  int& operator[](In in);
-  friend bool operator==(const Place&, const Place&) = default;
+  int operator[](HwDim in) const;
+  int& operator[](HwDim in);
+  friend bool operator==(const HardwareCoord&, const HardwareCoord&) = default;
 };
 
 /// An exact digit outside the bit matrix. The digit is the most significant part of coordinate `in`
@@ -41,7 +41,7 @@ struct Repeat {
   static constexpr int kNoDim = -1;
   int dim = kNoDim;
   int count = 1;
-  In in = In::Register;
+  HwDim in = HwDim::Register;
   friend bool operator==(const Repeat&, const Repeat&) = default;
 };
 
@@ -53,8 +53,8 @@ struct LayoutSpec {
       basis;  ///< per coordinate, per bit: the index that the bit selects
   std::vector<Repeat> repeats;
 
-  std::vector<Dims>& of(In in) { return basis.at(static_cast<std::size_t>(in)); }
-  const std::vector<Dims>& of(In in) const { return basis.at(static_cast<std::size_t>(in)); }
+  std::vector<Dims>& of(HwDim in) { return basis.at(static_cast<std::size_t>(in)); }
+  const std::vector<Dims>& of(HwDim in) const { return basis.at(static_cast<std::size_t>(in)); }
 };
 
 /// Index of a place = XOR of the bases of its set bits, plus (along each dimension, above the bits)
@@ -85,22 +85,22 @@ class LinearLayout {
   int repeat_factor(int dim) const;
 
   /// Matrix bits of a coordinate, and its whole size (2^bits times its repeats).
-  int in_bits(In in) const { return in_bits_[static_cast<std::size_t>(in)]; }
-  int size(In in) const;
-  int registers() const { return size(In::Register); }
-  Dims basis(In in, int bit) const { return unpack(packed_basis(in, bit)); }
-  BitVector packed_basis(In in, int bit) const;
-  std::span<const BitVector> packed_bases(In in) const;
+  int in_bits(HwDim in) const { return in_bits_[static_cast<std::size_t>(in)]; }
+  int size(HwDim in) const;
+  int registers() const { return size(HwDim::Register); }
+  Dims basis(HwDim in, int bit) const { return unpack(packed_basis(in, bit)); }
+  BitVector packed_basis(HwDim in, int bit) const;
+  std::span<const BitVector> packed_bases(HwDim in) const;
   /// All bases as one matrix; inputs are register, lane, warp, block bits in that order.
   BitMatrix matrix() const;
   /// Position of bit 0 of a coordinate among the matrix's inputs.
-  int first_input(In in) const;
+  int first_input(HwDim in) const;
 
-  Dims apply(const Place& place) const;
+  Dims apply(const HardwareCoord& place) const;
   /// True for indices that exist only as padding.
   bool is_absent(const Dims& index) const;
   /// The canonical place of an element (free bits and copies zero); nothing if no place holds it.
-  std::optional<Place> locate(const Dims& index) const;
+  std::optional<HardwareCoord> locate(const Dims& index) const;
 
   bool is_surjective() const;
   /// Every covered element is held exactly once.
@@ -108,7 +108,7 @@ class LinearLayout {
   /// Bits of a coordinate whose toggling revisits elements reachable with earlier bits (registers
   /// first): places where all of them are zero hold every element once, up to repeats with no
   /// dimension.
-  std::uint32_t free_bits(In in) const;
+  std::uint32_t free_bits(HwDim in) const;
   /// No padding: every covered element is an element of the tile.
   bool is_exact() const { return cover() == shape_; }
 
@@ -132,18 +132,17 @@ class LinearLayout {
   std::array<BitVector, kMaxInputs> basis_{};
 };
 
-/// What a place map does: coordinates of a place of one layout to those of a place of another that
-/// holds the same element. Digits map by `digit_of`: repeat i of the first takes the place of
-/// repeat digit_of[i] of the second.
-struct PlaceMap {
+/// Map from the coordinates of one layout to those of another that hold the same element. Digits
+/// map by `digit_of`: repeat i of the first goes to repeat digit_of[i] of the second.
+struct CoordMap {
   BitMatrix matrix{0, 0};
   std::vector<int> digit_of;  ///< -1 for a repeat without dimension
 };
 
-/// Where the elements of `to`'s places are found in `from`: right inverse of `from` after `to`.
-/// Among duplicates in `from` the one in the same lane, warp and block is preferred. Refused when
-/// the two cover the tile differently.
-Result<PlaceMap> place_map(const LinearLayout& from, const LinearLayout& to);
+/// Finds the elements of `to` in `from`: right inverse of `from` after `to`. Among duplicates in
+/// `from` the one in the same lane, warp and block is preferred. Refused if the two cover the tile
+/// differently.
+Result<CoordMap> coord_map(const LinearLayout& from, const LinearLayout& to);
 
 }  // namespace tegula::ir
 

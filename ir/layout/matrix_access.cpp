@@ -22,14 +22,14 @@ bool is_row_aligned(std::uint32_t flip, std::int64_t add) {
 /// One 32-bit register: the part of its matrix, and its element registers.
 struct Word {
   int slab;
-  RegisterPart part;
+  RegisterOffset part;
   std::vector<int> registers;
 };
 
-RegisterPart operator+(const RegisterPart& a, const RegisterPart& b) {
+RegisterOffset operator+(const RegisterOffset& a, const RegisterOffset& b) {
   return {a.flip ^ b.flip, a.add + b.add};
 }
-RegisterPart difference(const RegisterPart& a, const RegisterPart& b) {
+RegisterOffset difference(const RegisterOffset& a, const RegisterOffset& b) {
   return {a.flip ^ b.flip, a.add - b.add};
 }
 
@@ -40,7 +40,7 @@ class WordIndex {
     for (std::size_t i = 0; i < words.size(); ++i)
       index_.try_emplace(std::tuple(words[i].slab, words[i].part.flip, words[i].part.add), i);
   }
-  std::optional<std::size_t> find(int slab, const RegisterPart& part) const {
+  std::optional<std::size_t> find(int slab, const RegisterOffset& part) const {
     const auto it = index_.find(std::tuple(slab, part.flip, part.add));
     if (it == index_.end()) return std::nullopt;
     return it->second;
@@ -51,7 +51,8 @@ class WordIndex {
 };
 
 /// Pairs up words that differ by `step`; each pair becomes one word with the registers of both.
-std::optional<std::vector<Word>> paired(const std::vector<Word>& words, const RegisterPart& step) {
+std::optional<std::vector<Word>> paired(const std::vector<Word>& words,
+                                        const RegisterOffset& step) {
   const WordIndex index(words);
   std::vector<bool> used(words.size());
   std::vector<Word> out;
@@ -68,10 +69,10 @@ std::optional<std::vector<Word>> paired(const std::vector<Word>& words, const Re
 }
 
 /// The first step from word 0 that pairs up all words.
-std::optional<RegisterPart> pairing_step(std::vector<Word>& words) {
+std::optional<RegisterOffset> pairing_step(std::vector<Word>& words) {
   for (std::size_t i = 1; i < words.size(); ++i) {
     if (words[i].slab != words[0].slab) continue;
-    const RegisterPart step = difference(words[i].part, words[0].part);
+    const RegisterOffset step = difference(words[i].part, words[0].part);
     if (auto pairs = paired(words, step)) {
       words = std::move(*pairs);
       return step;
@@ -86,18 +87,18 @@ class MatrixPlanner {
       : shared_(shared), fn_(fn), transposed_(transposed) {}
 
   Result<MatrixPlan> run() {
-    using Refused = Result<MatrixPlan>;
+    using LayoutRefusal = Result<MatrixPlan>;
     const bool ok = transposed_ ? transposed_words() : straight_words();
-    if (!ok) return Refused::refused("a register does not hold consecutive bytes of a row");
+    if (!ok) return LayoutRefusal::refused("a register does not hold consecutive bytes of a row");
     for (const Word& w : words_)
-      if (!is_row_aligned(w.part.flip, w.part.add)) return Refused::refused(kNotAligned);
+      if (!is_row_aligned(w.part.flip, w.part.add)) return LayoutRefusal::refused(kNotAligned);
     for (std::size_t s = 0; s < fn_.slabs.size(); ++s)
       if (const std::string reason = add_slab(fn_.slabs[s]); !reason.empty())
-        return Refused::refused(reason);
+        return LayoutRefusal::refused(reason);
     for (int matrix_bit = 0; matrix_bit < 2; ++matrix_bit)
       if (const auto step = pairing_step(words_)) {
-        for (ThreadFn& rows : plan_.rows)
-          rows.bits.push_back({In::Lane, 3 + matrix_bit, step->flip, step->add});
+        for (ThreadOffset& rows : plan_.rows)
+          rows.bits.push_back({HwDim::Lane, 3 + matrix_bit, step->flip, step->add});
         plan_.matrices *= 2;
       } else {
         break;
@@ -131,15 +132,15 @@ class MatrixPlanner {
   }
 
   /// Lane bits that lie within a row become bytes; the others, renumbered, are the row's number.
-  std::string add_slab(const ThreadFn& slab) {
-    ThreadFn rows;
+  std::string add_slab(const ThreadOffset& slab) {
+    ThreadOffset rows;
     const int first_in_row = transposed_ ? 2 : 0, in_row = transposed_ ? 3 : 2;
     std::uint32_t next_byte = transposed_ ? 2 : kWordBytes;
     int found = 0;
-    if (transposed_) rows.bits.push_back({In::Lane, 0, row_step_.flip, row_step_.add});
+    if (transposed_) rows.bits.push_back({HwDim::Lane, 0, row_step_.flip, row_step_.add});
     for (const ThreadBit& b : slab.bits) {
       const bool is_in_row =
-          b.in == In::Lane && b.bit >= first_in_row && b.bit < first_in_row + in_row;
+          b.in == HwDim::Lane && b.bit >= first_in_row && b.bit < first_in_row + in_row;
       if (is_in_row) {
         if (b.flip != next_byte || b.add != 0) return kNotARow;
         next_byte *= 2;
@@ -148,7 +149,7 @@ class MatrixPlanner {
       }
       if (!is_row_aligned(b.flip, b.add)) return kNotAligned;
       ThreadBit row = b;
-      if (b.in == In::Lane) row.bit += transposed_ ? 1 : -2;
+      if (b.in == HwDim::Lane) row.bit += transposed_ ? 1 : -2;
       rows.bits.push_back(row);
     }
     for (const ThreadDigit& d : slab.digits)
@@ -161,14 +162,14 @@ class MatrixPlanner {
   const SharedLayout& shared_;
   const SharedFn& fn_;
   bool transposed_;
-  RegisterPart row_step_;
+  RegisterOffset row_step_;
   std::vector<Word> words_;
   MatrixPlan plan_;
 };
 
 }  // namespace
 
-std::int64_t MatrixPlan::row_address(const Access& access, const Place& thread) const {
+std::int64_t MatrixPlan::row_address(const Access& access, const HardwareCoord& thread) const {
   return rows[static_cast<std::size_t>(access.slab)](thread, access.base);
 }
 

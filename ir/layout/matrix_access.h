@@ -16,17 +16,17 @@ namespace tegula::ir {
 struct MatrixPlan {
   bool transposed = false;
   int matrices = 1;  ///< .x1, .x2 or .x4, the same for every access
-  std::vector<ThreadFn> rows;
+  std::vector<ThreadOffset> rows;
   struct Access {
     int slab = 0;
-    RegisterPart base;
+    RegisterOffset base;
     /// Element registers, matrix by matrix, in order within each 32-bit register.
     std::vector<int> registers;
   };
   std::vector<Access> accesses;
 
   /// Byte address of the row supplied by `thread` (its lane counts rows and matrices).
-  std::int64_t row_address(const Access& access, const Place& thread) const;
+  std::int64_t row_address(const Access& access, const HardwareCoord& thread) const;
 };
 
 /// Refused with a reason where the bits do not fit; plain vectors then do. Serves both directions.

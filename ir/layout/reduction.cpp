@@ -12,7 +12,7 @@ namespace tegula::ir {
 namespace {
 
 /// Bases of one coordinate without dimension `dim`, packed.
-BitBasis sliced_bases(const LinearLayout& layout, In in, int dim) {
+BitBasis sliced_bases(const LinearLayout& layout, HwDim in, int dim) {
   BitBasis out;
   for (int b = 0; b < layout.in_bits(in); ++b) {
     Dims basis = layout.basis(in, b);
@@ -25,7 +25,7 @@ BitBasis sliced_bases(const LinearLayout& layout, In in, int dim) {
 BitBasis kernel_of(const BitBasis& columns) { return Echelon(columns).relations(); }
 
 /// Masks of one coordinate that lead to other parts of the same result, copies left out.
-std::vector<int> masks(const LinearLayout& layout, In in, int dim) {
+std::vector<int> masks(const LinearLayout& layout, HwDim in, int dim) {
   const auto own = layout.packed_bases(in);
   const BitBasis copies = kernel_of(BitBasis(own.begin(), own.end()));
   std::vector<int> out;
@@ -72,7 +72,7 @@ int ReductionPlan::warps() const {
 
 Result<ReductionPlan> plan_reduction(const LinearLayout& layout, int dim) {
   std::array<BitBasis, 4> own, sliced;
-  for (In in : kIns) {
+  for (HwDim in : kIns) {
     const auto bases = layout.packed_bases(in);
     own[static_cast<std::size_t>(in)].assign(bases.begin(), bases.end());
     sliced[static_cast<std::size_t>(in)] = sliced_bases(layout, in, dim);
@@ -83,11 +83,11 @@ Result<ReductionPlan> plan_reduction(const LinearLayout& layout, int dim) {
   ReductionPlan plan;
   plan.result = slice(layout, dim);
   plan.registers = combined_registers(layout, plan.result, dim);
-  plan.lane_masks = masks(layout, In::Lane, dim);
-  plan.warp_masks = masks(layout, In::Warp, dim);
-  plan.warp_digits = digits_along(layout, In::Warp, dim);
-  plan.block_masks = masks(layout, In::Block, dim);
-  plan.block_digits = digits_along(layout, In::Block, dim);
+  plan.lane_masks = masks(layout, HwDim::Lane, dim);
+  plan.warp_masks = masks(layout, HwDim::Warp, dim);
+  plan.warp_digits = digits_along(layout, HwDim::Warp, dim);
+  plan.block_masks = masks(layout, HwDim::Block, dim);
+  plan.block_digits = digits_along(layout, HwDim::Block, dim);
   return plan;
 }
 

@@ -8,7 +8,7 @@
 namespace tegula::ir {
 namespace {
 
-constexpr std::array kThreadIns{In::Lane, In::Warp, In::Block};
+constexpr std::array kThreadIns{HwDim::Lane, HwDim::Warp, HwDim::Block};
 
 /// First register of thread 0 for each index held there. Where two layouts agree about threads,
 /// equal elements in thread 0 are equal elements in every thread.
@@ -35,7 +35,7 @@ Dims unit(int rank, int dim, int value) {
   return d;
 }
 
-bool has_repeat(const LinearLayout& layout, In in) {
+bool has_repeat(const LinearLayout& layout, HwDim in) {
   return std::any_of(layout.repeats().begin(), layout.repeats().end(),
                      [in](const Repeat& r) { return r.in == in; });
 }
@@ -49,10 +49,10 @@ Dims projected(const LinearLayout& from, Dims i) {
 
 /// Do both place register 0 of every thread at the same element, up to broadcast dimensions?
 bool same_threads(const LinearLayout& from, const LinearLayout& to) {
-  for (In in : kThreadIns) {
+  for (HwDim in : kThreadIns) {
     if (from.size(in) != to.size(in)) return false;
     for (int i = 0; i < to.size(in); ++i) {
-      Place place;
+      HardwareCoord place;
       place[in] = i;
       if (from.apply(place) != projected(from, to.apply(place))) return false;
     }
@@ -67,37 +67,38 @@ bool same_threads(const LinearLayout& from, const LinearLayout& to) {
 }  // namespace
 
 Result<LinearLayout> broadcast(const LinearLayout& layout, int dim, int extent) {
-  using Refused = Result<LinearLayout>;
-  if (layout.cover()[dim] != 1) return Refused::refused("only an unpadded extent of 1 broadcasts");
+  using LayoutRefusal = Result<LinearLayout>;
+  if (layout.cover()[dim] != 1)
+    return LayoutRefusal::refused("only an unpadded extent of 1 broadcasts");
   LayoutSpec spec = layout.spec();
   spec.shape[dim] = extent;
   spec.bits[dim] = std::countr_zero(static_cast<unsigned>(extent));
   for (int b = 0; b < spec.bits[dim]; ++b)
-    spec.of(In::Register).push_back(unit(layout.rank(), dim, 1 << b));
-  spec.repeats.push_back({dim, extent >> spec.bits[dim], In::Register});
+    spec.of(HwDim::Register).push_back(unit(layout.rank(), dim, 1 << b));
+  spec.repeats.push_back({dim, extent >> spec.bits[dim], HwDim::Register});
   return LinearLayout(spec);
 }
 
 Result<std::vector<int>> broadcast_registers(const LinearLayout& from, const LinearLayout& to) {
-  using Refused = Result<std::vector<int>>;
-  if (from.rank() != to.rank()) return Refused::refused("the ranks differ");
+  using LayoutRefusal = Result<std::vector<int>>;
+  if (from.rank() != to.rank()) return LayoutRefusal::refused("the ranks differ");
   for (int d = 0; d < to.rank(); ++d)
     if (from.shape()[d] != to.shape()[d] && from.shape()[d] != 1)
-      return Refused::refused("the shapes do not broadcast");
-  if (!same_threads(from, to)) return Refused::refused("the threads hold different parts");
+      return LayoutRefusal::refused("the shapes do not broadcast");
+  if (!same_threads(from, to)) return LayoutRefusal::refused("the threads hold different parts");
   const ThreadZero held(from);
   std::vector<int> out;
   for (int r = 0; r < to.registers(); ++r) {
     out.push_back(held.find(projected(from, to.apply({.reg = r}))));
-    if (out.back() < 0) return Refused::refused("an element is held by another thread");
+    if (out.back() < 0) return LayoutRefusal::refused("an element is held by another thread");
   }
   return out;
 }
 
 Result<RegisterView> concat(const LinearLayout& layout, int dim, int copies) {
-  using Refused = Result<RegisterView>;
+  using LayoutRefusal = Result<RegisterView>;
   if (layout.cover()[dim] != layout.shape()[dim])
-    return Refused::refused("the dimension is padded");
+    return LayoutRefusal::refused("the dimension is padded");
   LayoutSpec spec = layout.spec();
   // Bits cannot lie above a digit: there the copies are counted by a digit of their own.
   const int bits =
@@ -105,8 +106,8 @@ Result<RegisterView> concat(const LinearLayout& layout, int dim, int copies) {
   spec.shape[dim] *= copies;
   spec.bits[dim] += bits;
   for (int b = 0; b < bits; ++b)
-    spec.of(In::Register).push_back(unit(layout.rank(), dim, layout.shape()[dim] << b));
-  spec.repeats.push_back({dim, copies >> bits, In::Register});
+    spec.of(HwDim::Register).push_back(unit(layout.rank(), dim, layout.shape()[dim] << b));
+  spec.repeats.push_back({dim, copies >> bits, HwDim::Register});
   RegisterView view{LinearLayout(spec), {}};
   const ThreadZero held(layout);
   for (int r = 0; r < view.layout.registers(); ++r) {
@@ -122,37 +123,37 @@ LinearLayout join(const LinearLayout& layout) {
   LayoutSpec spec = layout.spec();
   spec.shape.push_back(2);
   spec.bits.push_back(1);
-  for (In in : kIns)
+  for (HwDim in : kIns)
     for (Dims& basis : spec.of(in)) basis.push_back(0);
-  auto& registers = spec.of(In::Register);
+  auto& registers = spec.of(HwDim::Register);
   registers.insert(registers.begin(), unit(spec.shape.size(), spec.shape.size() - 1, 1));
   return LinearLayout(spec);
 }
 
-Result<Split> split(const LinearLayout& layout) {
-  using Refused = Result<Split>;
+Result<LayoutSplit> split(const LinearLayout& layout) {
+  using LayoutRefusal = Result<LayoutSplit>;
   const int last = layout.rank() - 1;
   if (last < 0 || layout.shape()[last] != 2 || layout.cover()[last] != 2 || layout.bits(last) != 1)
-    return Refused::refused("the last dimension does not have extent 2");
+    return LayoutRefusal::refused("the last dimension does not have extent 2");
   const Dims half = unit(layout.rank(), last, 1);
   LayoutSpec spec = layout.spec();
   int half_bit = -1;
-  for (In in : kIns)
+  for (HwDim in : kIns)
     for (int b = 0; b < layout.in_bits(in); ++b) {
       const Dims basis = layout.basis(in, b);
       if (basis[last] == 0) continue;
-      if (in != In::Register || basis != half || half_bit >= 0)
-        return Refused::refused("the halves are not in different registers of one thread");
+      if (in != HwDim::Register || basis != half || half_bit >= 0)
+        return LayoutRefusal::refused("the halves are not in different registers of one thread");
       half_bit = b;
     }
-  if (half_bit < 0) return Refused::refused("the layout holds only one half");
-  auto& registers = spec.of(In::Register);
+  if (half_bit < 0) return LayoutRefusal::refused("the layout holds only one half");
+  auto& registers = spec.of(HwDim::Register);
   registers.erase(registers.begin() + half_bit);
-  for (In in : kIns)
+  for (HwDim in : kIns)
     for (Dims& basis : spec.of(in)) basis.erase(last);
   spec.shape.erase(last);
   spec.bits.erase(last);
-  Split out{LinearLayout(spec), {}, {}};
+  LayoutSplit out{LinearLayout(spec), {}, {}};
   const int low = (1 << half_bit) - 1;
   for (int r = 0; r < out.layout.registers(); ++r) {
     out.first.push_back((r & low) | (r & ~low) << 1);
@@ -170,19 +171,19 @@ std::string cut(LayoutSpec& spec, int dim, int offset, int extent) {
   const int bits =
       std::min(spec.bits[dim], std::countr_zero(static_cast<unsigned>(offset | extent)));
   const int block = 1 << bits;
-  for (In in : kThreadIns)
+  for (HwDim in : kThreadIns)
     for (const Dims& basis : spec.of(in))
       if (basis[dim] >= block) return "the box would leave out threads";
-  auto& registers = spec.of(In::Register);
+  auto& registers = spec.of(HwDim::Register);
   for (const Dims& basis : registers)
     if (basis[dim] >= block &&
         basis != unit(basis.size(), dim, std::bit_floor(static_cast<unsigned>(basis[dim]))))
       return "a register bit mixes the box with another dimension";
   std::erase_if(registers, [&](const Dims& basis) { return basis[dim] >= block; });
   for (const Repeat& r : spec.repeats)
-    if (r.dim == dim && r.in != In::Register) return "the box would leave out warps";
+    if (r.dim == dim && r.in != HwDim::Register) return "the box would leave out warps";
   std::erase_if(spec.repeats, [dim](const Repeat& r) { return r.dim == dim; });
-  spec.repeats.push_back({dim, extent / block, In::Register});
+  spec.repeats.push_back({dim, extent / block, HwDim::Register});
   spec.shape[dim] = extent;
   spec.bits[dim] = bits;
   return {};
@@ -191,12 +192,12 @@ std::string cut(LayoutSpec& spec, int dim, int offset, int extent) {
 }  // namespace
 
 Result<RegisterView> subtile(const LinearLayout& layout, const Dims& offset, const Dims& extents) {
-  using Refused = Result<RegisterView>;
+  using LayoutRefusal = Result<RegisterView>;
   LayoutSpec spec = layout.spec();
   for (int d = 0; d < layout.rank(); ++d) {
     if (offset[d] == 0 && extents[d] == layout.shape()[d]) continue;
     const std::string reason = cut(spec, d, offset[d], extents[d]);
-    if (!reason.empty()) return Refused::refused(reason);
+    if (!reason.empty()) return LayoutRefusal::refused(reason);
   }
   RegisterView view{LinearLayout(spec), {}};
   const ThreadZero held(layout);
@@ -204,22 +205,23 @@ Result<RegisterView> subtile(const LinearLayout& layout, const Dims& offset, con
     Dims index = view.layout.apply({.reg = r});
     for (int d = 0; d < layout.rank(); ++d) index[d] += offset[d];
     view.registers.push_back(held.find(index));
-    if (view.registers.back() < 0) return Refused::refused("the box is not held by every thread");
+    if (view.registers.back() < 0)
+      return LayoutRefusal::refused("the box is not held by every thread");
   }
   return view;
 }
 
 Result<LinearLayout> product(const LinearLayout& inner, const LinearLayout& outer) {
-  using Refused = Result<LinearLayout>;
-  if (inner.rank() != outer.rank()) return Refused::refused("the ranks differ");
+  using LayoutRefusal = Result<LinearLayout>;
+  if (inner.rank() != outer.rank()) return LayoutRefusal::refused("the ranks differ");
   if (!inner.is_exact() || !inner.repeats().empty())
-    return Refused::refused("the inner tile is padded or has repeats");
+    return LayoutRefusal::refused("the inner tile is padded or has repeats");
   LayoutSpec spec = inner.spec();
   for (int d = 0; d < inner.rank(); ++d) {
     spec.shape[d] *= outer.shape()[d];
     spec.bits[d] += outer.bits(d);
   }
-  for (In in : kIns)
+  for (HwDim in : kIns)
     for (int b = 0; b < outer.in_bits(in); ++b) {
       Dims basis = outer.basis(in, b);
       for (int d = 0; d < basis.size(); ++d) basis[d] <<= inner.bits(d);
@@ -230,28 +232,28 @@ Result<LinearLayout> product(const LinearLayout& inner, const LinearLayout& oute
 }
 
 Result<LinearLayout> divide(const LinearLayout& layout, const LinearLayout& inner) {
-  using Refused = Result<LinearLayout>;
+  using LayoutRefusal = Result<LinearLayout>;
   if (inner.rank() != layout.rank() || !inner.is_exact() || !inner.repeats().empty())
-    return Refused::refused("the inner tile has another rank, is padded or has repeats");
+    return LayoutRefusal::refused("the inner tile has another rank, is padded or has repeats");
   LayoutSpec spec = layout.spec();
   for (int d = 0; d < layout.rank(); ++d) {
     if (layout.shape()[d] % inner.shape()[d] != 0 || layout.bits(d) < inner.bits(d))
-      return Refused::refused("the tile is not a multiple of the inner tile");
+      return LayoutRefusal::refused("the tile is not a multiple of the inner tile");
     spec.shape[d] /= inner.shape()[d];
     spec.bits[d] -= inner.bits(d);
   }
-  for (In in : kIns) {
+  for (HwDim in : kIns) {
     auto& bases = spec.of(in);
     if (layout.in_bits(in) < inner.in_bits(in))
-      return Refused::refused("the inner tile has more bits");
+      return LayoutRefusal::refused("the inner tile has more bits");
     for (int b = 0; b < inner.in_bits(in); ++b)
       if (layout.basis(in, b) != inner.basis(in, b))
-        return Refused::refused("the low bits differ from the inner tile");
+        return LayoutRefusal::refused("the low bits differ from the inner tile");
     bases.erase(bases.begin(), bases.begin() + inner.in_bits(in));
     for (Dims& basis : bases)
       for (int d = 0; d < basis.size(); ++d) {
         if (basis[d] % inner.shape()[d] != 0)
-          return Refused::refused("a high bit moves within the inner tile");
+          return LayoutRefusal::refused("a high bit moves within the inner tile");
         basis[d] >>= inner.bits(d);
       }
   }
@@ -265,8 +267,8 @@ Result<LinearLayout> lengthen_runs(const LinearLayout& layout, int dim, int run)
       if (d != dim && basis[d] != 0) return 0;
     return basis[dim];
   };
-  auto& registers = spec.of(In::Register);
-  auto& lanes = spec.of(In::Lane);
+  auto& registers = spec.of(HwDim::Register);
+  auto& lanes = spec.of(HwDim::Lane);
   for (int step = 1; step < run; step *= 2) {
     const auto is_step = [&](const Dims& basis) { return along(basis) == step; };
     if (std::ranges::any_of(registers, is_step)) continue;
@@ -283,7 +285,7 @@ Result<LinearLayout> lengthen_runs(const LinearLayout& layout, int dim, int run)
 LinearLayout renumber_registers(const LinearLayout& layout, std::span<const int> bit_order) {
   LayoutSpec spec = layout.spec();
   for (std::size_t i = 0; i < bit_order.size(); ++i)
-    spec.of(In::Register)[i] = layout.basis(In::Register, bit_order[i]);
+    spec.of(HwDim::Register)[i] = layout.basis(HwDim::Register, bit_order[i]);
   return LinearLayout(spec);
 }
 

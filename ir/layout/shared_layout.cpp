@@ -8,7 +8,7 @@
 
 #include "ir/layout/layout_text.h"
 #include "tegula/error.h"
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::ir {
 namespace {
@@ -35,7 +35,7 @@ class SlabBuilder {
       : shape_(shape), element_bytes_(element_bytes), order_(order), inner_(order.size() - batch) {}
 
   /// Bytes of the run are left in `run_bytes` (all batches excluded).
-  Slab build(int begin, const Piece& piece) {
+  Slab build(int begin, const SwizzleSegment& piece) {
     Slab slab;
     slab.begin = begin;
     slab.swizzle = piece.swizzle;
@@ -82,10 +82,10 @@ class SlabBuilder {
   std::vector<std::vector<std::uint32_t>> linear_;
 };
 
-std::vector<Piece> divide_row(std::int64_t row_bytes, int max_swizzle, PieceRule rule) {
-  std::vector<Piece> out;
+std::vector<SwizzleSegment> divide_row(std::int64_t row_bytes, int max_swizzle, SegmentRule rule) {
+  std::vector<SwizzleSegment> out;
   for (int swizzle = max_swizzle; swizzle >= 32; swizzle /= 2) {
-    if (rule == PieceRule::Divide && row_bytes % swizzle != 0) continue;
+    if (rule == SegmentRule::Equal && row_bytes % swizzle != 0) continue;
     const auto count = static_cast<int>(row_bytes / swizzle);
     if (count == 0) continue;
     out.push_back({swizzle, swizzle, count});
@@ -111,20 +111,20 @@ int Slab::block_bytes(int element_bytes) const {
 
 SharedLayout SharedLayout::plain(const Dims& shape, int element_bytes, const Dims& order) {
   const int width = shape.empty() ? element_bytes : shape[order[0]] * element_bytes;
-  const Piece row{0, width, 1};
+  const SwizzleSegment row{0, width, 1};
   return *pieces(shape, element_bytes, order, {&row, 1});
 }
 
 Result<SharedLayout> SharedLayout::swizzled(const Dims& shape, int element_bytes, const Dims& order,
-                                            int max_swizzle, PieceRule rule, int batch) {
+                                            int max_swizzle, SegmentRule rule, int batch) {
   if (shape.empty()) return plain(shape, element_bytes, order);
   const std::int64_t row_bytes = static_cast<std::int64_t>(shape[order[0]]) * element_bytes;
   return pieces(shape, element_bytes, order, divide_row(row_bytes, max_swizzle, rule), batch);
 }
 
 Result<SharedLayout> SharedLayout::pieces(const Dims& shape, int element_bytes, const Dims& order,
-                                          std::span<const Piece> pieces, int batch) {
-  using Refused = Result<SharedLayout>;
+                                          std::span<const SwizzleSegment> pieces, int batch) {
+  using LayoutRefusal = Result<SharedLayout>;
   SharedLayout out;
   out.shape_ = shape;
   out.element_bytes_ = element_bytes;
@@ -139,23 +139,24 @@ Result<SharedLayout> SharedLayout::pieces(const Dims& shape, int element_bytes, 
   SlabBuilder builder(shape, element_bytes, order, batch);
   int begin = 0;
   std::int64_t bytes = 0;
-  for (const Piece& piece : pieces) {
+  for (const SwizzleSegment& piece : pieces) {
     if (piece.swizzle != 0 && piece.swizzle != piece.width)
-      return Refused::refused("a swizzled piece has its swizzle's width");
-    if (piece.width % element_bytes != 0) return Refused::refused("a piece cuts an element");
+      return LayoutRefusal::refused("a swizzled piece has its swizzle's width");
+    if (piece.width % element_bytes != 0) return LayoutRefusal::refused("a piece cuts an element");
     if (piece.count > 1 && !std::has_single_bit(static_cast<unsigned>(piece.width)))
-      return Refused::refused("pieces side by side have a power-of-two width");
+      return LayoutRefusal::refused("pieces side by side have a power-of-two width");
     Slab slab = builder.build(begin, piece);
     if (slab.block_bytes(element_bytes) <
         std::min<std::int64_t>(swizzle_span(piece.swizzle), builder.piece_bytes))
-      return Refused::refused("the swizzle would depend on rows that are not counted in binary");
+      return LayoutRefusal::refused(
+          "the swizzle would depend on rows that are not counted in binary");
     bytes = round_up(bytes, std::max(1, swizzle_span(piece.swizzle)));
     slab.base = bytes;
     bytes += builder.run_bytes;
     begin = slab.end;
     out.slabs_.push_back(slab);
   }
-  if (begin != shape[order[0]]) return Refused::refused("the pieces do not add up to a row");
+  if (begin != shape[order[0]]) return LayoutRefusal::refused("the pieces do not add up to a row");
   for (int i = order.size() - batch; i < order.size(); ++i) {
     bytes = round_up(bytes, out.alignment());
     for (Slab& slab : out.slabs_) slab.stride[static_cast<std::size_t>(order[i])] = bytes;
@@ -168,7 +169,7 @@ Result<SharedLayout> SharedLayout::pieces(const Dims& shape, int element_bytes, 
 Result<SharedLayout> SharedLayout::linear(const Dims& shape, int element_bytes,
                                           std::span<const Dims> offset_basis,
                                           std::span<const Repeat> digits) {
-  using Refused = Result<SharedLayout>;
+  using LayoutRefusal = Result<SharedLayout>;
   SharedLayout out;
   out.shape_ = shape;
   out.element_bytes_ = element_bytes;
@@ -176,7 +177,7 @@ Result<SharedLayout> SharedLayout::linear(const Dims& shape, int element_bytes,
   Slab slab;
   slab.bits = Dims::filled(shape.size(), 0);
   for (const Dims& basis : offset_basis) {
-    if (basis.size() != shape.size()) return Refused::refused("a basis has the wrong rank");
+    if (basis.size() != shape.size()) return LayoutRefusal::refused("a basis has the wrong rank");
     for (int d = 0; d < shape.size(); ++d)
       slab.bits[d] =
           std::max(slab.bits[d], static_cast<int>(std::bit_width(static_cast<unsigned>(basis[d]))));
@@ -192,7 +193,7 @@ Result<SharedLayout> SharedLayout::linear(const Dims& shape, int element_bytes,
   for (int b : slab.bits) total += b;
   const auto inverse = BitMatrix::from_columns(columns, total).right_inverse();
   if (!inverse || total != static_cast<int>(columns.size()) || columns.size() > slab.basis.size())
-    return Refused::refused("the offset bits are not a basis of the index bits");
+    return LayoutRefusal::refused("the offset bits are not a basis of the index bits");
   for (int b = 0; b < total; ++b)
     slab.basis[static_cast<std::size_t>(b)] =
         static_cast<std::uint32_t>(inverse->column(b)) * static_cast<std::uint32_t>(element_bytes);
@@ -202,14 +203,14 @@ Result<SharedLayout> SharedLayout::linear(const Dims& shape, int element_bytes,
   for (const Repeat& digit : digits) {
     if (digit.dim < 0 || digit.dim >= shape.size() ||
         covered[digit.dim] >> slab.bits[digit.dim] != 1 || digit.count < 2)
-      return Refused::refused("one digit a dimension");
-    out.digits_.push_back({digit.dim, digit.count, In::Register});
+      return LayoutRefusal::refused("one digit a dimension");
+    out.digits_.push_back({digit.dim, digit.count, HwDim::Register});
     slab.stride[static_cast<std::size_t>(digit.dim)] = bytes;
     covered[digit.dim] *= digit.count;
     bytes *= digit.count;
   }
   for (int d = 0; d < shape.size(); ++d)
-    if (covered[d] < shape[d]) return Refused::refused("the tile is not covered");
+    if (covered[d] < shape[d]) return LayoutRefusal::refused("the tile is not covered");
   slab.end = shape.empty() ? 1 : covered[0];
   out.slabs_.push_back(slab);
   out.bytes_ = bytes;
@@ -248,7 +249,7 @@ std::string SharedLayout::str() const {
   std::vector<std::string> list, repeats;
   for (const Dims& basis : offset_basis_) list.push_back(basis_str(basis));
   for (const Repeat& r : digits_) repeats.push_back(fmt::format("{}*{}", r.dim, r.count));
-  for (const Piece& p : pieces_)
+  for (const SwizzleSegment& p : pieces_)
     list.push_back((p.swizzle == 0 ? fmt::format("plain:{}", p.width) : std::to_string(p.swizzle)) +
                    (p.count == 1 ? "" : fmt::format("*{}", p.count)));
   const std::string shape = fmt::format(

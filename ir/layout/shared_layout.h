@@ -14,11 +14,11 @@ namespace tegula::ir {
 
 /// Rows of `width` bytes under a hardware swizzle of `swizzle` bytes (128, 64, 32; 0: none),
 /// `count` of them side by side. In swizzled pieces the width is the swizzle's.
-struct Piece {
+struct SwizzleSegment {
   int swizzle = 0;
   int width = 0;
   int count = 1;
-  friend bool operator==(const Piece&, const Piece&) = default;
+  friend bool operator==(const SwizzleSegment&, const SwizzleSegment&) = default;
 };
 
 /// A part of the tile in which one formula holds. With i' = i less `begin` along the split
@@ -43,9 +43,9 @@ struct Slab {
 };
 
 /// How a swizzled tile whose rows are wider than the swizzle is cut into pieces.
-enum class PieceRule : std::uint8_t {
-  Divide,  ///< equal pieces of the widest swizzle that divides a row: 192 B = 3 x 64
-  Sum,     ///< widest first: 192 B = 128 + 64, 320 B = 128 + 128 + 64
+enum class SegmentRule : std::uint8_t {
+  Equal,        ///< equal pieces of the widest swizzle that divides a row: 192 B = 3 x 64
+  WidestFirst,  ///< widest first: 192 B = 128 + 64, 320 B = 128 + 128 + 64
 };
 
 /// A value like LinearLayout. Two spellings:
@@ -66,10 +66,10 @@ class SharedLayout {
   /// where the swizzle of a row would not be a function of index bits (number of rows neither a
   /// multiple of 8 nor a power of two).
   static Result<SharedLayout> pieces(const Dims& shape, int element_bytes, const Dims& order,
-                                     std::span<const Piece> pieces, int batch = 0);
+                                     std::span<const SwizzleSegment> pieces, int batch = 0);
   /// Chooses the pieces: swizzles of at most `max_swizzle` bytes.
   static Result<SharedLayout> swizzled(const Dims& shape, int element_bytes, const Dims& order,
-                                       int max_swizzle = 128, PieceRule rule = PieceRule::Divide,
+                                       int max_swizzle = 128, SegmentRule rule = SegmentRule::Equal,
                                        int batch = 0);
   /// Offset bit b (in elements) selects index offset_basis[b]; the bases must be a basis of all
   /// `bits` of the index. `digits` are the parts of the dimensions above their bits, fastest first.
@@ -82,7 +82,7 @@ class SharedLayout {
   int element_bytes() const { return element_bytes_; }
   /// Fastest first; empty for synthesised layouts.
   const Dims& order() const { return order_; }
-  const std::vector<Piece>& piece_list() const { return pieces_; }
+  const std::vector<SwizzleSegment>& piece_list() const { return pieces_; }
   /// The dimension along which the slabs divide the tile.
   int split_dim() const { return order_.empty() ? 0 : order_[0]; }
   const std::vector<Slab>& slabs() const { return slabs_; }
@@ -104,7 +104,7 @@ class SharedLayout {
   Dims shape_;
   int element_bytes_ = 1;
   Dims order_;
-  std::vector<Piece> pieces_;
+  std::vector<SwizzleSegment> pieces_;
   int batch_ = 0;
   std::vector<Dims> offset_basis_;  // of synthesised layouts
   std::vector<Repeat> digits_;

@@ -11,7 +11,7 @@ namespace {
 
 /// Elements of a layout that is read, and widths of its pieces: far more than a CTA can have, and
 /// few enough for the arithmetic on offsets.
-constexpr std::int64_t kMostElements = 1 << 20;
+constexpr std::int64_t kMaxElements = 1 << 20;
 
 bool accept_shape(LayoutText& text, Dims& shape, int& element_bytes) {
   std::int64_t elements = 1;
@@ -20,7 +20,7 @@ bool accept_shape(LayoutText& text, Dims& shape, int& element_bytes) {
       int extent = 0;
       if (shape.size() == kMaxRank || !text.accept(extent) || extent < 1) return false;
       elements *= extent;
-      if (elements > kMostElements) return false;
+      if (elements > kMaxElements) return false;
       shape.push_back(extent);
     } while (text.accept("x"));
   }
@@ -40,7 +40,7 @@ bool accept_list(LayoutText& text, std::string_view name, Item item) {
   return text.accept("]");
 }
 
-bool accept_piece(LayoutText& text, Piece& piece) {
+bool accept_piece(LayoutText& text, SwizzleSegment& piece) {
   if (text.accept("plain:")) {
     if (!text.accept(piece.width)) return false;
   } else {
@@ -50,7 +50,7 @@ bool accept_piece(LayoutText& text, Piece& piece) {
     piece.width = piece.swizzle;
   }
   return (!text.accept("*") || text.accept(piece.count)) && piece.width > 0 &&
-         piece.width <= kMostElements && piece.count > 0 && piece.count <= kMostElements;
+         piece.width <= kMaxElements && piece.count > 0 && piece.count <= kMaxElements;
 }
 
 bool is_order(const Dims& order, int rank) {
@@ -68,7 +68,7 @@ Parsed not_a_layout(const LayoutText& text) {
 Parsed parse_pieces(LayoutText& text) {
   Dims shape, order;
   int element_bytes = 0, batch = 0;
-  std::vector<Piece> pieces;
+  std::vector<SwizzleSegment> pieces;
   const auto dim = [&] {
     int d = 0;
     if (order.size() == kMaxRank || !text.accept(d)) return false;

@@ -27,7 +27,7 @@ std::span<const BitVector> prefix(std::span<const BitVector> list, int n) {
 
 bool has_thread_digit(const LinearLayout& l, int dim) {
   return std::any_of(l.repeats().begin(), l.repeats().end(),
-                     [dim](const Repeat& r) { return r.dim == dim && r.in != In::Register; });
+                     [dim](const Repeat& r) { return r.dim == dim && r.in != HwDim::Register; });
 }
 
 /// The index space both layouts share: per dimension the bits counted in binary, and a digit above.
@@ -44,7 +44,7 @@ struct Cover {
                                                   : std::max(a.bits(d), b.bits(d)));
       shape.push_back(extent);
       const int count = (extent + (1 << bits[d]) - 1) >> bits[d];
-      if (count > 1) digits.push_back({d, count, In::Register});
+      if (count > 1) digits.push_back({d, count, HwDim::Register});
     }
   }
   int total_bits() const {
@@ -72,12 +72,14 @@ struct Side {
   BitBasis registers, lanes;
 
   Side(const LinearLayout& l, const Cover& cover) : layout(l) {
-    for (int b = 0; b < l.in_bits(In::Register); ++b)
-      registers.push_back(cover.pack(l.basis(In::Register, b)));
-    for (int b = 0; b < l.in_bits(In::Lane); ++b) lanes.push_back(cover.pack(l.basis(In::Lane, b)));
+    for (int b = 0; b < l.in_bits(HwDim::Register); ++b)
+      registers.push_back(cover.pack(l.basis(HwDim::Register, b)));
+    for (int b = 0; b < l.in_bits(HwDim::Lane); ++b)
+      lanes.push_back(cover.pack(l.basis(HwDim::Lane, b)));
   }
 
-  /// What the instruction wants contiguous, lowest first (for vectors: all that registers hold).
+  /// Bits that the instruction needs contiguous, lowest first (for vectors: all that registers
+  /// hold).
   std::optional<BitBasis> vector(AccessForm form, int element_bytes) const {
     if (form == AccessForm::Vector) return registers;
     const auto in_word = static_cast<std::size_t>(log2_of(kWordBytes / element_bytes));
@@ -90,7 +92,7 @@ struct Side {
     return own;
   }
 
-  /// What is accessed in one phase when 2^width elements are contiguous.
+  /// Elements accessed in one phase if 2^width elements are contiguous.
   BitBasis phase(AccessForm form, std::span<const BitVector> contiguous, int width,
                  int element_bytes) const {
     if (form == AccessForm::Matrix) return concat({std::span(lanes).subspan(2), contiguous});
@@ -160,8 +162,8 @@ class Synthesis {
   /// Every access of full width and without conflicts: no other form can be cheaper.
   bool is_perfect(const SharedExchange& e) const {
     const auto full = [&](const BankUse& use, const LinearLayout& l) {
-      const std::int64_t bytes = static_cast<std::int64_t>(l.registers()) * l.size(In::Lane) *
-                                 l.size(In::Warp) * element_bytes_;
+      const std::int64_t bytes = static_cast<std::int64_t>(l.registers()) * l.size(HwDim::Lane) *
+                                 l.size(HwDim::Warp) * element_bytes_;
       return use.extra() == 0 && use.instructions * 32LL * options_.max_vector_bytes <= bytes;
     };
     return full(e.write_use, sides_[0].layout) && full(e.read_use, sides_[1].layout);
@@ -234,11 +236,12 @@ class Synthesis {
 
 Result<SharedExchange> synthesize_exchange(const LinearLayout& writer, const LinearLayout& reader,
                                            int element_bytes, const ExchangeOptions& options) {
-  using Refused = Result<SharedExchange>;
-  if (writer.rank() != reader.rank()) return Refused::refused("the ranks differ");
+  using LayoutRefusal = Result<SharedExchange>;
+  if (writer.rank() != reader.rank()) return LayoutRefusal::refused("the ranks differ");
   const auto best = Synthesis(writer, reader, element_bytes, options).run();
   if (!best)
-    return Refused::refused("no layout gives both sides addresses of thread and register parts");
+    return LayoutRefusal::refused(
+        "no layout gives both sides addresses of thread and register parts");
   return *best;
 }
 

@@ -9,7 +9,7 @@
 namespace tegula::ir {
 namespace {
 
-constexpr std::array kThreadIns{In::Lane, In::Warp, In::Block};
+constexpr std::array kThreadIns{HwDim::Lane, HwDim::Warp, HwDim::Block};
 
 std::uint32_t bit_at(int i) { return std::uint32_t{1} << i; }
 
@@ -23,7 +23,7 @@ struct Digit {
 std::vector<Digit> digits_of(const LinearLayout& layout) {
   std::vector<Digit> out;
   std::array<int, 4> divisor{};
-  for (In in : kIns) divisor[static_cast<std::size_t>(in)] = 1 << layout.in_bits(in);
+  for (HwDim in : kIns) divisor[static_cast<std::size_t>(in)] = 1 << layout.in_bits(in);
   Dims weight;
   for (int d = 0; d < layout.rank(); ++d) weight.push_back(1 << layout.bits(d));
   for (const Repeat& r : layout.repeats()) {
@@ -37,7 +37,8 @@ std::vector<Digit> digits_of(const LinearLayout& layout) {
 
 }  // namespace
 
-std::int64_t ThreadFn::operator()(const Place& thread, const RegisterPart& part) const {
+std::int64_t ThreadOffset::operator()(const HardwareCoord& thread,
+                                      const RegisterOffset& part) const {
   std::uint32_t flips = part.flip;
   std::int64_t sum = part.add;
   for (const ThreadBit& b : bits)
@@ -49,13 +50,13 @@ std::int64_t ThreadFn::operator()(const Place& thread, const RegisterPart& part)
   return flips + sum;
 }
 
-std::uint32_t ThreadFn::flipped() const {
+std::uint32_t ThreadOffset::flipped() const {
   std::uint32_t all = 0;
   for (const ThreadBit& b : bits) all |= b.flip;
   return all;
 }
 
-bool ThreadFn::is_disjoint() const {
+bool ThreadOffset::is_disjoint() const {
   std::uint32_t all = 0;
   for (const ThreadBit& b : bits) {
     if (all & b.flip) return false;
@@ -64,7 +65,7 @@ bool ThreadFn::is_disjoint() const {
   return true;
 }
 
-std::vector<ThreadFn::Shift> ThreadFn::shifts() const {
+std::vector<ThreadOffset::Shift> ThreadOffset::shifts() const {
   std::vector<Shift> out;
   for (const ThreadBit& b : bits)
     for (std::uint32_t left = b.flip; left != 0; left &= left - 1) {
@@ -79,7 +80,7 @@ std::vector<ThreadFn::Shift> ThreadFn::shifts() const {
   return out;
 }
 
-std::vector<ThreadFn::Multiple> ThreadFn::multiples() const {
+std::vector<ThreadOffset::Multiple> ThreadOffset::multiples() const {
   std::vector<Multiple> out;
   for (const ThreadBit& b : bits) {
     if (b.add == 0) continue;
@@ -96,7 +97,7 @@ std::vector<ThreadFn::Multiple> ThreadFn::multiples() const {
   return out;
 }
 
-std::vector<ThreadDigit> digits_along(const LinearLayout& layout, In in, int dim) {
+std::vector<ThreadDigit> digits_along(const LinearLayout& layout, HwDim in, int dim) {
   std::vector<ThreadDigit> out;
   int divisor = 1 << layout.in_bits(in);
   for (const Repeat& r : layout.repeats()) {
@@ -107,18 +108,18 @@ std::vector<ThreadDigit> digits_along(const LinearLayout& layout, In in, int dim
   return out;
 }
 
-std::int64_t IndexFn::operator()(const Place& place) const {
+std::int64_t IndexFn::operator()(const HardwareCoord& place) const {
   return thread(place, registers[static_cast<std::size_t>(place.reg)]);
 }
 
 IndexFn index_fn(const LinearLayout& layout, int dim) {
   IndexFn fn;
-  for (In in : kThreadIns)
+  for (HwDim in : kThreadIns)
     for (int b = 0; b < layout.in_bits(in); ++b)
       if (const int value = layout.basis(in, b)[dim])
         fn.thread.bits.push_back({in, b, static_cast<std::uint32_t>(value), 0});
   for (const Digit& d : digits_of(layout))
-    if (d.repeat.in != In::Register && d.repeat.dim == dim)
+    if (d.repeat.in != HwDim::Register && d.repeat.dim == dim)
       fn.thread.digits.push_back({d.repeat.in, d.divisor, d.repeat.count, d.weight});
   const int low = (1 << layout.bits(dim)) - 1;
   const std::uint32_t flipped = fn.thread.flipped();
@@ -130,7 +131,7 @@ IndexFn index_fn(const LinearLayout& layout, int dim) {
   return fn;
 }
 
-std::int64_t SharedFn::operator()(const Place& place) const {
+std::int64_t SharedFn::operator()(const HardwareCoord& place) const {
   const Register& r = registers[static_cast<std::size_t>(place.reg)];
   return slabs[static_cast<std::size_t>(r.slab)](place, r.part);
 }
@@ -151,12 +152,12 @@ class SlabFn {
       : shared_(shared), slab_(slab), dist_(dist) {}
 
   /// Reason for refusal, empty when done.
-  std::string build(ThreadFn& fn) {
+  std::string build(ThreadOffset& fn) {
     high_by_thread_ = Dims::filled(dist_.rank(), 0);
-    for (In in : kThreadIns)
+    for (HwDim in : kThreadIns)
       for (int b = 0; b < dist_.in_bits(in); ++b) {
         const Dims basis = dist_.basis(in, b);
-        const RegisterPart part = contribution(basis);
+        const RegisterOffset part = contribution(basis);
         for (int d = 0; d < dist_.rank(); ++d) {
           const int high = basis[d] >> slab_.bits[d];
           if (high & high_by_thread_[d]) return "two threads' bits meet above the linear block";
@@ -165,7 +166,7 @@ class SlabFn {
         if (part.flip != 0 || part.add != 0) fn.bits.push_back({in, b, part.flip, part.add});
       }
     for (const Digit& d : digits_of(dist_)) {
-      if (d.repeat.in == In::Register || d.repeat.dim == Repeat::kNoDim) continue;
+      if (d.repeat.in == HwDim::Register || d.repeat.dim == Repeat::kNoDim) continue;
       const int dim = d.repeat.dim;
       if (d.weight % (1 << slab_.bits[dim]) != 0)
         return "a thread's digit reaches into the linear block";
@@ -177,7 +178,7 @@ class SlabFn {
   }
 
   /// `index` is the register's at thread 0.
-  std::string build(Dims index, RegisterPart& part) const {
+  std::string build(Dims index, RegisterOffset& part) const {
     const int split = shared_.split_dim();
     if (dist_.rank() > 0) {
       const int reach = reach_along(split);
@@ -198,8 +199,8 @@ class SlabFn {
   }
 
  private:
-  RegisterPart contribution(const Dims& index) const {
-    RegisterPart part;
+  RegisterOffset contribution(const Dims& index) const {
+    RegisterOffset part;
     for (int d = 0; d < index.size(); ++d) {
       part.add += (index[d] >> slab_.bits[d]) * slab_.stride[static_cast<std::size_t>(d)];
       const int first = slab_.first_bit(d);
@@ -212,7 +213,7 @@ class SlabFn {
   /// Size of the aligned block within which threads move a register's index.
   int reach_along(int dim) const {
     unsigned all = 0;
-    for (In in : kThreadIns)
+    for (HwDim in : kThreadIns)
       for (int b = 0; b < dist_.in_bits(in); ++b)
         all |= static_cast<unsigned>(dist_.basis(in, b)[dim]);
     return 1 << std::bit_width(all);
@@ -226,29 +227,29 @@ class SlabFn {
 
 bool has_thread_digit(const LinearLayout& dist, int dim) {
   return std::any_of(dist.repeats().begin(), dist.repeats().end(),
-                     [dim](const Repeat& r) { return r.in != In::Register && r.dim == dim; });
+                     [dim](const Repeat& r) { return r.in != HwDim::Register && r.dim == dim; });
 }
 
 }  // namespace
 
 Result<SharedFn> shared_fn(const SharedLayout& shared, const LinearLayout& dist) {
-  using Refused = Result<SharedFn>;
-  if (shared.rank() != dist.rank()) return Refused::refused("the ranks differ");
+  using LayoutRefusal = Result<SharedFn>;
+  if (shared.rank() != dist.rank()) return LayoutRefusal::refused("the ranks differ");
   if (shared.slabs().size() > 1 && has_thread_digit(dist, shared.split_dim()))
-    return Refused::refused("a thread's digit runs across pieces");
+    return LayoutRefusal::refused("a thread's digit runs across pieces");
   SharedFn out;
   std::vector<SlabFn> builders;
   for (const Slab& slab : shared.slabs()) {
     builders.emplace_back(shared, slab, dist);
     const std::string reason = builders.back().build(out.slabs.emplace_back());
-    if (!reason.empty()) return Refused::refused(reason);
+    if (!reason.empty()) return LayoutRefusal::refused(reason);
   }
   for (int r = 0; r < dist.registers(); ++r) {
     const Dims index = dist.apply({.reg = r});
     SharedFn::Register reg;
     reg.slab = static_cast<int>(&shared.slab_of(index) - shared.slabs().data());
     const std::string reason = builders[static_cast<std::size_t>(reg.slab)].build(index, reg.part);
-    if (!reason.empty()) return Refused::refused(reason);
+    if (!reason.empty()) return LayoutRefusal::refused(reason);
     out.registers.push_back(reg);
   }
   return out;
@@ -258,7 +259,7 @@ namespace {
 
 bool keeps_alignment(const SharedFn& fn, int bytes) {
   const auto mask = static_cast<std::uint32_t>(bytes - 1);
-  for (const ThreadFn& slab : fn.slabs) {
+  for (const ThreadOffset& slab : fn.slabs) {
     if (slab.flipped() & mask) return false;
     for (const ThreadBit& b : slab.bits)
       if (b.add % bytes != 0) return false;

@@ -11,18 +11,18 @@
 
 namespace tegula::ir {
 
-/// What one bit of a thread coordinate contributes.
+/// Contribution of one bit of a thread coordinate.
 struct ThreadBit {
-  In in = In::Lane;
+  HwDim in = HwDim::Lane;
   int bit = 0;
   std::uint32_t flip = 0;  ///< XORed
   std::int64_t add = 0;    ///< added; above all flips
   friend bool operator==(const ThreadBit&, const ThreadBit&) = default;
 };
 
-/// What a repeat digit of a thread coordinate contributes: coordinate / divisor % count * stride.
+/// Contribution of a repeat digit of a thread coordinate: coordinate / divisor % count * stride.
 struct ThreadDigit {
-  In in = In::Warp;
+  HwDim in = HwDim::Warp;
   int divisor = 1;
   int count = 1;
   std::int64_t stride = 0;
@@ -30,22 +30,22 @@ struct ThreadDigit {
 };
 
 /// Repeat digits of a coordinate along `dim`; with Repeat::kNoDim those that number copies.
-std::vector<ThreadDigit> digits_along(const LinearLayout& layout, In in, int dim);
+std::vector<ThreadDigit> digits_along(const LinearLayout& layout, HwDim in, int dim);
 
 /// The register's part: value = (thread's flips ^ flip) + thread's adds + add.
-struct RegisterPart {
+struct RegisterOffset {
   std::uint32_t flip = 0;
   std::int64_t add = 0;
-  friend bool operator==(const RegisterPart&, const RegisterPart&) = default;
+  friend bool operator==(const RegisterOffset&, const RegisterOffset&) = default;
 };
 
 /// value(thread) = XOR of the flips of its set bits + their adds + its digits.
-class ThreadFn {
+class ThreadOffset {
  public:
   std::vector<ThreadBit> bits;
   std::vector<ThreadDigit> digits;
 
-  std::int64_t operator()(const Place& thread, const RegisterPart& part = {}) const;
+  std::int64_t operator()(const HardwareCoord& thread, const RegisterOffset& part = {}) const;
   /// Result bits that some flip can toggle.
   std::uint32_t flipped() const;
   /// Every result bit is toggled by one input bit at most, so that XOR may be emitted as OR or ADD.
@@ -54,7 +54,7 @@ class ThreadFn {
   /// The flips as few machine operations: XOR over terms of (coordinate & mask) << shift (shift <
   /// 0: right).
   struct Shift {
-    In in;
+    HwDim in;
     std::uint32_t mask;
     int shift;
     friend bool operator==(const Shift&, const Shift&) = default;
@@ -62,26 +62,26 @@ class ThreadFn {
   std::vector<Shift> shifts() const;
   /// The adds: sum over terms of ((coordinate & mask) >> first bit of mask) * factor.
   struct Multiple {
-    In in;
+    HwDim in;
     std::uint32_t mask;
     std::int64_t factor;
     friend bool operator==(const Multiple&, const Multiple&) = default;
   };
   std::vector<Multiple> multiples() const;
 
-  friend bool operator==(const ThreadFn&, const ThreadFn&) = default;
+  friend bool operator==(const ThreadOffset&, const ThreadOffset&) = default;
 };
 
 /// Index along one dimension of every (register, thread): the "logical column" of masks and
 /// epilogues.
 struct IndexFn {
-  ThreadFn thread;
-  std::vector<RegisterPart> registers;
+  ThreadOffset thread;
+  std::vector<RegisterOffset> registers;
   /// No register's flip meets a thread's: index = thread + constant().
   bool is_additive = true;
 
-  std::int64_t operator()(const Place& place) const;
-  /// Of an additive function.
+  std::int64_t operator()(const HardwareCoord& place) const;
+  /// Constant of a register in an additive function.
   std::int64_t constant(int reg) const {
     const auto& r = registers[static_cast<std::size_t>(reg)];
     return r.flip + r.add;
@@ -92,14 +92,14 @@ IndexFn index_fn(const LinearLayout& layout, int dim);
 /// Byte offset in shared memory of every (register, thread).
 struct SharedFn {
   /// One function per slab; a register uses that of its slab for all threads.
-  std::vector<ThreadFn> slabs;
+  std::vector<ThreadOffset> slabs;
   struct Register {
     int slab = 0;
-    RegisterPart part;
+    RegisterOffset part;
   };
   std::vector<Register> registers;
 
-  std::int64_t operator()(const Place& place) const;
+  std::int64_t operator()(const HardwareCoord& place) const;
   /// A register's flip cut in two: the part that must be XORed to the thread's function, and the
   /// part that may go into the constant offset of the instruction.
   struct Cut {

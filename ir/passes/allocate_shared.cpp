@@ -11,7 +11,7 @@
 #include "ir/pipeline.h"
 #include "ir/text.h"
 #include "support/errors.h"
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::ir {
 namespace {
@@ -37,7 +37,7 @@ Diagnostic too_much(const Kernel& kernel, std::int64_t bytes) {
   std::vector<Note> notes;
   for (const SharedUse& use : std::span(uses).first(std::min(uses.size(), kNamed)))
     notes.push_back({use.loc, fmt::format("{} bytes: {}", use.bytes, use.what)});
-  return diagnostic(Mistake::shared_memory, uses.empty() ? Loc() : uses.front().loc,
+  return diagnostic(ErrorId::shared_memory, uses.empty() ? Loc() : uses.front().loc,
                     std::move(notes), kernel.info.name, bytes, kernel.info.target.name(),
                     kernel.info.target->shared_bytes_per_cta);
 }

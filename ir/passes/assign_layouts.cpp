@@ -13,8 +13,8 @@
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/loop.h"
-#include "ir/passes/layouts/layout_before.h"
-#include "ir/passes/layouts/layout_choice.h"
+#include "ir/passes/layouts/infer_operand_layout.h"
+#include "ir/passes/layouts/layout_assignment.h"
 #include "ir/pipeline.h"
 #include "tegula/error.h"
 
@@ -88,7 +88,8 @@ class Assigner {
   }
 
   Layout operand_layout(const OpData& d, Value operand, Layout wanted) const {
-    return from_.type(operand).is_tile() ? layout_before(from_, d, operand, *wanted) : nullptr;
+    return from_.type(operand).is_tile() ? infer_operand_layout(from_, d, operand, *wanted)
+                                         : nullptr;
   }
 
   // ---- ops
@@ -155,7 +156,7 @@ class Assigner {
       return i == 0 ? layouts.a : i == 1 ? layouts.b : layouts.acc;
     }
     if (d.opcode == StoreView) return choice_.store(d);
-    if (d.is(Reduce, ArgReduce, ReduceWith, Store, ClusterSum, Assume)) return common(d);
+    if (d.is(Reduce, ArgReduce, ReduceWith, Store, ClusterReduceScatter, Assume)) return common(d);
     if (d.is(ExpandDims, Permute, Reshape)) {
       const Layout own = own_layout(operand);
       const bool follows = d.opcode != Reshape ||
@@ -189,7 +190,7 @@ class Assigner {
     b_.yield(operands);
   }
 
-  /// Of a loop carry or branch result; one that nothing decided gets the standard layout.
+  /// Layout of a loop carry or branch result; the standard layout if nothing decided it.
   Layout result_layout(OpId owner, std::size_t i) const {
     const Value v = from_[owner].results[i];
     const Layout l = own_layout(v);
@@ -241,8 +242,8 @@ class Assigner {
     }
   }
 
-  /// Those of the region, and of its branches the ones that cost few registers: a conversion
-  /// through shared memory makes all warps meet, in every step that takes the branch.
+  /// Conversions of the region, and those in its branches that cost few registers: a conversion
+  /// through shared memory synchronises all warps in every iteration that takes the branch.
   void conversions(RegionId r, bool always, std::vector<OpId>& found) const {
     constexpr std::int64_t kFewElements = 1024;
     for (OpId op : to_.ops(r)) {
@@ -276,7 +277,7 @@ class Assigner {
     if (!stored.is_tile() || stored.rank() != 2) return;
     const bool by_tma = choice_.is_by_tma(d);
     if (by_tma) to_[made].attrs.set(AttrName::tma, std::int64_t{1});
-    const std::string_view why_not = why_not_by_tma(from_, d);
+    const std::string_view why_not = why_not_tma_store(from_, d);
     context_.remark(by_tma ? Remark::Kind::Applied : Remark::Kind::Missed, d.loc,
                     by_tma ? "stored by TMA" : "not stored by TMA",
                     {{"tile", stored.str()},
@@ -295,7 +296,7 @@ class Assigner {
 
   const Kernel& from_;
   PassContext& context_;
-  LayoutChoice choice_;
+  LayoutAssignment choice_;
   Kernel to_;
   Builder b_;
   std::unordered_map<Value, Value> map_;
@@ -305,7 +306,7 @@ class Assigner {
 }  // namespace
 
 bool assign_layouts(Kernel& kernel, PassContext& context) {
-  if (!context.plan) context.plan = Plan{.warps = std::max(1, kernel.info.threads / 32)};
+  if (!context.plan) context.plan = Plan{.num_warps = std::max(1, kernel.info.threads / 32)};
   kernel = Assigner(kernel, context).run();
   return true;
 }

@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "ir/analysis/constant_read.h"
+#include "ir/analysis/invariant_load.h"
 #include "ir/clone_op.h"
 #include "ir/eval/cell.h"
 #include "ir/eval/evaluate.h"
@@ -80,7 +80,7 @@ class Canonicalizer {
     }
   }
 
-  /// The constant an op on constants gives.
+  /// Result of an op on constants.
   std::optional<Value> fold(OpId op) {
     const OpData& d = k_[op];
     const Type type = d.results.size() == 1 ? k_.type(d.results[0]) : Type();
@@ -230,7 +230,7 @@ class Canonicalizer {
     return (is_movable(d) || is_same_in_front(op)) && !may_trap(d) &&
            std::ranges::none_of(d.operands, [&](Value v) { return inside.contains(v); });
   }
-  /// Of the branches of an `if`, in order; what varies is added to `inside`.
+  /// Collects values of an `if`'s branches, in order; varying ones are added to `inside`.
   void collect_invariants(OpId branch, std::unordered_set<Value>& inside,
                           std::vector<OpId>& found) const {
     if (k_[branch].opcode != Opcode::If) return;
@@ -244,8 +244,9 @@ class Canonicalizer {
         collect_invariants(op, inside, found);
       }
   }
-  /// Reads, with what gives their addresses: a chain of reads in a branch would be waited for in
-  /// every turn that takes it. Arithmetic stays, it costs less than registers all through the loop.
+  /// Loads, with the ops that compute their addresses: a chain of loads in a branch would be waited
+  /// for in every iteration that takes it. Arithmetic stays, it costs less than registers all
+  /// through the loop.
   std::vector<OpId> reads_and_operands(const std::vector<OpId>& ops) const {
     std::unordered_set<Value> needed;
     std::vector<OpId> kept;
@@ -262,7 +263,8 @@ class Canonicalizer {
   }
   /// A read that a loop repeats; guarded, so that it may also be one that the loop never reaches.
   bool is_same_in_front(OpId op) const {
-    return k_.info.form == Form::Tile && (is_constant_read(k_, op) || is_constant_line(k_, op));
+    return k_.info.form == Form::Tile &&
+           (is_invariant_scalar_load(k_, op) || is_invariant_row_load(k_, op));
   }
   bool may_trap(const OpData& d) const {
     return d.is(Opcode::Div, Opcode::Rem) && !is_float(k_.type(d.results[0]).dtype());
@@ -290,7 +292,7 @@ class Canonicalizer {
     for (OpId op : k_.ops(region)) {
       for (Value& v : k_[op].operands) v = resolved(v);
       const OpData& d = k_[op];
-      // What is pending has one use: of two sums that begin as nothing each keeps its own.
+      // A pending value has one use: two accumulators that begin as poison each keep their own.
       const bool linear = !d.results.empty() && k_.type(d.results[0]).is(TypeKind::Pending);
       if (is_movable(d) && !d.results.empty() && !linear && !merge_one(op)) {
         const std::size_t h = hash(d);
@@ -349,7 +351,7 @@ class Canonicalizer {
     }
   }
 
-  /// Of a while, what it carries and nobody reads: one role may need less than another.
+  /// Drops carries of a while loop that nobody reads: one role may need fewer than another.
   bool drop_carries(OpId loop, std::unordered_map<Value, int>& uses) {
     const RegionId test = k_[loop].regions[0], body = k_[loop].regions[1];
     const OpId yield = k_.terminator(body);

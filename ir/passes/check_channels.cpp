@@ -25,9 +25,9 @@ void require_none(const Kernel& k, const std::optional<ChannelFault>& fault) {
 }  // namespace
 
 bool check_channels(Kernel& kernel, PassContext& context) {
-  // In order, as a thread of those that compute would do it, and by roles.
+  // Checks the kernel in program order, as one thread would run it, and by roles.
   require_none(kernel, check_channels(kernel, false));
-  if (context.plan && context.plan->copy_warps > 0)
+  if (context.plan && context.plan->producer_warps > 0)
     require_none(kernel, check_channels(kernel, true));
   return false;
 }

@@ -10,7 +10,7 @@
 #include <iterator>
 #include <vector>
 
-#include "ir/analysis/bounds.h"
+#include "ir/analysis/index_facts.h"
 #include "ir/builder.h"
 #include "ir/passes/absence/absence.h"
 #include "ir/pipeline.h"
@@ -49,7 +49,7 @@ class Materializer {
         store_limits(op);
       else if (o == Load || o == Store || o == AtomicRmw)
         access_mask(op);
-      else if (o == ClusterSum)
+      else if (o == ClusterReduceScatter)
         sum_operand(op);
       else if (o == FillAbsent)
         fill(op);
@@ -64,19 +64,21 @@ class Materializer {
 
   // ---- masks
   // --------------------------------------------------------------------------------------------------------
-  /// Of two conditions, the first of which may be none yet.
+  /// And of two conditions, the first of which may be none yet.
   static Value both(Builder& b, Value all, Value one) {
     return all ? b.op(Opcode::And, {all, one}) : one;
   }
-  Value scalar_inside(Builder& b, const Bound& bound) { return absence_.scalar_inside(b, bound); }
-  Value mask(Builder& b, const Bound& bound, std::span<const std::int64_t> shape) {
+  Value scalar_inside(Builder& b, const PresenceBound& bound) {
+    return absence_.scalar_inside(b, bound);
+  }
+  Value mask(Builder& b, const PresenceBound& bound, std::span<const std::int64_t> shape) {
     return absence_.mask(b, bound, shape);
   }
 
   /// All bounds of the value that matter for a fold along `axis`.
   Value mask_along(Builder& b, Value v, std::int64_t axis, bool with_whole = true) {
     Value all;
-    for (const Bound& bound : absence_.of(v)) {
+    for (const PresenceBound& bound : absence_.of(v)) {
       const bool counts =
           bound.is_whole_along(axis) ? with_whole : bound.dim == axis || bound.is_elements();
       if (!counts) continue;
@@ -95,9 +97,10 @@ class Materializer {
   // --------------------------------------------------------------------------------------------------------
   void fold_operand(OpId op) {
     const std::int64_t axis = k_[op].attrs.i(AttrName::axis);
-    const bool whole = k_[op].opcode == Opcode::Reduce &&
-                       std::ranges::any_of(absence_.of(k_[op].operands[0]),
-                                           [&](const Bound& x) { return x.is_whole_along(axis); });
+    const bool whole =
+        k_[op].opcode == Opcode::Reduce &&
+        std::ranges::any_of(absence_.of(k_[op].operands[0]),
+                            [&](const PresenceBound& x) { return x.is_whole_along(axis); });
     if (whole)
       select_result(op);
     else
@@ -120,12 +123,12 @@ class Materializer {
     changed_ = true;
   }
 
-  /// What is absent as a whole folds to the identity: one select of the result instead of
-  /// one an element.
+  /// A tile that is absent as a whole folds to the identity: one select of the result instead of
+  /// one per element.
   void select_result(OpId op) {
     Builder b = before(op);
     Value inside;
-    for (const Bound& bound : absence_.of(k_[op].operands[0]))
+    for (const PresenceBound& bound : absence_.of(k_[op].operands[0]))
       if (bound.is_whole_along(k_[op].attrs.i(AttrName::axis)))
         inside = both(b, inside, scalar_inside(b, bound));
     if (!inside) return;
@@ -195,7 +198,7 @@ class Materializer {
     Builder b = before(op);
     for (std::size_t i = 0; i < 2; ++i) {
       const Value v = k_[op].operands[i];
-      if (absence_.reads_zero(v)) continue;
+      if (absence_.is_zero_filled(v)) continue;
       const Value present = mask_along(b, v, i == 0 ? 1 : 0);
       if (!present) continue;
       k_[op].operands[i] = b.select(present, v, b.constant(Type::scalar(k_.type(v).dtype()), 0.0));
@@ -203,16 +206,16 @@ class Materializer {
     }
   }
 
-  /// What is absent for the giver alone is 0. Where it is absent for the receiver too, nobody looks
-  /// at the sum.
+  /// An element that is absent for the sender alone is 0. If it is absent for the receiver too,
+  /// nobody reads the sum.
   void sum_operand(OpId op) {
     Builder b = before(op);
     const Value v = k_[op].operands[0];
-    if (absence_.reads_zero(v)) return;
+    if (absence_.is_zero_filled(v)) return;
     Value present;
-    for (const Bound& bound : absence_.of(v)) {
-      if (!bound.mask && is_equal_in_cluster(k_, bound.offset) &&
-          is_equal_in_cluster(k_, bound.limit))
+    for (const PresenceBound& bound : absence_.of(v)) {
+      if (!bound.mask && is_cluster_uniform(k_, bound.offset) &&
+          is_cluster_uniform(k_, bound.limit))
         continue;
       const Value m = mask(b, bound, k_.type(v).shape());
       present = both(b, present, m);
@@ -234,11 +237,11 @@ class Materializer {
       limits.push_back(b.op(Opcode::ViewDim, {view}, k_.type(k_[op].operands[2 + v]),
                             {{AttrName::axis, static_cast<int>(v)}}));
     bool narrowed = false;
-    std::vector<Bound> all(absence_.of(value).begin(), absence_.of(value).end());
+    std::vector<PresenceBound> all(absence_.of(value).begin(), absence_.of(value).end());
     std::ranges::copy(absence_.at_offsets(op), std::back_inserter(all));
-    if (std::ranges::any_of(all, [&](const Bound& x) { return needs_mask(op, x, axes); }))
+    if (std::ranges::any_of(all, [&](const PresenceBound& x) { return needs_mask(op, x, axes); }))
       return store_by_address(op, all, axes);
-    for (const Bound& bound : all) {
+    for (const PresenceBound& bound : all) {
       // A box that is absent as a whole is stored nowhere: its first dimension's limit becomes
       // nothing.
       const auto v =
@@ -262,14 +265,14 @@ class Materializer {
     Builder b = before(op);
     const std::size_t mask_at = k_[op].opcode == Opcode::Load ? 1 : 2;
     const std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
-    std::vector<Bound> bounds;
+    std::vector<PresenceBound> bounds;
     for (Value v : operands)
-      for (const Bound& bound : absence_.of(v))
+      for (const PresenceBound& bound : absence_.of(v))
         if (std::ranges::find(bounds, bound) == bounds.end()) bounds.push_back(bound);
     if (bounds.empty()) return;
     const Type pointers = k_.type(operands[0]);
     Value present = operands.size() > mask_at ? operands[mask_at] : Value();
-    for (const Bound& bound : bounds)
+    for (const PresenceBound& bound : bounds)
       present =
           both(b, present,
                pointers.is_tile() ? mask(b, bound, pointers.shape()) : scalar_inside(b, bound));
@@ -293,10 +296,10 @@ class Materializer {
     changed_ = true;
   }
 
-  /// Where nobody looks at what is outside of an interval, it need not be filled.
-  void drop_unobserved(std::vector<Bound>& bounds, Value filled) {
-    std::erase_if(bounds, [&](const Bound& x) {
-      return x.dim >= 0 && !x.is_repeated && !x.mask && !absence_.is_observed(filled, x);
+  /// Elements outside of an interval that nobody reads need not be filled.
+  void drop_unobserved(std::vector<PresenceBound>& bounds, Value filled) {
+    std::erase_if(bounds, [&](const PresenceBound& x) {
+      return x.dim >= 0 && !x.is_broadcast && !x.mask && !absence_.is_observed(filled, x);
     });
   }
 
@@ -304,8 +307,8 @@ class Materializer {
     const Value v = k_[op].operands[0], with = k_[op].operands[1];
     const std::string_view kind = k_[op].attrs.s(AttrName::kind);
     Value filled = v;
-    if (kind != "any" && (!is_zero(k_, with) || !absence_.reads_zero(v) || kind == "present")) {
-      std::vector<Bound> bounds = absence_.before_fill(v);
+    if (kind != "any" && (!is_zero(k_, with) || !absence_.is_zero_filled(v) || kind == "present")) {
+      std::vector<PresenceBound> bounds = absence_.before_fill(v);
       if (kind != "present") drop_unobserved(bounds, k_[op].results[0]);
       Builder b = before(op);
       const Value present = absence_.mask_of_all(b, bounds, k_.type(v));
@@ -334,7 +337,7 @@ class Materializer {
   }
 
   /// The store drops what the bound leaves out by its own view's limit.
-  bool adds_nothing(OpId op, const Bound& bound, Value offset, int view_dim) const {
+  bool adds_nothing(OpId op, const PresenceBound& bound, Value offset, int view_dim) const {
     if (bound.is_whole() || bound.mask || !is_same(k_, bound.offset, offset)) return false;
     const Value view = k_[op].operands[0];
     return is_dim_of(bound.limit, view, view_dim) ||
@@ -342,7 +345,7 @@ class Materializer {
   }
 
   /// A limit cuts off the end only: elements in front of the view, or some among others, need more.
-  bool needs_mask(OpId op, const Bound& bound, const Ints& axes) const {
+  bool needs_mask(OpId op, const PresenceBound& bound, const Ints& axes) const {
     if (bound.is_whole()) return false;
     if (bound.mask) return true;
     const auto v = static_cast<int>(axes[static_cast<std::size_t>(bound.dim)]);
@@ -352,13 +355,13 @@ class Materializer {
   }
 
   /// Element by element, those that are there.
-  void store_by_address(OpId op, std::span<const Bound> bounds, const Ints& axes) {
+  void store_by_address(OpId op, std::span<const PresenceBound> bounds, const Ints& axes) {
     Builder b = before(op);
     const OpData d = k_[op];
     const Type type = k_.type(d.operands[1]);
     const ViewAddresses at = box_addresses(b, d, type);
     Value present = at.inside;
-    for (const Bound& bound : bounds) {
+    for (const PresenceBound& bound : bounds) {
       if (!bound.is_whole() && !bound.mask) {
         const auto v = static_cast<int>(axes[static_cast<std::size_t>(bound.dim)]);
         if (adds_nothing(op, bound, d.operands[static_cast<std::size_t>(2 + v)], v)) continue;
@@ -367,7 +370,7 @@ class Materializer {
           both(b, present, type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound));
     }
     AttrList attrs = d.attrs;
-    for (AttrName name : {AttrName::axes, AttrName::inside, AttrName::offset_div})
+    for (AttrName name : {AttrName::axes, AttrName::in_bounds, AttrName::offset_divisibility})
       attrs.erase(name);
     const std::array operands{at.pointers, d.operands[1], present};
     if (attrs.find(AttrName::kind) != nullptr)
@@ -382,7 +385,7 @@ class Materializer {
   static std::int64_t beyond(std::int64_t extent) { return (extent + 63) / 64 * 64; }
 
   /// `extent` is that of the tile along the bound's dimension.
-  Value limit_in_view(Builder& b, const Bound& bound, Value offset, std::int64_t extent) {
+  Value limit_in_view(Builder& b, const PresenceBound& bound, Value offset, std::int64_t extent) {
     const Type index = k_.type(offset);
     if (bound.is_whole()) {
       // "No limit" is a multiple of every access width, so that it does not narrow the accesses.
@@ -398,7 +401,7 @@ class Materializer {
     }
     if (is_same(k_, bound.offset, offset)) return bound.limit;
     const Value first = absence_.plain(b, bound.offset);
-    // A box that begins behind its view's end has a negative rest; the comparison with limits is
+    // A box that begins beyond its view's end has a negative rest; the comparison with bounds is
     // unsigned.
     Value rest = b.sub(bound.limit, first);
     // "No limit" plus an offset would overflow; what is beyond the tile does not matter.
@@ -409,9 +412,9 @@ class Materializer {
 
   void forget_inside(OpId op, std::int64_t view_dim) {
     Ints inside;
-    for (std::int64_t v : k_[op].attrs.ints(AttrName::inside))
+    for (std::int64_t v : k_[op].attrs.ints(AttrName::in_bounds))
       if (v != view_dim) inside.push_back(v);
-    k_[op].attrs.set(AttrName::inside, inside);
+    k_[op].attrs.set(AttrName::in_bounds, inside);
   }
 
   Kernel& k_;

@@ -13,8 +13,8 @@
 #include <optional>
 #include <vector>
 
-#include "ir/analysis/leader.h"
 #include "ir/analysis/memory_hazards.h"
+#include "ir/analysis/producer_thread.h"
 #include "ir/builder.h"
 #include "ir/layout/conversion.h"
 #include "ir/layout/reduction.h"
@@ -29,7 +29,7 @@ namespace {
 /// An access since which, on some path, no barrier has come.
 struct Open {
   OpId op;
-  OpId carried;  ///< it was in an earlier turn of this loop; none: in this one
+  OpId carried;  ///< the access was in an earlier iteration of this loop; none: in this one
   friend bool operator==(const Open&, const Open&) = default;
 };
 using State = std::vector<Open>;
@@ -41,7 +41,8 @@ void add(State& to, const State& from) {
   for (const Open& a : from) add(to, a);
 }
 
-/// Where a barrier is missing: in front of `op`, for the sake of accesses before it, or behind.
+/// Position of a missing barrier: in front of `op`, for the sake of accesses before it, or after
+/// it.
 struct Missing {
   OpId op;
   State before;
@@ -54,7 +55,7 @@ class MemoryOrder {
 
   bool run() {
     State open;
-    // Barriers that are placed behind an op are met on the way.
+    // Barriers that are placed after an op are visited, too.
     for (OpId op = k_[k_.body()].first; op; op = k_[op].next)
       for (;;) {
         State now = open;
@@ -74,11 +75,12 @@ class MemoryOrder {
     return d.opcode == Opcode::AtomicRmw && k_.type(d.results[0]).is_scalar() &&
            !uses_.of(d.results[0]).empty();
   }
-  /// Threads meet before the op has its effects, as lowering emits it.
+  /// Whether threads synchronise before the op has its effects, as lowering emits it.
   bool meets_before(const OpData& d) const {
-    return d.opcode == Opcode::LastArriver || meets_for_result(d);
+    return d.opcode == Opcode::ArriveAndTestLast || meets_for_result(d);
   }
-  /// Elements change warps: they go through shared memory, whose writers and readers meet.
+  /// Whether elements change warps: they go through shared memory, whose writers and readers
+  /// synchronise.
   bool crosses_warps(const OpData& d) const {
     const Type from = k_.type(d.operands[0]), to = k_.type(d.results[0]);
     if (!from.layout() || !to.layout() || uses_.of(d.results[0]).empty()) return false;
@@ -150,7 +152,8 @@ class MemoryOrder {
     return true;
   }
 
-  /// One turn; `open` becomes what is open behind it, `left` where the loop ends.
+  /// Visits one iteration; `open` becomes the open accesses after it, `left` those where the loop
+  /// ends.
   bool visit_turn(OpId loop, State& open, State& left, bool asks) {
     const bool tests = k_[loop].opcode == Opcode::While;
     if (tests && !visit(k_[loop].regions[0], open, asks)) return false;
@@ -173,14 +176,14 @@ class MemoryOrder {
     const bool may_be_empty = k_[loop].opcode == Opcode::For;
     if (!visit_turn(loop, turn, left, asks)) return false;
     if (may_be_empty) add(left, open);
-    // The code behind the loop over tiles is a part of the last one that meets nothing of the
-    // others.
+    // The code after the tile loop belongs to the last tile, which does not access the memory of
+    // the others.
     if (is_tile_loop(k_, loop)) left.clear();
     open = std::move(left);
     return true;
   }
 
-  /// Accesses that both turns see stay the same in all turns of the outermost loop.
+  /// Accesses that both iterations see stay the same in all iterations of the outermost loop.
   Open carried(Open o, OpId loop) const {
     const bool keeps = o.carried && (o.carried == loop || is_inside(k_, loop, o.carried));
     return {o.op, keeps ? o.carried : loop};
@@ -193,7 +196,7 @@ class MemoryOrder {
     OpId at = m.op;
     for (OpId owner = k_[k_[m.op].parent].owner; owner && !m.behind;
          owner = k_[k_[owner].parent].owner) {
-      if (k_[owner].opcode == Opcode::If && is_leader_condition(k_, k_[owner].operands[0]))
+      if (k_[owner].opcode == Opcode::If && is_producer_condition(k_, k_[owner].operands[0]))
         throw InternalError("a copy reads memory that the program has written");
       if (!is_loop(k_[owner])) continue;
       if (std::ranges::any_of(m.before, [&](const Open& o) { return is_inside(k_, o.op, owner); }))

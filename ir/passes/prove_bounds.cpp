@@ -1,11 +1,11 @@
 // Finds boxes that lie inside their view and how offsets divide. Before: tile form. After:
 // load_view and store_view carry attrs `inside` (view dimensions that need no guard) and
-// `offset_div`; nothing else changed.
+// `offset_divisibility`; nothing else changed.
 #include <fmt/format.h>
 
 #include <numeric>
 
-#include "ir/analysis/bounds.h"
+#include "ir/analysis/index_facts.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -20,13 +20,13 @@ std::int64_t box_extent(const Kernel& k, const OpData& d, std::size_t view_dim) 
   return 1;
 }
 
-bool annotate(Kernel& k, OpId op, const Bounds& bounds, PassContext& context) {
+bool annotate(Kernel& k, OpId op, const IndexFacts& bounds, PassContext& context) {
   OpData& d = k[op];
   const Value view = d.operands[0];
   const Type type = k.type(view);
   const std::size_t first = d.opcode == Opcode::LoadView ? 1 : 2;
   Ints inside;
-  std::int64_t offset_div = 16;  // no access is wider than 16 elements
+  std::int64_t offset_divisibility = 16;  // no access is wider than 16 elements
   for (std::size_t v = 0; v < type.shape().size(); ++v) {
     const Value offset = d.operands[first + v];
     const std::int64_t extent = box_extent(k, d, v);
@@ -35,17 +35,18 @@ bool annotate(Kernel& k, OpId op, const Bounds& bounds, PassContext& context) {
     else
       context.remark(Remark::Kind::Missed, d.loc, "guard kept",
                      {{"dimension", fmt::format("{}", v)}, {"extent", fmt::format("{}", extent)}});
-    if (type.view_facts().strides[v] == 1) offset_div = std::gcd(offset_div, divisor_of(k, offset));
+    if (type.view_facts().strides[v] == 1)
+      offset_divisibility = std::gcd(offset_divisibility, divisor_of(k, offset));
   }
-  if (!inside.empty()) d.attrs.set(AttrName::inside, inside);
-  d.attrs.set(AttrName::offset_div, offset_div);
+  if (!inside.empty()) d.attrs.set(AttrName::in_bounds, inside);
+  d.attrs.set(AttrName::offset_divisibility, offset_divisibility);
   return true;
 }
 
 }  // namespace
 
 bool prove_bounds(Kernel& kernel, PassContext& context) {
-  const Bounds bounds(kernel);
+  const IndexFacts bounds(kernel);
   bool changed = false;
   walk(kernel, kernel.body(), [&](OpId op) {
     const Opcode o = kernel[op].opcode;

@@ -3,9 +3,9 @@
 #include <initializer_list>
 #include <vector>
 
-#include "kernels/attention/block_sizes.h"
+#include "kernels/argument_error.h"
 #include "kernels/attention/query_rows.h"
-#include "kernels/refuse.h"
+#include "kernels/attention/tile_shapes.h"
 
 namespace tegula {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 /// Queries of a head for which its tile would hold next to nothing.
 constexpr std::int64_t kFewQueries = 16;
 /// Rows of the least tile, and tiles that an i32 counts.
-constexpr std::int64_t kLeastRows = 16, kMostTiles = (std::int64_t{1} << 31) - 1;
+constexpr std::int64_t kMinRows = 16, kMaxTiles = (std::int64_t{1} << 31) - 1;
 
 struct Named {
   const char* name;
@@ -22,8 +22,8 @@ struct Named {
 
 void same(const char* what, Named a, int a_dim, Named b, int b_dim) {
   if (a.tensor.size(a_dim) != b.tensor.size(b_dim))
-    refuse_call(Mistake::attention_sizes, what, a.name, a.tensor.str(), b.name, b.tensor.str(),
-                what);
+    throw_argument_error(ErrorId::attention_sizes, what, a.name, a.tensor.str(), b.name,
+                         b.tensor.str(), what);
 }
 
 /// Dimensions of a layout, -1 where it has none.
@@ -37,10 +37,10 @@ constexpr Layout kDense{4, 0, 1, 2, "[batch, heads, length, head_dim]"},
 void check_tensors(const Layout& l, Named Q, Named K, Named V, Named O) {
   for (const Named& t : {Q, K, V, O}) {
     if (t.tensor.rank() != l.rank)
-      refuse_call(Mistake::attention_rank, t.name, t.tensor.str(), l.rank, l.shape);
+      throw_argument_error(ErrorId::attention_rank, t.name, t.tensor.str(), l.rank, l.shape);
     if (!(t.tensor.dtype() == Q.tensor.dtype() && size_bytes(t.tensor.dtype()) == 2 &&
           is_float(t.tensor.dtype())))
-      refuse_call(Mistake::attention_type, t.name, t.tensor.str(), Q.tensor.str());
+      throw_argument_error(ErrorId::attention_type, t.name, t.tensor.str(), Q.tensor.str());
   }
   const int dim = l.rank - 1;
   if (l.batch >= 0)
@@ -54,15 +54,17 @@ void check_tensors(const Layout& l, Named Q, Named K, Named V, Named O) {
   for (const Named& t : {Q, V})
     if (!(t.tensor.size(dim) > 0 && t.tensor.size(dim) % 8 == 0 &&
           t.tensor.size(dim) <= kMaxHeadDim))
-      refuse_call(Mistake::head_dim, t.name, t.tensor.size(dim), +kMaxHeadDim);
+      throw_argument_error(ErrorId::head_dim, t.name, t.tensor.size(dim), +kMaxHeadDim);
   const std::int64_t heads = Q.tensor.size(l.heads), kv_heads = K.tensor.size(l.heads);
-  if (!(kv_heads > 0 && heads % kv_heads == 0)) refuse_call(Mistake::head_groups, heads, kv_heads);
+  if (!(kv_heads > 0 && heads % kv_heads == 0))
+    throw_argument_error(ErrorId::head_groups, heads, kv_heads);
 }
 
 void check_extra(Named t, DType dtype, const Dims& shape) {
   if (!t.tensor.defined()) return;
   if (t.tensor.dtype() != dtype || t.tensor.shape() != shape)
-    refuse_call(Mistake::attention_extra, t.name, t.tensor.str(), name(dtype), shape.str());
+    throw_argument_error(ErrorId::attention_extra, t.name, t.tensor.str(), name(dtype),
+                         shape.str());
 }
 
 /// Lse and row_max have the shape `rows`.
@@ -119,15 +121,16 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
   for (const Named& t : {Named{"cu_seqlens of q", lengths.q}, {"cu_seqlens of kv", lengths.kv}})
     if (!(t.tensor.defined() && t.tensor.dtype() == DType::i32 && t.tensor.rank() == 1 &&
           t.tensor.size(0) > 0 && t.tensor.size(0) == lengths.q.size(0)))
-      refuse_call(Mistake::cu_seqlens, t.name, t.tensor.defined() ? t.tensor.str() : "no tensor");
+      throw_argument_error(ErrorId::cu_seqlens, t.name,
+                           t.tensor.defined() ? t.tensor.str() : "no tensor");
   const std::int64_t sequences = lengths.q.size(0) - 1;
-  if (sequences > kMostSequences)
-    refuse_call(Mistake::too_many_sequences, sequences, +kMostSequences);
-  if (lengths.max_q < 0 || lengths.max_q > Q.size(0))
-    refuse_call(Mistake::longest_sequence, lengths.max_q, Q.str());
-  // What is found doubtful is numbered by sequence, head and tile of the longest sequence.
-  if (sequences * Q.size(1) * (lengths.max_q / kLeastRows + 1) > kMostTiles)
-    refuse_call(Mistake::varlen_tiles, +kLeastRows);
+  if (sequences > kMaxSequences)
+    throw_argument_error(ErrorId::too_many_sequences, sequences, +kMaxSequences);
+  if (lengths.max_seqlen_q < 0 || lengths.max_seqlen_q > Q.size(0))
+    throw_argument_error(ErrorId::longest_sequence, lengths.max_seqlen_q, Q.str());
+  // Fallback flags are numbered by sequence, head and tile of the longest sequence.
+  if (sequences * Q.size(1) * (lengths.max_seqlen_q / kMinRows + 1) > kMaxTiles)
+    throw_argument_error(ErrorId::varlen_tiles, +kMinRows);
   check_extras(extras, {Q.size(0), Q.size(1)}, Q.size(1));
   return {as_batch(Q),
           as_batch(K),
@@ -136,14 +139,14 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
           {as_batch(extras.lse), as_batch(extras.row_max), extras.sinks},
           lengths,
           false,
-          static_cast<std::int32_t>(lengths.max_q)};
+          static_cast<std::int32_t>(lengths.max_seqlen_q)};
 }
 
 void require_keys_for_queries(const Tensor& Q, const Tensor& K) {
-  if (Q.size(2) > K.size(2)) refuse_call(Mistake::queries_at_end, Q.str(), K.str());
+  if (Q.size(2) > K.size(2)) throw_argument_error(ErrorId::align_bottom_right, Q.str(), K.str());
 }
 
-AttentionCall with_heads_packed(AttentionCall call, std::optional<bool> wanted) {
+AttentionCall with_packed_gqa(AttentionCall call, std::optional<bool> wanted) {
   const std::int64_t kv_heads = call.K.size(1), length = call.Q.size(2);
   if (call.Q.size(1) == kv_heads || length == 0 || !wanted.value_or(length <= kFewQueries))
     return call;

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors of a call of attention: what fits, and how the kernel sees them.
+// Checks the tensors of a call of attention and prepares the kernel's views of them.
 #include <cstdint>
 #include <string>
 
@@ -7,13 +7,13 @@
 
 namespace tegula {
 
-/// What the kernel is called with: views of rank 4, Lse and row_max of rank 3.
+/// Arguments of the kernel: views of rank 4, Lse and row_max of rank 3.
 struct AttentionCall {
   Tensor Q, K, V, O;
   AttentionExtras extras;
   CuSeqlens lengths;  ///< undefined tensors: one sequence an entry of the batch
-  bool packs_heads = false;
-  std::int32_t q_length = 0;  ///< of a packed head, or of the longest sequence
+  bool pack_gqa = false;
+  std::int32_t seqlen_q = 0;  ///< of a packed head, or of the longest sequence
 };
 
 /// Checks [batch, heads, length, dim].
@@ -29,6 +29,6 @@ void require_keys_for_queries(const Tensor& Q, const Tensor& K);
 /// The heads of each group as rows of one head, where their rows are evenly spaced in memory: the
 /// same call where they are not, or where there is no group. `wanted` by the caller or not;
 /// otherwise where queries are few.
-AttentionCall with_heads_packed(AttentionCall call, std::optional<bool> wanted);
+AttentionCall with_packed_gqa(AttentionCall call, std::optional<bool> wanted);
 
 }  // namespace tegula

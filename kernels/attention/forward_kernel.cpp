@@ -5,37 +5,39 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/attention/block_sizes.h"
 #include "kernels/attention/query_rows.h"
-#include "kernels/attention/row_weights.h"
-#include "kernels/attention/split_keys.h"
+#include "kernels/attention/softmax_state.h"
+#include "kernels/attention/split_kv.h"
+#include "kernels/attention/tile_shapes.h"
 
 namespace tegula {
 namespace {
 
 constexpr float kLog2E = std::numbers::log2e_v<float>;
 
-/// Of a step of the second round, which is not there for speed: few.
+/// Keys per kv block of the recompute pass, which need not be fast: few.
 constexpr int kKeysAgain = 64;
 
-AttentionTiles traced_tiles(const SpecFacts& facts, const TileNeeds& needs, Round round) {
-  const auto form = static_cast<TileForm>(tune("FORM", {0, 1, 2, 3}, 0));
-  AttentionTiles t = tiles_of(form, needs, facts.way.reach());
-  if (round == Round::second) t.keys = std::min(kKeysAgain, attention_tiles(needs).keys);
-  return {tune("BM", kQueryTiles, t.queries), tune("BN", kKeyTiles, t.keys)};
+AttentionTileShape traced_tiles(const AttentionHeuristics& facts, const TileRequirements& needs,
+                                SoftmaxPass pass) {
+  const auto form = static_cast<TileShapeClass>(tune("TILE_SHAPE", {0, 1, 2, 3}, 0));
+  AttentionTileShape t = tiles_of(form, needs, facts.traversal.kv_extent());
+  if (pass == SoftmaxPass::recompute)
+    t.block_kv = std::min(kKeysAgain, attention_tiles(needs).block_kv);
+  return {tune("BM", kQueryTiles, t.block_q), tune("BN", kKeyTiles, t.block_kv)};
 }
 
-/// What the trace of a kernel records for each tile of queries.
+/// Records the work on each query tile when the kernel is traced.
 template <class T>
 class Program {
  public:
-  Program(const SpecFacts& facts, const ForwardTensors<T>& x, const SoftmaxTensors& softmax,
-          const ForwardRows& rows, const ForwardLists& lists,
-          const std::optional<In<i32, 3>>& order, const std::optional<SharedSoftmaxes>& shared,
-          const Scalar<f32>& scale, bool no_keys, Round round)
+  Program(const AttentionHeuristics& facts, const ForwardTensors<T>& x,
+          const SoftmaxTensors& softmax, const ForwardRows& rows, const ForwardLists& lists,
+          const std::optional<In<i32, 3>>& order, const std::optional<SplitKvPartials>& shared,
+          const Scalar<f32>& scale, bool no_keys, SoftmaxPass pass)
       : spec_(facts.spec),
-        way_(facts.way),
-        tma_loads_(facts.schedule.tma_loads),
+        way_(facts.traversal),
+        tma_loads_(facts.schedule.tma_aux_loads),
         rescaling_(facts.numerics.rescaling),
         x_(x),
         softmax_(softmax),
@@ -43,41 +45,42 @@ class Program {
         lists_(lists),
         order_(order),
         shared_(shared),
-        round_(round),
+        pass_(pass),
         no_keys_(no_keys),
-        goes_backwards_(facts.goes_backwards()),
+        goes_backwards_(facts.iterates_in_reverse()),
         scale_(scale),
-        // Exponents are factor * scores; what a score function gives is scaled as it is computed.
+        // Exponents are factor * scores; results of a score function are scaled as they are
+        // computed.
         factor_(spec_.score ? full<f32>(1) : scaled(scale_)),
-        // What head dims lack of a multiple of 16 is absent.
-        d_(slice(0, padded_head_dim(x.Q.fixed(3)))),
-        dv_(slice(0, padded_head_dim(x.V.fixed(3)))),
-        tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block(), rows.packs_heads), round)),
-        programs_(tune("SPLITS", kKeyClusters, 1)),
+        // Head dims are padded to a multiple of 16 by absent elements.
+        d_(slice(0, padded_head_dim(x.Q.static_dim(3)))),
+        dv_(slice(0, padded_head_dim(x.V.static_dim(3)))),
+        tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block(), rows.pack_gqa), pass)),
+        programs_(tune("SPLITS", kSplitKvClusters, 1)),
         group_(x.Q.dim(1) / x.K.dim(1)) {
-    x.K.fixed(3), x.O.fixed(3);  // so that no guard is left where nothing is absent
+    x.K.static_dim(3), x.O.static_dim(3);  // so that no guard is left where nothing is absent
     if (rows.cu_q) any_number();
     any_length();
   }
 
   /// Every tile once.
-  void all_tiles(const Doubts& doubts) const {
+  void all_tiles(const FallbackFlags& fallback_flags) const {
     if (order_) return tiles_in_order();
-    if (rows_.cu_q) return tiles_of_sequences(doubts);
-    const bool is_masked = spec_.mask || spec_.range || spec_.blocks;
-    const int rows = tiles_.queries;
+    if (rows_.cu_q) return tiles_of_sequences(fallback_flags);
+    const bool is_masked = spec_.mask || spec_.kv_range || spec_.blocks;
+    const int rows = tiles_.block_q;
     if (shared_) return tiles_of_several();
     if (programs_ > 1) return tiles_of_clusters();
-    for (auto [b, h, m] : grid(space(), 1, 1, rows, heavy_first.when(is_masked),
-                               multicast(!is_masked), tma_loads(reads_boxes())))
-      one_tile(b, h, m, doubts);
+    for (auto [b, h, m] : grid(space(), 1, 1, rows, balanced_pairs.when(is_masked),
+                               multicast(!is_masked), tma_aux_loads(reads_boxes())))
+      one_tile(b, h, m, fallback_flags);
   }
 
-  /// A tile for each cluster, whose programs share the keys. No doubts.
+  /// A tile for each cluster, whose programs split the keys. No speculative softmax.
   void tiles_of_clusters() const {
     for (auto [b, h, m] :
-         grid(space(), 1, 1, tiles_.queries, cluster(programs_), tma_loads(reads_boxes()))) {
-      const Index mine = cluster_share(m);
+         grid(space(), 1, 1, tiles_.block_q, cluster(programs_), tma_aux_loads(reads_boxes()))) {
+      const Index mine = cluster_slice(m);
       store(of_cluster(b, h, m, mine, cluster_rank(), Tile(programs_)), h, mine);
     }
   }
@@ -85,251 +88,265 @@ class Program {
   /// A tile for each of several clusters, of which the last one to have done stores.
   void tiles_of_several() const {
     const Tile entries = x_.O.dim(0), heads = x_.O.dim(1);
-    const SharedSoftmaxes& shared = *shared_;
+    const SplitKvPartials& shared = *shared_;
     for (auto [b, h, c] : grid({entries, heads, shared.clusters}, 1, 1, 1, cluster(programs_),
-                               tma_loads(reads_boxes()))) {
-      const Index m = slice(0, tiles_.queries), mine = cluster_share(m);
+                               tma_aux_loads(reads_boxes()))) {
+      const Index m = slice(0, tiles_.block_q), mine = cluster_slice(m);
       const Tile tile = cast<i32>(b.first() * heads + h.first()), cluster = c.first(),
                  rank = cluster_rank();
-      const Weighted part =
+      const TileResult part =
           of_cluster(b, h, m, mine, cluster * programs_ + rank, shared.clusters * programs_);
       const auto& softmax = std::get<OnlineSoftmax>(part.state);
-      if_(shared.leave(softmax, tile, cluster, mine, dv_, tile * programs_ + rank), [&] {
+      if_(shared.publish(softmax, tile, cluster, mine, dv_, tile * programs_ + rank), [&] {
         // Rows that there are, a few at a time: as a rule there are not many.
         const Tile end = min(mine.first() + mine.block(), x_.Q.dim(2));
-        for (auto some : steps(mine.first(), end, SharedSoftmaxes::kRows))
+        for (auto some : steps(mine.first(), end, SplitKvPartials::kRows))
           store({part.sequence, rows_of(part.sequence, h, some),
-                 shared.all(tile, some, dv_, factor_)},
+                 shared.combine_all(tile, some, dv_, factor_)},
                 h, some);
       });
     }
   }
 
-  /// The last ones first, which see most where masks end at the query.
-  void tiles_of_sequences(const Doubts& doubts) const {
-    const SequenceTiles tiles(*rows_.cu_q, tiles_.queries);
+  /// The last ones first, which have most kv blocks under causal masks.
+  void tiles_of_sequences(const FallbackFlags& fallback_flags) const {
+    const VarlenTileScheduler tiles(*rows_.cu_q, tiles_.block_q);
     const Tile count = tiles.count(x_.O.dim(2));
-    for (auto [h, i] : grid({x_.O.dim(1), count}, 1, 1, tma_loads(reads_boxes()))) {
+    for (auto [h, i] : grid({x_.O.dim(1), count}, 1, 1, tma_aux_loads(reads_boxes()))) {
       const auto [b, m] = tiles.at(count - 1 - i.first());
-      one_tile(b, h, m, doubts);
+      one_tile(b, h, m, fallback_flags);
     }
   }
 
-  void one_tile(const Index& b, const Index& h, const Index& m, const Doubts& doubts) const {
-    const Weighted done = weighted(b, h, m, {});
+  void one_tile(const Index& b, const Index& h, const Index& m,
+                const FallbackFlags& fallback_flags) const {
+    const TileResult done = attend_tile(b, h, m, {});
     store(done, h, m);
-    if (round_ != Round::first) return;
+    if (pass_ != SoftmaxPass::speculative) return;
     const auto& softmax = std::get<OnlineSoftmax>(done.state);
-    const Tile doubtful = done.sequence.own(softmax.doubtful(), m);
-    doubts.mark(number(b, h, m), fill_absent(doubtful, false));
+    const Tile needs_recompute = done.sequence.mask_tail(softmax.needs_recompute(), m);
+    fallback_flags.mark(number(b, h, m), fill_absent(needs_recompute, false));
   }
 
   /// The first tile of each head's order, of all heads, then the second of each. Lists leave no
   /// doubts.
   void tiles_in_order() const {
-    const Tile count = cdiv(longest(), tiles_.queries);
+    const Tile count = cdiv(longest(), tiles_.block_q);
     const Tile entries = rows_.cu_q ? rows_.cu_q->dim(0) - 1 : x_.O.dim(0);
-    for (auto [r, b, h] : grid({count, entries, x_.O.dim(1)}, 1, 1, 1, tma_loads(reads_boxes()))) {
+    for (auto [r, b, h] :
+         grid({count, entries, x_.O.dim(1)}, 1, 1, 1, tma_aux_loads(reads_boxes()))) {
       const Tile tile = fill_absent((*order_)(b, h, r), 0);
       assume(tile >= 0), assume(tile < count);
-      const Index m = slice(tile * tiles_.queries, tiles_.queries);
-      store(weighted(b, h, m, {}), h, m);
+      const Index m = slice(tile * tiles_.block_q, tiles_.block_q);
+      store(attend_tile(b, h, m, {}), h, m);
     }
   }
 
-  /// Those that are marked, dealt among programs.
-  void marked_tiles(const Doubts& doubts, const Tile& programs) const {
-    for (auto p : grid(Space(programs), 1)) {
-      wait_for_previous_kernels();
-      const auto tiles = tiles_of(space(), 1, 1, tiles_.queries);
-      const Tile any = doubts.any(), left = max(tiles.count() - p.first(), 0),
+  /// Recomputes the flagged tiles, divided over the programs.
+  void recompute_tiles(const FallbackFlags& fallback_flags, const Tile& programs) const {
+    for (auto p : grid(GridSpace(programs), 1)) {
+      grid_dependency_wait();
+      const auto tiles = tiles_of(space(), 1, 1, tiles_.block_q);
+      const Tile any = fallback_flags.any(), left = max(tiles.count() - p.first(), 0),
                  mine = where(any, cdiv(left, programs), 0);
       for (auto i : steps(mine, 1)) {
         const auto [b, h, m] = tiles.at(cast<i32>(p.first()) + cast<i32>(i.first()) * programs);
-        const Tile is_marked = doubts.is_marked(number(b, h, m));
-        const Weighted done = weighted(b, h, m, is_marked);
-        if_(is_marked, [&] { store(done, h, m); });
+        const Tile is_flagged = fallback_flags.is_flagged(number(b, h, m));
+        const TileResult done = attend_tile(b, h, m, is_flagged);
+        if_(is_flagged, [&] { store(done, h, m); });
       }
-      if_(any, [&] { doubts.leave(programs); });
+      if_(any, [&] { fallback_flags.leave(programs); });
     }
   }
 
  private:
-  struct Weighted {
-    Sequence sequence;
-    Rows rows;
-    RowWeights state;
+  struct TileResult {
+    SequenceRange sequence;
+    QueryRows rows;
+    SoftmaxState state;
   };
 
-  /// Of a tile's keys.
-  struct Part {
+  /// Part of a tile's keys.
+  struct KvPart {
     Tile number, parts;
   };
 
   bool reads_boxes() const { return spec_.score && tma_loads_; }
 
-  /// What divides lengths is of no use: rows that a tile lacks are absent, and of what is stored by
-  /// rows, each thread has some that do not lie side by side.
+  /// Divisibility of lengths is of no use: rows that a tile lacks are absent, and each thread
+  /// stores rows that do not lie side by side.
   void any_length() const {
     for (const View* v : std::initializer_list<const View*>{&x_.Q, &x_.K, &x_.V, &x_.O})
-      v->any_extent(2);
-    const auto by_row = [](const View& v) { v.any_extent(2), v.any_stride(0), v.any_stride(1); };
+      v->do_not_specialize(2);
+    const auto by_row = [](const View& v) {
+      v.do_not_specialize(2), v.do_not_specialize_stride(0), v.do_not_specialize_stride(1);
+    };
     if (x_.Lse) by_row(*x_.Lse);
     if (softmax_.row_max) by_row(*softmax_.row_max);
     if (!shared_) return;
-    for (const InOut<f32, 4>* v : {&shared_->outs, &shared_->facts})
-      v->any_extent(0), v->any_extent(1), v->any_extent(2), v->any_extent(3);
+    for (const InOut<f32, 4>* v : {&shared_->acc_partials, &shared_->row_stats})
+      v->do_not_specialize(0), v->do_not_specialize(1), v->do_not_specialize(2),
+          v->do_not_specialize(3);
   }
 
-  /// Of sequences.
+  /// Does not specialise on the number of sequences.
   void any_number() const {
-    rows_.cu_q->any_extent(0), rows_.cu_kv->any_extent(0);
-    if (lists_.blocks) lists_.blocks->any_extent(0), lists_.counts->any_extent(0);
-    if (lists_.full) lists_.full->any_extent(0);
-    if (order_) order_->any_extent(0);
+    rows_.cu_q->do_not_specialize(0), rows_.cu_kv->do_not_specialize(0);
+    if (lists_.blocks) lists_.blocks->do_not_specialize(0), lists_.counts->do_not_specialize(0);
+    if (lists_.full) lists_.full->do_not_specialize(0);
+    if (order_) order_->do_not_specialize(0);
   }
 
-  Space space() const {
-    if (!rows_.cu_q) return Space(x_.O);
-    return Space({rows_.cu_q->dim(0) - 1, x_.O.dim(1), rows_.q_length});
+  GridSpace space() const {
+    if (!rows_.cu_q) return GridSpace(x_.O);
+    return GridSpace({rows_.cu_q->dim(0) - 1, x_.O.dim(1), rows_.seqlen_q});
   }
 
   /// Rows of the longest sequence.
-  Tile longest() const { return rows_.cu_q ? rows_.q_length : x_.O.dim(2); }
+  Tile longest() const { return rows_.cu_q ? rows_.seqlen_q : x_.O.dim(2); }
 
   Tile number(const Index& b, const Index& h, const Index& m) const {
-    const Tile tiles = cdiv(longest(), tiles_.queries);
-    return cast<i32>((b.first() * x_.O.dim(1) + h.first()) * tiles + m.first() / tiles_.queries);
+    const Tile tiles = cdiv(longest(), tiles_.block_q);
+    return cast<i32>((b.first() * x_.O.dim(1) + h.first()) * tiles + m.first() / tiles_.block_q);
   }
 
-  Sequence sequence_of(const Index& b) const {
-    return rows_.cu_q ? Sequence::packed(*rows_.cu_q, *rows_.cu_kv, b) : Sequence{b, x_.K.dim(2)};
+  SequenceRange sequence_of(const Index& b) const {
+    return rows_.cu_q ? SequenceRange::packed(*rows_.cu_q, *rows_.cu_kv, b)
+                      : SequenceRange{b, x_.K.dim(2)};
   }
 
-  Rows rows_of(const Sequence& sequence, const Index& h, const Index& m) const {
+  QueryRows rows_of(const SequenceRange& sequence, const Index& h, const Index& m) const {
     const Tile length = x_.Q.dim(2);
-    const Rows rows =
-        rows_.packs_heads ? Rows::of_group(h, m, length, rows_.q_length) : Rows::of_head(h, m);
-    if (!spec_.queries_at_end) return rows;
-    const Tile queries = rows_.packs_heads ? rows_.q_length : sequence.q_length(length);
-    return rows.shifted(sequence.kv_length - queries);
+    const QueryRows rows = rows_.pack_gqa ? QueryRows::of_group(h, m, length, rows_.seqlen_q)
+                                          : QueryRows::of_head(h, m);
+    if (!spec_.align_bottom_right) return rows;
+    const Tile queries = rows_.pack_gqa ? rows_.seqlen_q : sequence.seqlen_q(length);
+    return rows.shifted(sequence.seqlen_kv - queries);
   }
 
-  Visits visits_of(const Weighted& s, const Index& b, const Index& h, const Index& m,
-                   const std::optional<Tile>& is_wanted, const std::optional<Part>& part) const {
-    const int keys = tiles_.keys;
-    const Sequence& sequence = s.sequence;
-    std::optional<ListColumns> columns;
+  KvBlockIterator kv_blocks_of(const TileResult& s, const Index& b, const Index& h, const Index& m,
+                               const std::optional<Tile>& is_wanted,
+                               const std::optional<KvPart>& part) const {
+    const int keys = tiles_.block_kv;
+    const SequenceRange& sequence = s.sequence;
+    std::optional<KvIndexWindow> columns;
     if (lists_.blocks && sequence.kv_first)
-      columns = ListColumns::of_sequence(b.first(), *sequence.kv_first, sequence.kv_length, keys);
-    Visits visits = lists_.blocks
-                        ? Visits::list({*lists_.blocks, *lists_.counts, lists_.full, !spec_.blocks},
-                                       b, h, m.first() / tiles_.queries, keys, std::move(columns))
-                        : way_.visits(s.rows, sequence.kv_length, keys);
-    // What a given range leaves out, no mask stops; of no keys there is nothing to bring.
-    if (!spec_.range && !no_keys_) visits = visits.with_a_step();
-    if (const auto any = sequence.has_queries(m)) visits = visits.if_any(*any);
-    if (is_wanted) return visits.if_any(*is_wanted);
-    if (part) return visits.part(part->number, part->parts);
-    return round_ == Round::first && goes_backwards_ ? visits.backwards() : visits;
+      columns = KvIndexWindow::of_sequence(b.first(), *sequence.kv_first, sequence.seqlen_kv, keys);
+    KvBlockIterator kv_blocks =
+        lists_.blocks
+            ? KvBlockIterator::list({*lists_.blocks, *lists_.counts, lists_.full, !spec_.blocks}, b,
+                                    h, m.first() / tiles_.block_q, keys, std::move(columns))
+            : way_.kv_blocks(s.rows, sequence.seqlen_kv, keys);
+    // A user-given range may exclude keys that the mask would keep, so an empty range must stay
+    // empty; without keys there is nothing to load.
+    if (!spec_.kv_range && !no_keys_) kv_blocks = kv_blocks.with_min_one_block();
+    if (const auto any = sequence.has_queries(m)) kv_blocks = kv_blocks.only_if(*any);
+    if (is_wanted) return kv_blocks.only_if(*is_wanted);
+    if (part) return kv_blocks.chunk(part->number, part->parts);
+    return pass_ == SoftmaxPass::speculative && goes_backwards_ ? kv_blocks.reversed() : kv_blocks;
   }
 
   /// `row_max` needs the exact maximum.
   Rescaling rescaling() const {
-    if (round_ == Round::first) return Rescaling::never;
+    if (pass_ == SoftmaxPass::speculative) return Rescaling::never;
     return rescaling_ == Rescaling::lazy && !softmax_.row_max ? Rescaling::lazy : Rescaling::exact;
   }
 
-  /// Over a part of the keys that the tile visits, and those that the cluster's other programs have
-  /// visited: of the rows that are this program's.
-  Weighted of_cluster(const Index& b, const Index& h, const Index& m, const Index& mine,
-                      const Tile& number, const Tile& parts) const {
-    Weighted done = weighted(b, h, m, {}, Part{number, parts});
-    done.state = merged(std::get<OnlineSoftmax>(done.state), factor_, programs_);
+  /// The tile over a part of its keys, combined with the parts of the cluster's other programs: the
+  /// rows of this program's slice.
+  TileResult of_cluster(const Index& b, const Index& h, const Index& m, const Index& mine,
+                        const Tile& number, const Tile& parts) const {
+    TileResult done = attend_tile(b, h, m, {}, KvPart{number, parts});
+    done.state = combine_in_cluster(std::get<OnlineSoftmax>(done.state), factor_, programs_);
     done.rows = rows_of(done.sequence, h, mine);
     return done;
   }
 
-  /// Over all keys that the tile visits, or a part of them, of none unless it `is_wanted`.
-  Weighted weighted(const Index& b, const Index& h, const Index& m,
-                    const std::optional<Tile>& is_wanted,
-                    const std::optional<Part>& part = {}) const {
-    const Sequence sequence = sequence_of(b);
+  /// The tile over all its keys, or a part of them; over none unless it `is_wanted`.
+  TileResult attend_tile(const Index& b, const Index& h, const Index& m,
+                         const std::optional<Tile>& is_wanted,
+                         const std::optional<KvPart>& part = {}) const {
+    const SequenceRange sequence = sequence_of(b);
     const Index &entry = sequence.entry, at = sequence.queries(m);
     // The row of a query that is not there reads as 0, and O has no such row.
     const Tile q = fill_absent(x_.Q(entry, h, at, d_), 0);
-    Weighted s{sequence, rows_of(sequence, h, m),
-               row_weights(spec_.weighting, rescaling(), tiles_.queries,
-                           static_cast<int>(dv_.block()), dtype_of<T>)};
-    const Visits visits = visits_of(s, b, h, m, is_wanted, part);
+    TileResult s{sequence, rows_of(sequence, h, m),
+                 initial_softmax_state(spec_.weighting, rescaling(), tiles_.block_q,
+                                       static_cast<int>(dv_.block()), dtype_of<T>)};
+    const KvBlockIterator kv_blocks = kv_blocks_of(s, b, h, m, is_wanted, part);
     assume(scale_ > 0.0f);
-    for (auto step : visits.steps()) {
+    for (auto step : kv_blocks.steps()) {
       // Keys behind the last read as 0, or as those of the next sequence; the mask stops them, and
-      // their weights are 0.
-      const Index n = visits.block(step), kv = sequence.keys(n);
+      // Keys beyond seqlen_kv read as 0 (varlen: as keys of the next sequence). The mask excludes
+      // them, so their softmax weights are 0.
+      const Index n = kv_blocks.block(step), kv = sequence.keys(n);
       const Tile keys = fill_absent(x_.K(entry, h / group_, kv, d_), 0),
                  values = fill_absent(x_.V(entry, h / group_, kv, dv_), 0);
-      const Tile scores = masked(scored(dot(q, keys.T()), s.rows, b, n), s, b, n, visits, step);
+      const Tile scores = masked(scored(dot(q, keys.T()), s.rows, b, n), s, b, n, kv_blocks, step);
       // Without a score there is nothing to rearrange.
-      const auto of_block = [&] { return weigh(s.state, scores, factor_, visits.is_first(step)); };
-      const Tile weights = spec_.score ? relaxed(of_block) : of_block();
-      Tile& out = sums_of(s.state);
-      out = dot(cast<T>(weights), values, out);
+      const auto of_block = [&] {
+        return softmax_step(s.state, scores, factor_, kv_blocks.is_first(step));
+      };
+      const Tile weights = spec_.score ? reassociable(of_block) : of_block();
+      Tile& acc = accumulator_of(s.state);
+      acc = dot(cast<T>(weights), values, acc);
     }
     return s;
   }
 
-  Tile scored(const Tile& s, const Rows& rows, const Index& b, const Index& n) const {
+  Tile scored(const Tile& s, const QueryRows& rows, const Index& b, const Index& n) const {
     if (!spec_.score) return s;
-    return relaxed([&] {
-      // A score that does not look at s may be one number, a row or a column.
+    return reassociable([&] {
+      // A score that does not depend on s may be one number, a row or a column.
       const Tile score = spec_.score(s * scale_, b, rows.heads, rows.positions, expand(n, 0));
       return scaled(broadcast(cast<f32>(score), {s.dim(0), s.dim(1)}));
     });
   }
 
-  /// What weights are computed of: exponents of 2 but for weights that are scores.
-  Tile scaled(const Tile& s) const { return spec_.weighting == Weighting::scores ? s : kLog2E * s; }
+  /// Scores as exponents of 2, or unchanged if weights are the scores themselves.
+  Tile scaled(const Tile& s) const {
+    return spec_.weighting == AttentionNormalization::none ? s : kLog2E * s;
+  }
 
-  Tile masked(Tile scores, const Weighted& s, const Index& b, const Index& n, const Visits& visits,
-              const Index& step) const {
+  Tile masked(Tile scores, const TileResult& s, const Index& b, const Index& n,
+              const KvBlockIterator& kv_blocks, const Index& step) const {
     const Tile columns = expand(n, 0);
-    if_(visits.needs_mask(step, spec_.mask != nullptr), [&] {
-      const Tile inside = columns < s.sequence.kv_length;
+    if_(kv_blocks.needs_mask(step, spec_.mask != nullptr), [&] {
+      const Tile inside = columns < s.sequence.seqlen_kv;
       scores = where(
           spec_.mask ? inside && spec_.mask(b, s.rows.heads, s.rows.positions, columns) : inside,
-          scores, unseen_score(spec_.weighting));
+          scores, masked_score(spec_.weighting));
     });
     return scores;
   }
 
-  void store(const Weighted& s, const Index& h, const Index& m) const {
+  void store(const TileResult& s, const Index& h, const Index& m) const {
     if (const auto* softmax = std::get_if<OnlineSoftmax>(&s.state))
       return store_softmax(*softmax, s, h, m);
-    const Sequence& sequence = s.sequence;
+    const SequenceRange& sequence = s.sequence;
     const Index &entry = sequence.entry, at = sequence.queries(m);
     const auto* sticks = std::get_if<StickBreaking>(&s.state);
-    const Tile& out = sticks ? sticks->out : std::get<ScoresAsWeights>(s.state).out;
-    x_.O(entry, h, at, dv_) = sequence.own(out, m);
-    if (sticks && x_.Lse) (*x_.Lse)(entry, h, at) = sequence.own(sticks->log_left(), m);
+    const Tile& acc = sticks ? sticks->acc : std::get<UnnormalizedState>(s.state).acc;
+    x_.O(entry, h, at, dv_) = sequence.mask_tail(acc, m);
+    if (sticks && x_.Lse) (*x_.Lse)(entry, h, at) = sequence.mask_tail(sticks->log_remaining(), m);
   }
 
-  void store_softmax(const OnlineSoftmax& state, const Weighted& s, const Index& h,
+  void store_softmax(const OnlineSoftmax& state, const TileResult& s, const Index& h,
                      const Index& m) const {
-    const Sequence& sequence = s.sequence;
+    const SequenceRange& sequence = s.sequence;
     const Index &entry = sequence.entry, at = sequence.queries(m);
-    const Normaliser by =
-        softmax_.sinks
-            ? Normaliser(state, factor_, fill_absent((*softmax_.sinks)(s.rows.head_of_row), 0))
-            : Normaliser(state, factor_);
-    x_.O(entry, h, at, dv_) = sequence.own(state.out * expand(by.inverse(), 1), m);
-    if (x_.Lse) (*x_.Lse)(entry, h, at) = sequence.own(by.lse(), m);
+    const SoftmaxFinalizer by =
+        softmax_.sinks ? SoftmaxFinalizer(state, factor_,
+                                          fill_absent((*softmax_.sinks)(s.rows.head_of_row), 0))
+                       : SoftmaxFinalizer(state, factor_);
+    x_.O(entry, h, at, dv_) = sequence.mask_tail(state.acc * expand(by.inv_row_sum(), 1), m);
+    if (x_.Lse) (*x_.Lse)(entry, h, at) = sequence.mask_tail(by.lse(), m);
     if (softmax_.row_max)
-      (*softmax_.row_max)(entry, h, at) = sequence.own(row_maximum(state, factor_), m);
+      (*softmax_.row_max)(entry, h, at) = sequence.mask_tail(scaled_row_max(state, factor_), m);
   }
 
   const AttentionSpec& spec_;
-  const Way& way_;
+  const KvTraversal& way_;
   bool tma_loads_;
   Rescaling rescaling_;
   const ForwardTensors<T>& x_;
@@ -337,12 +354,12 @@ class Program {
   const ForwardRows& rows_;
   const ForwardLists& lists_;
   const std::optional<In<i32, 3>>& order_;
-  const std::optional<SharedSoftmaxes>& shared_;
-  Round round_;
+  const std::optional<SplitKvPartials>& shared_;
+  SoftmaxPass pass_;
   bool no_keys_, goes_backwards_;
   Tile scale_, factor_;
   Index d_, dv_;
-  AttentionTiles tiles_;
+  AttentionTileShape tiles_;
   int programs_;  ///< of a cluster that shares a tile
   Tile group_;
 };
@@ -350,32 +367,36 @@ class Program {
 }  // namespace
 
 template <class T>
-ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const SpecFacts> facts) {
+ForwardKernel<T> forward_kernel(const char* name,
+                                std::shared_ptr<const AttentionHeuristics> facts) {
   return kernel(
       name, [facts](const ForwardTensors<T>& tensors, Scalar<f32> scale, const ForwardRows& rows,
                     const SoftmaxTensors& softmax, const ForwardLists& lists,
                     const FallbackParams& fallback, const std::optional<In<i32, 3>>& order,
                     const SplitKvWorkspace& split_kv) {
-        std::optional<SharedSoftmaxes> shared;
+        std::optional<SplitKvPartials> shared;
         if (split_kv.acc_partials)
-          shared.emplace(SharedSoftmaxes{*split_kv.acc_partials, *split_kv.row_stats,
+          shared.emplace(SplitKvPartials{*split_kv.acc_partials, *split_kv.row_stats,
                                          fallback.words, fallback.programs});
         const Program<T> program(*facts, tensors, softmax, rows, lists, order, shared, scale,
                                  rows.no_keys, fallback.pass);
         // Tiles that are not marked are right, rows of no sequence stay, and scores have no sum.
-        const bool is_second = fallback.pass == Round::second, keeps_rows = is_second || rows.cu_q;
-        const bool sums_scores = facts->spec.weighting == Weighting::scores;
+        const bool is_second = fallback.pass == SoftmaxPass::recompute,
+                   keeps_rows = is_second || rows.cu_q;
+        const bool sums_scores = facts->spec.weighting == AttentionNormalization::none;
         if (keeps_rows) tensors.O.partial();
         if (tensors.Lse && (keeps_rows || sums_scores)) tensors.Lse->partial();
         if (softmax.row_max && keeps_rows) softmax.row_max->partial();
         if (is_second)
-          program.marked_tiles(Doubts(fallback.words), fallback.programs);
+          program.recompute_tiles(FallbackFlags(fallback.words), fallback.programs);
         else
-          program.all_tiles(Doubts(fallback.words));
+          program.all_tiles(FallbackFlags(fallback.words));
       });
 }
 
-template ForwardKernel<bf16> forward_kernel<bf16>(const char*, std::shared_ptr<const SpecFacts>);
-template ForwardKernel<f16> forward_kernel<f16>(const char*, std::shared_ptr<const SpecFacts>);
+template ForwardKernel<bf16> forward_kernel<bf16>(const char*,
+                                                  std::shared_ptr<const AttentionHeuristics>);
+template ForwardKernel<f16> forward_kernel<f16>(const char*,
+                                                std::shared_ptr<const AttentionHeuristics>);
 
 }  // namespace tegula

@@ -3,8 +3,8 @@
 #include <memory>
 #include <optional>
 
-#include "kernels/attention/doubts.h"
-#include "kernels/attention/spec_facts.h"
+#include "kernels/attention/fallback_flags.h"
+#include "kernels/attention/heuristics.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -18,12 +18,12 @@ struct ForwardTensors {
   std::optional<Out<f32, 3>> Lse;
 };
 
-/// Meaning of the rows. With `packs_heads` a tile holds those of all heads of a group, q_length
-/// each. With tables of cumulative lengths there are many sequences, none longer than q_length.
+/// Meaning of the rows. With `pack_gqa` a tile holds those of all heads of a group, seqlen_q
+/// each. With tables of cumulative lengths there are many sequences, none longer than seqlen_q.
 struct ForwardRows {
-  bool packs_heads;
+  bool pack_gqa;
   bool no_keys;  ///< there may be none
-  Scalar<i32> q_length;
+  Scalar<i32> seqlen_q;
   std::optional<In<i32, 1>> cu_q, cu_kv;
 };
 
@@ -33,38 +33,38 @@ struct SoftmaxTensors {
   std::optional<Out<f32, 3>> row_max;
 };
 
-/// Block lists: if given, they say which kv blocks a query tile visits (ListArgs).
+/// Block lists: if given, they say which kv blocks a query tile visits (BlockListArgs).
 struct ForwardLists {
   std::optional<In<i32, 4>> blocks;
   std::optional<In<i32, 3>> counts, full;
 };
 
-/// The two rounds of Doubts and their memory. Split-KV has one round and uses both parameters its
-/// own way: `words` are the counters of SharedSoftmaxes, `programs` the clusters that share a tile.
+/// Parameters of the fallback pass. Split-KV has no such pass and uses both in its own way: `words`
+/// are the counters of SplitKvPartials, `programs` the clusters that share a tile.
 struct FallbackParams {
-  Round pass;
+  SoftmaxPass pass;
   Ptr<u32> words;
-  Scalar<i32> programs;  ///< programs of the second round
+  Scalar<i32> programs;  ///< programs of the recompute pass
 };
 
 /// Workspace in which clusters that share a tile leave their partial softmax states
-/// (SharedSoftmaxes).
+/// (SplitKvPartials).
 struct SplitKvWorkspace {
   std::optional<InOut<f32, 4>> acc_partials, row_stats;
 };
 
-/// The last but one parameter is ListArgs::order.
+/// The last but one parameter is BlockListArgs::order.
 template <class T>
 using ForwardKernel =
     KernelOf<ForwardTensors<T>, Scalar<f32>, ForwardRows, SoftmaxTensors, ForwardLists,
              FallbackParams, std::optional<In<i32, 3>>, SplitKvWorkspace>;
 
 template <class T>
-ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const SpecFacts> facts);
+ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const AttentionHeuristics> facts);
 
-extern template ForwardKernel<bf16> forward_kernel<bf16>(const char*,
-                                                         std::shared_ptr<const SpecFacts>);
+extern template ForwardKernel<bf16> forward_kernel<bf16>(
+    const char*, std::shared_ptr<const AttentionHeuristics>);
 extern template ForwardKernel<f16> forward_kernel<f16>(const char*,
-                                                       std::shared_ptr<const SpecFacts>);
+                                                       std::shared_ptr<const AttentionHeuristics>);
 
 }  // namespace tegula

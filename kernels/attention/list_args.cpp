@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/refuse.h"
-#include "tegula/quotients.h"
+#include "kernels/argument_error.h"
+#include "tegula/int_math.h"
 
 namespace tegula {
 namespace {
@@ -11,12 +11,12 @@ namespace {
 /// The tensor with the first dimensions of extent 1 repeated.
 Tensor fitted(const Tensor& t, const char* name, const Dims& rows, int rank, const Tensor& Q) {
   if (t.dtype() != DType::i32 || t.rank() != rank || t.device() != Q.device())
-    refuse_call(Mistake::list_tensor, name, t.str(), Q.str(), rank);
+    throw_argument_error(ErrorId::list_tensor, name, t.str(), Q.str(), rank);
   Dims shape = rows;
   if (rank == 4) shape.push_back(t.size(3));
   for (int d = 0; d < 3; ++d) {
     const bool fits = t.size(d) == rows[static_cast<std::size_t>(d)] || (d < 2 && t.size(d) == 1);
-    if (!fits) refuse_call(Mistake::list_extents, name, t.str(), rows.str());
+    if (!fits) throw_argument_error(ErrorId::list_extents, name, t.str(), rows.str());
   }
   return t.broadcast_to(shape);
 }
@@ -26,14 +26,16 @@ Tensor fitted(const Tensor& t, const char* name, const Dims& rows, int rank, con
 void check_blocks(const BlockList& list) {
   if (std::ranges::find(kListQueries, list.block_q) == kListQueries.end() ||
       std::ranges::find(kListKeys, list.block_kv) == kListKeys.end())
-    refuse_call(Mistake::list_blocks_size, list.block_q, list.block_kv);
+    throw_argument_error(ErrorId::list_blocks_size, list.block_q, list.block_kv);
 }
 
-ListArgs list_args(const BlockList& list, const Tensor& Q) {
+BlockListArgs list_args(const BlockList& list, const Tensor& Q) {
   const Dims rows{Q.size(0), Q.size(1), ceil_div(Q.size(2), list.block_q)};
-  const Tensor full = list.full.defined() ? fitted(list.full, "full", rows, 3, Q) : Tensor();
-  return {fitted(list.blocks, "blocks", rows, 4, Q),
-          fitted(list.counts, "counts", rows, 3, Q),
+  const Tensor full = list.full_kv_num_blocks.defined()
+                          ? fitted(list.full_kv_num_blocks, "full_kv_num_blocks", rows, 3, Q)
+                          : Tensor();
+  return {fitted(list.kv_indices, "kv_indices", rows, 4, Q),
+          fitted(list.kv_num_blocks, "kv_num_blocks", rows, 3, Q),
           full,
           {}};
 }

@@ -5,9 +5,9 @@
 
 namespace tegula {
 
-/// What attention over `Q` [batch, heads, length, head_dim] takes of a caller's list. Throws
-/// CompileError where it does not fit.
-ListArgs list_args(const BlockList& list, const Tensor& Q);
+/// Arguments that attention over `Q` [batch, heads, length, head_dim] takes from a caller's list.
+/// Throws CompileError if it does not fit.
+BlockListArgs list_args(const BlockList& list, const Tensor& Q);
 
 /// Tile sizes that attention has no kernel for are a CompileError.
 void check_blocks(const BlockList& list);

@@ -8,10 +8,11 @@
 namespace tegula {
 namespace {
 
-/// Of lazy rescaling, in powers of 2: what a maximum may lie behind.
-constexpr float kSlack = 8;
-/// Sums of weights that were not rescaled. A row that has seen a key of the first block has a
-/// weight of 1 in it. No weight is larger than the sum, so that none of halves overflows.
+/// Threshold of lazy rescaling (log2): the reference is kept until the row maximum exceeds it by
+/// more than this.
+constexpr float kLazyRescaleThreshold = 8;
+/// Row sums that are accurate without rescaling. A row with a key in the first block has a weight
+/// of 1 in it. No weight is larger than the sum, so none of halves overflows.
 struct Range {
   float least, most;
 };
@@ -21,67 +22,68 @@ constexpr float kLn2 = std::numbers::ln2_v<float>, kLog2E = std::numbers::log2e_
 }  // namespace
 
 OnlineSoftmax::OnlineSoftmax(int rows, int columns, Rescaling rescaling, DType weights)
-    : top(full<f32>(kFloor, rows)),
-      sum(zeros<f32>(rows)),
-      out(zeros<f32>(rows, columns)),
+    : row_max(full<f32>(kMinFiniteMax, rows)),
+      row_sum(zeros<f32>(rows)),
+      acc(zeros<f32>(rows, columns)),
       rescaling_(rescaling),
       weights_(weights) {}
 
 Tile OnlineSoftmax::step(const Tile& scores, const Tile& factor, const Tile& first) {
   if (rescaling_ != Rescaling::never) return rescaled_step(scores, factor);
-  top = where(first, reference(scores), top);
-  const Tile weights = exp2(fma(scores, factor, expand(top * -factor, 1)));
-  sum = sum + tegula::sum(weights, 1);
+  row_max = where(first, reference(scores), row_max);
+  const Tile weights = exp2(fma(scores, factor, expand(row_max * -factor, 1)));
+  row_sum = row_sum + tegula::sum(weights, 1);
   return weights;
 }
 
-/// Of a row that sees none of the block: 0, which scores are near enough to as a rule where weights
-/// have the range of floats.
+/// Reference of a row that attends to no key of the block: 0, which is near enough to scores as a
+/// rule if weights have the range of floats.
 Tile OnlineSoftmax::reference(const Tile& scores) const {
   const Tile peak = max(scores, axis(1));
   return where(peak == -INFINITY, weights_ == DType::f16 ? NAN : 0.0f, peak);
 }
 
 Tile OnlineSoftmax::rescaled_step(const Tile& scores, const Tile& factor) {
-  const Tile peak = max(top, max(scores, axis(1)));
-  const Tile now =
-      rescaling_ == Rescaling::lazy ? where((peak - top) * factor > kSlack, peak, top) : peak;
+  const Tile peak = max(row_max, max(scores, axis(1)));
+  const Tile now = rescaling_ == Rescaling::lazy
+                       ? where((peak - row_max) * factor > kLazyRescaleThreshold, peak, row_max)
+                       : peak;
   const Tile weights = exp2(fma(scores, factor, expand(now * -factor, 1)));
-  const Tile rescale = exp2((top - now) * factor);
-  sum = fma(sum, rescale, tegula::sum(weights, 1));
-  out = rescaled(out, expand(rescale, 1));
-  top = now;
+  const Tile rescale = exp2((row_max - now) * factor);
+  row_sum = fma(row_sum, rescale, tegula::sum(weights, 1));
+  acc = conditional_rescale(acc, expand(rescale, 1));
+  row_max = now;
   return weights;
 }
 
-Tile OnlineSoftmax::doubtful() const {
+Tile OnlineSoftmax::needs_recompute() const {
   const Range range = weights_ == DType::f16 ? kHalfSums : kSums;
-  const Tile is_sure = sum >= range.least && sum <= range.most;
+  const Tile is_sure = row_sum >= range.least && row_sum <= range.most;
   if (weights_ == DType::f16) return !is_sure;  // the values, too, are far from a float's largest
-  return !(is_sure && tegula::sum(abs(out), 1) < INFINITY);
+  return !(is_sure && tegula::sum(abs(acc), 1) < INFINITY);
 }
 
-Normaliser::Normaliser(const OnlineSoftmax& s, const Tile& factor)
-    : top_(s.top), factor_(factor), sum_(s.sum), empty_(s.sum == 0.0f) {}
+SoftmaxFinalizer::SoftmaxFinalizer(const OnlineSoftmax& s, const Tile& factor)
+    : row_max_(s.row_max), factor_(factor), row_sum_(s.row_sum), is_empty_(s.row_sum == 0.0f) {}
 
-Normaliser::Normaliser(const OnlineSoftmax& s, const Tile& factor, const Tile& sink) {
-  const Tile top = s.top * factor, extra = sink * kLog2E;
-  top_ = max(top, extra);
+SoftmaxFinalizer::SoftmaxFinalizer(const OnlineSoftmax& s, const Tile& factor, const Tile& sink) {
+  const Tile row_max = s.row_max * factor, extra = sink * kLog2E;
+  row_max_ = max(row_max, extra);
   factor_ = full<f32>(1);
-  share_ = exp2(top - top_);
-  sum_ = fma(s.sum, *share_, exp2(extra - top_));
-  empty_ = sum_ == 0.0f;
+  acc_fraction_ = exp2(row_max - row_max_);
+  row_sum_ = fma(s.row_sum, *acc_fraction_, exp2(extra - row_max_));
+  is_empty_ = row_sum_ == 0.0f;
 }
 
-Tile Normaliser::inverse() const {
-  return where(empty_, 0.0f, share_ ? *share_ * rcp(sum_) : rcp(sum_));
+Tile SoftmaxFinalizer::inv_row_sum() const {
+  return where(is_empty_, 0.0f, acc_fraction_ ? *acc_fraction_ * rcp(row_sum_) : rcp(row_sum_));
 }
-Tile Normaliser::lse() const {
-  return where(empty_, -INFINITY, fma(top_, factor_, log2(sum_)) * kLn2);
+Tile SoftmaxFinalizer::lse() const {
+  return where(is_empty_, -INFINITY, fma(row_max_, factor_, log2(row_sum_)) * kLn2);
 }
 
-Tile row_maximum(const OnlineSoftmax& s, const Tile& factor) {
-  return where(s.sum == 0.0f, -INFINITY, s.top * factor * kLn2);
+Tile scaled_row_max(const OnlineSoftmax& s, const Tile& factor) {
+  return where(s.row_sum == 0.0f, -INFINITY, s.row_max * factor * kLn2);
 }
 
 }  // namespace tegula

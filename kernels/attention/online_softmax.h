@@ -8,25 +8,26 @@
 
 namespace tegula {
 
-/// What weights and sums are relative to (the running maximum, nearly that with lazy rescaling, the
-/// first block's largest score without any) and the sum of each row, and the accumulated output
-/// they belong to. Scores times `factor`, which is positive, are exponents of 2.
+/// State of a row: the reference of its weights (the running maximum, nearly that with lazy
+/// rescaling, the first block's largest score without any), their sum, and the accumulated output.
+/// Scores times `factor`, which is positive, are exponents of 2.
 struct OnlineSoftmax {
-  /// A maximum that no score lies below, yet finite: exp2(-inf - kFloor) is 0, not NaN.
-  static constexpr float kFloor = -1e30f;
+  /// A maximum below every score, yet finite: exp2(-inf - kMinFiniteMax) is 0, not NaN.
+  static constexpr float kMinFiniteMax = -1e30f;
 
   /// Weights are rounded to the type.
   OnlineSoftmax(int rows, int columns, Rescaling rescaling, DType weights);
 
-  /// Takes one block of scores in, which may be the `first`, and rescales the output; returns the
-  /// weights of the block. The factor's product is one fma with the subtraction of the maximum.
+  /// Adds one block of scores, which may be the `first`, and rescales the output; returns the
+  /// weights of the block. The multiplication by the factor is one fma with the subtraction of the
+  /// maximum.
   Tile step(const Tile& scores, const Tile& factor, const Tile& first);
 
-  /// Rows whose sums or outputs, never rescaled, are so large or small that they, or the weights in
-  /// them, may not have been represented.
-  Tile doubtful() const;
+  /// Rows whose sums or outputs, without rescaling, are so large or small that they, or the weights
+  /// in them, may have left the range of their type.
+  Tile needs_recompute() const;
 
-  Tile top, sum, out;
+  Tile row_max, row_sum, acc;
 
  private:
   Tile reference(const Tile& scores) const;
@@ -37,21 +38,21 @@ struct OnlineSoftmax {
 };
 
 /// The denominator of each row at the end, and its logarithm. Rows without keys: 0 and -inf.
-class Normaliser {
+class SoftmaxFinalizer {
  public:
-  Normaliser(const OnlineSoftmax& s, const Tile& factor);
+  SoftmaxFinalizer(const OnlineSoftmax& s, const Tile& factor);
   /// With one more key in the denominator, whose score is `sink` and whose value is 0.
-  Normaliser(const OnlineSoftmax& s, const Tile& factor, const Tile& sink);
+  SoftmaxFinalizer(const OnlineSoftmax& s, const Tile& factor, const Tile& sink);
 
-  /// What outputs are multiplied by.
-  Tile inverse() const;
+  /// Factor that normalizes outputs.
+  Tile inv_row_sum() const;
   Tile lse() const;
 
  private:
-  Tile top_, factor_, sum_, empty_;  ///< sum * 2^(top * factor)
-  std::optional<Tile> share_;        ///< of the outputs in that sum
+  Tile row_max_, factor_, row_sum_, is_empty_;  ///< row_sum * 2^(row_max * factor)
+  std::optional<Tile> acc_fraction_;            ///< of the outputs in that sum
 };
 /// The largest score of each row in natural units; -inf without keys.
-Tile row_maximum(const OnlineSoftmax& s, const Tile& factor);
+Tile scaled_row_max(const OnlineSoftmax& s, const Tile& factor);
 
 }  // namespace tegula

@@ -2,29 +2,30 @@
 
 namespace tegula {
 
-Sequence Sequence::packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv, const Tile& b) {
+SequenceRange SequenceRange::packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv,
+                                    const Tile& b) {
   const Tile next = b + 1, kv_first = fill_absent(cu_kv(b), 0);
   return {.entry = Index(Tile(0), 1),
-          .kv_length = fill_absent(cu_kv(next), 0) - kv_first,
+          .seqlen_kv = fill_absent(cu_kv(next), 0) - kv_first,
           .q_first = fill_absent(cu_q(b), 0),
           .q_end = fill_absent(cu_q(next), 0),
           .kv_first = kv_first};
 }
 
-std::optional<Tile> Sequence::has_queries(const Index& m) const {
+std::optional<Tile> SequenceRange::has_queries(const Index& m) const {
   if (!q_first) return std::nullopt;
   return queries(m).first() < *q_end;
 }
 
-Tile Sequence::own(const Tile& results, const Index& m) const {
+Tile SequenceRange::mask_tail(const Tile& results, const Index& m) const {
   return q_first ? crop(results, 0, queries(m).first(), *q_end) : results;
 }
 
-std::pair<Index, Index> SequenceTiles::at(const Tile& number) const {
-  // The last sequence whose first tile this is or lies before.
+std::pair<Index, Index> VarlenTileScheduler::at(const Tile& number) const {
+  // The last sequence whose first tile has this number or a smaller one.
   const Tile sequences = this->sequences();
   Tile found = full<i32>(0);
-  for (int step = kMostSequences / 2; step > 0; step /= 2) {
+  for (int step = kMaxSequences / 2; step > 0; step /= 2) {
     const Tile next = found + step, begin = fill_absent(cu_q_(next), 0);
     found = where(next < sequences && first_of(next, begin) <= number, next, found);
   }
@@ -35,18 +36,19 @@ std::pair<Index, Index> SequenceTiles::at(const Tile& number) const {
   return {Index(found, 1), slice(tile * rows_, rows_)};
 }
 
-Rows Rows::of_head(const Index& h, const Index& m) {
+QueryRows QueryRows::of_head(const Index& h, const Index& m) {
   const Tile first = m.first();
   return {h, expand(m, 1), first, first + (m.block() - 1), h};
 }
 
-Rows Rows::shifted(const Tile& by) const {
+QueryRows QueryRows::shifted(const Tile& by) const {
   return {heads, positions + by, first + by, last + by, head_of_row};
 }
 
-Rows Rows::of_group(const Index& group, const Index& m, const Tile& rows, const Tile& q_length) {
-  const Tile r = m.idx(), head = group * (rows / q_length) + r / q_length;
-  return {expand(head, 1), expand(r % q_length, 1), full<i32>(0), q_length - 1, head};
+QueryRows QueryRows::of_group(const Index& group, const Index& m, const Tile& rows,
+                              const Tile& seqlen_q) {
+  const Tile r = m.indices(), head = group * (rows / seqlen_q) + r / seqlen_q;
+  return {expand(head, 1), expand(r % seqlen_q, 1), full<i32>(0), seqlen_q - 1, head};
 }
 
 }  // namespace tegula

@@ -7,7 +7,7 @@
 namespace tegula {
 
 StickBreaking::StickBreaking(int rows, int columns)
-    : left(zeros<f32>(rows)), out(zeros<f32>(rows, columns)) {}
+    : log2_remaining(zeros<f32>(rows)), acc(zeros<f32>(rows, columns)) {}
 
 Tile StickBreaking::step(const Tile& scores, const Tile& factor) {
   const Tile x = scores * factor;
@@ -17,11 +17,11 @@ Tile StickBreaking::step(const Tile& scores, const Tile& factor) {
   const Tile taken = -(max(-x, 0.0f) + common), passed = -(max(x, 0.0f) + common);
   const Tile behind = cumsum(passed, axis(1), {.reverse = true, .exclusive = true});
   const Tile of_block = sum(passed, 1);
-  left = left + of_block;
-  out = out * expand(exp2(of_block), 1);
+  log2_remaining = log2_remaining + of_block;
+  acc = acc * expand(exp2(of_block), 1);
   return exp2(taken + behind);
 }
 
-Tile StickBreaking::log_left() const { return left * std::numbers::ln2_v<float>; }
+Tile StickBreaking::log_remaining() const { return log2_remaining * std::numbers::ln2_v<float>; }
 
 }  // namespace tegula

@@ -6,18 +6,18 @@
 namespace tegula {
 
 /// Key j's weight is b(j) * product over k > j of (1 - b(k)), where b(j) = 1 / (1 + 2^-x(j)) and x
-/// is scores times `factor`. Blocks come in ascending order: what stood before one is multiplied by
-/// what the block leaves.
+/// is scores times `factor`. Blocks come in ascending order: the accumulator is multiplied by the
+/// weight that a block leaves.
 struct StickBreaking {
   StickBreaking(int rows, int columns);
 
-  /// Takes one block of scores in, -inf for keys that are not seen; returns the weights of the
-  /// block. Products are sums of logarithms, so that none underflows before its time.
+  /// Adds one block of scores, -inf for masked keys; returns the weights of the block. Products are
+  /// sums of logarithms, so that none underflows early.
   Tile step(const Tile& scores, const Tile& factor);
   /// The natural logarithm of the weight that no key took.
-  Tile log_left() const;
+  Tile log_remaining() const;
 
-  Tile left, out;  ///< left: logarithm to base 2
+  Tile log2_remaining, acc;  ///< log2_remaining: logarithm to base 2
 };
 
 }  // namespace tegula

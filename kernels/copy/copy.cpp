@@ -1,7 +1,7 @@
 // Copies of any strides, tile by tile; elements are bits, whatever they mean.
 #include "tegula/kernels/copy.h"
 
-#include "kernels/refuse.h"
+#include "kernels/argument_error.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -13,7 +13,7 @@ template <class T>
 auto copy_one() {
   return kernel("copy", [](In<T, 3> X, Out<T, 3> Y) {
     for (auto [b, m, n] : grid(Y, 1, kRows, kColumns)) {
-      let_next_kernel_start();
+      grid_launch_dependents();
       Y(b, m, n) = X(b, m, n);
     }
   });
@@ -23,8 +23,8 @@ template <class T>
 auto copy_two() {
   return kernel("copy_two", [](In<T, 3> X, Out<T, 3> Y, In<T, 3> V, Out<T, 3> W) {
     const auto first = tiles_of(Y, 1, kRows, kColumns), second = tiles_of(W, 1, kRows, kColumns);
-    for (auto p : grid(Space({first.count() + second.count()}), 1)) {
-      let_next_kernel_start();
+    for (auto p : grid(GridSpace({first.count() + second.count()}), 1)) {
+      grid_launch_dependents();
       const auto copy_tile = [](const auto& from, const auto& to, const auto& at) {
         const auto& [b, m, n] = at;
         to(b, m, n) = from(b, m, n);
@@ -36,7 +36,7 @@ auto copy_two() {
   });
 }
 
-/// Of three dimensions, its elements as bits.
+/// The tensor as three dimensions, its elements as bits.
 Tensor as_bits(const Tensor& t, DType bits) {
   const Tensor box = t.with_rank(3);
   return Tensor::borrow(t.data(), box.shape(), bits, t.device(), box.strides());
@@ -56,7 +56,7 @@ void check(const TensorCopy& c, DType dtype) {
   if (c.from.shape() == c.to.shape() && c.from.dtype() == dtype && c.to.dtype() == dtype &&
       c.from.rank() >= 1 && c.from.rank() <= 3)
     return;
-  refuse_call(Mistake::copied_tensors, c.from.str(), c.to.str());
+  throw_argument_error(ErrorId::copied_tensors, c.from.str(), c.to.str());
 }
 
 }  // namespace

@@ -6,39 +6,39 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/argument_error.h"
 #include "kernels/attention/list_args.h"
-#include "kernels/refuse.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
 namespace {
 
-/// Entries of a row that a program looks at together.
+/// Entries of a row that a program reads at a time.
 constexpr int kChunk = 128;
 
-void check(const BlockGrid& g) {
+void check(const BlockMaskShape& g) {
   check_blocks({{}, {}, {}, g.block_q, g.block_kv});
-  if (std::min({g.queries, g.keys, g.batch, g.heads}) < 1)
-    refuse_call(Mistake::block_grid, g.queries, g.keys, g.batch, g.heads);
+  if (std::min({g.seqlen_q, g.seqlen_kv, g.batch, g.heads}) < 1)
+    throw_argument_error(ErrorId::block_grid, g.seqlen_q, g.seqlen_kv, g.batch, g.heads);
 }
 
-struct Row {
+struct BlockRow {
   std::vector<i32> whole, masked;
 };
 
 /// Row by row, each padded to the longest.
-BlockList list_of(const BlockGrid& g, const std::vector<Row>& rows, Device device) {
+BlockList list_of(const BlockMaskShape& g, const std::vector<BlockRow>& rows, Device device) {
   std::size_t capacity = 1;
-  for (const Row& r : rows) capacity = std::max(capacity, r.whole.size() + r.masked.size());
+  for (const BlockRow& r : rows) capacity = std::max(capacity, r.whole.size() + r.masked.size());
   std::vector<i32> blocks, counts, full;
-  for (const Row& r : rows) {
+  for (const BlockRow& r : rows) {
     blocks.insert(blocks.end(), r.whole.begin(), r.whole.end());
     blocks.insert(blocks.end(), r.masked.begin(), r.masked.end());
     counts.push_back(static_cast<i32>(r.whole.size() + r.masked.size()));
     full.push_back(static_cast<i32>(r.whole.size()));
     blocks.resize(counts.size() * capacity);
   }
-  const Dims of_rows{g.batch, g.heads, g.rows()};
+  const Dims of_rows{g.batch, g.heads, g.q_blocks()};
   Dims of_blocks = of_rows;
   of_blocks.push_back(static_cast<std::int64_t>(capacity));
   return {Tensor::from(blocks, of_blocks, device), Tensor::from(counts, of_rows, device),
@@ -48,17 +48,17 @@ BlockList list_of(const BlockGrid& g, const std::vector<Row>& rows, Device devic
 /// `count` of `from`, or all of them; each set of them is as likely.
 std::vector<std::int64_t> drawn(std::vector<std::int64_t> from, int count, std::mt19937& random) {
   const auto n = std::min(from.size(), static_cast<std::size_t>(std::max(count, 0)));
-  // Not std::shuffle, which libraries differ in: a seed gives the same blocks everywhere.
+  // std::shuffle differs between libraries; this gives the same blocks for a seed everywhere.
   for (std::size_t i = 0; i < n; ++i) std::swap(from[i], from[i + random() % (from.size() - i)]);
   from.resize(n);
   return from;
 }
 
-/// Which columns row m of a BigBird sees.
-std::vector<bool> big_bird_row(const BlockGrid& g, const BigBird& p, std::int64_t m,
+/// Columns that row m of a BigBird attends to.
+std::vector<bool> big_bird_row(const BlockMaskShape& g, const BigBird& p, std::int64_t m,
                                std::mt19937& random) {
-  const std::int64_t end = p.is_causal ? std::min(g.columns(), m + 1) : g.columns();
-  std::vector<bool> seen(static_cast<std::size_t>(g.columns()));
+  const std::int64_t end = p.is_causal ? std::min(g.kv_blocks(), m + 1) : g.kv_blocks();
+  std::vector<bool> seen(static_cast<std::size_t>(g.kv_blocks()));
   std::vector<std::int64_t> others;
   for (std::int64_t n = 0; n < end; ++n) {
     const bool is_near = n - m <= p.window && m - n <= p.window;
@@ -70,16 +70,16 @@ std::vector<bool> big_bird_row(const BlockGrid& g, const BigBird& p, std::int64_
   return seen;
 }
 
-/// Compacts a row of indices: blocks without a mask first, then those with one.
+/// Compacts a row of indices: full blocks first, then partial ones.
 auto make_select_kernel() {
   return kernel("attention_select_blocks",
                 [](In<i32, 4> Indices, Out<i32, 4> Blocks, Out<i32, 3> Counts, Out<i32, 3> Full,
                    Scalar<i32> BM, Scalar<i32> BN, Scalar<i32> keys, Scalar<i32> within) {
-                  Blocks.partial();  // nobody reads what lies behind the counts
+                  Blocks.partial();  // nobody reads entries beyond the counts
                   for (auto [b, h, m] : grid(Counts, 1, 1, 1)) {
                     const Tile first_row = m.first() * BM;
-                    const Tile is_causal = within == static_cast<int>(WithinBlocks::causal),
-                               has_mask = within == static_cast<int>(WithinBlocks::masked);
+                    const Tile is_causal = within == static_cast<int>(BlockInterior::causal),
+                               has_mask = within == static_cast<int>(BlockInterior::partial);
                     struct Choice {
                       Tile block, is_whole, is_masked;
                     };
@@ -114,31 +114,32 @@ auto make_select_kernel() {
 
 }  // namespace
 
-BlockList list_blocks(const BlockGrid& grid,
-                      const std::function<BlockUse(std::int64_t b, std::int64_t h, std::int64_t m,
-                                                   std::int64_t n)>& use,
+BlockList list_blocks(const BlockMaskShape& grid,
+                      const std::function<BlockCoverage(std::int64_t b, std::int64_t h,
+                                                        std::int64_t m, std::int64_t n)>& use,
                       Device device, Loc at) {
   const detail::CallPlace here(at);
   check(grid);
-  std::vector<Row> rows;
+  std::vector<BlockRow> rows;
   for (std::int64_t b = 0; b < grid.batch; ++b)
     for (std::int64_t h = 0; h < grid.heads; ++h)
-      for (std::int64_t m = 0; m < grid.rows(); ++m) {
-        Row& row = rows.emplace_back();
-        for (std::int64_t n = 0; n < grid.columns(); ++n) {
-          const BlockUse is = use(b, h, m, n);
-          if (is == BlockUse::skipped) continue;
-          const bool is_whole = is == BlockUse::whole && (n + 1) * grid.block_kv <= grid.keys;
+      for (std::int64_t m = 0; m < grid.q_blocks(); ++m) {
+        BlockRow& row = rows.emplace_back();
+        for (std::int64_t n = 0; n < grid.kv_blocks(); ++n) {
+          const BlockCoverage is = use(b, h, m, n);
+          if (is == BlockCoverage::empty) continue;
+          const bool is_whole =
+              is == BlockCoverage::full && (n + 1) * grid.block_kv <= grid.seqlen_kv;
           (is_whole ? row.whole : row.masked).push_back(static_cast<i32>(n));
         }
       }
   return list_of(grid, rows, device);
 }
 
-BlockList big_bird(const BlockGrid& grid, const BigBird& pattern, Device device, Loc at) {
+BlockList big_bird(const BlockMaskShape& grid, const BigBird& pattern, Device device, Loc at) {
   const detail::CallPlace here(at);
   if (grid.block_q != grid.block_kv)
-    refuse_call(Mistake::big_bird_blocks, grid.block_q, grid.block_kv);
+    throw_argument_error(ErrorId::big_bird_blocks, grid.block_q, grid.block_kv);
   std::mt19937 random(pattern.seed);
   std::vector<bool> row;
   // Tiles are asked for in order, each from its first block on.
@@ -146,36 +147,37 @@ BlockList big_bird(const BlockGrid& grid, const BigBird& pattern, Device device,
       grid,
       [&](std::int64_t, std::int64_t, std::int64_t m, std::int64_t n) {
         if (n == 0) row = big_bird_row(grid, pattern, m, random);
-        if (!row[static_cast<std::size_t>(n)]) return BlockUse::skipped;
-        return pattern.is_causal && n == m ? BlockUse::masked : BlockUse::whole;
+        if (!row[static_cast<std::size_t>(n)]) return BlockCoverage::empty;
+        return pattern.is_causal && n == m ? BlockCoverage::partial : BlockCoverage::full;
       },
       device);
 }
 
-BlockList empty_block_list(const BlockGrid& grid, std::int64_t k, Device device, Loc at) {
+BlockList empty_block_list(const BlockMaskShape& grid, std::int64_t k, Device device, Loc at) {
   const detail::CallPlace here(at);
   check(grid);
-  if (k < 1) refuse_call(Mistake::empty_list, k);
-  const Dims of_rows{grid.batch, grid.heads, grid.rows()};
+  if (k < 1) throw_argument_error(ErrorId::empty_list, k);
+  const Dims of_rows{grid.batch, grid.heads, grid.q_blocks()};
   const auto zeros = [&](const Dims& shape) { return Tensor::zeros(shape, DType::i32, device); };
-  return {zeros({grid.batch, grid.heads, grid.rows(), k}), zeros(of_rows), zeros(of_rows),
+  return {zeros({grid.batch, grid.heads, grid.q_blocks(), k}), zeros(of_rows), zeros(of_rows),
           grid.block_q, grid.block_kv};
 }
 
 void select_blocks(const Stream& stream, const Tensor& indices, std::int64_t keys,
-                   WithinBlocks within, const BlockList& list, Loc at) {
+                   BlockInterior within, const BlockList& list, Loc at) {
   const detail::CallPlace here(at);
   check_blocks(list);
-  const Tensor &blocks = list.blocks, &counts = list.counts, &full = list.full;
+  const Tensor &blocks = list.kv_indices, &counts = list.kv_num_blocks,
+               &full = list.full_kv_num_blocks;
   const bool fits = indices.dtype() == DType::i32 && indices.rank() == 4 && blocks.rank() == 4 &&
                     indices.device() == blocks.device() && indices.size(0) == blocks.size(0) &&
                     indices.size(1) == blocks.size(1) && indices.size(2) == blocks.size(2) &&
                     indices.size(3) <= blocks.size(3);
-  if (!fits) refuse_call(Mistake::selected_indices, indices.str(), blocks.str());
+  if (!fits) throw_argument_error(ErrorId::selected_indices, indices.str(), blocks.str());
   const Dims rows{blocks.size(0), blocks.size(1), blocks.size(2)};
   if (!full.defined() || counts.shape() != rows || full.shape() != rows)
-    refuse_call(Mistake::selected_counts);
-  if (keys < 1) refuse_call(Mistake::selected_keys, keys);
+    throw_argument_error(ErrorId::selected_counts);
+  if (keys < 1) throw_argument_error(ErrorId::selected_keys, keys);
   static const auto select = make_select_kernel();
   select(stream, indices, blocks, counts, full, list.block_q, list.block_kv, static_cast<i32>(keys),
          static_cast<i32>(within));

@@ -2,19 +2,19 @@
 // in masks.h describes.
 #include <bit>
 
-#include "kernels/refuse.h"
+#include "kernels/argument_error.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/math.h"
 
 namespace tegula::masks {
 namespace {
 
-struct Place {
+struct Pixel {
   Tile column, row;
 };
 
 /// kv lies in the size x size window around q, which is moved inwards at the border.
-Tile is_near(const Place& q, const Place& kv, const Tile& width, const Tile& height,
+Tile is_near(const Pixel& q, const Pixel& kv, const Tile& width, const Tile& height,
              const Tile& size) {
   const Tile half = size / 2;
   const Tile row = clamp(q.row, half, height - 1 - half),
@@ -38,7 +38,8 @@ Tile is_in_window(const Tile& q, const Tile& kv, const Tile& tiles, const Tile& 
   return kv >= centre - before && kv <= centre + after;
 }
 
-/// Pixels, of which there are `pixels`, see what `seen` says and the text; text sees all.
+/// Pixels, of which there are `pixels`, attend to what `seen` says and to the text; text attends to
+/// all.
 Tile with_text(const Tile& q, const Tile& kv, const Tile& pixels, const Tile& text,
                const Tile& seen) {
   const Tile end = pixels + text;
@@ -47,14 +48,14 @@ Tile with_text(const Tile& q, const Tile& kv, const Tile& pixels, const Tile& te
 
 }  // namespace
 
-Mask neighbourhood(MaskNumber width, MaskNumber height, MaskNumber size) {
+Mask neighbourhood(MaskScalar width, MaskScalar height, MaskScalar size) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile w = width.value();
     return is_near({q % w, q / w}, {kv % w, kv / w}, w, height.value(), size.value());
   };
 }
 
-Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskNumber size) {
+Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskScalar size) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile width = image.width.value(), w = tile.width.value(), h = tile.height.value();
     const Tile pixels = w * h, tiles = width / w, strip = h * width;
@@ -62,26 +63,26 @@ Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskNumber size) {
       const Tile inside = i % pixels;
       // The rows above a row of tiles are what is above divided by the width.
       const Tile above = (i - i % strip) / width;
-      return Place{i / pixels % tiles * w + inside % w, above + inside / w};
+      return Pixel{i / pixels % tiles * w + inside % w, above + inside / w};
     };
     return is_near(place(q), place(kv), width, image.height.value(), size.value());
   };
 }
 
-Mask morton_neighbourhood(int side, MaskNumber size, Loc at) {
+Mask morton_neighbourhood(int side, MaskScalar size, Loc at) {
   const detail::CallPlace here(at);
   if (side < 1 || side > (1 << 15) || !std::has_single_bit(static_cast<unsigned>(side)))
-    refuse_call(Mistake::morton_side, side);
+    throw_argument_error(ErrorId::morton_side, side);
   return [=](Tile, Tile, Tile q, Tile kv) {
     const int bits = std::countr_zero(static_cast<unsigned>(side));
     const auto place = [&](const Tile& i) {
-      return Place{even_bits(i, bits), even_bits(i >> 1, bits)};
+      return Pixel{even_bits(i, bits), even_bits(i >> 1, bits)};
     };
     return is_near(place(q), place(kv), Tile(side), Tile(side), size.value());
   };
 }
 
-Mask sliding_tiles(ImageSize image, ImageSize tile, ImageSize window, MaskNumber text) {
+Mask sliding_tiles(ImageSize image, ImageSize tile, ImageSize window, MaskScalar text) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile width = image.width.value(), height = image.height.value();
     const Tile w = tile.width.value(), h = tile.height.value();
@@ -93,7 +94,7 @@ Mask sliding_tiles(ImageSize image, ImageSize tile, ImageSize window, MaskNumber
   };
 }
 
-Mask sliding_tiles(VideoSize video, VideoSize tile, VideoSize window, MaskNumber text) {
+Mask sliding_tiles(VideoSize video, VideoSize tile, VideoSize window, MaskScalar text) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile pixels = video.width.value() * video.height.value() * video.frames.value(),
                of_tile = tile.width.value() * tile.height.value() * tile.frames.value();

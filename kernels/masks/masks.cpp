@@ -28,56 +28,56 @@ Mask causal() {
   return [](Tile, Tile, Tile q, Tile kv) { return q >= kv; };
 }
 
-Mask causal_bottom_right(MaskNumber q_length, MaskNumber kv_length) {
+Mask causal_bottom_right(MaskScalar seqlen_q, MaskScalar seqlen_kv) {
   return
-      [=](Tile, Tile, Tile q, Tile kv) { return q + (kv_length.value() - q_length.value()) >= kv; };
+      [=](Tile, Tile, Tile q, Tile kv) { return q + (seqlen_kv.value() - seqlen_q.value()) >= kv; };
 }
 
-Mask sliding_window(MaskNumber window) {
+Mask sliding_window(MaskScalar window) {
   return [=](Tile, Tile, Tile q, Tile kv) { return q >= kv && q - kv <= window.value(); };
 }
 
-Mask window(MaskNumber left, MaskNumber right) {
+Mask window(MaskScalar left, MaskScalar right) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     return q - kv <= left.value() && kv - q <= right.value();
   };
 }
 
-Mask chunked(MaskNumber size) {
+Mask chunked(MaskScalar size) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile n = size.value();
     return q >= kv && q / n == kv / n;
   };
 }
 
-Mask dilated_window(MaskNumber window, MaskNumber dilation) {
+Mask dilated_window(MaskScalar window, MaskScalar dilation) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     return abs(q - kv) <= window.value() && (q - kv) % dilation.value() == 0;
   };
 }
 
-Mask sink_window(MaskNumber sinks, MaskNumber window) {
+Mask sink_window(MaskScalar sinks, MaskScalar window) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     return q >= kv && (kv < sinks.value() || q - kv <= window.value());
   };
 }
 
-Mask prefix_lm(MaskNumber prefix) {
+Mask prefix_lm(MaskScalar prefix) {
   return [=](Tile, Tile, Tile q, Tile kv) { return kv < prefix.value() || q >= kv; };
 }
 
-Mask block_causal(MaskNumber block) {
+Mask block_causal(MaskScalar block) {
   return [=](Tile, Tile, Tile q, Tile kv) { return q / block.value() >= kv / block.value(); };
 }
 
-Mask batchify(MaskNumber length, Mask inner) {
+Mask batchify(MaskScalar length, Mask inner) {
   return [length, inner = std::move(inner)](Tile b, Tile h, Tile q, Tile kv) {
     const Tile n = length.value();
     return q / n == kv / n && inner(b, h, q % n, kv % n);
   };
 }
 
-Mask block_diffusion(MaskNumber length, MaskNumber block) {
+Mask block_diffusion(MaskScalar length, MaskScalar block) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile s = length.value(), n = block.value();
     const Tile q_noised = q < s, kv_noised = kv < s;
@@ -89,32 +89,32 @@ Mask block_diffusion(MaskNumber length, MaskNumber block) {
   };
 }
 
-Mask speculative_blocks(MaskNumber prefix, MaskNumber block) {
+Mask speculative_blocks(MaskScalar prefix, MaskScalar block) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile p = prefix.value(), n = block.value(), after = kv - p;
     return kv < p || (q / n == after / n && after % n <= q % n);
   };
 }
 
-static Tile sees(const AttentionSlice& s, const Tile& q, const Tile& kv) {
+static Tile sees(const AttnSlice& s, const Tile& q, const Tile& kv) {
   Tile seen = q >= s.q_begin.value() && q < s.q_end.value() && kv >= s.kv_begin.value() &&
               kv < s.kv_end.value();
-  if (s.kind == SliceKind::causal || s.kind == SliceKind::bi_causal)
+  if (s.kind == SliceMaskType::causal || s.kind == SliceMaskType::bi_causal)
     seen = seen && q - kv >= s.q_end.value() - s.kv_end.value();
-  if (s.kind == SliceKind::inverse_causal || s.kind == SliceKind::bi_causal)
+  if (s.kind == SliceMaskType::inverse_causal || s.kind == SliceMaskType::bi_causal)
     seen = seen && q - kv <= s.q_begin.value() - s.kv_begin.value();
   return seen;
 }
 
-Mask slices(std::vector<AttentionSlice> of) {
+Mask slices(std::vector<AttnSlice> of) {
   return [of = std::move(of)](Tile, Tile, Tile q, Tile kv) {
     Tile seen(false);
-    for (const AttentionSlice& s : of) seen = seen || sees(s, q, kv);
+    for (const AttnSlice& s : of) seen = seen || sees(s, q, kv);
     return seen;
   };
 }
 
-Mask zigzag(MaskNumber q_rank, MaskNumber kv_rank, MaskNumber ranks, MaskNumber chunk, Mask inner) {
+Mask zigzag(MaskScalar q_rank, MaskScalar kv_rank, MaskScalar ranks, MaskScalar chunk, Mask inner) {
   return [=, inner = std::move(inner)](Tile b, Tile h, Tile q, Tile kv) {
     const Tile n = chunk.value(), last = 2 * ranks.value() - 2, of_q = q_rank.value(),
                of_kv = kv_rank.value();
@@ -126,7 +126,7 @@ Mask zigzag(MaskNumber q_rank, MaskNumber kv_rank, MaskNumber ranks, MaskNumber 
   };
 }
 
-Mask near_frames(MaskNumber prompt, MaskNumber sinks, MaskNumber width) {
+Mask svg_spatial_head(MaskScalar prompt, MaskScalar sinks, MaskScalar width) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     return q < prompt.value() || kv < sinks.value() || abs(q - kv) < width.value();
   };
@@ -153,7 +153,7 @@ Mask within_documents(Tensor ids, Tensor starts, Mask inner) {
   };
 }
 
-Mask shared_prefix(MaskNumber length, Tensor ids, Tensor starts) {
+Mask shared_prefix(MaskScalar length, Tensor ids, Tensor starts) {
   const Mask own = packed_causal(std::move(ids), std::move(starts));
   return [length, own](Tile b, Tile h, Tile q, Tile kv) {
     return own(b, h, q, kv) || (q >= length.value() && kv < length.value());
@@ -166,7 +166,7 @@ Mask left_padding(Tensor padding) {
   };
 }
 
-Mask global_window(MaskNumber window, Tensor is_global) {
+Mask global_window(MaskScalar window, Tensor is_global) {
   return [window, is_global = std::move(is_global)](Tile, Tile, Tile q, Tile kv) {
     const auto marked = view<i32, 1>(is_global);
     return abs(q - kv) <= window.value() || marked(q) != 0 || marked(kv) != 0;
@@ -179,13 +179,13 @@ Mask transfusion(Tensor span_ends) {
   };
 }
 
-Mask latest_image(Tensor images, MaskNumber image_tokens) {
+Mask latest_image(Tensor images, MaskScalar image_tokens) {
   return [images = std::move(images), image_tokens](Tile, Tile, Tile q, Tile kv) {
     return kv / image_tokens.value() == view<i32, 1>(images)(q);
   };
 }
 
-Mask shown_images(Tensor starts, Tensor ends, MaskNumber image_tokens) {
+Mask shown_images(Tensor starts, Tensor ends, MaskScalar image_tokens) {
   return [starts = std::move(starts), ends = std::move(ends), image_tokens](Tile, Tile, Tile q,
                                                                             Tile kv) {
     const Tile image = kv / image_tokens.value();
@@ -212,13 +212,13 @@ Mask flash_mask(Tensor lower_starts, Tensor lower_ends, Tensor upper_starts, Ten
   };
 }
 
-Mask shifted(MaskNumber q_offset, MaskNumber kv_offset, Mask inner) {
+Mask shifted(MaskScalar q_offset, MaskScalar kv_offset, Mask inner) {
   return [q_offset, kv_offset, inner = std::move(inner)](Tile b, Tile h, Tile q, Tile kv) {
     return inner(b, h, q + q_offset.value(), kv + kv_offset.value());
   };
 }
 
-Mask same_place(MaskNumber prompt, MaskNumber frame, MaskNumber width) {
+Mask svg_temporal_head(MaskScalar prompt, MaskScalar frame, MaskScalar width) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile p = prompt.value(), n = frame.value();
     return q < p || kv < p || abs((q - p) % n - (kv - p) % n) < width.value();

@@ -1,5 +1,5 @@
 // Masks of trees of tokens, by the bits of each node's ancestors.
-#include "kernels/refuse.h"
+#include "kernels/argument_error.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/math.h"
 
@@ -12,7 +12,7 @@ std::size_t words_of(int nodes) { return static_cast<std::size_t>((nodes + kBits
 
 void check_nodes(const char* of, int nodes) {
   // 2^15 words a tree, so that the table's indices fit 32 bits for 65535 batch entries.
-  if (nodes < 1 || nodes > 1024) refuse_call(Mistake::tree_nodes, of, nodes);
+  if (nodes < 1 || nodes > 1024) throw_argument_error(ErrorId::tree_nodes, of, nodes);
 }
 
 }  // namespace
@@ -24,11 +24,12 @@ Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes, De
   const std::size_t words = words_of(nodes), row_count = static_cast<std::size_t>(nodes);
   std::vector<std::uint32_t> bits(parents.size() * row_count * words);
   for (std::size_t t = 0; t < parents.size(); ++t) {
-    if (parents[t].size() > row_count) refuse_call(Mistake::tree_size, t, parents[t].size(), nodes);
+    if (parents[t].size() > row_count)
+      throw_argument_error(ErrorId::tree_size, t, parents[t].size(), nodes);
     for (std::size_t i = 0; i < parents[t].size(); ++i) {
       const int parent = parents[t][i];
       if (parent < -1 || parent >= static_cast<int>(i))
-        refuse_call(Mistake::tree_parent, i, t, parent);
+        throw_argument_error(ErrorId::tree_parent, i, t, parent);
       const auto row = [&](std::size_t node) {
         return bits.data() + (t * row_count + node) * words;
       };
@@ -40,13 +41,13 @@ Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes, De
   return Tensor::from(std::vector<i32>(bits.begin(), bits.end()), device);
 }
 
-Mask tree(MaskNumber prefix, Tensor ancestors, int nodes, Loc at) {
+Mask tree(MaskScalar prefix, Tensor ancestors, int nodes, Loc at) {
   const detail::CallPlace here(at);
   check_nodes("tree", nodes);
   const auto words = static_cast<int>(words_of(nodes));
   const std::int64_t one = std::int64_t{nodes} * words;
   if (ancestors.rank() != 1 || ancestors.numel() == 0 || ancestors.numel() % one != 0)
-    refuse_call(Mistake::tree_ancestors, ancestors.str(), one, nodes);
+    throw_argument_error(ErrorId::tree_ancestors, ancestors.str(), one, nodes);
   const bool is_of_batch = ancestors.numel() > one;
   return [=, ancestors = std::move(ancestors)](Tile b, Tile, Tile q, Tile kv) {
     const Tile p = prefix.value(), node = q - p, of = kv - p;

@@ -1,7 +1,7 @@
 // Matrix products by element types known at run time; the kernels are in fused_matmul.h.
 #include "tegula/kernels/matmul.h"
 
-#include "kernels/refuse.h"
+#include "kernels/argument_error.h"
 #include "tegula/kernels/fused_matmul.h"
 
 namespace tegula {
@@ -13,18 +13,20 @@ bool uses_tensor_cores(const Tensor& A, const MatmulOptions& options) {
   return A.dtype() != DType::f32 || options.tf32;
 }
 
-MatmulWay way_of(const MatmulConfig& config, const Tensor& A, const Tensor& B, const Tensor& C) {
+MatmulDecomposition decomposition_of(const MatmulConfig& config, const Tensor& A, const Tensor& B,
+                                     const Tensor& C) {
   check_matmul(A, B, C);
-  if (config.streamed > 0 && A.size(-1) > 0) return MatmulWay::Streamed;
-  if (A.rank() == 3) return MatmulWay::Batched;
-  if (config.splits <= 1) return MatmulWay::Whole;
-  return config.clustered ? MatmulWay::Clustered : MatmulWay::Divided;
+  if (config.stream_k_ctas > 0 && A.size(-1) > 0) return MatmulDecomposition::StreamK;
+  if (A.rank() == 3) return MatmulDecomposition::Batched;
+  if (config.split_k <= 1) return MatmulDecomposition::DataParallel;
+  return config.split_k_in_cluster ? MatmulDecomposition::ClusterSplitK
+                                   : MatmulDecomposition::SplitK;
 }
 
-Dims shape_of_sums(MatmulWay way, const MatmulConfig& c, const Tensor& C) {
-  if (way == MatmulWay::Divided) return {c.splits, C.size(0), C.size(1)};
-  if (way != MatmulWay::Streamed) return {};
-  return {2 * c.streamed, c.swapped ? c.bn : c.bm, c.swapped ? c.bm : c.bn};
+Dims workspace_shape(MatmulDecomposition decomposition, const MatmulConfig& c, const Tensor& C) {
+  if (decomposition == MatmulDecomposition::SplitK) return {c.split_k, C.size(0), C.size(1)};
+  if (decomposition != MatmulDecomposition::StreamK) return {};
+  return {2 * c.stream_k_ctas, c.swap_ab ? c.bn : c.bm, c.swap_ab ? c.bm : c.bn};
 }
 
 }  // namespace
@@ -36,43 +38,47 @@ void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C, Loc made_at
       (r == 2 || (A.size(0) == B.size(0) && A.size(0) == C.size(0))))
     return;
   const CallPlace here(made_at);
-  refuse_call(Mistake::matmul_shapes, A.str(), B.str(), C.str());
+  throw_argument_error(ErrorId::matmul_shapes, A.str(), B.str(), C.str());
 }
 
-PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
-                             bool direct) {
-  if (!uses_tensor_cores(tensor, options)) return {tensor, k_dim, Packing::Any};
-  if (size_bytes(tensor.dtype()) != 2) return {tensor, k_dim, Packing::AlongDim};
-  return {tensor, k_dim, direct ? Packing::Any : Packing::ForTma};
+RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
+                               bool no_repack) {
+  if (!uses_tensor_cores(tensor, options)) return {tensor, k_dim, LayoutRequirement::any};
+  if (size_bytes(tensor.dtype()) != 2) return {tensor, k_dim, LayoutRequirement::contiguous_dim};
+  return {tensor, k_dim, no_repack ? LayoutRequirement::any : LayoutRequirement::tma_compatible};
 }
 
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
                              const MatmulOptions& options, bool further, Loc made_at) {
   check_matmul(A, B, C, made_at);
   MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
-  p.tf32 = options.tf32, p.promoted = options.promoted, p.further = further;
+  p.tf32 = options.tf32, p.fp32_promotion = options.fp32_promotion,
+  p.has_epilogue_tensors = further;
   p.profile = &device_profile(A.device());
-  p.sms = multiprocessors(A.device());
-  p.by_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
-  const PackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);
-  p.a_k_major = A.stride(-1) == 1 || (a.packing == Packing::AlongDim && a.needs_copy());
-  p.b_k_major = B.stride(-2) == 1 || (b.packing == Packing::AlongDim && b.needs_copy());
-  p.a_lines = a.has_whole_lines(), p.b_lines = b.has_whole_lines();
-  p.whole = A.rank() == 3, p.copies = a.needs_copy() || b.needs_copy();
+  p.num_sms = num_sms(A.device());
+  p.has_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
+  const RepackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);
+  p.a_k_major =
+      A.stride(-1) == 1 || (a.requirement == LayoutRequirement::contiguous_dim && a.needs_repack());
+  p.b_k_major =
+      B.stride(-2) == 1 || (b.requirement == LayoutRequirement::contiguous_dim && b.needs_repack());
+  p.is_a_line_aligned = a.is_line_aligned(), p.is_b_line_aligned = b.is_line_aligned();
+  p.no_split_k = A.rank() == 3, p.needs_repack = a.needs_repack() || b.needs_repack();
   return p;
 }
 
 MatmulCall::MatmulCall(const MatmulConfig& config, const MatmulOptions& options,
                        const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
-                       DType type_of_sums)
-    : way(way_of(config, A, B, C)),
+                       DType accumulator_type)
+    : decomposition(decomposition_of(config, A, B, C)),
       operands(stream,
-               {matmul_operand(A, -1, options, config.direct),
-                matmul_operand(B, -2, options, config.direct)},
-               shape_of_sums(way, config, C), type_of_sums,
-               way == MatmulWay::Streamed ? config.streamed : 0),
-      variant{config, options, way == MatmulWay::Clustered ? config.splits : 1,
-              operands.has_copies()} {}
+               {matmul_operand(A, -1, options, config.no_repack),
+                matmul_operand(B, -2, options, config.no_repack)},
+               workspace_shape(decomposition, config, C), accumulator_type,
+               decomposition == MatmulDecomposition::StreamK ? config.stream_k_ctas : 0),
+      variant{config, options,
+              decomposition == MatmulDecomposition::ClusterSplitK ? config.split_k : 1,
+              operands.is_repacked()} {}
 
 }  // namespace detail
 
@@ -99,12 +105,12 @@ struct Call {
   }
   template <class T, class O>
   bool run() const {
-    const auto with = [](bool tf32, bool promoted) {
-      return fused_matmul<T, O>(Plain{}, {tf32, promoted});
+    const auto with = [](bool tf32, bool fp32_promotion) {
+      return fused_matmul<T, O>(Plain{}, {tf32, fp32_promotion});
     };
     static const FusedMatmul<T, O, Plain> kProducts[2][2] = {
         {with(false, false), with(false, true)}, {with(true, false), with(true, true)}};
-    kProducts[options.tf32][options.promoted].run(config, stream, A, B, C);
+    kProducts[options.tf32][options.fp32_promotion].run(config, stream, A, B, C);
     return true;
   }
 };
@@ -120,7 +126,7 @@ void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor
       call.is_run_as<f8e5m2, bf16, f16, f32>() || call.is_run_as<i8, i32, f32>() ||
       call.is_run_as<u8, i32, f32>())
     return;
-  refuse_call(Mistake::matmul_types, name(A.dtype()), name(B.dtype()), name(C.dtype()));
+  throw_argument_error(ErrorId::matmul_types, name(A.dtype()), name(B.dtype()), name(C.dtype()));
 }
 
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,

@@ -3,7 +3,7 @@
 
 #include <numbers>
 
-#include "kernels/refuse.h"
+#include "kernels/argument_error.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -45,7 +45,7 @@ void for_float(const char* name, DType dtype, const Run& run) {
   if (dtype == DType::bf16) return run(bf16());
   if (dtype == DType::f16) return run(f16());
   if (dtype == DType::f32) return run(f32());
-  refuse_call(Mistake::row_type, name, tegula::name(dtype));
+  throw_argument_error(ErrorId::row_type, name, tegula::name(dtype));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <vector>
 
-#include "kernels/refuse.h"
+#include "kernels/argument_error.h"
 #include "tegula/math.h"
 #include "tegula/memory.h"
 #include "tegula/tile_ops.h"
@@ -54,14 +54,14 @@ Score bias_of(Tensor bias) {
 
 }  // namespace
 
-Score then(Score first, Score second) {
+Score compose(Score first, Score second) {
   return [first = std::move(first), second = std::move(second)](Tile s, Tile b, Tile h, Tile q,
                                                                 Tile kv) {
     return second(first(s, b, h, q, kv), b, h, q, kv);
   };
 }
 
-Score softcap(ScoreNumber cap, Tanh kind) {
+Score softcap(ScoreScalar cap, Tanh kind) {
   return [=](Tile s, Tile, Tile, Tile, Tile) {
     const Tile c = cap.value(), share = s * rcp(c);
     assume(c > 0.0f);  // so that the maximum of a row may be scaled instead of each score
@@ -71,7 +71,7 @@ Score softcap(ScoreNumber cap, Tanh kind) {
 
 Score alibi(int heads, Loc at) {
   const detail::CallPlace here(at);
-  if (heads <= 0) refuse_call(Mistake::alibi_heads, heads);
+  if (heads <= 0) throw_argument_error(ErrorId::alibi_heads, heads);
   return [=](Tile s, Tile, Tile h, Tile q, Tile kv) {
     const Tile slope = exp2(cast<f32>(h + 1) * (-8.0f / static_cast<float>(heads)));
     return fma(cast<f32>(kv - q), slope, s);
@@ -83,7 +83,7 @@ Score alibi(Tensor slopes) {
   };
 }
 
-Score relative_bias(ScoreNumber weight) {
+Score relative_bias(ScoreScalar weight) {
   return [=](Tile s, Tile, Tile, Tile q, Tile kv) {
     return fma(cast<f32>(q - kv), weight.value(), s);
   };
@@ -100,10 +100,10 @@ Score distance_bias(Tensor table, int offset) {
 
 Score t5_bias(Tensor table, int max_distance, bool bidirectional, Loc at) {
   const detail::CallPlace here(at);
-  if (table.rank() != 2) refuse_call(Mistake::t5_table, table.str());
+  if (table.rank() != 2) throw_argument_error(ErrorId::t5_table, table.str());
   const auto all = static_cast<int>(table.size(0)), buckets = bidirectional ? all / 2 : all;
   if (buckets < 2 || max_distance <= buckets / 2)
-    refuse_call(Mistake::t5_buckets, all, max_distance);
+    throw_argument_error(ErrorId::t5_buckets, all, max_distance);
   Tensor bucket_of = Tensor::from(t5_buckets(buckets, max_distance), table.device());
   return [=](Tile s, Tile, Tile h, Tile q, Tile kv) {
     const Tile ahead = kv - q;
@@ -116,7 +116,7 @@ Score t5_bias(Tensor table, int max_distance, bool bidirectional, Loc at) {
 
 Score bias(Tensor bias, Loc at) {
   const detail::CallPlace here(at);
-  if (bias.rank() != 4) refuse_call(Mistake::bias_rank, bias.str());
+  if (bias.rank() != 4) throw_argument_error(ErrorId::bias_rank, bias.str());
   if (bias.dtype() == DType::bf16) return bias_of<bf16>(std::move(bias));
   if (bias.dtype() == DType::f16) return bias_of<f16>(std::move(bias));
   return bias_of<f32>(std::move(bias));
@@ -131,7 +131,7 @@ Score graph_distance(Tensor bias, Tensor distance) {
 
 Score graph_edges(Tensor table, Tensor types, Tensor lengths, Loc at) {
   const detail::CallPlace here(at);
-  if (table.rank() != 3) refuse_call(Mistake::graph_table, table.str());
+  if (table.rank() != 3) throw_argument_error(ErrorId::graph_table, table.str());
   return [table = std::move(table), types = std::move(types), lengths = std::move(lengths)](
              Tile s, Tile b, Tile h, Tile q, Tile kv) {
     const Tile length = view<i32, 3>(lengths)(b, q, kv);
@@ -154,7 +154,7 @@ Score head_temperature(Tensor factors) {
     return s * of_head(factors, h);
   };
 }
-Score log_length(ScoreNumber length) {
+Score log_length(ScoreScalar length) {
   return [=](Tile s, Tile, Tile, Tile q, Tile) {
     return s * (log2(cast<f32>(q + 1)) * rcp(log2(length.value())));
   };

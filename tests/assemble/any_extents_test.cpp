@@ -14,7 +14,7 @@ TEST_F(AnyExtents, NumbersConditionsAndPointers) {
         const Tile line = fill_absent(x(i), 0);
         turned(i) = fill_absent(h(i), 0).reshape({12, 10}).T().reshape({120});
         large(i) = cast<i32>((line > 50.0f).reshape({40, 3}).T().reshape({120}));
-        store((copy + i.idx()).reshape({30, 4}).T(), line.reshape({30, 4}).T());
+        store((copy + i.indices()).reshape({30, 4}).T(), line.reshape({30, 4}).T());
       }
     });
     const auto floats = Tensor::iota({240}, DType::f32, Device::cpu()),

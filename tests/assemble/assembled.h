@@ -72,7 +72,7 @@ inline std::size_t products_followed(const ir::Kernel& tile, std::int64_t steps)
     pass.run(k, context);
     k.info.form = pass.leaves;
   }
-  const auto events = ir::channel_trace(k, ir::ChannelRole::Compute, {steps * 128, steps});
+  const auto events = ir::channel_trace(k, ir::ChannelRole::Consumer, {steps * 128, steps});
   return static_cast<std::size_t>(
       std::ranges::count(events, ir::ChannelEvent::Kind::Product, &ir::ChannelEvent::kind));
 }

@@ -7,7 +7,8 @@ namespace {
 class Atomics : public test::Assembled {};
 
 template <class T>
-void combine(const std::string& what, const Tile& p, const Tile& v, Order order, bool wants_old) {
+void combine(const std::string& what, const Tile& p, const Tile& v, MemoryOrder order,
+             bool wants_old) {
   const bool is_bits = std::is_integral_v<T>;
   const Tile old = what == "add"                ? atomic_add(p, v, {}, order)
                    : what == "max"              ? atomic_max(p, v, {}, order)
@@ -27,9 +28,9 @@ void assemble_all() {
     const auto all = kernel("all", [](In<T, 1> x, Ptr<T> p) {
       for (auto i : grid(x, 100))
         for (const char* what : {"add", "max", "min", "xchg", "and", "or", "xor"}) {
-          combine<T>(what, p + i.idx(), x(i), Order::relaxed, false);
-          combine<T>(what, p + i.idx(), x(i), Order::relaxed, true);
-          combine<T>(what, p, x(0), Order::acq_rel, true);
+          combine<T>(what, p + i.indices(), x(i), MemoryOrder::relaxed, false);
+          combine<T>(what, p + i.indices(), x(i), MemoryOrder::relaxed, true);
+          combine<T>(what, p, x(0), MemoryOrder::acq_rel, true);
         }
     });
     all(Tensor::zeros({100}, dtype_of<T>, Device::cpu()),

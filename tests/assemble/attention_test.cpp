@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "bench/attention_kernel.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "support/env.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
@@ -20,8 +20,8 @@ TEST_F(Assembled, Attention) {
                  O = host({1, 1, 64, d});
     AttentionSpec causal;
     causal.mask = [](const Tile&, const Tile&, const Tile& q, const Tile& kv) { return q >= kv; };
-    causal.range = causal_range;
-    causal.full = causal_full;
+    causal.kv_range = causal_range;
+    causal.full_kv_range = causal_full;
     AttentionSpec derived, of_launch;  // the loop starts anywhere
     derived.mask = masks::sliding_window(20);
     of_launch.mask = masks::sliding_window(Scalar<i32>(20));
@@ -45,7 +45,7 @@ TEST_F(Assembled, Attention) {
 TEST_F(Assembled, AttentionOfManyKeys) {
   const std::vector<runtime::Backend> backends = here();
   AttentionSpec at_end{.mask = masks::causal()};
-  at_end.queries_at_end = true;
+  at_end.align_bottom_right = true;
   for (const int d : {64, 96, 128, 192, 256})
     for (const AttentionSpec& spec : {AttentionSpec{}, at_end}) {
       SCOPED_TRACE(testing::Message() << d << (spec.mask ? " causal" : ""));
@@ -71,7 +71,7 @@ TEST_F(Assembled, AttentionUnderTwoComparisons) {
 /// Head dims between, and values of another one: tiles of their own.
 TEST_F(Assembled, AttentionOfOtherHeadDims) {
   struct Dim {
-    int dim, value_dim;
+    int dim, head_dim_v;
   };
   for (const Dim d : {Dim{40, 40},
                       {72, 72},
@@ -84,9 +84,9 @@ TEST_F(Assembled, AttentionOfOtherHeadDims) {
                       {192, 128},
                       {64, 256},
                       {256, 64}}) {
-    SCOPED_TRACE(testing::Message() << d.dim << " " << d.value_dim);
+    SCOPED_TRACE(testing::Message() << d.dim << " " << d.head_dim_v);
     const Tensor Q = host({1, 1, 64, d.dim}), K = host({1, 1, 64, d.dim}),
-                 V = host({1, 1, 64, d.value_dim}), O = host({1, 1, 64, d.value_dim});
+                 V = host({1, 1, 64, d.head_dim_v}), O = host({1, 1, 64, d.head_dim_v});
     const Attention attention({.mask = masks::sliding_window(Scalar<i32>(20))});
     expect_clean(traced("attention", [&] { attention(Q, K, V, O); }), "sm_90a", true);
   }
@@ -104,8 +104,8 @@ TEST_F(Assembled, AttentionOfSharedKeys) {
       for (const int heads : {2, 8}) {
         SCOPED_TRACE(testing::Message() << splits << " " << d << " " << heads);
         const Attention attention(
-            {.mask = masks::sliding_window(Scalar<i32>(700)), .queries_at_end = true},
-            {.key_splits = splits});
+            {.mask = masks::sliding_window(Scalar<i32>(700)), .align_bottom_right = true},
+            {.split_kv = splits});
         const Tensor q = host({1, heads, 2, d}), kv = host({1, 2, 1024, d}),
                      o = host({1, heads, 2, d});
         const AttentionExtras extras{numbers({1, heads, 2}), numbers({1, heads, 2}),
@@ -149,13 +149,13 @@ TEST_F(Assembled, AttentionOverDerivedLists) {
     const auto call = [&] { attention(Q, Q, Q, O); };
     const ir::Kernel kernel = traced("attention", call);
     // Tiles by a counter, and dealt.
-    for (const char* plan : {"", "dynamic=0"}) {
+    for (const char* plan : {"", "dynamic_scheduler=0"}) {
       Env changed = env();
       changed.plan = plan;
       const EnvOverride scope(changed);
       for (const runtime::Backend backend : here()) {
         const ir::Plan used = expect_clean(kernel, "sm_90a", true, backend);
-        EXPECT_EQ(used.dynamic, used.persistent && *plan == 0) << used.str();
+        EXPECT_EQ(used.dynamic_scheduler, used.persistent && *plan == 0) << used.str();
       }
     }
   }
@@ -197,7 +197,7 @@ TEST_F(Assembled, AttentionFitsSm80) {
 }
 
 /// Attention's own 64, 48 and 32 keys a block, and 48 of a list: where making an op moved the
-/// others, pipeline_copies lost a loop's carry, and whoever read it first failed.
+/// others, pipeline_cp_async lost a loop's carry, and whoever read it first failed.
 TEST_F(Assembled, AttentionOfHeadDim256ForSm80) {
   using Score = decltype(AttentionSpec::score);
   const Score distance = [](const Tile& s, const Tile&, const Tile&, const Tile& q,

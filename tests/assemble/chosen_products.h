@@ -14,19 +14,19 @@ namespace tegula::test {
 struct ChosenProduct {
   /// Operands that are chosen for alike.
   enum class Class : std::uint8_t { Halves, Bytes, Promoted, Tf32, Fma };
-  enum class Way : std::uint8_t { Plain, Further, Gated, Batched, BatchedFurther, Divided };
+  enum class Variant : std::uint8_t { Plain, Further, Gated, Batched, BatchedFurther, Divided };
   Class type = Class::Halves;
-  Way way = Way::Plain;
+  Variant variant = Variant::Plain;
   bool a_k_major = true, b_k_major = false;
   bool for_sm_80 = false;
   MatmulConfig config;
   friend auto operator<=>(const ChosenProduct&, const ChosenProduct&) = default;
 
   std::string str() const {
-    constexpr const char* kClasses[] = {"halves", "bytes", "promoted", "tf32", "fma"};
+    constexpr const char* kClasses[] = {"halves", "bytes", "fp32_promotion", "tf32", "fma"};
     constexpr const char* kWays[] = {"",         " further",         " gated",
                                      " batched", " batched further", " divided"};
-    return std::string(kClasses[static_cast<int>(type)]) + kWays[static_cast<int>(way)] +
+    return std::string(kClasses[static_cast<int>(type)]) + kWays[static_cast<int>(variant)] +
            (a_k_major ? " N" : " T") + (b_k_major ? "T " : "N ") + config.str() +
            (for_sm_80 ? " for sm_80" : "");
   }
@@ -56,16 +56,16 @@ class ChosenProducts {
 
  private:
   using Class = ChosenProduct::Class;
-  using Way = ChosenProduct::Way;
+  using Variant = ChosenProduct::Variant;
 
   void of_extents(MatmulProblem p) {
     const auto as = [&](DType operands, Class type) {
       p.operands = operands;
       p.tf32 = type == Class::Tf32;
-      p.promoted = type == Class::Promoted;
-      for (const bool by_wgmma : {false, true}) {
-        p.by_wgmma = by_wgmma && type != Class::Fma;
-        of_layouts(p, type, !by_wgmma);
+      p.fp32_promotion = type == Class::Promoted;
+      for (const bool has_wgmma : {false, true}) {
+        p.has_wgmma = has_wgmma && type != Class::Fma;
+        of_layouts(p, type, !has_wgmma);
       }
     };
     as(DType::bf16, Class::Halves);
@@ -90,37 +90,37 @@ class ChosenProducts {
       for (const bool b : {true, false}) {
         // Nothing asks for the lines of others.
         if ((type != Class::Halves || for_sm_80) && !(a && b)) continue;
-        p.a_lines = a, p.b_lines = b;
+        p.is_a_line_aligned = a, p.is_b_line_aligned = b;
         for (const bool copies : {false, true}) {
           // Of which only a shallow product of halves takes note; copies have whole lines.
           if (copies && !(type == Class::Halves && a && b)) continue;
-          p.copies = copies;
+          p.needs_repack = copies;
           of_ways(p, type, for_sm_80);
         }
       }
   }
 
   void of_ways(MatmulProblem p, Class type, bool for_sm_80) {
-    const auto add = [&](Way way, const MatmulConfig& c) {
-      rows_.insert(collapsed({type, way, p.a_k_major, p.b_k_major, for_sm_80, c}));
+    const auto add = [&](Variant variant, const MatmulConfig& c) {
+      rows_.insert(collapsed({type, variant, p.a_k_major, p.b_k_major, for_sm_80, c}));
     };
     for (const bool further : {false, true}) {
-      p.further = further;
-      p.whole = false;
-      add(further ? Way::Further : Way::Plain, matmul_config(p));
-      p.whole = true;
-      add(further ? Way::BatchedFurther : Way::Batched, matmul_config(p));
+      p.has_epilogue_tensors = further;
+      p.no_split_k = false;
+      add(further ? Variant::Further : Variant::Plain, matmul_config(p));
+      p.no_split_k = true;
+      add(further ? Variant::BatchedFurther : Variant::Batched, matmul_config(p));
     }
-    p.further = p.whole = false;
-    if (type == Class::Halves || type == Class::Bytes) add(Way::Gated, gated_matmul_config(p));
+    p.has_epilogue_tensors = p.no_split_k = false;
+    if (type == Class::Halves || type == Class::Bytes) add(Variant::Gated, gated_matmul_config(p));
   }
 
   /// Without what changes no kernel: how many parts there are that another kernel adds, and with
   /// what epilogue.
   static ChosenProduct collapsed(ChosenProduct p) {
-    if (p.config.splits > 1 && !p.config.clustered) {
-      p.config.splits = 2;
-      p.way = Way::Divided;
+    if (p.config.split_k > 1 && !p.config.split_k_in_cluster) {
+      p.config.split_k = 2;
+      p.variant = Variant::Divided;
     }
     return p;
   }

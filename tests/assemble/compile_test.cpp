@@ -7,7 +7,7 @@
 
 #include "dsl/instance.h"
 #include "runtime/assemble.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "support/env.h"
 #include "tegula/tegula.h"
 #include "tests/unit/runtime/mock_driver.h"

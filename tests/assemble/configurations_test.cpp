@@ -1,6 +1,6 @@
 // Every kernel of products that the choice of a configuration can lead to is assembled by both back
 // ends: no spills, no stack, no warning of the assembler (C75xx). Of them all an even sample,
-// unless TEGULA_ASSEMBLE=all. Needs ptxas.
+// unless TEGULA_TEST_ASSEMBLE=all. Needs ptxas.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 using namespace test;
 using Class = ChosenProduct::Class;
-using Way = ChosenProduct::Way;
+using Variant = ChosenProduct::Variant;
 
 /// What the choice does not see takes turns: types, and whether extents are even.
 struct Turn {
@@ -31,7 +31,7 @@ struct Turn {
 constexpr int kWarpgroupRows = 64;
 /// Tiles of mma.sync by choice, which ragged extents are not given.
 bool is_of_few_rows(const MatmulConfig& c) {
-  return c.clustered && !c.swapped && c.bm < kWarpgroupRows;
+  return c.split_k_in_cluster && !c.swap_ab && c.bm < kWarpgroupRows;
 }
 
 Turn turn_of(const ChosenProduct& p, std::size_t number) {
@@ -44,8 +44,8 @@ Turn turn_of(const ChosenProduct& p, std::size_t number) {
       {{f32, f32}}};
   const auto& types = kTypes[static_cast<std::size_t>(p.type)];
   auto [operands, result] = types[number % types.size()];
-  const bool has_epilogue =
-      p.way == Way::Further || p.way == Way::BatchedFurther || p.way == Way::Gated;
+  const bool has_epilogue = p.variant == Variant::Further || p.variant == Variant::BatchedFurther ||
+                            p.variant == Variant::Gated;
   if (has_epilogue && result == i32) result = f32;
   return {operands, result, number / types.size() % 2 == 1 && !is_of_few_rows(p.config)};
 }
@@ -53,11 +53,12 @@ Turn turn_of(const ChosenProduct& p, std::size_t number) {
 /// What a kernel is known to lack: it is not assembled by that back end, and counted. Each goes
 /// from here with its cause. Bytes are those spilled at most.
 const char* lack_of(const ChosenProduct& p, const Turn& turn, runtime::Backend backend) {
-  const bool reads_matrices = p.way == Way::Further || p.way == Way::BatchedFurther;
+  const bool reads_matrices = p.variant == Variant::Further || p.variant == Variant::BatchedFurther;
   const MatmulConfig& c = p.config;
   if (p.for_sm_80 && (turn.operands == DType::f8e4m3 || turn.operands == DType::f8e5m2))
     return "products of 8-bit floats for sm_80 are not emitted: it has none of their conversions";
-  if (p.for_sm_80 && p.way == Way::Gated) return "gated products for sm_80 spill, 576 bytes";
+  if (p.for_sm_80 && p.variant == Variant::Gated)
+    return "gated products for sm_80 spill, 576 bytes";
   if (reads_matrices && turn.is_ragged && c.bm >= 128 && c.bn >= 112)
     return "wide tiles beside matrices whose rows are not aligned spill, 180 bytes";
   if (reads_matrices && c.tma_store && turn.result == DType::f32 &&
@@ -71,9 +72,9 @@ struct Tensors {
   Tensor A, B, C, bias, residual;
 
   Tensors(const ChosenProduct& p, const Turn& turn)
-      : is_batched_(p.way == Way::Batched || p.way == Way::BatchedFurther),
-        is_aligned_(!p.config.direct && p.type != Class::Fma) {
-    const bool ragged = turn.is_ragged || p.config.direct;
+      : is_batched_(p.variant == Variant::Batched || p.variant == Variant::BatchedFurther),
+        is_aligned_(!p.config.no_repack && p.type != Class::Fma) {
+    const bool ragged = turn.is_ragged || p.config.no_repack;
     const std::int64_t m = ragged ? 37 : 64, n = ragged ? 51 : 64, k = ragged ? 67 : 64;
     A = p.a_k_major ? rows(m, k, turn.operands) : rows(k, m, turn.operands).transpose(-1, -2);
     B = p.b_k_major ? rows(n, k, turn.operands).transpose(-1, -2) : rows(k, n, turn.operands);
@@ -94,16 +95,16 @@ struct Tensors {
 };
 
 const char* kernel_of(const ChosenProduct& p) {
-  switch (p.way) {
-    case Way::Gated:
+  switch (p.variant) {
+    case Variant::Gated:
       return "matmul_gated";
-    case Way::Batched:
-    case Way::BatchedFurther:
+    case Variant::Batched:
+    case Variant::BatchedFurther:
       return "matmul_batched";
-    case Way::Divided:
-      return "matmul_partial";
+    case Variant::Divided:
+      return "matmul_split_k";
     default:
-      return p.config.clustered ? "matmul_clustered" : "matmul";
+      return p.config.split_k_in_cluster ? "matmul_cluster_split_k" : "matmul";
   }
 }
 
@@ -114,12 +115,12 @@ ir::Kernel trace_as(const ChosenProduct& p, const Turn& turn) {
   const MatmulOptions options{p.type == Class::Tf32, p.type == Class::Promoted};
   return traced(kernel_of(p), [&] {
     if constexpr (!std::is_same_v<O, i32>) {
-      if (p.way == Way::Gated)
+      if (p.variant == Variant::Gated)
         return gated_matmul<T, O>([](Tile gate, Tile up, Index, Index) {
                  return silu(cast<f32>(gate)) * cast<f32>(up);
                })
             .run(p.config, stream, t.A, t.B, t.B, t.C);
-      if (p.way == Way::Further || p.way == Way::BatchedFurther)
+      if (p.variant == Variant::Further || p.variant == Variant::BatchedFurther)
         return fused_matmul<T, O>(
                    [](Tile acc, Index m, Index n, In<O, 1> bias, In<O, 2> residual) {
                      return gelu(cast<f32>(acc) + expand(cast<f32>(bias(n)), 0)) +
@@ -189,7 +190,7 @@ struct Job {
                  std::string(name(row.turn.result)) + (row.turn.is_ragged ? ", ragged" : "") +
                  " by " + std::string(name(backend)));
     const bool is_wgmma =
-        !p.for_sm_80 && p.type != Class::Fma && !p.config.direct && !is_of_few_rows(p.config);
+        !p.for_sm_80 && p.type != Class::Fma && !p.config.no_repack && !is_of_few_rows(p.config);
     try {
       expect_clean(*tile, p.for_sm_80 ? "sm_80" : "sm_90a", is_wgmma, backend);
     } catch (const std::exception& e) {
@@ -230,19 +231,19 @@ class Configurations : public Assembled {};
 TEST(ChosenProducts, HaveEveryWay) {
   const std::vector<ChosenProduct>& all = all_chosen();
   EXPECT_GT(all.size(), 2000u);
-  const auto some = [&](const auto& is_meant) { return std::ranges::any_of(all, is_meant); };
-  for (const Way way :
-       {Way::Plain, Way::Further, Way::Gated, Way::Batched, Way::BatchedFurther, Way::Divided})
+  const auto some = [&](const auto& matches) { return std::ranges::any_of(all, matches); };
+  for (const Variant variant : {Variant::Plain, Variant::Further, Variant::Gated, Variant::Batched,
+                                Variant::BatchedFurther, Variant::Divided})
     for (const bool for_sm_80 : {false, true}) {
-      if (way == Way::Divided && for_sm_80) continue;  // only wgmma's products are
+      if (variant == Variant::Divided && for_sm_80) continue;  // only wgmma's products are
       EXPECT_TRUE(some([&](const ChosenProduct& p) {
-        return p.way == way && p.for_sm_80 == for_sm_80;
-      })) << static_cast<int>(way);
+        return p.variant == variant && p.for_sm_80 == for_sm_80;
+      })) << static_cast<int>(variant);
     }
-  for (const bool MatmulConfig::* way :
-       {&MatmulConfig::swapped, &MatmulConfig::clustered, &MatmulConfig::direct,
-        &MatmulConfig::multicast, &MatmulConfig::alternate, &MatmulConfig::tma_store})
-    EXPECT_TRUE(some([&](const ChosenProduct& p) { return p.config.*way; }));
+  for (const bool MatmulConfig::* variant :
+       {&MatmulConfig::swap_ab, &MatmulConfig::split_k_in_cluster, &MatmulConfig::no_repack,
+        &MatmulConfig::multicast, &MatmulConfig::pingpong, &MatmulConfig::tma_store})
+    EXPECT_TRUE(some([&](const ChosenProduct& p) { return p.config.*variant; }));
 }
 
 TEST_F(Configurations, AreClean) {

@@ -72,37 +72,37 @@ void expect_events(const std::string& wanted, const Body& body) {
 TEST(MemoryBarriers, OneInFrontOfARelease) {
   expect_events("GBR", [](Program t) {
     t.y(t.i) = t.x(t.i);
-    atomic_xchg(t.p + t.n, 1, {}, Order::release);
+    atomic_xchg(t.p + t.n, 1, {}, MemoryOrder::release);
   });
 }
 TEST(MemoryBarriers, OneForAllThatARoundOfReleasesPublishes) {
   expect_events("GBR", [](Program t) {
     t.y(t.i) = t.x(t.i);
-    atomic_add(t.p + arange(32) + t.n, 1, {}, Order::release);
+    atomic_add(t.p + arange(32) + t.n, 1, {}, MemoryOrder::release);
   });
 }
 TEST(MemoryBarriers, NoneWhereOneThreadHasWrittenAll) {
   expect_events("GR", [](Program t) {
     store(t.p + t.n, 7);
-    atomic_xchg(t.p + t.n + 8, 1, {}, Order::release);
+    atomic_xchg(t.p + t.n + 8, 1, {}, MemoryOrder::release);
   });
 }
 TEST(MemoryBarriers, OneBehindAnAcquire) {
   expect_events("ABG", [](Program t) {
-    atomic_xchg(t.p + t.n, 1, {}, Order::acquire);
+    atomic_xchg(t.p + t.n, 1, {}, MemoryOrder::acquire);
     t.y(t.i) += t.x(t.i);
   });
 }
 /// The answer goes to all threads behind the same barrier; the one in front is that of its place.
 TEST(MemoryBarriers, OneBehindAnAcquireWhoseAnswerIsUsed) {
   expect_events("BABG", [](Program t) {
-    t.y(t.i) += cast<f32>(atomic_xchg(t.p + t.n, 1, {}, Order::acquire));
+    t.y(t.i) += cast<f32>(atomic_xchg(t.p + t.n, 1, {}, MemoryOrder::acquire));
   });
 }
 TEST(MemoryBarriers, BothOfOneThatReleasesAndAcquires) {
   expect_events("GBXBG", [](Program t) {
     t.y(t.i) = t.x(t.i);
-    atomic_xchg(t.p + t.n, 1, {}, Order::acq_rel);
+    atomic_xchg(t.p + t.n, 1, {}, MemoryOrder::acq_rel);
     t.y(t.i) += 1.0f;
   });
 }
@@ -116,9 +116,9 @@ TEST(MemoryBarriers, NoneOfARelaxedOne) {
 /// release.
 TEST(MemoryBarriers, ThoseOfALock) {
   expect_events("BABGBR", [](Program t) {
-    while_([&] { return atomic_xchg(t.p + t.n, 1, {}, Order::acquire) == 1; }, [&] {});
+    while_([&] { return atomic_xchg(t.p + t.n, 1, {}, MemoryOrder::acquire) == 1; }, [&] {});
     t.y(t.i) += t.x(t.i);
-    atomic_xchg(t.p + t.n, 0, {}, Order::release);
+    atomic_xchg(t.p + t.n, 0, {}, MemoryOrder::release);
   });
 }
 

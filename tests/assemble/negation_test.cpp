@@ -7,7 +7,7 @@
 #include "ir/pipeline.h"
 #include "ir/text.h"
 #include "runtime/doctor.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 
 namespace tegula {
 namespace ir {
@@ -19,7 +19,7 @@ namespace {
 std::vector<char> cubin(std::string_view op, std::string_view type, std::string_view lines,
                         runtime::Backend backend) {
   const std::string text = fmt::format(R"(
-kernel @outermost simt target(sm_90a) threads(32) (%p: ptr<{1}> [arg = 0, part = "ptr", div = 16]) {{
+kernel @outermost simt target(sm_90a) threads(32) (%p: ptr<{1}> [arg = 0, component = "ptr", divisibility = 16]) {{
   %at = tid : i32
   %pa = addptr %p, %at : ptr<{1}>
   %pb = addptr %pa, %at : ptr<{1}>

@@ -2,7 +2,7 @@
 // assembler (C75xx: wgmmas one after another, ignored setmaxnreg). Needs ptxas.
 #include <gtest/gtest.h>
 
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "support/env.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/gated_matmul.h"
@@ -22,7 +22,7 @@ TEST_F(Assembled, Matmul) {
       SCOPED_TRACE(whole.str());
       const Stream stream(Device::cpu());
       expect_clean(traced("matmul", [&] { matmul(stream, A, B, C, whole); }), "sm_90a", true);
-      expect_clean(traced("matmul_partial", [&] { matmul(stream, A, B, C, divided); }), "sm_90a",
+      expect_clean(traced("matmul_split_k", [&] { matmul(stream, A, B, C, divided); }), "sm_90a",
                    true);
     }
 }
@@ -33,7 +33,7 @@ TEST_F(Assembled, MatmulTypes) {
   const Stream stream(Device::cpu());
   for (const Case& c : {Case{DType::f8e4m3, DType::bf16, {128, 256, 128}},
                         {DType::f8e5m2, DType::f32, {128, 192, 128}},
-                        {DType::f8e4m3, DType::bf16, {128, 128, 128}, {.promoted = true}},
+                        {DType::f8e4m3, DType::bf16, {128, 128, 128}, {.fp32_promotion = true}},
                         {DType::i8, DType::i32, {128, 256, 128}},
                         {DType::f32, DType::f32, {128, 256, 32}, {.tf32 = true}},
                         {DType::bf16, DType::bf16, {16, 64, 64, 1, true}},
@@ -70,7 +70,7 @@ TEST_F(Assembled, MatmulTypes) {
     for (const bool transposed : {false, true}) {
       const Tensor V = transposed ? host({51, 67}).transpose(0, 1) : Y;
       const ir::Kernel direct = traced("matmul", [&] {
-        matmul(stream, X, V, Z, {.bm = 64, .bn = bn, .bk = 64, .direct = true});
+        matmul(stream, X, V, Z, {.bm = 64, .bn = bn, .bk = 64, .no_repack = true});
       });
       for (const runtime::Backend backend : backends)
         expect_clean(direct, "sm_90a", false, backend);
@@ -179,7 +179,7 @@ TEST_F(Assembled, ClusteredMatmul) {
                         {bf16, bf16, {16, 128, 64, 4, true, true}},
                         {f16, f32, {128, 192, 64, 2, false, true}},
                         {f8e4m3, bf16, {128, 256, 128, 4, false, true}},
-                        {f8e4m3, bf16, {128, 128, 128, 2, false, true}, {.promoted = true}},
+                        {f8e4m3, bf16, {128, 128, 128, 2, false, true}, {.fp32_promotion = true}},
                         {i8, i32, {128, 128, 128, 4, false, true}},
                         {f32, f32, {128, 128, 32, 2, false, true}, {.tf32 = true}}}) {
     SCOPED_TRACE(std::string(name(c.operands)) + " " + c.config.str());
@@ -187,7 +187,7 @@ TEST_F(Assembled, ClusteredMatmul) {
                  B = Tensor::zeros({64, 256}, c.operands, Device::cpu()).transpose(0, 1),
                  C = Tensor::zeros({64, 64}, c.result, Device::cpu());
     const ir::Kernel kernel =
-        traced("matmul_clustered", [&] { matmul(stream, A, B, C, c.config, c.options); });
+        traced("matmul_cluster_split_k", [&] { matmul(stream, A, B, C, c.config, c.options); });
     for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
     EXPECT_THROW(expect_clean(kernel, "sm_80", false), CompileError);
   }
@@ -198,8 +198,8 @@ TEST_F(Assembled, MulticastMatmul) {
   const std::vector<runtime::Backend> backends = here();
   const Stream stream(Device::cpu());
   using enum DType;
-  const auto config = [](int bm, int bn, int bk, bool swapped = false) {
-    return MatmulConfig{.bm = bm, .bn = bn, .bk = bk, .swapped = swapped, .multicast = true};
+  const auto config = [](int bm, int bn, int bk, bool swap_ab = false) {
+    return MatmulConfig{.bm = bm, .bn = bn, .bk = bk, .swap_ab = swap_ab, .multicast = true};
   };
   const auto check = [&](const ir::Kernel& kernel) {
     for (const runtime::Backend backend : backends)
@@ -212,7 +212,7 @@ TEST_F(Assembled, MulticastMatmul) {
                         {bf16, bf16, config(256, 128, 64)},
                         {f16, f16, config(128, 256, 64, true)},
                         {f8e4m3, bf16, config(128, 256, 128)},
-                        {f8e4m3, bf16, config(128, 128, 128), {.promoted = true}},
+                        {f8e4m3, bf16, config(128, 128, 128), {.fp32_promotion = true}},
                         {i8, i32, config(128, 256, 128)},
                         {f32, f32, config(128, 256, 32), {.tf32 = true}}})
     for (const bool transposed : {true, false}) {

@@ -19,7 +19,8 @@ void expect_loaded_by_tma(AttentionSpec spec, int dim, DType dtype,
   const Attention attention(spec, schedule);
   const ir::Kernel tile = traced("attention", [&] { attention(t, t, t, O); });
   for (const runtime::Backend backend : here())
-    EXPECT_TRUE(expect_clean(tile, "sm_90a", true, backend).tma_loads) << runtime::name(backend);
+    EXPECT_TRUE(expect_clean(tile, "sm_90a", true, backend).tma_aux_loads)
+        << runtime::name(backend);
 }
 
 TEST_F(Assembled, AttentionWithABiasByTma) {
@@ -36,7 +37,7 @@ TEST_F(Assembled, OtherStepsWithABiasByTma) {
   for (const auto& [dim, keys, dtype] :
        {std::tuple{64, 64, DType::f32}, {64, 128, DType::f32}, {128, 64, DType::bf16}})
     expect_loaded_by_tma({.mask = masks::causal()}, dim, dtype,
-                         {.tiles = AttentionTiles{128, keys}});
+                         {.tiles = AttentionTileShape{128, keys}});
 }
 
 /// Beside what finds the next block, and beside another tensor, read by threads.
@@ -56,7 +57,7 @@ TEST_F(Assembled, ABiasThatTmaHasNoRoomForFits) {
   spec.score =
       scores::bias(Tensor::zeros({1, 1, 200, 332}, DType::f32, Device::cpu()).slice(3, 0, 330));
   const Tensor q = host({1, 2, 200, 64}), kv = host({1, 2, 330, 64}), O = host({1, 2, 200, 64});
-  const Attention attention(spec, {.tiles = AttentionTiles{128, 176}});
+  const Attention attention(spec, {.tiles = AttentionTileShape{128, 176}});
   const ir::Kernel tile = traced("attention", [&] { attention(q, kv, kv, O); });
   runtime::CompileRequest request;
   request.target = ir::Target("sm_90a");
@@ -71,7 +72,8 @@ TEST_F(Assembled, ABiasThatTmaHasNoRoomForFits) {
 /// Tiles of three warpgroups.
 TEST_F(Assembled, TallAttentionWithABiasByTma) {
   for (const DType dtype : {DType::bf16, DType::f32})
-    expect_loaded_by_tma({.mask = masks::causal()}, 64, dtype, {.tiles = AttentionTiles{192, 64}});
+    expect_loaded_by_tma({.mask = masks::causal()}, 64, dtype,
+                         {.tiles = AttentionTileShape{192, 64}});
 }
 
 }  // namespace

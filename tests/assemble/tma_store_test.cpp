@@ -14,7 +14,7 @@ namespace {
 using namespace test;
 
 void expect_stored(const ir::Kernel& tile, bool by_wide_blocks = true) {
-  for (const std::string plan : {"tma_store=1", "tma_store=1 store_columns=64"}) {
+  for (const std::string plan : {"tma_store=1", "tma_store=1 epilogue_tile_n=64"}) {
     if (plan != "tma_store=1" && !by_wide_blocks) continue;
     SCOPED_TRACE(plan);
     Env changed = env();
@@ -33,14 +33,14 @@ TEST_F(Assembled, ProductsStoredByTma) {
         return gelu(acc + expand(cast<f32>(bias(n)), 0)) + cast<f32>(residual(m, n));
       });
   for (const MatmulConfig& c : {MatmulConfig{.bm = 128, .bn = 256, .bk = 64},
-                                {.bm = 128, .bn = 128, .bk = 64, .alternate = true},
+                                {.bm = 128, .bn = 128, .bk = 64, .pingpong = true},
                                 {.bm = 192, .bn = 128, .bk = 64}}) {
     SCOPED_TRACE(c.str());
     expect_stored(traced("matmul", [&] { matmul(stream, A, B, C, c); }));
     // Of 128 rows a block of 64 columns takes more registers than a thread has left.
     expect_stored(
         traced("matmul", [&] { dense.run(c, stream, A, B, C, host({64}), host({64, 64})); }),
-        !c.alternate);
+        !c.pingpong);
   }
 }
 
@@ -50,7 +50,7 @@ TEST_F(Assembled, ProductsAddedByTma) {
     return kernel("added", [=](In<bf16, 2> A, In<bf16, 2> B, InOut<O, 2> C) {
       for (auto [s, m, n] : grid({full<i32>(4), C.rows(), C.cols()}, 1, 128, bn)) {
         auto acc = zeros<f32>(128, bn);
-        for (auto k : steps(A.cols(), 64).part(s.first(), 4)) acc = dot(A(m, k), B(k, n), acc);
+        for (auto k : steps(A.cols(), 64).chunk(s.first(), 4)) acc = dot(A(m, k), B(k, n), acc);
         atomic_add(C(m, n), acc);
       }
     });
@@ -64,8 +64,8 @@ TEST_F(Assembled, ProductsAddedByTma) {
 
 TEST_F(Assembled, AttentionStoredByTma) {
   for (const auto& [tiles, dim] :
-       {std::pair{AttentionTiles{128, 128}, 128}, {{128, 176}, 128}, {{192, 128}, 64}}) {
-    SCOPED_TRACE(testing::Message() << tiles.queries << "x" << tiles.keys);
+       {std::pair{AttentionTileShape{128, 128}, 128}, {{128, 176}, 128}, {{192, 128}, 64}}) {
+    SCOPED_TRACE(testing::Message() << tiles.block_q << "x" << tiles.block_kv);
     const Tensor t = host({1, 2, 64, dim}), O = host({1, 2, 64, dim});
     const Attention attention({.mask = masks::causal()}, {.tiles = tiles});
     expect_stored(traced("attention", [&] { attention(t, t, t, O); }));

@@ -17,15 +17,15 @@ TEST_F(Assembled, AttentionWithoutSoftmax) {
     return sigmoid(s);
   };
   struct Case {
-    Weighting weighting;
+    AttentionNormalization weighting;
     Score score;
     int largest_dim;  // of wider values a few registers spill
     bool for_sm_80 = true;
   };
-  for (const Case& c :
-       {Case{Weighting::scores, narrow, 256}, Case{Weighting::scores, wide, 256, false},
-        Case{Weighting::stick_breaking, {}, 128},
-        Case{Weighting::stick_breaking, scores::alibi(1), 128}})
+  for (const Case& c : {Case{AttentionNormalization::none, narrow, 256},
+                        Case{AttentionNormalization::none, wide, 256, false},
+                        Case{AttentionNormalization::stick_breaking, {}, 128},
+                        Case{AttentionNormalization::stick_breaking, scores::alibi(1), 128}})
     for (const int dim : {64, 128, 256}) {
       if (dim > c.largest_dim) continue;
       SCOPED_TRACE(testing::Message() << static_cast<int>(c.weighting) << ", head dim " << dim);

@@ -159,7 +159,7 @@ using test::nth_op;
 /// The parameter that holds a component of the first view along an axis.
 Value first_view(const Kernel& k, std::string_view component, int axis) {
   for (const Param& p : k.params())
-    if (p.attrs.s(AttrName::part) == component && p.attrs.i(AttrName::arg) == 0 &&
+    if (p.attrs.s(AttrName::component) == component && p.attrs.i(AttrName::arg) == 0 &&
         p.attrs.i(AttrName::axis) == axis)
       return p.value;
   throw std::runtime_error("no such parameter");
@@ -327,7 +327,7 @@ static_assert(std::size(kFaults) == 30);
 Kernel compiled(const Kernel& tile, const Fault* fault) {
   Kernel k = clone(tile);
   PassContext context;
-  context.plan = Plan{.warps = 4};
+  context.plan = Plan{.num_warps = 4};
   for (const Pass& pass : runtime::optimize_passes()) {
     pass.run(k, context);
     k.info.form = pass.leaves;

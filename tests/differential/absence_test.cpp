@@ -84,7 +84,7 @@ Tensor tensor(int which, Pattern p, Device d) {
 }
 
 Tile chosen(const Index& r, const Index& c) {
-  return (expand(r.idx(), 1) * 5 + expand(c.idx(), 0) * 3) % 4 != 0;
+  return (expand(r.indices(), 1) * 5 + expand(c.indices(), 0) * 3) % 4 != 0;
 }
 
 Tile load(const In<f32, 3>& x, Pattern p, const Index& r, const Index& c) {
@@ -195,7 +195,9 @@ struct Case {
 double larger(double a, double b) { return a > b ? a : b; }
 double plus(double a, double b) { return a + b; }
 bool is_upper(int i, int j) { return i <= j; }
-Tile upper(const Index& r, const Index& c) { return expand(r.idx(), 1) <= expand(c.idx(), 0); }
+Tile upper(const Index& r, const Index& c) {
+  return expand(r.indices(), 1) <= expand(c.indices(), 0);
+}
 
 /// Elements that move where a reshape splits and merges dimensions are absent one by one.
 Model by_elements(const Model& a) {

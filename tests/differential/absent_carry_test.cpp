@@ -203,7 +203,7 @@ TEST_P(AbsentCarry, CarriesThePresenceOfMaskedFirstValues) {
   const auto k = kernel("masked", [](In<f32, 1> x, Out<f32, 1> y) {
     y.partial();
     for (auto i : grid(y, 16)) {
-      Tile acc = where(i.idx() % 2 == 0, x(i), x(i.shifted(100)));
+      Tile acc = where(i.indices() % 2 == 0, x(i), x(i.shifted(100)));
       for (auto tap : steps(2, 1)) acc = acc * x(i.shifted(tap.first()));
       y(i) = acc;
     }
@@ -244,15 +244,15 @@ TEST_P(AbsentCarry, FirstValuesOfLoops) {
 /// Padding, shift with a border, and concatenation as one writes them in Triton or NumPy.
 TEST_P(AbsentCarry, WhereTakesThePresenceOfItsChoice) {
   const auto pad = kernel("pad", [](In<f32, 1> x, Out<f32, 1> y) {
-    for (auto i : grid(y, 32)) y(i) = where(i.idx() < x.dim(0), x(i), 0.0f);
+    for (auto i : grid(y, 32)) y(i) = where(i.indices() < x.dim(0), x(i), 0.0f);
   });
   const auto concat = kernel("concat", [](In<f32, 1> a, In<f32, 1> b, Out<f32, 1> y) {
     y.partial();
-    for (auto i : grid(y, 32)) y(i) = where(i.idx() < a.dim(0), a(i), b(i.shifted(-a.dim(0))));
+    for (auto i : grid(y, 32)) y(i) = where(i.indices() < a.dim(0), a(i), b(i.shifted(-a.dim(0))));
   });
   const auto shift = kernel("shift", [](In<f32, 1> x, Out<f32, 1> y) {
     y.partial();
-    for (auto i : grid(y, 32)) y(i) = where(i.idx() > 0, x(i.shifted(-1)), -1.0f);
+    for (auto i : grid(y, 32)) y(i) = where(i.indices() > 0, x(i.shifted(-1)), -1.0f);
   });
   const Tensor x = Tensor::iota({20}, DType::f32, device), padded = untouched({40}),
                both = untouched({45}), moved = untouched({25});

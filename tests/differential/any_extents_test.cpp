@@ -8,7 +8,7 @@
 
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula {
 namespace {
@@ -89,7 +89,7 @@ TEST_P(AnyExtents, Permutes) {
 /// The whole matrix read in its other order.
 TEST_P(AnyExtents, MatricesAsOthers) {
   const auto other = kernel("other", [](In<f32, 2> x, Out<f32, 2> y) {
-    for ([[maybe_unused]] auto i : grid(Space(full<i32>(1)), 1)) {
+    for ([[maybe_unused]] auto i : grid(GridSpace(full<i32>(1)), 1)) {
       y(slice(0, 160), slice(0, 96)) =
           fill_absent(x(slice(0, 96), slice(0, 160)), 0).reshape({160, 96}) * 2.0f;
     }
@@ -111,7 +111,7 @@ TEST_P(AnyExtents, FoldsConditionsAndPointers) {
           const Tile line = fill_absent(x(i), 0);
           sums(parts) = sum(line.reshape({32, 3}), 1);
           large(i) = cast<i32>((line > 50.0f).reshape({32, 3}).T().reshape({96}));
-          store((copy + i.idx()).reshape({24, 4}).T(), line.reshape({24, 4}).T());
+          store((copy + i.indices()).reshape({24, 4}).T(), line.reshape({24, 4}).T());
         }
       });
   const Tensor x = iota({192}, DType::f32), sums = empty({64}, DType::f32),
@@ -158,7 +158,7 @@ TEST_P(AnyExtents, ScansOfShortAxes) {
 /// In loops and branches, carried from step to step.
 TEST_P(AnyExtents, Carried) {
   const auto carried = kernel("carried", [](In<f32, 2> x, Out<f32, 2> y) {
-    for ([[maybe_unused]] auto i : grid(Space(full<i32>(1)), 1)) {
+    for ([[maybe_unused]] auto i : grid(GridSpace(full<i32>(1)), 1)) {
       auto turned = fill_absent(x(slice(0, 12), slice(0, 20)), 0);
       for (auto step : steps(3, 1))
         if_(step.first() != 1, [&] { turned = turned.T().reshape({12, 20}); });

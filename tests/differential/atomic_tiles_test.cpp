@@ -13,7 +13,7 @@
 #include "support/env.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula {
 namespace {
@@ -31,7 +31,7 @@ auto added_parts(int bm, int bn) {
   return kernel("added_parts", [=](In<T, 2> A, In<T, 2> B, InOut<O, 2> C, Scalar<i32> parts) {
     for (auto [s, m, n] : grid({parts, C.rows(), C.cols()}, 1, bm, bn)) {
       auto acc = zeros<f32>(bm, bn);
-      for (auto k : steps(A.cols(), 64).part(s.first(), parts)) acc = dot(A(m, k), B(k, n), acc);
+      for (auto k : steps(A.cols(), 64).chunk(s.first(), parts)) acc = dot(A(m, k), B(k, n), acc);
       atomic_add(C(m, n), acc);
     }
   });
@@ -85,7 +85,7 @@ TEST_P(AtomicTiles, ByTma) {
 }
 
 TEST_P(AtomicTiles, ByTmaInBlocksOfColumns) {
-  plan("persistent=1 tma_store=1 store_columns=32");
+  plan("persistent=1 tma_store=1 epilogue_tile_n=32");
   check<bf16, f32>(128, 128, kByTma);
 }
 
@@ -142,7 +142,7 @@ TEST_P(AtomicTiles, Extremes) {
       kernel("extremes", [](In<i8, 2> A, In<i8, 2> B, InOut<i32, 2> high, InOut<i32, 2> low) {
         for (auto [s, m, n] : grid({2, high.rows(), high.cols()}, 1, 128, 64)) {
           auto acc = zeros<i32>(128, 64);
-          for (auto k : steps(A.cols(), 128).part(s.first(), 2)) acc = dot(A(m, k), B(k, n), acc);
+          for (auto k : steps(A.cols(), 128).chunk(s.first(), 2)) acc = dot(A(m, k), B(k, n), acc);
           atomic_max(high(m, n), acc);
           atomic_min(low(m, n), acc);
         }
@@ -186,7 +186,7 @@ TEST_P(AtomicTiles, AbsentIndicesAndValues) {
         for (auto i : grid(x, 64)) {
           atomic_add(count(x(i)), 1);
           seen(x(i)) = 7;
-          store(copy + i.idx(), x(i) + 3);
+          store(copy + i.indices(), x(i) + 3);
         }
       });
   const std::int64_t n = 100, first = 9;
@@ -210,7 +210,7 @@ TEST_P(AtomicTiles, AbsentIndicesAndValues) {
 TEST_P(AtomicTiles, PlacesByACounter) {
   constexpr int kWidth = 5, kPrograms = 7;
   const auto placed = kernel("placed", [](Ptr<i32> counter, Ptr<i32> out, InOut<i32, 1> total) {
-    for (auto i : grid(Space(full<i32>(kPrograms)), 1)) {
+    for (auto i : grid(GridSpace(full<i32>(kPrograms)), 1)) {
       const Tile slot = atomic_add(counter, 1), at = arange(kWidth);
       store(out + slot * kWidth + at, cast<i32>(i.first()) * 10 + at);
       const Tile ones = full<i32>(1, {kWidth}), old = atomic_add(total(slice(0, kWidth)), ones);

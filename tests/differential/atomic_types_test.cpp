@@ -10,7 +10,7 @@
 
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula {
 namespace {
@@ -47,7 +47,7 @@ class AtomicTypes : public test::OnDevice {
   template <class T>
   std::vector<double> after(Kind kind, const std::vector<double>& values, double first) {
     const auto into = kernel("into", [kind](In<T, 1> x, Ptr<T> memory) {
-      for (auto i : grid(x, 32)) combined(kind, memory + i.idx() % kElements, x(i));
+      for (auto i : grid(x, 32)) combined(kind, memory + i.indices() % kElements, x(i));
     });
     const Tensor memory = Tensor::full({kElements + 2}, first, dtype_of<T>, GetParam());
     into(stream(), tensor<T>(values), memory);
@@ -87,8 +87,8 @@ class AtomicTypes : public test::OnDevice {
     const auto seen = kernel("seen", [kind](In<T, 1> x, Ptr<T> memory, Out<T, 1> before,
                                             Out<T, 1> between, Out<T, 1> scalar, Ptr<T> word) {
       for (auto i : grid(x, 64)) {
-        before(i) = combined(kind, memory + i.idx(), x(i));
-        between(i) = combined(kind, memory + i.idx(), x(i));
+        before(i) = combined(kind, memory + i.indices(), x(i));
+        between(i) = combined(kind, memory + i.indices(), x(i));
         scalar(i) = combined(kind, word + 1, x(0)) + zeros<T>(64);
       }
     });

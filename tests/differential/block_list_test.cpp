@@ -50,7 +50,7 @@ TEST_P(BlockLists, VisitWhatTheySay) {
     EXPECT_NE(text.find("overlapped=1"), std::string::npos) << text;
     // The entries are read by the warps that copy: their threads are beside those that compute.
     EXPECT_NE(text.find("threads 384"), std::string::npos) << text;
-    EXPECT_NE(listed.dump("optimize").find("names = \"compute,copy\""), std::string::npos);
+    EXPECT_NE(listed.dump("optimize").find("names = \"consumer,producer\""), std::string::npos);
   }
 }
 
@@ -92,9 +92,9 @@ TEST_P(BlockLists, NewContentsCompileNothing) {
   const BlockList l = list();
   const Attention listed = attention({.mask = ahead, .blocks = l});
   in.run(listed);
-  l.counts.copy_from(integers({1, 1, 1}, {1, 1, 3}));
-  l.full.copy_from(integers({1, 1, 1}, {1, 1, 3}));
-  l.blocks.copy_from(integers({1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0}, {1, 1, 3, 4}));
+  l.kv_num_blocks.copy_from(integers({1, 1, 1}, {1, 1, 3}));
+  l.full_kv_num_blocks.copy_from(integers({1, 1, 1}, {1, 1, 3}));
+  l.kv_indices.copy_from(integers({1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0}, {1, 1, 3, 4}));
   expect_near(in.run(listed), in.expected([](auto, auto, auto q, auto kv) {
     return kv / 128 == (q / 128 + 1) % 3;
   }));
@@ -124,8 +124,8 @@ TEST(BlockList, WhatDoesNotFitIsRefused) {
          "for [1, 1, 3] batch entries, heads and tiles");
   expect({.blocks = BlockList{ints({1, 1, 3, 4}), ints({1, 1, 3}), {}, 100, 128}},
          "blocks of a BlockList are 100 x 128");
-  expect({.range = causal_range, .blocks = BlockList{ints({1, 1, 3, 4}), ints({1, 1, 3})}},
-         "`blocks` is given together with `range` or `full`");
+  expect({.kv_range = causal_range, .blocks = BlockList{ints({1, 1, 3, 4}), ints({1, 1, 3})}},
+         "`blocks` is given together with `kv_range` or `full_kv_range`");
 }
 
 }  // namespace

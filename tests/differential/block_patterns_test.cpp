@@ -30,10 +30,10 @@ struct Rows {
   }
 };
 Rows rows_of(const BlockList& l) {
-  const auto blocks = l.blocks.to_vector<i32>(), counts = l.counts.to_vector<i32>(),
-             full = l.full.to_vector<i32>();
-  const auto capacity = static_cast<std::size_t>(l.blocks.size(3));
-  Rows rows{{}, {}, l.blocks.size(1), l.blocks.size(2)};
+  const auto blocks = l.kv_indices.to_vector<i32>(), counts = l.kv_num_blocks.to_vector<i32>(),
+             full = l.full_kv_num_blocks.to_vector<i32>();
+  const auto capacity = static_cast<std::size_t>(l.kv_indices.size(3));
+  Rows rows{{}, {}, l.kv_indices.size(1), l.kv_indices.size(2)};
   for (std::size_t r = 0; r < counts.size(); ++r) {
     const i32* first = blocks.data() + r * capacity;
     rows.blocks.emplace_back(first, first + counts[r]);
@@ -46,24 +46,28 @@ Rows rows_of(const BlockList& l) {
 TEST_P(BlockPatterns, OfTheHost) {
   const AttentionInputs in({1, 2}, 1, 300, 420, 16, device());
   const auto use = [](auto, auto h, auto m, auto n) {
-    return (m + n + h) % 2 ? BlockUse::skipped : n == m + h ? BlockUse::masked : BlockUse::whole;
+    return (m + n + h) % 2 ? BlockCoverage::empty
+           : n == m + h    ? BlockCoverage::partial
+                           : BlockCoverage::full;
   };
-  const BlockList list = list_blocks(
-      {.queries = 300, .keys = 420, .heads = 2, .block_q = 64, .block_kv = 80}, use, device());
+  const BlockList list =
+      list_blocks({.seqlen_q = 300, .seqlen_kv = 420, .heads = 2, .block_q = 64, .block_kv = 80},
+                  use, device());
   const auto mask = [](const Tile&, const Tile&, const Tile& q, const Tile& kv) {
     return q + 40 >= kv;
   };
   expect_near(in.run(attention({.mask = mask, .blocks = list})),
               in.expected([&](auto b, auto h, auto q, auto kv) {
-                const BlockUse is = use(b, h, q / 64, kv / 80);
+                const BlockCoverage is = use(b, h, q / 64, kv / 80);
                 // The last block is not full: what is whole has a mask there, too.
-                const bool is_masked = is == BlockUse::masked || kv >= 400;
-                return is != BlockUse::skipped && (!is_masked || q + 40 >= kv);
+                const bool is_masked = is == BlockCoverage::partial || kv >= 400;
+                return is != BlockCoverage::empty && (!is_masked || q + 40 >= kv);
               }));
 }
 
 TEST_P(BlockPatterns, BigBirdHasItsThreeKinds) {
-  const BlockGrid grid{.queries = 700, .keys = 700, .heads = 2, .block_q = 64, .block_kv = 64};
+  const BlockMaskShape grid{
+      .seqlen_q = 700, .seqlen_kv = 700, .heads = 2, .block_q = 64, .block_kv = 64};
   for (const bool is_causal : {false, true}) {
     const BigBird pattern{.global = 1, .window = 1, .random = 2, .is_causal = is_causal, .seed = 5};
     const BlockList list = big_bird(grid, pattern, device());
@@ -99,7 +103,7 @@ TEST_P(BlockPatterns, BigBirdHasItsThreeKinds) {
 const std::vector<i32> kChoice{3, -1, 0, 99, -1, 4, 1, 0, -7, 3, 2, 0, 4, 1, 3, -1, 6, -1, -1, 7};
 
 TEST_P(BlockPatterns, OfARouter) {
-  const BlockGrid grid{.queries = 250, .keys = 300, .block_q = 64, .block_kv = 64};
+  const BlockMaskShape grid{.seqlen_q = 250, .seqlen_kv = 300, .block_q = 64, .block_kv = 64};
   const AttentionInputs in({2, 2}, 1, 250, 300, 16, device());
   const auto odd = [](const Tile&, const Tile&, const Tile& q, const Tile& kv) {
     return (q + kv) % 3 != 0;
@@ -111,23 +115,23 @@ TEST_P(BlockPatterns, OfARouter) {
   const BlockList list = empty_block_list(grid, 6, device());
   const Tensor indices = Tensor::from(kChoice, {1, 1, 4, 5}, device());
   const Attention plain = attention({.blocks = list});
-  const auto select = [&](WithinBlocks within) {
+  const auto select = [&](BlockInterior within) {
     select_blocks(Stream(device()), indices, 300, within, list);
     return rows_of(list);
   };
   // One list, filled three times; the attention of the first is made before it is.
-  const Rows all = select(WithinBlocks::all);
+  const Rows all = select(BlockInterior::full);
   EXPECT_EQ(all.blocks[0], (std::set<int>{0, 3}));
   EXPECT_EQ(all.whole[1], (std::set<int>{0, 1, 3})) << "44 keys of block 4 exist";
   EXPECT_EQ(all.blocks[3], std::set<int>{});
   expect_near(in.run(plain),
               in.expected([&](auto, auto, auto q, auto kv) { return chosen(q, kv); }));
-  const Rows causal = select(WithinBlocks::causal);
+  const Rows causal = select(BlockInterior::causal);
   EXPECT_EQ(causal.whole[2], (std::set<int>{0, 1}));
   EXPECT_EQ(causal.blocks[2], (std::set<int>{0, 1, 2}));
   expect_near(in.run(attention({.mask = masks::causal(), .blocks = list})),
               in.expected([&](auto, auto, auto q, auto kv) { return q >= kv && chosen(q, kv); }));
-  EXPECT_EQ(select(WithinBlocks::masked).whole[2], std::set<int>{});
+  EXPECT_EQ(select(BlockInterior::partial).whole[2], std::set<int>{});
   expect_near(
       in.run(attention({.mask = odd, .blocks = list})),
       in.expected([&](auto, auto, auto q, auto kv) { return (q + kv) % 3 && chosen(q, kv); }));
@@ -136,11 +140,11 @@ TEST_P(BlockPatterns, OfARouter) {
 /// More choices than a program looks at together.
 TEST_P(BlockPatterns, OfARouterWithManyChoices) {
   const BlockList list = empty_block_list(
-      {.queries = 20, .keys = 16 * 400, .block_q = 16, .block_kv = 16}, 300, device());
+      {.seqlen_q = 20, .seqlen_kv = 16 * 400, .block_q = 16, .block_kv = 16}, 300, device());
   std::vector<i32> choice;
   for (int i = 0; i < 600; ++i) choice.push_back(i % 300 * 7 % 401 - 1);
   select_blocks(Stream(device()), Tensor::from(choice, {1, 1, 2, 300}, device()), 16 * 400 - 3,
-                WithinBlocks::all, list);
+                BlockInterior::full, list);
   const Rows rows = rows_of(list);
   std::set<int> want(choice.begin(), choice.begin() + 300);
   want.erase(-1);
@@ -163,7 +167,7 @@ TEST_P(BlockPatterns, TreesOfEachBatchEntry) {
   const AttentionInputs in({2, 2}, 1, kNodes, kPrefix + kNodes, 64, device());
   const Attention a = attention(
       {.mask = masks::tree(kPrefix, masks::ancestor_bits(parents, kNodes, device()), kNodes),
-       .queries_at_end = true});
+       .align_bottom_right = true});
   expect_near(in.run(a), in.expected([&](auto b, auto, auto q, auto kv) {
     return kv < kPrefix || is_ancestor(b, q, kv - kPrefix);
   }));
@@ -182,15 +186,16 @@ TEST(BlockPattern, WhatDoesNotFitIsRefused) {
   const auto expect = [&](const std::function<void()>& call, const char* text) {
     EXPECT_NE(message(call).find(text), std::string::npos) << message(call);
   };
-  const BlockGrid grid{.queries = 256, .keys = 256};
-  const BlockGrid uneven{.queries = 256, .keys = 256, .block_q = 64}, odd{256, 256, 1, 1, 100, 100};
+  const BlockMaskShape grid{.seqlen_q = 256, .seqlen_kv = 256};
+  const BlockMaskShape uneven{.seqlen_q = 256, .seqlen_kv = 256, .block_q = 64},
+      odd{256, 256, 1, 1, 100, 100};
   expect([&] { big_bird(uneven, {}, cpu); }, "big_bird: blocks of 64 x 128");
   expect([&] { big_bird(odd, {}, cpu); }, "blocks of a BlockList are 100 x 100");
-  expect([&] { big_bird({.keys = 256}, {}, cpu); }, "a block list of 0 queries, 256 keys");
+  expect([&] { big_bird({.seqlen_kv = 256}, {}, cpu); }, "a block list of 0 queries, 256 keys");
   expect([&] { empty_block_list(grid, 0, cpu); }, "room for 0 blocks");
   const BlockList list = empty_block_list(grid, 2, cpu);
   const auto choose = [&](const Dims& shape, DType d) {
-    select_blocks(Stream(cpu), Tensor::zeros(shape, d, cpu), 256, WithinBlocks::all, list);
+    select_blocks(Stream(cpu), Tensor::zeros(shape, d, cpu), 256, BlockInterior::full, list);
   };
   expect([&] { choose({1, 1, 2, 3}, DType::i32); }, "select_blocks: indices are i32[1, 1, 2, 3]");
   expect([&] { choose({1, 1, 2, 2}, DType::i64); }, "select_blocks: indices are i64[1, 1, 2, 2]");

@@ -5,7 +5,7 @@
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula {
 namespace {
@@ -50,14 +50,15 @@ TEST_P(ChosenWidths, SharedAndStoredByTma) {
 
 TEST_P(ChosenWidths, TilesInTurn) {
   for (const int bn : kWidths)
-    check<bf16>({.bm = 64, .bn = bn, .bk = 64, .alternate = true}, 200, 2 * bn + 16, 136);
+    check<bf16>({.bm = 64, .bn = bn, .bk = 64, .pingpong = true}, 200, 2 * bn + 16, 136);
 }
 
 TEST_P(ChosenWidths, Divided) {
   for (const int bn : kWidths) {
-    check<bf16>({.bm = 128, .bn = bn, .bk = 64, .splits = 3}, 136, bn + 8, 328);
-    check<bf16>({.bm = 64, .bn = bn, .bk = 64, .splits = 2, .clustered = true}, 72, bn + 8, 328);
-    check<bf16>({.bm = 128, .bn = bn, .bk = 64, .streamed = 3}, 136, bn + 8, 328);
+    check<bf16>({.bm = 128, .bn = bn, .bk = 64, .split_k = 3}, 136, bn + 8, 328);
+    check<bf16>({.bm = 64, .bn = bn, .bk = 64, .split_k = 2, .split_k_in_cluster = true}, 72,
+                bn + 8, 328);
+    check<bf16>({.bm = 128, .bn = bn, .bk = 64, .stream_k_ctas = 3}, 136, bn + 8, 328);
   }
 }
 

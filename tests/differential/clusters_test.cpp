@@ -8,7 +8,7 @@
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula {
 namespace {
@@ -31,7 +31,7 @@ TEST_P(Clusters, SumOverRowsOfAMatrix) {
         Tile sum = zeros<f32>(64);
         for (auto m : steps(first, min(first + rows, x.dim(0)), 1))
           sum = sum + fill_absent(x(m, n), 0);
-        z(cluster_share(n)) = cluster_sum(sum, 0);
+        z(cluster_slice(n)) = cluster_reduce_scatter(sum, 0);
       }
     });
     const std::int64_t m = 37, n = 200;
@@ -50,8 +50,8 @@ TEST_P(Clusters, TwoSums) {
   const auto both = kernel("both", [](In<i32, 2> x, Out<i32, 2> down, Out<f32, 2> across) {
     for (auto [m, n] : grid(x, 32, 64, cluster(4))) {
       const Tile t = x(m, n) * (cluster_rank() + 1);
-      down(cluster_share(m), n) = cluster_sum(t, 0);
-      across(m, cluster_share(n)) = cluster_sum(cast<f32>(t), 1);
+      down(cluster_slice(m), n) = cluster_reduce_scatter(t, 0);
+      across(m, cluster_slice(n)) = cluster_reduce_scatter(cast<f32>(t), 1);
     }
   });
   const std::int64_t m = 45, n = 100;
@@ -71,7 +71,7 @@ TEST_P(Clusters, AbsentForOthers) {
     z.partial();
     for (auto n : grid(z, 64, cluster(2))) {
       const Index from = n.shifted(cluster_rank() * 40);
-      z(cluster_share(n)) = cluster_sum(exp2(x(from)), 0);
+      z(cluster_slice(n)) = cluster_reduce_scatter(exp2(x(from)), 0);
     }
   });
   const std::int64_t n = 100;
@@ -91,8 +91,8 @@ TEST_P(Clusters, AbsentForOthers) {
 
 // ---- products -----------------------------------------------------------------------------------
 
-MatmulConfig clustered(int bm, int bn, int bk, int splits, bool swapped = false) {
-  return {bm, bn, bk, splits, swapped, true};
+MatmulConfig in_cluster(int bm, int bn, int bk, int splits, bool swap_ab = false) {
+  return {bm, bn, bk, splits, swap_ab, true};
 }
 
 TEST_P(Clusters, ProductsOfEveryType) {
@@ -116,16 +116,16 @@ TEST_P(Clusters, ProductsOfEveryType) {
                    << name(t.operands) << " to " << name(t.result) << (transposed ? " NT" : " NN"));
       const Tensor A = integers({m, k}, t.operands, 1),
                    B = integers({k, n}, t.operands, 2, transposed), C = empty({m, n}, t.result);
-      matmul(stream(), A, B, C, clustered(64, 64, t.bk, 2));
+      matmul(stream(), A, B, C, in_cluster(64, 64, t.bk, 2));
       expect_equal(C, product(A, B));
     }
   const Tensor A = integers({m, k}, f32, 1), B = integers({k, n}, f32, 2, true),
                C = empty({m, n}, f32);
-  matmul(stream(), A, B, C, clustered(64, 64, 32, 4), {.tf32 = true});
+  matmul(stream(), A, B, C, in_cluster(64, 64, 32, 4), {.tf32 = true});
   expect_equal(C, product(A, B));
   const Tensor A8 = integers({m, k}, f8e4m3, 1), B8 = integers({k, n}, f8e4m3, 2, true),
                C8 = empty({m, n}, f32);
-  matmul(stream(), A8, B8, C8, clustered(64, 64, 128, 2), {.promoted = true});
+  matmul(stream(), A8, B8, C8, in_cluster(64, 64, 128, 2), {.fp32_promotion = true});
   expect_equal(C8, product(A8, B8));
 }
 
@@ -134,10 +134,10 @@ TEST_P(Clusters, ProductsOfEveryType) {
 TEST_P(Clusters, ProductsOfEveryConfiguration) {
   for (const std::int64_t k : {1096, 200, 65, 0})
     for (const MatmulConfig& c :
-         {clustered(64, 64, 64, 2), clustered(64, 64, 64, 4), clustered(64, 128, 64, 8),
-          clustered(128, 64, 64, 2), clustered(128, 96, 64, 8), clustered(64, 80, 64, 4),
-          clustered(64, 24, 64, 2), clustered(16, 64, 64, 2, true), clustered(8, 128, 64, 4, true),
-          clustered(24, 64, 128, 8, true)}) {
+         {in_cluster(64, 64, 64, 2), in_cluster(64, 64, 64, 4), in_cluster(64, 128, 64, 8),
+          in_cluster(128, 64, 64, 2), in_cluster(128, 96, 64, 8), in_cluster(64, 80, 64, 4),
+          in_cluster(64, 24, 64, 2), in_cluster(16, 64, 64, 2, true),
+          in_cluster(8, 128, 64, 4, true), in_cluster(24, 64, 128, 8, true)}) {
       SCOPED_TRACE(c.str() + ", k " + std::to_string(k));
       const Tensor A = integers({77, k}, DType::bf16, 1), B = integers({k, 152}, DType::bf16, 2),
                    C = empty({77, 152}, DType::bf16);
@@ -152,7 +152,7 @@ TEST_P(Clusters, OddShapes) {
     SCOPED_TRACE(s.str());
     const Tensor A = integers({s[0], s[2]}, DType::bf16, 1),
                  B = integers({s[2], s[1]}, DType::bf16, 2), C = empty({s[0], s[1]}, DType::f32);
-    matmul(stream(), A, B, C, clustered(64, 64, 64, 4));
+    matmul(stream(), A, B, C, in_cluster(64, 64, 64, 4));
     expect_equal(C, product(A, B));
   }
 }
@@ -177,7 +177,7 @@ TEST_P(Clusters, Epilogues) {
       v = std::max(v * s[static_cast<std::size_t>(i)] * 0.5 + b[static_cast<std::size_t>(j)], 0.0) +
           r[static_cast<std::size_t>(i * n + j)];
     }
-  for (const MatmulConfig& c : {clustered(64, 64, 64, 4), clustered(32, 64, 64, 2, true)}) {
+  for (const MatmulConfig& c : {in_cluster(64, 64, 64, 4), in_cluster(32, 64, 64, 2, true)}) {
     SCOPED_TRACE(c.str());
     fused.run(c, stream(), A, B, C, bias, scale, before, 0.5f);
     expect_equal(C, want);

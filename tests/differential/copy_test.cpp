@@ -61,20 +61,21 @@ TEST_P(Copies, WhatDoesNotFit) {
 TEST_P(Copies, OperandsAsTmaTakesThem) {
   const Tensor even = integers({40, 64}, DType::bf16), odd = integers({40, 67}, DType::bf16),
                bytes = integers({64, 48}, DType::u8);
-  EXPECT_TRUE(tma_takes(even) && tma_takes(even.transpose(0, 1)) && !tma_takes(odd));
-  EXPECT_FALSE((PackedOperand{odd, -1, Packing::Any}.needs_copy()));
-  EXPECT_FALSE((PackedOperand{bytes, -2, Packing::ForTma}.needs_copy()));
-  EXPECT_TRUE((PackedOperand{bytes, -2, Packing::AlongDim}.needs_copy()));
+  EXPECT_TRUE(is_tma_compatible(even) && is_tma_compatible(even.transpose(0, 1)) &&
+              !is_tma_compatible(odd));
+  EXPECT_FALSE((RepackedOperand{odd, -1, LayoutRequirement::any}.needs_repack()));
+  EXPECT_FALSE((RepackedOperand{bytes, -2, LayoutRequirement::tma_compatible}.needs_repack()));
+  EXPECT_TRUE((RepackedOperand{bytes, -2, LayoutRequirement::contiguous_dim}.needs_repack()));
 
-  const PackedTensors kept(stream(), {{even, -2}, {odd, -1, Packing::Any}});
+  const RepackedOperands kept(stream(), {{even, -2}, {odd, -1, LayoutRequirement::any}});
   EXPECT_TRUE(kept[0].data() == even.data() && kept[1].data() == odd.data());
-  const PackedTensors packed(stream(), {{even, -1}, {odd, -1}}, {3, 5});
+  const RepackedOperands packed(stream(), {{even, -1}, {odd, -1}}, {3, 5});
   EXPECT_EQ(packed[0].data(), even.data());
-  EXPECT_TRUE(tma_takes(packed[1]) && packed[1].stride(0) == 128);
+  EXPECT_TRUE(is_tma_compatible(packed[1]) && packed[1].stride(0) == 128);
   EXPECT_EQ(packed[1].to_doubles(), odd.to_doubles());
-  EXPECT_EQ(packed.further().shape(), (Dims{3, 5}));
-  const PackedTensors turned(stream(), {{bytes, -2, Packing::AlongDim}});
-  EXPECT_TRUE(tma_takes(turned[0]) && turned[0].stride(0) == 1);
+  EXPECT_EQ(packed.workspace().shape(), (Dims{3, 5}));
+  const RepackedOperands turned(stream(), {{bytes, -2, LayoutRequirement::contiguous_dim}});
+  EXPECT_TRUE(is_tma_compatible(turned[0]) && turned[0].stride(0) == 1);
   EXPECT_EQ(turned[0].to_doubles(), bytes.to_doubles());
 }
 

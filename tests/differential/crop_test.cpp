@@ -21,7 +21,7 @@ auto group_sums() {
   return kernel("group_sums", [](In<f32, 2> x, In<i32, 1> starts, Scalar<i32> longest,
                                  Out<f32, 2> twice, Out<f32, 3> sums) {
     twice.partial();  // rows behind the last group stay
-    for (auto [g, m] : grid(Space({starts.dim(0) - 1, longest}), 1, 32)) {
+    for (auto [g, m] : grid(GridSpace({starts.dim(0) - 1, longest}), 1, 32)) {
       const Tile first = fill_absent(starts(g), 0), end = fill_absent(starts(g + 1), 0);
       const Index rows = m.shifted(first);
       const Tile part = crop(x(rows, slice(0, 8)), 0, rows.first(), end);

@@ -16,14 +16,14 @@ namespace {
 
 constexpr const char* kOnce = "computed once a diagonal";
 
-class DiagonalTiles : public testing::TestWithParam<Device> {
+class ToeplitzTiles : public testing::TestWithParam<Device> {
  protected:
   static void expect_said(const std::string& said, bool once) {
     if (GetParam().kind == DeviceKind::cpu) return;  // compiles nothing
     EXPECT_EQ(said.find(kOnce) != std::string::npos, once) << said;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, DiagonalTiles, testing::ValuesIn(test::devices()),
+INSTANTIATE_TEST_SUITE_P(Devices, ToeplitzTiles, testing::ValuesIn(test::devices()),
                          test::device_name);
 
 /// A number by the distance of a pair, and by a table of as many as there are distances.
@@ -60,7 +60,7 @@ std::string results(const OfDistance& f, const Shape& s, bool hidden, Device dev
   return k.explain();
 }
 
-TEST_P(DiagonalTiles, ToTheBit) {
+TEST_P(ToeplitzTiles, ToTheBit) {
   const std::vector<OfDistance> all{
       [](const In<f32, 1>& t, const Tile& d) { return t(d); },
       [](const In<f32, 1>& t, const Tile& d) { return t(20 - d); },
@@ -85,7 +85,7 @@ TEST_P(DiagonalTiles, ToTheBit) {
 }
 
 /// Against the host; a table's ends lie outside, where there is nothing.
-TEST_P(DiagonalTiles, AreTheTables) {
+TEST_P(ToeplitzTiles, AreTheTables) {
   const Shape s{100, 77, 64, 32};
   std::vector<double> made;
   results([](const In<f32, 1>& t, const Tile& d) { return fill_absent(t(d + 50), 7); }, s, false,
@@ -102,7 +102,7 @@ TEST_P(DiagonalTiles, AreTheTables) {
 }
 
 /// A Toeplitz matrix times a vector: the tile in a loop, whose warps' memory each step writes anew.
-TEST_P(DiagonalTiles, InAProductWithAVector) {
+TEST_P(ToeplitzTiles, InAProductWithAVector) {
   const auto product = kernel("product", [](In<bf16, 1> t, In<f32, 1> x, Out<f32, 1> y) {
     for (auto m : grid(rows(y), 64)) {
       Tile all = zeros<f32>(64);
@@ -132,7 +132,7 @@ TEST_P(DiagonalTiles, InAProductWithAVector) {
 }
 
 /// What may be written meanwhile is read where it stands, and what costs little stays where it is.
-TEST_P(DiagonalTiles, WhatIsNot) {
+TEST_P(ToeplitzTiles, WhatIsNot) {
   const auto written = kernel("written", [](InOut<f32, 1> t, Out<f32, 2> out) {
     for (auto [m, n] : grid(out, 32, 32)) {
       const Tile d = expand(n, 0) - expand(m, 1) + out.rows() - 1;

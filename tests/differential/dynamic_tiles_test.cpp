@@ -1,5 +1,5 @@
-// Tiles by a counter (plan.dynamic) and dealt beforehand give the same; what a lowering of the
-// counter could get wrong, the simulator finds.
+// Tiles by a counter (plan.dynamic_scheduler) and dealt beforehand give the same; what a lowering
+// of the counter could get wrong, the simulator finds.
 #include <functional>
 #include <optional>
 
@@ -10,7 +10,7 @@
 #include "support/env.h"
 #include "tegula/kernels/masks.h"
 #include "tests/differential/attention_expected.h"
-#include "tests/differential/uneven_product.h"
+#include "tests/differential/ragged_matmul.h"
 
 namespace tegula {
 namespace {
@@ -31,7 +31,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, DynamicTiles, testing::ValuesIn(test::devices(
 /// None, one, fewer than programs (the simulator has four), as many, and many; each twice, so that
 /// the second launch finds the counter as the first has left it.
 TEST_P(DynamicTiles, OfAnyNumber) {
-  for (const char* plan : {"", "dynamic=0", "copy_warps=0 registers=0", "stages=2"}) {
+  for (const char* plan :
+       {"", "dynamic_scheduler=0", "producer_warps=0 consumer_registers=0", "stages=2"}) {
     SCOPED_TRACE(plan);
     const EnvOverride scope = with_plan(plan);
     const auto product = test::uneven_product();
@@ -45,7 +46,8 @@ TEST_P(DynamicTiles, OfAnyNumber) {
       }
     }
     if (GetParam().kind == DeviceKind::cpu) continue;
-    const char* chosen = std::string_view(plan) == "dynamic=0" ? "dynamic=0" : "dynamic=1";
+    const char* chosen = std::string_view(plan) == "dynamic_scheduler=0" ? "dynamic_scheduler=0"
+                                                                         : "dynamic_scheduler=1";
     EXPECT_NE(product.explain().find(chosen), std::string::npos) << product.explain();
   }
 }
@@ -53,7 +55,7 @@ TEST_P(DynamicTiles, OfAnyNumber) {
 /// Documents that a list finds, one after another in one tensor, by head dims of both kinds of
 /// roles.
 TEST_P(DynamicTiles, OfDocuments) {
-  for (const char* plan : {"", "dynamic=0"}) {
+  for (const char* plan : {"", "dynamic_scheduler=0"}) {
     SCOPED_TRACE(plan);
     const EnvOverride scope = with_plan(plan);
     for (const std::int64_t dim : {64, 128}) {
@@ -67,7 +69,7 @@ TEST_P(DynamicTiles, OfDocuments) {
         return q >= kv && ids[static_cast<std::size_t>(q)] == ids[static_cast<std::size_t>(kv)];
       }));
       if (GetParam().kind == DeviceKind::cpu) continue;
-      const char* chosen = *plan == 0 ? "dynamic=1" : "dynamic=0";
+      const char* chosen = *plan == 0 ? "dynamic_scheduler=1" : "dynamic_scheduler=0";
       EXPECT_NE(a.explain().find(chosen), std::string::npos) << a.explain();
     }
   }
@@ -79,7 +81,8 @@ TEST(DynamicTilesPlan, OfEvenWorkAreDealt) {
   for (const Mask& mask : {Mask(), masks::causal(), masks::sliding_window(Scalar<i32>(20))}) {
     const Attention a = attention({.mask = mask});
     in.run(a);
-    EXPECT_NE(a.explain().find("persistent=1 dynamic=0"), std::string::npos) << a.explain();
+    EXPECT_NE(a.explain().find("persistent=1 dynamic_scheduler=0"), std::string::npos)
+        << a.explain();
   }
 }
 

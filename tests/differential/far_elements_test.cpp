@@ -39,7 +39,7 @@ TEST_P(FarElements, AreFoundByTheirIndex) {
   const Reserved memory(static_cast<std::size_t>(n) * 2);
   if (!memory.is_there()) GTEST_SKIP() << "no address space for 4 GiB";
   const auto shifted = kernel("shifted", [](In<f16, 1> x, Out<f16, 1> z, Scalar<i64> start) {
-    for (auto i : grid(z, 64)) z(i) = x(cast<i64>(i.idx()) + start) + 1;
+    for (auto i : grid(z, 64)) z(i) = x(cast<i64>(i.indices()) + start) + 1;
   });
   const Tensor x = Tensor::borrow(memory.data(), {n}, DType::f16, GetParam());
   for (const std::int64_t start : {std::int64_t{0}, k2To31 / 2 - 32, k2To31 - 32, n - 64}) {

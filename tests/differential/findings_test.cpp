@@ -86,52 +86,54 @@ TEST_P(Findings, ALoopThatGoesOnForEver) {
 
 /// Triton's lock of layer norm's backward, with rows that one warp has.
 TEST_P(Findings, ALockOrdersWhatItGuards) {
-  const auto sums = [](Order give_back) {
+  const auto sums = [](MemoryOrder give_back) {
     return kernel("lock", [give_back](In<f32, 2> x, InOut<f32, 2> dw, Ptr<i32> locks) {
       for (auto r : grid(rows(x), 1)) {
         const Tile g = x(r, all);
-        const Tile group = r.idx() % dw.rows();
-        while_([&] { return atomic_xchg(locks + group, 1, {}, Order::acquire) == 1; }, [&] {});
+        const Tile group = r.indices() % dw.rows();
+        while_([&] { return atomic_xchg(locks + group, 1, {}, MemoryOrder::acquire) == 1; },
+               [&] {});
         dw(group, all) += g;
         atomic_xchg(locks + group, 0, {}, give_back);
       }
     });
   };
-  const auto run = [&](Order give_back) {
+  const auto run = [&](MemoryOrder give_back) {
     const Tensor dw = Tensor::zeros({4, 1}, DType::f32, device());
     sums(give_back)(f32s({64, 1}), dw, i32s({4}, 0));
     EXPECT_EQ(dw.to_doubles(), std::vector<double>(4, 16.0));
   };
-  EXPECT_EQ(found_by([&] { run(Order::release); }).text, "");
-  EXPECT_EQ(found_by([&] { run(Order::relaxed); }).code, "T1301");
+  EXPECT_EQ(found_by([&] { run(MemoryOrder::release); }).text, "");
+  EXPECT_EQ(found_by([&] { run(MemoryOrder::relaxed); }).code, "T1301");
 }
 
 /// Each program adds to what the one before it has published.
 TEST_P(Findings, AFlagOrdersALookBack) {
-  const auto sums = [](Order publish) {
-    return kernel("look_back", [publish](In<i32, 1> x, Ptr<i32> totals, Ptr<i32> flags,
-                                         Out<i32, 1> y) {
-      for (auto i : grid(x, 1)) {
-        Tile before = full<i32>(0);
-        const Tile at = cast<i32>(i.first());
-        if_(at > 0, [&] {
-          while_([&] { return atomic_or(flags + (at - 1), 0, {}, Order::acquire) == 0; }, [&] {});
-          before = load(totals + (at - 1));
+  const auto sums = [](MemoryOrder publish) {
+    return kernel(
+        "look_back", [publish](In<i32, 1> x, Ptr<i32> totals, Ptr<i32> flags, Out<i32, 1> y) {
+          for (auto i : grid(x, 1)) {
+            Tile before = full<i32>(0);
+            const Tile at = cast<i32>(i.first());
+            if_(at > 0, [&] {
+              while_([&] { return atomic_or(flags + (at - 1), 0, {}, MemoryOrder::acquire) == 0; },
+                     [&] {});
+              before = load(totals + (at - 1));
+            });
+            const Tile now = before + x(i);
+            store(totals + at, now);
+            atomic_xchg(flags + at, 1, {}, publish);
+            y(i) = now;
+          }
         });
-        const Tile now = before + x(i);
-        store(totals + at, now);
-        atomic_xchg(flags + at, 1, {}, publish);
-        y(i) = now;
-      }
-    });
   };
-  const auto run = [&](Order publish) {
+  const auto run = [&](MemoryOrder publish) {
     const Tensor y = i32s({40}, 0);
     sums(publish)(i32s({40}, 2), i32s({40}, 0), i32s({40}, 0), y);
     EXPECT_EQ(y.to_doubles()[39], 80);
   };
-  EXPECT_EQ(found_by([&] { run(Order::release); }).text, "");
-  EXPECT_EQ(found_by([&] { run(Order::relaxed); }).code, "T1301");
+  EXPECT_EQ(found_by([&] { run(MemoryOrder::release); }).text, "");
+  EXPECT_EQ(found_by([&] { run(MemoryOrder::relaxed); }).code, "T1301");
 }
 
 TEST_P(Findings, AReadOfWhatAnotherProgramWrites) {

@@ -60,7 +60,7 @@ auto matmul() {
   return kernel("matmul", [](In<T, 2> A, In<T, 2> B, Out<T, 2> C) {
     int BM = tune("BM", {16, 32, 64, 128}, 64), BN = tune("BN", {16, 32, 64, 96, 128, 256}, 64),
         BK = tune("BK", {16, 32, 64}, 32);
-    for (auto [m, n] : grid(C, BM, BN, l2_group(8))) {
+    for (auto [m, n] : grid(C, BM, BN, group_m(8))) {
       auto acc = zeros<f32>(BM, BN);
       for (auto k : steps(A.cols(), BK)) acc = dot(A(m, k), B(k, n), acc);
       C(m, n) = acc;

@@ -13,10 +13,11 @@
 namespace tegula {
 namespace {
 
-class FirstStep : public testing::TestWithParam<Device> {};
-INSTANTIATE_TEST_SUITE_P(Devices, FirstStep, testing::ValuesIn(test::devices()), test::device_name);
+class PeeledIteration : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, PeeledIteration, testing::ValuesIn(test::devices()),
+                         test::device_name);
 
-TEST_P(FirstStep, ChoosesWhatIsMultiplied) {
+TEST_P(PeeledIteration, ChoosesWhatIsMultiplied) {
   const auto twice = kernel(
       "twice", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, Out<f32, 2> O, Out<f32, 1> Top) {
         const Index d = slice(0, 64);
@@ -63,7 +64,7 @@ TEST_P(FirstStep, ChoosesWhatIsMultiplied) {
 }
 
 /// Behind the first step nothing needs the first product, which stays where it is.
-TEST_P(FirstStep, OnlyItMultiplies) {
+TEST_P(PeeledIteration, OnlyItMultiplies) {
   const auto once = kernel("once", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, Out<f32, 2> O) {
     const Index d = slice(0, 64);
     for (auto m : grid(rows(Q), 128)) {
@@ -86,7 +87,7 @@ TEST_P(FirstStep, OnlyItMultiplies) {
 }
 
 /// The zeros of absent elements come late for the second product, but not where they are added up.
-TEST_P(FirstStep, OperandsOfTheSecondProductAreAddedUp) {
+TEST_P(PeeledIteration, OperandsOfTheSecondProductAreAddedUp) {
   const auto softmax = kernel(
       "added", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, Out<f32, 2> O, Out<f32, 1> Sum) {
         const Index d = slice(0, 64);

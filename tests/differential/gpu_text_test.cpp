@@ -26,7 +26,7 @@ TEST_P(GpuText, IsThatOfTheKernel) {
   EXPECT_NE(ptx.find("st.global"), std::string::npos) << ptx;
   EXPECT_FALSE(k.dump("emit").empty());
   // The plan that was asked for is that of the text.
-  const auto planned = k.with_plan("warps=2");
+  const auto planned = k.with_plan("num_warps=2");
   planned(Tensor::iota({100}, DType::f32, GetParam()), z);
   if (GetParam().kind != DeviceKind::cpu) {
     EXPECT_NE(planned.ptx().find(".maxntid 64"), std::string::npos) << planned.ptx();

@@ -101,7 +101,7 @@ TEST_P(HopperProducts, FewStepsAndNone) {
 
 /// A product whose operand is another product's result, and a sum that something else reads.
 TEST_P(HopperProducts, ChainedProducts) {
-  const auto chained =
+  const auto back_to_back =
       kernel("chained", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, Out<f32, 2> O) {
         for (auto [m, d] : grid(O, 64, 64)) {
           auto out = zeros<f32>(64, 64);
@@ -116,7 +116,7 @@ TEST_P(HopperProducts, ChainedProducts) {
   const std::int64_t m = 72, n = 200, d = 64;
   const Tensor Q = integers({m, d}, 7), K = integers({n, d}, 8), V = integers({n, d}, 9),
                O = Tensor::empty({m, d}, DType::f32, GetParam());
-  chained(Q, K, V, O);
+  back_to_back(Q, K, V, O);
   const auto q = Q.to_doubles(), k = K.to_doubles(), v = V.to_doubles(), o = O.to_doubles();
   for (std::int64_t i = 0; i < m; ++i) {
     std::vector<double> out(static_cast<std::size_t>(d));

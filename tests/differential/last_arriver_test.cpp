@@ -1,4 +1,4 @@
-// A sum of rows that programs share (last_arriver), and what its lowering could get wrong.
+// A sum of rows that programs share (arrive_and_test_last), and what its lowering could get wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include "tegula/memory.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula {
 namespace {
@@ -25,11 +25,11 @@ constexpr int kRows = 8, kColumns = 256, kParts = 5;
 auto shared_sum() {
   return kernel("shared_sum", [](In<f32, 3> X, Out<f32, 2> Y, InOut<f32, 3> sums,
                                  Ptr<u32> counters) {
-    for (auto [g, p] : grid(Space({X.dim(0) / 2, sums.dim(1)}), 1, 1))
+    for (auto [g, p] : grid(GridSpace({X.dim(0) / 2, sums.dim(1)}), 1, 1))
       for (auto half : steps(2, 1)) {
         const Index group = slice(g.first() * 2 + half.first(), 1), columns = slice(0, kColumns);
         sums(group, p, columns) = sum(X(group, slice(p.first() * kRows, kRows), columns), axis(0));
-        if_(last_arriver(counters + group.first(), kParts), [&] {
+        if_(arrive_and_test_last(counters + group.first(), kParts), [&] {
           Tile all = zeros<f32>(kColumns);
           for (auto part : steps(kParts, 1))
             all = all + fill_absent(sums(group, part, columns), any_value);
@@ -56,12 +56,12 @@ struct Inputs {
   Tensor X, Y, sums, counters;
 };
 
-class LastArriver : public test::OnDevice {};
-INSTANTIATE_TEST_SUITE_P(Devices, LastArriver, testing::ValuesIn(test::devices()),
+class ArriveAndTestLast : public test::OnDevice {};
+INSTANTIATE_TEST_SUITE_P(Devices, ArriveAndTestLast, testing::ValuesIn(test::devices()),
                          test::device_name);
 
 /// The second launch finds the counters as the first has left them.
-TEST_P(LastArriver, AddsWhatAllHave) {
+TEST_P(ArriveAndTestLast, AddsWhatAllHave) {
   const Inputs in(GetParam());
   const auto product = shared_sum();
   for (int launch = 0; launch < 2; ++launch) {

@@ -16,17 +16,18 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr std::int64_t kRows = 8;
 
-EnvOverride without_late_sums() {
+EnvOverride without_deferred_reductions() {
   Env changed = env();
-  changed.plan = "late_sums=0";
+  changed.plan = "defer_cross_lane_reductions=0";
   return EnvOverride(changed);
 }
 
-class LateSums : public testing::TestWithParam<Device> {};
-INSTANTIATE_TEST_SUITE_P(Devices, LateSums, testing::ValuesIn(test::devices()), test::device_name);
+class DeferReductions : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, DeferReductions, testing::ValuesIn(test::devices()),
+                         test::device_name);
 
 /// Of integers, so that all sums are exact; a step is dealt to a warp's lanes, or to several warps.
-TEST_P(LateSums, BeginWithNumbers) {
+TEST_P(DeferReductions, BeginWithNumbers) {
   const auto folds_in_steps_of = [](int step) {
     return kernel("folds", [step](In<f32, 2> X, In<f32, 1> Begin, Out<f32, 1> Sum,
                                   Out<f32, 1> Squares, Out<f32, 1> Most) {
@@ -70,7 +71,7 @@ TEST_P(LateSums, BeginWithNumbers) {
 }
 
 /// Online softmax's sums, and rows of any numbers there are: of the same class as in every step.
-TEST_P(LateSums, ClassesOfNumbers) {
+TEST_P(DeferReductions, ClassesOfNumbers) {
   const auto trace = [] {
     return kernel("weights", [](In<f32, 2> X, Out<f32, 1> Plain, Out<f32, 1> Sum) {
       for (auto m : grid(rows(X), kRows)) {
@@ -109,7 +110,7 @@ TEST_P(LateSums, ClassesOfNumbers) {
     return all;
   };
   const auto late = results();
-  const EnvOverride scope = without_late_sums();
+  const EnvOverride scope = without_deferred_reductions();
   const auto every_step = results();
   for (std::size_t i = 0; i < late.size(); ++i) {
     SCOPED_TRACE(i);
@@ -123,7 +124,7 @@ TEST_P(LateSums, ClassesOfNumbers) {
 }
 
 /// In parts, 0 times it would be NaN in lanes that begin with nothing.
-TEST_P(LateSums, InfiniteFactors) {
+TEST_P(DeferReductions, InfiniteFactors) {
   const auto scaled = kernel("scaled", [](In<f32, 2> X, Out<f32, 1> Sum) {
     for (auto m : grid(rows(X), kRows)) {
       Tile sum = full<f32>(1, kRows);

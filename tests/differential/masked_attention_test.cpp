@@ -80,8 +80,9 @@ TEST_P(MaskedAttention, OnEveryPath) {
     std::int64_t dim;  // of its own: a process compiles a kernel once, whatever the plan is then
   };
   for (const Path& path :
-       {Path{"wgmma=0 copy_warps=0 persistent=0 registers=0 stages=2 stage_stores=1", false, 32},
-        Path{"copy_warps=0 registers=0", true, 96}, Path{"persistent=0", true, 112}}) {
+       {Path{"wgmma=0 producer_warps=0 persistent=0 consumer_registers=0 stages=2 stage_stores=1",
+             false, 32},
+        Path{"producer_warps=0 consumer_registers=0", true, 96}, Path{"persistent=0", true, 112}}) {
     SCOPED_TRACE(path.plan);
     const AttentionInputs in({1, 1}, 1, 300, 410, path.dim, device());
     const Weights weights(in);

@@ -9,7 +9,7 @@
 #include "tegula/kernels/gated_matmul.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula {
 namespace {
@@ -53,9 +53,9 @@ TEST_P(MatmulLibrary, EveryTypeAndLayout) {
 TEST_P(MatmulLibrary, Options) {
   const Tensor A = integers({72, 320}, DType::f8e4m3, 1),
                B = integers({320, 72}, DType::f8e4m3, 2, true), C = empty({72, 72}, DType::f32);
-  matmul(A, B, C, {.promoted = true});
+  matmul(A, B, C, {.fp32_promotion = true});
   expect_equal(C, product(A, B));
-  matmul(stream(), A, B, C, MatmulConfig{16, 64, 128, 1, true}, {.promoted = true});
+  matmul(stream(), A, B, C, MatmulConfig{16, 64, 128, 1, true}, {.fp32_promotion = true});
   expect_equal(C, product(A, B));
   const Tensor X = integers({72, 96}, DType::f32, 1), Y = integers({96, 72}, DType::f32, 2, true),
                Z = empty({72, 72}, DType::f32);
@@ -82,7 +82,7 @@ TEST_P(MatmulLibrary, OperandsThatTmaDoesNotTake) {
     for (const bool direct : {false, true})
       for (const int bn : {64, 128}) {
         SCOPED_TRACE(testing::Message() << A.str() << direct << bn);
-        matmul(stream(), A, B, C, {.bm = 64, .bn = bn, .bk = 64, .direct = direct});
+        matmul(stream(), A, B, C, {.bm = 64, .bn = bn, .bk = 64, .no_repack = direct});
         expect_equal(C, want);
       }
   };
@@ -101,9 +101,9 @@ TEST_P(MatmulLibrary, OperandsThatTmaDoesNotTake) {
                Y = empty({9, 65}, DType::f32);
   const auto want = product(A, W);
   for (const MatmulConfig& c :
-       {MatmulConfig{.bm = 16, .bn = 64, .splits = 3, .swapped = true},
-        {.bm = 64, .bn = 64, .splits = 3, .direct = true},
-        {.bm = 64, .bn = 64, .splits = 2, .clustered = true, .direct = true}}) {
+       {MatmulConfig{.bm = 16, .bn = 64, .split_k = 3, .swap_ab = true},
+        {.bm = 64, .bn = 64, .split_k = 3, .no_repack = true},
+        {.bm = 64, .bn = 64, .split_k = 2, .split_k_in_cluster = true, .no_repack = true}}) {
     SCOPED_TRACE(c.str());
     matmul(stream(), A, W, Y, c);
     expect_equal(Y, want);
@@ -282,8 +282,8 @@ TEST_P(MatmulLibrary, EpiloguesOfBatches) {
   scaled(stream(), A, B, chosen, factors, residual);
   expect_equal(chosen, want);
   for (const MatmulConfig& config : {MatmulConfig{64, 64, 64},
-                                     {.bm = 16, .bn = 64, .bk = 64, .swapped = true},
-                                     {.bm = 64, .bn = 64, .bk = 64, .streamed = 5}}) {
+                                     {.bm = 16, .bn = 64, .bk = 64, .swap_ab = true},
+                                     {.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 5}}) {
     SCOPED_TRACE(config.str());
     const Tensor C = empty({batch, m, n}, DType::f32);
     scaled.run(config, stream(), A, B, C, factors, residual);
@@ -303,10 +303,11 @@ TEST_P(MatmulLibrary, EpiloguesOfBatchesOnMatrices) {
   auto want = product(A, B);
   const auto added = residual.to_doubles();
   for (std::size_t i = 0; i < want.size(); ++i) want[i] += 5 + added[i];
-  for (const MatmulConfig& config : {MatmulConfig{64, 64, 64},
-                                     {64, 64, 64, 2},
-                                     {.bm = 64, .bn = 64, .bk = 64, .splits = 2, .clustered = true},
-                                     {.bm = 64, .bn = 64, .bk = 64, .streamed = 3}}) {
+  for (const MatmulConfig& config :
+       {MatmulConfig{64, 64, 64},
+        {64, 64, 64, 2},
+        {.bm = 64, .bn = 64, .bk = 64, .split_k = 2, .split_k_in_cluster = true},
+        {.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 3}}) {
     SCOPED_TRACE(config.str());
     const Tensor C = empty({40, 72}, DType::f32);
     shifted.run(config, stream(), A, B, C, terms, residual);
@@ -374,7 +375,8 @@ TEST_P(MatmulLibrary, GatedOptions) {
   };
   check(gated_matmul<f32, f32>(sum_of_both, {.tf32 = true}), DType::f32, "dot by wgmma");
   check(gated_matmul<f32, f32>(sum_of_both), DType::f32, "dot by FMA");
-  check(gated_matmul<f8e4m3, f32>(sum_of_both, {.promoted = true}), DType::f8e4m3, "overlapped=0");
+  check(gated_matmul<f8e4m3, f32>(sum_of_both, {.fp32_promotion = true}), DType::f8e4m3,
+        "overlapped=0");
 }
 
 TEST_P(MatmulLibrary, WhatDoesNotFit) {

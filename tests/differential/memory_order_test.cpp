@@ -52,7 +52,7 @@ TEST(MemoryOrder, ProgramsShareACta) {
   const Stream stream(Device::sim());
   EXPECT_GE(test::lock(Device::sim()).call(stream)->simt().info.threads, 128);
   EXPECT_TRUE(test::persistent_scratch(Device::sim()).call(stream)->plan.persistent);
-  EXPECT_TRUE(test::alternating_scratch(Device::sim()).call(stream)->plan.alternate);
+  EXPECT_TRUE(test::pingpong_scratch(Device::sim()).call(stream)->plan.pingpong);
 }
 
 }  // namespace

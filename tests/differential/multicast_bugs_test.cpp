@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "tests/differential/planned_product.h"
+#include "tests/differential/scheduled_matmul.h"
 
 namespace tegula::ir {
 namespace {
@@ -22,13 +22,13 @@ constexpr std::int64_t kBytesOfA = 64 * 32 * 2, kBytesOfB = 32 * 96 * 2;
 constexpr Problem kOdd{3, 3, 5};
 
 Plan plan_of(bool shares) {
-  return {.warps = 4,
+  return {.num_warps = 4,
           .stages = 3,
           .warps_m = 4,
           .warps_n = 1,
           .stage_stores = false,
           .wgmma = true,
-          .copy_warps = 1,
+          .producer_warps = 1,
           .persistent = true,
           .multicast = shares};
 }
@@ -63,7 +63,7 @@ TEST(SharedProducts, MachineFormMeansTheSame) {
 
 // ---- planted bugs
 // -------------------------------------------------------------------------------------------------
-bool goes_to_both(const OpData& d) { return d.attrs.i(AttrName::programs) == 2; }
+bool goes_to_both(const OpData& d) { return d.attrs.i(AttrName::cluster_ctas) == 2; }
 
 /// Branches that copy a half to both CTAs, where their condition holds.
 std::vector<OpId> shared_branches(const Kernel& k) {
@@ -120,7 +120,7 @@ const Bug kBugs[] = {
      "remote-exit"},
     {"a half for its own CTA alone",
      [](Kernel& k) {
-       k[all_of(k, Opcode::TmaLoad, goes_to_both).front()].attrs.erase(AttrName::programs);
+       k[all_of(k, Opcode::TmaLoad, goes_to_both).front()].attrs.erase(AttrName::cluster_ctas);
      },
      "tx-mismatch"},
     {"both bring the first half",

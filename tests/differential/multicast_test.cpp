@@ -9,7 +9,7 @@
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula {
 namespace {
@@ -25,7 +25,7 @@ struct Tiles {
 template <class T, class O>
 auto matmul_of(Tiles t) {
   return kernel("shared", [=](In<T, 2> A, In<T, 2> B, Out<O, 2> C) {
-    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(t.group), multicast(true))) {
+    for (auto [m, n] : grid(C, t.bm, t.bn, group_m(t.group), multicast(true))) {
       auto acc = zeros<f32>(t.bm, t.bn);
       for (auto k : steps(A.cols(), t.bk)) acc = dot(A(m, k), B(k, n), acc);
       C(m, n) = acc;
@@ -100,7 +100,7 @@ TEST_P(Multicast, NoSteps) {
 TEST_P(Multicast, TwoSums) {
   const auto gated =
       kernel("gated", [](In<bf16, 2> A, In<bf16, 2> G, In<bf16, 2> U, Out<f32, 2> C) {
-        for (auto [m, n] : grid(C, 128, 128, l2_group(8), multicast(true))) {
+        for (auto [m, n] : grid(C, 128, 128, group_m(8), multicast(true))) {
           auto gate = zeros<f32>(128, 128), up = zeros<f32>(128, 128);
           for (auto k : steps(A.cols(), 64)) {
             const Tile a = A(m, k);
@@ -125,7 +125,7 @@ TEST_P(Multicast, TwoSums) {
 
 /// What the sums meet comes a block of columns at a time, in front of the last products.
 TEST_P(Multicast, Residual) {
-  for (const char* plan : {"", "store_columns=0"}) {
+  for (const char* plan : {"", "epilogue_tile_n=0"}) {
     SCOPED_TRACE(plan);
     Env changed = env();
     changed.plan = plan;
@@ -167,7 +167,8 @@ TEST_P(Multicast, HeightsBetweenPowersOfTwo) {
 
 /// A thread of those that compute copies; few slots; other widths.
 TEST_P(Multicast, OtherPlans) {
-  for (const char* plan : {"copy_warps=0 registers=0", "stages=2", "copy_warps=1 registers=0"}) {
+  for (const char* plan : {"producer_warps=0 consumer_registers=0", "stages=2",
+                           "producer_warps=1 consumer_registers=0"}) {
     SCOPED_TRACE(plan);
     Env changed = env();
     changed.plan = plan;

@@ -72,7 +72,7 @@ constexpr const char* kShares =
   %16 = const [value = 16] : i32
   %row = mul %rank, %16
   %t = load_view %x, %row, %column [axes = [0, 1]] : tile<16x64xf32>
-  %sum = cluster_sum %t [axis = 0] : tile<4x64xf32>
+  %sum = cluster_reduce_scatter %t [axis = 0] : tile<4x64xf32>
   %height = const [value = 4] : i32
   %mine = mul %rank, %height
   store_view %z, %sum, %mine, %column [axes = [0, 1]]
@@ -109,24 +109,24 @@ Program vector_add() {
   return {parse(library_program("vector_add")),
           {tensor(DType::f32, {2040}, -9, 9), tensor(DType::f32, {2040}, -9, 9),
            tensor(DType::f32, {2040}, 77, 77)},
-          {.warps = 2}};
+          {.num_warps = 2}};
 }
 Program matmul() {
   return {parse(library_program("matmul")),
           {tensor(DType::bf16, {80, 144}, -4, 4), tensor(DType::bf16, {144, 112}, -4, 4),
            tensor(DType::bf16, {80, 112}, 77, 77)},
-          {.warps = 2, .stages = 3, .warps_m = 1, .warps_n = 2}};
+          {.num_warps = 2, .stages = 3, .warps_m = 1, .warps_n = 2}};
 }
 Program rows(std::int64_t columns, int low) {
   return {parse(kRows),
           {tensor(DType::f32, {6, columns}, low, -90), tensor(DType::f32, {6}, 77, 77),
            tensor(DType::i32, {6}, 77, 77), tensor(DType::f32, {6, columns}, 77, 77)},
-          {.warps = 4}};
+          {.num_warps = 4}};
 }
 Program shares() {
   return {parse(kShares),
           {tensor(DType::f32, {64, 100}, -9, 9), tensor(DType::f32, {16, 100}, 77, 77)},
-          {.warps = 4}};
+          {.num_warps = 4}};
 }
 // A maximum that few elements share shows where a fold leaves some out, one that half of them share
 // shows wrong ties.
@@ -172,7 +172,7 @@ void erase_all(Kernel& k, Opcode opcode) {
 OpId definition(const Kernel& k, Value v) { return k[v].def; }
 Value param(const Kernel& k, std::string_view part, std::int64_t arg) {
   for (const Param& p : k.params())
-    if (p.attrs.s(AttrName::part) == part && p.attrs.i(AttrName::arg) == arg) return p.value;
+    if (p.attrs.s(AttrName::component) == part && p.attrs.i(AttrName::arg) == arg) return p.value;
   ADD_FAILURE() << "no parameter " << part << " of " << arg;
   return {};
 }
@@ -229,7 +229,7 @@ const Bug kBugs[] = {
      [](Kernel& k) {
        reorder(k, nth_op(k, Opcode::Mma, 1), 1, [](std::int64_t i) { return i ^ 1; });
      }},
-    {"swapped operands of mma", matmul,
+    {"swap_ab operands of mma", matmul,
      [](Kernel& k) {
        const OpId mma = nth_op(k, Opcode::Mma, 0);
        const Value a = k[mma].operands[0], b = k[mma].operands[1];
@@ -283,7 +283,7 @@ const Bug kBugs[] = {
        const OpId select = nth_op(k, Opcode::Select, 1);
        k.replace_all_uses(k[select].results[0], k[select].operands[1]);
      }},
-    {"swapped strides", matmul,
+    {"swap_ab strides", matmul,
      [](Kernel& k) { k.replace_all_uses(param(k, "stride", 0), param(k, "stride", 1)); }},
     {"tie of arg_reduce goes to the last", tied_rows,
      [](Kernel& k) {

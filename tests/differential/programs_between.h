@@ -12,10 +12,10 @@ inline MemoryProgram lock(Device d) {
   const auto k = kernel("lock", [](In<f32, 2> x, InOut<f32, 2> dw, Ptr<i32> locks) {
     for (auto r : grid(rows(x), 1)) {
       const Tile g = x(r, all);
-      const Tile group = r.idx() % dw.rows();
-      while_([&] { return atomic_xchg(locks + group, 1, {}, Order::acquire) == 1; }, [&] {});
+      const Tile group = r.indices() % dw.rows();
+      while_([&] { return atomic_xchg(locks + group, 1, {}, MemoryOrder::acquire) == 1; }, [&] {});
       dw(group, all) += g;
-      atomic_xchg(locks + group, 0, {}, Order::release);
+      atomic_xchg(locks + group, 0, {}, MemoryOrder::release);
     }
   });
   auto p = memory_program<3>(
@@ -31,32 +31,33 @@ inline MemoryProgram lock(Device d) {
 /// total is published, and another program may overwrite what they read: one barrier.
 inline MemoryProgram look_back(Device d) {
   constexpr int kBlock = 4096, kBlocks = 12;
-  const auto k = kernel("look_back", [](In<f32, 1> x, Ptr<f32> sums, Ptr<f32> totals,
-                                        Ptr<i32> flags, Out<f32, 1> y) {
-    for (auto i : grid(x, kBlock)) {
-      const Tile own = sum(x(i), axis(0)), number = cast<i32>(i.first()) / kBlock;
-      store(sums + number, own);
-      atomic_xchg(flags + number, 1, {}, Order::release);
-      Tile before = full<f32>(0), at = number - 1;
-      while_([&] { return at >= 0; },
-             [&] {
-               while_([&] { return atomic_or(flags + at, 0, {}, Order::acquire) == 0; }, [&] {});
-               if_(
-                   atomic_or(flags + at, 0, {}, Order::acquire) == 2,
-                   [&] {
-                     before += load(totals + at);
-                     at = full<i32>(-1);
-                   },
-                   [&] {
-                     before += load(sums + at);
-                     at = at - 1;
-                   });
-             });
-      store(totals + number, before + own);
-      atomic_xchg(flags + number, 2, {}, Order::release);
-      y(i) = x(i) + before;
-    }
-  });
+  const auto k = kernel(
+      "look_back", [](In<f32, 1> x, Ptr<f32> sums, Ptr<f32> totals, Ptr<i32> flags, Out<f32, 1> y) {
+        for (auto i : grid(x, kBlock)) {
+          const Tile own = sum(x(i), axis(0)), number = cast<i32>(i.first()) / kBlock;
+          store(sums + number, own);
+          atomic_xchg(flags + number, 1, {}, MemoryOrder::release);
+          Tile before = full<f32>(0), at = number - 1;
+          while_([&] { return at >= 0; },
+                 [&] {
+                   while_([&] { return atomic_or(flags + at, 0, {}, MemoryOrder::acquire) == 0; },
+                          [&] {});
+                   if_(
+                       atomic_or(flags + at, 0, {}, MemoryOrder::acquire) == 2,
+                       [&] {
+                         before += load(totals + at);
+                         at = full<i32>(-1);
+                       },
+                       [&] {
+                         before += load(sums + at);
+                         at = at - 1;
+                       });
+                 });
+          store(totals + number, before + own);
+          atomic_xchg(flags + number, 2, {}, MemoryOrder::release);
+          y(i) = x(i) + before;
+        }
+      });
   auto p = memory_program<5>(
       "look_back", 1, k,
       {filled(d, {kBlocks * kBlock}, 1), filled(d, {kBlocks}), filled(d, {kBlocks}),
@@ -71,20 +72,21 @@ inline MemoryProgram look_back(Device d) {
 /// has stored.
 inline MemoryProgram ticket_and_flag(Device d) {
   constexpr int kRows = 32, kColumns = 2048;
-  const auto k = kernel("ticket_and_flag", [](In<f32, 2> x, InOut<f32, 2> y, Ptr<i32> ticket,
-                                              Ptr<i32> flags) {
-    for ([[maybe_unused]] auto r : grid(rows(x), 1)) {
-      const Tile row = atomic_add(ticket, 1);
-      const auto c = slice(0, kColumns);
-      Tile v = fill_absent(x(row, c), 0);
-      if_(row > 0, [&] {
-        while_([&] { return atomic_or(flags + (row - 1), 0, {}, Order::acquire) == 0; }, [&] {});
-        v = v + fill_absent(y(row - 1, c), 0);
+  const auto k =
+      kernel("ticket_and_flag", [](In<f32, 2> x, InOut<f32, 2> y, Ptr<i32> ticket, Ptr<i32> flags) {
+        for ([[maybe_unused]] auto r : grid(rows(x), 1)) {
+          const Tile row = atomic_add(ticket, 1);
+          const auto c = slice(0, kColumns);
+          Tile v = fill_absent(x(row, c), 0);
+          if_(row > 0, [&] {
+            while_([&] { return atomic_or(flags + (row - 1), 0, {}, MemoryOrder::acquire) == 0; },
+                   [&] {});
+            v = v + fill_absent(y(row - 1, c), 0);
+          });
+          y(row, c) = v;
+          atomic_xchg(flags + row, 1, {}, MemoryOrder::release);
+        }
       });
-      y(row, c) = v;
-      atomic_xchg(flags + row, 1, {}, Order::release);
-    }
-  });
   auto p = memory_program<4>("ticket_and_flag", 1, k,
                              {filled(d, {kRows, kColumns}, 1), filled(d, {kRows, kColumns}),
                               filled(d, {1}, 0, DType::i32), filled(d, {kRows}, 0, DType::i32)},
@@ -101,14 +103,14 @@ inline MemoryProgram arriver_chain(Device d) {
                                             Ptr<u32> counters, InOut<f32, 1> z) {
     for (auto r : grid(rows(x), 1)) {
       const auto c = slice(0, kColumns);
-      const Tile group = r.idx() / kRows;
+      const Tile group = r.indices() / kRows;
       parts(r, c) = x(r, c) * 2;
-      if_(last_arriver(counters + group, kRows), [&] {
+      if_(arrive_and_test_last(counters + group, kRows), [&] {
         Tile all_rows = zeros<f32>(kColumns);
         for (auto j : steps(kRows, 1))
           all_rows += fill_absent(parts(group * kRows + cast<i32>(j.first()), c), 0);
         sums(group, c) = all_rows;
-        if_(last_arriver(counters + kGroups, kGroups), [&] {
+        if_(arrive_and_test_last(counters + kGroups, kGroups), [&] {
           Tile total = zeros<f32>(kColumns);
           for (auto j : steps(kGroups, 1)) total += fill_absent(sums(j, c), 0);
           z(c) += total;
@@ -156,12 +158,12 @@ inline MemoryProgram persistent_scratch(Device d) {
   const auto k = product_through_memory("persistent_scratch").with_plan("persistent=true");
   return through_memory("persistent_scratch", k, d);
 }
-inline MemoryProgram alternating_scratch(Device d) {
-  return through_memory("alternating_scratch",
-                        product_through_memory("alternating_scratch", alternate(true)), d);
+inline MemoryProgram pingpong_scratch(Device d) {
+  return through_memory("pingpong_scratch",
+                        product_through_memory("pingpong_scratch", pingpong(true)), d);
 }
 
 inline constexpr MakeProgram kProgramsBetween[] = {
-    lock, look_back, ticket_and_flag, arriver_chain, persistent_scratch, alternating_scratch};
+    lock, look_back, ticket_and_flag, arriver_chain, persistent_scratch, pingpong_scratch};
 
 }  // namespace tegula::test

@@ -44,7 +44,7 @@ TEST_P(RankZero, ProgramsCountInOneElement) {
   const auto k = kernel("count", [](InOut<i32, 0> n, Out<i32, 1> y) {
     for (auto i : grid(y, 16)) {
       atomic_add(n(), 1);
-      y(i) = i.idx() >= 0;
+      y(i) = i.indices() >= 0;
     }
   });
   const Tensor n = Tensor::zeros({}, DType::i32, GetParam());

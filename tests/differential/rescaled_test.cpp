@@ -16,8 +16,8 @@ class Rescaled : public testing::TestWithParam<Device> {
   /// Of all rows 1, of some, and with what no product may lose.
   template <class T>
   void expect_products() const {
-    const auto k = kernel("rescaled", [](In<T, 2> x, In<T, 1> by, Out<T, 2> y) {
-      for (auto m : grid(by, kRows)) y(m, all) = rescaled(x(m, all), expand(by(m), 1));
+    const auto k = kernel("conditional_rescale", [](In<T, 2> x, In<T, 1> by, Out<T, 2> y) {
+      for (auto m : grid(by, kRows)) y(m, all) = conditional_rescale(x(m, all), expand(by(m), 1));
     });
     const Tensor x = Tensor::integers({kRows, kColumns}, dtype_of<T>, -8, 8, 1, GetParam());
     for (const double other : {1.0, 0.5, -2.0, double{INFINITY}, double{NAN}}) {

@@ -8,7 +8,7 @@
 #include "tegula/kernels/gated_matmul.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula {
 namespace {
@@ -20,11 +20,11 @@ using test::product;
 const MatmulConfig kWays[] = {
     {.bm = 64, .bn = 64, .bk = 128},
     {.bm = 128, .bn = 128, .bk = 128, .multicast = true, .tma_store = true},
-    {.bm = 64, .bn = 128, .bk = 64, .alternate = true},
-    {.bm = 64, .bn = 96, .bk = 128, .splits = 2},
-    {.bm = 64, .bn = 64, .bk = 128, .splits = 2, .clustered = true},
-    {.bm = 32, .bn = 64, .bk = 128, .swapped = true},
-    {.bm = 64, .bn = 64, .bk = 64, .streamed = 5}};
+    {.bm = 64, .bn = 128, .bk = 64, .pingpong = true},
+    {.bm = 64, .bn = 96, .bk = 128, .split_k = 2},
+    {.bm = 64, .bn = 64, .bk = 128, .split_k = 2, .split_k_in_cluster = true},
+    {.bm = 32, .bn = 64, .bk = 128, .swap_ab = true},
+    {.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 5}};
 
 class ScaledProducts : public test::OnDevice {
  protected:
@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, ScaledProducts, testing::ValuesIn(test::device
 template <class T, class O>
 void ScaledProducts::check_scales(const MatmulConfig& config, const MatmulOptions& options) const {
   SCOPED_TRACE(std::string(name(dtype_of<T>)) + " to " + std::string(name(dtype_of<O>)) + " " +
-               config.str() + (options.promoted ? " promoted" : ""));
+               config.str() + (options.fp32_promotion ? " promoted" : ""));
   const auto scaled = fused_matmul<T, O>(
       [](Tile acc, Index m, Index n, In<f32, 1> rows, In<f32, 1> columns, Scalar<f32> all) {
         return acc * expand(rows(m), 1) * expand(columns(n), 0) * all;
@@ -76,9 +76,9 @@ TEST_P(ScaledProducts, OfTheTensorItsRowsAndColumns) {
 }
 
 TEST_P(ScaledProducts, OfPromotedSums) {
-  check_scales<f8e4m3, f32>({.bm = 64, .bn = 64, .bk = 128}, {.promoted = true});
-  check_scales<f8e5m2, f16>({.bm = 128, .bn = 64, .bk = 128, .alternate = true},
-                            {.promoted = true});
+  check_scales<f8e4m3, f32>({.bm = 64, .bn = 64, .bk = 128}, {.fp32_promotion = true});
+  check_scales<f8e5m2, f16>({.bm = 128, .bn = 64, .bk = 128, .pingpong = true},
+                            {.fp32_promotion = true});
 }
 
 /// The sums, integers, are exact, and an eighth of them spreads over all of the function's range;
@@ -94,7 +94,7 @@ void ScaledProducts::check_silu(double bound) const {
                U = integers({k, n}, dtype_of<T>, 3, true), C = empty({m, n}, dtype_of<O>);
   const auto gate = product(A, G), up = product(A, U);
   for (const MatmulConfig& config : {MatmulConfig{.bm = 128, .bn = 64, .bk = 64},
-                                     {.bm = 64, .bn = 64, .bk = 64, .alternate = true},
+                                     {.bm = 64, .bn = 64, .bk = 64, .pingpong = true},
                                      {.bm = 128, .bn = 128, .bk = 64, .multicast = true}}) {
     SCOPED_TRACE(config.str());
     gated.run(config, stream(), A, G, U, C);

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/gated_matmul.h"
@@ -14,8 +14,8 @@
 #include "tegula/kernels/rows.h"
 #include "tegula/kernels/scores.h"
 #include "tests/assemble/assembled.h"
-#include "tests/differential/exact_products.h"
-#include "tests/differential/planned_product.h"
+#include "tests/differential/exact_matmul.h"
+#include "tests/differential/scheduled_matmul.h"
 
 namespace tegula {
 namespace {
@@ -96,8 +96,8 @@ void expect_product(const Extents& e, Order transposed = {}, bool tf32 = false) 
   const Tensor A = integers(e.m, e.k, transposed.a, 1), B = integers(e.k, e.n, transposed.b, 2),
                want = unwritten({e.m, e.n}, dtype_of<O>), got = unwritten({e.m, e.n}, dtype_of<O>);
   MatmulProblem problem = detail::matmul_problem(A, B, want, {.tf32 = tf32});
-  ASSERT_FALSE(problem.copies) << "the kernel would read copies of the operands";
-  problem.by_wgmma = false;
+  ASSERT_FALSE(problem.needs_repack) << "the kernel would read copies of the operands";
+  problem.has_wgmma = false;
   const auto plain = fused_matmul<T, O>([](Tile acc, Index, Index) { return acc; }, {.tf32 = tf32});
   const ir::Kernel tile = traced(
       "matmul", [&] { plain.run(matmul_config(problem), Stream(Device::cpu()), A, B, want); });
@@ -157,7 +157,7 @@ TEST(Sm80, Epilogues) {
       });
   const auto gated =
       gated_matmul<bf16, f32>([](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
-  const MatmulProblem problem{.m = m, .n = n, .k = k, .by_wgmma = false};
+  const MatmulProblem problem{.m = m, .n = n, .k = k, .has_wgmma = false};
   Tensor want = unwritten({m, n}, DType::f32), got = unwritten({m, n}, DType::f32);
   const ir::Kernel of_dense =
       traced("matmul", [&] { dense.run(matmul_config(problem), cpu, A, B, want, bias, residual); });
@@ -223,7 +223,8 @@ TEST(Sm80, NoLoadsByTma) {
   spec.score = scores::bias(Tensor::zeros({1, 1, 64, 64}, DType::f32, Device::cpu()));
   std::vector<std::string> code;
   for (const bool by_tma : {false, true}) {
-    const Attention attention(spec, {.tiles = AttentionTiles{128, 64}, .tma_loads = by_tma});
+    const Attention attention(spec,
+                              {.tiles = AttentionTileShape{128, 64}, .tma_aux_loads = by_tma});
     const Tensor t = test::host({1, 1, 64, 64}), out = test::host({1, 1, 64, 64});
     const runtime::Compilation k =
         compiled_for_sm_80(traced("attention", [&] { attention(t, t, t, out); }));
@@ -245,7 +246,7 @@ TEST(Sm80, MissingWaitsAreFound) {
                B = Tensor::integers({257, 128}, DType::bf16, -3, 4, 2, Device::cpu()),
                C = unwritten({128, 128}, DType::bf16);
   const auto plain = fused_matmul<bf16, bf16>([](Tile acc, Index, Index) { return acc; });
-  const MatmulProblem problem{.m = 128, .n = 128, .k = 257, .by_wgmma = false};
+  const MatmulProblem problem{.m = 128, .n = 128, .k = 257, .has_wgmma = false};
   runtime::Compilation k = compiled_for_sm_80(
       traced("matmul", [&] { plain.run(matmul_config(problem), Stream(Device::cpu()), A, B, C); }));
   const LaunchArg args[] = {{&A}, {&B}, {&C}};

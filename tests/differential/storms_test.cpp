@@ -12,7 +12,7 @@
 #include "codegen/emit.h"
 #include "ir/text.h"
 #include "runtime/cache.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "support/env.h"
 #include "support/text.h"
 #include "tegula/error.h"

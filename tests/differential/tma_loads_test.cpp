@@ -1,5 +1,5 @@
 // Tiles that a kernel's loop of products loads for other uses than as their operands, brought by
-// TMA (grid(.., tma_loads(true))): to the bit what threads load, in one product and in two.
+// TMA (grid(.., tma_aux_loads(true))): to the bit what threads load, in one product and in two.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,7 +39,7 @@ auto biased(bool is_looked_up, bool by_tma) {
   return kernel(
       "biased", [=](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, In<T, 2> B, Out<f32, 2> O) {
         const Index d = slice(0, 64);
-        for (auto m : grid(rows(Q), 128, tma_loads(by_tma))) {
+        for (auto m : grid(rows(Q), 128, tma_aux_loads(by_tma))) {
           const Tile q = Q(m, d);
           Tile sum = zeros<f32>(128, 64);
           for (auto n : steps(K.rows(), 64)) {
@@ -99,8 +99,9 @@ TEST_P(TmaLoads, OtherPlans) {
   const auto of = [](std::int64_t rows, std::int64_t columns, DType dtype, std::uint64_t seed) {
     return numbers(rows, columns, dtype, seed, 2);
   };
-  for (const char* plan : {"copy_warps=0 registers=0", "persistent=0", "stages=2", "turns=0",
-                           "multicast=1", "persistent=0 copy_warps=0 registers=0 stages=2"}) {
+  for (const char* plan : {"producer_warps=0 consumer_registers=0", "persistent=0", "stages=2",
+                           "warp_scheduler_barrier=0", "multicast=1",
+                           "persistent=0 producer_warps=0 consumer_registers=0 stages=2"}) {
     SCOPED_TRACE(plan);
     Env changed = env();
     changed.plan = plan;
@@ -114,7 +115,7 @@ TEST_P(TmaLoads, OtherPlans) {
 TEST_P(TmaLoads, TilesInTurn) {
   const auto weighted = [](bool by_tma) {
     return kernel("weighted", [=](In<bf16, 2> A, In<bf16, 2> B, In<f32, 2> W, Out<f32, 2> C) {
-      for (auto [m, n] : grid(C, 64, 64, alternate(true), tma_loads(by_tma))) {
+      for (auto [m, n] : grid(C, 64, 64, pingpong(true), tma_aux_loads(by_tma))) {
         Tile sum = zeros<f32>(64, 64);
         for (auto k : steps(A.cols(), 64))
           sum =
@@ -136,7 +137,7 @@ TEST_P(TmaLoads, TilesInTurn) {
     before = C.to_doubles();
     expect_brought(k.explain(), by_tma ? 3 : 2);
     if (GetParam().kind == DeviceKind::sim) {
-      EXPECT_NE(k.explain().find("alternate=1"), std::string::npos) << k.explain();
+      EXPECT_NE(k.explain().find("pingpong=1"), std::string::npos) << k.explain();
     }
   }
 }
@@ -145,7 +146,7 @@ TEST_P(TmaLoads, TilesInTurn) {
 TEST_P(TmaLoads, OperandsThatAreComputed) {
   const auto scaled = [](bool by_tma) {
     return kernel("scaled", [=](In<bf16, 2> A, In<bf16, 2> S, In<bf16, 2> B, Out<f32, 2> C) {
-      for (auto [m, n] : grid(C, 128, 64, tma_loads(by_tma))) {
+      for (auto [m, n] : grid(C, 128, 64, tma_aux_loads(by_tma))) {
         Tile sum = zeros<f32>(128, 64);
         for (auto k : steps(A.cols(), 64)) {
           const Tile a = fill_absent(A(m, k), 0), s = fill_absent(S(m, k), 0);

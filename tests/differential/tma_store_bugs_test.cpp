@@ -2,7 +2,7 @@
 // caught, by a finding or by a wrong result.
 #include <gtest/gtest.h>
 
-#include "tests/differential/planned_product.h"
+#include "tests/differential/scheduled_matmul.h"
 
 namespace tegula::ir {
 namespace {
@@ -15,15 +15,15 @@ using test::PlannedProduct;
 constexpr test::ProblemOfTiles kTiles{4, 6, 2};
 
 Plan plan_of(int columns) {
-  return {.warps = 4,
+  return {.num_warps = 4,
           .stages = 3,
           .warps_m = 4,
           .warps_n = 1,
           .stage_stores = false,
           .wgmma = true,
-          .copy_warps = 1,
+          .producer_warps = 1,
           .persistent = true,
-          .store_columns = columns,
+          .epilogue_tile_n = columns,
           .tma_store = true};
 }
 

@@ -13,7 +13,7 @@
 #include "tegula/kernels/gated_matmul.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula {
 namespace {
@@ -36,7 +36,7 @@ const Shape kShapes[] = {{128, 256, 64}, {264, 520, 136}, {648, 264, 72}, {8, 8,
 template <class T, class O>
 auto matmul_of(Tiles t) {
   return kernel("by_tma", [=](In<T, 2> A, In<T, 2> B, Out<O, 2> C) {
-    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8))) {
+    for (auto [m, n] : grid(C, t.bm, t.bn, group_m(8))) {
       auto acc = zeros<f32>(t.bm, t.bn);
       for (auto k : steps(A.cols(), t.bk)) acc = dot(A(m, k), B(k, n), acc);
       C(m, n) = acc;
@@ -114,9 +114,9 @@ TEST_P(TmaStore, Tall) {
 /// other fields that a store depends on.
 TEST_P(TmaStore, OtherPlans) {
   for (const char* fields :
-       {"store_columns=64", "store_columns=16", "store_columns=48", "store_columns=64 stages=5",
-        "store_columns=0", "store_columns=0 stages=5", "copy_warps=1 registers=0",
-        "copy_warps=0 registers=0"}) {
+       {"epilogue_tile_n=64", "epilogue_tile_n=16", "epilogue_tile_n=48",
+        "epilogue_tile_n=64 stages=5", "epilogue_tile_n=0", "epilogue_tile_n=0 stages=5",
+        "producer_warps=1 consumer_registers=0", "producer_warps=0 consumer_registers=0"}) {
     SCOPED_TRACE(fields);
     plan("tma_store=1 " + std::string(fields));
     const auto kernel = matmul_of<bf16, bf16>({128, 192, 64});
@@ -124,14 +124,14 @@ TEST_P(TmaStore, OtherPlans) {
                  C = unset({392, 744}, DType::bf16);
     kernel(stream(), A, B, C);
     expect_equal(C, product(A, B));
-    const bool fits = std::string(fields) != "store_columns=0 stages=5";
+    const bool fits = std::string(fields) != "epilogue_tile_n=0 stages=5";
     expect_said(kernel.explain(), fits ? kStored : "no shared memory beside the rings");
   }
 }
 
 TEST_P(TmaStore, TilesInTurn) {
-  for (const MatmulConfig c : {MatmulConfig{.bm = 128, .bn = 128, .bk = 64, .alternate = true},
-                               {.bm = 64, .bn = 256, .bk = 64, .alternate = true},
+  for (const MatmulConfig c : {MatmulConfig{.bm = 128, .bn = 128, .bk = 64, .pingpong = true},
+                               {.bm = 64, .bn = 256, .bk = 64, .pingpong = true},
                                {.bm = 128, .bn = 128, .bk = 64, .multicast = true}})
     for (const auto& [m, n, k] : kShapes) {
       SCOPED_TRACE(testing::Message() << c.str() << " " << m << "x" << n << "x" << k);
@@ -201,7 +201,7 @@ TEST_P(TmaStore, Epilogue) {
   for (const bool in_turn : {false, true})
     for (const auto& [m, n, k] : kShapes) {
       SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k << " in turn " << in_turn);
-      const MatmulConfig config{.bm = 128, .bn = 128, .bk = 64, .alternate = in_turn};
+      const MatmulConfig config{.bm = 128, .bn = 128, .bk = 64, .pingpong = in_turn};
       const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
                    bias = integers({n}, DType::bf16, 3), R = integers({m, n}, DType::bf16, 4),
                    C = unset({m, n}, DType::bf16);
@@ -233,7 +233,7 @@ TEST_P(TmaStore, NotWhatIsReadAgain) {
   expect_said(sums.explain(), "no stores by TMA: no result that it can store");
 
   const Tensor D = unset({200, 136}, DType::bf16);
-  matmul(stream(), A, B, D, {.bm = 64, .bn = 64, .bk = 64, .streamed = 3});
+  matmul(stream(), A, B, D, {.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 3});
   expect_equal(D, product(A, B));
 }
 

@@ -43,7 +43,7 @@ TEST(DeviceError, AbsentElements) {
     const auto k = kernel("parts", [](In<f32, 2> x, Out<f32, 2> z) {
       for (auto [m, n] : grid(z, 16, 16, cluster(2))) {
         const Tile t = x(m, n);
-        z(cluster_share(m), n) = cluster_sum(where(t > 0, t, x(m.shifted(16), n)), 0);
+        z(cluster_slice(m), n) = cluster_reduce_scatter(where(t > 0, t, x(m.shifted(16), n)), 0);
       }
     });
     k(Tensor::zeros({40, 40}, DType::f32, d), Tensor::zeros({40, 40}, DType::f32, d));
@@ -67,7 +67,7 @@ TEST(DeviceError, SharedMemory) {
 TEST(DeviceError, OlderTargets) {
   expect("T1408 no_clusters", [] {
     const auto k = kernel("halves", [](In<f32, 1> x, Out<f32, 1> z) {
-      for (auto i : grid(z, 32, cluster(2))) z(cluster_share(i)) = cluster_sum(x(i), 0);
+      for (auto i : grid(z, 32, cluster(2))) z(cluster_slice(i)) = cluster_reduce_scatter(x(i), 0);
     });
     k.compile("sm_80", spec<f32>(64), spec<f32>(64));
   });
@@ -89,7 +89,7 @@ TEST(DeviceError, HostDevices) {
   expect_everywhere("T1411 cluster_cut", [](Device d) {
     const auto k = kernel("thirds", [](In<f32, 2> x, Out<f32, 2> z) {
       for (auto [m, n] : grid(z, 48, 12, cluster(4)))
-        z(cluster_share(m), n) = cluster_sum(x(m, n), 0);
+        z(cluster_slice(m), n) = cluster_reduce_scatter(x(m, n), 0);
     });
     k(Tensor::zeros({48, 12}, DType::f32, d), Tensor::zeros({48, 12}, DType::f32, d));
   });
@@ -103,7 +103,8 @@ TEST(DeviceError, Eagerly) {
                z = Tensor::zeros({64}, DType::f32, Device::cpu());
   expect("T1412 eager_cluster", [&] {
     kernel("halves", [](In<f32, 1> from, Out<f32, 1> to) {
-      for (auto i : grid(to, 32, cluster(2))) to(cluster_share(i)) = cluster_sum(from(i), 0);
+      for (auto i : grid(to, 32, cluster(2)))
+        to(cluster_slice(i)) = cluster_reduce_scatter(from(i), 0);
     })(x, z);
   });
   expect("T1413 eager_poison", [&] {

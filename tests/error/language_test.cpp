@@ -373,10 +373,11 @@ TEST(LanguageError, Grid) {
   });
   const auto in_cluster = [](int programs, auto f) {
     kernel("k", [=](In<f32, 1> x, Out<f32, 1> z) {
-      for (auto i : grid(z, 16, cluster(programs))) z(cluster_share(i)) = f(x(i));
+      for (auto i : grid(z, 16, cluster(programs))) z(cluster_slice(i)) = f(x(i));
     }).trace(tensor({40}), tensor({40}));
   };
-  expect("T0610 bad_cluster", [&] { in_cluster(3, [](Tile t) { return cluster_sum(t, 0); }); });
+  expect("T0610 bad_cluster",
+         [&] { in_cluster(3, [](Tile t) { return cluster_reduce_scatter(t, 0); }); });
   expect("T0611 before_grid", [] {
     kernel("k", [](Out<f32, 1> z) {
       const Tile rank = cluster_rank();
@@ -385,20 +386,21 @@ TEST(LanguageError, Grid) {
   });
   expect("T0612 cluster_parts of an index", [] {
     kernel("k", [](Out<f32, 1> z) {
-      for (auto i : grid(z, 12, cluster(8))) z(cluster_share(i)) = 1;
+      for (auto i : grid(z, 12, cluster(8))) z(cluster_slice(i)) = 1;
     }).trace(tensor({40}));
   });
-  expect("T0612 cluster_parts of one element",
-         [&] { in_cluster(2, [](Tile t) { return cluster_sum(t.reshape({8, 2}), 1); }); });
+  expect("T0612 cluster_parts of one element", [&] {
+    in_cluster(2, [](Tile t) { return cluster_reduce_scatter(t.reshape({8, 2}), 1); });
+  });
   expect("T0613 cluster_in_loop", [&] {
     in_cluster(2, [](Tile t) {
       Tile all = zeros<f32>(8);
-      for (auto k : steps(4, 1)) all = all + cluster_sum(t * k.first(), 0);
+      for (auto k : steps(4, 1)) all = all + cluster_reduce_scatter(t * k.first(), 0);
       return all;
     });
   });
   expect("T0114 narrow_sum",
-         [&] { in_cluster(2, [](Tile t) { return cluster_sum(cast<bf16>(t), 0); }); });
+         [&] { in_cluster(2, [](Tile t) { return cluster_reduce_scatter(cast<bf16>(t), 0); }); });
   expect("T0606 after_grid", [] {
     kernel("k", [](In<f32, 1> x, Out<f32, 1> z) {
       for (auto i : grid(z, 16)) z(i) = x(i);
@@ -410,17 +412,17 @@ TEST(LanguageError, Grid) {
 TEST(LanguageError, Atomics) {
   expect("T1401 atomic_type", [] {
     kernel("k", [](Ptr<i1> flags, Out<f32, 1> z) {
-      for (auto i : grid(z, 16)) atomic_xchg(flags + i.idx(), z.rows() > 3);
+      for (auto i : grid(z, 16)) atomic_xchg(flags + i.indices(), z.rows() > 3);
     }).trace(tensor({40}, DType::i1), tensor({40}));
   });
   expect("T0103 storage_only of an atomic sum", [] {
     kernel("k", [](Ptr<f8e4m3> p, Out<f32, 1> z) {
-      for (auto i : grid(z, 16)) atomic_add(p + i.idx(), 1.0f);
+      for (auto i : grid(z, 16)) atomic_add(p + i.indices(), 1.0f);
     }).trace(tensor({40}, DType::f8e4m3), tensor({40}));
   });
   expect("T0115 counter_type", [] {
     kernel("k", [](Ptr<i32> counter, Out<f32, 1> z) {
-      for (auto i : grid(z, 16)) if_(last_arriver(counter, 2), [&] { z(i) = 1; });
+      for (auto i : grid(z, 16)) if_(arrive_and_test_last(counter, 2), [&] { z(i) = 1; });
     }).trace(tensor({1}, DType::i32), tensor({40}));
   });
 }
@@ -506,7 +508,7 @@ TEST(LanguageErrorTable, EveryRowIsProvoked) {
     if (entry.path().extension() == ".txt") all_text += read_file(entry.path());
   all_text += read_file(TEGULA_SOURCE_DIR "/tests/unit/runtime/tensor_map_test.cpp");
   for (int i = 0; i < mistake_count(); ++i) {
-    const MistakeRow& row = tegula::row(static_cast<Mistake>(i));
+    const ErrorRow& row = tegula::row(static_cast<ErrorId>(i));
     EXPECT_NE(all_text.find(std::string("error ") + row.code + ":"), all_text.npos)
         << row.code << " " << row.name << " is never provoked";
   }

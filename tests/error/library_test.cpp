@@ -45,8 +45,8 @@ TEST(LibraryError, ShapesOfAttention) {
   expect("T1605 head_groups", [&] { attn(t, three, three, t); });
   expect("T1606 attention_extra", [&] { attn(stream(), t, t, t, t, of({1, 4, 32})); });
   const Tensor longer = of({1, 4, 48, 64});
-  expect("T1611 queries_at_end",
-         [&] { attention({.queries_at_end = true})(longer, t, t, longer); });
+  expect("T1611 align_bottom_right",
+         [&] { attention({.align_bottom_right = true})(longer, t, t, longer); });
 }
 
 TEST(LibraryError, SequencesInOneTensor) {
@@ -71,16 +71,16 @@ TEST(LibraryError, SequencesInOneTensor) {
 TEST(LibraryError, WhatAttentionIsAskedFor) {
   const Tensor t = of(kShape), f = of({1, 4, 32}, DType::f32);
   const BlockList list = empty_block_list({32, 32}, 1, Device::cpu());
-  expect("T1612 attention_tiles", [] { attention({.tiles = AttentionTiles{100, 128}}); });
-  expect("T1613 key_splits", [] { attention({.key_splits = 3}); });
+  expect("T1612 attention_tiles", [] { attention({.tiles = AttentionTileShape{100, 128}}); });
+  expect("T1613 split_kv", [] { attention({.split_kv = 3}); });
   expect("T1614 stick_breaking_blocks",
-         [&] { attention({.blocks = list, .weighting = Weighting::stick_breaking}); });
-  expect("T1615 blocks_and_range", [&] { attention({.range = causal_range, .blocks = list}); });
+         [&] { attention({.blocks = list, .weighting = AttentionNormalization::stick_breaking}); });
+  expect("T1615 blocks_and_range", [&] { attention({.kv_range = causal_range, .blocks = list}); });
   expect("T1616 without_softmax", [&] {
-    attention({.weighting = Weighting::scores})(stream(), t, t, t, t, {.row_max = f});
+    attention({.weighting = AttentionNormalization::none})(stream(), t, t, t, t, {.row_max = f});
   });
   expect("T1617 lse_of_scores",
-         [&] { attention({.weighting = Weighting::scores})(stream(), t, t, t, t, f); });
+         [&] { attention({.weighting = AttentionNormalization::none})(stream(), t, t, t, t, f); });
   expect("T1618 attention_scale", [&] { attention({.scale = -1.0f})(t, t, t, t); });
 }
 
@@ -100,7 +100,7 @@ TEST(LibraryError, ListsOfBlocks) {
   expect("T1625 empty_list", [] { empty_block_list({32, 32}, 0, Device::cpu()); });
   const auto select = [&](const Tensor& indices, std::int64_t keys, const BlockList& of_list,
                           Loc at = std::source_location::current()) {
-    select_blocks(stream(), indices, keys, WithinBlocks::all, of_list, at);
+    select_blocks(stream(), indices, keys, BlockInterior::full, of_list, at);
   };
   const Tensor indices = of({1, 1, 1, 1}, DType::i32);
   expect("T1626 selected_indices", [&] { select(of({1, 1, 1, 2}, DType::i32), 32, list); });

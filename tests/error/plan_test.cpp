@@ -63,7 +63,9 @@ TEST(PlanError, MoreStagesThanFit) {
   expect("TEGULA_PLAN, mma.sync",
          [] { call_under("wgmma=0 stages=8 warps_m=2 warps_n=4", product()); });
   expect("with_plan", [] { call(product().with_plan("stages=6, persistent=false")); });
-  expect("both", [] { call_under("stages=5", product().with_plan("copy_warps=1, registers=0")); });
+  expect("both", [] {
+    call_under("stages=5", product().with_plan("producer_warps=1, consumer_registers=0"));
+  });
 }
 
 /// What else needs shared memory does not fit beside the fewest slots, of which wgmma has two.
@@ -89,11 +91,11 @@ TEST(PlanError, FieldsThatCannotBeHad) {
     const auto copy = kernel("copy", [](In<bf16, 2> x, Out<bf16, 2> z) {
       for (auto [i, j] : grid(z, 64, 64)) z(i, j) = x(i, j);
     });
-    copy.with_plan("warps=2, persistent=1")(tensor({64, 64}), tensor({64, 64}));
+    copy.with_plan("num_warps=2, persistent=1")(tensor({64, 64}), tensor({64, 64}));
   });
   expect("tiles by a counter are not shared",
-         [] { call(product().with_plan("dynamic=1, multicast=1")); });
-  expect("a rule", [] { call(product().with_plan("copy_warps=2")); });
+         [] { call(product().with_plan("dynamic_scheduler=1, multicast=1")); });
+  expect("a rule", [] { call(product().with_plan("producer_warps=2")); });
 }
 
 /// A product whose tile `body` computes and stores, split in two.
@@ -103,7 +105,7 @@ auto split(const Body& body) {
                 [=](In<bf16, 2> a, In<bf16, 2> b, InOut<f32, 2> c) {
                   for (auto [m, n] : grid(c, 64, 64)) body(a, b, c, m, n);
                 })
-      .with_plan("splits=2");
+      .with_plan("cluster_split_k=2");
 }
 
 Tile sums(const In<bf16, 2>& a, const In<bf16, 2>& b, const Index& m, const Index& n) {
@@ -118,25 +120,25 @@ using I = const Index&;
 
 /// What behind the loop needs the rows of other programs.
 TEST(PlanError, SumsThatCannotBeCut) {
-  expect("splits, a fold over rows", [] {
+  expect("cluster_split_k, a fold over rows", [] {
     call(split([](A a, A b, C c, I m, I n) {
       const Tile acc = sums(a, b, m, n);
       c(m, n) = acc - expand(max(acc, axis(0)), 0);
     }));
   });
-  expect("splits, a product of sums", [] {
+  expect("cluster_split_k, a product of sums", [] {
     call(split([](A a, A b, C c, I m, I n) {
       const Tile acc = cast<bf16>(sums(a, b, m, n));
       c(m, n) = dot(acc, b(slice(0, 64), n), zeros<f32>(64, 64));
     }));
   });
-  expect("splits, sums under a condition", [] {
+  expect("cluster_split_k, sums under a condition", [] {
     call(split([](A a, A b, C c, I m, I n) {
       const Tile acc = sums(a, b, m, n);
       if_(a.cols() > 8, [&] { c(m, n) = acc; });
     }));
   });
-  expect("splits, old values", [] {
+  expect("cluster_split_k, old values", [] {
     call(split([](A a, A b, C c, I m, I n) {
       const Tile acc = sums(a, b, m, n);
       c(m, n) = atomic_add(c(m, n), acc);
@@ -146,15 +148,16 @@ TEST(PlanError, SumsThatCannotBeCut) {
 
 /// Loops whose steps do not add alone, or cannot be told apart.
 TEST(PlanError, StepsThatCannotBeShared) {
-  expect("splits, more than sums", [] {
+  expect("cluster_split_k, more than sums", [] {
     call(split([](A a, A b, C c, I m, I n) {
       auto acc = zeros<f32>(64, 64);
       for (auto k : steps(a.cols(), 64)) acc = max(0, dot(a(m, k), b(k, n), acc));
       c(m, n) = acc;
     }));
   });
-  expect("splits, a loop in a loop", [] { call(row_of_products().with_plan("splits=2")); });
-  expect("splits, sums of a loop and of one in it", [] {
+  expect("cluster_split_k, a loop in a loop",
+         [] { call(row_of_products().with_plan("cluster_split_k=2")); });
+  expect("cluster_split_k, sums of a loop and of one in it", [] {
     call(split([](A a, A b, C c, I m, I n) {
       auto acc = zeros<f32>(64, 64);
       for (auto r : steps(a.rows(), 64)) {
@@ -164,7 +167,7 @@ TEST(PlanError, StepsThatCannotBeShared) {
       c(m, n) = acc;
     }));
   });
-  expect("splits, products under a condition", [] {
+  expect("cluster_split_k, products under a condition", [] {
     call(split([](A a, A b, C c, I m, I n) {
       auto acc = zeros<f32>(64, 64);
       if_(a.cols() > 8, [&] {
@@ -173,7 +176,7 @@ TEST(PlanError, StepsThatCannotBeShared) {
       c(m, n) = acc;
     }));
   });
-  expect("splits, two products on each other", [] {
+  expect("cluster_split_k, two products on each other", [] {
     call(split([](A a, A b, C c, I m, I n) {
       auto acc = zeros<f32>(64, 64);
       for (auto k : steps(a.cols(), 64)) {
@@ -183,7 +186,7 @@ TEST(PlanError, StepsThatCannotBeShared) {
       c(m, n) = acc;
     }));
   });
-  expect("splits, a product of other sums", [] {
+  expect("cluster_split_k, a product of other sums", [] {
     call(split([](A a, A b, C c, I m, I n) {
       const Tile first = cast<bf16>(sums(a, b, m, n));
       auto acc = zeros<f32>(64, 64);
@@ -195,46 +198,46 @@ TEST(PlanError, StepsThatCannotBeShared) {
 
 /// Another program may have stored already what this one reads; or would store it, too.
 TEST(PlanError, MemoryThatProgramsWouldShare) {
-  expect("splits, other rows of the result", [] {
+  expect("cluster_split_k, other rows of the result", [] {
     call(split([](A a, A b, C c, I m, I n) {
       const Tile acc = sums(a, b, m, n);
       c(m, n) = acc + c(m.shifted(1), n);
     }));
   });
-  expect("splits, all and some rows of the result", [] {
+  expect("cluster_split_k, all and some rows of the result", [] {
     call(split([](A a, A b, C c, I m, I n) {
       const Tile acc = sums(a, b, m, n), old = c(m, n);
       c(m, n) = acc + old + expand(max(old, axis(0)), 0);
     }));
   });
-  expect("splits, two stores", [] {
+  expect("cluster_split_k, two stores", [] {
     call(split([](A a, A b, C c, I m, I n) {
       const Tile acc = sums(a, b, m, n);
       c(m, n) = acc;
       c(n, m) = acc.T();
     }));
   });
-  expect("splits, a store and what is added to it", [] {
+  expect("cluster_split_k, a store and what is added to it", [] {
     call(split([](A a, A b, C c, I m, I n) {
       const Tile acc = sums(a, b, m, n);
       c(m, n) = acc;
       atomic_add(c(n, m), acc.T());
     }));
   });
-  expect("splits, a row of the result", [] {
+  expect("cluster_split_k, a row of the result", [] {
     call(split([](A a, A b, C c, I m, I n) {
       const Tile acc = sums(a, b, m, n);
       c(m, n) = acc + c(slice(0, 1), n);
     }));
   });
-  expect("splits, a read behind a store", [] {
+  expect("cluster_split_k, a read behind a store", [] {
     call(split([](A a, A b, C c, I m, I n) {
       const Tile acc = sums(a, b, m, n);
       c(m, n) = acc;
       c(m, n) = acc + c(m, n);
     }));
   });
-  expect("splits, what is no sum", [] {
+  expect("cluster_split_k, what is no sum", [] {
     call(split([](A a, A b, C c, I m, I n) {
       c(m, n) = sums(a, b, m, n);
       c(m, n) = cast<f32>(a(m, n));
@@ -243,25 +246,26 @@ TEST(PlanError, MemoryThatProgramsWouldShare) {
 }
 
 TEST(PlanError, SplitsOfOtherKernels) {
-  expect("splits, 3", [] { call(product().with_plan("splits=3")); });
-  expect("splits, persistent", [] { call(product().with_plan("splits=2, persistent=1")); });
-  expect("splits, 8 rows", [] {
+  expect("cluster_split_k, 3", [] { call(product().with_plan("cluster_split_k=3")); });
+  expect("cluster_split_k, persistent",
+         [] { call(product().with_plan("cluster_split_k=2, persistent=1")); });
+  expect("cluster_split_k, 8 rows", [] {
     call(kernel("rows", [](In<bf16, 2> a, In<bf16, 2> b, Out<f32, 2> c) {
            for (auto [m, n] : grid(c, 8, 64)) {
              auto acc = zeros<f32>(8, 64);
              for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
              c(m, n) = acc;
            }
-         }).with_plan("splits=8, swap=0"));
+         }).with_plan("cluster_split_k=8, swap_ab=0"));
   });
-  expect("splits, clusters", [] {
+  expect("cluster_split_k, clusters", [] {
     call(kernel("clusters", [](In<bf16, 2> a, In<bf16, 2> b, Out<f32, 2> c) {
            for (auto [m, n] : grid(c, 64, 64, cluster(2))) {
              auto acc = zeros<f32>(64, 64);
              for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
-             c(cluster_share(m), n) = cluster_sum(acc, axis(0));
+             c(cluster_slice(m), n) = cluster_reduce_scatter(acc, axis(0));
            }
-         }).with_plan("splits=2"));
+         }).with_plan("cluster_split_k=2"));
   });
 }
 

@@ -86,7 +86,7 @@ void expect_everywhere(const char* name, const Call& call,
 
 TEST(TensorError, GridsThatNoGpuLaunches) {
   const auto count = kernel("count", [](In<f32, 1> x, Out<i32, 1> z, Scalar<i32> n) {
-    for (auto i : grid(Space(x.dim(0) / n.value()), 1)) z(i) = cast<i32>(i.first());
+    for (auto i : grid(GridSpace(x.dim(0) / n.value()), 1)) z(i) = cast<i32>(i.first());
   });
   const auto launched = [&](std::int64_t extent, int n) {
     return [&count, extent, n](Device device) {

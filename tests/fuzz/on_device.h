@@ -9,14 +9,14 @@
 namespace tegula::fuzz {
 
 /// The device, back end and plan of a run; what is left out is chosen as for users.
-struct Way {
+struct KvTraversal {
   Device device;
   std::optional<runtime::Backend> backend;
   std::optional<ir::Plan> plan;
 };
 
 inline std::shared_ptr<const runtime::CompiledKernel> compiled(const ir::Kernel& tile,
-                                                               const Way& way) {
+                                                               const KvTraversal& way) {
   runtime::CompileRequest request;
   request.key = "fuzz";
   request.trace = [&] { return ir::clone(tile); };

@@ -40,7 +40,7 @@ const Words& kernel_words() {
             "threads",
             "smem",
             "cluster",
-            "min_ctas",
+            "min_ctas_per_sm",
             "persistent",
             "launch",
             "{",
@@ -189,12 +189,13 @@ TEST(Parsers, TypesAndLayouts) {
 TEST(Parsers, Plans) {
   ir::Plan other;
   other.stages = 3;
-  const Texts plans{ir::Plan{}.str(), other.str(), "stages=2 persistent=1", "warps=8,copy_warps=1"};
+  const Texts plans{ir::Plan{}.str(), other.str(), "stages=2 persistent=1",
+                    "num_warps=8,producer_warps=1"};
   const Words words{"=",     " ",    ",",     "plan {", "}",           "stages",   "persistent",
                     "warps", "true", "false", "-1",     "99999999999", "registers"};
   feed(plans, words, 4, [](const std::string& text) {
     ir::Plan plan;
-    static_cast<void>(plan.first_missing(text));
+    static_cast<void>(plan.first_mismatch(text));
     plan.change(text);
     ir::Plan again;
     again.change(plan.str());

@@ -51,8 +51,8 @@ struct Config {
            plan + "]";
   }
   std::string tiles_text() const {
-    return std::to_string(schedule.tiles->queries) + "x" + std::to_string(schedule.tiles->keys) +
-           " ";
+    return std::to_string(schedule.tiles->block_q) + "x" +
+           std::to_string(schedule.tiles->block_kv) + " ";
   }
 };
 
@@ -135,7 +135,7 @@ inline void choose_score(Config& c, Dice& dice, Device device) {
       const Tensor table = Tensor::normal({8, heads}, DType::f32, 0, 1, 78, device);
       const Tensor factors = Tensor::uniform({heads}, DType::f32, 0.5, 2, 79, device);
       c.spec.score =
-          scores::then(scores::head_temperature(factors), scores::t5_bias(table, 5, false));
+          scores::compose(scores::head_temperature(factors), scores::t5_bias(table, 5, false));
       host = [t = table.to_doubles(), f = factors.to_doubles(), heads](double s, int, int h, int q,
                                                                        int kv) {
         // Of eight buckets, those from 4 on are one apart up to a distance of 5.
@@ -151,10 +151,10 @@ inline void choose_score(Config& c, Dice& dice, Device device) {
   }
 }
 
-inline void queries_at_end(Config& c) {
+inline void align_bottom_right(Config& c) {
   c.text += "at end ";
-  c.spec.queries_at_end = true;
-  const auto before = static_cast<int>(c.extents.kv_length - c.extents.q_length);
+  c.spec.align_bottom_right = true;
+  const auto before = static_cast<int>(c.extents.seqlen_kv - c.extents.seqlen_q);
   c.host.mask = [=, inner = c.host.mask](int b, int h, int q, int kv) {
     return inner(b, h, q + before, kv);
   };
@@ -168,12 +168,12 @@ inline Config random_config(std::uint64_t seed, Device device) {
   Config c;
   const int largest = dice.one_in(5) ? 32 : 12;
   c.extents.dim = 8 * dice.between(1, largest);
-  c.extents.value_dim = dice.one_in(2) ? c.extents.dim : 8 * dice.between(1, largest);
+  c.extents.head_dim_v = dice.one_in(2) ? c.extents.dim : 8 * dice.between(1, largest);
   c.extents.batch = dice.between(1, 2);
   c.extents.kv_heads = dice.between(1, 2);
   c.extents.heads = c.extents.kv_heads * dice.one_of<int>({1, 1, 2, 3, 4, 7});
-  c.extents.q_length = dice.one_in(3) ? dice.between(1, 20) : dice.between(1, 200);
-  c.extents.kv_length = dice.one_in(12) ? 0 : dice.between(1, 300);
+  c.extents.seqlen_q = dice.one_in(3) ? dice.between(1, 20) : dice.between(1, 200);
+  c.extents.seqlen_kv = dice.one_in(12) ? 0 : dice.between(1, 300);
   c.dtype = dice.one_in(2) ? DType::bf16 : DType::f16;
   c.order = dice.one_in(2) ? Order::bhsd : Order::bshd;
   choose_mask(c, dice, device);
@@ -181,8 +181,8 @@ inline Config random_config(std::uint64_t seed, Device device) {
   c.maxima = dice.one_in(3);
   if (dice.one_in(3))
     for (int h = 0; h < c.extents.heads; ++h) c.sinks.push_back(0.5f * static_cast<float>(h - 1));
-  if (dice.one_in(2)) c.schedule.pack_heads = dice.one_in(2);
-  const bool more_keys = c.extents.q_length <= c.extents.kv_length;
+  if (dice.one_in(2)) c.schedule.pack_gqa = dice.one_in(2);
+  const bool more_keys = c.extents.seqlen_q <= c.extents.seqlen_kv;
   if (dice.one_in(4)) {
     const auto cuts = [&](std::int64_t total, int count) {
       std::vector<i32> at{0, static_cast<i32>(total)};
@@ -193,17 +193,18 @@ inline Config random_config(std::uint64_t seed, Device device) {
     const int count = dice.between(1, 4);
     c.extents.batch = 1;
     c.order = Order::bshd;
-    c.q_starts = cuts(c.extents.q_length, count);
-    c.kv_starts = cuts(c.extents.kv_length, count);
+    c.q_starts = cuts(c.extents.seqlen_q, count);
+    c.kv_starts = cuts(c.extents.seqlen_kv, count);
   } else if (more_keys && dice.one_in(3)) {
-    queries_at_end(c);
+    align_bottom_right(c);
   }
   c.plan = dice.one_of<std::string>(
-      {"", "", "stages=2", "copy_warps=0 registers=0", "copy_warps=1 registers=0",
-       "persistent=1 stage_stores=0", "persistent=1 stage_stores=0 dynamic=1", "dynamic=0",
-       "persistent=1 copy_warps=0 registers=0 dynamic=1", "persistent=0",
+      {"", "", "stages=2", "producer_warps=0 consumer_registers=0",
+       "producer_warps=1 consumer_registers=0", "persistent=1 stage_stores=0",
+       "persistent=1 stage_stores=0 dynamic_scheduler=1", "dynamic_scheduler=0",
+       "persistent=1 producer_warps=0 consumer_registers=0 dynamic_scheduler=1", "persistent=0",
        "persistent=0 stage_stores=0", "persistent=1 multicast=1",
-       "wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2"});
+       "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0 stages=2"});
   c.numerics.rescaling = dice.one_of<Rescaling>(
       {Rescaling::exact, Rescaling::lazy, Rescaling::never, Rescaling::never});
   if (dice.one_in(3)) c.schedule.tiles = {dice.one_in(4) ? 64 : 192, 16 * dice.between(1, 8)};

@@ -47,7 +47,7 @@ int loop_depth(const ir::Kernel& k, ir::RegionId region) {
 
 /// Of every fourth program three warpgroups: no power of two.
 std::optional<ir::Plan> plan_of(std::uint64_t seed) {
-  return seed / 2 % 4 == 0 ? std::optional(ir::Plan{.warps = 12}) : std::nullopt;
+  return seed / 2 % 4 == 0 ? std::optional(ir::Plan{.num_warps = 12}) : std::nullopt;
 }
 
 /// What went wrong, or nothing.

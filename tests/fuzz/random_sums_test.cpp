@@ -1,7 +1,7 @@
 // Random sums of rows, columns, positions and whole tiles, under masks, branches and folds: marked
-// as `relaxed`, they keep their values through the pass narrow_terms and all others. Numbers are
-// whole and small, so that no order of the sums rounds. TEGULA_FUZZ_PROGRAMS and TEGULA_FUZZ_SEED
-// choose other ones; a failure prints its seed and program.
+// as `reassoc`, they keep their values through the pass hoist_broadcast_terms and all others.
+// Numbers are whole and small, so that no order of the sums rounds. TEGULA_FUZZ_PROGRAMS and
+// TEGULA_FUZZ_SEED choose other ones; a failure prints its seed and program.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -191,7 +191,7 @@ class RandomSums {
   // ---- growth
   Value linear(ir::Opcode o, std::initializer_list<Value> operands, ir::Type type = {}) {
     const Value v = type ? b_.op(o, operands, type) : b_.op(o, operands);
-    if (chance(85)) kernel[kernel[v].def].attrs.set(ir::AttrName::relaxed, std::int64_t{1});
+    if (chance(85)) kernel[kernel[v].def].attrs.set(ir::AttrName::reassoc, std::int64_t{1});
     return v;
   }
   void keep(const Sum& s) {
@@ -290,14 +290,14 @@ std::string check(const RandomSums& p, Seen& seen) {
   if (const std::string found = interpret(p.kernel, want); !found.empty()) return found;
   ir::Kernel once = ir::clone(p.kernel);
   ir::PassContext context;
-  seen.narrowed += ir::find_pass(ir::ir_passes(), "narrow_terms")->run(once, context);
+  seen.narrowed += ir::find_pass(ir::ir_passes(), "hoist_broadcast_terms")->run(once, context);
   seen.begun += std::ranges::any_of(context.remarks, [](const ir::Remark& r) {
     return r.reason == "a product begins with terms";
   });
-  ir::verify_or_throw(once, "narrow_terms");
+  ir::verify_or_throw(once, "hoist_broadcast_terms");
   if (const std::string found = interpret(once, by_passes); !found.empty()) return found;
   const std::string wrong = difference(want, by_passes);
-  if (!wrong.empty()) return "narrow_terms: " + wrong + "\n" + ir::print(once);
+  if (!wrong.empty()) return "hoist_broadcast_terms: " + wrong + "\n" + ir::print(once);
   const ir::Kernel simt = lowered(p.kernel);
   const sim::Report report =
       simulate(simt, ir::evaluate_launch(p.kernel, eval_args(by_all)), by_all);

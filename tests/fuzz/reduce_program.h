@@ -48,10 +48,10 @@ inline std::string failure_of(const Program& p, const std::optional<ir::Plan>& p
 class ProgramReducer {
  public:
   /// Takes at most so many tries and about so long.
-  explicit ProgramReducer(Fails fails, int most_tries = 6000,
+  explicit ProgramReducer(Fails fails, int max_tries = 6000,
                           std::chrono::seconds longest = std::chrono::seconds(20))
       : fails_(std::move(fails)),
-        tries_left_(most_tries),
+        tries_left_(max_tries),
         end_(std::chrono::steady_clock::now() + longest) {}
 
   Program reduce(const Program& p) {

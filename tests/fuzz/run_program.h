@@ -12,7 +12,7 @@
 #include "codegen/sim/simulator.h"
 #include "ir/eval/eval.h"
 #include "ir/pipeline.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 
 namespace tegula::fuzz {
 
@@ -79,9 +79,9 @@ inline ir::Kernel lowered(const ir::Kernel& tile, std::optional<ir::Plan> plan =
 }
 
 inline sim::SimArg sim_arg(const ir::Param& p, const Arguments& args) {
-  if (p.attrs.s(ir::AttrName::part) == "counter") return sim::arg_pointer(&tile_counter());
+  if (p.attrs.s(ir::AttrName::component) == "counter") return sim::arg_pointer(&tile_counter());
   const Argument& a = args.at(static_cast<std::size_t>(p.attrs.i(ir::AttrName::arg)));
-  const std::string_view part = p.attrs.s(ir::AttrName::part);
+  const std::string_view part = p.attrs.s(ir::AttrName::component);
   const auto axis = static_cast<std::size_t>(p.attrs.i(ir::AttrName::axis));
   if (part == "ptr") return sim::arg_pointer(a.bytes.data());
   if (part == "dim") return a.dims.at(axis);

@@ -1,7 +1,7 @@
 // Kernels of the disk cache whose text or metadata was changed, under a checksum that is right, are
 // taken or compiled again, and never crash or fail a call. TEGULA_FUZZ_INPUTS and TEGULA_FUZZ_SEED
 // choose how many and which.
-#include "runtime/stored_kernel.h"
+#include "runtime/disk_cache.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "ir/text.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "support/env.h"
 #include "support/text.h"
 #include "tests/fuzz/guarded.h"
@@ -64,9 +64,9 @@ TEST_F(StoredKernels, AreTakenOrCompiledAgain) {
   const runtime::CompileRequest request = request_for(kernel);
   runtime::key(fresh, request);
   fresh.tile = request.trace();
-  const runtime::CacheKey key = runtime::stored_key(fresh, request, folder_ / "v1/t");
+  const runtime::CacheKey key = runtime::disk_key(fresh, request, folder_ / "v1/t");
   const runtime::ReadResult read = runtime::decode_entry(whole, key);
-  ASSERT_EQ(read.state, runtime::Reading::ok) << read.why;
+  ASSERT_EQ(read.state, runtime::ReadStatus::ok) << read.why;
   const std::vector<std::string> metas{read.entry.meta}, texts{read.entry.ir};
   const std::vector<std::string_view> words{"{",    "}",        "[",   "]",   ":",    ",",
                                             "null", "1e99",     "-1",  "\"",  "true", "%0",

@@ -24,7 +24,7 @@ TEST_P(AttentionOnGpu, LongSequences) {
   for (const auto& [q, kv] : {std::pair{1023, 1024}, {1024, 1023}, {2048, 2048}, {4097, 513}})
     for (const DType dtype : {DType::bf16, DType::f16}) {
       SCOPED_TRACE(testing::Message() << q << " " << kv << " " << name(dtype));
-      const Tensors t({.heads = 2, .q_length = q, .kv_length = kv, .dim = 128, .value_dim = 128},
+      const Tensors t({.heads = 2, .seqlen_q = q, .seqlen_kv = kv, .dim = 128, .head_dim_v = 128},
                       dtype, Order::bshd, Device::cuda());
       causal(Stream(Device::cuda()), t.Q, t.K, t.V, t.O, t.Lse);
       expect_attention(host, t);
@@ -38,7 +38,7 @@ TEST_P(AttentionOnGpu, LongSequences) {
 TEST_P(AttentionOnGpu, SharedKeysOnStreamsAndInGraphs) {
   const Attention attention(AttentionSpec{});
   const auto inputs = [] {
-    return Tensors({.q_length = 1, .kv_length = 8192, .dim = 128, .value_dim = 128}, DType::bf16,
+    return Tensors({.seqlen_q = 1, .seqlen_kv = 8192, .dim = 128, .head_dim_v = 128}, DType::bf16,
                    Order::bhsd, Device::cuda());
   };
   const Tensors first = inputs(), second = inputs(), third = inputs(), fourth = inputs();

@@ -40,11 +40,11 @@ const std::vector<MatmulConfig>& shared_operands() {
 
 const std::vector<MatmulConfig>& tiles_in_turn() {
   static const std::vector<MatmulConfig> kConfigs{
-      {.bm = 128, .bn = 128, .bk = 64, .alternate = true},
-      {.bm = 128, .bn = 128, .bk = 64, .multicast = true, .alternate = true},
-      {.bm = 128, .bn = 128, .bk = 64, .stages = 2, .alternate = true},
-      {.bm = 64, .bn = 256, .bk = 64, .alternate = true},
-      {.bm = 256, .bn = 64, .bk = 64, .alternate = true}};
+      {.bm = 128, .bn = 128, .bk = 64, .pingpong = true},
+      {.bm = 128, .bn = 128, .bk = 64, .multicast = true, .pingpong = true},
+      {.bm = 128, .bn = 128, .bk = 64, .stages = 2, .pingpong = true},
+      {.bm = 64, .bn = 256, .bk = 64, .pingpong = true},
+      {.bm = 256, .bn = 64, .bk = 64, .pingpong = true}};
   return kConfigs;
 }
 

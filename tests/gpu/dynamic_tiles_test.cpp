@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "runtime/context.h"
-#include "tests/differential/uneven_product.h"
+#include "tests/differential/ragged_matmul.h"
 #include "tests/gpu/by_back_end.h"
 #include "tests/gpu/recorded_graph.h"
 
@@ -40,7 +40,8 @@ TEST_P(DynamicTilesOnGpu, OneLaunchAfterAnother) {
   }
   stream.synchronize();
   for (const Tensor& C : results) expect_right(C);
-  EXPECT_NE(product_.explain().find("dynamic=1"), std::string::npos) << product_.explain();
+  EXPECT_NE(product_.explain().find("dynamic_scheduler=1"), std::string::npos)
+      << product_.explain();
 }
 
 TEST_P(DynamicTilesOnGpu, OnStreamsAtOnce) {

@@ -178,7 +178,7 @@ void launch(const runtime::LoadedKernel& kernel, const std::vector<Tensor>& tens
   runtime::LaunchShape shape;
   shape.grid = grid;
   shape.block = {testing::kThreads, 1, 1};
-  runtime::LaunchPlan(kernel, shape, layout.slots()).launch(nullptr, block.data(), grid);
+  runtime::PreparedLaunch(kernel, shape, layout.slots()).launch(nullptr, block.data(), grid);
   Stream(Device::cuda()).synchronize();
 }
 

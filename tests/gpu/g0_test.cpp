@@ -18,7 +18,7 @@ INSTANTIATE_TEST_SUITE_P(BackEnds, G0, testing::Bool(),
 TEST_P(G0, GemmIsRight) {
   const ir::Kernel k = read_kernel("gemm.tir");
   const Built b = build(k, GetParam());
-  EXPECT_TRUE(b.report.sound()) << b.report.complaint();
+  EXPECT_TRUE(b.report.is_clean()) << b.report.defects();
   for (const auto [M, N, K] : {std::array{256, 512, 128}, {1024, 768, 512}, {1000, 2056, 1096}}) {
     const Tensor a = Tensor::integers({M, K}, DType::bf16, -4, 4, 1, Device::cuda()),
                  w = Tensor::integers({N, K}, DType::bf16, -4, 4, 2, Device::cuda());
@@ -51,7 +51,7 @@ TEST_P(G0, GemmIsRight) {
 TEST_P(G0, AttentionIsRight) {
   const ir::Kernel k = read_kernel("attention.tir");
   const Built b = build(k, GetParam());
-  EXPECT_TRUE(b.report.sound()) << b.report.complaint();
+  EXPECT_TRUE(b.report.is_clean()) << b.report.defects();
   const int BH = 3, S = 384, D = 128;
   const Tensor q = Tensor::normal({BH, S, D}, DType::bf16, 0, 1, 1, Device::cuda()),
                kk = Tensor::normal({BH, S, D}, DType::bf16, 0, 1, 2, Device::cuda());

@@ -51,7 +51,7 @@ void expect_sums(const Tensor& z) {
 template <class T>
 void add_along_one_dimension() {
   const auto add = kernel("add_large", [](In<T, 1> x, Out<T, 1> z) {
-    for (auto i : grid(z, 4096)) z(i) = x(i) + cast<T>(i.idx() % 61);
+    for (auto i : grid(z, 4096)) z(i) = x(i) + cast<T>(i.indices() % 61);
   });
   const Dims shape{k2To31 + 12345};
   const auto x = room_for(shape, dtype_of<T>, 3), z = room_for(shape, dtype_of<T>, 0);

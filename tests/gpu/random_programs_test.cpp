@@ -30,7 +30,7 @@ struct Outcomes {
 std::optional<Arguments> by(runtime::Backend back_end, const RandomProgram& p, std::uint64_t seed,
                             Outcomes& all) {
   const std::optional<ir::Plan> plan =
-      seed / 2 % 4 == 0 ? std::optional(ir::Plan{.warps = 12}) : std::nullopt;
+      seed / 2 % 4 == 0 ? std::optional(ir::Plan{.num_warps = 12}) : std::nullopt;
   try {
     return launched(*compiled(p.kernel, {Device::cuda(), back_end, plan}), p.args);
   } catch (const CompileError& e) {

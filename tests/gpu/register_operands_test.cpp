@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "runtime/context.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "support/env.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
@@ -126,7 +126,7 @@ TEST_P(RegisterOperands, AttentionIsTheSameTenThousandTimes) {
   for (const int D : {64, 128, 256}) {
     SCOPED_TRACE(D);
     const test::Tensors first(
-        {.heads = 8, .q_length = 512, .kv_length = 512, .dim = D, .value_dim = D}, DType::bf16,
+        {.heads = 8, .seqlen_q = 512, .seqlen_kv = 512, .dim = D, .head_dim_v = D}, DType::bf16,
         test::Order::bhsd, gpu);
     const Tensor o = Tensor::full(first.O.shape(), -1, DType::bf16, gpu);
     const Stream stream = Stream::create(gpu);

@@ -108,13 +108,13 @@ class Gpu : public ::testing::Test {
   bool is_hopper() const { return device_properties(0).compute() == 90; }
 };
 
-LaunchPlan axpy_plan(const std::shared_ptr<Module>& module) {
+PreparedLaunch axpy_plan(const std::shared_ptr<Module>& module) {
   LaunchShape shape;
   shape.block = {128, 1, 1};
-  return LaunchPlan(module->kernel("axpy", 0, {}), shape, axpy_slots());
+  return PreparedLaunch(module->kernel("axpy", 0, {}), shape, axpy_slots());
 }
 
-void expect_axpy_works(const LaunchPlan& plan, const Stream& stream) {
+void expect_axpy_works(const PreparedLaunch& plan, const Stream& stream) {
   constexpr std::int64_t n = 100003;
   const Tensor x = Tensor::integers({n}, DType::f32, -50, 50, 1, kGpu);
   const Tensor y = Tensor::integers({n}, DType::f32, -50, 50, 2, kGpu);
@@ -190,7 +190,7 @@ TEST_F(Gpu, ForeignCubinIsRefused) {
 }
 
 TEST_F(Gpu, ThreadsWithoutContextLaunch) {
-  const LaunchPlan plan = axpy_plan(Module::load_ptx(kAxpyPtx, 0));
+  const PreparedLaunch plan = axpy_plan(Module::load_ptx(kAxpyPtx, 0));
   std::vector<std::jthread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] { expect_axpy_works(plan, Stream::create(kGpu)); });
@@ -232,7 +232,7 @@ TEST_F(Gpu, TensorMapsAddressBoxes) {
   for (int i = 0; i < 3; ++i) layout.add<std::uint32_t>();
   LaunchShape shape;
   shape.block = {128, 1, 1};
-  const LaunchPlan plan(module->kernel("copy_box", 0, {}), shape, layout.slots());
+  const PreparedLaunch plan(module->kernel("copy_box", 0, {}), shape, layout.slots());
   const Tensor source = Tensor::iota({300, 256}, DType::i32, kGpu);
   for (const int swizzle : {0, 32, 64, 128}) {
     codegen::TensorMap map;
@@ -268,7 +268,7 @@ TEST_F(Gpu, TensorMapsAddressBoxes) {
 }
 
 TEST_F(Gpu, CaptureRecordsLaunchesWithMemoryOfTheGraph) {
-  const LaunchPlan plan = axpy_plan(Module::load_ptx(kAxpyPtx, 0));
+  const PreparedLaunch plan = axpy_plan(Module::load_ptx(kAxpyPtx, 0));
   const Tensor x = Tensor::full({128}, 1, DType::f32, kGpu);
   const Tensor y = Tensor::zeros({128}, DType::f32, kGpu);
   const Stream stream = Stream::create(kGpu);
@@ -322,7 +322,7 @@ TEST_F(Gpu, GlobalCaptureLoadsAndAllocates) {
   const test::RecordedGraph graph(
       stream,
       [&] {
-        const LaunchPlan plan = axpy_plan(Module::load_ptx(kAxpyPtx, 0));
+        const PreparedLaunch plan = axpy_plan(Module::load_ptx(kAxpyPtx, 0));
         counters = acquire_counters(stream, 1 << 20);
         // More than other tests' graphs leave.
         EXPECT_NE(acquire_workspace(stream, 1 << 27, 0).scratch, nullptr);
@@ -338,7 +338,7 @@ TEST_F(Gpu, GlobalCaptureLoadsAndAllocates) {
 }
 
 TEST_F(Gpu, LaunchAddsLittleToTheDriversCall) {
-  const LaunchPlan plan = axpy_plan(Module::load_ptx(kAxpyPtx, 0));
+  const PreparedLaunch plan = axpy_plan(Module::load_ptx(kAxpyPtx, 0));
   const Tensor x = Tensor::zeros({128}, DType::f32, kGpu);
   const Stream stream = Stream::create(kGpu);
   auto* queue = static_cast<cu::Stream>(stream.handle());

@@ -82,7 +82,7 @@ class Args {
     shape.grid = grid;
     shape.block = {static_cast<unsigned>(k.info.threads), 1, 1};
     shape.shared_bytes = static_cast<unsigned>(k.info.smem_bytes);
-    runtime::LaunchPlan(b.kernel, shape, layout_.slots()).launch(nullptr, block_.data(), grid);
+    runtime::PreparedLaunch(b.kernel, shape, layout_.slots()).launch(nullptr, block_.data(), grid);
   }
 
  private:

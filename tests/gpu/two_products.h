@@ -8,7 +8,7 @@ namespace tegula {
 /// O = bf16(Q K^T) V of each head, `step` keys at a time.
 inline auto two_products(int step) {
   return kernel("products", [step](In<bf16, 3> Q, In<bf16, 3> K, In<bf16, 3> V, Out<bf16, 3> O) {
-    const int D = Q.fixed(2);
+    const int D = Q.static_dim(2);
     for (auto [h, m] : grid(O, 1, 128)) {
       const Tile q = Q(h, m, all);
       Tile o = zeros<f32>(128, D);

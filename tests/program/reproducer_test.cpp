@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "ir/text.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "support/env.h"
 #include "support/text.h"
 #include "tegula/error.h"
@@ -26,9 +26,9 @@ constexpr const char* kFault = "pass check_channels: internal error: deadlock: n
 /// than such survive it.
 std::vector<ir::Pass> dealing_twice() {
   std::vector<ir::Pass> passes = optimize_passes();
-  const auto persist = std::ranges::find(passes, "persist", &ir::Pass::name);
-  const ir::Pass again = *persist;
-  passes.insert(persist, again);
+  const auto make_persistent = std::ranges::find(passes, "persist", &ir::Pass::name);
+  const ir::Pass again = *make_persistent;
+  passes.insert(make_persistent, again);
   return passes;
 }
 
@@ -90,7 +90,8 @@ void expect_replayed(const Outcome& failed) {
   ASSERT_NE(at, replayed.npos) << replayed;
   const std::string before_pass = file_of(failed.reproducer);
   write_file(before_pass, replayed.substr(at + kReproduce.size()));
-  EXPECT_THAT(read_file(before_pass), testing::StartsWith("; tegula opt --plan=\"plan { warps=4"));
+  EXPECT_THAT(read_file(before_pass),
+              testing::StartsWith("; tegula opt --plan=\"plan { num_warps=4"));
   EXPECT_THAT(output_of("tegula opt " + before_pass), HasSubstr(failed.message));
   std::filesystem::remove(before_pass);
 }
@@ -101,12 +102,12 @@ TEST(Reproducer, ThePlanThatIsChosenSurvives) {
 
 TEST(Reproducer, OfFieldsAskedForByTheKernel) {
   CompileRequest request;
-  request.plan_changes = "alternate=1";
+  request.plan_changes = "pingpong=1";
   expect_replayed(outcome(request, dealing_twice()));
 }
 
 TEST(Reproducer, OfFieldsAskedForByTheEnvironment) {
-  std::optional<EnvOverride> scope(std::in_place, env_with("alternate=1"));
+  std::optional<EnvOverride> scope(std::in_place, env_with("pingpong=1"));
   const Outcome failed = outcome({}, dealing_twice());
   scope.reset();
   expect_replayed(failed);
@@ -114,10 +115,10 @@ TEST(Reproducer, OfFieldsAskedForByTheEnvironment) {
 
 TEST(Reproducer, OfAWholePlan) {
   CompileRequest asked;
-  asked.plan_changes = "alternate=1";
+  asked.plan_changes = "pingpong=1";
   CompileRequest request;
   request.plan = outcome(asked, optimize_passes()).plan;
-  ASSERT_TRUE(request.plan->alternate);
+  ASSERT_TRUE(request.plan->pingpong);
   expect_replayed(outcome(request, dealing_twice()));
 }
 
@@ -125,10 +126,10 @@ TEST(Reproducer, OfAWholePlan) {
 TEST(Reproducer, HeaderWithFields) {
   const std::string file =
       (std::filesystem::temp_directory_path() / "tegula-header-of-fields.tir").string();
-  write_file(file, "; TEGULA_PLAN=\"stages=2, warps=4\" tegula opt --passes=plan THIS_FILE\n" +
+  write_file(file, "; TEGULA_PLAN=\"stages=2, num_warps=4\" tegula opt --passes=plan THIS_FILE\n" +
                        ir::print(product()));
   EXPECT_THAT(output_of("tegula opt --remarks --target sm_90a " + file),
-              HasSubstr("plan { warps=4 min_ctas=1 stages=2 "));
+              HasSubstr("plan { num_warps=4 min_ctas_per_sm=1 stages=2 "));
   std::filesystem::remove(file);
 }
 
@@ -141,7 +142,7 @@ TEST(Reproducer, ADumpedTraceIsOne) {
   CompileRequest request;
   request.device = Device::sim();
   request.target = ir::Target("sm_90a");
-  request.plan_changes = "stages=3 copy_warps=0 persistent=0";
+  request.plan_changes = "stages=3 producer_warps=0 persistent=0";
   request.trace = [] { return product(); };
   compile(request);
   const std::string of_passes = read_file(folder / "matmul" / "02-optimize.tir");

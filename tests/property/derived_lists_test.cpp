@@ -1,6 +1,6 @@
 // Block lists made by kernels from random masks, against brute force: no block is left out that
 // holds a visible pair, none is without a mask that holds another.
-#include "dsl/block_mask/derived_lists.h"
+#include "dsl/block_mask/derived_block_lists.h"
 
 #include <gtest/gtest.h>
 
@@ -33,8 +33,8 @@ struct Columns {
   std::optional<std::size_t> end = {};
 };
 
-std::vector<Entry> entries(const ListArgs& lists, std::int64_t b, std::int64_t h, std::int64_t m,
-                           std::int64_t blocks, const Columns& columns = {}) {
+std::vector<Entry> entries(const BlockListArgs& lists, std::int64_t b, std::int64_t h,
+                           std::int64_t m, std::int64_t blocks, const Columns& columns = {}) {
   const auto row = lists.blocks.select(0, b).select(0, h).select(0, m).to_vector<i32>();
   const auto one = [&](const Tensor& t) {
     return t.select(0, b).select(0, h).to_vector<i32>()[static_cast<std::size_t>(m)];
@@ -84,11 +84,11 @@ struct Launch {
   }
 };
 
-void compare(const MaskKernel& m, const Launch& launch, const ListArgs& lists,
+void compare(const MaskKernel& m, const Launch& launch, const BlockListArgs& lists,
              const std::array<std::int64_t, 3>& p, Tally& tally) {
-  const std::int64_t blocks = (kKeys + kTiles.keys - 1) / kTiles.keys,
-                     rows = (kQueries + kTiles.queries - 1) / kTiles.queries;
-  const ir::MaskSides sides(launch.source.expr, launch.source.is_scalar);
+  const std::int64_t blocks = (kKeys + kTiles.block_kv - 1) / kTiles.block_kv,
+                     rows = (kQueries + kTiles.block_q - 1) / kTiles.block_q;
+  const ir::MaskAxisDependence sides(launch.source.expr, launch.source.is_scalar);
   for (std::int64_t b = 0; b < (sides.on_batch() ? kBatch : 1); ++b)
     for (std::int64_t h = 0; h < (sides.on_head() ? kHeads : 1); ++h)
       for (std::int64_t row = 0; row < rows; ++row) {
@@ -96,16 +96,16 @@ void compare(const MaskKernel& m, const Launch& launch, const ListArgs& lists,
         for (std::int64_t j = 0; j < blocks; ++j) {
           const ir::MaskBlock block{b,
                                     h,
-                                    row * kTiles.queries,
-                                    std::min(kQueries, (row + 1) * kTiles.queries),
-                                    j * kTiles.keys,
-                                    std::min(kKeys, (j + 1) * kTiles.keys)};
+                                    row * kTiles.block_q,
+                                    std::min(kQueries, (row + 1) * kTiles.block_q),
+                                    j * kTiles.block_kv,
+                                    std::min(kKeys, (j + 1) * kTiles.block_kv)};
           const BruteForce truth(m, block, p);
           if (truth.values.empty()) continue;
           const Entry e = of[static_cast<std::size_t>(j)];
           ASSERT_FALSE(e == Entry::Absent && truth.any) << show(m, launch.source.expr, block, p);
           ASSERT_FALSE(e == Entry::Whole && !truth.all) << show(m, launch.source.expr, block, p);
-          const bool is_ragged = (j + 1) * kTiles.keys > kKeys;
+          const bool is_ragged = (j + 1) * kTiles.block_kv > kKeys;
           ASSERT_FALSE(e == Entry::Whole && is_ragged);
           tally.blocks += 1;
           tally.uniform += !truth.any || (truth.all && !is_ragged);
@@ -126,8 +126,8 @@ Tally run(RandomMasks& random, int masks, const std::function<ir::Value(MaskKern
     m.root = draw(m);
     const auto p = random.params();
     const Launch launch(m, p);
-    const DerivedLists derived(launch.source);
-    ListArgs lists;
+    const DerivedBlockLists derived(launch.source);
+    BlockListArgs lists;
     try {
       lists = derived.make(Stream(Device::cpu()), Q, K, kTiles, {});
     } catch (const std::exception& e) {
@@ -142,7 +142,7 @@ Tally run(RandomMasks& random, int masks, const std::function<ir::Value(MaskKern
   return tally;
 }
 
-TEST(DerivedLists, LeaveOutAndUnmaskNothingWrong) {
+TEST(DerivedBlockLists, LeaveOutAndUnmaskNothingWrong) {
   RandomMasks random(21);
   const Tally tally = run(random, 3000, [&](MaskKernel& m) {
     return random.boolean(m, static_cast<int>(random.number(1, 4)));
@@ -151,7 +151,7 @@ TEST(DerivedLists, LeaveOutAndUnmaskNothingWrong) {
   EXPECT_GT(static_cast<double>(tally.decided), 0.8 * static_cast<double>(tally.uniform));
 }
 
-TEST(DerivedLists, OfCoordinatesAndBits) {
+TEST(DerivedBlockLists, OfCoordinatesAndBits) {
   RandomMasks random(22);
   const Tally tally = run(random, 3200, [&](MaskKernel& m) {
     return random.chance(25) ? random.bit_test(m) : random.decoded(m);
@@ -172,27 +172,27 @@ struct RowsBruteForce {
 
   RowsBruteForce(const MaskKernel& m, const Rows& of, std::int64_t r0, std::int64_t kv0,
                  const std::array<std::int64_t, 3>& p) {
-    for (auto r = r0; r < std::min(r0 + kTiles.queries, of.queries * of.group); ++r) {
+    for (auto r = r0; r < std::min(r0 + kTiles.block_q, of.queries * of.group); ++r) {
       const std::int64_t q = r % of.queries + of.shift;
       const BruteForce row(m,
                            {of.batch, of.head * of.group + r / of.queries, q, q + 1, kv0,
-                            std::min(of.keys, kv0 + kTiles.keys)},
+                            std::min(of.keys, kv0 + kTiles.block_kv)},
                            p);
       all = all && row.all, any = any || row.any, has_value = has_value || !row.values.empty();
     }
   }
 };
 
-void compare_rows(const MaskKernel& m, const ListArgs& lists, const Rows& of,
+void compare_rows(const MaskKernel& m, const BlockListArgs& lists, const Rows& of,
                   const std::array<std::int64_t, 3>& p, const Columns& columns, Tally& tally) {
-  const std::int64_t blocks = (of.keys + kTiles.keys - 1) / kTiles.keys;
-  for (std::int64_t row = 0; row * kTiles.queries < of.queries * of.group; ++row) {
+  const std::int64_t blocks = (of.keys + kTiles.block_kv - 1) / kTiles.block_kv;
+  for (std::int64_t row = 0; row * kTiles.block_q < of.queries * of.group; ++row) {
     const auto found = entries(lists, of.batch, of.head, row, blocks, columns);
     for (std::int64_t j = 0; j < blocks; ++j) {
-      const RowsBruteForce truth(m, of, row * kTiles.queries, j * kTiles.keys, p);
+      const RowsBruteForce truth(m, of, row * kTiles.block_q, j * kTiles.block_kv, p);
       if (!truth.has_value) continue;
       const Entry e = found[static_cast<std::size_t>(j)];
-      const bool is_ragged = (j + 1) * kTiles.keys > of.keys;
+      const bool is_ragged = (j + 1) * kTiles.block_kv > of.keys;
       const auto text = [&] {
         return m.import().str() + ", b " + std::to_string(of.batch) + ", h " +
                std::to_string(of.head) + ", tile " + std::to_string(row) + ", block " +
@@ -209,8 +209,8 @@ void compare_rows(const MaskKernel& m, const ListArgs& lists, const Rows& of,
 
 /// Lists of random masks for calls of a kind, and what they are compared with.
 Tally run_rows(int masks, std::uint64_t seed,
-               const std::function<ListArgs(const DerivedLists&)>& make,
-               const std::function<void(const MaskKernel&, const ListArgs&,
+               const std::function<BlockListArgs(const DerivedBlockLists&)>& make,
+               const std::function<void(const MaskKernel&, const BlockListArgs&,
                                         const std::array<std::int64_t, 3>&, Tally&)>& check) {
   RandomMasks random(seed);
   Tally tally;
@@ -221,8 +221,8 @@ Tally run_rows(int masks, std::uint64_t seed,
     m.root = random.boolean(m, static_cast<int>(random.number(1, 4)));
     const auto p = random.params();
     const Launch launch(m, p);
-    const DerivedLists derived(launch.source);
-    ListArgs lists;
+    const DerivedBlockLists derived(launch.source);
+    BlockListArgs lists;
     try {
       lists = make(derived);
     } catch (const std::exception& e) {
@@ -240,13 +240,13 @@ Tensor host(std::int64_t heads, std::int64_t rows) {
   return Tensor::zeros({kBatch, heads, rows, 1}, DType::bf16, Device::cpu());
 }
 
-TEST(DerivedLists, OrderTilesByWhatTheyVisit) {
+TEST(DerivedBlockLists, OrderTilesByWhatTheyVisit) {
   // 13 tiles of 16 queries, and of 300 queries packed with others.
   const Mask mask = [](Tile, Tile h, Tile q, Tile kv) { return q * 7 % 53 + h >= kv / 2; };
   for (const int group : {1, 7}) {
     const Tensor Q = host(kHeads, 200 * group), K = host(kHeads, kKeys);
-    const ListArgs lists =
-        DerivedLists(trace_mask_function(mask))
+    const BlockListArgs lists =
+        DerivedBlockLists(trace_mask_function(mask))
             .make(Stream(Device::cpu()), Q, K, kTiles, {.group = group, .longest_first = true});
     const std::size_t tiles = (200 * static_cast<std::size_t>(group) + 15) / 16;
     for (int h = 0; h < kHeads; ++h) {
@@ -263,31 +263,32 @@ TEST(DerivedLists, OrderTilesByWhatTheyVisit) {
   }
 }
 
-TEST(DerivedLists, OfQueriesAtTheEnd) {
+TEST(DerivedBlockLists, OfQueriesAtTheEnd) {
   const Tensor Q = host(kHeads, 37), K = host(kHeads, kKeys);
   const Tally tally = run_rows(
       500, 31,
-      [&](const DerivedLists& d) {
-        return d.make(Stream(Device::cpu()), Q, K, kTiles, {.at_end = true});
+      [&](const DerivedBlockLists& d) {
+        return d.make(Stream(Device::cpu()), Q, K, kTiles, {.align_bottom_right = true});
       },
-      [](const MaskKernel& m, const ListArgs& lists, const auto& p, Tally& t) {
+      [](const MaskKernel& m, const BlockListArgs& lists, const auto& p, Tally& t) {
         compare_rows(m, lists, {1, 1, 37, kKeys, kKeys - 37}, p, {}, t);
       });
   EXPECT_GT(tally.blocks, 8000);
   EXPECT_GT(static_cast<double>(tally.decided), 0.8 * static_cast<double>(tally.uniform));
 }
 
-TEST(DerivedLists, OfPackedHeads) {
+TEST(DerivedBlockLists, OfPackedHeads) {
   for (const int group : {4, 7})
     for (const std::int64_t queries : {1, 5}) {
       SCOPED_TRACE(testing::Message() << group << " heads, " << queries << " queries");
       const Tensor Q = host(kHeads, group * queries), K = host(kHeads, kKeys);
       const Tally tally = run_rows(
           300, 32,
-          [&](const DerivedLists& d) {
-            return d.make(Stream(Device::cpu()), Q, K, kTiles, {.group = group, .at_end = true});
+          [&](const DerivedBlockLists& d) {
+            return d.make(Stream(Device::cpu()), Q, K, kTiles,
+                          {.group = group, .align_bottom_right = true});
           },
-          [&](const MaskKernel& m, const ListArgs& lists, const auto& p, Tally& t) {
+          [&](const MaskKernel& m, const BlockListArgs& lists, const auto& p, Tally& t) {
             compare_rows(m, lists, {1, 1, queries, kKeys, kKeys - queries, group}, p, {}, t);
           });
       EXPECT_GT(tally.blocks, 1500);
@@ -295,21 +296,23 @@ TEST(DerivedLists, OfPackedHeads) {
     }
 }
 
-TEST(DerivedLists, OfSequencesInOneTensor) {
+TEST(DerivedBlockLists, OfSequencesInOneTensor) {
   const std::vector<i32> q{0, 1, 34, 34, 53}, kv{0, 17, 66, 81, 164};
   const Tensor Q = host(kHeads, q.back() + 3).slice(0, 0, 1),
                K = host(kHeads, kv.back() + 3).slice(0, 0, 1);
   const CuSeqlens lengths{Tensor::from(q, Device::cpu()), Tensor::from(kv, Device::cpu()), 33};
   const Tally tally = run_rows(
       400, 33,
-      [&](const DerivedLists& d) {
-        return d.make(Stream(Device::cpu()), Q, K, kTiles, {.at_end = true, .lengths = lengths});
+      [&](const DerivedBlockLists& d) {
+        return d.make(Stream(Device::cpu()), Q, K, kTiles,
+                      {.align_bottom_right = true, .lengths = lengths});
       },
-      [&](const MaskKernel& m, const ListArgs& lists, const auto& p, Tally& t) {
+      [&](const MaskKernel& m, const BlockListArgs& lists, const auto& p, Tally& t) {
         for (std::size_t s = 0; s + 1 < q.size(); ++s) {
           const std::int64_t queries = q[s + 1] - q[s], keys = kv[s + 1] - kv[s];
-          const auto begin = static_cast<std::size_t>(kv[s] / kTiles.keys) + s,
-                     blocks = static_cast<std::size_t>((keys + kTiles.keys - 1) / kTiles.keys);
+          const auto begin = static_cast<std::size_t>(kv[s] / kTiles.block_kv) + s,
+                     blocks =
+                         static_cast<std::size_t>((keys + kTiles.block_kv - 1) / kTiles.block_kv);
           compare_rows(m, lists, {static_cast<std::int64_t>(s), 1, queries, keys, keys - queries},
                        p, {begin, begin + blocks}, t);
         }
@@ -324,20 +327,20 @@ using Sees = std::function<bool(std::uint32_t q, std::uint32_t kv)>;
 void expect_sound(const Mask& mask, const Sees& sees) {
   const Tensor Q = Tensor::zeros({1, 1, kQueries, 1}, DType::bf16, Device::cpu()),
                K = Tensor::zeros({1, 1, kKeys, 1}, DType::bf16, Device::cpu());
-  const ListArgs lists =
-      DerivedLists(trace_mask_function(mask)).make(Stream(Device::cpu()), Q, K, kTiles, {});
+  const BlockListArgs lists =
+      DerivedBlockLists(trace_mask_function(mask)).make(Stream(Device::cpu()), Q, K, kTiles, {});
   int decided = 0;
-  for (std::int64_t q0 = 0; q0 < kQueries; q0 += kTiles.queries) {
-    const auto of = entries(lists, 0, 0, q0 / kTiles.queries, (kKeys + 15) / 16);
-    for (std::int64_t kv0 = 0; kv0 < kKeys; kv0 += kTiles.keys) {
+  for (std::int64_t q0 = 0; q0 < kQueries; q0 += kTiles.block_q) {
+    const auto of = entries(lists, 0, 0, q0 / kTiles.block_q, (kKeys + 15) / 16);
+    for (std::int64_t kv0 = 0; kv0 < kKeys; kv0 += kTiles.block_kv) {
       bool all = true, any = false;
-      for (auto q = q0; q < std::min(kQueries, q0 + kTiles.queries); ++q)
-        for (auto kv = kv0; kv < std::min(kKeys, kv0 + kTiles.keys); ++kv) {
+      for (auto q = q0; q < std::min(kQueries, q0 + kTiles.block_q); ++q)
+        for (auto kv = kv0; kv < std::min(kKeys, kv0 + kTiles.block_kv); ++kv) {
           const bool one = sees(static_cast<std::uint32_t>(q), static_cast<std::uint32_t>(kv));
           all = all && one;
           any = any || one;
         }
-      const Entry e = of[static_cast<std::size_t>(kv0 / kTiles.keys)];
+      const Entry e = of[static_cast<std::size_t>(kv0 / kTiles.block_kv)];
       EXPECT_FALSE(e == Entry::Absent && any) << q0 << ' ' << kv0;
       EXPECT_FALSE(e == Entry::Whole && !all) << q0 << ' ' << kv0;
       decided += e != Entry::Masked;
@@ -348,7 +351,7 @@ void expect_sound(const Mask& mask, const Sees& sees) {
 
 bool is_natural(std::uint32_t x) { return static_cast<std::int32_t>(x) >= 0; }
 
-TEST(DerivedLists, KnowNothingOfWhatWrapsAround) {
+TEST(DerivedBlockLists, KnowNothingOfWhatWrapsAround) {
   constexpr std::uint32_t kMost = 0x7fffffff;
   const Scalar<i32> large = static_cast<i32>(kMost - 60), factor = static_cast<i32>(kMost / 70);
   expect_sound([=](Tile, Tile, Tile q, Tile kv) { return q + large.value() + kv >= 0; },

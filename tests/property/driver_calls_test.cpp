@@ -145,8 +145,10 @@ TEST_F(DriverCalls, Attention) {
   expect("causal", "launch 2, capture 1, id 1; maps 6", of(causal, kLarge));
   expect("ALiBi", "launch 1; maps 3",
          of(Attention({.mask = masks::causal(), .score = scores::alibi(8)}), {}));
-  expect("stick breaking", "launch 1; maps 3",
-         of(Attention({.mask = masks::causal(), .weighting = Weighting::stick_breaking}), {}));
+  expect(
+      "stick breaking", "launch 1; maps 3",
+      of(Attention({.mask = masks::causal(), .weighting = AttentionNormalization::stick_breaking}),
+         {}));
 }
 
 TEST_F(DriverCalls, Decoding) {
@@ -220,9 +222,10 @@ TEST_F(DriverCalls, Products) {
          of({512, 4096}, {4096, 512}, {512, 512}, with({128, 128, 64, 4})));
   expect("in clusters", "launch 1; maps 2",
          of({512, 4096}, {4096, 512}, {512, 512},
-            with({.bm = 128, .bn = 128, .splits = 4, .clustered = true})));
-  expect("streamed", "launch 1, capture 1, id 1; maps 2",
-         of({512, 4096}, {4096, 512}, {512, 512}, with({.bm = 128, .bn = 128, .streamed = 132})));
+            with({.bm = 128, .bn = 128, .split_k = 4, .split_k_in_cluster = true})));
+  expect(
+      "streamed", "launch 1, capture 1, id 1; maps 2",
+      of({512, 4096}, {4096, 512}, {512, 512}, with({.bm = 128, .bn = 128, .stream_k_ctas = 132})));
   expect("copied first", "launch 2, capture 1, id 1; maps 1",
          of({1000, 1001}, {1001, 1000}, {1000, 1000}, chosen));
 }

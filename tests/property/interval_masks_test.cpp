@@ -138,9 +138,9 @@ int comparisons(const ir::Kernel& k) {
   return n;
 }
 
-TEST(IntervalMasks, KeepWhatTheyKept) {
+TEST(MasksToRowBounds, KeepWhatTheyKept) {
   const std::span<const ir::Pass> all = ir::ir_passes();
-  const auto at = std::ranges::find(all, "interval_masks", &ir::Pass::name);
+  const auto at = std::ranges::find(all, "masks_to_row_bounds", &ir::Pass::name);
   int rewritten = 0, fewer = 0;
   for (unsigned seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);

@@ -20,15 +20,16 @@ INSTANTIATE_TEST_SUITE_P(Warps, Address, ::testing::Values(4, 12),
 
 template <class F>
 void for_each_place(const LinearLayout& l, F f) {
-  for (int w = 0; w < l.size(In::Warp); ++w)
-    for (int t = 0; t < l.size(In::Lane); ++t)
-      for (int r = 0; r < l.registers(); ++r) f(Place{r, t, w, 0});
+  for (int w = 0; w < l.size(HwDim::Warp); ++w)
+    for (int t = 0; t < l.size(HwDim::Lane); ++t)
+      for (int r = 0; r < l.registers(); ++r) f(HardwareCoord{r, t, w, 0});
 }
 
 SharedLayout random_shared(RandomLayouts& random, const Dims& shape, int bytes) {
   const Dims order = random.pick(2) ? Dims{1, 0} : Dims{0, 1};
-  const auto l = SharedLayout::swizzled(shape, bytes, order, 32 << random.pick(3),
-                                        random.pick(2) ? PieceRule::Sum : PieceRule::Divide);
+  const auto l =
+      SharedLayout::swizzled(shape, bytes, order, 32 << random.pick(3),
+                             random.pick(2) ? SegmentRule::WidestFirst : SegmentRule::Equal);
   return l && random.pick(5) ? *l : SharedLayout::plain(shape, bytes, order);
 }
 
@@ -36,7 +37,7 @@ SharedLayout random_shared(RandomLayouts& random, const Dims& shape, int bytes) 
 BankUse brute_force(const SharedLayout& shared, const LinearLayout& dist,
                     const std::vector<Vector>& vectors) {
   BankUse use;
-  for (int w = 0; w < dist.size(In::Warp); ++w)
+  for (int w = 0; w < dist.size(HwDim::Warp); ++w)
     for (const Vector& v : vectors) {
       ++use.instructions;
       const int bytes = static_cast<int>(v.registers.size()) * shared.element_bytes();
@@ -69,7 +70,7 @@ TEST_P(Address, IndexFunctionsAreTheLayout) {
     for (int dim : {0, 1}) {
       const IndexFn fn = index_fn(l, dim);
       (fn.is_additive ? additive : not_additive)++;
-      for_each_place(l, [&](const Place& p) {
+      for_each_place(l, [&](const HardwareCoord& p) {
         const int want = l.apply(p)[dim];
         ASSERT_EQ(fn(p), want);
         if (fn.is_additive) {
@@ -89,10 +90,10 @@ TEST_P(Address, ShiftsAndMultiplesSpellTheSameFunction) {
     const LinearLayout l = i % 3 ? random.layout(shape) : random.scrambled({16, 128});
     const auto fn = shared_fn(random_shared(random, l.shape(), 2), l);
     if (!fn) continue;
-    for (const ThreadFn& slab : fn->slabs)
-      for (int w = 0; w < l.size(In::Warp); ++w)
+    for (const ThreadOffset& slab : fn->slabs)
+      for (int w = 0; w < l.size(HwDim::Warp); ++w)
         for (int t = 0; t < 32; ++t) {
-          const Place p{0, t, w, 0};
+          const HardwareCoord p{0, t, w, 0};
           std::int64_t flips = 0, ors = 0, sum = 0;
           for (const auto& s : slab.shifts()) {
             const auto part = static_cast<std::uint32_t>(p[s.in]) & s.mask;
@@ -129,13 +130,13 @@ TEST_P(Address, SharedFunctionsVectorsAndBanks) {
     }
     ++formed;
     SCOPED_TRACE(shared.str() + " " + l.str());
-    for_each_place(l, [&](const Place& p) {
+    for_each_place(l, [&](const HardwareCoord& p) {
       if (l.is_absent(l.apply(p))) return;
       ASSERT_EQ((*fn)(p), shared.offset(l.apply(p)));
       const auto cut = fn->cut(p.reg);
       const auto& reg = fn->registers[static_cast<std::size_t>(p.reg)];
-      const ThreadFn& thread = fn->slabs[static_cast<std::size_t>(reg.slab)];
-      const auto flips = ThreadFn{thread.bits, {}};
+      const ThreadOffset& thread = fn->slabs[static_cast<std::size_t>(reg.slab)];
+      const auto flips = ThreadOffset{thread.bits, {}};
       std::int64_t adds = 0, flipped = 0;
       for (const ThreadBit& b : flips.bits)
         if (p[b.in] >> b.bit & 1) adds += b.add, flipped ^= b.flip;
@@ -152,7 +153,7 @@ TEST_P(Address, SharedFunctionsVectorsAndBanks) {
       for (std::size_t e = 0; e < v.registers.size(); ++e) {
         ASSERT_TRUE(seen.insert(v.registers[e]).second);
         for (int t : {0, 1, 7, 31})
-          for (int w = 0; w < l.size(In::Warp); ++w) {
+          for (int w = 0; w < l.size(HwDim::Warp); ++w) {
             const auto first = (*fn)({v.registers[0], t, w, 0});
             ASSERT_EQ(first % width, 0);
             ASSERT_EQ((*fn)({v.registers[e], t, w, 0}),

@@ -19,11 +19,11 @@ constexpr int kLanes = 32, kGarbage = -1;
 using Registers = std::vector<std::vector<std::vector<int>>>;
 
 Registers filled(const LinearLayout& l, bool garbage) {
-  Registers out(static_cast<std::size_t>(l.size(In::Warp)),
+  Registers out(static_cast<std::size_t>(l.size(HwDim::Warp)),
                 std::vector<std::vector<int>>(
                     kLanes, std::vector<int>(static_cast<std::size_t>(l.registers()), kGarbage)));
   if (garbage) return out;
-  for (int w = 0; w < l.size(In::Warp); ++w)
+  for (int w = 0; w < l.size(HwDim::Warp); ++w)
     for (int t = 0; t < kLanes; ++t)
       for (int r = 0; r < l.registers(); ++r) {
         const Dims i = l.apply({r, t, w, 0});
@@ -66,7 +66,7 @@ void for_each_access(const SharedExchange& e, AccessForm form, const LinearLayou
   const auto fn = shared_fn(e.layout, l);
   ASSERT_TRUE(fn);
   if (form == AccessForm::Vector) {
-    for (int w = 0; w < l.size(In::Warp); ++w)
+    for (int w = 0; w < l.size(HwDim::Warp); ++w)
       for (int t = 0; t < kLanes; ++t)
         for (int r = 0; r < l.registers(); ++r) f(w, t, r, (*fn)({r, t, w, 0}));
     return;
@@ -74,7 +74,7 @@ void for_each_access(const SharedExchange& e, AccessForm form, const LinearLayou
   const auto plan = matrix_plan(e.layout, l, form == AccessForm::MatrixTransposed);
   ASSERT_TRUE(plan);
   const int bytes = e.layout.element_bytes(), per_word = 4 / bytes;
-  for (int w = 0; w < l.size(In::Warp); ++w)
+  for (int w = 0; w < l.size(HwDim::Warp); ++w)
     for (const auto& access : plan->accesses)
       for (int t = 0; t < kLanes; ++t)
         for (int m = 0; m < plan->matrices; ++m)
@@ -110,8 +110,8 @@ void run_shared(const SharedExchange& e, const LinearLayout& from, const LinearL
         it == memory.end() ? kGarbage : it->second;
     ++read;
   });
-  EXPECT_EQ(written, static_cast<std::size_t>(from.registers() * kLanes * from.size(In::Warp)));
-  EXPECT_EQ(read, static_cast<std::size_t>(to.registers() * kLanes * to.size(In::Warp)));
+  EXPECT_EQ(written, static_cast<std::size_t>(from.registers() * kLanes * from.size(HwDim::Warp)));
+  EXPECT_EQ(read, static_cast<std::size_t>(to.registers() * kLanes * to.size(HwDim::Warp)));
 }
 
 void expect_converts(const LinearLayout& from, const LinearLayout& to, const Conversion& plan) {
@@ -179,7 +179,7 @@ TEST(Conversion, RandomMatricesByEveryWay) {
     const LinearLayout from = random.scrambled(shape);
     // Warps keep their elements, so that shuffles suffice.
     LayoutSpec spec = random.shuffled(from).spec();
-    spec.of(In::Warp) = from.spec().of(In::Warp);
+    spec.of(HwDim::Warp) = from.spec().of(HwDim::Warp);
     const LinearLayout to = random.pick(3) ? LinearLayout(spec) : random.scrambled(shape);
     const int bytes = 1 << random.pick(3);
     for (const auto& options : {shared_only(), shuffles_only(), ConversionOptions{}})

@@ -35,7 +35,7 @@ TEST_P(LayoutLaws, InverseComposesToIdentity) {
     for (BitVector v : m.kernel()) ASSERT_EQ(m(v), 0u);
     ASSERT_EQ(static_cast<int>(m.image().size()), m.rank());
     int free = 0;
-    for (In in : kIns) free += std::popcount(l.free_bits(in));
+    for (HwDim in : kIns) free += std::popcount(l.free_bits(in));
     ASSERT_EQ(free, m.inputs() - m.rank());
   }
   EXPECT_GT(bijective, 300);
@@ -47,11 +47,11 @@ TEST_P(LayoutLaws, PlaceMapsComposeToTheTarget) {
   for (int i = 0; i < 1000; ++i) {
     const Dims shape = random.shape();
     const LinearLayout a = random.layout(shape), b = random.layout(shape);
-    const auto map = place_map(a, b);
+    const auto map = coord_map(a, b);
     if (!map) continue;
     ++mapped;
     ASSERT_EQ(a.matrix() * map->matrix, b.matrix()) << a.str() << b.str();
-    const auto self = place_map(a, a);
+    const auto self = coord_map(a, a);
     ASSERT_TRUE(self);
     if (a.is_bijective()) {
       ASSERT_EQ(self->matrix, BitMatrix::identity(a.matrix().inputs()));

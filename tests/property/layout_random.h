@@ -71,7 +71,7 @@ class RandomLayouts {
         basis.push_back(static_cast<int>(columns[static_cast<std::size_t>(i)] >> shift &
                                          ((BitVector{1} << spec.bits[d]) - 1)));
       }
-      spec.of(i < 5 ? In::Lane : i < 7 ? In::Warp : In::Register).push_back(basis);
+      spec.of(i < 5 ? HwDim::Lane : i < 7 ? HwDim::Warp : HwDim::Register).push_back(basis);
     }
     return LinearLayout(spec);
   }
@@ -80,9 +80,9 @@ class RandomLayouts {
   LinearLayout shuffled_within(const LinearLayout& l, bool lanes) {
     LayoutSpec spec = l.spec();
     std::vector<Dims*> bases;
-    for (Dims& b : spec.of(In::Register)) bases.push_back(&b);
+    for (Dims& b : spec.of(HwDim::Register)) bases.push_back(&b);
     if (lanes)
-      for (Dims& b : spec.of(In::Lane)) bases.push_back(&b);
+      for (Dims& b : spec.of(HwDim::Lane)) bases.push_back(&b);
     for (std::size_t i = 1; i < bases.size(); ++i)
       std::swap(*bases[i], *bases[static_cast<std::size_t>(pick(static_cast<int>(i) + 1))]);
     return LinearLayout(spec);
@@ -92,8 +92,8 @@ class RandomLayouts {
   LinearLayout shuffled(const LinearLayout& l) {
     LayoutSpec spec = l.spec();
     for (int i = 0; i < 4; ++i) {
-      auto& a = pick(2) ? spec.of(In::Register) : spec.of(In::Lane);
-      auto& b = pick(4) ? spec.of(In::Lane) : spec.of(In::Warp);
+      auto& a = pick(2) ? spec.of(HwDim::Register) : spec.of(HwDim::Lane);
+      auto& b = pick(4) ? spec.of(HwDim::Lane) : spec.of(HwDim::Warp);
       if (!a.empty() && !b.empty())
         std::swap(a[static_cast<std::size_t>(pick(static_cast<int>(a.size())))],
                   b[static_cast<std::size_t>(pick(static_cast<int>(b.size())))]);

@@ -36,14 +36,14 @@ void check(const MaskKernel& m, RandomMasks& random, int cuts, Tally& tally) {
   const auto params = random.params();
   const auto slots = m.slots(e, params);
   const auto start = std::chrono::steady_clock::now();
-  const Coverage c = blocks.classify(block, {slots, tables}, cuts);
+  const BlockCoverage c = blocks.classify(block, {slots, tables}, cuts);
   tally.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const BruteForce truth(m, block, params);
   if (truth.values.empty()) return;
-  ASSERT_FALSE(c == Coverage::Full && !truth.all) << show(m, e, block, params);
-  ASSERT_FALSE(c == Coverage::Empty && truth.any) << show(m, e, block, params);
+  ASSERT_FALSE(c == BlockCoverage::Full && !truth.all) << show(m, e, block, params);
+  ASSERT_FALSE(c == BlockCoverage::Empty && truth.any) << show(m, e, block, params);
   tally.decidable += truth.all || !truth.any;
-  tally.claimed += c != Coverage::Partial;
+  tally.claimed += c != BlockCoverage::Partial;
 }
 
 TEST(MaskBlocks, EmptyAndFullHoldAtEveryElement) {

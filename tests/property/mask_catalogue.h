@@ -45,9 +45,9 @@ inline bool in_block_diffusion(int q, int kv) {
 }
 
 /// Documents of uneven lengths, and each position's.
-struct Packing {
+struct LayoutRequirement {
   std::vector<i32> ids, starts;
-  Packing() {
+  LayoutRequirement() {
     const std::array<int, 6> lengths{100, 37, 256, 5, 200, 170};
     for (std::size_t d = 0; d < lengths.size(); ++d) {
       starts.push_back(static_cast<i32>(ids.size()));
@@ -57,7 +57,7 @@ struct Packing {
   Tensor id_table(Device device) const { return Tensor::from(ids, device); }
   Tensor start_table(Device device) const { return Tensor::from(starts, device); }
 };
-inline const Packing kPacking;
+inline const LayoutRequirement kPacking;
 inline bool same_document(int q, int kv) {
   return kPacking.ids[static_cast<std::size_t>(q)] == kPacking.ids[static_cast<std::size_t>(kv)];
 }
@@ -119,7 +119,7 @@ inline std::vector<Case> first_cases(Device device) {
          return std::abs(q - kv) <= 60 || is_global_position(q) || is_global_position(kv);
        },
        "T", 100, 0},
-      {"same_place", same_place(50, 256, 20),
+      {"svg_temporal_head", svg_temporal_head(50, 256, 20),
        [](int q, int kv) {
          return q < 50 || kv < 50 || std::abs((q - 50) % 256 - (kv - 50) % 256) < 20;
        },
@@ -150,11 +150,11 @@ inline bool in_slices(int q, int kv) {
          (q < 250 && kv >= 500 && kv < 700 && q <= kv - 500) ||
          (q >= 400 && q < 700 && kv >= 400 && q - 700 >= kv - 768 && q - 400 <= kv - 400);
 }
-inline std::vector<AttentionSlice> some_slices() {
-  return {{0, 300, 0, 200, SliceKind::causal},
+inline std::vector<AttnSlice> some_slices() {
+  return {{0, 300, 0, 200, SliceMaskType::causal},
           {Scalar<i32>(300), kLength, 100, 400},
-          {0, 250, 500, 700, SliceKind::inverse_causal},
-          {400, 700, 400, kLength, SliceKind::bi_causal}};
+          {0, 250, 500, 700, SliceMaskType::inverse_causal},
+          {400, 700, 400, kLength, SliceMaskType::bi_causal}};
 }
 /// Where i is in a sequence of 8 chunks of 384 positions, of which rank r of 4 holds two.
 inline int zigzag_position(int i, int rank) {
@@ -163,7 +163,7 @@ inline int zigzag_position(int i, int rank) {
 
 inline std::vector<Case> interval_cases() {
   return {
-      {"near_frames", near_frames(50, 114, 128),
+      {"svg_spatial_head", svg_spatial_head(50, 114, 128),
        [](int q, int kv) { return q < 50 || kv < 114 || std::abs(q - kv) < 128; }, "I", 100, 100},
       {"slices", slices(some_slices()), in_slices, "I", 100, 99},
       {"zigzag_own", zigzag(Scalar<i32>(1), Scalar<i32>(1), 4, 384, causal()),

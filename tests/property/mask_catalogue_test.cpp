@@ -16,10 +16,10 @@ namespace {
 
 using catalogue::Case;
 using catalogue::kLength;
-using ir::Coverage;
+using ir::BlockCoverage;
 using ir::MaskBlock;
 
-Coverage brute(const Case& c, const MaskBlock& b) {
+BlockCoverage brute(const Case& c, const MaskBlock& b) {
   bool all = true, any = false;
   for (auto q = b.q0; q < b.q1; ++q)
     for (auto kv = b.kv0; kv < b.kv1; ++kv) {
@@ -27,7 +27,7 @@ Coverage brute(const Case& c, const MaskBlock& b) {
       all = all && seen;
       any = any || seen;
     }
-  return all ? Coverage::Full : any ? Coverage::Partial : Coverage::Empty;
+  return all ? BlockCoverage::Full : any ? BlockCoverage::Partial : BlockCoverage::Empty;
 }
 
 struct Share {
@@ -36,10 +36,10 @@ struct Share {
 };
 
 /// True unless the claim is wrong.
-bool count(Coverage claim, Coverage truth, Share& share) {
-  share.uniform += truth != Coverage::Partial;
-  share.decided += truth != Coverage::Partial && claim == truth;
-  return claim == Coverage::Partial || claim == truth;
+bool count(BlockCoverage claim, BlockCoverage truth, Share& share) {
+  share.uniform += truth != BlockCoverage::Partial;
+  share.decided += truth != BlockCoverage::Partial && claim == truth;
+  return claim == BlockCoverage::Partial || claim == truth;
 }
 
 class Catalogue : public testing::TestWithParam<Case> {};
@@ -64,13 +64,13 @@ TEST_P(Catalogue, IsClassifiedAndDecided) {
   for (const auto& [bm, bn] : {std::pair{128, 128}, {64, 96}, {48, 16}})
     for (int q = 0; q < kLength; q += bm, ++tiles) {
       start = now();
-      const ir::KvCover cover = ranges.cover({0, 0, q, q + bm, kLength}, traced.params());
+      const ir::KvVisibility cover = ranges.cover({0, 0, q, q + bm, kLength}, traced.params());
       covering += us(start);
       for (int kv = 0; kv < kLength; kv += bn, ++count_blocks) {
         const MaskBlock b{0, 0, q, q + bm, kv, kv + bn};
-        const Coverage truth = brute(c, b);
+        const BlockCoverage truth = brute(c, b);
         start = now();
-        const Coverage claim = blocks.classify(b, traced.params());
+        const BlockCoverage claim = blocks.classify(b, traced.params());
         classifying += us(start);
         ASSERT_TRUE(count(claim, truth, by_block)) << "q " << q << ", kv " << kv;
         ASSERT_TRUE(count(cover.of(kv, kv + bn), truth, by_range)) << "q " << q << ", kv " << kv;
@@ -92,8 +92,9 @@ TEST_P(Catalogue, IsItsDefinition) {
   const Case& c = GetParam();
   const auto plane = kernel("mask_plane", [mask = c.mask](Out<u8, 2> seen) {
     for (auto [q, kv] : grid(seen, 64, 64))
-      seen(q, kv) = where(mask(full<i32>(0), full<i32>(0), expand(q.idx(), 1), expand(kv.idx(), 0)),
-                          full<u8>(1), full<u8>(0));
+      seen(q, kv) =
+          where(mask(full<i32>(0), full<i32>(0), expand(q.indices(), 1), expand(kv.indices(), 0)),
+                full<u8>(1), full<u8>(0));
   });
   const Tensor out = Tensor::empty({kLength, kLength}, DType::u8, Device::cpu());
   plane(out);

@@ -19,7 +19,7 @@ inline constexpr std::size_t kParamCount = 3;
 struct MaskKernel {
   Kernel kernel{"mask"};
   Builder build{kernel};
-  MaskRoles roles;
+  MaskArgs roles;
   std::array<Value, kParamCount> params;
   Value table;
   std::vector<std::int64_t> entries;

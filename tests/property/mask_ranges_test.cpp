@@ -22,7 +22,7 @@ struct Score {
   std::int64_t decided = 0, decidable = 0;
 };
 
-void check(const MaskKernel& m, const MaskClosedForm& form, const KvCover& cover,
+void check(const MaskKernel& m, const MaskClosedForm& form, const KvVisibility& cover,
            const MaskBlock& tile, const std::array<std::int64_t, 3>& params, Score& score) {
   for (std::int64_t kv = 0; kv < tile.kv1; ++kv) {
     MaskBlock column = tile;
@@ -70,8 +70,8 @@ struct Solved {
       tile.kv1 = random.number(1, 24);
       const auto params = random.params();
       start = now();
-      const KvCover cover = ranges.cover({tile.batch, tile.head, tile.q0, tile.q1, tile.kv1},
-                                         {m.slots(e, params), tables});
+      const KvVisibility cover = ranges.cover({tile.batch, tile.head, tile.q0, tile.q1, tile.kv1},
+                                              {m.slots(e, params), tables});
       covering += since(start);
       check(m, form, cover, tile, params, score);
     }

@@ -1,6 +1,6 @@
 // Each kind of plan that a product by wgmma in one kernel can have, in 200 random products each;
-// those whose k is divided are in matmul_parts_test.cpp, others in matmul_ways_test.cpp. The law:
-// random_products.h.
+// those whose k is divided are in matmul_split_k_test.cpp, others in
+// matmul_decompositions_test.cpp. The law: random_products.h.
 #include "tests/property/random_products.h"
 
 namespace tegula {
@@ -16,7 +16,7 @@ TEST(MatmulPlans, AProgramForEachTile) {
   expect_exact_in({"a program for each tile",
                    [](Draws&, DrawnProduct& x) {
                      force_whole(x);
-                     x.config.alternate = false;
+                     x.config.pingpong = false;
                      x.plan["persistent"] = 0;
                    },
                    [](const DrawnProduct&, std::string_view said) {
@@ -28,30 +28,30 @@ TEST(MatmulPlans, Persistent) {
   expect_exact_in({"persistent",
                    [](Draws&, DrawnProduct& x) {
                      force_persistent(x);
-                     x.config.alternate = false;
-                     x.plan["dynamic"] = 0;
+                     x.config.pingpong = false;
+                     x.plan["dynamic_scheduler"] = 0;
                    },
                    [](const DrawnProduct&, std::string_view said) {
-                     return is_by_wgmma(said) && says(said, "persistent=1 dynamic=0") &&
-                            says(said, "alternate=0 }");
+                     return is_by_wgmma(said) && says(said, "persistent=1 dynamic_scheduler=0") &&
+                            says(said, "pingpong=0 }");
                    }});
 }
 
 TEST(MatmulPlans, TilesInTurn) {
   expect_exact_in({"tiles in turn",
                    [](Draws& d, DrawnProduct& x) {
-                     if (!x.config.swapped) x.config.bm = d.of({64, 128});
+                     if (!x.config.swap_ab) x.config.bm = d.of({64, 128});
                      force_persistent(x);
-                     x.config.alternate = true;
-                     x.plan["dynamic"] = 0;
-                     x.plan["copy_warps"] = d.of({1, 4});
+                     x.config.pingpong = true;
+                     x.plan["dynamic_scheduler"] = 0;
+                     x.plan["producer_warps"] = d.of({1, 4});
                      // Of several blocks of 64 rows, those whose registers follow each other.
                      if (x.rows() > 64)
-                       (x.config.swapped ? x.config.bm : x.config.bn) = d.of({16, 32, 64, 128});
-                     if (x.config.swapped) x.config.bn = d.of({64, 128});
+                       (x.config.swap_ab ? x.config.bm : x.config.bn) = d.of({16, 32, 64, 128});
+                     if (x.config.swap_ab) x.config.bn = d.of({64, 128});
                    },
                    [](const DrawnProduct&, std::string_view said) {
-                     return is_by_wgmma(said) && says(said, "alternate=1 }");
+                     return is_by_wgmma(said) && says(said, "pingpong=1 }");
                    }});
 }
 
@@ -61,11 +61,11 @@ TEST(MatmulPlans, TilesByACounter) {
                      // What follows copies of its operands deals its tiles.
                      lie_for_tma(x);
                      force_persistent(x);
-                     x.config.alternate = false;
-                     x.plan["dynamic"] = 1;
+                     x.config.pingpong = false;
+                     x.plan["dynamic_scheduler"] = 1;
                    },
                    [](const DrawnProduct&, std::string_view said) {
-                     return is_by_wgmma(said) && says(said, "dynamic=1");
+                     return is_by_wgmma(said) && says(said, "dynamic_scheduler=1");
                    }});
 }
 
@@ -74,7 +74,7 @@ TEST(MatmulPlans, OperandsShared) {
                    [](Draws&, DrawnProduct& x) {
                      force_persistent(x);
                      x.config.multicast = true;
-                     x.plan["dynamic"] = 0;
+                     x.plan["dynamic_scheduler"] = 0;
                    },
                    [](const DrawnProduct&, std::string_view said) {
                      return is_by_wgmma(said) && says(said, "shared=1");
@@ -84,15 +84,15 @@ TEST(MatmulPlans, OperandsShared) {
 TEST(MatmulPlans, ThreeWarpgroups) {
   expect_exact_in({"three warpgroups",
                    [](Draws& d, DrawnProduct& x) {
-                     if (x.config.swapped)
+                     if (x.config.swap_ab)
                        x.config.bn = 192;
                      else
                        not_swapped(d, x, 192);
                      force_whole(x);
-                     x.config.alternate = false;
+                     x.config.pingpong = false;
                    },
                    [](const DrawnProduct&, std::string_view said) {
-                     return is_by_wgmma(said) && says(said, "plan { warps=12 ");
+                     return is_by_wgmma(said) && says(said, "plan { num_warps=12 ");
                    }});
 }
 
@@ -104,10 +104,10 @@ TEST(MatmulPlans, StoredByTma) {
                      x.n = (x.n + 7) / 8 * 8;
                      x.c = {false, d.flip() ? 8 * d.between(1, 4) : 0, 0};
                      if (x.c.padding > 0 && d.flip()) x.c.offset = 8;
-                     x.config.swapped = false;
+                     x.config.swap_ab = false;
                      x.config.tma_store = true;
-                     not_swapped(d, x, x.config.alternate ? 64 : d.of({64, 128, 192}));
-                     x.plan["store_columns"] = d.of({16, 32, 64});
+                     not_swapped(d, x, x.config.pingpong ? 64 : d.of({64, 128, 192}));
+                     x.plan["epilogue_tile_n"] = d.of({16, 32, 64});
                      x.config.bn = 16 * d.between(1, 12);
                      x.config.stages = d.of({2, 3});
                      x.plan.erase("stages");
@@ -119,20 +119,21 @@ TEST(MatmulPlans, StoredByTma) {
 
 /// setmaxnreg is for whole warpgroups, and what it may ask for depends on how many compute.
 TEST(MatmulPlans, RegistersTakenOver) {
-  expect_exact_in({"registers taken over",
-                   [](Draws& d, DrawnProduct& x) {
-                     not_swapped(d, x, d.of({128, 128, 192, 256}));
-                     force_whole(x);
-                     x.config.alternate = x.config.alternate && x.config.bm == 128;
-                     x.plan["copy_warps"] = 4;
-                     x.plan["registers"] = x.config.bm == 128   ? 8 * d.between(22, 30)
-                                           : x.config.bm == 192 ? 8 * d.between(17, 20)
-                                                                : 8 * d.between(13, 14);
-                   },
-                   [](const DrawnProduct& x, std::string_view said) {
-                     return is_by_wgmma(said) &&
-                            says(said, "registers=" + std::to_string(x.plan.at("registers")) + " ");
-                   }});
+  expect_exact_in(
+      {"registers taken over",
+       [](Draws& d, DrawnProduct& x) {
+         not_swapped(d, x, d.of({128, 128, 192, 256}));
+         force_whole(x);
+         x.config.pingpong = x.config.pingpong && x.config.bm == 128;
+         x.plan["producer_warps"] = 4;
+         x.plan["consumer_registers"] = x.config.bm == 128   ? 8 * d.between(22, 30)
+                                        : x.config.bm == 192 ? 8 * d.between(17, 20)
+                                                             : 8 * d.between(13, 14);
+       },
+       [](const DrawnProduct& x, std::string_view said) {
+         return is_by_wgmma(said) &&
+                says(said, "consumer_registers=" + std::to_string(x.plan.at("registers")) + " ");
+       }});
 }
 
 }  // namespace

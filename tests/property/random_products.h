@@ -20,7 +20,7 @@
 #include "support/env.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula::test {
 
@@ -72,9 +72,9 @@ struct DrawnProduct {
   std::map<std::string, int> plan;
 
   bool is_of_integers() const { return operands == DType::i8 || operands == DType::u8; }
-  bool is_streamed() const { return config.streamed > 0 && k > 0; }
-  int rows() const { return config.swapped ? config.bn : config.bm; }
-  int columns() const { return config.swapped ? config.bm : config.bn; }
+  bool is_streamed() const { return config.stream_k_ctas > 0 && k > 0; }
+  int rows() const { return config.swap_ab ? config.bn : config.bm; }
+  int columns() const { return config.swap_ab ? config.bm : config.bn; }
   int step_bytes() const { return (config.bm + config.bn) * config.bk * size_bytes(operands); }
   std::string plan_text() const {
     std::string text;
@@ -85,7 +85,7 @@ struct DrawnProduct {
     return std::string(name(operands)) + " to " + std::string(name(result)) + " " +
            Dims{batch, m, n, k}.str() + " A " + a.str() + " B " + b.str() +
            (one_b ? " (one)" : "") + " C " + c.str() + " " + config.str() +
-           (options.promoted ? " promoted" : "") + (options.tf32 ? " tf32" : "") + " plan " +
+           (options.fp32_promotion ? " promoted" : "") + (options.tf32 ? " tf32" : "") + " plan " +
            plan_text();
   }
 };
@@ -115,7 +115,7 @@ inline void draw_types(Draws& d, DrawnProduct& x) {
   else if (x.operands != f32)
     x.result = wide ? f32 : d.of({bf16, f16});
   x.options.tf32 = x.operands == f32;
-  x.options.promoted = size_bytes(x.operands) == 1 && !x.is_of_integers() && d.flip();
+  x.options.fp32_promotion = size_bytes(x.operands) == 1 && !x.is_of_integers() && d.flip();
 }
 
 inline Placement draw_placement(Draws& d, bool mostly_transposed, bool is_even) {
@@ -141,16 +141,16 @@ inline void draw_config(Draws& d, DrawnProduct& x) {
   const int per_step = 128 / size_bytes(x.operands);
   MatmulConfig& c = x.config;
   c.bk = d.of({per_step / 4, per_step / 2, per_step / 2, per_step, per_step, 2 * per_step});
-  c.swapped = d.rarely(5);
-  c.bm = c.swapped ? 8 * d.between(1, d.flip() ? 4 : 12) : d.of({64, 64, 128, 128, 192, 256});
-  c.bn = c.swapped ? d.of({64, 128, 192}) : 8 * d.between(1, d.flip() ? 12 : 32);
-  c.splits = d.of({1, 1, 1, 2, 3});
+  c.swap_ab = d.rarely(5);
+  c.bm = c.swap_ab ? 8 * d.between(1, d.flip() ? 4 : 12) : d.of({64, 64, 128, 128, 192, 256});
+  c.bn = c.swap_ab ? d.of({64, 128, 192}) : 8 * d.between(1, d.flip() ? 12 : 32);
+  c.split_k = d.of({1, 1, 1, 2, 3});
   c.stages = d.flip() ? d.between(2, 8) : 0;
-  c.direct = d.rarely(6);
+  c.no_repack = d.rarely(6);
   c.multicast = d.flip();
-  c.alternate = d.rarely(4);
+  c.pingpong = d.rarely(4);
   c.tma_store = d.rarely(3);
-  if (d.rarely(8)) c.streamed = d.between(1, 12);
+  if (d.rarely(8)) c.stream_k_ctas = d.between(1, 12);
   c.group_m = d.of({1, 2, 4, 8, 8, 8});
 }
 
@@ -158,22 +158,22 @@ inline void draw_plan(Draws& d, DrawnProduct& x) {
   x.plan = {{"persistent", d.between(0, 2) != 0},
             {"dynamic", d.rarely(4)},
             {"stage_stores", d.flip()},
-            {"copy_warps", x.config.alternate ? d.of({1, 4}) : d.of({0, 1, 4})},
+            {"producer_warps", x.config.pingpong ? d.of({1, 4}) : d.of({0, 1, 4})},
             {"registers", 0},
-            {"store_columns", d.of({0, 16, 32, 48, 64})}};
+            {"epilogue_tile_n", d.of({0, 16, 32, 48, 64})}};
   if (d.flip()) x.plan["stages"] = d.between(2, 8);
-  if (d.rarely(6)) x.plan["splits"] = d.of({2, 4, 8});
+  if (d.rarely(6)) x.plan["cluster_split_k"] = d.of({2, 4, 8});
 }
 
 /// Widths that wgmma has and a thread's registers hold, and rings that fit: other widths and depths
 /// are left to the library's own choice, which the tests of its configurations see.
 inline void fit_to_machine(DrawnProduct& x) {
   const int rows = x.rows();
-  int& columns = x.config.swapped ? x.config.bm : x.config.bn;
+  int& columns = x.config.swap_ab ? x.config.bm : x.config.bn;
   columns = std::min(columns, rows <= 128 ? 256 : rows == 192 ? 192 : 128);
   // Programs of a cluster cut accumulators of a power of two of rows only.
-  if (!std::has_single_bit(static_cast<unsigned>(rows))) x.plan.erase("splits");
-  if (x.options.promoted) columns = std::min(columns, 128);
+  if (!std::has_single_bit(static_cast<unsigned>(rows))) x.plan.erase("cluster_split_k");
+  if (x.options.fp32_promotion) columns = std::min(columns, 128);
   if (x.is_of_integers() && columns > 32) columns = columns / 16 * 16;
   constexpr int kRoom = 160 * 1024;
   // Where steps are dealt, sums change their layout beside the ring: with fields of a plan that ask
@@ -209,28 +209,28 @@ inline void lie_for_tma(DrawnProduct& x) {
 /// Products that wgmma computes; operands may have to be copied first.
 inline void force_wgmma(DrawnProduct& x) {
   x.k = std::max<std::int64_t>(x.k, 1);
-  x.config.direct = false;
+  x.config.no_repack = false;
   // Rows of 32 bytes are the shortest that a swizzle has.
-  if (size_bytes(x.operands) == 2 && !x.config.swapped)
+  if (size_bytes(x.operands) == 2 && !x.config.swap_ab)
     x.config.bn = std::max(16, x.config.bn / 16 * 16);
-  if (size_bytes(x.operands) == 2 && x.config.swapped)
+  if (size_bytes(x.operands) == 2 && x.config.swap_ab)
     x.config.bm = std::max(16, x.config.bm / 16 * 16);
 }
 /// One kernel, a program for each tile.
 inline void force_whole(DrawnProduct& x) {
   force_wgmma(x);
-  x.config.splits = 1;
-  x.config.streamed = 0;
-  x.config.clustered = false;
+  x.config.split_k = 1;
+  x.config.stream_k_ctas = 0;
+  x.config.split_k_in_cluster = false;
 }
 inline void force_persistent(DrawnProduct& x) {
   force_whole(x);
   x.plan["persistent"] = 1;
-  x.plan.erase("splits");
+  x.plan.erase("cluster_split_k");
 }
 inline void not_swapped(Draws& d, DrawnProduct& x, int bm) {
-  if (x.config.swapped) x.config.bn = 16 * d.between(1, 12);
-  x.config.swapped = false;
+  if (x.config.swap_ab) x.config.bn = 16 * d.between(1, 12);
+  x.config.swap_ab = false;
   x.config.bm = bm;
 }
 
@@ -252,7 +252,7 @@ std::string run_product(const DrawnProduct& x, const Tensor& A, const Tensor& B,
   // The same as run() does: explain() does not tell of batches.
   detail::ConfiguredMatmul<detail::BatchedMatmul<T, O, PlainEpilogue>> batched("matmul_batched",
                                                                                {});
-  const detail::MatmulCall call(x.config, x.options, stream, A, B, C, dtype_of<SumOf<T>>);
+  const detail::MatmulCall call(x.config, x.options, stream, A, B, C, dtype_of<Accumulator<T>>);
   batched.of(call.variant)(stream, call.operands[0], call.operands[1], C);
   return batched.explain([](const auto&) { return true; });
 }
@@ -331,7 +331,7 @@ inline bool has_no_room(const std::exception& e) {
 
 /// Draws until the form was there 200 times; draws in which it was not are as exact.
 inline void expect_exact_in(const ProductForm& form) {
-  constexpr int kMostDraws = 3 * kOfEachForm / 2;
+  constexpr int kMaxDraws = 3 * kOfEachForm / 2;
   std::printf("TEGULA_TEST_SEED=%llu\n", static_cast<unsigned long long>(products_seed()));
   std::uint64_t seed = products_seed();
   for (const char* at = form.name; *at != 0; ++at)
@@ -339,7 +339,7 @@ inline void expect_exact_in(const ProductForm& form) {
   Draws d(seed);
   int used = 0, drawn = 0, refused = 0;
   std::map<std::string, int> also;
-  while (used < kOfEachForm && drawn < kMostDraws && !testing::Test::HasFailure()) {
+  while (used < kOfEachForm && drawn < kMaxDraws && !testing::Test::HasFailure()) {
     const DrawnProduct x = draw_product(d, form);
     SCOPED_TRACE("draw " + std::to_string(drawn) + ": " + x.str());
     std::string said;

@@ -115,15 +115,17 @@ int check_blocks(const Case& c) {
   int decided = 0;
   for (int q0 = 0; q0 < kQueries; q0 += 16) {
     const int q1 = std::min(q0 + 16, kQueries);
-    const ir::KvCover cover = ranges.cover({0, 0, q0, q1, kKeys}, traced.params());
+    const ir::KvVisibility cover = ranges.cover({0, 0, q0, q1, kKeys}, traced.params());
     for (int kv0 = 0; kv0 < kKeys; kv0 += 16) {
       const int kv1 = std::min(kv0 + 16, kKeys);
       const Pairs truth(c, q0, q1, kv0, kv1);
-      for (const ir::Coverage is :
+      for (const ir::BlockCoverage is :
            {blocks.classify({0, 0, q0, q1, kv0, kv1}, traced.params()), cover.of(kv0, kv1)}) {
-        EXPECT_FALSE(is == ir::Coverage::Full && !truth.all) << c.name << ' ' << q0 << ' ' << kv0;
-        EXPECT_FALSE(is == ir::Coverage::Empty && truth.any) << c.name << ' ' << q0 << ' ' << kv0;
-        decided += is != ir::Coverage::Partial;
+        EXPECT_FALSE(is == ir::BlockCoverage::Full && !truth.all)
+            << c.name << ' ' << q0 << ' ' << kv0;
+        EXPECT_FALSE(is == ir::BlockCoverage::Empty && truth.any)
+            << c.name << ' ' << q0 << ' ' << kv0;
+        decided += is != ir::BlockCoverage::Partial;
       }
     }
   }
@@ -192,7 +194,7 @@ int check_recorded(const Case& c) {
     const int last = std::min(first + 15, kQueries - 1);
     const Recorded::Ranges r = recorded(first, last);
     for (int kv = 0; kv < kKeys; ++kv) {
-      const auto inside = [&](const Recorded::Range& x) { return x.lo <= kv && kv < x.hi; };
+      const auto in_bounds = [&](const Recorded::Range& x) { return x.lo <= kv && kv < x.hi; };
       const bool may_see = std::ranges::any_of(r.visible, inside),
                  all_see = std::ranges::any_of(r.full, inside);
       const Pairs truth(c, first, last + 1, kv, kv + 1);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fills .gpu/ with what a GPU machine needs and nothing else: stripped libraries, the program, the benchmark library,
-# the tests labelled gpu, and run.sh, which runs them from wherever the folder lies. EXTRA='differential_(tma_loads|atomic).*' takes further
+# the tests labelled gpu, and run.sh, which runs them from wherever the folder lies. EXTRA='differential_(tma_aux_loads|atomic).*' takes further
 # tests along: .gpu/run.sh differential_ '--gtest_filter=*cuda*'.
 #
 # gpu_pack.sh --libraries FOLDER fills FOLDER/lib with what bench/compare.py compares, and nothing else: the stripped libraries, at most

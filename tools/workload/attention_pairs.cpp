@@ -13,22 +13,22 @@ ir::MaskPairs kept_pairs(const AttentionSpec& spec, std::int64_t queries, std::i
   const TracedMask traced = trace_mask(spec.mask ? spec.mask : masks::full());
   const ir::MaskParams params = traced.params();
   ir::MaskBlocks blocks(traced.expr);
-  const std::int64_t first = spec.queries_at_end ? keys - queries : 0;
+  const std::int64_t first = spec.align_bottom_right ? keys - queries : 0;
   return ir::MaskPairCounter(blocks, params, {kCoverQueries, kCoverKeys})
       .count({0, 0, first, first + queries, 0, keys});
 }
 
 }  // namespace
 
-AttentionPairs attention_pairs(const AttentionSpec& spec, const Tensor& Q, const Tensor& K,
-                               const Tensor& V, const AttentionSchedule& schedule) {
-  const SpecFacts facts(spec, schedule);
+AttentionWorkload attention_pairs(const AttentionSpec& spec, const Tensor& Q, const Tensor& K,
+                                  const Tensor& V, const AttentionSchedule& schedule) {
+  const AttentionHeuristics facts(spec, schedule);
   AttentionCall call;
   call.Q = Q, call.K = K, call.V = V, call.O = Q;
-  AttentionPairs pairs{.tiles = facts.tiles(call), .kept = {}};
+  AttentionWorkload pairs{.tiles = facts.tiles(call), .kept = {}};
   for (const auto& row : visited_blocks(facts, call, pairs.tiles)) {
     pairs.steps.push_back(static_cast<std::int64_t>(row.size()));
-    pairs.computed += pairs.steps.back() * pairs.tiles.queries * pairs.tiles.keys;
+    pairs.computed += pairs.steps.back() * pairs.tiles.block_q * pairs.tiles.block_kv;
   }
   const ir::MaskPairs kept = kept_pairs(spec, Q.size(2), K.size(2));
   if (kept.least == kept.most) pairs.kept = kept.most;

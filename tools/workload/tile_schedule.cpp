@@ -24,8 +24,8 @@ std::int64_t by_counter(std::span<const std::int64_t> times, std::size_t program
   return last;
 }
 
-/// In rounds of two tiles a program, every second round from the last program to the first; what is
-/// left is one tile a program where that is enough.
+/// Waves of two tiles a program, in serpentine order; the rest is one tile a program if that is
+/// enough.
 std::int64_t dealt(std::span<const std::int64_t> times, std::size_t programs) {
   std::vector<std::int64_t> busy(programs);
   const std::size_t round = 2 * programs;
@@ -40,30 +40,30 @@ std::int64_t dealt(std::span<const std::int64_t> times, std::size_t programs) {
 }  // namespace
 
 std::vector<std::int64_t> tile_times(std::span<const std::int64_t> steps, std::int64_t matrices,
-                                     TileOrdering ordering) {
+                                     TileOrderKind ordering) {
   const std::size_t n = steps.size();
   std::vector<std::int64_t> of_head, times;
   for (std::size_t i = 0; i < n; ++i)
     of_head.push_back(kEnds + steps[i % 2 == 0 ? n - 1 - i / 2 : i / 2]);
-  if (ordering == TileOrdering::longest_each) std::ranges::sort(of_head, std::greater<>());
+  if (ordering == TileOrderKind::lpt_per_head) std::ranges::sort(of_head, std::greater<>());
   for (std::int64_t m = 0; m < matrices; ++m)
     times.insert(times.end(), of_head.begin(), of_head.end());
-  if (ordering == TileOrdering::longest_all) std::ranges::sort(times, std::greater<>());
+  if (ordering == TileOrderKind::lpt) std::ranges::sort(times, std::greater<>());
   return times;
 }
 
-std::int64_t schedule_length(std::span<const std::int64_t> times, int programs, TileDeal deal) {
+std::int64_t makespan(std::span<const std::int64_t> times, int programs, TileSchedulerKind deal) {
   if (times.empty()) return 0;
   const std::size_t used = std::min(times.size(), static_cast<std::size_t>(programs));
-  return deal == TileDeal::dealt ? dealt(times, used) : by_counter(times, used);
+  return deal == TileSchedulerKind::static_ ? dealt(times, used) : by_counter(times, used);
 }
 
-double schedule_excess(std::span<const std::int64_t> times, int programs, TileDeal deal) {
+double makespan_ratio(std::span<const std::int64_t> times, int programs, TileSchedulerKind deal) {
   if (times.empty()) return 1;
   const double even =
       static_cast<double>(std::accumulate(times.begin(), times.end(), std::int64_t{0})) / programs;
   const auto longest = static_cast<double>(*std::ranges::max_element(times));
-  return static_cast<double>(schedule_length(times, programs, deal)) / std::max(even, longest);
+  return static_cast<double>(makespan(times, programs, deal)) / std::max(even, longest);
 }
 
 }  // namespace tegula

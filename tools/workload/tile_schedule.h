@@ -1,34 +1,35 @@
 #pragma once
-// How long the programs of a persistent kernel take for tiles of different work, by the order in
-// which they get them: a model, without a GPU.
+// Makespan of a persistent kernel whose tiles differ in work, by the order in which programs get
+// them: a model, without a GPU.
 #include <cstdint>
 #include <span>
 #include <vector>
 
 namespace tegula {
 
-/// Which program takes which tile.
-enum class TileDeal : std::uint8_t {
-  dealt,    ///< beforehand, two neighbours at a time, there and back (ir/passes/persist)
-  counter,  ///< whoever is free takes the next one (plan.dynamic)
+/// Assignment of tiles to programs.
+enum class TileSchedulerKind : std::uint8_t {
+  static_,  ///< beforehand, two neighbours at a time, there and back (ir/passes/make_persistent)
+  counter,  ///< whoever is free takes the next one (plan.dynamic_scheduler)
 };
 
 /// In which order the tiles of all heads come.
-enum class TileOrdering : std::uint8_t {
-  both_ends,     ///< head by head, from both ends of the queries in turn: `heavy_first`
-  longest_each,  ///< head by head, those with most steps first
-  longest_all,   ///< those with most steps first, whichever head they are of
+enum class TileOrderKind : std::uint8_t {
+  balanced_pairs,  ///< head by head, alternately from both ends of the queries: `balanced_pairs`
+  lpt_per_head,    ///< head by head, tiles with most kv blocks first
+  lpt,             ///< tiles with most kv blocks first, over all heads
 };
 
-/// Times of all tiles, which take their steps and one more. `steps`: of the tiles of one head, in
-/// order of their queries; `matrices`: heads of all entries of a batch.
+/// Times of all tiles: their kv blocks and one more. `steps`: kv blocks of the tiles of one head,
+/// in order of their queries; `matrices`: heads of all entries of a batch.
 std::vector<std::int64_t> tile_times(std::span<const std::int64_t> steps, std::int64_t matrices,
-                                     TileOrdering ordering);
+                                     TileOrderKind ordering);
 
-/// When the last of `programs` has done.
-std::int64_t schedule_length(std::span<const std::int64_t> times, int programs, TileDeal deal);
+/// Time at which the last of `programs` ends.
+std::int64_t makespan(std::span<const std::int64_t> times, int programs, TileSchedulerKind deal);
 
-/// That over an even share of all work, or over the longest tile if that is more: at least 1.
-double schedule_excess(std::span<const std::int64_t> times, int programs, TileDeal deal);
+/// Ratio of the makespan to an even share of all work, or to the longest tile if that is more: at
+/// least 1.
+double makespan_ratio(std::span<const std::int64_t> times, int programs, TileSchedulerKind deal);
 
 }  // namespace tegula

@@ -1,9 +1,9 @@
 #pragma once
-// Which blocks of keys attention visits: its loop, run by a kernel that notes the steps.
+// Lists the kv blocks that attention visits: its loop, run by a kernel that notes the iterations.
 #include <cstdint>
 #include <vector>
 
-#include "kernels/attention/spec_facts.h"
+#include "kernels/attention/heuristics.h"
 
 namespace tegula {
 
@@ -15,8 +15,8 @@ struct VisitedBlock {
 
 /// By tile of queries, of the first head, or group of packed ones, of the first entry of a batch.
 /// For calls of [batch, heads, length, head_dim]; runs where the queries are.
-std::vector<std::vector<VisitedBlock>> visited_blocks(const SpecFacts& facts,
+std::vector<std::vector<VisitedBlock>> visited_blocks(const AttentionHeuristics& facts,
                                                       const AttentionCall& call,
-                                                      const AttentionTiles& tiles);
+                                                      const AttentionTileShape& tiles);
 
 }  // namespace tegula

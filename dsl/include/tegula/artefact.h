@@ -21,7 +21,7 @@ class CompiledKernel;
 class TensorSpec {
  public:
   TensorSpec(const Tensor& tensor) : tensor_(tensor) {}
-  /// Strides count elements; none means row-major. The address is taken to be a multiple of 16
+  /// Strides count elements; none means row-major. The address is assumed to be a multiple of 16
   /// bytes, as those of whole tensors are. Throws CompileError for extents and strides that no
   /// tensor has.
   TensorSpec(const Dims& shape, DType dtype, const Dims& strides = {});
@@ -40,8 +40,8 @@ TensorSpec spec(Extents... extents) {
   return TensorSpec(Dims{static_cast<std::int64_t>(extents)...}, dtype_of<T>);
 }
 
-/// A kernel compiled for a target, as data: its code and what is known of it. Copies share it.
-/// Valid for every GPU of the target and for all calls of the same class of arguments.
+/// A kernel compiled for a target, as data: its code and facts about it. Copies share it. Valid for
+/// every GPU of the target and for all calls of the same class of arguments.
 class Artefact {
  public:
   Artefact(std::shared_ptr<const runtime::CompiledKernel> kernel, std::vector<Warning> warnings)
@@ -59,8 +59,8 @@ class Artefact {
   std::vector<char> cubin() const;
   /// Whether cubin() has one.
   bool has_cubin() const;
-  /// Registers that spill, products that are not the GPU's fastest, results that are never stored;
-  /// those of the assembler only where there is one.
+  /// Registers that spill, dots that are not on the GPU's fastest path, results that are never
+  /// stored; those of the assembler only if there is one.
   const std::vector<Warning>& warnings() const { return warnings_; }
   /// The schedule, what passes did and why, registers, shared memory and occupancy.
   std::string explain() const;

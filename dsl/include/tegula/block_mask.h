@@ -37,7 +37,7 @@ inline constexpr std::initializer_list<int> kListQueries{16, 32, 64, 128},
 
 /// Block lists as arguments of a kernel: [batch, heads, query tiles, capacity], and [batch, heads,
 /// query tiles] otherwise. Without `full` every block needs the mask.
-struct ListArgs {
+struct BlockListArgs {
   Tensor blocks, counts, full;
   /// Each head's tiles, those that visit most blocks first; undefined: as the kernel likes.
   Tensor order = {};
@@ -48,11 +48,11 @@ struct ListArgs {
 /// Read by the kernel, which does not check them.
 struct CuSeqlens {
   Tensor q, kv;
-  std::int64_t max_q = 0;  ///< queries of the longest sequence
+  std::int64_t max_seqlen_q = 0;  ///< queries of the longest sequence
 };
 
 /// What the rows of a call's tiles of queries are.
-struct ListRows {
+struct QueryTileRows {
   int group = 1;        ///< heads whose queries are one head's rows, one head behind the other
   bool at_end = false;  ///< the last query stands at the last key
   bool longest_first = false;  ///< whether an order of the tiles is wanted
@@ -61,11 +61,11 @@ struct ListRows {
 
 /// The columns of a list's rows that hold the blocks of one sequence, where all sequences of a call
 /// have theirs beside each other: as many as there are keys need few more than keys of one.
-struct ListColumns {
+struct KvIndexWindow {
   Tile begin, end;
 
   /// Of sequence b, whose keys begin at `first`. No other begins before the end.
-  static ListColumns of_sequence(const Tile& b, const Tile& first, const Tile& length, int block);
+  static KvIndexWindow of_sequence(const Tile& b, const Tile& first, const Tile& length, int block);
 };
 
 /// How the blocks of keys that a mask lets through are found: by closed ranges, or by lists that
@@ -76,26 +76,26 @@ class BlockMask {
   /// blocks of keys must come in ascending order, which lists do not keep.
   explicit BlockMask(const Mask& mask, bool in_order = false);
 
-  bool is_listed() const { return derived_ != nullptr; }
+  bool uses_block_list() const { return derived_ != nullptr; }
   /// True if there are several closed ranges.
   bool has_parts() const { return has_parts_; }
   /// True if all keys before one limit, which rises with the rows, are visible.
   bool is_up_to_row() const { return is_up_to_row_; }
   /// True if tensors, or what cannot be traced, say what a row sees.
-  bool depends_on_data() const { return depends_on_data_; }
+  bool is_data_dependent() const { return depends_on_data_; }
   /// One line: how blocks are found, and why.
   const std::string& text() const { return text_; }
 
   /// Records the keys that query rows [first, last] see, in the kernel that is being traced, for
   /// conditions whose ends are simple enough to be recomputed by every program. Conditions that are
   /// not affine in q, or whose arithmetic may wrap around, are taken to be unknown.
-  KvRanges record(const Tile& first, const Tile& last, const Tile& kv_length) const;
+  KvRanges record(const Tile& first, const Tile& last, const Tile& seqlen_kv) const;
   /// Launches what makes the lists of attention from `Q` to `K` and `V` ([batch, heads, rows,
   /// head_dim]) into `O`, in the stream's workspace. Nothing where there are none, or where
   /// positions are computed in 64 bits and the lists may not hold for those.
-  std::optional<ListArgs> lists(const Stream& stream, const Tensor& Q, const Tensor& K,
-                                const Tensor& V, const Tensor& O, BlockShape block,
-                                const ListRows& rows) const;
+  std::optional<BlockListArgs> lists(const Stream& stream, const Tensor& Q, const Tensor& K,
+                                     const Tensor& V, const Tensor& O, BlockShape block,
+                                     const QueryTileRows& rows) const;
   /// As of a kernel, of what makes the lists.
   std::string explain() const;
 
@@ -103,7 +103,7 @@ class BlockMask {
   std::string derive(const Mask& mask, bool in_order);
 
   std::shared_ptr<const class KvRangeAnalysis> ranges_;
-  std::shared_ptr<const class DerivedLists> derived_;
+  std::shared_ptr<const class DerivedBlockLists> derived_;
   bool has_parts_ = false, is_up_to_row_ = false, depends_on_data_ = false;
   std::string text_;
 };

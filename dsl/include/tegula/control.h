@@ -38,11 +38,11 @@ struct OpenRegion {
 
 /// Range of a recorded loop. The body of `for (auto k : steps(...))` runs while it is being
 /// recorded; variables rebound in it are carried from one iteration to the next.
-class StepRange {
+class LoopRange {
  public:
-  StepRange(const Arg& lo, const Arg& hi, std::int64_t block, Loc at);
-  StepRange(const StepRange& other);
-  StepRange& operator=(const StepRange&) = delete;
+  LoopRange(const Arg& lo, const Arg& hi, std::int64_t block, Loc at);
+  LoopRange(const LoopRange& other);
+  LoopRange& operator=(const LoopRange&) = delete;
 
   class Iterator {
    public:
@@ -51,9 +51,9 @@ class StepRange {
     Index operator*() const;
 
    private:
-    friend class StepRange;
-    explicit Iterator(StepRange* range) : range_(range), more_(range->open_.id != 0) {}
-    StepRange* range_;
+    friend class LoopRange;
+    explicit Iterator(LoopRange* range) : range_(range), more_(range->open_.id != 0) {}
+    LoopRange* range_;
     bool more_;
   };
   Iterator begin() {
@@ -63,16 +63,15 @@ class StepRange {
   LoopEnd end() const { return {}; }
 
   /// Depth of the software pipeline; without it the compiler chooses.
-  StepRange stages(int n) const;
+  LoopRange stages(int n) const;
   /// Unrolls the loop.
-  StepRange unroll() const;
-  /// States that no step reads or overwrites in memory what another step of the same program has
-  /// written: then no threads meet between steps on that account. Where that is false, results are
+  LoopRange unroll() const;
+  /// States that no iteration reads or overwrites memory that another iteration of the same program
+  /// has written: then no barrier orders iterations on that account. If that is false, results are
   /// undefined.
-  StepRange independent() const;
-  /// Of the steps those that are part `number` of so many `parts`, each as many, but for the last
-  /// ones.
-  StepRange part(const Arg& number, const Arg& parts) const;
+  LoopRange independent() const;
+  /// Chunk `number` of `parts` equal chunks of the iterations; the last chunks may be shorter.
+  LoopRange chunk(const Arg& number, const Arg& parts) const;
 
  private:
   Tile lo_, hi_;
@@ -88,99 +87,99 @@ class StepRange {
 
 }  // namespace detail
 
-/// Steps over 0 .. extent, `block` elements at a time. The last step may reach past the end: past
-/// the end of a tensor elements are absent, but elements of a longer tensor are read, so mask them
-/// where `extent` is not the view's own.
-detail::StepRange steps(const Arg& extent, std::int64_t block);
+/// Iterations over 0 .. extent, `block` elements at a time. The last one may reach past the end:
+/// past the end of a tensor elements are absent, but elements of a longer tensor are read, so mask
+/// them if `extent` is not the view's own.
+detail::LoopRange steps(const Arg& extent, std::int64_t block);
 /// Steps over lo .. hi.
-detail::StepRange steps(const Arg& lo, const Arg& hi, std::int64_t block);
+detail::LoopRange steps(const Arg& lo, const Arg& hi, std::int64_t block);
 
 /// The index space a grid covers: all dimensions of a view, some of them, or given extents.
-class Space {
+class GridSpace {
  public:
-  Space(const View& view, std::source_location at = std::source_location::current());
-  Space(std::initializer_list<Arg> extents,
-        std::source_location at = std::source_location::current());
-  Space(const Tile& extent, std::source_location at = std::source_location::current());
+  GridSpace(const View& view, std::source_location at = std::source_location::current());
+  GridSpace(std::initializer_list<Arg> extents,
+            std::source_location at = std::source_location::current());
+  GridSpace(const Tile& extent, std::source_location at = std::source_location::current());
   template <Element T>
-  Space(const Scalar<T>& extent, std::source_location at = std::source_location::current())
-      : Space(extent.value(at), at) {}
+  GridSpace(const Scalar<T>& extent, std::source_location at = std::source_location::current())
+      : GridSpace(extent.value(at), at) {}
   const std::vector<Tile>& extents() const { return extents_; }
   const Loc& loc() const { return loc_; }
 
  private:
-  friend Space rows(const View&, std::source_location);
-  friend Space cols(const View&, std::source_location);
+  friend GridSpace rows(const View&, std::source_location);
+  friend GridSpace cols(const View&, std::source_location);
   std::vector<Tile> extents_;
   Loc loc_;
 };
 /// The first dimension of a view, and the second.
-Space rows(const View& view, std::source_location at = std::source_location::current());
-Space cols(const View& view, std::source_location at = std::source_location::current());
+GridSpace rows(const View& view, std::source_location at = std::source_location::current());
+GridSpace cols(const View& view, std::source_location at = std::source_location::current());
 
 /// In a kernel: waits until what kernels launched earlier on the stream have written is there. A
 /// kernel that says so may be started before they end (programmatic dependent launch; PTX ISA,
 /// "griddepcontrol"), so it must come before all that reads their results or writes what they read.
-void wait_for_previous_kernels(std::source_location at = std::source_location::current());
+void grid_dependency_wait(std::source_location at = std::source_location::current());
 /// In a kernel: the next kernel of the stream may be started now, if it says
-/// `wait_for_previous_kernels`. Without it, that kernel starts as this one's blocks end.
-void let_next_kernel_start(std::source_location at = std::source_location::current());
+/// `grid_dependency_wait`. Without it, that kernel starts as this one's blocks end.
+void grid_launch_dependents(std::source_location at = std::source_location::current());
 
-/// Order of the tiles: groups of `rows` tile rows are finished together, so that they share the
+/// Raster order: groups of `rows` tile rows are finished together, so that they share the
 /// second-level cache.
-struct l2_group {
-  explicit l2_group(int n) : rows(n) {}
+struct group_m {
+  explicit group_m(int n) : rows(n) {}
   int rows;
 };
-/// Order of the tiles for work that grows along the last dimension (triangular): its blocks come
-/// from both ends in turn, last, first, last but one, .., so that two neighbours are as much work
-/// as any other two, and one program takes both. Blocks that differ in the last dimension alone
-/// stay together: what they share stays in L2.
-struct HeavyFirst {
+/// Tile order for work that grows along the last dimension (triangular): its blocks come from both
+/// ends alternately, last, first, last but one, .., so that two neighbours are as much work as any
+/// other two, and one CTA takes both. Blocks that differ in the last dimension alone stay together:
+/// their common operands stay in L2.
+struct BalancedPairs {
   bool is_set = true;
   /// Only for work of that kind; else the order is that of memory.
-  constexpr HeavyFirst when(bool is_so) const { return {is_so}; }
+  constexpr BalancedPairs when(bool is_so) const { return {is_so}; }
 };
-inline constexpr HeavyFirst heavy_first{};
+inline constexpr BalancedPairs balanced_pairs{};
 
 /// Programs for each block: 1, 2, 4 or 8, which run at once and can add up what they have
-/// (`cluster_sum`). More than one needs a GPU with clusters (sm_90).
+/// (`cluster_reduce_scatter`). More than one needs a GPU with clusters (sm_90).
 struct cluster {
-  explicit cluster(int n) : programs(n) {}
-  int programs;
+  explicit cluster(int n) : ctas(n) {}
+  int ctas;
 };
 
-/// Two neighbouring tiles go to programs that run side by side and bring what both load once (TMA
-/// multicast, sm_90): B's columns for tiles below each other. Results are the same; asked for in
-/// vain where the product's loads are not such (`explain` says so).
+/// TMA multicast (sm_90): two neighbouring tiles go to the CTAs of a cluster, which load common
+/// operands once: B's columns for tiles below each other. Results are the same; without effect if
+/// the mainloop has no such loads (`explain` says so).
 struct multicast {
   explicit multicast(bool on) : is_set(on) {}
   bool is_set;
 };
 
-/// A tile is one warpgroup's work, and two of them take a program's tiles in turn: what follows the
-/// products of a tile, an epilogue and the stores, runs beside the products of the next (sm_90).
-/// Tiles are half as large as those that two compute together. Results are the same; asked for in
-/// vain where products are not such (`explain` says so).
-struct alternate {
-  explicit alternate(bool on) : is_set(on) {}
+/// Ping-pong (sm_90): a tile is one warpgroup's work, and two warpgroups take a CTA's tiles
+/// alternately, so that the epilogue of a tile overlaps the mainloop of the next one. Tiles are
+/// half as large as those that two warpgroups compute together. Results are the same; without
+/// effect if one warpgroup cannot compute a tile (`explain` says so).
+struct pingpong {
+  explicit pingpong(bool on) : is_set(on) {}
   bool is_set;
 };
 
-/// A product's results go through shared memory and from there by TMA (sm_90), not from registers:
-/// fewer instructions beside the next tile's products, which long ones hide. Results are the same;
-/// asked for in vain where TMA cannot store them (`explain` says so).
+/// TMA store epilogue (sm_90): results go through shared memory and from there by TMA, not from
+/// registers: fewer instructions next to the next tile's mainloop, if that is long enough to hide
+/// them. Results are the same; without effect if TMA cannot store them (`explain` says so).
 struct tma_store {
   explicit tma_store(bool on) : is_set(on) {}
   bool is_set;
 };
 
-/// What a loop of products loads beside their operands and computes with element by element, such
-/// as a bias of each pair, is brought to shared memory by TMA while products run (sm_90), not
-/// loaded by the threads that need it. Results are the same; asked for in vain where TMA cannot
-/// bring it or shared memory has no room (`explain` says so).
-struct tma_loads {
-  explicit tma_loads(bool on) : is_set(on) {}
+/// Auxiliary loads of a mainloop, which the loop combines element by element with an accumulator
+/// (such as a bias of each pair), go to shared memory by TMA while MMAs run (sm_90), instead of to
+/// the threads that need them. Results are the same; without effect if TMA cannot load them or
+/// shared memory has no room (`explain` says so).
+struct tma_aux_loads {
+  explicit tma_aux_loads(bool on) : is_set(on) {}
   bool is_set;
 };
 
@@ -188,24 +187,24 @@ namespace detail {
 
 struct GridOptions {
   std::vector<std::int64_t> blocks;
-  int l2_group = 0;
+  int group_m = 0;
   int cluster = 1;
-  bool heavy_first = false, multicast = false, alternate = false, tma_store = false,
-       tma_loads = false;
+  bool balanced_pairs = false, multicast = false, pingpong = false, tma_store = false,
+       tma_aux_loads = false;
   void add(std::integral auto block) { blocks.push_back(static_cast<std::int64_t>(block)); }
-  void add(struct l2_group g) { l2_group = g.rows; }
-  void add(HeavyFirst h) { heavy_first = h.is_set; }
-  void add(struct cluster c) { cluster = c.programs; }
+  void add(struct group_m g) { group_m = g.rows; }
+  void add(BalancedPairs h) { balanced_pairs = h.is_set; }
+  void add(struct cluster c) { cluster = c.ctas; }
   void add(struct multicast m) { multicast = m.is_set; }
-  void add(struct alternate a) { alternate = a.is_set; }
+  void add(struct pingpong a) { pingpong = a.is_set; }
   void add(struct tma_store t) { tma_store = t.is_set; }
-  void add(struct tma_loads t) { tma_loads = t.is_set; }
+  void add(struct tma_aux_loads t) { tma_aux_loads = t.is_set; }
 };
 
 /// The grid loop: its body is the program that each block runs.
 class GridLoop {
  public:
-  GridLoop(const Space& space, GridOptions options);
+  GridLoop(const GridSpace& space, GridOptions options);
   GridLoop(const GridLoop&) = delete;
   GridLoop& operator=(const GridLoop&) = delete;
   void open() { open_.open(start()); }
@@ -223,7 +222,7 @@ class GridLoop {
 template <std::size_t N>
 class GridRange {
  public:
-  GridRange(const Space& space, GridOptions options) : loop_(space, std::move(options)) {}
+  GridRange(const GridSpace& space, GridOptions options) : loop_(space, std::move(options)) {}
   class Iterator {
    public:
     explicit Iterator(GridLoop* loop) : loop_(loop) {}
@@ -252,9 +251,9 @@ class GridRange {
   GridLoop loop_;
 };
 
-class Branch {
+class RecordedIf {
  public:
-  explicit Branch(const Arg& condition);
+  explicit RecordedIf(const Arg& condition);
   /// Whether the branch is to be called: always while the kernel is recorded; by the condition in
   /// an eager run.
   bool begin_then() {
@@ -279,7 +278,7 @@ void record_while(const std::function<Tile()>& condition, const std::function<vo
 /// The launch grid: one program per block of the space. `for (auto [m, n] : grid(C, 128, 64))`;
 /// with one block the variable is the index itself. Once per kernel.
 template <class... Options>
-auto grid(const Space& space, Options... blocks_and_options) {
+auto grid(const GridSpace& space, Options... blocks_and_options) {
   constexpr std::size_t n = (std::size_t{0} + ... + std::size_t{std::integral<Options>});
   static_assert(n > 0, "tegula: grid(space, block...) needs the extents of a block");
   detail::GridOptions options;
@@ -287,23 +286,23 @@ auto grid(const Space& space, Options... blocks_and_options) {
   return detail::GridRange<n>(space, std::move(options));
 }
 
-/// Which of its cluster's programs this is: an i32 from 0; always 0 without `cluster(...)`.
+/// Rank of this program in its cluster: an i32 from 0; always 0 without `cluster(...)`.
 Tile cluster_rank(std::source_location at = std::source_location::current());
-/// The part of an index that is this program's, one of as many as its cluster has programs; all of
-/// it without `cluster(...)`. Each has two elements at least.
-Index cluster_share(const Index& whole, std::source_location at = std::source_location::current());
+/// This program's slice of an index, one of as many as its cluster has programs; all of it without
+/// `cluster(...)`. Each has two elements at least.
+Index cluster_slice(const Index& whole, std::source_location at = std::source_location::current());
 
 /// Records both branches; variables rebound in either are merged.
 template <std::invocable Then>
 void if_(const Arg& condition, Then&& then) {
-  detail::Branch branch(condition);
+  detail::RecordedIf branch(condition);
   if (branch.begin_then()) then();
   branch.begin_otherwise();
   branch.close();
 }
 template <std::invocable Then, std::invocable Otherwise>
 void if_(const Arg& condition, Then&& then, Otherwise&& otherwise) {
-  detail::Branch branch(condition);
+  detail::RecordedIf branch(condition);
   if (branch.begin_then()) then();
   if (branch.begin_otherwise()) otherwise();
   branch.close();

@@ -17,23 +17,23 @@ using Mask = std::function<Tile(Tile b, Tile h, Tile q, Tile kv)>;
 using Score = std::function<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)>;
 
 /// What a score function asks of registers.
-struct ScoreCost {
-  /// The function looks at the key's position: what a block begins with stays in registers.
-  bool of_position = false;
-  /// It needs registers of its own for each element of a block: it reads a tensor at the key's
-  /// position, or computes a function of many steps there.
-  bool of_element = false;
-  /// That, but as a function of the distance of key and query alone, which has few values in a
-  /// block where rows are positions one behind the other.
-  bool of_distance = false;
-  /// Bytes of a pair that TMA can bring as part of a tile, if those are all that `of_element`
-  /// means.
-  int box_bytes = 0;
-  /// What makes weights of scores needs those of the row's other elements of the block.
-  bool of_row = false;
-  /// Scores of alike products are the larger the farther the key lies in front of the query, if
-  /// that is known: not of what captured tensors or Scalars say.
-  bool rises_away = false;
+struct ScoreTraits {
+  /// Whether the function reads the key's position: the start of a block then stays in registers.
+  bool reads_kv_index = false;
+  /// Whether it needs registers of its own for each element of a block: it reads a tensor at the
+  /// key's position, or computes a long function there.
+  bool has_per_element_state = false;
+  /// Whether it depends on the distance of key and query alone, which has few values in a block if
+  /// rows are consecutive positions.
+  bool is_toeplitz = false;
+  /// Bytes per pair that TMA can load as part of a tile, if these are all that
+  /// `has_per_element_state` means.
+  int tma_bytes_per_element = 0;
+  /// Whether turning scores into weights needs the row's other elements of the block.
+  bool needs_row_scan = false;
+  /// Whether, for equal dot products, scores grow with the distance of the key in front of the
+  /// query, if that is known: unknown for captured tensors and Scalars.
+  bool grows_with_distance = false;
 };
 
 /// A score function that gives -inf for some pairs, as a mask and a score.
@@ -50,7 +50,7 @@ class ScoreFunction {
  public:
   explicit ScoreFunction(Score score);
 
-  ScoreCost cost() const;
+  ScoreTraits cost() const;
   /// The parts of a score of `where(condition, x, -INFINITY)`, whose condition looks at positions
   /// and tables but not at the score; nothing where there is no such condition.
   std::optional<SplitScore> split() const;

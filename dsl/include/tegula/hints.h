@@ -7,7 +7,7 @@ namespace tegula {
 
 /// Cache operator: where the line stays. `cv` and `volatile` reads are never cached.
 enum class Cache : std::uint8_t { normal, ca, cg, cs, cv, wb, wt };
-/// What the second-level cache gives up first.
+/// Eviction priority in the second-level cache.
 enum class Evict : std::uint8_t { normal, first, last, no_allocate };
 struct Hints {
   Cache cache = Cache::normal;

@@ -36,7 +36,7 @@ struct TraceResult;
 /// Values of tune() names.
 using Tuning = std::map<std::string, int>;
 
-/// What tracing a kernel for some arguments gave.
+/// Result of tracing a kernel for some arguments.
 class Trace {
  public:
   explicit Trace(std::shared_ptr<const dsl::TraceResult> result) : result_(std::move(result)) {}
@@ -55,7 +55,7 @@ namespace detail {
 enum class ParamKind : std::uint8_t { View, Scalar, Pointer, Constant };
 enum class ViewAccess : std::uint8_t { In, Out, InOut };
 
-/// What a parameter's C++ type says.
+/// Description of a parameter's C++ type.
 struct ParamInfo {
   ParamKind kind = ParamKind::View;
   DType dtype = DType::f32;
@@ -98,7 +98,7 @@ std::uint64_t bits_of(const T& value) {
   return bits;
 }
 
-/// What a parameter type means. C++ numbers, bools and enums are constants: the kernel is traced
+/// Meaning of a parameter type. C++ numbers, bools and enums are constants: the kernel is traced
 /// for each value.
 template <class P>
 struct ParamTraits {
@@ -168,7 +168,7 @@ struct ParamTraits<Ptr<T>> {
   static Ptr<T> make(std::uint32_t position, const HostArg&) { return Ptr<T>(position); }
 };
 
-/// What is known of a lambda once its type is forgotten.
+/// Facts about a lambda that remain once its type is erased.
 struct ClosureType {
   const std::type_info* type = nullptr;
   std::size_t size_bytes = 0;  ///< of its captures
@@ -291,10 +291,10 @@ class Kernel {
   }
   /// The same kernel, compiled so that arguments it writes may overlap others.
   Kernel may_alias() const { return Kernel(detail::allowing_alias(*instance_)); }
-  /// The same kernel with these fields of its plan, "stages=4, multicast=true", instead of those
-  /// that are chosen, or with a whole plan as explain() prints it; ir/plan.def says what each field
-  /// means. A call throws CompileError where the kernel cannot have them. TEGULA_PLAN, for
-  /// experiments, goes over them.
+  /// The same kernel with these fields of its plan, "stages=4, multicast=true", instead of the
+  /// chosen ones, or with a whole plan as explain() prints it; ir/plan.def documents the fields. A
+  /// call throws CompileError if the kernel cannot have them. TEGULA_PLAN, for experiments,
+  /// overrides them.
   Kernel with_plan(std::string_view fields,
                    std::source_location at = std::source_location::current()) const {
     return Kernel(detail::with_plan(*instance_, fields, at));
@@ -308,10 +308,9 @@ class Kernel {
   /// Why it was compiled as it was, and how often.
   std::string explain() const { return detail::explain(*instance_); }
 
-  /// The warnings about everything compiled so far, each once: spills, products that are not
-  /// the GPU's fastest, results that are never stored. Empty before the first call. They come by
-  /// themselves to a handler (set_warning_handler) or, under TEGULA_WARN=1, to the standard error
-  /// stream.
+  /// The warnings about everything compiled so far, each once: spills, dots that are not on the
+  /// GPU's fastest path, results that are never stored. Empty before the first call. They are also
+  /// sent to a handler (set_warning_handler) or, under TEGULA_WARN=1, to the standard error stream.
   std::vector<Warning> warnings() const { return detail::warnings(*instance_); }
 
   dsl::KernelInstance& instance() const { return *instance_; }
@@ -331,7 +330,7 @@ using KernelOf = typename detail::Leaves<P...>::template Apply<Kernel>;
 
 namespace detail {
 
-/// Makes parameters of arguments, one behind the other.
+/// Makes parameters of consecutive arguments.
 struct ArgCursor {
   const HostArg* arg;
   const std::uint32_t* position;

@@ -25,9 +25,10 @@ Tile clamp(const Arg& x, const Arg& low, const Arg& high);
 Tile abs(const Arg& x);
 /// a * b + c, rounded once; of bf16 rounded to f32 first.
 Tile fma(const Arg& a, const Arg& b, const Arg& c);
-/// x * by, of floats, where `by` is 1 for most rows, like that by which online softmax rescales its
-/// output: a warp whose factors are all 1 skips the product (Dao et al. 2025, FlashAttention-4).
-Tile rescaled(const Arg& x, const Arg& by);
+/// x * by, of floats, where `by` is 1 for most rows, like the factor by which online softmax
+/// rescales its accumulator: a warp whose factors are all 1 skips the multiplication (Dao et al.
+/// 2025, FlashAttention-4).
+Tile conditional_rescale(const Arg& x, const Arg& by);
 /// Quotient rounded up, of integers.
 Tile cdiv(const Arg& a, const Arg& b);
 /// Upper half of the double-width product.
@@ -80,26 +81,27 @@ Tile isinf(const Arg& x);
 
 namespace detail {
 /// Marks what is recorded while it lives.
-class RelaxedScope {
+class ReassocScope {
  public:
-  RelaxedScope();
-  ~RelaxedScope();
-  RelaxedScope(const RelaxedScope&) = delete;
-  RelaxedScope& operator=(const RelaxedScope&) = delete;
+  ReassocScope();
+  ~ReassocScope();
+  ReassocScope(const ReassocScope&) = delete;
+  ReassocScope& operator=(const ReassocScope&) = delete;
 
  private:
   std::size_t first_;
 };
 }  // namespace detail
 
-/// What `body` returns, whose sums, products and conversions of floats may be rounded elsewhere
-/// than they are written: reordered, distributed, split, with divisions by rows and columns as
-/// products. What rows or columns of a tile have in common is then computed once for each of them,
-/// for instance of `slope * cast<f32>(kv - q) + s`. The errors are those of sums of the same terms:
-/// about 2^-23 of the largest. For numbers that neither overflow nor underflow on other ways.
+/// The result of `body`, whose sums, products and conversions of floats may be rounded in other
+/// places than written: reordered, distributed, split, with divisions by rows and columns as
+/// multiplications. A term that rows or columns of a tile have in common is then computed once for
+/// each of them, for instance in `slope * cast<f32>(kv - q) + s`. Errors are those of sums of the
+/// same terms: about 2^-23 of the largest. Holds for numbers that neither overflow nor underflow in
+/// another order.
 template <class Body>
-auto relaxed(const Body& body) {
-  const detail::RelaxedScope scope;
+auto reassociable(const Body& body) {
+  const detail::ReassocScope scope;
   return body();
 }
 

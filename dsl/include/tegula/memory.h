@@ -15,11 +15,11 @@
 /// reads. The compiler has threads meet where that takes a barrier, and nowhere else. Of values
 /// that one scatter stores at one address, one stays.
 ///
-/// Programs are not ordered among each other but by atomics with `Order::acquire` and
-/// `Order::release`, `last_arriver`, and the ends of kernels: a release publishes all that the
-/// program has done before, and what another program acquires from it that one sees in all it does
-/// afterwards. Two programs that access one element without such an order, one of them writing
-/// plainly, are in error.
+/// Programs are not ordered among each other but by atomics with `MemoryOrder::acquire` and
+/// `MemoryOrder::release`, `arrive_and_test_last`, and the ends of kernels: a release publishes all
+/// that the program has done before, and what another program acquires from it that one sees in all
+/// it does afterwards. Two programs that access one element without such an order, one of them
+/// writing plainly, are in error.
 ///
 /// An `In` tensor is written by nobody while the kernel runs, and different arguments are different
 /// memory: a call whose written argument (Out, InOut, a Ptr that is stored through) overlaps
@@ -33,8 +33,8 @@ Tile load(const Arg& pointers, const Arg& mask = {}, const Arg& fill = {}, Hints
 /// Writes each value (rounded to the pointee) where the mask is true.
 void store(const Arg& pointers, const Arg& values, const Arg& mask = {}, Hints hints = {});
 
-enum class Order : std::uint8_t { relaxed, acquire, release, acq_rel };
-enum class Scope : std::uint8_t { cta, cluster, gpu, sys };
+enum class MemoryOrder : std::uint8_t { relaxed, acquire, release, acq_rel };
+enum class MemoryScope : std::uint8_t { cta, cluster, gpu, sys };
 
 /// Adds to each address as one step; gives the old values, which all threads of the program are
 /// told: in a branch, one that all of them take. Atomic operations take every type but bool, and of
@@ -42,25 +42,25 @@ enum class Scope : std::uint8_t { cta, cluster, gpu, sys };
 /// a loop of compare and swap does it. Extremes of floats ignore NaN: it loses against every
 /// number.
 Tile atomic_add(const Arg& pointers, const Arg& values, const Arg& mask = {},
-                Order order = Order::relaxed, Scope scope = Scope::gpu);
+                MemoryOrder order = MemoryOrder::relaxed, MemoryScope scope = MemoryScope::gpu);
 Tile atomic_max(const Arg& pointers, const Arg& values, const Arg& mask = {},
-                Order order = Order::relaxed, Scope scope = Scope::gpu);
+                MemoryOrder order = MemoryOrder::relaxed, MemoryScope scope = MemoryScope::gpu);
 Tile atomic_min(const Arg& pointers, const Arg& values, const Arg& mask = {},
-                Order order = Order::relaxed, Scope scope = Scope::gpu);
+                MemoryOrder order = MemoryOrder::relaxed, MemoryScope scope = MemoryScope::gpu);
 Tile atomic_xchg(const Arg& pointers, const Arg& values, const Arg& mask = {},
-                 Order order = Order::relaxed, Scope scope = Scope::gpu);
+                 MemoryOrder order = MemoryOrder::relaxed, MemoryScope scope = MemoryScope::gpu);
 /// Bit by bit, of integers.
 Tile atomic_and(const Arg& pointers, const Arg& values, const Arg& mask = {},
-                Order order = Order::relaxed, Scope scope = Scope::gpu);
+                MemoryOrder order = MemoryOrder::relaxed, MemoryScope scope = MemoryScope::gpu);
 Tile atomic_or(const Arg& pointers, const Arg& values, const Arg& mask = {},
-               Order order = Order::relaxed, Scope scope = Scope::gpu);
+               MemoryOrder order = MemoryOrder::relaxed, MemoryScope scope = MemoryScope::gpu);
 Tile atomic_xor(const Arg& pointers, const Arg& values, const Arg& mask = {},
-                Order order = Order::relaxed, Scope scope = Scope::gpu);
-/// The same of a part of a view: `atomic_add(count(expert), 1)`, or of a whole tile, as programs do
-/// that share a result: `atomic_add(C(m, n), acc)`. Gives the old values. Where the kernel does not
-/// look at them, sums of products go to memory by TMA as other results do
-/// (`cp.reduce.async.bulk.tensor`). Elements outside the tensor are dropped. Sums of floats depend
-/// on the order in which programs come, and subnormal ones of f32 count as 0.
+                MemoryOrder order = MemoryOrder::relaxed, MemoryScope scope = MemoryScope::gpu);
+/// The same on a sub-view: `atomic_add(count(expert), 1)`, or on a whole tile, by programs that
+/// share a result: `atomic_add(C(m, n), acc)`. Returns the old values. If the kernel does not use
+/// them, accumulators are added by TMA like other results (`cp.reduce.async.bulk.tensor`). Elements
+/// outside the tensor are dropped. Sums of floats depend on the order in which programs come, and
+/// subnormal ones of f32 count as 0.
 Tile atomic_add(const ViewTile& target, const Arg& values,
                 std::source_location at = std::source_location::current());
 Tile atomic_max(const ViewTile& target, const Arg& values,
@@ -68,12 +68,12 @@ Tile atomic_max(const ViewTile& target, const Arg& values,
 Tile atomic_min(const ViewTile& target, const Arg& values,
                 std::source_location at = std::source_location::current());
 
-/// For what programs put together: says that all this program has written is there, and tells
-/// whether it is the last of `count` programs to say so at this counter (a u32 that is 0). The last
-/// one, and no other, sees what all of them had written before, and the counter is 0 again:
-/// `if_(last_arriver(counters + tile, parts), [&] { .. })`. Nobody waits, so it does not matter how
-/// many programs run at once.
-Tile last_arriver(const Arg& counter, const Arg& count);
+/// For programs that combine results: publishes all writes of this program, and tells whether it is
+/// the last of `count` programs to do so at this counter (a u32 that is 0). The last one, and no
+/// other, sees the earlier writes of all of them, and the counter is 0 again:
+/// `if_(arrive_and_test_last(counters + tile, parts), [&] { .. })`. Nobody waits, so it does not
+/// matter how many programs run at once.
+Tile arrive_and_test_last(const Arg& counter, const Arg& count);
 
 /// Inline PTX on each element: $0 is the result, $1 ... the operands; `constraints` as LLVM spells
 /// them ("=f,f,f"). Runs on GPUs only.

@@ -11,7 +11,7 @@
 
 #include "tegula/value.h"
 
-/// Operations on whole tiles: creation, shape, reductions, scans and the matrix product.
+/// Operations on whole tiles: creation, shape, reductions, scans and dot.
 namespace tegula {
 
 /// Extents of a tile, as the C++ numbers they are. Any positive extent is legal; a tile has at most
@@ -112,8 +112,7 @@ namespace detail {
 Tile max_with_integer(const Arg& t, const Arg& n);
 Tile min_with_integer(const Arg& t, const Arg& n);
 }  // namespace detail
-/// Of scalars: the larger and the smaller. Of a tile it is refused: write max(t, axis(1)) or max(1,
-/// t).
+/// Larger and smaller of two scalars. A tile is refused: write max(t, axis(1)) or max(1, t).
 template <std::integral N>
 Tile max(const Arg& t, N n, std::source_location at = std::source_location::current()) {
   return detail::max_with_integer(t, Arg(n, at));
@@ -122,7 +121,7 @@ template <std::integral N>
 Tile min(const Arg& t, N n, std::source_location at = std::source_location::current()) {
   return detail::min_with_integer(t, Arg(n, at));
 }
-/// Of i1.
+/// Whether any element of an i1 tile is true.
 Tile any(const Arg& t);
 Tile any(const Arg& t, Axis axis);
 /// Index (i32) of the extreme value; ties go to the smallest index, NaN never wins. Where no
@@ -182,8 +181,8 @@ Tile cumsum(const Arg& t, Axis axis, ScanOptions options = {});
 Tile cumprod(const Arg& t, Axis axis, ScanOptions options = {});
 Tile cummax(const Arg& t, Axis axis, ScanOptions options = {});
 
-/// Elements of `x` that are absent (outside their tensor) become `value`; the result has none. What
-/// they must not count in is then the caller's to see to. Free for 0 and a tile as it was loaded.
+/// Elements of `x` that are absent (outside their tensor) become `value`; the result has none. The
+/// caller must then see to it that they do not count. Free for 0 and a tile as it was loaded.
 Tile fill_absent(const Arg& x, double value);
 /// They become anything, at no cost: `fill_absent(x, any_value)`, for what is kept for a tile whose
 /// elements are absent there, too.
@@ -195,17 +194,17 @@ Tile fill_absent(const Arg& x, AnyValue);
 /// reductions skip them. For a part of a tensor whose end is known to the kernel only.
 Tile crop(const Arg& x, Axis axis, const Arg& first, const Arg& end);
 
-/// The sum of the tiles that the programs of the cluster give, or rather the part of it along
-/// `axis` that is this program's (`cluster_share` of the index). For 32- and 64-bit types, outside
+/// Reduce-scatter over the programs of the cluster: the slice along `axis` of the sum of their
+/// tiles that is this program's (`cluster_slice` of the index). For 32- and 64-bit types, outside
 /// of loops and branches; without `cluster(...)` the tile itself. Elements absent in the program's
 /// own tile are absent; those absent in another's count as 0.
-Tile cluster_sum(const Arg& t, Axis axis);
+Tile cluster_reduce_scatter(const Arg& t, Axis axis);
 
 enum class Precision : std::uint8_t { ieee, tf32 };
-/// The type in which `dot` adds products of T.
+/// The accumulator type of `dot` on operands of T.
 template <Element T>
-using SumOf = std::conditional_t<std::is_integral_v<T>, i32,
-                                 std::conditional_t<std::is_same_v<T, f64>, f64, f32>>;
+using Accumulator = std::conditional_t<std::is_integral_v<T>, i32,
+                                       std::conditional_t<std::is_same_v<T, f64>, f64, f32>>;
 
 /// acc + a @ b, with a [m, k], b [k, n], acc [m, n]. Floats accumulate in f32 (f64 in f64), 8-bit
 /// integers in i32. Elements absent along k count as 0. Without `acc` it starts from 0.

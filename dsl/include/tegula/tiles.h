@@ -8,14 +8,14 @@
 
 #include "tegula/control.h"
 
-/// Tiles by their numbers, for programs that choose which of them they work on.
+/// Tiles by their ids, for programs that choose their own tiles.
 namespace tegula {
 
 namespace detail {
 
-class TileNumbers {
+class TileRaster {
  public:
-  TileNumbers(const Space& space, GridOptions options);
+  TileRaster(const GridSpace& space, GridOptions options);
   Tile count(Loc at) const;
   std::vector<Index> at(const Arg& number) const;
 
@@ -27,7 +27,7 @@ class TileNumbers {
 template <std::size_t N>
 class Tiles {
  public:
-  Tiles(const Space& space, GridOptions options) : numbers_(space, std::move(options)) {}
+  Tiles(const GridSpace& space, GridOptions options) : numbers_(space, std::move(options)) {}
   /// How many there are: an i32.
   Tile count(std::source_location at = std::source_location::current()) const {
     return numbers_.count(at);
@@ -41,18 +41,18 @@ class Tiles {
   }
 
  private:
-  TileNumbers numbers_;
+  TileRaster numbers_;
 };
 
 }  // namespace detail
 
-/// The tiles of a space, numbered in the order in which a `grid` of the same blocks and options
-/// takes them: `tiles_of(C, 128, 64).at(number)` gives its rows and columns.
+/// The tiles of a space, numbered in the raster order of a `grid` of the same blocks and options:
+/// `tiles_of(C, 128, 64).at(number)` gives its rows and columns.
 template <class... Options>
-  requires((std::integral<Options> || std::same_as<Options, l2_group> ||
-            std::same_as<Options, HeavyFirst>) &&
+  requires((std::integral<Options> || std::same_as<Options, group_m> ||
+            std::same_as<Options, BalancedPairs>) &&
            ...)
-auto tiles_of(const Space& space, Options... blocks_and_order) {
+auto tiles_of(const GridSpace& space, Options... blocks_and_order) {
   constexpr std::size_t n = (std::size_t{0} + ... + std::size_t{std::integral<Options>});
   static_assert(n > 0, "tegula: tiles_of(space, block...) needs the extents of a block");
   detail::GridOptions options;

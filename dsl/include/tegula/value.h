@@ -115,10 +115,10 @@ class Tile : private detail::Link {
 };
 
 /// For debuggers and prints: what a tile holds in a run with TEGULA_EAGER=1, its type in any other.
-std::string live(const Tile& tile);
+std::string debug_string(const Tile& tile);
 
-/// An operand as the operators take it: a traced value or a C++ number, with the place it was
-/// written at. Numbers are weak: they take the type of the tile they meet.
+/// An operand as the operators take it: a traced value or a C++ number, with its source location.
+/// Numbers are weak: they take the type of the other operand's tile.
 class Arg {
  public:
   enum class Kind : std::uint8_t { None, Value, Int, Float, Bool };
@@ -163,9 +163,9 @@ class Arg {
   Kind kind_ = Kind::None;
 };
 
-/// Arithmetic. Element types meet by kind (bool < int < float), then width, f16 before bf16,
-/// unsigned before signed; shapes meet by their trailing dimensions. `/` and `%` of integers
-/// truncate as in C.
+/// Arithmetic. Element types are promoted by kind (bool < int < float), then width, f16 before
+/// bf16, unsigned before signed; shapes are broadcast by their trailing dimensions. `/` and `%` of
+/// integers truncate as in C.
 Tile operator+(const Arg& a, const Arg& b);
 Tile operator-(const Arg& a, const Arg& b);
 Tile operator*(const Arg& a, const Arg& b);
@@ -213,11 +213,11 @@ Tile& operator^=(Tile& a, const Arg& b);
 Tile& operator<<=(Tile& a, const Arg& b);
 Tile& operator>>=(Tile& a, const Arg& b);
 
-/// Where an indexed dimension comes from: carries its extent to shapes and its name to messages.
-/// Made by grid(), steps() and slice(). What first() and idx() give, like extents and strides of
-/// views, is of the type `index`: i32 in code, i64 where an argument is that large. An index and an
-/// i32 make an index, an index and an i64 an i64; a variable that is an i32 before a loop or a
-/// branch cannot become an index in it, whatever the tensors' sizes (cast<i32> or cast<i64> it).
+/// An index along one dimension: carries the dimension's extent to shapes and its name to messages.
+/// Made by grid(), steps() and slice(). first() and indices(), like extents and strides of views,
+/// are of the type `index`: i32 in code, i64 where an argument is that large. An index and an i32
+/// make an index, an index and an i64 an i64; a variable that is an i32 before a loop or a branch
+/// cannot become an index in it, whatever the tensors' sizes (cast<i32> or cast<i64> it).
 class Index {
  public:
   /// `block` elements from `first`.
@@ -230,13 +230,13 @@ class Index {
   /// Name of the dimension, "" where it has none.
   const char* dimension() const { return dimension_; }
   /// Indices of all elements: a scalar for block 1, else a tile of one dimension.
-  Tile idx(std::source_location at = std::source_location::current()) const;
+  Tile indices(std::source_location at = std::source_location::current()) const;
   /// The same number of elements, `by` further on.
   Index shifted(const Arg& by) const;
   /// `block` elements from the `offset`th of this one.
   Index slice(const Arg& offset, std::int64_t block) const;
 
-  operator Tile() const { return idx(); }
+  operator Tile() const { return indices(); }
 
  private:
   Tile first_;

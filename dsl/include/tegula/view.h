@@ -16,9 +16,9 @@
 /// Kernel parameters: views of tensors, run-time scalars and raw pointers.
 namespace tegula {
 
-/// What selects elements along one dimension of a view: an Index, a scalar (the dimension
-/// disappears), a whole dimension (`all`), or an integer tile (each element by itself, for all
-/// dimensions at once).
+/// Selects elements along one dimension of a view: an Index, a scalar (the dimension disappears), a
+/// whole dimension (`all`), or an integer tile (each element by itself, for all dimensions at
+/// once).
 class Subscript {
  public:
   Subscript(const Index& i, std::source_location at = std::source_location::current());
@@ -32,7 +32,7 @@ class Subscript {
 
   const Arg& first() const { return first_; }
   std::int64_t block() const { return block_; }
-  bool whole() const { return whole_; }
+  bool is_all() const { return whole_; }
   const char* dimension() const { return dimension_; }
   const Loc& loc() const { return loc_; }
 
@@ -44,7 +44,8 @@ class Subscript {
   Loc loc_;
 };
 
-/// A part of an Out or InOut view: a tile to compute with, and the target of `view(i, j) = tile`.
+/// A sub-view of an Out or InOut view: a tile to compute with, and the target of `view(i, j) =
+/// tile`.
 class ViewTile : public Tile {
  public:
   ViewTile(Tile loaded, std::uint32_t access) : Tile(std::move(loaded)), access_(access) {}
@@ -72,7 +73,7 @@ class ViewTile : public Tile {
   std::uint32_t access_;
 };
 
-/// What all views have in common. A view is a parameter, not a variable.
+/// Base class of all views. A view is a parameter, not a variable.
 class View {
  public:
   int rank() const { return rank_; }
@@ -85,13 +86,14 @@ class View {
   Tile stride(int axis, std::source_location at = std::source_location::current()) const;
   /// The extent as a C++ number: the kernel is compiled for this extent, and for each new one
   /// again.
-  int fixed(int axis, std::source_location at = std::source_location::current()) const;
+  int static_dim(int axis, std::source_location at = std::source_location::current()) const;
   /// The kernel is compiled once for all extents of the dimension. Otherwise it is compiled for
   /// each of 1, 2, 4, 8 and 16 that is the largest to divide an extent.
-  void any_extent(int axis, std::source_location at = std::source_location::current()) const;
+  void do_not_specialize(int axis, std::source_location at = std::source_location::current()) const;
   /// The same of its strides, other than 1: for tensors whose elements are read and written one by
   /// one, as strides of whole granules are what wider accesses and TMA need.
-  void any_stride(int axis, std::source_location at = std::source_location::current()) const;
+  void do_not_specialize_stride(int axis,
+                                std::source_location at = std::source_location::current()) const;
 
  protected:
   friend class dsl::Tracer;
@@ -115,9 +117,9 @@ using SubscriptAt = const Subscript&;
 
 /// A view whose first subscript is given.
 template <class Whole, class Ranks>
-struct Part;
+struct SubView;
 template <class Whole, std::size_t... I>
-struct Part<Whole, std::index_sequence<I...>> {
+struct SubView<Whole, std::index_sequence<I...>> {
   auto operator()(SubscriptAt<I>... s) const { return whole(first, s...); }
   const Whole& whole;
   Subscript first;
@@ -134,11 +136,11 @@ struct Readable<std::index_sequence<I...>> : View {
     const std::array<Subscript, sizeof...(I)> all{s...};
     return read(all, all.front().loc());
   }
-  /// `x[b](m, n)` is `x(b, m, n)`: for what is done to each part of a view alike.
+  /// `x[b](m, n)` is `x(b, m, n)`: for code that treats each sub-view alike.
   auto operator[](const Subscript& first) const
     requires(sizeof...(I) > 1)
   {
-    return Part<Readable, std::make_index_sequence<sizeof...(I) - 1>>{*this, first};
+    return SubView<Readable, std::make_index_sequence<sizeof...(I) - 1>>{*this, first};
   }
 };
 /// A view of rank 0 is one element: `x()`.
@@ -158,11 +160,11 @@ struct Writable<std::index_sequence<I...>> : View {
     const std::array<Subscript, sizeof...(I)> all{s...};
     return access(all, all.front().loc());
   }
-  /// `x[b](m, n)` is `x(b, m, n)`: for what is done to each part of a view alike.
+  /// `x[b](m, n)` is `x(b, m, n)`: for code that treats each sub-view alike.
   auto operator[](const Subscript& first) const
     requires(sizeof...(I) > 1)
   {
-    return Part<Writable, std::make_index_sequence<sizeof...(I) - 1>>{*this, first};
+    return SubView<Writable, std::make_index_sequence<sizeof...(I) - 1>>{*this, first};
   }
 };
 
@@ -211,8 +213,8 @@ class Out : public detail::Writable<std::make_index_sequence<Rank>> {
     view.set_hints(hints);
     return view;
   }
-  /// Said once in the kernel: the launch may leave elements as they are, and their old values are
-  /// not looked at by it.
+  /// Said once in the kernel: the launch may leave elements as they are, and does not read their
+  /// old values.
   void partial(std::source_location at = std::source_location::current()) const {
     this->set_partial(at);
   }

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "ir/analysis/mask/transfer.h"
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::ir {
 
@@ -13,28 +13,28 @@ using Kind = MaskNode::Kind;
 MaskBlocks::MaskBlocks(const MaskExpr& expr)
     : expr_(expr), values_(expr.nodes.size()), wraps_(expr.nodes.size()) {}
 
-Coverage MaskBlocks::classify(const MaskBlock& b, const MaskParams& params, int cuts) {
-  if (b.q0 >= b.q1 || b.kv0 >= b.kv1) return Coverage::Empty;
+BlockCoverage MaskBlocks::classify(const MaskBlock& b, const MaskParams& params, int cuts) {
+  if (b.q0 >= b.q1 || b.kv0 >= b.kv1) return BlockCoverage::Empty;
   return refine(
       {Interval::point(b.batch), Interval::point(b.head), {b.q0, b.q1 - 1}, {b.kv0, b.kv1 - 1}},
       params, cuts);
 }
 
-Coverage MaskBlocks::refine(const Ranges& ranges, const MaskParams& params, int& cuts) {
+BlockCoverage MaskBlocks::refine(const Ranges& ranges, const MaskParams& params, int& cuts) {
   evaluate(ranges, params);
   const Interval truth = values_[expr_.root].range;
-  if (truth.lo == 1) return Coverage::Full;
-  if (truth.hi == 0) return Coverage::Empty;
-  if ((!cut_query_ && !cut_key_) || cuts <= 0) return Coverage::Partial;
+  if (truth.lo == 1) return BlockCoverage::Full;
+  if (truth.hi == 0) return BlockCoverage::Empty;
+  if ((!cut_query_ && !cut_key_) || cuts <= 0) return BlockCoverage::Partial;
   --cuts;
   Ranges first = ranges, second = ranges;
   const bool along_key = cut_key_.has_value();
   const std::int64_t at = along_key ? *cut_key_ : *cut_query_;
   (along_key ? first.key : first.query).hi = at - 1;
   (along_key ? second.key : second.query).lo = at;
-  const Coverage one = refine(first, params, cuts);
-  if (one == Coverage::Partial) return one;
-  return refine(second, params, cuts) == one ? one : Coverage::Partial;
+  const BlockCoverage one = refine(first, params, cuts);
+  if (one == BlockCoverage::Partial) return one;
+  return refine(second, params, cuts) == one ? one : BlockCoverage::Partial;
 }
 
 MaskValue MaskBlocks::leaf(const MaskNode& node, MaskNodeId id, const Ranges& ranges,

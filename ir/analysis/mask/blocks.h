@@ -1,7 +1,7 @@
 #pragma once
-// Which blocks of the (q, kv) plane a mask leaves empty, lets through in full, or cuts: interval
+// Classifies the blocks of the (q, kv) plane under a mask as empty, full or partial: interval
 // analysis of its expression with three-valued logic. Nothing is sampled: Empty and Full hold for
-// every element, and whatever cannot be decided is Partial.
+// every element, and anything undecided is Partial.
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace tegula::ir {
 
-enum class Coverage : std::uint8_t { Empty, Partial, Full };
+enum class BlockCoverage : std::uint8_t { Empty, Partial, Full };
 
 /// Queries [q0, q1) against keys [kv0, kv1), of one batch entry and head.
 struct MaskBlock {
@@ -20,7 +20,7 @@ struct MaskBlock {
   std::int64_t q0 = 0, q1 = 0, kv0 = 0, kv1 = 0;
 };
 
-/// What is known about a node over the block at hand.
+/// Abstract value of a node over the block at hand.
 struct MaskValue {
   Interval range;
   Congruence stride;
@@ -35,10 +35,10 @@ class MaskBlocks {
 
   /// An undecided block is cut where the expression changes its form (a boundary of a division or a
   /// comparison with one axis), at most `cuts` times; without cuts fewer blocks are decided.
-  Coverage classify(const MaskBlock& block, const MaskParams& params, int cuts = 32);
+  BlockCoverage classify(const MaskBlock& block, const MaskParams& params, int cuts = 32);
 
-  /// Evaluates every node over non-empty closed ranges; `value` and `may_wrap` refer to the last
-  /// evaluation.
+  /// Evaluates every node over non-empty closed ranges; `value` and `may_overflow` refer to the
+  /// last evaluation.
   struct Ranges {
     Interval batch, head, query, key;
   };
@@ -46,7 +46,7 @@ class MaskBlocks {
   const MaskValue& value(MaskNodeId id) const { return values_[id]; }
   /// True if the operation may leave its type's range, so that its value is not the mathematical
   /// one.
-  bool may_wrap(MaskNodeId id) const { return wraps_[id]; }
+  bool may_overflow(MaskNodeId id) const { return wraps_[id]; }
   const MaskExpr& expr() const { return expr_; }
 
   /// Bounds of a linear form over the block at hand.
@@ -54,7 +54,7 @@ class MaskBlocks {
 
  private:
   friend struct MaskTransfer;
-  Coverage refine(const Ranges& ranges, const MaskParams& params, int& cuts);
+  BlockCoverage refine(const Ranges& ranges, const MaskParams& params, int& cuts);
   void finish(MaskNodeId id, std::optional<MaskValue> v);
   MaskValue leaf(const MaskNode& node, MaskNodeId id, const Ranges& ranges,
                  const MaskParams& params) const;

@@ -22,7 +22,7 @@ class Classifier {
     form_.tells_blocks = reads_table(form_.formula);
     for (const MaskUnsolved& terms : unsolved) {
       const Verdict v = of(terms);
-      // Of kv alone, a list has the minimum and the maximum over each block.
+      // A list has the minimum and the maximum over each block for conditions on kv alone.
       form_.tells_blocks = form_.tells_blocks || v.mask_class != MaskClass::Data ||
                            !depend(terms, kOnQuery | kOnUnknown);
       set_class(v);
@@ -99,7 +99,7 @@ class Classifier {
       if (!is_of_entry_[n.in[i]]) return false;
     return n.kind == Kind::Op;
   }
-  /// What repeats with kv. The remainder of a table's entry is one more entry.
+  /// Whether a node repeats with kv. The remainder of a table's entry is one more entry.
   bool is_remainder(MaskNodeId id) const {
     const MaskNode& n = node(id);
     return on_key(id) && !is_of_entry_[id] &&

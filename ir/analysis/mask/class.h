@@ -7,8 +7,8 @@
 
 namespace tegula::ir {
 
-/// What is left of one condition that cannot be solved for kv: the terms of a sum that depend on
-/// it, or a node that is not taken apart.
+/// The unsolvable rest of a condition on kv: the terms of a sum that depend on it, or a node that
+/// is not taken apart.
 using MaskUnsolved = std::vector<MaskNodeId>;
 
 /// Sets what MaskClosedForm says of the class.

@@ -45,7 +45,7 @@ bool divides_further(const MaskExpr& expr, const MaskNode& division, MaskNodeId 
   return checked_mul(*m, n) == whole;
 }
 
-/// Of negative numbers quotients and remainders are rounded towards 0, shifts and bits downwards:
+/// Quotients and remainders of negative numbers are rounded towards 0, shifts and bits downwards:
 /// only those of one kind are digits of one number.
 std::optional<std::int64_t> modulus_of(const MaskExpr& expr, const MaskNode& n,
                                        const MaskNode& division) {

@@ -14,7 +14,7 @@ constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
 
 std::int64_t gcd(std::int64_t a, std::int64_t b) { return std::gcd(a, b); }
 
-/// Of a modulus and a residue that may have overflowed.
+/// The congruence of a modulus and a residue that may have overflowed.
 Congruence normal(std::optional<std::int64_t> modulus, std::optional<std::int64_t> residue) {
   if (!modulus || !residue || *modulus == kMin) return {};
   const std::int64_t m = *modulus < 0 ? -*modulus : *modulus;

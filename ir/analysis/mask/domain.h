@@ -1,7 +1,7 @@
 #pragma once
-// What is known about an integer that varies over a block: bounds, a congruence, and an exact
-// linear form. All arithmetic is that of mathematical integers; what does not fit 64 bits is
-// reported as nothing, never wrapped.
+// Abstract values of an integer that varies over a block: bounds, a congruence, and an exact linear
+// form. All arithmetic is that of mathematical integers; a result beyond 64 bits is reported as
+// nothing, never wrapped.
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -39,7 +39,7 @@ std::optional<Interval> scale(Interval a, std::int64_t factor);
 std::optional<Interval> mul(Interval a, Interval b);
 /// The smallest interval around both.
 Interval hull(Interval a, Interval b);
-/// What both allow; `a` where they contradict (which only a value without meaning can make them).
+/// Intersection of both; `a` if they contradict (which only a value without meaning can make them).
 Interval meet(Interval a, Interval b);
 
 /// v = residue (mod modulus); modulus 0: v is the residue, 1: anything.
@@ -54,7 +54,7 @@ struct Congruence {
 Congruence add(Congruence a, Congruence b);
 Congruence scale(Congruence a, std::int64_t factor);
 Congruence mul(Congruence a, Congruence b);
-/// What holds whichever of the two does.
+/// The strongest congruence that both imply.
 Congruence join(Congruence a, Congruence b);
 /// The more telling of two that both hold.
 Congruence stronger(Congruence a, Congruence b);

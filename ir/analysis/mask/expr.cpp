@@ -22,7 +22,7 @@ bool is_number(Type t) {
 
 class Importer {
  public:
-  Importer(const Kernel& k, const MaskRoles& roles) : k_(k) {
+  Importer(const Kernel& k, const MaskArgs& roles) : k_(k) {
     role(roles.batch, Kind::Batch, kOnBatch);
     role(roles.head, Kind::Head, kOnHead);
     role(roles.query, Kind::Query, kOnQuery);
@@ -269,7 +269,7 @@ std::string MaskExpr::str(MaskNodeId id, int depth) const {
   return text + ')';
 }
 
-MaskExpr import_mask(const Kernel& k, Value root, const MaskRoles& roles) {
+MaskExpr import_mask(const Kernel& k, Value root, const MaskArgs& roles) {
   return Importer(k, roles).run(root);
 }
 

@@ -14,7 +14,7 @@ namespace tegula::ir {
 /// Index of a node; operands have smaller ones than their user.
 using MaskNodeId = std::uint32_t;
 
-/// What a node depends on, as a bit set.
+/// Inputs that a node depends on, as a bit set.
 enum MaskDependence : std::uint8_t {
   kOnBatch = 1,
   kOnHead = 2,
@@ -43,8 +43,8 @@ struct MaskNode {
   friend bool operator==(const MaskNode&, const MaskNode&) = default;
 };
 
-/// Which values the lambda was called with. One that is none does not occur.
-struct MaskRoles {
+/// Values that the lambda was called with. A missing one does not occur in the mask.
+struct MaskArgs {
   Value batch, head, query, key;
 };
 
@@ -66,6 +66,6 @@ struct MaskExpr {
 /// Follows the definition of `root`, an i1 scalar or tile. What it cannot follow becomes Unknown
 /// where it varies with q or kv, and a Param where it is one scalar for the whole block; so this
 /// never fails.
-MaskExpr import_mask(const Kernel& k, Value root, const MaskRoles& roles);
+MaskExpr import_mask(const Kernel& k, Value root, const MaskArgs& roles);
 
 }  // namespace tegula::ir

@@ -163,7 +163,7 @@ class Solver {
   }
 
   // ---- comparisons ----
-  struct Sum {
+  struct LinearSum {
     Linear form;
     std::vector<MaskNodeId> exact;
   };
@@ -172,7 +172,7 @@ class Solver {
     const auto a = linear(n.in[0]), b = linear(n.in[1]);
     const auto d = a && b ? add(a->form, b->form, -1) : std::nullopt;
     if (!d) return opaque(id, negated);
-    Sum sum{*d, a->exact};
+    LinearSum sum{*d, a->exact};
     sum.exact.insert(sum.exact.end(), b->exact.begin(), b->exact.end());
     if (n.pred == MaskPred::Lt) return side(id, sum, !negated, negated ? 0 : -1);
     if (n.pred == MaskPred::Le) return side(id, sum, !negated, negated ? 1 : 0);
@@ -183,7 +183,7 @@ class Solver {
 
   /// sum <= bound if `below`, else sum >= bound. Minima, maxima, magnitudes and choices that
   /// depend on kv become logic.
-  MaskFormula side(MaskNodeId id, const Sum& sum, bool below, std::int64_t bound) {
+  MaskFormula side(MaskNodeId id, const LinearSum& sum, bool below, std::int64_t bound) {
     if (++parts_ > kMaxParts) return opaque_side(id, sum, below, bound);
     for (const Linear::Term t : sum.form) {
       const MaskNode n = node(t.symbol);
@@ -205,23 +205,23 @@ class Solver {
     }
     return condition(sum, below, bound);
   }
-  MaskFormula replaced(MaskNodeId id, const Sum& sum, Linear::Term t, MaskNodeId by,
+  MaskFormula replaced(MaskNodeId id, const LinearSum& sum, Linear::Term t, MaskNodeId by,
                        std::int64_t sign, bool below, std::int64_t bound) {
     const auto other = linear(by);
     const auto without = add(sum.form, Linear::symbol(t.symbol), -t.factor);
     const auto form = other && without ? add(*without, other->form, t.factor * sign) : std::nullopt;
     if (!form) return opaque_side(id, sum, below, bound);
-    Sum next{*form, sum.exact};
+    LinearSum next{*form, sum.exact};
     next.exact.push_back(t.symbol);
     next.exact.insert(next.exact.end(), other->exact.begin(), other->exact.end());
     return side(id, next, below, bound);
   }
   /// Neither proved nor refuted anywhere, unless the bounds of the sum decide it.
-  MaskFormula opaque_side(MaskNodeId id, const Sum& sum, bool below, std::int64_t bound) {
+  MaskFormula opaque_side(MaskNodeId id, const LinearSum& sum, bool below, std::int64_t bound) {
     unsolved_.push_back({id});
     return add_condition(sum, {}, below, bound);
   }
-  MaskFormula add_condition(const Sum& sum, std::vector<MaskStep> steps, bool below,
+  MaskFormula add_condition(const LinearSum& sum, std::vector<MaskStep> steps, bool below,
                             std::int64_t bound) {
     MaskFormula f;
     f.kind = MaskFormula::Kind::Condition;
@@ -232,8 +232,8 @@ class Solver {
     return f;
   }
 
-  MaskFormula condition(const Sum& sum, bool below, std::int64_t bound) {
-    Sum whole = sum;
+  MaskFormula condition(const LinearSum& sum, bool below, std::int64_t bound) {
+    LinearSum whole = sum;
     std::vector<MaskStep> steps;
     std::optional<Linear> form = sum.form;
     for (;;) {
@@ -258,7 +258,7 @@ class Solver {
     }
     return add_condition(whole, std::move(steps), below, bound);
   }
-  MaskFormula unsolvable(const Sum& sum, const std::vector<Linear::Term>& terms, bool below,
+  MaskFormula unsolvable(const LinearSum& sum, const std::vector<Linear::Term>& terms, bool below,
                          std::int64_t bound) {
     MaskUnsolved& unsolved = unsolved_.emplace_back();
     for (const Linear::Term t : terms) unsolved.push_back(t.symbol);
@@ -267,25 +267,25 @@ class Solver {
 
   // ---- linear forms ----
   /// The value as a sum of symbols, if the nodes in `exact` do not wrap.
-  std::optional<Sum> linear(MaskNodeId id) {
+  std::optional<LinearSum> linear(MaskNodeId id) {
     const MaskNode n = node(id);
-    // What is shared is followed from each of its users: bounded, as their number may double.
+    // A shared node is followed from each of its users: bounded, as their number may double.
     if (++sums_ > kMaxSums) return symbol(id);
-    if (n.kind == Kind::Const) return Sum{Linear::number(n.value), {}};
+    if (n.kind == Kind::Const) return LinearSum{Linear::number(n.value), {}};
     if (n.kind == Kind::Table)
       for (const SameQuotient& same : same_)
-        if (n.in[0] == same.key) return Sum{Linear::symbol(entry(n, same.query)), {}};
+        if (n.in[0] == same.key) return LinearSum{Linear::symbol(entry(n, same.query)), {}};
     if (n.kind != Kind::Op && n.kind != Kind::Table) return symbol(id);
     for (const SameQuotient& same : same_) {
-      if (id == same.key) return Sum{Linear::symbol(same.query), {}};
+      if (id == same.key) return LinearSum{Linear::symbol(same.query), {}};
       if (const auto opened = open_remainder(n, same)) return opened;
     }
     const LinearFn taken_apart = linear_of(n.opcode);
     return taken_apart ? (this->*taken_apart)(id, n) : symbol(id);
   }
-  static Sum symbol(MaskNodeId id) { return {Linear::symbol(id), {}}; }
+  static LinearSum symbol(MaskNodeId id) { return {Linear::symbol(id), {}}; }
 
-  using LinearFn = std::optional<Sum> (Solver::*)(MaskNodeId id, const MaskNode& n);
+  using LinearFn = std::optional<LinearSum> (Solver::*)(MaskNodeId id, const MaskNode& n);
   static LinearFn linear_of(Opcode op) {
     static constexpr auto kTable = op_table<LinearFn>({
         {Opcode::Add, &Solver::sum},
@@ -298,34 +298,34 @@ class Solver {
     return kTable[static_cast<std::size_t>(op)];
   }
 
-  std::optional<Sum> sum(MaskNodeId id, const MaskNode& n) {
+  std::optional<LinearSum> sum(MaskNodeId id, const MaskNode& n) {
     return combine(id, linear(n.in[0]), linear(n.in[1]), 1);
   }
-  std::optional<Sum> difference_of_sums(MaskNodeId id, const MaskNode& n) {
+  std::optional<LinearSum> difference_of_sums(MaskNodeId id, const MaskNode& n) {
     return combine(id, linear(n.in[0]), linear(n.in[1]), -1);
   }
-  std::optional<Sum> negated_sum(MaskNodeId id, const MaskNode& n) {
-    return combine(id, Sum{}, linear(n.in[0]), -1);
+  std::optional<LinearSum> negated_sum(MaskNodeId id, const MaskNode& n) {
+    return combine(id, LinearSum{}, linear(n.in[0]), -1);
   }
-  std::optional<Sum> converted(MaskNodeId id, const MaskNode& n) {
-    return is_bool(node(n.in[0]).dtype) ? symbol(id) : combine(id, Sum{}, linear(n.in[0]), 1);
+  std::optional<LinearSum> converted(MaskNodeId id, const MaskNode& n) {
+    return is_bool(node(n.in[0]).dtype) ? symbol(id) : combine(id, LinearSum{}, linear(n.in[0]), 1);
   }
-  std::optional<Sum> multiple(MaskNodeId id, const MaskNode& n) {
+  std::optional<LinearSum> multiple(MaskNodeId id, const MaskNode& n) {
     for (std::size_t i = 0; i < 2; ++i)
       if (node(n.in[i]).kind == Kind::Const)
-        return combine(id, Sum{}, linear(n.in[1 - i]), node(n.in[i]).value);
+        return combine(id, LinearSum{}, linear(n.in[1 - i]), node(n.in[i]).value);
     return symbol(id);
   }
-  std::optional<Sum> shifted(MaskNodeId id, const MaskNode& n) {
+  std::optional<LinearSum> shifted(MaskNodeId id, const MaskNode& n) {
     const MaskNode by = node(n.in[1]);
     if (by.kind != Kind::Const || by.value < 0 || by.value >= 31) return symbol(id);
-    return combine(id, Sum{}, linear(n.in[0]), std::int64_t{1} << by.value);
+    return combine(id, LinearSum{}, linear(n.in[0]), std::int64_t{1} << by.value);
   }
-  std::optional<Sum> combine(MaskNodeId id, std::optional<Sum> a, const std::optional<Sum>& b,
-                             std::int64_t factor) {
+  std::optional<LinearSum> combine(MaskNodeId id, std::optional<LinearSum> a,
+                                   const std::optional<LinearSum>& b, std::int64_t factor) {
     const auto form = a && b ? add(a->form, b->form, factor) : std::nullopt;
     if (!form) return symbol(id);
-    Sum sum{*form, std::move(a->exact)};
+    LinearSum sum{*form, std::move(a->exact)};
     sum.exact.insert(sum.exact.end(), b->exact.begin(), b->exact.end());
     sum.exact.push_back(id);
     while (join_digits(sum)) {
@@ -333,7 +333,7 @@ class Solver {
     return sum;
   }
   /// Coordinates put together again are the position: kv / n * n + kv % n is kv.
-  bool join_digits(Sum& sum) {
+  bool join_digits(LinearSum& sum) {
     const auto digits = find_digits(out_.expr, sum.form);
     const auto x = digits ? linear(digits->number) : std::nullopt;
     if (!x) return false;
@@ -349,7 +349,7 @@ class Solver {
   }
 
   /// x % n as x - n * (x / n), where x / n is one of the quotients known to be equal.
-  std::optional<Sum> open_remainder(const MaskNode& n, const SameQuotient& same) {
+  std::optional<LinearSum> open_remainder(const MaskNode& n, const SameQuotient& same) {
     const MaskNode key = node(same.key), query = node(same.query);
     if (key.kind != Kind::Op) return std::nullopt;
     if (n.in[0] != key.in[0] && n.in[0] != query.in[0]) return std::nullopt;
@@ -366,7 +366,7 @@ class Solver {
       form = add(x->form, Linear::symbol(multiple), -1);
       x->exact.push_back(multiple);
     }
-    return form ? std::optional(Sum{*form, x->exact}) : std::nullopt;
+    return form ? std::optional(LinearSum{*form, x->exact}) : std::nullopt;
   }
   /// The same table at another index.
   MaskNodeId entry(MaskNode table, MaskNodeId index) {

@@ -2,13 +2,13 @@
 
 #include <utility>
 
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::ir {
 namespace {
 
 /// A mask that is decided pair by pair only would take minutes.
-constexpr std::int64_t kMostBlocks = 16'000'000;
+constexpr std::int64_t kMaxBlocks = 16'000'000;
 
 /// Two halves: whole numbers of `unit`, along the side that has more of them.
 std::pair<MaskBlock, MaskBlock> halves(const MaskBlock& b, BlockExtent unit) {
@@ -28,7 +28,7 @@ std::int64_t pairs_in(const MaskBlock& b) { return (b.q1 - b.q0) * (b.kv1 - b.kv
 
 MaskPairs MaskPairCounter::count(const MaskBlock& all) {
   MaskPairs sum;
-  budget_ = kMostBlocks;
+  budget_ = kMaxBlocks;
   if (all.q0 < all.q1 && all.kv0 < all.kv1) count_blocks(all, sum);
   return sum;
 }
@@ -36,9 +36,9 @@ MaskPairs MaskPairCounter::count(const MaskBlock& all) {
 void MaskPairCounter::count_blocks(const MaskBlock& b, MaskPairs& sum) {
   const std::int64_t blocks =
       ceil_div(b.q1 - b.q0, cover_.queries) * ceil_div(b.kv1 - b.kv0, cover_.keys);
-  const Coverage c = blocks_.classify(b, params_, 0);
-  if (c == Coverage::Empty) return;
-  const bool is_full = c == Coverage::Full;
+  const BlockCoverage c = blocks_.classify(b, params_, 0);
+  if (c == BlockCoverage::Empty) return;
+  const bool is_full = c == BlockCoverage::Full;
   if (is_full || --budget_ < 0) {
     sum.least += is_full ? pairs_in(b) : 0;
     sum.most += pairs_in(b);
@@ -55,11 +55,11 @@ void MaskPairCounter::count_blocks(const MaskBlock& b, MaskPairs& sum) {
 }
 
 void MaskPairCounter::count_within(const MaskBlock& b, MaskPairs& sum) {
-  const Coverage c = blocks_.classify(b, params_, 0);
-  if (c == Coverage::Empty) return;
+  const BlockCoverage c = blocks_.classify(b, params_, 0);
+  if (c == BlockCoverage::Empty) return;
   const std::int64_t pairs = pairs_in(b);
-  if (c == Coverage::Full || pairs == 1 || --budget_ < 0) {
-    sum.least += c == Coverage::Full ? pairs : 0;
+  if (c == BlockCoverage::Full || pairs == 1 || --budget_ < 0) {
+    sum.least += c == BlockCoverage::Full ? pairs : 0;
     sum.most += pairs;
     return;
   }

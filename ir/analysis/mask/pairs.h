@@ -13,8 +13,8 @@ struct BlockExtent {
 /// Pairs in [least, most] are kept; equal where every pair was decided.
 struct MaskPairs {
   std::int64_t least = 0, most = 0;
-  /// Of the blocks that hold a kept pair or an undecided one. Those at the ends count whole, too:
-  /// what is computed of them is.
+  /// Pairs of the blocks that hold a kept or an undecided pair. Blocks at the ends count in full,
+  /// as they are computed.
   std::int64_t cover = 0;
 
   friend bool operator==(const MaskPairs&, const MaskPairs&) = default;

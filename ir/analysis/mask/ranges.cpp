@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::ir {
 namespace {
@@ -13,22 +13,23 @@ using Wide = __int128;
 constexpr Wide kInfinity = Wide{1} << 120;
 
 /// Bounds that may be infinite; nothing where lo > hi.
-struct Bounds {
+struct ConditionBounds {
   Wide lo, hi;
 };
 
 bool is_finite(Wide v) { return v > -kInfinity && v < kInfinity; }
 
 /// No 64-bit number lies beyond 2^64, so nothing is lost, and the next step cannot overflow.
-Bounds clamped(Bounds b) {
+ConditionBounds clamped(ConditionBounds b) {
   constexpr Wide kMost = Wide{1} << 64;
   const auto clamp = [&](Wide v) { return is_finite(v) ? std::clamp(v, -kMost, kMost) : v; };
   return {clamp(b.lo), clamp(b.hi)};
 }
 
 /// Bounds of x so that factor * x + rest lies in `target`: for some rest, or for every one.
-Bounds solve_linear(Bounds target, std::int64_t factor, Interval rest, bool for_every) {
-  Bounds t = target;
+ConditionBounds solve_linear(ConditionBounds target, std::int64_t factor, Interval rest,
+                             bool for_every) {
+  ConditionBounds t = target;
   if (is_finite(t.lo)) t.lo -= for_every ? rest.lo : rest.hi;
   if (is_finite(t.hi)) t.hi -= for_every ? rest.hi : rest.lo;
   if (factor < 0) t = {-t.hi, -t.lo};
@@ -39,18 +40,18 @@ Bounds solve_linear(Bounds target, std::int64_t factor, Interval rest, bool for_
 }
 
 /// Bounds of x so that x / size, truncated, or x >> n with size 2^n, lies in `target`.
-Bounds solve_quotient(Bounds target, std::int64_t size, bool truncated) {
-  Bounds x = target;
+ConditionBounds solve_quotient(ConditionBounds target, std::int64_t size, bool truncated) {
+  ConditionBounds x = target;
   if (is_finite(x.lo)) x.lo = truncated && x.lo <= 0 ? (x.lo - 1) * size + 1 : x.lo * size;
   if (is_finite(x.hi)) x.hi = truncated && x.hi < 0 ? x.hi * size : x.hi * size + (size - 1);
   return clamped(x);
 }
 
 /// Bounds of x so that the entry x of an ascending table lies in `target`.
-Bounds solve_entry(Bounds target, const MaskTable& table) {
+ConditionBounds solve_entry(ConditionBounds target, const MaskTable& table) {
   constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  Bounds x{0, table.size() - 1};
+  ConditionBounds x{0, table.size() - 1};
   if (target.lo > kMost || target.hi < kLeast) return {1, 0};
   if (target.lo > kLeast) x.lo = table.first_at_least(static_cast<std::int64_t>(target.lo));
   if (target.hi < kMost) x.hi = table.first_at_least(static_cast<std::int64_t>(target.hi) + 1) - 1;
@@ -99,17 +100,17 @@ Interval truth_of(const MaskCondition& c, const MaskBlocks& blocks) {
 }
 
 // ---- covers -------------------------------------------------------------------------------------
-Coverage KvCover::of(std::int64_t kv0, std::int64_t kv1) const {
+BlockCoverage KvVisibility::of(std::int64_t kv0, std::int64_t kv1) const {
   const Interval block{kv0, kv1 - 1};
-  if (kv0 >= kv1 || !visible.meets(block)) return Coverage::Empty;
-  return full.contains(block) ? Coverage::Full : Coverage::Partial;
+  if (kv0 >= kv1 || !visible.meets(block)) return BlockCoverage::Empty;
+  return full.contains(block) ? BlockCoverage::Full : BlockCoverage::Partial;
 }
 
-std::vector<KvSegment> KvCover::segments(std::int64_t kv_length, std::int64_t block) const {
+std::vector<KvSegment> KvVisibility::segments(std::int64_t seqlen_kv, std::int64_t block) const {
   std::vector<KvSegment> out;
-  for (std::int64_t kv = 0; kv < kv_length; kv += block) {
-    const std::int64_t end = std::min(kv + block, kv_length);
-    const Coverage c = of(kv, end);
+  for (std::int64_t kv = 0; kv < seqlen_kv; kv += block) {
+    const std::int64_t end = std::min(kv + block, seqlen_kv);
+    const BlockCoverage c = of(kv, end);
     if (!out.empty() && out.back().coverage == c)
       out.back().end = end;
     else
@@ -121,23 +122,23 @@ std::vector<KvSegment> KvCover::segments(std::int64_t kv_length, std::int64_t bl
 struct MaskRanges::Covers {
   const MaskRanges& of;
 
-  KvCover leaf(const MaskFormula& f) const {
+  KvVisibility leaf(const MaskFormula& f) const {
     if (f.kind == MaskFormula::Kind::Condition) return of.of(of.form_.conditions[f.index]);
     const Interval t = of.blocks_.value(f.index).range;
     return of.decided(f.negated ? Interval{1 - t.hi, 1 - t.lo} : t);
   }
-  KvCover constant(bool all) const { return of.decided(Interval::point(all)); }
-  static KvCover both(const KvCover& a, const KvCover& b) {
+  KvVisibility constant(bool all) const { return of.decided(Interval::point(all)); }
+  static KvVisibility both(const KvVisibility& a, const KvVisibility& b) {
     return {a.visible & b.visible, a.full & b.full};
   }
-  static KvCover either(const KvCover& a, const KvCover& b) {
+  static KvVisibility either(const KvVisibility& a, const KvVisibility& b) {
     return {a.visible | b.visible, a.full | b.full};
   }
 };
 
-KvCover MaskRanges::cover(const Tile& tile, const MaskParams& params) {
-  if (tile.q0 >= tile.q1 || tile.kv_length <= 0) return {};
-  keys_ = {0, tile.kv_length - 1};
+KvVisibility MaskRanges::cover(const Tile& tile, const MaskParams& params) {
+  if (tile.q0 >= tile.q1 || tile.seqlen_kv <= 0) return {};
+  keys_ = {0, tile.seqlen_kv - 1};
   blocks_.evaluate(
       {Interval::point(tile.batch), Interval::point(tile.head), {tile.q0, tile.q1 - 1}, keys_},
       params);
@@ -145,20 +146,20 @@ KvCover MaskRanges::cover(const Tile& tile, const MaskParams& params) {
   return fold(form_.formula, Covers{*this});
 }
 
-KvCover MaskRanges::decided(Interval truth) const {
+KvVisibility MaskRanges::decided(Interval truth) const {
   const IntervalSet all(keys_);
   if (truth.hi == 0) return {};
   return {all, truth.lo == 1 ? all : IntervalSet()};
 }
 
-KvCover MaskRanges::of(const MaskCondition& c) const {
+KvVisibility MaskRanges::of(const MaskCondition& c) const {
   const bool wraps =
-      std::ranges::any_of(c.exact, [&](MaskNodeId id) { return blocks_.may_wrap(id); });
+      std::ranges::any_of(c.exact, [&](MaskNodeId id) { return blocks_.may_overflow(id); });
   if (wraps) return decided({0, 1});
   if (c.steps.empty()) return decided(truth_of(c, blocks_));
-  Bounds some{c.target.lo == kMinusInfinity ? -kInfinity : Wide{c.target.lo},
-              c.target.hi == kPlusInfinity ? kInfinity : Wide{c.target.hi}};
-  Bounds every = some;
+  ConditionBounds some{c.target.lo == kMinusInfinity ? -kInfinity : Wide{c.target.lo},
+                       c.target.hi == kPlusInfinity ? kInfinity : Wide{c.target.hi}};
+  ConditionBounds every = some;
   for (const MaskStep& step : c.steps) {
     const auto rest = blocks_.range_of(step.rest);
     if (!rest) return decided({0, 1});
@@ -183,7 +184,7 @@ KvCover MaskRanges::of(const MaskCondition& c) const {
     some = solve_quotient(some, size, !is_shift);
     every = solve_quotient(every, size, !is_shift);
   }
-  const auto clip = [&](Bounds b) {
+  const auto clip = [&](ConditionBounds b) {
     const Wide lo = std::max(b.lo, Wide{keys_.lo}), hi = std::min(b.hi, Wide{keys_.hi});
     return lo <= hi ? IntervalSet({static_cast<std::int64_t>(lo), static_cast<std::int64_t>(hi)})
                     : IntervalSet();

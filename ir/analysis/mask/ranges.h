@@ -1,5 +1,6 @@
 #pragma once
-// Which kv a tile of queries sees: the launch-time half of the closed form. No block is looked at.
+// Ranges of kv that a query tile may attend to: the launch-time half of the closed form. No block
+// is looked at.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -32,19 +33,19 @@ class IntervalSet {
 /// kv in [begin, end), all of one coverage.
 struct KvSegment {
   std::int64_t begin, end;
-  Coverage coverage;
+  BlockCoverage coverage;
   friend bool operator==(KvSegment, KvSegment) = default;
 };
 
 /// The kv of one query tile.
-struct KvCover {
+struct KvVisibility {
   IntervalSet visible;  ///< no query sees any other kv
   IntervalSet full;     ///< every query sees these
 
-  Coverage of(std::int64_t kv0, std::int64_t kv1) const;
-  /// All of [0, kv_length) in steps of `block`, neighbours of one coverage joined: for a causal
+  BlockCoverage of(std::int64_t kv0, std::int64_t kv1) const;
+  /// All of [0, seqlen_kv) in steps of `block`, neighbours of one coverage joined: for a causal
   /// mask full, partial, empty.
-  std::vector<KvSegment> segments(std::int64_t kv_length, std::int64_t block) const;
+  std::vector<KvSegment> segments(std::int64_t seqlen_kv, std::int64_t block) const;
 };
 
 /// Bounds of a condition that is not solved for kv, over the block at hand, where nothing wraps.
@@ -56,16 +57,16 @@ class MaskRanges {
  public:
   explicit MaskRanges(const MaskClosedForm& form) : form_(form), blocks_(form.expr) {}
 
-  /// For queries [q0, q1) of one batch entry and head, and kv in [0, kv_length).
+  /// For queries [q0, q1) of one batch entry and head, and kv in [0, seqlen_kv).
   struct Tile {
-    std::int64_t batch = 0, head = 0, q0 = 0, q1 = 0, kv_length = 0;
+    std::int64_t batch = 0, head = 0, q0 = 0, q1 = 0, seqlen_kv = 0;
   };
-  KvCover cover(const Tile& tile, const MaskParams& params);
+  KvVisibility cover(const Tile& tile, const MaskParams& params);
 
  private:
   struct Covers;
-  KvCover of(const MaskCondition& c) const;
-  KvCover decided(Interval truth) const;
+  KvVisibility of(const MaskCondition& c) const;
+  KvVisibility decided(Interval truth) const;
 
   const MaskClosedForm& form_;
   MaskBlocks blocks_;

@@ -8,7 +8,7 @@
 namespace tegula::ir {
 namespace {
 
-/// What MaskWrap needs of an op's second operand; ops without a row it cannot follow.
+/// Requirement of MaskOverflow on an op's second operand; it cannot follow ops without a row.
 enum class Second : std::uint8_t { Unknown, None, Followed, Divisor };
 constexpr auto kFollowed = op_table<Second>({
     {Opcode::Neg, Second::None},
@@ -21,24 +21,24 @@ constexpr auto kFollowed = op_table<Second>({
 
 }  // namespace
 
-MaskLimits::MaskLimits(const MaskClosedForm& form, const std::vector<bool>& is_scalar)
+SolvedConditions::SolvedConditions(const MaskClosedForm& form, const std::vector<bool>& is_scalar)
     : form_(form), is_scalar_(is_scalar), blocks_(form.expr) {
   blocks_.evaluate({kMaskPositions, kMaskPositions, kMaskPositions, kMaskPositions}, {});
 }
 
-MaskLimits::Solution MaskLimits::solve(const MaskCondition& c) const {
+SolvedConditions::Solution SolvedConditions::solve(const MaskCondition& c) const {
   Solution s;
   for (const MaskNodeId id : c.exact)
-    if (may_wrap(id)) s.if_fits.push_back(id);
-  if (c.steps.empty()) return s.if_fits.empty() ? Solution{{}, truth_of(c, blocks_)} : Solution{};
+    if (may_overflow(id)) s.overflow_checks.push_back(id);
+  if (c.steps.empty()) return s.overflow_checks.empty() ? Solution{{}, truth_of(c, blocks_)} : Solution{};
   s.limit = limit(c);
   if (!s.limit || !are_symbols(s.limit->form)) return {};
-  if (s.limit->of) collect_wrapping(c.steps[0].symbol, s.if_fits);
-  for (const Linear::Term& t : s.limit->form) collect_wrapping(t.symbol, s.if_fits);
-  return are_checkable(s.if_fits) ? s : Solution{};
+  if (s.limit->of) collect_wrapping(c.steps[0].symbol, s.overflow_checks);
+  for (const Linear::Term& t : s.limit->form) collect_wrapping(t.symbol, s.overflow_checks);
+  return are_checkable(s.overflow_checks) ? s : Solution{};
 }
 
-bool MaskLimits::is_of_rows(const MaskFormula& f) const {
+bool SolvedConditions::is_of_rows(const MaskFormula& f) const {
   const MaskNode& n = node(f.index);
   const bool is_order = n.is_op(Opcode::Cmp) && (n.pred == MaskPred::Lt || n.pred == MaskPred::Le);
   const auto rises = [&](MaskNodeId id) { return is_symbol(id) || is_rising(id); };
@@ -49,24 +49,24 @@ bool MaskLimits::is_of_rows(const MaskFormula& f) const {
          are_checkable(wrapping(f.index));
 }
 
-std::vector<MaskNodeId> MaskLimits::wrapping(MaskNodeId id) const {
+std::vector<MaskNodeId> SolvedConditions::wrapping(MaskNodeId id) const {
   std::vector<MaskNodeId> nodes;
   collect_wrapping(id, nodes);
   return nodes;
 }
 
-bool MaskLimits::are_checkable(const std::vector<MaskNodeId>& nodes) const {
+bool SolvedConditions::are_checkable(const std::vector<MaskNodeId>& nodes) const {
   return std::ranges::all_of(nodes, [&](MaskNodeId id) { return is_checkable(id); });
 }
 
-void MaskLimits::collect_wrapping(MaskNodeId id, std::vector<MaskNodeId>& into) const {
+void SolvedConditions::collect_wrapping(MaskNodeId id, std::vector<MaskNodeId>& into) const {
   const MaskNode& n = node(id);
   if (n.kind != MaskNode::Kind::Op) return;
-  if (may_wrap(id)) into.push_back(id);
+  if (may_overflow(id)) into.push_back(id);
   for (std::size_t i = 0; i < n.operands; ++i) collect_wrapping(n.in[i], into);
 }
 
-bool MaskLimits::is_checkable(MaskNodeId id) const {
+bool SolvedConditions::is_checkable(MaskNodeId id) const {
   const MaskNode& n = node(id);
   if (n.kind != MaskNode::Kind::Op) return n.kind != MaskNode::Kind::Param || is_scalar(id);
   if (n.dtype != DType::i32 || !is_checkable(n.in[0])) return false;
@@ -75,12 +75,12 @@ bool MaskLimits::is_checkable(MaskNodeId id) const {
   return second == Second::Divisor ? is_divisor(n.in[1]) : second == Second::None;
 }
 
-Interval MaskLimits::truth_of_opaque(const MaskFormula& f) const {
+Interval SolvedConditions::truth_of_opaque(const MaskFormula& f) const {
   const Interval t = blocks_.value(f.index).range;
   return f.negated ? Interval{1 - t.hi, 1 - t.lo} : t;
 }
 
-std::optional<MaskLimits::Limit> MaskLimits::limit(const MaskCondition& c) const {
+std::optional<SolvedConditions::Limit> SolvedConditions::limit(const MaskCondition& c) const {
   const bool below = c.target.lo == kMinusInfinity;
   const MaskStep& step = c.steps[0];
   if (below == (c.target.hi == kPlusInfinity) || (step.factor != 1 && step.factor != -1))
@@ -104,12 +104,12 @@ std::optional<MaskLimits::Limit> MaskLimits::limit(const MaskCondition& c) const
   return scaled ? std::optional(Limit{*scaled, is_upper}) : std::nullopt;
 }
 
-bool MaskLimits::is_divisor(MaskNodeId id) const {
+bool SolvedConditions::is_divisor(MaskNodeId id) const {
   const MaskNode& n = node(id);
   return n.kind == MaskNode::Kind::Const ? n.value > 0 : is_scalar(id);
 }
 
-std::optional<MaskLimits::Quotient> MaskLimits::quotient(const MaskCondition& c) const {
+std::optional<SolvedConditions::Quotient> SolvedConditions::quotient(const MaskCondition& c) const {
   const MaskNode& symbol = node(c.steps[0].symbol);
   if (c.steps.size() != 2 || !symbol.is_op(Opcode::Div) || !is_divisor(symbol.in[1]))
     return std::nullopt;
@@ -121,17 +121,17 @@ std::optional<MaskLimits::Quotient> MaskLimits::quotient(const MaskCondition& c)
   return of_key ? std::optional(Quotient{symbol.in[1], inner.rest}) : std::nullopt;
 }
 
-bool MaskLimits::is_scalar(MaskNodeId id) const {
+bool SolvedConditions::is_scalar(MaskNodeId id) const {
   const MaskNode& n = node(id);
   return n.kind == MaskNode::Kind::Param && n.dtype == DType::i32 &&
          is_scalar_[static_cast<std::size_t>(n.value)];
 }
 
-bool MaskLimits::is_number(MaskNodeId id) const {
+bool SolvedConditions::is_number(MaskNodeId id) const {
   return node(id).kind == MaskNode::Kind::Const || is_scalar(id);
 }
 
-bool MaskLimits::is_rising(MaskNodeId id) const {
+bool SolvedConditions::is_rising(MaskNodeId id) const {
   const MaskNode& n = node(id);
   if (n.kind == MaskNode::Kind::Query) return true;
   if (n.is_op(Opcode::Add))
@@ -139,7 +139,7 @@ bool MaskLimits::is_rising(MaskNodeId id) const {
   return n.is_op(Opcode::Sub) && is_rising(n.in[0]) && is_number(n.in[1]);
 }
 
-bool MaskLimits::is_symbol(MaskNodeId id) const {
+bool SolvedConditions::is_symbol(MaskNodeId id) const {
   const MaskNode& n = node(id);
   if (n.kind == MaskNode::Kind::Query || is_scalar(id)) return true;
   const bool is_quotient = n.is_op(Opcode::Div) && n.dtype == DType::i32 && is_divisor(n.in[1]);
@@ -148,11 +148,11 @@ bool MaskLimits::is_symbol(MaskNodeId id) const {
   return by.kind != MaskNode::Kind::Const || by.value <= kMaskPositions.hi;
 }
 
-bool MaskLimits::are_symbols(const Linear& form) const {
+bool SolvedConditions::are_symbols(const Linear& form) const {
   return std::ranges::all_of(form, [&](const Linear::Term& t) { return is_symbol(t.symbol); });
 }
 
-Interval MaskLimits::range_of_symbol(MaskNodeId id) const {
+Interval SolvedConditions::range_of_symbol(MaskNodeId id) const {
   const MaskNode& n = node(id);
   if (n.kind == MaskNode::Kind::Query) return kMaskPositions;
   if (n.kind == MaskNode::Kind::Param) return Interval::of(DType::i32);
@@ -163,10 +163,10 @@ Interval MaskLimits::range_of_symbol(MaskNodeId id) const {
 }
 
 // ---- the shape of what is visible
-struct MaskLimits::Shapes {
+struct SolvedConditions::Shapes {
   /// Nothing where not all ends can be computed, or where there are too many.
   using Set = std::optional<std::vector<Shape>>;
-  const MaskLimits& of;
+  const SolvedConditions& of;
 
   static Set constant(bool all) { return all ? std::vector{Shape{}} : std::vector<Shape>{}; }
   static Set decided(Interval truth) {
@@ -192,15 +192,15 @@ struct MaskLimits::Shapes {
   }
 };
 
-std::optional<std::size_t> MaskLimits::intervals() const {
+std::optional<std::size_t> SolvedConditions::intervals() const {
   const auto shapes = fold(form_.formula, Shapes{*this});
   return shapes ? std::optional(shapes->size()) : std::nullopt;
 }
 
-bool MaskLimits::is_one_end() const {
+bool SolvedConditions::is_single_comparison() const {
   if (form_.formula.kind != MaskFormula::Kind::Condition) return false;
   const Solution s = solve(form_.conditions[form_.formula.index]);
-  return s.limit && s.limit->is_upper && !s.limit->of && s.if_fits.empty();
+  return s.limit && s.limit->is_upper && !s.limit->of && s.overflow_checks.empty();
 }
 
 }  // namespace tegula::ir

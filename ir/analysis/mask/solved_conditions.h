@@ -1,6 +1,6 @@
 #pragma once
-// Which conditions of a mask are limits of kv whose ends a kernel can compute for every tile of
-// queries: the half of the closed range that is known when a kernel is traced.
+// Solves conditions of a mask for kv if a kernel can compute the bounds for every query tile: the
+// half of the closed range that is known when a kernel is traced.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -15,16 +15,16 @@ namespace tegula::ir {
 inline constexpr Interval kMaskPositions{0,
                                          (std::int64_t{1} << 31) - (std::int64_t{1} << 20) + 1024};
 
-/// More parts than these are not worth the choice between them in every step.
+/// More intervals than these are not worth the choice between them in every iteration.
 inline constexpr std::size_t kMaxParts = 4;
 
-/// Unions of intervals with ends `lo` and `hi` that may be absent; functions `meet` and `around`
+/// Unions of intervals with ends `lo` and `hi` that may be absent; functions `intersect` and `hull`
 /// come with the intervals.
 template <class T>
 std::vector<T> intersection(const std::vector<T>& a, const std::vector<T>& b) {
   std::vector<T> out;
   for (const T& x : a)
-    for (const T& y : b) out.push_back(meet(x, y));
+    for (const T& y : b) out.push_back(intersect(x, y));
   return out;
 }
 /// Two that begin, or end, together are one.
@@ -36,15 +36,15 @@ std::vector<T> united(std::vector<T> a, const std::vector<T>& b) {
     if (at == a.end())
       a.push_back(y);
     else
-      *at = around(*at, y);
+      *at = hull(*at, y);
   }
   return a;
 }
 
-class MaskLimits {
+class SolvedConditions {
  public:
   /// `is_scalar`: which slots of the expression's numbers a kernel can read.
-  MaskLimits(const MaskClosedForm& form, const std::vector<bool>& is_scalar);
+  SolvedConditions(const MaskClosedForm& form, const std::vector<bool>& is_scalar);
 
   /// (kv + offset) / by, truncated; the offset is of Scalars and constants.
   struct Quotient {
@@ -58,12 +58,12 @@ class MaskLimits {
     bool is_upper;
     std::optional<Quotient> of = {};
   };
-  /// Of a condition of which nothing is known, all are absent.
+  /// Solution of a condition; all members are absent if nothing is known.
   struct Solution {
     std::optional<Limit> limit;
     std::optional<Interval> truth;  ///< over all positions, of what is not solved for kv
     /// Nodes that must not wrap around for that to hold, and may.
-    std::vector<MaskNodeId> if_fits = {};
+    std::vector<MaskNodeId> overflow_checks = {};
   };
   Solution solve(const MaskCondition& c) const;
   /// Bounds of a part of the formula that is not taken apart, over all positions.
@@ -74,12 +74,12 @@ class MaskLimits {
   /// Nodes below one that may wrap around.
   std::vector<MaskNodeId> wrapping(MaskNodeId id) const;
 
-  /// In how many intervals the visible keys of a tile of queries lie; nothing if not all of their
-  /// ends can be computed.
+  /// Number of intervals of the visible keys of a query tile; nothing if not all of their bounds
+  /// can be computed.
   std::optional<std::size_t> intervals() const;
 
   /// Whether the mask is one comparison, before whose limit all keys are visible.
-  bool is_one_end() const;
+  bool is_single_comparison() const;
 
   /// Bounds of a symbol at all positions, if it fits.
   Interval range_of_symbol(MaskNodeId id) const;
@@ -87,19 +87,19 @@ class MaskLimits {
   bool is_scalar(MaskNodeId id) const;
 
   const MaskNode& node(MaskNodeId id) const { return form_.expr[id]; }
-  bool may_wrap(MaskNodeId id) const { return blocks_.may_wrap(id); }
+  bool may_overflow(MaskNodeId id) const { return blocks_.may_overflow(id); }
 
  private:
-  /// Which ends an interval of keys has; one without both holds all of them.
+  /// Ends that an interval of keys has; one without both holds all of them.
   struct Shape {
     bool lo = false, hi = false;
-    friend Shape meet(Shape a, Shape b) { return {a.lo || b.lo, a.hi || b.hi}; }
-    friend Shape around(Shape a, Shape b) { return {a.lo && b.lo, a.hi && b.hi}; }
+    friend Shape intersect(Shape a, Shape b) { return {a.lo || b.lo, a.hi || b.hi}; }
+    friend Shape hull(Shape a, Shape b) { return {a.lo && b.lo, a.hi && b.hi}; }
   };
   struct Shapes;
 
   std::optional<Limit> limit(const MaskCondition& c) const;
-  /// Whether MaskWrap can follow a node.
+  /// Whether MaskOverflow can follow a node.
   bool is_checkable(MaskNodeId id) const;
   /// A positive constant, or a Scalar.
   bool is_divisor(MaskNodeId id) const;

@@ -29,8 +29,8 @@ class MaskTable {
   bool is_ascending_ = true;
 };
 
-/// What a launch passes to a mask: numbers and tables, by the slots of its expression. What is
-/// missing is taken to be anything.
+/// Parameters that a launch passes to a mask: numbers and tables, by the slots of its expression. A
+/// missing one may be anything.
 struct MaskParams {
   MaskParams() = default;
   MaskParams(std::span<const std::int64_t> n, std::span<const MaskTable> t = {})

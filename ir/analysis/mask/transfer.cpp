@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "ir/op_table.h"
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::ir {
 namespace {
@@ -18,7 +18,7 @@ constexpr std::uint64_t kMaxPieces = 16;
 
 Result add_(MaskTransfer& t) { return t.sum(t.operand(0), t.operand(1), 1); }
 
-/// Of numbers that hold one bit, addition is exclusive or; it wraps in `finish` like any other.
+/// On numbers of one bit, addition is exclusive or; it wraps in `finish` like any other.
 Result sub_(MaskTransfer& t) { return t.sum(t.operand(0), t.operand(1), -1); }
 
 Result mul_(MaskTransfer& t) {
@@ -219,7 +219,7 @@ Result MaskTransfer::larger(const MaskValue& a, const MaskValue& b) {
   return bounded(interval_rules::larger(wide(a.range), wide(b.range)), join(a.stride, b.stride));
 }
 
-/// Where truncated division by `size` > 0 first gives another quotient than at `from`.
+/// The smallest number after `from` whose truncated quotient by `size` > 0 is another.
 static std::optional<std::int64_t> next_quotient(std::int64_t from, std::int64_t size) {
   const std::int64_t q = from / size;
   const auto edge = checked_mul(q < 0 ? q : q + 1, size);

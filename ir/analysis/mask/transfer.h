@@ -1,5 +1,5 @@
 #pragma once
-// What each elementwise op makes of the knowledge about its operands.
+// Transfer functions of elementwise ops on abstract values.
 #include "ir/analysis/mask/blocks.h"
 #include "ir/analysis/mask/interval_rules.h"
 

@@ -11,8 +11,8 @@
 
 namespace tegula::ir {
 
-void merge_bounds(std::vector<Bound>& into, std::span<const Bound> more) {
-  for (const Bound& bound : more)
+void merge_bounds(std::vector<PresenceBound>& into, std::span<const PresenceBound> more) {
+  for (const PresenceBound& bound : more)
     if (std::ranges::find(into, bound) == into.end()) into.push_back(bound);
 }
 
@@ -21,26 +21,28 @@ Absence::Absence(Kernel& k, bool defines_carries)
   region(k.body());
 }
 
-std::span<const Bound> Absence::of(Value v) const {
+std::span<const PresenceBound> Absence::of(Value v) const {
   const auto it = bounds_.find(v);
-  return it == bounds_.end() ? std::span<const Bound>() : std::span<const Bound>(it->second);
+  return it == bounds_.end() ? std::span<const PresenceBound>()
+                             : std::span<const PresenceBound>(it->second);
 }
 
-bool Absence::reads_zero(Value v) const {
+bool Absence::is_zero_filled(Value v) const {
   const OpId def = k_[v].def;
   if (!def || of(v).empty()) return of(v).empty();
   const OpData& d = k_[def];
   using enum Opcode;
   if (d.opcode == LoadView) return at_offsets(def).empty();
   // A cast keeps 0; shape ops move elements only.
-  if (d.is(Cast, Permute, ExpandDims, Neg, Abs)) return reads_zero(d.operands[0]);
-  if (d.opcode == Mul && d.operands[0] == d.operands[1]) return reads_zero(d.operands[0]);
+  if (d.is(Cast, Permute, ExpandDims, Neg, Abs)) return is_zero_filled(d.operands[0]);
+  if (d.opcode == Mul && d.operands[0] == d.operands[1]) return is_zero_filled(d.operands[0]);
   if (d.opcode == Dot)
-    return is_zero(k_, d.operands[2]) && reads_zero(d.operands[0]) && reads_zero(d.operands[1]);
+    return is_zero(k_, d.operands[2]) && is_zero_filled(d.operands[0]) &&
+           is_zero_filled(d.operands[1]);
   return false;
 }
 
-std::vector<Bound> Absence::at_offsets(OpId op) const {
+std::vector<PresenceBound> Absence::at_offsets(OpId op) const {
   const bool is_store = k_[op].opcode == Opcode::StoreView;
   List bounds;
   for (std::size_t i = is_store ? 2 : 1; i < k_[op].operands.size(); ++i)
@@ -67,7 +69,7 @@ Absence::List Absence::union_of_operands(OpId op) const {
 }
 
 // ---- shape ops
-/// The mask behind an op that moves elements, which moves it alike.
+/// The mask after an op that moves elements, moved likewise.
 Value Absence::moved_mask(OpId id, Value mask) {
   Value& moved = moved_[{id, mask}];
   if (moved) return moved;
@@ -82,9 +84,9 @@ Value Absence::moved_mask(OpId id, Value mask) {
 void Absence::remap(OpId op, const std::vector<int>& new_dim) {
   List moved;
   const List before(of(k_[op].operands[0]).begin(), of(k_[op].operands[0]).end());
-  for (Bound bound : before) {
+  for (PresenceBound bound : before) {
     if (bound.dim >= 0) bound.dim = new_dim[static_cast<std::size_t>(bound.dim)];
-    if (bound.dim == Bound::kElements) bound.mask = moved_mask(op, bound.mask);
+    if (bound.dim == PresenceBound::kElements) bound.mask = moved_mask(op, bound.mask);
     moved.push_back(bound);
   }
   const std::vector<Value> results(k_[op].results.begin(), k_[op].results.end());
@@ -94,13 +96,13 @@ void Absence::remap(OpId op, const std::vector<int>& new_dim) {
 void Absence::broadcast(OpId id) {
   const auto from = k_.type(k_[id].operands[0]).shape(), to = k_.type(k_[id].results[0]).shape();
   List wide(of(k_[id].operands[0]).begin(), of(k_[id].operands[0]).end());
-  for (Bound& bound : wide) {
-    if (bound.dim == Bound::kElements) bound.mask = moved_mask(id, bound.mask);
+  for (PresenceBound& bound : wide) {
+    if (bound.dim == PresenceBound::kElements) bound.mask = moved_mask(id, bound.mask);
     if (bound.dim < 0) continue;
     const auto d = static_cast<std::size_t>(bound.dim);
     if (from[d] == to[d]) continue;
     if (!bound.mask) {
-      bound.is_repeated = true;
+      bound.is_broadcast = true;
       continue;
     }
     // A line of one element is repeated by itself.
@@ -116,9 +118,10 @@ void Absence::broadcast(OpId id) {
 }
 
 /// The bound as a mask. One dimension that a whole group becomes stays a coordinate.
-Bound Absence::reshaped(Builder& b, const Bound& bound, std::span<const std::int64_t> from,
-                        std::span<const std::int64_t> to) {
-  Bound of_result{Bound::kElements};
+PresenceBound Absence::reshaped(Builder& b, const PresenceBound& bound,
+                                std::span<const std::int64_t> from,
+                                std::span<const std::int64_t> to) {
+  PresenceBound of_result{PresenceBound::kElements};
   of_result.is_of_elements = bound.is_of_elements;
   const int whole = bound.dim < 0 ? -1 : dim_after_reshape(from, to, bound.dim);
   if (whole < 0) {
@@ -131,7 +134,7 @@ Bound Absence::reshaped(Builder& b, const Bound& bound, std::span<const std::int
   const auto group = std::ranges::find_if(groups, [&](const ReshapeGroup& g) {
     return static_cast<std::size_t>(bound.dim) < g.from_end;
   });
-  Bound within = bound;
+  PresenceBound within = bound;
   within.dim -= static_cast<int>(group->from);
   const Value all = mask(b, within, from.subspan(group->from, group->from_end - group->from));
   of_result.dim = whole;
@@ -146,15 +149,15 @@ Bound Absence::reshaped(Builder& b, const Bound& bound, std::span<const std::int
 void Absence::reshape(OpId id) {
   const auto from = k_.type(k_[id].operands[0]).shape(), to = k_.type(k_[id].results[0]).shape();
   List moved(of(k_[id].operands[0]).begin(), of(k_[id].operands[0]).end());
-  for (Bound& bound : moved) {
-    if (bound.dim == Bound::kWhole) continue;
-    const Bound before = bound;
+  for (PresenceBound& bound : moved) {
+    if (bound.dim == PresenceBound::kNotSplit) continue;
+    const PresenceBound before = bound;
     const std::int64_t extent =
         bound.dim >= 0 ? from[static_cast<std::size_t>(bound.dim)] : std::int64_t{0};
-    bound.dim = bound.dim >= 0 ? dim_after_reshape(from, to, bound.dim) : Bound::kElements;
+    bound.dim = bound.dim >= 0 ? dim_after_reshape(from, to, bound.dim) : PresenceBound::kElements;
     if (bound.dim >= 0 && to[static_cast<std::size_t>(bound.dim)] == extent) continue;
-    if (!before.mask && (bound.is_repeated || extent == 1)) {
-      bound.is_repeated = bound.dim >= 0;
+    if (!before.mask && (bound.is_broadcast || extent == 1)) {
+      bound.is_broadcast = bound.dim >= 0;
       continue;
     }
     Made& made = made_[{id, static_cast<std::size_t>(&bound - moved.data())}];
@@ -171,7 +174,7 @@ void Absence::reshape(OpId id) {
 Value Absence::limit(Value view, std::int64_t axis, Type type) {
   Value& v = limits_[{view.index, axis}];
   if (v) return v;
-  // At the head of the body, so that equal limits are one value that every region sees.
+  // At the head of the body, so that equal bounds are one value that every region sees.
   Builder b(k_);
   b.before(k_[k_.body()].first);
   return v = b.op(Opcode::ViewDim, {view}, type, {{AttrName::axis, axis}});
@@ -181,8 +184,8 @@ Value Absence::limit(Value view, std::int64_t axis, Type type) {
 Absence::List Absence::outside(OpId op, std::vector<Value> operands) {
   const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(),
                   k_[op].attrs.ints(AttrName::axes).end());
-  const Ints inside(k_[op].attrs.ints(AttrName::inside).begin(),
-                    k_[op].attrs.ints(AttrName::inside).end());
+  const Ints inside(k_[op].attrs.ints(AttrName::in_bounds).begin(),
+                    k_[op].attrs.ints(AttrName::in_bounds).end());
   const Value view = operands[0];
   const Type tile = k_.type(k_[op].results[0]);
   List bounds = at_offsets(op);
@@ -190,7 +193,7 @@ Absence::List Absence::outside(OpId op, std::vector<Value> operands) {
     if (std::ranges::find(inside, v) != inside.end()) continue;
     const auto t = std::ranges::find(axes, v);
     const Value offset = operands[static_cast<std::size_t>(1 + v)];
-    const int dim = t == axes.end() ? Bound::kWhole : static_cast<int>(t - axes.begin());
+    const int dim = t == axes.end() ? PresenceBound::kNotSplit : static_cast<int>(t - axes.begin());
     const std::int64_t extent = dim < 0 ? 1 : tile.shape()[static_cast<std::size_t>(dim)];
     if (known_.is_inside(offset, extent, view, static_cast<int>(v), op)) continue;
     bounds.push_back({dim, offset, limit(view, v, k_.type(offset))});
@@ -199,7 +202,7 @@ Absence::List Absence::outside(OpId op, std::vector<Value> operands) {
 }
 
 void Absence::load(OpId op) {
-  // An element is there wherever it lies: outside of its view it is 0.
+  // A single element is present everywhere: outside of its view it is 0.
   if (!k_.type(k_[op].results[0]).is_tile()) {
     set(k_[op].results[0], at_offsets(op));
     return;
@@ -209,7 +212,7 @@ void Absence::load(OpId op) {
   set(k_[op].results[0], std::move(bounds));
 }
 
-std::vector<Bound> Absence::before_fill(Value v) {
+std::vector<PresenceBound> Absence::before_fill(Value v) {
   const OpId def = k_[v].def;
   if (def && k_[def].opcode == Opcode::LoadView && !k_.type(v).is_tile())
     return outside(def, {k_[def].operands.begin(), k_[def].operands.end()});
@@ -230,12 +233,12 @@ void Absence::crop(OpId id) {
   }
   const OpData& d = k_[id];
   List bounds(of(d.operands[0]).begin(), of(d.operands[0]).end());
-  merge_bounds(bounds,
-               std::array{Bound{static_cast<int>(d.attrs.i(AttrName::axis)), d.operands[1], end}});
+  merge_bounds(bounds, std::array{PresenceBound{static_cast<int>(d.attrs.i(AttrName::axis)),
+                                                d.operands[1], end}});
   set(d.results[0], std::move(bounds));
 }
 
-/// Where the program's part of a tile at `offset` begins.
+/// Start of the program's slice of a tile at `offset`.
 Value Absence::share(OpId id, Value offset, std::int64_t extent) {
   Value& at = shares_[{id, offset}];
   if (at) return at;
@@ -246,27 +249,27 @@ Value Absence::share(OpId id, Value offset, std::int64_t extent) {
   return at = b.add(offset, first);
 }
 
-/// The receiver's own part.
-void Absence::cluster_sum(OpId id) {
+/// Bounds of the receiver's own slice.
+void Absence::cluster_reduce_scatter(OpId id) {
   const Value whole = k_[id].operands[0], part = k_[id].results[0];
   const std::int64_t axis = k_[id].attrs.i(AttrName::axis);
   const std::int64_t extent = k_.type(part).shape()[static_cast<std::size_t>(axis)];
   List bounds(of(whole).begin(), of(whole).end());
-  for (Bound& bound : bounds) {
+  for (PresenceBound& bound : bounds) {
     if (bound.mask)
-      fail(Mistake::absent_one_by_one, k_[id].loc,
+      fail(ErrorId::absent_one_by_one, k_[id].loc,
            {{k_[whole].def ? k_[k_[whole].def].loc : Loc(), "the tile"}});
-    if (bound.dim == axis && !bound.is_repeated) bound.offset = share(id, bound.offset, extent);
+    if (bound.dim == axis && !bound.is_broadcast) bound.offset = share(id, bound.offset, extent);
   }
   set(part, std::move(bounds));
 }
 
-// ---- folds and products
+// ---- folds and dots
 void Absence::reduce(OpId id) {
   const int axis = static_cast<int>(k_[id].attrs.i(AttrName::axis));
   const Type operand = k_.type(k_[id].operands[0]);
   List kept, skipped;
-  for (Bound bound : union_of_operands(id)) {
+  for (PresenceBound bound : union_of_operands(id)) {
     if (bound.dim == axis || bound.dim < 0 || bound.is_of_elements) {
       skipped.push_back(bound);
       continue;
@@ -280,9 +283,9 @@ void Absence::reduce(OpId id) {
     if (made.from != skipped) {
       Builder b(k_, id);
       const Value present = mask_of_all(b, skipped, operand);
-      Bound any;
+      PresenceBound any;
       any.mask = b.op(Opcode::Reduce, {present}, {{AttrName::axis, axis}, {AttrName::kind, "or"}});
-      any.dim = k_.type(any.mask).is_tile() ? Bound::kElements : Bound::kWhole;
+      any.dim = k_.type(any.mask).is_tile() ? PresenceBound::kElements : PresenceBound::kNotSplit;
       made = {skipped, {any}};
     }
     kept.push_back(made.bounds[0]);
@@ -295,7 +298,7 @@ void Absence::dot(OpId id) {
   const OpData& d = k_[id];
   List kept(of(d.operands[2]).begin(), of(d.operands[2]).end());
   for (int i = 0; i < 2; ++i)
-    for (const Bound& bound : of(d.operands[static_cast<std::size_t>(i)]))
+    for (const PresenceBound& bound : of(d.operands[static_cast<std::size_t>(i)]))
       if (bound.dim == i && !bound.is_of_elements) merge_bounds(kept, std::array{bound});
   set(d.results[0], std::move(kept));
 }
@@ -310,7 +313,7 @@ void Absence::op(OpId id) {
     return;
   }
   if (d.opcode == Crop) return crop(id);
-  if (d.opcode == ClusterSum) return cluster_sum(id);
+  if (d.opcode == ClusterReduceScatter) return cluster_reduce_scatter(id);
   const auto dims = [&](Value v) { return static_cast<int>(k_.type(v).rank()); };
   std::vector<int> map;
   if (d.opcode == ExpandDims) {
@@ -338,7 +341,7 @@ void Absence::op(OpId id) {
 
 // ---- conditions that say what a bound says
 /// Compares without sign where a value below zero is outside too.
-Value Absence::below(Builder& b, Value at, const Bound& bound) {
+Value Absence::below(Builder& b, Value at, const PresenceBound& bound) {
   if (bound.is_upper) return b.cmp("lt", at, bound.limit);
   const DType u = k_.type(bound.limit).dtype() == DType::i32 ? DType::u32 : DType::u64;
   const auto unsigned_of = [&](Value v) {
@@ -353,13 +356,13 @@ Value Absence::plain(Builder& b, Value offset) {
   return present ? b.select(present, offset, b.constant(k_.type(offset), std::int64_t{0})) : offset;
 }
 
-Value Absence::scalar_inside(Builder& b, const Bound& bound) {
+Value Absence::scalar_inside(Builder& b, const PresenceBound& bound) {
   return bound.mask ? bound.mask : below(b, plain(b, bound.offset), bound);
 }
 
-Value Absence::line(Builder& b, const Bound& bound, std::int64_t extent) {
+Value Absence::line(Builder& b, const PresenceBound& bound, std::int64_t extent) {
   if (bound.mask) return bound.mask;
-  if (bound.is_repeated)
+  if (bound.is_broadcast)
     return b.op(Opcode::Splat, {scalar_inside(b, bound)},
                 Type::tile({DType::i1, false}, std::span(&extent, 1)));
   const DType index = k_.type(bound.offset).dtype();
@@ -368,9 +371,9 @@ Value Absence::line(Builder& b, const Bound& bound, std::int64_t extent) {
   return below(b, b.add(at, plain(b, bound.offset)), bound);
 }
 
-Value Absence::mask(Builder& b, const Bound& bound, std::span<const std::int64_t> shape) {
+Value Absence::mask(Builder& b, const PresenceBound& bound, std::span<const std::int64_t> shape) {
   const Type type = Type::tile({DType::i1, false}, shape);
-  if (bound.dim == Bound::kElements) return bound.mask;
+  if (bound.dim == PresenceBound::kElements) return bound.mask;
   if (bound.is_whole() && !(bound.mask && bound.dim >= 0))
     return b.op(Opcode::Splat, {scalar_inside(b, bound)}, type);
   Value inside = line(b, bound, shape[static_cast<std::size_t>(bound.dim)]);
@@ -379,9 +382,9 @@ Value Absence::mask(Builder& b, const Bound& bound, std::span<const std::int64_t
   return shape.size() == 1 ? inside : b.op(Opcode::Broadcast, {inside}, type);
 }
 
-Value Absence::mask_of_all(Builder& b, std::span<const Bound> bounds, Type type) {
+Value Absence::mask_of_all(Builder& b, std::span<const PresenceBound> bounds, Type type) {
   Value all;
-  for (const Bound& bound : bounds) {
+  for (const PresenceBound& bound : bounds) {
     const Value one = type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound);
     all = all ? b.op(Opcode::And, {all, one}) : one;
   }

@@ -1,14 +1,14 @@
 #pragma once
-// Which elements of each tile may be absent, as bounds per dimension and, where no interval says
-// it, as masks (docs/language/absence.md). Needs prove_bounds' attributes or proves boxes inside
-// itself. Adds what bounds are made of, and makes what loops carry keep its elements.
+// Elements of each tile that may be absent, as bounds per dimension and, if no interval describes
+// them, as masks (docs/language/absence.md). Needs prove_bounds' attributes or proves boxes inside
+// itself. Adds the ops that bounds are made of, and makes loop carries keep their elements.
 #include <map>
 #include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "ir/analysis/bounds.h"
+#include "ir/analysis/index_facts.h"
 #include "ir/builder.h"
 #include "ir/uses.h"
 
@@ -19,11 +19,11 @@ namespace tegula::ir {
 /// offset < limit. A fold of another dimension stays absent by `dim`, but not by kWhole.
 /// With a mask there is no interval: a scalar i1 for the whole tile, an i1 of one dimension along
 /// `dim`, or for dim kElements an i1 of the tile's shape.
-struct Bound {
-  static constexpr int kWhole = -1, kElements = -2;
-  int dim = kWhole;
+struct PresenceBound {
+  static constexpr int kNotSplit = -1, kElements = -2;
+  int dim = kNotSplit;
   Value offset{}, limit{};
-  bool is_repeated = false;
+  bool is_broadcast = false;
   Value mask{};
   /// Elements in front of the view are not left out: offset + i < limit.
   bool is_upper = false;
@@ -37,12 +37,12 @@ struct Bound {
   bool is_interval() const { return !mask && !is_upper && !is_of_elements; }
   bool is_elements() const { return dim == kElements || is_of_elements; }
   /// Leaves out every element or none.
-  bool is_whole() const { return dim == kWhole || is_repeated; }
+  bool is_whole() const { return dim == kNotSplit || is_broadcast; }
   /// Leaves out all of a line along `axis` or nothing of it, the same for all lines.
   bool is_whole_along(std::int64_t axis) const {
-    return dim == kWhole || (is_repeated && dim == axis);
+    return dim == kNotSplit || (is_broadcast && dim == axis);
   }
-  friend bool operator==(const Bound&, const Bound&) = default;
+  friend bool operator==(const PresenceBound&, const PresenceBound&) = default;
 };
 
 class Absence {
@@ -52,14 +52,14 @@ class Absence {
   /// they lack more, presence is carried, too.
   explicit Absence(Kernel& k, bool defines_carries = false);
 
-  std::span<const Bound> of(Value v) const;
-  /// Of what a load_view or store_view has as offsets: its box is absent where one of them is.
-  std::vector<Bound> at_offsets(OpId op) const;
+  std::span<const PresenceBound> of(Value v) const;
+  /// Bounds of a load_view or store_view from its offsets: its box is absent if one of them is.
+  std::vector<PresenceBound> at_offsets(OpId op) const;
   /// The bounds that fill_absent finds absent: of an element that is read right before it, that it
   /// lies outside.
-  std::vector<Bound> before_fill(Value v);
+  std::vector<PresenceBound> before_fill(Value v);
   /// Absent elements of the value read as 0 already.
-  bool reads_zero(Value v) const;
+  bool is_zero_filled(Value v) const;
   template <class From, class To>
   void rename(const From& from, const To& to) {
     for (std::size_t i = 0; i < from.size(); ++i) bounds_[to[i]] = bounds_[from[i]];
@@ -67,7 +67,7 @@ class Absence {
   const Facts& facts() const { return known_.facts(); }
   /// Whether it matters what the value has outside of an interval (absence_use.cpp): not where all
   /// that becomes of it is stored, and the stores drop it by themselves.
-  bool is_observed(Value v, const Bound& interval);
+  bool is_observed(Value v, const PresenceBound& interval);
   /// Selects of which a mask says what is there of their result.
   std::span<const OpId> masked_choices() const { return masked_choices_; }
   /// Something that a loop carries was made to keep its elements.
@@ -75,18 +75,18 @@ class Absence {
 
   // ---- conditions that say what a bound says
   /// The condition of a bound that is whole: a scalar i1.
-  Value scalar_inside(Builder& b, const Bound& bound);
+  Value scalar_inside(Builder& b, const PresenceBound& bound);
   /// i1 of one dimension, along that of the bound.
-  Value line(Builder& b, const Bound& bound, std::int64_t extent);
+  Value line(Builder& b, const PresenceBound& bound, std::int64_t extent);
   /// i1 tile of `shape` that is true where the bound holds.
-  Value mask(Builder& b, const Bound& bound, std::span<const std::int64_t> shape);
+  Value mask(Builder& b, const PresenceBound& bound, std::span<const std::int64_t> shape);
   /// The same of all bounds, for values of any type; none where there are no bounds.
-  Value mask_of_all(Builder& b, std::span<const Bound> bounds, Type type);
+  Value mask_of_all(Builder& b, std::span<const PresenceBound> bounds, Type type);
   /// An offset that may be absent itself: 0 where it is.
   Value plain(Builder& b, Value offset);
 
  private:
-  using List = std::vector<Bound>;
+  using List = std::vector<PresenceBound>;
   struct Sides {
     List both, first, second;  ///< bounds of both values, of the first alone, of the second alone
   };
@@ -100,7 +100,7 @@ class Absence {
   void load(OpId op);
   List outside(OpId op, std::vector<Value> operands);
   void crop(OpId op);
-  void cluster_sum(OpId op);
+  void cluster_reduce_scatter(OpId op);
   Value share(OpId op, Value offset, std::int64_t extent);
   void reduce(OpId op);
   void dot(OpId op);
@@ -108,29 +108,30 @@ class Absence {
   void remap(OpId op, const std::vector<int>& new_dim);
   Value moved_mask(OpId op, Value mask);
   void broadcast(OpId op);
-  Bound reshaped(Builder& b, const Bound& bound, std::span<const std::int64_t> from,
-                 std::span<const std::int64_t> to);
+  PresenceBound reshaped(Builder& b, const PresenceBound& bound, std::span<const std::int64_t> from,
+                         std::span<const std::int64_t> to);
   void reshape(OpId op);
   bool set(Value v, List bounds);
   Value limit(Value view, std::int64_t axis, Type type);
-  Value below(Builder& b, Value at, const Bound& bound);
+  Value below(Builder& b, Value at, const PresenceBound& bound);
 
   // ---- what becomes of two values (absence_choice.cpp)
-  static Sides compare(std::span<const Bound> first, std::span<const Bound> second);
+  static Sides compare(std::span<const PresenceBound> first, std::span<const PresenceBound> second);
   Value repeated_scalar(Value condition);
   void select(OpId op);
   void select_present(OpId op);
   void choose_elements(OpId op, Value condition, const Sides& sides, List& all);
   void join_edges(OpId op, const Sides& sides, List& all);
   void branch(OpId op);
-  Bound guarded(OpId choice, Value condition, bool when, Bound bound, RegionId from);
+  PresenceBound guarded(OpId choice, Value condition, bool when, PresenceBound bound,
+                        RegionId from);
   Value visible_behind(OpId choice, RegionId from, Value v);
 
   // ---- loops (absence_carry.cpp)
   void loop(OpId op);
   bool follow(OpId loop);
   bool grow(OpId loop, std::size_t i, List& carried);
-  std::span<const Bound> begin_of(OpId loop, std::size_t i) const;
+  std::span<const PresenceBound> begin_of(OpId loop, std::size_t i) const;
   Lacking next_lacks(OpId loop, std::size_t i, const List& carried) const;
   bool keep_at_times(OpId loop, std::size_t i, const List& carried);
   bool begin_apart(OpId loop, std::size_t i, const List& carried);
@@ -138,24 +139,25 @@ class Absence {
   void lack_alike(OpId loop, std::size_t i, const List& found);
   bool is_invariant(OpId loop, Value v, int depth = 0) const;
   void move_in_front(OpId loop, Value v);
-  bool bring_in_front(OpId loop, const Bound& bound);
+  bool bring_in_front(OpId loop, const PresenceBound& bound);
   void keep(OpId loop, std::size_t i, const List& varying, const List& invariant);
   Value sum_that_keeps(Builder& b, OpId next, Value old, const List& varying);
-  Value cropped(Builder& b, Value v, std::span<const Bound> bounds);
+  Value cropped(Builder& b, Value v, std::span<const PresenceBound> bounds);
 
   // ---- presence that loops carry (absence_presence.cpp)
   [[noreturn]] void refuse(OpId loop, Value start, Value next) const;
-  Value end_of(const Bound& bound) const;
-  bool is_limit_of_crop(const Bound& bound) const;
-  const Bound* find_bound(std::span<const Bound> list, const Bound& bound) const;
-  bool has_bound(std::span<const Bound> list, const Bound& bound) const;
+  Value end_of(const PresenceBound& bound) const;
+  bool is_limit_of_crop(const PresenceBound& bound) const;
+  const PresenceBound* find_bound(std::span<const PresenceBound> list,
+                                  const PresenceBound& bound) const;
+  bool has_bound(std::span<const PresenceBound> list, const PresenceBound& bound) const;
   Value any_value(Builder& b, Value v) const;
   Value only_where(Builder& b, Value condition, Value v) const;
-  void replace_by_present(Builder& b, Value v, Value present, std::span<const Bound> cut);
+  void replace_by_present(Builder& b, Value v, Value present, std::span<const PresenceBound> cut);
   void add_presence(OpId loop, std::size_t i, const List& always, bool keeps);
 
   Kernel& k_;
-  Bounds known_;
+  IndexFacts known_;
   std::unordered_map<Value, List> bounds_;
   std::map<std::pair<std::uint32_t, std::int64_t>, Value> limits_;
   std::unordered_map<Value, Value> scalars_;        ///< of conditions that repeat one
@@ -180,6 +182,6 @@ class Absence {
 bool is_nowhere(const Kernel& k, Value v);
 
 /// Adds what is not there yet.
-void merge_bounds(std::vector<Bound>& into, std::span<const Bound> more);
+void merge_bounds(std::vector<PresenceBound>& into, std::span<const PresenceBound> more);
 
 }  // namespace tegula::ir

@@ -32,13 +32,14 @@ bool is_inside_loop(const Kernel& k, OpId loop, Value v) {
 
 }  // namespace
 
-/// The same in every step: computed from nothing that the loop counts, carries or may write.
+/// Whether the value is the same in every iteration: computed from nothing that the loop counts,
+/// carries or may write.
 bool Absence::is_invariant(OpId loop, Value v, int depth) const {
   if (!v || !is_inside_loop(k_, loop, v)) return true;
   const OpId def = k_[v].def;
   if (!def || depth > kMaxDepth || !k_[def].regions.empty()) return false;
   const OpData& d = k_[def];
-  // An element that nobody writes.
+  // An element that nobody writes is invariant.
   const bool is_read = d.opcode == Opcode::LoadView && k_.type(v).is_scalar() &&
                        k_.type(d.operands[0]).view_facts().access == Access::In;
   if (!is_read && !info(d.opcode).has(kPure) && d.opcode != Opcode::Const) return false;
@@ -52,20 +53,20 @@ void Absence::move_in_front(OpId loop, Value v) {
   for (Value o : operands) move_in_front(loop, o);
   k_.unlink(def);
   k_.insert_before(loop, def);
-  // Where it is now, nothing is proved of it.
-  k_[def].attrs.erase(AttrName::inside);
+  // Nothing is proved at the op's new position.
+  k_[def].attrs.erase(AttrName::in_bounds);
 }
 
-bool Absence::bring_in_front(OpId loop, const Bound& bound) {
+bool Absence::bring_in_front(OpId loop, const PresenceBound& bound) {
   for (Value v : {bound.offset, bound.limit, bound.mask})
     if (!is_invariant(loop, v)) return false;
   for (Value v : {bound.offset, bound.limit, bound.mask}) move_in_front(loop, v);
   return true;
 }
 
-/// The value, absent outside of intervals that hold for all steps.
-Value Absence::cropped(Builder& b, Value v, std::span<const Bound> bounds) {
-  for (const Bound& bound : bounds) {
+/// The value, absent outside of intervals that hold for all iterations.
+Value Absence::cropped(Builder& b, Value v, std::span<const PresenceBound> bounds) {
+  for (const PresenceBound& bound : bounds) {
     const Value first = bound.offset;
     Value end = end_of(bound);
     const int axis = bound.dim;
@@ -97,12 +98,12 @@ Value Absence::sum_that_keeps(Builder& b, OpId next, Value old, const List& vary
   const Value x = d.operands[1 - at];
   const auto missing = of(x);
   List others;
-  for (const Bound& bound : missing)
+  for (const PresenceBound& bound : missing)
     if (std::ranges::find(varying, bound) == varying.end()) {
       if (bound.mask || bound.is_upper) return {};
       others.push_back(bound);
     }
-  const bool lacks_all = std::ranges::all_of(varying, [&](const Bound& bound) {
+  const bool lacks_all = std::ranges::all_of(varying, [&](const PresenceBound& bound) {
     return std::ranges::find(missing, bound) != missing.end();
   });
   if (!lacks_all) return {};
@@ -123,7 +124,8 @@ void Absence::keep(OpId loop, std::size_t i, const List& varying, const List& in
   if (!kept) {
     const Type type = k_.type(next);
     // One condition for the whole tile, if that is all that varies.
-    const bool is_whole = std::ranges::all_of(varying, [](const Bound& x) { return x.is_whole(); });
+    const bool is_whole =
+        std::ranges::all_of(varying, [](const PresenceBound& x) { return x.is_whole(); });
     const Value present = mask_of_all(b, varying, is_whole ? Type::scalar(type.dtype()) : type);
     const Value now = any_value(b, next);
     kept = b.select(present, now, any_value(b, old));
@@ -133,14 +135,14 @@ void Absence::keep(OpId loop, std::size_t i, const List& varying, const List& in
   ++rewritten_;
 }
 
-/// Whether the carry lacks more, the same in every step, than was known of it.
+/// Whether the carry lacks more, the same in every iteration, than was known of it.
 bool Absence::grow(OpId loop, std::size_t i, List& carried) {
   const Value next = loop_nexts(k_, loop)[i];
   // A scalar cannot be cropped.
   if (!k_.type(next).is_tile()) return false;
   const List found(of(next).begin(), of(next).end());
   bool changed = false;
-  for (const Bound& bound : found) {
+  for (const PresenceBound& bound : found) {
     if (has_bound(carried, bound) || !bring_in_front(loop, bound)) continue;
     carried.push_back(bound);
     changed = true;
@@ -148,7 +150,7 @@ bool Absence::grow(OpId loop, std::size_t i, List& carried) {
   return changed;
 }
 
-std::span<const Bound> Absence::begin_of(OpId loop, std::size_t i) const {
+std::span<const PresenceBound> Absence::begin_of(OpId loop, std::size_t i) const {
   return of(loop_inits(k_[loop])[i]);
 }
 
@@ -156,35 +158,37 @@ std::span<const Bound> Absence::begin_of(OpId loop, std::size_t i) const {
 /// of the loop, and in some iterations.
 Absence::Lacking Absence::next_lacks(OpId loop, std::size_t i, const List& carried) const {
   Lacking lacking;
-  for (const Bound& bound : of(loop_nexts(k_, loop)[i]))
-    if (const Bound* const known = find_bound(carried, bound))
+  for (const PresenceBound& bound : of(loop_nexts(k_, loop)[i]))
+    if (const PresenceBound* const known = find_bound(carried, bound))
       lacking.always.push_back(*known);
     else
       lacking.at_times.push_back(bound);
   return lacking;
 }
 
-/// Carries presence beside a carry whose first value lacks elements that later values have. Returns
-/// whether the carry is one.
+/// Carries presence next to a carry whose first value lacks elements that later values have.
+/// Returns whether the carry is one.
 bool Absence::begin_apart(OpId loop, std::size_t i, const List& carried) {
   const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end());
   const Lacking next = next_lacks(loop, i, carried);
-  if (std::ranges::all_of(begins, [&](const Bound& x) { return has_bound(next.always, x); }))
+  if (std::ranges::all_of(begins,
+                          [&](const PresenceBound& x) { return has_bound(next.always, x); }))
     return false;
   add_presence(loop, i, next.always, !next.at_times.empty());
   return true;
 }
 
-/// A carry whose next value lacks others from step to step keeps its elements. Whether it is one.
+/// Makes a carry keep its elements if its next value lacks others from iteration to iteration.
+/// Returns whether it is one.
 bool Absence::keep_at_times(OpId loop, std::size_t i, const List& carried) {
   Lacking next = next_lacks(loop, i, carried);
   if (next.at_times.empty()) return false;
   // Masks and open intervals are no crops: they count as varying.
   List cut;
-  for (const Bound& bound : next.always)
+  for (const PresenceBound& bound : next.always)
     (bound.is_interval() ? cut : next.at_times).push_back(bound);
   const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end());
-  if (std::ranges::all_of(begins, [&](const Bound& x) { return has_bound(cut, x); }))
+  if (std::ranges::all_of(begins, [&](const PresenceBound& x) { return has_bound(cut, x); }))
     keep(loop, i, next.at_times, cut);
   else
     add_presence(loop, i, cut, true);
@@ -198,10 +202,10 @@ bool Absence::begin_alike(OpId loop, std::size_t i, const List& carried) {
       found = next_lacks(loop, i, carried).always;
   List missing;
   std::ranges::copy_if(found, std::back_inserter(missing),
-                       [&](const Bound& x) { return !has_bound(begins, x); });
+                       [&](const PresenceBound& x) { return !has_bound(begins, x); });
   if (missing.empty() || !k_.type(loop_inits(k_[loop])[i]).is_tile()) return false;
   ++rewritten_;
-  const bool are_crops = std::ranges::all_of(missing, [&](const Bound& x) {
+  const bool are_crops = std::ranges::all_of(missing, [&](const PresenceBound& x) {
     return x.is_interval() && !x.is_whole() && !x.is_guarded && is_limit_of_crop(x);
   });
   if (are_crops) {
@@ -217,7 +221,7 @@ bool Absence::begin_alike(OpId loop, std::size_t i, const List& carried) {
 /// The first and the next value come to lack the same by the same ops.
 void Absence::lack_alike(OpId loop, std::size_t i, const List& found) {
   List cut, masked, whole;
-  for (const Bound& bound : found)
+  for (const PresenceBound& bound : found)
     (bound.is_whole() ? whole : bound.is_interval() ? cut : masked).push_back(bound);
   const OpId yield = k_.terminator(k_[loop].regions.back());
   const Type type = k_.type(k_[yield].operands[i]);
@@ -232,7 +236,7 @@ void Absence::lack_alike(OpId loop, std::size_t i, const List& found) {
   const OpId before = k_[loop].prev;
   const Value start = lacking(loop_inits(k_[loop])[i]);
   loop_inits(k_[loop])[i] = start;
-  // The ops in front are not looked at again, as those of the body are.
+  // The ops in front are not visited again, as those of the body are.
   for (OpId made = before ? k_[before].next : k_[k_[loop].parent].first; made != loop;
        made = k_[made].next)
     op(made);

@@ -14,11 +14,12 @@ constexpr std::int64_t kNoLimit = INT32_MAX - 63;
 
 }  // namespace
 
-Absence::Sides Absence::compare(std::span<const Bound> first, std::span<const Bound> second) {
+Absence::Sides Absence::compare(std::span<const PresenceBound> first,
+                                std::span<const PresenceBound> second) {
   Sides s;
-  for (const Bound& bound : first)
+  for (const PresenceBound& bound : first)
     (std::ranges::find(second, bound) != second.end() ? s.both : s.first).push_back(bound);
-  for (const Bound& bound : second)
+  for (const PresenceBound& bound : second)
     if (std::ranges::find(first, bound) == first.end()) s.second.push_back(bound);
   return s;
 }
@@ -53,9 +54,9 @@ void Absence::select(OpId id) {
   merge_bounds(all, sides.both);
   const bool differ = !sides.first.empty() || !sides.second.empty();
   if (const Value scalar = differ ? repeated_scalar(condition) : Value()) {
-    for (const Bound& bound : sides.first)
+    for (const PresenceBound& bound : sides.first)
       all.push_back(guarded(id, scalar, true, bound, RegionId()));
-    for (const Bound& bound : sides.second)
+    for (const PresenceBound& bound : sides.second)
       all.push_back(guarded(id, scalar, false, bound, RegionId()));
   } else if (differ) {
     choose_elements(id, condition, sides, all);
@@ -68,7 +69,7 @@ void Absence::select_present(OpId id) {
   const Value condition = k_[id].operands[0];
   List all(of(condition).begin(), of(condition).end());
   merge_bounds(all, of(k_[id].operands[1]));
-  Bound there{Bound::kElements};
+  PresenceBound there{PresenceBound::kElements};
   there.mask = condition;
   merge_bounds(all, std::array{there});
   set(k_[id].results[0], std::move(all));
@@ -83,8 +84,8 @@ void Absence::choose_elements(OpId id, Value condition, const Sides& sides, List
   List masked[2];
   bool is_seen = false;
   for (const bool when : {true, false}) {
-    for (Bound bound : when ? sides.first : sides.second) {
-      const bool is_interval = bound.dim >= 0 && !bound.is_repeated && !bound.mask;
+    for (PresenceBound bound : when ? sides.first : sides.second) {
+      const bool is_interval = bound.dim >= 0 && !bound.is_broadcast && !bound.mask;
       if (is_interval) {
         const auto below = [&](bool side) {
           return implied.is_below(condition, side, bound.dim, bound.offset, bound.limit, id);
@@ -110,7 +111,7 @@ void Absence::choose_elements(OpId id, Value condition, const Sides& sides, List
   if (is_seen) join_edges(id, sides, all);
   if (masked[0].empty() && masked[1].empty()) return;
   List from = masked[0];
-  from.push_back(Bound{});  // between the two sides
+  from.push_back(PresenceBound{});  // between the two sides
   from.insert(from.end(), masked[1].begin(), masked[1].end());
   Made& made = made_[{id, 0}];
   if (made.from != from) {
@@ -120,7 +121,7 @@ void Absence::choose_elements(OpId id, Value condition, const Sides& sides, List
       const Value m = mask_of_all(b, bounds, type);
       return m ? m : b.constant(type.with_dtype(DType::i1), std::int64_t{1});
     };
-    Bound chosen{Bound::kElements};
+    PresenceBound chosen{PresenceBound::kElements};
     const Value first = side(masked[0]), second = side(masked[1]);
     chosen.mask = b.select(condition, first, second);
     made = {from, {chosen}};
@@ -136,14 +137,14 @@ void Absence::join_edges(OpId id, const Sides& sides, List& all) {
   for (int dim = 0; dim < static_cast<int>(shape.size()); ++dim) {
     const auto along = [&](const List& bounds) {
       List found;
-      for (const Bound& bound : bounds)
+      for (const PresenceBound& bound : bounds)
         if (bound.dim == dim && !bound.is_of_elements) found.push_back(bound);
       return found;
     };
     const List first = along(sides.first), second = along(sides.second);
     if (first.empty() || second.empty()) continue;
     List from = first;
-    from.push_back(Bound{});
+    from.push_back(PresenceBound{});
     from.insert(from.end(), second.begin(), second.end());
     Made& made = made_[{id, static_cast<std::size_t>(1 + dim)}];
     if (made.from != from) {
@@ -151,13 +152,13 @@ void Absence::join_edges(OpId id, const Sides& sides, List& all) {
       const std::int64_t extent = shape[static_cast<std::size_t>(dim)];
       const auto lines = [&](const List& bounds) {
         Value m;
-        for (const Bound& bound : bounds) {
+        for (const PresenceBound& bound : bounds) {
           const Value one = line(b, bound, extent);
           m = m ? b.op(Opcode::And, {m, one}) : one;
         }
         return m;
       };
-      Bound either{dim};
+      PresenceBound either{dim};
       const Value one = lines(first);
       either.mask = b.op(Opcode::Or, {one, lines(second)});
       made = {from, {either}};
@@ -188,9 +189,10 @@ Value Absence::visible_behind(OpId choice, RegionId from, Value v) {
 }
 
 /// The bound, of what is chosen where the scalar `condition` is `when`.
-Bound Absence::guarded(OpId choice, Value condition, bool when, Bound bound, RegionId from) {
+PresenceBound Absence::guarded(OpId choice, Value condition, bool when, PresenceBound bound,
+                               RegionId from) {
   // The key: which of the two sides, by a mark behind the bound.
-  List key{bound, Bound{when ? Bound::kWhole : Bound::kElements}};
+  List key{bound, PresenceBound{when ? PresenceBound::kNotSplit : PresenceBound::kElements}};
   std::size_t slot = 16;
   for (; made_.contains({choice, slot}); ++slot)
     if (made_[{choice, slot}].from == key) return made_[{choice, slot}].bounds[0];
@@ -228,7 +230,7 @@ void Absence::branch(OpId id) {
     List all(of(condition).begin(), of(condition).end());
     merge_bounds(all, sides.both);
     for (const bool when : {true, false})
-      for (const Bound& bound : when ? sides.first : sides.second)
+      for (const PresenceBound& bound : when ? sides.first : sides.second)
         merge_bounds(all, std::array{guarded(id, condition, when, bound, regions[when ? 0 : 1])});
     set(k_[id].results[i], std::move(all));
   }

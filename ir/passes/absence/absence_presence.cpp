@@ -26,7 +26,7 @@ bool is_nowhere(const Kernel& k, Value v) {
 }
 
 /// An end that a crop makes this bound's limit of.
-Value Absence::end_of(const Bound& bound) const {
+Value Absence::end_of(const PresenceBound& bound) const {
   if (!bound.limit) return {};
   const OpId def = k_[bound.limit].def;
   const bool is_end = def && k_[def].opcode == Opcode::Max && is_zero(k_, k_[def].operands[1]);
@@ -34,16 +34,17 @@ Value Absence::end_of(const Bound& bound) const {
 }
 
 /// A crop's bound has this limit.
-bool Absence::is_limit_of_crop(const Bound& bound) const {
+bool Absence::is_limit_of_crop(const PresenceBound& bound) const {
   const OpId def = k_[bound.limit].def;
   return end_of(bound) != bound.limit || (def && k_[def].opcode == Opcode::ViewDim);
 }
 
 /// The bound of the list that says the same.
-const Bound* Absence::find_bound(std::span<const Bound> list, const Bound& bound) const {
+const PresenceBound* Absence::find_bound(std::span<const PresenceBound> list,
+                                         const PresenceBound& bound) const {
   const auto same = [&](Value a, Value b) { return a == b || (a && b && is_same(k_, a, b)); };
-  const auto found = std::ranges::find_if(list, [&](const Bound& other) {
-    Bound renamed = other;
+  const auto found = std::ranges::find_if(list, [&](const PresenceBound& other) {
+    PresenceBound renamed = other;
     if (!same(other.offset, bound.offset) || !same(other.limit, bound.limit) ||
         !same(other.mask, bound.mask))
       return false;
@@ -53,7 +54,7 @@ const Bound* Absence::find_bound(std::span<const Bound> list, const Bound& bound
   return found == list.end() ? nullptr : &*found;
 }
 
-bool Absence::has_bound(std::span<const Bound> list, const Bound& bound) const {
+bool Absence::has_bound(std::span<const PresenceBound> list, const PresenceBound& bound) const {
   return find_bound(list, bound) != nullptr;
 }
 
@@ -74,12 +75,13 @@ Value Absence::only_where(Builder& b, Value condition, Value v) const {
 
 void Absence::refuse(OpId loop, Value start, Value next) const {
   const auto place = [&](Value v) { return k_[v].def ? k_[k_[v].def].loc : k_[loop].loc; };
-  fail(Mistake::absent_carry, k_[loop].loc,
+  fail(ErrorId::absent_carry, k_[loop].loc,
        {{place(start), "the first value"}, {place(next), "the next value"}}, k_.type(start).str());
 }
 
 /// Every user of `v` comes to use what `only_where` makes of it.
-void Absence::replace_by_present(Builder& b, Value v, Value present, std::span<const Bound> cut) {
+void Absence::replace_by_present(Builder& b, Value v, Value present,
+                                 std::span<const PresenceBound> cut) {
   const Value there = only_where(b, present, v);
   const OpId choice = k_[there].def, nowhere = k_[k_[choice].operands[2]].def;
   const Value all = cropped(b, there, cut);
@@ -93,7 +95,7 @@ void Absence::replace_by_present(Builder& b, Value v, Value present, std::span<c
 /// value lacks by bounds of `always`. `keeps`: an element that the next value lacks stays.
 void Absence::add_presence(OpId loop, std::size_t i, const List& always, bool keeps) {
   List cut, masks;
-  for (const Bound& bound : always) (bound.is_interval() ? cut : masks).push_back(bound);
+  for (const PresenceBound& bound : always) (bound.is_interval() ? cut : masks).push_back(bound);
   const OpId yield = k_.terminator(k_[loop].regions.back());
   const Value start = loop_inits(k_[loop])[i];
   const Type type = k_.type(start), flag = type.with_elem({DType::i1, false});

@@ -12,10 +12,10 @@ namespace {
 
 class Follower {
  public:
-  Follower(const Kernel& k, const Facts& facts, const Uses& uses, const Bound& bound)
+  Follower(const Kernel& k, const Facts& facts, const Uses& uses, const PresenceBound& bound)
       : k_(k), facts_(facts), uses_(uses), bound_(bound) {}
 
-  /// Elements along dimension `dim` of the value that lie outside of the bound.
+  /// Whether elements along dimension `dim` outside of the bound are used.
   bool is_observed(Value v, int dim) {
     if (!seen_.insert({v.index, dim}).second) return false;
     return std::ranges::any_of(uses_.of(v), [&](const auto& use) { return looks(use.op, v, dim); });
@@ -113,13 +113,13 @@ class Follower {
   const Kernel& k_;
   const Facts& facts_;
   const Uses& uses_;
-  const Bound& bound_;
+  const PresenceBound& bound_;
   std::set<std::pair<std::uint32_t, int>> seen_;
 };
 
 }  // namespace
 
-bool Absence::is_observed(Value v, const Bound& bound) {
+bool Absence::is_observed(Value v, const PresenceBound& bound) {
   if (uses_of_ != k_.op_count()) uses_.emplace(k_);
   uses_of_ = k_.op_count();
   return Follower(k_, facts(), *uses_, bound).is_observed(v, bound.dim);

@@ -1,5 +1,5 @@
 #pragma once
-// The layout of a part of a tile.
+// The layout of a slice of a tile.
 #include <cstdint>
 #include <optional>
 
@@ -8,7 +8,7 @@
 
 namespace tegula::ir {
 
-/// That of `extent` elements from `at` along one dimension; nothing if registers alone do not
+/// Layout of `extent` elements from `at` along one dimension; nothing if registers alone do not
 /// select them.
 inline std::optional<LinearLayout> slice_layout(Type t, int dim, std::int64_t at,
                                                 std::int64_t extent) {

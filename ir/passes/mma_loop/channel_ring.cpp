@@ -20,10 +20,10 @@ Value ChannelRing::allocate_words(Builder& b, std::size_t count) const {
 void ChannelRing::allocate_channels(Builder& b) {
   const SharedLayout bars = SharedLayout::plain({slots_}, 8, {0});
   const Type channel = Type::shared(DType::i64, Ints{slots_}, intern_layout(bars));
-  landed_ = b.op(Opcode::SmemAlloc, {}, channel);
-  read_ = b.op(Opcode::SmemAlloc, {}, channel);
-  const OpId init = b.effect(Opcode::ChannelInit, {landed_, read_});
-  if (in_step_) (*k_)[init].attrs.set(AttrName::programs, std::int64_t{k_->info.cluster});
+  full_ = b.op(Opcode::SmemAlloc, {}, channel);
+  empty_ = b.op(Opcode::SmemAlloc, {}, channel);
+  const OpId init = b.effect(Opcode::ChannelInit, {full_, empty_});
+  if (is_multicast_) (*k_)[init].attrs.set(AttrName::cluster_ctas, std::int64_t{k_->info.cluster});
 }
 
 void ChannelRing::allocate_slots(Builder& b) {
@@ -58,30 +58,30 @@ RingPosition ChannelRing::after(Builder& b, RingPosition at, Value steps) const 
           b.op(Opcode::Xor, {at.phase, b.op(Opcode::And, {rounds, b.i32(1)})})};
 }
 
-void ChannelRing::release(Builder& b, Value slot, Value condition, bool by_threads) const {
-  std::vector<Value> operands{read_, slot, condition};
-  if (in_step_) operands.push_back(in_step_);
+void ChannelRing::release(Builder& b, Value slot, Value condition, bool generic_proxy) const {
+  std::vector<Value> operands{empty_, slot, condition};
+  if (is_multicast_) operands.push_back(is_multicast_);
   const OpId release = b.effect(Opcode::ChannelRelease, operands);
-  if (by_threads) (*k_)[release].attrs.set(AttrName::by_threads, std::int64_t{1});
+  if (generic_proxy) (*k_)[release].attrs.set(AttrName::generic_proxy, std::int64_t{1});
 }
 
-void ChannelRing::fill(Builder& b, StepOffsets& offsets, Value slot, Value free) const {
-  if (free) b.effect(Opcode::ChannelWait, {read_, slot, free});
+void ChannelRing::fill(Builder& b, IterationOffsets& offsets, Value slot, Value free) const {
+  if (free) b.effect(Opcode::ChannelWait, {empty_, slot, free});
   std::int64_t bytes = 0;
   for (const OperandLoad& load : loads_) bytes += load.tile.count() * size_bytes(load.tile.dtype());
-  b.effect(Opcode::ChannelExpect, {landed_, slot}, {{AttrName::bytes, bytes}});
+  b.effect(Opcode::ChannelExpectTx, {full_, slot}, {{AttrName::bytes, bytes}});
   for (const OperandLoad& load : loads_) {
-    const Value into[] = {load.ring, slot, landed_};
+    const Value into[] = {load.ring, slot, full_};
     offsets.copy(b, load, Opcode::CopyTma, into);
   }
 }
 
 void ChannelRing::put(Builder& b, Value words, std::span<const Value> numbers, Value slot,
                       Value free) const {
-  b.effect(Opcode::ChannelWait, {read_, slot, free});
-  std::vector<Value> operands{words, slot, landed_};
+  b.effect(Opcode::ChannelWait, {empty_, slot, free});
+  std::vector<Value> operands{words, slot, full_};
   operands.insert(operands.end(), numbers.begin(), numbers.end());
-  b.effect(Opcode::PutTile, operands);
+  b.effect(Opcode::PublishTile, operands);
 }
 
 }  // namespace tegula::ir

@@ -1,8 +1,8 @@
 #pragma once
-// A ring of slots that the leader fills by TMA and the warps read: rings of tiles in shared memory
-// and two channels, one for what has landed, one for what has been read. Steps are numbered through
-// the kernel's life; a position is a step's slot and the parity of its round through the ring. (PTX
-// ISA, "mbarrier"; CUTLASS, PipelineTmaAsync.)
+// A ring of slots that the producer thread fills by TMA and the warps read: operand tiles in shared
+// memory and two channels, full (loads have landed) and empty (slots have been read). Iterations
+// are numbered through the kernel's life; a position is an iteration's slot and the parity of its
+// phase. (PTX ISA, "mbarrier"; CUTLASS, PipelineTmaAsync.)
 #include <vector>
 
 #include "ir/passes/mma_loop/operand_loads.h"
@@ -15,46 +15,48 @@ struct RingPosition {
 
 class ChannelRing {
  public:
-  /// `in_step` (i1), if given: the programs of the cluster share loads, and the other one has a
-  /// tile. Known where the ring is filled and released.
+  /// `in_step` (i1), if given: the CTAs of the cluster multicast loads, and the peer has a tile. It
+  /// is known where the ring is filled and released.
   ChannelRing(Kernel& k, int slots, std::vector<OperandLoad> loads, Value in_step = {})
-      : k_(&k), slots_(slots), loads_(std::move(loads)), in_step_(in_step) {}
+      : k_(&k), slots_(slots), loads_(std::move(loads)), is_multicast_(in_step) {}
 
   int slots() const { return slots_; }
   const std::vector<OperandLoad>& loads() const { return loads_; }
-  /// The load that brings this operand of a dot, or none.
+  /// The load of this operand of a dot, or none.
   const OperandLoad* load_of(Value operand) const;
 
-  /// The channels, made ready at the builder's point. Those of all rings come before the slots of
-  /// any: scratch memory of the lowering may lie over slots, never over mbarriers.
+  /// Creates the channels at the builder's point. Those of all rings come before the slots of any:
+  /// scratch memory of the lowering may lie over slots, never over mbarriers.
   void allocate_channels(Builder& b);
   void allocate_slots(Builder& b);
-  /// So many words for each slot, kept like the mbarriers beside them.
+  /// `count` words for each slot, kept like the mbarriers next to them.
   Value allocate_words(Builder& b, std::size_t count) const;
 
   static RingPosition first(Builder& b) { return {b.i32(0), b.i32(0)}; }
   RingPosition next(Builder& b, RingPosition at) const;
   RingPosition back(Builder& b, RingPosition at, int steps) const;
-  /// So many steps on, of any integer type.
+  /// The position `steps` further on, of any integer type.
   RingPosition after(Builder& b, RingPosition at, Value steps) const;
 
-  /// By the leader: the copies of one step, once the slot's reads of phase `free` are over (`free`
-  /// may be none: the slot is fresh).
-  void fill(Builder& b, StepOffsets& offsets, Value slot, Value free) const;
-  /// By the leader: numbers into a slot's words, once the slot's reads of phase `free` are over.
+  /// Issues the loads of one iteration by the producer thread, after the slot's reads of phase
+  /// `free`
+  /// (`free` may be none: the slot is fresh).
+  void fill(Builder& b, IterationOffsets& offsets, Value slot, Value free) const;
+  /// Writes numbers into a slot's words by the producer thread, after the slot's reads of phase
+  /// `free`.
   void put(Builder& b, Value words, std::span<const Value> numbers, Value slot, Value free) const;
   void wait(Builder& b, RingPosition at) const {
-    b.effect(Opcode::ChannelWait, {landed_, at.slot, at.phase});
+    b.effect(Opcode::ChannelWait, {full_, at.slot, at.phase});
   }
-  /// `by_threads`: they have loaded what is in the slot, not wgmma.
-  void release(Builder& b, Value slot, Value condition, bool by_threads = false) const;
+  /// Releases a slot. `generic_proxy`: threads have read it by loads, not wgmma.
+  void release(Builder& b, Value slot, Value condition, bool generic_proxy = false) const;
 
  private:
   Kernel* k_;
   int slots_;
   std::vector<OperandLoad> loads_;
-  Value in_step_;
-  Value landed_, read_;
+  Value is_multicast_;
+  Value full_, empty_;
 };
 
 }  // namespace tegula::ir

@@ -6,12 +6,12 @@
 #include <optional>
 
 #include "ir/analysis/access_width.h"
-#include "ir/analysis/constant_read.h"
+#include "ir/analysis/invariant_load.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/uses.h"
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::ir {
 namespace {
@@ -28,7 +28,7 @@ class Finder {
     return offsets_are_pure(*c) && may_be_read_ahead(op) ? c : std::nullopt;
   }
 
-  /// A copy reads ahead of its turn, and no barrier of those that compute holds it back.
+  /// Whether a load may run ahead of its iteration: no barrier of the consumers holds it back.
   bool may_be_read_ahead(OpId load) {
     if (hazards_.may_be_read_ahead(load, loop_)) return true;
     context_.remark(Remark::Kind::Missed, k_[load].loc,
@@ -120,7 +120,7 @@ class Finder {
     if (!d.def) return d.region != body_ || d.position == 0;
     if (!is_inside_body(d.def)) return true;
     const OpData& op = k_[d.def];
-    const bool repeatable = info(op.opcode).has(kPure) || is_constant_read(k_, d.def);
+    const bool repeatable = info(op.opcode).has(kPure) || is_invariant_scalar_load(k_, d.def);
     if (!repeatable || !op.regions.empty() || op.parent != body_) return false;
     slice.insert(d.def);
     return std::ranges::all_of(op.operands, [&](Value o) { return collect(o, slice); });
@@ -164,7 +164,7 @@ std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& 
   return found_by(&Finder::find, k, loop, context);
 }
 
-std::vector<OperandLoad> loads_beside_operands(const Kernel& k, OpId loop, PassContext& context) {
+std::vector<OperandLoad> aux_loads(const Kernel& k, OpId loop, PassContext& context) {
   return found_by(&Finder::find_beside, k, loop, context);
 }
 
@@ -195,17 +195,17 @@ int access_bytes(const Kernel& k, const OperandLoad& load) {
   return std::min(16, access_elements(k, box) * size_bytes(load.tile.dtype()));
 }
 
-bool is_copied_by_threads(const Kernel& k, const OperandLoad& load) {
+bool is_cp_async_load(const Kernel& k, const OperandLoad& load) {
   return access_bytes(k, load) >= 4;
 }
 
-std::int64_t copied_ring_bytes(const Kernel& k, int slots) {
+std::int64_t cp_async_ring_bytes(const Kernel& k, int slots) {
   PassContext unused;
   std::int64_t end = 0;
   for (OpId loop : loops_of(k)) {
     if (writes_memory(k, loop, unused)) continue;
     for (const OperandLoad& load : operand_loads(k, loop, unused)) {
-      if (!is_copied_by_threads(k, load)) continue;
+      if (!is_cp_async_load(k, load)) continue;
       const SharedLayout& ring = *ring_type(k, load, slots).shared_layout();
       const std::int64_t alignment = ring.alignment();
       end = round_up(end, alignment) + ring.bytes();
@@ -227,7 +227,7 @@ Type ring_type(const Kernel& k, const OperandLoad& load, int slots) {
     if (d != fast) order.push_back(d);
   order.push_back(0);
   const int bytes = size_bytes(load.tile.dtype());
-  const auto swizzled = SharedLayout::swizzled(dims, bytes, order, 128, PieceRule::Divide, 1);
+  const auto swizzled = SharedLayout::swizzled(dims, bytes, order, 128, SegmentRule::Equal, 1);
   return Type::shared(
       load.tile.dtype(), shape,
       intern_layout(swizzled ? *swizzled : SharedLayout::plain(dims, bytes, order)));
@@ -239,8 +239,8 @@ void erase_load(Kernel& k, const OperandLoad& load) {
   k.erase(load.load);
 }
 
-void StepOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
-                       std::span<const Value> into) {
+void IterationOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
+                            std::span<const Value> into) {
   for (OpId op : k_.ops(body_))
     if (load.slice.contains(op) && !map_.contains(k_[op].results[0])) clone_op(b, op, map_);
   std::vector<Value> operands(into.begin(), into.end());
@@ -250,7 +250,7 @@ void StepOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
   if (load.same) operands.push_back(load.same);
   AttrList attrs;
   attrs.set(AttrName::axes, load.axes);
-  for (AttrName name : {AttrName::inside, AttrName::offset_div, AttrName::evict})
+  for (AttrName name : {AttrName::in_bounds, AttrName::offset_divisibility, AttrName::evict})
     if (const AttrValue* v = k_[load.load].attrs.find(name)) attrs.set(name, *v);
   const Loc saved = std::exchange(b.loc, k_[load.load].loc);
   b.create(opcode, operands, std::span<const Type>(), attrs);

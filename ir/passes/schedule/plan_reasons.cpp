@@ -11,16 +11,17 @@
 namespace tegula::ir {
 namespace {
 
-/// Of one plan.
+/// Collects the reasons of one plan.
 class Reasons {
  public:
-  Reasons(const Plan& plan, const Kernel& k) : p_(plan), k_(k), s_(survey(k, plan.tma_loads)) {}
+  Reasons(const Plan& plan, const Kernel& k)
+      : p_(plan), k_(k), s_(summarize(k, plan.tma_aux_loads)) {}
 
   std::vector<std::string> all() {
-    if (s_.largest_product == 0)
+    if (s_.max_accumulator_elems == 0)
       of_rows();
     else if (!p_.wgmma)
-      of_older_products();
+      mma_sync_reasons();
     else
       of_wgmma();
     return std::move(reasons_);
@@ -33,32 +34,33 @@ class Reasons {
   }
 
   void of_rows() {
-    add("warps={}: no products; a thread holds {} of the largest tile's {} elements", p_.warps,
-        std::max<std::int64_t>(1, s_.largest_tile / (32 * p_.warps)), s_.largest_tile);
-    if (p_.min_ctas > 1)
-      add("min_ctas={}: while the threads of one CTA meet, others keep the memory busy",
-          p_.min_ctas);
+    add("num_warps={}: no products; a thread holds {} of the largest tile's {} elements",
+        p_.num_warps, std::max<std::int64_t>(1, s_.max_tile_elems / (32 * p_.num_warps)),
+        s_.max_tile_elems);
+    if (p_.min_ctas_per_sm > 1)
+      add("min_ctas_per_sm={}: while the threads of one CTA meet, others keep the memory busy",
+          p_.min_ctas_per_sm);
   }
 
-  void of_older_products() {
-    add("{}", why_no_wgmma(k_));
-    add("warps={}: {} elements of the largest product", p_.warps, s_.largest_product);
-    add("stages={}: {} bytes a step", p_.stages, copied_ring_bytes(k_, 1));
+  void mma_sync_reasons() {
+    add("{}", wgmma_missed_remark(k_));
+    add("num_warps={}: {} elements of the largest product", p_.num_warps, s_.max_accumulator_elems);
+    add("stages={}: {} bytes a step", p_.stages, cp_async_ring_bytes(k_, 1));
   }
 
   void of_wgmma() {
-    const std::int64_t ring = s_.once_bytes + p_.stages * s_.step_bytes;
-    if (p_.swap)
-      add("swap=1: tiles' rows are no warpgroup's; {} columns are, as the transposes' rows",
-          s_.product_rows);
-    if (p_.alternate)
-      add("alternate=1: the grid asks for it; a tile of {} rows is one warpgroup's work",
-          s_.product_rows);
+    const std::int64_t ring = s_.stationary_bytes + p_.stages * s_.stage_bytes;
+    if (p_.swap_ab)
+      add("swap_ab=1: tiles' rows are no warpgroup's; {} columns are, as the transposes' rows",
+          s_.mma_rows);
+    if (p_.pingpong)
+      add("pingpong=1: the grid asks for it; a tile of {} rows is one warpgroup's work",
+          s_.mma_rows);
     else
-      add("warps={}: {} rows of products, {} a warp", p_.warps, s_.product_rows, kWarpRows);
+      add("num_warps={}: {} rows of products, {} a warp", p_.num_warps, s_.mma_rows, kWarpRows);
     add("stages={}: {}; {} bytes a step, {} once, room for {}", p_.stages,
-        s_.stages != 0 ? "the loop asks for it" : "as deep as is of use", s_.step_bytes,
-        s_.once_bytes, (k_.info.target->ring_bytes() - s_.once_bytes) / s_.step_bytes);
+        s_.stages != 0 ? "the loop asks for it" : "as deep as is of use", s_.stage_bytes,
+        s_.stationary_bytes, (k_.info.target->ring_bytes() - s_.stationary_bytes) / s_.stage_bytes);
     of_registers();
     if (p_.persistent)
       add("persistent=1: rings of {} bytes fill an SM", ring);
@@ -68,51 +70,55 @@ class Reasons {
                                   : fmt::format("with rings of {} bytes two CTAs share an SM, "
                                                 "and overlap by themselves",
                                                 ring));
-    if (p_.turns) add("turns=1: an operand of a product is computed from another product");
-    if (p_.dynamic) add("dynamic=1: how many steps a tile has is read from memory");
-    if (p_.overlap_tiles)
-      add("overlap_tiles=1: there is room for what the next tile brings first");
-    else if (p_.turns && p_.persistent)
-      add("overlap_tiles=0: {}", why_no_overlap());
+    if (p_.warp_scheduler_barrier)
+      add("warp_scheduler_barrier=1: an operand of a product is computed from another product");
+    if (p_.dynamic_scheduler)
+      add("dynamic_scheduler=1: how many steps a tile has is read from memory");
+    if (p_.overlap_epilogue)
+      add("overlap_epilogue=1: there is room for what the next tile brings first");
+    else if (p_.warp_scheduler_barrier && p_.persistent)
+      add("overlap_epilogue=0: {}", why_no_overlap());
     if (p_.multicast) add("multicast=1: the grid asks for it, and neighbouring tiles share a load");
-    if (p_.tma_loads)
-      add("tma_loads=1: the grid asks for it; {} of a step's bytes are not of operands",
-          s_.beside_bytes);
+    if (p_.tma_aux_loads)
+      add("tma_aux_loads=1: the grid asks for it; {} of a step's bytes are not of operands",
+          s_.aux_bytes);
     if (p_.tma_store)
       add("tma_store=1: the grid asks for it, or results are combined with memory, and there is "
           "room beside the rings");
   }
 
   void of_registers() {
-    const std::int64_t stacked = p_.alternate ? s_.product_rows / kWgmmaRows : 1,
+    const std::int64_t stacked = p_.pingpong ? s_.mma_rows / kWgmmaRows : 1,
                        needed = s_.accumulators * stacked + s_.fragments;
-    if (p_.registers != 0)
-      add("registers={}: sums and fragments take {}, and a warpgroup that copies gives up its own",
-          p_.registers, needed);
-    else if (p_.copy_warps > 0)
-      add("copy_warps={}: sums and fragments take {} registers, which all have at the entry",
-          p_.copy_warps, needed);
+    if (p_.consumer_registers != 0)
+      add("consumer_registers={}: sums and fragments take {}, and a warpgroup that copies gives up "
+          "its own",
+          p_.consumer_registers, needed);
+    else if (p_.producer_warps > 0)
+      add("producer_warps={}: sums and fragments take {} registers, which all have at the entry",
+          p_.producer_warps, needed);
   }
 
   std::string why_no_overlap() const {
-    if (s_.first_sums > 0) return "what products begin with takes the registers for it";
-    return s_.has_steps ? "shared memory has no room for a second slot of what is brought once"
-                        : "a tile may have no steps";
+    if (s_.accumulator_init_registers > 0)
+      return "what products begin with takes the registers for it";
+    return s_.has_trip ? "shared memory has no room for a second slot of what is brought once"
+                       : "a tile may have no steps";
   }
 
   const Plan& p_;
   const Kernel& k_;
-  Survey s_;
+  KernelSummary s_;
   std::vector<std::string> reasons_;
 };
 
 }  // namespace
 
-std::string why_no_wgmma(const Kernel& k) {
-  const Survey s = survey(k);
+std::string wgmma_missed_remark(const Kernel& k) {
+  const KernelSummary s = summarize(k);
   if (!k.info.target->has_wgmma) return fmt::format("wgmma=0: {} has none", k.info.target.name());
   if (!s.wgmma) return fmt::format("wgmma=0: of some product {}", s.why_not_wgmma);
-  if (s.largest_product == 0) return "wgmma=0: there are no products";
+  if (s.max_accumulator_elems == 0) return "wgmma=0: there are no products";
   return "wgmma=0: sums, fragments and two steps of operands do not fit a CTA";
 }
 
@@ -127,7 +133,7 @@ void refuse_plan(const Kernel& k, const std::string& asked, const std::string& r
   });
   std::vector<Note> notes;
   if (asked_at.known() && product.known()) notes.push_back({product, "the first product"});
-  fail(Mistake::plan_rule, asked_at.known() ? asked_at : product, std::move(notes), asked, rule);
+  fail(ErrorId::plan_rule, asked_at.known() ? asked_at : product, std::move(notes), asked, rule);
 }
 
 }  // namespace tegula::ir

@@ -3,13 +3,13 @@
 #include <string>
 #include <vector>
 
-#include "ir/passes/schedule/plan_survey.h"
+#include "ir/passes/schedule/kernel_summary.h"
 #include "ir/plan.h"
 
 namespace tegula::ir {
 
 /// "wgmma=0: the reason", of a kernel whose plan could not have it.
-std::string why_no_wgmma(const Kernel& k);
+std::string wgmma_missed_remark(const Kernel& k);
 
 /// "field=value: the reason", of the fields of a plan that was chosen for the kernel.
 std::vector<std::string> plan_reasons(const Plan& plan, const Kernel& k);

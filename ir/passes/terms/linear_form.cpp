@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "ir/passes/layouts/cut_dim.h"
+#include "ir/passes/layouts/split_dim.h"
 #include "ir/ramp.h"
 
 namespace tegula::ir {
@@ -12,7 +12,9 @@ namespace {
 
 constexpr std::int64_t kExactInF32 = std::int64_t{1} << 24;
 
-bool fit(const Narrow& x, const Narrow& y) { return x.axis == y.axis || x.axis < 0 || y.axis < 0; }
+bool fit(const RowOrColTerm& x, const RowOrColTerm& y) {
+  return x.axis == y.axis || x.axis < 0 || y.axis < 0;
+}
 
 /// Dimension along which a broadcast's operand of rank 2 varies; nothing where it is one number.
 std::optional<int> long_axis(Type t) {
@@ -23,7 +25,7 @@ std::optional<int> long_axis(Type t) {
 
 }  // namespace
 
-bool LinearForms::is_wide(Type t) {
+bool LinearForms::has_broadcast_dims(Type t) {
   return t.is_tile() && !t.is_pointer() && t.rank() == 2 && t.shape()[0] > 1 && t.shape()[1] > 1;
 }
 
@@ -41,7 +43,7 @@ bool LinearForms::may_be_absent_along(Value v, int dim) const {
   return std::ranges::any_of(d.operands, [&](Value x) {
     // What is repeated along the dimension is absent by the one that it has there.
     const int at = d.opcode == Broadcast ? dim : dim_of_operand(k_, d, x, dim);
-    return at != kWhole && may_be_absent_along(x, at);
+    return at != kNotSplit && may_be_absent_along(x, at);
   });
 }
 
@@ -56,28 +58,28 @@ std::optional<int> LinearForms::narrow_axis(Value v) const {
   return axis && may_be_absent_along(k_[def].operands[0], 1 - *axis) ? std::nullopt : axis;
 }
 
-std::optional<Narrow> LinearForms::repeated_scalar(Value v) {
+std::optional<RowOrColTerm> LinearForms::repeated_scalar(Value v) {
   const Type type = k_.type(v);
-  if (type.is_scalar()) return Narrow{v};
+  if (type.is_scalar()) return RowOrColTerm{v};
   const OpId def = k_[v].def;
   if (!def) return std::nullopt;
-  if (k_[def].opcode == Opcode::Splat) return Narrow{k_[def].operands[0]};
+  if (k_[def].opcode == Opcode::Splat) return RowOrColTerm{k_[def].operands[0]};
   if (k_[def].opcode != Opcode::Const) return std::nullopt;
   const Type scalar = Type::of(type.elem());
   const OpId made = b_.create(Opcode::Const, {}, std::span(&scalar, 1), AttrList(k_[def].attrs));
-  return Narrow{k_[made].results[0]};
+  return RowOrColTerm{k_[made].results[0]};
 }
 
 /// [m, 1] or [1, n] as a tile of rank 1. Sums that may be rearranged are made of ramps where they
 /// can be.
-Narrow LinearForms::squeezed(Value v, int axis) {
+RowOrColTerm LinearForms::squeeze(Value v, int axis) {
   if (const auto scalar = repeated_scalar(v)) return *scalar;
   const OpId def = k_[v].def;
   if (def && k_[def].opcode == Opcode::ExpandDims && k_.type(k_[def].operands[0]).rank() == 1)
     return {k_[def].operands[0], axis};
-  if (def && k_[def].attrs.i(AttrName::relaxed) != 0 && k_.type(v).dtype() == DType::f32) {
+  if (def && k_[def].attrs.i(AttrName::reassoc) != 0 && k_.type(v).dtype() == DType::f32) {
     const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
-    const auto x = [&](std::size_t i) { return squeezed(operands[i], axis); };
+    const auto x = [&](std::size_t i) { return squeeze(operands[i], axis); };
     using enum Opcode;
     const Opcode o = k_[def].opcode;
     if (o == Add) return add(x(0), x(1));
@@ -92,11 +94,11 @@ Narrow LinearForms::squeezed(Value v, int axis) {
   return {b_.op(Opcode::Reshape, {v}, line), axis};
 }
 
-std::optional<Narrow> LinearForms::narrow_of(Value v) {
+std::optional<RowOrColTerm> LinearForms::narrow_of(Value v) {
   const auto axis = narrow_axis(v);
   if (!axis) return std::nullopt;
   if (*axis < 0) return repeated_scalar(v);
-  return squeezed(k_[k_[v].def].operands[0], *axis);
+  return squeeze(k_[k_[v].def].operands[0], *axis);
 }
 
 LinearForm LinearForms::of(Value v) {
@@ -104,24 +106,24 @@ LinearForm LinearForms::of(Value v) {
   if (const auto n = narrow_of(v))
     f.term(n->axis) = *n;
   else
-    f.full = v;
+    f.tile = v;
   return f;
 }
 
-std::optional<Narrow> LinearForms::narrow(const LinearForm& f) {
-  if (f.full || (f.term(0) && f.term(1))) return std::nullopt;
+std::optional<RowOrColTerm> LinearForms::narrow(const LinearForm& f) {
+  if (f.tile || (f.term(0) && f.term(1))) return std::nullopt;
   const LinearForm merged = with_scalar_merged(f);
-  for (const Narrow& n : merged.terms)
+  for (const RowOrColTerm& n : merged.terms)
     if (n) return n;
   return std::nullopt;
 }
 
-Narrow LinearForms::one(Type t) {
+RowOrColTerm LinearForms::one(Type t) {
   const Type scalar = Type::of(t.elem());
   return {is_float(t.dtype()) ? b_.constant(scalar, 1.0) : b_.constant(scalar, std::int64_t{1})};
 }
 
-Narrow LinearForms::add(const Narrow& x, const Narrow& y) {
+RowOrColTerm LinearForms::add(const RowOrColTerm& x, const RowOrColTerm& y) {
   if (!x || !y) return x ? x : y;
   if (x.axis < 0 && number_of(k_, x.value) == 0.0) return y;
   if (y.axis < 0 && number_of(k_, y.value) == 0.0) return x;
@@ -137,11 +139,11 @@ Narrow LinearForms::add(const Narrow& x, const Narrow& y) {
   return {b_.add(x.value, y.value), axis};
 }
 
-Narrow LinearForms::mul(const Narrow& x, const Narrow& y) {
+RowOrColTerm LinearForms::mul(const RowOrColTerm& x, const RowOrColTerm& y) {
   if (!x || !y) return {};  // one of them is 0
   if (x.axis < 0 && number_of(k_, x.value) == 1.0) return y;
   if (y.axis < 0 && number_of(k_, y.value) == 1.0) return x;
-  for (const Narrow& zero : {x, y})
+  for (const RowOrColTerm& zero : {x, y})
     if (zero.axis < 0 && number_of(k_, zero.value) == 0.0) return zero;
   const auto of_x = ramp_of(k_, x.value), of_y = ramp_of(k_, y.value);
   if (of_x && y.axis < 0)
@@ -151,17 +153,18 @@ Narrow LinearForms::mul(const Narrow& x, const Narrow& y) {
   return {b_.mul(x.value, y.value), std::max(x.axis, y.axis)};
 }
 
-Narrow LinearForms::neg(const Narrow& x) {
+RowOrColTerm LinearForms::neg(const RowOrColTerm& x) {
   if (!x) return x;
   if (const auto r = ramp_of(k_, x.value))
     return {make_ramp(b_, {r->extent, neg({r->first}).value, neg({r->step}).value}), x.axis};
   return {b_.op(Opcode::Neg, {x.value}), x.axis};
 }
 
-std::optional<Narrow> LinearForms::elementwise(OpId like, std::span<const Narrow> operands) {
-  Narrow line;  // an operand that is not a scalar
+std::optional<RowOrColTerm> LinearForms::elementwise(OpId like,
+                                                     std::span<const RowOrColTerm> operands) {
+  RowOrColTerm line;  // an operand that is not a scalar
   std::vector<Value> values;
-  for (const Narrow& n : operands) {
+  for (const RowOrColTerm& n : operands) {
     if (!fit(n, line)) return std::nullopt;
     if (n.axis >= 0) line = n;
     values.push_back(n.value);
@@ -170,16 +173,16 @@ std::optional<Narrow> LinearForms::elementwise(OpId like, std::span<const Narrow
   const Type type = line ? k_.type(line.value).with_elem(elem) : Type::of(elem);
   const OpId made =
       b_.create(k_[like].opcode, values, std::span(&type, 1), AttrList(k_[like].attrs));
-  return Narrow{k_[made].results[0], line.axis};
+  return RowOrColTerm{k_[made].results[0], line.axis};
 }
 
 // ---- forms --------------------------------------------------------------------------------------
 std::optional<LinearForm> LinearForms::sum_of_fulls(const LinearForm& x, const LinearForm& y) {
-  if (!x.factor && !y.factor) return LinearForm{b_.add(x.full, y.full), {}, {}};
+  if (!x.factor && !y.factor) return LinearForm{b_.add(x.tile, y.tile), {}, {}};
   if (!x.factor) return sum_of_fulls(y, x);
-  const Type type = k_.type(x.full);
-  const Value scaled = emit({y.full, y.factor, {}}, type);
-  return LinearForm{b_.op(Opcode::Fma, {x.full, repeated(x.factor, type), scaled}), {}, {}};
+  const Type type = k_.type(x.tile);
+  const Value scaled = emit({y.tile, y.factor, {}}, type);
+  return LinearForm{b_.op(Opcode::Fma, {x.tile, repeated(x.factor, type), scaled}), {}, {}};
 }
 
 /// With its scalar in its line, if that is the only one and meets another one in a sum: what was
@@ -192,10 +195,10 @@ LinearForm LinearForms::merged_beside(const LinearForm& f, const LinearForm& oth
 
 std::optional<LinearForm> LinearForms::sum(const LinearForm& a, const LinearForm& b) {
   const LinearForm x = merged_beside(a, b), y = merged_beside(b, a);
-  const LinearForm& with_full = x.full ? x : y;
-  LinearForm out{with_full.full, with_full.factor, {}};
-  if (x.full && y.full) {
-    if (x.is_full() && y.is_full()) return std::nullopt;
+  const LinearForm& with_tile = x.tile ? x : y;
+  LinearForm out{with_tile.tile, with_tile.factor, {}};
+  if (x.tile && y.tile) {
+    if (x.is_tile() && y.is_tile()) return std::nullopt;
     out = *sum_of_fulls(x, y);
   }
   for (std::size_t i = 0; i < out.terms.size(); ++i) out.terms[i] = add(x.terms[i], y.terms[i]);
@@ -204,22 +207,22 @@ std::optional<LinearForm> LinearForms::sum(const LinearForm& a, const LinearForm
 
 LinearForm LinearForms::negated(const LinearForm& x) {
   LinearForm out = x;
-  if (x.full) out.factor = neg(x.factor ? x.factor : one(k_.type(x.full)));
-  for (Narrow& t : out.terms) t = neg(t);
+  if (x.tile) out.factor = neg(x.factor ? x.factor : one(k_.type(x.tile)));
+  for (RowOrColTerm& t : out.terms) t = neg(t);
   return out;
 }
 
 std::optional<LinearForm> LinearForms::product(const LinearForm& x, const LinearForm& y) {
   const auto by = narrow(y);
   if (!by) return narrow(x) ? product(y, x) : std::nullopt;
-  LinearForm out{x.full, x.factor, {}};
+  LinearForm out{x.tile, x.factor, {}};
   if (x.factor && !fit(x.factor, *by)) return std::nullopt;
-  for (const Narrow& t : x.terms)
+  for (const RowOrColTerm& t : x.terms)
     if (t && !fit(t, *by)) return std::nullopt;
   const bool is_one = by->axis < 0 && number_of(k_, by->value) == 1.0;
-  if (x.full && !is_one) out.factor = x.factor ? mul(x.factor, *by) : *by;
-  for (const Narrow& t : x.terms) {
-    const Narrow scaled = mul(t, *by);
+  if (x.tile && !is_one) out.factor = x.factor ? mul(x.factor, *by) : *by;
+  for (const RowOrColTerm& t : x.terms) {
+    const RowOrColTerm scaled = mul(t, *by);
     if (scaled) out.term(scaled.axis) = add(out.term(scaled.axis), scaled);
   }
   return out;
@@ -229,12 +232,12 @@ std::optional<LinearForm> LinearForms::quotient(const LinearForm& x, const Linea
   const auto by = narrow(y);
   if (!by) return std::nullopt;
   LinearForm inverse;
-  const Narrow numerator = one(k_.type(by->value));
+  const RowOrColTerm numerator = one(k_.type(by->value));
   inverse.term(by->axis) = {b_.div(numerator.value, by->value), by->axis};
   return product(x, inverse);
 }
 
-Narrow LinearForms::to_float(const Narrow& n) {
+RowOrColTerm LinearForms::to_float(const RowOrColTerm& n) {
   const auto i = n.axis < 0 ? std::nullopt : iota_of(b_, n.value);
   if (!i) return {b_.cast(n.value, DType::f32), n.axis};
   Value first = b_.f32(static_cast<double>(i->start));
@@ -249,7 +252,7 @@ Narrow LinearForms::to_float(const Narrow& n) {
 // result, j and i are exact. Split as they stand, kv and q would each be rounded beyond 2^24, and
 // their difference off by whole positions.
 std::optional<LinearForm> LinearForms::cast(const LinearForm& x, DType to) {
-  if (x.full || to != DType::f32) return std::nullopt;
+  if (x.tile || to != DType::f32) return std::nullopt;
   LinearForm out;
   if (!x.term(0) || !x.term(1)) {
     const auto n = narrow(x);
@@ -261,7 +264,7 @@ std::optional<LinearForm> LinearForms::cast(const LinearForm& x, DType to) {
   for (const int axis : {0, 1}) {
     const auto i = iota_of(b_, x.term(axis).value);
     if (!i || std::abs(i->start) + std::abs(i->step) * i->extent > kExactInF32) continue;
-    const Narrow ahead = i->base ? add(x.term(-1), {i->base}) : x.term(-1);
+    const RowOrColTerm ahead = i->base ? add(x.term(-1), {i->base}) : x.term(-1);
     out.term(axis) = {make_ramp(b_, {i->extent, b_.f32(static_cast<double>(i->start)),
                                      b_.f32(static_cast<double>(i->step))}),
                       axis};
@@ -277,13 +280,13 @@ std::optional<LinearForm> LinearForms::cast(const LinearForm& x, DType to) {
 LinearForm LinearForms::with_scalar_merged(LinearForm f) {
   if (!f.term(-1) || (!f.term(0) && !f.term(1))) return f;
   const bool columns = f.term(1) && (!f.term(0) || ramp_of(k_, f.term(1).value));
-  Narrow& into = f.term(columns ? 1 : 0);
+  RowOrColTerm& into = f.term(columns ? 1 : 0);
   into = add(into, f.term(-1));
   f.term(-1) = {};
   return f;
 }
 
-Value LinearForms::repeated(const Narrow& n, Type type) {
+Value LinearForms::repeated(const RowOrColTerm& n, Type type) {
   if (n.axis < 0) return n.value;
   const Value line = b_.op(Opcode::ExpandDims, {n.value}, {{AttrName::axis, 1 - n.axis}});
   return b_.op(Opcode::Broadcast, {line}, type.with_elem(k_.type(n.value).elem()));
@@ -294,22 +297,22 @@ Value LinearForms::emit(const LinearForm& form, Type type) {
   std::vector<Value> rest;
   for (const int axis : {1, 0, -1})
     if (f.term(axis)) rest.push_back(repeated(f.term(axis), type));
-  Value v = f.full;
+  Value v = f.tile;
   std::size_t used = 0;
-  if (f.full && f.factor) {
+  if (f.tile && f.factor) {
     const Value factor = repeated(f.factor, type);
     v = rest.empty() ? b_.mul(v, factor) : b_.op(Opcode::Fma, {v, factor, rest[used++]});
-  } else if (!f.full) {
+  } else if (!f.tile) {
     v = rest[used++];
   }
   for (; used < rest.size(); ++used)
-    v = b_.op(Opcode::Add, {v, rest[used]}, {{AttrName::relaxed, 1}});
+    v = b_.op(Opcode::Add, {v, rest[used]}, {{AttrName::reassoc, 1}});
   return k_.type(v).is_tile() ? v : b_.op(Opcode::Splat, {v}, type);
 }
 
 Value LinearForms::emit_folded(Value x, const LinearForm& form) {
   const LinearForm f = with_scalar_merged(form);
-  const Narrow term = f.term(-1) ? f.term(-1) : f.term(0) ? f.term(0) : f.term(1);
+  const RowOrColTerm term = f.term(-1) ? f.term(-1) : f.term(0) ? f.term(0) : f.term(1);
   if (f.factor && term) return b_.op(Opcode::Fma, {x, f.factor.value, term.value});
   if (f.factor) return b_.mul(x, f.factor.value);
   return term ? b_.add(x, term.value) : x;

@@ -1,5 +1,5 @@
 #pragma once
-// Tiles [m, n] as factor * full + terms, where factor and terms are scalars or vary along one
+// Tiles [m, n] as factor * tile + terms, where factor and terms are scalars or vary along one
 // dimension only: computing with those costs m or n operations, not m * n.
 #include <array>
 #include <optional>
@@ -10,28 +10,28 @@
 namespace tegula::ir {
 
 /// A scalar (axis -1), or a tile of rank 1 that lies along dimension `axis` of a wider one.
-struct Narrow {
+struct RowOrColTerm {
   Value value;
   int axis = -1;
   explicit operator bool() const { return static_cast<bool>(value); }
-  friend bool operator==(const Narrow&, const Narrow&) = default;
+  friend bool operator==(const RowOrColTerm&, const RowOrColTerm&) = default;
 };
 
 struct LinearForm {
-  Value full;                   ///< none: there are only terms
-  Narrow factor;                ///< of full; none: 1
-  std::array<Narrow, 3> terms;  ///< that of an axis at axis + 1; none: 0
+  Value tile;                         ///< none: there are only terms
+  RowOrColTerm factor;                ///< of the tile; none: 1
+  std::array<RowOrColTerm, 3> terms;  ///< that of an axis at axis + 1; none: 0
 
-  Narrow& term(int axis) { return terms[static_cast<std::size_t>(axis + 1)]; }
-  const Narrow& term(int axis) const { return terms[static_cast<std::size_t>(axis + 1)]; }
+  RowOrColTerm& term(int axis) { return terms[static_cast<std::size_t>(axis + 1)]; }
+  const RowOrColTerm& term(int axis) const { return terms[static_cast<std::size_t>(axis + 1)]; }
   bool has_terms() const { return terms[0] || terms[1] || terms[2]; }
-  /// The value is no more than its full tile.
-  bool is_full() const { return full && !factor && !has_terms(); }
+  /// The value is no more than its tile.
+  bool is_tile() const { return tile && !factor && !has_terms(); }
   /// Ops of each element that write it out.
   int cost() const {
     const int lines = (term(0) ? 1 : 0) + (term(1) ? 1 : 0);
     const int sums = lines > 0 ? lines : term(-1) ? 1 : 0;  // scalars join a line
-    return !full ? sums - 1 : factor && sums == 0 ? 1 : sums;
+    return !tile ? sums - 1 : factor && sums == 0 ? 1 : sums;
   }
 };
 
@@ -42,7 +42,7 @@ class LinearForms {
   explicit LinearForms(Kernel& k) : k_(k), b_(k) {}
 
   /// Tiles that have something narrower than they are: two dimensions, both of more than 1.
-  static bool is_wide(Type t);
+  static bool has_broadcast_dims(Type t);
   void before(OpId op) {
     b_.before(op);
     b_.loc = k_[op].loc;
@@ -51,42 +51,43 @@ class LinearForms {
 
   /// The axis of a value that is narrow: a scalar, or a repeated scalar, row or column.
   std::optional<int> narrow_axis(Value v) const;
-  /// What the value is read as: narrow where it is a broadcast, else full.
+  /// The form of a value: a row or column term if it is a broadcast, else a tile.
   LinearForm of(Value v);
-  /// The one narrow value that a form without full tile is; none where there are two or more.
-  std::optional<Narrow> narrow(const LinearForm& f);
+  /// The one narrow value that a form without tile is; none where there are two or more.
+  std::optional<RowOrColTerm> narrow(const LinearForm& f);
 
   std::optional<LinearForm> sum(const LinearForm& x, const LinearForm& y);
   LinearForm negated(const LinearForm& x);
   std::optional<LinearForm> product(const LinearForm& x, const LinearForm& y);
   std::optional<LinearForm> quotient(const LinearForm& x, const LinearForm& y);
-  /// Of integers to floats. A sum of positions is split into its dimensions so that each part's
-  /// rounding error is small beside the sum's own.
+  /// Converts an integer form to floats. A sum of positions is split by dimension, so that each
+  /// term's rounding error is small relative to the sum.
   std::optional<LinearForm> cast(const LinearForm& x, DType to);
-  /// The form, whose product begins with the terms of `axis` instead of zeros; nothing where it is
-  /// no such product, the terms are no ramp, or the factor no scalar. That must not be 0.
-  std::optional<LinearForm> with_first_sums(const LinearForm& f, int axis);
+  /// The form with an MMA whose accumulator begins with the terms of `axis` instead of zeros;
+  /// nothing if it has no such MMA, the terms are no ramp, or the factor no scalar. The factor must
+  /// not be 0.
+  std::optional<LinearForm> with_accumulator_init(const LinearForm& f, int axis);
   /// An elementwise op (with its attributes) on narrow operands.
-  std::optional<Narrow> elementwise(OpId like, std::span<const Narrow> operands);
+  std::optional<RowOrColTerm> elementwise(OpId like, std::span<const RowOrColTerm> operands);
 
   /// The form as a tile of `type`.
   Value emit(const LinearForm& f, Type type);
-  /// factor * x + terms, where x is what a fold left of the full tile along the other dimension.
+  /// factor * x + terms, where x is what a fold left of the tile along the other dimension.
   Value emit_folded(Value x, const LinearForm& f);
 
  private:
   bool may_be_absent_along(Value v, int dim) const;
-  std::optional<Narrow> repeated_scalar(Value v);
-  Narrow squeezed(Value v, int axis);
-  Narrow to_float(const Narrow& n);
-  std::optional<Narrow> narrow_of(Value v);
-  Narrow add(const Narrow& x, const Narrow& y);
-  Narrow mul(const Narrow& x, const Narrow& y);
-  Narrow neg(const Narrow& x);
-  Narrow one(Type t);
+  std::optional<RowOrColTerm> repeated_scalar(Value v);
+  RowOrColTerm squeeze(Value v, int axis);
+  RowOrColTerm to_float(const RowOrColTerm& n);
+  std::optional<RowOrColTerm> narrow_of(Value v);
+  RowOrColTerm add(const RowOrColTerm& x, const RowOrColTerm& y);
+  RowOrColTerm mul(const RowOrColTerm& x, const RowOrColTerm& y);
+  RowOrColTerm neg(const RowOrColTerm& x);
+  RowOrColTerm one(Type t);
   LinearForm with_scalar_merged(LinearForm f);
   LinearForm merged_beside(const LinearForm& f, const LinearForm& other);
-  Value repeated(const Narrow& n, Type type);
+  Value repeated(const RowOrColTerm& n, Type type);
   std::optional<LinearForm> sum_of_fulls(const LinearForm& x, const LinearForm& y);
 
   Kernel& k_;

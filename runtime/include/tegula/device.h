@@ -11,7 +11,7 @@ enum class DeviceKind : std::uint8_t {
   cuda,  ///< a GPU
 };
 
-/// Where tensors live and kernels run: `cpu`, `sim` or `cuda:N`.
+/// The device on which tensors live and kernels run: `cpu`, `sim` or `cuda:N`.
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;  ///< which GPU; 0 for cpu and sim

@@ -17,8 +17,8 @@ class Scratch {
   Tensor take(const Dims& shape, DType dtype);
   static std::size_t bytes_of(const Dims& shape, DType dtype);
   /// Marks of u32 that are 0, for a launch that leaves some to the next one, which sets them back.
-  static Tensor marks(const Stream& stream);
-  static constexpr int kMarks = 64;
+  static Tensor fallback_flags(const Stream& stream);
+  static constexpr int kFallbackWords = 64;
   /// For such launches: while it is held, no other thread that asks for it, too, launches on the
   /// stream.
   static std::unique_lock<std::mutex> lock(const Stream& stream);

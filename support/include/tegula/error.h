@@ -14,7 +14,7 @@ struct Note {
   std::string text;
 };
 
-/// What went wrong, where, and one way to mend it.
+/// One error: the mistake, its place, and one way to mend it.
 struct Diagnostic {
   std::string code;  ///< stable, e.g. "T0207"; empty where none is assigned
   std::string message;
@@ -75,7 +75,7 @@ class DeviceError : public Error {
 class InternalError : public Error {
  public:
   explicit InternalError(std::string message, std::string reproducer = {});
-  /// What broke, without the command that replays it.
+  /// The fault, without the command that replays it.
   const std::string& message() const { return message_; }
   /// A command line that replays the failure, or empty.
   const std::string& reproducer() const { return reproducer_; }

@@ -26,11 +26,11 @@ struct HostAttention {
 enum class Order { bhsd, bshd };
 
 struct Extents {
-  std::int64_t batch = 1, heads = 1, kv_heads = 1, q_length = 1, kv_length = 1, dim = 64,
-               value_dim = 64;
+  std::int64_t batch = 1, heads = 1, kv_heads = 1, seqlen_q = 1, seqlen_kv = 1, dim = 64,
+               head_dim_v = 64;
   std::string str() const {
     std::string text;
-    for (std::int64_t n : {batch, heads, kv_heads, q_length, kv_length, dim, value_dim})
+    for (std::int64_t n : {batch, heads, kv_heads, seqlen_q, seqlen_kv, dim, head_dim_v})
       text += std::to_string(n) + " ";
     return text;
   }
@@ -50,13 +50,13 @@ struct Tensors {
       const Tensor t = Tensor::normal(shape, dtype, 0, 1, seed * 10 + of, device);
       return order == Order::bhsd ? t : t.transpose(1, 2);
     };
-    Q = normal(shaped(e.heads, e.q_length, e.dim), 1);
-    K = normal(shaped(e.kv_heads, e.kv_length, e.dim), 2);
-    V = normal(shaped(e.kv_heads, e.kv_length, e.value_dim), 3);
-    O = Tensor::full(shaped(e.heads, e.q_length, e.value_dim), NAN, dtype, device);
+    Q = normal(shaped(e.heads, e.seqlen_q, e.dim), 1);
+    K = normal(shaped(e.kv_heads, e.seqlen_kv, e.dim), 2);
+    V = normal(shaped(e.kv_heads, e.seqlen_kv, e.head_dim_v), 3);
+    O = Tensor::full(shaped(e.heads, e.seqlen_q, e.head_dim_v), NAN, dtype, device);
     if (order == Order::bshd) O = O.transpose(1, 2);
-    Lse = Tensor::full({e.batch, e.heads, e.q_length}, NAN, DType::f32, device);
-    Max = Tensor::full({e.batch, e.heads, e.q_length}, NAN, DType::f32, device);
+    Lse = Tensor::full({e.batch, e.heads, e.seqlen_q}, NAN, DType::f32, device);
+    Max = Tensor::full({e.batch, e.heads, e.seqlen_q}, NAN, DType::f32, device);
   }
   Tensors(Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor max)
       : Q(std::move(q)),
@@ -75,7 +75,7 @@ inline double roundoff(DType dtype) { return std::ldexp(1, dtype == DType::bf16 
 /// One head of one batch entry in row-major doubles.
 struct Head {
   std::vector<double> q, k, v, o, lse, max;  ///< max: empty where it is not asked for
-  std::size_t dim, value_dim;
+  std::size_t dim, head_dim_v;
   std::size_t rows() const { return q.size() / dim; }
   std::size_t keys() const { return k.size() / dim; }
 };
@@ -98,14 +98,14 @@ inline void expect_row(const HostAttention& host, const Head& t, int b, int h, s
   const double top = std::max(largest, sink);
   double sum = std::isinf(sink) ? 0 : std::exp(sink - top);
   for (double& x : w) sum += x = std::isinf(top) ? 0 : std::exp(x - top);
-  for (std::size_t c = 0; c < t.value_dim; ++c) {
+  for (std::size_t c = 0; c < t.head_dim_v; ++c) {
     double want = 0, magnitude = 0;
     for (std::size_t j = 0; j < w.size(); ++j) {
       if (w[j] == 0) continue;
-      want += w[j] / sum * t.v[j * t.value_dim + c];
-      magnitude += w[j] / sum * std::abs(t.v[j * t.value_dim + c]);
+      want += w[j] / sum * t.v[j * t.head_dim_v + c];
+      magnitude += w[j] / sum * std::abs(t.v[j * t.head_dim_v + c]);
     }
-    ASSERT_NEAR(t.o[i * t.value_dim + c], want, magnitude * (2 * unit + 1e-3) + 1e-6)
+    ASSERT_NEAR(t.o[i * t.head_dim_v + c], want, magnitude * (2 * unit + 1e-3) + 1e-6)
         << "b " << b << " h " << h << " row " << i << " column " << c;
   }
   const double lse = sum == 0 ? -INFINITY : top + std::log(sum);
@@ -154,7 +154,7 @@ inline std::size_t times_compiled(const Attention& attention) {
 
 /// Whether in the latest call several clusters shared the keys of a tile.
 inline bool meets_in_memory(const Attention& attention, DType dtype = DType::bf16) {
-  return attention.dump("trace", dtype).find("last_arriver") != std::string::npos;
+  return attention.dump("trace", dtype).find("arrive_and_test_last") != std::string::npos;
 }
 
 /// Every row of every head; `maxima`: of row_max too.

@@ -62,7 +62,7 @@ void expect_list(const Attention& attention) {
 }
 
 struct Shape {
-  int heads, kv_heads, q_length, kv_length;
+  int heads, kv_heads, seqlen_q, seqlen_kv;
   bool at_end;
 };
 
@@ -74,19 +74,19 @@ constexpr Shape kShapes[]{{1, 1, 1, 333, true},  {2, 1, 150, 331, true}, {4, 1, 
 
 TEST_P(DerivedRows, GiveWhatAllPairsGive) {
   for (const Case& c : cases(GetParam())) {
-    const Attention at_end({.mask = c.mask, .queries_at_end = true}), first({.mask = c.mask});
+    const Attention at_end({.mask = c.mask, .align_bottom_right = true}), first({.mask = c.mask});
     for (const Shape& s : kShapes) {
       SCOPED_TRACE(testing::Message() << c.name << ": " << s.heads << "/" << s.kv_heads << " "
-                                      << s.q_length << " of " << s.kv_length << " " << s.at_end);
+                                      << s.seqlen_q << " of " << s.seqlen_kv << " " << s.at_end);
       const Attention& attention = s.at_end ? at_end : first;
       HostAttention host;
-      const int shift = s.at_end ? s.kv_length - s.q_length : 0;
+      const int shift = s.at_end ? s.seqlen_kv - s.seqlen_q : 0;
       host.mask = [&](int b, int h, int q, int kv) { return c.want(b, h, q + shift, kv); };
       const Tensors t({.batch = 2,
                        .heads = s.heads,
                        .kv_heads = s.kv_heads,
-                       .q_length = s.q_length,
-                       .kv_length = s.kv_length},
+                       .seqlen_q = s.seqlen_q,
+                       .seqlen_kv = s.seqlen_kv},
                       DType::bf16, Order::bhsd, GetParam());
       attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras());
       expect_attention(host, t, /*maxima=*/true);
@@ -103,17 +103,17 @@ TEST_P(DerivedRows, LongestFirstGivesTheSame) {
                            {7, 1, 16, 299, true},
                            {2, 1, 1, 77, true},
                            {2, 2, 450, 450, false}}) {
-      SCOPED_TRACE(testing::Message() << c.name << " " << s.q_length << " of " << s.kv_length);
+      SCOPED_TRACE(testing::Message() << c.name << " " << s.seqlen_q << " of " << s.seqlen_kv);
       const Tensors t({.batch = 2,
                        .heads = s.heads,
                        .kv_heads = s.kv_heads,
-                       .q_length = s.q_length,
-                       .kv_length = s.kv_length},
+                       .seqlen_q = s.seqlen_q,
+                       .seqlen_kv = s.seqlen_kv},
                       DType::bf16, Order::bhsd, GetParam());
       std::vector<std::vector<double>> outputs;
       for (const bool longest_first : {false, true}) {
         t.O.fill(NAN);
-        const Attention attention({.mask = c.mask, .queries_at_end = s.at_end},
+        const Attention attention({.mask = c.mask, .align_bottom_right = s.at_end},
                                   {.longest_first = longest_first});
         attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras());
         outputs.push_back(t.O.to_doubles());
@@ -127,12 +127,12 @@ TEST_P(DerivedRows, LongestFirstGivesTheSame) {
 /// Blocks of keys that hold a key which a row of the tile sees: no other is computed.
 std::vector<std::int64_t> cover(const Case& c, const Shape& s, int r0, int r1, int block) {
   std::vector<std::int64_t> blocks;
-  const int shift = s.at_end ? s.kv_length - s.q_length : 0;
-  for (int kv0 = 0; kv0 < s.kv_length; kv0 += block) {
+  const int shift = s.at_end ? s.seqlen_kv - s.seqlen_q : 0;
+  for (int kv0 = 0; kv0 < s.seqlen_kv; kv0 += block) {
     bool any = false;
     for (int r = r0; r < r1; ++r)
-      for (int kv = kv0; kv < std::min(kv0 + block, s.kv_length); ++kv)
-        any = any || c.want(0, r / s.q_length, r % s.q_length + shift, kv);
+      for (int kv = kv0; kv < std::min(kv0 + block, s.seqlen_kv); ++kv)
+        any = any || c.want(0, r / s.seqlen_q, r % s.seqlen_q + shift, kv);
     if (any) blocks.push_back(kv0);
   }
   return blocks;
@@ -143,26 +143,26 @@ TEST_P(DerivedRows, ComputeTheBlocksOfTheList) {
   for (const Case& c : {cases_of[0], cases_of[1]})  // lists of these are the best cover
     for (const Shape& s : kShapes) {
       SCOPED_TRACE(testing::Message() << c.name << ": " << s.heads << "/" << s.kv_heads << " "
-                                      << s.q_length << " of " << s.kv_length << " " << s.at_end);
+                                      << s.seqlen_q << " of " << s.seqlen_kv << " " << s.at_end);
       const int group = s.heads / s.kv_heads;
       AttentionCall call;
-      call.packs_heads = group > 1 && s.q_length <= 16;
-      const int rows = call.packs_heads ? group * s.q_length : s.q_length;
-      call.q_length = s.q_length;
+      call.pack_gqa = group > 1 && s.seqlen_q <= 16;
+      const int rows = call.pack_gqa ? group * s.seqlen_q : s.seqlen_q;
+      call.seqlen_q = s.seqlen_q;
       call.Q = call.O = Tensor::zeros({1, s.kv_heads, rows, 64}, DType::bf16, GetParam());
-      call.K = call.V = Tensor::zeros({1, s.kv_heads, s.kv_length, 64}, DType::bf16, GetParam());
-      const SpecFacts facts({.mask = c.mask, .queries_at_end = s.at_end});
-      for (const AttentionTiles tiles : {facts.tiles(call), {16, 32}}) {
+      call.K = call.V = Tensor::zeros({1, s.kv_heads, s.seqlen_kv, 64}, DType::bf16, GetParam());
+      const AttentionHeuristics facts({.mask = c.mask, .align_bottom_right = s.at_end});
+      for (const AttentionTileShape tiles : {facts.tiles(call), {16, 32}}) {
         const auto visited = visited_blocks(facts, call, tiles);
         ASSERT_EQ(visited.size(),
-                  static_cast<std::size_t>((rows + tiles.queries - 1) / tiles.queries));
+                  static_cast<std::size_t>((rows + tiles.block_q - 1) / tiles.block_q));
         for (std::size_t m = 0; m < visited.size(); ++m) {
           std::vector<std::int64_t> blocks;
           for (const VisitedBlock& b : visited[m]) blocks.push_back(b.first);
           std::ranges::sort(blocks);
-          const int r0 = static_cast<int>(m) * tiles.queries;
-          EXPECT_EQ(blocks, cover(c, s, r0, std::min(r0 + tiles.queries, rows), tiles.keys))
-              << "tile " << m << " of " << tiles.queries << " x " << tiles.keys;
+          const int r0 = static_cast<int>(m) * tiles.block_q;
+          EXPECT_EQ(blocks, cover(c, s, r0, std::min(r0 + tiles.block_q, rows), tiles.block_kv))
+              << "tile " << m << " of " << tiles.block_q << " x " << tiles.block_kv;
         }
       }
     }
@@ -180,7 +180,7 @@ TEST_P(DerivedRows, OfSequencesInOneTensor) {
         const auto i = static_cast<std::size_t>(b);
         return c.want(b, h, q + (at_end ? lengths.kv[i] - lengths.q[i] : 0), kv);
       };
-      const Attention attention({.mask = c.mask, .queries_at_end = at_end},
+      const Attention attention({.mask = c.mask, .align_bottom_right = at_end},
                                 {.longest_first = longest_first});
       const Packed p(lengths, 4, 2, 64, 64, DType::bf16, GetParam());
       attention.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
@@ -202,7 +202,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, DerivedRowsOfLengths, testing::ValuesIn(test::
 /// Bounds, list and attention, and the order, if asked for, are compiled once.
 void DerivedRowsOfLengths::check(bool longest_first) {
   const Case c = cases(GetParam())[1];
-  const Attention attention({.mask = c.mask, .queries_at_end = true},
+  const Attention attention({.mask = c.mask, .align_bottom_right = true},
                             {.longest_first = longest_first});
   HostAttention host;
   for (const Lengths& l : {Lengths{{64, 128}, {64, 128}},

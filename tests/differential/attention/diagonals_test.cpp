@@ -1,6 +1,6 @@
 // Scores of distances, computed once a diagonal of a tile: to the bit what each pair computes by
 // itself, and right by double precision.
-#include "kernels/attention/block_sizes.h"
+#include "kernels/attention/tile_shapes.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
 #include "tegula/math.h"
@@ -82,8 +82,8 @@ TEST_P(ScoresOfDistance, UnderMasks) {
 
 TEST_P(ScoresOfDistance, OfOtherTiles) {
   for (const Score& score : scores_of_distance())
-    for (const AttentionTiles& tiles :
-         {AttentionTiles{64, 32}, AttentionTiles{128, 96}, AttentionTiles{192, 64}}) {
+    for (const AttentionTileShape& tiles :
+         {AttentionTileShape{64, 32}, AttentionTileShape{128, 96}, AttentionTileShape{192, 64}}) {
       check({.mask = masks::causal(), .score = score}, {1, 4, 4, 259, 261, 64, 64}, true, nullptr,
             {.tiles = tiles});
       if (HasFatalFailure()) return;
@@ -94,7 +94,7 @@ TEST_P(ScoresOfDistance, OfOtherTiles) {
 TEST_P(ScoresOfDistance, WithoutRoom) {
   for (const Score& score : {Score(far_is_little), Score(far_is_little_in_floats)}) {
     const AttentionSpec spec{.mask = masks::causal(), .score = score};
-    const AttentionSchedule schedule{.tiles = AttentionTiles{128, 128}};
+    const AttentionSchedule schedule{.tiles = AttentionTileShape{128, 128}};
     check(spec, {1, 2, 1, 130, 261, 128, 128}, true, nullptr, schedule);
     if (HasFatalFailure() || GetParam().kind == DeviceKind::cpu) return;
     const Attention attention(spec, schedule);
@@ -113,15 +113,16 @@ TEST_P(ScoresOfDistance, QueriesAtTheEnd) {
     const int at = q + 133 - 70 - kv + 30;
     return 0 <= at && at < 90 ? s + values[static_cast<std::size_t>(at * 4 + h)] : s;
   };
-  check(
-      {.mask = masks::causal(), .score = scores::distance_bias(table, 30), .queries_at_end = true},
-      kOdd, true, &host);
+  check({.mask = masks::causal(),
+         .score = scores::distance_bias(table, 30),
+         .align_bottom_right = true},
+        kOdd, true, &host);
 }
 
 /// Rows of several heads are no positions one behind the other.
 TEST_P(ScoresOfDistance, PackedHeadsKeepTheirElements) {
   for (const Score& score : scores_of_distance())
-    check({.score = score}, {2, 4, 2, 3, 133, 32, 32}, false, nullptr, {.pack_heads = true});
+    check({.score = score}, {2, 4, 2, 3, 133, 32, 32}, false, nullptr, {.pack_gqa = true});
 }
 
 }  // namespace

@@ -12,15 +12,15 @@ class HeadDims : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, HeadDims, testing::ValuesIn(devices()), device_name);
 
 struct Dim {
-  std::int64_t dim, value_dim;
+  std::int64_t dim, head_dim_v;
 };
 
 void expect_right(const Attention& attention, Dim d, DType dtype, Order order, Device device) {
-  SCOPED_TRACE(testing::Message() << name(dtype) << " " << d.dim << " " << d.value_dim);
+  SCOPED_TRACE(testing::Message() << name(dtype) << " " << d.dim << " " << d.head_dim_v);
   HostAttention host;
   host.mask = [](int, int, int q, int kv) { return q >= kv - 9; };
   const Extents e{
-      .heads = 2, .q_length = 41, .kv_length = 136, .dim = d.dim, .value_dim = d.value_dim};
+      .heads = 2, .seqlen_q = 41, .seqlen_kv = 136, .dim = d.dim, .head_dim_v = d.head_dim_v};
   const Tensors t(e, dtype, order, device);
   attention(Stream(device), t.Q, t.K, t.V, t.O, t.Lse);
   expect_attention(host, t);
@@ -46,7 +46,7 @@ TEST_P(HeadDims, MultiplesOf8) {
 /// As GPUs before Hopper compute.
 TEST_P(HeadDims, ByMma) {
   Env older = env();
-  older.plan = "wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2";
+  older.plan = "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0 stages=2";
   const EnvOverride scope(older);
   const Attention attention = nearly_causal();
   for (const Dim d :

@@ -16,7 +16,7 @@ struct Case {
   const char* name;
   AttentionSpec spec;
   std::function<HostAttention(Shape)> host;
-  Scalar<i32> q_length = 1, kv_length = 1;
+  Scalar<i32> seqlen_q = 1, seqlen_kv = 1;
 };
 
 std::vector<Case> cases() {
@@ -36,7 +36,7 @@ std::vector<Case> cases() {
   Case last{"causal from the last key", {}, host([](Shape s, int q, int kv) {
               return q + s.kv - s.q >= kv;
             })};
-  last.spec.mask = masks::causal_bottom_right(last.q_length, last.kv_length);
+  last.spec.mask = masks::causal_bottom_right(last.seqlen_q, last.seqlen_kv);
   list.push_back(last);
   return list;
 }
@@ -47,10 +47,10 @@ void check(const std::vector<Shape>& shapes, Device device) {
     for (const Shape s : shapes)
       for (const int group : {1, 4, 7}) {
         SCOPED_TRACE(testing::Message() << c.name << " " << s.q << " " << s.kv << " by " << group);
-        c.q_length = s.q;
-        c.kv_length = s.kv;
+        c.seqlen_q = s.q;
+        c.seqlen_kv = s.kv;
         const bool odd = group == 4;
-        const Tensors t({.heads = group, .q_length = s.q, .kv_length = s.kv},
+        const Tensors t({.heads = group, .seqlen_q = s.q, .seqlen_kv = s.kv},
                         odd ? DType::f16 : DType::bf16, odd ? Order::bshd : Order::bhsd, device);
         attention(Stream(device), t.Q, t.K, t.V, t.O, t.Lse);
         expect_attention(c.host(s), t);
@@ -73,13 +73,13 @@ TEST_P(Lengths, Larger) {
 /// Enough keys for wide blocks, whose last one is ragged.
 TEST_P(Lengths, ManyKeys) {
   AttentionSpec at_end{.mask = masks::causal()};
-  at_end.queries_at_end = true;
+  at_end.align_bottom_right = true;
   static constexpr Shape kShape{40, 4101};
   for (const int dim : {64, 128})
     for (const AttentionSpec& spec : {AttentionSpec{}, at_end}) {
       SCOPED_TRACE(testing::Message() << dim << (spec.mask ? " causal" : ""));
       const Attention attention(spec);
-      const Tensors t({.q_length = kShape.q, .kv_length = kShape.kv, .dim = dim, .value_dim = dim},
+      const Tensors t({.seqlen_q = kShape.q, .seqlen_kv = kShape.kv, .dim = dim, .head_dim_v = dim},
                       DType::bf16, Order::bhsd, GetParam());
       attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
       HostAttention host;
@@ -95,7 +95,7 @@ TEST_P(Lengths, ManySteps) {
   HostAttention host;
   host.mask = [](int, int, int q, int kv) { return q >= kv; };
   for (const Shape s : {Shape{1023, 1024}, {1024, 1023}, {2048, 2048}, {4097, 513}}) {
-    const Tensors t({.q_length = s.q, .kv_length = s.kv}, DType::bf16, Order::bhsd, GetParam());
+    const Tensors t({.seqlen_q = s.q, .seqlen_kv = s.kv}, DType::bf16, Order::bhsd, GetParam());
     causal(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
     expect_attention(host, t);
     if (HasFatalFailure()) return;
@@ -107,7 +107,7 @@ TEST_P(Lengths, ManySteps) {
 TEST_P(Lengths, TilesOverlap) {
   const bool has_plan = GetParam().kind != DeviceKind::cpu;
   AttentionSpec given{.mask = masks::window(50, 20)};
-  given.range = [](const Tile&, const Tile&, const Tile& keys) {
+  given.kv_range = [](const Tile&, const Tile&, const Tile& keys) {
     return KvRange{full<i32>(0), keys};
   };
   for (const auto& [spec, kv, overlaps] :
@@ -116,13 +116,13 @@ TEST_P(Lengths, TilesOverlap) {
         {given, 90, false}}) {
     SCOPED_TRACE(testing::Message() << kv << " keys, overlap " << overlaps);
     const Attention attention(spec);
-    const Tensors t({.heads = 3, .q_length = 700, .kv_length = kv, .dim = 64, .value_dim = 64},
+    const Tensors t({.heads = 3, .seqlen_q = 700, .seqlen_kv = kv, .dim = 64, .head_dim_v = 64},
                     DType::bf16, Order::bhsd, GetParam());
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
     HostAttention host;
     host.mask = [](int, int, int q, int key) { return q - key <= 50 && key - q <= 20; };
     expect_attention(host, t);
-    EXPECT_EQ(attention.explain().find("overlap_tiles=1") != std::string::npos,
+    EXPECT_EQ(attention.explain().find("overlap_epilogue=1") != std::string::npos,
               has_plan && overlaps)
         << attention.explain();
   }
@@ -137,10 +137,10 @@ TEST_P(Lengths, NeighboursShareKeys) {
       SCOPED_TRACE(testing::Message() << heads << " heads, " << q << " queries, dim " << dim);
       const Tensors t({.heads = heads,
                        .kv_heads = heads,
-                       .q_length = q,
-                       .kv_length = 500,
+                       .seqlen_q = q,
+                       .seqlen_kv = 500,
                        .dim = dim,
-                       .value_dim = dim},
+                       .head_dim_v = dim},
                       DType::bf16, Order::bhsd, GetParam());
       full(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
       expect_attention({}, t);

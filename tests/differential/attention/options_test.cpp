@@ -34,7 +34,7 @@ TEST_P(AttentionOptions, SinksAndMaxima) {
       host.sink = [&](int h) {
         return with_sinks ? kSinks[static_cast<std::size_t>(h)] : -INFINITY;
       };
-      const Tensors t({.batch = 2, .heads = 4, .kv_heads = 2, .q_length = 150, .kv_length = 131},
+      const Tensors t({.batch = 2, .heads = 4, .kv_heads = 2, .seqlen_q = 150, .seqlen_kv = 131},
                       DType::bf16, Order::bshd, GetParam());
       attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras(with_sinks ? sinks : Tensor()));
       expect_attention(host, t, /*maxima=*/true);
@@ -51,7 +51,7 @@ TEST_P(AttentionOptions, KeysThatNobodySeesMayBeNaN) {
         {.rescaling = rescaling});
     HostAttention host;
     host.mask = [](int, int, int q, int kv) { return q >= kv && kv < 83; };
-    const Tensors t({.q_length = 90, .kv_length = 90}, DType::bf16, Order::bhsd, GetParam());
+    const Tensors t({.seqlen_q = 90, .seqlen_kv = 90}, DType::bf16, Order::bhsd, GetParam());
     t.K.slice(2, 83, 90).copy_from(Tensor::full({1, 1, 7, 64}, NAN, DType::bf16, GetParam()));
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras());
     expect_attention(host, t, /*maxima=*/rescaling == Rescaling::exact);
@@ -61,18 +61,18 @@ TEST_P(AttentionOptions, KeysThatNobodySeesMayBeNaN) {
 
 /// Positions of mask and score count from the end, the range of keys too.
 TEST_P(AttentionOptions, QueriesAtTheEnd) {
-  for (const auto& [q_length, kv_length] :
+  for (const auto& [seqlen_q, seqlen_kv] :
        {std::pair{1, 300}, {5, 131}, {64, 64}, {150, 290}, {200, 203}}) {
-    SCOPED_TRACE(testing::Message() << q_length << " of " << kv_length);
-    const int before = kv_length - q_length;
+    SCOPED_TRACE(testing::Message() << seqlen_q << " of " << seqlen_kv);
+    const int before = seqlen_kv - seqlen_q;
     HostAttention host;
     host.mask = [=](int, int, int q, int kv) { return q + before >= kv && q + before - kv <= 99; };
     host.score = [=](double s, int, int h, int q, int kv) {
       return s + (kv - q - before) * std::exp2(-4.0 * (h + 1));
     };
     const Attention attention(
-        {.mask = masks::sliding_window(99), .score = scores::alibi(2), .queries_at_end = true});
-    const Tensors t({.heads = 2, .q_length = q_length, .kv_length = kv_length}, DType::bf16,
+        {.mask = masks::sliding_window(99), .score = scores::alibi(2), .align_bottom_right = true});
+    const Tensors t({.heads = 2, .seqlen_q = seqlen_q, .seqlen_kv = seqlen_kv}, DType::bf16,
                     Order::bhsd, GetParam());
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras());
     expect_attention(host, t, /*maxima=*/true);
@@ -92,7 +92,7 @@ TEST_P(AttentionOptions, LazyRescaling) {
   for (const bool scored : {true, false}) {
     if (!scored) spec.score = {}, host.score = HostAttention().score;
     const Attention attention(spec, {}, {.rescaling = Rescaling::lazy});
-    const Tensors t({.heads = 4, .kv_heads = 2, .q_length = 200, .kv_length = 331}, DType::bf16,
+    const Tensors t({.heads = 4, .kv_heads = 2, .seqlen_q = 200, .seqlen_kv = 331}, DType::bf16,
                     Order::bhsd, GetParam());
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, {.lse = t.Lse});
     expect_attention(host, t);
@@ -106,7 +106,7 @@ TEST_P(AttentionOptions, NoKeysAtAll) {
   const Attention attention(AttentionSpec{});
   HostAttention host;
   host.sink = [](int h) { return h == 0 ? 1.5 : -INFINITY; };
-  const Tensors t({.heads = 2, .kv_heads = 2, .q_length = 5, .kv_length = 0}, DType::f16,
+  const Tensors t({.heads = 2, .kv_heads = 2, .seqlen_q = 5, .seqlen_kv = 0}, DType::f16,
                   Order::bhsd, GetParam());
   const Tensor sinks = Tensor::from(std::vector<float>{1.5f, -INFINITY}, GetParam());
   attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras(sinks));
@@ -146,15 +146,15 @@ TEST(AttentionErrors, AreReadable) {
   check("sinks", [&] { call(q, k, k, q, {.sinks = of({2}, DType::f32)}); });
   check("scale", [&] { Attention({.scale = -1.0f})(cpu, q, k, k, q); });
   check("queries at end", [&] {
-    Attention({.queries_at_end = true})(cpu, q, of({1, 2, 7, 64}), of({1, 2, 7, 64}), q);
+    Attention({.align_bottom_right = true})(cpu, q, of({1, 2, 7, 64}), of({1, 2, 7, 64}), q);
   });
-  check("key splits", [&] { Attention({}, {.key_splits = 3}); });
+  check("key splits", [&] { Attention({}, {.split_kv = 3}); });
   const Tensor packed = of({8, 4, 64}), starts = of({3}, DType::i32);
   check("cu_seqlens of q", [&] { attention.varlen(cpu, packed, packed, packed, packed, {}); });
   check("cu_seqlens of kv", [&] {
     attention.varlen(cpu, packed, packed, packed, packed, {starts, of({4}, DType::i32), 8});
   });
-  check("max_q",
+  check("max_seqlen_q",
         [&] { attention.varlen(cpu, packed, packed, packed, packed, {starts, starts, 9}); });
   check("sequences", [&] {
     const Tensor many = of({65538}, DType::i32);
@@ -165,15 +165,17 @@ TEST(AttentionErrors, AreReadable) {
     const Tensor begins = of({65537}, DType::i32);
     attention.varlen(cpu, wide, wide, wide, wide, {begins, begins, 1 << 20});
   });
-  for (const Weighting w : {Weighting::scores, Weighting::stick_breaking}) {
-    const std::string of_weighting = w == Weighting::scores ? " of scores" : " of sticks";
+  for (const AttentionNormalization w :
+       {AttentionNormalization::none, AttentionNormalization::stick_breaking}) {
+    const std::string of_weighting =
+        w == AttentionNormalization::none ? " of scores" : " of sticks";
     const Attention other({.weighting = w});
     check(("sinks" + of_weighting).c_str(),
           [&] { other(cpu, q, k, k, q, {.sinks = of({4}, DType::f32)}); });
     check(("row_max" + of_weighting).c_str(), [&] { other(cpu, q, k, k, q, {.row_max = rows}); });
   }
   check("lse of scores",
-        [&] { Attention({.weighting = Weighting::scores})(cpu, q, k, k, q, rows); });
+        [&] { Attention({.weighting = AttentionNormalization::none})(cpu, q, k, k, q, rows); });
   check("varlen of a batch", [&] { attention.varlen(cpu, q, k, k, q, {starts, starts, 8}); });
 }
 

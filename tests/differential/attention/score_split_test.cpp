@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "ir/text.h"
-#include "kernels/attention/spec_facts.h"
+#include "kernels/attention/heuristics.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
 #include "tests/assemble/assembled.h"
@@ -19,7 +19,7 @@ struct Found {
   friend bool operator==(const Found&, const Found&) = default;
 };
 Found split(const Score& score, const Mask& mask = {}) {
-  const AttentionSpec spec = SpecFacts({.mask = mask, .score = score}).spec;
+  const AttentionSpec spec = AttentionHeuristics({.mask = mask, .score = score}).spec;
   return {spec.mask != nullptr, spec.score != nullptr};
 }
 
@@ -55,18 +55,19 @@ TEST(ScoreSplit, WhatIsNot) {
 /// A list or a range of the caller's says which blocks the mask need not be asked about; the score
 /// is asked about all.
 TEST(ScoreSplit, KeysThatTheCallerNamesKeepTheScore) {
-  const SpecFacts facts(
+  const AttentionHeuristics facts(
       {.score = [](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q >= kv, s, -kInf); },
-       .range = causal_range});
+       .kv_range = causal_range});
   EXPECT_FALSE(facts.spec.mask);
   EXPECT_TRUE(facts.spec.score);
 }
 
 TEST(ScoreSplit, KeysAreFoundAsOfTheMask) {
-  const SpecFacts split(
+  const AttentionHeuristics split(
       {.score = [](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q >= kv, s, -kInf); }});
-  EXPECT_EQ(split.way.reach(), SpecFacts({.mask = masks::causal()}).way.reach());
-  EXPECT_NE(split.way.reach(), KeyReach::all);
+  EXPECT_EQ(split.traversal.kv_extent(),
+            AttentionHeuristics({.mask = masks::causal()}).traversal.kv_extent());
+  EXPECT_NE(split.traversal.kv_extent(), KvExtent::full);
 }
 
 /// Not only alike: the same machine code.

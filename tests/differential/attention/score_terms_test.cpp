@@ -73,7 +73,7 @@ TEST(ScoreTerms, CostWhatIsLeftOfThem) {
       {"softcap approximate", scores::softcap(30.0f, scores::Tanh::approximate), 2},
       {"softcap of a scalar", scores::softcap(Scalar<f32>(30.0f), scores::Tanh::approximate), 2},
       {"softcap", scores::softcap(30.0f), 4},
-      {"both", scores::then(scores::softcap(30.0f, scores::Tanh::approximate), scores::alibi(4)),
+      {"both", scores::compose(scores::softcap(30.0f, scores::Tanh::approximate), scores::alibi(4)),
        positions_behind + 2}};
   for (const auto& [name, score, ops] : wanted) {
     const PerElement work = work_of(score);

@@ -134,14 +134,14 @@ TEST_P(Scores, PositionsOfManyBlocks) {
 /// Sums that a user writes another way; what rows have in common on its own and with all else.
 TEST_P(Scores, SumsOfTheUser) {
   const Tensor rows = normal({kQueries}, 21), columns = normal({kKeys}, 22);
-  const HostTable of_row(rows), of_column(columns);
+  const HostTable needs_row_scan(rows), of_column(columns);
   check(
       [=](Tile s, Tile, Tile h, Tile q, Tile kv) {
         const Tile weight = exp2(cast<f32>(h) * -0.5f);
         return s - cast<f32>(q) * weight + cast<f32>(kv) * weight - view<f32, 1>(rows)(q);
       },
       [=](double s, int, int h, int q, int kv) {
-        return s + (kv - q) * std::exp2(-0.5 * h) - of_row({q});
+        return s + (kv - q) * std::exp2(-0.5 * h) - needs_row_scan({q});
       });
   check(
       [=](Tile s, Tile, Tile, Tile q, Tile kv) {
@@ -149,12 +149,14 @@ TEST_P(Scores, SumsOfTheUser) {
         return (s + bias) * 2.0f - bias / 4.0f;
       },
       [=](double s, int, int, int q, int kv) {
-        return (s + of_row({q}) / 2 - of_column({kv})) * 2 -
-               (of_row({q}) / 2 - of_column({kv})) / 4;
+        return (s + needs_row_scan({q}) / 2 - of_column({kv})) * 2 -
+               (needs_row_scan({q}) / 2 - of_column({kv})) / 4;
       });
   check([=](Tile s, Tile, Tile, Tile q,
             Tile kv) { return where(q > kv, s + view<f32, 1>(rows)(q), -s) * -1.5f; },
-        [=](double s, int, int, int q, int kv) { return (q > kv ? s + of_row({q}) : -s) * -1.5; });
+        [=](double s, int, int, int q, int kv) {
+          return (q > kv ? s + needs_row_scan({q}) : -s) * -1.5;
+        });
 }
 
 TEST_P(Scores, Alibi) {
@@ -184,7 +186,7 @@ TEST_P(Scores, NewTablesAndNumbersCompileNothing) {
   const Tensor biases = normal({kHeads}, 13);
   Scalar<f32> cap = 1.5f;
   const Attention attention(
-      {.score = scores::then(scores::softcap(cap), scores::head_bias(biases))});
+      {.score = scores::compose(scores::softcap(cap), scores::head_bias(biases))});
   const Tensors t({kBatch, kHeads, 2, kQueries, kKeys, 32, 32}, DType::bf16, Order::bhsd, device());
   const auto run = [&](double number, std::uint64_t seed) {
     cap = static_cast<float>(number);

@@ -10,7 +10,7 @@ namespace {
 class Tiles : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, Tiles, testing::ValuesIn(devices()), device_name);
 
-constexpr AttentionTiles kTall{192, 128};
+constexpr AttentionTileShape kTall{192, 128};
 
 struct Case {
   const char* name;
@@ -33,22 +33,22 @@ std::vector<Case> cases() {
 }
 
 /// As many warpgroups as the tile has 64 rows, in turn, where the device computes as Hopper does.
-void expect_warpgroups(const Attention& attention, const AttentionTiles& tiles, DType dtype,
+void expect_warpgroups(const Attention& attention, const AttentionTileShape& tiles, DType dtype,
                        Device device) {
   if (device.kind == DeviceKind::cpu) return;
   const std::string said = attention.explain(dtype);
   if (device.kind == DeviceKind::cuda && said.find("wgmma=1") == std::string::npos) return;
-  const std::string warps = "warps=" + std::to_string(tiles.queries / 16) + " ";
+  const std::string warps = "num_warps=" + std::to_string(tiles.block_q / 16) + " ";
   EXPECT_NE(said.find(warps), std::string::npos) << said;
-  EXPECT_NE(said.find(" turns=1 "), std::string::npos) << said;
+  EXPECT_NE(said.find(" warp_scheduler_barrier=1 "), std::string::npos) << said;
 }
 
-void expect_right(const Case& c, const AttentionTiles& tiles, const Extents& e, DType dtype,
-                  Order order, Device device, bool packs_heads = false) {
-  SCOPED_TRACE(testing::Message() << c.name << " " << tiles.queries << "x" << tiles.keys << ": "
+void expect_right(const Case& c, const AttentionTileShape& tiles, const Extents& e, DType dtype,
+                  Order order, Device device, bool pack_gqa = false) {
+  SCOPED_TRACE(testing::Message() << c.name << " " << tiles.block_q << "x" << tiles.block_kv << ": "
                                   << e.str());
   // Few rows of packed heads would have their own tile.
-  const Attention attention(c.spec, {.tiles = tiles, .pack_heads = packs_heads});
+  const Attention attention(c.spec, {.tiles = tiles, .pack_gqa = pack_gqa});
   const Tensors t(e, dtype, order, device);
   attention(Stream(device), t.Q, t.K, t.V, t.O, t.extras());
   expect_attention(c.host, t, true);
@@ -60,7 +60,7 @@ TEST_P(Tiles, Lengths) {
   for (const Case& c : cases())
     for (const auto& [q, kv] : {std::pair{1, 1}, {191, 300}, {192, 128}, {203, 517}, {413, 129}}) {
       const bool odd = q % 2 != 0;
-      const Extents e{.heads = 4, .kv_heads = odd ? 2 : 4, .q_length = q, .kv_length = kv};
+      const Extents e{.heads = 4, .kv_heads = odd ? 2 : 4, .seqlen_q = q, .seqlen_kv = kv};
       expect_right(c, kTall, e, odd ? DType::bf16 : DType::f16, odd ? Order::bhsd : Order::bshd,
                    GetParam());
       if (HasFatalFailure()) return;
@@ -69,7 +69,7 @@ TEST_P(Tiles, Lengths) {
 
 /// More tiles than the simulator's programs, and keys for many rounds.
 TEST_P(Tiles, ManyTiles) {
-  const Extents e{.heads = 3, .q_length = 777, .kv_length = 900};
+  const Extents e{.heads = 3, .seqlen_q = 777, .seqlen_kv = 900};
   for (const Case& c : cases())
     if (c.spec.mask && !c.spec.score)
       expect_right(c, kTall, e, DType::bf16, Order::bshd, GetParam());
@@ -78,8 +78,8 @@ TEST_P(Tiles, ManyTiles) {
 /// What fits beside larger head dims, and other tiles.
 TEST_P(Tiles, OtherExtents) {
   struct Shape {
-    std::int64_t dim, value_dim;
-    AttentionTiles tiles;
+    std::int64_t dim, head_dim_v;
+    AttentionTileShape tiles;
   };
   for (const Shape& s : {Shape{64, 64, {192, 112}},
                          {40, 72, {192, 112}},
@@ -89,7 +89,7 @@ TEST_P(Tiles, OtherExtents) {
                          {64, 64, {128, 224}},
                          {128, 128, {128, 48}}}) {
     const Extents e{
-        .heads = 2, .q_length = 230, .kv_length = 340, .dim = s.dim, .value_dim = s.value_dim};
+        .heads = 2, .seqlen_q = 230, .seqlen_kv = 340, .dim = s.dim, .head_dim_v = s.head_dim_v};
     for (const std::size_t i : {1U, 2U})
       expect_right(cases()[i], s.tiles, e, DType::bf16, Order::bhsd, GetParam());
     if (HasFatalFailure()) return;
@@ -101,12 +101,12 @@ TEST_P(Tiles, StoredByTma) {
   Env changed = env();
   changed.plan = "tma_store=1";
   const EnvOverride scope(changed);
-  for (const AttentionTiles& tiles : {AttentionTiles{128, 128}, {128, 176}, kTall})
+  for (const AttentionTileShape& tiles : {AttentionTileShape{128, 128}, {128, 176}, kTall})
     for (const auto& [q, kv] : {std::pair{1, 1}, {413, 129}, {203, 517}}) {
       const Case c = cases()[1];
-      const int dim = tiles.queries == 192 ? 64 : 128;
-      const Extents e{.heads = 3, .q_length = q, .kv_length = kv, .dim = dim, .value_dim = dim};
-      SCOPED_TRACE(testing::Message() << tiles.queries << "x" << tiles.keys << ": " << e.str());
+      const int dim = tiles.block_q == 192 ? 64 : 128;
+      const Extents e{.heads = 3, .seqlen_q = q, .seqlen_kv = kv, .dim = dim, .head_dim_v = dim};
+      SCOPED_TRACE(testing::Message() << tiles.block_q << "x" << tiles.block_kv << ": " << e.str());
       const Attention attention(c.spec, {.tiles = tiles});
       const Tensors t(e, DType::bf16, q == 1 ? Order::bhsd : Order::bshd, GetParam());
       attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
@@ -122,19 +122,19 @@ TEST_P(Tiles, StoredByTma) {
 
 TEST_P(Tiles, QueriesAtTheEnd) {
   Case c = cases()[1];
-  c.spec.queries_at_end = true;
+  c.spec.align_bottom_right = true;
   c.host.mask = [](int, int, int q, int kv) { return q + 600 - 230 >= kv; };
-  expect_right(c, kTall, {.heads = 2, .q_length = 230, .kv_length = 600}, DType::bf16, Order::bhsd,
+  expect_right(c, kTall, {.heads = 2, .seqlen_q = 230, .seqlen_kv = 600}, DType::bf16, Order::bhsd,
                GetParam());
 }
 
 /// Rows of a tile are of several heads, or of a part of a tensor.
 TEST_P(Tiles, PackedHeadsAndSequences) {
   const Case c = cases()[1];
-  expect_right(c, kTall, {.heads = 6, .kv_heads = 2, .q_length = 100, .kv_length = 150},
+  expect_right(c, kTall, {.heads = 6, .kv_heads = 2, .seqlen_q = 100, .seqlen_kv = 150},
                DType::bf16, Order::bhsd, GetParam(), true);
   const Attention attention(c.spec, {.tiles = kTall});
-  const Tensors t({.heads = 2, .kv_heads = 2, .q_length = 450, .kv_length = 460}, DType::bf16,
+  const Tensors t({.heads = 2, .kv_heads = 2, .seqlen_q = 450, .seqlen_kv = 460}, DType::bf16,
                   Order::bshd, GetParam());
   const auto rows = [](const Tensor& x) { return x.select(0, 0).transpose(0, 1); };
   const std::vector<i32> q{0, 250, 250, 450}, kv{0, 260, 280, 460};
@@ -157,17 +157,18 @@ TEST_P(Tiles, PackedHeadsAndSequences) {
 /// As GPUs before Hopper compute: six warps of two times 16 rows; and each of the plan's fields.
 TEST_P(Tiles, OtherPlans) {
   for (const char* plan :
-       {"wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2 warps=6 warps_m=6",
-        "wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2", "copy_warps=0 registers=0",
-        "copy_warps=1 registers=0", "persistent=0 stage_stores=1", "turns=0", "dynamic=1",
-        "tma_store=1", "tma_store=1 dynamic=1"}) {
+       {"wgmma=0 producer_warps=0 consumer_registers=0 persistent=0 stages=2 num_warps=6 warps_m=6",
+        "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0 stages=2",
+        "producer_warps=0 consumer_registers=0", "producer_warps=1 consumer_registers=0",
+        "persistent=0 stage_stores=1", "warp_scheduler_barrier=0", "dynamic_scheduler=1",
+        "tma_store=1", "tma_store=1 dynamic_scheduler=1"}) {
     SCOPED_TRACE(plan);
     Env changed = env();
     changed.plan = plan;
     const EnvOverride scope(changed);
     const Case c = cases()[1];
     const Attention attention(c.spec, {.tiles = kTall});
-    const Tensors t({.heads = 2, .q_length = 413, .kv_length = 400}, DType::bf16, Order::bhsd,
+    const Tensors t({.heads = 2, .seqlen_q = 413, .seqlen_kv = 400}, DType::bf16, Order::bhsd,
                     GetParam());
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
     expect_attention(c.host, t);
@@ -184,7 +185,7 @@ TEST_P(Tiles, WithoutEffectUnderLists) {
          {}};
   c.host.mask = [](int, int, int q, int kv) { return q / 70 == kv / 70 && q >= kv; };
   const Attention attention(c.spec, {.tiles = kTall});
-  const Tensors t({.heads = 2, .q_length = 300, .kv_length = 300}, DType::bf16, Order::bhsd,
+  const Tensors t({.heads = 2, .seqlen_q = 300, .seqlen_kv = 300}, DType::bf16, Order::bhsd,
                   GetParam());
   attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
   expect_attention(c.host, t);

@@ -1,4 +1,4 @@
-// What a score reads at each pair, brought as tiles by TMA (plan.tma_loads): to the bit what
+// What a score reads at each pair, brought as tiles by TMA (plan.tma_aux_loads): to the bit what
 // threads load element by element, and right by double precision.
 #include "support/env.h"
 #include "tegula/kernels/masks.h"
@@ -47,17 +47,17 @@ class TmaLoads : public testing::TestWithParam<Device> {
     SCOPED_TRACE(e.str());
     std::vector<double> before;
     std::string said;
-    if (!schedule.tiles) schedule.tiles = AttentionTiles{128, 64};
+    if (!schedule.tiles) schedule.tiles = AttentionTileShape{128, 64};
     for (const bool by_tma : {false, true}) {
-      schedule.tma_loads = by_tma;
+      schedule.tma_aux_loads = by_tma;
       const Attention attention(spec, schedule);
       const Tensors t(e, DType::bf16, Order::bhsd, GetParam());
       attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
       expect_attention(host, t);
       if (HasFatalFailure()) return said;
       said = attention.explain(DType::bf16);
-      const bool is_listed = said.find("a block list") != std::string::npos;
-      if (by_tma && !is_listed) {
+      const bool uses_block_list = said.find("a block list") != std::string::npos;
+      if (by_tma && !uses_block_list) {
         EXPECT_EQ(outputs(t), before);
       }
       before = outputs(t);
@@ -81,7 +81,7 @@ class TmaLoads : public testing::TestWithParam<Device> {
     spec.score = scores::bias(bias);
     const std::string said = compare(spec, host, e, schedule);
     expect_said(said, c.said);
-    expect_said(said, std::string_view(c.said) == kByTma ? "tma_loads=1" : "tma_loads=0");
+    expect_said(said, std::string_view(c.said) == kByTma ? "tma_aux_loads=1" : "tma_aux_loads=0");
   }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, TmaLoads, testing::ValuesIn(devices()), device_name);
@@ -116,7 +116,7 @@ TEST_P(TmaLoads, UnderMasks) {
   // The first query's position is not 0.
   host.mask = [](int, int, int q, int kv) { return q + 63 >= kv; };
   check({{2, 4, 133, 133}, DType::f32, 136}, kOdd,
-        {.mask = masks::causal(), .queries_at_end = true}, host, 63, {.pack_heads = false});
+        {.mask = masks::causal(), .align_bottom_right = true}, host, 63, {.pack_gqa = false});
 }
 
 /// Before and behind other functions, one of which is what products begin with.
@@ -131,12 +131,12 @@ TEST_P(TmaLoads, AmongOtherScores) {
     return 2 * std::tanh(s / 2) + of(b, h, q, kv);
   };
   expect_said(
-      compare({.score = scores::then(scores::softcap(2.0f), scores::bias(bias))}, host, kOdd),
+      compare({.score = scores::compose(scores::softcap(2.0f), scores::bias(bias))}, host, kOdd),
       kByTma);
   host.score = [&](double s, int b, int h, int q, int kv) {
     return s + of(b, h, q, kv) + (kv - q) * std::exp2(-2.0 * (h + 1));
   };
-  expect_said(compare({.score = scores::then(scores::bias(bias), scores::alibi(4))}, host, kOdd),
+  expect_said(compare({.score = scores::compose(scores::bias(bias), scores::alibi(4))}, host, kOdd),
               kByTma);
 }
 
@@ -156,8 +156,8 @@ TEST_P(TmaLoads, OfSequences) {
   std::vector<double> before;
   for (const bool by_tma : {false, true}) {
     const Attention attention({.mask = masks::causal(), .score = scores::bias(bias)},
-                              {.tma_loads = by_tma});
-    const Tensors t({.heads = 2, .kv_heads = 2, .q_length = 450, .kv_length = 460}, DType::bf16,
+                              {.tma_aux_loads = by_tma});
+    const Tensors t({.heads = 2, .kv_heads = 2, .seqlen_q = 450, .seqlen_kv = 460}, DType::bf16,
                     Order::bshd, GetParam());
     const auto rows = [](const Tensor& x) { return x.select(0, 0).transpose(0, 1); };
     const std::vector<i32> q{0, 250, 250, 450}, kv{0, 260, 280, 460};
@@ -165,7 +165,7 @@ TEST_P(TmaLoads, OfSequences) {
                      {Tensor::from(q, GetParam()), Tensor::from(kv, GetParam()), 250});
     if (by_tma) {
       EXPECT_EQ(t.O.to_doubles(), before);
-      expect_said(attention.explain(DType::bf16), "tma_loads=1");
+      expect_said(attention.explain(DType::bf16), "tma_aux_loads=1");
     }
     before = t.O.to_doubles();
   }
@@ -179,8 +179,8 @@ TEST_P(TmaLoads, NoRoom) {
     return s + values[static_cast<std::size_t>(q * 330 + kv)];
   };
   const std::string said =
-      compare({.score = scores::bias(bias)}, host, {.heads = 2, .q_length = 200, .kv_length = 330},
-              {.tiles = AttentionTiles{128, 176}});
+      compare({.score = scores::bias(bias)}, host, {.heads = 2, .seqlen_q = 200, .seqlen_kv = 330},
+              {.tiles = AttentionTileShape{128, 176}});
   expect_said(said, "no loads by TMA: no shared memory beside the operands");
   expect_said(said, "persistent=1");
 }
@@ -192,9 +192,9 @@ TEST_P(TmaLoads, Flipped) {
   host.score = [values = all.to_doubles()](double s, int, int, int q, int kv) {
     return s + values[static_cast<std::size_t>((71 - q) * 136 + kv)];
   };
-  const Extents e{.heads = 2, .q_length = 72, .kv_length = 136};
+  const Extents e{.heads = 2, .seqlen_q = 72, .seqlen_kv = 136};
   const std::string said = compare({.score = scores::bias(all.flip(2))}, host, e);
-  expect_said(said, "tma_loads=0");
+  expect_said(said, "tma_aux_loads=0");
 }
 
 /// Several tiles a program, and several steps: rings go round.
@@ -217,12 +217,13 @@ TEST_P(TmaLoads, OtherPlans) {
   host.score = [values = bias.to_doubles()](double s, int, int h, int q, int kv) {
     return s + values[static_cast<std::size_t>((h * 200 + q) * 330 + kv)];
   };
-  const Extents e{.heads = 2, .q_length = 200, .kv_length = 330};
-  for (const char* plan : {"", "stages=2", "persistent=0", "copy_warps=0 registers=0", "turns=0",
-                           "overlap_tiles=0", "dynamic=1", "tma_store=1", "wgmma=0"}) {
+  const Extents e{.heads = 2, .seqlen_q = 200, .seqlen_kv = 330};
+  for (const char* plan : {"", "stages=2", "persistent=0", "producer_warps=0 consumer_registers=0",
+                           "warp_scheduler_barrier=0", "overlap_epilogue=0", "dynamic_scheduler=1",
+                           "tma_store=1", "wgmma=0"}) {
     SCOPED_TRACE(plan);
     Env changed = env();
-    changed.plan = std::string("tma_loads=1 ") + plan;
+    changed.plan = std::string("tma_aux_loads=1 ") + plan;
     const EnvOverride scope(changed);
     const Attention attention({.mask = masks::causal(), .score = scores::bias(bias)});
     const Tensors t(e, DType::bf16, Order::bshd, GetParam());
@@ -230,7 +231,7 @@ TEST_P(TmaLoads, OtherPlans) {
     expect_attention(host, t);
     if (HasFatalFailure()) return;
     const bool has_none = std::string_view(plan) == "wgmma=0";
-    expect_said(attention.explain(DType::bf16), has_none ? "tma_loads=0" : "tma_loads=1");
+    expect_said(attention.explain(DType::bf16), has_none ? "tma_aux_loads=0" : "tma_aux_loads=1");
   }
 }
 
@@ -244,7 +245,7 @@ TEST_P(TmaLoads, ElementByElement) {
   check({{2, 4, 70, 133}, DType::bf16, 0, 0, strides.c_str()}, kOdd);
   check({{2, 4, 70, 133}, DType::f32, 134, 0, strides.c_str()}, kOdd);
   check({{2, 4, 4, 133}, DType::f32, 136, 0, none.c_str()}, {2, 4, 2, 4, 133, 32, 32}, {}, {}, 0,
-        {.pack_heads = true});
+        {.pack_gqa = true});
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ struct Packed {
   CuSeqlens lengths;
 
   Packed(const Lengths& l, std::int64_t heads, std::int64_t kv_heads, std::int64_t dim,
-         std::int64_t value_dim, DType dtype, Device device, std::int64_t spare = 3)
+         std::int64_t head_dim_v, DType dtype, Device device, std::int64_t spare = 3)
       : all({}, {}, {}, {}, {}, {}), q_starts(starts_of(l.q)), kv_starts(starts_of(l.kv)) {
     const std::int64_t q = q_starts.back(), kv = kv_starts.back();
     const auto of = [&](std::int64_t used, const Dims& shape, double rest, std::uint64_t seed) {
@@ -34,8 +34,8 @@ struct Packed {
     };
     all.Q = of(q, {q + spare, heads, dim}, NAN, 1);
     all.K = of(kv, {kv + spare, kv_heads, dim}, NAN, 2);
-    all.V = of(kv, {kv + spare, kv_heads, value_dim}, 1000, 3);
-    all.O = Tensor::full({q + spare, heads, value_dim}, NAN, dtype, device);
+    all.V = of(kv, {kv + spare, kv_heads, head_dim_v}, 1000, 3);
+    all.O = Tensor::full({q + spare, heads, head_dim_v}, NAN, dtype, device);
     all.Lse = Tensor::full({q + spare, heads}, NAN, DType::f32, device);
     all.Max = Tensor::full({q + spare, heads}, NAN, DType::f32, device);
     lengths = {Tensor::from(q_starts, device), Tensor::from(kv_starts, device),

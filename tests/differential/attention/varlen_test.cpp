@@ -42,7 +42,7 @@ TEST_P(Varlen, QueriesAtTheEnd) {
     const auto i = static_cast<std::size_t>(b);
     return q + lengths.kv[i] - lengths.q[i] >= kv;
   };
-  const Attention attention({.mask = masks::causal(), .queries_at_end = true});
+  const Attention attention({.mask = masks::causal(), .align_bottom_right = true});
   const Packed p(lengths, 2, 2, 64, 64, DType::bf16, GetParam());
   attention.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
                    p.all.extras());
@@ -115,11 +115,11 @@ TEST_P(Varlen, NeverRescaled) {
     const auto i = static_cast<std::size_t>(b);
     return q + lengths.kv[i] - lengths.q[i] >= kv;
   };
-  AttentionSpec spec{.mask = masks::causal(), .queries_at_end = true};
+  AttentionSpec spec{.mask = masks::causal(), .align_bottom_right = true};
   const Lengths causal{{1, 113, 0, 128, 17, 300, 5}, {7, 203, 9, 400, 217, 300, 260}};
   for (const bool scored : {false, true}) {
     if (scored) {
-      spec.mask = {}, spec.queries_at_end = false, host.mask = HostAttention().mask;
+      spec.mask = {}, spec.align_bottom_right = false, host.mask = HostAttention().mask;
       spec.score = [](Tile s, Tile, Tile h, Tile, Tile kv) { return s - cast<f32>(kv * h); };
       host.score = [](double s, int, int h, int, int kv) { return s - kv * h; };
     }

@@ -32,7 +32,7 @@ RowOfWeights broken_sticks(std::vector<double> scores) {
 using Weigh = RowOfWeights (*)(std::vector<double>);
 
 /// Every output of one head against double precision.
-void expect_weighted(const HostAttention& host, Weigh weigh, const Tensors& t, int b, int h,
+void expect_weighted(const HostAttention& host, Weigh softmax_step, const Tensors& t, int b, int h,
                      bool logarithms) {
   const auto q = t.Q.to_doubles(), k = t.K.to_doubles(), v = t.V.to_doubles(), o = t.O.to_doubles(),
              lse = t.Lse.to_doubles();
@@ -47,7 +47,7 @@ void expect_weighted(const HostAttention& host, Weigh weigh, const Tensors& t, i
       for (std::size_t d = 0; d < dim; ++d) product += q[i * dim + d] * k[j * dim + d];
       s[j] = host.score(product * scale, b, h, static_cast<int>(i), static_cast<int>(j));
     }
-    const RowOfWeights row = weigh(s);
+    const RowOfWeights row = softmax_step(s);
     for (std::size_t c = 0; c < cols; ++c) {
       double want = 0, magnitude = 0;
       for (std::size_t j = 0; j < keys; ++j) {
@@ -62,10 +62,10 @@ void expect_weighted(const HostAttention& host, Weigh weigh, const Tensors& t, i
   }
 }
 
-void expect_all(const HostAttention& host, Weigh weigh, const Tensors& t, bool logarithms) {
+void expect_all(const HostAttention& host, Weigh softmax_step, const Tensors& t, bool logarithms) {
   for (int b = 0; b < t.Q.size(0); ++b)
     for (int h = 0; h < t.Q.size(1); ++h) {
-      expect_weighted(host, weigh, head_of(t, b, h, false), b, h, logarithms);
+      expect_weighted(host, softmax_step, head_of(t, b, h, false), b, h, logarithms);
       if (testing::Test::HasFatalFailure()) return;
     }
 }
@@ -76,8 +76,8 @@ TEST_P(AttentionWeighting, ScoresAreWeights) {
   const Stream stream(GetParam());
   HostAttention host;
   host.mask = [](int, int, int q, int kv) { return q >= kv && q - kv <= 70; };
-  AttentionSpec spec{.mask = masks::sliding_window(70), .weighting = Weighting::scores};
-  const Extents e{.batch = 2, .heads = 4, .kv_heads = 2, .q_length = 150, .kv_length = 131};
+  AttentionSpec spec{.mask = masks::sliding_window(70), .weighting = AttentionNormalization::none};
+  const Extents e{.batch = 2, .heads = 4, .kv_heads = 2, .seqlen_q = 150, .seqlen_kv = 131};
   for (const bool is_linear : {true, false}) {
     SCOPED_TRACE(testing::Message() << is_linear);
     if (!is_linear) {
@@ -102,17 +102,17 @@ TEST_P(AttentionWeighting, SticksBreak) {
     DType dtype;
   };
   for (const Case& c :
-       {Case{{.heads = 2, .kv_heads = 2, .q_length = 1, .kv_length = 1}, 0, false, DType::bf16},
-        Case{{.batch = 2, .heads = 4, .kv_heads = 2, .q_length = 150, .kv_length = 150},
+       {Case{{.heads = 2, .kv_heads = 2, .seqlen_q = 1, .seqlen_kv = 1}, 0, false, DType::bf16},
+        Case{{.batch = 2, .heads = 4, .kv_heads = 2, .seqlen_q = 150, .seqlen_kv = 150},
              1,
              false,
              DType::bf16},
         Case{{.heads = 2,
               .kv_heads = 1,
-              .q_length = 203,
-              .kv_length = 290,
+              .seqlen_q = 203,
+              .seqlen_kv = 290,
               .dim = 128,
-              .value_dim = 72},
+              .head_dim_v = 72},
              0,
              true,
              DType::f16}}) {
@@ -121,7 +121,7 @@ TEST_P(AttentionWeighting, SticksBreak) {
     host.mask = [&](int, int, int q, int kv) { return q >= kv + c.ahead; };
     AttentionSpec spec{
         .mask = [ahead = c.ahead](Tile, Tile, Tile q, Tile kv) { return q >= kv + ahead; },
-        .weighting = Weighting::stick_breaking};
+        .weighting = AttentionNormalization::stick_breaking};
     if (c.scored) {
       spec.score = scores::alibi(2);
       host.score = [](double s, int, int h, int q, int kv) {
@@ -137,12 +137,12 @@ TEST_P(AttentionWeighting, SticksBreak) {
 
 /// The heads of a group as rows of one tile, the last positions of their sequence.
 TEST_P(AttentionWeighting, SticksOfADecodeStep) {
-  const Extents e{.batch = 2, .heads = 4, .kv_heads = 2, .q_length = 3, .kv_length = 131};
+  const Extents e{.batch = 2, .heads = 4, .kv_heads = 2, .seqlen_q = 3, .seqlen_kv = 131};
   HostAttention host;
   host.mask = [](int, int, int q, int kv) { return q + 128 > kv; };
   const Attention call({.mask = [](Tile, Tile, Tile q, Tile kv) { return q > kv; },
-                        .queries_at_end = true,
-                        .weighting = Weighting::stick_breaking});
+                        .align_bottom_right = true,
+                        .weighting = AttentionNormalization::stick_breaking});
   const Tensors t(e, DType::bf16, Order::bhsd, GetParam());
   call(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
   expect_all(host, broken_sticks, t, true);
@@ -154,8 +154,8 @@ TEST_P(AttentionWeighting, SticksBreakInOrder) {
   const auto check = [&](const Mask& mask, const auto& on_host, const char* way) {
     HostAttention host;
     host.mask = on_host;
-    const Attention call({.mask = mask, .weighting = Weighting::stick_breaking});
-    const Tensors t({.q_length = 300, .kv_length = 300}, DType::bf16, Order::bhsd, GetParam());
+    const Attention call({.mask = mask, .weighting = AttentionNormalization::stick_breaking});
+    const Tensors t({.seqlen_q = 300, .seqlen_kv = 300}, DType::bf16, Order::bhsd, GetParam());
     call(stream, t.Q, t.K, t.V, t.O, t.Lse);
     EXPECT_NE(call.explain().find(way), std::string::npos) << call.explain();
     expect_all(host, broken_sticks, t, true);

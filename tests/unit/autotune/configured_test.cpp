@@ -1,5 +1,5 @@
 // Kernels made for configurations: each once, with the numbers of theirs.
-#include "tegula/configured.h"
+#include "tegula/kernel_variants.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ struct Steps {
   int block = 8;
   bool doubled = false;
   template <class Config, class Visit>
-  static void each_value(Config& c, const Visit& visit) {
+  static void visit_axes(Config& c, const Visit& visit) {
     visit("BLOCK", c.block, {4, 8, 16});
     visit("DOUBLED", c.doubled, {0, 1});
   }
@@ -26,14 +26,14 @@ struct Fill {
   }
 };
 
-std::vector<i32> filled(Configured<Fill, Steps>& kernels, const Steps& config) {
+std::vector<i32> filled(KernelVariants<Fill, Steps>& kernels, const Steps& config) {
   const Tensor z = Tensor::zeros({2}, DType::i32, Device::cpu());
   kernels.of(config)(z);
   return z.to_vector<i32>();
 }
 
-TEST(Configured, EachHasItsNumbers) {
-  Configured<Fill, Steps> kernels("fill", {});
+TEST(KernelVariants, EachHasItsNumbers) {
+  KernelVariants<Fill, Steps> kernels("fill", {});
   EXPECT_EQ(filled(kernels, {4, true}), (std::vector<i32>{8, 8}));
   EXPECT_EQ(filled(kernels, {}), (std::vector<i32>{8, 8}));
   EXPECT_EQ(filled(kernels, {16, false}), (std::vector<i32>{16, 16}));
@@ -41,15 +41,15 @@ TEST(Configured, EachHasItsNumbers) {
   EXPECT_THROW(filled(kernels, {5, false}), CompileError);
 }
 
-TEST(Configured, KnowsWhatItWasAskedFor) {
-  Configured<Fill, Steps> kernels("fill_asked", {});
+TEST(KernelVariants, KnowsWhatItWasAskedFor) {
+  KernelVariants<Fill, Steps> kernels("fill_asked", {});
   filled(kernels, {4, true});
   EXPECT_TRUE(kernels.has([](const Steps& s) { return s.doubled; }));
   EXPECT_FALSE(kernels.has([](const Steps& s) { return s.block == 8; }));
   EXPECT_THROW(kernels.explain([](const Steps& s) { return s.block == 8; }), CompileError);
 }
 
-TEST(Configured, ValuesOfTune) {
+TEST(KernelVariants, ValuesOfTune) {
   EXPECT_EQ(tuning_of(Steps{16, true}), (Tuning{{"BLOCK", 16}, {"DOUBLED", 1}}));
 }
 

@@ -58,8 +58,8 @@ TEST(DeviceProfile, DecidesConfigurations) {
   no_second_kernel.matmul.cluster_cycles = no_second_kernel.matmul.cluster_part_cycles = 1e9;
   MatmulProblem other = usual;
   other.profile = &no_second_kernel;
-  EXPECT_TRUE(matmul_config(usual).clustered) << matmul_config(usual).str();
-  EXPECT_FALSE(matmul_config(other).clustered) << matmul_config(other).str();
+  EXPECT_TRUE(matmul_config(usual).split_k_in_cluster) << matmul_config(usual).str();
+  EXPECT_FALSE(matmul_config(other).split_k_in_cluster) << matmul_config(other).str();
 }
 
 TEST(DeviceProfile, DoctorTellsWhichRowServesAGpu) {

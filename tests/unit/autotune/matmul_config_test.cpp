@@ -10,28 +10,29 @@ namespace {
 TEST(MatmulConfig, LargeAndSmall) {
   EXPECT_EQ(matmul_config({8192, 8192, 8192}).bm, 128);
   EXPECT_EQ(matmul_config({1024, 4096, 2048}).bm, 128);
-  EXPECT_GT(matmul_config({512, 512, 8192}).splits, 1);
-  EXPECT_EQ(matmul_config({.m = 512, .n = 512, .k = 8192, .whole = true}).splits, 1);
+  EXPECT_GT(matmul_config({512, 512, 8192}).split_k, 1);
+  EXPECT_EQ(matmul_config({.m = 512, .n = 512, .k = 8192, .no_split_k = true}).split_k, 1);
   EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 8192, .operands = DType::f8e4m3}).bk, 128);
 }
 
 /// Where an SM has several tiles, unless a warpgroup has two sums of each. What rows are long
 /// enough for, results by TMA and operands that pairs share, follows.
 TEST(MatmulConfig, ManyTilesAreTakenInTurn) {
-  EXPECT_EQ(matmul_config({8192, 8192, 1024}).str(), "128x128x64 alternate");
-  EXPECT_EQ(matmul_config({4096, 4096, 4096}).str(), "128x128x64 alternate tma_store");
+  EXPECT_EQ(matmul_config({8192, 8192, 1024}).str(), "128x128x64 pingpong");
+  EXPECT_EQ(matmul_config({4096, 4096, 4096}).str(), "128x128x64 pingpong tma_store");
   EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 8192, .operands = DType::f8e4m3}).str(),
-            "128x128x128 alternate tma_store");
+            "128x128x128 pingpong tma_store");
   EXPECT_FALSE(
-      matmul_config({.m = 8192, .n = 8192, .k = 1024, .operands = DType::f8e4m3, .promoted = true})
-          .alternate);
-  EXPECT_FALSE(matmul_config({1024, 1024, 4096}).alternate);
-  EXPECT_EQ(matmul_config({12096, 1472, 10368}).str(), "128x128x64 multicast alternate tma_store");
-  EXPECT_FALSE(matmul_config({3072, 3072, 12288}).alternate) << "a last wave of a few tiles";
-  EXPECT_EQ(matmul_config({.m = 4096, .n = 4096, .k = 4096, .further = true}).str(),
-            "128x128x64 multicast alternate tma_store");
-  EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 1024, .further = true}).str(),
-            "128x128x64 multicast alternate");
+      matmul_config(
+          {.m = 8192, .n = 8192, .k = 1024, .operands = DType::f8e4m3, .fp32_promotion = true})
+          .pingpong);
+  EXPECT_FALSE(matmul_config({1024, 1024, 4096}).pingpong);
+  EXPECT_EQ(matmul_config({12096, 1472, 10368}).str(), "128x128x64 multicast pingpong tma_store");
+  EXPECT_FALSE(matmul_config({3072, 3072, 12288}).pingpong) << "a last wave of a few tiles";
+  EXPECT_EQ(matmul_config({.m = 4096, .n = 4096, .k = 4096, .has_epilogue_tensors = true}).str(),
+            "128x128x64 multicast pingpong tma_store");
+  EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 1024, .has_epilogue_tensors = true}).str(),
+            "128x128x64 multicast pingpong");
 }
 
 /// No tile of which half would be empty.
@@ -41,12 +42,12 @@ TEST(MatmulConfig, TilesAreFilled) {
 }
 
 TEST(MatmulConfig, FewRowsLieAlongTheInstructionsColumns) {
-  EXPECT_TRUE(matmul_config({1, 1024, 4096}).swapped);
+  EXPECT_TRUE(matmul_config({1, 1024, 4096}).swap_ab);
   EXPECT_EQ(matmul_config({1, 1024, 4096}).bm, 8);
   // Eight of a column of A are less than TMA swizzles.
   EXPECT_EQ(matmul_config({.m = 1, .n = 1024, .k = 4096, .a_k_major = false}).bm, 16);
-  EXPECT_TRUE(matmul_config({17, 1024, 4096}).swapped);
-  EXPECT_FALSE(matmul_config({128, 4096, 4096}).swapped);
+  EXPECT_TRUE(matmul_config({17, 1024, 4096}).swap_ab);
+  EXPECT_FALSE(matmul_config({128, 4096, 4096}).swap_ab);
 }
 
 /// Weights that take long to read are read by CTAs of a warp, in clusters that share k: so many
@@ -56,26 +57,27 @@ TEST(MatmulConfig, FewRowsOfLargeWeightsAreTilesOfMma) {
     return matmul_config({m, n, k}).str();
   };
   for (const std::int64_t m : {1, 8, 16}) {
-    EXPECT_EQ(config(m, 4096, 4096), "16x64x64 cluster 4 stages 4");
-    EXPECT_EQ(config(m, 4096, 14336), "16x64x64 cluster 4 stages 4");
-    EXPECT_EQ(config(m, 14336, 4096), "16x64x64 cluster 2 stages 3");
-    EXPECT_EQ(config(m, 28672, 8192), "16x64x64 cluster 2 stages 3");
-    EXPECT_EQ(config(m, 8192, 28672), "16x64x64 cluster 2 stages 4");
-    EXPECT_EQ(config(m, 2048, 8192), "16x64x64 cluster 8 stages 4");
+    EXPECT_EQ(config(m, 4096, 4096), "16x64x64 cluster_split_k 4 stages 4");
+    EXPECT_EQ(config(m, 4096, 14336), "16x64x64 cluster_split_k 4 stages 4");
+    EXPECT_EQ(config(m, 14336, 4096), "16x64x64 cluster_split_k 2 stages 3");
+    EXPECT_EQ(config(m, 28672, 8192), "16x64x64 cluster_split_k 2 stages 3");
+    EXPECT_EQ(config(m, 8192, 28672), "16x64x64 cluster_split_k 2 stages 4");
+    EXPECT_EQ(config(m, 2048, 8192), "16x64x64 cluster_split_k 8 stages 4");
   }
-  EXPECT_EQ(config(17, 4096, 4096), "32x64x64 cluster 4 stages 4");
-  EXPECT_EQ(config(32, 14336, 4096), "32x64x64 cluster 2 stages 3");
-  EXPECT_EQ(matmul_config({.m = 16, .n = 4096, .k = 4096, .sms = 66}).splits, 2) << "fewer SMs";
+  EXPECT_EQ(config(17, 4096, 4096), "32x64x64 cluster_split_k 4 stages 4");
+  EXPECT_EQ(config(32, 14336, 4096), "32x64x64 cluster_split_k 2 stages 3");
+  EXPECT_EQ(matmul_config({.m = 16, .n = 4096, .k = 4096, .num_sms = 66}).split_k, 2)
+      << "fewer SMs";
   const auto is_of_mma = [](const MatmulProblem& p) {
-    return matmul_config(p).bm == 16 && !matmul_config(p).swapped;
+    return matmul_config(p).bm == 16 && !matmul_config(p).swap_ab;
   };
   EXPECT_TRUE(is_of_mma({16, 4096, 4096}));
   EXPECT_FALSE(is_of_mma({16, 1024, 1024})) << "small weights";
   EXPECT_FALSE(is_of_mma({16, 200'000, 64})) << "too short to be shared";
   EXPECT_FALSE(is_of_mma({.m = 16, .n = 4096, .k = 4096, .operands = DType::f8e4m3}));
-  EXPECT_FALSE(is_of_mma({.m = 16, .n = 4096, .k = 4096, .whole = true}))
+  EXPECT_FALSE(is_of_mma({.m = 16, .n = 4096, .k = 4096, .no_split_k = true}))
       << "no clusters of batches";
-  EXPECT_FALSE(is_of_mma({.m = 16, .n = 4096, .k = 4096, .copies = true}));
+  EXPECT_FALSE(is_of_mma({.m = 16, .n = 4096, .k = 4096, .needs_repack = true}));
   EXPECT_FALSE(is_of_mma({.m = 16, .n = 4096, .k = 4096, .b_k_major = true})) << "not measured";
   EXPECT_FALSE(is_of_mma({16, 4097, 4096})) << "columns in longer rows: no pieces of 16 bytes";
   EXPECT_FALSE(is_of_mma({16, 4096, 4097}));
@@ -101,7 +103,7 @@ TEST(MatmulConfig, ManyCtasOfFewRowsHaveShallowRings) {
 TEST(MatmulConfig, FewRowsOfAnyWidth) {
   struct Type {
     DType operands;
-    bool tf32 = false, promoted = false;
+    bool tf32 = false, fp32_promotion = false;
   };
   for (const Type& type :
        {Type{DType::bf16}, {DType::i8}, {DType::f8e4m3, false, true}, {DType::f32, true}})
@@ -114,43 +116,43 @@ TEST(MatmulConfig, FewRowsOfAnyWidth) {
                                   .k = k,
                                   .operands = type.operands,
                                   .tf32 = type.tf32,
-                                  .promoted = type.promoted};
+                                  .fp32_promotion = type.fp32_promotion};
             const MatmulConfig c = is_gated ? gated_matmul_config(p) : matmul_config(p);
             SCOPED_TRACE(testing::Message() << name(type.operands) << " " << m << "x" << n << "x"
                                             << k << " " << c.str());
-            EXPECT_TRUE(c.stages >= 3 || c.alternate);
+            EXPECT_TRUE(c.stages >= 3 || c.pingpong);
             EXPECT_EQ(c.bk * size_bytes(type.operands), 128);
-            const bool is_of_mma = c.clustered && c.bm <= 32;
-            EXPECT_TRUE(c.swapped != (is_gated || is_of_mma) || m > 32);
-            EXPECT_TRUE(c.swapped || c.bm <= 64);
-            EXPECT_LE(c.bn, type.promoted ? 128 : 256);
+            const bool is_of_mma = c.split_k_in_cluster && c.bm <= 32;
+            EXPECT_TRUE(c.swap_ab != (is_gated || is_of_mma) || m > 32);
+            EXPECT_TRUE(c.swap_ab || c.bm <= 64);
+            EXPECT_LE(c.bn, type.fp32_promotion ? 128 : 256);
           }
 }
 
 /// Where one tile holds all columns, a height of its own fills the only wave; not where it would be
 /// as high as usual ones, or there are more columns, or few steps.
 TEST(MatmulConfig, NarrowProductsFillTheOnlyWave) {
-  EXPECT_EQ(matmul_config({12160, 128, 15104}).str(), "96x128x64 swapped stages 8");
-  EXPECT_EQ(matmul_config({9000, 96, 8192}).str(), "72x128x64 swapped stages 8");
+  EXPECT_EQ(matmul_config({12160, 128, 15104}).str(), "96x128x64 swap_ab stages 8");
+  EXPECT_EQ(matmul_config({9000, 96, 8192}).str(), "72x128x64 swap_ab stages 8");
   MatmulProblem p{13000, 96, 8192};
-  p.b_lines = false;
-  EXPECT_EQ(matmul_config(p).str(), "104x128x64 swapped multicast stages 7");
+  p.is_b_line_aligned = false;
+  EXPECT_EQ(matmul_config(p).str(), "104x128x64 swap_ab multicast stages 7");
   for (const MatmulProblem& other : {MatmulProblem{8192, 128, 8192},
                                      {16000, 128, 8192},
                                      {12160, 136, 8192},
                                      {12160, 64, 8192},
                                      {12160, 128, 1024}})
-    EXPECT_FALSE(matmul_config(other).swapped) << matmul_config(other).str();
+    EXPECT_FALSE(matmul_config(other).swap_ab) << matmul_config(other).str();
   MatmulProblem along_k{12160, 128, 15104};
   along_k.b_k_major = true;
-  EXPECT_FALSE(matmul_config(along_k).swapped) << "not measured";
+  EXPECT_FALSE(matmul_config(along_k).swap_ab) << "not measured";
 }
 
 /// Rows across two lines of the L2 cost twice the bandwidth: tiles are larger.
 TEST(MatmulConfig, RowsAcrossLines) {
   MatmulProblem p{1000, 2056, 1096};
   const MatmulConfig with_lines = matmul_config(p);
-  p.a_lines = p.b_lines = false;
+  p.is_a_line_aligned = p.is_b_line_aligned = false;
   EXPECT_GT(matmul_config(p).bn, with_lines.bn) << matmul_config(p).str();
 }
 
@@ -158,28 +160,28 @@ TEST(MatmulConfig, RowsAcrossLines) {
 /// where lines are whole, B's columns come in any number, A's rows do not, or numbers are other.
 TEST(MatmulConfig, RowsAcrossLinesAreShared) {
   MatmulProblem p{1000, 2056, 1096};
-  p.a_lines = p.b_lines = false;
+  p.is_a_line_aligned = p.is_b_line_aligned = false;
   EXPECT_EQ(matmul_config(p).str(), "128x192x64 multicast stages 5");
   p.operands = DType::f8e4m3;
   EXPECT_FALSE(matmul_config(p).multicast);
   MatmulProblem flat{520, 4104, 2056};
-  flat.a_lines = flat.b_lines = false;
-  EXPECT_EQ(matmul_config(flat).str(), "88x192x64 swapped multicast stages 6");
+  flat.is_a_line_aligned = flat.is_b_line_aligned = false;
+  EXPECT_EQ(matmul_config(flat).str(), "88x192x64 swap_ab multicast stages 6");
   flat.a_k_major = false;
   EXPECT_EQ(matmul_config(flat).str(), "128x192x64 multicast stages 5");
   MatmulProblem large{8200, 8200, 8136};
   EXPECT_FALSE(matmul_config(large).multicast);
-  large.a_lines = large.b_lines = false;
+  large.is_a_line_aligned = large.is_b_line_aligned = false;
   EXPECT_TRUE(matmul_config(large).multicast) << matmul_config(large).str();
-  large.whole = true;
+  large.no_split_k = true;
   EXPECT_FALSE(matmul_config(large).multicast);
 }
 
 /// Parts of k are added in a cluster where all clusters run at once.
 TEST(MatmulConfig, PartsInAWaveAreClusters) {
   const MatmulConfig c = matmul_config({128, 4096, 4096});
-  EXPECT_TRUE(c.clustered && c.splits == 2) << c.str();
-  EXPECT_FALSE(matmul_config({8192, 8192, 8192}).clustered);
+  EXPECT_TRUE(c.split_k_in_cluster && c.split_k == 2) << c.str();
+  EXPECT_FALSE(matmul_config({8192, 8192, 8192}).split_k_in_cluster);
 }
 
 /// A ragged product takes the tile that fills its last wave, not the largest.
@@ -188,10 +190,10 @@ TEST(MatmulConfig, Gated) {
   for (const std::int64_t n : {64, 512, 1472, 4096}) {
     MatmulConfig c = gated_matmul_config({300, n, 1024});
     c.bn *= 2;
-    EXPECT_EQ(c, matmul_config({.m = 300, .n = 2 * n, .k = 1024, .whole = true})) << n;
+    EXPECT_EQ(c, matmul_config({.m = 300, .n = 2 * n, .k = 1024, .no_split_k = true})) << n;
   }
-  EXPECT_EQ(gated_matmul_config({512, 256, 8192}).splits, 1);
-  EXPECT_EQ(gated_matmul_config({4096, 4096, 4096}).str(), "64x128x64 alternate");
+  EXPECT_EQ(gated_matmul_config({512, 256, 8192}).split_k, 1);
+  EXPECT_EQ(gated_matmul_config({4096, 4096, 4096}).str(), "64x128x64 pingpong");
 }
 
 TEST(MatmulConfig, FewWaves) { EXPECT_EQ(matmul_config({1280, 10112, 3520}).bn, 128); }
@@ -199,26 +201,28 @@ TEST(MatmulConfig, FewWaves) { EXPECT_EQ(matmul_config({1280, 10112, 3520}).bn, 
 TEST(MatmulConfig, WithoutWgmma) {
   EXPECT_EQ(matmul_config({.m = 64, .n = 64, .k = 64, .operands = DType::f32}).str(), "64x64x16");
   EXPECT_EQ(
-      matmul_config({.m = 64, .n = 64, .k = 64, .operands = DType::i8, .by_wgmma = false}).str(),
+      matmul_config({.m = 64, .n = 64, .k = 64, .operands = DType::i8, .has_wgmma = false}).str(),
       "64x64x64");
 }
 
 TEST(MatmulConfig, RowsThatAreNotAligned) {
-  EXPECT_EQ(matmul_config({.m = 999, .n = 999, .k = 999, .by_wgmma = false}).str(), "128x128x32");
-  EXPECT_EQ(matmul_config({.m = 9, .n = 999, .k = 999, .by_wgmma = false}).str(), "64x128x32");
+  EXPECT_EQ(matmul_config({.m = 999, .n = 999, .k = 999, .has_wgmma = false}).str(), "128x128x32");
+  EXPECT_EQ(matmul_config({.m = 9, .n = 999, .k = 999, .has_wgmma = false}).str(), "64x128x32");
 }
 
 /// Two launches take longer than a product of a few steps; one of many has the faster instructions.
 TEST(MatmulConfig, FewStepsOfOperandsThatWouldBeCopied) {
   MatmulProblem p{6739, 123, 119};
-  EXPECT_FALSE(matmul_config(p).direct);
-  p.copies = true;
+  EXPECT_FALSE(matmul_config(p).no_repack);
+  p.needs_repack = true;
   EXPECT_EQ(matmul_config(p).str(), "64x64x64") << "more than one round of tiles";
-  EXPECT_EQ(matmul_config({.m = 83, .n = 495, .k = 79, .copies = true}).str(), "64x64x64 direct");
-  EXPECT_FALSE(matmul_config({.m = 595, .n = 7667, .k = 241, .copies = true}).direct);
-  EXPECT_FALSE(matmul_config({.m = 9999, .n = 9999, .k = 119, .copies = true}).direct);
+  EXPECT_EQ(matmul_config({.m = 83, .n = 495, .k = 79, .needs_repack = true}).str(),
+            "64x64x64 no_repack");
+  EXPECT_FALSE(matmul_config({.m = 595, .n = 7667, .k = 241, .needs_repack = true}).no_repack);
+  EXPECT_FALSE(matmul_config({.m = 9999, .n = 9999, .k = 119, .needs_repack = true}).no_repack);
   EXPECT_FALSE(
-      matmul_config({.m = 83, .n = 495, .k = 79, .operands = DType::i8, .copies = true}).direct);
+      matmul_config({.m = 83, .n = 495, .k = 79, .operands = DType::i8, .needs_repack = true})
+          .no_repack);
 }
 
 /// Of the slots of a ring, a program with one tile fills as many as it has steps.
@@ -243,7 +247,7 @@ TEST(MatmulConfig, WidthsBesideMatrices) {
     MatmulProblem p{1408, n, 4096};
     p.b_k_major = true;
     is_taken = is_taken || matmul_config(p).bn == 176;
-    p.further = true;
+    p.has_epilogue_tensors = true;
     EXPECT_NE(matmul_config(p).bn, 176) << n;
   }
   EXPECT_TRUE(is_taken) << "elsewhere it is a width like others";
@@ -252,12 +256,12 @@ TEST(MatmulConfig, WidthsBesideMatrices) {
 /// Tiles are cut, and k divided, for the waves of the GPU at hand.
 TEST(MatmulConfig, OtherNumbersOfMultiprocessors) {
   const auto of = [](std::int64_t m, std::int64_t n, std::int64_t k, int sms) {
-    return matmul_config({.m = m, .n = n, .k = k, .sms = sms}).str();
+    return matmul_config({.m = m, .n = n, .k = k, .num_sms = sms}).str();
   };
   // 128 tiles are one wave, or with fewer multiprocessors 88 wider ones.
   EXPECT_EQ(of(512, 4096, 4096, 132), "128x128x64 stages 7");
   EXPECT_EQ(of(512, 4096, 4096, 114), "128x192x64 stages 5");
-  EXPECT_EQ(of(1024, 512, 8192, 132), "64x128x64 cluster 2 stages 8");
+  EXPECT_EQ(of(1024, 512, 8192, 132), "64x128x64 cluster_split_k 2 stages 8");
   EXPECT_EQ(of(1024, 512, 8192, 32), "128x128x64 stages 7");
   EXPECT_EQ(of(4096, 4096, 4096, 132), matmul_config({4096, 4096, 4096}).str());
 }

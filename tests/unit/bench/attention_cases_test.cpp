@@ -36,7 +36,7 @@ TEST(AttentionCases, ComputeWhatTheirNamesSay) {
       {AttentionSpec{.mask = causal, .score = scores::t5_bias(table, 20, false)}, 20},
       {AttentionSpec{.mask = causal, .score = scores::distance_bias(table, 3)}, 3},
       {AttentionSpec{.mask = causal}, 192'012'801},
-      {AttentionSetup(AttentionSpec{}, {.key_splits = 4}), 4}};
+      {AttentionSetup(AttentionSpec{}, {.split_kv = 4}), 4}};
   const auto cases = attention_cases();
   ASSERT_EQ(cases.size(), wanted.size() + 2);
   for (std::size_t i = 0; i < wanted.size(); ++i) {

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "tegula/tegula.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula::bench {
 namespace {
@@ -23,14 +23,14 @@ const std::map<std::string_view, std::string_view> kSigns{
     {"mma.sync, cp.async ring of 3", "pipelined by cp.async stages=3"},
     {"wgmma, TMA, the fewest slots", "brought by TMA stages=2"},
     {"ring of 4", "brought by TMA stages=4"},
-    {"a warp that copies", "copy_warps=1 "},
-    {"two warpgroups that compute", "plan { warps=8 "},
-    {"a warpgroup that copies gives up registers", "registers=232 "},
+    {"a warp that copies", "producer_warps=1 "},
+    {"two warpgroups that compute", "plan { num_warps=8 "},
+    {"a warpgroup that copies gives up registers", "consumer_registers=232 "},
     {"persistent", "persistent=1 "},
     {"stores by TMA", "applied: stored by TMA"},
     {"multicast", "shared=1"},
-    {"warpgroups take tiles in turn", "alternate=1 }"},
-    {"groups of 8 rows of tiles", "alternate=1 }"}};
+    {"warpgroups take tiles in turn", "pingpong=1 }"},
+    {"groups of 8 rows of tiles", "pingpong=1 }"}};
 
 TEST(Ladder, EveryRungIsCarriedOut) {
   const Stream sim(Device::sim());

@@ -66,8 +66,8 @@ TEST(CudaText, HalvesAreComputedTwoInAWord) {
 }
 
 TEST(CudaText, IncludesNothingAndNamesTheLaunch) {
-  const std::string s =
-      cuda_of("kernel @k simt target(sm_90a) threads(96) smem(4096) min_ctas(2) (%n: i32) { }");
+  const std::string s = cuda_of(
+      "kernel @k simt target(sm_90a) threads(96) smem(4096) min_ctas_per_sm(2) (%n: i32) { }");
   EXPECT_THAT(s, Not(HasSubstr("#include")));
   EXPECT_THAT(s, HasSubstr("extern \"C\" __global__ void __launch_bounds__(96, 2)\nk(int n)"));
   EXPECT_THAT(s, HasSubstr("4096 bytes of dynamic shared memory"));

@@ -15,7 +15,8 @@ struct Shuffles {
   friend bool operator==(const Shuffles&, const Shuffles&) = default;
 };
 Shuffles shuffles(const std::string& name, const char* plan) {
-  const std::string file = std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/late_sums/" + name;
+  const std::string file =
+      std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/defer_cross_lane_reductions/" + name;
   ir::Kernel k = ir::parse(read_file(file), file);
   ir::PassContext context;
   context.plan_changes = plan;
@@ -31,19 +32,20 @@ Shuffles shuffles(const std::string& name, const char* plan) {
 }
 
 /// Four folds over 16 lanes each.
-TEST(LateSums, ShuffleBehindTheLoop) {
-  const Shuffles without = shuffles("rows.tir", "late_sums=0"), with = shuffles("rows.tir", "");
+TEST(DeferReductions, ShuffleBehindTheLoop) {
+  const Shuffles without = shuffles("rows.tir", "defer_cross_lane_reductions=0"),
+                 with = shuffles("rows.tir", "");
   EXPECT_EQ(without.in_loops, 16);
   EXPECT_EQ(with.in_loops, 0);
   EXPECT_EQ(with.elsewhere, without.elsewhere + 16);
 }
 
 /// A maximum that the step needs stays in it.
-TEST(LateSums, WhatAStepNeedsStays) {
-  EXPECT_EQ(shuffles("whole.tir", "late_sums=0"), (Shuffles{10, 0}));
+TEST(DeferReductions, WhatAStepNeedsStays) {
+  EXPECT_EQ(shuffles("whole.tir", "defer_cross_lane_reductions=0"), (Shuffles{10, 0}));
   EXPECT_EQ(shuffles("whole.tir", ""), (Shuffles{5, 5}));
   EXPECT_EQ(shuffles("left_alone.tir", "").in_loops,
-            shuffles("left_alone.tir", "late_sums=0").in_loops);
+            shuffles("left_alone.tir", "defer_cross_lane_reductions=0").in_loops);
 }
 
 }  // namespace

@@ -247,7 +247,7 @@ inline const std::string kMulticast = replaced(kernel(64, R"(
   %to = add %base, %half
   if %first {
     mbar_expect_tx %bar [bytes = 16384]
-    tma_load %m, %to, %bar, %zero, %zero [programs = 2]
+    tma_load %m, %to, %bar, %zero, %zero [cluster_ctas = 2]
   } {
   }
   mbar_wait %bar, %zero
@@ -262,7 +262,7 @@ inline const std::string kMulticast = replaced(kernel(64, R"(
   if %first {
     mbar_wait %read, %zero
     mbar_expect_tx %bar [bytes = 16384]
-    tma_load %m, %to, %bar, %zero, %zero [programs = 2]
+    tma_load %m, %to, %bar, %zero, %zero [cluster_ctas = 2]
   } {
   }
   mbar_wait %bar, %one
@@ -427,7 +427,7 @@ inline std::vector<Case> multicast_cases() {
        "  if %first {\n    mbar_expect_tx %bar [bytes = 8192]", kTwoCtas},
       {Detector::TxMismatch, "a half for this CTA alone", kMulticast,
        "    mbar_wait %read, %zero\n    mbar_expect_tx %bar [bytes = 16384]\n    tma_load %m, %to, "
-       "%bar, %zero, %zero [programs = 2]",
+       "%bar, %zero, %zero [cluster_ctas = 2]",
        "    mbar_wait %read, %zero\n    mbar_expect_tx %bar [bytes = 16384]\n    tma_load %m, %to, "
        "%bar, %zero, %zero",
        kTwoCtas},

@@ -27,7 +27,7 @@ std::vector<float> counted(int n) {
 class Seen {
  public:
   void add(const Tile& t) {
-    const std::string text = live(t);
+    const std::string text = debug_string(t);
     if (text.find('{') != std::string::npos) texts.push_back(text);
   }
   std::vector<std::string> texts;
@@ -202,13 +202,13 @@ TEST_F(Eager, OutsideOfSuchARunTilesHaveTypesOnly) {
   const auto k = kernel("k", [&](Out<f32, 1> y) {
     const Tile t = full<f32>(1, 4);
     seen.add(t);
-    type = live(t);
+    type = debug_string(t);
     y(arange(4)) = t;
   });
   run_normally(k, empty({4}));
   EXPECT_THAT(seen.texts, ElementsAre());
   EXPECT_EQ(type, "tile<4xf32>");
-  EXPECT_EQ(live(Tile()), "no value");
+  EXPECT_EQ(debug_string(Tile()), "no value");
 }
 
 }  // namespace

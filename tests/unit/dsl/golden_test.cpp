@@ -31,7 +31,7 @@ auto matmul() {
   return kernel("matmul", [](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
     int BM = tune("BM", {16, 64, 128, 256}, 64), BN = tune("BN", {16, 64, 96, 128, 192, 256}, 96),
         BK = tune("BK", {16, 32, 64, 128}, 32);
-    for (auto [m, n] : grid(C, BM, BN, l2_group(8))) {
+    for (auto [m, n] : grid(C, BM, BN, group_m(8))) {
       auto acc = zeros<f32>(BM, BN);
       for (auto k : steps(A.cols(), BK)) acc = dot(A(m, k), B(k, n), acc);
       C(m, n) = acc;

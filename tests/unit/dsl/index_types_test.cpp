@@ -1,5 +1,5 @@
-// The values of idx(), first(), dim() and steps have one type, whatever the sizes of the tensors:
-// the same kernels are traced, and the same are refused, in 32 and in 64 bits.
+// The values of indices(), first(), dim() and steps have one type, whatever the sizes of the
+// tensors: the same kernels are traced, and the same are refused, in 32 and in 64 bits.
 #include <gtest/gtest.h>
 
 #include "run_on_host.h"
@@ -83,7 +83,7 @@ TEST(IndexTypes, OtherSources) {
   expect_at_all_sizes(counted([](auto& x, auto&, auto&) { return x.rows(); }), refused);
   expect_at_all_sizes(counted([](auto& x, auto&, auto&) { return x.stride(0); }), refused);
   expect_at_all_sizes(counted([](auto&, auto& r, auto&) { return r.first(); }), refused);
-  expect_at_all_sizes(counted([](auto&, auto&, auto& c) { return sum(c.idx()); }), refused);
+  expect_at_all_sizes(counted([](auto&, auto&, auto& c) { return sum(c.indices()); }), refused);
   expect_at_all_sizes(counted([](auto&, auto&, auto& c) { return max(c.first() * 2, 7); }),
                       refused);
   expect_at_all_sizes(

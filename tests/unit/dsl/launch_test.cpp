@@ -111,9 +111,9 @@ TEST(Launch, OptionalTensorsAreLeftOutOrGiven) {
 }
 
 TEST(Launch, AnyExtentIsCompiledOnce) {
-  const auto k = kernel("any_extent", [](In<f32, 1> x, Out<f32, 1> z) {
-    x.any_extent(0);
-    z.any_extent(-1);
+  const auto k = kernel("do_not_specialize", [](In<f32, 1> x, Out<f32, 1> z) {
+    x.do_not_specialize(0);
+    z.do_not_specialize(-1);
     for (auto i : grid(z, 64)) z(i) = x(i) + 1.0f;
   });
   for (const std::int64_t n : {64, 65, 66, 68, 1}) {
@@ -125,10 +125,10 @@ TEST(Launch, AnyExtentIsCompiledOnce) {
 }
 
 TEST(Launch, AnyStrideIsCompiledOnce) {
-  const auto k = kernel("any_stride", [](In<f32, 2> x, Out<f32, 2> z) {
+  const auto k = kernel("do_not_specialize_stride", [](In<f32, 2> x, Out<f32, 2> z) {
     for (const View* v : std::initializer_list<const View*>{&x, &z}) {
-      v->any_extent(1);
-      v->any_stride(0);
+      v->do_not_specialize(1);
+      v->do_not_specialize_stride(0);
     }
     for (auto [m, n] : grid(z, 2, 64)) z(m, n) = x(m, n) + 1.0f;
   });
@@ -183,7 +183,7 @@ TEST(Launch, FixedAndWholeDimensionsSpecialise) {
   call(112);
   EXPECT_EQ(compiled(sums), 4u);
   const auto exact = kernel("exact", [](In<f32, 1> x, Out<f32, 1> z) {
-    const int n = x.fixed(0);
+    const int n = x.static_dim(0);
     for (auto i : grid(z, 16)) z(i) = full<f32>(n, 16);
   });
   for (std::int64_t n : {16, 32, 48}) {

@@ -15,8 +15,8 @@ using testing::Not;
 /// How often each of `size` elements is in one of the parts of steps of 3 from `first`.
 std::vector<i32> visits(int size, int first, int parts) {
   const auto k = kernel("k", [first](InOut<i32, 1> z, Scalar<i32> number) {
-    for (auto p : grid(Space(number), 1))
-      for (auto i : steps(first, z.dim(0), 3).part(p.first(), number)) z(i) += 1;
+    for (auto p : grid(GridSpace(number), 1))
+      for (auto i : steps(first, z.dim(0), 3).chunk(p.first(), number)) z(i) += 1;
   });
   const Tensor z = Tensor::zeros({size}, DType::i32, kHost);
   test::run(k, z, parts);
@@ -39,7 +39,7 @@ TEST(PartsOfSteps, TheOnlyOneIsAllOfThem) {
                     for (auto i : grid(z, 1)) {
                       Tile sum = 0.0f;
                       auto all = steps(x.dim(0), 4);
-                      for (auto k : divided ? all.part(i.first(), 1) : all)
+                      for (auto k : divided ? all.chunk(i.first(), 1) : all)
                         sum += tegula::sum(x(k));
                       z(i) = sum;
                     }
@@ -54,7 +54,7 @@ TEST(PartsOfSteps, TheOnlyOneIsAllOfThem) {
 template <class... Order>
 std::vector<i32> numbered(const Dims& shape, Order... order) {
   const auto k = kernel("k", [=](Out<i32, 3> z, Scalar<i32> count) {
-    for (auto p : grid(Space(count), 1)) {
+    for (auto p : grid(GridSpace(count), 1)) {
       const auto tiles = tiles_of(z, 1, 2, 3, order...);
       const auto [b, m, n] = tiles.at(p.first());
       z(b, m, n) = full<i32>(p.first() + tiles.count() * 100, 2, 3);
@@ -73,14 +73,14 @@ TEST(TilesOf, RowByRow) {
 }
 
 TEST(TilesOf, InGroupsOfRows) {
-  EXPECT_EQ(numbered({1, 5, 4}, l2_group(2)),
+  EXPECT_EQ(numbered({1, 5, 4}, group_m(2)),
             (std::vector<i32>{600, 600, 600, 602, 600, 600, 600, 602,  //
                               601, 601, 601, 603, 601, 601, 601, 603,  //
                               604, 604, 604, 605}));
 }
 
-TEST(TilesOf, HeavyFirst) {
-  EXPECT_EQ(numbered({1, 2, 9}, heavy_first),
+TEST(TilesOf, BalancedPairs) {
+  EXPECT_EQ(numbered({1, 2, 9}, balanced_pairs),
             (std::vector<i32>{301, 301, 301, 302, 302, 302, 300, 300, 300,  //
                               301, 301, 301, 302, 302, 302, 300, 300, 300}));
 }
@@ -98,18 +98,18 @@ TEST(PartsOfViews, FirstSubscriptGiven) {
 }
 
 /// Programs of a cluster work on one tile: there is no other to share loads or take turns with.
-TEST(Clusters, NeitherShareNorAlternate) {
+TEST(Clusters, NeitherMulticastNorPingpong) {
   const auto text = [](int programs) {
     return kernel("k",
                   [programs](Out<f32, 2> z) {
                     for (auto [m, n] : grid(z, 8, 8, cluster(programs), multicast(true),
-                                            alternate(true), tma_store(true), tma_loads(true)))
+                                            pingpong(true), tma_store(true), tma_aux_loads(true)))
                       z(m, n) = 0.0f;
                   })
         .trace(empty({16, 16}))
         .text();
   };
-  for (const char* hint : {"multicast", "alternate", "tma_store", "tma_loads"}) {
+  for (const char* hint : {"multicast", "pingpong", "tma_store", "tma_aux_loads"}) {
     EXPECT_THAT(text(1), HasSubstr(hint));
     EXPECT_THAT(text(2), Not(HasSubstr(hint)));
   }

@@ -20,7 +20,7 @@ class Keys {
   Hash128 full(const Tensor& t) const { return kernel_.instance().signature(args(t)).hash(); }
   CallKey fast(const Tensor& t) const {
     CallArgs unused;
-    return examine(kernel_.instance(), args(t), kHost, unused);
+    return make_call_key(kernel_.instance(), args(t), kHost, unused);
   }
   /// Both keys agree on whether two tensors are of one class.
   void expect_same(const Tensor& a, const Tensor& b, bool same) const {

@@ -133,7 +133,8 @@ TEST(Views, SubscriptsOfEveryKind) {
 TEST(Views, CacheHints) {
   const auto k = kernel("k", [](In<f32, 1> x, Out<f32, 1> z) {
     const auto once = x.with({.evict = Evict::first});
-    for (auto i : grid(z, 4)) z.with({.cache = Cache::cs})(i) = once(i) + x(i) + once(3 - i.idx());
+    for (auto i : grid(z, 4))
+      z.with({.cache = Cache::cs})(i) = once(i) + x(i) + once(3 - i.indices());
   });
   const std::string text = k.trace(empty({4}), empty({4})).text();
   const auto count = [&](const std::string& what) {
@@ -150,11 +151,11 @@ TEST(Views, CacheHints) {
 }
 
 TEST(Views, IntegerTilesGather) {
-  EXPECT_THAT(from_matrix(3, [](auto x, auto i) { return x(i.idx(), 2 - i.idx()); }),
+  EXPECT_THAT(from_matrix(3, [](auto x, auto i) { return x(i.indices(), 2 - i.indices()); }),
               ElementsAre(2, 5, 8));
-  EXPECT_THAT(from_matrix(4, [](auto x, auto i) { return x(1, 3 - i.idx()); }),
+  EXPECT_THAT(from_matrix(4, [](auto x, auto i) { return x(1, 3 - i.indices()); }),
               ElementsAre(7, 6, 5, 4));
-  EXPECT_THAT(from_matrix(4, [](auto x, auto i) { return x(0, i.idx() + 2); }),
+  EXPECT_THAT(from_matrix(4, [](auto x, auto i) { return x(0, i.indices() + 2); }),
               ElementsAre(2, 3, 0, 0))
       << "outside reads 0";
 }
@@ -207,18 +208,18 @@ TEST(Pointers, LoadStoreMaskFillAndHints) {
   EXPECT_THAT(z.to_vector<float>(), ElementsAre(0, 2, 4, 6, -2, -2, 0));
   const std::string text = k.trace(x, z, 4).text();
   EXPECT_THAT(text, HasSubstr("[cache = \"cg\", evict = \"first\"]"));
-  EXPECT_THAT(text, HasSubstr("%arg0: ptr<f32> [arg = 0, div = 16]"));
+  EXPECT_THAT(text, HasSubstr("%arg0: ptr<f32> [arg = 0, divisibility = 16]"));
 }
 
 TEST(Pointers, Atomics) {
   const auto k = kernel("k", [](Ptr<i32> p, Out<i32, 1> old) {
     for (auto i : grid(old, 4)) {
-      old(i) = atomic_max(p + i.idx() * 0, i.idx(), i.idx() != 2);
+      old(i) = atomic_max(p + i.indices() * 0, i.indices(), i.indices() != 2);
       atomic_add(p + 1, 5);
       atomic_min(p + 2, -3);
       atomic_xchg(p + 3, 8);
-      atomic_or(p + 4, i.idx() + 8);
-      atomic_and(p + 5, 6, i.idx() == 0);
+      atomic_or(p + 4, i.indices() + 8);
+      atomic_and(p + 5, 6, i.indices() == 0);
       atomic_xor(p + 5, 5);
     }
   });
@@ -232,7 +233,7 @@ TEST(Pointers, Atomics) {
 
 TEST(Pointers, AtomicsOfBitsAreOfIntegers) {
   const auto k = kernel("k", [](Ptr<f32> p) {
-    for ([[maybe_unused]] auto i : grid(Space({1}), 1)) atomic_or(p, 1.0f);
+    for ([[maybe_unused]] auto i : grid(GridSpace({1}), 1)) atomic_or(p, 1.0f);
   });
   const Tensor p = Tensor::zeros({1}, DType::f32, kHost);
   EXPECT_THAT([&] { (void)k.trace(p); }, ThrowsMessage<CompileError>(HasSubstr("tiles_test.cpp")));
@@ -379,10 +380,10 @@ TEST(Grid, OrdersCoverEveryTileOnce) {
     return std::ranges::all_of(all_of, [](i32 v) { return v == 1; });
   };
   EXPECT_TRUE(covered());
-  EXPECT_TRUE(covered(l2_group(3)));
-  EXPECT_TRUE(covered(l2_group(100)));
-  EXPECT_TRUE(covered(heavy_first));
-  EXPECT_TRUE(covered(heavy_first, l2_group(2)));
+  EXPECT_TRUE(covered(group_m(3)));
+  EXPECT_TRUE(covered(group_m(100)));
+  EXPECT_TRUE(covered(balanced_pairs));
+  EXPECT_TRUE(covered(balanced_pairs, group_m(2)));
 }
 
 TEST(Grid, OfLeadingDimensionsOfScalarsAndOfNothing) {
@@ -418,7 +419,7 @@ TEST(Relaxed, MarksTheSumsOfTilesThatItsBodyComputes) {
   const auto k = kernel("k", [](In<f32, 2> x, Out<f32, 2> z) {
     for (auto [i, j] : grid(z, 4, 8)) {
       const Tile before = x(i, j) + 1.0f;
-      const Tile inside = relaxed([&] {
+      const Tile inside = reassociable([&] {
         const Tile distance = cast<f32>(expand(j, 0) - expand(i, 1));
         return max(fma(before, 2.0f, distance) / 3.0f, cast<f32>(i.first()) * 2.0f);
       });
@@ -433,7 +434,7 @@ TEST(Relaxed, MarksTheSumsOfTilesThatItsBodyComputes) {
     std::istringstream words(line);
     std::string value, equals, op;
     words >> value >> equals >> op;
-    if (line.find("relaxed = 1") != line.npos) marked.push_back(op);
+    if (line.find("reassoc = 1") != line.npos) marked.push_back(op);
   }
   EXPECT_THAT(marked, ElementsAre("cast", "fma", "div")) << text;
 }

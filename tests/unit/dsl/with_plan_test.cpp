@@ -43,9 +43,9 @@ TEST(WithPlan, IsCarriedOut) {
   std::vector<double> usual, planned;
   EXPECT_THAT(said_by(product(), &usual), HasSubstr("stages=4 "));
   const std::string said =
-      said_by(product().with_plan("stages=2, copy_warps=0, persistent=true"), &planned);
+      said_by(product().with_plan("stages=2, producer_warps=0, persistent=true"), &planned);
   EXPECT_THAT(said, HasSubstr("stages=2 "));
-  EXPECT_THAT(said, HasSubstr("copy_warps=0 "));
+  EXPECT_THAT(said, HasSubstr("producer_warps=0 "));
   EXPECT_THAT(said, HasSubstr("persistent=1 "));
   EXPECT_EQ(planned, usual);
 }
@@ -87,9 +87,9 @@ TEST(WithPlan, TheEnvironmentGoesOverIt) {
   Env other = env();
   other.plan = "stages=2";
   const EnvOverride scope(other);
-  const std::string said = said_by(product().with_plan("stages=3 copy_warps=0"));
+  const std::string said = said_by(product().with_plan("stages=3 producer_warps=0"));
   EXPECT_THAT(said, HasSubstr(" stages=2 "));
-  EXPECT_THAT(said, HasSubstr(" copy_warps=0 "));
+  EXPECT_THAT(said, HasSubstr(" producer_warps=0 "));
 }
 
 }  // namespace

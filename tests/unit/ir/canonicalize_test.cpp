@@ -9,7 +9,7 @@ namespace {
 
 std::string canonical_text(const std::string& body) {
   Kernel k = parse(
-      "kernel @k simt target(sm_90a) threads(128) (%p: ptr<bf16> [arg = 0, part = \"ptr\"], "
+      "kernel @k simt target(sm_90a) threads(128) (%p: ptr<bf16> [arg = 0, component = \"ptr\"], "
       "%n: i32 [arg = 1]) {\n" +
           body + "}\n",
       "k");

@@ -30,23 +30,23 @@ Kernel machine(const std::string& file, const std::string& changes = "") {
   return k;
 }
 
-const std::string kProduct = "tests/filetests/async_products/loop.tir",
+const std::string kProduct = "tests/filetests/pipeline_wgmma/loop.tir",
                   kAttention = "tests/unit/dsl/golden/attention.tir",
-                  kShared = "tests/filetests/persist/multicast.tir",
-                  kCounter = "tests/filetests/persist/counter.tir",
-                  kInTurn = "tests/filetests/persist/alternate.tir",
-                  kBeside = "tests/filetests/async_products/beside.tir";
+                  kShared = "tests/filetests/make_persistent/multicast.tir",
+                  kCounter = "tests/filetests/make_persistent/counter.tir",
+                  kInTurn = "tests/filetests/make_persistent/alternate.tir",
+                  kBeside = "tests/filetests/pipeline_wgmma/beside.tir";
 
-std::string fault_of(const Kernel& k, bool with_copy_role = true) {
-  const auto fault = check_channels(k, with_copy_role);
+std::string fault_of(const Kernel& k, bool with_producer = true) {
+  const auto fault = check_channels(k, with_producer);
   return fault ? fault->what : "nothing";
 }
 
 TEST(ChannelCheck, NothingInWhatPassesMake) {
   for (const std::string& file : {kProduct, kAttention, kShared, kCounter, kInTurn, kBeside})
-    for (const char* plan :
-         {"", "stages=2", "persistent=1", "stages=3 persistent=1", "persistent=1 dynamic=1",
-          "alternate=1", "alternate=1 multicast=1", "alternate=1 stages=3"}) {
+    for (const char* plan : {"", "stages=2", "persistent=1", "stages=3 persistent=1",
+                             "persistent=1 dynamic_scheduler=1", "pingpong=1",
+                             "pingpong=1 multicast=1", "pingpong=1 stages=3"}) {
       SCOPED_TRACE(file + " " + plan);
       const Kernel k = machine(file, plan);
       int copies = 0;
@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, EveryBreak,
                                          std::pair(kInTurn, std::string("multicast=1"))));
 
 TEST_P(EveryBreak, CopyLeftOut) { expect_all(broken(Opcode::CopyTma, erase)); }
-TEST_P(EveryBreak, AnnouncementLeftOut) { expect_all(broken(Opcode::ChannelExpect, erase)); }
+TEST_P(EveryBreak, AnnouncementLeftOut) { expect_all(broken(Opcode::ChannelExpectTx, erase)); }
 /// With rings of their own for keys and values some waits of the copies say nothing new: the one
 /// for the other ring passes only later.
 TEST_P(EveryBreak, WaitLeftOut) {
@@ -127,7 +127,7 @@ TEST_P(EveryBreak, OtherPhase) {
 }
 TEST_P(EveryBreak, WrongBytes) {
   for (const std::int64_t by : {-16, 16})
-    expect_all(broken(Opcode::ChannelExpect, [&](Kernel& k, OpId op) {
+    expect_all(broken(Opcode::ChannelExpectTx, [&](Kernel& k, OpId op) {
       const std::int64_t bytes = k[op].attrs.i(AttrName::bytes);
       k[op].attrs.set(AttrName::bytes, bytes + by);
     }));
@@ -170,10 +170,10 @@ TEST(ChannelCheck, TilesByACounter) {
   // The last release is that of the slot with the number.
   const auto kept = faults(kCounter, "", Opcode::ChannelRelease, erase);
   EXPECT_THAT(kept.back(), HasSubstr("deadlock"));
-  for (const std::string& fault : faults(kCounter, "", Opcode::PutTile, erase))
+  for (const std::string& fault : faults(kCounter, "", Opcode::PublishTile, erase))
     EXPECT_THAT(fault, HasSubstr("deadlock"));
   // Announced and brought, but read before it was waited for.
-  const auto early = faults(kCounter, "", Opcode::TakeTile, [](Kernel& k, OpId op) {
+  const auto early = faults(kCounter, "", Opcode::ReceiveTile, [](Kernel& k, OpId op) {
     OpId wait = k[op].prev;
     while (k[wait].opcode != Opcode::ChannelWait) wait = k[wait].prev;
     k.unlink(op);
@@ -186,7 +186,7 @@ TEST(ChannelCheck, TilesByACounter) {
 TEST(ChannelCheck, LoadsBesideOperands) {
   for (const char* plan : {"", "persistent=1"}) {
     SCOPED_TRACE(plan);
-    for (const Opcode op : {Opcode::CopyTma, Opcode::ChannelExpect, Opcode::ChannelRelease})
+    for (const Opcode op : {Opcode::CopyTma, Opcode::ChannelExpectTx, Opcode::ChannelRelease})
       expect_all(faults(kBeside, plan, op, erase));
     EXPECT_NE(faults(kBeside, plan, Opcode::ChannelWait, erase).back(), "nothing");
   }
@@ -216,13 +216,13 @@ TEST(ChannelCheck, TilesInTurn) {
     SCOPED_TRACE(plan);
     // Tiles of eight steps: on more than four slots nobody can be two rounds ahead.
     if (*plan != 0) {
-      EXPECT_THAT(faults(kInTurn, plan, Opcode::TurnTake, erase),
+      EXPECT_THAT(faults(kInTurn, plan, Opcode::OrderWait, erase),
                   testing::ElementsAre("a product reads what was copied for another tile"));
     }
-    EXPECT_THAT(faults(kInTurn, plan, Opcode::TurnPass, erase),
+    EXPECT_THAT(faults(kInTurn, plan, Opcode::OrderArrive, erase),
                 testing::ElementsAre(HasSubstr("deadlock")));
     for (const std::size_t carry : {0U, 1U})
-      expect_all(faults(kInTurn, plan, Opcode::TurnPass, [&](Kernel& k, OpId op) {
+      expect_all(faults(kInTurn, plan, Opcode::OrderArrive, [&](Kernel& k, OpId op) {
         const OpId yield = k.terminator(k[op].parent);
         Builder b(k);
         b.before(yield);

@@ -24,7 +24,7 @@ constexpr std::string_view kSum =
     %p = program_id [axis = 0] : i32
     %v = add %p, %unit
     BEFORE
-    %last = last_arriver %c, %n : i1
+    %last = arrive_and_test_last %c, %n : i1
     BEHIND
     if %last {
       %all = load_view %x, %zero [axes = [0]] : tile<4xi32>

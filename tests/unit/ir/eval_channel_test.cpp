@@ -28,14 +28,14 @@ const std::string kRing = R"(
     %c = smem_alloc [bytes = 16] : smem<2xi64>
     %s = smem_alloc [bytes = 32] : smem<2x4xf32>
     channel_init %c
-    %l = leader
+    %l = producer_thread
 )";
 
 TEST(EvalChannel, CopiesLandWhenTheirSlotIsWaitedFor) {
   const auto body = [](const std::string& wait) {
     return kRing + R"(
     if %l {
-      channel_expect %c, %one [bytes = 16]
+      channel_expect_tx %c, %one [bytes = 16]
       copy_tma %s, %one, %c, %x, %six [axes = [0]]
     } {
     }
@@ -56,7 +56,8 @@ TEST(EvalChannel, CopiesLandWhenTheirSlotIsWaitedFor) {
 TEST(EvalChannel, WaitsThatNothingEnds) {
   const auto wait = [](const std::string& expect, const std::string& copies,
                        const std::string& waits) {
-    return run_machine(kRing + "channel_expect %c, %z [bytes = " + expect + "]\n" + copies + waits)
+    return run_machine(kRing + "channel_expect_tx %c, %z [bytes = " + expect + "]\n" + copies +
+                       waits)
         .texts;
   };
   const std::string copy = "copy_tma %s, %z, %c, %x, %z [axes = [0]]\n";
@@ -72,7 +73,7 @@ TEST(EvalChannel, WaitsThatNothingEnds) {
 
 TEST(EvalChannel, PhasesAlternate) {
   const std::string round =
-      "channel_expect %c, %z [bytes = 16]\n"
+      "channel_expect_tx %c, %z [bytes = 16]\n"
       "copy_tma %s, %z, %c, %x, %z [axes = [0]]\n";
   EXPECT_THAT(run_machine(kRing + round + "channel_wait %c, %z, %z\n" + round +
                           "channel_wait %c, %z, %one\n" + round + "channel_wait %c, %z, %z")

@@ -51,13 +51,13 @@ constexpr const char* kSum =
     %f = cast %times : f32
     %t = load_view %x, %row, %zero [axes = [0, 1]] : tile<2x3xf32>
     %scaled = mul %t, %f
-    %sum = cluster_sum %scaled [axis = 0] : tile<1x3xf32>
+    %sum = cluster_reduce_scatter %scaled [axis = 0] : tile<1x3xf32>
     store_view %o, %sum, %rank, %zero [axes = [0, 1]]
   })";
 
 std::string sum(std::string form, std::string shift = "%zero") {
   std::string text = kSum;
-  text.replace(text.find("FORM"), 4, form);
+  text.replace(text.find("TILE_SHAPE"), 4, form);
   text.replace(text.find("SHIFT"), 5, shift);
   return text;
 }

@@ -31,15 +31,15 @@ TEST(EvalMachine, StoreBarrierLoad) {
     %t = load_view %x, %z [axes = [0]] : tile<4xf32>
     %c = convert_layout %t : tile<4xf32>
     %s = smem_alloc [bytes = 16] : smem<4xf32>
-    grid_wait
-    grid_trigger
+    grid_dependency_wait
+    grid_launch_dependents
     smem_store %s, %c
-    turns_start
+    order_init
     cta_barrier
-    turn_take
+    order_wait
     %u = smem_load %s : tile<4xf32>
-    turn_pass
-    turns_end
+    order_arrive
+    order_drain
     store_view %o, %u, %z [axes = [0]])");
   EXPECT_THAT(r.texts, IsEmpty());
   EXPECT_THAT(r.out, ElementsAre(1, 2, 3, 4, -1, -1, -1, -1));
@@ -68,10 +68,10 @@ TEST(EvalMachine, BoxesOfTiles) {
   const Ran r = run_machine(R"(
     %t = load_view %x, %z [axes = [0]] : tile<8xf32>
     %m = reshape %t : tile<2x4xf32>
-    %b = tile_slice %m [start_at = [0, 1]] : tile<2x2xf32>
+    %b = tile_slice %m [offsets = [0, 1]] : tile<2x2xf32>
     %f = reshape %b : tile<4xf32>
     store_view %o, %f, %z [axes = [0]]
-    %l = tile_slice %m [start_at = [1, 2]] : tile<1x2xf32>
+    %l = tile_slice %m [offsets = [1, 2]] : tile<1x2xf32>
     %g = reshape %l : tile<2xf32>
     %four = const [value = 4] : i32
     store_view %o, %g, %four [axes = [0]])");
@@ -82,7 +82,7 @@ TEST(EvalMachine, BoxesOfTiles) {
 TEST(EvalMachine, SlicesKeepEdges) {
   const Ran r = run_machine(R"(
     %t = load_view %x, %n [axes = [0]] : tile<8xf32>
-    %l = tile_slice %t [start_at = [2]] : tile<4xf32>
+    %l = tile_slice %t [offsets = [2]] : tile<4xf32>
     store_view %o, %l, %z [axes = [0]])",
                             4);
   EXPECT_THAT(r.out, ElementsAre(7, 8, -1, -1, -1, -1, -1, -1));

@@ -70,7 +70,7 @@ TEST(EvalReport, NobodysAddress) {
 TEST(EvalReport, AProvedBoxMustLieInside) {
   HostTensor<f32> x = iota<f32>({6});
   const std::string text = R"(kernel @b tile (%x: view<?xf32, in, strides=1>, %n: i32) {
-    %t = load_view %x, %n [axes = [0], inside = [0], offset_div = 2] : tile<4xf32> loc("k.cpp":2:1)
+    %t = load_view %x, %n [axes = [0], in_bounds = [0], offset_divisibility = 2] : tile<4xf32> loc("k.cpp":2:1)
   })";
   EXPECT_THAT(
       texts(run(text, {x.view(), int_arg(4)})),

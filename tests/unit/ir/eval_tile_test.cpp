@@ -47,8 +47,8 @@ TEST(EvalTile, LaunchGridIsEvaluatedOnTheHost) {
 TEST(EvalTile, FlattenedParametersTakeTheirPartOfAnArgument) {
   HostTensor<f32> x({7, 9});
   const Kernel k = parse(
-      R"(kernel @g simt (%n: i32 [axis = 1, arg = 0, part = "dim"], %s: i64 [axis = 0, arg = 0, part = "stride"],
-                                            %v: i32 [arg = 1, part = "value"]) {
+      R"(kernel @g simt (%n: i32 [axis = 1, arg = 0, component = "dim"], %s: i64 [axis = 0, arg = 0, component = "stride"],
+                                            %v: i32 [arg = 1, component = "value"]) {
     launch { %w = cast %s : i32  yield %n, %w, %v }
   })");
   EXPECT_THAT(evaluate_launch(k, std::vector<EvalArg>{x.view(), int_arg(3)}), ElementsAre(9, 9, 3));

@@ -53,11 +53,11 @@ std::vector<std::string> with_queue(const std::string& body, std::vector<i32>* t
 TEST(EvalTiles, NumbersGoThroughTheirSlots) {
   std::vector<i32> taken;
   EXPECT_THAT(with_queue(R"(
-    put_tile %words, %one, %there, %one, %one
+    publish_tile %words, %one, %there, %one, %one
     channel_wait %there, %one, %z
-    put_tile %words, %one, %there, %n, %one
+    publish_tile %words, %one, %there, %n, %one
     channel_wait %there, %one, %one
-    %a, %b = take_tile %words, %one, %z, %z : i32, i32
+    %a, %b = receive_tile %words, %one, %z, %z : i32, i32
     store_view %o, %a, %z [axes = []]
     store_view %o, %b, %one [axes = []])",
                          &taken),
@@ -66,13 +66,14 @@ TEST(EvalTiles, NumbersGoThroughTheirSlots) {
 }
 
 TEST(EvalTiles, WhatIsNotPutIsNotThere) {
-  EXPECT_THAT(with_queue("put_tile %words, %z, %there, %n, %n\nchannel_wait %there, %one, %z"),
+  EXPECT_THAT(with_queue("publish_tile %words, %z, %there, %n, %n\nchannel_wait %there, %one, %z"),
               ElementsAre("channel_wait waits for phase 0 of slot 1, which nothing ends"));
-  EXPECT_THAT(with_queue("%a = take_tile %words, %one, %z : i32"),
-              ElementsAre("take_tile reads element [0] of shared memory that nothing has written, "
-                          "or only another allocation at the same offset"));
-  EXPECT_THAT(with_queue("put_tile %words, %n, %there, %n, %n"),
-              ElementsAre("put_tile uses slot 41 of 2"));
+  EXPECT_THAT(
+      with_queue("%a = receive_tile %words, %one, %z : i32"),
+      ElementsAre("receive_tile reads element [0] of shared memory that nothing has written, "
+                  "or only another allocation at the same offset"));
+  EXPECT_THAT(with_queue("publish_tile %words, %n, %there, %n, %n"),
+              ElementsAre("publish_tile uses slot 41 of 2"));
 }
 
 /// The kernel of the file test of the pass persist, after all passes of the machine form.
@@ -80,12 +81,13 @@ Kernel counted(const Kernel& tile) {
   Kernel k = clone(tile);
   PassContext context;
   run_pipeline(k, ir_passes(), context);
-  EXPECT_TRUE(context.plan->dynamic);
+  EXPECT_TRUE(context.plan->dynamic_scheduler);
   return k;
 }
 
 TEST(EvalTiles, AWholeKernelInOrder) {
-  const std::string file = std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/persist/counter.tir";
+  const std::string file =
+      std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/counter.tir";
   const Kernel tile = parse(read_file(file), file);
   HostTensor<u32> counter({1});
   HostTensor<bf16> x({304, 512}), w({512, 128});

@@ -14,10 +14,10 @@ namespace {
 
 template <class F>
 void for_each_place(const LinearLayout& l, F f) {
-  for (int b = 0; b < l.size(In::Block); ++b)
-    for (int w = 0; w < l.size(In::Warp); ++w)
-      for (int t = 0; t < l.size(In::Lane); ++t)
-        for (int r = 0; r < l.registers(); ++r) f(Place{r, t, w, b});
+  for (int b = 0; b < l.size(HwDim::Block); ++b)
+    for (int w = 0; w < l.size(HwDim::Warp); ++w)
+      for (int t = 0; t < l.size(HwDim::Lane); ++t)
+        for (int r = 0; r < l.registers(); ++r) f(HardwareCoord{r, t, w, b});
 }
 
 /// Coverage, inverse and text of one layout.
@@ -25,13 +25,13 @@ void expect_laws(const LinearLayout& l) {
   SCOPED_TRACE(l.str());
   std::set<std::vector<int>> seen;
   std::int64_t places = 0;
-  for_each_place(l, [&](const Place& p) {
+  for_each_place(l, [&](const HardwareCoord& p) {
     const Dims i = l.apply(p);
     seen.insert({i.begin(), i.end()});
     const auto back = l.locate(i);
     ASSERT_TRUE(back);
     ASSERT_EQ(l.apply(*back), i);
-    for (In in : kIns) ASSERT_EQ((*back)[in] & static_cast<int>(l.free_bits(in)), 0);
+    for (HwDim in : kIns) ASSERT_EQ((*back)[in] & static_cast<int>(l.free_bits(in)), 0);
     if (l.is_bijective()) {
       ASSERT_EQ(*back, p);
     }
@@ -74,9 +74,9 @@ TEST(LinearLayout, AccumulatorsFollowTheFormula) {
     for (int groups : {1, 2, 3, 4}) {
       const LinearLayout l = wgmma_acc(64 * groups, n, groups);
       ASSERT_EQ(l.registers(), n / 2);
-      ASSERT_EQ(l.size(In::Warp), 4 * groups);
+      ASSERT_EQ(l.size(HwDim::Warp), 4 * groups);
       ASSERT_TRUE(l.is_exact());
-      for_each_place(l, [&](const Place& p) {
+      for_each_place(l, [&](const HardwareCoord& p) {
         const int g = p.lane >> 2, t = p.lane & 3, r = p.reg;
         const Dims want{16 * p.warp + g + 8 * (r >> 1 & 1), 8 * (r >> 2) + 2 * t + (r & 1)};
         ASSERT_EQ(l.apply(p), want) << l.str();
@@ -92,7 +92,7 @@ TEST(LinearLayout, OperandsFollowTheFormulas) {
     const LinearLayout wa = wgmma_a_reg(64, k, bits);
     ASSERT_EQ(a.registers(), 4 * pack);
     ASSERT_EQ(b.registers(), 2 * pack);
-    for_each_place(wa, [&](const Place& p) {
+    for_each_place(wa, [&](const HardwareCoord& p) {
       const int g = p.lane >> 2, t = p.lane & 3, j = p.reg / pack, h = p.reg % pack;
       const Dims want_a{g + 8 * (j & 1), pack * t + h + 4 * pack * (j >> 1)};
       const Dims want_wa{16 * p.warp + want_a[0], want_a[1]};
@@ -125,10 +125,10 @@ TEST(LinearLayout, MmaTilesRepeatTheInstruction) {
   EXPECT_EQ(*product(mma_m16n8k16_acc({16, 8}, 1, 1), *tiles), l);
   const LinearLayout a = mma_operand(Operand::A, {64, 32}, 16, 2, 2);
   const LinearLayout b = mma_operand(Operand::B, {32, 48}, 16, 2, 2);
-  EXPECT_EQ(a.basis(In::Warp, 0), (Dims{16, 0}));
-  EXPECT_EQ(a.basis(In::Warp, 1), (Dims{0, 0}));
-  EXPECT_EQ(b.basis(In::Warp, 1), (Dims{0, 8}));
-  EXPECT_EQ(a.free_bits(In::Warp), 2u);
+  EXPECT_EQ(a.basis(HwDim::Warp, 0), (Dims{16, 0}));
+  EXPECT_EQ(a.basis(HwDim::Warp, 1), (Dims{0, 0}));
+  EXPECT_EQ(b.basis(HwDim::Warp, 1), (Dims{0, 8}));
+  EXPECT_EQ(a.free_bits(HwDim::Warp), 2u);
 }
 
 TEST(LinearLayout, InstructionsPadSmallTiles) {
@@ -207,7 +207,7 @@ TEST(LinearLayout, FmaOperandsHoldAllOfK) {
   ASSERT_TRUE(a && b);
   expect_laws(*a);
   expect_laws(*b);
-  for_each_place(acc, [&](const Place& p) {
+  for_each_place(acc, [&](const HardwareCoord& p) {
     const Dims i = acc.apply(p);
     bool found = false;
     for (int r = 0; r < a->registers(); ++r)

@@ -30,13 +30,13 @@ const std::vector<LinearLayout>& samples() {
 
 template <class F>
 void for_each_thread(const LinearLayout& l, F f) {
-  for (int w = 0; w < l.size(In::Warp); ++w)
-    for (int t = 0; t < l.size(In::Lane); ++t) f(Place{0, t, w, 0});
+  for (int w = 0; w < l.size(HwDim::Warp); ++w)
+    for (int t = 0; t < l.size(HwDim::Lane); ++t) f(HardwareCoord{0, t, w, 0});
 }
 
 template <class F>
 void for_each_place(const LinearLayout& l, F f) {
-  for_each_thread(l, [&](Place p) {
+  for_each_thread(l, [&](HardwareCoord p) {
     for (p.reg = 0; p.reg < l.registers(); ++p.reg) f(p);
   });
 }
@@ -47,7 +47,7 @@ TEST(LayoutOps, SliceKeepsEveryThreadsRows) {
       const LinearLayout s = slice(l, dim);
       EXPECT_TRUE(s.is_surjective());
       std::vector<std::set<int>> rows, want;
-      for_each_thread(l, [&](Place p) {
+      for_each_thread(l, [&](HardwareCoord p) {
         std::set<int> a, b;
         for (p.reg = 0; p.reg < l.registers(); ++p.reg) a.insert(l.apply(p)[1 - dim]);
         for (p.reg = 0; p.reg < s.registers(); ++p.reg) b.insert(s.apply(p)[0]);
@@ -60,7 +60,7 @@ TEST(LayoutOps, SliceKeepsEveryThreadsRows) {
 TEST(LayoutOps, ExpandPermuteKeepPlaces) {
   for (const LinearLayout& l : samples()) {
     const LinearLayout e = expand_dim(l, 1), t = permute(l, {1, 0});
-    for_each_place(l, [&](const Place& p) {
+    for_each_place(l, [&](const HardwareCoord& p) {
       const Dims i = l.apply(p);
       const Dims expanded{i[0], 0, i[1]}, turned{i[1], i[0]};
       ASSERT_EQ(e.apply(p), expanded);
@@ -91,7 +91,7 @@ TEST(LayoutOps, ReshapeKeepsRowMajorNumbers) {
         continue;
       }
       ++done;
-      for_each_place(l, [&](const Place& p) {
+      for_each_place(l, [&](const HardwareCoord& p) {
         if (l.is_absent(l.apply(p))) return;
         ASSERT_EQ(row_major(r->apply(p), shape), row_major(l.apply(p), l.shape()))
             << l.str() << r->str();
@@ -135,12 +135,12 @@ TEST(LayoutOps, BroadcastReadsTheSameThread) {
       ASSERT_TRUE(wide);
       const auto registers = broadcast_registers(column, *wide);
       ASSERT_TRUE(registers);
-      for_each_place(*wide, [&](Place p) {
+      for_each_place(*wide, [&](HardwareCoord p) {
         const Dims i = wide->apply(p);
         p.reg = (*registers)[static_cast<std::size_t>(p.reg)];
         ASSERT_EQ(column.apply(p)[1 - dim], i[1 - dim]);
       });
-      for_each_place(l, [&](Place p) {
+      for_each_place(l, [&](HardwareCoord p) {
         const Dims i = l.apply(p);
         p.reg = (*back)[static_cast<std::size_t>(p.reg)];
         ASSERT_EQ(column.apply(p)[1 - dim], i[1 - dim]);
@@ -149,7 +149,7 @@ TEST(LayoutOps, BroadcastReadsTheSameThread) {
   EXPECT_FALSE(broadcast_registers(expand_dim(slice(samples()[0], 1), 1), samples()[1]));
   EXPECT_FALSE(broadcast(samples()[0], 0, 4));
   LayoutSpec other_lanes = wgmma_acc(64, 64).spec();
-  std::swap(other_lanes.of(In::Lane)[2], other_lanes.of(In::Lane)[3]);
+  std::swap(other_lanes.of(HwDim::Lane)[2], other_lanes.of(HwDim::Lane)[3]);
   EXPECT_EQ(
       broadcast_registers(expand_dim(slice(LinearLayout(other_lanes), 1), 1), wgmma_acc(64, 64))
           .reason(),
@@ -162,7 +162,7 @@ TEST(LayoutOps, ConcatJoinSplit) {
     const auto halves = split(joined);
     ASSERT_TRUE(halves);
     EXPECT_EQ(halves->layout, l);
-    for_each_place(l, [&](Place p) {
+    for_each_place(l, [&](HardwareCoord p) {
       const Dims i = l.apply(p);
       const std::size_t r = static_cast<std::size_t>(p.reg);
       p.reg = halves->first[r];
@@ -177,7 +177,7 @@ TEST(LayoutOps, ConcatJoinSplit) {
         continue;
       }
       ASSERT_EQ(c->layout.shape()[1], l.shape()[1] * copies);
-      for_each_place(c->layout, [&](Place p) {
+      for_each_place(c->layout, [&](HardwareCoord p) {
         const Dims i = c->layout.apply(p);
         const int source = c->registers[static_cast<std::size_t>(p.reg)];
         p.reg = source % l.registers();
@@ -196,7 +196,7 @@ TEST(LayoutOps, SubtilesAreRegisters) {
     const auto part = subtile(acc, {0, columns}, {64, n});
     ASSERT_TRUE(part) << part.reason();
     ASSERT_EQ(part->layout.shape(), (Dims{64, n}));
-    for_each_place(part->layout, [&](Place p) {
+    for_each_place(part->layout, [&](HardwareCoord p) {
       const Dims i = part->layout.apply(p);
       p.reg = part->registers[static_cast<std::size_t>(p.reg)];
       ASSERT_EQ(acc.apply(p), (Dims{i[0], i[1] + columns}));
@@ -230,26 +230,26 @@ TEST(LayoutOps, ReductionsCombineEachElementOnce) {
       ASSERT_TRUE(plan) << plan.reason();
       // Walk what each thread's result register collects; every element of the fiber must come
       // exactly once.
-      for_each_thread(l, [&](const Place& thread) {
+      for_each_thread(l, [&](const HardwareCoord& thread) {
         if (thread.lane % 5 != 0) return;
         for (int r = 0; r < plan->result.registers(); ++r) {
-          std::vector<Place> sources;
+          std::vector<HardwareCoord> sources;
           for (int reg : plan->registers[static_cast<std::size_t>(r)])
             sources.push_back({reg, thread.lane, thread.warp, 0});
-          const auto doubled = [&](In in, int mask) {
+          const auto doubled = [&](HwDim in, int mask) {
             const auto n = sources.size();
             for (std::size_t i = 0; i < n; ++i) {
               sources.push_back(sources[i]);
               sources.back()[in] ^= mask;
             }
           };
-          for (int mask : plan->lane_masks) doubled(In::Lane, mask);
-          for (int mask : plan->warp_masks) doubled(In::Warp, mask);
+          for (int mask : plan->lane_masks) doubled(HwDim::Lane, mask);
+          for (int mask : plan->warp_masks) doubled(HwDim::Warp, mask);
           for (const ThreadDigit& d : plan->warp_digits) {
             const auto n = sources.size();
             for (int step = 1; step < d.count; ++step)
               for (std::size_t i = 0; i < n; ++i) {
-                Place p = sources[i];
+                HardwareCoord p = sources[i];
                 const int digit = p.warp / d.divisor % d.count;
                 p.warp += ((digit + step) % d.count - digit) * d.divisor;
                 sources.push_back(p);
@@ -257,7 +257,7 @@ TEST(LayoutOps, ReductionsCombineEachElementOnce) {
           }
           std::set<int> along;
           const int row = plan->result.apply({r, thread.lane, thread.warp, 0})[0];
-          for (const Place& p : sources) {
+          for (const HardwareCoord& p : sources) {
             ASSERT_EQ(l.apply(p)[1 - dim], row);
             ASSERT_TRUE(along.insert(l.apply(p)[dim]).second) << "counted twice";
           }

@@ -59,15 +59,15 @@ TEST(SharedLayout, SwizzlesAreTheHardwares) {
 }
 
 TEST(SharedLayout, WideRowsAreCutIntoPieces) {
-  const auto text = [](int columns, PieceRule rule) {
+  const auto text = [](int columns, SegmentRule rule) {
     return SharedLayout::swizzled({64, columns}, 2, {1, 0}, 128, rule)->str();
   };
-  EXPECT_EQ(text(160, PieceRule::Sum), "swz<64x160:2; order=[1,0]; rows=[128*2,64]>");
-  EXPECT_EQ(text(160, PieceRule::Divide), "swz<64x160:2; order=[1,0]; rows=[64*5]>");
-  EXPECT_EQ(text(256, PieceRule::Divide), "swz<64x256:2; order=[1,0]; rows=[128*4]>");
-  EXPECT_EQ(text(72, PieceRule::Sum), "swz<64x72:2; order=[1,0]; rows=[128,plain:16]>");
-  EXPECT_EQ(text(8, PieceRule::Divide), "swz<64x8:2; order=[1,0]; rows=[plain:16]>");
-  const auto l = *SharedLayout::swizzled({64, 160}, 2, {1, 0}, 128, PieceRule::Sum);
+  EXPECT_EQ(text(160, SegmentRule::WidestFirst), "swz<64x160:2; order=[1,0]; rows=[128*2,64]>");
+  EXPECT_EQ(text(160, SegmentRule::Equal), "swz<64x160:2; order=[1,0]; rows=[64*5]>");
+  EXPECT_EQ(text(256, SegmentRule::Equal), "swz<64x256:2; order=[1,0]; rows=[128*4]>");
+  EXPECT_EQ(text(72, SegmentRule::WidestFirst), "swz<64x72:2; order=[1,0]; rows=[128,plain:16]>");
+  EXPECT_EQ(text(8, SegmentRule::Equal), "swz<64x8:2; order=[1,0]; rows=[plain:16]>");
+  const auto l = *SharedLayout::swizzled({64, 160}, 2, {1, 0}, 128, SegmentRule::WidestFirst);
   EXPECT_EQ(l.offset({0, 64}), 64 * 128);            // second slab
   EXPECT_EQ(l.offset({1, 128}), 2 * 64 * 128 + 64);  // third, rows of 64 B
   EXPECT_EQ(l.offset({1, 8}), 128 + (16 ^ 16));      // row 1 exchanges neighbouring chunks
@@ -78,7 +78,7 @@ TEST(SharedLayout, EveryTileIsABijection) {
     for (int rows : {1, 2, 4, 8, 16, 24, 80, 100})
       for (int columns : {8, 16, 24, 64, 80, 96, 100, 160, 176, 192})
         for (int max_swizzle : {0, 32, 64, 128})
-          for (PieceRule rule : {PieceRule::Divide, PieceRule::Sum}) {
+          for (SegmentRule rule : {SegmentRule::Equal, SegmentRule::WidestFirst}) {
             const auto l =
                 SharedLayout::swizzled({rows, columns}, bytes, {1, 0}, max_swizzle, rule);
             if (l)
@@ -90,14 +90,14 @@ TEST(SharedLayout, EveryTileIsABijection) {
             }
           }
   expect_laws(*SharedLayout::swizzled({64, 48}, 2, {0, 1}));  // column-major
-  expect_laws(*SharedLayout::swizzled({4, 64, 96}, 2, {2, 1, 0}, 128, PieceRule::Sum, 1));
-  expect_laws(*SharedLayout::swizzled({3, 16, 64}, 2, {2, 1, 0}, 128, PieceRule::Sum, 0));
+  expect_laws(*SharedLayout::swizzled({4, 64, 96}, 2, {2, 1, 0}, 128, SegmentRule::WidestFirst, 1));
+  expect_laws(*SharedLayout::swizzled({3, 16, 64}, 2, {2, 1, 0}, 128, SegmentRule::WidestFirst, 0));
   expect_laws(SharedLayout::plain({3, 5, 7}, 4, {2, 0, 1}));
   expect_laws(SharedLayout::plain({}, 4, {}));
 }
 
 TEST(SharedLayout, StagesLieOutsideThePieces) {
-  const auto l = *SharedLayout::swizzled({4, 64, 128}, 2, {2, 1, 0}, 128, PieceRule::Divide, 1);
+  const auto l = *SharedLayout::swizzled({4, 64, 128}, 2, {2, 1, 0}, 128, SegmentRule::Equal, 1);
   const auto one = *SharedLayout::swizzled({64, 128}, 2, {1, 0});
   for_each_index(l.shape(), [&](const Dims& i) {
     ASSERT_EQ(l.offset(i), i[0] * one.bytes() + one.offset({i[1], i[2]}));
@@ -124,7 +124,7 @@ void expect_addresses(const MatrixPlan& plan, const SharedLayout& shared,
   std::size_t covered = 0;
   for (const auto& access : plan.accesses) {
     covered += access.registers.size();
-    for (int w = 0; w < dist.size(In::Warp); ++w)
+    for (int w = 0; w < dist.size(HwDim::Warp); ++w)
       for (int lane = 0; lane < 32; ++lane)
         for (int m = 0; m < plan.matrices; ++m)
           for (int h = 0; h < per_word; ++h) {
@@ -196,7 +196,7 @@ TEST(MatrixAccess, StoresWgmmaAccumulators) {
       }
   }
   for (int n = 8; n <= 256; n += 8)
-    for (PieceRule rule : {PieceRule::Divide, PieceRule::Sum})
+    for (SegmentRule rule : {SegmentRule::Equal, SegmentRule::WidestFirst})
       for (int groups : {1, 2, 3}) {
         const LinearLayout dist = wgmma_acc(64 * groups, n, groups);
         const auto tile = *SharedLayout::swizzled(dist.shape(), 2, {1, 0}, 128, rule);
@@ -228,7 +228,7 @@ TEST(SharedFn, RefusesWithReasons) {
   EXPECT_EQ(shared_fn(*rows, wgmma_acc(192, 8, 3)).reason(),
             "a thread's digit reaches into the linear block");
   EXPECT_TRUE(shared_fn(*rows, coalesced({192, 8}, 8, 4, {1, 0})));
-  const auto pieces = *SharedLayout::swizzled({64, 96}, 2, {1, 0}, 128, PieceRule::Sum);
+  const auto pieces = *SharedLayout::swizzled({64, 96}, 2, {1, 0}, 128, SegmentRule::WidestFirst);
   EXPECT_EQ(shared_fn(pieces, blocked({64, 96}, {1, 1}, {1, 32}, {1, 4}, {1, 0})).reason(),
             "a thread's elements straddle pieces");
   EXPECT_EQ(shared_fn(pieces, coalesced({96}, 1, 1, {0})).reason(), "the ranks differ");

@@ -32,33 +32,35 @@ std::string refusal(const std::string& file, const std::string& changes) {
 }
 
 TEST(Plan, ChangesThatFit) {
-  EXPECT_THAT(refusal("product_sm_90a.tir", "stages=2 copy_warps=0 persistent=1"),
-              HasSubstr("legal: plan { warps=4 min_ctas=1 stages=2"));
+  EXPECT_THAT(refusal("product_sm_90a.tir", "stages=2 producer_warps=0 persistent=1"),
+              HasSubstr("legal: plan { num_warps=4 min_ctas_per_sm=1 stages=2"));
   EXPECT_THAT(refusal("product_sm_80.tir", "stages=1"), HasSubstr("legal: "));
 }
 
 TEST(Plan, EveryRule) {
   const auto hopper = [](const char* changes) { return refusal("product_sm_90a.tir", changes); };
-  EXPECT_THAT(hopper("warps=0"), HasSubstr("warps and copy_warps are 1 to 32 together"));
-  EXPECT_THAT(hopper("min_ctas=0"), HasSubstr("min_ctas is at least 1"));
+  EXPECT_THAT(hopper("num_warps=0"), HasSubstr("warps and producer_warps are 1 to 32 together"));
+  EXPECT_THAT(hopper("min_ctas_per_sm=0"), HasSubstr("min_ctas_per_sm is at least 1"));
   EXPECT_THAT(hopper("stages=1"), HasSubstr("stages is 1 to 16, with wgmma 2 to 16"));
-  EXPECT_THAT(hopper("warps_m=3"), HasSubstr("warps is warps_m times warps_n"));
-  EXPECT_THAT(refusal("product_sm_80.tir", "warps=6 warps_m=2 warps_n=3"),
+  EXPECT_THAT(hopper("warps_m=3"), HasSubstr("num_warps is warps_m times warps_n"));
+  EXPECT_THAT(refusal("product_sm_80.tir", "num_warps=6 warps_m=2 warps_n=3"),
               HasSubstr("warps_m and warps_n are powers of two, times what divides"));
   EXPECT_THAT(refusal("product_sm_80.tir", "wgmma=1"),
               HasSubstr("wgmma=1 needs products that wgmma can compute"));
-  EXPECT_THAT(hopper("warps=8 warps_m=8"), HasSubstr("with wgmma a warp has 16 rows"));
-  EXPECT_THAT(hopper("wgmma=0"), HasSubstr("copy_warps and persistent need wgmma"));
+  EXPECT_THAT(hopper("num_warps=8 warps_m=8"), HasSubstr("with wgmma a warp has 16 rows"));
+  EXPECT_THAT(hopper("wgmma=0"), HasSubstr("producer_warps and persistent need wgmma"));
   EXPECT_THAT(refusal("product_sm_80.tir", "persistent=1"),
-              HasSubstr("copy_warps and persistent need wgmma"));
-  EXPECT_THAT(hopper("dynamic=1 persistent=0"), HasSubstr("dynamic needs persistent"));
+              HasSubstr("producer_warps and persistent need wgmma"));
+  EXPECT_THAT(hopper("dynamic_scheduler=1 persistent=0"),
+              HasSubstr("dynamic_scheduler needs persistent"));
   EXPECT_THAT(hopper("tma_store=1 persistent=0"), HasSubstr("tma_store needs persistent"));
-  EXPECT_THAT(hopper("copy_warps=2"), HasSubstr("copy_warps is 0, 1 or 4"));
-  EXPECT_THAT(hopper("registers=240"), HasSubstr("needs 4 copy_warps"));
-  EXPECT_THAT(hopper("copy_warps=4 registers=236"), HasSubstr("a multiple of 8"));
+  EXPECT_THAT(hopper("producer_warps=2"), HasSubstr("producer_warps is 0, 1 or 4"));
+  EXPECT_THAT(hopper("consumer_registers=240"), HasSubstr("needs 4 producer_warps"));
+  EXPECT_THAT(hopper("producer_warps=4 consumer_registers=236"), HasSubstr("a multiple of 8"));
   EXPECT_THAT(hopper("multicast=1"),
               HasSubstr("multicast is for persistent kernels in which neighbouring tiles share"));
-  EXPECT_THAT(hopper("copy_warps=4 registers=240"), HasSubstr("more than all have at the entry"));
+  EXPECT_THAT(hopper("producer_warps=4 consumer_registers=240"),
+              HasSubstr("more than all have at the entry"));
 }
 
 /// What TEGULA_PLAN sets is for all kernels of a process.
@@ -67,18 +69,18 @@ TEST(Plan, ChangesOfEveryKernel) {
       parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/plan/product_sm_80.tir"),
             "product_sm_80.tir");
   PassContext context;
-  context.plan_changes = "stages=2 persistent=1 copy_warps=1";
+  context.plan_changes = "stages=2 persistent=1 producer_warps=1";
   find_pass(ir_passes(), "plan")->run(k, context);
   EXPECT_EQ(context.plan->stages, 2);
   EXPECT_FALSE(context.plan->persistent);
-  EXPECT_EQ(context.plan->copy_warps, 0);
+  EXPECT_EQ(context.plan->producer_warps, 0);
 }
 
 /// Where TMA can store a result and its shared memory fits beside the rings; else a remark says why
 /// not.
 TEST(Plan, StoresByTma) {
   const std::string file =
-      std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/persist/multicast.tir";
+      std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/multicast.tir";
   const std::string text = read_file(file);
   const auto said = [&](const std::string& kernel, const char* changes) {
     Kernel k = parse(kernel, file);
@@ -110,49 +112,50 @@ TEST(Plan, LoadsByTma) {
     context.plan_changes = changes;
     find_pass(ir_passes(), "plan")->run(k, context);
     const auto missed = std::ranges::find(context.remarks, Remark::Kind::Missed, &Remark::kind);
-    EXPECT_EQ(context.plan->tma_loads, missed == context.remarks.end());
-    return context.plan->tma_loads ? context.plan->str() : missed->reason;
+    EXPECT_EQ(context.plan->tma_aux_loads, missed == context.remarks.end());
+    return context.plan->tma_aux_loads ? context.plan->str() : missed->reason;
   };
-  const char* beside = "async_products/beside.tir";
-  EXPECT_THAT(said(beside, ""), HasSubstr("tma_loads=1"));
-  EXPECT_THAT(said(beside, "stages=9"), HasSubstr("tma_loads=1"));
+  const char* beside = "pipeline_wgmma/beside.tir";
+  EXPECT_THAT(said(beside, ""), HasSubstr("tma_aux_loads=1"));
+  EXPECT_THAT(said(beside, "stages=9"), HasSubstr("tma_aux_loads=1"));
   EXPECT_THAT(said(beside, "stages=10"),
               HasSubstr("no loads by TMA: no shared memory beside the operands"));
-  EXPECT_THAT(said(beside, "wgmma=0 copy_warps=0 registers=0 persistent=0"),
+  EXPECT_THAT(said(beside, "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0"),
               HasSubstr("no loads by TMA: products are no wgmmas"));
   EXPECT_THAT(said(beside, "", "sm_90a", "sm_80"), HasSubstr("no loads by TMA: sm_80 has none"));
   EXPECT_THAT(said(beside, "", "stride_div=8x1", "stride_div=4x1"),
               HasSubstr("products load nothing beside their operands that it can bring"));
-  EXPECT_THAT(said("plan/product_sm_90a.tir", "tma_loads=1"),
+  EXPECT_THAT(said("plan/product_sm_90a.tir", "tma_aux_loads=1"),
               HasSubstr("products load nothing beside their operands that it can bring"));
 }
 
 /// A kernel that may start before the one in front of it would count its tiles beside that one.
 TEST(Plan, TilesByACounter) {
-  const std::string file = std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/persist/counter.tir";
+  const std::string file =
+      std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/counter.tir";
   const auto plan_of = [&](bool waits, const char* changes) {
     Kernel k = parse(read_file(file), file);
     Builder b(k);
     b.before(k[k.body()].first);
-    if (waits) b.effect(Opcode::GridWait, {});
+    if (waits) b.effect(Opcode::GridDependencyWait, {});
     PassContext context;
     context.plan_changes = changes;
     find_pass(ir_passes(), "prove_bounds")->run(k, context);
     find_pass(ir_passes(), "plan")->run(k, context);
     EXPECT_TRUE(context.plan->persistent || *changes != 0);
-    return context.plan->dynamic;
+    return context.plan->dynamic_scheduler;
   };
   EXPECT_TRUE(plan_of(false, ""));
-  EXPECT_FALSE(plan_of(false, "dynamic=0"));
+  EXPECT_FALSE(plan_of(false, "dynamic_scheduler=0"));
   EXPECT_FALSE(plan_of(false, "persistent=0"));
   EXPECT_FALSE(plan_of(true, ""));
-  EXPECT_FALSE(plan_of(true, "dynamic=1"));
+  EXPECT_FALSE(plan_of(true, "dynamic_scheduler=1"));
 }
 
 /// Tiles side by side are dealt, not fetched.
 TEST(Plan, MulticastOrACounter) {
   const std::string file =
-      std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/persist/multicast.tir";
+      std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/multicast.tir";
   const auto run = [&](PassContext& context) {
     Kernel k = parse(read_file(file), file);
     find_pass(ir_passes(), "plan")->run(k, context);
@@ -160,27 +163,28 @@ TEST(Plan, MulticastOrACounter) {
   PassContext asked;
   run(asked);
   EXPECT_TRUE(asked.plan->multicast);
-  EXPECT_FALSE(asked.plan->dynamic);
+  EXPECT_FALSE(asked.plan->dynamic_scheduler);
   PassContext changed;
-  changed.plan_changes = "dynamic=1";
+  changed.plan_changes = "dynamic_scheduler=1";
   run(changed);
   EXPECT_FALSE(changed.plan->multicast);
-  EXPECT_TRUE(changed.plan->dynamic);
+  EXPECT_TRUE(changed.plan->dynamic_scheduler);
   PassContext given;
   given.plan = asked.plan;
-  given.plan->dynamic = true;
+  given.plan->dynamic_scheduler = true;
   try {
     run(given);
     ADD_FAILURE() << "both at once";
   } catch (const CompileError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("tiles by a counter (dynamic) are not shared (multicast)"));
+    EXPECT_THAT(e.what(),
+                HasSubstr("tiles by a counter (dynamic_scheduler) are not shared (multicast)"));
   }
 }
 
 /// A tile is one warpgroup's work where the plan can be carried out so; else all warps have it.
 TEST(Plan, TilesInTurn) {
   const std::string file =
-      std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/persist/alternate.tir";
+      std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/alternate.tir";
   const auto run = [&](PassContext& context) {
     Kernel k = parse(read_file(file), file);
     find_pass(ir_passes(), "plan")->run(k, context);
@@ -193,23 +197,24 @@ TEST(Plan, TilesInTurn) {
   };
   const Plan asked = plan_of("");
   EXPECT_EQ(asked.groups(), 2);
-  EXPECT_EQ(asked.warps, 4);
-  EXPECT_EQ(asked.computing_warps(), 8);
+  EXPECT_EQ(asked.num_warps, 4);
+  EXPECT_EQ(asked.consumer_warps(), 8);
   EXPECT_EQ(asked.registers_at_entry(*Target()), 168);
-  EXPECT_EQ(asked.copy_registers(*Target()), 40);
+  EXPECT_EQ(asked.producer_registers(*Target()), 40);
   EXPECT_EQ(plan_of("stages=3").stages, 3);
-  EXPECT_TRUE(plan_of("stages=3 multicast=1").alternate);
-  for (const char* changes :
-       {"alternate=0", "persistent=0", "dynamic=1", "copy_warps=0 registers=0", "wgmma=0"}) {
+  EXPECT_TRUE(plan_of("stages=3 multicast=1").pingpong);
+  for (const char* changes : {"pingpong=0", "persistent=0", "dynamic_scheduler=1",
+                              "producer_warps=0 consumer_registers=0", "wgmma=0"}) {
     SCOPED_TRACE(changes);
-    EXPECT_FALSE(plan_of(changes).alternate);
-    EXPECT_NE(plan_of(changes).warps, asked.warps);
+    EXPECT_FALSE(plan_of(changes).pingpong);
+    EXPECT_NE(plan_of(changes).num_warps, asked.num_warps);
   }
   for (const auto& [changes, rule] :
-       {std::pair("dynamic=1", "goes neither with dynamic nor with turns"),
-        {"copy_warps=0 registers=0", "alternate needs persistent and copy_warps"},
-        {"warps=8 warps_m=8",
-         "alternate is for tiles that one warpgroup of 4 warps can compute"}}) {
+       {std::pair("dynamic_scheduler=1",
+                  "goes neither with dynamic_scheduler nor with warp_scheduler_barrier"),
+        {"producer_warps=0 consumer_registers=0", "pingpong needs persistent and producer_warps"},
+        {"num_warps=8 warps_m=8",
+         "pingpong is for tiles that one warpgroup of 4 warps can compute"}}) {
     PassContext given;
     given.plan = asked;
     given.plan->change(changes);
@@ -233,9 +238,9 @@ TEST(Plan, SplitsOfProducts) {
     return k.info.cluster;
   };
   PassContext asked;
-  asked.plan_changes = "splits=4 persistent=1";
+  asked.plan_changes = "cluster_split_k=4 persistent=1";
   EXPECT_EQ(run("split_sm_90a.tir", asked), 4);
-  EXPECT_EQ(asked.plan->splits, 4);
+  EXPECT_EQ(asked.plan->cluster_split_k, 4);
   EXPECT_FALSE(asked.plan->persistent);
   PassContext given;
   given.plan = asked.plan;
@@ -247,20 +252,20 @@ TEST(Plan, SplitsOfProducts) {
                                   {"no_split.tir", "reduce mixes rows of sums"}}) {
     SCOPED_TRACE(file);
     PassContext dropped;
-    dropped.plan_changes = "splits=4";
+    dropped.plan_changes = "cluster_split_k=4";
     EXPECT_EQ(run(file, dropped), 1);
-    EXPECT_EQ(dropped.plan->splits, 1);
-    EXPECT_EQ(dropped.remarks.front().reason, std::string("no splits: ") + why);
-    dropped.plan->splits = 4;
+    EXPECT_EQ(dropped.plan->cluster_split_k, 1);
+    EXPECT_EQ(dropped.remarks.front().reason, std::string("no cluster split-K: ") + why);
+    dropped.plan->cluster_split_k = 4;
     try {
       run(file, dropped);
       ADD_FAILURE() << "no error";
     } catch (const CompileError& e) {
-      EXPECT_THAT(e.what(), HasSubstr(std::string("splits=4: ") + why));
+      EXPECT_THAT(e.what(), HasSubstr(std::string("cluster_split_k=4: ") + why));
     }
   }
   PassContext no_number;
-  no_number.plan_changes = "splits=6";
+  no_number.plan_changes = "cluster_split_k=6";
   EXPECT_THROW(run("memory_bound.tir", no_number), CompileError);
 }
 

@@ -104,7 +104,7 @@ TEST(Text, RefusesWhatWouldCrash) {
                 .find("expected a type"),
             std::string::npos);
   EXPECT_NE(first_error("kernel @k tile target(sm_90a) cluster(0) (%t: tile<4xf32>) { %s = "
-                        "cluster_sum %t [axis = 0] : tile<4xf32> }")
+                        "cluster_reduce_scatter %t [axis = 0] : tile<4xf32> }")
                 .find("a cluster of 0 programs"),
             std::string::npos);
 }

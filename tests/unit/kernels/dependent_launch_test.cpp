@@ -17,7 +17,7 @@
 namespace tegula {
 namespace {
 
-using detail::MatmulVariant;
+using detail::MatmulTraits;
 using ir::Opcode;
 
 struct Plain {
@@ -54,16 +54,16 @@ struct Order {
 
 /// Calls the kernel on sim and looks at its instructions, of all roles.
 template <class Kernel, class... Args>
-void expect_waits(const Kernel& product, bool after_copies, const Args&... args) {
+void expect_waits(const Kernel& product, bool after_repack, const Args&... args) {
   product(args...);
   const ir::Kernel instructions = ir::parse(product.dump("optimize"));
   Order order{instructions};
   order.follow(instructions.body());
   EXPECT_GT(order.copies, 0);
   EXPECT_GT(order.stores, 0);
-  EXPECT_EQ(order.early > 0, !after_copies) << ir::print(instructions);
+  EXPECT_EQ(order.early > 0, !after_repack) << ir::print(instructions);
   // Those that copy and those that compute.
-  EXPECT_EQ(order.waits, after_copies ? 2 : 0);
+  EXPECT_EQ(order.waits, after_repack ? 2 : 0);
 }
 
 class DependentLaunch : public testing::TestWithParam<bool> {
@@ -71,15 +71,15 @@ class DependentLaunch : public testing::TestWithParam<bool> {
   static Tensor zeros(const Dims& shape, DType dtype = DType::bf16) {
     return Tensor::zeros(shape, dtype, Device::sim());
   }
-  MatmulVariant variant(const MatmulConfig& config) const {
-    return {config, {}, config.clustered ? config.splits : 1, GetParam()};
+  MatmulTraits variant(const MatmulConfig& config) const {
+    return {config, {}, config.split_k_in_cluster ? config.split_k : 1, GetParam()};
   }
   Tensor a = zeros({200, 128}), b = zeros({128, 136}), c = zeros({200, 136});
 };
 INSTANTIATE_TEST_SUITE_P(AfterCopies, DependentLaunch, testing::Bool());
 
 TEST_P(DependentLaunch, OfAProduct) {
-  detail::ConfiguredMatmul<detail::WholeMatmul<bf16, bf16, Plain>> products("waits", {});
+  detail::ConfiguredMatmul<detail::DataParallelMatmul<bf16, bf16, Plain>> products("waits", {});
   // One program for many tiles, one for each, and pairs of programs that begin at a barrier.
   for (const MatmulConfig& config :
        {MatmulConfig{.bm = 128, .bn = 192}, MatmulConfig{.bm = 64, .bn = 64, .stages = 2},
@@ -94,11 +94,12 @@ TEST_P(DependentLaunch, OfBatches) {
 }
 
 TEST_P(DependentLaunch, OfPartsOfK) {
-  detail::ConfiguredMatmul<detail::PartialMatmul<bf16>> parts("waits_partial", {});
-  expect_waits(parts.of(variant({.bm = 64, .bn = 64, .splits = 2})), GetParam(), a, b,
+  detail::ConfiguredMatmul<detail::SplitKMatmul<bf16>> parts("waits_partial", {});
+  expect_waits(parts.of(variant({.bm = 64, .bn = 64, .split_k = 2})), GetParam(), a, b,
                zeros({2, 200, 136}, DType::f32));
-  detail::ConfiguredMatmul<detail::WholeMatmul<bf16, bf16, Plain>> clusters("waits_clustered", {});
-  expect_waits(clusters.of(variant({.bm = 64, .bn = 64, .splits = 2, .clustered = true})),
+  detail::ConfiguredMatmul<detail::DataParallelMatmul<bf16, bf16, Plain>> clusters(
+      "waits_clustered", {});
+  expect_waits(clusters.of(variant({.bm = 64, .bn = 64, .split_k = 2, .split_k_in_cluster = true})),
                GetParam(), a, b, c);
 }
 

@@ -15,16 +15,16 @@ int multiprocessors_of_problem(Device device) {
   const auto of = [&](std::int64_t rows, std::int64_t columns) {
     return Tensor::empty({rows, columns}, DType::bf16, device);
   };
-  return detail::matmul_problem(of(64, 128), of(128, 64), of(64, 64), {}).sms;
+  return detail::matmul_problem(of(64, 128), of(128, 64), of(64, 64), {}).num_sms;
 }
 
 TEST(DeviceFacts, ProductsAreChosenForTheMultiprocessorsAtHand) {
   const MockDriver driver;
   mock().sms = 114;
-  EXPECT_EQ(multiprocessors(Device::cuda()), 114);
+  EXPECT_EQ(num_sms(Device::cuda()), 114);
   EXPECT_EQ(multiprocessors_of_problem(Device::cuda()), 114);
   for (const Device device : {Device::cpu(), Device::sim()}) {
-    EXPECT_EQ(multiprocessors(device), 132);
+    EXPECT_EQ(num_sms(device), 132);
     EXPECT_EQ(multiprocessors_of_problem(device), 132);
   }
 }

@@ -84,21 +84,21 @@ void expect_sound(const Probe& probe, const Seen& seen) {
       }
       for (int q = first; q <= last; ++q)
         for (int kv = 0; kv < length; ++kv) {
-          const auto inside = [&](const HostRange& h) { return h.lo <= kv && kv < h.hi; };
+          const auto in_bounds = [&](const HostRange& h) { return h.lo <= kv && kv < h.hi; };
           ASSERT_TRUE(!seen(q, kv) || !r.visible || inside(*r.visible)) << q << ' ' << kv;
           ASSERT_TRUE(seen(q, kv) || !r.full || !inside(*r.full)) << q << ' ' << kv;
         }
     }
 }
 
-TEST(MaskBounds, Causal) {
+TEST(KvRangeAnalysis, Causal) {
   const Probe probe(causal());
   EXPECT_EQ(probe(32, 47, 100).visible, (HostRange{0, 48}));
   EXPECT_EQ(probe(32, 47, 100).full, (HostRange{0, 33}));
   EXPECT_EQ(probe(32, 47, 20).visible, (HostRange{0, 20}));
   expect_sound(probe, [](auto q, auto kv) { return q >= kv; });
 }
-TEST(MaskBounds, Windows) {
+TEST(KvRangeAnalysis, Windows) {
   const Probe both(window(9, 4));
   EXPECT_EQ(both(32, 35, 100).visible, (HostRange{23, 40}));
   EXPECT_EQ(both(32, 35, 100).full, (HostRange{26, 37}));
@@ -110,7 +110,7 @@ TEST(MaskBounds, Windows) {
   EXPECT_EQ(sliding(90, 93, 40).visible, (HostRange{40, 40})) << "the window lies behind the keys";
   expect_sound(sliding, [](auto q, auto kv) { return q >= kv && q - kv <= 20; });
 }
-TEST(MaskBounds, PrefixAndSinks) {
+TEST(KvRangeAnalysis, PrefixAndSinks) {
   const Probe prefix(prefix_lm(24));
   EXPECT_EQ(prefix(0, 15, 100).visible, (HostRange{0, 24}));
   EXPECT_EQ(prefix(0, 15, 100).full, (HostRange{0, 24}));
@@ -122,7 +122,7 @@ TEST(MaskBounds, PrefixAndSinks) {
   EXPECT_EQ(sinks(32, 35, 100).full, (HostRange{15, 33}));
   expect_sound(sinks, [](auto q, auto kv) { return q >= kv && (kv < 4 || q - kv <= 20); });
 }
-TEST(MaskBounds, Chunks) {
+TEST(KvRangeAnalysis, Chunks) {
   const Probe chunks(chunked(32));
   EXPECT_EQ(chunks(48, 63, 100).visible, (HostRange{32, 64}));
   EXPECT_EQ(chunks(48, 63, 100).full, (HostRange{32, 49}));
@@ -132,7 +132,7 @@ TEST(MaskBounds, Chunks) {
   expect_sound(Probe(batchify(20, causal())),
                [](auto q, auto kv) { return q / 20 == kv / 20 && q >= kv; });
 }
-TEST(MaskBounds, Negated) {
+TEST(KvRangeAnalysis, Negated) {
   expect_sound(Probe(not_(causal())), [](auto q, auto kv) { return q < kv; });
   expect_sound(Probe(not_(sliding_window(5))),
                [](auto q, auto kv) { return q < kv || q - kv > 5; });
@@ -140,7 +140,7 @@ TEST(MaskBounds, Negated) {
   EXPECT_EQ(Probe(not_(full()))(16, 31, 100).visible, (HostRange{0, 0}));
 }
 
-TEST(MaskBounds, WhateverIsComposed) {
+TEST(KvRangeAnalysis, WhateverIsComposed) {
   std::mt19937 random(7);
   for (int i = 0; i < 300; ++i) {
     const auto [mask, seen] = random_mask(random, 3);
@@ -149,7 +149,7 @@ TEST(MaskBounds, WhateverIsComposed) {
   }
 }
 
-TEST(MaskBounds, ANumberOfTheLaunchIsReadThere) {
+TEST(KvRangeAnalysis, ANumberOfTheLaunchIsReadThere) {
   Scalar<i32> w = 20;
   const Probe probe(sliding_window(w));
   for (const int n :
@@ -171,7 +171,7 @@ std::int64_t wrapped(std::int64_t x) {
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(x));
 }
 
-TEST(MaskBounds, WhereAnythingWrapsAroundAllKeysAreVisible) {
+TEST(KvRangeAnalysis, WhereAnythingWrapsAroundAllKeysAreVisible) {
   // In 32 bits 2^31 - 8 + q is negative from row 8 on.
   constexpr int kLarge = std::numeric_limits<int>::max() - 7;
   const auto seen = [](auto q, auto kv) { return wrapped(q + kLarge) >= kv; };
@@ -201,7 +201,7 @@ TEST(MaskBounds, WhereAnythingWrapsAroundAllKeysAreVisible) {
   EXPECT_EQ(scaled(0, 15, 100).full, (HostRange{0, 1}));
 }
 
-TEST(MaskBounds, OfQuotientsByANumberOfTheLaunch) {
+TEST(KvRangeAnalysis, OfQuotientsByANumberOfTheLaunch) {
   Scalar<i32> n = 20;
   const Probe chunks(chunked(n)), blocks(block_causal(n));
   for (const int size :
@@ -218,7 +218,7 @@ TEST(MaskBounds, OfQuotientsByANumberOfTheLaunch) {
   EXPECT_EQ(blocks(48, 63, 100).visible, (HostRange{0, 100})) << "the mask has no value";
 }
 
-TEST(MaskBounds, OfHalvesAndOffsetsThatTheLaunchTells) {
+TEST(KvRangeAnalysis, OfHalvesAndOffsetsThatTheLaunchTells) {
   Scalar<i32> length = 60, n = 16;
   const Probe diffusion(block_diffusion(length, n)), speculative(speculative_blocks(length, n));
   const auto in_diffusion = [](auto s, auto m, auto q, auto kv) {
@@ -241,7 +241,7 @@ TEST(MaskBounds, OfHalvesAndOffsetsThatTheLaunchTells) {
 
 /// Quotients are rounded towards 0, bits and shifts are not: together they are no digits of what is
 /// below 0.
-TEST(MaskBounds, DigitsOfNegativeNumbers) {
+TEST(KvRangeAnalysis, DigitsOfNegativeNumbers) {
   const auto by_bits = [](auto x) { return x / 64 * 8 + ((x / 8) & 7) <= 3; };
   const auto by_shifts = [](auto x) { return (x >> 6) * 8 + (x >> 3) % 8 <= 3; };
   const auto alike = [](auto x) { return x / 64 * 8 + x / 8 % 8 <= 3; };
@@ -254,7 +254,7 @@ TEST(MaskBounds, DigitsOfNegativeNumbers) {
   }
 }
 
-TEST(MaskBounds, WhatIsNotAffineIsNotSolved) {
+TEST(KvRangeAnalysis, WhatIsNotAffineIsNotSolved) {
   const Probe remainder([](Tile, Tile, Tile q, Tile kv) { return (q + kv) % 3 == 0; });
   EXPECT_FALSE(remainder(0, 15, 100).visible);
   EXPECT_FALSE(remainder(0, 15, 100).full);
@@ -313,7 +313,7 @@ void expect_same(const Mask& mask, const Seen& seen) {
     return KvRange{full<i32>(0), length};
   };
   const auto got = in.run(attention({.mask = mask}));
-  const auto everywhere = in.run(attention({.mask = mask, .range = all_keys}));
+  const auto everywhere = in.run(attention({.mask = mask, .kv_range = all_keys}));
   const auto want = in.expected(seen);
   for (std::size_t i = 0; i < want.size(); ++i) {
     ASSERT_NEAR(got[i], want[i], 0.03) << i;
@@ -348,11 +348,11 @@ TEST(DerivedRange, WhatTheSpecSaysWins) {
   const auto none = [](const Tile&, const Tile&, const Tile&) {
     return KvRange{full<i32>(0), full<i32>(0)};
   };
-  for (const double x : in.run(attention({.mask = causal(), .range = none}))) ASSERT_EQ(x, 0);
+  for (const double x : in.run(attention({.mask = causal(), .kv_range = none}))) ASSERT_EQ(x, 0);
   const auto every = [](const Tile&, const Tile&, const Tile& length) {
     return KvRange{full<i32>(0), length};
   };
-  const auto got = in.run(attention({.mask = causal(), .full = every}));
+  const auto got = in.run(attention({.mask = causal(), .full_kv_range = every}));
   const auto want = in.expected([](auto, auto kv) { return kv < 384; });
   // Of the first row, blocks that lie in `full` are not masked, the ragged last one is.
   for (std::size_t i = 0; i < kDim; ++i) ASSERT_NEAR(got[i], want[i], 0.03);

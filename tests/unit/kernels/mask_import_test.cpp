@@ -12,7 +12,7 @@
 namespace tegula {
 namespace {
 
-using ir::Coverage;
+using ir::BlockCoverage;
 using namespace masks;
 
 /// The mask as a kernel applies it: to a column of queries and a row of keys.
@@ -24,7 +24,7 @@ ir::MaskExpr import_tiles(const Mask& mask) {
   const Tensor out = Tensor::empty({128, 128}, DType::i32, Device::cpu());
   const std::vector<detail::HostArg> args{detail::ParamTraits<Out<i32, 2>>::pack(out)};
   const dsl::TraceResult result = traced.instance().trace(traced.instance().signature(args));
-  ir::MaskRoles roles;
+  ir::MaskArgs roles;
   ir::Value root;
   ir::walk(result.kernel, result.kernel.body(), [&](ir::OpId op) {
     const ir::OpData& d = result.kernel[op];
@@ -35,8 +35,8 @@ ir::MaskExpr import_tiles(const Mask& mask) {
   return ir::import_mask(result.kernel, root, roles);
 }
 
-Coverage classify(const ir::MaskExpr& e, std::int64_t q, std::int64_t kv,
-                  const ir::MaskParams& params = {}) {
+BlockCoverage classify(const ir::MaskExpr& e, std::int64_t q, std::int64_t kv,
+                       const ir::MaskParams& params = {}) {
   return ir::MaskBlocks(e).classify({0, 0, q, q + 32, kv, kv + 64}, params);
 }
 
@@ -44,9 +44,9 @@ TEST(MaskImport, TilesAreReadLikeScalars) {
   const ir::MaskExpr e = import_tiles(sliding_window(100));
   EXPECT_EQ(e.str(), trace_mask(sliding_window(100)).expr.str());
   EXPECT_EQ(e.str(), "and(le(kv, q), le(sub(q, kv), 100))");
-  EXPECT_EQ(classify(e, 64, 0), Coverage::Full);
-  EXPECT_EQ(classify(e, 0, 64), Coverage::Empty);
-  EXPECT_EQ(classify(e, 32, 0), Coverage::Partial);
+  EXPECT_EQ(classify(e, 64, 0), BlockCoverage::Full);
+  EXPECT_EQ(classify(e, 0, 64), BlockCoverage::Empty);
+  EXPECT_EQ(classify(e, 32, 0), BlockCoverage::Partial);
 }
 
 TEST(MaskImport, AGatherIsATable) {
@@ -57,18 +57,18 @@ TEST(MaskImport, AGatherIsATable) {
   const std::vector<ir::MaskTable> tables{
       ir::MaskTable(std::vector<std::int64_t>(ids.begin(), ids.end()))};
   const ir::MaskParams params(std::vector<std::int64_t>{}, tables);
-  EXPECT_EQ(classify(e, 0, 0, params), Coverage::Full);
-  EXPECT_EQ(classify(e, 0, 64, params), Coverage::Empty);
-  EXPECT_EQ(classify(e, 0, 64), Coverage::Partial) << "without its contents";
+  EXPECT_EQ(classify(e, 0, 0, params), BlockCoverage::Full);
+  EXPECT_EQ(classify(e, 0, 64, params), BlockCoverage::Empty);
+  EXPECT_EQ(classify(e, 0, 64), BlockCoverage::Partial) << "without its contents";
 }
 
 TEST(MaskImport, ANumberOfTheLaunchIsAParameter) {
   const ir::MaskExpr e = import_tiles(prefix_lm(Scalar<i32>(64)));
   ASSERT_EQ(e.params.size(), 1u);
   EXPECT_EQ(e.str(), "or(lt(kv, p0), le(kv, q))");
-  EXPECT_EQ(classify(e, 0, 0, std::vector<std::int64_t>{64}), Coverage::Full);
-  EXPECT_EQ(classify(e, 0, 0, std::vector<std::int64_t>{63}), Coverage::Partial);
-  EXPECT_EQ(classify(e, 0, 0), Coverage::Partial) << "whatever the number is";
+  EXPECT_EQ(classify(e, 0, 0, std::vector<std::int64_t>{64}), BlockCoverage::Full);
+  EXPECT_EQ(classify(e, 0, 0, std::vector<std::int64_t>{63}), BlockCoverage::Partial);
+  EXPECT_EQ(classify(e, 0, 0), BlockCoverage::Partial) << "whatever the number is";
 }
 
 TEST(MaskImport, ReshapedPositionsAreUnknown) {
@@ -76,7 +76,7 @@ TEST(MaskImport, ReshapedPositionsAreUnknown) {
   const ir::MaskExpr e = import_tiles(
       [](Tile, Tile, Tile q, Tile kv) { return q.reshape({1, 32}).T() + 0 * kv >= kv; });
   EXPECT_TRUE(e.depends(e.root, ir::kOnUnknown));
-  EXPECT_EQ(classify(e, 96, 0), Coverage::Partial);
+  EXPECT_EQ(classify(e, 96, 0), BlockCoverage::Partial);
 }
 
 TEST(MaskImport, SharedExpressionsAreFollowedOnce) {
@@ -91,7 +91,7 @@ TEST(MaskImport, SharedExpressionsAreFollowedOnce) {
   EXPECT_LT(m.expr.nodes.size(), 200u);
   EXPECT_LT(m.expr.str().size(), 100000u);
   EXPECT_EQ(ir::solve_mask(m.expr).mask_class, ir::MaskClass::Data);
-  EXPECT_EQ(classify(m.expr, 0, 0), Coverage::Partial);
+  EXPECT_EQ(classify(m.expr, 0, 0), BlockCoverage::Partial);
 }
 
 TEST(MaskImport, SumsOfOneValueAreFollowedOnce) {
@@ -103,7 +103,7 @@ TEST(MaskImport, SumsOfOneValueAreFollowedOnce) {
     }
     return seen && x < q;
   });
-  EXPECT_EQ(classify(m.expr, 0, 0), Coverage::Partial);
+  EXPECT_EQ(classify(m.expr, 0, 0), BlockCoverage::Partial);
   ir::solve_mask(m.expr);
 }
 
@@ -123,7 +123,7 @@ TEST(MaskImport, ANumberThatALoopChangesIsUnknown) {
     if (k[op].opcode != ir::Opcode::Cmp) return;
     (inside ? sure : inside) = k[op].results[0];
   });
-  const ir::MaskRoles roles{{}, {}, k.params()[0].value, k.params()[1].value};
+  const ir::MaskArgs roles{{}, {}, k.params()[0].value, k.params()[1].value};
   EXPECT_EQ(ir::import_mask(k, inside, roles).str(), "lt(kv, ?)");
   EXPECT_EQ(ir::import_mask(k, sure, roles).str(), "lt(kv, p0)");
 }

@@ -1,7 +1,7 @@
 // When attention looks for no maximum behind the first block.
 #include <gtest/gtest.h>
 
-#include "kernels/attention/spec_facts.h"
+#include "kernels/attention/heuristics.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
 #include "tegula/tegula.h"
@@ -18,7 +18,7 @@ AttentionCall call_of(std::int64_t length, DType dtype = DType::bf16, std::int64
 
 bool never(const AttentionSpec& spec, const AttentionCall& call,
            const AttentionNumerics& numerics = {}) {
-  return SpecFacts(spec, {}, numerics).may_leave_doubts(call);
+  return AttentionHeuristics(spec, {}, numerics).uses_speculative_softmax(call);
 }
 
 TEST(RescalingChoice, WhereItPays) {
@@ -45,19 +45,20 @@ TEST(RescalingChoice, HalvesHaveLessRange) {
 TEST(RescalingChoice, ScoresOfPositions) {
   const Score alibi = scores::alibi(16);
   EXPECT_TRUE(never({.mask = masks::causal(), .score = alibi}, call_of(4096)));
-  EXPECT_TRUE(SpecFacts({.mask = masks::causal(), .score = alibi}).goes_backwards());
+  EXPECT_TRUE(AttentionHeuristics({.mask = masks::causal(), .score = alibi}).iterates_in_reverse());
   EXPECT_FALSE(never({.score = alibi}, call_of(4096)));
   EXPECT_FALSE(never({.mask = masks::window(500, 500), .score = alibi}, call_of(4096)));
   EXPECT_TRUE(never({.mask = masks::causal(), .score = scores::softcap(30.0f)}, call_of(4096)));
-  EXPECT_FALSE(SpecFacts({.score = scores::softcap(30.0f)}).goes_backwards());
+  EXPECT_FALSE(AttentionHeuristics({.score = scores::softcap(30.0f)}).iterates_in_reverse());
   // Where they are smallest there, the first block comes first; unless only a launch can tell.
-  EXPECT_FALSE(SpecFacts({.score = scores::relative_bias(1.0f)}).goes_backwards());
-  EXPECT_TRUE(SpecFacts({.score = scores::relative_bias(-1.0f)}).goes_backwards());
-  EXPECT_TRUE(SpecFacts({.score = scores::relative_bias(Scalar<f32>(1.0f))}).goes_backwards());
+  EXPECT_FALSE(AttentionHeuristics({.score = scores::relative_bias(1.0f)}).iterates_in_reverse());
+  EXPECT_TRUE(AttentionHeuristics({.score = scores::relative_bias(-1.0f)}).iterates_in_reverse());
+  EXPECT_TRUE(AttentionHeuristics({.score = scores::relative_bias(Scalar<f32>(1.0f))})
+                  .iterates_in_reverse());
   const Score inline_ptx = [](Tile s, Tile, Tile, Tile q, Tile kv) {
     return s + ptx<f32>("neg.f32 $0, $1;", "=f,f", cast<f32>(kv - q));
   };
-  EXPECT_TRUE(SpecFacts({.score = inline_ptx}).goes_backwards());
+  EXPECT_TRUE(AttentionHeuristics({.score = inline_ptx}).iterates_in_reverse());
 }
 
 /// What tensors or the caller say of a row may begin behind its tile's first block.
@@ -65,7 +66,7 @@ TEST(RescalingChoice, NotWhereDataSaysWhatRowsSee) {
   const Tensor ids = Tensor::zeros({4096}, DType::i32, Device::cpu());
   EXPECT_FALSE(never({.mask = masks::document(ids)}, call_of(4096)));
   AttentionSpec given{.mask = masks::causal()};
-  given.full = causal_full;
+  given.full_kv_range = causal_full;
   EXPECT_FALSE(never(given, call_of(4096)));
 }
 

@@ -13,15 +13,15 @@ Tensor f32s(const Dims& shape) { return Tensor::zeros(shape, DType::f32, Device:
 
 /// Whether something costly differs from pair to pair, and whether that is of distances only.
 struct Costly {
-  bool of_element, of_distance;
+  bool has_per_element_state, is_toeplitz;
   friend bool operator==(const Costly&, const Costly&) = default;
 };
 Costly costly(const Score& score) {
-  const ScoreCost cost = ScoreFunction(score).cost();
-  return {cost.of_element, cost.of_distance};
+  const ScoreTraits cost = ScoreFunction(score).cost();
+  return {cost.has_per_element_state, cost.is_toeplitz};
 }
 
-TEST(ScoreCost, OfDistances) {
+TEST(ScoreTraits, OfDistances) {
   constexpr Costly distance{false, true};
   EXPECT_EQ(costly(scores::t5_bias(f32s({32, 4}), 100, true)), distance);
   EXPECT_EQ(costly(scores::t5_bias(f32s({32, 4}), 100, false)), distance);
@@ -31,7 +31,7 @@ TEST(ScoreCost, OfDistances) {
             distance);
 }
 
-TEST(ScoreCost, OfPairs) {
+TEST(ScoreTraits, OfPairs) {
   constexpr Costly element{true, false};
   const Tensor by_key = f32s({90}), by_both = f32s({90, 90});
   EXPECT_EQ(costly(scores::bias(f32s({1, 1, 64, 64}))), element);
@@ -56,8 +56,10 @@ TEST(ScoreCost, OfPairs) {
 }
 
 /// Bytes of a pair that TMA can bring, if nothing else is costly.
-TEST(ScoreCost, OfBoxes) {
-  const auto bytes = [](const Score& score) { return ScoreFunction(score).cost().box_bytes; };
+TEST(ScoreTraits, OfBoxes) {
+  const auto bytes = [](const Score& score) {
+    return ScoreFunction(score).cost().tma_bytes_per_element;
+  };
   const auto of = [](DType dtype, std::int64_t row) {
     return Tensor::zeros({2, 4, 64, row}, dtype, Device::cpu());
   };
@@ -99,7 +101,7 @@ TEST(ScoreCost, OfBoxes) {
 }
 
 /// What is rounded exactly is a function call.
-TEST(ScoreCost, OfReciprocals) {
+TEST(ScoreTraits, OfReciprocals) {
   const auto of = [](Tile (*f)(const Arg&)) {
     return costly([f](Tile s, Tile, Tile, Tile, Tile) { return f(1.0f + exp(-s)); });
   };
@@ -116,7 +118,7 @@ TEST(ScoreCost, OfReciprocals) {
             (Costly{false, false}));
 }
 
-TEST(ScoreCost, OfNeither) {
+TEST(ScoreTraits, OfNeither) {
   constexpr Costly none{false, false};
   EXPECT_EQ(costly(scores::alibi(4)), none);
   EXPECT_EQ(costly(scores::head_bias(f32s({4}))), none);

@@ -21,7 +21,7 @@ using testing::kernel_of;
 using testing::ptx_of;
 
 constexpr std::string_view kCopy = R"(
-kernel @copy simt target(sm_90a) threads(128) (%p: ptr<f32> [arg = 0, part = "ptr"], %q: ptr<f32> [arg = 1, part = "ptr"]) {
+kernel @copy simt target(sm_90a) threads(128) (%p: ptr<f32> [arg = 0, component = "ptr"], %q: ptr<f32> [arg = 1, component = "ptr"]) {
   %tid = tid loc("user.cpp":10:3)
   %a = addptr %p, %tid loc("user.cpp":11:5)
   %x = ld_global %a [width = 1] : f32 loc("user.cpp":11:9)
@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(G0, HandWritten, ::testing::Values("gemm", "attention")
 /// Indices that differ by constants, taken from another: one difference and its offsets.
 TEST(EmitLlvm, TakesConstantsOutOfSumsOfIndices) {
   const std::string ptx = ptx_of(R"(
-kernel @sums simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, part = "ptr"], %n: i32 [arg = 1], %m: i32 [arg = 2]) {
+kernel @sums simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, component = "ptr"], %n: i32 [arg = 1], %m: i32 [arg = 2]) {
   %a = const [value = 8] : i32
   %b = const [value = 16] : i32
   %c = const [value = 24] : i32
@@ -61,7 +61,7 @@ kernel @sums simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, part = "pt
 /// A comparison stands in front of what selects by it, not all comparisons in front of all selects.
 TEST(EmitLlvm, ComparesWhereAConditionIsNeeded) {
   const std::string ptx = ptx_of(R"(
-kernel @masked simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, part = "ptr"], %n: i32 [arg = 1], %m: i32 [arg = 2]) {
+kernel @masked simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, component = "ptr"], %n: i32 [arg = 1], %m: i32 [arg = 2]) {
   %x = ld_global %p [width = 4] : v<4xi32>
   %below = cmp %x, %n [pred = "lt"] : v<4xi1>
   %above = cmp %x, %m [pred = "gt"] : v<4xi1>
@@ -77,7 +77,7 @@ kernel @masked simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, part = "
 /// emitter verifies the module behind its last pass, so that a wrong order throws.
 TEST(EmitLlvm, PlacesASharedConditionInFrontOfAllThatNeedIt) {
   const std::string ptx = ptx_of(R"(
-kernel @shared simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, part = "ptr"], %n: i32 [arg = 1], %m: i32 [arg = 2], %l: i32 [arg = 3]) {
+kernel @shared simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, component = "ptr"], %n: i32 [arg = 1], %m: i32 [arg = 2], %l: i32 [arg = 3]) {
   %true = const [value = 1] : i1
   %x = ld_global %p [width = 1] : i32
   %valid = cmp %x, %n [pred = "ne"] : i1
@@ -159,7 +159,7 @@ TEST(EmitLlvm, RefusesWhatIsNotSimtFormAsAnInternalErrorNamingIt) {
 TEST(EmitLlvm, RefusesAnInstructionTheHardwareLacksNamingTheOp) {
   try {
     ptx_of(R"(
-kernel @k simt target(sm_90a) threads(32) (%p: ptr<f64> [arg = 0, part = "ptr"]) {
+kernel @k simt target(sm_90a) threads(32) (%p: ptr<f64> [arg = 0, component = "ptr"]) {
   %x = ld_global %p [width = 1] : f64
   %y = exp2 %x
   st_global %p, %y [width = 1]
@@ -209,7 +209,7 @@ TEST(EmitLlvm, CastsSaturateWhereSomethingCanOverflowAndOnlyThere) {
 
 TEST(EmitLlvm, RefusesWrongInlineAsmConstraints) {
   EXPECT_THROW(ptx_of(R"(
-kernel @k simt target(sm_90a) threads(32) (%p: ptr<i32> [arg = 0, part = "ptr"]) {
+kernel @k simt target(sm_90a) threads(32) (%p: ptr<i32> [arg = 0, component = "ptr"]) {
   %x = asm [text = "mov.u32 $0, 1;", constraints = "=r,r"] : i32
   st_global %p, %x [width = 1]
 })"),
@@ -241,7 +241,7 @@ TEST(Assembler, FindsIgnoredRegistersAndSerialisedProducts) {
     return runtime::assemble({.ptx = ptx, .target = "sm_90a", .options = std::move(options)})
         .report;
   };
-  EXPECT_TRUE(report_of({}).sound()) << report_of({}).complaint();
+  EXPECT_TRUE(report_of({}).is_clean()) << report_of({}).defects();
   EXPECT_TRUE(report_of({"-c"}).setmaxnreg_ignored);
   const std::string fence = "wgmma.fence.sync.aligned;";
   ASSERT_NE(ptx.find(fence), ptx.npos);

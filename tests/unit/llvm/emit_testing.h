@@ -38,7 +38,7 @@ inline void expect_sound(const std::string& ptx, const std::string& target, std:
     GTEST_SKIP() << "no ptxas on this machine: " << what << " was not assembled";
   const runtime::AssembleReport report =
       runtime::assemble({.ptx = ptx, .target = target, .options = {}}).report;
-  EXPECT_TRUE(report.sound()) << what << ": " << report.complaint();
+  EXPECT_TRUE(report.is_clean()) << what << ": " << report.defects();
   if (registers != 0) {
     EXPECT_EQ(report.registers, registers) << what;
   }

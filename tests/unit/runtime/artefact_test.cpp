@@ -10,7 +10,7 @@
 
 #include "ir/text.h"
 #include "runtime/artefact_format.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "runtime/make_recipe.h"
 #include "support/env.h"
 #include "support/text.h"

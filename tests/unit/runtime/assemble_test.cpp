@@ -9,7 +9,7 @@
 #include <fstream>
 #include <functional>
 
-#include "runtime/process.h"
+#include "runtime/subprocess.h"
 #include "runtime/tool_hash.h"
 #include "support/env.h"
 #include "support/text.h"
@@ -88,7 +88,7 @@ TEST(AssembleLog, ReadsStatistics) {
   EXPECT_EQ(r.smem, 1024);
   EXPECT_DOUBLE_EQ(r.tool_ms, 163.933);
   EXPECT_TRUE(r.warnings.empty());
-  EXPECT_EQ(r.complaint(), "spills 20 bytes; uses 24 bytes of stack");
+  EXPECT_EQ(r.defects(), "spills 20 bytes; uses 24 bytes of stack");
 }
 
 TEST(AssembleLog, TellsSerialisationFromIgnoredRegisters) {
@@ -98,7 +98,7 @@ TEST(AssembleLog, TellsSerialisationFromIgnoredRegisters) {
       "compilation units.\n");
   EXPECT_TRUE(ignored.setmaxnreg_ignored);
   EXPECT_FALSE(ignored.serialised);
-  EXPECT_EQ(ignored.complaint(), "C7504");
+  EXPECT_EQ(ignored.defects(), "C7504");
   const AssembleReport serialised = parse_assembler_log(
       "ptxas info    : (C7519) warpgroup.arrive is injected in around line 449 by compiler to "
       "allow use of registers "
@@ -112,7 +112,7 @@ TEST(AssembleLog, TellsSerialisationFromIgnoredRegisters) {
   const AssembleReport other =
       parse_assembler_log("ptxas info    : (C7509) Potential Performance Loss: x\n");
   EXPECT_FALSE(other.serialised || other.setmaxnreg_ignored);
-  EXPECT_FALSE(other.sound());
+  EXPECT_FALSE(other.is_clean());
 }
 
 TEST(AssembleLog, SpillWarningIsNotCountedTwice) {
@@ -129,7 +129,7 @@ TEST(Assemble, MakesACubin) {
   const Assembled a = assemble(job());
   EXPECT_EQ(std::string(a.cubin.data(), 4), "\177ELF");
   EXPECT_GT(a.report.registers, 0);
-  EXPECT_TRUE(a.report.sound()) << a.log;
+  EXPECT_TRUE(a.report.is_clean()) << a.log;
 }
 
 TEST(Assemble, IsDeterministicInParallel) {

@@ -81,7 +81,7 @@ TEST(CacheFormat, RoundTripPacksLargeSections) {
   const std::string file = encode_entry(key_of(1), entry);
   EXPECT_LT(file.size(), 1000u);
   const ReadResult read = decode_entry(file, key_of(1));
-  EXPECT_EQ(read.state, Reading::ok) << read.why;
+  EXPECT_EQ(read.state, ReadStatus::ok) << read.why;
   EXPECT_EQ(read.entry, entry);
   EXPECT_EQ(entry_key(file), key_of(1).canonical());
   EXPECT_EQ(key_of(1).str(), "ir: kernel @k1\ntarget: sm_90a\n");
@@ -94,7 +94,7 @@ TEST(CacheFormat, FieldsCannotTradeCharacters) {
   b.add("x", "a");
   b.add("y", "bc");
   EXPECT_NE(a.hash(), b.hash());
-  EXPECT_EQ(decode_entry(encode_entry(a, {}), b).state, Reading::other_key);
+  EXPECT_EQ(decode_entry(encode_entry(a, {}), b).state, ReadStatus::other_key);
 }
 
 TEST(CacheFormat, EveryChangedBitIsSeen) {
@@ -104,7 +104,7 @@ TEST(CacheFormat, EveryChangedBitIsSeen) {
       std::string bad = good;
       bad[i] = static_cast<char>(bad[i] ^ (1 << bit));
       // Reserved bytes are covered by the checksum like all others.
-      ASSERT_EQ(decode_entry(bad, key_of(1)).state, Reading::damaged)
+      ASSERT_EQ(decode_entry(bad, key_of(1)).state, ReadStatus::damaged)
           << "byte " << i << " bit " << bit;
     }
 }
@@ -112,13 +112,14 @@ TEST(CacheFormat, EveryChangedBitIsSeen) {
 TEST(CacheFormat, EveryTruncationAndExtensionIsSeen) {
   const std::string good = encode_entry(key_of(1), entry_of(1));
   for (std::size_t n = 0; n < good.size(); ++n)
-    ASSERT_EQ(decode_entry(std::string_view(good).substr(0, n), key_of(1)).state, Reading::damaged)
+    ASSERT_EQ(decode_entry(std::string_view(good).substr(0, n), key_of(1)).state,
+              ReadStatus::damaged)
         << n;
   for (std::size_t n = 0; n < good.size();
        ++n) {  // zero-filled from here on, as after a power loss
     std::string torn = good;
     std::fill(torn.begin() + static_cast<std::ptrdiff_t>(n), torn.end(), 0);
-    ASSERT_EQ(decode_entry(torn, key_of(1)).state, Reading::damaged) << n;
+    ASSERT_EQ(decode_entry(torn, key_of(1)).state, ReadStatus::damaged) << n;
   }
   EXPECT_EQ(decode_entry(good + "x", key_of(1)).why, "truncated or extended");
 }
@@ -160,7 +161,7 @@ TEST(CacheFormat, RandomMutationsNeverCrash) {
     for (int i = 0; i < 4; ++i) bad[random() % bad.size()] = static_cast<char>(random());
     // Half of them with a right checksum: only the bounds of the parser are left.
     const ReadResult r = decode_entry(round % 2 == 0 ? resealed(bad) : bad, key_of(1));
-    ASSERT_TRUE(round % 2 == 0 || bad == good || r.state != Reading::ok);
+    ASSERT_TRUE(round % 2 == 0 || bad == good || r.state != ReadStatus::ok);
   }
 }
 

@@ -57,8 +57,8 @@ TEST(Launch, PacksArgumentsAsTheirLayoutSays) {
   shape.block = {384, 1, 1};
   shape.cluster = {2, 1, 1};
   shape.shared_bytes = 200000;
-  shape.starts_early = true;
-  const LaunchPlan plan(load({200000, false}), shape, layout.slots());
+  shape.programmatic_launch = true;
+  const PreparedLaunch plan(load({200000, false}), shape, layout.slots());
   alignas(64) std::array<std::byte, 196> block{};
   plan.launch(kStream, block.data(), {264, 3, 2});
 
@@ -84,7 +84,7 @@ TEST(Launch, PacksArgumentsAsTheirLayoutSays) {
 
 TEST(Launch, EmptyGridIsNoLaunch) {
   const MockDriver driver;
-  const LaunchPlan plan(load(), {}, {});
+  const PreparedLaunch plan(load(), {}, {});
   plan.launch(kStream, nullptr, {0, 1, 1});
   plan.launch(kStream, nullptr, {4, 0, 1});
   EXPECT_TRUE(mock().launches.empty());
@@ -94,7 +94,7 @@ TEST(Launch, TakesNoMemoryAndLittleTime) {
   const MockDriver driver;
   ArgumentLayout layout;
   for (int i = 0; i < 12; ++i) layout.add<void*>();
-  const LaunchPlan plan(load(), {}, layout.slots());
+  const PreparedLaunch plan(load(), {}, layout.slots());
   std::array<std::byte, 96> block{};
   mock().record_launches = false;
   const int before = g_allocations;
@@ -119,7 +119,7 @@ TEST(Launch, TakesNoMemoryAndLittleTime) {
 
 TEST(Launch, ThreadWithoutContextIsServed) {
   const MockDriver driver;
-  const LaunchPlan plan(load(), {}, {});
+  const PreparedLaunch plan(load(), {}, {});
   mock().context_pushes = 0;
   mock().next_launch = static_cast<cu::Result>(201);
   plan.launch(kStream, nullptr);
@@ -131,7 +131,7 @@ TEST(Launch, FailureNamesTheCause) {
   const MockDriver driver;
   LaunchShape shape;
   shape.cluster = {2, 1, 1};
-  const LaunchPlan plan(load(), shape, {});
+  const PreparedLaunch plan(load(), shape, {});
   mock().next_launch = cu::kErrorInvalidValue;
   EXPECT_EQ(error_of<DeviceError>([&] { plan.launch(kStream, nullptr, {3, 1, 1}); }),
             "cuLaunchKernelEx failed: mock text; kernel k on cuda:0, grid [3, 1, 1], block [1, 1, "
@@ -143,7 +143,7 @@ TEST(Launch, FailureNamesTheCause) {
 
 TEST(Launch, FaultOfAnEarlierKernelIsCalledSo) {
   const MockDriver driver;
-  const LaunchPlan plan(load(), {}, {});
+  const PreparedLaunch plan(load(), {}, {});
   mock().next_launch = cu::kErrorIllegalAddress;
   EXPECT_THAT(error_of<DeviceError>([&] { plan.launch(kStream, nullptr, {1, 1, 1}); }),
               HasSubstr("0 bytes of dynamic shared memory: a kernel that was queued before has "
@@ -155,7 +155,7 @@ TEST(Launch, ImpossibleShapesAreRefusedWithTheLimit) {
   mock().max_threads = 384;
   const LoadedKernel kernel = load();
   const auto fault = [&](LaunchShape s) {
-    return error_of<DeviceError>([&] { LaunchPlan(kernel, s, {}); });
+    return error_of<DeviceError>([&] { PreparedLaunch(kernel, s, {}); });
   };
   LaunchShape s;
   s.block = {385, 1, 1};
@@ -173,7 +173,7 @@ TEST(Launch, ImpossibleShapesAreRefusedWithTheLimit) {
   s.cluster = {16, 1, 1};
   EXPECT_EQ(fault(s), "no such error");
   const std::vector<ArgumentSlot> many(129);
-  EXPECT_THAT(error_of<InternalError>([&] { LaunchPlan(kernel, {}, many); }),
+  EXPECT_THAT(error_of<InternalError>([&] { PreparedLaunch(kernel, {}, many); }),
               HasSubstr("129 arguments"));
 }
 
@@ -182,7 +182,7 @@ TEST(Launch, ManyThreadsShareAPlan) {
   mock().record_launches = false;
   ArgumentLayout layout;
   layout.add<void*>();
-  const LaunchPlan plan(load(), {}, layout.slots());
+  const PreparedLaunch plan(load(), {}, layout.slots());
   std::vector<std::jthread> threads;
   for (int t = 0; t < 8; ++t)
     threads.emplace_back([&] {
@@ -244,7 +244,7 @@ TEST(Module, ReportsWhatTheDriverKnowsWhereItsCompilerWasSilent) {
   module->kernel("k", 0, {});
   EXPECT_EQ(module->report().registers, 168);
   EXPECT_EQ(module->report().stack, 24);
-  EXPECT_FALSE(module->report().sound());
+  EXPECT_FALSE(module->report().is_clean());
 }
 
 TEST(StreamState, AsksTheDriverOnceACall) {
@@ -371,12 +371,12 @@ TEST(Workspace, OfGraphsThatKeepNothing) {
   for (cu::Result* failing : {&mock().next_user_object, &mock().next_retain}) {
     *failing = cu::kErrorInvalidValue;
     EXPECT_THROW(acquire_workspace(stream, 1000, 0), DeviceError);
-    EXPECT_THROW(acquire_tile_counter(stream), DeviceError);
+    EXPECT_THROW(acquire_scheduler_counter(stream), DeviceError);
     EXPECT_EQ(mock().of_graph.size(), 0u);
     EXPECT_EQ(mock().live_memory.size(), 2u);
     *failing = cu::kSuccess;
     EXPECT_NE(acquire_workspace(stream, 1000, 0).scratch, nullptr);
-    EXPECT_EQ(*acquire_tile_counter(stream), 0u);
+    EXPECT_EQ(*acquire_scheduler_counter(stream), 0u);
     EXPECT_EQ(mock().of_graph.size(), 2u);
     EXPECT_EQ(mock().live_memory.size(), 2u);
     testing::mock_next_graph();
@@ -411,35 +411,35 @@ TEST(Workspace, CountersOfStreamsAndOfRecordedLaunches) {
   mock().stream_id = 10;
   const Stream stream = Stream::wrap(kStream, Device::cuda(0));
   mock().capturing = true;
-  std::uint32_t* const first = acquire_tile_counter(stream);
+  std::uint32_t* const first = acquire_scheduler_counter(stream);
   EXPECT_EQ(*first, 0u) << "before anything has run";
   mock().capturing = false;
-  std::uint32_t* const mine = acquire_tile_counter(stream);
+  std::uint32_t* const mine = acquire_scheduler_counter(stream);
   EXPECT_EQ(*mine, 0u);
   const int before = g_allocations;
-  EXPECT_EQ(acquire_tile_counter(stream), mine);
+  EXPECT_EQ(acquire_scheduler_counter(stream), mine);
   EXPECT_EQ(g_allocations, before);
   mock().stream_id = 11;
-  EXPECT_NE(acquire_tile_counter(stream), mine);
+  EXPECT_NE(acquire_scheduler_counter(stream), mine);
   // A stream on which nothing has run may record, too; no two launches share a counter.
   mock().stream_id = 12;
   std::set<std::uint32_t*> recorded{mine, first};
   for (int graph = 0; graph < 4; ++graph) {
     mock().capturing = true;
     for (int launch = 0; launch < 3000; ++launch) {
-      std::uint32_t* const counter = acquire_tile_counter(stream);
+      std::uint32_t* const counter = acquire_scheduler_counter(stream);
       ASSERT_EQ(*counter, 0u);
       ASSERT_TRUE(recorded.insert(counter).second);
     }
     mock().capturing = false;
-    acquire_tile_counter(stream);
+    acquire_scheduler_counter(stream);
   }
   // A graph that is gone leaves its counters, which are 0 again, to the next one.
   testing::mock_next_graph();
   mock().capturing = true;
   const std::size_t blocks = mock().live_memory.size();
   for (int graph = 0; graph < 100; ++graph) {
-    EXPECT_TRUE(recorded.contains(acquire_tile_counter(stream)));
+    EXPECT_TRUE(recorded.contains(acquire_scheduler_counter(stream)));
     testing::mock_next_graph();
   }
   EXPECT_EQ(mock().live_memory.size(), blocks);
@@ -452,10 +452,11 @@ TEST(Workspace, SeveralCountersForALaunch) {
   std::uint32_t* const mine = acquire_counters(stream, 2000);
   EXPECT_EQ(acquire_counters(stream, 2000), mine);
   // What deals tiles and what marks them is neither; all are aligned alike, in graphs, too.
-  std::uint32_t *const tile = acquire_tile_counter(stream), *const marks = acquire_marks(stream);
-  EXPECT_GT(marks, tile);
-  EXPECT_LE(marks + kMarks, mine);
-  EXPECT_EQ((marks - tile) % 4, 0);
+  std::uint32_t *const tile = acquire_scheduler_counter(stream), *const flags =
+                                                                     acquire_fallback_flags(stream);
+  EXPECT_GT(flags, tile);
+  EXPECT_LE(flags + kFallbackWords, mine);
+  EXPECT_EQ((flags - tile) % 4, 0);
   EXPECT_EQ((mine - tile) % 4, 0);
   mock().capturing = true;
   std::uint32_t* last = mine;
@@ -470,8 +471,8 @@ TEST(Workspace, SeveralCountersForALaunch) {
     return next != taken.end() && *next < at + 2000;
   };
   EXPECT_TRUE(std::ranges::none_of(taken, overlaps));
-  EXPECT_EQ((acquire_tile_counter(stream) - last) % 4, 0);
-  EXPECT_EQ((acquire_marks(stream) - last) % 4, 0);
+  EXPECT_EQ((acquire_scheduler_counter(stream) - last) % 4, 0);
+  EXPECT_EQ((acquire_fallback_flags(stream) - last) % 4, 0);
   EXPECT_EQ(last[1999], 0u);
 }
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "ir/text.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "support/text.h"
 #include "tegula/error.h"
 

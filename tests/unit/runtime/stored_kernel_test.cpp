@@ -1,6 +1,6 @@
 // Compiled kernels come back from the disk: the same kernel, only where nothing that matters
 // changed, and never as an error.
-#include "runtime/stored_kernel.h"
+#include "runtime/disk_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "ir/text.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "runtime/nvrtc.h"
 #include "runtime/tool_hash.h"
 #include "support/env.h"
@@ -129,12 +129,12 @@ TEST_F(Stored, ASplitProductComesBackWithItsClusters) {
     return c.to_vector<bf16>();
   };
   const auto whole = compile(request);
-  request.plan_changes = "splits=4";
+  request.plan_changes = "cluster_split_k=4";
   const auto first = compile(request), second = compile(request);
   EXPECT_FALSE(is_from_disk(*first)) << "the plan is a part of the key";
   ASSERT_TRUE(is_from_disk(*second));
   EXPECT_THAT(second->dump("launch"), HasSubstr("4 programs each"));
-  EXPECT_EQ(second->plan.splits, 4);
+  EXPECT_EQ(second->plan.cluster_split_k, 4);
   EXPECT_EQ(second->artefact().cluster, 4);
   EXPECT_EQ(result_of(*first), result_of(*whole));
   EXPECT_EQ(result_of(*second), result_of(*whole));
@@ -189,7 +189,7 @@ TEST_F(Stored, AnEntryOfAnotherContentIsAMissWhatever) {
       {.meta = meta, .cubin = "", .ptx = "", .ir = renamed(simt), .log = ""}};
   for (const CacheEntry& entry : wrong) {
     fs::remove_all(settings_.cache_dir);
-    KernelCache({.folder = settings_.cache_dir, .log = {}}).store(stored_key(k, request), entry);
+    KernelCache({.folder = settings_.cache_dir, .log = {}}).store(disk_key(k, request), entry);
     ASSERT_EQ(entries().size(), 1u);
     const auto got = compile(request_for("vector_add"));
     EXPECT_THAT(got->explain(), HasSubstr("is of no use"));
@@ -206,11 +206,11 @@ TEST_F(Stored, AKernelOfAnotherNameIsNotTaken) {
   key(k, request);
   trace(k, request);
   KernelCache cache({.folder = settings_.cache_dir, .log = {}});
-  auto entry = cache.find(stored_key(k, request));
+  auto entry = cache.find(disk_key(k, request));
   ASSERT_TRUE(entry);
   entry->ir.replace(entry->ir.find("@" + k.name), k.name.size() + 1, "@other");
-  cache.discard(stored_key(k, request));
-  cache.store(stored_key(k, request), *entry);
+  cache.discard(disk_key(k, request));
+  cache.store(disk_key(k, request), *entry);
   EXPECT_THAT(compile(request_for("vector_add"))->explain(), HasSubstr("(internal error"));
 }
 
@@ -228,7 +228,7 @@ TEST_F(Stored, WhateverChangesTheResultMakesAnotherEntry) {
   r.backend = Backend::Llvm;
   nth(3, r);
   r = request_for("vector_add");
-  r.plan = ir::Plan{.warps = 8};
+  r.plan = ir::Plan{.num_warps = 8};
   nth(4, r);
   r = request_for("vector_add");
   r.lineinfo = true;
@@ -241,7 +241,7 @@ TEST_F(Stored, WhateverChangesTheResultMakesAnotherEntry) {
   };
   nth(6, r);
   r = request_for("vector_add");
-  r.plan_changes = "warps=8";
+  r.plan_changes = "num_warps=8";
   nth(7, r);
 }
 
@@ -321,7 +321,7 @@ class StoredCode : public Stored {
 
   bool publish(void (*change)(Compilation&) = [](Compilation&) {}) const {
     Compilation k = traced();
-    StoredKernel stored(k, request_);
+    DiskCacheLookup stored(k, request_);
     Artefact artefact;
     if (stored.load(artefact)) return false;
     build(k);
@@ -333,7 +333,7 @@ class StoredCode : public Stored {
   bool loads() const {
     Compilation k = traced();
     Artefact artefact;
-    return StoredKernel(k, request_).load(artefact);
+    return DiskCacheLookup(k, request_).load(artefact);
   }
 
   CompileRequest request_;
@@ -345,7 +345,7 @@ TEST_F(StoredCode, CodeRecipeAndReportComeBack) {
   build(of);
   const std::string simt = ir::print(of.simt, {.locations = false});
   const Artefact want = make_artefact(of);
-  StoredKernel stored(k, request_);
+  DiskCacheLookup stored(k, request_);
   Artefact got;
   const bool found = stored.load(got);
   if (!found) stored.save(got);  // tells why
@@ -390,13 +390,13 @@ TEST_F(StoredCode, ARecipeThatIsNotTheKernelsIsAMiss) {
     ASSERT_TRUE(publish());
     KernelCache cache({.folder = settings_.cache_dir, .log = {}});
     const Compilation k = traced();
-    auto entry = cache.find(stored_key(k, request_));
+    auto entry = cache.find(disk_key(k, request_));
     ASSERT_TRUE(entry);
     const std::size_t at = entry->meta.find(from);
     ASSERT_NE(at, std::string::npos) << entry->meta;
     entry->meta.replace(at, std::string_view(from).size(), to);
-    cache.discard(stored_key(k, request_));
-    cache.store(stored_key(k, request_), *entry);
+    cache.discard(disk_key(k, request_));
+    cache.store(disk_key(k, request_), *entry);
     EXPECT_FALSE(loads()) << entry->meta;
   };
   planted(R"("steps":[["dim",)", R"("steps":[["stride",)");
@@ -424,7 +424,7 @@ TEST_F(StoredCode, NvrtcIsNamedByItsContentAndItsBuiltins) {
   const auto nvrtc = find_nvrtc(&why);
   if (!nvrtc) GTEST_SKIP() << why;
   request_.backend = Backend::Nvrtc;
-  const std::string key = stored_key(traced(), request_).str();
+  const std::string key = disk_key(traced(), request_).str();
   EXPECT_THAT(key, HasSubstr("nvrtc: " + tool_hash(nvrtc->path).hex()));
   EXPECT_THAT(key, HasSubstr("nvrtc builtins: "));
   EXPECT_THAT(key, Not(HasSubstr("ptxas")));
@@ -444,9 +444,9 @@ TEST_F(StoredCode, LinesMatterOnlyWhereTheyAreKept) {
   const Compilation k = traced();
   Compilation m = traced();
   m.tile = moved(request_).trace();
-  EXPECT_EQ(stored_key(k, request_).hash(), stored_key(m, request_).hash());
+  EXPECT_EQ(disk_key(k, request_).hash(), disk_key(m, request_).hash());
   request_.lineinfo = true;
-  EXPECT_NE(stored_key(k, request_).hash(), stored_key(m, request_).hash());
+  EXPECT_NE(disk_key(k, request_).hash(), disk_key(m, request_).hash());
 }
 
 }  // namespace

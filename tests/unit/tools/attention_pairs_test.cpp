@@ -29,8 +29,8 @@ Tensor empty(int length, int dim) {
   return Tensor::zeros({1, 1, length, dim}, DType::bf16, Device::cpu());
 }
 
-AttentionPairs pairs_of(const AttentionSpec& spec, Shape s, int dim = 64,
-                        const AttentionSchedule& schedule = {}) {
+AttentionWorkload pairs_of(const AttentionSpec& spec, Shape s, int dim = 64,
+                           const AttentionSchedule& schedule = {}) {
   return attention_pairs(spec, empty(s.queries, dim), empty(s.keys, dim), empty(s.keys, dim),
                          schedule);
 }
@@ -55,9 +55,9 @@ int visited(const Sees& sees, Walk walk, int q0, int q1, int keys, int block) {
   return count;
 }
 
-void check(const AttentionPairs& got, const Sees& sees, Walk walk, Shape s) {
+void check(const AttentionWorkload& got, const Sees& sees, Walk walk, Shape s) {
   SCOPED_TRACE(std::to_string(s.queries) + " x " + std::to_string(s.keys) + ", tiles of " +
-               std::to_string(got.tiles.queries) + " x " + std::to_string(got.tiles.keys));
+               std::to_string(got.tiles.block_q) + " x " + std::to_string(got.tiles.block_kv));
   std::int64_t kept = 0, cover = 0, computed = 0;
   for (int q = 0; q < s.queries; ++q)
     for (int kv = 0; kv < s.keys; ++kv) kept += sees(q, kv);
@@ -79,19 +79,19 @@ void check_all(const AttentionSpec& spec, const Sees& sees, Walk walk, int dim =
   for (const Shape s : kShapes) check(pairs_of(spec, s, dim), sees, walk, s);
 }
 
-TEST(AttentionPairs, OfAllKeys) {
+TEST(AttentionWorkload, OfAllKeys) {
   check_all({}, [](int, int) { return true; }, Walk::from_first_key);
   check_all({.mask = masks::full()}, [](int, int) { return true; }, Walk::from_first_key, 128);
 }
 
-TEST(AttentionPairs, OfCausalMasks) {
+TEST(AttentionWorkload, OfCausalMasks) {
   for (const int dim : {64, 128})
     check_all(
         {.mask = masks::causal()}, [](int q, int kv) { return q >= kv; }, Walk::from_first_key,
         dim);
 }
 
-TEST(AttentionPairs, OfWindows) {
+TEST(AttentionWorkload, OfWindows) {
   for (const int n : {0, 7, 100})
     check_all(
         {.mask = masks::sliding_window(n)}, [=](int q, int kv) { return q >= kv && q - kv <= n; },
@@ -101,13 +101,13 @@ TEST(AttentionPairs, OfWindows) {
       [](int q, int kv) { return -50 <= q - kv && q - kv <= 30; }, Walk::from_first_key);
 }
 
-TEST(AttentionPairs, OfPrefixes) {
+TEST(AttentionWorkload, OfPrefixes) {
   check_all(
       {.mask = masks::prefix_lm(Scalar<i32>(77))}, [](int q, int kv) { return kv < 77 || q >= kv; },
       Walk::from_first_key);
 }
 
-TEST(AttentionPairs, OfRangesWithGaps) {
+TEST(AttentionWorkload, OfRangesWithGaps) {
   for (const int n : {60, 200, 333})
     for (const int dim : {64, 256})
       check_all(
@@ -116,7 +116,7 @@ TEST(AttentionPairs, OfRangesWithGaps) {
           dim);
 }
 
-TEST(AttentionPairs, OfDocuments) {
+TEST(AttentionWorkload, OfDocuments) {
   std::vector<i32> ids, starts;
   for (const int length : {100, 3, 150, 40, 300, 407}) {
     starts.push_back(static_cast<i32>(ids.size()));
@@ -132,41 +132,41 @@ TEST(AttentionPairs, OfDocuments) {
       Walk::aligned);
 }
 
-TEST(AttentionPairs, OfAMaskWhoseBlocksAreNotDecidedButEmpty) {
-  const AttentionPairs got =
+TEST(AttentionWorkload, OfAMaskWhoseBlocksAreNotDecidedButEmpty) {
+  const AttentionWorkload got =
       pairs_of({.mask = masks::and_(masks::causal(), masks::not_(masks::causal()))}, {300, 300});
   EXPECT_EQ(got.kept, 0);
   EXPECT_EQ(got.cover, 0);
 }
 
-TEST(AttentionPairs, OfQueriesAtTheEnd) {
+TEST(AttentionWorkload, OfQueriesAtTheEnd) {
   const Shape s{113, 203};
   check(
-      pairs_of({.mask = masks::causal(), .queries_at_end = true}, s),
+      pairs_of({.mask = masks::causal(), .align_bottom_right = true}, s),
       [](int q, int kv) { return q + 90 >= kv; }, Walk::from_first_key, s);
 }
 
-TEST(AttentionPairs, OfGivenTilesAndThoseThatLengthsAskFor) {
+TEST(AttentionWorkload, OfGivenTilesAndThoseThatLengthsAskFor) {
   const Shape s{256, 256};
-  const AttentionPairs given =
-      pairs_of({.mask = masks::causal()}, s, 64, {.tiles = AttentionTiles{192, 48}});
-  EXPECT_EQ(given.tiles.queries, 192);
-  EXPECT_EQ(given.tiles.keys, 48);
+  const AttentionWorkload given =
+      pairs_of({.mask = masks::causal()}, s, 64, {.tiles = AttentionTileShape{192, 48}});
+  EXPECT_EQ(given.tiles.block_q, 192);
+  EXPECT_EQ(given.tiles.block_kv, 48);
   check(given, [](int q, int kv) { return q >= kv; }, Walk::from_first_key, s);
   const Shape few{256, 256}, many{16384, 16384};
-  EXPECT_EQ(pairs_of({.mask = masks::causal()}, few, 128).tiles.keys, 128);
-  EXPECT_EQ(pairs_of({.mask = masks::causal()}, many, 128).tiles.keys, 176);
+  EXPECT_EQ(pairs_of({.mask = masks::causal()}, few, 128).tiles.block_kv, 128);
+  EXPECT_EQ(pairs_of({.mask = masks::causal()}, many, 128).tiles.block_kv, 176);
 }
 
-TEST(AttentionPairs, OfListsOfTheCaller) {
+TEST(AttentionWorkload, OfListsOfTheCaller) {
   // Two tiles of 64 queries and blocks of 32 keys: {2, 0} and {1}.
   const auto table = [](std::vector<i32> values, Dims shape) {
     return Tensor::from(values, Device::cpu()).reshape(shape);
   };
   AttentionSpec spec;
-  spec.blocks = BlockList{.blocks = table({2, 0, 1, 1}, {1, 1, 2, 2}),
-                          .counts = table({2, 1}, {1, 1, 2}),
-                          .full = table({0, 0}, {1, 1, 2}),
+  spec.blocks = BlockList{.kv_indices = table({2, 0, 1, 1}, {1, 1, 2, 2}),
+                          .kv_num_blocks = table({2, 1}, {1, 1, 2}),
+                          .full_kv_num_blocks = table({0, 0}, {1, 1, 2}),
                           .block_q = 64,
                           .block_kv = 32};
   EXPECT_EQ(pairs_of(spec, {128, 96}).computed, 3 * 64 * 32);

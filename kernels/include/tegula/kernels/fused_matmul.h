@@ -4,13 +4,13 @@
 #include <string>
 #include <utility>
 
-#include "tegula/further_params.h"
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/matmul_kernels.h"
+#include "tegula/trailing_params.h"
 
-/// Matrix products whose epilogue is a lambda: DSL code on the tile of sums, before it is stored.
-/// Of two products at once: tegula/kernels/gated_matmul.h.
-/// What the lambda needs beside the sums are its further parameters, and arguments of every call:
+/// GEMMs whose epilogue is a lambda: DSL code on the accumulator tile, before it is stored. Two
+/// GEMMs at once: tegula/kernels/gated_matmul.h. Other inputs of the lambda are its trailing
+/// parameters, and arguments of every call:
 ///
 ///     auto dense = fused_matmul<bf16, bf16>(
 ///         [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
@@ -20,17 +20,23 @@
 namespace tegula {
 namespace detail {
 
-/// By which kernels a product is computed.
-enum class MatmulWay : std::uint8_t { Whole, Batched, Clustered, Divided, Streamed };
+/// Kernels that compute a GEMM.
+enum class MatmulDecomposition : std::uint8_t {
+  DataParallel,
+  Batched,
+  ClusterSplitK,
+  SplitK,
+  StreamK
+};
 
-/// What the kernels of a call take. Throws CompileError unless shapes fit.
+/// Arguments of a call's kernels. Throws CompileError unless shapes fit.
 struct MatmulCall {
   MatmulCall(const MatmulConfig& config, const MatmulOptions& options, const Stream& stream,
-             const Tensor& A, const Tensor& B, const Tensor& C, DType type_of_sums);
-  MatmulWay way;
-  /// A and B, memory for sums of parts of k and, if streamed, counters.
-  PackedTensors operands;
-  MatmulVariant variant;
+             const Tensor& A, const Tensor& B, const Tensor& C, DType accumulator_type);
+  MatmulDecomposition decomposition;
+  /// A and B, workspace for partial accumulators and, with stream-K, counters.
+  RepackedOperands operands;
+  MatmulTraits variant;
 };
 
 /// Throws CompileError unless shapes fit.
@@ -38,24 +44,24 @@ void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C, Loc made_at
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
                              const MatmulOptions& options, bool further = false, Loc made_at = {});
 
-/// How a product reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA
-/// or the tensor cores do not take as they lie are copied first; those of 16 bits, where it reads
-/// them `direct`ly, are not.
-PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
-                             bool direct = false);
+/// How a GEMM reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA or
+/// the tensor cores cannot read are repacked first, unless they have 16 bits and `direct` lets
+/// mma.sync read them as stored.
+RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
+                               bool no_repack = false);
 
 }  // namespace detail
 
-/// C = epilogue(A B): A [m, k] and B [k, n] of T, C [m, n] of O (see `matmul` for what goes
-/// together; all with a batch dimension in front, if A has one), any strides. `Fn` is a lambda
-/// (Tile acc, Index m, Index n, further..) or, told a batch's entry (0 of matrices), (Tile acc,
-/// Index b, Index m, Index n, further..), types written out: `acc` holds the sums at rows m and
-/// columns n, and what it returns is rounded to O. Copies share what was compiled. Calls throw
-/// CompileError for shapes that do not fit.
+/// C = epilogue(A B): A [m, k] and B [k, n] of T, C [m, n] of O (see `matmul` for supported types;
+/// all with a batch dimension in front, if A has one), any strides. `Fn` is a lambda (Tile acc,
+/// Index m, Index n, trailing..) or, with the batch entry (0 of matrices), (Tile acc, Index b,
+/// Index m, Index n, trailing..), types written out: `acc` is the accumulator at rows m and columns
+/// n, and the result is rounded to O. Copies share compiled kernels. Calls throw CompileError for
+/// shapes that do not fit.
 template <class T, class O, class Fn>
 class FusedMatmul {
   template <template <class...> class Body>
-  using Of = typename detail::FurtherBehind<Index, Fn, 1>::template Append<Body, T, O, Fn>;
+  using Of = typename detail::TrailingAfter<Index, Fn, 1>::template Append<Body, T, O, Fn>;
 
  public:
   explicit FusedMatmul(Fn epilogue, MatmulOptions options = {}, Loc at = {})
@@ -72,40 +78,44 @@ class FusedMatmul {
   template <class... Host>
   void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& B,
            const Tensor& C, const Host&... further) const {
-    using enum detail::MatmulWay;
+    using enum detail::MatmulDecomposition;
     const detail::CallPlace here(made_at_);
     Kernels& k = *kernels_;
-    const detail::MatmulCall call(config, options_, stream, A, B, C, dtype_of<SumOf<T>>);
-    const detail::MatmulVariant& v = call.variant;
-    const Tensor &a = call.operands[0], &b = call.operands[1], &sums = call.operands.further();
-    if (call.way == Whole) return k.whole.of(v)(stream, a, b, C, further...);
-    if (call.way == Batched) return k.batched.of(v)(stream, a, b, C, further...);
-    if (call.way == Clustered) return k.clustered.of(v)(stream, a, b, C, further...);
-    if (call.way == Streamed)
-      return k.streamed.of(v)(stream, a.with_rank(3), b.with_rank(3), C.with_rank(3), sums,
-                              call.operands.counters(), config.streamed, further...);
-    k.partial.of(v)(stream, a, b, sums);
-    k.sum(stream, sums, C, further...);
+    const detail::MatmulCall call(config, options_, stream, A, B, C, dtype_of<Accumulator<T>>);
+    const detail::MatmulTraits& v = call.variant;
+    const Tensor &a = call.operands[0], &b = call.operands[1], &sums = call.operands.workspace();
+    if (call.decomposition == DataParallel)
+      return k.data_parallel.of(v)(stream, a, b, C, further...);
+    if (call.decomposition == Batched) return k.batched.of(v)(stream, a, b, C, further...);
+    if (call.decomposition == ClusterSplitK)
+      return k.cluster_split_k.of(v)(stream, a, b, C, further...);
+    if (call.decomposition == StreamK)
+      return k.stream_k.of(v)(stream, a.with_rank(3), b.with_rank(3), C.with_rank(3), sums,
+                              call.operands.counters(), config.stream_k_ctas, further...);
+    k.split_k.of(v)(stream, a, b, sums);
+    k.split_k_reduce(stream, sums, C, further...);
   }
-  /// What was compiled of this configuration for operands without batches, and why: plan, remarks.
+  /// Report on the kernel compiled of this configuration for operands without batches: plan,
+  /// remarks.
   std::string explain(const MatmulConfig& config) const {
-    const auto is_meant = [&](const MatmulConfig& of_variant) { return of_variant == config; };
+    const auto matches = [&](const MatmulConfig& of_variant) { return of_variant == config; };
     const Kernels& k = *kernels_;
-    if (k.streamed.has(is_meant)) return k.streamed.explain(is_meant);
-    if (config.splits <= 1) return k.whole.explain(is_meant);
-    return config.clustered ? k.clustered.explain(is_meant) : k.partial.explain(is_meant);
+    if (k.stream_k.has(matches)) return k.stream_k.explain(matches);
+    if (config.split_k <= 1) return k.data_parallel.explain(matches);
+    return config.split_k_in_cluster ? k.cluster_split_k.explain(matches)
+                                     : k.split_k.explain(matches);
   }
 
  private:
   struct Kernels {
     Fn epilogue;
-    detail::ConfiguredMatmul<Of<detail::WholeMatmul>> whole{"matmul", {epilogue}},
-        clustered{"matmul_clustered", {epilogue}};
+    detail::ConfiguredMatmul<Of<detail::DataParallelMatmul>> data_parallel{"matmul", {epilogue}},
+        cluster_split_k{"matmul_cluster_split_k", {epilogue}};
     detail::ConfiguredMatmul<Of<detail::BatchedMatmul>> batched{"matmul_batched", {epilogue}};
-    detail::ConfiguredMatmul<Of<detail::StreamedMatmul>> streamed{"matmul_streamed", {epilogue}};
-    detail::ConfiguredMatmul<detail::PartialMatmul<T>> partial{"matmul_partial", {}};
-    decltype(kernel("", std::declval<Of<detail::SumOfParts>>())) sum =
-        kernel("matmul_sum", Of<detail::SumOfParts>{epilogue});
+    detail::ConfiguredMatmul<Of<detail::StreamKMatmul>> stream_k{"matmul_stream_k", {epilogue}};
+    detail::ConfiguredMatmul<detail::SplitKMatmul<T>> split_k{"matmul_split_k", {}};
+    decltype(kernel("", std::declval<Of<detail::SplitKReduction>>())) split_k_reduce =
+        kernel("matmul_split_k_reduce", Of<detail::SplitKReduction>{epilogue});
   };
   std::shared_ptr<Kernels> kernels_;
   MatmulOptions options_;

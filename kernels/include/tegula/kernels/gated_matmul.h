@@ -4,18 +4,19 @@
 
 #include "tegula/kernels/fused_matmul.h"
 
-/// Two products of one A whose results meet in an epilogue: gated units.
+/// Two GEMMs on one A with a common epilogue: gated units.
 namespace tegula {
 namespace detail {
 
-/// Adds the products of A's rows `m` and the columns `n` of G to one tile, those of U to another.
+/// Mainloop of A's rows `m` with the columns `n` of G into one accumulator, with those of U into
+/// another.
 template <class T, class ViewA, class ViewB>
-void add_gated(const MatmulVariant& v, const ViewA& A, const ViewB& G, const ViewB& U,
-               const Index& m, const Index& n, const StepRange& all, Tile& gate, Tile& up) {
+void gated_mainloop(const MatmulTraits& v, const ViewA& A, const ViewB& G, const ViewB& U,
+                    const Index& m, const Index& n, const LoopRange& all, Tile& gate, Tile& up) {
   for (auto k : all.stages(v.stages)) {
     const Tile a = A(m, k);
-    gate = add_product<T>(v.options, a, G(k, n), gate);
-    up = add_product<T>(v.options, a, U(k, n), up);
+    gate = mma_accumulate<T>(v.options, a, G(k, n), gate);
+    up = mma_accumulate<T>(v.options, a, U(k, n), up);
   }
 }
 
@@ -24,12 +25,12 @@ template <class T, class O, class Fn, class... Extra>
 struct GatedMatmul {
   Fn epilogue;
   void operator()(In<T, 2> A, In<T, 2> G, In<T, 2> U, Out<O, 2> C, Extra... extra) const {
-    const MatmulVariant v = tuned<MatmulVariant>();
+    const MatmulTraits v = tuned<MatmulTraits>();
     for (auto [m, n] :
-         grid(C, v.bm, v.bn, l2_group(v.group_m), multicast(v.multicast), alternate(v.alternate))) {
-      v.wait_for_copies();
-      Tile gate = zeros<SumOf<T>>(v.bm, v.bn), up = zeros<SumOf<T>>(v.bm, v.bn);
-      add_gated<T>(v, A, G, U, m, n, steps(A.cols(), v.bk), gate, up);
+         grid(C, v.bm, v.bn, group_m(v.group_m), multicast(v.multicast), pingpong(v.pingpong))) {
+      v.wait_for_repack();
+      Tile gate = zeros<Accumulator<T>>(v.bm, v.bn), up = zeros<Accumulator<T>>(v.bm, v.bn);
+      gated_mainloop<T>(v, A, G, U, m, n, steps(A.cols(), v.bk), gate, up);
       C(m, n) = call_with(epilogue, std::tie(gate, up), Index(Tile(0), 1), m, n, extra...);
     }
   }
@@ -40,11 +41,11 @@ template <class T, class O, class Fn, class... Extra>
 struct BatchedGatedMatmul {
   Fn epilogue;
   void operator()(In<T, 3> A, In<T, 3> G, In<T, 3> U, Out<O, 3> C, Extra... extra) const {
-    const MatmulVariant v = tuned<MatmulVariant>();
-    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn, multicast(v.multicast), alternate(v.alternate))) {
-      v.wait_for_copies();
-      Tile gate = zeros<SumOf<T>>(v.bm, v.bn), up = zeros<SumOf<T>>(v.bm, v.bn);
-      add_gated<T>(v, A[b], G[b], U[b], m, n, steps(A.dim(2), v.bk), gate, up);
+    const MatmulTraits v = tuned<MatmulTraits>();
+    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn, multicast(v.multicast), pingpong(v.pingpong))) {
+      v.wait_for_repack();
+      Tile gate = zeros<Accumulator<T>>(v.bm, v.bn), up = zeros<Accumulator<T>>(v.bm, v.bn);
+      gated_mainloop<T>(v, A[b], G[b], U[b], m, n, steps(A.dim(2), v.bk), gate, up);
       C(b, m, n) = call_with(epilogue, std::tie(gate, up), b, m, n, extra...);
     }
   }
@@ -55,13 +56,13 @@ struct BatchedGatedMatmul {
 /// C = epilogue(A G, A U), one pass over A: the two halves of a gated unit (SwiGLU; Shazeer 2020).
 /// A [m, k], G and U [k, n] of T, C [m, n] of O, or all with a batch dimension in front; `Fn` is a
 /// lambda (Tile gate, Tile up, Index m, Index n, further..), or with an Index b in front of m, a
-/// batch's entry (0 of matrices). k is never divided: `splits`, `streamed` and `swapped` have no
-/// meaning in a configuration.
+/// batch's entry (0 of matrices). k is never divided: `split_k`, `stream_k_ctas` and `swap_ab` have
+/// no meaning in a configuration.
 template <class T, class O, class Fn>
 class FusedGatedMatmul {
   template <template <class...> class Body>
   using Of = detail::ConfiguredMatmul<
-      typename detail::FurtherBehind<Index, Fn, 2>::template Append<Body, T, O, Fn>>;
+      typename detail::TrailingAfter<Index, Fn, 2>::template Append<Body, T, O, Fn>>;
 
  public:
   explicit FusedGatedMatmul(Fn epilogue, MatmulOptions options = {}, Loc at = {})
@@ -80,14 +81,14 @@ class FusedGatedMatmul {
     detail::check_matmul(A, G, C, made_at_);
     detail::check_matmul(A, U, C, made_at_);
     const auto operand = [&](const Tensor& tensor, int k_dim) {
-      return detail::matmul_operand(tensor, k_dim, options_, config.direct);
+      return detail::matmul_operand(tensor, k_dim, options_, config.no_repack);
     };
-    const PackedTensors m(stream, {operand(A, -1), operand(G, -2), operand(U, -2)});
-    const detail::MatmulVariant v{config, options_, 1, m.has_copies()};
+    const RepackedOperands m(stream, {operand(A, -1), operand(G, -2), operand(U, -2)});
+    const detail::MatmulTraits v{config, options_, 1, m.is_repacked()};
     if (A.rank() == 3) return kernels_->batched.of(v)(stream, m[0], m[1], m[2], C, further...);
     kernels_->whole.of(v)(stream, m[0], m[1], m[2], C, further...);
   }
-  /// What was compiled for matrices, and why: plan, remarks.
+  /// Report on the kernel compiled for matrices: plan, remarks.
   std::string explain() const {
     return kernels_->whole.explain([](const auto&) { return true; });
   }

@@ -15,10 +15,10 @@ namespace tegula {
 
 /// A number in a mask. An int is compiled in; a Scalar is read at every launch, so that it changes
 /// without compiling.
-class MaskNumber {
+class MaskScalar {
  public:
-  MaskNumber(int constant) : constant_(constant) {}
-  MaskNumber(Scalar<i32> at_launch) : scalar_(std::move(at_launch)), is_scalar_(true) {}
+  MaskScalar(int constant) : constant_(constant) {}
+  MaskScalar(Scalar<i32> at_launch) : scalar_(std::move(at_launch)), is_scalar_(true) {}
   /// The traced value, inside a mask.
   Tile value() const { return is_scalar_ ? scalar_.value() : Tile(constant_); }
 
@@ -30,24 +30,24 @@ class MaskNumber {
 
 /// Extents of an image, or of what is counted in it, as tiles and windows are.
 struct ImageSize {
-  MaskNumber width, height;
+  MaskScalar width, height;
 };
 /// The same of a video.
 struct VideoSize {
-  MaskNumber width, height, frames;
+  MaskScalar width, height, frames;
 };
 
-/// Which pairs of an AttentionSlice are seen.
-enum class SliceKind : std::uint8_t {
+/// Pairs that an AttnSlice keeps.
+enum class SliceMaskType : std::uint8_t {
   full,            ///< all
   causal,          ///< q - q_end >= kv - kv_end: the last query sees all keys
   inverse_causal,  ///< q - q_begin <= kv - kv_begin: the first query sees all keys
   bi_causal,       ///< both of them
 };
 /// Queries [q_begin, q_end) against keys [kv_begin, kv_end).
-struct AttentionSlice {
-  MaskNumber q_begin, q_end, kv_begin, kv_end;
-  SliceKind kind = SliceKind::full;
+struct AttnSlice {
+  MaskScalar q_begin, q_end, kv_begin, kv_end;
+  SliceMaskType kind = SliceMaskType::full;
 };
 
 /// Keys [begins[q], ends[q]) for each query q: two i32 tables with an entry for each query. None
@@ -65,95 +65,97 @@ Mask or_(Mask a, Mask b);
 /// The mask does not let the pair through.
 Mask not_(Mask a);
 
-/// Every query sees every key.
+/// Every query attends to every key.
 Mask full();
 
-/// q >= kv: no query sees what comes after it.
+/// q >= kv: no query attends to later keys.
 Mask causal();
 
-/// Causal where the last query stands at the last key: q + kv_length - q_length >= kv. For chunks
+/// Causal where the last query stands at the last key: q + seqlen_kv - seqlen_q >= kv. For chunks
 /// of a prefill and for decoding with a cache.
-Mask causal_bottom_right(MaskNumber q_length, MaskNumber kv_length);
+Mask causal_bottom_right(MaskScalar seqlen_q, MaskScalar seqlen_kv);
 
 /// Causal, and at most `window` positions back: 0 <= q - kv <= window (Beltagy et al. 2020;
 /// Mistral).
-Mask sliding_window(MaskNumber window);
+Mask sliding_window(MaskScalar window);
 
 /// From `left` positions back to `right` positions ahead: -right <= q - kv <= left.
-Mask window(MaskNumber left, MaskNumber right);
+Mask window(MaskScalar left, MaskScalar right);
 
-/// Causal within chunks of `size` positions, no chunk sees another (Llama 4).
-Mask chunked(MaskNumber size);
+/// Causal within chunks of `size` positions (Llama 4).
+Mask chunked(MaskScalar size);
 
 /// |q - kv| <= window in steps of `dilation` (Longformer's dilated window).
-Mask dilated_window(MaskNumber window, MaskNumber dilation);
+Mask dilated_window(MaskScalar window, MaskScalar dilation);
 
 /// Sliding window that always keeps the first `sinks` keys (Xiao et al. 2023, StreamingLLM).
-Mask sink_window(MaskNumber sinks, MaskNumber window);
+Mask sink_window(MaskScalar sinks, MaskScalar window);
 
-/// The first `prefix` keys are seen by all, the rest causally (prefix language models).
-Mask prefix_lm(MaskNumber prefix);
+/// All queries attend to the first `prefix` keys, and causally to the rest (prefix language
+/// models).
+Mask prefix_lm(MaskScalar prefix);
 
-/// Causal from block to block, all of a block sees all of itself (autoregressive video).
-Mask block_causal(MaskNumber block);
+/// Causal from block to block, full within a block (autoregressive video).
+Mask block_causal(MaskScalar block);
 
-/// The same mask for each group of `length` positions; no group sees another. Runs a batch as one
+/// The same mask for each group of `length` positions, nothing between groups. Runs a batch as one
 /// long sequence.
-Mask batchify(MaskNumber length, Mask inner);
+Mask batchify(MaskScalar length, Mask inner);
 
 /// Block diffusion over a noised copy of `length` positions followed by the clean one (Arriola et
-/// al. 2025): noised blocks see themselves and the clean blocks before them, clean ones are
-/// causal by block.
-Mask block_diffusion(MaskNumber length, MaskNumber block);
+/// al. 2025): noised blocks attend to themselves and to earlier clean blocks, clean ones are causal
+/// by block.
+Mask block_diffusion(MaskScalar length, MaskScalar block);
 
-/// Speculative blocks after a prompt: all see the first `prefix` keys; query block i sees key block
-/// i after the prefix, causally within it.
-Mask speculative_blocks(MaskNumber prefix, MaskNumber block);
+/// Speculative blocks after a prompt: all queries attend to the first `prefix` keys; query block i
+/// attends to key block i after the prefix, causally within it.
+Mask speculative_blocks(MaskScalar prefix, MaskScalar block);
 
 /// The union of slices (MagiAttention, github.com/SandAI-org/MagiAttention): q_begin <= q < q_end,
 /// kv_begin <= kv < kv_end and what the slice's kind asks. Slices may overlap; no slice, no pair.
-Mask slices(std::vector<AttentionSlice> of);
+Mask slices(std::vector<AttnSlice> of);
 
-/// The mask of ring attention with balanced shards (Liu et al. 2023, arXiv:2310.01889, in
-/// the order that is known as zig-zag): a sequence is cut into 2 * `ranks` chunks of `chunk`
-/// positions, and rank r holds the chunks r and 2 * ranks - 1 - r, one behind the other.
-/// inner(position of q on rank `q_rank`, position of kv on rank `kv_rank`), where the position of i
-/// on rank r is i + r * chunk for i < chunk, else i + (2 * ranks - 2 - r) * chunk. Ranks that are
-/// Scalars serve all steps of the ring with one kernel.
-Mask zigzag(MaskNumber q_rank, MaskNumber kv_rank, MaskNumber ranks, MaskNumber chunk, Mask inner);
+/// The mask of ring attention with balanced shards (Liu et al. 2023, arXiv:2310.01889, in zig-zag
+/// order): a sequence is divided into 2 * `ranks` chunks of `chunk` positions, and rank r holds the
+/// chunks r and 2 * ranks - 1 - r, consecutively. inner(position of q on rank `q_rank`, position of
+/// kv on rank `kv_rank`), where the position of i on rank r is i + r * chunk for i < chunk, else i
+/// + (2 * ranks - 2 - r) * chunk. Ranks that are Scalars serve all steps of the ring with one
+/// kernel.
+Mask zigzag(MaskScalar q_rank, MaskScalar kv_rank, MaskScalar ranks, MaskScalar chunk, Mask inner);
 
 /// Video in frames after a prompt, frame by frame: q < prompt, or kv < sinks, or |q - kv| < width
 /// (Xi et al. 2025, arXiv:2502.01776, Sparse VideoGen's spatial heads). `sinks` are the keys that
 /// all see: the prompt, or the prompt and the first frame. `width` counts tokens: that of some
 /// frames, which the paper rounds down to whole blocks of its kernel. Its temporal heads are
-/// `same_place`.
-Mask near_frames(MaskNumber prompt, MaskNumber sinks, MaskNumber width);
+/// `svg_temporal_head`.
+Mask svg_spatial_head(MaskScalar prompt, MaskScalar sinks, MaskScalar width);
 
 /// Neighbourhood attention on an image of `width` x `height` in row-major order: each pixel sees
 /// the `size` x `size` window around it, moved inwards at the border (Hassani et al. 2023).
-Mask neighbourhood(MaskNumber width, MaskNumber height, MaskNumber size);
+Mask neighbourhood(MaskScalar width, MaskScalar height, MaskScalar size);
 
 /// `neighbourhood` where the pixels of a tile follow each other, and tiles are in row-major order:
 /// pixel i is in tile i / (tile.width * tile.height), at i % (tile.width * tile.height) in it. So a
 /// block of the kernel is a few tiles, and most blocks are empty or full (attention-gym's tiled
 /// NATTEN). The image is a multiple of the tile in both directions.
-Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskNumber size);
+Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskScalar size);
 
 /// `neighbourhood` on a square image of `side` x `side` pixels in Morton order: the bits of column
 /// and row alternate in a pixel's position, the column's lowest first, so that every aligned block
 /// of 4^k positions is a square. Throws CompileError unless `side` is a power of two up to 2^15.
-Mask morton_neighbourhood(int side, MaskNumber size, Loc at = std::source_location::current());
+Mask morton_neighbourhood(int side, MaskScalar size, Loc at = std::source_location::current());
 
 /// Sliding tile attention (Zhang et al. 2025, arXiv:2502.04507) on an image in tiles, laid out as
-/// in tiled_neighbourhood, followed by `text` positions. A pixel sees all pixels of the tiles in a
-/// window of window.width x window.height tiles around its own tile, and the text; text sees all.
-/// For a window of n tiles in a direction, centre c is the tile's coordinate clamped to
-/// [n / 2, tiles - 1 - (n - 1) / 2] and tiles c - n / 2 .. c + (n - 1) / 2 are seen. The image is
-/// a multiple of the tile. What lies behind the text neither sees nor is seen.
-Mask sliding_tiles(ImageSize image, ImageSize tile, ImageSize window, MaskNumber text);
+/// in tiled_neighbourhood, followed by `text` positions. A pixel attends to all pixels of the tiles
+/// in a window of window.width x window.height tiles around its own tile, and to the text; text
+/// attends to all. For a window of n tiles in a direction, centre c is the tile's coordinate
+/// clamped to [n / 2, tiles - 1 - (n - 1) / 2] and tiles c - n / 2 .. c + (n - 1) / 2 are in it.
+/// The image is a multiple of the tile. Positions beyond the text neither attend nor are attended
+/// to.
+Mask sliding_tiles(ImageSize image, ImageSize tile, ImageSize window, MaskScalar text);
 /// The same in a video: tiles of tile.width x tile.height x tile.frames, the tiles of a row first,
 /// then rows, then frames.
-Mask sliding_tiles(VideoSize video, VideoSize tile, VideoSize window, MaskNumber text);
+Mask sliding_tiles(VideoSize video, VideoSize tile, VideoSize window, MaskScalar text);
 
 /// Pairs of one document: ids[q] == ids[kv], where `ids` (i32) has an entry for each position.
 /// Ascending ids make every document one interval.
@@ -171,7 +173,7 @@ Mask within_documents(Tensor ids, Tensor starts, Mask inner);
 /// A prefix of `length` positions that all documents share, followed by packed causal documents
 /// (Juravsky et al. 2024, Hydragen); the prefix is itself causal. `ids` and `starts` as in
 /// packed_causal, the prefix being a document.
-Mask shared_prefix(MaskNumber length, Tensor ids, Tensor starts);
+Mask shared_prefix(MaskScalar length, Tensor ids, Tensor starts);
 
 /// Keys below the length of their batch entry: kv < lengths[b] (i32).
 Mask key_padding(Tensor lengths);
@@ -179,25 +181,25 @@ Mask key_padding(Tensor lengths);
 /// Keys from the first real one of their batch entry on: kv >= padding[b] (i32).
 Mask left_padding(Tensor padding);
 
-/// |q - kv| <= window, and positions marked in `is_global` (i32, not 0) see and are seen by all
-/// (Longformer).
-Mask global_window(MaskNumber window, Tensor is_global);
+/// |q - kv| <= window, and positions marked in `is_global` (i32, not 0) attend to and are attended
+/// to by all (Longformer).
+Mask global_window(MaskScalar window, Tensor is_global);
 
-/// Text and images in one sequence: causal, and all of an image sees all of itself (Zhou et al.
-/// 2024, arXiv:2408.11039, Transfusion): kv < span_ends[q]. `span_ends` (i32) has an entry for each
-/// position: the first position behind its image; of text at i, which is a span of its own, i + 1.
+/// Text and images in one sequence: causal, and full within an image (Zhou et al. 2024,
+/// arXiv:2408.11039, Transfusion): kv < span_ends[q]. `span_ends` (i32) has an entry for each
+/// position: the first position after its image; for text at i, which is a span of its own, i + 1.
 Mask transfusion(Tensor span_ends);
 
-/// Cross attention of text to images, each of which is `image_tokens` keys: query q sees the keys
-/// of image images[q] only, images[q] == kv / image_tokens. `images` (i32) has an entry for each
-/// query: the latest image before it, or -1 for none (Alayrac et al. 2022, arXiv:2204.14198,
+/// Cross attention of text to images, each of which is `image_tokens` keys: query q attends to the
+/// keys of image images[q] only, images[q] == kv / image_tokens. `images` (i32) has an entry for
+/// each query: the latest image before it, or -1 for none (Alayrac et al. 2022, arXiv:2204.14198,
 /// Flamingo).
-Mask latest_image(Tensor images, MaskNumber image_tokens);
+Mask latest_image(Tensor images, MaskScalar image_tokens);
 
 /// Cross attention of text to images by what text an image is shown to: starts[i] <= q < ends[i]
 /// where i = kv / image_tokens. `starts` and `ends` (i32) have an entry for each image; several
 /// images may be shown to one text (attention-gym's Flamingo mask).
-Mask shown_images(Tensor starts, Tensor ends, MaskNumber image_tokens);
+Mask shown_images(Tensor starts, Tensor ends, MaskScalar image_tokens);
 
 /// Keys of given intervals for each query: begins[q] <= kv < ends[q] for some of `intervals`. The
 /// general mask function of HSTU (Zhai et al. 2024, arXiv:2402.17152) and of MagiAttention.
@@ -221,18 +223,18 @@ Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes,
 /// et al. 2024, arXiv:2401.10774, Medusa; Li et al. 2024, arXiv:2401.15077, EAGLE): positions from
 /// `prefix` on are the nodes of a tree. A node sees the prefix, itself and its ancestors: kv <
 /// prefix, or kv - prefix is a bit of node q - prefix in `ancestors`, which ancestor_bits makes for
-/// `nodes` nodes. For queries that are nodes only, AttentionSpec::queries_at_end gives them their
-/// positions. Earlier queries see the prefix; and_(causal(), tree(...)) is the mask of a prefill.
-/// Throws CompileError for a table that holds no tree of `nodes` nodes.
-Mask tree(MaskNumber prefix, Tensor ancestors, int nodes, Loc at = std::source_location::current());
+/// `nodes` nodes. For queries that are nodes only, AttentionSpec::align_bottom_right gives them
+/// their positions. Earlier queries see the prefix; and_(causal(), tree(...)) is the mask of a
+/// prefill. Throws CompileError for a table that holds no tree of `nodes` nodes.
+Mask tree(MaskScalar prefix, Tensor ancestors, int nodes, Loc at = std::source_location::current());
 
-/// The mask of positions that lie further on: inner(q + q_offset, kv + kv_offset). For the parts of
-/// ring attention and of prefills in chunks.
-Mask shifted(MaskNumber q_offset, MaskNumber kv_offset, Mask inner);
+/// The mask of shifted positions: inner(q + q_offset, kv + kv_offset). For the shards of ring
+/// attention and for chunked prefills.
+Mask shifted(MaskScalar q_offset, MaskScalar kv_offset, Mask inner);
 
 /// Video in frames of `frame` tokens after a prompt: a token sees the prompt, and tokens less than
 /// `width` from its own place in any frame (Xi et al. 2025, Sparse VideoGen's temporal heads).
-Mask same_place(MaskNumber prompt, MaskNumber frame, MaskNumber width);
+Mask svg_temporal_head(MaskScalar prompt, MaskScalar frame, MaskScalar width);
 
 }  // namespace masks
 }  // namespace tegula

@@ -5,16 +5,17 @@
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
-/// Matrix products. For an epilogue of one's own: tegula/kernels/fused_matmul.h.
+/// GEMMs. With an epilogue of one's own: tegula/kernels/fused_matmul.h.
 namespace tegula {
 
 struct MatmulOptions {
   /// Operands of f32 are multiplied by tensor cores, which leave out their last 13 bits (tf32);
   /// else FMA.
   bool tf32 = false;
-  /// Operands of 8-bit floats: the sums of each step, bk products, are added in f32 (DeepGEMM's
-  /// promotion), for Hopper's tensor cores keep about 14 bits of a sum of these. Nothing else.
-  bool promoted = false;
+  /// For operands of 8-bit floats: adds the accumulator of each k-iteration (bk) in f32 (DeepGEMM's
+  /// promotion), as Hopper's tensor cores keep about 14 bits of an fp8 accumulator. Not for other
+  /// types.
+  bool fp32_promotion = false;
   friend auto operator<=>(const MatmulOptions&, const MatmulOptions&) = default;
 };
 

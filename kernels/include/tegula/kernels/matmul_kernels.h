@@ -1,78 +1,81 @@
 #pragma once
 #include <tuple>
 
-#include "tegula/configured.h"
 #include "tegula/control.h"
-#include "tegula/even_steps.h"
+#include "tegula/kernel_variants.h"
 #include "tegula/kernels/matmul.h"
+#include "tegula/stream_k.h"
 #include "tegula/tile_ops.h"
 #include "tegula/tiles.h"
 #include "tegula/view.h"
 
-/// The kernels of matrix products around an epilogue: whole, in batches, k divided in three ways.
+/// GEMM kernels around an epilogue: data-parallel, batched, split-K in three ways.
 namespace tegula::detail {
 
-/// What a product's kernel is compiled for.
-struct MatmulVariant : MatmulConfig {
+/// Compile-time variant of a GEMM kernel.
+struct MatmulTraits : MatmulConfig {
   MatmulOptions options;
-  /// Of a cluster that divides k.
+  /// CTAs of a cluster that divides k.
   int programs = 1;
-  /// The kernel before it on the stream copies its operands, and may not have ended.
-  bool after_copies = false;
+  /// The previous kernel on the stream repacks its operands, and may not have ended.
+  bool after_repack = false;
 
   template <class Variant, class Visit>
-  static void each_value(Variant& v, const Visit& visit) {
-    MatmulConfig::each_value(v, visit);
+  static void visit_axes(Variant& v, const Visit& visit) {
+    MatmulConfig::visit_axes(v, visit);
     visit("CLUSTER", v.programs, {1, 2, 4, 8});
-    visit("PROMOTED", v.options.promoted, {0, 1});
+    visit("FP32_PROMOTION", v.options.fp32_promotion, {0, 1});
     visit("TF32", v.options.tf32, {0, 1});
-    visit("AFTER_COPIES", v.after_copies, {0, 1});
+    visit("AFTER_REPACK", v.after_repack, {0, 1});
   }
   /// Before anything is read or written, results that an earlier kernel may still read among it.
-  void wait_for_copies() const {
-    if (after_copies) wait_for_previous_kernels();
+  void wait_for_repack() const {
+    if (after_repack) grid_dependency_wait();
   }
-  /// A's rows along the rows of a tile of sums.
-  Tile turned(const Tile& sums) const { return swapped ? sums.T() : sums; }
-  friend auto operator<=>(const MatmulVariant&, const MatmulVariant&) = default;
+  /// The accumulator with A's rows along its rows.
+  Tile undo_swap_ab(const Tile& sums) const { return swap_ab ? sums.T() : sums; }
+  friend auto operator<=>(const MatmulTraits&, const MatmulTraits&) = default;
 };
 
 template <class Body>
-using ConfiguredMatmul = Configured<Body, MatmulVariant>;
+using ConfiguredMatmul = KernelVariants<Body, MatmulTraits>;
 
 /// acc + a b of operands of T.
 template <class T>
-Tile add_product(const MatmulOptions& options, const Arg& a, const Arg& b, const Tile& acc) {
+Tile mma_accumulate(const MatmulOptions& options, const Arg& a, const Arg& b, const Tile& acc) {
   const Precision precision = options.tf32 ? Precision::tf32 : Precision::ieee;
-  const bool is_f8 = size_bytes(dtype_of<T>) == 1 && dtype_of<SumOf<T>> == DType::f32;
-  return is_f8 && options.promoted ? acc + dot(a, b, {}, precision) : dot(a, b, acc, precision);
+  const bool is_f8 = size_bytes(dtype_of<T>) == 1 && dtype_of<Accumulator<T>> == DType::f32;
+  return is_f8 && options.fp32_promotion ? acc + dot(a, b, {}, precision)
+                                         : dot(a, b, acc, precision);
 }
 
-/// Sums of the products of A's rows `m` and B's columns `n` over some steps of k, as the tensor
-/// cores have them: if swapped, A's rows lie along the tile's columns.
+/// Mainloop of A's rows `m` and B's columns `n` over some k-iterations. The accumulator is as the
+/// tensor cores have it: with swap A/B, A's rows lie along its columns.
 template <class T, class ViewA, class ViewB>
-Tile matmul_sums(const MatmulVariant& v, const ViewA& A, const ViewB& B, const Index& m,
-                 const Index& n, const StepRange& some) {
-  Tile acc = v.swapped ? zeros<SumOf<T>>(v.bn, v.bm) : zeros<SumOf<T>>(v.bm, v.bn);
+Tile mainloop(const MatmulTraits& v, const ViewA& A, const ViewB& B, const Index& m, const Index& n,
+              const LoopRange& some) {
+  Tile acc = v.swap_ab ? zeros<Accumulator<T>>(v.bn, v.bm) : zeros<Accumulator<T>>(v.bm, v.bn);
   for (auto k : some.stages(v.stages))
-    acc = v.swapped ? add_product<T>(v.options, B(k, n).T(), A(m, k).T(), acc)
-                    : add_product<T>(v.options, A(m, k), B(k, n), acc);
+    acc = v.swap_ab ? mma_accumulate<T>(v.options, B(k, n).T(), A(m, k).T(), acc)
+                    : mma_accumulate<T>(v.options, A(m, k), B(k, n), acc);
   return acc;
 }
 
-/// C = epilogue(A B). The programs of a cluster take a part of k each, and then of the tile.
+/// C = epilogue(A B). The programs of a cluster take a slice of k each, and then a slice of the
+/// tile.
 template <class T, class O, class Fn, class... Extra>
-struct WholeMatmul {
+struct DataParallelMatmul {
   Fn epilogue;
   void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
-    const MatmulVariant v = tuned<MatmulVariant>();
-    for (auto [m, n] : grid(C, v.bm, v.bn, l2_group(v.group_m), tma_store(v.tma_store),
-                            cluster(v.programs), multicast(v.multicast), alternate(v.alternate))) {
-      v.wait_for_copies();
-      const auto mine = steps(A.cols(), v.bk).part(cluster_rank(), v.programs);
-      const Tile sums = v.turned(matmul_sums<T>(v, A, B, m, n, mine));
-      const Tile sum = cluster_sum(sums, v.swapped ? 1 : 0);  // cut along the tensor cores' rows
-      const Index rows = v.swapped ? m : cluster_share(m), cols = v.swapped ? cluster_share(n) : n;
+    const MatmulTraits v = tuned<MatmulTraits>();
+    for (auto [m, n] : grid(C, v.bm, v.bn, group_m(v.group_m), tma_store(v.tma_store),
+                            cluster(v.programs), multicast(v.multicast), pingpong(v.pingpong))) {
+      v.wait_for_repack();
+      const auto mine = steps(A.cols(), v.bk).chunk(cluster_rank(), v.programs);
+      const Tile sums = v.undo_swap_ab(mainloop<T>(v, A, B, m, n, mine));
+      const Tile sum =
+          cluster_reduce_scatter(sums, v.swap_ab ? 1 : 0);  // cut along the tensor cores' rows
+      const Index rows = v.swap_ab ? m : cluster_slice(m), cols = v.swap_ab ? cluster_slice(n) : n;
       C(rows, cols) = call_with(epilogue, std::tie(sum), Index(Tile(0), 1), rows, cols, extra...);
     }
   }
@@ -83,62 +86,64 @@ template <class T, class O, class Fn, class... Extra>
 struct BatchedMatmul {
   Fn epilogue;
   void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, Extra... extra) const {
-    const MatmulVariant v = tuned<MatmulVariant>();
-    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn, multicast(v.multicast), alternate(v.alternate),
+    const MatmulTraits v = tuned<MatmulTraits>();
+    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn, multicast(v.multicast), pingpong(v.pingpong),
                                tma_store(v.tma_store))) {
-      v.wait_for_copies();
-      const Tile sum = v.turned(matmul_sums<T>(v, A[b], B[b], m, n, steps(A.dim(2), v.bk)));
+      v.wait_for_repack();
+      const Tile sum = v.undo_swap_ab(mainloop<T>(v, A[b], B[b], m, n, steps(A.dim(2), v.bk)));
       C(b, m, n) = call_with(epilogue, std::tie(sum), b, m, n, extra...);
     }
   }
 };
 
-/// P[s] = the part of A B that steps s * ceil(steps / splits) .. give.
+/// P[s] = the partial accumulator of A B over the k-iterations from s * ceil(steps / split_k) on.
 template <class T>
-struct PartialMatmul {
-  void operator()(In<T, 2> A, In<T, 2> B, Out<SumOf<T>, 3> P) const {
-    const MatmulVariant v = tuned<MatmulVariant>();
+struct SplitKMatmul {
+  void operator()(In<T, 2> A, In<T, 2> B, Out<Accumulator<T>, 3> P) const {
+    const MatmulTraits v = tuned<MatmulTraits>();
     for (auto [s, m, n] : grid(P, 1, v.bm, v.bn)) {
-      let_next_kernel_start();
-      v.wait_for_copies();
-      const auto part = steps(A.cols(), v.bk).part(s.first(), P.dim(0));
-      P(s, m, n) = v.turned(matmul_sums<T>(v, A, B, m, n, part));
+      grid_launch_dependents();
+      v.wait_for_repack();
+      const auto part = steps(A.cols(), v.bk).chunk(s.first(), P.dim(0));
+      P(s, m, n) = v.undo_swap_ab(mainloop<T>(v, A, B, m, n, part));
     }
   }
 };
 
 /// C = epilogue(sum of all P[s]).
 template <class T, class O, class Fn, class... Extra>
-struct SumOfParts {
+struct SplitKReduction {
   Fn epilogue;
-  void operator()(In<SumOf<T>, 3> P, Out<O, 2> C, Extra... extra) const {
+  void operator()(In<Accumulator<T>, 3> P, Out<O, 2> C, Extra... extra) const {
     for (auto [m, n] : grid(C, 4, 256)) {
-      wait_for_previous_kernels();
-      Tile sum = zeros<SumOf<T>>(4, 256);
+      grid_dependency_wait();
+      Tile sum = zeros<Accumulator<T>>(4, 256);
       for (auto s : steps(P.dim(0), 1)) sum = sum + P(s, m, n);
       C(m, n) = call_with(epilogue, std::tie(sum), Index(Tile(0), 1), m, n, extra...);
     }
   }
 };
 
-/// C[b] = epilogue(A[b] B[b]) of one step at least, the steps of all tiles dealt evenly.
+/// C[b] = epilogue(A[b] B[b]) with at least one k-iteration, stream-K: the k-iterations of all
+/// tiles are divided evenly.
 template <class T, class O, class Fn, class... Extra>
-struct StreamedMatmul {
+struct StreamKMatmul {
   Fn epilogue;
-  void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, InOut<SumOf<T>, 3> sums, Ptr<u32> arrivals,
-                  Scalar<i32> programs, Extra... extra) const {
-    const MatmulVariant v = tuned<MatmulVariant>();
-    sums.fixed(1), sums.fixed(2);
-    for (auto p : grid(Space(programs), 1)) {
-      v.wait_for_copies();
-      const auto tiles = tiles_of(C, 1, v.bm, v.bn, l2_group(v.group_m));
-      const EvenSteps mine(p, programs, tiles.count(), A.dim(2), v.bk);
+  void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, InOut<Accumulator<T>, 3> sums,
+                  Ptr<u32> arrivals, Scalar<i32> programs, Extra... extra) const {
+    const MatmulTraits v = tuned<MatmulTraits>();
+    sums.static_dim(1), sums.static_dim(2);
+    for (auto p : grid(GridSpace(programs), 1)) {
+      v.wait_for_repack();
+      const auto tiles = tiles_of(C, 1, v.bm, v.bn, group_m(v.group_m));
+      const StreamKScheduler mine(p, programs, tiles.count(), A.dim(2), v.bk);
       for (auto i : steps(mine.count(), 1)) {
-        const TileSteps s = mine.at(i);
+        const StreamKWork s = mine.at(i);
         const auto [b, m, n] = tiles.at(s.tile);
-        Tile sum = matmul_sums<T>(v, A[b], B[b], m, n, s.range());
-        if_(add_neighbours(sum, s, sums, arrivals), [&] {
-          C(b, m, n) = call_with(epilogue, std::forward_as_tuple(v.turned(sum)), b, m, n, extra...);
+        Tile sum = mainloop<T>(v, A[b], B[b], m, n, s.range());
+        if_(fixup(sum, s, sums, arrivals), [&] {
+          C(b, m, n) =
+              call_with(epilogue, std::forward_as_tuple(v.undo_swap_ab(sum)), b, m, n, extra...);
         });
       }
     }

@@ -18,10 +18,10 @@ namespace tegula {
 
 /// A number in a score. A float is compiled in; a Scalar is read at every launch, so that it
 /// changes without compiling.
-class ScoreNumber {
+class ScoreScalar {
  public:
-  ScoreNumber(float constant) : constant_(constant) {}
-  ScoreNumber(Scalar<f32> at_launch) : scalar_(std::move(at_launch)), is_scalar_(true) {}
+  ScoreScalar(float constant) : constant_(constant) {}
+  ScoreScalar(Scalar<f32> at_launch) : scalar_(std::move(at_launch)), is_scalar_(true) {}
   /// The traced value, inside a score.
   Tile value() const { return is_scalar_ ? scalar_.value() : Tile(constant_); }
 
@@ -34,14 +34,14 @@ class ScoreNumber {
 namespace scores {
 
 /// second(first(s)).
-Score then(Score first, Score second);
+Score compose(Score first, Score second);
 
 /// How near the hyperbolic tangent is: `exact` within 2^-20 (absolute: beside the score's own
 /// rounding, for caps as they are used), `approximate` within 2^-11 of the value, by one
 /// instruction instead of two that are as slow each.
 enum class Tanh { exact, approximate };
 /// cap * tanh(s / cap), cap > 0: scores stay within +-cap (Gemma 2).
-Score softcap(ScoreNumber cap, Tanh tanh = Tanh::exact);
+Score softcap(ScoreScalar cap, Tanh tanh = Tanh::exact);
 
 /// s + (kv - q) * 2^(-8 (h + 1) / heads) (Press et al. 2022, ALiBi).
 Score alibi(int heads, Loc at = std::source_location::current());
@@ -49,7 +49,7 @@ Score alibi(int heads, Loc at = std::source_location::current());
 Score alibi(Tensor slopes);
 
 /// s + weight * (q - kv).
-Score relative_bias(ScoreNumber weight);
+Score relative_bias(ScoreScalar weight);
 /// s + bias[h], `bias` f32 [heads].
 Score head_bias(Tensor bias);
 /// s + table[q - kv + offset, h], `table` f32 [distances, heads]: any function of the distance
@@ -75,20 +75,20 @@ Score graph_distance(Tensor bias, Tensor distance);
 Score graph_edges(Tensor table, Tensor types, Tensor lengths,
                   Loc at = std::source_location::current());
 
-/// s * factors[q], `factors` f32 [q_length].
+/// s * factors[q], `factors` f32 [seqlen_q].
 Score query_temperature(Tensor factors);
 /// s * factors[h], `factors` f32 [heads].
 Score head_temperature(Tensor factors);
 /// s * log(q + 1) / log(length): the same entropy at every position (Chiang and Cholak 2022).
-Score log_length(ScoreNumber length);
+Score log_length(ScoreScalar length);
 
 /// s + f[b, h, q] - f[b, h, kv], `f` f32 [batch, heads, length]: sums of the logarithms of forget
 /// gates (Lin et al. 2025, Forgetting Transformer). Query and key count positions alike.
 Score forgetting(Tensor f);
 
 /// log(f(s)): weights in proportion to f(s) >= 0 instead of e^s, for instance sigmoid or the square
-/// of max(s, 0). Outputs times e^lse are the sums without a denominator; Weighting::scores gives
-/// those at once.
+/// of max(s, 0). Outputs times e^lse are the results without a denominator;
+/// AttentionNormalization::none gives those at once.
 Score activation(std::function<Tile(Tile s)> f);
 
 }  // namespace scores

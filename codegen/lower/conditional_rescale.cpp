@@ -1,0 +1,61 @@
+// Products by factors that are mostly 1.
+#include <algorithm>
+#include <array>
+
+#include "codegen/lower/lowering.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+/// More factors than these a thread would look at as long as it multiplies.
+constexpr std::size_t kMaxFactors = 8;
+
+/// The different registers of a vector that repeats some others; nothing where they are many.
+std::vector<Value> different_registers(Lowering& l, Value v) {
+  const OpId def = l.to[v].def;
+  if (!def || l.to[def].opcode != Opcode::Regs) return {};
+  const auto all = l.to[def].attrs.ints(AttrName::indices);
+  Ints indices(all.begin(), all.end());
+  std::ranges::sort(indices);
+  const auto repeated = std::ranges::unique(indices);
+  indices.erase(repeated.begin(), repeated.end());
+  if (indices.size() > kMaxFactors) return {};
+  const std::vector<Value> from(l.to[def].operands.begin(), l.to[def].operands.end());
+  std::vector<Value> registers;
+  for (const std::int64_t i : indices)
+    registers.push_back(l.b.op(Opcode::Regs, from, {{AttrName::indices, Ints{i}}}));
+  return registers;
+}
+
+}  // namespace
+
+/// A product by 1 changes nothing: where no lane of a warp has another factor, it is skipped.
+Value Lowering::lower_rescaling(OpId op, Value x, Value by) {
+  const auto product = [&] {
+    const Type result = type(x);
+    const Value operands[] = {x, by};
+    return to[b.create(Opcode::Mul, operands, std::span(&result, 1), from[op].attrs)].results[0];
+  };
+  if (!type(x).is_vec()) return product();
+  Value changes;
+  for (const Value factor : different_registers(*this, by)) {
+    const Value differs = b.cmp("ne", factor, b.constant(type(factor), 1.0));
+    changes = changes ? b.op(Opcode::Or, {changes, differs}) : differs;
+  }
+  if (!changes) return product();
+  const Value any = b.op(Opcode::Vote, {changes}, {{AttrName::kind, "any"}});
+  const Type result = type(x);
+  const OpId branch = b.make_if(any, std::span(&result, 1));
+  const RegionId outer = b.region();
+  b.at_end(to[branch].regions[0]);
+  b.yield(std::array{product()});
+  b.at_end(to[branch].regions[1]);
+  b.yield(std::array{x});
+  b.at_end(outer);
+  return to[branch].results[0];
+}
+
+}  // namespace tegula::codegen

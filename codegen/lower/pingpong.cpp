@@ -1,0 +1,151 @@
+// Ping-pong: two warpgroups take the tiles of a CTA alternately. Each runs the code of its own
+// tiles; for the other's tiles it only advances the scalar loop carries (ring positions). The
+// warpgroup's number is known at run time only, so the code exists once.
+#include <bit>
+
+#include "codegen/lower/lowering.h"
+#include "ir/analysis/pingpong_loop.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+/// Named barriers: 0 and 1 are Lowering::barrier's without ping-pong, the order of warpgroups has
+/// the next ones.
+constexpr int kFirstTurn = 2, kFirstGroup = kFirstTurn + 2;
+constexpr int kTwoWarpgroups = 2 * kWarpgroupThreads;
+constexpr std::int64_t kScratchAlignment = 1024;
+
+}  // namespace
+
+void Lowering::find_groups() {
+  if (!context.plan || !context.plan->pingpong) return;
+  if (const OpId tiles = pingpong_loop(from); tiles && producer_slice_)
+    carry_slice_ = ProducerSlice::carry_slice(from, tiles);
+  if (carry_slice_) {
+    groups_ = context.plan->groups();
+    return;
+  }
+  // Machine form is right for one group alone, too.
+  context.remark(Remark::Kind::Missed, {},
+                 "no ping-pong: what is copied, or where, depends on tiles in registers");
+}
+
+Value Lowering::group() {
+  if (group_) return group_;
+  Builder head(to);
+  if (const OpId first = to[to.body()].first) head.before(first);
+  const Value warp = head.op(Opcode::WarpId, std::initializer_list<Value>{});
+  const int shift = std::countr_zero(static_cast<unsigned>(warps()));
+  return group_ = head.op(Opcode::Shr, {warp, head.i32(shift)});
+}
+
+Value Lowering::is_first_thread() {
+  const auto thread = [&] { return b.op(Opcode::Tid, std::initializer_list<Value>{}); };
+  if (groups_ == 1) return b.cmp("eq", thread(), b.i32(0));
+  const Value of_group = b.op(Opcode::And, {thread(), b.i32(from.info.threads - 1)});
+  return b.cmp("eq", of_group, b.i32(0));
+}
+
+bool Lowering::is_pingpong(OpId loop) const {
+  return groups_ > 1 && role_ == Role::Consumer && from[loop].attrs.i(AttrName::pingpong) == 1;
+}
+
+void Lowering::warpgroup_barrier() {
+  b.effect(Opcode::BarSync, {b.add(group(), b.i32(kFirstGroup))},
+           {{AttrName::count, from.info.threads}});
+}
+
+/// As much for each group as the one op that needs the most, which is known at the end.
+Value Lowering::group_scratch(std::int64_t bytes) {
+  group_scratch_bytes_ = std::max(group_scratch_bytes_, (bytes + kScratchAlignment - 1) /
+                                                            kScratchAlignment * kScratchAlignment);
+  const std::int64_t first =
+      (scratch_offset_ + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+  scratch_end_ = std::max(scratch_end_, first + groups_ * group_scratch_bytes_);
+  const Value stride = b.i32(group_scratch_bytes_);
+  scratch_strides_.push_back(to[stride].def);
+  return b.add(shared_address(first), b.mul(group(), stride));
+}
+
+void Lowering::settle_group_scratch() {
+  for (OpId stride : scratch_strides_) to[stride].attrs.set(AttrName::value, group_scratch_bytes_);
+}
+
+// ---- order of warpgroups: a named barrier each, at which a warpgroup waits for the previous one
+// (FlashAttention-3, section 3.1; PTX ISA, "bar": an arriving thread does not wait)
+namespace {
+
+/// Groups that have a tile each, or the warpgroups that have one together.
+int order_participants(const Lowering& l) {
+  return l.groups() > 1 ? l.groups() : l.warps() / kWarpgroupWarps;
+}
+Value order_index(Lowering& l) {
+  return l.groups() > 1 ? l.group() : l.b.op(Opcode::Shr, {l.coordinate(HwDim::Warp), l.b.i32(2)});
+}
+
+void meet(Lowering& l, Opcode opcode, Value turn) {
+  l.b.effect(opcode, {l.b.add(turn, l.b.i32(kFirstTurn))}, {{AttrName::count, kTwoWarpgroups}});
+}
+
+/// One warpgroup alone does this to a barrier.
+void order_barrier_by(Lowering& l, Value who, Opcode opcode, Value turn) {
+  const RegionId outer = l.b.region();
+  const Value is_it = l.b.cmp("eq", order_index(l), who);
+  l.b.at_end(l.to[l.b.make_if(is_it, {})].regions[0]);
+  meet(l, opcode, turn);
+  l.b.at_end(outer);
+}
+
+}  // namespace
+
+void lower_OrderInit(Lowering& l, OpId) {
+  order_barrier_by(l, l.b.i32(order_participants(l) - 1), Opcode::BarArrive, l.b.i32(0));
+}
+void lower_OrderDrain(Lowering& l, OpId) {
+  order_barrier_by(l, l.b.i32(0), Opcode::BarSync, l.b.i32(0));
+}
+// A single warpgroup never waits.
+void lower_OrderWait(Lowering& l, OpId) {
+  if (order_participants(l) > 1) meet(l, Opcode::BarSync, order_index(l));
+}
+void lower_OrderArrive(Lowering& l, OpId) {
+  if (order_participants(l) == 1) return;
+  const Value next = l.b.add(order_index(l), l.b.i32(1));
+  const Value wraps = l.b.cmp("eq", next, l.b.i32(order_participants(l)));
+  meet(l, Opcode::BarArrive, l.b.select(wraps, l.b.i32(0), next));
+}
+
+// ---- tiles
+/// Runs the tile if it is this warpgroup's; else the branch yields the carries for the next one.
+void Lowering::lower_own_tile(OpId tiles, Value number) {
+  const RegionId body = from[tiles].regions[0];
+  const Value mine = b.cmp("eq", b.op(Opcode::And, {number, b.i32(groups_ - 1)}), group());
+  std::vector<Type> types;
+  for (std::size_t i : kept(from[tiles].results))
+    types.push_back(from.type(from[tiles].results[i]));
+  const OpId branch = b.make_if(mine, types);
+  const RegionId outer = b.region();
+  b.at_end(to[branch].regions[0]);
+  lower_region(body);
+  role_ = Role::Skip;
+  b.at_end(to[branch].regions[1]);
+  lower_region(body);
+  role_ = Role::Consumer;
+  b.at_end(outer);
+  const auto& next = to[branch].results;
+  b.yield(std::vector<Value>(next.begin(), next.end()));
+}
+
+void Lowering::lower_pingpong(OpId tiles) {
+  lower_OrderInit(*this, {});
+  const Value end = get(from[tiles].operands[1]);
+  lower_for(tiles);
+  // The next warpgroup in the order waits for the last arrival, so that none is left over.
+  const Value next = b.op(Opcode::And, {end, b.i32(groups_ - 1)});
+  order_barrier_by(*this, next, Opcode::BarSync, next);
+}
+
+}  // namespace tegula::codegen

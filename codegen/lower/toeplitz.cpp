@@ -1,0 +1,298 @@
+#include "codegen/lower/toeplitz.h"
+
+#include <algorithm>
+#include <map>
+#include <ranges>
+
+#include "codegen/lower/lowering.h"
+#include "codegen/lower/pointers.h"
+#include "codegen/lower/shuffle.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+/// Registers of a tile per computed register from which on an exchange between lanes pays.
+constexpr std::int64_t kWorthwhile = 2;
+
+/// Contribution of the lanes, or of the warps, to an index.
+ThreadOffset part_of(const ThreadOffset& fn, HwDim in) {
+  ThreadOffset part = fn;
+  std::erase_if(part.bits, [&](const ThreadBit& b) { return b.in != in; });
+  std::erase_if(part.digits, [&](const ThreadDigit& d) { return d.in != in; });
+  return part;
+}
+
+}  // namespace
+
+// ---- which ones ---------------------------------------------------------------------------------
+std::optional<WarpToeplitz> WarpToeplitz::of(const LinearLayout& layout) {
+  WarpToeplitz d{index_fn(layout, 0), index_fn(layout, 1)};
+  // Padding of a tile lies on diagonals without elements.
+  if (!layout.is_exact() || layout.in_bits(HwDim::Block) > 0) return std::nullopt;
+  for (const IndexFn* fn : {&d.rows, &d.columns})
+    if (!fn->is_additive || !fn->thread.is_disjoint()) return std::nullopt;
+  std::vector<std::int64_t> lanes, registers;
+  for (int lane = 0; lane < kLanes; ++lane)
+    lanes.push_back(d.columns.thread({.lane = lane}) - d.rows.thread({.lane = lane}));
+  for (int r = 0; r < layout.registers(); ++r) registers.push_back(d.of_register(r));
+  const auto of_lanes = std::ranges::minmax(lanes), of_registers = std::ranges::minmax(registers);
+  d.first = of_lanes.min + of_registers.min;
+  d.count = of_lanes.max + of_registers.max - d.first + 1;
+  d.lane_first = of_lanes.min;
+  d.lane_count = of_lanes.max - of_lanes.min + 1;
+  return d;
+}
+
+bool WarpToeplitz::is_for_shuffles() const { return lane_count <= kLanes; }
+
+ToeplitzTiles::ToeplitzTiles(const Kernel& k, bool has_memory) : has_memory_(has_memory) {
+  std::vector<OpId> ops;
+  walk(k, k.body(), [&](OpId op) { ops.push_back(op); });
+  const Uses uses(k);
+  ToeplitzAnalysis diagonals(k);
+  for (OpId op : std::views::reverse(ops))
+    if (k[op].results.size() == 1 && k.type(k[op].results[0]).is_tile())
+      find(k, op, uses, diagonals);
+}
+
+/// Users come before what they use.
+void ToeplitzTiles::find(const Kernel& k, OpId op, const Uses& uses, ToeplitzAnalysis& diagonals) {
+  const Value v = k[op].results[0];
+  if (uses.count(v) == 0) return;
+  const auto computes_it = [&](const Uses::Use& use) { return is_within(use.op) || at(use.op); };
+  if (std::ranges::all_of(uses.of(v), computes_it)) {
+    within_.insert(op);
+    return;
+  }
+  const Type type = k.type(v);
+  const bool fits_words =
+      !type.is_pointer() && (size_bits(type.dtype()) == 16 || size_bits(type.dtype()) == 32);
+  if (!fits_words || !diagonals.is_costly(v)) return;
+  const auto here = WarpToeplitz::of(layout_of(type));
+  if (here && kWorthwhile * here->registers() <= layout_of(type).registers() &&
+      (has_memory_ || here->is_for_shuffles()))
+    roots_.emplace(op, *here);
+}
+
+const WarpToeplitz* ToeplitzTiles::at(OpId op) const {
+  const auto it = roots_.find(op);
+  return it == roots_.end() ? nullptr : &it->second;
+}
+
+std::int64_t ToeplitzTiles::bytes_per_warp() const {
+  std::int64_t most = 0;
+  for (const auto& [op, here] : roots_) most = std::max(most, here.registers());
+  return most * kLanes * size_bytes(DType::f32);
+}
+
+// ---- their values -------------------------------------------------------------------------------
+namespace {
+
+class ToeplitzValues {
+ public:
+  ToeplitzValues(Lowering& l, const WarpToeplitz& here)
+      : l_(l), here_(here), toeplitz_(l.from), count_(here.registers()) {}
+
+  /// Registers of a lane: diagonals that many lanes apart.
+  Value of(Value v) {
+    if (l_.from.type(v).is_scalar()) return l_.get(v);
+    Value& made = made_[v];
+    if (!made) {
+      const Value value = evaluated(v);
+      made_[v] = value;
+      return value;
+    }
+    return made;
+  }
+
+ private:
+  Value evaluated(Value v) {
+    const OpData& d = l_.from[l_.from[v].def];
+    switch (toeplitz_.of(v)) {
+      case ToeplitzKind::distance:
+        return distance(v);
+      case ToeplitzKind::ramp:
+        return ramps(*toeplitz_.ramps(v));
+      case ToeplitzKind::uniform:
+        return uniform(v, d);
+      default:
+        break;
+    }
+    if (d.opcode == Opcode::ConvertLayout) return of(d.operands[0]);
+    const bool loads = d.opcode == Opcode::Load;
+    std::vector<Value> operands;
+    for (Value x : d.operands) {
+      const Value value = of(x);
+      operands.push_back(loads && !l_.type(value).is_vec() ? l_.splat(value, count_) : value);
+    }
+    const Type type = Type::vec(l_.from.type(v).elem(), count_);
+    const OpId made = loads ? l_.b.create(Opcode::LdGlobal, operands, std::span(&type, 1),
+                                          access_attrs(d.attrs, 1))
+                            : l_.b.create(d.opcode, operands, std::span(&type, 1), d.attrs);
+    return l_.to[made].results[0];
+  }
+
+  Value first(Value v) {
+    const auto get = [&](Value scalar) { return l_.get(scalar); };
+    return first_of(l_.b, *toeplitz_.index(v), l_.from.type(v).dtype(), get);
+  }
+
+  Value uniform(Value v, const OpData& d) {
+    const Type type = Type::vec(l_.from.type(v).elem(), count_);
+    if (toeplitz_.index(v)) return l_.splat(first(v), count_);
+    if (d.opcode == Opcode::Splat) return l_.splat(l_.get(d.operands[0]), count_);
+    return l_.to[l_.b.create(Opcode::Const, {}, std::span(&type, 1), d.attrs)].results[0];
+  }
+
+  Value distance(Value v) {
+    const Value at = column_less_row(l_.from.type(v).dtype()), begin = first(v);
+    return toeplitz_.index(v)->factor[1] > 0 ? l_.b.add(at, begin)
+                                             : l_.b.sub(l_.splat(begin, count_), at);
+  }
+
+  Value ramps(const RampSum& sum) {
+    const Value begin = l_.b.add(l_.get(sum.column), l_.get(sum.row));
+    return l_.b.op(Opcode::Fma, {column_less_row(DType::f32), l_.get(sum.step), begin});
+  }
+
+  /// Lanes beyond the last diagonal compute that one again: nothing else may be read.
+  Value column_less_row(DType dtype) {
+    if (!at_) {
+      std::vector<std::int64_t> apart;
+      for (std::int64_t r = 0; r < count_; ++r) apart.push_back(r * kLanes);
+      at_ = l_.b.add(l_.constants(DType::i32, apart), l_.coordinate(HwDim::Lane));
+      if (here_.count % kLanes != 0)
+        at_ = l_.b.op(Opcode::Min, {at_, l_.b.constant(l_.type(at_), here_.count - 1)});
+      Value begin = l_.thread_value(part_of(here_.columns.thread, HwDim::Warp));
+      if (const Value rows = l_.thread_value(part_of(here_.rows.thread, HwDim::Warp)))
+        begin = l_.b.sub(begin ? begin : l_.b.i32(0), rows);
+      // Register 0 of lane 0 lies on diagonal 0, so the first diagonal is not after it.
+      const Value first = l_.b.i32(-here_.first);
+      at_ = begin ? l_.b.add(at_, l_.b.sub(begin, first)) : l_.b.sub(at_, first);
+    }
+    return dtype == DType::i32 ? at_ : l_.b.cast(at_, dtype);
+  }
+
+  Lowering& l_;
+  const WarpToeplitz& here_;
+  ToeplitzAnalysis toeplitz_;
+  std::int64_t count_;
+  std::unordered_map<Value, Value> made_;
+  Value at_;
+};
+
+// ---- from lane to lane --------------------------------------------------------------------------
+/// Registers of a thread, grouped by the diagonals of lane 0: registers on one diagonal are equal.
+struct HeldToeplitz {
+  explicit HeldToeplitz(const WarpToeplitz& here) {
+    for (std::size_t r = 0; r < here.columns.registers.size(); ++r) {
+      const std::int64_t diagonal = here.of_register(static_cast<int>(r));
+      const auto it = std::ranges::find(each, diagonal);
+      of_register.push_back(it - each.begin());
+      if (it == each.end()) each.push_back(diagonal);
+    }
+  }
+  std::vector<std::int64_t> each, of_register;
+};
+
+/// Offset of a lane's diagonal from lane 0's diagonal of the same register, counted from the first
+/// diagonal of the warp.
+Value lane_offset(Lowering& l, const WarpToeplitz& here) {
+  Value offset = l.b.i32(-here.first);
+  if (const Value columns = l.thread_value(part_of(here.columns.thread, HwDim::Lane)))
+    offset = l.b.add(offset, columns);
+  if (const Value rows = l.thread_value(part_of(here.rows.thread, HwDim::Lane)))
+    offset = l.b.sub(offset, rows);
+  return offset;
+}
+
+/// Exchange through the warp's shared memory at `base`. Only the warp's lanes synchronise: before,
+/// they read the previous iteration's values.
+Value through_memory(Lowering& l, const WarpToeplitz& here, Value values, Value base) {
+  const Elem elem = l.type(values).elem();
+  const int bytes = size_bytes(elem.dtype);
+  std::vector<std::int64_t> written, read;
+  for (std::int64_t r = 0; r < here.registers(); ++r) written.push_back(r * kLanes * bytes);
+  const Value mine = l.b.add(base, l.b.mul(l.coordinate(HwDim::Lane), l.b.i32(bytes)));
+  l.b.effect(Opcode::WarpSync, {});
+  l.b.effect(Opcode::StShared, {l.b.add(l.constants(DType::i32, written), mine), values},
+             {{AttrName::width, 1}});
+  l.b.effect(Opcode::WarpSync, {});
+  const HeldToeplitz held(here);
+  for (std::int64_t diagonal : held.each) read.push_back(diagonal * bytes);
+  const Value first = l.b.add(base, l.b.mul(lane_offset(l, here), l.b.i32(bytes)));
+  const Value each =
+      l.b.op(Opcode::LdShared, {l.b.add(l.constants(DType::i32, read), first)},
+             Type::vec(elem, static_cast<std::int64_t>(read.size())), {{AttrName::width, 1}});
+  return l.regs(each, held.of_register);
+}
+
+/// The lanes need neighbouring diagonals for one register, no more than there are lanes. A lane has
+/// one of these, in one register or, if they begin after it, in the next.
+Value by_shuffles(Lowering& l, const WarpToeplitz& here, Value values) {
+  const HeldToeplitz held(here);
+  std::map<std::int64_t, std::vector<std::size_t>> by_lane;
+  for (std::size_t i = 0; i < held.each.size(); ++i)
+    by_lane[(held.each[i] - here.first) % kLanes].push_back(i);
+  const Value offset = lane_offset(l, here);
+  std::vector<Value> parts;
+  std::vector<std::int64_t> place(held.each.size()), of_register;
+  std::int64_t next = 0;
+  for (const auto& [lane, diagonals] : by_lane) {
+    std::vector<std::int64_t> low, high;
+    std::int64_t begin = 0;
+    for (std::size_t i : diagonals) {
+      const std::int64_t at = held.each[i] + here.lane_first - here.first;
+      low.push_back(at / kLanes);
+      high.push_back(at / kLanes + 1);
+      begin = at % kLanes;
+      place[i] = next++;
+    }
+    Value given = l.regs(values, low);
+    if (begin + here.lane_count > kLanes)
+      given = l.b.select(l.b.cmp("lt", l.coordinate(HwDim::Lane), l.b.i32(begin)),
+                         l.regs(values, high), given);
+    const std::int64_t diagonal = held.each[diagonals.front()];
+    const Value from = l.b.op(
+        Opcode::And, {l.b.add(offset, l.b.i32(diagonal & (kLanes - 1))), l.b.i32(kLanes - 1)});
+    parts.push_back(shuffle(l, given, from, "idx"));
+  }
+  for (std::int64_t i : held.of_register) of_register.push_back(place[static_cast<std::size_t>(i)]);
+  return l.regs(l.concat(parts), of_register);
+}
+
+}  // namespace
+
+void Lowering::lower_toeplitz(OpId op, const WarpToeplitz& here) {
+  const Value v = from[op].results[0];
+  context.remark(Remark::Kind::Applied, from[op].loc, "computed once a diagonal",
+                 {{"tile", from.type(v).str()},
+                  {"elements of a thread", std::to_string(here.columns.registers.size())},
+                  {"computed", std::to_string(here.registers())},
+                  {"exchanged by", toeplitz_->has_memory() ? "shared memory" : "shuffles"}});
+  const Value values = as_vec(ToeplitzValues(*this, here).of(v));
+  if (!toeplitz_->has_memory()) return set(v, by_shuffles(*this, here, values));
+  const Value warp = b.op(Opcode::WarpId, std::initializer_list<Value>{});
+  const Value base =
+      b.add(shared_address(toeplitz_offset_), b.mul(warp, b.i32(toeplitz_->bytes_per_warp())));
+  set(v, through_memory(*this, here, values, base));
+}
+
+/// Shared memory that warps keep for this alone.
+void Lowering::reserve_toeplitz() {
+  toeplitz_.emplace(from, /*has_memory=*/true);
+  const std::int64_t bytes = toeplitz_->bytes_per_warp() * groups_ * warps();
+  if (bytes == 0) return;
+  constexpr std::int64_t kLeftToOthers = 8 * 1024;
+  if (scratch_offset_ + bytes + kLeftToOthers > from.info.target->shared_bytes_per_cta) {
+    toeplitz_.emplace(from, /*has_memory=*/false);
+    return;
+  }
+  toeplitz_offset_ = scratch_offset_;
+  scratch_offset_ = scratch_end_ = scratch_offset_ + bytes;
+}
+
+}  // namespace tegula::codegen

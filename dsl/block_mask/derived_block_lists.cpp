@@ -1,0 +1,435 @@
+// Two kernels: bounds of what the mask computes of keys, block by block; and a row of the list for
+// each tile of queries.
+#include "dsl/block_mask/derived_block_lists.h"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "dsl/block_mask/mask_values.h"
+#include "dsl/block_mask/recorded_interval.h"
+#include "tegula/int_math.h"
+#include "tegula/scratch.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+using ir::MaskAxis;
+using ir::MaskNodeId;
+
+/// kv blocks that a program classifies at a time.
+constexpr int kChunk = 256;
+constexpr int kSecond = 1 << 16;
+
+/// Minimum and maximum of the leaves of one axis over the pieces of a block, by leaf * pieces +
+/// piece.
+using LeafBounds = std::vector<TileBounds>;  // by leaf * pieces + piece
+
+/// A mask, and which of its parts depend on which axis.
+struct Sides {
+  Sides(MaskFunction f, bool heads_are_rows)
+      : source(std::move(f)), sides(source.expr, source.is_scalar, heads_are_rows) {}
+  Sides(const Sides&) = delete;
+  Sides& operator=(const Sides&) = delete;
+
+  MaskFunction source;
+  ir::MaskAxisDependence sides;
+};
+
+/// Positions by which the mask knows the rows or columns of a block.
+struct Positions {
+  Tile heads, positions;  ///< each a scalar where all have one
+};
+
+/// Folds the leaves over the lanes of a block, which are where `at` says.
+LeafBounds fold(const Sides& mask, MaskAxis side, const Tile& b, int extent,
+                const std::function<Positions(const Tile& lane)>& at) {
+  const auto& leaves = mask.sides.leaves(side);
+  const int pieces = mask.sides.pieces(side);
+  const Tile lane = arange(extent);
+  const auto values_at = [&](const Tile& i) {
+    const Positions p = at(i);
+    return MaskValues(mask.source, b, p.heads, p.positions);
+  };
+  MaskValues here = values_at(lane);
+  std::vector<Tile> values;
+  for (const MaskNodeId id : leaves) values.push_back(cast<i32>(here.at(id)));
+  Tile cut = full<i32>(extent);
+  if (pieces == 2) {
+    MaskValues before = values_at(max(0, lane - 1));
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      const Tile last = cast<i32>(before.at(leaves[i]));
+      const Tile jumps = values[i] < last || (values[i] > last && values[i] - 1 > last);
+      cut = min(cut, min(where(jumps, lane, extent), axis(0)));
+    }
+  }
+  LeafBounds bounds;
+  for (const Tile& v : values)
+    for (int piece = 0; piece < pieces; ++piece) {
+      // A block that is not divided has one piece twice.
+      const Tile inside = piece == 0 ? lane < cut : lane >= cut || cut == extent;
+      const auto limits = std::numeric_limits<i32>();
+      bounds.push_back({min(where(inside, v, limits.max()), axis(0)),
+                        max(where(inside, v, limits.min()), axis(0))});
+    }
+  return bounds;
+}
+
+/// Bounds of keys [first, first + block) below `length`.
+LeafBounds fold_keys(const Sides& mask, const Tile& b, const Tile& h, const Tile& first, int block,
+                     const Tile& length) {
+  return fold(mask, MaskAxis::Key, b, block,
+              [&](const Tile& lane) { return Positions{h, min(first + lane, length - 1)}; });
+}
+
+/// cu_seqlens, where there are any.
+struct Lengths {
+  const std::optional<In<i32, 1>>&q, &kv;
+
+  void any_number() const { q->do_not_specialize(0), kv->do_not_specialize(0); }
+};
+
+/// Lengths of one entry of a batch, or of one of many sequences, and the columns of its lists.
+struct SequenceLists {
+  Tile seqlen_q, seqlen_kv;
+  std::optional<KvIndexWindow> columns = {};
+
+  static SequenceLists of(const Lengths& lengths, const Tile& b, int block) {
+    const auto at = [](const In<i32, 1>& begins, const Tile& i) {
+      return fill_absent(begins(i), 0);
+    };
+    const Tile next = b + 1, kv_first = at(*lengths.kv, b),
+               seqlen_kv = at(*lengths.kv, next) - kv_first, q_first = at(*lengths.q, b);
+    return {at(*lengths.q, next) - q_first, seqlen_kv,
+            KvIndexWindow::of_sequence(b, kv_first, seqlen_kv, block)};
+  }
+};
+
+void store(const Out<i32, 4>& Bounds, const LeafBounds& bounds, const Subscript& b,
+           const Subscript& h, const Subscript& n) {
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    Bounds(2 * i, b, h, n) = bounds[i].lo;
+    Bounds(2 * i + 1, b, h, n) = bounds[i].hi;
+  }
+}
+
+/// Programs that divide the blocks of one of many sequences.
+constexpr int kShares = 32;
+
+/// Bounds[2 * (leaf * pieces + piece) + {0, 1}, b, h, block] of the key leaves of a mask; with many
+/// sequences b is 0, and their blocks stand in the columns of their lists.
+auto make_bounds_kernel(std::shared_ptr<const Sides> mask) {
+  return kernel("attention_key_bounds", [mask](Out<i32, 4> Bounds, Scalar<i32> seqlen_kv,
+                                               std::optional<In<i32, 1>> cu_q,
+                                               std::optional<In<i32, 1>> cu_kv) {
+    const int BN = tune("BN", kListKeys, 128);
+    Bounds.partial();  // there is room for longer calls
+    if (!cu_q) {
+      for (auto [b, h, n] : grid({Bounds.dim(1), Bounds.dim(2), cdiv(seqlen_kv, BN)}, 1, 1, 1))
+        store(Bounds, fold_keys(*mask, b.first(), h.first(), n.first() * BN, BN, seqlen_kv), b, h,
+              n);
+      return;
+    }
+    const Lengths lengths{cu_q, cu_kv};
+    lengths.any_number();
+    for (auto [b, h, share] :
+         grid({cu_q->dim(0) - 1, Bounds.dim(2), full<i32>(kShares)}, 1, 1, 1)) {
+      const SequenceLists part = SequenceLists::of(lengths, b.first(), BN);
+      const Tile left = max(cdiv(part.seqlen_kv, BN) - share.first(), 0);
+      for (auto i : steps(cdiv(left, kShares), 1)) {
+        const Tile n = share.first() + i.first() * kShares;
+        store(Bounds, fold_keys(*mask, b.first(), h.first(), n * BN, BN, part.seqlen_kv), 0, h,
+              part.columns->begin + n);
+      }
+    }
+  });
+}
+
+/// Bounds of the keys' leaves over a chunk of blocks.
+LeafBounds key_bounds(const Sides& mask, const In<i32, 4>& table, const Tile& b, const Tile& h,
+                      const Index& n, int block, const SequenceLists& part) {
+  if (mask.sides.is_plain_key()) {
+    const Tile first = cast<i32>(n.indices() * block);
+    return LeafBounds(mask.sides.key_leaves.size(),
+                      {first, min(first + block, part.seqlen_kv) - 1});
+  }
+  const Subscript entry = part.columns ? Subscript(0) : Subscript(b),
+                  at = part.columns ? Subscript(n.shifted(part.columns->begin)) : Subscript(n);
+  LeafBounds bounds;
+  const auto count =
+      mask.sides.key_leaves.size() * static_cast<std::size_t>(mask.sides.pieces(MaskAxis::Key));
+  for (std::size_t i = 0; i < count; ++i)
+    bounds.push_back({fill_absent(table(2 * i, entry, h, at), 0),
+                      fill_absent(table(2 * i + 1, entry, h, at), 0)});
+  return bounds;
+}
+
+/// Values of the leaves that no axis changes, each its own bounds.
+LeafBounds launch_values(const Sides& mask, const Tile& b, const Tile& h) {
+  MaskValues values(mask.source, b, h, full<i32>(0));
+  LeafBounds bounds;
+  for (const MaskNodeId id : mask.sides.launch_leaves) {
+    const Tile v = cast<i32>(values.at(id));
+    bounds.push_back({v, v});
+  }
+  return bounds;
+}
+
+struct BlockBounds {
+  const LeafBounds &launch, &queries, &keys;
+};
+
+/// The truth value that holds for every pair of the block.
+ThreeValued classify(const Sides& mask, const BlockBounds& block) {
+  const MaskIntervals intervals(mask.sides);
+  std::optional<ThreeValued> all;
+  const int query_pieces = mask.sides.pieces(MaskAxis::Query),
+            key_pieces = mask.sides.pieces(MaskAxis::Key);
+  for (int p = 0; p < query_pieces; ++p)
+    for (int r = 0; r < key_pieces; ++r) {
+      const auto known = [&](MaskNodeId id, const LeafBounds& bounds, int pieces, int piece) {
+        const MaskAxis side = mask.sides.of(id);
+        const auto& leaves = mask.sides.leaves(side);
+        const auto at = std::ranges::find(leaves, id) - leaves.begin();
+        return intervals.known(id, bounds[static_cast<std::size_t>(at * pieces + piece)],
+                               side == MaskAxis::Uniform);
+      };
+      const ThreeValued truth = intervals.run([&](MaskNodeId id) {
+        if (mask.sides.of(id) == MaskAxis::Query) return known(id, block.queries, query_pieces, p);
+        if (mask.sides.of(id) == MaskAxis::Key) return known(id, block.keys, key_pieces, r);
+        return known(id, block.launch, 1, 0);
+      });
+      all = all ? ThreeValued{all->lo && truth.lo, all->hi || truth.hi} : truth;
+    }
+  return *all;
+}
+
+/// Rows of a tile, from row `first` of `group` heads of `part.seqlen_q` queries each on.
+LeafBounds fold_queries(const Sides& mask, const Tile& b, const Tile& h, const Tile& first,
+                        int rows, const SequenceLists& part, const QueryTileRows& call) {
+  return fold(mask, MaskAxis::Query, b, rows, [&](const Tile& lane) {
+    const Tile count = call.group > 1 ? part.seqlen_q * call.group : part.seqlen_q;
+    const Tile row = min(first + lane, count - 1);
+    Positions p{h, row};
+    if (call.group > 1) p = {h * call.group + row / part.seqlen_q, row % part.seqlen_q};
+    if (call.align_bottom_right) p.positions = p.positions + (part.seqlen_kv - part.seqlen_q);
+    return p;
+  });
+}
+
+/// Writes a row of the list: full blocks from its front, partial ones from its back.
+struct BlockListWriter {
+  BlockListWriter(const Sides& of, const In<i32, 4>& key_bounds, const Out<i32, 4>& to, int keys,
+                  const SequenceLists& of_part, const Tile& has_queries)
+      : mask(of),
+        key_bounds_of(key_bounds),
+        blocks(to),
+        block(keys),
+        part(of_part),
+        end(part.columns ? part.columns->end : blocks.dim(3)),
+        count(part.columns ? where(has_queries, cdiv(part.seqlen_kv, block), 0)
+                           : cdiv(part.seqlen_kv, block)) {}
+
+  const Sides& mask;
+  const In<i32, 4>& key_bounds_of;
+  const Out<i32, 4>& blocks;
+  int block;
+  const SequenceLists& part;
+  Tile end, count;
+
+  struct Counts {
+    Tile whole, masked;
+  };
+  Counts run(const Tile& b, const Tile& h, const Index& m, const LeafBounds& queries) const {
+    const LeafBounds launch = launch_values(mask, b, h);
+    Tile whole = full<i32>(0), masked = full<i32>(0);
+    for (auto n : steps(count, kChunk).independent()) {
+      const LeafBounds keys = key_bounds(mask, key_bounds_of, b, h, n, block, part);
+      const ThreeValued truth = classify(mask, {launch, queries, keys});
+      const Tile at = n.indices(), exists = at < count;
+      const Tile is_whole = exists && truth.lo && (at + 1) * block <= part.seqlen_kv;
+      const Tile is_masked = exists && truth.hi && !is_whole;
+      // Both prefix sums in one number: neither exceeds the chunk.
+      const Tile both = cast<i32>(is_whole) + cast<i32>(is_masked) * kSecond,
+                 before = cumsum(both, 0, {.exclusive = true}), total = sum(both, 0);
+      Tile from_front = whole + (before & (kSecond - 1));
+      if (part.columns) from_front = from_front + part.columns->begin;
+      const Tile from_back = end - 1 - masked - (before >> 16);
+      blocks(part.columns ? Subscript(0) : Subscript(b), h, m,
+             where(is_whole, from_front, where(is_masked, from_back, -1))) = at;
+      whole = whole + (total & (kSecond - 1));
+      masked = masked + (total >> 16);
+    }
+    return {whole, masked};
+  }
+};
+
+auto make_list_kernel(std::shared_ptr<const Sides> mask) {
+  return kernel(
+      "attention_block_list",
+      [mask](In<i32, 4> KeyBounds, Out<i32, 4> Blocks, Out<i32, 3> Counts, Out<i32, 3> Full,
+             Scalar<i32> seqlen_q, Scalar<i32> seqlen_kv, std::optional<In<i32, 1>> cu_q,
+             std::optional<In<i32, 1>> cu_kv, int group, bool align_bottom_right) {
+        const int BM = tune("BM", kListQueries, 128), BN = tune("BN", kListKeys, 128);
+        const Lengths lengths{cu_q, cu_kv};
+        // There is room for longer calls, and between blocks of both kinds.
+        Blocks.partial(), Counts.partial(), Full.partial();
+        if (cu_q) lengths.any_number(), Counts.do_not_specialize(0), Full.do_not_specialize(0);
+        const Tile longest = seqlen_q, rows = group > 1 ? longest * group : longest;
+        for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), cdiv(rows, BM)}, 1, 1, 1)) {
+          const SequenceLists part =
+              cu_q ? SequenceLists::of(lengths, b.first(), BN) : SequenceLists{seqlen_q, seqlen_kv};
+          const Tile has_queries = m.first() * BM < part.seqlen_q * group;
+          const BlockListWriter maker{*mask, KeyBounds, Blocks, BN, part, has_queries};
+          const LeafBounds queries = fold_queries(*mask, b.first(), h.first(), m.first() * BM, BM,
+                                                  part, {group, align_bottom_right});
+          const auto [whole, masked] = maker.run(b.first(), h.first(), m, queries);
+          Counts(b, h, m) = whole + masked;
+          Full(b, h, m) = whole;
+        }
+      });
+}
+
+/// Lanes of the kernel that orders tiles: tiles that it ranks, and tiles that it compares them
+/// with.
+constexpr int kPlaced = 32, kSeen = 256;
+
+/// Order[b, h, r] = the tile that has the r-th most entries; of equal ones the first is before.
+auto make_order_kernel() {
+  return kernel("attention_tile_order", [](In<i32, 3> Counts, Out<i32, 3> Order,
+                                           Scalar<i32> tiles) {
+    const Tile count = tiles;
+    Counts.do_not_specialize(0), Order.do_not_specialize(0);
+    Order.partial();  // entries beyond the last tile are unused
+    for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), count}, 1, 1, kPlaced)) {
+      const Tile tile = cast<i32>(m.indices()), mine = expand(fill_absent(Counts(b, h, m), 0), 1);
+      Tile rank = full<i32>(0, kPlaced);
+      for (auto n : steps(count, kSeen)) {
+        const Tile other = expand(cast<i32>(n.indices()), 0),
+                   its = expand(fill_absent(Counts(b, h, n), 0), 0);
+        const Tile is_before =
+            other < count && (its > mine || (its == mine && other < expand(tile, 1)));
+        rank = rank + sum(cast<i32>(is_before), axis(1));
+      }
+      Order(b, h, where(tile < count, rank, -1)) = tile;
+    }
+  });
+}
+
+}  // namespace
+
+KvIndexWindow KvIndexWindow::of_sequence(const Tile& b, const Tile& first, const Tile& length,
+                                         int block) {
+  const Tile begin = first / block + b;
+  return {begin, begin + cdiv(length, block)};
+}
+
+struct DerivedBlockLists::Kernels {
+  Kernels(const MaskFunction& source, bool heads_are_rows)
+      : mask(std::make_shared<const Sides>(source, heads_are_rows)),
+        bounds(make_bounds_kernel(mask)),
+        list(make_list_kernel(mask)),
+        order(make_order_kernel()) {}
+
+  struct OfTiles {
+    decltype(make_bounds_kernel({})) bounds;
+    decltype(make_list_kernel({})) list;
+  };
+  const OfTiles& of(BlockShape t) {
+    const std::lock_guard lock(mutex);
+    const std::pair key{t.block_q, t.block_kv};
+    const auto found = made.find(key);
+    if (found != made.end()) return found->second;
+    const OfTiles k{bounds.with({{"BN", t.block_kv}}),
+                    list.with({{"BM", t.block_q}, {"BN", t.block_kv}})};
+    return made.try_emplace(key, k).first->second;
+  }
+
+  std::string explain() {
+    const std::lock_guard lock(mutex);
+    std::string text;
+    for (const auto& [tiles, k] : made) {
+      if (!mask->sides.is_plain_key()) text += k.bounds.explain();
+      text += k.list.explain();
+    }
+    if (orders) text += order.explain();
+    return text;
+  }
+
+  std::shared_ptr<const Sides> mask;
+  decltype(make_bounds_kernel({})) bounds;
+  decltype(make_list_kernel({})) list;
+  decltype(make_order_kernel()) order;
+  std::atomic<bool> orders = false;  ///< whether it ever did
+  std::mutex mutex;
+  std::map<std::pair<int, int>, OfTiles> made;  ///< by queries and keys of a tile
+};
+
+DerivedBlockLists::DerivedBlockLists(const MaskFunction& source)
+    : of_head_(std::make_unique<Kernels>(source, false)),
+      of_group_(std::make_unique<Kernels>(source, true)) {}
+DerivedBlockLists::~DerivedBlockLists() = default;
+
+bool DerivedBlockLists::holds_in_64_bits() const {
+  return MaskIntervals(of_head_->mask->sides).has_no_overflow();
+}
+
+BlockListArgs DerivedBlockLists::make(const Stream& stream, const Tensor& Q, const Tensor& K,
+                                      BlockShape tiles, const QueryTileRows& call) const {
+  Kernels& made = call.group > 1 ? *of_group_ : *of_head_;
+  const ir::MaskAxisDependence& sides = made.mask->sides;
+  const bool is_varlen = call.lengths.q.defined();
+  // Extents of one divisor, so that other lengths are not another kernel.
+  constexpr int kDivisor = 16;
+  const std::int64_t sequences = is_varlen ? call.lengths.q.size(0) - 1 : Q.size(0),
+                     seqlen_q = is_varlen ? call.lengths.max_seqlen_q : Q.size(2) / call.group;
+  const std::int64_t batch = is_varlen || sides.on_batch() ? sequences : 1,
+                     heads = sides.on_head() ? Q.size(1) : 1,
+                     rows = round_up(ceil_div(seqlen_q * call.group, tiles.block_q), kDivisor);
+  // Each sequence's last block may have one key.
+  const std::int64_t n = round_up(
+      is_varlen ? K.size(2) / tiles.block_kv + sequences : ceil_div(K.size(2), tiles.block_kv),
+      kDivisor);
+  const std::int64_t bounds =
+      sides.is_plain_key()
+          ? 1
+          : 2 * sides.pieces(MaskAxis::Key) * static_cast<std::int64_t>(sides.key_leaves.size());
+  const std::int64_t entries = is_varlen ? 1 : batch;
+  const Dims of_rows{batch, heads, rows};
+  const Dims of_bounds{bounds, entries, heads, n}, of_blocks{entries, heads, rows, n};
+  const auto bytes = [](const Dims& shape) { return Scratch::bytes_of(shape, DType::i32); };
+  Scratch scratch(
+      stream, Q.device(),
+      bytes(of_bounds) + bytes(of_blocks) + (call.longest_first ? 3 : 2) * bytes(of_rows));
+  const Tensor key_bounds = scratch.take(of_bounds, DType::i32);
+  BlockListArgs lists{scratch.take(of_blocks, DType::i32), scratch.take(of_rows, DType::i32),
+                      scratch.take(of_rows, DType::i32)};
+  if (call.longest_first) lists.order = scratch.take(of_rows, DType::i32);
+  const auto seqlen_kv = static_cast<i32>(K.size(2));
+  const Kernels::OfTiles& kernels = made.of(tiles);
+  const Tensor &cu_q = call.lengths.q, &cu_kv = call.lengths.kv;
+  if (!sides.is_plain_key()) kernels.bounds(stream, key_bounds, seqlen_kv, cu_q, cu_kv);
+  kernels.list(stream, key_bounds, lists.blocks, lists.counts, lists.full,
+               static_cast<i32>(seqlen_q), seqlen_kv, cu_q, cu_kv, call.group,
+               call.align_bottom_right);
+  const Dims all{sequences, Q.size(1), rows};
+  if (call.longest_first) {
+    made.orders = true;
+    made.order(stream, lists.counts, lists.order,
+               static_cast<i32>(ceil_div(seqlen_q * call.group, tiles.block_q)));
+    lists.order = lists.order.broadcast_to(all);
+  }
+  return {lists.blocks.broadcast_to({all[0], all[1], rows, n}), lists.counts.broadcast_to(all),
+          lists.full.broadcast_to(all), lists.order};
+}
+
+std::string DerivedBlockLists::explain() const {
+  return of_head_->explain() + of_group_->explain();
+}
+
+}  // namespace tegula

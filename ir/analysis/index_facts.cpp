@@ -1,0 +1,142 @@
+// Divisors and containment of index values, by following their definitions.
+#include "ir/analysis/index_facts.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tegula::ir {
+namespace {
+
+constexpr int kMaxDepth = 12;
+
+std::int64_t divisor(const Kernel& k, Value v, int depth);
+
+std::int64_t divisor_of_dim(const Kernel& k, const OpData& d) {
+  const Type view = k.type(d.operands[0]);
+  const auto axis = static_cast<std::size_t>(d.attrs.i(AttrName::axis));
+  const ViewFacts& facts = view.view_facts();
+  if (d.opcode == Opcode::ViewStride)
+    return facts.strides[axis] != kDynamic ? facts.strides[axis] : facts.stride_div[axis];
+  return view.shape()[axis] != kDynamic ? view.shape()[axis] : facts.dim_div[axis];
+}
+
+/// Divisor of a loop's induction variable, which starts at lo and moves by step.
+std::int64_t divisor_of_argument(const Kernel& k, Value v, int depth) {
+  const ValueData& d = k[v];
+  const OpId owner = d.region ? k[d.region].owner : OpId();
+  if (!owner || k[owner].opcode != Opcode::For || d.position != 0) return 1;
+  return std::gcd(divisor(k, k[owner].operands[0], depth), divisor(k, k[owner].operands[2], depth));
+}
+
+std::int64_t divisor(const Kernel& k, Value v, int depth) {
+  if (depth > kMaxDepth) return 1;
+  const OpId def = k[v].def;
+  if (!def) {
+    for (const Param& p : k.params())
+      if (p.value == v) return p.attrs.i(AttrName::divisibility, 1);
+    return divisor_of_argument(k, v, depth + 1);
+  }
+  const OpData& d = k[def];
+  const auto of = [&](std::size_t i) { return divisor(k, d.operands[i], depth + 1); };
+  using enum Opcode;
+  if (const auto c = constant_value(k, v)) return std::abs(*c);
+  if (d.is(ViewDim, ViewStride)) return divisor_of_dim(k, d);
+  if (d.opcode == Mul) {
+    const std::int64_t a = of(0), b = of(1);
+    return a > (std::int64_t{1} << 30) || b > (std::int64_t{1} << 30) ? std::max(a, b) : a * b;
+  }
+  if (d.is(Add, Sub, Min, Max)) return std::gcd(of(0), of(1));
+  if (d.opcode == Select) return std::gcd(of(1), of(2));
+  if (d.is(Cast, Neg)) return of(0);
+  if (d.opcode == Shl)
+    if (const auto c = constant_value(k, d.operands[1]); c && *c >= 0 && *c < 30)
+      return of(0) << *c;
+  return 1;
+}
+
+}  // namespace
+
+bool is_zero(const Kernel& k, Value v) {
+  const OpId def = k[v].def;
+  if (!def || k[def].opcode != Opcode::Const) return false;
+  const AttrValue* value = k[def].attrs.find(AttrName::value);
+  return *value == AttrValue(0.0) || *value == AttrValue(std::int64_t{0});
+}
+
+std::optional<std::int64_t> constant_value(const Kernel& k, Value v) {
+  const OpId def = k[v].def;
+  if (!def) return std::nullopt;
+  const OpData& d = k[def];
+  if (d.opcode == Opcode::Cast && is_integer(k.type(v).dtype()))
+    return constant_value(k, d.operands[0]);
+  if (d.opcode != Opcode::Const || k.type(v).is_pointer()) return std::nullopt;
+  const auto* i = std::get_if<std::int64_t>(d.attrs.find(AttrName::value));
+  return i ? std::optional(*i) : std::nullopt;
+}
+
+std::int64_t divisor_of(const Kernel& k, Value v) { return divisor(k, v, 0); }
+
+bool is_cluster_uniform(const Kernel& k, Value v, int depth) {
+  const OpId def = k[v].def;
+  if (!def) return !k[v].region;  // a parameter
+  const OpData& d = k[def];
+  if (depth > kMaxDepth || d.is(Opcode::ClusterRank, Opcode::ProgramId, Opcode::ClusterTile) ||
+      !info(d.opcode).has(kPure))
+    return false;
+  return std::ranges::all_of(d.operands,
+                             [&](Value o) { return is_cluster_uniform(k, o, depth + 1); });
+}
+
+bool is_same(const Kernel& k, Value a, Value b, int depth) {
+  if (a == b) return true;
+  const OpId x = k[a].def, y = k[b].def;
+  if (!x || !y || depth > kMaxDepth || k.type(a) != k.type(b)) return false;
+  const OpData &p = k[x], &q = k[y];
+  if (p.opcode != q.opcode || p.attrs != q.attrs || !info(p.opcode).has(kPure) ||
+      p.operands.size() != q.operands.size() || !p.regions.empty())
+    return false;
+  const auto same = [&](std::size_t i, std::size_t j) {
+    return is_same(k, p.operands[i], q.operands[j], depth + 1);
+  };
+  bool in_order = true;
+  for (std::size_t i = 0; in_order && i < p.operands.size(); ++i) in_order = same(i, i);
+  return in_order || (info(p.opcode).has(kCommutative) && same(0, 1) && same(1, 0));
+}
+
+namespace {
+
+/// The op is inside of a branch.
+bool is_conditional(const Kernel& k, OpId op) {
+  for (OpId owner = k[k[op].parent].owner; owner; owner = k[k[owner].parent].owner)
+    if (k[owner].opcode == Opcode::If) return true;
+  return false;
+}
+
+}  // namespace
+
+IndexFacts::IndexFacts(const Kernel& k) : k_(k), facts_(k) {
+  walk(k, k.body(), [&](OpId op) {
+    if (k[op].opcode == Opcode::Assume) collect(op, k[op].operands[0]);
+  });
+}
+
+void IndexFacts::collect(OpId assume, Value condition) {
+  const OpId def = k_[condition].def;
+  if (!def || !k_.type(condition).is_scalar()) return;
+  if (k_[def].opcode == Opcode::And)
+    for (Value v : k_[def].operands) collect(assume, v);
+  if (k_[def].opcode != Opcode::Cmp) return;
+  const Value a = k_[def].operands[0], b = k_[def].operands[1];
+  const std::string_view pred = k_[def].attrs.s(AttrName::pred);
+  const RegionId home = k_[a].def ? k_[k_[a].def].parent : k_[a].region;
+  const bool is_home = k_[assume].parent == home;
+  if (pred == "lt" && (is_home || !is_conditional(k_, assume))) less_than_[a].push_back(b);
+  if (pred == "ge" && is_zero(k_, b) && is_home) at_least_zero_.insert(a);
+}
+
+bool IndexFacts::is_less(Value a, Value b) const {
+  const auto it = less_than_.find(a);
+  return it != less_than_.end() && std::ranges::find(it->second, b) != it->second.end();
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,150 @@
+#include "ir/analysis/multicast_loads.h"
+
+#include <algorithm>
+#include <array>
+
+#include "ir/analysis/invariant_load.h"
+#include "ir/clone_op.h"
+#include "ir/eval/cell.h"
+#include "ir/eval/evaluate.h"
+#include "ir/op.h"
+
+namespace tegula::ir {
+namespace {
+
+/// Extents and numbers that are not known: large, so that the first two tiles are none at an edge.
+constexpr std::int64_t kLarge = 1 << 14;
+
+bool is_param(const Kernel& k, Value v) { return !k[v].def && k[v].region == k.body(); }
+
+/// The number that a pure scalar is for a tile, where it can be computed here.
+class Sample {
+ public:
+  Sample(const Kernel& k, std::int64_t tile) : k_(k), tile_(tile) {}
+
+  std::optional<std::int64_t> number(Value v) {
+    if (const auto it = known_.find(v); it != known_.end()) return it->second;
+    return known_[v] = computed(v);
+  }
+
+ private:
+  std::optional<std::int64_t> computed(Value v) {
+    const Type t = k_.type(v);
+    if (!t.is_scalar() || t.is_pointer() || is_float(t.dtype())) return std::nullopt;
+    const OpId def = k_[v].def;
+    if (!def) return is_param(k_, v) ? std::optional(kLarge) : std::nullopt;
+    const OpData& d = k_[def];
+    if (d.is(Opcode::ProgramId, Opcode::ClusterTile)) return tile_;
+    if (d.opcode == Opcode::NumPrograms) return kLarge;
+    if (d.opcode == Opcode::Const) return d.attrs.i(AttrName::value);
+    if (d.opcode == Opcode::ViewDim) {
+      const std::int64_t extent =
+          k_.type(d.operands[0]).shape()[static_cast<std::size_t>(d.attrs.i(AttrName::axis))];
+      return extent == kDynamic ? kLarge : extent;
+    }
+    const auto result = evaluate_scalar(k_, d, [&](Value v) {
+      const auto n = number(v);
+      return n ? std::optional(Cell{.i = *n}) : std::nullopt;
+    });
+    return result ? std::optional(result->i) : std::nullopt;
+  }
+
+  const Kernel& k_;
+  std::int64_t tile_;
+  std::unordered_map<Value, std::optional<std::int64_t>> known_;
+};
+
+}  // namespace
+
+bool MulticastLoads::have_equal_trip_counts() {
+  const auto& bounds = k_[loop_].operands;
+  return std::all_of(bounds.begin(), bounds.begin() + 3,
+                     [&](Value v) { return varies_with(v) == VariesWith::Nothing; });
+}
+
+bool MulticastLoads::may_multicast(OpId load) {
+  const auto& operands = k_[load].operands;
+  for (std::size_t i = 1; i < operands.size(); ++i)
+    if (varies_with(operands[i]) == VariesWith::Unknown) return false;
+  Sample first(k_, 0), second(k_, 1);
+  return std::ranges::all_of(of_tile(load), [&](Value v) {
+    const auto number = first.number(v);
+    return number && number == second.number(v);
+  });
+}
+
+Value MulticastLoads::is_same(Builder& b, OpId load, Value other) {
+  ValueMap map;
+  Value all;
+  for (Value v : of_tile(load)) {
+    clone_for(b, v, other, map);
+    const Value same = b.cmp("eq", v, map.at(v));
+    all = all ? b.op(Opcode::And, {all, same}) : same;
+  }
+  return all ? all : b.flag(true);
+}
+
+// ---- what values are computed from
+MulticastLoads::VariesWith MulticastLoads::varies_with(Value v) {
+  if (const auto it = known_.find(v); it != known_.end()) return it->second;
+  return known_[v] = computed_from(v);
+}
+
+MulticastLoads::VariesWith MulticastLoads::computed_from(Value v) {
+  const OpId def = k_[v].def;
+  if (!def) {
+    const bool is_step = k_[v].region == body_ && k_[v].position == 0;
+    return is_param(k_, v) || is_step ? VariesWith::Nothing : VariesWith::Unknown;
+  }
+  if (is_tile(v)) return VariesWith::Tile;
+  const OpData& d = k_[def];
+  using enum Opcode;
+  const bool of_program = d.is(ProgramId, ClusterId, ClusterRank);
+  const bool repeatable = info(d.opcode).has(kPure) || is_invariant_scalar_load(k_, def);
+  if (of_program || d.opcode == ProducerThread || !repeatable || !d.regions.empty() ||
+      k_.type(v).is_tile())
+    return VariesWith::Unknown;
+  VariesWith result = VariesWith::Nothing;
+  for (Value o : d.operands)
+    if (!k_.type(o).is_view()) result = std::max(result, varies_with(o));
+  return result;
+}
+
+bool MulticastLoads::is_tile(Value v) const {
+  const OpId def = k_[v].def;
+  if (!def) return false;
+  return k_[def].opcode == Opcode::ClusterTile ||
+         (k_[def].opcode == Opcode::ProgramId && k_[def].attrs.i(AttrName::axis) == 0);
+}
+
+std::vector<Value> MulticastLoads::of_tile(OpId load) {
+  std::vector<Value> found;
+  std::unordered_set<Value> visited;
+  const auto& operands = k_[load].operands;
+  for (std::size_t i = 1; i < operands.size(); ++i) collect(operands[i], found, visited);
+  return found;
+}
+
+void MulticastLoads::collect(Value v, std::vector<Value>& found,
+                             std::unordered_set<Value>& visited) {
+  if (varies_with(v) != VariesWith::Tile || !visited.insert(v).second) return;
+  if (!is_inside(v)) return found.push_back(v);
+  const auto operands = k_[k_[v].def].operands;
+  for (Value o : operands) collect(o, found, visited);
+}
+
+bool MulticastLoads::is_inside(Value v) const { return k_[v].def && k_[k_[v].def].parent == body_; }
+
+/// The ops that `v` is computed by from the tile, again from `other`.
+void MulticastLoads::clone_for(Builder& b, Value v, Value other, ValueMap& map) {
+  if (varies_with(v) != VariesWith::Tile || map.contains(v)) return;
+  if (is_tile(v)) {
+    map[v] = other;
+    return;
+  }
+  const auto operands = k_[k_[v].def].operands;
+  for (Value o : operands) clone_for(b, o, other, map);
+  clone_op(b, k_[v].def, map);
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,45 @@
+#pragma once
+// Multicast analysis: boxes of views that a loop loads for both of two neighbouring tiles.
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/builder.h"
+
+namespace tegula::ir {
+
+/// Asks about a loop in a kernel whose programs' tiles are numbered: by `program_id` before the
+/// pass `persist`, by `cluster_tile` behind it.
+class MulticastLoads {
+ public:
+  MulticastLoads(const Kernel& k, OpId loop) : k_(k), body_(k[loop].regions[0]), loop_(loop) {}
+
+  /// The loop has as many steps for one tile as for any other.
+  bool have_equal_trip_counts();
+  /// The load's offsets in every step are pure scalars of the tile's number and of what is the same
+  /// for all tiles, and they are equal for the first two tiles of a large problem.
+  bool may_multicast(OpId load);
+  /// Both tiles' boxes are the same in every step (i1), where may_multicast: computed at `b`, in
+  /// front of the loop, for this tile and for the tile `other`.
+  Value is_same(Builder& b, OpId load, Value other);
+
+ private:
+  /// Unknown: it may differ between programs for another reason than their tiles.
+  enum class VariesWith : std::uint8_t { Nothing, Tile, Unknown };
+  VariesWith varies_with(Value v);
+  VariesWith computed_from(Value v);
+  bool is_tile(Value v) const;
+  /// Offsets that are computed in front of the loop from the tile id.
+  std::vector<Value> of_tile(OpId load);
+  void collect(Value v, std::vector<Value>& found, std::unordered_set<Value>& visited);
+  bool is_inside(Value v) const;
+  void clone_for(Builder& b, Value v, Value other, std::unordered_map<Value, Value>& map);
+
+  const Kernel& k_;
+  RegionId body_;
+  OpId loop_;
+  std::unordered_map<Value, VariesWith> known_;
+};
+
+}  // namespace tegula::ir

@@ -1,0 +1,91 @@
+#include "ir/analysis/register_pressure.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <vector>
+
+namespace tegula::ir {
+namespace {
+
+bool meets_other_threads(Opcode o) {
+  using enum Opcode;
+  return o == Reduce || o == ArgReduce || o == ReduceWith || o == Scan;
+}
+
+bool is_loaded(Opcode o) { return o == Opcode::LoadView || o == Opcode::Load; }
+
+/// From the op that makes a tile to the last one that needs it, in the order of the text.
+struct LiveSpan {
+  std::int64_t registers = 0, first = 0, last = 0;
+  bool is_loaded = false;
+};
+
+class LiveSpans {
+ public:
+  LiveSpans(const Kernel& k, std::int64_t threads) : k_(k), threads_(threads) { region(k.body()); }
+
+  std::optional<std::int64_t> most() const {
+    if (meetings_.empty()) return std::nullopt;
+    std::vector<LiveSpan> held;
+    for (const auto& [value, span] : spans_)
+      if (span.is_loaded || waits(span)) held.push_back(span);
+    std::int64_t most = 0;
+    for (std::int64_t at = 0; at < now_; ++at) {
+      std::int64_t sum = 0;
+      for (const LiveSpan& s : held)
+        if (s.first < at && at <= s.last) sum += s.registers;
+      most = std::max(most, sum);
+    }
+    return most;
+  }
+
+ private:
+  bool waits(const LiveSpan& s) const {
+    return std::ranges::any_of(meetings_,
+                               [&](std::int64_t at) { return s.first < at && at < s.last; });
+  }
+
+  void use(Value v, std::int64_t at) {
+    if (const auto found = spans_.find(v); found != spans_.end())
+      found->second.last = std::max(found->second.last, at);
+  }
+
+  /// A value that a loop or a branch reads from outside is live until its end.
+  void region(RegionId r) {
+    for (OpId op : k_.ops(r)) {
+      const OpData& d = k_[op];
+      const std::int64_t at = now_++;
+      for (RegionId inner : d.regions) region(inner);
+      std::vector<Value> read(d.operands.begin(), d.operands.end());
+      for (RegionId inner : d.regions)
+        walk(k_, inner, [&](OpId o) {
+          read.insert(read.end(), k_[o].operands.begin(), k_[o].operands.end());
+        });
+      const std::int64_t end = d.regions.empty() ? at : now_ - 1;
+      for (Value v : read)
+        if (spans_.contains(v) && spans_.at(v).first <= at) use(v, end);
+      if (meets_other_threads(d.opcode)) meetings_.push_back(at);
+      for (Value v : d.results) make(v, d.opcode, end);
+    }
+  }
+
+  void make(Value v, Opcode by, std::int64_t at) {
+    const Type t = k_.type(v);
+    if (!t.is_tile() || by == Opcode::Const || by == Opcode::Arange) return;
+    const std::int64_t bits = t.count() * size_bits(t.dtype());
+    spans_[v] = {(bits + 32 * threads_ - 1) / (32 * threads_), at, at, is_loaded(by)};
+  }
+
+  const Kernel& k_;
+  std::int64_t threads_, now_ = 0;
+  std::unordered_map<Value, LiveSpan> spans_;
+  std::vector<std::int64_t> meetings_;
+};
+
+}  // namespace
+
+std::optional<std::int64_t> register_pressure(const Kernel& k, std::int64_t threads) {
+  return LiveSpans(k, threads).most();
+}
+
+}  // namespace tegula::ir

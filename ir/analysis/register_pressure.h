@@ -1,0 +1,16 @@
+#pragma once
+// Register pressure of a program without MMAs: the registers that its threads hold at once.
+#include <cstdint>
+#include <optional>
+
+#include "ir/kernel.h"
+
+namespace tegula::ir {
+
+/// 32-bit registers that each of `threads` threads holds at the fullest point: tiles that were
+/// loaded and are still needed, and those that wait while a reduction meets the other threads.
+/// What is computed from element to element in between is not counted. Empty without reductions:
+/// then no point of the program has to hold more than an assembler likes to.
+std::optional<std::int64_t> register_pressure(const Kernel& k, std::int64_t threads);
+
+}  // namespace tegula::ir

@@ -1,0 +1,382 @@
+// Anchors are MMAs and memory accesses; everything else follows its operands. Constants, ranges and
+// broadcasts are rematerializable: they cost nothing to make in the layout of their users.
+#include "ir/passes/layouts/layout_assignment.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <numeric>
+#include <ranges>
+#include <vector>
+
+#include "ir/analysis/access_width.h"
+#include "ir/analysis/tma_store.h"
+#include "ir/layout/distributed.h"
+#include "ir/layout/layout_ops.h"
+#include "ir/layout/thread_fn.h"
+#include "ir/loop.h"
+#include "ir/matrix_type.h"
+#include "ir/passes/layouts/infer_operand_layout.h"
+#include "ir/passes/schedule/kernel_summary.h"
+
+namespace tegula::ir {
+namespace {
+
+Dims dims_of(std::span<const std::int64_t> shape) {
+  Dims d;
+  for (std::int64_t extent : shape) d.push_back(static_cast<int>(extent));
+  return d;
+}
+
+/// Bytes of a 32-byte sector that each of the four lanes of an accumulator's row has.
+constexpr int kSectorShare = 8;
+constexpr int kWord = 4;
+
+/// Rows over which a warp's lanes are spread.
+int rows_of_warp(const LinearLayout& layout, int fast) {
+  int rows = 1;
+  for (int bit = 0; bit < layout.in_bits(HwDim::Lane); ++bit) {
+    const Dims basis = layout.basis(HwDim::Lane, bit);
+    const bool moves = std::ranges::any_of(basis, [](int step) { return step != 0; });
+    if (moves && basis[fast] == 0) rows *= 2;
+  }
+  return rows;
+}
+
+/// Fastest dimension first: `fast`, then the others from last to first.
+Dims order_with(int rank, int fast) {
+  Dims order;
+  order.push_back(fast);
+  for (int d = rank - 1; d >= 0; --d)
+    if (d != fast) order.push_back(d);
+  return order;
+}
+
+}  // namespace
+
+LayoutAssignment::LayoutAssignment(const Kernel& k, const Plan& plan)
+    : k_(k),
+      plan_(plan),
+      wants_aux_in_accumulator_layout_(
+          plan.wgmma && (plan.tma_aux_loads || has_grid_hint(k, AttrName::tma_aux_loads))) {
+  // Loop carries may be decided by what the body yields, so go round until nothing changes.
+  assign_remaining();
+  propagate_accumulator_layouts();
+  assign_remaining();
+  // Results of control flow that nothing decided cannot be made again like free ops: they get the
+  // standard layout.
+  walk(k, k.body(), [&](OpId op) {
+    const OpData& d = k[op];
+    if (!d.is(Opcode::For, Opcode::While, Opcode::If)) return;
+    for (Value v : d.results)
+      if (k.type(v).is_tile() && !of(v)) set(v, standard(k.type(v)));
+  });
+  assign_remaining();
+}
+
+void LayoutAssignment::assign_remaining() {
+  do {
+    changed_ = false;
+    region(k_.body());
+  } while (changed_);
+}
+
+bool LayoutAssignment::is_rematerializable(Opcode op) {
+  using enum Opcode;
+  constexpr std::array kFree{Const, Poison, Splat, Arange, Broadcast, ExpandDims, Permute};
+  return std::ranges::find(kFree, op) != kFree.end();
+}
+
+const LinearLayout* LayoutAssignment::of(Value v) const {
+  const auto it = chosen_.find(v);
+  return it == chosen_.end() ? nullptr : it->second;
+}
+
+void LayoutAssignment::set(Value v, const LinearLayout* layout) {
+  if (!layout || !k_.type(v).is_tile()) return;
+  const auto [it, fresh] = chosen_.try_emplace(v, layout);
+  changed_ = changed_ || fresh;
+}
+
+const LinearLayout* LayoutAssignment::first_known(const OpData& d) const {
+  for (Value v : d.operands)
+    if (k_.type(v).is_tile())
+      if (const LinearLayout* l = of(v)) return l;
+  return nullptr;
+}
+
+const LinearLayout* LayoutAssignment::standard(Type tile) const {
+  const Dims shape = dims_of(tile.shape());
+  const std::int64_t per_thread = std::max<std::int64_t>(1, tile.count() / (32 * plan_.num_warps));
+  const int vector = static_cast<int>(std::min<std::int64_t>(
+      4, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(per_thread)))));
+  return intern_layout(
+      coalesced(shape, vector, plan_.num_warps, order_with(shape.size(), shape.size() - 1)));
+}
+
+const LinearLayout* LayoutAssignment::access(const OpData& box, Type tile) const {
+  const int fast = contiguous_dim(k_, box);
+  if (fast < 0) return standard(tile);
+  const Dims shape = dims_of(tile.shape());
+  const std::int64_t per_thread = std::max<std::int64_t>(1, tile.count() / (32 * plan_.num_warps));
+  std::int64_t vector =
+      std::min<std::int64_t>(access_elements(k_, box), 16 / size_bytes(tile.dtype()));
+  vector = std::min<std::int64_t>(
+      vector, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(per_thread))));
+  vector = std::min<std::int64_t>(
+      vector, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(shape[fast]))));
+  return intern_layout(
+      coalesced(shape, static_cast<int>(vector), plan_.num_warps, order_with(shape.size(), fast)));
+}
+
+const LinearLayout* LayoutAssignment::store(const OpData& d) const {
+  const Type tile = k_.type(d.operands[1]);
+  const LinearLayout* coalesced_layout = access(d, tile);
+  const LinearLayout* own = of(d.operands[1]);
+  if (!own) return coalesced_layout;
+  if (is_by_tma(d)) return own;
+  const int fast = contiguous_dim(k_, d);
+  if (fast < 0) return own;
+  const int widest = std::min(access_elements(k_, d), 16 / size_bytes(tile.dtype()));
+  const auto width = [&](const LinearLayout& l) {
+    return global_vectors(l, fast, widest).front().registers.size();
+  };
+  if (plan_.stage_stores) {
+    if (width(*own) != width(*coalesced_layout))
+      return width(*own) < width(*coalesced_layout) ? coalesced_layout : own;
+    // A store of single elements writes a part of a sector in every row that the warp has.
+    const bool is_narrow = static_cast<int>(width(*own)) * size_bytes(tile.dtype()) < kWord;
+    return is_narrow && rows_of_warp(*coalesced_layout, fast) < rows_of_warp(*own, fast)
+               ? coalesced_layout
+               : own;
+  }
+  // Without shared memory for it, lanes exchange what makes their vectors wider. Four lanes of an
+  // accumulator that hold 8 bytes each fill sectors, and what is exchanged needs registers twice.
+  if (static_cast<int>(width(*own)) * size_bytes(tile.dtype()) >= kSectorShare) return own;
+  const auto wider = lengthen_runs(*own, fast, widest);
+  return wider && width(*own) < width(*wider) ? intern_layout(*wider) : own;
+}
+
+bool LayoutAssignment::is_by_tma(const OpData& d) const {
+  return plan_.tma_store && why_not_tma_store(k_, d).empty() &&
+         has_accumulator_layout(d.operands[1]);
+}
+
+/// Each warpgroup has 64 rows, in the lanes that a wgmma leaves them in.
+bool LayoutAssignment::has_accumulator_layout(Value v) const {
+  const LinearLayout* own = of(v);
+  const Dims shape = dims_of(k_.type(v).shape());
+  return own && plan_.wgmma && shape[0] % (kWarpRows * plan_.num_warps) == 0 &&
+         shape[1] % kMmaColumns == 0 && *own == mma_m16n8k16_acc(shape, plan_.num_warps, 1);
+}
+
+/// Loads outside of mainloops wait for the layout of the accumulator that they may be combined
+/// with.
+bool LayoutAssignment::is_behind_products(const OpData& load) const {
+  bool is_behind = plan_.wgmma;
+  for (OpId op : k_.ops(load.parent)) is_behind = is_behind && k_[op].opcode != Opcode::Dot;
+  return is_behind;
+}
+
+/// In reverse program order, so that of several users the first one counts.
+void LayoutAssignment::propagate_accumulator_layouts() {
+  sums_are_settled_ = true;
+  std::vector<OpId> ops;
+  if (plan_.wgmma) walk(k_, k_.body(), [&](OpId op) { ops.push_back(op); });
+  for (OpId op : std::views::reverse(ops)) {
+    const OpData& d = k_[op];
+    if (d.results.size() != 1 || !k_.type(d.results[0]).is_tile()) continue;
+    if (!is_rematerializable(d.opcode) && d.opcode != Opcode::Load &&
+        info(d.opcode).family != Family::Elementwise)
+      continue;
+    const LinearLayout* wanted = of(d.results[0]);
+    if (const auto met = neighbour_layouts_.find(d.results[0]);
+        !wanted && met != neighbour_layouts_.end())
+      wanted = met->second;
+    if (!wanted) continue;
+    for (Value v : d.operands)
+      if (k_.type(v).is_tile() && !of(v))
+        neighbour_layouts_[v] = infer_operand_layout(k_, d, v, *wanted);
+  }
+}
+
+/// A load that is combined with an accumulator takes its layout, so that it needs no shared memory,
+/// in which rings that are never empty leave no room. Loads that an exchange within warps can widen
+/// are loaded wider; if several threads hold an element, as of a bias, they load it from the cache.
+const LinearLayout* LayoutAssignment::aux_layout(const OpData& load) const {
+  const Type tile = k_.type(load.results[0]);
+  const LinearLayout* coalesced_layout = access(load, tile);
+  const auto found = neighbour_layouts_.find(load.results[0]);
+  const int fast = contiguous_dim(k_, load);
+  if (found == neighbour_layouts_.end() || fast < 0) return coalesced_layout;
+  const LinearLayout* met = found->second;
+  if (met->free_bits(HwDim::Lane) != 0) return met;
+  const int widest = std::min(access_elements(k_, load), 16 / size_bytes(tile.dtype()));
+  const auto width = [&](const LinearLayout& l) {
+    return static_cast<int>(global_vectors(l, fast, widest).front().registers.size());
+  };
+  const auto fills_sectors = [&](const LinearLayout& l) {
+    return width(l) * size_bytes(tile.dtype()) >= kSectorShare;
+  };
+  if (fills_sectors(*met)) return met;
+  const auto wider = lengthen_runs(*met, fast, widest);
+  const LinearLayout* own = wider && width(*met) < width(*wider) ? intern_layout(*wider) : met;
+  return fills_sectors(*own) || width(*own) >= width(*coalesced_layout) ? own : coalesced_layout;
+}
+
+/// TMA loads are read from shared memory in the layout of the accumulator that they are combined
+/// with. Without room for them threads load in that layout: a conversion would take even more room.
+const LinearLayout* LayoutAssignment::read_aux_layout(const OpData& load) const {
+  const auto met = neighbour_layouts_.find(load.results[0]);
+  return met != neighbour_layouts_.end() ? met->second : access(load, k_.type(load.results[0]));
+}
+
+/// Values gathered for the rows of accumulators are read by every thread that needs them, so that
+/// warps do not synchronise. For columns a thread would have to hold too many.
+const LinearLayout* LayoutAssignment::gathered_aux_layout(const OpData& load) const {
+  constexpr int kFewRegisterBits = 2;
+  const auto met = neighbour_layouts_.find(load.results[0]);
+  if (met != neighbour_layouts_.end() && met->second->in_bits(HwDim::Register) <= kFewRegisterBits)
+    return met->second;
+  return standard(k_.type(load.results[0]));
+}
+
+/// Threads hold consecutive runs along the axis, the lanes of a warp consecutive threads; warps
+/// take other lines.
+const LinearLayout* LayoutAssignment::scan(Type tile, int axis) const {
+  const Dims shape = dims_of(tile.shape());
+  const auto run =
+      std::max<std::uint64_t>(1, std::bit_ceil(static_cast<std::uint64_t>(shape[axis])) / 32);
+  // All lanes lie along the axis, however short it is: the scan shuffles over all of them.
+  LayoutBuilder builder(shape);
+  builder.take(HwDim::Register, axis, std::countr_zero(run)).fix(HwDim::Lane, axis, 5);
+  if (shape.size() > 1)
+    builder.spread(HwDim::Warp, axis == 0 ? 1 : 0, plan_.num_warps);
+  else
+    builder.spread(HwDim::Warp, Repeat::kNoDim, plan_.num_warps);
+  return intern_layout(builder.build(order_with(shape.size(), axis)));
+}
+
+/// Shared memory may be read in any order: segments that are 16 bytes once rounded to 16-bit
+/// elements can be stored without a conversion.
+const LinearLayout* LayoutAssignment::cluster_slice(Type tile) const {
+  constexpr std::int64_t kRun = 8;
+  const Dims shape = dims_of(tile.shape());
+  const std::int64_t per_thread = std::max<std::int64_t>(1, tile.count() / (32 * plan_.num_warps));
+  const auto run =
+      std::bit_floor(static_cast<std::uint64_t>(std::min({kRun, per_thread, tile.shape().back()})));
+  return intern_layout(coalesced(shape, static_cast<int>(run), plan_.num_warps,
+                                 order_with(shape.size(), shape.size() - 1)));
+}
+
+DotLayouts LayoutAssignment::dot(const OpData& d) const {
+  const Type a = k_.type(d.operands[0]), c = k_.type(d.results[0]);
+  const Dims acc = dims_of(c.shape());
+  const int m = acc[0], n = acc[1], k = static_cast<int>(a.shape()[1]);
+  const MatrixType* type = matrix_type(k_, d);
+  int wm = plan_.warps_m > 0 ? plan_.warps_m : plan_.num_warps, wn = plan_.num_warps / wm;
+  // Fewer rows than the plan's warps cover: the warps move over to the columns.
+  while (wm > 1 && wm * 16 > m && n >= 8 * wn * 2) wm /= 2, wn *= 2;
+  DotLayouts out;
+  if (type && m % 16 == 0 && n % 8 == 0 && k % type->step() == 0 && m >= 16 * wm && n >= 8 * wn) {
+    const int bits = type->bits;
+    out.tensor_core = true;
+    out.acc = intern_layout(mma_m16n8k16_acc(acc, wm, wn));
+    out.a = intern_layout(mma_operand(Operand::A, {m, k}, bits, wm, wn));
+    out.b = intern_layout(mma_operand(Operand::B, {k, n}, bits, wm, wn));
+    return out;
+  }
+  const auto per_thread = [](int extent) {
+    return std::min(
+        4, 1 << std::countr_zero(std::bit_floor(static_cast<unsigned>(std::max(1, extent / 8)))));
+  };
+  const int rows = per_thread(m), cols = per_thread(n);
+  const Dims warps = m >= n ? Dims{plan_.num_warps, 1} : Dims{1, plan_.num_warps};
+  const LinearLayout fma = blocked(acc, {rows, cols}, {4, 8}, warps, {1, 0});
+  out.acc = intern_layout(fma);
+  const auto operand = [&](Operand o) {
+    const auto layout = fma_operand(o, fma, k);
+    return layout ? intern_layout(*layout) : nullptr;
+  };
+  out.a = operand(Operand::A);
+  out.b = operand(Operand::B);
+  return out;
+}
+
+void LayoutAssignment::region(RegionId r) {
+  for (OpId o : k_.ops(r)) op(o);
+}
+
+void LayoutAssignment::loop(OpId id) {
+  const OpData& d = k_[id];
+  for (RegionId r : d.regions) region(r);
+  for (std::size_t i = 0; i < d.results.size(); ++i) {
+    const Value carried = d.results[i];
+    if (!k_.type(carried).is_tile()) continue;
+    const LinearLayout* layout = of(loop_nexts(k_, id)[i]);
+    if (!layout) layout = of(loop_inits(d)[i]);
+    set(carried, layout);
+    for (RegionId r : d.regions) set(loop_carries(k_, r)[i], of(carried));
+  }
+}
+
+void LayoutAssignment::op(OpId id) {
+  const OpData& d = k_[id];
+  using enum Opcode;
+  if (is_loop(d)) return loop(id);
+  if (d.opcode == If) {
+    for (RegionId r : d.regions) region(r);
+    for (std::size_t i = 0; i < d.results.size(); ++i)
+      for (RegionId r : d.regions) set(d.results[i], of(k_[k_.terminator(r)].operands[i]));
+    return;
+  }
+  if (d.results.empty() || !k_.type(d.results[0]).is_tile() || of(d.results[0])) {
+    return;
+  }
+  const Type type = k_.type(d.results[0]);
+  if (d.opcode == LoadView) {
+    if (wants_aux_in_accumulator_layout_ && is_aux_load(k_, id)) {
+      if (sums_are_settled_) set(d.results[0], read_aux_layout(d));
+      return;
+    }
+    if (!is_behind_products(d)) return set(d.results[0], access(d, type));
+    if (sums_are_settled_) set(d.results[0], aux_layout(d));
+    return;
+  }
+  if (d.opcode == Dot) return set(d.results[0], dot(d).acc);
+  if (d.is(Load, AtomicRmw)) {
+    const LinearLayout* known = first_known(d);
+    if (!known && d.opcode == Load && is_behind_products(d)) {
+      if (sums_are_settled_) set(d.results[0], gathered_aux_layout(d));
+      return;
+    }
+    return set(d.results[0], known ? known : standard(type));
+  }
+  const LinearLayout* known = first_known(d);
+  if (d.is(Reduce, ArgReduce, ReduceWith)) {
+    if (!known) known = standard(k_.type(d.operands[0]));
+    const LinearLayout* result =
+        intern_layout(slice(*known, static_cast<int>(d.attrs.i(AttrName::axis))));
+    for (Value v : d.results) set(v, result);
+    return;
+  }
+  if (d.opcode == ClusterReduceScatter) return set(d.results[0], cluster_slice(type));
+  if (d.opcode == Scan)
+    return set(d.results[0], scan(type, static_cast<int>(d.attrs.i(AttrName::axis))));
+  if (d.opcode == Reshape) {
+    if (!known) return;
+    const auto moved = reshape(*known, dims_of(type.shape()));
+    return set(d.results[0], moved ? intern_layout(*moved) : standard(type));
+  }
+  if (d.opcode == Permute && known) {
+    return set(d.results[0],
+               intern_layout(permute(*known, dims_of(d.attrs.ints(AttrName::order)))));
+  }
+  if (is_rematerializable(d.opcode)) return;
+  // A loaded value changes its layout before a cast widens it. Values made of rematerializable ones
+  // only stay free.
+  const auto met = neighbour_layouts_.find(d.results[0]);
+  set(d.results[0], known && met != neighbour_layouts_.end() ? met->second : known);
+}
+
+}  // namespace tegula::ir

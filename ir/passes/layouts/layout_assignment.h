@@ -1,0 +1,68 @@
+#pragma once
+// Layout assignment: the layout that each tile of a kernel should have, for the pass
+// assign_layouts. Reads only.
+#include <unordered_map>
+
+#include "ir/kernel.h"
+#include "ir/plan.h"
+
+namespace tegula::ir {
+
+class LinearLayout;
+
+/// Layouts of the operands and the accumulator of one dot.
+struct DotLayouts {
+  const LinearLayout* a = nullptr;
+  const LinearLayout* b = nullptr;
+  const LinearLayout* acc = nullptr;
+  bool tensor_core = false;  ///< mma.sync, else FMA
+};
+
+class LayoutAssignment {
+ public:
+  LayoutAssignment(const Kernel& k, const Plan& plan);
+
+  /// The layout in which the value is computed; null where it is free: made in whatever layout its
+  /// user wants.
+  const LinearLayout* of(Value v) const;
+  DotLayouts dot(const OpData& d) const;
+  /// Layout of coalesced access for a load or store of this tile.
+  const LinearLayout* access(const OpData& box, Type tile) const;
+  /// A tile that nothing else decides.
+  const LinearLayout* standard(Type tile) const;
+  /// Layout in which store_view should receive its value.
+  const LinearLayout* store(const OpData& d) const;
+  /// Whether the value goes through shared memory in the accumulator's layout, and from there by
+  /// TMA.
+  bool is_by_tma(const OpData& store) const;
+
+  /// True for an op that can be made again in any layout.
+  static bool is_rematerializable(Opcode op);
+
+ private:
+  bool has_accumulator_layout(Value v) const;
+  const LinearLayout* scan(Type tile, int axis) const;
+  const LinearLayout* cluster_slice(Type tile) const;
+  bool is_behind_products(const OpData& load) const;
+  void propagate_accumulator_layouts();
+  const LinearLayout* aux_layout(const OpData& load) const;
+  const LinearLayout* read_aux_layout(const OpData& load) const;
+  const LinearLayout* gathered_aux_layout(const OpData& load) const;
+  void assign_remaining();
+  void region(RegionId r);
+  void op(OpId op);
+  void loop(OpId op);
+  void set(Value v, const LinearLayout* layout);
+  const LinearLayout* first_known(const OpData& d) const;
+
+  const Kernel& k_;
+  const Plan& plan_;
+  bool wants_aux_in_accumulator_layout_;  ///< for auxiliary loads
+  std::unordered_map<Value, const LinearLayout*> chosen_;
+  /// For values that have no layout yet: the layout of the operand they are combined with.
+  std::unordered_map<Value, const LinearLayout*> neighbour_layouts_;
+  bool changed_ = false;
+  bool sums_are_settled_ = false;
+};
+
+}  // namespace tegula::ir

@@ -1,0 +1,177 @@
+// Makes a kernel persistent: one CTA computes many tiles, so that the epilogue of a tile overlaps
+// the loads of the next one and the operand ring never runs empty.
+//
+// Before:   launch { .. yield total, 1, 1 }   body of tile program_id
+// After:    for w in 0 .. waves { body of tile .. }, kernel.info.persistent
+// dynamic:  tile = program_id; while tile < total { fetch; body of tile; tile = what was fetched }
+// The static scheduler assigns tiles to CTAs in serpentine order: the direction alternates from
+// wave to wave, so that no CTA gets the heaviest tile of every wave. If two neighbouring tiles are
+// as much work as any other two (an attribute of program_id), tiles go in pairs (in serpentine
+// order too: pairs may differ after all). Right for any number of CTAs; the launch takes as many as
+// are resident at once. With multicast, tiles go to clusters, two neighbours to each.
+#include "ir/analysis/index_facts.h"
+#include "ir/clone_op.h"
+#include "ir/passes/tile_scheduler/dynamic_tile_scheduler.h"
+#include "ir/pipeline.h"
+
+namespace tegula::ir {
+namespace {
+
+/// The launch region's first result as i32, computed in the body; none where the grid has other
+/// dimensions.
+Value total_tiles(Kernel& k, Builder& b) {
+  const OpId yield = k.terminator(k.launch());
+  if (!yield || constant_value(k, k[yield].operands[1]) != 1 ||
+      constant_value(k, k[yield].operands[2]) != 1)
+    return {};
+  ValueMap map;
+  for (OpId op : k.ops(k.launch()))
+    if (op != yield) clone_op(b, op, map);
+  const Value total = mapped(map, k[yield].operands[0]);
+  return k.type(total) == Type::scalar(DType::i32) ? total : Value();
+}
+
+Value program_of(Builder& b, Opcode opcode) {
+  return b.op(opcode, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
+}
+
+/// Assigns tiles to CTAs. The CTAs of a cluster get neighbouring tiles, 2 n and 2 n + 1; an odd
+/// last tile has no neighbour.
+class StaticTileScheduler {
+ public:
+  StaticTileScheduler(Builder& b, Value total, bool pairs, int cluster)
+      : pairs_(pairs),
+        cluster_(cluster),
+        total_(total),
+        position_(program_of(b, Opcode::ProgramId)),
+        programs_(program_of(b, Opcode::NumPrograms)),
+        tiles_per_pass_(pairs ? b.add(programs_, programs_) : programs_),
+        full_(b.div(total, tiles_per_pass_)),
+        rest_(b.rem(total, tiles_per_pass_)),
+        last_wave_is_single_(pairs ? b.cmp("le", rest_, programs_) : Value()) {}
+
+  Value waves(Builder& b) const {
+    if (!pairs_) return b.add(full_, b.cast(b.cmp("lt", serpentine(b, full_), rest_), DType::i32));
+    const Value position = serpentine(b, full_);
+    const Value left = b.sub(rest_, b.add(position, position));
+    const Value of_pairs = b.op(Opcode::Max, {b.op(Opcode::Min, {left, b.i32(2)}), b.i32(0)}),
+                single = b.cast(b.cmp("lt", position, rest_), DType::i32);
+    return b.add(b.add(full_, full_), b.select(last_wave_is_single_, single, of_pairs));
+  }
+
+  Value tile(Builder& b, Value wave) const {
+    if (!pairs_) return b.add(b.mul(wave, programs_), serpentine(b, wave));
+    const Value wave_pair = b.op(Opcode::Shr, {wave, b.i32(1)});
+    const Value position = serpentine(b, wave_pair);
+    const Value pair = b.add(b.add(position, position), b.op(Opcode::And, {wave, b.i32(1)}));
+    const Value alone = b.op(Opcode::And, {last_wave_is_single_, b.cmp("eq", wave_pair, full_)});
+    return b.add(b.mul(wave_pair, tiles_per_pass_), b.select(alone, position, pair));
+  }
+
+ private:
+  /// The CTA's number, counted from the other end in every second wave (of pairs). The CTAs of a
+  /// cluster change places at that end, and so have neighbours in the same order again.
+  Value serpentine(Builder& b, Value wave) const {
+    const Value position =
+        cluster_ == 1 ? position_ : b.op(Opcode::Xor, {position_, b.i32(cluster_ - 1)});
+    const Value from_end = b.sub(b.sub(programs_, b.i32(1)), position);
+    return b.select(b.cmp("eq", b.op(Opcode::And, {wave, b.i32(1)}), b.i32(0)), position_,
+                    from_end);
+  }
+
+  bool pairs_;
+  int cluster_;
+  Value total_, position_, programs_, tiles_per_pass_, full_, rest_, last_wave_is_single_;
+};
+
+bool uses_balanced_pairs(const Kernel& k) {
+  return any_op(k, k.body(), [&](OpId op) {
+    return k[op].opcode == Opcode::ProgramId && k[op].attrs.i(AttrName::balanced_pairs) == 1;
+  });
+}
+
+/// In what follows the loop's head, the launch grid is that of the tiles.
+void rename_grid(Kernel& k, RegionId body, Value tile, Value total) {
+  std::vector<OpId> stale;
+  walk(k, body, [&](OpId op) {
+    const bool is_id = k[op].opcode == Opcode::ProgramId;
+    if (!is_id && k[op].opcode != Opcode::NumPrograms) return;
+    if (k[op].attrs.i(AttrName::axis) != 0) return;
+    k.replace_all_uses(k[op].results[0], is_id ? tile : total);
+    stale.push_back(op);
+  });
+  for (OpId op : stale) k.erase(op);
+}
+
+void move_into(Kernel& k, RegionId body, std::span<const OpId> ops) {
+  for (OpId op : ops) {
+    k.unlink(op);
+    k.append(body, op);
+  }
+}
+
+/// Builds the static tile scheduler. With multicast, both CTAs of a cluster get neighbouring tiles;
+/// with ping-pong, the two warpgroups of a CTA take its tiles alternately.
+void add_static_scheduler(Kernel& k, Builder& b, Value total, std::span<const OpId> ops,
+                          const Plan& plan) {
+  const int cluster = plan.multicast ? 2 : 1;
+  k.info.cluster = cluster;
+  const StaticTileScheduler tiles(b, total, uses_balanced_pairs(k), cluster);
+  const OpId loop = b.make_for(b.i32(0), tiles.waves(b), b.i32(1), {});
+  if (plan.pingpong) k[loop].attrs.set(AttrName::pingpong, std::int64_t{1});
+  const RegionId body = k[loop].regions[0];
+  Builder head(k, body);
+  Value tile = tiles.tile(head, k[body].args[0]);
+  if (cluster > 1) tile = head.op(Opcode::ClusterTile, {tile, total});
+  DynamicTileScheduler::assume_counted(head, tile);
+  move_into(k, body, ops);
+  rename_grid(k, body, tile, total);
+  Builder(k, body).yield({});
+}
+
+/// Builds the dynamic tile scheduler. The fetch stands at the head and its result is used after the
+/// tile, so that nobody waits for memory.
+void add_dynamic_scheduler(Kernel& k, Builder& b, Value total, std::span<const OpId> ops) {
+  const TileMetadata facts(k);
+  b.loc = k[k.terminator(k.launch())].loc;
+  const DynamicTileScheduler queue(b, total, facts);
+  const RingPosition start = DynamicTileScheduler::first(b);
+  const Value first = program_of(b, Opcode::ProgramId);
+  std::vector<Value> inits{start.slot, start.phase, first};
+  for (Value fact : facts.of(b, first, total)) inits.push_back(fact);
+  const OpId loop = b.make_while(inits);
+  const RegionId test = k[loop].regions[0], body = k[loop].regions[1];
+  Builder condition(k, test), head(k, body), tail(k, body);
+  condition.loc = head.loc = tail.loc = b.loc;
+  const Value more = condition.cmp("lt", k[test].args[2], total);
+  condition.yield(std::span(&more, 1));
+  DynamicTileScheduler::assume_counted(head, k[body].args[2]);
+  const Value fetched = queue.fetch(head);
+  move_into(k, body, ops);
+  const std::vector<Value> args(k[body].args.begin(), k[body].args.end());
+  const RingPosition at{args[0], args[1]}, behind = queue.next(tail, at);
+  std::vector<Value> carried{behind.slot, behind.phase};
+  for (Value v : queue.broadcast_tile(tail, fetched, at)) carried.push_back(v);
+  tail.yield(carried);
+  facts.replace(k, std::span(args).subspan(3));
+  rename_grid(k, body, args[2], total);
+}
+
+}  // namespace
+
+bool make_persistent(Kernel& k, PassContext& context) {
+  if (!context.plan || !context.plan->persistent || !k.terminator(k.launch())) return false;
+  std::vector<OpId> ops;
+  for (OpId op : k.ops(k.body())) ops.push_back(op);
+  Builder b(k);
+  const Value total = total_tiles(k, b);
+  if (!total) return false;
+  if (context.plan->dynamic_scheduler)
+    add_dynamic_scheduler(k, b, total, ops);
+  else
+    add_static_scheduler(k, b, total, ops, *context.plan);
+  k.info.persistent = true;
+  return true;
+}
+
+}  // namespace tegula::ir

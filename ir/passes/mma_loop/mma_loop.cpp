@@ -1,0 +1,366 @@
+#include "ir/passes/mma_loop/mma_loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ir/analysis/index_facts.h"
+#include "ir/analysis/multicast_loads.h"
+#include "ir/analysis/tma_access.h"
+#include "ir/layout/shared_layout.h"
+#include "ir/loop.h"
+#include "ir/matrix_type.h"
+
+namespace tegula::ir {
+
+// ---- legality
+bool MmaLoop::analyze() {
+  for (OpId op : k.ops(body))
+    if (k[op].opcode == Opcode::Dot) dots.push_back(op);
+  if (dots.empty() || !find_outer_loops() || writes_memory(k, loop, context_)) return false;
+  std::vector<OperandLoad> stationary;
+  for (OperandLoad& load : operand_loads(k, loop, context_))
+    if (is_tma(load)) loads_.push_back(std::move(load));
+  for (OpId dot : dots)
+    if (!is_legal(dot)) {
+      context_.remark(
+          Remark::Kind::Missed, k[dot].loc,
+          "no wgmma: B is not brought by TMA, or the accumulator is not 16 rows a warp");
+      return false;
+    }
+  for (OpId dot : dots)
+    if (auto load = invariant_load(k, loop, dot, 0);
+        load && load->dots.front() == dot && is_tma(*load))
+      stationary.push_back(std::move(*load));
+  if (!stationary.empty()) stationary_.emplace(k, plan_.once_stages, std::move(stationary));
+  if (plan_.tma_aux_loads)
+    if (auto aux = aux_loads(k, loop, context_); !aux.empty())
+      aux_.emplace(OperandPipeline{ChannelRing(k, plan_.stages, std::move(aux))});
+  return true;
+}
+
+/// False if the loop stands in anything but counted loops and the loop over tiles.
+bool MmaLoop::find_outer_loops() {
+  for (RegionId r = k[loop].parent; k[r].owner; r = k[k[r].owner].parent) {
+    const OpId owner = k[r].owner;
+    const bool is_tile_loop = k.info.persistent && k[owner].opcode == Opcode::While &&
+                              k[owner].parent == k.body() && r == body_of(owner);
+    if (k[owner].opcode != Opcode::For && !is_tile_loop) return false;
+    outer_.insert(outer_.begin(), owner);
+  }
+  return true;
+}
+
+bool MmaLoop::is_tma(const OperandLoad& load) const {
+  if (!is_tma_loadable(k.type(k[load.load].operands[0]), load.axes, load.tile)) return false;
+  const SharedLayout& ring = *ring_type(k, load, plan_.stages).shared_layout();
+  const MatrixType* type = matrix_type(k, k[load.dots.front()]);
+  const int k_dim = k[load.convert].results[0] == k[load.dots.front()].operands[0] ? 1 : 0;
+  const bool major = type && (type->any_major() || ring.order()[0] == k_dim + 1);
+  const auto& pieces = ring.piece_list();
+  return major && pieces.size() == 1 && pieces.front().swizzle != 0;
+}
+
+bool MmaLoop::is_legal(OpId dot) const {
+  const Type acc = k.type(k[dot].results[0]), a = k.type(k[dot].operands[0]);
+  const MatrixType* type = matrix_type(k, k[dot]);
+  const std::int64_t rows = kWarpRows * plan_.num_warps;
+  const bool has_rows = acc.shape()[0] == rows || (plan_.pingpong && acc.shape()[0] % rows == 0 &&
+                                                   is_tma_operand(k[dot].operands[0]));
+  return type && has_rows && type->has_columns(acc.shape()[1]) &&
+         a.shape()[1] % type->step() == 0 && load_of(k[dot].operands[1]) != nullptr;
+}
+
+/// Whether A is in shared memory, in a ring or loaded in front of the loop: A in registers has 16
+/// rows a warp.
+bool MmaLoop::is_tma_operand(Value a) const {
+  if (load_of(a)) return true;
+  for (OpId dot : dots)
+    if (k[dot].operands[0] == a)
+      if (const auto load = invariant_load(k, loop, dot, 0)) return is_tma(*load);
+  return false;
+}
+
+// ---- asking
+const OperandLoad* MmaLoop::load_of(Value operand) const {
+  for (const OperandLoad& load : loads_)
+    if (k[load.convert].results[0] == operand) return &load;
+  for (const OperandPipeline& pipeline : pipelines)
+    if (const OperandLoad* load = pipeline.ring.load_of(operand)) return load;
+  return stationary_ ? stationary_->load_of(operand) : nullptr;
+}
+
+bool MmaLoop::is_load(OpId op) const {
+  const auto is_part = [&](const OperandLoad& l) {
+    return op == l.load || op == l.permute || op == l.convert;
+  };
+  const auto has_part = [&](const OperandPipeline& pipeline) {
+    return std::ranges::any_of(pipeline.ring.loads(), is_part);
+  };
+  return std::ranges::any_of(pipelines, has_part) || (aux_ && has_part(*aux_));
+}
+
+bool MmaLoop::has_inner_mma() const {
+  return any_op(k, body, [&](OpId op) {
+    return k[op].is(Opcode::Dot, Opcode::DotAsync) && k[op].parent != body;
+  });
+}
+
+std::vector<OperandPipeline*> MmaLoop::all_pipelines() {
+  std::vector<OperandPipeline*> all;
+  for (OperandPipeline& pipeline : pipelines) all.push_back(&pipeline);
+  if (aux_) all.push_back(&*aux_);
+  return all;
+}
+
+int MmaLoop::uses(Value v) const {
+  int n = 0;
+  walk(k, k.body(), [&](OpId op) { n += static_cast<int>(std::ranges::count(k[op].operands, v)); });
+  return n;
+}
+
+std::unordered_set<OpId> MmaLoop::dependents(Value on) const {
+  std::unordered_set<Value> reached{on};
+  std::unordered_set<OpId> found;
+  const auto needs = [&](OpId op) {
+    return std::ranges::any_of(k[op].operands, [&](Value v) { return reached.contains(v); });
+  };
+  for (OpId op : k.ops(body)) {
+    if (!any_op(k, op, needs)) continue;
+    found.insert(op);
+    reached.insert(k[op].results.begin(), k[op].results.end());
+  }
+  return found;
+}
+
+// ---- rings
+void MmaLoop::allocate(bool late) {
+  const Value in_step = multicast_loads();
+  if (late) {
+    for (std::size_t i = 0; i < dots.size(); ++i) {
+      std::vector<OperandLoad> own;
+      for (const OperandLoad& load : loads_)
+        if (load.dots.front() == dots[i]) own.push_back(load);
+      const int slots = i > 0 && plan_.late_stages > 0 ? plan_.late_stages : plan_.stages;
+      pipelines.push_back({ChannelRing(k, slots, std::move(own), in_step), static_cast<int>(i)});
+    }
+  } else {
+    pipelines.push_back({ChannelRing(k, plan_.stages, loads_, in_step)});
+  }
+  loads_.clear();
+  Builder b = before(is_nested() ? outer_.front() : loop);
+  for (OperandPipeline* pipeline : all_pipelines()) pipeline->ring.allocate_channels(b);
+  if (stationary_) stationary_->allocate_channels(b);
+  if (stationary_) stationary_->allocate_slots(b);
+  for (OperandPipeline* pipeline : all_pipelines()) pipeline->ring.allocate_slots(b);
+  producer_thread_ = b.op(Opcode::ProducerThread, std::initializer_list<Value>{});
+  if (late && uses_warp_scheduler_barrier()) {
+    b.effect(Opcode::OrderInit, {});
+    Builder(k, k.body()).effect(Opcode::OrderDrain, {});
+  }
+  remark();
+  enter_outer_loops();
+}
+
+Value MmaLoop::multicast_loads() {
+  if (!plan_.multicast || k.info.cluster != 2 || outer_.size() != 1) return {};
+  OpId mine;
+  for (OpId op : k.ops(k[loop].parent))
+    if (k[op].opcode == Opcode::ClusterTile) mine = op;
+  MulticastLoads neighbours(k, loop);
+  if (!mine || !neighbours.have_equal_trip_counts()) return {};
+  Builder b = before(loop);
+  const Value tile = k[mine].results[0], tiles = k[mine].operands[1];
+  const Value next = b.op(Opcode::Xor, {tile, b.i32(1)});
+  const Value in_step = b.cmp("lt", next, tiles);
+  const Value other =
+      b.select(in_step, next, tile);  // an index beyond the last tile might divide by 0
+  bool any = false;
+  for (OperandLoad& load : loads_) {
+    const Ints axes = load.axes;
+    if (!is_multicast_splittable(k.type(k[load.load].operands[0]), axes, load.tile) ||
+        !neighbours.may_multicast(load.load))
+      continue;
+    load.same = b.op(Opcode::And, {in_step, neighbours.is_same(b, load.load, other)});
+    any = true;
+  }
+  return any ? in_step : Value();
+}
+
+void MmaLoop::remark() {
+  for (const OperandPipeline* pipeline : all_pipelines())
+    for (const OperandLoad& load : pipeline->ring.loads())
+      context_.remark(Remark::Kind::Applied, k[load.load].loc, "brought by TMA",
+                      {{"stages", fmt::format("{}", pipeline->ring.slots())},
+                       {"ring", k.type(load.ring).str()},
+                       {"shared", load.same ? "1" : "0"}});
+}
+
+void MmaLoop::enter_outer_loops() {
+  Builder b = before(is_nested() ? outer_.front() : loop);
+  stationary_position = ChannelRing::first(b);
+  for (OperandPipeline* pipeline : all_pipelines()) pipeline->begin = ChannelRing::first(b);
+  for (OpId outer : outer_) {
+    for (OperandPipeline* pipeline : all_pipelines())
+      pipeline->begin = {add_carry(outer, pipeline->begin.slot),
+                         add_carry(outer, pipeline->begin.phase)};
+    if (stationary_)
+      for (Value* v : stationary_carries(stationary_position)) *v = add_carry(outer, *v);
+  }
+}
+
+void MmaLoop::leave_outer_loops() {
+  std::vector<Value*> carried;
+  for (OperandPipeline* pipeline : all_pipelines())
+    carried.insert(carried.end(), {&pipeline->end.slot, &pipeline->end.phase});
+  if (stationary_)
+    std::ranges::copy(stationary_carries(stationary_end), std::back_inserter(carried));
+  for (std::size_t i = outer_.size(); i-- > 0;) {
+    const OpId yield = k.terminator(body_of(outer_[i]));
+    for (Value* v : carried) k[yield].operands.push_back(*v);
+    const auto& results = k[outer_[i]].results;
+    for (std::size_t n = 0; n < carried.size(); ++n)
+      *carried[n] = results[results.size() - carried.size() + n];
+  }
+}
+
+/// Issues the loads of the iteration at `iv` by the producer thread, if that exists. Stationary
+/// operands come after the loads of the first iteration: the previous tile may still read them, and
+/// the wait for that must not delay the rest.
+void MmaLoop::fill_iteration(Builder& b, const OperandPipeline& pipeline, Value iv, Value slot,
+                             Value free, bool with_stationary) {
+  const Value exists = b.cmp("lt", iv, k[loop].operands[1]);
+  const OpId branch = b.make_if(b.op(Opcode::And, {producer_thread_, exists}), {});
+  Builder inner(k, k[branch].regions[0]);
+  inner.loc = b.loc;
+  IterationOffsets offsets(k, body, iv);
+  pipeline.ring.fill(inner, offsets, slot, free);
+  if (with_stationary && stationary_)
+    stationary_->fill(
+        inner, offsets, stationary_position.slot,
+        is_nested() ? inner.op(Opcode::Xor, {stationary_position.phase, inner.i32(1)}) : Value());
+}
+
+void MmaLoop::fill_prologue(int first) {
+  Builder b = before(loop);
+  Value iv = k[loop].operands[0];
+  const std::vector<OperandPipeline*> all = all_pipelines();
+  std::vector<RingPosition> at;
+  for (const OperandPipeline* pipeline : all) at.push_back(pipeline->begin);
+  const auto count = [&](const OperandPipeline* f) { return first - f->lag - 1 + f->ring.slots(); };
+  const int most = count(*std::ranges::max_element(all, {}, count));
+  for (int step = 0; step < most; ++step) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (step >= count(all[i])) continue;
+      // The previous use of the slot lies one phase back.
+      const Value free = is_nested() ? b.op(Opcode::Xor, {at[i].phase, b.i32(1)}) : Value();
+      fill_iteration(b, *all[i], iv, at[i].slot, free, step == 0 && i == 0);
+      at[i] = all[i]->ring.next(b, at[i]);
+    }
+    iv = b.add(iv, k[loop].operands[2]);
+  }
+}
+
+void MmaLoop::prefetch_next(Builder& b, const OperandPipeline& pipeline, RingPosition at) {
+  Value ahead = k[body].args[0];
+  for (int s = pipeline.lag + 1; s < pipeline.ring.slots(); ++s)
+    ahead = b.add(ahead, k[loop].operands[2]);
+  const RingPosition read = pipeline.ring.back(b, at, 1);
+  fill_iteration(b, pipeline, ahead, read.slot, read.phase, false);
+}
+
+void MmaLoop::finish() {
+  leave_outer_loops();
+  std::vector<const ChannelRing*> rings;
+  for (const OperandPipeline* pipeline : all_pipelines()) rings.push_back(&pipeline->ring);
+  if (stationary_) rings.push_back(&*stationary_);
+  for (const ChannelRing* ring : rings)
+    for (const OperandLoad& load : ring->loads()) erase_load(k, load);
+}
+
+// ---- building
+Builder MmaLoop::before(OpId op) {
+  Builder b(k, op);
+  b.loc = k[loop].loc;
+  return b;
+}
+
+Value MmaLoop::add_carry(OpId to, Value init) { return ir::add_carry(k, to, init); }
+
+void MmaLoop::advance(const OperandPipeline& pipeline, RingPosition at) {
+  const OpId yield = k.terminator(body);
+  Builder b = before(yield);
+  const RingPosition next = pipeline.ring.next(b, at);
+  k[yield].operands.push_back(next.slot);
+  k[yield].operands.push_back(next.phase);
+}
+
+void MmaLoop::wait_stationary(Builder& b) {
+  if (stationary_) stationary_->wait(b, stationary_position);
+}
+
+void MmaLoop::release_stationary(Builder& b, Value condition) {
+  if (stationary_ && is_nested()) stationary_->release(b, stationary_position.slot, condition);
+}
+
+RingPosition MmaLoop::next_stationary(Builder& b, Value brought) const {
+  if (!stationary_ || !is_nested()) return {};
+  if (stationary_->slots() == 1)
+    return {stationary_position.slot,
+            b.op(Opcode::Xor, {stationary_position.phase, b.cast(brought, DType::i32)})};
+  const RingPosition next = stationary_->next(b, stationary_position);
+  return {b.select(brought, next.slot, stationary_position.slot),
+          b.select(brought, next.phase, stationary_position.phase)};
+}
+
+RingPosition MmaLoop::end_position(Builder& b, const OperandPipeline& pipeline) const {
+  const Value first = k[loop].operands[0], last = k[loop].operands[1], step = k[loop].operands[2];
+  const Type type = k.type(first);
+  const Value extent = b.op(Opcode::Max, {b.sub(last, first), b.constant(type, std::int64_t{0})});
+  const Value rounded = b.sub(b.add(extent, step), b.constant(type, std::int64_t{1}));
+  return pipeline.ring.after(b, pipeline.begin, b.div(rounded, step));
+}
+
+void MmaLoop::meet(Builder& b) {
+  if (!is_nested()) b.effect(Opcode::CtaBarrier, {});
+}
+
+Value MmaLoop::issue(Builder& b, OpId dot, Value acc, Value a, Value scale_d, RingPosition at) {
+  std::vector<Value> operands{acc, a, k[dot].operands[1], scale_d};
+  for (std::size_t i : {1u, 2u})
+    if (const OperandLoad* load = load_of(operands[i])) {
+      const bool is_stationary = stationary_ && stationary_->load_of(operands[i]);
+      operands[i] = load->ring;
+      operands.push_back(is_stationary ? stationary_position.slot : at.slot);
+    }
+  const Type sum = Type::pending(k.type(k[dot].results[0]));
+  const AttrList attrs = k[dot].attrs;
+  return k[b.create(Opcode::DotAsync, operands, std::span(&sum, 1), attrs)].results[0];
+}
+
+std::vector<Value> MmaLoop::wait(Builder& b, std::vector<Value> pending,
+                                 std::span<const Type> types, int count, std::vector<Value> a) {
+  pending.insert(pending.end(), a.begin(), a.end());
+  AttrList attrs;
+  attrs.set(AttrName::count, std::int64_t{count});
+  const OpId op = b.create(Opcode::DotWait, pending, types, attrs);
+  const auto& results = b.kernel()[op].results;
+  return {results.begin(), results.end()};
+}
+
+Value MmaLoop::wait(Builder& b, Value pending, Type type, int count, Value a) {
+  std::vector<Value> kept;
+  if (a) kept.push_back(a);
+  return wait(b, std::vector{pending}, std::span(&type, 1), count, std::move(kept)).front();
+}
+
+Value MmaLoop::complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at) {
+  const bool fresh = is_zero(k, acc);
+  const Type type = k.type(acc);
+  if (fresh) acc = b.op(Opcode::Poison, {}, type);
+  const Value sum = issue(b, dot, acc, a, b.flag(!fresh), at);
+  return wait(b, sum, type, 0, load_of(a) ? Value() : a);
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,147 @@
+#pragma once
+// A mainloop whose MMAs become wgmmas on rings filled by TMA: shared by its two pipelines
+// (pipeline_wgmma.cpp, skew_back_to_back_mma.cpp). Ring positions are carried through the outer
+// loops.
+#include <optional>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/passes/mma_loop/channel_ring.h"
+
+namespace tegula::ir {
+
+/// A ring of operands and the loop's position in it.
+struct OperandPipeline {
+  ChannelRing ring;
+  int lag = 0;           ///< iteration i of the loop reads the load of iteration i - lag
+  RingPosition begin{};  ///< position of the first iteration
+  RingPosition end{};    ///< position after the last iteration
+};
+
+class MmaLoop {
+ public:
+  MmaLoop(Kernel& kernel, OpId loop, const Plan& plan, PassContext& context)
+      : k(kernel), loop(loop), body(kernel[loop].regions[0]), plan_(plan), context_(context) {}
+
+  /// Finds MMAs and loads; false, with a remark, if they cannot all be wgmma and TMA.
+  bool analyze();
+  /// Allocates shared memory and channels in front of all loops, and the positions that these
+  /// carry. With `late`, the loads of each dot get a pipeline of their own, the second one an
+  /// iteration behind.
+  void allocate(bool late);
+  /// Reads auxiliary loads from their ring: a carry of the loop's own, before all others that are
+  /// added to it.
+  void read_aux();
+  /// Issues the auxiliary loads of the next iteration into the slot that the previous one has read.
+  void fill_aux(Builder& b);
+  /// Takes the end position of the auxiliary ring from results of this op that start with the
+  /// loop's.
+  void end_aux(OpId op);
+  /// Issues the loads of the prologue, for a loop that starts with iteration `first`.
+  void fill_prologue(int first);
+  /// Issues the next load that is not in flight into the slot that the previous iteration has read.
+  void prefetch_next(Builder& b, const OperandPipeline& pipeline, RingPosition at);
+  /// Carries the pipelines' `end` through the outer loops and erases the loads.
+  void finish();
+
+  // ---- building
+  Builder before(OpId op);
+  Value add_carry(OpId to, Value init);
+  RingPosition add_carry(RingPosition init) {
+    return {add_carry(loop, init.slot), add_carry(loop, init.phase)};
+  }
+  /// Makes the position after `at` that of the loop's next iteration.
+  void advance(const OperandPipeline& pipeline, RingPosition at);
+  void wait_stationary(Builder& b);
+  /// Releases stationary operands if the condition holds: the next iteration of the outer loop may
+  /// overwrite them.
+  void release_stationary(Builder& b, Value condition);
+  /// Position that the next outer iteration waits for, if this one has loaded stationary operands.
+  RingPosition next_stationary(Builder& b, Value brought) const;
+  /// Values of a position that loops carry.
+  template <class Position>
+  auto stationary_carries(Position& at) const {
+    return stationary_->slots() == 1 ? std::vector{&at.phase} : std::vector{&at.slot, &at.phase};
+  }
+  /// Position of the pipeline after all iterations, counted, not followed: a warpgroup that skips
+  /// the loop needs it.
+  RingPosition end_position(Builder& b, const OperandPipeline& pipeline) const;
+  bool is_skipped_by_other_warpgroup() const { return plan_.pingpong && is_nested(); }
+  /// Later code may use the rings' memory, unless a further iteration fills them.
+  void meet(Builder& b);
+  /// Issues the MMA, on `a` and on the slot `at` of its pipeline.
+  Value issue(Builder& b, OpId dot, Value acc, Value a, Value scale_d, RingPosition at);
+  /// Waits for all accumulators in flight and the operands `a` in registers; leaves `count` MMAs
+  /// running.
+  static std::vector<Value> wait(Builder& b, std::vector<Value> pending,
+                                 std::span<const Type> types, int count, std::vector<Value> a = {});
+  static Value wait(Builder& b, Value pending, Type type, int count, Value a = {});
+  /// Issues the MMA and waits for it; returns the accumulator.
+  Value complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at);
+
+  // ---- asking
+  const OperandLoad* load_of(Value operand) const;
+  bool is_load(OpId op) const;
+  /// Whether a loop within the body has MMAs. Their waits cover all that is in flight and know
+  /// nothing of this loop's accumulators.
+  bool has_inner_mma() const;
+  int uses(Value v) const;
+  /// Ops of the body that depend on the value, by operands, by nested ops or through others.
+  std::unordered_set<OpId> dependents(Value on) const;
+  bool is_nested() const { return !outer_.empty(); }
+  bool uses_warp_scheduler_barrier() const { return plan_.warp_scheduler_barrier; }
+  bool overlaps_tiles() const { return plan_.overlap_epilogue; }
+  /// The loop over a CTA's tiles, if this loop stands in it directly.
+  OpId tile_loop() const {
+    return k.info.persistent && outer_.size() == 1 ? outer_.front() : OpId();
+  }
+  bool has_stationary() const { return stationary_.has_value(); }
+
+  Kernel& k;
+  const OpId loop;
+  const RegionId body;
+  std::vector<OpId> dots;
+  std::vector<OperandPipeline> pipelines;
+  RingPosition stationary_position, stationary_end;
+
+ private:
+  bool find_outer_loops();
+  /// The region that a loop repeats: the last one.
+  RegionId body_of(OpId outer) const { return k[outer].regions.back(); }
+  bool is_tma(const OperandLoad& load) const;
+  bool is_legal(OpId dot) const;
+  bool is_tma_operand(Value a) const;
+  /// In a kernel of clusters: marks loads that may be the same for both CTAs, if these run in
+  /// lockstep. Returns an i1 that says whether the peer CTA has a tile, too; else none.
+  Value multicast_loads();
+  void remark();
+  /// The pipelines of operands, and the one of auxiliary loads.
+  std::vector<OperandPipeline*> all_pipelines();
+  /// The op of the body that uses the value first, itself or in a nested op.
+  OpId first_user(Value v) const;
+  void enter_outer_loops();
+  void leave_outer_loops();
+  void fill_iteration(Builder& b, const OperandPipeline& pipeline, Value iv, Value slot, Value free,
+                      bool with_stationary);
+
+  const Plan& plan_;
+  PassContext& context_;
+  std::vector<OpId> outer_;                ///< loops around this one, outermost first
+  std::vector<OperandLoad> loads_;         ///< until they are in pipelines
+  std::optional<ChannelRing> stationary_;  ///< operands loaded before the first iteration
+  std::optional<OperandPipeline> aux_;     ///< auxiliary loads
+  RingPosition aux_position_;              ///< position of the loop's iteration
+  std::size_t aux_carry_ = 0;              ///< its number among the loop's carries
+  Value producer_thread_;
+};
+
+/// Index among the carries of the accumulator of GEMM1, which is computed from GEMM0 and can be
+/// skewed: it runs one iteration late, next to GEMM0 of the next iteration. None if the loop has no
+/// such pair.
+std::optional<std::size_t> skewed_accumulator(const MmaLoop& loop);
+class EpilogueOverlap;
+/// Skews GEMM1. With `tiles`, which have been entered, the last GEMM1 of a tile runs next to the
+/// first GEMM0 of the next one.
+void skew_back_to_back_mma(MmaLoop& loop, std::size_t sum, EpilogueOverlap* tiles);
+
+}  // namespace tegula::ir

@@ -1,0 +1,223 @@
+// Operand loads of matrix products in a loop become a ring of asynchronous copies.
+//
+// Before:  for k { t = load_view V[.., k]; a = convert_layout t; .. dot a .. }
+// After:   ring of `stages` slots; the first stages-1 steps are copied ahead; then
+//          for k, slot { async_wait stages-2; cta_barrier; a = smem_load ring[slot]; .. dot a ..;
+//          copy step k + stages-1 into the slot that the barrier proved free; async_commit }
+// Steps past the end copy nothing but still commit, so that the wait's count stays right. A dot
+// whose operands all come from rings is cut along k, so that few fragments are alive at once: a
+// smem_load whose users are slices is read slice by slice.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/matrix_type.h"
+#include "ir/passes/layouts/slice_layout.h"
+#include "ir/passes/mma_loop/operand_loads.h"
+#include "ir/pipeline.h"
+
+namespace tegula::ir {
+namespace {
+
+class LoopPipeliner {
+ public:
+  LoopPipeliner(Kernel& k, OpId loop, const Plan& plan, PassContext& context)
+      : k_(k),
+        loop_(loop),
+        stages_(std::max(2, plan.stages)),
+        context_(context),
+        body_(k[loop].regions[0]) {}
+
+  bool run() {
+    for (OperandLoad& c : operand_loads(k_, loop_, context_))
+      if (is_aligned(c)) candidates_.push_back(std::move(c));
+    if (candidates_.empty()) return false;
+    if (writes_memory(k_, loop_, context_)) return false;
+    allocate();
+    prologue();
+    rewrite_body();
+    return true;
+  }
+
+ private:
+  bool is_aligned(const OperandLoad& c) {
+    if (is_cp_async_load(k_, c)) return true;
+    context_.remark(Remark::Kind::Missed, k_[c.load].loc,
+                    "not pipelined: rows are not aligned for cp.async",
+                    {{"bytes", fmt::format("{}", access_bytes(k_, c))}});
+    return false;
+  }
+
+  // ---- rewriting
+  // ----------------------------------------------------------------------------------------------------
+  Builder before(OpId op) {
+    Builder b(k_, op);
+    b.loc = k_[loop_].loc;
+    return b;
+  }
+
+  void allocate() {
+    Builder b = before(loop_);
+    for (OperandLoad& c : candidates_) {
+      b.loc = k_[c.load].loc;
+      c.ring = b.op(Opcode::SmemAlloc, {}, ring_type(k_, c, stages_));
+      context_.remark(Remark::Kind::Applied, k_[c.load].loc, "pipelined by cp.async",
+                      {{"stages", fmt::format("{}", stages_)}, {"ring", k_.type(c.ring).str()}});
+    }
+  }
+
+  /// Copies the operands of the iteration at `iv` (a value of the induction variable) into `slot`
+  /// of every ring.
+  void copy_step(Builder& b, Value iv, Value slot) {
+    IterationOffsets offsets(k_, body_, iv);
+    for (const OperandLoad& c : candidates_) {
+      const Value into[] = {c.ring, slot};
+      offsets.copy(b, c, Opcode::CopyAsync, into);
+    }
+  }
+
+  /// Under a guard: `iv` may lie past the end.
+  void guarded_copy(Builder& b, Value iv, Value slot) {
+    const OpId branch = b.make_if(b.cmp("lt", iv, k_[loop_].operands[1]), {});
+    Builder inner(k_, k_[branch].regions[0]);
+    inner.loc = b.loc;
+    copy_step(inner, iv, slot);
+    b.effect(Opcode::AsyncCommit, {});
+  }
+
+  void prologue() {
+    Builder b = before(loop_);
+    Value iv = k_[loop_].operands[0];
+    for (int s = 0; s + 1 < stages_; ++s) {
+      guarded_copy(b, iv, b.i32(s));
+      iv = b.add(iv, k_[loop_].operands[2]);
+    }
+  }
+
+  void rewrite_body() {
+    // The slot to read is carried: never derived from the induction variable.
+    Builder outside = before(loop_);
+    const Value zero = outside.i32(0);
+    k_[loop_].operands.push_back(zero);
+    const Value slot = k_.add_arg(body_, Type::scalar(DType::i32));
+    k_.add_result(loop_, Type::scalar(DType::i32));
+    Builder head = before(k_[body_].first);
+    head.effect(Opcode::AsyncWait, {}, {{AttrName::count, stages_ - 2}});
+    head.effect(Opcode::CtaBarrier, {});
+    copy_ahead(head, slot);
+    for (const OperandLoad& c : candidates_) read_slot(c, slot);
+    cut_dots();
+    const OpId yield = k_.terminator(body_);
+    Builder tail = before(yield);
+    // First: making ops moves those that are there.
+    const Value next = advance(tail, slot);
+    k_[yield].operands.push_back(next);
+    drain();
+  }
+
+  Value advance(Builder& b, Value slot) {
+    const Value next = b.add(slot, b.i32(1));
+    return b.select(b.cmp("eq", next, b.i32(stages_)), b.i32(0), next);
+  }
+
+  /// Into the slot before the current one, which the barrier has just proved free.
+  void copy_ahead(Builder& b, Value slot) {
+    const Value step = k_[loop_].operands[2];
+    Value ahead = k_[body_].args[0];
+    for (int s = 0; s + 1 < stages_; ++s) ahead = b.add(ahead, step);
+    const Value before_slot =
+        b.select(b.cmp("eq", slot, b.i32(0)), b.i32(stages_ - 1), b.sub(slot, b.i32(1)));
+    guarded_copy(b, ahead, before_slot);
+  }
+
+  void read_slot(const OperandLoad& c, Value slot) {
+    Builder b = before(c.convert);
+    b.loc = k_[c.load].loc;
+    const Value loaded = b.op(Opcode::SmemLoad, {c.ring, slot}, k_.type(k_[c.convert].results[0]));
+    k_.replace_all_uses(k_[c.convert].results[0], loaded);
+    erase_load(k_, c);
+  }
+
+  /// The next loop (or the next run of this one) uses the slots again: nobody may still read them.
+  void drain() {
+    Builder b = Builder::behind(k_, loop_);
+    b.effect(Opcode::AsyncWait, {}, {{AttrName::count, 0}});
+    b.effect(Opcode::CtaBarrier, {});
+  }
+
+  // ---- cutting along k
+  // ----------------------------------------------------------------------------------------------
+  void cut_dots() {
+    std::vector<OpId> dots;
+    for (OpId op : k_.ops(body_))
+      if (k_[op].opcode == Opcode::Dot) dots.push_back(op);
+    for (OpId dot : dots) cut(dot);
+  }
+
+  bool is_ring_read(Value v) const {
+    const OpId def = k_[v].def;
+    return def && k_[def].opcode == Opcode::SmemLoad;
+  }
+
+  void cut(OpId dot) {
+    const Type a = k_.type(k_[dot].operands[0]), bt = k_.type(k_[dot].operands[1]);
+    const MatrixType* type = matrix_type(k_, k_[dot]);
+    const std::int64_t k_extent = a.shape()[1], step = type ? type->step() : 8;
+    const bool from_ring = is_ring_read(k_[dot].operands[0]) || is_ring_read(k_[dot].operands[1]);
+    if (!from_ring || k_extent <= step || k_extent % step != 0 || !sliceable(a, 1, step) ||
+        !sliceable(bt, 0, step))
+      return;
+    Builder b = before(dot);
+    b.loc = k_[dot].loc;
+    Value acc = k_[dot].operands[2];
+    const Value whole_a = k_[dot].operands[0], whole_b = k_[dot].operands[1];
+    for (std::int64_t at = 0; at < k_extent; at += step) {
+      const Value as = part(b, whole_a, 1, at, step), bs = part(b, whole_b, 0, at, step);
+      acc = k_[b.create(Opcode::Dot, std::vector<Value>{as, bs, acc},
+                        std::vector<Type>{k_.type(acc)}, k_[dot].attrs)]
+                .results[0];
+    }
+    k_.replace_all_uses(k_[dot].results[0], acc);
+    k_.erase(dot);
+  }
+
+  static Ints box_of(Type t, int dim, std::int64_t extent) {
+    Ints shape(t.shape().begin(), t.shape().end());
+    shape[static_cast<std::size_t>(dim)] = extent;
+    return shape;
+  }
+  static bool sliceable(Type t, int dim, std::int64_t extent) {
+    return slice_layout(t, dim, 0, extent).has_value();
+  }
+
+  Value part(Builder& b, Value v, int dim, std::int64_t at, std::int64_t extent) {
+    const Type t = k_.type(v);
+    const Type small = Type::tile(t.elem(), box_of(t, dim, extent),
+                                  intern_layout(*slice_layout(t, dim, at, extent)));
+    Ints start(t.shape().size(), 0);
+    start[static_cast<std::size_t>(dim)] = at;
+    return b.op(Opcode::TileSlice, {v}, small, {{AttrName::offsets, start}});
+  }
+
+  Kernel& k_;
+  OpId loop_;
+  int stages_;
+  PassContext& context_;
+  RegionId body_;
+  std::vector<OperandLoad> candidates_;
+};
+
+}  // namespace
+
+bool pipeline_cp_async(Kernel& kernel, PassContext& context) {
+  const Plan plan = context.plan.value_or(Plan{});
+  if (plan.stages < 2) return false;
+  bool changed = false;
+  for (OpId loop : loops_of(kernel)) changed |= LoopPipeliner(kernel, loop, plan, context).run();
+  return changed;
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,209 @@
+#include "ir/passes/schedule/kernel_summary.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <unordered_set>
+
+#include "ir/analysis/index_facts.h"
+#include "ir/analysis/tma_access.h"
+#include "ir/matrix_type.h"
+
+namespace tegula::ir {
+namespace {
+
+/// The narrowest swizzle: TMA loads multiples of it of a row.
+constexpr std::int64_t kSwizzleBytes = 32;
+/// Registers that column terms take: a factor, and the terms added to rows.
+constexpr int kBesideTerms = 4;
+
+/// Why this dot cannot be a wgmma; empty if it can: B (and A, unless computed) loaded by TMA in a
+/// loop that writes no memory, 64 rows a warpgroup.
+std::string_view why_not_wgmma(const Kernel& k, OpId op) {
+  const OpData& d = k[op];
+  const OpId loop = k[d.parent].owner;
+  if (!loop || k[loop].opcode != Opcode::For) return "it is in no loop";
+  const MatrixType* type = matrix_type(k, d);
+  const Type acc = k.type(d.results[0]);
+  const std::int64_t m = acc.shape()[0], depth = k.type(d.operands[0]).shape()[1];
+  if (!type) return "tensor cores do not take its types";
+  if (m % kWgmmaRows != 0) return "its rows are no multiple of 64";
+  if (m > kMaxMmaRows) return "it has more than 256 rows";
+  if (!type->has_columns(acc.shape()[1])) return "no instruction has as many columns";
+  if (depth % type->step() != 0) return "a step is no multiple of an instruction's depth";
+  if (any_op(k, d.parent, [&](OpId o) { return info(k[o].opcode).has(kWrites); }))
+    return "its loop writes memory";
+  if (!load_of(k, d, 1)) return "its second operand is not loaded in the loop";
+  if (!is_tma_operand(k, d, 1)) return "TMA does not take its second operand as it lies";
+  if (load_of(k, d, 0) && !is_tma_operand(k, d, 0))
+    return "TMA does not take its first operand as it lies";
+  return "";
+}
+
+/// A dot whose first operand is computed from another dot's result.
+bool depends_on_dot(const Kernel& k, Value v, int depth) {
+  const OpId def = k[v].def;
+  if (!def || depth > 24) return false;
+  if (k[def].opcode == Opcode::Dot) return true;
+  if (k[def].opcode == Opcode::LoadView) return false;
+  const auto depends = [&](Value o) {
+    return k.type(o).is_tile() && depends_on_dot(k, o, depth + 1);
+  };
+  if (k[def].opcode != Opcode::If) return std::ranges::any_of(k[def].operands, depends);
+  const std::size_t i = k[v].position;
+  return std::ranges::any_of(k[def].regions, [&](RegionId r) {
+    const OpId yield = k.terminator(r);
+    return yield && depends(k[yield].operands[i]);
+  });
+}
+
+/// Loaded in front of the loop, perhaps through a permute.
+bool is_hoisted_load(const Kernel& k, Value v, RegionId loop_body) {
+  OpId def = k[v].def;
+  if (def && k[def].opcode == Opcode::Permute) def = k[k[def].operands[0]].def;
+  return def && k[def].opcode == Opcode::LoadView && k[def].parent != loop_body;
+}
+
+/// A row of numbers with which the accumulator begins in each outer iteration: a thread keeps its
+/// columns.
+bool is_repeated_row(const Kernel& k, Value acc, RegionId loop_body) {
+  const OpId def = k[acc].def;
+  return def && k[def].opcode == Opcode::Broadcast && k[def].parent != loop_body &&
+         k.type(k[def].operands[0]).shape()[0] == 1;
+}
+
+/// The value is computed from what is read from memory.
+bool is_read(const Kernel& k, Value v, std::unordered_set<Value>& seen) {
+  const OpId def = k[v].def;
+  if (!def || !seen.insert(v).second) return false;
+  const auto any = [&](const auto& values) {
+    return std::ranges::any_of(values, [&](Value o) { return is_read(k, o, seen); });
+  };
+  return info(k[def].opcode).has(kReads) || any(k[def].operands) ||
+         std::ranges::any_of(k[def].regions, [&](RegionId r) {
+           const OpId yield = k.terminator(r);
+           return yield && any(k[yield].operands);
+         });
+}
+
+}  // namespace
+
+OpId load_of(const Kernel& k, const OpData& dot, int i) {
+  OpId def = k[dot.operands[static_cast<std::size_t>(i)]].def;
+  if (def && k[def].opcode == Opcode::Permute) def = k[k[def].operands[0]].def;
+  return def && k[def].opcode == Opcode::LoadView && k[def].parent == dot.parent ? def : OpId();
+}
+
+bool has_mma(const Kernel& k, RegionId r) {
+  bool found = false;
+  for (OpId op : k.ops(r)) found = found || k[op].opcode == Opcode::Dot;
+  return found;
+}
+
+bool is_aux_load(const Kernel& k, OpId load) {
+  const OpData& d = k[load];
+  const OpId loop = k[d.parent].owner;
+  if (d.opcode != Opcode::LoadView || !loop || k[loop].opcode != Opcode::For ||
+      !k.type(d.results[0]).is_tile())
+    return false;
+  for (OpId op : k.ops(d.parent))
+    for (int i = 0; i < 2; ++i)
+      if (k[op].opcode == Opcode::Dot && load_of(k, k[op], i) == load) return false;
+  return has_mma(k, d.parent);
+}
+
+bool is_tma_operand(const Kernel& k, const OpData& dot, int i) {
+  const OpId def = load_of(k, dot, i);
+  if (!def) return false;
+  const OpId permute = k[dot.operands[static_cast<std::size_t>(i)]].def;
+  std::int64_t order[] = {0, 1};
+  if (permute != def) std::ranges::copy(k[permute].attrs.ints(AttrName::order), order);
+  const Type view = k.type(k[def].operands[0]), tile = k.type(k[def].results[0]);
+  const auto axes = k[def].attrs.ints(AttrName::axes);
+  const MatrixType* type = matrix_type(k, dot);
+  if (!type || !is_tma_loadable(view, axes, tile)) return false;
+  const int k_dim = i == 0 ? 1 : 0;
+  for (std::size_t t = 0; t < axes.size(); ++t)
+    if (view.view_facts().strides[static_cast<std::size_t>(axes[t])] == 1)
+      return tile.shape()[t] * type->bits / 8 % kSwizzleBytes == 0 &&
+             (type->any_major() || order[k_dim] == static_cast<std::int64_t>(t));
+  return false;
+}
+
+bool has_grid_hint(const Kernel& k, AttrName what) {
+  return any_op(k, k.body(), [&](OpId op) {
+    return k[op].opcode == Opcode::ProgramId && k[op].attrs.i(what) == 1;
+  });
+}
+
+bool wants_tma_aux_loads(const Kernel& k, const PassContext& context) {
+  if (context.plan) return context.plan->tma_aux_loads;
+  Plan wish;
+  wish.tma_aux_loads = has_grid_hint(k, AttrName::tma_aux_loads);
+  wish.change(context.plan_changes);
+  return wish.tma_aux_loads && k.info.target->has_tma;
+}
+
+KernelSummary summarize(const Kernel& k, bool tma_aux_loads) {
+  KernelSummary s;
+  const IndexFacts bounds(k);
+  std::unordered_set<OpId> counted;  // several dots may share a load
+  walk(k, k.body(), [&](OpId op) {
+    const OpData& d = k[op];
+    if (d.opcode == Opcode::For)
+      s.stages = std::max(s.stages, static_cast<int>(d.attrs.i(AttrName::stages, 0)));
+    for (Value v : d.results)
+      if (k.type(v).is_tile()) s.max_tile_elems = std::max(s.max_tile_elems, k.type(v).count());
+    if (is_aux_load(k, op)) {
+      const Type tile = k.type(d.results[0]);
+      if (why_not_tma_tile(k.type(d.operands[0]), d.attrs.ints(AttrName::axes), tile).empty())
+        s.aux_bytes += tile.count() * size_bytes(tile.dtype());
+    }
+    if (d.opcode != Opcode::Dot) return;
+    const Type acc = k.type(d.results[0]);
+    if (acc.count() > s.max_accumulator_elems) s.mma_rows = acc.shape()[0];
+    s.max_accumulator_elems = std::max(s.max_accumulator_elems, acc.count());
+    s.common_rows = std::gcd(s.common_rows, acc.shape()[0]);
+    s.common_columns = std::gcd(s.common_columns, acc.shape()[1]);
+    s.back_to_back = s.back_to_back || depends_on_dot(k, d.operands[0], 0);
+    if (const OpId loop = k[d.parent].owner; loop && k[loop].opcode == Opcode::For)
+      s.has_trip = bounds.is_less(k[loop].operands[0], k[loop].operands[1]);
+    if (s.wgmma) s.why_not_wgmma = why_not_wgmma(k, op);
+    s.wgmma = s.wgmma && s.why_not_wgmma.empty();
+    s.is_row_stacked = s.is_row_stacked &&
+                       std::has_single_bit(static_cast<std::uint64_t>(acc.shape()[1])) &&
+                       (is_tma_operand(k, d, 0) || is_hoisted_load(k, d.operands[0], d.parent));
+    s.accumulators += acc.shape()[1] / 2;
+    if (is_repeated_row(k, d.operands[2], d.parent))
+      s.accumulator_init_registers += acc.shape()[1] / 4 + kBesideTerms;
+    const Type a = k.type(d.operands[0]);
+    if (is_hoisted_load(k, d.operands[0], d.parent))
+      s.stationary_bytes += a.count() * size_bytes(a.dtype());
+    else if (!is_tma_operand(k, d, 0))
+      s.fragments += a.shape()[1] * size_bits(a.dtype()) / 64;
+    s.mma1_bytes = 0;
+    for (int i = 0; i < 2; ++i) {
+      const Type operand = k.type(d.operands[static_cast<std::size_t>(i)]);
+      if (is_tma_operand(k, d, i) && counted.insert(load_of(k, d, i)).second)
+        s.mma1_bytes += operand.count() * size_bytes(operand.dtype());
+    }
+    s.stage_bytes += s.mma1_bytes;
+  });
+  if (tma_aux_loads) s.stage_bytes += s.aux_bytes;
+  return s;
+}
+
+bool has_data_dependent_trips(const Kernel& k) {
+  std::unordered_set<Value> seen;
+  return any_op(k, k.body(), [&](OpId op) {
+    const OpId loop = k[k[op].parent].owner;
+    if (k[op].opcode != Opcode::Dot || !loop || k[loop].opcode != Opcode::For) return false;
+    return is_read(k, k[loop].operands[0], seen) || is_read(k, k[loop].operands[1], seen);
+  });
+}
+
+bool uses_pdl(const Kernel& k) {
+  return any_op(k, k.body(), [&](OpId op) { return k[op].opcode == Opcode::GridDependencyWait; });
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,222 @@
+// Division by invariant integers using multiplication (Granlund and Montgomery, 1994): persistent
+// kernels find out where each of their tiles lies by dividing its number by counts that never
+// change, and the next tile's copies and products wait for it.
+//
+// Before:  for .. { q = div n, d; r = rem n, d }     where n >= 0, d >= 0, and d is the same
+// After:   m = div 0xffffffff, d
+//          for .. { q = mulhi n, m; r = n - q * d; if r >= d: q = q + 1, r = r - d }     of u32
+//
+// Exact for 0 <= n < 2^32 and 1 <= d < 2^32: let m = floor((2^32 - 1) / d). Then m <= 2^32 / d, and
+// as d (m + 1) >= 2^32 also m >= 2^32 / d - 1, so
+//   n / d >= n m / 2^32 >= n / d - n / 2^32 > n / d - 1.
+// What is between n / d - 1 and n / d has a floor that is that of n / d or one less: r is less than
+// 2 d, and one step corrects it. (r fits: it is n less something between 0 and n.)
+// Where d is 0, m is poison as the quotient was, if somebody looks at it.
+//
+// Groups of tiles have as many rows as they should, but for the last one. So a divisor min(x, c),
+// c constant, that the loop changes is c wherever the branch around it says so.
+//
+// Before:  for .. { q = div n, min(x, c) }
+// After:   for .. { q = if x < c { div n, x } else { div n, c } }
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/analysis/index_facts.h"
+#include "ir/clone_op.h"
+#include "ir/loop.h"
+#include "ir/op.h"
+#include "ir/pipeline.h"
+
+namespace tegula::ir {
+namespace {
+
+constexpr std::int64_t kAllOnes = 0xffffffff;
+
+class StrengthReduceDivisions {
+ public:
+  StrengthReduceDivisions(Kernel& k, PassContext& context) : k_(k), context_(context) {}
+
+  bool run() {
+    std::vector<OpId> loops;
+    const IndexFacts bounds(k_);
+    collect(k_.body(), loops, bounds);
+    if (found_.empty()) return false;
+    context_.remark(
+        Remark::Kind::Applied, k_[found_.front().op].loc,
+        "divisions by what a loop does not change became multiplications, or by constants",
+        {{"quotients and remainders", std::to_string(found_.size())}});
+    for (const Found& f : found_) rewrite(f);
+    return true;
+  }
+
+ private:
+  struct Found {
+    OpId op, loop;   ///< the outermost loop that the divisor is the same in; none: mostly constant
+    bool has_signs;  ///< an operand may be negative
+  };
+  /// min(other, constant), in either order.
+  struct MostlyConstant {
+    Value other, constant;
+  };
+  struct Quotient {
+    Value quotient, rest;
+  };
+
+  /// `loops`: the loops around the region, outermost first.
+  void collect(RegionId region, std::vector<OpId>& loops, const IndexFacts& bounds) {
+    for (OpId op : k_.ops(region)) {
+      if (divides(op) && !loops.empty()) find(op, loops, bounds);
+      const bool loops_around = is_loop(k_[op]);
+      if (!loops_around && k_[op].opcode != Opcode::If)
+        continue;  // what reduces is as its user wrote it
+      if (loops_around) loops.push_back(op);
+      for (RegionId r : k_[op].regions) collect(r, loops, bounds);
+      if (loops_around) loops.pop_back();
+    }
+  }
+
+  bool divides(OpId op) const {
+    const OpData& d = k_[op];
+    return d.is(Opcode::Div, Opcode::Rem) && !constant_value(k_, d.operands[1]) &&
+           (k_.type(d.results[0]) == Type::scalar(DType::i32) ||
+            k_.type(d.results[0]) == Type::scalar(DType::u32));
+  }
+
+  void find(OpId op, const std::vector<OpId>& loops, const IndexFacts& bounds) {
+    const auto has_sign = [&](Value v) {
+      return k_.type(v).dtype() != DType::u32 && !bounds.upper_bound(v).has_value();
+    };
+    const OpData& d = k_[op];
+    const bool has_signs = has_sign(d.operands[0]) || has_sign(d.operands[1]);
+    if (const auto loop = loop_of(op, loops); loop && !has_signs)
+      found_.push_back({op, *loop, false});
+    else if (mostly_constant(d.operands[1]) && !is_invariant(d.operands[1], loops.back()))
+      found_.push_back({op, OpId(), has_sign(d.operands[0])});
+  }
+
+  std::optional<MostlyConstant> mostly_constant(Value v) const {
+    const OpId def = k_[v].def;
+    if (!def || k_[def].opcode != Opcode::Min) return std::nullopt;
+    for (std::size_t i = 0; i < 2; ++i)
+      if (const auto c = constant_value(k_, k_[def].operands[i]); c && *c > 0)
+        return MostlyConstant{k_[def].operands[1 - i], k_[def].operands[i]};
+    return std::nullopt;
+  }
+
+  /// None where a loop changes the divisor, or none changes the dividend: there the division is
+  /// done once, wherever it stands, or is the back end's to do so.
+  std::optional<OpId> loop_of(OpId op, const std::vector<OpId>& loops) {
+    const OpData& d = k_[op];
+    const auto changes = [&](Value v) {
+      return std::ranges::find_if(loops.rbegin(), loops.rend(),
+                                  [&](OpId loop) { return !is_invariant(v, loop); });
+    };
+    const auto divisor = changes(d.operands[1]), dividend = changes(d.operands[0]);
+    // Loops inside the innermost one that changes the divisor.
+    if (divisor - loops.rbegin() <= dividend - loops.rbegin()) return std::nullopt;
+    return *std::prev(divisor);
+  }
+
+  /// Whether the value is computed in front of the loop, or can be recomputed there. Divisions can:
+  /// by 0 they are poison, which does not matter without a use.
+  bool is_invariant(Value v, OpId loop) {
+    const auto [it, is_new] = invariant_.try_emplace({v.index, loop.index}, false);
+    if (is_new) it->second = k_.is_visible_from(v, loop) || can_be_in_front(v, loop);
+    return it->second;
+  }
+  bool can_be_in_front(Value v, OpId loop) {
+    const OpId def = k_[v].def;
+    if (!def) return false;
+    const OpData& d = k_[def];
+    return is_movable(d) && k_.type(v).is_scalar() &&
+           std::ranges::all_of(d.operands, [&](Value o) { return is_invariant(o, loop); });
+  }
+
+  /// The value in front of the loop. A copy: values that the loop computes from arguments of the
+  /// kernel would take registers throughout, and registers are scarce in tile loops.
+  Value copy_in_front(Builder& b, Value v, OpId loop, ValueMap& copies) {
+    if (k_.is_visible_from(v, loop)) return v;
+    if (copies.contains(v)) return copies.at(v);
+    const OpId def = k_[v].def;
+    const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
+    for (Value o : operands) copy_in_front(b, o, loop, copies);
+    clone_op(b, def, copies);
+    return copies.at(v);
+  }
+
+  static Value as(Builder& b, Value v, DType dtype) {
+    if (b.kernel().type(v).dtype() == dtype) return v;
+    return b.op(Opcode::Bitcast, {v}, Type::scalar(dtype));
+  }
+
+  Value reciprocal(Value d, OpId loop, Loc loc) {
+    const auto [it, is_new] = reciprocals_.try_emplace({d.index, loop.index});
+    if (!is_new) return it->second;
+    Builder b(k_, loop);
+    b.loc = loc;
+    ValueMap copies;
+    const Value divisor = as(b, copy_in_front(b, d, loop, copies), DType::u32);
+    return it->second = b.div(b.constant(Type::scalar(DType::u32), kAllOnes), divisor);
+  }
+
+  Quotient divide(Builder& b, Value dividend, Value divisor, Value reciprocal) {
+    const Value n = as(b, dividend, DType::u32), d = as(b, divisor, DType::u32);
+    const Value estimate = b.op(Opcode::MulHi, {n, reciprocal});
+    const Value rest = b.sub(n, b.mul(estimate, d));
+    const Value is_less = b.cmp("ge", rest, d);  // than the quotient, by one
+    const Value one = b.constant(Type::scalar(DType::u32), std::int64_t{1});
+    return {b.select(is_less, b.add(estimate, one), estimate),
+            b.select(is_less, b.sub(rest, d), rest)};
+  }
+
+  /// By the constant without signs where the dividend has none: a shift, as a rule.
+  Quotient divide_by(Builder& b, Value n, const MostlyConstant& by, bool has_sign) {
+    const DType own = k_.type(n).dtype();
+    const Type types[] = {k_.type(n), k_.type(n)};
+    const OpId branch = b.make_if(b.cmp("lt", by.other, by.constant), types);
+    Builder rare(k_, k_[branch].regions[0]), usual(k_, k_[branch].regions[1]);
+    rare.loc = usual.loc = b.loc;
+    const Value of_rare[] = {rare.div(n, by.other), rare.rem(n, by.other)};
+    rare.yield(of_rare);
+    const DType dtype = has_sign ? own : DType::u32;
+    const Value x = as(usual, n, dtype), c = as(usual, by.constant, dtype);
+    const Value q = as(usual, usual.div(x, c), own), r = as(usual, usual.rem(x, c), own);
+    const Value of_usual[] = {q, r};
+    usual.yield(of_usual);
+    return {k_[branch].results[0], k_[branch].results[1]};
+  }
+
+  /// In program order: the multiplier of an earlier division is visible to a later one, or is in
+  /// another branch.
+  void rewrite(const Found& f) {
+    const Value n = k_[f.op].operands[0], d = k_[f.op].operands[1], result = k_[f.op].results[0];
+    const DType dtype = k_.type(result).dtype();
+    Builder b(k_, f.op);
+    const auto [it, is_new] = quotients_.try_emplace({n.index, d.index});
+    if (is_new || !k_.is_visible_from(it->second.quotient, f.op))
+      it->second = f.loop ? divide(b, n, d, reciprocal(d, f.loop, b.loc))
+                          : divide_by(b, n, *mostly_constant(d), f.has_signs);
+    const bool is_quotient = k_[f.op].opcode == Opcode::Div;
+    k_.replace_all_uses(result, as(b, is_quotient ? it->second.quotient : it->second.rest, dtype));
+    k_.erase(f.op);
+  }
+
+  Kernel& k_;
+  PassContext& context_;
+  std::vector<Found> found_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, bool> invariant_;      ///< by value and loop
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Value> reciprocals_;   ///< by value and loop
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Quotient> quotients_;  ///< by operands
+};
+
+}  // namespace
+
+bool strength_reduce_divisions(Kernel& kernel, PassContext& context) {
+  return StrengthReduceDivisions(kernel, context).run();
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,275 @@
+// Splits an epilogue into column subtiles, each computed and stored before the next.
+//
+// Before:  r = load_view R; v = f(sums, cast r); store_view C, v                   (128x256)
+// After:   for each block: r = load_view R at the block; v = f(tile_slice sums, cast r); store_view
+// A thread then holds the operands and intermediate values of one subtile only, besides the
+// accumulator. Loads are a few subtiles ahead: the computation in between hides their latency, and
+// as they stand in front of stores they stay there. The first ones go in front of the wait for the
+// last MMAs.
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/analysis/memory_hazards.h"
+#include "ir/builder.h"
+#include "ir/passes/layouts/slice_layout.h"
+#include "ir/passes/layouts/split_dim.h"
+#include "ir/pipeline.h"
+
+namespace tegula::ir {
+namespace {
+
+constexpr int kColumns = 1;
+
+/// Registers of a thread for loads ahead: the maximum, and the registers that a subtile's other
+/// values take.
+constexpr std::int64_t kAheadRegisters = 24, kOtherRegisters = 56;
+
+Type part_type(Type t, int dim, std::int64_t at, std::int64_t extent) {
+  std::vector<std::int64_t> shape(t.shape().begin(), t.shape().end());
+  shape[static_cast<std::size_t>(dim)] = extent;
+  return Type::tile(t.elem(), shape, intern_layout(*slice_layout(t, dim, at, extent)));
+}
+
+bool stores(const Kernel& k, OpId op) {
+  using enum Opcode;
+  return any_op(k, op,
+                [&](OpId o) { return k[o].is(StoreView, Store, AtomicRmw, ArriveAndTestLast); });
+}
+
+/// One store, and the ops that it depends on.
+class EpilogueSubtiles {
+ public:
+  EpilogueSubtiles(Kernel& k, OpId store, const Plan& plan)
+      : k_(k),
+        store_(store),
+        region_(k[store].parent),
+        columns_(plan.epilogue_tile_n),
+        registers_(plan.registers_per_consumer(*k.info.target) - kOtherRegisters),
+        hazards_(k) {}
+
+  /// Reads only.
+  bool analyze() {
+    const Type tile = k_.type(k_[store_].operands[1]);
+    if (tile.rank() != 2 || !tile.layout()) return false;
+    blocks_ = tile.shape()[1] / columns_;
+    if (blocks_ < 2 || tile.shape()[1] % columns_ != 0) return false;
+    if (k_[store_].attrs.ints(AttrName::axes).size() != 2) return false;
+    collect_movable();
+    return follow(k_[store_].operands[1], kColumns) && has_sums_;
+  }
+
+  void run() {
+    parts_.resize(static_cast<std::size_t>(blocks_));
+    const std::int64_t ahead = blocks_ahead();
+    at_ = can_load_early() ? wait_ : store_;
+    for (std::int64_t block = 0; block < ahead; ++block) load_block(block);
+    at_ = store_;
+    for (std::int64_t block = 0; block < blocks_; ++block) {
+      load_block(block + ahead);
+      const Value v = part(k_[store_].operands[1], kColumns, block);
+      Builder b = here(store_);
+      std::vector<Value> operands = box(b, store_, 2, kColumns, block);
+      operands[1] = v;
+      AttrList attrs = k_[store_].attrs;
+      narrow_divisor(attrs);
+      b.create(Opcode::StoreView, operands, std::span<const Type>(), std::move(attrs));
+    }
+    const Value whole = k_[store_].operands[1];
+    k_.erase(store_);
+    erase_unused(whole);
+  }
+
+ private:
+  static bool is_repeated(Opcode op) {
+    using enum Opcode;
+    return op == Const || op == Poison || op == Splat || op == Broadcast || op == ExpandDims ||
+           op == Permute || op == ConvertLayout || info(op).family == Family::Elementwise;
+  }
+
+  /// Collects loads that may move to the store, as nothing is written in between, and those that
+  /// may move in front of the wait for the last MMAs.
+  void collect_movable() {
+    std::unordered_set<OpId> behind_wait;
+    for (OpId op : k_.ops(region_)) {
+      if (op == store_) break;
+      if (stores(k_, op)) loads_.clear();
+      if (stores(k_, op) || k_[op].opcode == Opcode::GridDependencyWait) wait_ = OpId();
+      if (k_[op].opcode == Opcode::DotWait) wait_ = op, behind_wait.clear();
+      behind_wait.insert(op);
+      if (k_[op].opcode != Opcode::LoadView) continue;
+      loads_.insert(op);
+      for (Value v : k_[op].operands)
+        if (behind_wait.contains(k_[v].def)) late_.insert(op);
+    }
+  }
+
+  /// Whether a subtile of the load may be loaded after earlier subtiles were stored.
+  bool may_be_loaded_late(OpId load) {
+    const MemoryAccess *read = hazards_.access(load), *written = hazards_.access(store_);
+    return !read || !written || !hazards_.meet(*read, *written) ||
+           hazards_.is_same_box(*read, *written);
+  }
+
+  bool is_cut(OpId op) {
+    if (!op || k_[op].parent != region_) return false;
+    if (k_[op].opcode == Opcode::LoadView)
+      return loads_.contains(op) && may_be_loaded_late(op) &&
+             k_[op].attrs.ints(AttrName::axes).size() == k_.type(k_[op].results[0]).shape().size();
+    return is_repeated(k_[op].opcode) && k_[op].results.size() == 1;
+  }
+
+  /// Checks that every layout between the accumulator and the store can be split.
+  bool follow(Value v, int dim) {
+    const Type t = k_.type(v);
+    if (!t.is_tile() || dim == kNotSplit || !followed_.insert(v).second) return true;
+    for (std::int64_t block = 0; block < blocks_; ++block)
+      if (!slice_layout(t, dim, block * columns_, columns_)) return false;
+    const OpId def = k_[v].def;
+    if (!is_cut(def)) {
+      has_sums_ |= t.rank() == 2;
+      return true;
+    }
+    if (k_[def].opcode == Opcode::LoadView) {
+      ordered_loads_.emplace_back(v, dim);
+      return true;
+    }
+    return std::ranges::all_of(k_[def].operands, [&](Value operand) {
+      return follow(operand, dim_of_operand(k_, k_[def], operand, dim));
+    });
+  }
+
+  Builder here(OpId like) {
+    Builder b(k_, at_);
+    b.loc = k_[like].loc;
+    return b;
+  }
+
+  /// Subtiles that are loaded ahead: the accumulator leaves few registers, so the rest is loaded
+  /// where its subtile begins.
+  std::int64_t blocks_ahead() const {
+    std::int64_t bytes = 0;
+    for (const auto& [v, dim] : ordered_loads_)
+      bytes +=
+          slice_layout(k_.type(v), dim, 0, columns_)->registers() * size_bytes(k_.type(v).dtype());
+    const Type tile = k_.type(k_[store_].operands[1]);
+    const std::int64_t left = registers_ - tile.layout()->registers();
+    return std::clamp<std::int64_t>(
+        4 * std::min(left, kAheadRegisters) / std::max<std::int64_t>(1, bytes), 0, blocks_);
+  }
+
+  bool can_load_early() const {
+    return wait_ && std::ranges::none_of(ordered_loads_, [&](const auto& load) {
+             return late_.contains(k_[load.first].def);
+           });
+  }
+
+  void load_block(std::int64_t block) {
+    if (block >= blocks_) return;
+    for (const auto& [v, dim] : ordered_loads_) part(v, dim, block);
+  }
+
+  /// Operands of a subtile's load or store, without the stored value.
+  std::vector<Value> box(Builder& b, OpId op, std::size_t first_offset, int dim,
+                         std::int64_t block) {
+    std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
+    if (block == 0) return operands;
+    const auto axis =
+        static_cast<std::size_t>(k_[op].attrs.ints(AttrName::axes)[static_cast<std::size_t>(dim)]);
+    Value& offset = operands[first_offset + axis];
+    offset = b.add(offset, b.constant(k_.type(offset), block * columns_));
+    return operands;
+  }
+
+  void narrow_divisor(AttrList& attrs) const {
+    if (const std::int64_t old = attrs.i(AttrName::offset_divisibility, 0); old != 0)
+      attrs.set(AttrName::offset_divisibility, std::gcd(old, columns_));
+  }
+
+  Value part(Value v, int dim, std::int64_t block) {
+    if (!k_.type(v).is_tile() || dim == kNotSplit) return v;
+    auto& made = parts_[static_cast<std::size_t>(block)];
+    if (const auto it = made.find(v); it != made.end()) return it->second;
+    const OpId def = k_[v].def;
+    const Value result = !is_cut(def)                         ? sliced(v, dim, block)
+                         : k_[def].opcode == Opcode::LoadView ? loaded(def, dim, block)
+                                                              : repeated(def, dim, block);
+    return parts_[static_cast<std::size_t>(block)][v] = result;
+  }
+
+  Value sliced(Value v, int dim, std::int64_t block) {
+    const Type t = k_.type(v);
+    Ints start(t.shape().size(), 0);
+    start[static_cast<std::size_t>(dim)] = block * columns_;
+    return here(store_).op(Opcode::TileSlice, {v}, part_type(t, dim, block * columns_, columns_),
+                           {{AttrName::offsets, start}});
+  }
+
+  Value loaded(OpId load, int dim, std::int64_t block) {
+    Builder b = here(load);
+    const std::vector<Value> operands = box(b, load, 1, dim, block);
+    AttrList attrs = k_[load].attrs;
+    narrow_divisor(attrs);
+    const Type t = part_type(k_.type(k_[load].results[0]), dim, block * columns_, columns_);
+    return k_[b.create(Opcode::LoadView, operands, std::span(&t, 1), std::move(attrs))].results[0];
+  }
+
+  Value repeated(OpId op, int dim, std::int64_t block) {
+    std::vector<Value> operands;
+    for (std::size_t i = 0; i < k_[op].operands.size(); ++i) {
+      const Value operand = k_[op].operands[i];
+      operands.push_back(part(operand, dim_of_operand(k_, k_[op], operand, dim), block));
+    }
+    const Type t = part_type(k_.type(k_[op].results[0]), dim, block * columns_, columns_);
+    return k_[here(op).create(k_[op].opcode, operands, std::span(&t, 1), k_[op].attrs)].results[0];
+  }
+
+  /// Erases split ops that nobody else needs.
+  void erase_unused(Value v) {
+    const OpId def = k_[v].def;
+    if (!followed_.contains(v) || !is_cut(def) || is_used(k_, v)) return;
+    const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
+    k_.erase(def);
+    followed_.erase(v);
+    for (Value operand : operands) erase_unused(operand);
+  }
+
+  Kernel& k_;
+  OpId store_;
+  RegionId region_;
+  std::int64_t columns_;
+  std::int64_t registers_;  ///< registers of accumulators and loads
+  std::int64_t blocks_ = 0;
+  bool has_sums_ = false;
+  OpId wait_;  ///< the last wait in front of the loads
+  OpId at_;    ///< position of new ops
+  MemoryHazards hazards_;
+  std::unordered_set<OpId> loads_, late_;
+  std::unordered_set<Value> followed_;
+  std::vector<std::pair<Value, int>> ordered_loads_;
+  std::vector<std::unordered_map<Value, Value>> parts_;  ///< values of each subtile
+};
+
+}  // namespace
+
+bool subtile_epilogue(Kernel& kernel, PassContext& context) {
+  const Plan plan = context.plan.value_or(Plan{});
+  if (plan.epilogue_tile_n == 0) return false;
+  const std::vector<OpId> stores = ops_where(
+      kernel, kernel.body(), [&](OpId op) { return kernel[op].opcode == Opcode::StoreView; });
+  bool changed = false;
+  for (OpId store : stores) {
+    EpilogueSubtiles blocks(kernel, store, plan);
+    if (!blocks.analyze()) continue;
+    context.remark(Remark::Kind::Applied, kernel[store].loc, "stored by blocks of columns",
+                   {{"columns", std::to_string(plan.epilogue_tile_n)}});
+    blocks.run();
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace tegula::ir

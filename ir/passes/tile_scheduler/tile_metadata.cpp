@@ -1,0 +1,115 @@
+#include "ir/passes/tile_scheduler/tile_metadata.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "ir/analysis/invariant_load.h"
+#include "ir/op.h"
+
+namespace tegula::ir {
+
+namespace {
+/// Each is a word that one thread writes and every warp reads.
+constexpr std::size_t kMost = 12;
+/// A choice that takes more slow ops than that, such as a search, is handed over itself, not each
+/// of these.
+constexpr int kMaxSlow = 4;
+}  // namespace
+
+TileMetadata::TileMetadata(const Kernel& k) : k_(&k) {
+  walk(k, k.body(), [&](OpId op) {
+    const OpData& d = k[op];
+    const bool code = d.results.size() == 1 && is_code(d.results[0]);
+    if (code) return;  // reached from its users
+    for (Value v : d.operands) find(v);
+  });
+  std::ranges::stable_partition(facts_,
+                                [&](Value v) { return is_invariant_scalar_load(k, k[v].def); });
+  if (facts_.size() > kMost) facts_.resize(kMost);
+  // Reads keep their order: what comes first may be where something begins.
+  std::unordered_map<Value, int> place;
+  for (OpId op : k.ops(k.body()))
+    for (Value v : k[op].results) place[v] = static_cast<int>(place.size());
+  std::ranges::sort(facts_, {}, [&](Value v) { return place.at(v); });
+}
+
+bool TileMetadata::is_code(Value v) {
+  const OpId def = (*k_)[v].def;
+  if (!def) {  // a parameter, if no op has the region
+    const RegionId region = (*k_)[v].region;
+    return !region || !(*k_)[region].owner;
+  }
+  if (const auto known = code_.find(v); known != code_.end()) return known->second;
+  const OpData& d = (*k_)[def];
+  bool code = d.parent == k_->body() && d.regions.empty() && d.results.size() == 1 &&
+              k_->type(v).is_scalar() &&
+              (info(d.opcode).has(kPure) || is_invariant_scalar_load(*k_, def));
+  bool of_tile = d.opcode == Opcode::ProgramId;
+  for (Value o : d.operands) {
+    code = code && is_code(o);
+    const auto it = of_tile_.find(o);
+    of_tile = of_tile || (it != of_tile_.end() && it->second);
+  }
+  of_tile_[v] = of_tile;
+  return code_[v] = code;
+}
+
+bool TileMetadata::is_slow(OpId op) const {
+  const OpData& d = (*k_)[op];
+  return k_->type(d.results[0]) == Type::scalar(DType::i32) && of_tile_.at(d.results[0]) &&
+         (d.is(Opcode::Div, Opcode::Rem) || is_invariant_scalar_load(*k_, op));
+}
+
+bool TileMetadata::is_long_choice(Value v) {
+  const OpId choice = (*k_)[v].def;
+  if ((*k_)[choice].opcode != Opcode::Select || k_->type(v) != Type::scalar(DType::i32))
+    return false;
+  if (const auto known = long_choice_.find(v); known != long_choice_.end()) return known->second;
+  int slow = 0;
+  std::unordered_set<Value> seen;
+  const auto count = [&](const auto& self, Value o) -> void {
+    const OpId def = (*k_)[o].def;
+    if (!def || slow > kMaxSlow || !seen.insert(o).second) return;
+    slow += is_slow(def) ? 1 : 0;
+    for (Value further : (*k_)[def].operands) self(self, further);
+  };
+  count(count, v);
+  return long_choice_[v] = slow > kMaxSlow;
+}
+
+void TileMetadata::find(Value used) {
+  const OpId def = (*k_)[used].def;
+  if (!def || !is_code(used) || std::ranges::find(facts_, used) != facts_.end()) return;
+  if (is_slow(def) || is_long_choice(used)) return facts_.push_back(used);
+  for (Value o : (*k_)[def].operands) find(o);
+}
+
+std::vector<Value> TileMetadata::of(Builder& b, Value number, Value total) const {
+  Kernel& k = b.kernel();
+  ValueMap map;
+  const auto copy = [&](const auto& self, Value v) -> void {
+    const OpId def = k[v].def;
+    if (!def || map.contains(v)) return;
+    const Opcode opcode = k[def].opcode;
+    if (opcode == Opcode::ProgramId || opcode == Opcode::NumPrograms) {
+      map[v] = opcode == Opcode::ProgramId ? number : total;
+      return;
+    }
+    const std::vector<Value> operands(k[def].operands.begin(), k[def].operands.end());
+    for (Value o : operands) self(self, o);
+    clone_op(b, def, map);
+  };
+  std::vector<Value> values;
+  for (Value fact : facts_) {
+    copy(copy, fact);
+    values.push_back(map.at(fact));
+  }
+  return values;
+}
+
+void TileMetadata::replace(Kernel& k, std::span<const Value> values) const {
+  for (std::size_t i = 0; i < facts_.size(); ++i) k.replace_all_uses(facts_[i], values[i]);
+  for (Value fact : facts_) k.erase(k[fact].def);
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,35 @@
+#pragma once
+// Values that depend on the tile id alone but take long to compute: elements of read-only tensors
+// (how many blocks, where a sequence begins), quotients and remainders, choices that take several
+// of these (a search). A producer that knows the tile id early can compute them before the
+// consumers need them.
+#include "ir/clone_op.h"
+
+namespace tegula::ir {
+
+class TileMetadata {
+ public:
+  /// Finds the values in the kernel's body, for tiles that are program_id of num_programs: scalars
+  /// (i32) that its ops use, a few at most.
+  explicit TileMetadata(const Kernel& k);
+
+  std::size_t count() const { return facts_.size(); }
+  /// The values of tile `number` of `total`, computed at the builder's point.
+  std::vector<Value> of(Builder& b, Value number, Value total) const;
+  /// From here on `values` stand for them.
+  void replace(Kernel& k, std::span<const Value> values) const;
+
+ private:
+  bool is_code(Value v);
+  bool is_slow(OpId op) const;
+  bool is_long_choice(Value v);
+  void find(Value used);
+
+  const Kernel* k_;
+  std::unordered_map<Value, bool> code_;     ///< computed from scalars alone, in front of all loops
+  std::unordered_map<Value, bool> of_tile_;  ///< whether these depend on the tile id
+  std::unordered_map<Value, bool> long_choice_;
+  std::vector<Value> facts_;
+};
+
+}  // namespace tegula::ir

@@ -1,0 +1,40 @@
+#include "kernels/attention/kv_traversal.h"
+
+#include "kernels/attention/list_args.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+
+KvTraversal::KvTraversal(const AttentionSpec& spec)
+    : list_(spec.blocks), range_(spec.kv_range), full_(spec.full_kv_range) {
+  if (list_) {
+    text_ = "a block list of the caller";
+  } else if (spec.kv_range || spec.full_kv_range) {
+    text_ = "a range of the caller", depends_on_data_ = true;
+  } else if (spec.mask) {
+    derived_.emplace(spec.mask, spec.weighting == AttentionNormalization::stick_breaking);
+    text_ = derived_->text(), depends_on_data_ = derived_->is_data_dependent();
+    if (derived_->is_up_to_row()) kv_extent_ = KvExtent::causal;
+  } else {
+    text_ = "all, there is no mask", kv_extent_ = KvExtent::full;
+  }
+}
+
+KvBlockIterator KvTraversal::kv_blocks(const QueryRows& rows, const Tile& length, int block) const {
+  KvRanges keys;
+  if (derived_) keys = derived_->record(rows.first, rows.last, length);
+  if (range_) keys.visible = range_(rows.first, rows.last, length);
+  if (range_) keys.visible->lo = max(keys.visible->lo, 0);
+  if (full_) keys.full = full_(rows.first, rows.last, length);
+  return KvBlockIterator::range(keys, length, block);
+}
+
+std::optional<BlockListArgs> KvTraversal::lists(const Stream& stream, const AttentionTensors& t,
+                                                const AttentionTileShape& tiles,
+                                                const QueryTileRows& rows) const {
+  if (list_) return list_args(*list_, t.Q);
+  if (!derived_) return std::nullopt;
+  return derived_->lists(stream, t.Q, t.K, t.V, t.O, {tiles.block_q, tiles.block_kv}, rows);
+}
+
+}  // namespace tegula

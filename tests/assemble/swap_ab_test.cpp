@@ -1,0 +1,33 @@
+// Products of few rows that the compiler transposes are assembled: no spills, no stack, no warning
+// of the assembler (C75xx). Needs ptxas.
+#include <gtest/gtest.h>
+
+#include "tegula/tegula.h"
+#include "tests/assemble/assembled.h"
+
+namespace tegula {
+namespace {
+
+using namespace test;
+
+TEST_F(Assembled, SwappedProducts) {
+  const Stream stream(Device::cpu());
+  const Tensor A = host({64, 64}), B = host({64, 64}), C = host({64, 64});
+  for (const auto& [bm, bn] : {std::pair{8, 64}, {16, 128}, {32, 256}, {48, 128}}) {
+    SCOPED_TRACE(testing::Message() << bm << "x" << bn);
+    const int rows = bm, columns = bn;
+    const auto few = kernel("few", [=](In<bf16, 2> a, In<bf16, 2> b, Out<bf16, 2> c) {
+      for (auto [m, n] : grid(c, rows, columns)) {
+        auto acc = zeros<f32>(rows, columns);
+        for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
+        c(m, n) = silu(acc);
+      }
+    });
+    const ir::Kernel tile = traced("few", [&] { few(stream, A, B, C); });
+    for (const runtime::Backend backend : here())
+      EXPECT_TRUE(expect_clean(tile, "sm_90a", true, backend).swap_ab);
+  }
+}
+
+}  // namespace
+}  // namespace tegula

@@ -1,0 +1,73 @@
+// What a step of attention is, as threads execute it: no shuffles for sums, and what follows the
+// masks in both sides of their branch.
+#include "tegula/kernels/attention.h"
+#include "tegula/kernels/masks.h"
+#include "tests/assemble/assembled.h"
+
+namespace tegula::test {
+namespace {
+
+struct Step {
+  int shuffles = 0;
+  int split = 0;  ///< branches with powers in both sides
+  friend bool operator==(const Step&, const Step&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const Step& s) {
+    return out << s.shuffles << " shuffles, " << s.split << " branches of two blocks";
+  }
+};
+
+int count(const ir::Kernel& k, ir::RegionId r, ir::Opcode opcode) {
+  int n = 0;
+  ir::walk(k, r, [&](ir::OpId op) { n += k[op].opcode == opcode ? 1 : 0; });
+  return n;
+}
+
+/// Of the innermost loop with products.
+Step step_of(const ir::Kernel& tile, const std::string& plan) {
+  runtime::CompileRequest request;
+  request.target = ir::Target("sm_90a");
+  request.plan_changes = plan;
+  const runtime::Compilation compiled = optimized(tile, request);
+  const ir::Kernel& k = compiled.simt;
+  std::vector<Step> steps;
+  ir::walk(k, k.body(), [&](ir::OpId loop) {
+    if (k[loop].opcode != ir::Opcode::For) return;
+    const ir::RegionId body = k[loop].regions[0];
+    if (count(k, body, ir::Opcode::For) > 0) return;  // that over tiles
+    bool multiplies = false;
+    Step step{count(k, body, ir::Opcode::Shfl), 0};
+    for (ir::OpId op : k.ops(body)) {
+      multiplies = multiplies || k[op].opcode == ir::Opcode::Wgmma;
+      step.split += k[op].opcode == ir::Opcode::If &&
+                            count(k, k[op].regions[0], ir::Opcode::Exp2) > 0 &&
+                            count(k, k[op].regions[1], ir::Opcode::Exp2) > 0
+                        ? 1
+                        : 0;
+    }
+    if (multiplies) steps.push_back(step);
+  });
+  EXPECT_EQ(steps.size(), 1);
+  return steps.empty() ? Step() : steps.front();
+}
+
+ir::Kernel attention_of(Rescaling rescaling, Mask mask, int dim) {
+  const Attention attention({.mask = std::move(mask)}, {}, {.rescaling = rescaling});
+  const Tensor t = host({1, 1, 64, dim}), O = host({1, 1, 64, dim});
+  return traced("attention", [&] { attention(t, t, t, O); });
+}
+
+/// Over four lanes, for two rows at once: maxima, and, as they were, sums.
+TEST(StepForm, SumsAreAddedBehindTheLoop) {
+  for (const int dim : {64, 128}) {
+    SCOPED_TRACE(dim);
+    const ir::Kernel exact = attention_of(Rescaling::exact, masks::causal(), dim),
+                     never = attention_of(Rescaling::never, masks::causal(), dim);
+    EXPECT_EQ(step_of(exact, "defer_cross_lane_reductions=0"), (Step{4, 0}));
+    EXPECT_EQ(step_of(exact, ""), (Step{2, 0}));
+    EXPECT_EQ(step_of(never, "defer_cross_lane_reductions=0"), (Step{2, 0}));
+    EXPECT_EQ(step_of(never, ""), (Step{0, 0}));
+  }
+}
+
+}  // namespace
+}  // namespace tegula::test

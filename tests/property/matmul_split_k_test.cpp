@@ -1,0 +1,71 @@
+// Each way of dividing a product's k among programs, in 200 random products each. The law:
+// random_products.h.
+#include "tests/property/random_products.h"
+
+namespace tegula {
+namespace {
+
+using test::DrawnProduct;
+using test::Draws;
+using test::expect_exact_in;
+using test::is_by_wgmma;
+using test::says;
+
+/// A second kernel adds the sums of parts of k, some of which may have no step.
+TEST(MatmulParts, Divided) {
+  expect_exact_in({"divided",
+                   [](Draws& d, DrawnProduct& x) {
+                     force_whole(x);
+                     x.batch = 0, x.one_b = false;
+                     x.config.split_k = d.of({2, 3, 4, 7});
+                   },
+                   [](const DrawnProduct&, std::string_view said) {
+                     return is_by_wgmma(said) && says(said, "kernel matmul_split_k for");
+                   }});
+}
+
+TEST(MatmulParts, Clustered) {
+  expect_exact_in({"clustered",
+                   [](Draws& d, DrawnProduct& x) {
+                     force_whole(x);
+                     x.batch = 0, x.one_b = false;
+                     x.config.split_k = d.of({2, 4, 8});
+                     x.config.split_k_in_cluster = true;
+                     // Rows that a cluster can cut: of 3 times 64 it cannot, with most widths.
+                     if (x.rows() == 192) (x.config.swap_ab ? x.config.bn : x.config.bm) = 128;
+                   },
+                   [](const DrawnProduct&, std::string_view said) {
+                     return is_by_wgmma(said) && says(said, "kernel matmul_cluster_split_k for");
+                   }});
+}
+
+/// The kernel of a whole product, or of a batch, split by its plan.
+TEST(MatmulParts, SplitByThePlan) {
+  expect_exact_in({"split by the plan",
+                   [](Draws& d, DrawnProduct& x) {
+                     force_whole(x);
+                     x.k = 16 * d.between(0, 24);
+                     x.plan["cluster_split_k"] = d.of({2, 4, 8});
+                     if (x.rows() == 192) (x.config.swap_ab ? x.config.bn : x.config.bm) = 128;
+                   },
+                   [](const DrawnProduct& x, std::string_view said) {
+                     return is_by_wgmma(said) &&
+                            says(said, "cluster_split_k=" +
+                                           std::to_string(x.plan.at("cluster_split_k")) + " ") &&
+                            says(said, "shared by a cluster");
+                   }});
+}
+
+TEST(MatmulParts, StepsDealtEvenly) {
+  expect_exact_in({"steps dealt evenly",
+                   [](Draws& d, DrawnProduct& x) {
+                     force_wgmma(x);
+                     x.config.stream_k_ctas = d.between(1, 14);
+                   },
+                   [](const DrawnProduct&, std::string_view said) {
+                     return is_by_wgmma(said) && says(said, "kernel matmul_stream_k for");
+                   }});
+}
+
+}  // namespace
+}  // namespace tegula
