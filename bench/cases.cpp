@@ -60,7 +60,7 @@ class HandWrittenGemm {
     const std::int32_t numbers[4] = {(K + 63) / 64, (M + 127) / 128, (N + 255) / 256, 8};
     std::memcpy(block + 384, numbers, sizeof numbers);
     runtime::LaunchShape shape;
-    shape.grid = {static_cast<unsigned>(multiprocessors(t[0].device())), 1, 1};
+    shape.grid = {static_cast<unsigned>(num_sms(t[0].device())), 1, 1};
     shape.block = {384, 1, 1};
     shape.shared_bytes = static_cast<unsigned>(kernel_.info.smem_bytes);
     runtime::PreparedLaunch(loaded_, shape, layout_.slots())

@@ -263,8 +263,6 @@ namespace tegula {
 
 // What the implementation of the public language says throughout.
 using dsl::AttrName;
-using dsl::ErrorId;
-using dsl::fail;
 using dsl::Opcode;
 using dsl::ScopeKind;
 using dsl::Tracer;

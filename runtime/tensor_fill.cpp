@@ -190,7 +190,7 @@ Tensor Tensor::cast(DType dtype) const {
     using T = typename decltype(type)::type;
     const auto* in = static_cast<const T*>(source.data());
     return generate(shape_, dtype,
-                    each([in](std::uint64_t i) { return static_cast<Wide<T>>(in[i]); }));
+                    each([in](std::uint64_t i) { return static_cast<Wide<T>>(in[i]); }), {});
   });
   return device_.on_host() ? borrow(result.data_, shape_, dtype, device_, {}, result.owner_)
                            : result.to(device_);

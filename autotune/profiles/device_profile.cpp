@@ -45,7 +45,7 @@ const DeviceProfile& host_profile() { return autotune::kH200; }
 
 ProfileMatch find_profile(const GpuModel& gpu) {
   for (const DeviceProfile* row : autotune::kProfiles)
-    if (row->capability == gpu.capability && row->sms == gpu.num_sms &&
+    if (row->capability == gpu.capability && row->num_sms == gpu.num_sms &&
         gpu.name == row->driver_name)
       return {row, true};
   return {*std::ranges::min_element(autotune::kProfiles, {},
@@ -71,7 +71,7 @@ const DeviceProfile& device_profile(Device device) {
   return *known.profile;
 }
 
-int multiprocessors(Device device) {
+int num_sms(Device device) {
   return device.kind == DeviceKind::cuda ? runtime::device_properties(device.index).sm_count
                                          : host_profile().num_sms;
 }

@@ -6,8 +6,8 @@
 
 namespace tegula::autotune {
 
-runtime::Finding examine_profiles(std::span<const runtime::DeviceProperties> gpus) {
-  runtime::Finding f{"profile", true, {}, "choices of tiles that fit this model of GPU", {}};
+runtime::DoctorCheck examine_profiles(std::span<const runtime::DeviceProperties> gpus) {
+  runtime::DoctorCheck f{"profile", true, {}, "choices of tiles that fit this model of GPU", {}};
   for (const runtime::DeviceProperties& gpu : gpus) {
     const auto [profile, is_exact] = find_profile(gpu.ordinal);
     f.present = f.present && is_exact;

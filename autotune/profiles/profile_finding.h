@@ -7,6 +7,6 @@
 namespace tegula::autotune {
 
 /// The row that each of these GPUs is served by, and whether it is only the nearest one.
-runtime::Finding examine_profiles(std::span<const runtime::DeviceProperties> gpus);
+runtime::DoctorCheck examine_profiles(std::span<const runtime::DeviceProperties> gpus);
 
 }  // namespace tegula::autotune

@@ -6,6 +6,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "ir/loop.h"
 #include "tegula/error.h"
 
 namespace tegula::sim {
@@ -24,7 +25,6 @@ namespace {
 constexpr std::array<ExecFn, ir::kOpCount> kExecutors{
 #define ROW(...) nullptr,
 #define SIMT_OP(Name, ...) sim_##Name,
-#include "ir/loop.h"
 #include "ir/op_rows.h"
 };
 

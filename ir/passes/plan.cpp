@@ -453,9 +453,11 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
 }  // namespace
 
 bool plan(Kernel& kernel, PassContext& context) {
-  if (kernel.info.cluster > 1 && !kernel.info.target->has_clusters)
-    fail(ErrorId::no_clusters, kernel[kernel.terminator(kernel.launch())].loc, {}, kernel.info.name,
+  if (kernel.info.cluster > 1 && !kernel.info.target->has_clusters) {
+    const OpId grid = kernel.terminator(kernel.launch());
+    fail(ErrorId::no_clusters, grid ? kernel[grid].loc : Loc(), {}, kernel.info.name,
          kernel.info.cluster, kernel.info.target.name());
+  }
   const bool chosen = !context.plan && context.plan_changes.empty();
   const bool swap_ab = swap_if_wanted(kernel, context);
   const int splits = apply_cluster_split_k(kernel, context);

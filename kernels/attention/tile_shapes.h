@@ -58,7 +58,7 @@ struct AttentionLengths {
 };
 struct AttentionGpu {
   const DeviceProfile* profile = &host_profile();
-  int sms = profile->sms;
+  int num_sms = profile->num_sms;
   bool has_wgmma = true;  ///< else tiles are usual ones or wide
 };
 /// The tile shape with the shortest estimated time: fewer kv blocks, and keys and values that more

@@ -8,24 +8,24 @@ namespace tegula {
 namespace detail {
 namespace {
 
+using enum MatmulDecomposition;
+
 /// Products on tensor cores: of all types but f32 at its full precision.
 bool uses_tensor_cores(const Tensor& A, const MatmulOptions& options) {
   return A.dtype() != DType::f32 || options.tf32;
 }
 
-MatmulDecomposition decomposition_of(const MatmulConfig& config, const Tensor& A, const Tensor& B,
-                                     const Tensor& C) {
+auto mode_of(const MatmulConfig& c, const Tensor& A, const Tensor& B, const Tensor& C) {
   check_matmul(A, B, C);
-  if (config.stream_k_ctas > 0 && A.size(-1) > 0) return MatmulDecomposition::StreamK;
-  if (A.rank() == 3) return MatmulDecomposition::Batched;
-  if (config.split_k <= 1) return MatmulDecomposition::DataParallel;
-  return config.split_k_in_cluster ? MatmulDecomposition::ClusterSplitK
-                                   : MatmulDecomposition::SplitK;
+  if (c.stream_k_ctas > 0 && A.size(-1) > 0) return StreamK;
+  if (A.rank() == 3) return Batched;
+  if (c.split_k <= 1) return DataParallel;
+  return c.split_k_in_cluster ? ClusterSplitK : SplitK;
 }
 
-Dims workspace_shape(MatmulDecomposition decomposition, const MatmulConfig& c, const Tensor& C) {
-  if (decomposition == MatmulDecomposition::SplitK) return {c.split_k, C.size(0), C.size(1)};
-  if (decomposition != MatmulDecomposition::StreamK) return {};
+Dims workspace_shape(MatmulDecomposition mode, const MatmulConfig& c, const Tensor& C) {
+  if (mode == SplitK) return {c.split_k, C.size(0), C.size(1)};
+  if (mode != StreamK) return {};
   return {2 * c.stream_k_ctas, c.swap_ab ? c.bn : c.bm, c.swap_ab ? c.bm : c.bn};
 }
 
@@ -52,39 +52,32 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
                              const MatmulOptions& options, bool further, Loc made_at) {
   check_matmul(A, B, C, made_at);
   MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
-  p.tf32 = options.tf32, p.fp32_promotion = options.fp32_promotion,
-  p.has_epilogue_tensors = further;
-  p.profile = &device_profile(A.device());
-  p.num_sms = num_sms(A.device());
-  p.has_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
+  p.fp32_promotion = options.fp32_promotion, p.has_epilogue_tensors = further;
+  p.profile = &device_profile(A.device()), p.num_sms = num_sms(A.device());
+  p.tf32 = options.tf32, p.has_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
   const RepackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);
-  p.a_k_major =
-      A.stride(-1) == 1 || (a.requirement == LayoutRequirement::contiguous_dim && a.needs_repack());
-  p.b_k_major =
-      B.stride(-2) == 1 || (b.requirement == LayoutRequirement::contiguous_dim && b.needs_repack());
+  const bool along_k = a.requirement == LayoutRequirement::contiguous_dim;
+  p.a_k_major = A.stride(-1) == 1 || (along_k && a.needs_repack());
+  p.b_k_major = B.stride(-2) == 1 || (along_k && b.needs_repack());
   p.is_a_line_aligned = a.is_line_aligned(), p.is_b_line_aligned = b.is_line_aligned();
   p.no_split_k = A.rank() == 3, p.needs_repack = a.needs_repack() || b.needs_repack();
   return p;
 }
 
-MatmulCall::MatmulCall(const MatmulConfig& config, const MatmulOptions& options,
-                       const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
-                       DType accumulator_type)
-    : decomposition(decomposition_of(config, A, B, C)),
+MatmulCall::MatmulCall(const MatmulConfig& c, const MatmulOptions& options, const Stream& stream,
+                       const Tensor& A, const Tensor& B, const Tensor& C, DType acc_type)
+    : mode(mode_of(c, A, B, C)),
       operands(stream,
-               {matmul_operand(A, -1, options, config.no_repack),
-                matmul_operand(B, -2, options, config.no_repack)},
-               workspace_shape(decomposition, config, C), accumulator_type,
-               decomposition == MatmulDecomposition::StreamK ? config.stream_k_ctas : 0),
-      variant{config, options,
-              decomposition == MatmulDecomposition::ClusterSplitK ? config.split_k : 1,
-              operands.is_repacked()} {}
+               {matmul_operand(A, -1, options, c.no_repack),
+                matmul_operand(B, -2, options, c.no_repack)},
+               workspace_shape(mode, c, C), acc_type, mode == StreamK ? c.stream_k_ctas : 0),
+      variant{c, options, mode == ClusterSplitK ? c.split_k : 1, operands.is_repacked()} {}
 
 }  // namespace detail
 
 namespace {
 
-/// The sums as they are.
+/// The accumulator itself.
 struct Plain {
   Tile operator()(Tile acc, Index, Index) const { return acc; }
 };
@@ -96,8 +89,7 @@ struct Call {
   const MatmulConfig& config;
   const MatmulOptions& options;
 
-  /// Computes it if the operands are of T and the result is of one of these types: whether they
-  /// are.
+  /// Computes it if the operands are of T and the result is of one of these types, else false.
   template <class T, class... Results>
   bool is_run_as() const {
     const bool is_of_t = A.dtype() == dtype_of<T> && B.dtype() == dtype_of<T>;

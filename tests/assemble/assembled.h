@@ -74,7 +74,7 @@ inline std::size_t products_followed(const ir::Kernel& tile, std::int64_t steps)
   }
   const auto events = ir::channel_trace(k, ir::ChannelRole::Consumer, {steps * 128, steps});
   return static_cast<std::size_t>(
-      std::ranges::count(events, ir::ChannelEvent::Kind::Product, &ir::ChannelEvent::kind));
+      std::ranges::count(events, ir::ChannelEvent::Kind::Mma, &ir::ChannelEvent::kind));
 }
 
 /// A product to be assembled.

@@ -83,7 +83,7 @@ struct DeviceProfile {
   std::string_view name;         ///< "H200 SXM"
   std::string_view driver_name;  ///< what the driver calls such a GPU
   int capability = 0;            ///< compute capability, 90 for 9.0
-  int sms = 0;
+  int num_sms = 0;
   double clock_ghz = 0;      ///< that cycles are counted at
   double memory_gbs = 0;     ///< of the data sheet, like the next ones
   double tensor_tflops = 0;  ///< dense, 16-bit operands
@@ -108,7 +108,7 @@ const DeviceProfile& host_profile();
 struct GpuModel {
   std::string name;
   int capability = 0;
-  int sms = 0;
+  int num_sms = 0;
   double memory_gbs = 0;
 };
 struct ProfileMatch {
@@ -123,7 +123,7 @@ ProfileMatch find_profile(int ordinal);
 /// The row of a device.
 const DeviceProfile& device_profile(Device device);
 /// The SMs of a GPU itself, or those of the host's profile.
-int multiprocessors(Device device);
+int num_sms(Device device);
 /// The device's target has wgmma.
 bool has_wgmma(Device device);
 

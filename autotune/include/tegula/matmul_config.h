@@ -93,7 +93,7 @@ struct MatmulProblem {
   bool needs_repack = false;
   /// The GPU: what was measured on its model, and its multiprocessors.
   const DeviceProfile* profile = &host_profile();
-  int sms = profile->sms;
+  int num_sms = profile->num_sms;
   friend bool operator==(const MatmulProblem&, const MatmulProblem&) = default;
 };
 

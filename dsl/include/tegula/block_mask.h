@@ -29,7 +29,7 @@ struct KvRanges {
 
 /// Queries and keys of a block.
 struct BlockShape {
-  int queries, keys;
+  int block_q, block_kv;
 };
 /// Those that lists are made of.
 inline constexpr std::initializer_list<int> kListQueries{16, 32, 64, 128},
@@ -53,9 +53,9 @@ struct CuSeqlens {
 
 /// What the rows of a call's tiles of queries are.
 struct QueryTileRows {
-  int group = 1;        ///< heads whose queries are one head's rows, one head behind the other
-  bool at_end = false;  ///< the last query stands at the last key
-  bool longest_first = false;  ///< whether an order of the tiles is wanted
+  int group = 1;  ///< heads whose queries are one head's rows, one head behind the other
+  bool align_bottom_right = false;  ///< the last query stands at the last key
+  bool longest_first = false;       ///< whether an order of the tiles is wanted
   CuSeqlens lengths = {};  ///< of sequences one behind the other; undefined tensors: there are none
 };
 

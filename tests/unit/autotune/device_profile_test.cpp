@@ -66,7 +66,7 @@ TEST(DeviceProfile, DoctorTellsWhichRowServesAGpu) {
   EXPECT_EQ(autotune::examine_profiles({}).detail, "H200 SXM, for cpu and sim");
   const MockDriver driver;
   const std::vector gpus{runtime::device_properties(0)};
-  const runtime::Finding found = autotune::examine_profiles(gpus);
+  const runtime::DoctorCheck found = autotune::examine_profiles(gpus);
   EXPECT_FALSE(found.present) << "the mock is no model";
   EXPECT_THAT(found.detail, HasSubstr("cuda:0 nearest only: "));
   EXPECT_THAT(found.remedy, HasSubstr("add a row"));

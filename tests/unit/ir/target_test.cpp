@@ -21,7 +21,9 @@ TEST(Target, RowsAreOrderedAndWhole) {
   const Target* before = nullptr;
   for (const Target& target : Target::all()) {
     SCOPED_TRACE(target.name());
-    if (before) EXPECT_LT((*before)->capability, target->capability);
+    if (before) {
+      EXPECT_LT((*before)->capability, target->capability);
+    }
     before = &target;
     EXPECT_LT(target->shared_bytes_per_cta, target->shared_bytes_per_sm);
     EXPECT_EQ(target->max_threads_per_sm % target->max_threads_per_cta, 0);

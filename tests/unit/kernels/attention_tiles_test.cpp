@@ -14,15 +14,15 @@ bool is_wide(int dim, KvExtent kv_extent, AttentionLengths lengths) {
 TEST(AttentionTileShape, WideOnesFitRegistersAndSharedMemory) {
   for (int dim = 8; dim <= kMaxHeadDim; dim += 8) {
     SCOPED_TRACE(dim);
-    const int narrow = attention_tiles({dim, dim}).keys, wide = large_n_tiles({dim, dim}).keys,
-              padded = padded_head_dim(dim);
+    const int narrow = attention_tiles({dim, dim}).block_kv,
+              wide = large_n_tiles({dim, dim}).block_kv, padded = padded_head_dim(dim);
     EXPECT_EQ(wide % 16, 0);
     EXPECT_GE(wide, narrow);
     EXPECT_LE(128 * padded * 2 + 2 * wide * 2 * padded * 2, 225 * 1024);
     EXPECT_LE(wide / 2 + wide / 4 + padded / 2, 200);
   }
-  EXPECT_EQ(large_n_tiles({128, 128}).keys, 176);
-  EXPECT_EQ(large_n_tiles({64, 64}).keys, 224);
+  EXPECT_EQ(large_n_tiles({128, 128}).block_kv, 176);
+  EXPECT_EQ(large_n_tiles({64, 64}).block_kv, 224);
 }
 
 TEST(AttentionTileShape, WideOnesAreForManyKeys) {
@@ -50,7 +50,7 @@ TEST(AttentionTileShape, ScoresOfDistancesLeaveMoreKeysThanOthersThatRead) {
   constexpr ScoreTraits distance{.reads_kv_index = true, .is_toeplitz = true},
       element{.reads_kv_index = true, .has_per_element_state = true};
   const auto keys = [](int dim, ScoreTraits score) {
-    return attention_tiles({dim, dim, score}).keys;
+    return attention_tiles({dim, dim, score}).block_kv;
   };
   for (const int dim : {64, 80, 96}) {
     EXPECT_EQ(keys(dim, distance), 128);
@@ -58,15 +58,15 @@ TEST(AttentionTileShape, ScoresOfDistancesLeaveMoreKeysThanOthersThatRead) {
   }
   EXPECT_EQ(keys(128, distance), 112);
   EXPECT_EQ(keys(256, distance), 32);
-  EXPECT_EQ(attention_tiles({256, 256, distance, /*is_non_contiguous=*/true}).keys, 32);
-  EXPECT_EQ(three_warpgroup_tiles({64, 64, distance}, KvExtent::full).keys, 64);
+  EXPECT_EQ(attention_tiles({256, 256, distance, /*is_non_contiguous=*/true}).block_kv, 32);
+  EXPECT_EQ(three_warpgroup_tiles({64, 64, distance}, KvExtent::full).block_kv, 64);
 }
 
 TEST(AttentionTileShape, WhatTmaBringsForScoresFitsBesideTheOperands) {
   const auto keys = [](int dim, int bytes) {
     const ScoreTraits score{
         .reads_kv_index = true, .has_per_element_state = true, .tma_bytes_per_element = bytes};
-    return tma_bias_tiles({dim, dim, score}).keys;
+    return tma_bias_tiles({dim, dim, score}).block_kv;
   };
   for (int dim = 8; dim <= kMaxHeadDim; dim += 8)
     for (const int bytes : {2, 4, 8}) {
@@ -95,12 +95,13 @@ TEST(AttentionTileShape, TallOnesFitRegistersAndSharedMemory) {
       EXPECT_LE(192 * padded * 2 + 2 * tall.block_kv * 2 * padded * 2, 225 * 1024);
       EXPECT_LE(tall.block_kv / 2 + tall.block_kv / 4 + padded / 2, 128);
     }
-  EXPECT_EQ(three_warpgroup_tiles({64, 64}, KvExtent::causal).keys, 128);
-  EXPECT_EQ(three_warpgroup_tiles({64, 64}, KvExtent::unknown).keys, 112);
-  EXPECT_EQ(three_warpgroup_tiles({64, 64, {.has_per_element_state = true}}, KvExtent::full).keys,
-            64);
-  EXPECT_EQ(three_warpgroup_tiles({80, 80}, KvExtent::full).keys, 112);
-  EXPECT_EQ(three_warpgroup_tiles({96, 96}, KvExtent::full).keys, 96);
+  EXPECT_EQ(three_warpgroup_tiles({64, 64}, KvExtent::causal).block_kv, 128);
+  EXPECT_EQ(three_warpgroup_tiles({64, 64}, KvExtent::unknown).block_kv, 112);
+  EXPECT_EQ(
+      three_warpgroup_tiles({64, 64, {.has_per_element_state = true}}, KvExtent::full).block_kv,
+      64);
+  EXPECT_EQ(three_warpgroup_tiles({80, 80}, KvExtent::full).block_kv, 112);
+  EXPECT_EQ(three_warpgroup_tiles({96, 96}, KvExtent::full).block_kv, 96);
 }
 
 TEST(AttentionTileShape, TallOnesAreForManyRowsOfSmallHeadDims) {

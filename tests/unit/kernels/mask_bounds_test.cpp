@@ -85,8 +85,8 @@ void expect_sound(const Probe& probe, const Seen& seen) {
       for (int q = first; q <= last; ++q)
         for (int kv = 0; kv < length; ++kv) {
           const auto in_bounds = [&](const HostRange& h) { return h.lo <= kv && kv < h.hi; };
-          ASSERT_TRUE(!seen(q, kv) || !r.visible || inside(*r.visible)) << q << ' ' << kv;
-          ASSERT_TRUE(seen(q, kv) || !r.full || !inside(*r.full)) << q << ' ' << kv;
+          ASSERT_TRUE(!seen(q, kv) || !r.visible || in_bounds(*r.visible)) << q << ' ' << kv;
+          ASSERT_TRUE(seen(q, kv) || !r.full || !in_bounds(*r.full)) << q << ' ' << kv;
         }
     }
 }

@@ -26,8 +26,8 @@ TEST(ScoreTraits, OfDistances) {
   EXPECT_EQ(costly(scores::t5_bias(f32s({32, 4}), 100, true)), distance);
   EXPECT_EQ(costly(scores::t5_bias(f32s({32, 4}), 100, false)), distance);
   EXPECT_EQ(costly(scores::distance_bias(f32s({90, 4}), 30)), distance);
-  EXPECT_EQ(costly(scores::then(scores::softcap(30.0f, scores::Tanh::approximate),
-                                scores::distance_bias(f32s({90, 4}), 30))),
+  EXPECT_EQ(costly(scores::compose(scores::softcap(30.0f, scores::Tanh::approximate),
+                                   scores::distance_bias(f32s({90, 4}), 30))),
             distance);
 }
 
@@ -68,16 +68,17 @@ TEST(ScoreTraits, OfBoxes) {
   EXPECT_EQ(bytes(scores::bias(of(DType::f32, 64).slice(3, 0, 61))), 4);
   EXPECT_EQ(bytes(scores::bias(of(DType::bf16, 64).transpose(2, 3))), 2) << "queries contiguous";
   EXPECT_EQ(
-      bytes(scores::then(scores::bias(of(DType::bf16, 64)), scores::bias(of(DType::f32, 64)))), 6);
-  EXPECT_EQ(bytes(scores::then(scores::softcap(30.0f, scores::Tanh::approximate),
-                               scores::bias(of(DType::bf16, 64)))),
+      bytes(scores::compose(scores::bias(of(DType::bf16, 64)), scores::bias(of(DType::f32, 64)))),
+      6);
+  EXPECT_EQ(bytes(scores::compose(scores::softcap(30.0f, scores::Tanh::approximate),
+                                  scores::bias(of(DType::bf16, 64)))),
             2);
   EXPECT_EQ(bytes(scores::bias(of(DType::bf16, 61))), 0) << "rows begin anywhere";
   EXPECT_EQ(bytes(scores::bias(of(DType::bf16, 64).slice(3, 1, 64))), 0) << "so does the tensor";
   EXPECT_EQ(bytes(scores::bias(of(DType::bf16, 1))), 0) << "no element of a pair";
-  EXPECT_EQ(
-      bytes(scores::then(scores::bias(of(DType::f32, 64)), scores::forgetting(f32s({1, 1, 64})))),
-      0)
+  EXPECT_EQ(bytes(scores::compose(scores::bias(of(DType::f32, 64)),
+                                  scores::forgetting(f32s({1, 1, 64})))),
+            0)
       << "something else is read at keys";
   EXPECT_EQ(bytes(scores::bias(of(DType::bf16, 64).flip(2))), 0) << "rows in descending order";
   const Tensor bits = of(DType::i8, 64), by_both = f32s({64, 64});

@@ -52,7 +52,7 @@ TEST_P(EmitFile, IsEmittedAsItsDirectivesSayAndAssembles) {
     check_directive(line.substr(0, colon), line.substr(colon + 2), ptx);
   }
   if (HasFailure()) std::fputs(ptx.c_str(), stderr);
-  testing::expect_sound(ptx, kernel.info.target, GetParam());
+  testing::expect_sound(ptx, std::string(kernel.info.target.name()), GetParam());
 }
 
 std::vector<std::string> file_names() {

@@ -21,19 +21,13 @@ namespace tegula {
 namespace detail {
 
 /// Kernels that compute a GEMM.
-enum class MatmulDecomposition : std::uint8_t {
-  DataParallel,
-  Batched,
-  ClusterSplitK,
-  SplitK,
-  StreamK
-};
+enum class MatmulDecomposition { DataParallel, Batched, ClusterSplitK, SplitK, StreamK };
 
 /// Arguments of a call's kernels. Throws CompileError unless shapes fit.
 struct MatmulCall {
-  MatmulCall(const MatmulConfig& config, const MatmulOptions& options, const Stream& stream,
-             const Tensor& A, const Tensor& B, const Tensor& C, DType accumulator_type);
-  MatmulDecomposition decomposition;
+  MatmulCall(const MatmulConfig& c, const MatmulOptions& options, const Stream& stream,
+             const Tensor& A, const Tensor& B, const Tensor& C, DType acc_type);
+  MatmulDecomposition mode;
   /// A and B, workspace for partial accumulators and, with stream-K, counters.
   RepackedOperands operands;
   MatmulTraits variant;
@@ -45,7 +39,7 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
                              const MatmulOptions& options, bool further = false, Loc made_at = {});
 
 /// How a GEMM reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA or
-/// the tensor cores cannot read are repacked first, unless they have 16 bits and `direct` lets
+/// the tensor cores cannot read are repacked first, unless they have 16 bits and `no_repack` lets
 /// mma.sync read them as stored.
 RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
                                bool no_repack = false);
@@ -84,21 +78,18 @@ class FusedMatmul {
     const detail::MatmulCall call(config, options_, stream, A, B, C, dtype_of<Accumulator<T>>);
     const detail::MatmulTraits& v = call.variant;
     const Tensor &a = call.operands[0], &b = call.operands[1], &sums = call.operands.workspace();
-    if (call.decomposition == DataParallel)
-      return k.data_parallel.of(v)(stream, a, b, C, further...);
-    if (call.decomposition == Batched) return k.batched.of(v)(stream, a, b, C, further...);
-    if (call.decomposition == ClusterSplitK)
-      return k.cluster_split_k.of(v)(stream, a, b, C, further...);
-    if (call.decomposition == StreamK)
+    if (call.mode == DataParallel) return k.data_parallel.of(v)(stream, a, b, C, further...);
+    if (call.mode == Batched) return k.batched.of(v)(stream, a, b, C, further...);
+    if (call.mode == ClusterSplitK) return k.cluster_split_k.of(v)(stream, a, b, C, further...);
+    if (call.mode == StreamK)
       return k.stream_k.of(v)(stream, a.with_rank(3), b.with_rank(3), C.with_rank(3), sums,
                               call.operands.counters(), config.stream_k_ctas, further...);
     k.split_k.of(v)(stream, a, b, sums);
     k.split_k_reduce(stream, sums, C, further...);
   }
-  /// Report on the kernel compiled of this configuration for operands without batches: plan,
-  /// remarks.
+  /// Report on the kernel of this configuration for operands without batches: plan, remarks.
   std::string explain(const MatmulConfig& config) const {
-    const auto matches = [&](const MatmulConfig& of_variant) { return of_variant == config; };
+    const auto matches = [&](const MatmulConfig& c) { return c == config; };
     const Kernels& k = *kernels_;
     if (k.stream_k.has(matches)) return k.stream_k.explain(matches);
     if (config.split_k <= 1) return k.data_parallel.explain(matches);

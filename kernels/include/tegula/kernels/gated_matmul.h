@@ -78,8 +78,7 @@ class FusedGatedMatmul {
   template <class... Host>
   void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& G,
            const Tensor& U, const Tensor& C, const Host&... further) const {
-    detail::check_matmul(A, G, C, made_at_);
-    detail::check_matmul(A, U, C, made_at_);
+    detail::check_matmul(A, G, C, made_at_), detail::check_matmul(A, U, C, made_at_);
     const auto operand = [&](const Tensor& tensor, int k_dim) {
       return detail::matmul_operand(tensor, k_dim, options_, config.no_repack);
     };

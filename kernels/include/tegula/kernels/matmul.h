@@ -13,8 +13,7 @@ struct MatmulOptions {
   /// else FMA.
   bool tf32 = false;
   /// For operands of 8-bit floats: adds the accumulator of each k-iteration (bk) in f32 (DeepGEMM's
-  /// promotion), as Hopper's tensor cores keep about 14 bits of an fp8 accumulator. Not for other
-  /// types.
+  /// promotion), as Hopper's tensor cores keep about 14 bits of it. Not for other types.
   bool fp32_promotion = false;
   friend auto operator<=>(const MatmulOptions&, const MatmulOptions&) = default;
 };

@@ -61,8 +61,7 @@ Tile mainloop(const MatmulTraits& v, const ViewA& A, const ViewB& B, const Index
   return acc;
 }
 
-/// C = epilogue(A B). The programs of a cluster take a slice of k each, and then a slice of the
-/// tile.
+/// C = epilogue(A B). The programs of a cluster take a slice of k each, then one of the tile.
 template <class T, class O, class Fn, class... Extra>
 struct DataParallelMatmul {
   Fn epilogue;
@@ -73,8 +72,7 @@ struct DataParallelMatmul {
       v.wait_for_repack();
       const auto mine = steps(A.cols(), v.bk).chunk(cluster_rank(), v.programs);
       const Tile sums = v.undo_swap_ab(mainloop<T>(v, A, B, m, n, mine));
-      const Tile sum =
-          cluster_reduce_scatter(sums, v.swap_ab ? 1 : 0);  // cut along the tensor cores' rows
+      const Tile sum = cluster_reduce_scatter(sums, v.swap_ab ? 1 : 0);  // along the MMA's rows
       const Index rows = v.swap_ab ? m : cluster_slice(m), cols = v.swap_ab ? cluster_slice(n) : n;
       C(rows, cols) = call_with(epilogue, std::tie(sum), Index(Tile(0), 1), rows, cols, extra...);
     }
@@ -124,8 +122,7 @@ struct SplitKReduction {
   }
 };
 
-/// C[b] = epilogue(A[b] B[b]) with at least one k-iteration, stream-K: the k-iterations of all
-/// tiles are divided evenly.
+/// C[b] = epilogue(A[b] B[b]) by stream-K: k-iterations, one at least, are divided evenly.
 template <class T, class O, class Fn, class... Extra>
 struct StreamKMatmul {
   Fn epilogue;
