@@ -17,7 +17,7 @@ MaskOverflow::MaskOverflow(const ir::SolvedConditions& limits, const MaskFunctio
       last_(cast<i64>(last)),
       length_(cast<i64>(seqlen_kv)) {}
 
-Tile MaskOverflow::never(const std::vector<ir::MaskNodeId>& nodes) {
+Tile MaskOverflow::no_overflow(const std::vector<ir::MaskNodeId>& nodes) {
   fits_.reset();
   for (const ir::MaskNodeId id : nodes) bounds(id);
   return fits_ ? *fits_ : Tile(true);

@@ -45,8 +45,8 @@ class KvTraversal {
 
  private:
   std::optional<BlockList> list_;
-  decltype(AttentionSpec::range) range_;
-  decltype(AttentionSpec::full) full_;
+  decltype(AttentionSpec::kv_range) range_;
+  decltype(AttentionSpec::full_kv_range) full_;
   std::optional<BlockMask> derived_;
   bool depends_on_data_ = false;
   KvExtent kv_extent_ = KvExtent::unknown;
