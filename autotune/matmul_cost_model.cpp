@@ -97,10 +97,10 @@ bool may_pingpong(const MatmulProblem& p, const MatmulConfig& t) {
   return !p.fp32_promotion && t.bm == kExtent && t.bn == kExtent;
 }
 
-/// Worth it where rows across lines make the L2 the bound, not else
+/// Whether multicast pays: if rows that are not line-aligned make the L2 the bound, not else
 /// (bench/results/sweeps/2026-11-23-h200-matmul-ragged.jsonl); only CTAs that fill an SM can.
 bool may_multicast(const MatmulProblem& p, const MatmulConfig& c) {
-  constexpr int kMaxColumns = 192;  // of a single wave
+  constexpr int kMaxColumns = 192;  // maximum for a single wave
   return is_line_misaligned(p) && !p.no_split_k && c.split_k == 1 && p.m > c.bm &&
          (c.bn <= kMaxColumns || tiles_of(p, c) > p.num_sms) &&
          2 * c.stages * bytes_of_step(c) > p.profile->ring_bytes();
@@ -222,7 +222,7 @@ double estimate_cycles(const MatmulProblem& p, const MatmulConfig& c) {
 MatmulConfig best_matmul_config(const MatmulProblem& problem, std::span<const MatmulConfig> tiles) {
   ConfigSearch search{problem};
   for (const MatmulConfig& t : tiles) search.try_stages(t);
-  if (std::isinf(search.least)) throw InternalError("no configuration for a product");
+  if (std::isinf(search.least)) throw InternalError("no configuration for a GEMM");
   return search.best;
 }
 

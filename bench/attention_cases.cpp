@@ -24,7 +24,7 @@ const Attention& made_once(std::map<Key, Attention>& made, const Key& key, const
   return at != made.end() ? at->second : made.emplace(key, make()).first->second;
 }
 
-// What each case is asked for. Scalars of a spec are those of the last call.
+// The spec of each case. Scalars of a spec are those of the last call.
 AttentionSpec window(Tensors, double length) {
   static Scalar<i32> now;
   now.set(static_cast<i32>(length));
@@ -100,8 +100,8 @@ Case single(const char* name, const SetupOf& setup) {
           setup};
 }
 
-/// Sequences one behind the other. Further tensors: where they begin (CuSeqlens). number: the
-/// longest one's length.
+/// Consecutive sequences. Other tensors: their starts (CuSeqlens). number: the longest one's
+/// length.
 Case varlen(const char* name, AttentionSpec spec) {
   const Attention attention(std::move(spec));
   return {name, [=](const Stream& s, Tensors t, double number) {

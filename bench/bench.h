@@ -26,7 +26,7 @@ struct AttentionSetup {
 struct Case {
   std::string name;
   std::function<void(const Stream&, std::span<const Tensor>, double)> run;
-  /// Of attention, what it is asked to compute for such arguments; else empty.
+  /// The attention that a case asks for with such arguments; else empty.
   std::function<AttentionSetup(std::span<const Tensor>, double)> setup = {};
 };
 using Tensors = std::span<const Tensor>;
@@ -60,6 +60,6 @@ int tegula_bench_pairs(const char* name, void* const* dlpack, int count, double 
 /// JSON lines of compile_figures and launch_figures, valid until the next call on this thread.
 const char* tegula_bench_compile(int repeats);
 const char* tegula_bench_launch(int rounds);
-/// What was compiled last for a case of the kernel library, as Kernel::explain() tells.
+/// Report of Kernel::explain() on the kernel compiled last for a case of the library.
 const char* tegula_bench_backend();
 }

@@ -154,7 +154,7 @@ std::vector<Case> make_cases() {
   return list;
 }
 
-/// Of DLPack's integers, unsigned ones, floats and bfloats.
+/// DLPack's integers, unsigned ones, floats and bfloats.
 DType our_dtype(const dlpack::DataType& t) {
   constexpr struct {
     int code, bits;

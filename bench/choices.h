@@ -1,5 +1,5 @@
 #pragma once
-// What is to be chosen by measuring: one computation in two or more forms, a case each, called
+// Computations in two or more forms, a case each, to choose between by measuring: called
 // "choice/form". `bench/sweep.py choices` times the forms of each beside each other.
 #include <vector>
 

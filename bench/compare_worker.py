@@ -152,7 +152,7 @@ def main():
     args.add_argument("library", help="libtegula_bench.so of a pack")
     args.add_argument("--host", action="store_true")
     options = args.parse_args()
-    # What libraries print goes to stderr: stdout is the protocol's.
+    # Libraries may print: that goes to stderr, as stdout carries the protocol.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     serve((Host if options.host else Bench)(options.library), sys.stdin, answers)

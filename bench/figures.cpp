@@ -1,4 +1,4 @@
-// What compiling and launching cost.
+// Costs of compiling and launching.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -10,15 +10,15 @@ namespace tegula::bench {
 
 struct Rung {
   const char* name;
-  int rows, columns;   ///< of a tile
+  int rows, columns;   ///< extents of a tile
   int group;           ///< rows of tiles that are finished together; 0: all, in order
-  const char* fields;  ///< of the plan
+  const char* fields;  ///< fields of the plan
 };
 std::span<const Rung> rungs();
 
 /// C = A B of bf16 by the rung's kernel; throws CompileError where it cannot have the rung's plan.
 void climb(const Rung& rung, const Stream& stream, Tensors operands);
-/// What was compiled for the rung last, and why.
+/// Report on the kernel compiled last for the rung.
 std::string explain(const Rung& rung);
 
 /// The case "ladder": A, B, C; the number of the rung.

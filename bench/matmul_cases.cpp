@@ -46,7 +46,7 @@ MatmulConfig config_of(double number, Device device) {
 }
 
 /// The eight-line kernel by `mma`, in tiles and fields of the plan that `number` says: rows * 1e9 +
-/// columns * 1e6 + k of a step * 1e3 + programs of a cluster that share the steps * 10 + stages.
+/// columns * 1e6 + k per iteration * 1e3 + CTAs of a cluster that split k * 10 + stages.
 void planned_product(const Stream& s, Tensors t, double number) {
   using Product = Kernel<In<bf16, 2>, In<bf16, 2>, Out<bf16, 2>>;
   static std::map<std::int64_t, Product> made;

@@ -213,7 +213,7 @@ def attention(t, name, causal, b, h, s, d, kv_heads=None, dtype=torch.bfloat16):
     o, lse = torch.empty_like(q), torch.empty(b, h, s, device=DEVICE)
     run = t.caller(name, [q, k, v, o, lse])
     run()
-    # Of the last rows under a mask, and of the first ones without.
+    # Compares the last rows under a mask, and the first ones without.
     rows = slice(s - 1024, s) if causal else slice(0, 1024)
     want = reference_attention(q, *(x[:1].repeat_interleave(h // kv_heads, 1) for x in (k, v)), rows, causal)
 

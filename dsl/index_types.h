@@ -13,8 +13,8 @@ namespace tegula::dsl {
 class IndexTypes {
  public:
   enum class Kind : std::uint8_t {
-    Number,   ///< of the type that it has
-    Index,    ///< of the type `index`
+    Number,   ///< a number of the type that it has
+    Index,    ///< a number of the type `index`
     Adapted,  ///< a literal, or a conversion that nobody wrote: takes what it meets
   };
 

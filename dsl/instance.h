@@ -29,7 +29,7 @@ struct EqualExtents {
   std::uint32_t arg[2];
   int axis[2];
   std::string name;
-  std::string text[2];  ///< of the arguments
+  std::string text[2];  ///< text of the arguments
 };
 
 /// A lambda with its type forgotten.
@@ -113,12 +113,12 @@ class KernelInstance {
   Hash128 identity_;
   std::size_t run_time_params_ = 0;
   bool checked_ = false;
-  std::vector<ParamName> names_;  ///< of the run-time parameters; empty, or one for each
+  std::vector<ParamName> names_;  ///< names of the run-time parameters; empty, or one for each
   std::vector<EqualExtents> equal_extents_;
   std::mutex tracing_;
   std::atomic<const Specialization*> specialization_;
   std::vector<std::unique_ptr<const Specialization>>
-      versions_;  ///< of specialization_; readers may still hold an old one
+      versions_;  ///< versions of specialization_; readers may still hold an old one
 };
 
 }  // namespace tegula::dsl

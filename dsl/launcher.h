@@ -20,7 +20,7 @@ namespace tegula::dsl {
 struct CompiledEntry {
   CallKey key;
   std::shared_ptr<const runtime::CompiledKernel> kernel;
-  Hash128 ir;  ///< of the tile form it was compiled from
+  Hash128 ir;  ///< hash of the tile form it was compiled from
   std::unique_ptr<const CompiledEntry> next;
 };
 

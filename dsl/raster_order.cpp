@@ -1,5 +1,5 @@
-// From a tile's number to where it lies: of programs that a grid deals them to, and of those that
-// choose by themselves (tiles_of).
+// Maps tile ids to tile coordinates: for the tiles of a grid, and for programs that choose their
+// own (tiles_of).
 #include "dsl/raster_order.h"
 
 #include "dsl/elementwise.h"

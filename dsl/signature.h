@@ -66,8 +66,8 @@ struct SpecializationRequest {
 /// A Scalar or Tensor that the lambda captured: one more run-time argument.
 struct Capture {
   ParamInfo info;
-  std::shared_ptr<detail::ScalarCell> cell;  ///< of a Scalar
-  const Tensor* tensor = nullptr;            ///< of a Tensor that outlives the calls, else null
+  std::shared_ptr<detail::ScalarCell> cell;  ///< cell of a Scalar
+  const Tensor* tensor = nullptr;            ///< a Tensor that outlives the calls, else null
   Tensor copy;                               ///< else the tensor itself
   HostArg read() const;
 };
@@ -118,7 +118,7 @@ inline constexpr std::int64_t kSmallSpan = (std::int64_t{1} << 31) - (std::int64
 /// The kernel whose arguments are checked: for messages.
 struct Callee {
   std::string_view kernel;
-  Loc loc;                           ///< where the kernel was made
+  Loc loc;                           ///< definition of the kernel
   std::span<const ParamName> names;  ///< empty, or one a parameter
 
   /// "argument x of rows", or by its number where it has no name.

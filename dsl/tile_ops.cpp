@@ -334,7 +334,7 @@ std::string contraction_hint(ir::Type a, ir::Type b) {
     return "both operands end in the contracted dimension; write .T() after the second";
   if (a.shape()[0] == b.shape()[0])
     return "both operands begin with the contracted dimension; write .T() after the first";
-  return "the last dimension of the first operand meets the first of the second";
+  return "the last dimension of the first operand is contracted with the first of the second";
 }
 
 /// Extents may agree by chance: an index that is contracted on one side and kept on the other is a

@@ -31,7 +31,7 @@ using ir::Opcode;
 struct Carry {
   Tile* variable;    ///< null once it is destroyed
   ir::Value before;  ///< none: it had no value yet
-  ir::Value arg;     ///< what it stands for inside a loop
+  ir::Value arg;     ///< its value inside a loop
   ir::Value after;
 };
 
@@ -45,15 +45,15 @@ struct OpenScope {
   std::uint32_t first_variable_id = 0;  ///< variables made inside have this number or a greater one
   Loc loc;
   ir::OpId op;         ///< the op that owns the region; of a grid, the last op before it
-  ir::RegionId outer;  ///< where recording goes on afterwards
+  ir::RegionId outer;  ///< region in which recording goes on afterwards
   std::vector<Carry> carries;
-  ir::Value now;  ///< of a loop in an eager run: where its iteration starts
-  std::int64_t next = 0, end = 0, step = 0;  ///< of the same
+  ir::Value now;                             ///< start of the iteration, in an eager run
+  std::int64_t next = 0, end = 0, step = 0;  ///< the same loop's bounds
   std::vector<Carry> first;  ///< the carries of the first recording, while the second runs
   bool second = false;
-  std::size_t requests = 0;  ///< of extents, when it was opened
+  std::size_t requests = 0;  ///< requested extents when it was opened
   int exceptions =
-      std::uncaught_exceptions();  ///< of this library's own C++ runtime, when it was opened
+      std::uncaught_exceptions();  ///< count of this library's own C++ runtime, when it was opened
 };
 
 /// One tune() call.
@@ -103,7 +103,8 @@ class Tracer {
   static Tracer& at(const Loc& loc, std::string_view what);
   static Tracer* current();
 
-  /// Whose lambda is recorded, and whether one of them further out on this thread is that one's.
+  /// The kernel whose lambda is recorded, and whether an outer recording on this thread is of the
+  /// same lambda.
   const KernelInstance* instance = nullptr;
   bool is_inside(const KernelInstance& of) const {
     return instance == &of || (outer_ && outer_->is_inside(of));
@@ -173,7 +174,7 @@ class Tracer {
   std::vector<ir::Value> held() const;
   /// Whether ops are executed as they are recorded: in an eager run, outside of folds.
   bool runs() const { return live != nullptr && !in_scope(ScopeKind::Fold); }
-  EagerInterpreter* live = nullptr;  ///< of an eager run
+  EagerInterpreter* live = nullptr;  ///< interpreter of an eager run
   /// Throws what was found where throwing was not possible.
   void throw_pending();
 
@@ -195,8 +196,8 @@ class Tracer {
 
   ir::Kernel kernel;
   ir::Builder build;
-  IndexTypes indices;   ///< which values are of the type `index`
-  Signature signature;  ///< of the run-time arguments, captured ones included
+  IndexTypes indices;   ///< values of the type `index`
+  Signature signature;  ///< signature of the run-time arguments, captured ones included
   std::vector<SpecializationRequest> requests;
   std::vector<Capture> captures;
   std::vector<Tunable> tunables;

@@ -23,7 +23,7 @@ int main() {
   const Tensor x = Tensor::iota({40, 100}, DType::f32, device),
                y = Tensor::empty({40, 100}, DType::f32, device);
 
-  // What was recorded, before any compilation: the tile form, which the device `cpu` interprets.
+  // The recorded kernel, before any compilation: the tile form, which the device `cpu` interprets.
   const Trace trace = scale.trace(x, y, 3.0f);
   std::printf("--- trace\n%s\n", trace.text().c_str());
   bool right = holds(trace.text(), "mul") && holds(trace.text(), "store_view");

@@ -67,7 +67,7 @@ int main() {
     std::printf("in:  %s\nout: %s\n", host.str().c_str(), y.str().c_str());
     right = right && !returned;
 
-    out = y.to(Device::cpu()).to_dlpack_unversioned();  // what torch.from_dlpack takes
+    out = y.to(Device::cpu()).to_dlpack_unversioned();  // torch.from_dlpack takes this
   }
   // The input was given back with its last view; the output lives on until its new owner calls the
   // deleter.

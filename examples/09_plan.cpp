@@ -36,7 +36,7 @@ int main() {
                c = Tensor::empty({256, 256}, DType::f32, device),
                d = Tensor::empty({256, 256}, DType::f32, device);
 
-  // What was chosen, and why. ir/plan.def has a line on each field.
+  // The chosen plan with its reasons. ir/plan.def has a line on each field.
   product(a, b, c);
   std::printf("--- chosen\n%s\n", product.explain().c_str());
 
@@ -52,7 +52,7 @@ int main() {
   pinned(a, b, d);
   right = right && plan_of(pinned.explain()) == plan_of(product.explain());
 
-  // What does not fit is refused, and what would is named.
+  // A plan that does not fit is refused, with one that does.
   try {
     product.with_plan("stages=12")(a, b, d);
     std::printf("twelve slots were not refused\n");

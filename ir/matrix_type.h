@@ -9,8 +9,8 @@ namespace tegula::ir {
 /// PTX ISA, "mma" and "wgmma": one instruction takes 32 bytes of each row of A and column of B.
 struct MatrixType {
   std::string_view name;  ///< value of attrs a_type and b_type
-  int bits;               ///< of an element
-  DType sum;              ///< of the accumulator
+  int bits;               ///< bits of an element
+  DType sum;              ///< type of the accumulator
 
   constexpr int step() const { return 256 / bits; }  ///< k of one instruction
   /// wgmma reads it from shared memory with either dimension contiguous, else with k.

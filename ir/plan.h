@@ -15,7 +15,7 @@ struct Plan {
 #include "ir/plan.def"
 #undef PLAN_FIELD
 
-  /// Warpgroups that take tiles in turn; one where all warps compute a tile together.
+  /// Warpgroups that compute a tile each (ping-pong); one if all warps compute a tile together.
   int groups() const { return pingpong ? 2 : 1; }
   /// Consumer warps of the CTA.
   int consumer_warps() const { return num_warps * groups(); }
@@ -31,7 +31,7 @@ struct Plan {
   /// all that the CTA has at its entry. setmaxnreg waits for ever for more than that.
   int producer_registers(const TargetRow& target) const;
 
-  /// Each tile ends before the next one begins; what is brought once has one slot.
+  /// Each tile ends before the next one begins; stationary operands have one slot.
   void disable_epilogue_overlap() {
     overlap_epilogue = false;
     once_stages = 1;

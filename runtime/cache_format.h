@@ -40,8 +40,8 @@ struct CacheEntry {
   friend bool operator==(const CacheEntry&, const CacheEntry&) = default;
 };
 
-inline constexpr std::size_t kMaxEntryBytes = 64u
-                                              << 20;  ///< of the file, and of its sections unpacked
+inline constexpr std::size_t kMaxEntryBytes =
+    64u << 20;  ///< limit of the file, and of its sections unpacked
 
 std::string encode_entry(const CacheKey& key, const CacheEntry& entry);
 

@@ -18,7 +18,7 @@ class RelaxedCaptureScope {
 };
 
 struct Capture {
-  unsigned long long id = 0;  ///< of no other capture in this process
+  unsigned long long id = 0;  ///< differs from those of other captures in this process
   cu::Graph graph = nullptr;
 };
 

@@ -12,8 +12,8 @@ namespace tegula::runtime {
 struct DoctorCheck {
   std::string part;  ///< "driver", "GPU", "ptxas", "NVRTC", "LLVM", "cache", "environment"
   bool present = false;
-  std::string detail;   ///< what was found, or why it was not
-  std::string enables;  ///< what works with it
+  std::string detail;   ///< the finding, or the reason why it is missing
+  std::string enables;  ///< features that it enables
   std::string remedy;   ///< empty if present
 };
 

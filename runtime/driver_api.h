@@ -10,7 +10,7 @@ namespace tegula::runtime {
 /// One row of driver.def that this driver lacks.
 struct MissingEntry {
   const char* symbol;
-  const char* feature;  ///< what does not work without it
+  const char* feature;  ///< feature that does not work without it
   int since;            ///< CUDA version that brought it, e.g. 12040
 };
 

@@ -28,7 +28,7 @@ std::vector<ir::Pass> optimize_passes() {
   passes.push_back({"canonicalize_simt", ir::Form::Simt, ir::Form::Simt, &ir::canonicalize,
                     "cleans up after lowering"});
   passes.push_back({"check_simt", ir::Form::Simt, ir::Form::Simt, &codegen::check_simt,
-                    "follows fences, barriers, bulk groups and products: none is missing"});
+                    "follows fences, barriers, bulk groups and MMAs: none is missing"});
   return passes;
 }
 

@@ -19,7 +19,7 @@ struct KernelResources {
   int registers = 0;
   int local_bytes = 0;  ///< stack and spills of a thread
   int static_shared_bytes = 0;
-  int max_threads = 0;  ///< of a block, given its registers
+  int max_threads = 0;  ///< threads of a block, given its registers
 };
 
 /// Attributes of a kernel beyond the defaults; set once, when it is first taken.

@@ -69,7 +69,7 @@ void run_passes(Compilation& k, ir::PassContext& context, std::span<const ir::Pa
 #ifdef NDEBUG
   options.verify = false;
 #endif
-  const std::string command = ir::opt_command(context);  // of the plan as it is now
+  const std::string command = ir::opt_command(context);  // with the current plan
   try {
     k.passes = ir::run_pipeline(k.simt, passes, context, options);
   } catch (const InternalError& e) {
@@ -89,7 +89,7 @@ std::optional<ir::Plan> plans_with_less_smem(ir::Plan plan) {
     plan.tma_aux_loads = false;
     return plan;
   }
-  if (plan.persistent && !plan.pingpong) {  // which is another plan altogether without
+  if (plan.persistent && !plan.pingpong) {  // ping-pong would become another plan altogether
     plan.persistent = plan.dynamic_scheduler = plan.multicast = false;
     plan.disable_epilogue_overlap();
     plan.stage_stores = true;
@@ -173,7 +173,7 @@ void require_changes(const Compilation& k, const CompileRequest& request) {
   for (const ir::Remark& r : k.remarks)
     if (r.pass == "plan" && r.kind == ir::Remark::Kind::Missed)
       said.notes.push_back({{}, r.reason});
-  said.notes.push_back({{}, "what can be had is " + k.plan.str()});
+  said.notes.push_back({{}, "possible: " + k.plan.str()});
   throw CompileError(said);
 }
 
@@ -205,7 +205,7 @@ void optimize_by(Compilation& k, const CompileRequest& request, const std::optio
   try {
     run_passes(k, context, passes);
   } catch (const ir::SharedMemoryError&) {
-    k.plan = *context.plan;  // what did not fit
+    k.plan = *context.plan;  // the plan that did not fit
     throw;
   }
   k.plan = context.plan.value_or(ir::Plan{});

@@ -15,7 +15,8 @@ class Vfs {
   virtual int open(const std::string& path, int flags, mode_t mode);
   virtual int close(int file);
   virtual int stat_file(int file, struct stat* out);
-  virtual int stat_path(const std::string& path, struct stat* out);  ///< of the link itself
+  virtual int stat_path(const std::string& path,
+                        struct stat* out);  ///< the link itself, not its target
   virtual ssize_t read(int file, char* to, std::size_t bytes);
   virtual ssize_t write(int file, const char* from, std::size_t bytes);
   virtual int make_folder(const std::string& path, mode_t mode);

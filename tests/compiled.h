@@ -1,5 +1,5 @@
 #pragma once
-// What becomes of a traced kernel, a stage further each.
+// A traced kernel at each later stage of compilation.
 #include "runtime/jit_verbs.h"
 
 namespace tegula::test {

@@ -11,7 +11,7 @@ namespace tegula::tools {
 
 void add_doctor(CLI::App& program, int&) {
   CLI::App* command = program.add_subcommand(
-      "doctor", "Tell what is there, what is missing and which package brings it");
+      "doctor", "Tell what is there, what is missing and which package provides it");
   command->callback([] {
     runtime::Diagnosis d = runtime::diagnose();
     const auto gpu = std::ranges::find(d.findings, "GPU", &runtime::DoctorCheck::part);

@@ -15,7 +15,7 @@ struct MaskLengths {
 using MaskScalars = std::vector<int>;
 struct MaskEntry {
   std::string name;
-  MaskScalars numbers;  ///< what the mask's own numbers are unless given
+  MaskScalars numbers;  ///< numbers of the mask unless given
   std::function<Mask(const MaskScalars&, const MaskLengths&)> make;
 };
 

@@ -8,9 +8,10 @@
 namespace tegula::tools {
 
 struct MaskPicture {
-  std::vector<std::vector<ir::BlockCoverage>> rows;  ///< of blocks, from the first query on
-  std::vector<std::string> notes;                    ///< of each row, shown under the pointer
-  std::vector<std::string> caption;                  ///< lines under the blocks
+  std::vector<std::vector<ir::BlockCoverage>>
+      rows;                          ///< coverage of blocks, from the first query on
+  std::vector<std::string> notes;    ///< note of each row, shown under the pointer
+  std::vector<std::string> caption;  ///< lines under the blocks
 };
 
 /// An SVG document: empty, partial and full blocks in their colours, a legend and the caption.

@@ -31,7 +31,7 @@ Line line(const std::vector<ir::BlockCoverage>& row, bool is_between) {
 
 struct Content {
   png_uint_32 width = 0, height = 0;
-  std::vector<Line> inside, between;  ///< of each row of blocks
+  std::vector<Line> inside, between;  ///< lines of each row of blocks
   std::string description;
 };
 

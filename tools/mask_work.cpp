@@ -114,15 +114,15 @@ std::string order_table(const HeadShape& heads) {
     const auto [least, most] = std::ranges::minmax_element(c.pairs.steps);
     const bool is_counted = KvTraversal({.mask = c.mask}).uses_block_list();
     table += fmt::format("| {} | {} | {}..{} | {} |", c.name, c.length, *least, *most,
-                         is_counted ? "counted" : "dealt");
+                         is_counted ? "counted" : "static");
     for (const int entries : {1, 4})
       for (const TileOrderKind o :
            {TileOrderKind::balanced_pairs, TileOrderKind::lpt_per_head, TileOrderKind::lpt}) {
-        const bool is_dealt = o == TileOrderKind::balanced_pairs && !is_counted;
+        const bool is_static = o == TileOrderKind::balanced_pairs && !is_counted;
         const auto times = tile_times(c.pairs.steps, std::int64_t{entries} * heads.heads, o);
         table += fmt::format(" {:.3f} |", makespan_ratio(times, host_profile().num_sms,
-                                                         is_dealt ? TileSchedulerKind::static_
-                                                                  : TileSchedulerKind::counter));
+                                                         is_static ? TileSchedulerKind::static_
+                                                                   : TileSchedulerKind::counter));
       }
     table += "\n";
   });

@@ -1,5 +1,5 @@
 #pragma once
-// Named barriers and mbarriers: who arrives where, and how many are expected.
+// Named barriers and mbarriers: the threads that arrive, and the expected counts.
 #include <array>
 #include <bitset>
 #include <map>
@@ -15,7 +15,7 @@ class NamedBarriers {
 
   /// bar_sync or bar_arrive.
   void visit(SharedState& state, ir::OpId op, const ThreadContext& who);
-  /// All of the kernel was seen.
+  /// Reports at the end of the kernel.
   void finish();
 
  private:
@@ -74,8 +74,8 @@ class Mbarriers {
   std::vector<Arrival> arrivals_;
 };
 
-/// Memory and mbarriers of other CTAs: there from the first cluster barrier on, until all have met
-/// at the last.
+/// Memory and mbarriers of other CTAs: accessible from the first cluster barrier on, until the
+/// last.
 class ClusterCheck {
  public:
   explicit ClusterCheck(Checker& c) : c_(c) {}

@@ -19,7 +19,7 @@ struct ThreadContext {
   bool is_exact = true;
   /// Nor by one warpgroup at a time.
   bool is_convergent = true;
-  /// Some warp is here in part.
+  /// Whether some warp takes part only in part.
   bool has_partial_warp = false;
 };
 
@@ -39,7 +39,7 @@ struct Checker {
   std::int64_t box_elements(ir::Value map) const;
   /// Element size that a swizzled map of the same argument declares; 0 if none does.
   std::int64_t element_bytes(ir::Value map) const;
-  /// Bytes that a TMA op brings or takes; at least one.
+  /// Bytes that a TMA op loads or stores; at least one.
   std::int64_t box_bytes(ir::Value map) const;
   /// An access of `size` bytes at `address` by the warpgroup's threads among these.
   SmemAccess place(ir::OpId op, AccessKind use, int group, const Threads& threads,

@@ -1,4 +1,4 @@
-// Memory of other CTAs of the cluster, between the barriers at which all of them meet.
+// Accesses to memory of other CTAs of the cluster, between the cluster barriers.
 #include "codegen/check/barriers.h"
 
 namespace tegula::codegen {

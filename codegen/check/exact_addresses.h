@@ -1,6 +1,6 @@
 #pragma once
-// The addresses that threads use in the first round of all loops, one by one: asked for where
-// ranges say that two accesses may touch, before that is called a fault.
+// The exact addresses of threads in the first iteration of all loops: computed if ranges say that
+// two accesses may overlap, before that is called a fault.
 #include <array>
 #include <map>
 #include <optional>
@@ -16,8 +16,8 @@ class ExactAddresses {
  public:
   explicit ExactAddresses(const ir::Kernel& simt) : k_(simt) {}
 
-  /// The two touch each other's bytes. False where that is not known; and where both move along a
-  /// ring, whose slots need not be the same ones.
+  /// Whether the two accesses overlap. False if that is not known; and if both move along a ring,
+  /// whose slots need not be the same ones.
   bool do_touch(const SmemAccess& a, const SmemAccess& b);
 
  private:
@@ -39,7 +39,8 @@ class ExactAddresses {
   std::map<Pair, bool> touching_;
   std::int64_t thread_ = 0;
   bool is_carried_ = false;
-  std::unordered_map<ir::Value, std::optional<Registers>> known_;  ///< of the thread at hand
+  std::unordered_map<ir::Value, std::optional<Registers>>
+      known_;  ///< registers of the thread at hand
 };
 
 }  // namespace tegula::codegen

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kFar = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
-/// No GPU has more shared memory: addresses that may lie behind it are not known.
+/// No GPU has more shared memory: addresses that may lie beyond it are unknown.
 constexpr std::int64_t kMaxShared = std::int64_t{1} << 18;
 /// Rounds in which a carry may grow: more than a ring has slots.
 constexpr int kMaxFixpointIterations = 20;

@@ -36,7 +36,7 @@ class IndexRanges {
 
   /// Range over all registers of the value.
   Range of(ir::Value v, int warpgroup);
-  /// Hull of the `bytes` bytes behind each of these addresses.
+  /// Hull of the `bytes` bytes from each of these addresses on.
   ByteRange bytes_at(ir::Value addresses, int warpgroup, std::int64_t bytes);
 
  private:
@@ -63,8 +63,8 @@ class IndexRanges {
 
   const ir::Kernel& k_;
   std::vector<std::vector<Known>> known_;  ///< by warpgroup, of every value
-  std::unordered_set<ir::Value> extents_;  ///< of tensors, given at launch
-  std::vector<ir::Value> trail_;           ///< what was computed, in order
+  std::unordered_set<ir::Value> extents_;  ///< extents of tensors, given at launch
+  std::vector<ir::Value> trail_;           ///< computed values, in order
   int group_ = 0;
 };
 

@@ -159,7 +159,7 @@ void Mbarriers::finish() {
 // ---- bytes
 namespace {
 
-/// Bytes that the loads of one mbarrier bring on each path through a region.
+/// Bytes of the loads of one mbarrier on each path through a region.
 class Announced {
  public:
   Announced(const Checker& c, Value mbarrier) : c_(c), mbarrier_(mbarrier) {}
@@ -239,8 +239,7 @@ void check_announced_bytes(Checker& c) {
     const std::int64_t bytes = c.k[op].attrs.i(AttrName::bytes);
     if (std::ranges::any_of(*brought, [&](std::int64_t n) { return n != bytes; }))
       c.report(Detector::TxMismatch,
-               "the TMA loads of an mbarrier do not bring the bytes that are announced", op,
-               there.load);
+               "the TMA loads of an mbarrier do not add up to the expected bytes", op, there.load);
   }
 }
 

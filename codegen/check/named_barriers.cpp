@@ -1,4 +1,4 @@
-// Named barriers: numbers, counts, and whether so many threads can come.
+// Named barriers: ids, counts, and whether enough threads can arrive.
 #include <algorithm>
 
 #include "codegen/check/barriers.h"
@@ -14,7 +14,7 @@ constexpr int kWarp = 32;
 
 }  // namespace
 
-/// Without a count all threads of the CTA meet, in whole warps.
+/// Without a count all threads of the CTA synchronise, in whole warps.
 std::int64_t NamedBarriers::count_of(const OpData& d) const {
   const std::int64_t count = d.attrs.i(AttrName::count);
   return count != 0 ? count : (c_.k.info.threads + kWarp - 1) / kWarp * kWarp;

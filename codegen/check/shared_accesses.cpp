@@ -38,8 +38,8 @@ const char* refuses_product(const SmemAccess& p, const AccessStatus& s, const Sm
   return nullptr;
 }
 
-/// Why these bytes may not be written now; null where they may. Of what products read TMA loads
-/// other slots: which, the machine form says.
+/// Why these bytes may not be written now; null if they may. TMA loads write other slots than those
+/// that MMAs read: the machine form says which.
 const char* refuses(const SmemAccess& p, const AccessStatus& s, const SmemAccess& write) {
   switch (p.use) {
     case AccessKind::TmaStore:
@@ -77,7 +77,7 @@ bool mbarriers_follow(const Kernel& k, OpId op) {
   return follows;
 }
 
-/// Nothing under way keeps from writing there.
+/// Checks that no access in flight forbids the write.
 void expect_free(Checker& c, const SharedState& state, const SmemAccess& write) {
   for (const AccessStatus& s : state.open) {
     const SmemAccess& p = c.places.of(s);

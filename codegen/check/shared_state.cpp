@@ -74,7 +74,7 @@ void join_warpgroups(SharedState& state, const SmemAccesses& places, std::uint32
   }
 }
 
-/// Behind a barrier those who read may fence in place of those who wrote.
+/// After a barrier, the readers may fence in place of the writers.
 void fence(SharedState& state, const SmemAccesses& places, const Threads& threads,
            bool inits_only) {
   const std::uint32_t groups = warpgroups_of(threads);

@@ -21,12 +21,12 @@ enum class AccessKind : std::uint8_t {
 /// An access of one op by one warpgroup: the same whenever the op runs.
 struct SmemAccess {
   ir::OpId op;
-  int part = 0;  ///< of an op that has several
+  int part = 0;  ///< number among the accesses of an op
   int group = 0;
   AccessKind use = AccessKind::GenericWrite;
-  ByteRange bytes;  ///< that it may touch
+  ByteRange bytes;  ///< bytes that it may touch
   Threads threads;
-  ir::Value address;  ///< of what each of them touches, so many bytes
+  ir::Value address;  ///< first address of each thread's access
   std::int64_t size = 0;
 };
 
@@ -36,11 +36,11 @@ struct AccessStatus {
 
   std::uint32_t place = 0;
   int age = kOpen;                ///< groups committed since its own; kOpen: not committed itself
-  bool fenced = false;            ///< for TMA and wgmma, by those who wrote
+  bool fenced = false;            ///< for TMA and wgmma, by the writing threads
   bool done = false;              ///< read, and its own warpgroup (or thread) knows
-  bool is_reaccumulated = false;  ///< a later product goes on with its sums
-  std::uint32_t seen = 0;         ///< warpgroups that a barrier behind it has told
-  std::uint32_t clean = 0;        ///< of these, behind its fence
+  bool is_reaccumulated = false;  ///< a later wgmma adds to its accumulator
+  std::uint32_t seen = 0;         ///< warpgroups that a later barrier has synchronised with it
+  std::uint32_t clean = 0;        ///< warpgroups among these behind its fence
   friend bool operator==(const AccessStatus&, const AccessStatus&) = default;
 };
 
@@ -48,7 +48,7 @@ struct AccessStatus {
 struct SharedState {
   std::vector<AccessStatus> open;  ///< ordered by place
   bool needs_wgmma_fence = true;
-  /// The CTAs of the cluster have met.
+  /// Whether a cluster barrier has been passed.
   bool is_after_cluster_barrier = false;
   /// State of accesses to other CTAs' memory: whether an arrival at the cluster barrier comes after
   /// them, or none yet.
@@ -74,7 +74,7 @@ class SmemAccesses {
   std::unordered_map<std::uint64_t, std::uint32_t> known_;
 };
 
-/// Warpgroups meet: what one of them knows, all do.
+/// Warpgroups synchronise: each knows what any of them knows.
 void join_warpgroups(SharedState& state, const SmemAccesses& places, std::uint32_t groups);
 /// fence_proxy_async by these threads; or, of mbarriers alone, fence_mbar_init.
 void fence(SharedState& state, const SmemAccesses& places, const Threads& threads, bool inits_only);

@@ -1,5 +1,5 @@
-// Walks the structured program, each role with what was open when the roles began; branches are
-// joined, loops are repeated until nothing more is open.
+// Walks the structured program, each role with the open accesses of the beginning; branches are
+// joined, loops are repeated until the state does not grow.
 #include "codegen/check/simt_check.h"
 
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ class Walk {
   using Run = void (Walk::*)(OpId, SharedState&, const ThreadContext&);
   struct Visit {
     Run run = nullptr;
-    bool is_async = false;  ///< is of interest beside TMA, wgmma and mbarriers only
+    bool is_async = false;  ///< only matters next to TMA, wgmma and mbarriers
   };
   static const Visit& visit_of(Opcode opcode) {
     using enum Opcode;
@@ -80,7 +80,7 @@ class Walk {
     return kVisits[static_cast<std::size_t>(opcode)];
   }
 
-  /// Threads alone need no more than their barriers looked at.
+  /// Kernels without asynchronous units need no more than a check of their barriers.
   void find_async() {
     walk(k_, k_.body(), [&](OpId op) {
       using enum Opcode;
@@ -104,7 +104,7 @@ class Walk {
     }
   }
 
-  /// Some threads go one way and others the other, or all go one of them.
+  /// Some threads take one branch and others the other, or all take one of them.
   void branch(OpId op, SharedState& state, const ThreadContext& who) {
     const OpData& d = k_[op];
     const BranchThreads taken = c_.sets.where(d.operands[0]);

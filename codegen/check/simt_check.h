@@ -1,7 +1,7 @@
 #pragma once
-// Static check of the simt form, before it is emitted: what the lowering adds to a kernel (proxy
-// fences, barriers, bulk groups, wgmma groups, mbarrier counts) is followed along the structured
-// program, without data and without running it. `docs/simulator.md` says what it cannot see.
+// Static check of the simt form, before it is emitted: follows the ops that the lowering adds to a
+// kernel (proxy fences, barriers, bulk groups, wgmma groups, mbarrier counts) along the structured
+// program, without data and without running it. `docs/simulator.md` lists its limits.
 #include <string>
 #include <vector>
 
@@ -14,15 +14,15 @@ namespace tegula::codegen {
 struct SimtFault {
   sim::Detector kind{};
   std::string what;
-  ir::OpId op;     ///< that meets the fault
+  ir::OpId op;     ///< op with the fault
   ir::OpId other;  ///< the other side; may be none
 
   /// `early-overwrite: ..: stmatrix at k.cpp:12; tma_store at k.cpp:12`
   std::string str(const ir::Kernel& simt) const;
 };
 
-/// All faults of a kernel in simt form, each pair of ops once. A fault is reported only where it is
-/// certain that the path in the program has it; whether the path is ever taken is not asked.
+/// All faults of a kernel in simt form, each pair of ops once. A fault is reported only if the path
+/// in the program certainly has it; whether the path is ever taken is not asked.
 std::vector<SimtFault> find_simt_faults(const ir::Kernel& simt);
 
 /// The pass: throws InternalError where there is a fault, and changes nothing.

@@ -22,7 +22,7 @@ ThreadNumber thread_number(const ir::OpData& d);
 /// Threads first .. end - 1.
 Threads threads_between(int first, int end);
 
-/// Some warp of the CTA's `all` threads is there in part.
+/// Whether some warp of the CTA's `all` threads is among them only in part.
 bool has_part_of_warp(const Threads& threads, int all);
 
 /// Bit g: some of the warpgroup's threads are among them.
@@ -33,7 +33,7 @@ enum class Divergence : std::uint8_t { Uniform, PerWarpgroup, PerThread };
 
 /// Threads for which a condition may hold.
 struct BranchThreads {
-  Threads threads;             ///< those for which it may hold
+  Threads threads;             ///< threads for which it may hold
   bool by_thread_id = false;   ///< for all of them, and for no other, by their number alone
   bool is_exact = false;       ///< for all of them or for none, or for those of one warpgroup
   bool is_convergent = false;  ///< it does not tell warpgroups apart but by their number

@@ -16,8 +16,8 @@ constexpr int kItself = 0, kOfA = 1;
 
 bool is_pending(const Kernel& k, Value v) { return k.type(v).is(TypeKind::Pending); }
 
-/// Bytes from the first to behind the last that a descriptor of so many rows reaches in its steps
-/// (PTX ISA, "Strides"). K-major, steps inside of a swizzled row do not lead out of its piece.
+/// Bytes that a descriptor of `rows` rows covers over its k steps (PTX ISA, "Strides"). K-major, k
+/// steps inside of a swizzled row do not leave its segment.
 std::int64_t reach_of(const OpData& descriptor, std::int64_t rows, bool mn_major,
                       std::int64_t last_step) {
   const std::int64_t lbo = descriptor.attrs.i(AttrName::lbo),
@@ -48,7 +48,7 @@ void WgmmaCheck::collect(Value v, Values& into, std::vector<Value>& passed) {
   for (Value x : incoming_values(k, *merge)) collect(x, into, passed);
 }
 
-/// The values that this one may be, behind carries, branches and waits.
+/// The values that this one may be, through carries, branches and waits.
 const WgmmaCheck::Values& WgmmaCheck::origins(Value v) {
   const auto [it, is_new] = origins_.try_emplace(v);
   if (is_new) {
@@ -140,7 +140,7 @@ void WgmmaCheck::expect_passed(const AccessStatus& s, OpId wait) {
               wait, product);
 }
 
-/// A registers are the product's until the wait that retires it.
+/// A in registers belongs to the wgmma until the wait that retires it.
 void WgmmaCheck::expect_kept(const AccessStatus& s, OpId wait) {
   const OpId product = c_.places.of(s).op;
   const Value a = c_.k[product].operands[1];

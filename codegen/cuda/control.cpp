@@ -18,9 +18,10 @@ std::vector<Value> yielded(const Emitter& e, ir::RegionId region) {
   return end ? tail(e.op(end).operands) : std::vector<Value>();
 }
 
-/// Such a loop tests behind its body. NVVM leaves a loop that tests first as it is, and ptxas takes
-/// the copies at its end for writes of a wgmma's A registers while one is in flight, which makes it
-/// run all wgmmas one after another (C7513); LLVM's loops have their test behind.
+/// Whether the loop holds a wgmma and so tests after its body. NVVM leaves a loop that tests first
+/// as it is, and ptxas takes the copies at its end for writes of a wgmma's A registers while one is
+/// in flight, which makes it run all wgmmas one after another (C7513); LLVM's loops have their test
+/// behind.
 bool holds_wgmma(const ir::Kernel& k, ir::RegionId body) {
   return ir::any_op(k, body, [&](OpId op) { return k[op].opcode == ir::Opcode::Wgmma; });
 }

@@ -11,7 +11,7 @@ namespace tegula::codegen::llvm_backend {
 namespace {
 
 struct Negation {
-  std::string_view start;  ///< of LLVM's line
+  std::string_view start;  ///< start of LLVM's line
   DType type;
 };
 constexpr std::array kNegations{Negation{"\tneg.s16 \t", DType::i16},

@@ -55,7 +55,7 @@ Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value nu
 struct PartRoute {
   std::vector<ThreadOffset> slabs;
   std::vector<std::pair<int, RegisterOffset>> places;
-  std::vector<std::int64_t> position;  ///< of each register among those loaded
+  std::vector<std::int64_t> position;  ///< position of each register among the loaded ones
   std::int64_t width = 1;
 };
 

@@ -30,7 +30,7 @@ class RegisterOf {
 struct Fragment {
   explicit constexpr Fragment(int element_bits)
       : k(256 / element_bits), per_word(32 / element_bits), k_second(128 / element_bits) {}
-  int k;         ///< of the instruction
+  int k;         ///< k of the instruction
   int per_word;  ///< elements of a 32-bit register
   int k_second;  ///< k of the second half of the registers
 };

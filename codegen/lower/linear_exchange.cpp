@@ -1,5 +1,5 @@
-// The exchange that always works: one writes each element at its row-major number, all meet, and
-// each thread reads the numbers it wants.
+// The general exchange: one replica of each element is written at its row-major index, all threads
+// synchronise, and each thread reads the elements it needs.
 #include "codegen/lower/linear_exchange.h"
 
 #include <algorithm>
@@ -39,8 +39,8 @@ bool has_vectors(const SharedLayout& shared, const LinearLayout& layout) {
   return layout.is_exact() && shared_fn(shared, layout);
 }
 
-/// The index of each register's element along `dim`, also where a thread's bits and a register's
-/// meet.
+/// The index of each register's element along `dim`, also if a thread's bits and a register's
+/// overlap.
 Value index_along(Lowering& l, const LinearLayout& layout, int dim) {
   const IndexFn fn = index_fn(layout, dim);
   ThreadOffset flips = fn.thread, adds = fn.thread;

@@ -233,8 +233,7 @@ void Lowering::lower_elementwise(OpId op) {
   set(d.results[0], to[made].results[0]);
 }
 
-/// A thread's registers are apart by constants: one fma each, beside one for where the thread
-/// begins.
+/// A thread's registers differ by constants: one fma each, besides one for the thread's start.
 Value Lowering::lower_ramp(Type type, const Ramp& ramp) {
   const IndexParts parts = index_parts(layout_of(type), 0);
   const Value step = get(ramp.step), first = get(ramp.first);
@@ -262,8 +261,7 @@ void Lowering::lower_other_structure(OpId op) {
 
 namespace {
 
-/// Loops carry 16-bit registers in pairs: apart, each turn would take them apart and join them
-/// again.
+/// Loops carry 16-bit registers in pairs: else each iteration would unpack and pack them again.
 Type carried_type(Type t) {
   const bool halves = t.is_vec() && !t.is_pointer() && size_bits(t.dtype()) == 16;
   return halves && t.count() % 2 == 0 ? Type::vec({DType::i32, false}, t.count() / 2) : t;
@@ -497,7 +495,7 @@ void Lowering::find_live_ranges() {
       // Mbarriers and the words beside them stay what they are; nothing else may be written there.
       if (d.opcode == Opcode::SmemAlloc && from.type(d.results[0]).dtype() != DType::i64) {
         ring_of[d.results[0]] = rings_.size();
-        // A warp that copies on its own may fill a ring at any time before its last use.
+        // A producer warp may fill a ring at any time before its last use.
         const int first = producer_slice_ ? -1 : order_[op];
         rings_.push_back({first, order_[op], d.attrs.i(AttrName::offset), false});
       }
@@ -505,7 +503,7 @@ void Lowering::find_live_ranges() {
     }
   };
   visit(visit, from.body());
-  // One that is made in a loop is written again in its next round, by whoever comes there first.
+  // A ring that is made in a loop is written again in the next iteration, by the first warp there.
   const auto outside_of_loops = [&](RegionId home) {
     RegionId outermost = home;
     for (OpId o = from[home].owner; o; o = from[from[o].parent].owner)

@@ -109,7 +109,7 @@ class Lowering {
   ir::Value shared_address(std::int64_t offset);
   /// Address of the mbarrier of a channel's slot.
   ir::Value mbarrier(ir::Value machine_channel, ir::Value machine_slot);
-  ir::Value mbarrier(ir::Value machine_channel);  ///< of the first slot
+  ir::Value mbarrier(ir::Value machine_channel);  ///< the first slot's
   /// A tensor map parameter for boxes of a view, which `clip` (attr map_bounds) may end earlier:
   /// made on first use.
   ir::Value tensor_map(ir::Value machine_view, const ir::Ints& order, const ir::Ints& box,
@@ -122,8 +122,8 @@ class Lowering {
   void barrier();
   /// Staging buffers of TMA stores; null if there are none.
   const StoreStaging* store_staging() const { return staging_ ? &*staging_ : nullptr; }
-  /// Before what would overwrite, or end, shared memory that other CTAs may still be reading: waits
-  /// until they have done with it, where a cluster_reduce_scatter left that open.
+  /// Waits for other CTAs that may still read this CTA's shared memory after a
+  /// cluster_reduce_scatter, before it is overwritten or ends.
   void wait_for_cluster_reads();
   void will_leave_cluster() { is_read_by_cluster_ = true; }
   /// Barrier of all threads of the cluster that have not exited.
@@ -169,7 +169,8 @@ class Lowering {
   void lower_other_structure(ir::OpId op);
 
   std::optional<ProducerSlice> producer_slice_;  ///< if there are producer warps
-  std::optional<ProducerSlice> carry_slice_;     ///< of a tile, in ping-pong mode
+  std::optional<ProducerSlice>
+      carry_slice_;  ///< for the other warpgroup's tiles, in ping-pong mode
   int groups_ = 1;
   ir::Value group_;
   std::int64_t group_scratch_bytes_ = 0;

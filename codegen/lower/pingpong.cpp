@@ -14,7 +14,7 @@ namespace {
 
 /// Named barriers: 0 and 1 are Lowering::barrier's without ping-pong, the order of warpgroups has
 /// the next ones.
-constexpr int kFirstTurn = 2, kFirstGroup = kFirstTurn + 2;
+constexpr int kFirstOrderBarrier = 2, kFirstGroup = kFirstOrderBarrier + 2;
 constexpr int kTwoWarpgroups = 2 * kWarpgroupThreads;
 constexpr std::int64_t kScratchAlignment = 1024;
 
@@ -29,8 +29,7 @@ void Lowering::find_groups() {
     return;
   }
   // Machine form is right for one group alone, too.
-  context.remark(Remark::Kind::Missed, {},
-                 "no ping-pong: what is copied, or where, depends on tiles in registers");
+  context.remark(Remark::Kind::Missed, {}, "no ping-pong: copies depend on tiles in registers");
 }
 
 Value Lowering::group() {
@@ -86,16 +85,17 @@ Value order_index(Lowering& l) {
   return l.groups() > 1 ? l.group() : l.b.op(Opcode::Shr, {l.coordinate(HwDim::Warp), l.b.i32(2)});
 }
 
-void meet(Lowering& l, Opcode opcode, Value turn) {
-  l.b.effect(opcode, {l.b.add(turn, l.b.i32(kFirstTurn))}, {{AttrName::count, kTwoWarpgroups}});
+void order_barrier(Lowering& l, Opcode opcode, Value index) {
+  l.b.effect(opcode, {l.b.add(index, l.b.i32(kFirstOrderBarrier))},
+             {{AttrName::count, kTwoWarpgroups}});
 }
 
 /// One warpgroup alone does this to a barrier.
-void order_barrier_by(Lowering& l, Value who, Opcode opcode, Value turn) {
+void order_barrier_by(Lowering& l, Value who, Opcode opcode, Value index) {
   const RegionId outer = l.b.region();
   const Value is_it = l.b.cmp("eq", order_index(l), who);
   l.b.at_end(l.to[l.b.make_if(is_it, {})].regions[0]);
-  meet(l, opcode, turn);
+  order_barrier(l, opcode, index);
   l.b.at_end(outer);
 }
 
@@ -109,13 +109,13 @@ void lower_OrderDrain(Lowering& l, OpId) {
 }
 // A single warpgroup never waits.
 void lower_OrderWait(Lowering& l, OpId) {
-  if (order_participants(l) > 1) meet(l, Opcode::BarSync, order_index(l));
+  if (order_participants(l) > 1) order_barrier(l, Opcode::BarSync, order_index(l));
 }
 void lower_OrderArrive(Lowering& l, OpId) {
   if (order_participants(l) == 1) return;
   const Value next = l.b.add(order_index(l), l.b.i32(1));
   const Value wraps = l.b.cmp("eq", next, l.b.i32(order_participants(l)));
-  meet(l, Opcode::BarArrive, l.b.select(wraps, l.b.i32(0), next));
+  order_barrier(l, Opcode::BarArrive, l.b.select(wraps, l.b.i32(0), next));
 }
 
 // ---- tiles

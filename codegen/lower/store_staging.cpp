@@ -48,29 +48,29 @@ std::optional<StoreStaging> StoreStaging::of(const Kernel& machine, int groups, 
       (machine.info.target->shared_bytes_per_cta - s.first_) / (groups * s.bytes_);
   const auto most = std::min(kMaxBuffers, static_cast<std::int64_t>(stores.size()));
   s.buffers_ = static_cast<int>(std::clamp<std::int64_t>(room, 1, most));
-  s.deal(machine, stores);
+  s.assign_slots(machine, stores);
   return s;
 }
 
 /// If all stores follow each other in one region and use the buffers evenly, a tile continues with
 /// the buffers as the previous one left them. Else the first store waits until all buffers are
 /// free.
-void StoreStaging::deal(const Kernel& machine, const std::vector<OpId>& stores) {
+void StoreStaging::assign_slots(const Kernel& machine, const std::vector<OpId>& stores) {
   const int count = static_cast<int>(stores.size());
   const bool in_a_row = std::ranges::all_of(
       stores, [&](OpId op) { return machine[op].parent == machine[stores[0]].parent; });
   const bool goes_round = in_a_row && count % buffers_ == 0;
   const bool has_spare = buffers_ >= kSpareBuffers;
   for (int i = 0; i < count; ++i) {
-    StagingSlot turn;
-    turn.buffer = i % buffers_;
+    StagingSlot slot;
+    slot.buffer = i % buffers_;
     if (!in_a_row || (i == 0 && !goes_round))
-      turn.unread_before = 0;
+      slot.unread_before = 0;
     else if (!has_spare && (goes_round || i >= buffers_))
-      turn.unread_before = buffers_ - 1;
+      slot.unread_before = buffers_ - 1;
     if (has_spare && in_a_row && (goes_round || (i + 1 >= buffers_ && i + 1 < count)))
-      turn.unread_behind = buffers_ - 2;
-    turns_[stores[static_cast<std::size_t>(i)]] = turn;
+      slot.unread_behind = buffers_ - 2;
+    slots_[stores[static_cast<std::size_t>(i)]] = slot;
   }
 }
 

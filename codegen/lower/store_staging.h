@@ -32,18 +32,18 @@ class StoreStaging {
   /// Layout of a stored tile in a buffer.
   static ir::SharedLayout layout(ir::Type tile);
 
-  StagingSlot turn(ir::OpId store) const { return turns_.at(store); }
+  StagingSlot slot(ir::OpId store) const { return slots_.at(store); }
   std::int64_t offset(int buffer) const { return first_ + buffer * bytes_; }
   /// From one group's buffers to the next one's.
   std::int64_t group_stride() const { return buffers_ * bytes_; }
   std::int64_t end() const { return first_ + groups_ * group_stride(); }
 
  private:
-  void deal(const ir::Kernel& machine, const std::vector<ir::OpId>& stores);
+  void assign_slots(const ir::Kernel& machine, const std::vector<ir::OpId>& stores);
 
-  std::int64_t first_ = 0, bytes_ = 0;  ///< of one buffer
+  std::int64_t first_ = 0, bytes_ = 0;  ///< extent of one buffer
   int buffers_ = 1, groups_ = 1;
-  std::unordered_map<ir::OpId, StagingSlot> turns_;
+  std::unordered_map<ir::OpId, StagingSlot> slots_;
 };
 
 }  // namespace tegula::codegen

@@ -23,7 +23,7 @@ Value warpgroup(Lowering& l) {
   return l.b.op(Opcode::Shr, {l.coordinate(HwDim::Warp), l.b.i32(2)});
 }
 
-void meet(Lowering& l) {
+void sync_warpgroup(Lowering& l) {
   l.b.effect(Opcode::BarSync, {l.b.add(warpgroup(l), l.b.i32(kFirstBarrier))},
              {{AttrName::count, kWarpgroupThreads}});
 }
@@ -105,22 +105,22 @@ class StoredBox {
 void store_by_tma(Lowering& l, OpId store) {
   const OpData& d = l.from[store];
   const StoreStaging& staging = *l.store_staging();
-  const StagingSlot turn = staging.turn(store);
+  const StagingSlot slot = staging.slot(store);
   const Type tile = l.from.type(d.operands[1]);
   const SharedLayout layout = StoreStaging::layout(tile);
-  if (turn.unread_before != StagingSlot::kNoWait) {
-    wait_until_read(l, turn.unread_before);
-    meet(l);
+  if (slot.unread_before != StagingSlot::kNoWait) {
+    wait_until_read(l, slot.unread_before);
+    sync_warpgroup(l);
   }
   // All buffers' addresses are one register's and immediates.
-  const std::int64_t at = staging.offset(turn.buffer);
+  const std::int64_t at = staging.offset(slot.buffer);
   Value base = l.shared_address(0);
   if (l.groups() > 1)
     base = l.b.add(base, l.b.mul(l.group(), l.b.i32(static_cast<int>(staging.group_stride()))));
   store_shared(l, base, layout, layout_of(tile), l.get(d.operands[1]), true, at);
   l.b.effect(Opcode::FenceProxyAsync, {});
-  if (turn.unread_behind != StagingSlot::kNoWait) wait_until_read(l, turn.unread_behind);
-  meet(l);
+  if (slot.unread_behind != StagingSlot::kNoWait) wait_until_read(l, slot.unread_behind);
+  sync_warpgroup(l);
   by_one(l, [&] {
     StoredBox(l, d, layout, l.b.add(base, l.b.i32(static_cast<int>(at)))).store();
     l.b.effect(Opcode::TmaCommit, {});

@@ -88,7 +88,7 @@ enum class Space : char { Global, Shared, Cluster };
 /// One access of one thread. It moves `units()` registers of class `unit()`.
 struct Access {
   Space space = Space::Global;
-  DType dtype = DType::i32;  ///< of the elements (i64 for pointers)
+  DType dtype = DType::i32;  ///< type of the elements (i64 for pointers)
   int width = 1;             ///< elements
   bool predicated = false;
   std::string_view cache, evict;  ///< attrs of the op
@@ -161,7 +161,7 @@ struct WgmmaForm {
   DType accumulator = DType::f32;  ///< f32, i32, or f16 (two packed in each b32 register)
   bool a_in_registers = false;
   int steps = 1;
-  int row_tiles = 1;            ///< of 64 rows
+  int row_tiles = 1;            ///< number of tiles of 64 rows
   bool fresh = false;           ///< the accumulator is poison: results only, first scale-d false
   std::optional<bool> scale_d;  ///< constant, or operand
 };

@@ -1,4 +1,4 @@
-// Knowledge that clusters have of each other.
+// Clocks of other clusters.
 #include "codegen/sim/clock.h"
 
 namespace tegula::sim {

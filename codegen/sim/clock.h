@@ -47,8 +47,9 @@ class Clock {
 struct ForeignClock {
   std::uint32_t home = 0;                ///< number of the cluster
   std::shared_ptr<const Clock> seen;     ///< accesses that happened before
-  std::shared_ptr<const Clock> present;  ///< where its warps were at the latest of the releases
-  std::shared_ptr<const Clock> narrow;   ///< like `seen`, but at a scope that does not reach here
+  std::shared_ptr<const Clock> present;  ///< clocks of its warps at the latest of the releases
+  std::shared_ptr<const Clock>
+      narrow;  ///< like `seen`, but at a scope that does not include this cluster
 
   void join(const ForeignClock& other);
 };

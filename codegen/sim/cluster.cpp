@@ -1,4 +1,4 @@
-// Running the CTAs of a cluster in turns, and their barrier.
+// Runs the CTAs of a cluster alternately, with their barrier.
 #include "codegen/sim/cluster.h"
 
 #include <algorithm>
@@ -25,10 +25,10 @@ CtaStatus Cluster::run(std::int64_t instructions) {
   return CtaStatus::Finished;
 }
 
-/// A CTA that has nothing left to run may wait for another; if all do, and none came further, they
-/// wait for ever, or for another cluster where some repeat a loop.
+/// A CTA with nothing left to run may wait for another; if all do, and none makes progress, they
+/// wait for ever, or for another cluster if some repeat a loop.
 CtaStatus Cluster::run_interleaved(std::int64_t instructions) {
-  constexpr std::int64_t kMost = 500;  // instructions of a CTA before another has its turn
+  constexpr std::int64_t kMost = 500;  // instructions of a CTA before another one runs
   while (instructions > 0) {
     std::vector<Cta*> live;
     for (auto& cta : ctas_)

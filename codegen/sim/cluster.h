@@ -1,5 +1,5 @@
 #pragma once
-// The CTAs that run at once and read each other's shared memory; one alone where the kernel has no
+// The CTAs that run at once and read each other's shared memory; one alone if the kernel has no
 // clusters.
 #include <cstdint>
 #include <memory>
@@ -14,7 +14,7 @@ namespace tegula::sim {
 /// barrier.cluster: a phase is over when every warp that has not exited has arrived.
 struct ClusterBarrier {
   std::int64_t phase = 0;
-  VisibleClocks arriving, done;  ///< of the arrivals of this phase; of the phase before
+  VisibleClocks arriving, done;  ///< clocks of this phase's arrivals; of the previous phase's
 };
 
 class Cluster {
@@ -23,7 +23,7 @@ class Cluster {
   Cluster(Launch& launch, std::int64_t first);
   Cluster(const Cluster&) = delete;
 
-  /// Runs for about so many instructions. Never Stuck: that is reported.
+  /// Runs for about `instructions` instructions. Never returns Blocked: that is reported.
   CtaStatus run(std::int64_t instructions);
   /// Reports that no other cluster will change what this one, which spins, waits for.
   void report_spin();
@@ -34,7 +34,7 @@ class Cluster {
   int size() const { return static_cast<int>(ctas_.size()); }
   Cta& cta(int rank) { return *ctas_[static_cast<std::size_t>(rank)]; }
   ClusterBarrier barrier;
-  /// Ends the barrier's phase if nobody is missing: to be called when a warp arrived or exited.
+  /// Ends the barrier's phase if all have arrived: called when a warp arrived or exited.
   void settle();
   int missing_warps() const;
 

@@ -110,7 +110,7 @@ CtaStatus Cta::run(std::int64_t instructions) {
 
 CtaStatus Cta::run_warps(std::int64_t instructions) {
   const auto wake = [&] {
-    for (Warp* w : blocked_) w->waiting.text = nullptr;  // it may come further now
+    for (Warp* w : blocked_) w->waiting.text = nullptr;  // it may make progress now
     ready_.insert(ready_.end(), blocked_.begin(), blocked_.end());
     blocked_.clear();
   };
@@ -133,7 +133,7 @@ CtaStatus Cta::run_warps(std::int64_t instructions) {
       ready_[pick] = ready_.back();
       ready_.pop_back();
     }
-    if (progressed) wake();  // what it did may be what the others wait for
+    if (progressed) wake();  // others may wait for an effect of these instructions
     if (is_blocked) blocked_.push_back(&w);
     if (w.spin.loop && w.spin.effects == effects && is_spinning()) return CtaStatus::Spinning;
   }

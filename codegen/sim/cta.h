@@ -17,7 +17,7 @@
 namespace tegula::sim {
 
 struct Mbarrier {
-  int number = 0;  ///< of its agent
+  int number = 0;  ///< number of its agent
   std::uint32_t address = 0;
   std::int64_t count = 1;    ///< arrivals a phase needs
   std::int64_t pending = 1;  ///< arrivals still missing
@@ -29,8 +29,8 @@ struct Mbarrier {
   std::uint32_t copy_phase = 0,
                 waited_phase =
                     0;  ///< 1 + phase of the latest copy; completed phases the latest wait saw
-  VisibleClocks arriving, done;  ///< of the arrivals of this phase; of all completed phases
-  VisibleClocks initialised;     ///< what the initialising warp knew; orders the first use
+  VisibleClocks arriving, done;  ///< clocks of this phase's arrivals; of all completed phases
+  VisibleClocks initialised;     ///< clocks of the initialising warp; orders the first use
   bool async_visible = false;    ///< the initialisation passed fence_mbar_init or fence_proxy_async
   int init_warp = 0;
   Tick init_tick = 0;
@@ -45,7 +45,7 @@ struct LastWait {
 };
 
 struct NamedBarrier {
-  std::int64_t threads = 0;  ///< of the count attribute of the first arrival
+  std::int64_t threads = 0;  ///< count attribute of the first arrival
   std::int64_t arrived = 0;
   std::uint32_t generation = 0;
   std::uint64_t waiters = 0;  ///< warps inside bar_sync
@@ -79,7 +79,7 @@ void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uin
 
 class Cluster;
 
-/// How a CTA's turn ended.
+/// Status of a CTA after it has run for a while.
 enum class CtaStatus : std::uint8_t {
   Runnable,  ///< it can go on
   Blocked,  ///< every warp waits and nothing is in flight: only another CTA of the cluster can help
@@ -92,7 +92,7 @@ class Cta {
   Cta(Launch& launch, Cluster& cluster, int rank, std::array<int, 3> id);
   Cta(const Cta&) = delete;
 
-  /// Runs for about so many instructions.
+  /// Runs for about `instructions` instructions.
   CtaStatus run(std::int64_t instructions);
   bool is_over() const { return over_; }
   bool is_complete() const { return complete_; }  ///< every warp exited by itself

@@ -1,4 +1,4 @@
-// Races of global memory: who accesses it, what atomics hand on, and the texts.
+// Races of global memory: accesses, what atomics release and acquire, and the texts.
 #include <fmt/format.h>
 
 #include "codegen/sim/cluster.h"

@@ -112,8 +112,8 @@ void GlobalShadow::note_write(Granule& g, GlobalRecord record, const Now& now) {
   forget(g.atomics);
 }
 
-/// One record an agent, and not more than those of a few: whoever comes later is unordered with one
-/// of them where it is with more.
+/// One record an agent, of a few agents at most: a later access that is unordered with more agents
+/// is so with one of these.
 void GlobalShadow::note(std::uint32_t& first, const GlobalRecord& record) {
   constexpr int kMost = 16;
   int count = 0;

@@ -1,7 +1,7 @@
 #pragma once
-// Remembers for the elements of global memory that a kernel writes who wrote them last and who has
-// read or combined them since, and compares each new access with them. Inside a CTA barriers order
-// accesses; between CTAs only an atomic that releases and one that acquires what it gave away.
+// Remembers for the elements of global memory that a kernel writes the last write and the reads and
+// atomics since, and compares each new access with them. Inside a CTA barriers order accesses;
+// between CTAs only an atomic that releases and one that acquires it.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,7 +22,7 @@ struct GlobalRecord {
   std::uint32_t turn = 0;       ///< iterations of loops that its warp had ended
   Agent agent = 0;
   std::uint8_t lane = 0;
-  bool released = false;  ///< of an element's last write: an atomic has released something here
+  bool released = false;  ///< an atomic has released something here since the last write
 };
 
 enum class GlobalUse : std::uint8_t { Read, Write, Atomic };
@@ -31,7 +31,7 @@ enum class GlobalUse : std::uint8_t { Read, Write, Atomic };
 struct GlobalAccess {
   GlobalRecord record;
   const VisibleClocks* known = nullptr;
-  Agents agents;  ///< of the CTA
+  Agents agents;  ///< agents of the CTA
 };
 
 /// Why two accesses are not ordered.
@@ -81,11 +81,11 @@ class GlobalShadow {
   std::mutex& mutex() { return mutex_; }
   void access(std::uint64_t address, std::uint64_t bytes, GlobalUse use, const GlobalAccess& by,
               const OnConflict& on_conflict);
-  /// An atomic gives away what is known; others have done so before at this address.
+  /// An atomic releases the known clocks; others may have done so before at this address.
   void release(std::uint64_t address, const Foreign& what);
-  /// Nothing where nobody has released anything since it was last stored to.
+  /// Nothing if nobody has released since the last store to the address.
   const Foreign* released(std::uint64_t address) const;
-  /// The op that changed the element last; none where nobody has.
+  /// The op that changed the element last; none if nobody has.
   const GlobalRecord* last_change(std::uint64_t address);
 
  private:

@@ -45,11 +45,11 @@ void decode_int(const std::uint8_t* from, int count, double* to) {
   for (int n = 0; n < count; ++n) to[n] = static_cast<T>(from[n]);
 }
 
-struct Named {
+struct NamedElem {
   std::string_view name;
   MatrixElem elem;
 };
-constexpr Named kElems[] = {
+constexpr NamedElem kElems[] = {
     {"bf16", {2, false, decode_small<bf16>}},
     {"f16", {2, false, decode_small<f16>}},
     {"tf32", {4, false, decode_tf32}},
@@ -62,7 +62,7 @@ constexpr Named kElems[] = {
 }  // namespace
 
 const MatrixElem& matrix_elem(std::string_view name) {
-  for (const Named& n : kElems)
+  for (const NamedElem& n : kElems)
     if (n.name == name) return n.elem;
   throw InternalError(fmt::format("'{}' is not an element type of the matrix units", name));
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Shared memory of a CTA (bytes, which of them hold a value, who touched them) and global memory
-// (host memory, checked).
+// Shared memory of a CTA (bytes, their validity, their accesses) and global memory (host memory,
+// checked).
 #include <atomic>
 #include <cstdint>
 #include <mutex>

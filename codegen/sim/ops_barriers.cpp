@@ -181,7 +181,7 @@ void arrive_lanes(Warp& w, const Instr& i, std::int64_t bytes) {
       b->expected += bytes;
       b->expect_op = i.id;
     }
-    LaneMask alike = 0;  // those that arrive there, too
+    LaneMask alike = 0;  // lanes that arrive there, too
     for_lanes(lanes, [&](int other) {
       if (w.cells(i.in[0])[other].i == w.cells(i.in[0])[lane].i) alike |= LaneMask{1} << other;
     });

@@ -157,7 +157,7 @@ Step control_jump(Warp& w, const Instr& i) {
   return Step::Jumped;
 }
 
-/// Enters region `role` if this warp was dealt to it, else goes on to the next role.
+/// Enters region `role` if this warp belongs to it, else goes on to the next role.
 Step control_role(Warp& w, const Instr& i) {
   std::int64_t first = 0;
   const auto warps = i.op->attrs.ints(ir::AttrName::warps);

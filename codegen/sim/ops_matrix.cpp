@@ -9,7 +9,7 @@
 namespace tegula::sim {
 namespace {
 
-constexpr std::uint32_t kRowBytes = 16;  // of an 8x8 matrix of 16-bit elements
+constexpr std::uint32_t kRowBytes = 16;  // row of an 8x8 matrix of 16-bit elements
 
 /// Bytes that lane `lane` holds of a matrix: two elements, each at (row, column).
 struct MatrixElement {

@@ -104,7 +104,8 @@ DType bits_type(const Warp& w, Slot s) {
   return w.info(s).elem.pointer ? DType::u64 : w.info(s).elem.dtype;
 }
 
-/// In words of 32 bits each half goes its own way; other groups of registers are poison as a whole.
+/// In words of 32 bits each half is moved on its own; other groups of registers are poison as a
+/// whole.
 void repack_poison(Warp& w, const Instr& i) {
   const Slot in = i.in[0], out = i.out[0];
   if (!w.has_poison(in)) return w.wrote_clean(out);

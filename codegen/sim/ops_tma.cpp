@@ -13,7 +13,7 @@ using codegen::TensorMap;
 
 namespace {
 
-constexpr std::uint32_t kChunk = 16;  // swizzles move 16-byte pieces
+constexpr std::uint32_t kChunk = 16;  // swizzles move 16-byte chunks
 
 struct Box {
   const TensorMap* map = nullptr;
@@ -28,9 +28,9 @@ struct Box {
 
 /// The part of one row of a box that lies inside the tensor.
 struct TmaRow {
-  std::uint32_t offset = 0;          ///< of the row in the box, bytes
+  std::uint32_t offset = 0;          ///< offset of the row in the box, bytes
   std::uint32_t begin = 0, end = 0;  ///< bytes of the row inside the tensor
-  std::uint8_t* global = nullptr;    ///< of byte `begin`
+  std::uint8_t* global = nullptr;    ///< address of byte `begin`
 };
 
 template <class F>

@@ -26,7 +26,7 @@ struct Work {
   std::vector<LaneMask> a_poison;
 };
 
-/// Calls `f(shared address, row or k, chunk)` for the 16-byte pieces of an operand at one k step.
+/// Calls `f(shared address, row or k, chunk)` for the 16-byte chunks of an operand at one k step.
 /// The unit reads the CTA's own memory, wherever its addresses begin.
 template <class F>
 void for_chunks(const SharedMemory& memory, const Descriptor& d, bool mn_major, int first_row,
@@ -100,7 +100,7 @@ void execute(Cta& cta, const Work& k, Accumulator& acc) {
   }
 }
 
-/// Bounds and races of what a warp's part of the wgmma reads from shared memory.
+/// Checks bounds and races of a warp's part of the wgmma in shared memory.
 void check_reads(Warp& w, const Work& k, Tick sequence) {
   const auto step_a = k.instr->op->attrs.ints(AttrName::step_a),
              step_b = k.instr->op->attrs.ints(AttrName::step_b);

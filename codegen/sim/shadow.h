@@ -1,7 +1,7 @@
 #pragma once
-// Remembers for every four shared bytes who wrote them last and who has read them since, and
-// compares each new access with them. Two accesses of which one writes must be ordered by barriers;
-// an access of TMA or wgmma after a generic write needs a proxy fence on the way as well.
+// Remembers for every four shared bytes the last write and the reads since, and compares each new
+// access with them. Two accesses of which one writes must be ordered by barriers; an access of TMA
+// or wgmma after a generic write needs a proxy fence on the way as well.
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -16,13 +16,13 @@ namespace tegula::sim {
 enum class AgentKind : std::uint8_t { Generic, CpAsync, Bulk, BulkWrite, Wgmma, Tma };
 
 /// Numbering of the agents of a CTA, different from those of the other CTAs of its cluster. A warp
-/// is two: lane 0, which as a rule arrives at mbarriers for it, and its other lanes. A TMA load
-/// belongs to its mbarrier, because that is what orders it.
+/// is two: lane 0, which usually arrives at mbarriers for it, and its other lanes. A TMA load
+/// belongs to its mbarrier, because that orders it.
 struct Agents {
   static constexpr int kAlone = 1 << 16;
 
   int warps = 0;
-  int first = 0;        ///< of this CTA
+  int first = 0;        ///< first number of this CTA
   int stride = kAlone;  ///< from CTA to CTA
   int groups() const { return (warps + 3) / 4; }
   Agent lanes(int w) const { return agent(w); }
@@ -33,7 +33,9 @@ struct Agents {
   Agent bulk_write(int w) const { return agent(4 * warps + w); }
   Agent wgmma(int group) const { return agent(5 * warps + group); }
   Agent mbarrier(int number) const { return agent(5 * warps + groups() + number); }
-  int mbarriers() const { return stride - 5 * warps - groups(); }  ///< that there are numbers for
+  int mbarriers() const {
+    return stride - 5 * warps - groups();
+  }  ///< mbarriers for which there are numbers
   AgentKind kind(Agent a) const;
   /// For several lanes of that agent's warp.
   Agent of_many(Agent a) const { return static_cast<Agent>(rank(a) * stride + number(a)); }
@@ -42,7 +44,7 @@ struct Agents {
     return kind(a) == AgentKind::Generic && kind(b) == AgentKind::Generic && rank(a) == rank(b) &&
            number(a) == number(b);
   }
-  int rank(Agent a) const { return a / stride; }  ///< of its CTA in the cluster
+  int rank(Agent a) const { return a / stride; }  ///< rank of its CTA in the cluster
   /// Warp, warpgroup or mbarrier number.
   int number(Agent a) const;
 
@@ -58,7 +60,7 @@ struct AccessRecord {
   std::uint32_t op = 0;         ///< OpId
   Agent agent = 0;
   std::uint8_t lane = 0;
-  std::uint8_t bytes = 0;  ///< which of the four
+  std::uint8_t bytes = 0;  ///< mask of the four
 };
 
 /// One access, by whom, and what that agent knows.
@@ -76,7 +78,7 @@ struct Conflict {
   bool earlier_writes;
   AccessRecord later;
   bool later_writes;
-  std::uint32_t offset;  ///< of the first byte both touch
+  std::uint32_t offset;  ///< offset of the first byte both touch
 };
 
 class Shadow {

@@ -47,12 +47,13 @@ struct HostThreadWork {
   std::exception_ptr error;
 };
 
-/// Tells clusters that wait for others of any host thread from those that nobody will help.
+/// Tells clusters that wait for others, on any host thread, from deadlocked ones.
 class Standstill {
  public:
   explicit Standstill(std::size_t works) : waits_(works, kRuns) {}
 
-  /// All clusters of a share have spun since memory last changed. True: so have all others.
+  /// All clusters of a host thread have spun since memory last changed. True: so have those of all
+  /// others.
   bool is_over(std::size_t work, std::uint64_t change, const GlobalMemory& memory) {
     const std::lock_guard lock(mutex_);
     waits_[work] = change;
@@ -75,8 +76,9 @@ class Standstill {
   bool over_ = false;
 };
 
-/// The clusters that one host thread runs in turns: another one is begun only when those begun have
-/// used up a turn without ending, so that a CTA may wait for a later one through global memory.
+/// The clusters that one host thread runs alternately: another one is begun only when those begun
+/// have used up their instructions without ending, so that a CTA may wait for a later one through
+/// global memory.
 class Turns {
  public:
   Turns(HostThreadWork& work, std::atomic<std::int64_t>& next, std::int64_t clusters)

@@ -132,14 +132,14 @@ struct StoreSource {
 struct GlobalRange {
   const void* begin = nullptr;
   const void* end = nullptr;
-  std::string name = {};                     ///< of the argument, for findings
-  std::optional<ir::TensorArg> tensor = {};  ///< whose elements they are, where it is one
+  std::string name = {};                     ///< name of the argument, for findings
+  std::optional<ir::TensorArg> tensor = {};  ///< the tensor that owns the elements, if it is one
   bool must_be_stored = false;               ///< the launch is to store every element of `tensor`
   std::vector<StoreSource> stores = {};      ///< to `tensor`, if it must be stored
 };
 
 struct SimOptions {
-  std::uint64_t seed = 1;  ///< of warp scheduling and of asynchronous completion
+  std::uint64_t seed = 1;  ///< seed of warp scheduling and of asynchronous completion
   DetectorSet detectors = DetectorSet::all();
   std::int64_t max_steps = 200'000'000;  ///< instructions of one CTA before the watchdog stops it
   std::int64_t loop_limit = 100'000;     ///< iterations of a while that a warp may make

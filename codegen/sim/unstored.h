@@ -45,7 +45,7 @@ class Unstored {
 
   std::uint64_t lowest_ = ~std::uint64_t{0}, highest_ = 0;
   std::vector<Argument> arguments_;
-  std::mutex mutex_;  ///< of left_out
+  std::mutex mutex_;  ///< guards left_out
 };
 
 }  // namespace tegula::sim

@@ -38,9 +38,9 @@ struct Frame {
   LaneMask other = 0;
   // State of a while loop:
   std::int64_t iterations = 0;
-  int repeats = 0;            ///< that began alike and changed nothing
+  int repeats = 0;            ///< iterations that began alike and changed nothing
   std::uint64_t state = 0;    ///< hash of what the latest iteration began with
-  std::uint64_t effects = 0;  ///< of the CTA, when it began
+  std::uint64_t effects = 0;  ///< effects of the CTA when it began
 };
 
 /// Poison of a register: lanes whose lower and whose upper 16 bits hold no value.
@@ -58,14 +58,14 @@ struct Waiting {
 
 /// A loop whose iterations change nothing, and what the warp read of global memory last.
 struct Spin {
-  ir::OpId loop;  ///< none while the warp comes further
+  ir::OpId loop;  ///< none while the warp makes progress
   ir::OpId read;
   std::uint64_t address = 0;
   std::int64_t value = 0;
-  std::uint64_t effects = 0;  ///< of the CTA, when the loop's latest iteration began
+  std::uint64_t effects = 0;  ///< effects of the CTA when the loop's latest iteration began
 };
 
-/// Groups of copies that a thread commits and waits for in order.
+/// Commit groups of copies that a thread waits for in order.
 struct CopyGroups {
   Tick open = 1;                        ///< number of the group being filled
   std::vector<int> in_flight = {0, 0};  ///< copies not landed yet, by group number
@@ -112,8 +112,8 @@ class Warp {
   /// Poisoned lanes of any register of the value.
   LaneMask poisoned_lanes(Slot s) const;
   ir::OpId poison_origin(Slot s) const { return state_[s].origin; }
-  /// Lanes of a 32-bit register whose lower (0) or upper (1) 16 bits hold no value: what ldmatrix
-  /// brings together may be half defined.
+  /// Lanes of a 32-bit register whose lower (0) or upper (1) 16 bits hold no value: a register that
+  /// ldmatrix fills may be half defined.
   LaneMask poisoned_half(Slot s, std::uint32_t reg, std::size_t half) {
     const auto& halves = state_[s].halves;
     return halves.empty() ? poison(s)[reg] : halves[reg][half];
@@ -135,7 +135,7 @@ class Warp {
   std::uint32_t a_fragment_of(Slot s) const { return state_[s].a_fragment; }
   void set_a_fragment(Slot s, std::uint32_t sequence) { state_[s].a_fragment = sequence; }
 
-  /// For who waits for ever: what a loop that changes nothing reads.
+  /// Notes the read of a loop that changes nothing, for the report of a deadlock.
   void has_read(ir::OpId op, std::uint64_t address, ir::Cell value) {
     spin.read = op;
     spin.address = address;
@@ -162,7 +162,7 @@ class Warp {
   std::uint32_t warp_syncs = 1;  ///< so far, +1
   Tick last_sync_tick = 0;       ///< its tick at the last one
 
-  std::int64_t barrier_generation = -1;  ///< of the named barrier it waits in; -1: none
+  std::int64_t barrier_generation = -1;  ///< generation of the named barrier it waits in; -1: none
   /// Phase of the cluster barrier at which the warp has arrived and for which it has not waited;
   /// -1: none.
   std::int64_t cluster_phase = -1;

@@ -18,9 +18,9 @@ std::int64_t limit_divisor(const Kernel& k, const OpData& box, std::size_t view_
   return divisor_of(k, box.operands[2 + rank + view_dim]);
 }
 
-/// Extent of the box along the dimension that accesses run along; 0 where there is none. Guards
-/// look at the first element of an access, so an access must not reach over the box's end, where
-/// elements of others lie.
+/// Extent of the box along the dimension that accesses run along; 0 if there is none. Guards check
+/// the first element of an access, so an access must not reach over the box's end, where other
+/// elements lie.
 std::int64_t extent_along(const Kernel& k, const OpData& box) {
   const int t = contiguous_dim(k, box);
   const Type tile = k.type(box.opcode == Opcode::LoadView

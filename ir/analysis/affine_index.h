@@ -1,5 +1,5 @@
 #pragma once
-// Integers that vary evenly along the dimensions of a tile: positions, and what sums make of them.
+// Integers that vary evenly along the dimensions of a tile: positions, and sums of them.
 #include <functional>
 #include <optional>
 #include <unordered_map>
@@ -12,7 +12,7 @@ namespace tegula::ir {
 /// start + sum of plus - sum of minus + sum over dimensions of factor * index. Sums wrap, so that
 /// their order does not matter.
 struct AffineIndex {
-  Ints factor;  ///< of each dimension of the tile; none of a scalar
+  Ints factor;  ///< factor of each dimension of the tile; none for a scalar
   std::int64_t start = 0;
   std::vector<Value> plus, minus;  ///< scalars
 

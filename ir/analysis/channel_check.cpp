@@ -21,7 +21,7 @@ namespace {
 using Kind = ChannelEvent::Kind;
 using SignalScope = ChannelEvent::SignalScope;
 
-/// Tiles that are followed where groups take them in turn.
+/// Tiles that are followed in ping-pong mode.
 constexpr int kTripsOfPingpong = 5;
 
 /// A slot of a channel or a ring in the shared memory of a CTA.
@@ -36,7 +36,7 @@ struct Key {
 struct Barrier {
   int complete = 0, arrived = 0;
   bool is_announced = false;
-  std::int64_t missing = 0;  ///< below 0: of another CTA's copies, which came first
+  std::int64_t missing = 0;  ///< below 0: bytes of the other CTA's loads came first
   OpId announced;            ///< the expectation of the current phase
 };
 
@@ -46,7 +46,7 @@ struct Slot {
   bool is_half = false;  ///< half of the latest fill is still to come
   OpId filled;
   Key channel{};
-  int phase = 0;  ///< of the channel, that the fill completes
+  int phase = 0;  ///< phase of the channel that the fill completes
   int tile = 0;
 };
 
@@ -54,7 +54,7 @@ struct Slot {
 struct RoleTrace {
   std::vector<ChannelEvent> events;
   std::size_t next = 0;
-  std::vector<std::pair<OpId, std::vector<SlotRef>>> in_flight;  ///< products
+  std::vector<std::pair<OpId, std::vector<SlotRef>>> in_flight;  ///< MMAs
 
   bool is_over() const { return next == events.size(); }
 };
@@ -65,9 +65,9 @@ struct CtaTraces {
   std::int64_t next_in_order = 0;  ///< the group whose it is
 };
 
-/// The traces of a CTA, or of the two of a cluster, run against each other, the copies always as
-/// far ahead as they can: what they could overwrite too early, they do. The products of the last
-/// CTA run when nothing else can.
+/// Runs the traces of a CTA, or of the two of a cluster, against each other, the producer always as
+/// far ahead as it can: a slot that it could overwrite too early, it does. The MMAs of the last CTA
+/// run when nothing else can.
 class Machine {
  public:
   explicit Machine(std::vector<CtaTraces> ctas) : ctas_(std::move(ctas)) { learn_guards(); }
@@ -122,7 +122,7 @@ class Machine {
     for (const auto& [mma, reads] : mine().in_flight)
       for (const SlotRef& read : reads)
         if (read.slot == e.at.slot && guards(e.at.of, read.of))
-          fault("a slot is released while a product that reads it is in flight", e.op, mma);
+          fault("a slot is released while an MMA that reads it is in flight", e.op, mma);
   }
 
   void arrive(const Key& channel, bool counts_cluster) {
@@ -135,7 +135,7 @@ class Machine {
 
   void expect(const ChannelEvent& e) {
     Barrier& b = barriers_[key(e.at)];
-    if (b.is_announced) fault("the copies do not bring the announced bytes", b.announced, e.op);
+    if (b.is_announced) fault("the copies do not add up to the expected bytes", b.announced, e.op);
     b.is_announced = true;
     b.missing += e.number;
     b.announced = e.op;
@@ -147,7 +147,7 @@ class Machine {
     for (int to = 0; to < static_cast<int>(ctas_.size()); ++to) land(e, to, e.number / 2);
   }
 
-  /// The bytes that a copy brings to a CTA: of this one's copies all, or half of what two bring.
+  /// The bytes that a load brings to a CTA: all of a load of its own, or half if two CTAs load.
   void land(const ChannelEvent& e, int to, std::int64_t bytes) {
     Slot& slot = slots_[key(e.at, to)];
     const bool second = e.signals == SignalScope::BothCtas && slot.is_half;
@@ -156,7 +156,7 @@ class Machine {
     for (const RoleTrace& role : ctas_[static_cast<std::size_t>(to)].roles)
       for (const auto& [mma, reads] : role.in_flight)
         if (std::ranges::find(reads, e.at) != reads.end())
-          fault("a slot is overwritten while a product reads it", e.op, mma);
+          fault("a slot is overwritten while an MMA reads it", e.op, mma);
     const Key channel = key(e.channel, to);
     Barrier& b = barriers_[channel];
     if (to == cta_ && b.missing < bytes)
@@ -184,10 +184,10 @@ class Machine {
       if (it == slots_.end() || it->second.fills == 0 || it->second.seen != it->second.fills ||
           barriers_[it->second.channel].complete < it->second.phase)
         fault(e.kind == Kind::Read ? "threads read a slot that was not waited for"
-                                   : "a product reads a slot whose copies were not waited for",
+                                   : "an MMA reads a slot whose copies were not waited for",
               e.op, it == slots_.end() ? OpId() : it->second.filled);
       else if (it->second.tile != e.tile)
-        fault("a product reads what was copied for another tile", e.op, it->second.filled);
+        fault("an MMA reads a slot that was filled for another tile", e.op, it->second.filled);
     }
   }
 
@@ -212,16 +212,15 @@ class Machine {
     OpId computes;
     for (std::size_t role = 1; role < cta.roles.size() && !computes; ++role)
       computes = blocked(cta.roles[role]);
-    return ChannelFault{copies && computes
-                            ? "deadlock: the copies and the products wait for each other"
-                            : "deadlock: nothing completes what is waited for",
+    return ChannelFault{copies && computes ? "deadlock: the copies and the MMAs wait for each other"
+                                           : "deadlock: nothing completes what is waited for",
                         computes ? computes : copies, computes ? copies : OpId()};
   }
 
   std::optional<ChannelFault> leftovers() const {
     for (const auto& [place, b] : barriers_)
       if (b.missing != 0)
-        return ChannelFault{"the copies do not bring the announced bytes", b.announced, {}};
+        return ChannelFault{"the copies do not add up to the expected bytes", b.announced, {}};
     for (const auto& [place, slot] : slots_)
       if (slot.fills != slot.seen)
         return ChannelFault{
@@ -239,8 +238,8 @@ class Machine {
     }
   }
 
-  /// The releases of `channel` come behind the products that read this ring: it is the one that the
-  /// copies into the ring wait for.
+  /// Whether releases of `channel` come after the MMAs that read this ring: then loads into the
+  /// ring wait for it.
   bool guards(Value channel, Value ring) const {
     const auto it = guards_.find(ring);
     return it != guards_.end() && it->second == channel;
@@ -255,7 +254,7 @@ class Machine {
   }
 
   std::vector<CtaTraces> ctas_;
-  int cta_ = 0;  ///< whose event is run
+  int cta_ = 0;  ///< CTA of the event at hand
   std::size_t role_ = 0;
   std::map<Key, Barrier> barriers_;
   std::map<Key, Slot> slots_;
@@ -263,8 +262,8 @@ class Machine {
   std::optional<ChannelFault> fault_;
 };
 
-/// Slots of the deepest ring, the step of the loop with products, the programs that share channels,
-/// and the groups of each that take tiles in turn.
+/// Slots of the deepest ring, the k-iteration's extent, the CTAs that share channels, and the
+/// ping-pong warpgroups of each.
 struct Rings {
   std::int64_t slots = 0, step = 1;
   int programs = 1, groups = 1;

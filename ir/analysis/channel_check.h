@@ -14,10 +14,10 @@ struct ChannelFault {
   OpId first, second;  ///< the second may be none
 };
 
-/// Follows the roles of the first program, or of the two of a cluster that share channels, for
-/// extents of 0, 1, 2 and about as many steps as a ring has slots, over three turns of the loops
-/// around. `with_producer`: a warp of its own copies, and groups of those that compute take tiles
-/// in turn where they are to; else a thread of those that compute copies.
+/// Follows the roles of the first CTA, or of the two of a cluster that share channels, for extents
+/// of 0, 1, 2 and about as many iterations as a ring has slots, over three trips of the outer
+/// loops. `with_producer`: producer warps issue the loads, and consumer warpgroups take tiles
+/// alternately in ping-pong kernels; else a consumer thread issues the loads.
 std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_producer);
 
 }  // namespace tegula::ir

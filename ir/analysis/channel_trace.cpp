@@ -93,8 +93,8 @@ class Walk {
     result ? put(d.results[0], *result) : unknown(op);
   }
 
-  /// Numbers from memory ascend in the order of the text, so that what ends behind where it begins
-  /// is not empty. Truth values of tiles stay unknown.
+  /// Numbers from memory ascend in program order, so that a range whose end is loaded after its
+  /// begin is not empty. Truth values of tiles stay unknown.
   void unknown(OpId op) {
     const auto read = reads_.find(op);
     const std::int64_t rank = read == reads_.end() ? 0 : read->second;
@@ -238,7 +238,7 @@ class Walk {
       e.signals = ChannelEvent::SignalScope::BothCtas;
     add(std::move(e));
   }
-  /// A number is announced and brought at once.
+  /// A tile id is announced and written at once.
   void put(OpId op) {
     const std::int64_t bytes = size_bytes(DType::i32);
     const SlotRef channel = at(op, 2, 1);
@@ -275,11 +275,11 @@ class Walk {
   ChannelRole role_;
   ChannelExtents extents_;
   bool copies_ = false;  ///< inside of a branch of the producer thread
-  bool is_mine_ = true;  ///< the tile at hand, of groups that take them in turn
+  bool is_mine_ = true;  ///< whether the tile at hand is this warpgroup's (ping-pong)
   int tile_ = 0;         ///< its number
   std::unordered_set<OpId> with_channels_;
   std::unordered_map<OpId, std::int64_t> reads_;  ///< ops that read memory, numbered
-  std::vector<Cell> numbers_;                     ///< of every value
+  std::vector<Cell> numbers_;                     ///< number of every value
   std::vector<bool> known_;
   std::vector<ChannelEvent> events_;
 };

@@ -28,16 +28,16 @@ struct ChannelEvent {
   };
   Kind kind;
   OpId op;
-  SlotRef at = {};                  ///< the channel; of a copy the ring
-  SlotRef channel = {};             ///< of a copy: where its bytes are counted
-  std::int64_t number = 0;          ///< parity of a wait, bytes, products that a wait leaves,
-                                    ///< the group whose turn it is
-  std::vector<SlotRef> reads = {};  ///< of a product, or of a read that is over at once
-  /// In a cluster of two. Of a release: whom it tells. Of a copy: Both where it brings half the box
-  /// to each program.
+  SlotRef at = {};                  ///< the channel; of a load the ring
+  SlotRef channel = {};             ///< channel that counts the bytes of a load
+  std::int64_t number = 0;          ///< parity of a wait, bytes, MMAs that a wait leaves,
+                                    ///< the next warpgroup in the order
+  std::vector<SlotRef> reads = {};  ///< slots that an MMA or a load from the ring reads
+  /// Scope in a cluster of two. Of a release: the CTAs that it signals. Of a load: BothCtas if it
+  /// loads half the box for each.
   enum class SignalScope : std::uint8_t { OwnCta, BothCtas, OwnCtaTwice };
   SignalScope signals = SignalScope::OwnCta;
-  int tile = 0;  ///< of those that groups take in turn
+  int tile = 0;  ///< number of the tile, in ping-pong mode
 };
 
 /// Warps whose events are traced: the consumers, the producer, or a thread that is both.
@@ -45,12 +45,11 @@ enum class ChannelRole : std::uint8_t { Consumer, Producer, Unified };
 
 /// Extents that a kernel is followed for.
 struct ChannelExtents {
-  std::int64_t extent = 0;  ///< of every dimension that is not known
+  std::int64_t extent = 0;  ///< extent of every dimension that is not known
   std::int64_t scalar = 0;  ///< numbers given at launch; loaded ones go on from it by `extent` each
-  int outer_trips =
-      3;         ///< of loops around those with products, and over tiles; these run to their end
-  int rank = 0;  ///< of the program in the one cluster that there is
-  /// Warps that compute: of so many groups, which take tiles in turn, this one.
+  int outer_trips = 3;  ///< trips of tile loops and other outer loops; mainloops run to their end
+  int rank = 0;         ///< rank of the CTA in the only cluster
+  /// Consumers: the warpgroup that is followed, of so many in ping-pong mode.
   int group = 0, groups = 1;
 };
 

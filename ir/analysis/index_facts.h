@@ -22,7 +22,7 @@ std::int64_t divisor_of(const Kernel& k, Value v);
 /// The two values come from equal pure ops on the same values.
 bool is_same(const Kernel& k, Value a, Value b, int depth = 0);
 
-/// The value is the same in all programs of a cluster.
+/// Whether the value is the same in all CTAs of a cluster.
 bool is_cluster_uniform(const Kernel& k, Value v, int depth = 0);
 
 class IndexFacts {
@@ -32,9 +32,9 @@ class IndexFacts {
 
   /// True if the integer value is surely >= 0 wherever `at` is executed; without `at` everywhere.
   bool is_non_negative(Value v, OpId at = {}) const { return facts_.is_non_negative(v, at); }
-  /// The most that a scalar integer can be, where it is surely >= 0 and computing it cannot have
-  /// wrapped; none for others. Stricter than is_non_negative, which follows sums and products of
-  /// whatever size: for rewrites that must not depend on what numbers stand for.
+  /// Upper bound of a scalar integer that is surely >= 0 and whose computation cannot have wrapped;
+  /// none for others. Stricter than is_non_negative, which follows sums and products of any size:
+  /// for rewrites that must not depend on the meaning of numbers.
   std::optional<std::int64_t> upper_bound(Value v) const;
   /// True if some `assume` says a < b.
   bool is_less(Value a, Value b) const;

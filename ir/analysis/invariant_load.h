@@ -4,9 +4,9 @@
 
 namespace tegula::ir {
 
-/// True for a load_view that gives a scalar of a view with access In. Nobody writes what it reads
-/// while the kernel runs (the launch refuses overlapping tensors), so that it has the same value a
-/// step earlier and in another warp; where its index lies outside it reads as 0.
+/// True for a load_view of a scalar of a view with access In. Nobody writes the element while the
+/// kernel runs (the launch refuses overlapping tensors), so it has the same value in an earlier
+/// iteration and in another warp; with an index outside of the view it is 0.
 bool is_invariant_scalar_load(const Kernel& k, OpId op);
 
 /// True for a load through addresses in a view with access In, of any shape.

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMaxDepth = 12;
 
-/// Collects the parameters behind an address, also through loops and branches.
+/// Collects the parameters that an address derives from, also through loops and branches.
 class Roots {
  public:
   explicit Roots(const Kernel& k) : k_(k) {}
@@ -123,7 +123,7 @@ std::optional<MemoryAccess> MemoryHazards::find(OpId op) const {
     return std::nullopt;
   }
   a.address = d.operands[address];
-  // Pointers have the layout of what goes through them; a scalar value may go to many.
+  // Pointers have the layout of the values they transfer; a scalar value may go to many.
   if (k_.type(a.address).is_tile()) a.tile = k_.type(a.address);
   a.roots = memory_roots(k_, a.address);
   const auto is_in = [&](Value v) {
@@ -151,7 +151,7 @@ bool MemoryHazards::may_alias(const MemoryAccess& a, const MemoryAccess& b) cons
                              [&](Value v) { return std::ranges::count(*b.roots, v) > 0; });
 }
 
-bool MemoryHazards::meet(const MemoryAccess& a, const MemoryAccess& b, OpId carried) {
+bool MemoryHazards::may_collide(const MemoryAccess& a, const MemoryAccess& b, OpId carried) {
   if ((!a.writes && !b.writes) || !may_alias(a, b)) return false;
   if (!a.commutes_as.empty() && a.commutes_as == b.commutes_as) return false;
   if (a.op == b.op && carried && moves_with(a, carried)) return false;
@@ -159,7 +159,7 @@ bool MemoryHazards::meet(const MemoryAccess& a, const MemoryAccess& b, OpId carr
 }
 
 bool MemoryHazards::conflict(const MemoryAccess& a, const MemoryAccess& b, OpId carried) {
-  return meet(a, b, carried) && !same_thread(a, b, carried);
+  return may_collide(a, b, carried) && !same_thread(a, b, carried);
 }
 
 bool MemoryHazards::may_pass(OpId a, OpId b) {
@@ -168,13 +168,13 @@ bool MemoryHazards::may_pass(OpId a, OpId b) {
   const bool touches = info(first.opcode).has(kReads | kWrites),
              other_touches = info(second.opcode).has(kReads | kWrites);
   if ((is_release(second) && touches) || (is_acquire(first) && other_touches)) return false;
-  return !x || !y || !meet(*x, *y);
+  return !x || !y || !may_collide(*x, *y);
 }
 
 bool MemoryHazards::may_be_read_ahead(OpId load, OpId loop) {
   const MemoryAccess* read = access(load);
   if (!read) return true;
-  std::unordered_set<OpId> around;  // loops whose turns see each other
+  std::unordered_set<OpId> around;  // loops whose iterations are compared
   for (OpId at = loop; at; at = k_[k_[at].parent].owner)
     if (is_loop(k_[at]) && !is_tile_loop(k_, at)) around.insert(at);
   bool may = true, behind = false;
@@ -245,7 +245,7 @@ std::optional<std::int64_t> MemoryHazards::distance(const Linear& a, const Linea
   for (const auto& [term, factor] : a.terms) add(all, term, -factor, kMaxDepth);
   for (const auto& [term, factor] : all.terms)
     if (factor != 0) return std::nullopt;
-  // In another turn a term may be another number.
+  // In another iteration a term may be another number.
   for (const Linear* x : {&a, &b})
     for (const auto& [term, factor] : x->terms)
       if (factor != 0 && carried && !k_.is_visible_from(term, carried)) return std::nullopt;
@@ -291,7 +291,7 @@ bool MemoryHazards::inside_or_disjoint(const MemoryAccess& a, const MemoryAccess
     const auto x = pointers(a.address), y = pointers(b.address);
     if (!x || !y || x->base != y->base || x->factor != y->factor) return false;
     if (distance(x->at, y->at, carried) == 0) return true;
-    // Elements side by side, in pieces of that many.
+    // Adjacent elements, in runs of that many.
     const std::int64_t count = k_.type(a.address).count();
     return x->factor == Ints{1} && k_.type(b.address).count() == count &&
            divisor(x->at) % count == 0 && divisor(y->at) % count == 0;
@@ -376,7 +376,7 @@ std::optional<MemoryHazards::Pointers> MemoryHazards::pointers(Value v, int dept
 }
 
 // ---- threads
-/// Several threads of a program hold an element, or some hold none of their own.
+/// Whether several threads of a program hold an element, or some hold none of their own.
 bool MemoryHazards::is_replicated(const MemoryAccess& a) const {
   const LinearLayout& layout = *a.tile.layout();
   if (layout.free_bits(HwDim::Lane) != 0 || layout.free_bits(HwDim::Warp) != 0) return true;
@@ -388,8 +388,8 @@ bool MemoryHazards::is_replicated(const MemoryAccess& a) const {
 
 namespace {
 
-/// Every block of `whole` that has the extents of `part` lies in the registers of the threads that
-/// `part` names: the pieces in which the pass subtile_epilogue stores a tile.
+/// Whether every block of `whole` with the extents of `part` lies in the registers of the threads
+/// that `part` names: the subtiles in which the pass subtile_epilogue stores a tile.
 bool is_cut_into(const LinearLayout& whole, const LinearLayout& part) {
   if (whole.rank() != part.rank()) return false;
   for (int d = 0; d < whole.rank(); ++d)
@@ -435,7 +435,7 @@ bool MemoryHazards::same_thread(const MemoryAccess& a, const MemoryAccess& b, Op
   if (!a.tile.layout() || !b.tile.layout()) return false;
   const bool is_equal = *a.tile.layout() == *b.tile.layout();
   if (!is_equal && !share_by_blocks(a, b)) return false;
-  // Tensors that a call lets overlap may meet in whatever elements.
+  // Tensors that a call lets overlap may overlap in any elements.
   if (share_memory_by_call(a) && (a.is_box() ? !is_same_box(a, b) : a.address != b.address))
     return false;
   if (!inside_or_disjoint(a, b, carried)) return false;
@@ -443,7 +443,7 @@ bool MemoryHazards::same_thread(const MemoryAccess& a, const MemoryAccess& b, Op
     const auto p = pointers(a.address);
     if (!p || !is_injective(p->factor, k_.type(a.address).shape())) return false;
   }
-  // The first copy of an element writes, and all copies read.
+  // The first replica of an element writes, and all replicas read.
   return (is_equal && a.writes && b.writes) || (!is_replicated(a) && !is_replicated(b));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// Accesses of one program to global memory that may meet: what has to stay in order, and what only
-// a barrier orders, since other threads make the two. Programs are not ordered among each other.
+// Memory hazards between accesses of one program to global memory: accesses that have to stay in
+// order, and those that only a barrier orders, since different threads make them. Programs are not
+// ordered among each other.
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -29,25 +30,26 @@ struct MemoryAccess {
   bool reads = false, writes = false;
   By by = By::Threads;
   Value address;                 ///< a view, or pointers
-  Type tile;                     ///< of what is read or written, with its layout; or a scalar's
-  std::vector<Value> offsets;    ///< of a box, one per view dimension
-  Ints axes;                     ///< of a box
-  std::string_view commutes_as;  ///< of an atomic operation whose order nobody sees: its kind
+  Type tile;                     ///< type of the accessed tile, with its layout; or a scalar's
+  std::vector<Value> offsets;    ///< offsets of a box, one per view dimension
+  Ints axes;                     ///< axes of a box
+  std::string_view commutes_as;  ///< kind of an atomic operation whose order does not matter
 
   bool is_box() const { return !offsets.empty(); }
   /// One thread makes it: of scalars what has an effect, while all threads read them.
   bool is_first_threads() const { return !tile.is_tile() && writes; }
 };
 
-/// An atomic operation that publishes what the program has done before, and one behind which it
-/// sees what others have.
+/// Whether an atomic operation publishes earlier effects of the program, and whether later ones see
+/// those of others.
 bool is_release(const OpData& d);
 bool is_acquire(const OpData& d);
 
-/// The loop over a program's tiles that the pass persist made: each turn is a program.
+/// The loop over a CTA's tiles that the pass make_persistent created: each iteration is a program.
 bool is_tile_loop(const Kernel& k, OpId loop);
 
-/// The turns of a loop do not meet in memory: those of tile loops, and where its author says so.
+/// Whether the iterations of a loop never conflict in memory: those of tile loops, and of loops
+/// whose author says so.
 bool has_independent_turns(const Kernel& k, OpId loop);
 
 /// The op is in one of the loop's regions, at any depth.
@@ -57,29 +59,29 @@ class MemoryHazards {
  public:
   explicit MemoryHazards(const Kernel& k) : k_(k), affine_(k) {}
 
-  /// Null where the op does not access global memory, or what it reads nobody writes.
+  /// Null if the op does not access global memory, or reads memory that nobody writes.
   const MemoryAccess* access(OpId op);
 
-  /// They may touch the same element, one of them writing, and it matters which one comes first.
-  /// `a` comes before `b`: in the same turn of all loops around both, or in an earlier one of loop
+  /// Whether the accesses may touch the same element, one of them writing, and their order matters.
+  /// `a` comes before `b`: in the same iteration of all common loops, or in an earlier one of loop
   /// `carried`.
-  bool meet(const MemoryAccess& a, const MemoryAccess& b, OpId carried = {});
+  bool may_collide(const MemoryAccess& a, const MemoryAccess& b, OpId carried = {});
 
-  /// They meet, and not in one thread: a barrier has to stand between them.
+  /// Whether they conflict between threads: a barrier has to stand between them.
   bool conflict(const MemoryAccess& a, const MemoryAccess& b, OpId carried = {});
 
-  /// `a` may be made behind `b` instead of in front of it, in the same turn of all loops.
+  /// Whether `a` may move after `b`, in the same iteration of all loops.
   bool may_pass(OpId a, OpId b);
 
-  /// A tile that the loop loads, or that is loaded in front of it for it, may be read by copies
-  /// ahead of their turn: nobody writes it but behind the loop, and nothing in front of that tells
-  /// the program that another one has.
+  /// Whether a tile that the loop loads, or that is loaded in front of it, may be loaded ahead of
+  /// its iteration: nobody writes it before the loop has ended, and no earlier op tells the program
+  /// that another one has.
   bool may_be_read_ahead(OpId load, OpId loop);
 
   /// The same box in every dimension.
   bool is_same_box(const MemoryAccess& a, const MemoryAccess& b);
 
-  /// A box that is another one, all of it, in every turn of the loop.
+  /// Whether the box is another one, without overlap, in every iteration of the loop.
   bool moves_with(const MemoryAccess& box, OpId loop);
 
  private:
@@ -108,7 +110,7 @@ class MemoryHazards {
   void add(Linear& sum, Value v, std::int64_t times, int depth = 0) const;
   Linear linear(Value v) const;
   std::int64_t divisor(const Linear& x) const;
-  /// b - a where it is one number in all turns of `carried`.
+  /// b - a if it is one number in all iterations of `carried`.
   std::optional<std::int64_t> distance(const Linear& a, const Linear& b, OpId carried) const;
   std::optional<Pointers> pointers(Value v, int depth = 0);
   std::optional<Pointers> shaped(const OpData& d, Pointers p) const;

@@ -9,23 +9,23 @@
 
 namespace tegula::ir {
 
-/// Asks about a loop in a kernel whose programs' tiles are numbered: by `program_id` before the
-/// pass `persist`, by `cluster_tile` behind it.
+/// Analyses a loop of a kernel with tile ids: `program_id` before the pass `make_persistent`,
+/// `cluster_tile` after it.
 class MulticastLoads {
  public:
   MulticastLoads(const Kernel& k, OpId loop) : k_(k), body_(k[loop].regions[0]), loop_(loop) {}
 
-  /// The loop has as many steps for one tile as for any other.
+  /// Whether the loop has the same trip count for all tiles.
   bool have_equal_trip_counts();
-  /// The load's offsets in every step are pure scalars of the tile's number and of what is the same
-  /// for all tiles, and they are equal for the first two tiles of a large problem.
+  /// Whether the load's offsets are pure scalars of the tile id and of values that all tiles share,
+  /// and equal for the first two tiles of a large problem.
   bool may_multicast(OpId load);
-  /// Both tiles' boxes are the same in every step (i1), where may_multicast: computed at `b`, in
-  /// front of the loop, for this tile and for the tile `other`.
+  /// Whether both tiles' boxes are the same in every iteration (i1), given may_multicast: computed
+  /// at `b`, in front of the loop, for this tile and for the tile `other`.
   Value is_same(Builder& b, OpId load, Value other);
 
  private:
-  /// Unknown: it may differ between programs for another reason than their tiles.
+  /// Unknown: it may differ between CTAs for another reason than their tiles.
   enum class VariesWith : std::uint8_t { Nothing, Tile, Unknown };
   VariesWith varies_with(Value v);
   VariesWith computed_from(Value v);

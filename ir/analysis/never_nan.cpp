@@ -20,8 +20,8 @@ bool ignores_nan(const OpData& d) {
   return d.is(Opcode::Max, Opcode::Min) && d.attrs.s(AttrName::nan) != "propagate";
 }
 
-/// A carry is assumed to be free of NaN while what it becomes is looked at: induction over the
-/// steps.
+/// A carry is assumed to be free of NaN while its next value is examined: induction over the
+/// iterations.
 class NeverNan {
  public:
   explicit NeverNan(const Kernel& k) : k_(k) {}

@@ -1,5 +1,5 @@
 #pragma once
-// Branches of the producer thread, the one thread of a program that issues its bulk copies.
+// Branches of the producer thread, the one thread of a CTA that issues its TMA loads.
 #include "ir/kernel.h"
 
 namespace tegula::ir {

@@ -7,7 +7,7 @@
 namespace tegula::ir {
 namespace {
 
-bool meets_other_threads(Opcode o) {
+bool is_sync_point(Opcode o) {
   using enum Opcode;
   return o == Reduce || o == ArgReduce || o == ReduceWith || o == Scan;
 }
@@ -25,7 +25,7 @@ class LiveSpans {
   LiveSpans(const Kernel& k, std::int64_t threads) : k_(k), threads_(threads) { region(k.body()); }
 
   std::optional<std::int64_t> most() const {
-    if (meetings_.empty()) return std::nullopt;
+    if (sync_points_.empty()) return std::nullopt;
     std::vector<LiveSpan> held;
     for (const auto& [value, span] : spans_)
       if (span.is_loaded || waits(span)) held.push_back(span);
@@ -41,7 +41,7 @@ class LiveSpans {
 
  private:
   bool waits(const LiveSpan& s) const {
-    return std::ranges::any_of(meetings_,
+    return std::ranges::any_of(sync_points_,
                                [&](std::int64_t at) { return s.first < at && at < s.last; });
   }
 
@@ -64,7 +64,7 @@ class LiveSpans {
       const std::int64_t end = d.regions.empty() ? at : now_ - 1;
       for (Value v : read)
         if (spans_.contains(v) && spans_.at(v).first <= at) use(v, end);
-      if (meets_other_threads(d.opcode)) meetings_.push_back(at);
+      if (is_sync_point(d.opcode)) sync_points_.push_back(at);
       for (Value v : d.results) make(v, d.opcode, end);
     }
   }
@@ -79,7 +79,7 @@ class LiveSpans {
   const Kernel& k_;
   std::int64_t threads_, now_ = 0;
   std::unordered_map<Value, LiveSpan> spans_;
-  std::vector<std::int64_t> meetings_;
+  std::vector<std::int64_t> sync_points_;
 };
 
 }  // namespace

@@ -11,10 +11,10 @@ namespace tegula::ir {
 /// most 5, extents at most 256 (CUDA driver API, cuTensorMapEncodeTiled).
 bool is_tma_loadable(Type view, std::span<const std::int64_t> axes, Type tile);
 
-/// Why TMA cannot bring such a tile under a swizzle, for threads to read; empty where it can.
+/// Why TMA cannot load such a tile under a swizzle, for threads to read; empty if it can.
 std::string_view why_not_tma_tile(Type view, std::span<const std::int64_t> axes, Type tile);
 
-/// True if two copies can bring half of such a tile each: an even number of pieces of its rows, or
+/// True if two loads can each take half of such a tile: an even number of segments of its rows, or
 /// half the rows, which must be whole patterns of a swizzle (8 rows).
 bool is_multicast_splittable(Type view, std::span<const std::int64_t> axes, Type tile);
 

@@ -45,8 +45,8 @@ bool is_extent_of(const Kernel& k, const TensorMapBound& clip, Value view) {
   return clip.value == clip.dim && k.params()[static_cast<std::size_t>(clip.arg)].value == view;
 }
 
-/// TMA writes whole pieces of 16 bytes of a row: what lies behind its end in the last piece too
-/// (seen on an H200).
+/// TMA writes whole 16-byte chunks of a row, also beyond its end in the last chunk (seen on an
+/// H200).
 constexpr std::int64_t kPieceBytes = 16;
 
 bool has_whole_pieces(const Kernel& k, Value view, std::size_t dim, DType dtype) {
@@ -86,7 +86,7 @@ bool may_be_read_again(const Kernel& k, const OpData& store) {
   return signals || uses > 1;
 }
 
-/// A later turn of a loop of the kernel may store the same elements: TMA orders no two stores.
+/// A later iteration of a loop of the kernel may store the same elements: TMA orders no two stores.
 bool may_be_stored_again(const Kernel& k, const OpData& store) {
   MemoryHazards hazards(k);
   OpId op = k[store.parent].first;

@@ -20,9 +20,8 @@ struct TensorMapBound {
 /// known at the launch.
 std::optional<std::vector<TensorMapBound>> clips_of(const Kernel& k, const OpData& store);
 
-/// Why TMA cannot store this tile (a store_view of tile or machine form); empty where it can. TMA
-/// drops what lies outside of the view, and what it writes is seen by nobody before the kernel
-/// ends.
+/// Why TMA cannot store this tile (a store_view of tile or machine form); empty if it can. TMA
+/// drops elements outside of the view, and nobody reads its writes before the kernel ends.
 std::string_view why_not_tma_store(const Kernel& k, const OpData& store);
 
 }  // namespace tegula::ir

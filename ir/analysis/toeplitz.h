@@ -11,7 +11,7 @@ enum class ToeplitzKind : std::uint8_t {
   none,
   uniform,   ///< one number
   distance,  ///< an integer that changes by one from a diagonal to the next
-  ramp,      ///< that as a float: evenly spaced columns and rows, relaxed, added
+  ramp,      ///< a distance as a float: evenly spaced columns and rows, reassociable, added
   computed,  ///< elementwise, loads included, from such ones of the same region
 };
 

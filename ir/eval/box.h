@@ -14,7 +14,7 @@ struct Box {
   };
   const MemoryRegion* region = nullptr;
   std::vector<Dim> dims;
-  const std::byte* first = nullptr;  ///< where index 0 of the tile is, or would be
+  const std::byte* first = nullptr;  ///< address of index 0 of the tile, even if absent
   /// A dimension that the tile does not run along is out of range: every element lies outside.
   bool is_outside = false;
 

@@ -11,8 +11,8 @@ namespace tegula::ir::interp {
 
 /// Memory that one argument gives the programs access to.
 struct MemoryRegion {
-  std::string_view name;  ///< of the parameter
-  DType dtype{};          ///< of its elements
+  std::string_view name;  ///< name of the parameter
+  DType dtype{};          ///< type of its elements
   const TensorArg* tensor = nullptr;
   std::byte* base = nullptr;
   std::byte *begin = nullptr, *end = nullptr;

@@ -163,7 +163,7 @@ std::optional<std::int64_t> Program::integer(OpId id, std::size_t i, std::string
 }
 
 bool Evaluation::counts(FindingKind kind, OpId op) {
-  for (Found& f : found) {
+  for (LocatedFinding& f : found) {
     if (f.op != op || f.finding.kind != kind) continue;
     ++f.finding.count;
     return true;

@@ -19,7 +19,7 @@ struct SharedTile {
   std::int64_t bytes = 0;
   std::vector<Cell> cells;
   std::vector<std::uint8_t> states;
-  std::vector<std::int64_t> expected;  ///< of a channel: bytes announced less bytes copied, by slot
+  std::vector<std::int64_t> expected;  ///< bytes announced less bytes copied of a channel, by slot
   std::vector<std::uint32_t> writers,
       readers;  ///< role tags, sized when a role first touches the tile
 };
@@ -34,8 +34,8 @@ struct TileValue {
   /// dimension after the other; empty if none does. Kept apart from `states` because reductions and
   /// dot need to know the dimension.
   std::vector<std::uint8_t> edges;
-  OpId origin;                           ///< what made the first poisoned element
-  const MemoryRegion* region = nullptr;  ///< of a view
+  OpId origin;                           ///< op that made the first poisoned element
+  const MemoryRegion* region = nullptr;  ///< memory of a view
   std::shared_ptr<SharedTile> shared;
 
   /// Becomes `count` plain cells of unspecified value.
@@ -95,12 +95,12 @@ struct Evaluation {
   /// One program runs at a time, to its end: nobody else changes memory meanwhile.
   bool is_sequential = false;
   Memory memory;
-  std::mutex mutex;  ///< of the members below
-  struct Found {
+  std::mutex mutex;  ///< guards the members below
+  struct LocatedFinding {
     OpId op;
     Finding finding;
   };
-  std::vector<Found> found;
+  std::vector<LocatedFinding> found;
   /// An element that a store left out.
   struct Drop {
     OpId op;

@@ -33,8 +33,8 @@ class Touch {
   std::uint64_t word_ = 0;
 };
 
-/// The last accesses of one element. Two readers and two atomics, so that whoever comes later
-/// differs from one of them.
+/// The last accesses of one element. Two readers and two atomics, so that a later access differs
+/// from one of them.
 struct Shadow {
   std::uint64_t writer, reader, other_reader, atomic, other_atomic;
 };

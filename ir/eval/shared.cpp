@@ -72,7 +72,7 @@ void report_in_flight(Program& p, OpId id, const Slot& slot, std::size_t i) {
 namespace {
 
 /// Calls visit(first element, elements) for each slot of `t` that lies in bytes [begin, end) of
-/// shared memory. The bytes inside a slot are the layout's business, so slots are the unit.
+/// shared memory. The layout determines the bytes inside a slot, so slots are the unit.
 template <class Visit>
 void for_each_slot_in(const SharedTile& t, std::int64_t begin, std::int64_t end,
                       const Visit& visit) {

@@ -11,7 +11,7 @@ namespace tegula::ir::interp {
 struct Slot {
   SharedTile* tile = nullptr;
   std::size_t first = 0, count = 0;
-  std::span<const std::int64_t> shape;  ///< of the slot
+  std::span<const std::int64_t> shape;  ///< shape of the slot
 
   std::string index_of(std::size_t i) const {
     return index_str(shape, static_cast<std::int64_t>(i));

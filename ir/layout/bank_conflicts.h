@@ -14,7 +14,7 @@ namespace tegula::ir {
 /// a matrix; a phase takes as many wavefronts as the fullest bank has different words. Lanes on one
 /// word share it.
 struct BankUse {
-  int instructions = 0;  ///< of all warps together
+  int instructions = 0;  ///< instructions of all warps together
   int wavefronts = 0;
   int phases = 0;
   /// Wavefronts lost to conflicts.

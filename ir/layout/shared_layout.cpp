@@ -1,4 +1,4 @@
-// Shared-memory layouts: plain, hardware-swizzled in pieces, and given by a matrix.
+// Shared-memory layouts: plain, hardware-swizzled in segments, and given by a matrix.
 #include "ir/layout/shared_layout.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ std::uint32_t swizzle_address(std::uint32_t address, int swizzle) {
 /// Address bits that the swizzle reads lie below this.
 int swizzle_span(int swizzle) { return swizzle == 0 ? 0 : swizzle * kSwizzleRows; }
 
-/// Lays out one run of equal pieces, dimension after dimension.
+/// Lays out one run of equal segments, dimension after dimension.
 class SlabBuilder {
  public:
   SlabBuilder(const Dims& shape, int element_bytes, const Dims& order, int batch)
@@ -58,7 +58,7 @@ class SlabBuilder {
     return slab;
   }
 
-  std::int64_t piece_bytes = 0;   // of one piece, without padding
+  std::int64_t piece_bytes = 0;   // bytes of one segment, without padding
   std::int64_t stride_bytes = 0;  // from one piece to the next
   std::int64_t run_bytes = 0;
 

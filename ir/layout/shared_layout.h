@@ -13,7 +13,7 @@
 namespace tegula::ir {
 
 /// Rows of `width` bytes under a hardware swizzle of `swizzle` bytes (128, 64, 32; 0: none),
-/// `count` of them side by side. In swizzled pieces the width is the swizzle's.
+/// `count` of them side by side. In a swizzled segment the width is the swizzle's.
 struct SwizzleSegment {
   int swizzle = 0;
   int width = 0;
@@ -42,17 +42,18 @@ struct Slab {
   int block_bytes(int element_bytes) const;
 };
 
-/// How a swizzled tile whose rows are wider than the swizzle is cut into pieces.
+/// How a swizzled tile whose rows are wider than the swizzle is divided into segments.
 enum class SegmentRule : std::uint8_t {
-  Equal,        ///< equal pieces of the widest swizzle that divides a row: 192 B = 3 x 64
+  Equal,        ///< equal segments of the widest swizzle that divides a row: 192 B = 3 x 64
   WidestFirst,  ///< widest first: 192 B = 128 + 64, 320 B = 128 + 128 + 64
 };
 
 /// A value like LinearLayout. Two spellings:
 ///
-///     swz<128x160:2; order=[1,0]; rows=[128*2,64]>      hardware swizzles; 2-byte elements,
-///     dimension 1 fastest mem<64x64:2; off=[(0,1),(0,2),(1,8),...]; rep=[0*3]>   element index of
-///     each offset bit (in elements)
+///     swz<128x160:2; order=[1,0]; rows=[128*2,64]>
+///         hardware swizzles; 2-byte elements, dimension 1 fastest
+///     mem<64x64:2; off=[(0,1),(0,2),(1,8),...]; rep=[0*3]>
+///         element index of each offset bit (in elements)
 ///
 /// A swizzle XORs address bits, so a tile must start at a multiple of alignment().
 class SharedLayout {
@@ -61,13 +62,13 @@ class SharedLayout {
 
   /// Plain strides, no swizzle, no padding. `order` names dimensions fastest first.
   static SharedLayout plain(const Dims& shape, int element_bytes, const Dims& order);
-  /// The fastest dimension cut into `pieces`; within each, the dimensions of `order` but the last
-  /// `batch` (outermost) ones are nested, these lie outside all pieces (pipeline stages). Refused
-  /// where the swizzle of a row would not be a function of index bits (number of rows neither a
-  /// multiple of 8 nor a power of two).
+  /// The fastest dimension divided into `pieces`; within each, the dimensions of `order` but the
+  /// last `batch` (outermost) ones are nested, these lie outside all segments (pipeline stages).
+  /// Refused where the swizzle of a row would not be a function of index bits (number of rows
+  /// neither a multiple of 8 nor a power of two).
   static Result<SharedLayout> pieces(const Dims& shape, int element_bytes, const Dims& order,
                                      std::span<const SwizzleSegment> pieces, int batch = 0);
-  /// Chooses the pieces: swizzles of at most `max_swizzle` bytes.
+  /// Chooses the segments: swizzles of at most `max_swizzle` bytes.
   static Result<SharedLayout> swizzled(const Dims& shape, int element_bytes, const Dims& order,
                                        int max_swizzle = 128, SegmentRule rule = SegmentRule::Equal,
                                        int batch = 0);
@@ -106,7 +107,7 @@ class SharedLayout {
   Dims order_;
   std::vector<SwizzleSegment> pieces_;
   int batch_ = 0;
-  std::vector<Dims> offset_basis_;  // of synthesised layouts
+  std::vector<Dims> offset_basis_;  // basis of synthesised layouts
   std::vector<Repeat> digits_;
   std::vector<Slab> slabs_;
   std::int64_t bytes_ = 1;

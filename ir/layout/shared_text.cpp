@@ -9,7 +9,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Elements of a layout that is read, and widths of its pieces: far more than a CTA can have, and
+/// Elements of a layout that is read, and widths of its segments: far more than a CTA can have, and
 /// few enough for the arithmetic on offsets.
 constexpr std::int64_t kMaxElements = 1 << 20;
 

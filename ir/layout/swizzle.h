@@ -17,7 +17,7 @@ struct ExchangeOptions {
   int max_vector_bytes = 16;
   bool stmatrix = true;  ///< sm_90 and later
   bool ldmatrix = true;
-  int reads = 1;  ///< that the reader makes of every element, for each write
+  int reads = 1;  ///< reads of every element for each write
 };
 
 /// A tile handed over through shared memory.

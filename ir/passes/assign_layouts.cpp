@@ -282,7 +282,7 @@ class Assigner {
                     by_tma ? "stored by TMA" : "not stored by TMA",
                     {{"tile", stored.str()},
                      {"why", by_tma            ? "as the plan says"
-                             : why_not.empty() ? "does not lie as sums do"
+                             : why_not.empty() ? "has another layout than accumulators"
                                                : std::string(why_not)}});
   }
 

@@ -36,18 +36,18 @@ struct CarriedReduction {
   std::size_t carry = 0;
   OpId update = {}, reduce = {};
   OpId scaling = {}, convert = {};  ///< or none
-  Value factor = {};                ///< of the carry, or none
+  Value factor = {};                ///< factor of the carry, or none
   int axis = 0;
 };
 
 /// Partition of the reduced tile over threads, and the part that is folded in a thread.
 struct ReductionShapes {
-  Ints digits;      ///< shape of the tile with the axis cut into its runs
-  Ints order;       ///< order of these, with the registers' segments last
-  Ints shape;       ///< [.., threads, .., registers]
-  Type cut, dealt;  ///< tiles of these shapes
-  Type tile;        ///< the same as [.., threads, .., registers]
-  Type sums;        ///< [.., threads, ..]
+  Ints digits;         ///< shape of the tile with the axis cut into its runs
+  Ints order;          ///< order of these, with the registers' segments last
+  Ints shape;          ///< [.., threads, .., registers]
+  Type cut, permuted;  ///< tiles of these shapes
+  Type tile;           ///< the same as [.., threads, .., registers]
+  Type partials;       ///< [.., threads, ..]
 };
 
 const LinearLayout* interned(const Result<LinearLayout>& layout) {
@@ -86,18 +86,18 @@ std::optional<ReductionShapes> parts_of(Type t, int axis) {
   }
   p.order.insert(p.order.end(), in_registers.begin(), in_registers.end());
   p.shape.push_back(registers);
-  Ints dealt;
-  for (const std::int64_t i : p.order) dealt.push_back(p.digits[static_cast<std::size_t>(i)]);
+  Ints permuted;
+  for (const std::int64_t i : p.order) permuted.push_back(p.digits[static_cast<std::size_t>(i)]);
   const LinearLayout* cut = interned(reshape(*t.layout(), dims_of(p.digits)));
   if (!cut) return std::nullopt;
   const LinearLayout* turned = intern_layout(permute(*cut, dims_of(p.order)));
   const LinearLayout* tile = interned(reshape(*turned, dims_of(p.shape)));
   if (!tile) return std::nullopt;
   p.cut = Type::tile(t.elem(), p.digits, cut);
-  p.dealt = Type::tile(t.elem(), dealt, turned);
+  p.permuted = Type::tile(t.elem(), permuted, turned);
   p.tile = Type::tile(t.elem(), p.shape, tile);
-  const Ints sums(p.shape.begin(), p.shape.end() - 1);
-  p.sums = Type::tile(t.elem(), sums, intern_layout(slice(*tile, static_cast<int>(rank))));
+  const Ints partials(p.shape.begin(), p.shape.end() - 1);
+  p.partials = Type::tile(t.elem(), partials, intern_layout(slice(*tile, static_cast<int>(rank))));
   return p;
 }
 
@@ -203,12 +203,12 @@ class DeferReductions {
   bool can_widen(Value v, const ReductionShapes& p, int axis) const {
     const Type t = k_.type(v);
     return !t.is_tile() ||
-           broadcast_registers(expand_dim(*t.layout(), axis), *p.sums.layout()).operator bool();
+           broadcast_registers(expand_dim(*t.layout(), axis), *p.partials.layout()).operator bool();
   }
 
   /// The value of each row, repeated for the partials of the row.
   Value widen(Builder& b, Value v, const ReductionShapes& p, int axis) const {
-    const Type t = k_.type(v), wanted = p.sums.with_elem(t.elem());
+    const Type t = k_.type(v), wanted = p.partials.with_elem(t.elem());
     if (!t.is_tile()) return b.op(Opcode::Splat, {v}, wanted);
     Ints shape(t.shape().begin(), t.shape().end());
     shape.insert(shape.begin() + axis, 1);
@@ -219,14 +219,14 @@ class DeferReductions {
 
   /// True in the partials of one thread of each row.
   Value is_first_part(Builder& b, const ReductionShapes& p, int axis) const {
-    LinearLayout of_parts = *p.sums.layout();
-    for (int d = static_cast<int>(p.sums.rank()); d-- > 0;)
+    LinearLayout of_parts = *p.partials.layout();
+    for (int d = static_cast<int>(p.partials.rank()); d-- > 0;)
       if (d != axis) of_parts = slice(of_parts, d);
     const Type numbers =
-        Type::tile({DType::i32, false}, Ints{p.sums.shape()[axis]}, intern_layout(of_parts));
+        Type::tile({DType::i32, false}, Ints{p.partials.shape()[axis]}, intern_layout(of_parts));
     const Value number = b.op(Opcode::Arange, {}, numbers, {{AttrName::start, 0}});
     Value first = b.cmp("eq", number, b.constant(numbers, std::int64_t{0}));
-    for (int d = 0; d < p.sums.rank(); ++d) {
+    for (int d = 0; d < p.partials.rank(); ++d) {
       if (d == axis) continue;
       const Type t = k_.type(first);
       Ints shape(t.shape().begin(), t.shape().end());
@@ -234,16 +234,16 @@ class DeferReductions {
       const Type expanded = Type::tile(t.elem(), shape, intern_layout(expand_dim(*t.layout(), d)));
       first = b.op(Opcode::ExpandDims, {first}, expanded, {{AttrName::axis, d}});
     }
-    return p.sums.rank() == 1
+    return p.partials.rank() == 1
                ? first
-               : b.op(Opcode::Broadcast, {first}, p.sums.with_elem({DType::i1, false}));
+               : b.op(Opcode::Broadcast, {first}, p.partials.with_elem({DType::i1, false}));
   }
 
   Value initial_partials(Builder& b, Value init, const ReductionShapes& p,
                          const CarriedReduction& f) const {
     const ReduceKind& kind = reduce_kind(k_[f.reduce].attrs.s(AttrName::kind));
     if (is_idempotent(kind.op)) return widen(b, init, p, f.axis);
-    const Value neutral = b.op(Opcode::Splat, {kind.identity(b, p.sums.dtype())}, p.sums);
+    const Value neutral = b.op(Opcode::Splat, {kind.identity(b, p.partials.dtype())}, p.partials);
     if (kind.op == Opcode::Add && is_zero(k_, init)) return neutral;
     return b.select(is_first_part(b, p, f.axis), widen(b, init, p, f.axis), neutral);
   }
@@ -252,11 +252,12 @@ class DeferReductions {
   Value thread_partials(Builder& b, const CarriedReduction& f, const ReductionShapes& p) const {
     const Value tile = k_[f.reduce].operands[0];
     const Value cut = b.op(Opcode::Reshape, {tile}, p.cut),
-                dealt = b.op(Opcode::Permute, {cut}, p.dealt, {{AttrName::order, p.order}}),
-                parts = b.op(Opcode::Reshape, {dealt}, p.tile);
+                permuted = b.op(Opcode::Permute, {cut}, p.permuted, {{AttrName::order, p.order}}),
+                parts = b.op(Opcode::Reshape, {permuted}, p.tile);
     AttrList attrs = k_[f.reduce].attrs;
     attrs.set(AttrName::axis, p.tile.rank() - 1);
-    return k_[b.create(Opcode::Reduce, std::array{parts}, std::array{p.sums}, attrs)].results[0];
+    return k_[b.create(Opcode::Reduce, std::array{parts}, std::array{p.partials}, attrs)]
+        .results[0];
   }
 
   bool rewrite(const CarriedReduction& f) {
@@ -264,8 +265,8 @@ class DeferReductions {
     const Value init = loop_inits(k_[f.loop])[f.carry];
     if (!p || !can_widen(init, *p, f.axis) || (f.factor && !can_widen(f.factor, *p, f.axis)))
       return false;
-    context_.remark(Remark::Kind::Applied, k_[f.update].loc, "added over lanes behind the loop",
-                    {{"sums", p->sums.with_layout(nullptr).str()}});
+    context_.remark(Remark::Kind::Applied, k_[f.update].loc, "reduced across lanes after the loop",
+                    {{"sums", p->partials.with_layout(nullptr).str()}});
     const Value before = body_carries(k_, f.loop)[f.carry], after = k_[f.update].results[0],
                 result = k_[f.loop].results[f.carry];
     const Type whole = k_.type(result);
@@ -273,12 +274,12 @@ class DeferReductions {
 
     Builder outside(k_, f.loop);
     loop_inits(k_[f.loop])[f.carry] = initial_partials(outside, init, *p, f);
-    k_.set_type(before, p->sums);
-    k_.set_type(result, p->sums);
+    k_.set_type(before, p->partials);
+    k_.set_type(result, p->partials);
 
     Builder inside(k_, f.update);
-    const Value sums = thread_partials(inside, f, *p);
-    k_.replace_all_uses(after, update(inside, f, before, sums, *p));
+    const Value partials = thread_partials(inside, f, *p);
+    k_.replace_all_uses(after, update(inside, f, before, partials, *p));
     k_.erase(f.update);
     for (const OpId op : {f.scaling, f.convert, f.reduce})
       if (op) k_.erase(op);
@@ -287,16 +288,16 @@ class DeferReductions {
     return true;
   }
 
-  Value update(Builder& b, const CarriedReduction& f, Value before, Value sums,
+  Value update(Builder& b, const CarriedReduction& f, Value before, Value partials,
                const ReductionShapes& p) const {
     const auto again = [&](OpId like, std::initializer_list<Value> operands) {
       const AttrList attrs = k_[like].attrs;
-      return k_[b.create(k_[like].opcode, operands, std::array{p.sums}, attrs)].results[0];
+      return k_[b.create(k_[like].opcode, operands, std::array{p.partials}, attrs)].results[0];
     };
-    if (!f.factor) return again(f.update, {before, sums});
+    if (!f.factor) return again(f.update, {before, partials});
     const Value factor = widen(b, f.factor, p, f.axis);
-    if (!f.scaling) return again(f.update, {before, factor, sums});
-    return again(f.update, {again(f.scaling, {before, factor}), sums});
+    if (!f.scaling) return again(f.update, {before, factor, partials});
+    return again(f.update, {again(f.scaling, {before, factor}), partials});
   }
 
   /// Behind the loop: over lanes and warps.
@@ -307,7 +308,7 @@ class DeferReductions {
     k_.replace_all_uses(result, stand_in);
     const int axis = static_cast<int>(folding.i(AttrName::axis));
     Type left = whole;
-    if (whole.is_tile()) left = whole.with_layout(intern_layout(slice(*p.sums.layout(), axis)));
+    if (whole.is_tile()) left = whole.with_layout(intern_layout(slice(*p.partials.layout(), axis)));
     Value all =
         k_[b.create(Opcode::Reduce, std::array{result}, std::array{left}, folding)].results[0];
     if (left != whole) all = b.op(Opcode::ConvertLayout, {all}, whole);

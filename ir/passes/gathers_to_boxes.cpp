@@ -1,11 +1,11 @@
-// Gathers that a loop with products makes of what is a box of a view become loads of that box, so
-// that TMA can bring it. Only where the plan is to have `tma_aux_loads`: a tensor that a score
-// function looks up at each pair, say.
+// Turns gathers in a mainloop whose indices form a box of a view into loads of that box, so that
+// TMA can make them. Only if the plan is to have `tma_aux_loads`: for a tensor that a score
+// function reads at each pair, for instance.
 //
 // Before:  p = addptr (view_ptr V), q * (view_stride V 0) + kv * (view_stride V 1)
 //          x = load p, (0 <= q < view_dim V 0 and 0 <= kv < view_dim V 1), 0
 // After:   x = fill_absent (load_view V, q0, kv0), 0
-// where q is q0 and the number of the row, kv is kv0 and that of the column.
+// Here q is q0 plus the row, and kv is kv0 plus the column.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ void flatten(const Kernel& k, Value v, Opcode opcode, std::vector<Value>& leaves
 
 struct RecoveredBox {
   Value view;
-  std::vector<Position> at;  ///< of each dimension of the view
+  std::vector<Position> at;  ///< position in each dimension of the view
   Ints axes;                 ///< view dimension of each tile dimension
 };
 

@@ -306,8 +306,8 @@ class HoistBroadcastTerms {
       const DeferredTerms p = split(*begun, w);
       if (p.now.cost() >= cost) continue;
       replaced_.insert(replaced_.begin(), k_[f.tile].def);
-      context_.remark(Remark::Kind::Applied, k_[k_[f.tile].def].loc, "a product begins with terms",
-                      {{"of", axis == 0 ? "rows" : "columns"}});
+      context_.remark(Remark::Kind::Applied, k_[k_[f.tile].def].loc,
+                      "an accumulator starts from terms", {{"of", axis == 0 ? "rows" : "columns"}});
       return p;
     }
     return std::nullopt;
@@ -335,7 +335,7 @@ class HoistBroadcastTerms {
     };
     if (!now.has_terms() && parts(later) == "nothing") return;
     context_.remark(Remark::Kind::Applied, k_[k_[v].def].loc,
-                    "what rows or columns have in common is computed apart",
+                    "terms of rows or columns are computed apart",
                     {{"here", parts(now)}, {"behind users", parts(later)}});
   }
 

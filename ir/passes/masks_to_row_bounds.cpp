@@ -135,15 +135,15 @@ class MasksToRowBounds {
   }
 
   RowBounds both(const RowBounds& x, const RowBounds& y) {
-    return {further(Opcode::Max, x.first, y.first), further(Opcode::Min, x.end, y.end)};
+    return {tightest(Opcode::Max, x.first, y.first), tightest(Opcode::Min, x.end, y.end)};
   }
   /// An interval too where both are limited on the same side only.
   std::optional<RowBounds> either(const RowBounds& x, const RowBounds& y) {
-    if (!x.first && !y.first) return RowBounds{{}, further(Opcode::Max, x.end, y.end)};
-    if (!x.end && !y.end) return RowBounds{further(Opcode::Min, x.first, y.first), {}};
+    if (!x.first && !y.first) return RowBounds{{}, tightest(Opcode::Max, x.end, y.end)};
+    if (!x.end && !y.end) return RowBounds{tightest(Opcode::Min, x.first, y.first), {}};
     return std::nullopt;
   }
-  Value further(Opcode o, Value x, Value y) { return !x ? y : !y ? x : b_.op(o, {x, y}); }
+  Value tightest(Opcode o, Value x, Value y) { return !x ? y : !y ? x : b_.op(o, {x, y}); }
 
   std::optional<RowBounds> compared(OpId cmp) {
     const Value left = k_[cmp].operands[0], right = k_[cmp].operands[1];

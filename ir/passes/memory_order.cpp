@@ -1,13 +1,16 @@
-// Barriers that make a program's accesses to global memory happen in program order, although many
-// threads make them.
+// Inserts barriers that make a program's accesses to global memory happen in program order,
+// although many threads make them.
 //
 // Before:  store_view Y, a, %i ..; b = load_view Y, %j ..; atomic_rmw lock [sem = "release"]
 // After:   store_view Y, a, %i ..; cta_barrier; b = load_view Y, %j ..; cta_barrier; atomic_rmw ..
-// A barrier stands where an access may meet an earlier one of another thread that no barrier
-// separates from it on some path: as late as possible, so that it serves all that wait for it, and
-// in front of the loops that hold the later access alone. What a release publishes other threads
-// have written in front of a barrier; behind an acquire all of them meet. Where every thread meets
-// its own elements only, as in epilogues, there is nothing to do.
+// A barrier stands between an access and a conflicting earlier one of another thread that no
+// barrier separates from it on some path: as late as possible, so that it serves all later
+// accesses, and in front of the loops that hold the later access alone. A release comes after a
+// barrier, so that it publishes the writes of all threads; after an acquire all threads
+// synchronise. If every thread accesses its own elements only, as in epilogues, there is nothing to
+// do.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -207,15 +210,25 @@ class MemoryOrder {
     if (!m.behind) b.before(at);
     b.effect(Opcode::CtaBarrier, {});
     changed_ = true;
-    context_.remark(Remark::Kind::Applied, k_[m.op].loc, reason(m),
-                    {{"op", std::string(info(k_[m.op].opcode).mnemonic)}});
+    context_.remark(Remark::Kind::Applied, k_[m.op].loc, reason(m), accesses(m));
     return m.behind ? OpId() : at;
   }
 
+  /// The op, and the earlier accesses that it conflicts with.
+  std::vector<std::pair<std::string, std::string>> accesses(const Missing& m) const {
+    const auto named = [&](OpId op) {
+      return fmt::format("{}@{}", info(k_[op].opcode).mnemonic, k_[op].loc.line);
+    };
+    std::vector<std::pair<std::string, std::string>> all{
+        {"op", std::string(info(k_[m.op].opcode).mnemonic)}};
+    for (const Open& earlier : m.before) all.emplace_back("earlier", named(earlier.op));
+    return all;
+  }
+
   std::string reason(const Missing& m) const {
-    if (m.behind) return "all threads meet: they see what is acquired";
-    if (is_release(k_[m.op])) return "all threads meet: what they have done is published";
-    return "all threads meet: another one may have accessed the same memory";
+    if (m.behind) return "all threads synchronise: they see what is acquired";
+    if (is_release(k_[m.op])) return "all threads synchronise: what they have done is published";
+    return "all threads synchronise: another one may have accessed the same memory";
   }
 
   Kernel& k_;

@@ -1,17 +1,17 @@
-// Matrix products of a loop become wgmmas whose operands TMA brings into a ring of slots.
+// Turns the dots of a mainloop into wgmmas whose operands TMA loads into a ring of slots.
 //
 // Before:
 //     for k { a = load_view A[.., k]; b = load_view B[k, ..]; c = dot a, b, c }
-// After, with copies of stages - 1 steps in flight:
+// After, with loads of stages - 1 iterations in flight:
 //     for k, slot, phase {
 //       channel_wait slot, phase; c = dot_async c, ring_a[slot], ring_b[slot]; dot_wait 1
-//       channel_release slot - 1; the producer thread waits for all releases and copies step k +
-//       stages - 1
+//       channel_release slot - 1; the producer thread waits for all releases and loads iteration
+//       k + stages - 1
 //     }
-// Each wait completes the product of the step before, so that slot is free, while the current
-// product runs. Sums that nothing else reads stay pending round the loop; of two products, the
-// second may run a step late (skew_back_to_back_mma.cpp); others are waited for at once. (CUTLASS,
-// sm90 TMA mainloops; PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".)
+// Each wait completes the MMA of the previous iteration, whose slot is then free, while the current
+// MMA runs. Accumulators that nothing else reads stay pending around the loop; GEMM1 of
+// back-to-back GEMMs may be skewed (skew_back_to_back_mma.cpp); others are waited for at once.
+// (CUTLASS, sm90 TMA mainloops; PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".)
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -30,11 +30,11 @@ namespace {
 /// the accumulators, in the next one.
 class InOrderMma {
  public:
-  explicit InOrderMma(MmaLoop& l) : l_(l), k_(l.k), sums_(pending_accumulators()) {
+  explicit InOrderMma(MmaLoop& l) : l_(l), k_(l.k), pending_(pending_accumulators()) {
     // A tile of A in registers belongs to the MMA of its iteration: it cannot outlive that.
     const bool in_ring = std::ranges::all_of(
         l_.dots, [&](OpId dot) { return l_.load_of(k_[dot].operands[0]) != nullptr; });
-    in_flight_ = in_ring ? static_cast<int>(sums_.size()) : 0;
+    in_flight_ = in_ring ? static_cast<int>(pending_.size()) : 0;
   }
   bool overlaps() const { return in_flight_ > 0; }
 
@@ -44,13 +44,13 @@ class InOrderMma {
     const RingPosition at = l_.add_carry(pipeline.begin);
     Builder head = l_.before(k_[l_.body].first);
     l_.fill_aux(head);
-    if (sums_.empty()) l_.prefetch_next(head, pipeline, at);
+    if (pending_.empty()) l_.prefetch_next(head, pipeline, at);
     pipeline.ring.wait(head, at);
     l_.wait_stationary(head);
-    if (!sums_.empty()) {
+    if (!pending_.empty()) {
       pending_mma(at);
     } else {
-      for (OpId dot : l_.dots) product(dot, at);
+      for (OpId dot : l_.dots) complete(dot, at);
       Builder tail = l_.before(k_.terminator(l_.body));
       pipeline.ring.release(tail, at.slot, tail.flag(true));
     }
@@ -64,10 +64,10 @@ class InOrderMma {
     const bool always = IndexFacts(k_).is_less(first, end);
     if (always) k_[l_.loop].attrs.set(AttrName::has_trip, std::int64_t{1});
     const Value runs = always ? b.flag(true) : b.cmp("lt", first, end);
-    if (!sums_.empty()) finish_pending(b, runs, always);
+    if (!pending_.empty()) finish_pending(b, runs, always);
     l_.release_stationary(b, runs);
     l_.stationary_end = l_.next_stationary(b, runs);
-    l_.meet(b);
+    l_.sync_before_reuse(b);
   }
 
  private:
@@ -81,13 +81,13 @@ class InOrderMma {
   /// others wait within the iteration.
   std::vector<PendingAccumulator> pending_accumulators() const {
     if (l_.has_inner_mma()) return {};
-    std::vector<PendingAccumulator> sums;
+    std::vector<PendingAccumulator> pending;
     for (OpId dot : l_.dots) {
       const auto carry = pending_carry(dot);
       if (!carry) return {};
-      sums.push_back({*carry});
+      pending.push_back({*carry});
     }
-    return sums;
+    return pending;
   }
 
   std::optional<std::size_t> pending_carry(OpId dot) const {
@@ -100,7 +100,7 @@ class InOrderMma {
     return std::nullopt;
   }
 
-  void product(OpId dot, RingPosition at) {
+  void complete(OpId dot, RingPosition at) {
     Builder b = l_.before(dot);
     b.loc = k_[dot].loc;
     const Value done = l_.complete(b, dot, k_[dot].operands[2], k_[dot].operands[0], at);
@@ -109,10 +109,10 @@ class InOrderMma {
   }
 
   /// The carry of the sum is pending from here on, and begins as nothing.
-  Type make_pending(PendingAccumulator& sum) {
-    const std::size_t i = sum.carry;
-    sum.init = loop_inits(k_[l_.loop])[i];
-    const Type pending = Type::pending(k_.type(sum.init));
+  Type make_pending(PendingAccumulator& acc) {
+    const std::size_t i = acc.carry;
+    acc.init = loop_inits(k_[l_.loop])[i];
+    const Type pending = Type::pending(k_.type(acc.init));
     Builder outside = l_.before(l_.loop);
     loop_inits(k_[l_.loop])[i] = outside.op(Opcode::Poison, {}, pending);
     k_.set_type(body_carries(k_, l_.loop)[i], pending);
@@ -127,15 +127,16 @@ class InOrderMma {
     const Value later = b.cmp("ne", k_[l_.body].args[0], k_[l_.loop].operands[0]);
     std::vector<Value> issued, in_registers;
     std::vector<Type> types;
-    for (std::size_t i = 0; i < sums_.size(); ++i) {
+    for (std::size_t i = 0; i < pending_.size(); ++i) {
       const OpId dot = l_.dots[i];
       const Value a = k_[dot].operands[0];
-      types.push_back(make_pending(sums_[i]));
+      types.push_back(make_pending(pending_[i]));
       b.loc = k_[dot].loc;
-      issued.push_back(l_.issue(b, dot, body_carries(k_, l_.loop)[sums_[i].carry], a, later, at));
+      issued.push_back(
+          l_.issue(b, dot, body_carries(k_, l_.loop)[pending_[i].carry], a, later, at));
       if (!l_.load_of(a)) in_registers.push_back(a);
     }
-    const std::vector<Value> sums =
+    const std::vector<Value> accumulators =
         MmaLoop::wait(b, issued, types, in_flight_, std::move(in_registers));
     // Each wait completes the MMAs of the previous iteration: their slot has been read.
     const ChannelRing& ring = l_.pipelines[0].ring;
@@ -144,8 +145,8 @@ class InOrderMma {
     else
       ring.release(b, at.slot, b.flag(true));
     l_.prefetch_next(b, l_.pipelines[0], at);
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      k_.replace_all_uses(k_[l_.dots[i]].results[0], sums[i]);
+    for (std::size_t i = 0; i < accumulators.size(); ++i) {
+      k_.replace_all_uses(k_[l_.dots[i]].results[0], accumulators[i]);
       k_.erase(l_.dots[i]);
     }
   }
@@ -155,9 +156,9 @@ class InOrderMma {
   void finish_pending(Builder& b, Value runs, bool always) {
     std::vector<Value> carried, placeholders;
     std::vector<Type> types;
-    for (const PendingAccumulator& sum : sums_) {
-      carried.push_back(k_[l_.loop].results[sum.carry]);
-      types.push_back(k_.type(sum.init));
+    for (const PendingAccumulator& acc : pending_) {
+      carried.push_back(k_[l_.loop].results[acc.carry]);
+      types.push_back(k_.type(acc.init));
       placeholders.push_back(b.op(Opcode::Poison, {}, types.back()));
       k_.replace_all_uses(carried.back(), placeholders.back());
     }
@@ -166,7 +167,7 @@ class InOrderMma {
     if (overlaps()) pipeline.ring.release(b, pipeline.ring.back(b, pipeline.end, 1).slot, runs);
     for (std::size_t i = 0; i < done.size(); ++i) {
       k_.replace_all_uses(placeholders[i],
-                          always ? done[i] : b.select(runs, done[i], sums_[i].init));
+                          always ? done[i] : b.select(runs, done[i], pending_[i].init));
       k_.erase(k_[placeholders[i]].def);
     }
   }
@@ -174,16 +175,16 @@ class InOrderMma {
   MmaLoop& l_;
   Kernel& k_;
   std::vector<PendingAccumulator>
-      sums_;           ///< accumulators that stay pending around the loop, one per MMA
+      pending_;        ///< accumulators that stay pending around the loop, one per MMA
   int in_flight_ = 0;  ///< MMAs that a wait leaves in flight
 };
 
-void run_late(MmaLoop& loop, std::size_t sum) {
-  auto tiles = EpilogueOverlap::of(loop, loop.dots[1], sum);
+void run_skewed(MmaLoop& loop, std::size_t acc) {
+  auto tiles = EpilogueOverlap::of(loop, loop.dots[1], acc);
   if (tiles) tiles->enter();
   loop.read_aux();
   loop.fill_prologue(1);
-  skew_back_to_back_mma(loop, sum, tiles ? &*tiles : nullptr);
+  skew_back_to_back_mma(loop, acc, tiles ? &*tiles : nullptr);
   loop.finish();
   if (tiles) tiles->close();
 }
@@ -192,17 +193,17 @@ bool rewrite(Kernel& k, OpId op, const Plan& plan, PassContext& context) {
   MmaLoop loop(k, op, plan, context);
   if (!loop.analyze()) return false;
   // Ping-pong tiles pass the order on once per tile; a skewed loop would do so in between.
-  const auto late = plan.pingpong ? std::nullopt : skewed_accumulator(loop);
+  const auto skewed = plan.pingpong ? std::nullopt : skewed_accumulator(loop);
   InOrderMma in_order(loop);
   for (OpId dot : loop.dots) {
-    const bool overlaps = late ? dot == loop.dots[1] : in_order.overlaps();
+    const bool overlaps = skewed ? dot == loop.dots[1] : in_order.overlaps();
     context.remark(Remark::Kind::Applied, k[dot].loc, "dot by wgmma",
                    {{"sum", k.type(k[dot].results[0]).with_layout(nullptr).str()},
                     {"overlapped", overlaps ? "1" : "0"}});
   }
-  loop.allocate(late.has_value());
-  if (late) {
-    run_late(loop, *late);
+  loop.allocate(skewed.has_value());
+  if (skewed) {
+    run_skewed(loop, *skewed);
   } else {
     loop.fill_prologue(0);
     in_order.run();
@@ -227,11 +228,11 @@ void order_warpgroups(Kernel& k) {
     last = op;
   }
   if (!first) return;
-  Builder take(k), pass = Builder::behind(k, last);
-  take.before(first);
-  take.loc = pass.loc = k[first].loc;
-  take.effect(Opcode::OrderWait, {});
-  pass.effect(Opcode::OrderArrive, {});
+  Builder wait(k), arrive = Builder::behind(k, last);
+  wait.before(first);
+  wait.loc = arrive.loc = k[first].loc;
+  wait.effect(Opcode::OrderWait, {});
+  arrive.effect(Opcode::OrderArrive, {});
 }
 
 /// Why no mainloop has this dot; empty if the loop's own remark says it.
@@ -240,12 +241,12 @@ std::string_view why_in_no_loop(const Kernel& k, OpId dot) {
   for (RegionId r = k[dot].parent; k[r].owner; r = k[k[r].owner].parent) {
     const OpData& owner = k[k[r].owner];
     if (owner.opcode == Opcode::If)
-      return "it stands in a branch (if_), where copies cannot run ahead of the steps";
+      return "it stands in a branch (if_), where copies cannot run ahead of the iterations";
     if (owner.opcode == Opcode::While && owner.parent != k.body())
-      return "it stands in a while_ loop, whose steps nobody can count ahead";
+      return "it stands in a while_ loop, whose iterations cannot be counted ahead";
     is_in_loop |= owner.opcode == Opcode::For;
   }
-  return is_in_loop ? "" : "it stands in no loop of steps";
+  return is_in_loop ? "" : "it stands in no loop";
 }
 
 void tell_others(const Kernel& k, PassContext& context) {

@@ -265,9 +265,9 @@ bool swap_if_wanted(Kernel& k, PassContext& context) {
   if (swap_ab(k)) return true;
   if (context.plan)
     refuse_plan(k, context.plan->str(),
-                "swap needs products that add to sums which loops carry, and no cluster",
+                "swap needs MMAs with loop-carried accumulators, and no cluster",
                 context.changed_at);
-  context.remark(Remark::Kind::Missed, {}, "no swap A/B: no sums that loops carry");
+  context.remark(Remark::Kind::Missed, {}, "no swap A/B: no loop-carried accumulators");
   return false;
 }
 
@@ -318,10 +318,9 @@ void drop_tma_aux_loads_unless_possible(const Kernel& k, PassContext& context) {
   context.remark(
       Remark::Kind::Missed, {},
       !k.info.target->has_tma ? fmt::format("no loads by TMA: {} has none", k.info.target.name())
-      : !p.wgmma              ? "no loads by TMA: products are no wgmmas"
-      : s.aux_bytes == 0
-          ? "no loads by TMA: products load nothing beside their operands that it can bring"
-          : "no loads by TMA: no shared memory beside the operands");
+      : !p.wgmma              ? "no loads by TMA: MMAs are no wgmmas"
+      : s.aux_bytes == 0      ? "no loads by TMA: mainloops have no auxiliary loads that it can do"
+                              : "no loads by TMA: no shared memory left by the operands");
 }
 
 /// Bytes of the largest staging buffer for TMA stores, one per warpgroup; 0 if no store qualifies.
@@ -357,7 +356,7 @@ void drop_tma_store_unless_possible(const Kernel& k, PassContext& context) {
   context.remark(Remark::Kind::Missed, {},
                  !p.persistent ? "no stores by TMA: not a persistent kernel's"
                  : staged == 0 ? "no stores by TMA: no result that it can store"
-                               : "no stores by TMA: no shared memory beside the rings");
+                               : "no stores by TMA: no shared memory left by the rings");
 }
 
 /// Whether the other fields allow ping-pong: a static scheduler, and producer warps.
@@ -378,7 +377,7 @@ void pingpong_if_possible(const Kernel& k, PassContext& context) {
   context.plan->pingpong = false;
   context.remark(Remark::Kind::Missed, {},
                  plan ? "no ping-pong: not with other fields of the plan"
-                      : "no ping-pong: no products of which a warpgroup can have a tile");
+                      : "no ping-pong: no MMAs whose tile one warpgroup can compute");
 }
 
 /// Whether elements in runs of `unit` can be partitioned over that many warps: over a power of two
@@ -407,9 +406,8 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
        "num_warps is warps_m times warps_n"},
       {p.wgmma || (can_partition(s.common_rows, kWarpRows, p.warps_m) &&
                    can_partition(s.common_columns, kMmaColumns, p.warps_n)),
-       "warps_m and warps_n are powers of two, times what divides 16 rows and 8 columns of "
-       "products"},
-      {!p.wgmma || may_be_wgmma, "wgmma=1 needs products that wgmma can compute"},
+       "warps_m and warps_n are powers of two, times what divides 16 rows and 8 columns of MMAs"},
+      {!p.wgmma || may_be_wgmma, "wgmma=1 needs MMAs that wgmma can compute"},
       {!p.wgmma || p.pingpong || (p.warps_n == 1 && p.num_warps * kWarpRows == s.mma_rows),
        "with wgmma a warp has 16 rows, and warps_n is 1"},
       {p.epilogue_tile_n >= 0, "epilogue_tile_n is at least 0"},

@@ -45,16 +45,15 @@ class StrengthReduceDivisions {
     const IndexFacts bounds(k_);
     collect(k_.body(), loops, bounds);
     if (found_.empty()) return false;
-    context_.remark(
-        Remark::Kind::Applied, k_[found_.front().op].loc,
-        "divisions by what a loop does not change became multiplications, or by constants",
-        {{"quotients and remainders", std::to_string(found_.size())}});
-    for (const Found& f : found_) rewrite(f);
+    context_.remark(Remark::Kind::Applied, k_[found_.front().op].loc,
+                    "divisions by loop invariants became multiplications, or by constants",
+                    {{"quotients and remainders", std::to_string(found_.size())}});
+    for (const Division& f : found_) rewrite(f);
     return true;
   }
 
  private:
-  struct Found {
+  struct Division {
     OpId op, loop;   ///< the outermost loop that the divisor is the same in; none: mostly constant
     bool has_signs;  ///< an operand may be negative
   };
@@ -192,7 +191,7 @@ class StrengthReduceDivisions {
 
   /// In program order: the multiplier of an earlier division is visible to a later one, or is in
   /// another branch.
-  void rewrite(const Found& f) {
+  void rewrite(const Division& f) {
     const Value n = k_[f.op].operands[0], d = k_[f.op].operands[1], result = k_[f.op].results[0];
     const DType dtype = k_.type(result).dtype();
     Builder b(k_, f.op);
@@ -207,7 +206,7 @@ class StrengthReduceDivisions {
 
   Kernel& k_;
   PassContext& context_;
-  std::vector<Found> found_;
+  std::vector<Division> found_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, bool> invariant_;      ///< by value and loop
   std::map<std::pair<std::uint32_t, std::uint32_t>, Value> reciprocals_;   ///< by value and loop
   std::map<std::pair<std::uint32_t, std::uint32_t>, Quotient> quotients_;  ///< by operands

@@ -1,7 +1,7 @@
 // Splits an epilogue into column subtiles, each computed and stored before the next.
 //
 // Before:  r = load_view R; v = f(sums, cast r); store_view C, v                   (128x256)
-// After:   for each block: r = load_view R at the block; v = f(tile_slice sums, cast r); store_view
+// After:   for each subtile: r = load_view R there; v = f(tile_slice sums, cast r); store_view
 // A thread then holds the operands and intermediate values of one subtile only, besides the
 // accumulator. Loads are a few subtiles ahead: the computation in between hides their latency, and
 // as they stand in front of stores they stay there. The first ones go in front of the wait for the
@@ -110,7 +110,7 @@ class EpilogueSubtiles {
   /// Whether a subtile of the load may be loaded after earlier subtiles were stored.
   bool may_be_loaded_late(OpId load) {
     const MemoryAccess *read = hazards_.access(load), *written = hazards_.access(store_);
-    return !read || !written || !hazards_.meet(*read, *written) ||
+    return !read || !written || !hazards_.may_collide(*read, *written) ||
            hazards_.is_same_box(*read, *written);
   }
 

@@ -15,12 +15,12 @@ constexpr std::int64_t kFewQueries = 16;
 /// Rows of the least tile, and tiles that an i32 counts.
 constexpr std::int64_t kMinRows = 16, kMaxTiles = (std::int64_t{1} << 31) - 1;
 
-struct Named {
+struct NamedTensor {
   const char* name;
   const Tensor& tensor;
 };
 
-void same(const char* what, Named a, int a_dim, Named b, int b_dim) {
+void same(const char* what, NamedTensor a, int a_dim, NamedTensor b, int b_dim) {
   if (a.tensor.size(a_dim) != b.tensor.size(b_dim))
     throw_argument_error(ErrorId::attention_sizes, what, a.name, a.tensor.str(), b.name,
                          b.tensor.str(), what);
@@ -34,8 +34,8 @@ struct Layout {
 constexpr Layout kDense{4, 0, 1, 2, "[batch, heads, length, head_dim]"},
     kVarlen{3, -1, 1, 0, "[total length, heads, head_dim]"};
 
-void check_tensors(const Layout& l, Named Q, Named K, Named V, Named O) {
-  for (const Named& t : {Q, K, V, O}) {
+void check_tensors(const Layout& l, NamedTensor Q, NamedTensor K, NamedTensor V, NamedTensor O) {
+  for (const NamedTensor& t : {Q, K, V, O}) {
     if (t.tensor.rank() != l.rank)
       throw_argument_error(ErrorId::attention_rank, t.name, t.tensor.str(), l.rank, l.shape);
     if (!(t.tensor.dtype() == Q.tensor.dtype() && size_bytes(t.tensor.dtype()) == 2 &&
@@ -44,14 +44,14 @@ void check_tensors(const Layout& l, Named Q, Named K, Named V, Named O) {
   }
   const int dim = l.rank - 1;
   if (l.batch >= 0)
-    for (const Named& t : {K, V, O}) same("batch sizes", Q, l.batch, t, l.batch);
+    for (const NamedTensor& t : {K, V, O}) same("batch sizes", Q, l.batch, t, l.batch);
   same("numbers of heads", K, l.heads, V, l.heads);
   same("numbers of heads", Q, l.heads, O, l.heads);
   same("lengths", K, l.length, V, l.length);
   same("lengths", Q, l.length, O, l.length);
   same("head dims", Q, dim, K, dim);
   same("head dims", V, dim, O, dim);
-  for (const Named& t : {Q, V})
+  for (const NamedTensor& t : {Q, V})
     if (!(t.tensor.size(dim) > 0 && t.tensor.size(dim) % 8 == 0 &&
           t.tensor.size(dim) <= kMaxHeadDim))
       throw_argument_error(ErrorId::head_dim, t.name, t.tensor.size(dim), +kMaxHeadDim);
@@ -60,7 +60,7 @@ void check_tensors(const Layout& l, Named Q, Named K, Named V, Named O) {
     throw_argument_error(ErrorId::head_groups, heads, kv_heads);
 }
 
-void check_extra(Named t, DType dtype, const Dims& shape) {
+void check_extra(NamedTensor t, DType dtype, const Dims& shape) {
   if (!t.tensor.defined()) return;
   if (t.tensor.dtype() != dtype || t.tensor.shape() != shape)
     throw_argument_error(ErrorId::attention_extra, t.name, t.tensor.str(), name(dtype),
@@ -118,7 +118,8 @@ AttentionCall dense_call(const Tensor& Q, const Tensor& K, const Tensor& V, cons
 AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
                           const CuSeqlens& lengths, const AttentionExtras& extras) {
   check_tensors(kVarlen, {"Q", Q}, {"K", K}, {"V", V}, {"O", O});
-  for (const Named& t : {Named{"cu_seqlens of q", lengths.q}, {"cu_seqlens of kv", lengths.kv}})
+  for (const NamedTensor& t :
+       {NamedTensor{"cu_seqlens of q", lengths.q}, {"cu_seqlens of kv", lengths.kv}})
     if (!(t.tensor.defined() && t.tensor.dtype() == DType::i32 && t.tensor.rank() == 1 &&
           t.tensor.size(0) > 0 && t.tensor.size(0) == lengths.q.size(0)))
       throw_argument_error(ErrorId::cu_seqlens, t.name,

@@ -13,7 +13,7 @@ struct AttentionCall {
   AttentionExtras extras;
   CuSeqlens lengths;  ///< undefined tensors: one sequence an entry of the batch
   bool pack_gqa = false;
-  std::int32_t seqlen_q = 0;  ///< of a packed head, or of the longest sequence
+  std::int32_t seqlen_q = 0;  ///< queries of a packed head, or of the longest sequence
 };
 
 /// Checks [batch, heads, length, dim].

@@ -1,9 +1,9 @@
 #pragma once
-// Softmax without a running maximum, and the tiles for which that was not good enough (Hong et al.
-// 2023, FlashDecoding++, 3): exponents are relative to the largest score of the first block that a
-// tile visits. Where others are much larger, or where the row sees none of that block, sums may
-// leave the range in which they are as accurate as relative to the largest score of all. They are
-// looked at, tiles with such rows are marked, and a second kernel computes those again.
+// Speculative softmax, without a running maximum, and its fallback (Hong et al. 2023,
+// FlashDecoding++, 3): exponents are relative to the largest score of the first block that a tile
+// visits. If others are much larger, or the row attends to none of that block, row sums may leave
+// the range in which they are as accurate as relative to the largest score of all. Tiles with such
+// rows are flagged, and a second kernel recomputes them.
 #include <cstdint>
 
 #include "tegula/tegula.h"
@@ -12,19 +12,19 @@ namespace tegula {
 
 /// Role of an attention kernel in speculative softmax.
 enum class SoftmaxPass : std::uint8_t {
-  exact,        ///< each step's exponents are relative to the largest score so far
-  speculative,  ///< relative to the largest of the first block: marks needs_recompute tiles
-  recompute,    ///< computes marked tiles again, as `exact` does
+  exact,        ///< exponents are relative to the largest score so far
+  speculative,  ///< relative to the largest score of the first block: flags tiles to recompute
+  recompute,    ///< recomputes flagged tiles, as `exact` does
 };
 
-/// In a kernel: Scratch::fallback_flags, a bit for each of so many groups of tiles, whose number is
-/// such that launches that a graph records need little memory of their own: a needs_recompute tile
-/// takes the others of its group with it.
+/// In a kernel: Scratch::fallback_flags, one bit per group of tiles; there are so few groups that
+/// launches recorded in a graph need little memory of their own. A tile to recompute takes the
+/// others of its group with it.
 class FallbackFlags {
  public:
   explicit FallbackFlags(const Ptr<u32>& words) : words_(words) {}
 
-  /// First pass: flags the tile if one of its rows [rows] is needs_recompute.
+  /// First pass: flags the tile if one of its rows [rows] needs a recomputation.
   void mark(const Tile& tile, const Tile& needs_recompute) const;
   /// Second pass: whether any tile is flagged.
   Tile any() const;

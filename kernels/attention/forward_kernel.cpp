@@ -85,7 +85,7 @@ class Program {
     }
   }
 
-  /// A tile for each of several clusters, of which the last one to have done stores.
+  /// A tile for several clusters, of which the last one to finish stores it.
   void tiles_of_several() const {
     const Tile entries = x_.O.dim(0), heads = x_.O.dim(1);
     const SplitKvPartials& shared = *shared_;
@@ -98,7 +98,7 @@ class Program {
           of_cluster(b, h, m, mine, cluster * programs_ + rank, shared.clusters * programs_);
       const auto& softmax = std::get<OnlineSoftmax>(part.state);
       if_(shared.publish(softmax, tile, cluster, mine, dv_, tile * programs_ + rank), [&] {
-        // Rows that there are, a few at a time: as a rule there are not many.
+        // The existing rows, a few at a time: usually there are not many.
         const Tile end = min(mine.first() + mine.block(), x_.Q.dim(2));
         for (auto some : steps(mine.first(), end, SplitKvPartials::kRows))
           store({part.sequence, rows_of(part.sequence, h, some),
@@ -129,7 +129,7 @@ class Program {
   }
 
   /// The first tile of each head's order, of all heads, then the second of each. Lists leave no
-  /// doubts.
+  /// flags.
   void tiles_in_order() const {
     const Tile count = cdiv(longest(), tiles_.block_q);
     const Tile entries = rows_.cu_q ? rows_.cu_q->dim(0) - 1 : x_.O.dim(0);
@@ -276,7 +276,6 @@ class Program {
     const KvBlockIterator kv_blocks = kv_blocks_of(s, b, h, m, is_wanted, part);
     assume(scale_ > 0.0f);
     for (auto step : kv_blocks.steps()) {
-      // Keys behind the last read as 0, or as those of the next sequence; the mask stops them, and
       // Keys beyond seqlen_kv read as 0 (varlen: as keys of the next sequence). The mask excludes
       // them, so their softmax weights are 0.
       const Index n = kv_blocks.block(step), kv = sequence.keys(n);
@@ -360,7 +359,7 @@ class Program {
   Tile scale_, factor_;
   Index d_, dv_;
   AttentionTileShape tiles_;
-  int programs_;  ///< of a cluster that shares a tile
+  int programs_;  ///< programs of a cluster that shares a tile
   Tile group_;
 };
 

@@ -60,15 +60,15 @@ double time_of(const SplitKv& splits, std::int64_t tiles, double bytes_of_tile,
   const double reading =
       std::max(bytes_of_tile / (r.cta_bytes_per_us * programs),
                bytes_of_tile * static_cast<double>(tiles) / r.memory_bytes_per_us);
-  double meeting =
+  double combining =
       splits.cluster_ctas > 1
           ? r.cluster_us + r.cluster_doubling_us *
                                std::bit_width(static_cast<unsigned>(splits.cluster_ctas) / 2)
           : 0;
-  const std::int64_t further_eights = (splits.clusters - 1) / 8;
+  const std::int64_t more_eights = (splits.clusters - 1) / 8;
   if (splits.clusters > 1)
-    meeting += r.exchange_us + r.exchange_eight_us * static_cast<double>(further_eights);
-  return reading + meeting;
+    combining += r.exchange_us + r.exchange_eight_us * static_cast<double>(more_eights);
+  return reading + combining;
 }
 
 /// The fastest that run at once and have keys enough.
@@ -198,7 +198,8 @@ bool AttentionHeuristics::uses_speculative_softmax(const AttentionCall& c) const
          work(c, kv_extent) >= device_profile(c.Q.device()).attention.least_work;
 }
 
-/// Scores of positions are largest next to the query, as a rule (ALiBi, KERPLE, forgetting).
+/// Scores that depend on positions are usually largest next to the query (ALiBi, KERPLE,
+/// forgetting).
 bool AttentionHeuristics::iterates_in_reverse() const {
   return score.reads_kv_index && !score.grows_with_distance;
 }

@@ -14,7 +14,8 @@ namespace tegula {
 struct SequenceRange {
   Index entry;
   Tile seqlen_kv;
-  std::optional<Tile> q_first = {}, q_end = {}, kv_first = {};  ///< of one among others
+  std::optional<Tile> q_first = {}, q_end = {},
+                      kv_first = {};  ///< bounds of one sequence among others
 
   /// Sequence b, between entries b and b + 1 of the tables.
   static SequenceRange packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv, const Tile& b);

@@ -24,11 +24,12 @@ int registers_for_sums() { return host_profile().consumer_registers(kWarps, kPro
 int all_registers_for_sums() { return host_profile().consumer_registers(kWarps) - kState; }
 int tall_registers_for_sums() { return host_profile().consumer_registers(kTallWarps) - kTallState; }
 
-/// Keys for which shared memory holds two stages next to the queries, `beside` bytes of each pair
+/// Keys for which shared memory holds two stages next to the queries, `pair_bytes` of each pair
 /// included.
-int keys_by_shared(int dim, int head_dim_v, int rows = kRows, int beside = 0) {
+int keys_by_shared(int dim, int head_dim_v, int rows = kRows, int pair_bytes = 0) {
   const int bytes = static_cast<int>(host_profile().ring_bytes());
-  return (bytes - rows * dim * kBytes) / (kSlots * ((dim + head_dim_v) * kBytes + rows * beside));
+  return (bytes - rows * dim * kBytes) /
+         (kSlots * ((dim + head_dim_v) * kBytes + rows * pair_bytes));
 }
 
 /// What a step takes beside its keys, in keys: barriers, maxima over lanes, the rescaled output.

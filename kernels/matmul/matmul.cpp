@@ -49,10 +49,10 @@ RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOpti
 }
 
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
-                             const MatmulOptions& options, bool further, Loc made_at) {
+                             const MatmulOptions& options, bool has_aux, Loc made_at) {
   check_matmul(A, B, C, made_at);
   MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
-  p.fp32_promotion = options.fp32_promotion, p.has_epilogue_tensors = further;
+  p.fp32_promotion = options.fp32_promotion, p.has_epilogue_tensors = has_aux;
   p.profile = &device_profile(A.device()), p.num_sms = num_sms(A.device());
   p.tf32 = options.tf32, p.has_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
   const RepackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);

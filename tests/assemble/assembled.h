@@ -1,5 +1,5 @@
 #pragma once
-// What the assembler says of a kernel that the library made.
+// Assembles kernels that the library made, and reads ptxas's report.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -77,7 +77,7 @@ inline std::size_t products_followed(const ir::Kernel& tile, std::int64_t steps)
       std::ranges::count(events, ir::ChannelEvent::Kind::Mma, &ir::ChannelEvent::kind));
 }
 
-/// A product to be assembled.
+/// A matmul to be assembled.
 struct Case {
   DType operands, result;
   MatmulConfig config;

@@ -11,7 +11,7 @@
 namespace tegula::test {
 namespace {
 
-/// What scores read and compute comes on top of what attention keeps in registers.
+/// Registers for the operands of scores come on top of those that attention itself keeps.
 TEST_F(Assembled, AttentionWithScores) {
   const auto f32s = [](const Dims& shape) {
     return Tensor::zeros(shape, DType::f32, Device::cpu());
@@ -58,7 +58,7 @@ TEST_F(Assembled, AttentionWithScoresOfDistances) {
     }
 }
 
-/// Terms that products begin with stay in registers beside what finds the next block, and beside
+/// Accumulator-init terms stay in registers beside those that find the next block, and beside
 /// limits on both sides.
 TEST_F(Assembled, AttentionWithTermsUnderMasks) {
   const Tensor ids = Tensor::zeros({64}, DType::i32, Device::cpu());

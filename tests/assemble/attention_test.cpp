@@ -148,7 +148,7 @@ TEST_F(Assembled, AttentionOverDerivedLists) {
     const Attention attention({.mask = masks::and_(masks::causal(), masks::document(ids))});
     const auto call = [&] { attention(Q, Q, Q, O); };
     const ir::Kernel kernel = traced("attention", call);
-    // Tiles by a counter, and dealt.
+    // Dynamic and static tile schedulers.
     for (const char* plan : {"", "dynamic_scheduler=0"}) {
       Env changed = env();
       changed.plan = plan;
@@ -196,8 +196,8 @@ TEST_F(Assembled, AttentionFitsSm80) {
   }
 }
 
-/// Attention's own 64, 48 and 32 keys a block, and 48 of a list: where making an op moved the
-/// others, pipeline_cp_async lost a loop's carry, and whoever read it first failed.
+/// Attention's own 64, 48 and 32 keys a block, and 48 of a list. Regression: where making an op
+/// moved the others, pipeline_cp_async lost a loop's carry, and the first reader of it failed.
 TEST_F(Assembled, AttentionOfHeadDim256ForSm80) {
   using Score = decltype(AttentionSpec::score);
   const Score distance = [](const Tile& s, const Tile&, const Tile&, const Tile& q,

@@ -10,11 +10,11 @@
 
 namespace tegula::test {
 
-/// What of a product decides about its kernel.
+/// The properties of a matmul that decide its kernel.
 struct ChosenProduct {
   /// Operands that are chosen for alike.
   enum class Class : std::uint8_t { Halves, Bytes, Promoted, Tf32, Fma };
-  enum class Variant : std::uint8_t { Plain, Further, Gated, Batched, BatchedFurther, Divided };
+  enum class Variant : std::uint8_t { Plain, Epilogue, Gated, Batched, BatchedEpilogue, SplitK };
   Class type = Class::Halves;
   Variant variant = Variant::Plain;
   bool a_k_major = true, b_k_major = false;
@@ -24,9 +24,9 @@ struct ChosenProduct {
 
   std::string str() const {
     constexpr const char* kClasses[] = {"halves", "bytes", "fp32_promotion", "tf32", "fma"};
-    constexpr const char* kWays[] = {"",         " further",         " gated",
-                                     " batched", " batched further", " divided"};
-    return std::string(kClasses[static_cast<int>(type)]) + kWays[static_cast<int>(variant)] +
+    constexpr const char* kVariants[] = {"",         " epilogue",         " gated",
+                                         " batched", " batched epilogue", " split_k"};
+    return std::string(kClasses[static_cast<int>(type)]) + kVariants[static_cast<int>(variant)] +
            (a_k_major ? " N" : " T") + (b_k_major ? "T " : "N ") + config.str() +
            (for_sm_80 ? " for sm_80" : "");
   }
@@ -42,8 +42,8 @@ inline constexpr std::int64_t kColumns[] = {
 inline constexpr std::int64_t kDepths[] = {1,    16,   64,   100,  128,  192,  256,  512,  1000,
                                            1024, 2048, 3072, 4096, 5000, 7168, 8192, 16384};
 
-/// As the library asks of tensors: of 8 bits and tf32 k is contiguous in both, if need be in
-/// copies; rows lie across lines or not in all four ways, of 16 bits.
+/// Alignment as the library asks of tensors: for 8 bits and tf32, k is contiguous in both, if need
+/// be in copies; for 16 bits, rows are 128-byte aligned or not in all four ways.
 class ChosenProducts {
  public:
   static std::vector<ChosenProduct> all() {
@@ -92,7 +92,8 @@ class ChosenProducts {
         if ((type != Class::Halves || for_sm_80) && !(a && b)) continue;
         p.is_a_line_aligned = a, p.is_b_line_aligned = b;
         for (const bool copies : {false, true}) {
-          // Of which only a shallow product of halves takes note; copies have whole lines.
+          // Line alignment, of which only a shallow MMA of halves takes note; copies are
+          // line-aligned.
           if (copies && !(type == Class::Halves && a && b)) continue;
           p.needs_repack = copies;
           of_ways(p, type, for_sm_80);
@@ -104,12 +105,12 @@ class ChosenProducts {
     const auto add = [&](Variant variant, const MatmulConfig& c) {
       rows_.insert(collapsed({type, variant, p.a_k_major, p.b_k_major, for_sm_80, c}));
     };
-    for (const bool further : {false, true}) {
-      p.has_epilogue_tensors = further;
+    for (const bool has_epilogue : {false, true}) {
+      p.has_epilogue_tensors = has_epilogue;
       p.no_split_k = false;
-      add(further ? Variant::Further : Variant::Plain, matmul_config(p));
+      add(has_epilogue ? Variant::Epilogue : Variant::Plain, matmul_config(p));
       p.no_split_k = true;
-      add(further ? Variant::BatchedFurther : Variant::Batched, matmul_config(p));
+      add(has_epilogue ? Variant::BatchedEpilogue : Variant::Batched, matmul_config(p));
     }
     p.has_epilogue_tensors = p.no_split_k = false;
     if (type == Class::Halves || type == Class::Bytes) add(Variant::Gated, gated_matmul_config(p));
@@ -120,7 +121,7 @@ class ChosenProducts {
   static ChosenProduct collapsed(ChosenProduct p) {
     if (p.config.split_k > 1 && !p.config.split_k_in_cluster) {
       p.config.split_k = 2;
-      p.variant = Variant::Divided;
+      p.variant = Variant::SplitK;
     }
     return p;
   }

@@ -19,7 +19,7 @@ void expect_clean_split(const ir::Kernel& tile, int programs) {
     EXPECT_EQ(expect_clean(tile, "sm_90a", true, backend).cluster_split_k, programs);
 }
 
-TEST_F(Assembled, SplitProducts) {
+TEST_F(Assembled, SplitMatmuls) {
   const Stream stream(Device::cpu());
   const Tensor A = host({64, 64}), B = host({64, 64}), C = host({64, 64}), bias = host({64});
   for (const auto& [rows, columns] :
@@ -43,7 +43,7 @@ TEST_F(Assembled, SplitProducts) {
   }
 }
 
-TEST_F(Assembled, SplitGatedProducts) {
+TEST_F(Assembled, SplitGatedMatmuls) {
   const Stream stream(Device::cpu());
   const Tensor A = host({64, 64}), B = host({64, 64}), C = host({64, 64});
   const auto gated =

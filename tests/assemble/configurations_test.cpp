@@ -1,6 +1,6 @@
-// Every kernel of products that the choice of a configuration can lead to is assembled by both back
-// ends: no spills, no stack, no warning of the assembler (C75xx). Of them all an even sample,
-// unless TEGULA_TEST_ASSEMBLE=all. Needs ptxas.
+// Both back ends assemble every matmul kernel that the choice of a configuration can lead to: no
+// spills, no stack, no warning of the assembler (C75xx). Takes an even sample of them, unless
+// TEGULA_TEST_ASSEMBLE=all. Needs ptxas.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using namespace test;
 using Class = ChosenProduct::Class;
 using Variant = ChosenProduct::Variant;
 
-/// What the choice does not see takes turns: types, and whether extents are even.
+/// Properties that the choice does not depend on alternate: types, and whether extents are even.
 struct Turn {
   DType operands, result;
   bool is_ragged;
@@ -44,16 +44,17 @@ Turn turn_of(const ChosenProduct& p, std::size_t number) {
       {{f32, f32}}};
   const auto& types = kTypes[static_cast<std::size_t>(p.type)];
   auto [operands, result] = types[number % types.size()];
-  const bool has_epilogue = p.variant == Variant::Further || p.variant == Variant::BatchedFurther ||
-                            p.variant == Variant::Gated;
+  const bool has_epilogue = p.variant == Variant::Epilogue ||
+                            p.variant == Variant::BatchedEpilogue || p.variant == Variant::Gated;
   if (has_epilogue && result == i32) result = f32;
   return {operands, result, number / types.size() % 2 == 1 && !is_of_few_rows(p.config)};
 }
 
-/// What a kernel is known to lack: it is not assembled by that back end, and counted. Each goes
-/// from here with its cause. Bytes are those spilled at most.
+/// A known fault of a kernel: the back end does not assemble it, and counts it. Each goes from here
+/// with its cause. Bytes are those spilled at most.
 const char* lack_of(const ChosenProduct& p, const Turn& turn, runtime::Backend backend) {
-  const bool reads_matrices = p.variant == Variant::Further || p.variant == Variant::BatchedFurther;
+  const bool reads_matrices =
+      p.variant == Variant::Epilogue || p.variant == Variant::BatchedEpilogue;
   const MatmulConfig& c = p.config;
   if (p.for_sm_80 && (turn.operands == DType::f8e4m3 || turn.operands == DType::f8e5m2))
     return "products of 8-bit floats for sm_80 are not emitted: it has none of their conversions";
@@ -72,7 +73,7 @@ struct Tensors {
   Tensor A, B, C, bias, residual;
 
   Tensors(const ChosenProduct& p, const Turn& turn)
-      : is_batched_(p.variant == Variant::Batched || p.variant == Variant::BatchedFurther),
+      : is_batched_(p.variant == Variant::Batched || p.variant == Variant::BatchedEpilogue),
         is_aligned_(!p.config.no_repack && p.type != Class::Fma) {
     const bool ragged = turn.is_ragged || p.config.no_repack;
     const std::int64_t m = ragged ? 37 : 64, n = ragged ? 51 : 64, k = ragged ? 67 : 64;
@@ -99,9 +100,9 @@ const char* kernel_of(const ChosenProduct& p) {
     case Variant::Gated:
       return "matmul_gated";
     case Variant::Batched:
-    case Variant::BatchedFurther:
+    case Variant::BatchedEpilogue:
       return "matmul_batched";
-    case Variant::Divided:
+    case Variant::SplitK:
       return "matmul_split_k";
     default:
       return p.config.split_k_in_cluster ? "matmul_cluster_split_k" : "matmul";
@@ -120,7 +121,7 @@ ir::Kernel trace_as(const ChosenProduct& p, const Turn& turn) {
                  return silu(cast<f32>(gate)) * cast<f32>(up);
                })
             .run(p.config, stream, t.A, t.B, t.B, t.C);
-      if (p.variant == Variant::Further || p.variant == Variant::BatchedFurther)
+      if (p.variant == Variant::Epilogue || p.variant == Variant::BatchedEpilogue)
         return fused_matmul<T, O>(
                    [](Tile acc, Index m, Index n, In<O, 1> bias, In<O, 2> residual) {
                      return gelu(cast<f32>(acc) + expand(cast<f32>(bias(n)), 0)) +
@@ -155,7 +156,7 @@ const std::vector<runtime::Backend>& backends() {
   return found;
 }
 
-/// A kernel of the list as its turn has it.
+/// A kernel of the list, with the properties of its place in the list.
 struct Row {
   const ChosenProduct* product;
   Turn turn;
@@ -227,15 +228,15 @@ const std::vector<ChosenProduct>& all_chosen() {
 
 class Configurations : public Assembled {};
 
-/// Each way to compute a product is among those chosen, so the list is no shorter than it looks.
-TEST(ChosenProducts, HaveEveryWay) {
+/// Each decomposition of a matmul is among those chosen, so the list is no shorter than it looks.
+TEST(ChosenProducts, HaveEveryVariant) {
   const std::vector<ChosenProduct>& all = all_chosen();
   EXPECT_GT(all.size(), 2000u);
   const auto some = [&](const auto& matches) { return std::ranges::any_of(all, matches); };
-  for (const Variant variant : {Variant::Plain, Variant::Further, Variant::Gated, Variant::Batched,
-                                Variant::BatchedFurther, Variant::Divided})
+  for (const Variant variant : {Variant::Plain, Variant::Epilogue, Variant::Gated, Variant::Batched,
+                                Variant::BatchedEpilogue, Variant::SplitK})
     for (const bool for_sm_80 : {false, true}) {
-      if (variant == Variant::Divided && for_sm_80) continue;  // only wgmma's products are
+      if (variant == Variant::SplitK && for_sm_80) continue;  // only wgmma's matmuls are
       EXPECT_TRUE(some([&](const ChosenProduct& p) {
         return p.variant == variant && p.for_sm_80 == for_sm_80;
       })) << static_cast<int>(variant);

@@ -1,5 +1,6 @@
-// Barriers of releases and acquires in the PTX of both back ends: a release has one in front,
-// unless the thread that makes it has done all that it publishes; an acquire has one behind.
+// Barriers of releases and acquires in the PTX of both back ends: one comes before a release,
+// unless the releasing thread has itself done all the accesses that it publishes; one comes after
+// an acquire.
 #include <cctype>
 #include <sstream>
 

@@ -1,5 +1,5 @@
-// Products of tiles that two warpgroups take in turn are assembled: no spills, no stack, no warning
-// of the assembler (C75xx: wgmmas one after another, ignored setmaxnreg). Needs ptxas.
+// Ping-pong matmuls are assembled: no spills, no stack, no warning of the assembler (C75xx: wgmmas
+// serialised, ignored setmaxnreg). Needs ptxas.
 #include <gtest/gtest.h>
 
 #include <span>
@@ -18,8 +18,7 @@ using test::here;
 using test::host;
 using test::traced;
 
-/// Products of tiles that two warpgroups take in turn: plain, shared with a neighbour, with what
-/// the sums meet, and gated.
+/// Ping-pong matmuls: plain, multicast, with epilogue operands, and gated.
 TEST_F(Assembled, PingpongMatmul) {
   const std::vector<runtime::Backend> backends = here();
   const Stream stream(Device::cpu());
@@ -68,7 +67,7 @@ TEST_F(Assembled, PingpongMatmul) {
     return traced("matmul_gated", [&] { gated.run(c, stream, A, W, W, C); });
   };
   check(halves(config(64, 128, 64)), backends);
-  // Of 128 rows a block of results takes twice the registers, which NVVM does not have.
+  // An output tile of 128 rows takes twice the registers, which NVVM does not have.
   check(halves(config(128, 64, 64)), std::span(backends).first(1));
 }
 

@@ -27,7 +27,7 @@ TEST_F(Assembled, Matmul) {
     }
 }
 
-/// What the tensor cores take beside halves, few rows by exchanged operands, and gated products.
+/// The tensor cores' types other than halves, few rows by exchanged operands, and gated matmuls.
 TEST_F(Assembled, MatmulTypes) {
   const std::vector<runtime::Backend> backends = here();
   const Stream stream(Device::cpu());
@@ -54,7 +54,7 @@ TEST_F(Assembled, MatmulTypes) {
         traced("matmul", [&] { matmul(stream, A, B, C, c.config, c.options); });
     for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
   }
-  // Rows that nothing asynchronous can bring are copied first.
+  // Rows that no asynchronous copy can load are repacked first.
   const Tensor X = host({37, 67}), Y = host({67, 51}), Z = host({37, 51});
   const auto odd = [&](const char* kernel, const MatmulConfig& config) {
     return traced(kernel, [&] { matmul(stream, X, Y, Z, config); });
@@ -83,7 +83,7 @@ TEST_F(Assembled, MatmulTypes) {
   for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
 }
 
-/// What is taken for rows across lines, k contiguous in A only; vectors in the epilogue.
+/// Kernels for rows that are not 128-byte aligned, k contiguous in A only; vectors in the epilogue.
 TEST_F(Assembled, MatmulOfSharedOperands) {
   const auto dense =
       fused_matmul<bf16, bf16>([](Tile acc, Index m, Index n, In<bf16, 1> bias, In<f32, 1> scales) {
@@ -108,8 +108,8 @@ TEST_F(Assembled, MatmulOfSharedOperands) {
   }
 }
 
-/// What a product's sums meet comes without shared memory, for which a ring that is never empty
-/// leaves no room, and leaves enough registers.
+/// Epilogue operands come without shared memory, for which a ring that is never empty leaves no
+/// room, and leave enough registers.
 TEST_F(Assembled, MatmulWithOperandsOfItsEpilogue) {
   const auto dense = fused_matmul<bf16, bf16>(
       [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
@@ -146,7 +146,7 @@ TEST_F(Assembled, MatmulWithOperandsOfItsEpilogue) {
 }
 
 /// Widths between powers of two, where k is contiguous in B.
-TEST_F(Assembled, OddWidthsBesideMatrices) {
+TEST_F(Assembled, OddWidthsWithEpilogueTensors) {
   const auto dense = fused_matmul<bf16, bf16>(
       [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
         return gelu(acc + expand(cast<f32>(bias(n)), 0)) + cast<f32>(residual(m, n));
@@ -163,8 +163,8 @@ TEST_F(Assembled, OddWidthsBesideMatrices) {
     }
 }
 
-/// Products whose parts of k are added in a cluster; older targets have none.
-TEST_F(Assembled, ClusteredMatmul) {
+/// Matmuls with split-K in a cluster; older targets have none.
+TEST_F(Assembled, ClusterSplitKMatmul) {
   const std::vector<runtime::Backend> backends = here();
   const Stream stream(Device::cpu());
   using enum DType;
@@ -239,7 +239,7 @@ TEST_F(Assembled, MulticastMatmul) {
 
 /// The largest tile leaves the fewest registers.
 /// What tests/gpu/register_operands_test.cpp launches ten thousand times stays asynchronous.
-TEST_F(Assembled, TwoProductsOfOneLoop) {
+TEST_F(Assembled, TwoMmasOfOneLoop) {
   const Stream stream(Device::cpu());
   for (const auto& [D, step] : {std::pair{64, 64}, {128, 64}, {64, 128}}) {
     SCOPED_TRACE(testing::Message() << D << " in steps of " << step);

@@ -1,6 +1,6 @@
-// Products whose steps are dealt evenly are assembled by both back ends: no spills, no stack, no
-// warning of the assembler, and no barrier for the parts of tiles that programs exchange: a thread
-// stores and loads the same elements of them.
+// Both back ends assemble stream-K matmuls: no spills, no stack, no warning of the assembler, and
+// no barrier for the partial tiles that CTAs exchange: a thread stores and loads the same elements
+// of them.
 #include "tegula/kernels/fused_matmul.h"
 #include "tests/assemble/assembled.h"
 #include "tests/placed_barriers.h"

@@ -10,7 +10,7 @@ namespace {
 
 using namespace test;
 
-TEST_F(Assembled, SwappedProducts) {
+TEST_F(Assembled, SwappedMatmuls) {
   const Stream stream(Device::cpu());
   const Tensor A = host({64, 64}), B = host({64, 64}), C = host({64, 64});
   for (const auto& [bm, bn] : {std::pair{8, 64}, {16, 128}, {32, 256}, {48, 128}}) {

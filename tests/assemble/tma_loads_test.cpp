@@ -1,4 +1,4 @@
-// Attention whose bias of each pair TMA brings: no spills, by either emitter.
+// Attention with a bias of each pair loaded by TMA: no spills, by either emitter.
 #include <tuple>
 
 #include "tegula/kernels/attention.h"

@@ -25,7 +25,7 @@ void expect_stored(const ir::Kernel& tile, bool by_wide_blocks = true) {
   }
 }
 
-TEST_F(Assembled, ProductsStoredByTma) {
+TEST_F(Assembled, MatmulsStoredByTma) {
   const Stream stream(Device::cpu());
   const Tensor A = host({64, 64}), B = host({64, 64}).transpose(0, 1), C = host({64, 64});
   const auto dense = fused_matmul<bf16, bf16>(
@@ -37,14 +37,14 @@ TEST_F(Assembled, ProductsStoredByTma) {
                                 {.bm = 192, .bn = 128, .bk = 64}}) {
     SCOPED_TRACE(c.str());
     expect_stored(traced("matmul", [&] { matmul(stream, A, B, C, c); }));
-    // Of 128 rows a block of 64 columns takes more registers than a thread has left.
+    // An output tile of 128 rows and 64 columns takes more registers than a thread has left.
     expect_stored(
         traced("matmul", [&] { dense.run(c, stream, A, B, C, host({64}), host({64, 64})); }),
         !c.pingpong);
   }
 }
 
-TEST_F(Assembled, ProductsAddedByTma) {
+TEST_F(Assembled, MatmulsAddedByTma) {
   const auto added = [](auto out, int bn) {
     using O = decltype(out);
     return kernel("added", [=](In<bf16, 2> A, In<bf16, 2> B, InOut<O, 2> C) {

@@ -19,7 +19,7 @@ TEST_F(Assembled, AttentionWithoutSoftmax) {
   struct Case {
     AttentionNormalization weighting;
     Score score;
-    int largest_dim;  // of wider values a few registers spill
+    int largest_dim;  // wider values spill a few registers
     bool for_sm_80 = true;
   };
   for (const Case& c : {Case{AttentionNormalization::none, narrow, 256},

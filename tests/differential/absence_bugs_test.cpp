@@ -46,7 +46,7 @@ const Program kFolds{
 })",
     {{3, 70}, {4}, {4}, {4}, {4, 100}}};
 
-/// A product whose k ends inside of both operands, which are 1 there were they not absent.
+/// A matmul whose k ends inside of both operands, which would be 1 there if they were not absent.
 const Program kProduct{
     R"(kernel @product tile target(sm_90a) (%a: view<?x?xf32, in> [arg = 0], %b: view<?x?xf32, in> [arg = 1], %c: view<?x?xf32, out> [arg = 2]) {
   %zero = const [value = 0] : i32
@@ -169,7 +169,7 @@ void becomes(Kernel& k, OpId op, std::size_t operand) {
   const Value v = k[op].operands[operand];
   k.replace_all_uses(k[op].results[0], v);
 }
-/// The operand of a fold or product is what the select in front of it made present.
+/// The operand of a fold or matmul is replaced by the one before its masking select.
 void unmask(Kernel& k, OpId op, std::size_t operand) {
   const OpId select = k[k[op].operands[operand]].def;
   if (!select || k[select].opcode != Opcode::Select) throw std::runtime_error("no select");

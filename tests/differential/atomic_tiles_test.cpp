@@ -25,7 +25,7 @@ constexpr double kBefore = 5;
 constexpr const char* kByTma = "applied: stored by TMA";
 constexpr const char* kNotByTma = "no stores by TMA: no result that it can store";
 
-/// C += A B, each tile's sums by so many programs.
+/// C += A B, each tile computed by so many programs.
 template <class T, class O>
 auto added_parts(int bm, int bn) {
   return kernel("added_parts", [=](In<T, 2> A, In<T, 2> B, InOut<O, 2> C, Scalar<i32> parts) {
@@ -109,7 +109,7 @@ TEST_P(AtomicTiles, FromRegisters) {
 }
 
 /// Rows that are not multiples of 16 bytes, and a part of a tensor: nothing beside it changes.
-TEST_P(AtomicTiles, RaggedAndBesideOthers) {
+TEST_P(AtomicTiles, RaggedAndAmongOthers) {
   plan("persistent=1 tma_store=1");
   const std::int64_t m = 200, k = 72;
   for (const auto& [stride, first, n, said] :
@@ -163,7 +163,7 @@ TEST_P(AtomicTiles, Extremes) {
   expect_said(extremes.explain(), kByTma);
 }
 
-/// Kernels without products; old values; elements that were absent, by a mask or a ragged edge.
+/// Kernels without MMAs; old values; elements that are absent, by a mask or a ragged edge.
 TEST_P(AtomicTiles, OldValues) {
   const auto counted = kernel("counted", [](In<i32, 1> x, InOut<i32, 1> sum, Out<i32, 1> old) {
     old.partial();
@@ -179,7 +179,7 @@ TEST_P(AtomicTiles, OldValues) {
   expect_equal(sum, is);
 }
 
-/// What is absent of indices or values, behind the end of x, goes nowhere.
+/// Absent indices or values, behind the end of x, go nowhere.
 TEST_P(AtomicTiles, AbsentIndicesAndValues) {
   const auto scattered =
       kernel("scattered", [](In<i32, 1> x, InOut<i32, 1> count, InOut<i32, 1> seen, Ptr<i32> copy) {

@@ -17,7 +17,7 @@ namespace {
 
 using test::expect_equal;
 
-constexpr int kElements = 13, kValues = 96;  // many threads meet in one word
+constexpr int kElements = 13, kValues = 96;  // many threads update one word
 
 /// Combines x[i] with memory[i % 13] and keeps what was there.
 enum class Kind { add, max, min, xchg, bit_and, bit_or, bit_xor };
@@ -137,7 +137,7 @@ class AtomicTypes : public test::OnDevice {
     check<T>(Kind::max, "max", values, -3, [](double a, double b) { return std::fmax(a, b); });
     check<T>(Kind::min, "min", values, 3, [](double a, double b) { return std::fmin(a, b); });
     exchanges<T>();
-    // NaN loses, whoever has it.
+    // NaN loses, in either operand.
     const double nan = std::numeric_limits<double>::quiet_NaN(),
                  infinity = std::numeric_limits<double>::infinity();
     for (const double first : {nan, -infinity, -2.0, 2.0, infinity})

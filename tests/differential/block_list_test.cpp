@@ -29,8 +29,8 @@ class BlockLists : public ::testing::TestWithParam<Device> {
 INSTANTIATE_TEST_SUITE_P(Devices, BlockLists, ::testing::ValuesIn(test::devices()),
                          test::device_name);
 
-/// What `list` and the mask q + 200 >= kv let through: the mask is computed in blocks that are not
-/// full only.
+/// Pairs that `list` and the mask q + 200 >= kv let through: the mask is computed only in blocks
+/// that are not full.
 bool sees_by_list(std::int64_t q, std::int64_t kv) {
   const bool mask = q + 200 >= kv;
   if (q < 128) return kv / 128 == 2 || (kv / 128 == 0 && mask);
@@ -48,7 +48,7 @@ TEST_P(BlockLists, VisitWhatTheySay) {
     const std::string text = listed.explain();
     EXPECT_NE(text.find("dot by wgmma"), std::string::npos) << text;
     EXPECT_NE(text.find("overlapped=1"), std::string::npos) << text;
-    // The entries are read by the warps that copy: their threads are beside those that compute.
+    // Producer warps read the entries: their threads come on top of the consumers'.
     EXPECT_NE(text.find("threads 384"), std::string::npos) << text;
     EXPECT_NE(listed.dump("optimize").find("names = \"consumer,producer\""), std::string::npos);
   }

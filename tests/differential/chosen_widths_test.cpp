@@ -1,5 +1,5 @@
 // Widths between the powers of two, which the library chooses for rows of weights that k is
-// contiguous in, by every way a product is computed, on every device that is here.
+// contiguous in, in every decomposition of a matmul, on every device that is here.
 #include <gtest/gtest.h>
 
 #include "tegula/kernels/fused_matmul.h"
@@ -36,7 +36,8 @@ constexpr int kWidths[] = {112, 160, 176, 224};
 TEST_P(ChosenWidths, Whole) {
   for (const int bn : kWidths)
     for (const int bm : {64, 128, 192}) {
-      if (bm == 192 && bn == 224) continue;  // more sums than three warpgroups have registers for
+      if (bm == 192 && bn == 224)
+        continue;  // more accumulators than three warpgroups have registers for
       check<bf16>({.bm = bm, .bn = bn, .bk = 64}, bm + 8, 2 * bn + 8, 200);
       check<f32>({.bm = bm, .bn = bn, .bk = 64}, bm, bn, 64);
     }
@@ -48,12 +49,12 @@ TEST_P(ChosenWidths, SharedAndStoredByTma) {
                 136);
 }
 
-TEST_P(ChosenWidths, TilesInTurn) {
+TEST_P(ChosenWidths, Pingpong) {
   for (const int bn : kWidths)
     check<bf16>({.bm = 64, .bn = bn, .bk = 64, .pingpong = true}, 200, 2 * bn + 16, 136);
 }
 
-TEST_P(ChosenWidths, Divided) {
+TEST_P(ChosenWidths, SplitK) {
   for (const int bn : kWidths) {
     check<bf16>({.bm = 128, .bn = bn, .bk = 64, .split_k = 3}, 136, bn + 8, 328);
     check<bf16>({.bm = 64, .bn = bn, .bk = 64, .split_k = 2, .split_k_in_cluster = true}, 72,

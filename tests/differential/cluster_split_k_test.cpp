@@ -1,6 +1,5 @@
-// Products whose steps the programs of a cluster share because the plan says so (field
-// `cluster_split_k`), on every device that is here. Operands are small integers, so that sums are
-// exact.
+// Matmuls with split-K in a cluster by a field of the plan (`cluster_split_k`), on every device
+// that is here. Operands are small integers, so that sums are exact.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,9 +38,7 @@ class Splits : public test::OnDevice {
  protected:
   void expect_split(const std::string& said) const {
     if (GetParam().kind == DeviceKind::cpu) return;
-    EXPECT_NE(said.find("applied: the steps of a tile's products are shared by a cluster"),
-              std::string::npos)
-        << said;
+    EXPECT_NE(said.find("applied: split-K in a cluster"), std::string::npos) << said;
   }
   /// Runs the kernel as it is and split 2, 4 and 8 times; each time it leaves the same in `result`.
   /// Both ways begin with what `reset` leaves.
@@ -65,7 +62,8 @@ class Splits : public test::OnDevice {
     SCOPED_TRACE(testing::Message() << name(dtype_of<T>) << " " << bm << "x" << bn << "x" << bk
                                     << " " << splits(n) << " " << more);
     const auto kernel = matmul_of<T, O>(bm, bn, bk).with_plan(splits(n) + " " + more);
-    const std::int64_t unit = 16 / size_bytes(dtype_of<T>);  // of what TMA takes
+    const std::int64_t unit =
+        16 / size_bytes(dtype_of<T>);  // elements of 16 bytes, the granule of TMA
     for (const auto& [rows, cols, k] :
          {std::tuple<std::int64_t, std::int64_t, std::int64_t>{bm + 8, 200, 37 * unit},
           {1, 8, unit},
@@ -144,7 +142,7 @@ TEST_P(Splits, SomeOfTheDepth) {
   }
 }
 
-/// What a user writes with cluster(n), and what the library does: the same sums in the same order.
+/// A kernel that a user writes with cluster(n), and the library's: the same sums in the same order.
 TEST_P(Splits, AsTheLibraryDoes) {
   for (const bool swap_ab : {true, false})
     for (const int n : {2, 4, 8}) {
@@ -182,8 +180,8 @@ TEST_P(Splits, BiasGeluResidual) {
       0.01f);
 }
 
-/// Two sums in one loop, and two results, one of them turned.
-TEST_P(Splits, GatedProducts) {
+/// Two accumulators in one loop, and two results, one of them transposed.
+TEST_P(Splits, GatedMatmuls) {
   for (const int bm : {64, 16}) {  // as they are, and as their transposes
     const auto gated = kernel("gated", [=](In<bf16, 2> A, In<bf16, 2> B, In<bf16, 2> G,
                                            Out<f32, 2> C, Out<f32, 2> turned) {
@@ -205,8 +203,8 @@ TEST_P(Splits, GatedProducts) {
   }
 }
 
-/// Rows of sums are folded along their columns, masked by their numbers, and reshaped.
-TEST_P(Splits, RowsOfSums) {
+/// Rows of accumulators are folded along their columns, masked by their numbers, and reshaped.
+TEST_P(Splits, RowsOfAccumulators) {
   const auto rows = kernel(
       "rows", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Out<f32, 1> top, Out<i32, 1> place) {
         for (auto m : grid(tegula::rows(C), 64)) {
@@ -249,7 +247,8 @@ TEST_P(Splits, SumsOfTwoLoops) {
   expect_same(both, C, [&] { C.copy_from(integers({m, n}, DType::f32, 6)); }, A, B, D, E, bias, C);
 }
 
-/// Loops around the loop, which carry its sums on, and a loop whose steps scale what another adds.
+/// Loops around the mainloop that carry its accumulators on, and a loop whose iterations scale
+/// another's accumulator.
 TEST_P(Splits, LoopsAroundTheLoop) {
   const auto taps = kernel("taps", [](In<bf16, 3> A, In<bf16, 3> B, InOut<f32, 2> C) {
     for (auto [m, n] : grid(C, 64, 64)) {
@@ -310,7 +309,7 @@ TEST_P(Splits, ThroughPointers) {
   expect_same(gathered, out, [] {}, A, B, table, entry, out);
 }
 
-/// Promoted sums of 8 bits, entries of a batch, and results that are added to memory.
+/// Promoted accumulators of 8-bit types, entries of a batch, and results that are added to memory.
 TEST_P(Splits, BatchesAddedToMemory) {
   const auto added = kernel("added", [](In<f8e4m3, 3> A, In<f8e4m3, 3> B, InOut<f32, 3> C) {
     for (auto [b, m, n] : grid(C, 1, 64, 64)) {

@@ -1,5 +1,5 @@
-// Clusters on every device that is here: sums that leave each program a part, and products whose k
-// a cluster divides. Operands are small integers, so that sums are exact.
+// Clusters on every device that is here: reduce-scatter, and split-K in a cluster. Operands are
+// small integers, so that sums are exact.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, Clusters, testing::ValuesIn(test::devices()), 
 
 // ---- sums ---------------------------------------------------------------------------------------
 
-/// Rows are dealt to the programs of a cluster; each then has some columns of their sum.
+/// Rows are divided among the CTAs of a cluster; each then has some columns of their sum.
 TEST_P(Clusters, SumOverRowsOfAMatrix) {
   for (const int programs : {1, 2, 4, 8}) {
     SCOPED_TRACE(programs);
@@ -44,8 +44,8 @@ TEST_P(Clusters, SumOverRowsOfAMatrix) {
   }
 }
 
-/// Two sums in one program, of different types, along different dimensions; the memory of the first
-/// is used again by the second.
+/// Two reduce-scatters in one program, of different types, along different dimensions; the second
+/// reuses the memory of the first.
 TEST_P(Clusters, TwoSums) {
   const auto both = kernel("both", [](In<i32, 2> x, Out<i32, 2> down, Out<f32, 2> across) {
     for (auto [m, n] : grid(x, 32, 64, cluster(4))) {
@@ -95,7 +95,7 @@ MatmulConfig in_cluster(int bm, int bn, int bk, int splits, bool swap_ab = false
   return {bm, bn, bk, splits, swap_ab, true};
 }
 
-TEST_P(Clusters, ProductsOfEveryType) {
+TEST_P(Clusters, MatmulsOfEveryType) {
   using enum DType;
   struct Types {
     DType operands, result;
@@ -129,9 +129,9 @@ TEST_P(Clusters, ProductsOfEveryType) {
   expect_equal(C8, product(A8, B8));
 }
 
-/// Parts of every height, odd widths, operands swapped, rows that TMA cannot take, parts of k that
-/// are empty, ragged, or all.
-TEST_P(Clusters, ProductsOfEveryConfiguration) {
+/// Slices of every height, odd widths, operands swapped, rows that TMA cannot load, slices of k
+/// that are empty, ragged, or all of it.
+TEST_P(Clusters, MatmulsOfEveryConfiguration) {
   for (const std::int64_t k : {1096, 200, 65, 0})
     for (const MatmulConfig& c :
          {in_cluster(64, 64, 64, 2), in_cluster(64, 64, 64, 4), in_cluster(64, 128, 64, 8),

@@ -1,4 +1,4 @@
-// Copies of any strides and types, and operands brought into the form that TMA takes.
+// Copies of any strides and types, and operands repacked into a form that TMA loads.
 #include "tegula/kernels/copy.h"
 
 #include <gtest/gtest.h>

@@ -15,8 +15,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, Crop, testing::Values(Device::cpu(), Device::s
                            return std::string(info.param.kind == DeviceKind::cpu ? "cpu" : "sim");
                          });
 
-/// Rows of each group, doubled; and the sums of the group's columns. Groups lie one behind the
-/// other.
+/// The rows of each group, doubled; and the sums of the group's columns. Groups are consecutive.
 auto group_sums() {
   return kernel("group_sums", [](In<f32, 2> x, In<i32, 1> starts, Scalar<i32> longest,
                                  Out<f32, 2> twice, Out<f32, 3> sums) {

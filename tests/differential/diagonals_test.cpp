@@ -71,7 +71,7 @@ TEST_P(ToeplitzTiles, ToTheBit) {
       [](const In<f32, 1>&, const Tile& d) { return log2(cast<f32>(abs(d - 31)) + 1.0f); },
       [](const In<f32, 1>& t, const Tile& d) { return t(cast<i64>(d)) + cast<f32>(cast<i64>(d)); },
       [](const In<f32, 1>& t, const Tile& d) { return cast<f32>(cast<f16>(t(d))); },
-      // What is not 0 or 1 has no register of its own to be handed over in.
+      // A value other than 0 or 1 has no register of its own to be handed over in.
       [](const In<f32, 1>& t, const Tile& d) { return where(t(d) > 0.0f, 1.0f, cast<f32>(d)); }};
   for (std::size_t i = 0; i < all.size(); ++i)
     for (const Shape& s : kShapes) {
@@ -131,7 +131,8 @@ TEST_P(ToeplitzTiles, InAProductWithAVector) {
   }
 }
 
-/// What may be written meanwhile is read where it stands, and what costs little stays where it is.
+/// A tensor that may be written meanwhile is read in its place, and a cheap term stays in its
+/// place.
 TEST_P(ToeplitzTiles, WhatIsNot) {
   const auto written = kernel("written", [](InOut<f32, 1> t, Out<f32, 2> out) {
     for (auto [m, n] : grid(out, 32, 32)) {

@@ -1,5 +1,5 @@
-// Tiles by a counter (plan.dynamic_scheduler) and dealt beforehand give the same; what a lowering
-// of the counter could get wrong, the simulator finds.
+// Dynamic (plan.dynamic_scheduler) and static tile schedulers give the same results; the simulator
+// finds faults that a lowering of the counter could have.
 #include <functional>
 #include <optional>
 
@@ -75,8 +75,8 @@ TEST_P(DynamicTiles, OfDocuments) {
   }
 }
 
-/// What is as much work in any tile, or known from the launch, is dealt beforehand.
-TEST(DynamicTilesPlan, OfEvenWorkAreDealt) {
+/// Tiles of equal work, or of work known from the launch, are assigned statically.
+TEST(DynamicTilesPlan, OfEvenWorkAreStatic) {
   const AttentionInputs in({1, 1}, 1, 200, 200, 64, Device::sim());
   for (const Mask& mask : {Mask(), masks::causal(), masks::sliding_window(Scalar<i32>(20))}) {
     const Attention a = attention({.mask = mask});
@@ -89,7 +89,7 @@ TEST(DynamicTilesPlan, OfEvenWorkAreDealt) {
 // ---- planted faults
 using namespace ir;
 
-/// The lowered product, to be broken and run.
+/// The lowered matmul, to be broken and run.
 class Planted : public testing::Test {
  protected:
   Planted() : in_(9, Device::sim()), C_(in_.result()) {

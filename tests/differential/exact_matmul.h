@@ -1,5 +1,5 @@
 #pragma once
-// Exact products: operands are small integers, so that host arithmetic gives the very bits.
+// Exact matmuls: operands are small integers, so that host arithmetic gives the very bits.
 #include <gtest/gtest.h>
 
 #include <initializer_list>
@@ -25,7 +25,7 @@ class OnDevice : public testing::TestWithParam<Device> {
     return Tensor::empty(shape, dtype, GetParam());
   }
   Stream stream() const { return Stream(GetParam()); }
-  /// Of what product_to_depth gives: sums of the first of k steps, none among them.
+  /// The expected results of product_to_depth: sums of the first of k iterations, none among them.
   template <class Kernel>
   void expect_products_to_depths(const Kernel& kernel, std::int64_t k,
                                  std::initializer_list<int> depths) const;
@@ -60,7 +60,7 @@ inline void expect_equal(const Tensor& got, const std::vector<double>& want) {
     ASSERT_EQ(values[i], rounded(want[i], got.dtype())) << "element " << i << " of " << got.str();
 }
 
-/// A B up to a depth known at launch, in tiles of 128 x bn dealt as `option` says.
+/// A B up to a depth known at launch, in tiles of 128 x bn scheduled by `option`.
 template <class Option>
 auto product_to_depth(int bn, Option option) {
   return kernel("to", [=](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Scalar<i32> depth) {

@@ -53,7 +53,8 @@ TEST_P(FarElements, AreFoundByTheirIndex) {
 }
 
 TEST_P(FarElements, AreFoundByTheirStride) {
-  const std::int64_t stride = k2To31 / 4 + 4096;  // of f32: the third row lies beyond 2^32 bytes
+  const std::int64_t stride =
+      k2To31 / 4 + 4096;  // elements of f32: the third row lies beyond 2^32 bytes
   const Reserved memory(static_cast<std::size_t>(2 * stride + 64) * 4);
   if (!memory.is_there()) GTEST_SKIP() << "no address space for 4 GiB";
   const auto doubled = kernel("doubled", [](InOut<f32, 2> x) {

@@ -1,6 +1,6 @@
-// Two products a step, of which the second runs late: what a loop does in its first step only,
-// where that step is peeled (the second product's operand itself, rows beside it, and both where
-// there is no other step), and what else looks at that operand.
+// Two back-to-back MMAs an iteration, the second skewed: work that a loop does in its first
+// iteration only, where that iteration is peeled (the second MMA's operand itself, rows beside it,
+// and both where there is no other iteration), and other readers of that operand.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ TEST_P(PeeledIteration, ChoosesWhatIsMultiplied) {
   const Stream stream(GetParam());
   for (const std::int64_t keys : {64, 128, 300}) {
     SCOPED_TRACE(keys);
-    // Of 0 and 1, so that halves hold all sums.
+    // Elements are 0 and 1, so that halves hold all sums.
     const auto bits = [&](std::int64_t n, std::uint64_t seed) {
       return Tensor::integers({n, 64}, DType::bf16, 0, 2, seed, GetParam());
     };
@@ -63,7 +63,7 @@ TEST_P(PeeledIteration, ChoosesWhatIsMultiplied) {
   }
 }
 
-/// Behind the first step nothing needs the first product, which stays where it is.
+/// After the first iteration nothing needs the first MMA, which stays where it is.
 TEST_P(PeeledIteration, OnlyItMultiplies) {
   const auto once = kernel("once", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, Out<f32, 2> O) {
     const Index d = slice(0, 64);
@@ -86,8 +86,9 @@ TEST_P(PeeledIteration, OnlyItMultiplies) {
   for (const double x : O.to_doubles()) ASSERT_EQ(x, 64 * 64 + 128);
 }
 
-/// The zeros of absent elements come late for the second product, but not where they are added up.
-TEST_P(PeeledIteration, OperandsOfTheSecondProductAreAddedUp) {
+/// The zeros of absent elements are put in late for the second MMA, but not where they are added
+/// up.
+TEST_P(PeeledIteration, OperandsOfTheSecondMmaAreAddedUp) {
   const auto softmax = kernel(
       "added", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, Out<f32, 2> O, Out<f32, 1> Sum) {
         const Index d = slice(0, 64);

@@ -1,5 +1,5 @@
-// Products that become wgmma on operands brought by TMA: every operand order, tile and odd shape,
-// exact on small integers, on every device that is here.
+// Matmuls by wgmma on operands loaded by TMA: every operand order, tile and odd shape, exact on
+// small integers, on every device that is here.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,14 +11,14 @@
 namespace tegula {
 namespace {
 
-class HopperProducts : public testing::TestWithParam<Device> {
+class HopperMatmul : public testing::TestWithParam<Device> {
  protected:
   Tensor integers(const Dims& shape, int seed) const {
     return Tensor::integers(shape, DType::bf16, -4, 4, static_cast<std::uint64_t>(seed),
                             GetParam());
   }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, HopperProducts, testing::ValuesIn(test::devices()),
+INSTANTIATE_TEST_SUITE_P(Devices, HopperMatmul, testing::ValuesIn(test::devices()),
                          test::device_name);
 
 struct Order {
@@ -54,7 +54,7 @@ void expect_exact(const Kernel& kernel, const Tensor& A, const Tensor& B, std::i
     }
 }
 
-TEST_P(HopperProducts, EveryOperandOrder) {
+TEST_P(HopperMatmul, EveryOperandOrder) {
   for (const Order order : {Order{false, false}, {false, true}, {true, false}, {true, true}}) {
     SCOPED_TRACE(testing::Message() << order.a_transposed << order.b_transposed);
     const auto kernel = product(128, 128, 64, order);
@@ -68,7 +68,7 @@ TEST_P(HopperProducts, EveryOperandOrder) {
   }
 }
 
-TEST_P(HopperProducts, TilesOfEveryWidth) {
+TEST_P(HopperMatmul, TilesOfEveryWidth) {
   struct Tiles {
     int bm, bn, bk;
   };
@@ -92,15 +92,15 @@ TEST_P(HopperProducts, TilesOfEveryWidth) {
   }
 }
 
-TEST_P(HopperProducts, FewStepsAndNone) {
+TEST_P(HopperMatmul, FewStepsAndNone) {
   const Order order{false, true};
   const auto kernel = product(64, 64, 64, order);
   for (std::int64_t k : {0, 8, 64, 72, 128, 192, 256, 320})
     expect_exact(kernel, integers({72, k}, 5), integers({40, k}, 6), 72, 40, k, order);
 }
 
-/// A product whose operand is another product's result, and a sum that something else reads.
-TEST_P(HopperProducts, ChainedProducts) {
+/// An MMA whose operand is another MMA's result, and an accumulator that something else reads.
+TEST_P(HopperMatmul, BackToBackMmas) {
   const auto back_to_back =
       kernel("chained", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, Out<f32, 2> O) {
         for (auto [m, d] : grid(O, 64, 64)) {
@@ -137,8 +137,9 @@ TEST_P(HopperProducts, ChainedProducts) {
   }
 }
 
-/// Two sums over one A: both stay in flight, and A is brought once. With an empty and a short loop.
-TEST_P(HopperProducts, TwoSumsOverOneOperand) {
+/// Two accumulators over one A: both stay in flight, and A is loaded once. With an empty and a
+/// short loop.
+TEST_P(HopperMatmul, TwoAccumulatorsOverOneOperand) {
   const auto gated =
       kernel("gated", [](In<bf16, 2> A, In<bf16, 2> G, In<bf16, 2> U, Out<f32, 2> C) {
         for (auto [m, n] : grid(C, 128, 64)) {
@@ -171,15 +172,15 @@ TEST_P(HopperProducts, TwoSumsOverOneOperand) {
   if (GetParam().kind == DeviceKind::cpu) return;
   const std::string said = gated.explain();
   std::size_t brought = 0;
-  for (std::size_t at = said.find("brought by TMA"); at != std::string::npos;
-       at = said.find("brought by TMA", at + 1))
+  for (std::size_t at = said.find("loaded by TMA"); at != std::string::npos;
+       at = said.find("loaded by TMA", at + 1))
     ++brought;
   EXPECT_EQ(brought, 3U) << said;
   EXPECT_EQ(said.find("overlapped=0"), std::string::npos) << said;
 }
 
-/// A product loop inside the user's own loop: the ring goes on from turn to turn.
-TEST_P(HopperProducts, LoopsInLoops) {
+/// A mainloop inside the user's own loop: the ring goes on from iteration to iteration.
+TEST_P(HopperMatmul, LoopsInLoops) {
   const auto sums = kernel("sums", [](In<bf16, 3> A, In<bf16, 3> B, Out<f32, 2> C) {
     for (auto [m, n] : grid(C, 64, 64)) {
       auto total = zeros<f32>(64, 64);
@@ -212,8 +213,8 @@ TEST_P(HopperProducts, LoopsInLoops) {
   }
 }
 
-/// The library's product: k divided among CTAs, and whatever is chosen for a shape.
-TEST_P(HopperProducts, ConfigurationsOfTheLibrary) {
+/// The library's matmul: split-K, and whatever is chosen for a shape.
+TEST_P(HopperMatmul, ConfigurationsOfTheLibrary) {
   const std::int64_t m = 72, n = 136, k = 1096;
   const Tensor A = integers({m, k}, 1), B = integers({k, n}, 2);
   const auto expect = [&](const auto& multiply) {
@@ -243,7 +244,7 @@ TEST_P(HopperProducts, ConfigurationsOfTheLibrary) {
 }
 
 /// Rows that TMA cannot address take another path and are right too.
-TEST_P(HopperProducts, OddStrides) {
+TEST_P(HopperMatmul, OddStrides) {
   const Order order{false, false};
   const auto kernel = product(64, 64, 32, order);
   expect_exact(kernel, integers({65, 77}, 1), integers({77, 33}, 2), 65, 33, 77, order);

@@ -94,7 +94,7 @@ class PlantedArrival : public testing::Test {
     return op;
   }
 
-  /// What some order of warps and programs shows.
+  /// The races that some order of warps and programs shows.
   std::vector<sim::Detector> run() {
     const std::vector<runtime::LaunchArg> args{
         {&in_.X, 0}, {&in_.Y, 0}, {&in_.sums, 0}, {&in_.counters, address_of(in_.counters)}};

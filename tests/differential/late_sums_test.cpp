@@ -1,4 +1,5 @@
-// What loops add up: each thread its part, and all of them behind the loop.
+// Reductions over a loop: each thread adds up its share, and the threads are reduced after the
+// loop.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +27,8 @@ class DeferReductions : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, DeferReductions, testing::ValuesIn(test::devices()),
                          test::device_name);
 
-/// Of integers, so that all sums are exact; a step is dealt to a warp's lanes, or to several warps.
+/// Elements are integers, so that all sums are exact; an iteration's elements are spread over a
+/// warp's lanes, or over several warps.
 TEST_P(DeferReductions, BeginWithNumbers) {
   const auto folds_in_steps_of = [](int step) {
     return kernel("folds", [step](In<f32, 2> X, In<f32, 1> Begin, Out<f32, 1> Sum,

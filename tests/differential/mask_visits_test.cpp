@@ -1,4 +1,4 @@
-// Which blocks attention visits under every mask of the library, and what it computes there.
+// Checks the blocks that attention visits under every mask of the library, and its results there.
 #include <iomanip>
 #include <iostream>
 #include <numeric>
@@ -36,7 +36,7 @@ struct Counts {
   std::int64_t cover = 0, visited = 0, partial = 0, masked = 0;
 };
 
-/// What the pairs of queries [q0, q1) and keys [kv0, kv1) are.
+/// Classifies the pairs of queries [q0, q1) and keys [kv0, kv1).
 ir::BlockCoverage coverage(const Case& c, std::int64_t q0, std::int64_t q1, std::int64_t kv0,
                            std::int64_t kv1) {
   bool all = true, any = false;

@@ -71,13 +71,14 @@ TEST_P(MaskedAttention, GivesWhatAllPairsGive) {
   }
 }
 
-/// Without wgmma (what older GPUs run), without a warp that copies, one program a tile.
+/// Without wgmma (as on older GPUs), without a producer warp, one program a tile.
 TEST_P(MaskedAttention, OnEveryPath) {
   if (device().kind == DeviceKind::cpu) return;
   struct Path {
     const char* plan;
     bool is_wgmma;
-    std::int64_t dim;  // of its own: a process compiles a kernel once, whatever the plan is then
+    std::int64_t
+        dim;  // a dim of its own: a process compiles a kernel once, whatever the plan is then
   };
   for (const Path& path :
        {Path{"wgmma=0 producer_warps=0 persistent=0 consumer_registers=0 stages=2 stage_stores=1",

@@ -74,8 +74,8 @@ TEST_P(MatmulLibrary, Batches) {
   expect_equal(C, product(A, one));
 }
 
-/// Operands that TMA cannot bring: odd rows, a first byte between granules, no contiguous
-/// dimension, batches, and parts of k; copied first, or read as they lie.
+/// Operands that TMA cannot load: odd rows, a first byte between granules, no contiguous dimension,
+/// batches, and slices of k; repacked first, or read as they lie.
 TEST_P(MatmulLibrary, OperandsThatTmaDoesNotTake) {
   const auto check = [this](const Tensor& A, const Tensor& B, const Tensor& C) {
     const auto want = product(A, B);
@@ -171,7 +171,7 @@ TEST_P(MatmulLibrary, Epilogues) {
   }
 }
 
-/// A bias and a residual of any layout beside the largest tile's sums, at edges too.
+/// A bias and a residual of any layout next to the largest tile's accumulators, at edges too.
 TEST_P(MatmulLibrary, ResidualsOfEveryLayout) {
   const auto dense = fused_matmul<bf16, bf16>(
       [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
@@ -196,7 +196,7 @@ TEST_P(MatmulLibrary, ResidualsOfEveryLayout) {
   expect(131, 77, 64, halves({131, 77}));                     // rows at any address
   expect(136, 328, 64, halves({136, 328}, true));             // contiguous in m
   expect(136, 328, 64, halves({136, 400}).slice(1, 8, 336));  // longer rows
-  expect(136, 72, 64, halves({136, 80}).slice(1, 3, 75));     // that begin anywhere
+  expect(136, 72, 64, halves({136, 80}).slice(1, 3, 75));     // halves that begin anywhere
   expect(136, 328, 64,
          Tensor::borrow(halves({136, 328}).data(), {136, 328}, DType::bf16, GetParam(), {0, 1}));
   expect(136, 328, 0, halves({136, 328}));
@@ -204,7 +204,7 @@ TEST_P(MatmulLibrary, ResidualsOfEveryLayout) {
 }
 
 /// Bytes are exchanged through shared memory, where that has room.
-TEST_P(MatmulLibrary, BytesBesideTheSums) {
+TEST_P(MatmulLibrary, BytesInTheEpilogue) {
   const auto sum =
       fused_matmul<bf16, f32>([](Tile acc, Index m, Index n, In<u8, 2> before, In<bool, 2> keep) {
         return where(keep(m, n), acc + cast<f32>(before(m, n)), 0.0f);
@@ -238,7 +238,7 @@ TEST_P(MatmulLibrary, AddedInPlace) {
 }
 
 /// A second result, and the largest magnitude of each tile, in one pass.
-TEST_P(MatmulLibrary, FurtherResults) {
+TEST_P(MatmulLibrary, ScaledResults) {
   const auto both = fused_matmul<bf16, f32>(
       [](Tile acc, Index m, Index n, Out<bf16, 2> copy, Out<f32, 2> largest) {
         copy(m, n) = acc;
@@ -291,7 +291,7 @@ TEST_P(MatmulLibrary, EpiloguesOfBatches) {
   }
 }
 
-/// Matrices are the first entry, however k is divided.
+/// Matrices have batch entry 0, with and without split-K.
 TEST_P(MatmulLibrary, EpiloguesOfBatchesOnMatrices) {
   const auto shifted = fused_matmul<bf16, f32>(
       [](Tile acc, Index b, Index m, Index n, In<f32, 1> terms, In<bf16, 2> residual) {
@@ -348,7 +348,7 @@ TEST_P(MatmulLibrary, GatedBatches) {
   for (std::size_t i = 0; i < want.size(); ++i)
     want[i] = std::max(want[i], 0.0) * up[i] * static_cast<double>(i / (m * n));
   expect_equal(C, want);
-  // Of matrices the entry is 0.
+  // The batch entry of matrices is 0.
   const Tensor first = Tensor::full({1}, 3, DType::f32, GetParam()), D = empty({m, n}, DType::f32);
   gated(stream(), A.select(0, 1), G.select(0, 1), U.select(0, 1), D, first);
   const auto gate_one = product(A.select(0, 1), G.select(0, 1)),
@@ -359,7 +359,7 @@ TEST_P(MatmulLibrary, GatedBatches) {
   expect_equal(D, of_one);
 }
 
-/// tf32, whose last bits are cut off before products, and sums of 8-bit floats in f32.
+/// tf32, whose last bits are cut off before the MMA, and accumulators of 8-bit floats in f32.
 TEST_P(MatmulLibrary, GatedOptions) {
   const auto sum_of_both = [](Tile gate, Tile up, Index, Index) { return gate + up; };
   const auto check = [&](const auto& gated, DType type, std::string_view sign) {

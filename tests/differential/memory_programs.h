@@ -16,7 +16,7 @@ namespace tegula::test {
 /// A kernel, its arguments, and what is in one of them behind a call.
 struct MemoryProgram {
   std::string name;
-  int barriers = 0;  ///< that the pass memory_order places
+  int barriers = 0;  ///< barriers that the pass memory_order places
   std::vector<Tensor> args;
   std::vector<bool> is_pointer;
   std::size_t result = 0;

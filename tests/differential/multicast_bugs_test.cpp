@@ -1,6 +1,5 @@
-// Operands that the programs of a cluster bring for each other, in the simulator: what is copied,
-// and bugs that the lowering could have, planted in its code. Each must be caught, by a finding or
-// by a wrong result.
+// Multicast operands in the simulator: what is copied, and bugs that the lowering could have,
+// planted in its code. Each must be caught, by a finding or by a wrong result.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -44,7 +43,7 @@ void expect_bytes(Problem p, std::int64_t shared) {
   EXPECT_EQ(with.bytes_copied(), all - shared * p.steps * kBytesOfB);
 }
 
-TEST(SharedProducts, AreCopiedOnce) {
+TEST(MulticastMatmul, AreCopiedOnce) {
   expect_bytes({4, 3, 4}, 6);
   expect_bytes({2, 1, 1}, 1);
   expect_bytes({5, 2, 3}, 4);
@@ -54,8 +53,8 @@ TEST(SharedProducts, AreCopiedOnce) {
   expect_bytes(kOdd, 3);
 }
 
-/// In machine form each program still brings its own boxes: the interpreter finds the same result.
-TEST(SharedProducts, MachineFormMeansTheSame) {
+/// In machine form each program still loads its own boxes: the interpreter finds the same result.
+TEST(MulticastMatmul, MachineFormMeansTheSame) {
   PlannedProduct product({4, 3, 4}, plan_of(true));
   const auto is_cluster = [](const Kernel& machine) { EXPECT_EQ(machine.info.cluster, 2); };
   EXPECT_EQ(product.interpret_machine_form(is_cluster), "");
@@ -159,7 +158,7 @@ const Bug kBugs[] = {
      }},
 };
 
-TEST(SharedProducts, EveryPlantedBugIsCaught) { test::expect_caught(kOdd, plan_of(true), kBugs); }
+TEST(MulticastMatmul, EveryPlantedBugIsCaught) { test::expect_caught(kOdd, plan_of(true), kBugs); }
 
 }  // namespace
 }  // namespace tegula::ir

@@ -1,5 +1,5 @@
-// Operands that two neighbouring tiles share, brought once: products in clusters of two on every
-// device that is here. Operands are small integers, so that sums are exact.
+// Operands that two neighbouring tiles share, multicast: matmuls in clusters of two on every device
+// that is here. Operands are small integers, so that sums are exact.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ auto matmul_of(Tiles t) {
 using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
 
 /// Even and odd numbers of tiles, more and fewer than the simulator has CTAs, odd groups of rows at
-/// whose end neighbours share nothing, ragged edges, sums of no, few and many steps.
+/// whose end neighbours share nothing, ragged edges, no, few and many k-iterations.
 const Shape kShapes[] = {{128, 256, 64},  {256, 256, 256}, {384, 256, 72},  {264, 520, 136},
                          {648, 264, 200}, {640, 512, 0},   {128, 1288, 64}, {1160, 520, 328}};
 
@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, Multicast, testing::ValuesIn(test::devices()),
 
 TEST_P(Multicast, HalvesByRows) { expect_all_shapes<bf16, f32>({128, 256, 64}, 1, true); }
 
-/// B's rows are four pieces of 128 bytes, of which each program brings two.
+/// B's rows are four segments of 128 bytes, of which each CTA loads two.
 TEST_P(Multicast, HalvesByPieces) { expect_all_shapes<bf16, bf16>({128, 256, 64}, 3, false); }
 
 TEST_P(Multicast, EightBits) { expect_all_shapes<f8e4m3, bf16>({128, 256, 128}, 5, true); }
@@ -89,7 +89,7 @@ TEST_P(Multicast, RowsOfTiles) {
   expect_shared(kernel, 1);
 }
 
-/// Loops of a length known at launch, 0 among them: the programs still meet at the end.
+/// Loops of a length known at launch, 0 among them: the CTAs still synchronise at the end.
 TEST_P(Multicast, NoSteps) {
   const auto kernel_to = test::product_to_depth(256, multicast(true));
   expect_products_to_depths(kernel_to, 192, {0, 64, 192});
@@ -123,7 +123,7 @@ TEST_P(Multicast, TwoSums) {
   expect_shared(gated, 2);
 }
 
-/// What the sums meet comes a block of columns at a time, in front of the last products.
+/// Epilogue operands come a block of columns at a time, before the last MMAs.
 TEST_P(Multicast, Residual) {
   for (const char* plan : {"", "epilogue_tile_n=0"}) {
     SCOPED_TRACE(plan);
@@ -165,7 +165,7 @@ TEST_P(Multicast, HeightsBetweenPowersOfTwo) {
   }
 }
 
-/// A thread of those that compute copies; few slots; other widths.
+/// A thread of a consumer warp is the producer; few slots; other widths.
 TEST_P(Multicast, OtherPlans) {
   for (const char* plan : {"producer_warps=0 consumer_registers=0", "stages=2",
                            "producer_warps=1 consumer_registers=0"}) {

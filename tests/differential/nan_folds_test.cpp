@@ -58,7 +58,7 @@ Extremes extremes(const std::vector<std::vector<double>>& values) {
 std::vector<std::vector<double>> rows_of(std::size_t n) {
   std::vector<std::vector<double>> rows(6, std::vector<double>(n, kNan));
   for (std::size_t i = 0; i < n; ++i) {
-    rows[1][i] = -kInf;                                           // of the identity alone
+    rows[1][i] = -kInf;                                           // a row of the identity alone
     if (i % 3 == 1) rows[2][i] = static_cast<double>(i % 7) - 3;  // some numbers
     if (i % 3 == 2) rows[4][i] = kInf;
   }

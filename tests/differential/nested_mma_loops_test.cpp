@@ -1,4 +1,4 @@
-// Loops around product loops.
+// Loops around mainloops.
 #include <gtest/gtest.h>
 
 #include "support/env.h"
@@ -9,13 +9,13 @@
 namespace tegula {
 namespace {
 
-class LoopsAroundProducts : public test::OnDevice {};
-INSTANTIATE_TEST_SUITE_P(Devices, LoopsAroundProducts, testing::ValuesIn(test::devices()),
+class NestedMmaLoops : public test::OnDevice {};
+INSTANTIATE_TEST_SUITE_P(Devices, NestedMmaLoops, testing::ValuesIn(test::devices()),
                          test::device_name);
 
-/// By mma.sync: what goes through shared memory behind the product is not overwritten by the copies
-/// of the next round.
-TEST_P(LoopsAroundProducts, ReduceThroughSharedMemory) {
+/// By mma.sync: data that goes through shared memory after the MMAs is not overwritten by the
+/// copies of the next iteration.
+TEST_P(NestedMmaLoops, ReduceThroughSharedMemory) {
   constexpr int kTile = 64, kTiles = 5;
   Env with_plan = env();
   with_plan.plan = "wgmma=0 num_warps=4 warps_m=2 warps_n=2 stages=3";
@@ -40,14 +40,14 @@ TEST_P(LoopsAroundProducts, ReduceThroughSharedMemory) {
   test::expect_equal(Y, want);
 }
 
-/// Where the products of the outer loop stand, and whether they add to the inner loop's sums.
+/// The positions of the outer loop's MMAs, and whether they add to the inner loop's accumulators.
 struct Order {
   bool first, shares_sums;
 };
 
-/// A product beside an inner loop of products: its sum is not in flight while that loop waits for
-/// its own.
-TEST_P(LoopsAroundProducts, ProductsBesideAnInnerLoop) {
+/// An MMA next to an inner mainloop: its accumulator is not in flight while that loop waits for its
+/// own.
+TEST_P(NestedMmaLoops, MmasNextToAnInnerLoop) {
   constexpr int kTile = 128, kStep = 64, kInner = 3 * kStep;
   const Tensor A = integers({200, 512}, DType::bf16, 1), B = integers({512, 136}, DType::bf16, 2),
                C = empty({200, 136}, DType::f32);

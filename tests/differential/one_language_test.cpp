@@ -70,7 +70,7 @@ TEST(OneLanguage, MathOfF64HasOneError) {
   EXPECT_EQ(on(Device::cpu()), on(Device::sim()));
 }
 
-/// A product in a branch is one of mma.sync, and the plan says so.
+/// An MMA in a branch is one of mma.sync, and the plan says so.
 TEST(OneLanguage, ThePlanIsWhatWasDone) {
   const auto branch =
       kernel("branch", [](In<f16, 2> a, In<f16, 2> b, In<i32, 1> which, Out<f32, 2> c) {

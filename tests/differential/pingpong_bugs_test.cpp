@@ -1,5 +1,5 @@
-// Tiles that two groups of a program take in turn: bugs that the lowering could have, planted in
-// its code. Each must be caught in the simulator, by a finding or by a wrong result.
+// Ping-pong: bugs that the lowering could have, planted in its code. Each must be caught in the
+// simulator, by a finding or by a wrong result.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,7 +51,8 @@ void set_i32(Kernel& k, OpId op, std::size_t operand, std::int64_t value) {
   k[op].operands[operand] = c;
 }
 
-/// What the others carry on is taken from the tile's begin.
+/// The tile's loop yields the value that it began with, instead of the one that the other
+/// warpgroups left.
 void carry_on_nothing(Kernel& k, std::size_t carry) {
   const OpId yield = k.terminator(k[own_tile(k)].regions[1]);
   const Value same = k[k[tile_loop(k)].regions[0]].args[1 + carry];
@@ -116,7 +117,7 @@ const Bug kBugs[] = {
      "mbarrier-misuse"},
 };
 
-/// Where both groups are often behind their products at one time.
+/// Tiles so short that both warpgroups are often after their mainloops at one time.
 const Bug kBugsOfShortTiles[] = {
     {"one barrier for both groups",
      [](Kernel& k) {
@@ -125,13 +126,13 @@ const Bug kBugsOfShortTiles[] = {
      "barrier-count"},
 };
 
-TEST(TilesInTurn, EveryPlantedBugIsCaught) {
+TEST(PingpongTiles, EveryPlantedBugIsCaught) {
   for (const int ctas : {1, 2}) test::expect_caught(kOdd, kPlan, kBugs, ctas);
   test::expect_caught(kShort, kPlan, kBugsOfShortTiles, 1);
 }
 
 /// Machine form says what one group alone would do: the interpreter finds the same result.
-TEST(TilesInTurn, MachineFormMeansTheSame) {
+TEST(PingpongTiles, MachineFormMeansTheSame) {
   test::PlannedProduct product({4, 3, 5}, kPlan);
   const auto has_loop = [](const Kernel& machine) { EXPECT_TRUE(tile_loop(machine)); };
   EXPECT_EQ(product.interpret_machine_form(has_loop), "");

@@ -1,5 +1,4 @@
-// Tiles that two warpgroups of a program take in turn, on every device that is here. Operands are
-// small integers, so that sums are exact.
+// Ping-pong on every device that is here. Operands are small integers, so that sums are exact.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,7 +52,7 @@ auto matmul_of(Tiles t) {
 using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
 
 /// One tile, fewer than the simulator has CTAs, odd and even numbers of several a program, ragged
-/// edges, sums of no steps, fewer than a ring has slots, as many, and more.
+/// edges, no k-iterations, fewer than a ring has slots, as many, and more.
 const Shape kShapes[] = {{128, 128, 64},  {64, 32, 512},   {256, 256, 256}, {384, 128, 72},
                          {264, 520, 136}, {648, 264, 456}, {640, 512, 0},   {1160, 520, 328}};
 
@@ -81,7 +80,7 @@ TEST_P(Pingpong, Wide) {
 }
 TEST_P(Pingpong, Tall) { check_shapes<bf16, f32>({256, 64, 64}, false); }
 TEST_P(Pingpong, EightBits) { check_shapes<f8e4m3, bf16>({128, 128, 128}, true); }
-/// Two programs side by side bring the operand that both tiles need once, group by group.
+/// Two neighbouring CTAs load the operand that both tiles need once, warpgroup by warpgroup.
 TEST_P(Pingpong, Shared) {
   for (const int group : {8, 1}) {
     const auto shared = kernel("shared", [=](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
@@ -104,7 +103,8 @@ TEST_P(Pingpong, Shared) {
   }
 }
 
-/// Loops of a length known at launch, 0 among them: a tile without steps has its turn, too.
+/// Loops of a length known at launch, 0 among them: a tile without iterations passes the order on,
+/// too.
 TEST_P(Pingpong, NoSteps) {
   const auto kernel_to = test::product_to_depth(128, pingpong(true));
   expect_products_to_depths(kernel_to, 576, {0, 64, 192, 384, 448, 576});
@@ -138,8 +138,8 @@ TEST_P(Pingpong, UnevenSteps) {
 
 TEST_P(Pingpong, FewSlots) { check_shapes<bf16, f32>({128, 64, 64, 2}, false); }
 
-/// What the sums meet, stored a block of columns at a time or all at once, by exchanges or through
-/// shared memory of each group's own.
+/// Epilogues whose results are stored a block of columns at a time or all at once, by exchanges or
+/// through shared memory of each group's own.
 TEST_P(Pingpong, Epilogue) {
   for (const char* plan :
        {"", "epilogue_tile_n=0", "stage_stores=1", "producer_warps=1 consumer_registers=0"}) {
@@ -169,8 +169,9 @@ TEST_P(Pingpong, Epilogue) {
   }
 }
 
-/// Warps of a group meet: sums over rows and of whole tiles, stored by the group's first thread.
-TEST_P(Pingpong, GroupsMeetForThemselves) {
+/// Warps of a warpgroup synchronise: sums over rows and of whole tiles, stored by the group's first
+/// thread.
+TEST_P(Pingpong, GroupsSynchroniseByThemselves) {
   const auto reduced =
       kernel("reduced", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Out<f32, 2> totals) {
         for (auto [m, n] : grid(C, 128, 64, pingpong(true))) {
@@ -200,8 +201,8 @@ TEST_P(Pingpong, GroupsMeetForThemselves) {
   expect_pingpong(reduced);
 }
 
-/// Several product loops a tile have one turn together: one in a loop of its own, one whose A comes
-/// in front of it.
+/// Several mainloops of a tile take the order once, together: one in a loop of its own, one whose A
+/// comes before it.
 TEST_P(Pingpong, SeveralLoops) {
   const auto chain =
       kernel("several", [](In<bf16, 3> A, In<bf16, 3> B, In<bf16, 2> D, Out<f32, 2> C) {
@@ -237,9 +238,9 @@ TEST_P(Pingpong, SeveralLoops) {
   expect_pingpong(chain);
 }
 
-/// Both sums of a gated unit, sums of fp8 that are promoted, batches, and a product that waits for
-/// the copies of its operands.
-TEST_P(Pingpong, OtherProducts) {
+/// Both accumulators of a gated unit, promoted accumulators of fp8, batches, and an MMA that waits
+/// for the copies of its operands.
+TEST_P(Pingpong, OtherMmas) {
   const MatmulConfig square{.bm = 128, .bn = 64, .bk = 64, .pingpong = true};
   const auto gated = gated_matmul<bf16, f32>([](Tile g, Tile u, Index, Index) { return g + u; });
   const std::int64_t m = 648, n = 200, k = 200;
@@ -275,8 +276,8 @@ TEST_P(Pingpong, OtherProducts) {
   expect_pingpong(whole, square);
 }
 
-/// A thread of those that compute copies, and has to know more than scalars: one group has all
-/// tiles.
+/// A thread of a consumer warp is the producer, and has to know more than scalars: one warpgroup
+/// has all tiles.
 TEST_P(Pingpong, CopiesThatDependOnTiles) {
   const auto deep = kernel("deep", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
     for (auto [m, n] : grid(C, 128, 64, pingpong(true))) {

@@ -51,7 +51,7 @@ constexpr const char* kRows =
   store_view %s, %14, %8, %9 [axes = [0, 1]]
 })";
 
-/// Four programs of a cluster have 16 rows each; their sum is dealt out again.
+/// Four CTAs of a cluster have 16 rows each; their sum is scattered again.
 constexpr const char* kShares =
     R"(kernel @shares tile cluster(4) (%x: view<?x?xf32, in, align=16, strides=?x1> [arg = 0], %z: view<?x?xf32, out, align=16, strides=?x1> [arg = 1]) {
   launch {

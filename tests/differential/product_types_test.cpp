@@ -8,8 +8,8 @@
 namespace tegula {
 namespace {
 
-class ProductTypes : public testing::TestWithParam<Device> {};
-INSTANTIATE_TEST_SUITE_P(Devices, ProductTypes, testing::ValuesIn(test::devices()),
+class MatmulTypes : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, MatmulTypes, testing::ValuesIn(test::devices()),
                          test::device_name);
 
 struct Case {
@@ -70,16 +70,16 @@ void every_order(Device device, int bk) {
     }
 }
 
-TEST_P(ProductTypes, Bf16) { every_order<bf16, f32>(GetParam(), 64); }
-TEST_P(ProductTypes, F16) { every_order<f16, f32>(GetParam(), 64); }
-TEST_P(ProductTypes, Tf32) { every_order<f32, f32>(GetParam(), 32); }
-TEST_P(ProductTypes, F8E4M3) { every_order<f8e4m3, f32>(GetParam(), 128); }
-TEST_P(ProductTypes, F8E5M2) { every_order<f8e5m2, f32>(GetParam(), 128); }
-TEST_P(ProductTypes, I8) { every_order<i8, i32>(GetParam(), 128); }
-TEST_P(ProductTypes, U8) { every_order<u8, i32>(GetParam(), 128); }
+TEST_P(MatmulTypes, Bf16) { every_order<bf16, f32>(GetParam(), 64); }
+TEST_P(MatmulTypes, F16) { every_order<f16, f32>(GetParam(), 64); }
+TEST_P(MatmulTypes, Tf32) { every_order<f32, f32>(GetParam(), 32); }
+TEST_P(MatmulTypes, F8E4M3) { every_order<f8e4m3, f32>(GetParam(), 128); }
+TEST_P(MatmulTypes, F8E5M2) { every_order<f8e5m2, f32>(GetParam(), 128); }
+TEST_P(MatmulTypes, I8) { every_order<i8, i32>(GetParam(), 128); }
+TEST_P(MatmulTypes, U8) { every_order<u8, i32>(GetParam(), 128); }
 
 /// Widths of wgmma that integers do not have, short and long steps, two warpgroups.
-TEST_P(ProductTypes, Tiles) {
+TEST_P(MatmulTypes, Tiles) {
   run<i8, i32>({64, 40, 64, false, true}, GetParam());
   run<i8, i32>({128, 96, 32, false, true}, GetParam());
   run<f8e4m3, f32>({128, 200, 256, false, true}, GetParam());
@@ -104,16 +104,16 @@ void every_width(Device device, int bk) {
   }
 }
 
-TEST_P(ProductTypes, EveryWidthOfBf16) { every_width<bf16, f32>(GetParam(), 32); }
-TEST_P(ProductTypes, EveryWidthOfF16) { every_width<f16, f32>(GetParam(), 16); }
-TEST_P(ProductTypes, EveryWidthOfTf32) { every_width<f32, f32>(GetParam(), 16); }
-TEST_P(ProductTypes, EveryWidthOfF8E4M3) { every_width<f8e4m3, f32>(GetParam(), 32); }
-TEST_P(ProductTypes, EveryWidthOfF8E5M2) { every_width<f8e5m2, f32>(GetParam(), 32); }
-TEST_P(ProductTypes, EveryWidthOfI8) { every_width<i8, i32>(GetParam(), 32); }
-TEST_P(ProductTypes, EveryWidthOfU8) { every_width<u8, i32>(GetParam(), 32); }
+TEST_P(MatmulTypes, EveryWidthOfBf16) { every_width<bf16, f32>(GetParam(), 32); }
+TEST_P(MatmulTypes, EveryWidthOfF16) { every_width<f16, f32>(GetParam(), 16); }
+TEST_P(MatmulTypes, EveryWidthOfTf32) { every_width<f32, f32>(GetParam(), 16); }
+TEST_P(MatmulTypes, EveryWidthOfF8E4M3) { every_width<f8e4m3, f32>(GetParam(), 32); }
+TEST_P(MatmulTypes, EveryWidthOfF8E5M2) { every_width<f8e5m2, f32>(GetParam(), 32); }
+TEST_P(MatmulTypes, EveryWidthOfI8) { every_width<i8, i32>(GetParam(), 32); }
+TEST_P(MatmulTypes, EveryWidthOfU8) { every_width<u8, i32>(GetParam(), 32); }
 
 /// Weights in 8 bits, activations in 16: the first operand is computed, in registers.
-TEST_P(ProductTypes, ComputedOperand) {
+TEST_P(MatmulTypes, ComputedOperand) {
   const auto mixed = kernel("mixed", [](In<i8, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
     for (auto [m, n] : grid(C, 64, 32)) {
       auto acc = zeros<f32>(64, 32);

@@ -133,7 +133,7 @@ inline MemoryProgram arriver_chain(Device d) {
 // ---- scratch of a program that shares its CTA with others
 inline constexpr int kTile = 128, kTiles = 4;
 
-/// Each tile of the product goes through memory and comes back transposed.
+/// Each tile of the matmul goes through memory and comes back transposed.
 template <class... Traits>
 auto product_through_memory(const char* name, const Traits&... traits) {
   return kernel(name, [=](In<bf16, 2> a, In<bf16, 2> b, InOut<f32, 2> s, Out<f32, 2> z) {

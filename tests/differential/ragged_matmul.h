@@ -1,6 +1,5 @@
 #pragma once
-// A product whose tiles are of as many blocks as a tensor says: what a schedule of tiles deals
-// with.
+// A matmul whose tiles have as many k-iterations as a tensor says: the input of a tile scheduler.
 #include <gtest/gtest.h>
 
 #include <algorithm>

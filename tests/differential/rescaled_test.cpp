@@ -1,4 +1,4 @@
-// Products whose factors are mostly 1: by value they are products, whatever a warp skips.
+// Products with factors that are mostly 1: by value they are products, whatever a warp skips.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Products whose sums are scaled by the epilogue, as quantized layers do, gated units with the
+// Matmuls whose epilogue scales the accumulators, as quantized layers do, gated units with the
 // function that models use, and results of 8 bits, on every device that is here.
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 using test::expect_equal;
 using test::product;
 
-/// Configurations of every way a product is computed.
+/// Configurations of every decomposition of a matmul.
 const MatmulConfig kWays[] = {
     {.bm = 64, .bn = 64, .bk = 128},
     {.bm = 128, .bn = 128, .bk = 128, .multicast = true, .tma_store = true},
@@ -26,7 +26,7 @@ const MatmulConfig kWays[] = {
     {.bm = 32, .bn = 64, .bk = 128, .swap_ab = true},
     {.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 5}};
 
-class ScaledProducts : public test::OnDevice {
+class ScaledMatmul : public test::OnDevice {
  protected:
   /// Factors that f32 holds and that rounding shows.
   Tensor factors(std::int64_t count, std::uint64_t seed) const {
@@ -37,12 +37,12 @@ class ScaledProducts : public test::OnDevice {
   template <class T, class O>
   void check_silu(double bound) const;
 };
-INSTANTIATE_TEST_SUITE_P(Devices, ScaledProducts, testing::ValuesIn(test::devices()),
+INSTANTIATE_TEST_SUITE_P(Devices, ScaledMatmul, testing::ValuesIn(test::devices()),
                          test::device_name);
 
 /// Sums are exact, and each factor rounds once: f32 on the host gives the very bits.
 template <class T, class O>
-void ScaledProducts::check_scales(const MatmulConfig& config, const MatmulOptions& options) const {
+void ScaledMatmul::check_scales(const MatmulConfig& config, const MatmulOptions& options) const {
   SCOPED_TRACE(std::string(name(dtype_of<T>)) + " to " + std::string(name(dtype_of<O>)) + " " +
                config.str() + (options.fp32_promotion ? " promoted" : ""));
   const auto scaled = fused_matmul<T, O>(
@@ -68,14 +68,14 @@ void ScaledProducts::check_scales(const MatmulConfig& config, const MatmulOption
   EXPECT_NE(said.find("dot by wgmma"), std::string::npos) << said;
 }
 
-TEST_P(ScaledProducts, OfTheTensorItsRowsAndColumns) {
+TEST_P(ScaledMatmul, OfTheTensorItsRowsAndColumns) {
   for (const MatmulConfig& c : kWays) {
     check_scales<f8e4m3, bf16>(c);
     check_scales<f8e5m2, f32>(c);
   }
 }
 
-TEST_P(ScaledProducts, OfPromotedSums) {
+TEST_P(ScaledMatmul, OfPromotedAccumulators) {
   check_scales<f8e4m3, f32>({.bm = 64, .bn = 64, .bk = 128}, {.fp32_promotion = true});
   check_scales<f8e5m2, f16>({.bm = 128, .bn = 64, .bk = 128, .pingpong = true},
                             {.fp32_promotion = true});
@@ -85,7 +85,7 @@ TEST_P(ScaledProducts, OfPromotedSums) {
 /// then the error is that of the sigmoid's approximations (2^-21 of it), of two products in f32,
 /// and of what rounds to O.
 template <class T, class O>
-void ScaledProducts::check_silu(double bound) const {
+void ScaledMatmul::check_silu(double bound) const {
   SCOPED_TRACE(std::string(name(dtype_of<T>)) + " to " + std::string(name(dtype_of<O>)));
   const auto gated = gated_matmul<T, O>(
       [](Tile gate, Tile up, Index, Index) { return silu(gate * 0.125f) * (up * 0.125f); });
@@ -106,12 +106,12 @@ void ScaledProducts::check_silu(double bound) const {
           << "element " << i << ": " << got[i] << " for " << want << " of gate " << x;
       negative += x < -1 && x > -8 && want != 0;
     }
-    // Where silu is no rectifier.
+    // Negative inputs: silu is no rectifier there.
     EXPECT_GT(negative, static_cast<int>(got.size()) / 8);
   }
 }
 
-TEST_P(ScaledProducts, GatedBySilu) {
+TEST_P(ScaledMatmul, GatedBySilu) {
   check_silu<bf16, f32>(0x1p-20);
   check_silu<bf16, bf16>(0x1p-8 + 0x1p-20);  // half of the last of 8 digits
   check_silu<f16, f32>(0x1p-20);
@@ -119,7 +119,7 @@ TEST_P(ScaledProducts, GatedBySilu) {
 }
 
 /// Results of 8 bits: the conversion that C++ has for the type, of every sum.
-TEST_P(ScaledProducts, StoredIn8Bits) {
+TEST_P(ScaledMatmul, StoredIn8Bits) {
   const auto quantized = fused_matmul<bf16, f8e4m3>(
       [](Tile acc, Index, Index, Scalar<f32> scale) { return acc * scale; });
   const std::int64_t m = 136, n = 152, k = 272;

@@ -1,6 +1,6 @@
 #pragma once
-// A product of small tiles by a given plan, in the simulator: its simt form can be changed before
-// it runs, so that bugs that the lowering could have are planted in it.
+// A matmul of small tiles by a given plan, in the simulator: its simt form can be changed before it
+// runs, so that bugs that the lowering could have are planted in it.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -23,7 +23,7 @@ namespace tegula::test {
 
 /// Of tiles of 64 x 96, steps of 32, groups of up to 8 rows of tiles.
 struct ProblemOfTiles {
-  std::int64_t rows, columns, steps;  ///< of tiles
+  std::int64_t rows, columns, steps;  ///< counts of tiles
 };
 
 class PlannedProduct {
@@ -43,7 +43,7 @@ class PlannedProduct {
 
   ir::Kernel& simt() { return k_.simt; }
 
-  /// By so many CTAs, which take turns; how the kernel is found wrong.
+  /// Runs by so many CTAs, interleaved; returns how the kernel is found wrong.
   std::string run(int ctas = 4) {
     const runtime::LaunchArg args[] = {{&A_}, {&B_}, {&C_}};
     std::vector<codegen::TensorMap> maps;
@@ -106,7 +106,7 @@ inline std::vector<ir::OpId> all_of(
   return found;
 }
 
-/// What the check finds in a kernel before it runs.
+/// The faults that the check finds in a kernel before it runs.
 inline std::string found_statically(const ir::Kernel& simt) {
   const auto faults = codegen::find_simt_faults(simt);
   return faults.empty() ? "" : std::string(sim::name(faults.front().kind));

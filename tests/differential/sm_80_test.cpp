@@ -38,7 +38,7 @@ bool has(const runtime::Compilation& k, std::initializer_list<ir::Opcode> opcode
   return found;
 }
 
-/// What Hopper has and Ampere has not.
+/// Expects no instruction that Hopper has and Ampere has not.
 void expect_older_path(const runtime::Compilation& k) {
   using enum ir::Opcode;
   const ir::Target sm_80("sm_80");
@@ -75,7 +75,7 @@ struct Extents {
   std::int64_t m, n, k;
 };
 
-/// Which of A and B are stored transposed.
+/// The operands that are stored transposed.
 struct Order {
   bool a = false, b = false;
 };
@@ -142,7 +142,7 @@ TEST(Sm80, ProductsOfBytes) {
   expect_product<u8, i32>({33, 17, 48}, {.b = true});
 }
 
-/// C = gelu(A B + bias) + residual, and two products of one loop.
+/// C = gelu(A B + bias) + residual, and two MMAs of one loop.
 TEST(Sm80, Epilogues) {
   const Stream cpu(Device::cpu());
   const auto normal = [](const Dims& shape, std::uint64_t seed) {
@@ -238,7 +238,7 @@ TEST(Sm80, NoLoadsByTma) {
   EXPECT_EQ(code[0], code[1]);
 }
 
-/// Without the waits for its copies a product reads what is not there yet, and is found out.
+/// Without the waits for its copies a mainloop reads data that is not there yet, and is found out.
 TEST(Sm80, MissingWaitsAreFound) {
   // Not divided by what the other tests' depths are: a process traces equal kernels once.
   const Tensor A = Tensor::integers({128, 264}, DType::bf16, -3, 4, 1, Device::cpu())

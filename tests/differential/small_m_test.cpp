@@ -46,7 +46,7 @@ TEST_P(FewRows, ChosenConfigurations) {
       }
 }
 
-/// Ragged in every extent; parts of k that are empty.
+/// Ragged in every extent; slices of k that are empty.
 TEST_P(FewRows, OddShapes) {
   for (const Dims& s : {Dims{1, 200, 1096}, Dims{7, 8, 520}, Dims{13, 136, 72}, Dims{16, 63, 1031},
                         Dims{0, 64, 64}, Dims{5, 72, 0}})
@@ -59,7 +59,7 @@ TEST_P(FewRows, OddShapes) {
     }
 }
 
-/// Each program of a cluster sees its own rows.
+/// Each CTA of a cluster has its own rows.
 TEST_P(FewRows, Epilogues) {
   const auto fused = fused_matmul<bf16, bf16>(
       [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {

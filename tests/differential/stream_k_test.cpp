@@ -1,5 +1,5 @@
-// Products whose steps are dealt evenly (MatmulConfig::stream_k_ctas) on every device that is here,
-// against host arithmetic: tiles in one part, in two, in as many as there are programs.
+// Stream-K matmuls (MatmulConfig::stream_k_ctas) on every device that is here, against host
+// arithmetic: tiles in one part, in two, in as many as there are CTAs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using test::product;
 
 class StreamKMatmul : public test::OnDevice {
  protected:
-  /// Nothing that a product leaves as it was is right.
+  /// C before a call, filled with a value that no right result has.
   Tensor unset(const Dims& shape, DType dtype) const {
     return Tensor::full(shape, -77, dtype, GetParam());
   }
@@ -38,8 +38,8 @@ TEST_P(StreamKMatmul, AnyNumberOfPrograms) {
   }
 }
 
-/// Tiles that are cut, whole rounds of them, and both; rows along the instructions' columns; rings
-/// that leave room for several programs; what mma.sync and FMA compute.
+/// Tiles that are cut, whole waves of them, and both; rows along the instructions' columns; rings
+/// that leave room for several CTAs; mma.sync and FMA.
 TEST_P(StreamKMatmul, Configurations) {
   const Tensor A = integers({72, 456}, DType::bf16, 1), B = integers({456, 200}, DType::bf16, 2);
   const auto want = product(A, B);
@@ -132,7 +132,7 @@ TEST_P(StreamKMatmul, Epilogues) {
   }
 }
 
-/// Whoever comes last: sums that are rounded are the same in every run.
+/// Rounded sums are the same in every run, in any order of arrival.
 TEST_P(StreamKMatmul, IsDeterministic) {
   const Tensor A = Tensor::normal({70, 700}, DType::bf16, 0, 1, 1, GetParam()),
                B = Tensor::normal({700, 90}, DType::bf16, 0, 1, 2, GetParam()),

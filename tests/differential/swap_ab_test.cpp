@@ -1,5 +1,5 @@
-// Tiles of few rows, whose products are computed as their transposes (plan field `swap`), on every
-// device that is here. Operands are small integers, so that sums are exact.
+// Tiles of few rows, computed as their transposes (plan field `swap_ab`), on every device that is
+// here. Operands are small integers, so that sums are exact.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +43,8 @@ class SwappedTiles : public test::OnDevice {
   void check(int bm, int bn, int bk, bool a_columns = false, bool b_columns = false) {
     SCOPED_TRACE(testing::Message() << bm << "x" << bn << "x" << bk);
     const auto kernel = matmul_of<T, O>(bm, bn, bk);
-    const std::int64_t unit = 16 / size_bytes(dtype_of<T>);  // of what TMA takes
+    const std::int64_t unit =
+        16 / size_bytes(dtype_of<T>);  // elements of 16 bytes, the granule of TMA
     for (const auto& [m, n, k] :
          {std::tuple<std::int64_t, std::int64_t, std::int64_t>{bm, 320, 33 * unit},
           {40, 200, 17 * unit},
@@ -77,8 +78,8 @@ TEST_P(SwappedTiles, OfEachMajor) {
   for (const bool b_columns : {false, true}) check<bf16, f32>(32, 128, 64, true, b_columns);
 }
 
-/// What meets the sums is where it was: two products of one A, a bias, a matrix, a gate.
-TEST_P(SwappedTiles, WhatMeetsTheSums) {
+/// Epilogue operands keep their places: two matmuls of one A, a bias, a matrix, a gate.
+TEST_P(SwappedTiles, EpilogueOperands) {
   const auto gated = kernel("gated", [](In<bf16, 2> A, In<bf16, 2> B, In<bf16, 2> G,
                                         In<f32, 1> bias, In<bf16, 2> R, Out<f32, 2> C) {
     for (auto [m, n] : grid(C, 16, 64)) {
@@ -104,7 +105,7 @@ TEST_P(SwappedTiles, WhatMeetsTheSums) {
 }
 
 /// Sums that do not begin with zeros, and a loop around the loop.
-TEST_P(SwappedTiles, SumsThatBeginWithSomething) {
+TEST_P(SwappedTiles, AccumulatorsThatStartFromValues) {
   const auto added = kernel("added", [](In<bf16, 3> A, In<bf16, 3> B, InOut<f32, 2> C) {
     for (auto [m, n] : grid(C, 16, 128)) {
       Tile acc = C(m, n);
@@ -123,8 +124,8 @@ TEST_P(SwappedTiles, SumsThatBeginWithSomething) {
   expect_equal(C, want);
 }
 
-/// Where the sums are looked at within the loop, TMA does not take an operand, or the transposes
-/// would have no more rows, products stay as they are.
+/// MMAs stay as they are where the accumulators are read within the loop, TMA does not take an
+/// operand, or the transposes would have no more rows.
 TEST_P(SwappedTiles, NotEverywhere) {
   const auto looked_at = kernel("looked_at", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
     for (auto [m, n] : grid(C, 16, 64)) {

@@ -1,6 +1,6 @@
-// Operands of products as boxes of tensors of four and five dimensions, as many as a tensor map
-// has, and of six, which TMA does not take; on every device that is here. A map of one dimension,
-// which no operand of a product has, is in unit_codegen_sim_tensor_ranks_test.
+// Operands of MMAs as boxes of tensors of four and five dimensions, as many as a tensor map has,
+// and of six, which TMA does not take; on every device that is here. A map of one dimension, which
+// no operand has, is in unit_codegen_sim_tensor_ranks_test.
 #include <gtest/gtest.h>
 
 #include "tegula/tegula.h"
@@ -14,7 +14,7 @@ using test::product;
 
 class TensorRanks : public test::OnDevice {
  protected:
-  /// Of products of the last two dimensions, one for each entry of those before.
+  /// Matmuls of the last two dimensions, one for each entry of those before.
   std::vector<double> products(const Tensor& A, const Tensor& B) const {
     const std::int64_t m = A.size(-2), k = A.size(-1), n = B.size(-1),
                        entries = A.numel() / (m * k);
@@ -27,8 +27,8 @@ class TensorRanks : public test::OnDevice {
   }
   void expect_brought(const std::string& said, bool by_tma) const {
     std::size_t count = 0;
-    for (std::size_t at = said.find("brought by TMA"); at != std::string::npos;
-         at = said.find("brought by TMA", at + 1))
+    for (std::size_t at = said.find("loaded by TMA"); at != std::string::npos;
+         at = said.find("loaded by TMA", at + 1))
       ++count;
     EXPECT_EQ(count, by_tma ? 2U : 0U) << said;
   }

@@ -1,5 +1,5 @@
-// Tiles that a kernel's loop of products loads for other uses than as their operands, brought by
-// TMA (grid(.., tma_aux_loads(true))): to the bit what threads load, in one product and in two.
+// Tiles that a kernel's mainloop loads for other uses than as MMA operands, by TMA (grid(..,
+// tma_aux_loads(true))): to the bit as by threads, with one MMA and with two.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ class TmaLoads : public testing::TestWithParam<Device> {
     if (GetParam().kind == DeviceKind::cpu) return;  // compiles nothing
     if (GetParam().kind == DeviceKind::cuda && said.find("wgmma=1") == std::string::npos) return;
     int found = 0;
-    for (std::size_t at = 0; (at = said.find("brought by TMA", at)) != std::string::npos; ++at)
+    for (std::size_t at = 0; (at = said.find("loaded by TMA", at)) != std::string::npos; ++at)
       ++found;
     EXPECT_EQ(found, times) << said;
   }
@@ -80,7 +80,7 @@ void expect_biased(
     }
 }
 
-TEST_P(TmaLoads, BesideTwoProducts) {
+TEST_P(TmaLoads, BesideTwoMmas) {
   const auto of = [](std::int64_t rows, std::int64_t columns, DType dtype, std::uint64_t seed) {
     return numbers(rows, columns, dtype, seed, 2);
   };
@@ -111,8 +111,8 @@ TEST_P(TmaLoads, OtherPlans) {
   }
 }
 
-/// Two warpgroups take tiles in turn: what one skips, its ring beside operands skips, too.
-TEST_P(TmaLoads, TilesInTurn) {
+/// Ping-pong: where a warpgroup skips a tile, its auxiliary ring skips it, too.
+TEST_P(TmaLoads, Pingpong) {
   const auto weighted = [](bool by_tma) {
     return kernel("weighted", [=](In<bf16, 2> A, In<bf16, 2> B, In<f32, 2> W, Out<f32, 2> C) {
       for (auto [m, n] : grid(C, 64, 64, pingpong(true), tma_aux_loads(by_tma))) {

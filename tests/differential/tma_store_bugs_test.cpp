@@ -94,7 +94,7 @@ const Bug kBugs[] = {
      "early-overwrite"},
 };
 
-/// Three buffers, two and one; the warps meet once a store or twice.
+/// Three buffers, two and one; the warps synchronise once a store or twice.
 TEST(StoresByTma, EveryPlantedBugIsCaught) {
   for (const int columns : {32, 48, 96}) {
     SCOPED_TRACE(columns);

@@ -125,11 +125,11 @@ TEST_P(TmaStore, OtherPlans) {
     kernel(stream(), A, B, C);
     expect_equal(C, product(A, B));
     const bool fits = std::string(fields) != "epilogue_tile_n=0 stages=5";
-    expect_said(kernel.explain(), fits ? kStored : "no shared memory beside the rings");
+    expect_said(kernel.explain(), fits ? kStored : "no shared memory left by the rings");
   }
 }
 
-TEST_P(TmaStore, TilesInTurn) {
+TEST_P(TmaStore, Pingpong) {
   for (const MatmulConfig c : {MatmulConfig{.bm = 128, .bn = 128, .bk = 64, .pingpong = true},
                                {.bm = 64, .bn = 256, .bk = 64, .pingpong = true},
                                {.bm = 128, .bn = 128, .bk = 64, .multicast = true}})
@@ -192,7 +192,7 @@ TEST_P(TmaStore, OperandsEndEarlier) {
   }
 }
 
-/// What the sums meet, with two groups and without.
+/// Epilogue operands, with two consumer warpgroups and with one.
 TEST_P(TmaStore, Epilogue) {
   const auto added = fused_matmul<bf16, bf16>(
       [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> before) {

@@ -1,5 +1,5 @@
-// Warpgroups that take turns: two, three or four of them pass the turn round in order, and nobody
-// has it beside another. What each does in its turn is put into the lowered code.
+// The warp scheduler barrier: two, three or four warpgroups pass the order round, and no two have
+// it at a time. Each one's work while it has the order is put into the lowered code.
 #include <gtest/gtest.h>
 
 #include "codegen/lower/lower_simt.h"
@@ -44,7 +44,7 @@ OpId only(const Kernel& k, Opcode opcode, bool in_loop) {
   return found;
 }
 
-/// In its turn a warpgroup appends its number to what is written in base 5.
+/// A warpgroup that has the order appends its number to the number in memory, in base 5.
 void append_in_turn(Kernel& k) {
   Builder b(k);
   b.before(only(k, Opcode::BarArrive, true));
@@ -53,7 +53,7 @@ void append_in_turn(Kernel& k) {
   const Value place = b.op(Opcode::Or, {b.op(Opcode::And, {warp, b.i32(3)}), lane});
   const RegionId outer = b.region();
   b.at_end(k[b.make_if(b.cmp("eq", place, b.i32(0)), {})].regions[0]);
-  Value out;  // of the argument that the kernel clears
+  Value out;  // pointer from the argument that the kernel clears
   for (const Param& p : k.params())
     if (p.attrs.s(AttrName::component) == "ptr") out = p.value;
   const Value group = b.add(b.op(Opcode::Shr, {warp, b.i32(2)}), b.i32(1));
@@ -95,11 +95,11 @@ std::int64_t in_order(int groups) {
   return static_cast<std::int32_t>(all);
 }
 
-class Turns : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Warpgroups, Turns, testing::Values(2, 3, 4),
+class WarpSchedulerBarrier : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Warpgroups, WarpSchedulerBarrier, testing::Values(2, 3, 4),
                          testing::PrintToStringParamName());
 
-TEST_P(Turns, GoRound) {
+TEST_P(WarpSchedulerBarrier, GoRound) {
   const Kernel k = lowered(GetParam());
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const Ran ran = run(k, seed);
@@ -109,7 +109,7 @@ TEST_P(Turns, GoRound) {
 }
 
 /// The last does not pass it on to the first, or the first never gets it: all wait for ever.
-TEST_P(Turns, StopWhereOneIsNotPassedOn) {
+TEST_P(WarpSchedulerBarrier, StopWhereOneIsNotPassedOn) {
   for (const bool starts : {false, true}) {
     Kernel k = lowered(GetParam());
     const OpId arrive = only(k, Opcode::BarArrive, starts);
@@ -128,8 +128,8 @@ TEST_P(Turns, StopWhereOneIsNotPassedOn) {
   }
 }
 
-/// One that does not wait for its turn.
-TEST_P(Turns, AreOutOfOrderWithoutWaiting) {
+/// A warpgroup that does not wait for the order.
+TEST_P(WarpSchedulerBarrier, AreOutOfOrderWithoutWaiting) {
   Kernel k = lowered(GetParam());
   k.erase(only(k, Opcode::BarSync, true));
   bool found = false;

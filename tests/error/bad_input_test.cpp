@@ -1,5 +1,5 @@
-// What a launch is given that it cannot use, and machines that lack parts. Mistakes in the language
-// are in language_test.cpp, of the driver in tests/unit/runtime/launch_test.cpp.
+// Launches with arguments that they cannot use, and machines that lack parts. Mistakes in the
+// language are in language_test.cpp, those of the driver in tests/unit/runtime/launch_test.cpp.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

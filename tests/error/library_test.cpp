@@ -89,9 +89,9 @@ TEST(LibraryError, ListsOfBlocks) {
   const auto with = [&](BlockList list) { return attention({.blocks = std::move(list)}); };
   BlockList list = empty_block_list({32, 32}, 1, Device::cpu());
   BlockList wrong = list;
-  wrong.counts = of({1, 1, 1}, DType::f32);
+  wrong.kv_num_blocks = of({1, 1, 1}, DType::f32);
   expect("T1620 list_tensor", [&] { with(wrong)(t, t, t, t); });
-  wrong.counts = of({1, 3, 1}, DType::i32);
+  wrong.kv_num_blocks = of({1, 3, 1}, DType::i32);
   expect("T1621 list_extents", [&] { with(wrong)(t, t, t, t); });
   expect("T1622 list_blocks_size",
          [&] { empty_block_list({32, 32, 1, 1, 100, 128}, 1, Device::cpu()); });
@@ -105,7 +105,7 @@ TEST(LibraryError, ListsOfBlocks) {
   const Tensor indices = of({1, 1, 1, 1}, DType::i32);
   expect("T1626 selected_indices", [&] { select(of({1, 1, 1, 2}, DType::i32), 32, list); });
   wrong = list;
-  wrong.counts = of({1, 1}, DType::i32);
+  wrong.kv_num_blocks = of({1, 1}, DType::i32);
   expect("T1627 selected_counts", [&] { select(indices, 32, wrong); });
   expect("T1628 selected_keys", [&] { select(indices, 0, list); });
 }

@@ -68,8 +68,8 @@ TEST(PlanError, MoreStagesThanFit) {
   });
 }
 
-/// What else needs shared memory does not fit beside the fewest slots, of which wgmma has two.
-TEST(PlanError, NoRoomBesideTheFewestStages) {
+/// Other users of shared memory do not fit beside the fewest slots, of which wgmma has two.
+TEST(PlanError, NoRoomNextToTheFewestStages) {
   expect("TEGULA_PLAN, scratch",
          [] { call_under("stage_stores=1 persistent=0", row_of_products()); });
   expect("with_plan, scratch",
@@ -98,7 +98,7 @@ TEST(PlanError, FieldsThatCannotBeHad) {
   expect("a rule", [] { call(product().with_plan("producer_warps=2")); });
 }
 
-/// A product whose tile `body` computes and stores, split in two.
+/// A matmul whose tile `body` computes and stores, split in two.
 template <class Body>
 auto split(const Body& body) {
   return kernel("product",
@@ -118,8 +118,8 @@ using A = const In<bf16, 2>&;
 using C = const InOut<f32, 2>&;
 using I = const Index&;
 
-/// What behind the loop needs the rows of other programs.
-TEST(PlanError, SumsThatCannotBeCut) {
+/// Code after the loop that needs the rows of other CTAs.
+TEST(PlanError, AccumulatorsThatCannotBeSliced) {
   expect("cluster_split_k, a fold over rows", [] {
     call(split([](A a, A b, C c, I m, I n) {
       const Tile acc = sums(a, b, m, n);

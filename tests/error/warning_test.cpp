@@ -69,7 +69,7 @@ TEST(Warning, ProductWithoutWgmma) {
   narrow(A, B, C);
   const std::string wanted =
       at(line,
-         "narrow: a product runs as mma.sync, not as wgmma: of some product its rows are no "
+         "narrow: a dot runs as mma.sync, not as wgmma: for some MMA, its rows are no "
          "multiple of 64");
   EXPECT_THAT(heard.texts, ElementsAre(wanted));
   EXPECT_THAT(lines_of(narrow), ElementsAre(wanted));
@@ -114,7 +114,7 @@ TEST(Warning, ProductInABranch) {
          matrix(64, 64, DType::f32));
   EXPECT_THAT(heard.texts,
               ElementsAre(at(line,
-                             "branch: a product runs as mma.sync, not as wgmma: its loop is "
+                             "branch: a dot runs as mma.sync, not as wgmma: its loop is "
                              "around something else, or inside a branch")));
 }
 
@@ -130,7 +130,7 @@ TEST(Warning, ProductWithoutTensorCores) {
   few(matrix(8, 64), matrix(64, 64), matrix(8, 64, DType::f32));
   EXPECT_THAT(
       heard.texts,
-      ElementsAre(at(line, "few: a product of bf16 runs as FMA, not on tensor cores", "T1506")));
+      ElementsAre(at(line, "few: a dot of bf16 runs as FMA, not on tensor cores", "T1506")));
 }
 
 TEST(Warning, ProductsOfF32AreNoTensorCores) {
@@ -206,9 +206,10 @@ TEST(Warning, OfTheAssembler) {
   const char* const kWaits =
       "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are "
       "serialized due to insufficient register resources for the wgmma pipeline in function 'k'";
-  EXPECT_THAT(of_log(kWaits), ElementsAre(std::string("T1503 line 0: k: the assembler lets "
-                                                      "products wait for each other: ") +
-                                          kWaits));
+  EXPECT_THAT(
+      of_log(kWaits),
+      ElementsAre(std::string("T1503 line 0: k: the assembler lets wgmmas wait for each other: ") +
+                  kWaits));
   EXPECT_THAT(of_log("ptxas info    : (C7506) setmaxnreg ignored to maintain minimum register "
                      "requirement"),
               ElementsAre("T1504 line 0: k: the assembler ignores how warps share registers: ptxas "

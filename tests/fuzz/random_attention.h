@@ -40,7 +40,7 @@ struct Config {
   HostAttention host;
   std::vector<float> sinks;
   bool maxima = false;
-  std::vector<i32> q_starts, kv_starts;  ///< of varlen, else empty
+  std::vector<i32> q_starts, kv_starts;  ///< starts with varlen, else empty
   std::string plan, text;
 
   std::string str() const {
@@ -138,7 +138,7 @@ inline void choose_score(Config& c, Dice& dice, Device device) {
           scores::compose(scores::head_temperature(factors), scores::t5_bias(table, 5, false));
       host = [t = table.to_doubles(), f = factors.to_doubles(), heads](double s, int, int h, int q,
                                                                        int kv) {
-        // Of eight buckets, those from 4 on are one apart up to a distance of 5.
+        // The buckets from 4 on, of eight, are one apart up to a distance of 5.
         const int distance = std::max(0, q - kv), bucket = distance < 4    ? distance
                                                            : distance == 4 ? 4
                                                                            : 7;

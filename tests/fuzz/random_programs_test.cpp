@@ -50,7 +50,7 @@ std::optional<ir::Plan> plan_of(std::uint64_t seed) {
   return seed / 2 % 4 == 0 ? std::optional(ir::Plan{.num_warps = 12}) : std::nullopt;
 }
 
-/// What went wrong, or nothing.
+/// The fault found, or nothing.
 std::string check(RandomProgram& p, std::uint64_t seed, Tally& tally) {
   ir::verify_or_throw(p.kernel);
   ir::walk(p.kernel, p.kernel.body(),

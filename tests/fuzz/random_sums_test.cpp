@@ -278,12 +278,12 @@ class RandomSums {
   Value zero_, row_, column_, scalar_, positive_, first_, index_;
 };
 
-/// Programs that the pass changed, and those where a product begins with terms.
+/// Programs that the pass changed, and those where an accumulator starts from terms.
 struct Seen {
   int narrowed = 0, begun = 0;
 };
 
-/// What went wrong, or nothing.
+/// The fault found, or nothing.
 std::string check(const RandomSums& p, Seen& seen) {
   ir::verify_or_throw(p.kernel);
   Arguments want = p.args, by_passes = p.args, by_all = p.args;
@@ -292,7 +292,7 @@ std::string check(const RandomSums& p, Seen& seen) {
   ir::PassContext context;
   seen.narrowed += ir::find_pass(ir::ir_passes(), "hoist_broadcast_terms")->run(once, context);
   seen.begun += std::ranges::any_of(context.remarks, [](const ir::Remark& r) {
-    return r.reason == "a product begins with terms";
+    return r.reason == "an accumulator starts from terms";
   });
   ir::verify_or_throw(once, "hoist_broadcast_terms");
   if (const std::string found = interpret(once, by_passes); !found.empty()) return found;

@@ -1,7 +1,6 @@
-// Clusters on the GPU: sums through the shared memory of neighbours and operands that they bring
-// for each other are right at every launch, and both back ends give the same bits; so are tiles
-// that two warpgroups take in turn, alone and in clusters. Twins:
-// tests/differential/{clusters,multicast,alternate}_test.cpp on the simulator.
+// Clusters on the GPU: reductions through the shared memory of neighbours and multicast operands
+// are right at every launch, and both back ends give the same bits; so is ping-pong, alone and in
+// clusters. Twins: tests/differential/{clusters,multicast,pingpong}_test.cpp on the simulator.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -66,8 +65,7 @@ class ClustersOnGpu : public testing::TestWithParam<const char*> {
   Tensor integers(const Dims& shape, std::uint64_t seed) const {
     return Tensor::integers(shape, DType::bf16, -3, 4, seed, Device::cuda());
   }
-  /// The sums are integers below 2^24. Whoever left too early, or read too early, shows in some
-  /// launch.
+  /// The sums are integers below 2^24. A CTA that leaves or reads too early shows in some launch.
   void expect_exact(const std::vector<MatmulConfig>& configs, std::int64_t m, std::int64_t n,
                     std::int64_t k, int launches) const;
 
@@ -108,7 +106,7 @@ void ClustersOnGpu::expect_exact(const std::vector<MatmulConfig>& configs, std::
 TEST_P(ClustersOnGpu, EveryLaunchIsExact) { expect_exact(configs(), 250, 520, 4104, 500); }
 
 /// One tile, fewer tiles than CTAs, and several for each; odd numbers of tiles and of their rows;
-/// sums shorter than the ring and longer.
+/// mainloops shorter than the ring and longer.
 TEST_P(ClustersOnGpu, SharedOperandsAreExactAtEveryLaunch) {
   expect_exact(shared_operands(), 100, 200, 72, 300);
   expect_exact(shared_operands(), 1160, 776, 136, 300);
@@ -116,7 +114,7 @@ TEST_P(ClustersOnGpu, SharedOperandsAreExactAtEveryLaunch) {
 }
 
 /// Fewer tiles than CTAs, an odd number for some of them, and many.
-TEST_P(ClustersOnGpu, TilesInTurnAreExactAtEveryLaunch) {
+TEST_P(ClustersOnGpu, PingpongIsExactAtEveryLaunch) {
   expect_exact(tiles_in_turn(), 100, 200, 72, 300);
   expect_exact(tiles_in_turn(), 2312, 2184, 136, 300);
   expect_exact(tiles_in_turn(), 4488, 4616, 1032, 200);

@@ -19,7 +19,7 @@ struct Plain {
   Tile operator()(Tile acc, Index, Index) const { return acc; }
 };
 
-/// Operands with odd rows, and what their product is.
+/// Operands with odd rows, and their matmul.
 struct Case {
   Tensor a, b, want, got, wrong;
 };
@@ -65,7 +65,7 @@ class DependentLaunchOnGpu : public testing::Test {
     stream_.synchronize();
     return c;
   }
-  /// Each product at once behind the one before it, whose copies lie where its own will.
+  /// Each matmul directly after the one before it, whose copies lie where its own will.
   void run_all(const MatmulConfig& config) const {
     for (const Case& c : cases_) product_.run(config, stream_, c.a, c.b, c.got);
     for (const Case& c : cases_) count_(stream_, c.got, c.want, c.wrong);

@@ -87,7 +87,7 @@ std::vector<std::uint64_t> bits_of(const Tensor& t, DType d) {
   return bits;
 }
 
-/// What the oracle says of a case, and which elements it leaves open.
+/// The oracle's results of a case, and the elements that it leaves open.
 struct Expected {
   std::vector<Cell> values;
   std::vector<std::uint8_t> poison;
@@ -148,7 +148,7 @@ bool agrees(const ElementwiseCase& c, Cell x, Cell want, std::uint64_t bits) {
   if (!is_float(c.out)) return false;
   const double got = ir::from_bits(bits, c.out).f;
   if (std::isnan(want.f) || std::isnan(got)) return std::isnan(want.f) && std::isnan(got);
-  // Which of two zeros an extreme is, the ISA leaves open.
+  // The ISA leaves open which of two zeros an extreme is.
   const bool extreme = c.op == ir::Opcode::Min || c.op == ir::Opcode::Max;
   if (extreme && want.f == 0 && got == 0) return true;
   return c.closeness != Closeness::Exact && is_close(c, x.f, want.f, got);

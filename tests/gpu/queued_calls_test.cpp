@@ -1,5 +1,5 @@
-// A call never waits for the device: behind a kernel that takes long, calls of the library return
-// at once, attention without Lse, decoding, lists and products among them.
+// A call never waits for the device: after a kernel that takes long, calls of the library return at
+// once, attention without Lse, decoding, lists and matmuls among them.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 
 namespace tegula::test {
 
-/// What `body` queues on `stream`, recorded and instantiated; the graph itself is gone.
+/// The work that `body` queues on `stream`, recorded and instantiated; the graph itself is gone.
 class RecordedGraph {
  public:
   template <class Body>

@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(BackEnds, RegisterOperands, testing::Values("llvm", "nv
                          [](const auto& i) { return std::string(i.param); });
 
 /// Scores are integers of up to 64, so exact in bf16, and sums are integers below 2^24.
-TEST_P(RegisterOperands, TwoProductsAreExactTenThousandTimes) {
+TEST_P(RegisterOperands, TwoMmasAreExactTenThousandTimes) {
   const auto products = two_products(64);
   const int H = 8, S = 512, D = 64;
   const Device gpu = Device::cuda();

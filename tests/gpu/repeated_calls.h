@@ -23,7 +23,7 @@ struct RepeatedCase {
 
 /// The results of one case's calls by one back end.
 struct RepeatedResult {
-  Hash128 bits;       ///< of the output and the logarithms of the sums
+  Hash128 bits;       ///< hash of the output and the logarithms of the row sums
   std::string fault;  ///< empty where all calls gave the same
   std::vector<double> output;
 };

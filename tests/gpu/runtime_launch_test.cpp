@@ -311,8 +311,8 @@ TEST_F(Gpu, CaptureRecordsLaunchesWithMemoryOfTheGraph) {
   EXPECT_EQ(left.to_vector<u32>(), std::vector<u32>(1 << 18, 0));
 }
 
-/// What nothing has run before is loaded, allocated and cleared while the stream records, also in
-/// the strictest mode, which is PyTorch's.
+/// Kernels that have never run are loaded, their memory allocated and cleared while the stream
+/// records, even in the strictest mode, which is PyTorch's.
 TEST_F(Gpu, GlobalCaptureLoadsAndAllocates) {
   const Tensor x = Tensor::full({128}, 1, DType::f32, kGpu);
   const Tensor y = Tensor::zeros({128}, DType::f32, kGpu);

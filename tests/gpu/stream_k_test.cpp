@@ -1,5 +1,5 @@
-// Products whose steps are dealt evenly, launched many times, on streams at once and in graphs;
-// twin: tests/differential/stream_k_test.cpp.
+// Stream-K matmuls, launched many times, on streams at once and in graphs; twin:
+// tests/differential/stream_k_test.cpp.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -30,7 +30,7 @@ struct Sums {
   Tile operator()(Tile acc, Index, Index) const { return acc; }
 };
 
-class StreamedOnGpu : public ByBackEnd {
+class StreamKOnGpu : public ByBackEnd {
  protected:
   void SetUp() override {
     ByBackEnd::SetUp();
@@ -50,12 +50,12 @@ class StreamedOnGpu : public ByBackEnd {
   MatmulConfig config_{.bm = 128, .bn = 256, .bk = 64};
   FusedMatmul<bf16, f32, Sums> product_ = fused_matmul<bf16, f32>(Sums{});
 };
-INSTANTIATE_TEST_SUITE_P(BackEnds, StreamedOnGpu, testing::Values("llvm", "nvrtc"),
+INSTANTIATE_TEST_SUITE_P(BackEnds, StreamKOnGpu, testing::Values("llvm", "nvrtc"),
                          [](const auto& info) { return std::string(info.param); });
 
-/// A ragged last round, fewer tiles than programs, fewer steps than programs, and more CTAs than
-/// one an SM.
-TEST_P(StreamedOnGpu, ManyLaunches) {
+/// A ragged last wave, fewer tiles than CTAs, fewer k-iterations than CTAs, and more CTAs than one
+/// an SM.
+TEST_P(StreamKOnGpu, ManyLaunches) {
   const Stream stream = Stream::create(Device::cuda());
   const int sms = config_.stream_k_ctas;
   for (const Dims& s : {Dims{2304, 2304, 2048}, Dims{1000, 2056, 1096}, Dims{512, 512, 8192},
@@ -74,8 +74,8 @@ TEST_P(StreamedOnGpu, ManyLaunches) {
     }
 }
 
-/// Sums that are rounded: whoever comes last.
-TEST_P(StreamedOnGpu, IsDeterministic) {
+/// Rounded sums, in any order of arrival.
+TEST_P(StreamKOnGpu, IsDeterministic) {
   const Tensor A = Tensor::normal({700, 3000}, DType::bf16, 0, 1, 1, Device::cuda()),
                B = Tensor::normal({3000, 900}, DType::bf16, 0, 1, 2, Device::cuda()),
                C = Tensor::empty({700, 900}, DType::f32, Device::cuda());
@@ -89,7 +89,7 @@ TEST_P(StreamedOnGpu, IsDeterministic) {
   }
 }
 
-TEST_P(StreamedOnGpu, OnStreamsAtOnce) {
+TEST_P(StreamKOnGpu, OnStreamsAtOnce) {
   const std::vector<Stream> streams{Stream::create(Device::cuda()), Stream::create(Device::cuda()),
                                     Stream(Device::cuda())};
   const Inputs in(900, 1100, 1500);
@@ -102,7 +102,7 @@ TEST_P(StreamedOnGpu, OnStreamsAtOnce) {
 }
 
 /// Two launches in a graph, replayed beside launches on another stream.
-TEST_P(StreamedOnGpu, InGraphs) {
+TEST_P(StreamKOnGpu, InGraphs) {
   const Stream recorded = Stream::create(Device::cuda()), other = Stream::create(Device::cuda());
   const Inputs in(900, 1100, 1500);
   const Tensor C = in.result(), eager = in.result();

@@ -1,6 +1,6 @@
 #pragma once
-// Two products without a softmax between them: the second takes the first's result from registers,
-// another at each step.
+// Two back-to-back MMAs without a softmax between them: the second takes the first's result from
+// registers, another at each iteration.
 #include "tegula/tegula.h"
 
 namespace tegula {

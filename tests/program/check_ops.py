@@ -52,7 +52,7 @@ def main():
         assert check(root)[1].startswith("ir/passes/helper_of_a_pass.cpp is no pass"), check(root)
         (root / "ir/passes/helper_of_a_pass.cpp").unlink()
         (root / "ir/passes/make_persistent.cpp").unlink()
-        assert "persist has no file" in check(root)[1], check(root)
+        assert "make_persistent has no file" in check(root)[1], check(root)
         shutil.copy(source / "ir/passes/make_persistent.cpp", root / "ir/passes")
         with (root / "ir/ops.def").open("a") as rows:
             rows.write('SIMT_OP(Planted, "planted", exact(0), 0, 0, infer_none, kEffects, "Nothing.")\n')

@@ -1,5 +1,5 @@
-// What a failing pass leaves is replayed by the program to the same failure, whatever decided the
-// plan.
+// The reproducer of a failing pass, replayed by the program, fails in the same way, whatever
+// decided the plan.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ using testing::HasSubstr;
 
 constexpr const char* kFault = "pass check_channels: internal error: deadlock: nothing completes";
 
-/// All, and tiles dealt twice: warpgroups that take them in turn then wait for ever. Other plans
-/// than such survive it.
+/// All passes, and tiles assigned twice: ping-pong warpgroups then wait for ever. Other plans than
+/// such survive it.
 std::vector<ir::Pass> dealing_twice() {
   std::vector<ir::Pass> passes = optimize_passes();
   const auto make_persistent = std::ranges::find(passes, "persist", &ir::Pass::name);
@@ -49,7 +49,7 @@ struct Outcome {
   ir::Plan plan;
 };
 
-/// Of the product.
+/// Compiles the matmul.
 Outcome outcome(const CompileRequest& request, const std::vector<ir::Pass>& passes) {
   Compilation k;
   k.tile = product();
@@ -62,7 +62,7 @@ Outcome outcome(const CompileRequest& request, const std::vector<ir::Pass>& pass
   return {"", "", k.plan};
 }
 
-/// What the command prints, of both outputs. `tegula` is the program of this build.
+/// The text that the command prints, on both outputs. `tegula` is the program of this build.
 std::string output_of(const std::string& command) {
   const std::string folder = std::filesystem::path(TEGULA_PROGRAM).parent_path().string();
   const std::string line = "{ PATH='" + folder + "':\"$PATH\"; " + command + "; } 2>&1";
@@ -79,8 +79,8 @@ std::string file_of(const std::string& reproducer) {
   return reproducer.substr(reproducer.rfind(' ') + 1);
 }
 
-/// The passes fail; the command fails alike, and so does what its output leaves in turn: the kernel
-/// in front of the pass that failed, and on its first line how to run that one.
+/// The passes fail; the command fails alike, and so does its own output: the kernel before the pass
+/// that failed, and on its first line how to run that one.
 void expect_replayed(const Outcome& failed) {
   EXPECT_THAT(failed.message, HasSubstr(kFault));
   const std::string replayed = output_of(failed.reproducer);
@@ -133,7 +133,7 @@ TEST(Reproducer, HeaderWithFields) {
   std::filesystem::remove(file);
 }
 
-/// What TEGULA_DUMP writes of a trace leads to what it writes of the passes' result.
+/// A trace as TEGULA_DUMP writes it leads to the passes' result as TEGULA_DUMP writes it.
 TEST(Reproducer, ADumpedTraceIsOne) {
   const auto folder = std::filesystem::temp_directory_path() / "tegula-replayed-dump";
   Env dumping = env();

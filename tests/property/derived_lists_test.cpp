@@ -24,7 +24,7 @@ using ir::testing::RandomMasks;
 constexpr std::int64_t kQueries = 75, kKeys = 109, kBatch = 2, kHeads = 2;
 constexpr BlockShape kTiles{16, 16};
 
-/// What a list says of a row's blocks.
+/// A list's entry for a block of a row.
 enum class Entry : std::uint8_t { Absent, Masked, Whole };
 
 /// Columns [begin, end) of a row, or all.
@@ -362,7 +362,7 @@ TEST(DerivedBlockLists, KnowNothingOfWhatWrapsAround) {
                [](auto q, auto kv) { return !is_natural(q - kv - (kMost - 60)); });
   expect_sound([=](Tile, Tile, Tile q, Tile kv) { return q * kv * kv * 4096 >= 0; },
                [](auto q, auto kv) { return is_natural(q * kv * kv * 4096); });
-  // What one axis alone wraps to is what the mask sees.
+  // The mask sees the value that one axis alone wraps to.
   expect_sound([=](Tile, Tile, Tile q, Tile kv) { return q + large.value() >= kv; },
                [](auto q, auto kv) {
                  return static_cast<std::int32_t>(q + kMost - 60) >= static_cast<std::int32_t>(kv);

@@ -47,8 +47,8 @@ class RandomLayouts {
     }
   }
 
-  /// A random bijection: columns of a random invertible matrix dealt to registers, 32 lanes and 4
-  /// warps. The shape has powers of two only.
+  /// A random bijection: columns of a random invertible matrix assigned to registers, 32 lanes and
+  /// 4 warps. The shape has powers of two only.
   LinearLayout scrambled(const Dims& shape) {
     LayoutSpec spec;
     spec.shape = shape;

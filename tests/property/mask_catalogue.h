@@ -110,7 +110,7 @@ inline std::vector<Case> first_cases(Device device) {
        [](int q, int kv) { return q + 300 >= kv + 40 && q + 300 - kv - 40 <= 99; }, "I", 100, 100},
       {"left_padding", left_padding(Tensor::from(std::vector<i32>{77}, device)),
        [](int, int kv) { return kv >= 77; }, "T", 100, 100},
-      // The queries of one tile see a key for different reasons, which ranges do not join.
+      // The queries of one tile attend to a key for different reasons, which ranges do not join.
       {"shared_prefix", shared_prefix(100, kPacking.id_table(device), kPacking.start_table(device)),
        [](int q, int kv) { return (q >= kv && same_document(q, kv)) || (q >= 100 && kv < 100); },
        "T", 100, 99},
@@ -271,7 +271,7 @@ inline Pixel morton(int i) {
   }
   return p;
 }
-/// Which of `tiles` are among the `window` around tile q: first and last.
+/// Whether tile kv is in the `window` around tile q: first and last of `tiles`.
 inline bool is_in_window(int q, int kv, int tiles, int window) {
   const int first = std::clamp(q - window / 2, 0, tiles - window);
   return kv >= first && kv < first + window;

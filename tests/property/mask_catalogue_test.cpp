@@ -108,8 +108,8 @@ TEST_P(Catalogue, IsItsDefinition) {
 INSTANTIATE_TEST_SUITE_P(Masks, Catalogue, testing::ValuesIn(catalogue::cases(Device::cpu())),
                          [](const auto& info) { return std::string(info.param.name); });
 
-/// What the catalogue of research/attention.md says of bits, and whether a list can say more than a
-/// range of keys.
+/// The claims of the catalogue in research/attention.md about bits, and whether a list can say more
+/// than a range of keys.
 TEST(MaskClass, OfBitsAndSumsThatKvPicks) {
   const Tensor t = Tensor::zeros({kLength}, DType::i32, Device::cpu());
   const auto at = [&t](const Tile& i) { return view<i32, 1>(t)(i); };

@@ -1,5 +1,5 @@
-// Products of exchanged operands and of batches, and those that wgmma does not compute, in 200
-// random products each; and whatever is drawn where nothing is forced. The law: random_products.h.
+// Matmuls of exchanged operands and of batches, and those without wgmma, 200 random ones each; and
+// whatever is drawn where nothing is forced. The law: random_products.h.
 #include "tests/property/random_products.h"
 
 namespace tegula {
@@ -18,7 +18,7 @@ void draw_warps(Draws& d, DrawnProduct& x) {
   x.plan["num_warps"] = m * across, x.plan["warps_m"] = m, x.plan["warps_n"] = across;
 }
 
-TEST(MatmulWays, Swapped) {
+TEST(MatmulDecompositions, Swapped) {
   expect_exact_in({"swap_ab",
                    [](Draws& d, DrawnProduct& x) {
                      x.config.swap_ab = true;
@@ -31,7 +31,7 @@ TEST(MatmulWays, Swapped) {
                    }});
 }
 
-TEST(MatmulWays, Batched) {
+TEST(MatmulDecompositions, Batched) {
   expect_exact_in({"batched",
                    [](Draws& d, DrawnProduct& x) {
                      force_wgmma(x);
@@ -45,7 +45,7 @@ TEST(MatmulWays, Batched) {
                    }});
 }
 
-TEST(MatmulWays, MmaSync) {
+TEST(MatmulDecompositions, MmaSync) {
   expect_exact_in({"mma.sync",
                    [](Draws& d, DrawnProduct& x) {
                      x.k = std::max<std::int64_t>(x.k, 1);
@@ -57,9 +57,9 @@ TEST(MatmulWays, MmaSync) {
                    }});
 }
 
-/// Rows that TMA does not bring under a swizzle: rings of what threads copy, of steps so large that
-/// memory has room for two or three slots.
-TEST(MatmulWays, CopiedByThreads) {
+/// Rows that TMA does not load with a swizzle: rings of copies by threads, with iterations so large
+/// that memory has room for two or three slots.
+TEST(MatmulDecompositions, CopiedByThreads) {
   expect_exact_in({"copied by threads",
                    [](Draws& d, DrawnProduct& x) {
                      x.operands = d.of({DType::bf16, DType::f16});
@@ -78,7 +78,7 @@ TEST(MatmulWays, CopiedByThreads) {
 }
 
 /// Operands that TMA does not take, read element by element.
-TEST(MatmulWays, Direct) {
+TEST(MatmulDecompositions, Direct) {
   expect_exact_in({"direct",
                    [](Draws& d, DrawnProduct& x) {
                      x.operands = d.of({DType::bf16, DType::f16});
@@ -96,7 +96,7 @@ TEST(MatmulWays, Direct) {
 }
 
 /// f32 at its full precision.
-TEST(MatmulWays, FusedMultiplyAdd) {
+TEST(MatmulDecompositions, FusedMultiplyAdd) {
   expect_exact_in({"fused multiply-add",
                    [](Draws& d, DrawnProduct& x) {
                      x.operands = x.result = DType::f32;
@@ -111,7 +111,7 @@ TEST(MatmulWays, FusedMultiplyAdd) {
 }
 
 /// Nothing is forced: whatever a user may ask for.
-TEST(MatmulWays, Any) {
+TEST(MatmulDecompositions, Any) {
   expect_exact_in({"any", [](Draws&, DrawnProduct&) {},
                    [](const DrawnProduct&, std::string_view) { return true; }});
 }

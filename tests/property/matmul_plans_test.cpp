@@ -1,6 +1,5 @@
-// Each kind of plan that a product by wgmma in one kernel can have, in 200 random products each;
-// those whose k is divided are in matmul_split_k_test.cpp, others in
-// matmul_decompositions_test.cpp. The law: random_products.h.
+// Each kind of plan that a wgmma matmul in one kernel can have, 200 random matmuls each; split-K is
+// in matmul_split_k_test.cpp, others in matmul_decompositions_test.cpp. The law: random_products.h.
 #include "tests/property/random_products.h"
 
 namespace tegula {
@@ -37,7 +36,7 @@ TEST(MatmulPlans, Persistent) {
                    }});
 }
 
-TEST(MatmulPlans, TilesInTurn) {
+TEST(MatmulPlans, Pingpong) {
   expect_exact_in({"tiles in turn",
                    [](Draws& d, DrawnProduct& x) {
                      if (!x.config.swap_ab) x.config.bm = d.of({64, 128});
@@ -45,7 +44,8 @@ TEST(MatmulPlans, TilesInTurn) {
                      x.config.pingpong = true;
                      x.plan["dynamic_scheduler"] = 0;
                      x.plan["producer_warps"] = d.of({1, 4});
-                     // Of several blocks of 64 rows, those whose registers follow each other.
+                     // Accumulators of several blocks of 64 rows, whose registers follow each
+                     // other.
                      if (x.rows() > 64)
                        (x.config.swap_ab ? x.config.bm : x.config.bn) = d.of({16, 32, 64, 128});
                      if (x.config.swap_ab) x.config.bn = d.of({64, 128});
@@ -58,7 +58,7 @@ TEST(MatmulPlans, TilesInTurn) {
 TEST(MatmulPlans, TilesByACounter) {
   expect_exact_in({"tiles by a counter",
                    [](Draws&, DrawnProduct& x) {
-                     // What follows copies of its operands deals its tiles.
+                     // Operands are laid out for TMA: the dynamic scheduler follows their copies.
                      lie_for_tma(x);
                      force_persistent(x);
                      x.config.pingpong = false;

@@ -1,5 +1,4 @@
-// Each way of dividing a product's k among programs, in 200 random products each. The law:
-// random_products.h.
+// Each kind of split-K, 200 random matmuls each. The law: random_products.h.
 #include "tests/property/random_products.h"
 
 namespace tegula {
@@ -11,8 +10,9 @@ using test::expect_exact_in;
 using test::is_by_wgmma;
 using test::says;
 
-/// A second kernel adds the sums of parts of k, some of which may have no step.
-TEST(MatmulParts, Divided) {
+/// A second kernel adds the partial accumulators of slices of k, some of which may have no
+/// iteration.
+TEST(MatmulSplitK, TwoKernels) {
   expect_exact_in({"divided",
                    [](Draws& d, DrawnProduct& x) {
                      force_whole(x);
@@ -24,7 +24,7 @@ TEST(MatmulParts, Divided) {
                    }});
 }
 
-TEST(MatmulParts, Clustered) {
+TEST(MatmulSplitK, InACluster) {
   expect_exact_in({"clustered",
                    [](Draws& d, DrawnProduct& x) {
                      force_whole(x);
@@ -39,8 +39,8 @@ TEST(MatmulParts, Clustered) {
                    }});
 }
 
-/// The kernel of a whole product, or of a batch, split by its plan.
-TEST(MatmulParts, SplitByThePlan) {
+/// The kernel of a data-parallel matmul, or of a batch, split by its plan.
+TEST(MatmulSplitK, SplitByThePlan) {
   expect_exact_in({"split by the plan",
                    [](Draws& d, DrawnProduct& x) {
                      force_whole(x);
@@ -56,7 +56,7 @@ TEST(MatmulParts, SplitByThePlan) {
                    }});
 }
 
-TEST(MatmulParts, StepsDealtEvenly) {
+TEST(MatmulSplitK, StreamK) {
   expect_exact_in({"steps dealt evenly",
                    [](Draws& d, DrawnProduct& x) {
                      force_wgmma(x);

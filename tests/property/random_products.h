@@ -1,8 +1,8 @@
 #pragma once
-// Products of random shapes, types, layouts, tiles and plans on the simulator, whose detectors turn
-// any race, deadlock, missing fence or wait into an error; sums of small integers must be exact.
-// A form is what one test is about: it forces a few of the fields, all others are drawn, and it
-// counts a draw only where what was compiled says that the form is really there.
+// Matmuls of random shapes, types, layouts, tiles and plans on the simulator, whose detectors turn
+// any race, deadlock, missing fence or wait into an error; sums of small integers must be exact. A
+// form is the subject of one test: it forces a few of the fields, all others are drawn, and it
+// counts a draw only where the compiled kernel says that the form is really there.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -90,7 +90,7 @@ struct DrawnProduct {
   }
 };
 
-/// A form of products: what it forces, and how one sees it in what was compiled.
+/// A form of matmuls: the fields it forces, and how the compiled kernel shows it.
 struct ProductForm {
   const char* name;
   void (*force)(Draws&, DrawnProduct&);
@@ -176,8 +176,8 @@ inline void fit_to_machine(DrawnProduct& x) {
   if (x.options.fp32_promotion) columns = std::min(columns, 128);
   if (x.is_of_integers() && columns > 32) columns = columns / 16 * 16;
   constexpr int kRoom = 160 * 1024;
-  // Where steps are dealt, sums change their layout beside the ring: with fields of a plan that ask
-  // for it, shared memory may have no room for two slots, and the plan is refused.
+  // With stream-K, accumulators change their layout in memory beside the ring: with fields of a
+  // plan that ask for it, shared memory may have no room for two slots, and the plan is refused.
   const int scratch = x.is_streamed() ? 4 * rows * columns - 56 * 1024 : 0;
   while (2 * x.step_bytes() > kRoom - std::max(scratch, 0)) x.config.bk /= 2;
   if (x.plan.contains("stages"))
@@ -240,7 +240,7 @@ struct PlainEpilogue {
   Tile operator()(Tile acc, Index, Index) const { return acc; }
 };
 
-/// A kernel made for this product alone; gives what was compiled, and why.
+/// A kernel made for this matmul alone; gives its plan and the remarks.
 template <class T, class O>
 std::string run_product(const DrawnProduct& x, const Tensor& A, const Tensor& B, const Tensor& C) {
   const Stream stream(Device::sim());
@@ -283,7 +283,8 @@ inline std::string run_typed(const DrawnProduct& x, const Tensor& A, const Tenso
   return kRuns.at({x.operands, x.result})(x, A, B, C);
 }
 
-/// Runs the product and compares all of the tensor that C is a part of; gives what was compiled.
+/// Runs the matmul and compares all of the tensor that C is a part of; gives the plan and the
+/// remarks.
 inline std::string check_product(const DrawnProduct& x) {
   constexpr double kUnset = -77;
   const std::int64_t batch = std::max<std::int64_t>(x.batch, 1);
@@ -335,7 +336,7 @@ inline void expect_exact_in(const ProductForm& form) {
   std::printf("TEGULA_TEST_SEED=%llu\n", static_cast<unsigned long long>(products_seed()));
   std::uint64_t seed = products_seed();
   for (const char* at = form.name; *at != 0; ++at)
-    seed = 31 * seed + static_cast<std::uint64_t>(*at);  // other products than other forms have
+    seed = 31 * seed + static_cast<std::uint64_t>(*at);  // other matmuls than other forms have
   Draws d(seed);
   int used = 0, drawn = 0, refused = 0;
   std::map<std::string, int> also;

@@ -10,7 +10,7 @@ namespace tegula {
 
 /// Pairs of the first head of the first entry of a batch.
 struct AttentionWorkload {
-  AttentionTileShape tiles;  ///< that attention chooses for the call
+  AttentionTileShape tiles;  ///< tile shape that attention chooses for the call
   /// Pairs that the mask keeps; nothing if that was not decided for every pair.
   std::optional<std::int64_t> kept;
   /// Pairs of all kv blocks that query tiles visit, in full: rows beyond the last query and keys

@@ -26,7 +26,7 @@ std::int64_t by_counter(std::span<const std::int64_t> times, std::size_t program
 
 /// Waves of two tiles a program, in serpentine order; the rest is one tile a program if that is
 /// enough.
-std::int64_t dealt(std::span<const std::int64_t> times, std::size_t programs) {
+std::int64_t by_static_order(std::span<const std::int64_t> times, std::size_t programs) {
   std::vector<std::int64_t> busy(programs);
   const std::size_t round = 2 * programs;
   for (std::size_t i = 0; i < times.size(); ++i) {
@@ -52,18 +52,21 @@ std::vector<std::int64_t> tile_times(std::span<const std::int64_t> steps, std::i
   return times;
 }
 
-std::int64_t makespan(std::span<const std::int64_t> times, int programs, TileSchedulerKind deal) {
+std::int64_t makespan(std::span<const std::int64_t> times, int programs,
+                      TileSchedulerKind scheduler) {
   if (times.empty()) return 0;
   const std::size_t used = std::min(times.size(), static_cast<std::size_t>(programs));
-  return deal == TileSchedulerKind::static_ ? dealt(times, used) : by_counter(times, used);
+  return scheduler == TileSchedulerKind::static_ ? by_static_order(times, used)
+                                                 : by_counter(times, used);
 }
 
-double makespan_ratio(std::span<const std::int64_t> times, int programs, TileSchedulerKind deal) {
+double makespan_ratio(std::span<const std::int64_t> times, int programs,
+                      TileSchedulerKind scheduler) {
   if (times.empty()) return 1;
   const double even =
       static_cast<double>(std::accumulate(times.begin(), times.end(), std::int64_t{0})) / programs;
   const auto longest = static_cast<double>(*std::ranges::max_element(times));
-  return static_cast<double>(makespan(times, programs, deal)) / std::max(even, longest);
+  return static_cast<double>(makespan(times, programs, scheduler)) / std::max(even, longest);
 }
 
 }  // namespace tegula

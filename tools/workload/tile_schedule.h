@@ -26,10 +26,12 @@ std::vector<std::int64_t> tile_times(std::span<const std::int64_t> steps, std::i
                                      TileOrderKind ordering);
 
 /// Time at which the last of `programs` ends.
-std::int64_t makespan(std::span<const std::int64_t> times, int programs, TileSchedulerKind deal);
+std::int64_t makespan(std::span<const std::int64_t> times, int programs,
+                      TileSchedulerKind scheduler);
 
 /// Ratio of the makespan to an even share of all work, or to the longest tile if that is more: at
 /// least 1.
-double makespan_ratio(std::span<const std::int64_t> times, int programs, TileSchedulerKind deal);
+double makespan_ratio(std::span<const std::int64_t> times, int programs,
+                      TileSchedulerKind scheduler);
 
 }  // namespace tegula

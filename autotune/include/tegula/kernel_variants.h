@@ -87,7 +87,7 @@ class KernelVariants {
   bool has(const Predicate& matches) const {
     return made_.has(matches);
   }
-  /// Describes what was compiled of these and why. Throws CompileError if nothing was.
+  /// Report on the configurations compiled so far. Throws CompileError if there are none.
   template <class Predicate>
   std::string explain(const Predicate& matches) const {
     return made_.explain(matches);

@@ -85,7 +85,7 @@ struct MatmulProblem {
   bool tf32 = false;
   /// Two accumulators per tile, for FP32 promotion: tiles are half as wide.
   bool fp32_promotion = false;
-  /// k is not to be divided.
+  /// Whether split-K is ruled out.
   bool no_split_k = false;
   /// The epilogue reads or writes tensors besides the result.
   bool has_epilogue_tensors = false;

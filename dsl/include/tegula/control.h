@@ -117,11 +117,12 @@ class GridSpace {
 GridSpace rows(const View& view, std::source_location at = std::source_location::current());
 GridSpace cols(const View& view, std::source_location at = std::source_location::current());
 
-/// In a kernel: waits until what kernels launched earlier on the stream have written is there. A
-/// kernel that says so may be started before they end (programmatic dependent launch; PTX ISA,
-/// "griddepcontrol"), so it must come before all that reads their results or writes what they read.
+/// In a kernel: waits until the writes of kernels launched earlier on the stream are visible. A
+/// kernel that calls it may be started before they end (programmatic dependent launch; PTX ISA,
+/// "griddepcontrol"), so it must come before all accesses that read their results or write what
+/// they read.
 void grid_dependency_wait(std::source_location at = std::source_location::current());
-/// In a kernel: the next kernel of the stream may be started now, if it says
+/// In a kernel: the next kernel of the stream may be started now, if it calls
 /// `grid_dependency_wait`. Without it, that kernel starts as this one's blocks end.
 void grid_launch_dependents(std::source_location at = std::source_location::current());
 
@@ -142,7 +143,7 @@ struct BalancedPairs {
 };
 inline constexpr BalancedPairs balanced_pairs{};
 
-/// Programs for each block: 1, 2, 4 or 8, which run at once and can add up what they have
+/// Programs for each block: 1, 2, 4 or 8, which run at once and can add up their tiles
 /// (`cluster_reduce_scatter`). More than one needs a GPU with clusters (sm_90).
 struct cluster {
   explicit cluster(int n) : ctas(n) {}
@@ -315,8 +316,8 @@ void while_(Condition&& condition, Body&& body,
   detail::record_while([&] { return Tile(condition()); }, [&] { body(); }, at);
 }
 
-/// A number of `set`: what Kernel::with says, else `otherwise`, or the first of the set if that is
-/// left out. The same name means the same number. Nothing chooses it by measuring.
+/// A number of `set`: the value given to Kernel::with, else `otherwise`, or the first of the set if
+/// that is left out. The same name means the same number. Nothing chooses it by measuring.
 int tune(const char* name, std::initializer_list<int> set, std::optional<int> otherwise = {},
          std::source_location at = std::source_location::current());
 

@@ -16,7 +16,7 @@ using Mask = std::function<Tile(Tile b, Tile h, Tile q, Tile kv)>;
 /// head, positions of query and key.
 using Score = std::function<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)>;
 
-/// What a score function asks of registers.
+/// The cost of a score function in registers, found by its trace.
 struct ScoreTraits {
   /// Whether the function reads the key's position: the start of a block then stays in registers.
   bool reads_kv_index = false;

@@ -68,10 +68,9 @@ struct ParamInfo {
 struct HostArg {
   ParamKind kind = ParamKind::View;
   DType dtype = DType::f32;
-  const Tensor* tensor = nullptr;  ///< of a View, none if left out; for a Pointer made from a
-                                   ///< tensor, that tensor
-  /// Of a Scalar or Constant: its bytes; of a Pointer: the address; of an optional View: 1 if
-  /// given.
+  const Tensor* tensor = nullptr;  ///< tensor of a View, none if left out; for a Pointer made from
+                                   ///< a tensor, that tensor
+  /// Bytes of a Scalar or Constant; address of a Pointer; 1 for an optional View that is given.
   std::uint64_t bits = 0;
 };
 
@@ -171,7 +170,7 @@ struct ParamTraits<Ptr<T>> {
 /// Facts about a lambda that remain once its type is erased.
 struct ClosureType {
   const std::type_info* type = nullptr;
-  std::size_t size_bytes = 0;  ///< of its captures
+  std::size_t size_bytes = 0;  ///< size of its captures
   bool is_plain =
       false;  ///< no padding, no floats: its bytes say all about it, addresses in it excepted
   std::span<const ParamInfo> params;  ///< static
@@ -305,7 +304,7 @@ class Kernel {
   /// needed.
   std::string dump(std::string_view verb) const { return detail::dump(*instance_, verb); }
   std::string ptx() const { return detail::dump(*instance_, "ptx"); }
-  /// Why it was compiled as it was, and how often.
+  /// Report: why the kernel was compiled as it was, and how often.
   std::string explain() const { return detail::explain(*instance_); }
 
   /// The warnings about everything compiled so far, each once: spills, dots that are not on the

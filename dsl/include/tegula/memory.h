@@ -10,21 +10,21 @@
 /// Memory by address: pointer tiles with masks, atomics, and inline PTX.
 ///
 /// The order of a program's accesses. A program's effects on memory happen in program order, as if
-/// one thread ran it: a read sees what the same program has stored, scattered or combined before
-/// (through a view or an address, in an earlier step too), and an overwrite happens after earlier
-/// reads. The compiler has threads meet where that takes a barrier, and nowhere else. Of values
-/// that one scatter stores at one address, one stays.
+/// one thread ran it: a read sees earlier stores, scatters and atomics of the same program (through
+/// a view or an address, of an earlier iteration too), and an overwrite happens after earlier
+/// reads. The compiler inserts a barrier where that takes one, and nowhere else. If one scatter
+/// stores several values at one address, one of them stays.
 ///
-/// Programs are not ordered among each other but by atomics with `MemoryOrder::acquire` and
+/// Programs are ordered among each other only by atomics with `MemoryOrder::acquire` and
 /// `MemoryOrder::release`, `arrive_and_test_last`, and the ends of kernels: a release publishes all
-/// that the program has done before, and what another program acquires from it that one sees in all
-/// it does afterwards. Two programs that access one element without such an order, one of them
-/// writing plainly, are in error.
+/// earlier effects of the program, and a program that acquires from it sees them in all it does
+/// afterwards. Two programs that access one element without such an order, one of them by a plain
+/// write, are in error.
 ///
-/// An `In` tensor is written by nobody while the kernel runs, and different arguments are different
+/// Nobody writes an `In` tensor while the kernel runs, and different arguments are different
 /// memory: a call whose written argument (Out, InOut, a Ptr that is stored through) overlaps
-/// another one throws CompileError, unless the kernel is `may_alias()`. Of a Ptr given as a bare
-/// address, the caller sees to it.
+/// another one throws CompileError, unless the kernel is `may_alias()`. For a Ptr given as a bare
+/// address, this is up to the caller.
 namespace tegula {
 
 /// Reads each address. Where the mask is false nothing is read and the element is `fill`; without a
@@ -36,11 +36,11 @@ void store(const Arg& pointers, const Arg& values, const Arg& mask = {}, Hints h
 enum class MemoryOrder : std::uint8_t { relaxed, acquire, release, acq_rel };
 enum class MemoryScope : std::uint8_t { cta, cluster, gpu, sys };
 
-/// Adds to each address as one step; gives the old values, which all threads of the program are
-/// told: in a branch, one that all of them take. Atomic operations take every type but bool, and of
-/// fp8 an exchange only; where the hardware has no instruction (8 and 16 bits, extremes of floats)
-/// a loop of compare and swap does it. Extremes of floats ignore NaN: it loses against every
-/// number.
+/// Adds to each address atomically; returns the old values, which all threads of the program get: a
+/// branch around it must be taken by all of them. Atomic operations take every type but bool, and
+/// of fp8 an exchange only; where the hardware has no instruction (8 and 16 bits, extremes of
+/// floats) a loop of compare and swap does it. Extremes of floats ignore NaN: it loses against
+/// every number.
 Tile atomic_add(const Arg& pointers, const Arg& values, const Arg& mask = {},
                 MemoryOrder order = MemoryOrder::relaxed, MemoryScope scope = MemoryScope::gpu);
 Tile atomic_max(const Arg& pointers, const Arg& values, const Arg& mask = {},

@@ -184,8 +184,8 @@ Tile cummax(const Arg& t, Axis axis, ScanOptions options = {});
 /// Elements of `x` that are absent (outside their tensor) become `value`; the result has none. The
 /// caller must then see to it that they do not count. Free for 0 and a tile as it was loaded.
 Tile fill_absent(const Arg& x, double value);
-/// They become anything, at no cost: `fill_absent(x, any_value)`, for what is kept for a tile whose
-/// elements are absent there, too.
+/// Absent elements become anything, at no cost: `fill_absent(x, any_value)`, for values that are
+/// kept for a tile whose elements are absent there, too.
 struct AnyValue {};
 inline constexpr AnyValue any_value{};
 Tile fill_absent(const Arg& x, AnyValue);

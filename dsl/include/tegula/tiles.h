@@ -28,7 +28,7 @@ template <std::size_t N>
 class Tiles {
  public:
   Tiles(const GridSpace& space, GridOptions options) : numbers_(space, std::move(options)) {}
-  /// How many there are: an i32.
+  /// Number of tiles: an i32.
   Tile count(std::source_location at = std::source_location::current()) const {
     return numbers_.count(at);
   }

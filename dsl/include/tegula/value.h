@@ -37,7 +37,7 @@ inline constexpr bool kNever = false;
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
 
-/// Knot of a list that an object leaves by itself.
+/// Node of an intrusive list, which an object leaves by itself.
 struct Link {
   Link* previous = nullptr;
   Link* next = nullptr;
@@ -109,7 +109,7 @@ class Tile : private detail::Link {
   static Tile constant(double f, std::int64_t i, DType dtype, Loc at);
   void enlist();
 
-  std::uint64_t trace_ = 0;  ///< which trace the value belongs to; 0: none
+  std::uint64_t trace_ = 0;  ///< trace that the value belongs to; 0: none
   std::uint32_t value_ = 0;
   std::uint32_t scope_ = 0;  ///< the loop or branch body the variable was made in; 0: none
 };

@@ -213,7 +213,7 @@ class Out : public detail::Writable<std::make_index_sequence<Rank>> {
     view.set_hints(hints);
     return view;
   }
-  /// Said once in the kernel: the launch may leave elements as they are, and does not read their
+  /// For one call in the kernel: the launch may leave elements as they are, and does not read their
   /// old values.
   void partial(std::source_location at = std::source_location::current()) const {
     this->set_partial(at);
@@ -236,7 +236,7 @@ class InOut : public detail::Writable<std::make_index_sequence<Rank>> {
 
 /// A number known at launch. As a kernel parameter it is one argument. Made on the host and
 /// captured by the lambda it is an argument too, read again at every launch: change it with `set`
-/// and nothing is compiled anew. Copies mean the same number.
+/// and nothing is compiled anew. Copies are the same number.
 template <Element T>
 class Scalar {
  public:

@@ -1,5 +1,5 @@
 #pragma once
-// The class of a mask: by what of it is solved for kv, and how what is not looks at kv.
+// The class of a mask: by the conditions that are solved for kv, and how the others depend on kv.
 #include <span>
 #include <vector>
 

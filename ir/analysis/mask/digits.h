@@ -11,7 +11,7 @@ namespace tegula::ir {
 /// x / n or x >> n, by a number of the launch.
 bool is_division(const MaskExpr& expr, MaskNodeId id);
 
-/// `n` is a remainder by what `division` divides by; of which number is not looked at.
+/// Whether `n` is a remainder by the divisor of `division`, of any number.
 bool is_remainder_by(const MaskExpr& expr, const MaskNode& n, const MaskNode& division);
 
 /// Two terms of a form that are factor * number: of x / n * n + x % n the number is x.

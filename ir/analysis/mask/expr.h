@@ -31,13 +31,13 @@ enum class MaskPred : std::uint8_t { Lt, Le, Eq, Ne };
 struct MaskNode {
   enum class Kind : std::uint8_t { Batch, Head, Query, Key, Param, Const, Op, Table, Unknown };
   Kind kind = Kind::Unknown;
-  Opcode opcode{};  ///< of an Op
-  MaskPred pred{};  ///< of a Cmp
+  Opcode opcode{};  ///< opcode of an Op
+  MaskPred pred{};  ///< predicate of a Cmp
   DType dtype = DType::i1;
   std::uint8_t depends = 0;
   std::uint8_t operands = 0;
   std::array<MaskNodeId, 3> in{};
-  std::int64_t value = 0;  ///< of a Const; slot of a Param or a Table
+  std::int64_t value = 0;  ///< number of a Const; slot of a Param or a Table
 
   bool is_op(Opcode o) const { return kind == Kind::Op && opcode == o; }
   friend bool operator==(const MaskNode&, const MaskNode&) = default;

@@ -13,8 +13,8 @@ namespace tegula::ir {
 inline constexpr std::int64_t kMinusInfinity = std::numeric_limits<std::int64_t>::min();
 inline constexpr std::int64_t kPlusInfinity = std::numeric_limits<std::int64_t>::max();
 
-/// One step from a condition towards kv: factor * symbol + rest. The symbol is kv itself, or a
-/// division whose dividend the next step takes apart.
+/// One reduction of a condition towards kv: factor * symbol + rest. The symbol is kv itself, or a
+/// division whose dividend the next one takes apart.
 struct MaskStep {
   MaskNodeId symbol = 0;
   std::int64_t factor = 0;
@@ -38,7 +38,7 @@ struct MaskFormula {
     Opaque,     ///< the i1 node `index`, or its negation
   };
   Kind kind = Kind::All;
-  bool negated = false;  ///< of an Opaque
+  bool negated = false;  ///< whether an Opaque is negated
   std::uint32_t index = 0;
   std::vector<MaskFormula> parts;
 };
@@ -62,7 +62,7 @@ enum class MaskClass : std::uint8_t {
   Table,       ///< T: the same, with ends looked up in captured one-dimensional tables
   Congruence,  ///< C: depends on kv modulo something: blocks are classified, kv are not intervals
   Grid,        ///< G: kv is decoded into coordinates by division and remainder
-  Data,        ///< D: depends on what only the device knows, or on kv in a way that is not solved
+  Data,        ///< D: depends on device memory, or on kv in an unsolved way
 };
 /// "I", "T", "C", "G" or "D".
 std::string_view name(MaskClass c);

@@ -36,7 +36,7 @@ class MaskPairCounter {
   MaskBlocks& blocks_;
   const MaskParams& params_;
   BlockExtent cover_;
-  std::int64_t budget_ = 0;  ///< blocks that may still be looked at
+  std::int64_t budget_ = 0;  ///< blocks that may still be classified
 };
 
 }  // namespace tegula::ir

@@ -19,7 +19,7 @@ struct ConditionBounds {
 
 bool is_finite(Wide v) { return v > -kInfinity && v < kInfinity; }
 
-/// No 64-bit number lies beyond 2^64, so nothing is lost, and the next step cannot overflow.
+/// No 64-bit number lies beyond 2^64, so nothing is lost, and the next operation cannot overflow.
 ConditionBounds clamped(ConditionBounds b) {
   constexpr Wide kMost = Wide{1} << 64;
   const auto clamp = [&](Wide v) { return is_finite(v) ? std::clamp(v, -kMost, kMost) : v; };

@@ -39,11 +39,11 @@ struct KvSegment {
 
 /// The kv of one query tile.
 struct KvVisibility {
-  IntervalSet visible;  ///< no query sees any other kv
-  IntervalSet full;     ///< every query sees these
+  IntervalSet visible;  ///< no query attends to any other kv
+  IntervalSet full;     ///< every query attends to these
 
   BlockCoverage of(std::int64_t kv0, std::int64_t kv1) const;
-  /// All of [0, seqlen_kv) in steps of `block`, neighbours of one coverage joined: for a causal
+  /// All of [0, seqlen_kv) in blocks of `block`, neighbours of one coverage joined: for a causal
   /// mask full, partial, empty.
   std::vector<KvSegment> segments(std::int64_t seqlen_kv, std::int64_t block) const;
 };
@@ -70,7 +70,7 @@ class MaskRanges {
 
   const MaskClosedForm& form_;
   MaskBlocks blocks_;
-  MaskParams params_;  ///< of the cover being computed
+  MaskParams params_;  ///< parameters of the cover being computed
   Interval keys_;
 };
 

@@ -26,7 +26,7 @@ Interval MaskTable::range(Interval index) const {
   };
   if (is_ascending_) return {at(0, index.lo).lo, at(0, index.hi).hi};
   Interval sum = at(0, index.lo);
-  std::int64_t lo = index.lo, hi = index.hi + 1;  // what is left, in entries of the level
+  std::int64_t lo = index.lo, hi = index.hi + 1;  // the remaining entries of the level
   for (std::size_t level = 0; lo < hi; ++level) {
     const bool is_top = level + 1 == levels_.size();
     while (lo < hi && (is_top || lo % kFan != 0)) sum = hull(sum, at(level, lo++));

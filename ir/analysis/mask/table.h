@@ -1,6 +1,6 @@
 #pragma once
-// A captured one-dimensional table as the mask analyses see it at launch: bounds over any range of
-// it, and where it takes given values.
+// A captured one-dimensional table as the mask analyses use it at launch: bounds over any range of
+// it, and the positions of given values.
 #include <cstdint>
 #include <span>
 #include <vector>

@@ -272,7 +272,7 @@ Result MaskTransfer::bits(Opcode op, const MaskValue& a, std::int64_t mask) {
   if (varying == 0 || varying == low) {
     if (op == Opcode::And && varying == 0) return constant(high);
     if (op == Opcode::Or && varying == low) return constant(high | low);
-    // The low bits stay, or turn around.
+    // The low bits stay, or are reversed.
     const bool turn = op == Opcode::Xor && varying == low && low != 0;
     const auto offset = turn ? sum(constant(base), a, -1) : sum(a, constant(base), -1);
     return offset ? plus(*offset, turn ? high | low : high) : std::nullopt;

@@ -5,8 +5,8 @@
 
 namespace tegula::ir {
 
-/// One step of an evaluation. A transfer function gives the mathematical result, before it wraps
-/// into the node's type, or nothing where it knows nothing.
+/// Evaluation of one node. A transfer function returns the mathematical result, before it wraps
+/// into the node's type, or nothing if it knows nothing.
 struct MaskTransfer {
   MaskBlocks& blocks;
   const MaskNode& node;

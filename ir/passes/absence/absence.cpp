@@ -160,7 +160,7 @@ void Absence::reshape(OpId id) {
       bound.is_broadcast = bound.dim >= 0;
       continue;
     }
-    Made& made = made_[{id, static_cast<std::size_t>(&bound - moved.data())}];
+    DerivedBounds& made = made_[{id, static_cast<std::size_t>(&bound - moved.data())}];
     if (made.from != List{before}) {
       Builder b(k_, id);
       made = {{before}, {reshaped(b, before, from, to)}};
@@ -279,7 +279,7 @@ void Absence::reduce(OpId id) {
   }
   // Without a known identity nothing becomes of nothing.
   if (k_[id].opcode == Opcode::ReduceWith && !skipped.empty()) {
-    Made& made = made_[{id, 0}];
+    DerivedBounds& made = made_[{id, 0}];
     if (made.from != skipped) {
       Builder b(k_, id);
       const Value present = mask_of_all(b, skipped, operand);

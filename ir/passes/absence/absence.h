@@ -160,15 +160,15 @@ class Absence {
   IndexFacts known_;
   std::unordered_map<Value, List> bounds_;
   std::map<std::pair<std::uint32_t, std::int64_t>, Value> limits_;
-  std::unordered_map<Value, Value> scalars_;        ///< of conditions that repeat one
-  std::unordered_map<OpId, Value> ends_;            ///< of crops
+  std::unordered_map<Value, Value> scalars_;        ///< scalars of conditions that repeat one
+  std::unordered_map<OpId, Value> ends_;            ///< ends of crops
   std::map<std::pair<OpId, Value>, Value> shares_;  ///< offsets of parts of cluster sums
   std::map<std::pair<OpId, Value>, Value> moved_;   ///< masks that shape ops moved
   /// The ops made of these lists at an op, so that looking at it again makes nothing new.
-  struct Made {
+  struct DerivedBounds {
     List from, bounds;
   };
-  std::map<std::pair<OpId, std::size_t>, Made> made_;
+  std::map<std::pair<OpId, std::size_t>, DerivedBounds> made_;
   std::map<std::pair<OpId, Value>, Value> exported_;  ///< values of branches that they hand out
   std::optional<Uses> uses_;
   std::size_t uses_of_ = 0;  ///< ops there were when uses were looked for

@@ -262,8 +262,8 @@ bool Absence::follow(OpId id) {
   for (std::size_t i = 0; i < carries; ++i)
     carried[i].assign(begin_of(id, i).begin(), begin_of(id, i).end());
   const std::vector<RegionId> regions(k_[id].regions.begin(), k_[id].regions.end());
-  // A mask that is made of what the carry itself lacks is another one in each round: then it is no
-  // bound of all steps.
+  // A mask computed from the carry's own absence changes in each round: then it is no bound of all
+  // iterations.
   const std::size_t rounds = carries + 4;
   bool changed = true;
   for (std::size_t round = 0; changed; ++round) {

@@ -113,7 +113,7 @@ void Absence::choose_elements(OpId id, Value condition, const Sides& sides, List
   List from = masked[0];
   from.push_back(PresenceBound{});  // between the two sides
   from.insert(from.end(), masked[1].begin(), masked[1].end());
-  Made& made = made_[{id, 0}];
+  DerivedBounds& made = made_[{id, 0}];
   if (made.from != from) {
     Builder b = Builder::behind(k_, id);
     const Type type = k_.type(result);
@@ -146,7 +146,7 @@ void Absence::join_edges(OpId id, const Sides& sides, List& all) {
     List from = first;
     from.push_back(PresenceBound{});
     from.insert(from.end(), second.begin(), second.end());
-    Made& made = made_[{id, static_cast<std::size_t>(1 + dim)}];
+    DerivedBounds& made = made_[{id, static_cast<std::size_t>(1 + dim)}];
     if (made.from != from) {
       Builder b = Builder::behind(k_, id);
       const std::int64_t extent = shape[static_cast<std::size_t>(dim)];

@@ -50,11 +50,11 @@ class AccumulationLoop {
   std::string_view why_not() const {
     for (OpId loop : accumulation_loops_) {
       const auto step = constant_value(k_, k_[loop].operands[2]);
-      if (!step || *step <= 0) return "the steps of its loop of products have no constant length";
+      if (!step || *step <= 0) return "the iterations of its mainloop have no constant length";
       if (followed_.at(loop).size() != k_[loop].results.size())
-        return "its loop of products carries more than sums that steps add to";
+        return "its mainloop carries more than accumulators";
       for (OpId around = k_[k_[loop].parent].owner; around; around = k_[k_[around].parent].owner)
-        if (accumulation_loops_.contains(around)) return "loops within each other add to its sums";
+        if (accumulation_loops_.contains(around)) return "nested loops add to its accumulators";
     }
     return "";
   }
@@ -72,8 +72,7 @@ std::string_view why_not_accumulation(const Kernel& k, const Uses& uses, OpId lo
                                       std::vector<OpId>& accumulation_loops) {
   AccumulationLoop summed(k, uses);
   for (std::size_t i = 0; i < k[loop].results.size(); ++i)
-    if (!summed.is_sum(loop, i))
-      return "its loop of products carries more than sums that steps add to";
+    if (!summed.is_sum(loop, i)) return "its mainloop carries more than accumulators";
   accumulation_loops.insert(accumulation_loops.end(), summed.accumulation_loops().begin(),
                             summed.accumulation_loops().end());
   return summed.why_not();

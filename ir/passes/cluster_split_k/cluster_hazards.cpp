@@ -22,7 +22,7 @@ class ClusterHazards {
       if (!why.empty() || !reads_memory(k_, op)) return;
       if (stored) why = "it reads memory behind a store";
       for (const PartialStore& store : stores_)
-        if (summed && meets(op, store)) why = "what it reads behind its products it also stores";
+        if (summed && may_touch(op, store)) why = "it also stores what it reads after its mainloop";
     };
     for (OpId op : k_.ops(k_.body())) {
       look(op);
@@ -36,13 +36,13 @@ class ClusterHazards {
   std::string why_stores_conflict() const {
     for (std::size_t i = 0; i < stores_.size(); ++i)
       for (std::size_t j = 0; j < i; ++j)
-        if (meet(stores_[i], stores_[j])) return "it stores the same memory twice";
+        if (may_collide(stores_[i], stores_[j])) return "it stores the same memory twice";
     return "";
   }
 
  private:
   /// Whether the read may touch the store, unless it is the box that the same CTA stores.
-  bool meets(OpId read, const PartialStore& store) {
+  bool may_touch(OpId read, const PartialStore& store) {
     const OpData &r = k_[read], &s = k_[store.op];
     if (s.opcode != Opcode::StoreView) return true;
     if (r.opcode != Opcode::LoadView) return share_memory(read, store.op);
@@ -51,7 +51,7 @@ class ClusterHazards {
            share_.cuts_of(read) != std::set<int>{store.dim};
   }
 
-  bool meet(const PartialStore& x, const PartialStore& y) const {
+  bool may_collide(const PartialStore& x, const PartialStore& y) const {
     const OpData &a = k_[x.op], &b = k_[y.op];
     if (!share_memory(x.op, y.op) ||
         (is_any_order(a) && a.opcode == b.opcode && kind(a) == kind(b)))

@@ -42,7 +42,7 @@ bool ClusterSlicer::fail(std::string why) {
 }
 
 bool ClusterSlicer::depends(Value v) {
-  if (sums_.contains(v)) return true;
+  if (accumulators_.contains(v)) return true;
   const OpId def = k_[v].def;
   if (!def) return false;
   if (const auto known = depends_.find(v); known != depends_.end()) return known->second;
@@ -76,10 +76,11 @@ std::optional<int> ClusterSlicer::result_dim(OpId op, Value operand, int dim) co
 }
 
 std::optional<int> ClusterSlicer::cut_dim(Value v) {
-  if (const auto sum = sums_.find(v); sum != sums_.end()) return sum->second;
+  if (const auto sum = accumulators_.find(v); sum != accumulators_.end()) return sum->second;
   const OpId def = k_[v].def;
   if (!is_computed_here(def)) {
-    fail(def ? fmt::format("{} looks at sums", info(k_[def].opcode).mnemonic) : "a loop has sums");
+    fail(def ? fmt::format("{} reads accumulators", info(k_[def].opcode).mnemonic)
+             : "a loop carries accumulators");
     return std::nullopt;
   }
   std::optional<int> found;
@@ -89,7 +90,7 @@ std::optional<int> ClusterSlicer::cut_dim(Value v) {
     if (!dim) return std::nullopt;
     const auto here = k_.type(v).is_tile() ? result_dim(def, operand, *dim) : std::nullopt;
     if (!here || (found && found != here)) {
-      fail(fmt::format("{} mixes rows of sums", info(k_[def].opcode).mnemonic));
+      fail(fmt::format("{} mixes rows of accumulators", info(k_[def].opcode).mnemonic));
       return std::nullopt;
     }
     found = here;
@@ -113,16 +114,16 @@ bool ClusterSlicer::can_cut(Value v, int dim) {
   const OpId def = k_[v].def;
   if (!t.is_tile() || dim == kNotSplit) {
     take_whole(v);
-    return !depends(v) || fail("all rows of a tile meet each row of sums");
+    return !depends(v) || fail("each row of accumulators is combined with all rows of a tile");
   }
   if (can_[v].contains(dim)) return true;
-  if (const auto sum = sums_.find(v); sum != sums_.end())
-    return sum->second == dim || fail("rows of sums meet their columns");
+  if (const auto sum = accumulators_.find(v); sum != accumulators_.end())
+    return sum->second == dim || fail("rows of accumulators are combined with their columns");
   if (!is_computed_here(def))
-    return fail("what meets sums is computed in a loop, a branch or a product");
+    return fail("an operand of accumulators is computed in a loop, a branch or an MMA");
   const OpData& d = k_[def];
   if (t.shape()[static_cast<std::size_t>(dim)] % parts_ != 0)
-    return fail("what meets sums has no equal parts");
+    return fail("an operand of accumulators cannot be divided evenly");
   if (d.opcode == Opcode::LoadView && d.attrs.ints(AttrName::axes).size() != t.shape().size())
     return fail("a load has dimensions that its view lacks");
   cuts_[def].insert(dim);

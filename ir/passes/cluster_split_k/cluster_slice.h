@@ -20,9 +20,9 @@ namespace tegula::ir {
 /// split stays.
 class ClusterSlicer {
  public:
-  /// `sums` are scattered already, each along its dimension.
-  ClusterSlicer(Kernel& k, int parts, std::unordered_map<Value, int> sums)
-      : k_(k), parts_(parts), sums_(std::move(sums)) {}
+  /// `accumulators` are scattered already, each along its dimension.
+  ClusterSlicer(Kernel& k, int parts, std::unordered_map<Value, int> accumulators)
+      : k_(k), parts_(parts), accumulators_(std::move(accumulators)) {}
 
   // ---- asking
   /// Whether the value is computed from the accumulators.
@@ -42,7 +42,9 @@ class ClusterSlicer {
   /// Prepares the rewrite, at the beginning of the body.
   void begin();
   Value rank() const { return rank_; }
-  void set_sum(Value sum, Value part) { made_[sum][sums_.at(sum)] = part; }
+  void set_slice(Value accumulator, Value slice) {
+    made_[accumulator][accumulators_.at(accumulator)] = slice;
+  }
   Value part(Value v, int dim);
   /// Moves a box of `extent` elements along the split dimension to the CTA's slice. `first` is the
   /// index of its first offset among the operands.
@@ -61,7 +63,7 @@ class ClusterSlicer {
 
   Kernel& k_;
   int parts_;
-  std::unordered_map<Value, int> sums_;
+  std::unordered_map<Value, int> accumulators_;
   std::unordered_map<Value, bool> depends_;
   std::unordered_map<Value, std::set<int>> can_;
   std::unordered_map<OpId, std::set<int>> cuts_;

@@ -1,4 +1,4 @@
-// The steps of a tile's products, shared by the programs of a cluster.
+// Cluster split-K: divides the k-iterations of a tile over the CTAs of a cluster.
 //
 // Before:  s = for 0 .. k { yield dot a, b, acc }; store_view C, f(s), m, n          (128x256)
 // After:   s = for part of rank { .. }; p = cluster_reduce_scatter s (32x256)
@@ -59,7 +59,7 @@ class SplitKRewrite {
   // ---- asking
   std::string look_at_grid() {
     if (!any_op(k_, k_.body(), [&](OpId op) { return k_[op].opcode == Opcode::Dot; }))
-      return "there are no products";
+      return "there are no MMAs";
     if (!k_.info.target->has_clusters)
       return fmt::format("{} has no clusters", k_.info.target.name());
     if (k_.info.cluster != 1) return "its programs work in clusters already";
@@ -81,8 +81,8 @@ class SplitKRewrite {
       all = all && loop;
       if (all && !is_summed(loop)) loops_.push_back(loop);
     });
-    if (!all) return "a product is in no loop, or under a condition";
-    if (summarize(k_).back_to_back) return "a product is computed from another";
+    if (!all) return "an MMA is in no loop, or under a condition";
+    if (summarize(k_).back_to_back) return "an MMA is computed from another";
     for (OpId loop : loops_)
       if (const auto why = why_not_accumulation(k_, uses_, loop, accumulation_loops_); !why.empty())
         return std::string(why);
@@ -127,13 +127,13 @@ class SplitKRewrite {
         }
         if (is_zero(k_, init_of(sum))) turn(sum);
         dims[sum.total] = sum.axis;
-        sums_.push_back(sum);
+        accumulators_.push_back(sum);
       }
     share_.emplace(k_, parts_, std::move(dims));
-    for (const CarriedAccumulator& sum : sums_)
+    for (const CarriedAccumulator& sum : accumulators_)
       if (!is_zero(k_, init_of(sum)) && !share_->can_cut(init_of(sum), 0)) return share_->why_not();
     for (OpId loop : loops_)
-      if (is_computed_from_sums(loop)) return "a product is computed from another's sums";
+      if (is_computed_from_sums(loop)) return "an MMA is computed from another's accumulator";
     return "";
   }
 
@@ -159,12 +159,13 @@ class SplitKRewrite {
   }
 
   std::string why_no_parts(Type t) const {
-    if (!t.is_tile() || t.rank() != 2) return "its loop of products carries a sum of no matrix";
+    if (!t.is_tile() || t.rank() != 2)
+      return "its mainloop carries an accumulator that is no matrix";
     const std::int64_t rows = t.shape()[0];
-    if (size_bits(t.dtype()) < 32) return "its sums are of less than 32 bits";
+    if (size_bits(t.dtype()) < 32) return "its accumulators have less than 32 bits";
     if (rows % parts_ != 0 || rows < 2 * parts_ ||
         !std::has_single_bit(static_cast<std::uint64_t>(rows)))
-      return fmt::format("{} rows of sums are not cut into {} parts", rows, parts_);
+      return fmt::format("{} rows of accumulators are not divided into {} slices", rows, parts_);
     return "";
   }
 
@@ -181,7 +182,7 @@ class SplitKRewrite {
       const OpData& d = k_[store.op];
       const bool in_view = d.opcode == Opcode::StoreView;
       const Value stored = d.operands[1];
-      if (!share_->depends(stored)) return "it stores what does not come of its products";
+      if (!share_->depends(stored)) return "it stores values that do not depend on its MMAs";
       const auto dim = share_->cut_dim(stored);
       if (!dim) return share_->why_not();
       if (in_view && d.attrs.ints(AttrName::axes).size() != k_.type(stored).shape().size())
@@ -197,7 +198,7 @@ class SplitKRewrite {
   void rewrite() {
     share_->begin();
     for (OpId loop : accumulation_loops_) keep_k_slice(k_, loop, share_->rank(), parts_);
-    for (const CarriedAccumulator& sum : sums_) add_parts(sum);
+    for (const CarriedAccumulator& sum : accumulators_) add_parts(sum);
     for (const PartialStore& store : stores_) store_part(store);
     make_clusters();
     erase_replaced();
@@ -215,7 +216,7 @@ class SplitKRewrite {
       part = b.add(part, share_->part(init, 0));
       begin_with_zeros(sum);
     }
-    share_->set_sum(sum.total, part);
+    share_->set_slice(sum.total, part);
   }
 
   void begin_with_zeros(const CarriedAccumulator& sum) {
@@ -293,9 +294,9 @@ class SplitKRewrite {
   int parts_;
   Uses uses_;
   std::vector<OpId> loops_;               ///< loops of the body with MMAs
-  std::vector<OpId> accumulation_loops_;  ///< those, or loops in them, that accumulate
+  std::vector<OpId> accumulation_loops_;  ///< the loops, or loops in them, that accumulate
   std::vector<PartialStore> stores_;
-  std::vector<CarriedAccumulator> sums_;
+  std::vector<CarriedAccumulator> accumulators_;
   std::optional<ClusterSlicer> share_;
 };
 
@@ -318,8 +319,7 @@ int apply_cluster_split_k(Kernel& k, PassContext& context) {
   SplitKRewrite split(k, parts);
   const std::string why = split.run();
   if (why.empty()) {
-    context.remark(Remark::Kind::Applied, k[split.first_loop()].loc,
-                   "the steps of a tile's products are shared by a cluster",
+    context.remark(Remark::Kind::Applied, k[split.first_loop()].loc, "split-K in a cluster",
                    {{"programs", std::to_string(parts)}});
     return parts;
   }

@@ -1,6 +1,9 @@
-// Before:  for tiles { p = f(q K[0]); for k = 1.. { q K[k] beside p V[k-1]; .. }; o = p V[last], o;
-// store h(o) } After:   for tiles, p, o of the tile before {
-//            q K[0] beside p V[last], o; p' = f(..); if there is a tile before { store h(o) }
+// Before:  for tiles {
+//            p = f(q K[0]); for k = 1.. { q K[k] next to p V[k-1]; .. }
+//            o = p V[last], o; store h(o)
+//          }
+// After:   for tiles, p, o of the previous tile {
+//            q K[0] next to p V[last], o; p' = f(..); if there is a previous tile { store h(o) }
 //            for k = 1.. { .. }
 //          }
 //          if there was a tile { o = p V[last], o; store h(o) }
@@ -177,12 +180,12 @@ void EpilogueOverlap::write(Builder& b, ValueMap map) const {
   b.yield({});
 }
 
-void EpilogueOverlap::finish_previous_tile(Builder& b, Value sums) {
+void EpilogueOverlap::finish_previous_tile(Builder& b, Value accumulator) {
   const OpId branch = b.make_if(exists_, {});
   Builder there(k_, k_[branch].regions[0]), none(k_, k_[branch].regions[1]);
   there.loc = none.loc = b.loc;
   ValueMap map = before_;
-  map[k_[l_.loop].results[c_]] = sums;
+  map[k_[l_.loop].results[c_]] = accumulator;
   write(there, std::move(map));
   none.yield({});
 }

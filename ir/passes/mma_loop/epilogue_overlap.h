@@ -26,7 +26,7 @@ class EpilogueOverlap {
   Value adds() const { return adds_; }
   RingPosition mma1_position() const { return at_; }
   /// The rest of the previous tile's work on its accumulator.
-  void finish_previous_tile(Builder& b, Value sums);
+  void finish_previous_tile(Builder& b, Value accumulator);
   /// Ends the mainloop, which yields A of the last GEMM1 and whether that adds to the accumulator:
   /// the rest of the last tile comes after the tile loop.
   void leave(Value mma1_a, Value adds);

@@ -24,9 +24,8 @@ bool MmaLoop::analyze() {
     if (is_tma(load)) loads_.push_back(std::move(load));
   for (OpId dot : dots)
     if (!is_legal(dot)) {
-      context_.remark(
-          Remark::Kind::Missed, k[dot].loc,
-          "no wgmma: B is not brought by TMA, or the accumulator is not 16 rows a warp");
+      context_.remark(Remark::Kind::Missed, k[dot].loc,
+                      "no wgmma: B is not loaded by TMA, or the accumulator is not 16 rows a warp");
       return false;
     }
   for (OpId dot : dots)
@@ -191,7 +190,7 @@ Value MmaLoop::multicast_loads() {
 void MmaLoop::remark() {
   for (const OperandPipeline* pipeline : all_pipelines())
     for (const OperandLoad& load : pipeline->ring.loads())
-      context_.remark(Remark::Kind::Applied, k[load.load].loc, "brought by TMA",
+      context_.remark(Remark::Kind::Applied, k[load.load].loc, "loaded by TMA",
                       {{"stages", fmt::format("{}", pipeline->ring.slots())},
                        {"ring", k.type(load.ring).str()},
                        {"shared", load.same ? "1" : "0"}});
@@ -322,7 +321,7 @@ RingPosition MmaLoop::end_position(Builder& b, const OperandPipeline& pipeline) 
   return pipeline.ring.after(b, pipeline.begin, b.div(rounded, step));
 }
 
-void MmaLoop::meet(Builder& b) {
+void MmaLoop::sync_before_reuse(Builder& b) {
   if (!is_nested()) b.effect(Opcode::CtaBarrier, {});
 }
 

@@ -68,7 +68,7 @@ class MmaLoop {
   RingPosition end_position(Builder& b, const OperandPipeline& pipeline) const;
   bool is_skipped_by_other_warpgroup() const { return plan_.pingpong && is_nested(); }
   /// Later code may use the rings' memory, unless a further iteration fills them.
-  void meet(Builder& b);
+  void sync_before_reuse(Builder& b);
   /// Issues the MMA, on `a` and on the slot `at` of its pipeline.
   Value issue(Builder& b, OpId dot, Value acc, Value a, Value scale_d, RingPosition at);
   /// Waits for all accumulators in flight and the operands `a` in registers; leaves `count` MMAs

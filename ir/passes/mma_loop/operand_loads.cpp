@@ -36,7 +36,7 @@ class Finder {
     return false;
   }
 
-  std::optional<OperandLoad> find_beside(OpId op) {
+  std::optional<OperandLoad> find_aux(OpId op) {
     if (k_[op].opcode != Opcode::LoadView || !k_.type(k_[op].results[0]).is_tile() ||
         uses_.count(k_[op].results[0]) == 0 || chain(op))
       return std::nullopt;
@@ -165,7 +165,7 @@ std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& 
 }
 
 std::vector<OperandLoad> aux_loads(const Kernel& k, OpId loop, PassContext& context) {
-  return found_by(&Finder::find_beside, k, loop, context);
+  return found_by(&Finder::find_aux, k, loop, context);
 }
 
 std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,

@@ -140,15 +140,15 @@ class SkewedBackToBackMma {
       else
         clone_op(b, op, map);
     }
-    Value sums;  // the accumulator of the previous tile
+    Value accumulator;  // the accumulator of the previous tile
     if (tiles_) {
-      sums = wait_for_previous_tile(b, before);
+      accumulator = wait_for_previous_tile(b, before);
       for (OpId op : behind_it) clone_op(b, op, map);
-      tiles_->finish_previous_tile(b, sums);
+      tiles_->finish_previous_tile(b, accumulator);
     }
     for (std::size_t i = 0; i < k_[yield].operands.size(); ++i)
       if (i != c_) loop_inits(k_[loop])[i] = mapped(map, k_[yield].operands[i]);
-    loop_inits(k_[loop])[c_] = initial_accumulator(map, sums);
+    loop_inits(k_[loop])[c_] = initial_accumulator(map, accumulator);
     const Value next = b.add(k_[loop].operands[0], k_[loop].operands[2]);
     k_[loop].operands[0] = next;
     const Value mma1_a = mapped(map, k_[second_].operands[0]);
@@ -183,10 +183,10 @@ class SkewedBackToBackMma {
 
   Value wait_for_previous_tile(Builder& b, Value pending) {
     b.effect(Opcode::Pin, {});
-    const Value sums =
+    const Value accumulator =
         MmaLoop::wait(b, pending, k_.type(k_[second_].results[0]), 0, tiles_->mma1_a());
     mma1_operands().ring.release(b, tiles_->mma1_position().slot, tiles_->exists());
-    return sums;
+    return accumulator;
   }
 
   /// Releases stationary operands of mma0 after its last iteration, long before the loop ends.
@@ -304,7 +304,7 @@ class SkewedBackToBackMma {
         l_.issue(b, second_, last.sum, last.mma1_a, last.adds, last.mma1_position);
     yielded[c_] = MmaLoop::wait(b, pending, k_.type(last.sum), 0, last.mma1_a);
     mma1_operands().ring.release(b, last.mma1_position.slot, b.flag(true));
-    l_.meet(b);
+    l_.sync_before_reuse(b);
     if (l_.is_nested()) {
       const RingPosition mma1_end = mma1_operands().ring.next(b, last.mma1_position);
       yielded.insert(yielded.end(), {last.mma0_position.slot, last.mma0_position.phase,

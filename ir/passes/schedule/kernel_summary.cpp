@@ -15,7 +15,7 @@ namespace {
 /// The narrowest swizzle: TMA loads multiples of it of a row.
 constexpr std::int64_t kSwizzleBytes = 32;
 /// Registers that column terms take: a factor, and the terms added to rows.
-constexpr int kBesideTerms = 4;
+constexpr int kColumnTermRegisters = 4;
 
 /// Why this dot cannot be a wgmma; empty if it can: B (and A, unless computed) loaded by TMA in a
 /// loop that writes no memory, 64 rows a warpgroup.
@@ -175,7 +175,7 @@ KernelSummary summarize(const Kernel& k, bool tma_aux_loads) {
                        (is_tma_operand(k, d, 0) || is_hoisted_load(k, d.operands[0], d.parent));
     s.accumulators += acc.shape()[1] / 2;
     if (is_repeated_row(k, d.operands[2], d.parent))
-      s.accumulator_init_registers += acc.shape()[1] / 4 + kBesideTerms;
+      s.accumulator_init_registers += acc.shape()[1] / 4 + kColumnTermRegisters;
     const Type a = k.type(d.operands[0]);
     if (is_hoisted_load(k, d.operands[0], d.parent))
       s.stationary_bytes += a.count() * size_bytes(a.dtype());

@@ -21,19 +21,19 @@ struct KernelSummary {
   bool back_to_back =
       false;          ///< a dot's operand depends on another dot: rows must stay within a warp
   bool wgmma = true;  ///< every dot can be one
-  std::string_view why_not_wgmma;  ///< of the first one that cannot
+  std::string_view why_not_wgmma;  ///< reason of the first dot that cannot
   bool is_row_stacked = true;  ///< a thread's registers of 64 rows come before those of the next 64
   std::int64_t accumulators =
       0;                       ///< 32-bit registers a thread needs for all of them, 16 rows a warp
   std::int64_t fragments = 0;  ///< registers a thread needs for computed operands
   std::int64_t accumulator_init_registers = 0;  ///< registers for the accumulators' initial values
   std::int64_t stage_bytes = 0;       ///< bytes of the operands that TMA can load per iteration
-  std::int64_t mma1_bytes = 0;        ///< of these, those of the last MMA
+  std::int64_t mma1_bytes = 0;        ///< bytes among these of the last MMA
   std::int64_t stationary_bytes = 0;  ///< bytes of stationary operands
   /// Bytes per stage of auxiliary (non-operand) loads that TMA can make; included in `stage_bytes`
   /// if requested.
   std::int64_t aux_bytes = 0;
-  int stages = 0;  ///< what a loop asks for; 0: nothing
+  int stages = 0;  ///< stages that a loop asks for; 0: none
 };
 
 /// Summarizes a kernel. With `tma_aux_loads` auxiliary loads go through a ring, too.

@@ -34,17 +34,18 @@ class Reasons {
   }
 
   void of_rows() {
-    add("num_warps={}: no products; a thread holds {} of the largest tile's {} elements",
-        p_.num_warps, std::max<std::int64_t>(1, s_.max_tile_elems / (32 * p_.num_warps)),
-        s_.max_tile_elems);
+    add("num_warps={}: no MMAs; a thread holds {} of the largest tile's {} elements", p_.num_warps,
+        std::max<std::int64_t>(1, s_.max_tile_elems / (32 * p_.num_warps)), s_.max_tile_elems);
     if (p_.min_ctas_per_sm > 1)
-      add("min_ctas_per_sm={}: while the threads of one CTA meet, others keep the memory busy",
+      add("min_ctas_per_sm={}: while the threads of one CTA synchronise, others keep the memory "
+          "busy",
           p_.min_ctas_per_sm);
   }
 
   void mma_sync_reasons() {
     add("{}", wgmma_missed_remark(k_));
-    add("num_warps={}: {} elements of the largest product", p_.num_warps, s_.max_accumulator_elems);
+    add("num_warps={}: {} elements of the largest accumulator", p_.num_warps,
+        s_.max_accumulator_elems);
     add("stages={}: {} bytes a step", p_.stages, cp_async_ring_bytes(k_, 1));
   }
 
@@ -57,7 +58,7 @@ class Reasons {
       add("pingpong=1: the grid asks for it; a tile of {} rows is one warpgroup's work",
           s_.mma_rows);
     else
-      add("num_warps={}: {} rows of products, {} a warp", p_.num_warps, s_.mma_rows, kWarpRows);
+      add("num_warps={}: {} rows of accumulators, {} a warp", p_.num_warps, s_.mma_rows, kWarpRows);
     add("stages={}: {}; {} bytes a step, {} once, room for {}", p_.stages,
         s_.stages != 0 ? "the loop asks for it" : "as deep as is of use", s_.stage_bytes,
         s_.stationary_bytes, (k_.info.target->ring_bytes() - s_.stationary_bytes) / s_.stage_bytes);
@@ -71,39 +72,40 @@ class Reasons {
                                                 "and overlap by themselves",
                                                 ring));
     if (p_.warp_scheduler_barrier)
-      add("warp_scheduler_barrier=1: an operand of a product is computed from another product");
+      add("warp_scheduler_barrier=1: an operand of an MMA is computed from another MMA");
     if (p_.dynamic_scheduler)
       add("dynamic_scheduler=1: how many steps a tile has is read from memory");
     if (p_.overlap_epilogue)
-      add("overlap_epilogue=1: there is room for what the next tile brings first");
+      add("overlap_epilogue=1: there is room for the next tile's first operands");
     else if (p_.warp_scheduler_barrier && p_.persistent)
       add("overlap_epilogue=0: {}", why_no_overlap());
     if (p_.multicast) add("multicast=1: the grid asks for it, and neighbouring tiles share a load");
     if (p_.tma_aux_loads)
-      add("tma_aux_loads=1: the grid asks for it; {} of a step's bytes are not of operands",
+      add("tma_aux_loads=1: the grid asks for it; {} bytes an iteration are auxiliary",
           s_.aux_bytes);
     if (p_.tma_store)
       add("tma_store=1: the grid asks for it, or results are combined with memory, and there is "
-          "room beside the rings");
+          "room next to the rings");
   }
 
   void of_registers() {
     const std::int64_t stacked = p_.pingpong ? s_.mma_rows / kWgmmaRows : 1,
                        needed = s_.accumulators * stacked + s_.fragments;
     if (p_.consumer_registers != 0)
-      add("consumer_registers={}: sums and fragments take {}, and a warpgroup that copies gives up "
-          "its own",
+      add("consumer_registers={}: accumulators and fragments take {}, and the producer warpgroup "
+          "gives up its own",
           p_.consumer_registers, needed);
     else if (p_.producer_warps > 0)
-      add("producer_warps={}: sums and fragments take {} registers, which all have at the entry",
+      add("producer_warps={}: accumulators and fragments take {} registers, which all have at the "
+          "entry",
           p_.producer_warps, needed);
   }
 
   std::string why_no_overlap() const {
     if (s_.accumulator_init_registers > 0)
-      return "what products begin with takes the registers for it";
-    return s_.has_trip ? "shared memory has no room for a second slot of what is brought once"
-                       : "a tile may have no steps";
+      return "accumulator-init terms take the registers for it";
+    return s_.has_trip ? "shared memory has no room for a second slot of stationary operands"
+                       : "a tile may have no iterations";
   }
 
   const Plan& p_;
@@ -117,9 +119,9 @@ class Reasons {
 std::string wgmma_missed_remark(const Kernel& k) {
   const KernelSummary s = summarize(k);
   if (!k.info.target->has_wgmma) return fmt::format("wgmma=0: {} has none", k.info.target.name());
-  if (!s.wgmma) return fmt::format("wgmma=0: of some product {}", s.why_not_wgmma);
-  if (s.max_accumulator_elems == 0) return "wgmma=0: there are no products";
-  return "wgmma=0: sums, fragments and two steps of operands do not fit a CTA";
+  if (!s.wgmma) return fmt::format("wgmma=0: for some MMA, {}", s.why_not_wgmma);
+  if (s.max_accumulator_elems == 0) return "wgmma=0: there are no MMAs";
+  return "wgmma=0: accumulators, fragments and two stages of operands do not fit a CTA";
 }
 
 std::vector<std::string> plan_reasons(const Plan& plan, const Kernel& k) {

@@ -1,11 +1,11 @@
-// Products as their transposes.
+// Swap A/B: computes GEMMs as their transposes.
 //
 // Before:  s = for .. (acc: 16x128) { yield dot a, b, acc }
 // After:   t = for .. (acc: 128x16) { yield dot (permute b), (permute a), acc }; s = permute t
 //
 // A warpgroup computes 64 rows of a product, and any multiple of 8 columns: a tile of few rows
 // leaves it most of its work undone, and its transpose nothing. What follows the loop sees the
-// sums as it did. An operand of several products is turned once: only so are they still the only
+// chain as it did. An operand of several products is turned once: only so are they still the only
 // users of what is loaded.
 #include "ir/passes/schedule/swap_ab.h"
 
@@ -40,11 +40,11 @@ class Swap {
       if (k_[op].opcode == Opcode::Dot) ++dots;
       if (k_[op].opcode != Opcode::For) return;
       for (std::size_t i = 0; i < k_[op].results.size(); ++i)
-        if (auto sums = carried_accumulators(op, i))
-          found += sums->dots.size(), all.push_back(std::move(*sums));
+        if (auto chain = carried_accumulators(op, i))
+          found += chain->dots.size(), all.push_back(std::move(*chain));
     });
     if (dots == 0 || found != dots) return false;
-    for (const CarriedDots& sums : all) turn(sums);
+    for (const CarriedDots& chain : all) turn(chain);
     for (Value v : unused_) erase_unused(k_, v);
     return true;
   }
@@ -53,14 +53,14 @@ class Swap {
   /// Follows a carry from one dot to the next, up to the end of the loop's body.
   std::optional<CarriedDots> carried_accumulators(OpId loop, std::size_t carry) const {
     const RegionId body = k_[loop].regions[0];
-    CarriedDots sums{loop, carry, {}};
+    CarriedDots chain{loop, carry, {}};
     Value v = body_carries(k_, loop)[carry];
     for (auto use = uses_.only(v); use; use = uses_.only(v)) {
       const OpData& d = k_[use->op];
       if (d.parent != body) return std::nullopt;
-      if (d.opcode == Opcode::Yield && use->operand == carry && !sums.dots.empty()) return sums;
+      if (d.opcode == Opcode::Yield && use->operand == carry && !chain.dots.empty()) return chain;
       if (d.opcode != Opcode::Dot || use->operand != 2) return std::nullopt;
-      sums.dots.push_back(use->op);
+      chain.dots.push_back(use->op);
       v = d.results[0];
     }
     return std::nullopt;
@@ -93,15 +93,15 @@ class Swap {
     return (has_place ? behind : b).op(Opcode::Permute, {v}, {{AttrName::order, Ints{1, 0}}});
   }
 
-  void turn(const CarriedDots& sums) {
-    Builder b(k_, sums.loop);
-    const Value init = loop_inits(k_[sums.loop])[sums.carry];
+  void turn(const CarriedDots& chain) {
+    Builder b(k_, chain.loop);
+    const Value init = loop_inits(k_[chain.loop])[chain.carry];
     const Value turned_init = transposed(b, init);
-    loop_inits(k_[sums.loop])[sums.carry] = turned_init;
+    loop_inits(k_[chain.loop])[chain.carry] = turned_init;
     unused_.push_back(init);
-    turn_type(body_carries(k_, sums.loop)[sums.carry]);
-    for (OpId dot : sums.dots) turn_dot(dot);
-    turn_result(sums);
+    turn_type(body_carries(k_, chain.loop)[chain.carry]);
+    for (OpId dot : chain.dots) turn_dot(dot);
+    turn_result(chain);
   }
 
   void turn_type(Value v) { k_.set_type(v, transposed(k_.type(v))); }
@@ -116,10 +116,10 @@ class Swap {
     unused_.insert(unused_.end(), {first, second});
   }
 
-  void turn_result(const CarriedDots& sums) {
-    const Value result = k_[sums.loop].results[sums.carry];
+  void turn_result(const CarriedDots& chain) {
+    const Value result = k_[chain.loop].results[chain.carry];
     turn_type(result);
-    Builder b = Builder::behind(k_, sums.loop);
+    Builder b = Builder::behind(k_, chain.loop);
     const Value back = b.op(Opcode::Permute, {result}, {{AttrName::order, Ints{1, 0}}});
     k_.replace_all_uses(result, back);
     k_[k_[back].def].operands[0] = result;

@@ -185,16 +185,17 @@ std::optional<LinearForm> LinearForms::sum_of_fulls(const LinearForm& x, const L
   return LinearForm{b_.op(Opcode::Fma, {x.tile, repeated(x.factor, type), scaled}), {}, {}};
 }
 
-/// With its scalar in its line, if that is the only one and meets another one in a sum: what was
-/// rounded together before (a maximum that now is subtracted) then cancels.
-LinearForm LinearForms::merged_beside(const LinearForm& f, const LinearForm& other) {
+/// Merges the scalar into the row or column term if that is the only one and the other form has one
+/// along the same axis: terms that were rounded together (a maximum that is subtracted) then
+/// cancel.
+LinearForm LinearForms::merged_with_axis_of(const LinearForm& f, const LinearForm& other) {
   for (const int axis : {0, 1})
     if (f.term(axis) && other.term(axis) && !f.term(1 - axis)) return with_scalar_merged(f);
   return f;
 }
 
 std::optional<LinearForm> LinearForms::sum(const LinearForm& a, const LinearForm& b) {
-  const LinearForm x = merged_beside(a, b), y = merged_beside(b, a);
+  const LinearForm x = merged_with_axis_of(a, b), y = merged_with_axis_of(b, a);
   const LinearForm& with_tile = x.tile ? x : y;
   LinearForm out{with_tile.tile, with_tile.factor, {}};
   if (x.tile && y.tile) {

@@ -19,8 +19,8 @@ struct RowOrColTerm {
 
 struct LinearForm {
   Value tile;                         ///< none: there are only terms
-  RowOrColTerm factor;                ///< of the tile; none: 1
-  std::array<RowOrColTerm, 3> terms;  ///< that of an axis at axis + 1; none: 0
+  RowOrColTerm factor;                ///< factor of the tile; none: 1
+  std::array<RowOrColTerm, 3> terms;  ///< term of an axis at axis + 1; none: 0
 
   RowOrColTerm& term(int axis) { return terms[static_cast<std::size_t>(axis + 1)]; }
   const RowOrColTerm& term(int axis) const { return terms[static_cast<std::size_t>(axis + 1)]; }
@@ -86,7 +86,7 @@ class LinearForms {
   RowOrColTerm neg(const RowOrColTerm& x);
   RowOrColTerm one(Type t);
   LinearForm with_scalar_merged(LinearForm f);
-  LinearForm merged_beside(const LinearForm& f, const LinearForm& other);
+  LinearForm merged_with_axis_of(const LinearForm& f, const LinearForm& other);
   Value repeated(const RowOrColTerm& n, Type type);
   std::optional<LinearForm> sum_of_fulls(const LinearForm& x, const LinearForm& y);
 

@@ -71,7 +71,7 @@ bool TileMetadata::is_long_choice(Value v) {
     const OpId def = (*k_)[o].def;
     if (!def || slow > kMaxSlow || !seen.insert(o).second) return;
     slow += is_slow(def) ? 1 : 0;
-    for (Value further : (*k_)[def].operands) self(self, further);
+    for (Value operand : (*k_)[def].operands) self(self, operand);
   };
   count(count, v);
   return long_choice_[v] = slow > kMaxSlow;

@@ -14,7 +14,7 @@ enum class DeviceKind : std::uint8_t {
 /// The device on which tensors live and kernels run: `cpu`, `sim` or `cuda:N`.
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
-  int index = 0;  ///< which GPU; 0 for cpu and sim
+  int index = 0;  ///< number of the GPU; 0 for cpu and sim
 
   /// Reads "cpu", "sim", "cuda" (the same as "cuda:0") or "cuda:N". Throws DeviceError on other
   /// texts. Does not ask whether the device is present.

@@ -14,7 +14,7 @@ struct Warning {
   std::string kernel;  ///< its name
   Loc place;           ///< the line it is about, else that of the kernel
   std::string text;
-  std::string hint;  ///< what to do; may be empty
+  std::string hint;  ///< a way to mend it; may be empty
 
   /// `file:line:column: warning CODE: kernel NAME: text`, then the hint in a line of its own.
   std::string str() const;

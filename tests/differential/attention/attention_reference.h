@@ -80,8 +80,8 @@ struct Head {
   std::size_t keys() const { return k.size() / dim; }
 };
 
-/// Row i of the reference against what was computed. Weights and outputs are each rounded to the
-/// tensors' type; sums are f32. Inputs of the exponential carry the error of f32 products.
+/// Compares row i of the reference with the result. Weights and outputs are each rounded to the
+/// tensors' type; row sums are f32. Inputs of the exponential carry the error of f32 products.
 inline void expect_row(const HostAttention& host, const Head& t, int b, int h, std::size_t i,
                        double unit) {
   const double scale = host.scale != 0 ? host.scale : 1 / std::sqrt(static_cast<double>(t.dim));

@@ -124,7 +124,7 @@ TEST_P(DerivedRows, LongestFirstGivesTheSame) {
     }
 }
 
-/// Blocks of keys that hold a key which a row of the tile sees: no other is computed.
+/// KV blocks that hold a key which a row of the tile attends to: no other is computed.
 std::vector<std::int64_t> cover(const Case& c, const Shape& s, int r0, int r1, int block) {
   std::vector<std::int64_t> blocks;
   const int shift = s.at_end ? s.seqlen_kv - s.seqlen_q : 0;

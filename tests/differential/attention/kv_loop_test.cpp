@@ -1,5 +1,5 @@
-// What a step of attention is, as threads execute it: no shuffles for sums, and what follows the
-// masks in both sides of their branch.
+// An iteration of attention's mainloop, as threads execute it: no shuffles for row sums, and the
+// instructions after the masks in both arms of their branch.
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
 #include "tests/assemble/assembled.h"
@@ -22,7 +22,7 @@ int count(const ir::Kernel& k, ir::RegionId r, ir::Opcode opcode) {
   return n;
 }
 
-/// Of the innermost loop with products.
+/// Counts the ops of the innermost loop with MMAs.
 Step step_of(const ir::Kernel& tile, const std::string& plan) {
   runtime::CompileRequest request;
   request.target = ir::Target("sm_90a");
@@ -33,7 +33,7 @@ Step step_of(const ir::Kernel& tile, const std::string& plan) {
   ir::walk(k, k.body(), [&](ir::OpId loop) {
     if (k[loop].opcode != ir::Opcode::For) return;
     const ir::RegionId body = k[loop].regions[0];
-    if (count(k, body, ir::Opcode::For) > 0) return;  // that over tiles
+    if (count(k, body, ir::Opcode::For) > 0) return;  // the loop over tiles
     bool multiplies = false;
     Step step{count(k, body, ir::Opcode::Shfl), 0};
     for (ir::OpId op : k.ops(body)) {
@@ -56,7 +56,7 @@ ir::Kernel attention_of(Rescaling rescaling, Mask mask, int dim) {
   return traced("attention", [&] { attention(t, t, t, O); });
 }
 
-/// Over four lanes, for two rows at once: maxima, and, as they were, sums.
+/// Counts shuffles over four lanes, for two rows at once: maxima, and, as they were, sums.
 TEST(StepForm, SumsAreAddedBehindTheLoop) {
   for (const int dim : {64, 128}) {
     SCOPED_TRACE(dim);

@@ -1,5 +1,5 @@
-// What a call of attention may ask for beyond its output: sinks, maxima of rows, a scale; and what
-// is refused.
+// Options of a call of attention beyond its output: sinks, row maxima, a scale; and those that are
+// refused.
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
 #include "tests/differential/attention/attention_reference.h"
@@ -43,7 +43,7 @@ TEST_P(AttentionOptions, SinksAndMaxima) {
   }
 }
 
-/// What keys hold that no row sees is nobody's business, in blocks that are visited, too.
+/// Values of keys that no row attends to have no effect, even in blocks that are visited.
 TEST_P(AttentionOptions, KeysThatNobodySeesMayBeNaN) {
   for (const auto rescaling : {Rescaling::exact, Rescaling::never}) {
     const Attention attention(

@@ -1,5 +1,5 @@
-// What scores add to each element of a block of scores, in the code for one thread: sums of rows,
-// columns and positions are recognised, whoever wrote them.
+// Terms that scores add to each element of a score tile, in the code for one thread: sums of rows,
+// columns and positions are recognised, in whatever form they were written.
 #include <gtest/gtest.h>
 
 #include "ir/text.h"
@@ -58,8 +58,8 @@ TEST(ScoreTerms, CostWhatIsLeftOfThem) {
     return s + view<f32, 1>(t)(q);
   };
   const auto same = [](Tile s, Tile, Tile, Tile, Tile) { return s; };
-  // The product of queries and keys begins with what positions add. Behind another function of the
-  // score there is none: an fma an element, and one a column for each two rows.
+  // The accumulator of the first MMA starts from terms of positions. After another function of the
+  // score it does not: an fma an element, and one a column for each two rows.
   constexpr double positions = 0, positions_behind = 1.5;
   const std::vector<std::tuple<const char*, Score, double>> wanted{
       {"the score itself", same, 0},

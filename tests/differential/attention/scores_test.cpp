@@ -288,7 +288,7 @@ TEST_P(Scores, Activations) {
 }
 
 TEST_P(Scores, Compose) {
-  check(scores::then(scores::softcap(2.0f), scores::alibi(kHeads)),
+  check(scores::compose(scores::softcap(2.0f), scores::alibi(kHeads)),
         [](double s, int, int h, int q, int kv) {
           return 2 * std::tanh(s / 2) + (kv - q) * std::exp2(-8.0 * (h + 1) / kHeads);
         });

@@ -27,8 +27,8 @@ class FallbackFlags : public testing::TestWithParam<Device> {
     for (const double x : t.Lse.to_doubles()) all.push_back(x);
     return all;
   }
-  /// Every tile is needs_recompute: the second round computes what `exact` does with as many keys a
-  /// step, bit for bit.
+  /// Every tile is flagged for recomputation: the second pass gives the same as `exact` with as
+  /// many keys per kv block, bit for bit.
   static void expect_all_again(const AttentionSpec& spec, const Tensors& t) {
     const auto never = outputs(spec, Rescaling::never, t);
     const auto exact = outputs(spec, Rescaling::exact, t, kNarrow);
@@ -140,10 +140,10 @@ TEST_P(FallbackFlags, RowsThatBeginLater) {
   }
 }
 
-/// What is not a number, or infinite, or nearly, comes out as it does from exact rescaling.
+/// NaNs, infinities and values near them come out as they do from exact rescaling.
 TEST_P(FallbackFlags, ExtremeNumbers) {
   const AttentionSpec plain;
-  AttentionSpec rising;  // by 2^30: sums that are sure, of products that overflow
+  AttentionSpec rising;  // by 2^30: row sums that cannot be wrong, of MMAs that overflow
   rising.score = [](Tile s, Tile, Tile, Tile, Tile kv) { return s - cast<f32>(kv) * 0.05f; };
   const Extents e{.seqlen_q = 130, .seqlen_kv = 420};
   for (const float value : {INFINITY, NAN, 3e38f}) {
@@ -171,7 +171,7 @@ TEST_P(FallbackFlags, AllAgain) {
                      random({.batch = 2, .heads = 3, .seqlen_q = 333, .seqlen_kv = 500}, dtype));
 }
 
-/// One needs_recompute tile of many: the others' sums stay what they are.
+/// One flagged tile of many: the others' results stay as they are.
 TEST_P(FallbackFlags, OneAgain) {
   constexpr int kHeads = 70, kRows = 64, kDim = 64;
   AttentionSpec spec;

@@ -1,4 +1,4 @@
-// Few queries with many keys: the programs of a cluster share the keys of a tile.
+// Few queries with many keys: the CTAs of a cluster share the keys of a tile.
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
 #include "tests/differential/attention/attention_reference.h"
@@ -109,8 +109,9 @@ TEST_P(SplitKeys, OfNoKeysAndOne) {
   }
 }
 
-/// Parts of several clusters meet in memory: more than are read at once, more than there are blocks
-/// of keys, heads packed or not, sinks and maxima, one call after another on one stream.
+/// Partial results of several clusters are combined through memory: more than are read at once,
+/// more than there are kv blocks, heads packed or not, sinks and maxima, one call after another on
+/// one stream.
 TEST_P(SplitKeys, OfSeveralClusters) {
   struct Case {
     int splits, heads, kv_heads, seqlen_q, seqlen_kv, programs;
@@ -199,7 +200,7 @@ TEST(SplitKeysOfSim, CompileOnceForAllNumbersOfClusters) {
   EXPECT_EQ(compiled_by(5, 8192), once) << "more rows";
 }
 
-/// What is exchanged is as large as it can be.
+/// The exchanged partial results are as large as they can be.
 TEST_P(SplitKeys, OfWideHeads) {
   const Attention attention({}, {.split_kv = 8});
   const Tensors t({.seqlen_kv = 300, .dim = 256, .head_dim_v = 256}, DType::bf16, Order::bhsd,

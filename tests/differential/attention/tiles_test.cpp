@@ -32,7 +32,8 @@ std::vector<Case> cases() {
   return list;
 }
 
-/// As many warpgroups as the tile has 64 rows, in turn, where the device computes as Hopper does.
+/// As many warpgroups as the tile has segments of 64 rows, ordered by the warp scheduler barrier,
+/// where the device computes as Hopper does.
 void expect_warpgroups(const Attention& attention, const AttentionTileShape& tiles, DType dtype,
                        Device device) {
   if (device.kind == DeviceKind::cpu) return;
@@ -75,7 +76,7 @@ TEST_P(Tiles, ManyTiles) {
       expect_right(c, kTall, e, DType::bf16, Order::bshd, GetParam());
 }
 
-/// What fits beside larger head dims, and other tiles.
+/// Tiles that fit beside larger head dims, and other tiles.
 TEST_P(Tiles, OtherExtents) {
   struct Shape {
     std::int64_t dim, head_dim_v;

@@ -1,5 +1,5 @@
-// What a score reads at each pair, brought as tiles by TMA (plan.tma_aux_loads): to the bit what
-// threads load element by element, and right by double precision.
+// Tensors that a score reads at each pair, loaded as tiles by TMA (plan.tma_aux_loads): equal to
+// the bit to loads by threads, and right by double precision.
 #include "support/env.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
@@ -119,7 +119,7 @@ TEST_P(TmaLoads, UnderMasks) {
         {.mask = masks::causal(), .align_bottom_right = true}, host, 63, {.pack_gqa = false});
 }
 
-/// Before and behind other functions, one of which is what products begin with.
+/// Before and after other functions, one of which gives accumulator-init terms.
 TEST_P(TmaLoads, AmongOtherScores) {
   const Tensor bias = bias_of({{2, 4, 70, 133}, DType::bf16, 136});
   const std::vector<double> values = bias.to_doubles();
@@ -181,7 +181,7 @@ TEST_P(TmaLoads, NoRoom) {
   const std::string said =
       compare({.score = scores::bias(bias)}, host, {.heads = 2, .seqlen_q = 200, .seqlen_kv = 330},
               {.tiles = AttentionTileShape{128, 176}});
-  expect_said(said, "no loads by TMA: no shared memory beside the operands");
+  expect_said(said, "no loads by TMA: no shared memory left by the operands");
   expect_said(said, "persistent=1");
 }
 
@@ -235,7 +235,7 @@ TEST_P(TmaLoads, OtherPlans) {
   }
 }
 
-/// What TMA cannot bring, and why.
+/// Tensors that TMA cannot load, and why.
 TEST_P(TmaLoads, ElementByElement) {
   const std::string one = "loaded element by element, not by TMA: ";
   const std::string begins = one + "the tensor does not begin at a multiple of 16 bytes",

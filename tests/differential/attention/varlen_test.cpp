@@ -10,7 +10,7 @@ class Varlen : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, Varlen, testing::ValuesIn(devices()), device_name);
 
 TEST_P(Varlen, SequencesDoNotSeeEachOther) {
-  // Each sequence's own offset, so that its last query sees its last key.
+  // Each sequence has its own offset, so that its last query attends to its last key.
   const Lengths lengths{{1, 113, 0, 128, 17, 200, 5}, {7, 203, 9, 128, 0, 150, 260}};
   const Tensor shift = Tensor::from(std::vector<i32>{6, 90, 9, 0, -17, -50, 255}, GetParam());
   const std::vector<int> host_shift{6, 90, 9, 0, -17, -50, 255};
@@ -100,7 +100,7 @@ TEST_P(Varlen, LengthsChangeWithoutCompiling) {
     EXPECT_EQ(why.find("compiled", why.find("compiled") + 1), std::string::npos) << why;
     if (GetParam().kind == DeviceKind::sim) {
       EXPECT_NE(why.find("dot by wgmma"), std::string::npos) << why;
-      // The warp that copies reads where a sequence begins itself.
+      // The producer warp itself reads where a sequence begins.
       EXPECT_NE(attention.dump("optimize").find("roles"), std::string::npos);
     }
   }

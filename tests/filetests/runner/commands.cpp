@@ -1,4 +1,4 @@
-// What the directives do.
+// The directives' commands.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -120,13 +120,13 @@ fuzz::Arguments arguments_of(const ir::Kernel& k, std::string_view list) {
   return args;
 }
 
-/// Four digits: what the interpreter sums in f64 may come from f32 elsewhere.
+/// Four digits: a sum that the interpreter forms in f64 may come from f32 elsewhere.
 std::string element(const fuzz::Argument& a, std::int64_t i) {
   const ir::Cell c = a.at(i);
   return is_float(a.dtype) ? fmt::format("{:.4g}", c.f) : fmt::format("{}", c.i);
 }
 
-/// What was stored, a line a row.
+/// The stored values, a line a row.
 std::string results(const ir::Kernel& k, const fuzz::Arguments& args) {
   std::string out;
   for (std::size_t p = 0; p < args.size(); ++p) {
@@ -149,7 +149,7 @@ std::string eval(std::string_view list, std::string_view text, std::string_view 
   return results(k, args) + findings;
 }
 
-/// What an error of ours says, in a form that does not depend on the machine.
+/// The text of an error of ours, in a form that does not depend on the machine.
 template <class Run>
 std::string printed(const Run& run) {
   try {

@@ -39,7 +39,7 @@ std::string with_outputs(std::string_view text, const std::vector<std::string>& 
 ///   emit llvm|cuda    the code
 std::string output_of(std::string_view command, std::string_view text, std::string_view file);
 
-/// What `eval` with these arguments prints after those passes: by the interpreter in tile and
+/// The output of `eval` with these arguments after those passes: by the interpreter in tile and
 /// machine form, by the simulator in simt form. Empty where the simulator would need tensor maps.
 std::string evaluated_after(std::string_view passes, std::string_view arguments,
                             std::string_view text, std::string_view file);

@@ -1,5 +1,5 @@
-// What the estimate chooses: large tiles for large products, divided k for few tiles, odd widths
-// where they save a wave and B lets them.
+// Choices of the estimate: large tiles for large matrices, split-K for few tiles, odd widths where
+// they save a wave and B permits them.
 #include "tegula/matmul_config.h"
 
 #include <gtest/gtest.h>
@@ -15,9 +15,9 @@ TEST(MatmulConfig, LargeAndSmall) {
   EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 8192, .operands = DType::f8e4m3}).bk, 128);
 }
 
-/// Where an SM has several tiles, unless a warpgroup has two sums of each. What rows are long
-/// enough for, results by TMA and operands that pairs share, follows.
-TEST(MatmulConfig, ManyTilesAreTakenInTurn) {
+/// Ping-pong, if an SM has several tiles, unless a warpgroup has two accumulators of each. Whole
+/// rows, results by TMA and multicast operands follow from it.
+TEST(MatmulConfig, ManyTilesPingpong) {
   EXPECT_EQ(matmul_config({8192, 8192, 1024}).str(), "128x128x64 pingpong");
   EXPECT_EQ(matmul_config({4096, 4096, 4096}).str(), "128x128x64 pingpong tma_store");
   EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 8192, .operands = DType::f8e4m3}).str(),
@@ -131,7 +131,7 @@ TEST(MatmulConfig, FewRowsOfAnyWidth) {
 
 /// Where one tile holds all columns, a height of its own fills the only wave; not where it would be
 /// as high as usual ones, or there are more columns, or few steps.
-TEST(MatmulConfig, NarrowProductsFillTheOnlyWave) {
+TEST(MatmulConfig, NarrowMatmulsFillTheOnlyWave) {
   EXPECT_EQ(matmul_config({12160, 128, 15104}).str(), "96x128x64 swap_ab stages 8");
   EXPECT_EQ(matmul_config({9000, 96, 8192}).str(), "72x128x64 swap_ab stages 8");
   MatmulProblem p{13000, 96, 8192};
@@ -156,8 +156,9 @@ TEST(MatmulConfig, RowsAcrossLines) {
   EXPECT_GT(matmul_config(p).bn, with_lines.bn) << matmul_config(p).str();
 }
 
-/// There pairs of tiles share what they bring, and a height of its own fills the only wave; not
-/// where lines are whole, B's columns come in any number, A's rows do not, or numbers are other.
+/// Unaligned rows: pairs of tiles share their loads, and a height of its own fills the only wave;
+/// not if rows are 128-byte aligned, B's columns come in any number, A's rows do not, or numbers
+/// are other.
 TEST(MatmulConfig, RowsAcrossLinesAreShared) {
   MatmulProblem p{1000, 2056, 1096};
   p.is_a_line_aligned = p.is_b_line_aligned = false;
@@ -184,8 +185,8 @@ TEST(MatmulConfig, PartsInAWaveAreClusters) {
   EXPECT_FALSE(matmul_config({8192, 8192, 8192}).split_k_in_cluster);
 }
 
-/// A ragged product takes the tile that fills its last wave, not the largest.
-/// Two products at once are as wide as one of twice the columns; k is whole.
+/// A ragged matmul takes the tile that fills its last wave, not the largest. Two matmuls at once
+/// are as wide as one of twice the columns; k is whole.
 TEST(MatmulConfig, Gated) {
   for (const std::int64_t n : {64, 512, 1472, 4096}) {
     MatmulConfig c = gated_matmul_config({300, n, 1024});
@@ -210,7 +211,8 @@ TEST(MatmulConfig, RowsThatAreNotAligned) {
   EXPECT_EQ(matmul_config({.m = 9, .n = 999, .k = 999, .has_wgmma = false}).str(), "64x128x32");
 }
 
-/// Two launches take longer than a product of a few steps; one of many has the faster instructions.
+/// Two launches take longer than a matmul of a few k-iterations; one of many has the faster
+/// instructions.
 TEST(MatmulConfig, FewStepsOfOperandsThatWouldBeCopied) {
   MatmulProblem p{6739, 123, 119};
   EXPECT_FALSE(matmul_config(p).no_repack);
@@ -241,7 +243,7 @@ TEST(MatmulConfig, OddWidthsSaveWaves) {
 }
 
 /// No width that spills beside what an epilogue reads.
-TEST(MatmulConfig, WidthsBesideMatrices) {
+TEST(MatmulConfig, WidthsWithEpilogueTensors) {
   bool is_taken = false;
   for (std::int64_t n = 704; n <= 8192; n += 16) {
     MatmulProblem p{1408, n, 4096};
@@ -253,7 +255,7 @@ TEST(MatmulConfig, WidthsBesideMatrices) {
   EXPECT_TRUE(is_taken) << "elsewhere it is a width like others";
 }
 
-/// Tiles are cut, and k divided, for the waves of the GPU at hand.
+/// Tiles are cut, and k split, for the waves of the GPU at hand.
 TEST(MatmulConfig, OtherNumbersOfMultiprocessors) {
   const auto of = [](std::int64_t m, std::int64_t n, std::int64_t k, int sms) {
     return matmul_config({.m = m, .n = n, .k = k, .num_sms = sms}).str();

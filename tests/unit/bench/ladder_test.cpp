@@ -1,4 +1,4 @@
-// Every rung of the ladder is a plan that its kernel can have on Hopper, and computes the product;
+// Every rung of the ladder is a plan that its kernel can have on Hopper, and computes the matmul;
 // the test prints the plans.
 #include "bench/ladder.h"
 
@@ -18,11 +18,11 @@ namespace {
 
 using testing::HasSubstr;
 
-/// What of the machine a rung is there for, as remarks and the plan name it.
+/// The feature of the machine that a rung is there for, as remarks and the plan name it.
 const std::map<std::string_view, std::string_view> kSigns{
     {"mma.sync, cp.async ring of 3", "pipelined by cp.async stages=3"},
-    {"wgmma, TMA, the fewest slots", "brought by TMA stages=2"},
-    {"ring of 4", "brought by TMA stages=4"},
+    {"wgmma, TMA, the fewest slots", "loaded by TMA stages=2"},
+    {"ring of 4", "loaded by TMA stages=4"},
     {"a warp that copies", "producer_warps=1 "},
     {"two warpgroups that compute", "plan { num_warps=8 "},
     {"a warpgroup that copies gives up registers", "consumer_registers=232 "},

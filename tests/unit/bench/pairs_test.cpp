@@ -53,7 +53,7 @@ TEST(BenchPairs, AreThoseOfTheCasesMask) {
     const char* name;
     double number;
     std::function<bool(int q, int kv)> sees;
-    std::int64_t blocks;  ///< of the one tile of queries
+    std::int64_t blocks;  ///< kv blocks of the one tile of queries
   };
   const Wanted wanted[]{
       {"attention_full", 0, [](int, int) { return true; }, 2},

@@ -47,7 +47,8 @@ void expect_golden(const std::string& name) {
 TEST(CudaText, VectorAddReadsLikeAPersonsCode) { expect_golden("vector_add"); }
 TEST(CudaText, SoftmaxReadsLikeAPersonsCode) { expect_golden("softmax"); }
 
-/// What only such arithmetic needs has a place of its own, or its conversions would be single ones.
+/// Values that only packed arithmetic needs are packed themselves, or their conversions would be
+/// single ones.
 TEST(CudaText, HalvesAreComputedTwoInAWord) {
   const std::string s = cuda_of(
       "kernel @k simt target(sm_90a) threads(32) (%p: ptr<f32>) {\n"

@@ -30,8 +30,8 @@ inline constexpr std::string_view kF64ToF8[] = {
     "@!exact or.b32 odd, odd, 1;", "mov.b32 w, odd;",
     "cvt.rn.satfinite.e5m2x2.f32 "};
 
-/// What of the above a text lacks or has in another order, or "" where it has nothing else that
-/// converts between them and the end.
+/// The conversions above that a text lacks or has in another order, or "" where it has nothing else
+/// that converts between them and the end.
 inline std::string lacks_f64_to_f8(std::string_view text) {
   std::size_t at = text.find("cvt.");
   for (std::string_view instruction : kF64ToF8) {

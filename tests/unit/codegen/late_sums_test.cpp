@@ -1,4 +1,4 @@
-// What loops add up, as threads execute it: no shuffles in the loop.
+// Reductions over a loop, as threads execute it: no shuffles in the loop.
 #include <gtest/gtest.h>
 
 #include "codegen/lower/lower_simt.h"

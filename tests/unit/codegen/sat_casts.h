@@ -32,7 +32,7 @@ inline constexpr SatCast kSatCasts[] = {
     {DType::f32, DType::f64, 0x7f800000, 0x7ff0000000000000, false},
     {DType::i16, DType::i32, 0x7fff, 0x7fff, false},
     {DType::u16, DType::i32, 0xffff, 0xffff, false},
-    // What is narrower, in range or in digits, saturates.
+    // A type narrower in range or in digits saturates.
     {DType::f8e5m2, DType::f8e4m3, 0x7c, 0x7e, true},
     {DType::f8e4m3, DType::f8e5m2, 0x7e, 0x5f, true},
     {DType::f16, DType::bf16, 0x7c00, 0x7f7f, true},

@@ -169,7 +169,7 @@ inline std::string wgmma(bool a_in_registers) {
   return kernel(128, body);
 }
 
-/// The same product of ones that the threads write themselves.
+/// The same MMA of ones that the threads write themselves.
 inline const std::string kWgmmaOwnData = kernel(128, R"(
   %c64 = const [value = 64] : i32
   %row = mul %t, %c64
@@ -228,8 +228,8 @@ inline const std::string kWritten = "  cluster_arrive ; written\n  cluster_wait\
 inline const std::string kRead = "  cluster_arrive ; read\n  cluster_wait\n";
 inline const Grid kTwoCtas = {2, 1, 1};
 
-/// Each of the two CTAs brings half of what both read, to both, twice: the second time when the
-/// warps of both have told it that they have read.
+/// Each of the two CTAs loads half of the operands that both read, to both, twice: the second time
+/// when the warps of both have told it that they have read.
 inline const std::string kMulticast = replaced(kernel(64, R"(
   %rank = cta_rank
   %eight = const [value = 8] : i32

@@ -26,8 +26,8 @@ TEST(SimDetectors, FindTheFaultAndStaySilentOneEditAway) {
     SCOPED_TRACE(c.name);
     std::string found;
     for (std::uint64_t seed = 1; seed <= 4; ++seed) {
-      // Which access came first decides the name of some races, so one order of the four must give
-      // this one.
+      // The name of some races depends on which access came first, so one order of the four must
+      // give this one.
       const Report bad = run(faulty(c), c.grid, seed, DetectorSet::all());
       EXPECT_FALSE(bad.clean()) << "nothing found; seed " << seed;
       if (bad.find(c.kind)) found = bad.str();
@@ -165,7 +165,8 @@ TEST(SimDetectors, SilentOnEqualValuesWrittenByAll) {
 }
 
 TEST(SimDetectors, SilentOnWordsThatAreThePrograms) {
-  // A thread meets its own words only; all store one word alike; one lane's word behind a barrier.
+  // A thread accesses only its own words; all store one word alike; one lane's word after a
+  // barrier.
   expect_silent(replaced(exchange_in_global(0), bar, "pin"));
   expect_silent(kernel(64, R"(
   st_global %g, %t [width = 1]

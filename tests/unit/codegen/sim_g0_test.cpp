@@ -50,7 +50,7 @@ struct Gemm {
     return l.run(kernel, {ctas, 1, 1});
   }
 
-  /// Elements that differ from the exact product rounded to bf16.
+  /// Elements that differ from the exact matmul rounded to bf16.
   int wrong() const {
     int bad = 0;
     for (int i = 0; i < m; ++i)

@@ -1,5 +1,6 @@
 #pragma once
-// How the kernels of the detectors' tests begin, and those that meet in global memory.
+// Common beginnings of the kernels of the detectors' tests, and the kernels that communicate
+// through global memory.
 #include "tests/unit/codegen/sim_test.h"
 
 namespace tegula::sim {

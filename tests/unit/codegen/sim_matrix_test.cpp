@@ -292,8 +292,8 @@ TEST(SimMma, EveryElementType) {
   check_mma<std::int8_t, std::int32_t>("i8", 32, 2);
 }
 
-// A in registers by ldmatrix, the product chained twice onto one accumulator in flight.
-TEST(SimWgmma, AFromRegistersChained) {
+// A in registers by ldmatrix, two MMAs into one accumulator in flight.
+TEST(SimWgmma, AFromRegistersBackToBack) {
   Buffer<bf16> a = random_matrix<bf16>(64, 32, 8), b = random_matrix<bf16>(16, 32, 9);
   Buffer<float> c(64 * 16, -99.0f);
   std::string text = load_prologue(

@@ -286,7 +286,7 @@ kernel @k simt target(sm_90a) threads(32) smem(4096) (%x: ptr<f32>, %y: ptr<f32>
 }
 
 // CTA 0 spins until CTA 3 has counted itself in.
-TEST(SimRun, CtasThatWaitForEachOtherTakeTurns) {
+TEST(SimRun, CtasThatWaitForEachOtherAlternate) {
   const ir::Kernel k = parse_located(R"(
 kernel @k simt target(sm_90a) threads(32) (%count: ptr<i32>, %out: ptr<i32>) {
   %zero = const [value = 0] : i32
@@ -317,8 +317,8 @@ kernel @k simt target(sm_90a) threads(32) (%count: ptr<i32>, %out: ptr<i32>) {
   for (std::int32_t v : out) EXPECT_EQ(v, 4);
 }
 
-/// Eight CTAs of a cluster, which have exited warps among them when the others meet: every one adds
-/// up what all wrote.
+/// Eight CTAs of a cluster, which have exited warps among them when the others synchronise: every
+/// one adds up what all wrote.
 TEST(SimRun, ClustersReadEachOther) {
   const ir::Kernel k = parse_located(R"(
 kernel @cluster simt target(sm_90a) threads(64) smem(1024) cluster(8) (%out: ptr<i32>) {

@@ -1,7 +1,6 @@
-// Tensor maps of every rank, one to five: boxes that hang over an edge of each dimension, brought
-// by TMA and stored or combined by it, against
-// plain loops. Products have operands of two to five dimensions
-// only.
+// Tensor maps of every rank, one to five: boxes that hang over an edge of each dimension, loaded by
+// TMA and stored or combined by it, against plain loops. MMAs have operands of two to five
+// dimensions only.
 #include <fmt/format.h>
 
 #include <array>
@@ -44,7 +43,7 @@ int place(int rank, const Corner& corner, int i) {
   return at;
 }
 
-/// Brings the box, stores what was brought by threads, and the box into another tensor.
+/// Loads the box, stores it by threads, and the box into another tensor.
 std::string round_trip(int rank, int elements, const Corner& corner,
                        std::string_view store = "tma_store", std::string_view attrs = "") {
   std::string constants, coordinates;

@@ -51,8 +51,8 @@ inline void locate_ops(ir::Kernel& k, std::string_view text, const char* file) {
   });
 }
 
-/// Text of how a kernel begins: at `offset` of shared memory a barrier, which %first, true in
-/// thread 0, makes and tells of the bytes to come. The branch is still open for what brings them.
+/// The beginning of a kernel: at `offset` of shared memory an mbarrier, which %first, true in
+/// thread 0, makes and tells of the bytes to come. The branch is still open for the copies.
 inline std::string barrier_prologue(int offset, int bytes) {
   return fmt::format(R"(  %zero = const [value = 0] : i32
   %tid = tid

@@ -92,7 +92,7 @@ TEST(SimtCheck, ArrivalsOfMbarriers) {
   EXPECT_EQ(with(kTmaLoad, "tma_load %m, %base", "tma_load %m, %bar"), "mbarrier-misuse");
 }
 
-TEST(SimtCheck, ProductsNobodyWaitsFor) {
+TEST(SimtCheck, MmasNobodyWaitsFor) {
   const std::string unused = replaced(wgmma(false), "%acc = wgmma_wait %p [count = 0] : v<32xf32>",
                                       "%acc = poison : v<32xf32>");
   EXPECT_EQ(found(unused), "async-at-exit");
@@ -101,7 +101,7 @@ TEST(SimtCheck, ProductsNobodyWaitsFor) {
             "accumulator");
 }
 
-TEST(SimtCheck, AFenceBehindSumsThatWereRead) {
+TEST(SimtCheck, AFenceAfterAccumulatorsThatWereRead) {
   const std::string wait = "%acc = wgmma_wait %p [count = 0] : v<32xf32>",
                     fence = "  wgmma_fence ; 2\n",
                     twice =
@@ -126,7 +126,8 @@ TEST(SimtCheck, SilentOnKernelsWrittenByHand) {
   }
 }
 
-/// What the second group of warps waits for is left out of it, and what both arrive at.
+/// Faults put into the hand-written kernel, one at a time: counts of its mbarriers, waits and
+/// fences.
 TEST(SimtCheck, FaultsInTheKernelWrittenByHand) {
   const std::string gemm =
       read_file(std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/g0/gemm.tir");

@@ -23,7 +23,8 @@ std::vector<float> counted(int n) {
   return out;
 }
 
-/// What a lambda saw. It also runs to be traced first, when tiles have types and no values.
+/// Records the values that a lambda saw. It also runs to be traced first, when tiles have types and
+/// no values.
 class Seen {
  public:
   void add(const Tile& t) {

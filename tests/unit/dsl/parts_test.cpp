@@ -97,7 +97,7 @@ TEST(PartsOfViews, FirstSubscriptGiven) {
   EXPECT_EQ(z.to_vector<float>(), x.transpose(1, 2).contiguous().to_vector<float>());
 }
 
-/// Programs of a cluster work on one tile: there is no other to share loads or take turns with.
+/// The CTAs of a cluster work on one tile: there is no other to share loads or to alternate with.
 TEST(Clusters, NeitherMulticastNorPingpong) {
   const auto text = [](int programs) {
     return kernel("k",

@@ -1,4 +1,4 @@
-// Shapes, folds, scans, the matrix product, views, pointers and control flow, by what they compute.
+// Shapes, folds, scans, dot, views, pointers and control flow, by their results.
 #include <gmock/gmock.h>
 
 #include <sstream>

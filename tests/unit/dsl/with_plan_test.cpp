@@ -29,7 +29,7 @@ struct Operands {
          b = Tensor::integers({256, 128}, DType::bf16, -2, 3, 2, Device::sim());
 };
 
-/// What was compiled, and why.
+/// The plan that was compiled, and its reasons.
 template <class K>
 std::string said_by(const K& k, std::vector<double>* results = nullptr) {
   const Operands x;

@@ -1,5 +1,5 @@
-// Which products the pass hoist_broadcast_terms has begin with terms, and what that leaves of the
-// result.
+// MMAs that the pass hoist_broadcast_terms starts from terms instead of zeros, and the epilogue
+// that remains.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kRows = 2, kColumns = 64;
 
-/// What a kernel is made of; each member replaces one line of it.
+/// The lines of a kernel; each member replaces one of them.
 struct Parts {
   std::string target = "sm_90a", type = "f16";
   std::string sums = "const [value = 0.0] : tile<2x64xf32>";
@@ -28,7 +28,7 @@ struct Parts {
   std::string fact = "assume %positive";
   std::string columns = "cast %at [reassoc = 1] : tile<1x64xf32>";
   std::string score = "fma %wide, %slope, %scaled [reassoc = 1] : tile<2x64xf32>";
-  std::string other = "";  ///< a use of the product beside the score
+  std::string other = "";  ///< a use of the MMA's result besides the score
 };
 
 /// scale * a b + slope * (first + column): its maxima of rows, and what is below them.
@@ -65,7 +65,7 @@ kernel @scores tile target({0}) (%q: view<?x?x{1}, in> [arg = 0], %k: view<?x?x{
 
 struct Result {
   Kernel kernel{""};
-  bool begins = false;  ///< its product begins with terms
+  bool begins = false;  ///< its accumulator starts from terms
 };
 Result narrowed(const Parts& p, std::string_view columns = "64") {
   std::string text = text_of(p);
@@ -77,7 +77,7 @@ Result narrowed(const Parts& p, std::string_view columns = "64") {
   find_pass(ir_passes(), "hoist_broadcast_terms")->run(r.kernel, context);
   verify_or_throw(r.kernel);
   for (const Remark& remark : context.remarks)
-    r.begins = r.begins || remark.reason == "a product begins with terms";
+    r.begins = r.begins || remark.reason == "an accumulator starts from terms";
   int products = 0;
   walk(r.kernel, r.kernel.body(), [&](OpId op) { products += r.kernel[op].opcode == Opcode::Dot; });
   EXPECT_EQ(products, 1);

@@ -1,4 +1,4 @@
-// What atomic operations compute, of the interpreter and the simulator alike.
+// Results of atomic operations, in the interpreter and the simulator alike.
 #include "ir/eval/atomic_kind.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Which element types hold all values of which.
+// Pairs of element types of which one holds all values of the other.
 #include "ir/cast_mode.h"
 
 #include <gtest/gtest.h>

@@ -154,7 +154,7 @@ TEST(ChannelCheck, ReleasesOfAClusterGoAstray) {
 }
 
 /// Each program takes the other's box for its own, whether there is one or not.
-TEST(ChannelCheck, HalvesThatNobodyBrings) {
+TEST(ChannelCheck, HalvesThatNobodyLoads) {
   expect_all(faults(kShared, "", Opcode::CopyTma, [](Kernel& k, OpId op) {
     Builder b(k);
     b.before(op);
@@ -172,7 +172,7 @@ TEST(ChannelCheck, TilesByACounter) {
   EXPECT_THAT(kept.back(), HasSubstr("deadlock"));
   for (const std::string& fault : faults(kCounter, "", Opcode::PublishTile, erase))
     EXPECT_THAT(fault, HasSubstr("deadlock"));
-  // Announced and brought, but read before it was waited for.
+  // Expected and loaded, but read before the wait for it.
   const auto early = faults(kCounter, "", Opcode::ReceiveTile, [](Kernel& k, OpId op) {
     OpId wait = k[op].prev;
     while (k[wait].opcode != Opcode::ChannelWait) wait = k[wait].prev;
@@ -182,8 +182,8 @@ TEST(ChannelCheck, TilesByACounter) {
   EXPECT_THAT(early, testing::ElementsAre("threads read a slot that was not waited for"));
 }
 
-/// The ring beside operands; those of operands are guarded by it, too, as the copies are in order.
-TEST(ChannelCheck, LoadsBesideOperands) {
+/// The auxiliary ring; the operands' barriers guard it, too, as the copies are in order.
+TEST(ChannelCheck, AuxLoads) {
   for (const char* plan : {"", "persistent=1"}) {
     SCOPED_TRACE(plan);
     for (const Opcode op : {Opcode::CopyTma, Opcode::ChannelExpectTx, Opcode::ChannelRelease})
@@ -192,7 +192,7 @@ TEST(ChannelCheck, LoadsBesideOperands) {
   }
 }
 
-/// What threads load from a ring, before it was waited for or behind its release.
+/// Threads' loads from a ring before the wait for a slot or after its release.
 TEST(ChannelCheck, ReadAtTheWrongTime) {
   const auto moved = [](Opcode where, bool behind) {
     return faults(kBeside, "", Opcode::SmemLoad, [&](Kernel& k, OpId op) {
@@ -209,15 +209,16 @@ TEST(ChannelCheck, ReadAtTheWrongTime) {
               testing::ElementsAre("threads read a slot that was not waited for"));
 }
 
-/// Who does not wait for the turn takes the phase of an older round for its own; who does not pass
-/// it on, or whose tile ends elsewhere in the ring than the others count, stops them.
-TEST(ChannelCheck, TilesInTurn) {
+/// A warpgroup that does not wait for its turn takes the phase of an older round for its own; one
+/// that does not pass it on, or whose tile ends elsewhere in the ring than the others count, stops
+/// the others.
+TEST(ChannelCheck, Pingpong) {
   for (const char* plan : {"", "stages=2", "stages=3", "stages=3 multicast=1"}) {
     SCOPED_TRACE(plan);
     // Tiles of eight steps: on more than four slots nobody can be two rounds ahead.
     if (*plan != 0) {
       EXPECT_THAT(faults(kInTurn, plan, Opcode::OrderWait, erase),
-                  testing::ElementsAre("a product reads what was copied for another tile"));
+                  testing::ElementsAre("an MMA reads a slot that was filled for another tile"));
     }
     EXPECT_THAT(faults(kInTurn, plan, Opcode::OrderArrive, erase),
                 testing::ElementsAre(HasSubstr("deadlock")));
@@ -232,11 +233,11 @@ TEST(ChannelCheck, TilesInTurn) {
   }
 }
 
-TEST(ChannelCheck, ReleaseBeforeTheProductIsDone) {
+TEST(ChannelCheck, ReleaseBeforeTheMmaIsDone) {
   const auto found = faults(kProduct, "", Opcode::DotWait, [](Kernel& k, OpId op) {
     k[op].attrs.set(AttrName::count, k[op].attrs.i(AttrName::count) + 1);
   });
-  EXPECT_THAT(found.front(), HasSubstr("released while a product that reads it is in flight"));
+  EXPECT_THAT(found.front(), HasSubstr("released while an MMA that reads it is in flight"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What programs put together: the last one to arrive sees what the others have written, and the
-// counter is 0 again; who reads without that order is told.
+// Results that several CTAs put together: the last one to arrive sees what the others have written,
+// and the counter is 0 again; a read without that order is reported.
 #include "support/text.h"
 #include "tests/unit/ir/eval_fixture.h"
 

@@ -1,4 +1,4 @@
-// Machine form: TMA copies into slots that channels guard, and products that are waited for.
+// Machine form: TMA copies into slots that channels guard, and MMAs that are waited for.
 #include "tests/unit/ir/eval_fixture.h"
 
 namespace tegula::ir {
@@ -46,7 +46,7 @@ TEST(EvalChannel, CopiesLandWhenTheirSlotIsWaitedFor) {
   };
   const Ran right = run_machine(body("channel_wait %c, %one, %z"));
   EXPECT_THAT(right.texts, IsEmpty());
-  // Outside of the view a copy brings zeros, which are there.
+  // Outside of the view a copy writes zeros, which are present.
   EXPECT_THAT(right.out, ElementsAre(7, 8, 0, 0, -1, -1, -1, -1));
   EXPECT_THAT(run_machine(body("")).texts,
               ElementsAre("smem_load touches element [0] of shared memory while a copy_async into "
@@ -103,7 +103,7 @@ TEST(EvalChannel, ReleasesEndPhasesToo) {
               ElementsAre("channel_wait waits for phase 1 of slot 1, which nothing ends"));
 }
 
-/// A product of %a [2, 2] from registers or shared memory and %b [2, 2] in slot 1 of %r.
+/// An MMA of %a [2, 2] from registers or shared memory and %b [2, 2] in slot 1 of %r.
 std::string product(const std::string& before, const std::string& a, const std::string& scale) {
   return R"(
     %r = smem_alloc [bytes = 32] : smem<2x2x2xf32>

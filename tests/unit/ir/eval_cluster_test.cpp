@@ -57,7 +57,7 @@ constexpr const char* kSum =
 
 std::string sum(std::string form, std::string shift = "%zero") {
   std::string text = kSum;
-  text.replace(text.find("TILE_SHAPE"), 4, form);
+  text.replace(text.find("FORM"), 4, form);
   text.replace(text.find("SHIFT"), 5, shift);
   return text;
 }

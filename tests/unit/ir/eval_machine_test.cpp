@@ -169,7 +169,7 @@ TEST(EvalMachine, CopiesLandWhenTheirGroupIsWaitedFor) {
   EXPECT_THAT(run_machine(body("async_wait [count = 1]"), 0).texts, IsEmpty());
   EXPECT_THAT(run_machine(body("async_wait [count = 1]"), 0).out,
               ElementsAre(1, 2, 3, 4, -1, -1, -1, -1));
-  // Outside of the view a copy brings zeros, which are there.
+  // Outside of the view a copy writes zeros, which are present.
   EXPECT_THAT(run_machine(body("async_wait [count = 0]"), 1).texts, IsEmpty());
   EXPECT_THAT(run_machine(body("async_wait [count = 0]"), 1).out,
               ElementsAre(7, 8, 0, 0, -1, -1, -1, -1));

@@ -22,7 +22,7 @@ AttrList with(AttrName name, const char* value) { return with(name, AttrValue(in
 
 struct Case {
   Opcode op;
-  DType dtype;  ///< of the operands
+  DType dtype;  ///< type of the operands
   std::vector<double> in;
   double out;
   DType out_dtype;

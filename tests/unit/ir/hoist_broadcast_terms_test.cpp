@@ -1,4 +1,4 @@
-// How exact distances stay when the pass hoist_broadcast_terms converts positions instead.
+// The exactness of distances when the pass hoist_broadcast_terms converts positions instead.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -117,7 +117,8 @@ TEST(SharedLayout, TextRefusesWhatIsNotALayout) {
   EXPECT_TRUE(SharedLayout::parse("mem<12x2:2; off=[(1,0),(2,1),(2,0)]; rep=[0*3]>"));
 }
 
-/// What hardware does with a plan: element register -> byte address, for each lane.
+/// The addresses that hardware computes from a plan: element register -> byte address, for each
+/// lane.
 void expect_addresses(const MatrixPlan& plan, const SharedLayout& shared,
                       const LinearLayout& dist) {
   const int bytes = shared.element_bytes(), per_word = 4 / bytes;
@@ -234,9 +235,9 @@ TEST(SharedFn, RefusesWithReasons) {
   EXPECT_EQ(shared_fn(pieces, coalesced({96}, 1, 1, {0})).reason(), "the ranks differ");
 }
 
-/// Sums of f32 are pairs of columns, eight bytes a lane: of what TMA brings in rows of 128 bytes
-/// each phase takes two wavefronts, of rows of 32 bytes one.
-TEST(BankUse, WordsAsSumsLie) {
+/// Accumulators of f32 are pairs of columns, eight bytes a lane: from boxes that TMA loads in rows
+/// of 128 bytes each phase takes two wavefronts, in rows of 32 bytes one.
+TEST(BankUse, WordsAsAccumulatorsLie) {
   for (const int columns : {64, 96, 128}) {
     const LinearLayout sums = mma_m16n8k16_acc({128, columns}, 8, 1);
     const auto use = [&](int swizzle) {

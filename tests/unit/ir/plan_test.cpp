@@ -46,7 +46,7 @@ TEST(Plan, EveryRule) {
   EXPECT_THAT(refusal("product_sm_80.tir", "num_warps=6 warps_m=2 warps_n=3"),
               HasSubstr("warps_m and warps_n are powers of two, times what divides"));
   EXPECT_THAT(refusal("product_sm_80.tir", "wgmma=1"),
-              HasSubstr("wgmma=1 needs products that wgmma can compute"));
+              HasSubstr("wgmma=1 needs MMAs that wgmma can compute"));
   EXPECT_THAT(hopper("num_warps=8 warps_m=8"), HasSubstr("with wgmma a warp has 16 rows"));
   EXPECT_THAT(hopper("wgmma=0"), HasSubstr("producer_warps and persistent need wgmma"));
   EXPECT_THAT(refusal("product_sm_80.tir", "persistent=1"),
@@ -63,7 +63,7 @@ TEST(Plan, EveryRule) {
               HasSubstr("more than all have at the entry"));
 }
 
-/// What TEGULA_PLAN sets is for all kernels of a process.
+/// TEGULA_PLAN applies to all kernels of a process.
 TEST(Plan, ChangesOfEveryKernel) {
   Kernel k =
       parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/plan/product_sm_80.tir"),
@@ -94,14 +94,14 @@ TEST(Plan, StoresByTma) {
   EXPECT_THAT(said(text, "tma_store=1 persistent=0 multicast=0"),
               HasSubstr("no stores by TMA: not a persistent kernel's"));
   EXPECT_THAT(said(text, "tma_store=1 stages=5"),
-              HasSubstr("no stores by TMA: no shared memory beside the rings"));
+              HasSubstr("no stores by TMA: no shared memory left by the rings"));
   const std::string view = "f32, out, align=16";
   EXPECT_THAT(said(test::replaced(text, view, "f32, out, align=8"), "tma_store=1"),
               HasSubstr("no stores by TMA: no result that it can store"));
 }
 
-/// Where a loop of products loads a box beside their operands that TMA can bring, and there is
-/// room; else a remark says why not.
+/// Auxiliary loads by TMA: if a mainloop loads a box that TMA can load, besides its operands, and
+/// there is room; else a remark says why not.
 TEST(Plan, LoadsByTma) {
   const auto said = [](const std::string& name, const char* changes, const char* from = "",
                        const char* to = "") {
@@ -119,14 +119,14 @@ TEST(Plan, LoadsByTma) {
   EXPECT_THAT(said(beside, ""), HasSubstr("tma_aux_loads=1"));
   EXPECT_THAT(said(beside, "stages=9"), HasSubstr("tma_aux_loads=1"));
   EXPECT_THAT(said(beside, "stages=10"),
-              HasSubstr("no loads by TMA: no shared memory beside the operands"));
+              HasSubstr("no loads by TMA: no shared memory left by the operands"));
   EXPECT_THAT(said(beside, "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0"),
-              HasSubstr("no loads by TMA: products are no wgmmas"));
+              HasSubstr("no loads by TMA: MMAs are no wgmmas"));
   EXPECT_THAT(said(beside, "", "sm_90a", "sm_80"), HasSubstr("no loads by TMA: sm_80 has none"));
   EXPECT_THAT(said(beside, "", "stride_div=8x1", "stride_div=4x1"),
-              HasSubstr("products load nothing beside their operands that it can bring"));
+              HasSubstr("mainloops have no auxiliary loads that it can do"));
   EXPECT_THAT(said("plan/product_sm_90a.tir", "tma_aux_loads=1"),
-              HasSubstr("products load nothing beside their operands that it can bring"));
+              HasSubstr("mainloops have no auxiliary loads that it can do"));
 }
 
 /// A kernel that may start before the one in front of it would count its tiles beside that one.
@@ -152,7 +152,7 @@ TEST(Plan, TilesByACounter) {
   EXPECT_FALSE(plan_of(true, "dynamic_scheduler=1"));
 }
 
-/// Tiles side by side are dealt, not fetched.
+/// Neighbouring tiles are assigned statically, not fetched.
 TEST(Plan, MulticastOrACounter) {
   const std::string file =
       std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/multicast.tir";
@@ -182,7 +182,7 @@ TEST(Plan, MulticastOrACounter) {
 }
 
 /// A tile is one warpgroup's work where the plan can be carried out so; else all warps have it.
-TEST(Plan, TilesInTurn) {
+TEST(Plan, Pingpong) {
   const std::string file =
       std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/alternate.tir";
   const auto run = [&](PassContext& context) {
@@ -227,9 +227,9 @@ TEST(Plan, TilesInTurn) {
   }
 }
 
-/// Where there are clusters and the kernel's sums can be cut; else it is dropped, or, of a plan
-/// that was given, refused.
-TEST(Plan, SplitsOfProducts) {
+/// Split-K by the plan where there are clusters and the kernel's accumulators can be sliced; else
+/// it is dropped, or, of a plan that was given, refused.
+TEST(Plan, ClusterSplitK) {
   const auto run = [](const std::string& file, PassContext& context) {
     Kernel k =
         parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/plan/" + file), file);
@@ -247,9 +247,9 @@ TEST(Plan, SplitsOfProducts) {
   EXPECT_EQ(run("split_sm_90a.tir", given), 4);
   EXPECT_EQ(given.plan, asked.plan);
   for (const auto& [file, why] : {std::pair("product_sm_80.tir", "sm_80 has no clusters"),
-                                  {"memory_bound.tir", "there are no products"},
+                                  {"memory_bound.tir", "there are no MMAs"},
                                   {"product_sm_90a.tir", "it has no grid"},
-                                  {"no_split.tir", "reduce mixes rows of sums"}}) {
+                                  {"no_split.tir", "reduce mixes rows of accumulators"}}) {
     SCOPED_TRACE(file);
     PassContext dropped;
     dropped.plan_changes = "cluster_split_k=4";

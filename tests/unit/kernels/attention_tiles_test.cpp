@@ -62,7 +62,7 @@ TEST(AttentionTileShape, ScoresOfDistancesLeaveMoreKeysThanOthersThatRead) {
   EXPECT_EQ(three_warpgroup_tiles({64, 64, distance}, KvExtent::full).block_kv, 64);
 }
 
-TEST(AttentionTileShape, WhatTmaBringsForScoresFitsBesideTheOperands) {
+TEST(AttentionTileShape, AuxLoadsFitNextToTheOperands) {
   const auto keys = [](int dim, int bytes) {
     const ScoreTraits score{
         .reads_kv_index = true, .has_per_element_state = true, .tma_bytes_per_element = bytes};
@@ -123,7 +123,7 @@ TEST(AttentionTileShape, TallOnesAreForManyRowsOfSmallHeadDims) {
   }
   // One tile in eight has rows behind the last, and more lies behind the diagonal.
   EXPECT_FALSE(is_tall({64, 64}, KvExtent::causal, 1024, 256));
-  // One round of tiles, and fewer SMs have one.
+  // One wave of tiles, and fewer SMs have one.
   EXPECT_FALSE(is_tall({64, 64}, KvExtent::full, 1024, 16));
   EXPECT_FALSE(is_tall({64, 64, {}, true}, KvExtent::full, 16384));
   EXPECT_FALSE(is_tall({64, 64, {.has_per_element_state = true}}, KvExtent::full, 16384));

@@ -62,7 +62,7 @@ void expect_waits(const Kernel& product, bool after_repack, const Args&... args)
   EXPECT_GT(order.copies, 0);
   EXPECT_GT(order.stores, 0);
   EXPECT_EQ(order.early > 0, !after_repack) << ir::print(instructions);
-  // Those that copy and those that compute.
+  // One wait of the producers, one of the consumers.
   EXPECT_EQ(order.waits, after_repack ? 2 : 0);
 }
 

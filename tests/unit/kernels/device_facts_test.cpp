@@ -1,4 +1,4 @@
-// What the choice of tiles is told of the device at hand.
+// The facts about the device at hand that the choice of tiles is given.
 #include <gtest/gtest.h>
 
 #include "tegula/device_profile.h"

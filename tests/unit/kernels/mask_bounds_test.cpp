@@ -306,7 +306,7 @@ std::vector<double> Inputs::expected(const Seen& seen) const {
   return out;
 }
 
-/// What attention gives is right, and what it gives with all keys visited.
+/// Attention's results are right, and equal those with all keys visited.
 void expect_same(const Mask& mask, const Seen& seen) {
   const Inputs in;
   const auto all_keys = [](const Tile&, const Tile&, const Tile& length) {
@@ -354,7 +354,7 @@ TEST(DerivedRange, WhatTheSpecSaysWins) {
   };
   const auto got = in.run(attention({.mask = causal(), .full_kv_range = every}));
   const auto want = in.expected([](auto, auto kv) { return kv < 384; });
-  // Of the first row, blocks that lie in `full` are not masked, the ragged last one is.
+  // The first row's blocks that lie in `full` are not masked, the ragged last one is.
   for (std::size_t i = 0; i < kDim; ++i) ASSERT_NEAR(got[i], want[i], 0.03);
 }
 

@@ -72,7 +72,7 @@ TEST(MaskImport, ANumberOfTheLaunchIsAParameter) {
 }
 
 TEST(MaskImport, ReshapedPositionsAreUnknown) {
-  // Which query an element of a reshaped tile belongs to is not followed, even where none moves.
+  // The query of an element of a reshaped tile is not followed, even where none moves.
   const ir::MaskExpr e = import_tiles(
       [](Tile, Tile, Tile q, Tile kv) { return q.reshape({1, 32}).T() + 0 * kv >= kv; });
   EXPECT_TRUE(e.depends(e.root, ir::kOnUnknown));

@@ -50,7 +50,7 @@ TEST(RescalingChoice, ScoresOfPositions) {
   EXPECT_FALSE(never({.mask = masks::window(500, 500), .score = alibi}, call_of(4096)));
   EXPECT_TRUE(never({.mask = masks::causal(), .score = scores::softcap(30.0f)}, call_of(4096)));
   EXPECT_FALSE(AttentionHeuristics({.score = scores::softcap(30.0f)}).iterates_in_reverse());
-  // Where they are smallest there, the first block comes first; unless only a launch can tell.
+  // Scores smallest next to the query: the first block comes first, unless only a launch can tell.
   EXPECT_FALSE(AttentionHeuristics({.score = scores::relative_bias(1.0f)}).iterates_in_reverse());
   EXPECT_TRUE(AttentionHeuristics({.score = scores::relative_bias(-1.0f)}).iterates_in_reverse());
   EXPECT_TRUE(AttentionHeuristics({.score = scores::relative_bias(Scalar<f32>(1.0f))})
@@ -61,7 +61,7 @@ TEST(RescalingChoice, ScoresOfPositions) {
   EXPECT_TRUE(AttentionHeuristics({.score = inline_ptx}).iterates_in_reverse());
 }
 
-/// What tensors or the caller say of a row may begin behind its tile's first block.
+/// Rows whose range tensors or the caller determine may begin behind their tile's first block.
 TEST(RescalingChoice, NotWhereDataSaysWhatRowsSee) {
   const Tensor ids = Tensor::zeros({4096}, DType::i32, Device::cpu());
   EXPECT_FALSE(never({.mask = masks::document(ids)}, call_of(4096)));

@@ -1,4 +1,5 @@
-// Tables that a mask looks up by row: no step of attention's loop may make warps meet over them.
+// Tables that a mask looks up by row: no iteration of attention's mainloop may make warps
+// synchronise for them.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -59,7 +60,7 @@ Conversions conversions(const ir::Kernel& k, ir::RegionId region, bool in_loop =
   return found;
 }
 
-TEST(RowTables, AreReadAsTheSumsLie) {
+TEST(RowTables, AreReadAsTheAccumulatorsLie) {
   const ir::Kernel k = laid_out("sm_90a");
   EXPECT_EQ(conversions(k, k.body()).all, 0);
 }

@@ -1,4 +1,4 @@
-// What a score function asks of registers, found by its trace.
+// The cost of a score function in registers, found by its trace.
 #include "tegula/functions.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(ScoreTraits, OfPairs) {
             element);
 }
 
-/// Bytes of a pair that TMA can bring, if nothing else is costly.
+/// Bytes of a pair that TMA can load, if nothing else is costly.
 TEST(ScoreTraits, OfBoxes) {
   const auto bytes = [](const Score& score) {
     return ScoreFunction(score).cost().tma_bytes_per_element;
@@ -101,7 +101,7 @@ TEST(ScoreTraits, OfBoxes) {
       0);
 }
 
-/// What is rounded exactly is a function call.
+/// An exactly rounded reciprocal is a function call.
 TEST(ScoreTraits, OfReciprocals) {
   const auto of = [](Tile (*f)(const Arg&)) {
     return costly([f](Tile s, Tile, Tile, Tile, Tile) { return f(1.0f + exp(-s)); });

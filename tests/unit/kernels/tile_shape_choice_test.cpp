@@ -1,4 +1,4 @@
-// Which form attention's tiles have where a score reads tensors at pairs.
+// The shape of attention's tiles where a score reads tensors at pairs.
 #include <gtest/gtest.h>
 
 #include "kernels/attention/heuristics.h"

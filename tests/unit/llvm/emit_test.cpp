@@ -233,8 +233,8 @@ TEST_P(EveryElementwise, OpAndConversionAssembles) {
 INSTANTIATE_TEST_SUITE_P(Types, EveryElementwise, ::testing::ValuesIn(kDTypeInfo),
                          [](const auto& info) { return std::string(info.param.name); });
 
-/// The hand-written product with setmaxnreg where it has no effect, and without wgmma's fences.
-TEST(Assembler, FindsIgnoredRegistersAndSerialisedProducts) {
+/// The hand-written matmul with setmaxnreg where it has no effect, and without wgmma's fences.
+TEST(Assembler, FindsIgnoredRegistersAndSerialisedMmas) {
   if (!runtime::find_ptxas()) GTEST_SKIP() << "no ptxas on this machine";
   std::string ptx = testing::ptx_of(read_file(TEGULA_SOURCE_DIR "/tests/filetests/g0/gemm.tir"));
   const auto report_of = [&](std::vector<std::string> options) {

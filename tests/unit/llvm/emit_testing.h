@@ -1,5 +1,5 @@
 #pragma once
-// What the emitter's tests share: text in, PTX out, and ptxas's opinion of it.
+// Shared by the emitter's tests: text in, PTX out, and ptxas's opinion of it.
 #include <gtest/gtest.h>
 
 #include <string>

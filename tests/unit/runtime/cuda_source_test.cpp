@@ -1,4 +1,4 @@
-// What the CUDA C++ emitter writes goes through NVRTC: every elementwise op on every element type,
+// NVRTC compiles the output of the CUDA C++ emitter: every elementwise op on every element type,
 // every conversion, every family of simt ops, and the handwritten Hopper kernels, which must keep
 // their registers and their asynchrony.
 #include <gmock/gmock.h>
@@ -29,7 +29,8 @@ NvrtcResult compile(const ir::Kernel& k) {
   ir::verify_or_throw(k);
   const std::string source = codegen::emit_cuda(k).source;
   try {
-    const NvrtcResult r = compile_cuda({source, k.info.name + ".cu", k.info.target, {}, false});
+    const NvrtcResult r =
+        compile_cuda({source, k.info.name + ".cu", std::string(k.info.target.name()), {}, false});
     EXPECT_TRUE(r.report.is_clean()) << r.report.defects() << "\n" << r.log << source;
     return r;
   } catch (const InternalError& e) {
@@ -47,7 +48,7 @@ NvrtcResult compile_file(const std::string& name) {
 // ---- elementwise
 // ----------------------------------------------------------------------------------------------------
 
-/// Which ops have a meaning on which types.
+/// The types on which an op has a meaning.
 enum class On { Integers, Floats, Numbers, F32 };
 struct Case {
   Opcode op;

@@ -362,7 +362,7 @@ TEST(Workspace, MemoryOfGoneGraphsMakesRoom) {
   testing::mock_next_graph();
 }
 
-/// What a graph does not keep goes back to the others, and the next call makes it anew.
+/// Memory that a graph does not keep goes back to the others, and the next call allocates anew.
 TEST(Workspace, OfGraphsThatKeepNothing) {
   const MockDriver driver;
   mock().stream_id = 16;
@@ -451,7 +451,7 @@ TEST(Workspace, SeveralCountersForALaunch) {
   const Stream stream = Stream::wrap(kStream, Device::cuda(0));
   std::uint32_t* const mine = acquire_counters(stream, 2000);
   EXPECT_EQ(acquire_counters(stream, 2000), mine);
-  // What deals tiles and what marks them is neither; all are aligned alike, in graphs, too.
+  // The tile counter and the fallback flags are neither; all are aligned alike, in graphs, too.
   std::uint32_t *const tile = acquire_scheduler_counter(stream), *const flags =
                                                                      acquire_fallback_flags(stream);
   EXPECT_GT(flags, tile);

@@ -33,7 +33,7 @@ struct MockState {
   bool capturing = false;
   bool captures_elsewhere = false;  ///< another stream than those that are asked about
   unsigned long long capture_id = 1;
-  /// What lives as long as the graph of the capture.
+  /// Objects that live as long as the graph of the capture.
   std::vector<std::pair<void*, cu::HostFunction>> of_graph;
   cu::CaptureMode capture_mode = cu::kCaptureGlobal;
   cu::Result next_user_object = cu::kSuccess;

@@ -1,5 +1,5 @@
-// The model of how programs share tiles: its deal is that of ir/passes/make_persistent, and what
-// order is worth where it can be counted by hand.
+// The model of tile schedulers: its static order is that of ir/passes/make_persistent, and the
+// worth of an order where it can be counted by hand.
 #include "tools/workload/tile_schedule.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ std::int64_t as_persist_deals(const Times& times, std::int64_t programs) {
   return last;
 }
 
-TEST(TileSchedule, DealsAsPersistDoes) {
+TEST(TileSchedule, AgreesWithMakePersistent) {
   std::mt19937 random(5);
   for (int total = 1; total < 60; ++total)
     for (int programs = 1; programs <= std::min(total, 9); ++programs) {

@@ -147,10 +147,10 @@ struct AttentionExtras {
 /// Tensors (bf16 or f16, all alike): Q [batch, heads, seqlen_q, head_dim], K [batch, kv_heads,
 /// seqlen_kv, head_dim], V [batch, kv_heads, seqlen_kv, head_dim_v], O [batch, heads, seqlen_q,
 /// head_dim_v]; any strides, the last dimension contiguous; heads is a multiple of kv_heads
-/// (grouped queries); both head dims are multiples of 8 up to 256. A row that sees no key gives 0.
+/// (grouped queries); both head dims are multiples of 8 up to 256. A row without keys gives 0.
 /// Lengths of any size; they vary without compiling. The same inputs give the same bits in every
-/// run. Keys that a row does not see may hold anything; their values must be finite where the row's
-/// tile visits their block, which multiplies them by weights of 0.
+/// run. Masked keys may hold anything; their values must be finite if the row's tile visits their
+/// block, which multiplies them by weights of 0.
 class Attention {
  public:
   explicit Attention(AttentionSpec spec, AttentionSchedule schedule = {},
@@ -178,7 +178,7 @@ class Attention {
               const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {},
               Loc at = std::source_location::current()) const;
 
-  /// Plan, remarks, registers of what was compiled last for `dtype`.
+  /// Report on the kernel compiled last for `dtype`: plan, remarks, registers.
   std::string explain(DType dtype = DType::bf16) const;
   std::string dump(std::string_view verb, DType dtype = DType::bf16) const;
 

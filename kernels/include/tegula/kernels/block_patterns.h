@@ -30,7 +30,7 @@ enum class BlockCoverage : std::uint8_t {
   full,     ///< visits it without a mask: all of its pairs are kept
 };
 
-/// The list of what `use(b, h, m, n)` says of query tile m and key block n, on `device`. A last
+/// The list of the coverages `use(b, h, m, n)` of query tile m and key block n, on `device`. A last
 /// block that the keys do not fill is never whole. Throws CompileError for blocks that are not
 /// attention's, and extents below 1.
 BlockList list_blocks(const BlockMaskShape& grid,
@@ -55,7 +55,7 @@ BlockList big_bird(const BlockMaskShape& grid, const BigBird& pattern,
 enum class BlockInterior : std::uint8_t {
   full,     ///< all: no mask is computed but in a last block that the keys do not fill
   causal,   ///< q >= kv: blocks above the diagonal are dropped, those on it masked
-  partial,  ///< what AttentionSpec::mask says, everywhere
+  partial,  ///< AttentionSpec::mask is computed everywhere
 };
 
 /// A list with room for `k` blocks in each row, of zeros, for select_blocks. Throws as list_blocks.

@@ -30,11 +30,11 @@ void copy(const Stream& stream, std::span<const TensorCopy> copies,
 /// contiguous, and all other strides and the address are multiples of 16 bytes.
 bool is_tma_compatible(const Tensor& tensor);
 
-/// Requirement of a kernel on the layout of a tensor's last two dimensions.
+/// Layout that a kernel requires of a tensor's last two dimensions.
 enum class LayoutRequirement : std::uint8_t {
   any,             ///< nothing: the tensor is never copied
-  tma_compatible,  ///< that TMA takes it, whichever of the two is contiguous
-  contiguous_dim,  ///< that TMA takes it, contiguous along a dimension that is named
+  tma_compatible,  ///< TMA can load it, with either dimension contiguous
+  contiguous_dim,  ///< TMA can load it, contiguous along the named dimension
 };
 
 /// A tensor of two or three dimensions that a kernel reads.

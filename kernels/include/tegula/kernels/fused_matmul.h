@@ -36,7 +36,7 @@ struct MatmulCall {
 /// Throws CompileError unless shapes fit.
 void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C, Loc made_at = {});
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
-                             const MatmulOptions& options, bool further = false, Loc made_at = {});
+                             const MatmulOptions& options, bool has_aux = false, Loc made_at = {});
 
 /// How a GEMM reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA or
 /// the tensor cores cannot read are repacked first, unless they have 16 bits and `no_repack` lets
@@ -63,29 +63,29 @@ class FusedMatmul {
 
   template <class... Host>
   void operator()(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
-                  const Host&... further) const {
-    const bool reads_more = (... || detail::is_matrix(further));
+                  const Host&... trailing) const {
+    const bool reads_more = (... || detail::is_matrix(trailing));
     run(matmul_config(detail::matmul_problem(A, B, C, options_, reads_more, made_at_)), stream, A,
-        B, C, further...);
+        B, C, trailing...);
   }
   /// The same with a configuration given.
   template <class... Host>
   void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& B,
-           const Tensor& C, const Host&... further) const {
+           const Tensor& C, const Host&... trailing) const {
     using enum detail::MatmulDecomposition;
     const detail::CallPlace here(made_at_);
     Kernels& k = *kernels_;
     const detail::MatmulCall call(config, options_, stream, A, B, C, dtype_of<Accumulator<T>>);
     const detail::MatmulTraits& v = call.variant;
-    const Tensor &a = call.operands[0], &b = call.operands[1], &sums = call.operands.workspace();
-    if (call.mode == DataParallel) return k.data_parallel.of(v)(stream, a, b, C, further...);
-    if (call.mode == Batched) return k.batched.of(v)(stream, a, b, C, further...);
-    if (call.mode == ClusterSplitK) return k.cluster_split_k.of(v)(stream, a, b, C, further...);
+    const Tensor &a = call.operands[0], &b = call.operands[1], &partial = call.operands.workspace();
+    if (call.mode == DataParallel) return k.data_parallel.of(v)(stream, a, b, C, trailing...);
+    if (call.mode == Batched) return k.batched.of(v)(stream, a, b, C, trailing...);
+    if (call.mode == ClusterSplitK) return k.cluster_split_k.of(v)(stream, a, b, C, trailing...);
     if (call.mode == StreamK)
-      return k.stream_k.of(v)(stream, a.with_rank(3), b.with_rank(3), C.with_rank(3), sums,
-                              call.operands.counters(), config.stream_k_ctas, further...);
-    k.split_k.of(v)(stream, a, b, sums);
-    k.split_k_reduce(stream, sums, C, further...);
+      return k.stream_k.of(v)(stream, a.with_rank(3), b.with_rank(3), C.with_rank(3), partial,
+                              call.operands.counters(), config.stream_k_ctas, trailing...);
+    k.split_k.of(v)(stream, a, b, partial);
+    k.split_k_reduce(stream, partial, C, trailing...);
   }
   /// Report on the kernel of this configuration for operands without batches: plan, remarks.
   std::string explain(const MatmulConfig& config) const {

@@ -55,7 +55,7 @@ struct BatchedGatedMatmul {
 
 /// C = epilogue(A G, A U), one pass over A: the two halves of a gated unit (SwiGLU; Shazeer 2020).
 /// A [m, k], G and U [k, n] of T, C [m, n] of O, or all with a batch dimension in front; `Fn` is a
-/// lambda (Tile gate, Tile up, Index m, Index n, further..), or with an Index b in front of m, a
+/// lambda (Tile gate, Tile up, Index m, Index n, trailing..), or with an Index b in front of m, a
 /// batch's entry (0 of matrices). k is never divided: `split_k`, `stream_k_ctas` and `swap_ab` have
 /// no meaning in a configuration.
 template <class T, class O, class Fn>
@@ -70,22 +70,22 @@ class FusedGatedMatmul {
 
   template <class... Host>
   void operator()(const Stream& stream, const Tensor& A, const Tensor& G, const Tensor& U,
-                  const Tensor& C, const Host&... further) const {
+                  const Tensor& C, const Host&... trailing) const {
     run(gated_matmul_config(detail::matmul_problem(A, G, C, options_, false, made_at_)), stream, A,
-        G, U, C, further...);
+        G, U, C, trailing...);
   }
   /// The same with a configuration given, whose bn is that of each half.
   template <class... Host>
   void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& G,
-           const Tensor& U, const Tensor& C, const Host&... further) const {
+           const Tensor& U, const Tensor& C, const Host&... trailing) const {
     detail::check_matmul(A, G, C, made_at_), detail::check_matmul(A, U, C, made_at_);
     const auto operand = [&](const Tensor& tensor, int k_dim) {
       return detail::matmul_operand(tensor, k_dim, options_, config.no_repack);
     };
     const RepackedOperands m(stream, {operand(A, -1), operand(G, -2), operand(U, -2)});
     const detail::MatmulTraits v{config, options_, 1, m.is_repacked()};
-    if (A.rank() == 3) return kernels_->batched.of(v)(stream, m[0], m[1], m[2], C, further...);
-    kernels_->whole.of(v)(stream, m[0], m[1], m[2], C, further...);
+    if (A.rank() == 3) return kernels_->batched.of(v)(stream, m[0], m[1], m[2], C, trailing...);
+    kernels_->whole.of(v)(stream, m[0], m[1], m[2], C, trailing...);
   }
   /// Report on the kernel compiled for matrices: plan, remarks.
   std::string explain() const {

@@ -40,8 +40,8 @@ struct VideoSize {
 /// Pairs that an AttnSlice keeps.
 enum class SliceMaskType : std::uint8_t {
   full,            ///< all
-  causal,          ///< q - q_end >= kv - kv_end: the last query sees all keys
-  inverse_causal,  ///< q - q_begin <= kv - kv_begin: the first query sees all keys
+  causal,          ///< q - q_end >= kv - kv_end: the last query attends to all keys
+  inverse_causal,  ///< q - q_begin <= kv - kv_begin: the first query attends to all keys
   bi_causal,       ///< both of them
 };
 /// Queries [q_begin, q_end) against keys [kv_begin, kv_end).
@@ -221,11 +221,11 @@ Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes,
 
 /// Speculative decoding of several continuations at once (Miao et al. 2023, arXiv:2305.09781; Cai
 /// et al. 2024, arXiv:2401.10774, Medusa; Li et al. 2024, arXiv:2401.15077, EAGLE): positions from
-/// `prefix` on are the nodes of a tree. A node sees the prefix, itself and its ancestors: kv <
-/// prefix, or kv - prefix is a bit of node q - prefix in `ancestors`, which ancestor_bits makes for
-/// `nodes` nodes. For queries that are nodes only, AttentionSpec::align_bottom_right gives them
-/// their positions. Earlier queries see the prefix; and_(causal(), tree(...)) is the mask of a
-/// prefill. Throws CompileError for a table that holds no tree of `nodes` nodes.
+/// `prefix` on are the nodes of a tree. A node attends to the prefix, itself and its ancestors: kv
+/// < prefix, or kv - prefix is a bit of node q - prefix in `ancestors`, which ancestor_bits makes
+/// for `nodes` nodes. For queries that are nodes only, AttentionSpec::align_bottom_right gives them
+/// their positions. Earlier queries attend to the prefix; and_(causal(), tree(...)) is the mask of
+/// a prefill. Throws CompileError for a table that holds no tree of `nodes` nodes.
 Mask tree(MaskScalar prefix, Tensor ancestors, int nodes, Loc at = std::source_location::current());
 
 /// The mask of shifted positions: inner(q + q_offset, kv + kv_offset). For the shards of ring

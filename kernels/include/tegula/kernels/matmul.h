@@ -19,12 +19,12 @@ struct MatmulOptions {
 };
 
 /// C = A B. A [m, k], B [k, n], C [m, n], or all with a batch dimension in front; any strides, any
-/// extents; k = 0 gives zeros. Operands that tensor cores do not take as they lie are copied first,
-/// at every call, unless k is small: rows that do not begin at multiples of 16 bytes, and of 8 bits
-/// (or tf32) those whose k is not contiguous. For these copies, and where k is divided, calls of
+/// extents; k = 0 gives zeros. Operands that tensor cores cannot read are repacked first, at
+/// every call, unless k is small: rows that do not begin at multiples of 16 bytes, and of 8 bits
+/// (or tf32) those whose k is not contiguous. For repacking and split-K, calls of
 /// one stream come from one thread at a time: they share its memory.
 ///
-/// | A and B (alike) | C | sums |
+/// | A and B (alike) | C | accumulator |
 /// |---|---|---|
 /// | bf16, f16 | the same type or f32 | f32 |
 /// | f32 | f32 | f32 |

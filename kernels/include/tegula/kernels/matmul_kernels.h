@@ -33,7 +33,7 @@ struct MatmulTraits : MatmulConfig {
     if (after_repack) grid_dependency_wait();
   }
   /// The accumulator with A's rows along its rows.
-  Tile undo_swap_ab(const Tile& sums) const { return swap_ab ? sums.T() : sums; }
+  Tile undo_swap_ab(const Tile& acc) const { return swap_ab ? acc.T() : acc; }
   friend auto operator<=>(const MatmulTraits&, const MatmulTraits&) = default;
 };
 
@@ -71,8 +71,8 @@ struct DataParallelMatmul {
                             cluster(v.programs), multicast(v.multicast), pingpong(v.pingpong))) {
       v.wait_for_repack();
       const auto mine = steps(A.cols(), v.bk).chunk(cluster_rank(), v.programs);
-      const Tile sums = v.undo_swap_ab(mainloop<T>(v, A, B, m, n, mine));
-      const Tile sum = cluster_reduce_scatter(sums, v.swap_ab ? 1 : 0);  // along the MMA's rows
+      const Tile acc = v.undo_swap_ab(mainloop<T>(v, A, B, m, n, mine));
+      const Tile sum = cluster_reduce_scatter(acc, v.swap_ab ? 1 : 0);  // along the MMA's rows
       const Index rows = v.swap_ab ? m : cluster_slice(m), cols = v.swap_ab ? cluster_slice(n) : n;
       C(rows, cols) = call_with(epilogue, std::tie(sum), Index(Tile(0), 1), rows, cols, extra...);
     }
@@ -126,10 +126,10 @@ struct SplitKReduction {
 template <class T, class O, class Fn, class... Extra>
 struct StreamKMatmul {
   Fn epilogue;
-  void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, InOut<Accumulator<T>, 3> sums,
+  void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, InOut<Accumulator<T>, 3> workspace,
                   Ptr<u32> arrivals, Scalar<i32> programs, Extra... extra) const {
     const MatmulTraits v = tuned<MatmulTraits>();
-    sums.static_dim(1), sums.static_dim(2);
+    workspace.static_dim(1), workspace.static_dim(2);
     for (auto p : grid(GridSpace(programs), 1)) {
       v.wait_for_repack();
       const auto tiles = tiles_of(C, 1, v.bm, v.bn, group_m(v.group_m));
@@ -138,7 +138,7 @@ struct StreamKMatmul {
         const StreamKWork s = mine.at(i);
         const auto [b, m, n] = tiles.at(s.tile);
         Tile sum = mainloop<T>(v, A[b], B[b], m, n, s.range());
-        if_(fixup(sum, s, sums, arrivals), [&] {
+        if_(fixup(sum, s, workspace, arrivals), [&] {
           C(b, m, n) =
               call_with(epilogue, std::forward_as_tuple(v.undo_swap_ab(sum)), b, m, n, extra...);
         });

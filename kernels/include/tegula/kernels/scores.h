@@ -7,7 +7,7 @@
 #include "tegula/value.h"
 #include "tegula/view.h"
 
-/// Score functions of attention, to be composed: `then(softcap(30.f), alibi(16))`. Each is an
+/// Score functions of attention, to be composed: `compose(softcap(30.f), alibi(16))`. Each is an
 /// ordinary score lambda. Tensors are captured: they are read at every launch and lie on the device
 /// of the attention; what is read outside of them counts as 0.
 ///
