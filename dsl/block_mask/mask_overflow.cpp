@@ -46,7 +46,7 @@ MaskOverflow::Wide MaskOverflow::bounds(ir::MaskNodeId id) {
   if (!limits_.may_overflow(id)) return w;
   const Interval all = Interval::of(DType::i32);
   require(w.lo >= Tile(all.lo) && w.hi <= Tile(all.hi));
-  // What is beyond is refused already; operands of 32 bits again.
+  // Values beyond are refused already; operands are of 32 bits again.
   return {max(w.lo, Tile(all.lo)), min(w.hi, Tile(all.hi))};
 }
 

@@ -22,7 +22,7 @@ struct RecordedInterval {
   bool is_point = false;  ///< both bounds are one value
 };
 
-/// What is known of a node; nothing of an integer that may be anything.
+/// Knowledge about a node; absent for an integer that may be anything.
 struct AbstractValue {
   std::optional<RecordedInterval> number;
   std::optional<ThreeValued> truth;
@@ -37,7 +37,7 @@ class MaskIntervals {
   explicit MaskIntervals(const ir::MaskAxisDependence& sides);
 
   ThreeValued run(const Leaf& leaf) const;
-  /// Of a leaf, from its smallest and largest value (i32; 0 and 1 of a condition). Nothing is known
+  /// Knowledge about a leaf, from its least and largest value (i32; a condition: 0 and 1). Absent
   /// where these do not fit.
   AbstractValue known(ir::MaskNodeId id, const TileBounds& bounds, bool is_point) const;
   /// True if no operation above the leaves, nor in them, may leave its type: then the mask means

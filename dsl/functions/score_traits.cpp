@@ -1,4 +1,4 @@
-// What registers hold for a score function, by its trace.
+// Registers that a score function asks for, by its trace.
 #include "tegula/functions.h"
 
 #include <algorithm>

@@ -16,7 +16,7 @@ auto kernel_of(const Score& lambda) {
   });
 }
 
-/// What the only store of a kernel stores.
+/// The value that the only store of a kernel stores.
 ir::Value stored_value(const ir::Kernel& k) {
   ir::Value stored;
   ir::walk(k, k.body(), [&](ir::OpId op) {

@@ -25,11 +25,11 @@ class TracedFunction {
 
   const ir::Function& function() const { return function_; }
   ir::Value argument(Argument a) const { return function_.arguments[a]; }
-  /// What a parameter was captured from; null if it was not.
+  /// The capture behind a parameter; null if it was not captured.
   const dsl::Capture* capture(ir::Value v) const;
 
  private:
-  std::shared_ptr<const void> closure_;  ///< what captures point into
+  std::shared_ptr<const void> closure_;  ///< owns the memory of captures
   std::vector<dsl::Capture> captures_;
   ir::Function function_;
 };
@@ -42,7 +42,7 @@ struct MaskFunction {
   std::vector<bool> is_scalar;  ///< whether a slot has a Scalar
   /// The captured tensor of each slot: the caller's variable, or the mask's own copy of it.
   std::vector<const Tensor*> tables;
-  std::shared_ptr<const TracedFunction> owner;  ///< of what the tables point into
+  std::shared_ptr<const TracedFunction> owner;  ///< owns the memory of the tables
 
   /// The Scalar behind a Param, in the kernel that is being traced.
   Tile scalar(const ir::MaskNode& n) const {
@@ -56,7 +56,7 @@ MaskFunction trace_mask_function(const Mask& mask);
 /// A mask for the analyses of the host.
 struct TracedMask {
   ir::MaskExpr expr;
-  std::vector<std::int64_t> numbers;  ///< of this moment, by slot of the expression
+  std::vector<std::int64_t> numbers;  ///< current numbers, by slot of the expression
   std::vector<ir::MaskTable> tables;
 
   ir::MaskParams params() const { return {numbers, tables}; }

@@ -94,7 +94,7 @@ Case negated(const Case& a) {
   return {"!" + a.name, masks::not_(a.mask), [a = a.seen](int q, int kv) { return !a(q, kv); }};
 }
 
-/// What holds of the pairs of a block.
+/// Whether all pairs of a block are seen, and whether any is.
 struct Pairs {
   bool all = true, any = false;
 
