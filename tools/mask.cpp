@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "dsl/functions/mask_trace.h"
+#include "dsl/functions/traced_function.h"
 #include "ir/analysis/mask/ranges.h"
 #include "kernels/attention/kv_traversal.h"
 #include "tegula/device_profile.h"

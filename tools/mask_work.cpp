@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "dsl/functions/mask_trace.h"
+#include "dsl/functions/traced_function.h"
 #include "ir/analysis/mask/formula.h"
 #include "kernels/attention/kv_traversal.h"
 #include "tegula/device_profile.h"

@@ -6,7 +6,7 @@
 #include <iomanip>
 #include <iostream>
 
-#include "dsl/functions/mask_trace.h"
+#include "dsl/functions/traced_function.h"
 #include "ir/analysis/mask/ranges.h"
 #include "tegula/error.h"
 #include "tests/property/mask_catalogue.h"

@@ -1,6 +1,6 @@
 #include "tools/workload/attention_pairs.h"
 
-#include "dsl/functions/mask_trace.h"
+#include "dsl/functions/traced_function.h"
 #include "ir/analysis/mask/pairs.h"
 #include "tegula/kernels/masks.h"
 #include "tools/workload/visited_blocks.h"
@@ -21,8 +21,8 @@ ir::MaskPairs kept_pairs(const AttentionSpec& spec, std::int64_t queries, std::i
 }  // namespace
 
 AttentionWorkload attention_pairs(const AttentionSpec& spec, const Tensor& Q, const Tensor& K,
-                                  const Tensor& V) {
-  const AttentionHeuristics facts(spec);
+                                  const Tensor& V, const AttentionSchedule& schedule) {
+  const AttentionHeuristics facts(spec, schedule);
   AttentionCall call;
   call.Q = Q, call.K = K, call.V = V, call.O = Q;
   AttentionWorkload pairs{.tiles = facts.tiles(call), .kept = {}};

@@ -48,6 +48,9 @@ struct KvVisibility {
   std::vector<KvSegment> segments(std::int64_t seqlen_kv, std::int64_t block) const;
 };
 
+/// Bounds of a condition that is not solved for kv, over the block at hand, where nothing wraps.
+Interval truth_of(const MaskCondition& c, const MaskBlocks& blocks);
+
 /// Solves a mask for the kv of query tiles. Sound for every mask; for one of class I or T the ends
 /// are tight in each condition. Keeps its working memory; not for several threads at once.
 class MaskRanges {
@@ -61,7 +64,7 @@ class MaskRanges {
   KvVisibility cover(const Tile& tile, const MaskParams& params);
 
  private:
-  KvVisibility of(const MaskFormula& f) const;
+  struct Covers;
   KvVisibility of(const MaskCondition& c) const;
   KvVisibility decided(Interval truth) const;
 

@@ -28,27 +28,25 @@ struct Ranges {
 
 /// Stores which ranges there are, and their ends.
 auto probe_kernel(const Mask& mask) {
-  return kernel("probe",
-                [mask](Scalar<i32> first, Scalar<i32> last, Scalar<i32> length, Out<i32, 1> out) {
-                  const KvRangeAnalysis bounds(mask);
-                  for (auto i : grid(out, 1)) {
-                    const KvRanges keys = bounds.record(first, last, length);
-                    std::array<Tile, 6> v;
-                    v.fill(Tile(0));
-                    const auto put = [&](std::size_t at, const std::optional<KvRange>& r) {
-                      if (!r) return;
-                      v[at] = Tile(1);
-                      v[at + 1] = r->lo;
-                      v[at + 2] = r->hi;
-                    };
-                    put(0, keys.visible);
-                    put(3, keys.full);
-                    Tile x = v[0];
-                    for (int n = 1; n < 6; ++n)
-                      x = where(i == n, v[static_cast<std::size_t>(n)], x);
-                    out(i) = x;
-                  }
-                });
+  return kernel("probe", [bounds = BlockMask(mask)](Scalar<i32> first, Scalar<i32> last,
+                                                    Scalar<i32> length, Out<i32, 1> out) {
+    for (auto i : grid(out, 1)) {
+      const KvRanges keys = bounds.record(first, last, length);
+      std::array<Tile, 6> v;
+      v.fill(Tile(0));
+      const auto put = [&](std::size_t at, const std::optional<KvRange>& r) {
+        if (!r) return;
+        v[at] = Tile(1);
+        v[at + 1] = r->lo;
+        v[at + 2] = r->hi;
+      };
+      put(0, keys.visible);
+      put(3, keys.full);
+      Tile x = v[0];
+      for (int n = 1; n < 6; ++n) x = where(i == n, v[static_cast<std::size_t>(n)], x);
+      out(i) = x;
+    }
+  });
 }
 
 /// Records the ranges in a kernel of their own and runs it.

@@ -1,7 +1,7 @@
 // Masks taken out of IR: as tiles in a kernel, and what cannot be followed.
 #include <gtest/gtest.h>
 
-#include "dsl/functions/mask_trace.h"
+#include "dsl/functions/traced_function.h"
 #include "dsl/instance.h"
 #include "ir/analysis/mask/blocks.h"
 #include "ir/analysis/mask/formula.h"
