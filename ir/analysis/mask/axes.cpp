@@ -55,7 +55,8 @@ MaskAxis own_side(const MaskNode& n, const std::vector<bool>& is_scalar, bool he
 
 }  // namespace
 
-MaskAxisDependence::MaskAxisDependence(const MaskExpr& e, const std::vector<bool>& is_scalar, bool heads_are_rows)
+MaskAxisDependence::MaskAxisDependence(const MaskExpr& e, const std::vector<bool>& is_scalar,
+                                       bool heads_are_rows)
     : expr(e) {
   const auto& nodes = expr.nodes;
   for (const MaskNode& n : nodes) {

@@ -19,7 +19,8 @@ enum class MaskAxis : std::uint8_t {
 struct MaskAxisDependence {
   /// `is_scalar`: which slots of the expression's numbers a kernel can read. `heads_are_rows`: a
   /// tile's rows are of several heads, so that a head is one side with a query's position.
-  MaskAxisDependence(const MaskExpr& expr, const std::vector<bool>& is_scalar, bool heads_are_rows = false);
+  MaskAxisDependence(const MaskExpr& expr, const std::vector<bool>& is_scalar,
+                     bool heads_are_rows = false);
 
   MaskAxis of(MaskNodeId id) const { return side[id]; }
   const std::vector<MaskNodeId>& leaves(MaskAxis s) const {
@@ -34,7 +35,8 @@ struct MaskAxisDependence {
 
   const MaskExpr& expr;
   std::vector<MaskAxis> side;  ///< by node
-  std::vector<bool> is_above;  ///< nodes that depend on both axes, or are unknown, and belong to the mask
+  std::vector<bool>
+      is_above;  ///< nodes that depend on both axes, or are unknown, and belong to the mask
   std::vector<MaskNodeId> query_leaves, key_leaves, launch_leaves;
 
  private:

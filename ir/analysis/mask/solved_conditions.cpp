@@ -30,7 +30,8 @@ SolvedConditions::Solution SolvedConditions::solve(const MaskCondition& c) const
   Solution s;
   for (const MaskNodeId id : c.exact)
     if (may_overflow(id)) s.overflow_checks.push_back(id);
-  if (c.steps.empty()) return s.overflow_checks.empty() ? Solution{{}, truth_of(c, blocks_)} : Solution{};
+  if (c.steps.empty())
+    return s.overflow_checks.empty() ? Solution{{}, truth_of(c, blocks_)} : Solution{};
   s.limit = limit(c);
   if (!s.limit || !are_symbols(s.limit->form)) return {};
   if (s.limit->of) collect_wrapping(c.steps[0].symbol, s.overflow_checks);
