@@ -70,8 +70,9 @@ struct Step {
   Number divided(const Rule& rule) const {
     const Number a = number(0), b = number(1);
     if (!a || !b || !b->is_point) return std::nullopt;
-    const Interval range = b->range.lo > 0 ? hull(a->range, Interval::point(0)) : kNarrow;
-    if (!range.is_within(Interval::of(node.dtype))) return std::nullopt;
+    const Interval range =
+        b->range.lo > 0 ? hull(a->range, Interval::point(0)) : Interval::of(node.dtype);
+    if (!range.is_within(kNarrow)) return std::nullopt;
     const Tile by = max(b->bounds.lo, constant(1)), valid = b->bounds.lo > 0;
     return RecordedInterval{guarded(valid, rule(a->bounds, by), range), range};
   }

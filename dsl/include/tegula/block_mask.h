@@ -72,8 +72,8 @@ struct KvIndexWindow {
 /// kernels make of what the mask computes.
 class BlockMask {
  public:
-  /// Traces the mask once, over scalars; of one that cannot be, nothing is known. `in_order`:
-  /// blocks of keys must come in ascending order, which lists do not keep.
+  /// Traces the mask over scalars; of one that cannot be, nothing is known. `in_order`: blocks of
+  /// keys must come in ascending order, which lists do not keep.
   explicit BlockMask(const Mask& mask, bool in_order = false);
 
   bool uses_block_list() const { return derived_ != nullptr; }
@@ -100,9 +100,9 @@ class BlockMask {
   std::string explain() const;
 
  private:
-  std::string derive(const Mask& mask, bool in_order);
+  std::string derive(bool in_order);
 
-  std::shared_ptr<const class KvRangeAnalysis> ranges_;
+  Mask mask_;
   std::shared_ptr<const class DerivedBlockLists> derived_;
   bool has_parts_ = false, is_up_to_row_ = false, depends_on_data_ = false;
   std::string text_;

@@ -69,7 +69,8 @@ void SolvedConditions::collect_wrapping(MaskNodeId id, std::vector<MaskNodeId>& 
 
 bool SolvedConditions::is_checkable(MaskNodeId id) const {
   const MaskNode& n = node(id);
-  if (n.kind != MaskNode::Kind::Op) return n.kind != MaskNode::Kind::Param || is_scalar(id);
+  if (n.kind != MaskNode::Kind::Op)
+    return n.kind == MaskNode::Kind::Query || n.kind == MaskNode::Kind::Key || is_number(id);
   if (n.dtype != DType::i32 || !is_checkable(n.in[0])) return false;
   const Second second = kFollowed[static_cast<std::size_t>(n.opcode)];
   if (second == Second::Followed) return is_checkable(n.in[1]);

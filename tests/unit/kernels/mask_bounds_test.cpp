@@ -201,6 +201,28 @@ TEST(KvRangeAnalysis, WhereAnythingWrapsAroundAllKeysAreVisible) {
   EXPECT_EQ(scaled(0, 15, 100).full, (HostRange{0, 1}));
 }
 
+/// A sum that may wrap is followed over q, kv and numbers of the launch, over nothing else.
+TEST(KvRangeAnalysis, HeadsAndTablesThatCancelAreNotFollowed) {
+  const Tensor ids = Tensor::from(std::vector<i32>(200, 7), Device::cpu());
+  const auto causal_too = [](auto q, auto kv) { return kv <= q; };
+  expect_sound(Probe([](Tile, Tile h, Tile q, Tile kv) { return kv + h - h <= q; }), causal_too);
+  expect_sound(Probe([](Tile b, Tile, Tile q, Tile kv) { return kv - (q + b) + b <= 0; }),
+               causal_too);
+  expect_sound(Probe([=](Tile, Tile, Tile q, Tile kv) {
+                 const auto id = view<i32, 1>(ids);
+                 return kv + id(q) - id(q) <= q;
+               }),
+               causal_too);
+}
+
+/// The mask of the kernel has the values that the lambda has when the kernel is traced.
+TEST(KvRangeAnalysis, WhatIsCapturedByReferenceMayChangeBeforeTheTrace) {
+  int width = 3;
+  const Probe probe([&](Tile, Tile, Tile q, Tile kv) { return q >= kv && q - kv <= width; });
+  width = 20;
+  expect_sound(probe, [](auto q, auto kv) { return q >= kv && q - kv <= 20; });
+}
+
 TEST(KvRangeAnalysis, OfQuotientsByANumberOfTheLaunch) {
   Scalar<i32> n = 20;
   const Probe chunks(chunked(n)), blocks(block_causal(n));
