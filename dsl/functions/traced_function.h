@@ -7,7 +7,6 @@
 
 #include "dsl/instance.h"
 #include "ir/analysis/mask/expr.h"
-#include "ir/analysis/mask/table.h"
 #include "ir/function.h"
 #include "tegula/functions.h"
 #include "tegula/tensor.h"
@@ -52,16 +51,5 @@ struct MaskFunction {
 
 /// Throws what the trace throws.
 MaskFunction trace_mask_function(const Mask& mask);
-
-/// A mask for the analyses of the host.
-struct TracedMask {
-  ir::MaskExpr expr;
-  std::vector<std::int64_t> numbers;  ///< current numbers, by slot of the expression
-  std::vector<ir::MaskTable> tables;
-
-  ir::MaskParams params() const { return {numbers, tables}; }
-};
-
-TracedMask trace_mask(const Mask& mask);
 
 }  // namespace tegula

@@ -10,10 +10,11 @@
 
 #include "dsl/block_mask/derived_block_lists.h"
 #include "dsl/functions/traced_function.h"
-#include "ir/analysis/mask/ranges.h"
 #include "tegula/block_mask.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/tegula.h"
+#include "tools/workload/mask_ranges.h"
+#include "tools/workload/traced_mask.h"
 
 namespace tegula {
 namespace {
@@ -137,11 +138,11 @@ int check_blocks(const Case& c) {
   const TracedMask traced = trace_mask(c.mask);
   ir::MaskBlocks blocks(traced.expr);
   const ir::MaskClosedForm form = ir::solve_mask(traced.expr);
-  ir::MaskRanges ranges(form);
+  MaskRanges ranges(form);
   int decided = 0;
   for (int q0 = 0; q0 < kQueries; q0 += 16) {
     const int q1 = std::min(q0 + 16, kQueries);
-    const ir::KvVisibility cover = ranges.cover({0, 0, q0, q1, kKeys}, traced.params());
+    const KvVisibility cover = ranges.cover({0, 0, q0, q1, kKeys}, traced.params());
     for (int kv0 = 0; kv0 < kKeys; kv0 += 16) {
       const int kv1 = std::min(kv0 + 16, kKeys);
       const Pairs truth(c, q0, q1, kv0, kv1);

@@ -31,7 +31,7 @@ struct KvRanges {
 struct BlockShape {
   int block_q, block_kv;
 };
-/// Those that lists are made of.
+/// Queries and keys of the blocks that a list may have.
 inline constexpr std::initializer_list<int> kListQueries{16, 32, 64, 128},
     kListKeys{16, 32, 48, 64, 80, 96, 112, 128, 176};
 

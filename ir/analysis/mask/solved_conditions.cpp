@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "ir/analysis/mask/ranges.h"
 #include "ir/op_table.h"
 
 namespace tegula::ir {
@@ -20,6 +19,13 @@ constexpr auto kFollowed = op_table<Second>({
 });
 
 }  // namespace
+
+Interval truth_of(const MaskCondition& c, const MaskBlocks& blocks) {
+  const auto range = blocks.range_of(c.form);
+  if (!range) return {0, 1};
+  const bool never = range->hi < c.target.lo || range->lo > c.target.hi;
+  return {range->is_within(c.target), !never};
+}
 
 SolvedConditions::SolvedConditions(const MaskClosedForm& form, const std::vector<bool>& is_scalar)
     : form_(form), is_scalar_(is_scalar), blocks_(form.expr) {

@@ -41,6 +41,9 @@ std::vector<T> united(std::vector<T> a, const std::vector<T>& b) {
   return a;
 }
 
+/// Bounds of a condition that is not solved for kv, over the block at hand, where nothing wraps.
+Interval truth_of(const MaskCondition& c, const MaskBlocks& blocks);
+
 class SolvedConditions {
  public:
   /// `is_scalar`: which slots of the expression's numbers a kernel can read.

@@ -8,7 +8,7 @@ namespace tegula::test {
 namespace {
 
 constexpr AttentionNumerics kNever{.rescaling = Rescaling::never};
-/// Those of the second kernel.
+/// Tiles of the second kernel.
 constexpr AttentionTileShape kNarrow{128, 64};
 
 class FallbackFlags : public testing::TestWithParam<Device> {

@@ -1,12 +1,27 @@
 // Evaluation of a mask's closed form over a tile of queries.
-#include "ir/analysis/mask/ranges.h"
+#include "tools/workload/mask_ranges.h"
 
 #include <algorithm>
 #include <limits>
 
+#include "ir/analysis/mask/solved_conditions.h"
 #include "tegula/int_math.h"
 
-namespace tegula::ir {
+namespace tegula {
+using ir::BlockCoverage;
+using ir::Interval;
+using ir::kMinusInfinity;
+using ir::kPlusInfinity;
+using ir::MaskBlocks;
+using ir::MaskCondition;
+using ir::MaskFormula;
+using ir::MaskNode;
+using ir::MaskNodeId;
+using ir::MaskParams;
+using ir::MaskStep;
+using ir::MaskTable;
+using ir::Opcode;
+
 namespace {
 
 using Wide = __int128;
@@ -92,31 +107,11 @@ IntervalSet operator|(const IntervalSet& a, const IntervalSet& b) {
   return either;
 }
 
-Interval truth_of(const MaskCondition& c, const MaskBlocks& blocks) {
-  const auto range = blocks.range_of(c.form);
-  if (!range) return {0, 1};
-  const bool never = range->hi < c.target.lo || range->lo > c.target.hi;
-  return {range->is_within(c.target), !never};
-}
-
 // ---- covers -------------------------------------------------------------------------------------
 BlockCoverage KvVisibility::of(std::int64_t kv0, std::int64_t kv1) const {
   const Interval block{kv0, kv1 - 1};
   if (kv0 >= kv1 || !visible.meets(block)) return BlockCoverage::Empty;
   return full.contains(block) ? BlockCoverage::Full : BlockCoverage::Partial;
-}
-
-std::vector<KvSegment> KvVisibility::segments(std::int64_t seqlen_kv, std::int64_t block) const {
-  std::vector<KvSegment> out;
-  for (std::int64_t kv = 0; kv < seqlen_kv; kv += block) {
-    const std::int64_t end = std::min(kv + block, seqlen_kv);
-    const BlockCoverage c = of(kv, end);
-    if (!out.empty() && out.back().coverage == c)
-      out.back().end = end;
-    else
-      out.push_back({kv, end, c});
-  }
-  return out;
 }
 
 struct MaskRanges::Covers {
@@ -192,4 +187,4 @@ KvVisibility MaskRanges::of(const MaskCondition& c) const {
   return {clip(some), clip(every)};
 }
 
-}  // namespace tegula::ir
+}  // namespace tegula
