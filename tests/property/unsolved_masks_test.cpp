@@ -46,6 +46,7 @@ struct Wrapping {
   friend bool operator>=(Wrapping a, Wrapping b) { return a.v >= b.v; }
   friend bool operator<(Wrapping a, std::int32_t b) { return a.v < b; }
   friend bool operator>=(Wrapping a, std::int32_t b) { return a.v >= b; }
+  friend bool operator==(Wrapping a, Wrapping b) { return a.v == b.v; }
   friend bool operator==(Wrapping a, std::int32_t b) { return a.v == b; }
 };
 
@@ -94,6 +95,11 @@ std::vector<Case> unsolved() {
       of("(q - kv) >> 3 < 2", [](auto q, auto kv) { return ((q - kv) >> 3) < 2; }),
       of("(q - kv) & 15 < 9", [](auto q, auto kv) { return ((q - kv) & 15) < 9; }),
       of("(q - 40) & 63 >= kv", [](auto q, auto kv) { return ((q + -40) & 63) >= kv; }),
+      of("(q - kv) & 15 < 1", [](auto q, auto kv) { return ((q - kv) & 15) < 1; }),
+      of("(q - kv + 1) / 8 < 2", [](auto q, auto kv) { return (q - kv + 1) / 8 < 2; }),
+      of("q / 2 * 8 * large >= kv", [](auto q, auto kv) { return q / 2 * (8 * kLarge) >= kv; }),
+      of("q == kv", [](auto q, auto kv) { return q == kv; }),
+      of("abs(q - kv) < 2", [](auto q, auto kv) { return abs(q - kv) < 2; }),
       of("-(kv + least) < q", [](auto q, auto kv) { return -(kv + kLeast) < q; }),
       of("abs(q * kv + least) < 0", [](auto q, auto kv) { return abs(q * kv + kLeast) < 0; }),
       of("abs(q - kv) < 30", [](auto q, auto kv) { return abs(q - kv) < 30; }),
