@@ -282,6 +282,16 @@ TEST(UnsolvedMasks, InListsThatKernelsMake) {
   EXPECT_GT(decided, 300);
 }
 
+/// -2^31 / -1 is no number of 32 bits.
+TEST(UnsolvedMasks, OfQuotientsIn64Bits) {
+  const Scalar<i32> n = -1;
+  const Mask mask = [=](Tile, Tile, Tile q, Tile kv) {
+    return cast<i64>(q + kv + kLeast) / cast<i64>(n.value()) <= 2147483647;
+  };
+  check_lists({"i64(q + kv + least) / i64(n) <= most", mask,
+               [](int q, int kv) { return q > 0 || kv > 0; }});
+}
+
 TEST(UnsolvedMasks, LeaveWhatIsSolvedBesideThem) {
   int blocks = 0, keys = 0;
   for (const Case& a : unsolved())
