@@ -121,7 +121,7 @@ void Exported::set_backward(const char* name, const char* saved) noexcept {
 }
 
 const Exported::Made& Exported::made() const {
-  std::call_once(once_, [this] {
+  std::call_once(making_, [this] {
     auto made = std::make_unique<Made>();
     try {
       made->callable = make_();

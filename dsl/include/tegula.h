@@ -60,7 +60,7 @@ int32_t tegula_abi(void);
  * it stays loaded. */
 typedef struct TegulaCallable TegulaCallable;
 
-/* Who must act. 4 and 5 are not in use. */
+/* A code says who must act. 4 and 5 are not in use. */
 typedef enum {
   TEGULA_OK = 0,
   TEGULA_COMPILE = 1,  /* the author of the kernel */

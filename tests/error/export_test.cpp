@@ -35,7 +35,7 @@ void expect(const char* name, TegulaCode code) {
   const std::string where = e.where;
   pinned().check(
       name,
-      std::string(e.text) + "\n" + e.hint + "\n" +
+      "error " + std::string(e.text) + "\n" + e.hint + "\n" +
           (where.empty() ? "nowhere"
                          : "at " + std::filesystem::path(where).filename().string().substr(0, 15)) +
           "\n");

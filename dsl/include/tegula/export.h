@@ -121,7 +121,7 @@ class Exported {
   Loc at_;
   const char* backward_ = nullptr;
   const char* saved_ = nullptr;
-  mutable std::once_flag once_;
+  mutable std::once_flag making_;
   mutable std::unique_ptr<const Made> made_;
 };
 

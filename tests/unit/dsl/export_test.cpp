@@ -5,10 +5,10 @@
 
 #include <thread>
 
-#include "../runtime/counted_allocations.h"
 #include "dsl/export/arguments.h"
 #include "dsl/export/exported.h"
 #include "tegula/tegula.h"
+#include "tests/unit/runtime/counted_allocations.h"
 
 using namespace tegula;
 
