@@ -98,12 +98,10 @@ TegulaParam shown(const ExportParam& param) {
           param.dims.c_str()};
 }
 
-/// Each name in `saved` is a tensor of the callable.
+/// Each name in `saved` is a parameter of the callable.
 void check_saved(const Exported& exported, const Exportable& callable, const char* saved) {
   for (const std::string_view name : split(trim(saved), ' ')) {
-    const auto is_it = [&](const ExportParam& p) {
-      return p.name == name && p.info.kind == ParamKind::View;
-    };
+    const auto is_it = [&](const ExportParam& p) { return p.name == name; };
     if (!name.empty() && std::ranges::none_of(callable.params, is_it))
       fail(ErrorId::export_saved, exported.loc(), {}, exported.name(), name);
   }

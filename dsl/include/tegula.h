@@ -115,7 +115,7 @@ typedef struct {
                        where they have none */
 } TegulaParam;
 
-/* A backward, if there is one, takes tensors named as in `saved`, `grad_X` for outputs X, and
+/* A backward, if there is one, takes arguments named as in `saved`, `grad_X` for outputs X, and
  * writes `grad_Y` for inputs Y. */
 typedef struct {
   uint32_t abi;
@@ -123,7 +123,7 @@ typedef struct {
   int32_t count;
   const TegulaParam* params;
   const char* backward; /* name of the exported backward, or null */
-  const char* saved;    /* parameters whose tensors the backward takes, "x y", or null */
+  const char* saved;    /* parameters whose arguments the backward takes, "x y", or null */
 } TegulaSignature;
 
 /* What all loaded libraries export: writes up to `room` names, and returns how many there are. */

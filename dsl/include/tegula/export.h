@@ -169,7 +169,7 @@ struct RegisteredBackward {
 
 /// `TEGULA_EXPORT_BACKWARD(name, backward, "x y");` after TEGULA_EXPORT(name, ..): the exported
 /// callable `backward` computes the gradients of `name`. Its parameters are found by their names:
-/// tensors of `name` that are listed ("x y"), `grad_o` for an output o, and, as its outputs,
+/// arguments of `name` that are listed ("x y"), `grad_o` for an output o, and, as its outputs,
 /// `grad_x` for each input x that has a gradient.
 #define TEGULA_EXPORT_BACKWARD(name, backward, saved)                       \
   static const ::tegula::detail::RegisteredBackward tegula_backward_##name( \
