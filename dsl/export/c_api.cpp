@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "dsl/export/arguments.h"
 #include "dsl/export/exported.h"
 #include "dsl/export/failure.h"
+#include "dsl/export/run.h"
 #include "support/errors.h"
 
 using namespace tegula;
@@ -59,9 +59,6 @@ TegulaCode tegula_call(const TegulaCallable* callable, const TegulaArg* args, st
                        void* stream) {
   return guarded([&] {
     const detail::Exported& callee = c::checked(callable);
-    const c::Arguments arguments(callee, c::args_of(callee, args, count));
-    const Device device = arguments.device();
-    callee.callable().call(device.on_host() ? Stream(device) : Stream::wrap(stream, device),
-                           arguments.host(), callee.loc());
+    c::run(callee, c::args_of(callee, args, count), [&](Device) { return stream; });
   });
 }

@@ -84,11 +84,12 @@ typedef struct {
 const TegulaError* tegula_last_error(void);
 
 typedef enum {
-  TEGULA_NONE = 0,   /* an optional argument that is left out */
-  TEGULA_TENSOR = 1, /* value.tensor */
-  TEGULA_INT = 2,    /* value.i; for a float parameter, too */
-  TEGULA_FLOAT = 3,  /* value.f */
-  TEGULA_POINTER = 4 /* value.pointer: an address on the device of the call */
+  TEGULA_NONE = 0,    /* an optional argument that is left out */
+  TEGULA_TENSOR = 1,  /* value.tensor */
+  TEGULA_INT = 2,     /* value.i; for a float parameter, too */
+  TEGULA_FLOAT = 3,   /* value.f */
+  TEGULA_POINTER = 4, /* value.pointer: an address on the device of the call */
+  TEGULA_OBJECT = 5   /* value.pointer: a tensor of Python, for tegula_call_objects alone */
 } TegulaKind;
 
 typedef struct {
@@ -147,6 +148,12 @@ TegulaCode tegula_call(const TegulaCallable* callable, const TegulaArg* args, in
  * named by no input that is given. */
 TegulaCode tegula_infer(const TegulaCallable* callable, const TegulaArg* args, int32_t count,
                         DLTensor* out, int32_t outs);
+
+/* tegula_call whose tensors may be objects of one Python library (PyObject*), and whose stream is
+ * its current one. `exchange` is the library's DLPackExchangeAPI of dlpack.h 1.2 and later. The
+ * caller holds Python's lock; where a function of the table fails, Python has an exception, too. */
+TegulaCode tegula_call_objects(const TegulaCallable* callable, const TegulaArg* args, int32_t count,
+                               const void* exchange);
 
 #ifdef __cplusplus
 }

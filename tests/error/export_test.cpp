@@ -77,6 +77,23 @@ TEST(ExportError, Arguments) {
   expect("T1805 export_range", large());
 }
 
+TEST(ExportError, OfTvmFfi) {
+  const TegulaFfiAny text[3]{{8, 0, {}}, {}, {}};
+  EXPECT_EQ(tegula_exported_scale().tvm_ffi(text, 3), -1);
+  expect("T1811 export_ffi_type", TEGULA_ARGUMENT);
+}
+
+TEST(ExportError, OfObjects) {
+  const struct {
+    std::uint32_t version[2] = {1, 2};
+    void* unused[4] = {};
+    int (*refuses)(void*, DLTensor*) = [](void*, DLTensor*) { return -1; };
+    void* stream = nullptr;
+  } table;
+  const TegulaArg args[3]{{TEGULA_OBJECT, 0, {}}, {TEGULA_INT, 0, {}}, {TEGULA_OBJECT, 0, {}}};
+  expect("T1812 export_object", tegula_call_objects(tegula_find("scale"), args, 3, &table));
+}
+
 TEST(ExportError, Outputs) {
   Call call;
   call.args[2].kind = TEGULA_NONE;

@@ -16,7 +16,17 @@
 #include "tegula/location.h"
 #include "tegula/stream.h"
 
-/// Callables of C++ as symbols for C, Python and whatever speaks TVM-FFI: TEGULA_EXPORT.
+/// A value as TVM-FFI passes it: TVMFFIAny of its c_api.h.
+struct TegulaFfiAny {
+  std::int32_t type_index;
+  std::uint32_t zero_padding;
+  union {
+    std::int64_t i;
+    double f;
+    void* pointer;
+  } value;
+};
+
 namespace tegula {
 
 /// A parameter of an exported callable.
@@ -106,6 +116,10 @@ class Exported {
   /// Before its first use.
   void set_backward(const char* name, const char* saved) noexcept;
 
+  /// The call by TVM-FFI's convention, which wants 0, or -1 after raising its error. Outputs are
+  /// arguments; nothing is returned.
+  int tvm_ffi(const TegulaFfiAny* args, std::int32_t count) const noexcept;
+
   const char* name() const { return name_; }
   Loc loc() const { return at_; }
   /// Throws what making the callable threw, each time.
@@ -150,7 +164,8 @@ struct RegisteredBackward {
 #define TEGULA_PUBLIC __attribute__((visibility("default")))
 
 /// `TEGULA_EXPORT(name, callable);` at namespace scope, outside of namespaces: exports the callable
-/// as `name`, for tegula_find("name"), and as the function tegula_export_name. The expression is
+/// as `name`, for tegula_find("name"), as the function tegula_export_name, and as the symbol
+/// __tvm_ffi_name of TVM-FFI. The expression is
 /// evaluated at the first use; what it throws is the error of every call. An operation in a lambda
 /// that stands in the macro has no line of its own: define the kernel before, and export it.
 #define TEGULA_EXPORT(name, ...)                                                                   \
@@ -164,6 +179,12 @@ struct RegisteredBackward {
   extern "C" TEGULA_PUBLIC const TegulaCallable* tegula_export_##name(void) noexcept;              \
   extern "C" TEGULA_PUBLIC const TegulaCallable* tegula_export_##name(void) noexcept {             \
     return tegula_exported_##name().handle();                                                      \
+  }                                                                                                \
+  extern "C" TEGULA_PUBLIC int __tvm_ffi_##name(void*, const TegulaFfiAny*, std::int32_t,          \
+                                                TegulaFfiAny*) noexcept;                           \
+  extern "C" TEGULA_PUBLIC int __tvm_ffi_##name(void*, const TegulaFfiAny* args,                   \
+                                                std::int32_t count, TegulaFfiAny*) noexcept {      \
+    return tegula_exported_##name().tvm_ffi(args, count);                                          \
   }                                                                                                \
   static_assert(true)
 

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <tegula.h>
 
+const TegulaCallable* tegula_export_doubled(void);
+
 int main(void) {
   float x[10], y[10];
   int64_t shape[1] = {10};
@@ -23,7 +25,7 @@ int main(void) {
     args[i].value.tensor = &t[i];
   }
   for (int i = 0; i < 10; ++i) x[i] = (float)i;
-  if (tegula_call(tegula_find("doubled"), args, 2, NULL) != TEGULA_OK) {
+  if (tegula_call(tegula_export_doubled(), args, 2, NULL) != TEGULA_OK) {
     printf("FAILED %s (%s)\n", tegula_last_error()->text, tegula_last_error()->hint);
     return 1;
   }
