@@ -1,6 +1,8 @@
 // Matrix products by element types known at run time; the kernels are in fused_matmul.h.
 #include "tegula/kernels/matmul.h"
 
+#include <array>
+
 #include "kernels/argument_error.h"
 #include "tegula/kernels/fused_matmul.h"
 
@@ -15,8 +17,7 @@ bool uses_tensor_cores(const Tensor& A, const MatmulOptions& options) {
   return A.dtype() != DType::f32 || options.tf32;
 }
 
-auto mode_of(const MatmulConfig& c, const Tensor& A, const Tensor& B, const Tensor& C) {
-  check_matmul(A, B, C);
+MatmulDecomposition mode_of(const MatmulConfig& c, const Tensor& A) {
   if (c.stream_k_ctas > 0 && A.size(-1) > 0) return StreamK;
   if (A.rank() == 3) return Batched;
   if (c.split_k <= 1) return DataParallel;
@@ -27,6 +28,13 @@ Dims workspace_shape(MatmulDecomposition mode, const MatmulConfig& c, const Tens
   if (mode == SplitK) return {c.split_k, C.size(0), C.size(1)};
   if (mode != StreamK) return {};
   return {2 * c.stream_k_ctas, c.swap_ab ? c.bn : c.bm, c.swap_ab ? c.bm : c.bn};
+}
+
+/// Whether the epilogue reads or writes tensors as large as the result.
+bool has_aux(const PlanBuilder& plan) {
+  for (std::size_t i = 3; i < plan.size(); ++i)
+    if (plan.tensor(plan.argument(i)).rank() > 1) return true;
+  return false;
 }
 
 }  // namespace
@@ -64,14 +72,48 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
   return p;
 }
 
-MatmulCall::MatmulCall(const MatmulConfig& c, const MatmulOptions& options, const Stream& stream,
-                       const Tensor& A, const Tensor& B, const Tensor& C, DType acc_type)
-    : mode(mode_of(c, A, B, C)),
-      operands(stream,
-               {matmul_operand(A, -1, options, c.no_repack),
-                matmul_operand(B, -2, options, c.no_repack)},
-               workspace_shape(mode, c, C), acc_type, mode == StreamK ? c.stream_k_ctas : 0),
-      variant{c, options, mode == ClusterSplitK ? c.split_k : 1, operands.is_repacked()} {}
+std::vector<PlanSlot> matmul_operands(PlanBuilder& plan, std::initializer_list<PlanSlot> slots,
+                                      const MatmulOptions& options, bool no_repack) {
+  std::vector<OperandSlot> operands;
+  for (const PlanSlot slot : slots) {
+    const int k_dim = operands.empty() ? -1 : -2;
+    const RepackedOperand o = matmul_operand(plan.tensor(slot), k_dim, options, no_repack);
+    operands.push_back({slot, o.dim, o.requirement});
+  }
+  return repack(plan, operands);
+}
+
+MatmulSteps::MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options,
+                         DType acc_type, Loc made_at) {
+  a = plan.argument(0), b = plan.argument(1);
+  const Tensor &A = plan.tensor(a), &B = plan.tensor(b), &C = plan.tensor(plan.argument(2));
+  check_matmul(A, B, C, made_at);
+  config = given ? *given : matmul_config(matmul_problem(A, B, C, options, has_aux(plan), made_at));
+  mode = mode_of(config, A);
+  if (mode == StreamK) counters = plan.counters(static_cast<std::size_t>(config.stream_k_ctas));
+  if (const Dims shape = workspace_shape(mode, config, C); !shape.empty())
+    workspace = plan.scratch(shape, acc_type);
+  const auto read = matmul_operands(plan, {a, b}, options, config.no_repack);
+  traits = {config, options, mode == ClusterSplitK ? config.split_k : 1,
+            read[0] != a || read[1] != b};
+  a = read[0], b = read[1];
+}
+
+PlanSlot as_batches(PlanBuilder& plan, PlanSlot slot) {
+  if (plan.tensor(slot).rank() == 3) return slot;
+  return plan.view(slot, [](const Tensor& t) { return t.with_rank(3); });
+}
+
+MatmulKey::MatmulKey(const MatmulOptions& options, const MatmulConfig* given) {
+  add((options.tf32 ? 1u : 0u) | (options.fp32_promotion ? 2u : 0u));
+  if (!given) return;
+  // A field that is added to MatmulConfig does not compile here before it is part of the key.
+  const auto& [bm, bn, bk, split_k, swap_ab, split_k_in_cluster, stages, no_repack, multicast,
+               stream_k_ctas, pingpong, tma_store, group_m] = *given;
+  for (const int value : {bm, bn, bk, split_k, +swap_ab, +split_k_in_cluster, stages, +no_repack,
+                          +multicast, stream_k_ctas, +pingpong, +tma_store, group_m})
+    add(static_cast<std::uint64_t>(value));
+}
 
 }  // namespace detail
 
@@ -82,49 +124,55 @@ struct Plain {
   Tile operator()(Tile acc, Index, Index) const { return acc; }
 };
 
-/// A call of `matmul`.
-struct Call {
-  const Stream& stream;
-  const Tensor &A, &B, &C;
-  const MatmulConfig& config;
+/// The plan of a call of `matmul`.
+struct Building {
+  PlanBuilder& plan;
+  const MatmulConfig* given;
   const MatmulOptions& options;
 
-  /// Computes it if the operands are of T and the result is of one of these types, else false.
+  DType dtype(std::size_t i) const { return plan.tensor(plan.argument(i)).dtype(); }
+  /// Builds it if the operands are of T and the result is of one of these types, else false.
   template <class T, class... Results>
-  bool is_run_as() const {
-    const bool is_of_t = A.dtype() == dtype_of<T> && B.dtype() == dtype_of<T>;
-    return is_of_t && ((C.dtype() == dtype_of<Results> && run<T, Results>()) || ...);
+  bool is_built_as() const {
+    const bool is_of_t = dtype(0) == dtype_of<T> && dtype(1) == dtype_of<T>;
+    return is_of_t && ((dtype(2) == dtype_of<Results> && build<T, Results>()) || ...);
   }
   template <class T, class O>
-  bool run() const {
-    const auto with = [](bool tf32, bool fp32_promotion) {
-      return fused_matmul<T, O>(Plain{}, {tf32, fp32_promotion});
-    };
-    static const FusedMatmul<T, O, Plain> kProducts[2][2] = {
-        {with(false, false), with(false, true)}, {with(true, false), with(true, true)}};
-    kProducts[options.tf32][options.fp32_promotion].run(config, stream, A, B, C);
+  bool build() const {
+    static auto* const kernels = new detail::MatmulKernels<T, O, Plain>(Plain{});
+    kernels->build(plan, given, options, {});
     return true;
   }
+  void build() const {
+    if (is_built_as<bf16, bf16, f32>() || is_built_as<f16, f16, f32>() || is_built_as<f32, f32>() ||
+        is_built_as<f8e4m3, bf16, f16, f32>() || is_built_as<f8e5m2, bf16, f16, f32>() ||
+        is_built_as<i8, i32, f32>() || is_built_as<u8, i32, f32>())
+      return;
+    throw_argument_error(ErrorId::matmul_types, name(dtype(0)), name(dtype(1)), name(dtype(2)));
+  }
 };
+
+void call(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
+          const MatmulConfig* given, const MatmulOptions& options, Loc at) {
+  const detail::CallPlace here(at);
+  static const auto* const plans = new CallPlans;  // statics may call, too
+  const auto view = [](const Tensor& t) {
+    return detail::HostArg{detail::ParamKind::View, t.dtype(), &t};
+  };
+  plans->call(stream, std::array{view(A), view(B), view(C)}, detail::MatmulKey(options, given),
+              [&](PlanBuilder& plan) { Building{plan, given, options}.build(); });
+}
 
 }  // namespace
 
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
             const MatmulConfig& config, const MatmulOptions& options, Loc at) {
-  const detail::CallPlace here(at);
-  const Call call{stream, A, B, C, config, options};
-  if (call.is_run_as<bf16, bf16, f32>() || call.is_run_as<f16, f16, f32>() ||
-      call.is_run_as<f32, f32>() || call.is_run_as<f8e4m3, bf16, f16, f32>() ||
-      call.is_run_as<f8e5m2, bf16, f16, f32>() || call.is_run_as<i8, i32, f32>() ||
-      call.is_run_as<u8, i32, f32>())
-    return;
-  throw_argument_error(ErrorId::matmul_types, name(A.dtype()), name(B.dtype()), name(C.dtype()));
+  call(stream, A, B, C, &config, options, at);
 }
 
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
             const MatmulOptions& options, Loc at) {
-  const detail::CallPlace here(at);
-  matmul(stream, A, B, C, matmul_config(detail::matmul_problem(A, B, C, options)), options);
+  call(stream, A, B, C, nullptr, options, at);
 }
 
 void matmul(const Tensor& A, const Tensor& B, const Tensor& C, const MatmulOptions& options,

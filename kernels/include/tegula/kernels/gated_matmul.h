@@ -1,6 +1,8 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tegula/kernels/fused_matmul.h"
 
@@ -61,31 +63,24 @@ struct BatchedGatedMatmul {
 template <class T, class O, class Fn>
 class FusedGatedMatmul {
   template <template <class...> class Body>
-  using Of = detail::ConfiguredMatmul<
-      typename detail::TrailingAfter<Index, Fn, 2>::template Append<Body, T, O, Fn>>;
+  using Body2 = typename detail::TrailingAfter<Index, Fn, 2>::template Append<Body, T, O, Fn>;
+  template <template <class...> class Body>
+  using Of = detail::ConfiguredMatmul<Body2<Body>>;
 
  public:
   explicit FusedGatedMatmul(Fn epilogue, MatmulOptions options = {}, Loc at = {})
-      : kernels_(new Kernels{std::move(epilogue)}), options_(options), made_at_(at) {}
+      : kernels_(new Kernels(std::move(epilogue))), options_(options), made_at_(at) {}
 
   template <class... Host>
   void operator()(const Stream& stream, const Tensor& A, const Tensor& G, const Tensor& U,
                   const Tensor& C, const Host&... trailing) const {
-    run(gated_matmul_config(detail::matmul_problem(A, G, C, options_, false, made_at_)), stream, A,
-        G, U, C, trailing...);
+    call(nullptr, stream, A, G, U, C, trailing...);
   }
   /// The same with a configuration given, whose bn is that of each half.
   template <class... Host>
   void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& G,
            const Tensor& U, const Tensor& C, const Host&... trailing) const {
-    detail::check_matmul(A, G, C, made_at_), detail::check_matmul(A, U, C, made_at_);
-    const auto operand = [&](const Tensor& tensor, int k_dim) {
-      return detail::matmul_operand(tensor, k_dim, options_, config.no_repack);
-    };
-    const RepackedOperands m(stream, {operand(A, -1), operand(G, -2), operand(U, -2)});
-    const detail::MatmulTraits v{config, options_, 1, m.is_repacked()};
-    if (A.rank() == 3) return kernels_->batched.of(v)(stream, m[0], m[1], m[2], C, trailing...);
-    kernels_->whole.of(v)(stream, m[0], m[1], m[2], C, trailing...);
+    call(&config, stream, A, G, U, C, trailing...);
   }
   /// Report on the kernel compiled for matrices: plan, remarks.
   std::string explain() const {
@@ -94,10 +89,39 @@ class FusedGatedMatmul {
 
  private:
   struct Kernels {
+    explicit Kernels(Fn fn) : epilogue(std::move(fn)) {}
     Fn epilogue;
     Of<detail::GatedMatmul> whole{"matmul_gated", {epilogue}};
     Of<detail::BatchedGatedMatmul> batched{"matmul_gated_batched", {epilogue}};
+    CallPlans plans;
   };
+
+  template <class... Host>
+  void call(const MatmulConfig* given, const Stream& stream, const Tensor& A, const Tensor& G,
+            const Tensor& U, const Tensor& C, const Host&... trailing) const {
+    using KernelType = decltype(kernel("", std::declval<Body2<detail::GatedMatmul>>()));
+    const detail::CallPlace here(made_at_);
+    kernels_->plans.call(stream, KernelType::pack(A, G, U, C, trailing...),
+                         detail::MatmulKey(options_, given),
+                         [&](PlanBuilder& plan) { build(plan, given); });
+  }
+  void build(PlanBuilder& plan, const MatmulConfig* given) const {
+    const PlanSlot a = plan.argument(0), g = plan.argument(1), u = plan.argument(2),
+                   c = plan.argument(3);
+    const Tensor &A = plan.tensor(a), &G = plan.tensor(g), &C = plan.tensor(c);
+    detail::check_matmul(A, G, C, made_at_), detail::check_matmul(A, plan.tensor(u), C, made_at_);
+    const MatmulConfig config =
+        given ? *given
+              : gated_matmul_config(detail::matmul_problem(A, G, C, options_, false, made_at_));
+    const auto read = detail::matmul_operands(plan, {a, g, u}, options_, config.no_repack);
+    const bool is_repacked = read != std::vector{a, g, u};
+    const detail::MatmulTraits v{config, options_, 1, is_repacked};
+    const auto launch = [&](auto& kernels) {
+      plan.launch_with_rest(kernels.of(v), 4, read[0], read[1], read[2], c);
+    };
+    A.rank() == 3 ? launch(kernels_->batched) : launch(kernels_->whole);
+  }
+
   std::shared_ptr<Kernels> kernels_;
   MatmulOptions options_;
   Loc made_at_;
