@@ -119,6 +119,10 @@ void PlannedCallable::first_call(const Stream& stream, std::span<const HostArg> 
 
 namespace tegula {
 
+void PlanOptions::too_many(std::size_t count) {
+  throw InternalError(fmt::format("a plan has {} options, at most {}", count, +kMax));
+}
+
 CallPlans::CallPlans() : callable_(std::make_unique<dsl::PlannedCallable>()) {}
 CallPlans::~CallPlans() = default;
 

@@ -1,11 +1,13 @@
 // What calls of the library cost the host, with the tensors of 64 layers in turn.
 //
-//   tegula_host_calls                 own CPU time: a driver that does nothing stands for the real one; 1 and 16 threads
-//   tegula_host_calls --gpu           wall time on GPU 0, then the same while a stream records
+//   tegula_host_calls                 own CPU time: a driver that does nothing stands for the real
+//   one; 1 and 16 threads tegula_host_calls --gpu           wall time on GPU 0, then the same while
+//   a stream records
 //
-// A line of JSON a row: `us` of a call, `launches` of a call, and `own_us`, which is `us` without the time inside of
-// cuLaunchKernelEx. Rows `plain_N` are a kernel of N tensors. Private headers of any version since the mock driver
-// counts calls will do, so that two versions of the library can be compared in one run.
+// A line of JSON a row: `us` of a call, `launches` of a call, and `own_us`, which is `us` without
+// the time inside of cuLaunchKernelEx. Rows `plain_N` are a kernel of N tensors. Private headers of
+// any version since the mock driver counts calls will do, so that two versions of the library can
+// be compared in one run.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -46,7 +48,8 @@ double us_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-cu::Result counted_launch(const cu::LaunchConfig* config, cu::Function function, void** pointers, void** extra) {
+cu::Result counted_launch(const cu::LaunchConfig* config, cu::Function function, void** pointers,
+                          void** extra) {
   ++launches;
   if (!real_launch) return cu::kSuccess;
   const auto start = Clock::now();
@@ -82,16 +85,18 @@ void add_plain_rows(std::vector<Row>& rows) {
   const auto four = kernel("plain_4", [](In<f32, 1> a, In<f32, 1> b, In<f32, 1> c, Out<f32, 1> z) {
     for (auto i : grid(z, 1024)) z(i) = a(i) + b(i) + c(i);
   });
-  const auto five = kernel("plain_5", [](In<f32, 1> a, In<f32, 1> b, In<f32, 1> c, In<f32, 1> d, Out<f32, 1> z) {
-    for (auto i : grid(z, 1024)) z(i) = a(i) + b(i) + c(i) + d(i);
-  });
+  const auto five =
+      kernel("plain_5", [](In<f32, 1> a, In<f32, 1> b, In<f32, 1> c, In<f32, 1> d, Out<f32, 1> z) {
+        for (auto i : grid(z, 1024)) z(i) = a(i) + b(i) + c(i) + d(i);
+      });
   rows.push_back({"plain_3", [=] { return plain_layer(three, std::make_index_sequence<3>()); }});
   rows.push_back({"plain_4", [=] { return plain_layer(four, std::make_index_sequence<4>()); }});
   rows.push_back({"plain_5", [=] { return plain_layer(five, std::make_index_sequence<5>()); }});
 }
 
 void add_matmul_rows(std::vector<Row>& rows) {
-  const auto product = [&](const char* name, const Dims& a, const Dims& b, const Dims& c, int split_k) {
+  const auto product = [&](const char* name, const Dims& a, const Dims& b, const Dims& c,
+                           int split_k) {
     rows.push_back({name, [=]() -> Layer {
                       const Tensor A = tensor(a), B = tensor(b), C = tensor(c);
                       if (split_k == 0) return [=](const Stream& s) { matmul(s, A, B, C); };
@@ -105,17 +110,20 @@ void add_matmul_rows(std::vector<Row>& rows) {
   product("matmul_given", square, square, square, 1);
   product("matmul_split_k", square, square, square, 4);
   product("matmul_repacked", {1024, 1021}, {1021, 1024}, square, 0);
-  const auto dense = fused_matmul<bf16, bf16>([](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
-    return max(acc + expand(cast<f32>(bias(n)), 0), 0.0f) + cast<f32>(residual(m, n));
-  });
+  const auto dense = fused_matmul<bf16, bf16>(
+      [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
+        return max(acc + expand(cast<f32>(bias(n)), 0), 0.0f) + cast<f32>(residual(m, n));
+      });
   rows.push_back({"fused_matmul", [=]() -> Layer {
-                    const Tensor A = tensor(square), B = tensor(square), C = tensor(square), bias = tensor({1024}),
-                                 R = tensor(square);
+                    const Tensor A = tensor(square), B = tensor(square), C = tensor(square),
+                                 bias = tensor({1024}), R = tensor(square);
                     return [=](const Stream& s) { dense(s, A, B, C, bias, R); };
                   }});
-  const auto gated = gated_matmul<bf16, bf16>([](Tile gate, Tile up, Index, Index) { return gate * up; });
+  const auto gated =
+      gated_matmul<bf16, bf16>([](Tile gate, Tile up, Index, Index) { return gate * up; });
   rows.push_back({"gated_matmul", [=]() -> Layer {
-                    const Tensor A = tensor(square), G = tensor(square), U = tensor(square), C = tensor(square);
+                    const Tensor A = tensor(square), G = tensor(square), U = tensor(square),
+                                 C = tensor(square);
                     return [=](const Stream& s) { gated(s, A, G, U, C); };
                   }});
 }
@@ -149,7 +157,9 @@ struct Recording {
   End end_fn = reinterpret_cast<End>(dlsym(library, "cuStreamEndCapture"));
   Destroy destroy_fn = reinterpret_cast<Destroy>(dlsym(library, "cuGraphDestroy"));
 
-  void begin(const Stream& s) const { runtime::check(begin_fn(static_cast<cu::Stream>(s.handle()), 2), "capture"); }
+  void begin(const Stream& s) const {
+    runtime::check(begin_fn(static_cast<cu::Stream>(s.handle()), 2), "capture");
+  }
   void end(const Stream& s) const {
     void* graph = nullptr;
     runtime::check(end_fn(static_cast<cu::Stream>(s.handle()), &graph), "capture");
@@ -163,7 +173,8 @@ struct Sample {
 };
 
 /// The best round of `rounds`, each of all layers.
-Sample time_layers(const std::vector<Layer>& layers, const Stream& stream, int rounds, const Recording* recording) {
+Sample time_layers(const std::vector<Layer>& layers, const Stream& stream, int rounds,
+                   const Recording* recording) {
   Sample best;
   for (int round = 0; round < rounds; ++round) {
     if (recording) recording->begin(stream);
@@ -181,8 +192,10 @@ Sample time_layers(const std::vector<Layer>& layers, const Stream& stream, int r
 }
 
 void print(const Row& row, const char* mode, int threads, const Sample& s) {
-  fmt::print("{{\"row\":\"{}\",\"mode\":\"{}\",\"threads\":{},\"us\":{:.3f},\"own_us\":{:.3f},\"launches\":{:.2f}}}\n",
-             row.name, mode, threads, s.us, s.own_us, s.launches);
+  fmt::print(
+      "{{\"row\":\"{}\",\"mode\":\"{}\",\"threads\":{},\"us\":{:.3f},\"own_us\":{:.3f},"
+      "\"launches\":{:.2f}}}\n",
+      row.name, mode, threads, s.us, s.own_us, s.launches);
   std::fflush(stdout);
 }
 

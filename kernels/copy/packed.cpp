@@ -59,12 +59,11 @@ bool RepackedOperand::is_line_aligned() const {
   return pitch * size_bytes(tensor.dtype()) % kLine == 0;
 }
 
-std::vector<PlanSlot> repack(PlanBuilder& plan, std::span<const OperandSlot> operands) {
+std::vector<PlanSlot> repack(PlanBuilder& plan, std::initializer_list<OperandSlot> operands) {
   std::vector<PlanSlot> read;
   std::vector<SlotCopy> copies;
-  for (const OperandSlot& o : operands) {
-    const RepackedOperand operand{plan.tensor(o.slot), o.dim, o.requirement};
-    read.push_back(o.slot);
+  for (const auto& [slot, operand] : operands) {
+    read.push_back(slot);
     if (!operand.needs_repack()) continue;
     const PlanSlot memory = plan.scratch(shape_of_copy(operand), operand.tensor.dtype());
     const Tensor place = place_of_copy(operand, plan.tensor(memory));
@@ -72,7 +71,7 @@ std::vector<PlanSlot> repack(PlanBuilder& plan, std::span<const OperandSlot> ope
         plan.view(memory, [shape = place.shape(), strides = place.strides()](const Tensor& t) {
           return Tensor::borrow(t.data(), shape, t.dtype(), t.device(), strides);
         });
-    copies.push_back({o.slot, read.back()});
+    copies.push_back({slot, read.back()});
   }
   plan_copies(plan, copies);
   return read;

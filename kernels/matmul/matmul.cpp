@@ -1,8 +1,6 @@
 // Matrix products by element types known at run time; the kernels are in fused_matmul.h.
 #include "tegula/kernels/matmul.h"
 
-#include <array>
-
 #include "kernels/argument_error.h"
 #include "tegula/kernels/fused_matmul.h"
 
@@ -30,22 +28,14 @@ Dims workspace_shape(MatmulDecomposition mode, const MatmulConfig& c, const Tens
   return {2 * c.stream_k_ctas, c.swap_ab ? c.bn : c.bm, c.swap_ab ? c.bm : c.bn};
 }
 
-/// Whether the epilogue reads or writes tensors as large as the result.
-bool has_aux(const PlanBuilder& plan) {
-  for (std::size_t i = 3; i < plan.size(); ++i)
-    if (plan.tensor(plan.argument(i)).rank() > 1) return true;
-  return false;
-}
-
 }  // namespace
 
-void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C, Loc made_at) {
+void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C) {
   const int r = A.rank();
   const bool ranks = (r == 2 || r == 3) && B.rank() == r && C.rank() == r;
   if (ranks && A.size(-1) == B.size(-2) && C.size(-2) == A.size(-2) && C.size(-1) == B.size(-1) &&
       (r == 2 || (A.size(0) == B.size(0) && A.size(0) == C.size(0))))
     return;
-  const CallPlace here(made_at);
   throw_argument_error(ErrorId::matmul_shapes, A.str(), B.str(), C.str());
 }
 
@@ -57,8 +47,8 @@ RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOpti
 }
 
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
-                             const MatmulOptions& options, bool has_aux, Loc made_at) {
-  check_matmul(A, B, C, made_at);
+                             const MatmulOptions& options, bool has_aux) {
+  check_matmul(A, B, C);
   MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
   p.fp32_promotion = options.fp32_promotion, p.has_epilogue_tensors = has_aux;
   p.profile = &device_profile(A.device()), p.num_sms = num_sms(A.device());
@@ -72,47 +62,32 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
   return p;
 }
 
-std::vector<PlanSlot> matmul_operands(PlanBuilder& plan, std::initializer_list<PlanSlot> slots,
-                                      const MatmulOptions& options, bool no_repack) {
-  std::vector<OperandSlot> operands;
-  for (const PlanSlot slot : slots) {
-    const int k_dim = operands.empty() ? -1 : -2;
-    const RepackedOperand o = matmul_operand(plan.tensor(slot), k_dim, options, no_repack);
-    operands.push_back({slot, o.dim, o.requirement});
-  }
-  return repack(plan, operands);
-}
-
 MatmulSteps::MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options,
-                         DType acc_type, Loc made_at) {
+                         DType acc_type) {
   a = plan.argument(0), b = plan.argument(1);
   const Tensor &A = plan.tensor(a), &B = plan.tensor(b), &C = plan.tensor(plan.argument(2));
-  check_matmul(A, B, C, made_at);
-  config = given ? *given : matmul_config(matmul_problem(A, B, C, options, has_aux(plan), made_at));
+  check_matmul(A, B, C);
+  bool has_aux = false;
+  for (std::size_t i = 3; i < plan.size(); ++i) has_aux |= plan.tensor(plan.argument(i)).rank() > 1;
+  config = given ? *given : matmul_config(matmul_problem(A, B, C, options, has_aux));
   mode = mode_of(config, A);
-  if (mode == StreamK) counters = plan.counters(static_cast<std::size_t>(config.stream_k_ctas));
+  if (mode == StreamK) counters = plan.counters(config.stream_k_ctas);
   if (const Dims shape = workspace_shape(mode, config, C); !shape.empty())
     workspace = plan.scratch(shape, acc_type);
-  const auto read = matmul_operands(plan, {a, b}, options, config.no_repack);
-  traits = {config, options, mode == ClusterSplitK ? config.split_k : 1,
-            read[0] != a || read[1] != b};
+  const auto read = repack(plan, {{a, matmul_operand(A, -1, options, config.no_repack)},
+                                  {b, matmul_operand(B, -2, options, config.no_repack)}});
+  const bool is_repacked = read[0] != a || read[1] != b;
+  variant = {config, options, mode == ClusterSplitK ? config.split_k : 1, is_repacked};
   a = read[0], b = read[1];
 }
 
-PlanSlot as_batches(PlanBuilder& plan, PlanSlot slot) {
-  if (plan.tensor(slot).rank() == 3) return slot;
-  return plan.view(slot, [](const Tensor& t) { return t.with_rank(3); });
-}
-
-MatmulKey::MatmulKey(const MatmulOptions& options, const MatmulConfig* given) {
-  add((options.tf32 ? 1u : 0u) | (options.fp32_promotion ? 2u : 0u));
-  if (!given) return;
-  // A field that is added to MatmulConfig does not compile here before it is part of the key.
-  const auto& [bm, bn, bk, split_k, swap_ab, split_k_in_cluster, stages, no_repack, multicast,
-               stream_k_ctas, pingpong, tma_store, group_m] = *given;
-  for (const int value : {bm, bn, bk, split_k, +swap_ab, +split_k_in_cluster, stages, +no_repack,
-                          +multicast, stream_k_ctas, +pingpong, +tma_store, group_m})
-    add(static_cast<std::uint64_t>(value));
+PlanOptions matmul_key(const MatmulOptions& o, const MatmulConfig* given) {
+  if (!given) return {o.tf32, o.fp32_promotion};
+  const auto& [bm, bn, bk, split_k, swap_ab, in_cluster, stages, no_repack, multicast,
+               stream_k_ctas, pingpong, tma_store, group_m] = *given;  // all there are
+  return {o.tf32,    o.fp32_promotion, bm,         bn,        bk,
+          split_k,   swap_ab,          in_cluster, stages,    no_repack,
+          multicast, stream_k_ctas,    pingpong,   tma_store, group_m};
 }
 
 }  // namespace detail
@@ -124,7 +99,7 @@ struct Plain {
   Tile operator()(Tile acc, Index, Index) const { return acc; }
 };
 
-/// The plan of a call of `matmul`.
+/// A call of `matmul` while its plan is built.
 struct Building {
   PlanBuilder& plan;
   const MatmulConfig* given;
@@ -139,16 +114,9 @@ struct Building {
   }
   template <class T, class O>
   bool build() const {
-    static auto* const kernels = new detail::MatmulKernels<T, O, Plain>(Plain{});
-    kernels->build(plan, given, options, {});
+    static const auto* const product = new FusedMatmul<T, O, Plain>(Plain{});
+    product->build(plan, given, options);
     return true;
-  }
-  void build() const {
-    if (is_built_as<bf16, bf16, f32>() || is_built_as<f16, f16, f32>() || is_built_as<f32, f32>() ||
-        is_built_as<f8e4m3, bf16, f16, f32>() || is_built_as<f8e5m2, bf16, f16, f32>() ||
-        is_built_as<i8, i32, f32>() || is_built_as<u8, i32, f32>())
-      return;
-    throw_argument_error(ErrorId::matmul_types, name(dtype(0)), name(dtype(1)), name(dtype(2)));
   }
 };
 
@@ -156,11 +124,16 @@ void call(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& 
           const MatmulConfig* given, const MatmulOptions& options, Loc at) {
   const detail::CallPlace here(at);
   static const auto* const plans = new CallPlans;  // statics may call, too
-  const auto view = [](const Tensor& t) {
-    return detail::HostArg{detail::ParamKind::View, t.dtype(), &t};
-  };
-  plans->call(stream, std::array{view(A), view(B), view(C)}, detail::MatmulKey(options, given),
-              [&](PlanBuilder& plan) { Building{plan, given, options}.build(); });
+  const auto key = detail::matmul_key(options, given);
+  plans->call(stream, tensor_args(A, B, C), key, [&](PlanBuilder& plan) {
+    const Building b{plan, given, options};
+    if (!(b.is_built_as<bf16, bf16, f32>() || b.is_built_as<f16, f16, f32>() ||
+          b.is_built_as<f32, f32>() || b.is_built_as<f8e4m3, bf16, f16, f32>() ||
+          b.is_built_as<f8e5m2, bf16, f16, f32>() || b.is_built_as<i8, i32, f32>() ||
+          b.is_built_as<u8, i32, f32>()))
+      throw_argument_error(ErrorId::matmul_types, name(A.dtype()), name(B.dtype()),
+                           name(C.dtype()));
+  });
 }
 
 }  // namespace

@@ -86,15 +86,14 @@ TEST_P(Copies, OperandsAsTmaTakesThem) {
   EXPECT_FALSE((RepackedOperand{bytes, -2, LayoutRequirement::tma_compatible}.needs_repack()));
   EXPECT_TRUE((RepackedOperand{bytes, -2, LayoutRequirement::contiguous_dim}.needs_repack()));
 
-
   // What a kernel would read, copied to where the test can look at it.
   using enum LayoutRequirement;
   const auto read = [&](const Tensor& operand, int dim, LayoutRequirement wanted) {
     const Tensor to = filled(operand.shape(), operand.dtype());
     PlanInTest plans{stream()};
     plans.run({operand, to}, [&](PlanBuilder& plan) {
-      const OperandSlot slots[] = {{plan.argument(0), dim, wanted}};
-      const PlanSlot made = repack(plan, slots)[0];
+      const RepackedOperand as{plan.tensor(plan.argument(0)), dim, wanted};
+      const PlanSlot made = repack(plan, {{plan.argument(0), as}})[0];
       plans.tensor = plan.tensor(made), plans.is_repacked = made != plan.argument(0);
       const SlotCopy copy[] = {{made, plan.argument(1)}};
       plan_copies(plan, copy);

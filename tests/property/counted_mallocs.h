@@ -1,7 +1,7 @@
 #pragma once
 // Counts allocations of this thread by any library, through glibc's own entry points, so that a
-// test can show that a call of libtegula.so makes none. The header replaces malloc, so one source of
-// a test program includes it; a sanitizer has its own malloc, and then nothing is counted.
+// test can show that a call of libtegula.so makes none. The header replaces malloc, so one source
+// of a test program includes it; a sanitizer has its own malloc, and then nothing is counted.
 #include <cstddef>
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -56,10 +57,12 @@ class PlanBuilder {
   /// The same elements in another shape: `of_tensor` is asked at every call, and must neither keep
   /// what it is given nor allocate.
   PlanSlot view(PlanSlot of, std::function<Tensor(const Tensor&)> of_tensor);
+  /// The slot, or a view of it with dimensions of extent 1 in front until there are `rank`.
+  PlanSlot with_rank(PlanSlot of, int rank);
   /// A row-major tensor in scratch memory of the stream, or of the graph that it records.
   PlanSlot scratch(const Dims& shape, DType dtype);
   /// Counters [count] of u32 that are 0, for launches that leave them 0.
-  PlanSlot counters(std::size_t count);
+  PlanSlot counters(std::int64_t count);
   /// Flags that a launch leaves to the next one (Scratch::fallback_flags): all launches of such a
   /// call follow each other on the stream.
   PlanSlot fallback_flags();
@@ -104,6 +107,30 @@ class PlanBuilder {
 
   dsl::PlanRecorder& recorder_;
 };
+
+/// Numbers that a callable decides by besides its arguments.
+class PlanOptions {
+ public:
+  PlanOptions(std::initializer_list<std::int64_t> numbers) : count_(numbers.size()) {
+    if (count_ > kMax) too_many(count_);
+    std::size_t i = 0;
+    for (const std::int64_t n : numbers) words_[i++] = static_cast<std::uint64_t>(n);
+  }
+  operator std::span<const std::uint64_t>() const { return {words_.data(), count_}; }
+
+ private:
+  static constexpr std::size_t kMax = 32;
+  [[noreturn]] static void too_many(std::size_t count);
+
+  std::array<std::uint64_t, kMax> words_;
+  std::size_t count_;
+};
+
+/// The arguments of a call of tensors alone.
+template <class... Tensors>
+std::array<detail::HostArg, sizeof...(Tensors)> tensor_args(const Tensors&... tensors) {
+  return {detail::HostArg{detail::ParamKind::View, tensors.dtype(), &tensors}...};
+}
 
 /// The plans of one callable. Calls with equal keys share a plan: types, ranks, extents, classes of
 /// strides and alignment of all arguments, the device, and `options`. Threads may call at one time.

@@ -198,9 +198,7 @@ TEST(CallPlan, TenThousandKeysKeepTheBoundAndACallableForgetsItsOwn) {
     using Packing = Kernel<In<f32, 1>, In<f32, 1>, Out<f32, 1>>;
     for (std::int64_t n = 1; n <= 10000; ++n)
       plans.call(Stream(kHost), Packing::pack(all.slice(0, 0, n), y, z), {},
-                 [&](PlanBuilder& plan) {
-                   plan.launch(copy, plan.argument(1), plan.argument(2));
-                 });
+                 [&](PlanBuilder& plan) { plan.launch(copy, plan.argument(1), plan.argument(2)); });
     EXPECT_LE(number_of_plans(), kMaxPlans);
     EXPECT_GT(number_of_plans(), kMaxPlans / 2);
   }

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <source_location>
 #include <span>
 #include <vector>
@@ -53,13 +54,12 @@ struct RepackedOperand {
 /// An operand among the slots of a plan.
 struct OperandSlot {
   PlanSlot slot;
-  int dim = -1;  ///< this and the next as in RepackedOperand
-  LayoutRequirement requirement = LayoutRequirement::tma_compatible;
+  RepackedOperand operand;  ///< its tensor is the slot's
 };
 
 /// The operands, of one type, as a kernel can read them: those without the required layout are
 /// repacked by launches of the plan, into scratch memory with rows padded to 128 bytes. The kernels
 /// that repack let the next one start before they end.
-std::vector<PlanSlot> repack(PlanBuilder& plan, std::span<const OperandSlot> operands);
+std::vector<PlanSlot> repack(PlanBuilder& plan, std::initializer_list<OperandSlot> operands);
 
 }  // namespace tegula

@@ -1,15 +1,8 @@
 #pragma once
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <initializer_list>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "tegula/call_plan.h"
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/matmul_kernels.h"
 #include "tegula/trailing_params.h"
@@ -29,101 +22,30 @@ namespace detail {
 /// Kernels that compute a GEMM.
 enum class MatmulDecomposition { DataParallel, Batched, ClusterSplitK, SplitK, StreamK };
 
-/// What the kernels of a GEMM's plan read and how they are traced: operands that tensor cores
-/// cannot read are repacked by launches that come first. `plan` is of a call with A, B, C and
-/// whatever the epilogue takes. Throws CompileError unless shapes fit.
+/// What a GEMM's kernels take in a plan whose first launches repack operands. Chooses the
+/// configuration where none is given. Throws CompileError unless shapes fit.
 struct MatmulSteps {
-  /// Chooses the configuration where none is given.
   MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options,
-              DType acc_type, Loc made_at);
+              DType acc_type);
   MatmulConfig config;
   MatmulDecomposition mode;
-  MatmulTraits traits;
-  PlanSlot a, b;
-  /// Partial accumulators, and with stream-K counters.
-  PlanSlot workspace, counters;
+  MatmulTraits variant;
+  PlanSlot a, b, workspace, counters;  ///< the last two for partial accumulators
 };
 
-/// What a GEMM's plan depends on besides the tensors.
-class MatmulKey {
- public:
-  explicit MatmulKey(const MatmulOptions& options, const MatmulConfig* given = nullptr);
-  operator std::span<const std::uint64_t>() const { return {words_.data(), count_}; }
-
- private:
-  void add(std::uint64_t word) { words_[count_++] = word; }
-
-  std::array<std::uint64_t, 16> words_;
-  std::size_t count_ = 0;
-};
-
-/// The matrices of a GEMM with a batch dimension in front of them.
-PlanSlot as_batches(PlanBuilder& plan, PlanSlot slot);
+/// What plans of GEMMs depend on besides the arguments.
+PlanOptions matmul_key(const MatmulOptions& options, const MatmulConfig* given);
 
 /// Throws CompileError unless shapes fit.
-void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C, Loc made_at = {});
+void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C);
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
-                             const MatmulOptions& options, bool has_aux = false, Loc made_at = {});
+                             const MatmulOptions& options, bool has_aux = false);
 
 /// How a GEMM reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA or
 /// the tensor cores cannot read are repacked first, unless they have 16 bits and `no_repack` lets
 /// mma.sync read them as stored.
 RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
                                bool no_repack = false);
-/// The operands of a plan that a GEMM reads: those of `slots`, the first of which is A.
-std::vector<PlanSlot> matmul_operands(PlanBuilder& plan, std::initializer_list<PlanSlot> slots,
-                                      const MatmulOptions& options, bool no_repack);
-
-/// The kernels of C = epilogue(A B), in all configurations that calls ask for.
-template <class T, class O, class Fn>
-class MatmulKernels {
-  template <template <class...> class Body>
-  using Of = typename TrailingAfter<Index, Fn, 1>::template Append<Body, T, O, Fn>;
-
- public:
-  explicit MatmulKernels(Fn epilogue) : epilogue_(std::move(epilogue)) {}
-
-  /// Arguments of a call; they are the same for matrices and batches.
-  template <class... Host>
-  static auto pack(const Tensor& A, const Tensor& B, const Tensor& C, const Host&... trailing) {
-    return decltype(kernel("", std::declval<Of<DataParallelMatmul>>()))::pack(A, B, C, trailing...);
-  }
-  void build(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options,
-             Loc made_at) {
-    using enum MatmulDecomposition;
-    const MatmulSteps s(plan, given, options, dtype_of<Accumulator<T>>, made_at);
-    const PlanSlot C = plan.argument(2);
-    const auto launch = [&](auto&& kernel, const auto&... first) {
-      plan.launch_with_rest(kernel, 3, first...);
-    };
-    if (s.mode == DataParallel) return launch(data_parallel_.of(s.traits), s.a, s.b, C);
-    if (s.mode == Batched) return launch(batched_.of(s.traits), s.a, s.b, C);
-    if (s.mode == ClusterSplitK) return launch(cluster_split_k_.of(s.traits), s.a, s.b, C);
-    if (s.mode == StreamK)
-      return launch(stream_k_.of(s.traits), as_batches(plan, s.a), as_batches(plan, s.b),
-                    as_batches(plan, C), s.workspace, s.counters, s.config.stream_k_ctas);
-    plan.launch(split_k_.of(s.traits), s.a, s.b, s.workspace);
-    launch(split_k_reduce_, s.workspace, C);
-  }
-  std::string explain(const MatmulConfig& config) const {
-    const auto matches = [&](const MatmulConfig& c) { return c == config; };
-    if (stream_k_.has(matches)) return stream_k_.explain(matches);
-    if (batched_.has(matches)) return batched_.explain(matches);
-    if (config.split_k <= 1) return data_parallel_.explain(matches);
-    return config.split_k_in_cluster ? cluster_split_k_.explain(matches)
-                                     : split_k_.explain(matches);
-  }
-
- private:
-  Fn epilogue_;
-  ConfiguredMatmul<Of<DataParallelMatmul>> data_parallel_{"matmul", {epilogue_}},
-      cluster_split_k_{"matmul_cluster_split_k", {epilogue_}};
-  ConfiguredMatmul<Of<BatchedMatmul>> batched_{"matmul_batched", {epilogue_}};
-  ConfiguredMatmul<Of<StreamKMatmul>> stream_k_{"matmul_stream_k", {epilogue_}};
-  ConfiguredMatmul<SplitKMatmul<T>> split_k_{"matmul_split_k", {}};
-  decltype(kernel("", std::declval<Of<SplitKReduction>>())) split_k_reduce_ =
-      kernel("matmul_split_k_reduce", Of<SplitKReduction>{epilogue_});
-};
 
 }  // namespace detail
 
@@ -135,43 +57,74 @@ class MatmulKernels {
 /// shapes that do not fit.
 template <class T, class O, class Fn>
 class FusedMatmul {
+  template <template <class...> class Body>
+  using Of = typename detail::TrailingAfter<Index, Fn, 1>::template Append<Body, T, O, Fn>;
+
  public:
   explicit FusedMatmul(Fn epilogue, MatmulOptions options = {}, Loc at = {})
-      : state_(new State(std::move(epilogue))), options_(options), made_at_(at) {}
+      : kernels_(new Kernels(std::move(epilogue))), options_(options), made_at_(at) {}
 
-  template <class... Host>
-  void operator()(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
-                  const Host&... trailing) const {
-    call(nullptr, stream, A, B, C, trailing...);
+  /// A, B, C and what the lambda takes.
+  template <class... Args>
+  void operator()(const Stream& stream, const Args&... args) const {
+    call(nullptr, stream, args...);
   }
   /// The same with a configuration given.
-  template <class... Host>
-  void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& B,
-           const Tensor& C, const Host&... trailing) const {
-    call(&config, stream, A, B, C, trailing...);
+  template <class... Args>
+  void run(const MatmulConfig& config, const Stream& stream, const Args&... args) const {
+    call(&config, stream, args...);
   }
-  /// Report on the kernel of this configuration: plan, remarks. That for batches, if calls had
-  /// some.
-  std::string explain(const MatmulConfig& config) const { return state_->kernels.explain(config); }
+  /// Adds the launches of a call to its plan.
+  void build(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options) const {
+    using enum detail::MatmulDecomposition;
+    Kernels& k = *kernels_;
+    const detail::MatmulSteps s(plan, given, options, dtype_of<Accumulator<T>>);
+    const PlanSlot C = plan.argument(2);
+    const auto launch = [&](const auto& kernel, const auto&... first) {
+      plan.launch_with_rest(kernel, 3, first...);
+    };
+    const auto batch = [&](PlanSlot slot) { return plan.with_rank(slot, 3); };
+    if (s.mode == DataParallel) return launch(k.data_parallel.of(s.variant), s.a, s.b, C);
+    if (s.mode == Batched) return launch(k.batched.of(s.variant), s.a, s.b, C);
+    if (s.mode == ClusterSplitK) return launch(k.cluster_split_k.of(s.variant), s.a, s.b, C);
+    if (s.mode == StreamK)
+      return launch(k.stream_k.of(s.variant), batch(s.a), batch(s.b), batch(C), s.workspace,
+                    s.counters, s.config.stream_k_ctas);
+    plan.launch(k.split_k.of(s.variant), s.a, s.b, s.workspace);
+    launch(k.split_k_reduce, s.workspace, C);
+  }
+  /// Report on the kernel of this configuration: plan, remarks.
+  std::string explain(const MatmulConfig& config) const {
+    const auto matches = [&](const MatmulConfig& c) { return c == config; };
+    const Kernels& k = *kernels_;
+    if (k.stream_k.has(matches)) return k.stream_k.explain(matches);
+    if (k.batched.has(matches)) return k.batched.explain(matches);
+    if (config.split_k <= 1) return k.data_parallel.explain(matches);
+    return config.split_k_in_cluster ? k.cluster_split_k.explain(matches)
+                                     : k.split_k.explain(matches);
+  }
 
  private:
-  using Kernels = detail::MatmulKernels<T, O, Fn>;
-  struct State {
-    explicit State(Fn epilogue) : kernels(std::move(epilogue)) {}
-    Kernels kernels;
+  struct Kernels {
+    explicit Kernels(Fn fn) : epilogue(std::move(fn)) {}
+    Fn epilogue;
+    detail::ConfiguredMatmul<Of<detail::DataParallelMatmul>> data_parallel{"matmul", {epilogue}},
+        cluster_split_k{"matmul_cluster_split_k", {epilogue}};
+    detail::ConfiguredMatmul<Of<detail::BatchedMatmul>> batched{"matmul_batched", {epilogue}};
+    detail::ConfiguredMatmul<Of<detail::StreamKMatmul>> stream_k{"matmul_stream_k", {epilogue}};
+    detail::ConfiguredMatmul<detail::SplitKMatmul<T>> split_k{"matmul_split_k", {}};
+    decltype(kernel("", std::declval<Of<detail::SplitKReduction>>())) split_k_reduce =
+        kernel("matmul_split_k_reduce", Of<detail::SplitKReduction>{epilogue});
     CallPlans plans;
   };
-
-  template <class... Host>
-  void call(const MatmulConfig* given, const Stream& stream, const Tensor& A, const Tensor& B,
-            const Tensor& C, const Host&... trailing) const {
+  template <class... Args>
+  void call(const MatmulConfig* given, const Stream& stream, const Args&... args) const {
     const detail::CallPlace here(made_at_);
-    State& s = *state_;
-    s.plans.call(stream, Kernels::pack(A, B, C, trailing...), detail::MatmulKey(options_, given),
-                 [&](PlanBuilder& plan) { s.kernels.build(plan, given, options_, made_at_); });
+    kernels_->plans.call(stream, decltype(kernels_->data_parallel.of({}))::pack(args...),
+                         detail::matmul_key(options_, given),
+                         [&](PlanBuilder& plan) { build(plan, given, options_); });
   }
-
-  std::shared_ptr<State> state_;
+  std::shared_ptr<Kernels> kernels_;
   MatmulOptions options_;
   Loc made_at_;
 };

@@ -63,24 +63,22 @@ struct BatchedGatedMatmul {
 template <class T, class O, class Fn>
 class FusedGatedMatmul {
   template <template <class...> class Body>
-  using Body2 = typename detail::TrailingAfter<Index, Fn, 2>::template Append<Body, T, O, Fn>;
-  template <template <class...> class Body>
-  using Of = detail::ConfiguredMatmul<Body2<Body>>;
+  using Of = detail::ConfiguredMatmul<
+      typename detail::TrailingAfter<Index, Fn, 2>::template Append<Body, T, O, Fn>>;
 
  public:
   explicit FusedGatedMatmul(Fn epilogue, MatmulOptions options = {}, Loc at = {})
       : kernels_(new Kernels(std::move(epilogue))), options_(options), made_at_(at) {}
 
-  template <class... Host>
-  void operator()(const Stream& stream, const Tensor& A, const Tensor& G, const Tensor& U,
-                  const Tensor& C, const Host&... trailing) const {
-    call(nullptr, stream, A, G, U, C, trailing...);
+  /// A, G, U, C and what the lambda takes.
+  template <class... Args>
+  void operator()(const Stream& stream, const Args&... args) const {
+    call(nullptr, stream, args...);
   }
   /// The same with a configuration given, whose bn is that of each half.
-  template <class... Host>
-  void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& G,
-           const Tensor& U, const Tensor& C, const Host&... trailing) const {
-    call(&config, stream, A, G, U, C, trailing...);
+  template <class... Args>
+  void run(const MatmulConfig& config, const Stream& stream, const Args&... args) const {
+    call(&config, stream, args...);
   }
   /// Report on the kernel compiled for matrices: plan, remarks.
   std::string explain() const {
@@ -95,33 +93,28 @@ class FusedGatedMatmul {
     Of<detail::BatchedGatedMatmul> batched{"matmul_gated_batched", {epilogue}};
     CallPlans plans;
   };
-
-  template <class... Host>
-  void call(const MatmulConfig* given, const Stream& stream, const Tensor& A, const Tensor& G,
-            const Tensor& U, const Tensor& C, const Host&... trailing) const {
-    using KernelType = decltype(kernel("", std::declval<Body2<detail::GatedMatmul>>()));
+  template <class... Args>
+  void call(const MatmulConfig* given, const Stream& stream, const Args&... args) const {
     const detail::CallPlace here(made_at_);
-    kernels_->plans.call(stream, KernelType::pack(A, G, U, C, trailing...),
-                         detail::MatmulKey(options_, given),
+    kernels_->plans.call(stream, decltype(kernels_->whole.of({}))::pack(args...),
+                         detail::matmul_key(options_, given),
                          [&](PlanBuilder& plan) { build(plan, given); });
   }
   void build(PlanBuilder& plan, const MatmulConfig* given) const {
-    const PlanSlot a = plan.argument(0), g = plan.argument(1), u = plan.argument(2),
-                   c = plan.argument(3);
-    const Tensor &A = plan.tensor(a), &G = plan.tensor(g), &C = plan.tensor(c);
-    detail::check_matmul(A, G, C, made_at_), detail::check_matmul(A, plan.tensor(u), C, made_at_);
+    const PlanSlot a = plan.argument(0), g = plan.argument(1), u = plan.argument(2);
+    const Tensor &A = plan.tensor(a), &G = plan.tensor(g), &U = plan.tensor(u),
+                 &C = plan.tensor(plan.argument(3));
+    detail::check_matmul(A, G, C), detail::check_matmul(A, U, C);
     const MatmulConfig config =
-        given ? *given
-              : gated_matmul_config(detail::matmul_problem(A, G, C, options_, false, made_at_));
-    const auto read = detail::matmul_operands(plan, {a, g, u}, options_, config.no_repack);
-    const bool is_repacked = read != std::vector{a, g, u};
-    const detail::MatmulTraits v{config, options_, 1, is_repacked};
-    const auto launch = [&](auto& kernels) {
-      plan.launch_with_rest(kernels.of(v), 4, read[0], read[1], read[2], c);
+        given ? *given : gated_matmul_config(detail::matmul_problem(A, G, C, options_));
+    const auto of = [&](PlanSlot slot, int k_dim) -> OperandSlot {
+      return {slot, detail::matmul_operand(plan.tensor(slot), k_dim, options_, config.no_repack)};
     };
+    const auto m = repack(plan, {of(a, -1), of(g, -2), of(u, -2)});
+    const detail::MatmulTraits v{config, options_, 1, m != std::vector{a, g, u}};
+    const auto launch = [&](auto& made) { plan.launch_with_rest(made.of(v), 3, m[0], m[1], m[2]); };
     A.rank() == 3 ? launch(kernels_->batched) : launch(kernels_->whole);
   }
-
   std::shared_ptr<Kernels> kernels_;
   MatmulOptions options_;
   Loc made_at_;
