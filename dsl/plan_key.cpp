@@ -28,17 +28,20 @@ constexpr std::uint64_t kAbsent = ~std::uint64_t{0};  // no tensor's first word
 }  // namespace
 
 void PlanKey::add(const Tensor& t) {
+  if (!t.defined()) return add(kAbsent);
   add(static_cast<std::uint64_t>(t.dtype()) | static_cast<std::uint64_t>(t.rank()) << 8 |
-      class_of_address(t.data()) << 16 | static_cast<std::uint64_t>(t.defined()) << 20 |
-      static_cast<std::uint64_t>(needs_wide_index(t)) << 21 |
+      class_of_address(t.data()) << 16 | static_cast<std::uint64_t>(needs_wide_index(t)) << 21 |
       static_cast<std::uint64_t>(t.device().kind) << 24 |
       static_cast<std::uint64_t>(t.device().index) << 32);
   std::uint64_t strides = 0;
   for (std::size_t i = 0; i < t.shape().size(); ++i) {
     add(static_cast<std::uint64_t>(t.shape()[i]));
-    strides = strides << 8 | stride_class(t.strides()[i]);
+    if (strides_ == StrideKey::exact)
+      add(static_cast<std::uint64_t>(t.strides()[i]));
+    else
+      strides = strides << 8 | stride_class(t.strides()[i]);
   }
-  add(strides);
+  if (strides_ == StrideKey::classes) add(strides);
 }
 
 void PlanKey::add(const HostArg& a) {

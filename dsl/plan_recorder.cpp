@@ -134,6 +134,10 @@ PlanSlot PlanBuilder::view(PlanSlot of, std::function<Tensor(const Tensor&)> of_
 PlanSlot PlanBuilder::scratch(const Dims& shape, DType dtype) {
   return recorder_.make({dsl::MadeTensor::From::scratch, -1, {}, shape, dtype});
 }
+PlanSlot PlanBuilder::broadcast_to(PlanSlot of, const Dims& shape) {
+  if (tensor(of).shape() == shape) return of;
+  return view(of, [shape](const Tensor& t) { return t.broadcast_to(shape); });
+}
 PlanSlot PlanBuilder::counters(std::size_t count) {
   return recorder_.make(
       {dsl::MadeTensor::From::counters, -1, {}, {static_cast<std::int64_t>(count)}, DType::u32});

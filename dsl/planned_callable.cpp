@@ -44,7 +44,7 @@ struct PlannedCallable::Values {
   std::size_t count;
 };
 
-PlannedCallable::PlannedCallable() : id_(next_id()) {
+PlannedCallable::PlannedCallable(StrideKey strides) : id_(next_id()), strides_(strides) {
   versions_.push_back(std::make_unique<const Captures>());
   captures_ = versions_.back().get();
 }
@@ -67,7 +67,7 @@ int PlannedCallable::slot_of(const Capture& capture) {
 PlanKey PlannedCallable::key_of(const Stream& stream, std::span<const HostArg> args,
                                 std::span<const HostArg> captured,
                                 std::span<const std::uint64_t> options) const {
-  PlanKey key;
+  PlanKey key(strides_);
   key.add(id_);
   key.add(generation());
   key.add(static_cast<std::uint64_t>(stream.device().kind) << 32 |
@@ -123,7 +123,8 @@ void PlanOptions::too_many(std::size_t count) {
   throw InternalError(fmt::format("a plan has {} options, at most {}", count, +kMax));
 }
 
-CallPlans::CallPlans() : callable_(std::make_unique<dsl::PlannedCallable>()) {}
+CallPlans::CallPlans(StrideKey strides)
+    : callable_(std::make_unique<dsl::PlannedCallable>(strides)) {}
 CallPlans::~CallPlans() = default;
 
 void CallPlans::run(const Stream& stream, std::span<const detail::HostArg> args,

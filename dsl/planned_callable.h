@@ -17,7 +17,7 @@ class PlannedCallable {
  public:
   using BuildFn = void (*)(const void* object, PlanBuilder& plan);
 
-  PlannedCallable();
+  explicit PlannedCallable(StrideKey strides);
   ~PlannedCallable();
   PlannedCallable(const PlannedCallable&) = delete;
   PlannedCallable& operator=(const PlannedCallable&) = delete;
@@ -39,6 +39,7 @@ class PlannedCallable {
                   std::span<const std::uint64_t> options, const void* object, BuildFn build);
 
   const std::uint64_t id_;  ///< no other callable of the process has or had it
+  const StrideKey strides_;
   std::mutex adding_;
   std::vector<std::unique_ptr<const Captures>> versions_;  ///< readers may still hold an old one
   std::atomic<const Captures*> captures_;

@@ -6,11 +6,14 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/doctor.h"
+#include "tegula/kernels/attention.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/gated_matmul.h"
+#include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/tegula.h"
 #include "tests/property/counted_mallocs.h"
@@ -70,12 +73,46 @@ std::vector<NamedCall> calls() {
   };
 }
 
+Call attention_call(const Attention& a, std::int64_t batch, std::int64_t heads,
+                    std::int64_t kv_heads, std::int64_t queries, std::int64_t keys) {
+  const Dims q{batch, heads, queries, 128}, kv{batch, kv_heads, keys, 128};
+  return [=, Q = tensor(q), K = tensor(kv), V = tensor(kv), O = tensor(q)](const Stream& stream) {
+    a(stream, Q, K, V, O);
+  };
+}
+
+std::vector<NamedCall> attention_calls() {
+  const Attention plain{AttentionSpec{}}, causal{AttentionSpec{.mask = masks::causal()}},
+      documents{AttentionSpec{.mask = masks::document(tensor({4096}, DType::i32))}};
+  const Tensor Q = tensor({4096, 8, 128}), O = tensor({4096, 8, 128});
+  const CuSeqlens lengths{tensor({9}, DType::i32), tensor({9}, DType::i32), 1024};
+  return {
+      {"small", false, attention_call(plain, 1, 8, 8, 512, 512)},
+      {"two passes", true, attention_call(causal, 4, 16, 16, 4096, 4096)},
+      {"packed heads", false, attention_call(plain, 4, 32, 8, 1, 512)},
+      {"clusters meet in memory", true, attention_call(plain, 1, 8, 1, 1, 65536)},
+      {"a derived list", true, attention_call(documents, 1, 8, 8, 4096, 4096)},
+      {"sequences", true, [=](const Stream& s) { plain.varlen(s, Q, Q, Q, O, lengths); }},
+  };
+}
+
+std::vector<NamedCall> all_calls() {
+  std::vector<NamedCall> all = calls();
+  for (NamedCall& c : attention_calls()) all.push_back(std::move(c));
+  return all;
+}
+
 class CallsByPlans : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!runtime::diagnose().finding("LLVM").present) GTEST_SKIP() << "no LLVM here";
     mocked::mock().argument_count = 0;
     mocked::mock().record_launches = false;
+    driver_.table.max_active_clusters = [](int* clusters, runtime::cu::Function,
+                                           const runtime::cu::LaunchConfig*) {
+      *clusters = 16;
+      return runtime::cu::kSuccess;
+    };
   }
   Stream stream() const { return Stream::wrap(reinterpret_cast<void*>(0x5000), kGpu); }
 
@@ -84,7 +121,7 @@ class CallsByPlans : public ::testing::Test {
 
 TEST_F(CallsByPlans, ARepeatedCallTakesNoMemory) {
 #ifdef TEGULA_COUNTS_MALLOCS
-  for (const NamedCall& c : calls()) {
+  for (const NamedCall& c : all_calls()) {
     SCOPED_TRACE(c.name);
     const int at_first = g_mallocs;
     for (int i = 0; i < 2; ++i) c.call(stream());
@@ -100,7 +137,7 @@ TEST_F(CallsByPlans, ARepeatedCallTakesNoMemory) {
 }
 
 TEST_F(CallsByPlans, ARecordedCallAsksForTheGraphsMemoryOrForNothing) {
-  for (const NamedCall& c : calls()) {
+  for (const NamedCall& c : all_calls()) {
     SCOPED_TRACE(c.name);
     c.call(stream());
     mocked::mock().capturing = true;
@@ -121,7 +158,7 @@ TEST_F(CallsByPlans, ARecordedCallAsksForTheGraphsMemoryOrForNothing) {
 /// A first call while the stream records decides as any other.
 TEST_F(CallsByPlans, AFirstCallMayBeRecorded) {
   mocked::mock().capturing = true;
-  for (const NamedCall& c : calls()) {
+  for (const NamedCall& c : all_calls()) {
     SCOPED_TRACE(c.name);
     c.call(stream());
     EXPECT_GE(mocked::take_calls()["cuLaunchKernelEx"], 1);

@@ -59,6 +59,8 @@ class PlanBuilder {
   PlanSlot view(PlanSlot of, std::function<Tensor(const Tensor&)> of_tensor);
   /// The slot, or a view of it with dimensions of extent 1 in front until there are `rank`.
   PlanSlot with_rank(PlanSlot of, int rank);
+  /// The slot, or a view of it whose extents of 1 are repeated.
+  PlanSlot broadcast_to(PlanSlot of, const Dims& shape);
   /// A row-major tensor in scratch memory of the stream, or of the graph that it records.
   PlanSlot scratch(const Dims& shape, DType dtype);
   /// Counters [count] of u32 that are 0, for launches that leave them 0.
@@ -132,11 +134,18 @@ std::array<detail::HostArg, sizeof...(Tensors)> tensor_args(const Tensors&... te
   return {detail::HostArg{detail::ParamKind::View, tensors.dtype(), &tensors}...};
 }
 
-/// The plans of one callable. Calls with equal keys share a plan: types, ranks, extents, classes of
-/// strides and alignment of all arguments, the device, and `options`. Threads may call at one time.
+/// What of a tensor's strides tells calls apart.
+enum class StrideKey : std::uint8_t {
+  classes,  ///< the power of two up to 128 that divides each, whether it is 1, 0, negative
+  exact,    ///< the strides themselves
+};
+
+/// The plans of one callable. Calls with equal keys share a plan: types, ranks, extents, strides
+/// (StrideKey) and alignment of all arguments, the device, and `options`. Threads may call at one
+/// time.
 class CallPlans {
  public:
-  CallPlans();
+  explicit CallPlans(StrideKey strides = StrideKey::classes);
   /// Its plans are forgotten.
   ~CallPlans();
   CallPlans(const CallPlans&) = delete;
