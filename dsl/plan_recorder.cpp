@@ -131,6 +131,10 @@ const Tensor& PlanBuilder::tensor(PlanSlot slot) const { return recorder_.tensor
 PlanSlot PlanBuilder::view(PlanSlot of, std::function<Tensor(const Tensor&)> of_tensor) {
   return recorder_.make({dsl::MadeTensor::From::view, of.index, std::move(of_tensor), {}});
 }
+PlanSlot PlanBuilder::with_rank(PlanSlot of, int rank) {
+  if (tensor(of).rank() >= rank) return of;
+  return view(of, [rank](const Tensor& t) { return t.with_rank(rank); });
+}
 PlanSlot PlanBuilder::scratch(const Dims& shape, DType dtype) {
   return recorder_.make({dsl::MadeTensor::From::scratch, -1, {}, shape, dtype});
 }
@@ -138,9 +142,8 @@ PlanSlot PlanBuilder::broadcast_to(PlanSlot of, const Dims& shape) {
   if (tensor(of).shape() == shape) return of;
   return view(of, [shape](const Tensor& t) { return t.broadcast_to(shape); });
 }
-PlanSlot PlanBuilder::counters(std::size_t count) {
-  return recorder_.make(
-      {dsl::MadeTensor::From::counters, -1, {}, {static_cast<std::int64_t>(count)}, DType::u32});
+PlanSlot PlanBuilder::counters(std::int64_t count) {
+  return recorder_.make({dsl::MadeTensor::From::counters, -1, {}, {count}, DType::u32});
 }
 PlanSlot PlanBuilder::fallback_flags() {
   return recorder_.make(
