@@ -122,12 +122,12 @@ bool are_interleaved(const Tensor& a, const Tensor& b) {
   return false;
 }
 
-bool overlap(const Tensor& a, const Tensor& b) {
+}  // namespace
+
+bool share_memory(const Tensor& a, const Tensor& b) {
   const ByteRange x = a.byte_range(), y = b.byte_range();
   return x.begin < y.end && y.begin < x.end && !are_interleaved(a, b);
 }
-
-}  // namespace
 
 void check_overlap(const KernelInstance& k, const CallArgs& a) {
   if (k.may_alias()) return;
@@ -136,7 +136,8 @@ void check_overlap(const KernelInstance& k, const CallArgs& a) {
     if (!a.args[i].tensor || a.access[i] == detail::ViewAccess::In) continue;
     if (a.is_pointer[i] && !known.is_stored_through(i)) continue;
     for (std::size_t j = 0; j < a.count; ++j)
-      if (j != i && a.args[j].tensor && overlap(*a.args[i].tensor, *a.args[j].tensor)) [[unlikely]]
+      if (j != i && a.args[j].tensor && share_memory(*a.args[i].tensor, *a.args[j].tensor))
+          [[unlikely]]
         fail(ErrorId::overlap, k.loc(), {}, std::min(i, j), std::max(i, j), k.name(), i);
   }
 }

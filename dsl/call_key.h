@@ -46,6 +46,9 @@ CallKey make_call_key(const KernelInstance& kernel, std::span<const HostArg> arg
 /// does.
 void check_equal_extents(const KernelInstance& kernel, const CallArgs& args);
 
+/// Whether two tensors have an element's memory in common, as far as ranges and rows tell.
+bool share_memory(const Tensor& a, const Tensor& b);
+
 /// Throws CompileError where an argument that the kernel writes shares memory with another one. An
 /// address is written where a trace has stored through it, so that a first call is checked again
 /// once it is traced.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "dsl/at_kernel.h"
 #include "dsl/eager.h"
 #include "dsl/errors.h"
 #include "dsl/instance.h"
@@ -56,11 +57,6 @@ std::string key_text(const KernelInstance& k, const Signature& s) {
   return text + s.text();
 }
 
-bool wants_retrace() {
-  const auto& checks = env().check;
-  return !checks.empty() && std::ranges::find(checks, "retrace") != checks.end();
-}
-
 /// The warnings of the trace, then those of the machine code, which are about the kernel's own line
 /// where they know none.
 std::vector<Warning> warnings_about(const KernelInstance& k, std::span<const Diagnostic> of_trace,
@@ -95,6 +91,11 @@ void refuse_nested(const KernelInstance& k) {
 }
 
 }  // namespace
+
+bool wants_retrace() {
+  const auto& checks = env().check;
+  return !checks.empty() && std::ranges::find(checks, "retrace") != checks.end();
+}
 
 const CompiledEntry* Launcher::find(const CallKey& key) const {
   const CompiledEntry* e = newest_.load(std::memory_order_acquire);
@@ -239,6 +240,20 @@ std::shared_ptr<const CompiledKernel> Launcher::prepare(KernelInstance& k, const
   return kernel;
 }
 
+std::shared_ptr<const CompiledKernel> Launcher::compiled_for(KernelInstance& k,
+                                                             std::span<const HostArg> args,
+                                                             Device device, CallArgs& run_time) {
+  refuse_nested(k);
+  const CompiledEntry* entry = find(make_call_key(k, args, device, run_time));
+  if (!entry) {
+    entry = &compile(k, args, device);
+    run_time.count = 0;
+    make_call_key(k, args, device, run_time);  // with what the trace captured
+  }
+  run_time.count = entry->kernel->tile.params().size();
+  return entry->kernel;
+}
+
 std::shared_ptr<const CompiledKernel> Launcher::latest() const {
   const CompiledEntry* entry = newest_.load(std::memory_order_acquire);
   return entry ? entry->kernel : nullptr;
@@ -263,40 +278,13 @@ std::size_t Launcher::compiled() const {
 }  // namespace tegula::dsl
 
 namespace tegula::detail {
-namespace {
-
-/// Throws the error again, whose diagnostics without a line are about the kernel's own.
-template <class E>
-[[noreturn]] void rethrow_at(const dsl::KernelInstance& k, const E& e) {
-  std::vector<Diagnostic> all = e.diagnostics();
-  const auto is_known = [](const Diagnostic& d) { return d.loc.known(); };
-  if (std::ranges::all_of(all, is_known)) throw;
-  for (Diagnostic& d : all)
-    if (!is_known(d)) d.loc = k.loc();
-  throw E(std::move(all));
-}
-
-/// Calls `f`. What it refuses without knowing a line is said of the kernel's own line.
-template <class F>
-decltype(auto) at_kernel(const dsl::KernelInstance& k, const F& f) {
-  try {
-    return f();
-  } catch (const CompileError& e) {
-    rethrow_at(k, e);
-  } catch (const ProgramError& e) {
-    rethrow_at(k, e);
-  }
-}
-
-}  // namespace
-
 void launch(dsl::KernelInstance& k, const Stream* stream, std::span<const HostArg> args) {
-  at_kernel(k, [&] { k.launcher.launch(k, stream, args); });
+  dsl::at_kernel(k.loc(), [&] { k.launcher.launch(k, stream, args); });
 }
 
 Artefact compile(dsl::KernelInstance& k, std::string_view target, std::span<const HostArg> args,
                  Loc at) {
-  return at_kernel(k, [&] { return k.launcher.compile_for(k, target, args, at); });
+  return dsl::at_kernel(k.loc(), [&] { return k.launcher.compile_for(k, target, args, at); });
 }
 
 std::string dump(dsl::KernelInstance& k, std::string_view verb) {

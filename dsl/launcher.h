@@ -17,6 +17,9 @@
 
 namespace tegula::dsl {
 
+/// Whether TEGULA_CHECK has every launch trace its kernel again.
+bool wants_retrace();
+
 struct CompiledEntry {
   CallKey key;
   std::shared_ptr<const runtime::CompiledKernel> kernel;
@@ -38,6 +41,10 @@ class Launcher {
   std::shared_ptr<const runtime::CompiledKernel> prepare(KernelInstance& instance,
                                                          const Stream* stream,
                                                          std::span<const HostArg> args);
+  /// The same for a plan of calls, with the arguments as the kernel takes them: captured ones last.
+  std::shared_ptr<const runtime::CompiledKernel> compiled_for(KernelInstance& instance,
+                                                              std::span<const HostArg> args,
+                                                              Device device, CallArgs& run_time);
   /// Compiles for the target of this name, such as "sm_90a", or finds what was compiled. Only the
   /// shapes, types and alignment of the arguments count. Needs no GPU. `at` is the line that asks.
   Artefact compile_for(KernelInstance& instance, std::string_view name,

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "runtime/shared_library.h"
+#include "support/generation.h"
 #include "tegula/error.h"
 
 namespace tegula::runtime {
@@ -186,8 +187,13 @@ void throw_driver_error(cu::Result result, const char* call, const std::string& 
 }
 
 ScopedDriver::ScopedDriver(const Driver& replacement)
-    : previous_(g_replacement.exchange(&replacement)) {}
-ScopedDriver::~ScopedDriver() { g_replacement.store(previous_); }
+    : previous_(g_replacement.exchange(&replacement)) {
+  begin_generation();
+}
+ScopedDriver::~ScopedDriver() {
+  g_replacement.store(previous_);
+  begin_generation();
+}
 
 std::string probe_driver(const std::string& library) { return load_driver({library}).why_not; }
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "support/generation.h"
 #include "support/markdown.h"
 #include "support/text.h"
 #include "tegula/error.h"
@@ -99,9 +100,14 @@ const Env& env() {
 }
 
 EnvOverride::EnvOverride(Env replacement)
-    : mine_(std::move(replacement)), before_(override_slot().exchange(&mine_)) {}
+    : mine_(std::move(replacement)), before_(override_slot().exchange(&mine_)) {
+  begin_generation();
+}
 
-EnvOverride::~EnvOverride() { override_slot().store(before_); }
+EnvOverride::~EnvOverride() {
+  override_slot().store(before_);
+  begin_generation();
+}
 
 std::vector<std::string> unknown_variables(const std::vector<std::string>& entries) {
   std::vector<std::string> unknown;

@@ -64,13 +64,25 @@ KvRanges BlockMask::record(const Tile& first, const Tile& last, const Tile& seql
   return now.function ? KvRangeAnalysis(*now.function).record(first, last, seqlen_kv) : KvRanges{};
 }
 
+bool BlockMask::has_lists_for(std::initializer_list<const Tensor*> tensors) const {
+  const bool is_wide =
+      std::ranges::any_of(tensors, [](const Tensor* x) { return dsl::needs_wide_index(*x); });
+  return derived_ && (!is_wide || derived_->holds_in_64_bits());
+}
+
 std::optional<BlockListArgs> BlockMask::lists(const Stream& stream, const Tensor& Q,
                                               const Tensor& K, const Tensor& V, const Tensor& O,
                                               BlockShape block, const QueryTileRows& rows) const {
-  const bool is_wide = std::ranges::any_of(
-      std::array{&Q, &K, &V, &O}, [](const Tensor* x) { return dsl::needs_wide_index(*x); });
-  if (!derived_ || (is_wide && !derived_->holds_in_64_bits())) return std::nullopt;
+  if (!has_lists_for({&Q, &K, &V, &O})) return std::nullopt;
   return derived_->make(stream, Q, K, block, rows);
+}
+
+std::optional<BlockListSlots> BlockMask::lists(PlanBuilder& plan, const Tensor& Q, const Tensor& K,
+                                               const Tensor& V, const Tensor& O, BlockShape block,
+                                               const QueryTileRows& rows, PlanSlot cu_q,
+                                               PlanSlot cu_kv) const {
+  if (!has_lists_for({&Q, &K, &V, &O})) return std::nullopt;
+  return derived_->make(plan, Q, K, block, rows, cu_q, cu_kv);
 }
 
 std::string BlockMask::explain() const { return derived_ ? derived_->explain() : ""; }

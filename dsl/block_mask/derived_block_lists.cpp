@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "dsl/block_mask/mask_values.h"
@@ -321,6 +322,42 @@ auto make_order_kernel() {
   });
 }
 
+/// Lists in the stream's workspace, made at once.
+struct StreamMemory {
+  using Place = Tensor;
+  using Lists = BlockListArgs;
+
+  void reserve(std::size_t bytes) { scratch.emplace(stream, device, bytes); }
+  Tensor take(const Dims& shape) { return scratch->take(shape, DType::i32); }
+  template <class K, class... Args>
+  void launch(const K& kernel, const Args&... args) const {
+    kernel(stream, args...);
+  }
+  static Tensor broadcast(const Tensor& t, const Dims& shape) { return t.broadcast_to(shape); }
+
+  const Stream& stream;
+  Device device;
+  std::optional<Scratch> scratch;
+};
+
+/// Lists that each call of a plan makes.
+struct PlanMemory {
+  using Place = PlanSlot;
+  using Lists = BlockListSlots;
+
+  static void reserve(std::size_t /*bytes*/) {}  // a plan adds up what it takes
+  PlanSlot take(const Dims& shape) const { return plan.scratch(shape, DType::i32); }
+  template <class K, class... Args>
+  void launch(const K& kernel, const Args&... args) const {
+    plan.launch(kernel, args...);
+  }
+  PlanSlot broadcast(PlanSlot slot, const Dims& shape) const {
+    return plan.broadcast_to(slot, shape);
+  }
+
+  PlanBuilder& plan;
+};
+
 }  // namespace
 
 KvIndexWindow KvIndexWindow::of_sequence(const Tile& b, const Tile& first, const Tile& length,
@@ -379,8 +416,11 @@ bool DerivedBlockLists::holds_in_64_bits() const {
   return MaskIntervals(of_head_->mask->sides).has_no_overflow();
 }
 
-BlockListArgs DerivedBlockLists::make(const Stream& stream, const Tensor& Q, const Tensor& K,
-                                      BlockShape tiles, const QueryTileRows& call) const {
+template <class Memory>
+typename Memory::Lists DerivedBlockLists::made_in(Memory& memory, const Tensor& Q, const Tensor& K,
+                                                  BlockShape tiles, const QueryTileRows& call,
+                                                  const typename Memory::Place& cu_q,
+                                                  const typename Memory::Place& cu_kv) const {
   Kernels& made = call.group > 1 ? *of_group_ : *of_head_;
   const ir::MaskAxisDependence& sides = made.mask->sides;
   const bool is_varlen = call.lengths.q.defined();
@@ -403,29 +443,39 @@ BlockListArgs DerivedBlockLists::make(const Stream& stream, const Tensor& Q, con
   const Dims of_rows{batch, heads, rows};
   const Dims of_bounds{bounds, entries, heads, n}, of_blocks{entries, heads, rows, n};
   const auto bytes = [](const Dims& shape) { return Scratch::bytes_of(shape, DType::i32); };
-  Scratch scratch(
-      stream, Q.device(),
-      bytes(of_bounds) + bytes(of_blocks) + (call.longest_first ? 3 : 2) * bytes(of_rows));
-  const Tensor key_bounds = scratch.take(of_bounds, DType::i32);
-  BlockListArgs lists{scratch.take(of_blocks, DType::i32), scratch.take(of_rows, DType::i32),
-                      scratch.take(of_rows, DType::i32)};
-  if (call.longest_first) lists.order = scratch.take(of_rows, DType::i32);
+  memory.reserve(bytes(of_bounds) + bytes(of_blocks) +
+                 (call.longest_first ? 3 : 2) * bytes(of_rows));
+  const auto key_bounds = memory.take(of_bounds);
+  typename Memory::Lists lists{
+      memory.take(of_blocks), memory.take(of_rows), memory.take(of_rows), {}};
+  if (call.longest_first) lists.order = memory.take(of_rows);
   const auto seqlen_kv = static_cast<i32>(K.size(2));
   const Kernels::OfTiles& kernels = made.of(tiles);
-  const Tensor &cu_q = call.lengths.q, &cu_kv = call.lengths.kv;
-  if (!sides.is_plain_key()) kernels.bounds(stream, key_bounds, seqlen_kv, cu_q, cu_kv);
-  kernels.list(stream, key_bounds, lists.blocks, lists.counts, lists.full,
-               static_cast<i32>(seqlen_q), seqlen_kv, cu_q, cu_kv, call.group,
-               call.align_bottom_right);
+  if (!sides.is_plain_key()) memory.launch(kernels.bounds, key_bounds, seqlen_kv, cu_q, cu_kv);
+  memory.launch(kernels.list, key_bounds, lists.blocks, lists.counts, lists.full,
+                static_cast<i32>(seqlen_q), seqlen_kv, cu_q, cu_kv, call.group,
+                call.align_bottom_right);
   const Dims all{sequences, Q.size(1), rows};
   if (call.longest_first) {
     made.orders = true;
-    made.order(stream, lists.counts, lists.order,
-               static_cast<i32>(ceil_div(seqlen_q * call.group, tiles.block_q)));
-    lists.order = lists.order.broadcast_to(all);
+    memory.launch(made.order, lists.counts, lists.order,
+                  static_cast<i32>(ceil_div(seqlen_q * call.group, tiles.block_q)));
+    lists.order = memory.broadcast(lists.order, all);
   }
-  return {lists.blocks.broadcast_to({all[0], all[1], rows, n}), lists.counts.broadcast_to(all),
-          lists.full.broadcast_to(all), lists.order};
+  return {memory.broadcast(lists.blocks, {all[0], all[1], rows, n}),
+          memory.broadcast(lists.counts, all), memory.broadcast(lists.full, all), lists.order};
+}
+
+BlockListArgs DerivedBlockLists::make(const Stream& stream, const Tensor& Q, const Tensor& K,
+                                      BlockShape tiles, const QueryTileRows& rows) const {
+  StreamMemory memory{stream, Q.device(), {}};
+  return made_in(memory, Q, K, tiles, rows, rows.lengths.q, rows.lengths.kv);
+}
+BlockListSlots DerivedBlockLists::make(PlanBuilder& plan, const Tensor& Q, const Tensor& K,
+                                       BlockShape tiles, const QueryTileRows& rows, PlanSlot cu_q,
+                                       PlanSlot cu_kv) const {
+  PlanMemory memory{plan};
+  return made_in(memory, Q, K, tiles, rows, cu_q, cu_kv);
 }
 
 std::string DerivedBlockLists::explain() const {

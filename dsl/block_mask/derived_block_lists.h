@@ -22,11 +22,18 @@ class DerivedBlockLists {
   /// their own.
   BlockListArgs make(const Stream& stream, const Tensor& Q, const Tensor& K, BlockShape tiles,
                      const QueryTileRows& rows) const;
+  /// The same as launches of a plan; `rows` has the lengths of its slots `cu_q` and `cu_kv`.
+  BlockListSlots make(PlanBuilder& plan, const Tensor& Q, const Tensor& K, BlockShape tiles,
+                      const QueryTileRows& rows, PlanSlot cu_q, PlanSlot cu_kv) const;
   /// Report, as Kernel::explain() gives it, on the kernels that make lists.
   std::string explain() const;
 
  private:
   struct Kernels;
+  template <class Memory>
+  typename Memory::Lists made_in(Memory& memory, const Tensor& Q, const Tensor& K, BlockShape tiles,
+                                 const QueryTileRows& rows, const typename Memory::Place& cu_q,
+                                 const typename Memory::Place& cu_kv) const;
   std::unique_ptr<Kernels> of_head_, of_group_;  ///< by whether heads are rows of a tile
 };
 

@@ -80,7 +80,8 @@ Tensor with_strides(const Tensor& t, const Dims& shape, const Dims& strides) {
   return Tensor::borrow(t.data(), shape, t.dtype(), t.device(), strides);
 }
 
-/// [total, heads, ..] as the only entry of a batch: [1, heads, total, ..].
+}  // namespace
+
 Tensor as_batch(const Tensor& t) {
   if (!t.defined()) return t;
   Dims shape{1, t.size(1), t.size(0)}, strides{t.stride(0), t.stride(1), t.stride(0)};
@@ -91,8 +92,6 @@ Tensor as_batch(const Tensor& t) {
   return with_strides(t, shape, strides);
 }
 
-/// [batch, heads, length, ..] as [batch, kv_heads, group * length, ..], if rows of a group's heads
-/// lie evenly spaced.
 std::optional<Tensor> grouped(const Tensor& t, std::int64_t kv_heads) {
   if (!t.defined()) return t;
   const std::int64_t length = t.size(2), group = t.size(1) / kv_heads;
@@ -105,8 +104,6 @@ std::optional<Tensor> grouped(const Tensor& t, std::int64_t kv_heads) {
   }
   return with_strides(t, shape, strides);
 }
-
-}  // namespace
 
 AttentionCall dense_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
                          const AttentionExtras& extras) {

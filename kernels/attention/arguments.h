@@ -1,6 +1,7 @@
 #pragma once
 // Checks the tensors of a call of attention and prepares the kernel's views of them.
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "tegula/kernels/attention.h"
@@ -22,6 +23,12 @@ AttentionCall dense_call(const Tensor& Q, const Tensor& K, const Tensor& V, cons
 /// Checks [total length, heads, dim].
 AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
                           const CuSeqlens& lengths, const AttentionExtras& extras);
+
+/// [total, heads, ..] as the only entry of a batch: [1, heads, total, ..].
+Tensor as_batch(const Tensor& t);
+/// [batch, heads, length, ..] as [batch, kv_heads, group * length, ..], if rows of a group's heads
+/// lie evenly spaced.
+std::optional<Tensor> grouped(const Tensor& t, std::int64_t kv_heads);
 
 /// Throws where there are more queries than keys.
 void require_keys_for_queries(const Tensor& Q, const Tensor& K);

@@ -12,7 +12,6 @@
 #include "kernels/attention/heuristics.h"
 #include "kernels/attention/tile_shapes.h"
 #include "tegula/int_math.h"
-#include "tegula/scratch.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -29,21 +28,19 @@ struct KernelPair {
 };
 
 /// Workspace of split-KV: partial accumulators and row statistics.
-struct SharedTensors {
-  Tensor acc_partials, row_stats;
+struct SharedSlots {
+  PlanSlot acc_partials, row_stats;
 };
 
 /// Rows are padded so that the kernel is the same for all numbers of rows and clusters, which
 /// strides are products of.
 constexpr std::int64_t kRowsOfStride = 16;
 
-SharedTensors shared_tensors(const Stream& stream, const AttentionCall& c, std::int64_t clusters) {
+SharedSlots shared_slots(PlanBuilder& plan, const AttentionCall& c, std::int64_t clusters) {
   const std::int64_t tiles = c.Q.size(0) * c.Q.size(1),
                      rows = ceil_div(c.Q.size(2), kRowsOfStride) * kRowsOfStride;
-  const Dims outs{tiles, clusters, rows, c.V.size(3)}, facts{tiles, clusters, 2, rows};
-  Scratch scratch(stream, c.Q.device(),
-                  Scratch::bytes_of(outs, DType::f32) + Scratch::bytes_of(facts, DType::f32));
-  return {scratch.take(outs, DType::f32), scratch.take(facts, DType::f32)};
+  return {plan.scratch({tiles, clusters, rows, c.V.size(3)}, DType::f32),
+          plan.scratch({tiles, clusters, 2, rows}, DType::f32)};
 }
 
 /// The kernels of one element type: `few` for fewer rows than half a tile, `split` for split-KV,
@@ -87,33 +84,32 @@ struct KernelsOf {
     return many;
   }
 
-  void operator()(const Stream& stream, const AttentionCall& c, float scale,
-                  const BlockListArgs& lists) const {
+  void build(PlanBuilder& plan, const AttentionCall& c, const AttentionSlots& slots, float scale,
+             const BlockListSlots& lists) const {
     const SplitKv splits = facts->split_kv(c);
     const KernelPair<T>& kernels =
         splits.all() > 1 ? split.at(splits.cluster_ctas) : kernels_for(c);
-    SharedTensors shared;
-    const auto run = [&](const ForwardKernel<T>& kernel, SoftmaxPass pass,
-                         detail::HostPointer<u32> flags, int programs) {
+    SharedSlots shared;
+    const auto launch = [&](const ForwardKernel<T>& kernel, SoftmaxPass pass, PlanSlot flags,
+                            int programs) {
       // An argument for each member of the kernel's structs.
-      kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.pack_gqa, c.K.size(2) == 0,
-             c.seqlen_q, c.lengths.q, c.lengths.kv, c.extras.sinks, c.extras.row_max, lists.blocks,
-             lists.counts, lists.full, pass, flags, programs, lists.order, shared.acc_partials,
-             shared.row_stats);
+      plan.launch(kernel, slots.Q, slots.K, slots.V, slots.O, slots.lse, scale, c.pack_gqa,
+                  c.K.size(2) == 0, c.seqlen_q, slots.cu_q, slots.cu_kv, slots.sinks, slots.row_max,
+                  lists.blocks, lists.counts, lists.full, pass, flags, programs, lists.order,
+                  shared.acc_partials, shared.row_stats);
     };
     latest = &kernels.main;
     if (splits.clusters > 1) {
-      shared = shared_tensors(stream, c, splits.clusters);
-      const Tensor arrivals =
-          Scratch::counters(stream, splits.cluster_ctas * shared.acc_partials.size(0));
-      return run(kernels.main, SoftmaxPass::exact, arrivals, static_cast<int>(splits.clusters));
+      shared = shared_slots(plan, c, splits.clusters);
+      const std::int64_t tiles = c.Q.size(0) * c.Q.size(1);
+      return launch(kernels.main, SoftmaxPass::exact, plan.counters(splits.cluster_ctas * tiles),
+                    static_cast<int>(splits.clusters));
     }
     if (splits.all() > 1 || !facts->uses_speculative_softmax(c))
-      return run(kernels.main, SoftmaxPass::exact, nullptr, 0);
-    const auto lock = Scratch::lock(stream);
-    const Tensor flags = Scratch::fallback_flags(stream);
-    run(kernels.main, SoftmaxPass::speculative, flags, 0);
-    run(kernels.recompute, SoftmaxPass::recompute, flags, facts->programs(c));
+      return launch(kernels.main, SoftmaxPass::exact, {}, 0);
+    const PlanSlot flags = plan.fallback_flags();
+    launch(kernels.main, SoftmaxPass::speculative, flags, 0);
+    launch(kernels.recompute, SoftmaxPass::recompute, flags, facts->programs(c));
   }
 
   std::shared_ptr<const AttentionHeuristics> facts;
@@ -145,6 +141,52 @@ void check_spec(const AttentionSpec& spec) {
   check_blocks(*spec.blocks);
 }
 
+/// The arguments of a call, tensors that it leaves out among them.
+enum Argument : std::uint8_t {
+  kQ,
+  kK,
+  kV,
+  kO,
+  kLse,
+  kRowMax,
+  kSinks,
+  kCuQ,
+  kCuKv,
+  kBlocks,
+  kCounts,
+  kFull
+};
+
+auto arguments(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
+               const AttentionExtras& x, const CuSeqlens& lengths, const BlockList& list) {
+  return tensor_args(Q, K, V, O, x.lse, x.row_max, x.sinks, lengths.q, lengths.kv, list.kv_indices,
+                     list.kv_num_blocks, list.full_kv_num_blocks);
+}
+
+/// The arguments in the layout that the kernel takes, as `c` has them.
+AttentionSlots slots_of(PlanBuilder& plan, const AttentionCall& c) {
+  const auto in_batch = [&](Argument a) {
+    const PlanSlot slot = plan.argument(a);
+    const bool is_view = c.lengths.q.defined() && plan.tensor(slot).defined();
+    return is_view ? plan.view(slot, as_batch) : slot;
+  };
+  const auto by_query_head = [&](Argument a) {
+    const PlanSlot slot = in_batch(a);
+    if (!c.pack_gqa || !plan.tensor(slot).defined()) return slot;
+    return plan.view(slot, [heads = c.K.size(1)](const Tensor& t) { return *grouped(t, heads); });
+  };
+  return {by_query_head(kQ),
+          in_batch(kK),
+          in_batch(kV),
+          by_query_head(kO),
+          by_query_head(kLse),
+          by_query_head(kRowMax),
+          plan.argument(kSinks),
+          plan.argument(kCuQ),
+          plan.argument(kCuKv),
+          {plan.argument(kBlocks), plan.argument(kCounts), plan.argument(kFull), {}}};
+}
+
 /// Tensors that have a meaning for softmax alone.
 void check_extras(AttentionNormalization weighting, const AttentionExtras& x) {
   if (weighting == AttentionNormalization::softmax) return;
@@ -169,22 +211,44 @@ struct Attention::Kernels {
 
   const AttentionSpec& spec() const { return facts->spec; }
 
-  void run(const Stream& stream, const AttentionCall& call) const {
+  void call(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
+            const Tensor& O, const AttentionExtras& extras, const CuSeqlens& lengths,
+            bool is_varlen) const {
+    static const BlockList kNone;
+    const BlockList& list = spec().blocks ? *spec().blocks : kNone;
+    plans.call(stream, arguments(Q, K, V, O, extras, lengths, list),
+               PlanOptions{is_varlen, lengths.max_seqlen_q}, [&](PlanBuilder& plan) {
+                 check_extras(spec().weighting, extras);
+                 is_varlen ? build_varlen(plan, varlen_call(Q, K, V, O, lengths, extras))
+                           : build_dense(plan, dense_call(Q, K, V, O, extras));
+               });
+  }
+
+  void build_dense(PlanBuilder& plan, AttentionCall call) const {
+    if (spec().align_bottom_right) require_keys_for_queries(call.Q, call.K);
+    if (!spec().blocks) call = with_packed_gqa(std::move(call), facts->schedule.pack_gqa);
+    build(plan, call);
+  }
+  void build_varlen(PlanBuilder& plan, const AttentionCall& call) const {
+    if (call.lengths.q.size(0) > 1 && call.Q.size(2) > 0) build(plan, call);
+  }
+  void build(PlanBuilder& plan, const AttentionCall& call) const {
     const float scale = spec().scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
     if (!(scale > 0)) throw_argument_error(ErrorId::attention_scale, scale);
-    const StreamScope one_call;
-    BlockListArgs lists_of_call;
+    const AttentionSlots slots = slots_of(plan, call);
+    BlockListSlots lists;
     if (facts->traversal.uses_block_list())
-      lists_of_call = facts->lists(stream, call, facts->tiles(call));
+      lists = facts->lists(plan, slots, call, facts->tiles(call));
     if (call.Q.dtype() == DType::f16)
-      of_f16(stream, call, scale, lists_of_call);
+      of_f16.build(plan, call, slots, scale, lists);
     else
-      of_bf16(stream, call, scale, lists_of_call);
+      of_bf16.build(plan, call, slots, scale, lists);
   }
 
   std::shared_ptr<const AttentionHeuristics> facts;
   KernelsOf<bf16> of_bf16;
   KernelsOf<f16> of_f16;
+  CallPlans plans{StrideKey::exact};  ///< whether heads are packed is decided by exact strides
 };
 
 Attention::Attention(AttentionSpec spec, AttentionSchedule schedule, AttentionNumerics numerics,
@@ -199,12 +263,7 @@ Attention::Attention(AttentionSpec spec, AttentionSchedule schedule, AttentionNu
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                            const Tensor& O, const AttentionExtras& extras, Loc at) const {
   const detail::CallPlace here(at);
-  const AttentionSpec& spec = kernels_->spec();
-  check_extras(spec.weighting, extras);
-  AttentionCall call = dense_call(Q, K, V, O, extras);
-  if (spec.align_bottom_right) require_keys_for_queries(Q, K);
-  if (!spec.blocks) call = with_packed_gqa(std::move(call), kernels_->facts->schedule.pack_gqa);
-  kernels_->run(stream, call);
+  kernels_->call(stream, Q, K, V, O, extras, {}, false);
 }
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
@@ -226,9 +285,7 @@ void Attention::varlen(const Stream& stream, const Tensor& Q, const Tensor& K, c
                        const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras,
                        Loc at) const {
   const detail::CallPlace here(at);
-  check_extras(kernels_->spec().weighting, extras);
-  const AttentionCall call = varlen_call(Q, K, V, O, lengths, extras);
-  if (lengths.q.size(0) > 1 && Q.size(0) > 0) kernels_->run(stream, call);
+  kernels_->call(stream, Q, K, V, O, extras, lengths, true);
 }
 
 std::string Attention::explain(DType dtype) const {

@@ -220,14 +220,24 @@ bool AttentionHeuristics::longest_first(const AttentionCall& c,
          steps * sms >= kStepsByShare * all;
 }
 
-BlockListArgs AttentionHeuristics::lists(const Stream& stream, const AttentionCall& c,
-                                         const AttentionTileShape& tiles) const {
+QueryTileRows AttentionHeuristics::list_rows(const AttentionCall& c,
+                                             const AttentionTileShape& tiles) const {
   if (spec.blocks && c.lengths.q.defined()) throw_argument_error(ErrorId::varlen_blocks);
   const int group = c.pack_gqa ? static_cast<int>(c.Q.size(2) / c.seqlen_q) : 1;
-  return traversal
-      .lists(stream, {c.Q, c.K, c.V, c.O}, tiles,
-             {group, spec.align_bottom_right, longest_first(c, tiles), c.lengths})
+  return {group, spec.align_bottom_right, longest_first(c, tiles), c.lengths};
+}
+
+BlockListArgs AttentionHeuristics::lists(const Stream& stream, const AttentionCall& c,
+                                         const AttentionTileShape& tiles) const {
+  return traversal.lists(stream, {c.Q, c.K, c.V, c.O}, tiles, list_rows(c, tiles))
       .value_or(BlockListArgs{});
+}
+
+BlockListSlots AttentionHeuristics::lists(PlanBuilder& plan, const AttentionSlots& slots,
+                                          const AttentionCall& c,
+                                          const AttentionTileShape& tiles) const {
+  return traversal.lists(plan, slots, {c.Q, c.K, c.V, c.O}, tiles, list_rows(c, tiles))
+      .value_or(BlockListSlots{});
 }
 
 }  // namespace tegula

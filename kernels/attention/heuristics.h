@@ -45,6 +45,9 @@ struct AttentionHeuristics {
   /// Without tensors where the call visits a range of keys.
   BlockListArgs lists(const Stream& stream, const AttentionCall& c,
                       const AttentionTileShape& tiles) const;
+  /// The same as launches of the call's plan.
+  BlockListSlots lists(PlanBuilder& plan, const AttentionSlots& slots, const AttentionCall& c,
+                       const AttentionTileShape& tiles) const;
 
   /// Whether scores are relative to the first block's maximum and a recompute kernel follows,
   /// without split-KV.
@@ -53,6 +56,9 @@ struct AttentionHeuristics {
   bool iterates_in_reverse() const;
   /// For the second kernel.
   int programs(const AttentionCall& c) const;
+
+  /// The rows of the tiles that lists are made for.
+  QueryTileRows list_rows(const AttentionCall& c, const AttentionTileShape& tiles) const;
 
   AttentionSpec spec;
   AttentionSchedule schedule;

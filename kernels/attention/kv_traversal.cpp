@@ -37,4 +37,14 @@ std::optional<BlockListArgs> KvTraversal::lists(const Stream& stream, const Atte
   return derived_->lists(stream, t.Q, t.K, t.V, t.O, {tiles.block_q, tiles.block_kv}, rows);
 }
 
+std::optional<BlockListSlots> KvTraversal::lists(PlanBuilder& plan, const AttentionSlots& slots,
+                                                 const AttentionTensors& t,
+                                                 const AttentionTileShape& tiles,
+                                                 const QueryTileRows& rows) const {
+  if (list_) return list_slots(plan, *list_, t.Q, slots.list);
+  if (!derived_) return std::nullopt;
+  return derived_->lists(plan, t.Q, t.K, t.V, t.O, {tiles.block_q, tiles.block_kv}, rows,
+                         slots.cu_q, slots.cu_kv);
+}
+
 }  // namespace tegula

@@ -16,6 +16,13 @@ struct AttentionTensors {
   const Tensor &Q, &K, &V, &O;
 };
 
+/// The tensors of a call as slots of its plan, in the layout that the kernel takes. `list` is the
+/// caller's.
+struct AttentionSlots {
+  PlanSlot Q, K, V, O, lse, row_max, sinks, cu_q, cu_kv;
+  BlockListSlots list;
+};
+
 class KvTraversal {
  public:
   explicit KvTraversal(const AttentionSpec& spec);
@@ -38,6 +45,11 @@ class KvTraversal {
   std::optional<BlockListArgs> lists(const Stream& stream, const AttentionTensors& tensors,
                                      const AttentionTileShape& tiles,
                                      const QueryTileRows& rows) const;
+  /// The same as launches of a plan, of whose slots `slots` the caller's list and the lengths are.
+  std::optional<BlockListSlots> lists(PlanBuilder& plan, const AttentionSlots& slots,
+                                      const AttentionTensors& tensors,
+                                      const AttentionTileShape& tiles,
+                                      const QueryTileRows& rows) const;
   /// One line: the traversal and the reason.
   const std::string& text() const { return text_; }
   /// Report, as Kernel::explain() gives it, on the kernels that make the lists.

@@ -40,4 +40,16 @@ BlockListArgs list_args(const BlockList& list, const Tensor& Q) {
           {}};
 }
 
+BlockListSlots list_slots(PlanBuilder& plan, const BlockList& list, const Tensor& Q,
+                          const BlockListSlots& given) {
+  const BlockListArgs fitted = list_args(list, Q);
+  const auto as = [&](PlanSlot slot, const Tensor& t) {
+    return t.defined() ? plan.broadcast_to(slot, t.shape()) : PlanSlot();
+  };
+  return {as(given.blocks, fitted.blocks),
+          as(given.counts, fitted.counts),
+          as(given.full, fitted.full),
+          {}};
+}
+
 }  // namespace tegula

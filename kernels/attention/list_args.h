@@ -9,6 +9,10 @@ namespace tegula {
 /// Throws CompileError if it does not fit.
 BlockListArgs list_args(const BlockList& list, const Tensor& Q);
 
+/// The same for the slots of a plan that are the caller's list.
+BlockListSlots list_slots(PlanBuilder& plan, const BlockList& list, const Tensor& Q,
+                          const BlockListSlots& given);
+
 /// Tile sizes that attention has no kernel for are a CompileError.
 void check_blocks(const BlockList& list);
 

@@ -2,6 +2,7 @@
 #include "tegula/kernels/copy.h"
 
 #include "kernels/argument_error.h"
+#include "kernels/copy/copy_slots.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -43,13 +44,49 @@ Tensor as_bits(const Tensor& t, DType bits) {
 }
 
 template <class T>
+struct CopyKernels {
+  decltype(copy_one<T>()) one = copy_one<T>();
+  decltype(copy_two<T>()) two = copy_two<T>();
+};
+template <class T>
+const CopyKernels<T>& kernels() {
+  static const auto* const all = new CopyKernels<T>;  // statics may copy, too
+  return *all;
+}
+
+/// Calls `f` with a value of the unsigned type that has as many bytes.
+template <class F>
+void with_bits(DType dtype, const F& f) {
+  switch (size_bytes(dtype)) {
+    case 1:
+      return f(u8{});
+    case 2:
+      return f(u16{});
+    case 4:
+      return f(u32{});
+    default:
+      return f(u64{});
+  }
+}
+
+template <class T>
 void copy_all(const Stream& stream, std::span<const TensorCopy> copies) {
-  static const auto one = copy_one<T>();
-  static const auto two = copy_two<T>();
   const auto bits = [](const Tensor& t) { return as_bits(t, dtype_of<T>); };
   for (; copies.size() > 1; copies = copies.subspan(2))
-    two(stream, bits(copies[0].from), bits(copies[0].to), bits(copies[1].from), bits(copies[1].to));
-  if (!copies.empty()) one(stream, bits(copies[0].from), bits(copies[0].to));
+    kernels<T>().two(stream, bits(copies[0].from), bits(copies[0].to), bits(copies[1].from),
+                     bits(copies[1].to));
+  if (!copies.empty()) kernels<T>().one(stream, bits(copies[0].from), bits(copies[0].to));
+}
+
+template <class T>
+void plan_all(PlanBuilder& plan, std::span<const SlotCopy> copies) {
+  const auto bits = [&](PlanSlot slot) {
+    return plan.view(slot, [](const Tensor& t) { return as_bits(t, dtype_of<T>); });
+  };
+  for (; copies.size() > 1; copies = copies.subspan(2))
+    plan.launch(kernels<T>().two, bits(copies[0].from), bits(copies[0].to), bits(copies[1].from),
+                bits(copies[1].to));
+  if (!copies.empty()) plan.launch(kernels<T>().one, bits(copies[0].from), bits(copies[0].to));
 }
 
 void check(const TensorCopy& c, DType dtype) {
@@ -66,16 +103,13 @@ void copy(const Stream& stream, std::span<const TensorCopy> copies, Loc at) {
   if (copies.empty()) return;
   const DType dtype = copies.front().from.dtype();
   for (const TensorCopy& c : copies) check(c, dtype);
-  switch (size_bytes(dtype)) {
-    case 1:
-      return copy_all<u8>(stream, copies);
-    case 2:
-      return copy_all<u16>(stream, copies);
-    case 4:
-      return copy_all<u32>(stream, copies);
-    default:
-      return copy_all<u64>(stream, copies);
-  }
+  with_bits(dtype, [&]<class T>(T) { copy_all<T>(stream, copies); });
+}
+
+void plan_copies(PlanBuilder& plan, std::span<const SlotCopy> copies) {
+  if (copies.empty()) return;
+  with_bits(plan.tensor(copies.front().from).dtype(),
+            [&]<class T>(T) { plan_all<T>(plan, copies); });
 }
 
 void copy(const Stream& stream, const Tensor& from, const Tensor& to, Loc at) {

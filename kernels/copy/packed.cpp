@@ -1,7 +1,7 @@
 // Repacks tensors that a kernel cannot read in their layout.
+#include "kernels/copy/copy_slots.h"
 #include "tegula/int_math.h"
 #include "tegula/kernels/copy.h"
-#include "tegula/scratch.h"
 
 namespace tegula {
 namespace {
@@ -59,33 +59,22 @@ bool RepackedOperand::is_line_aligned() const {
   return pitch * size_bytes(tensor.dtype()) % kLine == 0;
 }
 
-RepackedOperands::RepackedOperands(const Stream& stream,
-                                   std::initializer_list<RepackedOperand> operands,
-                                   const Dims& workspace, DType workspace_type, int counters) {
-  const StreamScope one_call;
-  if (counters > 0) counters_ = Scratch::counters(stream, static_cast<std::size_t>(counters));
-  std::size_t bytes = workspace.empty() ? 0 : Scratch::bytes_of(workspace, workspace_type), i = 0;
-  std::vector<std::size_t> copied;
-  for (const RepackedOperand& o : operands) {
-    of_[i] = &o.tensor;
-    if (o.needs_repack()) {
-      bytes += Scratch::bytes_of(shape_of_copy(o), o.tensor.dtype());
-      copied.push_back(i);
-    }
-    ++i;
+std::vector<PlanSlot> repack(PlanBuilder& plan, std::initializer_list<OperandSlot> operands) {
+  std::vector<PlanSlot> read;
+  std::vector<SlotCopy> copies;
+  for (const auto& [slot, operand] : operands) {
+    read.push_back(slot);
+    if (!operand.needs_repack()) continue;
+    const PlanSlot memory = plan.scratch(shape_of_copy(operand), operand.tensor.dtype());
+    const Tensor place = place_of_copy(operand, plan.tensor(memory));
+    read.back() =
+        plan.view(memory, [shape = place.shape(), strides = place.strides()](const Tensor& t) {
+          return Tensor::borrow(t.data(), shape, t.dtype(), t.device(), strides);
+        });
+    copies.push_back({slot, read.back()});
   }
-  if (workspace.empty() && copied.empty()) return;
-  Scratch scratch(stream, of_[0]->device(), bytes);
-  if (!workspace.empty()) workspace_ = scratch.take(workspace, workspace_type);
-  std::vector<TensorCopy> copies;
-  copies_.reserve(copied.size());  // others point into it
-  for (const std::size_t at : copied) {
-    const RepackedOperand& o = operands.begin()[at];
-    const Tensor memory = scratch.take(shape_of_copy(o), o.tensor.dtype());
-    of_[at] = &copies_.emplace_back(place_of_copy(o, memory));
-    copies.push_back({o.tensor, *of_[at]});
-  }
-  copy(stream, copies);
+  plan_copies(plan, copies);
+  return read;
 }
 
 }  // namespace tegula

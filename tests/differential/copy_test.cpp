@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <vector>
+
+#include "kernels/copy/copy_slots.h"
 #include "tegula/error.h"
 #include "tests/differential/devices.h"
 
@@ -58,6 +62,21 @@ TEST_P(Copies, WhatDoesNotFit) {
   EXPECT_THROW(copy(stream(), mixed), CompileError);
 }
 
+/// Runs one plan.
+struct PlanInTest {
+  Stream stream;
+  Tensor tensor{};
+  bool is_repacked = false;
+
+  template <class Build>
+  void run(std::initializer_list<Tensor> tensors, const Build& build) {
+    const CallPlans plans;
+    std::vector<detail::HostArg> args;
+    for (const Tensor& t : tensors) args.push_back({detail::ParamKind::View, t.dtype(), &t});
+    plans.call(stream, args, {}, build);
+  }
+};
+
 TEST_P(Copies, OperandsAsTmaTakesThem) {
   const Tensor even = integers({40, 64}, DType::bf16), odd = integers({40, 67}, DType::bf16),
                bytes = integers({64, 48}, DType::u8);
@@ -67,16 +86,29 @@ TEST_P(Copies, OperandsAsTmaTakesThem) {
   EXPECT_FALSE((RepackedOperand{bytes, -2, LayoutRequirement::tma_compatible}.needs_repack()));
   EXPECT_TRUE((RepackedOperand{bytes, -2, LayoutRequirement::contiguous_dim}.needs_repack()));
 
-  const RepackedOperands kept(stream(), {{even, -2}, {odd, -1, LayoutRequirement::any}});
-  EXPECT_TRUE(kept[0].data() == even.data() && kept[1].data() == odd.data());
-  const RepackedOperands packed(stream(), {{even, -1}, {odd, -1}}, {3, 5});
-  EXPECT_EQ(packed[0].data(), even.data());
-  EXPECT_TRUE(is_tma_compatible(packed[1]) && packed[1].stride(0) == 128);
-  EXPECT_EQ(packed[1].to_doubles(), odd.to_doubles());
-  EXPECT_EQ(packed.workspace().shape(), (Dims{3, 5}));
-  const RepackedOperands turned(stream(), {{bytes, -2, LayoutRequirement::contiguous_dim}});
-  EXPECT_TRUE(is_tma_compatible(turned[0]) && turned[0].stride(0) == 1);
-  EXPECT_EQ(turned[0].to_doubles(), bytes.to_doubles());
+  // What a kernel would read, copied to where the test can look at it.
+  using enum LayoutRequirement;
+  const auto read = [&](const Tensor& operand, int dim, LayoutRequirement wanted) {
+    const Tensor to = filled(operand.shape(), operand.dtype());
+    PlanInTest plans{stream()};
+    plans.run({operand, to}, [&](PlanBuilder& plan) {
+      const RepackedOperand as{plan.tensor(plan.argument(0)), dim, wanted};
+      const PlanSlot made = repack(plan, {{plan.argument(0), as}})[0];
+      plans.tensor = plan.tensor(made), plans.is_repacked = made != plan.argument(0);
+      const SlotCopy copy[] = {{made, plan.argument(1)}};
+      plan_copies(plan, copy);
+    });
+    EXPECT_EQ(to.to_doubles(), operand.to_doubles());
+    return plans;
+  };
+  EXPECT_FALSE(read(even, -2, tma_compatible).is_repacked);
+  EXPECT_FALSE(read(odd, -1, any).is_repacked);
+  const auto packed = read(odd, -1, tma_compatible);
+  EXPECT_TRUE(packed.is_repacked && is_tma_compatible(packed.tensor));
+  EXPECT_EQ(packed.tensor.stride(0), 128);
+  const auto turned = read(bytes, -2, contiguous_dim);
+  EXPECT_TRUE(turned.is_repacked && is_tma_compatible(turned.tensor));
+  EXPECT_EQ(turned.tensor.stride(0), 1);
 }
 
 }  // namespace

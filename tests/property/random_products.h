@@ -244,17 +244,9 @@ struct PlainEpilogue {
 template <class T, class O>
 std::string run_product(const DrawnProduct& x, const Tensor& A, const Tensor& B, const Tensor& C) {
   const Stream stream(Device::sim());
-  if (x.batch == 0 || x.is_streamed()) {
-    const auto fused = fused_matmul<T, O>(PlainEpilogue{}, x.options);
-    fused.run(x.config, stream, A, B, C);
-    return fused.explain(x.config);
-  }
-  // The same as run() does: explain() does not tell of batches.
-  detail::ConfiguredMatmul<detail::BatchedMatmul<T, O, PlainEpilogue>> batched("matmul_batched",
-                                                                               {});
-  const detail::MatmulCall call(x.config, x.options, stream, A, B, C, dtype_of<Accumulator<T>>);
-  batched.of(call.variant)(stream, call.operands[0], call.operands[1], C);
-  return batched.explain([](const auto&) { return true; });
+  const auto fused = fused_matmul<T, O>(PlainEpilogue{}, x.options);
+  fused.run(x.config, stream, A, B, C);
+  return fused.explain(x.config);
 }
 
 inline std::string run_typed(const DrawnProduct& x, const Tensor& A, const Tensor& B,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tegula/call_plan.h"
 #include "tegula/functions.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
@@ -41,6 +42,11 @@ struct BlockListArgs {
   Tensor blocks, counts, full;
   /// Each head's tiles, those that visit most blocks first; undefined: as the kernel likes.
   Tensor order = {};
+};
+
+/// The same as slots of a plan.
+struct BlockListSlots {
+  PlanSlot blocks, counts, full, order;
 };
 
 /// Starts of consecutive sequences of different lengths: i32 [sequences + 1], from 0 to the total
@@ -96,11 +102,17 @@ class BlockMask {
   std::optional<BlockListArgs> lists(const Stream& stream, const Tensor& Q, const Tensor& K,
                                      const Tensor& V, const Tensor& O, BlockShape block,
                                      const QueryTileRows& rows) const;
+  /// The same as launches of a plan; `rows` has the lengths of its slots `cu_q` and `cu_kv`.
+  std::optional<BlockListSlots> lists(PlanBuilder& plan, const Tensor& Q, const Tensor& K,
+                                      const Tensor& V, const Tensor& O, BlockShape block,
+                                      const QueryTileRows& rows, PlanSlot cu_q,
+                                      PlanSlot cu_kv) const;
   /// Report on the kernels that make the lists, as of a kernel.
   std::string explain() const;
 
  private:
   std::string derive(bool in_order);
+  bool has_lists_for(std::initializer_list<const Tensor*> tensors) const;
 
   Mask mask_;
   std::shared_ptr<const class DerivedBlockLists> derived_;

@@ -312,14 +312,16 @@ class Kernel {
   /// sent to a handler (set_warning_handler) or, under TEGULA_WARN=1, to the standard error stream.
   std::vector<Warning> warnings() const { return detail::warnings(*instance_); }
 
-  dsl::KernelInstance& instance() const { return *instance_; }
-  const std::shared_ptr<dsl::KernelInstance>& shared_instance() const { return instance_; }
-
- private:
+  /// The arguments of a call as they are handed on; tensors among them outlive the result's use.
   static std::array<detail::HostArg, sizeof...(P)> pack(
       const typename detail::ParamTraits<P>::Host&... args) {
     return {detail::ParamTraits<P>::pack(args)...};
   }
+
+  dsl::KernelInstance& instance() const { return *instance_; }
+  const std::shared_ptr<dsl::KernelInstance>& shared_instance() const { return instance_; }
+
+ private:
   std::shared_ptr<dsl::KernelInstance> instance_;
 };
 

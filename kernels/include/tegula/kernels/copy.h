@@ -1,11 +1,11 @@
 #pragma once
-#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <source_location>
 #include <span>
 #include <vector>
 
+#include "tegula/call_plan.h"
 #include "tegula/kernels/call_place.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
@@ -51,30 +51,15 @@ struct RepackedOperand {
   bool is_line_aligned() const;
 };
 
-/// Operands of a kernel, and a workspace tensor, in memory of the stream: operands without the
-/// required layout are repacked there, with rows padded to 128 bytes. Calls of one stream come from
-/// one thread at a time, and repacked operands are valid until the next one.
-class RepackedOperands {
- public:
-  /// The operands, at most three and of one type, outlive it. `workspace`: shape of the workspace
-  /// tensor, or empty; `counters`: number of counters that a launch needs, which are 0 before and
-  /// after it.
-  RepackedOperands(const Stream& stream, std::initializer_list<RepackedOperand> operands,
-                   const Dims& workspace = {}, DType workspace_type = DType::f32, int counters = 0);
-  RepackedOperands(const RepackedOperands&) = delete;
-  RepackedOperands& operator=(const RepackedOperands&) = delete;
-  /// An operand or its repacked copy.
-  const Tensor& operator[](std::size_t i) const { return *of_[i]; }
-  const Tensor& workspace() const { return workspace_; }
-  /// Counters of the stream, or of the launch that a graph records: u32 [counters].
-  const Tensor& counters() const { return counters_; }
-  /// Whether some operand was copied, by kernels that let the next one start before they end.
-  bool is_repacked() const { return !copies_.empty(); }
-
- private:
-  std::array<const Tensor*, 3> of_{};
-  std::vector<Tensor> copies_;
-  Tensor workspace_, counters_;
+/// An operand among the slots of a plan.
+struct OperandSlot {
+  PlanSlot slot;
+  RepackedOperand operand;  ///< its tensor is the slot's
 };
+
+/// The operands, of one type, as a kernel can read them: those without the required layout are
+/// repacked by launches of the plan, into scratch memory with rows padded to 128 bytes. The kernels
+/// that repack let the next one start before they end.
+std::vector<PlanSlot> repack(PlanBuilder& plan, std::initializer_list<OperandSlot> operands);
 
 }  // namespace tegula

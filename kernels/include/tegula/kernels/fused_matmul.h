@@ -1,5 +1,4 @@
 #pragma once
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,20 +22,24 @@ namespace detail {
 /// Kernels that compute a GEMM.
 enum class MatmulDecomposition { DataParallel, Batched, ClusterSplitK, SplitK, StreamK };
 
-/// Arguments of a call's kernels. Throws CompileError unless shapes fit.
-struct MatmulCall {
-  MatmulCall(const MatmulConfig& c, const MatmulOptions& options, const Stream& stream,
-             const Tensor& A, const Tensor& B, const Tensor& C, DType acc_type);
+/// What a GEMM's kernels take in a plan whose first launches repack operands. Chooses the
+/// configuration where none is given. Throws CompileError unless shapes fit.
+struct MatmulSteps {
+  MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options,
+              DType acc_type);
+  MatmulConfig config;
   MatmulDecomposition mode;
-  /// A and B, workspace for partial accumulators and, with stream-K, counters.
-  RepackedOperands operands;
   MatmulTraits variant;
+  PlanSlot a, b, workspace, counters;  ///< the last two for partial accumulators
 };
 
+/// What plans of GEMMs depend on besides the arguments.
+PlanOptions matmul_key(const MatmulOptions& options, const MatmulConfig* given);
+
 /// Throws CompileError unless shapes fit.
-void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C, Loc made_at = {});
+void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C);
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
-                             const MatmulOptions& options, bool has_aux = false, Loc made_at = {});
+                             const MatmulOptions& options, bool has_aux = false);
 
 /// How a GEMM reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA or
 /// the tensor cores cannot read are repacked first, unless they have 16 bits and `no_repack` lets
@@ -59,39 +62,43 @@ class FusedMatmul {
 
  public:
   explicit FusedMatmul(Fn epilogue, MatmulOptions options = {}, Loc at = {})
-      : kernels_(new Kernels{std::move(epilogue)}), options_(options), made_at_(at) {}
+      : kernels_(new Kernels(std::move(epilogue))), options_(options), made_at_(at) {}
 
-  template <class... Host>
-  void operator()(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
-                  const Host&... trailing) const {
-    const bool reads_more = (... || detail::is_matrix(trailing));
-    run(matmul_config(detail::matmul_problem(A, B, C, options_, reads_more, made_at_)), stream, A,
-        B, C, trailing...);
+  /// A, B, C and what the lambda takes.
+  template <class... Args>
+  void operator()(const Stream& stream, const Args&... args) const {
+    call(nullptr, stream, args...);
   }
   /// The same with a configuration given.
-  template <class... Host>
-  void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& B,
-           const Tensor& C, const Host&... trailing) const {
-    using enum detail::MatmulDecomposition;
-    const detail::CallPlace here(made_at_);
-    Kernels& k = *kernels_;
-    const detail::MatmulCall call(config, options_, stream, A, B, C, dtype_of<Accumulator<T>>);
-    const detail::MatmulTraits& v = call.variant;
-    const Tensor &a = call.operands[0], &b = call.operands[1], &partial = call.operands.workspace();
-    if (call.mode == DataParallel) return k.data_parallel.of(v)(stream, a, b, C, trailing...);
-    if (call.mode == Batched) return k.batched.of(v)(stream, a, b, C, trailing...);
-    if (call.mode == ClusterSplitK) return k.cluster_split_k.of(v)(stream, a, b, C, trailing...);
-    if (call.mode == StreamK)
-      return k.stream_k.of(v)(stream, a.with_rank(3), b.with_rank(3), C.with_rank(3), partial,
-                              call.operands.counters(), config.stream_k_ctas, trailing...);
-    k.split_k.of(v)(stream, a, b, partial);
-    k.split_k_reduce(stream, partial, C, trailing...);
+  template <class... Args>
+  void run(const MatmulConfig& config, const Stream& stream, const Args&... args) const {
+    call(&config, stream, args...);
   }
-  /// Report on the kernel of this configuration for operands without batches: plan, remarks.
+  /// Adds the launches of a call to its plan.
+  void build(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options) const {
+    using enum detail::MatmulDecomposition;
+    Kernels& k = *kernels_;
+    const detail::MatmulSteps s(plan, given, options, dtype_of<Accumulator<T>>);
+    const PlanSlot C = plan.argument(2);
+    const auto launch = [&](const auto& kernel, const auto&... first) {
+      plan.launch_with_rest(kernel, 3, first...);
+    };
+    const auto batch = [&](PlanSlot slot) { return plan.with_rank(slot, 3); };
+    if (s.mode == DataParallel) return launch(k.data_parallel.of(s.variant), s.a, s.b, C);
+    if (s.mode == Batched) return launch(k.batched.of(s.variant), s.a, s.b, C);
+    if (s.mode == ClusterSplitK) return launch(k.cluster_split_k.of(s.variant), s.a, s.b, C);
+    if (s.mode == StreamK)
+      return launch(k.stream_k.of(s.variant), batch(s.a), batch(s.b), batch(C), s.workspace,
+                    s.counters, s.config.stream_k_ctas);
+    plan.launch(k.split_k.of(s.variant), s.a, s.b, s.workspace);
+    launch(k.split_k_reduce, s.workspace, C);
+  }
+  /// Report on the kernel of this configuration: plan, remarks.
   std::string explain(const MatmulConfig& config) const {
     const auto matches = [&](const MatmulConfig& c) { return c == config; };
     const Kernels& k = *kernels_;
     if (k.stream_k.has(matches)) return k.stream_k.explain(matches);
+    if (k.batched.has(matches)) return k.batched.explain(matches);
     if (config.split_k <= 1) return k.data_parallel.explain(matches);
     return config.split_k_in_cluster ? k.cluster_split_k.explain(matches)
                                      : k.split_k.explain(matches);
@@ -99,6 +106,7 @@ class FusedMatmul {
 
  private:
   struct Kernels {
+    explicit Kernels(Fn fn) : epilogue(std::move(fn)) {}
     Fn epilogue;
     detail::ConfiguredMatmul<Of<detail::DataParallelMatmul>> data_parallel{"matmul", {epilogue}},
         cluster_split_k{"matmul_cluster_split_k", {epilogue}};
@@ -107,7 +115,15 @@ class FusedMatmul {
     detail::ConfiguredMatmul<detail::SplitKMatmul<T>> split_k{"matmul_split_k", {}};
     decltype(kernel("", std::declval<Of<detail::SplitKReduction>>())) split_k_reduce =
         kernel("matmul_split_k_reduce", Of<detail::SplitKReduction>{epilogue});
+    CallPlans plans;
   };
+  template <class... Args>
+  void call(const MatmulConfig* given, const Stream& stream, const Args&... args) const {
+    const detail::CallPlace here(made_at_);
+    kernels_->plans.call(stream, decltype(kernels_->data_parallel.of({}))::pack(args...),
+                         detail::matmul_key(options_, given),
+                         [&](PlanBuilder& plan) { build(plan, given, options_); });
+  }
   std::shared_ptr<Kernels> kernels_;
   MatmulOptions options_;
   Loc made_at_;

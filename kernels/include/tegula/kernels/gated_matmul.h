@@ -1,6 +1,8 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tegula/kernels/fused_matmul.h"
 
@@ -66,26 +68,17 @@ class FusedGatedMatmul {
 
  public:
   explicit FusedGatedMatmul(Fn epilogue, MatmulOptions options = {}, Loc at = {})
-      : kernels_(new Kernels{std::move(epilogue)}), options_(options), made_at_(at) {}
+      : kernels_(new Kernels(std::move(epilogue))), options_(options), made_at_(at) {}
 
-  template <class... Host>
-  void operator()(const Stream& stream, const Tensor& A, const Tensor& G, const Tensor& U,
-                  const Tensor& C, const Host&... trailing) const {
-    run(gated_matmul_config(detail::matmul_problem(A, G, C, options_, false, made_at_)), stream, A,
-        G, U, C, trailing...);
+  /// A, G, U, C and what the lambda takes.
+  template <class... Args>
+  void operator()(const Stream& stream, const Args&... args) const {
+    call(nullptr, stream, args...);
   }
   /// The same with a configuration given, whose bn is that of each half.
-  template <class... Host>
-  void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& G,
-           const Tensor& U, const Tensor& C, const Host&... trailing) const {
-    detail::check_matmul(A, G, C, made_at_), detail::check_matmul(A, U, C, made_at_);
-    const auto operand = [&](const Tensor& tensor, int k_dim) {
-      return detail::matmul_operand(tensor, k_dim, options_, config.no_repack);
-    };
-    const RepackedOperands m(stream, {operand(A, -1), operand(G, -2), operand(U, -2)});
-    const detail::MatmulTraits v{config, options_, 1, m.is_repacked()};
-    if (A.rank() == 3) return kernels_->batched.of(v)(stream, m[0], m[1], m[2], C, trailing...);
-    kernels_->whole.of(v)(stream, m[0], m[1], m[2], C, trailing...);
+  template <class... Args>
+  void run(const MatmulConfig& config, const Stream& stream, const Args&... args) const {
+    call(&config, stream, args...);
   }
   /// Report on the kernel compiled for matrices: plan, remarks.
   std::string explain() const {
@@ -94,10 +87,34 @@ class FusedGatedMatmul {
 
  private:
   struct Kernels {
+    explicit Kernels(Fn fn) : epilogue(std::move(fn)) {}
     Fn epilogue;
     Of<detail::GatedMatmul> whole{"matmul_gated", {epilogue}};
     Of<detail::BatchedGatedMatmul> batched{"matmul_gated_batched", {epilogue}};
+    CallPlans plans;
   };
+  template <class... Args>
+  void call(const MatmulConfig* given, const Stream& stream, const Args&... args) const {
+    const detail::CallPlace here(made_at_);
+    kernels_->plans.call(stream, decltype(kernels_->whole.of({}))::pack(args...),
+                         detail::matmul_key(options_, given),
+                         [&](PlanBuilder& plan) { build(plan, given); });
+  }
+  void build(PlanBuilder& plan, const MatmulConfig* given) const {
+    const PlanSlot a = plan.argument(0), g = plan.argument(1), u = plan.argument(2);
+    const Tensor &A = plan.tensor(a), &G = plan.tensor(g), &U = plan.tensor(u),
+                 &C = plan.tensor(plan.argument(3));
+    detail::check_matmul(A, G, C), detail::check_matmul(A, U, C);
+    const MatmulConfig config =
+        given ? *given : gated_matmul_config(detail::matmul_problem(A, G, C, options_));
+    const auto of = [&](PlanSlot slot, int k_dim) -> OperandSlot {
+      return {slot, detail::matmul_operand(plan.tensor(slot), k_dim, options_, config.no_repack)};
+    };
+    const auto m = repack(plan, {of(a, -1), of(g, -2), of(u, -2)});
+    const detail::MatmulTraits v{config, options_, 1, m != std::vector{a, g, u}};
+    const auto launch = [&](auto& made) { plan.launch_with_rest(made.of(v), 3, m[0], m[1], m[2]); };
+    A.rank() == 3 ? launch(kernels_->batched) : launch(kernels_->whole);
+  }
   std::shared_ptr<Kernels> kernels_;
   MatmulOptions options_;
   Loc made_at_;

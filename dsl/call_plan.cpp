@@ -1,0 +1,146 @@
+// A repeated call: patches addresses and extents into the argument blocks of its plan's launches.
+#include "dsl/call_plan.h"
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "dsl/at_kernel.h"
+#include "dsl/errors.h"
+#include "tegula/scratch.h"
+
+namespace tegula::dsl {
+namespace {
+
+using runtime::LaunchArg;
+
+std::uint64_t bits_of_address(const Tensor& t) {
+  return reinterpret_cast<std::uintptr_t>(t.data());
+}
+
+/// Room for objects of which a call makes some: the others cost nothing.
+template <class T, int N>
+class Room {
+ public:
+  Room() = default;
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+  template <class... Args>
+  T& make(std::size_t i, Args&&... args) {
+    return *std::construct_at(data() + i, std::forward<Args>(args)...);
+  }
+  T* data() { return reinterpret_cast<T*>(bytes_); }
+  const T* data() const { return reinterpret_cast<const T*>(bytes_); }
+
+ private:
+  alignas(T) std::byte bytes_[sizeof(T) * N];
+};
+
+/// The values of all slots in one call, and the memory that the call has.
+class CallSlots {
+ public:
+  CallSlots(const CallSlots&) = delete;
+  CallSlots& operator=(const CallSlots&) = delete;
+  ~CallSlots() { std::destroy_n(made_.data(), made_count_); }
+  CallSlots(std::span<const HostArg> args, std::span<const HostArg> captured) {
+    set(0, args), set(slots::kCaptured, captured);
+  }
+  /// Tensors that the plan makes.
+  void make(const CallPlan& plan, const Stream& stream) {
+    if (plan.shares_flags) flags_ = Scratch::lock(stream);
+    std::optional<Scratch> scratch;
+    for (const MadeTensor& m : plan.made) {
+      if (m.from == MadeTensor::From::scratch && !scratch)
+        scratch.emplace(stream, stream.device(), plan.scratch_bytes);
+      const Tensor& t = made_.make(made_count_, tensor(m, stream, scratch));
+      values_.make(slots::kMade + made_count_++, &t, bits_of_address(t));
+    }
+  }
+  LaunchArg operator[](const StepArg& a) const {
+    return a.slot < 0 ? LaunchArg{nullptr, a.bits} : values_.data()[a.slot];
+  }
+  const Tensor* tensor(int slot) const { return values_.data()[slot].tensor; }
+
+ private:
+  void set(std::size_t first, std::span<const HostArg> args) {
+    for (std::size_t i = 0; i < args.size(); ++i) {
+      LaunchArg& value = values_.make(first + i, args[i].tensor, args[i].bits);
+      if (args[i].kind != detail::ParamKind::View || !value.tensor) continue;
+      if (!value.tensor->defined())
+        value.tensor = nullptr;  // left out
+      else
+        value.bits = bits_of_address(*value.tensor);
+    }
+  }
+  Tensor tensor(const MadeTensor& m, const Stream& stream, std::optional<Scratch>& scratch) const {
+    switch (m.from) {
+      case MadeTensor::From::scratch:
+        return scratch->take(m.shape, m.dtype);
+      case MadeTensor::From::counters:
+        return Scratch::counters(stream, static_cast<std::size_t>(m.shape[0]));
+      case MadeTensor::From::fallback_flags:
+        return Scratch::fallback_flags(stream);
+      case MadeTensor::From::view:
+        break;
+    }
+    // A view of a borrowed tensor does not count references, which threads share.
+    const Tensor& of = *tensor(m.of);
+    return m.view(Tensor::borrow(of.data(), of.shape(), of.dtype(), of.device(), of.strides()));
+  }
+
+  Room<LaunchArg, slots::kEnd> values_;
+  Room<Tensor, slots::kMaxOfEach> made_;
+  std::size_t made_count_ = 0;
+  std::unique_lock<std::mutex> flags_;
+};
+
+void check_apart(const CallPlan& plan, const CallSlots& values) {
+  for (const ApartArguments& a : plan.apart) {
+    const Tensor *x = values.tensor(a.slot[0]), *y = values.tensor(a.slot[1]);
+    if (x && y && share_memory(*x, *y)) [[unlikely]]
+      fail(ErrorId::overlap, a.made_at, {}, a.position[0], a.position[1], a.kernel, a.written);
+  }
+}
+
+void launch(const PlanStep& step, const CallSlots& values, const Stream& stream) {
+  Room<LaunchArg, CallArgs::kMax> args;
+  for (std::size_t i = 0; i < step.args.size(); ++i) args.make(i, values[step.args[i]]);
+  const std::span<const LaunchArg> all(args.data(), step.args.size());
+  at_kernel(step.made_at, [&] {
+    if (step.loaded) [[likely]]
+      step.loaded->launch(stream, all);
+    else
+      step.kernel->launch(stream, all);
+  });
+}
+
+void launch(const LookedAtStep& step, const CallSlots& values, const Stream& stream) {
+  static const Tensor kUndefined;
+  std::vector<HostArg> args;
+  for (const PlanBuilder::Given& g : step.args) {
+    const LaunchArg value = values[{g.slot.index, g.bits}];
+    HostArg a{g.info.kind, g.info.dtype, value.tensor, value.bits};
+    if (g.info.optional)
+      a.bits = a.tensor != nullptr;
+    else if (g.info.kind == detail::ParamKind::View && !a.tensor)
+      a.tensor = &kUndefined;  // the launch refuses it
+    args.push_back(a);
+  }
+  detail::launch(*step.kernel, &stream, args);
+}
+
+}  // namespace
+
+void CallPlan::run(const Stream& stream, std::span<const HostArg> args,
+                   std::span<const HostArg> captured) const {
+  CallSlots values(args, captured);
+  check_apart(*this, values);
+  const StreamScope one_call;
+  if (!made.empty()) values.make(*this, stream);
+  for (const PlanStep& step : steps) launch(step, values, stream);
+  for (const LookedAtStep& step : looked_at) launch(step, values, stream);
+}
+
+}  // namespace tegula::dsl

@@ -1,0 +1,67 @@
+#include "dsl/plan_key.h"
+
+#include <bit>
+
+#include "dsl/signature.h"
+
+namespace tegula::dsl {
+namespace {
+
+/// log2 of the largest power of two up to 128 that divides `n`: 128 bytes are a line of the L2.
+/// 0 is divided by all.
+std::uint64_t alignment_class(std::uint64_t n) {
+  constexpr int kLine = 7;
+  return n == 0 ? kLine : static_cast<std::uint64_t>(std::min(std::countr_zero(n), kLine));
+}
+
+std::uint64_t stride_class(std::int64_t stride) {
+  return alignment_class(static_cast<std::uint64_t>(stride)) | (stride == 1 ? 8u : 0u) |
+         (stride == 0 ? 16u : 0u) | (stride < 0 ? 32u : 0u);
+}
+
+std::uint64_t class_of_address(const void* address) {
+  return alignment_class(reinterpret_cast<std::uintptr_t>(address));
+}
+
+constexpr std::uint64_t kAbsent = ~std::uint64_t{0};  // no tensor's first word
+
+}  // namespace
+
+void PlanKey::add(const Tensor& t) {
+  if (!t.defined()) return add(kAbsent);
+  add(static_cast<std::uint64_t>(t.dtype()) | static_cast<std::uint64_t>(t.rank()) << 8 |
+      class_of_address(t.data()) << 16 | static_cast<std::uint64_t>(needs_wide_index(t)) << 21 |
+      static_cast<std::uint64_t>(t.device().kind) << 24 |
+      static_cast<std::uint64_t>(t.device().index) << 32);
+  std::uint64_t strides = 0;
+  for (std::size_t i = 0; i < t.shape().size(); ++i) {
+    add(static_cast<std::uint64_t>(t.shape()[i]));
+    if (strides_ == StrideKey::exact)
+      add(static_cast<std::uint64_t>(t.strides()[i]));
+    else
+      strides = strides << 8 | stride_class(t.strides()[i]);
+  }
+  if (strides_ == StrideKey::classes) add(strides);
+}
+
+void PlanKey::add(const HostArg& a) {
+  switch (a.kind) {
+    case detail::ParamKind::View:
+      if (a.tensor)
+        add(*a.tensor);
+      else
+        add(kAbsent);
+      return;
+    case detail::ParamKind::Constant:
+      add(a.bits);
+      return;
+    case detail::ParamKind::Pointer:
+      add(alignment_class(a.bits) |
+          static_cast<std::uint64_t>(a.tensor && needs_wide_index(*a.tensor)) << 8);
+      return;
+    case detail::ParamKind::Scalar:
+      return;
+  }
+}
+
+}  // namespace tegula::dsl

@@ -1,0 +1,48 @@
+#pragma once
+// The key of a call of a library callable: all that its plan was decided by, compared in full.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tegula/call_plan.h"
+#include "tegula/kernel.h"
+
+namespace tegula::dsl {
+
+using detail::HostArg;
+
+/// In place, because a repeated call takes no memory.
+class PlanKey {
+ public:
+  explicit PlanKey(StrideKey strides = StrideKey::classes) : strides_(strides) {}
+  void add(std::uint64_t word) {
+    words_[count_++] = word;
+    const auto product = static_cast<unsigned __int128>(word ^ hash_) * 0xa0761d6478bd642f;
+    hash_ = static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+  }
+  /// What a plan depends on of an argument: type, rank and device of a tensor, its extents, the
+  /// strides or their classes, the class of its address; the value of a constant; nothing of a
+  /// scalar.
+  void add(const HostArg& arg);
+
+  std::span<const std::uint64_t> words() const { return {words_.data(), count_}; }
+  std::uint64_t hash() const { return hash_; }
+
+  /// Arguments and captured ones, and words of a callable's options.
+  static constexpr std::size_t kMaxArguments = 128, kMaxOptions = 64;
+
+ private:
+  static constexpr std::size_t kMaxWords =
+      kMaxArguments * (2 + 2 * Dims::kMaxRank) + kMaxOptions + 8;
+
+  void add(const Tensor& t);
+
+  std::array<std::uint64_t, kMaxWords> words_;  // the first count_ are set
+  StrideKey strides_;
+  std::size_t count_ = 0;
+  std::uint64_t hash_ = 0x9e3779b97f4a7c15;
+};
+
+}  // namespace tegula::dsl

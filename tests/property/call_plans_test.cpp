@@ -1,0 +1,170 @@
+// Calls of the library by plans: a repeated one takes no memory, and graphs that a stream records
+// have memory of their own. A driver that keeps books stands for the real one.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/doctor.h"
+#include "tegula/kernels/attention.h"
+#include "tegula/kernels/fused_matmul.h"
+#include "tegula/kernels/gated_matmul.h"
+#include "tegula/kernels/masks.h"
+#include "tegula/kernels/matmul.h"
+#include "tegula/tegula.h"
+#include "tests/property/counted_mallocs.h"
+#include "tests/unit/runtime/mock_driver.h"
+
+namespace tegula {
+namespace {
+
+namespace mocked = runtime::testing;
+
+constexpr Device kGpu = Device::cuda(0);
+
+/// A tensor that is nowhere.
+Tensor tensor(const Dims& shape, DType dtype = DType::bf16) {
+  static std::uintptr_t next = std::uintptr_t{1} << 40;
+  const std::uintptr_t at = next;
+  next += std::uintptr_t{1} << 32;
+  return Tensor::borrow(reinterpret_cast<void*>(at), shape, dtype, kGpu);
+}
+
+using Call = std::function<void(const Stream&)>;
+
+struct NamedCall {
+  std::string name;
+  bool has_memory;  ///< scratch memory or counters
+  Call call;
+};
+
+Call matmul_call(const Dims& a, const Dims& b, const Dims& c,
+                 const std::optional<MatmulConfig>& config = {}) {
+  return [=, A = tensor(a), B = tensor(b), C = tensor(c)](const Stream& stream) {
+    if (config)
+      matmul(stream, A, B, C, *config);
+    else
+      matmul(stream, A, B, C);
+  };
+}
+
+std::vector<NamedCall> calls() {
+  const Dims square{512, 512};
+  const auto dense =
+      fused_matmul<bf16, bf16>([](Tile acc, Index, Index n, In<bf16, 1> bias, Scalar<f32> by) {
+        return acc * by + expand(cast<f32>(bias(n)), 0);
+      });
+  const auto gated =
+      gated_matmul<bf16, bf16>([](Tile gate, Tile up, Index, Index) { return gate * up; });
+  const Tensor A = tensor(square), B = tensor(square), U = tensor(square), C = tensor(square),
+               bias = tensor({512});
+  return {
+      {"chosen", false, matmul_call(square, square, square)},
+      {"batches", false, matmul_call({4, 128, 256}, {4, 256, 128}, {4, 128, 128})},
+      {"repacked", true, matmul_call({512, 509}, {509, 512}, square)},
+      {"split-K", true, matmul_call(square, square, square, MatmulConfig{.split_k = 2})},
+      {"stream-K", true, matmul_call(square, square, square, MatmulConfig{.stream_k_ctas = 132})},
+      {"fused", false, [=](const Stream& s) { dense(s, A, B, C, bias, 2.0f); }},
+      {"gated", false, [=](const Stream& s) { gated(s, A, B, U, C); }},
+  };
+}
+
+Call attention_call(const Attention& a, std::int64_t batch, std::int64_t heads,
+                    std::int64_t kv_heads, std::int64_t queries, std::int64_t keys) {
+  const Dims q{batch, heads, queries, 128}, kv{batch, kv_heads, keys, 128};
+  return [=, Q = tensor(q), K = tensor(kv), V = tensor(kv), O = tensor(q)](const Stream& stream) {
+    a(stream, Q, K, V, O);
+  };
+}
+
+std::vector<NamedCall> attention_calls() {
+  const Attention plain{AttentionSpec{}}, causal{AttentionSpec{.mask = masks::causal()}},
+      documents{AttentionSpec{.mask = masks::document(tensor({4096}, DType::i32))}};
+  const Tensor Q = tensor({4096, 8, 128}), O = tensor({4096, 8, 128});
+  const CuSeqlens lengths{tensor({9}, DType::i32), tensor({9}, DType::i32), 1024};
+  return {
+      {"small", false, attention_call(plain, 1, 8, 8, 512, 512)},
+      {"two passes", true, attention_call(causal, 4, 16, 16, 4096, 4096)},
+      {"packed heads", false, attention_call(plain, 4, 32, 8, 1, 512)},
+      {"clusters meet in memory", true, attention_call(plain, 1, 8, 1, 1, 65536)},
+      {"a derived list", true, attention_call(documents, 1, 8, 8, 4096, 4096)},
+      {"sequences", true, [=](const Stream& s) { plain.varlen(s, Q, Q, Q, O, lengths); }},
+  };
+}
+
+std::vector<NamedCall> all_calls() {
+  std::vector<NamedCall> all = calls();
+  for (NamedCall& c : attention_calls()) all.push_back(std::move(c));
+  return all;
+}
+
+class CallsByPlans : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!runtime::diagnose().finding("LLVM").present) GTEST_SKIP() << "no LLVM here";
+    mocked::mock().argument_count = 0;
+    mocked::mock().record_launches = false;
+    driver_.table.max_active_clusters = [](int* clusters, runtime::cu::Function,
+                                           const runtime::cu::LaunchConfig*) {
+      *clusters = 16;
+      return runtime::cu::kSuccess;
+    };
+  }
+  Stream stream() const { return Stream::wrap(reinterpret_cast<void*>(0x5000), kGpu); }
+
+  mocked::MockDriver driver_;
+};
+
+TEST_F(CallsByPlans, ARepeatedCallTakesNoMemory) {
+#ifdef TEGULA_COUNTS_MALLOCS
+  for (const NamedCall& c : all_calls()) {
+    SCOPED_TRACE(c.name);
+    const int at_first = g_mallocs;
+    for (int i = 0; i < 2; ++i) c.call(stream());
+    const Stream same = stream();
+    const int before = g_mallocs;
+    EXPECT_GT(before, at_first) << "nothing is counted";
+    for (int i = 0; i < 4; ++i) c.call(same);
+    EXPECT_EQ(g_mallocs - before, 0);
+  }
+#else
+  GTEST_SKIP() << "a sanitizer has malloc";
+#endif
+}
+
+TEST_F(CallsByPlans, ARecordedCallAsksForTheGraphsMemoryOrForNothing) {
+  for (const NamedCall& c : all_calls()) {
+    SCOPED_TRACE(c.name);
+    c.call(stream());
+    mocked::mock().capturing = true;
+    c.call(stream());  // the graph's first
+    mocked::take_calls();
+    const int lookups = mocked::mock().kernel_lookups;
+    c.call(stream());
+    auto made = mocked::take_calls();
+    EXPECT_GE(made["cuLaunchKernelEx"], 1);
+    EXPECT_EQ(made["cuStreamGetCaptureInfo"] > 0, c.has_memory);
+    EXPECT_EQ(made["cuStreamGetId"], 0);
+    EXPECT_EQ(made["cuMemAlloc"] + made["cuMemFree"], 0);
+    EXPECT_EQ(mocked::mock().kernel_lookups, lookups);
+    mocked::mock().capturing = false;
+  }
+}
+
+/// A first call while the stream records decides as any other.
+TEST_F(CallsByPlans, AFirstCallMayBeRecorded) {
+  mocked::mock().capturing = true;
+  for (const NamedCall& c : all_calls()) {
+    SCOPED_TRACE(c.name);
+    c.call(stream());
+    EXPECT_GE(mocked::take_calls()["cuLaunchKernelEx"], 1);
+  }
+  mocked::mock().capturing = false;
+}
+
+}  // namespace
+}  // namespace tegula
