@@ -28,8 +28,7 @@ std::vector<ir::Value> folded_values(Tracer& t, std::string_view what, ir::Regio
   std::vector<ir::Value> values;
   for (std::size_t i = 0; i < folded.size(); ++i) {
     const ir::Value v = t.value(folded[i]);
-    const ir::Type wanted = ir::Type::of(t.kernel.type(operands[i]).elem()),
-                   got = t.kernel.type(v);
+    const ir::Type wanted = ir::Type::of(t.kernel.type(operands[i]).elem()), got = t.kernel.type(v);
     // A mistake inside explains a wrong result.
     const ir::Value arg = t.kernel[region].args[i];
     if (got != wanted || t.indices.is_index(v) != t.indices.is_index(arg)) {

@@ -15,8 +15,8 @@ using dsl::Opcode;
 using dsl::Tracer;
 
 /// Keys and the index of a tile's element share a word of the network.
-constexpr std::int64_t kMostSorted = std::int64_t{1} << 15;
-constexpr int kMostBins = 4096;
+constexpr std::int64_t kMaxSorted = std::int64_t{1} << 15;
+constexpr int kMaxBins = 4096;
 
 Sorted record_sort(std::string_view what, const Arg& x, int axis, Direction direction,
                    std::optional<std::int64_t> k = {}) {
@@ -27,8 +27,8 @@ Sorted record_sort(std::string_view what, const Arg& x, int axis, Direction dire
   if (type.is_pointer())
     fail(ErrorId::sort_type, x.loc(), {t.origin(v, "the tile")}, what, type.str());
   const std::int64_t extent = type.shape()[static_cast<std::size_t>(a)];
-  if (extent > kMostSorted)
-    fail(ErrorId::sort_extent, x.loc(), {t.origin(v, "the tile")}, what, extent, a, kMostSorted);
+  if (extent > kMaxSorted)
+    fail(ErrorId::sort_extent, x.loc(), {t.origin(v, "the tile")}, what, extent, a, kMaxSorted);
   if (k && (*k < 1 || *k > extent))
     fail(ErrorId::topk_count, x.loc(), {t.origin(v, "the tile")}, *k, extent, a);
   ir::AttrList attrs = ir::attr_list({{AttrName::axis, a}});
@@ -45,10 +45,10 @@ Tile line_of_keys(std::string_view what, const Arg& keys, int bins) {
   const ir::Type type = t.kernel.type(v);
   if (type.is_pointer() || is_float(type.dtype()) || !type.is_tile())
     fail(ErrorId::key_type, keys.loc(), {t.origin(v, "the keys")}, what, type.str());
-  if (bins < 1 || bins > kMostBins)
-    fail(ErrorId::bin_count, keys.loc(), {}, what, bins, kMostBins);
+  if (bins < 1 || bins > kMaxBins) fail(ErrorId::bin_count, keys.loc(), {}, what, bins, kMaxBins);
   Tile line = t.tile(v);
-  const bool fits = is_bool(type.dtype()) || size_bits(type.dtype()) < 32 || type.dtype() == DType::i32;
+  const bool fits =
+      is_bool(type.dtype()) || size_bits(type.dtype()) < 32 || type.dtype() == DType::i32;
   if (!fits) line = where(line >= 0 && line < bins, line, -1);
   if (type.rank() > 1) line = reshape(line, {type.count()});
   return cast<i32>(line);

@@ -148,8 +148,8 @@ Tile cummin(const Arg& x, Axis axis, ScanOptions o) {
 }
 
 std::vector<Tile> detail::scan_with(std::span<const Tile> tiles, std::span<const Arg> identity,
-                                    Axis axis, const CombineFn& combine,
-                                    const ScanOptions& options, Loc at) {
+                                    Axis axis, const CombineFn& combine, const ScanOptions& options,
+                                    Loc at) {
   Tracer& t = Tracer::at(at, "scan");
   Request r{.what = "scan",
             .tiles = {},

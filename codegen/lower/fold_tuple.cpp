@@ -52,9 +52,8 @@ std::vector<Value> read_parts(Lowering& l, Value at, Type type, std::int64_t par
   std::vector<Value> out;
   for (std::int64_t first = 0; first < parts; first += width) {
     const Value from = l.b.add(at, l.b.i32(first * bytes));
-    const Value loaded =
-        l.b.op(Opcode::LdShared, {from}, Type::vec(type.elem(), registers * width),
-               {{AttrName::width, width}});
+    const Value loaded = l.b.op(Opcode::LdShared, {from}, Type::vec(type.elem(), registers * width),
+                                {{AttrName::width, width}});
     for (std::int64_t i = 0; i < width; ++i) {
       std::vector<std::int64_t> indices;
       for (std::int64_t r = 0; r < registers; ++r) indices.push_back(r * width + i);

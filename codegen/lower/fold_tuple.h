@@ -26,9 +26,9 @@ ir::Value inside_along(Lowering& l, const ir::LinearLayout& layout, int dim);
 /// [element][part].
 struct WarpParts {
   std::int64_t elements = 1, parts = 1;
-  std::function<ir::Value()> element;                     ///< of each register, its element's number
+  std::function<ir::Value()> element;  ///< of each register, its element's number
   std::function<ir::Value(std::int64_t bytes)> own_part;  ///< number of the warp's part times bytes
-  std::function<ir::Value()> writes;                      ///< predicate of the threads that write; none: all
+  std::function<ir::Value()> writes;  ///< predicate of the threads that write; none: all
 };
 /// Every part of the registers' elements: a thread reads the parts of one by vectors.
 std::vector<ir::Value> exchange_parts(Lowering& l, ir::Value v, const WarpParts& p);

@@ -32,7 +32,8 @@ class Ranking {
     l_.barrier();
     clear();
     std::vector<Value> ranks;
-    for (int r = 0; r < layout_.registers(); ++r) ranks.push_back(round(one(keys, r), one(known, r)));
+    for (int r = 0; r < layout_.registers(); ++r)
+      ranks.push_back(round(one(keys, r), one(known, r)));
     l_.barrier();
     const Value rank = l_.b.add(l_.concat(ranks), of_earlier_warps(keys, known));
     l_.set(d.results[0], l_.b.select(known, rank, l_.b.i32(-1)));
@@ -40,12 +41,10 @@ class Ranking {
   }
 
  private:
-  Value one(Value v, int r) {
-    return l_.b.op(Opcode::Regs, {v}, {{AttrName::indices, Ints{r}}});
-  }
+  Value one(Value v, int r) { return l_.b.op(Opcode::Regs, {v}, {{AttrName::indices, Ints{r}}}); }
   Value is_in_bins(Value keys) {
-    return l_.b.op(Opcode::And, {l_.b.cmp("ge", keys, l_.b.i32(0)),
-                                 l_.b.cmp("lt", keys, l_.b.i32(bins_))});
+    return l_.b.op(Opcode::And,
+                   {l_.b.cmp("ge", keys, l_.b.i32(0)), l_.b.cmp("lt", keys, l_.b.i32(bins_))});
   }
   Value row_of(Value warp) {
     return l_.b.add(counters_, l_.b.mul(warp, l_.b.i32(bins_ * kCounterBytes)));
@@ -57,8 +56,7 @@ class Ranking {
   Value load(Value address, Value predicate) {
     const Value at = l_.as_vec(address);
     const std::int64_t count = l_.type(at).count();
-    const Value where =
-        l_.type(predicate).is_vec() ? predicate : l_.splat(predicate, count);
+    const Value where = l_.type(predicate).is_vec() ? predicate : l_.splat(predicate, count);
     return l_.b.op(Opcode::LdShared, {at, where}, Type::vec({DType::i32, false}, count),
                    {{AttrName::width, 1}});
   }
@@ -85,11 +83,9 @@ class Ranking {
   Value peers_of(Value key, Value known) {
     Value peers = ballot(known);
     for (std::int64_t bit = 1; bit < bins_; bit *= 2) {
-      const Value has =
-          l_.b.cmp("ne", l_.b.op(Opcode::And, {key, l_.b.i32(bit)}), l_.b.i32(0));
+      const Value has = l_.b.cmp("ne", l_.b.op(Opcode::And, {key, l_.b.i32(bit)}), l_.b.i32(0));
       const Value set = ballot(has);
-      peers = l_.b.op(Opcode::And,
-                      {peers, l_.b.select(has, set, l_.b.op(Opcode::Not, {set}))});
+      peers = l_.b.op(Opcode::And, {peers, l_.b.select(has, set, l_.b.op(Opcode::Not, {set}))});
     }
     return peers;
   }
@@ -107,14 +103,13 @@ class Ranking {
     return l_.b.add(old, count(lower));
   }
   Value count(Value lanes) {
-    return l_.b.op(Opcode::Popc,
-                   {l_.b.op(Opcode::Bitcast, {lanes}, Type::scalar(DType::i32))});
+    return l_.b.op(Opcode::Popc, {l_.b.op(Opcode::Bitcast, {lanes}, Type::scalar(DType::i32))});
   }
   Value lower_lanes() {
     if (lower_lanes_) return lower_lanes_;
     const Value bit = l_.b.op(Opcode::Shl, {l_.b.i32(1), l_.coordinate(HwDim::Lane)});
-    return lower_lanes_ = l_.b.op(Opcode::Bitcast, {l_.b.sub(bit, l_.b.i32(1))},
-                                  Type::scalar(DType::u32));
+    return lower_lanes_ =
+               l_.b.op(Opcode::Bitcast, {l_.b.sub(bit, l_.b.i32(1))}, Type::scalar(DType::u32));
   }
 
   /// Warps that hold the same elements have counters of their own: a copy's rows are together.
@@ -129,8 +124,7 @@ class Ranking {
     for (std::int64_t w = 0; w + 1 < warps; ++w) {
       const Value row = l_.b.add(first, l_.b.i32(w * bins_ * kCounterBytes));
       const Value theirs = load(counter(row, keys), known);
-      const Value is_earlier = l_.b.op(
-          Opcode::And, {known, l_.b.cmp("gt", mine, l_.b.i32(w))});
+      const Value is_earlier = l_.b.op(Opcode::And, {known, l_.b.cmp("gt", mine, l_.b.i32(w))});
       sum = l_.b.add(sum, l_.b.select(is_earlier, theirs, l_.b.i32(0)));
     }
     return sum;

@@ -92,7 +92,9 @@ class Scanning {
   };
 
   /// `a` stands before `b` in scan order; the function sees the order of the axis.
-  Tuple join(const Tuple& a, const Tuple& b) { return is_reverse_ ? combine_(b, a) : combine_(a, b); }
+  Tuple join(const Tuple& a, const Tuple& b) {
+    return is_reverse_ ? combine_(b, a) : combine_(a, b);
+  }
 
   Tuple choose(Value condition, const Tuple& a, const Tuple& b) {
     Tuple chosen;
@@ -137,8 +139,8 @@ class Scanning {
     if (lane_bits_ == 0) return {};
     const Value part = part_of(HwDim::Lane, lane_bits_);
     for (int bit = 0; bit < lane_bits_; ++bit)
-      running = choose(is_behind(part, lane_bits_, 1 << bit), join(moved(running, 1 << bit), running),
-                       running);
+      running = choose(is_behind(part, lane_bits_, 1 << bit),
+                       join(moved(running, 1 << bit), running), running);
     return {moved(running, 1), is_behind(part, lane_bits_, 1)};
   }
   Tuple moved(const Tuple& tuple, int by) {
@@ -259,13 +261,11 @@ void lower_ScanWith(Lowering& l, OpId op) {
   for (std::size_t i = 0; i < n; ++i) values.push_back(l.get(d.operands[i]));
   for (std::size_t i = n; i < d.operands.size(); ++i) identity.push_back(l.get(d.operands[i]));
   // Padding stands behind all elements: it only matters where the scan runs backwards.
-  const Value inside =
-      d.attrs.i(AttrName::reverse) != 0
-          ? inside_along(l, layout, static_cast<int>(d.attrs.i(AttrName::axis)))
-          : Value();
+  const Value inside = d.attrs.i(AttrName::reverse) != 0
+                           ? inside_along(l, layout, static_cast<int>(d.attrs.i(AttrName::axis)))
+                           : Value();
   if (inside && !identity.empty()) {
-    for (std::size_t i = 0; i < n; ++i)
-      values[i] = l.b.select(inside, values[i], identity[i]);
+    for (std::size_t i = 0; i < n; ++i) values[i] = l.b.select(inside, values[i], identity[i]);
   } else if (inside) {
     values.push_back(inside);
     combine = combine_valid(l, std::move(combine));

@@ -33,8 +33,7 @@ class Network {
                                                                                               bit};
           ++found;
         }
-    if (found != bits_)
-      throw InternalError(fmt::format("sort along {} of {}", axis, layout.str()));
+    if (found != bits_) throw InternalError(fmt::format("sort along {} of {}", axis, layout.str()));
   }
 
   /// The registers of `result`, the layout of the first elements.

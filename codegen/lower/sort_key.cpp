@@ -41,7 +41,8 @@ Value SortKey::ordered_float(Value x) {
   const Type type = l_.type(x);
   const Value bits = l_.b.op(Opcode::Bitcast, {plain}, type.with_dtype(integer));
   const Value sign = l_.b.constant(Type::scalar(integer), std::int64_t{is_wide ? 63 : 31});
-  const Value top = l_.b.constant(Type::scalar(integer), is_wide ? INT64_MIN : std::int64_t{INT32_MIN});
+  const Value top =
+      l_.b.constant(Type::scalar(integer), is_wide ? INT64_MIN : std::int64_t{INT32_MIN});
   const Value flips = l_.b.op(Opcode::Or, {l_.b.op(Opcode::Shr, {bits, sign}), top});
   return l_.b.op(Opcode::Bitcast, {l_.b.op(Opcode::Xor, {bits, flips})}, type.with_dtype(bits_));
 }
@@ -49,7 +50,8 @@ Value SortKey::ordered_float(Value x) {
 Value SortKey::ordered_integer(Value x) {
   const Type type = l_.type(x).with_dtype(bits_);
   if (size_bits(dtype_) < 32) {
-    const Value from_zero = is_signed(dtype_) ? l_.b.add(x, l_.b.i32(1 << (size_bits(dtype_) - 1))) : x;
+    const Value from_zero =
+        is_signed(dtype_) ? l_.b.add(x, l_.b.i32(1 << (size_bits(dtype_) - 1))) : x;
     return l_.b.op(Opcode::Bitcast, {from_zero}, type);
   }
   const Value bits = l_.b.op(Opcode::Bitcast, {x}, type);
@@ -91,7 +93,8 @@ Value SortKey::restored_float(Value key) {
   const DType integer = is_wide ? DType::i64 : DType::i32;
   const Value bits = l_.b.op(Opcode::Bitcast, {key}, l_.type(key).with_dtype(integer));
   const Value sign = l_.b.constant(Type::scalar(integer), std::int64_t{is_wide ? 63 : 31});
-  const Value top = l_.b.constant(Type::scalar(integer), is_wide ? INT64_MIN : std::int64_t{INT32_MIN});
+  const Value top =
+      l_.b.constant(Type::scalar(integer), is_wide ? INT64_MIN : std::int64_t{INT32_MIN});
   const Value was_negative = l_.b.op(Opcode::Not, {l_.b.op(Opcode::Shr, {bits, sign})});
   const Value flips = l_.b.op(Opcode::Or, {was_negative, top});
   return l_.b.op(Opcode::Bitcast, {l_.b.op(Opcode::Xor, {bits, flips})},
@@ -109,8 +112,7 @@ Value SortKey::restored(Value key) {
   if (dtype_ == DType::i1) return l_.b.cmp("ne", bits, number(0));
   const bool has_sign = is_signed(dtype_);
   if (size_bits(dtype_) < 32) {
-    const Value from_zero =
-        l_.b.op(Opcode::Bitcast, {bits}, l_.type(bits).with_dtype(DType::i32));
+    const Value from_zero = l_.b.op(Opcode::Bitcast, {bits}, l_.type(bits).with_dtype(DType::i32));
     const Value x =
         has_sign ? l_.b.sub(from_zero, l_.b.i32(1 << (size_bits(dtype_) - 1))) : from_zero;
     return l_.b.cast(x, dtype_);

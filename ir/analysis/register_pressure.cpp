@@ -11,7 +11,8 @@ namespace {
 
 bool is_sync_point(Opcode o) {
   using enum Opcode;
-  return o == Reduce || o == ArgReduce || o == Scan || o == Sort || o == KeyRanks || is_fold_by_function(o);
+  return o == Reduce || o == ArgReduce || o == Scan || o == Sort || o == KeyRanks ||
+         is_fold_by_function(o);
 }
 
 bool is_loaded(Opcode o) { return o == Opcode::LoadView || o == Opcode::Load; }

@@ -96,7 +96,8 @@ class Sorting {
       return stands_before(at(o, a, j), at(o, b, j));
     });
     bool is_poisoned = false;
-    for (std::size_t k : order) is_poisoned |= !has(at(o, k, j), kAbsent) && has(at(o, k, j), kPoison);
+    for (std::size_t k : order)
+      is_poisoned |= !has(at(o, k, j), kAbsent) && has(at(o, k, j), kPoison);
     TileValue &values = p_.result(id_, 0), &indices = p_.result(id_, 1);
     for (std::size_t k = 0; k < kept_; ++k) {
       const std::size_t to = (o * kept_ + k) * shape_.inner + j, from = at(o, order[k], j);

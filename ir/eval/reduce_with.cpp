@@ -1,5 +1,6 @@
-// reduce_with and scan_with: folds by a region. Where the region is elementwise it is run once per step along
-// the axis for all the other elements at once, each scalar of it holding one cell a lane.
+// reduce_with and scan_with: folds by a region. Where the region is elementwise it is run once per
+// step along the axis for all the other elements at once, each scalar of it holding one cell a
+// lane.
 #include <algorithm>
 
 #include "ir/eval/fold.h"

@@ -170,10 +170,10 @@ LinearLayout with_other_lines(LayoutBuilder builder, const Dims& shape, int axis
 }  // namespace
 
 LinearLayout scan_layout(const Dims& shape, int axis, int warps) {
-  constexpr int kLeastOfWarp = 128;
+  constexpr int kMinOfWarp = 128;
   const int bits = log2_ceil(shape[axis]);
   const int warp_bits = std::countr_zero(static_cast<unsigned>(warps));
-  const int along = std::min(warp_bits, log2_ceil(ceil_div(shape[axis], kLeastOfWarp)));
+  const int along = std::min(warp_bits, log2_ceil(ceil_div(shape[axis], kMinOfWarp)));
   const int lanes = std::min(5, bits);
   LayoutBuilder builder(shape);
   builder.fix(HwDim::Register, axis, bits - along - lanes)
@@ -183,13 +183,13 @@ LinearLayout scan_layout(const Dims& shape, int axis, int warps) {
 }
 
 LinearLayout order_layout(const Dims& shape, int axis, int warps, int kept) {
-  constexpr int kMostRegisterBits = 5;
+  constexpr int kMaxRegisterBits = 5;
   const int bits = log2_ceil(shape[axis]);
   const int warp_bits = std::countr_zero(static_cast<unsigned>(warps));
   int all = 0;
   for (int extent : shape) all += log2_ceil(extent);
   // Registers first: their elements meet without a shuffle.
-  const int wanted = std::clamp(all - 5 - warp_bits, 0, std::min(bits, kMostRegisterBits));
+  const int wanted = std::clamp(all - 5 - warp_bits, 0, std::min(bits, kMaxRegisterBits));
   const int lanes = std::min(5, bits - wanted);
   const int along = std::min(warp_bits, bits - wanted - lanes);
   const int registers = bits - lanes - along;
@@ -206,7 +206,9 @@ LinearLayout rank_layout(int extent, int warps) {
   const int bits = std::max(5, log2_ceil(extent));
   const int along = std::min(std::countr_zero(static_cast<unsigned>(warps)), bits - 5);
   LayoutBuilder builder({extent});
-  builder.fix(HwDim::Lane, 0, 5).fix(HwDim::Register, 0, bits - 5 - along).fix(HwDim::Warp, 0, along);
+  builder.fix(HwDim::Lane, 0, 5)
+      .fix(HwDim::Register, 0, bits - 5 - along)
+      .fix(HwDim::Warp, 0, along);
   return with_other_lines(builder, {extent}, 0, 0,
                           std::countr_zero(static_cast<unsigned>(warps)) - along, warps);
 }

@@ -64,7 +64,7 @@ LinearLayout order_layout(const Dims& shape, int axis, int warps, int kept);
 /// For ranks of a line: lanes hold consecutive elements, registers rounds of them, warps
 /// consecutive parts.
 LinearLayout rank_layout(int extent, int warps);
-/// That of the first `count` elements along `axis` of an order_layout, which all threads along it
+/// Layout of the first `count` elements along `axis` of an order_layout, which all threads along it
 /// come to hold. Registers that are left over are dropped.
 LinearLayout first_elements(const LinearLayout& layout, int axis, int count);
 

@@ -178,9 +178,8 @@ class Materializer {
     Value all;
     for (const PresenceBound& bound : absence_.of(v)) {
       if (bound.is_whole_along(axis) || (bound.dim != axis && !bound.is_elements())) continue;
-      const bool is_end =
-          !bound.mask && !bound.is_elements() &&
-          (bound.is_upper || absence_.facts().is_non_negative(bound.offset, op));
+      const bool is_end = !bound.mask && !bound.is_elements() &&
+                          (bound.is_upper || absence_.facts().is_non_negative(bound.offset, op));
       if (is_end && is_forward) continue;
       const Value m = mask(b, bound, k_.type(v).shape());
       all = both(b, all, m);

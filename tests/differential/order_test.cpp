@@ -42,11 +42,14 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
 Tile with_absence(const Tile& t, const Case& c) {
   const int n = c.n;
   switch (c.absent) {
-    case Absent::Nothing: return t;
-    case Absent::Front: return crop(t, 1, -(n / 3), n);
+    case Absent::Nothing:
+      return t;
+    case Absent::Front:
+      return crop(t, 1, -(n / 3), n);
     case Absent::Mask:
       return where(broadcast(expand(arange(n), 0), {c.rows, n}) % 3 != 1, t, crop(t, 1, 0, 0));
-    case Absent::All: return crop(t, 1, 0, 0);
+    case Absent::All:
+      return crop(t, 1, 0, 0);
   }
   return t;
 }
@@ -95,7 +98,8 @@ class Order : public test::OnDevice {
       for (int i = 0; i < c.n; ++i)
         if (c.is_present(i)) order.push_back(i);
       std::ranges::stable_sort(order, [&](int a, int b) {
-        if (std::isnan(line[a]) || std::isnan(line[b])) return std::isnan(line[b]) && !std::isnan(line[a]);
+        if (std::isnan(line[a]) || std::isnan(line[b]))
+          return std::isnan(line[b]) && !std::isnan(line[a]);
         return c.is_descending ? line[b] < line[a] : line[a] < line[b];
       });
       for (int i = 0; i < c.kept(); ++i) {
@@ -152,7 +156,7 @@ TEST_P(Order, AllTypesInBothDirections) {
 
 TEST_P(Order, ZerosNanAndInfinities) {
   const auto nan = static_cast<float>(kNan), inf = static_cast<float>(kInf);
-  const std::vector<float> x{0.0f, -0.0f, nan,  1,    -inf, inf,  -0.0f, 0.0f, -nan, -1,  //
+  const std::vector<float> x{0.0f, -0.0f, nan,  1,    -inf, inf,  -0.0f, 0.0f, -nan, -1,   //
                              nan,  nan,   nan,  nan,  nan,  nan,  nan,   nan,  nan,  nan,  //
                              nan,  3,     3,    3,    3,    3,    3,     3,    3,    nan,  //
                              -inf, -inf,  -inf, -inf, -inf, -inf, -inf,  -inf, -inf, -0.0f};
@@ -174,8 +178,18 @@ TEST_P(Order, ExtremeIntegersStandBeforeWhatIsAbsent) {
 }
 
 TEST_P(Order, TopkOfAnyK) {
-  for (const auto& [n, k] : {std::pair{1, 1}, {2, 1}, {7, 3}, {33, 32}, {64, 8}, {64, 63}, {100, 1},
-                             {100, 100}, {255, 20}, {256, 8}, {1000, 7}, {1000, 999}})
+  for (const auto& [n, k] : {std::pair{1, 1},
+                             {2, 1},
+                             {7, 3},
+                             {33, 32},
+                             {64, 8},
+                             {64, 63},
+                             {100, 1},
+                             {100, 100},
+                             {255, 20},
+                             {256, 8},
+                             {1000, 7},
+                             {1000, 999}})
     for (bool is_descending : {false, true}) {
       const int rows = n <= 256 ? 6 : 2;
       const Case c{.rows = rows, .n = n, .k = k, .is_descending = is_descending};
@@ -190,7 +204,11 @@ TEST_P(Order, AbsentElementsStandLast) {
   for (Absent absent : {Absent::Nothing, Absent::Front, Absent::Mask, Absent::All})
     for (int ragged : {0, 5, 39})
       for (int k : {0, 6}) {
-        const Case c{.rows = 3, .n = 40, .k = k, .is_descending = k != 0, .absent = absent,
+        const Case c{.rows = 3,
+                     .n = 40,
+                     .k = k,
+                     .is_descending = k != 0,
+                     .absent = absent,
                      .ragged = ragged};
         const auto x = few_numbers(3 * (40 - ragged), 9);
         check<f32>(c, x), check<i16>(c, x);
@@ -223,19 +241,20 @@ struct Counting {
 class KeyRanks : public test::OnDevice {
  protected:
   void check(const Counting& c, const std::vector<i32>& keys, bool has_mask = false) const {
-    SCOPED_TRACE(testing::Message() << c.n << " keys, " << c.bins << " bins, " << c.warps << " warps");
-    const auto k = kernel("ranks", [c, has_mask](In<i32, 1> x, Out<i32, 1> r, Out<i32, 1> counts,
-                                                 Out<i32, 1> again) {
-      for ([[maybe_unused]] auto i : grid(x, 1 << 20)) {
-        Tile t = x(slice(0, c.n));
-        if (c.n == 1) t = expand(t, 0);
-        if (has_mask) t = where(arange(c.n) % 3 != 1, t, crop(t, 0, 0, 0));
-        const Ranks ranks = key_ranks(t, c.bins);
-        r(arange(c.n)) = fill_absent(ranks.ranks, -2);
-        counts(arange(c.bins)) = ranks.counts;
-        again(arange(c.bins)) = histogram(t, c.bins);
-      }
-    });
+    SCOPED_TRACE(testing::Message()
+                 << c.n << " keys, " << c.bins << " bins, " << c.warps << " warps");
+    const auto k = kernel(
+        "ranks", [c, has_mask](In<i32, 1> x, Out<i32, 1> r, Out<i32, 1> counts, Out<i32, 1> again) {
+          for ([[maybe_unused]] auto i : grid(x, 1 << 20)) {
+            Tile t = x(slice(0, c.n));
+            if (c.n == 1) t = expand(t, 0);
+            if (has_mask) t = where(arange(c.n) % 3 != 1, t, crop(t, 0, 0, 0));
+            const Ranks ranks = key_ranks(t, c.bins);
+            r(arange(c.n)) = fill_absent(ranks.ranks, -2);
+            counts(arange(c.bins)) = ranks.counts;
+            again(arange(c.bins)) = histogram(t, c.bins);
+          }
+        });
     const auto count = static_cast<std::int64_t>(keys.size());
     const Tensor r = empty({count}, DType::i32), counts = empty({c.bins}, DType::i32),
                  again = empty({c.bins}, DType::i32);

@@ -32,11 +32,16 @@ struct Case {
 
   bool is_present(int i) const {
     switch (absent) {
-      case Absent::Nothing: return true;
-      case Absent::End: return i < n - n / 3;
-      case Absent::Front: return i >= n / 3;
-      case Absent::Mask: return i % 3 != 1;
-      case Absent::All: return false;
+      case Absent::Nothing:
+        return true;
+      case Absent::End:
+        return i < n - n / 3;
+      case Absent::Front:
+        return i >= n / 3;
+      case Absent::Mask:
+        return i % 3 != 1;
+      case Absent::All:
+        return false;
     }
     return false;
   }
@@ -58,11 +63,16 @@ Tile with_absence(const Tile& t, const Case& c, int axis) {
   Tile at = arange(n);
   if (axis == 1) at = broadcast(expand(at, 0), {t.dim(0), n});
   switch (c.absent) {
-    case Absent::Nothing: return t;
-    case Absent::End: return crop(t, axis, 0, n - n / 3);
-    case Absent::Front: return crop(t, axis, -(n / 3), n);
-    case Absent::Mask: return where(at % 3 != 1, t, crop(t, axis, 0, 0));
-    case Absent::All: return crop(t, axis, 0, 0);
+    case Absent::Nothing:
+      return t;
+    case Absent::End:
+      return crop(t, axis, 0, n - n / 3);
+    case Absent::Front:
+      return crop(t, axis, -(n / 3), n);
+    case Absent::Mask:
+      return where(at % 3 != 1, t, crop(t, axis, 0, 0));
+    case Absent::All:
+      return crop(t, axis, 0, 0);
   }
   return t;
 }

@@ -22,7 +22,8 @@ class Statistics : public test::OnDevice {
     ASSERT_EQ(got.size(), want.size());
     for (std::size_t i = 0; i < want.size(); ++i)
       if (std::isnan(want[i]) || std::isinf(want[i]))
-        EXPECT_TRUE(std::isnan(want[i]) ? std::isnan(got[i]) : got[i] == want[i]) << i << " " << got[i];
+        EXPECT_TRUE(std::isnan(want[i]) ? std::isnan(got[i]) : got[i] == want[i])
+            << i << " " << got[i];
       else
         EXPECT_NEAR(got[i], want[i], tolerance * (1 + std::abs(want[i]))) << i;
   }
@@ -92,11 +93,11 @@ TEST_P(Statistics, LogSumExpOfSpecialRows) {
     for (auto r : grid(y, 8)) y(r) = logsumexp(x(r, slice(0, 16)), 1);
   });
   const auto inf = static_cast<float>(kInf), nan = static_cast<float>(kNan);
-  const std::vector<float> x{0,    0,    0,    // log 3
-                             1000, 1000, 0,    // no overflow
-                             -inf, -inf, -inf, //
-                             inf,  1,    -inf, //
-                             nan,  1,    2,    //
+  const std::vector<float> x{0,    0,    0,     // log 3
+                             1000, 1000, 0,     // no overflow
+                             -inf, -inf, -inf,  //
+                             inf,  1,    -inf,  //
+                             nan,  1,    2,     //
                              -inf, 5,    -inf};
   const Tensor y = empty({6}, DType::f32);
   k(stream(), Tensor::from(x, {6, 3}, GetParam()), y);

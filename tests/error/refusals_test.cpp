@@ -191,14 +191,12 @@ TEST(Refusal, ScansAndSorts) {
   const auto add = [](Tile a, Tile b) { return a + b; };
   expect("T1011 scan_identity",
          [&] { on_tile([&](Tile t) { scan(t, 0, add, {.exclusive = true}); }); });
-  expect("T1012 starts of another shape", [&] {
-    on_tile([&](Tile t) { scan(t, 0, add, {.starts = arange(2) == 0}); });
-  });
+  expect("T1012 starts of another shape",
+         [&] { on_tile([&](Tile t) { scan(t, 0, add, {.starts = arange(2) == 0}); }); });
   expect("T1012 starts of integers",
          [&] { on_tile([&](Tile t) { cumsum(t, 0, {.starts = cast<i32>(t)}); }); });
-  expect("T1007 of a scan", [&] {
-    on_tile([&](Tile t) { scan(t, 0, [](Tile a, Tile b) { return a > b; }); });
-  });
+  expect("T1007 of a scan",
+         [&] { on_tile([&](Tile t) { scan(t, 0, [](Tile a, Tile b) { return a > b; }); }); });
   expect("T0213 of a scan", [&] {
     on_tile([&](Tile t) {
       scan(std::array{t, Tile(zeros<f32>(3))}, 0,

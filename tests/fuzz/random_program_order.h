@@ -30,7 +30,8 @@ inline void RandomProgram::grow_scan_with() {
   if (from.size() == 2)
     b_.yield(std::array{b_.mul(args[0], args[2]), b_.add(b_.mul(args[2], args[1]), args[3])});
   else
-    b_.yield(std::array{b_.op(is_exclusive ? ir::Opcode::Add : ir::Opcode::Max, {args[0], args[1]})});
+    b_.yield(
+        std::array{b_.op(is_exclusive ? ir::Opcode::Add : ir::Opcode::Max, {args[0], args[1]})});
   b_.at_end(outer);
   for (std::size_t i = 0; i < from.size(); ++i) {
     Known k = join(kernel[op].results[i], {&from[0], &from.back()});
@@ -67,8 +68,8 @@ inline void RandomProgram::grow_key_ranks() {
   keys.v = b_.sub(b_.op(ir::Opcode::And, {keys.v, constant(DType::i32, {n}, 31).v}),
                   constant(DType::i32, {n}, static_cast<double>(below(3))).v);
   const std::array operands{keys.v};
-  const ir::OpId op = b_.create(ir::Opcode::KeyRanks, operands,
-                                ir::attr_list({{ir::AttrName::count, bins}}));
+  const ir::OpId op =
+      b_.create(ir::Opcode::KeyRanks, operands, ir::attr_list({{ir::AttrName::count, bins}}));
   Known ranks = keys, counts = constant(DType::i32, {bins}, 0);
   ranks.v = kernel[op].results[0], counts.v = kernel[op].results[1];
   ranks.magnitude = counts.magnitude = static_cast<double>(n);

@@ -20,8 +20,7 @@ struct Sorted {
 Tile sort(const Arg& t, Axis axis = -1, Direction direction = Direction::ascending);
 /// Where each element of the sorted tile stood (i32).
 Tile argsort(const Arg& t, Axis axis = -1, Direction direction = Direction::ascending);
-Sorted sort_with_indices(const Arg& t, Axis axis = -1,
-                         Direction direction = Direction::ascending);
+Sorted sort_with_indices(const Arg& t, Axis axis = -1, Direction direction = Direction::ascending);
 /// The first `k` elements of the sorted tile, the best one first, 1 <= k <= extent; of equal
 /// elements those with the smallest indices. Where fewer are present, the rest is absent.
 Sorted topk(const Arg& t, int k, Axis axis = -1, Direction direction = Direction::descending);

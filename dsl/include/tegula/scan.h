@@ -69,18 +69,17 @@ template <std::size_t N, class Fn>
 std::array<Tile, N> scan(const std::array<Tile, N>& tiles, Axis axis, Fn combine,
                          ScanOptions options = {},
                          std::source_location at = std::source_location::current()) {
-  return detail::array_of<N>(detail::scan_with(
-      tiles, {}, axis, detail::combine_arrays<N>(combine), options, at));
+  return detail::array_of<N>(
+      detail::scan_with(tiles, {}, axis, detail::combine_arrays<N>(combine), options, at));
 }
 /// The same with the identity of the function: what an exclusive scan, or each segment of one,
 /// begins with. Numbers, or scalars of the tiles' types.
 template <std::size_t N, class Fn>
-std::array<Tile, N> scan_from(const std::array<Arg, N>& identity,
-                              const std::array<Tile, N>& tiles, Axis axis, Fn combine,
-                              ScanOptions options = {},
+std::array<Tile, N> scan_from(const std::array<Arg, N>& identity, const std::array<Tile, N>& tiles,
+                              Axis axis, Fn combine, ScanOptions options = {},
                               std::source_location at = std::source_location::current()) {
-  return detail::array_of<N>(detail::scan_with(
-      tiles, identity, axis, detail::combine_arrays<N>(combine), options, at));
+  return detail::array_of<N>(
+      detail::scan_with(tiles, identity, axis, detail::combine_arrays<N>(combine), options, at));
 }
 template <class Fn>
 Tile scan_from(const Arg& identity, const Tile& t, Axis axis, Fn combine, ScanOptions options = {},

@@ -141,9 +141,9 @@ std::vector<Tile> reduce_with(std::span<const Tile> tiles, Axis axis, const Comb
 }  // namespace detail
 
 /// Folds any extent by an associative, commutative function of two scalars, which returns one of
-/// exactly their type. The fold of nothing is absent. It may have operators, math functions, where, casts,
-/// if_ (both sides are computed) and captured scalars, but no loop, load, store, fold or `assume`:
-/// CompileError.
+/// exactly their type. The fold of nothing is absent. It may have operators, math functions, where,
+/// casts, if_ (both sides are computed) and captured scalars, but no loop, load, store, fold or
+/// `assume`: CompileError.
 template <class Fn>
 Tile reduce(const Tile& t, Axis axis, Fn combine,
             std::source_location at = std::source_location::current()) {

@@ -16,8 +16,7 @@ constexpr bool is_along(const PresenceBound& bound, int axis) {
 /// The bounds are of coordinates along the axis: the same elements are there in every line.
 PresenceBound Absence::sorted_line(Builder& b, OpId id, std::span<const PresenceBound> bounds) {
   const int axis = static_cast<int>(k_[id].attrs.i(AttrName::axis));
-  const std::int64_t extent =
-      k_.type(k_[id].operands[0]).shape()[static_cast<std::size_t>(axis)];
+  const std::int64_t extent = k_.type(k_[id].operands[0]).shape()[static_cast<std::size_t>(axis)];
   const PresenceBound& one = bounds.front();
   if (bounds.size() == 1 && !one.mask && facts().is_non_negative(one.offset, id)) {
     const Value rest = b.sub(one.limit, plain(b, one.offset));
@@ -35,8 +34,7 @@ PresenceBound Absence::sorted_line(Builder& b, OpId id, std::span<const Presence
 }
 
 /// Some bounds are of elements: each line has its own number of them.
-PresenceBound Absence::sorted_elements(Builder& b, OpId id,
-                                       std::span<const PresenceBound> bounds) {
+PresenceBound Absence::sorted_elements(Builder& b, OpId id, std::span<const PresenceBound> bounds) {
   const int axis = static_cast<int>(k_[id].attrs.i(AttrName::axis));
   const Type type = k_.type(k_[id].operands[0]), sorted = k_.type(k_[id].results[1]);
   const Value present = mask_of_all(b, bounds, type);
@@ -74,8 +72,7 @@ void Absence::sort(OpId id) {
       Builder b(k_, id);
       made = {along, {}};
       if (!coordinates.empty()) made.bounds.push_back(sorted_line(b, id, coordinates));
-      if (coordinates.size() != along.size())
-        made.bounds.push_back(sorted_elements(b, id, along));
+      if (coordinates.size() != along.size()) made.bounds.push_back(sorted_elements(b, id, along));
     }
     merge_bounds(kept, made.bounds);
   }
