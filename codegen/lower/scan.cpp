@@ -188,7 +188,7 @@ class Scanning {
                              l_.b.cmp("eq", part_of(HwDim::Lane, lane_bits_), l_.b.i32(last)));
   }
 
-  /// Of each line that the thread has.
+  /// Number of each line that the thread has.
   Value line_number() {
     const std::vector<int>& row = rows_.front();
     Value number = l_.constants(DType::i32, std::vector<std::int64_t>(row.size(), 0));

@@ -149,7 +149,7 @@ class Network {
       keys_[i] = l_.regs(l_.concat(std::vector{first[i], second[i]}), back);
   }
 
-  /// Of the elements whose indices differ in the bit, the better ones, wherever both were.
+  /// Keeps the better ones of elements whose indices differ in the bit, wherever both were.
   void keep_better(int bit) {
     if (!is_register(bit)) {
       const Tuple other = from_partner(bit);

@@ -25,8 +25,8 @@ Sorted sort_with_indices(const Arg& t, Axis axis = -1, Direction direction = Dir
 /// elements those with the smallest indices. Where fewer are present, the rest is absent.
 Sorted topk(const Arg& t, int k, Axis axis = -1, Direction direction = Direction::descending);
 
-/// Of each key how many equal ones stand before it in row-major order (i32, of the keys' shape; -1
-/// for keys outside [0, bins)), and how many there are of each (i32, [bins]).
+/// Ranks: how many equal keys stand before each one in row-major order (i32, of the keys' shape; -1
+/// for keys outside [0, bins)). Counts: how many there are of each (i32, [bins]).
 struct Ranks {
   Tile ranks, counts;
 };

@@ -26,9 +26,9 @@ struct Moments {
   /// m2 / (count - correction); NaN where count <= correction.
   Tile var(int correction = 0) const;
 };
-/// Those of the elements present along a dimension; of nothing count 0 and mean NaN.
+/// The moments of the elements present along a dimension; of nothing count 0 and mean NaN.
 Moments moments(const Arg& t, Axis axis);
-/// Of both together; a part without elements does not count.
+/// The moments of both together; a part without elements does not count.
 Moments merge(const Moments& a, const Moments& b);
 /// moments(t, axis).var(correction), in the type of `t`.
 Tile var(const Arg& t, Axis axis, int correction = 0);
