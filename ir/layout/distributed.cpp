@@ -147,10 +147,11 @@ LinearLayout coalesced(const Dims& shape, int vector, int warps, const Dims& ord
 
 namespace {
 
-/// Gives bits of lanes and warps to lines along the dimensions but `axis`; those that no line needs
-/// hold copies, as do odd digits of warps.
+/// Gives bits of lanes and warps, and the odd digit of warps, to lines along the dimensions but
+/// `axis`. Those that no line needs hold copies.
 LinearLayout with_other_lines(LayoutBuilder builder, const Dims& shape, int axis, int lanes,
                               int warp_bits, int warps) {
+  int odd = warps >> std::countr_zero(static_cast<unsigned>(warps));
   Dims order;
   order.push_back(axis);
   for (int d = shape.size() - 1; d >= 0; --d) {
@@ -160,10 +161,12 @@ LinearLayout with_other_lines(LayoutBuilder builder, const Dims& shape, int axis
               more_warps = std::min(warp_bits, lines - more);
     builder.take(HwDim::Lane, d, more).take(HwDim::Warp, d, more_warps);
     lanes -= more, warp_bits -= more_warps;
+    if (shape[d] <= 1 << (more + more_warps)) continue;
+    builder.spread(HwDim::Warp, d, odd);
+    odd = 1;
   }
   builder.copy(HwDim::Lane, lanes).copy(HwDim::Warp, warp_bits);
-  builder.spread(HwDim::Warp, Repeat::kNoDim,
-                 warps >> std::countr_zero(static_cast<unsigned>(warps)));
+  builder.spread(HwDim::Warp, Repeat::kNoDim, odd);
   return builder.build(order);
 }
 
