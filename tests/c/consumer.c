@@ -252,6 +252,7 @@ static void test_errors_of_arguments(void) {
                           of_int(0),     of_int(0), of_int(0), of_tensor(&mz)};
   const TegulaCallable* affine = tegula_find("affine");
   CHECK(tegula_call(affine, numbers, 8, NULL) == TEGULA_OK);
+  CHECK(tegula_last_error()->code == TEGULA_OK); /* the error before is gone */
   numbers[2] = of_int((int64_t)1 << 31);
   CHECK_ERROR(tegula_call(affine, numbers, 8, NULL), TEGULA_ARGUMENT,
               "T1805: argument offset of affine");
