@@ -124,4 +124,11 @@ std::vector<Warning> warnings_of(const WarningSources& sources) {
   return std::move(found.all);
 }
 
+Warning compiled_late_warning(const std::string& kernel, std::string_view target,
+                              const std::string& key) {
+  Collected found(kernel);
+  found.add(Cause::compiled_late, {}, target, key);
+  return std::move(found.all.front());
+}
+
 }  // namespace tegula::runtime
