@@ -53,9 +53,10 @@ CallKey shapes_key(const KernelInstance& kernel, std::span<const HostArg> args, 
 
 bool TunedCalls::note(const TraceResult& traced, const Tuning& given) {
   if (state_ != State::unknown) return false;
-  const bool is_open = std::ranges::any_of(traced.tunables, [&](const Tunable& t) {
-    return t.set.size() > 1 && !given.contains(t.name);
-  });
+  // A kernel with a given value was decided on by its caller: the library's are.
+  const bool is_open = given.empty() && std::ranges::any_of(traced.tunables, [](const Tunable& t) {
+                         return t.set.size() > 1;
+                       });
   state_ = is_open && tuning_chooser() != nullptr ? State::chooses : State::nothing;
   return state_ == State::chooses;
 }

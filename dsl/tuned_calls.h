@@ -16,7 +16,7 @@ namespace tegula::dsl {
 
 struct TraceResult;
 
-/// Chooses values for a call of a kernel whose tune() values are not all given; none where the
+/// Chooses values for a call of a kernel none of whose tune() values is given; none where the
 /// defaults are to be used.
 using TuningChooser = std::optional<Tuning> (*)(KernelInstance& kernel, const Stream* stream,
                                                 std::span<const HostArg> args, Device device);

@@ -18,9 +18,9 @@ constexpr std::array<int, 3> kRepetitions{5, 15, 45};
 constexpr std::size_t kMinSurvivors = 3;
 constexpr std::size_t kHalving = 3;
 constexpr int kFinalPairs = 45;
-constexpr int kTries = 3;          // of a round that is not steady
-constexpr double kMinGain = 0.01;  // by which a winner beats the incumbent, and ties are apart
-constexpr std::size_t kBatch = 8;  // compiled at one time
+constexpr int kTries = 3;           // of a round that is not steady
+constexpr double kMinGain = 0.01;   // by which a winner beats the incumbent, and ties are apart
+constexpr std::size_t kBatch = 16;  // compiled at one time
 
 struct Runner {
   int id = 0;
@@ -314,7 +314,7 @@ RaceLimits limits_of(Budget budget) {
     case Budget::off:
       return {0, 0};
     case Budget::quick:
-      return {24, 3};
+      return {64, 3};
     case Budget::full:
       return {256, 60};
   }

@@ -15,7 +15,7 @@ enum class Budget : std::uint8_t { off, quick, full };
 
 /// Bounds of a budget. Fewer candidates are raced where time is short, never fewer rounds.
 struct RaceLimits {
-  int candidates = 24;
+  int candidates = 64;
   double seconds = 3;
 };
 RaceLimits limits_of(Budget budget);

@@ -7,12 +7,14 @@
 #include <cstring>
 
 #include "dsl/errors.h"
+#include "runtime/context.h"
+#include "runtime/driver_api.h"
 
 namespace tegula::autotune {
 namespace {
 
 constexpr std::int64_t kAlignment = 256;  // of memory of the driver's
-constexpr double kRedByte = 0xa5, kPoison = 0xff;
+constexpr unsigned char kRedByte = 0xa5, kPoison = 0xff;
 
 Tensor bytes_at(std::uintptr_t begin, std::int64_t bytes, Device device,
                 std::shared_ptr<void> owner = nullptr) {
@@ -63,6 +65,19 @@ void compare_elements(const std::vector<double>& found, const std::vector<double
 
 }  // namespace
 
+void fill_bytes(const Tensor& bytes, unsigned char value, const Stream& stream) {
+  const auto count = static_cast<std::size_t>(bytes.numel());
+  if (bytes.device().on_host()) {
+    std::memset(bytes.data(), value, count);
+    return;
+  }
+  const runtime::ContextScope scope(bytes.device().index);
+  runtime::check(
+      runtime::driver().set_bytes(reinterpret_cast<runtime::cu::DevicePtr>(bytes.data()), value,
+                                  count, static_cast<runtime::cu::Stream>(stream.handle())),
+      "cuMemsetD8Async");
+}
+
 ArgumentCopy::ArgumentCopy(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args,
                            const Stream& stream)
     : args_(args.begin(), args.end()) {
@@ -76,7 +91,7 @@ ArgumentCopy::ArgumentCopy(const dsl::KernelInstance& kernel, std::span<const ds
     const std::int64_t bytes = size_of(range);
     const auto at = kRedZone + static_cast<std::int64_t>(range.begin % kAlignment);
     const Tensor block = Tensor::empty({at + bytes + kRedZone}, DType::u8, t.device());
-    block.fill(kRedByte);
+    fill_bytes(block, kRedByte, stream);
     const auto owner = std::make_shared<Tensor>(block);
     const auto begin =
         reinterpret_cast<std::uintptr_t>(block.data()) + static_cast<std::uintptr_t>(at);
@@ -96,7 +111,7 @@ ArgumentCopy::ArgumentCopy(const dsl::KernelInstance& kernel, std::span<const ds
 void ArgumentCopy::reset(const Stream& stream) const {
   for (const Copied& c : copied_) {
     const ByteRange range = c.original.byte_range();
-    if (c.access == detail::ViewAccess::Out) c.bytes.fill(kPoison);
+    if (c.access == detail::ViewAccess::Out) fill_bytes(c.bytes, kPoison, stream);
     if (c.access == detail::ViewAccess::InOut)
       c.bytes.copy_from(bytes_at(range.begin, size_of(range), c.original.device()), stream);
   }
@@ -124,7 +139,8 @@ std::string ArgumentCopy::red_zone_damage(const Stream& stream) const {
       const Tensor zone = Tensor::empty({end - begin}, DType::u8, Device::cpu());
       zone.copy_from(c.block.slice(0, begin, end), stream);
       const auto* bytes = static_cast<const unsigned char*>(zone.data());
-      const auto* bad = std::find_if(bytes, bytes + zone.numel(), [](auto b) { return b != 0xa5; });
+      const auto* bad =
+          std::find_if(bytes, bytes + zone.numel(), [](auto b) { return b != kRedByte; });
       if (bad != bytes + zone.numel())
         return fmt::format("it writes {} byte {} of argument {}", begin == 0 ? "before" : "behind",
                            begin == 0 ? bad - bytes - before : bad - bytes + c.bytes.numel(),

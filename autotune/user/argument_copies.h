@@ -41,6 +41,9 @@ class ArgumentCopy {
   std::vector<std::unique_ptr<Tensor>> tensors_;
 };
 
+/// Sets every byte of a contiguous tensor of bytes, on its device.
+void fill_bytes(const Tensor& bytes, unsigned char value, const Stream& stream);
+
 /// Bytes of the tensors of a call.
 std::int64_t bytes_of(std::span<const dsl::HostArg> args);
 

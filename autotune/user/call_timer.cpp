@@ -1,5 +1,7 @@
 // Times of calls: by events on a GPU, by the clock on the host.
+#include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "autotune/user/in_process_measure.h"
 #include "runtime/context.h"
@@ -58,7 +60,7 @@ class GpuTimer : public CallTimer {
 
   void add(int calls, const std::function<void(int)>& call) override {
     const runtime::ContextScope scope(stream_.device().index);
-    flushed_.fill(static_cast<double>(samples_.size() % 256));
+    fill_bytes(flushed_, static_cast<unsigned char>(samples_.size() % 256), stream_);
     samples_.push_back({Event(), Event(), calls});
     Sample& sample = samples_.back();
     sample.begin.record(stream_.handle());

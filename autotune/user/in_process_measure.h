@@ -64,6 +64,8 @@ class InProcessMeasure : public Measure {
   std::vector<Tensor> wanted_;  ///< outputs of the reference
   std::unique_ptr<CallTimer> timer_;
   double reference_ns_ = 0;
+  /// The reference gives the same bits each time, and so must the others.
+  bool promises_bits_ = true;
 };
 
 }  // namespace tegula::autotune

@@ -1,7 +1,9 @@
 // Kernel::tune(), and the values that a call of a kernel with open tune() names gets.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <random>
 
 #include "autotune/device_class.h"
 #include "autotune/race/race_log.h"
@@ -62,8 +64,10 @@ class UserTuning {
     const std::optional<Winner> known = known_winner(kernel_, key_, args_);
     if (known && !options_.again) return take(*known);
     space_ = discover(kernel_, args_);
-    if (space_.settings.size() < 2)
+    if (space_.settings.size() < 2 && space_.refused.empty())
       fail(ErrorId::nothing_to_tune, kernel_.loc(), {}, kernel_.name());
+    // Where time is short those that are raced are spread over the space.
+    std::shuffle(space_.settings.begin() + 1, space_.settings.end(), std::mt19937(1));
     TuningStore& store = TuningStore::of_process();
     const bool is_claimed = store.claim(key_);
     if (!is_claimed) say("another process tunes this problem, too");

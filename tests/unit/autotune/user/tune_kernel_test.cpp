@@ -3,6 +3,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 
 #include "autotune/user/argument_copies.h"
@@ -21,10 +23,10 @@ using ::testing::Not;
 auto adding() {
   return kernel("adding", [](In<f32, 1> x, Out<f32, 1> y) {
     const int block = tune("BLOCK", {32, 64});
-    const int turns = tune("TURNS", {60, 2});
+    const int turns = tune("TURNS", {300, 2});
     const int mode = tune("MODE", {0, 1, 2});
     for (auto i : grid(y, block)) {
-      auto v = x(i);
+      Tile v = x(i);
       for (int t = 0; t < turns; ++t) v = (v + 1.0f) - 1.0f;
       if (mode == 1) v = v + 100.0f;
       if (mode == 2) v = v + 1e-6f;
@@ -146,9 +148,9 @@ TEST_F(TuneKernel, TheFirstCallTunesWhereTheEnvironmentSaysSo) {
         k(c.x, c.y);
         EXPECT_THAT(k.dump("key"), HasSubstr("tune TURNS = 2"));
         EXPECT_EQ(c.y.to_doubles(), c.x.to_doubles());
-        const auto given = adding().with({{"TURNS", 60}});
+        const auto given = adding().with({{"TURNS", 300}});
         given(c.x, c.y);
-        EXPECT_THAT(given.dump("key"), HasSubstr("tune TURNS = 60"));
+        EXPECT_THAT(given.dump("key"), HasSubstr("tune TURNS = 300"));
         return true;
       },
       "quick");
@@ -164,7 +166,7 @@ TEST_F(TuneKernel, KernelsWithoutChoicesAreRefused) {
     }
     return false;
   });
-  const auto k = kernel("by_address", [](Ptr<f32> p, Out<f32, 1> y) {
+  const auto k = kernel("by_address", [](Ptr<f32>, Out<f32, 1> y) {
     for (auto i : grid(y, tune("BLOCK", {32, 64}))) y(i) = zeros<f32>(32);
   });
   in_process([&] {
