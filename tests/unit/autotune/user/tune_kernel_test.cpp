@@ -167,7 +167,8 @@ TEST_F(TuneKernel, KernelsWithoutChoicesAreRefused) {
     return false;
   });
   const auto k = kernel("by_address", [](Ptr<f32>, Out<f32, 1> y) {
-    for (auto i : grid(y, tune("BLOCK", {32, 64}))) y(i) = zeros<f32>(32);
+    const int block = tune("BLOCK", {32, 64});
+    for (auto i : grid(y, block)) y(i) = zeros<f32>(block);
   });
   in_process([&] {
     try {
