@@ -30,6 +30,7 @@ void run_eight_lines(const Stream& stream, Tensors t, double number) {
   if (!is_tuned[{shape, number}]) {
     TuneOptions options;
     options.budget = number == 2 ? TuneBudget::full : TuneBudget::quick;
+    options.may_change_bits = true;
     tuned.tune(options, t[0], t[1], t[2]);
     is_tuned[{shape, number}] = true;
   }

@@ -67,6 +67,7 @@ class Race {
   }
 
   /// Compiles and checks what has not been tried, as far as the budget goes; the incumbent first.
+  /// One batch always enters, however slow the host is.
   void enter(std::vector<int> ids) {
     std::stable_partition(ids.begin(), ids.end(), [&](int id) { return id == incumbent_; });
     std::vector<Runner> degraded;
@@ -78,7 +79,8 @@ class Race {
     for (const int id : ids) {
       if (!tried_.insert(id).second) continue;
       const auto size = runners_.size() + batch.size();
-      if (static_cast<int>(size) >= options_.limits.candidates || !has_time(0.5)) break;
+      const bool is_late = size >= kBatch && !has_time(0.5);
+      if (is_late || static_cast<int>(size) >= options_.limits.candidates) break;
       batch.push_back(id);
       if (batch.size() == kBatch) flush();
     }

@@ -226,7 +226,7 @@ TEST(Race, FewerCandidatesRaceWhereTimeIsShort) {
   SimulatedMeasure measure(candidates, 1);
   RaceOptions o = options_for(candidates.size());
   double now = 0;
-  o.limits.seconds = 10;
+  o.limits.seconds = 2;
   o.seconds = [&] { return now += 0.5; };  // each candidate takes half a second
   const RaceResult r = race(measure, o);
   EXPECT_LT(r.raced, 20);
