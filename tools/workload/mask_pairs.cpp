@@ -1,10 +1,13 @@
-#include "ir/analysis/mask/pairs.h"
+#include "tools/workload/mask_pairs.h"
 
 #include <utility>
 
 #include "tegula/int_math.h"
 
-namespace tegula::ir {
+namespace tegula {
+using ir::BlockCoverage;
+using ir::MaskBlock;
+
 namespace {
 
 /// A mask that is decided pair by pair only would take minutes.
@@ -68,4 +71,4 @@ void MaskPairCounter::count_within(const MaskBlock& b, MaskPairs& sum) {
   count_within(second, sum);
 }
 
-}  // namespace tegula::ir
+}  // namespace tegula

@@ -1,13 +1,13 @@
 // Masks taken out of IR: as tiles in a kernel, and what cannot be followed.
 #include <gtest/gtest.h>
 
-#include "dsl/functions/mask_trace.h"
 #include "dsl/instance.h"
 #include "ir/analysis/mask/blocks.h"
 #include "ir/analysis/mask/formula.h"
 #include "ir/text.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/tegula.h"
+#include "tools/workload/traced_mask.h"
 
 namespace tegula {
 namespace {

@@ -2,20 +2,18 @@
 // Solves conditions of a mask for kv if a kernel can compute the bounds for every query tile: the
 // half of the closed range that is known when a kernel is traced.
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <vector>
 
-#include "dsl/signature.h"
 #include "ir/analysis/mask/blocks.h"
 #include "ir/analysis/mask/formula.h"
-#include "tegula/value.h"
 
-namespace tegula {
+namespace tegula::ir {
 
 /// No position lies above: kernels whose tensors are larger compute indices in 64 bits, and the
 /// rows of a tile that reach past its tensor do so by less than a block.
-inline constexpr ir::Interval kMaskPositions{0, dsl::kSmallSpan + 1024};
+inline constexpr Interval kMaskPositions{0,
+                                         (std::int64_t{1} << 31) - (std::int64_t{1} << 20) + 1024};
 
 /// More intervals than these are not worth the choice between them in every iteration.
 inline constexpr std::size_t kMaxParts = 4;
@@ -43,38 +41,41 @@ std::vector<T> united(std::vector<T> a, const std::vector<T>& b) {
   return a;
 }
 
+/// Bounds of a condition that is not solved for kv, over the block at hand, where nothing wraps.
+Interval truth_of(const MaskCondition& c, const MaskBlocks& blocks);
+
 class SolvedConditions {
  public:
-  using Numbers = std::vector<std::shared_ptr<detail::ScalarCell>>;
-  SolvedConditions(const ir::MaskClosedForm& form, const Numbers& numbers);
+  /// `is_scalar`: which slots of the expression's numbers a kernel can read.
+  SolvedConditions(const MaskClosedForm& form, const std::vector<bool>& is_scalar);
 
   /// (kv + offset) / by, truncated; the offset is of Scalars and constants.
   struct Quotient {
-    ir::MaskNodeId by;
-    ir::Linear offset;
+    MaskNodeId by;
+    Linear offset;
   };
   /// kv < form if `is_upper`, else kv >= form; of the quotient where there is one. The form is of
   /// symbols that do not fall with q.
   struct Limit {
-    ir::Linear form;
+    Linear form;
     bool is_upper;
     std::optional<Quotient> of = {};
   };
   /// Solution of a condition; all members are absent if nothing is known.
   struct Solution {
     std::optional<Limit> limit;
-    std::optional<ir::Interval> truth;  ///< over all positions, of what is not solved for kv
+    std::optional<Interval> truth;  ///< over all positions, of what is not solved for kv
     /// Nodes that must not wrap around for that to hold, and may.
-    std::vector<ir::MaskNodeId> overflow_checks = {};
+    std::vector<MaskNodeId> overflow_checks = {};
   };
-  Solution solve(const ir::MaskCondition& c) const;
+  Solution solve(const MaskCondition& c) const;
   /// Bounds of a part of the formula that is not taken apart, over all positions.
-  ir::Interval truth_of_opaque(const ir::MaskFormula& f) const;
+  Interval truth_of_opaque(const MaskFormula& f) const;
   /// Whether such a part compares what rises with q with a number, so that between the first row
   /// and the last it changes at most once.
-  bool is_of_rows(const ir::MaskFormula& f) const;
+  bool is_of_rows(const MaskFormula& f) const;
   /// Nodes below one that may wrap around.
-  std::vector<ir::MaskNodeId> wrapping(ir::MaskNodeId id) const;
+  std::vector<MaskNodeId> wrapping(MaskNodeId id) const;
 
   /// Number of intervals of the visible keys of a query tile; nothing if not all of their bounds
   /// can be computed.
@@ -84,12 +85,12 @@ class SolvedConditions {
   bool is_single_comparison() const;
 
   /// Bounds of a symbol at all positions, if it fits.
-  ir::Interval range_of_symbol(ir::MaskNodeId id) const;
-  /// The Scalar behind a node; null if it is none of i32.
-  std::shared_ptr<detail::ScalarCell> number(ir::MaskNodeId id) const;
+  Interval range_of_symbol(MaskNodeId id) const;
+  /// Whether a node is a Scalar of i32.
+  bool is_scalar(MaskNodeId id) const;
 
-  const ir::MaskNode& node(ir::MaskNodeId id) const { return form_.expr[id]; }
-  bool may_overflow(ir::MaskNodeId id) const { return blocks_.may_overflow(id); }
+  const MaskNode& node(MaskNodeId id) const { return form_.expr[id]; }
+  bool may_overflow(MaskNodeId id) const { return blocks_.may_overflow(id); }
 
  private:
   /// Ends that an interval of keys has; one without both holds all of them.
@@ -98,28 +99,25 @@ class SolvedConditions {
     friend Shape intersect(Shape a, Shape b) { return {a.lo || b.lo, a.hi || b.hi}; }
     friend Shape hull(Shape a, Shape b) { return {a.lo && b.lo, a.hi && b.hi}; }
   };
-  using Shapes = std::optional<std::vector<Shape>>;
-  Shapes shapes(const ir::MaskFormula& f) const;
-  static Shapes decided(ir::Interval truth);
+  struct Shapes;
 
-  ir::Interval truth(const ir::MaskCondition& c) const;
-  std::optional<Limit> limit(const ir::MaskCondition& c) const;
+  std::optional<Limit> limit(const MaskCondition& c) const;
   /// Whether MaskOverflow can follow a node.
-  bool is_checkable(ir::MaskNodeId id) const;
+  bool is_checkable(MaskNodeId id) const;
   /// A positive constant, or a Scalar.
-  bool is_divisor(ir::MaskNodeId id) const;
-  std::optional<Quotient> quotient(const ir::MaskCondition& c) const;
+  bool is_divisor(MaskNodeId id) const;
+  std::optional<Quotient> quotient(const MaskCondition& c) const;
   /// q, a Scalar, or a quotient of q plus such numbers: what does not fall with q.
-  bool is_symbol(ir::MaskNodeId id) const;
-  bool is_rising(ir::MaskNodeId id) const;
-  bool is_number(ir::MaskNodeId id) const;
-  bool are_symbols(const ir::Linear& form) const;
-  bool are_checkable(const std::vector<ir::MaskNodeId>& nodes) const;
-  void collect_wrapping(ir::MaskNodeId id, std::vector<ir::MaskNodeId>& into) const;
+  bool is_symbol(MaskNodeId id) const;
+  bool is_rising(MaskNodeId id) const;
+  bool is_number(MaskNodeId id) const;
+  bool are_symbols(const Linear& form) const;
+  bool are_checkable(const std::vector<MaskNodeId>& nodes) const;
+  void collect_wrapping(MaskNodeId id, std::vector<MaskNodeId>& into) const;
 
-  const ir::MaskClosedForm& form_;
-  const Numbers& numbers_;
-  ir::MaskBlocks blocks_;
+  const MaskClosedForm& form_;
+  const std::vector<bool>& is_scalar_;
+  MaskBlocks blocks_;
 };
 
-}  // namespace tegula
+}  // namespace tegula::ir

@@ -1,15 +1,12 @@
-#include "dsl/block_mask/mask_axes.h"
+#include "ir/analysis/mask/axes.h"
 
 #include <algorithm>
 
 #include "ir/analysis/mask/transfer.h"
 #include "ir/op_table.h"
 
-namespace tegula {
+namespace tegula::ir {
 
-using ir::MaskNode;
-using ir::MaskNodeId;
-using ir::Opcode;
 using Kind = MaskNode::Kind;
 
 namespace {
@@ -17,7 +14,7 @@ namespace {
 /// Requirement on an op's second operand such that the result rises with the first one. Unknown for
 /// ops without a row.
 enum class Second : std::uint8_t { Unknown, None, Rising, Fixed, Positive };
-constexpr auto kRising = ir::op_table<Second>({
+constexpr auto kRising = op_table<Second>({
     {Opcode::Add, Second::Rising},
     {Opcode::Min, Second::Rising},
     {Opcode::Max, Second::Rising},
@@ -35,11 +32,11 @@ MaskAxis join(MaskAxis a, MaskAxis b) {
 
 /// Ops that the analyses know have no other attributes than a comparison's predicate.
 bool is_computable(const MaskNode& n) {
-  const bool is_known = n.kind != Kind::Op || ir::MaskTransfer::of(n.opcode) != nullptr;
+  const bool is_known = n.kind != Kind::Op || MaskTransfer::of(n.opcode) != nullptr;
   return is_known && (is_bool(n.dtype) || is_integer(n.dtype));
 }
 
-MaskAxis own_side(const MaskNode& n, const MaskSource& source, bool heads_are_rows) {
+MaskAxis own_side(const MaskNode& n, const std::vector<bool>& is_scalar, bool heads_are_rows) {
   switch (n.kind) {
     case Kind::Head:
       return heads_are_rows ? MaskAxis::Query : MaskAxis::Uniform;
@@ -50,8 +47,7 @@ MaskAxis own_side(const MaskNode& n, const MaskSource& source, bool heads_are_ro
     case Kind::Unknown:
       return MaskAxis::Unknown;
     case Kind::Param:
-      return source.numbers[static_cast<std::size_t>(n.value)] ? MaskAxis::Uniform
-                                                               : MaskAxis::Unknown;
+      return is_scalar[static_cast<std::size_t>(n.value)] ? MaskAxis::Uniform : MaskAxis::Unknown;
     default:
       return is_computable(n) ? MaskAxis::Uniform : MaskAxis::Unknown;
   }
@@ -59,17 +55,19 @@ MaskAxis own_side(const MaskNode& n, const MaskSource& source, bool heads_are_ro
 
 }  // namespace
 
-MaskAxisDependence::MaskAxisDependence(const MaskSource& s, bool heads_are_rows) : source(s) {
-  const auto& nodes = source.expr.nodes;
+MaskAxisDependence::MaskAxisDependence(const MaskExpr& e, const std::vector<bool>& is_scalar,
+                                       bool heads_are_rows)
+    : expr(e) {
+  const auto& nodes = expr.nodes;
   for (const MaskNode& n : nodes) {
-    MaskAxis mine = own_side(n, source, heads_are_rows);
+    MaskAxis mine = own_side(n, is_scalar, heads_are_rows);
     for (std::size_t i = 0; i < n.operands; ++i) mine = join(mine, side[n.in[i]]);
     // A table at an index of both axes is neither exact nor an interval.
     if (n.kind == Kind::Table && mine == MaskAxis::Both) mine = MaskAxis::Unknown;
     side.push_back(mine);
   }
   is_above.assign(nodes.size(), false);
-  visit(source.expr.root);
+  visit(expr.root);
 }
 
 void MaskAxisDependence::visit(MaskNodeId id) {
@@ -83,7 +81,7 @@ void MaskAxisDependence::visit(MaskNodeId id) {
     return;
   }
   is_above[id] = true;
-  const MaskNode& n = source.expr[id];
+  const MaskNode& n = expr[id];
   if (n.kind != Kind::Op) return;
   for (std::size_t i = 0; i < n.operands; ++i) visit(n.in[i]);
 }
@@ -94,13 +92,12 @@ int MaskAxisDependence::pieces(MaskAxis s) const {
 }
 
 bool MaskAxisDependence::is_plain_key() const {
-  return key_leaves.empty() ||
-         (key_leaves.size() == 1 && source.expr[key_leaves[0]].kind == Kind::Key);
+  return key_leaves.empty() || (key_leaves.size() == 1 && expr[key_leaves[0]].kind == Kind::Key);
 }
 
 /// Whether the values may be other than ascending with the position.
 bool MaskAxisDependence::may_fall(MaskNodeId id) const {
-  const MaskNode& n = source.expr[id];
+  const MaskNode& n = expr[id];
   if (side[id] == MaskAxis::Uniform || n.kind == Kind::Query || n.kind == Kind::Key ||
       n.kind == Kind::Head)
     return false;
@@ -109,8 +106,8 @@ bool MaskAxisDependence::may_fall(MaskNodeId id) const {
   if (second == Second::Unknown || may_fall(n.in[0])) return true;
   if (second == Second::Rising) return may_fall(n.in[1]);
   if (second == Second::Fixed) return side[n.in[1]] != MaskAxis::Uniform;
-  const MaskNode& by = source.expr[n.in[1]];
+  const MaskNode& by = expr[n.in[1]];
   return second == Second::Positive && !(by.kind == Kind::Const && by.value > 0);
 }
 
-}  // namespace tegula
+}  // namespace tegula::ir

@@ -1,23 +1,15 @@
-#include "dsl/block_mask/solved_conditions.h"
+#include "ir/analysis/mask/solved_conditions.h"
 
 #include <algorithm>
 
 #include "ir/op_table.h"
 
-namespace tegula {
-
-using ir::Interval;
-using ir::Linear;
-using ir::MaskFormula;
-using ir::MaskNode;
-using ir::MaskNodeId;
-using ir::Opcode;
-
+namespace tegula::ir {
 namespace {
 
 /// Requirement of MaskOverflow on an op's second operand; it cannot follow ops without a row.
 enum class Second : std::uint8_t { Unknown, None, Followed, Divisor };
-constexpr auto kFollowed = ir::op_table<Second>({
+constexpr auto kFollowed = op_table<Second>({
     {Opcode::Neg, Second::None},
     {Opcode::Add, Second::Followed},
     {Opcode::Sub, Second::Followed},
@@ -28,16 +20,24 @@ constexpr auto kFollowed = ir::op_table<Second>({
 
 }  // namespace
 
-SolvedConditions::SolvedConditions(const ir::MaskClosedForm& form, const Numbers& numbers)
-    : form_(form), numbers_(numbers), blocks_(form.expr) {
+Interval truth_of(const MaskCondition& c, const MaskBlocks& blocks) {
+  const auto range = blocks.range_of(c.form);
+  if (!range) return {0, 1};
+  const bool never = range->hi < c.target.lo || range->lo > c.target.hi;
+  return {range->is_within(c.target), !never};
+}
+
+SolvedConditions::SolvedConditions(const MaskClosedForm& form, const std::vector<bool>& is_scalar)
+    : form_(form), is_scalar_(is_scalar), blocks_(form.expr) {
   blocks_.evaluate({kMaskPositions, kMaskPositions, kMaskPositions, kMaskPositions}, {});
 }
 
-SolvedConditions::Solution SolvedConditions::solve(const ir::MaskCondition& c) const {
+SolvedConditions::Solution SolvedConditions::solve(const MaskCondition& c) const {
   Solution s;
   for (const MaskNodeId id : c.exact)
     if (may_overflow(id)) s.overflow_checks.push_back(id);
-  if (c.steps.empty()) return s.overflow_checks.empty() ? Solution{{}, truth(c)} : Solution{};
+  if (c.steps.empty())
+    return s.overflow_checks.empty() ? Solution{{}, truth_of(c, blocks_)} : Solution{};
   s.limit = limit(c);
   if (!s.limit || !are_symbols(s.limit->form)) return {};
   if (s.limit->of) collect_wrapping(c.steps[0].symbol, s.overflow_checks);
@@ -47,8 +47,7 @@ SolvedConditions::Solution SolvedConditions::solve(const ir::MaskCondition& c) c
 
 bool SolvedConditions::is_of_rows(const MaskFormula& f) const {
   const MaskNode& n = node(f.index);
-  const bool is_order =
-      n.is_op(Opcode::Cmp) && (n.pred == ir::MaskPred::Lt || n.pred == ir::MaskPred::Le);
+  const bool is_order = n.is_op(Opcode::Cmp) && (n.pred == MaskPred::Lt || n.pred == MaskPred::Le);
   const auto rises = [&](MaskNodeId id) { return is_symbol(id) || is_rising(id); };
   const auto compares = [&](std::size_t a, std::size_t b) {
     return rises(n.in[a]) && is_number(n.in[b]);
@@ -76,7 +75,8 @@ void SolvedConditions::collect_wrapping(MaskNodeId id, std::vector<MaskNodeId>& 
 
 bool SolvedConditions::is_checkable(MaskNodeId id) const {
   const MaskNode& n = node(id);
-  if (n.kind != MaskNode::Kind::Op) return n.kind != MaskNode::Kind::Param || number(id);
+  if (n.kind != MaskNode::Kind::Op)
+    return n.kind == MaskNode::Kind::Query || n.kind == MaskNode::Kind::Key || is_number(id);
   if (n.dtype != DType::i32 || !is_checkable(n.in[0])) return false;
   const Second second = kFollowed[static_cast<std::size_t>(n.opcode)];
   if (second == Second::Followed) return is_checkable(n.in[1]);
@@ -88,17 +88,10 @@ Interval SolvedConditions::truth_of_opaque(const MaskFormula& f) const {
   return f.negated ? Interval{1 - t.hi, 1 - t.lo} : t;
 }
 
-Interval SolvedConditions::truth(const ir::MaskCondition& c) const {
-  const auto range = blocks_.range_of(c.form);
-  if (!range) return {0, 1};
-  const bool never = range->hi < c.target.lo || range->lo > c.target.hi;
-  return {range->is_within(c.target), !never};
-}
-
-std::optional<SolvedConditions::Limit> SolvedConditions::limit(const ir::MaskCondition& c) const {
-  const bool below = c.target.lo == ir::kMinusInfinity;
-  const ir::MaskStep& step = c.steps[0];
-  if (below == (c.target.hi == ir::kPlusInfinity) || (step.factor != 1 && step.factor != -1))
+std::optional<SolvedConditions::Limit> SolvedConditions::limit(const MaskCondition& c) const {
+  const bool below = c.target.lo == kMinusInfinity;
+  const MaskStep& step = c.steps[0];
+  if (below == (c.target.hi == kPlusInfinity) || (step.factor != 1 && step.factor != -1))
     return std::nullopt;
   // factor * symbol + rest against one number: symbol against factor * (number - rest).
   auto form = add(Linear::number(below ? c.target.hi : c.target.lo), step.rest, -1);
@@ -121,30 +114,29 @@ std::optional<SolvedConditions::Limit> SolvedConditions::limit(const ir::MaskCon
 
 bool SolvedConditions::is_divisor(MaskNodeId id) const {
   const MaskNode& n = node(id);
-  return n.kind == MaskNode::Kind::Const ? n.value > 0 : number(id) != nullptr;
+  return n.kind == MaskNode::Kind::Const ? n.value > 0 : is_scalar(id);
 }
 
-std::optional<SolvedConditions::Quotient> SolvedConditions::quotient(
-    const ir::MaskCondition& c) const {
+std::optional<SolvedConditions::Quotient> SolvedConditions::quotient(const MaskCondition& c) const {
   const MaskNode& symbol = node(c.steps[0].symbol);
   if (c.steps.size() != 2 || !symbol.is_op(Opcode::Div) || !is_divisor(symbol.in[1]))
     return std::nullopt;
-  const ir::MaskStep& inner = c.steps[1];
+  const MaskStep& inner = c.steps[1];
   const bool of_key = node(inner.symbol).kind == MaskNode::Kind::Key && inner.factor == 1 &&
                       std::ranges::all_of(inner.rest, [&](const Linear::Term& t) {
-                        return number(t.symbol) && (t.factor == 1 || t.factor == -1);
+                        return is_scalar(t.symbol) && (t.factor == 1 || t.factor == -1);
                       });
   return of_key ? std::optional(Quotient{symbol.in[1], inner.rest}) : std::nullopt;
 }
 
-std::shared_ptr<detail::ScalarCell> SolvedConditions::number(MaskNodeId id) const {
+bool SolvedConditions::is_scalar(MaskNodeId id) const {
   const MaskNode& n = node(id);
-  if (n.kind != MaskNode::Kind::Param || n.dtype != DType::i32) return nullptr;
-  return numbers_[static_cast<std::size_t>(n.value)];
+  return n.kind == MaskNode::Kind::Param && n.dtype == DType::i32 &&
+         is_scalar_[static_cast<std::size_t>(n.value)];
 }
 
 bool SolvedConditions::is_number(MaskNodeId id) const {
-  return node(id).kind == MaskNode::Kind::Const || number(id);
+  return node(id).kind == MaskNode::Kind::Const || is_scalar(id);
 }
 
 bool SolvedConditions::is_rising(MaskNodeId id) const {
@@ -157,7 +149,7 @@ bool SolvedConditions::is_rising(MaskNodeId id) const {
 
 bool SolvedConditions::is_symbol(MaskNodeId id) const {
   const MaskNode& n = node(id);
-  if (n.kind == MaskNode::Kind::Query || number(id)) return true;
+  if (n.kind == MaskNode::Kind::Query || is_scalar(id)) return true;
   const bool is_quotient = n.is_op(Opcode::Div) && n.dtype == DType::i32 && is_divisor(n.in[1]);
   if (!is_quotient || !is_rising(n.in[0])) return false;
   const MaskNode& by = node(n.in[1]);
@@ -179,9 +171,38 @@ Interval SolvedConditions::range_of_symbol(MaskNodeId id) const {
 }
 
 // ---- the shape of what is visible
+struct SolvedConditions::Shapes {
+  /// Nothing where not all ends can be computed, or where there are too many.
+  using Set = std::optional<std::vector<Shape>>;
+  const SolvedConditions& of;
+
+  static Set constant(bool all) { return all ? std::vector{Shape{}} : std::vector<Shape>{}; }
+  static Set decided(Interval truth) {
+    return truth.is_point() ? constant(truth.lo != 0) : std::nullopt;
+  }
+  Set leaf(const MaskFormula& f) const {
+    // Rows that decide a condition give all keys or none: an end.
+    if (f.kind == MaskFormula::Kind::Opaque)
+      return of.is_of_rows(f) ? std::vector{Shape{false, true}} : decided(of.truth_of_opaque(f));
+    const Solution s = of.solve(of.form_.conditions[f.index]);
+    if (s.truth) return decided(*s.truth);
+    if (!s.limit) return std::nullopt;
+    return std::vector{Shape{!s.limit->is_upper, s.limit->is_upper}};
+  }
+  static Set both(const Set& a, const Set& b) {
+    return a && b ? few(intersection(*a, *b)) : std::nullopt;
+  }
+  static Set either(const Set& a, const Set& b) {
+    return a && b ? few(united(*a, *b)) : std::nullopt;
+  }
+  static Set few(std::vector<Shape> shapes) {
+    return shapes.size() > kMaxParts ? std::nullopt : Set(std::move(shapes));
+  }
+};
+
 std::optional<std::size_t> SolvedConditions::intervals() const {
-  const Shapes of = shapes(form_.formula);
-  return of ? std::optional(of->size()) : std::nullopt;
+  const auto shapes = fold(form_.formula, Shapes{*this});
+  return shapes ? std::optional(shapes->size()) : std::nullopt;
 }
 
 bool SolvedConditions::is_single_comparison() const {
@@ -190,31 +211,4 @@ bool SolvedConditions::is_single_comparison() const {
   return s.limit && s.limit->is_upper && !s.limit->of && s.overflow_checks.empty();
 }
 
-SolvedConditions::Shapes SolvedConditions::decided(Interval truth) {
-  if (!truth.is_point()) return std::nullopt;
-  return truth.lo ? std::vector{Shape{}} : std::vector<Shape>{};
-}
-
-SolvedConditions::Shapes SolvedConditions::shapes(const MaskFormula& f) const {
-  // Rows that decide a condition give all keys or none: an end.
-  if (f.kind == MaskFormula::Kind::Opaque && is_of_rows(f)) return std::vector{Shape{false, true}};
-  if (f.kind == MaskFormula::Kind::Opaque) return decided(truth_of_opaque(f));
-  if (f.kind == MaskFormula::Kind::Condition) {
-    const Solution s = solve(form_.conditions[f.index]);
-    if (s.truth) return decided(*s.truth);
-    if (!s.limit) return std::nullopt;
-    return std::vector{Shape{!s.limit->is_upper, s.limit->is_upper}};
-  }
-  const bool all = f.kind == MaskFormula::Kind::All;
-  std::vector<Shape> sum;
-  if (all) sum.push_back({});
-  for (const MaskFormula& part : f.parts) {
-    const Shapes s = shapes(part);
-    if (!s) return std::nullopt;
-    sum = all ? intersection(sum, *s) : united(sum, *s);
-    if (sum.size() > kMaxParts) return std::nullopt;
-  }
-  return sum;
-}
-
-}  // namespace tegula
+}  // namespace tegula::ir

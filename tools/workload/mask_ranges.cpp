@@ -1,12 +1,27 @@
 // Evaluation of a mask's closed form over a tile of queries.
-#include "ir/analysis/mask/ranges.h"
+#include "tools/workload/mask_ranges.h"
 
 #include <algorithm>
 #include <limits>
 
+#include "ir/analysis/mask/solved_conditions.h"
 #include "tegula/int_math.h"
 
-namespace tegula::ir {
+namespace tegula {
+using ir::BlockCoverage;
+using ir::Interval;
+using ir::kMinusInfinity;
+using ir::kPlusInfinity;
+using ir::MaskBlocks;
+using ir::MaskCondition;
+using ir::MaskFormula;
+using ir::MaskNode;
+using ir::MaskNodeId;
+using ir::MaskParams;
+using ir::MaskStep;
+using ir::MaskTable;
+using ir::Opcode;
+
 namespace {
 
 using Wide = __int128;
@@ -99,18 +114,22 @@ BlockCoverage KvVisibility::of(std::int64_t kv0, std::int64_t kv1) const {
   return full.contains(block) ? BlockCoverage::Full : BlockCoverage::Partial;
 }
 
-std::vector<KvSegment> KvVisibility::segments(std::int64_t seqlen_kv, std::int64_t block) const {
-  std::vector<KvSegment> out;
-  for (std::int64_t kv = 0; kv < seqlen_kv; kv += block) {
-    const std::int64_t end = std::min(kv + block, seqlen_kv);
-    const BlockCoverage c = of(kv, end);
-    if (!out.empty() && out.back().coverage == c)
-      out.back().end = end;
-    else
-      out.push_back({kv, end, c});
+struct MaskRanges::Covers {
+  const MaskRanges& of;
+
+  KvVisibility leaf(const MaskFormula& f) const {
+    if (f.kind == MaskFormula::Kind::Condition) return of.of(of.form_.conditions[f.index]);
+    const Interval t = of.blocks_.value(f.index).range;
+    return of.decided(f.negated ? Interval{1 - t.hi, 1 - t.lo} : t);
   }
-  return out;
-}
+  KvVisibility constant(bool all) const { return of.decided(Interval::point(all)); }
+  static KvVisibility both(const KvVisibility& a, const KvVisibility& b) {
+    return {a.visible & b.visible, a.full & b.full};
+  }
+  static KvVisibility either(const KvVisibility& a, const KvVisibility& b) {
+    return {a.visible | b.visible, a.full | b.full};
+  }
+};
 
 KvVisibility MaskRanges::cover(const Tile& tile, const MaskParams& params) {
   if (tile.q0 >= tile.q1 || tile.seqlen_kv <= 0) return {};
@@ -119,7 +138,7 @@ KvVisibility MaskRanges::cover(const Tile& tile, const MaskParams& params) {
       {Interval::point(tile.batch), Interval::point(tile.head), {tile.q0, tile.q1 - 1}, keys_},
       params);
   params_ = params;
-  return of(form_.formula);
+  return fold(form_.formula, Covers{*this});
 }
 
 KvVisibility MaskRanges::decided(Interval truth) const {
@@ -128,32 +147,11 @@ KvVisibility MaskRanges::decided(Interval truth) const {
   return {all, truth.lo == 1 ? all : IntervalSet()};
 }
 
-KvVisibility MaskRanges::of(const MaskFormula& f) const {
-  if (f.kind == MaskFormula::Kind::Condition) return of(form_.conditions[f.index]);
-  if (f.kind == MaskFormula::Kind::Opaque) {
-    const Interval t = blocks_.value(f.index).range;
-    return decided(f.negated ? Interval{1 - t.hi, 1 - t.lo} : t);
-  }
-  const bool all = f.kind == MaskFormula::Kind::All;
-  KvVisibility sum = decided(Interval::point(all));
-  for (const MaskFormula& part : f.parts) {
-    const KvVisibility c = of(part);
-    sum.visible = all ? sum.visible & c.visible : sum.visible | c.visible;
-    sum.full = all ? sum.full & c.full : sum.full | c.full;
-  }
-  return sum;
-}
-
 KvVisibility MaskRanges::of(const MaskCondition& c) const {
   const bool wraps =
       std::ranges::any_of(c.exact, [&](MaskNodeId id) { return blocks_.may_overflow(id); });
   if (wraps) return decided({0, 1});
-  if (c.steps.empty()) {
-    const auto range = blocks_.range_of(c.form);
-    if (!range) return decided({0, 1});
-    const bool never = range->hi < c.target.lo || range->lo > c.target.hi;
-    return decided({range->is_within(c.target), !never});
-  }
+  if (c.steps.empty()) return decided(truth_of(c, blocks_));
   ConditionBounds some{c.target.lo == kMinusInfinity ? -kInfinity : Wide{c.target.lo},
                        c.target.hi == kPlusInfinity ? kInfinity : Wide{c.target.hi}};
   ConditionBounds every = some;
@@ -189,4 +187,4 @@ KvVisibility MaskRanges::of(const MaskCondition& c) const {
   return {clip(some), clip(every)};
 }
 
-}  // namespace tegula::ir
+}  // namespace tegula

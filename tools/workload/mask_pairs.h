@@ -4,7 +4,7 @@
 
 #include "ir/analysis/mask/blocks.h"
 
-namespace tegula::ir {
+namespace tegula {
 
 struct BlockExtent {
   std::int64_t queries, keys;
@@ -23,20 +23,20 @@ struct MaskPairs {
 /// Counts by cutting what is undecided in two, first between blocks, then within one.
 class MaskPairCounter {
  public:
-  MaskPairCounter(MaskBlocks& blocks, const MaskParams& params, BlockExtent cover)
+  MaskPairCounter(ir::MaskBlocks& blocks, const ir::MaskParams& params, BlockExtent cover)
       : blocks_(blocks), params_(params), cover_(cover) {}
 
   /// The blocks of the cover begin at the first query and the first key.
-  MaskPairs count(const MaskBlock& all);
+  MaskPairs count(const ir::MaskBlock& all);
 
  private:
-  void count_blocks(const MaskBlock& b, MaskPairs& sum);
-  void count_within(const MaskBlock& b, MaskPairs& sum);
+  void count_blocks(const ir::MaskBlock& b, MaskPairs& sum);
+  void count_within(const ir::MaskBlock& b, MaskPairs& sum);
 
-  MaskBlocks& blocks_;
-  const MaskParams& params_;
+  ir::MaskBlocks& blocks_;
+  const ir::MaskParams& params_;
   BlockExtent cover_;
   std::int64_t budget_ = 0;  ///< blocks that may still be classified
 };
 
-}  // namespace tegula::ir
+}  // namespace tegula
