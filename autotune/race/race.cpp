@@ -170,7 +170,7 @@ class Race {
     }
     const Estimate e = hodges_lehmann(samples.ratios);
     at->known = {at->code.code,      Verdict::ok, !round.is_steady, samples.ns, e.value,
-                 e.standard_error(), e.samples,   round.clock_mhz,  round.watts};
+                 e.standard_error, e.samples,   round.clock_mhz,  round.watts};
     if (options_.record) options_.record(at->known);
     raced_.insert(id);
   }
@@ -227,7 +227,7 @@ class Race {
     result_.winner = incumbent_;
     result_.raced = static_cast<int>(raced_.size());
     result_.code = reference_.code.code;
-    result_.ratio = result_.ratio_to_incumbent = {1, 1, 1, 0};
+    result_.ratio = result_.ratio_to_incumbent = {1, 1, 1, 0, 0};
     if (ids.empty()) return;
     const Round round = steady_round(ids, kFinalPairs);
     decide(ids, round);
@@ -261,7 +261,7 @@ class Race {
           of_incumbent.empty() ? ratio : hodges_lehmann(quotients(s.ratios, of_incumbent));
       finalists.push_back(
           {ids[i], ratio, to_incumbent, runner == runners_.end() ? nullptr : &*runner, s.ns});
-      if (ids[i] == incumbent_) set_result(ids[i], ratio, {1, 1, 1, ratio.samples}, s.ns);
+      if (ids[i] == incumbent_) set_result(ids[i], ratio, {1, 1, 1, 0, ratio.samples}, s.ns);
     }
     std::erase_if(finalists, [&](const Finalist& f) {
       return f.runner == nullptr || f.id == incumbent_ || f.to_incumbent.high >= 1 - kMinGain;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace tegula::autotune {
 
@@ -22,8 +23,12 @@ Estimate hodges_lehmann(std::span<const double> samples) {
   const double rank = n * (n + 1) / 4 - 1.96 * std::sqrt(n * (n + 1) * (2 * n + 1) / 24);
   const auto cut = static_cast<std::size_t>(std::max(0.0, std::floor(rank)));
   const std::size_t m = means.size();
-  return {(means[(m - 1) / 2] + means[m / 2]) / 2, means[cut], means[m - 1 - cut],
-          static_cast<int>(samples.size())};
+  const double value = (means[(m - 1) / 2] + means[m / 2]) / 2;
+  std::vector<double> deviations;
+  for (const double s : samples) deviations.push_back(std::abs(s - value));
+  constexpr double kDeviationOfNormal = 1.4826;  // standard deviations a median deviation
+  const double error = kDeviationOfNormal * median(std::move(deviations)) / std::sqrt(n);
+  return {value, means[cut], means[m - 1 - cut], error, static_cast<int>(samples.size())};
 }
 
 }  // namespace tegula::autotune

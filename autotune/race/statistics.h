@@ -9,9 +9,8 @@ namespace tegula::autotune {
 /// signed-rank test.
 struct Estimate {
   double value = 0, low = 0, high = 0;
+  double standard_error = 0;  ///< from the median deviation: a wild sample does not widen it
   int samples = 0;
-  /// As if the interval were a normal distribution's.
-  double standard_error() const { return (high - low) / (2 * 1.96); }
 };
 
 /// At least one sample.
