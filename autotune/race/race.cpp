@@ -169,7 +169,7 @@ class Race {
       return;
     }
     const Estimate e = hodges_lehmann(samples.ratios);
-    at->known = {at->code.code,      Verdict::ok, !round.is_steady, samples.ns, e.value,
+    at->known = {at->code.code,    Verdict::ok, !round.is_steady, samples.ns, e.value,
                  e.standard_error, e.samples,   round.clock_mhz,  round.watts};
     if (options_.record) options_.record(at->known);
     raced_.insert(id);
