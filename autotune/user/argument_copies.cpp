@@ -26,6 +26,21 @@ std::int64_t size_of(const ByteRange& range) {
   return static_cast<std::int64_t>(range.end - range.begin);
 }
 
+/// Bytes on the host; page-locked where a GPU writes them and the driver can.
+Tensor host_bytes(std::int64_t bytes, Device source) {
+  if (source.on_host() || !runtime::driver().has("cuMemHostAlloc"))
+    return Tensor::empty({bytes}, DType::u8, Device::cpu());
+  const runtime::ContextScope scope(source.index);
+  void* memory = nullptr;
+  runtime::check(runtime::driver().host_alloc(&memory, static_cast<std::size_t>(bytes), 0),
+                 "cuMemHostAlloc");
+  const std::shared_ptr<void> owner(memory, [source](void* p) {
+    const runtime::ContextScope at_end(source.index);
+    runtime::driver().host_free(p);
+  });
+  return Tensor::borrow(memory, {bytes}, DType::u8, Device::cpu(), {}, owner);
+}
+
 /// The error that another order of rounding makes, as a share of the largest element's size.
 double tolerance_of(DType dtype) {
   switch (dtype) {
@@ -117,15 +132,13 @@ void ArgumentCopy::reset(const Stream& stream) const {
   }
 }
 
-std::vector<Tensor> ArgumentCopy::outputs(const Stream& stream) const {
-  std::vector<Tensor> out;
-  for (const Copied& c : copied_)
-    if (c.access != detail::ViewAccess::In) {
-      const Tensor host = Tensor::empty(c.bytes.shape(), DType::u8, Device::cpu());
-      host.copy_from(c.bytes, stream);
-      out.push_back(host);
-    }
-  return out;
+void ArgumentCopy::outputs(const Stream& stream, std::vector<Tensor>& out) const {
+  std::size_t next = 0;
+  for (const Copied& c : copied_) {
+    if (c.access == detail::ViewAccess::In) continue;
+    if (next == out.size()) out.push_back(host_bytes(c.bytes.numel(), c.bytes.device()));
+    out[next++].copy_from(c.bytes, stream);
+  }
 }
 
 std::string ArgumentCopy::red_zone_damage(const Stream& stream) const {

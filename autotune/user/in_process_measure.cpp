@@ -9,6 +9,7 @@
 #include <cmath>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "autotune/race/statistics.h"
 #include "autotune/user/code_hash.h"
@@ -110,13 +111,12 @@ void InProcessMeasure::make_copies() {
 CheckResult InProcessMeasure::check(int candidate) {
   if (copies_.empty()) make_copies();
   const ArgumentCopy& copy = *copies_.front();
-  std::vector<Tensor> outputs[2];
   try {
-    for (std::vector<Tensor>& o : outputs) {
+    for (std::vector<Tensor>& o : found_) {
       copy.reset(stream_);
       run(candidate, 0);
       stream_.synchronize();
-      o = copy.outputs(stream_);
+      copy.outputs(stream_, o);
     }
   } catch (const Error& e) {
     if (candidate == 0) throw;
@@ -124,15 +124,15 @@ CheckResult InProcessMeasure::check(int candidate) {
   }
   if (const std::string damage = copy.red_zone_damage(stream_); !damage.empty())
     return {Verdict::wrong, damage};
-  const Difference again = compare(outputs[1], outputs[0], args_, kernel_.params());
+  const Difference again = compare(found_[1], found_[0], args_, kernel_.params());
   if (candidate == 0) {
-    wanted_ = std::move(outputs[0]);
+    wanted_ = std::exchange(found_[0], {});
     promises_bits_ = again.is_equal && !options_.may_change_bits;
     return {};
   }
   if (!again.is_equal && promises_bits_)
     return {Verdict::wrong, "its second run differs: " + again.text};
-  const Difference d = compare(outputs[0], wanted_, args_, kernel_.params());
+  const Difference d = compare(found_[0], wanted_, args_, kernel_.params());
   if (!d.is_close) return {Verdict::wrong, d.text};
   if (!d.is_equal && promises_bits_)
     return {Verdict::wrong, "other bits than the defaults': " + d.text};

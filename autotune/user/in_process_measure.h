@@ -61,7 +61,8 @@ class InProcessMeasure : public Measure {
   Options options_;
   std::map<int, Candidate> made_;
   std::vector<std::unique_ptr<ArgumentCopy>> copies_;
-  std::vector<Tensor> wanted_;  ///< outputs of the reference
+  std::vector<Tensor> wanted_;    ///< outputs of the reference
+  std::vector<Tensor> found_[2];  ///< outputs of the two runs that are checked
   std::unique_ptr<CallTimer> timer_;
   double reference_ns_ = 0;
   /// The reference gives the same bits each time, and so must the others.
