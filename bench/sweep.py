@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """What a choice was made from: one kernel in several forms side by side, in random order under peers.py's timer. One JSON line a case.
 
-    python3 bench/sweep.py attention|rescaling|epilogues|choices|few_rows|splits|groups|groups_fp8 --out FILE.jsonl [--lib PATH] [--commit HASH]
+    python3 bench/sweep.py tuned|attention|rescaling|epilogues|choices|few_rows|splits|groups|groups_fp8 --out FILE.jsonl [--lib PATH] [--commit HASH]
 
 attention: usual, wide and tall tiles (case attention_blocks: queries * 1000000 + keys * 100 + causal), beside cuDNN;
 rescaling: exact and lazy, beside cuDNN; epilogues: products, plain and fused, whose tiles are in ping-pong (numbers of
 matmul_config, bench/matmul_cases.cpp), with what the estimate chooses as "chosen"; choices: forms of one computation (bench/choices.h);
-few_rows: products of few rows, in tiles of mma; splits: one query a head, whose keys so many programs share;
+tuned: the eight-line matmul, measured at its first call; few_rows: products of few rows, in tiles of mma; splits: one query a head, whose keys so many programs share;
 groups: products in the tiles that large ones have, with so many rows of tiles finished together; groups_fp8: the same of fp8.
 """
 import argparse
@@ -186,7 +186,15 @@ def groups_fp8(t):
         yield f"matmul_fp8 {m}x{n}x{k}", runs | grouped(t, "matmul_fp8_config", tensors, 128)
 
 
-SWEEPS = {"groups": groups, "groups_fp8": groups_fp8, "splits": splits, "few_rows": few_rows, "attention": tiles, "rescaling": rescaling, "epilogues": epilogues, "choices": choices}
+def tuned(t):
+    """The eight-line matmul: defaults and tuned, beside the library's and cuBLAS; three odd shapes as well."""
+    for m, n, k in ((2048,) * 3, (4096,) * 3, (8192,) * 3, (3000,) * 3, (4104,) * 3, (5000, 3000, 2056)):
+        tensors = [random_of(m, k), random_of(k, n), random_of(m, n)]
+        runs = {"cublas": functools.partial(torch.matmul, *tensors[:2], out=tensors[2]), "library": t.caller("matmul", tensors, 0.0)}
+        yield f"eight_lines {m}x{n}x{k}", runs | {"defaults": t.caller("eight_lines", tensors, 0.0), "tuned": t.caller("eight_lines", tensors, 1.0)}
+
+
+SWEEPS = {"tuned": tuned, "groups": groups, "groups_fp8": groups_fp8, "splits": splits, "few_rows": few_rows, "attention": tiles, "rescaling": rescaling, "epilogues": epilogues, "choices": choices}
 
 
 def main():

@@ -280,7 +280,7 @@ TraceResult KernelInstance::trace(const Signature& key) {
   // A lambda that has its own kernel traced would wait for itself.
   if (const Tracer* t = Tracer::current(); t && t->is_inside(*this))
     fail(ErrorId::nested_launch, t->build.loc, {{loc(), "it is made here"}}, name(), name());
-  const std::lock_guard lock(tracing_);
+  const std::lock_guard lock(*closure_->tracing);
   bool is_wide = false;
   // Each turn knows more than the one before: captures, or extents that matter.
   for (;;) {
@@ -297,7 +297,7 @@ TraceResult KernelInstance::trace(const Signature& key) {
 
 void KernelInstance::run_eagerly(const Signature& key, std::span<const ir::EvalArg> args,
                                  std::array<std::int64_t, 3> grid) {
-  const std::lock_guard lock(tracing_);
+  const std::lock_guard lock(*closure_->tracing);
   const std::vector<HostArg> numbers = constants(key);
   Tracer t(name(), key, options_.tuning, names_, /*check_loops=*/false);
   t.captures = known().captures;

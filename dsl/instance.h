@@ -11,6 +11,7 @@
 #include "dsl/launcher.h"
 #include "dsl/signature.h"
 #include "dsl/tracer.h"
+#include "dsl/tuned_calls.h"
 #include "ir/kernel.h"
 #include "support/hash.h"
 #include "tegula/kernel.h"
@@ -38,6 +39,9 @@ struct Closure : detail::ClosureType {
   Loc loc;
   std::shared_ptr<const void> object;
   std::vector<ParamName> names;  ///< empty, or one per parameter
+  /// One run of the lambda at a time, whatever it is tuned to: what it captures need not be safe
+  /// for threads. A lambda that has itself traced is refused, not locked out.
+  std::shared_ptr<std::recursive_mutex> tracing = std::make_shared<std::recursive_mutex>();
 };
 
 /// How a lambda is to be compiled and called; each kernel made from another changes one of these.
@@ -97,6 +101,7 @@ class KernelInstance {
   const std::vector<EqualExtents>& equal_extents() const { return equal_extents_; }
 
   Launcher launcher;
+  TunedCalls tuned;
 
  private:
   KernelInstance(std::shared_ptr<const Closure> closure, KernelOptions options);
@@ -115,7 +120,6 @@ class KernelInstance {
   bool checked_ = false;
   std::vector<ParamName> names_;  ///< names of the run-time parameters; empty, or one for each
   std::vector<EqualExtents> equal_extents_;
-  std::mutex tracing_;
   std::atomic<const Specialization*> specialization_;
   std::vector<std::unique_ptr<const Specialization>>
       versions_;  ///< versions of specialization_; readers may still hold an old one

@@ -119,10 +119,10 @@ std::string Launcher::reason(const std::string& signature) const {
   return "another device";
 }
 
-const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostArg> args,
+const CompiledEntry* Launcher::compile(KernelInstance& k, std::span<const HostArg> args,
                                        Device device) {
   std::vector<Warning> unsaid;
-  const CompiledEntry& entry = [&]() -> const CompiledEntry& {
+  const CompiledEntry* entry = [&] {
     const std::lock_guard lock(compiling_);
     return find_or_add(k, args, device, unsaid);
   }();
@@ -130,14 +130,15 @@ const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostAr
   return entry;
 }
 
-const CompiledEntry& Launcher::find_or_add(KernelInstance& k, std::span<const HostArg> args,
+const CompiledEntry* Launcher::find_or_add(KernelInstance& k, std::span<const HostArg> args,
                                            Device device, std::vector<Warning>& unsaid) {
   const auto key_now = [&] {
     CallArgs unused;
     return make_call_key(k, args, device, unused);
   };
-  if (const CompiledEntry* entry = find(key_now())) return *entry;
+  if (const CompiledEntry* entry = find(key_now())) return entry;
   TraceResult traced = k.trace(k.signature(args));
+  if (k.tuned.note(traced, k.tuning())) return nullptr;
   const Hash128 ir = hash_of(traced.kernel);
   const std::string signature = traced.signature.text(), why = reason(signature);
   bool is_new = false;
@@ -151,7 +152,7 @@ const CompiledEntry& Launcher::find_or_add(KernelInstance& k, std::span<const Ho
   if (is_new) unsaid = std::move(found);
   last_signature_ = signature;
   // The trace may have asked for more: the key is that of what is known now.
-  return *add({key_now(), std::move(kernel), ir, nullptr});
+  return add({key_now(), std::move(kernel), ir, nullptr});
 }
 
 std::shared_ptr<const CompiledKernel> Launcher::find_or_compile(KernelInstance& k,
@@ -214,9 +215,13 @@ void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const Ho
   CallArgs call;
   const CallKey key = make_call_key(k, args, device, call);
   check_overlap(k, call);
+  if (k.tuned.has_choices())
+    if (KernelInstance* tuned = k.tuned.find(k, given, args, device))
+      return tuned->launcher.launch(*tuned, given, args);
   const CompiledEntry* entry = find(key);
   if (!entry) [[unlikely]] {
-    entry = &compile(k, args, device);
+    entry = compile(k, args, device);
+    if (!entry) return launch(k, given, args);
     call.count = 0;
     make_call_key(k, args, device, call);  // with what the trace captured
     check_overlap(k, call);                // and with the addresses that it writes to
@@ -234,8 +239,14 @@ std::shared_ptr<const CompiledKernel> Launcher::prepare(KernelInstance& k, const
   refuse_nested(k);
   const Device device = device_of(stream, args);
   CallArgs unused;
-  const CompiledEntry* entry = find(make_call_key(k, args, device, unused));
-  auto kernel = entry ? entry->kernel : compile(k, args, device).kernel;
+  const CallKey key = make_call_key(k, args, device, unused);
+  if (k.tuned.has_choices())
+    if (KernelInstance* tuned = k.tuned.find(k, stream, args, device))
+      return tuned->launcher.prepare(*tuned, stream, args);
+  const CompiledEntry* entry = find(key);
+  if (!entry) entry = compile(k, args, device);
+  if (!entry) return prepare(k, stream, args);
+  auto kernel = entry->kernel;
   kernel->prepare(stream ? *stream : Stream(device));
   return kernel;
 }
@@ -278,6 +289,16 @@ std::size_t Launcher::compiled() const {
 }  // namespace tegula::dsl
 
 namespace tegula::detail {
+namespace {
+
+/// The kernel that the latest call went to.
+dsl::KernelInstance& latest_of(dsl::KernelInstance& called) {
+  dsl::KernelInstance* const tuned = called.tuned.latest();
+  return tuned ? *tuned : called;
+}
+
+}  // namespace
+
 void launch(dsl::KernelInstance& k, const Stream* stream, std::span<const HostArg> args) {
   dsl::at_kernel(k.loc(), [&] { k.launcher.launch(k, stream, args); });
 }
@@ -287,7 +308,8 @@ Artefact compile(dsl::KernelInstance& k, std::string_view target, std::span<cons
   return dsl::at_kernel(k.loc(), [&] { return k.launcher.compile_for(k, target, args, at); });
 }
 
-std::string dump(dsl::KernelInstance& k, std::string_view verb) {
+std::string dump(dsl::KernelInstance& called, std::string_view verb) {
+  dsl::KernelInstance& k = latest_of(called);
   static constexpr std::string_view kVerbs[] = {"key", "trace",    "optimize", "emit",
                                                 "ptx", "assemble", "launch"};
   if (std::ranges::find(kVerbs, verb) == std::end(kVerbs))
@@ -298,9 +320,16 @@ std::string dump(dsl::KernelInstance& k, std::string_view verb) {
   return kernel->dump(verb);
 }
 
-std::vector<Warning> warnings(const dsl::KernelInstance& k) { return k.launcher.warnings(); }
+std::vector<Warning> warnings(const dsl::KernelInstance& k) {
+  std::vector<Warning> all = k.launcher.warnings();
+  if (const dsl::KernelInstance* tuned = k.tuned.latest())
+    for (Warning& w : tuned->launcher.warnings())
+      if (std::ranges::find(all, w) == all.end()) all.push_back(std::move(w));
+  return all;
+}
 
-std::string explain(dsl::KernelInstance& k) {
+std::string explain(dsl::KernelInstance& called) {
+  dsl::KernelInstance& k = latest_of(called);
   const auto kernel = k.launcher.latest();
   if (!kernel) fail(ErrorId::not_compiled, k.loc(), {}, k.name());
   return k.launcher.compile_history() + kernel->explain();

@@ -59,10 +59,11 @@ class Launcher {
 
  private:
   const CompiledEntry* find(const CallKey& key) const;
-  const CompiledEntry& compile(KernelInstance& instance, std::span<const HostArg> args,
+  /// Null where the first trace found values to choose: the call starts over.
+  const CompiledEntry* compile(KernelInstance& instance, std::span<const HostArg> args,
                                Device device);
   /// Under the lock; `unsaid` gets the warnings that the process has not heard yet.
-  const CompiledEntry& find_or_add(KernelInstance& instance, std::span<const HostArg> args,
+  const CompiledEntry* find_or_add(KernelInstance& instance, std::span<const HostArg> args,
                                    Device device, std::vector<Warning>& unsaid);
   /// Takes the traced kernel. An empty target is the device's own.
   std::shared_ptr<const runtime::CompiledKernel> find_or_compile(KernelInstance& instance,

@@ -40,8 +40,15 @@ WarningHandler set_warning_handler(WarningHandler next) {
   return std::exchange(handler().call, std::move(next));
 }
 
+namespace {
+thread_local int muted = 0;
+}  // namespace
+
+WarningsMuted::WarningsMuted() { ++muted; }
+WarningsMuted::~WarningsMuted() { --muted; }
+
 void report_warnings(std::span<const Warning> warnings) {
-  if (warnings.empty()) return;
+  if (warnings.empty() || muted > 0) return;
   WarningHandler call;
   {
     const std::lock_guard lock(handler().mutex);

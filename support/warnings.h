@@ -9,4 +9,13 @@ namespace tegula {
 /// Hands them to the handler, or writes them where TEGULA_WARN asks for it and there is none.
 void report_warnings(std::span<const Warning> warnings);
 
+/// While it lives, this thread reports no warnings.
+class WarningsMuted {
+ public:
+  WarningsMuted();
+  ~WarningsMuted();
+  WarningsMuted(const WarningsMuted&) = delete;
+  WarningsMuted& operator=(const WarningsMuted&) = delete;
+};
+
 }  // namespace tegula

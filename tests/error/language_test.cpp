@@ -444,6 +444,15 @@ TEST(LanguageError, Tune) {
   expect("T0608 tune_value",
          [&] { tuned([] { tune("BM", {1, 2}); }).with({{"BM", 5}}).trace(tensor({40})); });
   expect("T0609 tune_empty", [&] { tuned([] { tune("BM", {}); }).trace(tensor({40})); });
+  expect("T0614 nothing_to_tune", [&] { tuned([] { tune("BM", {1}); }).tune(tensor({40})); });
+  expect("T0615 tuned_address", [] {
+    const float number = 0;
+    const auto k = kernel("by_address", [](Ptr<f32>, Out<f32, 1> z) {
+      const int block = tune("BLOCK", {16, 32});
+      for (auto i : grid(z, block)) z(i) = zeros<f32>(block);
+    });
+    k.tune(&number, tensor({40}));
+  });
 }
 
 // ---- calls --------------------------------------------------------------------------------------

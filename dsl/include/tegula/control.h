@@ -317,7 +317,7 @@ void while_(Condition&& condition, Body&& body,
 }
 
 /// A number of `set`: the value given to Kernel::with, else `otherwise`, or the first of the set if
-/// that is left out. The same name means the same number. Nothing chooses it by measuring.
+/// that is left out. The same name means the same number. Kernel::tune() chooses it by measuring.
 int tune(const char* name, std::initializer_list<int> set, std::optional<int> otherwise = {},
          std::source_location at = std::source_location::current());
 

@@ -19,6 +19,7 @@
 #include "tegula/param_structs.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
+#include "tegula/tuning.h"
 #include "tegula/view.h"
 #include "tegula/warning.h"
 
@@ -32,9 +33,6 @@ namespace dsl {
 class KernelInstance;
 struct TraceResult;
 }  // namespace dsl
-
-/// Values of tune() names.
-using Tuning = std::map<std::string, int>;
 
 /// Result of tracing a kernel for some arguments.
 class Trace {
@@ -195,6 +193,8 @@ Artefact compile(dsl::KernelInstance& instance, std::string_view target,
 std::string dump(dsl::KernelInstance& instance, std::string_view verb);
 std::string explain(dsl::KernelInstance& instance);
 std::vector<Warning> warnings(const dsl::KernelInstance& instance);
+TuneResult tune(dsl::KernelInstance& instance, const TuneOptions& options,
+                std::span<const HostArg> args);
 
 /// A parameter's name, with the place it was written at.
 struct Name {
@@ -279,6 +279,18 @@ class Kernel {
   Kernel with(const Tuning& tuning,
               std::source_location at = std::source_location::current()) const {
     return Kernel(detail::with_tuning(*instance_, tuning, at));
+  }
+  /// Chooses the values of tune() that are not given by measuring calls with these arguments, or
+  /// rather with copies of them: they are not written. Later calls of the same shapes use the
+  /// winner, in other processes too (docs/tuner.md). Throws CompileError for a kernel without such
+  /// values, or with an address that is not a tensor's, because nothing says how much to copy.
+  TuneResult tune(const TuneOptions& options,
+                  const typename detail::ParamTraits<P>::Host&... args) const {
+    return detail::tune(*instance_, options, pack(args...));
+  }
+  /// With the quick budget.
+  TuneResult tune(const typename detail::ParamTraits<P>::Host&... args) const {
+    return detail::tune(*instance_, TuneOptions{}, pack(args...));
   }
 
   /// The same kernel with names for its parameters and their dimensions: `named("A[M, K]", "B[K,

@@ -15,5 +15,6 @@
 #include "tegula/tensor.h"
 #include "tegula/tile_ops.h"
 #include "tegula/tiles.h"
+#include "tegula/tuning.h"
 #include "tegula/value.h"
 #include "tegula/view.h"

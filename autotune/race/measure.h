@@ -1,0 +1,66 @@
+#pragma once
+// The interface between a race and whatever runs the candidates: a GPU, a worker process, the
+// simulated times of a test.
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tegula::autotune {
+
+enum class Verdict : std::uint8_t {
+  ok,
+  refused,  ///< does not compile, or the device cannot launch it
+  wrong,    ///< computes other results than the reference
+  fault,    ///< ended the context or the process that ran it
+  timeout,
+};
+const char* name(Verdict verdict);
+
+/// A compiled candidate.
+struct Prepared {
+  Verdict verdict = Verdict::ok;
+  std::string why;   ///< where it is not ok
+  std::string code;  ///< hash of the machine code
+  std::int64_t shared_bytes = 0;
+  int registers = 0;
+  /// Spills, waits that the assembler put in, slower instructions: raced only if all are.
+  bool is_degraded = false;
+};
+
+struct CheckResult {
+  Verdict verdict = Verdict::ok;
+  std::string why;
+};
+
+/// One candidate's samples of a round; ratios[i] compares with the reference of the same
+/// repetition. Empty where it failed.
+struct Samples {
+  Verdict verdict = Verdict::ok;
+  double ns = 0;  ///< median
+  std::vector<double> ratios;
+};
+
+struct Round {
+  std::vector<Samples> of;  ///< as the candidates were asked for
+  /// Neither the reference nor the clock moved: a round that is not steady is repeated.
+  bool is_steady = true;
+  double clock_mhz = 0, watts = 0;
+};
+
+/// Candidates are numbers; 0 is the reference, which each repetition of a round runs, too.
+class Measure {
+ public:
+  virtual ~Measure() = default;
+  /// Compiles candidates; many at one time is better.
+  virtual std::vector<Prepared> prepare(std::span<const int> candidates) = 0;
+  /// Runs a prepared candidate and compares its results with the reference's.
+  virtual CheckResult check(int candidate) = 0;
+  /// Runs each candidate and the reference `repetitions` times, interleaved, in an order that
+  /// `seed` shuffles.
+  virtual Round round(std::span<const int> candidates, int repetitions, std::uint64_t seed) = 0;
+  /// The race is over with these.
+  virtual void forget(int candidate) { (void)candidate; }
+};
+
+}  // namespace tegula::autotune

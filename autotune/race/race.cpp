@@ -1,0 +1,330 @@
+#include "autotune/race/race.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "tegula/error.h"
+
+namespace tegula::autotune {
+namespace {
+
+constexpr std::array<int, 3> kRepetitions{5, 15, 45};
+constexpr std::size_t kMinSurvivors = 3;
+constexpr std::size_t kHalving = 3;
+constexpr int kFinalPairs = 45;
+constexpr int kTries = 3;           // of a round that is not steady
+constexpr double kMinGain = 0.01;   // by which a winner beats the incumbent, and ties are apart
+constexpr std::size_t kBatch = 16;  // compiled at one time
+
+struct Runner {
+  int id = 0;
+  Prepared code;
+  Known known;
+};
+
+class Race {
+ public:
+  Race(Measure& measure, const RaceOptions& options)
+      : measure_(measure), options_(options), incumbent_(options.incumbent) {}
+
+  RaceResult run() {
+    prepare_reference();
+    const auto count = static_cast<std::size_t>(options_.seeds);
+    std::vector<int> seeds(count == 0 ? options_.texts.size() : count);
+    for (std::size_t i = 0; i < seeds.size(); ++i) seeds[i] = static_cast<int>(i);
+    if (incumbent_ >= static_cast<int>(seeds.size())) seeds.push_back(incumbent_);
+    enter(seeds);
+    halve();
+    if (options_.neighbours) descend();
+    finish();
+    return result_;
+  }
+
+ private:
+  bool has_time(double share) const {
+    return !options_.seconds || options_.seconds() < options_.limits.seconds * share;
+  }
+
+  void prepare_reference() {
+    const int reference = 0;
+    const Prepared p = measure_.prepare(std::span(&reference, 1)).front();
+    if (p.verdict != Verdict::ok)
+      throw InternalError(fmt::format("the reference {} cannot run: {}", options_.texts[0], p.why));
+    const CheckResult check = measure_.check(reference);
+    if (check.verdict != Verdict::ok)
+      throw InternalError(fmt::format("the reference {} is {}: {}", options_.texts[0],
+                                      name(check.verdict), check.why));
+    codes_.insert(p.code);
+    tried_.insert(reference);
+    reference_ = {reference, p, {}};
+    reference_.known.code = p.code;
+  }
+
+  /// Compiles and checks what has not been tried, as far as the budget goes; the incumbent first.
+  /// One batch always enters, however slow the host is.
+  void enter(std::vector<int> ids) {
+    std::stable_partition(ids.begin(), ids.end(), [&](int id) { return id == incumbent_; });
+    std::vector<Runner> degraded;
+    std::vector<int> batch;
+    const auto flush = [&] {
+      enter_batch(batch, degraded);
+      batch.clear();
+    };
+    for (const int id : ids) {
+      if (!tried_.insert(id).second) continue;
+      const auto size = runners_.size() + batch.size();
+      const bool is_late = size >= kBatch && !has_time(0.5);
+      if (is_late || static_cast<int>(size) >= options_.limits.candidates) break;
+      batch.push_back(id);
+      if (batch.size() == kBatch) flush();
+    }
+    flush();
+    const bool is_empty = std::ranges::all_of(runners_, [](const Runner& r) { return r.id == 0; });
+    for (Runner& r : degraded)
+      if (is_empty || r.id == incumbent_)
+        admit(std::move(r));
+      else
+        reject(r.id, "its code is degraded: " + r.code.why);
+  }
+
+  void enter_batch(const std::vector<int>& batch, std::vector<Runner>& degraded) {
+    if (batch.empty()) return;
+    const std::vector<Prepared> made = measure_.prepare(batch);
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      Runner r{batch[i], made[i], {}};
+      if (r.code.verdict != Verdict::ok)
+        reject(r.id, r.code.why);
+      else if (!codes_.insert(r.code.code).second && r.id != incumbent_)
+        reject(r.id, "its machine code is that of another candidate");
+      else if (r.code.is_degraded)
+        degraded.push_back(std::move(r));
+      else
+        admit(std::move(r));
+    }
+  }
+
+  /// Correct code alone races; code that an earlier race found wrong stays out.
+  void admit(Runner r) {
+    r.known.code = r.code.code;
+    if (r.id == incumbent_) incumbent_code_ = r.code.code;
+    const auto before = options_.recall ? options_.recall(r.code.code) : std::nullopt;
+    if (before && before->verdict != Verdict::ok)
+      return reject(r.id, fmt::format("found {} before", name(before->verdict)));
+    const CheckResult check = measure_.check(r.id);
+    if (check.verdict != Verdict::ok) return fail(r, check.verdict, check.why);
+    if (before && !before->is_low_confidence) r.known = *before;
+    runners_.push_back(std::move(r));
+  }
+
+  void reject(int id, const std::string& why) {
+    result_.rejected.emplace_back(id, why);
+    measure_.forget(id);
+    if (id == incumbent_) incumbent_ = 0;  // it cannot stay
+  }
+
+  void fail(Runner& r, Verdict verdict, const std::string& why) {
+    r.known.verdict = verdict;
+    if (options_.record) options_.record(r.known);
+    reject(r.id, fmt::format("{}: {}", name(verdict), why));
+  }
+
+  /// A round that stays unsteady counts, but what it decides is of low confidence.
+  Round steady_round(const std::vector<int>& ids, int repetitions) {
+    for (int i = 1;; ++i) {
+      Round round = measure_.round(ids, repetitions, options_.seed + next_seed_++);
+      if (round.is_steady) return round;
+      if (i == kTries) {
+        result_.is_low_confidence = true;
+        return round;
+      }
+    }
+  }
+
+  /// One round over those that have fewer samples; then the best third, and whoever is as good
+  /// within noise.
+  void run_round(std::vector<Runner>& field, int repetitions) {
+    std::vector<int> ids;
+    for (const Runner& r : field)
+      if (r.known.samples < repetitions) ids.push_back(r.id);
+    if (!ids.empty()) {
+      const Round round = steady_round(ids, repetitions);
+      for (std::size_t i = 0; i < ids.size(); ++i) take(field, ids[i], round, i);
+    }
+    std::ranges::stable_sort(field, {}, [](const Runner& r) { return r.known.ratio; });
+  }
+
+  void take(std::vector<Runner>& field, int id, const Round& round, std::size_t i) {
+    const auto at = std::ranges::find(field, id, &Runner::id);
+    const Samples& samples = round.of[i];
+    if (samples.verdict != Verdict::ok || samples.ratios.empty()) {
+      fail(*at, samples.verdict == Verdict::ok ? Verdict::fault : samples.verdict,
+           "while it was timed");
+      field.erase(at);
+      return;
+    }
+    const Estimate e = hodges_lehmann(samples.ratios);
+    at->known = {at->code.code,    Verdict::ok, !round.is_steady, samples.ns, e.value,
+                 e.standard_error, e.samples,   round.clock_mhz,  round.watts};
+    if (options_.record) options_.record(at->known);
+    raced_.insert(id);
+  }
+
+  static std::vector<Runner> survivors(std::vector<Runner> field) {
+    std::size_t count = std::max(kMinSurvivors, (field.size() + kHalving - 1) / kHalving);
+    if (field.size() <= count) return field;
+    const Known& last = field[count - 1].known;
+    const auto is_as_good = [&](const Runner& r) {
+      const double noise = std::hypot(r.known.standard_error, last.standard_error);
+      return r.known.ratio <= last.ratio + 2 * noise;
+    };
+    while (count < field.size() && is_as_good(field[count])) ++count;
+    field.resize(count);
+    return field;
+  }
+
+  void halve() {
+    for (std::size_t i = 0; i < kRepetitions.size(); ++i) {
+      run_round(runners_, kRepetitions[i]);
+      if (i + 1 == kRepetitions.size()) break;
+      std::vector<Runner> kept = survivors(runners_);
+      for (const Runner& r : runners_)
+        if (r.id != incumbent_ && !std::ranges::count(kept, r.id, &Runner::id))
+          measure_.forget(r.id);
+      runners_ = std::move(kept);
+    }
+  }
+
+  /// Neighbours of the best, until two tries bring less than kMinGain.
+  void descend() {
+    int idle = 0;
+    while (idle < 2 && has_time(0.8) && !runners_.empty()) {
+      const double before = runners_.front().known.ratio;
+      std::vector<int> next;
+      for (std::size_t i = 0; i < std::min(runners_.size(), kMinSurvivors); ++i)
+        for (const int n : options_.neighbours(runners_[i].id))
+          if (!tried_.contains(n) && !std::ranges::count(next, n)) next.push_back(n);
+      if (next.empty()) return;
+      enter(next);
+      halve();
+      idle =
+          runners_.empty() || runners_.front().known.ratio < before * (1 - kMinGain) ? 0 : idle + 1;
+    }
+  }
+
+  /// The top three against the incumbent, in pairs.
+  void finish() {
+    std::vector<int> ids;
+    for (std::size_t i = 0; i < std::min(runners_.size(), kMinSurvivors); ++i)
+      ids.push_back(runners_[i].id);
+    const bool is_reference = incumbent_ == 0;
+    if (!is_reference && !std::ranges::count(ids, incumbent_)) ids.push_back(incumbent_);
+    result_.winner = incumbent_;
+    result_.raced = static_cast<int>(raced_.size());
+    result_.code = reference_.code.code;
+    result_.ratio = result_.ratio_to_incumbent = {1, 1, 1, 0, 0};
+    if (ids.empty()) return;
+    const Round round = steady_round(ids, kFinalPairs);
+    decide(ids, round);
+  }
+
+  /// Pairs of the same repetition.
+  static std::vector<double> quotients(const std::vector<double>& a, const std::vector<double>& b) {
+    std::vector<double> out(std::min(a.size(), b.size()));
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = a[i] / b[i];
+    return out;
+  }
+
+  void decide(const std::vector<int>& ids, const Round& round) {
+    const auto incumbent_at = std::ranges::find(ids, incumbent_);
+    std::vector<double> of_incumbent;
+    if (incumbent_at != ids.end())
+      of_incumbent = round.of[static_cast<std::size_t>(incumbent_at - ids.begin())].ratios;
+    struct Finalist {
+      int id;
+      Estimate ratio, to_incumbent;
+      const Runner* runner;
+      double ns;
+    };
+    std::vector<Finalist> finalists;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const Samples& s = round.of[i];
+      if (s.verdict != Verdict::ok || s.ratios.empty()) continue;
+      const auto runner = std::ranges::find(runners_, ids[i], &Runner::id);
+      const Estimate ratio = hodges_lehmann(s.ratios);
+      const Estimate to_incumbent =
+          of_incumbent.empty() ? ratio : hodges_lehmann(quotients(s.ratios, of_incumbent));
+      finalists.push_back(
+          {ids[i], ratio, to_incumbent, runner == runners_.end() ? nullptr : &*runner, s.ns});
+      if (ids[i] == incumbent_) set_result(ids[i], ratio, {1, 1, 1, 0, ratio.samples}, s.ns);
+    }
+    std::erase_if(finalists, [&](const Finalist& f) {
+      return f.runner == nullptr || f.id == incumbent_ || f.to_incumbent.high >= 1 - kMinGain;
+    });
+    if (finalists.empty() || result_.is_low_confidence) return;
+    const double best = std::ranges::min_element(finalists, {}, [](const Finalist& f) {
+                          return f.ratio.value;
+                        })->ratio.value;
+    const Finalist& chosen = *std::ranges::min_element(finalists, {}, [&](const Finalist& f) {
+      const bool is_tie = f.ratio.value <= best * (1 + kMinGain);
+      return std::tuple(!is_tie, f.runner->code.shared_bytes, f.runner->code.registers,
+                        options_.texts[static_cast<std::size_t>(f.id)]);
+    });
+    set_result(chosen.id, chosen.ratio, chosen.to_incumbent, chosen.ns);
+    result_.code = chosen.runner->code.code;
+    result_.is_replaced = true;
+  }
+
+  void set_result(int id, const Estimate& ratio, const Estimate& to_incumbent, double ns) {
+    result_.winner = id;
+    result_.ratio = ratio;
+    result_.ratio_to_incumbent = to_incumbent;
+    result_.ns = ns;
+    const auto runner = std::ranges::find(runners_, id, &Runner::id);
+    if (runner != runners_.end())
+      result_.code = runner->code.code;
+    else if (id == incumbent_)
+      result_.code = incumbent_code_;
+  }
+
+  Measure& measure_;
+  const RaceOptions& options_;
+  int incumbent_;
+  std::string incumbent_code_;
+  Runner reference_;
+  std::vector<Runner> runners_;
+  std::set<std::string> codes_;
+  std::set<int> tried_, raced_;
+  std::uint64_t next_seed_ = 0;
+  RaceResult result_;
+};
+
+}  // namespace
+
+const char* name(Verdict verdict) {
+  constexpr std::array kNames{"ok", "refused", "wrong", "fault", "timeout"};
+  return kNames[static_cast<std::size_t>(verdict)];
+}
+
+RaceLimits limits_of(Budget budget) {
+  switch (budget) {
+    case Budget::off:
+      return {0, 0};
+    case Budget::quick:
+      return {64, 3};
+    case Budget::full:
+      return {256, 60};
+  }
+  return {};
+}
+
+RaceResult race(Measure& measure, const RaceOptions& options) {
+  return Race(measure, options).run();
+}
+
+}  // namespace tegula::autotune

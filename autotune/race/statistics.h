@@ -1,0 +1,20 @@
+#pragma once
+// Estimates of a location that a few wild samples do not move.
+#include <span>
+#include <vector>
+
+namespace tegula::autotune {
+
+/// Hodges-Lehmann: the median of the means of all pairs, with the 95 % interval of Wilcoxon's
+/// signed-rank test.
+struct Estimate {
+  double value = 0, low = 0, high = 0;
+  double standard_error = 0;  ///< from the median deviation: a wild sample does not widen it
+  int samples = 0;
+};
+
+/// At least one sample.
+Estimate hodges_lehmann(std::span<const double> samples);
+double median(std::vector<double> samples);
+
+}  // namespace tegula::autotune

@@ -1,0 +1,201 @@
+#include "autotune/user/argument_copies.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "dsl/errors.h"
+#include "runtime/context.h"
+#include "runtime/driver_api.h"
+
+namespace tegula::autotune {
+namespace {
+
+constexpr std::int64_t kAlignment = 256;  // of memory of the driver's
+constexpr unsigned char kRedByte = 0xa5, kPoison = 0xff;
+
+Tensor bytes_at(std::uintptr_t begin, std::int64_t bytes, Device device,
+                std::shared_ptr<void> owner = nullptr) {
+  return Tensor::borrow(reinterpret_cast<void*>(begin), {bytes}, DType::u8, device, {},
+                        std::move(owner));
+}
+
+std::int64_t size_of(const ByteRange& range) {
+  return static_cast<std::int64_t>(range.end - range.begin);
+}
+
+/// Bytes on the host; page-locked where a GPU writes them and the driver can.
+Tensor host_bytes(std::int64_t bytes, Device source) {
+  if (source.on_host() || !runtime::driver().has("cuMemHostAlloc"))
+    return Tensor::empty({bytes}, DType::u8, Device::cpu());
+  const runtime::ContextScope scope(source.index);
+  void* memory = nullptr;
+  runtime::check(runtime::driver().host_alloc(&memory, static_cast<std::size_t>(bytes), 0),
+                 "cuMemHostAlloc");
+  const std::shared_ptr<void> owner(memory, [source](void* p) {
+    const runtime::ContextScope at_end(source.index);
+    runtime::driver().host_free(p);
+  });
+  return Tensor::borrow(memory, {bytes}, DType::u8, Device::cpu(), {}, owner);
+}
+
+/// The error that another order of rounding makes, as a share of the largest element's size.
+double tolerance_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return std::ldexp(1.0, -40);
+    case DType::f32:
+      return std::ldexp(1.0, -13);
+    case DType::f16:
+      return std::ldexp(1.0, -9);
+    case DType::bf16:
+      return std::ldexp(1.0, -6);
+    default:
+      return is_float(dtype) ? 0.25 : 0;
+  }
+}
+
+void compare_elements(const std::vector<double>& found, const std::vector<double>& wanted,
+                      double tolerance, Difference& out) {
+  double squares = 0;
+  std::size_t finite = 0;
+  for (const double w : wanted)
+    if (std::isfinite(w)) {
+      squares += w * w;
+      ++finite;
+    }
+  const double rms = finite == 0 ? 0 : std::sqrt(squares / static_cast<double>(finite));
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const double f = found[i], w = wanted[i];
+    const bool is_same = f == w || (std::isnan(f) && std::isnan(w));
+    if (is_same) continue;
+    const bool is_close = std::abs(f - w) <= tolerance * std::max(std::abs(w), rms);
+    if (out.text.empty() || (out.is_close && !is_close))
+      out.text = fmt::format("element {} is {}, not {}", i, f, w);
+    out.is_close = out.is_close && is_close;
+  }
+}
+
+}  // namespace
+
+void fill_bytes(const Tensor& bytes, unsigned char value, const Stream& stream) {
+  const auto count = static_cast<std::size_t>(bytes.numel());
+  if (bytes.device().on_host()) {
+    std::memset(bytes.data(), value, count);
+    return;
+  }
+  const runtime::ContextScope scope(bytes.device().index);
+  runtime::check(
+      runtime::driver().set_bytes(reinterpret_cast<runtime::cu::DevicePtr>(bytes.data()), value,
+                                  count, static_cast<runtime::cu::Stream>(stream.handle())),
+      "cuMemsetD8Async");
+}
+
+ArgumentCopy::ArgumentCopy(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args,
+                           const Stream& stream)
+    : args_(args.begin(), args.end()) {
+  for (std::size_t i = 0; i < args_.size(); ++i) {
+    dsl::HostArg& a = args_[i];
+    if (a.kind == dsl::ParamKind::Pointer && a.tensor == nullptr)
+      fail(ErrorId::tuned_address, kernel.loc(), {}, kernel.callee().argument(i));
+    if (a.tensor == nullptr || a.tensor->numel() == 0) continue;
+    const Tensor& t = *a.tensor;
+    const ByteRange range = t.byte_range();
+    const std::int64_t bytes = size_of(range);
+    const auto at = kRedZone + static_cast<std::int64_t>(range.begin % kAlignment);
+    const Tensor block = Tensor::empty({at + bytes + kRedZone}, DType::u8, t.device());
+    fill_bytes(block, kRedByte, stream);
+    const auto owner = std::make_shared<Tensor>(block);
+    const auto begin =
+        reinterpret_cast<std::uintptr_t>(block.data()) + static_cast<std::uintptr_t>(at);
+    const auto first = reinterpret_cast<std::uintptr_t>(t.data()) - range.begin;
+    tensors_.push_back(
+        std::make_unique<Tensor>(Tensor::borrow(reinterpret_cast<void*>(begin + first), t.shape(),
+                                                t.dtype(), t.device(), t.strides(), owner)));
+    a.tensor = tensors_.back().get();
+    if (a.kind == dsl::ParamKind::Pointer)
+      a.bits = detail::bits_of(static_cast<const void*>(tensors_.back()->data()));
+    copied_.push_back(
+        {i, t, block, bytes_at(begin, bytes, t.device(), owner), kernel.params()[i].access});
+    copied_.back().bytes.copy_from(bytes_at(range.begin, bytes, t.device()), stream);
+  }
+}
+
+void ArgumentCopy::reset(const Stream& stream) const {
+  for (const Copied& c : copied_) {
+    const ByteRange range = c.original.byte_range();
+    if (c.access == detail::ViewAccess::Out) fill_bytes(c.bytes, kPoison, stream);
+    if (c.access == detail::ViewAccess::InOut)
+      c.bytes.copy_from(bytes_at(range.begin, size_of(range), c.original.device()), stream);
+  }
+}
+
+void ArgumentCopy::outputs(const Stream& stream, std::vector<Tensor>& out) const {
+  std::size_t next = 0;
+  for (const Copied& c : copied_) {
+    if (c.access == detail::ViewAccess::In) continue;
+    if (next == out.size()) out.push_back(host_bytes(c.bytes.numel(), c.bytes.device()));
+    out[next++].copy_from(c.bytes, stream);
+  }
+}
+
+std::string ArgumentCopy::red_zone_damage(const Stream& stream) const {
+  for (const Copied& c : copied_) {
+    const std::int64_t before =
+        static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(c.bytes.data()) -
+                                  reinterpret_cast<std::uintptr_t>(c.block.data()));
+    const std::int64_t behind = before + c.bytes.numel();
+    for (const auto& [begin, end] :
+         {std::pair(std::int64_t{0}, before), std::pair(behind, c.block.numel())}) {
+      const Tensor zone = Tensor::empty({end - begin}, DType::u8, Device::cpu());
+      zone.copy_from(c.block.slice(0, begin, end), stream);
+      const auto* bytes = static_cast<const unsigned char*>(zone.data());
+      const auto* bad =
+          std::find_if(bytes, bytes + zone.numel(), [](auto b) { return b != kRedByte; });
+      if (bad != bytes + zone.numel())
+        return fmt::format("it writes {} byte {} of argument {}", begin == 0 ? "before" : "behind",
+                           begin == 0 ? bad - bytes - before : bad - bytes + c.bytes.numel(),
+                           c.position);
+    }
+  }
+  return {};
+}
+
+std::int64_t bytes_of(std::span<const dsl::HostArg> args) {
+  std::int64_t bytes = 0;
+  for (const dsl::HostArg& a : args)
+    if (a.tensor != nullptr) bytes += size_of(a.tensor->byte_range());
+  return bytes;
+}
+
+Difference compare(const std::vector<Tensor>& found, const std::vector<Tensor>& wanted,
+                   std::span<const dsl::HostArg> args, std::span<const dsl::ParamInfo> params) {
+  Difference out;
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const Tensor* t = args[i].tensor;
+    if (t == nullptr || t->numel() == 0 || params[i].access == detail::ViewAccess::In) continue;
+    const Tensor &f = found[next], &w = wanted[next];
+    ++next;
+    if (std::memcmp(f.data(), w.data(), static_cast<std::size_t>(f.numel())) == 0) continue;
+    out.is_equal = false;
+    const auto first = reinterpret_cast<std::uintptr_t>(t->data()) - t->byte_range().begin;
+    const auto elements = [&](const Tensor& bytes) {
+      return Tensor::borrow(static_cast<char*>(bytes.data()) + first, t->shape(), t->dtype(),
+                            Device::cpu(), t->strides())
+          .to_doubles();
+    };
+    compare_elements(elements(f), elements(w), tolerance_of(t->dtype()), out);
+    if (out.text.empty()) {  // bytes between the elements
+      out.is_close = false;
+      out.text = "bytes between the elements are written";
+    }
+    out.text = fmt::format("argument {}: {}", i, out.text);
+    if (!out.is_close) return out;
+  }
+  return out;
+}
+
+}  // namespace tegula::autotune

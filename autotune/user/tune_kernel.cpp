@@ -1,0 +1,193 @@
+// Kernel::tune(), and the values that a call of a kernel with open tune() names gets.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include "autotune/device_class.h"
+#include "autotune/race/race_log.h"
+#include "autotune/store/winner_table.h"
+#include "autotune/user/in_process_measure.h"
+#include "dsl/errors.h"
+#include "runtime/stream_state.h"
+#include "support/env.h"
+
+namespace tegula::autotune {
+namespace {
+
+constexpr const char* kPolicy = "in-process cold";
+
+Device device_of(std::span<const dsl::HostArg> args) {
+  for (const dsl::HostArg& a : args)
+    if (a.tensor != nullptr && a.tensor->defined()) return a.tensor->device();
+  return Device::best();
+}
+
+TuningKey key_of(dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args, Device device,
+                 bool may_change_bits) {
+  return {device_class(device), "kernel " + kernel.name(), 1, problem_text(kernel, args),
+          may_change_bits ? "any" : "as the defaults"};
+}
+
+/// Whether the kernel can be traced with these values: rows of the store are data, not orders.
+bool is_legal(const dsl::KernelInstance& kernel, const Tuning& values,
+              std::span<const dsl::HostArg> args) {
+  try {
+    const auto tuned = kernel.with(values);
+    tuned->trace(tuned->signature(args));
+    return true;
+  } catch (const CompileError&) {
+    return false;
+  }
+}
+
+std::optional<Winner> known_winner(dsl::KernelInstance& kernel, const TuningKey& key,
+                                   std::span<const dsl::HostArg> args) {
+  std::optional<Winner> winner = WinnerTable::of_process().find(key);
+  if (!winner) return std::nullopt;
+  const auto values = parse_tuning(winner->config);
+  return values && is_legal(kernel, *values, args) ? winner : std::nullopt;
+}
+
+class UserTuning {
+ public:
+  UserTuning(dsl::KernelInstance& kernel, const TuneOptions& options,
+             std::span<const dsl::HostArg> args)
+      : kernel_(kernel),
+        options_(options),
+        args_(args),
+        device_(device_of(args)),
+        key_(key_of(kernel, args, device_, options.may_change_bits)) {}
+
+  TuneResult run() {
+    const std::optional<Winner> known = known_winner(kernel_, key_, args_);
+    if (known && !options_.again) return take(*known);
+    space_ = discover(kernel_, args_);
+    if (space_.settings.size() < 2 && space_.refused.empty())
+      fail(ErrorId::nothing_to_tune, kernel_.loc(), {}, kernel_.name());
+    // Where time is short those that are raced are spread over the space.
+    std::shuffle(space_.settings.begin() + 1, space_.settings.end(), std::mt19937(1));
+    TuningStore& store = TuningStore::of_process();
+    const bool is_claimed = store.claim(key_);
+    if (!is_claimed) say("another process tunes this problem, too");
+    RaceResult result = race_settings(known);
+    if (is_claimed) store.release(key_);
+    return publish(std::move(result));
+  }
+
+ private:
+  void say(const std::string& line) const {
+    if (options_.progress) options_.progress(line);
+  }
+
+  TuneResult take(const Winner& winner) {
+    TuneResult out;
+    out.tuning = *parse_tuning(winner.config);
+    out.was_known = true;
+    out.ratio = winner.ratio;
+    out.ratio_high = winner.ratio_high;
+    out.candidates = static_cast<int>(winner.candidates);
+    kernel_.tuned.set(kernel_, dsl::shapes_key(kernel_, args_, device_), out.tuning);
+    return out;
+  }
+
+  int position_of(const std::optional<Winner>& known) const {
+    if (!known) return 0;
+    const auto at = std::ranges::find(space_.settings, *parse_tuning(known->config));
+    return at == space_.settings.end() ? 0 : static_cast<int>(at - space_.settings.begin());
+  }
+
+  RaceResult race_settings(const std::optional<Winner>& known) {
+    say(fmt::format("{} settings, {} of them cannot be traced", space_.settings.size(),
+                    space_.refused.size()));
+    InProcessMeasure measure(kernel_, space_, args_, device_,
+                             {options_.may_change_bits, options_.progress});
+    RaceLog log(TuningStore::of_process(), key_, kPolicy);
+    const auto begin = std::chrono::steady_clock::now();
+    RaceOptions race_options;
+    race_options.limits =
+        limits_of(options_.budget == TuneBudget::quick ? Budget::quick : Budget::full);
+    for (const Tuning& s : space_.settings) race_options.texts.push_back(str(s));
+    race_options.seeds =
+        std::min<int>(static_cast<int>(space_.settings.size()), race_options.limits.candidates);
+    race_options.incumbent = position_of(known);
+    race_options.neighbours = [&](int id) { return neighbours(space_, id); };
+    race_options.recall = [&](const std::string& code) { return log.recall(code); };
+    race_options.record = [&](const Known& k) { log.record(k); };
+    race_options.seconds = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    };
+    RaceResult result = race(measure, race_options);
+    if (result.ns == 0) result.ns = measure.reference_ns() * result.ratio.value;
+    return result;
+  }
+
+  TuneResult publish(RaceResult result) {
+    TuneResult out;
+    out.tuning = space_.settings[static_cast<std::size_t>(result.winner)];
+    out.is_replaced = result.is_replaced;
+    out.is_low_confidence = result.is_low_confidence;
+    out.us = result.ns / 1000;
+    out.ratio = result.ratio.value;
+    out.ratio_high = result.ratio.high;
+    out.candidates = result.raced;
+    for (const auto& [values, why] : space_.refused)
+      out.rejected.push_back(fmt::format("{}: {}", str(values), why));
+    for (const auto& [id, why] : result.rejected)
+      out.rejected.push_back(
+          fmt::format("{}: {}", str(space_.settings[static_cast<std::size_t>(id)]), why));
+    if (!result.is_low_confidence)
+      WinnerTable::of_process().publish(
+          {key_, str(out.tuning), result.code, out.ratio, out.ratio_high, result.raced, "", 0});
+    kernel_.tuned.set(kernel_, dsl::shapes_key(kernel_, args_, device_), out.tuning);
+    return out;
+  }
+
+  dsl::KernelInstance& kernel_;
+  const TuneOptions& options_;
+  std::span<const dsl::HostArg> args_;
+  Device device_;
+  TuningKey key_;
+  UserSpace space_;
+};
+
+/// A kernel that is called while it is tuned gets its defaults.
+thread_local bool is_tuning = false;
+class TuningScope {
+ public:
+  TuningScope() { is_tuning = true; }
+  ~TuningScope() { is_tuning = false; }
+};
+
+std::optional<Tuning> choose(dsl::KernelInstance& kernel, const Stream* stream,
+                             std::span<const dsl::HostArg> args, Device device) {
+  if (is_tuning) return std::nullopt;
+  const auto winner = known_winner(kernel, key_of(kernel, args, device, false), args);
+  if (winner) return parse_tuning(winner->config);
+  const bool tunes = env().tune != "off" && device.kind != DeviceKind::cpu &&
+                     !(stream != nullptr && runtime::is_recording(*stream));
+  if (!tunes) return std::nullopt;
+  const TuningScope scope;
+  TuneOptions options;
+  options.budget = env().tune == "full" ? TuneBudget::full : TuneBudget::quick;
+  return UserTuning(kernel, options, args).run().tuning;
+}
+
+[[maybe_unused]] const bool is_installed = [] {
+  dsl::set_tuning_chooser(&choose);
+  return true;
+}();
+
+}  // namespace
+}  // namespace tegula::autotune
+
+namespace tegula::detail {
+
+TuneResult tune(dsl::KernelInstance& kernel, const TuneOptions& options,
+                std::span<const HostArg> args) {
+  const autotune::TuningScope scope;
+  return autotune::UserTuning(kernel, options, args).run();
+}
+
+}  // namespace tegula::detail

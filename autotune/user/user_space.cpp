@@ -1,0 +1,191 @@
+#include "autotune/user/user_space.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+
+#include "ir/text.h"
+#include "support/text.h"
+#include "tegula/error.h"
+
+namespace tegula::autotune {
+namespace {
+
+constexpr std::size_t kSampled = 256;
+
+std::vector<dsl::Tunable> tunables_of(const dsl::KernelInstance& kernel, const Tuning& values,
+                                      std::span<const dsl::HostArg> args) {
+  const auto tuned = kernel.with(values);
+  return tuned->trace(tuned->signature(args)).tunables;
+}
+
+/// The first name in order of use that has no value yet.
+const dsl::Tunable* first_open(const std::vector<dsl::Tunable>& all, const Tuning& values) {
+  const auto at =
+      std::ranges::find_if(all, [&](const dsl::Tunable& t) { return !values.contains(t.name); });
+  return at == all.end() ? nullptr : &*at;
+}
+
+/// The values of a name, that of the trace first.
+std::vector<int> values_of(const dsl::Tunable& t) {
+  std::vector<int> values = t.set;
+  std::ranges::stable_partition(values, [&](int v) { return v == t.value; });
+  return values;
+}
+
+class Discovery {
+ public:
+  Discovery(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args)
+      : kernel_(kernel), args_(args) {}
+
+  UserSpace run() {
+    add_defaults();
+    if (!walk()) sample();
+    return std::move(space_);
+  }
+
+ private:
+  void add_defaults() {
+    Tuning values = kernel_.tuning();
+    for (;;) {
+      const std::vector<dsl::Tunable> all = tunables_of(kernel_, values, args_);
+      const dsl::Tunable* open = first_open(all, values);
+      if (open == nullptr) break;
+      values[open->name] = open->value;
+    }
+    add(values);
+  }
+
+  void add(const Tuning& values) {
+    if (known_.insert(values).second) space_.settings.push_back(values);
+  }
+
+  /// The tunables under these values; none where the kernel refuses them.
+  std::optional<std::vector<dsl::Tunable>> try_trace(const Tuning& values) {
+    try {
+      return tunables_of(kernel_, values, args_);
+    } catch (const CompileError& e) {
+      space_.refused.emplace_back(values, e.what());
+      return std::nullopt;
+    }
+  }
+
+  /// All settings, breadth first; false where there are too many.
+  bool walk() {
+    std::deque<Tuning> open{kernel_.tuning()};
+    while (!open.empty()) {
+      if (open.size() + space_.settings.size() > kMaxSettings) return false;
+      const Tuning values = std::move(open.front());
+      open.pop_front();
+      const auto all = try_trace(values);
+      if (!all) continue;
+      const dsl::Tunable* next = first_open(*all, values);
+      if (next == nullptr) {
+        add(values);
+        continue;
+      }
+      for (const int v : values_of(*next)) {
+        open.push_back(values);
+        open.back()[next->name] = v;
+      }
+    }
+    return true;
+  }
+
+  /// Follows the names in order of use, with the value that `pick` gives each.
+  template <class Pick>
+  void add_path(const Pick& pick) {
+    Tuning values = kernel_.tuning();
+    for (;;) {
+      const auto all = try_trace(values);
+      if (!all) return;
+      const dsl::Tunable* open = first_open(*all, values);
+      if (open == nullptr) return add(values);
+      values[open->name] = pick(*open);
+    }
+  }
+
+  /// The defaults with one value changed, then random settings.
+  void sample() {
+    const Tuning defaults = space_.settings.front();
+    space_ = {{defaults}, {}, true};
+    known_ = {defaults};
+    for (const dsl::Tunable& changed : tunables_of(kernel_, defaults, args_))
+      for (const int v : changed.set)
+        add_path([&](const dsl::Tunable& t) { return t.name == changed.name ? v : t.value; });
+    std::mt19937 random(1);
+    for (std::size_t i = 0; i < 4 * kSampled && space_.settings.size() < kSampled; ++i)
+      add_path([&](const dsl::Tunable& t) { return t.set[random() % t.set.size()]; });
+  }
+
+  const dsl::KernelInstance& kernel_;
+  std::span<const dsl::HostArg> args_;
+  UserSpace space_;
+  std::set<Tuning> known_;
+};
+
+std::string argument_text(const dsl::HostArg& a) {
+  if (a.kind == dsl::ParamKind::Constant) return "constant";  // the trace has its value
+  if (a.tensor == nullptr) return a.kind == dsl::ParamKind::View ? "none" : "scalar";
+  const auto dims = [](const Dims& d) {
+    return fmt::format("{}", fmt::join(d.begin(), d.end(), ","));
+  };
+  return fmt::format("{}[{}]({})", name(a.tensor->dtype()), dims(a.tensor->shape()),
+                     dims(a.tensor->strides()));
+}
+
+}  // namespace
+
+UserSpace discover(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args) {
+  return Discovery(kernel, args).run();
+}
+
+std::vector<int> neighbours(const UserSpace& space, int of) {
+  std::map<std::string, std::set<int>> axes;
+  for (const Tuning& s : space.settings)
+    for (const auto& [name, value] : s) axes[name].insert(value);
+  const Tuning& from = space.settings[static_cast<std::size_t>(of)];
+  std::vector<int> found;
+  const auto add = [&](const std::string& name, int value) {
+    Tuning to = from;
+    to[name] = value;
+    const auto at = std::ranges::find(space.settings, to);
+    if (at != space.settings.end()) found.push_back(static_cast<int>(at - space.settings.begin()));
+  };
+  for (const auto& [name, value] : from) {
+    const std::set<int>& axis = axes[name];
+    const auto at = axis.find(value);
+    if (at != axis.begin()) add(name, *std::prev(at));
+    if (std::next(at) != axis.end()) add(name, *std::next(at));
+  }
+  return found;
+}
+
+std::string problem_text(dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args) {
+  const dsl::TraceResult traced = kernel.trace(kernel.signature(args));
+  std::string text = "ir=" + hash128(ir::print(traced.kernel, {.locations = false})).hex();
+  for (const dsl::HostArg& a : kernel.run_time_args(args)) text += " " + argument_text(a);
+  return text;
+}
+
+std::optional<Tuning> parse_tuning(std::string_view text) {
+  Tuning values;
+  for (const std::string_view item : split(text, ' ')) {
+    const std::size_t equals = item.find('=');
+    if (equals == 0 || equals == item.npos) return std::nullopt;
+    const std::string_view number = item.substr(equals + 1);
+    int value = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+    if (error != std::errc() || end != number.data() + number.size()) return std::nullopt;
+    values[std::string(item.substr(0, equals))] = value;
+  }
+  return values;
+}
+
+}  // namespace tegula::autotune

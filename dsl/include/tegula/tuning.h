@@ -1,0 +1,46 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+/// Values of tune(), and how they are chosen by measuring.
+namespace tegula {
+
+/// Values of tune() names.
+using Tuning = std::map<std::string, int>;
+
+/// How much is measured: `quick` takes about 3 seconds a problem, `full` about a minute.
+enum class TuneBudget : std::uint8_t { quick, full };
+
+struct TuneOptions {
+  TuneBudget budget = TuneBudget::quick;
+  /// Accepts values whose results differ from those of the defaults in the last bits, as by another
+  /// order of a sum. Otherwise all outputs must be the same, bit for bit.
+  bool may_change_bits = false;
+  /// Measures even where the winner of this problem is known. It then stays unless another is
+  /// faster by more than 1 % beyond noise.
+  bool again = false;
+  /// Gets a line for each step.
+  std::function<void(const std::string& line)> progress;
+};
+
+/// Result of Kernel::tune().
+struct TuneResult {
+  Tuning tuning;                   ///< what calls of this problem use from now on
+  bool was_known = false;          ///< found in the store: nothing was measured
+  bool is_replaced = false;        ///< measured, and faster than what was used before, beyond noise
+  bool is_low_confidence = false;  ///< the device was not steady: nothing was replaced
+  double us = 0;                   ///< time of a call, 0 where it was not measured
+  double ratio = 1;                ///< its time over that of the default values
+  double ratio_high = 1;           ///< upper end of the ratio's 95 % interval
+  int candidates = 0;              ///< settings that were timed
+  /// The settings that were not timed or failed, each with its reason.
+  std::vector<std::string> rejected;
+};
+
+/// "BK=64 BM=128", the names in order.
+std::string str(const Tuning& tuning);
+
+}  // namespace tegula

@@ -1,0 +1,108 @@
+#include "dsl/tuned_calls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dsl/instance.h"
+
+namespace tegula {
+
+std::string str(const Tuning& tuning) {
+  std::string text;
+  for (const auto& [name, value] : tuning)
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
+  return text;
+}
+
+}  // namespace tegula
+
+namespace tegula::dsl {
+namespace {
+
+std::atomic<TuningChooser>& chooser_cell() {
+  static std::atomic<TuningChooser> cell = nullptr;
+  return cell;
+}
+
+void add_shapes(CallKey& key, const HostArg& a) {
+  key.add(static_cast<std::uint64_t>(a.kind));
+  if (a.kind == ParamKind::Constant) key.add(a.bits);
+  if (a.tensor == nullptr) return;
+  key.add(static_cast<std::uint64_t>(a.tensor->dtype()));
+  key.add(
+      divisor_class(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(a.tensor->data()))));
+  for (std::size_t i = 0; i < a.tensor->shape().size(); ++i) {
+    key.add(static_cast<std::uint64_t>(a.tensor->shape()[i]));
+    key.add(static_cast<std::uint64_t>(a.tensor->strides()[i]));
+  }
+}
+
+}  // namespace
+
+void set_tuning_chooser(TuningChooser chooser) { chooser_cell() = chooser; }
+TuningChooser tuning_chooser() { return chooser_cell().load(std::memory_order_relaxed); }
+
+CallKey shapes_key(const KernelInstance& kernel, std::span<const HostArg> args, Device device) {
+  CallKey key;
+  key.add(static_cast<std::uint64_t>(device.kind) << 32 | static_cast<std::uint64_t>(device.index));
+  for (const HostArg& a : args) add_shapes(key, a);
+  for (const Capture& c : kernel.known().captures) add_shapes(key, c.read());
+  return key;
+}
+
+bool TunedCalls::note(const TraceResult& traced, const Tuning& given) {
+  if (state_ != State::unknown) return false;
+  // A kernel with a given value was decided on by its caller: the library's are.
+  const bool is_open = given.empty() && std::ranges::any_of(traced.tunables, [](const Tunable& t) {
+                         return t.set.size() > 1;
+                       });
+  state_ = is_open && tuning_chooser() != nullptr ? State::chooses : State::nothing;
+  return state_ == State::chooses;
+}
+
+const TunedCalls::Entry* TunedCalls::look_up(const CallKey& shapes) const {
+  const Entry* e = heads_[shapes.a % kHeads].load(std::memory_order_acquire);
+  while (e != nullptr && !(e->shapes == shapes)) e = e->next;
+  return e;
+}
+
+/// A newer entry of the same shapes goes before the older one, which calls may still be using.
+const TunedCalls::Entry* TunedCalls::add(const CallKey& shapes,
+                                         std::shared_ptr<KernelInstance> chosen) {
+  const std::lock_guard lock(mutex_);
+  auto& head = heads_[shapes.a % kHeads];
+  entries_.push_back(std::make_unique<const Entry>(Entry{shapes, std::move(chosen), head.load()}));
+  head.store(entries_.back().get(), std::memory_order_release);
+  return entries_.back().get();
+}
+
+KernelInstance* TunedCalls::find(KernelInstance& kernel, const Stream* stream,
+                                 std::span<const HostArg> args, Device device) {
+  const CallKey shapes = shapes_key(kernel, args, device);
+  const Entry* entry = look_up(shapes);
+  if (entry == nullptr) [[unlikely]] {
+    const TuningChooser chooser = tuning_chooser();
+    bool is_full = false;
+    {
+      const std::lock_guard lock(mutex_);
+      is_full = entries_.size() >= kMaxEntries;
+    }
+    if (chooser == nullptr || is_full) return nullptr;
+    const std::optional<Tuning> values = chooser(kernel, stream, args, device);
+    entry = look_up(shapes);  // the chooser may have set them, or another thread
+    if (entry == nullptr) entry = add(shapes, values ? kernel.with(*values) : nullptr);
+  }
+  KernelInstance* const chosen = entry->chosen.get();
+  if (latest_.load(std::memory_order_relaxed) != chosen)
+    latest_.store(chosen, std::memory_order_release);
+  return chosen;
+}
+
+void TunedCalls::set(KernelInstance& kernel, const CallKey& shapes, const Tuning& tuning) {
+  state_ = State::chooses;
+  KernelInstance* const chosen = add(shapes, kernel.with(tuning))->chosen.get();
+  latest_.store(chosen, std::memory_order_release);
+}
+
+}  // namespace tegula::dsl

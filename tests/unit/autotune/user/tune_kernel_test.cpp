@@ -1,0 +1,277 @@
+// Kernel::tune() on the simulator, from the space to what the next process finds.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "autotune/user/argument_copies.h"
+#include "autotune/user/user_space.h"
+#include "support/env.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// Adds 0 to each element, in TURNS steps; MODE 1 gives wrong results, 2 other bits.
+auto adding() {
+  return kernel("adding", [](In<f32, 1> x, Out<f32, 1> y) {
+    const int block = tune("BLOCK", {32, 64});
+    const int turns = tune("TURNS", {300, 2});
+    const int mode = tune("MODE", {0, 1, 2});
+    for (auto i : grid(y, block)) {
+      Tile v = x(i);
+      for (int t = 0; t < turns; ++t) v = (v + 1.0f) - 1.0f;
+      if (mode == 1) v = v + 100.0f;
+      if (mode == 2) v = v + 1e-6f;
+      y(i) = v;
+    }
+  });
+}
+
+struct Call {
+  Tensor x = Tensor::integers({4096}, DType::f32, 1, 9, 1, Device::sim());
+  Tensor y = Tensor::full({4096}, 5, DType::f32, Device::sim());
+};
+
+/// A folder of its own for the store of every process that the test starts.
+class TuneKernel : public ::testing::Test {
+ protected:
+  TuneKernel()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("tegula-tune-" + std::to_string(::getpid()) + "-" + std::to_string(next_++))) {}
+  ~TuneKernel() override { std::filesystem::remove_all(folder_); }
+
+  /// Runs `f` in a process of its own, where it must give true.
+  template <class F>
+  void in_process(const F& f, const std::string& tune = "off") {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      Env changed = env();
+      changed.cache = "on";
+      changed.cache_dir = folder_;
+      changed.tune = tune;
+      const EnvOverride override(changed);
+      bool is_fine = false;
+      try {
+        is_fine = f();
+      } catch (const std::exception& e) {
+        std::fprintf(stderr, "%s\n", e.what());
+      }
+      ::_exit(is_fine && !HasFailure() ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+
+  static inline int next_ = 0;
+  std::filesystem::path folder_;
+};
+
+TEST_F(TuneKernel, FindsTheFastestAndKeepsItForTheNextProcess) {
+  const Call c;
+  in_process([&] {
+    const auto k = adding();
+    const TuneResult r = k.tune(c.x, c.y);
+    EXPECT_FALSE(r.was_known);
+    EXPECT_TRUE(r.is_replaced);
+    EXPECT_EQ(r.tuning.at("TURNS"), 2);
+    EXPECT_EQ(r.tuning.at("MODE"), 0);
+    EXPECT_LT(r.ratio, 0.9);
+    EXPECT_GT(r.us, 0);
+    EXPECT_THAT(r.rejected, Contains(HasSubstr("MODE=1 TURNS=2: wrong: argument 1: element 0")));
+    EXPECT_THAT(r.rejected, Contains(HasSubstr("MODE=2 TURNS=2: wrong: other bits")));
+    EXPECT_EQ(c.y.to_doubles(), std::vector<double>(4096, 5)) << "the user's tensor is not written";
+    k(c.x, c.y);
+    EXPECT_EQ(c.y.to_doubles(), c.x.to_doubles());
+    EXPECT_THAT(k.dump("key"), HasSubstr("tune TURNS = 2"));
+    return true;
+  });
+  in_process([&] {
+    const auto k = adding();
+    k(c.x, c.y);
+    EXPECT_THAT(k.dump("key"), HasSubstr("tune TURNS = 2"));
+    const TuneResult r = k.tune(c.x, c.y);
+    EXPECT_TRUE(r.was_known);
+    EXPECT_EQ(r.tuning.at("TURNS"), 2);
+    EXPECT_LT(r.ratio, 0.9);
+    TuneOptions again;
+    again.again = true;
+    const TuneResult second = k.tune(again, c.x, c.y);
+    EXPECT_FALSE(second.was_known);
+    EXPECT_EQ(second.tuning.at("TURNS"), 2);
+    return true;
+  });
+}
+
+TEST_F(TuneKernel, OtherShapesHaveWinnersOfTheirOwn) {
+  const Call c;
+  in_process([&] {
+    adding().tune(c.x, c.y);
+    const auto k = adding();
+    const Tensor x = c.x.slice(0, 0, 128), y = c.y.slice(0, 0, 128);
+    k(x, y);
+    EXPECT_THAT(k.dump("key"), Not(HasSubstr("tune TURNS = 2")));
+    k(c.x, c.y);
+    EXPECT_THAT(k.dump("key"), HasSubstr("tune TURNS = 2"));
+    return true;
+  });
+}
+
+TEST_F(TuneKernel, BitsMayChangeWhereThatIsAskedFor) {
+  const Call c;
+  in_process([&] {
+    TuneOptions options;
+    options.may_change_bits = true;
+    const TuneResult r = adding().tune(options, c.x, c.y);
+    EXPECT_THAT(r.rejected, Not(Contains(HasSubstr("other bits"))));
+    EXPECT_THAT(r.rejected, Contains(HasSubstr("MODE=1")));
+    const auto k = adding();
+    k(c.x, c.y);
+    EXPECT_THAT(k.dump("key"), Not(HasSubstr("tune TURNS = 2"))) << "a call promises the bits";
+    return true;
+  });
+}
+
+TEST_F(TuneKernel, TheFirstCallTunesWhereTheEnvironmentSaysSo) {
+  const Call c;
+  in_process(
+      [&] {
+        const auto k = adding();
+        k(c.x, c.y);
+        EXPECT_THAT(k.dump("key"), HasSubstr("tune TURNS = 2"));
+        EXPECT_EQ(c.y.to_doubles(), c.x.to_doubles());
+        const auto given = adding().with({{"TURNS", 300}});
+        given(c.x, c.y);
+        EXPECT_THAT(given.dump("key"), HasSubstr("tune TURNS = 300"));
+        return true;
+      },
+      "quick");
+}
+
+/// The code of the error that `f` throws.
+template <class F>
+std::string code_of(const F& f) {
+  try {
+    f();
+  } catch (const CompileError& e) {
+    return e.diagnostic().code;
+  }
+  return "none";
+}
+
+TEST_F(TuneKernel, KernelsWithoutChoicesAreRefused) {
+  const Call c;
+  const auto given = adding().with({{"TURNS", 2}, {"MODE", 0}, {"BLOCK", 32}});
+  const auto by_address = kernel("by_address", [](Ptr<f32>, Out<f32, 1> y) {
+    const int block = tune("BLOCK", {32, 64});
+    for (auto i : grid(y, block)) y(i) = zeros<f32>(block);
+  });
+  in_process([&] {
+    EXPECT_EQ(code_of([&] { given.tune(c.x, c.y); }), "T0614");
+    EXPECT_EQ(code_of([&] { by_address.tune(c.x.data_as<float>(), c.y); }), "T0615");
+    return true;
+  });
+}
+
+TEST(UserSpace, HasEverySettingAndNamesThoseThatCannotBeTraced) {
+  const Call c;
+  const auto k = kernel("conditional", [](In<f32, 1> x, Out<f32, 1> y) {
+    const bool splits = tune("SPLIT", {0, 1}) == 1;
+    const int block = splits ? tune("PARTS", {2, 4}) * 16 : tune("BLOCK", {32, 0});
+    for (auto i : grid(y, block)) y(i) = x(i);
+  });
+  const detail::HostArg args[] = {{detail::ParamKind::View, DType::f32, &c.x, 0},
+                                  {detail::ParamKind::View, DType::f32, &c.y, 0}};
+  const autotune::UserSpace space = autotune::discover(k.instance(), args);
+  const std::vector<Tuning> wanted{
+      {{"SPLIT", 0}, {"BLOCK", 32}}, {{"SPLIT", 1}, {"PARTS", 2}}, {{"SPLIT", 1}, {"PARTS", 4}}};
+  EXPECT_EQ(space.settings, wanted);
+  ASSERT_EQ(space.refused.size(), 1u);
+  EXPECT_EQ(str(space.refused[0].first), "BLOCK=0 SPLIT=0");
+  EXPECT_EQ(autotune::neighbours(space, 1), std::vector{2});
+}
+
+TEST(UserSpace, LargeSpacesAreSampled) {
+  const Call c;
+  const auto k = kernel("large", [](In<f32, 1> x, Out<f32, 1> y) {
+    int sum = 0;
+    for (const char* name : {"A", "B", "C", "D", "E", "F", "G"}) sum += tune(name, {0, 1, 2, 3});
+    for (auto i : grid(y, 32)) y(i) = x(i) + static_cast<float>(sum);
+  });
+  const detail::HostArg args[] = {{detail::ParamKind::View, DType::f32, &c.x, 0},
+                                  {detail::ParamKind::View, DType::f32, &c.y, 0}};
+  const autotune::UserSpace space = autotune::discover(k.instance(), args);
+  EXPECT_TRUE(space.is_sampled);
+  EXPECT_EQ(space.settings.size(), 256u);
+  EXPECT_EQ(str(space.settings[0]), "A=0 B=0 C=0 D=0 E=0 F=0 G=0");
+  EXPECT_THAT(
+      space.settings,
+      Contains(Tuning{{"A", 0}, {"B", 3}, {"C", 0}, {"D", 0}, {"E", 0}, {"F", 0}, {"G", 0}}));
+}
+
+TEST(UserSpace, TuningsAreReadAsTheyAreWritten) {
+  const Tuning t{{"BM", 128}, {"BN", -1}};
+  EXPECT_EQ(autotune::parse_tuning(str(t)), t);
+  for (const char* bad : {"", "BM", "BM=", "=4", "BM=4x", "BM=99999999999", "BM=4  BN=4"})
+    EXPECT_EQ(autotune::parse_tuning(bad), std::nullopt) << bad;
+}
+
+TEST(ArgumentCopies, KeepTheUsersTensorsAndTellWhatWasWrittenOutside) {
+  const Call c;
+  const auto k = adding();
+  const Tensor x = c.x.slice(0, 3, 200, 2);
+  const detail::HostArg args[] = {{detail::ParamKind::View, DType::f32, &x, 0},
+                                  {detail::ParamKind::View, DType::f32, &c.y, 0}};
+  const Stream stream(Device::sim());
+  const autotune::ArgumentCopy copy(k.instance(), args, stream);
+  const Tensor &copied_x = *copy.args()[0].tensor, &copied_y = *copy.args()[1].tensor;
+  EXPECT_EQ(copied_x.to_doubles(), x.to_doubles());
+  EXPECT_EQ(copied_x.strides(), x.strides());
+  EXPECT_NE(copied_x.data(), x.data());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(copied_x.data()) % 16,
+            reinterpret_cast<std::uintptr_t>(x.data()) % 16);
+  copied_y.fill(7);
+  EXPECT_EQ(c.y.to_doubles(), std::vector<double>(4096, 5));
+  copy.reset(stream);
+  EXPECT_TRUE(std::isnan(copied_y.to_doubles()[17]));
+  EXPECT_EQ(copy.red_zone_damage(stream), "");
+  copied_y.data_as<float>()[4096] = 1;
+  EXPECT_THAT(copy.red_zone_damage(stream), HasSubstr("behind byte 16384 of argument 1"));
+  copied_y.data_as<float>()[-1] = 1;
+  EXPECT_THAT(copy.red_zone_damage(stream), HasSubstr("before byte -"));
+}
+
+TEST(ArgumentCopies, CompareTellsRoundingFromWrongResults) {
+  const Call c;
+  const auto k = adding();
+  const detail::HostArg args[] = {{detail::ParamKind::View, DType::f32, &c.x, 0},
+                                  {detail::ParamKind::View, DType::f32, &c.y, 0}};
+  const auto bytes = [](float at_3) {
+    std::vector<float> values(4096, 5);
+    values[3] = at_3;
+    const Tensor host = Tensor::empty({4 * 4096}, DType::u8, Device::cpu());
+    std::memcpy(host.data(), values.data(), 4 * 4096);
+    return std::vector{host};
+  };
+  const auto params = k.instance().params();
+  EXPECT_TRUE(autotune::compare(bytes(5), bytes(5), args, params).is_equal);
+  const auto rounded = autotune::compare(bytes(5.00001f), bytes(5), args, params);
+  EXPECT_FALSE(rounded.is_equal);
+  EXPECT_TRUE(rounded.is_close);
+  const auto wrong = autotune::compare(bytes(5.1f), bytes(5), args, params);
+  EXPECT_FALSE(wrong.is_close);
+  EXPECT_THAT(wrong.text, HasSubstr("argument 1: element 3 is 5.09"));
+  EXPECT_FALSE(autotune::compare(bytes(NAN), bytes(5), args, params).is_close);
+  EXPECT_TRUE(autotune::compare(bytes(NAN), bytes(NAN), args, params).is_close);
+}
+
+}  // namespace
+}  // namespace tegula
