@@ -255,10 +255,17 @@ std::shared_ptr<const CompiledKernel> Launcher::compiled_for(KernelInstance& k,
                                                              std::span<const HostArg> args,
                                                              Device device, CallArgs& run_time) {
   refuse_nested(k);
-  const CompiledEntry* entry = find(make_call_key(k, args, device, run_time));
+  const CallKey key = make_call_key(k, args, device, run_time);
+  if (k.tuned.has_choices())
+    if (KernelInstance* tuned = k.tuned.find(k, nullptr, args, device)) {
+      run_time.count = 0;
+      return tuned->launcher.compiled_for(*tuned, args, device, run_time);
+    }
+  const CompiledEntry* entry = find(key);
   if (!entry) {
-    entry = &compile(k, args, device);
+    entry = compile(k, args, device);
     run_time.count = 0;
+    if (!entry) return compiled_for(k, args, device, run_time);
     make_call_key(k, args, device, run_time);  // with what the trace captured
   }
   run_time.count = entry->kernel->tile.params().size();
