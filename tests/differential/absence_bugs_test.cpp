@@ -132,6 +132,40 @@ const Program kOrder{
 })",
     {{512}, {520}, {512}}};
 
+/// A choice inside of branches inside of a loop: its mask is handed out of both branches, and the
+/// loop's body is looked at again.
+const Program kNested{
+    R"(kernel @nested tile target(sm_90a) (%x: view<?x?xi32, in> [arg = 0], %y: view<?x?xi32, in> [arg = 1], %z: view<?x?x?xi32, out> [arg = 2]) {
+  %zero = const [value = 0] : i32
+  %one = const [value = 1] : i32
+  %two = const [value = 2] : i32
+  %low = const [value = -20] : i32
+  %ones = const [value = 1] : tile<2x8xi32>
+  %n = load_view %x, %zero, %zero [axes = []] : i32
+  for %zero, %two, %one { (%i: i32)
+    %first = cmp %i, %n [pred = "eq"] : i1
+    %outer = if %first : tile<2x8xi32> {
+      yield %ones
+    } {
+      %more = cmp %n, %two [pred = "lt"] : i1
+      %inner = if %more : tile<2x8xi32> {
+        %at = mul %i, %two
+        %a = load_view %x, %zero, %at [axes = [0, 1]] : tile<2x8xi32>
+        %small = cmp %a, %low [pred = "lt"] : tile<2x8xi1>
+        %b = load_view %y, %at, %zero [axes = [0, 1]] : tile<2x8xi32>
+        %chosen = select %small, %ones, %b : tile<2x8xi32>
+        yield %chosen
+      } {
+        yield %ones
+      }
+      yield %inner
+    }
+    store_view %z, %outer, %i, %zero, %zero [axes = [1, 2]]
+    yield
+  }
+})",
+    {{3, 5}, {2, 6}, {2, 2, 8}}};
+
 Arguments arguments(const Program& p, const Kernel& k) {
   Arguments args;
   for (std::size_t n = 0; n < p.dims.size(); ++n) {
@@ -331,6 +365,7 @@ Kernel compiled(const Kernel& tile, const Fault* fault) {
   for (const Pass& pass : runtime::optimize_passes()) {
     pass.run(k, context);
     k.info.form = pass.leaves;
+    verify_or_throw(k, pass.name);
     if (fault == nullptr || pass.name != std::string_view(fault->behind)) continue;
     const std::string before = print(k);
     fault->plant(k);
@@ -367,6 +402,14 @@ TEST(AbsenceBugs, TwentyEightOfThirtyAreCaught) {
   }
   std::printf("%zu planted, %d caught\n", std::size(kFaults), caught);
   EXPECT_GE(caught, 28);
+}
+
+/// Ops that say what a mask lacks stood in front of what they use: `cpu` crashed.
+TEST(AbsenceBugs, AMaskThatBranchesHandOut) {
+  const Kernel tile = parse(kNested.text);
+  Arguments want = arguments(kNested, tile);
+  ASSERT_EQ(fuzz::interpret(tile, want), "");
+  EXPECT_EQ(how_caught(tile, compiled(tile, nullptr), kNested, want), "");
 }
 
 }  // namespace

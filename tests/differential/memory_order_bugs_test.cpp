@@ -3,8 +3,7 @@
 // order of warps must show it, by wrong values or a finding of the simulator.
 #include <gtest/gtest.h>
 
-#include "codegen/sim/simulator.h"
-#include "runtime/jit.h"
+#include "tests/differential/planted_program.h"
 #include "tests/differential/programs_between.h"
 
 namespace tegula {
@@ -50,68 +49,24 @@ std::vector<OpId> barriers_in(const ir::Kernel& k) {
   return found;
 }
 
-/// A program whose compilation goes wrong at one of the barriers that the pass has placed.
-class Planted {
- public:
-  explicit Planted(test::MakeProgram make) : make_(make), program_(make(Device::sim())) {
-    compiled_ = program_.call(Stream(Device::sim()));
-  }
-
-  const std::string& name() const { return program_.name; }
-
-  /// Nothing where the fault cannot be planted there, or there is no such barrier.
-  std::optional<bool> shows(std::size_t barrier, Fault fault) {
-    ir::Kernel k = clone(compiled_->tile);
-    k.info.target = compiled_->artefact().target;
-    PassContext context;
-    context.plan = compiled_->plan;
-    bool planted = false;
-    std::vector<OpId> before;
-    for (const Pass& pass : runtime::optimize_passes()) {
-      if (pass.name == "memory_order") before = barriers_in(k);
-      pass.run(k, context);
-      k.info.form = pass.leaves;
-      if (pass.name != "memory_order") continue;
-      std::vector<OpId> placed = barriers_in(k);
-      std::erase_if(placed, [&](OpId op) { return std::ranges::count(before, op) > 0; });
-      if (barrier >= placed.size() && fault != Fault::None) return std::nullopt;
-      planted = fault == Fault::None || plant(k, placed[barrier], fault);
+/// Whether a fault at one of the barriers that the pass places shows; nothing where it cannot be
+/// planted there, or there is no such barrier.
+std::optional<bool> shows(const test::PlantedProgram& p, std::size_t barrier, Fault fault) {
+  bool planted = false;
+  std::vector<OpId> before;
+  const ir::Kernel simt = p.compile([&](std::string_view pass, ir::Kernel& k, bool is_behind) {
+    if (pass != "memory_order") return;
+    if (!is_behind) {
+      before = barriers_in(k);
+      return;
     }
-    if (!planted) return std::nullopt;
-    for (std::uint64_t seed = 1; seed <= 12; ++seed)
-      if (!is_right(k, seed)) return true;
-    return false;
-  }
-
- private:
-  bool is_right(const ir::Kernel& simt, std::uint64_t seed) const {
-    const test::MemoryProgram p = make_(Device::sim());
-    std::vector<runtime::LaunchArg> args;
-    for (std::size_t i = 0; i < p.args.size(); ++i)
-      args.push_back({&p.args[i], p.is_pointer[i]
-                                      ? reinterpret_cast<std::uint64_t>(p.args[i].data())
-                                      : std::uint64_t{0}});
-    std::vector<codegen::TensorMap> maps;
-    sim::SimOptions options;
-    options.seed = seed;
-    for (const Tensor& t : p.args) {
-      const auto r = t.byte_range();
-      options.ranges.push_back(
-          {reinterpret_cast<const void*>(r.begin), reinterpret_cast<const void*>(r.end)});
-    }
-    for (int call = 0; call < p.calls; ++call) {
-      const auto report =
-          sim::simulate(simt, {p.programs, 1, 1},
-                        runtime::sim_args(compiled_->artefact().recipe, args, maps), options);
-      if (!report.findings.empty()) return false;
-    }
-    return p.args[p.result].to_doubles() == p.want;
-  }
-
-  test::MakeProgram make_;
-  test::MemoryProgram program_;
-  std::shared_ptr<const runtime::CompiledKernel> compiled_;
-};
+    std::vector<OpId> placed = barriers_in(k);
+    std::erase_if(placed, [&](OpId op) { return std::ranges::count(before, op) > 0; });
+    planted = fault == Fault::None || (barrier < placed.size() && plant(k, placed[barrier], fault));
+  });
+  if (!planted) return std::nullopt;
+  return !p.how_caught(simt).empty();
+}
 
 /// One program a CTA; kernels have no tensor maps: the arguments are given as they are.
 constexpr test::MakeProgram kPrograms[] = {test::reversed,
@@ -134,17 +89,17 @@ constexpr test::MakeProgram kPrograms[] = {test::reversed,
 
 TEST(MemoryOrderBugs, NothingPlantedShowsNothing) {
   for (const test::MakeProgram make : kPrograms) {
-    Planted p(make);
-    EXPECT_EQ(p.shows(0, Fault::None), std::optional(false)) << p.name();
+    const test::PlantedProgram p(make);
+    EXPECT_EQ(shows(p, 0, Fault::None), std::optional(false)) << p.name();
   }
 }
 
 void expect_found(Fault fault, int at_least) {
   int planted = 0;
   for (const test::MakeProgram make : kPrograms) {
-    Planted p(make);
+    const test::PlantedProgram p(make);
     for (std::size_t barrier = 0; barrier < 4; ++barrier) {
-      const auto shown = p.shows(barrier, fault);
+      const auto shown = shows(p, barrier, fault);
       if (!shown) continue;
       ++planted;
       EXPECT_TRUE(*shown) << p.name() << ", barrier " << barrier;

@@ -69,13 +69,13 @@ class ProgramReducer {
   }
   int tries_left() const { return tries_left_; }
 
- private:
   /// Failures of one kind begin alike.
   static std::string kind(const std::string& failure) {
     return failure.starts_with("exception") ? failure.substr(0, 60)
                                             : failure.substr(0, failure.find_first_of(" :"));
   }
 
+ private:
   static std::vector<ir::OpId> ops_of(const ir::Kernel& k) {
     std::vector<ir::OpId> ops;
     ir::walk(k, k.body(), [&](ir::OpId op) {
@@ -307,10 +307,9 @@ inline std::string file_test(const Program& p, const std::string& why) {
 /// The program made small and printed: as a file test where it fails on a file test's arguments,
 /// too.
 inline std::string reduced_text(const Program& p, const Fails& fails) {
-  const auto of = [](const std::string& failure) { return failure.substr(0, failure.find(':')); };
-  const std::string failure = fails(p);
+  const auto kind = ProgramReducer::kind;
   Program dense(ir::clone(p.kernel), file_test_arguments(p.kernel, p.args));
-  const bool holds = of(fails(dense)) == of(failure);
+  const bool holds = kind(fails(dense)) == kind(fails(p));
   ProgramReducer reducer(fails);
   const Program small = reducer.reduce(holds ? dense : p);
   return (holds ? "" : "; Fails with strides or values that file tests do not have.\n") +

@@ -50,7 +50,14 @@ std::vector<PresenceBound> Absence::at_offsets(OpId op) const {
   return bounds;
 }
 
+Value Absence::made_mask(Value mask) {
+  masks_.insert(mask);
+  bounds_.erase(mask);
+  return mask;
+}
+
 bool Absence::set(Value v, List bounds) {
+  if (masks_.contains(v)) return false;
   List& now = bounds_[v];
   if (now == bounds) return false;
   now = std::move(bounds);
@@ -78,7 +85,7 @@ Value Absence::moved_mask(OpId id, Value mask) {
   const Type type = k_.type(k_[id].results[0]).with_elem({DType::i1, false});
   const OpId made =
       b.create(k_[id].opcode, std::array{mask}, std::span(&type, 1), std::move(attrs));
-  return moved = k_[made].results[0];
+  return moved = made_mask(k_[made].results[0]);
 }
 
 void Absence::remap(OpId op, const std::vector<int>& new_dim) {

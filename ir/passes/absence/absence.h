@@ -5,6 +5,7 @@
 #include <map>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -116,6 +117,7 @@ class Absence {
                          std::span<const std::int64_t> to);
   void reshape(OpId op);
   bool set(Value v, List bounds);
+  Value made_mask(Value mask);
   Value limit(Value view, std::int64_t axis, Type type);
   Value below(Builder& b, Value at, const PresenceBound& bound);
 
@@ -174,6 +176,9 @@ class Absence {
   };
   std::map<std::pair<OpId, std::size_t>, DerivedBounds> made_;
   std::map<std::pair<OpId, Value>, Value> exported_;  ///< values of branches that they hand out
+  /// Masks that were made of bounds: nothing says of them what is there, for it is said beside
+  /// them, and the ops that would say so may stand behind them.
+  std::unordered_set<Value> masks_;
   std::optional<Uses> uses_;
   std::size_t uses_of_ = 0;  ///< ops there were when uses were looked for
   std::vector<OpId> masked_choices_;

@@ -123,7 +123,7 @@ void Absence::choose_elements(OpId id, Value condition, const Sides& sides, List
     };
     PresenceBound chosen{PresenceBound::kElements};
     const Value first = side(masked[0]), second = side(masked[1]);
-    chosen.mask = b.select(condition, first, second);
+    chosen.mask = made_mask(b.select(condition, first, second));
     made = {from, {chosen}};
     if (std::ranges::find(masked_choices_, id) == masked_choices_.end())
       masked_choices_.push_back(id);
@@ -160,7 +160,7 @@ void Absence::join_edges(OpId id, const Sides& sides, List& all) {
       };
       PresenceBound either{dim};
       const Value one = lines(first);
-      either.mask = b.op(Opcode::Or, {one, lines(second)});
+      either.mask = made_mask(b.op(Opcode::Or, {one, lines(second)}));
       made = {from, {either}};
     }
     all.push_back(made.bounds[0]);
@@ -185,7 +185,8 @@ Value Absence::visible_behind(OpId choice, RegionId from, Value v) {
     }
     k_[k_.terminator(r)].operands.push_back(given);
   }
-  return out = k_.add_result(choice, type);
+  out = k_.add_result(choice, type);
+  return is_bool(type.dtype()) ? made_mask(out) : out;
 }
 
 /// The bound, of what is chosen where the scalar `condition` is `when`.
@@ -203,7 +204,7 @@ PresenceBound Absence::guarded(OpId choice, Value condition, bool when, Presence
     return when ? b.select(condition, mine, other) : b.select(condition, other, mine);
   };
   if (bound.mask) {
-    bound.mask = choose(bound.mask, b.constant(k_.type(bound.mask), std::int64_t{1}));
+    bound.mask = made_mask(choose(bound.mask, b.constant(k_.type(bound.mask), std::int64_t{1})));
   } else {
     // Its absence, if it has any, counts where the side is chosen only.
     const Value offset = plain(b, bound.offset);
