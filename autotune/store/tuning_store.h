@@ -46,7 +46,7 @@ class TuningStore {
   TuningStore& operator=(const TuningStore&) = delete;
 
   /// The store of this process, in the folder that TEGULA_CACHE_DIR and TEGULA_CACHE say; warnings
-  /// are T1801.
+  /// are T1901.
   static TuningStore& of_process();
 
   /// All winners of one family and device class, in order of (problem, numerics).

@@ -36,7 +36,7 @@ class Program {
           const std::optional<In<i32, 3>>& order, const std::optional<SplitKvPartials>& shared,
           const Scalar<f32>& scale, bool no_keys, SoftmaxPass pass)
       : spec_(facts.spec),
-        way_(facts.traversal),
+        traversal_(facts.traversal),
         tma_loads_(facts.schedule.tma_aux_loads),
         rescaling_(facts.numerics.rescaling),
         x_(x),
@@ -236,7 +236,7 @@ class Program {
         lists_.blocks
             ? KvBlockIterator::list({*lists_.blocks, *lists_.counts, lists_.full, !spec_.blocks}, b,
                                     h, m.first() / tiles_.block_q, keys, std::move(columns))
-            : way_.kv_blocks(s.rows, sequence.seqlen_kv, keys);
+            : traversal_.kv_blocks(s.rows, sequence.seqlen_kv, keys);
     // A user-given range may exclude keys that the mask would keep, so an empty range must stay
     // empty; without keys there is nothing to load.
     if (!spec_.kv_range && !no_keys_) kv_blocks = kv_blocks.with_min_one_block();
@@ -345,7 +345,7 @@ class Program {
   }
 
   const AttentionSpec& spec_;
-  const KvTraversal& way_;
+  const KvTraversal& traversal_;
   bool tma_loads_;
   Rescaling rescaling_;
   const ForwardTensors<T>& x_;
