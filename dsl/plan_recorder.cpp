@@ -30,10 +30,14 @@ const Tensor& PlanRecorder::tensor(int slot) const {
 
 PlanSlot PlanRecorder::make(MadeTensor made) {
   if (now_.size() == slots::kMaxOfEach) throw InternalError("a plan makes more than 64 tensors");
-  if (made.from == MadeTensor::From::view)
-    now_.push_back(made.view(tensor(made.of)));
-  else
+  if (made.from == MadeTensor::From::view) {
+    // As a call makes it (CallSlots), so that the kernel is compiled for the strides it gets.
+    const Tensor& of = tensor(made.of);
+    now_.push_back(
+        made.view(Tensor::borrow(of.data(), of.shape(), of.dtype(), of.device(), of.strides())));
+  } else {
     now_.push_back(Tensor::borrow(some_address(), made.shape, made.dtype, device_));
+  }
   if (made.from == MadeTensor::From::scratch)
     plan_.scratch_bytes += Scratch::bytes_of(made.shape, made.dtype);
   plan_.shares_flags |= made.from == MadeTensor::From::fallback_flags;
