@@ -58,7 +58,8 @@ std::vector<Subject> subjects() {
        [=] {
          // As such a product is cut.
          matmul(cpu, host({256, 128}, DType::bf16), host({128, 256}, DType::bf16),
-                host({256, 256}, DType::bf16), matmul_config({.m = 8192, .n = 8192, .k = 8192}));
+                host({256, 256}, DType::bf16),
+                choose_matmul({.m = 8192, .n = 8192, .k = 8192}, Device::cpu()));
        },
        {"A", "B", "C"}},
       {"attention",

@@ -8,25 +8,32 @@ namespace tegula {
 namespace detail {
 namespace {
 
-using enum MatmulDecomposition;
-
 /// Products on tensor cores: of all types but f32 at its full precision.
 bool uses_tensor_cores(const Tensor& A, const MatmulOptions& options) {
   return A.dtype() != DType::f32 || options.tf32;
 }
 
-auto mode_of(const MatmulConfig& c, const Tensor& A, const Tensor& B, const Tensor& C) {
+/// The split of a configuration that a call carries out: a k of 0 is not streamed, and of batches
+/// each tile is one CTA's.
+SplitK split_of(const MatmulConfig& c, const Tensor& A, const Tensor& B, const Tensor& C) {
   check_matmul(A, B, C);
-  if (c.stream_k_ctas > 0 && A.size(-1) > 0) return StreamK;
-  if (A.rank() == 3) return Batched;
-  if (c.split_k <= 1) return DataParallel;
-  return c.split_k_in_cluster ? ClusterSplitK : SplitK;
+  if (c.split == SplitK::stream) return c.parts > 0 && A.size(-1) > 0 ? c.split : SplitK::none;
+  return A.rank() == 3 || c.parts <= 1 ? SplitK::none : c.split;
 }
 
-Dims workspace_shape(MatmulDecomposition mode, const MatmulConfig& c, const Tensor& C) {
-  if (mode == SplitK) return {c.split_k, C.size(0), C.size(1)};
-  if (mode != StreamK) return {};
-  return {2 * c.stream_k_ctas, c.swap_ab ? c.bn : c.bm, c.swap_ab ? c.bm : c.bn};
+Dims workspace_shape(SplitK split, const MatmulConfig& c, const Tensor& C) {
+  if (split == SplitK::partials) return {c.parts, C.size(0), C.size(1)};
+  if (split != SplitK::stream) return {};
+  return {2 * c.parts, c.swap_ab ? c.bn : c.bm, c.swap_ab ? c.bm : c.bn};
+}
+
+/// How the operand, or its repacked copy, lies over lines.
+LinePhase line_phase(const RepackedOperand& operand) {
+  constexpr std::int64_t kLine = 128;
+  if (operand.is_line_aligned()) return LinePhase::whole;
+  const Tensor& t = operand.tensor;
+  const std::int64_t pitch = t.stride(-1) == 1 ? t.stride(-2) : t.stride(-1);
+  return pitch * size_bytes(t.dtype()) % kLine == kLine / 2 ? LinePhase::half : LinePhase::split;
 }
 
 }  // namespace
@@ -42,36 +49,37 @@ void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C, Loc made_at
 }
 
 RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
-                               bool no_repack) {
+                               OperandPath path) {
   if (!uses_tensor_cores(tensor, options)) return {tensor, k_dim, LayoutRequirement::any};
   if (size_bytes(tensor.dtype()) != 2) return {tensor, k_dim, LayoutRequirement::contiguous_dim};
-  return {tensor, k_dim, no_repack ? LayoutRequirement::any : LayoutRequirement::tma_compatible};
+  const bool is_direct = path == OperandPath::direct;
+  return {tensor, k_dim, is_direct ? LayoutRequirement::any : LayoutRequirement::tma_compatible};
 }
 
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
-                             const MatmulOptions& options, bool has_aux, Loc made_at) {
+                             const MatmulOptions& options, int epilogue_matrices, Loc made_at) {
   check_matmul(A, B, C, made_at);
-  MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
-  p.fp32_promotion = options.fp32_promotion, p.has_epilogue_tensors = has_aux;
-  p.profile = &device_profile(A.device()), p.num_sms = num_sms(A.device());
-  p.tf32 = options.tf32, p.has_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
+  MatmulProblem p{.m = C.size(-2), .n = C.size(-1), .k = A.size(-1)};
+  p.batch = A.rank() == 3 ? A.size(0) : 1, p.is_batched = A.rank() == 3;
+  p.operands = A.dtype(), p.result = C.dtype(), p.epilogue_matrices = epilogue_matrices;
+  p.tf32 = options.tf32, p.fp32_promotion = options.fp32_promotion;
   const RepackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);
   const bool along_k = a.requirement == LayoutRequirement::contiguous_dim;
   p.a_k_major = A.stride(-1) == 1 || (along_k && a.needs_repack());
   p.b_k_major = B.stride(-2) == 1 || (along_k && b.needs_repack());
-  p.is_a_line_aligned = a.is_line_aligned(), p.is_b_line_aligned = b.is_line_aligned();
-  p.no_split_k = A.rank() == 3, p.needs_repack = a.needs_repack() || b.needs_repack();
+  p.a_lines = line_phase(a), p.b_lines = line_phase(b);
+  p.repacks_a = a.needs_repack(), p.repacks_b = b.needs_repack();
   return p;
 }
 
 MatmulCall::MatmulCall(const MatmulConfig& c, const MatmulOptions& options, const Stream& stream,
                        const Tensor& A, const Tensor& B, const Tensor& C, DType acc_type)
-    : mode(mode_of(c, A, B, C)),
-      operands(stream,
-               {matmul_operand(A, -1, options, c.no_repack),
-                matmul_operand(B, -2, options, c.no_repack)},
-               workspace_shape(mode, c, C), acc_type, mode == StreamK ? c.stream_k_ctas : 0),
-      variant{c, options, mode == ClusterSplitK ? c.split_k : 1, operands.is_repacked()} {}
+    : split(split_of(c, A, B, C)),
+      operands(
+          stream,
+          {matmul_operand(A, -1, options, c.operands), matmul_operand(B, -2, options, c.operands)},
+          workspace_shape(split, c, C), acc_type, split == SplitK::stream ? c.parts : 0),
+      variant{c, options, split == SplitK::cluster ? c.parts : 1, operands.is_repacked()} {}
 
 }  // namespace detail
 
@@ -124,7 +132,8 @@ void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
             const MatmulOptions& options, Loc at) {
   const detail::CallPlace here(at);
-  matmul(stream, A, B, C, matmul_config(detail::matmul_problem(A, B, C, options)), options);
+  const MatmulProblem problem = detail::matmul_problem(A, B, C, options);
+  matmul(stream, A, B, C, choose_matmul(problem, A.device()), options);
 }
 
 void matmul(const Tensor& A, const Tensor& B, const Tensor& C, const MatmulOptions& options,

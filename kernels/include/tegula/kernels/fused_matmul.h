@@ -20,14 +20,11 @@
 namespace tegula {
 namespace detail {
 
-/// Kernels that compute a GEMM.
-enum class MatmulDecomposition { DataParallel, Batched, ClusterSplitK, SplitK, StreamK };
-
 /// Arguments of a call's kernels. Throws CompileError unless shapes fit.
 struct MatmulCall {
   MatmulCall(const MatmulConfig& c, const MatmulOptions& options, const Stream& stream,
              const Tensor& A, const Tensor& B, const Tensor& C, DType acc_type);
-  MatmulDecomposition mode;
+  SplitK split;
   /// A and B, workspace for partial accumulators and, with stream-K, counters.
   RepackedOperands operands;
   MatmulTraits variant;
@@ -36,13 +33,14 @@ struct MatmulCall {
 /// Throws CompileError unless shapes fit.
 void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C, Loc made_at = {});
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
-                             const MatmulOptions& options, bool has_aux = false, Loc made_at = {});
+                             const MatmulOptions& options, int epilogue_matrices = 0,
+                             Loc made_at = {});
 
 /// How a GEMM reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA or
-/// the tensor cores cannot read are repacked first, unless they have 16 bits and `no_repack` lets
+/// the tensor cores cannot read are repacked first, unless they have 16 bits and a direct path lets
 /// mma.sync read them as stored.
 RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
-                               bool no_repack = false);
+                               OperandPath path = OperandPath::tma);
 
 }  // namespace detail
 
@@ -64,37 +62,38 @@ class FusedMatmul {
   template <class... Host>
   void operator()(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
                   const Host&... trailing) const {
-    const bool reads_more = (... || detail::is_matrix(trailing));
-    run(matmul_config(detail::matmul_problem(A, B, C, options_, reads_more, made_at_)), stream, A,
-        B, C, trailing...);
+    const int matrices = (0 + ... + static_cast<int>(detail::is_matrix(trailing)));
+    const MatmulProblem problem = detail::matmul_problem(A, B, C, options_, matrices, made_at_);
+    run(choose_matmul(problem, A.device()), stream, A, B, C, trailing...);
   }
   /// The same with a configuration given.
   template <class... Host>
   void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& B,
            const Tensor& C, const Host&... trailing) const {
-    using enum detail::MatmulDecomposition;
     const detail::CallPlace here(made_at_);
     Kernels& k = *kernels_;
     const detail::MatmulCall call(config, options_, stream, A, B, C, dtype_of<Accumulator<T>>);
     const detail::MatmulTraits& v = call.variant;
     const Tensor &a = call.operands[0], &b = call.operands[1], &partial = call.operands.workspace();
-    if (call.mode == DataParallel) return k.data_parallel.of(v)(stream, a, b, C, trailing...);
-    if (call.mode == Batched) return k.batched.of(v)(stream, a, b, C, trailing...);
-    if (call.mode == ClusterSplitK) return k.cluster_split_k.of(v)(stream, a, b, C, trailing...);
-    if (call.mode == StreamK)
+    if (call.split == SplitK::stream)
       return k.stream_k.of(v)(stream, a.with_rank(3), b.with_rank(3), C.with_rank(3), partial,
-                              call.operands.counters(), config.stream_k_ctas, trailing...);
-    k.split_k.of(v)(stream, a, b, partial);
-    k.split_k_reduce(stream, partial, C, trailing...);
+                              call.operands.counters(), config.parts, trailing...);
+    if (call.split == SplitK::partials) {
+      k.split_k.of(v)(stream, a, b, partial);
+      return k.split_k_reduce(stream, partial, C, trailing...);
+    }
+    if (A.rank() == 3) return k.batched.of(v)(stream, a, b, C, trailing...);
+    if (call.split == SplitK::cluster) return k.cluster_split_k.of(v)(stream, a, b, C, trailing...);
+    k.data_parallel.of(v)(stream, a, b, C, trailing...);
   }
   /// Report on the kernel of this configuration for operands without batches: plan, remarks.
   std::string explain(const MatmulConfig& config) const {
     const auto matches = [&](const MatmulConfig& c) { return c == config; };
     const Kernels& k = *kernels_;
     if (k.stream_k.has(matches)) return k.stream_k.explain(matches);
-    if (config.split_k <= 1) return k.data_parallel.explain(matches);
-    return config.split_k_in_cluster ? k.cluster_split_k.explain(matches)
-                                     : k.split_k.explain(matches);
+    if (config.parts <= 1) return k.data_parallel.explain(matches);
+    return config.split == SplitK::cluster ? k.cluster_split_k.explain(matches)
+                                           : k.split_k.explain(matches);
   }
 
  private:

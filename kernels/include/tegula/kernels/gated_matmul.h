@@ -26,8 +26,8 @@ struct GatedMatmul {
   Fn epilogue;
   void operator()(In<T, 2> A, In<T, 2> G, In<T, 2> U, Out<O, 2> C, Extra... extra) const {
     const MatmulTraits v = tuned<MatmulTraits>();
-    for (auto [m, n] :
-         grid(C, v.bm, v.bn, group_m(v.group_m), multicast(v.multicast), pingpong(v.pingpong))) {
+    for (auto [m, n] : grid(C, v.bm, v.bn, group_m(v.group_m),
+                            multicast(v.multicast != Multicast::none), pingpong(v.pingpong))) {
       v.wait_for_repack();
       Tile gate = zeros<Accumulator<T>>(v.bm, v.bn), up = zeros<Accumulator<T>>(v.bm, v.bn);
       gated_mainloop<T>(v, A, G, U, m, n, steps(A.cols(), v.bk), gate, up);
@@ -42,7 +42,8 @@ struct BatchedGatedMatmul {
   Fn epilogue;
   void operator()(In<T, 3> A, In<T, 3> G, In<T, 3> U, Out<O, 3> C, Extra... extra) const {
     const MatmulTraits v = tuned<MatmulTraits>();
-    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn, multicast(v.multicast), pingpong(v.pingpong))) {
+    for (auto [b, m, n] :
+         grid(C, 1, v.bm, v.bn, multicast(v.multicast != Multicast::none), pingpong(v.pingpong))) {
       v.wait_for_repack();
       Tile gate = zeros<Accumulator<T>>(v.bm, v.bn), up = zeros<Accumulator<T>>(v.bm, v.bn);
       gated_mainloop<T>(v, A[b], G[b], U[b], m, n, steps(A.dim(2), v.bk), gate, up);
@@ -56,7 +57,7 @@ struct BatchedGatedMatmul {
 /// C = epilogue(A G, A U), one pass over A: the two halves of a gated unit (SwiGLU; Shazeer 2020).
 /// A [m, k], G and U [k, n] of T, C [m, n] of O, or all with a batch dimension in front; `Fn` is a
 /// lambda (Tile gate, Tile up, Index m, Index n, trailing..), or with an Index b in front of m, a
-/// batch's entry (0 of matrices). k is never divided: `split_k`, `stream_k_ctas` and `swap_ab` have
+/// batch's entry (0 of matrices). k is never divided: `split`, `parts` and `swap_ab` have
 /// no meaning in a configuration.
 template <class T, class O, class Fn>
 class FusedGatedMatmul {
@@ -71,8 +72,10 @@ class FusedGatedMatmul {
   template <class... Host>
   void operator()(const Stream& stream, const Tensor& A, const Tensor& G, const Tensor& U,
                   const Tensor& C, const Host&... trailing) const {
-    run(gated_matmul_config(detail::matmul_problem(A, G, C, options_, false, made_at_)), stream, A,
-        G, U, C, trailing...);
+    MatmulProblem problem = detail::matmul_problem(A, G, C, options_, 0, made_at_);
+    problem.gates = 2;
+    problem.repacks_b |= detail::matmul_operand(U, -2, options_).needs_repack();
+    run(choose_matmul(problem, A.device()), stream, A, G, U, C, trailing...);
   }
   /// The same with a configuration given, whose bn is that of each half.
   template <class... Host>
@@ -80,7 +83,7 @@ class FusedGatedMatmul {
            const Tensor& U, const Tensor& C, const Host&... trailing) const {
     detail::check_matmul(A, G, C, made_at_), detail::check_matmul(A, U, C, made_at_);
     const auto operand = [&](const Tensor& tensor, int k_dim) {
-      return detail::matmul_operand(tensor, k_dim, options_, config.no_repack);
+      return detail::matmul_operand(tensor, k_dim, options_, config.operands);
     };
     const RepackedOperands m(stream, {operand(A, -1), operand(G, -2), operand(U, -2)});
     const detail::MatmulTraits v{config, options_, 1, m.is_repacked()};
