@@ -112,7 +112,8 @@ bool is_too_wide(const P& p, const C& c, const Limits& gpu) {
   return !lacks_wgmma(p, gpu) && c.bn > 64 && 2 * p.n <= c.bn;
 }
 
-/// Three warpgroups gained only where rows lie across lines, which larger tiles request fewer of.
+/// Three warpgroups gained only where rows are not 128-byte aligned, of which larger tiles request
+/// fewer.
 bool has_third_warpgroup_for_nothing(const P& p, const C& c, const Limits& gpu) {
   if (lacks_wgmma(p, gpu) || is_tall_swap(c) || accumulator_of(p, c).rows != 192) return false;
   const bool has_split_lines = p.a_lines != LinePhase::whole || p.b_lines != LinePhase::whole;
@@ -252,7 +253,7 @@ constexpr MatmulRule kRules[] = {
     {"epilogue_registers", "the epilogue's matrices spill beside such a tile", degraded, axis::bn,
      spills_beside_matrices},
     {"width", "half of the tile would be empty", dominated, axis::bn, is_too_wide},
-    {"warpgroups", "three warpgroups gain where rows lie across lines", dominated, axis::bn,
+    {"warpgroups", "three warpgroups gain where rows are not 128-byte aligned", dominated, axis::bn,
      has_third_warpgroup_for_nothing},
     {"tall_swap", "exchanged operands gain where one wave of their tiles fills the GPU", dominated,
      axis::bn, is_tall_for_nothing},

@@ -27,15 +27,6 @@ Dims workspace_shape(SplitK split, const MatmulConfig& c, const Tensor& C) {
   return {2 * c.parts, c.swap_ab ? c.bn : c.bm, c.swap_ab ? c.bm : c.bn};
 }
 
-/// How the operand, or its repacked copy, lies over lines.
-LinePhase line_phase(const RepackedOperand& operand) {
-  constexpr std::int64_t kLine = 128;
-  if (operand.is_line_aligned()) return LinePhase::whole;
-  const Tensor& t = operand.tensor;
-  const std::int64_t pitch = t.stride(-1) == 1 ? t.stride(-2) : t.stride(-1);
-  return pitch * size_bytes(t.dtype()) % kLine == kLine / 2 ? LinePhase::half : LinePhase::split;
-}
-
 }  // namespace
 
 void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C, Loc made_at) {
@@ -50,10 +41,10 @@ void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C, Loc made_at
 
 RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
                                OperandPath path) {
-  if (!uses_tensor_cores(tensor, options)) return {tensor, k_dim, LayoutRequirement::any};
-  if (size_bytes(tensor.dtype()) != 2) return {tensor, k_dim, LayoutRequirement::contiguous_dim};
-  const bool is_direct = path == OperandPath::direct;
-  return {tensor, k_dim, is_direct ? LayoutRequirement::any : LayoutRequirement::tma_compatible};
+  using enum LayoutRequirement;
+  if (!uses_tensor_cores(tensor, options)) return {tensor, k_dim, any};
+  if (size_bytes(tensor.dtype()) != 2) return {tensor, k_dim, contiguous_dim};
+  return {tensor, k_dim, path == OperandPath::direct ? any : tma_compatible};
 }
 
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
@@ -61,13 +52,13 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
   check_matmul(A, B, C, made_at);
   MatmulProblem p{.m = C.size(-2), .n = C.size(-1), .k = A.size(-1)};
   p.batch = A.rank() == 3 ? A.size(0) : 1, p.is_batched = A.rank() == 3;
-  p.operands = A.dtype(), p.result = C.dtype(), p.epilogue_matrices = epilogue_matrices;
-  p.tf32 = options.tf32, p.fp32_promotion = options.fp32_promotion;
+  p.operands = A.dtype(), p.result = C.dtype(), p.tf32 = options.tf32;
+  p.fp32_promotion = options.fp32_promotion, p.epilogue_matrices = epilogue_matrices;
   const RepackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);
   const bool along_k = a.requirement == LayoutRequirement::contiguous_dim;
   p.a_k_major = A.stride(-1) == 1 || (along_k && a.needs_repack());
   p.b_k_major = B.stride(-2) == 1 || (along_k && b.needs_repack());
-  p.a_lines = line_phase(a), p.b_lines = line_phase(b);
+  p.a_lines = line_phase(a.pitch_bytes()), p.b_lines = line_phase(b.pitch_bytes());
   p.repacks_a = a.needs_repack(), p.repacks_b = b.needs_repack();
   return p;
 }
@@ -132,8 +123,8 @@ void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
             const MatmulOptions& options, Loc at) {
   const detail::CallPlace here(at);
-  const MatmulProblem problem = detail::matmul_problem(A, B, C, options);
-  matmul(stream, A, B, C, choose_matmul(problem, A.device()), options);
+  const MatmulProblem p = detail::matmul_problem(A, B, C, options);
+  matmul(stream, A, B, C, choose_matmul(p, A.device()), options);
 }
 
 void matmul(const Tensor& A, const Tensor& B, const Tensor& C, const MatmulOptions& options,

@@ -33,12 +33,6 @@ struct Sweep {
   double best = 0;
 };
 
-LinePhase line_phase(std::int64_t pitch) {
-  return pitch % 128 == 0    ? LinePhase::whole
-         : pitch % 128 == 64 ? LinePhase::half
-                             : LinePhase::split;
-}
-
 /// The names of bench/matmul_search.py: "128x192/2 stages 5 cluster", "128x128 alternate".
 bool read_name(const std::string& name, int sms, MatmulConfig& c) {
   static const std::regex form(
@@ -57,7 +51,7 @@ bool read_name(const std::string& name, int sms, MatmulConfig& c) {
   return true;
 }
 
-/// Those of `bench/sweep.py few_rows`: columns, k of an iteration, parts, stages.
+/// The names of `bench/sweep.py few_rows`: columns, k of an iteration, parts, stages.
 bool read_few_rows(const std::string& name, std::int64_t m, MatmulConfig& c) {
   c.bm = m <= 16 ? 16 : 32;
   if (m > 32 || std::sscanf(name.c_str(), "%d %d %d %d", &c.bn, &c.bk, &c.parts, &c.stages) != 4)

@@ -12,7 +12,7 @@
 /// Tiles and decomposition of GEMMs, and the choice of the fastest.
 namespace tegula {
 
-/// Who computes the k-iterations of a tile.
+/// The CTAs that compute the k-iterations of a tile.
 enum class SplitK : std::uint8_t {
   none,      ///< one CTA all of them
   cluster,   ///< the CTAs of a cluster, 2, 4 or 8, a part each; each adds and stores a slice of the
@@ -71,6 +71,7 @@ struct MatmulConfig {
   /// by a second kernel.
   int group_m = 8;
 
+  bool multicasts() const { return multicast != Multicast::none; }
   bool is_cluster_split() const { return split == SplitK::cluster && parts > 1; }
   /// "128x256x64 cluster_split_k 2 stages 4": what differs from a plain tile.
   std::string str() const;
@@ -119,6 +120,12 @@ enum class LinePhase : std::uint8_t {
 };
 constexpr auto enumerator_names(LinePhase) {
   return std::array<std::string_view, 3>{"whole", "half", "split"};
+}
+
+constexpr LinePhase line_phase(std::int64_t pitch_bytes) {
+  return pitch_bytes % 128 == 0    ? LinePhase::whole
+         : pitch_bytes % 128 == 64 ? LinePhase::half
+                                   : LinePhase::split;
 }
 
 /// The properties of a GEMM that the choice of a configuration depends on.

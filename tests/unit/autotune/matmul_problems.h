@@ -8,12 +8,6 @@
 
 namespace tegula::test {
 
-inline LinePhase line_phase(std::int64_t pitch_bytes) {
-  return pitch_bytes % 128 == 0    ? LinePhase::whole
-         : pitch_bytes % 128 == 64 ? LinePhase::half
-                                   : LinePhase::split;
-}
-
 /// Row-major (N) or column-major (T) A and B.
 inline MatmulProblem packed(std::int64_t m, std::int64_t n, std::int64_t k,
                             std::string_view layout = "NN", DType type = DType::bf16) {

@@ -26,8 +26,8 @@ struct GatedMatmul {
   Fn epilogue;
   void operator()(In<T, 2> A, In<T, 2> G, In<T, 2> U, Out<O, 2> C, Extra... extra) const {
     const MatmulTraits v = tuned<MatmulTraits>();
-    for (auto [m, n] : grid(C, v.bm, v.bn, group_m(v.group_m),
-                            multicast(v.multicast != Multicast::none), pingpong(v.pingpong))) {
+    for (auto [m, n] :
+         grid(C, v.bm, v.bn, group_m(v.group_m), multicast(v.multicasts()), pingpong(v.pingpong))) {
       v.wait_for_repack();
       Tile gate = zeros<Accumulator<T>>(v.bm, v.bn), up = zeros<Accumulator<T>>(v.bm, v.bn);
       gated_mainloop<T>(v, A, G, U, m, n, steps(A.cols(), v.bk), gate, up);
@@ -42,8 +42,7 @@ struct BatchedGatedMatmul {
   Fn epilogue;
   void operator()(In<T, 3> A, In<T, 3> G, In<T, 3> U, Out<O, 3> C, Extra... extra) const {
     const MatmulTraits v = tuned<MatmulTraits>();
-    for (auto [b, m, n] :
-         grid(C, 1, v.bm, v.bn, multicast(v.multicast != Multicast::none), pingpong(v.pingpong))) {
+    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn, multicast(v.multicasts()), pingpong(v.pingpong))) {
       v.wait_for_repack();
       Tile gate = zeros<Accumulator<T>>(v.bm, v.bn), up = zeros<Accumulator<T>>(v.bm, v.bn);
       gated_mainloop<T>(v, A[b], G[b], U[b], m, n, steps(A.dim(2), v.bk), gate, up);
@@ -57,8 +56,7 @@ struct BatchedGatedMatmul {
 /// C = epilogue(A G, A U), one pass over A: the two halves of a gated unit (SwiGLU; Shazeer 2020).
 /// A [m, k], G and U [k, n] of T, C [m, n] of O, or all with a batch dimension in front; `Fn` is a
 /// lambda (Tile gate, Tile up, Index m, Index n, trailing..), or with an Index b in front of m, a
-/// batch's entry (0 of matrices). k is never divided: `split`, `parts` and `swap_ab` have
-/// no meaning in a configuration.
+/// batch's entry (0 of matrices). `split`, `parts`, `swap_ab` of a configuration are ignored.
 template <class T, class O, class Fn>
 class FusedGatedMatmul {
   template <template <class...> class Body>
@@ -74,7 +72,6 @@ class FusedGatedMatmul {
                   const Tensor& C, const Host&... trailing) const {
     MatmulProblem problem = detail::matmul_problem(A, G, C, options_, 0, made_at_);
     problem.gates = 2;
-    problem.repacks_b |= detail::matmul_operand(U, -2, options_).needs_repack();
     run(choose_matmul(problem, A.device()), stream, A, G, U, C, trailing...);
   }
   /// The same with a configuration given, whose bn is that of each half.
