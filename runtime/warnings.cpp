@@ -103,6 +103,12 @@ class Collected {
 
 }  // namespace
 
+Warning store_warning(const std::string& what) {
+  Collected found("");
+  found.add(Cause::store, {}, what);
+  return std::move(found.all.front());
+}
+
 std::vector<Warning> warnings_of_report(const std::string& kernel, const AssembleReport& report) {
   Collected found(kernel);
   found.of_report(report);

@@ -33,4 +33,7 @@ std::vector<Warning> warnings_of_report(const std::string& kernel, const Assembl
 Warning compiled_late_warning(const std::string& kernel, std::string_view target,
                               const std::string& key);
 
+/// The warning that the tuner's results are lost or not kept; `what` says which and why.
+Warning store_warning(const std::string& what);
+
 }  // namespace tegula::runtime

@@ -37,8 +37,7 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
                              Loc made_at = {});
 
 /// How a GEMM reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA or
-/// the tensor cores cannot read are repacked first, unless they have 16 bits and a direct path lets
-/// mma.sync read them as stored.
+/// the tensor cores cannot read are repacked first, unless a direct path reads 16 bits as stored.
 RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
                                OperandPath path = OperandPath::tma);
 
