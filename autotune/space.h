@@ -51,6 +51,8 @@ struct Rule {
   Severity severity;
   int last_axis;
   bool (*is_broken)(const P&, const C&, const Limits&);
+  /// Later values of `last_axis` break it, too, where one does.
+  bool ends_axis = false;
 };
 
 template <class P, class C>
@@ -114,10 +116,13 @@ class Enumeration {
     for (const int value : a.values) {
       a.set(config, value);
       std::size_t next = rule;
-      if (is_allowed(config, axis, next)) walk(config, axis + 1, next);
+      if (is_allowed(config, axis, next))
+        walk(config, axis + 1, next);
+      else if (space_.rules[next].ends_axis)
+        break;
     }
   }
-  /// Whether the rules that end with this axis hold; `rule` moves behind them.
+  /// Whether the rules that end with this axis hold; `rule` moves behind them, or to a broken one.
   bool is_allowed(const C& config, std::size_t axis, std::size_t& rule) {
     for (; rule < space_.rules.size(); ++rule) {
       const Rule<P, C>& r = space_.rules[rule];

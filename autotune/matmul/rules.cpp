@@ -153,7 +153,10 @@ bool splits_many_tiles(const P& p, const C& c, const Limits& gpu) {
          (has_mma_sync_rows(c) && c.split != SplitK::cluster);
 }
 bool has_parts_of_nothing(const P&, const C& c, const Limits&) {
-  return (c.parts > 1) != (c.split != SplitK::none);
+  return c.parts > 1 && c.split == SplitK::none;
+}
+bool splits_into_one(const P&, const C& c, const Limits&) {
+  return c.parts == 1 && c.split != SplitK::none;
 }
 bool is_no_cluster(const P&, const C& c, const Limits&) {
   return c.split == SplitK::cluster && c.parts != 2 && c.parts != 4 && c.parts != 8;
@@ -264,10 +267,13 @@ constexpr MatmulRule kRules[] = {
     {"split_batch", "k is divided for single products of wgmma only", refused, axis::split,
      splits_batches},
     {"split_waves", "whole tiles fill the GPU", dominated, axis::split, splits_many_tiles},
-    {"parts", "only a divided k has parts", refused, axis::parts, has_parts_of_nothing},
+    {"parts", "only a divided k has parts", refused, axis::parts, has_parts_of_nothing, true},
+    {"one_part", "a divided k has several parts", refused, axis::parts, splits_into_one},
+    {"short_parts", "a part is too short to fill a ring", dominated, axis::parts, has_short_parts,
+     true},
+    {"waves_of_parts", "fewer parts fill the GPU", dominated, axis::parts, has_waves_of_parts,
+     true},
     {"cluster", "a cluster that divides k has 2, 4 or 8 CTAs", refused, axis::parts, is_no_cluster},
-    {"short_parts", "a part is too short to fill a ring", dominated, axis::parts, has_short_parts},
-    {"waves_of_parts", "fewer parts fill the GPU", dominated, axis::parts, has_waves_of_parts},
     {"pingpong", "one warpgroup holds a tile of 128x128 or 64x256", refused, axis::pingpong,
      is_no_pingpong},
     {"pingpong_tiles", "ping-pong takes more tiles than SMs", dominated, axis::pingpong,
@@ -282,7 +288,7 @@ constexpr MatmulRule kRules[] = {
      keeps_b_beside_matrices},
     {"ring", "the engine's ring has other stages", refused, axis::stages, has_ring_of_other_engine},
     {"shared_memory", "the ring does not fit shared memory", refused, axis::stages,
-     is_deeper_than_shared_memory},
+     is_deeper_than_shared_memory, true},
     {"shared_sm", "CTAs that multicast fill an SM", refused, axis::stages, shares_sm},
     {"shallow_ring", "a deeper ring takes no more room", dominated, axis::stages,
      has_room_for_stage},
