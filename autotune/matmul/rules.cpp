@@ -61,6 +61,16 @@ bool has_no_box_of_rows(const P& p, const C& c, const Limits&) {
   return c.swap_ab && !p.a_k_major && (c.bm < 16 || (c.bm % 64 != 0 && !is_pow2(c.bm)));
 }
 
+/// Columns of wgmma that hold few rows of A: multiples of 8, of 16 beyond 32 for integers; and TMA
+/// writes rows that are contiguous in memory under swizzles of powers of two.
+int least_swapped_rows(const P& p) {
+  const int rows = std::max(8, static_cast<int>(round_up(p.m, 8)));
+  if (!p.a_k_major)
+    return std::max(16, static_cast<int>(std::bit_ceil(static_cast<unsigned>(rows))));
+  const bool is_integer_mma = p.operands == DType::i8 || p.operands == DType::u8;
+  return is_integer_mma && rows > 32 ? round_up(rows, 16) : rows;
+}
+
 /// Half of the tile would be empty, or a lower one serves.
 bool is_too_high(const P& p, const C& c, const Limits& gpu) {
   if (lacks_wgmma(p, gpu)) return c.bm != (size_bytes(p.operands) == 2 && p.m > 64 ? 128 : c.bm);
@@ -68,10 +78,7 @@ bool is_too_high(const P& p, const C& c, const Limits& gpu) {
   if (has_mma_sync_rows(c)) return c.bm != (p.m <= 16 ? 16 : 32) || p.m > kMmaSyncRows;
   if (p.m > kFewRows) return c.swap_ab ? c.bm <= kFewRows || 2 * p.m <= c.bm : 2 * p.m <= c.bm;
   if (!c.swap_ab) return c.bm > kFewRows || (p.m <= kMmaSyncRows && p.gates == 1);
-  const auto rows = static_cast<int>(round_up(p.m, 8));
-  return c.bm != (p.a_k_major
-                      ? rows
-                      : std::max(16, static_cast<int>(std::bit_ceil(static_cast<unsigned>(rows)))));
+  return c.bm != least_swapped_rows(p);
 }
 
 bool has_no_tile_of_mma_sync(const P& p, const C& c, const Limits& gpu) {

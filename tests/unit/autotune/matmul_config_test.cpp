@@ -101,6 +101,20 @@ TEST(MatmulConfig, FewRowsOfAnyWidth) {
           }
 }
 
+/// wgmma has no 40 or 56 columns of integers, and tiles of something where nothing is to be
+/// computed.
+TEST(MatmulConfig, ColumnsOfIntegersAndEmptyResults) {
+  for (int m = 33; m <= 64; ++m)
+    EXPECT_EQ(choose_matmul(packed(m, 8192, 512, "NT", DType::i8), host_profile()).bm % 16, 0);
+  EXPECT_EQ(choose_matmul(packed(33, 8200, 2056), host_profile()).bm, 40);
+  for (const DType type : {DType::bf16, DType::i8, DType::f32})
+    for (const auto& [m, n, k] : {std::array{0, 64, 64}, {64, 0, 64}, {64, 64, 0}, {0, 0, 0}}) {
+      EXPECT_GT(choose_matmul(packed(m, n, k, "NT", type), host_profile()).bm, 0);
+      EXPECT_GT(choose_matmul(batched(packed(m, n, k, "NT", type), 0), host_profile()).bm, 0);
+      EXPECT_GT(choose_matmul(gated(packed(m, n, k, "NT", type)), host_profile()).bm, 0);
+    }
+}
+
 /// Operands that are repacked anyway: small k is read directly where that is one wave or few.
 TEST(MatmulConfig, OperandsThatTmaCannotLoad) {
   EXPECT_EQ(chosen(packed(83, 495, 79)), "64x64x64 direct");
