@@ -1,7 +1,6 @@
 // Products beside the plain one: configurations, other types, epilogues.
 #include <map>
 #include <string>
-#include <utility>
 
 #include "bench/bench.h"
 #include "runtime/context.h"
@@ -30,18 +29,19 @@ MatmulConfig config_of(double number, Device device) {
   MatmulConfig c{.bm = static_cast<int>(code / 1000000 % 1000),
                  .bn = static_cast<int>(code / 1000 % 1000),
                  .bk = static_cast<int>(code % 1000 / 64 * 64),
-                 .split_k = static_cast<int>(code / 1000000000 % 1000),
+                 .parts = static_cast<int>(code / 1000000000 % 1000),
                  .swap_ab = number < 0,
-                 .split_k_in_cluster = code / 1000000000000 % 10 != 0,
                  .stages = static_cast<int>(code / 10000000000000 % 100),
-                 .no_repack = (flags & 1) != 0,
-                 .multicast = (flags & 4) != 0,
                  .pingpong = (flags & 2) != 0};
+  if (c.parts > 1) c.split = code / 1000000000000 % 10 != 0 ? SplitK::cluster : SplitK::partials;
+  if ((flags & 1) != 0) c.operands = OperandPath::direct;
+  if ((flags & 4) != 0) c.multicast = Multicast::b;
   c.tma_store = code % 64 / 32 != 0;
   if (code % 32 != 0) c.group_m = static_cast<int>(code % 32);
-  if ((flags & 8) != 0)
-    c.stream_k_ctas =
-        runtime::device_properties(device.index).sm_count * std::exchange(c.split_k, 1);
+  if ((flags & 8) != 0) {
+    c.split = SplitK::stream;
+    c.parts *= runtime::device_properties(device.index).sm_count;
+  }
   return c;
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Times of every sensible configuration of `matmul` for many shapes, beside cuBLAS: what the estimate in
-autotune/matmul_cost_model.cpp is held against. One JSON line a shape: medians in us, round robin, cold L2.
+autotune/cost is held against. One JSON line a shape: medians in us, round robin, cold L2.
 
     python3 bench/matmul_search.py --lib .gpu/lib/libtegula_bench.so --out FILE.jsonl [--seconds 240]
 """

@@ -28,6 +28,9 @@ def unaligned(count=20):
     dice = random.Random(20261120)
     return [tuple(round(2 ** dice.uniform(6, 13)) | 1 for _ in range(3)) for _ in range(count)]
 
+# Shapes that lost to cuBLAS for want of a cost in the choice of tiles (docs/configuration.md): batch, m, n, k, layout.
+LOST = ((1, 3000, 3000, 3000, "NN"), (48, 512, 512, 512, "NN"), (1, 2048, 2048, 100000, "NT"), (1, 64, 65537, 64, "NN"), (1, 33, 8200, 2056, "NN"), (1, 1000, 2056, 1096, "NN"))
+
 
 def error_of(got, want):
     return ((got.double() - want.double()).norm() / want.double().norm()).item()
@@ -67,6 +70,22 @@ def plain(t, case, m, n, k, dtype, beside_triton=False, number=0.0):
     if beside_triton:
         peers["triton"] = lazily(matmul_peers.triton_product, a, b, want, dtype)
     return run, peers, error_of(c, want), {"flops": 2 * m * n * k}
+
+
+def laid_out(t, batch, m, n, k, layout):
+    """A and B row-major (N) or column-major (T), in a batch if there are several."""
+    def operand(rows, columns, kind):
+        stored = random_of((batch, rows, columns) if kind == "N" else (batch, columns, rows), torch.bfloat16)
+        matrices = stored if kind == "N" else stored.transpose(1, 2)
+        return matrices if batch > 1 else matrices[0]
+
+    a, b = operand(m, k, layout[0]), operand(k, n, layout[1])
+    extents = (batch, m, n) if batch > 1 else (m, n)
+    c, out = (torch.full(extents, float("nan"), device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
+    run = t.caller("matmul", [a, b, c])
+    run()
+    want = a.float() @ b.float()
+    return run, {"cublas": lambda: torch.matmul(a, b, out=out)}, error_of(c, want), {"flops": 2 * batch * m * n * k}
 
 
 def tf32(t, m, n, k):
@@ -180,6 +199,12 @@ def matmul(t):
             yield "matmul_few_rows", f"{text(m, n, k)} bf16 NN", functools.partial(plain, t, "matmul", m, n, k, torch.bfloat16)
 
 
+def matmul_lost(t):
+    for batch, m, n, k, layout in LOST:
+        yield "matmul_lost", f"{text(m, n, k)} bf16 {layout}" + (f", batch {batch}" if batch > 1 else ""), functools.partial(laid_out, t, batch, m, n, k, layout)
+    yield "matmul_lost", "2048x2048x100000 tf32 NT", functools.partial(tf32, t, 2048, 2048, 100000)
+
+
 def matmul_types(t):
     for shape in LARGE:
         yield "matmul_f16", f"{text(*shape)} f16 NN", functools.partial(plain, t, "matmul", *shape, torch.float16)
@@ -208,4 +233,4 @@ def rungs(t):
             yield "ladder", f"{number}: {text(*shape)} bf16 NN", functools.partial(plain, t, "ladder", *shape, torch.bfloat16, number=number)
 
 
-SUITES = [matmul, matmul_types, matmul_fp8, matmul_epilogue]
+SUITES = [matmul, matmul_lost, matmul_types, matmul_fp8, matmul_epilogue]

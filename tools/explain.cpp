@@ -34,7 +34,7 @@ Tensor host(const Dims& shape, DType dtype) { return Tensor::zeros(shape, dtype,
 
 std::vector<Subject> subjects() {
   const Stream cpu(Device::cpu());
-  constexpr double kVector = 1 << 28, kRows = 16384, kColumns = 8192, kSide = 8192;
+  constexpr double kVector = 1 << 28, kRows = 16384, kColumns = 8192, kSide = 4096;
   constexpr double kPairs = 4.0 * 16 * 4096 * 4097 / 2;
   return {
       {"vector_add", "2^28 f32", 12 * kVector, kVector, false,
@@ -51,14 +51,15 @@ std::vector<Subject> subjects() {
                   host({1, 8192}, DType::bf16));
        }},
       {"matmul",
-       "8192 x 8192 x 8192 bf16",
+       "4096 x 4096 x 4096 bf16",
        6 * kSide * kSide,
        2 * kSide * kSide * kSide,
        true,
        [=] {
          // As such a product is cut.
          matmul(cpu, host({256, 128}, DType::bf16), host({128, 256}, DType::bf16),
-                host({256, 256}, DType::bf16), matmul_config({.m = 8192, .n = 8192, .k = 8192}));
+                host({256, 256}, DType::bf16),
+                choose_matmul({.m = 4096, .n = 4096, .k = 4096}, Device::cpu()));
        },
        {"A", "B", "C"}},
       {"attention",

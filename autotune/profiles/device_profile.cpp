@@ -61,20 +61,20 @@ const DeviceProfile& device_profile(Device device) {
   if (device.kind != DeviceKind::cuda) return host_profile();
   struct Known {
     const runtime::DeviceProperties* gpu = nullptr;
-    const DeviceProfile* profile = nullptr;
+    DeviceProfile profile;
   };
   // The GPU asked about last is remembered; properties stay where they are as long as the process
   // lives.
   thread_local Known known;
   const runtime::DeviceProperties& gpu = runtime::device_properties(device.index);
-  if (known.gpu != &gpu) known = {&gpu, find_profile(device.index).profile};
-  return *known.profile;
+  if (known.gpu == &gpu) return known.profile;
+  known = {&gpu, *find_profile(device.index).profile};
+  known.profile.num_sms = gpu.sm_count;
+  known.profile.capability = gpu.compute();
+  return known.profile;
 }
 
-int num_sms(Device device) {
-  return device.kind == DeviceKind::cuda ? runtime::device_properties(device.index).sm_count
-                                         : host_profile().num_sms;
-}
+int num_sms(Device device) { return device_profile(device).num_sms; }
 
 bool has_wgmma(Device device) { return runtime::default_target(device)->has_wgmma; }
 

@@ -53,10 +53,10 @@ bool RepackedOperand::needs_repack() const {
          tensor.size(dim) > 1;
 }
 
-bool RepackedOperand::is_line_aligned() const {
-  if (needs_repack()) return true;
+std::int64_t RepackedOperand::pitch_bytes() const {
+  if (needs_repack()) return kLine;
   const std::int64_t pitch = tensor.stride(-1) == 1 ? tensor.stride(-2) : tensor.stride(-1);
-  return pitch * size_bytes(tensor.dtype()) % kLine == 0;
+  return pitch * size_bytes(tensor.dtype());
 }
 
 std::vector<PlanSlot> repack(PlanBuilder& plan, std::initializer_list<OperandSlot> operands) {

@@ -8,24 +8,22 @@ namespace tegula {
 namespace detail {
 namespace {
 
-using enum MatmulDecomposition;
-
 /// Products on tensor cores: of all types but f32 at its full precision.
 bool uses_tensor_cores(const Tensor& A, const MatmulOptions& options) {
   return A.dtype() != DType::f32 || options.tf32;
 }
 
-MatmulDecomposition mode_of(const MatmulConfig& c, const Tensor& A) {
-  if (c.stream_k_ctas > 0 && A.size(-1) > 0) return StreamK;
-  if (A.rank() == 3) return Batched;
-  if (c.split_k <= 1) return DataParallel;
-  return c.split_k_in_cluster ? ClusterSplitK : SplitK;
+/// The split of a configuration that a call carries out: a k of 0 is not streamed, and of batches
+/// each tile is one CTA's.
+SplitK split_of(const MatmulConfig& c, const Tensor& A) {
+  if (c.split == SplitK::stream) return c.parts > 0 && A.size(-1) > 0 ? c.split : SplitK::none;
+  return A.rank() == 3 || c.parts <= 1 ? SplitK::none : c.split;
 }
 
-Dims workspace_shape(MatmulDecomposition mode, const MatmulConfig& c, const Tensor& C) {
-  if (mode == SplitK) return {c.split_k, C.size(0), C.size(1)};
-  if (mode != StreamK) return {};
-  return {2 * c.stream_k_ctas, c.swap_ab ? c.bn : c.bm, c.swap_ab ? c.bm : c.bn};
+Dims workspace_shape(SplitK split, const MatmulConfig& c, const Tensor& C) {
+  if (split == SplitK::partials) return {c.parts, C.size(0), C.size(1)};
+  if (split != SplitK::stream) return {};
+  return {2 * c.parts, c.swap_ab ? c.bn : c.bm, c.swap_ab ? c.bm : c.bn};
 }
 
 }  // namespace
@@ -40,25 +38,26 @@ void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C) {
 }
 
 RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
-                               bool no_repack) {
-  if (!uses_tensor_cores(tensor, options)) return {tensor, k_dim, LayoutRequirement::any};
-  if (size_bytes(tensor.dtype()) != 2) return {tensor, k_dim, LayoutRequirement::contiguous_dim};
-  return {tensor, k_dim, no_repack ? LayoutRequirement::any : LayoutRequirement::tma_compatible};
+                               OperandPath path) {
+  using enum LayoutRequirement;
+  if (!uses_tensor_cores(tensor, options)) return {tensor, k_dim, any};
+  if (size_bytes(tensor.dtype()) != 2) return {tensor, k_dim, contiguous_dim};
+  return {tensor, k_dim, path == OperandPath::direct ? any : tma_compatible};
 }
 
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
-                             const MatmulOptions& options, bool has_aux) {
+                             const MatmulOptions& options, int epilogue_matrices) {
   check_matmul(A, B, C);
-  MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
-  p.fp32_promotion = options.fp32_promotion, p.has_epilogue_tensors = has_aux;
-  p.profile = &device_profile(A.device()), p.num_sms = num_sms(A.device());
-  p.tf32 = options.tf32, p.has_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
+  MatmulProblem p{.m = C.size(-2), .n = C.size(-1), .k = A.size(-1)};
+  p.batch = A.rank() == 3 ? A.size(0) : 1, p.is_batched = A.rank() == 3;
+  p.operands = A.dtype(), p.result = C.dtype(), p.tf32 = options.tf32;
+  p.fp32_promotion = options.fp32_promotion, p.epilogue_matrices = epilogue_matrices;
   const RepackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);
   const bool along_k = a.requirement == LayoutRequirement::contiguous_dim;
   p.a_k_major = A.stride(-1) == 1 || (along_k && a.needs_repack());
   p.b_k_major = B.stride(-2) == 1 || (along_k && b.needs_repack());
-  p.is_a_line_aligned = a.is_line_aligned(), p.is_b_line_aligned = b.is_line_aligned();
-  p.no_split_k = A.rank() == 3, p.needs_repack = a.needs_repack() || b.needs_repack();
+  p.a_lines = line_phase(a.pitch_bytes()), p.b_lines = line_phase(b.pitch_bytes());
+  p.repacks_a = a.needs_repack(), p.repacks_b = b.needs_repack();
   return p;
 }
 
@@ -67,27 +66,40 @@ MatmulSteps::MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const Mat
   a = plan.argument(0), b = plan.argument(1);
   const Tensor &A = plan.tensor(a), &B = plan.tensor(b), &C = plan.tensor(plan.argument(2));
   check_matmul(A, B, C);
-  bool has_aux = false;
-  for (std::size_t i = 3; i < plan.size(); ++i) has_aux |= plan.tensor(plan.argument(i)).rank() > 1;
-  config = given ? *given : matmul_config(matmul_problem(A, B, C, options, has_aux));
-  mode = mode_of(config, A);
-  if (mode == StreamK) counters = plan.counters(config.stream_k_ctas);
-  if (const Dims shape = workspace_shape(mode, config, C); !shape.empty())
+  int matrices = 0;
+  for (std::size_t i = 3; i < plan.size(); ++i)
+    matrices += plan.tensor(plan.argument(i)).rank() > 1;
+  config = given ? *given : choose_matmul(matmul_problem(A, B, C, options, matrices), A.device());
+  split = split_of(config, A), is_batched = A.rank() == 3;
+  if (split == SplitK::stream) counters = plan.counters(config.parts);
+  if (const Dims shape = workspace_shape(split, config, C); !shape.empty())
     workspace = plan.scratch(shape, acc_type);
-  const auto read = repack(plan, {{a, matmul_operand(A, -1, options, config.no_repack)},
-                                  {b, matmul_operand(B, -2, options, config.no_repack)}});
+  const auto read = repack(plan, {{a, matmul_operand(A, -1, options, config.operands)},
+                                  {b, matmul_operand(B, -2, options, config.operands)}});
   const bool is_repacked = read[0] != a || read[1] != b;
-  variant = {config, options, mode == ClusterSplitK ? config.split_k : 1, is_repacked};
+  variant = {config, options, split == SplitK::cluster ? config.parts : 1, is_repacked};
   a = read[0], b = read[1];
 }
 
 PlanOptions matmul_key(const MatmulOptions& o, const MatmulConfig* given) {
   if (!given) return {o.tf32, o.fp32_promotion};
-  const auto& [bm, bn, bk, split_k, swap_ab, in_cluster, stages, no_repack, multicast,
-               stream_k_ctas, pingpong, tma_store, group_m] = *given;  // all there are
-  return {o.tf32,    o.fp32_promotion, bm,         bn,        bk,
-          split_k,   swap_ab,          in_cluster, stages,    no_repack,
-          multicast, stream_k_ctas,    pingpong,   tma_store, group_m};
+  const auto& [bm, bn, bk, split, parts, swap_ab, stages, operands, multicast, pingpong, tma_store,
+               group_m] = *given;  // all there are
+  const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
+  return {o.tf32,
+          o.fp32_promotion,
+          bm,
+          bn,
+          bk,
+          number(split),
+          parts,
+          swap_ab,
+          stages,
+          number(operands),
+          number(multicast),
+          pingpong,
+          tma_store,
+          group_m};
 }
 
 }  // namespace detail

@@ -1,6 +1,6 @@
 #pragma once
-// The kernels that `matmul_config` and `gated_matmul_config` choose, over a grid of problems: each
-// once, as it is for one of the types and extents that have no say in the choice.
+// The kernels that `choose_matmul` leads to, over a grid of problems: each once, as it is for one
+// of the types and extents that have no say in the choice.
 #include <cstdint>
 #include <set>
 #include <string>
@@ -63,10 +63,7 @@ class ChosenProducts {
       p.operands = operands;
       p.tf32 = type == Class::Tf32;
       p.fp32_promotion = type == Class::Promoted;
-      for (const bool has_wgmma : {false, true}) {
-        p.has_wgmma = has_wgmma && type != Class::Fma;
-        of_layouts(p, type, !has_wgmma);
-      }
+      for (const bool for_sm_80 : {true, false}) of_layouts(p, type, for_sm_80);
     };
     as(DType::bf16, Class::Halves);
     as(DType::i8, Class::Bytes);
@@ -90,12 +87,13 @@ class ChosenProducts {
       for (const bool b : {true, false}) {
         // Nothing asks for the lines of others.
         if ((type != Class::Halves || for_sm_80) && !(a && b)) continue;
-        p.is_a_line_aligned = a, p.is_b_line_aligned = b;
+        p.a_lines = a ? LinePhase::whole : LinePhase::split;
+        p.b_lines = b ? LinePhase::whole : LinePhase::split;
         for (const bool copies : {false, true}) {
           // Line alignment, of which only a shallow MMA of halves takes note; copies are
           // line-aligned.
           if (copies && !(type == Class::Halves && a && b)) continue;
-          p.needs_repack = copies;
+          p.repacks_a = p.repacks_b = copies;
           of_ways(p, type, for_sm_80);
         }
       }
@@ -105,22 +103,24 @@ class ChosenProducts {
     const auto add = [&](Variant variant, const MatmulConfig& c) {
       rows_.insert(collapsed({type, variant, p.a_k_major, p.b_k_major, for_sm_80, c}));
     };
-    for (const bool has_epilogue : {false, true}) {
-      p.has_epilogue_tensors = has_epilogue;
-      p.no_split_k = false;
-      add(has_epilogue ? Variant::Epilogue : Variant::Plain, matmul_config(p));
-      p.no_split_k = true;
-      add(has_epilogue ? Variant::BatchedEpilogue : Variant::Batched, matmul_config(p));
+    DeviceProfile gpu = host_profile();
+    if (for_sm_80) gpu.capability = 80;
+    for (const int matrices : {0, 1}) {
+      p.epilogue_matrices = matrices;
+      p.batch = 1, p.is_batched = false;
+      add(matrices ? Variant::Epilogue : Variant::Plain, choose_matmul(p, gpu));
+      p.batch = 3, p.is_batched = true;
+      add(matrices ? Variant::BatchedEpilogue : Variant::Batched, choose_matmul(p, gpu));
     }
-    p.has_epilogue_tensors = p.no_split_k = false;
-    if (type == Class::Halves || type == Class::Bytes) add(Variant::Gated, gated_matmul_config(p));
+    p.epilogue_matrices = 0, p.batch = 1, p.is_batched = false, p.gates = 2;
+    if (type == Class::Halves || type == Class::Bytes) add(Variant::Gated, choose_matmul(p, gpu));
   }
 
   /// Without what changes no kernel: how many parts there are that another kernel adds, and with
   /// what epilogue.
   static ChosenProduct collapsed(ChosenProduct p) {
-    if (p.config.split_k > 1 && !p.config.split_k_in_cluster) {
-      p.config.split_k = 2;
+    if (p.config.split == SplitK::partials) {
+      p.config.parts = 2;
       p.variant = Variant::SplitK;
     }
     return p;

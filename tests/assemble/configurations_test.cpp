@@ -30,9 +30,7 @@ struct Turn {
 };
 constexpr int kWarpgroupRows = 64;
 /// Tiles of mma.sync by choice, which ragged extents are not given.
-bool is_of_few_rows(const MatmulConfig& c) {
-  return c.split_k_in_cluster && !c.swap_ab && c.bm < kWarpgroupRows;
-}
+bool is_of_few_rows(const MatmulConfig& c) { return !c.swap_ab && c.bm < kWarpgroupRows; }
 
 Turn turn_of(const ChosenProduct& p, std::size_t number) {
   using enum DType;
@@ -74,8 +72,8 @@ struct Tensors {
 
   Tensors(const ChosenProduct& p, const Turn& turn)
       : is_batched_(p.variant == Variant::Batched || p.variant == Variant::BatchedEpilogue),
-        is_aligned_(!p.config.no_repack && p.type != Class::Fma) {
-    const bool ragged = turn.is_ragged || p.config.no_repack;
+        is_aligned_(p.config.operands != OperandPath::direct && p.type != Class::Fma) {
+    const bool ragged = turn.is_ragged || p.config.operands == OperandPath::direct;
     const std::int64_t m = ragged ? 37 : 64, n = ragged ? 51 : 64, k = ragged ? 67 : 64;
     A = p.a_k_major ? rows(m, k, turn.operands) : rows(k, m, turn.operands).transpose(-1, -2);
     B = p.b_k_major ? rows(n, k, turn.operands).transpose(-1, -2) : rows(k, n, turn.operands);
@@ -105,7 +103,7 @@ const char* kernel_of(const ChosenProduct& p) {
     case Variant::SplitK:
       return "matmul_split_k";
     default:
-      return p.config.split_k_in_cluster ? "matmul_cluster_split_k" : "matmul";
+      return p.config.is_cluster_split() ? "matmul_cluster_split_k" : "matmul";
   }
 }
 
@@ -190,8 +188,8 @@ struct Job {
     SCOPED_TRACE(p.str() + ", " + std::string(name(row.turn.operands)) + " to " +
                  std::string(name(row.turn.result)) + (row.turn.is_ragged ? ", ragged" : "") +
                  " by " + std::string(name(backend)));
-    const bool is_wgmma =
-        !p.for_sm_80 && p.type != Class::Fma && !p.config.no_repack && !is_of_few_rows(p.config);
+    const bool is_wgmma = !p.for_sm_80 && p.type != Class::Fma &&
+                          p.config.operands != OperandPath::direct && !is_of_few_rows(p.config);
     try {
       expect_clean(*tile, p.for_sm_80 ? "sm_80" : "sm_90a", is_wgmma, backend);
     } catch (const std::exception& e) {
@@ -241,10 +239,13 @@ TEST(ChosenProducts, HaveEveryVariant) {
         return p.variant == variant && p.for_sm_80 == for_sm_80;
       })) << static_cast<int>(variant);
     }
-  for (const bool MatmulConfig::* variant :
-       {&MatmulConfig::swap_ab, &MatmulConfig::split_k_in_cluster, &MatmulConfig::no_repack,
-        &MatmulConfig::multicast, &MatmulConfig::pingpong, &MatmulConfig::tma_store})
-    EXPECT_TRUE(some([&](const ChosenProduct& p) { return p.config.*variant; }));
+  EXPECT_TRUE(some([](const ChosenProduct& p) { return p.config.swap_ab; }));
+  EXPECT_TRUE(some([](const ChosenProduct& p) { return p.config.is_cluster_split(); }));
+  EXPECT_TRUE(
+      some([](const ChosenProduct& p) { return p.config.operands == OperandPath::direct; }));
+  EXPECT_TRUE(some([](const ChosenProduct& p) { return p.config.multicast == Multicast::b; }));
+  EXPECT_TRUE(some([](const ChosenProduct& p) { return p.config.pingpong; }));
+  EXPECT_TRUE(some([](const ChosenProduct& p) { return p.config.tma_store; }));
 }
 
 TEST_F(Configurations, AreClean) {

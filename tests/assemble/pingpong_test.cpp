@@ -24,7 +24,11 @@ TEST_F(Assembled, PingpongMatmul) {
   const Stream stream(Device::cpu());
   using enum DType;
   const auto config = [](int bm, int bn, int bk, bool shared = false) {
-    return MatmulConfig{.bm = bm, .bn = bn, .bk = bk, .multicast = shared, .pingpong = true};
+    return MatmulConfig{.bm = bm,
+                        .bn = bn,
+                        .bk = bk,
+                        .multicast = shared ? Multicast::b : Multicast::none,
+                        .pingpong = true};
   };
   const auto check = [&](const ir::Kernel& kernel, std::span<const runtime::Backend> by) {
     for (const runtime::Backend backend : by)

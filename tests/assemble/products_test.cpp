@@ -18,7 +18,8 @@ TEST_F(Assembled, Matmul) {
   const Tensor A = host({64, 64}), B = host({64, 64}), C = host({64, 64});
   for (const int bm : {64, 128})
     for (const int bn : {32, 64, 96, 128, 160, 192, 256}) {
-      const MatmulConfig whole{bm, bn, 64, 1}, divided{bm, bn, 64, 2};
+      const MatmulConfig whole{.bm = bm, .bn = bn, .bk = 64},
+          divided{.bm = bm, .bn = bn, .bk = 64, .split = SplitK::partials, .parts = 2};
       SCOPED_TRACE(whole.str());
       const Stream stream(Device::cpu());
       expect_clean(traced("matmul", [&] { matmul(stream, A, B, C, whole); }), "sm_90a", true);
@@ -31,21 +32,22 @@ TEST_F(Assembled, Matmul) {
 TEST_F(Assembled, MatmulTypes) {
   const std::vector<runtime::Backend> backends = here();
   const Stream stream(Device::cpu());
-  for (const Case& c : {Case{DType::f8e4m3, DType::bf16, {128, 256, 128}},
-                        {DType::f8e5m2, DType::f32, {128, 192, 128}},
-                        {DType::f8e4m3, DType::bf16, {128, 128, 128}, {.fp32_promotion = true}},
-                        {DType::i8, DType::i32, {128, 256, 128}},
-                        {DType::f32, DType::f32, {128, 256, 32}, {.tf32 = true}},
-                        {DType::bf16, DType::bf16, {16, 64, 64, 1, true}},
-                        {DType::f16, DType::f16, {64, 128, 64, 1, true}},
-                        {DType::bf16, DType::bf16, {128, 224, 64}},
-                        {DType::bf16, DType::bf16, {128, 176, 64}},
-                        {DType::bf16, DType::bf16, {128, 112, 64}},
-                        {DType::bf16, DType::bf16, {192, 128, 64}},
-                        {DType::bf16, DType::bf16, {192, 192, 64}},
-                        {DType::bf16, DType::bf16, {128, 64, 64, 1, false, false, 8}},
-                        {DType::bf16, DType::bf16, {64, 64, 64, 1, false, false, 8}},
-                        {DType::bf16, DType::bf16, {8, 128, 64, 1, true, false, 8}}}) {
+  for (const Case& c :
+       {Case{DType::f8e4m3, DType::bf16, {128, 256, 128}},
+        {DType::f8e5m2, DType::f32, {128, 192, 128}},
+        {DType::f8e4m3, DType::bf16, {128, 128, 128}, {.fp32_promotion = true}},
+        {DType::i8, DType::i32, {128, 256, 128}},
+        {DType::f32, DType::f32, {128, 256, 32}, {.tf32 = true}},
+        {DType::bf16, DType::bf16, {.bm = 16, .bn = 64, .bk = 64, .swap_ab = true}},
+        {DType::f16, DType::f16, {.bm = 64, .bn = 128, .bk = 64, .swap_ab = true}},
+        {DType::bf16, DType::bf16, {128, 224, 64}},
+        {DType::bf16, DType::bf16, {128, 176, 64}},
+        {DType::bf16, DType::bf16, {128, 112, 64}},
+        {DType::bf16, DType::bf16, {192, 128, 64}},
+        {DType::bf16, DType::bf16, {192, 192, 64}},
+        {DType::bf16, DType::bf16, {.bm = 128, .bn = 64, .bk = 64, .stages = 8}},
+        {DType::bf16, DType::bf16, {.bm = 64, .bn = 64, .bk = 64, .stages = 8}},
+        {DType::bf16, DType::bf16, {.bm = 8, .bn = 128, .bk = 64, .swap_ab = true, .stages = 8}}}) {
     SCOPED_TRACE(std::string(name(c.operands)) + " " + c.config.str());
     const Tensor A = Tensor::zeros({64, 256}, c.operands, Device::cpu()),
                  B = Tensor::zeros({64, 256}, c.operands, Device::cpu()).transpose(0, 1),
@@ -70,7 +72,7 @@ TEST_F(Assembled, MatmulTypes) {
     for (const bool transposed : {false, true}) {
       const Tensor V = transposed ? host({51, 67}).transpose(0, 1) : Y;
       const ir::Kernel direct = traced("matmul", [&] {
-        matmul(stream, X, V, Z, {.bm = 64, .bn = bn, .bk = 64, .no_repack = true});
+        matmul(stream, X, V, Z, {.bm = 64, .bn = bn, .bk = 64, .operands = OperandPath::direct});
       });
       for (const runtime::Backend backend : backends)
         expect_clean(direct, "sm_90a", false, backend);
@@ -92,9 +94,10 @@ TEST_F(Assembled, MatmulOfSharedOperands) {
   const Stream stream(Device::cpu());
   const Tensor A = host({64, 72}), B = host({72, 64}), C = host({64, 64});
   std::vector<MatmulConfig> configs{{128, 128, 64}, {128, 192, 64}, {128, 256, 64}, {192, 192, 64}};
-  for (const int bm : {72, 88, 104, 120}) configs.push_back({bm, 192, 64, 1, true});
+  for (const int bm : {72, 88, 104, 120})
+    configs.push_back({.bm = bm, .bn = 192, .bk = 64, .swap_ab = true});
   for (MatmulConfig config : configs) {
-    config.multicast = true;
+    config.multicast = Multicast::b;
     SCOPED_TRACE(config.str());
     const ir::Kernel plain = traced("matmul", [&] { matmul(stream, A, B, C, config); });
     const ir::Kernel fused = traced("matmul", [&] {
@@ -129,7 +132,7 @@ TEST_F(Assembled, MatmulWithOperandsOfItsEpilogue) {
     EXPECT_TRUE(plan.persistent) << plan.str();
   };
   MatmulConfig high{192, 192, 64};
-  high.multicast = true;
+  high.multicast = Multicast::b;
   for (const MatmulConfig& config :
        {MatmulConfig{128, 192, 64}, MatmulConfig{128, 256, 64}, high}) {
     SCOPED_TRACE(config.str());
@@ -168,20 +171,29 @@ TEST_F(Assembled, ClusterSplitKMatmul) {
   const std::vector<runtime::Backend> backends = here();
   const Stream stream(Device::cpu());
   using enum DType;
-  for (const Case& c : {Case{bf16, bf16, {64, 64, 64, 8, false, true}},
-                        {bf16, bf16, {64, 128, 64, 4, false, true}},
-                        {bf16, bf16, {64, 256, 64, 2, false, true}},
-                        {bf16, bf16, {128, 64, 64, 2, false, true}},
-                        {bf16, bf16, {128, 128, 64, 4, false, true}},
-                        {bf16, bf16, {128, 160, 64, 4, false, true}},
-                        {bf16, bf16, {128, 256, 64, 2, false, true}},
-                        {bf16, bf16, {128, 256, 64, 8, false, true}},
-                        {bf16, bf16, {16, 128, 64, 4, true, true}},
-                        {f16, f32, {128, 192, 64, 2, false, true}},
-                        {f8e4m3, bf16, {128, 256, 128, 4, false, true}},
-                        {f8e4m3, bf16, {128, 128, 128, 2, false, true}, {.fp32_promotion = true}},
-                        {i8, i32, {128, 128, 128, 4, false, true}},
-                        {f32, f32, {128, 128, 32, 2, false, true}, {.tf32 = true}}}) {
+  for (const Case& c :
+       {Case{bf16, bf16, {.bm = 64, .bn = 64, .bk = 64, .split = SplitK::cluster, .parts = 8}},
+        {bf16, bf16, {.bm = 64, .bn = 128, .bk = 64, .split = SplitK::cluster, .parts = 4}},
+        {bf16, bf16, {.bm = 64, .bn = 256, .bk = 64, .split = SplitK::cluster, .parts = 2}},
+        {bf16, bf16, {.bm = 128, .bn = 64, .bk = 64, .split = SplitK::cluster, .parts = 2}},
+        {bf16, bf16, {.bm = 128, .bn = 128, .bk = 64, .split = SplitK::cluster, .parts = 4}},
+        {bf16, bf16, {.bm = 128, .bn = 160, .bk = 64, .split = SplitK::cluster, .parts = 4}},
+        {bf16, bf16, {.bm = 128, .bn = 256, .bk = 64, .split = SplitK::cluster, .parts = 2}},
+        {bf16, bf16, {.bm = 128, .bn = 256, .bk = 64, .split = SplitK::cluster, .parts = 8}},
+        {bf16,
+         bf16,
+         {.bm = 16, .bn = 128, .bk = 64, .split = SplitK::cluster, .parts = 4, .swap_ab = true}},
+        {f16, f32, {.bm = 128, .bn = 192, .bk = 64, .split = SplitK::cluster, .parts = 2}},
+        {f8e4m3, bf16, {.bm = 128, .bn = 256, .bk = 128, .split = SplitK::cluster, .parts = 4}},
+        {f8e4m3,
+         bf16,
+         {.bm = 128, .bn = 128, .bk = 128, .split = SplitK::cluster, .parts = 2},
+         {.fp32_promotion = true}},
+        {i8, i32, {.bm = 128, .bn = 128, .bk = 128, .split = SplitK::cluster, .parts = 4}},
+        {f32,
+         f32,
+         {.bm = 128, .bn = 128, .bk = 32, .split = SplitK::cluster, .parts = 2},
+         {.tf32 = true}}}) {
     SCOPED_TRACE(std::string(name(c.operands)) + " " + c.config.str());
     const Tensor A = Tensor::zeros({64, 256}, c.operands, Device::cpu()),
                  B = Tensor::zeros({64, 256}, c.operands, Device::cpu()).transpose(0, 1),
@@ -199,7 +211,8 @@ TEST_F(Assembled, MulticastMatmul) {
   const Stream stream(Device::cpu());
   using enum DType;
   const auto config = [](int bm, int bn, int bk, bool swap_ab = false) {
-    return MatmulConfig{.bm = bm, .bn = bn, .bk = bk, .swap_ab = swap_ab, .multicast = true};
+    return MatmulConfig{
+        .bm = bm, .bn = bn, .bk = bk, .swap_ab = swap_ab, .multicast = Multicast::b};
   };
   const auto check = [&](const ir::Kernel& kernel) {
     for (const runtime::Backend backend : backends)
@@ -254,7 +267,7 @@ TEST_F(Assembled, MatmulByNvrtc) {
   // f16: the tests before have traced bf16, and a kernel is traced once.
   const auto half = [] { return Tensor::zeros({64, 64}, DType::f16, Device::cpu()); };
   const Tensor A = half(), B = half(), C = half();
-  const MatmulConfig whole{128, 256, 64, 1};
+  const MatmulConfig whole{.bm = 128, .bn = 256, .bk = 64};
   expect_clean(traced("matmul", [&] { matmul(Stream(Device::cpu()), A, B, C, whole); }), "sm_90a",
                true, runtime::Backend::Nvrtc);
 }
@@ -262,7 +275,7 @@ TEST_F(Assembled, MatmulByNvrtc) {
 /// The path of older GPUs.
 TEST_F(Assembled, ForSm80) {
   const Tensor A = host({64, 64}), B = host({64, 64}), C = host({64, 64});
-  const MatmulConfig small{64, 64, 32, 1};  // not traced by the tests before
+  const MatmulConfig small{.bm = 64, .bn = 64, .bk = 32};  // not traced by the tests before
   expect_clean(traced("matmul", [&] { matmul(Stream(Device::cpu()), A, B, C, small); }), "sm_80",
                false);
 }

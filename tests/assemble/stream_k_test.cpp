@@ -17,9 +17,10 @@ MatmulConfig config(int bm, int bn, int bk, bool swap_ab = false) {
   return {.bm = bm,
           .bn = bn,
           .bk = bk,
+          .split = SplitK::stream,
+          .parts = 3,
           .swap_ab = swap_ab,
-          .stages = swap_ab ? 8 : 0,
-          .stream_k_ctas = 3};
+          .stages = swap_ab ? 8 : 0};
 }
 
 TEST_F(StreamKMatmul, Types) {

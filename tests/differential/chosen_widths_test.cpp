@@ -45,8 +45,8 @@ TEST_P(ChosenWidths, Whole) {
 
 TEST_P(ChosenWidths, SharedAndStoredByTma) {
   for (const int bn : kWidths)
-    check<bf16>({.bm = 128, .bn = bn, .bk = 64, .multicast = true, .tma_store = true}, 392, bn + 40,
-                136);
+    check<bf16>({.bm = 128, .bn = bn, .bk = 64, .multicast = Multicast::b, .tma_store = true}, 392,
+                bn + 40, 136);
 }
 
 TEST_P(ChosenWidths, Pingpong) {
@@ -56,10 +56,12 @@ TEST_P(ChosenWidths, Pingpong) {
 
 TEST_P(ChosenWidths, SplitK) {
   for (const int bn : kWidths) {
-    check<bf16>({.bm = 128, .bn = bn, .bk = 64, .split_k = 3}, 136, bn + 8, 328);
-    check<bf16>({.bm = 64, .bn = bn, .bk = 64, .split_k = 2, .split_k_in_cluster = true}, 72,
-                bn + 8, 328);
-    check<bf16>({.bm = 128, .bn = bn, .bk = 64, .stream_k_ctas = 3}, 136, bn + 8, 328);
+    check<bf16>({.bm = 128, .bn = bn, .bk = 64, .split = SplitK::partials, .parts = 3}, 136, bn + 8,
+                328);
+    check<bf16>({.bm = 64, .bn = bn, .bk = 64, .split = SplitK::cluster, .parts = 2}, 72, bn + 8,
+                328);
+    check<bf16>({.bm = 128, .bn = bn, .bk = 64, .split = SplitK::stream, .parts = 3}, 136, bn + 8,
+                328);
   }
 }
 

@@ -232,11 +232,12 @@ TEST_P(HopperMatmul, ConfigurationsOfTheLibrary) {
       }
   };
   const Stream stream(GetParam());
-  for (const MatmulConfig config : {MatmulConfig{64, 64, 64, 3},
-                                    {128, 160, 64, 2},
-                                    {64, 32, 128, 1},
-                                    {64, 96, 32, 16},
-                                    {256, 64, 64, 1}}) {
+  for (const MatmulConfig config :
+       {MatmulConfig{.bm = 64, .bn = 64, .bk = 64, .split = SplitK::partials, .parts = 3},
+        {.bm = 128, .bn = 160, .bk = 64, .split = SplitK::partials, .parts = 2},
+        {.bm = 64, .bn = 32, .bk = 128},
+        {.bm = 64, .bn = 96, .bk = 32, .split = SplitK::partials, .parts = 16},
+        {.bm = 256, .bn = 64, .bk = 64}}) {
     SCOPED_TRACE(config.str());
     expect([&](const Tensor& C) { matmul(stream, A, B, C, config); });
   }

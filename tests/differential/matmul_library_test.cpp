@@ -55,7 +55,8 @@ TEST_P(MatmulLibrary, Options) {
                B = integers({320, 72}, DType::f8e4m3, 2, true), C = empty({72, 72}, DType::f32);
   matmul(A, B, C, {.fp32_promotion = true});
   expect_equal(C, product(A, B));
-  matmul(stream(), A, B, C, MatmulConfig{16, 64, 128, 1, true}, {.fp32_promotion = true});
+  matmul(stream(), A, B, C, MatmulConfig{.bm = 16, .bn = 64, .bk = 128, .swap_ab = true},
+         {.fp32_promotion = true});
   expect_equal(C, product(A, B));
   const Tensor X = integers({72, 96}, DType::f32, 1), Y = integers({96, 72}, DType::f32, 2, true),
                Z = empty({72, 72}, DType::f32);
@@ -82,7 +83,11 @@ TEST_P(MatmulLibrary, OperandsThatTmaDoesNotTake) {
     for (const bool direct : {false, true})
       for (const int bn : {64, 128}) {
         SCOPED_TRACE(testing::Message() << A.str() << direct << bn);
-        matmul(stream(), A, B, C, {.bm = 64, .bn = bn, .bk = 64, .no_repack = direct});
+        matmul(stream(), A, B, C,
+               {.bm = 64,
+                .bn = bn,
+                .bk = 64,
+                .operands = direct ? OperandPath::direct : OperandPath::tma});
         expect_equal(C, want);
       }
   };
@@ -101,9 +106,17 @@ TEST_P(MatmulLibrary, OperandsThatTmaDoesNotTake) {
                Y = empty({9, 65}, DType::f32);
   const auto want = product(A, W);
   for (const MatmulConfig& c :
-       {MatmulConfig{.bm = 16, .bn = 64, .split_k = 3, .swap_ab = true},
-        {.bm = 64, .bn = 64, .split_k = 3, .no_repack = true},
-        {.bm = 64, .bn = 64, .split_k = 2, .split_k_in_cluster = true, .no_repack = true}}) {
+       {MatmulConfig{.bm = 16, .bn = 64, .split = SplitK::partials, .parts = 3, .swap_ab = true},
+        {.bm = 64,
+         .bn = 64,
+         .split = SplitK::partials,
+         .parts = 3,
+         .operands = OperandPath::direct},
+        {.bm = 64,
+         .bn = 64,
+         .split = SplitK::cluster,
+         .parts = 2,
+         .operands = OperandPath::direct}}) {
     SCOPED_TRACE(c.str());
     matmul(stream(), A, W, Y, c);
     expect_equal(Y, want);
@@ -114,11 +127,12 @@ TEST_P(MatmulLibrary, Configurations) {
   const Tensor A = integers({13, 1096}, DType::bf16, 1), B = integers({1096, 152}, DType::bf16, 2),
                C = empty({13, 152}, DType::f32);
   const auto want = product(A, B);
-  for (const MatmulConfig& c : {MatmulConfig{64, 64, 64, 3},
-                                {16, 64, 64, 1, true},
-                                {16, 64, 128, 2, true},
-                                {8, 128, 64, 1, true},
-                                {64, 24, 64, 1}}) {
+  for (const MatmulConfig& c :
+       {MatmulConfig{.bm = 64, .bn = 64, .bk = 64, .split = SplitK::partials, .parts = 3},
+        {.bm = 16, .bn = 64, .bk = 64, .swap_ab = true},
+        {.bm = 16, .bn = 64, .bk = 128, .split = SplitK::partials, .parts = 2, .swap_ab = true},
+        {.bm = 8, .bn = 128, .bk = 64, .swap_ab = true},
+        {.bm = 64, .bn = 24, .bk = 64}}) {
     SCOPED_TRACE(c.str());
     matmul(stream(), A, B, C, c);
     expect_equal(C, want);
@@ -128,7 +142,7 @@ TEST_P(MatmulLibrary, Configurations) {
 TEST_P(MatmulLibrary, SwappedBytes) {
   const Tensor A = integers({5, 272}, DType::f8e4m3, 1),
                B = integers({272, 136}, DType::f8e4m3, 2, true), C = empty({5, 136}, DType::bf16);
-  matmul(stream(), A, B, C, MatmulConfig{8, 64, 128, 1, true});
+  matmul(stream(), A, B, C, MatmulConfig{.bm = 8, .bn = 64, .bk = 128, .swap_ab = true});
   expect_equal(C, product(A, B));
 }
 
@@ -157,7 +171,12 @@ TEST_P(MatmulLibrary, Epilogues) {
     const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
                  C = empty({m, n}, DType::f32), bias = integers({n}, DType::bf16, 3),
                  scale = integers({m}, DType::f32, 4), before = integers({m, n}, DType::f32, 5);
-    fused.run({64, 64, 64, splits}, stream(), A, B, C, bias, scale, before, 0.5f);
+    const MatmulConfig config{.bm = 64,
+                              .bn = 64,
+                              .bk = 64,
+                              .split = splits > 1 ? SplitK::partials : SplitK::none,
+                              .parts = splits};
+    fused.run(config, stream(), A, B, C, bias, scale, before, 0.5f);
     auto want = product(A, B);
     const auto b = bias.to_doubles(), s = scale.to_doubles(), r = before.to_doubles();
     for (std::int64_t i = 0; i < m; ++i)
@@ -281,9 +300,10 @@ TEST_P(MatmulLibrary, EpiloguesOfBatches) {
   const Tensor chosen = empty({batch, m, n}, DType::f32);
   scaled(stream(), A, B, chosen, factors, residual);
   expect_equal(chosen, want);
-  for (const MatmulConfig& config : {MatmulConfig{64, 64, 64},
-                                     {.bm = 16, .bn = 64, .bk = 64, .swap_ab = true},
-                                     {.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 5}}) {
+  for (const MatmulConfig& config :
+       {MatmulConfig{64, 64, 64},
+        {.bm = 16, .bn = 64, .bk = 64, .swap_ab = true},
+        {.bm = 64, .bn = 64, .bk = 64, .split = SplitK::stream, .parts = 5}}) {
     SCOPED_TRACE(config.str());
     const Tensor C = empty({batch, m, n}, DType::f32);
     scaled.run(config, stream(), A, B, C, factors, residual);
@@ -305,9 +325,9 @@ TEST_P(MatmulLibrary, EpiloguesOfBatchesOnMatrices) {
   for (std::size_t i = 0; i < want.size(); ++i) want[i] += 5 + added[i];
   for (const MatmulConfig& config :
        {MatmulConfig{64, 64, 64},
-        {64, 64, 64, 2},
-        {.bm = 64, .bn = 64, .bk = 64, .split_k = 2, .split_k_in_cluster = true},
-        {.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 3}}) {
+        {.bm = 64, .bn = 64, .bk = 64, .split = SplitK::partials, .parts = 2},
+        {.bm = 64, .bn = 64, .bk = 64, .split = SplitK::cluster, .parts = 2},
+        {.bm = 64, .bn = 64, .bk = 64, .split = SplitK::stream, .parts = 3}}) {
     SCOPED_TRACE(config.str());
     const Tensor C = empty({40, 72}, DType::f32);
     shifted.run(config, stream(), A, B, C, terms, residual);

@@ -80,7 +80,7 @@ TEST_P(Multicast, EightBits) { expect_all_shapes<f8e4m3, bf16>({128, 256, 128}, 
 
 /// Groups of one row: neighbours lie beside each other and share A.
 TEST_P(Multicast, RowsOfTiles) {
-  const auto kernel = matmul_of<bf16, f32>({128, 192, 64, 1});
+  const auto kernel = matmul_of<bf16, f32>({.bm = 128, .bn = 192, .bk = 64});
   const std::int64_t m = 392, n = 600, k = 200;
   const Tensor A = integers({m, k}, DType::bf16, 7), B = integers({k, n}, DType::bf16, 8),
                C = empty({m, n}, DType::f32);
@@ -132,7 +132,7 @@ TEST_P(Multicast, Residual) {
     const EnvOverride scope(changed);
     const auto added = fused_matmul<bf16, f32>(
         [](Tile acc, Index m, Index n, In<f32, 2> before) { return acc + before(m, n); });
-    const MatmulConfig config{.bm = 128, .bn = 192, .bk = 64, .multicast = true};
+    const MatmulConfig config{.bm = 128, .bn = 192, .bk = 64, .multicast = tegula::Multicast::b};
     for (const auto& [m, n, k] : {Shape{648, 392, 328}, {392, 200, 64}}) {
       const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
                    R = integers({m, n}, DType::f32, 3), C = empty({m, n}, DType::f32);
@@ -152,9 +152,10 @@ TEST_P(Multicast, Residual) {
 /// of 8.
 TEST_P(Multicast, HeightsBetweenPowersOfTwo) {
   std::vector<MatmulConfig> configs{{192, 192, 64}};
-  for (const int bm : {72, 88, 120, 176}) configs.push_back({bm, 192, 64, 1, true});
+  for (const int bm : {72, 88, 120, 176})
+    configs.push_back({.bm = bm, .bn = 192, .bk = 64, .swap_ab = true});
   for (MatmulConfig config : configs) {
-    config.multicast = true;
+    config.multicast = tegula::Multicast::b;
     SCOPED_TRACE(config.str());
     for (const auto& [m, n, k] : {Shape{520, 200, 136}, {264, 392, 72}, {1, 8, 8}}) {
       const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),

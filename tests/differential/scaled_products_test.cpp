@@ -19,12 +19,12 @@ using test::product;
 /// Configurations of every decomposition of a matmul.
 const MatmulConfig kWays[] = {
     {.bm = 64, .bn = 64, .bk = 128},
-    {.bm = 128, .bn = 128, .bk = 128, .multicast = true, .tma_store = true},
+    {.bm = 128, .bn = 128, .bk = 128, .multicast = Multicast::b, .tma_store = true},
     {.bm = 64, .bn = 128, .bk = 64, .pingpong = true},
-    {.bm = 64, .bn = 96, .bk = 128, .split_k = 2},
-    {.bm = 64, .bn = 64, .bk = 128, .split_k = 2, .split_k_in_cluster = true},
+    {.bm = 64, .bn = 96, .bk = 128, .split = SplitK::partials, .parts = 2},
+    {.bm = 64, .bn = 64, .bk = 128, .split = SplitK::cluster, .parts = 2},
     {.bm = 32, .bn = 64, .bk = 128, .swap_ab = true},
-    {.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 5}};
+    {.bm = 64, .bn = 64, .bk = 64, .split = SplitK::stream, .parts = 5}};
 
 class ScaledMatmul : public test::OnDevice {
  protected:
@@ -95,7 +95,7 @@ void ScaledMatmul::check_silu(double bound) const {
   const auto gate = product(A, G), up = product(A, U);
   for (const MatmulConfig& config : {MatmulConfig{.bm = 128, .bn = 64, .bk = 64},
                                      {.bm = 64, .bn = 64, .bk = 64, .pingpong = true},
-                                     {.bm = 128, .bn = 128, .bk = 64, .multicast = true}}) {
+                                     {.bm = 128, .bn = 128, .bk = 64, .multicast = Multicast::b}}) {
     SCOPED_TRACE(config.str());
     gated.run(config, stream(), A, G, U, C);
     const auto got = C.to_doubles();

@@ -30,6 +30,12 @@ runtime::Compilation compiled_for_sm_80(const ir::Kernel& tile) {
   return test::optimized(tile, request);
 }
 
+MatmulConfig choose_for_sm_80(const MatmulProblem& problem) {
+  DeviceProfile gpu = host_profile();
+  gpu.capability = 80;
+  return choose_matmul(problem, gpu);
+}
+
 bool has(const runtime::Compilation& k, std::initializer_list<ir::Opcode> opcodes) {
   bool found = false;
   ir::walk(k.simt, k.simt.body(), [&](ir::OpId op) {
@@ -95,12 +101,11 @@ void expect_product(const Extents& e, Order transposed = {}, bool tf32 = false) 
   };
   const Tensor A = integers(e.m, e.k, transposed.a, 1), B = integers(e.k, e.n, transposed.b, 2),
                want = unwritten({e.m, e.n}, dtype_of<O>), got = unwritten({e.m, e.n}, dtype_of<O>);
-  MatmulProblem problem = detail::matmul_problem(A, B, want, {.tf32 = tf32});
-  ASSERT_FALSE(problem.needs_repack) << "the kernel would read copies of the operands";
-  problem.has_wgmma = false;
+  const MatmulProblem problem = detail::matmul_problem(A, B, want, {.tf32 = tf32});
+  ASSERT_FALSE(problem.repacks()) << "the kernel would read copies of the operands";
   const auto plain = fused_matmul<T, O>([](Tile acc, Index, Index) { return acc; }, {.tf32 = tf32});
   const ir::Kernel tile = traced(
-      "matmul", [&] { plain.run(matmul_config(problem), Stream(Device::cpu()), A, B, want); });
+      "matmul", [&] { plain.run(choose_for_sm_80(problem), Stream(Device::cpu()), A, B, want); });
   test::expect_equal(want, test::product(A, B));
   const runtime::Compilation k = run_for_sm_80(tile, {{&A}, {&B}, {&got}});
   EXPECT_EQ(got.to_doubles(), want.to_doubles());
@@ -157,15 +162,17 @@ TEST(Sm80, Epilogues) {
       });
   const auto gated =
       gated_matmul<bf16, f32>([](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
-  const MatmulProblem problem{.m = m, .n = n, .k = k, .has_wgmma = false};
+  const MatmulProblem problem{.m = m, .n = n, .k = k};
   Tensor want = unwritten({m, n}, DType::f32), got = unwritten({m, n}, DType::f32);
-  const ir::Kernel of_dense =
-      traced("matmul", [&] { dense.run(matmul_config(problem), cpu, A, B, want, bias, residual); });
+  const ir::Kernel of_dense = traced(
+      "matmul", [&] { dense.run(choose_for_sm_80(problem), cpu, A, B, want, bias, residual); });
   run_for_sm_80(of_dense, {{&A}, {&B}, {&got}, {&bias}, {&residual}});
   expect_near(got, want, 1e-4);
   want = unwritten({m, n}, DType::f32), got = unwritten({m, n}, DType::f32);
+  MatmulProblem both = problem;
+  both.gates = 2;
   const ir::Kernel of_gated =
-      traced("matmul_gated", [&] { gated.run(gated_matmul_config(problem), cpu, A, B, U, want); });
+      traced("matmul_gated", [&] { gated.run(choose_for_sm_80(both), cpu, A, B, U, want); });
   run_for_sm_80(of_gated, {{&A}, {&B}, {&U}, {&got}});
   expect_near(got, want, 1e-3);
 }
@@ -246,9 +253,9 @@ TEST(Sm80, MissingWaitsAreFound) {
                B = Tensor::integers({257, 128}, DType::bf16, -3, 4, 2, Device::cpu()),
                C = unwritten({128, 128}, DType::bf16);
   const auto plain = fused_matmul<bf16, bf16>([](Tile acc, Index, Index) { return acc; });
-  const MatmulProblem problem{.m = 128, .n = 128, .k = 257, .has_wgmma = false};
-  runtime::Compilation k = compiled_for_sm_80(
-      traced("matmul", [&] { plain.run(matmul_config(problem), Stream(Device::cpu()), A, B, C); }));
+  const MatmulProblem problem{.m = 128, .n = 128, .k = 257};
+  runtime::Compilation k = compiled_for_sm_80(traced(
+      "matmul", [&] { plain.run(choose_for_sm_80(problem), Stream(Device::cpu()), A, B, C); }));
   const LaunchArg args[] = {{&A}, {&B}, {&C}};
   const Stream sim(Device::sim());
   EXPECT_NO_THROW(test::finished(k)->launch(sim, args));

@@ -19,12 +19,8 @@ class FewRows : public test::OnDevice {};
 INSTANTIATE_TEST_SUITE_P(Devices, FewRows, testing::ValuesIn(test::devices()), test::device_name);
 
 MatmulConfig few_rows(int bm, int bn, int bk, int splits, int stages) {
-  return {.bm = bm,
-          .bn = bn,
-          .bk = bk,
-          .split_k = splits,
-          .split_k_in_cluster = true,
-          .stages = stages};
+  return {
+      .bm = bm, .bn = bn, .bk = bk, .split = SplitK::cluster, .parts = splits, .stages = stages};
 }
 
 /// All that are chosen, and B as they are not given it.

@@ -1,4 +1,4 @@
-// Stream-K matmuls (MatmulConfig::stream_k_ctas) on every device that is here, against host
+// Stream-K matmuls (SplitK::stream) on every device that is here, against host
 // arithmetic: tiles in one part, in two, in as many as there are CTAs.
 #include <gtest/gtest.h>
 
@@ -33,7 +33,8 @@ TEST_P(StreamKMatmul, AnyNumberOfPrograms) {
   for (const int programs : {1, 2, 3, 4, 5, 7, 8, 9, 10, 18, 27, 54, 61}) {
     SCOPED_TRACE(programs);
     const Tensor C = unset({130, 136}, DType::f32);
-    matmul(stream(), A, B, C, {.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = programs});
+    matmul(stream(), A, B, C,
+           {.bm = 64, .bn = 64, .bk = 64, .split = SplitK::stream, .parts = programs});
     expect_equal(C, want);
   }
 }
@@ -48,9 +49,9 @@ TEST_P(StreamKMatmul, Configurations) {
                          {.bm = 64, .bn = 24, .bk = 64},
                          {.bm = 16, .bn = 64, .bk = 64, .swap_ab = true},
                          {.bm = 32, .bn = 128, .bk = 64, .swap_ab = true, .stages = 8},
-                         {.bm = 64, .bn = 64, .bk = 64, .no_repack = true}})
+                         {.bm = 64, .bn = 64, .bk = 64, .operands = OperandPath::direct}})
     for (const int programs : {2, 3, 5, 11}) {
-      c.stream_k_ctas = programs;
+      c.split = SplitK::stream, c.parts = programs;
       SCOPED_TRACE(c.str());
       const Tensor C = unset({72, 200}, DType::bf16);
       matmul(stream(), A, B, C, c);
@@ -78,14 +79,18 @@ TEST_P(StreamKMatmul, Types) {
                    B = integers({300, 90}, t.operands, 2, transposed),
                    C = unset({70, 90}, t.result);
       matmul(stream(), A, B, C,
-             {.bm = 64, .bn = 32, .bk = t.operands == f32 ? 32 : 64, .stream_k_ctas = 4},
+             {.bm = 64,
+              .bn = 32,
+              .bk = t.operands == f32 ? 32 : 64,
+              .split = SplitK::stream,
+              .parts = 4},
              t.options);
       expect_equal(C, product(A, B));
     }
 }
 
 TEST_P(StreamKMatmul, BatchesAndOperandsThatAreCopied) {
-  const MatmulConfig c{.bm = 64, .bn = 32, .bk = 64, .stream_k_ctas = 4};
+  const MatmulConfig c{.bm = 64, .bn = 32, .bk = 64, .split = SplitK::stream, .parts = 4};
   const Tensor A = integers({3, 70, 136}, DType::bf16, 1),
                B = integers({3, 136, 48}, DType::bf16, 2), C = unset({3, 70, 48}, DType::f32);
   matmul(stream(), A, B, C, c);
@@ -102,7 +107,7 @@ TEST_P(StreamKMatmul, EmptyAndOne) {
     SCOPED_TRACE(s.str());
     const Tensor A = integers({s[0], s[2]}, DType::bf16, 1),
                  B = integers({s[2], s[1]}, DType::bf16, 2), C = unset({s[0], s[1]}, DType::bf16);
-    matmul(stream(), A, B, C, {.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 4});
+    matmul(stream(), A, B, C, {.bm = 64, .bn = 64, .bk = 64, .split = SplitK::stream, .parts = 4});
     expect_equal(C, product(A, B));
   }
 }
@@ -122,9 +127,9 @@ TEST_P(StreamKMatmul, Epilogues) {
   for (std::size_t i = 0; i < want.size(); ++i)
     want[i] = std::max(want[i] + b[i % 136], 0.0) + r[i];
   for (const MatmulConfig& c :
-       {MatmulConfig{.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 4},
-        {.bm = 128, .bn = 128, .bk = 64, .stream_k_ctas = 5},
-        {.bm = 32, .bn = 64, .bk = 64, .swap_ab = true, .stream_k_ctas = 7}}) {
+       {MatmulConfig{.bm = 64, .bn = 64, .bk = 64, .split = SplitK::stream, .parts = 4},
+        {.bm = 128, .bn = 128, .bk = 64, .split = SplitK::stream, .parts = 5},
+        {.bm = 32, .bn = 64, .bk = 64, .split = SplitK::stream, .parts = 7, .swap_ab = true}}) {
     SCOPED_TRACE(c.str());
     const Tensor C = unset({90, 136}, DType::f32);
     fused.run(c, stream(), A, B, C, bias, residual);
@@ -137,7 +142,7 @@ TEST_P(StreamKMatmul, IsDeterministic) {
   const Tensor A = Tensor::normal({70, 700}, DType::bf16, 0, 1, 1, GetParam()),
                B = Tensor::normal({700, 90}, DType::bf16, 0, 1, 2, GetParam()),
                C = unset({70, 90}, DType::f32);
-  const MatmulConfig c{.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 13};
+  const MatmulConfig c{.bm = 64, .bn = 64, .bk = 64, .split = SplitK::stream, .parts = 13};
   matmul(stream(), A, B, C, c);
   const auto first = C.to_doubles();
   for (int run = 0; run < 5; ++run) {

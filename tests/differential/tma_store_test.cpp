@@ -132,7 +132,7 @@ TEST_P(TmaStore, OtherPlans) {
 TEST_P(TmaStore, Pingpong) {
   for (const MatmulConfig c : {MatmulConfig{.bm = 128, .bn = 128, .bk = 64, .pingpong = true},
                                {.bm = 64, .bn = 256, .bk = 64, .pingpong = true},
-                               {.bm = 128, .bn = 128, .bk = 64, .multicast = true}})
+                               {.bm = 128, .bn = 128, .bk = 64, .multicast = Multicast::b}})
     for (const auto& [m, n, k] : kShapes) {
       SCOPED_TRACE(testing::Message() << c.str() << " " << m << "x" << n << "x" << k);
       const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2, true),
@@ -233,7 +233,7 @@ TEST_P(TmaStore, NotWhatIsReadAgain) {
   expect_said(sums.explain(), "no stores by TMA: no result that it can store");
 
   const Tensor D = unset({200, 136}, DType::bf16);
-  matmul(stream(), A, B, D, {.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 3});
+  matmul(stream(), A, B, D, {.bm = 64, .bn = 64, .bk = 64, .split = SplitK::stream, .parts = 3});
   expect_equal(D, product(A, B));
 }
 

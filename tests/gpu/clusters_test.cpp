@@ -20,27 +20,31 @@ struct Plain {
 
 const std::vector<MatmulConfig>& configs() {
   static const std::vector<MatmulConfig> kConfigs{
-      {64, 64, 64, 8, false, true},   {64, 128, 64, 4, false, true},
-      {64, 256, 64, 2, false, true},  {128, 64, 64, 2, false, true},
-      {128, 128, 64, 4, false, true}, {128, 160, 64, 4, false, true},
-      {128, 256, 64, 2, false, true}, {128, 256, 64, 8, false, true},
-      {16, 128, 64, 4, true, true}};
+      {.bm = 64, .bn = 64, .bk = 64, .split = SplitK::cluster, .parts = 8},
+      {.bm = 64, .bn = 128, .bk = 64, .split = SplitK::cluster, .parts = 4},
+      {.bm = 64, .bn = 256, .bk = 64, .split = SplitK::cluster, .parts = 2},
+      {.bm = 128, .bn = 64, .bk = 64, .split = SplitK::cluster, .parts = 2},
+      {.bm = 128, .bn = 128, .bk = 64, .split = SplitK::cluster, .parts = 4},
+      {.bm = 128, .bn = 160, .bk = 64, .split = SplitK::cluster, .parts = 4},
+      {.bm = 128, .bn = 256, .bk = 64, .split = SplitK::cluster, .parts = 2},
+      {.bm = 128, .bn = 256, .bk = 64, .split = SplitK::cluster, .parts = 8},
+      {.bm = 16, .bn = 128, .bk = 64, .split = SplitK::cluster, .parts = 4, .swap_ab = true}};
   return kConfigs;
 }
 
 const std::vector<MatmulConfig>& shared_operands() {
   static const std::vector<MatmulConfig> kConfigs{
-      {.bm = 128, .bn = 256, .bk = 64, .multicast = true},
-      {.bm = 128, .bn = 192, .bk = 64, .multicast = true},
-      {.bm = 128, .bn = 256, .bk = 64, .stages = 2, .multicast = true},
-      {.bm = 256, .bn = 128, .bk = 64, .multicast = true}};
+      {.bm = 128, .bn = 256, .bk = 64, .multicast = Multicast::b},
+      {.bm = 128, .bn = 192, .bk = 64, .multicast = Multicast::b},
+      {.bm = 128, .bn = 256, .bk = 64, .stages = 2, .multicast = Multicast::b},
+      {.bm = 256, .bn = 128, .bk = 64, .multicast = Multicast::b}};
   return kConfigs;
 }
 
 const std::vector<MatmulConfig>& tiles_in_turn() {
   static const std::vector<MatmulConfig> kConfigs{
       {.bm = 128, .bn = 128, .bk = 64, .pingpong = true},
-      {.bm = 128, .bn = 128, .bk = 64, .multicast = true, .pingpong = true},
+      {.bm = 128, .bn = 128, .bk = 64, .multicast = Multicast::b, .pingpong = true},
       {.bm = 128, .bn = 128, .bk = 64, .stages = 2, .pingpong = true},
       {.bm = 64, .bn = 256, .bk = 64, .pingpong = true},
       {.bm = 256, .bn = 64, .bk = 64, .pingpong = true}};

@@ -29,9 +29,9 @@ const std::vector<MatmulConfig>& configs() {
       {.bm = 64, .bn = 128, .stages = 8},
       {.bm = 128, .bn = 192, .stages = 5},
       {.bm = 64, .bn = 64, .stages = 2},
-      {.bm = 128, .bn = 128, .split_k = 4},
-      {.bm = 64, .bn = 128, .split_k = 2, .split_k_in_cluster = true},
-      {.bm = 64, .bn = 128, .no_repack = true}};
+      {.bm = 128, .bn = 128, .split = SplitK::partials, .parts = 4},
+      {.bm = 64, .bn = 128, .split = SplitK::cluster, .parts = 2},
+      {.bm = 64, .bn = 128, .operands = OperandPath::direct}};
   return kConfigs;
 }
 

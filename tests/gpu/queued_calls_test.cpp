@@ -129,10 +129,10 @@ std::vector<Call> product_calls() {
       gated_matmul<bf16, bf16>([](Tile gate, Tile up, Index, Index) { return gate * up; });
   return {
       {"matmul", [=](const Stream& stream) { matmul(stream, A, B, C); }},
-      with("matmul, k divided", {.bm = 128, .bn = 128, .split_k = 4}),
+      with("matmul, k divided", {.bm = 128, .bn = 128, .split = SplitK::partials, .parts = 4}),
       with("matmul, k divided among clusters",
-           {.bm = 128, .bn = 128, .split_k = 4, .split_k_in_cluster = true}),
-      with("matmul, streamed", {.bm = 128, .bn = 128, .stream_k_ctas = 132}),
+           {.bm = 128, .bn = 128, .split = SplitK::cluster, .parts = 4}),
+      with("matmul, streamed", {.bm = 128, .bn = 128, .split = SplitK::stream, .parts = 132}),
       {"matmul, operands copied", [=](const Stream& stream) { matmul(stream, odd, odd, to); }},
       {"fused matmul", [=](const Stream& stream) { fused(stream, A, B, C, bias); }},
       {"gated matmul", [=](const Stream& stream) { gated(stream, A, B, G, C); }},

@@ -35,7 +35,7 @@ class StreamKOnGpu : public ByBackEnd {
   void SetUp() override {
     ByBackEnd::SetUp();
     if (IsSkipped()) return;
-    config_.stream_k_ctas = runtime::device_properties(0).sm_count;
+    config_.split = SplitK::stream, config_.parts = runtime::device_properties(0).sm_count;
   }
   void launch(const Stream& stream, const Inputs& in, const Tensor& C) const {
     product_.run(config_, stream, in.A, in.B, C);
@@ -57,14 +57,20 @@ INSTANTIATE_TEST_SUITE_P(BackEnds, StreamKOnGpu, testing::Values("llvm", "nvrtc"
 /// an SM.
 TEST_P(StreamKOnGpu, ManyLaunches) {
   const Stream stream = Stream::create(Device::cuda());
-  const int sms = config_.stream_k_ctas;
+  const int sms = config_.parts;
   for (const Dims& s : {Dims{2304, 2304, 2048}, Dims{1000, 2056, 1096}, Dims{512, 512, 8192},
                         Dims{130, 264, 700}, Dims{4096, 4096, 512}})
     for (const MatmulConfig& c :
          {config_,
-          MatmulConfig{.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 2 * sms},
-          {.bm = 16, .bn = 128, .bk = 64, .swap_ab = true, .stages = 8, .stream_k_ctas = sms},
-          {.bm = 128, .bn = 128, .bk = 64, .stream_k_ctas = sms - 1}}) {
+          MatmulConfig{.bm = 64, .bn = 64, .bk = 64, .split = SplitK::stream, .parts = 2 * sms},
+          {.bm = 16,
+           .bn = 128,
+           .bk = 64,
+           .split = SplitK::stream,
+           .parts = sms,
+           .swap_ab = true,
+           .stages = 8},
+          {.bm = 128, .bn = 128, .bk = 64, .split = SplitK::stream, .parts = sms - 1}}) {
       SCOPED_TRACE(s.str() + " " + c.str());
       const Inputs in(s[0], s[1], s[2]);
       const Tensor C = in.result();

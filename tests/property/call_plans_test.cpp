@@ -67,7 +67,8 @@ std::vector<NamedCall> calls() {
       {"batches", false, matmul_call({4, 128, 256}, {4, 256, 128}, {4, 128, 128})},
       {"repacked", true, matmul_call({512, 509}, {509, 512}, square)},
       {"split-K", true, matmul_call(square, square, square, MatmulConfig{.split_k = 2})},
-      {"stream-K", true, matmul_call(square, square, square, MatmulConfig{.stream_k_ctas = 132})},
+      {"stream-K", true,
+       matmul_call(square, square, square, MatmulConfig{.split = SplitK::stream, .parts = 132})},
       {"fused", false, [=](const Stream& s) { dense(s, A, B, C, bias, 2.0f); }},
       {"gated", false, [=](const Stream& s) { gated(s, A, B, U, C); }},
   };

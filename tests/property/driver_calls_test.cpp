@@ -219,13 +219,14 @@ TEST_F(DriverCalls, Products) {
   expect("few rows", "launch 1; maps 0", of({16, 4096}, square, {16, 4096}, chosen));
   expect("batched", "launch 1; maps 2", of({4, 512, 512}, {4, 512, 512}, {4, 512, 512}, chosen));
   expect("divided", "launch 2, capture 1, id 1; maps 2",
-         of({512, 4096}, {4096, 512}, {512, 512}, with({128, 128, 64, 4})));
+         of({512, 4096}, {4096, 512}, {512, 512},
+            with({.bm = 128, .bn = 128, .bk = 64, .split = SplitK::partials, .parts = 4})));
   expect("in clusters", "launch 1; maps 2",
          of({512, 4096}, {4096, 512}, {512, 512},
-            with({.bm = 128, .bn = 128, .split_k = 4, .split_k_in_cluster = true})));
-  expect(
-      "streamed", "launch 1, capture 1, id 1; maps 2",
-      of({512, 4096}, {4096, 512}, {512, 512}, with({.bm = 128, .bn = 128, .stream_k_ctas = 132})));
+            with({.bm = 128, .bn = 128, .split = SplitK::cluster, .parts = 4})));
+  expect("streamed", "launch 1, capture 1, id 1; maps 2",
+         of({512, 4096}, {4096, 512}, {512, 512},
+            with({.bm = 128, .bn = 128, .split = SplitK::stream, .parts = 132})));
   expect("copied first", "launch 2, capture 1, id 1; maps 1",
          of({1000, 1001}, {1001, 1000}, {1000, 1000}, chosen));
 }

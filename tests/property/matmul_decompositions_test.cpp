@@ -35,7 +35,7 @@ TEST(MatmulDecompositions, Batched) {
   expect_exact_in({"batched",
                    [](Draws& d, DrawnProduct& x) {
                      force_wgmma(x);
-                     x.config.stream_k_ctas = 0;
+                     x.config.split = SplitK::none, x.config.parts = 1;
                      x.batch = d.between(1, 4);
                      x.m = (x.m + 1) / 2, x.n = (x.n + 1) / 2;
                      x.one_b = d.rarely(3);
@@ -70,7 +70,7 @@ TEST(MatmulDecompositions, CopiedByThreads) {
                      not_swapped(d, x, d.of({64, 128}));
                      x.config.bn = 8 * (2 * d.between(6, 15) + 1);
                      x.config.bk = d.of({64, 128, 256});
-                     x.config.no_repack = false;
+                     x.config.operands = OperandPath::tma;
                    },
                    [](const DrawnProduct&, std::string_view said) {
                      return !is_by_wgmma(said) && says(said, "pipelined by cp.async");
@@ -85,7 +85,7 @@ TEST(MatmulDecompositions, Direct) {
                      x.result = d.flip() ? DType::f32 : x.operands;
                      x.options = {};
                      x.config.bk = d.of({16, 32, 64});
-                     x.config.no_repack = true;
+                     x.config.operands = OperandPath::direct;
                      x.m |= 1, x.k |= 1;
                      if (d.flip()) x.n |= 1;
                    },

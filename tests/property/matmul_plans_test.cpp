@@ -73,7 +73,7 @@ TEST(MatmulPlans, OperandsShared) {
   expect_exact_in({"operands shared",
                    [](Draws&, DrawnProduct& x) {
                      force_persistent(x);
-                     x.config.multicast = true;
+                     x.config.multicast = Multicast::b;
                      x.plan["dynamic_scheduler"] = 0;
                    },
                    [](const DrawnProduct&, std::string_view said) {

@@ -17,7 +17,7 @@ TEST(MatmulSplitK, TwoKernels) {
                    [](Draws& d, DrawnProduct& x) {
                      force_whole(x);
                      x.batch = 0, x.one_b = false;
-                     x.config.split_k = d.of({2, 3, 4, 7});
+                     x.config.split = SplitK::partials, x.config.parts = d.of({2, 3, 4, 7});
                    },
                    [](const DrawnProduct&, std::string_view said) {
                      return is_by_wgmma(said) && says(said, "kernel matmul_split_k for");
@@ -29,8 +29,7 @@ TEST(MatmulSplitK, InACluster) {
                    [](Draws& d, DrawnProduct& x) {
                      force_whole(x);
                      x.batch = 0, x.one_b = false;
-                     x.config.split_k = d.of({2, 4, 8});
-                     x.config.split_k_in_cluster = true;
+                     x.config.split = SplitK::cluster, x.config.parts = d.of({2, 4, 8});
                      // Rows that a cluster can cut: of 3 times 64 it cannot, with most widths.
                      if (x.rows() == 192) (x.config.swap_ab ? x.config.bn : x.config.bm) = 128;
                    },
@@ -60,7 +59,7 @@ TEST(MatmulSplitK, StreamK) {
   expect_exact_in({"steps dealt evenly",
                    [](Draws& d, DrawnProduct& x) {
                      force_wgmma(x);
-                     x.config.stream_k_ctas = d.between(1, 14);
+                     x.config.split = SplitK::stream, x.config.parts = d.between(1, 14);
                    },
                    [](const DrawnProduct&, std::string_view said) {
                      return is_by_wgmma(said) && says(said, "kernel matmul_stream_k for");

@@ -72,7 +72,7 @@ struct DrawnProduct {
   std::map<std::string, int> plan;
 
   bool is_of_integers() const { return operands == DType::i8 || operands == DType::u8; }
-  bool is_streamed() const { return config.stream_k_ctas > 0 && k > 0; }
+  bool is_streamed() const { return config.split == SplitK::stream && k > 0; }
   int rows() const { return config.swap_ab ? config.bn : config.bm; }
   int columns() const { return config.swap_ab ? config.bm : config.bn; }
   int step_bytes() const { return (config.bm + config.bn) * config.bk * size_bytes(operands); }
@@ -144,13 +144,14 @@ inline void draw_config(Draws& d, DrawnProduct& x) {
   c.swap_ab = d.rarely(5);
   c.bm = c.swap_ab ? 8 * d.between(1, d.flip() ? 4 : 12) : d.of({64, 64, 128, 128, 192, 256});
   c.bn = c.swap_ab ? d.of({64, 128, 192}) : 8 * d.between(1, d.flip() ? 12 : 32);
-  c.split_k = d.of({1, 1, 1, 2, 3});
+  c.parts = d.of({1, 1, 1, 2, 3});
+  if (c.parts > 1) c.split = SplitK::partials;
   c.stages = d.flip() ? d.between(2, 8) : 0;
-  c.no_repack = d.rarely(6);
-  c.multicast = d.flip();
+  if (d.rarely(6)) c.operands = OperandPath::direct;
+  if (d.flip()) c.multicast = Multicast::b;
   c.pingpong = d.rarely(4);
   c.tma_store = d.rarely(3);
-  if (d.rarely(8)) c.stream_k_ctas = d.between(1, 12);
+  if (d.rarely(8)) c.split = SplitK::stream, c.parts = d.between(1, 12);
   c.group_m = d.of({1, 2, 4, 8, 8, 8});
 }
 
@@ -209,7 +210,7 @@ inline void lie_for_tma(DrawnProduct& x) {
 /// Products that wgmma computes; operands may have to be copied first.
 inline void force_wgmma(DrawnProduct& x) {
   x.k = std::max<std::int64_t>(x.k, 1);
-  x.config.no_repack = false;
+  x.config.operands = OperandPath::tma;
   // Rows of 32 bytes are the shortest that a swizzle has.
   if (size_bytes(x.operands) == 2 && !x.config.swap_ab)
     x.config.bn = std::max(16, x.config.bn / 16 * 16);
@@ -219,9 +220,8 @@ inline void force_wgmma(DrawnProduct& x) {
 /// One kernel, a program for each tile.
 inline void force_whole(DrawnProduct& x) {
   force_wgmma(x);
-  x.config.split_k = 1;
-  x.config.stream_k_ctas = 0;
-  x.config.split_k_in_cluster = false;
+  x.config.split = SplitK::none;
+  x.config.parts = 1;
 }
 inline void force_persistent(DrawnProduct& x) {
   force_whole(x);

@@ -4,7 +4,7 @@
 - The library's product with the plans of its calls, at most 440: every file of kernels/matmul, and of
   kernels/include/tegula/kernels the headers matmul.h (what callers see), matmul_kernels.h (the kernels) and
   fused_matmul.h (epilogues). It stands on files that are not counted, for others use them: the language (dsl), the
-  choice of a configuration (autotune/matmul_config.cpp), copies of operands (kernels/copy).
+  choice of a configuration (autotune/matmul), copies of operands (kernels/copy).
 - Gated products of matrices and batches, which are made of its parts, at most 120: gated_matmul.h.
 - The kernel that a user writes, at most 10: that of examples/03_matmul.cpp, from `kernel(` to `});`.
 

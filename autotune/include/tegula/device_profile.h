@@ -9,49 +9,90 @@
 /// that hold for every GPU of an architecture are not here but in the target table.
 namespace tegula {
 
-/// A fraction of a whole number, rounded down.
-struct Share {
-  int of = 1, in = 1;
-  std::int64_t operator()(std::int64_t all) const { return all * of / in; }
-};
-
-/// Rates that the time of a matrix product is estimated by, in cycles of DeviceProfile::clock_ghz.
-struct MatmulRates {
-  /// Bytes of a row of A times columns of B that an SM's tensor cores multiply in a cycle.
-  double flop_bytes_per_cycle = 0;
-  /// Share of that which tiles of 128 columns reach, loss of each further 128 columns, loss of each
-  /// 64 fewer, and the least share.
-  double share_of_128 = 0, loss_of_wider = 0, loss_of_narrower = 0, least_share = 0;
-  /// Bytes that an SM reads of the L2, and all SMs of the memory, in a cycle.
-  double l2_bytes_per_cycle = 0, memory_bytes_per_cycle = 0;
+/// Rates that the time of a kernel is estimated by, in cycles of DeviceProfile::clock_ghz
+/// (autotune/cost). Each is of one SM unless it says otherwise.
+struct CostRates {
+  /// Bytes of a row of A times columns of B that the tensor cores multiply in a cycle, and the
+  /// share of that which wgmma and mma.sync reach.
+  double mma_bytes = 0, wgmma_share = 0, mma_sync_share = 0;
+  /// Loss of that share for each 64 columns of an instruction below 128, and above.
+  double narrow_loss = 0, wide_loss = 0;
+  /// Bytes of shared memory that tensor cores read in a cycle.
+  double smem_bytes = 0;
+  /// Lines of 128 bytes of the L2, requested by one SM, and bytes of the memory, by all, in a
+  /// cycle.
+  double l2_lines = 0, hbm_bytes = 0;
   /// Cycles from the request of a k-iteration's tiles to their arrival, with the memory busy.
-  double latency_cycles = 0;
-  /// Cycles of a k-iteration's barriers, of one with ping-pong consumers, of a tile's prologue and
-  /// epilogue, and of a launch.
-  double step_cycles = 0, pingpong_step_cycles = 0, tile_cycles = 0, launch_cycles = 0;
-  /// Cycles of the kernel that adds the parts of a split k, of each part, and bytes of parts that
-  /// it adds in a cycle.
-  double reduce_cycles = 0, part_cycles = 0, part_bytes_per_cycle = 0;
-  /// Cycles of adding parts in a cluster, and of each CTA in it.
-  double cluster_cycles = 0, cluster_part_cycles = 0;
-  /// SMs that clusters of more than two CTAs fill in one wave: GPCs have SMs left over.
-  Share in_clusters;
-  /// Cycles of a launch whose CTAs multicast: they must lie side by side, and wait for each other.
-  double multicast_cycles = 0;
-  /// Columns of B that a CTA brings for itself where an odd number of tiles in one wave multicasts.
-  double odd_multicast_share = 0;
-  /// Tensor rate of tall tiles with swapped A and B, relative to others, and cycles of their
-  /// epilogue beside those of others.
-  double swapped_share = 0, swapped_tile_cycles = 0;
-  /// Bytes of weights under way at which the memory is fastest for few rows: by TMA, and by
-  /// cp.async of many small CTAs.
-  double weights_under_way = 0;
-  std::int64_t weights_under_way_cp_async = 0;
-  /// Least bytes of weights for which such small CTAs are faster.
-  std::int64_t least_weights_cp_async = 0;
-  /// Bytes of a row of A from which on results are stored by TMA, and ping-pong tiles multicast.
-  std::int64_t tma_store_row_bytes = 0, multicast_row_bytes = 0;
-  bool operator==(const MatmulRates&) const = default;
+  double latency = 0;
+  /// Cycles of a k-iteration's barriers, with cooperative and with ping-pong consumers, and beside
+  /// them those of a partner that multicasts.
+  double barrier = 0, pingpong_barrier = 0, multicast_barrier = 0, pingpong_multicast_barrier = 0;
+  /// Cycles of a load of a single element by a thread.
+  double single_element = 0;
+  /// Cycles of a tile's prologue and epilogue, with TMA and wgmma and without, and bytes that a
+  /// warpgroup's epilogue moves in one, as they are and transposed.
+  double tile = 0, mma_sync_tile = 0, epilogue_bytes = 0, transposed_bytes = 0;
+  /// Cycles of a launch, of one that multicasts beside it, and of a kernel in front of another one
+  /// that starts while it ends.
+  double launch = 0, multicast = 0, dependent_launch = 0;
+  /// Cycles of the kernel that adds partial accumulators, of each part, and bytes of them that all
+  /// SMs add in a cycle.
+  double reduce = 0, reduce_part = 0, reduce_bytes = 0;
+  /// Cycles of a sum in a cluster, of each CTA in it, and bytes of an accumulator that a CTA
+  /// exchanges in one.
+  double cluster_sum = 0, cluster_part = 0, cluster_bytes = 0;
+  /// Cycles of stream-K's wait for, or hand-over of, a partial accumulator.
+  double stream_fixup = 0;
+  /// Share of the SMs that clusters of more than two CTAs fill: GPCs have SMs left over.
+  double cluster_fill = 1;
+  /// Bytes under way at which the memory is fastest, and what it loses by as many more.
+  double under_way = 0, crowding = 0;
+  /// Share of the memory's time that is lost where an SM has one CTA, which requests in bursts.
+  double memory_gaps = 0;
+  /// Cycles under the power limit of a byte multiplied, read of shared memory, of the L2 and of the
+  /// memory, by all SMs.
+  double mma_power = 0, smem_power = 0, l2_power = 0, hbm_power = 0;
+
+  template <class Self, class Visit>
+  static void each_field(Self& r, const Visit& visit) {
+    visit("mma_bytes", r.mma_bytes);
+    visit("wgmma_share", r.wgmma_share);
+    visit("mma_sync_share", r.mma_sync_share);
+    visit("narrow_loss", r.narrow_loss);
+    visit("wide_loss", r.wide_loss);
+    visit("smem_bytes", r.smem_bytes);
+    visit("l2_lines", r.l2_lines);
+    visit("hbm_bytes", r.hbm_bytes);
+    visit("latency", r.latency);
+    visit("barrier", r.barrier);
+    visit("pingpong_barrier", r.pingpong_barrier);
+    visit("multicast_barrier", r.multicast_barrier);
+    visit("pingpong_multicast_barrier", r.pingpong_multicast_barrier);
+    visit("single_element", r.single_element);
+    visit("tile", r.tile);
+    visit("mma_sync_tile", r.mma_sync_tile);
+    visit("epilogue_bytes", r.epilogue_bytes);
+    visit("transposed_bytes", r.transposed_bytes);
+    visit("launch", r.launch);
+    visit("multicast", r.multicast);
+    visit("dependent_launch", r.dependent_launch);
+    visit("reduce", r.reduce);
+    visit("reduce_part", r.reduce_part);
+    visit("reduce_bytes", r.reduce_bytes);
+    visit("cluster_sum", r.cluster_sum);
+    visit("cluster_part", r.cluster_part);
+    visit("cluster_bytes", r.cluster_bytes);
+    visit("stream_fixup", r.stream_fixup);
+    visit("cluster_fill", r.cluster_fill);
+    visit("under_way", r.under_way);
+    visit("crowding", r.crowding);
+    visit("memory_gaps", r.memory_gaps);
+    visit("mma_power", r.mma_power);
+    visit("smem_power", r.smem_power);
+    visit("l2_power", r.l2_power);
+    visit("hbm_power", r.hbm_power);
+  }
+  bool operator==(const CostRates&) const = default;
 };
 
 /// Rates that the time of attention is estimated by.
@@ -90,7 +131,7 @@ struct DeviceProfile {
   double f32_tflops = 0;
   std::int64_t l2_bytes = 0;
   bool is_fitted = false;  ///< on such a GPU; else scaled from another row by the data sheets
-  MatmulRates matmul;
+  CostRates cost;
   AttentionRates attention;
 
   /// Shared memory of a CTA for the rings of a mainloop, and registers of an SM.
@@ -120,7 +161,8 @@ ProfileMatch find_profile(const GpuModel& gpu);
 /// The row of GPU `ordinal`. Throws DeviceError if there is no such GPU.
 ProfileMatch find_profile(int ordinal);
 
-/// The row of a device.
+/// The row of a device, with the GPU's own SMs and compute capability. Valid until this thread asks
+/// about another GPU.
 const DeviceProfile& device_profile(Device device);
 /// The SMs of a GPU itself, or those of the host's profile.
 int num_sms(Device device);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "tegula/control.h"
@@ -18,7 +19,8 @@ template <class Config>
 Config tuned() {
   Config config;
   Config::visit_axes(config, [](const char* name, auto& value, std::initializer_list<int> set) {
-    value = tune(name, set, value);
+    using Value = std::remove_cvref_t<decltype(value)>;
+    value = static_cast<Value>(tune(name, set, static_cast<int>(value)));
   });
   return config;
 }
@@ -27,8 +29,8 @@ Config tuned() {
 template <class Config>
 Tuning tuning_of(const Config& config) {
   Tuning values;
-  Config::visit_axes(config, [&](const char* name, int value, std::initializer_list<int>) {
-    values[name] = value;
+  Config::visit_axes(config, [&](const char* name, auto value, std::initializer_list<int>) {
+    values[name] = static_cast<int>(value);
   });
   return values;
 }

@@ -41,9 +41,9 @@ TEST(DeviceProfile, OfAnUnknownModelIsTheNearest) {
 
 TEST(DeviceProfile, RowsDifferInTheirMemoryAlone) {
   const DeviceProfile &h200 = autotune::kH200, &h100 = autotune::kH100;
-  EXPECT_LT(h100.matmul.memory_bytes_per_cycle, h200.matmul.memory_bytes_per_cycle);
+  EXPECT_LT(h100.cost.hbm_bytes, h200.cost.hbm_bytes);
   EXPECT_LT(h100.attention.memory_bytes_per_us, h200.attention.memory_bytes_per_us);
-  EXPECT_EQ(h100.matmul.l2_bytes_per_cycle, h200.matmul.l2_bytes_per_cycle);
+  EXPECT_EQ(h100.cost.l2_lines, h200.cost.l2_lines);
   EXPECT_FALSE(h100.is_fitted);
   EXPECT_EQ(h200.ring_bytes(), 225 * 1024);
   EXPECT_EQ(h200.consumer_registers(8), 240);
@@ -53,13 +53,11 @@ TEST(DeviceProfile, RowsDifferInTheirMemoryAlone) {
 
 /// Where adding parts takes for ever, k is not split.
 TEST(DeviceProfile, DecidesConfigurations) {
-  const MatmulProblem usual{.m = 64, .n = 1024, .k = 16384, .b_k_major = true};
+  const MatmulProblem p{.m = 64, .n = 1024, .k = 16384, .b_k_major = true};
   DeviceProfile slow_reduction = host_profile();
-  slow_reduction.matmul.cluster_cycles = slow_reduction.matmul.reduce_cycles = 1e9;
-  MatmulProblem other = usual;
-  other.profile = &slow_reduction;
-  EXPECT_GT(matmul_config(usual).split_k, 1);
-  EXPECT_EQ(matmul_config(other).split_k, 1);
+  slow_reduction.cost.cluster_sum = slow_reduction.cost.reduce = 1e9;
+  EXPECT_GT(choose_matmul(p, host_profile()).parts, 1);
+  EXPECT_EQ(choose_matmul(p, slow_reduction).parts, 1);
 }
 
 TEST(DeviceProfile, DoctorTellsWhichRowServesAGpu) {

@@ -72,7 +72,7 @@ class DependentLaunch : public testing::TestWithParam<bool> {
     return Tensor::zeros(shape, dtype, Device::sim());
   }
   MatmulTraits variant(const MatmulConfig& config) const {
-    return {config, {}, config.split_k_in_cluster ? config.split_k : 1, GetParam()};
+    return {config, {}, config.is_cluster_split() ? config.parts : 1, GetParam()};
   }
   Tensor a = zeros({200, 128}), b = zeros({128, 136}), c = zeros({200, 136});
 };
@@ -83,7 +83,7 @@ TEST_P(DependentLaunch, OfAProduct) {
   // One program for many tiles, one for each, and pairs of programs that begin at a barrier.
   for (const MatmulConfig& config :
        {MatmulConfig{.bm = 128, .bn = 192}, MatmulConfig{.bm = 64, .bn = 64, .stages = 2},
-        MatmulConfig{.bm = 128, .bn = 192, .multicast = true}})
+        MatmulConfig{.bm = 128, .bn = 192, .multicast = Multicast::b}})
     expect_waits(products.of(variant(config)), GetParam(), a, b, c);
 }
 
@@ -95,11 +95,11 @@ TEST_P(DependentLaunch, OfBatches) {
 
 TEST_P(DependentLaunch, OfPartsOfK) {
   detail::ConfiguredMatmul<detail::SplitKMatmul<bf16>> parts("waits_partial", {});
-  expect_waits(parts.of(variant({.bm = 64, .bn = 64, .split_k = 2})), GetParam(), a, b,
-               zeros({2, 200, 136}, DType::f32));
+  expect_waits(parts.of(variant({.bm = 64, .bn = 64, .split = SplitK::partials, .parts = 2})),
+               GetParam(), a, b, zeros({2, 200, 136}, DType::f32));
   detail::ConfiguredMatmul<detail::DataParallelMatmul<bf16, bf16, Plain>> clusters(
       "waits_clustered", {});
-  expect_waits(clusters.of(variant({.bm = 64, .bn = 64, .split_k = 2, .split_k_in_cluster = true})),
+  expect_waits(clusters.of(variant({.bm = 64, .bn = 64, .split = SplitK::cluster, .parts = 2})),
                GetParam(), a, b, c);
 }
 

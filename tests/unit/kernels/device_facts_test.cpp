@@ -11,12 +11,7 @@ namespace {
 using runtime::testing::mock;
 using runtime::testing::MockDriver;
 
-int multiprocessors_of_problem(Device device) {
-  const auto of = [&](std::int64_t rows, std::int64_t columns) {
-    return Tensor::empty({rows, columns}, DType::bf16, device);
-  };
-  return detail::matmul_problem(of(64, 128), of(128, 64), of(64, 64), {}).num_sms;
-}
+int multiprocessors_of_problem(Device device) { return device_profile(device).num_sms; }
 
 TEST(DeviceFacts, ProductsAreChosenForTheMultiprocessorsAtHand) {
   const MockDriver driver;

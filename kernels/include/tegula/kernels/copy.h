@@ -48,7 +48,9 @@ struct RepackedOperand {
   bool needs_repack() const;
   /// Whether rows (or columns) of the tensor or its copy begin at multiples of 128 bytes: a row of
   /// a box is then one line of the L2, else two.
-  bool is_line_aligned() const;
+  bool is_line_aligned() const { return pitch_bytes() % 128 == 0; }
+  /// Bytes from one of those rows (or columns) to the next.
+  std::int64_t pitch_bytes() const;
 };
 
 /// An operand among the slots of a plan.

@@ -19,16 +19,14 @@
 namespace tegula {
 namespace detail {
 
-/// Kernels that compute a GEMM.
-enum class MatmulDecomposition { DataParallel, Batched, ClusterSplitK, SplitK, StreamK };
-
 /// What a GEMM's kernels take in a plan whose first launches repack operands. Chooses the
 /// configuration where none is given. Throws CompileError unless shapes fit.
 struct MatmulSteps {
   MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options,
               DType acc_type);
   MatmulConfig config;
-  MatmulDecomposition mode;
+  SplitK split;  ///< that of the configuration, as far as the call carries it out
+  bool is_batched;
   MatmulTraits variant;
   PlanSlot a, b, workspace, counters;  ///< the last two for partial accumulators
 };
@@ -39,13 +37,12 @@ PlanOptions matmul_key(const MatmulOptions& options, const MatmulConfig* given);
 /// Throws CompileError unless shapes fit.
 void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C);
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
-                             const MatmulOptions& options, bool has_aux = false);
+                             const MatmulOptions& options, int epilogue_matrices = 0);
 
 /// How a GEMM reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA or
-/// the tensor cores cannot read are repacked first, unless they have 16 bits and `no_repack` lets
-/// mma.sync read them as stored.
+/// the tensor cores cannot read are repacked first, unless a direct path reads 16 bits as stored.
 RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
-                               bool no_repack = false);
+                               OperandPath path = OperandPath::tma);
 
 }  // namespace detail
 
@@ -76,7 +73,6 @@ class FusedMatmul {
   }
   /// Adds the launches of a call to its plan.
   void build(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options) const {
-    using enum detail::MatmulDecomposition;
     Kernels& k = *kernels_;
     const detail::MatmulSteps s(plan, given, options, dtype_of<Accumulator<T>>);
     const PlanSlot C = plan.argument(2);
@@ -84,12 +80,12 @@ class FusedMatmul {
       plan.launch_with_rest(kernel, 3, first...);
     };
     const auto batch = [&](PlanSlot slot) { return plan.with_rank(slot, 3); };
-    if (s.mode == DataParallel) return launch(k.data_parallel.of(s.variant), s.a, s.b, C);
-    if (s.mode == Batched) return launch(k.batched.of(s.variant), s.a, s.b, C);
-    if (s.mode == ClusterSplitK) return launch(k.cluster_split_k.of(s.variant), s.a, s.b, C);
-    if (s.mode == StreamK)
+    if (s.split == SplitK::stream)
       return launch(k.stream_k.of(s.variant), batch(s.a), batch(s.b), batch(C), s.workspace,
-                    s.counters, s.config.stream_k_ctas);
+                    s.counters, s.config.parts);
+    if (s.is_batched) return launch(k.batched.of(s.variant), s.a, s.b, C);
+    if (s.split == SplitK::cluster) return launch(k.cluster_split_k.of(s.variant), s.a, s.b, C);
+    if (s.split == SplitK::none) return launch(k.data_parallel.of(s.variant), s.a, s.b, C);
     plan.launch(k.split_k.of(s.variant), s.a, s.b, s.workspace);
     launch(k.split_k_reduce, s.workspace, C);
   }
@@ -99,9 +95,9 @@ class FusedMatmul {
     const Kernels& k = *kernels_;
     if (k.stream_k.has(matches)) return k.stream_k.explain(matches);
     if (k.batched.has(matches)) return k.batched.explain(matches);
-    if (config.split_k <= 1) return k.data_parallel.explain(matches);
-    return config.split_k_in_cluster ? k.cluster_split_k.explain(matches)
-                                     : k.split_k.explain(matches);
+    if (config.parts <= 1) return k.data_parallel.explain(matches);
+    return config.split == SplitK::cluster ? k.cluster_split_k.explain(matches)
+                                           : k.split_k.explain(matches);
   }
 
  private:

@@ -29,7 +29,7 @@ struct GatedMatmul {
   void operator()(In<T, 2> A, In<T, 2> G, In<T, 2> U, Out<O, 2> C, Extra... extra) const {
     const MatmulTraits v = tuned<MatmulTraits>();
     for (auto [m, n] :
-         grid(C, v.bm, v.bn, group_m(v.group_m), multicast(v.multicast), pingpong(v.pingpong))) {
+         grid(C, v.bm, v.bn, group_m(v.group_m), multicast(v.multicasts()), pingpong(v.pingpong))) {
       v.wait_for_repack();
       Tile gate = zeros<Accumulator<T>>(v.bm, v.bn), up = zeros<Accumulator<T>>(v.bm, v.bn);
       gated_mainloop<T>(v, A, G, U, m, n, steps(A.cols(), v.bk), gate, up);
@@ -44,7 +44,7 @@ struct BatchedGatedMatmul {
   Fn epilogue;
   void operator()(In<T, 3> A, In<T, 3> G, In<T, 3> U, Out<O, 3> C, Extra... extra) const {
     const MatmulTraits v = tuned<MatmulTraits>();
-    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn, multicast(v.multicast), pingpong(v.pingpong))) {
+    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn, multicast(v.multicasts()), pingpong(v.pingpong))) {
       v.wait_for_repack();
       Tile gate = zeros<Accumulator<T>>(v.bm, v.bn), up = zeros<Accumulator<T>>(v.bm, v.bn);
       gated_mainloop<T>(v, A[b], G[b], U[b], m, n, steps(A.dim(2), v.bk), gate, up);
@@ -58,8 +58,7 @@ struct BatchedGatedMatmul {
 /// C = epilogue(A G, A U), one pass over A: the two halves of a gated unit (SwiGLU; Shazeer 2020).
 /// A [m, k], G and U [k, n] of T, C [m, n] of O, or all with a batch dimension in front; `Fn` is a
 /// lambda (Tile gate, Tile up, Index m, Index n, trailing..), or with an Index b in front of m, a
-/// batch's entry (0 of matrices). k is never divided: `split_k`, `stream_k_ctas` and `swap_ab` have
-/// no meaning in a configuration.
+/// batch's entry (0 of matrices). `split`, `parts`, `swap_ab` of a configuration are ignored.
 template <class T, class O, class Fn>
 class FusedGatedMatmul {
   template <template <class...> class Body>
@@ -105,10 +104,11 @@ class FusedGatedMatmul {
     const Tensor &A = plan.tensor(a), &G = plan.tensor(g), &U = plan.tensor(u),
                  &C = plan.tensor(plan.argument(3));
     detail::check_matmul(A, G, C), detail::check_matmul(A, U, C);
-    const MatmulConfig config =
-        given ? *given : gated_matmul_config(detail::matmul_problem(A, G, C, options_));
+    MatmulProblem problem = detail::matmul_problem(A, G, C, options_);
+    problem.gates = 2;
+    const MatmulConfig config = given ? *given : choose_matmul(problem, A.device());
     const auto of = [&](PlanSlot slot, int k_dim) -> OperandSlot {
-      return {slot, detail::matmul_operand(plan.tensor(slot), k_dim, options_, config.no_repack)};
+      return {slot, detail::matmul_operand(plan.tensor(slot), k_dim, options_, config.operands)};
     };
     const auto m = repack(plan, {of(a, -1), of(g, -2), of(u, -2)});
     const detail::MatmulTraits v{config, options_, 1, m != std::vector{a, g, u}};

@@ -68,7 +68,7 @@ struct DataParallelMatmul {
   void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
     const MatmulTraits v = tuned<MatmulTraits>();
     for (auto [m, n] : grid(C, v.bm, v.bn, group_m(v.group_m), tma_store(v.tma_store),
-                            cluster(v.programs), multicast(v.multicast), pingpong(v.pingpong))) {
+                            cluster(v.programs), multicast(v.multicasts()), pingpong(v.pingpong))) {
       v.wait_for_repack();
       const auto mine = steps(A.cols(), v.bk).chunk(cluster_rank(), v.programs);
       const Tile acc = v.undo_swap_ab(mainloop<T>(v, A, B, m, n, mine));
@@ -85,7 +85,7 @@ struct BatchedMatmul {
   Fn epilogue;
   void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, Extra... extra) const {
     const MatmulTraits v = tuned<MatmulTraits>();
-    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn, multicast(v.multicast), pingpong(v.pingpong),
+    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn, multicast(v.multicasts()), pingpong(v.pingpong),
                                tma_store(v.tma_store))) {
       v.wait_for_repack();
       const Tile sum = v.undo_swap_ab(mainloop<T>(v, A[b], B[b], m, n, steps(A.dim(2), v.bk)));
@@ -94,7 +94,7 @@ struct BatchedMatmul {
   }
 };
 
-/// P[s] = the partial accumulator of A B over the k-iterations from s * ceil(steps / split_k) on.
+/// P[s] = the partial accumulator of A B over the k-iterations from s * ceil(steps / parts) on.
 template <class T>
 struct SplitKMatmul {
   void operator()(In<T, 2> A, In<T, 2> B, Out<Accumulator<T>, 3> P) const {

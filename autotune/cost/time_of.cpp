@@ -1,0 +1,111 @@
+#include "autotune/cost/time_of.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace tegula::autotune {
+namespace {
+
+double to_4th(double x) { return x * x * x * x; }
+double root_4th(double x) { return std::sqrt(std::sqrt(x)); }
+
+/// Times that overlap: the longest one nearly decides, others that are about as long delay it (the
+/// 4-norm).
+double overlapped(double a, double b) { return root_4th(to_4th(a) + to_4th(b)); }
+
+/// Share of the tensor cores' peak that instructions of so many columns reach.
+double mma_share(const Work& w, const CostRates& r) {
+  if (w.engine == MmaEngine::mma_sync) return r.mma_sync_share;
+  const double loss = w.mma_columns < 128 ? r.narrow_loss : r.wide_loss;
+  return r.wgmma_share - loss * std::abs(w.mma_columns - 128) / 64;
+}
+
+/// Barriers of a trip. Ping-pong consumers wait for a partner's part beside each other's MMAs.
+double barrier_cycles(const Work& w, const CostRates& r) {
+  if (w.overlaps_epilogue)
+    return r.pingpong_barrier + (w.is_multicast ? r.pingpong_multicast_barrier : 0);
+  return r.barrier + (w.is_multicast ? r.multicast_barrier : 0);
+}
+
+/// A trip of the mainloop where so many CTAs share an SM.
+struct Trip {
+  double tensor, smem, l2, issue, latency;
+
+  Trip(const Work& w, const CostRates& r)
+      : tensor(w.mma_bytes / (r.mma_bytes * mma_share(w, r))),
+        smem(w.smem_bytes / r.smem_bytes),
+        l2(w.l2_lines / r.l2_lines),
+        issue(barrier_cycles(w, r) + w.single_elements * r.single_element),
+        latency(r.latency / w.slots),
+        together_(root_4th(to_4th(tensor) + to_4th(smem) + to_4th(l2))) {}
+
+  double cycles(double sharing) const { return overlapped(together_ * sharing + issue, latency); }
+
+ private:
+  double together_;
+};
+
+/// Cycles of an SM until its last tile is done.
+double sm_cycles(const Work& w, const CostRates& r, int num_sms) {
+  const Trip trip(w, r);
+  const double start = w.engine == MmaEngine::wgmma ? r.tile : r.mma_sync_tile;
+  const double tile = start + w.epilogue_bytes / w.epilogue_rows /
+                                  (w.transposes ? r.transposed_bytes : r.epilogue_bytes);
+  if (w.is_streamed) {
+    // A CTA begins and ends within a tile: it writes one partial accumulator and reads one.
+    const double fixup = 2 * r.stream_fixup + 2 * w.accumulator_bytes / r.epilogue_bytes;
+    return w.tiles * w.trips / num_sms * trip.cycles(1) + tile * (1 + w.tiles / num_sms) + fixup;
+  }
+  const double sms = w.cluster > 2 ? num_sms * r.cluster_fill : num_sms;
+  if (w.overlaps_epilogue) {
+    // The longer of the two decides where they alternate.
+    const double mainloop = w.trips * trip.cycles(1);
+    return tile + std::ceil(w.tiles / sms) * std::max(mainloop, tile / 2);
+  }
+  const double wave = sms * w.ctas_per_sm, full = std::floor(w.tiles / wave),
+               rest = w.tiles - full * wave;
+  double cycles = full * (tile + w.trips * trip.cycles(w.ctas_per_sm));
+  if (rest > 0.5) cycles += tile + w.trips * trip.cycles(std::ceil(rest / sms));
+  return cycles;
+}
+
+/// Cycles until every byte has come from the memory: more requests under way than it has room for
+/// slow it down.
+double memory_cycles(const Work& w, const CostRates& r, int num_sms) {
+  const double ctas = std::min(w.tiles, static_cast<double>(num_sms) * w.ctas_per_sm);
+  const double excess = ctas * w.bytes_under_way / r.under_way - 1;
+  const double gaps = r.memory_gaps / std::max(ctas / num_sms, 1.0);
+  return w.hbm_bytes / r.hbm_bytes * (1 + gaps + r.crowding * std::clamp(excess, 0.0, 2.0));
+}
+
+/// Cycles at the power limit, as if the GPU did nothing else.
+double power_cycles(const Work& w, const CostRates& r) {
+  const double trips = w.tiles * w.trips;
+  return trips *
+             (w.mma_bytes * r.mma_power + w.smem_bytes * r.smem_power + w.l2_lines * r.l2_power) +
+         w.hbm_bytes * r.hbm_power;
+}
+
+double sum_cycles(const Work& w, const CostRates& r) {
+  switch (w.sum) {
+    case PartsSum::in_cluster:
+      return r.cluster_sum + r.cluster_part * w.parts +
+             w.accumulator_bytes * (w.parts - 1) / w.parts / r.cluster_bytes;
+    case PartsSum::by_kernel:
+      return r.reduce + w.parts * (r.reduce_part + w.part_bytes / r.reduce_bytes);
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+double cycles_of(const Work& w, const CostRates& r, int num_sms) {
+  const double busy = overlapped(sm_cycles(w, r, num_sms), power_cycles(w, r));
+  const double repack = w.repack_bytes > 0 ? r.dependent_launch + w.repack_bytes / r.hbm_bytes : 0;
+  return r.launch + overlapped(busy, memory_cycles(w, r, num_sms)) +
+         (w.is_multicast ? r.multicast : 0) + sum_cycles(w, r) + repack;
+}
+
+}  // namespace tegula::autotune

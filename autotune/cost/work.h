@@ -1,0 +1,53 @@
+#pragma once
+// What a configuration of a kernel has a GPU do, in counts: no times, and nothing of the kernel's
+// family. A device profile's rates turn it into time (autotune/cost/time_of.h).
+#include <cstdint>
+
+namespace tegula::autotune {
+
+/// Engines that multiply tiles.
+enum class MmaEngine : std::uint8_t { wgmma, mma_sync };
+
+/// How the parts of a divided contraction are added.
+enum class PartsSum : std::uint8_t { none, in_cluster, by_kernel, by_last_arriver };
+
+/// Counts are of one trip of a CTA's mainloop unless they say otherwise. A tile is the work of one
+/// CTA between two epilogues, a part of a divided contraction included.
+struct Work {
+  /// @name Mainloop
+  /// @{
+  double trips = 0;            ///< of a tile
+  double mma_bytes = 0;        ///< 2 * rows * columns * bytes along k: types cancel out
+  double smem_bytes = 0;       ///< that the tensor cores read of shared memory
+  double l2_lines = 0;         ///< requests of 128 bytes, after multicast, none out of bounds
+  double single_elements = 0;  ///< elements that threads load one by one
+  int mma_columns = 0;         ///< of an instruction
+  int slots = 1;               ///< of the ring: trips under way
+  MmaEngine engine = MmaEngine::wgmma;
+  /// @}
+
+  /// @name Grid
+  /// @{
+  double tiles = 0;
+  int ctas_per_sm = 1;
+  int cluster = 1;
+  bool is_multicast = false;
+  /// The k-iterations of all tiles are dealt out evenly to one CTA an SM.
+  bool is_streamed = false;
+  /// A tile's epilogue runs beside the next tile's mainloop.
+  bool overlaps_epilogue = false;
+  /// @}
+
+  double epilogue_bytes = 0;  ///< of a tile, that threads read and write of global memory
+  double epilogue_rows = 1;   ///< warpgroups that share them
+  double accumulator_bytes = 0;
+  bool transposes = false;  ///< the accumulator, before it is stored
+  double hbm_bytes = 0;     ///< of the whole call, each byte once
+  PartsSum sum = PartsSum::none;
+  int parts = 1;
+  double part_bytes = 0;    ///< of all partial accumulators of one part
+  double repack_bytes = 0;  ///< that another kernel reads and writes before, in a launch of its own
+  double bytes_under_way = 0;  ///< that the rings of one CTA request at once
+};
+
+}  // namespace tegula::autotune

@@ -1,0 +1,40 @@
+// The choice of a GEMM's configuration, and its text.
+#include "autotune/matmul/space.h"
+#include "autotune/memo_table.h"
+
+namespace tegula {
+
+std::string MatmulConfig::str() const {
+  const auto count = [](const char* what, int n) { return what + std::to_string(n); };
+  const char* split_text = split == SplitK::cluster    ? " cluster_split_k "
+                           : split == SplitK::partials ? " split_k "
+                                                       : " stream_k ";
+  const std::string_view shared = autotune::enumerator_name(multicast);
+  return count("", bm) + count("x", bn) + count("x", bk) +
+         (split != SplitK::none ? count(split_text, parts) : "") + (swap_ab ? " swap_ab" : "") +
+         (operands == OperandPath::direct ? " direct" : "") +
+         (multicast != Multicast::none ? " multicast " + std::string(shared) : "") +
+         (pingpong ? " pingpong" : "") + (tma_store ? " tma_store" : "") +
+         (stages != 0 ? count(" stages ", stages) : "") +
+         (group_m != MatmulConfig().group_m ? count(" group_m ", group_m) : "");
+}
+
+MatmulConfig choose_matmul(const MatmulProblem& problem, const DeviceProfile& gpu) {
+  return autotune::choose(problem, autotune::matmul_space(), gpu).config;
+}
+
+MatmulConfig choose_matmul(const MatmulProblem& problem, Device device) {
+  // Until a call plan keeps what a call decides: a choice costs more than a launch.
+  struct Question {
+    MatmulProblem problem;
+    std::string_view gpu;
+    int num_sms = 0;
+    bool operator==(const Question&) const = default;
+  };
+  thread_local autotune::MemoTable<Question, MatmulConfig> memo;
+  const DeviceProfile& gpu = device_profile(device);
+  return memo.of({problem, gpu.name, gpu.num_sms}, autotune::hash_of(problem),
+                 [&](const Question&) { return choose_matmul(problem, gpu); });
+}
+
+}  // namespace tegula

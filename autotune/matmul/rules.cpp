@@ -1,0 +1,310 @@
+// Which configurations of a GEMM there are, and why others are none.
+#include <algorithm>
+#include <bit>
+
+#include "autotune/matmul/space.h"
+#include "autotune/matmul/work.h"
+#include "tegula/int_math.h"
+
+namespace tegula::autotune {
+namespace {
+
+using P = MatmulProblem;
+using C = MatmulConfig;
+
+/// Rows of A up to which rings are as deep as the memory likes, and tiles as low as the rows.
+constexpr int kFewRows = 64;
+/// Rows that mma.sync's tiles of few rows have at most.
+constexpr int kMmaSyncRows = 32;
+/// Elements of 16 bits that cp.async copies at once.
+constexpr int kPiece = 8;
+
+bool is_pow2(int x) { return std::has_single_bit(static_cast<unsigned>(x)); }
+
+/// The device has no wgmma for these types: one tile a type, of mma.sync or FMA.
+bool lacks_wgmma(const P& p, const Limits& gpu) {
+  return !gpu.target->has_wgmma || (p.operands == DType::f32 && !p.tf32);
+}
+/// Tiles of one or two warps, by mma.sync beside wgmma's.
+bool has_mma_sync_rows(const C& c) { return !c.swap_ab && c.bm <= kMmaSyncRows; }
+bool is_tall_swap(const C& c) { return c.swap_ab && c.bm > kFewRows; }
+bool is_direct(const C& c) { return c.operands == OperandPath::direct; }
+bool is_wgmma(const P& p, const C& c, const Limits& gpu) {
+  return !lacks_wgmma(p, gpu) && !has_mma_sync_rows(c) && !is_direct(c);
+}
+
+/// Depth up to which stores of single elements, and repacked operands, are most of a product.
+bool is_shallow(const P& p) {
+  constexpr int kShallow = 192;
+  return p.repacks() && size_bytes(p.operands) == 2 && p.k <= kShallow && p.gates == 1;
+}
+
+// ---- tiles --------------------------------------------------------------------------------------
+
+bool swaps_gates(const P& p, const C& c, const Limits& gpu) {
+  return c.swap_ab && (p.gates > 1 || lacks_wgmma(p, gpu));
+}
+
+bool has_rows_of_no_mma(const P& p, const C& c, const Limits& gpu) {
+  if (lacks_wgmma(p, gpu)) return c.bm != 64 && c.bm != 128;
+  if (has_mma_sync_rows(c)) return c.bm != 16 && c.bm != 32;
+  return !c.swap_ab && (c.bm % ir::kWgmmaRows != 0 || c.bm > 192);
+}
+
+bool has_no_pieces(const P& p, const C& c, const Limits& gpu) {
+  if (lacks_wgmma(p, gpu) || !has_mma_sync_rows(c)) return false;
+  return size_bytes(p.operands) != 2 || p.b_k_major || p.is_batched || p.gates > 1 || p.repacks() ||
+         p.n % kPiece != 0 || (p.a_k_major ? p.k : p.m) % kPiece != 0;
+}
+
+bool has_no_box_of_rows(const P& p, const C& c, const Limits&) {
+  return c.swap_ab && !p.a_k_major && (c.bm < 16 || (c.bm % 64 != 0 && !is_pow2(c.bm)));
+}
+
+/// Columns of wgmma that hold few rows of A: multiples of 8, of 16 beyond 32 for integers; and TMA
+/// writes rows that are contiguous in memory under swizzles of powers of two.
+int least_swapped_rows(const P& p) {
+  const int rows = std::max(8, static_cast<int>(round_up(p.m, 8)));
+  if (!p.a_k_major)
+    return std::max(16, static_cast<int>(std::bit_ceil(static_cast<unsigned>(rows))));
+  const bool is_integer_mma = p.operands == DType::i8 || p.operands == DType::u8;
+  return is_integer_mma && rows > 32 ? round_up(rows, 16) : rows;
+}
+
+/// Half of the tile would be empty, or a lower one serves.
+bool is_too_high(const P& p, const C& c, const Limits& gpu) {
+  if (lacks_wgmma(p, gpu)) return c.bm != (size_bytes(p.operands) == 2 && p.m > 64 ? 128 : c.bm);
+  if (is_shallow(p)) return c.swap_ab || c.bm != 64;
+  if (has_mma_sync_rows(c)) return c.bm != (p.m <= 16 ? 16 : 32) || p.m > kMmaSyncRows;
+  if (p.m > kFewRows) return c.swap_ab ? c.bm <= kFewRows || 2 * p.m <= c.bm : 2 * p.m <= c.bm;
+  if (!c.swap_ab) return c.bm > kFewRows || (p.m <= kMmaSyncRows && p.gates == 1);
+  return c.bm != least_swapped_rows(p);
+}
+
+bool has_no_tile_of_mma_sync(const P& p, const C& c, const Limits& gpu) {
+  if (!lacks_wgmma(p, gpu)) return false;
+  if (c.bn != 64 && c.bn != 128) return true;
+  if (p.operands == DType::f32) return c.bm != c.bn || c.bm != (p.tf32 ? 128 : 64);
+  if (size_bytes(p.operands) == 1) return c.bm != 64 || c.bn != 64;
+  return c.bm != (p.m <= 64 ? 64 : 128) || c.bn != (p.n <= 64 ? 64 : 128);
+}
+
+bool has_columns_of_no_mma(const P& p, const C& c, const Limits& gpu) {
+  if (lacks_wgmma(p, gpu)) return false;
+  if (has_mma_sync_rows(c)) return c.bn != 64;
+  return c.swap_ab && c.bn != 64 && c.bn != 128 && c.bn != 192 && c.bn != 256;
+}
+
+/// Registers of a consumer thread beside its accumulator: three warpgroups have 160, four 112.
+bool has_no_room_for_accumulator(const P& p, const C& c, const Limits& gpu) {
+  if (lacks_wgmma(p, gpu)) return false;
+  constexpr int kPromotionColumns = 128;
+  const AccumulatorShape t = accumulator_of(p, c);
+  const int most = t.rows > 192 ? 128 : t.rows > 128 ? 192 : ir::kMaxWgmmaColumns;
+  if (p.fp32_promotion && std::max(c.bn, t.columns) > kPromotionColumns) return true;
+  return t.columns > most;
+}
+
+bool has_chunks_of_b(const P& p, const C& c, const Limits& gpu) {
+  if (lacks_wgmma(p, gpu) || c.swap_ab || p.b_k_major) return false;
+  return !is_pow2(c.bn) && c.bn != 192 && !(p.gates > 1 && c.bn == 96);
+}
+
+bool spills_beside_matrices(const P& p, const C& c, const Limits&) {
+  constexpr int kPlainWidth = 176;
+  return p.epilogue_matrices > 0 && (c.bn == kPlainWidth || is_tall_swap(c));
+}
+
+bool is_too_wide(const P& p, const C& c, const Limits& gpu) {
+  return !lacks_wgmma(p, gpu) && c.bn > 64 && 2 * p.n <= c.bn;
+}
+
+/// Three warpgroups gained only where rows are not 128-byte aligned, of which larger tiles request
+/// fewer.
+bool has_third_warpgroup_for_nothing(const P& p, const C& c, const Limits& gpu) {
+  if (lacks_wgmma(p, gpu) || is_tall_swap(c) || accumulator_of(p, c).rows != 192) return false;
+  const bool has_split_lines = p.a_lines != LinePhase::whole || p.b_lines != LinePhase::whole;
+  return !has_split_lines || c.bn != 192 || p.gates > 1 || size_bytes(p.operands) != 2;
+}
+/// Heights of their own fill the only wave. Measured for 16 bits, k-major A and rows of B.
+bool is_tall_for_nothing(const P& p, const C& c, const Limits& gpu) {
+  if (!is_tall_swap(c)) return false;
+  constexpr int kHighest = 120;
+  return p.b_k_major || !p.a_k_major || size_bytes(p.operands) != 2 || c.bn < 128 ||
+         c.bm > kHighest || p.is_batched || tiles_of(p, c) > gpu.num_sms;
+}
+
+// ---- operands -----------------------------------------------------------------------------------
+
+bool reads_directly_for_nothing(const P& p, const C& c, const Limits& gpu) {
+  return is_direct(c) &&
+         (!p.repacks() || size_bytes(p.operands) != 2 || lacks_wgmma(p, gpu) || p.gates > 1);
+}
+
+bool is_large_for_shallow(const P& p, const C& c, const Limits& gpu) {
+  if (lacks_wgmma(p, gpu)) return false;
+  if (is_direct(c) && !is_shallow(p)) return true;
+  return is_shallow(p) && (c.swap_ab || c.bm != 64 || c.bn != 64);
+}
+
+// ---- split-K ------------------------------------------------------------------------------------
+
+bool splits_batches(const P& p, const C& c, const Limits& gpu) {
+  if (c.split == SplitK::none) return false;
+  return p.is_batched || p.gates > 1 || is_direct(c) || lacks_wgmma(p, gpu);
+}
+bool splits_many_tiles(const P& p, const C& c, const Limits& gpu) {
+  if (c.split == SplitK::none) return false;
+  const std::int64_t waves = has_mma_sync_rows(c) ? 4 : 2;
+  return tiles_of(p, c) > waves * gpu.num_sms || is_tall_swap(c) ||
+         (has_mma_sync_rows(c) && c.split != SplitK::cluster);
+}
+bool has_parts_of_nothing(const P&, const C& c, const Limits&) {
+  return c.parts > 1 && c.split == SplitK::none;
+}
+bool splits_into_one(const P&, const C& c, const Limits&) {
+  return c.parts == 1 && c.split != SplitK::none;
+}
+bool is_no_cluster(const P&, const C& c, const Limits&) {
+  return c.split == SplitK::cluster && c.parts != 2 && c.parts != 4 && c.parts != 8;
+}
+bool has_short_parts(const P& p, const C& c, const Limits&) {
+  constexpr int kMinTripsOfPart = 8;
+  return c.parts > 1 && p.k < static_cast<std::int64_t>(kMinTripsOfPart) * c.bk * c.parts;
+}
+bool has_waves_of_parts(const P& p, const C& c, const Limits& gpu) {
+  const std::int64_t waves = has_mma_sync_rows(c) ? 8 : 3;
+  return c.parts > 1 && tiles_of(p, c) * c.parts > waves * gpu.num_sms;
+}
+
+// ---- schedule -----------------------------------------------------------------------------------
+
+bool is_no_pingpong(const P& p, const C& c, const Limits& gpu) {
+  if (!c.pingpong) return false;
+  const AccumulatorShape t = accumulator_of(p, c);
+  // Blocks of a gated unit's results take fewer registers where the tile is half as high.
+  const bool is_square = t.rows == 128 && t.columns == 128 && p.gates == 1;
+  const bool fits = is_square || (t.rows == 64 && t.columns == 256);
+  return !fits || c.swap_ab || c.parts > 1 || p.fp32_promotion || !is_wgmma(p, c, gpu);
+}
+bool has_one_tile_for_each_sm(const P& p, const C& c, const Limits& gpu) {
+  return c.pingpong && tiles_of(p, c) <= gpu.num_sms;
+}
+bool multicasts_a(const P&, const C& c, const Limits&) {
+  return c.multicast == Multicast::a || c.multicast == Multicast::both;
+}
+bool is_no_multicast(const P& p, const C& c, const Limits& gpu) {
+  return c.multicast != Multicast::none && (c.parts > 1 || !is_wgmma(p, c, gpu));
+}
+bool has_no_tile_below(const P& p, const C& c, const Limits&) {
+  return c.multicast == Multicast::b && p.m <= c.bm;
+}
+
+/// Matrices that an epilogue reads come from L2, too: 1 to 7 % for ping-pong tiles
+/// (bench/results/sweeps/2026-11-22-h200-alternate-epilogues.jsonl).
+bool keeps_b_beside_matrices(const P& p, const C& c, const Limits&) {
+  return c.pingpong && p.epilogue_matrices > 0 && p.m > c.bm && c.multicast == Multicast::none;
+}
+
+bool has_ring_of_other_engine(const P& p, const C& c, const Limits& gpu) {
+  constexpr int kMinStages = 3, kMmaSyncStages = 4;
+  const bool is_planned = c.pingpong || is_direct(c) || lacks_wgmma(p, gpu);
+  if (is_planned || c.stages == 0) return (c.stages == 0) != is_planned;
+  return c.stages < kMinStages || (has_mma_sync_rows(c) && c.stages > kMmaSyncStages);
+}
+bool is_deeper_than_shared_memory(const P& p, const C& c, const Limits& gpu) {
+  return c.stages > 0 && c.stages > stages_that_fit(p, c, gpu.target);
+}
+bool shares_sm(const P& p, const C& c, const Limits& gpu) {
+  return c.multicast != Multicast::none && !c.pingpong &&
+         2 * c.stages * static_cast<std::int64_t>(stage_bytes(p, c)) <= gpu.target->ring_bytes();
+}
+/// A ring that is one stage deeper leaves room for as many CTAs, and has a trip to fill it.
+bool has_room_for_stage(const P& p, const C& c, const Limits& gpu) {
+  if (c.stages == 0 || p.m <= kFewRows || has_mma_sync_rows(c)) return false;
+  C deeper = c;
+  ++deeper.stages;
+  const std::int64_t trips = ceil_div(ceil_div(p.k, c.bk), c.parts);
+  const bool is_one_wave = tiles_of(p, c) * c.parts <= gpu.num_sms;
+  return (deeper.stages <= trips || !is_one_wave) &&
+         deeper.stages <= stages_that_fit(p, c, gpu.target) &&
+         (is_one_wave || ctas_per_sm(p, deeper, gpu.target) == ctas_per_sm(p, c, gpu.target));
+}
+
+/// Rows of so many bytes along k leave a ping-pong kernel's epilogue time for stores by TMA: half a
+/// percent faster, 1 to 5 % where it reads matrices
+/// (bench/results/sweeps/2026-11-22-h200-tma-store.jsonl, 2026-11-24-h200-groups.jsonl).
+bool stores_otherwise(const P& p, const C& c, const Limits&) {
+  constexpr std::int64_t kRowBytes = 4096;
+  const bool pays = c.pingpong && p.gates == 1 && p.k * size_bytes(p.operands) >= kRowBytes;
+  return c.tma_store != pays;
+}
+
+using enum Severity;
+namespace axis = matmul_axis;
+constexpr MatmulRule kRules[] = {
+    {"gates_swapped", "operands are exchanged for wgmma and one product only", refused,
+     axis::swap_ab, swaps_gates},
+    {"rows", "no matrix instruction has so many rows", refused, axis::bm, has_rows_of_no_mma},
+    {"pieces", "cp.async copies 16 bytes of matrices whose columns are contiguous in B", refused,
+     axis::bm, has_no_pieces},
+    {"box_of_rows", "TMA has no swizzle for boxes of so many rows", refused, axis::bm,
+     has_no_box_of_rows},
+    {"height", "half of the tile would be empty, or a lower one serves", dominated, axis::bm,
+     is_too_high},
+    {"mma_sync_tile", "other tiles of mma.sync spill, or leave registers unused", degraded,
+     axis::bn, has_no_tile_of_mma_sync},
+    {"columns", "no matrix instruction has so many columns here", refused, axis::bn,
+     has_columns_of_no_mma},
+    {"accumulator", "the accumulator leaves a thread no registers", degraded, axis::bn,
+     has_no_room_for_accumulator},
+    {"chunks_of_b", "rows of B that are no multiple of 128 bytes are loaded in chunks of 64",
+     dominated, axis::bn, has_chunks_of_b},
+    {"epilogue_registers", "the epilogue's matrices spill beside such a tile", degraded, axis::bn,
+     spills_beside_matrices},
+    {"width", "half of the tile would be empty", dominated, axis::bn, is_too_wide},
+    {"warpgroups", "three warpgroups gain where rows are not 128-byte aligned", dominated, axis::bn,
+     has_third_warpgroup_for_nothing},
+    {"tall_swap", "exchanged operands gain where one wave of their tiles fills the GPU", dominated,
+     axis::bn, is_tall_for_nothing},
+    {"direct", "TMA takes the operands, or they have no 16 bits", refused, axis::operands,
+     reads_directly_for_nothing},
+    {"shallow", "a small k is for small tiles, whose stores of single elements overlap", dominated,
+     axis::operands, is_large_for_shallow},
+    {"split_batch", "k is divided for single products of wgmma only", refused, axis::split,
+     splits_batches},
+    {"split_waves", "whole tiles fill the GPU", dominated, axis::split, splits_many_tiles},
+    {"parts", "only a divided k has parts", refused, axis::parts, has_parts_of_nothing, true},
+    {"one_part", "a divided k has several parts", refused, axis::parts, splits_into_one},
+    {"short_parts", "a part is too short to fill a ring", dominated, axis::parts, has_short_parts,
+     true},
+    {"waves_of_parts", "fewer parts fill the GPU", dominated, axis::parts, has_waves_of_parts,
+     true},
+    {"cluster", "a cluster that divides k has 2, 4 or 8 CTAs", refused, axis::parts, is_no_cluster},
+    {"pingpong", "one warpgroup holds a tile of 128x128 or 64x256", refused, axis::pingpong,
+     is_no_pingpong},
+    {"pingpong_tiles", "ping-pong takes more tiles than SMs", dominated, axis::pingpong,
+     has_one_tile_for_each_sm},
+    {"multicast_a", "clusters share columns of B; rows of A are not multicast yet", refused,
+     axis::multicast, multicasts_a},
+    {"multicast", "operands are multicast by whole tiles of wgmma", refused, axis::multicast,
+     is_no_multicast},
+    {"tile_below", "no two tiles share columns of B", dominated, axis::multicast,
+     has_no_tile_below},
+    {"matrices", "ping-pong tiles beside matrices multicast", dominated, axis::multicast,
+     keeps_b_beside_matrices},
+    {"ring", "the engine's ring has other stages", refused, axis::stages, has_ring_of_other_engine},
+    {"shared_memory", "the ring does not fit shared memory", refused, axis::stages,
+     is_deeper_than_shared_memory, true},
+    {"shared_sm", "CTAs that multicast fill an SM", refused, axis::stages, shares_sm},
+    {"shallow_ring", "a deeper ring takes no more room", dominated, axis::stages,
+     has_room_for_stage},
+    {"store", "stores by TMA are for ping-pong tiles of long rows", dominated, axis::tma_store,
+     stores_otherwise},
+};
+
+}  // namespace
+
+std::span<const MatmulRule> matmul_rules() { return kRules; }
+
+}  // namespace tegula::autotune

@@ -1,0 +1,21 @@
+#pragma once
+// The space of a GEMM's configurations: plain, fused and gated ones.
+#include "autotune/space.h"
+#include "tegula/matmul_config.h"
+
+namespace tegula::autotune {
+
+using MatmulSpace = Space<MatmulProblem, MatmulConfig>;
+using MatmulRule = Rule<MatmulProblem, MatmulConfig>;
+
+/// Axes by their place in the space.
+namespace matmul_axis {
+enum : int { swap_ab, bm, bn, operands, split, parts, pingpong, multicast, stages, tma_store };
+}
+
+const MatmulSpace& matmul_space();
+
+/// The rules, in the order of their axes (autotune/matmul/rules.cpp).
+std::span<const MatmulRule> matmul_rules();
+
+}  // namespace tegula::autotune

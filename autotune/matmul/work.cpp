@@ -1,0 +1,138 @@
+#include "autotune/matmul/work.h"
+
+#include <algorithm>
+
+#include "tegula/int_math.h"
+
+namespace tegula::autotune {
+namespace {
+
+constexpr double kLine = 128;
+
+/// Requests of the L2 for each line's worth of a box's row.
+double requests_of_a_line(LinePhase phase) {
+  return phase == LinePhase::whole ? 1 : phase == LinePhase::half ? 1.5 : 2;
+}
+
+/// Lines of one k-iteration of an operand, of which a tile has so many rows, none behind the edge.
+/// Where rows are contiguous instead of k, a line is one of each row of k, and its last one may be
+/// used in part.
+double lines_of(std::int64_t extent, int tile, std::int64_t bk, int bytes, bool is_k_major,
+                LinePhase phase) {
+  const double inside = static_cast<double>(extent) / static_cast<double>(ceil_div(extent, tile));
+  const double k_bytes = static_cast<double>(bk * bytes);
+  const double lines =
+      is_k_major
+          ? inside * k_bytes / kLine
+          : static_cast<double>(bk) *
+                static_cast<double>(ceil_div(static_cast<std::int64_t>(inside) * bytes, 128));
+  return lines * requests_of_a_line(phase);
+}
+
+/// Fraction of B's columns that a CTA loads without sharing them. If a column of tiles has an odd
+/// number of rows, one pair of CTAs has none in common.
+double unshared_b(const MatmulProblem& p, const MatmulConfig& c) {
+  if (c.multicast != Multicast::b) return 1;
+  const std::int64_t below = ceil_div(p.m, c.bm);
+  return below % 2 == 0 ? 0.5 : 0.5 + 0.5 / static_cast<double>(below);
+}
+
+/// Bytes of shared memory that wgmma reads: each warpgroup its 64 rows, and all columns again.
+double smem_bytes_of(AccumulatorShape t, int gates, double k_bytes) {
+  const int warpgroups = std::max(t.rows / ir::kWgmmaRows, 1);
+  return k_bytes * gates * (t.rows + warpgroups * t.columns / gates);
+}
+
+}  // namespace
+
+MmaEngine engine_of(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
+  const bool is_fma = p.operands == DType::f32 && !p.tf32;
+  const bool has_rows = accumulator_of(p, c).rows % ir::kWgmmaRows == 0;
+  return target->has_wgmma && !is_fma && has_rows && c.operands == OperandPath::tma
+             ? MmaEngine::wgmma
+             : MmaEngine::mma_sync;
+}
+
+AccumulatorShape accumulator_of(const MatmulProblem& p, const MatmulConfig& c) {
+  return c.swap_ab ? AccumulatorShape{c.bn * p.gates, c.bm}
+                   : AccumulatorShape{c.bm, c.bn * p.gates};
+}
+
+int stage_bytes(const MatmulProblem& p, const MatmulConfig& c) {
+  return (c.bm + c.bn * p.gates) * c.bk * size_bytes(p.operands);
+}
+
+int stages_that_fit(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
+  constexpr std::int64_t kMost = 8;
+  return static_cast<int>(std::min(kMost, target->ring_bytes() / stage_bytes(p, c)));
+}
+
+int ctas_per_sm(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
+  // Registers of a thread beside those of the accumulator, as compiled kernels have them.
+  constexpr int kOtherRegisters = 56, kWarpThreads = 32;
+  const AccumulatorShape t = accumulator_of(p, c);
+  const int warps = t.rows / ir::kWarpRows;
+  const int registers = t.rows * t.columns + warps * kWarpThreads * kOtherRegisters;
+  const int most = t.rows < ir::kWgmmaRows ? 8 : 4;
+  const auto ring = c.stages * static_cast<std::int64_t>(stage_bytes(p, c));
+  const std::int64_t by_shared = ring > 0 ? target->ring_bytes() / ring : most;
+  return static_cast<int>(std::clamp<std::int64_t>(
+      std::min<std::int64_t>(by_shared, target->registers_per_sm / registers), 1, most));
+}
+
+std::int64_t tiles_of(const MatmulProblem& p, const MatmulConfig& c) {
+  return p.batch * ceil_div(p.m, c.bm) * ceil_div(p.n, c.bn);
+}
+
+Work work_of(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
+  const int bytes = size_bytes(p.operands), result_bytes = size_bytes(p.result);
+  const double k_bytes = c.bk * bytes;
+  const AccumulatorShape t = accumulator_of(p, c);
+  const bool is_divided = c.split == SplitK::cluster || c.split == SplitK::partials;
+  const int parts = is_divided ? c.parts : 1;
+  const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
+             k = static_cast<double>(p.k), batch = static_cast<double>(p.batch);
+  Work w;
+  w.engine = engine_of(p, c, target);
+  w.trips = static_cast<double>(ceil_div(ceil_div(p.k, c.bk), parts));
+  w.mma_bytes = 2.0 * t.rows * t.columns * k_bytes;
+  w.mma_columns = t.columns / p.gates;
+  w.smem_bytes = smem_bytes_of(t, p.gates, k_bytes);
+  const auto lines = [&](std::int64_t extent, int tile, bool is_k_major, LinePhase phase) {
+    return lines_of(extent, tile, c.bk, bytes, is_k_major, phase);
+  };
+  w.l2_lines = lines(p.m, c.bm, p.a_k_major, p.repacks_a ? LinePhase::whole : p.a_lines) +
+               p.gates * unshared_b(p, c) *
+                   lines(p.n, c.bn, p.b_k_major, p.repacks_b ? LinePhase::whole : p.b_lines);
+  w.tiles = static_cast<double>(tiles_of(p, c) * parts);
+  w.is_streamed = c.split == SplitK::stream;
+  w.overlaps_epilogue = c.pingpong;
+  w.is_multicast = c.multicast != Multicast::none;
+  w.cluster = w.is_multicast ? 2 : c.split == SplitK::cluster ? parts : 1;
+  w.slots = c.pingpong && c.stages == 0 ? std::min(6, stages_that_fit(p, c, target))
+                                        : std::max(c.stages, 1);
+  w.ctas_per_sm = c.pingpong || w.is_streamed ? 1 : ctas_per_sm(p, c, target);
+  w.transposes = c.swap_ab;
+  w.accumulator_bytes = 4.0 * t.rows * t.columns;
+  w.epilogue_rows = std::max(t.rows / ir::kWgmmaRows, 1);
+  const double result = m * n * (result_bytes + p.epilogue_matrices * result_bytes);
+  w.epilogue_bytes = c.split == SplitK::partials
+                         ? 4.0 * c.bm * c.bn
+                         : c.bm * c.bn * result_bytes / parts * (p.gates + p.epilogue_matrices);
+  const double operand_bytes = bytes * batch * (m * k + p.gates * k * n);
+  w.hbm_bytes = operand_bytes + batch * result;
+  w.bytes_under_way = (w.slots - 1.0) * stage_bytes(p, c);
+  w.parts = parts;
+  if (is_divided && parts > 1) {
+    w.sum = c.split == SplitK::cluster ? PartsSum::in_cluster : PartsSum::by_kernel;
+    w.part_bytes = 8 * m * n;
+  }
+  if (c.operands == OperandPath::direct)
+    w.single_elements = (c.bm + c.bn * p.gates) * static_cast<double>(c.bk);
+  else if (p.repacks())
+    w.repack_bytes =
+        2.0 * bytes * batch * ((p.repacks_a ? m * k : 0) + (p.repacks_b ? p.gates * k * n : 0));
+  return w;
+}
+
+}  // namespace tegula::autotune

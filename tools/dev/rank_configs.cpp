@@ -1,0 +1,234 @@
+// rank_configs [--fit ROUNDS] FILE.jsonl...: how well the cost model ranks measured configurations
+// of GEMMs (bench/results/sweeps, by bench/matmul_search.py and bench/sweep.py), on each half of
+// the shapes. With --fit, a random search over the rates on the first half, and the rates.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+#include <regex>
+
+#include "autotune/matmul/space.h"
+#include "autotune/matmul/work.h"
+
+namespace tegula::autotune {
+namespace {
+
+struct Measured {
+  std::string name;
+  MatmulConfig config;
+  double us = 0;
+  Work work;
+};
+/// One shape, all its configurations measured side by side.
+struct Sweep {
+  MatmulProblem problem;
+  std::vector<Measured> configs;
+  double best = 0;
+};
+
+/// The names of bench/matmul_search.py: "128x192/2 stages 5 cluster", "128x128 alternate".
+bool read_name(const std::string& name, int sms, MatmulConfig& c) {
+  static const std::regex form(
+      "(\\d+)x(\\d+)(?:/(\\d+))?( alternate)?( streamed 1)?(?: stages (\\d+))?( cluster)?( "
+      "multicast)?"
+      "( swapped)?");
+  std::smatch m;
+  if (!std::regex_match(name, m, form)) return false;
+  c.bm = std::stoi(m[1]), c.bn = std::stoi(m[2]);
+  if (m[6].matched) c.stages = std::stoi(m[6]);
+  c.pingpong = m[4].matched, c.swap_ab = m[9].matched;
+  if (m[8].matched) c.multicast = Multicast::b;
+  if (m[3].matched && std::stoi(m[3]) > 1)
+    c.parts = std::stoi(m[3]), c.split = m[7].matched ? SplitK::cluster : SplitK::partials;
+  if (m[5].matched) c.parts = sms, c.split = SplitK::stream;
+  return true;
+}
+
+/// The names of `bench/sweep.py few_rows`: columns, k of an iteration, parts, stages.
+bool read_few_rows(const std::string& name, std::int64_t m, MatmulConfig& c) {
+  c.bm = m <= 16 ? 16 : 32;
+  if (m > 32 || std::sscanf(name.c_str(), "%d %d %d %d", &c.bn, &c.bk, &c.parts, &c.stages) != 4)
+    return false;
+  if (c.parts > 1) c.split = SplitK::cluster;
+  return true;
+}
+
+std::vector<Sweep> read_sweeps(const std::string& path, const Limits& gpu) {
+  std::vector<Sweep> sweeps;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    line = std::regex_replace(line, std::regex("\\b(Infinity|NaN)\\b"), "null");
+    const auto row = nlohmann::json::parse(line);
+    long m = 0, n = 0, k = 0;
+    const bool is_few_rows = !row.contains("shape");
+    if (!is_few_rows)
+      m = row["shape"][0], n = row["shape"][1], k = row["shape"][2];
+    else if (std::sscanf(std::string(row["case"]).c_str(), "few_rows %ldx%ldx%ld", &m, &n, &k) !=
+                 3 ||
+             std::string(row["case"]).find("turned") != std::string::npos)
+      continue;
+    Sweep s;
+    s.problem = {.m = m, .n = n, .k = k};
+    s.problem.a_lines = line_phase(2 * k), s.problem.b_lines = line_phase(2 * n);
+    s.problem.repacks_a = 2 * k % 16 != 0, s.problem.repacks_b = 2 * n % 16 != 0;
+    for (const auto& [name, us] : row["us"].items()) {
+      Measured x;
+      x.name = name;
+      if (us.is_number()) x.us = us.get<double>();
+      if (x.us <= 0 || !(is_few_rows ? read_few_rows(name, m, x.config)
+                                     : read_name(name, gpu.num_sms, x.config)))
+        continue;
+      x.work = work_of(s.problem, x.config, gpu.target);
+      s.best = s.configs.empty() ? x.us : std::min(s.best, x.us);
+      s.configs.push_back(std::move(x));
+    }
+    if (s.configs.size() >= 3) sweeps.push_back(std::move(s));
+  }
+  return sweeps;
+}
+
+/// Places of a sweep's configurations, by a number of each.
+template <class Number>
+std::vector<std::size_t> sorted(const Sweep& s, const Number& number) {
+  std::vector<std::size_t> order(s.configs.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, {}, number);
+  return order;
+}
+
+struct Verdict {
+  double correlation, first, best_of_4, best_of_12, error, expected;
+};
+
+Verdict judge(const Sweep& s, const CostRates& rates, const DeviceProfile& gpu) {
+  const std::size_t n = s.configs.size();
+  std::vector<double> us(n), rank(n);
+  for (std::size_t i = 0; i < n; ++i)
+    us[i] = microseconds(cycles_of(s.configs[i].work, rates, gpu.num_sms), gpu);
+  const auto by_model = sorted(s, [&](std::size_t i) { return us[i]; });
+  const auto by_time = sorted(s, [&](std::size_t i) { return s.configs[i].us; });
+  for (std::size_t i = 0; i < n; ++i) rank[by_time[i]] = static_cast<double>(i);
+  double squares = 0, error = 0, weight = 0, expected = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double apart = rank[by_model[i]] - static_cast<double>(i);
+    squares += apart * apart;
+    const double chance = std::exp(-(us[i] / us[by_model[0]] - 1) / 0.015);
+    weight += chance;
+    expected += chance * std::min(std::log(s.configs[i].us / s.best), 0.7);
+    error += std::pow(std::log(us[i] / s.configs[i].us), 2) / static_cast<double>(n);
+  }
+  const auto best_of = [&](std::size_t count) {
+    double best = s.configs[by_model[0]].us;
+    for (std::size_t i = 0; i < std::min(count, n); ++i)
+      best = std::min(best, s.configs[by_model[i]].us);
+    return best / s.best;
+  };
+  const auto d = static_cast<double>(n);
+  return {1 - 6 * squares / (d * (d * d - 1)),
+          best_of(1),
+          best_of(4),
+          best_of(12),
+          error,
+          expected / weight};
+}
+
+double objective(const std::vector<const Sweep*>& sweeps, const CostRates& rates,
+                 const DeviceProfile& gpu) {
+  double sum = 0;
+  for (const Sweep* s : sweeps) {
+    const Verdict v = judge(*s, rates, gpu);
+    sum += 2 * v.expected + 0.1 * (1 - v.correlation) + 0.2 * v.error;
+  }
+  return sum / static_cast<double>(sweeps.size());
+}
+
+double quantile(std::vector<double> values, double q) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  return values[std::min(values.size() - 1,
+                         static_cast<std::size_t>(q * static_cast<double>(values.size())))];
+}
+
+void report(const char* title, const std::vector<const Sweep*>& sweeps, const CostRates& rates,
+            const DeviceProfile& gpu) {
+  std::vector<double> correlation, first, chosen;
+  int near4 = 0, near12 = 0;
+  for (const Sweep* s : sweeps) {
+    const Verdict v = judge(*s, rates, gpu);
+    correlation.push_back(v.correlation), first.push_back(v.first);
+    near4 += v.best_of_4 <= 1.03, near12 += v.best_of_12 <= 1.03;
+    DeviceProfile fitted = gpu;
+    fitted.cost = rates;
+    MatmulConfig choice = choose(s->problem, matmul_space(), fitted).config;
+    choice.tma_store = false;  // no sweep has it beside registers
+    for (const Measured& x : s->configs)
+      if (x.config == choice) chosen.push_back(x.us / s->best);
+  }
+  const auto all = static_cast<double>(sweeps.size());
+  fmt::print(
+      "{}: {} sweeps, rank correlation {:.2f} (median), {:.2f} (10 %); first by the model over "
+      "best: "
+      "{:.3f}, {:.3f} (90 %), {:.3f} (worst)\n  within 3 % among the first 4: {:.2f}, 12: {:.2f}; "
+      "choice of the space where it was measured ({}): {:.3f}, {:.3f} (90 %), {:.3f} (worst)\n",
+      title, sweeps.size(), quantile(correlation, 0.5), quantile(correlation, 0.1),
+      quantile(first, 0.5), quantile(first, 0.9), quantile(first, 1), near4 / all, near12 / all,
+      chosen.size(), quantile(chosen, 0.5), quantile(chosen, 0.9), quantile(chosen, 1));
+}
+
+/// Random steps of a few rates at a time; one that does not lower the objective is undone.
+CostRates fit(const std::vector<const Sweep*>& sweeps, CostRates rates, const DeviceProfile& gpu,
+              int rounds) {
+  std::mt19937_64 bits(1);
+  std::normal_distribution<double> normal;
+  double best = objective(sweeps, rates, gpu);
+  for (int round = 0; round < rounds; ++round) {
+    CostRates tried = rates;
+    std::vector<double*> fields;
+    CostRates::each_field(tried, [&](const char*, double& rate) { fields.push_back(&rate); });
+    const double width = round % 3 == 0 ? 0.3 : round % 3 == 1 ? 0.1 : 0.03;
+    for (std::uint64_t i = 0; i <= bits() % 3; ++i)
+      *fields[bits() % fields.size()] *= std::exp(width * normal(bits));
+    const double value = objective(sweeps, tried, gpu);
+    if (value < best) best = value, rates = tried;
+  }
+  return rates;
+}
+
+int run(int argc, char** argv) {
+  int rounds = 0;
+  std::vector<Sweep> sweeps;
+  const DeviceProfile& gpu = host_profile();
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--fit") == 0 && i + 1 < argc) {
+      rounds = std::stoi(argv[++i]);
+      continue;
+    }
+    for (Sweep& s : read_sweeps(argv[i], limits_of(gpu))) sweeps.push_back(std::move(s));
+  }
+  // Sweeps of one shape stay together.
+  std::map<std::string, std::size_t> shapes;
+  std::vector<const Sweep*> halves[2];
+  for (const Sweep& s : sweeps)
+    halves[shapes.try_emplace(text_of(s.problem), shapes.size()).first->second % 2].push_back(&s);
+  if (halves[0].empty() || halves[1].empty()) {
+    fmt::print(stderr, "usage: rank_configs [--fit ROUNDS] FILE.jsonl...\n");
+    return 1;
+  }
+  const CostRates rates = rounds == 0 ? gpu.cost : fit(halves[0], gpu.cost, gpu, rounds);
+  report("fitted half", halves[0], rates, gpu);
+  report("other half", halves[1], rates, gpu);
+  if (rounds > 0) fmt::print("{}\n", text_of(rates));
+  return 0;
+}
+
+}  // namespace
+}  // namespace tegula::autotune
+
+int main(int argc, char** argv) { return tegula::autotune::run(argc, argv); }
