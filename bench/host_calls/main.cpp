@@ -96,12 +96,13 @@ void add_plain_rows(std::vector<Row>& rows) {
 
 void add_matmul_rows(std::vector<Row>& rows) {
   const auto product = [&](const char* name, const Dims& a, const Dims& b, const Dims& c,
-                           int split_k) {
+                           int parts) {
     rows.push_back({name, [=]() -> Layer {
                       const Tensor A = tensor(a), B = tensor(b), C = tensor(c);
-                      if (split_k == 0) return [=](const Stream& s) { matmul(s, A, B, C); };
+                      if (parts == 0) return [=](const Stream& s) { matmul(s, A, B, C); };
                       MatmulConfig config;
-                      config.split_k = split_k;
+                      config.parts = parts;
+                      config.split = parts > 1 ? SplitK::partials : SplitK::none;
                       return [=](const Stream& s) { matmul(s, A, B, C, config); };
                     }});
   };
