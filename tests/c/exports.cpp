@@ -51,6 +51,11 @@ const auto add_into_kernel = kernel("add_into", [](In<f32, 1> x, InOut<f32, 1> s
                                for (auto i : grid(sum, 64)) sum(i) = sum(i) + x(i);
                              }).named("x[N]", "sum[N]");
 
+/// No input tells how many columns there are.
+const auto columns_kernel = kernel("columns", [](In<f32, 1> x, Out<f32, 2> y) {
+                              for (auto [r, c] : grid(y, 8, 32)) y(r, c) = expand(x(r), 1) + 0.0f;
+                            }).named("x[N]", "y[N, M]");
+
 const auto refused_kernel = kernel("refused", [](In<f32, 1> x, Out<f32, 1> y) {
   for (auto i : grid(y, 64)) y(i) = dot(x(i), x(i));
 });
@@ -77,6 +82,7 @@ TEGULA_EXPORT(square, square_kernel);
 TEGULA_EXPORT(square_backward, square_backward_kernel);
 TEGULA_EXPORT_BACKWARD(square, square_backward, "x");
 TEGULA_EXPORT(add_into, add_into_kernel);
+TEGULA_EXPORT(columns, columns_kernel);
 TEGULA_EXPORT(refused, refused_kernel);
 TEGULA_EXPORT(thrown, thrown());
 TEGULA_EXPORT(misnamed, kernel("misnamed", [](In<f32, 2>) {}).named("x[M]"));

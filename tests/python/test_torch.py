@@ -41,7 +41,8 @@ class Operators(unittest.TestCase):
         self.assertEqual(str(ops.bias_out.default._schema),
                          "mine::bias_out(Tensor arg0, Tensor(a!) arg1, Tensor(b!) arg2, Tensor? arg3=None) -> ()")
         self.assertEqual(str(ops.add_into_out.default._schema), "mine::add_into_out(Tensor x, Tensor(a!) sum) -> ()")
-        self.assertFalse(hasattr(ops, "bias") or hasattr(ops, "add_into"))  # shapes do not follow; an input is written
+        for name in ("bias", "columns", "add_into"):  # shapes do not follow, twice; an input is written
+            self.assertFalse(hasattr(ops, name), name)
 
     def test_says_what_is_no_operator(self):
         text = "\n".join(str(w.message) for w in SAID)
@@ -57,6 +58,9 @@ class Operators(unittest.TestCase):
         total = torch.ones(5)
         ops.add_into_out(torch.arange(5.0), total)
         torch.testing.assert_close(total, torch.arange(5.0) + 1)
+        y = torch.empty(5, 3)
+        ops.columns_out(torch.arange(5.0), y)
+        torch.testing.assert_close(y, torch.arange(5.0)[:, None].expand(5, 3))
         ops.bias_out(torch.ones(3), torch.tensor([2.0]), total[:3], None)
         torch.testing.assert_close(total[:3], torch.full((3,), 2.0))
 
