@@ -152,7 +152,7 @@ TEST_P(Splits, AsTheLibraryDoes) {
       const Tensor A = Tensor::normal({rows, k}, DType::bf16, 0, 1, 1, GetParam()),
                    B = Tensor::normal({k, cols}, DType::bf16, 0, 1, 2, GetParam()),
                    C = empty({rows, cols}, DType::f32), want = empty({rows, cols}, DType::f32);
-      matmul(stream(), A, B, want, MatmulConfig{bm, bn, 64, n, swap_ab, true});
+      matmul(stream(), A, B, want, MatmulConfig{bm, bn, 64, SplitK::cluster, n, swap_ab});
       matmul_of<bf16, f32>(bm, bn, 64, 8).with_plan(splits(n))(stream(), A, B, C);
       if (GetParam().kind == DeviceKind::cpu) continue;  // which has one program a tile
       EXPECT_EQ(C.to_doubles(), want.to_doubles());
