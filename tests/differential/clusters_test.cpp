@@ -92,7 +92,7 @@ TEST_P(Clusters, AbsentForOthers) {
 // ---- products -----------------------------------------------------------------------------------
 
 MatmulConfig in_cluster(int bm, int bn, int bk, int splits, bool swap_ab = false) {
-  return {bm, bn, bk, splits, swap_ab, true};
+  return {bm, bn, bk, SplitK::cluster, splits, swap_ab};
 }
 
 TEST_P(Clusters, MatmulsOfEveryType) {
