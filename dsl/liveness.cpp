@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "ir/loop.h"
-#include "ir/reduce_kind.h"
 
 namespace tegula::dsl {
 namespace {
@@ -59,7 +58,7 @@ class Liveness {
     if (d.def) {
       keep(d.def);
       if (k_[d.def].regions.empty()) return;
-      if (is_fold_by_function(k_[d.def].opcode)) {
+      if (k_[d.def].opcode == Opcode::ReduceWith) {
         for (std::size_t i = 0; i < k_[d.def].results.size(); ++i) carry(d.def, i);
       } else {
         carry(d.def, d.position);
@@ -76,7 +75,7 @@ class Liveness {
         k_.erase(op);
         continue;
       }
-      if (!is_fold_by_function(k_[op].opcode) && !k_[op].regions.empty()) drop_results(op);
+      if (k_[op].opcode != Opcode::ReduceWith && !k_[op].regions.empty()) drop_results(op);
       for (RegionId r : k_[op].regions) sweep(r);
     }
   }
