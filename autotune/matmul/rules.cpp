@@ -165,8 +165,10 @@ bool has_parts_of_nothing(const P&, const C& c, const Limits&) {
 bool splits_into_one(const P&, const C& c, const Limits&) {
   return c.parts == 1 && c.split != SplitK::none;
 }
-bool is_no_cluster(const P&, const C& c, const Limits&) {
-  return c.split == SplitK::cluster && c.parts != 2 && c.parts != 4 && c.parts != 8;
+/// The CTAs of a cluster cut the accumulator's rows among themselves.
+bool is_no_cluster(const P& p, const C& c, const Limits&) {
+  if (c.split != SplitK::cluster) return false;
+  return (c.parts != 2 && c.parts != 4 && c.parts != 8) || !is_pow2(accumulator_of(p, c).rows);
 }
 bool has_short_parts(const P& p, const C& c, const Limits&) {
   constexpr int kMinTripsOfPart = 8;
@@ -280,7 +282,8 @@ constexpr MatmulRule kRules[] = {
      true},
     {"waves_of_parts", "fewer parts fill the GPU", dominated, axis::parts, has_waves_of_parts,
      true},
-    {"cluster", "a cluster that divides k has 2, 4 or 8 CTAs", refused, axis::parts, is_no_cluster},
+    {"cluster", "2, 4 or 8 CTAs of a cluster cut rows of a power of two", refused, axis::parts,
+     is_no_cluster},
     {"pingpong", "one warpgroup holds a tile of 128x128 or 64x256", refused, axis::pingpong,
      is_no_pingpong},
     {"pingpong_tiles", "ping-pong takes more tiles than SMs", dominated, axis::pingpong,

@@ -33,14 +33,11 @@ struct ChosenProduct {
 };
 
 /// The extents of problems: odd, ragged, of models and huge.
-inline constexpr std::int64_t kRows[] = {1,   8,   9,   16,   17,   32,   33,   64,   65,   72,
-                                         88,  100, 127, 128,  160,  192,  200,  256,  333,  384,
-                                         512, 640, 777, 1024, 1500, 2048, 4096, 8192, 16384};
-inline constexpr std::int64_t kColumns[] = {
-    1,    8,    31,   64,   100,  128,  160,  192,  224,  256,  333,   512,   768,  1000,
-    1024, 1536, 2048, 2304, 3072, 4096, 4097, 5120, 6144, 8192, 11008, 14336, 16384};
-inline constexpr std::int64_t kDepths[] = {1,    16,   64,   100,  128,  192,  256,  512,  1000,
-                                           1024, 2048, 3072, 4096, 5000, 7168, 8192, 16384};
+inline constexpr std::int64_t kRows[] = {1,   8,   17,   33,   64,   100, 200,
+                                         333, 512, 1024, 2048, 4096, 8192};
+inline constexpr std::int64_t kColumns[] = {8,    64,   100,  192,  333,  512,
+                                            1024, 2304, 4096, 4097, 8192, 14336};
+inline constexpr std::int64_t kDepths[] = {1, 64, 100, 192, 512, 1024, 4096, 16384};
 
 /// Alignment as the library asks of tensors: for 8 bits and tf32, k is contiguous in both, if need
 /// be in copies; for 16 bits, rows are 128-byte aligned or not in all four ways.
