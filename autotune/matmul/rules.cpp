@@ -153,11 +153,14 @@ bool splits_batches(const P& p, const C& c, const Limits& gpu) {
   if (c.split == SplitK::none) return false;
   return p.is_batched || p.gates > 1 || is_direct(c) || lacks_wgmma(p, gpu);
 }
+/// The plan exchanges operands of few rows for wgmma where no cluster divides k.
+bool is_exchanged_by_plan(const P& p, const C& c, const Limits& gpu) {
+  return !lacks_wgmma(p, gpu) && has_mma_sync_rows(c) && c.split != SplitK::cluster;
+}
 bool splits_many_tiles(const P& p, const C& c, const Limits& gpu) {
   if (c.split == SplitK::none) return false;
   const std::int64_t waves = has_mma_sync_rows(c) ? 4 : 2;
-  return tiles_of(p, c) > waves * gpu.num_sms || is_tall_swap(c) ||
-         (has_mma_sync_rows(c) && c.split != SplitK::cluster);
+  return tiles_of(p, c) > waves * gpu.num_sms || is_tall_swap(c);
 }
 bool has_parts_of_nothing(const P&, const C& c, const Limits&) {
   return c.parts > 1 && c.split == SplitK::none;
@@ -275,6 +278,8 @@ constexpr MatmulRule kRules[] = {
      axis::operands, is_large_for_shallow},
     {"split_batch", "k is divided for single products of wgmma only", refused, axis::split,
      splits_batches},
+    {"few_rows", "few rows are exchanged for wgmma unless a cluster divides k", dominated,
+     axis::split, is_exchanged_by_plan},
     {"split_waves", "whole tiles fill the GPU", dominated, axis::split, splits_many_tiles},
     {"parts", "only a divided k has parts", refused, axis::parts, has_parts_of_nothing, true},
     {"one_part", "a divided k has several parts", refused, axis::parts, splits_into_one},
