@@ -95,9 +95,9 @@ class FusedMatmul {
     const Kernels& k = *kernels_;
     if (k.stream_k.has(matches)) return k.stream_k.explain(matches);
     if (k.batched.has(matches)) return k.batched.explain(matches);
-    if (config.parts <= 1) return k.data_parallel.explain(matches);
-    return config.split == SplitK::cluster ? k.cluster_split_k.explain(matches)
-                                           : k.split_k.explain(matches);
+    if (k.cluster_split_k.has(matches)) return k.cluster_split_k.explain(matches);
+    if (k.split_k.has(matches)) return k.split_k.explain(matches);
+    return k.data_parallel.explain(matches);
   }
 
  private:
