@@ -148,12 +148,15 @@ void TuningStore::forget_parents_connection() {
 /// False for an empty file that may not be filled: a process died before it wrote anything.
 bool TuningStore::has_tables(bool may_create) {
   std::int64_t version = db_->number("PRAGMA user_version");
-  if (version == 0 && schema_text(*db_).empty()) {
-    if (!may_create) return false;
-    Transaction transaction(*db_);
-    if (schema_text(*db_).empty()) create_tables(*db_);
-    transaction.commit();
-    version = kSchemaVersion;
+  if (version == 0) {
+    if (schema_text(*db_).empty()) {
+      if (!may_create) return false;
+      Transaction transaction(*db_);
+      if (schema_text(*db_).empty()) create_tables(*db_);
+      transaction.commit();
+    }
+    // Another process may have committed its tables since the version was read.
+    version = db_->number("PRAGMA user_version");
   }
   if (version > kSchemaVersion)
     throw Unusable{fmt::format("{} was written by a later version", path_.string())};
