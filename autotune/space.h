@@ -27,7 +27,7 @@ inline Limits limits_of(const DeviceProfile& gpu) {
   return {ir::Target::of_capability(gpu.capability), gpu.num_sms};
 }
 
-/// What breaking a rule means.
+/// Consequence of breaking a rule.
 enum class Severity : std::uint8_t {
   refused,    ///< no kernel can be made, or it would be wrong
   degraded,   ///< it runs, by a slower engine or with registers spilled

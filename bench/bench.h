@@ -13,7 +13,7 @@
 
 namespace tegula::bench {
 
-/// What an attention is made of.
+/// Parts of an attention.
 struct AttentionSetup {
   AttentionSetup(AttentionSpec s, AttentionSchedule h = {}) : spec(std::move(s)), schedule(h) {}
   Attention made() const { return Attention(spec, schedule); }

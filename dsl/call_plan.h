@@ -1,6 +1,6 @@
 #pragma once
-// What was decided for all calls of one key: launches, and where each of their arguments comes
-// from. Immutable; a call only reads it.
+// A plan holds the decisions for all calls of one key: launches, and where each of their arguments
+// comes from. Immutable; a call only reads it.
 #include <cstddef>
 #include <cstdint>
 #include <functional>

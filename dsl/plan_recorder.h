@@ -1,5 +1,5 @@
 #pragma once
-// What a building function says, as a plan.
+// The recorder turns the calls of a building function into a plan.
 #include <deque>
 #include <memory>
 #include <span>

@@ -32,7 +32,7 @@ bool is_same(const Capture& a, const Capture& b) {
 
 }  // namespace
 
-/// What captures hold now.
+/// Values that captures hold now.
 struct PlannedCallable::Values {
   explicit Values(const Captures& captures) : count(captures.size()) {
     for (std::size_t i = 0; i < count; ++i) std::construct_at(data() + i, captures[i].read());

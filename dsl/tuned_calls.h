@@ -27,7 +27,7 @@ TuningChooser tuning_chooser();
 /// All about the shapes of a call: dtypes, extents, strides, alignment, constants.
 CallKey shapes_key(const KernelInstance& kernel, std::span<const HostArg> args, Device device);
 
-/// What was chosen for the calls of one kernel object. Look-ups take no lock.
+/// Choices made for the calls of one kernel object. Look-ups take no lock.
 class TunedCalls {
  public:
   /// False for a kernel that has nothing to choose.

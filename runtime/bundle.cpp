@@ -55,7 +55,7 @@ std::string_view mapped(const std::filesystem::path& file) {
   return {static_cast<const char*>(at), bytes};
 }
 
-/// What is wrong with header and index, or nothing.
+/// The fault of header and index, or nothing.
 std::string fault_of(std::string_view bytes) {
   if (bytes.size() < sizeof(Header)) return "too short";
   Header header;

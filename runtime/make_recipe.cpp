@@ -29,7 +29,7 @@ constexpr OpRow kRows[] = {
     {Opcode::Cast, GridOp::copy},
 };
 
-/// What reads a scalar argument, whose bytes end in zeros.
+/// The op that reads a scalar argument, whose bytes end in zeros.
 GridOp scalar_of(DType d) {
   if (d == DType::i8) return GridOp::scalar8;
   if (d == DType::i16) return GridOp::scalar16;

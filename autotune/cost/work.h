@@ -1,6 +1,6 @@
 #pragma once
-// What a configuration of a kernel has a GPU do, in counts: no times, and nothing of the kernel's
-// family. A device profile's rates turn it into time (autotune/cost/time_of.h).
+// Work that a configuration of a kernel gives a GPU, in counts: no times, and nothing of the
+// kernel's family. A device profile's rates turn it into time (autotune/cost/time_of.h).
 #include <cstdint>
 
 namespace tegula::autotune {

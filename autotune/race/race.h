@@ -20,7 +20,7 @@ struct RaceLimits {
 };
 RaceLimits limits_of(Budget budget);
 
-/// What is known of one machine code, from an earlier race or this one.
+/// Knowledge of one machine code, from an earlier race or this one.
 struct Known {
   std::string code;
   Verdict verdict = Verdict::ok;

@@ -1,5 +1,5 @@
 #pragma once
-// What a timing belongs to: machine code, whatever it was made from.
+// A timing belongs to machine code, whatever it was made from.
 #include <string>
 
 #include "runtime/compiled_kernel.h"

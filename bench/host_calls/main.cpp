@@ -1,4 +1,4 @@
-// What calls of the library cost the host, with the tensors of 64 layers in turn.
+// Host time of calls of the library, with the tensors of 64 layers in turn.
 //
 //   tegula_host_calls                 own CPU time: a driver that does nothing stands for the real
 //   one; 1 and 16 threads tegula_host_calls --gpu           wall time on GPU 0, then the same while

@@ -1,5 +1,5 @@
 #pragma once
-// What the functions of the C interface ask of exported callables.
+// Exported callables as the functions of the C interface see them.
 #include <string_view>
 #include <vector>
 

@@ -6,7 +6,7 @@
 
 namespace tegula::c {
 
-/// What a call failed with.
+/// Failure of a call.
 struct Failure {
   TegulaCode code = TEGULA_OK;
   int driver_code = 0;

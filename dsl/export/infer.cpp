@@ -21,7 +21,7 @@ std::vector<std::string_view> dims_of(const ExportParam& param) {
   return param.dims.empty() ? std::vector<std::string_view>{} : split(param.dims, ' ');
 }
 
-/// What the inputs of a call say about its outputs.
+/// Facts about a call's outputs that follow from its inputs.
 struct Known {
   std::map<std::string_view, std::int64_t> extents;
   const DLTensor* first = nullptr;     ///< its device is that of the call

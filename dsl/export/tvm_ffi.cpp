@@ -33,7 +33,7 @@ constexpr std::size_t kObjectHeaderBytes = 24;  ///< in front of a tensor object
 
 constexpr int kRaised = -1;  ///< the error is in the run time's storage of this thread
 
-/// What the run time of TVM-FFI offers; null where the process lacks it.
+/// Functions of TVM-FFI's run time; null where the process lacks it.
 struct FfiRuntime {
   void* (*get_stream)(std::int32_t device_type, std::int32_t device_id);
   void (*raise)(const char* kind, const char* message);

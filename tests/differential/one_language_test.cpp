@@ -98,7 +98,7 @@ TEST(OneLanguage, GridsOfScalarsOfAnyType) {
   expect(std::int64_t{1} << 32, "grid extent 4294967296 along axis 0");
 }
 
-/// What a launch recipe cannot compute is refused before the grid, on each device.
+/// A grid that a launch recipe cannot compute is refused before the grid, on each device.
 TEST(OneLanguage, GridsAreOfIntegersAndTheirArithmetic) {
   const auto refused = [](Device d, auto extent) {
     const auto k = kernel("extent", [extent](Scalar<i32> n, Scalar<f32> x, InOut<i32, 1> z) {

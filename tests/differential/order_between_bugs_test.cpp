@@ -122,7 +122,7 @@ TEST(OrderBetweenBugs, EachIsCaught) {
   EXPECT_GE(caught, 11);
 }
 
-/// What interpreter and simulator say of a kernel that states that its steps are independent.
+/// Findings of interpreter and simulator for a kernel that states that its steps are independent.
 TEST(OrderBetweenBugs, StepsThatAreStatedToBeIndependent) {
   const test::PlantedProgram p(test::recurrence_shifted);
   const auto state = [](ir::Kernel& k) {

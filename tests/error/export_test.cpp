@@ -1,4 +1,4 @@
-// What the C interface refuses, word for word in export.txt.
+// Calls that the C interface refuses, word for word in export.txt.
 #include <tegula.h>
 
 #include <filesystem>

@@ -181,17 +181,4 @@ MatmulConfig choose_matmul(const MatmulProblem& problem, const DeviceProfile& gp
 /// The same for a device.
 MatmulConfig choose_matmul(const MatmulProblem& problem, Device device);
 
-namespace detail {
-
-/// Whether an argument of an epilogue is as large as the result, unlike scalars and vectors.
-template <class Argument>
-bool is_matrix(const Argument& argument) {
-  if constexpr (requires { argument.rank(); })
-    return argument.rank() > 1;
-  else
-    return false;
-}
-
-}  // namespace detail
-
 }  // namespace tegula

@@ -1,5 +1,5 @@
 #pragma once
-// What a process compiled, and where it found the rest.
+// Report of the kernels that a process compiled, and where it found the rest.
 #include <string>
 
 namespace tegula {

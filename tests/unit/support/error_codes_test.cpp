@@ -51,7 +51,7 @@ Rows findings() {
   };
 }
 
-/// What the interpreter finds, too, by the simulator's name.
+/// Findings that the interpreter shares, by the simulator's name.
 Row shared(const std::string& kind, const char* name) {
   static const std::map<std::string, Row> of_kind{
 #define FINDING(kind, text, code, doc) {#kind, {#code, text, doc, ""}},

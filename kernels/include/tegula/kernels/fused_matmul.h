@@ -31,7 +31,7 @@ struct MatmulSteps {
   PlanSlot a, b, workspace, counters;  ///< the last two for partial accumulators
 };
 
-/// What plans of GEMMs depend on besides the arguments.
+/// Key of a plan of a GEMM, besides its arguments.
 PlanOptions matmul_key(const MatmulOptions& options, const MatmulConfig* given);
 
 /// Throws CompileError unless shapes fit.
