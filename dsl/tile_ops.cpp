@@ -7,7 +7,6 @@
 #include <bit>
 
 #include "dsl/elementwise.h"
-#include "dsl/fold_body.h"
 #include "tegula/math.h"
 
 namespace tegula {
@@ -209,24 +208,6 @@ std::pair<Tile, Tile> arg_reduce(std::string_view what, const char* kind, const 
   return {t.tile(t.kernel[op].results[0]), t.tile(t.kernel[op].results[1])};
 }
 
-Tile scan(std::string_view what, const char* kind, const Arg& x, int axis, ScanOptions options) {
-  Tracer& t = Tracer::at(x.loc(), what);
-  const ir::Value v = dsl::operand(t, x);
-  const DType d = t.kernel.type(v).dtype();
-  dsl::require_arithmetic(what, d, x.loc());
-  const int a = dsl::checked_axis(what, t.kernel.type(v), axis, x.loc());
-  const DType wide = is_float(d) && d != DType::f64      ? DType::f32
-                     : !is_float(d) && size_bits(d) < 32 ? DType::i32
-                                                         : d;
-  ir::AttrList attrs = ir::attr_list({{AttrName::axis, a}, {AttrName::kind, kind}});
-  if (options.reverse) attrs.set(AttrName::reverse, std::int64_t{1});
-  if (options.exclusive) attrs.set(AttrName::exclusive, std::int64_t{1});
-  const ir::Value in = dsl::convert(t, v, wide);
-  const ir::OpId op = t.build.create(Opcode::Scan, std::span(&in, 1), std::move(attrs));
-  const ir::Value out = t.kernel[op].results[0];
-  return t.tile(is_float(d) ? dsl::convert(t, out, d) : out);
-}
-
 }  // namespace
 
 Tile sum(const Arg& x) { return accumulate("sum", "sum", x, kAllAxes); }
@@ -257,67 +238,6 @@ std::pair<Tile, Tile> min_and_argmin(const Arg& x, Axis axis) {
 }
 Tile argmax(const Arg& x, Axis axis) { return max_and_argmax(x, axis).second; }
 Tile argmin(const Arg& x, Axis axis) { return min_and_argmin(x, axis).second; }
-Tile cumsum(const Arg& x, Axis axis, ScanOptions o) {
-  return scan("cumsum", "sum", x, axis.value(), o);
-}
-Tile cumprod(const Arg& x, Axis axis, ScanOptions o) {
-  return scan("cumprod", "prod", x, axis.value(), o);
-}
-Tile cummax(const Arg& x, Axis axis, ScanOptions o) {
-  return scan("cummax", "max", x, axis.value(), o);
-}
-
-std::vector<Tile> detail::reduce_with(std::span<const Tile> tiles, Axis axis,
-                                      const CombineFn& combine, Loc at) {
-  Tracer& t = Tracer::at(at, "reduce");
-  std::vector<ir::Value> operands;
-  for (const Tile& tile : tiles) operands.push_back(t.value(tile));
-  const ir::Type leader = t.kernel.type(operands[0]);
-  const int a = dsl::checked_axis("reduce", leader, axis.value(), at);
-  for (ir::Value v : operands)
-    if (!std::ranges::equal(t.kernel.type(v).shape(), leader.shape()))
-      fail(ErrorId::reduce_shapes, at, {t.origin(operands[0], "the first"), t.origin(v, "another")},
-           dsl::extents_text(leader.shape()), dsl::extents_text(t.kernel.type(v).shape()));
-  const std::int64_t extent = leader.shape()[static_cast<std::size_t>(a)];
-  if (!std::has_single_bit(static_cast<std::uint64_t>(extent)))
-    fail(ErrorId::fold_extent, at, {t.origin(operands[0], "the tile")}, extent, a);
-  const ir::OpId op =
-      t.build.create(Opcode::ReduceWith, operands, ir::attr_list({{AttrName::axis, a}}));
-  const ir::RegionId region = t.kernel.add_region(op);
-  const std::uint64_t scope = t.open_fold(op);
-  {
-    std::vector<Tile> left, right;
-    for (auto* side : {&left, &right})
-      for (ir::Value v : operands) {
-        const ir::Value arg = t.kernel.add_arg(region, ir::Type::of(t.kernel.type(v).elem()));
-        if (t.indices.is_index(v)) t.indices.set(arg, dsl::IndexTypes::Kind::Index);
-        side->push_back(t.tile(arg));
-      }
-    combine(left, right);
-    std::vector<ir::Value> folded;
-    for (std::size_t i = 0; i < left.size(); ++i) {
-      const ir::Value v = t.value(left[i]);
-      const ir::Type wanted = ir::Type::of(t.kernel.type(operands[i]).elem()),
-                     got = t.kernel.type(v);
-      // A mistake inside explains a wrong result.
-      const ir::Value arg = t.kernel[region].args[i];
-      if (got != wanted || t.indices.is_index(v) != t.indices.is_index(arg)) {
-        dsl::check_fold_body(t, region);
-        fail(ErrorId::fold_type, at,
-             {t.origin(v, "the result"), t.origin(operands[i], "the operand")}, t.type_text(v),
-             t.type_text(arg));
-      }
-      folded.push_back(v);
-    }
-    dsl::check_fold_body(t, region);
-    t.build.yield(folded);
-  }
-  t.close_fold(scope);
-  std::vector<Tile> results;
-  for (ir::Value v : t.kernel[op].results) results.push_back(t.tile(v));
-  return results;
-}
-
 // ---- the matrix product -------------------------------------------------------------------------
 namespace {
 

@@ -193,6 +193,45 @@ Inferred infer_reduce_with(const InferArgs& a) {
   return r;
 }
 
+Inferred infer_scan_with(const InferArgs& a) {
+  const bool is_exclusive = a.attrs.i(AttrName::exclusive) != 0;
+  if (is_exclusive && a.operands.size() % 2 != 0)
+    return Inferred::fail("an exclusive one has an identity for each tile");
+  const auto tiles = a.operands.first(a.operands.size() / (is_exclusive ? 2 : 1));
+  if (const std::string e = shapes_disagree(tiles); !e.empty()) return Inferred::fail(e);
+  for (std::size_t i = 0; i < tiles.size(); ++i) {
+    if (!without_axis(tiles[i], a.attrs.i(AttrName::axis)))
+      return Inferred::fail("axis is out of range");
+    if (is_exclusive && a.operands[tiles.size() + i] != Type::of(tiles[i].elem()))
+      return Inferred::fail("an identity is a scalar of its tile's type");
+  }
+  return {{tiles.begin(), tiles.end()}, ""};
+}
+
+Inferred infer_sort(const InferArgs& a) {
+  const Type t = a.operands[0];
+  const auto axis = static_cast<std::size_t>(a.attrs.i(AttrName::axis));
+  if (!without_axis(t, a.attrs.i(AttrName::axis))) return Inferred::fail("axis is out of range");
+  if (const std::string e = shapes_disagree(a.operands); !e.empty()) return Inferred::fail(e);
+  if (a.operands.size() > 1 && a.operands[1].dtype() != DType::i1)
+    return Inferred::fail("presence is an i1 tile of the operand's shape");
+  Ints shape(t.shape().begin(), t.shape().end());
+  const std::int64_t count = a.attrs.i(AttrName::count);
+  if (count < 0 || count > shape[axis]) return Inferred::fail("count is out of range");
+  if (count != 0) shape[axis] = count;
+  const Type sorted = Type::tile(t.elem(), shape);
+  return {{sorted, sorted.with_dtype(DType::i32)}, ""};
+}
+
+Inferred infer_key_ranks(const InferArgs& a) {
+  const Type t = a.operands[0];
+  const std::int64_t bins = a.attrs.i(AttrName::count);
+  if (!t.is_tile() || t.rank() != 1 || t.dtype() != DType::i32)
+    return Inferred::fail("keys are a line of i32");
+  if (bins < 1) return Inferred::fail("needs a bin");
+  return {{t, Type::tile({DType::i32, false}, std::span(&bins, 1))}, ""};
+}
+
 Inferred infer_dot(const InferArgs& in) {
   const Type a = in.operands[0], b = in.operands[1], c = in.operands[2];
   for (Type t : {a, b, c})

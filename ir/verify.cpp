@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "ir/loop.h"
+#include "ir/reduce_kind.h"
 #include "ir/text.h"
 
 namespace tegula::ir {
@@ -147,8 +148,8 @@ class Verifier {
     const OpData& d = k_[owner];
     std::vector<Type> types;
     if (d.opcode == Opcode::While && d.regions.front() == r) return {Type::scalar(DType::i1)};
-    if (d.opcode == Opcode::ReduceWith) {
-      for (Value v : d.operands) types.push_back(Type::of(k_.type(v).elem()));
+    if (is_fold_by_function(d.opcode)) {
+      for (Value v : d.results) types.push_back(Type::of(k_.type(v).elem()));
       return types;
     }
     for (Value v : d.results) types.push_back(k_.type(v));

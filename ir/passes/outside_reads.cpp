@@ -20,6 +20,7 @@
 #include "ir/analysis/index_facts.h"
 #include "ir/builder.h"
 #include "ir/pipeline.h"
+#include "ir/reduce_kind.h"
 
 namespace tegula::ir {
 namespace {
@@ -54,7 +55,7 @@ class OutsideReads {
     const std::size_t outer = checked_.size();
     for (const OpId op : k_.ops(r)) {
       uses(op);
-      if (k_[op].opcode == Opcode::ReduceWith) continue;
+      if (is_fold_by_function(k_[op].opcode)) continue;
       for (const RegionId inner :
            std::vector<RegionId>(k_[op].regions.begin(), k_[op].regions.end()))
         region(inner);

@@ -115,6 +115,9 @@ class RandomProgram {
   void grow_reduce_flags();
   void grow_scan();
   void grow_arg_reduce();
+  void grow_scan_with();
+  void grow_sort();
+  void grow_key_ranks();
   void grow_dot();
   void grow_leaf();
   void grow_for();

@@ -11,7 +11,7 @@
 
 #include "tegula/value.h"
 
-/// Operations on whole tiles: creation, shape, reductions, scans and dot.
+/// Operations on whole tiles: creation, shape, reductions and dot.
 namespace tegula {
 
 /// Extents of a tile, as the C++ numbers they are. Any positive extent is legal; a tile has at most
@@ -140,10 +140,10 @@ std::vector<Tile> reduce_with(std::span<const Tile> tiles, Axis axis, const Comb
                               Loc at);
 }  // namespace detail
 
-/// Folds an extent of 2^n (`all` has one) by an associative, commutative function of two scalars,
-/// which returns one of exactly their type. It may have operators, math functions, where, casts,
-/// if_ (both sides are computed) and captured scalars, but no loop, load, store, fold or `assume`:
-/// CompileError.
+/// Folds any extent by an associative, commutative function of two scalars, which returns one of
+/// exactly their type. The fold of nothing is absent. It may have operators, math functions, where,
+/// casts, if_ (both sides are computed) and captured scalars, but no loop, load, store, fold or
+/// `assume`: CompileError.
 template <class Fn>
 Tile reduce(const Tile& t, Axis axis, Fn combine,
             std::source_location at = std::source_location::current()) {
@@ -171,15 +171,6 @@ std::array<Tile, N> reduce(const std::array<Tile, N>& tiles, Axis axis, Fn combi
   for (std::size_t i = 0; i < N; ++i) out[i] = results[i];
   return out;
 }
-
-/// How a scan runs.
-struct ScanOptions {
-  bool reverse = false;    ///< from the last element to the first
-  bool exclusive = false;  ///< an element does not count itself
-};
-Tile cumsum(const Arg& t, Axis axis, ScanOptions options = {});
-Tile cumprod(const Arg& t, Axis axis, ScanOptions options = {});
-Tile cummax(const Arg& t, Axis axis, ScanOptions options = {});
 
 /// Elements of `x` that are absent (outside their tensor) become `value`; the result has none. The
 /// caller must then see to it that they do not count. Free for 0 and a tile as it was loaded.

@@ -337,6 +337,8 @@ void Absence::op(OpId id) {
   }
   if (d.opcode == Broadcast) return broadcast(id);
   if (d.is(Reduce, ArgReduce, ReduceWith)) return reduce(id);
+  if (d.opcode == Sort) return sort(id);
+  if (d.opcode == KeyRanks) return key_ranks(id);
   if (d.opcode == Dot) return dot(id);
   if (d.opcode == Reshape) return reshape(id);
   if (d.opcode == If) return branch(id);

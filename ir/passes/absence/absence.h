@@ -104,6 +104,10 @@ class Absence {
   void cluster_reduce_scatter(OpId op);
   Value share(OpId op, Value offset, std::int64_t extent);
   void reduce(OpId op);
+  void sort(OpId op);
+  PresenceBound sorted_line(Builder& b, OpId sort, std::span<const PresenceBound> bounds);
+  PresenceBound sorted_elements(Builder& b, OpId sort, std::span<const PresenceBound> bounds);
+  void key_ranks(OpId op);
   void dot(OpId op);
   List union_of_operands(OpId op) const;
   void remap(OpId op, const std::vector<int>& new_dim);

@@ -32,6 +32,8 @@ class LayoutAssignment {
   const LinearLayout* standard(Type tile) const;
   /// Layout in which store_view should receive its value.
   const LinearLayout* store(const OpData& d) const;
+  /// Layout in which a sort receives its operands.
+  const LinearLayout* sorted(const OpData& sort) const;
   /// Whether the value goes through shared memory in the accumulator's layout, and from there by
   /// TMA.
   bool is_by_tma(const OpData& store) const;
@@ -42,6 +44,7 @@ class LayoutAssignment {
  private:
   bool has_accumulator_layout(Value v) const;
   const LinearLayout* scan(Type tile, int axis) const;
+  void sort(const OpData& d);
   const LinearLayout* cluster_slice(Type tile) const;
   bool is_behind_products(const OpData& load) const;
   void propagate_accumulator_layouts();
