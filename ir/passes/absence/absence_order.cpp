@@ -7,7 +7,7 @@
 namespace tegula::ir {
 namespace {
 
-constexpr bool is_along(const PresenceBound& bound, int axis) {
+bool is_along(const PresenceBound& bound, int axis) {
   return bound.is_elements() || bound.dim == axis;
 }
 
