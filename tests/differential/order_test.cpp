@@ -109,11 +109,13 @@ class Order : public test::OnDevice {
         ASSERT_EQ(at[to], wanted) << "row " << row << ", place " << i;
         if (!is_there) continue;
         const double number = line[wanted];
-        if (std::isnan(number))
-          ASSERT_TRUE(std::isnan(values[to])) << "place " << i;
-        else
+        ASSERT_EQ(std::isnan(values[to]), std::isnan(number)) << "place " << i;
+        if (!std::isnan(number)) {
           ASSERT_EQ(values[to], number) << "row " << row << ", place " << i;
-        if (number == 0) ASSERT_FALSE(std::signbit(values[to])) << "place " << i;
+        }
+        if (number == 0) {
+          ASSERT_FALSE(std::signbit(values[to])) << "place " << i;
+        }
       }
     }
   }
