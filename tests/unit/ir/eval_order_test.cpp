@@ -10,14 +10,14 @@ namespace {
 using testing::ElementsAre;
 
 /// The affine map of a pair (a, b), x -> a x + b, of which two compose in one order only.
-std::string affine(const std::string& operands, const std::string& attrs) {
+std::string affine(const std::string& identities, const std::string& attrs) {
   return R"(kernel @s tile (%i: view<2x4xi32, in>, %o: view<2x4xi32, out>) {
     %z = const [value = 0] : i32
     %one = const [value = 1] : i32
     %t = load_view %i, %z, %z [axes = [0, 1]] : tile<2x4xi32>
     %two = const [value = 2] : tile<2x4xi32>
-    %a, %b = scan_with )" +
-         operands + " [axis = 1" + attrs +
+    %a, %b = scan_with %two, %t)" +
+         identities + " [axis = 1" + attrs +
          R"(] : tile<2x4xi32>, tile<2x4xi32> { (%a0: i32, %b0: i32, %a1: i32, %b1: i32)
       %aa = mul %a0, %a1
       %m = mul %a1, %b0
@@ -28,18 +28,17 @@ std::string affine(const std::string& operands, const std::string& attrs) {
   })";
 }
 
-std::vector<i32> scanned(const std::string& operands, const std::string& attrs) {
+std::vector<i32> scanned(const std::string& identities, const std::string& attrs) {
   HostTensor<i32> in({2, 4}, {1, 2, 3, 4, 1, 0, 0, 1}), out({2, 4});
-  run_clean(affine(operands, attrs), {in.view(), out.view()});
+  run_clean(affine(identities, attrs), {in.view(), out.view()});
   return out.storage;
 }
 
 TEST(EvalOrder, ScansByAFunctionKeepTheOrderOfTheAxis) {
-  EXPECT_THAT(scanned("%two, %t", ""), ElementsAre(1, 4, 11, 26, 1, 2, 4, 9));
-  EXPECT_THAT(scanned("%two, %t", ", reverse = 1"), ElementsAre(26, 18, 10, 4, 9, 1, 1, 1));
-  EXPECT_THAT(scanned("%two, %t, %one, %z", ", exclusive = 1"),
-              ElementsAre(0, 1, 4, 11, 0, 1, 2, 4));
-  EXPECT_THAT(scanned("%two, %t, %one, %z", ", exclusive = 1, reverse = 1"),
+  EXPECT_THAT(scanned("", ""), ElementsAre(1, 4, 11, 26, 1, 2, 4, 9));
+  EXPECT_THAT(scanned("", ", reverse = 1"), ElementsAre(26, 18, 10, 4, 9, 1, 1, 1));
+  EXPECT_THAT(scanned(", %one, %z", ", exclusive = 1"), ElementsAre(0, 1, 4, 11, 0, 1, 2, 4));
+  EXPECT_THAT(scanned(", %one, %z", ", exclusive = 1, reverse = 1"),
               ElementsAre(18, 10, 4, 0, 1, 1, 1, 0));
 }
 
