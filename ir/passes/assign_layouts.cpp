@@ -156,6 +156,7 @@ class Assigner {
       return i == 0 ? layouts.a : i == 1 ? layouts.b : layouts.acc;
     }
     if (d.opcode == StoreView) return choice_.store(d);
+    if (LayoutAssignment::is_of_parts(d)) return choice_.part_operand(d, i);
     if (d.is(Reduce, ArgReduce, ReduceWith, Store, ClusterReduceScatter, Assume)) return common(d);
     if (d.is(ExpandDims, Permute, Reshape)) {
       const Layout own = own_layout(operand);

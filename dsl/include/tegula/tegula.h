@@ -8,6 +8,7 @@
 #include "tegula/kernel.h"
 #include "tegula/math.h"
 #include "tegula/memory.h"
+#include "tegula/shape_ops.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 #include "tegula/tile_ops.h"

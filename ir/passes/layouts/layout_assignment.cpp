@@ -363,6 +363,7 @@ void LayoutAssignment::op(OpId id) {
   if (d.opcode == ClusterReduceScatter) return set(d.results[0], cluster_slice(type));
   if (d.opcode == Scan)
     return set(d.results[0], scan(type, static_cast<int>(d.attrs.i(AttrName::axis))));
+  if (is_of_parts(d)) return set(d.results[0], of_parts(d));
   if (d.opcode == Reshape) {
     if (!known) return;
     const auto moved = reshape(*known, dims_of(type.shape()));
