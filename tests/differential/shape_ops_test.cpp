@@ -78,7 +78,7 @@ TEST_P(ShapeOps, Pads) {
   });
 }
 
-/// Of one extent, and of others.
+/// Parts of one extent, and parts of different ones.
 TEST_P(ShapeOps, Cats) {
   for_extents([&](int n, int present) {
     expect_rows(
