@@ -21,7 +21,7 @@ void run(const Attention& a, const Stream& s, Tensors t) { a(s, t[0], t[1], t[2]
 template <class Key, class Make>
 const Attention& made_once(std::map<Key, Attention>& made, const Key& key, const Make& make) {
   const auto at = made.find(key);
-  return at != made.end() ? at->second : made.emplace(key, Attention(make())).first->second;
+  return at != made.end() ? at->second : made.emplace(key, make()).first->second;
 }
 
 // The spec of each case. Scalars of a spec are those of the last call.
@@ -63,39 +63,41 @@ AttentionSpec distances(Tensors t, double number) {
 }
 
 /// With given tiles: number = queries * 1'000'000 + keys * 100 + causal (1) or not (0).
-AttentionSpec tiles(Tensors, double number) {
+AttentionSetup tiles(Tensors, double number) {
   const auto n = static_cast<std::int64_t>(number);
-  AttentionSpec spec{.mask = n % 100 == 1 ? masks::causal() : Mask()};
-  spec.tiles = {static_cast<int>(n / 1'000'000), static_cast<int>(n / 100 % 10'000)};
-  return spec;
+  const AttentionTileShape tiles{static_cast<int>(n / 1'000'000),
+                                 static_cast<int>(n / 100 % 10'000)};
+  return {AttentionSpec{.mask = n % 100 == 1 ? masks::causal() : Mask()}, {.tiles = tiles}};
 }
 
 /// Number: the programs that share a tile's keys.
-AttentionSpec splits(Tensors, double number) { return {.split_kv = static_cast<int>(number)}; }
+AttentionSetup splits(Tensors, double number) {
+  return {AttentionSpec{}, {.split_kv = static_cast<int>(number)}};
+}
 
-using SpecOf = AttentionSpec (*)(Tensors, double);
+using SetupOf = std::function<AttentionSetup(Tensors, double)>;
 
 /// A case with one attention for each key of a call.
 template <class Key>
-Case keyed(const char* name, SpecOf spec, Key (*key)(Tensors, double)) {
+Case keyed(const char* name, const SetupOf& setup, Key (*key)(Tensors, double)) {
   const auto made = std::make_shared<std::map<Key, Attention>>();
   return {name,
           [=](const Stream& s, Tensors t, double number) {
-            run(made_once(*made, key(t, number), [&] { return spec(t, number); }), s, t);
+            run(made_once(*made, key(t, number), [&] { return setup(t, number).made(); }), s, t);
           },
-          spec};
+          setup};
 }
 
 /// A case with one attention, whose Scalars are set at each call.
-Case single(const char* name, SpecOf spec) {
+Case single(const char* name, const SetupOf& setup) {
   const auto made = std::make_shared<std::optional<Attention>>();
   return {name,
           [=](const Stream& s, Tensors t, double number) {
-            const AttentionSpec now = spec(t, number);
-            if (!*made) made->emplace(now);
+            const AttentionSetup now = setup(t, number);
+            if (!*made) made->emplace(now.made());
             run(**made, s, t);
           },
-          spec};
+          setup};
 }
 
 /// Consecutive sequences. Other tensors: their starts (CuSeqlens). number: the longest one's

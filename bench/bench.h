@@ -13,12 +13,21 @@
 
 namespace tegula::bench {
 
+/// What an attention is made of.
+struct AttentionSetup {
+  AttentionSetup(AttentionSpec s, AttentionSchedule h = {}) : spec(std::move(s)), schedule(h) {}
+  Attention made() const { return Attention(spec, schedule); }
+
+  AttentionSpec spec;
+  AttentionSchedule schedule;
+};
+
 /// One callable case: arguments in the order its comment says, one optional number.
 struct Case {
   std::string name;
   std::function<void(const Stream&, std::span<const Tensor>, double)> run;
   /// The attention that a case asks for with such arguments; else empty.
-  std::function<AttentionSpec(std::span<const Tensor>, double)> spec = {};
+  std::function<AttentionSetup(std::span<const Tensor>, double)> setup = {};
 };
 using Tensors = std::span<const Tensor>;
 void add_matmul_cases(std::vector<Case>& list);

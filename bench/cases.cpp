@@ -125,12 +125,12 @@ std::vector<Case> make_cases() {
                   },
                   [](Tensors, double) { return AttentionSpec{}; }});
   list.push_back({"attention_full_lazy", [](const Stream& s, Tensors t, double) {
-                    static const Attention full({.rescaling = Rescaling::lazy});
+                    static const Attention full({}, {}, {.rescaling = Rescaling::lazy});
                     run_attention(full, s, t);
                   }});
   list.push_back({"attention_causal_lazy", [](const Stream& s, Tensors t, double) {
-                    static const Attention causal(
-                        {.mask = masks::causal(), .rescaling = Rescaling::lazy});
+                    static const Attention causal({.mask = masks::causal()}, {},
+                                                  {.rescaling = Rescaling::lazy});
                     run_attention(causal, s, t);
                   }});
   list.push_back({"attention_causal",
@@ -185,9 +185,10 @@ std::vector<Tensor> borrowed(void* const* dlpack, int count) {
 }
 
 TegulaBenchPairs pairs_of(const Case& c, Tensors t, double number) {
-  if (!c.spec)
+  if (!c.setup)
     throw CompileError(Diagnostic{"", "bench: " + c.name + " is no attention", {}, {}, ""});
-  const AttentionWorkload p = attention_pairs(c.spec(t, number), t[0], t[1], t[2]);
+  const AttentionSetup setup = c.setup(t, number);
+  const AttentionWorkload p = attention_pairs(setup.spec, t[0], t[1], t[2], setup.schedule);
   if (!p.kept)
     throw CompileError(
         Diagnostic{"", "bench: what the mask of " + c.name + " keeps is not decided", {}, {}, ""});

@@ -13,17 +13,17 @@
 namespace tegula::bench {
 namespace {
 
-using SpecOf = AttentionSpec (*)(Tensors);
+using SetupOf = std::function<AttentionSetup(Tensors)>;
 
 /// One attention for each tensor that the spec captures; calls of the same reuse what was compiled.
 /// Freed memory comes again with other extents.
-Case attention_form(const char* name, SpecOf spec) {
+Case attention_form(const char* name, const SetupOf& setup) {
   const auto made = std::make_shared<std::map<std::pair<void*, std::int64_t>, Attention>>();
   return {name, [=](const Stream& s, Tensors t, double) {
             const auto captured = t.size() > 5 ? std::pair(t[5].data(), t[5].size(-1))
                                                : std::pair<void*, std::int64_t>();
             auto at = made->find(captured);
-            if (at == made->end()) at = made->emplace(captured, Attention(spec(t))).first;
+            if (at == made->end()) at = made->emplace(captured, setup(t).made()).first;
             at->second(s, t[0], t[1], t[2], t[3]);
           }};
 }
@@ -31,33 +31,27 @@ Case attention_form(const char* name, SpecOf spec) {
 AttentionSpec biased_by_tma(Tensors t) {
   return {.mask = masks::causal(), .score = scores::bias(t[5])};
 }
-AttentionSpec biased_by_tma_in_narrow_steps(Tensors t) {
-  AttentionSpec spec = biased_by_tma(t);
-  spec.tiles = {128, 64};
-  return spec;
+AttentionSetup biased_by_tma_in_narrow_steps(Tensors t) {
+  return {biased_by_tma(t), {.tiles = AttentionTileShape{128, 64}}};
 }
-AttentionSpec biased(Tensors t) {
-  AttentionSpec spec = biased_by_tma(t);
-  spec.tma_aux_loads = false;
-  return spec;
-}
+AttentionSetup biased(Tensors t) { return {biased_by_tma(t), {.tma_aux_loads = false}}; }
 
 template <bool longest_first>
-AttentionSpec documents(Tensors t) {
-  return {.mask = masks::document(t[5]), .longest_first = longest_first};
+AttentionSetup documents(Tensors t) {
+  return {AttentionSpec{.mask = masks::document(t[5])}, {.longest_first = longest_first}};
 }
 
-AttentionSpec decoded(Tensors t) {
-  AttentionSpec spec = documents<false>(t);
-  spec.align_bottom_right = true;
-  return spec;
+AttentionSetup decoded(Tensors t) {
+  AttentionSetup setup = documents<false>(t);
+  setup.spec.align_bottom_right = true;
+  return setup;
 }
-AttentionSpec decoded_over_all_keys(Tensors t) {
-  AttentionSpec spec = decoded(t);
-  spec.kv_range = [](const Tile&, const Tile&, const Tile& length) {
+AttentionSetup decoded_over_all_keys(Tensors t) {
+  AttentionSetup setup = decoded(t);
+  setup.spec.kv_range = [](const Tile&, const Tile&, const Tile& length) {
     return KvRange{full<i32>(0), length};
   };
-  return spec;
+  return setup;
 }
 
 AttentionSpec softmax_weights(Tensors) { return {.mask = masks::causal()}; }
@@ -69,10 +63,8 @@ AttentionSpec sigmoid_weights(Tensors) {
   spec.weighting = AttentionNormalization::none;
   return spec;
 }
-AttentionSpec sigmoid_weights_in_narrow_steps(Tensors) {
-  AttentionSpec spec = sigmoid_weights({});
-  spec.tiles = {128, 64};
-  return spec;
+AttentionSetup sigmoid_weights_in_narrow_steps(Tensors) {
+  return {sigmoid_weights({}), {.tiles = AttentionTileShape{128, 64}}};
 }
 AttentionSpec stick_weights(Tensors) {
   AttentionSpec spec = softmax_weights({});

@@ -23,6 +23,10 @@ foreach(dir IN LISTS public_includes)
 endforeach()
 target_include_directories(tegula INTERFACE "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 
+# Python finds it by PYTHONPATH, or pip installs the folder.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/" DESTINATION ${CMAKE_INSTALL_DATADIR}/tegula/python COMPONENT library
+  FILES_MATCHING PATTERN "*.py" PATTERN "pyproject.toml" PATTERN "__pycache__" EXCLUDE)
+
 install(TARGETS tegula EXPORT tegula
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT library)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tegula)

@@ -1,14 +1,22 @@
 #include "dsl/host_scalars.h"
 
+#include <algorithm>
+
 #include "dsl/index_types.h"
+#include "runtime/make_recipe.h"
 
 namespace tegula::dsl {
 namespace {
 
+/// Integers alone: a launch recipe has no others.
 bool host_computes(const ir::Kernel& k, const ir::OpData& op) {
-  if (op.is(ir::Opcode::Const, ir::Opcode::ViewDim, ir::Opcode::ViewStride)) return true;
-  return ir::info(op.opcode).family == ir::Family::Elementwise &&
-         k.type(op.results.front()).is_scalar();
+  const auto is_number = [&](ir::Value v) {
+    const ir::Type t = k.type(v);
+    return t.is_view() ||
+           (t.is_scalar() && !t.is_pointer() && is_integer(t.dtype()) && !is_bool(t.dtype()));
+  };
+  return runtime::is_grid_op(op.opcode) && is_number(op.results.front()) &&
+         std::ranges::all_of(op.operands, is_number);
 }
 
 }  // namespace

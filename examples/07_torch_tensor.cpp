@@ -1,6 +1,9 @@
-// Lesson 7: tensors of other libraries, without a copy. A PyTorch extension gets a DLManagedTensor
-// from a tensor's
-// __dlpack__() and gives one back to torch.from_dlpack; here a small struct plays PyTorch's part.
+// Lesson 7: a kernel for other languages. TEGULA_EXPORT gives it a name and a C function; PyTorch,
+// or whatever else speaks DLPack, passes its tensors without a copy. Built as a shared library,
+// this file is an operator of PyTorch (docs/c-interface.md):
+//   tegula.load("libmine.so", namespace="mine"); y = torch.ops.mine.square(x)
+// Here main() plays the part of the other language, with nothing but tegula.h, a header for C.
+#include <tegula/export.h>
 #include <tegula/tegula.h>
 
 #include <cstdio>
@@ -10,79 +13,43 @@ using namespace tegula;
 
 namespace {
 
-/// A tensor as another library owns it: DLPack says where it is, what it is, and how to give it
-/// back.
-struct Foreign {
-  std::vector<float> values;
-  std::int64_t shape[2], strides[2];
-  bool* returned;
-  dlpack::ManagedTensor managed;
-};
-
-/// rows x columns, column-major as a transposed torch tensor would be: strides go along.
-dlpack::ManagedTensor* export_tensor(std::int64_t rows, std::int64_t columns, bool* returned) {
-  auto* f = new Foreign{std::vector<float>(static_cast<std::size_t>(rows * columns)),
-                        {rows, columns},
-                        {1, rows},
-                        returned,
-                        {}};
-  std::iota(f->values.begin(), f->values.end(), 0.0f);
-  f->managed.tensor = {f->values.data(),
-                       {dlpack::DeviceType::cpu, 0},
-                       2,
-                       {static_cast<std::uint8_t>(dlpack::TypeCode::floating), 32, 1},
-                       f->shape,
-                       f->strides,
-                       0};
-  f->managed.manager_context = f;
-  f->managed.deleter = [](dlpack::ManagedTensor* self) {
-    auto* mine = static_cast<Foreign*>(self->manager_context);
-    *mine->returned = true;
-    delete mine;
-  };
-  return &f->managed;
-}
+// The names of dimensions say which extents are equal, and so what shape the result has.
+const auto square_kernel = kernel("square", [](In<f32, 2> x, Out<f32, 2> y) {
+                             for (auto [r, c] : grid(y, 8, 32)) {
+                               const Tile v = x(r, c);
+                               y(r, c) = v * v;
+                             }
+                           }).named("x[M, N]", "y[M, N]");
 
 }  // namespace
 
+TEGULA_EXPORT(square, square_kernel);
+
 int main() {
-  const auto square = kernel("square", [](In<f32, 2> x, Out<f32, 2> y) {
-    for (auto [r, c] : grid(y, 8, 32)) {
-      const Tile v = x(r, c);
-      y(r, c) = v * v;
-    }
-  });
+  const TegulaCallable* square = tegula_find("square");
+  const TegulaSignature* signature = tegula_signature(square);
+  for (int i = 0; i < signature->count; ++i)
+    std::printf("%s[%s]\n", signature->params[i].name, signature->params[i].dims);
 
-  const std::int64_t rows = 20, columns = 50;
-  bool returned = false, right = true;
-  dlpack::ManagedTensor* out = nullptr;
-  {
-    const Tensor host = Tensor::from_dlpack(export_tensor(rows, columns, &returned));
-    // Foreign memory of the host is on the device cpu; on a GPU, torch's tensors are there already
-    // and nothing is moved.
-    const Tensor x = host.to(Device::best());
-    const Tensor y = Tensor::empty({rows, columns}, DType::f32, Device::best());
-    square(x, y);  // with torch: Stream::wrap(the pointer of torch.cuda.current_stream()) as the
-                   // first argument
-    std::printf("in:  %s\nout: %s\n", host.str().c_str(), y.str().c_str());
-    right = right && !returned;
+  // Tensors in host memory, which the interpreter computes with; those of a GPU stay there. x is
+  // column-major, as a transposed tensor of torch would be: strides go along.
+  std::int64_t shape[2] = {20, 50}, column_major[2] = {1, 20};
+  std::vector<float> in(1000), out(1000);
+  std::iota(in.begin(), in.end(), 0.0f);
+  const DLTensor x{in.data(), {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, column_major, 0};
+  const DLTensor y{out.data(), {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, nullptr, 0};
+  const TegulaArg args[2] = {{TEGULA_TENSOR, 0, {.tensor = &x}},
+                             {TEGULA_TENSOR, 0, {.tensor = &y}}};
+  // With torch, the stream is the pointer of torch.cuda.current_stream().
+  bool right = tegula_call(square, args, 2, nullptr) == TEGULA_OK;
+  for (std::size_t r = 0; r < 20; ++r)
+    for (std::size_t c = 0; c < 50; ++c)
+      right = right && out[r * 50 + c] == in[c * 20 + r] * in[c * 20 + r];
 
-    out = y.to(Device::cpu()).to_dlpack_unversioned();  // torch.from_dlpack takes this
-  }
-  // The input was given back with its last view; the output lives on until its new owner calls the
-  // deleter.
-  right = right && returned;
-  const dlpack::Tensor& t = out->tensor;
-  const auto* values =
-      reinterpret_cast<const float*>(static_cast<const char*>(t.data) + t.byte_offset);
-  right = right && t.ndim == 2 && t.shape[0] == rows && t.shape[1] == columns && t.dtype.bits == 32;
-  for (std::int64_t r = 0; right && r < rows; ++r)
-    for (std::int64_t c = 0; c < columns; ++c) {
-      const auto in = static_cast<float>(c * rows + r);
-      const std::int64_t at = t.strides ? r * t.strides[0] + c * t.strides[1] : r * columns + c;
-      right = right && values[at] == in * in;
-    }
-  out->deleter(out);
-  std::printf("%s\n", right ? "all as it should be" : "SOMETHING IS WRONG");
+  // No exception crosses the interface: mistakes are codes, with texts.
+  right = right && tegula_call(square, args, 1, nullptr) == TEGULA_ARGUMENT;
+  const TegulaError* error = tegula_last_error();
+  std::printf("%s\n%s\n%s\n", error->text, error->hint,
+              right ? "all as it should be" : "SOMETHING IS WRONG");
   return right ? 0 : 1;
 }

@@ -16,7 +16,6 @@ namespace {
 
 constexpr mode_t kFolderMode = 0700;
 constexpr mode_t kFileMode = 0600;
-constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
 
 class File {
  public:
@@ -100,8 +99,7 @@ std::filesystem::path KernelCache::memo_folder() {
 bool KernelCache::folder_is_ours(const std::string& path) {
   struct stat s{};
   if (vfs_.stat_path(path, &s) != 0) return false;
-  const bool ours =
-      S_ISDIR(s.st_mode) && s.st_uid == vfs_.user() && (s.st_mode & kOthersMayWrite) == 0;
+  const bool ours = S_ISDIR(s.st_mode) && is_private(vfs_, s);
   if (!ours)
     log(fmt::format("the cache is off: {} must be a folder of this user that others cannot write",
                     path));
@@ -122,7 +120,7 @@ std::optional<std::string> KernelCache::read_trusted(const std::string& path) {
   }
   struct stat s{};
   if (vfs_.stat_file(file.get(), &s) != 0) return std::nullopt;
-  if (!S_ISREG(s.st_mode) || s.st_uid != vfs_.user() || (s.st_mode & kOthersMayWrite) != 0) {
+  if (!S_ISREG(s.st_mode) || !is_private(vfs_, s)) {
     bump(mutex_, counts_.refused);
     log(fmt::format("{} is not a file of this user that others cannot write: ignored", path));
     return std::nullopt;
@@ -207,10 +205,7 @@ void KernelCache::stop_writing(const std::string& what) {
 
 bool KernelCache::make_folders(const std::string& shard) {
   const std::string full = options_.folder.string();
-  // Missing folders above ours become private too, as the XDG specification asks.
-  for (std::size_t slash = full.find('/', 1); slash != std::string::npos;
-       slash = full.find('/', slash + 1))
-    vfs_.make_folder(full.substr(0, slash), kFolderMode);
+  make_parents(vfs_, full);
   for (const std::string& folder : {full, root_, sub("k"), shard}) {
     const bool is_new = vfs_.make_folder(folder, kFolderMode) == 0;
     if (!is_new && errno != EEXIST) {

@@ -4,12 +4,14 @@
 // not kept.
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/cache_format.h"
 #include "runtime/vfs.h"
@@ -21,9 +23,10 @@ namespace tegula::runtime {
 std::filesystem::path default_cache_folder();
 
 struct CacheOptions {
+  static constexpr std::size_t kMaxBytes = std::size_t{2} << 30;
   std::filesystem::path folder;  ///< empty: no disk cache
   bool read_only = false;
-  std::size_t max_bytes = std::size_t{2} << 30;
+  std::size_t max_bytes = kMaxBytes;
   std::function<void(const std::string&)>
       log;  ///< gets one line for each thing out of the ordinary
   Vfs* vfs = &Vfs::posix();
@@ -49,9 +52,21 @@ class BuildLock {
   int file_;
 };
 
+/// A file of the cache that holds an entry.
+struct CacheFile {
+  std::filesystem::path path;
+  std::time_t used;   ///< last use, to a day
+  std::size_t bytes;  ///< on the disk
+};
+
 class KernelCache {
  public:
   explicit KernelCache(CacheOptions options);
+
+  /// Files of all entries, the longest unused first.
+  std::vector<CacheFile> files() const;
+  /// Bytes of a file of the cache; nothing where it cannot be read or is not this user's alone.
+  std::optional<std::string> read_trusted(const std::string& path);
 
   /// The entry of a key. A damaged file is moved away, so that a good one can take its place.
   std::optional<CacheEntry> find(const CacheKey& key);
@@ -83,7 +98,6 @@ class KernelCache {
   CacheCounts counts() const;
 
  private:
-  std::optional<std::string> read_trusted(const std::string& path);
   bool folder_is_ours(const std::string& path);
   bool make_folders(const std::string& shard);
   void tag_folder();

@@ -142,19 +142,44 @@ void CacheKey::add(std::string_view field, std::string_view value) {
   canonical_ += value;
 }
 
-std::string CacheKey::str() const {
-  std::string text;
+std::optional<CacheKey> CacheKey::parse(std::string canonical) {
+  std::size_t at = 0, pieces = 0;
+  while (at < canonical.size()) {
+    if (canonical.size() - at < sizeof(std::uint64_t)) return std::nullopt;
+    const auto bytes = get<std::uint64_t>(canonical, at);
+    at += sizeof(std::uint64_t);
+    if (bytes > canonical.size() - at) return std::nullopt;
+    at += bytes;
+    ++pieces;
+  }
+  if (pieces % 2 != 0) return std::nullopt;
+  CacheKey key;
+  key.canonical_ = std::move(canonical);
+  return key;
+}
+
+std::vector<std::pair<std::string_view, std::string_view>> CacheKey::fields() const {
+  std::vector<std::pair<std::string_view, std::string_view>> all;
   std::string_view rest = canonical_;
   const auto next = [&rest] {
     const auto bytes = get<std::uint64_t>(rest, 0);
-    const std::string_view piece = rest.substr(8, bytes);
-    rest.remove_prefix(8 + bytes);
+    const std::string_view piece = rest.substr(sizeof bytes, bytes);
+    rest.remove_prefix(sizeof bytes + bytes);
     return piece;
   };
   while (!rest.empty()) {
-    text += next();
+    const std::string_view name = next();
+    all.emplace_back(name, next());
+  }
+  return all;
+}
+
+std::string CacheKey::str() const {
+  std::string text;
+  for (const auto& [name, value] : fields()) {
+    text += name;
     text += ": ";
-    text += next();
+    text += value;
     text += '\n';
   }
   return text;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "support/hash.h"
@@ -17,8 +18,12 @@ namespace tegula::runtime {
 class CacheKey {
  public:
   void add(std::string_view field, std::string_view value);
+  /// The key of such a text; nothing where its lengths do not fit.
+  static std::optional<CacheKey> parse(std::string canonical);
   /// All fields, length-prefixed: equal exactly if the keys are.
   const std::string& canonical() const { return canonical_; }
+  /// Names and values in order, which live as long as the key.
+  std::vector<std::pair<std::string_view, std::string_view>> fields() const;
   Hash128 hash() const { return hash128(canonical_); }
   /// "field: value" a line, for people.
   std::string str() const;

@@ -16,14 +16,8 @@ constexpr std::time_t kStale =
 constexpr std::time_t kOld = 30 * 24 * 60 * 60;  // a hash of a tool that was likely replaced
 constexpr std::size_t kBlock = 512;              // unit of st_blocks
 
-struct Candidate {
-  std::string path;
-  std::time_t used;
-  std::size_t bytes;
-};
-
-std::vector<Candidate> files_below(Vfs& vfs, const std::string& folder) {
-  std::vector<Candidate> files;
+std::vector<CacheFile> files_below(Vfs& vfs, const std::string& folder) {
+  std::vector<CacheFile> files;
   std::error_code stop;
   for (std::filesystem::recursive_directory_iterator at(folder, stop), end; !stop && at != end;
        at.increment(stop)) {
@@ -37,24 +31,28 @@ std::vector<Candidate> files_below(Vfs& vfs, const std::string& folder) {
 
 }  // namespace
 
+std::vector<CacheFile> KernelCache::files() const {
+  std::vector<CacheFile> entries = files_below(vfs_, sub("k"));
+  std::ranges::sort(entries, {}, &CacheFile::used);
+  return entries;
+}
+
 int KernelCache::sweep() {
   if (read_only_ || !usable_) return 0;
   const std::time_t now = std::time(nullptr);
-  for (const Candidate& temporary : files_below(vfs_, sub("tmp")))
-    if (now - temporary.used > kStale) vfs_.unlink(temporary.path);
-  for (const Candidate& memo : files_below(vfs_, sub("tools")))
-    if (now - memo.used > kOld) vfs_.unlink(memo.path);
-  std::vector<Candidate> entries = files_below(vfs_, sub("k"));
+  for (const CacheFile& temporary : files_below(vfs_, sub("tmp")))
+    if (now - temporary.used > kStale) vfs_.unlink(temporary.path.string());
+  for (const CacheFile& memo : files_below(vfs_, sub("tools")))
+    if (now - memo.used > kOld) vfs_.unlink(memo.path.string());
+  const std::vector<CacheFile> entries = files();
   std::size_t total = 0;
-  for (const Candidate& e : entries) total += e.bytes;
+  for (const CacheFile& e : entries) total += e.bytes;
   if (total <= options_.max_bytes) return 0;
-  std::sort(entries.begin(), entries.end(),
-            [](const Candidate& a, const Candidate& b) { return a.used < b.used; });
   const std::size_t target = options_.max_bytes / 5 * 4;
   int removed = 0;
-  for (const Candidate& e : entries) {
+  for (const CacheFile& e : entries) {
     if (total <= target || now - e.used < kYoung) break;
-    if (vfs_.unlink(e.path) == 0) ++removed;
+    if (vfs_.unlink(e.path.string()) == 0) ++removed;
     total -= e.bytes;
   }
   log(fmt::format("removed {} entries to keep the cache within {} bytes", removed,

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "runtime/dlpack_types.h"
 #include "runtime/strided.h"
 #include "support/errors.h"
 #include "tegula/tensor.h"
@@ -37,11 +38,6 @@ DType type_from(const dlpack::DataType& type, Loc at) {
   fail(ErrorId::dlpack_type, at, {}, int{type.code}, int{type.bits}, type.lanes);
 }
 
-dlpack::DataType type_to(DType dtype) {
-  const TypeRow& row = kTypes[static_cast<std::size_t>(dtype)];
-  return {static_cast<std::uint8_t>(row.code), static_cast<std::uint8_t>(row.bits), 1};
-}
-
 Device device_from(const dlpack::Device& device, Loc at) {
   switch (device.type) {
     case dlpack::DeviceType::cpu:
@@ -54,23 +50,11 @@ Device device_from(const dlpack::Device& device, Loc at) {
   fail(ErrorId::dlpack_device, at, {}, static_cast<int>(device.type));
 }
 
-/// Everything that can be refused is looked at before the tensor is taken over.
-Tensor describe(const dlpack::Tensor& t, Loc at) {
-  if (t.ndim < 0 || t.ndim > Dims::kMaxRank)
-    fail(ErrorId::dlpack_dims, at, {}, t.ndim, +Dims::kMaxRank);
-  const auto rank = static_cast<std::size_t>(t.ndim);
-  const Dims shape(std::span<const std::int64_t>(t.shape, rank));
-  const Dims strides =
-      t.strides == nullptr ? Dims{} : Dims(std::span<const std::int64_t>(t.strides, rank));
-  void* data = t.data == nullptr ? nullptr : static_cast<char*>(t.data) + t.byte_offset;
-  return Tensor::borrow(data, shape, type_from(t.dtype, at), device_from(t.device, at), strides,
-                        nullptr, at);
-}
-
 template <class Managed>
 Tensor import(Managed* managed, Loc at) {
   if (managed == nullptr) fail(ErrorId::dlpack_null, at, {});
-  const Tensor view = describe(managed->tensor, at);
+  // Everything that can be refused is looked at before the tensor is taken over.
+  const Tensor view = Tensor::borrow(managed->tensor, at);
   std::shared_ptr<void> owner(managed, [](void* taken) {
     auto* m = static_cast<Managed*>(taken);
     if (m->deleter != nullptr) m->deleter(m);
@@ -96,7 +80,7 @@ Managed* hand_out(const Tensor& tensor) {
   const bool on_host = tensor.device().on_host();
   t.device = {on_host ? dlpack::DeviceType::cpu : dlpack::DeviceType::cuda, tensor.device().index};
   t.ndim = tensor.rank();
-  t.dtype = type_to(tensor.dtype());
+  t.dtype = runtime::dlpack_type(tensor.dtype());
   t.shape = tensor.rank() == 0 ? nullptr : &out->shape[0];
   t.strides = tensor.rank() == 0 ? nullptr : &out->strides[0];
   out->managed.manager_context = out;
@@ -107,6 +91,23 @@ Managed* hand_out(const Tensor& tensor) {
 }
 
 }  // namespace
+
+dlpack::DataType runtime::dlpack_type(DType dtype) {
+  const TypeRow& row = kTypes[static_cast<std::size_t>(dtype)];
+  return {static_cast<std::uint8_t>(row.code), static_cast<std::uint8_t>(row.bits), 1};
+}
+
+Tensor Tensor::borrow(const dlpack::Tensor& t, Loc at) {
+  if (t.ndim < 0 || t.ndim > Dims::kMaxRank)
+    fail(ErrorId::dlpack_dims, at, {}, t.ndim, +Dims::kMaxRank);
+  const auto rank = static_cast<std::size_t>(t.ndim);
+  const Dims shape(std::span<const std::int64_t>(t.shape, rank));
+  const Dims strides =
+      t.strides == nullptr ? Dims{} : Dims(std::span<const std::int64_t>(t.strides, rank));
+  void* data = t.data == nullptr ? nullptr : static_cast<char*>(t.data) + t.byte_offset;
+  return borrow(data, shape, type_from(t.dtype, at), device_from(t.device, at), strides, nullptr,
+                at);
+}
 
 Tensor Tensor::from_dlpack(dlpack::ManagedTensorVersioned* managed, Loc at) {
   if (managed != nullptr && managed->version.major != 1)

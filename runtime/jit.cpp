@@ -5,8 +5,15 @@
 
 #include <chrono>
 
+#include "runtime/bundle_lookup.h"
+#include "runtime/compile_records.h"
 #include "runtime/disk_cache.h"
 #include "runtime/jit_verbs.h"
+#include "runtime/kernel_entry.h"
+#include "runtime/warnings.h"
+#include "support/env.h"
+#include "support/errors.h"
+#include "support/warnings.h"
 
 namespace tegula::runtime {
 namespace {
@@ -21,6 +28,57 @@ void timed(Compilation& c, const char* verb, Step step) {
                  .count()});
 }
 
+/// The first line of the author's that the kernel names.
+Loc first_place(const ir::Kernel& tile) {
+  Loc at;
+  ir::walk(tile, tile.body(), [&](ir::OpId op) {
+    if (!at.known()) at = tile[op].loc;
+  });
+  return at;
+}
+
+/// Refuses a kernel that has to be compiled, or warns, as TEGULA_JIT says.
+void check_jit_policy(const Compilation& c, const CompileRequest& request) {
+  if (env().jit == "allow") return;
+  const std::string key = kernel_key(c, request).hash().hex();
+  if (env().jit == "warn") {
+    const Warning late = compiled_late_warning(c.name, c.target.name(), key);
+    return report_warnings({&late, 1});
+  }
+  std::string faults;
+  for (const std::string& fault : bundle_layers().faults()) faults += "; " + fault;
+  fail(ErrorId::compile_denied, first_place(c.tile), {}, c.name, c.target.name(), key, faults);
+}
+
+/// The verbs behind `trace` for a kernel that has code: found, or made and kept.
+CodeSource find_or_make(Compilation& c, const CompileRequest& request, Artefact& artefact) {
+  DiskCacheLookup on_disk(c, request);
+  bool is_bundled = false, is_on_disk = false;
+  timed(c, "find", [&] {
+    is_bundled = load_from_bundle(c, request, artefact);
+    is_on_disk = !is_bundled && on_disk.load(artefact);
+  });
+  if (is_bundled) return CodeSource::bundle;
+  if (is_on_disk) return CodeSource::disk;
+  check_jit_policy(c, request);
+  timed(c, "optimize", [&] { optimize(c, request); });
+  if (c.device.kind == DeviceKind::cuda) {
+    timed(c, "emit", [&] { emit(c, request); });
+    timed(c, "assemble", [&] { assemble(c, request); });
+  }
+  artefact = make_artefact(c);
+  on_disk.save(artefact);
+  return CodeSource::compiled;
+}
+
+void record(const Compilation& c, CodeSource source) {
+  double ms = 0;
+  for (const VerbTiming& verb : c.timings) ms += verb.ms;
+  const bool has_code = c.device.kind == DeviceKind::cuda;
+  record_compile({c.name, has_code ? std::string(c.target.name()) : "sim",
+                  has_code ? std::string(name(c.backend)) : "", source, ms});
+}
+
 }  // namespace
 
 std::shared_ptr<const CompiledKernel> compile(const CompileRequest& request) {
@@ -32,18 +90,7 @@ std::shared_ptr<const CompiledKernel> compile(const CompileRequest& request) {
     timed(c, "optimize", [&] { require_compilable(c, request); });
     artefact = make_artefact(c);
   } else {
-    DiskCacheLookup on_disk(c, request);
-    bool found = false;
-    timed(c, "find", [&] { found = on_disk.load(artefact); });
-    if (!found) {
-      timed(c, "optimize", [&] { optimize(c, request); });
-      if (c.device.kind == DeviceKind::cuda) {
-        timed(c, "emit", [&] { emit(c, request); });
-        timed(c, "assemble", [&] { assemble(c, request); });
-      }
-      artefact = make_artefact(c);
-      on_disk.save(artefact);
-    }
+    record(c, find_or_make(c, request, artefact));
   }
   const auto kernel = std::make_shared<const CompiledKernel>(std::move(c), std::move(artefact));
   write_dumps(*kernel);

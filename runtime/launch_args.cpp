@@ -81,8 +81,12 @@ std::array<std::int64_t, 3> grid_of(const LaunchRecipe& recipe, std::span<const 
     const GridStep& s = recipe.steps[i];
     values[i] = kStepFns[static_cast<std::size_t>(s.op)](s, values.data(), args);
   }
-  const std::int64_t ctas = round_up(values[recipe.grid[0]] * recipe.splits, recipe.cluster);
-  return {std::min(ctas, max_ctas), values[recipe.grid[1]], values[recipe.grid[2]]};
+  // A persistent kernel counts its tiles in 32 bits: more programs than a launch takes stay as
+  // many.
+  std::int64_t ctas = values[recipe.grid[0]];
+  if (ctas >= 0 && ctas <= ir::kMaxPrograms[0])
+    ctas = std::min(round_up(ctas * recipe.splits, recipe.cluster), max_ctas);
+  return {ctas, values[recipe.grid[1]], values[recipe.grid[2]]};
 }
 
 namespace {

@@ -29,7 +29,8 @@ struct LaunchArg {
 inline constexpr std::int64_t kAnyCtas = std::numeric_limits<std::int64_t>::max();
 
 /// Grid extents of a call; 0 where there is nothing to do. No more than `max_ctas` CTAs are ever
-/// launched along x: a persistent kernel runs the rest itself.
+/// launched along x: a persistent kernel runs the rest itself. Computed in 64 bits, whatever the
+/// type of the kernel's indices.
 std::array<std::int64_t, 3> grid_of(const LaunchRecipe& recipe, std::span<const LaunchArg> args,
                                     std::int64_t max_ctas = kAnyCtas);
 /// The same as the launch takes it. Throws CompileError for an extent that no GPU launches.

@@ -29,6 +29,13 @@ constexpr OpRow kRows[] = {
     {Opcode::Cast, GridOp::copy},
 };
 
+/// What reads a scalar argument, whose bytes end in zeros.
+GridOp scalar_of(DType d) {
+  if (d == DType::i8) return GridOp::scalar8;
+  if (d == DType::i16) return GridOp::scalar16;
+  return d == DType::i32 ? GridOp::scalar32 : GridOp::scalar64;
+}
+
 /// Turns the ops of a launch region into steps.
 class GridCompiler {
  public:
@@ -69,7 +76,7 @@ class GridCompiler {
     if (const auto it = at_.find(v); it != at_.end()) return it->second;
     GridStep load;
     load.arg = param_index(v);
-    load.op = size_bits(tile_.type(v).dtype()) == 64 ? GridOp::scalar64 : GridOp::scalar32;
+    load.op = scalar_of(tile_.type(v).dtype());
     return push(v, load);
   }
 
@@ -154,6 +161,10 @@ class ArgLister {
 };
 
 }  // namespace
+
+bool is_grid_op(ir::Opcode opcode) {
+  return std::ranges::find(kRows, opcode, &OpRow::opcode) != std::end(kRows);
+}
 
 LaunchRecipe grid_recipe(const ir::Kernel& tile) {
   LaunchRecipe r;

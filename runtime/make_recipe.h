@@ -9,6 +9,9 @@ namespace tegula::runtime {
 /// flattened parameters. Throws InternalError where a parameter names no argument.
 LaunchRecipe make_recipe(const ir::Kernel& tile, const ir::Kernel& simt);
 
+/// Whether a grid program can compute the op.
+bool is_grid_op(ir::Opcode opcode);
+
 /// The part of the recipe that the tile form alone decides: `ranks`, `steps` and `grid`.
 LaunchRecipe grid_recipe(const ir::Kernel& tile);
 

@@ -80,7 +80,9 @@ class RecipeCheck {
   bool is_step_sound(const GridStep& s, std::size_t at) const {
     if (s.op == GridOp::constant) return true;
     if (s.op == GridOp::dim || s.op == GridOp::stride) return is_tensor(s.arg, s.axis);
-    if (s.op == GridOp::scalar32 || s.op == GridOp::scalar64) return is_number(s.arg);
+    using enum GridOp;
+    constexpr GridOp kNumbers[] = {scalar8, scalar16, scalar32, scalar64};
+    if (std::ranges::count(kNumbers, s.op) > 0) return is_number(s.arg);
     return s.a < at && (s.b < at || s.op == GridOp::copy);
   }
 

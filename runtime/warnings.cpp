@@ -103,6 +103,12 @@ class Collected {
 
 }  // namespace
 
+Warning store_warning(const std::string& what) {
+  Collected found("");
+  found.add(Cause::store, {}, what);
+  return std::move(found.all.front());
+}
+
 std::vector<Warning> warnings_of_report(const std::string& kernel, const AssembleReport& report) {
   Collected found(kernel);
   found.of_report(report);
@@ -116,6 +122,13 @@ std::vector<Warning> warnings_of(const WarningSources& sources) {
   found.of_products(sources);
   found.of_scalar_products(sources);
   return std::move(found.all);
+}
+
+Warning compiled_late_warning(const std::string& kernel, std::string_view target,
+                              const std::string& key) {
+  Collected found(kernel);
+  found.add(Cause::compiled_late, {}, target, key);
+  return std::move(found.all.front());
 }
 
 }  // namespace tegula::runtime

@@ -2,6 +2,7 @@
 // Warnings about a compiled kernel, given without being asked for.
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/kernel.h"
@@ -27,5 +28,12 @@ std::vector<Warning> warnings_of(const WarningSources& sources);
 
 /// Warnings of the assembler's report alone.
 std::vector<Warning> warnings_of_report(const std::string& kernel, const AssembleReport& report);
+
+/// The warning of TEGULA_JIT=warn about a kernel that has to be compiled.
+Warning compiled_late_warning(const std::string& kernel, std::string_view target,
+                              const std::string& key);
+
+/// The warning that the tuner's results are lost or not kept; `what` says which and why.
+Warning store_warning(const std::string& what);
 
 }  // namespace tegula::runtime

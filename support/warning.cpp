@@ -28,8 +28,9 @@ std::string Warning::str() const {
   std::string at;
   if (place.known()) at = fmt::format("{}:{}:", place.file, place.line);
   if (place.known() && place.column != 0) at += fmt::format("{}:", place.column);
+  const std::string subject = kernel.empty() ? "" : fmt::format("kernel {}: ", kernel);
   std::string out =
-      fmt::format("{}{}warning {}: kernel {}: {}", at, at.empty() ? "" : " ", code, kernel, text);
+      fmt::format("{}{}warning {}: {}{}", at, at.empty() ? "" : " ", code, subject, text);
   if (!hint.empty()) out += "\n  hint: " + hint;
   return out;
 }

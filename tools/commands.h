@@ -6,6 +6,7 @@
 namespace tegula::tools {
 
 void add_bench(CLI::App& program, int& exit_code);
+void add_cache(CLI::App& program, int& exit_code);
 void add_demo(CLI::App& program, int& exit_code);
 void add_doctor(CLI::App& program, int& exit_code);
 void add_explain(CLI::App& program, int& exit_code);

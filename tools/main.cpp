@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
     tegula::tools::add_mask(program, exit_code);
     tegula::tools::add_opt(program, exit_code);
     tegula::tools::add_support(program, exit_code);
+    tegula::tools::add_cache(program, exit_code);
     tegula::tools::add_bench(program, exit_code);
     program.parse(argc, argv);
     return exit_code;

@@ -6,8 +6,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "dsl/functions/mask_trace.h"
-#include "ir/analysis/mask/ranges.h"
 #include "kernels/attention/kv_traversal.h"
 #include "tegula/device_profile.h"
 #include "tegula/error.h"
@@ -17,6 +15,8 @@
 #include "tools/mask_picture.h"
 #include "tools/mask_png.h"
 #include "tools/mask_work.h"
+#include "tools/workload/mask_ranges.h"
+#include "tools/workload/traced_mask.h"
 
 namespace tegula::tools {
 namespace {
@@ -50,7 +50,7 @@ std::vector<std::vector<BlockCoverage>> grid_of(ir::MaskBlocks& blocks,
   return rows;
 }
 
-std::string ranges_text(const ir::IntervalSet& set) {
+std::string ranges_text(const IntervalSet& set) {
   std::string text;
   for (const ir::Interval i : set.parts()) text += fmt::format(" {}..{}", i.lo, i.hi);
   return text.empty() ? " none" : text;
@@ -67,7 +67,7 @@ void show(const Options& o, const Mask& mask) {
   const ir::MaskClosedForm form = ir::solve_mask(traced.expr);
   const ir::MaskParams params = traced.params();
   ir::MaskBlocks blocks(traced.expr);
-  ir::MaskRanges ranges(form);
+  MaskRanges ranges(form);
   MaskPicture picture;
   const auto say = [&](const std::string& line) {
     fmt::print("{}\n", line);
@@ -86,7 +86,7 @@ void show(const Options& o, const Mask& mask) {
       ++counts[static_cast<std::size_t>(c)];
     }
     const int q = static_cast<int>(y) * o.bm, end = std::min(q + o.bm, o.lengths.q);
-    const ir::KvVisibility cover = ranges.cover({0, 0, q, end, o.lengths.kv}, params);
+    const KvVisibility cover = ranges.cover({0, 0, q, end, o.lengths.kv}, params);
     picture.notes.push_back(fmt::format("q {}..{} sees{}, all of it{}", q, end - 1,
                                         ranges_text(cover.visible), ranges_text(cover.full)));
     fmt::print("{}  {}\n", line, picture.notes.back());

@@ -7,12 +7,12 @@
 #include <functional>
 #include <vector>
 
-#include "dsl/functions/mask_trace.h"
 #include "ir/analysis/mask/formula.h"
 #include "kernels/attention/kv_traversal.h"
 #include "tegula/device_profile.h"
 #include "tegula/tegula.h"
 #include "tools/workload/tile_schedule.h"
+#include "tools/workload/traced_mask.h"
 
 namespace tegula::tools {
 namespace {

@@ -11,8 +11,11 @@ struct DetectorRow {
 };
 constexpr DetectorRow kRows[] = {
 #define DETECTOR(Name, text, code, doc) {text, #code, doc},
+#define SHARED_DETECTOR(Name, text, kind) \
+  {text, ir::code(ir::FindingKind::kind), ir::row(ir::FindingKind::kind).meaning},
 #include "codegen/sim/detectors.def"
 #undef DETECTOR
+#undef SHARED_DETECTOR
 };
 
 std::string place(const Loc& loc) {

@@ -21,14 +21,18 @@ namespace tegula::sim {
 
 enum class Detector : std::uint8_t {
 #define DETECTOR(Name, text, code, doc) Name,
+#define SHARED_DETECTOR(Name, text, kind) Name,
 #include "codegen/sim/detectors.def"
 #undef DETECTOR
+#undef SHARED_DETECTOR
 };
 #define DETECTOR(Name, text, code, doc) +1
+#define SHARED_DETECTOR(Name, text, kind) +1
 inline constexpr int kDetectorCount = 0
 #include "codegen/sim/detectors.def"
     ;
 #undef DETECTOR
+#undef SHARED_DETECTOR
 
 std::string_view name(Detector d);
 /// Stable, "T1301".

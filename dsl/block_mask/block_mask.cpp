@@ -7,27 +7,43 @@
 #include <array>
 
 #include "dsl/block_mask/derived_block_lists.h"
-#include "dsl/block_mask/solved_conditions.h"
+#include "dsl/block_mask/kv_range_analysis.h"
 #include "dsl/signature.h"
 
 namespace tegula {
 
-BlockMask::BlockMask(const Mask& mask, bool in_order) : text_(derive(mask, in_order)) {}
+namespace {
 
-std::string BlockMask::derive(const Mask& mask, bool in_order) {
-  std::optional<MaskSource> source;
-  try {
-    source = trace_mask_source(mask);
-    depends_on_data_ = !source->tables.empty();
-  } catch (const std::exception& e) {
-    depends_on_data_ = true;
-    return fmt::format("all, the mask cannot be traced over scalars: {}", e.what());
+/// A mask over scalars, or the reason why it has no trace: it wants tiles, or is wrong, and the
+/// kernel's own use of it tells.
+struct TracedAlone {
+  std::optional<MaskFunction> function;
+  std::string error;
+
+  explicit TracedAlone(const Mask& mask) {
+    try {
+      function = trace_mask_function(mask);
+    } catch (const std::exception& e) {
+      error = e.what();
+    }
   }
-  const ir::MaskClosedForm form = ir::solve_mask(source->expr);
+};
+
+}  // namespace
+
+BlockMask::BlockMask(const Mask& mask, bool in_order) : mask_(mask), text_(derive(in_order)) {}
+
+std::string BlockMask::derive(bool in_order) {
+  const TracedAlone traced(mask_);
+  depends_on_data_ = !traced.function || !traced.function->tables.empty();
+  if (!traced.function)
+    return fmt::format("all, the mask cannot be traced over scalars: {}", traced.error);
+  const KvRangeAnalysis ranges(*traced.function);
+  const ir::MaskClosedForm& form = ranges.form();
   const std::string why = fmt::format("class {}: {}", name(form.mask_class), form.reason);
   if (form.mask_class == ir::MaskClass::Data && !form.tells_blocks)
     return fmt::format("a range of what is solved, else all ({})", why);
-  const SolvedConditions limits(form, source->numbers);
+  const ir::SolvedConditions& limits = ranges.limits();
   is_up_to_row_ = limits.is_single_comparison();
   if (const auto parts = limits.intervals()) {
     has_parts_ = *parts > 1;
@@ -37,8 +53,15 @@ std::string BlockMask::derive(const Mask& mask, bool in_order) {
   }
   if (in_order)
     return fmt::format("a range of what is solved, else all ({}; a list has no order)", why);
-  derived_ = std::make_shared<DerivedBlockLists>(*source);
+  derived_ = std::make_shared<const DerivedBlockLists>(*traced.function);
   return fmt::format("a block list derived from the mask ({})", why);
+}
+
+KvRanges BlockMask::record(const Tile& first, const Tile& last, const Tile& seqlen_kv) const {
+  // Values that the mask captured by reference may be others than when it was made, and the kernel
+  // that is being traced has those of now.
+  const TracedAlone now(mask_);
+  return now.function ? KvRangeAnalysis(*now.function).record(first, last, seqlen_kv) : KvRanges{};
 }
 
 std::optional<BlockListArgs> BlockMask::lists(const Stream& stream, const Tensor& Q,

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "dsl/block_mask/mask_values.h"
+#include "dsl/block_mask/recorded_interval.h"
 #include "tegula/int_math.h"
 #include "tegula/scratch.h"
 #include "tegula/tegula.h"
@@ -18,6 +19,7 @@
 namespace tegula {
 namespace {
 
+using ir::MaskAxis;
 using ir::MaskNodeId;
 
 /// kv blocks that a program classifies at a time.
@@ -26,7 +28,18 @@ constexpr int kSecond = 1 << 16;
 
 /// Minimum and maximum of the leaves of one axis over the pieces of a block, by leaf * pieces +
 /// piece.
-using LeafBounds = std::vector<std::pair<Tile, Tile>>;  // by leaf * pieces + piece
+using LeafBounds = std::vector<TileBounds>;  // by leaf * pieces + piece
+
+/// A mask, and which of its parts depend on which axis.
+struct Sides {
+  Sides(MaskFunction f, bool heads_are_rows)
+      : source(std::move(f)), sides(source.expr, source.is_scalar, heads_are_rows) {}
+  Sides(const Sides&) = delete;
+  Sides& operator=(const Sides&) = delete;
+
+  MaskFunction source;
+  ir::MaskAxisDependence sides;
+};
 
 /// Positions by which the mask knows the rows or columns of a block.
 struct Positions {
@@ -34,14 +47,14 @@ struct Positions {
 };
 
 /// Folds the leaves over the lanes of a block, which are where `at` says.
-LeafBounds fold(const MaskAxisDependence& sides, MaskAxis side, const Tile& b, int extent,
+LeafBounds fold(const Sides& mask, MaskAxis side, const Tile& b, int extent,
                 const std::function<Positions(const Tile& lane)>& at) {
-  const auto& leaves = sides.leaves(side);
-  const int pieces = sides.pieces(side);
+  const auto& leaves = mask.sides.leaves(side);
+  const int pieces = mask.sides.pieces(side);
   const Tile lane = arange(extent);
   const auto values_at = [&](const Tile& i) {
     const Positions p = at(i);
-    return MaskValues(sides.source, b, p.heads, p.positions);
+    return MaskValues(mask.source, b, p.heads, p.positions);
   };
   MaskValues here = values_at(lane);
   std::vector<Tile> values;
@@ -61,26 +74,18 @@ LeafBounds fold(const MaskAxisDependence& sides, MaskAxis side, const Tile& b, i
       // A block that is not divided has one piece twice.
       const Tile inside = piece == 0 ? lane < cut : lane >= cut || cut == extent;
       const auto limits = std::numeric_limits<i32>();
-      bounds.emplace_back(min(where(inside, v, limits.max()), axis(0)),
-                          max(where(inside, v, limits.min()), axis(0)));
+      bounds.push_back({min(where(inside, v, limits.max()), axis(0)),
+                        max(where(inside, v, limits.min()), axis(0))});
     }
   return bounds;
 }
 
 /// Bounds of keys [first, first + block) below `length`.
-LeafBounds fold_keys(const MaskAxisDependence& sides, const Tile& b, const Tile& h,
-                     const Tile& first, int block, const Tile& length) {
-  return fold(sides, MaskAxis::Key, b, block,
+LeafBounds fold_keys(const Sides& mask, const Tile& b, const Tile& h, const Tile& first, int block,
+                     const Tile& length) {
+  return fold(mask, MaskAxis::Key, b, block,
               [&](const Tile& lane) { return Positions{h, min(first + lane, length - 1)}; });
 }
-
-struct Sides {
-  Sides(MaskSource s, bool heads_are_rows) : source(std::move(s)), sides(source, heads_are_rows) {}
-  Sides(const Sides&) = delete;
-  Sides& operator=(const Sides&) = delete;
-  MaskSource source;
-  MaskAxisDependence sides;
-};
 
 /// cu_seqlens, where there are any.
 struct Lengths {
@@ -108,8 +113,8 @@ struct SequenceLists {
 void store(const Out<i32, 4>& Bounds, const LeafBounds& bounds, const Subscript& b,
            const Subscript& h, const Subscript& n) {
   for (std::size_t i = 0; i < bounds.size(); ++i) {
-    Bounds(2 * i, b, h, n) = bounds[i].first;
-    Bounds(2 * i + 1, b, h, n) = bounds[i].second;
+    Bounds(2 * i, b, h, n) = bounds[i].lo;
+    Bounds(2 * i + 1, b, h, n) = bounds[i].hi;
   }
 }
 
@@ -122,12 +127,12 @@ auto make_bounds_kernel(std::shared_ptr<const Sides> mask) {
   return kernel("attention_key_bounds", [mask](Out<i32, 4> Bounds, Scalar<i32> seqlen_kv,
                                                std::optional<In<i32, 1>> cu_q,
                                                std::optional<In<i32, 1>> cu_kv) {
-    const int BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, 128);
+    const int BN = tune("BN", kListKeys, 128);
     Bounds.partial();  // there is room for longer calls
     if (!cu_q) {
       for (auto [b, h, n] : grid({Bounds.dim(1), Bounds.dim(2), cdiv(seqlen_kv, BN)}, 1, 1, 1))
-        store(Bounds, fold_keys(mask->sides, b.first(), h.first(), n.first() * BN, BN, seqlen_kv),
-              b, h, n);
+        store(Bounds, fold_keys(*mask, b.first(), h.first(), n.first() * BN, BN, seqlen_kv), b, h,
+              n);
       return;
     }
     const Lengths lengths{cu_q, cu_kv};
@@ -138,38 +143,39 @@ auto make_bounds_kernel(std::shared_ptr<const Sides> mask) {
       const Tile left = max(cdiv(part.seqlen_kv, BN) - share.first(), 0);
       for (auto i : steps(cdiv(left, kShares), 1)) {
         const Tile n = share.first() + i.first() * kShares;
-        store(Bounds, fold_keys(mask->sides, b.first(), h.first(), n * BN, BN, part.seqlen_kv), 0,
-              h, part.columns->begin + n);
+        store(Bounds, fold_keys(*mask, b.first(), h.first(), n * BN, BN, part.seqlen_kv), 0, h,
+              part.columns->begin + n);
       }
     }
   });
 }
 
 /// Bounds of the keys' leaves over a chunk of blocks.
-LeafBounds key_bounds(const MaskAxisDependence& sides, const In<i32, 4>& table, const Tile& b,
-                      const Tile& h, const Index& n, int block, const SequenceLists& part) {
-  if (sides.is_plain_key()) {
+LeafBounds key_bounds(const Sides& mask, const In<i32, 4>& table, const Tile& b, const Tile& h,
+                      const Index& n, int block, const SequenceLists& part) {
+  if (mask.sides.is_plain_key()) {
     const Tile first = cast<i32>(n.indices() * block);
-    return LeafBounds(sides.key_leaves.size(), {first, min(first + block, part.seqlen_kv) - 1});
+    return LeafBounds(mask.sides.key_leaves.size(),
+                      {first, min(first + block, part.seqlen_kv) - 1});
   }
   const Subscript entry = part.columns ? Subscript(0) : Subscript(b),
                   at = part.columns ? Subscript(n.shifted(part.columns->begin)) : Subscript(n);
   LeafBounds bounds;
   const auto count =
-      sides.key_leaves.size() * static_cast<std::size_t>(sides.pieces(MaskAxis::Key));
+      mask.sides.key_leaves.size() * static_cast<std::size_t>(mask.sides.pieces(MaskAxis::Key));
   for (std::size_t i = 0; i < count; ++i)
-    bounds.emplace_back(fill_absent(table(2 * i, entry, h, at), 0),
-                        fill_absent(table(2 * i + 1, entry, h, at), 0));
+    bounds.push_back({fill_absent(table(2 * i, entry, h, at), 0),
+                      fill_absent(table(2 * i + 1, entry, h, at), 0)});
   return bounds;
 }
 
 /// Values of the leaves that no axis changes, each its own bounds.
-LeafBounds launch_values(const MaskAxisDependence& sides, const Tile& b, const Tile& h) {
-  MaskValues values(sides.source, b, h, full<i32>(0));
+LeafBounds launch_values(const Sides& mask, const Tile& b, const Tile& h) {
+  MaskValues values(mask.source, b, h, full<i32>(0));
   LeafBounds bounds;
-  for (const MaskNodeId id : sides.launch_leaves) {
+  for (const MaskNodeId id : mask.sides.launch_leaves) {
     const Tile v = cast<i32>(values.at(id));
-    bounds.emplace_back(v, v);
+    bounds.push_back({v, v});
   }
   return bounds;
 }
@@ -179,34 +185,34 @@ struct BlockBounds {
 };
 
 /// The truth value that holds for every pair of the block.
-ThreeValued classify(const MaskAxisDependence& sides, const BlockBounds& block) {
-  MaskIntervals intervals(sides);
+ThreeValued classify(const Sides& mask, const BlockBounds& block) {
+  const MaskIntervals intervals(mask.sides);
   std::optional<ThreeValued> all;
-  const int query_pieces = sides.pieces(MaskAxis::Query), key_pieces = sides.pieces(MaskAxis::Key);
+  const int query_pieces = mask.sides.pieces(MaskAxis::Query),
+            key_pieces = mask.sides.pieces(MaskAxis::Key);
   for (int p = 0; p < query_pieces; ++p)
     for (int r = 0; r < key_pieces; ++r) {
       const auto known = [&](MaskNodeId id, const LeafBounds& bounds, int pieces, int piece) {
-        const MaskAxis side = sides.of(id);
-        const auto& leaves = sides.leaves(side);
+        const MaskAxis side = mask.sides.of(id);
+        const auto& leaves = mask.sides.leaves(side);
         const auto at = std::ranges::find(leaves, id) - leaves.begin();
-        const auto& [lo, hi] = bounds[static_cast<std::size_t>(at * pieces + piece)];
-        return intervals.known(id, lo, hi, side == MaskAxis::Uniform);
+        return intervals.known(id, bounds[static_cast<std::size_t>(at * pieces + piece)],
+                               side == MaskAxis::Uniform);
       };
       const ThreeValued truth = intervals.run([&](MaskNodeId id) {
-        if (sides.of(id) == MaskAxis::Query) return known(id, block.queries, query_pieces, p);
-        if (sides.of(id) == MaskAxis::Key) return known(id, block.keys, key_pieces, r);
+        if (mask.sides.of(id) == MaskAxis::Query) return known(id, block.queries, query_pieces, p);
+        if (mask.sides.of(id) == MaskAxis::Key) return known(id, block.keys, key_pieces, r);
         return known(id, block.launch, 1, 0);
       });
-      all = all ? ThreeValued{all->all && truth.all, all->any || truth.any} : truth;
+      all = all ? ThreeValued{all->lo && truth.lo, all->hi || truth.hi} : truth;
     }
   return *all;
 }
 
 /// Rows of a tile, from row `first` of `group` heads of `part.seqlen_q` queries each on.
-LeafBounds fold_queries(const MaskAxisDependence& sides, const Tile& b, const Tile& h,
-                        const Tile& first, int rows, const SequenceLists& part,
-                        const QueryTileRows& call) {
-  return fold(sides, MaskAxis::Query, b, rows, [&](const Tile& lane) {
+LeafBounds fold_queries(const Sides& mask, const Tile& b, const Tile& h, const Tile& first,
+                        int rows, const SequenceLists& part, const QueryTileRows& call) {
+  return fold(mask, MaskAxis::Query, b, rows, [&](const Tile& lane) {
     const Tile count = call.group > 1 ? part.seqlen_q * call.group : part.seqlen_q;
     const Tile row = min(first + lane, count - 1);
     Positions p{h, row};
@@ -218,9 +224,9 @@ LeafBounds fold_queries(const MaskAxisDependence& sides, const Tile& b, const Ti
 
 /// Writes a row of the list: full blocks from its front, partial ones from its back.
 struct BlockListWriter {
-  BlockListWriter(const MaskAxisDependence& of, const In<i32, 4>& key_bounds, const Out<i32, 4>& to,
-                  int keys, const SequenceLists& of_part, const Tile& has_queries)
-      : sides(of),
+  BlockListWriter(const Sides& of, const In<i32, 4>& key_bounds, const Out<i32, 4>& to, int keys,
+                  const SequenceLists& of_part, const Tile& has_queries)
+      : mask(of),
         key_bounds_of(key_bounds),
         blocks(to),
         block(keys),
@@ -229,7 +235,7 @@ struct BlockListWriter {
         count(part.columns ? where(has_queries, cdiv(part.seqlen_kv, block), 0)
                            : cdiv(part.seqlen_kv, block)) {}
 
-  const MaskAxisDependence& sides;
+  const Sides& mask;
   const In<i32, 4>& key_bounds_of;
   const Out<i32, 4>& blocks;
   int block;
@@ -240,14 +246,14 @@ struct BlockListWriter {
     Tile whole, masked;
   };
   Counts run(const Tile& b, const Tile& h, const Index& m, const LeafBounds& queries) const {
-    const LeafBounds launch = launch_values(sides, b, h);
+    const LeafBounds launch = launch_values(mask, b, h);
     Tile whole = full<i32>(0), masked = full<i32>(0);
     for (auto n : steps(count, kChunk).independent()) {
-      const LeafBounds keys = key_bounds(sides, key_bounds_of, b, h, n, block, part);
-      const ThreeValued truth = classify(sides, {launch, queries, keys});
+      const LeafBounds keys = key_bounds(mask, key_bounds_of, b, h, n, block, part);
+      const ThreeValued truth = classify(mask, {launch, queries, keys});
       const Tile at = n.indices(), exists = at < count;
-      const Tile is_whole = exists && truth.all && (at + 1) * block <= part.seqlen_kv;
-      const Tile is_masked = exists && truth.any && !is_whole;
+      const Tile is_whole = exists && truth.lo && (at + 1) * block <= part.seqlen_kv;
+      const Tile is_masked = exists && truth.hi && !is_whole;
       // Both prefix sums in one number: neither exceeds the chunk.
       const Tile both = cast<i32>(is_whole) + cast<i32>(is_masked) * kSecond,
                  before = cumsum(both, 0, {.exclusive = true}), total = sum(both, 0);
@@ -269,8 +275,7 @@ auto make_list_kernel(std::shared_ptr<const Sides> mask) {
       [mask](In<i32, 4> KeyBounds, Out<i32, 4> Blocks, Out<i32, 3> Counts, Out<i32, 3> Full,
              Scalar<i32> seqlen_q, Scalar<i32> seqlen_kv, std::optional<In<i32, 1>> cu_q,
              std::optional<In<i32, 1>> cu_kv, int group, bool align_bottom_right) {
-        const int BM = tune("BM", {16, 32, 64, 128}, 128),
-                  BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, 128);
+        const int BM = tune("BM", kListQueries, 128), BN = tune("BN", kListKeys, 128);
         const Lengths lengths{cu_q, cu_kv};
         // There is room for longer calls, and between blocks of both kinds.
         Blocks.partial(), Counts.partial(), Full.partial();
@@ -280,9 +285,9 @@ auto make_list_kernel(std::shared_ptr<const Sides> mask) {
           const SequenceLists part =
               cu_q ? SequenceLists::of(lengths, b.first(), BN) : SequenceLists{seqlen_q, seqlen_kv};
           const Tile has_queries = m.first() * BM < part.seqlen_q * group;
-          const BlockListWriter maker{mask->sides, KeyBounds, Blocks, BN, part, has_queries};
-          const LeafBounds queries = fold_queries(mask->sides, b.first(), h.first(), m.first() * BM,
-                                                  BM, part, {group, align_bottom_right});
+          const BlockListWriter maker{*mask, KeyBounds, Blocks, BN, part, has_queries};
+          const LeafBounds queries = fold_queries(*mask, b.first(), h.first(), m.first() * BM, BM,
+                                                  part, {group, align_bottom_right});
           const auto [whole, masked] = maker.run(b.first(), h.first(), m, queries);
           Counts(b, h, m) = whole + masked;
           Full(b, h, m) = whole;
@@ -325,7 +330,7 @@ KvIndexWindow KvIndexWindow::of_sequence(const Tile& b, const Tile& first, const
 }
 
 struct DerivedBlockLists::Kernels {
-  Kernels(const MaskSource& source, bool heads_are_rows)
+  Kernels(const MaskFunction& source, bool heads_are_rows)
       : mask(std::make_shared<const Sides>(source, heads_are_rows)),
         bounds(make_bounds_kernel(mask)),
         list(make_list_kernel(mask)),
@@ -365,7 +370,7 @@ struct DerivedBlockLists::Kernels {
   std::map<std::pair<int, int>, OfTiles> made;  ///< by queries and keys of a tile
 };
 
-DerivedBlockLists::DerivedBlockLists(const MaskSource& source)
+DerivedBlockLists::DerivedBlockLists(const MaskFunction& source)
     : of_head_(std::make_unique<Kernels>(source, false)),
       of_group_(std::make_unique<Kernels>(source, true)) {}
 DerivedBlockLists::~DerivedBlockLists() = default;
@@ -377,7 +382,7 @@ bool DerivedBlockLists::holds_in_64_bits() const {
 BlockListArgs DerivedBlockLists::make(const Stream& stream, const Tensor& Q, const Tensor& K,
                                       BlockShape tiles, const QueryTileRows& call) const {
   Kernels& made = call.group > 1 ? *of_group_ : *of_head_;
-  const MaskAxisDependence& sides = made.mask->sides;
+  const ir::MaskAxisDependence& sides = made.mask->sides;
   const bool is_varlen = call.lengths.q.defined();
   // Extents of one divisor, so that other lengths are not another kernel.
   constexpr int kDivisor = 16;

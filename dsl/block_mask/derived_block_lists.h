@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "dsl/block_mask/mask_intervals.h"
+#include "dsl/functions/traced_function.h"
 #include "tegula/block_mask.h"
 #include "tegula/stream.h"
 
@@ -11,7 +11,7 @@ namespace tegula {
 
 class DerivedBlockLists {
  public:
-  explicit DerivedBlockLists(const MaskSource& source);
+  explicit DerivedBlockLists(const MaskFunction& source);
   ~DerivedBlockLists();
 
   /// Whether the lists hold for positions computed in 64 bits too.

@@ -32,14 +32,12 @@ struct KvInterval {
   std::optional<RecordedBound> lo, hi;
 };
 
-template <class Fn>
-std::optional<RecordedBound> of_both(const std::optional<RecordedBound>& a,
-                                     const std::optional<RecordedBound>& b, Fn pick) {
+template <class T, class Fn>
+std::optional<T> of_both(const std::optional<T>& a, const std::optional<T>& b, Fn pick) {
   return a && b ? std::optional(pick(*a, *b)) : std::nullopt;
 }
-template <class Fn>
-std::optional<RecordedBound> of_either(const std::optional<RecordedBound>& a,
-                                       const std::optional<RecordedBound>& b, Fn pick) {
+template <class T, class Fn>
+std::optional<T> of_either(const std::optional<T>& a, const std::optional<T>& b, Fn pick) {
   return a && b ? std::optional(pick(*a, *b)) : a ? a : b;
 }
 inline KvInterval intersect(const KvInterval& a, const KvInterval& b) {

@@ -1,22 +1,25 @@
 // Ends of key ranges: linear forms of q at the first and the last row of a tile.
-#include "tegula/block_mask.h"
+#include "dsl/block_mask/kv_range_analysis.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "dsl/block_mask/kv_interval.h"
 #include "dsl/block_mask/mask_overflow.h"
-#include "dsl/block_mask/solved_conditions.h"
-#include "dsl/functions/mask_trace.h"
+#include "dsl/signature.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
 namespace {
 
 using ir::Interval;
+using ir::kMaskPositions;
 using ir::Linear;
 using ir::MaskFormula;
+using ir::SolvedConditions;
 using Limit = SolvedConditions::Limit;
+
+static_assert(kMaskPositions.hi == dsl::kSmallSpan + 1024);
 
 /// As ir::KvVisibility, with one interval each; absent: no key.
 struct Cover {
@@ -32,69 +35,61 @@ struct KvIntervals {
 /// Records the ends for one tile of queries.
 class Recorder {
  public:
-  Recorder(const ir::MaskClosedForm& form, const SolvedConditions::Numbers& numbers, Tile first,
-           Tile last, Tile seqlen_kv)
+  Recorder(const ir::MaskClosedForm& form, const SolvedConditions& limits, const MaskFunction& mask,
+           Tile first, Tile last, Tile seqlen_kv)
       : form_(form),
-        limits_(form, numbers),
+        limits_(limits),
+        mask_(mask),
         first_(std::move(first)),
         last_(std::move(last)),
         length_(std::move(seqlen_kv)) {}
 
-  Cover run() { return of(form_.formula); }
+  Cover cover() const { return fold(form_.formula, Covers{*this}); }
   /// The intervals of a mask whose conditions are all solved, with gaps between them.
-  std::optional<KvIntervals> run_parts() {
+  std::optional<KvIntervals> parts() const {
     const auto count = limits_.intervals();
-    return count && *count > 1 ? std::optional(parts(form_.formula)) : std::nullopt;
+    return count && *count > 1 ? std::optional(fold(form_.formula, AllParts{*this})) : std::nullopt;
   }
 
  private:
-  KvIntervals parts(const MaskFormula& f) {
-    const bool is_leaf =
-        f.kind == MaskFormula::Kind::Condition || f.kind == MaskFormula::Kind::Opaque;
-    if (is_leaf) {
-      const Cover c = of(f);
+  struct Covers {
+    const Recorder& of;
+
+    Cover leaf(const MaskFormula& f) const { return of.leaf(f); }
+    static Cover constant(bool all) { return all ? Cover{KvInterval{}, KvInterval{}} : Cover{}; }
+    static Cover both(const Cover& a, const Cover& b) {
+      return {of_both(a.visible, b.visible, intersect), of_both(a.full, b.full, intersect)};
+    }
+    static Cover either(const Cover& a, const Cover& b) {
+      return {of_either(a.visible, b.visible, hull), of_either(a.full, b.full, inner_hull)};
+    }
+  };
+  struct AllParts {
+    const Recorder& of;
+
+    KvIntervals leaf(const MaskFormula& f) const {
+      const Cover c = of.leaf(f);
       KvIntervals one;
       if (c.visible) one.visible.push_back(*c.visible);
       if (c.full) one.full.push_back(*c.full);
       return one;
     }
-    const bool all = f.kind == MaskFormula::Kind::All;
-    KvIntervals sum;
-    if (all) sum = {{KvInterval{}}, {KvInterval{}}};
-    for (const MaskFormula& part : f.parts) {
-      const KvIntervals p = parts(part);
-      sum.visible = all ? intersection(sum.visible, p.visible) : united(sum.visible, p.visible);
-      sum.full = all ? intersection(sum.full, p.full) : united(sum.full, p.full);
+    static KvIntervals constant(bool all) {
+      return all ? KvIntervals{{KvInterval{}}, {KvInterval{}}} : KvIntervals{};
     }
-    return sum;
-  }
+    static KvIntervals both(const KvIntervals& a, const KvIntervals& b) {
+      return {ir::intersection(a.visible, b.visible), ir::intersection(a.full, b.full)};
+    }
+    static KvIntervals either(const KvIntervals& a, const KvIntervals& b) {
+      return {ir::united(a.visible, b.visible), ir::united(a.full, b.full)};
+    }
+  };
 
-  Cover of(const MaskFormula& f) {
+  Cover leaf(const MaskFormula& f) const {
     if (f.kind == MaskFormula::Kind::Condition) return of(form_.conditions[f.index]);
-    if (f.kind == MaskFormula::Kind::Opaque)
-      return limits_.is_of_rows(f) ? of_rows(f) : decided(limits_.truth_of_opaque(f));
-    const bool all = f.kind == MaskFormula::Kind::All;
-    Cover sum;
-    if (all) sum = {KvInterval{}, KvInterval{}};
-    for (const MaskFormula& part : f.parts) {
-      const Cover c = of(part);
-      sum.visible =
-          all ? both(sum.visible, c.visible, intersect) : any(sum.visible, c.visible, hull);
-      sum.full = all ? both(sum.full, c.full, intersect) : any(sum.full, c.full, inner_hull);
-    }
-    return sum;
+    return limits_.is_of_rows(f) ? of_rows(f) : decided(limits_.truth_of_opaque(f));
   }
-  using Combine = KvInterval (*)(const KvInterval&, const KvInterval&);
-  static std::optional<KvInterval> both(const std::optional<KvInterval>& a,
-                                        const std::optional<KvInterval>& b, Combine f) {
-    return a && b ? std::optional(f(*a, *b)) : std::nullopt;
-  }
-  static std::optional<KvInterval> any(const std::optional<KvInterval>& a,
-                                       const std::optional<KvInterval>& b, Combine f) {
-    return a && b ? std::optional(f(*a, *b)) : a ? a : b;
-  }
-
-  Cover of(const ir::MaskCondition& c) {
+  Cover of(const ir::MaskCondition& c) const {
     const SolvedConditions::Solution solution = limits_.solve(c);
     if (solution.truth) return decided(*solution.truth);
     if (!solution.limit) return kUnknown;
@@ -133,7 +128,7 @@ class Recorder {
   /// Nothing where it is sure.
   std::optional<Tile> stays_in_type(const std::vector<ir::MaskNodeId>& nodes) const {
     if (nodes.empty()) return std::nullopt;
-    return MaskOverflow(limits_, first_, last_, length_).no_overflow(nodes);
+    return MaskOverflow(limits_, mask_, first_, last_, length_).no_overflow(nodes);
   }
   static RecordedBound chosen(const Tile& condition, const RecordedBound& a,
                               const Tile& otherwise) {
@@ -151,16 +146,16 @@ class Recorder {
     const ir::MaskNode& n = limits_.node(id);
     if (n.kind == ir::MaskNode::Kind::Query) return row;
     if (n.kind == ir::MaskNode::Kind::Const) return full<i32>(static_cast<i32>(n.value));
-    if (const auto cell = limits_.number(id)) return detail::captured_scalar(cell, {});
+    if (limits_.is_scalar(id)) return mask_.scalar(n);
     const Tile a = at_row(n.in[0], row);
     if (!n.is_op(ir::Opcode::Div)) {
       const Tile b = at_row(n.in[1], row);
       return n.is_op(ir::Opcode::Add) ? a + b : a - b;
     }
     // A Scalar that is not positive makes no use of the quotient.
-    if (const auto cell = limits_.number(n.in[1]))
-      return a / max(detail::captured_scalar(cell, {}), full<i32>(1));
-    return a / limits_.node(n.in[1]).value;
+    const ir::MaskNode& by = limits_.node(n.in[1]);
+    if (limits_.is_scalar(n.in[1])) return a / max(mask_.scalar(by), full<i32>(1));
+    return a / by.value;
   }
   /// The value of a symbol at the first row, or at the last: it does not fall from row to row.
   RecordedBound symbol(ir::MaskNodeId id, bool at_last) const {
@@ -234,33 +229,18 @@ class Recorder {
   }
 
   const ir::MaskClosedForm& form_;
-  SolvedConditions limits_;
+  const SolvedConditions& limits_;
+  const MaskFunction& mask_;
   Tile first_, last_, length_;
 };
 
 }  // namespace
 
-struct KvRangeAnalysis::Solved {
-  ir::MaskClosedForm form;
-  SolvedConditions::Numbers numbers;  ///< by slot of the expression
-};
-
-KvRangeAnalysis::KvRangeAnalysis(const Mask& mask) {
-  try {
-    MaskSource source = trace_mask_source(mask);
-    solved_ =
-        std::make_shared<const Solved>(ir::solve_mask(source.expr), std::move(source.numbers));
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
-    // The mask wants tiles, or is wrong: the kernel's own use of it tells.
-  }
-}
-
 KvRanges KvRangeAnalysis::record(const Tile& first, const Tile& last, const Tile& seqlen_kv) const {
   // With wider indices the mask's arithmetic is not what was traced.
-  const bool narrow = first.dtype() == DType::i32 && seqlen_kv.dtype() == DType::i32;
-  if (!solved_ || !narrow) return {};
-  Recorder recorder(solved_->form, solved_->numbers, first, last, seqlen_kv);
-  const Cover cover = recorder.run();
+  if (first.dtype() != DType::i32 || seqlen_kv.dtype() != DType::i32) return {};
+  const Recorder recorder(form_, limits_, mask_, first, last, seqlen_kv);
+  const Cover cover = recorder.cover();
   const auto full_range = [&](const KvInterval& s) {
     return KvRange{s.lo ? s.lo->tile : full<i32>(0), s.hi ? s.hi->tile : seqlen_kv};
   };
@@ -270,7 +250,7 @@ KvRanges KvRangeAnalysis::record(const Tile& first, const Tile& last, const Tile
   else if (cover.visible->lo || cover.visible->hi)
     keys.visible = clamp_to_range(*cover.visible, seqlen_kv);
   if (cover.full) keys.full = full_range(*cover.full);
-  if (const auto parts = recorder.run_parts()) {
+  if (const auto parts = recorder.parts()) {
     for (const KvInterval& s : parts->visible)
       keys.visible_intervals.push_back(clamp_to_range(s, seqlen_kv));
     for (const KvInterval& s : parts->full) keys.full_intervals.push_back(full_range(s));

@@ -1,17 +1,18 @@
 #include "dsl/block_mask/mask_overflow.h"
 
 #include "ir/op_table.h"
-#include "tegula/tegula.h"
 
 namespace tegula {
 
 using ir::Interval;
 using ir::MaskNode;
 using ir::Opcode;
+namespace rules = ir::interval_rules;
 
-MaskOverflow::MaskOverflow(const SolvedConditions& limits, const Tile& first, const Tile& last,
-                           const Tile& seqlen_kv)
+MaskOverflow::MaskOverflow(const ir::SolvedConditions& limits, const MaskFunction& mask,
+                           const Tile& first, const Tile& last, const Tile& seqlen_kv)
     : limits_(limits),
+      mask_(mask),
       first_(cast<i64>(first)),
       last_(cast<i64>(last)),
       length_(cast<i64>(seqlen_kv)) {}
@@ -35,7 +36,7 @@ MaskOverflow::Wide MaskOverflow::bounds(ir::MaskNodeId id) {
     case MaskNode::Kind::Key:
       return {Tile(std::int64_t{0}), length_};
     case MaskNode::Kind::Param:
-      return point(cast<i64>(detail::captured_scalar(limits_.number(id), {})));
+      return point(cast<i64>(mask_.scalar(n)));
     case MaskNode::Kind::Const:
       return point(Tile(n.value));
     default:
@@ -45,37 +46,24 @@ MaskOverflow::Wide MaskOverflow::bounds(ir::MaskNodeId id) {
   if (!limits_.may_overflow(id)) return w;
   const Interval all = Interval::of(DType::i32);
   require(w.lo >= Tile(all.lo) && w.hi <= Tile(all.hi));
-  // Numbers beyond the type are refused already; clamps to operands of 32 bits again.
+  // Values beyond are refused already; operands are of 32 bits again.
   return {max(w.lo, Tile(all.lo)), min(w.hi, Tile(all.hi))};
 }
 
 MaskOverflow::Wide MaskOverflow::operation(const MaskNode& n) {
+  using Rule = Wide (*)(const Wide&, const Wide&);
+  constexpr Rule kQuotient = [](const Wide& a, const Wide&) { return rules::towards_zero(a); };
   // The ops that SolvedConditions::is_checkable follows.
-  static constexpr auto kTable = ir::op_table<Fn>({{Opcode::Neg, &MaskOverflow::negation},
-                                                   {Opcode::Add, &MaskOverflow::sum},
-                                                   {Opcode::Sub, &MaskOverflow::difference},
-                                                   {Opcode::Mul, &MaskOverflow::product},
-                                                   {Opcode::Div, &MaskOverflow::division},
-                                                   {Opcode::Rem, &MaskOverflow::division}});
+  static constexpr auto kRules = ir::op_table<Rule>(
+      {{Opcode::Neg, [](const Wide& a, const Wide&) { return rules::negation(a); }},
+       {Opcode::Add, [](const Wide& a, const Wide& b) { return rules::sum(a, b); }},
+       {Opcode::Sub, [](const Wide& a, const Wide& b) { return rules::difference(a, b); }},
+       {Opcode::Mul, [](const Wide& a, const Wide& b) { return rules::product(a, b); }},
+       {Opcode::Div, kQuotient},
+       {Opcode::Rem, kQuotient}});
   const Wide a = bounds(n.in[0]), b = n.operands > 1 ? bounds(n.in[1]) : a;
-  return (this->*kTable[static_cast<std::size_t>(n.opcode)])(a, b);
-}
-
-MaskOverflow::Wide MaskOverflow::negation(const Wide& a, const Wide&) { return {-a.hi, -a.lo}; }
-MaskOverflow::Wide MaskOverflow::sum(const Wide& a, const Wide& b) {
-  return {a.lo + b.lo, a.hi + b.hi};
-}
-MaskOverflow::Wide MaskOverflow::difference(const Wide& a, const Wide& b) {
-  return {a.lo - b.hi, a.hi - b.lo};
-}
-MaskOverflow::Wide MaskOverflow::product(const Wide& a, const Wide& b) {
-  const Tile x = a.lo * b.lo, y = a.lo * b.hi, z = a.hi * b.lo, w = a.hi * b.hi;
-  return {min(min(x, y), min(z, w)), max(max(x, y), max(z, w))};
-}
-MaskOverflow::Wide MaskOverflow::division(const Wide& a, const Wide& b) {
-  require(b.lo >= 1);
-  const Tile zero(std::int64_t{0});
-  return {min(a.lo, zero), max(a.hi, zero)};
+  if (n.opcode == Opcode::Div || n.opcode == Opcode::Rem) require(b.lo >= 1);
+  return kRules[static_cast<std::size_t>(n.opcode)](a, b);
 }
 
 }  // namespace tegula

@@ -12,7 +12,8 @@ using ir::MaskNode;
 using ir::MaskPred;
 using Kind = MaskNode::Kind;
 
-MaskValues::MaskValues(const MaskSource& source, const Tile& b, const Tile& h, const Tile& position)
+MaskValues::MaskValues(const MaskFunction& source, const Tile& b, const Tile& h,
+                       const Tile& position)
     : source_(source),
       b_(cast<i32>(b)),
       h_(cast<i32>(h)),
@@ -35,8 +36,7 @@ ir::Value MaskValues::value(ir::MaskNodeId id) {
       case Kind::Key:
         return t.value(position_);
       case Kind::Param:
-        return t.value(
-            detail::captured_scalar(source_.numbers[static_cast<std::size_t>(n.value)], {}));
+        return t.value(source_.scalar(n));
       case Kind::Const:
         return t.build.constant(ir::Type::scalar(n.dtype), n.value);
       case Kind::Table:

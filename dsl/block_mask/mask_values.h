@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "dsl/functions/mask_trace.h"
+#include "dsl/functions/traced_function.h"
 #include "ir/kernel.h"
 #include "tegula/value.h"
 
@@ -13,7 +13,7 @@ namespace tegula {
 class MaskValues {
  public:
   /// `position`: that of the queries or of the keys, i32, whichever the nodes depend on.
-  MaskValues(const MaskSource& source, const Tile& b, const Tile& h, const Tile& position);
+  MaskValues(const MaskFunction& source, const Tile& b, const Tile& h, const Tile& position);
   Tile at(ir::MaskNodeId id);
 
  private:
@@ -21,7 +21,7 @@ class MaskValues {
   ir::Value operation(const ir::MaskNode& node);
   ir::Value entry(const ir::MaskNode& node);
 
-  const MaskSource& source_;
+  const MaskFunction& source_;
   Tile b_, h_, position_;
   std::vector<ir::Value> values_;  ///< by node; none: not recorded yet
 };

@@ -6,10 +6,11 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "dsl/functions/traced_function.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/eval/eval.h"
 #include "ir/kernel.h"
-#include "tegula/tegula.h"
+#include "tegula/error.h"
 
 namespace tegula {
 namespace {
@@ -30,8 +31,11 @@ bool is_long(const ir::Kernel& k, ir::OpId op) {
 /// alone.
 class Dependence {
  public:
-  explicit Dependence(const ir::Kernel& k)
-      : key(param(k, 0)), k_(k), query_(param(k, 3)), of_key_{key, param(k, 4)} {}
+  explicit Dependence(const TracedFunction& f)
+      : key(f.argument(TracedFunction::kKey)),
+        k_(f.function().body),
+        query_(f.argument(TracedFunction::kQuery)),
+        of_key_{key, f.argument(TracedFunction::kScore)} {}
 
   /// True where a result differs from key to key, as the score itself does.
   bool visit(ir::OpId op) {
@@ -106,8 +110,6 @@ class Dependence {
     const ir::Opcode o = k_[op].opcode;
     return is_float(k_.type(k_[op].results[0]).dtype()) && (o == Mul || o == Div || o == Fma);
   }
-  static ir::Value param(const ir::Kernel& k, std::size_t i) { return k.params()[i].value; }
-
   const ir::Kernel& k_;
   ir::Value query_;
   std::unordered_set<ir::Value> of_key_, of_query_{query_}, of_distance_;
@@ -124,9 +126,9 @@ bool grows_with_distance(const ir::Kernel& k) try {
   const auto at = [&](std::int64_t kv) {
     float score = 0;
     const auto number = [](std::int64_t n) { return ir::EvalArg(ir::Cell{.i = n}); };
-    const ir::EvalArg args[] = {number(kv),       number(0),
+    const ir::EvalArg args[] = {ir::Cell{.f = 0}, number(0),
                                 number(0),        number(kQuery),
-                                ir::Cell{.f = 0}, ir::TensorArg{&score, {1}, {1}, DType::f32}};
+                                number(kv),       ir::TensorArg{&score, {1}, {1}, DType::f32}};
     return ir::evaluate(k, args).clean() ? score : NAN;
   };
   return at(0) > at(kQuery);
@@ -136,39 +138,30 @@ bool grows_with_distance(const ir::Kernel& k) try {
 
 }  // namespace
 
-ScoreTraits score_cost(const Score& score) {
-  const auto alone = kernel("score", [score](Scalar<i32> kv, Scalar<i32> b, Scalar<i32> h,
-                                             Scalar<i32> q, Scalar<f32> s, Out<f32, 1> out) {
-    for (auto i : grid(out, 1)) out(i) = score(s, b, h, q, kv);
+ScoreTraits ScoreFunction::cost() const {
+  ScoreTraits cost;
+  if (!traced_) return cost;
+  const ir::Kernel& k = traced_->function().body;
+  Dependence pairs(*traced_);
+  bool has_others = false;
+  ir::walk(k, k.body(), [&](ir::OpId op) {
+    if (!pairs.visit(op)) return;
+    const auto& d = k[op];
+    // Quotients of distances are computed once a diagonal beside others alone
+    // (ir/analysis/diagonals).
+    const bool is_toeplitz = pairs.is_of_distance(op),
+               is_costly = is_long(k, op) && !(is_toeplitz && d.opcode == ir::Opcode::Div),
+               has_per_element_state = is_costly && !is_toeplitz;
+    const int tma_bytes_per_element = pairs.tma_bytes_per_element(op);
+    cost.has_per_element_state = cost.has_per_element_state || has_per_element_state;
+    cost.tma_bytes_per_element += tma_bytes_per_element;
+    has_others = has_others || (has_per_element_state && tma_bytes_per_element == 0);
+    cost.is_toeplitz = cost.is_toeplitz || (is_costly && is_toeplitz);
+    cost.reads_kv_index = cost.reads_kv_index || std::ranges::count(d.operands, pairs.key) > 0;
   });
-  try {
-    const Trace trace =
-        alone.trace(0, 0, 0, 0, 0.0f, Tensor::zeros({1}, DType::f32, Device::cpu()));
-    const ir::Kernel& k = trace.kernel();
-    ScoreTraits cost;
-    Dependence pairs(k);
-    bool has_others = false;
-    ir::walk(k, k.body(), [&](ir::OpId op) {
-      if (!pairs.visit(op)) return;
-      const auto& d = k[op];
-      // Quotients of distances are computed once a diagonal beside others alone
-      // (ir/analysis/diagonals).
-      const bool is_toeplitz = pairs.is_of_distance(op),
-                 is_costly = is_long(k, op) && !(is_toeplitz && d.opcode == ir::Opcode::Div),
-                 has_per_element_state = is_costly && !is_toeplitz;
-      const int tma_bytes_per_element = pairs.tma_bytes_per_element(op);
-      cost.has_per_element_state = cost.has_per_element_state || has_per_element_state;
-      cost.tma_bytes_per_element += tma_bytes_per_element;
-      has_others = has_others || (has_per_element_state && tma_bytes_per_element == 0);
-      cost.is_toeplitz = cost.is_toeplitz || (is_costly && is_toeplitz);
-      cost.reads_kv_index = cost.reads_kv_index || std::ranges::count(d.operands, pairs.key) > 0;
-    });
-    if (has_others) cost.tma_bytes_per_element = 0;
-    cost.grows_with_distance = cost.reads_kv_index && grows_with_distance(k);
-    return cost;
-  } catch (const CompileError&) {
-    return {};
-  }
+  if (has_others) cost.tma_bytes_per_element = 0;
+  cost.grows_with_distance = cost.reads_kv_index && grows_with_distance(k);
+  return cost;
 }
 
 }  // namespace tegula

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <thread>
 
+#include "ir/clone_op.h"
 #include "ir/eval/cluster.h"
 #include "ir/eval/program.h"
 #include "ir/eval/unstored.h"
@@ -82,9 +83,39 @@ void check_arguments(const Kernel& kernel, std::span<const EvalArg> args) {
   }
 }
 
-std::array<std::int64_t, 3> launch_grid(Evaluation& evaluation) {
-  const Kernel& k = evaluation.kernel;
+/// The launch region of a kernel, with integers of 64 bits: a launch recipe computes in 64 bits,
+/// too, so that an extent of 2^32 is refused in place of one of 0.
+Kernel wide_launch(const Kernel& k) {
+  Kernel wide(k.info.name, k.info.form);
+  Builder b(wide, wide.launch());
+  ValueMap map;
+  const auto is_widened = [](Type t) {
+    return t.is_scalar() && !t.is_pointer() && is_integer(t.dtype()) && !is_bool(t.dtype());
+  };
+  for (const Param& p : k.params()) {
+    const Type type = k.type(p.value);
+    const Value param = wide.add_param(p.name, type, p.attrs);
+    map[p.value] = is_widened(type) ? b.cast(param, DType::i64) : param;
+  }
+  for (const OpId op : k.ops(k.launch())) {
+    const OpData& d = k[op];
+    std::vector<Value> operands;
+    for (const Value v : d.operands) operands.push_back(mapped(map, v));
+    std::vector<Type> types;
+    for (const Value v : d.results)
+      types.push_back(is_widened(k.type(v)) ? Type::scalar(DType::i64) : k.type(v));
+    const OpId made = b.create(d.opcode, operands, types, d.attrs);
+    for (std::size_t i = 0; i < types.size(); ++i) map[d.results[i]] = wide[made].results[i];
+  }
+  return wide;
+}
+
+std::array<std::int64_t, 3> launch_grid(const Kernel& kernel, std::span<const EvalArg> args) {
   std::array<std::int64_t, 3> grid{1, 1, 1};
+  if (!kernel[kernel.launch()].first) return grid;
+  const Kernel k = wide_launch(kernel);
+  const EvalOptions options;
+  Evaluation evaluation(k, args, options, /*track_races=*/false);
   Program host(evaluation);
   const OpId yield = host.run_region(k.launch());
   if (!yield) return grid;
@@ -151,23 +182,10 @@ void run_programs(Evaluation& evaluation, std::span<const std::int64_t> order, i
   if (failure) std::rethrow_exception(failure);
 }
 
-struct KindRow {
-  std::string_view name, code;
-};
-constexpr KindRow kKinds[] = {
-#define FINDING(kind, text, code, doc) {text, #code},
-#include "ir/eval/findings.def"
-#undef FINDING
-};
-
 /// Small launches stay on one thread, where their findings come in one order.
 constexpr std::int64_t kProgramsWorthAThread = 8;
 
 }  // namespace
-
-std::string_view name(FindingKind kind) { return kKinds[static_cast<std::size_t>(kind)].name; }
-
-std::string_view code(FindingKind kind) { return kKinds[static_cast<std::size_t>(kind)].code; }
 
 std::string Finding::what() const {
   return fmt::format("{}: {} (program {}, {}, {}{})", name(kind), text, program[0], program[1],
@@ -184,9 +202,7 @@ std::string EvalReport::str() const {
 
 std::array<std::int64_t, 3> evaluate_launch(const Kernel& kernel, std::span<const EvalArg> args) {
   check_arguments(kernel, args);
-  const EvalOptions options;
-  Evaluation evaluation(kernel, args, options, /*track_races=*/false);
-  return launch_grid(evaluation);
+  return launch_grid(kernel, args);
 }
 
 namespace {
@@ -194,7 +210,7 @@ namespace {
 EvalReport run_programs_of(const Kernel& kernel, std::span<const EvalArg> args,
                            const EvalOptions& options) {
   Evaluation evaluation(kernel, args, options, options.check);
-  evaluation.grid = launch_grid(evaluation);
+  evaluation.grid = launch_grid(kernel, args);
   const std::int64_t count = evaluation.grid[0] * evaluation.grid[1] * evaluation.grid[2];
   int threads = options.threads > 0 ? options.threads : count >= kProgramsWorthAThread ? 2 : 1;
   if (has_atomics(kernel)) threads = 1;

@@ -51,9 +51,20 @@ enum class FindingKind : std::uint8_t {
 #include "ir/eval/findings.def"
 #undef FINDING
 };
-std::string_view name(FindingKind kind);
+struct FindingRow {
+  std::string_view name, code, meaning;
+};
+inline constexpr FindingRow kFindingRows[] = {
+#define FINDING(kind, text, code, doc) {text, #code, doc},
+#include "ir/eval/findings.def"
+#undef FINDING
+};
+constexpr const FindingRow& row(FindingKind kind) {
+  return kFindingRows[static_cast<std::size_t>(kind)];
+}
+constexpr std::string_view name(FindingKind kind) { return row(kind).name; }
 /// Stable, "T1301".
-std::string_view code(FindingKind kind);
+constexpr std::string_view code(FindingKind kind) { return row(kind).code; }
 
 /// One fault of the program that ran, reported once per op and kind.
 struct Finding {

@@ -130,11 +130,14 @@ void check_tiles(const AttentionTileShape& t) {
     throw_argument_error(ErrorId::attention_tiles, t.block_q, t.block_kv);
 }
 
-void check_spec(const AttentionSpec& spec) {
-  if (spec.tiles) check_tiles(*spec.tiles);
-  const int splits = spec.split_kv.value_or(1);
+void check_schedule(const AttentionSchedule& schedule) {
+  if (schedule.tiles) check_tiles(*schedule.tiles);
+  const int splits = schedule.split_kv.value_or(1);
   if (splits != 1 && (splits < 2 || splits > kMaxSplitKv || splits % 2 != 0))
     throw_argument_error(ErrorId::split_kv, splits, +kMaxSplitKv);
+}
+
+void check_spec(const AttentionSpec& spec) {
   if (!spec.blocks) return;
   if (spec.weighting == AttentionNormalization::stick_breaking)
     throw_argument_error(ErrorId::stick_breaking_blocks);
@@ -161,8 +164,8 @@ KvRange causal_full(const Tile& first, const Tile&, const Tile&) {
 }
 
 struct Attention::Kernels {
-  explicit Kernels(const AttentionSpec& s)
-      : facts(std::make_shared<const AttentionHeuristics>(s)), of_bf16(facts), of_f16(facts) {}
+  explicit Kernels(std::shared_ptr<const AttentionHeuristics> of)
+      : facts(std::move(of)), of_bf16(facts), of_f16(facts) {}
 
   const AttentionSpec& spec() const { return facts->spec; }
 
@@ -184,10 +187,13 @@ struct Attention::Kernels {
   KernelsOf<f16> of_f16;
 };
 
-Attention::Attention(AttentionSpec spec, Loc at) {
+Attention::Attention(AttentionSpec spec, AttentionSchedule schedule, AttentionNumerics numerics,
+                     Loc at) {
   const detail::CallPlace here(at);
+  check_schedule(schedule);
   check_spec(spec);
-  kernels_ = std::make_shared<const Kernels>(extract_mask_from_score(std::move(spec)));
+  kernels_ = std::make_shared<const Kernels>(
+      std::make_shared<const AttentionHeuristics>(spec, schedule, numerics));
 }
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
@@ -197,7 +203,7 @@ void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& 
   check_extras(spec.weighting, extras);
   AttentionCall call = dense_call(Q, K, V, O, extras);
   if (spec.align_bottom_right) require_keys_for_queries(Q, K);
-  if (!spec.blocks) call = with_packed_gqa(std::move(call), spec.pack_gqa);
+  if (!spec.blocks) call = with_packed_gqa(std::move(call), kernels_->facts->schedule.pack_gqa);
   kernels_->run(stream, call);
 }
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/attention/kv_range_source.h"
 #include "kernels/attention/query_rows.h"
 #include "kernels/attention/softmax_state.h"
 #include "kernels/attention/split_kv.h"
@@ -37,6 +36,9 @@ class Program {
           const std::optional<In<i32, 3>>& order, const std::optional<SplitKvPartials>& shared,
           const Scalar<f32>& scale, bool no_keys, SoftmaxPass pass)
       : spec_(facts.spec),
+        traversal_(facts.traversal),
+        tma_loads_(facts.schedule.tma_aux_loads),
+        rescaling_(facts.numerics.rescaling),
         x_(x),
         softmax_(softmax),
         rows_(rows),
@@ -55,7 +57,6 @@ class Program {
         dv_(slice(0, padded_head_dim(x.V.static_dim(3)))),
         tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block(), rows.pack_gqa), pass)),
         programs_(tune("SPLITS", kSplitKvClusters, 1)),
-        visibility_(spec_),  // visibility in this trace: values that the mask captured may change
         group_(x.Q.dim(1) / x.K.dim(1)) {
     x.K.static_dim(3), x.O.static_dim(3);  // so that no guard is left where nothing is absent
     if (rows.cu_q) any_number();
@@ -170,7 +171,7 @@ class Program {
     Tile number, parts;
   };
 
-  bool reads_boxes() const { return spec_.score && spec_.tma_aux_loads; }
+  bool reads_boxes() const { return spec_.score && tma_loads_; }
 
   /// Divisibility of lengths is of no use: rows that a tile lacks are absent, and each thread
   /// stores rows that do not lie side by side.
@@ -235,7 +236,7 @@ class Program {
         lists_.blocks
             ? KvBlockIterator::list({*lists_.blocks, *lists_.counts, lists_.full, !spec_.blocks}, b,
                                     h, m.first() / tiles_.block_q, keys, std::move(columns))
-            : visibility_.of(s.rows, sequence.seqlen_kv, keys);
+            : traversal_.kv_blocks(s.rows, sequence.seqlen_kv, keys);
     // A user-given range may exclude keys that the mask would keep, so an empty range must stay
     // empty; without keys there is nothing to load.
     if (!spec_.kv_range && !no_keys_) kv_blocks = kv_blocks.with_min_one_block();
@@ -248,8 +249,7 @@ class Program {
   /// `row_max` needs the exact maximum.
   Rescaling rescaling() const {
     if (pass_ == SoftmaxPass::speculative) return Rescaling::never;
-    return spec_.rescaling == Rescaling::lazy && !softmax_.row_max ? Rescaling::lazy
-                                                                   : Rescaling::exact;
+    return rescaling_ == Rescaling::lazy && !softmax_.row_max ? Rescaling::lazy : Rescaling::exact;
   }
 
   /// The tile over a part of its keys, combined with the parts of the cluster's other programs: the
@@ -345,6 +345,9 @@ class Program {
   }
 
   const AttentionSpec& spec_;
+  const KvTraversal& traversal_;
+  bool tma_loads_;
+  Rescaling rescaling_;
   const ForwardTensors<T>& x_;
   const SoftmaxTensors& softmax_;
   const ForwardRows& rows_;
@@ -357,7 +360,6 @@ class Program {
   Index d_, dv_;
   AttentionTileShape tiles_;
   int programs_;  ///< programs of a cluster that shares a tile
-  KvRangeSource visibility_;
   Tile group_;
 };
 

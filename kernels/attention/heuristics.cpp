@@ -94,25 +94,29 @@ SplitKv best_splits(std::int64_t tiles, std::int64_t keys, double bytes_of_key,
   return best;
 }
 
+/// Takes a score apart, and tells what is left of it.
+ScoreTraits examine_score(AttentionSpec& spec) {
+  if (!spec.score) return {};
+  const ScoreFunction score(spec.score);
+  // A weight of -inf is no key left out.
+  const bool may_split = !spec.blocks && !spec.kv_range && !spec.full_kv_range &&
+                         spec.weighting != AttentionNormalization::none;
+  const auto split = may_split ? score.split() : std::nullopt;
+  if (!split) return score.cost();
+  spec.mask = spec.mask ? masks::and_(spec.mask, split->is_visible) : split->is_visible;
+  spec.score = split->score;
+  return spec.score ? ScoreFunction(spec.score).cost() : ScoreTraits();
+}
+
 AttentionGpu gpu_of(Device device) {
   return {&device_profile(device), num_sms(device), has_wgmma(device)};
 }
 
 }  // namespace
 
-AttentionSpec extract_mask_from_score(AttentionSpec spec) {
-  if (!spec.score || spec.blocks || spec.kv_range || spec.full_kv_range) return spec;
-  if (spec.weighting == AttentionNormalization::none)
-    return spec;  // a weight of -inf is no key left out
-  const auto split = split_score(spec.score);
-  if (!split) return spec;
-  spec.mask = spec.mask ? masks::and_(spec.mask, split->is_visible) : split->is_visible;
-  spec.score = split->score;
-  return spec;
-}
-
-AttentionHeuristics::AttentionHeuristics(const AttentionSpec& s)
-    : spec(s), traversal(s), score(s.score ? score_cost(s.score) : ScoreTraits()) {
+AttentionHeuristics::AttentionHeuristics(const AttentionSpec& s, const AttentionSchedule& how,
+                                         const AttentionNumerics& how_exactly)
+    : spec(s), schedule(how), numerics(how_exactly), score(examine_score(spec)), traversal(spec) {
   score.needs_row_scan = s.weighting == AttentionNormalization::stick_breaking;
   if (!score.needs_row_scan) return;
   score.has_per_element_state = true;
@@ -129,7 +133,7 @@ TileRequirements AttentionHeuristics::needs(std::int64_t dim, std::int64_t head_
 
 std::optional<AttentionTileShape> AttentionHeuristics::given_tiles() const {
   if (spec.blocks) return AttentionTileShape{spec.blocks->block_q, spec.blocks->block_kv};
-  return traversal.uses_block_list() ? std::nullopt : spec.tiles;
+  return traversal.uses_block_list() ? std::nullopt : schedule.tiles;
 }
 
 TileShapeClass AttentionHeuristics::form(const AttentionCall& c) const {
@@ -137,7 +141,7 @@ TileShapeClass AttentionHeuristics::form(const AttentionCall& c) const {
   AttentionLengths lengths{c.Q.size(2), c.K.size(2), 0, c.Q.size(0) * c.Q.size(1)};
   if (spec.align_bottom_right) lengths.first_query = lengths.keys - lengths.queries;
   const TileRequirements of_call = needs(c.Q.size(3), c.V.size(3), c.pack_gqa);
-  const bool has_boxes = score.tma_bytes_per_element > 0 && spec.tma_aux_loads &&
+  const bool has_boxes = score.tma_bytes_per_element > 0 && schedule.tma_aux_loads &&
                          has_wgmma(c.Q.device()) && is_tma_compatible(c.Q) &&
                          is_tma_compatible(c.K) && is_tma_compatible(c.V);
   if (has_boxes && tma_bias_tiles(of_call).block_kv > attention_tiles(of_call).block_kv)
@@ -166,7 +170,7 @@ SplitKv AttentionHeuristics::split_kv(const AttentionCall& c) const {
   const std::int64_t tiles = c.Q.size(0) * c.Q.size(1);
   const AttentionGpu gpu = gpu_of(c.Q.device());
   if (tiles == 0 || c.Q.size(2) == 0) return {};
-  if (spec.split_kv) return given_splits(*spec.split_kv, tiles, gpu);
+  if (schedule.split_kv) return given_splits(*schedule.split_kv, tiles, gpu);
   if (c.K.size(2) < gpu.profile->attention.least_keys_to_split) return {};
   const auto bytes_of_key =
       static_cast<double>(size_bytes(c.K.dtype()) * (c.K.size(3) + c.V.size(3)));
@@ -175,8 +179,8 @@ SplitKv AttentionHeuristics::split_kv(const AttentionCall& c) const {
 
 bool AttentionHeuristics::uses_speculative_softmax(const AttentionCall& c) const {
   if (spec.weighting != AttentionNormalization::softmax) return false;
-  const bool asks = spec.rescaling == Rescaling::never;
-  if (!asks && spec.rescaling != Rescaling::automatic) return false;
+  const bool asks = numerics.rescaling == Rescaling::never;
+  if (!asks && numerics.rescaling != Rescaling::automatic) return false;
   // Rows of a tile may have no keys there, or none that is known.
   if (c.pack_gqa || c.extras.row_max.defined() || traversal.uses_block_list() || spec.blocks ||
       spec.kv_range || c.K.size(2) == 0)
@@ -206,7 +210,7 @@ int AttentionHeuristics::programs(const AttentionCall& c) const {
 
 bool AttentionHeuristics::longest_first(const AttentionCall& c,
                                         const AttentionTileShape& tiles) const {
-  if (spec.longest_first) return *spec.longest_first;
+  if (schedule.longest_first) return *schedule.longest_first;
   constexpr std::int64_t kMaxShare = 16, kStepsByShare = 4, kMaxRanked = 512;
   const std::int64_t entries = c.lengths.q.defined() ? sequences(c) : 1,
                      of_head = ceil_div(c.Q.size(2), tiles.block_q),

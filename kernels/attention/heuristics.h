@@ -16,14 +16,12 @@ namespace tegula {
 /// Queries of the tile for few rows of packed heads.
 inline constexpr int kSmallQBlock = 64;
 
-/// The same attention, in which a score that gives -inf for some pairs (split_score) is a score
-/// under a mask: the keys that it leaves out are then found, and not visited. A spec that says
-/// itself which keys are visited keeps its score, which is asked about each of them.
-AttentionSpec extract_mask_from_score(AttentionSpec spec);
-
-/// A spec, and what was found out about its mask and score.
+/// A spec, and what was found out about its mask and score. A score that gives -inf for some pairs
+/// becomes a score under a mask: the keys that it leaves out are then found, and not visited. A
+/// spec that says itself which keys are visited keeps its score, which is asked about each of them.
 struct AttentionHeuristics {
-  explicit AttentionHeuristics(const AttentionSpec& s);
+  explicit AttentionHeuristics(const AttentionSpec& s, const AttentionSchedule& how = {},
+                               const AttentionNumerics& how_exactly = {});
 
   /// Rows of packed heads are not consecutive positions.
   TileRequirements needs(std::int64_t dim, std::int64_t head_dim_v, bool pack_gqa) const;
@@ -57,8 +55,10 @@ struct AttentionHeuristics {
   int programs(const AttentionCall& c) const;
 
   AttentionSpec spec;
-  KvTraversal traversal;
+  AttentionSchedule schedule;
+  AttentionNumerics numerics;
   ScoreTraits score;
+  KvTraversal traversal;
 };
 
 }  // namespace tegula

@@ -1,10 +1,12 @@
 #include "kernels/attention/kv_traversal.h"
 
 #include "kernels/attention/list_args.h"
+#include "tegula/tegula.h"
 
 namespace tegula {
 
-KvTraversal::KvTraversal(const AttentionSpec& spec) : list_(spec.blocks) {
+KvTraversal::KvTraversal(const AttentionSpec& spec)
+    : list_(spec.blocks), range_(spec.kv_range), full_(spec.full_kv_range) {
   if (list_) {
     text_ = "a block list of the caller";
   } else if (spec.kv_range || spec.full_kv_range) {
@@ -16,6 +18,15 @@ KvTraversal::KvTraversal(const AttentionSpec& spec) : list_(spec.blocks) {
   } else {
     text_ = "all, there is no mask", kv_extent_ = KvExtent::full;
   }
+}
+
+KvBlockIterator KvTraversal::kv_blocks(const QueryRows& rows, const Tile& length, int block) const {
+  KvRanges keys;
+  if (derived_) keys = derived_->record(rows.first, rows.last, length);
+  if (range_) keys.visible = range_(rows.first, rows.last, length);
+  if (range_) keys.visible->lo = max(keys.visible->lo, 0);
+  if (full_) keys.full = full_(rows.first, rows.last, length);
+  return KvBlockIterator::range(keys, length, block);
 }
 
 std::optional<BlockListArgs> KvTraversal::lists(const Stream& stream, const AttentionTensors& t,

@@ -3,6 +3,8 @@
 #include <optional>
 #include <string>
 
+#include "kernels/attention/kv_block_iterator.h"
+#include "kernels/attention/query_rows.h"
 #include "kernels/attention/tile_shapes.h"
 #include "tegula/block_mask.h"
 #include "tegula/kernels/attention.h"
@@ -28,6 +30,9 @@ class KvTraversal {
   /// True if tensors, the caller, or an untraceable mask decide what a row attends to, which may
   /// not be in the first block.
   bool is_data_dependent() const { return depends_on_data_; }
+  /// The blocks that a tile of queries visits where no list says it, in the kernel that is being
+  /// traced.
+  KvBlockIterator kv_blocks(const QueryRows& rows, const Tile& length, int block) const;
   /// The lists for a call, made on its stream where they are derived; nothing if it runs over a
   /// range of keys.
   std::optional<BlockListArgs> lists(const Stream& stream, const AttentionTensors& tensors,
@@ -40,6 +45,8 @@ class KvTraversal {
 
  private:
   std::optional<BlockList> list_;
+  decltype(AttentionSpec::kv_range) range_;
+  decltype(AttentionSpec::full_kv_range) full_;
   std::optional<BlockMask> derived_;
   bool depends_on_data_ = false;
   KvExtent kv_extent_ = KvExtent::unknown;

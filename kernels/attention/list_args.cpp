@@ -1,7 +1,6 @@
 #include "kernels/attention/list_args.h"
 
 #include <algorithm>
-#include <array>
 
 #include "kernels/argument_error.h"
 #include "tegula/int_math.h"
@@ -25,10 +24,8 @@ Tensor fitted(const Tensor& t, const char* name, const Dims& rows, int rank, con
 }  // namespace
 
 void check_blocks(const BlockList& list) {
-  constexpr std::array kQueries{16, 32, 64, 128};
-  constexpr std::array kKeys{16, 32, 48, 64, 80, 96, 112, 128, 176};
-  if (std::ranges::find(kQueries, list.block_q) == kQueries.end() ||
-      std::ranges::find(kKeys, list.block_kv) == kKeys.end())
+  if (std::ranges::find(kListQueries, list.block_q) == kListQueries.end() ||
+      std::ranges::find(kListKeys, list.block_kv) == kListKeys.end())
     throw_argument_error(ErrorId::list_blocks_size, list.block_q, list.block_kv);
 }
 

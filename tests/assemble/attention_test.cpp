@@ -103,9 +103,9 @@ TEST_F(Assembled, AttentionOfSharedKeys) {
     for (const int d : {64, 128, 256})
       for (const int heads : {2, 8}) {
         SCOPED_TRACE(testing::Message() << splits << " " << d << " " << heads);
-        AttentionSpec spec{.mask = masks::sliding_window(Scalar<i32>(700)), .split_kv = splits};
-        spec.align_bottom_right = true;
-        const Attention attention(spec);
+        const Attention attention(
+            {.mask = masks::sliding_window(Scalar<i32>(700)), .align_bottom_right = true},
+            {.split_kv = splits});
         const Tensor q = host({1, heads, 2, d}), kv = host({1, 2, 1024, d}),
                      o = host({1, heads, 2, d});
         const AttentionExtras extras{numbers({1, heads, 2}), numbers({1, heads, 2}),

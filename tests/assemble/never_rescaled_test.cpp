@@ -19,15 +19,15 @@ using test::placed_barriers;
 
 class NeverRescaled : public Assembled {
  protected:
-  static void expect_both_clean(AttentionSpec spec, KvExtent kv_extent, int dim,
+  static void expect_both_clean(const AttentionSpec& spec, KvExtent kv_extent, int dim,
                                 TileShapeClass form) {
-    const ScoreTraits cost = spec.score ? score_cost(spec.score) : ScoreTraits();
-    spec.tiles = tiles_of(form, {dim, dim, cost, false, spec.score != nullptr}, kv_extent);
-    spec.rescaling = Rescaling::never;
-    SCOPED_TRACE(testing::Message() << "head dim " << dim << ", tiles of " << spec.tiles->block_q
-                                    << "x" << spec.tiles->block_kv);
+    const ScoreTraits cost = spec.score ? ScoreFunction(spec.score).cost() : ScoreTraits();
+    const AttentionTileShape tiles =
+        tiles_of(form, {dim, dim, cost, false, spec.score != nullptr}, kv_extent);
+    SCOPED_TRACE(testing::Message()
+                 << "head dim " << dim << ", tiles of " << tiles.block_q << "x" << tiles.block_kv);
     const Tensor t = host({1, 1, 64, dim}), O = host({1, 1, 64, dim});
-    const Attention attention(spec);
+    const Attention attention(spec, {.tiles = tiles}, {.rescaling = Rescaling::never});
     std::vector<std::string> names{"attention"};
     // The second one has the same keys a step in either form, and was compiled then.
     if (form != TileShapeClass::large_n) names.emplace_back("attention_recompute");

@@ -11,17 +11,18 @@ namespace {
 using namespace test;
 
 /// With what is chosen of keys a step.
-void expect_tall(AttentionSpec spec, KvExtent kv_extent, int dim) {
-  const ScoreTraits cost = spec.score ? score_cost(spec.score) : ScoreTraits();
-  spec.tiles = three_warpgroup_tiles({dim, dim, cost, false, spec.score != nullptr}, kv_extent);
-  SCOPED_TRACE(testing::Message() << "head dim " << dim << ", keys " << spec.tiles->block_kv);
+void expect_tall(const AttentionSpec& spec, KvExtent kv_extent, int dim) {
+  const ScoreTraits cost = spec.score ? ScoreFunction(spec.score).cost() : ScoreTraits();
+  const AttentionTileShape tiles =
+      three_warpgroup_tiles({dim, dim, cost, false, spec.score != nullptr}, kv_extent);
+  SCOPED_TRACE(testing::Message() << "head dim " << dim << ", keys " << tiles.block_kv);
   const Tensor t = host({1, 1, 64, dim}), O = host({1, 1, 64, dim});
-  const Attention attention(spec);
+  const Attention attention(spec, {.tiles = tiles});
   const ir::Kernel tile = traced("attention", [&] { attention(t, t, t, O); });
   for (const runtime::Backend backend : here()) {
     const ir::Plan plan = expect_clean(tile, "sm_90a", true, backend);
     EXPECT_EQ(plan.num_warps, 12);
-    EXPECT_EQ(plan.consumer_registers, spec.tiles->block_kv == 64 ? 152 : 160);
+    EXPECT_EQ(plan.consumer_registers, tiles.block_kv == 64 ? 152 : 160);
     EXPECT_TRUE(plan.warp_scheduler_barrier);
   }
 }
@@ -56,9 +57,9 @@ TEST_F(Assembled, TallTilesOfSequencesAndGroups) {
   const auto numbers = [](std::initializer_list<std::int64_t> shape) {
     return Tensor::zeros(Dims(shape), DType::f32, Device::cpu());
   };
-  AttentionSpec spec{.mask = masks::causal(), .pack_gqa = true};
-  spec.tiles = three_warpgroup_tiles({64, 64}, KvExtent::causal);
-  const Attention attention(spec);
+  const Attention attention(
+      {.mask = masks::causal()},
+      {.tiles = three_warpgroup_tiles({64, 64}, KvExtent::causal), .pack_gqa = true});
   const Tensor q = host({16, 4, 64}), kv = host({16, 2, 64}), o = host({16, 4, 64});
   const Tensor starts = Tensor::zeros({2}, DType::i32, Device::cpu());
   const AttentionExtras extras{numbers({16, 4}), numbers({16, 4}), numbers({4})};

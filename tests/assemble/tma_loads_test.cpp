@@ -11,11 +11,12 @@ namespace {
 
 using namespace test;
 
-void expect_loaded_by_tma(AttentionSpec spec, int dim, DType dtype) {
+void expect_loaded_by_tma(AttentionSpec spec, int dim, DType dtype,
+                          const AttentionSchedule& schedule = {}) {
   SCOPED_TRACE(testing::Message() << "head dim " << dim << ", " << name(dtype));
   spec.score = scores::bias(Tensor::zeros({1, 1, 64, 64}, dtype, Device::cpu()));
   const Tensor t = host({1, 1, 64, dim}), O = host({1, 1, 64, dim});
-  const Attention attention(spec);
+  const Attention attention(spec, schedule);
   const ir::Kernel tile = traced("attention", [&] { attention(t, t, t, O); });
   for (const runtime::Backend backend : here())
     EXPECT_TRUE(expect_clean(tile, "sm_90a", true, backend).tma_aux_loads)
@@ -35,8 +36,8 @@ TEST_F(Assembled, AttentionWithABiasByTma) {
 TEST_F(Assembled, OtherStepsWithABiasByTma) {
   for (const auto& [dim, keys, dtype] :
        {std::tuple{64, 64, DType::f32}, {64, 128, DType::f32}, {128, 64, DType::bf16}})
-    expect_loaded_by_tma({.mask = masks::causal(), .tiles = AttentionTileShape{128, keys}}, dim,
-                         dtype);
+    expect_loaded_by_tma({.mask = masks::causal()}, dim, dtype,
+                         {.tiles = AttentionTileShape{128, keys}});
 }
 
 /// Beside what finds the next block, and beside another tensor, read by threads.
@@ -52,11 +53,11 @@ TEST_F(Assembled, AListWithABiasByTma) {
 /// Without room for it in rings a few registers spill, and compiled again with fewer passes the
 /// plan needs more shared memory than there is.
 TEST_F(Assembled, ABiasThatTmaHasNoRoomForFits) {
-  AttentionSpec spec{.tiles = AttentionTileShape{128, 176}};
+  AttentionSpec spec;
   spec.score =
       scores::bias(Tensor::zeros({1, 1, 200, 332}, DType::f32, Device::cpu()).slice(3, 0, 330));
   const Tensor q = host({1, 2, 200, 64}), kv = host({1, 2, 330, 64}), O = host({1, 2, 200, 64});
-  const Attention attention(spec);
+  const Attention attention(spec, {.tiles = AttentionTileShape{128, 176}});
   const ir::Kernel tile = traced("attention", [&] { attention(q, kv, kv, O); });
   runtime::CompileRequest request;
   request.target = ir::Target("sm_90a");
@@ -70,8 +71,9 @@ TEST_F(Assembled, ABiasThatTmaHasNoRoomForFits) {
 
 /// Tiles of three warpgroups.
 TEST_F(Assembled, TallAttentionWithABiasByTma) {
-  AttentionSpec spec{.mask = masks::causal(), .tiles = AttentionTileShape{192, 64}};
-  for (const DType dtype : {DType::bf16, DType::f32}) expect_loaded_by_tma(spec, 64, dtype);
+  for (const DType dtype : {DType::bf16, DType::f32})
+    expect_loaded_by_tma({.mask = masks::causal()}, 64, dtype,
+                         {.tiles = AttentionTileShape{192, 64}});
 }
 
 }  // namespace

@@ -66,10 +66,8 @@ TEST_F(Assembled, AttentionStoredByTma) {
   for (const auto& [tiles, dim] :
        {std::pair{AttentionTileShape{128, 128}, 128}, {{128, 176}, 128}, {{192, 128}, 64}}) {
     SCOPED_TRACE(testing::Message() << tiles.block_q << "x" << tiles.block_kv);
-    AttentionSpec spec{.mask = masks::causal()};
-    spec.tiles = tiles;
     const Tensor t = host({1, 2, 64, dim}), O = host({1, 2, 64, dim});
-    const Attention attention(spec);
+    const Attention attention({.mask = masks::causal()}, {.tiles = tiles});
     expect_stored(traced("attention", [&] { attention(t, t, t, O); }));
   }
 }

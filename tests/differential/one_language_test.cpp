@@ -70,6 +70,50 @@ TEST(OneLanguage, MathOfF64HasOneError) {
   EXPECT_EQ(on(Device::cpu()), on(Device::sim()));
 }
 
+/// The grid of a scalar of any integer type, in the words of the error that it gives.
+template <class T>
+std::string grid_of(Device d, T n) {
+  const auto count = kernel("count", [](Scalar<T> n, InOut<i32, 1> z) {
+    for (auto i : grid(GridSpace(n.value()), 1)) {
+      (void)i;
+      atomic_add(z(0), 1);
+    }
+  });
+  const Tensor z = Tensor::zeros({1}, DType::i32, d);
+  const std::string error = thrown([&] { count(n, z); });
+  return error == "nothing" ? std::to_string(z.to_doubles()[0]) : error;
+}
+
+TEST(OneLanguage, GridsOfScalarsOfAnyType) {
+  const auto expect = [](auto n, const std::string& words) {
+    const std::string cpu = grid_of(Device::cpu(), n);
+    EXPECT_NE(cpu.find(words), std::string::npos) << cpu;
+    EXPECT_EQ(cpu, grid_of(Device::sim(), n));
+  };
+  expect(std::int8_t{5}, "5");
+  expect(std::int8_t{-1}, "grid extent -1 along axis 0");
+  expect(std::int16_t{-300}, "grid extent -300 along axis 0");
+  expect(std::uint16_t{65535}, "65535");
+  expect(std::uint32_t{3'000'000'000}, "grid extent 3000000000 along axis 0");
+  expect(std::int64_t{1} << 32, "grid extent 4294967296 along axis 0");
+}
+
+/// What a launch recipe cannot compute is refused before the grid, on each device.
+TEST(OneLanguage, GridsAreOfIntegersAndTheirArithmetic) {
+  const auto refused = [](Device d, auto extent) {
+    const auto k = kernel("extent", [extent](Scalar<i32> n, Scalar<f32> x, InOut<i32, 1> z) {
+      for (auto i : grid(GridSpace(extent(n.value(), x.value())), 1)) z(0) = cast<i32>(i.first());
+    });
+    return thrown([&] { k(4, 4.0f, Tensor::zeros({1}, DType::i32, d)); });
+  };
+  const auto of_float = [](const Tile&, const Tile& x) { return cast<i32>(x); };
+  const auto chosen = [](const Tile& n, const Tile&) { return where(n > 3, n, 4); };
+  for (const Device d : {Device::cpu(), Device::sim()}) {
+    EXPECT_NE(refused(d, of_float).find("error T0605"), std::string::npos) << refused(d, of_float);
+    EXPECT_NE(refused(d, chosen).find("error T0605"), std::string::npos) << refused(d, chosen);
+  }
+}
+
 /// An MMA in a branch is one of mma.sync, and the plan says so.
 TEST(OneLanguage, ThePlanIsWhatWasDone) {
   const auto branch =

@@ -219,12 +219,12 @@ TEST(Sm80, Attention) {
 
 /// Asked for, there is no TMA: the kernel is the one that nobody asked of.
 TEST(Sm80, NoLoadsByTma) {
-  AttentionSpec spec{.tiles = AttentionTileShape{128, 64}};
+  AttentionSpec spec;
   spec.score = scores::bias(Tensor::zeros({1, 1, 64, 64}, DType::f32, Device::cpu()));
   std::vector<std::string> code;
   for (const bool by_tma : {false, true}) {
-    spec.tma_aux_loads = by_tma;
-    const Attention attention(spec);
+    const Attention attention(spec,
+                              {.tiles = AttentionTileShape{128, 64}, .tma_aux_loads = by_tma});
     const Tensor t = test::host({1, 1, 64, 64}), out = test::host({1, 1, 64, 64});
     const runtime::Compilation k =
         compiled_for_sm_80(traced("attention", [&] { attention(t, t, t, out); }));

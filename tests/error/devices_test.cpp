@@ -1,5 +1,7 @@
 // Kernels that no device, or not the one that is asked for, can run, word for word in devices.txt:
 // passes and back ends refuse them with the kernel's line.
+#include <regex>
+
 #include "expect_error.h"
 #include "ir/text.h"
 #include "support/env.h"
@@ -52,6 +54,23 @@ TEST(DeviceError, SharedMemory) {
     const Tensor x = Tensor::zeros({64, 64}, DType::f16, d);
     k(x, x, Tensor::zeros({64, 64}, DType::f32, d));
   });
+}
+
+/// The key is a hash of the kernel's text, which has its lines.
+TEST(DeviceError, KernelsThatMayNotBeCompiled) {
+  Env denying = env();
+  denying.jit = "deny";
+  denying.cache = "off";
+  const EnvOverride scope(denying);
+  const std::string text = test::error_of([] {
+    const auto k = kernel("twice", [](In<f32, 1> x, Out<f32, 1> z) {
+      for (auto i : grid(z, 32)) z(i) = x(i) * 2;
+    });
+    const Tensor x = Tensor::zeros({64}, DType::f32, Device::sim());
+    k(x, Tensor::zeros({64}, DType::f32, Device::sim()));
+  });
+  pinned().check("T1229 compile_denied",
+                 std::regex_replace(text, std::regex("key [0-9a-f]{32}"), "key ..."));
 }
 
 TEST(DeviceError, OlderTargets) {

@@ -71,8 +71,8 @@ TEST(LibraryError, SequencesInOneTensor) {
 TEST(LibraryError, WhatAttentionIsAskedFor) {
   const Tensor t = of(kShape), f = of({1, 4, 32}, DType::f32);
   const BlockList list = empty_block_list({32, 32}, 1, Device::cpu());
-  expect("T1612 attention_tiles", [] { attention({.tiles = AttentionTileShape{100, 128}}); });
-  expect("T1613 split_kv", [] { attention({.split_kv = 3}); });
+  expect("T1612 attention_tiles", [] { attention({}, {.tiles = AttentionTileShape{100, 128}}); });
+  expect("T1613 split_kv", [] { attention({}, {.split_kv = 3}); });
   expect("T1614 stick_breaking_blocks",
          [&] { attention({.blocks = list, .weighting = AttentionNormalization::stick_breaking}); });
   expect("T1615 blocks_and_range", [&] { attention({.kv_range = causal_range, .blocks = list}); });

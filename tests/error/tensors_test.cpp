@@ -93,6 +93,15 @@ TEST(TensorError, GridsThatNoGpuLaunches) {
   };
   expect_everywhere("T1227 a negative one", divided_by(-1));
   expect_everywhere("T1228 grid_by_zero", divided_by(0));
+  const auto first = kernel("first", [](In<f32, 1> x, InOut<f32, 1> z) {
+    for (auto i : grid(x, 1)) z(0) = x(i);
+  });
+  for (const std::int64_t extent : {std::int64_t{1} << 31, std::int64_t{1} << 32})
+    expect_everywhere(extent >> 32 ? "T1227 whose low word is 0" : "T1227 grid_too_large",
+                      [&](Device device) {
+                        const Tensor one = Tensor::zeros({1}, DType::f32, device);
+                        first(one.broadcast_to({extent}), Tensor::zeros({1}, DType::f32, device));
+                      });
 }
 
 }  // namespace

@@ -35,6 +35,8 @@ struct Config {
   DType dtype = DType::bf16;
   Order order = Order::bhsd;
   AttentionSpec spec;
+  AttentionSchedule schedule;
+  AttentionNumerics numerics;
   HostAttention host;
   std::vector<float> sinks;
   bool maxima = false;
@@ -43,13 +45,14 @@ struct Config {
 
   std::string str() const {
     return extents.str() + std::string(name(dtype)) + (order == Order::bhsd ? " bhsd " : " bshd ") +
-           text + (spec.tiles ? tiles_text() : "") + (sinks.empty() ? "" : " sinks") +
+           text + (schedule.tiles ? tiles_text() : "") + (sinks.empty() ? "" : " sinks") +
            (maxima ? " maxima" : "") +
            (q_starts.empty() ? "" : " varlen " + std::to_string(q_starts.size() - 1)) + " [" +
            plan + "]";
   }
   std::string tiles_text() const {
-    return std::to_string(spec.tiles->block_q) + "x" + std::to_string(spec.tiles->block_kv) + " ";
+    return std::to_string(schedule.tiles->block_q) + "x" +
+           std::to_string(schedule.tiles->block_kv) + " ";
   }
 };
 
@@ -178,7 +181,7 @@ inline Config random_config(std::uint64_t seed, Device device) {
   c.maxima = dice.one_in(3);
   if (dice.one_in(3))
     for (int h = 0; h < c.extents.heads; ++h) c.sinks.push_back(0.5f * static_cast<float>(h - 1));
-  if (dice.one_in(2)) c.spec.pack_gqa = dice.one_in(2);
+  if (dice.one_in(2)) c.schedule.pack_gqa = dice.one_in(2);
   const bool more_keys = c.extents.seqlen_q <= c.extents.seqlen_kv;
   if (dice.one_in(4)) {
     const auto cuts = [&](std::int64_t total, int count) {
@@ -202,9 +205,9 @@ inline Config random_config(std::uint64_t seed, Device device) {
        "persistent=1 producer_warps=0 consumer_registers=0 dynamic_scheduler=1", "persistent=0",
        "persistent=0 stage_stores=0", "persistent=1 multicast=1",
        "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0 stages=2"});
-  c.spec.rescaling = dice.one_of<Rescaling>(
+  c.numerics.rescaling = dice.one_of<Rescaling>(
       {Rescaling::exact, Rescaling::lazy, Rescaling::never, Rescaling::never});
-  if (dice.one_in(3)) c.spec.tiles = {dice.one_in(4) ? 64 : 192, 16 * dice.between(1, 8)};
+  if (dice.one_in(3)) c.schedule.tiles = {dice.one_in(4) ? 64 : 192, 16 * dice.between(1, 8)};
   return c;
 }
 
@@ -213,7 +216,7 @@ inline void run(const Config& c, Device device) {
   planned.plan = c.plan;
   const EnvOverride scope(planned);
   const Tensors t(c.extents, c.dtype, c.order, device, 5);
-  const Attention attention(c.spec);
+  const Attention attention(c.spec, c.schedule, c.numerics);
   AttentionExtras extras{t.Lse, c.maxima ? t.Max : Tensor(), {}};
   if (!c.sinks.empty()) extras.sinks = Tensor::from(c.sinks, device);
   HostAttention host = c.host;

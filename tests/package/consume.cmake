@@ -30,6 +30,11 @@ if(WAY STREQUAL "installed")
     set(backend llvm)
   endif()
   step(${CMAKE_COMMAND} -E env --unset=LD_LIBRARY_PATH --unset=TEGULA_LLVM TEGULA_CACHE=off "${build}/consumer" ${backend})
+  step(${CMAKE_COMMAND} -E env --unset=LD_LIBRARY_PATH TEGULA_CACHE=off "${build}/client")
+  if(PYTHON)
+    step(${CMAKE_COMMAND} -E env --unset=LD_LIBRARY_PATH "PYTHONPATH=${prefix}/${DATADIR}/tegula/python" ${PYTHON} -B -c
+      "import sys, tegula; assert tegula.load(sys.argv[1]).names == ('doubled',)" "${build}/libexported.so")
+  endif()
   if(PROGRAM)  # it starts from where it is installed, with the libraries that lie there
     step(${CMAKE_COMMAND} --install "${TEGULA_BUILD}" --prefix "${prefix}" --component program)
     step("${prefix}/${BINDIR}/tegula" --help)

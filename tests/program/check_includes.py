@@ -44,6 +44,9 @@ class Includes(unittest.TestCase):
     def test_public_headers_see_public_headers(self):
         self.assertIn("std and public headers only", complaint("dsl/include/tegula/math.h", '"ir/kernel.h"'))
         self.assertEqual(complaint("dsl/include/tegula/math.h", '"tegula/view.h"'), "")
+        self.assertEqual(complaint("dsl/include/tegula.h", "<stdint.h>"), "")
+        for path, include in (("dsl/include/tegula/math.h", "<stdint.h>"), ("dsl/include/tegula.h", "<stdio.h>")):
+            self.assertIn("std and public headers only", complaint(path, include))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 
+#include "ir/analysis/mask/axes.h"
 #include "ir/text.h"
 #include "tegula/tegula.h"
 #include "tests/property/mask_random.h"
@@ -65,7 +66,7 @@ std::string show(const MaskKernel& m, const ir::MaskExpr& e, const ir::MaskBlock
 
 /// The sources of the mask's numbers and tables.
 struct Launch {
-  MaskSource source;
+  MaskFunction source;
   Tensor table;
 
   Launch(const MaskKernel& m, const std::array<std::int64_t, 3>& p) {
@@ -75,6 +76,7 @@ struct Launch {
       cell->dtype = DType::i32;
       cell->bits = static_cast<std::uint32_t>(static_cast<i32>(v));
       source.numbers.push_back(std::move(cell));
+      source.is_scalar.push_back(true);
     }
     std::vector<i32> entries(m.entries.begin(), m.entries.end());
     table = Tensor::from(entries, Device::cpu());
@@ -86,7 +88,7 @@ void compare(const MaskKernel& m, const Launch& launch, const BlockListArgs& lis
              const std::array<std::int64_t, 3>& p, Tally& tally) {
   const std::int64_t blocks = (kKeys + kTiles.block_kv - 1) / kTiles.block_kv,
                      rows = (kQueries + kTiles.block_q - 1) / kTiles.block_q;
-  const MaskAxisDependence sides(launch.source);
+  const ir::MaskAxisDependence sides(launch.source.expr, launch.source.is_scalar);
   for (std::int64_t b = 0; b < (sides.on_batch() ? kBatch : 1); ++b)
     for (std::int64_t h = 0; h < (sides.on_head() ? kHeads : 1); ++h)
       for (std::int64_t row = 0; row < rows; ++row) {
@@ -244,7 +246,7 @@ TEST(DerivedBlockLists, OrderTilesByWhatTheyVisit) {
   for (const int group : {1, 7}) {
     const Tensor Q = host(kHeads, 200 * group), K = host(kHeads, kKeys);
     const BlockListArgs lists =
-        DerivedBlockLists(trace_mask_source(mask))
+        DerivedBlockLists(trace_mask_function(mask))
             .make(Stream(Device::cpu()), Q, K, kTiles, {.group = group, .longest_first = true});
     const std::size_t tiles = (200 * static_cast<std::size_t>(group) + 15) / 16;
     for (int h = 0; h < kHeads; ++h) {
@@ -326,7 +328,7 @@ void expect_sound(const Mask& mask, const Sees& sees) {
   const Tensor Q = Tensor::zeros({1, 1, kQueries, 1}, DType::bf16, Device::cpu()),
                K = Tensor::zeros({1, 1, kKeys, 1}, DType::bf16, Device::cpu());
   const BlockListArgs lists =
-      DerivedBlockLists(trace_mask_source(mask)).make(Stream(Device::cpu()), Q, K, kTiles, {});
+      DerivedBlockLists(trace_mask_function(mask)).make(Stream(Device::cpu()), Q, K, kTiles, {});
   int decided = 0;
   for (std::int64_t q0 = 0; q0 < kQueries; q0 += kTiles.block_q) {
     const auto of = entries(lists, 0, 0, q0 / kTiles.block_q, (kKeys + 15) / 16);

@@ -167,9 +167,10 @@ TEST_F(DriverCalls, AttentionByLists) {
   const Shape shape{.queries = 4096, .keys = 4096};
   expect("documents", "launch 4, capture 1, id 1; maps 3",
          of(Attention({.mask = masks::document(tensor({4096}, DType::i32))}), shape));
-  expect("longest first", "launch 4, capture 1, id 1; maps 3",
-         of(Attention({.mask = masks::document(tensor({4096}, DType::i32)), .longest_first = true}),
-            shape));
+  expect(
+      "longest first", "launch 4, capture 1, id 1; maps 3",
+      of(Attention({.mask = masks::document(tensor({4096}, DType::i32))}, {.longest_first = true}),
+         shape));
   const auto list = [](bool has_full) {
     const Tensor counts = tensor({1, 1, 32}, DType::i32);
     return Attention({.mask = masks::causal(),

@@ -6,10 +6,10 @@
 #include <iomanip>
 #include <iostream>
 
-#include "dsl/functions/mask_trace.h"
-#include "ir/analysis/mask/ranges.h"
 #include "tegula/error.h"
 #include "tests/property/mask_catalogue.h"
+#include "tools/workload/mask_ranges.h"
+#include "tools/workload/traced_mask.h"
 
 namespace tegula {
 namespace {
@@ -57,14 +57,14 @@ TEST_P(Catalogue, IsClassifiedAndDecided) {
   const ir::MaskClosedForm form = ir::solve_mask(traced.expr);
   const double solving = us(start);
   ir::MaskBlocks blocks(traced.expr);
-  ir::MaskRanges ranges(form);
+  MaskRanges ranges(form);
   Share by_block, by_range;
   double covering = 0, classifying = 0;
   int tiles = 0, count_blocks = 0;
   for (const auto& [bm, bn] : {std::pair{128, 128}, {64, 96}, {48, 16}})
     for (int q = 0; q < kLength; q += bm, ++tiles) {
       start = now();
-      const ir::KvVisibility cover = ranges.cover({0, 0, q, q + bm, kLength}, traced.params());
+      const KvVisibility cover = ranges.cover({0, 0, q, q + bm, kLength}, traced.params());
       covering += us(start);
       for (int kv = 0; kv < kLength; kv += bn, ++count_blocks) {
         const MaskBlock b{0, 0, q, q + bm, kv, kv + bn};

@@ -6,9 +6,9 @@
 #include <functional>
 #include <iostream>
 
-#include "ir/analysis/mask/ranges.h"
 #include "ir/text.h"
 #include "tests/property/mask_random.h"
+#include "tools/workload/mask_ranges.h"
 
 namespace tegula::ir {
 namespace {

@@ -29,6 +29,6 @@ inline constexpr int kCoverQueries = 64, kCoverKeys = 8;
 /// Pairs of a call with such tensors ([batch, heads, length, head_dim]), of which only extents and
 /// device matter. Heads are not packed. A spec without a mask keeps all.
 AttentionWorkload attention_pairs(const AttentionSpec& spec, const Tensor& Q, const Tensor& K,
-                                  const Tensor& V);
+                                  const Tensor& V, const AttentionSchedule& schedule = {});
 
 }  // namespace tegula

@@ -1,7 +1,6 @@
 #include "tools/workload/visited_blocks.h"
 
-#include "dsl/block_mask/solved_conditions.h"
-#include "kernels/attention/kv_range_source.h"
+#include "ir/analysis/mask/solved_conditions.h"
 #include "kernels/attention/query_rows.h"
 #include "tegula/int_math.h"
 #include "tegula/tegula.h"
@@ -18,7 +17,6 @@ auto make_probe(const AttentionHeuristics& facts, AttentionTileShape tiles) {
                                           std::optional<In<i32, 3>> full_counts, bool pack_gqa) {
         Steps.partial();  // tiles take fewer iterations than there is room for
         const AttentionSpec& spec = facts.spec;
-        const KvRangeSource visibility(spec);
         for (auto [b, h, m] : grid({full<i32>(1), full<i32>(1), rows}, 1, 1, tiles.block_q)) {
           const Tile length = seqlen_kv, tile = m.first() / tiles.block_q;
           QueryRows of =
@@ -27,7 +25,7 @@ auto make_probe(const AttentionHeuristics& facts, AttentionTileShape tiles) {
           const KvBlockIterator kv_blocks =
               blocks ? KvBlockIterator::list({*blocks, *counts, *full_counts, !spec.blocks}, b, h,
                                              tile, tiles.block_kv)
-                     : visibility.of(of, length, tiles.block_kv);
+                     : facts.traversal.kv_blocks(of, length, tiles.block_kv);
           Tile i = full<i32>(0);
           for (auto step : kv_blocks.steps()) {
             const Tile is_masked = kv_blocks.needs_mask(step, spec.mask != nullptr);
@@ -46,7 +44,7 @@ std::vector<std::vector<VisitedBlock>> visited_blocks(const AttentionHeuristics&
   const std::int64_t queries = call.Q.size(2), keys = call.K.size(2);
   // Each closed range may have a block that is not full of its keys.
   const std::int64_t rows = ceil_div(queries, tiles.block_q),
-                     most = keys / tiles.block_kv + 1 + static_cast<std::int64_t>(kMaxParts);
+                     most = keys / tiles.block_kv + 1 + static_cast<std::int64_t>(ir::kMaxParts);
   const Device device = call.Q.device();
   const Stream stream(device);
   const Tensor steps = Tensor::full({rows, most}, -1, DType::i32, device);

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,26 +27,13 @@ struct KvRanges {
   std::vector<KvRange> visible_intervals, full_intervals;
 };
 
-/// The keys that a tile of queries sees, as arithmetic of the kernel that is being traced, for
-/// conditions whose ends are simple enough to be recomputed by every program.
-class KvRangeAnalysis {
- public:
-  /// Traces the mask on its own, over scalars. A mask that cannot be gives no ranges.
-  explicit KvRangeAnalysis(const Mask& mask);
-
-  /// Records the ranges for query rows [first, last]. Conditions that are not affine in q, or whose
-  /// arithmetic may wrap around, are taken to be unknown.
-  KvRanges record(const Tile& first, const Tile& last, const Tile& seqlen_kv) const;
-
- private:
-  struct Solved;
-  std::shared_ptr<const Solved> solved_;
-};
-
 /// Queries and keys of a block.
 struct BlockShape {
   int block_q, block_kv;
 };
+/// Queries and keys of the blocks that a list may have.
+inline constexpr std::initializer_list<int> kListQueries{16, 32, 64, 128},
+    kListKeys{16, 32, 48, 64, 80, 96, 112, 128, 176};
 
 /// Block lists as arguments of a kernel: [batch, heads, query tiles, capacity], and [batch, heads,
 /// query tiles] otherwise. Without `full` every block needs the mask.
@@ -80,12 +68,13 @@ struct KvIndexWindow {
   static KvIndexWindow of_sequence(const Tile& b, const Tile& first, const Tile& length, int block);
 };
 
-/// How the blocks of keys that a mask lets through are found: by closed ranges (KvRangeAnalysis),
-/// or by lists that kernels make of what the mask computes.
+/// How the blocks of keys that a mask lets through are found: by closed ranges, or by lists that
+/// kernels make of what the mask computes.
 class BlockMask {
  public:
-  /// `in_order`: blocks of keys must come in ascending order, which lists do not keep.
-  BlockMask(const Mask& mask, bool in_order);
+  /// Traces the mask over scalars; of one that cannot be, nothing is known. `in_order`: blocks of
+  /// keys must come in ascending order, which lists do not keep.
+  explicit BlockMask(const Mask& mask, bool in_order = false);
 
   bool uses_block_list() const { return derived_ != nullptr; }
   /// True if there are several closed ranges.
@@ -97,6 +86,10 @@ class BlockMask {
   /// One line: how blocks are found, and why.
   const std::string& text() const { return text_; }
 
+  /// Records the keys that query rows [first, last] see, in the kernel that is being traced, for
+  /// conditions whose ends are simple enough to be recomputed by every program. Conditions that are
+  /// not affine in q, or whose arithmetic may wrap around, are taken to be unknown.
+  KvRanges record(const Tile& first, const Tile& last, const Tile& seqlen_kv) const;
   /// Launches what makes the lists of attention from `Q` to `K` and `V` ([batch, heads, rows,
   /// head_dim]) into `O`, in the stream's workspace. Nothing where there are none, or where
   /// positions are computed in 64 bits and the lists may not hold for those.
@@ -107,9 +100,10 @@ class BlockMask {
   std::string explain() const;
 
  private:
-  std::string derive(const Mask& mask, bool in_order);
+  std::string derive(bool in_order);
 
-  std::shared_ptr<class DerivedBlockLists> derived_;
+  Mask mask_;
+  std::shared_ptr<const class DerivedBlockLists> derived_;
   bool has_parts_ = false, is_up_to_row_ = false, depends_on_data_ = false;
   std::string text_;
 };

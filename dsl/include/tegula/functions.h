@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "tegula/value.h"
@@ -34,16 +35,29 @@ struct ScoreTraits {
   /// query, if that is known: unknown for captured tensors and Scalars.
   bool grows_with_distance = false;
 };
-/// Traces the function on its own, over scalars; nothing where it cannot be.
-ScoreTraits score_cost(const Score& score);
 
 /// A score function that gives -inf for some pairs, as a mask and a score.
 struct SplitScore {
   Mask is_visible;
   Score score;  ///< none: the score as it came
 };
-/// The parts of a score of `where(condition, x, -INFINITY)`, whose condition looks at positions and
-/// tables but not at the score; nothing where there is no such condition.
-std::optional<SplitScore> split_score(const Score& score);
+
+class TracedFunction;
+
+/// A score function, traced once over scalars. One that cannot be costs nothing and is not split:
+/// what is wrong with it, the kernel's own trace says.
+class ScoreFunction {
+ public:
+  explicit ScoreFunction(Score score);
+
+  ScoreTraits cost() const;
+  /// The parts of a score of `where(condition, x, -INFINITY)`, whose condition looks at positions
+  /// and tables but not at the score; nothing where there is no such condition.
+  std::optional<SplitScore> split() const;
+
+ private:
+  Score score_;
+  std::shared_ptr<const TracedFunction> traced_;
+};
 
 }  // namespace tegula

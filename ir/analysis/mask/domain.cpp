@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <numeric>
 
+#include "ir/analysis/mask/interval_rules.h"
+
 namespace tegula::ir {
 namespace {
 
@@ -43,16 +45,13 @@ std::int64_t positive_rem(std::int64_t a, std::int64_t m) {
 }
 
 std::optional<Interval> add(Interval a, Interval b) {
-  const auto lo = checked_add(a.lo, b.lo), hi = checked_add(a.hi, b.hi);
-  return lo && hi ? std::optional(Interval{*lo, *hi}) : std::nullopt;
+  return fitted(interval_rules::sum(wide(a), wide(b)));
 }
 std::optional<Interval> scale(Interval a, std::int64_t factor) {
-  const auto x = checked_mul(a.lo, factor), y = checked_mul(a.hi, factor);
-  return x && y ? std::optional(Interval{std::min(*x, *y), std::max(*x, *y)}) : std::nullopt;
+  return mul(a, Interval::point(factor));
 }
 std::optional<Interval> mul(Interval a, Interval b) {
-  const auto x = scale(a, b.lo), y = scale(a, b.hi);
-  return x && y ? std::optional(hull(*x, *y)) : std::nullopt;
+  return fitted(interval_rules::product(wide(a), wide(b)));
 }
 Interval hull(Interval a, Interval b) { return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)}; }
 Interval meet(Interval a, Interval b) {

@@ -43,6 +43,19 @@ struct MaskFormula {
   std::vector<MaskFormula> parts;
 };
 
+/// What a formula says, put together from its parts: `ops.leaf` tells what a condition or an opaque
+/// part says, `ops.constant` what always or never holds, and `ops.both` and `ops.either` join two.
+template <class Ops>
+auto fold(const MaskFormula& f, const Ops& ops) -> decltype(ops.leaf(f)) {
+  if (f.kind == MaskFormula::Kind::Condition || f.kind == MaskFormula::Kind::Opaque)
+    return ops.leaf(f);
+  const bool all = f.kind == MaskFormula::Kind::All;
+  auto sum = ops.constant(all);
+  for (const MaskFormula& part : f.parts)
+    sum = all ? ops.both(sum, fold(part, ops)) : ops.either(sum, fold(part, ops));
+  return sum;
+}
+
 /// How far a mask can be decided; docs: research/attention.md (d).
 enum class MaskClass : std::uint8_t {
   Interval,    ///< I: the kv of each query tile are a few intervals with closed-form ends

@@ -86,15 +86,15 @@ Result shift_right(MaskTransfer& t) {
     const Interval y{a.range.hi >> least, a.range.hi >> most};
     return t.value({std::min(x.lo, x.hi), std::max(y.lo, y.hi)});
   }
+  const auto range = interval_rules::shifted_right(wide(a.range), static_cast<int>(least));
   if (least < 62) {
     const std::int64_t divisor = std::int64_t{1} << least;
     if (a.form.is_divisible(divisor))
-      return MaskValue{
-          {a.range.lo >> least, a.range.hi >> least}, {}, divide_exactly(a.form, divisor)};
+      return MaskValue{*fitted(range), {}, divide_exactly(a.form, divisor)};
     if (a.range.width() >> least < kMaxPieces)
       t.suggest(a, checked_mul((a.range.lo >> least) + 1, divisor));
   }
-  return t.value({a.range.lo >> least, a.range.hi >> least});
+  return t.bounded(range);
 }
 
 bool both_bool(const MaskTransfer& t) { return is_bool(t.node.dtype); }
@@ -209,16 +209,14 @@ Result MaskTransfer::smaller(const MaskValue& a, const MaskValue& b) {
   if (d.range.hi <= 0) return a;
   if (d.range.lo >= 0) return b;
   suggest(d, 0);
-  return value({std::min(a.range.lo, b.range.lo), std::min(a.range.hi, b.range.hi)},
-               join(a.stride, b.stride));
+  return bounded(interval_rules::smaller(wide(a.range), wide(b.range)), join(a.stride, b.stride));
 }
 Result MaskTransfer::larger(const MaskValue& a, const MaskValue& b) {
   const MaskValue d = difference(a, b);
   if (d.range.hi <= 0) return b;
   if (d.range.lo >= 0) return a;
   suggest(d, 0);
-  return value({std::max(a.range.lo, b.range.lo), std::max(a.range.hi, b.range.hi)},
-               join(a.stride, b.stride));
+  return bounded(interval_rules::larger(wide(a.range), wide(b.range)), join(a.stride, b.stride));
 }
 
 /// The smallest number after `from` whose truncated quotient by `size` > 0 is another.
@@ -232,7 +230,7 @@ Result MaskTransfer::quotient(const MaskValue& a, std::int64_t divisor) {
   if (divisor == -1) return scaled(a, -1);
   if (divisor == std::numeric_limits<std::int64_t>::min()) return std::nullopt;
   const std::int64_t size = divisor < 0 ? -divisor : divisor;
-  const Interval range{a.range.lo / size, a.range.hi / size};
+  const Interval range = *fitted(interval_rules::quotient(wide(a.range), WideInt{size}));
   if (a.form.is_divisible(size)) {
     const MaskValue exact{range, {}, divide_exactly(a.form, size)};
     return divisor > 0 ? Result(exact) : scaled(exact, -1);
@@ -250,9 +248,8 @@ Result MaskTransfer::remainder(const MaskValue& a, std::int64_t divisor) {
   if (first == last && whole) return plus(a, *whole);
   if (static_cast<std::uint64_t>(last) - static_cast<std::uint64_t>(first) < kMaxPieces)
     suggest(a, next_quotient(a.range.lo, size));
-  return value({a.range.lo < 0 ? std::max(1 - size, a.range.lo) : 0,
-                a.range.hi > 0 ? std::min(size - 1, a.range.hi) : 0},
-               a.stride.coarser(std::gcd(a.stride.modulus, size)));
+  return bounded(interval_rules::remainder(wide(a.range), WideInt{size}),
+                 a.stride.coarser(std::gcd(a.stride.modulus, size)));
 }
 
 /// Bitwise op with a constant: within an aligned block of 2^k values only the low k bits vary.

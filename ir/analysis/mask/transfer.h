@@ -1,6 +1,7 @@
 #pragma once
 // Transfer functions of elementwise ops on abstract values.
 #include "ir/analysis/mask/blocks.h"
+#include "ir/analysis/mask/interval_rules.h"
 
 namespace tegula::ir {
 
@@ -22,6 +23,9 @@ struct MaskTransfer {
   /// An unknown combination of nothing but a range.
   MaskValue value(Interval range, Congruence stride = {}) const {
     return {range, stride, Linear::symbol(id)};
+  }
+  MaskValue bounded(const Enclosure<WideInt>& bounds, Congruence stride = {}) const {
+    return value(fitted(bounds).value_or(Interval{}), stride);
   }
   MaskValue constant(std::int64_t v) const {
     return {Interval::point(v), Congruence::point(v), Linear::number(v)};

@@ -138,6 +138,9 @@ class Tensor {
   static Tensor borrow(void* data, const Dims& shape, DType dtype, Device device,
                        const Dims& strides = {}, std::shared_ptr<void> owner = nullptr,
                        Loc at = std::source_location::current());
+  /// The memory that a DLPack tensor describes; the description may go, the memory must stay.
+  /// Throws CompileError for types, devices and ranks that Tegula lacks, and for null memory.
+  static Tensor borrow(const dlpack::Tensor& tensor, Loc at = std::source_location::current());
 
   bool defined() const { return defined_; }
   DType dtype() const { return dtype_; }

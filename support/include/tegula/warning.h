@@ -8,10 +8,10 @@
 /// miss the fast instruction.
 namespace tegula {
 
-/// One warning about a compiled kernel.
+/// One warning about a compiled kernel, or about the tuner's results.
 struct Warning {
   std::string code;    ///< stable, e.g. "T1501"
-  std::string kernel;  ///< its name
+  std::string kernel;  ///< its name; empty where the warning is about none
   Loc place;           ///< the line it is about, else that of the kernel
   std::string text;
   std::string hint;  ///< a way to mend it; may be empty

@@ -113,8 +113,8 @@ TEST_P(DerivedRows, LongestFirstGivesTheSame) {
       std::vector<std::vector<double>> outputs;
       for (const bool longest_first : {false, true}) {
         t.O.fill(NAN);
-        const Attention attention(
-            {.mask = c.mask, .align_bottom_right = s.at_end, .longest_first = longest_first});
+        const Attention attention({.mask = c.mask, .align_bottom_right = s.at_end},
+                                  {.longest_first = longest_first});
         attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras());
         outputs.push_back(t.O.to_doubles());
         EXPECT_EQ(attention.explain().find("attention_tile_order") != std::string::npos,
@@ -180,8 +180,8 @@ TEST_P(DerivedRows, OfSequencesInOneTensor) {
         const auto i = static_cast<std::size_t>(b);
         return c.want(b, h, q + (at_end ? lengths.kv[i] - lengths.q[i] : 0), kv);
       };
-      const Attention attention(
-          {.mask = c.mask, .align_bottom_right = at_end, .longest_first = longest_first});
+      const Attention attention({.mask = c.mask, .align_bottom_right = at_end},
+                                {.longest_first = longest_first});
       const Packed p(lengths, 4, 2, 64, 64, DType::bf16, GetParam());
       attention.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
                        p.all.extras());
@@ -202,8 +202,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, DerivedRowsOfLengths, testing::ValuesIn(test::
 /// Bounds, list and attention, and the order, if asked for, are compiled once.
 void DerivedRowsOfLengths::check(bool longest_first) {
   const Case c = cases(GetParam())[1];
-  const Attention attention(
-      {.mask = c.mask, .align_bottom_right = true, .longest_first = longest_first});
+  const Attention attention({.mask = c.mask, .align_bottom_right = true},
+                            {.longest_first = longest_first});
   HostAttention host;
   for (const Lengths& l : {Lengths{{64, 128}, {64, 128}},
                            {{129, 3, 65}, {129, 30, 165}},

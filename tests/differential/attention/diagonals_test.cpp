@@ -19,11 +19,11 @@ class ScoresOfDistance : public testing::TestWithParam<Device> {
 
   /// `once`: whether tiles have diagonals to compute the score by.
   static void check(AttentionSpec spec, const Extents& e, bool once = true,
-                    const HostAttention* host = nullptr) {
+                    const HostAttention* host = nullptr, AttentionSchedule schedule = {}) {
     SCOPED_TRACE(e.str());
     const Score score = spec.score;
     const auto dim = static_cast<int>(e.dim);
-    if (!spec.tiles) spec.tiles = attention_tiles({dim, dim, score_cost(score)});
+    if (!schedule.tiles) schedule.tiles = attention_tiles({dim, dim, ScoreFunction(score).cost()});
     const Scalar<i32> zero(0);
     std::vector<double> before;
     for (const bool hidden : {true, false}) {
@@ -33,7 +33,7 @@ class ScoresOfDistance : public testing::TestWithParam<Device> {
         };
       else
         spec.score = score;
-      const Attention attention(spec);
+      const Attention attention(spec, schedule);
       const Tensors t(e, DType::bf16, Order::bhsd, GetParam());
       attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
       if (host) expect_attention(*host, t);
@@ -84,7 +84,8 @@ TEST_P(ScoresOfDistance, OfOtherTiles) {
   for (const Score& score : scores_of_distance())
     for (const AttentionTileShape& tiles :
          {AttentionTileShape{64, 32}, AttentionTileShape{128, 96}, AttentionTileShape{192, 64}}) {
-      check({.mask = masks::causal(), .score = score, .tiles = tiles}, {1, 4, 4, 259, 261, 64, 64});
+      check({.mask = masks::causal(), .score = score}, {1, 4, 4, 259, 261, 64, 64}, true, nullptr,
+            {.tiles = tiles});
       if (HasFatalFailure()) return;
     }
 }
@@ -92,11 +93,11 @@ TEST_P(ScoresOfDistance, OfOtherTiles) {
 /// Without shared memory left by the rings, lanes exchange by shuffles.
 TEST_P(ScoresOfDistance, WithoutRoom) {
   for (const Score& score : {Score(far_is_little), Score(far_is_little_in_floats)}) {
-    AttentionSpec spec{
-        .mask = masks::causal(), .score = score, .tiles = AttentionTileShape{128, 128}};
-    check(spec, {1, 2, 1, 130, 261, 128, 128});
+    const AttentionSpec spec{.mask = masks::causal(), .score = score};
+    const AttentionSchedule schedule{.tiles = AttentionTileShape{128, 128}};
+    check(spec, {1, 2, 1, 130, 261, 128, 128}, true, nullptr, schedule);
     if (HasFatalFailure() || GetParam().kind == DeviceKind::cpu) return;
-    const Attention attention(spec);
+    const Attention attention(spec, schedule);
     const Tensors t({1, 1, 1, 1, 1, 128, 128}, DType::bf16, Order::bhsd, GetParam());
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
     EXPECT_NE(attention.explain(DType::bf16).find("exchanged by=shuffles"), std::string::npos);
@@ -121,7 +122,7 @@ TEST_P(ScoresOfDistance, QueriesAtTheEnd) {
 /// Rows of several heads are no positions one behind the other.
 TEST_P(ScoresOfDistance, PackedHeadsKeepTheirElements) {
   for (const Score& score : scores_of_distance())
-    check({.score = score, .pack_gqa = true}, {2, 4, 2, 3, 133, 32, 32}, false);
+    check({.score = score}, {2, 4, 2, 3, 133, 32, 32}, false, nullptr, {.pack_gqa = true});
 }
 
 }  // namespace

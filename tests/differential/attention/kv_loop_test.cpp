@@ -51,7 +51,7 @@ Step step_of(const ir::Kernel& tile, const std::string& plan) {
 }
 
 ir::Kernel attention_of(Rescaling rescaling, Mask mask, int dim) {
-  const Attention attention({.mask = std::move(mask), .rescaling = rescaling});
+  const Attention attention({.mask = std::move(mask)}, {}, {.rescaling = rescaling});
   const Tensor t = host({1, 1, 64, dim}), O = host({1, 1, 64, dim});
   return traced("attention", [&] { attention(t, t, t, O); });
 }

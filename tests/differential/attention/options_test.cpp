@@ -47,8 +47,8 @@ TEST_P(AttentionOptions, SinksAndMaxima) {
 TEST_P(AttentionOptions, KeysThatNobodySeesMayBeNaN) {
   for (const auto rescaling : {Rescaling::exact, Rescaling::never}) {
     const Attention attention(
-        {.mask = [](Tile, Tile, Tile q, Tile kv) { return q >= kv && kv < 83; },
-         .rescaling = rescaling});
+        {.mask = [](Tile, Tile, Tile q, Tile kv) { return q >= kv && kv < 83; }}, {},
+        {.rescaling = rescaling});
     HostAttention host;
     host.mask = [](int, int, int q, int kv) { return q >= kv && kv < 83; };
     const Tensors t({.seqlen_q = 90, .seqlen_kv = 90}, DType::bf16, Order::bhsd, GetParam());
@@ -88,11 +88,10 @@ TEST_P(AttentionOptions, LazyRescaling) {
   AttentionSpec spec{
       .mask = [](Tile, Tile, Tile q, Tile kv) { return q + 40 >= kv; },
       .score = [](Tile s, Tile, Tile h, Tile,
-                  Tile kv) { return s + cast<f32>(kv) * (cast<f32>(h * h) - 1.0f) * 0.02f; },
-      .rescaling = Rescaling::lazy};
+                  Tile kv) { return s + cast<f32>(kv) * (cast<f32>(h * h) - 1.0f) * 0.02f; }};
   for (const bool scored : {true, false}) {
     if (!scored) spec.score = {}, host.score = HostAttention().score;
-    const Attention attention(spec);
+    const Attention attention(spec, {}, {.rescaling = Rescaling::lazy});
     const Tensors t({.heads = 4, .kv_heads = 2, .seqlen_q = 200, .seqlen_kv = 331}, DType::bf16,
                     Order::bhsd, GetParam());
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, {.lse = t.Lse});
@@ -152,7 +151,7 @@ TEST(AttentionErrors, AreReadable) {
   check("queries at end", [&] {
     Attention({.align_bottom_right = true})(cpu, q, of({1, 2, 7, 64}), of({1, 2, 7, 64}), q);
   });
-  check("key splits", [&] { Attention({.split_kv = 3}); });
+  check("key splits", [&] { Attention({}, {.split_kv = 3}); });
   const Tensor packed = of({8, 4, 64}), starts = of({3}, DType::i32);
   check("cu_seqlens of q", [&] { attention.varlen(cpu, packed, packed, packed, packed, {}); });
   check("cu_seqlens of kv", [&] {

@@ -13,11 +13,11 @@ struct Decode {
   Scalar<i32> seqlen_q = 1, seqlen_kv = 1;
   std::vector<float> sinks{0.5f, 2, -1, 0, 1, 3, -2, 0.25f, 0, 1, 2, 3, 4, 5};
 
-  AttentionSpec spec(std::optional<bool> pack) const {
+  AttentionSpec spec() const {
     return {.mask = masks::causal_bottom_right(seqlen_q, seqlen_kv),
-            .score = [](Tile s, Tile b, Tile h, Tile q,
-                        Tile kv) { return s + cast<f32>(kv - q) * 0.02f * cast<f32>(h + b); },
-            .pack_gqa = pack};
+            .score = [](Tile s, Tile b, Tile h, Tile q, Tile kv) {
+              return s + cast<f32>(kv - q) * 0.02f * cast<f32>(h + b);
+            }};
   }
   HostAttention host(int q_rows, int kv_rows) const {
     HostAttention host;
@@ -32,7 +32,7 @@ struct Decode {
 
 TEST_P(PackedHeads, AgreeWithTheReference) {
   Decode decode;
-  const Attention attention(decode.spec({}));
+  const Attention attention(decode.spec());
   struct Shape {
     int heads, kv_heads, seqlen_q, seqlen_kv;
     Order order;
@@ -64,7 +64,7 @@ TEST_P(PackedHeads, AgreeWithTheReference) {
 /// while the cache grows.
 TEST_P(PackedHeads, OneKernelWhileTheCacheGrows) {
   Decode decode;
-  const Attention attention(decode.spec({}));
+  const Attention attention(decode.spec());
   for (const int seqlen_kv : {64, 65, 66, 67, 68, 130, 256}) {
     decode.seqlen_kv = seqlen_kv;
     const Tensors t({.heads = 8, .kv_heads = 2, .seqlen_kv = seqlen_kv}, DType::bf16, Order::bshd,
@@ -86,7 +86,7 @@ TEST_P(PackedHeads, AreTheCallersChoice) {
   const Tensors t({.heads = 4, .kv_heads = 2, .seqlen_q = 40, .seqlen_kv = 70}, DType::f16,
                   Order::bhsd, GetParam());
   for (const std::optional<bool> pack : {std::optional<bool>(), {false}, {true}}) {
-    const Attention attention({.pack_gqa = pack});
+    const Attention attention({}, {.pack_gqa = pack});
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
     expect_attention({}, t);
     const bool is_packed =

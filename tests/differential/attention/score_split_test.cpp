@@ -19,7 +19,7 @@ struct Found {
   friend bool operator==(const Found&, const Found&) = default;
 };
 Found split(const Score& score, const Mask& mask = {}) {
-  const AttentionSpec spec = extract_mask_from_score({.mask = mask, .score = score});
+  const AttentionSpec spec = AttentionHeuristics({.mask = mask, .score = score}).spec;
   return {spec.mask != nullptr, spec.score != nullptr};
 }
 
@@ -55,16 +55,16 @@ TEST(ScoreSplit, WhatIsNot) {
 /// A list or a range of the caller's says which blocks the mask need not be asked about; the score
 /// is asked about all.
 TEST(ScoreSplit, KeysThatTheCallerNamesKeepTheScore) {
-  const AttentionSpec spec = extract_mask_from_score(
+  const AttentionHeuristics facts(
       {.score = [](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q >= kv, s, -kInf); },
        .kv_range = causal_range});
-  EXPECT_FALSE(spec.mask);
-  EXPECT_TRUE(spec.score);
+  EXPECT_FALSE(facts.spec.mask);
+  EXPECT_TRUE(facts.spec.score);
 }
 
 TEST(ScoreSplit, KeysAreFoundAsOfTheMask) {
-  const AttentionHeuristics split(extract_mask_from_score(
-      {.score = [](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q >= kv, s, -kInf); }}));
+  const AttentionHeuristics split(
+      {.score = [](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q >= kv, s, -kInf); }});
   EXPECT_EQ(split.traversal.kv_extent(),
             AttentionHeuristics({.mask = masks::causal()}).traversal.kv_extent());
   EXPECT_NE(split.traversal.kv_extent(), KvExtent::full);

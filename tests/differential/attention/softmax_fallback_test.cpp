@@ -7,6 +7,10 @@
 namespace tegula::test {
 namespace {
 
+constexpr AttentionNumerics kNever{.rescaling = Rescaling::never};
+/// Tiles of the second kernel.
+constexpr AttentionTileShape kNarrow{128, 64};
+
 class FallbackFlags : public testing::TestWithParam<Device> {
  protected:
   static Device device() { return GetParam(); }
@@ -14,19 +18,20 @@ class FallbackFlags : public testing::TestWithParam<Device> {
   static Tensors random(const Extents& e, DType dtype = DType::bf16) {
     return {e, dtype, Order::bhsd, device()};
   }
-  static std::vector<double> outputs(AttentionSpec spec, Rescaling rescaling, const Tensors& t) {
-    spec.rescaling = rescaling;
-    attention(spec)(stream(), t.Q, t.K, t.V, t.O, t.Lse);
+  static std::vector<double> outputs(const AttentionSpec& spec, Rescaling rescaling,
+                                     const Tensors& t,
+                                     std::optional<AttentionTileShape> tiles = {}) {
+    attention(spec, {.tiles = tiles}, {.rescaling = rescaling})(stream(), t.Q, t.K, t.V, t.O,
+                                                                t.Lse);
     std::vector<double> all = t.O.contiguous().to_doubles();
     for (const double x : t.Lse.to_doubles()) all.push_back(x);
     return all;
   }
   /// Every tile is flagged for recomputation: the second pass gives the same as `exact` with as
   /// many keys per kv block, bit for bit.
-  static void expect_all_again(AttentionSpec spec, const Tensors& t) {
+  static void expect_all_again(const AttentionSpec& spec, const Tensors& t) {
     const auto never = outputs(spec, Rescaling::never, t);
-    spec.tiles = {128, 64};
-    const auto exact = outputs(spec, Rescaling::exact, t);
+    const auto exact = outputs(spec, Rescaling::exact, t, kNarrow);
     ASSERT_EQ(never.size(), exact.size());
     for (std::size_t i = 0; i < exact.size(); ++i)
       ASSERT_TRUE(never[i] == exact[i] || (std::isnan(never[i]) && std::isnan(exact[i])))
@@ -41,13 +46,13 @@ TEST_P(FallbackFlags, ScoresAlike) {
     for (const int dim : {64, 128})
       for (const bool causal : {false, true}) {
         SCOPED_TRACE(testing::Message() << name(dtype) << " " << dim << (causal ? " causal" : ""));
-        AttentionSpec spec{.rescaling = Rescaling::never};
+        AttentionSpec spec;
         HostAttention host;
         if (causal) {
           spec.mask = masks::causal();
           host.mask = [](int, int, int q, int kv) { return q >= kv; };
         }
-        const Attention attention(spec);
+        const Attention attention(spec, {}, kNever);
         for (const auto& [q, kv] : {std::pair{300, 1000}, {129, 40}, {200, 257}}) {
           const Tensors t = random(
               {.heads = 2, .seqlen_q = q, .seqlen_kv = kv, .dim = dim, .head_dim_v = dim}, dtype);
@@ -60,7 +65,7 @@ TEST_P(FallbackFlags, ScoresAlike) {
 
 /// Scores of head 0 stay; those of others rise or fall by up to 2^100 between first and last keys.
 TEST_P(FallbackFlags, ScoresApart) {
-  AttentionSpec spec{.mask = masks::causal(), .rescaling = Rescaling::never};
+  AttentionSpec spec{.mask = masks::causal()};
   spec.score = [](Tile s, Tile, Tile h, Tile, Tile kv) {
     return s + cast<f32>(kv * h) * where(h == 2, -0.1f, 0.1f);
   };
@@ -69,7 +74,7 @@ TEST_P(FallbackFlags, ScoresApart) {
   host.score = [](double s, int, int h, int, int kv) { return s + kv * h * (h == 2 ? -0.1 : 0.1); };
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const Tensors t = random({.heads = 4, .seqlen_q = 700, .seqlen_kv = 700}, dtype);
-    const Attention attention(spec);
+    const Attention attention(spec, {}, kNever);
     for (int call = 0; call < 2; ++call) {
       attention(stream(), t.Q, t.K, t.V, t.O, t.Lse);
       expect_attention(host, t);
@@ -85,7 +90,6 @@ TEST_P(FallbackFlags, NearestFirst) {
   host.mask = [](int, int, int q, int kv) { return q >= kv; };
   host.score = [](double s, int, int, int q, int kv) { return s + (kv - q); };
   AttentionSpec spec{.mask = masks::causal(), .score = scores::relative_bias(-1.0f)};
-  spec.tiles = {128, 64};  // as the second kernel has them
   for (const bool is_window : {false, true}) {
     if (is_window) {
       spec.mask = masks::sliding_window(130);
@@ -93,9 +97,9 @@ TEST_P(FallbackFlags, NearestFirst) {
     }
     for (const auto& [q, kv] : {std::pair{700, 700}, {129, 40}, {300, 1000}}) {
       const Tensors t = random({.seqlen_q = q, .seqlen_kv = kv});
-      const auto exact = outputs(spec, Rescaling::exact, t);
+      const auto exact = outputs(spec, Rescaling::exact, t, kNarrow);
       // The sums of a single step are the same.
-      EXPECT_EQ(outputs(spec, Rescaling::never, t) != exact, kv > 64);
+      EXPECT_EQ(outputs(spec, Rescaling::never, t, kNarrow) != exact, kv > 64);
       expect_attention(host, t);
       if (HasFatalFailure()) return;
     }
@@ -107,20 +111,19 @@ TEST_P(FallbackFlags, FarthestFirst) {
   HostAttention host;
   host.mask = [](int, int, int q, int kv) { return q >= kv; };
   host.score = [](double s, int, int, int q, int kv) { return s + 0.1 * (q - kv); };
-  AttentionSpec spec{.mask = masks::causal(), .score = scores::relative_bias(0.1f)};
+  const AttentionSpec spec{.mask = masks::causal(), .score = scores::relative_bias(0.1f)};
   const Tensors t = random({.seqlen_q = 700, .seqlen_kv = 700});
-  spec.tiles = {128, 64};  // as the second kernel has them
-  const auto again = outputs(spec, Rescaling::exact, t);
-  spec.tiles = {128, 128};
-  const auto never = outputs(spec, Rescaling::never, t);
+  const auto again = outputs(spec, Rescaling::exact, t, kNarrow);
+  constexpr AttentionTileShape kWide{128, 128};
+  const auto never = outputs(spec, Rescaling::never, t, kWide);
   expect_attention(host, t);
-  EXPECT_EQ(never, outputs(spec, Rescaling::exact, t)) << "the first block has all maxima";
+  EXPECT_EQ(never, outputs(spec, Rescaling::exact, t, kWide)) << "the first block has all maxima";
   EXPECT_NE(never, again);
 }
 
 /// Rows that see nothing of the first block, and scores far from 0; rows without any key.
 TEST_P(FallbackFlags, RowsThatBeginLater) {
-  AttentionSpec spec{.rescaling = Rescaling::never};
+  AttentionSpec spec;
   spec.mask = [](Tile, Tile, Tile q, Tile kv) { return kv <= q - 10 && (q % 2 == 0 || kv >= 150); };
   HostAttention host;
   host.mask = [](int, int, int q, int kv) { return kv <= q - 10 && (q % 2 == 0 || kv >= 150); };
@@ -130,7 +133,7 @@ TEST_P(FallbackFlags, RowsThatBeginLater) {
     for (const DType dtype : {DType::bf16, DType::f16}) {
       SCOPED_TRACE(testing::Message() << name(dtype) << " " << offset);
       const Tensors t = random({.seqlen_q = 400, .seqlen_kv = 400}, dtype);
-      attention(spec)(stream(), t.Q, t.K, t.V, t.O, t.Lse);
+      attention(spec, {}, kNever)(stream(), t.Q, t.K, t.V, t.O, t.Lse);
       expect_attention(host, t);
       if (HasFatalFailure()) return;
     }
@@ -177,8 +180,9 @@ TEST_P(FallbackFlags, OneAgain) {
   };
   const Tensors t =
       random({.heads = kHeads, .kv_heads = kHeads, .seqlen_q = kRows, .seqlen_kv = 200});
-  spec.tiles = {64, 64};
-  const auto never = outputs(spec, Rescaling::never, t), exact = outputs(spec, Rescaling::exact, t);
+  constexpr AttentionTileShape kTiles{64, 64};
+  const auto never = outputs(spec, Rescaling::never, t, kTiles),
+             exact = outputs(spec, Rescaling::exact, t, kTiles);
   for (int h = 0; h < kHeads; ++h) {
     const auto begin = kHeads * kRows * kDim + h * kRows, end = begin + kRows;
     EXPECT_EQ(std::equal(never.begin() + begin, never.begin() + end, exact.begin() + begin), h == 1)

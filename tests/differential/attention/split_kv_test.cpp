@@ -73,9 +73,10 @@ TEST_P(SplitKeys, UnderMasks) {
       {{.score = [](auto s, auto, auto, auto q, auto kv) { return s + cast<f32>(q - kv) * 0.01f; }},
        {.score = falls}}};
   for (const bool in_memory : {false, true})
-    for (Case c : cases) {
-      if (in_memory) c.spec.split_kv = 16;
-      const Attention attention(c.spec);
+    for (const Case& c : cases) {
+      AttentionSchedule schedule;
+      if (in_memory) schedule.split_kv = 16;
+      const Attention attention(c.spec, schedule);
       const Tensors t({.heads = 4, .kv_heads = 2, .seqlen_q = 3, .seqlen_kv = 1030}, DType::f16,
                       Order::bhsd, GetParam());
       attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
@@ -91,7 +92,7 @@ TEST_P(SplitKeys, UnderMasks) {
 /// Keys of none of several programs, or of the first one only; lazily rescaled.
 TEST_P(SplitKeys, OfNoKeysAndOne) {
   for (const int seqlen_kv : {0, 1, 300}) {
-    const Attention attention({.rescaling = Rescaling::lazy, .split_kv = 4});
+    const Attention attention({}, {.split_kv = 4}, {.rescaling = Rescaling::lazy});
     const Tensors t({.batch = 2, .heads = 2, .seqlen_q = 2, .seqlen_kv = seqlen_kv}, DType::bf16,
                     Order::bhsd, GetParam());
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
@@ -104,7 +105,7 @@ TEST_P(SplitKeys, OfNoKeysAndOne) {
     const Tensors no_queries({.heads = 2, .seqlen_q = 0, .seqlen_kv = 300}, DType::bf16,
                              Order::bhsd, GetParam());
     for (const Tensors* t : {&no_entries, &no_queries})
-      Attention({.split_kv = splits})(Stream(GetParam()), t->Q, t->K, t->V, t->O, t->Lse);
+      Attention({}, {.split_kv = splits})(Stream(GetParam()), t->Q, t->K, t->V, t->O, t->Lse);
   }
 }
 
@@ -122,8 +123,8 @@ TEST_P(SplitKeys, OfSeveralClusters) {
                         {10, 1, 1, 2, 1, 2}}) {
     SCOPED_TRACE(testing::Message() << s.splits << " of " << s.seqlen_kv);
     Scalar<i32> seqlen_q = s.seqlen_q, seqlen_kv = s.seqlen_kv;
-    const Attention attention(
-        {.mask = masks::causal_bottom_right(seqlen_q, seqlen_kv), .split_kv = s.splits});
+    const Attention attention({.mask = masks::causal_bottom_right(seqlen_q, seqlen_kv)},
+                              {.split_kv = s.splits});
     const Tensors t({.batch = 2,
                      .heads = s.heads,
                      .kv_heads = s.kv_heads,
@@ -170,7 +171,7 @@ TEST_P(SplitKeys, ByTilesAndKeys) {
 /// One cluster a tile if not all tiles' clusters would run at once: partial results in memory would
 /// be many.
 TEST(SplitKeysOfSim, SeveralClustersAtOnce) {
-  const Attention attention({.split_kv = 16});
+  const Attention attention({}, {.split_kv = 16});
   const auto run = [&](int heads) {
     const Tensors t({.heads = heads, .kv_heads = heads, .seqlen_kv = 300, .dim = 16}, DType::bf16,
                     Order::bhsd, Device::sim());
@@ -201,7 +202,7 @@ TEST(SplitKeysOfSim, CompileOnceForAllNumbersOfClusters) {
 
 /// The exchanged partial results are as large as they can be.
 TEST_P(SplitKeys, OfWideHeads) {
-  const Attention attention({.split_kv = 8});
+  const Attention attention({}, {.split_kv = 8});
   const Tensors t({.seqlen_kv = 300, .dim = 256, .head_dim_v = 256}, DType::bf16, Order::bhsd,
                   GetParam());
   attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
@@ -210,8 +211,8 @@ TEST_P(SplitKeys, OfWideHeads) {
 
 /// Asked for, also where one program would do; without effect where it cannot be.
 TEST_P(SplitKeys, AreTheCallersChoice) {
-  const auto used = [&](const AttentionSpec& spec, int seqlen_q) {
-    const Attention attention(spec);
+  const auto used = [&](const AttentionSchedule& schedule, int seqlen_q) {
+    const Attention attention({}, schedule);
     const Tensors t({.heads = 2, .seqlen_q = seqlen_q, .seqlen_kv = 200}, DType::bf16, Order::bhsd,
                     GetParam());
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);

@@ -44,13 +44,12 @@ void expect_warpgroups(const Attention& attention, const AttentionTileShape& til
   EXPECT_NE(said.find(" warp_scheduler_barrier=1 "), std::string::npos) << said;
 }
 
-void expect_right(Case c, const AttentionTileShape& tiles, const Extents& e, DType dtype,
-                  Order order, Device device) {
+void expect_right(const Case& c, const AttentionTileShape& tiles, const Extents& e, DType dtype,
+                  Order order, Device device, bool pack_gqa = false) {
   SCOPED_TRACE(testing::Message() << c.name << " " << tiles.block_q << "x" << tiles.block_kv << ": "
                                   << e.str());
-  c.spec.tiles = tiles;
-  if (!c.spec.pack_gqa) c.spec.pack_gqa = false;  // few rows would have their own tile
-  const Attention attention(c.spec);
+  // Few rows of packed heads would have their own tile.
+  const Attention attention(c.spec, {.tiles = tiles, .pack_gqa = pack_gqa});
   const Tensors t(e, dtype, order, device);
   attention(Stream(device), t.Q, t.K, t.V, t.O, t.extras());
   expect_attention(c.host, t, true);
@@ -105,12 +104,11 @@ TEST_P(Tiles, StoredByTma) {
   const EnvOverride scope(changed);
   for (const AttentionTileShape& tiles : {AttentionTileShape{128, 128}, {128, 176}, kTall})
     for (const auto& [q, kv] : {std::pair{1, 1}, {413, 129}, {203, 517}}) {
-      Case c = cases()[1];
+      const Case c = cases()[1];
       const int dim = tiles.block_q == 192 ? 64 : 128;
       const Extents e{.heads = 3, .seqlen_q = q, .seqlen_kv = kv, .dim = dim, .head_dim_v = dim};
       SCOPED_TRACE(testing::Message() << tiles.block_q << "x" << tiles.block_kv << ": " << e.str());
-      c.spec.tiles = tiles;
-      const Attention attention(c.spec);
+      const Attention attention(c.spec, {.tiles = tiles});
       const Tensors t(e, DType::bf16, q == 1 ? Order::bhsd : Order::bshd, GetParam());
       attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
       expect_attention(c.host, t);
@@ -133,13 +131,10 @@ TEST_P(Tiles, QueriesAtTheEnd) {
 
 /// Rows of a tile are of several heads, or of a part of a tensor.
 TEST_P(Tiles, PackedHeadsAndSequences) {
-  Case c = cases()[1];
-  c.spec.pack_gqa = true;
+  const Case c = cases()[1];
   expect_right(c, kTall, {.heads = 6, .kv_heads = 2, .seqlen_q = 100, .seqlen_kv = 150},
-               DType::bf16, Order::bhsd, GetParam());
-  c = cases()[1];
-  c.spec.tiles = kTall;
-  const Attention attention(c.spec);
+               DType::bf16, Order::bhsd, GetParam(), true);
+  const Attention attention(c.spec, {.tiles = kTall});
   const Tensors t({.heads = 2, .kv_heads = 2, .seqlen_q = 450, .seqlen_kv = 460}, DType::bf16,
                   Order::bshd, GetParam());
   const auto rows = [](const Tensor& x) { return x.select(0, 0).transpose(0, 1); };
@@ -172,9 +167,8 @@ TEST_P(Tiles, OtherPlans) {
     Env changed = env();
     changed.plan = plan;
     const EnvOverride scope(changed);
-    Case c = cases()[1];
-    c.spec.tiles = kTall;
-    const Attention attention(c.spec);
+    const Case c = cases()[1];
+    const Attention attention(c.spec, {.tiles = kTall});
     const Tensors t({.heads = 2, .seqlen_q = 413, .seqlen_kv = 400}, DType::bf16, Order::bhsd,
                     GetParam());
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
@@ -190,9 +184,8 @@ TEST_P(Tiles, WithoutEffectUnderLists) {
   Case c{"document",
          {.mask = masks::and_(masks::document(Tensor::from(ids, GetParam())), masks::causal())},
          {}};
-  c.spec.tiles = kTall;
   c.host.mask = [](int, int, int q, int kv) { return q / 70 == kv / 70 && q >= kv; };
-  const Attention attention(c.spec);
+  const Attention attention(c.spec, {.tiles = kTall});
   const Tensors t({.heads = 2, .seqlen_q = 300, .seqlen_kv = 300}, DType::bf16, Order::bhsd,
                   GetParam());
   attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);

@@ -42,16 +42,16 @@ class TmaLoads : public testing::TestWithParam<Device> {
 
   /// With and without, on the same tensors, in steps of as many keys but under lists; gives what
   /// was said of it.
-  static std::string compare(AttentionSpec spec, const HostAttention& host, const Extents& e,
-                             Order order = Order::bhsd) {
+  static std::string compare(const AttentionSpec& spec, const HostAttention& host, const Extents& e,
+                             AttentionSchedule schedule = {}) {
     SCOPED_TRACE(e.str());
     std::vector<double> before;
     std::string said;
-    if (!spec.tiles) spec.tiles = AttentionTileShape{128, 64};
+    if (!schedule.tiles) schedule.tiles = AttentionTileShape{128, 64};
     for (const bool by_tma : {false, true}) {
-      spec.tma_aux_loads = by_tma;
-      const Attention attention(spec);
-      const Tensors t(e, DType::bf16, order, GetParam());
+      schedule.tma_aux_loads = by_tma;
+      const Attention attention(spec, schedule);
+      const Tensors t(e, DType::bf16, Order::bhsd, GetParam());
       attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
       expect_attention(host, t);
       if (HasFatalFailure()) return said;
@@ -66,7 +66,8 @@ class TmaLoads : public testing::TestWithParam<Device> {
   }
 
   static void check(const BiasCase& c, const Extents& e, AttentionSpec spec = {},
-                    HostAttention host = {}, int first_query = 0) {
+                    HostAttention host = {}, int first_query = 0,
+                    const AttentionSchedule& schedule = {}) {
     SCOPED_TRACE(testing::Message() << name(c.dtype) << ", row " << c.row << " from " << c.skipped);
     const Tensor bias = bias_of(c);
     const std::vector<double> values = bias.to_doubles();
@@ -78,7 +79,7 @@ class TmaLoads : public testing::TestWithParam<Device> {
       return s + values[static_cast<std::size_t>(element)];
     };
     spec.score = scores::bias(bias);
-    const std::string said = compare(spec, host, e);
+    const std::string said = compare(spec, host, e, schedule);
     expect_said(said, c.said);
     expect_said(said, std::string_view(c.said) == kByTma ? "tma_aux_loads=1" : "tma_aux_loads=0");
   }
@@ -115,7 +116,7 @@ TEST_P(TmaLoads, UnderMasks) {
   // The first query's position is not 0.
   host.mask = [](int, int, int q, int kv) { return q + 63 >= kv; };
   check({{2, 4, 133, 133}, DType::f32, 136}, kOdd,
-        {.mask = masks::causal(), .align_bottom_right = true, .pack_gqa = false}, host, 63);
+        {.mask = masks::causal(), .align_bottom_right = true}, host, 63, {.pack_gqa = false});
 }
 
 /// Before and after other functions, one of which gives accumulator-init terms.
@@ -154,8 +155,8 @@ TEST_P(TmaLoads, OfSequences) {
   const Tensor bias = bias_of({{3, 2, 256, 280}, DType::bf16});
   std::vector<double> before;
   for (const bool by_tma : {false, true}) {
-    const Attention attention(
-        {.mask = masks::causal(), .score = scores::bias(bias), .tma_aux_loads = by_tma});
+    const Attention attention({.mask = masks::causal(), .score = scores::bias(bias)},
+                              {.tma_aux_loads = by_tma});
     const Tensors t({.heads = 2, .kv_heads = 2, .seqlen_q = 450, .seqlen_kv = 460}, DType::bf16,
                     Order::bshd, GetParam());
     const auto rows = [](const Tensor& x) { return x.select(0, 0).transpose(0, 1); };
@@ -178,8 +179,8 @@ TEST_P(TmaLoads, NoRoom) {
     return s + values[static_cast<std::size_t>(q * 330 + kv)];
   };
   const std::string said =
-      compare({.score = scores::bias(bias), .tiles = AttentionTileShape{128, 176}}, host,
-              {.heads = 2, .seqlen_q = 200, .seqlen_kv = 330});
+      compare({.score = scores::bias(bias)}, host, {.heads = 2, .seqlen_q = 200, .seqlen_kv = 330},
+              {.tiles = AttentionTileShape{128, 176}});
   expect_said(said, "no loads by TMA: no shared memory left by the operands");
   expect_said(said, "persistent=1");
 }
@@ -243,7 +244,7 @@ TEST_P(TmaLoads, ElementByElement) {
   check({{2, 4, 70, 133}, DType::bf16, 144, 1, begins.c_str()}, kOdd);
   check({{2, 4, 70, 133}, DType::bf16, 0, 0, strides.c_str()}, kOdd);
   check({{2, 4, 70, 133}, DType::f32, 134, 0, strides.c_str()}, kOdd);
-  check({{2, 4, 4, 133}, DType::f32, 136, 0, none.c_str()}, {2, 4, 2, 4, 133, 32, 32},
+  check({{2, 4, 4, 133}, DType::f32, 136, 0, none.c_str()}, {2, 4, 2, 4, 133, 32, 32}, {}, {}, 0,
         {.pack_gqa = true});
 }
 

@@ -115,8 +115,7 @@ TEST_P(Varlen, NeverRescaled) {
     const auto i = static_cast<std::size_t>(b);
     return q + lengths.kv[i] - lengths.q[i] >= kv;
   };
-  AttentionSpec spec{
-      .mask = masks::causal(), .align_bottom_right = true, .rescaling = Rescaling::never};
+  AttentionSpec spec{.mask = masks::causal(), .align_bottom_right = true};
   const Lengths causal{{1, 113, 0, 128, 17, 300, 5}, {7, 203, 9, 400, 217, 300, 260}};
   for (const bool scored : {false, true}) {
     if (scored) {
@@ -128,8 +127,9 @@ TEST_P(Varlen, NeverRescaled) {
       SCOPED_TRACE(testing::Message() << name(dtype) << scored);
       Packed p(scored ? lengths : causal, 2, 1, 64, 64, dtype, GetParam(), scored ? 3 : 700);
       p.all.Max = {};
-      attention(spec).varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
-                             {.lse = p.all.Lse});
+      attention(spec, {}, {.rescaling = Rescaling::never})
+          .varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
+                  {.lse = p.all.Lse});
       p.expect(host);
       if (HasFatalFailure()) return;
     }

@@ -26,17 +26,17 @@ TEST(AttentionCases, ComputeWhatTheirNamesSay) {
                starts = Tensor::from(std::vector<i32>{0, 15, 30}, cpu);
   const Tensor table = Tensor::normal({8, kHeads}, DType::f32, 0, 1, 4, cpu);
   const Mask causal = masks::causal();
-  const std::vector<std::pair<AttentionSpec, double>> wanted{
-      {{.mask = masks::sliding_window(9)}, 9},
-      {{.mask = masks::prefix_lm(12)}, 12},
-      {{.mask = masks::packed_causal(document, starts)}, 0},
-      {{.mask = causal, .score = scores::alibi(kHeads)}, 0},
-      {{.mask = causal, .score = scores::softcap(2.0f)}, 2},
-      {{.mask = causal, .score = scores::softcap(2.0f, scores::Tanh::approximate)}, 2},
-      {{.mask = causal, .score = scores::t5_bias(table, 20, false)}, 20},
-      {{.mask = causal, .score = scores::distance_bias(table, 3)}, 3},
-      {{.mask = causal}, 192'012'801},
-      {{.split_kv = 4}, 4}};
+  const std::vector<std::pair<AttentionSetup, double>> wanted{
+      {AttentionSpec{.mask = masks::sliding_window(9)}, 9},
+      {AttentionSpec{.mask = masks::prefix_lm(12)}, 12},
+      {AttentionSpec{.mask = masks::packed_causal(document, starts)}, 0},
+      {AttentionSpec{.mask = causal, .score = scores::alibi(kHeads)}, 0},
+      {AttentionSpec{.mask = causal, .score = scores::softcap(2.0f)}, 2},
+      {AttentionSpec{.mask = causal, .score = scores::softcap(2.0f, scores::Tanh::approximate)}, 2},
+      {AttentionSpec{.mask = causal, .score = scores::t5_bias(table, 20, false)}, 20},
+      {AttentionSpec{.mask = causal, .score = scores::distance_bias(table, 3)}, 3},
+      {AttentionSpec{.mask = causal}, 192'012'801},
+      {AttentionSetup(AttentionSpec{}, {.split_kv = 4}), 4}};
   const auto cases = attention_cases();
   ASSERT_EQ(cases.size(), wanted.size() + 2);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -46,9 +46,9 @@ TEST(AttentionCases, ComputeWhatTheirNamesSay) {
                  want = Tensor::empty(shape, DType::bf16, cpu),
                  lse = Tensor::empty({1, kHeads, kLength}, DType::f32, cpu);
     std::vector<Tensor> tensors{q, k, v, got, lse, document, starts};
-    if (wanted[i].first.score) tensors[5] = table;
+    if (wanted[i].first.spec.score) tensors[5] = table;
     cases[i].run(Stream(cpu), tensors, wanted[i].second);
-    Attention(wanted[i].first)(q, k, v, want);
+    wanted[i].first.made()(q, k, v, want);
     EXPECT_EQ(got.to_doubles(), want.to_doubles());
   }
 }

@@ -28,27 +28,25 @@ struct Ranges {
 
 /// Stores which ranges there are, and their ends.
 auto probe_kernel(const Mask& mask) {
-  return kernel("probe",
-                [mask](Scalar<i32> first, Scalar<i32> last, Scalar<i32> length, Out<i32, 1> out) {
-                  const KvRangeAnalysis bounds(mask);
-                  for (auto i : grid(out, 1)) {
-                    const KvRanges keys = bounds.record(first, last, length);
-                    std::array<Tile, 6> v;
-                    v.fill(Tile(0));
-                    const auto put = [&](std::size_t at, const std::optional<KvRange>& r) {
-                      if (!r) return;
-                      v[at] = Tile(1);
-                      v[at + 1] = r->lo;
-                      v[at + 2] = r->hi;
-                    };
-                    put(0, keys.visible);
-                    put(3, keys.full);
-                    Tile x = v[0];
-                    for (int n = 1; n < 6; ++n)
-                      x = where(i == n, v[static_cast<std::size_t>(n)], x);
-                    out(i) = x;
-                  }
-                });
+  return kernel("probe", [bounds = BlockMask(mask)](Scalar<i32> first, Scalar<i32> last,
+                                                    Scalar<i32> length, Out<i32, 1> out) {
+    for (auto i : grid(out, 1)) {
+      const KvRanges keys = bounds.record(first, last, length);
+      std::array<Tile, 6> v;
+      v.fill(Tile(0));
+      const auto put = [&](std::size_t at, const std::optional<KvRange>& r) {
+        if (!r) return;
+        v[at] = Tile(1);
+        v[at + 1] = r->lo;
+        v[at + 2] = r->hi;
+      };
+      put(0, keys.visible);
+      put(3, keys.full);
+      Tile x = v[0];
+      for (int n = 1; n < 6; ++n) x = where(i == n, v[static_cast<std::size_t>(n)], x);
+      out(i) = x;
+    }
+  });
 }
 
 /// Records the ranges in a kernel of their own and runs it.
@@ -201,6 +199,28 @@ TEST(KvRangeAnalysis, WhereAnythingWrapsAroundAllKeysAreVisible) {
   const Probe scaled([](Tile, Tile, Tile q, Tile kv) { return q * 40000000 >= kv; });
   expect_sound(scaled, [](auto q, auto kv) { return wrapped(q * 40000000) >= kv; });
   EXPECT_EQ(scaled(0, 15, 100).full, (HostRange{0, 1}));
+}
+
+/// A sum that may wrap is followed over q, kv and numbers of the launch, over nothing else.
+TEST(KvRangeAnalysis, HeadsAndTablesThatCancelAreNotFollowed) {
+  const Tensor ids = Tensor::from(std::vector<i32>(200, 7), Device::cpu());
+  const auto causal_too = [](auto q, auto kv) { return kv <= q; };
+  expect_sound(Probe([](Tile, Tile h, Tile q, Tile kv) { return kv + h - h <= q; }), causal_too);
+  expect_sound(Probe([](Tile b, Tile, Tile q, Tile kv) { return kv - (q + b) + b <= 0; }),
+               causal_too);
+  expect_sound(Probe([=](Tile, Tile, Tile q, Tile kv) {
+                 const auto id = view<i32, 1>(ids);
+                 return kv + id(q) - id(q) <= q;
+               }),
+               causal_too);
+}
+
+/// The mask of the kernel has the values that the lambda has when the kernel is traced.
+TEST(KvRangeAnalysis, WhatIsCapturedByReferenceMayChangeBeforeTheTrace) {
+  int width = 3;
+  const Probe probe([&](Tile, Tile, Tile q, Tile kv) { return q >= kv && q - kv <= width; });
+  width = 20;
+  expect_sound(probe, [](auto q, auto kv) { return q >= kv && q - kv <= 20; });
 }
 
 TEST(KvRangeAnalysis, OfQuotientsByANumberOfTheLaunch) {

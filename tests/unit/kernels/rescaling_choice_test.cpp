@@ -16,8 +16,9 @@ AttentionCall call_of(std::int64_t length, DType dtype = DType::bf16, std::int64
   return c;
 }
 
-bool never(const AttentionSpec& spec, const AttentionCall& call) {
-  return AttentionHeuristics(spec).uses_speculative_softmax(call);
+bool never(const AttentionSpec& spec, const AttentionCall& call,
+           const AttentionNumerics& numerics = {}) {
+  return AttentionHeuristics(spec, {}, numerics).uses_speculative_softmax(call);
 }
 
 TEST(RescalingChoice, WhereItPays) {
@@ -28,8 +29,8 @@ TEST(RescalingChoice, WhereItPays) {
   AttentionCall with_maxima = call_of(4096);
   with_maxima.extras.row_max = Tensor::zeros({1}, DType::f32, Device::sim());
   EXPECT_FALSE(never({}, with_maxima));
-  EXPECT_FALSE(never({.rescaling = Rescaling::exact}, call_of(4096)));
-  EXPECT_TRUE(never({.rescaling = Rescaling::never}, call_of(256)));
+  EXPECT_FALSE(never({}, call_of(4096), {.rescaling = Rescaling::exact}));
+  EXPECT_TRUE(never({}, call_of(256), {.rescaling = Rescaling::never}));
 }
 
 /// Halves need rows that surely see the first block.

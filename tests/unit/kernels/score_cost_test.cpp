@@ -17,7 +17,7 @@ struct Costly {
   friend bool operator==(const Costly&, const Costly&) = default;
 };
 Costly costly(const Score& score) {
-  const ScoreTraits cost = score_cost(score);
+  const ScoreTraits cost = ScoreFunction(score).cost();
   return {cost.has_per_element_state, cost.is_toeplitz};
 }
 
@@ -57,7 +57,9 @@ TEST(ScoreTraits, OfPairs) {
 
 /// Bytes of a pair that TMA can load, if nothing else is costly.
 TEST(ScoreTraits, OfBoxes) {
-  const auto bytes = [](const Score& score) { return score_cost(score).tma_bytes_per_element; };
+  const auto bytes = [](const Score& score) {
+    return ScoreFunction(score).cost().tma_bytes_per_element;
+  };
   const auto of = [](DType dtype, std::int64_t row) {
     return Tensor::zeros({2, 4, 64, row}, dtype, Device::cpu());
   };

@@ -13,8 +13,9 @@ AttentionCall call_of(std::int64_t dim) {
   c.Q = c.K = c.V = c.O = Tensor::zeros({1, 2, 256, dim}, DType::bf16, Device::sim());
   return c;
 }
-TileShapeClass form(const AttentionSpec& spec, const AttentionCall& call) {
-  return AttentionHeuristics(spec).form(call);
+TileShapeClass form(const AttentionSpec& spec, const AttentionCall& call,
+                    const AttentionSchedule& schedule = {}) {
+  return AttentionHeuristics(spec, schedule).form(call);
 }
 Score sum_of_biases(int count) {
   const Tensor all = Tensor::zeros({count, 256, 256}, DType::f32, Device::cpu());
@@ -27,7 +28,8 @@ Score sum_of_biases(int count) {
 TEST(TileFormChoice, TensorsAtPairs) {
   const Score bias = scores::bias(Tensor::zeros({1, 1, 256, 256}, DType::bf16, Device::cpu()));
   EXPECT_EQ(form({.score = bias}, call_of(128)), TileShapeClass::tma_bias);
-  EXPECT_NE(form({.score = bias, .tma_aux_loads = false}, call_of(128)), TileShapeClass::tma_bias);
+  EXPECT_NE(form({.score = bias}, call_of(128), {.tma_aux_loads = false}),
+            TileShapeClass::tma_bias);
   EXPECT_NE(
       form({.score = bias, .weighting = AttentionNormalization::stick_breaking}, call_of(128)),
       TileShapeClass::tma_bias);

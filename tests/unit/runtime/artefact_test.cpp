@@ -160,6 +160,22 @@ TEST(LaunchRecipe, ArithmeticWrapsAndDividesByZero) {
   EXPECT_EQ(value(GridOp::div, -7, 2), -3);
 }
 
+TEST(LaunchRecipe, MoreProgramsThanALaunchTakesAreNotCapped) {
+  LaunchRecipe r;
+  const auto grid = [&](std::int64_t programs) {
+    r.steps = {{.immediate = programs}, {.immediate = 1}};
+    r.grid = {0, 1, 1};
+    r.splits = 4;
+    return grid_of(r, {}, 132)[0];
+  };
+  EXPECT_EQ(grid(7), 28);
+  EXPECT_EQ(grid(ir::kMaxPrograms[0]), 132);
+  EXPECT_EQ(grid(ir::kMaxPrograms[0] + 1), ir::kMaxPrograms[0] + 1);
+  EXPECT_EQ(grid(std::int64_t{1} << 62), std::int64_t{1} << 62);
+  EXPECT_EQ(grid(-3), -3);
+  EXPECT_THROW(checked_grid(r, {}, 132, "k"), CompileError);
+}
+
 class TwoGpus : public ::testing::Test {
  protected:
   TwoGpus() {

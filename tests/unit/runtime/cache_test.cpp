@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "support/text.h"
+#include "tests/unit/faulty_vfs.h"
 
 namespace tegula::runtime {
 namespace {
@@ -248,10 +249,6 @@ TEST_F(Cache, PlantedThingsAreNotFollowed) {
   EXPECT_TRUE(cache.find(key));
 }
 
-struct OtherUser : Vfs {
-  uid_t user() override { return Vfs::user() + 1; }
-};
-
 TEST_F(Cache, FoldersOfOthersAreNotUsed) {
   open().store(key_of(1), entry_of(1));
   OtherUser vfs;
@@ -275,64 +272,6 @@ TEST_F(Cache, ReadOnlyReadsAndWritesNothing) {
   none.store(key_of(1), entry_of(1));
   EXPECT_FALSE(none.find(key_of(1)));
 }
-
-/// Fails (or dies at) the n-th call that changes something.
-struct Faulty : Vfs {
-  struct Killed {};
-  int countdown = 0;
-  int code = 0;  // 0: die
-  bool no_unnamed_files = false;
-  bool no_links = false;
-  std::size_t chunk = SIZE_MAX;
-  int calls = 0;
-
-  bool fails() {
-    ++calls;
-    if (countdown == 0 || --countdown != 0) return false;
-    if (code == 0) throw Killed{};
-    errno = code;
-    return true;
-  }
-  int open(const std::string& path, int flags, mode_t mode) override {
-    if (no_unnamed_files && (flags & O_TMPFILE) == O_TMPFILE) {
-      errno = EOPNOTSUPP;
-      return -1;
-    }
-    return fails() ? -1 : Vfs::open(path, flags, mode);
-  }
-  ssize_t read(int file, char* to, std::size_t n) override {
-    return fails() ? -1 : Vfs::read(file, to, std::min(n, chunk));
-  }
-  ssize_t write(int file, const char* from, std::size_t n) override {
-    return fails() ? -1 : Vfs::write(file, from, std::min(n, chunk));
-  }
-  int stat_file(int file, struct stat* s) override {
-    return fails() ? -1 : Vfs::stat_file(file, s);
-  }
-  int stat_path(const std::string& path, struct stat* s) override {
-    return fails() ? -1 : Vfs::stat_path(path, s);
-  }
-  int make_folder(const std::string& path, mode_t mode) override {
-    return fails() ? -1 : Vfs::make_folder(path, mode);
-  }
-  int link_open_file(int file, const std::string& path) override {
-    return fails() ? -1 : Vfs::link_open_file(file, path);
-  }
-  int link(const std::string& a, const std::string& b) override {
-    if (no_links) {
-      errno = EPERM;
-      return -1;
-    }
-    return fails() ? -1 : Vfs::link(a, b);
-  }
-  int rename(const std::string& a, const std::string& b) override {
-    return fails() ? -1 : Vfs::rename(a, b);
-  }
-  int rename_new(const std::string& a, const std::string& b) override {
-    return fails() ? -1 : Vfs::rename_new(a, b);
-  }
-  int unlink(const std::string& path) override { return fails() ? -1 : Vfs::unlink(path); }
-};
 
 TEST_F(Cache, ShortReadsAndWritesAreCompleted) {
   Faulty vfs;

@@ -29,8 +29,10 @@ Tensor empty(int length, int dim) {
   return Tensor::zeros({1, 1, length, dim}, DType::bf16, Device::cpu());
 }
 
-AttentionWorkload pairs_of(const AttentionSpec& spec, Shape s, int dim = 64) {
-  return attention_pairs(spec, empty(s.queries, dim), empty(s.keys, dim), empty(s.keys, dim));
+AttentionWorkload pairs_of(const AttentionSpec& spec, Shape s, int dim = 64,
+                           const AttentionSchedule& schedule = {}) {
+  return attention_pairs(spec, empty(s.queries, dim), empty(s.keys, dim), empty(s.keys, dim),
+                         schedule);
 }
 
 /// Whether some of the rows [q0, q1) attends to a key.
@@ -146,9 +148,8 @@ TEST(AttentionWorkload, OfQueriesAtTheEnd) {
 
 TEST(AttentionWorkload, OfGivenTilesAndThoseThatLengthsAskFor) {
   const Shape s{256, 256};
-  AttentionSpec spec{.mask = masks::causal()};
-  spec.tiles = {192, 48};
-  const AttentionWorkload given = pairs_of(spec, s);
+  const AttentionWorkload given =
+      pairs_of({.mask = masks::causal()}, s, 64, {.tiles = AttentionTileShape{192, 48}});
   EXPECT_EQ(given.tiles.block_q, 192);
   EXPECT_EQ(given.tiles.block_kv, 48);
   check(given, [](int q, int kv) { return q >= kv; }, Walk::from_first_key, s);

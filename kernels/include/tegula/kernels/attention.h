@@ -49,11 +49,6 @@ enum class AttentionNormalization : std::uint8_t {
   stick_breaking,
 };
 
-/// Queries and keys that a CTA works on at a time.
-struct AttentionTileShape {
-  int block_q = 128, block_kv = 128;
-};
-
 /// Definition of an attention besides its tensors. All lambdas are traced: their arguments are
 /// integer tiles that broadcast against each other (batch, head, query position, key/value
 /// position).
@@ -81,6 +76,26 @@ struct AttentionSpec {
   /// position q + seqlen_kv - seqlen_q: chunks of a prefill, decoding with a cache (causal masks
   /// are then aligned bottom right). No sequence may have more queries than keys.
   bool align_bottom_right = false;
+  AttentionNormalization weighting = AttentionNormalization::softmax;
+};
+
+/// How exactly it computes: choices that change last bits.
+struct AttentionNumerics {
+  /// Rescaling of the online softmax.
+  Rescaling rescaling = Rescaling::automatic;
+};
+
+/// Queries and keys that a CTA works on at a time.
+struct AttentionTileShape {
+  int block_q = 128, block_kv = 128;
+};
+
+/// By which schedule: what is left out, attention chooses for the call at hand.
+struct AttentionSchedule {
+  /// For measurements; default: chosen from head dims, lengths, mask and score. 16, 32, 64, 128 or
+  /// 192 queries, a multiple of 16 keys up to 224. Without effect under lists of blocks, derived
+  /// ones too; few rows of packed heads keep their 64.
+  std::optional<AttentionTileShape> tiles = {};
   /// Whether a query tile holds all heads of a GQA group, so that their keys are read once: for few
   /// queries a head. Default: up to 16 of them. Without effect in `varlen`, for groups of one head,
   /// or if rows of a group's heads are not evenly spaced in memory (they are for one query, and in
@@ -91,9 +106,6 @@ struct AttentionSpec {
   /// more. Default: on if an SM has few tiles, and keys are so many that one tile may take long
   /// next to the others.
   std::optional<bool> longest_first = {};
-  AttentionNormalization weighting = AttentionNormalization::softmax;
-  /// Rescaling of the online softmax.
-  Rescaling rescaling = Rescaling::automatic;
   /// Whether tensors that `score` reads at each pair (b, h, q, kv), such as a full bias, are loaded
   /// as tiles by TMA (sm_90), if they can be: their last dimension contiguous, other strides and
   /// the address multiples of 16 bytes. Else threads load them element by element, in smaller kv
@@ -106,10 +118,6 @@ struct AttentionSpec {
   /// without effect with more queries, with `tiles`, in `varlen`, under block lists, with other
   /// normalizations than softmax, and for other targets than sm_90a.
   std::optional<int> split_kv = {};
-  /// For measurements; default: chosen from head dims, lengths, mask and score. 16, 32, 64, 128 or
-  /// 192 queries, a multiple of 16 keys up to 224. Without effect under lists of blocks, derived
-  /// ones too; few rows of packed heads keep their 64.
-  std::optional<AttentionTileShape> tiles = {};
 };
 
 /// The keys a causal mask lets through: [0, last + 1); a `kv_range` of every mask that is at least
@@ -145,7 +153,8 @@ struct AttentionExtras {
 /// block, which multiplies them by weights of 0.
 class Attention {
  public:
-  explicit Attention(AttentionSpec spec, Loc at = std::source_location::current());
+  explicit Attention(AttentionSpec spec, AttentionSchedule schedule = {},
+                     AttentionNumerics numerics = {}, Loc at = std::source_location::current());
 
   void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                   const Tensor& O, const AttentionExtras& extras,
@@ -178,8 +187,10 @@ class Attention {
   std::shared_ptr<const Kernels> kernels_;
 };
 
-inline Attention attention(AttentionSpec spec, Loc at = std::source_location::current()) {
-  return Attention(std::move(spec), at);
+inline Attention attention(AttentionSpec spec, AttentionSchedule schedule = {},
+                           AttentionNumerics numerics = {},
+                           Loc at = std::source_location::current()) {
+  return Attention(std::move(spec), schedule, numerics, at);
 }
 
 }  // namespace tegula

@@ -1,0 +1,18 @@
+#pragma once
+// What the functions of the C interface ask of exported callables.
+#include <string_view>
+#include <vector>
+
+#include "tegula/export.h"
+
+namespace tegula::c {
+
+/// Each name once, in the order in which libraries were loaded.
+std::vector<const char*> exported_names();
+/// Null if there is none.
+const detail::Exported* find_exported(std::string_view name);
+/// Throws CompileError for null.
+const detail::Exported& checked(const TegulaCallable* callable);
+TegulaKind kind_of(const ExportParam& param);
+
+}  // namespace tegula::c

@@ -1,0 +1,162 @@
+#ifndef TEGULA_H_
+#define TEGULA_H_
+
+/* The C interface: callables that C++ code exports by TEGULA_EXPORT (tegula/export.h), called with
+ * DLPack tensors on a stream. C11 and later, and C++. docs/c-interface.md is its page.
+ *
+ * No function throws. A function that fails returns a code or null, and tegula_last_error() has its
+ * texts. Every function may be called from any thread. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Tensors are those of dlpack.h. Where that header is found, it is included; else the part of it
+ * that is needed stands here. A copy of it under another name must be included before this file. */
+#if !defined(DLPACK_DLPACK_H_) && defined(__has_include)
+#if __has_include(<dlpack/dlpack.h>)
+#include <dlpack/dlpack.h>
+#endif
+#endif
+#ifndef DLPACK_DLPACK_H_
+typedef enum { kDLCPU = 1, kDLCUDA = 2, kDLCUDAHost = 3, kDLCUDAManaged = 13 } DLDeviceType;
+typedef enum {
+  kDLInt = 0,
+  kDLUInt = 1,
+  kDLFloat = 2,
+  kDLBfloat = 4,
+  kDLBool = 6,
+  kDLFloat8_e4m3fn = 10,
+  kDLFloat8_e5m2 = 12
+} DLDataTypeCode;
+typedef struct {
+  DLDeviceType device_type;
+  int32_t device_id;
+} DLDevice;
+typedef struct {
+  uint8_t code, bits;
+  uint16_t lanes;
+} DLDataType;
+typedef struct {
+  void* data;
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t* shape;
+  int64_t* strides; /* in elements; null: row-major */
+  uint64_t byte_offset;
+} DLTensor;
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Rises when a structure or the meaning of a function changes. New functions do not raise it. */
+#define TEGULA_ABI 1
+/* The ABI of the library that runs; equal to TEGULA_ABI where the header fits. */
+int32_t tegula_abi(void);
+
+/* An exported kernel, or another exported callable; it lives as long as the library that exports
+ * it stays loaded. */
+typedef struct TegulaCallable TegulaCallable;
+
+/* A code says who must act. 4 and 5 are not in use. */
+typedef enum {
+  TEGULA_OK = 0,
+  TEGULA_COMPILE = 1,  /* the author of the kernel */
+  TEGULA_DEVICE = 2,   /* the owner of the machine: driver, missing library */
+  TEGULA_INTERNAL = 3, /* the authors of Tegula */
+  TEGULA_ARGUMENT = 6, /* the caller: the arguments do not fit */
+  TEGULA_MEMORY = 7    /* the caller: host or device memory is used up */
+} TegulaCode;
+
+/* No pointer is null; "" stands for what is unknown. */
+typedef struct {
+  int32_t code;        /* a TegulaCode */
+  int32_t driver_code; /* CUresult, or 0 */
+  const char* text;    /* begins with a stable code where there is one: "T0702: argument x of .." */
+  const char* hint;    /* one way to mend it */
+  const char* where;   /* place in the C++ source that it is about: "file.cpp:12" */
+} TegulaError;
+
+/* The error of this thread's last call of another function of this header; TEGULA_OK if that
+ * succeeded. Never null; valid until this thread's next such call. */
+const TegulaError* tegula_last_error(void);
+
+typedef enum {
+  TEGULA_NONE = 0,    /* an optional argument that is left out */
+  TEGULA_TENSOR = 1,  /* value.tensor */
+  TEGULA_INT = 2,     /* value.i; for a float parameter, too */
+  TEGULA_FLOAT = 3,   /* value.f */
+  TEGULA_POINTER = 4, /* value.pointer: an address on the device of the call */
+  TEGULA_OBJECT = 5   /* value.pointer: a tensor of Python, for tegula_call_objects alone */
+} TegulaKind;
+
+typedef struct {
+  uint32_t kind;     /* a TegulaKind */
+  uint32_t reserved; /* 0 */
+  union {
+    const DLTensor* tensor;
+    int64_t i;
+    double f;
+    const void* pointer;
+  } value;
+} TegulaArg;
+
+typedef enum { TEGULA_IN = 0, TEGULA_OUT = 1, TEGULA_INOUT = 2 } TegulaAccess;
+
+typedef struct {
+  const char* name;
+  uint8_t access;   /* a TegulaAccess */
+  uint8_t kind;     /* a TegulaKind. TEGULA_POINTER takes a contiguous tensor, too */
+  uint8_t rank;     /* of a tensor, else 0 */
+  uint8_t optional; /* 1: may be left out */
+  DLDataType dtype; /* of elements or number; bits 0: any, but one for all such tensors of a call */
+  const char* dims; /* names of a tensor's dimensions, "M K": equal names have equal extents; ""
+                       where they have none */
+} TegulaParam;
+
+/* A backward, if there is one, takes arguments named as in `saved`, `grad_X` for outputs X, and
+ * writes `grad_Y` for inputs Y. */
+typedef struct {
+  uint32_t abi;
+  const char* name;
+  int32_t count;
+  const TegulaParam* params;
+  const char* backward; /* name of the exported backward, or null */
+  const char* saved;    /* parameters whose arguments the backward takes, "x y", or null */
+} TegulaSignature;
+
+/* What all loaded libraries export: writes up to `room` names, and returns how many there are. */
+int32_t tegula_list(const char** names, int32_t room);
+/* Null if nothing is exported as `name`. Where two libraries export one name: that of the first
+ * loaded; the function `tegula_export_NAME` of a library returns its own. */
+const TegulaCallable* tegula_find(const char* name);
+/* Null if the callable could not be made. */
+const TegulaSignature* tegula_signature(const TegulaCallable* callable);
+
+/* Queues a call. The device is that of the first tensor: a GPU, or the interpreter for tensors in
+ * host memory, which returns when all is done. `stream` is a CUstream of that GPU (null and 1: the
+ * legacy stream, 2: the one of this thread), and ignored on the host. Trailing optional arguments
+ * may be missing. The first call of a class of arguments compiles. Strides and byte_offset count;
+ * the structures may go when the call returns, the memory must stay until the stream has passed. */
+TegulaCode tegula_call(const TegulaCallable* callable, const TegulaArg* args, int32_t count,
+                       void* stream);
+/* Shapes, dtypes and device of the outputs of a call with these arguments, whose outputs are
+ * TEGULA_NONE: fills `out`, one for each TEGULA_OUT parameter in order, but for `data`. Each
+ * `out[i].shape` points to room for the parameter's rank. Fails where an output's dimension is
+ * named by no input that is given. */
+TegulaCode tegula_infer(const TegulaCallable* callable, const TegulaArg* args, int32_t count,
+                        DLTensor* out, int32_t outs);
+
+/* tegula_call whose tensors may be objects of one Python library (PyObject*), and whose stream is
+ * its current one. `exchange` is the library's DLPackExchangeAPI of dlpack.h 1.2 and later. The
+ * caller holds Python's lock; where a function of the table fails, Python has an exception, too. */
+TegulaCode tegula_call_objects(const TegulaCallable* callable, const TegulaArg* args, int32_t count,
+                               const void* exchange);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TEGULA_H_ */

@@ -1,0 +1,43 @@
+"""Tensors of any library as DLTensors, for the length of a call."""
+import ctypes
+import functools
+
+from . import _c
+
+capsules = ctypes.pythonapi
+capsules.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+capsules.PyCapsule_IsValid.restype = ctypes.c_int
+capsules.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+capsules.PyCapsule_GetPointer.restype = ctypes.c_void_p
+
+_READ_ONLY = 1
+_DTYPE_CODES = {name: key for key, name in _c.DTYPES.items()}
+
+
+def of_capsule(capsule):
+    """(address of the DLTensor, whether it is read only). The capsule keeps the tensor."""
+    if capsules.PyCapsule_IsValid(capsule, b"dltensor_versioned"):
+        managed = _c.DLManagedTensorVersioned.from_address(capsules.PyCapsule_GetPointer(capsule, b"dltensor_versioned"))
+        return ctypes.addressof(managed.dl_tensor), bool(managed.flags & _READ_ONLY)
+    return capsules.PyCapsule_GetPointer(capsule, b"dltensor"), False  # its first member is the DLTensor
+
+
+def capsule_of(tensor, stream):
+    """The producer makes its work visible to `stream`, if the tensor is on a GPU."""
+    device, _ = tensor.__dlpack_device__()
+    given = {"stream": stream if stream else 1} if device == _c.CUDA else {}
+    try:
+        return tensor.__dlpack__(max_version=(1, 1), **given)
+    except TypeError:  # producers before DLPack 1.0
+        return tensor.__dlpack__(**given)
+
+
+@functools.lru_cache(maxsize=4096)
+def described(pointer, dtype, device_type, device_id, shape, strides):
+    """(address, what keeps it) of a DLTensor for torch's own facts of a tensor."""
+    rank = len(shape)
+    sizes = (ctypes.c_int64 * rank)(*shape)
+    steps = (ctypes.c_int64 * rank)(*strides)
+    code, bits = _DTYPE_CODES[dtype]
+    tensor = _c.DLTensor(pointer, _c.DLDevice(device_type, device_id), rank, _c.DLDataType(code, bits, 1), sizes, steps, 0)
+    return ctypes.addressof(tensor), (tensor, sizes, steps)

@@ -1,0 +1,182 @@
+"""Libraries that export callables."""
+import ctypes
+import os
+import struct
+
+from . import _c, _dlpack
+from ._errors import raise_last
+
+
+class Param:
+    """A parameter: name, kind, access, rank, optional, dtype (a name, or None for any), dims (names, or none)."""
+
+    def __init__(self, raw):
+        self.name = raw.name.decode().replace(".", "_")
+        self.kind, self.access, self.rank, self.optional = raw.kind, raw.access, raw.rank, bool(raw.optional)
+        self.dtype = _c.DTYPES.get((raw.dtype.code, raw.dtype.bits))
+        self.dims = tuple(raw.dims.decode().split())
+        if len(self.dims) != self.rank:
+            self.dims = ()
+
+    @property
+    def is_tensor(self):
+        return self.kind == _c.TENSOR
+
+    @property
+    def is_output(self):
+        return self.is_tensor and self.access == _c.OUT
+
+
+class Exported:
+    """A callable of a library: `f(x, 0.5, y)` in the order of `params`, or by their names.
+
+    Tensors are whatever has `__dlpack__`; outputs are passed, too, and written. None leaves out an optional one.
+    `stream` is the CUstream (an integer) that a GPU's work is queued on; for PyTorch's tensors the current one.
+    """
+
+    def __init__(self, library, name):
+        self.library, self.name, self._api = library, name, library.api
+        function = getattr(library.api, "tegula_export_" + name)
+        function.restype = ctypes.c_void_p
+        self.handle = function()
+
+    def _signature(self):
+        signature = self._api.tegula_signature(self.handle)
+        if not signature:
+            raise_last(self._api)
+        return signature.contents
+
+    @property
+    def params(self):
+        params = self.__dict__.get("_params")
+        if params is None:
+            raw = self._signature()
+            params = self._params = tuple(Param(raw.params[i]) for i in range(raw.count))
+        return params
+
+    @property
+    def backward(self):
+        """(name of the exported backward, names of what it takes of this one), or None."""
+        raw = self._signature()
+        return (raw.backward.decode(), tuple(raw.saved.decode().split())) if raw.backward else None
+
+    def __repr__(self):
+        return f"<tegula.Exported {self.name}({', '.join(p.name for p in self.params)})>"
+
+    def _in_order(self, args, named):
+        if len(args) > len(self.params):
+            raise TypeError(f"{self.name} takes {len(self.params)} arguments, not {len(args)}")
+        values = list(args)
+        for p in self.params[len(args):]:
+            if p.name not in named and not p.optional:
+                raise TypeError(f"{self.name} lacks the argument {p.name}")
+            values.append(named.pop(p.name, None))
+        if named:
+            raise TypeError(f"{self.name} has no further parameter {', '.join(named)}")
+        return values
+
+    def __call__(self, *args, stream=None, **named):
+        values = self._in_order(args, named)
+        if stream is None:
+            stream = _stream_of(values)
+        packed, kept = [], []
+        for p, value in zip(self.params, values):
+            packed.append(_packed(self.name, p, value, stream, kept))
+        if self._api.tegula_call(self.handle, b"".join(packed), len(packed), stream):
+            raise_last(self._api)
+
+
+def _stream_of(values):
+    """Where the first tensor on a GPU has its work; PyTorch has a current stream, others the legacy one."""
+    for value in values:
+        if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == _c.CUDA:
+            if type(value).__module__.split(".")[0] == "torch":
+                import torch
+                return torch.cuda.current_stream(value.device).cuda_stream
+            return 0
+    return 0
+
+
+def _packed(name, param, value, stream, kept):
+    """The bytes of a TegulaArg. `kept` gets what must live as long as the call."""
+    if value is None:
+        return struct.pack("=IIQ", _c.NONE, 0, 0)
+    if hasattr(value, "__dlpack__"):
+        capsule = _dlpack.capsule_of(value, stream)
+        address, is_read_only = _dlpack.of_capsule(capsule)
+        if is_read_only and param.access != _c.IN:
+            raise ValueError(f"argument {param.name} of {name} is written, and is read only")
+        kept.append(capsule)
+        return struct.pack("=IIQ", _c.TENSOR, 0, address)
+    if param.kind == _c.POINTER and isinstance(value, int):
+        return struct.pack("=IIQ", _c.POINTER, 0, value)
+    if isinstance(value, float):
+        return struct.pack("=IId", _c.FLOAT, 0, value)
+    if type(value).__name__ in ("bool", "bool_"):  # NumPy's has no __index__
+        value = bool(value)
+    if isinstance(value, int) or hasattr(value, "__index__"):
+        return struct.pack("=IIq", _c.INT, 0, int(value))
+    if hasattr(value, "__float__"):
+        return struct.pack("=IId", _c.FLOAT, 0, float(value))
+    raise TypeError(f"argument {param.name} of {name} is a {type(value).__name__}: neither a number nor has it __dlpack__")
+
+
+class Library:
+    """What one shared library exports, as attributes: `mine.scale`. `names` lists them."""
+
+    def __init__(self, path):
+        self.path = path
+        self.api = _c.declare(ctypes.CDLL(path))
+        if self.api.tegula_abi() != _c.ABI:
+            raise ImportError(f"{path} has version {self.api.tegula_abi()} of the interface, this package {_c.ABI}")
+        self._call_objects = None
+        count = self.api.tegula_list(None, 0)
+        every = (ctypes.c_char_p * count)()
+        self.api.tegula_list(every, count)
+        self._exported = {}
+        for name in sorted(n.decode() for n in every):
+            if hasattr(self.api, "tegula_export_" + name):
+                self._exported[name] = Exported(self, name)
+
+    def call_objects(self):
+        """tegula_call_objects of the library."""
+        if self._call_objects is None:
+            self._call_objects = _c.declare_objects(self.path)
+        return self._call_objects
+
+    @property
+    def names(self):
+        return tuple(self._exported)
+
+    def __dir__(self):
+        return [*super().__dir__(), *self._exported]
+
+    def __getattr__(self, name):
+        try:
+            return self.__dict__["_exported"][name]
+        except KeyError:
+            raise AttributeError(f"{self.path} exports no {name}; it exports {', '.join(self.names)}") from None
+
+    def __repr__(self):
+        return f"<tegula.Library {self.path}: {', '.join(self.names)}>"
+
+
+_libraries = {}
+_registered = {}
+
+
+def load(path, namespace=None):
+    """Loads a shared library whose C++ uses TEGULA_EXPORT.
+
+    With a namespace each callable becomes operators of PyTorch: `torch.ops.<namespace>.<name>_out` writes the outputs
+    that it is given; `torch.ops.<namespace>.<name>` allocates and returns them, where the names of dimensions tell
+    their shapes, and has a gradient, where one is exported.
+    """
+    path = os.fspath(path)
+    if path not in _libraries:
+        _libraries[path] = Library(path)
+    library = _libraries[path]
+    if namespace is not None and _registered.setdefault(namespace, {}).get(path) is None:
+        from . import _torch
+        _registered[namespace][path] = _torch.register(library, namespace)
+    return library

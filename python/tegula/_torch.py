@@ -1,0 +1,208 @@
+"""Exported callables as operators of PyTorch: torch.library's define and impl, which cost a call less than custom_op."""
+import ctypes
+import keyword
+import struct
+import warnings
+
+import torch
+
+from . import _c, _dlpack
+from ._errors import Failure, raise_last
+
+_SCHEMA_TYPES = {_c.INT: "int", _c.FLOAT: "float"}
+_FORMS = {_c.INT: "q", _c.FLOAT: "d"}
+
+
+def _exchange_table():
+    """Address of torch's DLPackExchangeAPI, or None: by it C reads tensors and the current stream itself."""
+    capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return None
+    address = _dlpack.capsules.PyCapsule_GetPointer(capsule, b"dlpack_exchange_api")
+    major = ctypes.c_uint32.from_address(address).value
+    return address if major == 1 else None
+
+
+def _identifier(name):
+    return name + "_" if keyword.iskeyword(name) else name
+
+
+class _Call:
+    """Calls one callable with tensors and numbers in the order of its parameters."""
+
+    def __init__(self, exported):
+        self.exported, self.api = exported, exported.library.api
+        self.table = _exchange_table()
+        if self.table is not None:
+            self.call_objects = exported.library.call_objects()
+        # A TegulaArg each; the kind and what is left out vary, so that numbers alone are fixed.
+        self.packer = struct.Struct("=" + "".join("II" + _FORMS.get(p.kind, "Q") for p in exported.params))
+        self.kinds = [p.kind for p in exported.params]
+
+    def __call__(self, *values):
+        values += (None,) * (len(self.kinds) - len(values))  # torch leaves out what equals its default
+        if self.table is not None:
+            status = self.call_objects(self.exported.handle, self._packed(values, _c.OBJECT, id), len(values), self.table)
+        else:
+            kept = []
+            status = self.api.tegula_call(self.exported.handle, self._packed(values, _c.TENSOR, self._describer(kept)),
+                                          len(values), self._stream(values))
+        if status:
+            raise_last(self.api)
+
+    def _packed(self, values, tensor_kind, address_of):
+        flat = []
+        for kind, value in zip(self.kinds, values):
+            if kind in _FORMS:
+                flat += (kind, 0, value)
+            elif value is None:
+                flat += (_c.NONE, 0, 0)
+            else:
+                flat += (tensor_kind, 0, address_of(value))
+        return self.packer.pack(*flat)
+
+    @staticmethod
+    def _describer(kept):
+        def address_of(t):
+            is_cuda = t.device.type == "cuda"
+            address, keeper = _dlpack.described(t.data_ptr(), str(t.dtype).rpartition(".")[2],
+                                                _c.CUDA if is_cuda else _c.CPU, t.device.index if is_cuda else 0,
+                                                tuple(t.shape), t.stride())
+            kept.append(keeper)
+            return address
+        return address_of
+
+    @staticmethod
+    def _stream(values):
+        for v in values:
+            if isinstance(v, torch.Tensor):
+                return torch.cuda.current_stream(v.device).cuda_stream if v.device.type == "cuda" else None
+        return None
+
+
+class Operator:
+    """The operators of one callable."""
+
+    def __init__(self, library, namespace, exported, torch_library):
+        self.exported, self.namespace, self.torch_library = exported, namespace, torch_library
+        self.params = exported.params
+        self.call = _Call(exported)
+        backward = exported.backward
+        self.backward = library._exported.get(backward[0]) if backward else None
+        self.saved = backward[1] if backward else ()
+        self.inputs = [p for p in self.params if not p.is_output]
+        # An optional output is computed if the backward needs it.
+        self.outputs = [p for p in self.params if p.is_output and (not p.optional or p.name in self.saved)]
+        self._define(exported.name + "_out", self._out_schema(), self.call, lambda *args: None)
+        self.has_functional = self._shapes_follow()
+        if self.has_functional:
+            self._define(exported.name, self._functional_schema(), self._run, self._allocated)
+
+    def _define(self, name, schema, run, fake):
+        lib = self.torch_library
+        lib.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
+        for key in ("CPU", "CUDA"):
+            lib.impl(name, run, key)
+        torch.library.register_fake(f"{self.namespace}::{name}", fake, lib=lib)
+
+    def _type(self, param, written):
+        if param.kind == _c.INT:
+            return "bool" if param.dtype == "bool" else "int"
+        if param.kind == _c.FLOAT:
+            return "float"
+        mark = f"({chr(ord('a') + written)}!)" if written is not None else ""
+        return f"Tensor{mark}" + ("?" if param.optional else "")
+
+    def _schema(self, params, marks_writes):
+        parts, written = [], 0
+        last_required = max((i for i, p in enumerate(params) if not p.optional), default=-1)
+        for i, p in enumerate(params):
+            is_written = marks_writes and (p.kind == _c.POINTER or (p.is_tensor and p.access != _c.IN))
+            text = f"{self._type(p, written if is_written else None)} {_identifier(p.name)}"
+            written += is_written
+            parts.append(text + ("=None" if p.optional and i > last_required else ""))
+        return "(" + ", ".join(parts) + ")"
+
+    def _out_schema(self):
+        return self._schema(self.params, True) + " -> ()"
+
+    def _functional_schema(self):
+        results = ", ".join(["Tensor"] * len(self.outputs))
+        return self._schema(self.inputs, False) + (f" -> {results}" if len(self.outputs) == 1 else f" -> ({results})")
+
+    def _shapes_follow(self):
+        """Whether inputs name all dimensions of the outputs, and nothing else is written."""
+        if not self.outputs or any(p.kind == _c.POINTER or p.access == _c.INOUT for p in self.params):
+            return False
+        known = {d for p in self.inputs if not p.optional for d in p.dims}
+        has_type = any(p.is_tensor and p.dtype is None for p in self.inputs)
+        return all(len(p.dims) == p.rank and known.issuperset(p.dims) and (p.dtype or has_type) for p in self.outputs)
+
+    def _allocated(self, *inputs):
+        """Outputs for these inputs; of symbolic extents, too."""
+        extents, dtype, first = {}, None, None
+        for p, t in zip(self.inputs, inputs):
+            if not p.is_tensor or t is None:
+                continue
+            first = t if first is None else first
+            if p.dtype is None and dtype is None:
+                dtype = t.dtype
+            for name, extent in zip(p.dims, t.shape):
+                extents.setdefault(name, extent)
+        outputs = [torch.empty([extents[d] for d in p.dims], dtype=getattr(torch, p.dtype) if p.dtype else dtype,
+                               device=first.device) for p in self.outputs]
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _run(self, *inputs):
+        outputs = self._allocated(*inputs)
+        given = dict(zip((p.name for p in self.inputs), inputs))
+        given.update(zip((p.name for p in self.outputs), outputs if isinstance(outputs, tuple) else (outputs,)))
+        self.call(*(given.get(p.name) for p in self.params))
+        return outputs
+
+    def add_gradient(self, operators):
+        """By the functional operator of the backward, so that a compiler sees it."""
+        if not self.has_functional or self.backward is None:
+            return
+        other, of = operators.get(self.backward.name), f"the backward {self.backward.name} of {self.exported.name}"
+        if other is None or not other.has_functional:
+            raise ValueError(f"{of} has outputs whose shapes do not follow from its inputs: name their dimensions")
+        names = [p.name for p in self.inputs + self.outputs]
+        of_outputs = ["grad_" + p.name for p in self.outputs]
+        for p in other.inputs:
+            if p.name not in self.saved and p.name not in of_outputs:
+                raise ValueError(f"{of} takes {p.name}, which is neither saved nor the gradient of an output")
+        gradients = [p.name for p in other.outputs]
+        run = getattr(getattr(torch.ops, self.namespace), self.backward.name)
+
+        def setup_context(ctx, inputs, output):
+            values = dict(zip(names, (*inputs, *(output if isinstance(output, tuple) else (output,)))))
+            saved = {n: values[n] for n in self.saved}
+            ctx.tensors = [n for n, v in saved.items() if isinstance(v, torch.Tensor)]
+            ctx.others = {n: v for n, v in saved.items() if not isinstance(v, torch.Tensor)}
+            ctx.save_for_backward(*(saved[n] for n in ctx.tensors))
+
+        def backward(ctx, *grads):
+            values = {**ctx.others, **dict(zip(ctx.tensors, ctx.saved_tensors))}
+            # A gradient may be expanded from one number.
+            values.update((n, g.contiguous()) for n, g in zip(of_outputs, grads) if g is not None)
+            results = run(*(values[p.name] for p in other.inputs))
+            by_name = dict(zip(gradients, results if isinstance(results, tuple) else (results,)))
+            return tuple(by_name.get("grad_" + p.name) for p in self.inputs)
+
+        torch.library.register_autograd(f"{self.namespace}::{self.exported.name}", backward, setup_context=setup_context,
+                                        lib=self.torch_library)
+
+
+def register(library, namespace):
+    """Operators of what the library exports; a warning for each callable that could not be made."""
+    torch_library = torch.library.Library(namespace, "FRAGMENT")
+    operators = {}
+    for name in library.names:
+        try:
+            operators[name] = Operator(library, namespace, library._exported[name], torch_library)
+        except Failure as error:
+            warnings.warn(f"{name} of {library.path} is no operator: {error}", stacklevel=3)
+    for operator in operators.values():
+        operator.add_gradient(operators)
+    return torch_library, operators

@@ -1,0 +1,92 @@
+#include "runtime/bundle_lookup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "runtime/cache.h"
+#include "runtime/kernel_entry.h"
+#include "support/env.h"
+#include "tegula/error.h"
+
+namespace tegula::runtime {
+namespace {
+
+std::vector<std::filesystem::path> imported_bundles() {
+  std::vector<std::filesystem::path> files;
+  std::error_code stop;
+  for (const auto& file : std::filesystem::directory_iterator(bundle_folder(), stop))
+    if (file.path().extension() == ".tgb") files.push_back(file.path());
+  std::ranges::sort(files);  // the order must not depend on the file system
+  return files;
+}
+
+/// The back end that a bundle's kernel must be of: any, unless one is asked for.
+std::optional<Backend> wanted_backend(const Compilation& k, const CompileRequest& request) {
+  if (request.backend || !env().backend.empty()) return k.backend;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::filesystem::path bundle_folder() {
+  const std::filesystem::path folder = default_cache_folder();
+  return folder.empty() ? folder : folder / "bundles";
+}
+
+BundleLayers::BundleLayers() {
+  for (const std::string& file : env().bundles) open(file);
+  if (env().cache == "off") return;
+  for (const std::filesystem::path& file : imported_bundles()) open(file);
+}
+
+void BundleLayers::open(const std::filesystem::path& file) {
+  try {
+    bundles_.push_back(std::make_unique<const Bundle>(file));
+  } catch (const DeviceError& e) {
+    faults_.push_back(e.what());
+  }
+}
+
+std::optional<CacheEntry> BundleLayers::find(const CacheKey& key, std::string* file) const {
+  for (const auto& bundle : bundles_)
+    if (auto entry = bundle->find(key)) {
+      if (file != nullptr) *file = bundle->file().string();
+      return entry;
+    }
+  return std::nullopt;
+}
+
+const BundleLayers& bundle_layers() {
+  // Tests replace the environment, so layers are kept for each that was seen.
+  static std::mutex mutex;
+  static auto* all = new std::map<std::string, std::unique_ptr<const BundleLayers>>();
+  const std::string seen = fmt::format("{}\n{}\n{}", fmt::join(env().bundles, "\n"),
+                                       bundle_folder().string(), env().cache);
+  const std::lock_guard lock(mutex);
+  auto& layers = (*all)[seen];
+  if (!layers) layers = std::make_unique<const BundleLayers>();
+  return *layers;
+}
+
+bool load_from_bundle(Compilation& k, const CompileRequest& request, Artefact& artefact) {
+  if (k.device.kind != DeviceKind::cuda || !env().dump.empty()) return false;
+  const auto note = [&](std::string text) {
+    k.remarks.push_back({"cache", {}, ir::Remark::Kind::Analysis, std::move(text), {}});
+  };
+  std::string file;
+  const auto entry = bundle_layers().find(kernel_key(k, request), &file);
+  if (entry) try {
+      artefact = restore_kernel(*entry, k, keeps_lines(k, request), wanted_backend(k, request));
+      note(fmt::format("taken from the bundle {}", file));
+      return true;
+    } catch (const std::exception& e) {
+      note(fmt::format("its entry in the bundle {} is of no use: {}", file, e.what()));
+    }
+  for (const std::string& fault : bundle_layers().faults()) note(fault);
+  return false;
+}
+
+}  // namespace tegula::runtime

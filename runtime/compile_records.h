@@ -1,0 +1,23 @@
+#pragma once
+// Records of the kernels that a process compiled or found, for compile_report().
+#include <cstdint>
+#include <string>
+
+#include "tegula/report.h"
+
+namespace tegula::runtime {
+
+/// Where the code of a kernel came from.
+enum class CodeSource : std::uint8_t { bundle, disk, compiled };
+
+struct CompileRecord {
+  std::string kernel, target;
+  std::string by;  ///< back end of the code
+  CodeSource source = CodeSource::compiled;
+  double ms = 0;  ///< from the key to the machine code
+};
+
+/// Keeps a record until the process ends; safe on any thread.
+void record_compile(CompileRecord record);
+
+}  // namespace tegula::runtime

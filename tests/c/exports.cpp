@@ -1,0 +1,88 @@
+// A library of exported callables, as a user's would be: tests of the C interface load it.
+#include <tegula/kernels/attention.h>
+#include <tegula/kernels/export.h>
+#include <tegula/tegula.h>
+
+#include <stdexcept>
+
+using namespace tegula;
+
+namespace {
+
+const auto add_kernel = kernel("add", [](In<f32, 1> x, In<f32, 1> y, Out<f32, 1> z) {
+                          for (auto i : grid(z, 64)) z(i) = x(i) + y(i);
+                        }).named("x[N]", "y[N]", "z[N]");
+
+enum class Sign : std::uint8_t { keep, flip };
+
+/// Every kind of number: scalars of the call, and constants, for each of which it is traced.
+const auto affine_kernel =
+    kernel("affine", [](In<f32, 2> x, Scalar<f32> factor, Scalar<i32> offset, int repeat,
+                        bool twice, Sign sign, float step, Out<f32, 2> y) {
+      for (auto [r, c] : grid(y, 8, 32)) {
+        Tile v = x(r, c) * factor + cast<f32>(offset);
+        for (int i = 0; i < repeat; ++i) v = v + step;
+        if (twice) v = v * 2.0f;
+        y(r, c) = sign == Sign::flip ? -v : v;
+      }
+    }).named("x[M, N]", "factor", "offset", "repeat", "twice", "sign", "step", "y[M, N]");
+
+/// Without names: arg0, arg1, ..
+const auto bias_kernel =
+    kernel("bias", [](In<f32, 1> x, Ptr<f32> scale, Out<f32, 1> y, std::optional<In<f32, 1>> b) {
+      for (auto i : grid(y, 64)) {
+        const Tile v = x(i) * load(scale);
+        y(i) = b ? v + (*b)(i) : v;
+      }
+    });
+
+const auto square_kernel = kernel("square", [](In<f32, 2> x, Out<f32, 2> y) {
+                             for (auto [r, c] : grid(y, 8, 32)) {
+                               const Tile v = x(r, c);
+                               y(r, c) = v * v;
+                             }
+                           }).named("x[M, N]", "y[M, N]");
+const auto square_backward_kernel =
+    kernel("square_backward", [](In<f32, 2> grad_y, In<f32, 2> x, Out<f32, 2> grad_x) {
+      for (auto [r, c] : grid(grad_x, 8, 32)) grad_x(r, c) = grad_y(r, c) * x(r, c) * 2.0f;
+    }).named("grad_y[M, N]", "x[M, N]", "grad_x[M, N]");
+
+const auto add_into_kernel = kernel("add_into", [](In<f32, 1> x, InOut<f32, 1> sum) {
+                               for (auto i : grid(sum, 64)) sum(i) = sum(i) + x(i);
+                             }).named("x[N]", "sum[N]");
+
+const auto refused_kernel = kernel("refused", [](In<f32, 1> x, Out<f32, 1> y) {
+  for (auto i : grid(y, 64)) y(i) = dot(x(i), x(i));
+});
+
+[[noreturn]] Exportable thrown() { throw std::runtime_error("no configuration file"); }
+
+/// A callable of the user's own: two launches.
+Exportable twice_added() {
+  Exportable out = exportable(add_kernel);
+  out.call = [](const Stream& stream, std::span<const detail::HostArg> args, Loc) {
+    add_kernel(stream, *args[0].tensor, *args[1].tensor, *args[2].tensor);
+    add_kernel(stream, *args[2].tensor, args[1].tensor->clone(), args[2].tensor->clone());
+    if (args[0].tensor->numel() == 13) throw std::out_of_range("thirteen");
+  };
+  return out;
+}
+
+}  // namespace
+
+TEGULA_EXPORT(add, add_kernel);
+TEGULA_EXPORT(affine, affine_kernel);
+TEGULA_EXPORT(bias, bias_kernel);
+TEGULA_EXPORT(square, square_kernel);
+TEGULA_EXPORT(square_backward, square_backward_kernel);
+TEGULA_EXPORT_BACKWARD(square, square_backward, "x");
+TEGULA_EXPORT(add_into, add_into_kernel);
+TEGULA_EXPORT(refused, refused_kernel);
+TEGULA_EXPORT(thrown, thrown());
+TEGULA_EXPORT(misnamed, kernel("misnamed", [](In<f32, 2>) {}).named("x[M]"));
+TEGULA_EXPORT(twice_added, twice_added());
+TEGULA_EXPORT(window_attention, attention({.mask = [](auto, auto, auto q, auto kv) {
+                return q >= kv && q - kv < 16;
+              }}));
+TEGULA_EXPORT(wrong_backward, square_kernel);
+TEGULA_EXPORT_BACKWARD(wrong_backward, square_backward, "x z");

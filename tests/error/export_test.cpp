@@ -1,0 +1,110 @@
+// What the C interface refuses, word for word in export.txt.
+#include <tegula.h>
+
+#include <filesystem>
+
+#include "expect_error.h"
+#include "tegula/export.h"
+#include "tegula/tegula.h"
+
+using namespace tegula;
+
+namespace {
+
+const auto scale_kernel = kernel("scale", [](In<f32, 1> x, Scalar<i8> factor, Out<f32, 1> y) {
+                            for (auto i : grid(y, 64)) y(i) = x(i) * cast<f32>(factor);
+                          }).named("x[N]", "factor", "y[M]");
+
+}  // namespace
+
+TEGULA_EXPORT(scale, scale_kernel);
+TEGULA_EXPORT(scale_twice, scale_kernel);
+TEGULA_EXPORT_BACKWARD(scale_twice, scale, "x w");
+
+namespace {
+
+test::Pinned& pinned() {
+  static test::Pinned file("export.txt");
+  return file;
+}
+
+/// The error of this thread's last call, one field a line.
+void expect(const char* name, TegulaCode code) {
+  const TegulaError& e = *tegula_last_error();
+  EXPECT_EQ(e.code, static_cast<int>(code));
+  const std::string where = e.where;
+  pinned().check(
+      name,
+      "error " + std::string(e.text) + "\n" + e.hint + "\n" +
+          (where.empty() ? "nowhere"
+                         : "at " + std::filesystem::path(where).filename().string().substr(0, 15)) +
+          "\n");
+}
+
+struct Call {
+  std::int64_t shape[1] = {4};
+  float values[8] = {};
+  DLTensor x = tensor(values), y = tensor(values + 4);
+  TegulaArg args[3] = {of(&x), {TEGULA_INT, 0, {.i = 2}}, of(&y)};
+
+  TegulaCode operator()(const char* name = "scale", std::int32_t count = 3) const {
+    return tegula_call(tegula_find(name), args, count, nullptr);
+  }
+  DLTensor tensor(float* data) {
+    return {data, {kDLCPU, 0}, 1, {kDLFloat, 32, 1}, shape, nullptr, 0};
+  }
+  static TegulaArg of(const DLTensor* t) { return {TEGULA_TENSOR, 0, {.tensor = t}}; }
+};
+
+TEST(ExportError, Callables) {
+  EXPECT_EQ(Call{}(), TEGULA_OK);
+  expect("T1801 export_no_callable", tegula_call(nullptr, nullptr, 0, nullptr));
+  EXPECT_EQ(tegula_find("sale"), nullptr);
+  expect("T1802 export_unknown", TEGULA_ARGUMENT);
+  expect("T1808 export_saved", Call{}("scale_twice"));
+}
+
+TEST(ExportError, Arguments) {
+  expect("T1803 export_count", Call{}("scale", 2));
+  expect("T1807 export_array", tegula_call(tegula_find("scale"), nullptr, 3, nullptr));
+  Call call;
+  call.args[0] = {TEGULA_FLOAT, 0, {.f = 1}};
+  expect("T1804 export_kind", call());
+  call.args[0] = Call::of(nullptr);
+  expect("T1806 export_null", call());
+  Call large;
+  large.args[1].value.i = 128;
+  expect("T1805 export_range", large());
+}
+
+TEST(ExportError, OfTvmFfi) {
+  const TegulaFfiAny text[3]{{8, 0, {}}, {}, {}};
+  EXPECT_EQ(tegula_exported_scale().tvm_ffi(text, 3), -1);
+  expect("T1811 export_ffi_type", TEGULA_ARGUMENT);
+}
+
+TEST(ExportError, OfObjects) {
+  const struct {
+    std::uint32_t version[2] = {1, 2};
+    void* unused[4] = {};
+    int (*refuses)(void*, DLTensor*) = [](void*, DLTensor*) { return -1; };
+    void* stream = nullptr;
+  } table;
+  const TegulaArg args[3]{{TEGULA_OBJECT, 0, {}}, {TEGULA_INT, 0, {}}, {TEGULA_OBJECT, 0, {}}};
+  expect("T1812 export_object", tegula_call_objects(tegula_find("scale"), args, 3, &table));
+}
+
+TEST(ExportError, Outputs) {
+  Call call;
+  call.args[2].kind = TEGULA_NONE;
+  std::int64_t shape[1];
+  DLTensor out{};
+  out.shape = shape;
+  const auto infer = [&](std::int32_t outs) {
+    return tegula_infer(tegula_find("scale"), call.args, 3, &out, outs);
+  };
+  expect("T1809 export_infer", infer(1));
+  expect("T1810 export_outs", infer(0));
+}
+
+}  // namespace

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""tegula cache: lists, compares, checks and bundles what lessons left in a cache. Arguments: the program and a lesson."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+program, lesson = sys.argv[1:3]
+
+
+def run(*words, code=0, **environment):
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **environment})
+    assert done.returncode == code, f"{words}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    os.environ.update(TEGULA_CACHE_DIR=str(folder / "cache"), TEGULA_DEVICE="sim")
+    os.environ.pop("TEGULA_CACHE", None)
+    cache = lambda *words, **more: run(program, "cache", *words, **more)
+
+    assert cache("ls") == "0 kernels, 0 bytes\n"
+    report = run(lesson, TEGULA_REPORT="1")
+    assert "compiled" in report and "0 from the disk cache" in report, report
+    run(lesson, TEGULA_CHECK="retrace")
+    assert "0 compiled" in run(lesson, TEGULA_REPORT="1", TEGULA_JIT="deny")
+    run(lesson, TEGULA_PLAN="num_warps=2")
+
+    rows = cache("ls").splitlines()
+    assert rows[-1].startswith("2 kernels, "), rows
+    first, second = (row.split()[0] for row in rows[:2])
+    assert 'field "TEGULA_PLAN": ' in cache("why", first, second), cache("why", first, second)
+    assert cache("why", first, first) == "they are one entry\n"
+    assert "target: sm_90a" in cache("show", first)
+    assert "no entry begins with" in cache("show", "0123456789", code=2)
+    assert cache("verify") == "2 sound, 0 damaged\n"
+    # Kernels of the simulator are no machine code: the bundle is empty, and sound.
+    bundle = str(folder / "b.tgb")
+    assert cache("export", "-o", bundle).startswith("0 kernels, 40 bytes")
+    assert "0 kernels" in cache("import", bundle)
+    (folder / "bad.tgb").write_bytes(b"TEGULAB1 and nothing more")
+    assert "cannot be used" in cache("import", str(folder / "bad.tgb"), code=2)
+
+    entry = next((folder / "cache/v1/k").rglob("*.tgk"))
+    damaged = bytearray(entry.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    entry.write_bytes(damaged)
+    assert cache("verify", code=2).endswith("1 sound, 1 damaged\n")
+    refused = run(lesson, TEGULA_PLAN="num_warps=4", TEGULA_JIT="deny", code=-6)
+    assert "01_vector_add.cpp:" in refused and "error T1229" in refused, refused
+    assert "0 entries removed\n" in cache("gc", "--max-bytes", "1")  # none is ten minutes old
+print("tegula cache: ok")

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""test_torch.py LIBRARY: operators of PyTorch on CPU tensors: values, fake tensors, gradients, torch.compile. Exits with
+77 where PyTorch is not installed."""
+import pathlib
+import sys
+import unittest
+import unittest.mock
+import warnings
+
+try:
+    import torch
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+import tegula  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from tegula import _torch  # noqa: E402
+
+LIBRARY = sys.argv.pop(1)
+with warnings.catch_warnings(record=True) as SAID:
+    warnings.simplefilter("always")
+    mine = tegula.load(LIBRARY, namespace="mine")
+ops = torch.ops.mine
+HAS_TABLE = _torch._exchange_table() is not None
+
+
+def attention(q, k, v, window=16):
+    rows = torch.arange(q.shape[-2])[:, None] - torch.arange(k.shape[-2])[None, :]
+    mask = (rows >= 0) & (rows < window)
+    return torch.nn.functional.scaled_dot_product_attention(q.float(), k.float(), v.float(), attn_mask=mask)
+
+
+class Operators(unittest.TestCase):
+    def test_schemas(self):
+        self.assertEqual(str(ops.affine_out.default._schema),
+                         "mine::affine_out(Tensor x, float factor, int offset, int repeat, bool twice, int sign, "
+                         "float step, Tensor(a!) y) -> ()")
+        self.assertEqual(str(ops.square.default._schema), "mine::square(Tensor x) -> Tensor")
+        self.assertEqual(str(ops.bias_out.default._schema),
+                         "mine::bias_out(Tensor arg0, Tensor(a!) arg1, Tensor(b!) arg2, Tensor? arg3=None) -> ()")
+        self.assertEqual(str(ops.add_into_out.default._schema), "mine::add_into_out(Tensor x, Tensor(a!) sum) -> ()")
+        self.assertFalse(hasattr(ops, "bias") or hasattr(ops, "add_into"))  # shapes do not follow; an input is written
+
+    def test_says_what_is_no_operator(self):
+        text = "\n".join(str(w.message) for w in SAID)
+        self.assertRegex(text, "thrown of .* is no operator: the callable threw an exception: no configuration file")
+        self.assertFalse(hasattr(ops, "thrown_out"))
+
+    def test_values(self):
+        x, y = torch.randn(20, 30), torch.empty(30, 20)
+        ops.square_out(x.T, y)
+        torch.testing.assert_close(y, x.T ** 2)
+        torch.testing.assert_close(ops.square(x[::2, 1:]), x[::2, 1:] ** 2)
+        torch.testing.assert_close(ops.affine(x, 0.5, -3, 2, True, 1, 4.0), -2 * (0.5 * x + 5))
+        total = torch.ones(5)
+        ops.add_into_out(torch.arange(5.0), total)
+        torch.testing.assert_close(total, torch.arange(5.0) + 1)
+        ops.bias_out(torch.ones(3), torch.tensor([2.0]), total[:3], None)
+        torch.testing.assert_close(total[:3], torch.full((3,), 2.0))
+
+    def test_attention(self):
+        q, k, v = torch.randn(3, 1, 2, 40, 16).to(torch.bfloat16)
+        o = ops.window_attention(q, k, v)
+        self.assertEqual(o.dtype, torch.bfloat16)
+        torch.testing.assert_close(o.float(), attention(q, k, v), atol=2e-2, rtol=2e-2)
+
+    def test_without_the_exchange_table(self):
+        with unittest.mock.patch.object(_torch, "_exchange_table", lambda: None):
+            call = _torch._Call(mine.affine)
+        x, y = torch.randn(4, 6), torch.empty(6, 4).T
+        for _ in range(2):
+            call(x, 0.5, -3, 2, True, 1, 4.0, y)
+            torch.testing.assert_close(y, -2 * (0.5 * x + 5))
+
+    def test_plain_calls(self):
+        x, y = torch.randn(4, 6), torch.empty(4, 6)
+        mine.square(x, y)
+        torch.testing.assert_close(y, x * x)
+
+    def test_errors(self):
+        x = torch.ones(3, 3)
+        with self.assertRaisesRegex(ValueError, "T0702: argument x of square has elements of f64"):
+            ops.square(x.double())
+        with self.assertRaisesRegex(ValueError, "T0709: N is 3"):
+            ops.square_out(x, torch.empty(3, 4))
+        with self.assertRaisesRegex(RuntimeError, "T02"):
+            ops.refused_out(torch.ones(3), torch.ones(3))
+        with self.assertRaisesRegex(ValueError, "T1805"):
+            ops.affine(x, 0.5, 2 ** 40, 2, True, 1, 4.0)
+
+
+class Checks(unittest.TestCase):
+    def test_opcheck(self):
+        x = torch.randn(8, 12, requires_grad=True)
+        self.assertEqual(set(torch.library.opcheck(ops.square, (x,)).values()), {"SUCCESS"})
+        plain = torch.randn(8, 12)
+        self.assertEqual(set(torch.library.opcheck(ops.square_out, (plain, torch.empty(8, 12))).values()), {"SUCCESS"})
+        self.assertEqual(set(torch.library.opcheck(ops.affine, (plain, 0.5, -3, 2, True, 1, 4.0)).values()), {"SUCCESS"})
+        q = torch.randn(1, 2, 24, 16, dtype=torch.bfloat16)
+        self.assertEqual(set(torch.library.opcheck(ops.window_attention, (q, q, q)).values()), {"SUCCESS"})
+
+    def test_gradients(self):
+        x = torch.randn(8, 12, requires_grad=True)
+        (ops.square(x) * 3).sum().backward()
+        torch.testing.assert_close(x.grad, 6 * x.detach())
+        x.grad = None
+        ops.square(x).sum().backward()  # its gradient is expanded from one number
+        torch.testing.assert_close(x.grad, 2 * x.detach())
+
+    def test_fake_tensors(self):
+        with FakeTensorMode():
+            q, k, v = (torch.empty(2, h, n, d, dtype=torch.float16) for h, n, d in ((8, 5, 64), (4, 7, 64), (4, 7, 32)))
+            o = ops.window_attention(q, k, v)
+        self.assertEqual((tuple(o.shape), o.dtype), ((2, 8, 5, 32), torch.float16))
+
+
+class Compiled(unittest.TestCase):
+    """The graph is whole, and its results and gradients are eager's."""
+
+    def compiled(self, f, **options):
+        torch._dynamo.reset()
+        return torch.compile(f, fullgraph=True, backend="aot_eager", **options)
+
+    def test_gradients(self):
+        def f(x):
+            return (ops.square(x) * 2 + 1).sum()
+
+        x = torch.randn(8, 12, requires_grad=True)
+        y = self.compiled(f)(x)
+        y.backward()
+        torch.testing.assert_close(y, f(x))
+        torch.testing.assert_close(x.grad, 4 * x.detach())
+
+    def test_writes(self):
+        def f(x):
+            y = torch.empty_like(x)
+            ops.square_out(x, y)
+            total = torch.zeros(x.shape[0])
+            ops.add_into_out(y[:, 0], total)
+            return y + 1, total
+
+        x = torch.randn(8, 12)
+        for got, wanted in zip(self.compiled(f)(x), f(x)):
+            torch.testing.assert_close(got, wanted)
+
+    def test_lengths_that_vary(self):
+        def f(q, k, v):
+            return ops.window_attention(q, k, v) * 2
+
+        g = self.compiled(f, dynamic=True)
+        for length in (24, 37, 64):
+            q, k, v = torch.randn(3, 1, 2, length, 16).to(torch.bfloat16)
+            torch.testing.assert_close(g(q, k, v), f(q, k, v))
+
+
+if __name__ == "__main__":
+    unittest.main()
