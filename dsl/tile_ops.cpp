@@ -250,9 +250,10 @@ DType accumulator_type(DType d, Loc loc) {
 
 /// The likely cause: both operands end in the contracted dimension.
 std::string contraction_hint(ir::Type a, ir::Type b) {
-  if (a.shape()[1] == b.shape()[1])
+  const auto row = static_cast<std::size_t>(a.rank() - 2);
+  if (a.shape()[row + 1] == b.shape()[row + 1])
     return "both operands end in the contracted dimension; write .T() after the second";
-  if (a.shape()[0] == b.shape()[0])
+  if (a.shape()[row] == b.shape()[row])
     return "both operands begin with the contracted dimension; write .T() after the first";
   return "the last dimension of the first operand is contracted with the first of the second";
 }
@@ -261,7 +262,7 @@ std::string contraction_hint(ir::Type a, ir::Type b) {
 /// mistake.
 void check_indices(Tracer& t, ir::Value a, ir::Value b, Loc loc, const std::vector<Note>& notes) {
   // The square of a tile is meant.
-  if (a == b) return;
+  if (a == b || t.kernel.type(a).rank() != 2) return;
   const auto ia = t.indexed_by.find(a), ib = t.indexed_by.find(b);
   if (ia == t.indexed_by.end() || ib == t.indexed_by.end()) return;
   const auto &left = ia->second, &right = ib->second;
@@ -302,23 +303,35 @@ Tile crop(const Arg& x, Axis axis, const Arg& first, const Arg& end) {
                  type, {{AttrName::axis, at}}));
 }
 
+namespace {
+
+/// Matrices, or as many of them in each operand.
+void check_product(ir::Type a, ir::Type b, Loc at, const std::vector<Note>& notes) {
+  for (ir::Type type : {a, b})
+    if (!type.is_tile() || (type.rank() != 2 && type.rank() != 3) || type.rank() != a.rank())
+      fail(ErrorId::dot_rank, at, notes, type.str(), type.rank());
+  if (a.dtype() != b.dtype()) fail(ErrorId::dot_types, at, notes, name(a.dtype()), name(b.dtype()));
+  const auto row = static_cast<std::size_t>(a.rank() - 2);
+  if (row == 1 && a.shape()[0] != b.shape()[0])
+    fail(ErrorId::dot_batches, at, notes, a.shape()[0], b.shape()[0]);
+  if (a.shape()[row + 1] != b.shape()[row])
+    fail(ErrorId::dot_contraction, at, notes, a.shape()[row + 1], b.shape()[row],
+         contraction_hint(a, b));
+}
+
+}  // namespace
+
 Tile dot(const Arg& a, const Arg& b, const Arg& acc, Precision precision) {
   Tracer& t = Tracer::at(a.loc(), "dot");
   const Loc at = a.loc();
   const ir::Value va = dsl::operand(t, a), vb = dsl::operand(t, b);
   const ir::Type ta = t.kernel.type(va), tb = t.kernel.type(vb);
   const std::vector<Note> notes{t.origin(va, "operand 0"), t.origin(vb, "operand 1")};
-  for (ir::Type type : {ta, tb})
-    if (type.rank() != 2 || !type.is_tile())
-      fail(ErrorId::dot_rank, at, notes, type.str(), type.rank());
-  if (ta.dtype() != tb.dtype())
-    fail(ErrorId::dot_types, at, notes, name(ta.dtype()), name(tb.dtype()));
-  if (ta.shape()[1] != tb.shape()[0])
-    fail(ErrorId::dot_contraction, at, notes, ta.shape()[1], tb.shape()[0],
-         contraction_hint(ta, tb));
+  check_product(ta, tb, at, notes);
   check_indices(t, va, vb, at, notes);
   const DType sum = accumulator_type(ta.dtype(), at);
-  const ir::Ints shape{ta.shape()[0], tb.shape()[1]};
+  ir::Ints shape(ta.shape().begin(), ta.shape().end());
+  shape.back() = tb.shape().back();
   const ir::Type wanted = ir::Type::tile({sum, false}, shape);
   ir::Value vc;
   if (!acc.present() || acc.is_literal()) {
@@ -334,7 +347,7 @@ Tile dot(const Arg& a, const Arg& b, const Arg& acc, Precision precision) {
            name(sum));
     if (!std::ranges::equal(tc.shape(), shape))
       fail(ErrorId::dot_acc_shape, at, of_acc, dsl::extents_text(tc.shape()),
-           dsl::extents_text(shape), shape[0], shape[1]);
+           dsl::extents_text(shape), fmt::join(shape, ", "));
   }
   if (precision == Precision::tf32)
     return t.tile(t.build.op(Opcode::Dot, {va, vb, vc}, {{AttrName::precision, "tf32"}}));

@@ -235,16 +235,20 @@ Inferred infer_key_ranks(const InferArgs& a) {
 Inferred infer_dot(const InferArgs& in) {
   const Type a = in.operands[0], b = in.operands[1], c = in.operands[2];
   for (Type t : {a, b, c})
-    if (!t.is_tile() || t.rank() != 2)
-      return Inferred::fail("operands must be two-dimensional tiles");
+    if (!t.is_tile() || t.rank() != c.rank() || t.rank() < 2 || t.rank() > 3)
+      return Inferred::fail("operands must be two-dimensional tiles, or three-dimensional ones");
   if (a.dtype() != b.dtype())
     return Inferred::fail(fmt::format("a is {}, b is {}", name(a.dtype()), name(b.dtype())));
-  if (a.shape()[1] != b.shape()[0])
+  const auto row = static_cast<std::size_t>(c.rank() - 2);
+  if (row == 1 && (a.shape()[0] != c.shape()[0] || b.shape()[0] != c.shape()[0]))
     return Inferred::fail(
-        fmt::format("contraction sizes differ ({} vs {})", a.shape()[1], b.shape()[0]));
-  if (c.shape()[0] != a.shape()[0] || c.shape()[1] != b.shape()[1])
+        fmt::format("batches differ ({}, {} and {})", a.shape()[0], b.shape()[0], c.shape()[0]));
+  const std::int64_t m = a.shape()[row], k = a.shape()[row + 1], n = b.shape()[row + 1];
+  if (k != b.shape()[row])
+    return Inferred::fail(fmt::format("contraction sizes differ ({} vs {})", k, b.shape()[row]));
+  if (c.shape()[row] != m || c.shape()[row + 1] != n)
     return Inferred::fail(fmt::format("the accumulator is {}x{}, the product is {}x{}",
-                                      c.shape()[0], c.shape()[1], a.shape()[0], b.shape()[1]));
+                                      c.shape()[row], c.shape()[row + 1], m, n));
   return one(c);
 }
 

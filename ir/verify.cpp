@@ -91,6 +91,7 @@ class Verifier {
     types(op, row);
     if (d.opcode == Opcode::ClusterReduceScatter) cluster_reduce_scatter(op, owner);
     if (d.opcode == Opcode::Reshape) reshape(op);
+    if (d.opcode == Opcode::TileSlice) tile_slice(op);
     if (row.has(kTerminator)) {
       if (k_[r].last != op) report(op, "is not the last op of its region");
       yields(op, owner);
@@ -124,6 +125,16 @@ class Verifier {
     const Type from = k_.type(k_[op].operands[0]), to = k_.type(k_[op].results[0]);
     if (!from.is_tile() || !to.is_tile() || from.elem() != to.elem() || from.count() != to.count())
       report(op, fmt::format("{} has not the elements of {}", to.str(), from.str()));
+  }
+
+  void tile_slice(OpId op) {
+    const Type from = k_.type(k_[op].operands[0]), to = k_.type(k_[op].results[0]);
+    const auto at = k_[op].attrs.ints(AttrName::offsets);
+    bool fits = from.is_tile() && to.is_tile() && from.elem() == to.elem() &&
+                from.rank() == to.rank() && std::ssize(at) == from.rank();
+    for (std::size_t d = 0; fits && d < at.size(); ++d)
+      fits = at[d] >= 0 && at[d] + to.shape()[d] <= from.shape()[d];
+    if (!fits) report(op, fmt::format("{} is no box of {}", to.str(), from.str()));
   }
 
   void cluster_reduce_scatter(OpId op, OpId owner) {

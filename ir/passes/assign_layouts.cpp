@@ -158,6 +158,7 @@ class Assigner {
     }
     if (d.opcode == StoreView) return choice_.store(d);
     if (d.opcode == Sort) return choice_.sorted(d);
+    if (LayoutAssignment::is_of_parts(d)) return choice_.part_operand(d, i);
     if (d.is(Reduce, ArgReduce, ReduceWith, Store, ClusterReduceScatter, Assume)) return common(d);
     if (d.is(ExpandDims, Permute, Reshape)) {
       const Layout own = own_layout(operand);

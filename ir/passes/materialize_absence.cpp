@@ -55,6 +55,8 @@ class Materializer {
         access_mask(op);
       else if (o == ClusterReduceScatter)
         sum_operand(op);
+      else if (o == Scatter)
+        drop_absent(op);
       else if (o == FillAbsent)
         fill(op);
       else if (o == Assume && keep_checks_)
@@ -277,6 +279,13 @@ class Materializer {
     const Value zero = reduce_kind("sum").identity(b, k_.type(v).dtype());
     k_[op].operands[0] = b.select(present, v, zero);
     changed_ = true;
+  }
+
+  void drop_absent(OpId op) {
+    Builder b(k_, op);
+    const Value index = absence_.dropped_index(b, op);
+    changed_ = changed_ || index != k_[op].operands[1];
+    k_[op].operands[1] = index;
   }
 
   void store_limits(OpId op) {

@@ -2,7 +2,7 @@
 // Random programs, continued: memory that a program writes and reads again, folds by functions, and
 // the filling of absent elements. Each program has a row of each memory to itself, so that nothing
 // but the program's own order decides what is read.
-#include "tests/fuzz/random_program_order.h"
+#include "tests/fuzz/random_program_parts.h"
 
 namespace tegula::fuzz {
 
@@ -243,7 +243,9 @@ inline const std::vector<RandomProgram::Growth>& RandomProgram::growths() {
       {4, &R::grow_arg_reduce},  {4, &R::grow_dot},          {5, &R::grow_leaf},
       {7, &R::grow_for},         {2, &R::grow_while},        {4, &R::grow_if},
       {3, &R::grow_reduce_with}, {2, &R::grow_fill},         {4, &R::grow_scan_with},
-      {4, &R::grow_sort},        {2, &R::grow_key_ranks},    {18, &R::grow_memory}};
+      {4, &R::grow_sort},        {2, &R::grow_key_ranks},    {3, &R::grow_slice},
+      {3, &R::grow_concat},      {4, &R::grow_gather},       {4, &R::grow_scatter},
+      {2, &R::grow_batched_dot}, {18, &R::grow_memory}};
   return kList;
 }
 

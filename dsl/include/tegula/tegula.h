@@ -11,6 +11,7 @@
 #include "tegula/order.h"
 #include "tegula/scan.h"
 #include "tegula/statistics.h"
+#include "tegula/shape_ops.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 #include "tegula/tile_ops.h"

@@ -197,7 +197,8 @@ template <Element T>
 using Accumulator = std::conditional_t<std::is_integral_v<T>, i32,
                                        std::conditional_t<std::is_same_v<T, f64>, f64, f32>>;
 
-/// acc + a @ b, with a [m, k], b [k, n], acc [m, n]. Floats accumulate in f32 (f64 in f64), 8-bit
+/// acc + a @ b, with a [m, k], b [k, n], acc [m, n], or with a leading dimension of one extent in
+/// all three: a product for each index along it. Floats accumulate in f32 (f64 in f64), 8-bit
 /// integers in i32. Elements absent along k count as 0. Without `acc` it starts from 0.
 Tile dot(const Arg& a, const Arg& b, const Arg& acc = {}, Precision precision = Precision::ieee);
 

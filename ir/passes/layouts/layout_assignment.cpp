@@ -374,6 +374,7 @@ void LayoutAssignment::op(OpId id) {
     set(d.results[0], intern_layout(rank_layout(static_cast<int>(type.count()), plan_.num_warps)));
     return set(d.results[1], standard(k_.type(d.results[1])));
   }
+  if (is_of_parts(d)) return set(d.results[0], of_parts(d));
   if (d.opcode == Reshape) {
     if (!known) return;
     const auto moved = reshape(*known, dims_of(type.shape()));
