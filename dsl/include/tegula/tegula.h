@@ -8,6 +8,8 @@
 #include "tegula/kernel.h"
 #include "tegula/math.h"
 #include "tegula/memory.h"
+#include "tegula/random.h"
+#include "tegula/rounding.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 #include "tegula/tile_ops.h"
