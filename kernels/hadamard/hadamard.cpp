@@ -1,4 +1,4 @@
-// The fast Walsh-Hadamard transform: log2(n) butterfly stages on rows that a program holds.
+// The fast Walsh-Hadamard transform: log2(n) butterfly stages of rows that a program holds.
 #include "tegula/kernels/hadamard.h"
 
 #include <bit>
