@@ -1,15 +1,20 @@
 // Calls of the kernel library that it refuses, word for word in library.txt, each at its line.
 #include "expect_error.h"
+#include "tegula/kernels/adamw.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/block_patterns.h"
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/cross_entropy.h"
+#include "tegula/kernels/embedding.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/gated_activation.h"
 #include "tegula/kernels/gated_matmul.h"
+#include "tegula/kernels/hadamard.h"
+#include "tegula/kernels/linear_cross_entropy.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/norm.h"
+#include "tegula/kernels/quantise.h"
 #include "tegula/kernels/rope.h"
 #include "tegula/kernels/scores.h"
 #include "tegula/kernels/softmax.h"
@@ -166,6 +171,20 @@ TEST(LibraryError, Rows) {
   });
   expect("T1662 up",
          [&] { gated_activation(stream(), GateActivation::silu, x, of({4, 8}, DType::f32), y); });
+  expect("T1662 scales", [&] {
+    quantise_fp8(stream(), x, of({4, 8}, DType::f8e4m3), of_rows,
+                 {.block = ScaleBlock::block_128x128});
+  });
+  expect("T1662 power of two", [&] { hadamard(stream(), of({2, 12}), of({2, 12}), 1); });
+  expect("T1662 ids", [&] { embedding(stream(), x, of({4}, DType::f32), y); });
+  expect("T1662 moments", [&] {
+    const AdamWTensors bad{of({8}, DType::f32), of({8}, DType::f32), of({8}), of({8}, DType::f32)};
+    AdamW(std::span(&bad, 1));
+  });
+  expect("T1662 gradient of x", [&] {
+    linear_cross_entropy(stream(), x, of({16, 8}), of({4}, DType::i32), of({2, 16}), of_rows,
+                         of({4}, DType::f32), {.dloss = of_rows, .x = {}, .weight = {}});
+  });
   expect("T1662 smoothing", [&] {
     cross_entropy(stream(), x, of({4}, DType::i32), of_rows, of({4}, DType::f32),
                   {.label_smoothing = 1});
