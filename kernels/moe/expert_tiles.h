@@ -6,6 +6,12 @@
 
 namespace tegula::experts {
 
+/// All of a dimension with this very extent: `all` has a power of two, a slice of one element no
+/// dimension.
+inline Subscript whole(int extent) {
+  return extent == 1 ? Subscript(all) : Subscript(slice(0, extent));
+}
+
 /// Rows of tiles whose numbers the routing prepares.
 inline constexpr int kTileRows[] = {16, 32, 64, 128, 256};
 inline constexpr int kTileRowChoices = 5;

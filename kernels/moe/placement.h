@@ -11,11 +11,11 @@ inline constexpr int kTilesPerGroup = 16;
 /// Up to so many choices the routing kernel itself writes the rows.
 inline constexpr std::int64_t kChoicesInOneLaunch = 4096;
 
-/// How choices are counted: `experts`, k choices a token, `block` tokens at a time. `capacity` rows
-/// an expert, -1 for any number. By slots, all first choices claim rows before all second ones.
+/// How choices are counted: `experts`, k choices a token, `block` tokens at a time. By slots, all
+/// first choices claim rows before all second ones.
 struct PlacementShape {
-  int experts = 1, k = 1, block = 16, capacity = -1;
-  bool by_slot = false;
+  int experts = 1, k = 1, block = 16;
+  bool has_capacity = false, by_slot = false;
 
   int bins() const { return by_slot ? k * experts : experts; }
 };
@@ -37,8 +37,9 @@ struct PlacementRows {
 
 class Placement {
  public:
-  Placement(const PlacementShape& shape, const PlacementTables& tables)
-      : shape_(shape), tables_(tables) {}
+  /// `capacity`: the most rows of an expert, where there is one.
+  Placement(const PlacementShape& shape, const PlacementTables& tables, const Tile& capacity)
+      : shape_(shape), tables_(tables), capacity_(capacity) {}
 
   /// Number of tiles of tokens: those that `counts` has rows for.
   Tile tiles() const { return cast<i32>(tables_.counts.rows()); }
@@ -47,7 +48,7 @@ class Placement {
   /// groups counters that are 0. The last one then calls `then`.
   template <class Then>
   void count(const Tile& tile, const Tile& ids, const Tile& arrivals, const Then& then) const {
-    tables_.counts(tile, all) = key_ranks(keys(ids), shape_.bins()).counts;
+    tables_.counts(tile, whole(shape_.bins())) = key_ranks(keys(ids), shape_.bins()).counts;
     const Tile group = tile / kTilesPerGroup, groups = cdiv(tiles(), kTilesPerGroup);
     const Tile members = min(Tile(kTilesPerGroup), tiles() - group * kTilesPerGroup);
     if_(arrive_and_test_last(arrivals + (group + 1), members), [&] {
@@ -70,6 +71,7 @@ class Placement {
 
   PlacementShape shape_;
   PlacementTables tables_;
+  Tile capacity_;
 };
 
 }  // namespace tegula::experts

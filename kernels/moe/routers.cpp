@@ -62,8 +62,10 @@ Router gshard_random(Tensor draws, float threshold) {
 Router deepseek_v3(Tensor bias, DeepSeekV3 o) {
   return router({.k = o.k,
                  .score = [](const Tile& z, const Index&) { return sigmoid(z); },
-                 .rank = [bias](const Tile& s,
-                                const Index&) { return s + view<f32, 1>(bias)(all)(none, all); },
+                 .rank =
+                     [bias](const Tile& s, const Index&) {
+                       return s + view<f32, 1>(bias)(slice(0, s.dim(1)))(none, all);
+                     },
                  .weigh =
                      [scale = o.scale](const Tile& w) {
                        return w * (scale / (sum(w, 1, keepdims) + 1e-20f));
@@ -73,8 +75,9 @@ Router deepseek_v3(Tensor bias, DeepSeekV3 o) {
 }
 Router noisy_top_k(int k, Tensor noise_logits, Tensor noise) {
   const auto noisy = [noise_logits, noise](const Tile& z, const Index& t) {
-    const Tile sigma = softplus(view<f32, 2>(noise_logits)(t, all));
-    return fma(view<f32, 2>(noise)(t, all), sigma, z);
+    const Index experts = slice(0, z.dim(1));
+    const Tile sigma = softplus(view<f32, 2>(noise_logits)(t, experts));
+    return fma(view<f32, 2>(noise)(t, experts), sigma, z);
   };
   return router({.k = k, .score = noisy, .weigh = softmax_rows});
 }

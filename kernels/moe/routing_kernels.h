@@ -18,19 +18,19 @@ struct RouteTokens {
 
   void operator()(In<f32, 2> logits, std::optional<In<f32, 1>> bias, Ptr<u32> arrivals,
                   PlacementTables tables, InOut<i32, 2> ids, InOut<f32, 2> weights,
-                  PlacementRows rows) const {
-    const Placement placement(shape, tables);
+                  PlacementRows rows, Scalar<i32> capacity) const {
+    const Placement placement(shape, tables, capacity);
     for (auto i : grid(rows_of(tables), 1)) {
       grid_dependency_wait();
       const Tile tile = cast<i32>(i.first());
       const Index t = placement.tokens(tile);
       const auto [weight, id] = choices(logits, bias, t);
-      ids(t, all) = id, weights(t, all) = weight;
+      ids(t, whole(shape.k)) = id, weights(t, whole(shape.k)) = weight;
       placement.count(tile, id, arrivals, [&] {
         if (!places) return;
         for (auto other : steps(placement.tiles(), 1)) {
           const Tile of = cast<i32>(other.first());
-          placement.place(of, ids(placement.tokens(of), all), rows);
+          placement.place(of, ids(placement.tokens(of), whole(shape.k)), rows);
         }
       });
     }
@@ -40,8 +40,9 @@ struct RouteTokens {
   static GridSpace rows_of(const PlacementTables& tables) { return tegula::rows(tables.counts); }
   Routing choices(const In<f32, 2>& logits, const std::optional<In<f32, 1>>& bias,
                   const Index& t) const {
-    Tile z = logits(t, all);
-    if (bias) z = z + (*bias)(all)(none, all);
+    const Subscript experts = whole(shape.experts - shared);
+    Tile z = logits(t, experts);
+    if (bias) z = z + (*bias)(experts)(none, all);
     auto [weights, ids] = router.choose(z, t);
     if (shared > 0) {
       const Tile number = arange(shared, shape.experts - shared)(none, all);
@@ -58,12 +59,13 @@ struct RouteTokens {
 struct PlaceTokens {
   PlacementShape shape;
 
-  void operator()(In<i32, 2> ids, PlacementTables tables, PlacementRows rows) const {
-    const Placement placement(shape, tables);
+  void operator()(In<i32, 2> ids, PlacementTables tables, PlacementRows rows,
+                  Scalar<i32> capacity) const {
+    const Placement placement(shape, tables, capacity);
     for (auto i : grid(tegula::rows(tables.counts), 1)) {
       grid_dependency_wait();
       const Tile tile = cast<i32>(i.first());
-      placement.place(tile, ids(placement.tokens(tile), all), rows);
+      placement.place(tile, ids(placement.tokens(tile), whole(shape.k)), rows);
     }
   }
 };

@@ -2,10 +2,13 @@
 #include <array>
 #include <compare>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <source_location>
 
-#include "tegula/kernel.h"
+#include "tegula/kernels/moe_routers.h"
+#include "tegula/stream.h"
 #include "tegula/tensor.h"
-#include "tegula/value.h"
 
 /// Layers of a mixture of experts.
 namespace tegula {
@@ -47,5 +50,77 @@ struct ExpertTileConfig {
   }
   friend auto operator<=>(const ExpertTileConfig&, const ExpertTileConfig&) = default;
 };
+
+/// How many rows an expert takes: max(at_least, ceil(factor * k * tokens / experts)), or `rows`
+/// where that is given. Choices beyond are dropped: they count as 0.
+struct ExpertCapacity {
+  float factor = 1.25f;
+  int at_least = 0;
+  std::optional<int> rows = {};
+  /// All first choices claim rows before all second ones (Mesh TensorFlow, GShard); else tokens do
+  /// in order, with all their choices.
+  bool by_slot = false;
+};
+
+/// Configurations of the two GEMMs; those that are left out are chosen by the mean number of rows
+/// an expert, which follows from shapes.
+struct MoeTiles {
+  std::optional<ExpertTileConfig> up = {}, down = {};
+};
+
+struct MoeOptions {
+  Router router;
+  int experts = 0;  ///< that the router chooses from
+  ExpertActivation activation = swiglu();
+  /// In `up`, outputs of gate and up projection alternate (gpt-oss); else those of the gate come
+  /// first.
+  bool is_interleaved = false;
+  /// Weights scale what experts take instead of what they give (Llama 4).
+  bool scales_inputs = false;
+  /// Experts that all tokens go to with weight 1: the last ones of `up` and `down`, as wide as the
+  /// others (DeepSeekMoE).
+  int shared_experts = 0;
+  std::optional<ExpertCapacity> capacity = {};  ///< none: dropless
+  MoeTiles tiles = {};
+};
+
+/// Parameters of a layer, of the type of X. E experts and S shared ones, hidden size h,
+/// intermediate size i.
+struct MoeWeights {
+  Tensor router;       ///< [E, h]
+  Tensor router_bias;  ///< f32 [E]; may be left out
+  Tensor up;           ///< [E + S, 2 i, h]; [E + S, i, h] without a gate
+  Tensor up_bias;      ///< [E + S, 2 i or i]; may be left out
+  Tensor down;         ///< [E + S, h, i]
+  Tensor down_bias;    ///< [E + S, h]; may be left out
+};
+
+/// A layer of experts, Y = sum over the choices of a token of weight * down(activation(up(x))).
+/// Everything is decided on the device: no call waits for it, calls may be captured, and launches
+/// depend on shapes alone. Every run gives the same bits: ranks and sums are counted in integers,
+/// and choices are added up in order of their slots. Dropless layers take any T from 0 and any
+/// distribution of rows over experts.
+class Moe {
+ public:
+  explicit Moe(MoeOptions options, Loc at = std::source_location::current());
+
+  /// Y [T, h] from X [T, h]: bf16 or f16, rows of a multiple of 16 bytes.
+  void operator()(const Stream& stream, const Tensor& X, const MoeWeights& weights,
+                  const Tensor& Y, Loc at = std::source_location::current()) const;
+  /// The same from logits f32 [T, E] instead of the weights' router.
+  void from_logits(const Stream& stream, const Tensor& X, const Tensor& logits,
+                   const MoeWeights& weights, const Tensor& Y,
+                   Loc at = std::source_location::current()) const;
+  /// Reports on the kernels compiled for `dtype`: plans, remarks.
+  std::string explain(DType dtype = DType::bf16) const;
+
+ private:
+  struct Kernels;
+  std::shared_ptr<const Kernels> kernels_;
+};
+
+inline Moe moe(MoeOptions options, Loc at = std::source_location::current()) {
+  return Moe(std::move(options), at);
+}
 
 }  // namespace tegula
