@@ -49,7 +49,10 @@ Tile line_of_keys(std::string_view what, const Arg& keys, int bins) {
   Tile line = t.tile(v);
   const bool fits =
       is_bool(type.dtype()) || size_bits(type.dtype()) < 32 || type.dtype() == DType::i32;
-  if (!fits) line = where(line >= 0 && line < bins, line, -1);
+  if (!fits) {
+    const Tile is_bin = is_signed(type.dtype()) ? line >= 0 && line < bins : line < bins;
+    line = where(is_bin, cast<i32>(line), -1);
+  }
   if (type.rank() > 1) line = reshape(line, {type.count()});
   return cast<i32>(line);
 }

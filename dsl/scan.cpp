@@ -82,8 +82,10 @@ std::vector<Tile> record_segments(Tracer& t, Request r, const Tile& starts,
   std::vector<Tile> values(all.begin() + static_cast<std::ptrdiff_t>(flags), all.end());
   // What stands before a segment's first element, in the scan's order, belongs to another one.
   if (r.is_exclusive)
-    for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = where(r.is_reverse ? all[0] : starts, t.tile(identity[i]), values[i]);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const Tile cut = (r.is_reverse ? all[0] : starts) && dsl::presence(t, t.value(values[i]));
+      values[i] = where(cut, t.tile(identity[i]), values[i]);
+    }
   return values;
 }
 

@@ -49,10 +49,7 @@ Tile along(const Tile& folded, const Operand& x) {
 Tile present_count(const Operand& x) {
   Tracer& t = Tracer::at(Loc(), "count");
   const ir::Value v = t.value(x.tile);
-  const ir::Type type = t.kernel.type(v), scalar = ir::Type::of(type.elem());
-  const ir::Value flags = t.build.op(Opcode::FillAbsent, {v, t.build.constant(scalar, 0.0)},
-                                     type.with_dtype(DType::i1), {{AttrName::kind, "present"}});
-  return cast(sum(t.tile(flags), x.axis), type.dtype());
+  return cast(sum(dsl::presence(t, v), x.axis), t.kernel.type(v).dtype());
 }
 
 }  // namespace

@@ -33,12 +33,6 @@ Combine combine_valid(Lowering& l, Combine combine) {
   };
 }
 
-Value index_along(Lowering& l, const LinearLayout& layout, int dim) {
-  const IndexParts parts = l.index_parts(layout, dim);
-  const Value c = l.constants(DType::i32, parts.constant);
-  return parts.thread ? l.b.add(c, parts.thread) : c;
-}
-
 Value inside_along(Lowering& l, const LinearLayout& layout, int dim) {
   if (layout.cover()[dim] == layout.shape()[dim]) return {};
   return l.b.cmp("lt", index_along(l, layout, dim), l.b.i32(layout.shape()[dim]));

@@ -3,6 +3,7 @@
 // of them, and the exchange of the warps' parts of a result.
 #include <functional>
 
+#include "codegen/lower/linear_exchange.h"
 #include "codegen/lower/lowering.h"
 
 namespace tegula::codegen {
@@ -16,8 +17,6 @@ Combine combine_by_region(Lowering& l, ir::RegionId region);
 /// Tuples with one i1 more behind the others: of two that are valid the combination, else the valid
 /// one.
 Combine combine_valid(Lowering& l, Combine combine);
-/// Position of the registers' elements along a dimension, as i32.
-ir::Value index_along(Lowering& l, const ir::LinearLayout& layout, int dim);
 /// True where the registers hold elements of the tile; none where nothing along the dimension is
 /// padding.
 ir::Value inside_along(Lowering& l, const ir::LinearLayout& layout, int dim);

@@ -25,8 +25,11 @@ class Ranking {
 
   void run() {
     const OpData& d = l_.from[op_];
-    const Value keys = l_.get(d.operands[0]);
-    const Value known = l_.and_predicates(is_in_bins(keys), inside_along(l_, layout_, 0));
+    Value keys = l_.get(d.operands[0]);
+    // Registers of padding hold anything; votes and addresses are made of all lanes' keys.
+    if (const Value inside = inside_along(l_, layout_, 0))
+      keys = l_.b.select(inside, keys, l_.b.i32(-1));
+    const Value known = is_in_bins(keys);
     counters_ = l_.scratch(l_.warps() * bins_ * kCounterBytes, 16);
     row_ = row_of(l_.coordinate(HwDim::Warp));
     l_.barrier();
@@ -113,7 +116,11 @@ class Ranking {
   }
 
   /// Warps that hold the same elements have counters of their own: a copy's rows are together.
-  std::int64_t warps_of_copy() const { return std::int64_t{1} << layout_.in_bits(HwDim::Warp); }
+  /// The upper bits of a warp's number name the copy.
+  std::int64_t warps_of_copy() const {
+    const int copies = std::popcount(layout_.free_bits(HwDim::Warp));
+    return std::int64_t{1} << (layout_.in_bits(HwDim::Warp) - copies);
+  }
 
   Value of_earlier_warps(Value keys, Value known) {
     const std::int64_t warps = warps_of_copy();

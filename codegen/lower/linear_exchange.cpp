@@ -84,6 +84,11 @@ Value exchanged(Lowering& l, std::span<const TilePart> parts, const Dims& writte
 
 Value index_along(Lowering& l, const LinearLayout& layout, int dim) {
   const IndexFn fn = index_fn(layout, dim);
+  if (fn.is_additive) {
+    const IndexParts parts = l.index_parts(layout, dim);
+    const Value c = l.constants(DType::i32, parts.constant);
+    return parts.thread ? l.b.add(c, parts.thread) : c;
+  }
   ThreadOffset flips = fn.thread, adds = fn.thread;
   flips.digits.clear();
   adds.bits.clear();

@@ -16,16 +16,6 @@ namespace tegula::codegen {
 
 using namespace ir;
 
-namespace {
-
-ir::Dims dims_of(std::span<const std::int64_t> shape) {
-  ir::Dims d;
-  for (std::int64_t extent : shape) d.push_back(static_cast<int>(extent));
-  return d;
-}
-
-}  // namespace
-
 // ---- shared tiles
 // ---------------------------------------------------------------------------------------------------
 namespace {

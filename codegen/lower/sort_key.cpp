@@ -104,7 +104,13 @@ Value SortKey::restored_float(Value key) {
 Value SortKey::restored(Value key) {
   Value bits = is_descending_ ? l_.b.op(Opcode::Xor, {key, number(all_ones())}) : key;
   if (is_float(dtype_)) {
-    if (is_packed_) bits = l_.b.op(Opcode::Shl, {bits, number(16)});
+    if (is_packed_) {
+      // The low half of a positive number is 0, that of a negative one, all of whose bits are
+      // turned, is ones.
+      const Value low =
+          l_.b.select(l_.b.cmp("ge", bits, number(0x8000)), number(0), number(0xffff));
+      bits = l_.b.op(Opcode::Or, {l_.b.op(Opcode::Shl, {bits, number(16)}), low});
+    }
     const Value nan = l_.b.constant(Type::scalar(wide_), kNaN);
     const Value is_nan = l_.b.cmp("eq", key, number(all_ones() - 1));
     return l_.b.cast(l_.b.select(is_nan, nan, restored_float(bits)), dtype_);

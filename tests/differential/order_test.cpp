@@ -65,6 +65,7 @@ class Order : public test::OnDevice {
     SCOPED_TRACE(testing::Message() << name(dtype_of<T>) << " " << c);
     const auto order = c.is_descending ? Direction::descending : Direction::ascending;
     const auto k = kernel("order", [c, order](In<Given, 2> x, Out<T, 2> v, Out<i32, 2> at) {
+      v.partial();
       for (auto r : grid(rows(v), c.rows)) {
         Tile given = cast<T>(x(r, slice(0, c.n)));
         if (c.n == 1) given = expand(given, 1);
@@ -219,7 +220,7 @@ TEST_P(Order, AbsentElementsStandLast) {
 
 TEST_P(Order, AlongTheFirstDimension) {
   const auto k = kernel("columns", [](In<i32, 2> x, Out<i32, 2> y) {
-    for (auto c : grid(cols(y), 4)) y(all, c) = topk(x(all, c), 3, 0).values;
+    for (auto c : grid(cols(y), 4)) y(slice(0, 3), c) = topk(x(slice(0, 50), c), 3, 0).values;
   });
   const Tensor x = Tensor::integers({50, 6}, DType::i32, -100, 100, 1, GetParam());
   const Tensor y = empty({3, 6}, DType::i32);

@@ -86,14 +86,17 @@ class ScanFunctions : public test::OnDevice {
     const int n = c.n;
     const auto k = kernel("scan", [c, n](In<i32, 2> a, In<i32, 2> b, In<i32, 2> s, Out<i32, 2> y) {
       for (auto r : grid(rows(y), kRows)) {
-        const Index all_columns = slice(0, n);
+        const auto read = [&, columns = slice(0, n)](const In<i32, 2>& v) {
+          return fill_absent(v(r, columns), 0)
+              .reshape({kRows, n});  // a block of 1 has no dimension
+        };
         ScanOptions o{.reverse = c.is_reverse, .exclusive = c.is_exclusive};
-        if (c.has_starts) o.starts = fill_absent(s(r, all_columns), 0) != 0;
-        const Pair in{with_absence(fill_absent(a(r, all_columns), 0), c, 1),
-                      fill_absent(b(r, all_columns), 0)};
+        if (c.has_starts) o.starts = read(s) != 0;
+        const Pair in{with_absence(read(a), c, 1), read(b)};
         const Pair out = c.is_exclusive ? scan_from(std::array<Arg, 2>{1, 0}, in, 1, compose, o)
                                         : scan(in, 1, compose, o);
-        y(r, all_columns) = fill_absent(out[1] + 3 * out[0], -1);
+        const Tile result = fill_absent(out[1] + 3 * out[0], -1);
+        y(r, slice(0, n)) = n == 1 ? result(all, 0) : result;
       }
     });
     std::vector<std::int32_t> a, b, s;
@@ -238,7 +241,7 @@ TEST_P(ScanFunctions, FoldsTakeAnyExtent) {
     SCOPED_TRACE(n);
     const auto k = kernel("fold", [most, n](In<i32, 2> x, Out<i32, 2> y) {
       for (auto r : grid(rows(y), 2)) {
-        const Tile t = x(r, slice(0, n));
+        const Tile t = x(r, slice(0, n)).reshape({2, n});  // a block of 1 has no dimension
         const Pair p = reduce(Pair{t, t * 0 + 1}, 1, most);
         y(r, 0) = p[0];
         y(r, 1) = p[1];
