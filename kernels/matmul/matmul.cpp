@@ -61,21 +61,15 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
   return p;
 }
 
-MatmulSlots MatmulSlots::of_call(const PlanBuilder& plan) {
-  MatmulSlots slots{plan.argument(0), plan.argument(1), plan.argument(2)};
-  for (std::size_t i = 3; i < plan.size(); ++i)
-    slots.epilogue_matrices += plan.tensor(plan.argument(i)).rank() > 1;
-  return slots;
-}
-
-MatmulSteps::MatmulSteps(PlanBuilder& plan, const MatmulSlots& slots, const MatmulConfig* given,
-                         const MatmulOptions& options, DType acc_type) {
-  a = slots.a, b = slots.b;
-  const Tensor &A = plan.tensor(a), &B = plan.tensor(b), &C = plan.tensor(slots.c);
+MatmulSteps::MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options,
+                         DType acc_type) {
+  a = plan.argument(0), b = plan.argument(1);
+  const Tensor &A = plan.tensor(a), &B = plan.tensor(b), &C = plan.tensor(plan.argument(2));
   check_matmul(A, B, C);
-  config = given ? *given
-                 : choose_matmul(matmul_problem(A, B, C, options, slots.epilogue_matrices),
-                                 A.device());
+  int matrices = 0;
+  for (std::size_t i = 3; i < plan.size(); ++i)
+    matrices += plan.tensor(plan.argument(i)).rank() > 1;
+  config = given ? *given : choose_matmul(matmul_problem(A, B, C, options, matrices), A.device());
   split = split_of(config, A), is_batched = A.rank() == 3;
   if (split == SplitK::stream) counters = plan.counters(config.parts);
   if (const Dims shape = workspace_shape(split, config, C); !shape.empty())
@@ -117,37 +111,26 @@ struct Plain {
   Tile operator()(Tile acc, Index, Index) const { return acc; }
 };
 
-/// A product while its plan is built.
+/// A call of `matmul` while its plan is built.
 struct Building {
   PlanBuilder& plan;
-  detail::MatmulSlots slots;
   const MatmulConfig* given;
   const MatmulOptions& options;
 
-  DType dtype(PlanSlot slot) const { return plan.tensor(slot).dtype(); }
+  DType dtype(std::size_t i) const { return plan.tensor(plan.argument(i)).dtype(); }
   /// Builds it if the operands are of T and the result is of one of these types, else false.
   template <class T, class... Results>
   bool is_built_as() const {
-    const bool is_of_t = dtype(slots.a) == dtype_of<T> && dtype(slots.b) == dtype_of<T>;
-    return is_of_t && ((dtype(slots.c) == dtype_of<Results> && build<T, Results>()) || ...);
+    const bool is_of_t = dtype(0) == dtype_of<T> && dtype(1) == dtype_of<T>;
+    return is_of_t && ((dtype(2) == dtype_of<Results> && build<T, Results>()) || ...);
   }
   template <class T, class O>
   bool build() const {
     static const auto* const product = new FusedMatmul<T, O, Plain>(Plain{});
-    product->build(plan, slots, given, options);
+    product->build(plan, given, options);
     return true;
   }
 };
-
-void build(const Building& b) {
-  if (b.is_built_as<bf16, bf16, f32>() || b.is_built_as<f16, f16, f32>() ||
-      b.is_built_as<f32, f32>() || b.is_built_as<f8e4m3, bf16, f16, f32>() ||
-      b.is_built_as<f8e5m2, bf16, f16, f32>() || b.is_built_as<i8, i32, f32>() ||
-      b.is_built_as<u8, i32, f32>())
-    return;
-  throw_argument_error(ErrorId::matmul_types, name(b.dtype(b.slots.a)), name(b.dtype(b.slots.b)),
-                       name(b.dtype(b.slots.c)));
-}
 
 void call(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
           const MatmulConfig* given, const MatmulOptions& options, Loc at) {
@@ -155,16 +138,17 @@ void call(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& 
   static const auto* const plans = new CallPlans;  // statics may call, too
   const auto key = detail::matmul_key(options, given);
   plans->call(stream, tensor_args(A, B, C), key, [&](PlanBuilder& plan) {
-    build({plan, detail::MatmulSlots::of_call(plan), given, options});
+    const Building b{plan, given, options};
+    if (!(b.is_built_as<bf16, bf16, f32>() || b.is_built_as<f16, f16, f32>() ||
+          b.is_built_as<f32, f32>() || b.is_built_as<f8e4m3, bf16, f16, f32>() ||
+          b.is_built_as<f8e5m2, bf16, f16, f32>() || b.is_built_as<i8, i32, f32>() ||
+          b.is_built_as<u8, i32, f32>()))
+      throw_argument_error(ErrorId::matmul_types, name(A.dtype()), name(B.dtype()),
+                           name(C.dtype()));
   });
 }
 
 }  // namespace
-
-void detail::plan_matmul(PlanBuilder& plan, const MatmulSlots& slots,
-                         const MatmulOptions& options) {
-  build({plan, slots, nullptr, options});
-}
 
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
             const MatmulConfig& config, const MatmulOptions& options, Loc at) {

@@ -19,8 +19,8 @@ ExpertActivation geglu() {
   return {.is_gated = true,
           .value = [](const Tile& g, const Tile& u) { return gelu(g) * u; },
           .gradient = [](const Tile& g, const Tile& u) -> std::array<Tile, 2> {
-            constexpr float kInvSqrt2Pi = 0.5f * std::numbers::sqrt2_v<float> *
-                                          std::numbers::inv_sqrtpi_v<float>;
+            constexpr float kInvSqrt2Pi =
+                0.5f * std::numbers::sqrt2_v<float> * std::numbers::inv_sqrtpi_v<float>;
             const Tile cdf = 0.5f + 0.5f * erf(g * (std::numbers::sqrt2_v<float> / 2)),
                        pdf = exp(g * g * -0.5f) * kInvSqrt2Pi;
             return {u * fma(g, pdf, cdf), g * cdf};

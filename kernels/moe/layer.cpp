@@ -16,7 +16,17 @@ namespace {
 using namespace experts;
 
 /// Places of the arguments in a plan.
-enum Argument : std::size_t { kX, kLogits, kRouter, kRouterBias, kUp, kUpBias, kDown, kDownBias, kY };
+enum Argument : std::size_t {
+  kX,
+  kLogits,
+  kRouter,
+  kRouterBias,
+  kUp,
+  kUpBias,
+  kDown,
+  kDownBias,
+  kY
+};
 
 /// Memory of a call that routing fills.
 struct RoutingSlots {
@@ -41,15 +51,17 @@ PlanSlot slice_of(PlanBuilder& plan, PlanSlot slot, int dim, std::int64_t begin,
 
 struct Moe::Kernels {
   explicit Kernels(MoeOptions o)
-      : options(std::move(o)), shape(placement_shape(options)), bf16_experts(options.activation),
+      : options(std::move(o)),
+        shape(placement_shape(options)),
+        bf16_experts(options.activation),
         f16_experts(options.activation) {}
 
   MoeOptions options;
   PlacementShape shape;
   using Route = decltype(kernel("", RouteTokens{}));
   Route route = kernel("moe_route", RouteTokens{options.router, shape, options.shared_experts});
-  Route route_and_place = kernel(
-      "moe_route_and_place", RouteTokens{options.router, shape, options.shared_experts, true});
+  Route route_and_place = kernel("moe_route_and_place",
+                                 RouteTokens{options.router, shape, options.shared_experts, true});
   decltype(kernel("", PlaceTokens{})) place = kernel("moe_place", PlaceTokens{shape});
   ExpertKernels<bf16> bf16_experts;
   ExpertKernels<f16> f16_experts;
@@ -62,11 +74,10 @@ struct Moe::Kernels {
     const auto args = tensor_args(c.X, c.logits, w.router, w.router_bias, w.up, w.up_bias, w.down,
                                   w.down_bias, c.Y);
     plans.call(stream, args, {}, [&](PlanBuilder& plan) {
-      const RoutingSlots r = plan_routing(plan);
       if (plan.tensor(plan.argument(kX)).dtype() == DType::bf16)
-        plan_experts(plan, r, bf16_experts);
+        plan_layer(plan, bf16_experts);
       else
-        plan_experts(plan, r, f16_experts);
+        plan_layer(plan, f16_experts);
     });
   }
 
@@ -75,20 +86,27 @@ struct Moe::Kernels {
     return plan.tensor(plan.argument(kX)).size(0);
   }
 
-  PlanSlot plan_logits(PlanBuilder& plan) const {
-    if (plan.tensor(plan.argument(kLogits)).defined()) return plan.argument(kLogits);
-    const PlanSlot logits = plan.scratch({tokens(plan), options.experts}, DType::f32);
-    const PlanSlot columns = plan.view(plan.argument(kRouter),
-                                       [](const Tensor& t) { return t.transpose(0, 1); });
-    detail::plan_matmul(plan, {plan.argument(kX), columns, logits});
-    return logits;
+  /// X router^T in one launch: of a configuration that would split k into two, the whole.
+  template <class T>
+  PlanSlot plan_logits(PlanBuilder& plan, const ExpertKernels<T>& kernels) const {
+    const PlanSlot X = plan.argument(kX), logits = plan.argument(kLogits);
+    if (plan.tensor(logits).defined()) return logits;
+    const PlanSlot made = plan.scratch({tokens(plan), options.experts}, DType::f32);
+    const PlanSlot router =
+        plan.view(plan.argument(kRouter), [](const Tensor& t) { return t.transpose(0, 1); });
+    const MatmulOptions exact;
+    const MatmulProblem problem =
+        detail::matmul_problem(plan.tensor(X), plan.tensor(router), plan.tensor(made), exact);
+    const MatmulConfig config = choose_matmul(problem, plan.device());
+    const int programs = config.split == SplitK::cluster ? config.parts : 1;
+    plan.launch(kernels.logits.of({config, exact, programs, false}), X, router, made);
+    return made;
   }
 
-  RoutingSlots plan_routing(PlanBuilder& plan) const {
+  RoutingSlots plan_routing(PlanBuilder& plan, PlanSlot logits) const {
     const std::int64_t count = tokens(plan), k = shape.k,
                        tiles = (count + shape.block - 1) / shape.block,
                        groups = (tiles + kTilesPerGroup - 1) / kTilesPerGroup;
-    const PlanSlot logits = plan_logits(plan);
     const auto integers = [&](const Dims& dims) { return plan.scratch(dims, DType::i32); };
     const RoutingSlots r{.counts = integers({tiles, shape.bins()}),
                          .group_counts = integers({groups, shape.bins()}),
@@ -111,6 +129,11 @@ struct Moe::Kernels {
   }
 
   template <class T>
+  void plan_layer(PlanBuilder& plan, const ExpertKernels<T>& kernels) const {
+    plan_experts(plan, plan_routing(plan, plan_logits(plan, kernels)), kernels);
+  }
+
+  template <class T>
   void plan_experts(PlanBuilder& plan, const RoutingSlots& r,
                     const ExpertKernels<T>& kernels) const {
     const PlanSlot X = plan.argument(kX), down = plan.argument(kDown);
@@ -120,9 +143,8 @@ struct Moe::Kernels {
       return plan.scratch({rows, columns}, dtype_of<T>);
     };
     const PlanSlot P = of_rows(h), A = of_rows(i), Y = of_rows(h);
-    const PlanSlot flat = plan.view(r.weights, [rows](const Tensor& t) {
-      return t.reshape({rows});
-    });
+    const PlanSlot flat =
+        plan.view(r.weights, [rows](const Tensor& t) { return t.reshape({rows}); });
     const bool scales = options.scales_inputs;
     plan.launch(kernels.permute, X, r.slot_of, r.offsets, scales ? flat : PlanSlot{}, P, shape.k);
     const auto [gate, up] = halves(plan, kUp, i);
@@ -169,7 +191,9 @@ void Moe::from_logits(const Stream& stream, const Tensor& X, const Tensor& logit
 
 std::string Moe::explain(DType dtype) const {
   const auto all = [](const auto&) { return true; };
-  const auto of = [&](const auto& experts) { return experts.up.explain(all) + experts.down.explain(all); };
+  const auto of = [&](const auto& experts) {
+    return experts.up.explain(all) + experts.down.explain(all);
+  };
   return dtype == DType::bf16 ? of(kernels_->bf16_experts) : of(kernels_->f16_experts);
 }
 

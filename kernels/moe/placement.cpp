@@ -35,9 +35,7 @@ void Placement::sum_groups(const Tile& groups) const {
 }
 
 void Placement::write_segments(const Tile& sizes) const {
-  const auto from_0 = [](const Tile& counts) {
-    return cat({zeros<i32>(1), cumsum(counts, 0)}, 0);
-  };
+  const auto from_0 = [](const Tile& counts) { return cat({zeros<i32>(1), cumsum(counts, 0)}, 0); };
   const Index experts = slice(0, shape_.experts + 1);
   tables_.offsets(experts) = from_0(sizes);
   for (int rows : kTileRows)

@@ -18,7 +18,7 @@ Routing choose(const RouterParts& p, const Tile& logits, const Index& tokens) {
   Tile ranks = p.rank ? p.rank(scores, tokens) : scores;
   if (p.groups > 1) ranks = in_kept_groups(p, ranks);
   const Tile ids = topk(ranks, p.k, 1).indices, chosen = gather(scores, ids, 1);
-  return {p.weigh ? p.weigh(chosen) : chosen, ids};
+  return {p.to_weights ? p.to_weights(chosen) : chosen, ids};
 }
 
 Tile logit(const Tile& z, const Index&) { return z; }
@@ -38,16 +38,15 @@ Tile softmax_rows(const Tile& z) {
   return e / sum(e, 1, keepdims);
 }
 
-Router mixtral(int k) { return router({.k = k, .score = logit, .weigh = softmax_rows}); }
-Router qwen3(int k) { return router({.k = k, .score = probability, .weigh = over_their_sum}); }
+Router mixtral(int k) { return router({.k = k, .score = logit, .to_weights = softmax_rows}); }
+Router qwen3(int k) { return router({.k = k, .score = probability, .to_weights = over_their_sum}); }
 Router deepseek_moe(int k) { return router({.k = k, .score = probability}); }
 Router switch_transformer() { return deepseek_moe(1); }
 Router llama4() {
-  return router(
-      {.k = 1, .score = logit, .weigh = [](const Tile& w) { return sigmoid(w); }});
+  return router({.k = 1, .score = logit, .to_weights = [](const Tile& w) { return sigmoid(w); }});
 }
 Router gshard() {
-  return router({.k = 2, .score = probability, .weigh = [](const Tile& w) {
+  return router({.k = 2, .score = probability, .to_weights = [](const Tile& w) {
                    return w / (sum(w, 1, keepdims) + 1e-9f);
                  }});
 }
@@ -60,18 +59,16 @@ Router gshard_random(Tensor draws, float threshold) {
           }};
 }
 Router deepseek_v3(Tensor bias, DeepSeekV3 o) {
-  return router({.k = o.k,
-                 .score = [](const Tile& z, const Index&) { return sigmoid(z); },
-                 .rank =
-                     [bias](const Tile& s, const Index&) {
-                       return s + view<f32, 1>(bias)(slice(0, s.dim(1)))(none, all);
-                     },
-                 .weigh =
-                     [scale = o.scale](const Tile& w) {
-                       return w * (scale / (sum(w, 1, keepdims) + 1e-20f));
-                     },
-                 .groups = o.groups,
-                 .kept_groups = o.kept_groups});
+  return router(
+      {.k = o.k,
+       .score = [](const Tile& z, const Index&) { return sigmoid(z); },
+       .rank = [bias](
+                   const Tile& s,
+                   const Index&) { return s + view<f32, 1>(bias)(slice(0, s.dim(1)))(none, all); },
+       .to_weights = [scale = o.scale](
+                         const Tile& w) { return w * (scale / (sum(w, 1, keepdims) + 1e-20f)); },
+       .groups = o.groups,
+       .kept_groups = o.kept_groups});
 }
 Router noisy_top_k(int k, Tensor noise_logits, Tensor noise) {
   const auto noisy = [noise_logits, noise](const Tile& z, const Index& t) {
@@ -79,12 +76,12 @@ Router noisy_top_k(int k, Tensor noise_logits, Tensor noise) {
     const Tile sigma = softplus(view<f32, 2>(noise_logits)(t, experts));
     return fma(view<f32, 2>(noise)(t, experts), sigma, z);
   };
-  return router({.k = k, .score = noisy, .weigh = softmax_rows});
+  return router({.k = k, .score = noisy, .to_weights = softmax_rows});
 }
 Router sqrt_softplus(int k) {
   return router({.k = k,
                  .score = [](const Tile& z, const Index&) { return sqrt(softplus(z)); },
-                 .weigh = over_their_sum});
+                 .to_weights = over_their_sum});
 }
 
 }  // namespace routers

@@ -85,9 +85,10 @@ std::vector<Lengths> ragged() {
 
 TEST_P(ExpertProducts, DownOverRaggedSegments) {
   const auto base = kernel("moe_down", ExpertDown<bf16>{});
-  for (const ExpertTileConfig& c :
-       {ExpertTileConfig{.bm = 64, .bn = 64}, {.bm = 128, .bn = 128},
-        {.bm = 16, .bn = 64, .swap_ab = true}, {.bm = 32, .bn = 128, .swap_ab = true}}) {
+  for (const ExpertTileConfig& c : {ExpertTileConfig{.bm = 64, .bn = 64},
+                                    {.bm = 128, .bn = 128},
+                                    {.bm = 16, .bn = 64, .swap_ab = true},
+                                    {.bm = 32, .bn = 128, .swap_ab = true}}) {
     const auto down = base.with(tuning_of(c));
     for (const Lengths& lengths : ragged()) {
       SCOPED_TRACE(testing::Message() << c.bm << " " << c.swap_ab << " " << lengths.rows);
@@ -101,11 +102,10 @@ TEST_P(ExpertProducts, DownOverRaggedSegments) {
       for (std::size_t at = 0; at < got.size(); ++at) {
         const std::size_t row = at / width;
         const double expected =
-            row < owners.size()
-                ? Tensor::full({1}, want[at] + b[owners[row] * width + at % width], DType::bf16,
-                               Device::cpu())
-                      .to_doubles()[0]
-                : -99;
+            row < owners.size() ? Tensor::full({1}, want[at] + b[owners[row] * width + at % width],
+                                               DType::bf16, Device::cpu())
+                                      .to_doubles()[0]
+                                : -99;
         ASSERT_EQ(got[at], expected) << row << ", " << at % width;
       }
     }
@@ -135,7 +135,8 @@ TEST_P(ExpertProducts, UpWithActivationAndPreActivations) {
       for (std::size_t n = 0; n < width / 2; ++n) {
         const double g = std::min(pre(r, n), 5.0), u = std::clamp(pre(r, n + width / 2), -5.0, 5.0),
                      expected = g / (1 + std::exp(-1.702 * g)) * (u + 1);
-        ASSERT_NEAR(a[r * width / 2 + n], expected, 0.004 * std::abs(expected) + 1e-4) << r << " " << n;
+        ASSERT_NEAR(a[r * width / 2 + n], expected, 0.004 * std::abs(expected) + 1e-4)
+            << r << " " << n;
         ASSERT_NEAR(got[r * width + n], pre(r, n), 0.004 * std::abs(pre(r, n)));
       }
   }
@@ -166,9 +167,9 @@ TEST_P(ExpertProducts, RowsComeAndGo) {
       row_of(placed.row_of.begin(), placed.row_of.end());
   kernel("moe_permute", PermuteRows<bf16>{})(X, Tensor::from(slots, GetParam()),
                                              Tensor::from(offsets, GetParam()), Tensor(), P, 2);
-  kernel("moe_combine", CombineRows<bf16>{})(
-      P, Tensor::from(row_of, {tokens, 2}, GetParam()),
-      Tensor::full({tokens, 2}, 0.5, DType::f32, GetParam()), O);
+  kernel("moe_combine", CombineRows<bf16>{})(P, Tensor::from(row_of, {tokens, 2}, GetParam()),
+                                             Tensor::full({tokens, 2}, 0.5, DType::f32, GetParam()),
+                                             O);
   const auto x = X.to_doubles(), p = P.to_doubles(), o = O.to_doubles();
   for (std::size_t r = 0; r < 10; ++r)
     for (std::size_t c = 0; c < 40; ++c)

@@ -91,6 +91,19 @@ class HostLayer {
     return y;
   }
 
+  /// Weights scale what the experts take.
+  Row forward_scaled(const LayerTensors& p, const Routed& r) const {
+    Row y(size(s_.tokens, s_.h));
+    for_each_choice(r, [&](std::size_t choice, int t, int e) {
+      LayerTensors scaled = p;
+      for (int c = 0; c < s_.h; ++c)
+        scaled.x[at(t, c, s_.h)] = round(r.weights[choice] * p.x[at(t, c, s_.h)]);
+      const Row row = expert_row(scaled, hidden(scaled, t, e), e);
+      for (int c = 0; c < s_.h; ++c) y[at(t, c, s_.h)] += round(row[static_cast<std::size_t>(c)]);
+    });
+    return y;
+  }
+
   LayerGradients backward(const LayerTensors& p, const Routed& r, const Row& dy) const {
     LayerGradients d{{Row(p.x.size()), Row(p.up.size()), Row(p.down.size()), Row(p.up_bias.size()),
                       Row(p.down_bias.size())},
@@ -133,7 +146,9 @@ class HostLayer {
     }
     return out;
   }
-  double gate(const Row& hidden_row, int j) const { return hidden_row[static_cast<std::size_t>(j)]; }
+  double gate(const Row& hidden_row, int j) const {
+    return hidden_row[static_cast<std::size_t>(j)];
+  }
   double up(const Row& hidden_row, int j) const {
     return act_.is_gated ? hidden_row[static_cast<std::size_t>(j + s_.i)] : 0;
   }
@@ -148,7 +163,8 @@ class HostLayer {
     Row out(static_cast<std::size_t>(s_.h));
     for (int c = 0; c < s_.h; ++c) {
       double sum = p.down_bias.empty() ? 0 : p.down_bias[at(e, c, s_.h)];
-      for (int j = 0; j < s_.i; ++j) sum += a[static_cast<std::size_t>(j)] * p.down[down_at(e, c, j)];
+      for (int j = 0; j < s_.i; ++j)
+        sum += a[static_cast<std::size_t>(j)] * p.down[down_at(e, c, j)];
       out[static_cast<std::size_t>(c)] = sum;
     }
     return out;

@@ -57,9 +57,7 @@ inline Placement place(const Routed& r, int experts, const Capacity& c = {}) {
   const auto k = static_cast<std::size_t>(r.k);
   std::vector<std::vector<std::size_t>> kept(static_cast<std::size_t>(experts));
   const std::vector<std::size_t> order = claim_order(r, c.priority);
-  const auto group_of = [&](std::size_t choice) {
-    return static_cast<int>(choice / k) / c.group;
-  };
+  const auto group_of = [&](std::size_t choice) { return static_cast<int>(choice / k) / c.group; };
   const int groups = r.ids.empty() ? 0 : group_of(r.ids.size() - 1) + 1;
   for (int g = 0; g < groups; ++g) {
     std::vector<int> taken(static_cast<std::size_t>(experts));

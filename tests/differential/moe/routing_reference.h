@@ -61,7 +61,7 @@ inline Row renormalised(Row w) {
 /// What a scheme does: scores of the logits, what is ranked, weights of the chosen scores.
 struct Scheme {
   int k = 1;
-  std::function<Row(Row)> score = softmax, weigh = as_is;
+  std::function<Row(Row)> score = softmax, to_weights = as_is;
   Row bias = {};  ///< added to the scores for the selection alone
   int groups = 1, kept_groups = 1, group_top = 2;
 };
@@ -97,29 +97,29 @@ inline Routed route(const Scheme& s, const Row& logits, int experts) {
       routed.ids.push_back(e);
       chosen.push_back(scores[static_cast<std::size_t>(e)]);
     }
-    for (double w : s.weigh(chosen)) routed.weights.push_back(w);
+    for (double w : s.to_weights(chosen)) routed.weights.push_back(w);
   }
   return routed;
 }
 
-inline Scheme mixtral(int k = 2) { return {.k = k, .score = as_is, .weigh = softmax}; }
-inline Scheme qwen3(int k = 8) { return {.k = k, .weigh = renormalised}; }
+inline Scheme mixtral(int k = 2) { return {.k = k, .score = as_is, .to_weights = softmax}; }
+inline Scheme qwen3(int k = 8) { return {.k = k, .to_weights = renormalised}; }
 inline Scheme deepseek_moe(int k = 6) { return {.k = k}; }
 inline Scheme switched() { return {.k = 1}; }
-inline Scheme llama4() { return {.k = 1, .score = as_is, .weigh = sigmoid}; }
+inline Scheme llama4() { return {.k = 1, .score = as_is, .to_weights = sigmoid}; }
 inline Scheme gshard() {
-  return {.k = 2, .weigh = [](Row w) {
+  return {.k = 2, .to_weights = [](Row w) {
             const double sum = w[0] + w[1] + 1e-9;
             return Row{w[0] / sum, w[1] / sum};
           }};
 }
 inline Scheme deepseek_v3(Row bias, int k = 8, int groups = 8, int kept = 4, double scale = 2.5) {
-  const auto weigh = [scale](Row w) {
+  const auto to_weights = [scale](Row w) {
     const double sum = std::accumulate(w.begin(), w.end(), 1e-20);
     for (double& x : w) x *= scale / sum;
     return w;
   };
-  return {k, sigmoid, weigh, std::move(bias), groups, kept, 2};
+  return {k, sigmoid, to_weights, std::move(bias), groups, kept, 2};
 }
 
 /// Each expert's best `capacity` tokens (Zhou 2022): tokens and gates [experts, capacity].

@@ -42,25 +42,24 @@ inline Tensor few_logits(const RoutingCase& c, std::uint64_t seed, Device device
   return Tensor::from(values, {c.tokens, c.experts}, device);
 }
 
-inline RoutedTensors run_routing(const Router& router, const RoutingCase& c,
-                                 const Tensor& logits, const Tensor& bias = {}) {
+inline RoutedTensors run_routing(const Router& router, const RoutingCase& c, const Tensor& logits,
+                                 const Tensor& bias = {}) {
   using namespace tegula::experts;
   const Device device = logits.device();
   const PlacementShape shape = c.shape(router.k);
   const std::int64_t tiles = std::max(1, (c.tokens + shape.block - 1) / shape.block),
                      groups = (tiles + kTilesPerGroup - 1) / kTilesPerGroup;
-  const auto integers = [&](const Dims& dims) { return Tensor::full(dims, -7, DType::i32, device); };
+  const auto integers = [&](const Dims& dims) {
+    return Tensor::full(dims, -7, DType::i32, device);
+  };
   const Tensor counts = integers({tiles, shape.bins()}),
                group_counts = integers({groups, shape.bins()}), bases = integers({shape.bins()});
-  const RoutedTensors r{integers({c.tokens, shape.k}),
-                        Tensor::full({c.tokens, shape.k}, NAN, DType::f32, device),
-                        integers({c.tokens, shape.k}),
-                        integers({c.tokens * shape.k}),
-                        integers({shape.experts + 1}),
-                        integers({kTileRowChoices, shape.experts + 1})};
+  const RoutedTensors r{
+      integers({c.tokens, shape.k}), Tensor::full({c.tokens, shape.k}, NAN, DType::f32, device),
+      integers({c.tokens, shape.k}), integers({c.tokens * shape.k}),
+      integers({shape.experts + 1}), integers({kTileRowChoices, shape.experts + 1})};
   const Tensor arrivals = Tensor::zeros({1 + groups}, DType::u32, device);
-  const auto route =
-      kernel("moe_route", RouteTokens{router, shape, c.shared, c.in_one_launch});
+  const auto route = kernel("moe_route", RouteTokens{router, shape, c.shared, c.in_one_launch});
   route(logits, bias, arrivals, counts, group_counts, bases, r.offsets, r.first_tiles, r.ids,
         r.weights, r.row_of, r.slot_of, c.capacity);
   for (const double n : arrivals.to_doubles()) EXPECT_EQ(n, 0);
@@ -76,8 +75,7 @@ inline Routed with_shared(const Routed& r, const RoutingCase& c) {
   for (std::size_t i = 0; i < r.ids.size(); ++i) {
     all.ids.push_back(r.ids[i]), all.weights.push_back(r.weights[i]);
     if ((i + 1) % static_cast<std::size_t>(r.k) != 0) continue;
-    for (int s = 0; s < c.shared; ++s)
-      all.ids.push_back(c.experts + s), all.weights.push_back(1);
+    for (int s = 0; s < c.shared; ++s) all.ids.push_back(c.experts + s), all.weights.push_back(1);
   }
   return all;
 }

@@ -11,8 +11,8 @@ class MoeRouting : public testing::TestWithParam<Device> {
  protected:
   void expect_scheme(const Router& router, const Scheme& scheme, const RoutingCase& c,
                      std::uint64_t seed = 1) const {
-    SCOPED_TRACE(testing::Message() << c.tokens << " tokens, " << c.experts << " experts, k "
-                                    << router.k);
+    SCOPED_TRACE(testing::Message()
+                 << c.tokens << " tokens, " << c.experts << " experts, k " << router.k);
     const Tensor logits = few_logits(c, seed, GetParam());
     const RoutedTensors got = run_routing(router, c, logits);
     expect_routed(got, with_shared(route(scheme, logits.to_doubles(), c.experts), c));
@@ -30,7 +30,7 @@ TEST_P(MoeRouting, Schemes) {
   expect_scheme(routers::llama4(), llama4(), c);
   expect_scheme(routers::gshard(), gshard(), c);
   expect_scheme(routers::sqrt_softplus(3),
-                {.k = 3, .score = sqrt_softplus, .weigh = renormalised}, c);
+                {.k = 3, .score = sqrt_softplus, .to_weights = renormalised}, c);
 }
 
 TEST_P(MoeRouting, LimitedGroupsAndSelectionBias) {

@@ -19,28 +19,17 @@
 namespace tegula {
 namespace detail {
 
-/// The tensors of a GEMM in a plan, and how many matrices its epilogue reads.
-struct MatmulSlots {
-  PlanSlot a, b, c;
-  int epilogue_matrices = 0;
-  /// The first arguments of a call; the others are the epilogue's.
-  static MatmulSlots of_call(const PlanBuilder& plan);
-};
-
 /// What a GEMM's kernels take in a plan whose first launches repack operands. Chooses the
 /// configuration where none is given. Throws CompileError unless shapes fit.
 struct MatmulSteps {
-  MatmulSteps(PlanBuilder& plan, const MatmulSlots& slots, const MatmulConfig* given,
-              const MatmulOptions& options, DType acc_type);
+  MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options,
+              DType acc_type);
   MatmulConfig config;
   SplitK split;  ///< that of the configuration, as far as the call carries it out
   bool is_batched;
   MatmulTraits variant;
   PlanSlot a, b, workspace, counters;  ///< the last two for partial accumulators
 };
-
-/// Adds the launches of C = A B to a plan, of types as `matmul` takes them.
-void plan_matmul(PlanBuilder& plan, const MatmulSlots& slots, const MatmulOptions& options = {});
 
 /// Key of a plan of a GEMM, besides its arguments.
 PlanOptions matmul_key(const MatmulOptions& options, const MatmulConfig* given);
@@ -82,13 +71,11 @@ class FusedMatmul {
   void run(const MatmulConfig& config, const Stream& stream, const Args&... args) const {
     call(&config, stream, args...);
   }
-  /// Adds the launches of a GEMM to a plan: those of the call, or, of an epilogue without trailing
-  /// parameters, on any slots.
-  void build(PlanBuilder& plan, const detail::MatmulSlots& slots, const MatmulConfig* given,
-             const MatmulOptions& options) const {
+  /// Adds the launches of a call to its plan.
+  void build(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options) const {
     Kernels& k = *kernels_;
-    const detail::MatmulSteps s(plan, slots, given, options, dtype_of<Accumulator<T>>);
-    const PlanSlot C = slots.c;
+    const detail::MatmulSteps s(plan, given, options, dtype_of<Accumulator<T>>);
+    const PlanSlot C = plan.argument(2);
     const auto launch = [&](const auto& kernel, const auto&... first) {
       plan.launch_with_rest(kernel, 3, first...);
     };
@@ -131,9 +118,7 @@ class FusedMatmul {
     const detail::CallPlace here(made_at_);
     kernels_->plans.call(stream, decltype(kernels_->data_parallel.of({}))::pack(args...),
                          detail::matmul_key(options_, given),
-                         [&](PlanBuilder& plan) {
-                           build(plan, detail::MatmulSlots::of_call(plan), given, options_);
-                         });
+                         [&](PlanBuilder& plan) { build(plan, given, options_); });
   }
   std::shared_ptr<Kernels> kernels_;
   MatmulOptions options_;

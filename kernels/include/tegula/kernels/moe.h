@@ -105,8 +105,8 @@ class Moe {
   explicit Moe(MoeOptions options, Loc at = std::source_location::current());
 
   /// Y [T, h] from X [T, h]: bf16 or f16, rows of a multiple of 16 bytes.
-  void operator()(const Stream& stream, const Tensor& X, const MoeWeights& weights,
-                  const Tensor& Y, Loc at = std::source_location::current()) const;
+  void operator()(const Stream& stream, const Tensor& X, const MoeWeights& weights, const Tensor& Y,
+                  Loc at = std::source_location::current()) const;
   /// The same from logits f32 [T, E] instead of the weights' router.
   void from_logits(const Stream& stream, const Tensor& X, const Tensor& logits,
                    const MoeWeights& weights, const Tensor& Y,

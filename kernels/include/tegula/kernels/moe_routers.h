@@ -29,7 +29,7 @@ struct RouterParts {
   /// What the choice goes by; without it the scores.
   std::function<Tile(const Tile& scores, const Index& tokens)> rank = {};
   /// Weights of the chosen scores [tokens, k]; without it these themselves.
-  std::function<Tile(const Tile& chosen)> weigh = {};
+  std::function<Tile(const Tile& chosen)> to_weights = {};
   /// Experts are `groups` runs of equal length, of which the `kept_groups` with the largest sums of
   /// their `group_top` best ranks stay (DeepSeek-V3).
   int groups = 1, kept_groups = 1, group_top = 2;
