@@ -87,12 +87,12 @@ struct MoeOptions {
 /// Parameters of a layer, of the type of X. E experts and S shared ones, hidden size h,
 /// intermediate size i.
 struct MoeWeights {
-  Tensor router;       ///< [E, h]
-  Tensor router_bias;  ///< f32 [E]; may be left out
-  Tensor up;           ///< [E + S, 2 i, h]; [E + S, i, h] without a gate
-  Tensor up_bias;      ///< [E + S, 2 i or i]; may be left out
-  Tensor down;         ///< [E + S, h, i]
-  Tensor down_bias;    ///< [E + S, h]; may be left out
+  Tensor router = {};       ///< [E, h]; not of a call by logits
+  Tensor router_bias = {};  ///< f32 [E]; may be left out
+  Tensor up = {};           ///< [E + S, 2 i, h]; [E + S, i, h] without a gate
+  Tensor up_bias = {};      ///< [E + S, 2 i or i]; may be left out
+  Tensor down = {};         ///< [E + S, h, i]
+  Tensor down_bias = {};    ///< [E + S, h]; may be left out
 };
 
 /// A layer of experts, Y = sum over the choices of a token of weight * down(activation(up(x))).
