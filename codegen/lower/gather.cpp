@@ -72,7 +72,11 @@ Value from_registers(Lowering& l, Value tile, Value index, const Lines& lines,
 struct ChosenOffset {
   Value bytes;
   Value is_inside;
-  ChosenOffset(Lowering& l, Value index, std::int64_t extent, std::int64_t stride) {
+  /// Registers of padding, which `are_elements` names, hold anything and choose the first element.
+  ChosenOffset(Lowering& l, Value index, Value are_elements, std::int64_t extent,
+               std::int64_t stride) {
+    if (are_elements)
+      index = l.b.select(are_elements, index, l.b.zero(Type::of(l.type(index).elem())));
     const Type scalar = Type::scalar(l.type(index).dtype());
     const Value last = l.b.constant(scalar, extent - 1),
                 zero = l.b.constant(scalar, std::int64_t{0});
@@ -103,7 +107,8 @@ void lower_Gather(Lowering& l, OpId op) {
   l.barrier();
   const LinearAddresses lines(l, base, to, from.shape(), ir::Dims::filled(to.rank(), 0), bytes,
                               axis);
-  const ChosenOffset chosen(l, index, from.shape()[axis], linear_stride(from.shape(), axis, bytes));
+  const ChosenOffset chosen(l, index, lines.are_elements, from.shape()[axis],
+                            linear_stride(from.shape(), axis, bytes));
   const Value read = l.b.op(Opcode::LdShared, {l.b.add(lines.addresses, chosen.bytes)},
                             Type::vec(elem, to.registers()), {{AttrName::width, 1}});
   const Value inside = l.b.select(chosen.is_inside, read, zeros(l, elem, to.registers()));
@@ -137,7 +142,8 @@ Value stored(Lowering& l, const Scatter& s) {
   write_linear(l, base, s.tile_layout, tile);
   l.barrier();
   const LinearAddresses lines(l, base, s.layout, shape, origin, bytes, s.axis);
-  const ChosenOffset chosen(l, s.index, shape[s.axis], linear_stride(shape, s.axis, bytes));
+  const ChosenOffset chosen(l, s.index, lines.are_elements, shape[s.axis],
+                            linear_stride(shape, s.axis, bytes));
   Value counts = l.and_predicates(chosen.is_inside, lines.are_elements);
   counts = l.and_predicates(counts, l.is_replica_zero(s.layout));
   l.b.effect(Opcode::StShared, {l.b.add(lines.addresses, chosen.bytes), values, counts},

@@ -6,8 +6,8 @@
 //                                          r = tile_concat (expand_dims r_i) ..
 //
 // An operand that is loaded for this dot alone is loaded in B boxes instead, so that each product
-// is pipelined as one by itself would be. A box beyond the view's end along the first dimension
-// reads as 0, which is what a dot takes absent operands for.
+// is pipelined as one by itself would be. Absent elements are zeros and masks by now, so that the
+// parts, which no longer have the first dimension, need not know what was absent along it.
 #include <algorithm>
 #include <vector>
 
@@ -91,6 +91,10 @@ class BatchedDots {
     const auto axes = attrs.ints(AttrName::axes);
     Value& offset = operands[static_cast<std::size_t>(1 + axes[0])];
     if (i != 0) offset = b.add(offset, b.constant(k_.type(offset), i));
+    // Along a dimension of stride 1 the offset's divisor counts.
+    const auto view_dim = static_cast<std::size_t>(axes[0]);
+    if (i != 0 && k_.type(operands[0]).view_facts().strides[view_dim] == 1)
+      attrs.set(AttrName::offset_divisibility, std::int64_t{1});
     attrs.set(AttrName::axes, Ints(axes.begin() + 1, axes.end()));
     return k_[b.create(Opcode::LoadView, operands, std::span(&matrix, 1), attrs)].results[0];
   }

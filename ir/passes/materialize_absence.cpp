@@ -55,8 +55,8 @@ class Materializer {
         access_mask(op);
       else if (o == ClusterReduceScatter)
         sum_operand(op);
-      else if (o == Scatter)
-        drop_absent(op);
+      else if (o == Scatter || o == Gather)
+        replace_absent_index(op);
       else if (o == FillAbsent)
         fill(op);
       else if (o == Assume && keep_checks_)
@@ -254,7 +254,11 @@ class Materializer {
     for (std::size_t i = 0; i < 2; ++i) {
       const Value v = k_[op].operands[i];
       if (absence_.is_zero_filled(v)) continue;
-      const Value present = mask_along(b, v, i == 0 ? 1 : 0);
+      const auto rank = static_cast<std::int64_t>(k_.type(v).rank());
+      Value present = mask_along(b, v, i == 0 ? rank - 1 : rank - 2);
+      // A product of a batch that is absent is 0.
+      if (const Value batch = rank == 3 ? mask_along(b, v, 0) : Value())
+        present = both(b, present, batch);
       if (!present) continue;
       k_[op].operands[i] = b.select(present, v, b.constant(Type::scalar(k_.type(v).dtype()), 0.0));
       changed_ = true;
@@ -281,9 +285,10 @@ class Materializer {
     changed_ = true;
   }
 
-  void drop_absent(OpId op) {
+  void replace_absent_index(OpId op) {
     Builder b(k_, op);
-    const Value index = absence_.dropped_index(b, op);
+    const bool is_scatter = k_[op].opcode == Opcode::Scatter;
+    const Value index = is_scatter ? absence_.dropped_index(b, op) : absence_.filled_index(b, op);
     changed_ = changed_ || index != k_[op].operands[1];
     k_[op].operands[1] = index;
   }

@@ -87,6 +87,8 @@ class Absence {
   Value plain(Builder& b, Value offset);
   /// The index of a scatter, -1 where it or the value is absent, so that the scatter drops it.
   Value dropped_index(Builder& b, OpId scatter);
+  /// The index of a gather, 0 where it is absent: registers there may hold anything.
+  Value filled_index(Builder& b, OpId gather);
 
  private:
   using List = std::vector<PresenceBound>;

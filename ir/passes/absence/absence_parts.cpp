@@ -160,6 +160,15 @@ Value Absence::dropped_index(Builder& b, OpId scatter) {
   return b.select(present, index, none);
 }
 
+Value Absence::filled_index(Builder& b, OpId gather) {
+  const Value index = k_[gather].operands[1];
+  if (is_zero_filled(index)) return index;
+  const Value present = mask_of_all(b, of(index), k_.type(index));
+  if (!present) return index;
+  return b.select(present, index,
+                  b.constant(Type::scalar(k_.type(index).dtype()), std::int64_t{0}));
+}
+
 /// What is stored is there; the rest of the tile as before.
 void Absence::scatter(OpId id) {
   const Value into = k_[id].operands[0];
