@@ -193,8 +193,9 @@ class Materializer {
     Builder b(k_, op);
     for (std::size_t i = 0; i < 2; ++i) {
       const Value v = k_[op].operands[i];
-      if (absence_.is_zero_filled(v)) continue;
-      const Value present = mask_along(b, v, i == 0 ? 1 : 0);
+      const std::int64_t axis = i == 0 ? 1 : 0;
+      if (absence_.is_zero_filled(v, axis)) continue;
+      const Value present = mask_along(b, v, axis);
       if (!present) continue;
       k_[op].operands[i] = b.select(present, v, b.constant(Type::scalar(k_.type(v).dtype()), 0.0));
       changed_ = true;
