@@ -3,7 +3,7 @@
 //
 // Before:  if c { a = load_view ..; s = for lo, hi { .. dot .. }; store_view ..; effects }
 // After:   a = load_view ..; s = for lo, select c, hi, lo { .. dot .. }; if c { store_view ..; effects }
-// Loads of boxes and pure ops that a mainloop needs are computed whether the condition holds or not;
+// Loads of boxes of In views and pure ops that a mainloop needs are computed whether the condition holds or not;
 // everything else stays in a branch. A store of a tile that is cropped to nothing unless the
 // condition holds (a tile of a ragged segment, first < end) needs none.
 #include <algorithm>
@@ -60,9 +60,14 @@ class BranchOfMainloops {
     return d.is(Opcode::Div, Opcode::Rem) && !is_float(k_.type(d.results[0]).dtype()) &&
            constant_value(k_, d.operands[1]).value_or(0) == 0;
   }
-  /// May be executed whether the condition holds or not.
+  /// May be executed whether the condition holds or not. What somebody writes is read only where
+  /// the program was told that it may.
   bool is_free(OpId op) const {
-    return (is_pure(op) && !may_divide_by_zero(op)) || (k_[op].opcode == Opcode::LoadView && k_.type(k_[op].results[0]).is_tile());
+    const OpData& d = k_[op];
+    if (d.opcode == Opcode::LoadView)
+      return k_.type(d.results[0]).is_tile() &&
+             k_.type(d.operands[0]).view_facts().access == Access::In;
+    return is_pure(op) && !may_divide_by_zero(op);
   }
 
   /// A store of nothing where the condition, first < end, does not hold.
