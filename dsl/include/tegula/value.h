@@ -241,7 +241,7 @@ class Index {
   /// indices(). `shifted` takes the end along, `slice` keeps it. An index of one element must lie
   /// in front of the end (`cpu` and `sim` check that).
   Index until(const Arg& end) const;
-  /// That end, if there is one.
+  /// The end that `until` gave it, if one did.
   const std::optional<Tile>& end() const { return end_; }
 
   operator Tile() const { return indices(); }
