@@ -23,7 +23,7 @@ inline Tile rows_by_columns(const ExpertTileConfig& v, const Tile& acc) {
 
 /// The sum and the bias of the expert's outputs `n`, where there is one.
 template <class T>
-Tile biased(const Tile& sum, const std::optional<In<T, 2>>& bias, const Tile& expert,
+Tile biased(const Tile& sum, const std::optional<In<T, 2>>& bias, const Index& expert,
             const Index& n) {
   return bias ? sum + expand(cast<f32>((*bias)(expert, n)), 0) : sum;
 }
@@ -37,28 +37,22 @@ struct ExpertUp {
 
   void operator()(In<T, 2> X, In<T, 3> G, std::optional<In<T, 3>> U,
                   std::optional<In<T, 2>> gate_bias, std::optional<In<T, 2>> up_bias,
-                  Segments segments, Out<T, 2> A, std::optional<Out<T, 2>> H) const {
+                  SegmentTables segments, Out<T, 2> A, std::optional<Out<T, 2>> H) const {
     const auto v = tuned<ExpertTileConfig>();
-    const ExpertTiles tiles(segments, v.bm);
-    const Tile width = G.dim(1);
-    for (auto [i, n] : grid({tiles.bound(X.rows()), width}, 1, v.bn, group_m(v.group_m))) {
+    for (auto [e, m, n] : expert_grid(segments, X.rows(), A.cols(), v)) {
       grid_dependency_wait();
-      A.partial();  // rows of dropped choices
-      const auto place = tiles.at(i.first());
       Tile gate = accumulator(v), up = gate;
-      for (auto k : steps(place.of(X.cols()), v.bk).stages(v.stages)) {
-        const Tile x = X(place.rows, k);
-        gate = accumulate(v, x, G(place.expert, n, k), gate);
-        if (U) up = accumulate(v, x, (*U)(place.expert, n, k), up);
+      for (auto k : steps(X.cols(), v.bk).stages(v.stages)) {
+        const Tile x = X(m, k);
+        gate = accumulate(v, x, G(e, n, k), gate);
+        if (U) up = accumulate(v, x, (*U)(e, n, k), up);
       }
-      gate = biased(rows_by_columns(v, gate), gate_bias, place.expert, n);
-      up = U ? biased(rows_by_columns(v, up), up_bias, place.expert, n) : gate;
-      if (H) {
-        H->partial();
-        (*H)(place.rows, n) = place.own(gate);
-        if (U) (*H)(place.rows, n.shifted(width)) = place.own(up);
-      }
-      A(place.rows, n) = place.own(activation.value(gate, up));
+      gate = biased(rows_by_columns(v, gate), gate_bias, e, n);
+      up = U ? biased(rows_by_columns(v, up), up_bias, e, n) : gate;
+      if (H) H->partial(), (*H)(m, n) = gate;
+      if (H && U) (*H)(m, n.shifted(A.cols())) = up;
+      A.partial();  // rows of dropped choices
+      A(m, n) = activation.value(gate, up);
     }
   }
 };
@@ -66,18 +60,16 @@ struct ExpertUp {
 /// Y = A D^T + bias of each expert: A [rows, i], D [experts, h, i], Y [rows, h].
 template <class T>
 struct ExpertDown {
-  void operator()(In<T, 2> A, In<T, 3> D, std::optional<In<T, 2>> bias, Segments segments,
+  void operator()(In<T, 2> A, In<T, 3> D, std::optional<In<T, 2>> bias, SegmentTables segments,
                   Out<T, 2> Y) const {
     const auto v = tuned<ExpertTileConfig>();
-    const ExpertTiles tiles(segments, v.bm);
-    for (auto [i, n] : grid({tiles.bound(A.rows()), D.dim(1)}, 1, v.bn, group_m(v.group_m))) {
+    for (auto [e, m, n] : expert_grid(segments, A.rows(), Y.cols(), v)) {
       grid_dependency_wait();
-      Y.partial();
-      const auto place = tiles.at(i.first());
       Tile acc = accumulator(v);
-      for (auto k : steps(place.of(A.cols()), v.bk).stages(v.stages))
-        acc = accumulate(v, A(place.rows, k), D(place.expert, n, k), acc);
-      Y(place.rows, n) = place.own(biased(rows_by_columns(v, acc), bias, place.expert, n));
+      for (auto k : steps(A.cols(), v.bk).stages(v.stages))
+        acc = accumulate(v, A(m, k), D(e, n, k), acc);
+      Y.partial();
+      Y(m, n) = biased(rows_by_columns(v, acc), bias, e, n);
     }
   }
 };

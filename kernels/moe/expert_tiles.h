@@ -1,7 +1,8 @@
 #pragma once
-// Rows of experts as consecutive segments of a tensor, and the tiles that cover them.
+// Rows of experts as segments, and the tiles that cover them.
 #include <bit>
 
+#include "tegula/kernels/moe.h"
 #include "tegula/tegula.h"
 
 namespace tegula::experts {
@@ -12,52 +13,25 @@ inline Subscript whole(int extent) {
   return extent == 1 ? Subscript(all) : Subscript(slice(0, extent));
 }
 
-/// Rows of tiles whose numbers the routing prepares.
+/// Rows of tiles that the routing counts.
 inline constexpr int kTileRows[] = {16, 32, 64, 128, 256};
 inline constexpr int kTileRowChoices = 5;
-/// The row of `first_tiles` for tiles of `rows` rows.
+/// The row of the table of first tiles for tiles of `rows` rows.
 constexpr int tile_rows_index(int rows) {
   return std::countr_zero(static_cast<unsigned>(rows)) - std::countr_zero(16u);
 }
 
-/// Where experts' rows lie. `offsets` [experts + 1] ascends from 0; `first_tiles` [kTileRowChoices,
-/// experts + 1] counts the tiles of the experts in front, for each of kTileRows. Both are read on
-/// the device alone: a launch covers as many tiles as there could be.
-struct Segments {
-  In<i32, 1> offsets;
-  In<i32, 2> first_tiles;
+/// Where experts' rows lie, both [experts + 1]: `offsets` ascends from 0; `first_tiles` counts the
+/// tiles of the experts in front.
+struct SegmentTables {
+  In<i32, 1> offsets, first_tiles;
 };
 
-/// Tiles of `rows` rows, none of which spans two experts. Experts without rows have none.
-class ExpertTiles {
- public:
-  ExpertTiles(const Segments& segments, int rows)
-      : segments_(segments), experts_(segments.offsets.static_dim(0) - 1), rows_(rows) {
-    segments.first_tiles.static_dim(0), segments.first_tiles.static_dim(1);
-  }
-
-  struct Place {
-    Tile expert;
-    Index rows;
-    Tile end;  ///< of the expert's rows
-    /// `extent`, or 0 behind the last tile, where nothing is to be done.
-    Tile of(const Tile& extent) const { return where(rows.first() < end, extent, 0); }
-    /// Results without the rows of the next expert.
-    Tile own(const Tile& results) const { return crop(results, 0, rows.first(), end); }
-  };
-
-  /// The most tiles that `total` rows can have.
-  Tile bound(const Tile& total) const { return min(total, total / rows_ + experts_); }
-  /// Tile `number`.
-  Place at(const Tile& number) const;
-
- private:
-  Tile first_tile(const Tile& expert) const {
-    return fill_absent(segments_.first_tiles(tile_rows_index(rows_), expert), 0);
-  }
-
-  Segments segments_;
-  int experts_, rows_;
-};
+/// Tiles of the experts' rows and of `columns`.
+inline auto expert_grid(const SegmentTables& tables, const Tile& rows, const Tile& columns,
+                        const ExpertTileConfig& v) {
+  return grid(segments(tables.offsets, rows).by(columns).numbered(tables.first_tiles), v.bm, v.bn,
+              group_m(v.group_m));
+}
 
 }  // namespace tegula::experts

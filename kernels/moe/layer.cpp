@@ -1,21 +1,16 @@
-// Layers of a mixture of experts: what a call launches.
-#include <map>
-#include <mutex>
+// Layers of a mixture of experts: what routing and forward launch.
+#include "tegula/kernels/moe.h"
 
 #include "kernels/argument_error.h"
-#include "kernels/moe/expert_kernels.h"
-#include "kernels/moe/layer_arguments.h"
-#include "kernels/moe/routing_kernels.h"
+#include "kernels/moe/layer_kernels.h"
 #include "tegula/kernels/call_place.h"
-#include "tegula/kernels/fused_matmul.h"
-#include "tegula/kernels/moe.h"
 
 namespace tegula {
 namespace {
 
 using namespace experts;
 
-/// Places of the arguments in a plan.
+/// Places of the arguments in the plan of forward.
 enum Argument : std::size_t {
   kX,
   kLogits,
@@ -25,148 +20,98 @@ enum Argument : std::size_t {
   kUpBias,
   kDown,
   kDownBias,
-  kY
+  kY,
+  kIds,
+  kWeights,
+  kRowOf,
+  kSlotOf,
+  kOffsets,
+  kFirstTiles,
+  kHidden
 };
 
-/// Memory of a call that routing fills.
-struct RoutingSlots {
-  PlanSlot counts, group_counts, bases, offsets, first_tiles, ids, weights, row_of, slot_of;
-};
-
-PlacementShape placement_shape(const MoeOptions& o) {
-  return {.experts = all_experts(o),
-          .k = choices_per_token(o),
-          .has_capacity = o.capacity.has_value(),
-          .by_slot = o.capacity && o.capacity->by_slot};
+/// A tensor of the caller, or memory of the call where he gives none.
+PlanSlot given_or_scratch(PlanBuilder& plan, std::size_t argument, const Dims& shape,
+                          DType dtype = DType::i32) {
+  const PlanSlot given = plan.argument(argument);
+  return plan.tensor(given).defined() ? given : plan.scratch(shape, dtype);
 }
 
-/// A slice of dimension `dim` of a slot, left out where that is.
-PlanSlot slice_of(PlanBuilder& plan, PlanSlot slot, int dim, std::int64_t begin, std::int64_t end,
-                  std::int64_t step) {
-  if (!plan.tensor(slot).defined()) return slot;
-  return plan.view(slot, [=](const Tensor& t) { return t.slice(dim, begin, end, step); });
+RoutingSlots routing_slots(PlanBuilder& plan, const MoeOptions& options, std::int64_t tokens) {
+  const RoutingShapes s(options, tokens);
+  return {given_or_scratch(plan, kIds, s.choices),
+          given_or_scratch(plan, kWeights, s.choices, DType::f32),
+          given_or_scratch(plan, kRowOf, s.choices),
+          given_or_scratch(plan, kSlotOf, s.rows),
+          given_or_scratch(plan, kOffsets, s.offsets),
+          given_or_scratch(plan, kFirstTiles, s.first_tiles)};
+}
+
+/// X router^T in one launch: of a configuration that would split k into two, the whole.
+template <class T>
+PlanSlot plan_logits(PlanBuilder& plan, const ForwardKernels<T>& kernels, int experts) {
+  const PlanSlot X = plan.argument(kX), logits = plan.argument(kLogits);
+  if (plan.tensor(logits).defined()) return logits;
+  const PlanSlot made = plan.scratch({plan.tensor(X).size(0), experts}, DType::f32);
+  const PlanSlot router =
+      plan.view(plan.argument(kRouter), [](const Tensor& t) { return t.transpose(0, 1); });
+  const MatmulOptions exact;
+  const MatmulProblem problem =
+      detail::matmul_problem(plan.tensor(X), plan.tensor(router), plan.tensor(made), exact);
+  const MatmulConfig config = choose_matmul(problem, plan.device());
+  const int programs = config.split == SplitK::cluster ? config.parts : 1;
+  plan.launch(kernels.logits.of({config, exact, programs, false}), X, router, made);
+  return made;
+}
+
+template <class T>
+void plan_experts(PlanBuilder& plan, const RoutingSlots& r, const ExpertKernels<T>& kernels,
+                  const MoeOptions& options) {
+  const PlanSlot X = plan.argument(kX), down = plan.argument(kDown);
+  const std::int64_t h = plan.tensor(X).size(1), i = plan.tensor(down).size(2),
+                     rows = plan.tensor(r.slot_of).size(0), mean = rows / all_experts(options);
+  const auto of_rows = [&](std::int64_t columns) {
+    return plan.scratch({rows, columns}, dtype_of<T>);
+  };
+  const PlanSlot P = of_rows(h), A = of_rows(i), Y = of_rows(h);
+  const bool scales = options.scales_inputs, is_gated = options.activation.is_gated;
+  plan.launch(kernels.permute, X, r.slot_of, r.offsets, scales ? flat(plan, r.weights) : PlanSlot{},
+              P, choices_per_token(options));
+  const GateAndUp w = gate_and_up(plan, plan.argument(kUp), 1, options),
+                  bias = gate_and_up(plan, plan.argument(kUpBias), 1, options);
+  const MoeTiles& given = options.tiles;
+  const ExpertTileConfig up_tiles = given.up ? *given.up : choose_tiles(mean, i, is_gated),
+                         down_tiles = given.down ? *given.down : choose_tiles(mean, h, false);
+  const SegmentSlots up_rows = segments_of(plan, r, up_tiles.bm),
+                     down_rows = segments_of(plan, r, down_tiles.bm);
+  plan.launch(kernels.forward.up.of(up_tiles), P, w.gate, w.up, bias.gate, bias.up,
+              up_rows.offsets, up_rows.first_tiles, A, plan.argument(kHidden));
+  plan.launch(kernels.forward.down.of(down_tiles), A, down, plan.argument(kDownBias),
+              down_rows.offsets, down_rows.first_tiles, Y);
+  plan.launch(kernels.combine, Y, r.row_of, scales ? PlanSlot{} : r.weights, plan.argument(kY));
+}
+
+void run_forward(const Moe::Kernels& k, const Stream& stream, const LayerCall& c) {
+  const MoeOptions& options = k.options;
+  check_call(options, c);
+  if (c.tokens() == 0 && !c.saved.hidden.defined()) return;
+  const MoeWeights& w = c.weights;
+  const MoeRouting& r = c.saved.routing;
+  const auto args = tensor_args(c.X, c.logits, w.router, w.router_bias, w.up, w.up_bias, w.down,
+                                w.down_bias, c.Y, r.ids, r.weights, r.row_of, r.slot_of, r.offsets,
+                                r.first_tiles, c.saved.hidden);
+  k.forward_plans.call(stream, args, {}, [&](PlanBuilder& plan) {
+    k.with_type(c.X.dtype(), [&](const auto& kernels) {
+      const PlanSlot logits = plan_logits(plan, kernels.forward, options.experts);
+      const RoutingSlots slots = routing_slots(plan, options, c.tokens());
+      k.routing.plan(plan, logits, plan.argument(kRouterBias), capacity_of(options, c.tokens()),
+                     slots);
+      plan_experts(plan, slots, kernels, options);
+    });
+  });
 }
 
 }  // namespace
-
-struct Moe::Kernels {
-  explicit Kernels(MoeOptions o)
-      : options(std::move(o)),
-        shape(placement_shape(options)),
-        bf16_experts(options.activation),
-        f16_experts(options.activation) {}
-
-  MoeOptions options;
-  PlacementShape shape;
-  using Route = decltype(kernel("", RouteTokens{}));
-  Route route = kernel("moe_route", RouteTokens{options.router, shape, options.shared_experts});
-  Route route_and_place = kernel("moe_route_and_place",
-                                 RouteTokens{options.router, shape, options.shared_experts, true});
-  decltype(kernel("", PlaceTokens{})) place = kernel("moe_place", PlaceTokens{shape});
-  ExpertKernels<bf16> bf16_experts;
-  ExpertKernels<f16> f16_experts;
-  CallPlans plans{StrideKey::exact};
-
-  void run(const Stream& stream, const LayerCall& c) const {
-    check_call(options, c);
-    if (c.tokens() == 0) return;
-    const MoeWeights& w = c.weights;
-    const auto args = tensor_args(c.X, c.logits, w.router, w.router_bias, w.up, w.up_bias, w.down,
-                                  w.down_bias, c.Y);
-    plans.call(stream, args, {}, [&](PlanBuilder& plan) {
-      if (plan.tensor(plan.argument(kX)).dtype() == DType::bf16)
-        plan_layer(plan, bf16_experts);
-      else
-        plan_layer(plan, f16_experts);
-    });
-  }
-
- private:
-  std::int64_t tokens(const PlanBuilder& plan) const {
-    return plan.tensor(plan.argument(kX)).size(0);
-  }
-
-  /// X router^T in one launch: of a configuration that would split k into two, the whole.
-  template <class T>
-  PlanSlot plan_logits(PlanBuilder& plan, const ExpertKernels<T>& kernels) const {
-    const PlanSlot X = plan.argument(kX), logits = plan.argument(kLogits);
-    if (plan.tensor(logits).defined()) return logits;
-    const PlanSlot made = plan.scratch({tokens(plan), options.experts}, DType::f32);
-    const PlanSlot router =
-        plan.view(plan.argument(kRouter), [](const Tensor& t) { return t.transpose(0, 1); });
-    const MatmulOptions exact;
-    const MatmulProblem problem =
-        detail::matmul_problem(plan.tensor(X), plan.tensor(router), plan.tensor(made), exact);
-    const MatmulConfig config = choose_matmul(problem, plan.device());
-    const int programs = config.split == SplitK::cluster ? config.parts : 1;
-    plan.launch(kernels.logits.of({config, exact, programs, false}), X, router, made);
-    return made;
-  }
-
-  RoutingSlots plan_routing(PlanBuilder& plan, PlanSlot logits) const {
-    const std::int64_t count = tokens(plan), k = shape.k,
-                       tiles = (count + shape.block - 1) / shape.block,
-                       groups = (tiles + kTilesPerGroup - 1) / kTilesPerGroup;
-    const auto integers = [&](const Dims& dims) { return plan.scratch(dims, DType::i32); };
-    const RoutingSlots r{.counts = integers({tiles, shape.bins()}),
-                         .group_counts = integers({groups, shape.bins()}),
-                         .bases = integers({shape.bins()}),
-                         .offsets = integers({shape.experts + 1}),
-                         .first_tiles = integers({kTileRowChoices, shape.experts + 1}),
-                         .ids = integers({count, k}),
-                         .weights = plan.scratch({count, k}, DType::f32),
-                         .row_of = integers({count, k}),
-                         .slot_of = integers({count * k})};
-    const int capacity = capacity_of(options, count);
-    const bool is_one_launch = count * k <= kChoicesInOneLaunch;
-    plan.launch(is_one_launch ? route_and_place : route, logits, plan.argument(kRouterBias),
-                plan.counters(1 + groups), r.counts, r.group_counts, r.bases, r.offsets,
-                r.first_tiles, r.ids, r.weights, r.row_of, r.slot_of, capacity);
-    if (!is_one_launch)
-      plan.launch(place, r.ids, r.counts, r.group_counts, r.bases, r.offsets, r.first_tiles,
-                  r.row_of, r.slot_of, capacity);
-    return r;
-  }
-
-  template <class T>
-  void plan_layer(PlanBuilder& plan, const ExpertKernels<T>& kernels) const {
-    plan_experts(plan, plan_routing(plan, plan_logits(plan, kernels)), kernels);
-  }
-
-  template <class T>
-  void plan_experts(PlanBuilder& plan, const RoutingSlots& r,
-                    const ExpertKernels<T>& kernels) const {
-    const PlanSlot X = plan.argument(kX), down = plan.argument(kDown);
-    const std::int64_t h = plan.tensor(X).size(1), i = plan.tensor(down).size(2),
-                       rows = tokens(plan) * shape.k, mean = rows / shape.experts;
-    const auto of_rows = [&](std::int64_t columns) {
-      return plan.scratch({rows, columns}, dtype_of<T>);
-    };
-    const PlanSlot P = of_rows(h), A = of_rows(i), Y = of_rows(h);
-    const PlanSlot flat =
-        plan.view(r.weights, [rows](const Tensor& t) { return t.reshape({rows}); });
-    const bool scales = options.scales_inputs;
-    plan.launch(kernels.permute, X, r.slot_of, r.offsets, scales ? flat : PlanSlot{}, P, shape.k);
-    const auto [gate, up] = halves(plan, kUp, i);
-    const auto [gate_bias, up_bias] = halves(plan, kUpBias, i);
-    const MoeTiles& given = options.tiles;
-    const bool is_gated = options.activation.is_gated;
-    plan.launch(kernels.up.of(given.up ? *given.up : choose_tiles(mean, i, is_gated)), P, gate, up,
-                gate_bias, up_bias, r.offsets, r.first_tiles, A, PlanSlot{});
-    plan.launch(kernels.down.of(given.down ? *given.down : choose_tiles(mean, h, false)), A, down,
-                plan.argument(kDownBias), r.offsets, r.first_tiles, Y);
-    plan.launch(kernels.combine, Y, r.row_of, scales ? PlanSlot{} : r.weights, plan.argument(kY));
-  }
-
-  /// Gate and up of a tensor [experts, outputs, ..]; no up without a gate.
-  std::pair<PlanSlot, PlanSlot> halves(PlanBuilder& plan, Argument which, std::int64_t i) const {
-    const PlanSlot all = plan.argument(which);
-    if (!options.activation.is_gated) return {all, PlanSlot{}};
-    if (options.is_interleaved)
-      return {slice_of(plan, all, 1, 0, 2 * i, 2), slice_of(plan, all, 1, 1, 2 * i, 2)};
-    return {slice_of(plan, all, 1, 0, i, 1), slice_of(plan, all, 1, i, 2 * i, 1)};
-  }
-};
 
 Moe::Moe(MoeOptions options, Loc at) {
   const detail::CallPlace here(at);
@@ -177,24 +122,59 @@ Moe::Moe(MoeOptions options, Loc at) {
 void Moe::operator()(const Stream& stream, const Tensor& X, const MoeWeights& weights,
                      const Tensor& Y, Loc at) const {
   const detail::CallPlace here(at);
-  kernels_->run(stream, {.X = X, .logits = {}, .Y = Y, .weights = weights});
+  run_forward(*kernels_, stream, {.X = X, .logits = {}, .Y = Y, .weights = weights, .saved = {}});
 }
 
 void Moe::from_logits(const Stream& stream, const Tensor& X, const Tensor& logits,
-                      const MoeWeights& weights, const Tensor& Y, Loc at) const {
+                      const MoeWeights& weights, const Tensor& Y, const MoeSaved& saved,
+                      Loc at) const {
   const detail::CallPlace here(at);
   if (!logits.defined()) throw_argument_error(ErrorId::moe_no_logits);
   MoeWeights others = weights;
   others.router = {};
-  kernels_->run(stream, {.X = X, .logits = logits, .Y = Y, .weights = others});
+  run_forward(*kernels_, stream,
+              {.X = X, .logits = logits, .Y = Y, .weights = others, .saved = saved});
+}
+
+void Moe::from_logits(const Stream& stream, const Tensor& X, const Tensor& logits,
+                      const MoeWeights& weights, const Tensor& Y, Loc at) const {
+  from_logits(stream, X, logits, weights, Y, MoeSaved{}, at);
+}
+
+MoeRouting Moe::make_routing(std::int64_t tokens, Device device) const {
+  const RoutingShapes s(kernels_->options, tokens);
+  const auto integers = [&](const Dims& shape) { return Tensor::empty(shape, DType::i32, device); };
+  return {integers(s.choices), Tensor::empty(s.choices, DType::f32, device), integers(s.choices),
+          integers(s.rows),    integers(s.offsets),                          integers(s.first_tiles)};
+}
+
+MoeSaved Moe::make_saved(const Tensor& X, const MoeWeights& weights) const {
+  const std::int64_t tokens = X.size(0), rows = tokens * choices_per_token(kernels_->options);
+  return {make_routing(tokens, X.device()),
+          Tensor::empty({rows, weights.up.size(1)}, X.dtype(), X.device())};
+}
+
+void Moe::route(const Stream& stream, const Tensor& logits, const Tensor& bias,
+                const MoeRouting& out, Loc at) const {
+  const detail::CallPlace here(at);
+  const MoeOptions& options = kernels_->options;
+  check_routing(options, logits, bias, out);
+  const auto args = tensor_args(logits, bias, out.ids, out.weights, out.row_of, out.slot_of,
+                                out.offsets, out.first_tiles);
+  kernels_->routing_plans.call(stream, args, {}, [&](PlanBuilder& plan) {
+    const auto of = [&](std::size_t i) { return plan.argument(i); };
+    kernels_->routing.plan(plan, of(0), of(1), capacity_of(options, logits.size(0)),
+                           {of(2), of(3), of(4), of(5), of(6), of(7)});
+  });
 }
 
 std::string Moe::explain(DType dtype) const {
   const auto all = [](const auto&) { return true; };
-  const auto of = [&](const auto& experts) {
-    return experts.up.explain(all) + experts.down.explain(all);
-  };
-  return dtype == DType::bf16 ? of(kernels_->bf16_experts) : of(kernels_->f16_experts);
+  std::string text;
+  kernels_->with_type(dtype, [&](const auto& kernels) {
+    text = kernels.forward.up.explain(all) + kernels.forward.down.explain(all);
+  });
+  return text;
 }
 
 }  // namespace tegula

@@ -10,6 +10,7 @@ namespace tegula::experts {
 struct LayerCall {
   Tensor X, logits, Y;  ///< logits: none where the weights' router makes them
   MoeWeights weights;
+  MoeSaved saved;  ///< for training
 
   std::int64_t tokens() const { return X.size(0); }
   std::int64_t hidden() const { return X.size(1); }
@@ -22,6 +23,11 @@ inline constexpr int kMaxKeys = 4096;
 void check_options(const MoeOptions& options);
 /// Throws CompileError unless the tensors are those of such a layer.
 void check_call(const MoeOptions& options, const LayerCall& call);
+void check_routing(const MoeOptions& options, const Tensor& logits, const Tensor& bias,
+                   const MoeRouting& routing);
+/// `call.Y` is the gradient of Y.
+void check_backward(const MoeOptions& options, const LayerCall& call,
+                    const MoeGradients& gradients);
 
 /// Choices of a token, shared experts among them.
 inline int choices_per_token(const MoeOptions& o) { return o.router.k + o.shared_experts; }

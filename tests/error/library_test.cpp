@@ -164,6 +164,12 @@ TEST(LibraryError, LayersOfExperts) {
   expect("T1672 moe_input", [&] { call(of({8, 64}, DType::f32), logits, weights); });
   expect("T1673 moe_tensor", [&] { call(x, of({8, 5}, DType::f32), weights); });
   expect("T1674 moe_no_logits", [&] { call(x, {}, weights); });
+  expect("T1676 moe_logits", [&] { layer.route(stream(), of({8}), {}, {}); });
+  const MoeSaved saved = layer.make_saved(x, weights);
+  const Moe forward_only = moe({.router = {2, routers::mixtral().choose}, .experts = 4});
+  expect("T1675 moe_gradient", [&] {
+    forward_only.backward(stream(), x, logits, weights, saved, x, {.X = x, .logits = logits});
+  });
 }
 
 }  // namespace

@@ -2,9 +2,8 @@
 // tests/differential/moe/layer_test.cpp on the simulator.
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "tests/differential/moe/layer_run.h"
+#include "tests/fuzz/random_moe.h"
 #include "tests/gpu/by_back_end.h"
 #include "tests/gpu/recorded_graph.h"
 
@@ -50,6 +49,8 @@ TEST_P(MoeOnGpu, InAGraph) {
     expect_outputs(c, in, Y);
   }
 }
+
+TEST_P(MoeOnGpu, RandomLayers) { run_random_layers(1, 200, Device::cuda()); }
 
 TEST_P(MoeOnGpu, EqualBitsInEachRun) {
   const LayerCase c{.tokens = 700, .experts = 60, .router = routers::qwen3(6), .scheme = qwen3(6)};

@@ -19,7 +19,6 @@ namespace {
 using tegula::experts::CombineRows;
 using tegula::experts::ExpertDown;
 using tegula::experts::ExpertUp;
-using tegula::experts::kTileRows;
 using tegula::experts::PermuteRows;
 
 class ExpertProducts : public testing::TestWithParam<Device> {
@@ -47,14 +46,10 @@ struct Lengths {
     for (int n : of) sums.push_back(sums.back() + n);
     return Tensor::from(sums, device);
   }
-  Tensor first_tiles(Device device) const {
-    std::vector<i32> all;
-    for (int block : kTileRows) {
-      int sum = 0;
-      all.push_back(0);
-      for (int n : of) all.push_back(sum += (n + block - 1) / block);
-    }
-    return Tensor::from(all, {tegula::experts::kTileRowChoices, experts() + 1}, device);
+  Tensor first_tiles(int block, Device device) const {
+    std::vector<i32> sums{0};
+    for (int n : of) sums.push_back(sums.back() + (n + block - 1) / block);
+    return Tensor::from(sums, device);
   }
   /// The expert of each row.
   std::vector<std::size_t> owners() const {
@@ -95,7 +90,7 @@ TEST_P(ExpertProducts, DownOverRaggedSegments) {
       const std::int64_t rows = lengths.rows + 5, h = 72, i = 136;  // 5 rows of dropped choices
       const Tensor A = integers({rows, i}, 1), D = integers({lengths.experts(), h, i}, 2),
                    bias = integers({lengths.experts(), h}, 3), Y = filled({rows, h});
-      down(A, D, bias, lengths.offsets(GetParam()), lengths.first_tiles(GetParam()), Y);
+      down(A, D, bias, lengths.offsets(GetParam()), lengths.first_tiles(c.bm, GetParam()), Y);
       const auto want = product(A, D, lengths), b = bias.to_doubles(), got = Y.to_doubles();
       const auto owners = lengths.owners();
       const auto width = static_cast<std::size_t>(h);
@@ -123,7 +118,7 @@ TEST_P(ExpertProducts, UpWithActivationAndPreActivations) {
                  bias = integers({4, 2 * i}, 3), A = filled({rows, i}), H = filled({rows, 2 * i});
     base.with(tuning_of(c))(X, W.slice(1, 0, i), W.slice(1, i, 2 * i), bias.slice(1, 0, i),
                             bias.slice(1, i, 2 * i), lengths.offsets(GetParam()),
-                            lengths.first_tiles(GetParam()), A, H);
+                            lengths.first_tiles(c.bm, GetParam()), A, H);
     const auto want = product(X, W, lengths), b = bias.to_doubles(), a = A.to_doubles(),
                got = H.to_doubles();
     const auto owners = lengths.owners();
@@ -147,13 +142,12 @@ TEST_P(ExpertProducts, ByTmaAndWgmmaOnHopper) {
   const Lengths lengths({130, 0, 2});
   const Tensor A = integers({132, 128}, 1), D = integers({3, 128, 128}, 2), Y = filled({132, 128});
   const auto down = kernel("moe_down", ExpertDown<bf16>{}).with(tuning_of(ExpertTileConfig{}));
-  down(A, D, Tensor(), lengths.offsets(GetParam()), lengths.first_tiles(GetParam()), Y);
+  down(A, D, Tensor(), lengths.offsets(GetParam()), lengths.first_tiles(128, GetParam()), Y);
   const std::string report = down.explain();
   EXPECT_NE(report.find("dot by wgmma"), std::string::npos) << report;
   const std::string ptx = down.ptx();
   EXPECT_NE(ptx.find("cp.async.bulk.tensor"), std::string::npos);
   EXPECT_EQ(ptx.find("cp.async.ca"), std::string::npos);
-  if (getenv("MOE_PRINT")) std::puts(report.c_str()), std::puts(ptx.c_str());
 }
 
 TEST_P(ExpertProducts, RowsComeAndGo) {

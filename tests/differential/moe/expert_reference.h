@@ -104,6 +104,29 @@ class HostLayer {
     return y;
   }
 
+  /// Of that.
+  LayerGradients backward_scaled(const LayerTensors& p, const Routed& r, const Row& dy) const {
+    LayerGradients d = backward(p, {r.k, std::vector<int>(r.ids.size(), -1), r.weights}, dy);
+    for_each_choice(r, [&](std::size_t choice, int t, int e) {
+      LayerTensors scaled = p;
+      for (int c = 0; c < s_.h; ++c) scaled.x[at(t, c, s_.h)] *= r.weights[choice];
+      LayerGradients row = d;
+      for (double& x : row.of.x) x = 0;
+      backward_row(scaled, {choice, t, e, 1}, hidden(scaled, t, e), dy, row);
+      row.weights[choice] = 0;
+      for (int c = 0; c < s_.h; ++c) {
+        const double dx = row.of.x[at(t, c, s_.h)];
+        row.weights[choice] += dx * p.x[at(t, c, s_.h)];
+        row.of.x[at(t, c, s_.h)] = d.of.x[at(t, c, s_.h)] + r.weights[choice] * dx;
+      }
+      for (int other = 0; other < s_.tokens; ++other)
+        for (int c = 0; c < s_.h; ++c)
+          if (other != t) row.of.x[at(other, c, s_.h)] = d.of.x[at(other, c, s_.h)];
+      d = row;
+    });
+    return d;
+  }
+
   LayerGradients backward(const LayerTensors& p, const Routed& r, const Row& dy) const {
     LayerGradients d{{Row(p.x.size()), Row(p.up.size()), Row(p.down.size()), Row(p.up_bias.size()),
                       Row(p.down_bias.size())},

@@ -17,8 +17,8 @@ namespace tegula::test::experts {
 
 struct LayerCase {
   int tokens = 16, experts = 6, shared = 0, h = 72, i = 40;
-  Router router;
-  Scheme scheme;
+  Router router = {};
+  Scheme scheme = {};
   ExpertActivation activation = swiglu();
   HostActivation host_activation = host_swiglu();
   bool has_biases = false, is_interleaved = false, scales_inputs = false;

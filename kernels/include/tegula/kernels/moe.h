@@ -95,6 +95,34 @@ struct MoeWeights {
   Tensor down_bias = {};    ///< [E + S, h]; may be left out
 };
 
+/// What routing decides, i32 on the device but for the weights: K = k + S choices a token, R = T K
+/// rows. Made by Moe::make_routing.
+struct MoeRouting {
+  Tensor ids = {};          ///< [T, K]
+  Tensor weights = {};      ///< f32 [T, K]
+  Tensor row_of = {};       ///< [T, K]: row of a choice among those sorted by expert; -1: dropped
+  Tensor slot_of = {};      ///< [R]: token * K + slot of each row
+  Tensor offsets = {};      ///< [E + S + 1]: rows of each expert
+  Tensor first_tiles = {};  ///< [5, E + S + 1]: tiles of 16, 32, 64, 128, 256 rows in front of it
+};
+
+/// What forward leaves for backward, besides X: routing, and pre-activations `hidden` [R, 2 i or i]
+/// of X's type, gates first. Made by Moe::make_saved.
+struct MoeSaved {
+  MoeRouting routing = {};
+  Tensor hidden = {};
+};
+
+/// Results of backward; those that are left out are not computed, but for X. Gradients of
+/// parameters are of X's type, or f32 (main gradients), in the shapes of the parameters.
+struct MoeGradients {
+  Tensor X = {};        ///< [T, h], without what comes through the router
+  Tensor logits = {};   ///< f32 [T, E]
+  Tensor weights = {};  ///< f32 [T, K]: of the choices' weights
+  Tensor up = {}, up_bias = {}, down = {}, down_bias = {};
+  bool adds = false;  ///< the parameters' gradients are added to what is there
+};
+
 /// A layer of experts, Y = sum over the choices of a token of weight * down(activation(up(x))).
 /// Everything is decided on the device: no call waits for it, calls may be captured, and launches
 /// depend on shapes alone. Every run gives the same bits: ranks and sums are counted in integers,
@@ -111,11 +139,29 @@ class Moe {
   void from_logits(const Stream& stream, const Tensor& X, const Tensor& logits,
                    const MoeWeights& weights, const Tensor& Y,
                    Loc at = std::source_location::current()) const;
+  /// The same for training: fills `saved`.
+  void from_logits(const Stream& stream, const Tensor& X, const Tensor& logits,
+                   const MoeWeights& weights, const Tensor& Y, const MoeSaved& saved,
+                   Loc at = std::source_location::current()) const;
+  /// Gradients from that of Y: those of the experts' parameters, of X through the experts, and of
+  /// the logits by the router's gradient. The products with the router's weights are the caller's:
+  /// dlogits^T X, and dlogits router, which is to be added to the gradient of X.
+  void backward(const Stream& stream, const Tensor& X, const Tensor& logits,
+                const MoeWeights& weights, const MoeSaved& saved, const Tensor& dY,
+                const MoeGradients& gradients, Loc at = std::source_location::current()) const;
+
+  /// Routing alone, from logits f32 [T, E] and a bias f32 [E], which may be left out.
+  void route(const Stream& stream, const Tensor& logits, const Tensor& bias, const MoeRouting& out,
+             Loc at = std::source_location::current()) const;
+  MoeRouting make_routing(std::int64_t tokens, Device device) const;
+  MoeSaved make_saved(const Tensor& X, const MoeWeights& weights) const;
+
   /// Reports on the kernels compiled for `dtype`: plans, remarks.
   std::string explain(DType dtype = DType::bf16) const;
 
- private:
   struct Kernels;
+
+ private:
   std::shared_ptr<const Kernels> kernels_;
 };
 

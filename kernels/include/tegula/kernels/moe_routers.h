@@ -17,7 +17,12 @@ struct Routing {
 /// token.
 struct Router {
   int k = 1;
-  std::function<Routing(const Tile& logits, const Index& tokens)> choose;
+  std::function<Routing(const Tile& logits, const Index& tokens)> choose = {};
+  /// For backward: the gradient of the logits [tokens, experts] from that of the weights [tokens,
+  /// k] of these choices.
+  std::function<Tile(const Tile& logits, const Index& tokens, const Tile& ids,
+                     const Tile& dweights)>
+      gradient = {};
 };
 
 /// What the generator of routers is made of; all functions are on tiles [tokens, experts] of f32.
@@ -30,6 +35,11 @@ struct RouterParts {
   std::function<Tile(const Tile& scores, const Index& tokens)> rank = {};
   /// Weights of the chosen scores [tokens, k]; without it these themselves.
   std::function<Tile(const Tile& chosen)> to_weights = {};
+  /// For backward: gradients of the logits from those of the scores, of the chosen scores from
+  /// those of the weights. Without `to_weights` the latter is not asked for.
+  std::function<Tile(const Tile& logits, const Index& tokens, const Tile& dscores)> score_gradient =
+      {};
+  std::function<Tile(const Tile& chosen, const Tile& dweights)> weights_gradient = {};
   /// Experts are `groups` runs of equal length, of which the `kept_groups` with the largest sums of
   /// their `group_top` best ranks stay (DeepSeek-V3).
   int groups = 1, kept_groups = 1, group_top = 2;
@@ -38,8 +48,9 @@ Router router(RouterParts parts);
 
 namespace routers {
 
-/// Softmax of each row, of [rows, any].
+/// Softmax of each row, of [rows, any], and its gradient.
 Tile softmax_rows(const Tile& z);
+Tile softmax_rows_gradient(const Tile& z, const Tile& dp);
 
 /// Top k of the logits, softmax over these (Mixtral; gpt-oss with k = 4).
 Router mixtral(int k = 2);
@@ -64,7 +75,8 @@ struct DeepSeekV3 {
 /// groups, weights scale * score / sum (DeepSeek-V3; Kimi-K2 with one group).
 Router deepseek_v3(Tensor bias, DeepSeekV3 options = {});
 /// Top k of logits + noise * softplus(noise_logits), softmax over these (Shazeer et al. 2017):
-/// `noise` normal and `noise_logits`, f32 [tokens, experts], both filled anew for every step.
+/// `noise` normal and `noise_logits`, f32 [tokens, experts], both filled anew for every step. The
+/// gradient of the noise logits is that of the logits times noise * sigmoid(noise_logits).
 Router noisy_top_k(int k, Tensor noise_logits, Tensor noise);
 /// Scores sqrt(softplus(z)), weights divided by their sum.
 Router sqrt_softplus(int k);
