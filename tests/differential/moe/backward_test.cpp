@@ -87,7 +87,8 @@ void expect_gradients(const LayerCase& c, Device device, bool main_gradients = t
   d.of.adds = main_gradients;
   layer.backward(stream, in.X, in.logits, in.weights, saved, dY, d.of);
 
-  const HostLayer host({c.tokens, c.h, c.i, c.experts + c.shared}, c.host_activation);
+  HostLayer host({c.tokens, c.h, c.i, c.experts + c.shared}, c.host_activation);
+  host.round_hidden = [&](double x) { return rounded(x, c.dtype); };
   const LayerTensors p = reference_tensors(c, in);
   const Routed routed = kept_choices(c, in);
   LayerGradients want = c.scales_inputs ? host.backward_scaled(p, routed, dY.to_doubles())

@@ -79,6 +79,8 @@ class HostLayer {
 
   /// Rounds what is stored between the products.
   std::function<double(double)> round = [](double x) { return x; };
+  /// Rounds the pre-activations that backward reads: it decides on which side of a clamp they are.
+  std::function<double(double)> round_hidden = [](double x) { return x; };
 
   /// y [tokens, h]; choices without an expert (id -1) count as 0.
   Row forward(const LayerTensors& p, const Routed& r) const {
@@ -112,7 +114,7 @@ class HostLayer {
       for (int c = 0; c < s_.h; ++c) scaled.x[at(t, c, s_.h)] *= r.weights[choice];
       LayerGradients row = d;
       for (double& x : row.of.x) x = 0;
-      backward_row(scaled, {choice, t, e, 1}, hidden(scaled, t, e), dy, row);
+      backward_row(scaled, {choice, t, e, 1}, kept_hidden(scaled, t, e), dy, row);
       row.weights[choice] = 0;
       for (int c = 0; c < s_.h; ++c) {
         const double dx = row.of.x[at(t, c, s_.h)];
@@ -132,8 +134,7 @@ class HostLayer {
                       Row(p.down_bias.size())},
                      Row(r.weights.size())};
     for_each_choice(r, [&](std::size_t choice, int t, int e) {
-      const Row hidden_row = hidden(p, t, e);
-      backward_row(p, {choice, t, e, r.weights[choice]}, hidden_row, dy, d);
+      backward_row(p, {choice, t, e, r.weights[choice]}, kept_hidden(p, t, e), dy, d);
     });
     return d;
   }
@@ -168,6 +169,11 @@ class HostLayer {
       out[static_cast<std::size_t>(j)] = sum;
     }
     return out;
+  }
+  Row kept_hidden(const LayerTensors& p, int t, int e) const {
+    Row row = hidden(p, t, e);
+    for (double& x : row) x = round_hidden(x);
+    return row;
   }
   double gate(const Row& hidden_row, int j) const {
     return hidden_row[static_cast<std::size_t>(j)];
