@@ -11,8 +11,8 @@ namespace {
 const Moe& layer_of(std::int64_t experts, double k) {
   static std::map<std::pair<std::int64_t, double>, Moe> layers;
   const auto make = [&] {
-    return moe({.router = routers::qwen3(static_cast<int>(k)),
-                .experts = static_cast<int>(experts)});
+    return moe(
+        {.router = routers::qwen3(static_cast<int>(k)), .experts = static_cast<int>(experts)});
   };
   const auto found = layers.find({experts, k});
   return found != layers.end() ? found->second

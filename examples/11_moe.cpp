@@ -32,8 +32,8 @@ std::vector<double> on_host(const std::vector<double>& x, const std::vector<doub
   for (int e = 0; e < kExperts; ++e)
     if (e != first && z[static_cast<std::size_t>(e)] > z[static_cast<std::size_t>(second)])
       second = e;
-  const double share = 1 / (1 + std::exp(z[static_cast<std::size_t>(second)] -
-                                         z[static_cast<std::size_t>(first)]));
+  const double share =
+      1 / (1 + std::exp(z[static_cast<std::size_t>(second)] - z[static_cast<std::size_t>(first)]));
   std::vector<double> y(kHidden);
   for (const auto& [expert, weight] : {std::pair{first, share}, {second, (1 - share) / 2}})
     for (int j = 0; j < kWidth; ++j) {

@@ -41,8 +41,13 @@ class BackwardPlan {
  public:
   BackwardPlan(PlanBuilder& plan, const MoeOptions& options, const ExpertKernels<T>& kernels,
                bool adds)
-      : plan_(plan), options_(options), kernels_(kernels), adds_(adds), h_(tensor(kX).size(1)),
-        i_(tensor(kDown).size(2)), rows_(tensor(kSlotOf).size(0)) {
+      : plan_(plan),
+        options_(options),
+        kernels_(kernels),
+        adds_(adds),
+        h_(tensor(kX).size(1)),
+        i_(tensor(kDown).size(2)),
+        rows_(tensor(kSlotOf).size(0)) {
     tiles_.bm = rows_ / all_experts(options) <= 64 ? 64 : 128;
     weights_ = options.scales_inputs ? PlanSlot{} : flat(plan, at(kWeights));
   }
@@ -159,17 +164,16 @@ class BackwardPlan {
 
 }  // namespace
 
-void Moe::backward(const Stream& stream, const Tensor& X, const Tensor& logits,
-                   const MoeWeights& w, const MoeSaved& saved, const Tensor& dY,
-                   const MoeGradients& d, Loc at) const {
+void Moe::backward(const Stream& stream, const Tensor& X, const Tensor& logits, const MoeWeights& w,
+                   const MoeSaved& saved, const Tensor& dY, const MoeGradients& d, Loc at) const {
   const detail::CallPlace here(at);
   const Kernels& k = *kernels_;
   check_backward(k.options, {.X = X, .logits = logits, .Y = dY, .weights = w, .saved = saved}, d);
   const MoeRouting& r = saved.routing;
-  const auto args = tensor_args(X, logits, w.router_bias, w.up, w.down, w.down_bias, dY, r.ids,
-                                r.weights, r.row_of, r.slot_of, r.offsets, r.first_tiles,
-                                saved.hidden, d.X, d.logits, d.weights, d.up, d.up_bias, d.down,
-                                d.down_bias);
+  const auto args =
+      tensor_args(X, logits, w.router_bias, w.up, w.down, w.down_bias, dY, r.ids, r.weights,
+                  r.row_of, r.slot_of, r.offsets, r.first_tiles, saved.hidden, d.X, d.logits,
+                  d.weights, d.up, d.up_bias, d.down, d.down_bias);
   k.backward_plans.call(stream, args, PlanOptions{d.adds}, [&](PlanBuilder& plan) {
     k.with_type(X.dtype(), [&]<class T>(const ExpertKernels<T>& kernels) {
       BackwardPlan<T>(plan, k.options, kernels, d.adds).build(k.logit_gradient);

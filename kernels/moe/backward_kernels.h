@@ -123,8 +123,9 @@ struct ChoiceGradient {
             total = total + sum(picked(*parts, row_of(t, j), p), 1);
         if (table)
           for (auto c : steps(table->cols(), 256))
-            total = total + sum(cast<f32>((*of_tokens)(t, c)) *
-                                    cast<f32>(picked(*table, index(t, j), c)), 1);
+            total =
+                total +
+                sum(cast<f32>((*of_tokens)(t, c)) * cast<f32>(picked(*table, index(t, j), c)), 1);
         dweights(t, j) = total;
       }
     }

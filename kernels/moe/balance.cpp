@@ -19,8 +19,7 @@ constexpr int kTokens = 32;
 template <class T>
 Tile total(const InOut<T, 2>& partials, int columns) {
   Tile sum = zeros<T>(columns);
-  for (auto i : steps(partials.rows(), 16))
-    sum = sum + tegula::sum(partials(i, whole(columns)), 0);
+  for (auto i : steps(partials.rows(), 16)) sum = sum + tegula::sum(partials(i, whole(columns)), 0);
   return sum;
 }
 Tile at_least_1(const Tile& count) { return max(1.0f, cast<f32>(count)); }
@@ -138,8 +137,8 @@ void check_logits(const Tensor& logits) {
 }  // namespace
 
 MoeBalance make_moe_balance(int experts, Device device) {
-  return {Tensor::empty({experts}, DType::i32, device), Tensor::empty({experts}, DType::f32, device),
-          Tensor::empty({2}, DType::f32, device)};
+  return {Tensor::empty({experts}, DType::i32, device),
+          Tensor::empty({experts}, DType::f32, device), Tensor::empty({2}, DType::f32, device)};
 }
 
 void moe_balance(const Stream& stream, const Tensor& logits, const Tensor& ids,
@@ -166,8 +165,7 @@ void moe_balance(const Stream& stream, const Tensor& logits, const Tensor& ids,
 void moe_balance_gradient(const Stream& stream, const Tensor& logits, const MoeBalance& balance,
                           float balance_weight, float z_weight, const Tensor& dlogits, Loc at) {
   const detail::CallPlace here(at);
-  static const auto* const gradient =
-      new auto(kernel("moe_balance_gradient", BalanceGradient{}));
+  static const auto* const gradient = new auto(kernel("moe_balance_gradient", BalanceGradient{}));
   check_logits(logits);
   check("counts", balance.counts, {logits.size(1)}, DType::i32, logits);
   check("dlogits", dlogits, logits.shape(), DType::f32, logits);
@@ -196,8 +194,7 @@ void noisy_top_k_sums(const Stream& stream, const Tensor& logits, const Tensor& 
   check("importance", out.importance, {experts}, DType::f32, logits);
   check("load", out.load, {experts}, DType::f32, logits);
   check("losses", out.losses, {2}, DType::f32, logits);
-  const auto args =
-      tensor_args(logits, noise_logits, noise, out.importance, out.load, out.losses);
+  const auto args = tensor_args(logits, noise_logits, noise, out.importance, out.load, out.losses);
   plans->call(stream, args, PlanOptions{k}, [&](PlanBuilder& plan) {
     const std::int64_t tiles = tiles_of_tokens(logits);
     const auto partials = [&] { return plan.scratch({tiles, experts}, DType::f32); };

@@ -84,8 +84,8 @@ void plan_experts(PlanBuilder& plan, const RoutingSlots& r, const ExpertKernels<
                          down_tiles = given.down ? *given.down : choose_tiles(mean, h, false);
   const SegmentSlots up_rows = segments_of(plan, r, up_tiles.bm),
                      down_rows = segments_of(plan, r, down_tiles.bm);
-  plan.launch(kernels.forward.up.of(up_tiles), P, w.gate, w.up, bias.gate, bias.up,
-              up_rows.offsets, up_rows.first_tiles, A, plan.argument(kHidden));
+  plan.launch(kernels.forward.up.of(up_tiles), P, w.gate, w.up, bias.gate, bias.up, up_rows.offsets,
+              up_rows.first_tiles, A, plan.argument(kHidden));
   plan.launch(kernels.forward.down.of(down_tiles), A, down, plan.argument(kDownBias),
               down_rows.offsets, down_rows.first_tiles, Y);
   plan.launch(kernels.combine, Y, r.row_of, scales ? PlanSlot{} : r.weights, plan.argument(kY));
@@ -97,9 +97,9 @@ void run_forward(const Moe::Kernels& k, const Stream& stream, const LayerCall& c
   if (c.tokens() == 0 && !c.saved.hidden.defined()) return;
   const MoeWeights& w = c.weights;
   const MoeRouting& r = c.saved.routing;
-  const auto args = tensor_args(c.X, c.logits, w.router, w.router_bias, w.up, w.up_bias, w.down,
-                                w.down_bias, c.Y, r.ids, r.weights, r.row_of, r.slot_of, r.offsets,
-                                r.first_tiles, c.saved.hidden);
+  const auto args =
+      tensor_args(c.X, c.logits, w.router, w.router_bias, w.up, w.up_bias, w.down, w.down_bias, c.Y,
+                  r.ids, r.weights, r.row_of, r.slot_of, r.offsets, r.first_tiles, c.saved.hidden);
   k.forward_plans.call(stream, args, {}, [&](PlanBuilder& plan) {
     k.with_type(c.X.dtype(), [&](const auto& kernels) {
       const PlanSlot logits = plan_logits(plan, kernels.forward, options.experts);
@@ -144,8 +144,9 @@ void Moe::from_logits(const Stream& stream, const Tensor& X, const Tensor& logit
 MoeRouting Moe::make_routing(std::int64_t tokens, Device device) const {
   const RoutingShapes s(kernels_->options, tokens);
   const auto integers = [&](const Dims& shape) { return Tensor::empty(shape, DType::i32, device); };
-  return {integers(s.choices), Tensor::empty(s.choices, DType::f32, device), integers(s.choices),
-          integers(s.rows),    integers(s.offsets),                          integers(s.first_tiles)};
+  return {integers(s.choices), Tensor::empty(s.choices, DType::f32, device),
+          integers(s.choices), integers(s.rows),
+          integers(s.offsets), integers(s.first_tiles)};
 }
 
 MoeSaved Moe::make_saved(const Tensor& X, const MoeWeights& weights) const {

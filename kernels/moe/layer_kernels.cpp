@@ -14,8 +14,7 @@ GateAndUp halves(PlanBuilder& plan, PlanSlot all, int dim, bool is_interleaved) 
   const Tensor& t = plan.tensor(all);
   if (!t.defined()) return {};
   const std::int64_t n = t.size(dim);
-  if (is_interleaved)
-    return {part_of(plan, all, dim, 0, n, 2), part_of(plan, all, dim, 1, n, 2)};
+  if (is_interleaved) return {part_of(plan, all, dim, 0, n, 2), part_of(plan, all, dim, 1, n, 2)};
   return {part_of(plan, all, dim, 0, n / 2, 1), part_of(plan, all, dim, n / 2, n, 1)};
 }
 

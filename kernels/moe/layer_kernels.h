@@ -18,8 +18,8 @@ template <class T>
 struct ForwardKernels {
   explicit ForwardKernels(const ExpertActivation& activation) : up("moe_up", {activation}) {}
 
-  mutable detail::ConfiguredMatmul<detail::DataParallelMatmul<T, f32, Logits>> logits{
-      "moe_logits", {}};
+  mutable detail::ConfiguredMatmul<detail::DataParallelMatmul<T, f32, Logits>> logits{"moe_logits",
+                                                                                      {}};
   mutable KernelVariants<ExpertUp<T>, ExpertTileConfig> up;
   mutable KernelVariants<ExpertDown<T>, ExpertTileConfig> down{"moe_down", {}};
 };
@@ -76,8 +76,7 @@ struct Moe::Kernels {
         routing(options),
         of_bf16(options.activation),
         of_f16(options.activation),
-        logit_gradient(
-            kernel("moe_logit_gradient", experts::LogitGradient{options.router})) {}
+        logit_gradient(kernel("moe_logit_gradient", experts::LogitGradient{options.router})) {}
 
   MoeOptions options;
   experts::RoutingKernels routing;

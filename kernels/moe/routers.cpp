@@ -38,10 +38,8 @@ RouterParts by_logits(int k) {
 RouterParts by_probabilities(int k) {
   return {.k = k,
           .score = [](const Tile& z, const Index&) { return routers::softmax_rows(z); },
-          .score_gradient =
-              [](const Tile& z, const Index&, const Tile& ds) {
-                return routers::softmax_rows_gradient(z, ds);
-              }};
+          .score_gradient = [](const Tile& z, const Index&,
+                               const Tile& ds) { return routers::softmax_rows_gradient(z, ds); }};
 }
 RouterParts with_softmax(RouterParts p) {
   p.to_weights = routers::softmax_rows, p.weights_gradient = routers::softmax_rows_gradient;

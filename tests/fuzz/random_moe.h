@@ -21,8 +21,7 @@ class RandomLayer {
     draw_activation(c);
     c.has_biases = chance(3), c.shared = chance(4) ? between(1, 2) : 0;
     c.dtype = chance(3) ? DType::f16 : DType::bf16;
-    if (chance(4))
-      c.capacity = ExpertCapacity{.rows = between(0, 20), .by_slot = chance(2)};
+    if (chance(4)) c.capacity = ExpertCapacity{.rows = between(0, 20), .by_slot = chance(2)};
     if (chance(2)) c.tiles = {tiles(), tiles()};
     return c;
   }

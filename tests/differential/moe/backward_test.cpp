@@ -15,7 +15,7 @@ namespace {
 class MoeBackward : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, MoeBackward, testing::ValuesIn(devices()), device_name);
 
-/// Of vectors as long as `want`: the error's norm is at most `bound` of the reference's.
+/// The norm of the error is at most `bound` of the norm of `want`, which is as long.
 void expect_close(const char* what, const Row& got, const Row& want, double bound) {
   ASSERT_EQ(got.size(), want.size()) << what;
   double error = 0, size = 0;
@@ -110,9 +110,8 @@ void expect_gradients(const LayerCase& c, Device device, bool main_gradients = t
   }
   expect_close("weights", d.of.weights.to_doubles(), want.weights, bound);
   // From the device's own weight gradients: the router's function is exact in f32.
-  const Routed chosen =
-      with_shared(route(c.scheme, in.logits.to_doubles(), c.experts),
-                  {.experts = c.experts, .shared = c.shared});
+  const Routed chosen = with_shared(route(c.scheme, in.logits.to_doubles(), c.experts),
+                                    {.experts = c.experts, .shared = c.shared});
   expect_close("logits", d.of.logits.to_doubles(),
                logit_gradient(c.scheme, in.logits.to_doubles(), c.experts, chosen,
                               d.of.weights.to_doubles()),
@@ -126,10 +125,9 @@ TEST_P(MoeBackward, AnyNumberOfTokens) {
 }
 
 TEST_P(MoeBackward, Activations) {
-  for (const auto& [activation, host] :
-       {std::pair{geglu(), host_geglu()},
-        {relu_squared(), host_relu_squared()},
-        {clamped_swiglu(1), host_clamped_swiglu(1)}})
+  for (const auto& [activation, host] : {std::pair{geglu(), host_geglu()},
+                                         {relu_squared(), host_relu_squared()},
+                                         {clamped_swiglu(1), host_clamped_swiglu(1)}})
     expect_gradients({.tokens = 20,
                       .router = routers::qwen3(3),
                       .scheme = qwen3(3),
@@ -152,13 +150,12 @@ TEST_P(MoeBackward, BiasesAndInterleavedOutputs) {
 
 TEST_P(MoeBackward, Routers) {
   const LayerCase small{.tokens = 12, .h = 32, .i = 16};
-  for (const auto& [router, scheme] : {std::pair{routers::deepseek_moe(3), deepseek_moe(3)},
-                                       {routers::switch_transformer(), switched()},
-                                       {routers::gshard(), gshard()},
-                                       {routers::sqrt_softplus(2),
-                                        Scheme{.k = 2,
-                                               .score = sqrt_softplus,
-                                               .to_weights = renormalised}}}) {
+  for (const auto& [router, scheme] :
+       {std::pair{routers::deepseek_moe(3), deepseek_moe(3)},
+        {routers::switch_transformer(), switched()},
+        {routers::gshard(), gshard()},
+        {routers::sqrt_softplus(2),
+         Scheme{.k = 2, .score = sqrt_softplus, .to_weights = renormalised}}}) {
     LayerCase c = small;
     c.router = router, c.scheme = scheme, c.shared = 1;
     expect_gradients(c, GetParam());
@@ -172,11 +169,9 @@ TEST_P(MoeBackward, Routers) {
 }
 
 TEST_P(MoeBackward, ScaledInputs) {
-  expect_gradients({.tokens = 21,
-                    .router = routers::llama4(),
-                    .scheme = llama4(),
-                    .scales_inputs = true},
-                   GetParam());
+  expect_gradients(
+      {.tokens = 21, .router = routers::llama4(), .scheme = llama4(), .scales_inputs = true},
+      GetParam());
 }
 
 TEST_P(MoeBackward, Capacity) {
@@ -188,8 +183,8 @@ TEST_P(MoeBackward, Capacity) {
 }
 
 TEST_P(MoeBackward, EmptyExpertsGetZeros) {
-  const LayerCase c{.tokens = 2, .experts = 5, .router = routers::switch_transformer(),
-                    .scheme = switched()};
+  const LayerCase c{
+      .tokens = 2, .experts = 5, .router = routers::switch_transformer(), .scheme = switched()};
   expect_gradients(c, GetParam(), false);
 }
 

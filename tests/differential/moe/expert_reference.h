@@ -106,7 +106,7 @@ class HostLayer {
     return y;
   }
 
-  /// Of that.
+  /// Gradients of a layer whose weights scale what the experts take.
   LayerGradients backward_scaled(const LayerTensors& p, const Routed& r, const Row& dy) const {
     LayerGradients d = backward(p, {r.k, std::vector<int>(r.ids.size(), -1), r.weights}, dy);
     for_each_choice(r, [&](std::size_t choice, int t, int e) {
