@@ -111,6 +111,7 @@ std::vector<Case> make_cases() {
   add_matmul_cases(list);
   add_ladder(list);
   add_tuned_cases(list);
+  add_moe_cases(list);
   add_choices(list);
   list.push_back({"g0_gemm", [](const Stream& s, Tensors t, double) {
                     static const HandWrittenGemm gemm;

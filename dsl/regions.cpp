@@ -175,7 +175,8 @@ std::vector<ir::Value> Tracer::held() const {
   for (detail::Link* at = variables_.next; at != &variables_; at = at->next)
     if (const ir::Value v = get(static_cast<const Tile&>(*at))) out.push_back(v);
   for (const ViewAccessRecord& p : accesses)
-    out.insert(out.end(), p.offsets.begin(), p.offsets.end());
+    for (const std::vector<ir::Value>* used : {&p.offsets, &p.ends})
+      std::ranges::copy_if(*used, std::back_inserter(out), [](ir::Value v) { return bool(v); });
   std::ranges::sort(out);
   return out;
 }
@@ -492,9 +493,11 @@ void Tracer::close_fold(std::uint64_t id) {
 }
 
 // ---- the grid -----------------------------------------------------------------------------------
-std::uint64_t Tracer::open_grid() {
+std::uint64_t Tracer::open_grid(ir::RegionId body) {
   OpenScope& s = push(ScopeKind::Grid);
-  s.op = kernel[kernel.body()].last;
+  s.body = body;
+  s.op = kernel[body].last;
+  build.at_end(body);
   return s.id;
 }
 
@@ -506,11 +509,16 @@ bool Tracer::close_grid(std::uint64_t id) {
     return again(s, kernel.add_region(kernel.make_op(Opcode::If, {}, {}, s.loc)));
   }
   if (s.second) {
-    const ir::OpId first = s.op ? kernel[s.op].next : kernel[kernel.body()].first;
+    const ir::OpId first = s.op ? kernel[s.op].next : kernel[s.body].first;
     BodyComparison same(kernel);
     compare(s, same, first, kernel[build.region()].first);
     s.carries = s.first;
     for (const Carry& c : s.carries) set(*c.variable, c.after);
+  }
+  if (s.body != kernel.body()) {
+    // What was computed in the branch is not known behind it.
+    restore(s.carries);
+    for (ir::RegionId branch : kernel[kernel[s.body].owner].regions) yield(branch, {});
   }
   pop();
   return false;

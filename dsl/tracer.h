@@ -45,6 +45,7 @@ struct OpenScope {
   std::uint32_t first_variable_id = 0;  ///< variables made inside have this number or a greater one
   Loc loc;
   ir::OpId op;         ///< the op that owns the region; of a grid, the last op before it
+  ir::RegionId body;   ///< of a grid, the region that its body is recorded in
   ir::RegionId outer;  ///< region in which recording goes on afterwards
   std::vector<Carry> carries;
   ir::Value now;                             ///< start of the iteration, in an eager run
@@ -74,6 +75,7 @@ struct ViewAccessRecord {
   Loc loc;
   bool rebound = false;  ///< a variable holding it was assigned
   Hints hints = {};
+  std::vector<ir::Value> ends = {};  ///< of each tile dimension; none where it has no end
 };
 
 /// A tile has at most so many dimensions and elements, whatever its element type is; so many
@@ -152,7 +154,8 @@ class Tracer {
   bool close_loop(std::uint64_t id);
   /// The element index at which the current iteration of an open loop starts.
   ir::Value induction(std::uint64_t id) const;
-  std::uint64_t open_grid();
+  /// `body` is where the grid's body is recorded: the kernel's, or a branch at its end.
+  std::uint64_t open_grid(ir::RegionId body);
   bool close_grid(std::uint64_t id);
   /// `takes` tells whether the branch that begins is to be called.
   std::uint64_t open_branch(ir::Value condition, bool& takes);

@@ -10,6 +10,7 @@
 #include "dsl/hint_attrs.h"
 #include "dsl/view_access.h"
 #include "tegula/math.h"
+#include "tegula/memory.h"
 #include "tegula/tile_ops.h"
 
 namespace tegula {
@@ -39,15 +40,32 @@ Tile Index::indices(std::source_location at) const {
   const ir::Value offsets = t.build.op(Opcode::Arange, {}, lanes, {{AttrName::start, 0}});
   const ir::Value all = t.build.add(offsets, first);
   t.indices.set(all, dsl::IndexTypes::Kind::Index);
-  return t.tile(all);
+  return end_ ? crop(t.tile(all), 0, first_, *end_) : t.tile(all);
 }
 
 Index Index::shifted(const Arg& by) const {
-  return Index(here(first_, by.loc()) + by, block_, dimension_);
+  Index moved(here(first_, by.loc()) + by, block_, dimension_);
+  if (end_) moved.end_ = here(*end_, by.loc()) + by;
+  return moved;
 }
 Index Index::slice(const Arg& offset, std::int64_t block) const {
   if (!dsl::is_block(block)) fail(ErrorId::bad_block, offset.loc(), {}, block);
-  return Index(here(first_, offset.loc()) + offset, block, dimension_);
+  Index part(here(first_, offset.loc()) + offset, block, dimension_);
+  part.end_ = end_;
+  return part;
+}
+Index Index::until(const Arg& end) const {
+  Tracer& t = Tracer::at(end.loc(), "until");
+  const Tracer::Pin pin(t, end.loc());
+  const DType type = dsl::promote_types(t, "until", std::span(&end, 1));
+  dsl::require_integers("until", type, end.loc());
+  Index bounded = *this;
+  bounded.end_ = t.tile(t.indices.restated(t.build, dsl::operand(t, end, t.index_type()),
+                                           dsl::IndexTypes::Kind::Index));
+  // An earlier end stays one.
+  if (end_) bounded.end_ = min(*end_, *bounded.end_);
+  if (block_ == 1) assume(first_ < *bounded.end_);
+  return bounded;
 }
 Index slice(const Arg& first, std::int64_t block) {
   if (!dsl::is_block(block)) fail(ErrorId::bad_block, first.loc(), {}, block);
@@ -60,7 +78,9 @@ Arg::Arg(const Index& i, std::source_location at) : Arg(i.indices(at), at) {}
 
 // ---- Subscript ----------------------------------------------------------------------------------
 Subscript::Subscript(const Index& i, std::source_location at)
-    : first_(i.first(), at), block_(i.block()), dimension_(i.dimension()), loc_(at) {}
+    : first_(i.first(), at), block_(i.block()), dimension_(i.dimension()), loc_(at) {
+  if (i.end() && block_ > 1) end_ = Arg(*i.end(), at);
+}
 Subscript::Subscript(const All&, std::source_location at) : first_(0, at), whole_(true), loc_(at) {}
 Subscript::Subscript(const Tile& t, std::source_location at) : first_(t, at), loc_(at) {}
 
@@ -113,6 +133,7 @@ ViewAccessRecord make_box_access(Tracer& t, std::uint32_t param,
     if (!s.is_all() && s.block() == 1) continue;
     shape.push_back(s.is_all() ? whole_extent(t, param, static_cast<int>(i), s.loc()) : s.block());
     part.axes.push_back(static_cast<std::int64_t>(i));
+    part.ends.push_back(s.end().present() ? t.value(s.end()) : ir::Value());
   }
   const ir::Elem elem{t.arg_class(param).info.dtype, false};
   part.type = shape.empty() ? ir::Type::of(elem) : ir::Type::tile(elem, shape);
@@ -160,10 +181,9 @@ ir::Value read_part(Tracer& t, const ViewAccessRecord& part) {
                                dsl::attrs_of(part.hints))]
         .results[0];
   }
-  return t
-      .kernel[t.build.create(Opcode::LoadView, dsl::box_operands(t, part), std::span(&part.type, 1),
-                             dsl::box_attrs(part))]
-      .results[0];
+  const ir::OpId load = t.build.create(Opcode::LoadView, dsl::box_operands(t, part),
+                                       std::span(&part.type, 1), dsl::box_attrs(part));
+  return dsl::cropped(t, part, t.kernel[load].results[0]);
 }
 
 void write_part(Tracer& t, const ViewAccessRecord& part, const Arg& value) {
@@ -173,7 +193,8 @@ void write_part(Tracer& t, const ViewAccessRecord& part, const Arg& value) {
     t.build.create(Opcode::Store, std::array{a.pointers, v, a.inside}, dsl::attrs_of(part.hints));
     return;
   }
-  t.build.create(Opcode::StoreView, dsl::box_operands(t, part, v), dsl::box_attrs(part));
+  t.build.create(Opcode::StoreView, dsl::box_operands(t, part, dsl::cropped(t, part, v)),
+                 dsl::box_attrs(part));
 }
 
 }  // namespace
@@ -182,6 +203,15 @@ ir::AttrList dsl::box_attrs(const ViewAccessRecord& part) {
   ir::AttrList attrs = attrs_of(part.hints);
   attrs.set(AttrName::axes, part.axes);
   return attrs;
+}
+
+ir::Value dsl::cropped(Tracer& t, const ViewAccessRecord& part, ir::Value v) {
+  for (std::size_t i = 0; i < part.ends.size(); ++i)
+    if (part.ends[i])
+      v = t.build.op(Opcode::Crop,
+                     {v, part.offsets[static_cast<std::size_t>(part.axes[i])], part.ends[i]},
+                     part.type, {{AttrName::axis, static_cast<std::int64_t>(i)}});
+  return v;
 }
 
 std::vector<ir::Value> dsl::box_operands(Tracer& t, const ViewAccessRecord& part,

@@ -253,9 +253,10 @@ class Materializer {
     Builder b(k_, op);
     for (std::size_t i = 0; i < 2; ++i) {
       const Value v = k_[op].operands[i];
-      if (absence_.is_zero_filled(v)) continue;
       const auto rank = static_cast<std::int64_t>(k_.type(v).rank());
-      Value present = mask_along(b, v, i == 0 ? rank - 1 : rank - 2);
+      const std::int64_t axis = i == 0 ? rank - 1 : rank - 2;
+      if (absence_.is_zero_filled(v, rank == 3 ? -1 : axis)) continue;
+      Value present = mask_along(b, v, axis);
       // A product of a batch that is absent is 0.
       if (const Value batch = rank == 3 ? mask_along(b, v, 0) : Value())
         present = both(b, present, batch);

@@ -13,6 +13,7 @@
 #include "tegula/kernels/linear_cross_entropy.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
+#include "tegula/kernels/moe.h"
 #include "tegula/kernels/norm.h"
 #include "tegula/kernels/quantise.h"
 #include "tegula/kernels/rope.h"
@@ -153,6 +154,31 @@ TEST(LibraryError, Others) {
   expect("T1660 copied_tensors", [] { copy(stream(), of({4, 8}), of({4, 8}, DType::f32)); });
   expect("T1661 row_type",
          [] { softmax(stream(), of({4, 8}, DType::i32), of({4, 8}, DType::i32)); });
+}
+
+TEST(LibraryError, LayersOfExperts) {
+  expect("T1670 moe_options", [] { moe({.router = routers::mixtral(), .experts = 0}); });
+  expect("T1671 moe_experts", [] {
+    moe({.router = routers::mixtral(8),
+         .experts = 600,
+         .capacity = ExpertCapacity{.by_slot = true}});
+  });
+  const Moe layer = moe({.router = routers::mixtral(), .experts = 4});
+  const Tensor x = of({8, 64}), logits = of({8, 4}, DType::f32);
+  const MoeWeights weights{.up = of({4, 64, 64}), .down = of({4, 64, 32})};
+  const auto call = [&](const Tensor& X, const Tensor& z, const MoeWeights& w,
+                        Loc at = std::source_location::current()) {
+    layer.from_logits(stream(), X, z, w, x, at);
+  };
+  expect("T1672 moe_input", [&] { call(of({8, 64}, DType::f32), logits, weights); });
+  expect("T1673 moe_tensor", [&] { call(x, of({8, 5}, DType::f32), weights); });
+  expect("T1674 moe_no_logits", [&] { call(x, {}, weights); });
+  expect("T1676 moe_logits", [&] { layer.route(stream(), of({8}), {}, {}); });
+  const MoeSaved saved = layer.make_saved(x, weights);
+  const Moe forward_only = moe({.router = {2, routers::mixtral().choose}, .experts = 4});
+  expect("T1675 moe_gradient", [&] {
+    forward_only.backward(stream(), x, logits, weights, saved, x, {.X = x, .logits = logits});
+  });
 }
 
 TEST(LibraryError, Rows) {

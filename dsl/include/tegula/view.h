@@ -16,6 +16,8 @@
 /// Kernel parameters: views of tensors, run-time scalars and raw pointers.
 namespace tegula {
 
+class Segments;
+
 /// Selects elements along one dimension of a view: an Index, a scalar (the dimension disappears), a
 /// whole dimension (`all`), or an integer tile (each element by itself, for all dimensions at
 /// once).
@@ -34,10 +36,12 @@ class Subscript {
   std::int64_t block() const { return block_; }
   bool is_all() const { return whole_; }
   const char* dimension() const { return dimension_; }
+  /// Elements at or beyond it are absent, if there is one (Index::until).
+  const Arg& end() const { return end_; }
   const Loc& loc() const { return loc_; }
 
  private:
-  Arg first_;
+  Arg first_, end_;
   std::int64_t block_ = 1;
   bool whole_ = false;
   const char* dimension_ = "";
@@ -97,6 +101,7 @@ class View {
 
  protected:
   friend class dsl::Tracer;
+  friend class Segments;
   View(std::uint32_t param, DType dtype, int rank) : param_(param), dtype_(dtype), rank_(rank) {}
   Tile read(std::span<const Subscript> subscripts, Loc at) const;
   ViewTile access(std::span<const Subscript> subscripts, Loc at) const;

@@ -27,15 +27,21 @@ std::span<const PresenceBound> Absence::of(Value v) const {
                              : std::span<const PresenceBound>(it->second);
 }
 
-bool Absence::is_zero_filled(Value v) const {
+bool Absence::is_zero_filled(Value v, std::int64_t axis) const {
   const OpId def = k_[v].def;
   if (!def || of(v).empty()) return of(v).empty();
   const OpData& d = k_[def];
   using enum Opcode;
   if (d.opcode == LoadView) return at_offsets(def).empty();
+  // A crop of another dimension leaves whole lines out.
+  if (d.opcode == Crop && axis >= 0 && d.attrs.i(AttrName::axis) != axis)
+    return is_zero_filled(d.operands[0], axis);
+  if (d.opcode == Permute && axis >= 0)
+    axis = d.attrs.ints(AttrName::order)[static_cast<std::size_t>(axis)];
+  if (d.opcode == ExpandDims) axis = -1;
   // A cast keeps 0; shape ops move elements only.
-  if (d.is(Cast, Permute, ExpandDims, Neg, Abs)) return is_zero_filled(d.operands[0]);
-  if (d.opcode == Mul && d.operands[0] == d.operands[1]) return is_zero_filled(d.operands[0]);
+  if (d.is(Cast, Permute, ExpandDims, Neg, Abs)) return is_zero_filled(d.operands[0], axis);
+  if (d.opcode == Mul && d.operands[0] == d.operands[1]) return is_zero_filled(d.operands[0], axis);
   if (d.opcode == Dot)
     return is_zero(k_, d.operands[2]) && is_zero_filled(d.operands[0]) &&
            is_zero_filled(d.operands[1]);

@@ -59,8 +59,9 @@ class Absence {
   /// The bounds that fill_absent finds absent: of an element that is read right before it, that it
   /// lies outside.
   std::vector<PresenceBound> before_fill(Value v);
-  /// Absent elements of the value read as 0 already.
-  bool is_zero_filled(Value v) const;
+  /// Absent elements of the value read as 0 already; with an axis, those that are absent in a line
+  /// along it that has others.
+  bool is_zero_filled(Value v, std::int64_t axis = -1) const;
   template <class From, class To>
   void rename(const From& from, const To& to) {
     for (std::size_t i = 0; i < from.size(); ++i) bounds_[to[i]] = bounds_[from[i]];
