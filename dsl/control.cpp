@@ -167,10 +167,7 @@ void record_launch(Tracer& t, std::span<const ir::Value> counts, std::span<const
 GridLoop::GridLoop(const GridSpace& space, GridOptions options)
     : extents_(space.extents()), options_(std::move(options)), loc_(space.loc()) {}
 GridLoop::GridLoop(const Segments& space, GridOptions options)
-    : extents_(space.extents_),
-      segments_(space),
-      options_(std::move(options)),
-      loc_(space.loc_) {}
+    : extents_(space.extents_), segments_(space), options_(std::move(options)), loc_(space.loc_) {}
 
 void GridLoop::check(Tracer& t) const {
   if (t.in_scope(ScopeKind::Grid))
@@ -184,6 +181,7 @@ void GridLoop::check(Tracer& t) const {
   const int cluster = options_.cluster;
   if (cluster != 1 && cluster != 2 && cluster != 4 && cluster != 8)
     fail(ErrorId::bad_cluster, loc_, {}, cluster);
+  if (segments_ && cluster > 1) fail(ErrorId::segments_cluster, loc_, {}, cluster);
 }
 
 std::uint64_t GridLoop::start() {
@@ -195,10 +193,9 @@ std::uint64_t GridLoop::start() {
   t.grid_loc = loc_;
   std::vector<ir::Value> counts;
   for (std::size_t i = 0; i < options_.blocks.size(); ++i)
-    counts.push_back(
-        segments_ && i == 0
-            ? t.value(segments_->tile_count(options_.blocks[0]))
-            : dsl::block_count(t.build, t.value(extents_[i]), options_.blocks[i]));
+    counts.push_back(segments_ && i == 0
+                         ? t.value(segments_->tile_count(options_.blocks[0]))
+                         : dsl::block_count(t.build, t.value(extents_[i]), options_.blocks[i]));
   record_launch(t, counts, extents_, cluster);
   // A cluster's programs work on one tile.
   ir::AttrList attrs = cluster == 1 ? ir::attr_list({{AttrName::axis, 0}}) : ir::AttrList();

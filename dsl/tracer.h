@@ -68,13 +68,14 @@ struct Tunable {
 /// A part of a view that was named: what a store through it needs.
 struct ViewAccessRecord {
   std::uint32_t param;
-  std::vector<ir::Value> offsets;  ///< one per dimension, or the index tiles of a gather
+  std::vector<ir::Value> offsets;  ///< one per dimension: scalars, and the index tiles of a gather
   ir::Ints axes;
-  ir::Type type;  ///< tile or scalar
-  bool gather = false;
+  ir::Type type;        ///< tile or scalar
+  bool gather = false;  ///< each element by its address, not a box
   Loc loc;
   bool rebound = false;  ///< a variable holding it was assigned
   Hints hints = {};
+  ir::Type shape = {};               ///< of what the user sees: the same elements
   std::vector<ir::Value> ends = {};  ///< of each tile dimension; none where it has no end
 };
 

@@ -2,10 +2,10 @@
 // branch's condition becomes a bound of their trips.
 //
 // Before:  if c { a = load_view ..; s = for lo, hi { .. dot .. }; store_view ..; effects }
-// After:   a = load_view ..; s = for lo, select c, hi, lo { .. dot .. }; if c { store_view ..; effects }
-// Loads of boxes of In views and pure ops that a mainloop needs are computed whether the condition holds or not;
-// everything else stays in a branch. A store of a tile that is cropped to nothing unless the
-// condition holds (a tile of a ragged segment, first < end) needs none.
+// After:   a = load_view ..; s = for lo, select c, hi, lo { .. dot .. }; if c { store_view ..;
+// effects } Loads of boxes of In views and pure ops that a mainloop needs are computed whether the
+// condition holds or not; everything else stays in a branch. A store of a tile that is cropped to
+// nothing unless the condition holds (a tile of a ragged segment, first < end) needs none.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -76,7 +76,8 @@ class BranchOfMainloops {
     if (d.opcode != Opcode::StoreView) return false;
     const OpId crop = k_[d.operands[1]].def, test = k_[condition_].def;
     return crop && test && k_[crop].opcode == Opcode::Crop && k_[test].opcode == Opcode::Cmp &&
-           k_[test].attrs.s(AttrName::pred) == "lt" && k_[crop].operands[1] == k_[test].operands[0] &&
+           k_[test].attrs.s(AttrName::pred) == "lt" &&
+           k_[crop].operands[1] == k_[test].operands[0] &&
            k_[crop].operands[2] == k_[test].operands[1];
   }
 
@@ -156,8 +157,8 @@ class BranchOfMainloops {
     });
   }
   bool has_effects(int group) const {
-    return std::ranges::any_of(group_,
-                               [&](const auto& g) { return g.second == group && !is_pure(g.first); });
+    return std::ranges::any_of(
+        group_, [&](const auto& g) { return g.second == group && !is_pure(g.first); });
   }
 
   OpId open_branch(OpId first) {
@@ -210,7 +211,8 @@ class BranchOfMainloops {
   }
   bool is_used_outside(Value v, RegionId region) const {
     return any_op(k_, k_.body(), [&](OpId op) {
-      return std::ranges::find(k_[op].operands, v) != k_[op].operands.end() && !is_inside(op, region);
+      return std::ranges::find(k_[op].operands, v) != k_[op].operands.end() &&
+             !is_inside(op, region);
     });
   }
   void replace_outside(Value from, Value to, RegionId region) {
@@ -222,10 +224,10 @@ class BranchOfMainloops {
   Kernel& k_;
   OpId branch_;
   Value condition_;
-  std::vector<OpId> ops_;             ///< of the branch, in order
-  std::unordered_set<OpId> out_;      ///< those that leave it
+  std::vector<OpId> ops_;                ///< of the branch, in order
+  std::unordered_set<OpId> out_;         ///< those that leave it
   std::unordered_map<OpId, int> group_;  ///< branch that the others go to
-  std::vector<OpId> made_;            ///< these branches
+  std::vector<OpId> made_;               ///< these branches
 };
 
 }  // namespace

@@ -43,12 +43,13 @@ std::vector<i32> offsets_of(const std::vector<i32>& lengths) {
 /// In integers that every order of adding gives exactly; -77 where no segment is.
 std::vector<double> grouped(const Tensor& A, const Tensor& B, const std::vector<i32>& offsets) {
   const auto a = A.to_doubles(), b = B.to_doubles();
-  const auto rows = static_cast<std::size_t>(A.size(0)), depth = static_cast<std::size_t>(A.size(1)),
+  const auto rows = static_cast<std::size_t>(A.size(0)),
+             depth = static_cast<std::size_t>(A.size(1)),
              columns = static_cast<std::size_t>(B.size(2));
   std::vector<double> c(rows * columns, -77);
   for (std::size_t s = 0; s + 1 < offsets.size(); ++s)
-    for (auto i = static_cast<std::size_t>(offsets[s]); i < static_cast<std::size_t>(offsets[s + 1]);
-         ++i)
+    for (auto i = static_cast<std::size_t>(offsets[s]);
+         i < static_cast<std::size_t>(offsets[s + 1]); ++i)
       for (std::size_t j = 0; j < columns; ++j) {
         double sum = 0;
         for (std::size_t k = 0; k < depth; ++k)
@@ -101,9 +102,9 @@ TEST_P(Segments, PersistentPrograms) {
 /// Effects that are none of the tile's rows happen once a tile, and not for numbers without one; in
 /// front of a mainloop, and behind it.
 TEST_P(Segments, OtherEffects) {
-  const auto counted = kernel(
-      "counted", [](In<bf16, 2> A, In<bf16, 2> B, In<i32, 1> offsets, InOut<i32, 2> tiles,
-                    InOut<f32, 1> sums, Out<f32, 2> C) {
+  const auto counted =
+      kernel("counted", [](In<bf16, 2> A, In<bf16, 2> B, In<i32, 1> offsets, InOut<i32, 2> tiles,
+                           InOut<f32, 1> sums, Out<f32, 2> C) {
         for (auto [s, m] : grid(segments(offsets, A.rows()), 64)) {
           atomic_add(tiles(s, 0), 1);
           Tile sum = zeros<f32>(64, 64);
@@ -178,22 +179,23 @@ TEST_P(Segments, CountedNumbers) {
 /// NaN.
 TEST_P(Segments, ContractionsThatEnd) {
   for (const int bk : {16, 64}) {
-    const auto gradient = kernel("gradient", [bk](In<bf16, 2> A, In<bf16, 2> G, In<i32, 1> offsets,
-                                                  Out<f32, 3> W) {
-      for (auto [s, m, n] : grid(W, 1, 64, 64)) {
-        Tile sum = zeros<f32>(64, 64);
-        for (auto r : steps(offsets(s), offsets(s.shifted(1)), bk).bounded())
-          sum = dot(A(r, m).T(), G(r, n), sum);
-        W(s, m, n) = sum;
-      }
-    });
+    const auto gradient =
+        kernel("gradient", [bk](In<bf16, 2> A, In<bf16, 2> G, In<i32, 1> offsets, Out<f32, 3> W) {
+          for (auto [s, m, n] : grid(W, 1, 64, 64)) {
+            Tile sum = zeros<f32>(64, 64);
+            for (auto r : steps(offsets(s), offsets(s.shifted(1)), bk).bounded())
+              sum = dot(A(r, m).T(), G(r, n), sum);
+            W(s, m, n) = sum;
+          }
+        });
     const std::vector<i32> lengths{0, 3, 64, 65, 0, 1};
     const auto offsets = offsets_of(lengths);
     const std::int64_t rows = offsets.back() + 20;
     const Tensor A = integers({rows, 72}, DType::bf16, 1), G = integers({rows, 64}, DType::bf16, 2),
                  W = Tensor::full({6, 72, 64}, -77, DType::f32, GetParam());
     const auto a = A.to_doubles(), g = G.to_doubles();
-    A.slice(0, offsets.back(), rows).copy_from(Tensor::full({20, 72}, nan, DType::bf16, GetParam()));
+    A.slice(0, offsets.back(), rows)
+        .copy_from(Tensor::full({20, 72}, nan, DType::bf16, GetParam()));
     gradient(stream(), A, G, table(offsets), W);
     std::vector<double> want(6 * 72 * 64);
     for (std::size_t s = 0; s < lengths.size(); ++s)

@@ -323,10 +323,6 @@ TEST(LanguageError, Views) {
     on_tile([](Tile) {});
     in_grid([](auto x, auto i, auto) { return x(i, x(0, 0)); });
   });
-  expect("T0503 mixed_subscripts",
-         [] { in_grid([](auto x, auto, auto) { return x(arange(16), all); }); });
-  expect("T0503 an index and an integer tile",
-         [] { in_grid([](auto x, auto, auto j) { return x(arange(16), j); }); });
   const Tensor table = tensor({16});
   expect("T0113 argument_dtype", [&] { on_tile([&](Tile t) { t = t + view<i32, 1>(table)(0); }); });
   expect("T0505 captured_rank",

@@ -19,8 +19,12 @@ namespace tegula {
 class Segments;
 
 /// Selects elements along one dimension of a view: an Index, a scalar (the dimension disappears), a
-/// whole dimension (`all`), or an integer tile (each element by itself, for all dimensions at
-/// once).
+/// whole dimension (`all`), or an index tile: an integer tile that names the places one by one.
+/// Beside boxes an index tile selects whole lines, `x(rows, k)`: rows are gathered, `y(rows, n) =
+/// t` scatters them, `atomic_add(y(rows, n), t)` adds to them. Several index tiles meet element by
+/// element, as operands do; their dimensions stand where the first one stands. A place outside of
+/// the view reads 0, and nothing is stored there; an absent place gives an absent line, and drops
+/// what would be stored. If one scatter stores several lines at one place, one of them stays.
 class Subscript {
  public:
   Subscript(const Index& i, std::source_location at = std::source_location::current());
