@@ -183,7 +183,8 @@ class Tracer {
   void throw_pending();
 
   // ---- parameters ----
-  std::uint32_t param_of_capture(const Tensor& t, DType dtype, int rank, Loc loc);
+  std::uint32_t param_of_capture(const Tensor& t, DType dtype, int rank, Loc loc,
+                                 detail::ViewAccess access = detail::ViewAccess::In);
   std::uint32_t param_of_capture(const std::shared_ptr<detail::ScalarCell>& cell);
   ir::Value param(std::uint32_t position) const { return kernel.params()[position].value; }
   const ArgClass& arg_class(std::uint32_t position) const { return signature.args[position]; }

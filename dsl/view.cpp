@@ -428,8 +428,10 @@ Tile detail::captured_scalar(const std::shared_ptr<ScalarCell>& cell, Loc at) {
   Tracer& t = Tracer::at(at, "a Scalar");
   return t.tile(t.param(t.param_of_capture(cell)));
 }
-std::uint32_t detail::captured_tensor(const Tensor& tensor, DType dtype, int rank, Loc at) {
-  return Tracer::at(at, "view").param_of_capture(tensor, dtype, rank, at);
+std::uint32_t detail::captured_tensor(const Tensor& tensor, DType dtype, int rank, Loc at,
+                                      bool is_written) {
+  const ViewAccess access = is_written ? ViewAccess::InOut : ViewAccess::In;
+  return Tracer::at(at, "view").param_of_capture(tensor, dtype, rank, at, access);
 }
 
 }  // namespace tegula
