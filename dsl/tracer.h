@@ -158,6 +158,7 @@ class Tracer {
   /// `body` is where the grid's body is recorded: the kernel's, or a branch at its end.
   std::uint64_t open_grid(ir::RegionId body);
   bool close_grid(std::uint64_t id);
+  void move_wait_in_front(ir::RegionId branch);
   /// `takes` tells whether the branch that begins is to be called.
   std::uint64_t open_branch(ir::Value condition, bool& takes);
   bool else_branch(std::uint64_t id);

@@ -274,6 +274,8 @@ void eval_AtomicView(Program& p, OpId id) {
   TileValue& out = p.result(id);
   out.reset(static_cast<std::size_t>(p.result_type(id).count()));
   const Box box = make_box(p, id, 0, 2, p.operand_type(id, 1).shape());
+  // A place outside of the view has no old value, and gives 0 as a gather does.
+  if (!box.places.empty()) std::ranges::fill(out.cells, Cell{.i = 0});
   // Coordinates that the value or the view lacks are none of the old values either.
   const TileValue& value = p.operand(id, 1);
   if (!box.is_inside()) mark_edges(box, out);
