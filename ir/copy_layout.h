@@ -1,5 +1,5 @@
 #pragma once
-// Who copies what by cp.async.
+// The layout of copies by cp.async: which thread copies what.
 #include "ir/layout/linear_layout.h"
 
 namespace tegula::ir {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "codegen/lower/pointers.h"
 #include "ir/analysis/access_width.h"
 #include "ir/gathered_box.h"
 #include "ir/layout/layout_ops.h"
@@ -105,12 +106,16 @@ Box::Places Box::places(const std::vector<int>& leaders, const LinearLayout& lay
   std::vector<std::int64_t> which;
   for (int r : leaders) which.push_back((*registers)[static_cast<std::size_t>(r)]);
   const DType u = index_ == DType::i32 ? DType::u32 : DType::u64;
+  // What pads the tile has no place: one that came through shared memory was never written.
+  const Value element = is_element(l_, *line);
+  const Value nowhere = l_.b.constant(Type::scalar(index_), std::int64_t{-1});
   Places all;
   for (std::size_t v = 0; v < offsets_.size(); ++v) {
     if (!is_gathered(l_.from, d, v)) continue;
     if (layout_of(l_.from.type(d.operands[first_offset(d) + v])) != *line)
       throw InternalError("an index tile in another layout than its box");
-    const Value index = l_.as_vec(offsets_[v]);
+    const Value given = l_.as_vec(offsets_[v]);
+    const Value index = element ? l_.b.select(element, given, nowhere) : given;
     const Value step = l_.b.mul(index, l_.view_stride(view_, static_cast<int>(v), index_));
     const Value at = l_.b.op(Opcode::Bitcast, {index}, l_.type(index).with_dtype(u)),
                 limit = l_.b.op(Opcode::Bitcast, {limits_[v]}, Type::scalar(u));

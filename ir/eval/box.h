@@ -12,7 +12,7 @@ struct Box {
   struct Dim {
     std::int64_t extent, step_bytes, low, high;
   };
-  /// Of an index along the dimension that index tiles go along: its distance from `first`, where it
+  /// An index along the dimension that index tiles go along: its distance from `first`, where it
   /// lies in the tensor. Absent are those whose place is; one outside is there, but nowhere.
   struct Place {
     std::int64_t bytes = 0;

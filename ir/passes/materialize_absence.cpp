@@ -307,7 +307,7 @@ class Materializer {
     }
   }
 
-  /// Of a store that scatters: what leaves out whole lines of it does so by its index tiles.
+  /// A store that scatters leaves out whole lines by its index tiles.
   void scatter_places(OpId op, std::vector<PresenceBound>& bounds) {
     const int along = gathered_dim(k_, k_[op]);
     if (along < 0) return;

@@ -35,7 +35,7 @@ void expect_equal(const Tensor& got, const std::vector<double>& want) {
   for (std::size_t i = 0; i < want.size(); ++i) ASSERT_EQ(values[i], want[i]) << "element " << i;
 }
 
-/// Of `n` places, some twice, some outside of `rows`, one no place at all.
+/// Some of the `n` places come twice, some lie outside of `rows`, some are none at all.
 std::vector<i32> places(int n, int rows) {
   std::vector<i32> all;
   for (int i = 0; i < n; ++i)

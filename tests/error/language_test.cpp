@@ -355,6 +355,25 @@ TEST(LanguageError, Views) {
          [] { in_grid([](auto x, auto i, auto j) { return x(i, j) + x.dim(2); }); });
 }
 
+// ---- segments
+// -------------------------------------------------------------------------------------
+TEST(LanguageError, Segments) {
+  const auto in_segments = [](auto rows, int block, auto option) {
+    kernel("k", [=](In<f32, 1> x, In<i32, 1> offsets, Out<f32, 1> z) {
+      for (auto [s, m] : grid(segments(offsets, rows(x)), block, option)) z(m) = x(m);
+    }).trace(tensor({40}), Tensor::zeros({3}, DType::i32, Device::cpu()), tensor({40}));
+  };
+  const auto all_rows = [](const auto& x) { return x.dim(0); };
+  expect("T0616 segments_cluster", [&] { in_segments(all_rows, 16, cluster(2)); });
+  expect("T0605 rows of segments that only the device knows",
+         [&] { in_segments([](const auto& x) { return cast<i32>(x(0)); }, 16, group_m(1)); });
+  expect("T0101 rows of segments that are no integers",
+         [&] { in_segments([](const auto&) { return 4.5; }, 16, group_m(1)); });
+  expect("T0604 a block of no rows", [&] { in_segments(all_rows, 0, group_m(1)); });
+  expect("T0101 an end that is no integer",
+         [] { in_grid([](auto x, auto i, auto j) { return x(i.until(x(0, 0)), j); }); });
+}
+
 // ---- grid and tunables --------------------------------------------------------------------------
 TEST(LanguageError, Grid) {
   expect("T0601 second_grid", [] {
@@ -398,21 +417,6 @@ TEST(LanguageError, Grid) {
   };
   expect("T0610 bad_cluster",
          [&] { in_cluster(3, [](Tile t) { return cluster_reduce_scatter(t, 0); }); });
-  const auto in_segments = [](auto rows, int block, auto option) {
-    kernel("k", [=](In<f32, 1> x, In<i32, 1> offsets, Out<f32, 1> z) {
-      for (auto [s, m] : grid(segments(offsets, rows(x)), block, option)) z(m) = x(m);
-    }).trace(tensor({40}), Tensor::zeros({3}, DType::i32, Device::cpu()), tensor({40}));
-  };
-  const auto all_rows = [](const auto& x) { return x.dim(0); };
-  expect("T0616 segments_cluster", [&] { in_segments(all_rows, 16, cluster(2)); });
-  expect("T0605 rows of segments that only the device knows",
-         [&] { in_segments([](const auto& x) { return cast<i32>(x(0)); }, 16, group_m(1)); });
-  expect("T0101 rows of segments that are no integers",
-         [&] { in_segments([](const auto&) { return 4.5; }, 16, group_m(1)); });
-  expect("T0604 a block of no rows", [&] { in_segments(all_rows, 0, group_m(1)); });
-  expect("T0101 an end that is no integer", [] {
-    in_grid([](auto x, auto i, auto j) { return x(i.until(x(0, 0)), j); });
-  });
   expect("T0611 before_grid", [] {
     kernel("k", [](Out<f32, 1> z) {
       const Tile rank = cluster_rank();

@@ -328,10 +328,10 @@ InOut<T, Rank> view_out(const Tensor& captured, std::source_location at) {
   return InOut<T, Rank>(detail::captured_tensor(captured, dtype_of<T>, Rank, at, true));
 }
 
-/// Rows of a cache [pages, rows of a page, heads, elements] as one tile [n rows of a page, elements]:
-/// the rows of one head in the pages that the index tile `table` [n] names, one after the other. A
-/// page outside of the cache has rows of 0, an absent one none. The kernel is compiled for the
-/// numbers of a page's rows and elements.
+/// Rows of a cache [pages, rows of a page, heads, elements] as one tile [n rows of a page,
+/// elements]: the rows of one head in the pages that the index tile `table` [n] names, one after
+/// the other. A page outside of the cache has rows of 0, an absent one none. The kernel is compiled
+/// for the numbers of a page's rows and elements.
 template <Element T>
 Tile pages(const In<T, 4>& cache, const Tile& table, const Subscript& head) {
   const std::int64_t rows = cache.static_dim(1), elements = cache.static_dim(3);

@@ -57,7 +57,7 @@ class Absence {
   /// Bounds of a load_view or store_view from its scalar offsets: its box is absent if one of them
   /// is.
   std::vector<PresenceBound> at_offsets(OpId op) const;
-  /// Those of its index tiles, as bounds of the tile dimension that these go along.
+  /// Bounds of its index tiles, as bounds of the tile dimension that these go along.
   std::vector<PresenceBound> at_indices(OpId op) const;
   /// The bounds that fill_absent finds absent: of an element that is read right before it, that it
   /// lies outside.
