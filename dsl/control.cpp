@@ -10,6 +10,7 @@
 #include "dsl/host_scalars.h"
 #include "dsl/raster_order.h"
 #include "tegula/math.h"
+#include "tegula/memory.h"
 
 namespace tegula {
 namespace {
@@ -40,17 +41,21 @@ void OpenRegion::abandon(bool by_exception) const {
   if (Tracer* t = Tracer::current()) t->abandon(id, by_exception);
 }
 
-LoopRange::LoopRange(const Arg& lo, const Arg& hi, std::int64_t block, Loc at)
+LoopRange::LoopRange(const Arg& lo, const Arg& hi, std::int64_t block, const Arg& by, Loc at)
     : block_(block), dimension_(""), loc_(at) {
   Tracer& t = Tracer::at(at, "steps");
   if (!dsl::is_block(block)) fail(ErrorId::bad_block, at, {}, block);
   lo_ = bound(t, "steps", lo);
   hi_ = bound(t, "steps", hi);
   dimension_ = dimension_of(t, t.value(hi_));
+  if (!by.present()) return;
+  by_ = bound(t, "steps", by);
+  assume(*by_ > 0);
 }
 LoopRange::LoopRange(const LoopRange& o)
     : lo_(o.lo_),
       hi_(o.hi_),
+      by_(o.by_),
       block_(o.block_),
       dimension_(o.dimension_),
       loc_(o.loc_),
@@ -83,8 +88,9 @@ LoopRange LoopRange::chunk(const Arg& number, const Arg& parts) const {
   if (parts.is_literal() && parts.as_int() == 1) return *this;
   Tracer& t = Tracer::at(number.loc(), "steps");
   const Tracer::Pin pin(t, number.loc());
-  const Tile count = (hi_ - lo_ + (block_ - 1)) / block_, n = bound(t, "steps", parts),
-             extent = (count + (n - 1)) / n * block_;
+  const Arg step = by_ ? Arg(*by_) : Arg(block_), less = by_ ? Arg(*by_ - 1) : Arg(block_ - 1);
+  const Tile count = (hi_ - lo_ + less) / step, n = bound(t, "steps", parts),
+             extent = (count + (n - 1)) / n * step;
   LoopRange r(*this);
   r.lo_ = lo_ + bound(t, "steps", number) * extent;
   r.hi_ = min(r.lo_ + extent, hi_);
@@ -97,7 +103,8 @@ std::uint64_t LoopRange::start() {
   attrs.set(AttrName::loop, independent_ ? "independent" : "steps");
   if (stages_ > 0) attrs.set(AttrName::stages, std::int64_t{stages_});
   if (unroll_) attrs.set(AttrName::unroll, std::int64_t{1});
-  const ir::Value step = t.build.constant(ir::Type::scalar(t.index_type()), block_);
+  const ir::Value step =
+      by_ ? t.value(*by_) : t.build.constant(ir::Type::scalar(t.index_type()), block_);
   return t.open_loop(t.value(lo_), t.value(hi_), step, std::move(attrs));
 }
 
@@ -117,10 +124,13 @@ Index LoopRange::Iterator::operator*() const {
 }  // namespace detail
 
 detail::LoopRange steps(const Arg& extent, std::int64_t block) {
-  return detail::LoopRange(Arg(0).at(extent.loc()), extent, block, extent.loc());
+  return detail::LoopRange(Arg(0).at(extent.loc()), extent, block, {}, extent.loc());
 }
 detail::LoopRange steps(const Arg& lo, const Arg& hi, std::int64_t block) {
-  return detail::LoopRange(lo, hi, block, lo.loc());
+  return detail::LoopRange(lo, hi, block, {}, lo.loc());
+}
+detail::LoopRange steps(const Arg& lo, const Arg& hi, std::int64_t block, const Arg& by) {
+  return detail::LoopRange(lo, hi, block, by, lo.loc());
 }
 
 // ---- the grid -----------------------------------------------------------------------------------
@@ -181,6 +191,7 @@ void GridLoop::check(Tracer& t) const {
   const int cluster = options_.cluster;
   if (cluster != 1 && cluster != 2 && cluster != 4 && cluster != 8)
     fail(ErrorId::bad_cluster, loc_, {}, cluster);
+  if (segments_ && cluster > 1) fail(ErrorId::segments_cluster, loc_, {}, cluster);
 }
 
 std::uint64_t GridLoop::start() {

@@ -501,6 +501,19 @@ std::uint64_t Tracer::open_grid(ir::RegionId body) {
   return s.id;
 }
 
+/// A wait for earlier kernels with which a branch begins comes before all that is read to decide on
+/// the branch: they may have written that, too.
+void Tracer::move_wait_in_front(ir::RegionId branch) {
+  ir::OpId wait = kernel[branch].first;
+  while (wait && ir::info(kernel[wait].opcode).has(ir::kPure)) wait = kernel[wait].next;
+  if (!wait || kernel[wait].opcode != Opcode::GridDependencyWait) return;
+  for (ir::OpId op : kernel.ops(kernel.body()))
+    if (ir::info(kernel[op].opcode).has(ir::kReads)) {
+      kernel.unlink(wait);
+      return kernel.insert_before(op, wait);
+    }
+}
+
 bool Tracer::close_grid(std::uint64_t id) {
   OpenScope& s = top(id);
   end_recording(s);
@@ -518,6 +531,7 @@ bool Tracer::close_grid(std::uint64_t id) {
   if (s.body != kernel.body()) {
     // What was computed in the branch is not known behind it.
     restore(s.carries);
+    move_wait_in_front(s.body);
     for (ir::RegionId branch : kernel[kernel[s.body].owner].regions) yield(branch, {});
   }
   pop();

@@ -240,6 +240,22 @@ TEST_P(Segments, EndsOfIndices) {
   expect_equal(sums, want_sums);
 }
 
+/// A kernel that may start before earlier ones end waits for them before it reads the offsets.
+TEST_P(Segments, WaitsForTheOffsets) {
+  const auto copy = kernel("dependent", [](In<f32, 1> x, In<i32, 1> offsets, Out<f32, 1> y) {
+    for (auto [s, m] : grid(segments(offsets, x.dim(0)), 16)) {
+      grid_dependency_wait();
+      y(m) = x(m);
+    }
+  });
+  const Tensor x = Tensor::iota({64}, DType::f32, GetParam()),
+               y = Tensor::zeros({64}, DType::f32, GetParam());
+  copy(stream(), x, table({0, 10, 64}), y);
+  expect_equal(y, x.to_doubles());
+  const std::string traced = copy.dump("trace");
+  EXPECT_LT(traced.find("grid_dependency_wait"), traced.find("load_view")) << traced;
+}
+
 /// Offsets that descend, or that end behind the rows, are found by the host's devices.
 TEST_P(Segments, WrongOffsetsAreFound) {
   if (!GetParam().on_host()) return;

@@ -42,7 +42,7 @@ struct OpenRegion {
 /// recorded; variables rebound in it are carried from one iteration to the next.
 class LoopRange {
  public:
-  LoopRange(const Arg& lo, const Arg& hi, std::int64_t block, Loc at);
+  LoopRange(const Arg& lo, const Arg& hi, std::int64_t block, const Arg& by, Loc at);
   LoopRange(const LoopRange& other);
   LoopRange& operator=(const LoopRange&) = delete;
 
@@ -80,6 +80,7 @@ class LoopRange {
 
  private:
   Tile lo_, hi_;
+  std::optional<Tile> by_;  ///< distance of two iterations, if it is not the block's
   std::int64_t block_;
   const char* dimension_;
   Loc loc_;
@@ -98,6 +99,9 @@ class LoopRange {
 detail::LoopRange steps(const Arg& extent, std::int64_t block);
 /// Steps over lo .. hi.
 detail::LoopRange steps(const Arg& lo, const Arg& hi, std::int64_t block);
+/// The same, `by` elements further on from one iteration to the next: a traced number above 0
+/// (`cpu` and `sim` check that), such as the number of programs that share the rows.
+detail::LoopRange steps(const Arg& lo, const Arg& hi, std::int64_t block, const Arg& by);
 
 /// The index space a grid covers: all dimensions of a view, some of them, or given extents.
 class GridSpace {
