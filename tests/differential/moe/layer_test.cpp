@@ -93,6 +93,28 @@ TEST_P(MoeLayer, EqualBitsInEachRun) {
   EXPECT_EQ(run(), run());
 }
 
+/// Configurations that do not follow from the number of tokens: a token's bits do not depend on the
+/// others.
+TEST_P(MoeLayer, GivenTilesMakeTokensIndependent) {
+  const ExpertTileConfig tiles{.bm = 64, .bn = 64};
+  const LayerCase c{.tokens = 90,
+                    .router = routers::qwen3(3),
+                    .scheme = qwen3(3),
+                    .tiles = {.up = tiles, .down = tiles}};
+  const LayerInputs in(c, GetParam());
+  const Moe layer = moe(c.options());
+  const auto run = [&](int from, int to) {
+    const Tensor Y = Tensor::full({to - from, c.h}, NAN, c.dtype, GetParam());
+    layer.from_logits(Stream(GetParam()), in.X.slice(0, from, to), in.logits.slice(0, from, to),
+                      in.weights, Y);
+    return Y.to_doubles();
+  };
+  Row whole = run(0, 90);
+  whole.erase(whole.begin(), whole.begin() + 17 * c.h);
+  whole.resize(static_cast<std::size_t>(6 * c.h));
+  EXPECT_EQ(run(17, 23), whole);
+}
+
 /// The weights' router, whose logits are exact sums of small integers.
 TEST_P(MoeLayer, WithItsOwnRouter) {
   const LayerCase c{.tokens = 25, .router = routers::mixtral(), .scheme = mixtral()};
