@@ -115,7 +115,7 @@ struct ChoiceGradient {
     const int k = row_of.static_dim(1);
     for (auto t : grid(rows(row_of), 1)) {
       grid_dependency_wait();
-      for (int j = 0; j < k; ++j) {
+      for (auto j : steps(k, 1)) {
         Tile total = full<f32>(0.0f);
         if (parts) {
           const Tile row = row_of(t, j);

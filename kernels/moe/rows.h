@@ -40,14 +40,19 @@ template <class T>
 struct CombineRows {
   void operator()(In<T, 2> Y, In<i32, 2> row_of, std::optional<In<f32, 2>> weights,
                   Out<T, 2> O) const {
+    constexpr int kUnrolled = 16;
     const int k = row_of.static_dim(1);
     for (auto [t, c] : grid(O, 1, kRowColumns)) {
       grid_dependency_wait();
       Tile total = zeros<f32>(kRowColumns);
-      for (int j = 0; j < k; ++j) {
+      const auto add = [&, t = t, c = c](const Tile& j) {
         const Tile y = cast<f32>(fill_absent(Y(row_of(t, j), c), 0));
         total = weights ? fma((*weights)(t, j), y, total) : total + y;
-      }
+      };
+      if (k <= kUnrolled)
+        for (int j = 0; j < k; ++j) add(Tile(j));
+      else
+        for (auto j : steps(k, 1)) add(j.first());
       O(t, c) = total;
     }
   }

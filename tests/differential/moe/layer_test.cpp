@@ -77,6 +77,12 @@ TEST_P(MoeLayer, Capacity) {
               .capacity = ExpertCapacity{.rows = rows, .by_slot = by_slot}});
 }
 
+TEST_P(MoeLayer, ExpertsChoose) {
+  for (const auto& [tokens, experts] : {std::pair{1, 1}, {37, 6}, {50, 20}})
+    for (const float factor : {0.5f, 2.0f, 100.0f})
+      expect({.tokens = tokens, .experts = experts, .expert_choice = ExpertChoice{factor}});
+}
+
 TEST_P(MoeLayer, HalfPrecisionOfTheOtherKind) {
   expect({.tokens = 33, .router = routers::mixtral(), .scheme = mixtral(), .dtype = DType::f16});
 }
