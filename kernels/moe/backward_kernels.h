@@ -112,31 +112,23 @@ struct ChoiceGradient {
   void operator()(std::optional<In<f32, 2>> parts, In<i32, 2> row_of,
                   std::optional<In<T, 2>> of_tokens, std::optional<In<T, 2>> table,
                   In<i32, 2> index, Out<f32, 2> dweights) const {
-    constexpr int kTokens = 4;
     const int k = row_of.static_dim(1);
-    for (auto t : grid(rows(row_of), kTokens)) {
+    for (auto t : grid(rows(row_of), 1)) {
       grid_dependency_wait();
-      for (int j = 0; j < k; ++j) {
-        Tile total = zeros<f32>(kTokens);
-        if (parts)
-          for (auto p : steps(parts->cols(), 32))
-            total = total + sum(picked(*parts, row_of(t, j), p), 1);
-        if (table)
-          for (auto c : steps(table->cols(), 256))
-            total =
-                total +
-                sum(cast<f32>((*of_tokens)(t, c)) * cast<f32>(picked(*table, index(t, j), c)), 1);
+      for (auto j : steps(k, 1)) {
+        Tile total = full<f32>(0.0f);
+        if (parts) {
+          const Tile row = row_of(t, j);
+          for (auto p : steps(parts->cols(), 32)) total = total + sum((*parts)(row, p));
+        }
+        if (table) {
+          const Tile row = index(t, j);
+          for (auto c : steps(table->cols(), 512))
+            total = total + sum(cast<f32>((*of_tokens)(t, c)) * cast<f32>((*table)(row, c)));
+        }
         dweights(t, j) = total;
       }
     }
-  }
-
- private:
-  /// Columns of rows by their numbers: 0 of rows that there are not, absent behind the last column.
-  template <class V>
-  static Tile picked(const V& table, const Tile& rows, const Index& columns) {
-    const Tile x = table(fill_absent(rows, -1)(all, none), columns.indices()(none, all));
-    return crop(x, 1, columns.first(), table.cols());
   }
 };
 

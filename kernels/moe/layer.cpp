@@ -115,6 +115,7 @@ void run_forward(const Moe::Kernels& k, const Stream& stream, const LayerCall& c
 
 Moe::Moe(MoeOptions options, Loc at) {
   const detail::CallPlace here(at);
+  options = completed(std::move(options));
   check_options(options);
   kernels_ = std::make_shared<const Kernels>(std::move(options));
 }
@@ -150,7 +151,7 @@ MoeRouting Moe::make_routing(std::int64_t tokens, Device device) const {
 }
 
 MoeSaved Moe::make_saved(const Tensor& X, const MoeWeights& weights) const {
-  const std::int64_t tokens = X.size(0), rows = tokens * choices_per_token(kernels_->options);
+  const std::int64_t tokens = X.size(0), rows = rows_of_experts(kernels_->options, tokens);
   return {make_routing(tokens, X.device()),
           Tensor::empty({rows, weights.up.size(1)}, X.dtype(), X.device())};
 }

@@ -40,21 +40,22 @@ void check_tables(const TensorCheck& check, const MoeOptions& o, std::int64_t to
   check("routing.ids", r.ids, {tokens, k}, DType::i32);
   check("routing.weights", r.weights, {tokens, k}, DType::f32);
   check("routing.row_of", r.row_of, {tokens, k}, DType::i32);
-  check("routing.slot_of", r.slot_of, {tokens * k}, DType::i32);
+  check("routing.slot_of", r.slot_of, {rows_of_experts(o, tokens)}, DType::i32);
   check("routing.offsets", r.offsets, {experts + 1}, DType::i32);
   check("routing.first_tiles", r.first_tiles, {kTileRowChoices, experts + 1}, DType::i32);
 }
 
 void check_saved(const TensorCheck& check, const MoeOptions& o, const LayerCall& c) {
   check_tables(check, o, c.tokens(), c.saved.routing);
-  const std::int64_t rows = c.tokens() * choices_per_token(o);
+  const std::int64_t rows = rows_of_experts(o, c.tokens());
   check("saved.hidden", c.saved.hidden, {rows, c.weights.up.size(1)}, c.X.dtype());
 }
 
 }  // namespace
 
 void check_options(const MoeOptions& o) {
-  if (!o.router.choose || o.router.k < 1 || o.experts < 1 || o.shared_experts < 0)
+  if (!o.router.choose || o.router.k < 1 || o.experts < 1 || o.shared_experts < 0 ||
+      (o.expert_choice && o.shared_experts > 0))
     throw_argument_error(ErrorId::moe_options, o.experts, o.router.k, o.shared_experts);
   const int bins = all_experts(o) * (o.capacity && o.capacity->by_slot ? choices_per_token(o) : 1);
   if (bins > kMaxKeys) throw_argument_error(ErrorId::moe_experts, bins, kMaxKeys);
@@ -110,7 +111,24 @@ void check_backward(const MoeOptions& o, const LayerCall& c, const MoeGradients&
   check.gradient("gradients.down_bias", d.down_bias, w.down_bias);
 }
 
+MoeOptions completed(MoeOptions o) {
+  if (!o.expert_choice) return o;
+  // A token may be chosen by all experts; backward goes through the softmax.
+  o.router = routers::deepseek_moe(o.experts), o.capacity.reset();
+  return o;
+}
+
+std::int64_t rows_of_experts(const MoeOptions& o, std::int64_t tokens) {
+  return o.expert_choice ? std::int64_t{o.experts} * capacity_of(o, tokens)
+                         : tokens * choices_per_token(o);
+}
+
 int capacity_of(const MoeOptions& o, std::int64_t tokens) {
+  if (o.expert_choice) {
+    const double mean = static_cast<double>(tokens) / o.experts;
+    return static_cast<int>(std::min(std::ceil(static_cast<double>(o.expert_choice->factor) * mean),
+                                     static_cast<double>(tokens)));
+  }
   if (!o.capacity) return -1;
   if (o.capacity->rows) return *o.capacity->rows;
   const double mean = static_cast<double>(tokens) * o.router.k / o.experts;

@@ -29,9 +29,13 @@ void check_routing(const MoeOptions& options, const Tensor& logits, const Tensor
 void check_backward(const MoeOptions& options, const LayerCall& call,
                     const MoeGradients& gradients);
 
+/// The options with a router for what they leave to the layer.
+MoeOptions completed(MoeOptions options);
 /// Choices of a token, shared experts among them.
 inline int choices_per_token(const MoeOptions& o) { return o.router.k + o.shared_experts; }
 inline int all_experts(const MoeOptions& o) { return o.experts + o.shared_experts; }
+/// Rows of all experts.
+std::int64_t rows_of_experts(const MoeOptions& options, std::int64_t tokens);
 /// The most rows of an expert; -1 for any number.
 int capacity_of(const MoeOptions& options, std::int64_t tokens);
 /// Tiles for a mean of `rows` rows an expert.

@@ -16,7 +16,7 @@ PlacementShape placement_shape(const MoeOptions& o) {
 
 RoutingShapes::RoutingShapes(const MoeOptions& o, std::int64_t tokens)
     : choices{tokens, choices_per_token(o)},
-      rows{tokens * choices_per_token(o)},
+      rows{rows_of_experts(o, tokens)},
       offsets{all_experts(o) + 1},
       first_tiles{kTileRowChoices, all_experts(o) + 1} {}
 
@@ -25,10 +25,16 @@ RoutingKernels::RoutingKernels(const MoeOptions& o)
       route_(kernel("moe_route", RouteTokens{o.router, shape_, o.shared_experts})),
       route_and_place_(
           kernel("moe_route_and_place", RouteTokens{o.router, shape_, o.shared_experts, true})),
-      place_(kernel("moe_place", PlaceTokens{shape_})) {}
+      place_(kernel("moe_place", PlaceTokens{shape_})),
+      is_by_experts_(o.expert_choice.has_value()) {}
 
 void RoutingKernels::plan(PlanBuilder& plan, PlanSlot logits, PlanSlot bias, int capacity,
                           const RoutingSlots& r) const {
+  if (is_by_experts_) {
+    plan.launch(probabilities_, logits, bias, r.weights, r.ids, r.row_of);
+    plan.launch(choose_, r.weights, r.ids, r.row_of, r.slot_of, r.offsets, r.first_tiles, capacity);
+    return;
+  }
   // Without tokens, one program writes tables without rows.
   const std::int64_t tokens = plan.tensor(logits).size(0), block = shape_.block,
                      tiles = std::max<std::int64_t>(1, (tokens + block - 1) / block),

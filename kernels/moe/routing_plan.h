@@ -1,5 +1,6 @@
 #pragma once
 // Routing in the plan of a call.
+#include "kernels/moe/expert_choice.h"
 #include "kernels/moe/layer_arguments.h"
 #include "kernels/moe/routing_kernels.h"
 #include "tegula/call_plan.h"
@@ -30,7 +31,7 @@ struct RoutingShapes {
 class RoutingKernels {
  public:
   explicit RoutingKernels(const MoeOptions& options);
-  /// Adds the launches that fill `r` from logits [tokens, experts].
+  /// Adds the launches that fill `r` from logits [tokens, experts]. `capacity`: rows of an expert.
   void plan(PlanBuilder& plan, PlanSlot logits, PlanSlot bias, int capacity,
             const RoutingSlots& r) const;
 
@@ -39,6 +40,10 @@ class RoutingKernels {
   PlacementShape shape_;
   Route route_, route_and_place_;
   decltype(kernel("", PlaceTokens{})) place_;
+  bool is_by_experts_;
+  decltype(kernel("", TokenProbabilities{})) probabilities_ =
+      kernel("moe_probabilities", TokenProbabilities{});
+  decltype(kernel("", ChooseTokens{})) choose_ = kernel("moe_choose_tokens", ChooseTokens{});
 };
 
 }  // namespace tegula::experts

@@ -1,10 +1,14 @@
 #pragma once
-// Rows of tokens brought into the order of experts, and their results added up by token.
+// Rows of tokens brought into the order of experts, and their results added up by token. A row's
+// number is a scalar, so that its elements are read 16 bytes at a time.
 #include <optional>
 
 #include "tegula/tegula.h"
 
 namespace tegula::experts {
+
+/// Columns of a row that a program copies or adds up at once: 16 bytes a thread.
+inline constexpr int kRowColumns = 1024;
 
 /// P [rows, h] = the tokens' rows of X, sorted by expert: row r is that of choice slot_of(r), which
 /// is token * k + slot. `weights` [tokens * k] scale them where experts take weighted inputs. Rows
@@ -13,15 +17,19 @@ template <class T>
 struct PermuteRows {
   void operator()(In<T, 2> X, In<i32, 1> slot_of, In<i32, 1> offsets,
                   std::optional<In<f32, 1>> weights, Out<T, 2> P, int k) const {
+    constexpr int kRows = 4;  // whose reads are under way together
     const int experts = offsets.static_dim(0) - 1;
-    for (auto [r, c] : grid(P, 8, 512)) {
+    for (auto [rows, c] : grid(P, kRows, kRowColumns)) {
       grid_dependency_wait();
       P.partial();
-      const Tile end = fill_absent(offsets(experts), 0),
-                 slot = where(r < end, fill_absent(slot_of(r), 0), 0);
-      Tile x = X(expand(slot / k, 1), expand(c, 0));
-      if (weights) x = cast<f32>(x) * expand((*weights)(slot), 1);
-      P(r, c) = crop(x, 0, r.first(), end);
+      const Tile end = fill_absent(offsets(experts), 0);
+      for (int i = 0; i < kRows; ++i) {
+        const Tile r = rows.first() + i, is_row = r < end,
+                   slot = where(is_row, fill_absent(slot_of(r), 0), 0);
+        Tile x = X(slot / k, c);
+        if (weights) x = cast<f32>(x) * (*weights)(slot);
+        P(where(is_row, r, -1), c) = x;  // outside: dropped
+      }
     }
   }
 };
@@ -32,15 +40,19 @@ template <class T>
 struct CombineRows {
   void operator()(In<T, 2> Y, In<i32, 2> row_of, std::optional<In<f32, 2>> weights,
                   Out<T, 2> O) const {
+    constexpr int kUnrolled = 16;
     const int k = row_of.static_dim(1);
-    for (auto [t, c] : grid(O, 4, 512)) {
+    for (auto [t, c] : grid(O, 1, kRowColumns)) {
       grid_dependency_wait();
-      Tile total = zeros<f32>(4, 512);
-      for (int j = 0; j < k; ++j) {
-        const Tile row = fill_absent(row_of(t, j), -1),
-                   y = cast<f32>(Y(expand(row, 1), expand(c, 0)));
-        total = weights ? fma(expand((*weights)(t, j), 1), y, total) : total + y;
-      }
+      Tile total = zeros<f32>(kRowColumns);
+      const auto add = [&, t = t, c = c](const Tile& j) {
+        const Tile y = cast<f32>(fill_absent(Y(row_of(t, j), c), 0));
+        total = weights ? fma((*weights)(t, j), y, total) : total + y;
+      };
+      if (k <= kUnrolled)
+        for (int j = 0; j < k; ++j) add(Tile(j));
+      else
+        for (auto j : steps(k, 1)) add(j.first());
       O(t, c) = total;
     }
   }

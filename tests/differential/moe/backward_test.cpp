@@ -66,7 +66,7 @@ struct Gradients {
     };
     of.X = Tensor::full(in.X.shape(), NAN, c.dtype, in.X.device());
     of.logits = floats({c.tokens, c.experts});
-    of.weights = floats({c.tokens, c.router.k + c.shared});
+    of.weights = floats({c.tokens, c.expert_choice ? c.experts : c.router.k + c.shared});
     of.up = like(in.weights.up), of.up_bias = like(in.weights.up_bias);
     of.down = like(in.weights.down), of.down_bias = like(in.weights.down_bias);
   }
@@ -109,6 +109,7 @@ void expect_gradients(const LayerCase& c, Device device, bool main_gradients = t
     expect_close("down_bias", d.of.down_bias.to_doubles(), want.of.down_bias, bound);
   }
   expect_close("weights", d.of.weights.to_doubles(), want.weights, bound);
+  if (c.expert_choice) return;  // the scheme of the others is a token's
   // From the device's own weight gradients: the router's function is exact in f32.
   const Routed chosen = with_shared(route(c.scheme, in.logits.to_doubles(), c.experts),
                                     {.experts = c.experts, .shared = c.shared});
@@ -180,6 +181,10 @@ TEST_P(MoeBackward, Capacity) {
                     .scheme = gshard(),
                     .capacity = ExpertCapacity{.rows = 4}},
                    GetParam());
+}
+
+TEST_P(MoeBackward, ExpertsChoose) {
+  expect_gradients({.tokens = 30, .expert_choice = ExpertChoice{2}}, GetParam());
 }
 
 TEST_P(MoeBackward, EmptyExpertsGetZeros) {

@@ -23,6 +23,7 @@ struct LayerCase {
   HostActivation host_activation = host_swiglu();
   bool has_biases = false, is_interleaved = false, scales_inputs = false;
   std::optional<ExpertCapacity> capacity = {};
+  std::optional<ExpertChoice> expert_choice = {};
   MoeTiles tiles = {};
   DType dtype = DType::bf16;
 
@@ -34,6 +35,7 @@ struct LayerCase {
             .scales_inputs = scales_inputs,
             .shared_experts = shared,
             .capacity = capacity,
+            .expert_choice = expert_choice,
             .tiles = tiles};
   }
   int up_rows() const { return (host_activation.is_gated ? 2 : 1) * i; }
@@ -81,6 +83,20 @@ inline Row gates_first(const Row& values, int experts, int rows) {
 
 /// The choices that are left, of an id of -1 where there is no place.
 inline Routed kept_choices(const LayerCase& c, const LayerInputs& in) {
+  if (c.expert_choice) {
+    const double mean = static_cast<double>(c.tokens) / c.experts;
+    const int rows =
+        std::min(c.tokens, static_cast<int>(std::ceil(c.expert_choice->factor * mean)));
+    const ChosenTokens choice = expert_choice(in.logits.to_doubles(), c.experts, rows);
+    const auto choices = static_cast<std::size_t>(c.tokens * c.experts);
+    Routed routed{c.experts, std::vector<int>(choices, -1), Row(choices)};
+    for (std::size_t i = 0; i < choice.tokens.size(); ++i) {
+      const int e = static_cast<int>(i) / rows, at = choice.tokens[i] * c.experts + e;
+      routed.ids[static_cast<std::size_t>(at)] = e;
+      routed.weights[static_cast<std::size_t>(at)] = choice.gates[i];
+    }
+    return routed;
+  }
   Routed routed = route(c.scheme, in.logits.to_doubles(), c.experts);
   routed = with_shared(routed, {.experts = c.experts, .shared = c.shared});
   if (!c.capacity) return routed;

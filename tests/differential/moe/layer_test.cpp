@@ -77,6 +77,12 @@ TEST_P(MoeLayer, Capacity) {
               .capacity = ExpertCapacity{.rows = rows, .by_slot = by_slot}});
 }
 
+TEST_P(MoeLayer, ExpertsChoose) {
+  for (const auto& [tokens, experts] : {std::pair{1, 1}, {37, 6}, {50, 20}})
+    for (const float factor : {0.5f, 2.0f, 100.0f})
+      expect({.tokens = tokens, .experts = experts, .expert_choice = ExpertChoice{factor}});
+}
+
 TEST_P(MoeLayer, HalfPrecisionOfTheOtherKind) {
   expect({.tokens = 33, .router = routers::mixtral(), .scheme = mixtral(), .dtype = DType::f16});
 }
@@ -91,6 +97,28 @@ TEST_P(MoeLayer, EqualBitsInEachRun) {
     return Y.to_doubles();
   };
   EXPECT_EQ(run(), run());
+}
+
+/// Configurations that do not follow from the number of tokens: a token's bits do not depend on the
+/// others.
+TEST_P(MoeLayer, GivenTilesMakeTokensIndependent) {
+  const ExpertTileConfig tiles{.bm = 64, .bn = 64};
+  const LayerCase c{.tokens = 90,
+                    .router = routers::qwen3(3),
+                    .scheme = qwen3(3),
+                    .tiles = {.up = tiles, .down = tiles}};
+  const LayerInputs in(c, GetParam());
+  const Moe layer = moe(c.options());
+  const auto run = [&](int from, int to) {
+    const Tensor Y = Tensor::full({to - from, c.h}, NAN, c.dtype, GetParam());
+    layer.from_logits(Stream(GetParam()), in.X.slice(0, from, to), in.logits.slice(0, from, to),
+                      in.weights, Y);
+    return Y.to_doubles();
+  };
+  Row whole = run(0, 90);
+  whole.erase(whole.begin(), whole.begin() + 17 * c.h);
+  whole.resize(static_cast<std::size_t>(6 * c.h));
+  EXPECT_EQ(run(17, 23), whole);
 }
 
 /// The weights' router, whose logits are exact sums of small integers.

@@ -123,11 +123,11 @@ inline Scheme deepseek_v3(Row bias, int k = 8, int groups = 8, int kept = 4, dou
 }
 
 /// Each expert's best `capacity` tokens (Zhou 2022): tokens and gates [experts, capacity].
-struct ExpertChoice {
+struct ChosenTokens {
   std::vector<int> tokens;
   Row gates;
 };
-inline ExpertChoice expert_choice(const Row& logits, int experts, int capacity) {
+inline ChosenTokens expert_choice(const Row& logits, int experts, int capacity) {
   const auto width = static_cast<std::size_t>(experts);
   const std::size_t tokens = logits.size() / width;
   std::vector<Row> columns(width, Row(tokens));
@@ -136,7 +136,7 @@ inline ExpertChoice expert_choice(const Row& logits, int experts, int capacity) 
     const Row p = softmax(Row(row, row + static_cast<std::ptrdiff_t>(width)));
     for (std::size_t e = 0; e < width; ++e) columns[e][t] = p[e];
   }
-  ExpertChoice choice;
+  ChosenTokens choice;
   for (const Row& column : columns)
     for (int t : best_of(column, capacity)) {
       choice.tokens.push_back(t);

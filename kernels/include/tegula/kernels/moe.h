@@ -62,6 +62,14 @@ struct ExpertCapacity {
   bool by_slot = false;
 };
 
+/// Routing by experts (Zhou et al. 2022): each takes the min(T, ceil(factor T / E)) tokens whose
+/// softmax has most for it; that is the weight. So all experts have as many rows, and a token goes
+/// to 0 to E experts: K is E, and R the rows of all experts. A token's experts depend on the other
+/// tokens: not for causal inference. At most 32768 tokens.
+struct ExpertChoice {
+  float factor = 2;
+};
+
 /// Configurations of the two GEMMs; those that are left out are chosen by the mean number of rows
 /// an expert, which follows from shapes.
 struct MoeTiles {
@@ -81,6 +89,8 @@ struct MoeOptions {
   /// others (DeepSeekMoE).
   int shared_experts = 0;
   std::optional<ExpertCapacity> capacity = {};  ///< none: dropless
+  /// Instead of `router` and `capacity`; there are no shared experts.
+  std::optional<ExpertChoice> expert_choice = {};
   MoeTiles tiles = {};
 };
 
@@ -96,7 +106,7 @@ struct MoeWeights {
 };
 
 /// What routing decides, i32 on the device but for the weights: K = k + S choices a token, R = T K
-/// rows. Made by Moe::make_routing.
+/// rows (see ExpertChoice). Made by Moe::make_routing.
 struct MoeRouting {
   Tensor ids = {};          ///< [T, K]
   Tensor weights = {};      ///< f32 [T, K]

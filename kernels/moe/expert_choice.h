@@ -1,0 +1,53 @@
+#pragma once
+// Routing by experts (Zhou et al. 2022): each takes its best tokens, so that all have as many rows.
+#include "kernels/moe/expert_tiles.h"
+#include "tegula/kernels/moe_routers.h"
+
+namespace tegula::experts {
+
+/// Probabilities [T, E] of the experts, the weights of what is chosen; no token is chosen yet.
+struct TokenProbabilities {
+  void operator()(In<f32, 2> logits, std::optional<In<f32, 1>> bias, Out<f32, 2> weights,
+                  Out<i32, 2> ids, Out<i32, 2> row_of) const {
+    const int experts = logits.static_dim(1);
+    const Subscript all_experts = whole(experts);
+    for (auto t : grid(rows(logits), 16)) {
+      grid_dependency_wait();
+      Tile z = logits(t, all_experts);
+      if (bias) z = z + (*bias)(all_experts)(none, all);
+      weights(t, all_experts) = routers::softmax_rows(z);
+      ids(t, all_experts) = full<i32>(-1, 16, experts);
+      row_of(t, all_experts) = full<i32>(-1, 16, experts);
+    }
+  }
+};
+
+/// A program an expert e: its best `rows` tokens, of rows e * rows and so on. Choice t * E + e is
+/// that of token t by it.
+struct ChooseTokens {
+  void operator()(In<f32, 2> weights, InOut<i32, 2> ids, InOut<i32, 2> row_of, Out<i32, 1> slot_of,
+                  Out<i32, 1> offsets, Out<i32, 2> first_tiles, int rows) const {
+    const int tokens = weights.static_dim(0), experts = weights.static_dim(1);
+    for (auto e : grid(GridSpace(Tile(experts)), 1)) {
+      grid_dependency_wait();
+      const Tile expert = cast<i32>(e.first());
+      if (rows > 0) {
+        const Tile best = topk(weights(whole(tokens), expert), rows, 0).indices,
+                   mine = expert * rows + arange(rows), choices = best * experts + expert;
+        ids(best, expert) = expert + arange(rows) * 0;
+        row_of(best, expert) = mine;
+        slot_of(mine) = choices;
+      }
+      const auto count = [&](const auto& write, int each) {
+        if_(expert == 0, [&] { write(Tile(0), Tile(0)); });
+        write(expert + 1, (expert + 1) * each);
+      };
+      count([&](const Tile& at, const Tile& n) { offsets(at) = n; }, rows);
+      for (int block : kTileRows)
+        count([&](const Tile& at, const Tile& n) { first_tiles(tile_rows_index(block), at) = n; },
+              (rows + block - 1) / block);
+    }
+  }
+};
+
+}  // namespace tegula::experts
