@@ -74,7 +74,8 @@ std::string type_header(std::string_view first, std::string_view last) {
                      last.empty() ? "" : "---|");
 }
 
-/// Ops that a row has more often than one that only loads and stores.
+/// Ops that a row has more often than one that only loads and stores; their number, if a function
+/// is composed of many.
 std::string own_ops(const OperationSupport& row, const OperationSupport& plain) {
   std::set<std::string> own;
   for (std::size_t i = 0; i < row.outcomes.size(); ++i)
@@ -86,6 +87,8 @@ std::string own_ops(const OperationSupport& row, const OperationSupport& plain) 
   for (const char* shape :
        {"const", "splat", "broadcast", "expand_dims", "load_view", "yield", "cast"})
     own.erase(shape);
+  constexpr std::size_t kListed = 6;
+  if (own.size() > kListed) return fmt::format("{} kinds", own.size());
   return fmt::format("{}", fmt::join(own, " "));
 }
 

@@ -70,6 +70,11 @@ TEST(LanguageError, Types) {
          [] { on_tile([](Tile t) { t = dot(cast<i16>(t), cast<i16>(t).T()); }); });
   expect("T0111 dot_acc_type",
          [] { on_tile([](Tile t) { t = dot(t, t.T(), zeros<bf16>(16, 16)); }); });
+  expect("T0130 stochastic_type",
+         [] { on_tile([](Tile t) { t = cast<f64>(t, Stochastic{cast<u32>(t)}); }); });
+  expect("T0131 stochastic_bits",
+         [] { on_tile([](Tile t) { t = cast<bf16>(t, Stochastic{t}); }); });
+  expect("T0132 randint_type", [] { on_tile([](Tile t) { t = randint(1, 2, cast<i16>(t), 7); }); });
   expect("T0112 store_type", [] {
     kernel("k", [](In<f32, 1> x, Out<i32, 1> z) {
       for (auto i : grid(z, 64)) z(i) = x(i);

@@ -9,6 +9,8 @@
 #include "tegula/math.h"
 #include "tegula/memory.h"
 #include "tegula/order.h"
+#include "tegula/random.h"
+#include "tegula/rounding.h"
 #include "tegula/scan.h"
 #include "tegula/shape_ops.h"
 #include "tegula/statistics.h"
