@@ -28,7 +28,7 @@ constexpr int kColumnsPerStep = 8192;
 constexpr int kSummedRows = 32, kSummedColumns = 128;
 constexpr int kFoldedPrograms = 256, kFoldedColumns = 32;
 
-/// Of some rows, each of them.
+/// Statistics of the forward pass, of each of some rows.
 struct RowStatistics {
   Tile mean, rstd;
 };
