@@ -20,9 +20,18 @@ namespace {
 constexpr std::int64_t kMaxCarriedColumns = 16384, kMaxTwiceCarriedColumns = 8192;
 /// Columns of the longest row that shares a program: a longer one fills a warp.
 constexpr std::int64_t kMaxShortColumns = 128;
+/// Columns of the longest row behind which the next one is loaded while it is computed.
+constexpr std::int64_t kMaxPrefetchedColumns = 8192;
 constexpr int kColumnsPerStep = 8192;
-/// Tile of the sums over rows of long rows, and of partial sums.
+/// Tile of the sums over rows of long rows, and of partial sums: these are few columns of many
+/// programs, so that enough programs add them up.
 constexpr int kSummedRows = 32, kSummedColumns = 128;
+constexpr int kFoldedPrograms = 256, kFoldedColumns = 32;
+
+/// Statistics of the forward pass, of each of some rows.
+struct RowStatistics {
+  Tile mean, rstd;
+};
 
 template <class T>
 struct BackwardInputs {
@@ -31,12 +40,13 @@ struct BackwardInputs {
   std::optional<In<f32, 1>> mean;
   In<f32, 1> rstd;
 
-  /// Along the row.
-  Tile rstd_of(const Index& r) const { return along_row(rstd(r)); }
+  RowStatistics statistics(const Index& r) const {
+    return {mean ? fill_absent((*mean)(r), 0) : Tile(0.0f), fill_absent(rstd(r), 0)};
+  }
   /// The normalised elements.
-  Tile normalised(const Tile& x_tile, const Index& r) const {
+  Tile normalised(const Tile& x_tile, const RowStatistics& of_row) const {
     const Tile v = cast<f32>(x_tile);
-    return (mean ? v - along_row((*mean)(r)) : v) * rstd_of(r);
+    return (mean ? v - along_row(of_row.mean) : v) * along_row(of_row.rstd);
   }
   /// The gradient of the normalised elements.
   Tile scaled(const Tile& dy_tile, const Subscript& c) const {
@@ -69,18 +79,30 @@ RowMeans means_of(const BackwardInputs<T>& t, const Tile& sum_of_gradient, const
 
 template <class T>
 void store_gradient(const BackwardInputs<T>& t, const RowGradients<T>& to, const Index& r,
-                    const Subscript& c, const Tile& g, const Tile& normalised,
+                    const Subscript& c, const Tile& g, const Tile& normalised, const Tile& rstd,
                     const RowMeans& means) {
   const Tile centred = t.mean ? g - means.gradient : g;
-  Tile dx = (centred - normalised * means.dot) * t.rstd_of(r);
+  Tile dx = (centred - normalised * means.dot) * along_row(rstd);
   if (to.dsum) dx = dx + cast<f32>((*to.dsum)(r, c));
   to.dx(r, c) = dx;
 }
 
-/// Consecutive rows of a program.
-detail::LoopRange rows_of(const Index& program, const Tile& rows, const Arg& programs, int block) {
+/// Consecutive rows of a program, some at a time.
+struct ProgramRows {
+  Tile first, end;
+  int block;
+
+  detail::LoopRange all_steps() const { return steps(first, end, block); }
+  Index begin() const { return Index(first, block); }
+  /// The rows after these; behind the last ones rows that no tensor of `rows` has.
+  Index after(const Index& r, const Tile& rows) const {
+    const Tile next = r.first() + block;
+    return Index(where(next < end, next, rows), block);
+  }
+};
+ProgramRows rows_of(const Index& program, const Tile& rows, const Arg& programs, int block) {
   const Tile share = cdiv(rows, programs * block) * block, first = program.first() * share;
-  return steps(first, min(first + share, rows), block);
+  return {first, min(first + share, rows), block};
 }
 
 /// 0 for each element of a tile of whole rows.
@@ -90,22 +112,44 @@ Tile zeros_of_rows(const In<T, 2>& x, int tile_rows) {
   return tile_rows > 1 ? zeros<f32>(tile_rows, columns) : zeros<f32>(columns);
 }
 
+/// Rows as they are in memory, 0 outside.
+struct LoadedRows {
+  Tile x, dy;
+  RowStatistics statistics;
+};
+template <class T>
+LoadedRows load_rows(const BackwardInputs<T>& t, const Index& r) {
+  return {fill_absent(t.x.with(kReadOnce)(r, all), 0), fill_absent(t.dy.with(kReadOnce)(r, all), 0),
+          t.statistics(r)};
+}
+
+/// How a program goes through its rows: so many at a time, and whether the next ones are under way
+/// while it computes, for which registers must be left.
+struct RowSteps {
+  int rows;
+  bool are_prefetched;
+};
+
 template <class T>
 auto gradients_of_held_rows() {
   return kernel("norm_backward", [](BackwardInputs<T> t, RowGradients<T> to, PartialSums parts,
-                                    Scalar<i32> programs, int tile_rows) {
+                                    Scalar<i32> programs, RowSteps by) {
     for (auto p : grid({programs}, 1)) {
-      Tile dweight = zeros_of_rows(t.x, tile_rows), dbias = dweight;
-      for (auto r : rows_of(p, t.x.rows(), programs, tile_rows)) {
-        const Tile x = t.x.with(kReadOnce)(r, all), dy = t.dy.with(kReadOnce)(r, all);
-        const Tile normalised = t.normalised(x, r), g = t.scaled(dy, all);
+      grid_launch_dependents();
+      const ProgramRows rows = rows_of(p, t.x.rows(), programs, by.rows);
+      Tile dweight = zeros_of_rows(t.x, by.rows), dbias = dweight;
+      LoadedRows next = load_rows(t, rows.begin());
+      for (auto r : rows.all_steps()) {
+        const auto [x, dy, statistics] = by.are_prefetched ? next : load_rows(t, r);
+        if (by.are_prefetched) next = load_rows(t, rows.after(r, t.x.rows()));
+        const Tile normalised = t.normalised(x, statistics), g = t.scaled(dy, all);
         if (parts.weight) dweight += cast<f32>(dy) * normalised;
         if (parts.bias) dbias += cast<f32>(dy);
         const Tile gradient = t.mean ? sum(g, -1) : Tile(0.0f);
-        store_gradient(t, to, r, all, g, normalised,
+        store_gradient(t, to, r, all, g, normalised, statistics.rstd,
                        means_of(t, gradient, sum(g * normalised, -1)));
       }
-      const auto of_columns = [&](const Tile& sums) { return tile_rows > 1 ? sum(sums, 0) : sums; };
+      const auto of_columns = [&](const Tile& sums) { return by.rows > 1 ? sum(sums, 0) : sums; };
       if (parts.weight) (*parts.weight)(p, all) = of_columns(dweight);
       if (parts.bias) (*parts.bias)(p, all) = of_columns(dbias);
     }
@@ -117,15 +161,17 @@ template <class T>
 auto gradient_in_two_passes() {
   return kernel("norm_backward_two_pass", [](BackwardInputs<T> t, RowGradients<T> to) {
     for (auto r : grid(rows(to.dx), 1)) {
+      const RowStatistics statistics = t.statistics(r);
       Tile dot = zeros<f32>(kColumnsPerStep), gradient = dot;
       for (auto c : steps(t.x.cols(), kColumnsPerStep)) {
         const Tile g = t.scaled(t.dy(r, c), c);
-        dot += g * t.normalised(t.x(r, c), r);
+        dot += g * t.normalised(t.x(r, c), statistics);
         if (t.mean) gradient += g;
       }
       const RowMeans means = means_of(t, sum(gradient), sum(dot));
       for (auto c : steps(t.x.cols(), kColumnsPerStep))
-        store_gradient(t, to, r, c, t.scaled(t.dy(r, c), c), t.normalised(t.x(r, c), r), means);
+        store_gradient(t, to, r, c, t.scaled(t.dy(r, c), c), t.normalised(t.x(r, c), statistics),
+                       statistics.rstd, means);
     }
   });
 }
@@ -137,9 +183,9 @@ auto sums_of_columns() {
                 [](BackwardInputs<T> t, PartialSums parts, Scalar<i32> programs) {
                   for (auto [p, c] : grid({programs, t.x.cols()}, 1, kSummedColumns)) {
                     Tile dweight = zeros<f32>(kSummedRows, kSummedColumns), dbias = dweight;
-                    for (auto r : rows_of(p, t.x.rows(), programs, kSummedRows)) {
+                    for (auto r : rows_of(p, t.x.rows(), programs, kSummedRows).all_steps()) {
                       const Tile dy = cast<f32>(t.dy(r, c));
-                      if (parts.weight) dweight += dy * t.normalised(t.x(r, c), r);
+                      if (parts.weight) dweight += dy * t.normalised(t.x(r, c), t.statistics(r));
                       if (parts.bias) dbias += dy;
                     }
                     if (parts.weight) (*parts.weight)(p, c) = sum(dweight, 0);
@@ -152,9 +198,10 @@ auto sums_of_columns() {
 template <class T>
 auto sum_of_programs() {
   return kernel("norm_backward_programs", [](In<f32, 2> parts, Out<T, 1> y) {
-    for (auto c : grid(y, kSummedColumns)) {
-      Tile total = zeros<f32>(kSummedRows, kSummedColumns);
-      for (auto p : steps(parts.rows(), kSummedRows)) total += parts(p, c);
+    for (auto c : grid(y, kFoldedColumns)) {
+      grid_dependency_wait();
+      Tile total = zeros<f32>(kFoldedPrograms, kFoldedColumns);
+      for (auto p : steps(parts.rows(), kFoldedPrograms)) total += parts(p, c);
       y(c) = sum(total, 0);
     }
   });
@@ -186,7 +233,8 @@ class Building {
     const PlanSlot w = partial(dweight, programs, columns), b = partial(dbias, programs, columns);
     const PlanSlot none, carried_b = carries_both ? b : none;
     if (is_held)
-      launch(kernels->held, arg(dsum), arg(dx), w, carried_b, programs, tile_rows);
+      launch(kernels->held, arg(dsum), arg(dx), w, carried_b, programs, tile_rows,
+             tile_rows == 1 && columns <= kMaxPrefetchedColumns);
     else
       launch(kernels->two_pass, arg(dsum), arg(dx));
     const PlanSlot summed_w = is_held ? none : w, summed_b = is_held && carries_both ? none : b;
@@ -201,14 +249,12 @@ class Building {
   PlanSlot partial(Slot gradient, std::int64_t programs, std::int64_t columns) const {
     return has(gradient) ? plan_.scratch({programs, columns}, DType::f32) : PlanSlot();
   }
-  /// As many programs as run at once: a thread holds 32 elements in 160 registers, with sums for
-  /// two gradients in 200.
+  /// As many programs as run at once: a thread holds 32 elements in 200 registers and more.
   std::int64_t programs_for(const Tensor& rows, int tile_rows) const {
-    constexpr std::int64_t kMaxOfSm = 24;
-    const std::int64_t held_by_sm = has(dbias) ? 8192 : 12288;
+    constexpr std::int64_t kMaxOfSm = 24, kHeldBySm = 8192;
     const auto columns = std::bit_ceil(static_cast<std::uint64_t>(rows.size(1)));
     const std::int64_t elements = tile_rows * static_cast<std::int64_t>(columns);
-    const std::int64_t of_sm = std::clamp<std::int64_t>(held_by_sm / elements, 1, kMaxOfSm);
+    const std::int64_t of_sm = std::clamp<std::int64_t>(kHeldBySm / elements, 1, kMaxOfSm);
     const std::int64_t tiles = ceil_div<std::int64_t>(rows.size(0), tile_rows);
     return std::clamp<std::int64_t>(tiles, 1, num_sms(plan_.device()) * of_sm);
   }

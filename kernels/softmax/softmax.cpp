@@ -44,10 +44,12 @@ template <class T>
 auto softmax_of_cluster_rows() {
   return kernel("softmax_cluster", [](In<T, 2> x, Out<T, 2> y, ClusterShape shape) {
     for (auto r : grid(rows(y), 1, cluster(shape.ctas))) {
-      const Tile v = cast<f32>(x.with(kReadOnce)(r, shape.part())), top = max(v);
-      const Tile e = exp_above(v, finite_reference(top));
-      const RowExponentials row = merge_in_cluster({top, sum(e)}, shape.ctas);
-      y(r, shape.part()) = e * (exp_above(top, row.top) * rcp(row.total));
+      const Tile v = x.with(kReadOnce)(r, shape.part()), top = cast<f32>(max(v));
+      const Tile total = sum(exp_above(cast<f32>(v), finite_reference(top)));
+      const RowExponentials row = merge_in_cluster({top, total}, shape.ctas);
+      // The exponentials are computed again: the row waits for the cluster as it was loaded, in
+      // half the registers, so that three CTAs share an SM and others load while one waits.
+      y(r, shape.part()) = exp_above(cast<f32>(v), row.top) * rcp(row.total);
     }
   });
 }
@@ -104,13 +106,22 @@ auto backward_in_two_passes() {
   });
 }
 
+/// CTAs that share an SM: as many as hold their rows of 16-bit or 32-bit elements in registers.
+template <class T>
+constexpr const char* kCtasOfSm = sizeof(T) == 2 ? "min_ctas_per_sm=3" : "min_ctas_per_sm=2";
+template <class T>
+constexpr const char* kBackwardCtasOfSm =
+    sizeof(T) == 2 ? "min_ctas_per_sm=2" : "min_ctas_per_sm=1";
+
 template <class T>
 struct SoftmaxKernels {
   decltype(softmax_of_held_rows<T>()) held = softmax_of_held_rows<T>();
-  decltype(softmax_of_cluster_rows<T>()) cluster = softmax_of_cluster_rows<T>();
+  decltype(softmax_of_cluster_rows<T>()) cluster =
+      softmax_of_cluster_rows<T>().with_plan(kCtasOfSm<T>);
   decltype(softmax_in_two_passes<T>()) two_pass = softmax_in_two_passes<T>();
   decltype(backward_of_held_rows<T>()) held_backward = backward_of_held_rows<T>();
-  decltype(backward_of_cluster_rows<T>()) cluster_backward = backward_of_cluster_rows<T>();
+  decltype(backward_of_cluster_rows<T>()) cluster_backward =
+      backward_of_cluster_rows<T>().with_plan(kBackwardCtasOfSm<T>);
   decltype(backward_in_two_passes<T>()) two_pass_backward = backward_in_two_passes<T>();
 };
 
@@ -124,8 +135,7 @@ const SoftmaxKernels<T>& kernels() {
 std::optional<ClusterShape> cluster_for(std::int64_t columns, Device device) {
   constexpr int kHeld = 16384;
   if (!has_clusters(device)) return std::nullopt;
-  for (const ClusterShape shape :
-       {ClusterShape{kHeld, 4}, ClusterShape{kHeld, 8}, ClusterShape{2 * kHeld, 8}})
+  for (const ClusterShape shape : {ClusterShape{kHeld, 4}, ClusterShape{kHeld, 8}})
     if (columns <= shape.columns * shape.ctas) return shape;
   return std::nullopt;
 }

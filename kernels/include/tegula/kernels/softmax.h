@@ -6,7 +6,7 @@
 #include "tegula/tensor.h"
 
 /// Softmax of rows of any length, forward and backward. Memory-bound: every element is read and
-/// written once; rows of more than 32768 columns are read twice.
+/// written once; rows of more than 131072 columns, without clusters 32768, are read twice.
 namespace tegula {
 
 /// y = softmax of each row of x, computed in f32; bf16, f16 or f32 [rows, columns]. A row without a
