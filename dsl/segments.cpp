@@ -49,7 +49,10 @@ Tile Segments::tile_count(std::int64_t block) const {
   Tracer& t = Tracer::at(loc_, "segments");
   const Tracer::Pin pin(t, loc_);
   const Tile any = max(0, min(count(), Tile(1)));
-  return cast<i32>((extents_[0] / block + count()) * any);
+  Tile most = extents_[0] / block + count();
+  // Each tile that is counted has a row.
+  if (first_tiles_) most = min(extents_[0], most);
+  return cast<i32>(most * any);
 }
 
 /// Number of a segment's first tile. If nobody has counted: the next segment's is at least as many
