@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/gathered_box.h"
 #include "ir/pipeline.h"
 #include "ir/uses.h"
 
@@ -54,10 +55,11 @@ class BatchedDots {
       if (is_own_load(v)) k_.erase(k_[v].def);
   }
 
-  /// The dot is the only one that uses what the load brings.
+  /// The dot is the only one that uses what the load brings, and no index tile says from where.
   bool is_own_load(Value v) const {
     const OpId def = k_[v].def;
-    return def && k_[def].opcode == Opcode::LoadView && uses_.count(v) == 1;
+    return def && k_[def].opcode == Opcode::LoadView && uses_.count(v) == 1 &&
+           gathered_dim(k_, k_[def]) < 0;
   }
 
   std::vector<Value> of_batches(OpId dot, Value v) {
