@@ -4,6 +4,7 @@
 #include "tegula/control.h"
 #include "tegula/device.h"
 #include "tegula/dtype.h"
+#include "tegula/elementary.h"
 #include "tegula/error.h"
 #include "tegula/kernel.h"
 #include "tegula/math.h"
