@@ -485,7 +485,9 @@ void Tracer::close_fold(std::uint64_t id) {
   OpenScope& s = top(id);
   read_after(s);
   for (const Carry& c : s.carries)
-    if (c.after != c.before) fail(ErrorId::reduce_rebinds, s.loc, {});
+    if (c.after != c.before)
+      fail(ErrorId::reduce_rebinds, s.loc, {},
+           kernel[s.op].opcode == Opcode::ScanWith ? "scan" : "reduce");
   pop();
 }
 

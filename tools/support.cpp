@@ -66,8 +66,8 @@ class Reasons {
 std::string type_header(std::string_view first, std::string_view last) {
   std::string names, line;
   for (const DTypeInfo& t : kDTypeInfo) {
-    names += fmt::format(" {} |", t.name);
-    line += "---|";
+    names += fmt::format("{}|", t.name);
+    line += "-|";
   }
   return fmt::format("\n| {} |{}{}\n|---|{}{}\n", first, names,
                      last.empty() ? "" : fmt::format(" {} |", last), line,
@@ -101,7 +101,7 @@ std::string operations_text(const std::vector<OperationSupport>& all, Reasons& r
     for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
       text.insert(at, "\\");
     out += fmt::format("| `{}` |", text);
-    for (const Outcome& o : row.outcomes) out += fmt::format(" {} |", reasons.sign(o));
+    for (const Outcome& o : row.outcomes) out += fmt::format("{}|", reasons.sign(o));
     out += fmt::format(" {} |\n", own_ops(row, all.front()));
   }
   return out;
@@ -111,7 +111,7 @@ std::string casts_text(const std::vector<OperationSupport>& all, Reasons& reason
   std::string out = "\n## cast<column>(row)\n" + type_header("", "");
   for (const OperationSupport& row : all) {
     out += fmt::format("| {} |", row.text);
-    for (const Outcome& o : row.outcomes) out += fmt::format(" {} |", reasons.sign(o));
+    for (const Outcome& o : row.outcomes) out += fmt::format("{}|", reasons.sign(o));
     out += "\n";
   }
   return out;

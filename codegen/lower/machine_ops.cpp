@@ -16,16 +16,6 @@ namespace tegula::codegen {
 
 using namespace ir;
 
-namespace {
-
-ir::Dims dims_of(std::span<const std::int64_t> shape) {
-  ir::Dims d;
-  for (std::int64_t extent : shape) d.push_back(static_cast<int>(extent));
-  return d;
-}
-
-}  // namespace
-
 // ---- shared tiles
 // ---------------------------------------------------------------------------------------------------
 namespace {
@@ -53,20 +43,6 @@ void lower_SmemLoad(Lowering& l, OpId op) {
   const Type type = l.from.type(d.results[0]);
   const SmemSlot at = slot_of(l, d.operands[0], optional_operand(d, 1));
   l.set(d.results[0], load_shared(l, at.base, at.layout, layout_of(type), type.elem(), true));
-}
-
-void lower_TileSlice(Lowering& l, OpId op) {
-  const OpData& d = l.from[op];
-  const Value whole = d.operands[0];
-  const LinearLayout& layout = layout_of(l.from.type(whole));
-  const auto view = subtile(layout, dims_of(d.attrs.ints(AttrName::offsets)),
-                            dims_of(l.from.type(d.results[0]).shape()));
-  if (!view) throw InternalError("tile_slice: " + view.reason());
-  if (!l.is_sliced_load(whole)) return l.set(d.results[0], l.regs(l.get(whole), view->registers));
-  const OpData& load = l.from[l.from[whole].def];
-  const SmemSlot at = slot_of(l, load.operands[0], optional_operand(load, 1));
-  l.set(d.results[0], load_shared(l, at.base, at.layout, layout, l.from.type(whole).elem(), true,
-                                  view->registers));
 }
 
 // ---- asynchronous copies

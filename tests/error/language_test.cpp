@@ -113,6 +113,25 @@ TEST(LanguageError, Shapes) {
   });
 }
 
+TEST(LanguageError, Parts) {
+  expect("T0120 scatter_floats", [] {
+    on_tile([](Tile t) { t = scatter(t, arange(32)(none, all), t, 1, Combine::add); });
+  });
+  expect("T0101 index of floats", [] { on_tile([](Tile t) { t = gather(t, t, 1); }); });
+  expect("T0216 dot_batches",
+         [] { on_tile([](Tile t) { t = dot(t.reshape({2, 8, 32}), t.reshape({4, 32, 4})); }); });
+  expect("T0220 bad_slice", [] { on_tile([](Tile t) { t = slice(t, 1, 20, 16); }); });
+  expect("T0220 a subscript", [] { on_tile([](Tile t) { t = t(all, 32); }); });
+  expect("T0221 bad_squeeze", [] { on_tile([](Tile t) { t = squeeze(t, 0); }); });
+  expect("T0222 split_extent", [] { on_tile([](Tile t) { t = split(t).first; }); });
+  expect("T0223 pick_count", [] { on_tile([](Tile t) { t = t(none, all); }); });
+  expect("T0224 cat_shapes", [] { on_tile([](Tile t) { t = cat({t, t.T()}, 0); }); });
+  expect("T0225 cat_of_nothing", [] { on_tile([](Tile t) { t = cat({}, 0); }); });
+  expect("T0226 bad_padding", [] { on_tile([](Tile t) { t = pad(t, 0, -1, 0, 0); }); });
+  expect("T0227 lines_differ", [] { on_tile([](Tile t) { t = gather(t, arange(32), 1); }); });
+  expect("T0228 scalar_wanted", [] { on_tile([](Tile t) { t = extract(t, 1, arange(16)); }); });
+}
+
 // ---- control flow -------------------------------------------------------------------------------
 template <class F>
 void in_loop(F f) {

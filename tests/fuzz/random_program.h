@@ -111,10 +111,20 @@ class RandomProgram {
   void grow_shape();
   void grow_reshape();
   void grow_crop();
+  // Parts of tiles (random_program_parts.h).
+  void grow_slice();
+  void grow_concat();
+  void grow_gather();
+  void grow_scatter();
+  void grow_batched_dot();
+  Known index_into(const Shape& s, std::size_t axis, std::int64_t extent);
   void grow_reduce();
   void grow_reduce_flags();
   void grow_scan();
   void grow_arg_reduce();
+  void grow_scan_with();
+  void grow_sort();
+  void grow_key_ranks();
   void grow_dot();
   void grow_leaf();
   void grow_for();

@@ -303,10 +303,11 @@ void Absence::reduce(OpId id) {
 
 void Absence::dot(OpId id) {
   const OpData& d = k_[id];
+  const int row = static_cast<int>(k_.type(d.operands[2]).rank()) - 2;
   List kept(of(d.operands[2]).begin(), of(d.operands[2]).end());
   for (int i = 0; i < 2; ++i)
     for (const PresenceBound& bound : of(d.operands[static_cast<std::size_t>(i)]))
-      if (bound.dim == i && !bound.is_of_elements) merge_bounds(kept, std::array{bound});
+      if (bound.dim == row + i && !bound.is_of_elements) merge_bounds(kept, std::array{bound});
   set(d.results[0], std::move(kept));
 }
 
@@ -337,8 +338,14 @@ void Absence::op(OpId id) {
   }
   if (d.opcode == Broadcast) return broadcast(id);
   if (d.is(Reduce, ArgReduce, ReduceWith)) return reduce(id);
+  if (d.opcode == Sort) return sort(id);
+  if (d.opcode == KeyRanks) return key_ranks(id);
   if (d.opcode == Dot) return dot(id);
   if (d.opcode == Reshape) return reshape(id);
+  if (d.opcode == TileSlice) return tile_slice(id);
+  if (d.opcode == TileConcat) return tile_concat(id);
+  if (d.opcode == Gather) return gather(id);
+  if (d.opcode == Scatter) return scatter(id);
   if (d.opcode == If) return branch(id);
   if (d.opcode == Select) return select(id);
   const List all = union_of_operands(id);

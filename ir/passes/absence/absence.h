@@ -85,6 +85,10 @@ class Absence {
   Value mask_of_all(Builder& b, std::span<const PresenceBound> bounds, Type type);
   /// An offset that may be absent itself: 0 where it is.
   Value plain(Builder& b, Value offset);
+  /// The index of a scatter, -1 where it or the value is absent, so that the scatter drops it.
+  Value dropped_index(Builder& b, OpId scatter);
+  /// The index of a gather, 0 where it is absent: registers there may hold anything.
+  Value filled_index(Builder& b, OpId gather);
 
  private:
   using List = std::vector<PresenceBound>;
@@ -104,6 +108,10 @@ class Absence {
   void cluster_reduce_scatter(OpId op);
   Value share(OpId op, Value offset, std::int64_t extent);
   void reduce(OpId op);
+  void sort(OpId op);
+  PresenceBound sorted_line(Builder& b, OpId sort, std::span<const PresenceBound> bounds);
+  PresenceBound sorted_elements(Builder& b, OpId sort, std::span<const PresenceBound> bounds);
+  void key_ranks(OpId op);
   void dot(OpId op);
   List union_of_operands(OpId op) const;
   void remap(OpId op, const std::vector<int>& new_dim);
@@ -116,6 +124,16 @@ class Absence {
   Value made_mask(Value mask);
   Value limit(Value view, std::int64_t axis, Type type);
   Value below(Builder& b, Value at, const PresenceBound& bound);
+
+  // ---- parts of tiles (absence_parts.cpp)
+  PresenceBound sliced(OpId op, PresenceBound bound);
+  void tile_slice(OpId op);
+  void tile_concat(OpId op);
+  PresenceBound concatenated(OpId op, std::span<const Value> parts, std::span<const List> bounds,
+                             int axis);
+  void join_lines(OpId op, std::span<const List> bounds, int dim, List& all);
+  void gather(OpId op);
+  void scatter(OpId op);
 
   // ---- what becomes of two values (absence_choice.cpp)
   static Sides compare(std::span<const PresenceBound> first, std::span<const PresenceBound> second);
