@@ -22,8 +22,7 @@ Tile unary_float(std::string_view what, Opcode op, const Arg& x, bool approx = f
 }
 
 /// An op, but for f64, which the hardware has no instruction for: there `of_double`.
-Tile unary_float(std::string_view what, Opcode op, const Arg& x,
-                 Tile (*of_double)(const Tile&)) {
+Tile unary_float(std::string_view what, Opcode op, const Arg& x, Tile (*of_double)(const Tile&)) {
   Tracer& t = Tracer::at(x.loc(), what);
   const bool wide = dsl::promote_types(t, what, std::span(&x, 1)) == DType::f64;
   return wide ? dsl::composed(what, x, of_double) : unary_float(what, op, x);
@@ -128,35 +127,19 @@ Tile mulhi(const Arg& a, const Arg& b) {
 Tile popc(const Arg& x) { return unary_integer("popc", Opcode::Popc, x); }
 Tile clz(const Arg& x) { return unary_integer("clz", Opcode::Clz, x); }
 
-Tile exp(const Arg& x) {
-  return unary_float("exp", Opcode::Exp, x, dsl::elementary::exp_of);
-}
-Tile exp2(const Arg& x) {
-  return unary_float("exp2", Opcode::Exp2, x, dsl::elementary::exp2_of);
-}
-Tile log(const Arg& x) {
-  return unary_float("log", Opcode::Log, x, dsl::elementary::log_of);
-}
-Tile log2(const Arg& x) {
-  return unary_float("log2", Opcode::Log2, x, dsl::elementary::log2_of);
-}
+Tile exp(const Arg& x) { return unary_float("exp", Opcode::Exp, x, dsl::elementary::exp_of); }
+Tile exp2(const Arg& x) { return unary_float("exp2", Opcode::Exp2, x, dsl::elementary::exp2_of); }
+Tile log(const Arg& x) { return unary_float("log", Opcode::Log, x, dsl::elementary::log_of); }
+Tile log2(const Arg& x) { return unary_float("log2", Opcode::Log2, x, dsl::elementary::log2_of); }
 Tile sqrt(const Arg& x) { return unary_float("sqrt", Opcode::Sqrt, x); }
 Tile rsqrt(const Arg& x) {
   return unary_float("rsqrt", Opcode::Rsqrt, x, dsl::elementary::rsqrt_of);
 }
 Tile rcp(const Arg& x) { return unary_float("rcp", Opcode::Rcp, x); }
-Tile sin(const Arg& x) {
-  return unary_float("sin", Opcode::Sin, x, dsl::elementary::sin_of);
-}
-Tile cos(const Arg& x) {
-  return unary_float("cos", Opcode::Cos, x, dsl::elementary::cos_of);
-}
-Tile tanh(const Arg& x) {
-  return unary_float("tanh", Opcode::Tanh, x, dsl::elementary::tanh_of);
-}
-Tile erf(const Arg& x) {
-  return unary_float("erf", Opcode::Erf, x, dsl::elementary::erf_of);
-}
+Tile sin(const Arg& x) { return unary_float("sin", Opcode::Sin, x, dsl::elementary::sin_of); }
+Tile cos(const Arg& x) { return unary_float("cos", Opcode::Cos, x, dsl::elementary::cos_of); }
+Tile tanh(const Arg& x) { return unary_float("tanh", Opcode::Tanh, x, dsl::elementary::tanh_of); }
+Tile erf(const Arg& x) { return unary_float("erf", Opcode::Erf, x, dsl::elementary::erf_of); }
 Tile floor(const Arg& x) { return unary_float("floor", Opcode::Floor, x); }
 Tile ceil(const Arg& x) { return unary_float("ceil", Opcode::Ceil, x); }
 Tile round(const Arg& x) { return unary_float("round", Opcode::Round, x); }
@@ -212,7 +195,7 @@ Tile gelu(const Arg& x) { return dsl::composed("gelu", x, gelu_of); }
 Tile gelu_tanh_approx(const Arg& x) { return dsl::composed("gelu_tanh_approx", x, gelu_tanh_of); }
 Tile softplus(const Arg& x) {
   return dsl::composed("softplus", x,
-                  [](const Tile& v) { return max(v, 0.0f) + log(1.0f + exp(-abs(v))); });
+                       [](const Tile& v) { return max(v, 0.0f) + log(1.0f + exp(-abs(v))); });
 }
 Tile isnan(const Arg& x) {
   return dsl::composed("isnan", x, [](const Tile& v) { return v != v; });

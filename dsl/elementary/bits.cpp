@@ -66,7 +66,8 @@ Tile ldexp(const Arg& x, const Arg& exponent) {
   dsl::require_integers("ldexp", d, exponent.loc());
   const Tile n = t.tile(dsl::operand(t, exponent, d));
   return dsl::composed("ldexp", x, [&](const Tile& v) {
-    return elementary::ldexp_of(v, cast(clamp(cast<i64>(n), -9000, 9000), elementary::format_of(v).bits));
+    return elementary::ldexp_of(
+        v, cast(clamp(cast<i64>(n), -9000, 9000), elementary::format_of(v).bits));
   });
 }
 
@@ -98,9 +99,8 @@ Tile copysign(const Arg& x, const Arg& y) {
 }
 
 Tile fdim(const Arg& x, const Arg& y) {
-  return on_own_type("fdim", x, y, [](const Tile& a, const Tile& b) {
-    return where(a <= b, 0, a - b);
-  });
+  return on_own_type("fdim", x, y,
+                     [](const Tile& a, const Tile& b) { return where(a <= b, 0, a - b); });
 }
 
 }  // namespace tegula

@@ -29,8 +29,8 @@ Tile composed(std::string_view what, const Arg& x, const Arg& y, const F& f) {
   require_floats(what, d, x.loc());
   const Tracer::Pin pin(t, x.loc());
   const DType wide = computed_in(d);
-  return cast(f(t.tile(convert(t, operand(t, x, d), wide)), t.tile(convert(t, operand(t, y, d), wide))),
-              d);
+  return cast(
+      f(t.tile(convert(t, operand(t, x, d), wide)), t.tile(convert(t, operand(t, y, d), wide))), d);
 }
 
 }  // namespace tegula::dsl

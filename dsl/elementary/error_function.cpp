@@ -114,8 +114,6 @@ Tile erfcx(const Arg& x) { return dsl::composed("erfcx", x, elementary::erfcx_of
 Tile erfinv(const Arg& x) { return dsl::composed("erfinv", x, elementary::erfinv_of); }
 Tile erfcinv(const Arg& x) { return dsl::composed("erfcinv", x, elementary::erfcinv_of); }
 Tile normcdf(const Arg& x) { return dsl::composed("normcdf", x, elementary::normcdf_of); }
-Tile normcdfinv(const Arg& x) {
-  return dsl::composed("normcdfinv", x, elementary::normcdfinv_of);
-}
+Tile normcdfinv(const Arg& x) { return dsl::composed("normcdfinv", x, elementary::normcdfinv_of); }
 
 }  // namespace tegula

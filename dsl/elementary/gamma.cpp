@@ -41,7 +41,8 @@ Descent descent(const Tile& a) {
 /// log Gamma(a) for a > 0.
 Tile lgamma_of_positive(const Tile& a) {
   const auto [product, rest] = descent(kept_min(a, 8));
-  const Tile at_1 = where(a < 0.5, a, a - 1.0), near_1 = at_1 * polynomial(at_1, kLgamma1_32, kLgamma1_64);
+  const Tile at_1 = where(a < 0.5, a, a - 1.0),
+             near_1 = at_1 * polynomial(at_1, kLgamma1_32, kLgamma1_64);
   const Tile at_2 = rest - 2.0;
   Tile near_2 = at_2 * polynomial(at_2, kLgamma2_32, kLgamma2_64);
   if (is_wide(a)) near_2 = near_2 + log_of_normal(product);

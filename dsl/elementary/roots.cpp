@@ -35,7 +35,8 @@ Tile cbrt_of(const Tile& x) {
 Tile hypot_of(const Tile& x, const Tile& y) {
   const Tile a = abs(x), b = abs(y), large = max(a, b), small = min(a, b);
   const bool wide = is_wide(x);
-  const Tile is_huge = large > (wide ? 0x1p500 : 0x1p60), is_tiny = large < (wide ? 0x1p-400 : 0x1p-40);
+  const Tile is_huge = large > (wide ? 0x1p500 : 0x1p60),
+             is_tiny = large < (wide ? 0x1p-400 : 0x1p-40);
   const double down = wide ? 0x1p-600 : 0x1p-80, up = wide ? 0x1p700 : 0x1p100;
   const Tile scale = where(is_huge, down, where(is_tiny, up, cast(1.0, large.dtype())));
   const Tile back = where(is_huge, 1 / down, where(is_tiny, 1 / up, cast(1.0, large.dtype())));

@@ -4,10 +4,10 @@
 #include "tegula/value.h"
 
 /// More functions of floats, each made of correctly rounded operations and integers: `cpu`, `sim`
-/// and every GPU compute the same bits. f32 and f64 within the ulp that stand here (f32, f64), which
-/// are measured (docs/math-bounds.md); f16 and bf16 are computed in f32 and rounded once. NaN gives
-/// NaN; what the real function has no value for gives NaN, and poles infinity, as in C. Operands are
-/// scalars or tiles of floats, else CompileError.
+/// and every GPU compute the same bits. f32 and f64 within the ulp that stand here (f32, f64),
+/// which are measured (docs/math-bounds.md); f16 and bf16 are computed in f32 and rounded once. NaN
+/// gives NaN; what the real function has no value for gives NaN, and poles infinity, as in C.
+/// Operands are scalars or tiles of floats, else CompileError.
 namespace tegula {
 
 /// e^x - 1 (2, 2), 10^x (2, 2).

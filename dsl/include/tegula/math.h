@@ -55,8 +55,8 @@ Tile round(const Arg& x);
 Tile trunc(const Arg& x);
 /// The hardware's fast versions: the reciprocal within 1 ulp, subnormals 0 (a correctly rounded one
 /// is a function call where it is subnormal, and an epilogue full of them runs out of registers);
-/// tanh within 2^-11 relative, the others within 2^-20.9 in [-pi, pi]. Of the last three there is none
-/// of f64: CompileError.
+/// tanh within 2^-11 relative, the others within 2^-20.9 in [-pi, pi]. Of the last three there is
+/// none of f64: CompileError.
 Tile rcp_approx(const Arg& x);
 Tile tanh_approx(const Arg& x);
 Tile sin_approx(const Arg& x);
