@@ -111,6 +111,8 @@ TEST(Refusal, FunctionsOfFolds) {
     });
   });
   expect("T1008 a load", [&] { fold([](auto x, auto, Tile a, Tile b) { return a + b * x(0); }); });
+  expect("T1008 a fold in a map",
+         [] { on_tile([](Tile t) { t = map([](Tile x) { return x - sum(x); }, t); }); });
   expect("T1008 a load by address", [] {
     kernel("k", [](In<f32, 1> x, Ptr<f32> p, Out<f32, 1> y) {
       for (auto i : grid(y, 1))
