@@ -21,7 +21,7 @@
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
-#include "tegula/kernels/rows.h"
+#include "tegula/kernels/vector_add.h"
 #include "tegula/tegula.h"
 #include "tools/workload/attention_pairs.h"
 
@@ -107,10 +107,7 @@ std::vector<Case> make_cases() {
                                      base.with({{"B", static_cast<int>(block)}}))
                         .first->second(s, t[0], t[1], t[2]);
                   }});
-  list.push_back({"softmax", [](const Stream& s, Tensors t, double) { softmax(s, t[0], t[1]); }});
-  list.push_back({"rms_norm", [](const Stream& s, Tensors t, double e) {
-                    rms_norm(s, t[0], t[1], t[2], static_cast<float>(e));
-                  }});
+  add_row_cases(list);
   add_matmul_cases(list);
   add_ladder(list);
   add_tuned_cases(list);

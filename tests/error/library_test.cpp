@@ -3,12 +3,16 @@
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/block_patterns.h"
 #include "tegula/kernels/copy.h"
+#include "tegula/kernels/cross_entropy.h"
 #include "tegula/kernels/fused_matmul.h"
+#include "tegula/kernels/gated_activation.h"
 #include "tegula/kernels/gated_matmul.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
-#include "tegula/kernels/rows.h"
+#include "tegula/kernels/norm.h"
+#include "tegula/kernels/rope.h"
 #include "tegula/kernels/scores.h"
+#include "tegula/kernels/softmax.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -144,6 +148,28 @@ TEST(LibraryError, Others) {
   expect("T1660 copied_tensors", [] { copy(stream(), of({4, 8}), of({4, 8}, DType::f32)); });
   expect("T1661 row_type",
          [] { softmax(stream(), of({4, 8}, DType::i32), of({4, 8}, DType::i32)); });
+}
+
+TEST(LibraryError, Rows) {
+  const Tensor x = of({4, 8}), y = of({4, 8}), of_rows = of({4}, DType::f32);
+  expect("T1662 shape", [&] { softmax(stream(), x, of({4, 9})); });
+  expect("T1662 rank", [&] { softmax(stream(), of({8}), y); });
+  expect("T1662 of weight", [&] { rms_norm(stream(), x, of({4}), y); });
+  expect("T1662 left out", [&] { rms_norm_backward(stream(), {.x = x, .rstd = {}}, y, {.x = y}); });
+  expect("T1662 mean", [&] { rms_norm(stream(), x, {}, y, 1e-6f, {.mean = of_rows}); });
+  expect("T1662 gradient of bias", [&] {
+    rms_norm_backward(stream(), {.x = x, .rstd = of_rows}, y, {.x = y, .bias = of({8})});
+  });
+  expect("T1662 tables", [&] {
+    const Tensor heads = of({4, 2, 8}), table = of({3, 4}, DType::f32);
+    rope(stream(), RopePairs::interleaved, heads, {.cos = table, .sin = table}, of({4, 2, 8}));
+  });
+  expect("T1662 up",
+         [&] { gated_activation(stream(), GateActivation::silu, x, of({4, 8}, DType::f32), y); });
+  expect("T1662 smoothing", [&] {
+    cross_entropy(stream(), x, of({4}, DType::i32), of_rows, of({4}, DType::f32),
+                  {.label_smoothing = 1});
+  });
 }
 
 }  // namespace
