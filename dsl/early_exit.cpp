@@ -46,15 +46,19 @@ void Tracer::leave_if(ir::Value condition, std::string_view what, bool of_loop) 
     build.at_end(kernel.add_region(kernel.make_op(Opcode::If, {}, {}, s.loc)));
     return;
   }
+  ir::Value ends;
+  if (inner->kind == ScopeKind::While) ends = build.flag(false);
+  if (inner->kind == ScopeKind::Loop) ends = kernel[inner->op].operands[1];
   const ir::OpId op = build.make_if(condition, {});
   OpenScope& s = push(ScopeKind::Rest);
   s.op = op;
+  s.ends = ends;
   build.at_end(kernel[op].regions[1]);
 }
 
 /// Closes the innermost rest: results are the variables that it changed, and `goes_on` or, where it
-/// did not happen, `ends`. Variables of the body may be gone by now.
-ir::Value Tracer::close_rest(ir::Value goes_on, ir::Value ends) {
+/// did not happen, what ends the loop. Variables of the body may be gone by now.
+ir::Value Tracer::close_rest(ir::Value goes_on) {
   OpenScope& s = scopes_.back();
   if (s.now) {
     restore(s.carries);
@@ -86,7 +90,7 @@ ir::Value Tracer::close_rest(ir::Value goes_on, ir::Value ends) {
   }
   ir::Value following;
   if (goes_on) {
-    yields[0].push_back(ends);
+    yields[0].push_back(s.ends);
     yields[1].push_back(goes_on);
     following = kernel.add_result(op, kernel.type(goes_on));
   }
@@ -96,21 +100,21 @@ ir::Value Tracer::close_rest(ir::Value goes_on, ir::Value ends) {
   return following;
 }
 
-ir::Value Tracer::close_rests(ir::Value goes_on, ir::Value ends) {
-  while (has_rest()) goes_on = close_rest(goes_on, ends);
+ir::Value Tracer::close_rests(ir::Value goes_on) {
+  while (has_rest()) goes_on = close_rest(goes_on);
   return goes_on;
 }
 
 /// The body of `steps` was left: the next index is the end of the range.
 void Tracer::end_steps(OpenScope& loop) {
   if (loop.now) {
-    close_rests({}, {});
+    close_rests({});
     loop.next = loop.end;
     return;
   }
   const std::uint64_t id = loop.id;
-  const ir::Value hi = kernel[loop.op].operands[1], step = kernel[loop.op].operands[2];
-  const ir::Value following = close_rests(build.add(induction(id), step), hi);
+  const ir::Value step = kernel[loop.op].operands[2];
+  const ir::Value following = close_rests(build.add(induction(id), step));
   OpenScope& s = top(id);
   if (!s.second) s.following = following;
 }

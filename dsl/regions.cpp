@@ -365,7 +365,7 @@ void Tracer::record_loop(const std::function<Tile()>& condition,
     while (live->integer(value(condition()), "a condition") != 0) {
       body();
       const bool leaves = has_rest();
-      if (leaves) close_rests({}, {});
+      if (leaves) close_rests({});
       live->catch_up();
       if (leaves) break;
       live->release();
@@ -395,7 +395,7 @@ void Tracer::record_loop(const std::function<Tile()>& condition,
   start_body(top(id), loop);
   const auto record_body = [&] {
     body();
-    return has_rest() ? close_rests(build.flag(true), build.flag(false)) : ir::Value();
+    return has_rest() ? close_rests(build.flag(true)) : ir::Value();
   };
   const ir::Value following = record_body();
   end_recording(top(id));
@@ -516,7 +516,7 @@ std::uint64_t Tracer::open_grid() {
 }
 
 bool Tracer::close_grid(std::uint64_t id) {
-  close_rests({}, {});
+  close_rests({});
   OpenScope& s = top(id);
   end_recording(s);
   if (!s.second && wants_check()) {

@@ -58,6 +58,7 @@ struct OpenScope {
   std::vector<Carry> carries;
   ir::Value now;        ///< start of the iteration, in an eager run
   ir::Value following;  ///< of a body that may be left: what decides about the next iteration
+  ir::Value ends;       ///< of the rest of a body: what ends the loop, where the body is left
   ir::Value chooses;    ///< of a branch in a map: the condition that selects, element by element
   bool is_otherwise = false;                 ///< that branch is the second one
   std::int64_t next = 0, end = 0, step = 0;  ///< the same loop's bounds
@@ -265,8 +266,8 @@ class Tracer {
   void yield(ir::RegionId region, const std::vector<ir::Value>& values);
   // early_exit.cpp
   bool has_rest() const { return !scopes_.empty() && scopes_.back().kind == ScopeKind::Rest; }
-  ir::Value close_rests(ir::Value goes_on, ir::Value ends);
-  ir::Value close_rest(ir::Value goes_on, ir::Value ends);
+  ir::Value close_rests(ir::Value goes_on);
+  ir::Value close_rest(ir::Value goes_on);
   void end_steps(OpenScope& loop);
   void make_while(ir::OpId loop, ir::Value following);
   void stop_while(ir::OpId loop, ir::Value following);

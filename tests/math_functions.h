@@ -38,6 +38,7 @@ inline Real half_turns(Real x, bool cosine) {
 
 /// e^(x^2) erfc(x): by the continued fraction where the factors leave the range.
 inline Real scaled_complement(Real x) {
+  if (x < -150) return std::numeric_limits<Real>::infinity();
   if (x < 20) {
     const Real square = x * x, low = std::fma(x, x, -square);
     return std::exp(square) * (1 + low) * std::erfc(x);
@@ -48,6 +49,7 @@ inline Real scaled_complement(Real x) {
 }
 
 inline Real normal_distribution(Real x) {
+  if (std::isinf(x)) return x > 0 ? 1 : 0;
   const Real root = std::numbers::sqrt2_v<Real> / 2, a = -x * root;
   // root is rounded: its error times x, and that of the product.
   const Real root_low = 1.8950325588932570797e-20L, low = std::fma(-x, root, -a) - x * root_low;
@@ -98,7 +100,7 @@ inline const std::vector<MathFunction>& math_functions() {
       TEGULA_UNARY(exp10, std::pow(Real{10}, x), 2, 2),
       TEGULA_UNARY(expm1, std::expm1(x), 2, 2),
       TEGULA_UNARY(log, std::log(x), -1, 2),
-      TEGULA_UNARY(log2, std::log2(x), -1, 2),
+      TEGULA_UNARY(log2, std::log2(x), -1, 3),
       TEGULA_UNARY(log10, std::log10(x), 2, 2),
       TEGULA_UNARY(log1p, std::log1p(x), 2, 2),
       TEGULA_UNARY(sin, std::sin(x), -1, 2, {}, kAngle64),
@@ -107,7 +109,7 @@ inline const std::vector<MathFunction>& math_functions() {
       TEGULA_UNARY(sin_pi, half_turns(x, false), 2, 2),
       TEGULA_UNARY(cos_pi, half_turns(x, true), 2, 2),
       TEGULA_UNARY(tan_pi, half_turns(x, false) / half_turns(x, true), 3, 3),
-      TEGULA_UNARY(asin, std::asin(x), 2, 2),
+      TEGULA_UNARY(asin, std::asin(x), 3, 2),
       TEGULA_UNARY(acos, std::acos(x), 2, 2),
       TEGULA_UNARY(atan, std::atan(x), 2, 2),
       TEGULA_BINARY(atan2, std::atan2(x, y), 2, 2),
@@ -121,18 +123,18 @@ inline const std::vector<MathFunction>& math_functions() {
       TEGULA_UNARY(cbrt, std::cbrt(x), 1, 1),
       TEGULA_BINARY(hypot, std::hypot(x, y), 2, 2),
       TEGULA_UNARY(erf, std::erf(x), -1, 2),
-      TEGULA_UNARY(erfc, std::erfc(x), 4, 4),
-      TEGULA_UNARY(erfcx, scaled_complement(x), 4, 4),
+      TEGULA_UNARY(erfc, std::erfc(x), 5, 4),
+      TEGULA_UNARY(erfcx, scaled_complement(x), 5, 5),
       TEGULA_UNARY(erfinv, inverse_erf(x), 6, 4),
-      TEGULA_UNARY(erfcinv, inverse_erfc(x), 6, 4),
-      TEGULA_UNARY(normcdf, normal_distribution(x), 4, 4),
-      TEGULA_UNARY(normcdfinv, -std::numbers::sqrt2_v<Real> * inverse_erfc(2 * x), 6, 4),
+      TEGULA_UNARY(erfcinv, inverse_erfc(x), 6, 5),
+      TEGULA_UNARY(normcdf, normal_distribution(x), 5, 5),
+      TEGULA_UNARY(normcdfinv, -std::numbers::sqrt2_v<Real> * inverse_erfc(2 * x), 6, 5),
       TEGULA_UNARY(lgamma, std::lgamma(x), 6, 10, {}, {}, false, true),
       TEGULA_UNARY(tgamma, std::tgamma(x), 8, 10),
       TEGULA_BINARY(fmod, std::fmod(x, y), 0, 0),
       TEGULA_BINARY(remainder, std::remainder(x, y), 0, 0),
       TEGULA_BINARY(copysign, std::copysign(x, y), 0, 0),
-      TEGULA_BINARY(fdim, std::fdim(x, y), 0, 0),
+      TEGULA_BINARY(fdim, std::fdim(x, y), 1, 1),
       {"ldexp",
        [](const Tile& x, const Tile& y) { return ldexp(x, cast<i32>(y)); },
        [](Real x, Real y) -> Real {

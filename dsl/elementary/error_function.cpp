@@ -31,9 +31,15 @@ Tile complement(const Tile& a) {
   return times_power(scaled_complement(bounded), square, fma(bounded, bounded, -square));
 }
 
+/// erf up to 1 in magnitude; of f32 up to 1/2, for which fewer powers do.
+Tile small_erf(const Tile& x) {
+  const std::span<const double> all(kErf64);
+  return x * polynomial(x * x, is_wide(x) ? all : all.last(8));
+}
+
 Tile erfc_of(const Tile& x) {
-  const Tile v = complement(abs(x));
-  return where(x < 0.0, 2.0 - v, v);
+  const Tile size = abs(x), v = complement(size);
+  return where(size < 0.5, 1.0 - small_erf(x), where(x < 0.0, 2.0 - v, v));
 }
 
 Tile erfcx_of(const Tile& x) {
@@ -53,9 +59,6 @@ Tile normcdf_of(const Tile& x) {
   return where(x > 0.0, 1.0 - v, v);
 }
 
-/// erf up to 1 in magnitude.
-Tile small_erf(const Tile& x) { return x * polynomial(x * x, kErf64); }
-
 /// First guess of the y with erf(y) = a, given w = -log(1 - a^2), after Giles 2010.
 Tile inverse_guess(const Tile& a, const Tile& w) {
   const auto by = [](const Tile& t, const auto& list) {
@@ -69,10 +72,12 @@ Tile inverse_guess(const Tile& a, const Tile& w) {
 
 /// One step of Halley's method, by erf in the middle and by its complement outside.
 Tile inverse_step(const Tile& y, const Tile& a, const Tile& rest) {
-  const Tile square = y * y, power = exp_parts(square, fma(y, y, -square)).value();
+  const Tile square = y * y;
+  const Power power = exp_parts(square, fma(y, y, -square));
   const double half = std::numbers::sqrt2 * std::numbers::sqrt2 / (4 * std::numbers::inv_sqrtpi);
-  const Tile by_complement = (scaled_complement(y) - rest * power) * half;
-  const Tile by_erf = (a - small_erf(y)) * power * half;
+  const Tile by_complement =
+      (scaled_complement(y) - scaled(rest, power.exponent) * power.mantissa) * half;
+  const Tile by_erf = (a - small_erf(y)) * power.value() * half;
   const Tile step = where(a <= 0.5, by_erf, by_complement);
   return y + step / (1.0 - y * step);
 }

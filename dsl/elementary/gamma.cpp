@@ -85,7 +85,7 @@ Tile tgamma_of(const Tile& x) {
   const Tile a = kept_min(abs(x), 2000), is_small = a < stirling_from(x);
   const auto [mantissa, exponent] = large_gamma(kept_max(a, 2));
   const Tile m = where(is_small, small_gamma(kept_max(a, f.smallest_normal())), mantissa);
-  const Tile j = where(is_small, 0, exponent), sine = sincos_pi(a).sine;
+  const Tile j = where(is_small, 0, exponent), sine = sincos_pi(abs(x)).sine;
   const Tile reflected = scaled(-std::numbers::pi / (m * a * sine), -j);
   const Tile negative = where((sine == 0.0) || (x == -inf), nan, reflected);
   const Tile number = where(x < 0.0, negative, scaled(m, j));

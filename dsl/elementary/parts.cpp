@@ -113,7 +113,7 @@ Sum log_sum(const Tile& x) {
   const Tile s_low = (fma(-s, below, f) - s * below_low) / below;
   const Tile square = s * s, rest = s * square * polynomial(square, kLog64);
   const auto [high, low] = exact_sum(e * b.high, s + s);
-  return {high, low + fma(e, b.low, rest + 2.0 * s_low)};
+  return exact_sum(high, low + fma(e, b.low, rest + 2.0 * s_low));
 }
 
 Tile expm1_part(const Tile& r) { return fma(r * r, polynomial(r, kExp32, kExp64), r); }

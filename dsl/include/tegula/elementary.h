@@ -23,7 +23,7 @@ Tile tan(const Arg& x);
 Tile sin_pi(const Arg& x);
 Tile cos_pi(const Arg& x);
 Tile tan_pi(const Arg& x);
-/// (2, 2) each; the angle of (x, y) is in [-pi, pi].
+/// (2, 2) each, asin (3, 2); the angle of (x, y) is in [-pi, pi].
 Tile asin(const Arg& x);
 Tile acos(const Arg& x);
 Tile atan(const Arg& x);
@@ -42,13 +42,13 @@ Tile cbrt(const Arg& x);
 /// sqrt(x^2 + y^2) without overflow of the squares (2, 2).
 Tile hypot(const Arg& x, const Arg& y);
 
-/// 1 - erf(x) (4, 4), and e^(x^2) times it (4, 4).
+/// 1 - erf(x) (5, 4), and e^(x^2) times it (5, 5).
 Tile erfc(const Arg& x);
 Tile erfcx(const Arg& x);
-/// The y with erf(y) = x, and with erfc(y) = x: (6, 4).
+/// The y with erf(y) = x (6, 4), and with erfc(y) = x (6, 5).
 Tile erfinv(const Arg& x);
 Tile erfcinv(const Arg& x);
-/// Distribution function of the standard normal distribution (4, 4), and its inverse (6, 4).
+/// Distribution function of the standard normal distribution (5, 5), and its inverse (6, 5).
 Tile normcdf(const Arg& x);
 Tile normcdfinv(const Arg& x);
 
