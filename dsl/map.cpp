@@ -14,10 +14,12 @@ namespace tegula {
 namespace detail {
 
 RecordedMap::RecordedMap(std::initializer_list<Arg> tiles, Loc at) {
-  Tracer& t = Tracer::at(at, "map");
+  // Where the operands were made is the user's place, which a list of them leaves no room for.
+  Tracer* recording = Tracer::current();
+  Tracer& t = Tracer::at(recording ? recording->build.loc : at, "map");
   std::vector<ir::Value> values;
   for (const Arg& a : tiles) values.push_back(t.value(a));
-  dsl::broadcast_shapes(t, "map", values, at);
+  dsl::broadcast_shapes(t, "map", values, t.build.loc);
   for (ir::Value v : values) operands_.push_back(t.tile(v));
   open_.open(t.open_map());
 }
@@ -89,6 +91,7 @@ void Tracer::close_choice(OpenScope& s) {
 
 /// Which elements the code that is recorded now is for: those of the branches and loops around it.
 Tile Tracer::elements_of(const Tile& condition) {
+  const Pin pin(*this, build.loc);
   Tile all = condition;
   for (const OpenScope& s : scopes_) {
     if (!s.chooses) continue;
@@ -118,6 +121,7 @@ void Tracer::map_while(const std::function<Tile()>& condition, const std::functi
   Tile active = elements_of(condition());
   spread_elements(active);
   const auto test = [&] {
+    const Pin pin(*this, build.loc);
     const ir::RegionId region = build.region();
     const ir::OpId last = kernel[region].last;
     const Tile goes_on = kernel.type(value(active)).is_tile() ? any(active) : Tile(active);
@@ -138,7 +142,9 @@ void Tracer::map_while(const std::function<Tile()>& condition, const std::functi
       broadcast_shapes(*this, "while_", values, build.loc);
       set(*variable, build.op(Opcode::Select, std::span<const ir::Value>(values)));
     }
-    active = active && condition();
+    const Tile goes_on = condition();
+    const Pin pin(*this, build.loc);
+    active = active && goes_on;
   };
   record_loop(test, masked);
 }

@@ -90,7 +90,7 @@ struct SineCosine {
   Tile sine, cosine;
 };
 SineCosine sincos_pi(const Tile& x);
-/// Those of an angle that is some quarters of a turn larger.
+/// Sine and cosine of an angle that is some quarters of a turn larger.
 SineCosine turned(const Tile& sine, const Tile& cosine, const Tile& quarters);
 
 }  // namespace tegula::dsl::elementary

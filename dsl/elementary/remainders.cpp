@@ -83,7 +83,7 @@ Tile fmod_of(const Tile& x, const Tile& y) {
   return where(has_none(x, y), nan, with_sign(where(a < b, a, size), x));
 }
 
-/// Of 2 y the integer's upper half says whether the quotient is odd.
+/// The remainder by 2 y, of which one above y says that the quotient is odd.
 Tile remainder_of(const Tile& x, const Tile& y) {
   const Format f = format_of(x);
   const Tile a = abs(x), b = abs(y);
@@ -93,7 +93,7 @@ Tile remainder_of(const Tile& x, const Tile& y) {
   const Tile goes_up = (twice > d.significand) || ((twice == d.significand) && is_odd);
   const Tile number = cast(where(goes_up, d.significand - rest, rest), f.type);
   const Tile size = scaled(where(goes_up, -number, number), d.exponent);
-  // Of smaller numbers the difference is exact where it is the nearer one.
+  // The difference is exact for |x| < |y|, if it is the nearer one.
   const Tile small = where(a > b - a, a - b, a), value = where(a < b, small, size);
   return where(has_none(x, y), nan, where(bits_of(x) < 0, -value, value));
 }

@@ -195,6 +195,46 @@ TEST(LanguageError, HiddenState) {
   });
 }
 
+TEST(LanguageError, MapsAndEarlyExits) {
+  expect("T0309 map", [] {
+    on_tile([](Tile t) {
+      Tile outside = t;
+      t = map([&](Tile x) { return outside = x + 1; }, t);
+    });
+  });
+  expect("T0311 break_if outside of a loop", [] { on_tile([](Tile t) { break_if(max(t) > 0); }); });
+  expect("T0311 break_if in a branch", [] {
+    in_loop([](auto x, auto i) {
+      auto acc = zeros<f32>(16);
+      for (auto j : steps(x.cols(), 32)) {
+        acc += sum(x(i, j), 1);
+        if_(max(acc) > 0, [&] { break_if(min(acc) > 0); });
+      }
+      return acc;
+    });
+  });
+  expect("T0312 exit_program_if in a loop", [] {
+    in_loop([](auto x, auto i) {
+      auto acc = zeros<f32>(16);
+      for (auto j : steps(x.cols(), 32)) {
+        acc += sum(x(i, j), 1);
+        exit_program_if(max(acc) > 0);
+      }
+      return acc;
+    });
+  });
+  expect("T0106 break_if of a tile", [] {
+    in_loop([](auto x, auto i) {
+      auto acc = zeros<f32>(16);
+      for (auto j : steps(x.cols(), 32)) {
+        acc += sum(x(i, j), 1);
+        break_if(acc > 0);
+      }
+      return acc;
+    });
+  });
+}
+
 TEST(LanguageError, LoopVariables) {
   expect("T0302 born_in_loop", [] {
     in_loop([](auto x, auto i) {
@@ -254,43 +294,6 @@ TEST(LanguageError, LoopVariables) {
         n = l > r;
         return l + r;
       });
-    });
-  });
-  expect("T0309 map", [] {
-    on_tile([](Tile t) {
-      Tile outside = t;
-      t = map([&](Tile x) { return outside = x + 1; }, t);
-    });
-  });
-  expect("T0311 break_if outside of a loop", [] { on_tile([](Tile t) { break_if(max(t) > 0); }); });
-  expect("T0311 break_if in a branch", [] {
-    in_loop([](auto x, auto i) {
-      auto acc = zeros<f32>(16);
-      for (auto j : steps(x.cols(), 32)) {
-        acc += sum(x(i, j), 1);
-        if_(max(acc) > 0, [&] { break_if(min(acc) > 0); });
-      }
-      return acc;
-    });
-  });
-  expect("T0312 exit_program_if in a loop", [] {
-    in_loop([](auto x, auto i) {
-      auto acc = zeros<f32>(16);
-      for (auto j : steps(x.cols(), 32)) {
-        acc += sum(x(i, j), 1);
-        exit_program_if(max(acc) > 0);
-      }
-      return acc;
-    });
-  });
-  expect("T0106 break_if of a tile", [] {
-    in_loop([](auto x, auto i) {
-      auto acc = zeros<f32>(16);
-      for (auto j : steps(x.cols(), 32)) {
-        acc += sum(x(i, j), 1);
-        break_if(acc > 0);
-      }
-      return acc;
     });
   });
   expect("T0310 destroyed_in_loop", [] {

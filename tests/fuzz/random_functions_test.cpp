@@ -57,7 +57,7 @@ const Function kFunctions[] = {
                               const Tile&) { return cast<f32>(cast<i16>(a, Round::nearest)); }},
 };
 
-/// Those above and the math functions whose bits are the same everywhere.
+/// The functions above and the math functions whose bits are the same everywhere.
 const std::vector<Function>& functions() {
   static const std::vector<Function> kAll = [] {
     std::vector<Function> all(std::begin(kFunctions), std::end(kFunctions));

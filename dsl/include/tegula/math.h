@@ -35,8 +35,8 @@ Tile cdiv(const Arg& a, const Arg& b);
 Tile mulhi(const Arg& a, const Arg& b);
 Tile popc(const Arg& x);
 Tile clz(const Arg& x);
-/// Of f64 they are composed of correctly rounded operations, within the bounds of
-/// docs/math-bounds.md; of f32 some are instructions that approximate. See elementary.h for more.
+/// The functions of f64 are composed of correctly rounded operations, within the bounds of
+/// docs/math-bounds.md; some of f32 are instructions that approximate. elementary.h has more.
 Tile exp(const Arg& x);
 Tile exp2(const Arg& x);
 Tile log(const Arg& x);
