@@ -1,4 +1,5 @@
-"""Kernels of rows for bench/peers.py: norms, softmax, gated activations, rotary embedding, with PyTorch and a copy beside them.
+"""Kernels of rows for bench/peers.py: norms, softmax, gated activations, rotary embedding, losses, quantisation, Hadamard, embedding
+and AdamW, with PyTorch and a copy beside them.
 
 A suite yields (name, case, make); make() gives (ours, peers, error, work). The peer "copy" is torch's copy_ of as many bytes as the
 case has to read and write: ratio_copy is the share of the copy's bandwidth.
@@ -182,4 +183,136 @@ def ropes(t):
                 yield "rope", what, functools.partial(rope, t, pairs, tokens, heads, dim, has_positions)
 
 
-SUITES = [softmaxes, norms, gated_activations, ropes]
+def cross_entropy(t, rows, classes):
+    logits, labels = normal(rows, classes), torch.randint(classes, (rows,), device=DEVICE)
+    loss, lse = torch.empty(rows, device=DEVICE), torch.empty(rows, device=DEVICE)
+    f = functools.partial(F.cross_entropy, reduction="none")
+    peers = {"torch": lambda: f(logits, labels), "torch.compile": compiled(lambda a, b: f(a.float(), b), logits, labels)}
+    # Reads alone: the copy of half the bytes moves as many.
+    return case_of(t.caller("cross_entropy", [logits, labels, loss, lse]), peers, [(loss, lambda: f(logits.float(), labels))], [logits])
+
+
+def cross_entropy_backward(t, rows, classes):
+    logits, labels = normal(rows, classes), torch.randint(classes, (rows,), device=DEVICE)
+    loss, lse, dloss = torch.empty(rows, device=DEVICE), torch.logsumexp(logits.float(), -1), torch.rand(rows, device=DEVICE)
+    dlogits = torch.empty_like(logits)
+    leaf = logits.clone().requires_grad_()
+    out = torch.compile(lambda a, b: F.cross_entropy(a.float(), b, reduction="none"), dynamic=False)(leaf, labels)
+    peers = {"torch.compile": lambda: torch.autograd.grad(out, leaf, dloss, retain_graph=True)}
+    want = lambda: (torch.softmax(logits.float(), -1) - F.one_hot(labels, classes)) * dloss[:, None]
+    return case_of(t.caller("cross_entropy", [logits, labels, loss, lse, dloss, dlogits]), peers, [(dlogits, want)], [logits, dlogits])
+
+
+def linear_cross_entropy(t, tokens, features, classes, held):
+    x, w = normal(tokens, features), normal(classes, features) / features ** 0.5
+    labels, dloss = torch.randint(classes, (tokens,), device=DEVICE), torch.full((tokens,), 1 / tokens, device=DEVICE)
+    logits, dx = torch.empty(held, classes, device=DEVICE, dtype=BF16), torch.empty_like(x)
+    loss, lse, dw = torch.empty(tokens, device=DEVICE), torch.empty(tokens, device=DEVICE), torch.zeros(classes, features, device=DEVICE)
+    z, dx_of_peer, dw_of_peer = torch.empty_like(logits), torch.empty_like(x), torch.empty(classes, features, device=DEVICE, dtype=BF16)
+
+    def gemms():
+        """The same three products by cuBLAS, and nothing else."""
+        for begin in range(0, tokens, held):
+            part = slice(begin, begin + held)
+            torch.mm(x[part], w.T, out=z)
+            torch.mm(z, w, out=dx_of_peer[part])
+            torch.mm(z.T, x[part], out=dw_of_peer)
+
+    run = t.caller("linear_cross_entropy", [x, w, labels, logits, loss, lse, dloss, dx, dw])
+    run()
+    want = F.cross_entropy((x[:1024] @ w.T).float(), labels[:1024], reduction="none")
+    return run, {"cublas_gemms": gemms}, error_of(loss[:1024], want), {"flops": 6 * tokens * features * classes}
+
+
+def losses(t):
+    for rows, classes in ((16384, 32000), (8192, 128256)):
+        what = f"{rows}x{classes} bf16"
+        yield "cross_entropy", what, functools.partial(cross_entropy, t, rows, classes)
+        yield "cross_entropy_backward", what, functools.partial(cross_entropy_backward, t, rows, classes)
+    for held in (1024, 2048, 4096):
+        yield "linear_cross_entropy", f"8192x4096x128256 bf16, {held} tokens at a time", functools.partial(linear_cross_entropy, t, 8192, 4096, 128256, held)
+
+
+def quantise(t, block, rows, cols):
+    x, q = normal(rows, cols), torch.empty(rows, cols, device=DEVICE, dtype=torch.uint8)
+    down, across = ((1, cols), (1, 128), (128, 128))[block]
+    scales = torch.empty(*((rows,) if block == 0 else (rows // down, cols // across)), device=DEVICE)
+
+    def quantised(a):
+        tiles = a.float().view(rows // down, down, cols // across, across)
+        scale = tiles.abs().amax((1, 3), keepdim=True) / 448
+        return (tiles / scale).to(torch.float8_e4m3fn).view(rows, cols), scale
+
+    run = t.caller("quantise_fp8", [x, q, scales], block)
+    pairs = [(scales, lambda: quantised(x)[1].view(scales.shape)), (q.view(torch.float8_e4m3fn), lambda: quantised(x)[0])]
+    return case_of(run, {"torch.compile": compiled(quantised, x)}, pairs, [x, q])
+
+
+def quantisations(t):
+    for block, name in enumerate(("row", "1x128", "128x128")):
+        for rows, cols in ((16384, 8192), (32768, 4096)):
+            yield "quantise_fp8", f"{name} {rows}x{cols} bf16", functools.partial(quantise, t, block, rows, cols)
+
+
+def hadamard(t, rows, cols):
+    x = normal(rows, cols)
+    y = torch.empty_like(x)
+
+    def transformed(a):
+        v, stride = a.clone(), 1
+        while stride < cols:
+            pairs = v.view(-1, cols // (2 * stride), 2, stride)
+            v, stride = torch.stack((pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]), 2).view(-1, cols), 2 * stride
+        return v / cols ** 0.5
+
+    run = t.caller("hadamard", [x, y], cols ** -0.5)
+    return case_of(run, {"torch.compile": compiled(lambda a: transformed(a.float()).to(BF16), x)}, [(y[:1024], lambda: transformed(x[:1024].double()))], [x, y])
+
+
+def hadamards(t):
+    for k in (6, 7, 9, 10, 11, 12, 13, 15):
+        yield "hadamard", f"{1 << 27 >> k}x{1 << k} bf16", functools.partial(hadamard, t, 1 << 27 >> k, 1 << k)
+
+
+def embedding(t, rows, cols, tokens):
+    table, ids, y = normal(rows, cols), torch.randint(rows, (tokens,), device=DEVICE, dtype=torch.int32), torch.empty(tokens, cols, device=DEVICE, dtype=BF16)
+    return case_of(t.caller("embedding", [table, ids, y]), {"torch": lambda: F.embedding(ids, table)}, [(y, lambda: F.embedding(ids, table))], [y, y])
+
+
+def embedding_backward(t, rows, cols, tokens, order):
+    dy, ids, dtable = normal(tokens, cols), torch.randint(rows, (tokens,), device=DEVICE, dtype=torch.int32), torch.zeros(rows, cols, device=DEVICE)
+    other = torch.zeros_like(dtable)
+    peers = {"torch.index_add": lambda: other.index_add_(0, ids, dy.float())}
+    want = lambda: torch.zeros_like(dtable, dtype=torch.float64).index_add_(0, ids, dy.double())
+    return case_of(t.caller("embedding", [dy, ids, dtable], order), peers, [(dtable, want)], [dy, dtable, dtable])
+
+
+def embeddings(t):
+    for cols in (512, 4096):
+        tokens = (1 << 27) // cols
+        yield "embedding", f"{tokens} of 128256x{cols} bf16", functools.partial(embedding, t, 128256, cols, tokens)
+        for order, name in ((1, "any order"), (2, "in order")):
+            yield "embedding_backward", f"16384 of 32000x{cols} bf16 {name}", functools.partial(embedding_backward, t, 32000, cols, 16384, order)
+
+
+def adamw(t, count, elements, dtype):
+    def parameters():
+        w, g = [normal(elements, dtype=dtype) for _ in range(count)], [normal(elements, dtype=dtype) for _ in range(count)]
+        return w, g, [torch.zeros(elements, device=DEVICE) for _ in w], [torch.zeros(elements, device=DEVICE) for _ in w]
+
+    w, g, m, v = parameters()
+    first = w[0].double() * (1 - 1e-3 * 1e-2) - 1e-3 * g[0].double() / (g[0].double().abs() + 1e-8)
+    run = t.caller("adamw", [x for four in zip(w, g, m, v) for x in four], 1)
+    leaves = [torch.nn.Parameter(x.clone()) for x in w]
+    for leaf, gradient in zip(leaves, g):
+        leaf.grad = gradient
+    torch_adamw = torch.optim.AdamW(leaves, lr=1e-3, weight_decay=1e-2, fused=True)
+    return case_of(run, {"torch.fused": torch_adamw.step}, [(w[0], lambda: first)], [*w, *w, *g, *m, *m, *v, *v])
+
+
+def optimizers(t):
+    for count, elements, dtype in ((1000, 1 << 18, F32), (1000, 1 << 18, BF16), (1000, 100003, BF16), (200, 1 << 21, BF16)):
+        yield "adamw", f"{count} tensors of {elements} {named(dtype)}", functools.partial(adamw, t, count, elements, dtype)
+
+
+SUITES = [softmaxes, norms, gated_activations, ropes, losses, quantisations, hadamards, embeddings, optimizers]

@@ -155,11 +155,10 @@ const CompiledEntry* Launcher::find_or_add(KernelInstance& k, std::span<const Ho
   return add({key_now(), std::move(kernel), ir, nullptr});
 }
 
-std::shared_ptr<const CompiledKernel> Launcher::find_or_compile(KernelInstance& k,
-                                                                TraceResult& traced,
-                                                                const Hash128& ir, Device device,
-                                                                std::optional<ir::Target> target,
-                                                                bool& is_new) const {
+/// Takes the traced kernel when it is asked for it.
+runtime::CompileRequest Launcher::request_for(const KernelInstance& k, TraceResult& traced,
+                                              Device device,
+                                              std::optional<ir::Target> target) const {
   runtime::CompileRequest request;
   request.device = device;
   request.target = target;
@@ -167,6 +166,23 @@ std::shared_ptr<const CompiledKernel> Launcher::find_or_compile(KernelInstance& 
   request.plan = plan;
   if (!plan) request.plan_changes = k.options().plan;
   request.changed_at = k.options().planned_at;
+  request.key = key_text(k, traced.signature);
+  request.trace = [&traced] { return std::move(traced.kernel); };
+  return request;
+}
+
+std::vector<Warning> Launcher::try_passes(KernelInstance& k, Device device,
+                                          std::span<const HostArg> args) const {
+  TraceResult traced = k.trace(k.signature(args));
+  return runtime::warnings_of_passes(request_for(k, traced, device, {}));
+}
+
+std::shared_ptr<const CompiledKernel> Launcher::find_or_compile(KernelInstance& k,
+                                                                TraceResult& traced,
+                                                                const Hash128& ir, Device device,
+                                                                std::optional<ir::Target> target,
+                                                                bool& is_new) const {
+  const runtime::CompileRequest request = request_for(k, traced, device, target);
   runtime::Compilation keyed;
   runtime::key(keyed, request);
   // GPUs of one target share the kernel, and each loads it.
@@ -177,8 +193,6 @@ std::shared_ptr<const CompiledKernel> Launcher::find_or_compile(KernelInstance& 
   auto kernel = compiled_by_ir().find(name);
   is_new = !kernel;
   if (kernel) return kernel;
-  request.key = key_text(k, traced.signature);
-  request.trace = [&] { return std::move(traced.kernel); };
   kernel = runtime::compile(request);
   compiled_by_ir().add(name, kernel);
   return kernel;

@@ -41,6 +41,10 @@ class Launcher {
   std::shared_ptr<const runtime::CompiledKernel> prepare(KernelInstance& instance,
                                                          const Stream* stream,
                                                          std::span<const HostArg> args);
+  /// The warnings that a compilation for these arguments would give before anything is assembled,
+  /// which is what takes long. Throws what compiling throws.
+  std::vector<Warning> try_passes(KernelInstance& instance, Device device,
+                                  std::span<const HostArg> args) const;
   /// The same for a plan of calls, with the arguments as the kernel takes them: captured ones last.
   std::shared_ptr<const runtime::CompiledKernel> compiled_for(KernelInstance& instance,
                                                               std::span<const HostArg> args,
@@ -71,6 +75,8 @@ class Launcher {
                                                                  const Hash128& ir, Device device,
                                                                  std::optional<ir::Target> target,
                                                                  bool& is_new) const;
+  runtime::CompileRequest request_for(const KernelInstance& instance, TraceResult& traced,
+                                      Device device, std::optional<ir::Target> target) const;
   const CompiledEntry* add(CompiledEntry entry);
   std::string reason(const std::string& signature) const;
 

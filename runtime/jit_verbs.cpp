@@ -12,6 +12,7 @@
 #include "runtime/context.h"
 #include "runtime/make_recipe.h"
 #include "runtime/nvrtc.h"
+#include "runtime/warnings.h"
 #include "support/env.h"
 #include "tegula/error.h"
 
@@ -204,6 +205,15 @@ Artefact make_artefact(Compilation& c) {
   a.code = std::move(c.backend == Backend::Llvm ? c.emitted.ptx : c.emitted.source);
   set_image(a, std::move(c.cubin));
   return a;
+}
+
+std::vector<Warning> warnings_of_passes(const CompileRequest& request) {
+  Compilation c;
+  key(c, request);
+  trace(c, request);
+  optimize(c, request);
+  const Artefact artefact = make_artefact(c);
+  return warnings_of({artefact, c.device.kind, c.tile, c.simt, c.remarks});
 }
 
 std::shared_ptr<const CompiledKernel> finish(Compilation c) {

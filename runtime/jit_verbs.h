@@ -21,6 +21,8 @@ void optimize_by(Compilation& c, const CompileRequest& request, const std::optio
 /// Refuses what the compiler refuses, in the same words, for the cpu, which interprets the trace:
 /// one language on every device. The result is thrown away; a key is compiled once a process.
 void require_compilable(const Compilation& c, const CompileRequest& request);
+/// The warnings of a compilation that nothing is emitted and assembled for.
+std::vector<Warning> warnings_of_passes(const CompileRequest& request);
 /// The shared memory of a CTA, rings and the lowering's scratch.
 bool fits(const Compilation& c);
 void emit(Compilation& c, const CompileRequest& request);

@@ -43,8 +43,9 @@ struct Samples {
 
 struct Round {
   std::vector<Samples> of;  ///< as the candidates were asked for
-  /// Neither the reference nor the clock moved: a round that is not steady is repeated.
-  bool is_steady = true;
+  /// Share by which the reference's time moved within the round: candidates' ratios are off by no
+  /// more, whichever half of the repetitions they come from.
+  double drift = 0;
   double clock_mhz = 0, watts = 0;
 };
 
@@ -54,7 +55,10 @@ class Measure {
   virtual ~Measure() = default;
   /// Compiles candidates; many at one time is better.
   virtual std::vector<Prepared> prepare(std::span<const int> candidates) = 0;
-  /// Runs a prepared candidate and compares its results with the reference's.
+  /// Runs a prepared candidate once: whether it leaves alone what is not its own, so that it may
+  /// run beside others.
+  virtual CheckResult try_once(int candidate) = 0;
+  /// Runs it and compares its results with the reference's.
   virtual CheckResult check(int candidate) = 0;
   /// Runs each candidate and the reference `repetitions` times, interleaved, in an order that
   /// `seed` shuffles.

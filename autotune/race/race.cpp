@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "tegula/error.h"
 
@@ -18,9 +19,13 @@ constexpr std::array<int, 3> kRepetitions{5, 15, 45};
 constexpr std::size_t kMinSurvivors = 3;
 constexpr std::size_t kHalving = 3;
 constexpr int kFinalPairs = 45;
-constexpr int kTries = 3;           // of a round that is not steady
+constexpr int kTries = 3;           // of a round in which the reference drifts
+constexpr double kMaxDrift = 0.02;  // that the random order of candidates hides
 constexpr double kMinGain = 0.01;   // by which a winner beats the incumbent, and ties are apart
 constexpr std::size_t kBatch = 16;  // compiled at one time
+// Shares of the time: until candidates enter, until further ones are looked for, of one round.
+constexpr double kEnterShare = 0.4, kDescendShare = 0.6, kRoundShare = 0.12;
+constexpr int kMinRepetitions = 15;  // of a round that decides, however slow the kernel is
 
 struct Runner {
   int id = 0;
@@ -66,22 +71,24 @@ class Race {
     reference_.known.code = p.code;
   }
 
-  /// Compiles and checks what has not been tried, as far as the budget goes; the incumbent first.
-  /// One batch always enters, however slow the host is.
+  /// Compiles and times what has not been tried, as far as the budget goes; the incumbent first.
+  /// One batch always enters, however slow host and kernel are.
   void enter(std::vector<int> ids) {
     std::stable_partition(ids.begin(), ids.end(), [&](int id) { return id == incumbent_; });
     std::vector<Runner> degraded;
     std::vector<int> batch;
+    std::size_t entered = 0;
     const auto flush = [&] {
       enter_batch(batch, degraded);
       batch.clear();
     };
     for (const int id : ids) {
       if (!tried_.insert(id).second) continue;
+      const bool is_late = entered >= kBatch && batch.empty() && !has_time(kEnterShare);
       const auto size = runners_.size() + batch.size();
-      const bool is_late = size >= kBatch && !has_time(0.5);
       if (is_late || static_cast<int>(size) >= options_.limits.candidates) break;
       batch.push_back(id);
+      ++entered;
       if (batch.size() == kBatch) flush();
     }
     flush();
@@ -91,6 +98,7 @@ class Race {
         admit(std::move(r));
       else
         reject(r.id, "its code is degraded: " + r.code.why);
+    run_round(runners_, kRepetitions.front());
   }
 
   void enter_batch(const std::vector<int>& batch, std::vector<Runner>& degraded) {
@@ -107,17 +115,19 @@ class Race {
       else
         admit(std::move(r));
     }
+    run_round(runners_, kRepetitions.front());
   }
 
-  /// Correct code alone races; code that an earlier race found wrong stays out.
+  /// Code that an earlier race found wrong stays out, and so does what writes where it must not.
   void admit(Runner r) {
     r.known.code = r.code.code;
     if (r.id == incumbent_) incumbent_code_ = r.code.code;
     const auto before = options_.recall ? options_.recall(r.code.code) : std::nullopt;
     if (before && before->verdict != Verdict::ok)
       return reject(r.id, fmt::format("found {} before", name(before->verdict)));
-    const CheckResult check = measure_.check(r.id);
-    if (check.verdict != Verdict::ok) return fail(r, check.verdict, check.why);
+    const CheckResult once = measure_.try_once(r.id);
+    if (once.verdict != Verdict::ok) return fail(r, once.verdict, once.why);
+    if (r.id == incumbent_ && !is_correct(r)) return;
     if (before && !before->is_low_confidence) r.known = *before;
     runners_.push_back(std::move(r));
   }
@@ -134,21 +144,31 @@ class Race {
     reject(r.id, fmt::format("{}: {}", name(verdict), why));
   }
 
-  /// A round that stays unsteady counts, but what it decides is of low confidence.
+  /// A round in which the reference drifts is repeated while there is time. It counts if it stays
+  /// so: a device at its power limit never comes to rest, and ratios hardly move with it.
   Round steady_round(const std::vector<int>& ids, int repetitions) {
     for (int i = 1;; ++i) {
+      const double begin = seconds();
       Round round = measure_.round(ids, repetitions, options_.seed + next_seed_++);
-      if (round.is_steady) return round;
-      if (i == kTries) {
-        result_.is_low_confidence = true;
-        return round;
-      }
+      const double took = seconds() - begin;
+      seconds_of_sample_ = took / (repetitions * static_cast<double>(ids.size() + 1));
+      const bool has_time_again = has_time(kDescendShare - took / options_.limits.seconds);
+      if (round.drift <= kMaxDrift || i == kTries || !has_time_again) return round;
     }
   }
+  double seconds() const { return options_.seconds ? options_.seconds() : 0; }
 
-  /// One round over those that have fewer samples; then the best third, and whoever is as good
-  /// within noise.
-  void run_round(std::vector<Runner>& field, int repetitions) {
+  /// Repetitions that a round of so many candidates has time for.
+  int affordable(int repetitions, std::size_t candidates) const {
+    const double of_one = seconds_of_sample_ * static_cast<double>(candidates + 1);
+    if (repetitions <= kMinRepetitions || of_one <= 0) return repetitions;
+    const double most = kRoundShare * options_.limits.seconds / of_one;
+    return static_cast<int>(std::clamp<double>(most, kMinRepetitions, repetitions));
+  }
+
+  /// One round over those that have fewer samples; then they are in order.
+  void run_round(std::vector<Runner>& field, int most_repetitions) {
+    const int repetitions = affordable(most_repetitions, field.size());
     std::vector<int> ids;
     for (const Runner& r : field)
       if (r.known.samples < repetitions) ids.push_back(r.id);
@@ -169,41 +189,49 @@ class Race {
       return;
     }
     const Estimate e = hodges_lehmann(samples.ratios);
-    at->known = {at->code.code,    Verdict::ok, !round.is_steady, samples.ns, e.value,
-                 e.standard_error, e.samples,   round.clock_mhz,  round.watts};
+    at->known = {at->code.code,    Verdict::ok, round.drift > kMaxDrift, samples.ns, e.value,
+                 e.standard_error, e.samples,   round.clock_mhz,         round.watts};
     if (options_.record) options_.record(at->known);
     raced_.insert(id);
   }
 
-  static std::vector<Runner> survivors(std::vector<Runner> field) {
-    std::size_t count = std::max(kMinSurvivors, (field.size() + kHalving - 1) / kHalving);
-    if (field.size() <= count) return field;
-    const Known& last = field[count - 1].known;
-    const auto is_as_good = [&](const Runner& r) {
-      const double noise = std::hypot(r.known.standard_error, last.standard_error);
-      return r.known.ratio <= last.ratio + 2 * noise;
+  /// The best third, in order, and whoever is as good within noise; all of them are correct. Wrong
+  /// results cost no more than the first round, and correct ones are compared only if they are
+  /// fast.
+  std::vector<Runner> survivors(std::vector<Runner> field) {
+    const std::size_t count = std::max(kMinSurvivors, (field.size() + kHalving - 1) / kHalving);
+    std::vector<Runner> kept;
+    const auto is_as_good = [&](const Known& known, const Known& last) {
+      return known.ratio <= last.ratio + 2 * std::hypot(known.standard_error, last.standard_error);
     };
-    while (count < field.size() && is_as_good(field[count])) ++count;
-    field.resize(count);
-    return field;
+    for (Runner& r : field) {
+      if (kept.size() >= count && !is_as_good(r.known, kept[count - 1].known)) {
+        if (r.id != incumbent_) measure_.forget(r.id);
+      } else if (is_correct(r)) {
+        kept.push_back(std::move(r));
+      }
+    }
+    return kept;
+  }
+
+  bool is_correct(Runner& r) {
+    if (!checked_.insert(r.id).second) return true;
+    const CheckResult check = measure_.check(r.id);
+    if (check.verdict != Verdict::ok) fail(r, check.verdict, check.why);
+    return check.verdict == Verdict::ok;
   }
 
   void halve() {
-    for (std::size_t i = 0; i < kRepetitions.size(); ++i) {
-      run_round(runners_, kRepetitions[i]);
-      if (i + 1 == kRepetitions.size()) break;
-      std::vector<Runner> kept = survivors(runners_);
-      for (const Runner& r : runners_)
-        if (r.id != incumbent_ && !std::ranges::count(kept, r.id, &Runner::id))
-          measure_.forget(r.id);
-      runners_ = std::move(kept);
+    for (const int repetitions : kRepetitions) {
+      run_round(runners_, repetitions);
+      runners_ = survivors(std::exchange(runners_, {}));
     }
   }
 
   /// Neighbours of the best, until two tries bring less than kMinGain.
   void descend() {
     int idle = 0;
-    while (idle < 2 && has_time(0.8) && !runners_.empty()) {
+    while (idle < 2 && has_time(kDescendShare) && !runners_.empty()) {
       const double before = runners_.front().known.ratio;
       std::vector<int> next;
       for (std::size_t i = 0; i < std::min(runners_.size(), kMinSurvivors); ++i)
@@ -222,14 +250,13 @@ class Race {
     std::vector<int> ids;
     for (std::size_t i = 0; i < std::min(runners_.size(), kMinSurvivors); ++i)
       ids.push_back(runners_[i].id);
-    const bool is_reference = incumbent_ == 0;
-    if (!is_reference && !std::ranges::count(ids, incumbent_)) ids.push_back(incumbent_);
+    if (incumbent_ != 0 && !std::ranges::count(ids, incumbent_)) ids.push_back(incumbent_);
     result_.winner = incumbent_;
     result_.raced = static_cast<int>(raced_.size());
     result_.code = reference_.code.code;
     result_.ratio = result_.ratio_to_incumbent = {1, 1, 1, 0, 0};
     if (ids.empty()) return;
-    const Round round = steady_round(ids, kFinalPairs);
+    const Round round = steady_round(ids, affordable(kFinalPairs, ids.size()));
     decide(ids, round);
   }
 
@@ -266,7 +293,13 @@ class Race {
     std::erase_if(finalists, [&](const Finalist& f) {
       return f.runner == nullptr || f.id == incumbent_ || f.to_incumbent.high >= 1 - kMinGain;
     });
-    if (finalists.empty() || result_.is_low_confidence) return;
+    const bool had_any = !finalists.empty();
+    const double drift = round.drift > kMaxDrift ? round.drift : 0;
+    std::erase_if(finalists, [&](const Finalist& f) {
+      return f.to_incumbent.high * (1 + drift) >= 1 - kMinGain;
+    });
+    result_.is_low_confidence = had_any && finalists.empty();
+    if (finalists.empty()) return;
     const double best = std::ranges::min_element(finalists, {}, [](const Finalist& f) {
                           return f.ratio.value;
                         })->ratio.value;
@@ -299,8 +332,9 @@ class Race {
   Runner reference_;
   std::vector<Runner> runners_;
   std::set<std::string> codes_;
-  std::set<int> tried_, raced_;
+  std::set<int> tried_, raced_, checked_;
   std::uint64_t next_seed_ = 0;
+  double seconds_of_sample_ = 0;
   RaceResult result_;
 };
 

@@ -36,6 +36,7 @@ class InProcessMeasure : public Measure {
   ~InProcessMeasure() override;
 
   std::vector<Prepared> prepare(std::span<const int> candidates) override;
+  CheckResult try_once(int candidate) override;
   CheckResult check(int candidate) override;
   Round round(std::span<const int> candidates, int repetitions, std::uint64_t seed) override;
   void forget(int candidate) override;
@@ -49,6 +50,7 @@ class InProcessMeasure : public Measure {
     std::shared_ptr<const runtime::CompiledKernel> kernel;
   };
   Prepared prepare_one(int candidate);
+  void compile(int candidate, Candidate& c, Prepared& out);
   void run(int candidate, int copy) const;
   void make_copies();
   void warm_up();
@@ -65,6 +67,7 @@ class InProcessMeasure : public Measure {
   std::vector<Tensor> found_[2];  ///< outputs of the two runs that are checked
   std::unique_ptr<CallTimer> timer_;
   double reference_ns_ = 0;
+  bool is_degraded_ = false;  ///< the reference's code
   /// The reference gives the same bits each time, and so must the others.
   bool promises_bits_ = true;
 };

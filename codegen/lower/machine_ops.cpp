@@ -8,7 +8,7 @@
 #include "codegen/lower/lowering.h"
 #include "codegen/lower/shared.h"
 #include "ir/analysis/access_width.h"
-#include "ir/layout/distributed.h"
+#include "ir/copy_layout.h"
 #include "ir/layout/layout_ops.h"
 #include "tegula/error.h"
 
@@ -54,12 +54,7 @@ void lower_CopyAsync(Lowering& l, OpId op) {
   const int fast = contiguous_dim(l.from, d);
   const int bytes = at.layout.element_bytes();
   const int vector = std::min(access_elements(l.from, d), 16 / bytes);
-  ir::Dims order{fast};
-  for (int dim = at.layout.rank() - 1; dim >= 0; --dim)
-    if (dim != fast) order.push_back(dim);
-  // Each byte is written once: lanes that pad would write over their neighbours'.
-  LinearLayout dist = coalesced(at.layout.shape(), vector, l.warps(), order);
-  if (!dist.is_exact()) dist = unpadded(at.layout.shape(), vector, l.warps(), order);
+  const LinearLayout dist = copy_layout(at.layout.shape(), fast, vector, l.warps());
   Box box = Box::of_copy(l, op);
   const auto vectors = box.vectors(dist);
   const auto fn = shared_fn(at.layout, dist);

@@ -10,6 +10,7 @@
 
 #include "ir/analysis/tma_store.h"
 #include "ir/builder.h"
+#include "ir/gathered_box.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/loop.h"
@@ -156,7 +157,11 @@ class Assigner {
       const DotLayouts layouts = choice_.dot(d);
       return i == 0 ? layouts.a : i == 1 ? layouts.b : layouts.acc;
     }
-    if (d.opcode == StoreView) return choice_.store(d);
+    if (d.opcode == StoreView && i == 1) return choice_.store(d);
+    if (d.is(StoreView, LoadView))
+      return index_tile_layout(
+          d.opcode == StoreView ? *choice_.store(d) : *own_layout(d.results[0]),
+          gathered_dim(from_, d));
     if (d.opcode == Sort) return choice_.sorted(d);
     if (LayoutAssignment::is_of_parts(d)) return choice_.part_operand(d, i);
     if (d.is(Reduce, ArgReduce, ReduceWith, Store, ClusterReduceScatter, Assume)) return common(d);

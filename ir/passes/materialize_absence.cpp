@@ -12,6 +12,7 @@
 
 #include "ir/analysis/index_facts.h"
 #include "ir/builder.h"
+#include "ir/gathered_box.h"
 #include "ir/passes/absence/absence.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
@@ -49,6 +50,8 @@ class Materializer {
         ordered_operand(op);
       else if (o == Dot)
         dot_operands(op);
+      else if (o == LoadView)
+        drop_places(op, absence_.at_indices(op));
       else if (o == StoreView)
         store_limits(op);
       else if (o == Load || o == Store || o == AtomicRmw)
@@ -253,9 +256,10 @@ class Materializer {
     Builder b(k_, op);
     for (std::size_t i = 0; i < 2; ++i) {
       const Value v = k_[op].operands[i];
-      if (absence_.is_zero_filled(v)) continue;
       const auto rank = static_cast<std::int64_t>(k_.type(v).rank());
-      Value present = mask_along(b, v, i == 0 ? rank - 1 : rank - 2);
+      const std::int64_t axis = i == 0 ? rank - 1 : rank - 2;
+      if (absence_.is_zero_filled(v, rank == 3 ? -1 : axis)) continue;
+      Value present = mask_along(b, v, axis);
       // A product of a batch that is absent is 0.
       if (const Value batch = rank == 3 ? mask_along(b, v, 0) : Value())
         present = both(b, present, batch);
@@ -285,6 +289,37 @@ class Materializer {
     changed_ = true;
   }
 
+  /// Where one of the bounds does not hold, index tiles select nothing.
+  void drop_places(OpId op, std::vector<PresenceBound> bounds) {
+    if (bounds.empty()) return;
+    Builder b(k_, op);
+    for (std::size_t i = first_offset(k_[op]); i < k_[op].operands.size(); ++i) {
+      const Value index = k_[op].operands[i];
+      const Type type = k_.type(index);
+      if (!type.is_tile()) continue;
+      for (PresenceBound& bound : bounds)
+        if (bound.dim != PresenceBound::kNotSplit) bound.dim = 0;
+      const Value present = absence_.mask_of_all(b, bounds, type);
+      const Value nowhere = b.constant(Type::scalar(type.dtype()), std::int64_t{-1});
+      const Value chosen = b.select(present, index, nowhere);
+      k_[op].operands[i] = chosen;
+      changed_ = true;
+    }
+  }
+
+  /// A store that scatters leaves out whole lines by its index tiles.
+  void scatter_places(OpId op, std::vector<PresenceBound>& bounds) {
+    const int along = gathered_dim(k_, k_[op]);
+    if (along < 0) return;
+    std::vector<PresenceBound> places = absence_.at_indices(op);
+    std::erase_if(bounds, [&](const PresenceBound& bound) {
+      const bool is_of_places = bound.is_whole() || bound.dim == along;
+      if (is_of_places) places.push_back(bound);
+      return is_of_places;
+    });
+    drop_places(op, std::move(places));
+  }
+
   void replace_absent_index(OpId op) {
     Builder b(k_, op);
     const bool is_scatter = k_[op].opcode == Opcode::Scatter;
@@ -298,14 +333,16 @@ class Materializer {
     const auto rank = static_cast<std::size_t>(k_.type(view).rank());
     const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(),
                     k_[op].attrs.ints(AttrName::axes).end());
+    std::vector<PresenceBound> all(absence_.of(value).begin(), absence_.of(value).end());
+    std::ranges::copy(absence_.at_offsets(op), std::back_inserter(all));
+    scatter_places(op, all);
     Builder b(k_, op);
     std::vector<Value> limits;
     for (std::size_t v = 0; v < rank; ++v)
-      limits.push_back(b.op(Opcode::ViewDim, {view}, k_.type(k_[op].operands[2 + v]),
+      limits.push_back(b.op(Opcode::ViewDim, {view},
+                            Type::scalar(k_.type(k_[op].operands[2 + v]).dtype()),
                             {{AttrName::axis, static_cast<int>(v)}}));
     bool narrowed = false;
-    std::vector<PresenceBound> all(absence_.of(value).begin(), absence_.of(value).end());
-    std::ranges::copy(absence_.at_offsets(op), std::back_inserter(all));
     if (std::ranges::any_of(all, [&](const PresenceBound& x) { return needs_mask(op, x, axes); }))
       return store_by_address(op, all, axes);
     for (const PresenceBound& bound : all) {

@@ -2,6 +2,7 @@
 #include "tests/differential/cross_entropy_checks.h"
 
 #include "tests/differential/devices.h"
+#include "tests/differential/linear_cross_entropy_checks.h"
 
 namespace tegula::test {
 namespace {
@@ -10,6 +11,8 @@ class CrossEntropies : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, CrossEntropies, testing::ValuesIn(devices()), device_name);
 
 TEST_P(CrossEntropies, AndTheirGradients) { check_cross_entropies(GetParam()); }
+
+TEST_P(CrossEntropies, WithTheLinearLayer) { check_linear_cross_entropies(GetParam()); }
 
 /// A label that is no class, a NaN among the logits, and a class of probability 0.
 TEST_P(CrossEntropies, OfNoNumbers) {

@@ -387,16 +387,31 @@ TEST(LanguageError, Views) {
     on_tile([](Tile) {});
     in_grid([](auto x, auto i, auto) { return x(i, x(0, 0)); });
   });
-  expect("T0503 mixed_subscripts",
-         [] { in_grid([](auto x, auto, auto) { return x(arange(16), all); }); });
-  expect("T0503 an index and an integer tile",
-         [] { in_grid([](auto x, auto, auto j) { return x(arange(16), j); }); });
   const Tensor table = tensor({16});
   expect("T0113 argument_dtype", [&] { on_tile([&](Tile t) { t = t + view<i32, 1>(table)(0); }); });
   expect("T0505 captured_rank",
          [&] { on_tile([&](Tile t) { t = t + view<f32, 2>(table)(0, 0); }); });
   expect("T0506 bad_dim",
          [] { in_grid([](auto x, auto i, auto j) { return x(i, j) + x.dim(2); }); });
+}
+
+// ---- segments
+// -------------------------------------------------------------------------------------
+TEST(LanguageError, Segments) {
+  const auto in_segments = [](auto rows, int block, auto option) {
+    kernel("k", [=](In<f32, 1> x, In<i32, 1> offsets, Out<f32, 1> z) {
+      for (auto [s, m] : grid(segments(offsets, rows(x)), block, option)) z(m) = x(m);
+    }).trace(tensor({40}), Tensor::zeros({3}, DType::i32, Device::cpu()), tensor({40}));
+  };
+  const auto all_rows = [](const auto& x) { return x.dim(0); };
+  expect("T0616 segments_cluster", [&] { in_segments(all_rows, 16, cluster(2)); });
+  expect("T0605 rows of segments that only the device knows",
+         [&] { in_segments([](const auto& x) { return cast<i32>(x(0)); }, 16, group_m(1)); });
+  expect("T0101 rows of segments that are no integers",
+         [&] { in_segments([](const auto&) { return 4.5; }, 16, group_m(1)); });
+  expect("T0604 a block of no rows", [&] { in_segments(all_rows, 0, group_m(1)); });
+  expect("T0101 an end that is no integer",
+         [] { in_grid([](auto x, auto i, auto j) { return x(i.until(x(0, 0)), j); }); });
 }
 
 // ---- grid and tunables --------------------------------------------------------------------------

@@ -1,7 +1,13 @@
 // The library's kernels of rows on the GPU, by either back end; twins:
-// tests/differential/{norm,softmax,gated_activation,rope}_test.cpp.
+// tests/differential/{norm,softmax,gated_activation,rope,cross_entropy,quantise,hadamard,embedding,
+// adamw}_test.cpp.
+#include "tests/differential/adamw_checks.h"
+#include "tests/differential/embedding_checks.h"
 #include "tests/differential/gated_activation_checks.h"
+#include "tests/differential/hadamard_checks.h"
+#include "tests/differential/linear_cross_entropy_checks.h"
 #include "tests/differential/norm_checks.h"
+#include "tests/differential/quantise_checks.h"
 #include "tests/differential/rope_checks.h"
 #include "tests/differential/softmax_checks.h"
 #include "tests/gpu/by_back_end.h"
@@ -23,6 +29,20 @@ TEST_P(RowKernelsOnGpu, Softmaxes) {
 }
 TEST_P(RowKernelsOnGpu, GatedActivations) { check_gated_activations(Device::cuda()); }
 TEST_P(RowKernelsOnGpu, Ropes) { check_ropes(Device::cuda()); }
+TEST_P(RowKernelsOnGpu, CrossEntropies) {
+  check_cross_entropies(Device::cuda());
+  check_linear_cross_entropies(Device::cuda());
+}
+TEST_P(RowKernelsOnGpu, Quantisations) {
+  check_quantisations(Device::cuda());
+  check_quantised_extremes(Device::cuda());
+}
+TEST_P(RowKernelsOnGpu, Hadamards) {
+  check_hadamards(Device::cuda());
+  check_hadamard_matrix(Device::cuda());
+}
+TEST_P(RowKernelsOnGpu, Embeddings) { check_embeddings(Device::cuda()); }
+TEST_P(RowKernelsOnGpu, AdamW) { check_adamw(Device::cuda()); }
 
 }  // namespace
 }  // namespace tegula::test

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <type_traits>
@@ -247,6 +248,13 @@ class Index {
   Index shifted(const Arg& by) const;
   /// `block` elements from the `offset`th of this one.
   Index slice(const Arg& offset, std::int64_t block) const;
+  /// The same elements, of which those at or beyond `end` (an integer) are absent: loads give
+  /// nothing there, stores and atomic operations drop them, and so do all that is computed from
+  /// indices(). `shifted` takes the end along, `slice` keeps it. An index of one element must lie
+  /// in front of the end (`cpu` and `sim` check that).
+  Index until(const Arg& end) const;
+  /// The end that `until` gave it, if one did.
+  const std::optional<Tile>& end() const { return end_; }
 
   operator Tile() const { return indices(); }
 
@@ -254,6 +262,7 @@ class Index {
   Tile first_;
   std::int64_t block_;
   const char* dimension_;
+  std::optional<Tile> end_;
 };
 
 /// A new dimension of extent 1 in `t(all, none)`.

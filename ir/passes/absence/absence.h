@@ -54,13 +54,17 @@ class Absence {
   explicit Absence(Kernel& k, bool defines_carries = false);
 
   std::span<const PresenceBound> of(Value v) const;
-  /// Bounds of a load_view or store_view from its offsets: its box is absent if one of them is.
+  /// Bounds of a load_view or store_view from its scalar offsets: its box is absent if one of them
+  /// is.
   std::vector<PresenceBound> at_offsets(OpId op) const;
+  /// Bounds of its index tiles, as bounds of the tile dimension that these go along.
+  std::vector<PresenceBound> at_indices(OpId op) const;
   /// The bounds that fill_absent finds absent: of an element that is read right before it, that it
   /// lies outside.
   std::vector<PresenceBound> before_fill(Value v);
-  /// Absent elements of the value read as 0 already.
-  bool is_zero_filled(Value v) const;
+  /// Absent elements of the value read as 0 already; with an axis, those that are absent in a line
+  /// along it that has others.
+  bool is_zero_filled(Value v, std::int64_t axis = -1) const;
   template <class From, class To>
   void rename(const From& from, const To& to) {
     for (std::size_t i = 0; i < from.size(); ++i) bounds_[to[i]] = bounds_[from[i]];

@@ -15,6 +15,7 @@ namespace tegula::autotune {
 struct SimulatedCandidate {
   double ns = 1000;
   Prepared prepared = {};
+  Verdict once = Verdict::ok;
   Verdict check = Verdict::ok;
   Verdict timed = Verdict::ok;
 };
@@ -36,6 +37,10 @@ class SimulatedMeasure : public Measure {
     }
     return out;
   }
+  CheckResult try_once(int id) override {
+    tried.insert(id);
+    return {of(id).once, "as planted"};
+  }
   CheckResult check(int id) override {
     checked.insert(id);
     return {of(id).check, "as planted"};
@@ -44,37 +49,43 @@ class SimulatedMeasure : public Measure {
     if (on_round) on_round();
     ++rounds;
     Round out;
-    out.is_steady = unsteady-- <= 0;
+    out.drift = unsteady-- <= 0 ? 0 : drift;
+    seconds += seconds_of_ns * repetitions * of(0).ns;
     out.of.resize(ids.size());
     for (std::size_t i = 0; i < ids.size(); ++i) {
       runs[ids[i]] += repetitions;
-      was_checked = was_checked && checked.contains(ids[i]);
+      was_tried = was_tried && tried.contains(ids[i]);
+      was_checked = was_checked && (repetitions == 5 || checked.contains(ids[i]));
       out.of[i].verdict = of(ids[i]).timed;
       out.of[i].ns = of(ids[i]).ns;
+      seconds += seconds_of_ns * repetitions * of(ids[i]).ns;
     }
     for (int r = 0; r < repetitions; ++r) {
-      const double drift = 1 + 0.05 * normal_(random_);
-      const double reference = time_of(0, drift);
+      const double clock = 1 + 0.05 * normal_(random_);
+      const double reference = time_of(0, clock);
       for (std::size_t i = 0; i < ids.size(); ++i)
         if (out.of[i].verdict == Verdict::ok)
-          out.of[i].ratios.push_back(time_of(ids[i], drift) / reference);
+          out.of[i].ratios.push_back(time_of(ids[i], clock) / reference);
     }
     return out;
   }
   void forget(int id) override { forgotten.insert(id); }
 
   const SimulatedCandidate& of(int id) const { return candidates_[static_cast<std::size_t>(id)]; }
-  std::set<int> prepared, checked, forgotten;
+  std::set<int> prepared, tried, checked, forgotten;
   std::map<int, int> runs;
   int rounds = 0;
   int unsteady = 0;  ///< rounds to come that are not steady
-  bool was_checked = true;
+  double drift = 0.05;
+  double seconds = 0, seconds_of_ns = 0;  ///< of rounds, for each simulated one
+  bool was_tried = true;
+  bool was_checked = true;  ///< before any round but the first
   std::function<void()> on_round;
 
  private:
-  double time_of(int id, double drift) {
+  double time_of(int id, double clock) {
     const double wild = std::uniform_real_distribution<>(0, 1)(random_) < 0.02 ? 1.5 : 1.0;
-    return of(id).ns * drift * wild * (1 + noise_ * normal_(random_));
+    return of(id).ns * clock * wild * (1 + noise_ * normal_(random_));
   }
 
   std::vector<SimulatedCandidate> candidates_;
