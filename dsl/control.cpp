@@ -271,7 +271,7 @@ RecordedIf::RecordedIf(const Arg& condition) : condition_(condition) {}
 std::uint64_t RecordedIf::start() {
   Tracer& t = Tracer::at(condition_.loc(), "if_");
   const ir::Value c = dsl::truth(t, condition_);
-  if (t.kernel.type(c).is_tile())
+  if (t.kernel.type(c).is_tile() && !t.in_scope(ScopeKind::Map))
     fail(ErrorId::condition_type, condition_.loc(), {t.origin(c, "the condition")}, "if_",
          t.kernel.type(c).str(), dsl::condition_hint(t.kernel.type(c)));
   return t.open_branch(c, takes_);

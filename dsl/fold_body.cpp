@@ -70,6 +70,18 @@ void check_fold_body(Tracer& t, std::string_view what, ir::RegionId body) {
   if (found) fail(ErrorId::fold_body, k[found].loc, {}, text_of(k[found].opcode), what, what);
 }
 
+void check_map_op(Tracer& t, ir::OpId op) {
+  const ir::OpData& d = t.kernel[op];
+  const ir::Family family = ir::info(d.opcode).family;
+  const bool is_elementwise = family == ir::Family::Elementwise || family == ir::Family::Math;
+  using enum Opcode;
+  if (is_elementwise || d.is(Const, Splat, Broadcast, ExpandDims, FillAbsent, While, Yield)) return;
+  const auto* known = std::ranges::find(kRefused, d.opcode, &LayoutRefusal::opcode);
+  const std::string_view what =
+      known == std::end(kRefused) ? ir::info(d.opcode).mnemonic : known->text;
+  fail(ErrorId::fold_body, d.loc, {}, what, "map", "map");
+}
+
 void flatten_branch(ir::Kernel& kernel, ir::OpId branch) {
   for (ir::RegionId side : kernel[branch].regions)
     while (const ir::OpId op = kernel[side].first) {

@@ -6,23 +6,34 @@
 #include <array>
 #include <numbers>
 
-#include "dsl/elementwise.h"
+#include "dsl/elementary/composed.h"
+#include "dsl/elementary/of_doubles.h"
+#include "tegula/rounding.h"
 
 namespace tegula {
 namespace {
-
-/// Functions that there are of f64, too.
-constexpr Opcode kWide[] = {Opcode::Sqrt, Opcode::Rcp,   Opcode::Floor,
-                            Opcode::Ceil, Opcode::Round, Opcode::Trunc};
 
 Tile unary_float(std::string_view what, Opcode op, const Arg& x, bool approx = false) {
   Tracer& t = Tracer::at(x.loc(), what);
   const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   dsl::require_floats(what, d, x.loc());
-  if (d == DType::f64 && std::ranges::find(kWide, op) == std::end(kWide))
-    fail(ErrorId::wide_math, t.build.loc, {}, what);  // the user's, of a composed one
   const ir::Value v = dsl::operand(t, x, d);
   return t.tile(approx ? t.build.op(op, {v}, {{AttrName::approx, 1}}) : t.build.op(op, {v}));
+}
+
+/// An op, but for f64, which the hardware has no instruction for: there `of_double`.
+Tile unary_float(std::string_view what, Opcode op, const Arg& x, Tile (*of_double)(const Tile&)) {
+  Tracer& t = Tracer::at(x.loc(), what);
+  const bool wide = dsl::promote_types(t, what, std::span(&x, 1)) == DType::f64;
+  return wide ? dsl::composed(what, x, of_double) : unary_float(what, op, x);
+}
+
+/// An approximation of the hardware, of which f64 has none.
+Tile approximate(std::string_view what, Opcode op, const Arg& x) {
+  Tracer& t = Tracer::at(x.loc(), what);
+  if (dsl::promote_types(t, what, std::span(&x, 1)) == DType::f64)
+    fail(ErrorId::wide_math, t.build.loc, {}, what);
+  return unary_float(what, op, x);
 }
 
 Tile unary_integer(std::string_view what, Opcode op, const Arg& x) {
@@ -37,17 +48,6 @@ Tile binary_number(std::string_view what, Opcode op, const Arg& a, const Arg& b)
   const Arg args[] = {a, b};
   dsl::require_arithmetic(what, dsl::promote_types(t, what, args), a.loc());
   return dsl::record(what, op, {a, b});
-}
-
-/// A composed function: `f` sees f32 (or f64) and is recorded where the user called it.
-template <class F>
-Tile composed(std::string_view what, const Arg& x, const F& f) {
-  Tracer& t = Tracer::at(x.loc(), what);
-  const DType d = dsl::promote_types(t, what, std::span(&x, 1));
-  dsl::require_floats(what, d, x.loc());
-  const Tracer::Pin pin(t, x.loc());
-  const Tile result = f(t.tile(dsl::operand(t, x, d == DType::f64 ? d : DType::f32)));
-  return result.dtype() == DType::i1 ? result : cast(result, d);
 }
 
 }  // namespace
@@ -127,41 +127,36 @@ Tile mulhi(const Arg& a, const Arg& b) {
 Tile popc(const Arg& x) { return unary_integer("popc", Opcode::Popc, x); }
 Tile clz(const Arg& x) { return unary_integer("clz", Opcode::Clz, x); }
 
-Tile exp(const Arg& x) { return unary_float("exp", Opcode::Exp, x); }
-Tile exp2(const Arg& x) { return unary_float("exp2", Opcode::Exp2, x); }
-Tile log(const Arg& x) { return unary_float("log", Opcode::Log, x); }
-Tile log2(const Arg& x) { return unary_float("log2", Opcode::Log2, x); }
+Tile exp(const Arg& x) { return unary_float("exp", Opcode::Exp, x, dsl::elementary::exp_of); }
+Tile exp2(const Arg& x) { return unary_float("exp2", Opcode::Exp2, x, dsl::elementary::exp2_of); }
+Tile log(const Arg& x) { return unary_float("log", Opcode::Log, x, dsl::elementary::log_of); }
+Tile log2(const Arg& x) { return unary_float("log2", Opcode::Log2, x, dsl::elementary::log2_of); }
 Tile sqrt(const Arg& x) { return unary_float("sqrt", Opcode::Sqrt, x); }
-Tile rsqrt(const Arg& x) { return unary_float("rsqrt", Opcode::Rsqrt, x); }
+Tile rsqrt(const Arg& x) {
+  return unary_float("rsqrt", Opcode::Rsqrt, x, dsl::elementary::rsqrt_of);
+}
 Tile rcp(const Arg& x) { return unary_float("rcp", Opcode::Rcp, x); }
-Tile sin(const Arg& x) { return unary_float("sin", Opcode::Sin, x); }
-Tile cos(const Arg& x) { return unary_float("cos", Opcode::Cos, x); }
-Tile tanh(const Arg& x) { return unary_float("tanh", Opcode::Tanh, x); }
-Tile erf(const Arg& x) { return unary_float("erf", Opcode::Erf, x); }
+Tile sin(const Arg& x) { return unary_float("sin", Opcode::Sin, x, dsl::elementary::sin_of); }
+Tile cos(const Arg& x) { return unary_float("cos", Opcode::Cos, x, dsl::elementary::cos_of); }
+Tile tanh(const Arg& x) { return unary_float("tanh", Opcode::Tanh, x, dsl::elementary::tanh_of); }
+Tile erf(const Arg& x) { return unary_float("erf", Opcode::Erf, x, dsl::elementary::erf_of); }
 Tile floor(const Arg& x) { return unary_float("floor", Opcode::Floor, x); }
 Tile ceil(const Arg& x) { return unary_float("ceil", Opcode::Ceil, x); }
 Tile round(const Arg& x) { return unary_float("round", Opcode::Round, x); }
 Tile trunc(const Arg& x) { return unary_float("trunc", Opcode::Trunc, x); }
 Tile rcp_approx(const Arg& x) { return unary_float("rcp_approx", Opcode::Rcp, x, true); }
-Tile tanh_approx(const Arg& x) { return unary_float("tanh_approx", Opcode::TanhApprox, x); }
-Tile sin_approx(const Arg& x) { return unary_float("sin_approx", Opcode::SinApprox, x); }
-Tile cos_approx(const Arg& x) { return unary_float("cos_approx", Opcode::CosApprox, x); }
+Tile tanh_approx(const Arg& x) { return approximate("tanh_approx", Opcode::TanhApprox, x); }
+Tile sin_approx(const Arg& x) { return approximate("sin_approx", Opcode::SinApprox, x); }
+Tile cos_approx(const Arg& x) { return approximate("cos_approx", Opcode::CosApprox, x); }
 
 namespace {
-
-/// min or max of which a NaN wins.
-Tile kept(Opcode op, const Tile& x, float bound) {
-  Tracer& t = Tracer::at({}, "kept");
-  return t.tile(t.build.op(op, {t.value(x), dsl::operand(t, bound, x.dtype())},
-                           {{AttrName::nan, "propagate"}}));
-}
 
 /// 1 / (1 + e^-v): the power is 2^p with p rounded, times 1 plus the rest of the exponent. Neither
 /// it nor its rest overflows between the bounds, and beyond them the result is 0 or 1.
 Tile sigmoid_of(const Tile& v) {
   if (v.dtype() == DType::f64) return rcp_approx(1.0 + exp(-v));
   constexpr float kBound = 88.5f;
-  const Tile x = kept(Opcode::Max, kept(Opcode::Min, -v, kBound), -kBound);
+  const Tile x = max(min(-v, kBound, Nan::propagate), -kBound, Nan::propagate);
   const Tile p = x * std::numbers::log2e;
   const Tile power = exp2(p), rest = fma(p, -std::numbers::ln2, x);
   return rcp_approx(1.0f + fma(power, rest, power));
@@ -179,7 +174,7 @@ Tile gelu_of(const Tile& v) {
   const Tile size = min(abs(v), 16.0f);
   Tile q = fma(size, kFit[0], kFit[1]);
   for (std::size_t i = 2; i < kFit.size(); ++i) q = fma(q, size, kFit[i]);
-  return fma(-size, exp2(q), kept(Opcode::Max, v, 0.0f));
+  return fma(-size, exp2(q), max(v, 0.0f, Nan::propagate));
 }
 
 Tile gelu_tanh_of(const Tile& v) {
@@ -192,21 +187,21 @@ Tile gelu_tanh_of(const Tile& v) {
 
 }  // namespace
 
-Tile sigmoid(const Arg& x) { return composed("sigmoid", x, sigmoid_of); }
+Tile sigmoid(const Arg& x) { return dsl::composed("sigmoid", x, sigmoid_of); }
 Tile silu(const Arg& x) {
-  return composed("silu", x, [](const Tile& v) { return v * sigmoid(v); });
+  return dsl::composed("silu", x, [](const Tile& v) { return v * sigmoid(v); });
 }
-Tile gelu(const Arg& x) { return composed("gelu", x, gelu_of); }
-Tile gelu_tanh_approx(const Arg& x) { return composed("gelu_tanh_approx", x, gelu_tanh_of); }
+Tile gelu(const Arg& x) { return dsl::composed("gelu", x, gelu_of); }
+Tile gelu_tanh_approx(const Arg& x) { return dsl::composed("gelu_tanh_approx", x, gelu_tanh_of); }
 Tile softplus(const Arg& x) {
-  return composed("softplus", x,
-                  [](const Tile& v) { return max(v, 0.0f) + log(1.0f + exp(-abs(v))); });
+  return dsl::composed("softplus", x,
+                       [](const Tile& v) { return max(v, 0.0f) + log(1.0f + exp(-abs(v))); });
 }
 Tile isnan(const Arg& x) {
-  return composed("isnan", x, [](const Tile& v) { return v != v; });
+  return dsl::composed("isnan", x, [](const Tile& v) { return v != v; });
 }
 Tile isinf(const Arg& x) {
-  return composed("isinf", x, [](const Tile& v) { return abs(v) == inf; });
+  return dsl::composed("isinf", x, [](const Tile& v) { return abs(v) == inf; });
 }
 
 Tile pow(const Arg& x, const Arg& y) {

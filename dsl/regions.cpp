@@ -15,8 +15,8 @@
 namespace tegula::dsl {
 
 std::string_view name(ScopeKind kind) {
-  static constexpr std::string_view kNames[] = {"the grid loop", "a loop", "while_", "if_",
-                                                "a fold"};
+  static constexpr std::string_view kNames[] = {
+      "the grid loop", "a loop", "while_", "if_", "a fold", "map", "the rest of a body"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -28,12 +28,6 @@ constexpr const char* kKeepsIndex =
 }  // namespace
 
 // ---- scopes -------------------------------------------------------------------------------------
-template <class Visit>
-void Tracer::each_variable(const Visit& visit) {
-  for (detail::Link* at = variables_.next; at != &variables_; at = at->next)
-    visit(static_cast<Tile&>(*at));
-}
-
 OpenScope& Tracer::push(ScopeKind kind) {
   OpenScope s;
   s.kind = kind;
@@ -223,6 +217,7 @@ ir::Value Tracer::induction(std::uint64_t id) const {
 }
 
 bool Tracer::close_loop(std::uint64_t id) {
+  if (has_rest()) end_steps(*std::ranges::find(scopes_, id, &OpenScope::id));
   OpenScope& s = top(id);
   if (s.now) {
     if (next_iteration(s)) return true;
@@ -242,7 +237,10 @@ bool Tracer::close_loop(std::uint64_t id) {
     kernel[s.op].regions.pop_back();
     s.carries = s.first;
   }
+  const ir::OpId loop = s.op;
+  const ir::Value following = s.following;
   finish_loop(s, std::span(&body, 1), 1);
+  if (following) make_while(loop, following);
   return false;
 }
 
@@ -355,11 +353,22 @@ void Tracer::finish_loop(OpenScope& s, std::span<const ir::RegionId> regions,
 // ---- while --------------------------------------------------------------------------------------
 void Tracer::record_while(const std::function<Tile()>& condition,
                           const std::function<void()>& body) {
+  if (is_mapping())
+    map_while(condition, body);
+  else
+    record_loop(condition, body);
+}
+
+void Tracer::record_loop(const std::function<Tile()>& condition,
+                         const std::function<void()>& body) {
   if (runs()) {
     const std::uint64_t id = push(ScopeKind::While).id;
     while (live->integer(value(condition()), "a condition") != 0) {
       body();
+      const bool leaves = has_rest();
+      if (leaves) close_rests({});
       live->catch_up();
+      if (leaves) break;
       live->release();
     }
     top(id);
@@ -385,12 +394,16 @@ void Tracer::record_while(const std::function<Tile()>& condition,
   }
   check_births(top(id));
   start_body(top(id), loop);
-  body();
+  const auto record_body = [&] {
+    body();
+    return has_rest() ? close_rests(build.flag(true)) : ir::Value();
+  };
+  const ir::Value following = record_body();
   end_recording(top(id));
   if (!top(id).second && wants_check()) {
     const ir::RegionId twin = kernel.add_region(op);
     again(top(id), twin);
-    body();
+    record_body();
     end_recording(top(id));
     compare_regions(top(id), loop, twin);
     kernel[op].regions.pop_back();
@@ -398,10 +411,12 @@ void Tracer::record_while(const std::function<Tile()>& condition,
   }
   const ir::RegionId regions[] = {test, loop};
   finish_loop(top(id), regions, 0);
+  if (following) stop_while(op, following);
 }
 
 // ---- branches -----------------------------------------------------------------------------------
 std::uint64_t Tracer::open_branch(ir::Value condition, bool& takes) {
+  if (is_mapping()) return open_choice(condition);
   takes = !runs() || live->integer(condition, "a condition") != 0;
   if (runs()) {
     OpenScope& s = push(ScopeKind::Branch);
@@ -422,7 +437,8 @@ bool Tracer::else_branch(std::uint64_t id) {
   end_recording(s);
   s.first = s.carries;
   restore(s.carries);
-  build.at_end(kernel[s.op].regions[1]);
+  s.is_otherwise = true;
+  if (!s.chooses) build.at_end(kernel[s.op].regions[1]);
   return true;
 }
 
@@ -434,6 +450,7 @@ void Tracer::close_branch(std::uint64_t id) {
   }
   end_recording(s);
   build.loc = s.loc;
+  if (s.chooses) return close_choice(s);
   std::vector<ir::Value> yields[2];
   const ir::OpId op = s.op;
   const bool selects = in_scope(ScopeKind::Fold);
@@ -515,6 +532,7 @@ void Tracer::move_wait_in_front(ir::RegionId branch) {
 }
 
 bool Tracer::close_grid(std::uint64_t id) {
+  close_rests({});
   OpenScope& s = top(id);
   end_recording(s);
   if (!s.second && wants_check()) {

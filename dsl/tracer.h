@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "dsl/errors.h"
@@ -35,7 +36,15 @@ struct Carry {
   ir::Value after;
 };
 
-enum class ScopeKind : std::uint8_t { Grid, Loop, While, Branch, Fold };
+enum class ScopeKind : std::uint8_t {
+  Grid,
+  Loop,
+  While,
+  Branch,
+  Fold,
+  Map,
+  Rest,  ///< of a body, behind break_if or exit_program_if
+};
 std::string_view name(ScopeKind kind);
 
 /// A region being recorded.
@@ -48,7 +57,11 @@ struct OpenScope {
   ir::RegionId body;   ///< of a grid, the region that its body is recorded in
   ir::RegionId outer;  ///< region in which recording goes on afterwards
   std::vector<Carry> carries;
-  ir::Value now;                             ///< start of the iteration, in an eager run
+  ir::Value now;        ///< start of the iteration, in an eager run
+  ir::Value following;  ///< of a body that may be left: what decides about the next iteration
+  ir::Value ends;       ///< of the rest of a body: what ends the loop, where the body is left
+  ir::Value chooses;    ///< of a branch in a map: the condition that selects, element by element
+  bool is_otherwise = false;                 ///< that branch is the second one
   std::int64_t next = 0, end = 0, step = 0;  ///< the same loop's bounds
   std::vector<Carry> first;  ///< the carries of the first recording, while the second runs
   bool second = false;
@@ -164,6 +177,12 @@ class Tracer {
   bool else_branch(std::uint64_t id);
   void close_branch(std::uint64_t id);
   void record_while(const std::function<Tile()>& condition, const std::function<void()>& body);
+  /// The rest of the innermost body does not happen, nor do later iterations, if the condition
+  /// holds (early_exit.cpp).
+  void leave_if(ir::Value condition, std::string_view what, bool of_loop);
+  /// The function of a map records what it does to elements as what it does to tiles (map.cpp).
+  std::uint64_t open_map();
+  void close_map(std::uint64_t id);
   std::uint64_t open_fold(ir::OpId op);
   void close_fold(std::uint64_t id);
   /// The region's owner went away with the region open: break, return or an exception.
@@ -178,7 +197,9 @@ class Tracer {
   /// The values that variables hold, and those that a store yet to come may need; ascending.
   std::vector<ir::Value> held() const;
   /// Whether ops are executed as they are recorded: in an eager run, outside of folds.
-  bool runs() const { return live != nullptr && !in_scope(ScopeKind::Fold); }
+  bool runs() const {
+    return live != nullptr && !in_scope(ScopeKind::Fold) && !in_scope(ScopeKind::Rest);
+  }
   EagerInterpreter* live = nullptr;  ///< interpreter of an eager run
   /// Throws what was found where throwing was not possible.
   void throw_pending();
@@ -249,6 +270,23 @@ class Tracer {
   void replace_in(ir::RegionId region, const std::vector<std::pair<ir::Value, ir::Value>>& map);
   void finish_loop(OpenScope& scope, std::span<const ir::RegionId> regions, std::size_t fixed_args);
   void yield(ir::RegionId region, const std::vector<ir::Value>& values);
+  // early_exit.cpp
+  bool has_rest() const { return !scopes_.empty() && scopes_.back().kind == ScopeKind::Rest; }
+  ir::Value close_rests(ir::Value goes_on);
+  ir::Value close_rest(ir::Value goes_on);
+  void end_steps(OpenScope& loop);
+  void make_while(ir::OpId loop, ir::Value following);
+  void stop_while(ir::OpId loop, ir::Value following);
+  void use_results(ir::OpId from, ir::OpId to, std::size_t first);
+  // map.cpp
+  bool is_mapping() const { return in_scope(ScopeKind::Map); }
+  std::uint64_t open_choice(ir::Value condition);
+  void close_choice(OpenScope& scope);
+  void map_while(const std::function<Tile()>& condition, const std::function<void()>& body);
+  void record_loop(const std::function<Tile()>& condition, const std::function<void()>& body);
+  Tile elements_of(const Tile& condition);
+  void spread_elements(const Tile& like);
+  void check_map(const OpenScope& scope);
 
   std::vector<ParamName> names_;
   std::uint64_t id_;
@@ -256,6 +294,8 @@ class Tracer {
   detail::Link variables_;
   std::vector<OpenScope> scopes_;
   std::vector<std::pair<ScopeKind, Loc>> lost_;
+  std::vector<const Tile*> map_masks_;      ///< of the loops of a map that are open
+  std::unordered_set<ir::OpId> map_tests_;  ///< ops that ask whether a loop of a map goes on
   std::uint64_t next_scope_ = 0;
   std::uint32_t next_variable_id_ = 1;
   Tuning tuning_;
@@ -264,6 +304,12 @@ class Tracer {
   std::optional<Diagnostic> pending_;
   std::vector<Note> left_by_exception_;
 };
+
+template <class Visit>
+void Tracer::each_variable(const Visit& visit) {
+  for (detail::Link* at = variables_.next; at != &variables_; at = at->next)
+    visit(static_cast<Tile&>(*at));
+}
 
 }  // namespace tegula::dsl
 

@@ -59,24 +59,105 @@ Tile log1p_part(const Tile& f) {
   return fma(-s, fma(-square, polynomial(square, kLog64), f), f);
 }
 
-Tile log_of_normal(const Tile& x) {
-  const auto [rest, exponent] = reduced(x);
+namespace {
+
+/// A base's logarithm of 2, as a sum whose upper part has few digits, and 1 / log of the base.
+struct Base {
+  double high, low, factor;
+};
+
+Base base_of(Logarithm base, bool wide) {
+  // The upper parts have so few digits that their multiples are exact.
+  const Base narrow[] = {{0x1.62ep-1, 0x1.0bfbe8p-15, 1},
+                         {1, 0, std::numbers::log2e},
+                         {0x1.344p-2, 0x1.3509f8p-18, std::numbers::log10e}};
+  const Base binary64[] = {{0x1.62e42fefa38p-1, 0x1.ef35793c7673p-45, 1},
+                           {1, 0, std::numbers::log2e},
+                           {0x1.34413509f78p-2, 0x1.fef311f12b358p-46, std::numbers::log10e}};
+  return (wide ? binary64 : narrow)[static_cast<int>(base)];
+}
+
+}  // namespace
+
+Tile logarithm_of(const Reduced& r, Logarithm base) {
+  const bool wide = is_wide(r.rest);
+  const Base b = base_of(base, wide);
+  const Tile e = cast(r.exponent, r.rest.dtype()), natural = log1p_part(r.rest);
+  const Tile part = b.factor == 1 ? natural : natural * b.factor;
+  return fma(e, b.high, b.low == 0 ? part : fma(e, b.low, part));
+}
+
+Tile log_of_normal(const Tile& x) { return logarithm_of(reduced(x), Logarithm::natural); }
+
+Tile logarithm(const Tile& x, Logarithm base) {
+  const Format f = format_of(x);
+  const int lift = f.mantissa + 2;
+  const Tile tiny = x < f.smallest_normal();
+  Reduced r = reduced(where(tiny, x * std::ldexp(1.0, lift), x));
+  r.exponent = where(tiny, r.exponent - lift, r.exponent);
+  const Tile special = where(x == 0.0, -inf, where(x == inf, inf, nan));
+  return where((x > 0.0) && (x < inf), logarithm_of(r, base), special);
+}
+
+Sum exact_sum(const Tile& a, const Tile& b) {
+  const Tile sum = a + b, part = sum - a;
+  return {sum, (a - (sum - part)) + (b - part)};
+}
+
+Sum log_sum(const Tile& x) {
+  const auto [f, exponent] = reduced(x);
   const Tile e = cast(exponent, x.dtype());
-  // The upper part has so few digits that its multiples are exact.
-  const double high = is_wide(x) ? 0x1.62e42fefa38p-1 : 0x1.62ep-1;
-  const double low = is_wide(x) ? 0x1.ef35793c7673p-45 : 0x1.0bfbe8p-15;
-  return fma(e, high, fma(e, low, log1p_part(rest)));
+  const Base b = base_of(Logarithm::natural, is_wide(x));
+  // s = f / (2 + f) with its rounding: log(1 + f) = 2 s + s^3 p(s^2).
+  const Tile below = 2.0 + f, below_low = f - (below - 2.0), s = f / below;
+  const Tile s_low = (fma(-s, below, f) - s * below_low) / below;
+  const Tile square = s * s, rest = s * square * polynomial(square, kLog64);
+  const auto [high, low] = exact_sum(e * b.high, s + s);
+  return exact_sum(high, low + fma(e, b.low, rest + 2.0 * s_low));
+}
+
+Tile expm1_part(const Tile& r) { return fma(r * r, polynomial(r, kExp32, kExp64), r); }
+
+namespace {
+
+/// The bounds lie far enough out for results of 0 and infinity.
+Tile bounded_exponent(const Tile& x) {
+  const double bound = is_wide(x) ? 1400 : 170;
+  return kept_max(kept_min(x, bound), -bound);
+}
+
+}  // namespace
+
+Reduced without_powers(const Tile& x) {
+  const Base b = base_of(Logarithm::natural, is_wide(x));
+  const Tile j = round(x * std::numbers::log2e);
+  return {fma(j, -b.low, fma(j, -b.high, x)), cast(j, format_of(x).bits)};
+}
+
+Power exp_parts(const Tile& x) {
+  const auto [r, j] = without_powers(bounded_exponent(x));
+  return {1.0 + expm1_part(r), j};
+}
+Power exp_parts(const Tile& x, const Tile& low) {
+  const auto [r, j] = without_powers(bounded_exponent(x));
+  return {1.0 + expm1_part(r + low), j};
 }
 
 SineCosine sincos_pi(const Tile& x) {
   const Format f = format_of(x);
-  const Tile halves = round(x * 2.0), r = fma(halves, -0.5, x), square = r * r;
+  // Whole turns are dropped exactly, so that the number of half turns is an integer that fits.
+  const Tile turn = fma(round(x * 0.5), -2.0, x);
+  const Tile halves = round(turn * 2.0), r = fma(halves, -0.5, turn), square = r * r;
   const double pi_low = is_wide(x) ? 0x1.1a62633145c07p-53 : -0x1.777a5cp-24;
   const Tile cubic = square * polynomial(square, kSinPi32, kSinPi64);
   const Tile sine = fma(r, is_wide(x) ? std::numbers::pi : 0x1.921fb6p+1, r * (cubic + pi_low));
   const Tile cosine = fma(square, polynomial(square, kCosPi32, kCosPi64), 1.0);
-  const Tile quarter = cast(halves, f.bits), odd = (quarter & 1) == 1;
-  const Tile flip_sine = (quarter & 2) != 0, flip_cosine = ((quarter + 1) & 2) != 0;
+  return turned(sine, cosine, cast(halves, f.bits));
+}
+
+SineCosine turned(const Tile& sine, const Tile& cosine, const Tile& quarters) {
+  const Tile odd = (quarters & 1) == 1;
+  const Tile flip_sine = (quarters & 2) != 0, flip_cosine = ((quarters + 1) & 2) != 0;
   const Tile s = where(odd, cosine, sine), c = where(odd, sine, cosine);
   return {where(flip_sine, -s, s), where(flip_cosine, -c, c)};
 }

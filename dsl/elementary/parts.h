@@ -58,11 +58,39 @@ Reduced reduced(const Tile& x);
 Tile log1p_part(const Tile& f);
 /// Natural logarithm of a positive normal number.
 Tile log_of_normal(const Tile& x);
+enum class Logarithm : std::uint8_t { natural, binary, decimal };
+/// Logarithm of (1 + rest) 2^exponent.
+Tile logarithm_of(const Reduced& x, Logarithm base);
+/// Logarithm of any number.
+Tile logarithm(const Tile& x, Logarithm base);
+/// Natural logarithm of a positive normal number as a sum: twice the digits, nearly.
+struct Sum {
+  Tile high, low;
+};
+Sum log_sum(const Tile& x);
+/// a + b, and what is rounded away.
+Sum exact_sum(const Tile& a, const Tile& b);
 
-/// sin(pi x) and cos(pi x), |x| below 2^(mantissa - 1).
+/// A number as m 2^j.
+struct Power {
+  Tile mantissa, exponent;  ///< of the argument's type, integer
+
+  Tile value() const { return scaled(mantissa, exponent); }
+};
+/// x - j ln 2 and j, the integer next to x / ln 2.
+Reduced without_powers(const Tile& x);
+/// e^(x + low) for a small `low`; what overflows or underflows does so in value().
+Power exp_parts(const Tile& x);
+Power exp_parts(const Tile& x, const Tile& low);
+/// e^r - 1 for |r| <= ln(2) / 2.
+Tile expm1_part(const Tile& r);
+
+/// sin(pi x) and cos(pi x); NaN of infinities.
 struct SineCosine {
   Tile sine, cosine;
 };
 SineCosine sincos_pi(const Tile& x);
+/// Sine and cosine of an angle that is some quarters of a turn larger.
+SineCosine turned(const Tile& sine, const Tile& cosine, const Tile& quarters);
 
 }  // namespace tegula::dsl::elementary

@@ -195,6 +195,30 @@ TEST(LanguageError, HiddenState) {
   });
 }
 
+template <class F>
+void leaving(F leave) {
+  in_loop([leave](auto x, auto i) {
+    auto acc = zeros<f32>(16);
+    for (auto j : steps(x.cols(), 32)) leave(acc += sum(x(i, j), 1));
+    return acc;
+  });
+}
+
+TEST(LanguageError, MapsAndEarlyExits) {
+  expect("T0309 map", [] {
+    on_tile([](Tile t) {
+      Tile outside = t;
+      t = map([&](Tile x) { return outside = x + 1; }, t);
+    });
+  });
+  expect("T0311 break_if outside of a loop", [] { on_tile([](Tile t) { break_if(max(t) > 0); }); });
+  expect("T0311 break_if in a branch",
+         [] { leaving([](Tile t) { if_(max(t) > 0, [&] { break_if(min(t) > 0); }); }); });
+  expect("T0312 exit_program_if in a loop",
+         [] { leaving([](Tile t) { exit_program_if(max(t) > 0); }); });
+  expect("T0106 break_if of a tile", [] { leaving([](Tile t) { break_if(t > 0); }); });
+}
+
 TEST(LanguageError, LoopVariables) {
   expect("T0302 born_in_loop", [] {
     in_loop([](auto x, auto i) {

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <random>
 
 #include "number_from_env.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
+#include "tests/math_functions.h"
 
 namespace tegula {
 namespace {
@@ -17,7 +19,7 @@ using Random = std::mt19937_64;
 /// One function with operands of a type; the result is cast to the chain's type again.
 struct Function {
   const char* name;
-  Tile (*apply)(const Tile& a, const Tile& b, const Tile& words);
+  std::function<Tile(const Tile& a, const Tile& b, const Tile& words)> apply;
 };
 
 Tile whole(const Tile& x) { return cast<i32>(fill_absent(clamp(cast<f32>(x), -1000, 1000), 0)); }
@@ -54,6 +56,22 @@ const Function kFunctions[] = {
     {"to the nearest i16", [](const Tile& a, const Tile&,
                               const Tile&) { return cast<f32>(cast<i16>(a, Round::nearest)); }},
 };
+
+/// The functions above and the math functions whose bits are the same everywhere.
+const std::vector<Function>& functions() {
+  static const std::vector<Function> kAll = [] {
+    std::vector<Function> all(std::begin(kFunctions), std::end(kFunctions));
+    for (const test::MathFunction& f : test::math_functions())
+      if (f.narrow >= 0)
+        all.push_back({f.name, [apply = f.apply](const Tile& a, const Tile& b, const Tile&) {
+                         return apply(a, b);
+                       }});
+    all.push_back(
+        {"nextafter", [](const Tile& a, const Tile& b, const Tile&) { return nextafter(a, b); }});
+    return all;
+  }();
+  return kAll;
+}
 
 constexpr std::int64_t kElements = 200;
 
@@ -108,7 +126,7 @@ void expect_equal_bits(std::uint64_t seed) {
   const int count = 1 + static_cast<int>(random() % 4);
   for (int i = 0; i < count; ++i) {
     const auto any = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-    steps.push_back({&kFunctions[random() % std::size(kFunctions)], any(2 + i), any(2 + i)});
+    steps.push_back({&functions()[random() % functions().size()], any(2 + i), any(2 + i)});
     text += std::string(steps.back().function->name) + "; ";
   }
   std::vector<T> first;

@@ -37,6 +37,25 @@ TEST_P(ControlFlow, BranchesInAnOpenLoop) {
   EXPECT_EQ(count.to_doubles(), (std::vector<double>{0, 1, 16, 111}));
 }
 
+TEST_P(ControlFlow, ALoopIsLeft) {
+#include "control_flow_5.inc"
+  const Tensor x = zeros_of({3, 200}), at = Tensor::full({3}, -1, DType::i32, device());
+  auto values = x.to_vector<f32>();
+  values[200 + 130] = 2, values[400 + 5] = 3, values[400 + 170] = 3;
+  first_above(Tensor::from(values, {3, 200}, device()), 1, at);
+  EXPECT_EQ(at.to_doubles(), (std::vector<double>{-1, 130, 5}));
+  first_above(Tensor::full({3, 200}, 9, DType::f32, device()), 1, at);
+  EXPECT_EQ(at.to_doubles(), (std::vector<double>{0, 130, 5}));
+}
+
+TEST_P(ControlFlow, ElementsLoopByThemselves) {
+#include "control_flow_6.inc"
+  const Tensor x = Tensor::from(std::vector<std::int32_t>{1, 2, 7, 27}, {4}, device()),
+               count = empty_of({4}, DType::i32);
+  collatz(x, count);
+  EXPECT_EQ(count.to_doubles(), (std::vector<double>{0, 1, 16, 111}));
+}
+
 TEST_P(ControlFlow, AFoldMayBranch) {
   const auto largest = kernel("largest", [](In<f32, 2> x, Out<f32, 1> y) {
     for (auto r : grid(y, 1))

@@ -5,7 +5,8 @@ fit_polynomials.py [NAME ...]: fits those rows again and keeps the others; witho
 
 Each row of ROWS is a function, an interval, a weight, and the powers of x that the polynomial has. The fit is minimax of
 (polynomial - function) * weight by Remez's exchange, in 60 digits. Coefficients are rounded to the type one after the
-other, lowest power first, and the rest is fitted again, so that later ones make up for the rounding of earlier ones.
+other, lowest power first, and the rest is fitted again, so that later ones make up for the rounding of earlier ones;
+where that is no better, all at once.
 """
 import pathlib
 import re
@@ -83,16 +84,25 @@ def fit(row):
             table[x] = function(x)
         return table[x]
 
+    def worst_of(terms):
+        return max(abs((sum(a * x ** p for a, p in terms) - f(x)) * weight(x)) for x in points)
+
+    first, c = remez(f, weight, low, high, list(powers), points)
+    together = [(rounded(a, kind), p) for a, p in zip(c, powers)]
     done, powers = [], list(powers)
     while powers:
         fixed = list(done)
         rest = lambda x: f(x) - sum(a * x ** p for a, p in fixed)
-        worst, c = remez(rest, weight, low, high, powers, points)
-        if not done:
-            first = worst
-        done.append((rounded(c[0], kind), powers[0]))
-        powers.pop(0)
-    worst = max(abs((sum(a * x ** p for a, p in done) - f(x)) * weight(x)) for x in points)
+        try:
+            _, c = remez(rest, weight, low, high, powers, points)
+        except ZeroDivisionError:  # a node at 0, where all powers that are left vanish
+            break
+        done.append((rounded(c[0], kind), powers.pop(0)))
+        if kind == "f64" and worst_of(done + [(a, p) for a, p in zip(c[1:], powers)]) > 4 * first:
+            break  # nothing is made up for any more
+    if powers or worst_of(together) < worst_of(done):
+        done = together
+    worst = worst_of(done)
     print(f"{name}: minimax 2^{float(mp.log(first, 2)):.2f}, rounded 2^{float(mp.log(worst, 2)):.2f}", flush=True)
     return float(mp.log(worst, 2)), [a for a, _ in reversed(done)]
 
@@ -128,13 +138,86 @@ def exp_rest(x):
     return (mp.expm1(x) - x) / x ** 2
 
 
+def odd_rest(function):
+    """(f(x) - x) / x^3 of z = x^2, for odd f with slope 1."""
+    def of_square(z):
+        x = mp.sqrt(z)
+        return (function(x) - x) / x ** 3
+    return of_square
+
+
+def erf_over_x(z):
+    x = mp.sqrt(z)
+    return mp.erf(x) / x
+
+
+def erfcx_part(center):
+    """(1 + 2 a) e^(a^2) erfc(a) of q = (a - center) / (a + center)."""
+    def of_q(q):
+        if q >= 1:
+            return 2 / mp.sqrt(mp.pi)
+        a = center * (1 + q) / (1 - q)
+        if a > 60:  # the asymptotic series, whose terms fall until far beyond 60 digits
+            total, term = mp.mpf(1), mp.mpf(1)
+            for n in range(1, 60):
+                term *= -(2 * n - 1) / (2 * a * a)
+                total += term
+            return (1 + 2 * a) / (a * mp.sqrt(mp.pi)) * total
+        return (1 + 2 * a) * mp.exp(a * a) * mp.erfc(a)
+    return of_q
+
+
+def erfinv_factor(w):
+    """erfinv(x) / x where w = -log(1 - x^2), by Newton's method on erfc."""
+    if w < mp.mpf(10) ** -40:
+        return mp.sqrt(mp.pi) / 2
+    y = mp.sqrt(max(w - mp.log(mp.pi * max(w, mp.mpf(1))) / 2, mp.mpf("0.01")))
+    if w < 3:
+        y = mp.erfinv(mp.sqrt(-mp.expm1(-w)))
+        return y / mp.sqrt(-mp.expm1(-w))
+    x = mp.sqrt(-mp.expm1(-w))
+    small = mp.exp(-w) / (1 + x)  # 1 - x
+    for _ in range(60):
+        step = (mp.erfc(y) - small) * mp.sqrt(mp.pi) / 2 * mp.exp(y * y)
+        step = step / (1 - y * step)
+        y += step
+        if abs(step) < mp.mpf(10) ** -45 * y:
+            break
+    return y / x
+
+
+def of_root(function):
+    return lambda t: function(t * t)
+
+
+def stirling_rest(z):
+    """(log Gamma(x) - (x - 1/2) log x + x - log(2 pi) / 2) x of z = 1 / x^2."""
+    if z < mp.mpf(10) ** -12:
+        return mp.mpf(1) / 12 - z / 360
+    x = 1 / mp.sqrt(z)
+    with mp.workdps(90):
+        return (mp.loggamma(x) - (x - 0.5) * mp.log(x) + x - mp.log(2 * mp.pi) / 2) * x
+
+
+def lgamma_at_1(t):
+    return mp.loggamma(1 + t) / t
+
+
+def lgamma_at_2(t):
+    return mp.loggamma(2 + t) / t
+
+
+def rgamma_at_1(t):
+    return mp.rgamma(1 + t)
+
+
 PI2 = mp.pi ** 2 / 2
 # Name, type, function, interval, powers, weight, comment.
 ROWS = [
     ("kLog32", "f32", series(log1p_rest, -0.5), -1 / 3, 1 / 3, range(10),
      series(lambda x: x ** 2 / mp.log1p(x), 1e-25), "log(1 + x) = x + x^2 p(x), |x| <= 1/3."),
-    ("kLog64", "f64", series(atanh_rest, mp.mpf(2) / 3), 0, "0.0296", range(8),
-     lambda z: z + mp.mpf(10) ** -6, "log((1 + s) / (1 - s)) = 2 s + s^3 p(s^2), s^2 <= 0.0296."),
+    ("kLog64", "f64", series(atanh_rest, mp.mpf(2) / 3), 0, "0.0401", range(9),
+     lambda z: z + mp.mpf(10) ** -6, "log((1 + s) / (1 - s)) = 2 s + s^3 p(s^2), s^2 <= 0.0401."),
     ("kSinPi32", "f32", series(sinpi_rest, -mp.pi ** 3 / 6), 0, 1 / 16, range(4), lambda z: z + mp.mpf(10) ** -6,
      "sin(pi x) = pi x + x^3 p(x^2), |x| <= 1/4."),
     ("kSinPi64", "f64", series(sinpi_rest, -mp.pi ** 3 / 6), 0, 1 / 16, range(8), lambda z: z + mp.mpf(10) ** -6,
@@ -147,6 +230,55 @@ ROWS = [
      lambda x: x ** 2 + mp.mpf(10) ** -4, "e^x = 1 + x + x^2 p(x), |x| <= ln(2) / 2."),
     ("kExp64", "f64", series(exp_rest, 0.5), "-0.3466", "0.3466", range(11),
      lambda x: x ** 2 + mp.mpf(10) ** -4, "e^x = 1 + x + x^2 p(x), |x| <= ln(2) / 2."),
+    ("kAsin32", "f32", series(odd_rest(mp.asin), mp.mpf(1) / 6), 0, 1 / 4, range(5), lambda z: z + mp.mpf(10) ** -3,
+     "asin(x) = x + x^3 p(x^2), |x| <= 1/2."),
+    ("kAsin64", "f64", series(odd_rest(mp.asin), mp.mpf(1) / 6), 0, 1 / 4, range(13), lambda z: z + mp.mpf(10) ** -3,
+     "asin(x) = x + x^3 p(x^2), |x| <= 1/2."),
+    ("kAtan32", "f32", series(odd_rest(mp.atan), -mp.mpf(1) / 3), 0, 1, range(8), lambda z: z + mp.mpf(10) ** -2,
+     "atan(x) = x + x^3 p(x^2), |x| <= 1."),
+    ("kAtan64", "f64", series(odd_rest(mp.atan), -mp.mpf(1) / 3), 0, 1, range(20), lambda z: z + mp.mpf(10) ** -2,
+     "atan(x) = x + x^3 p(x^2), |x| <= 1."),
+    ("kSinh32", "f32", series(odd_rest(mp.sinh), mp.mpf(1) / 6), 0, 1, range(4), lambda z: z + mp.mpf(10) ** -2,
+     "sinh(x) = x + x^3 p(x^2), |x| <= 1."),
+    ("kSinh64", "f64", series(odd_rest(mp.sinh), mp.mpf(1) / 6), 0, 1, range(8), lambda z: z + mp.mpf(10) ** -2,
+     "sinh(x) = x + x^3 p(x^2), |x| <= 1."),
+    ("kTanh64", "f64", series(odd_rest(mp.tanh), -mp.mpf(1) / 3), 0, "0.3025", range(11),
+     lambda z: z + mp.mpf(10) ** -3, "tanh(x) = x + x^3 p(x^2), |x| <= 0.55."),
+    ("kErf64", "f64", series(erf_over_x, 2 / mp.sqrt(mp.pi)), 0, 1, range(13), one, "erf(x) = x p(x^2), |x| <= 1."),
+    ("kErfcx32", "f32", erfcx_part(2), -1, 1, range(11), one,
+     "(1 + 2 a) e^(a^2) erfc(a) = p(q), q = (a - 2) / (a + 2), a >= 0."),
+    ("kErfcx64", "f64", erfcx_part(4), -1, 1, range(24), one,
+     "(1 + 2 a) e^(a^2) erfc(a) = p(q), q = (a - 4) / (a + 4), a >= 0."),
+    ("kErfinvNear", "f32", lambda s: erfinv_factor(s + mp.mpf(5) / 2), "-2.5", "2.5", range(10), one,
+     "erfinv(x) = x p(w - 2.5), w = -log(1 - x^2) <= 5."),
+    ("kErfinvFar", "f32", lambda s: of_root(erfinv_factor)(s + mp.mpf(7) / 2), "-1.27", "1.5", range(13), one,
+     "erfinv(x) = x p(sqrt(w) - 3.5), 5 <= w <= 25."),
+    ("kErfinvFarther", "f32", lambda s: of_root(erfinv_factor)(s + mp.mpf(15) / 2), "-2.5", "2.9", range(9), one,
+     "erfinv(x) = x p(sqrt(w) - 7.5), 25 <= w <= 108."),
+    ("kErfinvFarthest", "f64", lambda s: of_root(erfinv_factor)(s + mp.mpf(18)), "-8", "9.4", range(9), one,
+     "erfinv(x) = x p(sqrt(w) - 18), 100 <= w <= 750."),
+    ("kStirling32", "f32", stirling_rest, 0, "0.16", range(4), one,
+     "log Gamma(x) = (x - 1/2) log x - x + log(2 pi) / 2 + p(1 / x^2) / x, x >= 2.5."),
+    ("kStirling64", "f64", stirling_rest, 0, "0.0278", range(11), one,
+     "log Gamma(x) = (x - 1/2) log x - x + log(2 pi) / 2 + p(1 / x^2) / x, x >= 6."),
+    ("kLgamma1_32", "f32", series(lgamma_at_1, -mp.euler), "-0.5", "0.5", range(14), one,
+     "log Gamma(1 + t) = t p(t), |t| <= 1/2."),
+    ("kLgamma1_64", "f64", series(lgamma_at_1, -mp.euler), "-0.5", "0.5", range(29), one,
+     "log Gamma(1 + t) = t p(t), |t| <= 1/2."),
+    ("kLgamma2_32", "f32", series(lgamma_at_2, 1 - mp.euler), "-0.5", "0.5", range(10), one,
+     "log Gamma(2 + t) = t p(t), |t| <= 1/2."),
+    ("kLgamma2_64", "f64", series(lgamma_at_2, 1 - mp.euler), "-0.5", "0.5", range(22), one,
+     "log Gamma(2 + t) = t p(t), |t| <= 1/2."),
+    ("kRgamma32", "f32", rgamma_at_1, "-0.5", "0.5", range(9), one, "1 / Gamma(1 + t) = p(t), |t| <= 1/2."),
+    ("kRgamma64", "f64", rgamma_at_1, "-0.5", "0.5", range(16), one, "1 / Gamma(1 + t) = p(t), |t| <= 1/2."),
+    ("kSin32", "f32", series(odd_rest(mp.sin), -mp.mpf(1) / 6), 0, "0.62", range(3), lambda z: z + mp.mpf(10) ** -3,
+     "sin(x) = x + x^3 p(x^2), |x| <= pi / 4."),
+    ("kSin64", "f64", series(odd_rest(mp.sin), -mp.mpf(1) / 6), 0, "0.62", range(7), lambda z: z + mp.mpf(10) ** -3,
+     "sin(x) = x + x^3 p(x^2), |x| <= pi / 4."),
+    ("kCos32", "f32", series(lambda z: (mp.cos(mp.sqrt(z)) - 1) / z, -0.5), 0, "0.62", range(4),
+     lambda z: z + mp.mpf(10) ** -3, "cos(x) = 1 + x^2 p(x^2), |x| <= pi / 4."),
+    ("kCos64", "f64", series(lambda z: (mp.cos(mp.sqrt(z)) - 1) / z, -0.5), 0, "0.62", range(8),
+     lambda z: z + mp.mpf(10) ** -3, "cos(x) = 1 + x^2 p(x^2), |x| <= pi / 4."),
 ]
 
 

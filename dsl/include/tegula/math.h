@@ -35,7 +35,8 @@ Tile cdiv(const Arg& a, const Arg& b);
 Tile mulhi(const Arg& a, const Arg& b);
 Tile popc(const Arg& x);
 Tile clz(const Arg& x);
-/// GPUs and `sim` have those of f64 that round: sqrt, rcp, floor, ceil, round, trunc; else cast.
+/// The functions of f64 are composed of correctly rounded operations, within the bounds of
+/// docs/math-bounds.md; some of f32 are instructions that approximate. elementary.h has more.
 Tile exp(const Arg& x);
 Tile exp2(const Arg& x);
 Tile log(const Arg& x);
@@ -54,7 +55,8 @@ Tile round(const Arg& x);
 Tile trunc(const Arg& x);
 /// The hardware's fast versions: the reciprocal within 1 ulp, subnormals 0 (a correctly rounded one
 /// is a function call where it is subnormal, and an epilogue full of them runs out of registers);
-/// tanh within 2^-11 relative, the others within 2^-20.9 in [-pi, pi].
+/// tanh within 2^-11 relative, the others within 2^-20.9 in [-pi, pi]. Of the last three there is
+/// none of f64: CompileError.
 Tile rcp_approx(const Arg& x);
 Tile tanh_approx(const Arg& x);
 Tile sin_approx(const Arg& x);

@@ -1,0 +1,40 @@
+#pragma once
+#include <array>
+#include <concepts>
+#include <source_location>
+#include <utility>
+#include <vector>
+
+#include "tegula/control.h"
+#include "tegula/value.h"
+
+/// A function of elements, with branches and loops of its own for each of them.
+namespace tegula {
+
+namespace detail {
+class RecordedMap {
+ public:
+  RecordedMap(std::initializer_list<Arg> tiles, Loc at);
+  const Tile& operand(std::size_t i) const { return operands_[i]; }
+  Tile finish(const Tile& result);
+
+ private:
+  std::vector<Tile> operands_;
+  OpenRegion open_;
+};
+}  // namespace detail
+
+/// f(t, ...) of the elements of tiles, which are broadcast to one shape. In `f` an element is a
+/// Tile that conditions of `if_` and `while_` may be made of: each element takes its own branch and
+/// its own number of iterations. Both branches are computed and one is chosen; a loop goes on until
+/// no element of the program goes on. `f` may have operators, math functions, where, casts, if_,
+/// while_ and values from outside, which it cannot rebind; anything else is a CompileError.
+template <class Fn, std::convertible_to<Tile>... T>
+Tile map(Fn&& f, const T&... tiles) {
+  detail::RecordedMap m({Arg(Tile(tiles))...}, std::source_location::current());
+  return m.finish([&]<std::size_t... I>(std::index_sequence<I...>) {
+    return Tile(f(m.operand(I)...));
+  }(std::index_sequence_for<T...>{}));
+}
+
+}  // namespace tegula
