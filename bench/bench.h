@@ -30,8 +30,10 @@ struct Case {
   std::function<AttentionSetup(std::span<const Tensor>, double)> setup = {};
 };
 using Tensors = std::span<const Tensor>;
+void add_row_cases(std::vector<Case>& list);
 void add_matmul_cases(std::vector<Case>& list);
 void add_tuned_cases(std::vector<Case>& list);
+void add_moe_cases(std::vector<Case>& list);
 const std::vector<Case>& cases();
 const Case& find_case(const std::string& name);
 

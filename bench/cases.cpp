@@ -21,7 +21,7 @@
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
-#include "tegula/kernels/rows.h"
+#include "tegula/kernels/vector_add.h"
 #include "tegula/tegula.h"
 #include "tools/workload/attention_pairs.h"
 
@@ -107,13 +107,11 @@ std::vector<Case> make_cases() {
                                      base.with({{"B", static_cast<int>(block)}}))
                         .first->second(s, t[0], t[1], t[2]);
                   }});
-  list.push_back({"softmax", [](const Stream& s, Tensors t, double) { softmax(s, t[0], t[1]); }});
-  list.push_back({"rms_norm", [](const Stream& s, Tensors t, double e) {
-                    rms_norm(s, t[0], t[1], t[2], static_cast<float>(e));
-                  }});
+  add_row_cases(list);
   add_matmul_cases(list);
   add_ladder(list);
   add_tuned_cases(list);
+  add_moe_cases(list);
   add_choices(list);
   list.push_back({"g0_gemm", [](const Stream& s, Tensors t, double) {
                     static const HandWrittenGemm gemm;
@@ -160,8 +158,8 @@ DType our_dtype(const dlpack::DataType& t) {
   constexpr struct {
     int code, bits;
     DType dtype;
-  } kRows[] = {{4, 16, DType::bf16}, {2, 16, DType::f16}, {2, 32, DType::f32},
-               {0, 32, DType::i32},  {0, 8, DType::i8},   {1, 8, DType::u8}};
+  } kRows[] = {{4, 16, DType::bf16}, {2, 16, DType::f16}, {2, 32, DType::f32}, {0, 32, DType::i32},
+               {0, 64, DType::i64},  {0, 8, DType::i8},   {1, 8, DType::u8}};
   for (const auto& row : kRows)
     if (row.code == t.code && row.bits == t.bits) return row.dtype;
   throw CompileError(Diagnostic{"", "bench: a tensor has a type that no case takes", {}, {}, ""});

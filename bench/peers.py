@@ -25,6 +25,8 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import matmul_suites
+import moe_suites
+import row_suites
 
 DEVICE = torch.device("cuda:0")
 ENDS = [0, -1]
@@ -169,34 +171,6 @@ def vector_add(t):
     yield "copy", "2^28 f32 (torch copy_)", copy
 
 
-def row_kernels(t):
-    rows, cols, eps = 16384, 8192, 1e-6
-
-    def tensors():
-        x = torch.randn(rows, cols, device=DEVICE, dtype=torch.bfloat16)
-        return x, torch.empty_like(x), torch.randn(cols, device=DEVICE, dtype=torch.bfloat16)
-
-    def softmax():
-        x, y, _ = tensors()
-        compiled = torch.compile(lambda a: torch.softmax(a, -1))
-        run = t.caller("softmax", [x, y])
-        run()
-        peers = {"torch.softmax": lambda: torch.softmax(x, -1), "torch.compile": lambda: compiled(x)}
-        return run, peers, error_of(y, torch.softmax(x.double(), -1)), {"bytes": 4 * rows * cols}
-
-    def norm():
-        x, y, w = tensors()
-        compiled = torch.compile(lambda a, b: F.rms_norm(a, (cols,), b, eps))
-        run = t.caller("rms_norm", [x, w, y], eps)
-        run()
-        want = x.double() * torch.rsqrt(x.double().pow(2).mean(-1, keepdim=True) + eps) * w.double()
-        peers = {"F.rms_norm": lambda: F.rms_norm(x, (cols,), w, eps), "torch.compile": lambda: compiled(x, w)}
-        return run, peers, error_of(y, want), {"bytes": 4 * rows * cols}
-
-    yield "softmax", f"{rows}x{cols} bf16", softmax
-    yield "rms_norm", f"{rows}x{cols} bf16", norm
-
-
 def reference_attention(q, k, v, rows, causal):
     """fp64 on some rows of the first and the last head."""
     q, k, v = (x[:1, ENDS].double() for x in (q, k, v))
@@ -246,7 +220,7 @@ def attention_shapes(t):
         yield "attention_shapes", what, functools.partial(attention, t, "attention_causal" if causal else "attention_full", causal, 4, h, 4096, d, kv_heads, dtype)
 
 
-SUITES = [vector_add, row_kernels, attentions, attention_shapes, *attention_suites.SUITES, *matmul_suites.SUITES]
+SUITES = [vector_add, *row_suites.SUITES, attentions, attention_shapes, *attention_suites.SUITES, *matmul_suites.SUITES, *moe_suites.SUITES]
 
 
 def that_work(peers):

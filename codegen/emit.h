@@ -1,6 +1,7 @@
 #pragma once
 // The third verb: a kernel in simt form becomes PTX (through LLVM) or CUDA C++ (for NVRTC).
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/kernel.h"
@@ -27,6 +28,9 @@ Emitted emit_llvm(const ir::Kernel& kernel, const EmitOptions& options = {});
 /// Search path for libtegula_llvm.so: TEGULA_LLVM alone if it is set; else beside this library,
 /// then by its plain name, which the loader searches.
 std::vector<std::string> llvm_module_places();
+
+/// Ends the names of kernels in CUDA C++, so that a kernel may be called as a function of CUDA is.
+inline constexpr std::string_view kCudaNameSuffix = "_kernel";
 
 /// Emits CUDA C++ without any include, for NVRTC with -fmad=false.
 Emitted emit_cuda(const ir::Kernel& kernel, const EmitOptions& options = {});

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 
+#include "dsl/eager.h"
 #include "dsl/elementwise.h"
 #include "dsl/host_scalars.h"
 #include "dsl/raster_order.h"
 #include "tegula/math.h"
+#include "tegula/memory.h"
 
 namespace tegula {
 namespace {
@@ -39,22 +41,28 @@ void OpenRegion::abandon(bool by_exception) const {
   if (Tracer* t = Tracer::current()) t->abandon(id, by_exception);
 }
 
-LoopRange::LoopRange(const Arg& lo, const Arg& hi, std::int64_t block, Loc at)
+LoopRange::LoopRange(const Arg& lo, const Arg& hi, std::int64_t block, const Arg& by, Loc at)
     : block_(block), dimension_(""), loc_(at) {
   Tracer& t = Tracer::at(at, "steps");
   if (!dsl::is_block(block)) fail(ErrorId::bad_block, at, {}, block);
   lo_ = bound(t, "steps", lo);
   hi_ = bound(t, "steps", hi);
   dimension_ = dimension_of(t, t.value(hi_));
+  if (!by.present()) return;
+  by_ = bound(t, "steps", by);
+  assume(*by_ > 0);
 }
 LoopRange::LoopRange(const LoopRange& o)
     : lo_(o.lo_),
       hi_(o.hi_),
+      by_(o.by_),
       block_(o.block_),
       dimension_(o.dimension_),
       loc_(o.loc_),
       stages_(o.stages_),
-      unroll_(o.unroll_) {}
+      unroll_(o.unroll_),
+      independent_(o.independent_),
+      bounded_(o.bounded_) {}
 
 LoopRange LoopRange::stages(int n) const {
   LoopRange r(*this);
@@ -71,12 +79,18 @@ LoopRange LoopRange::independent() const {
   r.independent_ = true;
   return r;
 }
+LoopRange LoopRange::bounded() const {
+  LoopRange r(*this);
+  r.bounded_ = true;
+  return r;
+}
 LoopRange LoopRange::chunk(const Arg& number, const Arg& parts) const {
   if (parts.is_literal() && parts.as_int() == 1) return *this;
   Tracer& t = Tracer::at(number.loc(), "steps");
   const Tracer::Pin pin(t, number.loc());
-  const Tile count = (hi_ - lo_ + (block_ - 1)) / block_, n = bound(t, "steps", parts),
-             extent = (count + (n - 1)) / n * block_;
+  const Arg step = by_ ? Arg(*by_) : Arg(block_), less = by_ ? Arg(*by_ - 1) : Arg(block_ - 1);
+  const Tile count = (hi_ - lo_ + less) / step, n = bound(t, "steps", parts),
+             extent = (count + (n - 1)) / n * step;
   LoopRange r(*this);
   r.lo_ = lo_ + bound(t, "steps", number) * extent;
   r.hi_ = min(r.lo_ + extent, hi_);
@@ -89,7 +103,8 @@ std::uint64_t LoopRange::start() {
   attrs.set(AttrName::loop, independent_ ? "independent" : "steps");
   if (stages_ > 0) attrs.set(AttrName::stages, std::int64_t{stages_});
   if (unroll_) attrs.set(AttrName::unroll, std::int64_t{1});
-  const ir::Value step = t.build.constant(ir::Type::scalar(t.index_type()), block_);
+  const ir::Value step =
+      by_ ? t.value(*by_) : t.build.constant(ir::Type::scalar(t.index_type()), block_);
   return t.open_loop(t.value(lo_), t.value(hi_), step, std::move(attrs));
 }
 
@@ -101,16 +116,21 @@ void LoopRange::Iterator::operator++() {
 
 Index LoopRange::Iterator::operator*() const {
   Tracer& t = Tracer::at({}, "steps");
-  return Index(t.tile(t.induction(range_->open_.id)), range_->block_, range_->dimension_);
+  const Index i(t.tile(t.induction(range_->open_.id)), range_->block_, range_->dimension_);
+  // A single element is in front of the end anyway.
+  return range_->bounded_ && range_->block_ > 1 ? i.until(Arg(range_->hi_).at(range_->loc_)) : i;
 }
 
 }  // namespace detail
 
 detail::LoopRange steps(const Arg& extent, std::int64_t block) {
-  return detail::LoopRange(Arg(0).at(extent.loc()), extent, block, extent.loc());
+  return detail::LoopRange(Arg(0).at(extent.loc()), extent, block, {}, extent.loc());
 }
 detail::LoopRange steps(const Arg& lo, const Arg& hi, std::int64_t block) {
-  return detail::LoopRange(lo, hi, block, lo.loc());
+  return detail::LoopRange(lo, hi, block, {}, lo.loc());
+}
+detail::LoopRange steps(const Arg& lo, const Arg& hi, std::int64_t block, const Arg& by) {
+  return detail::LoopRange(lo, hi, block, by, lo.loc());
 }
 
 // ---- the grid -----------------------------------------------------------------------------------
@@ -134,16 +154,17 @@ GridSpace cols(const View& view, std::source_location at) {
 namespace detail {
 namespace {
 
-void record_launch(Tracer& t, const std::vector<ir::Value>& extents,
-                   const std::vector<std::int64_t>& blocks, int cluster) {
+/// The grid has as many programs as the product of the counts, which follow from the extents.
+void record_launch(Tracer& t, std::span<const ir::Value> counts, std::span<const Tile> extents,
+                   int cluster) {
   ir::Builder b(t.kernel, t.kernel.launch());
   b.loc = t.build.loc;
   dsl::HostScalars host(t.kernel, b);
   ir::Value programs;
-  for (std::size_t i = 0; i < extents.size(); ++i) {
-    const ir::Value extent = host.copy(extents[i]);
-    if (!extent) fail(ErrorId::grid_extent, t.build.loc, {t.origin(extents[i], "the extent")});
-    const ir::Value count = dsl::block_count(b, extent, blocks[i]);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const ir::Value count = host.copy(counts[i]);
+    if (!count)
+      fail(ErrorId::grid_extent, t.build.loc, {t.origin(t.value(extents[i]), "the extent")});
     programs = i == 0 ? count : b.mul(programs, count);
   }
   if (cluster > 1) programs = b.mul(programs, b.i32(cluster));
@@ -155,9 +176,10 @@ void record_launch(Tracer& t, const std::vector<ir::Value>& extents,
 
 GridLoop::GridLoop(const GridSpace& space, GridOptions options)
     : extents_(space.extents()), options_(std::move(options)), loc_(space.loc()) {}
+GridLoop::GridLoop(const Segments& space, GridOptions options)
+    : extents_(space.extents_), segments_(space), options_(std::move(options)), loc_(space.loc_) {}
 
-std::uint64_t GridLoop::start() {
-  Tracer& t = Tracer::at(loc_, "grid");
+void GridLoop::check(Tracer& t) const {
   if (t.in_scope(ScopeKind::Grid))
     fail(ErrorId::nested_grid, loc_, {{t.grid_loc, "it begins here"}}, "a grid loop");
   if (t.recording_region()) fail(ErrorId::nested_grid, loc_, {}, "a loop or branch");
@@ -169,14 +191,22 @@ std::uint64_t GridLoop::start() {
   const int cluster = options_.cluster;
   if (cluster != 1 && cluster != 2 && cluster != 4 && cluster != 8)
     fail(ErrorId::bad_cluster, loc_, {}, cluster);
+  if (segments_ && cluster > 1) fail(ErrorId::segments_cluster, loc_, {}, cluster);
+}
+
+std::uint64_t GridLoop::start() {
+  Tracer& t = Tracer::at(loc_, "grid");
+  check(t);
+  const int cluster = options_.cluster;
   t.kernel.info.cluster = cluster;
   t.grid_seen = true;
   t.grid_loc = loc_;
-  std::vector<ir::Value> extents, counts;
-  for (std::size_t i = 0; i < options_.blocks.size(); ++i) extents.push_back(t.value(extents_[i]));
-  record_launch(t, extents, options_.blocks, cluster);
-  for (std::size_t i = 0; i < extents.size(); ++i)
-    counts.push_back(dsl::block_count(t.build, extents[i], options_.blocks[i]));
+  std::vector<ir::Value> counts;
+  for (std::size_t i = 0; i < options_.blocks.size(); ++i)
+    counts.push_back(segments_ && i == 0
+                         ? t.value(segments_->tile_count(options_.blocks[0]))
+                         : dsl::block_count(t.build, t.value(extents_[i]), options_.blocks[i]));
+  record_launch(t, counts, extents_, cluster);
   // A cluster's programs work on one tile.
   ir::AttrList attrs = cluster == 1 ? ir::attr_list({{AttrName::axis, 0}}) : ir::AttrList();
   if (options_.group_m > 1) attrs.set(AttrName::group_m, std::int64_t{options_.group_m});
@@ -193,6 +223,11 @@ std::uint64_t GridLoop::start() {
   for (std::size_t i = 0; i < tiles.size(); ++i) {
     // States the range that bounds proofs start from; the decoding alone does not show it.
     t.build.effect(Opcode::Assume, {t.build.cmp("lt", tiles[i], counts[i])});
+    if (segments_ && i == 0) {
+      place_ = segments_->at(t.tile(tiles[0]), options_.blocks[0]);
+      starts_.push_back(place_->first);
+      continue;
+    }
     const ir::Value tile = t.build.cast(tiles[i], t.index_type());
     const std::int64_t block = options_.blocks[i];
     const ir::Type type = t.kernel.type(tile);
@@ -200,7 +235,19 @@ std::uint64_t GridLoop::start() {
     t.indices.set(start, dsl::IndexTypes::Kind::Index);
     starts_.push_back(t.tile(start));
   }
-  return t.open_grid();
+  return segments_ ? open_segment(t) : t.open_grid(t.kernel.body());
+}
+
+/// The body, for numbers that a tile has.
+std::uint64_t GridLoop::open_segment(Tracer& t) {
+  const ir::Value has_rows = t.build.cmp("lt", t.value(place_->first), t.value(place_->end));
+  if (!t.runs()) return t.open_grid(t.kernel[t.build.make_if(has_rows, {})].regions[0]);
+  runs_ = t.live->integer(has_rows, "whether a segment has rows") != 0;
+  const std::uint64_t id = t.open_grid(t.kernel.body());
+  if (runs_) return id;
+  t.close_grid(id);
+  t.grid_done = true;
+  return 0;
 }
 
 bool GridLoop::close() {
@@ -213,8 +260,10 @@ bool GridLoop::close() {
 
 Index GridLoop::index(std::size_t dimension) const {
   Tracer& t = Tracer::at({}, "grid");
-  return Index(starts_[dimension], options_.blocks[dimension],
-               dimension_of(t, t.value(extents_[dimension])));
+  if (segments_ && dimension == 0) return Index(place_->segment, 1);
+  const std::size_t i = segments_ ? dimension - 1 : dimension;
+  const Index part(starts_[i], options_.blocks[i], dimension_of(t, t.value(extents_[i])));
+  return segments_ && i == 0 ? part.until(Arg(place_->end).at(loc_)) : part;
 }
 
 // ---- branches -----------------------------------------------------------------------------------

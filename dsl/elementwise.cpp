@@ -109,6 +109,11 @@ ir::Value broadcast_to(Tracer& t, ir::Value v, const ir::Ints& shape) {
   return t.kernel.type(v) == wanted ? v : t.build.op(Opcode::Broadcast, {v}, wanted);
 }
 
+Tile presence(Tracer& t, ir::Value v) {
+  return t.tile(t.build.op(Opcode::FillAbsent, {v, t.build.flag(false)},
+                           t.kernel.type(v).with_dtype(DType::i1), {{AttrName::kind, "present"}}));
+}
+
 void broadcast_shapes(Tracer& t, std::string_view what, std::span<ir::Value> values, Loc loc) {
   ir::Ints shape;
   for (ir::Value v : values) {

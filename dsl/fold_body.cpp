@@ -30,6 +30,9 @@ constexpr LayoutRefusal kRefused[] = {
     {Opcode::ArgReduce, "another fold"},
     {Opcode::ReduceWith, "another fold"},
     {Opcode::Scan, "a scan"},
+    {Opcode::ScanWith, "a scan"},
+    {Opcode::Sort, "a sort"},
+    {Opcode::KeyRanks, "key_ranks"},
     {Opcode::Dot, "a matrix product"},
     {Opcode::AsmElementwise, "inline PTX"},
 };
@@ -52,7 +55,7 @@ const char* text_of(Opcode opcode) {
 
 }  // namespace
 
-void check_fold_body(Tracer& t, ir::RegionId body) {
+void check_fold_body(Tracer& t, std::string_view what, ir::RegionId body) {
   const ir::Kernel& k = t.kernel;
   std::unordered_set<ir::Value> used;
   ir::walk(k, body,
@@ -64,7 +67,7 @@ void check_fold_body(Tracer& t, ir::RegionId body) {
   ir::OpId found;
   for (ir::OpId op : k.ops(body))
     if (!is_allowed(k, k[op]) && (!found || is_name(k[found]))) found = op;
-  if (found) fail(ErrorId::fold_body, k[found].loc, {}, text_of(k[found].opcode));
+  if (found) fail(ErrorId::fold_body, k[found].loc, {}, text_of(k[found].opcode), what, what);
 }
 
 void flatten_branch(ir::Kernel& kernel, ir::OpId branch) {

@@ -1,6 +1,7 @@
 #include "dsl/index_types.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 namespace tegula::dsl {
@@ -23,7 +24,8 @@ bool is_moved(Opcode o) {
                                Opcode::ExpandDims, Opcode::Reshape,
                                Opcode::Permute,    Opcode::Reduce,
                                Opcode::Scan,       Opcode::FillAbsent,
-                               Opcode::Crop,       Opcode::ClusterReduceScatter};
+                               Opcode::Crop,       Opcode::ClusterReduceScatter,
+                               Opcode::TileSlice,  Opcode::Gather};
   return std::ranges::find(kMoves, o) != std::end(kMoves);
 }
 
@@ -43,6 +45,8 @@ IndexTypes::Kind IndexTypes::kind_of_result(const ir::OpData& d, ir::Value v) {
   if (d.is(Opcode::Cast, Opcode::Bitcast)) return Kind::Number;
   if (d.opcode == Opcode::Select) return together(operands.subspan(1));
   if (is_moved(d.opcode)) return together(operands.first(1));
+  if (d.opcode == Opcode::TileConcat) return together(operands);
+  if (d.opcode == Opcode::Scatter) return together(std::array{operands[0], operands[2]});
   if (d.opcode == Opcode::ArgReduce && v == d.results[0]) return together(operands);
   return ir::info(d.opcode).family == ir::Family::Elementwise ? together(operands) : Kind::Number;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/loop.h"
+#include "ir/reduce_kind.h"
 
 namespace tegula::dsl {
 namespace {
@@ -58,7 +59,7 @@ class Liveness {
     if (d.def) {
       keep(d.def);
       if (k_[d.def].regions.empty()) return;
-      if (k_[d.def].opcode == Opcode::ReduceWith) {
+      if (is_fold_by_function(k_[d.def].opcode)) {
         for (std::size_t i = 0; i < k_[d.def].results.size(); ++i) carry(d.def, i);
       } else {
         carry(d.def, d.position);
@@ -75,7 +76,7 @@ class Liveness {
         k_.erase(op);
         continue;
       }
-      if (k_[op].opcode != Opcode::ReduceWith && !k_[op].regions.empty()) drop_results(op);
+      if (!is_fold_by_function(k_[op].opcode) && !k_[op].regions.empty()) drop_results(op);
       for (RegionId r : k_[op].regions) sweep(r);
     }
   }

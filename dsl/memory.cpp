@@ -67,7 +67,8 @@ Tile atomic_bits(std::string_view what, const char* kind, const Arg& pointers, c
 Tile atomic_on_view(Tracer& t, const char* kind, const dsl::ViewAccessRecord& part,
                     const Arg& values, Loc at) {
   require_atomic(fmt::format("atomic_{}", kind), kind, part.type.dtype(), at);
-  const ir::Value v = dsl::stored_value(t, values, part.type, at);
+  const ir::Value given = dsl::stored_value(t, values, part.shape, at),
+                  v = dsl::cropped(t, part, dsl::shaped(t, given, part.type));
   if (part.gather) {
     const ir::ViewAddresses a = dsl::addresses(t, part);
     return t.tile(
@@ -75,9 +76,9 @@ Tile atomic_on_view(Tracer& t, const char* kind, const dsl::ViewAccessRecord& pa
   }
   ir::AttrList attrs = dsl::box_attrs(part);
   attrs.set(AttrName::kind, kind);
-  return t.tile(t.kernel[t.build.create(Opcode::AtomicView, dsl::box_operands(t, part, v),
-                                        std::span(&part.type, 1), std::move(attrs))]
-                    .results[0]);
+  const ir::OpId op = t.build.create(Opcode::AtomicView, dsl::box_operands(t, part, v),
+                                     std::span(&part.type, 1), std::move(attrs));
+  return t.tile(dsl::shaped(t, dsl::cropped(t, part, t.kernel[op].results[0]), part.shape));
 }
 
 }  // namespace

@@ -182,10 +182,7 @@ Tile& operator%=(Tile& a, const Arg& b) {
   const Arg old = Arg(a).at(b.loc());
   if (!may_lack(a, b)) return a = old % b;
   Tracer& t = Tracer::at(b.loc(), "an assignment");
-  const ir::Value v = t.value(b), no = t.build.flag(false);
-  const Tile there =
-      t.tile(t.build.op(Opcode::FillAbsent, {v, no}, t.kernel.type(v).with_dtype(DType::i1),
-                        {{dsl::AttrName::kind, "present"}}));
+  const Tile there = dsl::presence(t, t.value(b));
   return a = where(Arg(there).at(b.loc()), old % filled(a, b, 1), old);
 }
 Tile& operator&=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) & filled(a, b, -1); }

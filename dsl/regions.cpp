@@ -175,7 +175,8 @@ std::vector<ir::Value> Tracer::held() const {
   for (detail::Link* at = variables_.next; at != &variables_; at = at->next)
     if (const ir::Value v = get(static_cast<const Tile&>(*at))) out.push_back(v);
   for (const ViewAccessRecord& p : accesses)
-    out.insert(out.end(), p.offsets.begin(), p.offsets.end());
+    for (const std::vector<ir::Value>* used : {&p.offsets, &p.ends})
+      std::ranges::copy_if(*used, std::back_inserter(out), [](ir::Value v) { return bool(v); });
   std::ranges::sort(out);
   return out;
 }
@@ -485,15 +486,32 @@ void Tracer::close_fold(std::uint64_t id) {
   OpenScope& s = top(id);
   read_after(s);
   for (const Carry& c : s.carries)
-    if (c.after != c.before) fail(ErrorId::reduce_rebinds, s.loc, {});
+    if (c.after != c.before)
+      fail(ErrorId::reduce_rebinds, s.loc, {},
+           kernel[s.op].opcode == Opcode::ScanWith ? "scan" : "reduce");
   pop();
 }
 
 // ---- the grid -----------------------------------------------------------------------------------
-std::uint64_t Tracer::open_grid() {
+std::uint64_t Tracer::open_grid(ir::RegionId body) {
   OpenScope& s = push(ScopeKind::Grid);
-  s.op = kernel[kernel.body()].last;
+  s.body = body;
+  s.op = kernel[body].last;
+  build.at_end(body);
   return s.id;
+}
+
+/// A wait for earlier kernels with which a branch begins comes before all that is read to decide on
+/// the branch: they may have written that, too.
+void Tracer::move_wait_in_front(ir::RegionId branch) {
+  ir::OpId wait = kernel[branch].first;
+  while (wait && ir::info(kernel[wait].opcode).has(ir::kPure)) wait = kernel[wait].next;
+  if (!wait || kernel[wait].opcode != Opcode::GridDependencyWait) return;
+  for (ir::OpId op : kernel.ops(kernel.body()))
+    if (ir::info(kernel[op].opcode).has(ir::kReads)) {
+      kernel.unlink(wait);
+      return kernel.insert_before(op, wait);
+    }
 }
 
 bool Tracer::close_grid(std::uint64_t id) {
@@ -504,11 +522,17 @@ bool Tracer::close_grid(std::uint64_t id) {
     return again(s, kernel.add_region(kernel.make_op(Opcode::If, {}, {}, s.loc)));
   }
   if (s.second) {
-    const ir::OpId first = s.op ? kernel[s.op].next : kernel[kernel.body()].first;
+    const ir::OpId first = s.op ? kernel[s.op].next : kernel[s.body].first;
     BodyComparison same(kernel);
     compare(s, same, first, kernel[build.region()].first);
     s.carries = s.first;
     for (const Carry& c : s.carries) set(*c.variable, c.after);
+  }
+  if (s.body != kernel.body()) {
+    // What was computed in the branch is not known behind it.
+    restore(s.carries);
+    move_wait_in_front(s.body);
+    for (ir::RegionId branch : kernel[kernel[s.body].owner].regions) yield(branch, {});
   }
   pop();
   return false;

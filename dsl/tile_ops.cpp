@@ -7,7 +7,6 @@
 #include <bit>
 
 #include "dsl/elementwise.h"
-#include "dsl/fold_body.h"
 #include "tegula/math.h"
 
 namespace tegula {
@@ -209,24 +208,6 @@ std::pair<Tile, Tile> arg_reduce(std::string_view what, const char* kind, const 
   return {t.tile(t.kernel[op].results[0]), t.tile(t.kernel[op].results[1])};
 }
 
-Tile scan(std::string_view what, const char* kind, const Arg& x, int axis, ScanOptions options) {
-  Tracer& t = Tracer::at(x.loc(), what);
-  const ir::Value v = dsl::operand(t, x);
-  const DType d = t.kernel.type(v).dtype();
-  dsl::require_arithmetic(what, d, x.loc());
-  const int a = dsl::checked_axis(what, t.kernel.type(v), axis, x.loc());
-  const DType wide = is_float(d) && d != DType::f64      ? DType::f32
-                     : !is_float(d) && size_bits(d) < 32 ? DType::i32
-                                                         : d;
-  ir::AttrList attrs = ir::attr_list({{AttrName::axis, a}, {AttrName::kind, kind}});
-  if (options.reverse) attrs.set(AttrName::reverse, std::int64_t{1});
-  if (options.exclusive) attrs.set(AttrName::exclusive, std::int64_t{1});
-  const ir::Value in = dsl::convert(t, v, wide);
-  const ir::OpId op = t.build.create(Opcode::Scan, std::span(&in, 1), std::move(attrs));
-  const ir::Value out = t.kernel[op].results[0];
-  return t.tile(is_float(d) ? dsl::convert(t, out, d) : out);
-}
-
 }  // namespace
 
 Tile sum(const Arg& x) { return accumulate("sum", "sum", x, kAllAxes); }
@@ -257,67 +238,6 @@ std::pair<Tile, Tile> min_and_argmin(const Arg& x, Axis axis) {
 }
 Tile argmax(const Arg& x, Axis axis) { return max_and_argmax(x, axis).second; }
 Tile argmin(const Arg& x, Axis axis) { return min_and_argmin(x, axis).second; }
-Tile cumsum(const Arg& x, Axis axis, ScanOptions o) {
-  return scan("cumsum", "sum", x, axis.value(), o);
-}
-Tile cumprod(const Arg& x, Axis axis, ScanOptions o) {
-  return scan("cumprod", "prod", x, axis.value(), o);
-}
-Tile cummax(const Arg& x, Axis axis, ScanOptions o) {
-  return scan("cummax", "max", x, axis.value(), o);
-}
-
-std::vector<Tile> detail::reduce_with(std::span<const Tile> tiles, Axis axis,
-                                      const CombineFn& combine, Loc at) {
-  Tracer& t = Tracer::at(at, "reduce");
-  std::vector<ir::Value> operands;
-  for (const Tile& tile : tiles) operands.push_back(t.value(tile));
-  const ir::Type leader = t.kernel.type(operands[0]);
-  const int a = dsl::checked_axis("reduce", leader, axis.value(), at);
-  for (ir::Value v : operands)
-    if (!std::ranges::equal(t.kernel.type(v).shape(), leader.shape()))
-      fail(ErrorId::reduce_shapes, at, {t.origin(operands[0], "the first"), t.origin(v, "another")},
-           dsl::extents_text(leader.shape()), dsl::extents_text(t.kernel.type(v).shape()));
-  const std::int64_t extent = leader.shape()[static_cast<std::size_t>(a)];
-  if (!std::has_single_bit(static_cast<std::uint64_t>(extent)))
-    fail(ErrorId::fold_extent, at, {t.origin(operands[0], "the tile")}, extent, a);
-  const ir::OpId op =
-      t.build.create(Opcode::ReduceWith, operands, ir::attr_list({{AttrName::axis, a}}));
-  const ir::RegionId region = t.kernel.add_region(op);
-  const std::uint64_t scope = t.open_fold(op);
-  {
-    std::vector<Tile> left, right;
-    for (auto* side : {&left, &right})
-      for (ir::Value v : operands) {
-        const ir::Value arg = t.kernel.add_arg(region, ir::Type::of(t.kernel.type(v).elem()));
-        if (t.indices.is_index(v)) t.indices.set(arg, dsl::IndexTypes::Kind::Index);
-        side->push_back(t.tile(arg));
-      }
-    combine(left, right);
-    std::vector<ir::Value> folded;
-    for (std::size_t i = 0; i < left.size(); ++i) {
-      const ir::Value v = t.value(left[i]);
-      const ir::Type wanted = ir::Type::of(t.kernel.type(operands[i]).elem()),
-                     got = t.kernel.type(v);
-      // A mistake inside explains a wrong result.
-      const ir::Value arg = t.kernel[region].args[i];
-      if (got != wanted || t.indices.is_index(v) != t.indices.is_index(arg)) {
-        dsl::check_fold_body(t, region);
-        fail(ErrorId::fold_type, at,
-             {t.origin(v, "the result"), t.origin(operands[i], "the operand")}, t.type_text(v),
-             t.type_text(arg));
-      }
-      folded.push_back(v);
-    }
-    dsl::check_fold_body(t, region);
-    t.build.yield(folded);
-  }
-  t.close_fold(scope);
-  std::vector<Tile> results;
-  for (ir::Value v : t.kernel[op].results) results.push_back(t.tile(v));
-  return results;
-}
-
 // ---- the matrix product -------------------------------------------------------------------------
 namespace {
 
@@ -330,9 +250,10 @@ DType accumulator_type(DType d, Loc loc) {
 
 /// The likely cause: both operands end in the contracted dimension.
 std::string contraction_hint(ir::Type a, ir::Type b) {
-  if (a.shape()[1] == b.shape()[1])
+  const auto row = static_cast<std::size_t>(a.rank() - 2);
+  if (a.shape()[row + 1] == b.shape()[row + 1])
     return "both operands end in the contracted dimension; write .T() after the second";
-  if (a.shape()[0] == b.shape()[0])
+  if (a.shape()[row] == b.shape()[row])
     return "both operands begin with the contracted dimension; write .T() after the first";
   return "the last dimension of the first operand is contracted with the first of the second";
 }
@@ -341,7 +262,7 @@ std::string contraction_hint(ir::Type a, ir::Type b) {
 /// mistake.
 void check_indices(Tracer& t, ir::Value a, ir::Value b, Loc loc, const std::vector<Note>& notes) {
   // The square of a tile is meant.
-  if (a == b) return;
+  if (a == b || t.kernel.type(a).rank() != 2) return;
   const auto ia = t.indexed_by.find(a), ib = t.indexed_by.find(b);
   if (ia == t.indexed_by.end() || ib == t.indexed_by.end()) return;
   const auto &left = ia->second, &right = ib->second;
@@ -382,23 +303,35 @@ Tile crop(const Arg& x, Axis axis, const Arg& first, const Arg& end) {
                  type, {{AttrName::axis, at}}));
 }
 
+namespace {
+
+/// Matrices, or as many of them in each operand.
+void check_product(ir::Type a, ir::Type b, Loc at, const std::vector<Note>& notes) {
+  for (ir::Type type : {a, b})
+    if (!type.is_tile() || (type.rank() != 2 && type.rank() != 3) || type.rank() != a.rank())
+      fail(ErrorId::dot_rank, at, notes, type.str(), type.rank());
+  if (a.dtype() != b.dtype()) fail(ErrorId::dot_types, at, notes, name(a.dtype()), name(b.dtype()));
+  const auto row = static_cast<std::size_t>(a.rank() - 2);
+  if (row == 1 && a.shape()[0] != b.shape()[0])
+    fail(ErrorId::dot_batches, at, notes, a.shape()[0], b.shape()[0]);
+  if (a.shape()[row + 1] != b.shape()[row])
+    fail(ErrorId::dot_contraction, at, notes, a.shape()[row + 1], b.shape()[row],
+         contraction_hint(a, b));
+}
+
+}  // namespace
+
 Tile dot(const Arg& a, const Arg& b, const Arg& acc, Precision precision) {
   Tracer& t = Tracer::at(a.loc(), "dot");
   const Loc at = a.loc();
   const ir::Value va = dsl::operand(t, a), vb = dsl::operand(t, b);
   const ir::Type ta = t.kernel.type(va), tb = t.kernel.type(vb);
   const std::vector<Note> notes{t.origin(va, "operand 0"), t.origin(vb, "operand 1")};
-  for (ir::Type type : {ta, tb})
-    if (type.rank() != 2 || !type.is_tile())
-      fail(ErrorId::dot_rank, at, notes, type.str(), type.rank());
-  if (ta.dtype() != tb.dtype())
-    fail(ErrorId::dot_types, at, notes, name(ta.dtype()), name(tb.dtype()));
-  if (ta.shape()[1] != tb.shape()[0])
-    fail(ErrorId::dot_contraction, at, notes, ta.shape()[1], tb.shape()[0],
-         contraction_hint(ta, tb));
+  check_product(ta, tb, at, notes);
   check_indices(t, va, vb, at, notes);
   const DType sum = accumulator_type(ta.dtype(), at);
-  const ir::Ints shape{ta.shape()[0], tb.shape()[1]};
+  ir::Ints shape(ta.shape().begin(), ta.shape().end());
+  shape.back() = tb.shape().back();
   const ir::Type wanted = ir::Type::tile({sum, false}, shape);
   ir::Value vc;
   if (!acc.present() || acc.is_literal()) {
@@ -414,7 +347,7 @@ Tile dot(const Arg& a, const Arg& b, const Arg& acc, Precision precision) {
            name(sum));
     if (!std::ranges::equal(tc.shape(), shape))
       fail(ErrorId::dot_acc_shape, at, of_acc, dsl::extents_text(tc.shape()),
-           dsl::extents_text(shape), shape[0], shape[1]);
+           dsl::extents_text(shape), fmt::join(shape, ", "));
   }
   if (precision == Precision::tf32)
     return t.tile(t.build.op(Opcode::Dot, {va, vb, vc}, {{AttrName::precision, "tf32"}}));

@@ -194,7 +194,8 @@ std::uint32_t Tracer::param_of_capture(const std::shared_ptr<detail::ScalarCell>
   return static_cast<std::uint32_t>(signature.args.size() - 1);
 }
 
-std::uint32_t Tracer::param_of_capture(const Tensor& t, DType dtype, int rank, Loc loc) {
+std::uint32_t Tracer::param_of_capture(const Tensor& t, DType dtype, int rank, Loc loc,
+                                       detail::ViewAccess access) {
   if (t.dtype() != dtype)
     fail(ErrorId::argument_dtype, loc, {}, tegula::name(dtype), rank, tegula::name(t.dtype()));
   if (t.rank() != rank) fail(ErrorId::captured_rank, loc, {}, tegula::name(dtype), rank, t.rank());
@@ -204,7 +205,8 @@ std::uint32_t Tracer::param_of_capture(const Tensor& t, DType dtype, int rank, L
   const bool is_local =
       at >= static_cast<const char*>(__builtin_frame_address(0)) && at < stack_begin;
   const auto is_same = [&](const Capture& c) {
-    if (c.cell || c.info.dtype != dtype || c.info.rank != rank) return false;
+    if (c.cell || c.info.dtype != dtype || c.info.rank != rank || c.info.access != access)
+      return false;
     if (!is_local) return c.tensor == &t;
     return !c.tensor && c.copy.data() == t.data() && c.copy.shape() == t.shape() &&
            c.copy.strides() == t.strides();
@@ -213,7 +215,7 @@ std::uint32_t Tracer::param_of_capture(const Tensor& t, DType dtype, int rank, L
     if (is_same(captures[i]))
       return static_cast<std::uint32_t>(signature.args.size() - captures.size() + i);
   Capture c;
-  c.info = {ParamKind::View, dtype, rank, detail::ViewAccess::In};
+  c.info = {ParamKind::View, dtype, rank, access};
   if (is_local)
     c.copy = t;
   else

@@ -45,6 +45,7 @@ struct OpenScope {
   std::uint32_t first_variable_id = 0;  ///< variables made inside have this number or a greater one
   Loc loc;
   ir::OpId op;         ///< the op that owns the region; of a grid, the last op before it
+  ir::RegionId body;   ///< of a grid, the region that its body is recorded in
   ir::RegionId outer;  ///< region in which recording goes on afterwards
   std::vector<Carry> carries;
   ir::Value now;                             ///< start of the iteration, in an eager run
@@ -67,13 +68,15 @@ struct Tunable {
 /// A part of a view that was named: what a store through it needs.
 struct ViewAccessRecord {
   std::uint32_t param;
-  std::vector<ir::Value> offsets;  ///< one per dimension, or the index tiles of a gather
+  std::vector<ir::Value> offsets;  ///< one per dimension: scalars, and the index tiles of a gather
   ir::Ints axes;
-  ir::Type type;  ///< tile or scalar
-  bool gather = false;
+  ir::Type type;        ///< tile or scalar
+  bool gather = false;  ///< each element by its address, not a box
   Loc loc;
   bool rebound = false;  ///< a variable holding it was assigned
   Hints hints = {};
+  ir::Type shape = {};               ///< of what the user sees: the same elements
+  std::vector<ir::Value> ends = {};  ///< of each tile dimension; none where it has no end
 };
 
 /// A tile has at most so many dimensions and elements, whatever its element type is; so many
@@ -152,8 +155,10 @@ class Tracer {
   bool close_loop(std::uint64_t id);
   /// The element index at which the current iteration of an open loop starts.
   ir::Value induction(std::uint64_t id) const;
-  std::uint64_t open_grid();
+  /// `body` is where the grid's body is recorded: the kernel's, or a branch at its end.
+  std::uint64_t open_grid(ir::RegionId body);
   bool close_grid(std::uint64_t id);
+  void move_wait_in_front(ir::RegionId branch);
   /// `takes` tells whether the branch that begins is to be called.
   std::uint64_t open_branch(ir::Value condition, bool& takes);
   bool else_branch(std::uint64_t id);
@@ -179,7 +184,8 @@ class Tracer {
   void throw_pending();
 
   // ---- parameters ----
-  std::uint32_t param_of_capture(const Tensor& t, DType dtype, int rank, Loc loc);
+  std::uint32_t param_of_capture(const Tensor& t, DType dtype, int rank, Loc loc,
+                                 detail::ViewAccess access = detail::ViewAccess::In);
   std::uint32_t param_of_capture(const std::shared_ptr<detail::ScalarCell>& cell);
   ir::Value param(std::uint32_t position) const { return kernel.params()[position].value; }
   const ArgClass& arg_class(std::uint32_t position) const { return signature.args[position]; }

@@ -10,6 +10,7 @@
 #include "dsl/hint_attrs.h"
 #include "dsl/view_access.h"
 #include "tegula/math.h"
+#include "tegula/memory.h"
 #include "tegula/tile_ops.h"
 
 namespace tegula {
@@ -39,15 +40,32 @@ Tile Index::indices(std::source_location at) const {
   const ir::Value offsets = t.build.op(Opcode::Arange, {}, lanes, {{AttrName::start, 0}});
   const ir::Value all = t.build.add(offsets, first);
   t.indices.set(all, dsl::IndexTypes::Kind::Index);
-  return t.tile(all);
+  return end_ ? crop(t.tile(all), 0, first_, *end_) : t.tile(all);
 }
 
 Index Index::shifted(const Arg& by) const {
-  return Index(here(first_, by.loc()) + by, block_, dimension_);
+  Index moved(here(first_, by.loc()) + by, block_, dimension_);
+  if (end_) moved.end_ = here(*end_, by.loc()) + by;
+  return moved;
 }
 Index Index::slice(const Arg& offset, std::int64_t block) const {
   if (!dsl::is_block(block)) fail(ErrorId::bad_block, offset.loc(), {}, block);
-  return Index(here(first_, offset.loc()) + offset, block, dimension_);
+  Index part(here(first_, offset.loc()) + offset, block, dimension_);
+  part.end_ = end_;
+  return part;
+}
+Index Index::until(const Arg& end) const {
+  Tracer& t = Tracer::at(end.loc(), "until");
+  const Tracer::Pin pin(t, end.loc());
+  const DType type = dsl::promote_types(t, "until", std::span(&end, 1));
+  dsl::require_integers("until", type, end.loc());
+  Index bounded = *this;
+  bounded.end_ = t.tile(t.indices.restated(t.build, dsl::operand(t, end, t.index_type()),
+                                           dsl::IndexTypes::Kind::Index));
+  // An earlier end stays one.
+  if (end_) bounded.end_ = min(*end_, *bounded.end_);
+  if (block_ == 1) assume(first_ < *bounded.end_);
+  return bounded;
 }
 Index slice(const Arg& first, std::int64_t block) {
   if (!dsl::is_block(block)) fail(ErrorId::bad_block, first.loc(), {}, block);
@@ -60,7 +78,9 @@ Arg::Arg(const Index& i, std::source_location at) : Arg(i.indices(at), at) {}
 
 // ---- Subscript ----------------------------------------------------------------------------------
 Subscript::Subscript(const Index& i, std::source_location at)
-    : first_(i.first(), at), block_(i.block()), dimension_(i.dimension()), loc_(at) {}
+    : first_(i.first(), at), block_(i.block()), dimension_(i.dimension()), loc_(at) {
+  if (i.end() && block_ > 1) end_ = Arg(*i.end(), at);
+}
 Subscript::Subscript(const All&, std::source_location at) : first_(0, at), whole_(true), loc_(at) {}
 Subscript::Subscript(const Tile& t, std::source_location at) : first_(t, at), loc_(at) {}
 
@@ -103,47 +123,90 @@ ir::Value offset_of(Tracer& t, std::uint32_t param, const Subscript& s) {
   return dsl::operand(t, s.first(), t.index_type());
 }
 
+/// An index tile of wider integers than indices are: what these do not hold lies outside.
+ir::Value narrowed(Tracer& t, ir::Value index) {
+  const DType wide = t.kernel.type(index).dtype();
+  if (size_bits(wide) <= size_bits(t.index_type())) return t.build.cast(index, t.index_type());
+  const auto number = [&](std::int64_t n) { return t.build.constant(ir::Type::scalar(wide), n); };
+  const ir::Value is_index = t.build.op(Opcode::And, {t.build.cmp("ge", index, number(0)),
+                                                      t.build.cmp("le", index, number(INT32_MAX))});
+  return t.build.cast(t.build.select(is_index, index, number(-1)), t.index_type());
+}
+
+/// The index tiles among the subscripts, of one shape; scalars elsewhere stay.
+std::vector<ir::Value> index_tiles(Tracer& t, std::uint32_t param,
+                                   std::span<const Subscript> subscripts, Loc at) {
+  std::vector<ir::Value> tiles;
+  for (const Subscript& s : subscripts) {
+    if (!selects_by_tile(t, s)) continue;
+    offset_of(t, param, s);  // refuses what is no integer
+    tiles.push_back(narrowed(t, t.value(s.first())));
+  }
+  dsl::broadcast_shapes(t, "subscripts", tiles, at);
+  return tiles;
+}
+
+/// A box; where index tiles are among the subscripts, they name its places along the dimension that
+/// the first of them stands for. Tiles of several dimensions are a line there, and the result has
+/// their shape.
 ViewAccessRecord make_box_access(Tracer& t, std::uint32_t param,
                                  std::span<const Subscript> subscripts, Loc at) {
   ViewAccessRecord part{param, {}, {}, {}, false, at, false};
-  ir::Ints shape;
+  ir::Ints shape, whole;
+  std::vector<ir::Value> tiles = index_tiles(t, param, subscripts, at);
+  ir::Ints places;
+  ir::Type line;
+  if (!tiles.empty()) {
+    const ir::Type all = t.kernel.type(tiles[0]);
+    places.assign(all.shape().begin(), all.shape().end());
+    line = ir::Type::tile(all.elem(), ir::Ints{all.count()});
+  }
+  std::size_t next = 0;
   for (std::size_t i = 0; i < subscripts.size(); ++i) {
     const Subscript& s = subscripts[i];
-    part.offsets.push_back(offset_of(t, param, s));
-    if (!s.is_all() && s.block() == 1) continue;
-    shape.push_back(s.is_all() ? whole_extent(t, param, static_cast<int>(i), s.loc()) : s.block());
+    if (selects_by_tile(t, s)) {
+      const ir::Value tile = tiles[next];
+      part.offsets.push_back(places.size() == 1 ? tile : t.build.op(Opcode::Reshape, {tile}, line));
+      if (next++ > 0) continue;
+      shape.push_back(line.shape()[0]);
+      whole.insert(whole.end(), places.begin(), places.end());
+      part.ends.emplace_back();
+    } else {
+      part.offsets.push_back(offset_of(t, param, s));
+      if (!s.is_all() && s.block() == 1) continue;
+      shape.push_back(s.is_all() ? whole_extent(t, param, static_cast<int>(i), s.loc())
+                                 : s.block());
+      whole.push_back(shape.back());
+      part.ends.push_back(s.end().present() ? t.value(s.end()) : ir::Value());
+    }
     part.axes.push_back(static_cast<std::int64_t>(i));
   }
   const ir::Elem elem{t.arg_class(param).info.dtype, false};
   part.type = shape.empty() ? ir::Type::of(elem) : ir::Type::tile(elem, shape);
+  part.shape = whole.empty() ? part.type : ir::Type::tile(elem, whole);
   return part;
 }
 
+/// Elements by their addresses: every subscript is an index tile or a scalar.
 ViewAccessRecord make_gather_access(Tracer& t, std::uint32_t param,
                                     std::span<const Subscript> subscripts, Loc at) {
   ViewAccessRecord part{param, {}, {}, {}, true, at, false};
-  for (const Subscript& s : subscripts) {
-    if (s.is_all())
-      fail(ErrorId::mixed_subscripts, s.loc(), {}, t.param_text(param), "all",
-           "replace all by arange(n) and give the tile a dimension, expand(tile, 1)");
-    if (s.block() != 1)
-      fail(
-          ErrorId::mixed_subscripts, s.loc(), {}, t.param_text(param),
-          fmt::format("an index of {} elements", s.block()),
-          "take the index's elements, j.indices(), and give the tile a dimension, expand(tile, 1)");
-    part.offsets.push_back(offset_of(t, param, s));
-  }
+  for (const Subscript& s : subscripts) part.offsets.push_back(offset_of(t, param, s));
   dsl::broadcast_shapes(t, "subscripts", part.offsets, part.loc);
   part.type = ir::Type::scalar(t.arg_class(param).info.dtype);
   for (ir::Value v : part.offsets)
     if (t.kernel.type(v).is_tile()) part.type = t.kernel.type(v).with_dtype(part.type.dtype());
+  part.shape = part.type;
   return part;
 }
 
 std::uint32_t make_access(Tracer& t, std::uint32_t param, Hints hints,
                           std::span<const Subscript> subscripts, Loc at) {
-  const bool gather =
-      std::ranges::any_of(subscripts, [&](const Subscript& s) { return selects_by_tile(t, s); });
+  const bool has_tiles = std::ranges::any_of(
+                 subscripts, [&](const Subscript& s) { return selects_by_tile(t, s); }),
+             has_boxes = std::ranges::any_of(
+                 subscripts, [&](const Subscript& s) { return s.is_all() || s.block() > 1; });
+  const bool gather = has_tiles && !has_boxes;
   t.accesses.push_back(gather ? make_gather_access(t, param, subscripts, at)
                               : make_box_access(t, param, subscripts, at));
   t.accesses.back().hints = hints;
@@ -160,19 +223,19 @@ ir::Value read_part(Tracer& t, const ViewAccessRecord& part) {
                                dsl::attrs_of(part.hints))]
         .results[0];
   }
-  return t
-      .kernel[t.build.create(Opcode::LoadView, dsl::box_operands(t, part), std::span(&part.type, 1),
-                             dsl::box_attrs(part))]
-      .results[0];
+  const ir::OpId load = t.build.create(Opcode::LoadView, dsl::box_operands(t, part),
+                                       std::span(&part.type, 1), dsl::box_attrs(part));
+  return dsl::shaped(t, dsl::cropped(t, part, t.kernel[load].results[0]), part.shape);
 }
 
 void write_part(Tracer& t, const ViewAccessRecord& part, const Arg& value) {
-  const ir::Value v = dsl::stored_value(t, value, part.type, part.loc);
+  ir::Value v = dsl::stored_value(t, value, part.shape, part.loc);
   if (part.gather) {
     const ir::ViewAddresses a = dsl::addresses(t, part);
     t.build.create(Opcode::Store, std::array{a.pointers, v, a.inside}, dsl::attrs_of(part.hints));
     return;
   }
+  v = dsl::cropped(t, part, dsl::shaped(t, v, part.type));
   t.build.create(Opcode::StoreView, dsl::box_operands(t, part, v), dsl::box_attrs(part));
 }
 
@@ -182,6 +245,19 @@ ir::AttrList dsl::box_attrs(const ViewAccessRecord& part) {
   ir::AttrList attrs = attrs_of(part.hints);
   attrs.set(AttrName::axes, part.axes);
   return attrs;
+}
+
+ir::Value dsl::shaped(Tracer& t, ir::Value v, ir::Type type) {
+  return t.kernel.type(v) == type ? v : t.build.op(Opcode::Reshape, {v}, type);
+}
+
+ir::Value dsl::cropped(Tracer& t, const ViewAccessRecord& part, ir::Value v) {
+  for (std::size_t i = 0; i < part.ends.size(); ++i)
+    if (part.ends[i])
+      v = t.build.op(Opcode::Crop,
+                     {v, part.offsets[static_cast<std::size_t>(part.axes[i])], part.ends[i]},
+                     part.type, {{AttrName::axis, static_cast<std::int64_t>(i)}});
+  return v;
 }
 
 std::vector<ir::Value> dsl::box_operands(Tracer& t, const ViewAccessRecord& part,
@@ -352,8 +428,10 @@ Tile detail::captured_scalar(const std::shared_ptr<ScalarCell>& cell, Loc at) {
   Tracer& t = Tracer::at(at, "a Scalar");
   return t.tile(t.param(t.param_of_capture(cell)));
 }
-std::uint32_t detail::captured_tensor(const Tensor& tensor, DType dtype, int rank, Loc at) {
-  return Tracer::at(at, "view").param_of_capture(tensor, dtype, rank, at);
+std::uint32_t detail::captured_tensor(const Tensor& tensor, DType dtype, int rank, Loc at,
+                                      bool is_written) {
+  const ViewAccess access = is_written ? ViewAccess::InOut : ViewAccess::In;
+  return Tracer::at(at, "view").param_of_capture(tensor, dtype, rank, at, access);
 }
 
 }  // namespace tegula

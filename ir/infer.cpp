@@ -193,19 +193,62 @@ Inferred infer_reduce_with(const InferArgs& a) {
   return r;
 }
 
+Inferred infer_scan_with(const InferArgs& a) {
+  const bool is_exclusive = a.attrs.i(AttrName::exclusive) != 0;
+  if (is_exclusive && a.operands.size() % 2 != 0)
+    return Inferred::fail("an exclusive one has an identity for each tile");
+  const auto tiles = a.operands.first(a.operands.size() / (is_exclusive ? 2 : 1));
+  if (const std::string e = shapes_disagree(tiles); !e.empty()) return Inferred::fail(e);
+  for (std::size_t i = 0; i < tiles.size(); ++i) {
+    if (!without_axis(tiles[i], a.attrs.i(AttrName::axis)))
+      return Inferred::fail("axis is out of range");
+    if (is_exclusive && a.operands[tiles.size() + i] != Type::of(tiles[i].elem()))
+      return Inferred::fail("an identity is a scalar of its tile's type");
+  }
+  return {{tiles.begin(), tiles.end()}, ""};
+}
+
+Inferred infer_sort(const InferArgs& a) {
+  const Type t = a.operands[0];
+  const auto axis = static_cast<std::size_t>(a.attrs.i(AttrName::axis));
+  if (!without_axis(t, a.attrs.i(AttrName::axis))) return Inferred::fail("axis is out of range");
+  if (const std::string e = shapes_disagree(a.operands); !e.empty()) return Inferred::fail(e);
+  if (a.operands.size() > 1 && a.operands[1].dtype() != DType::i1)
+    return Inferred::fail("presence is an i1 tile of the operand's shape");
+  Ints shape(t.shape().begin(), t.shape().end());
+  const std::int64_t count = a.attrs.i(AttrName::count);
+  if (count < 0 || count > shape[axis]) return Inferred::fail("count is out of range");
+  if (count != 0) shape[axis] = count;
+  const Type sorted = Type::tile(t.elem(), shape);
+  return {{sorted, sorted.with_dtype(DType::i32)}, ""};
+}
+
+Inferred infer_key_ranks(const InferArgs& a) {
+  const Type t = a.operands[0];
+  const std::int64_t bins = a.attrs.i(AttrName::count);
+  if (!t.is_tile() || t.rank() != 1 || t.dtype() != DType::i32)
+    return Inferred::fail("keys are a line of i32");
+  if (bins < 1) return Inferred::fail("needs a bin");
+  return {{t, Type::tile({DType::i32, false}, std::span(&bins, 1))}, ""};
+}
+
 Inferred infer_dot(const InferArgs& in) {
   const Type a = in.operands[0], b = in.operands[1], c = in.operands[2];
   for (Type t : {a, b, c})
-    if (!t.is_tile() || t.rank() != 2)
-      return Inferred::fail("operands must be two-dimensional tiles");
+    if (!t.is_tile() || t.rank() != c.rank() || t.rank() < 2 || t.rank() > 3)
+      return Inferred::fail("operands must be two-dimensional tiles, or three-dimensional ones");
   if (a.dtype() != b.dtype())
     return Inferred::fail(fmt::format("a is {}, b is {}", name(a.dtype()), name(b.dtype())));
-  if (a.shape()[1] != b.shape()[0])
+  const auto row = static_cast<std::size_t>(c.rank() - 2);
+  if (row == 1 && (a.shape()[0] != c.shape()[0] || b.shape()[0] != c.shape()[0]))
     return Inferred::fail(
-        fmt::format("contraction sizes differ ({} vs {})", a.shape()[1], b.shape()[0]));
-  if (c.shape()[0] != a.shape()[0] || c.shape()[1] != b.shape()[1])
+        fmt::format("batches differ ({}, {} and {})", a.shape()[0], b.shape()[0], c.shape()[0]));
+  const std::int64_t m = a.shape()[row], k = a.shape()[row + 1], n = b.shape()[row + 1];
+  if (k != b.shape()[row])
+    return Inferred::fail(fmt::format("contraction sizes differ ({} vs {})", k, b.shape()[row]));
+  if (c.shape()[row] != m || c.shape()[row + 1] != n)
     return Inferred::fail(fmt::format("the accumulator is {}x{}, the product is {}x{}",
-                                      c.shape()[0], c.shape()[1], a.shape()[0], b.shape()[1]));
+                                      c.shape()[row], c.shape()[row + 1], m, n));
   return one(c);
 }
 

@@ -6,6 +6,12 @@
 
 namespace tegula::ir {
 
+/// Ops whose region is a function of scalars that runs for pairs of elements: no pass looks into it
+/// as into a loop or a branch.
+constexpr bool is_fold_by_function(Opcode o) {
+  return o == Opcode::ReduceWith || o == Opcode::ScanWith;
+}
+
 struct ReduceKind {
   std::string_view name;
   Opcode op;

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "ir/loop.h"
+#include "ir/reduce_kind.h"
 #include "ir/text.h"
 
 namespace tegula::ir {
@@ -90,6 +91,7 @@ class Verifier {
     types(op, row);
     if (d.opcode == Opcode::ClusterReduceScatter) cluster_reduce_scatter(op, owner);
     if (d.opcode == Opcode::Reshape) reshape(op);
+    if (d.opcode == Opcode::TileSlice) tile_slice(op);
     if (row.has(kTerminator)) {
       if (k_[r].last != op) report(op, "is not the last op of its region");
       yields(op, owner);
@@ -125,6 +127,16 @@ class Verifier {
       report(op, fmt::format("{} has not the elements of {}", to.str(), from.str()));
   }
 
+  void tile_slice(OpId op) {
+    const Type from = k_.type(k_[op].operands[0]), to = k_.type(k_[op].results[0]);
+    const auto at = k_[op].attrs.ints(AttrName::offsets);
+    bool fits = from.is_tile() && to.is_tile() && from.elem() == to.elem() &&
+                from.rank() == to.rank() && std::ssize(at) == from.rank();
+    for (std::size_t d = 0; fits && d < at.size(); ++d)
+      fits = at[d] >= 0 && at[d] + to.shape()[d] <= from.shape()[d];
+    if (!fits) report(op, fmt::format("{} is no box of {}", to.str(), from.str()));
+  }
+
   void cluster_reduce_scatter(OpId op, OpId owner) {
     if (owner) report(op, "stands outside of loops and branches");
     const Type whole = k_.type(k_[op].operands[0]), part = k_.type(k_[op].results[0]);
@@ -147,8 +159,8 @@ class Verifier {
     const OpData& d = k_[owner];
     std::vector<Type> types;
     if (d.opcode == Opcode::While && d.regions.front() == r) return {Type::scalar(DType::i1)};
-    if (d.opcode == Opcode::ReduceWith) {
-      for (Value v : d.operands) types.push_back(Type::of(k_.type(v).elem()));
+    if (is_fold_by_function(d.opcode)) {
+      for (Value v : d.results) types.push_back(Type::of(k_.type(v).elem()));
       return types;
     }
     for (Value v : d.results) types.push_back(k_.type(v));

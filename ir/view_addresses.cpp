@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/gathered_box.h"
+
 namespace tegula::ir {
 namespace {
 
@@ -10,12 +12,17 @@ namespace {
 Value index_along(Builder& b, const OpData& op, Type tile, int v) {
   const Value first = op.operands[2 + static_cast<std::size_t>(v)];
   const auto axes = op.attrs.ints(AttrName::axes);
-  const auto axis = std::ranges::find(axes, std::int64_t{v}) - axes.begin();
+  const bool is_index_tile = b.kernel().type(first).is_tile();
+  const auto axis = is_index_tile ? gathered_dim(b.kernel(), op)
+                                  : std::ranges::find(axes, std::int64_t{v}) - axes.begin();
   if (axis == std::ssize(axes)) return first;
   const DType dtype = b.kernel().type(first).dtype();
-  const std::int64_t extent = tile.shape()[static_cast<std::size_t>(axis)];
-  const Type line = Type::tile({dtype, false}, std::span(&extent, 1));
-  Value at = b.add(b.op(Opcode::Arange, {}, line, {{AttrName::start, 0}}), first);
+  Value at = first;
+  if (!is_index_tile) {
+    const std::int64_t extent = tile.shape()[static_cast<std::size_t>(axis)];
+    const Type line = Type::tile({dtype, false}, std::span(&extent, 1));
+    at = b.add(b.op(Opcode::Arange, {}, line, {{AttrName::start, 0}}), first);
+  }
   for (int d = 0; d < tile.rank(); ++d)
     if (d != axis) at = b.op(Opcode::ExpandDims, {at}, {{AttrName::axis, d}});
   return tile.rank() == 1 ? at : b.op(Opcode::Broadcast, {at}, tile.with_dtype(dtype));
@@ -26,7 +33,7 @@ Value index_along(Builder& b, const OpData& op, Type tile, int v) {
 ViewAddresses box_addresses(Builder& b, const OpData& op, Type tile) {
   // A view of rank 0 has no offset that would tell the index type.
   const Type index =
-      op.operands.size() > 2 ? b.kernel().type(op.operands[2]) : Type::scalar(DType::i32);
+      Type::scalar(op.operands.size() > 2 ? b.kernel().type(op.operands[2]).dtype() : DType::i32);
   return view_addresses(b, op.operands[0], index,
                         [&](int v) { return index_along(b, op, tile, v); });
 }

@@ -2,6 +2,7 @@
 // The error of a call that does not fit a kernel of the library.
 #include "support/errors.h"
 #include "tegula/kernels/call_place.h"
+#include "tegula/tensor.h"
 
 namespace tegula {
 
@@ -10,5 +11,14 @@ template <class... T>
 [[noreturn]] void throw_argument_error(ErrorId mistake, const T&... arguments) {
   fail(mistake, detail::CallPlace::current(), {}, arguments...);
 }
+
+/// Throws T1662 unless the tensor has this type and shape.
+void require_tensor(const char* kernel, const char* name, const Tensor& tensor, DType dtype,
+                    const Dims& shape);
+/// Likewise; a tensor that is not `defined()` is left out.
+void require_optional(const char* kernel, const char* name, const Tensor& tensor, DType dtype,
+                      const Dims& shape);
+/// Throws T1662 unless the tensor has so many dimensions.
+void require_rank(const char* kernel, const char* name, const Tensor& tensor, int rank);
 
 }  // namespace tegula

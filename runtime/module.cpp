@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "codegen/emit.h"
 #include "runtime/capture.h"
 #include "runtime/context.h"
 #include "runtime/driver_api.h"
@@ -150,7 +151,11 @@ LoadedKernel Module::kernel(const std::string& name, int ordinal, const KernelNe
     const RelaxedCaptureScope relaxed;
     const Driver& d = driver();
     cu::Kernel kernel = nullptr;
-    const cu::Result found = d.library_kernel(&kernel, library_, name.c_str());
+    cu::Result found = d.library_kernel(&kernel, library_, name.c_str());
+    if (found == cu::kErrorNotFound) {
+      const std::string in_cuda = name + std::string(codegen::kCudaNameSuffix);
+      found = d.library_kernel(&kernel, library_, in_cuda.c_str());
+    }
     constexpr int kInvalidPtx = 218;  // CUDA_ERROR_INVALID_PTX: compiled at the first use
     if (static_cast<int>(found) == kInvalidPtx)
       throw_compile_fault(found, std::string(image_.data()), compiler_log());

@@ -66,15 +66,16 @@ class Reasons {
 std::string type_header(std::string_view first, std::string_view last) {
   std::string names, line;
   for (const DTypeInfo& t : kDTypeInfo) {
-    names += fmt::format(" {} |", t.name);
-    line += "---|";
+    names += fmt::format("{}|", t.name);
+    line += "-|";
   }
   return fmt::format("\n| {} |{}{}\n|---|{}{}\n", first, names,
                      last.empty() ? "" : fmt::format(" {} |", last), line,
                      last.empty() ? "" : "---|");
 }
 
-/// Ops that a row has more often than one that only loads and stores.
+/// Ops that a row has more often than one that only loads and stores; their number, if a function
+/// is composed of many.
 std::string own_ops(const OperationSupport& row, const OperationSupport& plain) {
   std::set<std::string> own;
   for (std::size_t i = 0; i < row.outcomes.size(); ++i)
@@ -86,6 +87,8 @@ std::string own_ops(const OperationSupport& row, const OperationSupport& plain) 
   for (const char* shape :
        {"const", "splat", "broadcast", "expand_dims", "load_view", "yield", "cast"})
     own.erase(shape);
+  constexpr std::size_t kListed = 6;
+  if (own.size() > kListed) return fmt::format("{} kinds", own.size());
   return fmt::format("{}", fmt::join(own, " "));
 }
 
@@ -98,7 +101,7 @@ std::string operations_text(const std::vector<OperationSupport>& all, Reasons& r
     for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
       text.insert(at, "\\");
     out += fmt::format("| `{}` |", text);
-    for (const Outcome& o : row.outcomes) out += fmt::format(" {} |", reasons.sign(o));
+    for (const Outcome& o : row.outcomes) out += fmt::format("{}|", reasons.sign(o));
     out += fmt::format(" {} |\n", own_ops(row, all.front()));
   }
   return out;
@@ -108,7 +111,7 @@ std::string casts_text(const std::vector<OperationSupport>& all, Reasons& reason
   std::string out = "\n## cast<column>(row)\n" + type_header("", "");
   for (const OperationSupport& row : all) {
     out += fmt::format("| {} |", row.text);
-    for (const Outcome& o : row.outcomes) out += fmt::format(" {} |", reasons.sign(o));
+    for (const Outcome& o : row.outcomes) out += fmt::format("{}|", reasons.sign(o));
     out += "\n";
   }
   return out;

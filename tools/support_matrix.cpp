@@ -27,6 +27,16 @@ Tile stored(const Tile& p, const Tile& a) {
 /// Zeros where elements are absent, so that the probe stores all of them.
 Tile filled(const Tile& a) { return fill_absent(a, 0); }
 
+/// Random numbers of the tile's type, and conversions to it by a rule.
+Tile uniform(const Tile& a) { return rand(1, 2, a.dtype()) + a; }
+Tile cut_down(const Tile& a) { return cast(cast<f32>(a) * 0.7f, a.dtype(), Round::zero); }
+Tile saturated(const Tile& a) {
+  return cast(cast<f32>(a) * 1e30f, a.dtype(), Round::nearest, Saturate::always);
+}
+Tile by_random_bits(const Tile& a) {
+  return cast(cast<f32>(a) * 0.7f, a.dtype(), Stochastic{0x9e3779b9u});
+}
+
 /// A function for reduce.
 Tile added(Tile x, Tile y) { return x + y; }
 

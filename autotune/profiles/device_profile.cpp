@@ -78,4 +78,6 @@ int num_sms(Device device) { return device_profile(device).num_sms; }
 
 bool has_wgmma(Device device) { return runtime::default_target(device)->has_wgmma; }
 
+bool has_clusters(Device device) { return runtime::default_target(device)->has_clusters; }
+
 }  // namespace tegula

@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 
+#include "codegen/emit.h"
 #include "ir/text.h"
 #include "tegula/error.h"
 
@@ -72,7 +73,7 @@ ElementFn element_fn(ir::Opcode o) { return kElement[static_cast<std::size_t>(o)
 
 Emitter::Emitter(const ir::Kernel& k, bool line_info)
     : kernel(k), uses(k), variable_(k.value_count(), -1), line_info_(line_info) {
-  names.fresh(k.info.name);
+  names.fresh(k.info.name + std::string(kCudaNameSuffix));
   declare_parameters();
 }
 
@@ -112,7 +113,7 @@ std::string Emitter::signature() const {
   if (kernel.info.threads != 0)
     s +=
         fmt::format(" __launch_bounds__({}, {})", kernel.info.threads, kernel.info.min_ctas_per_sm);
-  s += fmt::format("\n{}(", kernel.info.name);
+  s += fmt::format("\n{}{}(", kernel.info.name, kCudaNameSuffix);
   return s + parameters_ + ")";
 }
 

@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "codegen/lower/pointers.h"
 #include "ir/analysis/access_width.h"
+#include "ir/gathered_box.h"
+#include "ir/layout/layout_ops.h"
 #include "ir/layout/linear_layout.h"
+#include "tegula/error.h"
 
 namespace tegula::codegen {
 
@@ -25,12 +29,12 @@ Box::Box(Lowering& l, OpId op, Value machine_view, std::size_t first_offset)
     inside_[static_cast<std::size_t>(proved)] = true;
   for (std::size_t v = 0; v < rank; ++v) limits_.push_back(limit(d, first_offset + rank + v, v));
   base = l.view_pointer(view_);
-  // A view of rank 0 has no dimension to go along.
-  if (rank == 0) offset = l.b.constant(Type::scalar(index_), std::int64_t{0});
+  gathered_ = gathered_dim(l.from, d);
   for (std::size_t v = 0; v < rank; ++v) {
+    if (is_gathered(l.from, d, v)) continue;
     const Value stride = l.view_stride(view_, static_cast<int>(v), index_);
     const Value term = l.b.mul(offsets_[v], stride);
-    offset = v == 0 ? term : l.b.add(offset, term);
+    offset = offset ? l.b.add(offset, term) : term;
     const bool tiled = std::ranges::find(axes_, static_cast<std::int64_t>(v)) != axes_.end();
     if (tiled || inside_[v]) continue;
     const DType u = index_ == DType::i32 ? DType::u32 : DType::u64;
@@ -38,6 +42,8 @@ Box::Box(Lowering& l, OpId op, Value machine_view, std::size_t first_offset)
     const Value limit = l.b.op(Opcode::Bitcast, {limits_[v]}, Type::scalar(u));
     scalar_predicate = l.and_predicates(scalar_predicate, l.b.cmp("lt", at, limit));
   }
+  // A view of rank 0 has no dimension to go along.
+  if (!offset) offset = l.b.constant(Type::scalar(index_), std::int64_t{0});
 }
 
 /// Exclusive bound of a guarded view dimension: an operand where absence narrowed it, else the
@@ -61,7 +67,8 @@ Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layo
   const auto v = static_cast<std::size_t>(axes_[static_cast<std::size_t>(t)]);
   const std::int64_t extent = layout.shape()[t];
   const bool padded = layout.cover()[t] != extent;
-  if (inside_[v] && !padded) return {};
+  const bool is_inside = inside_[v] || t == gathered_;  // places are looked at one by one
+  if (is_inside && !padded) return {};
   // One comparison per distinct constant, then spread to the registers that share it.
   std::vector<std::int64_t> distinct;
   std::vector<std::int64_t> which;
@@ -75,7 +82,7 @@ Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layo
   if (parts.thread) index = l_.b.add(index, l_.b.cast(parts.thread, index_));
   Value ok;
   if (padded) ok = l_.b.cmp("lt", index, l_.b.constant(Type::scalar(index_), extent));
-  if (!inside_[v]) {
+  if (!is_inside) {
     // Unsigned comparison: an offset below zero is outside too.
     const DType u = index_ == DType::i32 ? DType::u32 : DType::u64;
     const Value at = l_.b.add(index, offsets_[v]);
@@ -86,6 +93,38 @@ Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layo
   return l_.regs(ok, which);
 }
 
+/// Where the index tiles say that each leader's element is. Threads hold the places of their own
+/// elements (index_tile_layout), each once.
+Box::Places Box::places(const std::vector<int>& leaders, const LinearLayout& layout) {
+  const OpData& d = l_.from[op_];
+  const LinearLayout* line = index_tile_layout(layout, gathered_);
+  LinearLayout wide = *line;
+  for (int t = 0; t < layout.rank(); ++t)
+    if (t != gathered_) wide = expand_dim(wide, t);
+  const auto registers = broadcast_registers(wide, layout);
+  if (!registers) throw InternalError("index tile: " + registers.reason());
+  std::vector<std::int64_t> which;
+  for (int r : leaders) which.push_back((*registers)[static_cast<std::size_t>(r)]);
+  const DType u = index_ == DType::i32 ? DType::u32 : DType::u64;
+  // What pads the tile has no place: one that came through shared memory was never written.
+  const Value element = is_element(l_, *line);
+  const Value nowhere = l_.b.constant(Type::scalar(index_), std::int64_t{-1});
+  Places all;
+  for (std::size_t v = 0; v < offsets_.size(); ++v) {
+    if (!is_gathered(l_.from, d, v)) continue;
+    if (layout_of(l_.from.type(d.operands[first_offset(d) + v])) != *line)
+      throw InternalError("an index tile in another layout than its box");
+    const Value given = l_.as_vec(offsets_[v]);
+    const Value index = element ? l_.b.select(element, given, nowhere) : given;
+    const Value step = l_.b.mul(index, l_.view_stride(view_, static_cast<int>(v), index_));
+    const Value at = l_.b.op(Opcode::Bitcast, {index}, l_.type(index).with_dtype(u)),
+                limit = l_.b.op(Opcode::Bitcast, {limits_[v]}, Type::scalar(u));
+    all.offset = all.offset ? l_.b.add(all.offset, step) : step;
+    all.predicate = l_.and_predicates(all.predicate, l_.b.cmp("lt", at, limit));
+  }
+  return {l_.regs(all.offset, which), l_.regs(all.predicate, which)};
+}
+
 Box::Access Box::access(const std::vector<Vector>& vectors, const LinearLayout& layout) {
   std::vector<int> leaders;
   for (const Vector& v : vectors) leaders.push_back(v.registers.front());
@@ -94,6 +133,13 @@ Box::Access Box::access(const std::vector<Vector>& vectors, const LinearLayout& 
   for (int t = 0; t < static_cast<int>(axes_.size()); ++t) {
     const auto v = static_cast<std::size_t>(axes_[static_cast<std::size_t>(t)]);
     const IndexParts parts = l_.index_parts(layout, t);
+    if (t == gathered_) {
+      const Places at = places(leaders, layout);
+      predicate = l_.and_predicates(predicate, rows_inside(leaders, layout, t, parts));
+      predicate = l_.and_predicates(predicate, at.predicate);
+      dynamic = dynamic ? l_.b.add(dynamic, at.offset) : at.offset;
+      continue;
+    }
     const std::int64_t known = view_type_.view_facts().strides[v];
     const Value stride = l_.view_stride(view_, static_cast<int>(v), index_);
     if (parts.thread)

@@ -34,6 +34,11 @@ class Box {
   ir::Value limit(const ir::OpData& d, std::size_t operand, std::size_t v);
   ir::Value rows_inside(const std::vector<int>& leaders, const ir::LinearLayout& layout,
                         int tile_dim, const IndexParts& parts);
+  struct Places {
+    ir::Value offset;     ///< elements from the view's first one, for each leader
+    ir::Value predicate;  ///< inside of the view
+  };
+  Places places(const std::vector<int>& leaders, const ir::LinearLayout& layout);
 
   Lowering& l_;
   ir::OpId op_;
@@ -43,6 +48,7 @@ class Box {
   std::vector<ir::Value> limits_;   ///< per view dimension, simt; none where nothing is guarded
   std::vector<std::int64_t> axes_;  ///< view dimension of each tile dimension
   std::vector<bool> inside_;        ///< per view dimension: the box is proved to be inside
+  int gathered_ = -1;               ///< tile dimension that index tiles go along
   DType index_ = DType::i32;
 };
 

@@ -39,10 +39,56 @@ bool has_vectors(const SharedLayout& shared, const LinearLayout& layout) {
   return layout.is_exact() && shared_fn(shared, layout);
 }
 
-/// The index of each register's element along `dim`, also if a thread's bits and a register's
-/// overlap.
+/// What is one part by itself is addressed as it lies; the box of a larger tile is not.
+bool is_all_of(const LinearLayout& layout, const Dims& whole) { return layout.shape() == whole; }
+
+void write(Lowering& l, Value base, const TilePart& part, const Dims& whole) {
+  const LinearLayout& layout = *part.layout;
+  const int bytes = size_bytes(l.type(part.registers).dtype());
+  if (const SharedLayout shared = row_major(whole, bytes);
+      is_all_of(layout, whole) && has_vectors(shared, layout))
+    return store_shared(l, base, shared, layout, part.registers, false);
+  const LinearAddresses at(l, base, layout, whole, part.offset, bytes);
+  std::vector<Value> operands{at.addresses, part.registers};
+  if (const Value p = l.and_predicates(at.are_elements, l.is_replica_zero(layout)))
+    operands.push_back(l.type(p).is_vec() ? p : l.splat(p, layout.registers()));
+  l.b.effect(Opcode::StShared, operands, {{AttrName::width, 1}});
+}
+
+Value read(Lowering& l, Value base, const LinearLayout& layout, const Dims& whole,
+           const Dims& offset, Elem elem) {
+  const int bytes = size_bytes(elem.dtype);
+  if (const SharedLayout shared = row_major(whole, bytes);
+      is_all_of(layout, whole) && has_vectors(shared, layout))
+    return load_shared(l, base, shared, layout, elem, false);
+  const LinearAddresses at(l, base, layout, whole, offset, bytes);
+  return l.b.op(Opcode::LdShared, {at.addresses}, Type::vec(elem, layout.registers()),
+                {{AttrName::width, 1}});
+}
+
+/// `written` and `wanted` are shapes of as many elements.
+Value exchanged(Lowering& l, std::span<const TilePart> parts, const Dims& written,
+                const LinearLayout& to, const Dims& wanted, const Dims& offset) {
+  const Elem elem = l.type(parts[0].registers).elem();
+  std::vector<TilePart> stored(parts.begin(), parts.end());
+  for (TilePart& part : stored) part.registers = as_stored(l, part.registers);
+  const Elem in_memory = l.type(stored[0].registers).elem();
+  const Value base = l.scratch(linear_bytes(l, written, stored[0].registers), 16);
+  l.barrier();
+  for (const TilePart& part : stored) write(l, base, part, written);
+  l.barrier();
+  return as_before(l, read(l, base, to, wanted, offset, in_memory), elem);
+}
+
+}  // namespace
+
 Value index_along(Lowering& l, const LinearLayout& layout, int dim) {
   const IndexFn fn = index_fn(layout, dim);
+  if (fn.is_additive) {
+    const IndexParts parts = l.index_parts(layout, dim);
+    const Value c = l.constants(DType::i32, parts.constant);
+    return parts.thread ? l.b.add(c, parts.thread) : c;
+  }
   ThreadOffset flips = fn.thread, adds = fn.thread;
   flips.digits.clear();
   adds.bits.clear();
@@ -58,60 +104,46 @@ Value index_along(Lowering& l, const LinearLayout& layout, int dim) {
   return index;
 }
 
-/// Linear index of each register's element, and a predicate for the registers that hold one; no
-/// predicate: all do.
-struct Numbers {
-  Value addresses;
-  Value are_elements;
+std::int64_t linear_stride(const Dims& whole, int axis, int bytes) {
+  std::int64_t stride = bytes;
+  for (int d = whole.size() - 1; d > axis; --d) stride *= whole[d];
+  return stride;
+}
 
-  Numbers(Lowering& l, Value base, const LinearLayout& layout, int bytes) {
-    std::int64_t stride = bytes;
-    addresses = l.splat(base, layout.registers());
-    for (int d = layout.rank() - 1; d >= 0; --d) {
-      Value index = index_along(l, layout, d);
-      const std::int64_t extent = layout.shape()[d];
-      if (layout.cover()[d] != extent) {
-        are_elements = l.and_predicates(are_elements, l.b.cmp("lt", index, l.b.i32(extent)));
-        index = l.b.op(Opcode::Min, {index, l.b.i32(extent - 1)});
-      }
-      addresses = l.b.add(addresses, l.b.mul(index, l.b.i32(stride)));
-      stride *= extent;
+std::int64_t linear_bytes(Lowering& l, const Dims& shape, Value stored) {
+  return shape.product() * size_bytes(l.type(stored).dtype());
+}
+
+LinearAddresses::LinearAddresses(Lowering& l, Value base, const LinearLayout& layout,
+                                 const Dims& whole, const Dims& offset, int bytes, int but_axis) {
+  std::int64_t from = 0;
+  for (int d = 0; d < whole.size(); ++d) from += offset[d] * linear_stride(whole, d, bytes);
+  addresses = l.splat(from == 0 ? base : l.b.add(base, l.b.i32(from)), layout.registers());
+  for (int d = layout.rank() - 1; d >= 0; --d) {
+    Value index = index_along(l, layout, d);
+    const std::int64_t extent = layout.shape()[d];
+    if (layout.cover()[d] != extent) {
+      are_elements = l.and_predicates(are_elements, l.b.cmp("lt", index, l.b.i32(extent)));
+      index = l.b.op(Opcode::Min, {index, l.b.i32(extent - 1)});
     }
+    if (d == but_axis) continue;
+    addresses = l.b.add(addresses, l.b.mul(index, l.b.i32(linear_stride(whole, d, bytes))));
   }
-};
-
-void write(Lowering& l, Value base, const LinearLayout& layout, Value data) {
-  const int bytes = size_bytes(l.type(data).dtype());
-  const SharedLayout shared = row_major(layout.shape(), bytes);
-  if (has_vectors(shared, layout)) return store_shared(l, base, shared, layout, data, false);
-  const Numbers at(l, base, layout, bytes);
-  std::vector<Value> operands{at.addresses, data};
-  if (const Value p = l.and_predicates(at.are_elements, l.is_replica_zero(layout)))
-    operands.push_back(l.type(p).is_vec() ? p : l.splat(p, layout.registers()));
-  l.b.effect(Opcode::StShared, operands, {{AttrName::width, 1}});
 }
 
-Value read(Lowering& l, Value base, const LinearLayout& layout, Elem elem) {
-  const int bytes = size_bytes(elem.dtype);
-  const SharedLayout shared = row_major(layout.shape(), bytes);
-  if (has_vectors(shared, layout)) return load_shared(l, base, shared, layout, elem, false);
-  const Numbers at(l, base, layout, bytes);
-  return l.b.op(Opcode::LdShared, {at.addresses}, Type::vec(elem, layout.registers()),
-                {{AttrName::width, 1}});
+void write_linear(Lowering& l, Value base, const LinearLayout& layout, Value stored) {
+  write(l, base, {stored, &layout, Dims::filled(layout.rank(), 0)}, layout.shape());
 }
-
-}  // namespace
 
 Value through_linear_memory(Lowering& l, Value v, const LinearLayout& from,
                             const LinearLayout& to) {
-  const Elem elem = l.type(v).elem();
-  const Value data = as_stored(l, v);
-  const Elem stored = l.type(data).elem();
-  const Value base = l.scratch(from.shape().product() * size_bytes(stored.dtype), 16);
-  l.barrier();
-  write(l, base, from, data);
-  l.barrier();
-  return as_before(l, read(l, base, to, stored), elem);
+  const TilePart all{v, &from, Dims::filled(from.rank(), 0)};
+  return exchanged(l, std::span(&all, 1), from.shape(), to, to.shape(), Dims::filled(to.rank(), 0));
+}
+
+Value assembled_in_memory(Lowering& l, std::span<const TilePart> parts, const Dims& whole,
+                          const LinearLayout& to, const Dims& offset) {
+  return exchanged(l, parts, whole, to, whole, offset);
 }
 
 }  // namespace tegula::codegen

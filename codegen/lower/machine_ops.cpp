@@ -8,23 +8,13 @@
 #include "codegen/lower/lowering.h"
 #include "codegen/lower/shared.h"
 #include "ir/analysis/access_width.h"
-#include "ir/layout/distributed.h"
+#include "ir/copy_layout.h"
 #include "ir/layout/layout_ops.h"
 #include "tegula/error.h"
 
 namespace tegula::codegen {
 
 using namespace ir;
-
-namespace {
-
-ir::Dims dims_of(std::span<const std::int64_t> shape) {
-  ir::Dims d;
-  for (std::int64_t extent : shape) d.push_back(static_cast<int>(extent));
-  return d;
-}
-
-}  // namespace
 
 // ---- shared tiles
 // ---------------------------------------------------------------------------------------------------
@@ -55,20 +45,6 @@ void lower_SmemLoad(Lowering& l, OpId op) {
   l.set(d.results[0], load_shared(l, at.base, at.layout, layout_of(type), type.elem(), true));
 }
 
-void lower_TileSlice(Lowering& l, OpId op) {
-  const OpData& d = l.from[op];
-  const Value whole = d.operands[0];
-  const LinearLayout& layout = layout_of(l.from.type(whole));
-  const auto view = subtile(layout, dims_of(d.attrs.ints(AttrName::offsets)),
-                            dims_of(l.from.type(d.results[0]).shape()));
-  if (!view) throw InternalError("tile_slice: " + view.reason());
-  if (!l.is_sliced_load(whole)) return l.set(d.results[0], l.regs(l.get(whole), view->registers));
-  const OpData& load = l.from[l.from[whole].def];
-  const SmemSlot at = slot_of(l, load.operands[0], optional_operand(load, 1));
-  l.set(d.results[0], load_shared(l, at.base, at.layout, layout, l.from.type(whole).elem(), true,
-                                  view->registers));
-}
-
 // ---- asynchronous copies
 // --------------------------------------------------------------------------------------------
 void lower_CopyAsync(Lowering& l, OpId op) {
@@ -78,12 +54,7 @@ void lower_CopyAsync(Lowering& l, OpId op) {
   const int fast = contiguous_dim(l.from, d);
   const int bytes = at.layout.element_bytes();
   const int vector = std::min(access_elements(l.from, d), 16 / bytes);
-  ir::Dims order{fast};
-  for (int dim = at.layout.rank() - 1; dim >= 0; --dim)
-    if (dim != fast) order.push_back(dim);
-  // Each byte is written once: lanes that pad would write over their neighbours'.
-  LinearLayout dist = coalesced(at.layout.shape(), vector, l.warps(), order);
-  if (!dist.is_exact()) dist = unpadded(at.layout.shape(), vector, l.warps(), order);
+  const LinearLayout dist = copy_layout(at.layout.shape(), fast, vector, l.warps());
   Box box = Box::of_copy(l, op);
   const auto vectors = box.vectors(dist);
   const auto fn = shared_fn(at.layout, dist);

@@ -8,7 +8,7 @@
 #include <functional>
 #include <numeric>
 
-#include "codegen/lower/lowering.h"
+#include "codegen/lower/fold_tuple.h"
 #include "codegen/lower/shuffle.h"
 #include "ir/analysis/never_nan.h"
 #include "ir/layout/reduction.h"
@@ -22,10 +22,6 @@ namespace tegula::codegen {
 using namespace ir;
 
 namespace {
-
-using Tuple = std::vector<Value>;
-/// Combines two tuples of register vectors of equal length.
-using Combine = std::function<Tuple(const Tuple&, const Tuple&)>;
 
 class Reduction {
  public:
@@ -53,16 +49,11 @@ class Reduction {
 
   /// Replaces elements that are only padding by the identity.
   Value without_padding(Value v, Value identity) {
-    if (layout_.cover()[axis_] == layout_.shape()[axis_]) return v;
-    const Value real = l_.b.cmp("lt", index_along_axis(), l_.b.i32(layout_.shape()[axis_]));
-    return l_.b.select(real, v, identity);
+    const Value real = inside_along(l_, layout_, axis_);
+    return real ? l_.b.select(real, v, identity) : v;
   }
 
-  Value index_along_axis() {
-    const IndexParts parts = l_.index_parts(layout_, axis_);
-    const Value c = l_.constants(DType::i32, parts.constant);
-    return parts.thread ? l_.b.add(c, parts.thread) : c;
-  }
+  Value index_along_axis() { return index_along(l_, layout_, axis_); }
 
  private:
   static ReductionPlan make_plan(const LinearLayout& layout, int axis) {
@@ -123,7 +114,7 @@ class Reduction {
     const auto partials = static_cast<std::size_t>(plan_.warps());
     std::vector<Tuple> gathered(partials);
     for (Value v : tuple) {
-      const auto parts = exchange(v);
+      const auto parts = exchange_parts(l_, v, parts_of(v));
       for (std::size_t i = 0; i < partials; ++i) gathered[i].push_back(parts[i]);
     }
     Tuple sum = gathered[0];
@@ -157,48 +148,23 @@ class Reduction {
                                  l_.b.i32(count - 1)});
   }
 
-  /// Every warp's value of the same results, through scratch memory laid out [result
-  /// element][part]: a thread reads the parts of one result by vectors.
-  std::vector<Value> exchange(Value v) {
-    const Type type = l_.type(v);
-    const Value wide = type.dtype() == DType::i1 ? l_.b.cast(v, DType::i32) : v;
-    const std::int64_t bytes = size_bytes(l_.type(wide).dtype());
-    const std::int64_t parts = plan_.warps();
-    const Value base = l_.scratch(plan_.result.cover().product() * parts * bytes, 16);
-    const Value at =
-        l_.b.add(l_.b.mul(element_number(type.count()), l_.b.i32(parts * bytes)), base);
+  WarpParts parts_of(Value v) {
+    const std::int64_t registers = l_.type(v).count();
+    return {.elements = plan_.result.cover().product(),
+            .parts = plan_.warps(),
+            .element = [this, registers] { return element_number(registers); },
+            .own_part = [this](std::int64_t bytes) { return own_part(bytes); },
+            .writes = [this] { return first_lane_of_copies(); }};
+  }
+
+  Value own_part(std::int64_t bytes) {
     Value mine = l_.b.i32(0);
     std::int64_t weight = bytes;
     for (const ThreadDigit& d : warp_digits()) {
       mine = l_.b.add(mine, l_.b.mul(digit_of(d), l_.b.i32(weight)));
       weight *= d.count;
     }
-    l_.barrier();
-    std::vector<Value> operands{l_.b.add(at, mine), wide};
-    if (const Value first = first_lane_of_copies())
-      operands.push_back(l_.splat(first, type.count()));
-    l_.b.effect(Opcode::StShared, operands, {{AttrName::width, 1}});
-    l_.barrier();
-    return read_parts(at, l_.type(wide), parts, type.dtype() == DType::i1);
-  }
-
-  std::vector<Value> read_parts(Value at, Type type, std::int64_t parts, bool is_flag) {
-    const std::int64_t bytes = size_bytes(type.dtype()), registers = type.count();
-    const std::int64_t width = std::gcd(parts, std::int64_t{16} / bytes);
-    std::vector<Value> out;
-    for (std::int64_t first = 0; first < parts; first += width) {
-      const Value from = l_.b.add(at, l_.b.i32(first * bytes));
-      const Value loaded =
-          l_.b.op(Opcode::LdShared, {from}, Type::vec(type.elem(), registers * width),
-                  {{AttrName::width, width}});
-      for (std::int64_t i = 0; i < width; ++i) {
-        std::vector<std::int64_t> indices;
-        for (std::int64_t r = 0; r < registers; ++r) indices.push_back(r * width + i);
-        const Value part = l_.regs(loaded, indices);
-        out.push_back(is_flag ? l_.b.cmp("ne", part, l_.b.i32(0)) : part);
-      }
-    }
-    return out;
+    return mine;
   }
 
   /// One lane of those that hold copies writes, and one warp of those that hold copies of the
@@ -206,15 +172,7 @@ class Reduction {
   Value first_lane_of_copies() {
     std::uint32_t lanes = plan_.result.free_bits(HwDim::Lane);
     for (int bit = plan_.result.in_bits(HwDim::Lane); bit < 5; ++bit) lanes |= 1u << bit;
-    Value first;
-    if (lanes != 0)
-      first = l_.b.cmp("eq", l_.b.op(Opcode::And, {l_.coordinate(HwDim::Lane), l_.b.i32(lanes)}),
-                       l_.b.i32(0));
-    if (const std::uint32_t warps = layout_.free_bits(HwDim::Warp))
-      first = l_.and_predicates(
-          first, l_.b.cmp("eq", l_.b.op(Opcode::And, {l_.coordinate(HwDim::Warp), l_.b.i32(warps)}),
-                          l_.b.i32(0)));
-    return l_.and_predicates(first, l_.is_replica_zero_along(layout_, HwDim::Warp));
+    return is_first_copy(l_, layout_, lanes);
   }
 
   Lowering& l_;
@@ -301,19 +259,17 @@ void lower_ArgReduce(Lowering& l, OpId op) {
 
 void lower_ReduceWith(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
-  const RegionId region = d.regions[0];
   const LinearLayout& layout = layout_of(l.from.type(d.operands[0]));
   const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
-  if (layout.cover()[axis] != layout.shape()[axis])
-    fail(ErrorId::fold_extent, d.loc, {}, layout.shape()[axis], axis);
-  const auto combine = [&](const Tuple& a, const Tuple& b) {
-    std::vector<Value> args = a;
-    args.insert(args.end(), b.begin(), b.end());
-    return l.inline_scalar_region(region, args);
-  };
+  Combine combine = combine_by_region(l, d.regions[0]);
   Tuple values;
   for (Value v : d.operands) values.push_back(l.get(v));
-  set_results(l, op, Reduction(l, op, combine).run(values));
+  // A function has no identity that could stand for padding.
+  if (const Value inside = inside_along(l, layout, axis)) {
+    values.push_back(inside);
+    combine = combine_valid(l, std::move(combine));
+  }
+  set_results(l, op, Reduction(l, op, std::move(combine)).run(values));
 }
 
 }  // namespace tegula::codegen

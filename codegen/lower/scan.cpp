@@ -1,12 +1,12 @@
 // Lowering of scans. The pass assign_layouts gives a scan a layout in which a thread holds
-// consecutive elements along the axis and the lanes of one warp hold consecutive runs: a prefix in
-// the thread, then across the lanes.
+// consecutive elements along the axis, lanes hold consecutive runs and warps consecutive parts: a
+// prefix in the thread, then across the lanes, then, through shared memory, across the warps.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
-#include "codegen/lower/lowering.h"
+#include "codegen/lower/fold_tuple.h"
 #include "codegen/lower/shuffle.h"
 #include "ir/layout/linear_layout.h"
 #include "ir/reduce_kind.h"
@@ -37,70 +37,241 @@ std::vector<std::vector<int>> lines(const LinearLayout& layout, int axis, bool r
   return rows;
 }
 
-/// Sum of all lower lanes (higher if reverse) along the axis; the identity in the first.
-Value lanes_before(Lowering& l, Value total, const LinearLayout& layout, int axis, bool reverse,
-                   const ReduceKind& kind, Value identity) {
-  Value running = total;
-  const Value lane = l.coordinate(HwDim::Lane);
-  for (int bit = 0; bit < layout.in_bits(HwDim::Lane); ++bit) {
-    if (layout.basis(HwDim::Lane, bit)[axis] == 0)
-      throw InternalError("scan: lanes do not lie along the axis");
-    const Value moved = shuffle(l, running, l.b.i32(1 << bit), reverse ? "down" : "up");
-    const Value has = reverse ? l.b.cmp("lt", lane, l.b.i32(32 - (1 << bit)))
-                              : l.b.cmp("ge", lane, l.b.i32(1 << bit));
-    running = l.b.select(has, l.b.op(kind.op, {moved, running}), running);
+/// The lowest bits of lanes or warps lie along the axis, in its order.
+int bits_along(const LinearLayout& layout, HwDim in, int axis) {
+  int bits = 0, last = 0;
+  for (int bit = 0; bit < layout.in_bits(in); ++bit) {
+    const int step = layout.basis(in, bit)[axis];
+    if (step == 0) continue;
+    if (bit != bits || step <= last)
+      throw InternalError(fmt::format("scan: {} do not lie in order along the axis", name(in)));
+    last = step, ++bits;
   }
-  const Value moved = shuffle(l, running, l.b.i32(1), reverse ? "down" : "up");
-  const Value first = reverse ? l.b.cmp("eq", lane, l.b.i32(31)) : l.b.cmp("eq", lane, l.b.i32(0));
-  return l.b.select(first, identity, moved);
+  return bits;
 }
 
-/// Padding stands behind the last element, so it comes first where the scan runs backwards.
-Value without_padding(Lowering& l, Value v, const LinearLayout& layout, int axis, Value identity) {
-  if (layout.cover()[axis] == layout.shape()[axis]) return v;
-  const IndexParts parts = l.index_parts(layout, axis);
-  Value index = l.constants(DType::i32, parts.constant);
-  if (parts.thread) index = l.b.add(index, parts.thread);
-  return l.b.select(l.b.cmp("lt", index, l.b.i32(layout.shape()[axis])), v, identity);
-}
+class Scanning {
+ public:
+  /// `identity` of an exclusive scan: a scalar for each member of the tuple.
+  Scanning(Lowering& l, OpId op, Combine combine, Tuple identity)
+      : l_(l),
+        layout_(layout_of(l.from.type(l.from[op].results[0]))),
+        axis_(static_cast<int>(l.from[op].attrs.i(AttrName::axis))),
+        is_reverse_(l.from[op].attrs.i(AttrName::reverse) != 0),
+        is_exclusive_(l.from[op].attrs.i(AttrName::exclusive) != 0),
+        combine_(std::move(combine)),
+        identity_(std::move(identity)),
+        rows_(lines(layout_, axis_, is_reverse_)),
+        lane_bits_(bits_along(layout_, HwDim::Lane, axis_)),
+        warp_bits_(bits_along(layout_, HwDim::Warp, axis_)) {}
+
+  Tuple run(const Tuple& values) {
+    std::vector<Tuple> prefix;
+    for (const auto& row : rows_) {
+      Tuple next;
+      for (Value v : values) next.push_back(l_.regs(v, row));
+      prefix.push_back(prefix.empty() ? next : join(prefix.back(), next));
+    }
+    const Before before = before_thread(prefix.back());
+    std::vector<Tuple> out;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (!is_exclusive_)
+        out.push_back(behind(before, prefix[i]));
+      else
+        out.push_back(i == 0 ? first_of(before, prefix[0]) : behind(before, prefix[i - 1]));
+    }
+    return in_layout(out);
+  }
+
+ private:
+  /// All that stands before a part in scan order: nothing where `exists` does not hold. Without
+  /// value there never is anything.
+  struct Before {
+    Tuple value;
+    Value exists;
+  };
+
+  /// `a` stands before `b` in scan order; the function sees the order of the axis.
+  Tuple join(const Tuple& a, const Tuple& b) {
+    return is_reverse_ ? combine_(b, a) : combine_(a, b);
+  }
+
+  Tuple choose(Value condition, const Tuple& a, const Tuple& b) {
+    Tuple chosen;
+    for (std::size_t i = 0; i < a.size(); ++i) chosen.push_back(l_.b.select(condition, a[i], b[i]));
+    return chosen;
+  }
+
+  Tuple behind(const Before& before, const Tuple& value) {
+    return before.value.empty() ? value : choose(before.exists, join(before.value, value), value);
+  }
+
+  /// An exclusive scan's first element of the thread: what stands before, or the identity.
+  Tuple first_of(const Before& before, const Tuple& like) {
+    Tuple identity;
+    for (std::size_t i = 0; i < like.size(); ++i)
+      identity.push_back(l_.splat(identity_[i], l_.type(like[i]).count()));
+    return before.value.empty() ? identity : choose(before.exists, before.value, identity);
+  }
+
+  Before before_thread(const Tuple& total) {
+    Tuple running = total;
+    const Before lanes = before_lane(running), warps = before_warp(running);
+    if (lanes.value.empty()) return warps;
+    if (warps.value.empty()) return lanes;
+    const Tuple all = choose(warps.exists, join(warps.value, lanes.value), lanes.value);
+    return {choose(lanes.exists, all, warps.value),
+            l_.b.op(Opcode::Or, {lanes.exists, warps.exists})};
+  }
+
+  /// Number of a lane's or warp's part along the axis.
+  Value part_of(HwDim in, int bits) {
+    return l_.b.op(Opcode::And, {l_.coordinate(in), l_.b.i32((1 << bits) - 1)});
+  }
+  /// Parts at least `by` from the first in scan order.
+  Value is_behind(Value part, int bits, int by) {
+    return is_reverse_ ? l_.b.cmp("lt", part, l_.b.i32((1 << bits) - by))
+                       : l_.b.cmp("ge", part, l_.b.i32(by));
+  }
+
+  /// `running` becomes the fold of the lanes up to this one.
+  Before before_lane(Tuple& running) {
+    if (lane_bits_ == 0) return {};
+    const Value part = part_of(HwDim::Lane, lane_bits_);
+    for (int bit = 0; bit < lane_bits_; ++bit)
+      running = choose(is_behind(part, lane_bits_, 1 << bit),
+                       join(moved(running, 1 << bit), running), running);
+    return {moved(running, 1), is_behind(part, lane_bits_, 1)};
+  }
+  Tuple moved(const Tuple& tuple, int by) {
+    Tuple out;
+    for (Value v : tuple) out.push_back(shuffle(l_, v, l_.b.i32(by), is_reverse_ ? "down" : "up"));
+    return out;
+  }
+
+  /// The warps' totals are those of their last lanes.
+  Before before_warp(const Tuple& running) {
+    if (warp_bits_ == 0) return {};
+    const int parts = 1 << warp_bits_;
+    const Value mine = part_of(HwDim::Warp, warp_bits_);
+    std::vector<Tuple> totals(static_cast<std::size_t>(parts));
+    for (Value v : running) {
+      const auto of_all = exchange_parts(l_, v, warp_parts(mine));
+      for (std::size_t i = 0; i < totals.size(); ++i) totals[i].push_back(of_all[i]);
+    }
+    if (is_reverse_) std::ranges::reverse(totals);
+    Tuple before = totals[0];
+    for (int i = 1; i + 1 < parts; ++i)
+      before = choose(is_behind(mine, warp_bits_, i + 1),
+                      join(before, totals[static_cast<std::size_t>(i)]), before);
+    return {before, is_behind(mine, warp_bits_, 1)};
+  }
+
+  WarpParts warp_parts(Value mine) {
+    std::int64_t count = 1;
+    for (int d = 0; d < layout_.rank(); ++d)
+      if (d != axis_) count *= layout_.cover()[d];
+    return {.elements = count,
+            .parts = 1 << warp_bits_,
+            .element = [this] { return line_number(); },
+            .own_part = [this, mine](std::int64_t b) { return l_.b.mul(mine, l_.b.i32(b)); },
+            .writes = [this] { return is_last_lane(); }};
+  }
+
+  Value is_last_lane() {
+    std::uint32_t copies = layout_.free_bits(HwDim::Lane);
+    for (int bit = layout_.in_bits(HwDim::Lane); bit < 5; ++bit) copies |= 1u << bit;
+    const Value first = is_first_copy(l_, layout_, copies);
+    if (lane_bits_ == 0) return first;
+    const std::int64_t last = is_reverse_ ? 0 : (1 << lane_bits_) - 1;
+    return l_.and_predicates(first,
+                             l_.b.cmp("eq", part_of(HwDim::Lane, lane_bits_), l_.b.i32(last)));
+  }
+
+  /// Number of each line that the thread has.
+  Value line_number() {
+    const std::vector<int>& row = rows_.front();
+    Value number = l_.constants(DType::i32, std::vector<std::int64_t>(row.size(), 0));
+    std::int64_t stride = 1;
+    for (int d = layout_.rank() - 1; d >= 0; --d) {
+      if (d == axis_) continue;
+      const Value index = l_.regs(index_along(l_, layout_, d), row);
+      number = l_.b.add(number, l_.b.mul(index, l_.b.i32(stride)));
+      stride *= layout_.cover()[d];
+    }
+    return number;
+  }
+
+  /// Registers of the rows, in the order of the layout.
+  Tuple in_layout(const std::vector<Tuple>& out) {
+    std::vector<std::int64_t> back(static_cast<std::size_t>(layout_.registers()), 0);
+    const std::size_t width = rows_.front().size();
+    for (std::size_t i = 0; i < rows_.size(); ++i)
+      for (std::size_t line = 0; line < width; ++line)
+        back[static_cast<std::size_t>(rows_[i][line])] =
+            static_cast<std::int64_t>(i * width + line);
+    Tuple registers;
+    for (std::size_t member = 0; member < out.front().size(); ++member) {
+      std::vector<Value> parts;
+      for (const Tuple& row : out) parts.push_back(row[member]);
+      registers.push_back(l_.regs(l_.concat(parts), back));
+    }
+    return registers;
+  }
+
+  Lowering& l_;
+  const LinearLayout& layout_;
+  int axis_;
+  bool is_reverse_, is_exclusive_;
+  Combine combine_;
+  Tuple identity_;
+  std::vector<std::vector<int>> rows_;
+  int lane_bits_, warp_bits_;
+};
 
 }  // namespace
 
 void lower_Scan(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const LinearLayout& layout = layout_of(l.from.type(d.results[0]));
-  const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
-  const bool reverse = d.attrs.i(AttrName::reverse) != 0,
-             exclusive = d.attrs.i(AttrName::exclusive) != 0;
   const DType dtype = l.from.type(d.results[0]).dtype();
   const DType wide = is_float(dtype) && size_bits(dtype) < 32 ? DType::f32 : dtype;
   const ReduceKind& kind = reduce_kind(d.attrs.s(AttrName::kind));
   const Value identity = kind.identity(l.b, wide);
-  const Value value =
-      without_padding(l, l.b.cast(l.get(d.operands[0]), wide), layout, axis, identity);
-  const auto rows = lines(layout, axis, reverse);
-  std::vector<Value> prefix;
-  for (const auto& row : rows) {
-    const Value v = l.regs(value, row);
-    prefix.push_back(prefix.empty() ? v : l.b.op(kind.op, {prefix.back(), v}));
-  }
-  Value before = lanes_before(l, prefix.back(), layout, axis, reverse, kind, identity);
-  // Lanes of NaN alone would hand it on.
+  Value value = l.b.cast(l.get(d.operands[0]), wide);
+  // Padding stands behind the last element, so it comes first where the scan runs backwards.
+  if (const Value inside = inside_along(l, layout, static_cast<int>(d.attrs.i(AttrName::axis))))
+    value = l.b.select(inside, value, identity);
+  // The hardware's extreme of NaN alone is NaN.
   if (is_float(wide) && (kind.op == Opcode::Max || kind.op == Opcode::Min))
-    before = l.b.op(kind.op, {before, identity});
-  std::vector<Value> out;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (!exclusive)
-      out.push_back(l.b.op(kind.op, {before, prefix[i]}));
-    else
-      out.push_back(i == 0 ? before : l.b.op(kind.op, {before, prefix[i - 1]}));
+    value = l.b.op(kind.op, {value, identity});
+  const Combine combine = [&](const Tuple& a, const Tuple& b) {
+    return Tuple{l.b.op(kind.op, {a[0], b[0]})};
+  };
+  const Tuple result = Scanning(l, op, combine, {identity}).run({value});
+  l.set(d.results[0], l.b.cast(result[0], dtype));
+}
+
+void lower_ScanWith(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const LinearLayout& layout = layout_of(l.from.type(d.results[0]));
+  const std::size_t n = d.results.size();
+  Combine combine = combine_by_region(l, d.regions[0]);
+  Tuple values, identity;
+  for (std::size_t i = 0; i < n; ++i) values.push_back(l.get(d.operands[i]));
+  for (std::size_t i = n; i < d.operands.size(); ++i) identity.push_back(l.get(d.operands[i]));
+  // Padding stands behind all elements: it only matters where the scan runs backwards.
+  const Value inside = d.attrs.i(AttrName::reverse) != 0
+                           ? inside_along(l, layout, static_cast<int>(d.attrs.i(AttrName::axis)))
+                           : Value();
+  if (inside && !identity.empty()) {
+    for (std::size_t i = 0; i < n; ++i) values[i] = l.b.select(inside, values[i], identity[i]);
+  } else if (inside) {
+    values.push_back(inside);
+    combine = combine_valid(l, std::move(combine));
   }
-  std::vector<std::int64_t> back(static_cast<std::size_t>(layout.registers()), 0);
-  const std::size_t width = rows.front().size();
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    for (std::size_t line = 0; line < width; ++line)
-      back[static_cast<std::size_t>(rows[i][line])] = static_cast<std::int64_t>(i * width + line);
-  l.set(d.results[0], l.b.cast(l.regs(l.concat(out), back), dtype));
+  const Tuple results = Scanning(l, op, std::move(combine), std::move(identity)).run(values);
+  for (std::size_t i = 0; i < n; ++i) l.set(d.results[i], results[i]);
 }
 
 }  // namespace tegula::codegen

@@ -17,6 +17,11 @@ GlobalMemory::GlobalMemory(const SimOptions& options, std::span<const WatchedRan
     ranges_.emplace_back(reinterpret_cast<std::uintptr_t>(r.begin),
                          reinterpret_cast<std::uintptr_t>(r.end));
   std::sort(ranges_.begin(), ranges_.end());
+  // Arguments may lie inside each other. Each range then reaches as far as the ones before it that
+  // it overlaps, so that the last one that begins before an address decides.
+  for (std::size_t i = 1; i < ranges_.size(); ++i)
+    if (ranges_[i].first < ranges_[i - 1].second)
+      ranges_[i].second = std::max(ranges_[i].second, ranges_[i - 1].second);
 }
 
 bool GlobalMemory::contains(std::uint64_t address, std::uint64_t bytes) const {

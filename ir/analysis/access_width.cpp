@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "ir/analysis/index_facts.h"
+#include "ir/gathered_box.h"
 
 namespace tegula::ir {
 namespace {
@@ -37,7 +38,8 @@ int contiguous_dim(const Kernel& k, const OpData& box) {
   const auto axes = box.attrs.ints(AttrName::axes);
   const ViewFacts& facts = k.type(view_of(box)).view_facts();
   for (std::size_t t = 0; t < axes.size(); ++t)
-    if (facts.strides[static_cast<std::size_t>(axes[t])] == 1) return static_cast<int>(t);
+    if (const auto v = static_cast<std::size_t>(axes[t]); facts.strides[v] == 1)
+      return is_gathered(k, box, v) ? -1 : static_cast<int>(t);
   return -1;
 }
 

@@ -4,7 +4,8 @@
 
 namespace tegula::ir {
 
-/// The tile dimension that runs along the view's unit-stride dimension, or -1.
+/// The tile dimension that runs along the view's unit-stride dimension; -1 where none does, or an
+/// index tile selects the elements there.
 int contiguous_dim(const Kernel& k, const OpData& box);
 
 /// Elements that one access may cover along that dimension: divides the alignment of base, strides

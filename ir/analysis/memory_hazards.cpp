@@ -261,6 +261,10 @@ std::int64_t MemoryHazards::extent(const MemoryAccess& a, std::size_t view_dim) 
   return a.tile.is_tile() ? a.tile.shape()[static_cast<std::size_t>(at - a.axes.begin())] : 1;
 }
 
+bool MemoryHazards::is_gathered(const MemoryAccess& a, std::size_t view_dim) const {
+  return k_.type(a.offsets[view_dim]).is_tile();
+}
+
 bool MemoryHazards::is_same_box(const MemoryAccess& a, const MemoryAccess& b) {
   if (!a.is_box() || !b.is_box() || a.address != b.address || a.axes != b.axes) return false;
   for (std::size_t d = 0; d < a.offsets.size(); ++d)
@@ -275,6 +279,7 @@ bool MemoryHazards::moves_with(const MemoryAccess& box, OpId loop) {
   const Value iv = k_[k_[loop].regions[0]].args[0];
   const auto step = constant_value(k_, k_[loop].operands[2]);
   for (std::size_t d = 0; step && d < box.offsets.size(); ++d) {
+    if (is_gathered(box, d)) continue;
     const std::int64_t size = extent(box, d);
     std::int64_t moves = 0;
     bool is_even = size > 0;
@@ -300,6 +305,8 @@ bool MemoryHazards::inside_or_disjoint(const MemoryAccess& a, const MemoryAccess
   }
   if (!a.is_box() || !b.is_box() || a.address != b.address || a.axes != b.axes) return false;
   for (std::size_t d = 0; d < a.offsets.size(); ++d) {
+    // An index tile may select a place twice, in two threads.
+    if (is_gathered(a, d) || is_gathered(b, d)) return false;
     const std::int64_t size = std::min(extent(a, d), extent(b, d));
     if (size <= 0 || std::max(extent(a, d), extent(b, d)) % size != 0) return false;
     const Linear x = linear(a.offsets[d]), y = linear(b.offsets[d]);
@@ -332,7 +339,7 @@ bool MemoryHazards::disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId 
   if (!a.is_box() || !b.is_box() || a.address != b.address) return false;
   for (std::size_t d = 0; d < a.offsets.size(); ++d) {
     const std::int64_t size_a = extent(a, d), size_b = extent(b, d);
-    if (size_a <= 0 || size_b <= 0) continue;
+    if (size_a <= 0 || size_b <= 0 || is_gathered(a, d) || is_gathered(b, d)) continue;
     const auto apart = distance(linear(a.offsets[d]), linear(b.offsets[d]), carried);
     if (apart && (*apart >= size_a || -*apart >= size_b)) return true;
   }

@@ -106,6 +106,7 @@ class MemoryHazards {
   bool disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried);
   bool is_replicated(const MemoryAccess& a) const;
   std::int64_t extent(const MemoryAccess& a, std::size_t view_dim) const;
+  bool is_gathered(const MemoryAccess& a, std::size_t view_dim) const;
 
   void add(Linear& sum, Value v, std::int64_t times, int depth = 0) const;
   Linear linear(Value v) const;

@@ -4,12 +4,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/reduce_kind.h"
+
 namespace tegula::ir {
 namespace {
 
 bool is_sync_point(Opcode o) {
   using enum Opcode;
-  return o == Reduce || o == ArgReduce || o == ReduceWith || o == Scan;
+  return o == Reduce || o == ArgReduce || o == Scan || o == Sort || o == KeyRanks ||
+         is_fold_by_function(o);
 }
 
 bool is_loaded(Opcode o) { return o == Opcode::LoadView || o == Opcode::Load; }

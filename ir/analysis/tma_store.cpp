@@ -4,6 +4,7 @@
 
 #include "ir/analysis/memory_hazards.h"
 #include "ir/analysis/tma_access.h"
+#include "ir/gathered_box.h"
 #include "ir/loop.h"
 
 namespace tegula::ir {
@@ -124,6 +125,7 @@ std::string_view why_not_tma_store(const Kernel& k, const OpData& store) {
   const auto axes = store.attrs.ints(AttrName::axes);
   if (!tile.is_tile() || tile.rank() != 2 || axes.size() != 2)
     return "not a tile of two dimensions";
+  if (gathered_dim(k, store) >= 0) return "rows that an index tile scatters";
   if (!has_staged_size(tile.dtype())) return "elements of neither 16 nor 32 bits";
   if (!is_combined_by_tma(store.attrs.s(AttrName::kind), tile.dtype()))
     return "an operation that TMA does not have for this type";

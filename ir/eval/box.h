@@ -12,11 +12,27 @@ struct Box {
   struct Dim {
     std::int64_t extent, step_bytes, low, high;
   };
+  /// An index along the dimension that index tiles go along: its distance from `first`, where it
+  /// lies in the tensor. Absent are those whose place is; one outside is there, but nowhere.
+  struct Place {
+    std::int64_t bytes = 0;
+    bool is_inside = true, is_absent = false;
+  };
   const MemoryRegion* region = nullptr;
   std::vector<Dim> dims;
   const std::byte* first = nullptr;  ///< address of index 0 of the tile, even if absent
   /// A dimension that the tile does not run along is out of range: every element lies outside.
   bool is_outside = false;
+  std::size_t gathered = kNone;  ///< dimension of the tile that has places instead of a step
+  std::vector<Place> places;
+
+  static constexpr std::size_t kNone = SIZE_MAX;
+  /// Distance of index `i` of dimension `d`; nothing where it lies nowhere.
+  std::optional<std::int64_t> distance(std::size_t d, std::int64_t i) const {
+    if (d != gathered) return i * dims[d].step_bytes;
+    const Place& at = places[static_cast<std::size_t>(i)];
+    return at.is_inside ? std::optional(at.bytes) : std::nullopt;
+  }
 
   bool is_inside() const;
   std::size_t count() const;
@@ -42,14 +58,17 @@ void for_each_inside(const Box& box, const Visit& visit) {
   std::vector<std::int64_t> index;
   for (const Box::Dim& d : box.dims) index.push_back(d.low);
   for (;;) {
-    std::int64_t element = 0, offset = 0;
+    std::int64_t element = 0;
+    std::optional<std::int64_t> offset = 0;
     for (std::size_t d = 0; d + 1 < rank; ++d) {
       element = element * box.dims[d].extent + index[d];
-      offset += index[d] * box.dims[d].step_bytes;
+      const auto step = box.distance(d, index[d]);
+      offset = offset && step ? std::optional(*offset + *step) : std::nullopt;
     }
     element *= inner.extent;
-    for (std::int64_t i = inner.low; i < inner.high; ++i)
-      visit(static_cast<std::size_t>(element + i), box.first + offset + i * inner.step_bytes);
+    for (std::int64_t i = inner.low; offset && i < inner.high; ++i)
+      if (const auto step = box.distance(rank - 1, i))
+        visit(static_cast<std::size_t>(element + i), box.first + *offset + *step);
     std::size_t d = rank - 1;
     for (;;) {
       if (d == 0) return;

@@ -87,9 +87,11 @@ void eval_For(Program& p, OpId id) {
   const RegionId body = d.regions[0];
   const std::span<const Value> carries = body_carries(p.kernel(), id);
   copy_values(p, loop_inits(d), carries);
-  if (low && high && step && *low < *high) {
-    if (*step <= 0)
-      throw InternalError(fmt::format("the step of a loop must be positive, it is {}", *step));
+  const bool is_stuck = step && *step <= 0;
+  if (is_stuck)
+    p.report(FindingKind::EndlessLoop, id, d.loc,
+             [&] { return fmt::format("a loop advances by {}", *step); });
+  if (low && high && step && *low < *high && !is_stuck) {
     LoopGuard guard(p, id);
     const bool is_independent = p.attrs(id).s(AttrName::loop) == "independent";
     if (is_independent) p.independent.emplace_back(id);

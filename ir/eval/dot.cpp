@@ -22,12 +22,16 @@ double to_tf32(double v) {
   return std::bit_cast<float>((bits + 0xfffu + ((bits >> 13) & 1u)) & 0xffffe000u);
 }
 
-Matrix matrix(Program& p, OpId id, std::size_t operand, bool as_tf32) {
+/// Matrix number `batch` of the operand, which is one by itself unless it has three dimensions.
+Matrix matrix(Program& p, OpId id, std::size_t operand, bool as_tf32, std::size_t batch = 0) {
   const Value v = p.op(id).operands[operand];
-  const auto shape = p.kernel().type(v).shape();
+  const auto shape = p.kernel().type(v).shape().last(2);
   Matrix m{static_cast<std::size_t>(shape[0]), static_cast<std::size_t>(shape[1]), {}, p.dense(v)};
+  const std::size_t first = batch * m.rows * m.columns;
+  m.cells += first;
   const std::uint8_t* states = p.states(v);
   if (states == nullptr && !as_tf32) return m;
+  if (states != nullptr) states += first;
   m.copy.assign(m.cells, m.cells + m.rows * m.columns);
   for (std::size_t i = 0; i < m.copy.size(); ++i) {
     if (states != nullptr && (states[i] & kAbsent) != 0) m.copy[i] = Cell{.i = 0};
@@ -94,25 +98,49 @@ std::uint8_t line_state(const TileValue& v, std::size_t first, std::size_t step,
   return any;
 }
 
-void spread_states(Program& p, OpId id, const Matrix& a, const Matrix& b, TileValue& out) {
+/// The edges of `v` along its last dimension but `from_last`; none where it has no edges.
+std::span<const std::uint8_t> edge_of(const TileValue& v, std::span<const std::int64_t> shape,
+                                      std::size_t from_last) {
+  if (v.edges.empty()) return {};
+  std::size_t behind = 0;
+  for (std::size_t i = 0; i <= from_last; ++i)
+    behind += static_cast<std::size_t>(shape[shape.size() - 1 - i]);
+  return std::span(v.edges).last(behind).first(
+      static_cast<std::size_t>(shape[shape.size() - 1 - from_last]));
+}
+
+/// Rows that a lacks, columns that b lacks, and whatever the accumulator lacks.
+void join_edges(Program& p, OpId id, TileValue& out) {
   const TileValue &va = p.operand(id, 0), &vb = p.operand(id, 1), &vacc = p.operand(id, 2);
-  for (const TileValue* v : {&va, &vb, &vacc})
-    if (!out.origin) out.origin = v->origin;
-  if (!va.edges.empty() || !vb.edges.empty() || !vacc.edges.empty()) {
-    out.edges.assign(a.rows + b.columns, 0);
-    for (std::size_t i = 0; i < a.rows && !va.edges.empty(); ++i) out.edges[i] = va.edges[i];
-    for (std::size_t j = 0; j < b.columns && !vb.edges.empty(); ++j)
-      out.edges[a.rows + j] = vb.edges[b.rows + j];
-    for (std::size_t i = 0; i < vacc.edges.size(); ++i) out.edges[i] |= vacc.edges[i];
-  }
+  if (va.edges.empty() && vb.edges.empty() && vacc.edges.empty()) return;
+  const auto shape = p.result_type(id).shape();
+  std::size_t count = 0;
+  for (const std::int64_t extent : shape) count += static_cast<std::size_t>(extent);
+  out.edges.assign(count, 0);
+  const auto columns = static_cast<std::size_t>(shape.back());
+  const auto rows = static_cast<std::size_t>(shape[shape.size() - 2]);
+  std::ranges::copy(edge_of(va, p.operand_type(id, 0).shape(), 1),
+                    out.edges.end() - static_cast<std::ptrdiff_t>(rows + columns));
+  std::ranges::copy(edge_of(vb, p.operand_type(id, 1).shape(), 0),
+                    out.edges.end() - static_cast<std::ptrdiff_t>(columns));
+  for (std::size_t i = 0; i < vacc.edges.size(); ++i) out.edges[i] |= vacc.edges[i];
+}
+
+void spread_states(Program& p, OpId id, const Matrix& a, const Matrix& b, std::size_t batch,
+                   TileValue& out) {
+  const TileValue &va = p.operand(id, 0), &vb = p.operand(id, 1), &vacc = p.operand(id, 2);
   if (va.states.empty() && vb.states.empty() && vacc.states.empty()) return;
   std::vector<std::uint8_t> columns(b.columns);
-  for (std::size_t j = 0; j < b.columns; ++j) columns[j] = line_state(vb, j, b.columns, b.rows);
+  for (std::size_t j = 0; j < b.columns; ++j)
+    columns[j] = line_state(vb, batch * b.rows * b.columns + j, b.columns, b.rows);
   out.states.resize(out.cells.size());
+  const std::size_t first = batch * a.rows * b.columns;
   for (std::size_t i = 0; i < a.rows; ++i) {
-    const std::uint8_t row = line_state(va, i * a.columns, 1, a.columns);
-    for (std::size_t j = 0; j < b.columns; ++j)
-      out.states[i * b.columns + j] = row | columns[j] | vacc.state(i * b.columns + j);
+    const std::uint8_t row = line_state(va, (batch * a.rows + i) * a.columns, 1, a.columns);
+    for (std::size_t j = 0; j < b.columns; ++j) {
+      const std::size_t at = first + i * b.columns + j;
+      out.states[at] = row | columns[j] | vacc.state(at);
+    }
   }
 }
 
@@ -150,12 +178,21 @@ void eval_Dot(Program& p, OpId id) {
   const DType in = p.operand_type(id, 0).dtype(), dtype = p.result_type(id).dtype();
   check_types(in, dtype);
   const bool as_tf32 = in == DType::f32 && p.attrs(id).s(AttrName::precision) == "tf32";
-  const Matrix a = matrix(p, id, 0, as_tf32), b = matrix(p, id, 1, as_tf32);
   const Cell* acc = p.dense(p.op(id).operands[2]);
+  const auto shape = p.result_type(id).shape();
   TileValue& out = p.result(id);
-  out.reset(a.rows * b.columns);
-  (is_float(dtype) ? dot_floats : dot_integers)(a, b, acc, dtype, out.cells.data());
-  spread_states(p, id, a, b, out);
+  out.reset(static_cast<std::size_t>(p.result_type(id).count()));
+  for (std::size_t i = 0; i < 3; ++i)
+    if (!out.origin) out.origin = p.operand(id, i).origin;
+  const auto batches = static_cast<std::size_t>(shape.size() == 3 ? shape[0] : 1);
+  for (std::size_t batch = 0; batch < batches; ++batch) {
+    const Matrix a = matrix(p, id, 0, as_tf32, batch), b = matrix(p, id, 1, as_tf32, batch);
+    const std::size_t first = batch * a.rows * b.columns;
+    (is_float(dtype) ? dot_floats : dot_integers)(a, b, acc + first, dtype,
+                                                  out.cells.data() + first);
+    spread_states(p, id, a, b, batch, out);
+  }
+  join_edges(p, id, out);
 }
 
 // Computed when it is issued: what may still change under it until its wait is for the simulator to

@@ -1,5 +1,6 @@
-// reduce_with: a fold by a region. Where the region is elementwise it is run once per step along
-// the axis for all the other elements at once, each scalar of it holding one cell a lane.
+// reduce_with and scan_with: folds by a region. Where the region is elementwise it is run once per
+// step along the axis for all the other elements at once, each scalar of it holding one cell a
+// lane.
 #include <algorithm>
 
 #include "ir/eval/fold.h"
@@ -23,28 +24,40 @@ class RegionFold {
       : p_(p),
         id_(id),
         region_(p.op(id).regions[0]),
-        count_(p.op(id).operands.size()),
-        shape_(p.operand_type(id, 0).shape(), p.attrs(id).i(AttrName::axis)) {
+        count_(p.op(id).results.size()),
+        shape_(p.operand_type(id, 0).shape(), p.attrs(id).i(AttrName::axis)),
+        is_reverse_(p.attrs(id).i(AttrName::reverse) != 0),
+        is_exclusive_(p.attrs(id).i(AttrName::exclusive) != 0) {
     for (std::size_t i = 0; i < count_; ++i) p.dense(p.op(id).operands[i]);
     for (std::size_t i = 0; i < count_; ++i) join_states(i);
     left_.resize(count_);
   }
 
-  void run() {
-    const std::size_t lanes = shape_.outer * shape_.inner;
-    const std::size_t batch = is_elementwise(p_.kernel(), region_) ? lanes : 1;
+  void scan() {
     for (std::size_t i = 0; i < count_; ++i) {
       TileValue& out = p_.result(id_, i);
-      out.reset(lanes);
+      out.reset(static_cast<std::size_t>(p_.operand_type(id_, i).count()));
+      for (std::size_t o = 0; o < count_; ++o) out.join_edges(p_.operand(id_, o).edges);
+    }
+    for (std::size_t first = 0; first < lanes(); first += batch()) scan_lanes(first, batch());
+  }
+
+  void run() {
+    for (std::size_t i = 0; i < count_; ++i) {
+      TileValue& out = p_.result(id_, i);
+      out.reset(lanes());
       // Coordinates that one operand lacks are none of any result.
       for (std::size_t o = 0; o < count_; ++o)
         out.join_edges(edges_without(p_.operand(id_, o).edges, p_.operand_type(id_, o).shape(),
                                      p_.attrs(id_).i(AttrName::axis)));
     }
-    for (std::size_t first = 0; first < lanes; first += batch) fold_lanes(first, batch);
+    for (std::size_t first = 0; first < lanes(); first += batch()) fold_lanes(first, batch());
   }
 
  private:
+  std::size_t lanes() const { return shape_.outer * shape_.inner; }
+  std::size_t batch() const { return is_elementwise(p_.kernel(), region_) ? lanes() : 1; }
+
   /// An element takes part only where it is present in every operand.
   void join_states(std::size_t operand) {
     const std::uint8_t* states = p_.states(p_.op(id_).operands[operand]);
@@ -90,16 +103,56 @@ class RegionFold {
     }
   }
 
+  /// What stands before the first element: the identities, or nothing.
+  void begin_scan(std::size_t batch) {
+    is_empty_.assign(batch, is_exclusive_ ? 0 : 1);
+    for (std::size_t i = 0; i < count_; ++i) {
+      left_[i].reset(batch);
+      if (!is_exclusive_) continue;
+      const TileValue& identity = p_.operand(id_, count_ + i);
+      for (std::size_t lane = 0; lane < batch; ++lane) {
+        left_[i].cells[lane] = identity.cells[0];
+        if (identity.state(0) != 0) left_[i].add_state(lane, identity.state(0));
+      }
+    }
+  }
+
+  void scan_lanes(std::size_t first, std::size_t batch) {
+    begin_scan(batch);
+    for (std::size_t i = 0; i < shape_.extent; ++i) {
+      const std::size_t k = is_reverse_ ? shape_.extent - 1 - i : i;
+      if (is_exclusive_) put(k, first, batch);
+      step(k, first, batch);
+      if (!is_exclusive_) put(k, first, batch);
+    }
+  }
+
+  /// The running fold becomes element k of the results, where the operands have one.
+  void put(std::size_t k, std::size_t first, std::size_t batch) {
+    for (std::size_t i = 0; i < count_; ++i) {
+      TileValue& out = p_.result(id_, i);
+      if (!out.origin) out.origin = left_[i].origin;
+      for (std::size_t lane = 0; lane < batch; ++lane) {
+        const std::size_t to = element(first + lane, k);
+        out.cells[to] = left_[i].cells[lane];
+        const std::uint8_t state =
+            is_absent(first + lane, k) ? std::uint8_t{kAbsent} : left_[i].state(lane);
+        if (state != 0) out.add_state(to, state);
+      }
+    }
+  }
+
   void step(std::size_t k, std::size_t first, std::size_t batch) {
     const auto& args = p_.kernel()[region_].args;
+    const std::size_t running = is_reverse_ ? count_ : 0, next = is_reverse_ ? 0 : count_;
     for (std::size_t i = 0; i < count_; ++i) {
-      p_.value(args[i]) = left_[i];
-      take(i, k, first, batch, p_.value(args[count_ + i]));
+      p_.value(args[running + i]) = left_[i];
+      take(i, k, first, batch, p_.value(args[next + i]));
     }
     const OpId yield = p_.run_region(region_);
     for (std::size_t i = 0; i < count_; ++i) {
       const TileValue& combined = p_.operand(yield, i);
-      const TileValue& right = p_.value(args[count_ + i]);
+      const TileValue& right = p_.value(args[next + i]);
       if (!left_[i].origin) left_[i].origin = combined.origin;
       for (std::size_t lane = 0; lane < batch; ++lane) {
         if (is_absent(first + lane, k)) continue;
@@ -121,6 +174,7 @@ class RegionFold {
   RegionId region_;
   std::size_t count_;
   AxisShape shape_;
+  bool is_reverse_, is_exclusive_;  ///< of a scan
   std::vector<std::uint8_t> absent_;
   std::vector<TileValue> left_;
   std::vector<std::uint8_t> is_empty_;  ///< lanes that have met no present element yet
@@ -129,5 +183,6 @@ class RegionFold {
 }  // namespace
 
 void eval_ReduceWith(Program& p, OpId id) { RegionFold(p, id).run(); }
+void eval_ScanWith(Program& p, OpId id) { RegionFold(p, id).scan(); }
 
 }  // namespace tegula::ir::interp

@@ -11,7 +11,8 @@ namespace tegula::ir::interp {
 
 bool Box::is_inside() const {
   return !is_outside &&
-         std::ranges::all_of(dims, [](const Dim& d) { return d.low == 0 && d.high == d.extent; });
+         std::ranges::all_of(dims, [](const Dim& d) { return d.low == 0 && d.high == d.extent; }) &&
+         std::ranges::all_of(places, &Place::is_inside);
 }
 
 std::size_t Box::count() const {
@@ -60,6 +61,27 @@ void check_proofs(Program& p, OpId id, const Box& box, std::span<const std::int6
       });
 }
 
+/// What an index tile along view dimension `d` says of the places.
+void select_places(Program& p, OpId id, std::size_t operand, std::size_t d, Box& box) {
+  const TensorArg& t = *box.region->tensor;
+  const Value tile = p.op(id).operands[operand];
+  const Cell* index = p.dense(tile);
+  const std::uint8_t* states = p.states(tile);
+  box.places.resize(static_cast<std::size_t>(p.operand_type(id, operand).count()));
+  bool is_poison = false;
+  for (std::size_t i = 0; i < box.places.size(); ++i) {
+    Box::Place& at = box.places[i];
+    const std::uint8_t state = states == nullptr ? 0 : states[i];
+    is_poison |= (state & (kAbsent | kPoison)) == kPoison;
+    at.is_absent |= (state & kAbsent) != 0;
+    at.is_inside &= state == 0 && index[i].i >= 0 && index[i].i < t.dims[d];
+    if (at.is_inside) at.bytes += index[i].i * t.strides[d] * size_bytes(t.dtype);
+  }
+  if (is_poison)
+    p.report_poison(id, "selects elements", "of " + std::string(box.region->name),
+                    p.value(tile).origin);
+}
+
 }  // namespace
 
 Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
@@ -73,6 +95,13 @@ Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
   std::vector<std::int64_t> offsets(t.dims.size(), 0);
   bool has_offsets = true;
   for (std::size_t d = 0; d < t.dims.size(); ++d) {
+    if (p.operand_type(id, first_offset + d).is_tile()) {
+      if (box.gathered == Box::kNone)
+        box.gathered = static_cast<std::size_t>(
+            std::ranges::find(axes, static_cast<std::int64_t>(d)) - axes.begin());
+      select_places(p, id, first_offset + d, d, box);
+      continue;
+    }
     const auto offset = offset_along(p, id, first_offset + d);
     has_offsets &= offset.has_value();
     offsets[d] = offset.value_or(0);
@@ -81,6 +110,10 @@ Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
   }
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const auto d = static_cast<std::size_t>(axes[i]);
+    if (i == box.gathered) {
+      box.dims.push_back({shape[i], 0, 0, shape[i]});
+      continue;
+    }
     const std::int64_t low = std::clamp<std::int64_t>(-offsets[d], 0, shape[i]);
     const std::int64_t high = std::clamp<std::int64_t>(t.dims[d] - offsets[d], low, shape[i]);
     box.dims.push_back({shape[i], t.strides[d] * size, low, high});
@@ -102,6 +135,7 @@ void apply_limits(Program& p, OpId id, Box& box) {
   if (p.op(id).operands.size() <= 2 + rank) return;
   const auto axes = p.attrs(id).ints(AttrName::axes);
   for (std::size_t v = 0; v < rank && !box.is_outside; ++v) {
+    if (p.operand_type(id, 2 + v).is_tile()) continue;  // its places are inside, or nowhere
     const auto limit = p.integer(id, 2 + rank + v, "a limit");
     const std::int64_t left = limit.value_or(0) - p.operand(id, 2 + v).cells[0].i;
     const auto axis = std::ranges::find(axes, static_cast<std::int64_t>(v)) - axes.begin();
@@ -119,8 +153,10 @@ void apply_limits(Program& p, OpId id, Box& box) {
 namespace {
 
 void mark_edges(const Box& box, TileValue& out) {
-  for (const Box::Dim& d : box.dims)
-    for (std::int64_t i = 0; i < d.extent; ++i) out.edges.push_back(i < d.low || i >= d.high);
+  for (std::size_t d = 0; d < box.dims.size(); ++d)
+    for (std::int64_t i = 0; i < box.dims[d].extent; ++i)
+      out.edges.push_back(d == box.gathered ? box.places[static_cast<std::size_t>(i)].is_absent
+                                            : i < box.dims[d].low || i >= box.dims[d].high);
 }
 
 }  // namespace
@@ -238,6 +274,8 @@ void eval_AtomicView(Program& p, OpId id) {
   TileValue& out = p.result(id);
   out.reset(static_cast<std::size_t>(p.result_type(id).count()));
   const Box box = make_box(p, id, 0, 2, p.operand_type(id, 1).shape());
+  // A place outside of the view has no old value, and gives 0 as a gather does.
+  if (!box.places.empty()) std::ranges::fill(out.cells, Cell{.i = 0});
   // Coordinates that the value or the view lacks are none of the old values either.
   const TileValue& value = p.operand(id, 1);
   if (!box.is_inside()) mark_edges(box, out);

@@ -145,6 +145,94 @@ LinearLayout coalesced(const Dims& shape, int vector, int warps, const Dims& ord
   return blocked(shape, elems, lanes, warps_per_dim, order);
 }
 
+namespace {
+
+/// Gives bits of lanes and warps, and the odd digit of warps, to lines along the dimensions but
+/// `axis`. Those that no line needs hold copies.
+LinearLayout with_other_lines(LayoutBuilder builder, const Dims& shape, int axis, int lanes,
+                              int warp_bits, int warps) {
+  int odd = warps >> std::countr_zero(static_cast<unsigned>(warps));
+  Dims order;
+  order.push_back(axis);
+  for (int d = shape.size() - 1; d >= 0; --d) {
+    if (d == axis) continue;
+    order.push_back(d);
+    const int lines = log2_ceil(shape[d]), more = std::min(lanes, lines),
+              more_warps = std::min(warp_bits, lines - more);
+    builder.take(HwDim::Lane, d, more).take(HwDim::Warp, d, more_warps);
+    lanes -= more, warp_bits -= more_warps;
+    if (shape[d] <= 1 << (more + more_warps)) continue;
+    builder.spread(HwDim::Warp, d, odd);
+    odd = 1;
+  }
+  builder.copy(HwDim::Lane, lanes).copy(HwDim::Warp, warp_bits);
+  builder.spread(HwDim::Warp, Repeat::kNoDim, odd);
+  return builder.build(order);
+}
+
+}  // namespace
+
+LinearLayout scan_layout(const Dims& shape, int axis, int warps) {
+  constexpr int kMinOfWarp = 128;
+  const int bits = log2_ceil(shape[axis]);
+  const int warp_bits = std::countr_zero(static_cast<unsigned>(warps));
+  const int along = std::min(warp_bits, log2_ceil(ceil_div(shape[axis], kMinOfWarp)));
+  const int lanes = std::min(5, bits);
+  LayoutBuilder builder(shape);
+  builder.fix(HwDim::Register, axis, bits - along - lanes)
+      .fix(HwDim::Lane, axis, lanes)
+      .fix(HwDim::Warp, axis, along);
+  return with_other_lines(builder, shape, axis, 5 - lanes, warp_bits - along, warps);
+}
+
+LinearLayout order_layout(const Dims& shape, int axis, int warps, int kept) {
+  constexpr int kMaxRegisterBits = 5;
+  const int bits = log2_ceil(shape[axis]);
+  const int warp_bits = std::countr_zero(static_cast<unsigned>(warps));
+  int all = 0;
+  for (int extent : shape) all += log2_ceil(extent);
+  // Registers first: their elements meet without a shuffle.
+  const int wanted = std::clamp(all - 5 - warp_bits, 0, std::min(bits, kMaxRegisterBits));
+  const int lanes = std::min(5, bits - wanted);
+  const int along = std::min(warp_bits, bits - wanted - lanes);
+  const int registers = bits - lanes - along;
+  const int low = std::min(registers, std::max(3, log2_ceil(kept)));
+  LayoutBuilder builder(shape);
+  builder.fix(HwDim::Register, axis, low)
+      .fix(HwDim::Lane, axis, lanes)
+      .fix(HwDim::Register, axis, registers - low)
+      .fix(HwDim::Warp, axis, along);
+  return with_other_lines(builder, shape, axis, 5 - lanes, warp_bits - along, warps);
+}
+
+LinearLayout rank_layout(int extent, int warps) {
+  const int bits = std::max(5, log2_ceil(extent));
+  const int along = std::min(std::countr_zero(static_cast<unsigned>(warps)), bits - 5);
+  LayoutBuilder builder({extent});
+  builder.fix(HwDim::Lane, 0, 5)
+      .fix(HwDim::Register, 0, bits - 5 - along)
+      .fix(HwDim::Warp, 0, along);
+  return with_other_lines(builder, {extent}, 0, 0,
+                          std::countr_zero(static_cast<unsigned>(warps)) - along, warps);
+}
+
+LinearLayout first_elements(const LinearLayout& layout, int axis, int count) {
+  LayoutSpec spec = layout.spec();
+  spec.shape[axis] = count;
+  spec.bits[axis] = log2_ceil(count);
+  const int kept = 1 << spec.bits[axis];
+  for (HwDim in : kIns) {
+    auto& bases = spec.of(in);
+    const auto is_beyond = [&](const Dims& basis) { return basis[axis] >= kept; };
+    if (in == HwDim::Register)
+      std::erase_if(bases, is_beyond);
+    else
+      for (Dims& basis : bases)
+        if (is_beyond(basis)) basis[axis] = 0;
+  }
+  return LinearLayout(spec);
+}
+
 LinearLayout unpadded(const Dims& shape, int vector, int warps, const Dims& order) {
   LayoutBuilder builder(shape);
   Dims left = shape;

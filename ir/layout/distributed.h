@@ -52,6 +52,22 @@ LinearLayout coalesced(const Dims& shape, int vector, int warps, const Dims& ord
 /// The same without padding: threads that the extents' powers of two have no use for hold copies.
 LinearLayout unpadded(const Dims& shape, int vector, int warps, const Dims& order);
 
+/// For scans: along `axis` a thread holds a run of 2^n elements, consecutive lanes and then warps
+/// consecutive runs. A warp along the axis has at least 128 elements of it; the lanes and warps
+/// that are left take other lines.
+LinearLayout scan_layout(const Dims& shape, int axis, int warps);
+
+/// For sorts: every bit of an index along `axis`, padded to a power of two, is one bit of a
+/// register, lane or warp. The lowest ones, at least those of `kept` elements, are registers, then
+/// lanes, registers and, of long lines, warps; lanes and warps that are left take other lines.
+LinearLayout order_layout(const Dims& shape, int axis, int warps, int kept);
+/// For ranks of a line: lanes hold consecutive elements, registers rounds of them, warps
+/// consecutive parts.
+LinearLayout rank_layout(int extent, int warps);
+/// Layout of the first `count` elements along `axis` of an order_layout, which all threads along it
+/// come to hold. Registers that are left over are dropped.
+LinearLayout first_elements(const LinearLayout& layout, int axis, int count);
+
 /// Every thread holds the whole tile.
 LinearLayout replicated(const Dims& shape, int warps);
 

@@ -10,12 +10,14 @@
 
 #include "ir/analysis/tma_store.h"
 #include "ir/builder.h"
+#include "ir/gathered_box.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/loop.h"
 #include "ir/passes/layouts/infer_operand_layout.h"
 #include "ir/passes/layouts/layout_assignment.h"
 #include "ir/pipeline.h"
+#include "ir/reduce_kind.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
@@ -103,7 +105,7 @@ class Assigner {
   void place(OpId op) {
     const OpData& d = from_[op];
     b_.loc = d.loc;
-    if (!d.regions.empty() && d.opcode != Opcode::ReduceWith) return structured(op);
+    if (!d.regions.empty() && !is_fold_by_function(d.opcode)) return structured(op);
     const bool tile_result = !d.results.empty() && from_.type(d.results[0]).is_tile();
     if (tile_result && !own_layout(d.results[0])) return;  // free: made when wanted
     if (d.opcode == Opcode::Yield) return yield(op);
@@ -121,7 +123,7 @@ class Assigner {
       const Type promised = result_type(d.results[i]);
       if (to_.type(result) != promised) result = b_.op(Opcode::ConvertLayout, {result}, promised);
     }
-    if (d.opcode == Opcode::ReduceWith) copy_scalar_region(d.regions[0], to_.add_region(made));
+    if (is_fold_by_function(d.opcode)) copy_scalar_region(d.regions[0], to_.add_region(made));
     if (d.opcode == Opcode::Dot) remark_dot(d);
     if (d.opcode == Opcode::StoreView && context_.plan->tma_store) mark_store(d, made);
   }
@@ -155,7 +157,13 @@ class Assigner {
       const DotLayouts layouts = choice_.dot(d);
       return i == 0 ? layouts.a : i == 1 ? layouts.b : layouts.acc;
     }
-    if (d.opcode == StoreView) return choice_.store(d);
+    if (d.opcode == StoreView && i == 1) return choice_.store(d);
+    if (d.is(StoreView, LoadView))
+      return index_tile_layout(
+          d.opcode == StoreView ? *choice_.store(d) : *own_layout(d.results[0]),
+          gathered_dim(from_, d));
+    if (d.opcode == Sort) return choice_.sorted(d);
+    if (LayoutAssignment::is_of_parts(d)) return choice_.part_operand(d, i);
     if (d.is(Reduce, ArgReduce, ReduceWith, Store, ClusterReduceScatter, Assume)) return common(d);
     if (d.is(ExpandDims, Permute, Reshape)) {
       const Layout own = own_layout(operand);
@@ -229,7 +237,7 @@ class Assigner {
   /// A value from outside a loop is converted once, in front of the loop.
   void hoist_conversions(RegionId r) {
     for (OpId op : to_.ops(r)) {
-      if (to_[op].opcode == Opcode::ReduceWith) continue;
+      if (is_fold_by_function(to_[op].opcode)) continue;
       for (RegionId inner : to_[op].regions) hoist_conversions(inner);
       if (!is_loop(to_[op])) continue;
       std::vector<OpId> converts;

@@ -13,6 +13,7 @@
 #include "ir/eval/cell.h"
 #include "ir/eval/evaluate.h"
 #include "ir/pipeline.h"
+#include "ir/reduce_kind.h"
 
 namespace tegula::ir {
 namespace {
@@ -386,7 +387,7 @@ class Canonicalizer {
   bool removable_op(const OpData& d) const {
     if (d.regions.empty()) return is_removable(info(d.opcode));
     if (d.is(Opcode::While, Opcode::Roles)) return false;
-    if (d.opcode == Opcode::ReduceWith) return true;
+    if (is_fold_by_function(d.opcode)) return true;
     const auto stays = [&](OpId op) {
       return !k_[op].is(Opcode::Yield, Opcode::If, Opcode::For) &&
              !is_removable(info(k_[op].opcode));

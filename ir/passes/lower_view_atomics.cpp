@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/gathered_box.h"
 #include "ir/pipeline.h"
 #include "ir/view_addresses.h"
 
@@ -27,7 +28,11 @@ void by_address(Kernel& k, Builder& b, OpId op) {
   Value old = b.op(Opcode::AtomicRmw, {at.pointers, d.operands[1], at.inside},
                    {{AttrName::kind, d.attrs.s(AttrName::kind)}});
   const auto axes = d.attrs.ints(AttrName::axes);
+  const int gathered = gathered_dim(k, d);
+  // Where an index tile selects nothing there was nothing: 0, as a gather reads.
+  if (gathered >= 0) old = b.select(at.inside, old, b.zero(Type::scalar(k.type(old).dtype())));
   for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (static_cast<int>(i) == gathered) continue;
     const Value first = d.operands[2 + static_cast<std::size_t>(axes[i])];
     const Value end =
         b.op(Opcode::ViewDim, {d.operands[0]}, k.type(first), {{AttrName::axis, axes[i]}});

@@ -12,6 +12,7 @@
 
 #include "ir/analysis/index_facts.h"
 #include "ir/builder.h"
+#include "ir/gathered_box.h"
 #include "ir/passes/absence/absence.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
@@ -36,21 +37,29 @@ class Materializer {
   void region(RegionId r) {
     for (OpId op : k_.ops(r)) {
       for (RegionId inner : k_[op].regions)
-        if (k_[op].opcode != Opcode::ReduceWith) region(inner);
+        if (!is_fold_by_function(k_[op].opcode)) region(inner);
       using enum Opcode;
       const Opcode o = k_[op].opcode;
       if (o == Reduce || o == Scan || o == ArgReduce)
         fold_operand(op);
       else if (o == ReduceWith)
         fold_with_validity(op);
+      else if (o == ScanWith)
+        scan_operands(op);
+      else if (o == Sort || o == KeyRanks)
+        ordered_operand(op);
       else if (o == Dot)
         dot_operands(op);
+      else if (o == LoadView)
+        drop_places(op, absence_.at_indices(op));
       else if (o == StoreView)
         store_limits(op);
       else if (o == Load || o == Store || o == AtomicRmw)
         access_mask(op);
       else if (o == ClusterReduceScatter)
         sum_operand(op);
+      else if (o == Scatter || o == Gather)
+        replace_absent_index(op);
       else if (o == FillAbsent)
         fill(op);
       else if (o == Assume && keep_checks_)
@@ -147,10 +156,47 @@ class Materializer {
     for (Value v : k_[op].operands)
       if (const Value m = mask_along(b, v, k_[op].attrs.i(AttrName::axis)))
         present = both(b, present, m);
+    if (present) with_validity(op, present);
+  }
+
+  /// Absent elements of an exclusive scan become the identity. Otherwise a validity flag travels
+  /// along, but where they stand behind all that are present: nothing there reaches these.
+  void scan_operands(OpId op) {
+    Builder b(k_, op);
+    const bool is_exclusive = k_[op].attrs.i(AttrName::exclusive) != 0;
+    const std::size_t n = k_[op].results.size();
+    Value present;
+    for (std::size_t i = 0; i < n; ++i)
+      if (const Value m = mask_of_scan(b, op, k_[op].operands[i])) present = both(b, present, m);
     if (!present) return;
+    if (!is_exclusive) return with_validity(op, present);
+    for (std::size_t i = 0; i < n; ++i) {
+      const Value filled = b.select(present, k_[op].operands[i], k_[op].operands[n + i]);
+      k_[op].operands[i] = filled;
+    }
+    changed_ = true;
+  }
+
+  Value mask_of_scan(Builder& b, OpId op, Value v) {
+    const std::int64_t axis = k_[op].attrs.i(AttrName::axis);
+    const bool is_forward = k_[op].attrs.i(AttrName::reverse) == 0;
+    Value all;
+    for (const PresenceBound& bound : absence_.of(v)) {
+      if (bound.is_whole_along(axis) || (bound.dim != axis && !bound.is_elements())) continue;
+      const bool is_end = !bound.mask && !bound.is_elements() &&
+                          (bound.is_upper || absence_.facts().is_non_negative(bound.offset, op));
+      if (is_end && is_forward) continue;
+      const Value m = mask(b, bound, k_.type(v).shape());
+      all = both(b, all, m);
+    }
+    return all;
+  }
+
+  void with_validity(OpId op, Value present) {
+    Builder b(k_, op);
     std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
     operands.push_back(present);
-    const OpId wider = b.create(Opcode::ReduceWith, operands, k_[op].attrs);
+    const OpId wider = b.create(k_[op].opcode, operands, k_[op].attrs);
     guard_region(op, wider);
     for (std::size_t i = 0; i < k_[op].results.size(); ++i)
       k_.replace_all_uses(k_[op].results[i], k_[wider].results[i]);
@@ -189,12 +235,34 @@ class Materializer {
     k_[yield].operands.push_back(either);
   }
 
+  /// A sort takes what is present as a tile; keys that are absent are in no bin.
+  void ordered_operand(OpId op) {
+    Builder b(k_, op);
+    const Value v = k_[op].operands[0];
+    const bool is_sort = k_[op].opcode == Opcode::Sort;
+    const Value present =
+        mask_along(b, v, is_sort ? k_[op].attrs.i(AttrName::axis) : 0, /*with_whole=*/!is_sort);
+    if (!present) return;
+    if (is_sort) {
+      k_[op].operands.push_back(present);
+    } else {
+      const Value filled = b.select(present, v, b.i32(-1));
+      k_[op].operands[0] = filled;
+    }
+    changed_ = true;
+  }
+
   void dot_operands(OpId op) {
     Builder b(k_, op);
     for (std::size_t i = 0; i < 2; ++i) {
       const Value v = k_[op].operands[i];
-      if (absence_.is_zero_filled(v)) continue;
-      const Value present = mask_along(b, v, i == 0 ? 1 : 0);
+      const auto rank = static_cast<std::int64_t>(k_.type(v).rank());
+      const std::int64_t axis = i == 0 ? rank - 1 : rank - 2;
+      if (absence_.is_zero_filled(v, rank == 3 ? -1 : axis)) continue;
+      Value present = mask_along(b, v, axis);
+      // A product of a batch that is absent is 0.
+      if (const Value batch = rank == 3 ? mask_along(b, v, 0) : Value())
+        present = both(b, present, batch);
       if (!present) continue;
       k_[op].operands[i] = b.select(present, v, b.constant(Type::scalar(k_.type(v).dtype()), 0.0));
       changed_ = true;
@@ -221,19 +289,60 @@ class Materializer {
     changed_ = true;
   }
 
+  /// Where one of the bounds does not hold, index tiles select nothing.
+  void drop_places(OpId op, std::vector<PresenceBound> bounds) {
+    if (bounds.empty()) return;
+    Builder b(k_, op);
+    for (std::size_t i = first_offset(k_[op]); i < k_[op].operands.size(); ++i) {
+      const Value index = k_[op].operands[i];
+      const Type type = k_.type(index);
+      if (!type.is_tile()) continue;
+      for (PresenceBound& bound : bounds)
+        if (bound.dim != PresenceBound::kNotSplit) bound.dim = 0;
+      const Value present = absence_.mask_of_all(b, bounds, type);
+      const Value nowhere = b.constant(Type::scalar(type.dtype()), std::int64_t{-1});
+      const Value chosen = b.select(present, index, nowhere);
+      k_[op].operands[i] = chosen;
+      changed_ = true;
+    }
+  }
+
+  /// A store that scatters leaves out whole lines by its index tiles.
+  void scatter_places(OpId op, std::vector<PresenceBound>& bounds) {
+    const int along = gathered_dim(k_, k_[op]);
+    if (along < 0) return;
+    std::vector<PresenceBound> places = absence_.at_indices(op);
+    std::erase_if(bounds, [&](const PresenceBound& bound) {
+      const bool is_of_places = bound.is_whole() || bound.dim == along;
+      if (is_of_places) places.push_back(bound);
+      return is_of_places;
+    });
+    drop_places(op, std::move(places));
+  }
+
+  void replace_absent_index(OpId op) {
+    Builder b(k_, op);
+    const bool is_scatter = k_[op].opcode == Opcode::Scatter;
+    const Value index = is_scatter ? absence_.dropped_index(b, op) : absence_.filled_index(b, op);
+    changed_ = changed_ || index != k_[op].operands[1];
+    k_[op].operands[1] = index;
+  }
+
   void store_limits(OpId op) {
     const Value view = k_[op].operands[0], value = k_[op].operands[1];
     const auto rank = static_cast<std::size_t>(k_.type(view).rank());
     const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(),
                     k_[op].attrs.ints(AttrName::axes).end());
+    std::vector<PresenceBound> all(absence_.of(value).begin(), absence_.of(value).end());
+    std::ranges::copy(absence_.at_offsets(op), std::back_inserter(all));
+    scatter_places(op, all);
     Builder b(k_, op);
     std::vector<Value> limits;
     for (std::size_t v = 0; v < rank; ++v)
-      limits.push_back(b.op(Opcode::ViewDim, {view}, k_.type(k_[op].operands[2 + v]),
+      limits.push_back(b.op(Opcode::ViewDim, {view},
+                            Type::scalar(k_.type(k_[op].operands[2 + v]).dtype()),
                             {{AttrName::axis, static_cast<int>(v)}}));
     bool narrowed = false;
-    std::vector<PresenceBound> all(absence_.of(value).begin(), absence_.of(value).end());
-    std::ranges::copy(absence_.at_offsets(op), std::back_inserter(all));
     if (std::ranges::any_of(all, [&](const PresenceBound& x) { return needs_mask(op, x, axes); }))
       return store_by_address(op, all, axes);
     for (const PresenceBound& bound : all) {

@@ -20,6 +20,7 @@
 #include "ir/analysis/index_facts.h"
 #include "ir/builder.h"
 #include "ir/pipeline.h"
+#include "ir/reduce_kind.h"
 
 namespace tegula::ir {
 namespace {
@@ -54,7 +55,7 @@ class OutsideReads {
     const std::size_t outer = checked_.size();
     for (const OpId op : k_.ops(r)) {
       uses(op);
-      if (k_[op].opcode == Opcode::ReduceWith) continue;
+      if (is_fold_by_function(k_[op].opcode)) continue;
       for (const RegionId inner :
            std::vector<RegionId>(k_[op].regions.begin(), k_[op].regions.end()))
         region(inner);
@@ -75,6 +76,8 @@ class OutsideReads {
       for (std::size_t i = 0; i < 3; ++i) check(op, i, "the bound of a loop");
     else if (o == Crop)
       check_all(op, 1, "the bound of a crop");
+    else if (o == Gather)
+      gathered(op);
     else if (o == If || is_loop_condition(op))
       check(op, 0, "a condition");
   }
@@ -107,6 +110,24 @@ class OutsideReads {
                {{AttrName::kind, "inside"}, {AttrName::message, message(op, from, used_as)}});
       changed_ = true;
     }
+  }
+
+  /// Each index must name an element of the tile.
+  void gathered(OpId op) {
+    const Value index = k_[op].operands[1];
+    const auto axis = static_cast<std::size_t>(k_[op].attrs.i(AttrName::axis));
+    const std::int64_t extent = k_.type(k_[op].operands[0]).shape()[axis];
+    Builder b(k_, op);
+    const Type scalar = Type::scalar(k_.type(index).dtype());
+    const Value from = b.cmp("ge", index, b.constant(scalar, std::int64_t{0}));
+    const Value below = b.cmp("lt", index, b.constant(scalar, extent));
+    b.effect(Opcode::Assume, {b.op(Opcode::And, {from, below})},
+             {{AttrName::kind, "inside"},
+              {AttrName::message,
+               fmt::format("an index of a gather is outside of the {} elements along its axis, and "
+                           "gives 0",
+                           extent)}});
+    changed_ = true;
   }
 
   std::string message(OpId op, const Origin& from, std::string_view used_as) const {
@@ -207,12 +228,13 @@ class OutsideReads {
   bool changed_ = false;
 };
 
-/// Elements are read by themselves, and have no checks yet.
+/// Elements are read by themselves or chosen by an index, and have no checks yet.
 bool lacks_checks(const Kernel& kernel) {
   bool reads = false, checks = false;
   walk(kernel, kernel.body(), [&](OpId op) {
     const OpData& d = kernel[op];
-    reads = reads || (d.opcode == Opcode::LoadView && !kernel.type(d.results[0]).is_tile());
+    reads = reads || d.opcode == Opcode::Gather ||
+            (d.opcode == Opcode::LoadView && !kernel.type(d.results[0]).is_tile());
     checks = checks || (d.opcode == Opcode::Assume && !states_fact(kernel, op));
   });
   return reads && !checks;

@@ -13,7 +13,10 @@
 #include <optional>
 #include <vector>
 
+#include "ir/analysis/access_width.h"
 #include "ir/builder.h"
+#include "ir/copy_layout.h"
+#include "ir/gathered_box.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/layouts/slice_layout.h"
 #include "ir/passes/mma_loop/operand_loads.h"
@@ -28,12 +31,13 @@ class LoopPipeliner {
       : k_(k),
         loop_(loop),
         stages_(std::max(2, plan.stages)),
+        warps_(k.info.threads / 32),
         context_(context),
         body_(k[loop].regions[0]) {}
 
   bool run() {
     for (OperandLoad& c : operand_loads(k_, loop_, context_))
-      if (is_aligned(c)) candidates_.push_back(std::move(c));
+      if (is_aligned(c) && has_early_indices(c)) candidates_.push_back(std::move(c));
     if (candidates_.empty()) return false;
     if (writes_memory(k_, loop_, context_)) return false;
     allocate();
@@ -51,6 +55,18 @@ class LoopPipeliner {
     return false;
   }
 
+  /// Index tiles that the loop makes would have to be made ahead, too.
+  bool has_early_indices(const OperandLoad& c) {
+    const OpData& load = k_[c.load];
+    for (std::size_t i = first_offset(load); i < load.operands.size(); ++i)
+      if (k_.type(load.operands[i]).is_tile() && !k_.is_visible_from(load.operands[i], loop_)) {
+        context_.remark(Remark::Kind::Missed, load.loc,
+                        "not pipelined: an index tile is made in the loop");
+        return false;
+      }
+    return true;
+  }
+
   // ---- rewriting
   // ----------------------------------------------------------------------------------------------------
   Builder before(OpId op) {
@@ -64,8 +80,35 @@ class LoopPipeliner {
     for (OperandLoad& c : candidates_) {
       b.loc = k_[c.load].loc;
       c.ring = b.op(Opcode::SmemAlloc, {}, ring_type(k_, c, stages_));
+      place_indices(b, c);
       context_.remark(Remark::Kind::Applied, k_[c.load].loc, "pipelined by cp.async",
                       {{"stages", fmt::format("{}", stages_)}, {"ring", k_.type(c.ring).str()}});
+    }
+  }
+
+  /// Converts index tiles, once, so that each thread has the places of what it copies.
+  void place_indices(Builder& b, const OperandLoad& c) {
+    const OpId load = c.load;
+    const int gathered = gathered_dim(k_, k_[load]);
+    if (gathered < 0) return;
+    const auto view_dim = k_[load].attrs.ints(AttrName::axes)[static_cast<std::size_t>(gathered)];
+    const int bytes = size_bytes(c.tile.dtype());
+    const ViewFacts& facts = k_.type(k_[load].operands[0]).view_facts();
+    Dims shape;
+    int fast = 0, along = 0;
+    for (std::size_t t = 0; t < c.axes.size(); ++t) {
+      shape.push_back(static_cast<int>(c.tile.shape()[t]));
+      if (facts.strides[static_cast<std::size_t>(c.axes[t])] == 1) fast = static_cast<int>(t);
+      if (c.axes[t] == view_dim) along = static_cast<int>(t);
+    }
+    const int vector = std::min(access_elements(k_, k_[load]), 16 / bytes);
+    const LinearLayout* lines = index_tile_layout(copy_layout(shape, fast, vector, warps_), along);
+    for (std::size_t i = first_offset(k_[load]); i < k_[load].operands.size(); ++i) {
+      const Value index = k_[load].operands[i];
+      if (const Type t = k_.type(index); t.is_tile() && t.layout() != lines) {
+        const Value placed = b.op(Opcode::ConvertLayout, {index}, t.with_layout(lines));
+        k_[load].operands[i] = placed;
+      }
     }
   }
 
@@ -204,7 +247,7 @@ class LoopPipeliner {
 
   Kernel& k_;
   OpId loop_;
-  int stages_;
+  int stages_, warps_;
   PassContext& context_;
   RegionId body_;
   std::vector<OperandLoad> candidates_;

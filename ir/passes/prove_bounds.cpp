@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "ir/analysis/index_facts.h"
+#include "ir/gathered_box.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -29,6 +30,10 @@ bool annotate(Kernel& k, OpId op, const IndexFacts& bounds, PassContext& context
   std::int64_t offset_divisibility = 16;  // no access is wider than 16 elements
   for (std::size_t v = 0; v < type.shape().size(); ++v) {
     const Value offset = d.operands[first + v];
+    if (is_gathered(k, d, v)) {
+      if (type.view_facts().strides[v] == 1) offset_divisibility = 1;
+      continue;
+    }
     const std::int64_t extent = box_extent(k, d, v);
     if (bounds.is_inside(offset, extent, view, static_cast<int>(v), op))
       inside.push_back(static_cast<std::int64_t>(v));

@@ -15,6 +15,7 @@
 
 #include "ir/analysis/memory_hazards.h"
 #include "ir/builder.h"
+#include "ir/gathered_box.h"
 #include "ir/passes/layouts/slice_layout.h"
 #include "ir/passes/layouts/split_dim.h"
 #include "ir/pipeline.h"
@@ -57,7 +58,9 @@ class EpilogueSubtiles {
     if (tile.rank() != 2 || !tile.layout()) return false;
     blocks_ = tile.shape()[1] / columns_;
     if (blocks_ < 2 || tile.shape()[1] % columns_ != 0) return false;
-    if (k_[store_].attrs.ints(AttrName::axes).size() != 2) return false;
+    if (k_[store_].attrs.ints(AttrName::axes).size() != 2 ||
+        gathered_dim(k_, k_[store_]) == kColumns)
+      return false;
     collect_movable();
     return follow(k_[store_].operands[1], kColumns) && has_sums_;
   }
@@ -114,10 +117,16 @@ class EpilogueSubtiles {
            hazards_.is_same_box(*read, *written);
   }
 
+  /// An index tile selects what subtiles divide.
+  bool selects_columns(OpId load) const {
+    const int along = gathered_dim(k_, k_[load]);
+    return along >= 0 && (along == kColumns || k_.type(k_[load].results[0]).rank() == 1);
+  }
+
   bool is_cut(OpId op) {
     if (!op || k_[op].parent != region_) return false;
     if (k_[op].opcode == Opcode::LoadView)
-      return loads_.contains(op) && may_be_loaded_late(op) &&
+      return loads_.contains(op) && may_be_loaded_late(op) && !selects_columns(op) &&
              k_[op].attrs.ints(AttrName::axes).size() == k_.type(k_[op].results[0]).shape().size();
     return is_repeated(k_[op].opcode) && k_[op].results.size() == 1;
   }
@@ -176,12 +185,26 @@ class EpilogueSubtiles {
   std::vector<Value> box(Builder& b, OpId op, std::size_t first_offset, int dim,
                          std::int64_t block) {
     std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
+    place_indices(b, op, first_offset, dim, operands);
     if (block == 0) return operands;
     const auto axis =
         static_cast<std::size_t>(k_[op].attrs.ints(AttrName::axes)[static_cast<std::size_t>(dim)]);
     Value& offset = operands[first_offset + axis];
     offset = b.add(offset, b.constant(k_.type(offset), block * columns_));
     return operands;
+  }
+
+  /// Index tiles lie as the subtile's rows do.
+  void place_indices(Builder& b, OpId op, std::size_t first_offset, int dim,
+                     std::vector<Value>& operands) {
+    const int along = gathered_dim(k_, k_[op]);
+    if (along < 0) return;
+    const Value tile = k_[op].opcode == Opcode::LoadView ? k_[op].results[0] : k_[op].operands[1];
+    const Type part = part_type(k_.type(tile), dim, 0, columns_);
+    const LinearLayout* lines = index_tile_layout(*part.layout(), along);
+    for (std::size_t i = first_offset; i < operands.size(); ++i)
+      if (const Type t = k_.type(operands[i]); t.is_tile() && t.layout() != lines)
+        operands[i] = b.op(Opcode::ConvertLayout, {operands[i]}, t.with_layout(lines));
   }
 
   void narrow_divisor(AttrList& attrs) const {

@@ -114,16 +114,19 @@ TEST(OneLanguage, GridsAreOfIntegersAndTheirArithmetic) {
   }
 }
 
-/// An MMA in a branch is one of mma.sync, and the plan says so.
+/// An MMA in a branch that has another side is one of mma.sync, and the plan says so.
 TEST(OneLanguage, ThePlanIsWhatWasDone) {
   const auto branch =
       kernel("branch", [](In<f16, 2> a, In<f16, 2> b, In<i32, 1> which, Out<f32, 2> c) {
         for (auto [m, n] : grid(c, 128, 128))
-          if_(which(m.first() / 128) >= 0, [&] {
-            auto acc = zeros<f32>(128, 128);
-            for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
-            c(m, n) = acc;
-          });
+          if_(
+              which(m.first() / 128) >= 0,
+              [&] {
+                auto acc = zeros<f32>(128, 128);
+                for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
+                c(m, n) = acc;
+              },
+              [&] { c(m, n) = zeros<f32>(128, 128); });
       });
   const Device d = Device::sim();
   branch(Tensor::zeros({128, 128}, DType::f16, d), Tensor::zeros({128, 128}, DType::f16, d),

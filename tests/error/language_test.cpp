@@ -70,6 +70,11 @@ TEST(LanguageError, Types) {
          [] { on_tile([](Tile t) { t = dot(cast<i16>(t), cast<i16>(t).T()); }); });
   expect("T0111 dot_acc_type",
          [] { on_tile([](Tile t) { t = dot(t, t.T(), zeros<bf16>(16, 16)); }); });
+  expect("T0130 stochastic_type",
+         [] { on_tile([](Tile t) { t = cast<f64>(t, Stochastic{cast<u32>(t)}); }); });
+  expect("T0131 stochastic_bits",
+         [] { on_tile([](Tile t) { t = cast<bf16>(t, Stochastic{t}); }); });
+  expect("T0132 randint_type", [] { on_tile([](Tile t) { t = randint(1, 2, cast<i16>(t), 7); }); });
   expect("T0112 store_type", [] {
     kernel("k", [](In<f32, 1> x, Out<i32, 1> z) {
       for (auto i : grid(z, 64)) z(i) = x(i);
@@ -106,6 +111,25 @@ TEST(LanguageError, Shapes) {
   expect("T0213 reduce_shapes", [] {
     on_tile([](Tile t) { reduce(std::array{t, arange(16)}, 0, [](auto l, auto) { return l; }); });
   });
+}
+
+TEST(LanguageError, Parts) {
+  expect("T0120 scatter_floats", [] {
+    on_tile([](Tile t) { t = scatter(t, arange(32)(none, all), t, 1, Combine::add); });
+  });
+  expect("T0101 index of floats", [] { on_tile([](Tile t) { t = gather(t, t, 1); }); });
+  expect("T0216 dot_batches",
+         [] { on_tile([](Tile t) { t = dot(t.reshape({2, 8, 32}), t.reshape({4, 32, 4})); }); });
+  expect("T0220 bad_slice", [] { on_tile([](Tile t) { t = slice(t, 1, 20, 16); }); });
+  expect("T0220 a subscript", [] { on_tile([](Tile t) { t = t(all, 32); }); });
+  expect("T0221 bad_squeeze", [] { on_tile([](Tile t) { t = squeeze(t, 0); }); });
+  expect("T0222 split_extent", [] { on_tile([](Tile t) { t = split(t).first; }); });
+  expect("T0223 pick_count", [] { on_tile([](Tile t) { t = t(none, all); }); });
+  expect("T0224 cat_shapes", [] { on_tile([](Tile t) { t = cat({t, t.T()}, 0); }); });
+  expect("T0225 cat_of_nothing", [] { on_tile([](Tile t) { t = cat({}, 0); }); });
+  expect("T0226 bad_padding", [] { on_tile([](Tile t) { t = pad(t, 0, -1, 0, 0); }); });
+  expect("T0227 lines_differ", [] { on_tile([](Tile t) { t = gather(t, arange(32), 1); }); });
+  expect("T0228 scalar_wanted", [] { on_tile([](Tile t) { t = extract(t, 1, arange(16)); }); });
 }
 
 // ---- control flow -------------------------------------------------------------------------------
@@ -323,16 +347,31 @@ TEST(LanguageError, Views) {
     on_tile([](Tile) {});
     in_grid([](auto x, auto i, auto) { return x(i, x(0, 0)); });
   });
-  expect("T0503 mixed_subscripts",
-         [] { in_grid([](auto x, auto, auto) { return x(arange(16), all); }); });
-  expect("T0503 an index and an integer tile",
-         [] { in_grid([](auto x, auto, auto j) { return x(arange(16), j); }); });
   const Tensor table = tensor({16});
   expect("T0113 argument_dtype", [&] { on_tile([&](Tile t) { t = t + view<i32, 1>(table)(0); }); });
   expect("T0505 captured_rank",
          [&] { on_tile([&](Tile t) { t = t + view<f32, 2>(table)(0, 0); }); });
   expect("T0506 bad_dim",
          [] { in_grid([](auto x, auto i, auto j) { return x(i, j) + x.dim(2); }); });
+}
+
+// ---- segments
+// -------------------------------------------------------------------------------------
+TEST(LanguageError, Segments) {
+  const auto in_segments = [](auto rows, int block, auto option) {
+    kernel("k", [=](In<f32, 1> x, In<i32, 1> offsets, Out<f32, 1> z) {
+      for (auto [s, m] : grid(segments(offsets, rows(x)), block, option)) z(m) = x(m);
+    }).trace(tensor({40}), Tensor::zeros({3}, DType::i32, Device::cpu()), tensor({40}));
+  };
+  const auto all_rows = [](const auto& x) { return x.dim(0); };
+  expect("T0616 segments_cluster", [&] { in_segments(all_rows, 16, cluster(2)); });
+  expect("T0605 rows of segments that only the device knows",
+         [&] { in_segments([](const auto& x) { return cast<i32>(x(0)); }, 16, group_m(1)); });
+  expect("T0101 rows of segments that are no integers",
+         [&] { in_segments([](const auto&) { return 4.5; }, 16, group_m(1)); });
+  expect("T0604 a block of no rows", [&] { in_segments(all_rows, 0, group_m(1)); });
+  expect("T0101 an end that is no integer",
+         [] { in_grid([](auto x, auto i, auto j) { return x(i.until(x(0, 0)), j); }); });
 }
 
 // ---- grid and tunables --------------------------------------------------------------------------

@@ -1,14 +1,24 @@
 // Calls of the kernel library that it refuses, word for word in library.txt, each at its line.
 #include "expect_error.h"
+#include "tegula/kernels/adamw.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/block_patterns.h"
 #include "tegula/kernels/copy.h"
+#include "tegula/kernels/cross_entropy.h"
+#include "tegula/kernels/embedding.h"
 #include "tegula/kernels/fused_matmul.h"
+#include "tegula/kernels/gated_activation.h"
 #include "tegula/kernels/gated_matmul.h"
+#include "tegula/kernels/hadamard.h"
+#include "tegula/kernels/linear_cross_entropy.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
-#include "tegula/kernels/rows.h"
+#include "tegula/kernels/moe.h"
+#include "tegula/kernels/norm.h"
+#include "tegula/kernels/quantise.h"
+#include "tegula/kernels/rope.h"
 #include "tegula/kernels/scores.h"
+#include "tegula/kernels/softmax.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -144,6 +154,67 @@ TEST(LibraryError, Others) {
   expect("T1660 copied_tensors", [] { copy(stream(), of({4, 8}), of({4, 8}, DType::f32)); });
   expect("T1661 row_type",
          [] { softmax(stream(), of({4, 8}, DType::i32), of({4, 8}, DType::i32)); });
+}
+
+TEST(LibraryError, LayersOfExperts) {
+  expect("T1670 moe_options", [] { moe({.router = routers::mixtral(), .experts = 0}); });
+  expect("T1671 moe_experts", [] {
+    moe({.router = routers::mixtral(8),
+         .experts = 600,
+         .capacity = ExpertCapacity{.by_slot = true}});
+  });
+  const Moe layer = moe({.router = routers::mixtral(), .experts = 4});
+  const Tensor x = of({8, 64}), logits = of({8, 4}, DType::f32);
+  const MoeWeights weights{.up = of({4, 64, 64}), .down = of({4, 64, 32})};
+  const auto call = [&](const Tensor& X, const Tensor& z, const MoeWeights& w,
+                        Loc at = std::source_location::current()) {
+    layer.from_logits(stream(), X, z, w, x, at);
+  };
+  expect("T1672 moe_input", [&] { call(of({8, 64}, DType::f32), logits, weights); });
+  expect("T1673 moe_tensor", [&] { call(x, of({8, 5}, DType::f32), weights); });
+  expect("T1674 moe_no_logits", [&] { call(x, {}, weights); });
+  expect("T1676 moe_logits", [&] { layer.route(stream(), of({8}), {}, {}); });
+  const MoeSaved saved = layer.make_saved(x, weights);
+  const Moe forward_only = moe({.router = {2, routers::mixtral().choose}, .experts = 4});
+  expect("T1675 moe_gradient", [&] {
+    forward_only.backward(stream(), x, logits, weights, saved, x, {.X = x, .logits = logits});
+  });
+}
+
+TEST(LibraryError, Rows) {
+  const Tensor x = of({4, 8}), y = of({4, 8}), of_rows = of({4}, DType::f32);
+  expect("T1662 shape", [&] { softmax(stream(), x, of({4, 9})); });
+  expect("T1662 rank", [&] { softmax(stream(), of({8}), y); });
+  expect("T1662 of weight", [&] { rms_norm(stream(), x, of({4}), y); });
+  expect("T1662 left out", [&] { rms_norm_backward(stream(), {.x = x, .rstd = {}}, y, {.x = y}); });
+  expect("T1662 mean", [&] { rms_norm(stream(), x, {}, y, 1e-6f, {.mean = of_rows}); });
+  expect("T1662 gradient of bias", [&] {
+    rms_norm_backward(stream(), {.x = x, .rstd = of_rows}, y, {.x = y, .bias = of({8})});
+  });
+  expect("T1662 tables", [&] {
+    const Tensor heads = of({4, 2, 8}), table = of({3, 4}, DType::f32);
+    rope(stream(), RopePairs::interleaved, heads, {.cos = table, .sin = table}, of({4, 2, 8}));
+  });
+  expect("T1662 up",
+         [&] { gated_activation(stream(), GateActivation::silu, x, of({4, 8}, DType::f32), y); });
+  expect("T1662 scales", [&] {
+    quantise_fp8(stream(), x, of({4, 8}, DType::f8e4m3), of_rows,
+                 {.block = ScaleBlock::block_128x128});
+  });
+  expect("T1662 power of two", [&] { hadamard(stream(), of({2, 12}), of({2, 12}), 1); });
+  expect("T1662 ids", [&] { embedding(stream(), x, of({4}, DType::f32), y); });
+  expect("T1662 moments", [&] {
+    const AdamWTensors bad{of({8}, DType::f32), of({8}, DType::f32), of({8}), of({8}, DType::f32)};
+    AdamW(std::span(&bad, 1));
+  });
+  expect("T1662 gradient of x", [&] {
+    linear_cross_entropy(stream(), x, of({16, 8}), of({4}, DType::i32), of({2, 16}), of_rows,
+                         of({4}, DType::f32), {.dloss = of_rows, .x = {}, .weight = {}});
+  });
+  expect("T1662 smoothing", [&] {
+    cross_entropy(stream(), x, of({4}, DType::i32), of_rows, of({4}, DType::f32),
+                  {.label_smoothing = 1});
+  });
 }
 
 }  // namespace

@@ -82,6 +82,7 @@ TEST(Refusal, IndexTypes) {
 }
 
 TEST(Refusal, FunctionsOfDoubles) {
+  expect("T1030 dropout_probability", [] { on_tile([](Tile t) { t = dropout(t, 1, 0, 0); }); });
   expect("T1009 wide_math", [] { on_tile([](Tile t) { t = exp(cast<f64>(t)); }); });
   expect("T1009 of a composed function",
          [] { on_tile([](Tile t) { t = sigmoid(cast<f64>(t)); }); });
@@ -149,9 +150,6 @@ TEST(Refusal, FunctionsOfFolds) {
   });
   expect("T1008 a tile",
          [&] { fold([](auto, auto, Tile a, Tile b) { return sum(a + b * arange(4)); }); });
-  expect("T1010 fold_extent", [] {
-    on_tile([](Tile) { reduce(arange(96), 0, [](Tile a, Tile b) { return a + b; }); });
-  });
   expect("T1008 a loop in a branch", [&] {
     fold([](auto, auto, Tile a, Tile b) {
       Tile r = a;
@@ -188,6 +186,34 @@ TEST(Refusal, TensorsForPointers) {
   expect("T0702 of a named pointer",
          [&] { pointer.named("from", "z")(tensor({4}, DType::f16), tensor({4})); });
   expect("T1004 pointer_strides", [&] { pointer(tensor({4, 8}).transpose(0, 1), tensor({4})); });
+}
+
+TEST(Refusal, ScansAndSorts) {
+  const auto add = [](Tile a, Tile b) { return a + b; };
+  expect("T1011 scan_identity",
+         [&] { on_tile([&](Tile t) { scan(t, 0, add, {.exclusive = true}); }); });
+  expect("T1012 starts of another shape",
+         [&] { on_tile([&](Tile t) { scan(t, 0, add, {.starts = arange(2) == 0}); }); });
+  expect("T1012 starts of integers",
+         [&] { on_tile([&](Tile t) { cumsum(t, 0, {.starts = cast<i32>(t)}); }); });
+  expect("T1007 of a scan",
+         [&] { on_tile([&](Tile t) { scan(t, 0, [](Tile a, Tile b) { return a > b; }); }); });
+  expect("T0213 of a scan", [&] {
+    on_tile([&](Tile t) {
+      scan(std::array{t, Tile(zeros<f32>(3))}, 0,
+           [](const std::array<Tile, 2>& a, const std::array<Tile, 2>&) { return a; });
+    });
+  });
+  expect("T1013 sort_type", [&] {
+    kernel("k", [](Ptr<f32> p, Out<i32, 1> y) {
+      for (auto i : grid(y, 16)) y(i) = argsort(p + arange(16));
+    }).trace(tensor({16}), tensor({16}, DType::i32));
+  });
+  expect("T1014 sort_extent", [&] { on_tile([](Tile) { sort(arange(1 << 16)); }); });
+  expect("T1015 no element", [&] { on_tile([](Tile t) { topk(t, 0); }); });
+  expect("T1015 more than there are", [&] { on_tile([](Tile) { topk(arange(100), 101); }); });
+  expect("T1016 keys of floats", [&] { on_tile([](Tile t) { histogram(t, 8); }); });
+  expect("T1017 bin_count", [&] { on_tile([](Tile) { key_ranks(arange(64), 5000); }); });
 }
 
 TEST(Refusal, LaunchesInsideOfKernels) {

@@ -111,10 +111,20 @@ class RandomProgram {
   void grow_shape();
   void grow_reshape();
   void grow_crop();
+  // Parts of tiles (random_program_parts.h).
+  void grow_slice();
+  void grow_concat();
+  void grow_gather();
+  void grow_scatter();
+  void grow_batched_dot();
+  Known index_into(const Shape& s, std::size_t axis, std::int64_t extent);
   void grow_reduce();
   void grow_reduce_flags();
   void grow_scan();
   void grow_arg_reduce();
+  void grow_scan_with();
+  void grow_sort();
+  void grow_key_ranks();
   void grow_dot();
   void grow_leaf();
   void grow_for();
@@ -163,6 +173,7 @@ class RandomProgram {
   void store(const Known& k, ir::Value row);
   std::int64_t add_view(DType d, const Shape& dims, ir::Access access);
   ir::Value offset_for(std::int64_t dim, std::int64_t box);
+  ir::Value index_tile(std::int64_t n);
 
   Features features_;
   std::mt19937_64 random_;
@@ -255,6 +266,14 @@ inline ir::Value RandomProgram::offset_for(std::int64_t dim, std::int64_t box) {
   return b_.i32(chance(50) ? below(dim) : below(dim) / 8 * 8);
 }
 
+/// `n` places from memory, some of which may be absent.
+inline ir::Value RandomProgram::index_tile(std::int64_t n) {
+  const std::int64_t count = between(std::max<std::int64_t>(1, n - 3), n + 3);
+  const auto arg = static_cast<std::size_t>(add_view(DType::i32, {count}, ir::Access::In));
+  return b_.op(ir::Opcode::LoadView, {kernel.params()[arg].value, b_.i32(0)}, tile(DType::i32, {n}),
+               {{ir::AttrName::axes, ir::Ints{0}}});
+}
+
 inline Known RandomProgram::load(DType d, const Shape& s) {
   Shape dims;
   ir::Ints axes;
@@ -270,12 +289,16 @@ inline Known RandomProgram::load(DType d, const Shape& s) {
   }
   const auto arg = static_cast<std::size_t>(add_view(d, dims, ir::Access::In));
   std::vector<ir::Value> operands{kernel.params()[arg].value};
+  // Along one dimension an index tile may select, also outside of the view.
+  const std::int64_t gathered = chance(15) && args.size() < 9 ? below(std::ssize(s)) : -1;
   bool outside = false;
   for (std::size_t i = 0, t = 0; i < dims.size(); ++i) {
     const bool is_axis = t < axes.size() && axes[t] == static_cast<std::int64_t>(i);
     const std::int64_t at = chance(90) ? below(dims[i]) : chance(50) ? -1 : dims[i];
     outside = outside || (!is_axis && (at < 0 || at >= dims[i]));
-    operands.push_back(is_axis ? offset_for(dims[i], s[t]) : b_.i32(at));
+    operands.push_back(!is_axis                      ? b_.i32(at)
+                       : std::cmp_equal(t, gathered) ? index_tile(s[t])
+                                                     : offset_for(dims[i], s[t]));
     if (is_axis) ++t;
   }
   const ir::Value v =

@@ -2,7 +2,7 @@
 // Random programs, continued: memory that a program writes and reads again, folds by functions, and
 // the filling of absent elements. Each program has a row of each memory to itself, so that nothing
 // but the program's own order decides what is read.
-#include "tests/fuzz/random_program_tiles.h"
+#include "tests/fuzz/random_program_parts.h"
 
 namespace tegula::fuzz {
 
@@ -169,8 +169,6 @@ inline void RandomProgram::grow_reduce_with() {
   const Known any = any_tile();
   const Shape s = shape_of(any);
   const std::int64_t axis = below(std::ssize(s));
-  // Other extents are refused.
-  if (!std::has_single_bit(static_cast<std::uint64_t>(s[static_cast<std::size_t>(axis)]))) return;
   const auto fits = [&](const Known& k) {
     return k.error == 0 && (features_.folds || k.is_present());
   };
@@ -244,7 +242,10 @@ inline const std::vector<RandomProgram::Growth>& RandomProgram::growths() {
       {9, &R::grow_reduce},      {2, &R::grow_reduce_flags}, {4, &R::grow_scan},
       {4, &R::grow_arg_reduce},  {4, &R::grow_dot},          {5, &R::grow_leaf},
       {7, &R::grow_for},         {2, &R::grow_while},        {4, &R::grow_if},
-      {3, &R::grow_reduce_with}, {2, &R::grow_fill},         {18, &R::grow_memory}};
+      {3, &R::grow_reduce_with}, {2, &R::grow_fill},         {4, &R::grow_scan_with},
+      {4, &R::grow_sort},        {2, &R::grow_key_ranks},    {3, &R::grow_slice},
+      {3, &R::grow_concat},      {4, &R::grow_gather},       {4, &R::grow_scatter},
+      {2, &R::grow_batched_dot}, {18, &R::grow_memory}};
   return kList;
 }
 

@@ -17,7 +17,8 @@
 #include "tegula/kernels/gated_matmul.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
-#include "tegula/kernels/rows.h"
+#include "tegula/kernels/norm.h"
+#include "tegula/kernels/softmax.h"
 #include "tegula/tegula.h"
 #include "tests/gpu/by_back_end.h"
 

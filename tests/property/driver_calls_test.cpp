@@ -15,8 +15,10 @@
 #include "tegula/kernels/gated_matmul.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
-#include "tegula/kernels/rows.h"
+#include "tegula/kernels/norm.h"
 #include "tegula/kernels/scores.h"
+#include "tegula/kernels/softmax.h"
+#include "tegula/kernels/vector_add.h"
 #include "tegula/tegula.h"
 #include "tests/unit/runtime/mock_driver.h"
 

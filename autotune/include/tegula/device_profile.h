@@ -169,5 +169,7 @@ const DeviceProfile& device_profile(Device device);
 int num_sms(Device device);
 /// The device's target has wgmma.
 bool has_wgmma(Device device);
+/// The device's target has clusters.
+bool has_clusters(Device device);
 
 }  // namespace tegula

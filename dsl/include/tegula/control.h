@@ -8,8 +8,10 @@
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <vector>
 
+#include "tegula/segments.h"
 #include "tegula/value.h"
 #include "tegula/view.h"
 
@@ -40,7 +42,7 @@ struct OpenRegion {
 /// recorded; variables rebound in it are carried from one iteration to the next.
 class LoopRange {
  public:
-  LoopRange(const Arg& lo, const Arg& hi, std::int64_t block, Loc at);
+  LoopRange(const Arg& lo, const Arg& hi, std::int64_t block, const Arg& by, Loc at);
   LoopRange(const LoopRange& other);
   LoopRange& operator=(const LoopRange&) = delete;
 
@@ -70,29 +72,36 @@ class LoopRange {
   /// has written: then no barrier orders iterations on that account. If that is false, results are
   /// undefined.
   LoopRange independent() const;
+  /// The loop's indices end where it does: elements of the last step at or beyond the end are
+  /// absent (Index::until), those of a longer tensor, too.
+  LoopRange bounded() const;
   /// Chunk `number` of `parts` equal chunks of the iterations; the last chunks may be shorter.
   LoopRange chunk(const Arg& number, const Arg& parts) const;
 
  private:
   Tile lo_, hi_;
+  std::optional<Tile> by_;  ///< distance of two iterations, if it is not the block's
   std::int64_t block_;
   const char* dimension_;
   Loc loc_;
   std::uint64_t start();  ///< 0: there is no step, in an eager run
 
   int stages_ = 0;
-  bool unroll_ = false, independent_ = false;
+  bool unroll_ = false, independent_ = false, bounded_ = false;
   OpenRegion open_;
 };
 
 }  // namespace detail
 
 /// Iterations over 0 .. extent, `block` elements at a time. The last one may reach past the end:
-/// past the end of a tensor elements are absent, but elements of a longer tensor are read, so mask
-/// them if `extent` is not the view's own.
+/// past the end of a tensor elements are absent, but elements of a longer tensor are read: write
+/// `steps(..).bounded()` if `extent` is not the view's own.
 detail::LoopRange steps(const Arg& extent, std::int64_t block);
 /// Steps over lo .. hi.
 detail::LoopRange steps(const Arg& lo, const Arg& hi, std::int64_t block);
+/// The same, `by` elements further on from one iteration to the next: a traced number above 0
+/// (`cpu` and `sim` check that), such as the number of programs that share the rows.
+detail::LoopRange steps(const Arg& lo, const Arg& hi, std::int64_t block, const Arg& by);
 
 /// The index space a grid covers: all dimensions of a view, some of them, or given extents.
 class GridSpace {
@@ -206,27 +215,38 @@ struct GridOptions {
 class GridLoop {
  public:
   GridLoop(const GridSpace& space, GridOptions options);
+  GridLoop(const Segments& space, GridOptions options);
   GridLoop(const GridLoop&) = delete;
   GridLoop& operator=(const GridLoop&) = delete;
-  void open() { open_.open(start()); }
+  /// False: there is nothing to run, in an eager run.
+  bool open() {
+    open_.open(start());
+    return runs_;
+  }
   bool close();  ///< true: record the body once more
   Index index(std::size_t dimension) const;
 
  private:
   std::uint64_t start();
+  void check(dsl::Tracer& t) const;
+  std::uint64_t open_segment(dsl::Tracer& t);
   std::vector<Tile> extents_, starts_;
+  std::optional<Segments> segments_;
+  std::optional<Segments::Place> place_;  ///< of the tile's rows
   GridOptions options_;
   Loc loc_;
   OpenRegion open_;
+  bool runs_ = true;
 };
 
 template <std::size_t N>
 class GridRange {
  public:
-  GridRange(const GridSpace& space, GridOptions options) : loop_(space, std::move(options)) {}
+  template <class Space>
+  GridRange(const Space& space, GridOptions options) : loop_(space, std::move(options)) {}
   class Iterator {
    public:
-    explicit Iterator(GridLoop* loop) : loop_(loop) {}
+    Iterator(GridLoop* loop, bool runs) : loop_(loop), more_(runs) {}
     bool operator!=(LoopEnd) const { return more_; }
     void operator++() { more_ = loop_->close(); }
     auto operator*() const {
@@ -240,12 +260,9 @@ class GridRange {
 
    private:
     GridLoop* loop_;
-    bool more_ = true;
+    bool more_;
   };
-  Iterator begin() {
-    loop_.open();
-    return Iterator(&loop_);
-  }
+  Iterator begin() { return Iterator(&loop_, loop_.open()); }
   LoopEnd end() const { return {}; }
 
  private:
@@ -285,6 +302,17 @@ auto grid(const GridSpace& space, Options... blocks_and_options) {
   detail::GridOptions options;
   (options.add(blocks_and_options), ...);
   return detail::GridRange<n>(space, std::move(options));
+}
+/// One program per block of a segment's rows (and of its further dimensions), as if somebody had
+/// listed them: `for (auto [s, m, n] : grid(segments(offsets, C.rows()).by(C.cols()), 128, 256))`.
+/// The index of the segment comes first. No `cluster(..)`.
+template <class... Options>
+auto grid(const Segments& space, Options... blocks_and_options) {
+  constexpr std::size_t n = (std::size_t{0} + ... + std::size_t{std::integral<Options>});
+  static_assert(n > 0, "tegula: grid(segments, block...) needs the extents of a block");
+  detail::GridOptions options;
+  (options.add(blocks_and_options), ...);
+  return detail::GridRange<n + 1>(space, std::move(options));
 }
 
 /// Rank of this program in its cluster: an i32 from 0; always 0 without `cluster(...)`.

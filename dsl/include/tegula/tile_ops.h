@@ -11,7 +11,7 @@
 
 #include "tegula/value.h"
 
-/// Operations on whole tiles: creation, shape, reductions, scans and dot.
+/// Operations on whole tiles: creation, shape, reductions and dot.
 namespace tegula {
 
 /// Extents of a tile, as the C++ numbers they are. Any positive extent is legal; a tile has at most
@@ -140,10 +140,10 @@ std::vector<Tile> reduce_with(std::span<const Tile> tiles, Axis axis, const Comb
                               Loc at);
 }  // namespace detail
 
-/// Folds an extent of 2^n (`all` has one) by an associative, commutative function of two scalars,
-/// which returns one of exactly their type. It may have operators, math functions, where, casts,
-/// if_ (both sides are computed) and captured scalars, but no loop, load, store, fold or `assume`:
-/// CompileError.
+/// Folds any extent by an associative, commutative function of two scalars, which returns one of
+/// exactly their type. The fold of nothing is absent. It may have operators, math functions, where,
+/// casts, if_ (both sides are computed) and captured scalars, but no loop, load, store, fold or
+/// `assume`: CompileError.
 template <class Fn>
 Tile reduce(const Tile& t, Axis axis, Fn combine,
             std::source_location at = std::source_location::current()) {
@@ -172,15 +172,6 @@ std::array<Tile, N> reduce(const std::array<Tile, N>& tiles, Axis axis, Fn combi
   return out;
 }
 
-/// How a scan runs.
-struct ScanOptions {
-  bool reverse = false;    ///< from the last element to the first
-  bool exclusive = false;  ///< an element does not count itself
-};
-Tile cumsum(const Arg& t, Axis axis, ScanOptions options = {});
-Tile cumprod(const Arg& t, Axis axis, ScanOptions options = {});
-Tile cummax(const Arg& t, Axis axis, ScanOptions options = {});
-
 /// Elements of `x` that are absent (outside their tensor) become `value`; the result has none. The
 /// caller must then see to it that they do not count. Free for 0 and a tile as it was loaded.
 Tile fill_absent(const Arg& x, double value);
@@ -206,7 +197,8 @@ template <Element T>
 using Accumulator = std::conditional_t<std::is_integral_v<T>, i32,
                                        std::conditional_t<std::is_same_v<T, f64>, f64, f32>>;
 
-/// acc + a @ b, with a [m, k], b [k, n], acc [m, n]. Floats accumulate in f32 (f64 in f64), 8-bit
+/// acc + a @ b, with a [m, k], b [k, n], acc [m, n], or with a leading dimension of one extent in
+/// all three: a product for each index along it. Floats accumulate in f32 (f64 in f64), 8-bit
 /// integers in i32. Elements absent along k count as 0. Without `acc` it starts from 0.
 Tile dot(const Arg& a, const Arg& b, const Arg& acc = {}, Precision precision = Precision::ieee);
 

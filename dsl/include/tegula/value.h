@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <type_traits>
@@ -16,6 +17,7 @@
 namespace tegula {
 
 class Index;
+class Pick;
 class Tile;
 template <Element T>
 class Scalar;
@@ -102,6 +104,17 @@ class Tile : private detail::Link {
   Tile expand(int axis, std::source_location at = std::source_location::current()) const;
   Tile reshape(std::initializer_list<std::int64_t> shape,
                std::source_location at = std::source_location::current()) const;
+
+  /// A part of the tile, one pick a dimension: `all`, `part(first, extent)`, or one element (an
+  /// integer or an integer scalar), whose dimension disappears. `none` stands for a new dimension
+  /// of extent 1: `row(none, all)`. See Pick in shape_ops.h.
+  Tile operator()(const Pick& a) const;
+  Tile operator()(const Pick& a, const Pick& b) const;
+  Tile operator()(const Pick& a, const Pick& b, const Pick& c) const;
+  Tile operator()(const Pick& a, const Pick& b, const Pick& c, const Pick& d) const;
+  Tile operator()(const Pick& a, const Pick& b, const Pick& c, const Pick& d, const Pick& e) const;
+  Tile operator()(const Pick& a, const Pick& b, const Pick& c, const Pick& d, const Pick& e,
+                  const Pick& f) const;
 
  private:
   friend class dsl::Tracer;
@@ -235,6 +248,13 @@ class Index {
   Index shifted(const Arg& by) const;
   /// `block` elements from the `offset`th of this one.
   Index slice(const Arg& offset, std::int64_t block) const;
+  /// The same elements, of which those at or beyond `end` (an integer) are absent: loads give
+  /// nothing there, stores and atomic operations drop them, and so do all that is computed from
+  /// indices(). `shifted` takes the end along, `slice` keeps it. An index of one element must lie
+  /// in front of the end (`cpu` and `sim` check that).
+  Index until(const Arg& end) const;
+  /// The end that `until` gave it, if one did.
+  const std::optional<Tile>& end() const { return end_; }
 
   operator Tile() const { return indices(); }
 
@@ -242,12 +262,21 @@ class Index {
   Tile first_;
   std::int64_t block_;
   const char* dimension_;
+  std::optional<Tile> end_;
 };
 
-/// A whole dimension of a view; as a function, "true everywhere?" of an i1 tile.
+/// A new dimension of extent 1 in `t(all, none)`.
+struct NewDim {};
+inline constexpr NewDim none{};
+/// Has a fold leave its dimension with extent 1: `sum(t, 1, keepdims)`.
+struct KeepDims {};
+inline constexpr KeepDims keepdims{};
+
+/// A whole dimension of a view or a tile; as a function, "true everywhere?" of an i1 tile.
 struct All {
   Tile operator()(const Arg& t) const;
   Tile operator()(const Arg& t, int axis) const;
+  Tile operator()(const Arg& t, int axis, KeepDims) const;
 };
 inline constexpr All all{};
 

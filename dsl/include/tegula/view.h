@@ -16,9 +16,15 @@
 /// Kernel parameters: views of tensors, run-time scalars and raw pointers.
 namespace tegula {
 
+class Segments;
+
 /// Selects elements along one dimension of a view: an Index, a scalar (the dimension disappears), a
-/// whole dimension (`all`), or an integer tile (each element by itself, for all dimensions at
-/// once).
+/// whole dimension (`all`), or an index tile: an integer tile that names the places one by one.
+/// Beside boxes an index tile selects whole lines, `x(rows, k)`: rows are gathered, `y(rows, n) =
+/// t` scatters them, `atomic_add(y(rows, n), t)` adds to them. Several index tiles meet element by
+/// element, as operands do; their dimensions stand where the first one stands. A place outside of
+/// the view reads 0, and nothing is stored there; an absent place gives an absent line, and drops
+/// what would be stored. If one scatter stores several lines at one place, one of them stays.
 class Subscript {
  public:
   Subscript(const Index& i, std::source_location at = std::source_location::current());
@@ -34,10 +40,12 @@ class Subscript {
   std::int64_t block() const { return block_; }
   bool is_all() const { return whole_; }
   const char* dimension() const { return dimension_; }
+  /// Elements at or beyond it are absent, if there is one (Index::until).
+  const Arg& end() const { return end_; }
   const Loc& loc() const { return loc_; }
 
  private:
-  Arg first_;
+  Arg first_, end_;
   std::int64_t block_ = 1;
   bool whole_ = false;
   const char* dimension_ = "";
@@ -97,6 +105,7 @@ class View {
 
  protected:
   friend class dsl::Tracer;
+  friend class Segments;
   View(std::uint32_t param, DType dtype, int rank) : param_(param), dtype_(dtype), rank_(rank) {}
   Tile read(std::span<const Subscript> subscripts, Loc at) const;
   ViewTile access(std::span<const Subscript> subscripts, Loc at) const;
@@ -283,11 +292,17 @@ class Ptr {
 /// are read at every launch and are not part of what the kernel was compiled for.
 template <Element T, int Rank>
 In<T, Rank> view(const Tensor& captured, std::source_location at = std::source_location::current());
+/// The same of a captured tensor that the kernel reads and writes, as an InOut parameter: a call
+/// refuses arguments, and other captured tensors, that share memory with it.
+template <Element T, int Rank>
+InOut<T, Rank> view_out(const Tensor& captured,
+                        std::source_location at = std::source_location::current());
 
 namespace detail {
 Tile parameter_value(std::uint32_t param, Loc at);
 Tile captured_scalar(const std::shared_ptr<ScalarCell>& cell, Loc at);
-std::uint32_t captured_tensor(const Tensor& tensor, DType dtype, int rank, Loc at);
+std::uint32_t captured_tensor(const Tensor& tensor, DType dtype, int rank, Loc at,
+                              bool is_written = false);
 }  // namespace detail
 
 template <Element T>
@@ -307,6 +322,20 @@ Subscript::Subscript(const Scalar<T>& s, std::source_location at) : first_(s, at
 template <Element T, int Rank>
 In<T, Rank> view(const Tensor& captured, std::source_location at) {
   return In<T, Rank>(detail::captured_tensor(captured, dtype_of<T>, Rank, at));
+}
+template <Element T, int Rank>
+InOut<T, Rank> view_out(const Tensor& captured, std::source_location at) {
+  return InOut<T, Rank>(detail::captured_tensor(captured, dtype_of<T>, Rank, at, true));
+}
+
+/// Rows of a cache [pages, rows of a page, heads, elements] as one tile [n rows of a page,
+/// elements]: the rows of one head in the pages that the index tile `table` [n] names, one after
+/// the other. A page outside of the cache has rows of 0, an absent one none. The kernel is compiled
+/// for the numbers of a page's rows and elements.
+template <Element T>
+Tile pages(const In<T, 4>& cache, const Tile& table, const Subscript& head) {
+  const std::int64_t rows = cache.static_dim(1), elements = cache.static_dim(3);
+  return cache(table, all, head, all).reshape({table.dim(0) * rows, elements});
 }
 
 }  // namespace tegula

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/gathered_box.h"
 #include "ir/loop.h"
 #include "ir/reshape_groups.h"
 #include "support/errors.h"
@@ -27,15 +28,21 @@ std::span<const PresenceBound> Absence::of(Value v) const {
                              : std::span<const PresenceBound>(it->second);
 }
 
-bool Absence::is_zero_filled(Value v) const {
+bool Absence::is_zero_filled(Value v, std::int64_t axis) const {
   const OpId def = k_[v].def;
   if (!def || of(v).empty()) return of(v).empty();
   const OpData& d = k_[def];
   using enum Opcode;
   if (d.opcode == LoadView) return at_offsets(def).empty();
+  // A crop of another dimension leaves whole lines out.
+  if (d.opcode == Crop && axis >= 0 && d.attrs.i(AttrName::axis) != axis)
+    return is_zero_filled(d.operands[0], axis);
+  if (d.opcode == Permute && axis >= 0)
+    axis = d.attrs.ints(AttrName::order)[static_cast<std::size_t>(axis)];
+  if (d.opcode == ExpandDims) axis = -1;
   // A cast keeps 0; shape ops move elements only.
-  if (d.is(Cast, Permute, ExpandDims, Neg, Abs)) return is_zero_filled(d.operands[0]);
-  if (d.opcode == Mul && d.operands[0] == d.operands[1]) return is_zero_filled(d.operands[0]);
+  if (d.is(Cast, Permute, ExpandDims, Neg, Abs)) return is_zero_filled(d.operands[0], axis);
+  if (d.opcode == Mul && d.operands[0] == d.operands[1]) return is_zero_filled(d.operands[0], axis);
   if (d.opcode == Dot)
     return is_zero(k_, d.operands[2]) && is_zero_filled(d.operands[0]) &&
            is_zero_filled(d.operands[1]);
@@ -43,10 +50,23 @@ bool Absence::is_zero_filled(Value v) const {
 }
 
 std::vector<PresenceBound> Absence::at_offsets(OpId op) const {
-  const bool is_store = k_[op].opcode == Opcode::StoreView;
   List bounds;
-  for (std::size_t i = is_store ? 2 : 1; i < k_[op].operands.size(); ++i)
-    merge_bounds(bounds, of(k_[op].operands[i]));
+  for (std::size_t i = first_offset(k_[op]); i < k_[op].operands.size(); ++i)
+    if (!k_.type(k_[op].operands[i]).is_tile()) merge_bounds(bounds, of(k_[op].operands[i]));
+  return bounds;
+}
+
+std::vector<PresenceBound> Absence::at_indices(OpId op) const {
+  const int along = gathered_dim(k_, k_[op]);
+  List bounds;
+  for (std::size_t i = first_offset(k_[op]); along >= 0 && i < k_[op].operands.size(); ++i) {
+    if (!k_.type(k_[op].operands[i]).is_tile()) continue;
+    for (PresenceBound bound : of(k_[op].operands[i])) {
+      // Elements of one dimension are a line.
+      if (bound.dim != PresenceBound::kNotSplit) bound.dim = along;
+      merge_bounds(bounds, std::array{bound});
+    }
+  }
   return bounds;
 }
 
@@ -196,8 +216,12 @@ Absence::List Absence::outside(OpId op, std::vector<Value> operands) {
   const Value view = operands[0];
   const Type tile = k_.type(k_[op].results[0]);
   List bounds = at_offsets(op);
+  merge_bounds(bounds, at_indices(op));
   for (std::int64_t v = 0; v < k_.type(view).rank(); ++v) {
-    if (std::ranges::find(inside, v) != inside.end()) continue;
+    // What an index tile selects outside of the view is there: 0.
+    if (std::ranges::find(inside, v) != inside.end() ||
+        is_gathered(k_, k_[op], static_cast<std::size_t>(v)))
+      continue;
     const auto t = std::ranges::find(axes, v);
     const Value offset = operands[static_cast<std::size_t>(1 + v)];
     const int dim = t == axes.end() ? PresenceBound::kNotSplit : static_cast<int>(t - axes.begin());
@@ -303,10 +327,11 @@ void Absence::reduce(OpId id) {
 
 void Absence::dot(OpId id) {
   const OpData& d = k_[id];
+  const int row = static_cast<int>(k_.type(d.operands[2]).rank()) - 2;
   List kept(of(d.operands[2]).begin(), of(d.operands[2]).end());
   for (int i = 0; i < 2; ++i)
     for (const PresenceBound& bound : of(d.operands[static_cast<std::size_t>(i)]))
-      if (bound.dim == i && !bound.is_of_elements) merge_bounds(kept, std::array{bound});
+      if (bound.dim == row + i && !bound.is_of_elements) merge_bounds(kept, std::array{bound});
   set(d.results[0], std::move(kept));
 }
 
@@ -314,6 +339,13 @@ void Absence::op(OpId id) {
   const OpData& d = k_[id];
   using enum Opcode;
   if (d.opcode == LoadView) return load(id);
+  if (d.opcode == AtomicView) {
+    List bounds(of(d.operands[1]).begin(), of(d.operands[1]).end());
+    merge_bounds(bounds, at_offsets(id));
+    merge_bounds(bounds, at_indices(id));
+    set(d.results[0], std::move(bounds));
+    return;
+  }
   if (is_loop(d)) return loop(id);
   if (d.opcode == FillAbsent) {
     set(d.results[0], {});
@@ -337,8 +369,14 @@ void Absence::op(OpId id) {
   }
   if (d.opcode == Broadcast) return broadcast(id);
   if (d.is(Reduce, ArgReduce, ReduceWith)) return reduce(id);
+  if (d.opcode == Sort) return sort(id);
+  if (d.opcode == KeyRanks) return key_ranks(id);
   if (d.opcode == Dot) return dot(id);
   if (d.opcode == Reshape) return reshape(id);
+  if (d.opcode == TileSlice) return tile_slice(id);
+  if (d.opcode == TileConcat) return tile_concat(id);
+  if (d.opcode == Gather) return gather(id);
+  if (d.opcode == Scatter) return scatter(id);
   if (d.opcode == If) return branch(id);
   if (d.opcode == Select) return select(id);
   const List all = union_of_operands(id);

@@ -54,13 +54,17 @@ class Absence {
   explicit Absence(Kernel& k, bool defines_carries = false);
 
   std::span<const PresenceBound> of(Value v) const;
-  /// Bounds of a load_view or store_view from its offsets: its box is absent if one of them is.
+  /// Bounds of a load_view or store_view from its scalar offsets: its box is absent if one of them
+  /// is.
   std::vector<PresenceBound> at_offsets(OpId op) const;
+  /// Bounds of its index tiles, as bounds of the tile dimension that these go along.
+  std::vector<PresenceBound> at_indices(OpId op) const;
   /// The bounds that fill_absent finds absent: of an element that is read right before it, that it
   /// lies outside.
   std::vector<PresenceBound> before_fill(Value v);
-  /// Absent elements of the value read as 0 already.
-  bool is_zero_filled(Value v) const;
+  /// Absent elements of the value read as 0 already; with an axis, those that are absent in a line
+  /// along it that has others.
+  bool is_zero_filled(Value v, std::int64_t axis = -1) const;
   template <class From, class To>
   void rename(const From& from, const To& to) {
     for (std::size_t i = 0; i < from.size(); ++i) bounds_[to[i]] = bounds_[from[i]];
@@ -85,6 +89,10 @@ class Absence {
   Value mask_of_all(Builder& b, std::span<const PresenceBound> bounds, Type type);
   /// An offset that may be absent itself: 0 where it is.
   Value plain(Builder& b, Value offset);
+  /// The index of a scatter, -1 where it or the value is absent, so that the scatter drops it.
+  Value dropped_index(Builder& b, OpId scatter);
+  /// The index of a gather, 0 where it is absent: registers there may hold anything.
+  Value filled_index(Builder& b, OpId gather);
 
  private:
   using List = std::vector<PresenceBound>;
@@ -104,6 +112,10 @@ class Absence {
   void cluster_reduce_scatter(OpId op);
   Value share(OpId op, Value offset, std::int64_t extent);
   void reduce(OpId op);
+  void sort(OpId op);
+  PresenceBound sorted_line(Builder& b, OpId sort, std::span<const PresenceBound> bounds);
+  PresenceBound sorted_elements(Builder& b, OpId sort, std::span<const PresenceBound> bounds);
+  void key_ranks(OpId op);
   void dot(OpId op);
   List union_of_operands(OpId op) const;
   void remap(OpId op, const std::vector<int>& new_dim);
@@ -116,6 +128,16 @@ class Absence {
   Value made_mask(Value mask);
   Value limit(Value view, std::int64_t axis, Type type);
   Value below(Builder& b, Value at, const PresenceBound& bound);
+
+  // ---- parts of tiles (absence_parts.cpp)
+  PresenceBound sliced(OpId op, PresenceBound bound);
+  void tile_slice(OpId op);
+  void tile_concat(OpId op);
+  PresenceBound concatenated(OpId op, std::span<const Value> parts, std::span<const List> bounds,
+                             int axis);
+  void join_lines(OpId op, std::span<const List> bounds, int dim, List& all);
+  void gather(OpId op);
+  void scatter(OpId op);
 
   // ---- what becomes of two values (absence_choice.cpp)
   static Sides compare(std::span<const PresenceBound> first, std::span<const PresenceBound> second);

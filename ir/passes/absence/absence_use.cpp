@@ -65,7 +65,9 @@ class Follower {
     const OpData& d = k_[op];
     for (std::size_t i = 0; i < 3; ++i) {
       if (d.operands[i] != v) continue;
-      if ((i == 0 && dim == 1) || (i == 1 && dim == 0)) return true;
+      // Along the contraction, and where a batch is missing, absent elements count as 0.
+      const int row = static_cast<int>(k_.type(v).rank()) - 2;
+      if ((i == 0 && dim == row + 1) || (i == 1 && dim == row) || (i < 2 && dim < row)) return true;
       if (result(op, dim)) return true;
     }
     return false;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/gathered_box.h"
 #include "ir/passes/layouts/split_dim.h"
 
 namespace tegula::ir {
@@ -126,6 +127,8 @@ bool ClusterSlicer::can_cut(Value v, int dim) {
     return fail("an operand of accumulators cannot be divided evenly");
   if (d.opcode == Opcode::LoadView && d.attrs.ints(AttrName::axes).size() != t.shape().size())
     return fail("a load has dimensions that its view lacks");
+  if (d.opcode == Opcode::LoadView && gathered_dim(k_, d) >= 0)
+    return fail("an index tile selects the rows of a load");
   cuts_[def].insert(dim);
   for (Value operand : d.operands) {
     const auto of_operand = operand_dim(def, operand, dim);

@@ -241,20 +241,24 @@ const LinearLayout* LayoutAssignment::gathered_aux_layout(const OpData& load) co
   return standard(k_.type(load.results[0]));
 }
 
-/// Threads hold consecutive runs along the axis, the lanes of a warp consecutive threads; warps
-/// take other lines.
+/// Threads hold consecutive runs along the axis, the lanes of a warp consecutive threads, and warps
+/// consecutive parts of long lines; the other lanes and warps take other lines.
 const LinearLayout* LayoutAssignment::scan(Type tile, int axis) const {
-  const Dims shape = dims_of(tile.shape());
-  const auto run =
-      std::max<std::uint64_t>(1, std::bit_ceil(static_cast<std::uint64_t>(shape[axis])) / 32);
-  // All lanes lie along the axis, however short it is: the scan shuffles over all of them.
-  LayoutBuilder builder(shape);
-  builder.take(HwDim::Register, axis, std::countr_zero(run)).fix(HwDim::Lane, axis, 5);
-  if (shape.size() > 1)
-    builder.spread(HwDim::Warp, axis == 0 ? 1 : 0, plan_.num_warps);
-  else
-    builder.spread(HwDim::Warp, Repeat::kNoDim, plan_.num_warps);
-  return intern_layout(builder.build(order_with(shape.size(), axis)));
+  return intern_layout(scan_layout(dims_of(tile.shape()), axis, plan_.num_warps));
+}
+
+const LinearLayout* LayoutAssignment::sorted(const OpData& d) const {
+  const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
+  const int kept = dims_of(k_.type(d.results[0]).shape())[axis];
+  return intern_layout(
+      order_layout(dims_of(k_.type(d.operands[0]).shape()), axis, plan_.num_warps, kept));
+}
+
+void LayoutAssignment::sort(const OpData& d) {
+  const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
+  const int kept = dims_of(k_.type(d.results[0]).shape())[axis];
+  const LinearLayout* first = intern_layout(first_elements(*sorted(d), axis, kept));
+  for (Value v : d.results) set(v, first);
 }
 
 /// Shared memory may be read in any order: segments that are 16 bytes once rounded to 16-bit
@@ -361,8 +365,16 @@ void LayoutAssignment::op(OpId id) {
     return;
   }
   if (d.opcode == ClusterReduceScatter) return set(d.results[0], cluster_slice(type));
-  if (d.opcode == Scan)
-    return set(d.results[0], scan(type, static_cast<int>(d.attrs.i(AttrName::axis))));
+  if (d.is(Scan, ScanWith)) {
+    for (Value v : d.results) set(v, scan(type, static_cast<int>(d.attrs.i(AttrName::axis))));
+    return;
+  }
+  if (d.opcode == Sort) return sort(d);
+  if (d.opcode == KeyRanks) {
+    set(d.results[0], intern_layout(rank_layout(static_cast<int>(type.count()), plan_.num_warps)));
+    return set(d.results[1], standard(k_.type(d.results[1])));
+  }
+  if (is_of_parts(d)) return set(d.results[0], of_parts(d));
   if (d.opcode == Reshape) {
     if (!known) return;
     const auto moved = reshape(*known, dims_of(type.shape()));

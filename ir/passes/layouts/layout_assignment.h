@@ -30,8 +30,14 @@ class LayoutAssignment {
   const LinearLayout* access(const OpData& box, Type tile) const;
   /// A tile that nothing else decides.
   const LinearLayout* standard(Type tile) const;
+  /// Layout in which operand `i` of an op on parts of tiles should arrive.
+  const LinearLayout* part_operand(const OpData& d, std::size_t i) const;
+  /// An op that takes tiles apart, puts them together, or chooses elements by an index.
+  static bool is_of_parts(const OpData& d);
   /// Layout in which store_view should receive its value.
   const LinearLayout* store(const OpData& d) const;
+  /// Layout in which a sort receives its operands.
+  const LinearLayout* sorted(const OpData& sort) const;
   /// Whether the value goes through shared memory in the accumulator's layout, and from there by
   /// TMA.
   bool is_by_tma(const OpData& store) const;
@@ -42,12 +48,18 @@ class LayoutAssignment {
  private:
   bool has_accumulator_layout(Value v) const;
   const LinearLayout* scan(Type tile, int axis) const;
+  void sort(const OpData& d);
   const LinearLayout* cluster_slice(Type tile) const;
   bool is_behind_products(const OpData& load) const;
   void propagate_accumulator_layouts();
   const LinearLayout* aux_layout(const OpData& load) const;
   const LinearLayout* read_aux_layout(const OpData& load) const;
   const LinearLayout* gathered_aux_layout(const OpData& load) const;
+  const LinearLayout* of_parts(const OpData& d) const;
+  const LinearLayout* of_gather(const OpData& d) const;
+  const LinearLayout* of_concat(const OpData& d) const;
+  const LinearLayout* of_expanded(Value v) const;
+  const LinearLayout* own_or_standard(Value v) const;
   void assign_remaining();
   void region(RegionId r);
   void op(OpId op);

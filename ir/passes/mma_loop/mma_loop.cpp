@@ -8,6 +8,7 @@
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/multicast_loads.h"
 #include "ir/analysis/tma_access.h"
+#include "ir/gathered_box.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/loop.h"
 #include "ir/matrix_type.h"
@@ -52,7 +53,9 @@ bool MmaLoop::find_outer_loops() {
 }
 
 bool MmaLoop::is_tma(const OperandLoad& load) const {
-  if (!is_tma_loadable(k.type(k[load.load].operands[0]), load.axes, load.tile)) return false;
+  if (gathered_dim(k, k[load.load]) >= 0 ||
+      !is_tma_loadable(k.type(k[load.load].operands[0]), load.axes, load.tile))
+    return false;
   const SharedLayout& ring = *ring_type(k, load, plan_.stages).shared_layout();
   const MatrixType* type = matrix_type(k, k[load.dots.front()]);
   const int k_dim = k[load.convert].results[0] == k[load.dots.front()].operands[0] ? 1 : 0;

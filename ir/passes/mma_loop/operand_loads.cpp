@@ -9,6 +9,7 @@
 #include "ir/analysis/invariant_load.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/analysis/tma_access.h"
+#include "ir/gathered_box.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/uses.h"
 #include "tegula/int_math.h"
@@ -45,7 +46,10 @@ class Finder {
     c.tile = k_.type(k_[op].results[0]).with_layout(nullptr);
     const auto axes = k_[op].attrs.ints(AttrName::axes);
     c.axes.assign(axes.begin(), axes.end());
-    const std::string_view why_not = why_not_tma_tile(k_.type(k_[op].operands[0]), c.axes, c.tile);
+    const std::string_view why_not =
+        gathered_dim(k_, k_[op]) >= 0
+            ? "an index tile selects its rows"
+            : why_not_tma_tile(k_.type(k_[op].operands[0]), c.axes, c.tile);
     if (!why_not.empty()) {
       context_.remark(Remark::Kind::Missed, k_[op].loc,
                       fmt::format("loaded by threads, not by TMA: {}", why_not));

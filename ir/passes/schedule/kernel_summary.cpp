@@ -7,6 +7,7 @@
 
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/tma_access.h"
+#include "ir/gathered_box.h"
 #include "ir/matrix_type.h"
 
 namespace tegula::ir {
@@ -121,7 +122,7 @@ bool is_tma_operand(const Kernel& k, const OpData& dot, int i) {
   const Type view = k.type(k[def].operands[0]), tile = k.type(k[def].results[0]);
   const auto axes = k[def].attrs.ints(AttrName::axes);
   const MatrixType* type = matrix_type(k, dot);
-  if (!type || !is_tma_loadable(view, axes, tile)) return false;
+  if (!type || gathered_dim(k, k[def]) >= 0 || !is_tma_loadable(view, axes, tile)) return false;
   const int k_dim = i == 0 ? 1 : 0;
   for (std::size_t t = 0; t < axes.size(); ++t)
     if (view.view_facts().strides[static_cast<std::size_t>(axes[t])] == 1)
@@ -156,7 +157,8 @@ KernelSummary summarize(const Kernel& k, bool tma_aux_loads) {
       if (k.type(v).is_tile()) s.max_tile_elems = std::max(s.max_tile_elems, k.type(v).count());
     if (is_aux_load(k, op)) {
       const Type tile = k.type(d.results[0]);
-      if (why_not_tma_tile(k.type(d.operands[0]), d.attrs.ints(AttrName::axes), tile).empty())
+      if (gathered_dim(k, d) < 0 &&
+          why_not_tma_tile(k.type(d.operands[0]), d.attrs.ints(AttrName::axes), tile).empty())
         s.aux_bytes += tile.count() * size_bytes(tile.dtype());
     }
     if (d.opcode != Opcode::Dot) return;

@@ -58,7 +58,7 @@ __device__ __forceinline__ void st_global_bf16x8(bf16* p, const bf16* x) {
 }
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-softmax(bf16* x, bf16* y, int rows) {
+softmax_kernel(bf16* x, bf16* y, int rows) {
   const int cta_x = blockIdx.x;
   const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
   const int lane = threadIdx.x % 32;

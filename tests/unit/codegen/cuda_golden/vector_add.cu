@@ -45,7 +45,7 @@ __device__ __forceinline__ void st_global_f32_if(float* p, float x, bool is_acti
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
-vector_add(float* x, float* y, float* z, int n) {
+vector_add_kernel(float* x, float* y, float* z, int n) {
   const int cta_x = blockIdx.x;
   const int tid = threadIdx.x;
   // 01_add.cpp:6

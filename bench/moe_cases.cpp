@@ -1,0 +1,62 @@
+// Layers of experts and their routing: cases of the suites router, moe, moe_decode, moe_backward.
+#include <map>
+
+#include "bench/bench.h"
+#include "tegula/kernels/moe.h"
+
+namespace tegula::bench {
+namespace {
+
+/// Softmax, top k, renormalised, with swiglu; one layer for each number of experts and choices.
+const Moe& layer_of(std::int64_t experts, double k) {
+  static std::map<std::pair<std::int64_t, double>, Moe> layers;
+  const auto make = [&] {
+    return moe(
+        {.router = routers::qwen3(static_cast<int>(k)), .experts = static_cast<int>(experts)});
+  };
+  const auto found = layers.find({experts, k});
+  return found != layers.end() ? found->second
+                               : layers.emplace(std::pair{experts, k}, make()).first->second;
+}
+
+MoeRouting routing_of(Tensors t, std::size_t first) {
+  return {t[first], t[first + 1], t[first + 2], t[first + 3], t[first + 4], t[first + 5]};
+}
+
+/// logits, the tensors of MoeRouting; k.
+void run_router(const Stream& s, Tensors t, double k) {
+  layer_of(t[0].size(1), k).route(s, t[0], {}, routing_of(t, 1));
+}
+/// The same by DeepSeek-V3's scheme, the bias behind them.
+void run_deepseek_router(const Stream& s, Tensors t, double) {
+  static const Moe layer =
+      moe({.router = routers::deepseek_v3(t[7]), .experts = static_cast<int>(t[0].size(1))});
+  layer.route(s, t[0], {}, routing_of(t, 1));
+}
+/// X, logits, up, down, Y; k.
+void run_layer(const Stream& s, Tensors t, double k) {
+  layer_of(t[1].size(1), k).from_logits(s, t[0], t[1], {.up = t[2], .down = t[3]}, t[4]);
+}
+/// X, logits, up, down, Y, the tensors of MoeSaved; k.
+void run_training_forward(const Stream& s, Tensors t, double k) {
+  layer_of(t[1].size(1), k)
+      .from_logits(s, t[0], t[1], {.up = t[2], .down = t[3]}, t[4], {routing_of(t, 5), t[11]});
+}
+/// X, logits, up, down, dY, the tensors of MoeSaved, gradients of X, logits, up, down; k.
+void run_backward(const Stream& s, Tensors t, double k) {
+  layer_of(t[1].size(1), k)
+      .backward(s, t[0], t[1], {.up = t[2], .down = t[3]}, {routing_of(t, 5), t[11]}, t[4],
+                {.X = t[12], .logits = t[13], .up = t[14], .down = t[15]});
+}
+
+}  // namespace
+
+void add_moe_cases(std::vector<Case>& list) {
+  list.push_back({"moe_router", run_router});
+  list.push_back({"moe_router_deepseek_v3", run_deepseek_router});
+  list.push_back({"moe", run_layer});
+  list.push_back({"moe_training_forward", run_training_forward});
+  list.push_back({"moe_backward", run_backward});
+}
+
+}  // namespace tegula::bench

@@ -1,0 +1,184 @@
+"""Layers of experts for bench/peers.py: models, lengths and distributions, with pipelines of torch._grouped_mm beside them.
+
+Both sides get the same logits: the product with the router's weights is timed on neither. Ours routes, permutes, multiplies twice and combines; so does a
+peer, eagerly or compiled. Facts of a row: bytes and FLOPs of the floor, whose expert weights are those of the experts with rows.
+"""
+import functools
+
+import torch
+import torch.nn.functional as F
+
+DEVICE = torch.device("cuda:0")
+# h, intermediate size, experts, choices.
+MODELS = {"mixtral": (4096, 14336, 8, 2), "qwen3_30b": (2048, 768, 128, 8), "deepseek_v3": (7168, 2048, 256, 8)}
+ROUTED = ((8, 2), (128, 8), (256, 8), (512, 10))  # experts, choices
+LENGTHS = (128, 1024, 4096, 16384)
+
+
+def error_of(got, want):
+    return ((got.double() - want.double()).norm() / want.double().norm()).item()
+
+
+def logits_of(tokens, experts, distribution="uniform"):
+    z = torch.randn(tokens, experts, device=DEVICE)
+    if distribution == "zipf":
+        z -= 1.2 * torch.log(torch.arange(1, experts + 1, device=DEVICE, dtype=torch.float32))
+    if distribution == "one":
+        z[:, 0] += 100
+    return z
+
+
+def route(z, k):
+    p, ids = torch.topk(torch.softmax(z, -1), k, -1)
+    return p / p.sum(-1, keepdim=True), ids
+
+
+def place(ids, experts):
+    """Order of the choices by expert, and the end of each expert's rows."""
+    flat = ids.reshape(-1)
+    order = torch.argsort(flat, stable=True)
+    return order, torch.cumsum(torch.bincount(flat, minlength=experts), 0).to(torch.int32)
+
+
+def grouped_layer(x, z, up, down, k):
+    """A pipeline of torch._grouped_mm."""
+    tokens, experts = z.shape
+    w, ids = route(z, k)
+    order, ends = place(ids, experts)
+    hidden = torch._grouped_mm(x[order // k], up.transpose(1, 2), offs=ends)
+    gate, value = hidden.chunk(2, -1)
+    rows = torch._grouped_mm(F.silu(gate) * value, down.transpose(1, 2), offs=ends)
+    back = torch.empty_like(rows)
+    back[order] = rows
+    return (back.reshape(tokens, k, -1) * w[..., None].to(x.dtype)).sum(1)
+
+
+def reference(x, z, up, down, k, tokens):
+    """fp32 of a few tokens."""
+    w, ids = route(z[tokens], k)
+    out = torch.zeros(len(tokens), x.shape[1], device=DEVICE)
+    for i, t in enumerate(tokens):
+        for j in range(k):
+            e = int(ids[i, j])
+            gate, value = (up[e].float() @ x[t].float()).chunk(2)
+            out[i] += w[i, j] * (down[e].float() @ (F.silu(gate) * value).to(x.dtype).float())
+    return out
+
+
+def weights_of(h, i, experts, count=[{}]):
+    """One model at a time: the largest has 22 GB."""
+    key = (h, i, experts)
+    if key not in count[0]:
+        count[0].clear()
+        up = torch.empty(experts, 2 * i, h, device=DEVICE, dtype=torch.bfloat16).normal_(std=h ** -0.5)
+        count[0][key] = up, torch.empty(experts, h, i, device=DEVICE, dtype=torch.bfloat16).normal_(std=i ** -0.5)
+    return count[0][key]
+
+
+def layer(t, name, model, tokens, distribution="uniform"):
+    h, i, experts, k = MODELS[model]
+    up, down = weights_of(h, i, experts)
+    x, z = torch.randn(tokens, h, device=DEVICE, dtype=torch.bfloat16), logits_of(tokens, experts, distribution)
+    y = torch.empty_like(x)
+    run = t.caller("moe", [x, z, up, down, y], k)
+    run()
+    some = torch.linspace(0, tokens - 1, min(tokens, 16), device=DEVICE).long()
+    touched = int(torch.unique(route(z, k)[1]).numel())
+    work = {"flops": 6 * tokens * k * h * i, "facts": {"touched": touched, "floor_bytes": 6 * touched * h * i + 4 * tokens * h * (1 + k) + 4 * tokens * k * i}}
+    compiled = torch.compile(grouped_layer)
+    peers = {"grouped_mm": lambda: grouped_layer(x, z, up, down, k), "grouped_mm_compiled": lambda: compiled(x, z, up, down, k)}
+    return run, peers, error_of(y[some], reference(x, z, up, down, k, some)), work
+
+
+def routing_tensors(tokens, experts, k):
+    def whole(*shape):
+        return torch.empty(*shape, device=DEVICE, dtype=torch.int32)
+
+    return [whole(tokens, k), torch.empty(tokens, k, device=DEVICE), whole(tokens, k), whole(tokens * k), whole(experts + 1), whole(5, experts + 1)]
+
+
+def router(t, experts, k, tokens):
+    z, out = logits_of(tokens, experts), routing_tensors(tokens, experts, k)
+    run = t.caller("moe_router", [z, *out], k)
+    run()
+    ids = route(z, k)[1]
+    order, ends = place(ids, experts)
+    error = float((out[0].long() != ids).sum() + (out[3].long() != order).sum() + (out[4][1:] != ends).sum())
+
+    def eager():
+        _, chosen = route(z, k)
+        return place(chosen, experts)
+
+    return run, {"eager": eager, "compiled": torch.compile(eager)}, error, {"bytes": 4 * tokens * experts + 16 * tokens * k}
+
+
+def deepseek_router(t, tokens):
+    z, bias, out = logits_of(tokens, 256), torch.randn(256, device=DEVICE) * 0.1, routing_tensors(tokens, 256, 8)
+    run = t.caller("moe_router_deepseek_v3", [z, *out, bias])
+    run()
+
+    def eager():
+        s = torch.sigmoid(z)
+        c = (s + bias).reshape(tokens, 8, 32)
+        kept = torch.topk(torch.topk(c, 2, -1).values.sum(-1), 4, -1).indices
+        mask = torch.zeros(tokens, 8, device=DEVICE, dtype=torch.bool).scatter_(1, kept, True)
+        ids = torch.topk(torch.where(mask[..., None], c, float("-inf")).reshape(tokens, 256), 8, -1).indices
+        w = s.gather(1, ids)
+        return 2.5 * w / w.sum(-1, keepdim=True), ids, place(ids, 256)
+
+    return run, {"eager": eager, "compiled": torch.compile(eager)}, error_of(out[1], eager()[0]), {"bytes": 4 * tokens * 256 + 128 * tokens}
+
+
+def backward(t, model, tokens):
+    h, i, experts, k = MODELS[model]
+    up, down = weights_of(h, i, experts)
+    x, z = torch.randn(tokens, h, device=DEVICE, dtype=torch.bfloat16), logits_of(tokens, experts)
+    dy, y = torch.randn_like(x), torch.empty_like(x)
+    saved = [*routing_tensors(tokens, experts, k), torch.empty(tokens * k, 2 * i, device=DEVICE, dtype=torch.bfloat16)]
+    dx, dz, dup, ddown = torch.empty_like(x), torch.empty_like(z), torch.empty_like(up), torch.empty_like(down)
+    t.caller("moe_training_forward", [x, z, up, down, y, *saved], k)()
+    run = t.caller("moe_backward", [x, z, up, down, dy, *saved, dx, dz, dup, ddown], k)
+    run()
+    leaves = [v.detach().requires_grad_() for v in (x, z, up, down)]
+    made = []
+
+    def peer(fn):
+        def call():
+            if fn not in made:
+                made.append(fn)
+                graphs[fn] = fn(*leaves, k)
+            return torch.autograd.grad(graphs[fn], leaves, dy, retain_graph=True)
+        return call
+
+    graphs = {}
+    peers = {"grouped_mm": peer(grouped_layer), "grouped_mm_compiled": peer(torch.compile(grouped_layer))}
+    want = peers["grouped_mm"]()
+    errors = {f"{name}_err": error_of(got, of) for name, got, of in zip(("dx", "dz", "dup", "ddown"), (dx, dz, dup, ddown), want)}
+    return run, peers, errors, {"flops": 12 * tokens * k * h * i}
+
+
+def routers(t):
+    for experts, k in ROUTED:
+        for tokens in (1, 128, 1024, 4096, 16384):
+            yield "router", f"T{tokens} E{experts} k{k}", functools.partial(router, t, experts, k, tokens)
+    for tokens in (128, 1024, 16384):
+        yield "router", f"T{tokens} E256 k8 in 4 of 8 groups", functools.partial(deepseek_router, t, tokens)
+
+
+def layers(t):
+    for model in MODELS:
+        for tokens in (1, 8, 32):
+            yield "moe_decode", f"{model} T{tokens} bf16", functools.partial(layer, t, "moe_decode", model, tokens)
+        for tokens in LENGTHS:
+            yield "moe", f"{model} T{tokens} bf16", functools.partial(layer, t, "moe", model, tokens)
+        for distribution in ("zipf", "one"):
+            yield "moe", f"{model} T4096 bf16 {distribution}", functools.partial(layer, t, "moe", model, 4096, distribution)
+
+
+def backwards(t):
+    for model, lengths in (("qwen3_30b", (4096, 16384)), ("mixtral", (4096,))):
+        for tokens in lengths:
+            yield "moe_backward", f"{model} T{tokens} bf16", functools.partial(backward, t, model, tokens)
+
+
+SUITES = [routers, layers, backwards]

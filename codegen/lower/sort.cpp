@@ -1,0 +1,222 @@
+// Lowering of sorts: a bitonic network (Batcher 1968) over the bits of an element's index, each of
+// which is a bit of the register, the lane or the warp. Where only the first K elements are wanted,
+// runs of K are sorted, and of two runs, one of them backwards, the better half is kept, which is
+// bitonic again.
+#include <fmt/format.h>
+
+#include <bit>
+#include <map>
+#include <optional>
+
+#include "codegen/lower/shuffle.h"
+#include "codegen/lower/sort_key.h"
+#include "ir/layout/linear_layout.h"
+#include "tegula/error.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+class Network {
+ public:
+  Network(Lowering& l, SortKey& key, const LinearLayout& layout, int axis, Tuple keys)
+      : l_(l), key_(key), axis_(axis), bits_(layout.bits(axis)), keys_(std::move(keys)) {
+    for (int r = 0; r < layout.registers(); ++r) slots_.push_back(layout.apply({.reg = r}));
+    places_.resize(static_cast<std::size_t>(bits_));
+    int found = 0;
+    for (HwDim in : {HwDim::Register, HwDim::Lane, HwDim::Warp})
+      for (int bit = 0; bit < layout.in_bits(in); ++bit)
+        if (const int step = layout.basis(in, bit)[axis]) {
+          places_[static_cast<std::size_t>(std::countr_zero(static_cast<unsigned>(step)))] = {in,
+                                                                                              bit};
+          ++found;
+        }
+    if (found != bits_) throw InternalError(fmt::format("sort along {} of {}", axis, layout.str()));
+  }
+
+  /// The registers of `result`, the layout of the first elements.
+  Tuple run(const LinearLayout& result) {
+    const int kept = result.bits(axis_);
+    for (int size = 1; size <= kept; ++size) merge(size);
+    for (int bit = kept; bit < bits_; ++bit) {
+      keep_better(bit);
+      clean(kept, bit + 1);
+    }
+    std::vector<std::int64_t> order;
+    for (int r = 0; r < result.registers(); ++r) order.push_back(slot_at(result.apply({.reg = r})));
+    return pick(order);
+  }
+
+ private:
+  struct Place {
+    HwDim in = HwDim::Register;
+    int bit = 0;
+  };
+
+  /// Runs of 2^size elements of two runs in opposite order.
+  void merge(int size) { clean(size, size); }
+  /// Sorts bitonic runs of 2^size; those whose index has bit `backwards`, if there is one, in
+  /// reverse.
+  void clean(int size, int backwards) {
+    for (int bit = size - 1; bit >= 0; --bit) exchange(bit, backwards);
+  }
+
+  const Place& place(int bit) const { return places_[static_cast<std::size_t>(bit)]; }
+  bool has_bit(const Dims& slot, int bit) const { return (slot[axis_] >> bit & 1) != 0; }
+  std::int64_t slot_at(const Dims& index) const {
+    for (std::size_t i = 0; i < slots_.size(); ++i)
+      if (slots_[i] == index) return static_cast<std::int64_t>(i);
+    throw InternalError("sort: no register has the element");
+  }
+  Tuple pick(const std::vector<std::int64_t>& indices) {
+    Tuple out;
+    for (Value v : keys_) out.push_back(l_.regs(v, indices));
+    return out;
+  }
+  Tuple choose(Value condition, const Tuple& a, const Tuple& b) {
+    Tuple out;
+    for (std::size_t i = 0; i < a.size(); ++i) out.push_back(l_.b.select(condition, a[i], b[i]));
+    return out;
+  }
+
+  /// Whether this thread has the bit of its lane or warp set.
+  Value thread_bit(const Place& p) {
+    Value& known = thread_bits_[{p.in, p.bit}];
+    if (!known)
+      known = l_.b.cmp("ne", l_.b.op(Opcode::And, {l_.coordinate(p.in), l_.b.i32(1 << p.bit)}),
+                       l_.b.i32(0));
+    return known;
+  }
+  /// One of two conditions, but not both; none never holds.
+  Value either(Value a, Value b) {
+    if (!a || !b) return a ? a : b;
+    return l_.b.op(Opcode::Xor, {a, b});
+  }
+
+  bool is_register(int bit) const { return bit < bits_ && place(bit).in == HwDim::Register; }
+  /// Where elements are sorted backwards by the bit of a lane or warp.
+  Value backwards_in_thread(int bit) {
+    return bit < bits_ && !is_register(bit) ? thread_bit(place(bit)) : Value();
+  }
+  Value backwards(int bit) {
+    if (!is_register(bit)) return backwards_in_thread(bit);
+    std::vector<std::int64_t> flags;
+    for (const Dims& slot : slots_) flags.push_back(has_bit(slot, bit) ? 1 : 0);
+    return l_.constants(DType::i1, flags);
+  }
+
+  void exchange(int bit, int backwards_bit) {
+    if (is_register(bit)) return exchange_registers(bit, backwards_bit);
+    const Tuple other = from_partner(bit);
+    // The upper one of two keeps the worse key.
+    const Value keeps_worse = either(backwards(backwards_bit), thread_bit(place(bit)));
+    keys_ = choose(either(key_.less(other, keys_), keeps_worse), other, keys_);
+  }
+
+  /// First and second register of each pair in the order wanted, of those whose bit is clear and
+  /// set.
+  struct Pairs {
+    std::vector<std::int64_t> first, second;
+  };
+  Pairs pairs_along(int bit, int backwards_bit) const {
+    Pairs pairs;
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      if (has_bit(slots_[i], bit)) continue;
+      Dims upper = slots_[i];
+      upper[axis_] |= 1 << bit;
+      auto low = static_cast<std::int64_t>(i), high = slot_at(upper);
+      if (is_register(backwards_bit) && has_bit(slots_[i], backwards_bit)) std::swap(low, high);
+      pairs.first.push_back(low);
+      pairs.second.push_back(high);
+    }
+    return pairs;
+  }
+
+  void exchange_registers(int bit, int backwards_bit) {
+    const Pairs pairs = pairs_along(bit, backwards_bit);
+    const Tuple a = pick(pairs.first), b = pick(pairs.second);
+    const Value swap = either(key_.less(b, a), backwards_in_thread(backwards_bit));
+    const Tuple first = choose(swap, b, a), second = choose(swap, a, b);
+    std::vector<std::int64_t> back(slots_.size());
+    for (std::size_t i = 0; i < pairs.first.size(); ++i) {
+      back[static_cast<std::size_t>(pairs.first[i])] = static_cast<std::int64_t>(i);
+      back[static_cast<std::size_t>(pairs.second[i])] =
+          static_cast<std::int64_t>(pairs.first.size() + i);
+    }
+    for (std::size_t i = 0; i < keys_.size(); ++i)
+      keys_[i] = l_.regs(l_.concat(std::vector{first[i], second[i]}), back);
+  }
+
+  /// Keeps the better ones of elements whose indices differ in the bit, wherever both were.
+  void keep_better(int bit) {
+    if (!is_register(bit)) {
+      const Tuple other = from_partner(bit);
+      keys_ = choose(key_.less(other, keys_), other, keys_);
+      return;
+    }
+    const Pairs pairs = pairs_along(bit, bits_);
+    const Tuple a = pick(pairs.first), b = pick(pairs.second);
+    keys_ = choose(key_.less(b, a), b, a);
+    std::vector<Dims> left;
+    for (std::int64_t i : pairs.first) left.push_back(slots_[static_cast<std::size_t>(i)]);
+    slots_ = std::move(left);
+  }
+
+  /// The keys of the thread whose lane or warp differs in the bit.
+  Tuple from_partner(int bit) {
+    const Place& p = place(bit);
+    Tuple out;
+    for (Value v : keys_)
+      out.push_back(p.in == HwDim::Lane ? shuffle(l_, v, l_.b.i32(1 << p.bit), "xor")
+                                        : through_shared(v, 1 << p.bit));
+    return out;
+  }
+
+  /// Scratch memory laid out [register][thread].
+  Value through_shared(Value v, int warps_apart) {
+    const Type type = l_.type(v);
+    const std::int64_t bytes = size_bytes(type.dtype()), threads = 32 * std::int64_t{l_.warps()};
+    std::vector<std::int64_t> rows;
+    for (std::int64_t r = 0; r < type.count(); ++r) rows.push_back(r * threads * bytes);
+    const Value base = l_.scratch(type.count() * threads * bytes, 16);
+    const auto column = [&](Value warp) {
+      const Value thread = l_.b.add(l_.b.mul(warp, l_.b.i32(32)), l_.coordinate(HwDim::Lane));
+      return l_.b.add(l_.constants(DType::i32, rows),
+                      l_.b.add(l_.b.mul(thread, l_.b.i32(bytes)), base));
+    };
+    const Value warp = l_.coordinate(HwDim::Warp);
+    l_.barrier();
+    l_.b.effect(Opcode::StShared, {column(warp), v}, {{AttrName::width, 1}});
+    l_.barrier();
+    const Value partner = l_.b.op(Opcode::Xor, {warp, l_.b.i32(warps_apart)});
+    return l_.b.op(Opcode::LdShared, {column(partner)}, type, {{AttrName::width, 1}});
+  }
+
+  Lowering& l_;
+  SortKey& key_;
+  int axis_, bits_;
+  std::vector<Place> places_;  ///< of each bit of an index along the axis
+  std::vector<Dims> slots_;    ///< the part of an index that each register stands for
+  Tuple keys_;
+  std::map<std::pair<HwDim, int>, Value> thread_bits_;
+};
+
+}  // namespace
+
+void lower_Sort(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const Type type = l.from.type(d.operands[0]);
+  const LinearLayout& layout = layout_of(type);
+  const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
+  SortKey key(l, type.dtype(), d.attrs.i(AttrName::descending) != 0, layout.cover()[axis]);
+  const Value given = d.operands.size() > 1 ? l.get(d.operands[1]) : Value();
+  const Value present = l.and_predicates(inside_along(l, layout, axis), given);
+  Network network(l, key, layout, axis,
+                  key.encode(l.get(d.operands[0]), index_along(l, layout, axis), present));
+  const Tuple sorted = key.decode(network.run(layout_of(l.from.type(d.results[0]))));
+  for (std::size_t i = 0; i < 2; ++i) l.set(d.results[i], sorted[i]);
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,148 @@
+#include "codegen/lower/sort_key.h"
+
+#include "ir/eval/number.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+/// Added to the index of what is not there: beyond every index, so that it stands behind a number
+/// with the same key.
+constexpr std::int64_t kNowhere = std::int64_t{1} << 21;
+constexpr std::int64_t kPackedNowhere = std::int64_t{1} << 15;
+
+}  // namespace
+
+SortKey::SortKey(Lowering& l, DType dtype, bool descending, std::int64_t extent)
+    : l_(l),
+      dtype_(dtype),
+      wide_(is_float(dtype) && size_bits(dtype) < 32    ? DType::f32
+            : !is_float(dtype) && size_bits(dtype) < 32 ? DType::i32
+                                                        : dtype),
+      bits_(size_bits(wide_) == 64 ? DType::u64 : DType::u32),
+      is_descending_(descending),
+      is_packed_(size_bits(dtype) <= 16 && dtype != DType::f16 && extent <= kPackedNowhere) {}
+
+Value SortKey::number(std::uint64_t v) {
+  return l_.b.constant(Type::scalar(bits_), static_cast<std::int64_t>(v));
+}
+std::uint64_t SortKey::all_ones() const {
+  return is_packed_ ? 0xffffu : bits_ == DType::u64 ? ~std::uint64_t{0} : 0xffffffffu;
+}
+
+/// Bits of a number with its sign turned, of a negative one all: larger numbers are larger.
+Value SortKey::ordered_float(Value x) {
+  const bool is_wide = bits_ == DType::u64;
+  const DType integer = is_wide ? DType::i64 : DType::i32;
+  const Value zero = l_.b.constant(Type::scalar(wide_), 0.0);
+  const Value plain = l_.b.select(l_.b.cmp("eq", x, zero), zero, x);
+  const Type type = l_.type(x);
+  const Value bits = l_.b.op(Opcode::Bitcast, {plain}, type.with_dtype(integer));
+  const Value sign = l_.b.constant(Type::scalar(integer), std::int64_t{is_wide ? 63 : 31});
+  const Value top =
+      l_.b.constant(Type::scalar(integer), is_wide ? INT64_MIN : std::int64_t{INT32_MIN});
+  const Value flips = l_.b.op(Opcode::Or, {l_.b.op(Opcode::Shr, {bits, sign}), top});
+  return l_.b.op(Opcode::Bitcast, {l_.b.op(Opcode::Xor, {bits, flips})}, type.with_dtype(bits_));
+}
+
+Value SortKey::ordered_integer(Value x) {
+  const Type type = l_.type(x).with_dtype(bits_);
+  if (size_bits(dtype_) < 32) {
+    const Value from_zero =
+        is_signed(dtype_) ? l_.b.add(x, l_.b.i32(1 << (size_bits(dtype_) - 1))) : x;
+    return l_.b.op(Opcode::Bitcast, {from_zero}, type);
+  }
+  const Value bits = l_.b.op(Opcode::Bitcast, {x}, type);
+  const std::uint64_t top = std::uint64_t{1} << (size_bits(bits_) - 1);
+  return is_signed(dtype_) ? l_.b.op(Opcode::Xor, {bits, number(top)}) : bits;
+}
+
+Value SortKey::ordered(Value registers) {
+  const Value x = l_.b.cast(registers, wide_);
+  Value key = is_float(dtype_) ? ordered_float(x) : ordered_integer(x);
+  // Floats of 8 and 16 bits have no others in f32.
+  if (is_packed_ && is_float(dtype_)) key = l_.b.op(Opcode::Shr, {key, number(16)});
+  if (is_descending_) key = l_.b.op(Opcode::Xor, {key, number(all_ones())});
+  if (!is_float(dtype_)) return key;
+  return l_.b.select(l_.b.cmp("ne", x, x), number(all_ones() - 1), key);
+}
+
+Tuple SortKey::encode(Value registers, Value index, Value present) {
+  Value key = ordered(registers), at = index;
+  if (present) {
+    const Value behind = l_.b.i32(is_packed_ ? kPackedNowhere : kNowhere);
+    key = l_.b.select(present, key, number(all_ones()));
+    at = l_.b.select(present, at, l_.b.add(at, behind));
+  }
+  if (!is_packed_) return {key, at};
+  const Value low = l_.b.op(Opcode::Bitcast, {at}, l_.type(at).with_dtype(bits_));
+  return {l_.b.op(Opcode::Or, {l_.b.op(Opcode::Shl, {key, number(16)}), low})};
+}
+
+Value SortKey::less(const Tuple& a, const Tuple& b) {
+  const Value before = l_.b.cmp("lt", a[0], b[0]);
+  if (is_packed_) return before;
+  const Value tied = l_.b.op(Opcode::And, {l_.b.cmp("eq", a[0], b[0]), l_.b.cmp("lt", a[1], b[1])});
+  return l_.b.op(Opcode::Or, {before, tied});
+}
+
+Value SortKey::restored_float(Value key) {
+  const bool is_wide = bits_ == DType::u64;
+  const DType integer = is_wide ? DType::i64 : DType::i32;
+  const Value bits = l_.b.op(Opcode::Bitcast, {key}, l_.type(key).with_dtype(integer));
+  const Value sign = l_.b.constant(Type::scalar(integer), std::int64_t{is_wide ? 63 : 31});
+  const Value top =
+      l_.b.constant(Type::scalar(integer), is_wide ? INT64_MIN : std::int64_t{INT32_MIN});
+  const Value was_negative = l_.b.op(Opcode::Not, {l_.b.op(Opcode::Shr, {bits, sign})});
+  const Value flips = l_.b.op(Opcode::Or, {was_negative, top});
+  return l_.b.op(Opcode::Bitcast, {l_.b.op(Opcode::Xor, {bits, flips})},
+                 l_.type(key).with_dtype(wide_));
+}
+
+Value SortKey::restored(Value key) {
+  Value bits = is_descending_ ? l_.b.op(Opcode::Xor, {key, number(all_ones())}) : key;
+  if (is_float(dtype_)) {
+    if (is_packed_) {
+      // The low half of a positive number is 0, that of a negative one, all of whose bits are
+      // turned, is ones.
+      const Value low =
+          l_.b.select(l_.b.cmp("ge", bits, number(0x8000)), number(0), number(0xffff));
+      bits = l_.b.op(Opcode::Or, {l_.b.op(Opcode::Shl, {bits, number(16)}), low});
+    }
+    const Value nan = l_.b.constant(Type::scalar(wide_), kNaN);
+    const Value is_nan = l_.b.cmp("eq", key, number(all_ones() - 1));
+    return l_.b.cast(l_.b.select(is_nan, nan, restored_float(bits)), dtype_);
+  }
+  if (dtype_ == DType::i1) return l_.b.cmp("ne", bits, number(0));
+  const bool has_sign = is_signed(dtype_);
+  if (size_bits(dtype_) < 32) {
+    const Value from_zero = l_.b.op(Opcode::Bitcast, {bits}, l_.type(bits).with_dtype(DType::i32));
+    const Value x =
+        has_sign ? l_.b.sub(from_zero, l_.b.i32(1 << (size_bits(dtype_) - 1))) : from_zero;
+    return l_.b.cast(x, dtype_);
+  }
+  const std::uint64_t top = std::uint64_t{1} << (size_bits(bits_) - 1);
+  if (has_sign) bits = l_.b.op(Opcode::Xor, {bits, number(top)});
+  return l_.b.op(Opcode::Bitcast, {bits}, l_.type(bits).with_dtype(dtype_));
+}
+
+Tuple SortKey::decode(const Tuple& k) {
+  Value key = k[0], index, is_nowhere;
+  if (is_packed_) {
+    const Value low = l_.b.op(Opcode::And, {k[0], number(0xffff)});
+    key = l_.b.op(Opcode::Shr, {k[0], number(16)});
+    index = l_.b.op(Opcode::Bitcast, {low}, l_.type(low).with_dtype(DType::i32));
+    is_nowhere = l_.b.cmp("ge", index, l_.b.i32(kPackedNowhere));
+  } else {
+    index = k[1];
+    is_nowhere = l_.b.cmp("ge", index, l_.b.i32(kNowhere));
+  }
+  const Value zero = is_float(dtype_) ? l_.b.constant(Type::scalar(dtype_), 0.0)
+                                      : l_.b.constant(Type::scalar(dtype_), std::int64_t{0});
+  return {l_.b.select(is_nowhere, zero, restored(key)),
+          l_.b.select(is_nowhere, l_.b.i32(0), index)};
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,68 @@
+#pragma once
+// What the math functions are made of: polynomials, reductions of the argument and the bits of a
+// float. Only correctly rounded operations and integers, so that all executors compute the same
+// bits. Arguments are f32 or f64; the results have their type.
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "dsl/elementwise.h"
+#include "tegula/math.h"
+
+namespace tegula::dsl::elementary {
+
+/// IEEE 754's binary32 or binary64.
+struct Format {
+  DType type, bits, unsigned_bits;
+  int width, mantissa;  ///< bits in all, stored bits of the significand
+  std::int64_t bias;
+
+  std::int64_t infinity() const { return (2 * bias + 1) << mantissa; }
+  std::int64_t one() const { return bias << mantissa; }
+  std::int64_t magnitude() const { return infinity() | ((std::int64_t{1} << mantissa) - 1); }
+  double smallest_normal() const;
+};
+Format format_of(const Tile& x);
+inline bool is_wide(const Tile& x) { return x.dtype() == DType::f64; }
+
+/// Two or more coefficients from the highest power to the lowest, by Horner's scheme in fused
+/// multiplications.
+Tile polynomial(const Tile& x, std::span<const double> coefficients);
+/// The polynomial of the one list or of the other, by x's type.
+template <std::size_t N, std::size_t M>
+Tile polynomial(const Tile& x, const std::array<double, N>& narrow,
+                const std::array<double, M>& wide) {
+  return is_wide(x) ? polynomial(x, std::span<const double>(wide))
+                    : polynomial(x, std::span<const double>(narrow));
+}
+
+/// The bits as a signed integer, and the float with these bits.
+Tile bits_of(const Tile& x);
+Tile from_bits(const Tile& bits, const Format& f);
+/// 2^j for an integer tile whose power is a normal number.
+Tile power_of_two(const Tile& j, const Format& f);
+/// x * 2^j rounded once, for |j| < 2 bias.
+Tile scaled(const Tile& x, const Tile& j);
+/// |x| with the sign of y.
+Tile with_sign(const Tile& x, const Tile& y);
+/// Larger and smaller one; NaN if one is.
+Tile kept_max(const Tile& x, double bound);
+Tile kept_min(const Tile& x, double bound);
+
+/// x = m 2^e with 2/3 <= m < 4/3, for positive normal x: m - 1, which is exact, and e.
+struct Reduced {
+  Tile rest, exponent;  ///< of x's type, integer
+};
+Reduced reduced(const Tile& x);
+/// log(1 + f) for |f| <= 1/3.
+Tile log1p_part(const Tile& f);
+/// Natural logarithm of a positive normal number.
+Tile log_of_normal(const Tile& x);
+
+/// sin(pi x) and cos(pi x), |x| below 2^(mantissa - 1).
+struct SineCosine {
+  Tile sine, cosine;
+};
+SineCosine sincos_pi(const Tile& x);
+
+}  // namespace tegula::dsl::elementary

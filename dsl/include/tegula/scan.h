@@ -1,0 +1,94 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <source_location>
+#include <span>
+#include <vector>
+
+#include "tegula/tile_ops.h"
+
+/// Scans: running folds along a dimension of any extent.
+namespace tegula {
+
+/// How a scan runs.
+struct ScanOptions {
+  bool reverse = false;    ///< from the last element to the first
+  bool exclusive = false;  ///< an element does not count itself
+  Tile starts = {};        ///< an i1 tile of the same shape: a segment begins at this element
+};
+
+/// Running sum, product, maximum and minimum. f16 and bf16 are computed in f32 and rounded at the
+/// end, integers narrower than 32 bits in i32. The result is absent where the operand is; absent
+/// elements do not count. Maxima and minima ignore NaN, and of nothing are the identity.
+Tile cumsum(const Arg& t, Axis axis, ScanOptions options = {});
+Tile cumprod(const Arg& t, Axis axis, ScanOptions options = {});
+Tile cummax(const Arg& t, Axis axis, ScanOptions options = {});
+Tile cummin(const Arg& t, Axis axis, ScanOptions options = {});
+
+namespace detail {
+std::vector<Tile> scan_with(std::span<const Tile> tiles, std::span<const Arg> identity, Axis axis,
+                            const CombineFn& combine, const ScanOptions& options, Loc at);
+
+/// A function of arrays of scalars as the recorder of folds calls it.
+template <std::size_t N, class Fn>
+auto combine_arrays(const Fn& combine) {
+  return [&combine](std::span<Tile> l, std::span<const Tile> r) {
+    std::array<Tile, N> left, right;
+    for (std::size_t i = 0; i < N; ++i) {
+      left[i] = l[i];
+      right[i] = r[i];
+    }
+    const std::array<Tile, N> folded = combine(left, right);
+    for (std::size_t i = 0; i < N; ++i) l[i] = folded[i];
+  };
+}
+template <std::size_t N>
+std::array<Tile, N> array_of(const std::vector<Tile>& tiles) {
+  std::array<Tile, N> out;
+  for (std::size_t i = 0; i < N; ++i) out[i] = tiles[i];
+  return out;
+}
+}  // namespace detail
+
+/// Running fold by an associative function of two scalars, which returns one of exactly their type.
+/// Its first argument stands before the second along the axis, in a reverse scan too, so it need
+/// not commute; the elements are grouped in any way. What it may contain is said at `reduce`.
+/// `exclusive` needs `scan_from`: CompileError.
+template <class Fn>
+Tile scan(const Tile& t, Axis axis, Fn combine, ScanOptions options = {},
+          std::source_location at = std::source_location::current()) {
+  return detail::scan_with(
+             std::array{t}, {}, axis,
+             [&](std::span<Tile> l, std::span<const Tile> r) { l[0] = Tile(combine(l[0], r[0])); },
+             options, at)
+      .front();
+}
+/// Scans several tiles of one shape together; `combine` takes and returns arrays of scalars. An
+/// element that one of them lacks is absent in all.
+template <std::size_t N, class Fn>
+std::array<Tile, N> scan(const std::array<Tile, N>& tiles, Axis axis, Fn combine,
+                         ScanOptions options = {},
+                         std::source_location at = std::source_location::current()) {
+  return detail::array_of<N>(
+      detail::scan_with(tiles, {}, axis, detail::combine_arrays<N>(combine), options, at));
+}
+/// The same with the identity of the function: what an exclusive scan, or each segment of one,
+/// begins with. Numbers, or scalars of the tiles' types.
+template <std::size_t N, class Fn>
+std::array<Tile, N> scan_from(const std::array<Arg, N>& identity, const std::array<Tile, N>& tiles,
+                              Axis axis, Fn combine, ScanOptions options = {},
+                              std::source_location at = std::source_location::current()) {
+  return detail::array_of<N>(
+      detail::scan_with(tiles, identity, axis, detail::combine_arrays<N>(combine), options, at));
+}
+template <class Fn>
+Tile scan_from(const Arg& identity, const Tile& t, Axis axis, Fn combine, ScanOptions options = {},
+               std::source_location at = std::source_location::current()) {
+  return detail::scan_with(
+             std::array{t}, std::array{identity}, axis,
+             [&](std::span<Tile> l, std::span<const Tile> r) { l[0] = Tile(combine(l[0], r[0])); },
+             options, at)
+      .front();
+}
+
+}  // namespace tegula

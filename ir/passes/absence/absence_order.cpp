@@ -1,0 +1,89 @@
+// Absence of what is sorted: absent elements of a line come to stand behind the others, so what is
+// there of the result is as many elements as the line has.
+#include <array>
+
+#include "ir/passes/absence/absence.h"
+
+namespace tegula::ir {
+namespace {
+
+bool is_along(const PresenceBound& bound, int axis) {
+  return bound.is_elements() || bound.dim == axis;
+}
+
+}  // namespace
+
+/// The bounds are of coordinates along the axis: the same elements are there in every line.
+PresenceBound Absence::sorted_line(Builder& b, OpId id, std::span<const PresenceBound> bounds) {
+  const int axis = static_cast<int>(k_[id].attrs.i(AttrName::axis));
+  const std::int64_t extent = k_.type(k_[id].operands[0]).shape()[static_cast<std::size_t>(axis)];
+  const PresenceBound& one = bounds.front();
+  if (bounds.size() == 1 && !one.mask && facts().is_non_negative(one.offset, id)) {
+    const Value rest = b.sub(one.limit, plain(b, one.offset));
+    const Value zero = b.constant(k_.type(rest), std::int64_t{0});
+    return {.dim = axis, .offset = zero, .limit = b.op(Opcode::Max, {rest, zero})};
+  }
+  Value inside;
+  for (const PresenceBound& bound : bounds) {
+    const Value more = line(b, bound, extent);
+    inside = inside ? b.op(Opcode::And, {inside, more}) : more;
+  }
+  const Value count = b.op(Opcode::Reduce, {b.cast(inside, DType::i32)},
+                           {{AttrName::axis, 0}, {AttrName::kind, "sum"}});
+  return {.dim = axis, .offset = b.i32(0), .limit = count};
+}
+
+/// Some bounds are of elements: each line has its own number of them.
+PresenceBound Absence::sorted_elements(Builder& b, OpId id, std::span<const PresenceBound> bounds) {
+  const int axis = static_cast<int>(k_[id].attrs.i(AttrName::axis));
+  const Type type = k_.type(k_[id].operands[0]), sorted = k_.type(k_[id].results[1]);
+  const Value present = mask_of_all(b, bounds, type);
+  Value count = b.op(Opcode::Reduce, {b.cast(present, DType::i32)},
+                     {{AttrName::axis, axis}, {AttrName::kind, "sum"}});
+  if (sorted.rank() > 1) {
+    count = b.op(Opcode::ExpandDims, {count}, {{AttrName::axis, axis}});
+    count = b.op(Opcode::Broadcast, {count}, sorted);
+  }
+  const std::int64_t kept = sorted.shape()[static_cast<std::size_t>(axis)];
+  Value index = b.op(Opcode::Arange, {}, Type::tile({DType::i32, false}, std::span(&kept, 1)),
+                     {{AttrName::start, 0}});
+  for (int d = 0; d < static_cast<int>(sorted.rank()); ++d)
+    if (d != axis) index = b.op(Opcode::ExpandDims, {index}, {{AttrName::axis, d}});
+  if (sorted.rank() > 1) index = b.op(Opcode::Broadcast, {index}, sorted);
+  PresenceBound there{PresenceBound::kElements};
+  there.mask = b.cmp("lt", index, count);
+  return there;
+}
+
+void Absence::sort(OpId id) {
+  const int axis = static_cast<int>(k_[id].attrs.i(AttrName::axis));
+  List kept, along, coordinates;
+  for (const PresenceBound& bound : of(k_[id].operands[0])) {
+    if (bound.is_whole() || !is_along(bound, axis)) {
+      kept.push_back(bound);
+      continue;
+    }
+    along.push_back(bound);
+    if (!bound.is_elements()) coordinates.push_back(bound);
+  }
+  if (!along.empty()) {
+    DerivedBounds& made = made_[{id, 0}];
+    if (made.from != along) {
+      Builder b(k_, id);
+      made = {along, {}};
+      if (!coordinates.empty()) made.bounds.push_back(sorted_line(b, id, coordinates));
+      if (coordinates.size() != along.size()) made.bounds.push_back(sorted_elements(b, id, along));
+    }
+    merge_bounds(kept, made.bounds);
+  }
+  for (Value v : std::array{k_[id].results[0], k_[id].results[1]}) set(v, kept);
+}
+
+/// Ranks are there where the keys are, counts always.
+void Absence::key_ranks(OpId id) {
+  const List of_keys(of(k_[id].operands[0]).begin(), of(k_[id].operands[0]).end());
+  set(k_[id].results[0], of_keys);
+  set(k_[id].results[1], {});
+}
+
+}  // namespace tegula::ir

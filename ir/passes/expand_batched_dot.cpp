@@ -1,0 +1,110 @@
+// Writes a dot of three dimensions as one dot for each index along the first of them.
+//
+//   r = dot a, b, acc : tile<Bxmxn>   ->   for each i of B:
+//                                            a_i = reshape (tile_slice a [i, 0, 0])
+//                                            r_i = dot a_i, b_i, acc_i
+//                                          r = tile_concat (expand_dims r_i) ..
+//
+// An operand that is loaded for this dot alone is loaded in B boxes instead, so that each product
+// is pipelined as one by itself would be. Absent elements are zeros and masks by now, so that the
+// parts, which no longer have the first dimension, need not know what was absent along it.
+#include <algorithm>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/pipeline.h"
+#include "ir/uses.h"
+
+namespace tegula::ir {
+namespace {
+
+class BatchedDots {
+ public:
+  explicit BatchedDots(Kernel& k) : k_(k), uses_(k) {}
+
+  bool run() {
+    std::vector<OpId> dots;
+    walk(k_, k_.body(), [&](OpId op) {
+      if (k_[op].opcode == Opcode::Dot && k_.type(k_[op].results[0]).rank() == 3)
+        dots.push_back(op);
+    });
+    for (OpId dot : dots) expand(dot);
+    return !dots.empty();
+  }
+
+ private:
+  void expand(OpId dot) {
+    const std::vector<Value> operands(k_[dot].operands.begin(), k_[dot].operands.end());
+    const Value result = k_[dot].results[0];
+    std::vector<std::vector<Value>> matrices;
+    for (Value v : operands) matrices.push_back(of_batches(dot, v));
+    Builder b(k_, dot);
+    std::vector<Value> products;
+    for (std::size_t i = 0; i < matrices[0].size(); ++i) {
+      const std::array each{matrices[0][i], matrices[1][i], matrices[2][i]};
+      const OpId one = b.create(Opcode::Dot, each, AttrList(k_[dot].attrs));
+      products.push_back(b.op(Opcode::ExpandDims, {k_[one].results[0]}, {{AttrName::axis, 0}}));
+    }
+    const Value all = products.size() == 1
+                          ? products[0]
+                          : b.op(Opcode::TileConcat, products, {{AttrName::axis, 0}});
+    k_.replace_all_uses(result, all);
+    k_.erase(dot);
+    for (Value v : operands)
+      if (is_own_load(v)) k_.erase(k_[v].def);
+  }
+
+  /// The dot is the only one that uses what the load brings.
+  bool is_own_load(Value v) const {
+    const OpId def = k_[v].def;
+    return def && k_[def].opcode == Opcode::LoadView && uses_.count(v) == 1;
+  }
+
+  std::vector<Value> of_batches(OpId dot, Value v) {
+    const Type type = k_.type(v);
+    const Type matrix = Type::tile(type.elem(), type.shape().subspan(1));
+    std::vector<Value> parts;
+    for (std::int64_t i = 0; i < type.shape()[0]; ++i)
+      parts.push_back(is_own_load(v) ? loaded(k_[v].def, matrix, i) : sliced(dot, v, matrix, i));
+    return parts;
+  }
+
+  Value sliced(OpId dot, Value v, Type matrix, std::int64_t i) {
+    const Type type = k_.type(v);
+    Builder b(k_, dot);
+    if (const OpId def = k_[v].def; def && k_[def].opcode == Opcode::Const) {
+      AttrList attrs = k_[def].attrs;
+      return k_[b.create(Opcode::Const, std::span<const Value>(), std::span(&matrix, 1), attrs)]
+          .results[0];
+    }
+    Ints shape(type.shape().begin(), type.shape().end());
+    shape[0] = 1;
+    const Value slice = b.op(Opcode::TileSlice, {v}, Type::tile(type.elem(), shape),
+                             {{AttrName::offsets, Ints{i, 0, 0}}});
+    return b.op(Opcode::Reshape, {slice}, matrix);
+  }
+
+  Value loaded(OpId load, Type matrix, std::int64_t i) {
+    Builder b(k_, load);
+    std::vector<Value> operands(k_[load].operands.begin(), k_[load].operands.end());
+    AttrList attrs = k_[load].attrs;
+    const auto axes = attrs.ints(AttrName::axes);
+    Value& offset = operands[static_cast<std::size_t>(1 + axes[0])];
+    if (i != 0) offset = b.add(offset, b.constant(k_.type(offset), i));
+    // Along a dimension of stride 1 the offset's divisor counts.
+    const auto view_dim = static_cast<std::size_t>(axes[0]);
+    if (i != 0 && k_.type(operands[0]).view_facts().strides[view_dim] == 1)
+      attrs.set(AttrName::offset_divisibility, std::int64_t{1});
+    attrs.set(AttrName::axes, Ints(axes.begin() + 1, axes.end()));
+    return k_[b.create(Opcode::LoadView, operands, std::span(&matrix, 1), attrs)].results[0];
+  }
+
+  Kernel& k_;
+  Uses uses_;
+};
+
+}  // namespace
+
+bool expand_batched_dot(Kernel& kernel, PassContext&) { return BatchedDots(kernel).run(); }
+
+}  // namespace tegula::ir

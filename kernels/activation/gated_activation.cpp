@@ -1,0 +1,158 @@
+// SwiGLU and GEGLU, element by element.
+#include "tegula/kernels/gated_activation.h"
+
+#include <algorithm>
+#include <bit>
+#include <initializer_list>
+#include <numbers>
+
+#include "kernels/float_types.h"
+#include "kernels/row_tiles.h"
+#include "tegula/call_plan.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+/// An activation and its derivative.
+struct Activated {
+  Tile value, derivative;
+};
+
+Activated silu_of(const Tile& x) {
+  const Tile s = sigmoid(x), value = x * s;
+  return {value, s + value * (1.0f - s)};
+}
+
+/// Phi(x) x, with the normal distribution's Phi and density.
+Activated gelu_of(const Tile& x) {
+  constexpr float kDensity = std::numbers::inv_sqrtpi_v<float> / std::numbers::sqrt2_v<float>;
+  const Tile phi = 0.5f * (1.0f + erf(x * (1 / std::numbers::sqrt2_v<float>)));
+  const Tile density = kDensity * exp2(x * x * (-0.5f * std::numbers::log2e_v<float>));
+  return {gelu(x), phi + x * density};
+}
+
+Activated gelu_tanh_of(const Tile& x) {
+  constexpr float kCubic = 0.044715f,
+                  kScale = std::numbers::sqrt2_v<float> * std::numbers::inv_sqrtpi_v<float>;
+  const Tile square = x * x, t = tanh(kScale * x * (1.0f + kCubic * square));
+  const Tile slope = kScale * (1.0f + 3 * kCubic * square);
+  return {0.5f * x * (1.0f + t), 0.5f * (1.0f + t + x * (1.0f - t * t) * slope)};
+}
+
+Activated activated(GateActivation activation, const Tile& x) {
+  if (activation == GateActivation::silu) return silu_of(x);
+  return activation == GateActivation::gelu ? gelu_of(x) : gelu_tanh_of(x);
+}
+
+/// Extents of a program's tile.
+struct TileShape {
+  int rows, columns;
+};
+
+template <class T>
+auto forward_kernel() {
+  return kernel("gated_activation", [](In<T, 2> gate, In<T, 2> up, Out<T, 2> y,
+                                       GateActivation activation, TileShape tile) {
+    for (auto [r, c] : grid(y, tile.rows, tile.columns))
+      y(r, c) = activated(activation, cast<f32>(gate(r, c))).value * cast<f32>(up(r, c));
+  });
+}
+
+template <class T>
+auto backward_kernel() {
+  return kernel("gated_activation_backward",
+                [](In<T, 2> gate, In<T, 2> up, In<T, 2> dy, Out<T, 2> dgate, Out<T, 2> dup,
+                   GateActivation activation, TileShape tile) {
+                  for (auto [r, c] : grid(dup, tile.rows, tile.columns)) {
+                    const auto [value, derivative] = activated(activation, cast<f32>(gate(r, c)));
+                    const Tile g = cast<f32>(dy(r, c)), u = cast<f32>(up(r, c));
+                    dgate(r, c) = g * u * derivative;
+                    dup(r, c) = g * value;
+                  }
+                });
+}
+
+template <class T>
+struct GatedKernels {
+  // A thread has 16 elements of each of two or more tensors: as many bytes under way as 32 of one.
+  decltype(forward_kernel<T>()) forward = forward_kernel<T>().with_plan("num_warps=4");
+  decltype(backward_kernel<T>()) backward = backward_kernel<T>().with_plan("num_warps=4");
+  // Which tensors are contiguous decides, and classes of strides do not tell.
+  CallPlans forward_plans{StrideKey::exact}, backward_plans{StrideKey::exact};
+};
+template <class T>
+const GatedKernels<T>& kernels() {
+  static const auto* const all = new GatedKernels<T>;  // statics may call, too
+  return *all;
+}
+
+/// The tensors of a call as its plan launches them: where all are contiguous, one row, of which
+/// only the last tile is ragged.
+template <std::size_t N>
+std::array<PlanSlot, N> as_rows(PlanBuilder& plan) {
+  std::array<PlanSlot, N> slots;
+  bool contiguous = true;
+  for (std::size_t i = 0; i < N; ++i) {
+    slots[i] = plan.argument(i);
+    contiguous = contiguous && plan.tensor(slots[i]).is_contiguous();
+  }
+  for (PlanSlot& slot : slots)
+    if (contiguous)
+      slot = plan.view(slot, [](const Tensor& t) { return t.reshape({1, t.numel()}); });
+  return slots;
+}
+
+/// 2048 elements: two 16-byte accesses of bf16 by each thread of four warps.
+TileShape tile_of(const Tensor& t) {
+  constexpr std::int64_t kElements = 2048, kMaxRows = 64;
+  const auto columns = static_cast<std::int64_t>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::clamp<std::int64_t>(t.size(1), 1, kElements))));
+  return {static_cast<int>(std::min(kElements / columns,
+                                    std::min(kMaxRows, std::max<std::int64_t>(t.size(0), 1)))),
+          static_cast<int>(columns)};
+}
+
+void check(const char* name, std::initializer_list<std::pair<const char*, const Tensor*>> tensors) {
+  const Tensor& gate = *tensors.begin()->second;
+  require_rank(name, "gate", gate, 2);
+  for (const auto& [of, tensor] : tensors)
+    require_tensor(name, of, *tensor, gate.dtype(), gate.shape());
+}
+
+}  // namespace
+
+void gated_activation(const Stream& stream, GateActivation activation, const Tensor& gate,
+                      const Tensor& up, const Tensor& y, Loc at) {
+  const detail::CallPlace here(at);
+  for_float("gated_activation", gate.dtype(), [&]<class T>(T) {
+    check("gated_activation", {{"gate", &gate}, {"up", &up}, {"y", &y}});
+    const auto& k = kernels<T>();
+    const PlanOptions key{static_cast<std::int64_t>(activation)};
+    k.forward_plans.call(stream, tensor_args(gate, up, y), key, [&](PlanBuilder& plan) {
+      const auto [g, u, out] = as_rows<3>(plan);
+      const auto [rows, columns] = tile_of(plan.tensor(out));
+      plan.launch(k.forward, g, u, out, activation, rows, columns);
+    });
+  });
+}
+
+void gated_activation_backward(const Stream& stream, GateActivation activation, const Tensor& gate,
+                               const Tensor& up, const Tensor& dy, const Tensor& dgate,
+                               const Tensor& dup, Loc at) {
+  const detail::CallPlace here(at);
+  for_float("gated_activation_backward", gate.dtype(), [&]<class T>(T) {
+    check("gated_activation_backward",
+          {{"gate", &gate}, {"up", &up}, {"dy", &dy}, {"dgate", &dgate}, {"dup", &dup}});
+    const auto& k = kernels<T>();
+    const PlanOptions key{static_cast<std::int64_t>(activation)};
+    k.backward_plans.call(stream, tensor_args(gate, up, dy, dgate, dup), key,
+                          [&](PlanBuilder& plan) {
+                            const auto [g, u, d, dg, du] = as_rows<5>(plan);
+                            const auto [rows, columns] = tile_of(plan.tensor(du));
+                            plan.launch(k.backward, g, u, d, dg, du, activation, rows, columns);
+                          });
+  });
+}
+
+}  // namespace tegula

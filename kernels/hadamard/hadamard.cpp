@@ -1,0 +1,54 @@
+// The fast Walsh-Hadamard transform: log2(n) butterfly stages of rows that a program holds.
+#include "tegula/kernels/hadamard.h"
+
+#include <bit>
+
+#include "kernels/float_types.h"
+#include "kernels/row_tiles.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+/// Elements i and i + stride become their sum and their difference. The sum reaches both; what is
+/// taken from it twice is the second's own, so that one exchange serves both.
+Tile butterfly(const Tile& x, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+  const Tile pairs = x.reshape({rows, columns / (2 * stride), 2, stride});
+  const Tile is_second = (arange(2) == 1).expand(1), total = sum(pairs, 2).expand(2);
+  return (total - where(is_second, 2.0f * pairs, 0.0f)).reshape({rows, columns});
+}
+
+template <class T>
+auto hadamard_kernel() {
+  return kernel("hadamard", [](In<T, 2> x, Out<T, 2> y, Scalar<f32> scale, int tile_rows) {
+    const int columns = x.static_dim(1);
+    const Index row = slice(0, columns);
+    for (auto r : grid(rows(y), tile_rows)) {
+      const Tile loaded = fill_absent(cast<f32>(x.with(kReadOnce)(r, row)), 0);
+      Tile v = loaded.reshape({tile_rows, columns});
+      for (int stride = 1; stride < columns; stride *= 2)
+        v = butterfly(v, tile_rows, columns, stride);
+      v = v * scale;
+      y(r, row) = tile_rows == 1 ? v.reshape({columns}) : v;
+    }
+  });
+}
+
+}  // namespace
+
+void hadamard(const Stream& stream, const Tensor& x, const Tensor& y, float scale, Loc at) {
+  const detail::CallPlace here(at);
+  require_rank("hadamard", "x", x, 2);
+  require_tensor("hadamard", "y", y, x.dtype(), x.shape());
+  const std::int64_t columns = x.size(1);
+  if (columns < 2 || columns > kMaxHeldColumns ||
+      !std::has_single_bit(static_cast<std::uint64_t>(columns)))
+    throw_argument_error(ErrorId::kernel_argument, "hadamard", "x", x.str(),
+                         "rows of a power of two from 2 to 32768");
+  for_float("hadamard", x.dtype(), [&]<class T>(T) {
+    static const auto* const kernel = new auto(hadamard_kernel<T>());  // statics may call, too
+    (*kernel)(stream, x, y, scale, rows_per_tile(columns));
+  });
+}
+
+}  // namespace tegula

@@ -1,0 +1,53 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <span>
+
+#include "tegula/location.h"
+#include "tegula/stream.h"
+#include "tegula/tensor.h"
+
+namespace tegula {
+
+/// A parameter and its state. All are contiguous and of one shape.
+struct AdamWTensors {
+  Tensor weight;         ///< f32 or bf16, updated
+  Tensor gradient;       ///< of weight's type, or f32
+  Tensor first_moment;   ///< f32, updated; zeros before the first step
+  Tensor second_moment;  ///< f32, updated; zeros before the first step
+};
+
+/// Numbers of a step; they may change with each.
+struct AdamWOptions {
+  float learning_rate = 1e-3f;
+  float beta1 = 0.9f, beta2 = 0.999f;
+  float epsilon = 1e-8f;
+  float weight_decay = 1e-2f;
+  float gradient_scale = 1;  ///< what gradients are multiplied by first
+};
+
+/// AdamW (Loshchilov and Hutter 2019) on any number of tensors, in one launch a step. Memory-bound:
+/// every element is read and written once.
+///
+///     m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
+///     w = w (1 - lr decay) - lr m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)
+///
+/// All in f32; bf16 weights are rounded to nearest even. Tensors at multiples of 16 bytes are read
+/// and written by 16-byte accesses, others by single elements. Copies are the same optimizer.
+class AdamW {
+ public:
+  /// Keeps the tensors and writes a table of where they lie to their device. Throws CompileError
+  /// where types, shapes or devices do not fit: weights are of one type, gradients likewise.
+  explicit AdamW(std::span<const AdamWTensors> tensors, Loc at = std::source_location::current());
+
+  /// Step number `t`, from 1 on.
+  void step(const Stream& stream, std::int64_t t, const AdamWOptions& options = {},
+            Loc at = std::source_location::current()) const;
+
+ private:
+  struct State;
+  std::shared_ptr<const State> state_;
+};
+
+}  // namespace tegula

@@ -1,0 +1,73 @@
+// Cross entropy with the linear layer in front of it, some tokens at a time.
+#include "tegula/kernels/linear_cross_entropy.h"
+
+#include <algorithm>
+
+#include "kernels/float_types.h"
+#include "tegula/kernels/matmul.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+/// C += A B. A tile is one program's, and launches of a stream follow each other, so that sums are
+/// the same in every run.
+template <class T>
+auto matmul_add_kernel() {
+  return kernel("matmul_add", [](In<T, 2> A, In<T, 2> B, InOut<f32, 2> C) {
+    constexpr bool kUsesTensorCores = dtype_of<T> != DType::f32;
+    constexpr int kRows = kUsesTensorCores ? 128 : 64, kColumns = kUsesTensorCores ? 256 : 64,
+                  kStep = kUsesTensorCores ? 64 : 16;
+    for (auto [m, n] : grid(C, kRows, kColumns, group_m(8))) {
+      Tile acc = zeros<f32>(kRows, kColumns);
+      for (auto k : steps(A.cols(), kStep)) acc = dot(A(m, k), B(k, n), acc);
+      atomic_add(C(m, n), acc);
+    }
+  });
+}
+
+void matmul_add(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C) {
+  for_float("linear_cross_entropy", A.dtype(), [&]<class T>(T) {
+    static const auto* const kernel = new auto(matmul_add_kernel<T>());  // statics may call, too
+    (*kernel)(stream, A, B, C);
+  });
+}
+
+void check(const Tensor& x, const Tensor& weight, const Tensor& logits,
+           const LinearCrossEntropyGradients& gradients) {
+  constexpr const char* kName = "linear_cross_entropy";
+  require_rank(kName, "x", x, 2);
+  require_rank(kName, "weight", weight, 2);
+  require_tensor(kName, "weight", weight, x.dtype(), {weight.size(0), x.size(1)});
+  require_rank(kName, "logits", logits, 2);
+  require_tensor(kName, "logits", logits, x.dtype(),
+                 {std::max<std::int64_t>(logits.size(0), 1), weight.size(0)});
+  if (!gradients.x.defined() && !gradients.weight.defined() && !gradients.dloss.defined()) return;
+  require_tensor(kName, "the gradient of x", gradients.x, x.dtype(), x.shape());
+  require_tensor(kName, "the gradient of weight", gradients.weight, DType::f32, weight.shape());
+  require_tensor(kName, "dloss", gradients.dloss, DType::f32, {x.size(0)});
+}
+
+}  // namespace
+
+void linear_cross_entropy(const Stream& stream, const Tensor& x, const Tensor& weight,
+                          const Tensor& labels, const Tensor& logits, const Tensor& loss,
+                          const Tensor& lse, const LinearCrossEntropyGradients& gradients,
+                          const CrossEntropyOptions& options, Loc at) {
+  const detail::CallPlace here(at);
+  check(x, weight, logits, gradients);
+  const std::int64_t tokens = x.size(0), held = logits.size(0);
+  for (std::int64_t begin = 0; begin < tokens; begin += held) {
+    const std::int64_t end = std::min(begin + held, tokens);
+    const auto part = [&](const Tensor& t) { return t.slice(0, begin, end); };
+    const Tensor x_part = part(x), z = logits.slice(0, 0, end - begin);
+    matmul(stream, x_part, weight.transpose(0, 1), z);
+    cross_entropy(stream, z, part(labels), part(loss), part(lse), options);
+    if (!gradients.x.defined()) continue;
+    cross_entropy_backward(stream, z, part(labels), part(lse), part(gradients.dloss), z, options);
+    matmul(stream, z, weight, part(gradients.x));
+    matmul_add(stream, z.transpose(0, 1), x_part, gradients.weight);
+  }
+}
+
+}  // namespace tegula

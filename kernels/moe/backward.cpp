@@ -1,0 +1,184 @@
+// What backward of a layer launches.
+#include <tuple>
+
+#include "kernels/argument_error.h"
+#include "kernels/moe/layer_kernels.h"
+#include "tegula/kernels/call_place.h"
+
+namespace tegula {
+namespace {
+
+using namespace experts;
+
+/// Places of the arguments in the plan of backward.
+enum Argument : std::size_t {
+  kX,
+  kLogits,
+  kRouterBias,
+  kUp,
+  kDown,
+  kDownBias,
+  kDY,
+  kIds,
+  kWeights,
+  kRowOf,
+  kSlotOf,
+  kOffsets,
+  kFirstTiles,
+  kHidden,
+  kDX,
+  kDLogits,
+  kDWeights,
+  kDUp,
+  kDUpBias,
+  kDDown,
+  kDDownBias
+};
+
+/// Backward of one call while its plan is built.
+template <class T>
+class BackwardPlan {
+ public:
+  BackwardPlan(PlanBuilder& plan, const MoeOptions& options, const ExpertKernels<T>& kernels,
+               bool adds)
+      : plan_(plan),
+        options_(options),
+        kernels_(kernels),
+        adds_(adds),
+        h_(tensor(kX).size(1)),
+        i_(tensor(kDown).size(2)),
+        rows_(tensor(kSlotOf).size(0)) {
+    tiles_.bm = rows_ / all_experts(options) <= 64 ? 64 : 128;
+    weights_ = options.scales_inputs ? PlanSlot{} : flat(plan, at(kWeights));
+  }
+
+  void build(const decltype(kernel("", LogitGradient{}))& logit_gradient) {
+    permute();
+    hidden_gradient();
+    row_gradient();
+    weight_gradients();
+    bias_gradients();
+    choice_gradient(logit_gradient);
+  }
+
+ private:
+  PlanSlot at(Argument a) const { return plan_.argument(a); }
+  const Tensor& tensor(Argument a) const { return plan_.tensor(at(a)); }
+  bool is_given(Argument a) const { return tensor(a).defined(); }
+  PlanSlot of_rows(std::int64_t columns) { return plan_.scratch({rows_, columns}, dtype_of<T>); }
+  SegmentSlots segments() {
+    const RoutingSlots r{{}, {}, {}, {}, at(kOffsets), at(kFirstTiles)};
+    return segments_of(plan_, r, tiles_.bm);
+  }
+
+  void permute() {
+    const int k = choices_per_token(options_);
+    P_ = of_rows(h_), dY_ = of_rows(h_);
+    const PlanSlot scale = options_.scales_inputs ? flat(plan_, at(kWeights)) : PlanSlot{};
+    plan_.launch(kernels_.permute, at(kX), at(kSlotOf), at(kOffsets), scale, P_, k);
+    plan_.launch(kernels_.permute, at(kDY), at(kSlotOf), at(kOffsets), PlanSlot{}, dY_, k);
+  }
+
+  void hidden_gradient() {
+    const GateAndUp hidden = hidden_halves(plan_, at(kHidden), options_);
+    const SegmentSlots s = segments();
+    A_ = of_rows(i_), d_.gate = of_rows(i_);
+    if (options_.activation.is_gated) d_.up = of_rows(i_);
+    if (!options_.scales_inputs)
+      parts_ = plan_.scratch({rows_, (i_ + tiles_.bn - 1) / tiles_.bn}, DType::f32);
+    plan_.launch(kernels_.backward.hidden.of(tiles_), dY_, at(kDown), hidden.gate, hidden.up,
+                 weights_, at(kSlotOf), s.offsets, s.first_tiles, d_.gate, d_.up, A_, parts_);
+  }
+
+  void row_gradient() {
+    const GateAndUp w = gate_and_up(plan_, at(kUp), 1, options_);
+    const SegmentSlots s = segments();
+    dP_ = of_rows(h_);
+    plan_.launch(kernels_.backward.rows.of(tiles_), d_.gate, d_.up, w.gate, w.up, s.offsets,
+                 s.first_tiles, dP_);
+    plan_.launch(kernels_.combine, dP_, at(kRowOf),
+                 options_.scales_inputs ? at(kWeights) : PlanSlot{}, at(kDX));
+  }
+
+  /// Calls `f` with the kernels whose results have the type of the gradient.
+  template <class F>
+  void of_result(Argument gradient, const F& f) const {
+    const BackwardKernels<T>& b = kernels_.backward;
+    if (tensor(gradient).dtype() == DType::f32)
+      f(adds_ ? b.add_f32 : b.store_f32);
+    else
+      f(adds_ ? b.add : b.store);
+  }
+
+  void weight_gradients() {
+    ExpertTileConfig tiles;  // extents of weights are large
+    const auto launch = [&](Argument to, PlanSlot left, PlanSlot right, PlanSlot gradient) {
+      of_result(to, [&](const auto& k) {
+        plan_.launch(k.weight.of(tiles), left, right, at(kOffsets), gradient);
+      });
+    };
+    if (is_given(kDDown)) launch(kDDown, dY_, A_, at(kDDown));
+    if (!is_given(kDUp)) return;
+    const GateAndUp gradient = gate_and_up(plan_, at(kDUp), 1, options_);
+    launch(kDUp, d_.gate, P_, gradient.gate);
+    if (options_.activation.is_gated) launch(kDUp, d_.up, P_, gradient.up);
+  }
+
+  void bias_gradients() {
+    const auto launch = [&](Argument to, PlanSlot rows, PlanSlot weights, PlanSlot gradient) {
+      of_result(to, [&](const auto& k) {
+        plan_.launch(k.bias, rows, weights, at(kSlotOf), at(kOffsets), gradient);
+      });
+    };
+    if (is_given(kDDownBias)) launch(kDDownBias, dY_, weights_, at(kDDownBias));
+    if (!is_given(kDUpBias)) return;
+    const GateAndUp gradient = gate_and_up(plan_, at(kDUpBias), 1, options_);
+    launch(kDUpBias, d_.gate, {}, gradient.gate);
+    if (options_.activation.is_gated) launch(kDUpBias, d_.up, {}, gradient.up);
+  }
+
+  void choice_gradient(const decltype(kernel("", LogitGradient{}))& logit_gradient) {
+    if (!is_given(kDWeights) && !is_given(kDLogits)) return;
+    const PlanSlot gradient =
+        is_given(kDWeights) ? at(kDWeights) : plan_.scratch(tensor(kIds).shape(), DType::f32);
+    // A weight's gradient is <dY, expert's output>, or, of a scaled input, <dP, X>.
+    PlanSlot of_tokens, table, index = at(kIds);
+    if (options_.scales_inputs)
+      of_tokens = at(kX), table = dP_, index = at(kRowOf);
+    else if (is_given(kDownBias))
+      of_tokens = at(kDY), table = at(kDownBias);
+    plan_.launch(kernels_.backward.choices, parts_, at(kRowOf), of_tokens, table, index, gradient);
+    if (is_given(kDLogits))
+      plan_.launch(logit_gradient, at(kLogits), at(kRouterBias), at(kIds), gradient, at(kDLogits));
+  }
+
+  PlanBuilder& plan_;
+  const MoeOptions& options_;
+  const ExpertKernels<T>& kernels_;
+  bool adds_;
+  std::int64_t h_, i_, rows_;
+  ExpertTileConfig tiles_;
+  PlanSlot weights_, P_, dY_, A_, parts_, dP_;
+  GateAndUp d_;
+};
+
+}  // namespace
+
+void Moe::backward(const Stream& stream, const Tensor& X, const Tensor& logits, const MoeWeights& w,
+                   const MoeSaved& saved, const Tensor& dY, const MoeGradients& d, Loc at) const {
+  const detail::CallPlace here(at);
+  const Kernels& k = *kernels_;
+  check_backward(k.options, {.X = X, .logits = logits, .Y = dY, .weights = w, .saved = saved}, d);
+  const MoeRouting& r = saved.routing;
+  const auto args =
+      tensor_args(X, logits, w.router_bias, w.up, w.down, w.down_bias, dY, r.ids, r.weights,
+                  r.row_of, r.slot_of, r.offsets, r.first_tiles, saved.hidden, d.X, d.logits,
+                  d.weights, d.up, d.up_bias, d.down, d.down_bias);
+  k.backward_plans.call(stream, args, PlanOptions{d.adds}, [&](PlanBuilder& plan) {
+    k.with_type(X.dtype(), [&]<class T>(const ExpertKernels<T>& kernels) {
+      BackwardPlan<T>(plan, k.options, kernels, d.adds).build(k.logit_gradient);
+    });
+  });
+}
+
+}  // namespace tegula

@@ -1,0 +1,167 @@
+#pragma once
+// Kernels of backward, from rows of X, the pre-activations and the gradient of Y; all rows are
+// sorted by expert.
+#include <optional>
+
+#include "kernels/moe/expert_tiles.h"
+#include "tegula/kernel_variants.h"
+#include "tegula/kernels/moe.h"
+
+namespace tegula::experts {
+
+/// Gradients behind the activation. With dA = dY D of each expert: dG and dU, of the
+/// pre-activations, scaled by the rows' weights; A the activations, scaled likewise, which the
+/// gradient of D is made of; parts [rows, tiles of columns], whose sum along a row is the gradient
+/// of its weight. Without `weights` (of choices) nothing is scaled, and there are no parts.
+template <class T>
+struct HiddenGradient {
+  ExpertActivation activation;
+
+  void operator()(In<T, 2> dY, In<T, 3> D, In<T, 2> G, std::optional<In<T, 2>> U,
+                  std::optional<In<f32, 1>> weights, In<i32, 1> slot_of, SegmentTables segments,
+                  Out<T, 2> dG, std::optional<Out<T, 2>> dU, Out<T, 2> A,
+                  std::optional<Out<f32, 2>> parts) const {
+    const auto v = tuned<ExpertTileConfig>();
+    for (auto [e, m, n] : expert_grid(segments, dY.rows(), G.cols(), v)) {
+      grid_dependency_wait();
+      Tile da = zeros<f32>(v.bm, v.bn);
+      for (auto c : steps(dY.cols(), v.bk).stages(v.stages)) da = dot(dY(m, c), D(e, c, n), da);
+      const Tile g = cast<f32>(G(m, n)), u = U ? cast<f32>((*U)(m, n)) : g,
+                 a = activation.value(g, u);
+      const auto [by_gate, by_up] = activation.gradient(g, u);
+      Tile scale;
+      if (weights) scale = (*weights)(fill_absent(slot_of(m), 0))(all, none);
+      const auto scaled = [&](const Tile& x) { return weights ? x * scale : x; };
+      dG.partial(), A.partial();
+      dG(m, n) = scaled(da * by_gate), A(m, n) = scaled(a);
+      if (dU) dU->partial(), (*dU)(m, n) = scaled(da * by_up);
+      if (parts) parts->partial(), (*parts)(m, n.first() / v.bn) = sum(da * a, 1);
+    }
+  }
+};
+
+/// Gradients of the rows that an expert took: dG G + dU U.
+template <class T>
+struct RowGradient {
+  void operator()(In<T, 2> dG, std::optional<In<T, 2>> dU, In<T, 3> G, std::optional<In<T, 3>> U,
+                  SegmentTables segments, Out<T, 2> dP) const {
+    const auto v = tuned<ExpertTileConfig>();
+    for (auto [e, m, n] : expert_grid(segments, dG.rows(), dP.cols(), v)) {
+      grid_dependency_wait();
+      Tile sum = zeros<f32>(v.bm, v.bn);
+      for (auto j : steps(dG.cols(), v.bk).stages(v.stages)) {
+        sum = dot(dG(m, j), G(e, j, n), sum);
+        if (U) sum = dot((*dU)(m, j), (*U)(e, j, n), sum);
+      }
+      dP.partial();
+      dP(m, n) = sum;
+    }
+  }
+};
+
+/// dW[e] = L^T S over the rows of expert e, or added to what is there. An expert without rows gets
+/// zeros.
+template <class T, class O>
+struct WeightGradient {
+  bool adds = false;
+
+  void operator()(In<T, 2> L, In<T, 2> S, In<i32, 1> offsets, InOut<O, 3> dW) const {
+    const auto v = tuned<ExpertTileConfig>();
+    for (auto [e, m, n] : grid(dW, 1, v.bm, v.bn)) {
+      grid_dependency_wait();
+      Tile sum = zeros<f32>(v.bm, v.bn);
+      for (auto r : steps(offsets(e), offsets(e.shifted(1)), v.bk).bounded().stages(v.stages))
+        sum = dot(L(r, m).T(), S(r, n), sum);
+      if (adds)
+        dW(e, m, n) += sum;
+      else
+        dW(e, m, n) = sum;
+    }
+  }
+};
+
+/// db[e] = sum of the rows of expert e, each scaled by its choice's weight where there are
+/// `weights`; or added to what is there.
+template <class T, class O>
+struct BiasGradient {
+  bool adds = false;
+
+  void operator()(In<T, 2> rows, std::optional<In<f32, 1>> weights, In<i32, 1> slot_of,
+                  In<i32, 1> offsets, InOut<O, 2> db) const {
+    for (auto [e, n] : grid(db, 1, 128)) {
+      grid_dependency_wait();
+      Tile total = zeros<f32>(128);
+      for (auto r : steps(offsets(e), offsets(e.shifted(1)), 32).bounded()) {
+        Tile x = cast<f32>(rows(r, n));
+        if (weights) x = x * (*weights)(fill_absent(slot_of(r), 0))(all, none);
+        total = total + sum(x, 0);
+      }
+      if (adds)
+        db(e, n) += total;
+      else
+        db(e, n) = total;
+    }
+  }
+};
+
+/// Gradients of the weights of choices [tokens, k]: the sums of their rows of `parts`, and products
+/// of a token's row of `of_tokens` with the row of `table` that `index` has for the choice (-1 is
+/// none).
+template <class T>
+struct ChoiceGradient {
+  void operator()(std::optional<In<f32, 2>> parts, In<i32, 2> row_of,
+                  std::optional<In<T, 2>> of_tokens, std::optional<In<T, 2>> table,
+                  In<i32, 2> index, Out<f32, 2> dweights) const {
+    constexpr int kTokens = 4;
+    const int k = row_of.static_dim(1);
+    for (auto t : grid(rows(row_of), kTokens)) {
+      grid_dependency_wait();
+      for (int j = 0; j < k; ++j) {
+        Tile total = zeros<f32>(kTokens);
+        if (parts)
+          for (auto p : steps(parts->cols(), 32))
+            total = total + sum(picked(*parts, row_of(t, j), p), 1);
+        if (table)
+          for (auto c : steps(table->cols(), 256))
+            total =
+                total +
+                sum(cast<f32>((*of_tokens)(t, c)) * cast<f32>(picked(*table, index(t, j), c)), 1);
+        dweights(t, j) = total;
+      }
+    }
+  }
+
+ private:
+  /// Columns of rows by their numbers: 0 of rows that there are not, absent behind the last column.
+  template <class V>
+  static Tile picked(const V& table, const Tile& rows, const Index& columns) {
+    const Tile x = table(fill_absent(rows, -1)(all, none), columns.indices()(none, all));
+    return crop(x, 1, columns.first(), table.cols());
+  }
+};
+
+/// Gradients of the logits, by the router's own function.
+struct LogitGradient {
+  Router router;
+
+  void operator()(In<f32, 2> logits, std::optional<In<f32, 1>> bias, In<i32, 2> ids,
+                  In<f32, 2> dweights, Out<f32, 2> dlogits) const {
+    constexpr int kTokens = 8;
+    const int experts = logits.static_dim(1);
+    for (auto t : grid(rows(logits), kTokens)) {
+      grid_dependency_wait();
+      Tile z = logits(t, whole(experts));
+      if (bias) z = z + (*bias)(whole(experts))(none, all);
+      // Choices of shared experts stand behind the router's.
+      dlogits(t, whole(experts)) = router.gradient(z, t, first(ids, t), first(dweights, t));
+    }
+  }
+
+ private:
+  template <class V>
+  Tile first(const V& choices, const Index& t) const {
+    return router.k == 1 ? choices(t, 0)(all, none) : choices(t, slice(0, router.k));
+  }
+};
+
+}  // namespace tegula::experts

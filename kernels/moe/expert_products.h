@@ -1,0 +1,77 @@
+#pragma once
+// Grouped GEMMs over the rows of experts: up projections with the activation in the epilogue, and
+// down projections.
+#include <optional>
+
+#include "kernels/moe/expert_tiles.h"
+#include "tegula/kernel_variants.h"
+#include "tegula/kernels/moe.h"
+
+namespace tegula::experts {
+
+/// acc + rows of X times those of W, along k: with `swap_ab`, W's rows lie along the MMA's.
+inline Tile accumulate(const ExpertTileConfig& v, const Tile& x, const Tile& w, const Tile& acc) {
+  return v.swap_ab ? dot(w, x.T(), acc) : dot(x, w.T(), acc);
+}
+inline Tile accumulator(const ExpertTileConfig& v) {
+  return v.swap_ab ? zeros<f32>(v.bn, v.bm) : zeros<f32>(v.bm, v.bn);
+}
+/// The accumulator with rows along its rows.
+inline Tile rows_by_columns(const ExpertTileConfig& v, const Tile& acc) {
+  return v.swap_ab ? acc.T() : acc;
+}
+
+/// The sum and the bias of the expert's outputs `n`, where there is one.
+template <class T>
+Tile biased(const Tile& sum, const std::optional<In<T, 2>>& bias, const Index& expert,
+            const Index& n) {
+  return bias ? sum + expand(cast<f32>((*bias)(expert, n)), 0) : sum;
+}
+
+/// A = activation(X G^T + gate_bias, X U^T + up_bias) of each expert: X [rows, h], G and U
+/// [experts, i, h], A [rows, i]. Without a gate there is no U. H [rows, 2 i or i] takes the
+/// pre-activations where backward needs them.
+template <class T>
+struct ExpertUp {
+  ExpertActivation activation;
+
+  void operator()(In<T, 2> X, In<T, 3> G, std::optional<In<T, 3>> U,
+                  std::optional<In<T, 2>> gate_bias, std::optional<In<T, 2>> up_bias,
+                  SegmentTables segments, Out<T, 2> A, std::optional<Out<T, 2>> H) const {
+    const auto v = tuned<ExpertTileConfig>();
+    for (auto [e, m, n] : expert_grid(segments, X.rows(), A.cols(), v)) {
+      grid_dependency_wait();
+      Tile gate = accumulator(v), up = gate;
+      for (auto k : steps(X.cols(), v.bk).stages(v.stages)) {
+        const Tile x = X(m, k);
+        gate = accumulate(v, x, G(e, n, k), gate);
+        if (U) up = accumulate(v, x, (*U)(e, n, k), up);
+      }
+      gate = biased(rows_by_columns(v, gate), gate_bias, e, n);
+      up = U ? biased(rows_by_columns(v, up), up_bias, e, n) : gate;
+      if (H) H->partial(), (*H)(m, n) = gate;
+      if (H && U) (*H)(m, n.shifted(A.cols())) = up;
+      A.partial();  // rows of dropped choices
+      A(m, n) = activation.value(gate, up);
+    }
+  }
+};
+
+/// Y = A D^T + bias of each expert: A [rows, i], D [experts, h, i], Y [rows, h].
+template <class T>
+struct ExpertDown {
+  void operator()(In<T, 2> A, In<T, 3> D, std::optional<In<T, 2>> bias, SegmentTables segments,
+                  Out<T, 2> Y) const {
+    const auto v = tuned<ExpertTileConfig>();
+    for (auto [e, m, n] : expert_grid(segments, A.rows(), Y.cols(), v)) {
+      grid_dependency_wait();
+      Tile acc = accumulator(v);
+      for (auto k : steps(A.cols(), v.bk).stages(v.stages))
+        acc = accumulate(v, A(m, k), D(e, n, k), acc);
+      Y.partial();
+      Y(m, n) = biased(rows_by_columns(v, acc), bias, e, n);
+    }
+  }
+};
+
+}  // namespace tegula::experts

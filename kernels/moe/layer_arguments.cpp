@@ -1,0 +1,132 @@
+#include "kernels/moe/layer_arguments.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/argument_error.h"
+#include "kernels/moe/expert_tiles.h"
+
+namespace tegula::experts {
+namespace {
+
+bool is_of(const Tensor& t, const Dims& shape, DType dtype, Device device) {
+  return t.defined() && t.shape() == shape && t.dtype() == dtype && t.device() == device;
+}
+
+std::string described(const Dims& shape, DType dtype) {
+  return std::string(name(dtype)) + shape.str();
+}
+
+/// Checks tensors beside one that all are on the device of.
+struct TensorCheck {
+  const Tensor& X;
+
+  /// The tensor must be that, or none where it may be left out.
+  void operator()(const char* what, const Tensor& t, const Dims& shape, DType dtype,
+                  bool is_optional = false) const {
+    if (is_of(t, shape, dtype, X.device()) || (is_optional && !t.defined())) return;
+    throw_argument_error(ErrorId::moe_tensor, what, t.defined() ? t.str() : "left out",
+                         described(shape, dtype), X.str());
+  }
+  /// A gradient of X's type or f32, or none.
+  void gradient(const char* what, const Tensor& t, const Tensor& of) const {
+    (*this)(what, t, of.shape(), t.dtype() == DType::f32 ? DType::f32 : X.dtype(), true);
+  }
+};
+
+void check_tables(const TensorCheck& check, const MoeOptions& o, std::int64_t tokens,
+                  const MoeRouting& r) {
+  const std::int64_t k = choices_per_token(o), experts = all_experts(o);
+  check("routing.ids", r.ids, {tokens, k}, DType::i32);
+  check("routing.weights", r.weights, {tokens, k}, DType::f32);
+  check("routing.row_of", r.row_of, {tokens, k}, DType::i32);
+  check("routing.slot_of", r.slot_of, {tokens * k}, DType::i32);
+  check("routing.offsets", r.offsets, {experts + 1}, DType::i32);
+  check("routing.first_tiles", r.first_tiles, {kTileRowChoices, experts + 1}, DType::i32);
+}
+
+void check_saved(const TensorCheck& check, const MoeOptions& o, const LayerCall& c) {
+  check_tables(check, o, c.tokens(), c.saved.routing);
+  const std::int64_t rows = c.tokens() * choices_per_token(o);
+  check("saved.hidden", c.saved.hidden, {rows, c.weights.up.size(1)}, c.X.dtype());
+}
+
+}  // namespace
+
+void check_options(const MoeOptions& o) {
+  if (!o.router.choose || o.router.k < 1 || o.experts < 1 || o.shared_experts < 0)
+    throw_argument_error(ErrorId::moe_options, o.experts, o.router.k, o.shared_experts);
+  const int bins = all_experts(o) * (o.capacity && o.capacity->by_slot ? choices_per_token(o) : 1);
+  if (bins > kMaxKeys) throw_argument_error(ErrorId::moe_experts, bins, kMaxKeys);
+}
+
+void check_call(const MoeOptions& o, const LayerCall& c) {
+  const Tensor& X = c.X;
+  const bool is_half = X.dtype() == DType::bf16 || X.dtype() == DType::f16;
+  if (X.rank() != 2 || !is_half) throw_argument_error(ErrorId::moe_input, X.str());
+  const MoeWeights& w = c.weights;
+  const std::int64_t h = c.hidden(), e = all_experts(o), gates = o.activation.is_gated ? 2 : 1;
+  if (w.up.rank() != 3 || w.up.size(1) % gates != 0)
+    throw_argument_error(ErrorId::moe_tensor, "up", w.up.defined() ? w.up.str() : "left out",
+                         "[experts, outputs, hidden size]", X.str());
+  const std::int64_t outputs = w.up.size(1), i = outputs / gates;
+  const TensorCheck check{X};
+  check("up", w.up, {e, outputs, h}, X.dtype());
+  check("up_bias", w.up_bias, {e, outputs}, X.dtype(), true);
+  check("down", w.down, {e, h, i}, X.dtype());
+  check("down_bias", w.down_bias, {e, h}, X.dtype(), true);
+  check("router_bias", w.router_bias, {o.experts}, DType::f32, true);
+  if (c.logits.defined())
+    check("logits", c.logits, {c.tokens(), o.experts}, DType::f32);
+  else
+    check("router", w.router, {o.experts, h}, X.dtype());
+  check("Y", c.Y, {c.tokens(), h}, X.dtype());
+  if (c.saved.hidden.defined()) check_saved(check, o, c);
+}
+
+void check_routing(const MoeOptions& o, const Tensor& logits, const Tensor& bias,
+                   const MoeRouting& routing) {
+  const TensorCheck check{logits};
+  if (logits.rank() != 2) throw_argument_error(ErrorId::moe_logits, logits.str());
+  check("logits", logits, {logits.size(0), o.experts}, DType::f32);
+  check("bias", bias, {o.experts}, DType::f32, true);
+  check_tables(check, o, logits.size(0), routing);
+}
+
+void check_backward(const MoeOptions& o, const LayerCall& c, const MoeGradients& d) {
+  check_call(o, c);
+  const TensorCheck check{c.X};
+  check_saved(check, o, c);
+  if (!o.activation.gradient) throw_argument_error(ErrorId::moe_gradient, "activation");
+  if (d.logits.defined() && !o.router.gradient)
+    throw_argument_error(ErrorId::moe_gradient, "router");
+  check("gradients.X", d.X, c.X.shape(), c.X.dtype());
+  check("gradients.logits", d.logits, {c.tokens(), o.experts}, DType::f32, true);
+  check("gradients.weights", d.weights, c.saved.routing.weights.shape(), DType::f32, true);
+  const MoeWeights& w = c.weights;
+  check.gradient("gradients.up", d.up, w.up);
+  check.gradient("gradients.up_bias", d.up_bias, w.up_bias);
+  check.gradient("gradients.down", d.down, w.down);
+  check.gradient("gradients.down_bias", d.down_bias, w.down_bias);
+}
+
+int capacity_of(const MoeOptions& o, std::int64_t tokens) {
+  if (!o.capacity) return -1;
+  if (o.capacity->rows) return *o.capacity->rows;
+  const double mean = static_cast<double>(tokens) * o.router.k / o.experts;
+  return std::max(o.capacity->at_least,
+                  static_cast<int>(std::ceil(static_cast<double>(o.capacity->factor) * mean)));
+}
+
+ExpertTileConfig choose_tiles(std::int64_t rows, std::int64_t columns, bool is_gated) {
+  ExpertTileConfig c;
+  c.swap_ab = rows <= 64;
+  c.bm = rows <= 16 ? 16 : rows <= 32 ? 32 : rows <= 64 ? 64 : 128;
+  if (c.swap_ab)
+    c.bn = columns > 64 ? 128 : 64;
+  else
+    c.bn = is_gated || columns <= 1024 ? 128 : 256;
+  return c;
+}
+
+}  // namespace tegula::experts

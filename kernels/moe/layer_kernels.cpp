@@ -1,0 +1,37 @@
+#include "kernels/moe/layer_kernels.h"
+
+namespace tegula::experts {
+namespace {
+
+/// Every `step`th element of a dimension from `begin` on; left out where the slot is.
+PlanSlot part_of(PlanBuilder& plan, PlanSlot slot, int dim, std::int64_t begin, std::int64_t end,
+                 std::int64_t step) {
+  if (!plan.tensor(slot).defined()) return slot;
+  return plan.view(slot, [=](const Tensor& t) { return t.slice(dim, begin, end, step); });
+}
+
+GateAndUp halves(PlanBuilder& plan, PlanSlot all, int dim, bool is_interleaved) {
+  const Tensor& t = plan.tensor(all);
+  if (!t.defined()) return {};
+  const std::int64_t n = t.size(dim);
+  if (is_interleaved) return {part_of(plan, all, dim, 0, n, 2), part_of(plan, all, dim, 1, n, 2)};
+  return {part_of(plan, all, dim, 0, n / 2, 1), part_of(plan, all, dim, n / 2, n, 1)};
+}
+
+}  // namespace
+
+GateAndUp gate_and_up(PlanBuilder& plan, PlanSlot all, int dim, const MoeOptions& options) {
+  if (!options.activation.is_gated) return {all, {}};
+  return halves(plan, all, dim, options.is_interleaved);
+}
+
+GateAndUp hidden_halves(PlanBuilder& plan, PlanSlot hidden, const MoeOptions& options) {
+  if (!options.activation.is_gated) return {hidden, {}};
+  return halves(plan, hidden, 1, false);
+}
+
+PlanSlot flat(PlanBuilder& plan, PlanSlot choices) {
+  return plan.view(choices, [](const Tensor& t) { return t.reshape({t.numel()}); });
+}
+
+}  // namespace tegula::experts

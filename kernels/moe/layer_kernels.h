@@ -1,0 +1,95 @@
+#pragma once
+// The kernels of a layer, and what forward and backward have in common.
+#include "kernels/moe/backward_kernels.h"
+#include "kernels/moe/expert_products.h"
+#include "kernels/moe/routing_plan.h"
+#include "kernels/moe/rows.h"
+#include "tegula/kernels/fused_matmul.h"
+
+namespace tegula {
+namespace experts {
+
+/// Logits are the accumulators themselves.
+struct Logits {
+  Tile operator()(Tile acc, Index, Index) const { return acc; }
+};
+
+template <class T>
+struct ForwardKernels {
+  explicit ForwardKernels(const ExpertActivation& activation) : up("moe_up", {activation}) {}
+
+  mutable detail::ConfiguredMatmul<detail::DataParallelMatmul<T, f32, Logits>> logits{"moe_logits",
+                                                                                      {}};
+  mutable KernelVariants<ExpertUp<T>, ExpertTileConfig> up;
+  mutable KernelVariants<ExpertDown<T>, ExpertTileConfig> down{"moe_down", {}};
+};
+
+/// Kernels whose result is of T, or, of main gradients, of O.
+template <class T, class O>
+struct GradientKernels {
+  explicit GradientKernels(bool adds)
+      : weight("moe_weight_gradient", {adds}),
+        bias(kernel("moe_bias_gradient", BiasGradient<T, O>{adds})) {}
+  mutable KernelVariants<WeightGradient<T, O>, ExpertTileConfig> weight;
+  decltype(kernel("", BiasGradient<T, O>{})) bias;
+};
+
+template <class T>
+struct BackwardKernels {
+  explicit BackwardKernels(const ExpertActivation& activation)
+      : hidden("moe_hidden_gradient", {activation}) {}
+
+  mutable KernelVariants<HiddenGradient<T>, ExpertTileConfig> hidden;
+  mutable KernelVariants<RowGradient<T>, ExpertTileConfig> rows{"moe_row_gradient", {}};
+  decltype(kernel("", ChoiceGradient<T>{})) choices =
+      kernel("moe_choice_gradient", ChoiceGradient<T>{});
+  GradientKernels<T, T> store{false}, add{true};
+  GradientKernels<T, f32> store_f32{false}, add_f32{true};
+};
+
+template <class T>
+struct ExpertKernels {
+  explicit ExpertKernels(const ExpertActivation& activation)
+      : forward(activation), backward(activation) {}
+  ForwardKernels<T> forward;
+  BackwardKernels<T> backward;
+  decltype(kernel("", PermuteRows<T>{})) permute = kernel("moe_permute", PermuteRows<T>{});
+  decltype(kernel("", CombineRows<T>{})) combine = kernel("moe_combine", CombineRows<T>{});
+};
+
+/// Gate and up of a tensor [.., outputs, ..] along `dim`; without a gate all, and no up. A tensor
+/// that is left out has neither.
+struct GateAndUp {
+  PlanSlot gate, up;
+};
+GateAndUp gate_and_up(PlanBuilder& plan, PlanSlot all, int dim, const MoeOptions& options);
+/// Gates always first.
+GateAndUp hidden_halves(PlanBuilder& plan, PlanSlot hidden, const MoeOptions& options);
+/// [tokens, k] as [tokens * k].
+PlanSlot flat(PlanBuilder& plan, PlanSlot choices);
+
+}  // namespace experts
+
+struct Moe::Kernels {
+  explicit Kernels(MoeOptions o)
+      : options(std::move(o)),
+        routing(options),
+        of_bf16(options.activation),
+        of_f16(options.activation),
+        logit_gradient(kernel("moe_logit_gradient", experts::LogitGradient{options.router})) {}
+
+  MoeOptions options;
+  experts::RoutingKernels routing;
+  experts::ExpertKernels<bf16> of_bf16;
+  experts::ExpertKernels<f16> of_f16;
+  decltype(kernel("", experts::LogitGradient{})) logit_gradient;
+  CallPlans routing_plans, forward_plans{StrideKey::exact}, backward_plans{StrideKey::exact};
+
+  /// Calls `f` with the kernels for X's type.
+  template <class F>
+  void with_type(DType dtype, const F& f) const {
+    dtype == DType::bf16 ? f(of_bf16) : f(of_f16);
+  }
+};
+
+}  // namespace tegula

@@ -1,0 +1,77 @@
+#pragma once
+// Rows of choices: sorted by expert, then in order of their claims, by ranks of keys and scans.
+// Everything is counted in integers, so that every run gives the same rows.
+#include "kernels/moe/expert_tiles.h"
+#include "tegula/kernels/moe.h"
+
+namespace tegula::experts {
+
+/// Tiles of tokens whose counts one program sums.
+inline constexpr int kTilesPerGroup = 16;
+/// Up to so many choices the routing kernel itself writes the rows.
+inline constexpr std::int64_t kChoicesInOneLaunch = 4096;
+
+/// How choices are counted: `experts`, k choices a token, `block` tokens at a time. By slots, all
+/// first choices claim rows before all second ones.
+struct PlacementShape {
+  int experts = 1, k = 1, block = 16;
+  bool has_capacity = false, by_slot = false;
+
+  int bins() const { return by_slot ? k * experts : experts; }
+};
+
+/// Tables that the placement is made by. Counts are of choices with equal keys: of each tile of
+/// tokens, then, exclusive sums within a group of tiles; of each group, then, exclusive sums of the
+/// groups in front; `bases` [bins] where the key's rows begin within the expert's.
+struct PlacementTables {
+  InOut<i32, 2> counts, group_counts;
+  InOut<i32, 1> bases;
+  InOut<i32, 1> offsets;
+  InOut<i32, 2> first_tiles;
+};
+/// Rows of choices [tokens, k], -1 for those without; choices of rows [tokens * k].
+struct PlacementRows {
+  InOut<i32, 2> row_of;
+  InOut<i32, 1> slot_of;
+};
+
+class Placement {
+ public:
+  /// `capacity`: the most rows of an expert, where there is one.
+  Placement(const PlacementShape& shape, const PlacementTables& tables, const Tile& capacity)
+      : shape_(shape), tables_(tables), capacity_(capacity) {}
+
+  /// Number of tiles of tokens: those that `counts` has rows for.
+  Tile tiles() const { return cast<i32>(tables_.counts.rows()); }
+  Index tokens(const Tile& tile) const { return slice(tile * shape_.block, shape_.block); }
+  /// Counts a tile's choices, and lets the last program of all make the tables: `arrivals`, 1 +
+  /// groups counters that are 0. The last one then calls `then`.
+  template <class Then>
+  void count(const Tile& tile, const Tile& ids, const Tile& arrivals, const Then& then) const {
+    tables_.counts(tile, whole(shape_.bins())) = key_ranks(keys(ids), shape_.bins()).counts;
+    const Tile group = tile / kTilesPerGroup, groups = cdiv(tiles(), kTilesPerGroup);
+    const Tile members = min(Tile(kTilesPerGroup), tiles() - group * kTilesPerGroup);
+    if_(arrive_and_test_last(arrivals + (group + 1), members), [&] {
+      sum_group(group);
+      if_(arrive_and_test_last(arrivals, groups), [&] {
+        sum_groups(groups);
+        then();
+      });
+    });
+  }
+  /// Writes the rows of a tile's choices.
+  void place(const Tile& tile, const Tile& ids, const PlacementRows& rows) const;
+
+ private:
+  /// [block * k]: which rows a choice competes for; -1 for none.
+  Tile keys(const Tile& ids) const;
+  void sum_group(const Tile& group) const;
+  void sum_groups(const Tile& groups) const;
+  void write_segments(const Tile& sizes) const;
+
+  PlacementShape shape_;
+  PlacementTables tables_;
+  Tile capacity_;
+};
+
+}  // namespace tegula::experts

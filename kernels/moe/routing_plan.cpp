@@ -1,0 +1,48 @@
+#include "kernels/moe/routing_plan.h"
+
+#include <algorithm>
+
+namespace tegula::experts {
+namespace {
+
+PlacementShape placement_shape(const MoeOptions& o) {
+  return {.experts = all_experts(o),
+          .k = choices_per_token(o),
+          .has_capacity = o.capacity.has_value(),
+          .by_slot = o.capacity && o.capacity->by_slot};
+}
+
+}  // namespace
+
+RoutingShapes::RoutingShapes(const MoeOptions& o, std::int64_t tokens)
+    : choices{tokens, choices_per_token(o)},
+      rows{tokens * choices_per_token(o)},
+      offsets{all_experts(o) + 1},
+      first_tiles{kTileRowChoices, all_experts(o) + 1} {}
+
+RoutingKernels::RoutingKernels(const MoeOptions& o)
+    : shape_(placement_shape(o)),
+      route_(kernel("moe_route", RouteTokens{o.router, shape_, o.shared_experts})),
+      route_and_place_(
+          kernel("moe_route_and_place", RouteTokens{o.router, shape_, o.shared_experts, true})),
+      place_(kernel("moe_place", PlaceTokens{shape_})) {}
+
+void RoutingKernels::plan(PlanBuilder& plan, PlanSlot logits, PlanSlot bias, int capacity,
+                          const RoutingSlots& r) const {
+  // Without tokens, one program writes tables without rows.
+  const std::int64_t tokens = plan.tensor(logits).size(0), block = shape_.block,
+                     tiles = std::max<std::int64_t>(1, (tokens + block - 1) / block),
+                     groups = (tiles + kTilesPerGroup - 1) / kTilesPerGroup;
+  const bool is_one_launch = tokens * shape_.k <= kChoicesInOneLaunch;
+  const PlanSlot counts = plan.scratch({tiles, shape_.bins()}, DType::i32),
+                 group_counts = plan.scratch({groups, shape_.bins()}, DType::i32),
+                 bases = plan.scratch({shape_.bins()}, DType::i32);
+  plan.launch(is_one_launch ? route_and_place_ : route_, logits, bias, plan.counters(1 + groups),
+              counts, group_counts, bases, r.offsets, r.first_tiles, r.ids, r.weights, r.row_of,
+              r.slot_of, capacity);
+  if (!is_one_launch)
+    plan.launch(place_, r.ids, counts, group_counts, bases, r.offsets, r.first_tiles, r.row_of,
+                r.slot_of, capacity);
+}
+
+}  // namespace tegula::experts

@@ -1,0 +1,279 @@
+// Gradients of the norms. A program takes consecutive rows and carries its sums for the gradients
+// of weight and bias, which a second launch adds up in the order of the programs.
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+#include "kernels/float_types.h"
+#include "kernels/row_tiles.h"
+#include "tegula/call_plan.h"
+#include "tegula/device_profile.h"
+#include "tegula/int_math.h"
+#include "tegula/kernels/norm.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+/// Columns of the longest row whose sums a program carries in registers in addition to the row, and
+/// of the longest one whose sums for two gradients it carries.
+constexpr std::int64_t kMaxCarriedColumns = 16384, kMaxTwiceCarriedColumns = 8192;
+/// Columns of the longest row that shares a program: a longer one fills a warp.
+constexpr std::int64_t kMaxShortColumns = 128;
+constexpr int kColumnsPerStep = 8192;
+/// Tile of the sums over rows of long rows, and of partial sums.
+constexpr int kSummedRows = 32, kSummedColumns = 128;
+
+template <class T>
+struct BackwardInputs {
+  In<T, 2> dy, x;
+  std::optional<In<T, 1>> weight;
+  std::optional<In<f32, 1>> mean;
+  In<f32, 1> rstd;
+
+  /// Along the row.
+  Tile rstd_of(const Index& r) const { return along_row(rstd(r)); }
+  /// The normalised elements.
+  Tile normalised(const Tile& x_tile, const Index& r) const {
+    const Tile v = cast<f32>(x_tile);
+    return (mean ? v - along_row((*mean)(r)) : v) * rstd_of(r);
+  }
+  /// The gradient of the normalised elements.
+  Tile scaled(const Tile& dy_tile, const Subscript& c) const {
+    return weight ? cast<f32>(dy_tile) * cast<f32>((*weight)(c)) : cast<f32>(dy_tile);
+  }
+};
+
+/// The gradient of x, and that of the stored sum, which is a part of it.
+template <class T>
+struct RowGradients {
+  std::optional<In<T, 2>> dsum;
+  Out<T, 2> dx;
+};
+
+/// Sums of each program over its rows, [programs, columns].
+struct PartialSums {
+  std::optional<Out<f32, 2>> weight, bias;
+};
+
+/// Means over a row of the gradient of its normalised elements, and of that times the elements.
+struct RowMeans {
+  Tile gradient, dot;
+};
+
+template <class T>
+RowMeans means_of(const BackwardInputs<T>& t, const Tile& sum_of_gradient, const Tile& sum_of_dot) {
+  const Tile columns = cast<f32>(t.x.cols());
+  return {along_row(sum_of_gradient / columns), along_row(sum_of_dot / columns)};
+}
+
+template <class T>
+void store_gradient(const BackwardInputs<T>& t, const RowGradients<T>& to, const Index& r,
+                    const Subscript& c, const Tile& g, const Tile& normalised,
+                    const RowMeans& means) {
+  const Tile centred = t.mean ? g - means.gradient : g;
+  Tile dx = (centred - normalised * means.dot) * t.rstd_of(r);
+  if (to.dsum) dx = dx + cast<f32>((*to.dsum)(r, c));
+  to.dx(r, c) = dx;
+}
+
+/// Consecutive rows of a program.
+detail::LoopRange rows_of(const Index& program, const Tile& rows, const Arg& programs, int block) {
+  const Tile share = cdiv(rows, programs * block) * block, first = program.first() * share;
+  return steps(first, min(first + share, rows), block);
+}
+
+/// 0 for each element of a tile of whole rows.
+template <class T>
+Tile zeros_of_rows(const In<T, 2>& x, int tile_rows) {
+  const std::int64_t columns = x(slice(0, 1), all).dim(0);
+  return tile_rows > 1 ? zeros<f32>(tile_rows, columns) : zeros<f32>(columns);
+}
+
+template <class T>
+auto gradients_of_held_rows() {
+  return kernel("norm_backward", [](BackwardInputs<T> t, RowGradients<T> to, PartialSums parts,
+                                    Scalar<i32> programs, int tile_rows) {
+    for (auto p : grid({programs}, 1)) {
+      Tile dweight = zeros_of_rows(t.x, tile_rows), dbias = dweight;
+      for (auto r : rows_of(p, t.x.rows(), programs, tile_rows)) {
+        const Tile x = t.x.with(kReadOnce)(r, all), dy = t.dy.with(kReadOnce)(r, all);
+        const Tile normalised = t.normalised(x, r), g = t.scaled(dy, all);
+        if (parts.weight) dweight += cast<f32>(dy) * normalised;
+        if (parts.bias) dbias += cast<f32>(dy);
+        const Tile gradient = t.mean ? sum(g, -1) : Tile(0.0f);
+        store_gradient(t, to, r, all, g, normalised,
+                       means_of(t, gradient, sum(g * normalised, -1)));
+      }
+      const auto of_columns = [&](const Tile& sums) { return tile_rows > 1 ? sum(sums, 0) : sums; };
+      if (parts.weight) (*parts.weight)(p, all) = of_columns(dweight);
+      if (parts.bias) (*parts.bias)(p, all) = of_columns(dbias);
+    }
+  });
+}
+
+/// Gradient of x alone, of rows that are read twice.
+template <class T>
+auto gradient_in_two_passes() {
+  return kernel("norm_backward_two_pass", [](BackwardInputs<T> t, RowGradients<T> to) {
+    for (auto r : grid(rows(to.dx), 1)) {
+      Tile dot = zeros<f32>(kColumnsPerStep), gradient = dot;
+      for (auto c : steps(t.x.cols(), kColumnsPerStep)) {
+        const Tile g = t.scaled(t.dy(r, c), c);
+        dot += g * t.normalised(t.x(r, c), r);
+        if (t.mean) gradient += g;
+      }
+      const RowMeans means = means_of(t, sum(gradient), sum(dot));
+      for (auto c : steps(t.x.cols(), kColumnsPerStep))
+        store_gradient(t, to, r, c, t.scaled(t.dy(r, c), c), t.normalised(t.x(r, c), r), means);
+    }
+  });
+}
+
+/// Partial sums of long rows: a program has some of the rows and some of the columns.
+template <class T>
+auto sums_of_columns() {
+  return kernel("norm_backward_sums",
+                [](BackwardInputs<T> t, PartialSums parts, Scalar<i32> programs) {
+                  for (auto [p, c] : grid({programs, t.x.cols()}, 1, kSummedColumns)) {
+                    Tile dweight = zeros<f32>(kSummedRows, kSummedColumns), dbias = dweight;
+                    for (auto r : rows_of(p, t.x.rows(), programs, kSummedRows)) {
+                      const Tile dy = cast<f32>(t.dy(r, c));
+                      if (parts.weight) dweight += dy * t.normalised(t.x(r, c), r);
+                      if (parts.bias) dbias += dy;
+                    }
+                    if (parts.weight) (*parts.weight)(p, c) = sum(dweight, 0);
+                    if (parts.bias) (*parts.bias)(p, c) = sum(dbias, 0);
+                  }
+                });
+}
+
+/// Sums over the programs.
+template <class T>
+auto sum_of_programs() {
+  return kernel("norm_backward_programs", [](In<f32, 2> parts, Out<T, 1> y) {
+    for (auto c : grid(y, kSummedColumns)) {
+      Tile total = zeros<f32>(kSummedRows, kSummedColumns);
+      for (auto p : steps(parts.rows(), kSummedRows)) total += parts(p, c);
+      y(c) = sum(total, 0);
+    }
+  });
+}
+
+template <class T>
+struct BackwardKernels {
+  decltype(gradients_of_held_rows<T>()) held = gradients_of_held_rows<T>();
+  decltype(gradient_in_two_passes<T>()) two_pass = gradient_in_two_passes<T>();
+  decltype(sums_of_columns<T>()) column_sums = sums_of_columns<T>();
+};
+
+/// A call of a backward pass while its plan is built; its arguments are in the order of `Slot`.
+class Building {
+ public:
+  enum Slot : std::uint8_t { dy, x, weight, mean, rstd, dsum, dx, dweight, dbias };
+
+  explicit Building(PlanBuilder& plan) : plan_(plan) {}
+
+  template <class T>
+  void build() const {
+    static const auto* const kernels = new BackwardKernels<T>;
+    const Tensor& rows = plan_.tensor(arg(x));
+    const std::int64_t columns = rows.size(1);
+    const bool is_held = columns <= kMaxCarriedColumns;
+    const bool carries_both = columns <= kMaxTwiceCarriedColumns || !has(dweight);
+    const int tile_rows = columns <= kMaxShortColumns ? rows_per_tile(columns) : 1;
+    const auto programs = static_cast<std::int32_t>(programs_for(rows, tile_rows));
+    const PlanSlot w = partial(dweight, programs, columns), b = partial(dbias, programs, columns);
+    const PlanSlot none, carried_b = carries_both ? b : none;
+    if (is_held)
+      launch(kernels->held, arg(dsum), arg(dx), w, carried_b, programs, tile_rows);
+    else
+      launch(kernels->two_pass, arg(dsum), arg(dx));
+    const PlanSlot summed_w = is_held ? none : w, summed_b = is_held && carries_both ? none : b;
+    if (summed_w != none || summed_b != none)
+      launch(kernels->column_sums, summed_w, summed_b, programs);
+    add_up(w, dweight), add_up(b, dbias);
+  }
+
+ private:
+  PlanSlot arg(Slot slot) const { return plan_.argument(slot); }
+  bool has(Slot slot) const { return plan_.tensor(arg(slot)).defined(); }
+  PlanSlot partial(Slot gradient, std::int64_t programs, std::int64_t columns) const {
+    return has(gradient) ? plan_.scratch({programs, columns}, DType::f32) : PlanSlot();
+  }
+  /// As many programs as run at once: a thread holds 32 elements in 160 registers, with sums for
+  /// two gradients in 200.
+  std::int64_t programs_for(const Tensor& rows, int tile_rows) const {
+    constexpr std::int64_t kMaxOfSm = 24;
+    const std::int64_t held_by_sm = has(dbias) ? 8192 : 12288;
+    const auto columns = std::bit_ceil(static_cast<std::uint64_t>(rows.size(1)));
+    const std::int64_t elements = tile_rows * static_cast<std::int64_t>(columns);
+    const std::int64_t of_sm = std::clamp<std::int64_t>(held_by_sm / elements, 1, kMaxOfSm);
+    const std::int64_t tiles = ceil_div<std::int64_t>(rows.size(0), tile_rows);
+    return std::clamp<std::int64_t>(tiles, 1, num_sms(plan_.device()) * of_sm);
+  }
+  template <class K, class... Rest>
+  void launch(const K& kernel, const Rest&... rest) const {
+    plan_.launch(kernel, arg(dy), arg(x), arg(weight), arg(mean), arg(rstd), rest...);
+  }
+  void add_up(PlanSlot partials, Slot gradient) const {
+    if (!has(gradient)) return;
+    for_float("norm_backward", plan_.tensor(arg(gradient)).dtype(), [&](auto t) {
+      static const auto* const kernel = new auto(sum_of_programs<decltype(t)>());
+      plan_.launch(*kernel, partials, arg(gradient));
+    });
+  }
+  PlanBuilder& plan_;
+};
+
+void check(const char* name, const NormTape& tape, const Tensor& dy, const NormGradients& gradients,
+           const Tensor& dsum) {
+  const Tensor& x = tape.x;
+  require_rank(name, "x", x, 2);
+  const Dims columns{x.size(1)}, rows{x.size(0)};
+  require_tensor(name, "dy", dy, x.dtype(), x.shape());
+  require_optional(name, "weight", tape.weight, x.dtype(), columns);
+  require_tensor(name, "rstd", tape.rstd, DType::f32, rows);
+  require_tensor(name, "the gradient of x", gradients.x, x.dtype(), x.shape());
+  const auto require_gradient = [&](const char* which, const Tensor& t) {
+    require_optional(name, which, t, t.dtype(), columns);
+  };
+  require_gradient("the gradient of weight", gradients.weight);
+  require_gradient("the gradient of bias", gradients.bias);
+  require_optional(name, "dsum", dsum, x.dtype(), x.shape());
+}
+
+void backward(const char* name, const Stream& stream, const NormTape& tape, const Tensor& dy,
+              const NormGradients& gradients, const Tensor& dsum) {
+  check(name, tape, dy, gradients, dsum);
+  if (tape.x.size(1) == 0) return;
+  for_float(name, tape.x.dtype(), [&]<class T>(T) {
+    static const auto* const plans = new CallPlans;  // statics may call, too
+    const auto args = tensor_args(dy, tape.x, tape.weight, tape.mean, tape.rstd, dsum, gradients.x,
+                                  gradients.weight, gradients.bias);
+    plans->call(stream, args, {}, [&](PlanBuilder& plan) { Building(plan).build<T>(); });
+  });
+}
+
+}  // namespace
+
+void rms_norm_backward(const Stream& stream, const NormTape& tape, const Tensor& dy,
+                       const NormGradients& gradients, const Tensor& dsum, Loc at) {
+  const detail::CallPlace here(at);
+  for (const Tensor* centred : {&tape.mean, &gradients.bias})
+    if (centred->defined())
+      throw_argument_error(ErrorId::kernel_argument, "rms_norm_backward",
+                           centred == &tape.mean ? "mean" : "the gradient of bias", centred->str(),
+                           "none: the rows are not centred");
+  backward("rms_norm_backward", stream, tape, dy, gradients, dsum);
+}
+
+void layer_norm_backward(const Stream& stream, const NormTape& tape, const Tensor& dy,
+                         const NormGradients& gradients, const Tensor& dsum, Loc at) {
+  const detail::CallPlace here(at);
+  if (tape.x.rank() == 2)
+    require_tensor("layer_norm_backward", "mean", tape.mean, DType::f32, {tape.x.size(0)});
+  backward("layer_norm_backward", stream, tape, dy, gradients, dsum);
+}
+
+}  // namespace tegula

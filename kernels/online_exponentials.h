@@ -1,0 +1,53 @@
+#pragma once
+// Sums of exponentials of rows that are read a block of columns at a time: online softmax (Milakov
+// and Gimelshein 2018).
+#include <numbers>
+
+#include "tegula/control.h"
+#include "tegula/math.h"
+#include "tegula/tile_ops.h"
+
+namespace tegula {
+
+/// Maximum of a row, and the sum of the exponentials of what its elements are above that.
+struct RowExponentials {
+  Tile top, total;
+};
+
+/// e^(x - top). The difference comes first: of large numbers it is exact where it matters.
+inline Tile exp_above(const Tile& x, const Tile& top) {
+  return exp2((x - top) * std::numbers::log2e_v<float>);
+}
+
+/// What exponentials are taken relative to: the maximum, or 0 where that is -inf and they are 0.
+inline Tile finite_reference(const Tile& top) { return where(top == -inf, 0.0f, top); }
+
+/// Running maxima and sums, one of each for every kLaneColumns columns of a block: those are in a
+/// 16-byte access of one thread, so that no thread waits for another before the row ends.
+class OnlineExponentials {
+ public:
+  explicit OnlineExponentials(int block)
+      : lanes_(block > kLaneColumns ? block / kLaneColumns : 1),
+        columns_(block / lanes_),
+        top_(full<f32>(-inf, lanes_)),
+        total_(zeros<f32>(lanes_)) {}
+
+  /// Adds a block of columns, -inf where there are none.
+  void add(const Tile& block) {
+    const Tile lanes = block.reshape({lanes_, columns_});
+    const Tile now = max(top_, max(lanes, axis(1))), reference = finite_reference(now);
+    total_ = total_ * exp_above(top_, reference) + sum(exp_above(lanes, reference.expand(1)), 1);
+    top_ = now;
+  }
+  RowExponentials of_row() const {
+    const Tile top = max(top_);
+    return {top, sum(total_ * exp_above(top_, finite_reference(top)))};
+  }
+
+ private:
+  static constexpr int kLaneColumns = 8;
+  int lanes_, columns_;
+  Tile top_, total_;
+};
+
+}  // namespace tegula

@@ -1,0 +1,218 @@
+// AdamW on many tensors: a program updates a chunk of one of them, which a table names.
+#include "tegula/kernels/adamw.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "kernels/argument_error.h"
+#include "tegula/int_math.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+/// Elements that a program updates.
+constexpr std::int64_t kChunk = 4096;
+/// Elements of an iteration: each of the four warps' threads has 8, 12 bytes of memory or more
+/// each.
+constexpr int kStep = 1024;
+constexpr std::int64_t kGranuleBytes = 16;
+
+/// Columns of the table: where a chunk begins in the memory of each kind of tensor, in elements;
+/// how many it has; whether it is a whole one whose tensors are aligned.
+enum Column : std::uint8_t { kWeight, kGradient, kFirst, kSecond, kCount, kIsWhole, kColumns };
+
+/// The numbers of a step, as the update needs them.
+struct StepScalars {
+  Scalar<f32> kept;        ///< 1 - lr decay
+  Scalar<f32> rate;        ///< lr / (1 - beta1^t)
+  Scalar<f32> correction;  ///< 1 / sqrt(1 - beta2^t)
+  Scalar<f32> beta1, beta2, epsilon, gradient_scale;
+};
+
+struct Updated {
+  Tile weight, first, second;
+};
+Updated updated(const StepScalars& s, const Tile& weight, const Tile& gradient, const Tile& first,
+                const Tile& second) {
+  const Tile g = cast<f32>(gradient) * s.gradient_scale;
+  const Tile m = first + (1.0f - s.beta1) * (g - first);
+  const Tile v = s.beta2 * second + (1.0f - s.beta2) * g * g;
+  const Tile w = cast<f32>(weight) * s.kept;
+  return {w - s.rate * m / (sqrt(v) * s.correction + s.epsilon), m, v};
+}
+
+/// All memory between the first and the last tensor of a kind, as one vector.
+template <class W, class G>
+struct Memory {
+  InOut<W, 1> weight;
+  In<G, 1> gradient;
+  InOut<f32, 1> first, second;
+
+  static std::int64_t bytes_of(int column) {
+    return column == kWeight ? sizeof(W) : column == kGradient ? sizeof(G) : sizeof(float);
+  }
+  /// `at(column)` selects elements. All of them are in the memory, so that none is absent.
+  template <class At>
+  void update(const StepScalars& s, const At& at) const {
+    const auto w = at(kWeight), m = at(kFirst), v = at(kSecond);
+    const auto present = [](const Tile& t) { return fill_absent(t, 0); };
+    const Updated u = updated(s, present(weight(w)), present(gradient(at(kGradient))),
+                              present(first(m)), present(second(v)));
+    weight(w) = u.weight, first(m) = u.first, second(v) = u.second;
+  }
+};
+
+template <class W, class G>
+auto adamw_kernel() {
+  return kernel("adamw",
+                [](Memory<W, G> memory, In<i64, 2> chunks, StepScalars scalars) {
+                  for (auto c : grid(rows(chunks), 1)) {
+                    const Tile count = chunks(c, int{kCount});
+                    const auto begins = [&](bool is_aligned) {
+                      std::array<Tile, kCount> of;
+                      for (int column = 0; column < kCount; ++column) {
+                        const std::int64_t granule =
+                            is_aligned ? kGranuleBytes / Memory<W, G>::bytes_of(column) : 1;
+                        of[column] = chunks(c, column) / granule * granule;
+                      }
+                      return of;
+                    };
+                    if_(
+                        chunks(c, int{kIsWhole}) != 0,
+                        [&] {
+                          const auto begin = begins(true);
+                          for (auto s : steps(kChunk, kStep).independent())
+                            memory.update(scalars, [&](Column of) {
+                              return Index(begin[of] + s.first(), kStep);
+                            });
+                        },
+                        [&] {
+                          const auto begin = begins(false);
+                          for (auto s : steps(count, kStep).independent()) {
+                            const Tile i = cast<i64>(s.indices());
+                            memory.update(scalars, [&](Column of) {
+                              return where(i < count, begin[of] + i, -1);
+                            });
+                          }
+                        });
+                  }
+                })
+      .may_alias()
+      .with_plan("num_warps=4, min_ctas_per_sm=4");
+}
+
+/// The bytes that all tensors lie in, from a multiple of 16 on. It is the argument for each kind of
+/// tensor: the memory between them is not touched, and `sim` knows a range of memory once.
+class MemorySpan {
+ public:
+  void add(const Tensor& t) {
+    if (t.numel() == 0) return;
+    const ByteRange r = t.byte_range();
+    begin_ = std::min(begin_, r.begin / kGranuleBytes * kGranuleBytes);
+    end_ = std::max(end_, round_up(r.end, kGranuleBytes));
+    device_ = t.device();
+  }
+  /// In elements of the tensor.
+  std::int64_t offset_of(const Tensor& t) const {
+    return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(t.data()) - begin_) /
+           size_bytes(t.dtype());
+  }
+  Tensor as(DType dtype) const {
+    return Tensor::borrow(reinterpret_cast<void*>(begin_),
+                          {static_cast<std::int64_t>(end_ - begin_) / size_bytes(dtype)}, dtype,
+                          device_);
+  }
+
+ private:
+  std::uintptr_t begin_ = std::numeric_limits<std::uintptr_t>::max(), end_ = 0;
+  Device device_ = Device::cpu();
+};
+
+/// In the order of the table's columns.
+std::array<const Tensor*, 4> all_of(const AdamWTensors& t) {
+  return {&t.weight, &t.gradient, &t.first_moment, &t.second_moment};
+}
+
+bool is_aligned(const Tensor* t) {
+  return reinterpret_cast<std::uintptr_t>(t->data()) % kGranuleBytes == 0;
+}
+
+void check(const AdamWTensors& t, const AdamWTensors& of_first) {
+  constexpr const char* kName = "adamw";
+  const DType weight = of_first.weight.dtype(), gradient = of_first.gradient.dtype();
+  require_tensor(kName, "weight", t.weight, weight == DType::bf16 ? weight : DType::f32,
+                 t.weight.shape());
+  require_tensor(kName, "gradient", t.gradient, gradient == weight ? weight : DType::f32,
+                 t.weight.shape());
+  require_tensor(kName, "first_moment", t.first_moment, DType::f32, t.weight.shape());
+  require_tensor(kName, "second_moment", t.second_moment, DType::f32, t.weight.shape());
+  for (const Tensor* tensor : all_of(t))
+    if (!tensor->is_contiguous() || tensor->device() != of_first.weight.device())
+      throw_argument_error(ErrorId::kernel_argument, kName, "a tensor", tensor->str(),
+                           "contiguous tensors on one device");
+}
+
+}  // namespace
+
+struct AdamW::State {
+  std::vector<AdamWTensors> tensors;  ///< kept alive
+  Tensor weight, gradient, moments, chunks;
+};
+
+AdamW::AdamW(std::span<const AdamWTensors> tensors, Loc at) {
+  const detail::CallPlace here(at);
+  auto state = std::make_shared<State>();
+  MemorySpan span;
+  for (const AdamWTensors& t : tensors) {
+    check(t, tensors.front());
+    for (const Tensor* tensor : all_of(t)) span.add(*tensor);
+    if (t.weight.numel() > 0) state->tensors.push_back(t);
+  }
+  std::vector<std::int64_t> table;
+  for (const AdamWTensors& t : state->tensors) {
+    const auto four = all_of(t);
+    const bool aligned = std::ranges::all_of(four, is_aligned);
+    for (std::int64_t begin = 0; begin < t.weight.numel(); begin += kChunk) {
+      const std::int64_t count = std::min(kChunk, t.weight.numel() - begin);
+      for (const Tensor* tensor : four) table.push_back(span.offset_of(*tensor) + begin);
+      table.push_back(count);
+      table.push_back(aligned && count == kChunk);
+    }
+  }
+  if (!table.empty()) {
+    const AdamWTensors& first = state->tensors.front();
+    state->weight = span.as(first.weight.dtype());
+    state->gradient = span.as(first.gradient.dtype()), state->moments = span.as(DType::f32);
+    state->chunks =
+        Tensor::from(table, {static_cast<std::int64_t>(table.size()) / kColumns, kColumns},
+                     first.weight.device());
+  }
+  state_ = std::move(state);
+}
+
+void AdamW::step(const Stream& stream, std::int64_t t, const AdamWOptions& options, Loc at) const {
+  const detail::CallPlace here(at);
+  const State& s = *state_;
+  if (!s.chunks.defined()) return;
+  const auto& [rate, beta1, beta2, epsilon, decay, gradient_scale] = options;
+  const auto at_step = static_cast<double>(t);
+  const auto run = [&]<class W, class G>(W, G) {
+    static const auto* const kernel = new auto(adamw_kernel<W, G>());  // statics may call, too
+    (*kernel)(stream, s.weight, s.gradient, s.moments, s.moments, s.chunks, 1 - rate * decay,
+              static_cast<float>(rate / (1 - std::pow(static_cast<double>(beta1), at_step))),
+              static_cast<float>(1 / std::sqrt(1 - std::pow(static_cast<double>(beta2), at_step))),
+              beta1, beta2, epsilon, gradient_scale);
+  };
+  const bool is_f32 = s.gradient.dtype() == DType::f32;
+  if (s.weight.dtype() == DType::f32)
+    run(f32(), f32());
+  else
+    is_f32 ? run(bf16(), f32()) : run(bf16(), bf16());
+}
+
+}  // namespace tegula

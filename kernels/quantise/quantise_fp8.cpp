@@ -1,0 +1,140 @@
+// Quantisation to 8-bit floats with a scale for each row or block.
+#include "kernels/float_types.h"
+#include "kernels/row_tiles.h"
+#include "tegula/int_math.h"
+#include "tegula/kernels/quantise.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+constexpr int kBlock = 128;
+/// Rows of a program whose scales are those of blocks of one row.
+constexpr int kRowsOf1x128 = 32;
+constexpr int kColumnsPerStep = 8192;
+
+/// A scale for each largest magnitude, and what elements are multiplied by.
+struct Scale {
+  Tile value, inverse;
+};
+template <class Q>
+Scale scale_of(const Tile& largest, bool is_power_of_two) {
+  constexpr float kLargest = dtype_of<Q> == DType::f8e4m3 ? 448 : 57344;
+  const Tile plain = where(largest == 0.0f, 1.0f, largest * (1 / kLargest));
+  if (!is_power_of_two) return {plain, where(largest == 0.0f, 1.0f, kLargest / largest)};
+  // Adds all but one of the mantissa's ulps, so that whatever has a mantissa goes up to the next
+  // exponent. Below the normal numbers the inverse would be an infinity.
+  const Tile up = (bitcast<u32>(max(plain, 0x1p-126f)) + 0x7fffffu) & 0x7f800000u;
+  const Tile value = bitcast<f32>(up);
+  return {value, 1.0f / value};
+}
+
+/// Largest magnitudes, 0 for rows outside the tensor: nothing but the elements themselves is
+/// absent.
+Tile largest_of(const Tile& v, Axis axis) { return fill_absent(max(max(abs(v), axis), 0.0f), 0); }
+
+template <class T, class Q>
+auto by_held_row() {
+  return kernel("quantise_fp8_row", [](In<T, 2> x, Out<Q, 2> q, Out<f32, 1> scales,
+                                       bool is_power_of_two, int tile_rows) {
+    for (auto r : grid(rows(q), tile_rows)) {
+      const Tile v = cast<f32>(x.with(kReadOnce)(r, all));
+      const Scale scale = scale_of<Q>(largest_of(v, -1), is_power_of_two);
+      q(r, all) = v * along_row(scale.inverse);
+      scales(r) = scale.value;
+    }
+  });
+}
+
+template <class T, class Q>
+auto by_row_in_two_passes() {
+  return kernel("quantise_fp8_two_pass",
+                [](In<T, 2> x, Out<Q, 2> q, Out<f32, 1> scales, bool is_power_of_two) {
+                  for (auto r : grid(rows(q), 1)) {
+                    Tile largest = zeros<f32>(kColumnsPerStep);
+                    for (auto c : steps(x.cols(), kColumnsPerStep))
+                      largest = max(largest, fill_absent(abs(cast<f32>(x(r, c))), 0));
+                    const Scale scale = scale_of<Q>(max(largest), is_power_of_two);
+                    for (auto c : steps(x.cols(), kColumnsPerStep))
+                      q(r, c) = cast<f32>(x(r, c)) * scale.inverse;
+                    scales(r) = scale.value;
+                  }
+                });
+}
+
+template <class T, class Q>
+auto by_1x128() {
+  return kernel("quantise_fp8_1x128",
+                [](In<T, 2> x, Out<Q, 2> q, Out<f32, 2> scales, bool is_power_of_two) {
+                  for (auto [r, c] : grid(q, kRowsOf1x128, kBlock)) {
+                    const Tile v = cast<f32>(x(r, c));
+                    const Scale scale = scale_of<Q>(largest_of(v, 1), is_power_of_two);
+                    q(r, c) = v * scale.inverse.expand(1);
+                    scales(r, c.first() / kBlock) = scale.value;
+                  }
+                });
+}
+
+template <class T, class Q>
+auto by_128x128() {
+  return kernel("quantise_fp8_128x128",
+                [](In<T, 2> x, Out<Q, 2> q, Out<f32, 2> scales, bool is_power_of_two) {
+                  for (auto [r, c] : grid(q, kBlock, kBlock)) {
+                    const Tile v = cast<f32>(x(r, c));
+                    const Scale scale = scale_of<Q>(max(max(abs(v)), 0.0f), is_power_of_two);
+                    q(r, c) = v * scale.inverse;
+                    scales(r.first() / kBlock, c.first() / kBlock) = scale.value;
+                  }
+                });
+}
+
+template <class T, class Q>
+struct QuantiseKernels {
+  decltype(by_held_row<T, Q>()) held_row = by_held_row<T, Q>();
+  decltype(by_row_in_two_passes<T, Q>()) two_pass = by_row_in_two_passes<T, Q>();
+  decltype(by_1x128<T, Q>()) block_1x128 = by_1x128<T, Q>();
+  decltype(by_128x128<T, Q>()) block_128x128 = by_128x128<T, Q>();
+};
+
+/// Calls `run` with the kernels for the types of the tensors.
+template <class Run>
+void for_types(const Tensor& x, const Tensor& q, const Run& run) {
+  for_float("quantise_fp8", x.dtype(), [&]<class T>(T) {
+    const auto to = [&]<class Q>(Q) {
+      static const auto* const kernels = new QuantiseKernels<T, Q>;  // statics may call, too
+      run(*kernels);
+    };
+    q.dtype() == DType::f8e4m3 ? to(f8e4m3()) : to(f8e5m2());
+  });
+}
+
+Dims scales_shape(const Tensor& x, ScaleBlock block) {
+  const std::int64_t rows = x.size(0), columns = ceil_div(x.size(1), kBlock);
+  if (block == ScaleBlock::row) return {rows};
+  return {block == ScaleBlock::block_1x128 ? rows : ceil_div(rows, kBlock), columns};
+}
+
+}  // namespace
+
+void quantise_fp8(const Stream& stream, const Tensor& x, const Tensor& q, const Tensor& scales,
+                  const QuantiseOptions& options, Loc at) {
+  constexpr const char* kName = "quantise_fp8";
+  const detail::CallPlace here(at);
+  const auto [block, is_power_of_two] = options;
+  require_rank(kName, "x", x, 2);
+  require_tensor(kName, "q", q, q.dtype() == DType::f8e5m2 ? DType::f8e5m2 : DType::f8e4m3,
+                 x.shape());
+  require_tensor(kName, "scales", scales, DType::f32, scales_shape(x, block));
+  for_types(x, q, [&](const auto& kernels) {
+    if (block == ScaleBlock::block_1x128)
+      kernels.block_1x128(stream, x, q, scales, is_power_of_two);
+    else if (block == ScaleBlock::block_128x128)
+      kernels.block_128x128(stream, x, q, scales, is_power_of_two);
+    else if (x.size(1) <= kMaxHeldColumns)
+      kernels.held_row(stream, x, q, scales, is_power_of_two, rows_per_tile(x.size(1)));
+    else
+      kernels.two_pass(stream, x, q, scales, is_power_of_two);
+  });
+}
+
+}  // namespace tegula

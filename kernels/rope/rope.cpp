@@ -1,0 +1,135 @@
+// Rotary position embedding: a program rotates some heads of some tokens.
+#include "tegula/kernels/rope.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+#include "kernels/float_types.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+struct RotatedPair {
+  Tile first, second;
+
+  RotatedPair by(const Tile& cos, const Tile& sin) const {
+    return {first * cos - second * sin, second * cos + first * sin};
+  }
+};
+
+/// The tile with its last dimension cut into pairs of neighbours.
+Tile in_pairs(const Tile& t) {
+  const auto s = t.shape();
+  const std::int64_t half = s.back() / 2;
+  if (s.size() == 1) return t.reshape({half, 2});
+  return s.size() == 2 ? t.reshape({s[0], half, 2}) : t.reshape({s[0], s[1], half, 2});
+}
+
+/// The tile with its last two dimensions as one.
+Tile without_pairs(const Tile& t) {
+  const auto s = t.shape();
+  if (s.size() == 2) return t.reshape({2 * s[0]});
+  return s.size() == 3 ? t.reshape({s[0], 2 * s[1]}) : t.reshape({s[0], s[1], 2 * s[2]});
+}
+
+/// Neighbours lie in one 16-byte access of a thread: the sums of two, one of them 0, take them
+/// apart without an exchange between threads.
+RotatedPair neighbours(const Tile& t) {
+  const Tile pairs = in_pairs(t), is_first = arange(2) == 0;
+  return {sum(where(is_first, pairs, 0.0f), -1), sum(where(is_first, 0.0f, pairs), -1)};
+}
+Tile interleave(const RotatedPair& p) {
+  return without_pairs(where(arange(2) == 0, p.first.expand(-1), p.second.expand(-1)));
+}
+
+/// The tables' row of each token, for all its heads. A position outside has an angle of 0.
+struct Angles {
+  Tile cos, sin;
+};
+struct RopeTableViews {
+  In<f32, 2> cos, sin;
+  std::optional<In<i32, 1>> positions;
+
+  Angles of(const Index& tokens, const Index& columns, bool has_heads) const {
+    const auto read = [&](const In<f32, 2>& table, float outside) {
+      const Tile row = positions ? table((*positions)(tokens), columns) : table(tokens, columns);
+      return row.rank() == 2 && has_heads ? fill_absent(row, outside).expand(1)
+                                          : fill_absent(row, outside);
+    };
+    return {read(cos, 1), read(sin, 0)};
+  }
+};
+
+template <class T>
+auto rope_kernel() {
+  return kernel("rope", [](In<T, 3> x, RopeTableViews tables, Out<T, 3> y, RopePairs pairs,
+                           bool is_backward, int tile_tokens, int tile_heads) {
+    const int half = tables.cos.static_dim(1), dim = x.static_dim(2);
+    for (auto [t, h] : grid({y.dim(0), y.dim(1)}, tile_tokens, tile_heads)) {
+      const auto [cos, sin_forward] = tables.of(t, slice(0, half), tile_heads > 1);
+      const Tile sin = is_backward ? -sin_forward : sin_forward;
+      const Index first = slice(0, half), second = slice(half, half), rotated = slice(0, 2 * half);
+      if (pairs == RopePairs::half_split) {
+        const RotatedPair p{cast<f32>(x(t, h, first)), cast<f32>(x(t, h, second))};
+        const auto [low, high] = p.by(cos, sin);
+        y(t, h, first) = low, y(t, h, second) = high;
+      } else {
+        y(t, h, rotated) = interleave(neighbours(cast<f32>(x(t, h, rotated))).by(cos, sin));
+      }
+      if (dim > 2 * half) {
+        const Index rest = slice(2 * half, dim - 2 * half);
+        y(t, h, rest) = x(t, h, rest);
+      }
+    }
+  });
+}
+
+void check(const char* name, const Tensor& x, const RopeTables& tables, const Tensor& y) {
+  require_rank(name, "x", x, 3);
+  require_tensor(name, "y", y, x.dtype(), x.shape());
+  require_rank(name, "cos", tables.cos, 2);
+  require_tensor(name, "cos", tables.cos, DType::f32, tables.cos.shape());
+  require_tensor(name, "sin", tables.sin, DType::f32, tables.cos.shape());
+  require_optional(name, "positions", tables.positions, DType::i32, {x.size(0)});
+  const std::int64_t half = tables.cos.size(1);
+  if (half > 1 && 2 * half <= x.size(2) &&
+      (tables.positions.defined() || tables.cos.size(0) >= x.size(0)))
+    return;
+  throw_argument_error(ErrorId::kernel_argument, name, "cos", tables.cos.str(),
+                       "a row for each token, or positions, of 2 to half of the head dim columns");
+}
+
+/// Tiles of about 4096 elements. With positions a program has one token, whose row it reads whole.
+void rotate(const char* name, const Stream& stream, RopePairs pairs, const Tensor& x,
+            const RopeTables& tables, const Tensor& y, bool is_backward) {
+  constexpr std::int64_t kElements = 4096;
+  check(name, x, tables, y);
+  const auto rows = static_cast<std::uint64_t>(std::max<std::int64_t>(kElements / x.size(2), 1));
+  const auto heads =
+      std::min(std::bit_floor(rows),
+               std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(x.size(1), 1))));
+  const std::uint64_t tokens = tables.positions.defined() ? 1 : std::bit_floor(rows) / heads;
+  for_float(name, x.dtype(), [&]<class T>(T) {
+    static const auto* const kernel = new auto(rope_kernel<T>());  // statics may call, too
+    (*kernel)(stream, x, tables.cos, tables.sin, tables.positions, y, pairs, is_backward,
+              static_cast<int>(tokens), static_cast<int>(heads));
+  });
+}
+
+}  // namespace
+
+void rope(const Stream& stream, RopePairs pairs, const Tensor& x, const RopeTables& tables,
+          const Tensor& y, Loc at) {
+  const detail::CallPlace here(at);
+  rotate("rope", stream, pairs, x, tables, y, false);
+}
+
+void rope_backward(const Stream& stream, RopePairs pairs, const Tensor& dy,
+                   const RopeTables& tables, const Tensor& dx, Loc at) {
+  const detail::CallPlace here(at);
+  rotate("rope_backward", stream, pairs, dy, tables, dx, true);
+}
+
+}  // namespace tegula

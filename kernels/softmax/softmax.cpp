@@ -1,0 +1,167 @@
+// Softmax: a program holds its rows, or the CTAs of a cluster hold one together; rows that are too
+// long for that are read twice, the first time for their maximum and sum.
+#include "tegula/kernels/softmax.h"
+
+#include <numbers>
+#include <optional>
+
+#include "kernels/cluster_rows.h"
+#include "kernels/float_types.h"
+#include "kernels/online_exponentials.h"
+#include "kernels/row_tiles.h"
+#include "tegula/device_profile.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+constexpr int kColumnsPerStep = 8192;
+/// Columns of the longest row that one program holds with its gradient.
+constexpr std::int64_t kMaxHeldBackward = 16384;
+/// Base 2: one fma and one instruction for the exponential.
+constexpr float kLog2E = std::numbers::log2e_v<float>;
+
+template <class T>
+auto softmax_of_held_rows() {
+  return kernel("softmax", [](In<T, 2> x, Out<T, 2> y, int tile_rows) {
+    for (auto r : grid(rows(y), tile_rows)) {
+      const Tile v = cast<f32>(x.with(kReadOnce)(r, all));
+      const Tile e = exp2(fma(v, kLog2E, along_row(max(v, axis(-1)) * -kLog2E)));
+      y(r, all) = e * along_row(rcp(sum(e, -1)));
+    }
+  });
+}
+
+/// Columns that each CTA of a cluster holds, and CTAs that hold a row.
+struct ClusterShape {
+  int columns, ctas;
+
+  /// The columns of this CTA.
+  Index part() const { return slice(cluster_rank() * columns, columns); }
+};
+
+template <class T>
+auto softmax_of_cluster_rows() {
+  return kernel("softmax_cluster", [](In<T, 2> x, Out<T, 2> y, ClusterShape shape) {
+    for (auto r : grid(rows(y), 1, cluster(shape.ctas))) {
+      const Tile v = cast<f32>(x.with(kReadOnce)(r, shape.part())), top = max(v);
+      const Tile e = exp_above(v, finite_reference(top));
+      const RowExponentials row = merge_in_cluster({top, sum(e)}, shape.ctas);
+      y(r, shape.part()) = e * (exp_above(top, row.top) * rcp(row.total));
+    }
+  });
+}
+
+template <class T>
+auto softmax_in_two_passes() {
+  return kernel("softmax_two_pass", [](In<T, 2> x, Out<T, 2> y) {
+    for (auto r : grid(rows(y), 1)) {
+      OnlineExponentials exponentials(kColumnsPerStep);
+      for (auto c : steps(x.cols(), kColumnsPerStep))
+        exponentials.add(fill_absent(cast<f32>(x(r, c)), -inf));
+      const auto [top, total] = exponentials.of_row();
+      const Tile scale = rcp(total);
+      for (auto c : steps(x.cols(), kColumnsPerStep))
+        y(r, c) = exp_above(cast<f32>(x(r, c)), top) * scale;
+    }
+  });
+}
+
+template <class T>
+auto backward_of_held_rows() {
+  return kernel("softmax_backward", [](In<T, 2> y, In<T, 2> dy, Out<T, 2> dx, int tile_rows) {
+    for (auto r : grid(rows(dx), tile_rows)) {
+      const Tile p = cast<f32>(y.with(kReadOnce)(r, all)),
+                 g = cast<f32>(dy.with(kReadOnce)(r, all));
+      dx(r, all) = p * (g - along_row(sum(p * g, -1)));
+    }
+  });
+}
+
+template <class T>
+auto backward_of_cluster_rows() {
+  return kernel("softmax_backward_cluster",
+                [](In<T, 2> y, In<T, 2> dy, Out<T, 2> dx, ClusterShape shape) {
+                  for (auto r : grid(rows(dx), 1, cluster(shape.ctas))) {
+                    const Tile p = cast<f32>(y.with(kReadOnce)(r, shape.part())),
+                               g = cast<f32>(dy.with(kReadOnce)(r, shape.part()));
+                    dx(r, shape.part()) = p * (g - sum_in_cluster(sum(p * g), shape.ctas));
+                  }
+                });
+}
+
+template <class T>
+auto backward_in_two_passes() {
+  return kernel("softmax_backward_two_pass", [](In<T, 2> y, In<T, 2> dy, Out<T, 2> dx) {
+    for (auto r : grid(rows(dx), 1)) {
+      Tile dot = zeros<f32>(kColumnsPerStep);
+      for (auto c : steps(dx.cols(), kColumnsPerStep))
+        dot += cast<f32>(y(r, c)) * cast<f32>(dy(r, c));
+      const Tile total = sum(dot);
+      for (auto c : steps(dx.cols(), kColumnsPerStep))
+        dx(r, c) = cast<f32>(y(r, c)) * (cast<f32>(dy(r, c)) - total);
+    }
+  });
+}
+
+template <class T>
+struct SoftmaxKernels {
+  decltype(softmax_of_held_rows<T>()) held = softmax_of_held_rows<T>();
+  decltype(softmax_of_cluster_rows<T>()) cluster = softmax_of_cluster_rows<T>();
+  decltype(softmax_in_two_passes<T>()) two_pass = softmax_in_two_passes<T>();
+  decltype(backward_of_held_rows<T>()) held_backward = backward_of_held_rows<T>();
+  decltype(backward_of_cluster_rows<T>()) cluster_backward = backward_of_cluster_rows<T>();
+  decltype(backward_in_two_passes<T>()) two_pass_backward = backward_in_two_passes<T>();
+};
+
+template <class T>
+const SoftmaxKernels<T>& kernels() {
+  static const auto* const all = new SoftmaxKernels<T>;  // statics may call, too
+  return *all;
+}
+
+/// The cluster that holds a row of so many columns, if there is one.
+std::optional<ClusterShape> cluster_for(std::int64_t columns, Device device) {
+  constexpr int kHeld = 16384;
+  if (!has_clusters(device)) return std::nullopt;
+  for (const ClusterShape shape :
+       {ClusterShape{kHeld, 4}, ClusterShape{kHeld, 8}, ClusterShape{2 * kHeld, 8}})
+    if (columns <= shape.columns * shape.ctas) return shape;
+  return std::nullopt;
+}
+
+}  // namespace
+
+void softmax(const Stream& stream, const Tensor& x, const Tensor& y, Loc at) {
+  const detail::CallPlace here(at);
+  for_float("softmax", x.dtype(), [&]<class T>(T) {
+    require_rank("softmax", "x", x, 2);
+    require_tensor("softmax", "y", y, x.dtype(), x.shape());
+    const std::int64_t columns = x.size(1);
+    if (columns <= kMaxHeldColumns)
+      kernels<T>().held(stream, x, y, rows_per_tile(columns));
+    else if (const auto cluster = cluster_for(columns, x.device()))
+      kernels<T>().cluster(stream, x, y, cluster->columns, cluster->ctas);
+    else
+      kernels<T>().two_pass(stream, x, y);
+  });
+}
+
+void softmax_backward(const Stream& stream, const Tensor& y, const Tensor& dy, const Tensor& dx,
+                      Loc at) {
+  const detail::CallPlace here(at);
+  for_float("softmax_backward", y.dtype(), [&]<class T>(T) {
+    require_rank("softmax_backward", "y", y, 2);
+    require_tensor("softmax_backward", "dy", dy, y.dtype(), y.shape());
+    require_tensor("softmax_backward", "dx", dx, y.dtype(), y.shape());
+    const std::int64_t columns = y.size(1);
+    if (columns <= kMaxHeldBackward)
+      kernels<T>().held_backward(stream, y, dy, dx, rows_per_tile(columns));
+    else if (const auto cluster = cluster_for(columns, y.device()))
+      kernels<T>().cluster_backward(stream, y, dy, dx, cluster->columns, cluster->ctas);
+    else
+      kernels<T>().two_pass_backward(stream, y, dy, dx);
+  });
+}
+
+}  // namespace tegula

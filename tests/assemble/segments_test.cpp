@@ -1,0 +1,31 @@
+// Products of ragged segments, assembled: wgmma on rings of TMA as a dense product, no spills.
+#include "tests/assemble/assembled.h"
+
+namespace tegula::test {
+namespace {
+
+class AssembledSegments : public Assembled {};
+
+TEST_F(AssembledSegments, GroupedProductIsPersistentWgmma) {
+  const auto grouped = kernel("grouped", [](In<bf16, 2> A, In<bf16, 3> B, In<i32, 1> offsets,
+                                            Out<bf16, 2> C) {
+    C.partial();
+    for (auto [s, m, n] : grid(segments(offsets, A.rows()).by(C.cols()), 128, 256, group_m(8))) {
+      Tile sum = zeros<f32>(128, 256);
+      for (auto k : steps(A.cols(), 64)) sum = dot(A(m, k), B(s, k, n), sum);
+      C(m, n) = sum;
+    }
+  });
+  const ir::Kernel tile = traced("grouped", [&] {
+    grouped(host({64, 64}), host({4, 64, 256}),
+            Tensor::from(std::vector<i32>{0, 1, 1, 64, 64}, Device::cpu()), host({64, 256}));
+  });
+  for (const runtime::Backend backend : here()) {
+    const ir::Plan plan = expect_clean(tile, "sm_90a", true, backend);
+    EXPECT_TRUE(plan.persistent) << plan.str();
+    EXPECT_TRUE(plan.dynamic_scheduler) << plan.str();
+  }
+}
+
+}  // namespace
+}  // namespace tegula::test

@@ -1,0 +1,103 @@
+// Pages of a cache, loops by a traced stride, captured tensors that are written: on every device
+// that is here, against host arithmetic.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tegula/tegula.h"
+#include "tests/differential/devices.h"
+
+namespace tegula {
+namespace {
+
+class Accesses : public testing::TestWithParam<Device> {
+ protected:
+  Stream stream() const { return Stream(GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, Accesses, testing::ValuesIn(test::devices()), test::device_name);
+
+/// Pages of 1, 8 and 16 rows in any order, twice, beyond the cache, and fewer than the tile has.
+TEST_P(Accesses, Pages) {
+  const auto gather = kernel("paged", [](In<f32, 4> cache, In<i32, 2> tables, Out<f32, 4> out) {
+    for (auto [s, h] : grid({out.dim(0), out.dim(1)}, 1, 1))
+      out(s, h, all, all) = pages(cache, tables(s, slice(0, 4)), h);
+  });
+  for (const std::int64_t rows : {1, 8, 16}) {
+    SCOPED_TRACE(rows);
+    const std::vector<i32> tables{3, 0, 9, 3, -1, 5, 1, 2};
+    const Tensor cache = Tensor::iota({6, rows, 2, 32}, DType::f32, GetParam()),
+                 out = Tensor::full({2, 2, 4 * rows, 32}, -77, DType::f32, GetParam());
+    gather(stream(), cache, Tensor::from(tables, {2, 4}, GetParam()), out);
+    const auto got = out.to_doubles();
+    std::size_t at = 0;
+    for (std::int64_t s = 0; s < 2; ++s)
+      for (std::int64_t h = 0; h < 2; ++h)
+        for (std::int64_t p = 0; p < 4; ++p)
+          for (std::int64_t r = 0; r < rows; ++r)
+            for (std::int64_t c = 0; c < 32; ++c) {
+              const std::int64_t page = tables[static_cast<std::size_t>(s * 4 + p)];
+              const std::int64_t element = ((page * rows + r) * 2 + h) * 32 + c;
+              ASSERT_EQ(got[at++], page < 0 || page >= 6 ? 0 : static_cast<double>(element));
+            }
+  }
+}
+
+/// Programs that share rows: each takes every third block.
+TEST_P(Accesses, StepsByATracedStride) {
+  const auto share =
+      kernel("share", [](In<f32, 1> x, Scalar<i32> programs, Out<f32, 1> y, Out<f32, 1> sums) {
+        for (auto p : grid(GridSpace(programs), 1)) {
+          Tile sum = zeros<f32>(16);
+          for (auto i : steps(p.first() * 16, x.dim(0), 16, programs.value() * 16)) {
+            y(i) = x(i) * 2.0f;
+            sum += x(i);
+          }
+          sums(p) = tegula::sum(sum);
+        }
+      });
+  for (const i32 programs : {1, 3, 9}) {
+    SCOPED_TRACE(programs);
+    const Tensor x = Tensor::iota({100}, DType::f32, GetParam()),
+                 y = Tensor::full({100}, -77, DType::f32, GetParam()),
+                 sums = Tensor::full({programs}, -77, DType::f32, GetParam());
+    share(stream(), x, programs, y, sums);
+    const auto out = y.to_doubles(), total = sums.to_doubles();
+    std::vector<double> want(static_cast<std::size_t>(programs));
+    for (std::size_t i = 0; i < 100; ++i) {
+      ASSERT_EQ(out[i], 2.0 * static_cast<double>(i));
+      want[i / 16 % want.size()] += static_cast<double>(i);
+    }
+    EXPECT_EQ(total, want);
+  }
+  if (GetParam().kind != DeviceKind::cpu) return;  // the simulator runs until its limit
+  const Tensor x = Tensor::iota({100}, DType::f32, GetParam()),
+               y = Tensor::zeros({100}, DType::f32, GetParam()),
+               sums = Tensor::zeros({1}, DType::f32, GetParam());
+  const auto stuck = kernel("stuck", [](In<f32, 1> x, Scalar<i32> by, InOut<f32, 1> y) {
+    for (auto p : grid(GridSpace({1}), 1))
+      for (auto i : steps(p.first(), x.dim(0), 16, by)) y(i) = x(i);
+  });
+  EXPECT_THROW(stuck(stream(), x, 0, y), ProgramError);
+}
+
+/// A tensor that the lambda captured is written, read again, and must not be an argument, too.
+TEST_P(Accesses, CapturedTensorsAreWritten) {
+  Tensor state = Tensor::iota({70}, DType::f32, GetParam());
+  const auto step = kernel("step", [&state](In<f32, 1> x) {
+    const auto s = view_out<f32, 1>(state);
+    for (auto i : grid(s, 32)) s(i) = s(i) * 2.0f + x(i);
+  });
+  const Tensor x = Tensor::full({70}, 3, DType::f32, GetParam());
+  step(stream(), x);
+  step(stream(), x);
+  const auto once = state.to_doubles();
+  for (std::size_t i = 0; i < 70; ++i) ASSERT_EQ(once[i], 4.0 * static_cast<double>(i) + 9) << i;
+  // Another tensor in its place, of another size, is read at the launch.
+  state = Tensor::full({50}, 1, DType::f32, GetParam());
+  step(stream(), Tensor::full({50}, 3, DType::f32, GetParam()));
+  EXPECT_EQ(state.to_doubles(), std::vector<double>(50, 5));
+  EXPECT_THROW(step(stream(), state), CompileError);
+}
+
+}  // namespace
+}  // namespace tegula

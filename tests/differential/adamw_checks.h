@@ -1,0 +1,71 @@
+#pragma once
+// AdamW against a reference in double, step by step.
+#include <vector>
+
+#include "tegula/kernels/adamw.h"
+#include "tests/differential/row_checks.h"
+
+namespace tegula::test {
+
+/// A parameter of `count` elements; a misaligned one begins one element behind a 16-byte boundary.
+inline AdamWTensors adamw_tensors(std::int64_t count, DType weight, DType gradient, Device device,
+                                  bool is_aligned) {
+  const auto of = [&](DType dtype, std::uint64_t seed) {
+    const Tensor t = Tensor::normal({count + 1}, dtype, 0, 1, seed + count, device);
+    return is_aligned ? t.slice(0, 0, count) : t.slice(0, 1, count + 1);
+  };
+  const AdamWTensors t{of(weight, 1), of(gradient, 2), of(DType::f32, 3), of(DType::f32, 4)};
+  Doubles squares = t.second_moment.to_doubles();
+  for (double& s : squares) s *= s;
+  t.second_moment.copy_from(
+      Tensor::from(squares, {count}, Device::cpu()).cast(DType::f32).to(device));
+  return t;
+}
+
+inline void check_adamw_step(const AdamW& optimizer, const std::vector<AdamWTensors>& tensors,
+                             std::int64_t step, const AdamWOptions& o, const Stream& stream) {
+  std::vector<Doubles> weights, firsts, seconds;
+  for (const AdamWTensors& t : tensors) {
+    weights.push_back(t.weight.to_doubles());
+    firsts.push_back(t.first_moment.to_doubles());
+    seconds.push_back(t.second_moment.to_doubles());
+  }
+  optimizer.step(stream, step, o);
+  const auto at = static_cast<double>(step);
+  const double c1 = 1 - std::pow(static_cast<double>(o.beta1), at),
+               c2 = 1 - std::pow(static_cast<double>(o.beta2), at);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Doubles g = tensors[i].gradient.to_doubles();
+    Doubles &w = weights[i], &m = firsts[i], &v = seconds[i];
+    for (std::size_t e = 0; e < g.size(); ++e) {
+      const double scaled = g[e] * o.gradient_scale;
+      m[e] = o.beta1 * m[e] + (1.0 - o.beta1) * scaled;
+      v[e] = o.beta2 * v[e] + (1.0 - o.beta2) * scaled * scaled;
+      w[e] = w[e] * (1.0 - o.learning_rate * o.weight_decay) -
+             o.learning_rate * (m[e] / c1) / (std::sqrt(v[e] / c2) + o.epsilon);
+    }
+    expect_elements(tensors[i].weight, w, 0.05);
+    expect_elements(tensors[i].first_moment, m, 0.1);
+    expect_elements(tensors[i].second_moment, v, 0.1);
+  }
+}
+
+inline void check_adamw(Device device) {
+  constexpr struct {
+    DType weight, gradient;
+  } kTypes[] = {{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}};
+  for (const auto& [weight, gradient] : kTypes) {
+    SCOPED_TRACE(testing::Message() << name(weight) << ", gradients " << name(gradient));
+    std::vector<AdamWTensors> tensors;
+    for (const std::int64_t count : {8292, 1, 5000, 0, 16384, 4096})
+      tensors.push_back(adamw_tensors(count, weight, gradient, device, count != 5000));
+    const AdamW optimizer(tensors);
+    const AdamWOptions options{
+        .learning_rate = 0.02f, .weight_decay = 0.1f, .gradient_scale = 0.5f};
+    check_adamw_step(optimizer, tensors, 1, options, Stream(device));
+    check_adamw_step(optimizer, tensors, 7, {.beta1 = 0.8f, .beta2 = 0.95f, .epsilon = 1e-3f},
+                     Stream(device));
+  }
+}
+
+}  // namespace tegula::test

@@ -1,0 +1,18 @@
+// AdamW on every device that is here.
+#include "tests/differential/adamw_checks.h"
+
+#include "tests/differential/devices.h"
+
+namespace tegula::test {
+namespace {
+
+class AdamWSteps : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, AdamWSteps, testing::ValuesIn(devices()), device_name);
+
+TEST_P(AdamWSteps, OfManyTensors) { check_adamw(GetParam()); }
+TEST_P(AdamWSteps, OfNoTensors) {
+  AdamW(std::span<const AdamWTensors>()).step(Stream(GetParam()), 1);
+}
+
+}  // namespace
+}  // namespace tegula::test

@@ -1,0 +1,16 @@
+// The Walsh-Hadamard transform on every device that is here.
+#include "tests/differential/hadamard_checks.h"
+
+#include "tests/differential/devices.h"
+
+namespace tegula::test {
+namespace {
+
+class Hadamards : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, Hadamards, testing::ValuesIn(devices()), device_name);
+
+TEST_P(Hadamards, OfPowersOfTwo) { check_hadamards(GetParam()); }
+TEST_P(Hadamards, Matrix) { check_hadamard_matrix(GetParam()); }
+
+}  // namespace
+}  // namespace tegula::test

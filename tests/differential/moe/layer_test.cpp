@@ -1,0 +1,115 @@
+// Whole layers, router to combined rows, against double precision on every device that is here.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "tegula/kernels/moe.h"
+#include "tegula/tegula.h"
+#include "tests/differential/devices.h"
+#include "tests/differential/moe/layer_run.h"
+
+namespace tegula::test::experts {
+namespace {
+
+class MoeLayer : public testing::TestWithParam<Device> {
+ protected:
+  void expect(const LayerCase& c) const { expect_layer(c, GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, MoeLayer, testing::ValuesIn(devices()), device_name);
+
+TEST_P(MoeLayer, AnyNumberOfTokens) {
+  for (const int tokens : {0, 1, 3, 37, 127})
+    expect({.tokens = tokens, .router = routers::mixtral(), .scheme = mixtral()});
+}
+
+TEST_P(MoeLayer, Activations) {
+  for (const auto& [activation, host] : {std::pair{swiglu(), host_swiglu()},
+                                         {geglu(), host_geglu()},
+                                         {relu_squared(), host_relu_squared()},
+                                         {clamped_swiglu(1), host_clamped_swiglu(1)}})
+    expect({.tokens = 20,
+            .router = routers::qwen3(3),
+            .scheme = qwen3(3),
+            .activation = activation,
+            .host_activation = host});
+}
+
+TEST_P(MoeLayer, BiasesAndInterleavedOutputs) {
+  expect({.tokens = 20,
+          .router = routers::mixtral(4),
+          .scheme = mixtral(4),
+          .activation = clamped_swiglu(),
+          .host_activation = host_clamped_swiglu(),
+          .has_biases = true,
+          .is_interleaved = true});
+}
+
+TEST_P(MoeLayer, SharedExpertsAndScaledInputs) {
+  expect(
+      {.tokens = 21, .shared = 2, .router = routers::deepseek_moe(3), .scheme = deepseek_moe(3)});
+  expect({.tokens = 21, .router = routers::llama4(), .scheme = llama4(), .scales_inputs = true});
+}
+
+TEST_P(MoeLayer, ManyExpertsFewRows) {
+  expect({.tokens = 3, .experts = 64, .router = routers::qwen3(8), .scheme = qwen3(8)});
+}
+
+TEST_P(MoeLayer, TilesOfEveryKind) {
+  for (const ExpertTileConfig& tiles : {ExpertTileConfig{.bm = 128, .bn = 128},
+                                        {.bm = 64, .bn = 64},
+                                        {.bm = 32, .bn = 64, .swap_ab = true},
+                                        {.bm = 64, .bn = 128, .swap_ab = true}})
+    expect({.tokens = 70,
+            .experts = 3,
+            .router = routers::mixtral(),
+            .scheme = mixtral(),
+            .tiles = {tiles, tiles}});
+}
+
+TEST_P(MoeLayer, Capacity) {
+  for (const bool by_slot : {false, true})
+    for (const int rows : {0, 4})
+      expect({.tokens = 40,
+              .router = routers::gshard(),
+              .scheme = gshard(),
+              .capacity = ExpertCapacity{.rows = rows, .by_slot = by_slot}});
+}
+
+TEST_P(MoeLayer, HalfPrecisionOfTheOtherKind) {
+  expect({.tokens = 33, .router = routers::mixtral(), .scheme = mixtral(), .dtype = DType::f16});
+}
+
+TEST_P(MoeLayer, EqualBitsInEachRun) {
+  const LayerCase c{.tokens = 60, .router = routers::qwen3(4), .scheme = qwen3(4)};
+  const LayerInputs in(c, GetParam());
+  const Moe layer = moe(c.options());
+  const auto run = [&] {
+    const Tensor Y = Tensor::full({c.tokens, c.h}, NAN, c.dtype, GetParam());
+    layer.from_logits(Stream(GetParam()), in.X, in.logits, in.weights, Y);
+    return Y.to_doubles();
+  };
+  EXPECT_EQ(run(), run());
+}
+
+/// The weights' router, whose logits are exact sums of small integers.
+TEST_P(MoeLayer, WithItsOwnRouter) {
+  const LayerCase c{.tokens = 25, .router = routers::mixtral(), .scheme = mixtral()};
+  LayerInputs in(c, GetParam());
+  in.X = Tensor::integers({c.tokens, c.h}, DType::bf16, -2, 3, 3, GetParam());
+  in.weights.router = Tensor::integers({c.experts, c.h}, DType::bf16, -1, 2, 4, GetParam());
+  const auto x = in.X.to_doubles(), w = in.weights.router.to_doubles();
+  std::vector<f32> logits(static_cast<std::size_t>(c.tokens * c.experts));
+  const auto h = static_cast<std::size_t>(c.h), experts = static_cast<std::size_t>(c.experts);
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    for (std::size_t j = 0; j < h; ++j)
+      logits[i] += static_cast<f32>(x[i / experts * h + j] * w[i % experts * h + j]);
+  in.logits = Tensor::from(logits, {c.tokens, c.experts}, GetParam());
+  const Tensor Y = Tensor::full({c.tokens, c.h}, NAN, DType::bf16, GetParam());
+  moe(c.options())(Stream(GetParam()), in.X, in.weights, Y);
+  expect_outputs(c, in, Y);
+}
+
+}  // namespace
+}  // namespace tegula::test::experts

@@ -1,0 +1,125 @@
+// Routers and placements against the references, on every device that is here.
+#include <gtest/gtest.h>
+
+#include "tests/differential/devices.h"
+#include "tests/differential/moe/routing_run.h"
+
+namespace tegula::test::experts {
+namespace {
+
+class MoeRouting : public testing::TestWithParam<Device> {
+ protected:
+  void expect_scheme(const Router& router, const Scheme& scheme, const RoutingCase& c,
+                     std::uint64_t seed = 1) const {
+    SCOPED_TRACE(testing::Message()
+                 << c.tokens << " tokens, " << c.experts << " experts, k " << router.k);
+    const Tensor logits = few_logits(c, seed, GetParam());
+    const RoutedTensors got = run_routing(router, c, logits);
+    expect_routed(got, with_shared(route(scheme, logits.to_doubles(), c.experts), c));
+    expect_placed(got, c, router.k);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, MoeRouting, testing::ValuesIn(devices()), device_name);
+
+TEST_P(MoeRouting, Schemes) {
+  const RoutingCase c{.tokens = 35, .experts = 8};
+  expect_scheme(routers::mixtral(), mixtral(), c);
+  expect_scheme(routers::qwen3(3), qwen3(3), c);
+  expect_scheme(routers::deepseek_moe(3), deepseek_moe(3), c);
+  expect_scheme(routers::switch_transformer(), switched(), c);
+  expect_scheme(routers::llama4(), llama4(), c);
+  expect_scheme(routers::gshard(), gshard(), c);
+  expect_scheme(routers::sqrt_softplus(3),
+                {.k = 3, .score = sqrt_softplus, .to_weights = renormalised}, c);
+}
+
+TEST_P(MoeRouting, LimitedGroupsAndSelectionBias) {
+  const RoutingCase c{.tokens = 20, .experts = 32};
+  const Tensor bias = Tensor::integers({32}, DType::f32, -3, 4, 5, GetParam());
+  expect_scheme(routers::deepseek_v3(bias, {.k = 4, .groups = 8, .kept_groups = 3}),
+                deepseek_v3(bias.to_doubles(), 4, 8, 3), c);
+}
+
+TEST_P(MoeRouting, AnyNumberOfExpertsAndChoices) {
+  for (const auto& [experts, k] : {std::pair{1, 1}, {7, 7}, {64, 5}, {160, 6}, {384, 8}, {512, 10}})
+    expect_scheme(routers::qwen3(k), qwen3(k), {.tokens = 19, .experts = experts});
+}
+
+TEST_P(MoeRouting, AnyNumberOfTokens) {
+  for (const int tokens : {0, 1, 3, 16, 127, 300})
+    for (const bool in_one_launch : {false, true})
+      expect_scheme(routers::mixtral(), mixtral(),
+                    {.tokens = tokens, .experts = 5, .in_one_launch = in_one_launch});
+}
+
+TEST_P(MoeRouting, SharedExperts) {
+  expect_scheme(routers::mixtral(), mixtral(), {.tokens = 21, .experts = 6, .shared = 2});
+}
+
+TEST_P(MoeRouting, Capacity) {
+  for (const int capacity : {0, 1, 5, 1000})
+    for (const bool by_slot : {false, true})
+      expect_scheme(routers::gshard(), gshard(),
+                    {.tokens = 50, .experts = 6, .capacity = capacity, .by_slot = by_slot});
+}
+
+TEST_P(MoeRouting, OneExpertTakesAll) {
+  const RoutingCase c{.tokens = 40, .experts = 4};
+  const Router third{1, [](const Tile& z, const Index&) {
+                       return Routing{full<f32>(1.0f, z.dim(0), 1), full<i32>(2, z.dim(0), 1)};
+                     }};
+  const RoutedTensors got = run_routing(third, c, few_logits(c, 1, GetParam()));
+  EXPECT_EQ(ints(got.offsets), (std::vector{0, 0, 0, 40, 40}));
+  expect_placed(got, c, 1);
+}
+
+TEST_P(MoeRouting, ChoicesWithoutAnExpertAreDropped) {
+  const RoutingCase c{.tokens = 33, .experts = 6};
+  std::vector<f32> draws;
+  for (int i = 0; i < c.tokens; ++i) draws.push_back(static_cast<f32>(i % 8) / 8);
+  const Tensor logits = few_logits(c, 3, GetParam());
+  const RoutedTensors got =
+      run_routing(routers::gshard_random(Tensor::from(draws, GetParam()), 0.5f), c, logits);
+  Routed want = route(gshard(), logits.to_doubles(), c.experts);
+  for (std::size_t i = 1; i < want.ids.size(); i += 2)
+    if (draws[i / 2] * 0.5 >= want.weights[i]) want.ids[i] = -1;
+  EXPECT_EQ(std::ranges::count(want.ids, -1) > 3, true);
+  expect_routed(got, want);
+  expect_placed(got, c, 2);
+}
+
+TEST_P(MoeRouting, ARowOfNanStaysInRange) {
+  const RoutingCase c{.tokens = 5, .experts = 7};
+  std::vector<f32> values = few_logits(c, 1, Device::cpu()).to_vector<f32>();
+  std::fill_n(values.begin() + 14, 7, NAN);
+  const RoutedTensors got =
+      run_routing(routers::mixtral(), c, Tensor::from(values, {5, 7}, GetParam()));
+  const std::vector<int> ids = ints(got.ids);
+  EXPECT_EQ(ids[4], 0);
+  EXPECT_EQ(ids[5], 1);
+  const Row weights = got.weights.to_doubles();
+  for (std::size_t i = 0; i < weights.size(); ++i) EXPECT_EQ(std::isnan(weights[i]), i / 2 == 2);
+  expect_placed(got, c, 2);
+}
+
+TEST_P(MoeRouting, RouterBiasAndNoise) {
+  const RoutingCase c{.tokens = 18, .experts = 9};
+  const Tensor logits = few_logits(c, 4, GetParam()),
+               bias = Tensor::integers({9}, DType::f32, -2, 3, 6, GetParam());
+  Row biased = logits.to_doubles();
+  const Row b = bias.to_doubles();
+  for (std::size_t i = 0; i < biased.size(); ++i) biased[i] += b[i % 9];
+  expect_routed(run_routing(routers::mixtral(4), c, logits, bias), route(mixtral(4), biased, 9));
+
+  // softplus(0) = log 2 as its noise level: no two sums are close.
+  const Tensor zeros = Tensor::zeros({18, 9}, DType::f32, GetParam()),
+               noise = Tensor::integers({18, 9}, DType::f32, -3, 4, 7, GetParam());
+  Row noisy = logits.to_doubles();
+  const Row n = noise.to_doubles();
+  for (std::size_t i = 0; i < noisy.size(); ++i) noisy[i] += n[i] * std::log(2.0);
+  expect_routed(run_routing(routers::noisy_top_k(3, zeros, noise), c, logits),
+                route(mixtral(3), noisy, 9));
+}
+
+}  // namespace
+}  // namespace tegula::test::experts

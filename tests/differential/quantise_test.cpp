@@ -1,0 +1,15 @@
+// Quantisation to 8-bit floats on every device that is here.
+#include "tests/differential/devices.h"
+#include "tests/differential/quantise_checks.h"
+
+namespace tegula::test {
+namespace {
+
+class Quantisations : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, Quantisations, testing::ValuesIn(devices()), device_name);
+
+TEST_P(Quantisations, ByRowsAndBlocks) { check_quantisations(GetParam()); }
+TEST_P(Quantisations, OfExtremes) { check_quantised_extremes(GetParam()); }
+
+}  // namespace
+}  // namespace tegula::test

@@ -1,0 +1,95 @@
+#pragma once
+// Random layers of experts: scheme, extents, distribution of rows, capacity, tiles.
+#include <iterator>
+#include <random>
+
+#include "tests/differential/moe/layer_run.h"
+#include "tests/fuzz/number_from_env.h"
+
+namespace tegula::test::experts {
+
+class RandomLayer {
+ public:
+  RandomLayer(std::uint64_t seed, Device device) : dice_(seed), device_(device) {}
+
+  LayerCase drawn() {
+    LayerCase c;
+    c.tokens = one_of({0, 1, 2, 15, 16, 17, 40, 63, 64, 65, 100});
+    c.experts = one_of({1, 2, 3, 5, 8, 16, 33, 64});
+    c.h = 8 * between(1, 12), c.i = 8 * between(1, 10);
+    draw_scheme(c);
+    draw_activation(c);
+    c.has_biases = chance(3), c.shared = chance(4) ? between(1, 2) : 0;
+    c.dtype = chance(3) ? DType::f16 : DType::bf16;
+    if (chance(4)) c.capacity = ExpertCapacity{.rows = between(0, 20), .by_slot = chance(2)};
+    if (chance(2)) c.tiles = {tiles(), tiles()};
+    return c;
+  }
+
+ private:
+  int between(int low, int high) { return std::uniform_int_distribution(low, high)(dice_); }
+  bool chance(int in) { return between(1, in) == 1; }
+  int one_of(std::initializer_list<int> set) {
+    return *std::next(set.begin(), between(0, static_cast<int>(set.size()) - 1));
+  }
+
+  void draw_scheme(LayerCase& c) {
+    const int k = between(1, std::min(10, c.experts));
+    switch (between(0, 5)) {
+      case 0:
+        c.router = routers::mixtral(k), c.scheme = mixtral(k);
+        break;
+      case 1:
+        c.router = routers::deepseek_moe(k), c.scheme = deepseek_moe(k);
+        break;
+      case 2:
+        c.router = routers::llama4(), c.scheme = llama4(), c.scales_inputs = true;
+        break;
+      case 3:
+        if (c.experts % 8 == 0) {
+          const int in_groups = std::min(k, c.experts / 2);
+          c.router = routers::deepseek_v3(Tensor::zeros({c.experts}, DType::f32, device_),
+                                          {.k = in_groups, .groups = 4, .kept_groups = 2});
+          c.scheme = deepseek_v3({}, in_groups, 4, 2);
+          break;
+        }
+        [[fallthrough]];
+      default:
+        c.router = routers::qwen3(k), c.scheme = qwen3(k);
+    }
+  }
+  void draw_activation(LayerCase& c) {
+    switch (between(0, 4)) {
+      case 0:
+        c.activation = geglu(), c.host_activation = host_geglu();
+        break;
+      case 1:
+        c.activation = relu_squared(), c.host_activation = host_relu_squared();
+        break;
+      case 2:
+        c.activation = clamped_swiglu(1), c.host_activation = host_clamped_swiglu(1);
+        break;
+      default:
+        return;
+    }
+    c.is_interleaved = c.host_activation.is_gated && chance(2);
+  }
+  ExpertTileConfig tiles() {
+    ExpertTileConfig t{.bm = one_of({16, 32, 64, 128}), .bn = one_of({64, 128})};
+    t.swap_ab = t.bm < 64 || chance(2);
+    return t;
+  }
+
+  std::mt19937_64 dice_;
+  Device device_;
+};
+
+inline void run_random_layers(std::uint64_t first, std::uint64_t count, Device device) {
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    expect_layer(RandomLayer(seed, device).drawn(), device);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace tegula::test::experts
