@@ -70,7 +70,8 @@ TEST(CudaText, IncludesNothingAndNamesTheLaunch) {
   const std::string s = cuda_of(
       "kernel @k simt target(sm_90a) threads(96) smem(4096) min_ctas_per_sm(2) (%n: i32) { }");
   EXPECT_THAT(s, Not(HasSubstr("#include")));
-  EXPECT_THAT(s, HasSubstr("extern \"C\" __global__ void __launch_bounds__(96, 2)\nk_kernel(int n)"));
+  EXPECT_THAT(s,
+              HasSubstr("extern \"C\" __global__ void __launch_bounds__(96, 2)\nk_kernel(int n)"));
   EXPECT_THAT(s, HasSubstr("4096 bytes of dynamic shared memory"));
 }
 
@@ -95,8 +96,9 @@ TEST(CudaText, OtherFormsAreRefused) {
 
 TEST(CudaText, ParametersKeepTheirNamesUnlessCppForbidsThem) {
   const std::string s = body_of("%rows: i32, %float: i32, %r: i32, %map: tmap", "");
-  EXPECT_THAT(s,
-              HasSubstr("k_kernel(int rows, int float2, int r2, const __grid_constant__ TensorMap map)"));
+  EXPECT_THAT(
+      s,
+      HasSubstr("k_kernel(int rows, int float2, int r2, const __grid_constant__ TensorMap map)"));
 }
 
 TEST(CudaText, OpsWithoutUsersVanish) {
