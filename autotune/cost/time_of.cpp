@@ -46,6 +46,12 @@ struct Trip {
   double together_;
 };
 
+/// Cycles in which the CTAs of a cluster add their accumulators, once for each tile.
+double cluster_sum_cycles(const Work& w, const CostRates& r) {
+  return r.cluster_sum + r.cluster_part * w.parts +
+         w.accumulator_bytes * (w.parts - 1) / w.parts / r.cluster_bytes;
+}
+
 /// Cycles of an SM until its last tile is done.
 double sm_cycles(const Work& w, const CostRates& r, int num_sms) {
   const Trip trip(w, r);
@@ -65,8 +71,9 @@ double sm_cycles(const Work& w, const CostRates& r, int num_sms) {
   }
   const double wave = sms * w.ctas_per_sm, full = std::floor(w.tiles / wave),
                rest = w.tiles - full * wave;
-  double cycles = full * (tile + w.trips * trip.cycles(w.ctas_per_sm));
-  if (rest > 0.5) cycles += tile + w.trips * trip.cycles(std::ceil(rest / sms));
+  const double sum = w.sum == PartsSum::in_cluster ? cluster_sum_cycles(w, r) : 0;
+  double cycles = full * (tile + sum + w.trips * trip.cycles(w.ctas_per_sm));
+  if (rest > 0.5) cycles += tile + sum + w.trips * trip.cycles(std::ceil(rest / sms));
   return cycles;
 }
 
@@ -74,7 +81,7 @@ double sm_cycles(const Work& w, const CostRates& r, int num_sms) {
 /// slow it down.
 double memory_cycles(const Work& w, const CostRates& r, int num_sms) {
   const double ctas = std::min(w.tiles, static_cast<double>(num_sms) * w.ctas_per_sm);
-  const double excess = ctas * w.bytes_under_way / r.under_way - 1;
+  const double excess = ctas * w.scattered_bytes / r.under_way - 1;
   const double gaps = r.memory_gaps / std::max(ctas / num_sms, 1.0);
   return w.hbm_bytes / r.hbm_bytes * (1 + gaps + r.crowding * std::clamp(excess, 0.0, 2.0));
 }
@@ -87,16 +94,9 @@ double power_cycles(const Work& w, const CostRates& r) {
          w.hbm_bytes * r.hbm_power;
 }
 
-double sum_cycles(const Work& w, const CostRates& r) {
-  switch (w.sum) {
-    case PartsSum::in_cluster:
-      return r.cluster_sum + r.cluster_part * w.parts +
-             w.accumulator_bytes * (w.parts - 1) / w.parts / r.cluster_bytes;
-    case PartsSum::by_kernel:
-      return r.reduce + w.parts * (r.reduce_part + w.part_bytes / r.reduce_bytes);
-    default:
-      return 0;
-  }
+double reduce_cycles(const Work& w, const CostRates& r) {
+  if (w.sum != PartsSum::by_kernel) return 0;
+  return r.reduce + w.parts * (r.reduce_part + w.part_bytes / r.reduce_bytes);
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ double cycles_of(const Work& w, const CostRates& r, int num_sms) {
   const double busy = overlapped(sm_cycles(w, r, num_sms), power_cycles(w, r));
   const double repack = w.repack_bytes > 0 ? r.dependent_launch + w.repack_bytes / r.hbm_bytes : 0;
   return r.launch + overlapped(busy, memory_cycles(w, r, num_sms)) +
-         (w.is_multicast ? r.multicast : 0) + sum_cycles(w, r) + repack;
+         (w.is_multicast ? r.multicast : 0) + reduce_cycles(w, r) + repack;
 }
 
 }  // namespace tegula::autotune

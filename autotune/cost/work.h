@@ -47,7 +47,8 @@ struct Work {
   int parts = 1;
   double part_bytes = 0;    ///< of all partial accumulators of one part
   double repack_bytes = 0;  ///< that another kernel reads and writes before, in a launch of its own
-  double bytes_under_way = 0;  ///< that the rings of one CTA request at once
+  /// Bytes that the rings of one CTA request at once of lines that follow none of their own.
+  double scattered_bytes = 0;
 };
 
 }  // namespace tegula::autotune

@@ -1,6 +1,5 @@
 // The choice of a GEMM's configuration, and its text.
 #include "autotune/matmul/space.h"
-#include "autotune/memo_table.h"
 
 namespace tegula {
 
@@ -24,17 +23,7 @@ MatmulConfig choose_matmul(const MatmulProblem& problem, const DeviceProfile& gp
 }
 
 MatmulConfig choose_matmul(const MatmulProblem& problem, Device device) {
-  // Until a call plan keeps what a call decides: a choice costs more than a launch.
-  struct Question {
-    MatmulProblem problem;
-    std::string_view gpu;
-    int num_sms = 0;
-    bool operator==(const Question&) const = default;
-  };
-  thread_local autotune::MemoTable<Question, MatmulConfig> memo;
-  const DeviceProfile& gpu = device_profile(device);
-  return memo.of({problem, gpu.name, gpu.num_sms}, autotune::hash_of(problem),
-                 [&](const Question&) { return choose_matmul(problem, gpu); });
+  return choose_matmul(problem, device_profile(device));
 }
 
 }  // namespace tegula

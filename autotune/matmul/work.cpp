@@ -43,6 +43,18 @@ double smem_bytes_of(AccumulatorShape t, int gates, double k_bytes) {
   return k_bytes * gates * (t.rows + warpgroups * t.columns / gates);
 }
 
+/// Bytes of a stage that lie in memory rows of their own, a line of each, by the tiles that request
+/// the same ones. Where k is contiguous the stages of a ring continue the same rows.
+double scattered_bytes_of_stage(const MatmulProblem& p, const MatmulConfig& c) {
+  const double k_bytes = c.bk * size_bytes(p.operands);
+  const auto of = [&](int tile, bool is_k_major, std::int64_t sharing_tiles) {
+    const auto sharers = static_cast<double>(std::max<std::int64_t>(sharing_tiles, 1));
+    return is_k_major ? 0 : tile * k_bytes / sharers;
+  };
+  return of(c.bm, p.a_k_major, ceil_div(p.n, c.bn)) +
+         of(c.bn * p.gates, p.b_k_major, ceil_div(p.m, c.bm));
+}
+
 }  // namespace
 
 MmaEngine engine_of(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
@@ -112,7 +124,7 @@ Work work_of(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
   w.slots = c.pingpong && c.stages == 0 ? std::min(6, stages_that_fit(p, c, target))
                                         : std::max(c.stages, 1);
   w.ctas_per_sm = c.pingpong || w.is_streamed ? 1 : ctas_per_sm(p, c, target);
-  w.transposes = c.swap_ab;
+  w.transposes = c.swap_ab && c.split != SplitK::partials;
   w.accumulator_bytes = 4.0 * t.rows * t.columns;
   w.epilogue_rows = std::max(t.rows / ir::kWgmmaRows, 1);
   const double result = m * n * (result_bytes + p.epilogue_matrices * result_bytes);
@@ -121,7 +133,7 @@ Work work_of(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
                          : c.bm * c.bn * result_bytes / parts * (p.gates + p.epilogue_matrices);
   const double operand_bytes = bytes * batch * (m * k + p.gates * k * n);
   w.hbm_bytes = operand_bytes + batch * result;
-  w.bytes_under_way = (w.slots - 1.0) * stage_bytes(p, c);
+  w.scattered_bytes = (w.slots - 1.0) * scattered_bytes_of_stage(p, c);
   w.parts = parts;
   if (is_divided && parts > 1) {
     w.sum = c.split == SplitK::cluster ? PartsSum::in_cluster : PartsSum::by_kernel;

@@ -45,7 +45,8 @@ struct CostRates {
   double stream_fixup = 0;
   /// Share of the SMs that clusters of more than two CTAs fill: GPCs have SMs left over.
   double cluster_fill = 1;
-  /// Bytes under way at which the memory is fastest, and what it loses by as many more.
+  /// Bytes under way, of lines that follow none of their own, at which the memory is fastest, and
+  /// what it loses by as many more.
   double under_way = 0, crowding = 0;
   /// Share of the memory's time that is lost where an SM has one CTA, which requests in bursts.
   double memory_gaps = 0;
