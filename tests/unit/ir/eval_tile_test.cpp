@@ -531,7 +531,7 @@ TEST(EvalTile, EndlessLoopsAndBadStepsAreErrors) {
     for %z, %hi, %n { (%i: i32) yield }
   })",
                    {int_arg(0)}),
-               InternalError);
+               ProgramError);
 }
 
 TEST(EvalTile, ArgumentsMustFit) {
