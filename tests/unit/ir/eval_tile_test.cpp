@@ -525,13 +525,13 @@ TEST(EvalTile, EndlessLoopsAndBadStepsAreErrors) {
   })",
                    {}, few),
                ProgramError);
-  EXPECT_THROW(run(R"(kernel @f tile (%n: i32) {
+  EXPECT_EQ(texts(run(R"(kernel @f tile (%n: i32) {
     %z = const [value = 0] : i32
     %hi = const [value = 4] : i32
     for %z, %hi, %n { (%i: i32) yield }
   })",
-                   {int_arg(0)}),
-               ProgramError);
+                      {int_arg(0)})),
+            std::vector<std::string>{"a loop advances by 0"});
 }
 
 TEST(EvalTile, ArgumentsMustFit) {
