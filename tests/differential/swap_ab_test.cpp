@@ -141,6 +141,7 @@ TEST_P(SwappedTiles, NotEverywhere) {
   expect_equal(C, product(A, B));
   expect_swapped(looked_at.explain(), false);
 
+  // A branch round a mainloop becomes a bound of its trips.
   const auto in_branch = kernel("in_branch", [](In<bf16, 2> a, In<bf16, 2> b, InOut<f32, 2> c) {
     for (auto [r, s] : grid(c, 16, 64)) {
       auto acc = zeros<f32>(16, 64);
@@ -152,7 +153,7 @@ TEST_P(SwappedTiles, NotEverywhere) {
   });
   in_branch(stream(), A, B, C);
   expect_equal(C, product(A, B));
-  expect_swapped(in_branch.explain(), false);
+  expect_swapped(in_branch.explain(), true);
 
   const auto odd = matmul_of<bf16, f32>(16, 64, 64), square = matmul_of<bf16, f32>(16, 16, 64);
   const Tensor O = integers({m, k + 1}, DType::bf16, 1).slice(1, 0, k);
