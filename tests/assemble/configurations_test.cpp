@@ -58,6 +58,8 @@ const char* lack_of(const ChosenProduct& p, const Turn& turn, runtime::Backend b
     return "products of 8-bit floats for sm_80 are not emitted: it has none of their conversions";
   if (p.for_sm_80 && p.variant == Variant::Gated)
     return "gated products for sm_80 spill, 576 bytes";
+  if (p.variant == Variant::Gated && c.bn == 112 && backend == runtime::Backend::Nvrtc)
+    return "gated products of 112 columns spill by NVRTC, 352 bytes";
   if (reads_matrices && turn.is_ragged && c.bm >= 128 && c.bn >= 112)
     return "wide tiles beside matrices whose rows are not aligned spill, 180 bytes";
   if (reads_matrices && c.tma_store && turn.result == DType::f32 &&
