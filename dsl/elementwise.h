@@ -21,7 +21,7 @@ ir::Value operand(Tracer& t, const Arg& a);
 /// Scalar or tile, an i1: numbers are compared with 0.
 ir::Value truth(Tracer& t, const Arg& a);
 ir::Value convert(Tracer& t, ir::Value v, DType to);
-/// Which elements of a tile are there, as i1; all of the result are.
+/// The presence of a tile's elements, as i1; all of the result are present.
 Tile presence(Tracer& t, ir::Value v);
 
 /// Repeats dimensions of extent 1 until all tiles have one shape; scalars stay scalars.

@@ -14,7 +14,7 @@ namespace tegula {
 namespace detail {
 
 RecordedMap::RecordedMap(std::initializer_list<Arg> tiles, Loc at) {
-  // Where the operands were made is the user's place, which a list of them leaves no room for.
+  // A list of operands leaves no room for a source location: errors point to where they were made.
   Tracer* recording = Tracer::current();
   Tracer& t = Tracer::at(recording ? recording->build.loc : at, "map");
   std::vector<ir::Value> values;
@@ -89,7 +89,7 @@ void Tracer::close_choice(OpenScope& s) {
   pop();
 }
 
-/// Which elements the code that is recorded now is for: those of the branches and loops around it.
+/// The elements that the code recorded now is for, by the branches and loops around it.
 Tile Tracer::elements_of(const Tile& condition) {
   const Pin pin(*this, build.loc);
   Tile all = condition;

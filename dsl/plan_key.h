@@ -22,8 +22,8 @@ class PlanKey {
     const auto product = static_cast<unsigned __int128>(word ^ hash_) * 0xa0761d6478bd642f;
     hash_ = static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
   }
-  /// What a plan depends on of an argument: type, rank and device of a tensor, its extents, the
-  /// strides or their classes, the class of its address; the value of a constant; nothing of a
+  /// Adds the part of an argument that a plan depends on: a tensor's type, rank, device, extents,
+  /// the strides or their classes, the class of its address; the value of a constant; nothing of a
   /// scalar.
   void add(const HostArg& arg);
 

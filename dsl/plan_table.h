@@ -1,5 +1,5 @@
 #pragma once
-// Where plans are kept: a small table of each thread's own, which a repeated call reads without
+// Tables of call plans: a small one of each thread's own, which a repeated call reads without
 // writing anything that threads share, behind it one of the process.
 #include <cstddef>
 #include <cstdint>

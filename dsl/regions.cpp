@@ -547,7 +547,7 @@ bool Tracer::close_grid(std::uint64_t id) {
     for (const Carry& c : s.carries) set(*c.variable, c.after);
   }
   if (s.body != kernel.body()) {
-    // What was computed in the branch is not known behind it.
+    // Values computed in the branch are not known behind it.
     restore(s.carries);
     move_wait_in_front(s.body);
     for (ir::RegionId branch : kernel[kernel[s.body].owner].regions) yield(branch, {});

@@ -80,7 +80,7 @@ std::vector<Tile> record_segments(Tracer& t, Request r, const Tile& starts,
   r.identity.insert(r.identity.begin(), flags, no);
   std::vector<Tile> all = record_scan(t, r, within_segments(combine, r.is_reverse));
   std::vector<Tile> values(all.begin() + static_cast<std::ptrdiff_t>(flags), all.end());
-  // What stands before a segment's first element, in the scan's order, belongs to another one.
+  // Elements before a segment's first one, in the scan's order, belong to another segment.
   if (r.is_exclusive)
     for (std::size_t i = 0; i < values.size(); ++i) {
       const Tile cut = (r.is_reverse ? all[0] : starts) && dsl::presence(t, t.value(values[i]));

@@ -19,7 +19,7 @@ inline Tile exp_above(const Tile& x, const Tile& top) {
   return exp2((x - top) * std::numbers::log2e_v<float>);
 }
 
-/// What exponentials are taken relative to: the maximum, or 0 where that is -inf and they are 0.
+/// The reference of exponentials: the maximum, or 0 if that is -inf, where they are 0.
 inline Tile finite_reference(const Tile& top) { return where(top == -inf, 0.0f, top); }
 
 /// Running maxima and sums, one of each for every kLaneColumns columns of a block: those are in a

@@ -1,5 +1,5 @@
 #pragma once
-// What calls of the library are decided by may change while the process runs: an override of the
+// The facts that decide calls of the library may change while the process runs: an override of the
 // environment, another driver, a sticky device error. Decisions that were kept are of a generation,
 // and count in it alone.
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace tegula::test {
 
 using Real = long double;
 
-/// Where a function is measured.
+/// The interval on which a function is measured.
 struct Domain {
   double low = -std::numeric_limits<double>::max(), high = std::numeric_limits<double>::max();
 };

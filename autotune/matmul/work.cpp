@@ -15,7 +15,7 @@ double requests_of_a_line(LinePhase phase) {
 }
 
 /// Lines of one k-iteration of an operand, of which a tile has so many rows, none behind the edge.
-/// Where rows are contiguous instead of k, a line is one of each row of k, and its last one may be
+/// If rows are contiguous instead of k, each row of k has lines of its own, the last one perhaps
 /// used in part.
 double lines_of(std::int64_t extent, int tile, std::int64_t bk, int bytes, bool is_k_major,
                 LinePhase phase) {

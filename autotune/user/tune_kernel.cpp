@@ -66,7 +66,7 @@ class UserTuning {
     space_ = discover(kernel_, args_);
     if (space_.settings.size() < 2 && space_.refused.empty())
       fail(ErrorId::nothing_to_tune, kernel_.loc(), {}, kernel_.name());
-    // Where time is short those that are raced are spread over the space.
+    // If time is short, the settings that are raced are spread over the space.
     std::shuffle(space_.settings.begin() + 1, space_.settings.end(), std::mt19937(1));
     TuningStore& store = TuningStore::of_process();
     const bool is_claimed = store.claim(key_);

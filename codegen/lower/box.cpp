@@ -93,7 +93,7 @@ Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layo
   return l_.regs(ok, which);
 }
 
-/// Where the index tiles say that each leader's element is. Threads hold the places of their own
+/// The places of the leaders' elements by the index tiles. Threads hold the places of their own
 /// elements (index_tile_layout), each once.
 Box::Places Box::places(const std::vector<int>& leaders, const LinearLayout& layout) {
   const OpData& d = l_.from[op_];
@@ -106,7 +106,7 @@ Box::Places Box::places(const std::vector<int>& leaders, const LinearLayout& lay
   std::vector<std::int64_t> which;
   for (int r : leaders) which.push_back((*registers)[static_cast<std::size_t>(r)]);
   const DType u = index_ == DType::i32 ? DType::u32 : DType::u64;
-  // What pads the tile has no place: one that came through shared memory was never written.
+  // Padding has no place: an index of it that came through shared memory was never written.
   const Value element = is_element(l_, *line);
   const Value nowhere = l_.b.constant(Type::scalar(index_), std::int64_t{-1});
   Places all;

@@ -1,5 +1,5 @@
 #pragma once
-// What reductions and scans have in common: tuples of register vectors, functions that combine two
+// Parts that reductions and scans share: tuples of register vectors, functions that combine two
 // of them, and the exchange of the warps' parts of a result.
 #include <functional>
 

@@ -39,7 +39,7 @@ bool has_vectors(const SharedLayout& shared, const LinearLayout& layout) {
   return layout.is_exact() && shared_fn(shared, layout);
 }
 
-/// What is one part by itself is addressed as it lies; the box of a larger tile is not.
+/// A part that is the whole tile is addressed as it lies; the box of a larger tile is not.
 bool is_all_of(const LinearLayout& layout, const Dims& whole) { return layout.shape() == whole; }
 
 void write(Lowering& l, Value base, const TilePart& part, const Dims& whole) {

@@ -26,7 +26,7 @@ std::int64_t linear_bytes(Lowering& l, const ir::Dims& shape, ir::Value stored);
 /// Lays down what as_stored made of a tile, row-major from `base`, one replica of each element.
 void write_linear(Lowering& l, ir::Value base, const ir::LinearLayout& layout, ir::Value stored);
 
-/// Where the elements that a thread's registers hold lie in the linear memory of a tile of shape
+/// Addresses of the elements that a thread's registers hold in the linear memory of a tile of shape
 /// `whole`, in which they are the box at `offset`.
 struct LinearAddresses {
   ir::Value addresses;     ///< i32, one a register

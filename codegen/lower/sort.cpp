@@ -96,7 +96,7 @@ class Network {
   }
 
   bool is_register(int bit) const { return bit < bits_ && place(bit).in == HwDim::Register; }
-  /// Where elements are sorted backwards by the bit of a lane or warp.
+  /// True in threads that sort backwards, by the bit of a lane or warp.
   Value backwards_in_thread(int bit) {
     return bit < bits_ && !is_register(bit) ? thread_bit(place(bit)) : Value();
   }

@@ -1,4 +1,4 @@
-// Which of the ways to find the blocks of a mask is taken, and why.
+// The choice among the ways to find the blocks of a mask, and its reasons.
 #include "tegula/block_mask.h"
 
 #include <fmt/format.h>

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kHalfLogTwoPi = 0.91893853320467274178;
 
-/// What Stirling's formula leaves, for a >= 2.5 (f32) or 6 (f64).
+/// The remainder of Stirling's formula, for a >= 2.5 (f32) or 6 (f64).
 Tile stirling_rest(const Tile& a) {
   const Tile inverse = 1.0 / a, square = inverse * inverse;
   return inverse * polynomial(square, kStirling32, kStirling64);

@@ -1,5 +1,5 @@
 #pragma once
-// What the math functions are made of: polynomials, reductions of the argument and the bits of a
+// Parts of the math functions: polynomials, reductions of the argument and the bits of a
 // float. Only correctly rounded operations and integers, so that all executors compute the same
 // bits. Arguments are f32 or f64; the results have their type.
 #include <array>

@@ -9,14 +9,6 @@
 namespace tegula::ir::interp {
 namespace {
 
-std::span<const std::uint8_t> edge_of(const TileValue& v, std::span<const std::int64_t> shape,
-                                      std::size_t dim) {
-  if (v.edges.empty()) return {};
-  std::size_t first = 0;
-  for (std::size_t d = 0; d < dim; ++d) first += static_cast<std::size_t>(shape[d]);
-  return std::span(v.edges).subspan(first, static_cast<std::size_t>(shape[dim]));
-}
-
 void append_edge(std::vector<std::uint8_t>& edges, std::span<const std::uint8_t> edge,
                  std::int64_t extent) {
   if (edge.size() == static_cast<std::size_t>(extent))
@@ -82,7 +74,7 @@ std::vector<std::uint8_t> flattened_edge(const TileValue& v, std::span<const std
                                          const ReshapeGroup& g) {
   std::vector<std::uint8_t> flat(1, 0);
   for (std::size_t d = g.from; d < g.from_end; ++d) {
-    const auto edge = edge_of(v, shape, d);
+    const auto edge = v.edge(shape, d);
     std::vector<std::uint8_t> next;
     next.reserve(flat.size() * edge.size());
     for (const std::uint8_t before : flat)
@@ -215,7 +207,7 @@ void eval_Broadcast(Program& p, OpId id) {
   const TileValue& in = p.operand(id, 0);
   if (in.edges.empty()) return;
   for (std::size_t d = 0; d < to.size(); ++d)
-    append_edge(p.result(id).edges, edge_of(in, from, d), to[d]);
+    append_edge(p.result(id).edges, in.edge(from, d), to[d]);
 }
 
 void eval_ExpandDims(Program& p, OpId id) {
@@ -251,7 +243,7 @@ void eval_Permute(Program& p, OpId id) {
   const TileValue& in = p.operand(id, 0);
   if (in.edges.empty()) return;
   for (const std::int64_t d : order)
-    append_edge(p.result(id).edges, edge_of(in, from, static_cast<std::size_t>(d)),
+    append_edge(p.result(id).edges, in.edge(from, static_cast<std::size_t>(d)),
                 from[static_cast<std::size_t>(d)]);
 }
 
@@ -267,7 +259,7 @@ void eval_TileSlice(Program& p, OpId id) {
   for (std::size_t d = 0; d < to.size(); ++d) {
     const auto skipped = static_cast<std::size_t>(d < start.size() ? start[d] : 0);
     append_edge(p.result(id).edges,
-                edge_of(in, from, d).subspan(skipped, static_cast<std::size_t>(to[d])), to[d]);
+                in.edge(from, d).subspan(skipped, static_cast<std::size_t>(to[d])), to[d]);
   }
 }
 

@@ -98,17 +98,6 @@ std::uint8_t line_state(const TileValue& v, std::size_t first, std::size_t step,
   return any;
 }
 
-/// The edges of `v` along its last dimension but `from_last`; none where it has no edges.
-std::span<const std::uint8_t> edge_of(const TileValue& v, std::span<const std::int64_t> shape,
-                                      std::size_t from_last) {
-  if (v.edges.empty()) return {};
-  std::size_t behind = 0;
-  for (std::size_t i = 0; i <= from_last; ++i)
-    behind += static_cast<std::size_t>(shape[shape.size() - 1 - i]);
-  return std::span(v.edges).last(behind).first(
-      static_cast<std::size_t>(shape[shape.size() - 1 - from_last]));
-}
-
 /// Rows that a lacks, columns that b lacks, and whatever the accumulator lacks.
 void join_edges(Program& p, OpId id, TileValue& out) {
   const TileValue &va = p.operand(id, 0), &vb = p.operand(id, 1), &vacc = p.operand(id, 2);
@@ -119,9 +108,10 @@ void join_edges(Program& p, OpId id, TileValue& out) {
   out.edges.assign(count, 0);
   const auto columns = static_cast<std::size_t>(shape.back());
   const auto rows = static_cast<std::size_t>(shape[shape.size() - 2]);
-  std::ranges::copy(edge_of(va, p.operand_type(id, 0).shape(), 1),
+  const auto a = p.operand_type(id, 0).shape(), b = p.operand_type(id, 1).shape();
+  std::ranges::copy(va.edge(a, a.size() - 2),
                     out.edges.end() - static_cast<std::ptrdiff_t>(rows + columns));
-  std::ranges::copy(edge_of(vb, p.operand_type(id, 1).shape(), 0),
+  std::ranges::copy(vb.edge(b, b.size() - 1),
                     out.edges.end() - static_cast<std::ptrdiff_t>(columns));
   for (std::size_t i = 0; i < vacc.edges.size(); ++i) out.edges[i] |= vacc.edges[i];
 }

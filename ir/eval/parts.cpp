@@ -7,15 +7,6 @@
 namespace tegula::ir::interp {
 namespace {
 
-/// Flags of the indices along dimension `dim`; empty where nothing is outside.
-std::span<const std::uint8_t> edge_of(const TileValue& v, std::span<const std::int64_t> shape,
-                                      std::size_t dim) {
-  if (v.edges.empty()) return {};
-  std::size_t first = 0;
-  for (std::size_t d = 0; d < dim; ++d) first += static_cast<std::size_t>(shape[d]);
-  return std::span(v.edges).subspan(first, static_cast<std::size_t>(shape[dim]));
-}
-
 std::uint8_t state_of(const std::uint8_t* states, std::size_t i) {
   return states == nullptr ? 0 : states[i];
 }
@@ -29,7 +20,7 @@ void keep_common_edges(Program& p, OpId id, std::size_t axis) {
   for (std::size_t d = 0; d < shape.size(); ++d) {
     std::vector<std::uint8_t> common(static_cast<std::size_t>(shape[d]), d == axis ? 0 : 1);
     for (std::size_t i = 0; i < operands && d != axis; ++i) {
-      const auto edge = edge_of(p.operand(id, i), p.operand_type(id, i).shape(), d);
+      const auto edge = p.operand(id, i).edge(p.operand_type(id, i).shape(), d);
       for (std::size_t at = 0; at < common.size(); ++at) common[at] &= edge.empty() ? 0 : edge[at];
     }
     has_any = has_any || std::ranges::find(common, 1) != common.end();
@@ -38,7 +29,7 @@ void keep_common_edges(Program& p, OpId id, std::size_t axis) {
   if (has_any) p.result(id).edges = std::move(edges);
 }
 
-/// What a gather's result lacks by its coordinates: those of the index, and but for the axis those
+/// Absent coordinates of a gather's result: those of the index, and but for the axis those
 /// of the tile.
 void join_gathered_edges(Program& p, OpId id, std::size_t axis) {
   const TileValue& tile = p.operand(id, 0);
@@ -48,7 +39,7 @@ void join_gathered_edges(Program& p, OpId id, std::size_t axis) {
   const auto from = p.operand_type(id, 0).shape(), to = p.result_type(id).shape();
   std::vector<std::uint8_t> edges;
   for (std::size_t d = 0; d < to.size(); ++d) {
-    const auto edge = edge_of(tile, from, d);
+    const auto edge = tile.edge(from, d);
     if (d == axis)
       edges.insert(edges.end(), static_cast<std::size_t>(to[d]), 0);
     else

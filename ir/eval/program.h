@@ -57,6 +57,13 @@ struct TileValue {
     else
       for (std::size_t i = 0; i < more.size(); ++i) edges[i] |= more[i];
   }
+  /// Flags of the indices along dimension `dim` of a tile of this shape; empty if none is outside.
+  std::span<const std::uint8_t> edge(std::span<const std::int64_t> shape, std::size_t dim) const {
+    if (edges.empty()) return {};
+    std::size_t first = 0;
+    for (std::size_t d = 0; d < dim; ++d) first += static_cast<std::size_t>(shape[d]);
+    return std::span(edges).subspan(first, static_cast<std::size_t>(shape[dim]));
+  }
   bool is_plain() const { return states.empty() && edges.empty(); }
   std::size_t stride() const { return cells.size() == 1 ? 0 : 1; }
   std::uint8_t state(std::size_t i) const { return states.empty() ? 0 : states[i * stride()]; }

@@ -103,7 +103,7 @@ class RegionFold {
     }
   }
 
-  /// What stands before the first element: the identities, or nothing.
+  /// Starts a scan from the identities, or from nothing.
   void begin_scan(std::size_t batch) {
     is_empty_.assign(batch, is_exclusive_ ? 0 : 1);
     for (std::size_t i = 0; i < count_; ++i) {

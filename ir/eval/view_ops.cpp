@@ -61,7 +61,7 @@ void check_proofs(Program& p, OpId id, const Box& box, std::span<const std::int6
       });
 }
 
-/// What an index tile along view dimension `d` says of the places.
+/// Sets the places that an index tile along view dimension `d` selects.
 void select_places(Program& p, OpId id, std::size_t operand, std::size_t d, Box& box) {
   const TensorArg& t = *box.region->tensor;
   const Value tile = p.op(id).operands[operand];

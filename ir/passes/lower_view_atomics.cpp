@@ -29,7 +29,7 @@ void by_address(Kernel& k, Builder& b, OpId op) {
                    {{AttrName::kind, d.attrs.s(AttrName::kind)}});
   const auto axes = d.attrs.ints(AttrName::axes);
   const int gathered = gathered_dim(k, d);
-  // Where an index tile selects nothing there was nothing: 0, as a gather reads.
+  // The old value is 0 where an index tile selects nothing, as a gather reads.
   if (gathered >= 0) old = b.select(at.inside, old, b.zero(Type::scalar(k.type(old).dtype())));
   for (std::size_t i = 0; i < axes.size(); ++i) {
     if (static_cast<int>(i) == gathered) continue;

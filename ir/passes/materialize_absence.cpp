@@ -289,7 +289,7 @@ class Materializer {
     changed_ = true;
   }
 
-  /// Where one of the bounds does not hold, index tiles select nothing.
+  /// Index tiles select nothing if one of the bounds does not hold.
   void drop_places(OpId op, std::vector<PresenceBound> bounds) {
     if (bounds.empty()) return;
     Builder b(k_, op);

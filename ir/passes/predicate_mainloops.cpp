@@ -185,7 +185,7 @@ class BranchOfMainloops {
       k_.replace_all_uses(results[i], b.select(condition_, yielded(0, i), yielded(1, i)));
   }
 
-  /// What others need of a branch is 0 where it is not taken.
+  /// Values of a branch that others use are 0 if it is not taken.
   void finish(OpId branch) {
     const RegionId then = k_[branch].regions[0], otherwise = k_[branch].regions[1];
     Builder in_then(k_, then), in_otherwise(k_, otherwise);

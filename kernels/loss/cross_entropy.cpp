@@ -17,7 +17,7 @@ constexpr float kLn2 = std::numbers::ln2_v<float>;
 /// Classes of a block: 32 of them a thread of eight or four warps.
 constexpr std::int64_t kClassesPerStep = 8192, kClassesPerTile = 4096;
 
-/// What a row's loss depends on besides its logits.
+/// Terms of a row's loss besides its logits.
 struct LossTerms {
   Scalar<i64> ignore_index;
   Scalar<f32> label_smoothing, z_loss;

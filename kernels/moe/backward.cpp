@@ -1,4 +1,4 @@
-// What backward of a layer launches.
+// Launches of a layer's backward.
 #include <tuple>
 
 #include "kernels/argument_error.h"

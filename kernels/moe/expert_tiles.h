@@ -21,8 +21,8 @@ constexpr int tile_rows_index(int rows) {
   return std::countr_zero(static_cast<unsigned>(rows)) - std::countr_zero(16u);
 }
 
-/// Where experts' rows lie, both [experts + 1]: `offsets` ascends from 0; `first_tiles` counts the
-/// tiles of the experts in front.
+/// Places of the experts' rows, both [experts + 1]: `offsets` ascends from 0; `first_tiles` counts
+/// the tiles of the experts in front.
 struct SegmentTables {
   In<i32, 1> offsets, first_tiles;
 };

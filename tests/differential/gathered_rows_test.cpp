@@ -216,7 +216,7 @@ TEST_P(GatheredRows, AlongTheContraction) {
   expect_equal(W, want);
 }
 
-/// What is scattered may be gathered again: the order of the program holds.
+/// Scattered rows are gathered again: the order of the program holds.
 TEST_P(GatheredRows, ScatterThenGather) {
   const auto turn = kernel(
       "turn", [](In<f32, 2> x, In<i32, 1> there, In<i32, 1> back, InOut<f32, 2> y, Out<f32, 2> z) {

@@ -40,8 +40,8 @@ class PlantedProgram {
     return k;
   }
 
-  /// What some order of the warps shows: a finding's name, or that values are wrong; empty where
-  /// none of twelve does.
+  /// The fault that some order of the warps shows: a finding's name, or that values are wrong;
+  /// empty where none of twelve does.
   std::string how_caught(const ir::Kernel& simt) const {
     for (std::uint64_t seed = 1; seed <= 12; ++seed)
       if (const std::string how = how_caught(simt, seed); !how.empty()) return how;

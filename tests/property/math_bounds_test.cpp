@@ -40,7 +40,7 @@ double error_of(Real got, Real wanted, Real scale, const Precision& p) {
   const double wrong = std::numeric_limits<double>::infinity();
   if (std::isnan(wanted)) return std::isnan(got) ? 0 : wrong;
   if (std::isnan(got)) return wrong;
-  // What rounds to infinity may be the largest number where the value lies near the border.
+  // A value near the border may round to infinity or to the largest number.
   if (std::abs(wanted) > p.largest) {
     const Real near = std::abs(wanted) < p.largest * (1 + 64 * std::ldexp(Real{1}, -p.mantissa))
                           ? p.largest * (1 - 32 * std::ldexp(Real{1}, -p.mantissa))

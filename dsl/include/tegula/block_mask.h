@@ -12,7 +12,7 @@
 #include "tegula/tensor.h"
 #include "tegula/value.h"
 
-/// Which blocks of keys a tile of queries visits, derived from what a mask function computes.
+/// Block masks: the blocks of keys that a tile of queries visits, derived from a mask function.
 namespace tegula {
 
 /// Positions [lo, hi) of keys and values.

@@ -39,9 +39,9 @@ struct PlanSlot {
   friend bool operator==(const PlanSlot&, const PlanSlot&) = default;
 };
 
-/// What the building function of a callable sees. It may look at shapes, strides, types and the
-/// alignment of the arguments' addresses, on which plans are kept; not at addresses, at elements or
-/// at the values of scalars, which differ from call to call.
+/// The view of a call that a callable's building function gets: shapes, strides, types and the
+/// alignment of the arguments' addresses, by which plans are kept. Addresses, elements and the
+/// values of scalars differ from call to call and are not to be looked at.
 class PlanBuilder {
  public:
   explicit PlanBuilder(dsl::PlanRecorder& recorder) : recorder_(recorder) {}
@@ -134,7 +134,7 @@ std::array<detail::HostArg, sizeof...(Tensors)> tensor_args(const Tensors&... te
   return {detail::HostArg{detail::ParamKind::View, tensors.dtype(), &tensors}...};
 }
 
-/// What of a tensor's strides tells calls apart.
+/// The part of a tensor's strides that tells calls apart.
 enum class StrideKey : std::uint8_t {
   classes,  ///< the power of two up to 128 that divides each, whether it is 1, 0, negative
   exact,    ///< the strides themselves

@@ -8,7 +8,7 @@ namespace tegula {
 
 enum class Direction : std::uint8_t { ascending, descending };
 
-/// What was sorted and, of each element, the index along the axis (i32) where it stood.
+/// Sorted elements and, of each of them, the index along the axis (i32) where it stood.
 struct Sorted {
   Tile values, indices;
 };
@@ -18,7 +18,7 @@ struct Sorted {
 /// direction; absent elements behind NaN, and stay absent there. CompileError: pointers, scalars,
 /// longer dimensions.
 Tile sort(const Arg& t, Axis axis = -1, Direction direction = Direction::ascending);
-/// Where each element of the sorted tile stood (i32).
+/// The indices at which the elements of the sorted tile stood (i32).
 Tile argsort(const Arg& t, Axis axis = -1, Direction direction = Direction::ascending);
 Sorted sort_with_indices(const Arg& t, Axis axis = -1, Direction direction = Direction::ascending);
 /// The first `k` elements of the sorted tile, the best one first, 1 <= k <= extent; of equal

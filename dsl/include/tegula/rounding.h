@@ -9,7 +9,7 @@ enum class Round : std::uint8_t {
   nearest,  ///< to the nearest value, ties to even; of floats to integers as well
   zero,     ///< towards zero
 };
-/// What a conversion does with values beyond the range of its type.
+/// The treatment of values beyond the range of a conversion's type.
 enum class Saturate : std::uint8_t {
   by_type,  ///< what `cast` does: infinity of f16, bf16 and f32, the largest number of fp8,
             ///< integers of integers wrap
@@ -36,7 +36,7 @@ template <Element T>
 Tile cast(const Arg& x, const Stochastic& by);
 Tile cast(const Arg& x, DType to, const Stochastic& by);
 
-/// Which operand `min` and `max` give where one is NaN.
+/// The operand that `min` and `max` give if one is NaN.
 enum class Nan : std::uint8_t {
   ignore,     ///< the number
   propagate,  ///< NaN

@@ -21,9 +21,9 @@ struct Part {
 };
 constexpr Part part(int first, int extent) { return {first, extent}; }
 
-/// What `t(..)` takes of one dimension: all of it, a part, or one element, by a number that is
-/// known while tracing or by an integer scalar; the dimension then disappears. `none` takes nothing
-/// and makes a new dimension of extent 1.
+/// A subscript of `t(..)`, for one dimension: all of it, a part, or one element, by a number that
+/// is known while tracing or by an integer scalar; the dimension then disappears. `none` takes
+/// nothing and makes a new dimension of extent 1.
 class Pick {
  public:
   enum class Kind : std::uint8_t { All, New, Element, Part };

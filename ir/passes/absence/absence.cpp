@@ -218,7 +218,7 @@ Absence::List Absence::outside(OpId op, std::vector<Value> operands) {
   List bounds = at_offsets(op);
   merge_bounds(bounds, at_indices(op));
   for (std::int64_t v = 0; v < k_.type(view).rank(); ++v) {
-    // What an index tile selects outside of the view is there: 0.
+    // An element that an index tile selects outside of the view is present: 0.
     if (std::ranges::find(inside, v) != inside.end() ||
         is_gathered(k_, k_[op], static_cast<std::size_t>(v)))
       continue;

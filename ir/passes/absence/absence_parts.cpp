@@ -169,7 +169,7 @@ Value Absence::filled_index(Builder& b, OpId gather) {
                   b.constant(Type::scalar(k_.type(index).dtype()), std::int64_t{0}));
 }
 
-/// What is stored is there; the rest of the tile as before.
+/// Stored elements are present; the rest of the tile as before.
 void Absence::scatter(OpId id) {
   const Value into = k_[id].operands[0];
   const List before(of(into).begin(), of(into).end());

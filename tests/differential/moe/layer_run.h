@@ -128,7 +128,7 @@ inline void expect_outputs(const LayerCase& c, const LayerInputs& in, const Tens
   const Row got = Y.to_doubles();
   const Row want = c.scales_inputs ? layer.forward_scaled(p, routed) : layer.forward(p, routed);
   ASSERT_EQ(got.size(), want.size());
-  // What is stored between the products may round to a neighbour, of numbers around 1.
+  // Values stored between the products may round to a neighbour, of numbers around 1.
   const double unit = c.dtype == DType::bf16 ? 1.0 / 256 : 1.0 / 2048;
   double error = 0, size = 0;
   for (std::size_t n = 0; n < got.size(); ++n) {

@@ -1,5 +1,5 @@
 #pragma once
-// Where the rows of a mixture of experts lie: choices sorted by expert, with and without capacity.
+// Places of the rows of a mixture of experts: choices sorted by expert, with and without capacity.
 #include <algorithm>
 #include <cstddef>
 #include <limits>

@@ -58,7 +58,7 @@ inline Row renormalised(Row w) {
   return w;
 }
 
-/// What a scheme does: scores of the logits, what is ranked, weights of the chosen scores.
+/// A routing scheme: scores of the logits, the values ranked, weights of the chosen scores.
 struct Scheme {
   int k = 1;
   std::function<Row(Row)> score = softmax, to_weights = as_is;

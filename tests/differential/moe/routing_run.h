@@ -14,7 +14,7 @@
 
 namespace tegula::test::experts {
 
-/// What the kernels store.
+/// Tensors that the kernels store.
 struct RoutedTensors {
   Tensor ids, weights, row_of, slot_of, offsets, first_tiles;
 };

@@ -19,7 +19,7 @@
 namespace tegula {
 namespace detail {
 
-/// What a GEMM's kernels take in a plan whose first launches repack operands. Chooses the
+/// Arguments of a GEMM's kernels in a plan whose first launches repack operands. Chooses the
 /// configuration where none is given. Throws CompileError unless shapes fit.
 struct MatmulSteps {
   MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options,

@@ -105,7 +105,7 @@ struct MoeWeights {
   Tensor down_bias = {};    ///< [E + S, h]; may be left out
 };
 
-/// What routing decides, i32 on the device but for the weights: K = k + S choices a token, R = T K
+/// Decisions of routing, i32 on the device but for the weights: K = k + S choices a token, R = T K
 /// rows (see ExpertChoice). Made by Moe::make_routing.
 struct MoeRouting {
   Tensor ids = {};          ///< [T, K]
@@ -116,8 +116,8 @@ struct MoeRouting {
   Tensor first_tiles = {};  ///< [5, E + S + 1]: tiles of 16, 32, 64, 128, 256 rows in front of it
 };
 
-/// What forward leaves for backward, besides X: routing, and pre-activations `hidden` [R, 2 i or i]
-/// of X's type, gates first. Made by Moe::make_saved.
+/// Tensors that forward keeps for backward, besides X: routing, and pre-activations `hidden` [R, 2
+/// i or i] of X's type, gates first. Made by Moe::make_saved.
 struct MoeSaved {
   MoeRouting routing = {};
   Tensor hidden = {};

@@ -25,13 +25,13 @@ struct Router {
       gradient = {};
 };
 
-/// What the generator of routers is made of; all functions are on tiles [tokens, experts] of f32.
+/// Parts of the generator of routers; all functions are on tiles [tokens, experts] of f32.
 /// Choices are the k largest of `rank(score(logits))` among the kept groups; of equal ones those
 /// with the smaller numbers; NaN comes last.
 struct RouterParts {
   int k = 1;
   std::function<Tile(const Tile& logits, const Index& tokens)> score;
-  /// What the choice goes by; without it the scores.
+  /// The values by which experts are chosen; without it the scores.
   std::function<Tile(const Tile& scores, const Index& tokens)> rank = {};
   /// Weights of the chosen scores [tokens, k]; without it these themselves.
   std::function<Tile(const Tile& chosen)> to_weights = {};
