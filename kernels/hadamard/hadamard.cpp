@@ -10,12 +10,12 @@
 namespace tegula {
 namespace {
 
-/// Elements i and i + stride become their sum and their difference. The sum reaches both; what is
-/// taken from it twice is the second's own, so that one exchange serves both.
+/// Elements i and i + stride become their sum and their difference, each by one fma of itself and
+/// the other. The other is in another register, lane or warp of the program.
 Tile butterfly(const Tile& x, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
   const Tile pairs = x.reshape({rows, columns / (2 * stride), 2, stride});
-  const Tile is_second = (arange(2) == 1).expand(1), total = sum(pairs, 2).expand(2);
-  return (total - where(is_second, 2.0f * pairs, 0.0f)).reshape({rows, columns});
+  const Tile sign = where(arange(2) == 1, -1.0f, 1.0f).expand(1);
+  return fma(pairs, sign, flip(pairs, 2)).reshape({rows, columns});
 }
 
 template <class T>
