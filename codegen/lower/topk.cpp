@@ -12,7 +12,7 @@ using namespace ir;
 
 namespace {
 
-constexpr int kMaxKeptBits = 5, kLeastBits = 5, kMostBits = 11;
+constexpr int kMaxKeptBits = 5, kMinBits = 5, kMaxBits = 11;
 /// Bytes of a key; keys that a shared store moves at once.
 constexpr std::int64_t kKeyBytes = 4, kVector = 4;
 
@@ -43,7 +43,7 @@ std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> merge_sort_layer
 
 bool PackedTopk::is_possible(const LinearLayout& layout, int axis, std::int64_t count) {
   const int kept = log2_ceil(count), bits = layout.bits(axis);
-  if (kept > kMaxKeptBits || bits < kLeastBits || bits > kMostBits) return false;
+  if (kept > kMaxKeptBits || bits < kMinBits || bits > kMaxBits) return false;
   if (!steps_along(layout, HwDim::Warp, axis).empty()) return false;
   int low = 0;
   for (const auto& [bit, step] : steps_along(layout, HwDim::Register, axis))
@@ -275,7 +275,7 @@ Value PackedTopk::is_wrong(Value words, Value best) {
   return wrong;
 }
 
-/// Of each row the best one of the elements behind (last_key, last_at).
+/// The best one of each row among the elements behind (last_key, last_at).
 Tuple PackedTopk::next_best(Value last_key, Value last_at) {
   const Value is_behind =
       key_.less({expanded(last_key, per_row()), expanded(last_at, per_row())}, {keys_, at_});
