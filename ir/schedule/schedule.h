@@ -50,14 +50,11 @@ enum class Engine : std::uint8_t { Wgmma, Mma, Fma };
 enum class Split : std::uint8_t { Rows, Columns, Depth, One };
 /// Order of tiles: one per CTA; the others are persistent (docs/schedule.md).
 enum class TileOrder : std::uint8_t { Each, Static, Serpentine, Balanced, Counter, Segments };
-/// Dimension of the grid of tiles along which neighbours share loads.
-enum class Axis : std::uint8_t { None, M, N };
 
 std::string_view name(ChannelKind kind);
 std::string_view name(Engine engine);
 std::string_view name(Split split);
 std::string_view name(TileOrder order);
-std::string_view name(Axis axis);
 
 /// Warps that run the same ops. With two copies, two instances take tiles in turn (ping-pong).
 struct Role {
@@ -96,7 +93,7 @@ struct Channel {
   /// Forms of dot operands that differ from those derived from the graph.
   std::vector<View> views;
   Name over;  ///< channel with which it shares memory and slot state
-  Axis multicast = Axis::None;
+  bool multicast = false;  ///< CTAs of a cluster load a part each, for all of them
   int columns = 0;  ///< of a store or reduce: columns a slot; 0: all
   friend bool operator==(const Channel&, const Channel&) = default;
 };
@@ -133,7 +130,6 @@ struct LoopSchedule {
 struct Tiles {
   TileOrder order = TileOrder::Each;
   int cluster = 1;  ///< CTAs of a cluster on neighbouring tiles
-  Axis multicast = Axis::None;
   bool overlap = false;  ///< the last stages of a tile run beside the first ones of the next
   int ctas = 1;          ///< CTAs that must fit on an SM
   friend bool operator==(const Tiles&, const Tiles&) = default;
