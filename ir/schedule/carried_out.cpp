@@ -90,7 +90,8 @@ class Reader {
       Copy copy{op, is_tma ? d.operands[2] : d.operands[0], Label(label),
                 k_.type(d.operands[0]).shape()[0], is_tma && d.operands.size() > view + 1 + rank};
       // A loop's loads by cp.async are one group of copies.
-      if (!is_tma) copy.channel = first_ring.try_emplace(loop_around(label), copy.channel).first->second;
+      if (!is_tma)
+        copy.channel = first_ring.try_emplace(loop_around(label), copy.channel).first->second;
       copies_.push_back(copy);
     });
   }
@@ -123,12 +124,11 @@ class Reader {
     t.cluster = k_.info.cluster;
     t.ctas = plan_.min_ctas_per_sm;
     if (!k_.info.persistent) return;
-    const bool counter = any_op(k_, k_.body(), [&](OpId op) {
-      return k_[op].opcode == Opcode::FetchTile;
-    });
-    t.order = counter       ? TileOrder::Counter
-              : has_pairs_  ? TileOrder::Balanced
-                            : TileOrder::Serpentine;
+    const bool counter =
+        any_op(k_, k_.body(), [&](OpId op) { return k_[op].opcode == Opcode::FetchTile; });
+    t.order = counter      ? TileOrder::Counter
+              : has_pairs_ ? TileOrder::Balanced
+                           : TileOrder::Serpentine;
   }
 
   void channels() {
@@ -151,7 +151,7 @@ class Reader {
   }
 
   // ---- loops
-  /// The ops of a loop's steady state, numbered.
+  /// The ops of a loop's steady state and of its branches, numbered.
   using Places = std::unordered_map<OpId, std::int16_t>;
 
   void loop(const Node& node) {
@@ -163,7 +163,11 @@ class Reader {
     if (std::ranges::none_of(nodes, is_pipelined)) return;
     Places places;
     std::int16_t next = 0;
-    for (OpId op : k_.ops(body)) places[op] = next++;
+    for (OpId op : k_.ops(body)) {
+      places[op] = next++;
+      for (RegionId inner : k_[op].regions)
+        for (OpId copy : k_.ops(inner)) places[copy] = next++;
+    }
     steps_ = {};
     steps_.loop = node.label;
     const Label skewed = skewed_dot(nodes, body);
@@ -172,12 +176,37 @@ class Reader {
       for (std::size_t i : nodes)
         if (is_pipelined(i)) lead = std::max(lead, slots_of(graph_[i].label) - 1);
     for (std::size_t i : nodes) step(graph_[i], places, body, skewed, lead);
+    in_order_of_needs();
     if (skewed) {
       register_channel(skewed);
       s_.tiles.overlap |= is_issued_before(node.ops.front(), skewed);
     }
     token(body);
     s_.loops.push_back(std::move(steps_));
+  }
+
+  /// Ops of two nodes may stand between each other in the text: a node comes behind all that it
+  /// needs in the same iteration of the steady state, else as its last op stands.
+  void in_order_of_needs() {
+    std::vector<Step> left = std::move(steps_.steps);
+    std::ranges::stable_sort(left, {}, &Step::order);
+    steps_.steps.clear();
+    const auto is_needed_by = [&](const Step& u, const Step& v) {
+      const std::size_t from = *graph_.find(u.op), to = *graph_.find(v.op);
+      return u.role == v.role && from != to &&
+             std::ranges::any_of(graph_.edges(), [&](const Edge& e) {
+               return e.from == from && e.to == to && u.stage - e.distance == v.stage;
+             });
+    };
+    while (!left.empty()) {
+      auto next = std::ranges::find_if(left, [&](const Step& v) {
+        return std::ranges::none_of(left, [&](const Step& u) { return is_needed_by(u, v); });
+      });
+      if (next == left.end()) next = left.begin();  // judge says what is wrong
+      next->order = static_cast<std::int16_t>(steps_.steps.size());
+      steps_.steps.push_back(*next);
+      left.erase(next);
+    }
   }
 
   /// The dot that runs one iteration late: another one has been peeled off the loop.
@@ -188,8 +217,8 @@ class Reader {
     if (dots.size() != 2) return {};
     const auto mmas = mmas_.find(dots[0]);
     if (mmas == mmas_.end()) return {};
-    const bool is_peeled = std::ranges::any_of(
-        mmas->second, [&](OpId op) { return k_[op].parent != body; });
+    const bool is_peeled =
+        std::ranges::any_of(mmas->second, [&](OpId op) { return k_[op].parent != body; });
     return is_peeled ? dots[1] : Label();
   }
 
@@ -203,12 +232,12 @@ class Reader {
     step.role = consumer_;
     step.stage = static_cast<std::int8_t>(lead);
     if (node.kind == NodeKind::Load && is_copied(node.label)) {
-      step.order = copy_place(node.label, places, body);
+      step.order = copy_place(node.label, places);
       if (consumer_ > 0) step.role = 0;
       // Behind the slots in flight, and one more where the reader is late.
       const int lag = feeds(node, skewed) ? 1 : 0;
-      step.stage = static_cast<std::int8_t>(
-          consumer_ > 0 ? 0 : lead - (slots_of(node.label) - 1 - lag));
+      step.stage =
+          static_cast<std::int8_t>(consumer_ > 0 ? 0 : lead - (slots_of(node.label) - 1 - lag));
     } else if (node.kind == NodeKind::Dot) {
       const OpId mma = steady_mma(node.label, body);
       step.order = place_of_dot(node, mma, places, body);
@@ -229,19 +258,15 @@ class Reader {
 
   bool feeds(const Node& load, Label dot) const {
     const auto to = graph_.find(dot), from = graph_.find(load.label);
-    return to && std::ranges::any_of(graph_.edges(), [&](const Edge& e) {
-             return e.from == *from && e.to == *to;
-           });
+    return to && std::ranges::any_of(graph_.edges(),
+                                     [&](const Edge& e) { return e.from == *from && e.to == *to; });
   }
 
-  /// The op of the steady state that issues the copy, or has it inside.
-  std::int16_t copy_place(Label load, const Places& places, RegionId body) const {
-    for (const Copy& copy : copies_) {
-      if (copy.load != load) continue;
-      OpId at = copy.op;
-      while (at && k_[at].parent != body) at = k_[k_[at].parent].owner;
-      if (at) return places.at(at);
-    }
+  /// The copy stands in the steady state, under a condition.
+  std::int16_t copy_place(Label load, const Places& places) const {
+    for (const Copy& copy : copies_)
+      if (const auto at = places.find(copy.op); copy.load == load && at != places.end())
+        return at->second;
     return 0;
   }
 
@@ -321,7 +346,7 @@ class Reader {
 
   void dot(const Node& node) {
     const bool is_wgmma = mmas_.contains(node.label);
-    const Engine engine = is_wgmma                                        ? Engine::Wgmma
+    const Engine engine = is_wgmma                                     ? Engine::Wgmma
                           : dots_before_.at(node.label).is_tensor_core ? Engine::Mma
                                                                        : Engine::Fma;
     s_.dots.push_back({node.label, engine, plan_.swap_ab, Split::Rows});
@@ -344,9 +369,9 @@ class Reader {
       if (plan_.epilogue_tile_n == tile.shape()[1]) c.columns = plan_.epilogue_tile_n;
     });
     if (count == 0) return;
-    const std::int64_t room = (k_.info.target->shared_bytes_per_cta -
-                               round_up(k_.info.smem_bytes, kStagingAlignment)) /
-                              (bytes * plan_.groups());
+    const std::int64_t room =
+        (k_.info.target->shared_bytes_per_cta - round_up(k_.info.smem_bytes, kStagingAlignment)) /
+        (bytes * plan_.groups());
     c.name = Name(fmt::format("c{}", s_.channels.size()));
     c.kind = ChannelKind::Store;
     c.slots =

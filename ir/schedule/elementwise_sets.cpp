@@ -42,8 +42,8 @@ class Sets {
  private:
   bool is_member(std::size_t i) const {
     const OpData& d = k_[ops_[i]];
-    return !anchor_[i] && !before_[i].empty() && !d.results.empty() &&
-           info(d.opcode).has(kPure) && k_.type(d.results[0]).is_tile();
+    return !anchor_[i] && !before_[i].empty() && !d.results.empty() && info(d.opcode).has(kPure) &&
+           k_.type(d.results[0]).is_tile();
   }
 
   /// The op that makes the value, if it stands in the region.
@@ -84,7 +84,7 @@ class Sets {
         const std::size_t from = def(v);
         if (from == ops_.size() || !is_member(i) || !is_member(from)) continue;
         if (before_[i] != before_[from] || behind_[i] != behind_[from]) continue;
-        const auto [low, high] = std::minmax(root(i), root(from));
+        const auto [low, high] = std::minmax({root(i), root(from)});
         parent_[high] = low;
       }
   }

@@ -42,7 +42,7 @@ OpId handed_on(const Kernel& k, OpId op) {
   while (at && k[at].is(Opcode::Permute, Opcode::ConvertLayout)) at = k[k[at].operands[0]].def;
   const bool is_load = at && at != op && k[at].opcode == Opcode::LoadView;
   return is_load && k[at].parent == k[op].parent && k.type(k[at].results[0]).is_tile() ? at
-                                                                                      : OpId();
+                                                                                       : OpId();
 }
 
 void sort_unique(auto& list) {
@@ -115,8 +115,7 @@ void Graph::add_region(RegionId region) {
   const auto is_anchor = [&](OpId op) {
     return anchor_kind(k_, op).has_value() || handed_on(k_, op);
   };
-  const auto sets =
-      elementwise_sets(k_, region, is_anchor, [&](OpId op) { return reads(op); });
+  const auto sets = elementwise_sets(k_, region, is_anchor, [&](OpId op) { return reads(op); });
   for (OpId op : k_.ops(region)) {
     if (const OpId load = handed_on(k_, op)) {
       node_of_[op] = node_of_.at(load);

@@ -82,8 +82,8 @@ Verdict judge(const Kernel& k, const Graph& graph, const Schedule& schedule) {
   judge_labels(j);
   if (!j.is_legal()) return std::move(j.verdict);
   j.place_nodes();
-  constexpr void (*kGroups[])(Judging&) = {judge_order,    judge_memory_order, judge_cycles,
-                                           judge_dots,     judge_channels,     judge_resources,
+  constexpr void (*kGroups[])(Judging&) = {judge_order, judge_memory_order, judge_cycles,
+                                           judge_dots,  judge_channels,     judge_resources,
                                            judge_tiles};
   for (const auto group : kGroups) {
     group(j);

@@ -69,8 +69,7 @@ class Channels {
     const OpData& d = j_.k[j_.op_of(l)];
     if (c.kind == ChannelKind::Tma) {
       const std::string why = why_not_tma(d);
-      if (!why.empty())
-        j_.refuse(Rule::C1, fmt::format("{} by TMA: {}", l.str(), why), {l});
+      if (!why.empty()) j_.refuse(Rule::C1, fmt::format("{} by TMA: {}", l.str(), why), {l});
     } else if (c.kind == ChannelKind::CpAsync) {
       cp_async(l);
     } else if (c.kind == ChannelKind::Store || c.kind == ChannelKind::Reduce) {
@@ -101,9 +100,8 @@ class Channels {
 
   void store(const Channel& c, Label l, const OpData& d) {
     std::string why = d.opcode != Opcode::StoreView ? "it is no box of a view"
-                      : !j_.s.target->has_tma
-                          ? fmt::format("{} has no TMA", j_.s.target.name())
-                          : std::string(why_not_tma_store(j_.k, d));
+                      : !j_.s.target->has_tma ? fmt::format("{} has no TMA", j_.s.target.name())
+                                              : std::string(why_not_tma_store(j_.k, d));
     if (why.empty() && (c.kind == ChannelKind::Reduce) != d.attrs.has(AttrName::kind))
       why = c.kind == ChannelKind::Reduce ? "it overwrites" : "it reduces";
     if (!why.empty())
@@ -112,8 +110,8 @@ class Channels {
 
   void multicast(const Channel& c) {
     if (!c.multicast) return;
-    const std::string_view why = c.kind != ChannelKind::Tma     ? "only TMA loads are multicast"
-                                 : j_.s.tiles.cluster < 2        ? "the tiles have no cluster"
+    const std::string_view why = c.kind != ChannelKind::Tma ? "only TMA loads are multicast"
+                                 : j_.s.tiles.cluster < 2   ? "the tiles have no cluster"
                                  : j_.s.tiles.order == TileOrder::Counter
                                      ? "tiles from a counter are not dealt in pairs"
                                      : "";
@@ -133,11 +131,10 @@ class Channels {
   void over(const Channel& c) {
     if (!c.over) return;
     const Channel& under = *j_.s.find_channel(c.over);
-    const bool has_memory =
-        c.kind != ChannelKind::Register && under.kind != ChannelKind::Register;
+    const bool has_memory = c.kind != ChannelKind::Register && under.kind != ChannelKind::Register;
     if (!has_memory)
-      j_.refuse(Rule::C8, fmt::format("{} over {}: registers have no slots to share",
-                                      c.name.str(), under.name.str()));
+      j_.refuse(Rule::C8, fmt::format("{} over {}: registers have no slots to share", c.name.str(),
+                                      under.name.str()));
     else if (j_.s.tiles.overlap)
       j_.refuse(Rule::C8,
                 fmt::format("{0} over {1}: {1} of the next tile is brought while {0} is stored",
@@ -146,17 +143,18 @@ class Channels {
 
   void registers(const Channel& c) {
     if (c.slots > kMostRegisterSlots)
-      j_.refuse(Rule::C12, fmt::format("{}: registers have at most {} slots", c.name.str(),
-                                       kMostRegisterSlots),
-                {c.payload.front()});
+      j_.refuse(
+          Rule::C12,
+          fmt::format("{}: registers have at most {} slots", c.name.str(), kMostRegisterSlots),
+          {c.payload.front()});
     for (Label l : c.payload) {
       const std::size_t node = *j_.g.find(l);
       for (const Edge& e : j_.g.edges())
         if (e.from == node && j_.place(node) && j_.place(e.to) &&
             j_.place(node)->role != j_.place(e.to)->role)
           j_.refuse(Rule::C12,
-                    fmt::format("{}: {} reads registers of {}", c.name.str(),
-                                j_.label(e.to).str(), j_.role_name(j_.place(node)->role)),
+                    fmt::format("{}: {} reads registers of {}", c.name.str(), j_.label(e.to).str(),
+                                j_.role_name(j_.place(node)->role)),
                     {l, j_.label(e.to)});
     }
   }

@@ -1,9 +1,9 @@
 // Rule G10 and minimal slots: the roles of a loop do not wait for each other in a cycle.
 //
 // Events of the steady state are the verbs of channels (acquire, commit, wait, release), in the
-// order of their roles. "x before y of k steps later" is an edge of weight k: the roles' own orders,
-// a commit before the wait for the same iteration, a release before the acquire `slots` iterations
-// later. A cycle of weight 0 or less waits for itself.
+// order of their roles. "x before y of k steps later" is an edge of weight k: the roles' own
+// orders, a commit before the wait for the same iteration, a release before the acquire `slots`
+// iterations later. A cycle of weight 0 or less waits for itself.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ir/matrix_type.h"
 #include "ir/schedule/judging.h"
@@ -65,16 +66,16 @@ class Dots {
     if (d.split == Split::Columns) columns /= groups;
     if (rows * (d.split == Split::Rows ? groups : 1) != all || rows % kWgmmaRows != 0 ||
         rows > kMostRows)
-      j_.refuse(Rule::W2,
-                fmt::format("{}: {} rows over {} warpgroups", d.dot.str(), all, groups), {d.dot});
+      j_.refuse(Rule::W2, fmt::format("{}: {} rows over {} warpgroups", d.dot.str(), all, groups),
+                {d.dot});
     if (!type.has_columns(columns) || columns == 0)
       j_.refuse(Rule::W3, fmt::format("{}: no instruction has {} columns", d.dot.str(), columns),
                 {d.dot});
     if (depth % type.step() != 0)
-      j_.refuse(Rule::W4,
-                fmt::format("{}: a depth of {} is no multiple of {}", d.dot.str(), depth,
-                            type.step()),
-                {d.dot});
+      j_.refuse(
+          Rule::W4,
+          fmt::format("{}: a depth of {} is no multiple of {}", d.dot.str(), depth, type.step()),
+          {d.dot});
   }
 
   static std::string_view side(const DotForm& d, std::size_t i) {
@@ -129,20 +130,21 @@ class Dots {
   void dot_step(const Step& step) {
     const DotForm* form = j_.s.find_dot(step.op);
     if (step.in_flight < 0 || (step.in_flight > 0 && (!form || form->engine != Engine::Wgmma)))
-      j_.refuse(Rule::W14, fmt::format("{} in_flight {}: it is no wgmma", step.op.str(),
-                                       step.in_flight),
+      j_.refuse(Rule::W14,
+                fmt::format("{} in_flight {}: it is no wgmma", step.op.str(), step.in_flight),
                 {step.op});
     const std::size_t dot = *j_.g.find(step.op);
+    const Channel* refused = nullptr;
     for (const Edge& e : j_.g.edges()) {
       if (e.to != dot || e.kind != EdgeKind::Flow || !j_.place(e.from)) continue;
       const Channel* c = j_.channel_of(j_.label(e.from));
-      if (j_.is_copy(e.from) && c->slots < step.in_flight + 1)
-        j_.refuse(Rule::W12,
-                  fmt::format("{} in_flight {}: slots of {} come free {} iterations later, it "
-                              "has {}",
-                              step.op.str(), step.in_flight, c->name.str(), step.in_flight + 1,
-                              c->slots),
-                  {step.op, j_.label(e.from)});
+      if (j_.is_copy(e.from) && c->slots < step.in_flight + 1 && c != std::exchange(refused, c))
+        j_.refuse(
+            Rule::W12,
+            fmt::format("{} in_flight {}: slots of {} come free {} iterations later, it "
+                        "has {}",
+                        step.op.str(), step.in_flight, c->name.str(), step.in_flight + 1, c->slots),
+            {step.op, j_.label(e.from)});
       if (form && form->engine == Engine::Wgmma) fragments(step, e, c);
     }
   }

@@ -40,8 +40,8 @@ class Labels {
       if (!tokens.insert(t.name).second) twice("token", t.name);
     for (const Channel& c : j_.s.channels)
       if (c.over && (!channels.contains(c.over) || c.over == c.name))
-        j_.refuse(Rule::L2, fmt::format("{} lies over {}, which is no other channel",
-                                        c.name.str(), c.over.str()));
+        j_.refuse(Rule::L2, fmt::format("{} lies over {}, which is no other channel", c.name.str(),
+                                        c.over.str()));
   }
   void twice(std::string_view what, Name name) {
     j_.refuse(Rule::L2, fmt::format("there are two {}s {}", what, name.str()));
@@ -49,8 +49,8 @@ class Labels {
 
   void role(std::size_t index, std::string_view what) {
     if (index >= j_.s.roles.size())
-      j_.refuse(Rule::L2, fmt::format("{} is of role {}, there are {}", what, index,
-                                      j_.s.roles.size()));
+      j_.refuse(Rule::L2,
+                fmt::format("{} is of role {}, there are {}", what, index, j_.s.roles.size()));
   }
 
   /// The label is a node's, perhaps of one kind.
@@ -91,8 +91,8 @@ class Labels {
     }
     for (const View& v : c.views) expect(v.user, NodeKind::Dot);
     if (c.kind == Token)
-      j_.refuse(Rule::L2, fmt::format("{} carries tiles, a token has its own section",
-                                      c.name.str()));
+      j_.refuse(Rule::L2,
+                fmt::format("{} carries tiles, a token has its own section", c.name.str()));
   }
 
   void steps(const LoopSchedule& loop) {
@@ -105,8 +105,7 @@ class Labels {
       if (!expect(step.op)) continue;
       once(steps_, step.op, "loops");
       if (j_.g[*j_.g.find(step.op)].region != body)
-        j_.refuse(Rule::L1,
-                  fmt::format("{} does not stand in {}", step.op.str(), loop.loop.str()),
+        j_.refuse(Rule::L1, fmt::format("{} does not stand in {}", step.op.str(), loop.loop.str()),
                   {step.op, loop.loop});
     }
   }

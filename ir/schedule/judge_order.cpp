@@ -33,8 +33,8 @@ class Order {
       const auto [at, is_new] = taken.try_emplace({step.role, step.order}, step.op);
       if (!is_new)
         j_.refuse(Rule::G11,
-                  fmt::format("{} and {} are both number {} of {}", at->second.str(),
-                              step.op.str(), step.order, j_.role_name(step.role)),
+                  fmt::format("{} and {} are both number {} of {}", at->second.str(), step.op.str(),
+                              step.order, j_.role_name(step.role)),
                   {at->second, step.op});
     }
   }
@@ -47,12 +47,12 @@ class Order {
       if (from.role != to.role) {
         across_roles(e, u, v);
       } else if (!j_.is_copy(e.from) && !from.comes_before(to, e.distance)) {
-        j_.refuse(Rule::G1,
-                  fmt::format("{} at {}.{:.0f} needs {} of {} iterations before, which runs at "
-                              "{}.{:.0f}",
-                              v.str(), to.stage, to.order, u.str(), e.distance, from.stage,
-                              from.order),
-                  {v, u});
+        j_.refuse(
+            Rule::G1,
+            fmt::format("{} at {}.{:.0f} needs {} of {} iterations before, which runs at "
+                        "{}.{:.0f}",
+                        v.str(), to.stage, to.order, u.str(), e.distance, from.stage, from.order),
+            {v, u});
       }
     }
   }
@@ -60,12 +60,15 @@ class Order {
   void across_roles(const Edge& e, Label u, Label v) {
     const Place &from = *j_.place(e.from), &to = *j_.place(e.to);
     if (!j_.k.type(e.value).is_tile()) return;
-    const bool is_accumulator = j_.g[e.from].kind == NodeKind::Dot && e.distance > 0;
+    const OpId reader = j_.g[e.to].ops.front();
+    const bool is_chained = j_.g[e.to].kind == NodeKind::Dot && j_.k[reader].operands[2] == e.value;
+    const bool is_accumulator =
+        j_.g[e.from].kind == NodeKind::Dot && (e.distance > 0 || is_chained);
     if (is_accumulator)
-      j_.refuse(Rule::G3,
-                fmt::format("{} is an accumulator that {} carries", u.str(),
-                            j_.role_name(from.role)),
-                {u, v});
+      j_.refuse(
+          Rule::G3,
+          fmt::format("{} is an accumulator that {} carries", u.str(), j_.role_name(from.role)),
+          {u, v});
     else if (!j_.channel_of(u))
       j_.refuse(Rule::G2,
                 fmt::format("{} in {} reads {} of {}: give it an smem channel", v.str(),
@@ -128,8 +131,7 @@ class Order {
 
   std::optional<Range> range_of(const Token& t) {
     const std::size_t first = *j_.g.find(t.first), last = *j_.g.find(t.last);
-    const bool are_loops =
-        j_.g[first].kind == NodeKind::Loop && j_.g[last].kind == NodeKind::Loop;
+    const bool are_loops = j_.g[first].kind == NodeKind::Loop && j_.g[last].kind == NodeKind::Loop;
     if (are_loops) {
       const bool in_order = j_.g[first].region == j_.g[last].region && first <= last;
       if (!in_order) out_of_order(t);
@@ -177,6 +179,12 @@ class Order {
       const std::size_t first = *j_.g.find(c.payload.front());
       for (Label l : c.payload) {
         const std::size_t node = *j_.g.find(l);
+        const auto &at = j_.place(node), &at_first = j_.place(first);
+        if (at && at_first && at->role != at_first->role)
+          j_.refuse(Rule::G9,
+                    fmt::format("{} is filled by {} and by {}", c.name.str(),
+                                j_.role_name(at_first->role), j_.role_name(at->role)),
+                    {c.payload.front(), l});
         if (c.kind == ChannelKind::Store || j_.g[node].region == j_.g[first].region) continue;
         j_.refuse(Rule::G9,
                   fmt::format("{} is filled by {} and by {}, which stand in different loops",
@@ -206,11 +214,11 @@ void judge_memory_order(Judging& j) {
       const Place &from = *j.place(e.from), &to = *j.place(e.to);
       const bool is_ahead = j.is_copy(e.to) || from.role != to.role;
       if (!is_ahead && from.comes_before(to, e.distance)) continue;
-      j.refuse(Rule::G8,
-               fmt::format("{} may touch what {} {} touches", j.label(e.to).str(),
-                           j.label(e.from).str(),
-                           e.distance > 0 ? "of the iteration before" : "of the same iteration"),
-               {j.label(e.to), j.label(e.from)});
+      j.refuse(
+          Rule::G8,
+          fmt::format("{} may touch what {} {} touches", j.label(e.to).str(), j.label(e.from).str(),
+                      e.distance > 0 ? "of the iteration before" : "of the same iteration"),
+          {j.label(e.to), j.label(e.from)});
     }
 }
 

@@ -56,8 +56,8 @@ class Resources {
   void threads() {
     const int threads = 32 * total_warps();
     if (threads > target_.max_threads_per_cta)
-      j_.refuse(Rule::R6, fmt::format("{} threads, {} allowed", threads,
-                                      target_.max_threads_per_cta));
+      j_.refuse(Rule::R6,
+                fmt::format("{} threads, {} allowed", threads, target_.max_threads_per_cta));
     else if (threads * j_.s.tiles.ctas > target_.max_threads_per_sm)
       j_.refuse(Rule::R6, fmt::format("{} CTAs of {} threads, an SM has {}", j_.s.tiles.ctas,
                                       threads, target_.max_threads_per_sm));
@@ -73,16 +73,16 @@ class Resources {
       if (r.regs == 0) continue;
       if (!target_.has_wgmma || r.regs % target_.register_unit != 0 ||
           r.regs < target_.least_setmaxnreg || r.regs > target_.most_setmaxnreg)
-        j_.refuse(Rule::R3, fmt::format("{}: setmaxnreg has no {} registers", r.name.str(),
-                                        r.regs));
+        j_.refuse(Rule::R3,
+                  fmt::format("{}: setmaxnreg has no {} registers", r.name.str(), r.regs));
       if (r.warps % kWarpgroupWarps != 0)
         j_.refuse(Rule::R4, fmt::format("{}: {} warps are no whole warpgroups, registers are "
                                         "theirs",
                                         r.name.str(), r.warps));
     }
     if (taken > at_entry * warps)
-      j_.refuse(Rule::R3, fmt::format("roles take {} registers of {} a lane", taken,
-                                      at_entry * warps));
+      j_.refuse(Rule::R3,
+                fmt::format("roles take {} registers of {} a lane", taken, at_entry * warps));
   }
 
   std::int64_t registers_of(Type tile, std::size_t role) const {
@@ -111,7 +111,8 @@ class Resources {
     for (std::size_t n : j_.nodes_in_order(loop, role)) {
       const DotForm* form = j_.s.find_dot(j_.label(n));
       if (form && form->engine == Engine::Wgmma) {
-        const std::int64_t own = registers_of(j_.k.type(j_.k[j_.op_of(form->dot)].results[0]), role);
+        const std::int64_t own =
+            registers_of(j_.k.type(j_.k[j_.op_of(form->dot)].results[0]), role);
         const bool is_carried = std::ranges::any_of(j_.g.edges(), [&](const Edge& e) {
           return e.from == n && e.distance > 0 && e.kind == EdgeKind::Flow;
         });
@@ -129,9 +130,10 @@ class Resources {
     for (const Token& t : j_.s.tokens) count += j_.warpgroups(t.role) * j_.s.roles[t.role].copies;
     const int tokens = count;
     const auto roles = static_cast<int>(j_.s.roles.size() > 1 ? j_.s.roles.size() : 0);
-    const auto channels = static_cast<int>(std::ranges::count_if(j_.s.channels, [](const Channel& c) {
-      return c.kind == ChannelKind::Smem && c.slots == 1;
-    }));
+    const auto channels =
+        static_cast<int>(std::ranges::count_if(j_.s.channels, [](const Channel& c) {
+          return c.kind == ChannelKind::Smem && c.slots == 1;
+        }));
     count += roles + channels;
     if (count >= kNamedBarriers)
       j_.refuse(Rule::R5, fmt::format("{} barriers: tokens {}, roles {}, channels {}; {} allowed",
@@ -155,9 +157,8 @@ void judge_resources(Judging& j) { Resources(j).run(); }
 
 void judge_tiles(Judging& j) {
   const Tiles& t = j.s.tiles;
-  const bool is_dependent = any_op(j.k, j.k.body(), [&](OpId op) {
-    return j.k[op].opcode == Opcode::GridDependencyWait;
-  });
+  const bool is_dependent = any_op(
+      j.k, j.k.body(), [&](OpId op) { return j.k[op].opcode == Opcode::GridDependencyWait; });
   if (t.order == TileOrder::Counter && (t.cluster > 1 || is_dependent))
     j.refuse(Rule::T1, t.cluster > 1
                            ? "tiles from a counter are not dealt to clusters"

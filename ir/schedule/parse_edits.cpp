@@ -8,8 +8,7 @@ using What = decltype(Edit::what);
 
 What channel_edit(ScheduleScanner& in) {
   const Name channel(in.take_name("a channel's name"));
-  if (in.take_if("slots"))
-    return SetSlots{channel, static_cast<int>(in.take_int("slots", 1, 64))};
+  if (in.take_if("slots")) return SetSlots{channel, static_cast<int>(in.take_int("slots", 1, 64))};
   if (in.take_if("kind")) return SetKind{channel, take_channel_kind(in)};
   if (in.take_if("as")) return SetViews{channel, take_views(in)};
   if (in.take_if("over")) return SetOver{channel, Name(in.take_name("a channel's name"))};

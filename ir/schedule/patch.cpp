@@ -114,7 +114,7 @@ class Patcher {
 
 }  // namespace
 
-PatchedSchedule apply(Schedule s, const SchedulePatch& patch) {
+PatchedSchedule apply_patch(Schedule s, const SchedulePatch& patch) {
   Patcher patcher(canonical(std::move(s)));
   for (const Edit& edit : patch) patcher.run(edit);
   return std::move(patcher).result();

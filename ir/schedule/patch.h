@@ -1,8 +1,9 @@
 #pragma once
 // Typed edits of a Schedule. A text of edits has the phrases of the grammar of a Schedule:
-//   channel NAME slots N | kind K | as VIEWS | over NAME | columns N      role NAME regs N | warps N [x N]
-//   LABEL ROLE STAGE.ORDER | in_flight N | pin                            dots LABEL ENGINE [flip] [split S]
-//   token NAME ROLE { FIRST [.. LAST] }                                   drop NAME           tiles ...
+//   channel NAME slots N | kind K | as VIEWS | over NAME | columns N      role NAME regs N | warps
+//   N [x N] LABEL ROLE STAGE.ORDER | in_flight N | pin                            dots LABEL ENGINE
+//   [flip] [split S] token NAME ROLE { FIRST [.. LAST] }                                   drop
+//   NAME           tiles ...
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -83,6 +84,6 @@ struct PatchedSchedule {
   Schedule schedule;
   Reasons reasons;  ///< edits that name what the Schedule does not have, which were left out
 };
-PatchedSchedule apply(Schedule s, const SchedulePatch& patch);
+PatchedSchedule apply_patch(Schedule s, const SchedulePatch& patch);
 
 }  // namespace tegula::ir

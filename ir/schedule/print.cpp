@@ -41,10 +41,9 @@ std::string text_of(const View& v) {
 }
 
 std::string text_of(const Tiles& t) {
-  return fmt::format("{}{}{}{}", name(t.order),
-                     t.cluster > 1 ? fmt::format(" cluster {}", t.cluster) : "",
-                     t.overlap ? " overlap" : "",
-                     t.ctas > 1 ? fmt::format(" ctas {}", t.ctas) : "");
+  return fmt::format(
+      "{}{}{}{}", name(t.order), t.cluster > 1 ? fmt::format(" cluster {}", t.cluster) : "",
+      t.overlap ? " overlap" : "", t.ctas > 1 ? fmt::format(" ctas {}", t.ctas) : "");
 }
 
 std::string text_of(const Channel& c) {
@@ -59,14 +58,13 @@ std::string text_of(const Channel& c) {
 }
 
 std::string text_of(const Schedule& s, const Token& t) {
-  return fmt::format("{} {} {{ {}{} }}", t.name.str(), s.roles.at(t.role).name.str(),
-                     t.first.str(),
+  return fmt::format("{} {} {{ {}{} }}", t.name.str(), s.roles.at(t.role).name.str(), t.first.str(),
                      t.first == t.last ? "" : fmt::format(" .. {}", t.last.str()));
 }
 
 std::string text_of(const Schedule& s, const Step& step) {
-  return fmt::format("{} {} {}.{}{}{}", step.op.str(), s.roles.at(step.role).name.str(),
-                     step.stage, step.order,
+  return fmt::format("{} {} {}.{}{}{}", step.op.str(), s.roles.at(step.role).name.str(), step.stage,
+                     step.order,
                      step.in_flight != 0 ? fmt::format(" in_flight {}", step.in_flight) : "",
                      step.pin ? " pin" : "");
 }

@@ -26,7 +26,7 @@ Schedule requested_schedule(const Kernel& tile, PassContext& context, std::strin
   if (trim(text).starts_with("schedule")) {
     done.schedule = parse_schedule(text);
   } else {
-    PatchedSchedule patched = apply(std::move(done.schedule), parse_edits(text));
+    PatchedSchedule patched = apply_patch(std::move(done.schedule), parse_edits(text));
     if (!patched.reasons.empty()) throw_reasons(patched.reasons);
     done.schedule = std::move(patched.schedule);
   }

@@ -132,15 +132,18 @@ std::pair<std::int64_t, std::int64_t> ScheduleScanner::take_place() {
 }
 
 Loc ScheduleScanner::loc() const {
-  const std::uint32_t line = words_.empty()  ? 0
-                             : at_end()      ? words_.back().line
-                                             : words_[next_].line;
+  const std::uint32_t line = words_.empty() ? 0
+                             : at_end()     ? words_.back().line
+                                            : words_[next_].line;
   return at_.known() ? Loc(at_.file, at_.line + line) : Loc("schedule", 1 + line);
 }
 
 void ScheduleScanner::fail(const std::string& message) const {
   const std::string found = at_end() ? "the end" : fmt::format("'{}'", peek());
-  throw CompileError(Diagnostic{"", fmt::format("schedule: {}, not {}", message, found), loc(), {},
+  throw CompileError(Diagnostic{"",
+                                fmt::format("schedule: {}, not {}", message, found),
+                                loc(),
+                                {},
                                 "docs/schedule.md has the grammar"});
 }
 
@@ -148,7 +151,9 @@ void ScheduleScanner::fail(const std::string& message) const {
 ChannelKind take_channel_kind(ScheduleScanner& in) {
   return take_word<ChannelKind>(in, "a channel's kind", kChannelKinds);
 }
-Engine take_engine(ScheduleScanner& in) { return take_word<Engine>(in, "a dot's engine", kEngines); }
+Engine take_engine(ScheduleScanner& in) {
+  return take_word<Engine>(in, "a dot's engine", kEngines);
+}
 Split take_split(ScheduleScanner& in) { return take_word<Split>(in, "a split", kSplits); }
 
 DotForm take_dot_form(ScheduleScanner& in) {

@@ -92,9 +92,9 @@ struct Channel {
   std::vector<Label> payload;
   /// Forms of dot operands that differ from those derived from the graph.
   std::vector<View> views;
-  Name over;  ///< channel with which it shares memory and slot state
+  Name over;               ///< channel with which it shares memory and slot state
   bool multicast = false;  ///< CTAs of a cluster load a part each, for all of them
-  int columns = 0;  ///< of a store or reduce: columns a slot; 0: all
+  int columns = 0;         ///< of a store or reduce: columns a slot; 0: all
   friend bool operator==(const Channel&, const Channel&) = default;
 };
 
@@ -129,7 +129,7 @@ struct LoopSchedule {
 
 struct Tiles {
   TileOrder order = TileOrder::Each;
-  int cluster = 1;  ///< CTAs of a cluster on neighbouring tiles
+  int cluster = 1;       ///< CTAs of a cluster on neighbouring tiles
   bool overlap = false;  ///< the last stages of a tile run beside the first ones of the next
   int ctas = 1;          ///< CTAs that must fit on an SM
   friend bool operator==(const Tiles&, const Tiles&) = default;
