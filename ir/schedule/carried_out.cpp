@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kFirstPipelining = "make_persistent";
 
 /// Staging buffers of TMA stores: how many at most, and their alignment (codegen/lower).
-constexpr std::int64_t kMostStagingBuffers = 4, kStagingAlignment = 1024;
+constexpr std::int64_t kMaxStagingBuffers = 4, kStagingAlignment = 1024;
 
 /// A copy into a ring, as the passes left it.
 struct Copy {
@@ -375,7 +375,7 @@ class Reader {
     c.name = Name(fmt::format("c{}", s_.channels.size()));
     c.kind = ChannelKind::Store;
     c.slots =
-        static_cast<int>(std::clamp<std::int64_t>(room, 1, std::min(count, kMostStagingBuffers)));
+        static_cast<int>(std::clamp<std::int64_t>(room, 1, std::min(count, kMaxStagingBuffers)));
     s_.channels.push_back(std::move(c));
   }
 

@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 8> kNodeKinds{"load", "dot", "reduce", "store",
                                                      "cvt",  "if",  "loop",   "ew"};
 /// Carries that hand a value on to each other count as far as this.
-constexpr int kMostDistance = 3;
+constexpr int kMaxDistance = 3;
 
 /// The kind of an op that is a node by itself.
 std::optional<NodeKind> anchor_kind(const Kernel& k, OpId op) {
@@ -185,7 +185,7 @@ void Graph::add_edges(RegionId region) {
         add_edge({from, read.by, distance, EdgeKind::Flow, read.value});
       return;
     }
-    if (distance == kMostDistance) return;
+    if (distance == kMaxDistance) return;
     const auto next = made.find(nexts[static_cast<std::size_t>(-1 - p.index)]);
     if (next == made.end()) return;
     for (const Producer& before : next->second) self(self, before, read, distance + 1);

@@ -13,9 +13,9 @@ namespace tegula::ir {
 namespace {
 
 /// The largest transaction count of an mbarrier (PTX ISA, "mbarrier").
-constexpr std::int64_t kMostSlotBytes = (1 << 20) - 1;
-constexpr int kMostRegisterSlots = 2;
-constexpr int kLeastCpAsyncBytes = 4;
+constexpr std::int64_t kMaxSlotBytes = (1 << 20) - 1;
+constexpr int kMaxRegisterSlots = 2;
+constexpr int kMinCpAsyncBytes = 4;
 
 class Channels {
  public:
@@ -27,9 +27,9 @@ class Channels {
       Derived::OfChannel& derived = j_.verdict.derived.channels[i];
       for (Label l : c.payload) payload(c, l);
       derived.slot_bytes = slot_bytes(c);
-      if (c.kind == ChannelKind::Tma && derived.slot_bytes > kMostSlotBytes)
+      if (c.kind == ChannelKind::Tma && derived.slot_bytes > kMaxSlotBytes)
         j_.refuse(Rule::C2, fmt::format("one slot of {} has {} bytes, an mbarrier counts {}",
-                                        c.name.str(), derived.slot_bytes, kMostSlotBytes));
+                                        c.name.str(), derived.slot_bytes, kMaxSlotBytes));
       if (c.slots < derived.minimal_slots)
         j_.refuse(Rule::C4,
                   fmt::format("{} has {} slots, it needs {}", c.name.str(), c.slots,
@@ -91,10 +91,10 @@ class Channels {
     const OpData& d = j_.k[load.load];
     load.tile = j_.k.type(d.results[0]).with_layout(nullptr);
     const int bytes = d.opcode == Opcode::LoadView ? access_bytes(j_.k, load) : 0;
-    if (bytes < kLeastCpAsyncBytes)
+    if (bytes < kMinCpAsyncBytes)
       j_.refuse(Rule::C3,
                 fmt::format("{} by cp.async: an access has {} bytes, not {} or more", l.str(),
-                            bytes, kLeastCpAsyncBytes),
+                            bytes, kMinCpAsyncBytes),
                 {l});
   }
 
@@ -142,11 +142,10 @@ class Channels {
   }
 
   void registers(const Channel& c) {
-    if (c.slots > kMostRegisterSlots)
-      j_.refuse(
-          Rule::C12,
-          fmt::format("{}: registers have at most {} slots", c.name.str(), kMostRegisterSlots),
-          {c.payload.front()});
+    if (c.slots > kMaxRegisterSlots)
+      j_.refuse(Rule::C12,
+                fmt::format("{}: registers have at most {} slots", c.name.str(), kMaxRegisterSlots),
+                {c.payload.front()});
     for (Label l : c.payload) {
       const std::size_t node = *j_.g.find(l);
       for (const Edge& e : j_.g.edges())

@@ -16,7 +16,7 @@ namespace tegula::ir {
 namespace {
 
 /// Slots that are tried for a channel that has too few.
-constexpr int kMostSlots = 64;
+constexpr int kMaxSlots = 64;
 
 enum class Verb : std::uint8_t { Acquire, Commit, Wait, Release };
 
@@ -38,10 +38,10 @@ class Cycles {
     if (!has_cycle(slots)) return minimal_slots(slots);
     for (std::size_t c = 0; c < slots.size(); ++c) {
       std::vector<int> more = slots;
-      more[c] = kMostSlots;
+      more[c] = kMaxSlots;
       if (is_ring(c) && !has_cycle(more)) return minimal_slots(slots);
     }
-    const std::vector<int> most(slots.size(), kMostSlots);
+    const std::vector<int> most(slots.size(), kMaxSlots);
     if (!has_cycle(most)) return minimal_slots(slots);
     j_.refuse(Rule::G10,
               fmt::format("deadlock in {}: roles wait for each other however many slots there are",
@@ -58,8 +58,8 @@ class Cycles {
   void minimal_slots(const std::vector<int>& slots) {
     for (std::size_t c = 0; c < slots.size(); ++c) {
       if (!is_ring(c)) continue;
-      std::vector<int> tried(slots.size(), kMostSlots);
-      for (tried[c] = 1; tried[c] < kMostSlots && has_cycle(tried);) ++tried[c];
+      std::vector<int> tried(slots.size(), kMaxSlots);
+      for (tried[c] = 1; tried[c] < kMaxSlots && has_cycle(tried);) ++tried[c];
       int& least = j_.verdict.derived.channels[c].minimal_slots;
       least = std::max(least, tried[c]);
     }

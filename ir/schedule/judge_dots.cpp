@@ -11,7 +11,7 @@ namespace tegula::ir {
 namespace {
 
 /// The most rows of a warpgroup's part of a dot.
-constexpr std::int64_t kMostRows = 256;
+constexpr std::int64_t kMaxRows = 256;
 /// Bytes of a row that a swizzle moves together.
 constexpr std::int64_t kSwizzleBytes = 32;
 
@@ -65,7 +65,7 @@ class Dots {
     if (d.split == Split::Rows) rows /= groups;
     if (d.split == Split::Columns) columns /= groups;
     if (rows * (d.split == Split::Rows ? groups : 1) != all || rows % kWgmmaRows != 0 ||
-        rows > kMostRows)
+        rows > kMaxRows)
       j_.refuse(Rule::W2, fmt::format("{}: {} rows over {} warpgroups", d.dot.str(), all, groups),
                 {d.dot});
     if (!type.has_columns(columns) || columns == 0)

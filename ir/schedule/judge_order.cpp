@@ -10,7 +10,7 @@ namespace tegula::ir {
 namespace {
 
 /// Stages that dots and arithmetic of a role may lie apart: each is peeled off once more.
-constexpr int kMostSkew = 2;
+constexpr int kMaxSkew = 2;
 
 class Order {
  public:
@@ -99,10 +99,10 @@ class Order {
         high = std::max(high.value_or(stage), stage);
       }
       if (!low) continue;
-      if (*high - *low > kMostSkew)
+      if (*high - *low > kMaxSkew)
         j_.refuse(Rule::G5,
                   fmt::format("stages {} .. {} in {}: dots and arithmetic may be {} stages apart",
-                              *low, *high, j_.role_name(role), kMostSkew),
+                              *low, *high, j_.role_name(role), kMaxSkew),
                   {loop.loop});
       if (*high > *low && is_conditional(j_.op_of(loop.loop)))
         j_.refuse(Rule::G7,

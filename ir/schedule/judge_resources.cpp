@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kMbarrierBytes = 8;
 /// Registers of a thread beside accumulators and fragments: addresses, positions, loop counters.
 constexpr std::int64_t kBesideAccumulators = 26;
-constexpr int kMostClusterCtas = 8;
+constexpr int kMaxClusterCtas = 8;
 
 class Resources {
  public:
@@ -143,7 +143,7 @@ class Resources {
   void cluster() {
     const auto ctas = static_cast<unsigned>(j_.s.tiles.cluster);
     if (ctas == 1) return;
-    if (!target_.has_clusters || !std::has_single_bit(ctas) || ctas > kMostClusterCtas)
+    if (!target_.has_clusters || !std::has_single_bit(ctas) || ctas > kMaxClusterCtas)
       j_.refuse(Rule::R7, fmt::format("clusters of {} CTAs on {}", ctas, j_.s.target.name()));
   }
 

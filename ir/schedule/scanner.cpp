@@ -12,12 +12,12 @@
 namespace tegula::ir {
 namespace {
 
-constexpr std::string_view kMarks = "{}(),;";
+constexpr std::string_view kPunctuation = "{}(),;";
 
 bool is_blank(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 
 bool is_mark(std::string_view word) {
-  return word.size() == 1 && kMarks.find(word[0]) != std::string_view::npos;
+  return word.size() == 1 && kPunctuation.find(word[0]) != std::string_view::npos;
 }
 
 template <std::size_t N>
