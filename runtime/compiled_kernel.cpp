@@ -210,7 +210,8 @@ std::string CompiledKernel::explain() const {
   std::string out = fmt::format("kernel {} for {} by {} ({})\n", a.name, device.str(),
                                 runtime::name(a.backend), a.target.name());
   out += plan.str() + "\n";
-  if (device.kind != DeviceKind::cpu) out += schedule_text(tile, plan, a.target);
+  if (device.kind != DeviceKind::cpu && tile.info.form == ir::Form::Tile)
+    out += schedule_text(tile, plan, a.target);
   out += fmt::format("threads {}, shared memory {} bytes", a.threads, a.shared_bytes);
   if (const AssembleReport& r = report(); r.registers)
     out += fmt::format(", registers {}, spills {}, CTAs per SM {}", r.registers,

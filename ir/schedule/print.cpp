@@ -126,7 +126,7 @@ std::string print(const Schedule& given) {
   return out + "}\n";
 }
 
-Hash128 hash(const Schedule& given) {
+Schedule with_numbered_names(const Schedule& given) {
   Schedule s = given;
   std::vector<Name> channels;
   for (const Channel& c : given.channels) channels.push_back(c.name);
@@ -139,7 +139,9 @@ Hash128 hash(const Schedule& given) {
     if (c.over) c.over = renamed(c.over);
   }
   for (std::size_t i = 0; i < s.tokens.size(); ++i) s.tokens[i].name = Name(fmt::format("t{}", i));
-  return hash128(print(s));
+  return s;
 }
+
+Hash128 hash(const Schedule& s) { return hash128(print(with_numbered_names(s))); }
 
 }  // namespace tegula::ir

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "ir/schedule/words.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::ir {
 namespace {
@@ -140,11 +140,7 @@ Loc ScheduleScanner::loc() const {
 
 void ScheduleScanner::fail(const std::string& message) const {
   const std::string found = at_end() ? "the end" : fmt::format("'{}'", peek());
-  throw CompileError(Diagnostic{"",
-                                fmt::format("schedule: {}, not {}", message, found),
-                                loc(),
-                                {},
-                                "docs/schedule.md has the grammar"});
+  tegula::fail(ErrorId::bad_schedule, loc(), {}, message, found);
 }
 
 // ---- phrases

@@ -19,6 +19,9 @@ std::string print(const Schedule& s);
 /// Throws CompileError with the line of the text (counted from `at`) that is no Schedule's.
 Schedule parse_schedule(std::string_view text, Loc at = {});
 
+/// The Schedule with channels called c0, c1, .. and tokens t0, t1, .. in their order.
+Schedule with_numbered_names(const Schedule& s);
+
 /// Hash of the canonical text; names of channels and tokens do not count.
 Hash128 hash(const Schedule& s);
 

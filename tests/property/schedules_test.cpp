@@ -39,6 +39,10 @@ class Schedules : public testing::Test {
     const ir::CarriedOut done = ir::schedule_carried_out(tile, context);
     const std::string text = ir::print(done.schedule);
     EXPECT_EQ(ir::parse_schedule(text), ir::canonical(done.schedule)) << text;
+    // A plan made of the text gives the same.
+    ir::PassContext again;
+    again.plan_changes = text;
+    EXPECT_EQ(ir::print(ir::schedule_carried_out(tile, again).schedule), text);
     const ir::Verdict v = ir::judge(done.machine, ir::Graph(done.machine), done.schedule);
     for (const ir::Reason& r : v.reasons) ADD_FAILURE() << r.str() << "\n" << text;
     return done.schedule;
@@ -121,6 +125,37 @@ TEST_F(Schedules, MatmulEpilogue) {
 TEST_F(Schedules, RowsWithoutDots) {
   const Tensor x = host({16, 1024});
   pin("softmax", traced("softmax", [&] { softmax(kCpu, x, host({16, 1024})); }));
+}
+
+/// A kernel's author asks for a ring of three slots by a Schedule in the place of a plan.
+TEST_F(Schedules, AnAuthorsIsCarriedOut) {
+  const auto product =
+      kernel("scheduled",
+             [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
+               for (auto [m, n] : grid(C, 64, 64)) {
+                 auto acc = zeros<f32>(64, 64);
+                 for (auto k : steps(A.cols(), 64)) acc = dot(A(m, k), B(k, n), acc);
+                 C(m, n) = acc;
+               }
+             })
+          .with_plan(
+              "schedule sm_90a { roles producer(warps 1) consumer(warps 4) dots dot#0 wgmma "
+              "tiles each channel ab tma slots 3 load#0 load#1 loop#0 { load#0 producer 0.0 "
+              "load#1 producer 0.1 dot#0 consumer 0.0 in_flight 1 } }");
+  const Device sim = Device::sim();
+  const Tensor A = Tensor::integers({64, 320}, DType::bf16, -2, 2, 1, sim),
+               B = Tensor::integers({320, 64}, DType::bf16, -2, 2, 2, sim),
+               C = Tensor::zeros({64, 64}, DType::f32, sim);
+  product(A, B, C);
+  const auto a = A.to_doubles(), b = B.to_doubles(), c = C.to_doubles();
+  for (std::size_t i = 0; i < 64; ++i)
+    for (std::size_t j = 0; j < 64; ++j) {
+      double sum = 0;
+      for (std::size_t k = 0; k < 320; ++k) sum += a[i * 320 + k] * b[k * 64 + j];
+      ASSERT_EQ(c[i * 64 + j], sum) << i << ", " << j;
+    }
+  EXPECT_NE(product.explain().find("channel  c0 tma slots 3 load#0 load#1"), std::string::npos)
+      << product.explain();
 }
 
 /// Every rung of the ladder of bench/ladder.def, with its plan.
