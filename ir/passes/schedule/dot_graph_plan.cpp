@@ -1,0 +1,114 @@
+#include "ir/passes/schedule/dot_graph_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "ir/passes/dot_graph/dot_graph.h"
+#include "ir/passes/mma_loop/operand_loads.h"
+#include "ir/passes/schedule/producer_warps.h"
+#include "ir/pipeline.h"
+
+namespace tegula::ir {
+namespace {
+
+constexpr int kFewestStages = 2, kMostStages = 4;
+
+/// What the loops of a kernel need together.
+struct Needs {
+  std::int64_t stage_bytes = 0, fixed_bytes = 0;
+  std::int64_t registers = 0;  ///< of a thread, for accumulators and fragments of one loop
+};
+
+/// Accumulators that a loop carries are live throughout; of the others two at a time, as one is
+/// computed while another is read.
+std::int64_t registers_of(const Kernel& k, const DotGraph& graph, int num_warps) {
+  std::int64_t carried = 0, fragments = 0;
+  std::vector<std::int64_t> others;
+  for (const GraphDot& dot : graph.dots) {
+    const OpData& d = k[dot.op];
+    const std::int64_t own = k.type(d.results[0]).count() / (32 * num_warps);
+    if (k[d.operands[2]].region == d.parent)
+      carried += own;
+    else
+      others.push_back(own);
+    const Type a = k.type(d.operands[0]);
+    if (dot.operands[0].form == OperandForm::Register)
+      fragments = std::max(fragments, a.count() * size_bits(a.dtype()) / 32 / (32 * num_warps));
+  }
+  std::ranges::sort(others, std::ranges::greater());
+  others.resize(2);
+  return carried + others[0] + others[1] + fragments;
+}
+
+bool is_in_counted_loops(const Kernel& k, OpId op) {
+  OpId owner = k[k[op].parent].owner;
+  while (owner && k[owner].opcode == Opcode::For) owner = k[k[owner].parent].owner;
+  return !owner;
+}
+
+/// None where some dot of the kernel is in no such loop.
+std::optional<Needs> needs_of(const Kernel& k, int num_warps) {
+  std::size_t all = 0, taken = 0;
+  walk(k, k.body(), [&](OpId op) { all += k[op].opcode == Opcode::Dot ? 1 : 0; });
+  Needs needs;
+  PassContext unused;
+  for (OpId loop : loops_of(k)) {
+    bool has_dot = false;
+    for (OpId op : k.ops(k[loop].regions[0])) has_dot |= k[op].opcode == Opcode::Dot;
+    if (!has_dot) continue;
+    const auto graph = dot_graph(k, loop, num_warps, unused);
+    if (!graph || !is_in_counted_loops(k, loop)) return std::nullopt;
+    taken += graph->dots.size();
+    needs.stage_bytes += graph->stage_bytes();
+    needs.fixed_bytes += graph->stationary_bytes() + graph->shared_bytes(k);
+    needs.registers = std::max(needs.registers, registers_of(k, *graph, num_warps));
+  }
+  return all > 0 && all == taken ? std::optional(needs) : std::nullopt;
+}
+
+std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
+  const TargetRow& target = *k.info.target;
+  const auto needs = needs_of(k, num_warps);
+  if (!needs) return std::nullopt;
+  Plan plan;
+  plan.wgmma = plan.tma_aux_loads = true;
+  plan.num_warps = plan.warps_m = num_warps;
+  plan.warps_n = 1;
+  // Stores within a loop leave no room, and no time, for an exchange through shared memory.
+  plan.stage_stores = false;
+  plan.stages = static_cast<int>(std::min<std::int64_t>(
+      kMostStages, (target.ring_bytes() - needs->fixed_bytes) / needs->stage_bytes));
+  const std::int64_t needed = needs->registers + kNonAccumulatorRegisters;
+  add_producer_warps(plan, target, needed + 32, needed);
+  if (plan.stages < kFewestStages || needed > plan.registers_per_consumer(target))
+    return std::nullopt;
+  return plan;
+}
+
+/// Rows of the dots with the most.
+std::int64_t most_rows(const Kernel& k) {
+  std::int64_t most = 0;
+  walk(k, k.body(), [&](OpId op) {
+    if (k[op].opcode == Opcode::Dot)
+      most = std::max(most, k.type(k[op].results[0]).shape()[0]);
+  });
+  return most;
+}
+
+}  // namespace
+
+/// One warpgroup where 64 rows are the most there are, as long as their accumulators fit; else two.
+std::optional<Plan> dot_graph_plan(const Kernel& k) {
+  if (!k.info.target->has_wgmma || k.info.cluster > 1) return std::nullopt;
+  if (most_rows(k) <= kWgmmaRows)
+    if (const auto plan = plan_for(k, kWarpgroupWarps)) return plan;
+  return plan_for(k, 2 * kWarpgroupWarps);
+}
+
+bool dot_graph_fits(const Kernel& k, const Plan& plan) {
+  return k.info.target->has_wgmma && plan.wgmma && plan.warps_n == 1 &&
+         plan.num_warps % kWarpgroupWarps == 0 && needs_of(k, plan.num_warps).has_value();
+}
+
+}  // namespace tegula::ir
