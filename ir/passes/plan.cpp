@@ -17,6 +17,7 @@
 #include "ir/passes/schedule/kernel_summary.h"
 #include "ir/passes/schedule/plan_reasons.h"
 #include "ir/passes/schedule/producer_warps.h"
+#include "ir/passes/schedule/staged_bytes.h"
 #include "ir/passes/schedule/swap_ab.h"
 #include "ir/pipeline.h"
 #include "support/errors.h"
@@ -305,20 +306,6 @@ void drop_tma_aux_loads_unless_possible(const Kernel& k, PassContext& context) {
                               : "no loads by TMA: no shared memory left by the operands");
 }
 
-/// Bytes of the largest staging buffer for TMA stores, one per warpgroup; 0 if no store qualifies.
-std::int64_t staged_bytes(const Kernel& k, const Plan& p) {
-  std::int64_t most = 0;
-  walk(k, k.body(), [&](OpId op) {
-    if (k[op].opcode != Opcode::StoreView || !why_not_tma_store(k, k[op]).empty()) return;
-    const Type tile = k.type(k[op].operands[1]);
-    const std::int64_t rows = tile.shape()[0], columns = tile.shape()[1];
-    const bool in_blocks = p.epilogue_tile_n > 0 && columns % p.epilogue_tile_n == 0;
-    most = std::max(most, rows * (in_blocks ? p.epilogue_tile_n : columns) *
-                              size_bytes(tile.dtype()) * p.groups());
-  });
-  return most;
-}
-
 /// Two slots of each operand ring are enough for back-to-back GEMMs, and one of stationary
 /// operands; the rings of a single GEMM stay as deep.
 void drop_tma_store_unless_possible(const Kernel& k, PassContext& context) {
@@ -374,9 +361,9 @@ bool can_partition(std::int64_t elements, std::int64_t unit, int warps) {
 void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
   const TargetRow& target = *k.info.target;
   const KernelSummary s = summarize(k);
-  const bool may_be_wgmma =
-      (k.info.target->has_wgmma && s.wgmma && s.stage_bytes > 0 && s.max_accumulator_elems > 0) ||
-      dot_graph_fits(k, p);
+  const bool is_graph = !s.wgmma && dot_graph_fits(k, p);
+  const bool may_be_wgmma = is_graph || (k.info.target->has_wgmma && s.wgmma && s.stage_bytes > 0 &&
+                                         s.max_accumulator_elems > 0);
   const struct {
     bool holds;
     const char* rule;
@@ -391,7 +378,7 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
                    can_partition(s.common_columns, kMmaColumns, p.warps_n)),
        "warps_m and warps_n are powers of two, times what divides 16 rows and 8 columns of MMAs"},
       {!p.wgmma || may_be_wgmma, "wgmma=1 needs MMAs that wgmma can compute"},
-      {!p.wgmma || p.pingpong || dot_graph_fits(k, p) ||
+      {!p.wgmma || p.pingpong || is_graph ||
            (p.warps_n == 1 && p.num_warps * kWarpRows == s.mma_rows),
        "with wgmma a warp has 16 rows, and warps_n is 1"},
       {p.epilogue_tile_n >= 0, "epilogue_tile_n is at least 0"},
@@ -413,7 +400,7 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
        "pingpong needs persistent and producer_warps, and goes neither with dynamic_scheduler nor "
        "with warp_scheduler_barrier"},
       {p.persistent || !p.dynamic_scheduler, "dynamic_scheduler needs persistent"},
-      {p.persistent || !p.tma_store, "tma_store needs persistent"},
+      {p.persistent || !p.tma_store || is_graph, "tma_store needs persistent"},
       {p.wgmma || !p.tma_aux_loads, "tma_aux_loads needs wgmma"},
       {!p.dynamic_scheduler || !uses_pdl(k),
        "a kernel that waits for the one before it has no dynamic_scheduler"},
@@ -460,7 +447,7 @@ bool plan(Kernel& kernel, PassContext& context) {
     if (!context.plan->persistent || uses_pdl(kernel)) context.plan->dynamic_scheduler = false;
     if (!context.plan->persistent) context.plan->overlap_epilogue = false;
     drop_multicast_unless_possible(kernel, context);
-    drop_tma_store_unless_possible(kernel, context);
+    if (!is_graph) drop_tma_store_unless_possible(kernel, context);
   }
   if (!chosen) require_legal(*context.plan, kernel, context.changed_at);
   kernel.info.threads = 32 * context.plan->num_warps;

@@ -235,8 +235,13 @@ std::int64_t DotGraph::largest_shared_bytes(const Kernel& k) const {
 }
 
 int DotGraph::first_shared_slots(const Kernel& k, int stages) const {
+  std::int64_t staged = 0;
+  walk(k, k.body(), [&](OpId op) {
+    if (k[op].opcode == Opcode::StoreView && k[op].attrs.i(AttrName::tma) == 1)
+      staged = std::max(staged, bytes_of(k.type(k[op].operands[1])));
+  });
   const std::int64_t bytes = stages * stage_bytes() + stationary_bytes() + shared_bytes(k) +
-                             largest_shared_bytes(k);
+                             largest_shared_bytes(k) + staged;
   return bytes <= k.info.target->ring_bytes() ? 2 : 1;
 }
 

@@ -47,7 +47,7 @@ struct DotGraph {
   std::int64_t stage_bytes() const, stationary_bytes() const;
   std::int64_t shared_bytes(const Kernel& k) const, largest_shared_bytes(const Kernel& k) const;
   /// Slots of the tile that is stored first in an iteration: with two, no barrier separates the
-  /// reads of one iteration from the stores of the next.
+  /// reads of one iteration from the stores of the next. In machine form.
   int first_shared_slots(const Kernel& k, int stages) const;
 };
 

@@ -315,7 +315,8 @@ class Expansion {
     for (std::size_t i = 0; i < l_.pipelines.size(); ++i) l_.advance(l_.pipelines[i], uses_[i].at);
     if (turn_) {
       Builder b = here();
-      k_[k_.terminator(l_.body)].operands.push_back(b.op(Opcode::Xor, {turn_, b.i32(1)}));
+      const Value next = b.op(Opcode::Xor, {turn_, b.i32(1)});
+      k_[k_.terminator(l_.body)].operands.push_back(next);
     }
     const auto& results = k_[l_.loop].results;
     for (std::size_t i = 0; i < l_.pipelines.size(); ++i)

@@ -53,6 +53,13 @@ Dims order_with(int rank, int fast) {
   return order;
 }
 
+/// Whether a part of the columns is whole segments of the widest swizzle, as TMA stores them.
+bool has_whole_segments(Type tile, int parts) {
+  constexpr int kWidestSwizzle = 128;
+  const std::int64_t bytes = tile.shape()[1] * size_bytes(tile.dtype());
+  return bytes % (parts * kWidestSwizzle) == 0;
+}
+
 }  // namespace
 
 LayoutAssignment::LayoutAssignment(const Kernel& k, const Plan& plan)
@@ -163,12 +170,16 @@ bool LayoutAssignment::is_by_tma(const OpData& d) const {
          has_accumulator_layout(d.operands[1]);
 }
 
-/// Each warpgroup has 64 rows, in the lanes that a wgmma leaves them in.
+/// Each warpgroup has 64 rows, or a part of their columns, in the lanes that a wgmma leaves them in.
 bool LayoutAssignment::has_accumulator_layout(Value v) const {
   const LinearLayout* own = of(v);
   const Dims shape = dims_of(k_.type(v).shape());
-  return own && plan_.wgmma && shape[0] % (kWarpRows * plan_.num_warps) == 0 &&
-         shape[1] % kMmaColumns == 0 && *own == mma_m16n8k16_acc(shape, plan_.num_warps, 1);
+  if (!own || !plan_.wgmma || shape.size() != 2 || shape[1] % kMmaColumns != 0) return false;
+  if (shape[0] % (kWarpRows * plan_.num_warps) == 0)
+    return *own == mma_m16n8k16_acc(shape, plan_.num_warps, 1);
+  const int parts = plan_.num_warps / kWarpgroupWarps;
+  return shape[0] == kWgmmaRows && has_whole_segments(k_.type(v), parts) &&
+         *own == wgmma_acc(shape[0], shape[1], 1, parts);
 }
 
 /// Loads outside of mainloops wait for the layout of the accumulator that they may be combined

@@ -7,18 +7,13 @@
 #include "ir/passes/dot_graph/dot_graph.h"
 #include "ir/passes/mma_loop/operand_loads.h"
 #include "ir/passes/schedule/producer_warps.h"
+#include "ir/passes/schedule/staged_bytes.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
 namespace {
 
 constexpr int kFewestStages = 2, kMostStages = 4;
-
-/// What the loops of a kernel need together.
-struct Needs {
-  std::int64_t stage_bytes = 0, fixed_bytes = 0;
-  std::int64_t registers = 0;  ///< of a thread, for accumulators and fragments of one loop
-};
 
 /// Accumulators that a loop carries are live throughout; of the others two at a time, as one is
 /// computed while another is read.
@@ -47,29 +42,9 @@ bool is_in_counted_loops(const Kernel& k, OpId op) {
   return !owner;
 }
 
-/// None where some dot of the kernel is in no such loop.
-std::optional<Needs> needs_of(const Kernel& k, int num_warps) {
-  std::size_t all = 0, taken = 0;
-  walk(k, k.body(), [&](OpId op) { all += k[op].opcode == Opcode::Dot ? 1 : 0; });
-  Needs needs;
-  PassContext unused;
-  for (OpId loop : loops_of(k)) {
-    bool has_dot = false;
-    for (OpId op : k.ops(k[loop].regions[0])) has_dot |= k[op].opcode == Opcode::Dot;
-    if (!has_dot) continue;
-    const auto graph = dot_graph(k, loop, num_warps, unused);
-    if (!graph || !is_in_counted_loops(k, loop)) return std::nullopt;
-    taken += graph->dots.size();
-    needs.stage_bytes += graph->stage_bytes();
-    needs.fixed_bytes += graph->stationary_bytes() + graph->shared_bytes(k);
-    needs.registers = std::max(needs.registers, registers_of(k, *graph, num_warps));
-  }
-  return all > 0 && all == taken ? std::optional(needs) : std::nullopt;
-}
-
 std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
   const TargetRow& target = *k.info.target;
-  const auto needs = needs_of(k, num_warps);
+  const auto needs = dot_graph_needs(k, num_warps);
   if (!needs) return std::nullopt;
   Plan plan;
   plan.wgmma = plan.tma_aux_loads = true;
@@ -77,8 +52,13 @@ std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
   plan.warps_n = 1;
   // Stores within a loop leave no room, and no time, for an exchange through shared memory.
   plan.stage_stores = false;
-  plan.stages = static_cast<int>(std::min<std::int64_t>(
-      kMostStages, (target.ring_bytes() - needs->fixed_bytes) / needs->stage_bytes));
+  const auto stages_beside = [&](std::int64_t staged) {
+    const std::int64_t left = target.ring_bytes() - needs->fixed_bytes - staged;
+    return static_cast<int>(std::clamp<std::int64_t>(left / needs->stage_bytes, 0, kMostStages));
+  };
+  const std::int64_t staged = staged_bytes(k, plan);
+  plan.tma_store = staged > 0 && stages_beside(staged) >= kFewestStages;
+  plan.stages = stages_beside(plan.tma_store ? staged : 0);
   const std::int64_t needed = needs->registers + kNonAccumulatorRegisters;
   add_producer_warps(plan, target, needed + 32, needed);
   if (plan.stages < kFewestStages || needed > plan.registers_per_consumer(target))
@@ -98,6 +78,25 @@ std::int64_t most_rows(const Kernel& k) {
 
 }  // namespace
 
+std::optional<DotGraphNeeds> dot_graph_needs(const Kernel& k, int num_warps) {
+  std::size_t all = 0, taken = 0;
+  walk(k, k.body(), [&](OpId op) { all += k[op].opcode == Opcode::Dot ? 1 : 0; });
+  DotGraphNeeds needs;
+  PassContext unused;
+  for (OpId loop : loops_of(k)) {
+    bool has_dot = false;
+    for (OpId op : k.ops(k[loop].regions[0])) has_dot |= k[op].opcode == Opcode::Dot;
+    if (!has_dot) continue;
+    const auto graph = dot_graph(k, loop, num_warps, unused);
+    if (!graph || !is_in_counted_loops(k, loop)) return std::nullopt;
+    taken += graph->dots.size();
+    needs.stage_bytes += graph->stage_bytes();
+    needs.fixed_bytes += graph->stationary_bytes() + graph->shared_bytes(k);
+    needs.registers = std::max(needs.registers, registers_of(k, *graph, num_warps));
+  }
+  return all > 0 && all == taken ? std::optional(needs) : std::nullopt;
+}
+
 /// One warpgroup where 64 rows are the most there are, as long as their accumulators fit; else two.
 std::optional<Plan> dot_graph_plan(const Kernel& k) {
   if (!k.info.target->has_wgmma || k.info.cluster > 1) return std::nullopt;
@@ -108,7 +107,7 @@ std::optional<Plan> dot_graph_plan(const Kernel& k) {
 
 bool dot_graph_fits(const Kernel& k, const Plan& plan) {
   return k.info.target->has_wgmma && plan.wgmma && plan.warps_n == 1 &&
-         plan.num_warps % kWarpgroupWarps == 0 && needs_of(k, plan.num_warps).has_value();
+         plan.num_warps % kWarpgroupWarps == 0 && dot_graph_needs(k, plan.num_warps).has_value();
 }
 
 }  // namespace tegula::ir
