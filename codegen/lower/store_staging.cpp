@@ -57,7 +57,9 @@ std::optional<StoreStaging> StoreStaging::of(const Kernel& machine, int groups, 
 /// iteration before in the first loop with a store alone.
 void StoreStaging::find_meetings(const Kernel& machine, const std::vector<OpId>& stores) {
   const auto has_rows = [&](OpId op) {
-    return machine.type(machine[op].operands[1]).shape()[0] % (kWarpRows * (machine.info.threads / 32)) == 0;
+    return machine.type(machine[op].operands[1]).shape()[0] %
+               (kWarpRows * (machine.info.threads / 32)) ==
+           0;
   };
   if (std::ranges::all_of(stores, has_rows) || std::ranges::none_of(stores, has_rows)) return;
   const RegionId first = machine[stores.front()].parent;

@@ -10,10 +10,11 @@
 //     }
 // Each wait completes the MMA of the previous iteration, whose slot is then free, while the current
 // MMA runs. Accumulators that nothing else reads stay pending around the loop; GEMM1 of
-// back-to-back GEMMs may be skewed (skew_back_to_back_mma.cpp); others are waited for at once. Loops
-// that this does not fit (operands that dots compute for others, one tile read in several forms,
-// stores in the loop) are expanded from the graph of their dots (dot_graph/expand_dot_graph.cpp).
-// (CUTLASS, sm90 TMA mainloops; PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".)
+// back-to-back GEMMs may be skewed (skew_back_to_back_mma.cpp); others are waited for at once.
+// Loops that this does not fit (operands that dots compute for others, one tile read in several
+// forms, stores in the loop) are expanded from the graph of their dots
+// (dot_graph/expand_dot_graph.cpp). (CUTLASS, sm90 TMA mainloops; PTX ISA, "Asynchronous Warpgroup
+// Level Matrix Instructions".)
 #include <algorithm>
 #include <optional>
 #include <utility>

@@ -48,35 +48,35 @@ Matrix clamped(Matrix m) {
 /// Attention's five products, with a clamp in place of exponentials. Keys are the rows of scores,
 /// or queries are, so that other operands are transposed.
 auto five_products(int bq, int bk, bool keys_first) {
-  return kernel("five_products", [=](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, In<bf16, 2> G,
-                                     In<f32, 1> D, InOut<f32, 2> dQ, Out<f32, 2> dK,
-                                     Out<f32, 2> dV) {
-    const int dim = Q.static_dim(1);
-    for (auto n : grid(rows(dK), bk)) {
-      const Tile k = K(n, all), v = V(n, all);
-      Tile dk = zeros<f32>(bk, dim), dv = zeros<f32>(bk, dim);
-      for (auto m : steps(Q.rows(), bq)) {
-        const Tile q = Q(m, all), g = G(m, all);
-        if (keys_first) {
-          const Tile p = min(max(dot(k, q.T()), -2.0f), 2.0f);
-          dv = dot(cast<bf16>(p), g, dv);
-          const Tile t = min(max(dot(v, g.T()) - expand(D(m), 0), -2.0f), 2.0f);
-          const Tile ds = cast<bf16>(p * t);
-          dk = dot(ds, q, dk);
-          atomic_add(dQ(m, all), dot(ds.T(), k));
-        } else {
-          const Tile p = min(max(dot(q, k.T()), -2.0f), 2.0f);
-          dv = dot(cast<bf16>(p).T(), g, dv);
-          const Tile t = min(max(dot(g, v.T()) - expand(D(m), 1), -2.0f), 2.0f);
-          const Tile ds = cast<bf16>(p * t);
-          dk = dot(ds.T(), q, dk);
-          atomic_add(dQ(m, all), dot(ds, k));
-        }
-      }
-      dK(n, all) = dk;
-      dV(n, all) = dv;
-    }
-  });
+  return kernel("five_products",
+                [=](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, In<bf16, 2> G, In<f32, 1> D,
+                    InOut<f32, 2> dQ, Out<f32, 2> dK, Out<f32, 2> dV) {
+                  const int dim = Q.static_dim(1);
+                  for (auto n : grid(rows(dK), bk)) {
+                    const Tile k = K(n, all), v = V(n, all);
+                    Tile dk = zeros<f32>(bk, dim), dv = zeros<f32>(bk, dim);
+                    for (auto m : steps(Q.rows(), bq)) {
+                      const Tile q = Q(m, all), g = G(m, all);
+                      if (keys_first) {
+                        const Tile p = min(max(dot(k, q.T()), -2.0f), 2.0f);
+                        dv = dot(cast<bf16>(p), g, dv);
+                        const Tile t = min(max(dot(v, g.T()) - expand(D(m), 0), -2.0f), 2.0f);
+                        const Tile ds = cast<bf16>(p * t);
+                        dk = dot(ds, q, dk);
+                        atomic_add(dQ(m, all), dot(ds.T(), k));
+                      } else {
+                        const Tile p = min(max(dot(q, k.T()), -2.0f), 2.0f);
+                        dv = dot(cast<bf16>(p).T(), g, dv);
+                        const Tile t = min(max(dot(g, v.T()) - expand(D(m), 1), -2.0f), 2.0f);
+                        const Tile ds = cast<bf16>(p * t);
+                        dk = dot(ds.T(), q, dk);
+                        atomic_add(dQ(m, all), dot(ds, k));
+                      }
+                    }
+                    dK(n, all) = dk;
+                    dV(n, all) = dv;
+                  }
+                });
 }
 
 struct Blocks {
@@ -85,10 +85,8 @@ struct Blocks {
 };
 
 TEST_P(DotGraph, FiveProductsInOneLoop) {
-  for (const Blocks b : {Blocks{64, 128, 64, 200, 136, true},
-                         Blocks{64, 128, 128, 192, 128, true},
-                         Blocks{64, 128, 64, 136, 264, false},
-                         Blocks{64, 64, 64, 64, 64, true},
+  for (const Blocks b : {Blocks{64, 128, 64, 200, 136, true}, Blocks{64, 128, 128, 192, 128, true},
+                         Blocks{64, 128, 64, 136, 264, false}, Blocks{64, 64, 64, 64, 64, true},
                          Blocks{64, 128, 64, 0, 128, true}}) {
     SCOPED_TRACE(testing::Message() << b.bq << "x" << b.bk << "x" << b.dim << b.keys_first);
     const Tensor Q = integers({b.queries, b.dim}, DType::bf16, 1),
@@ -102,7 +100,7 @@ TEST_P(DotGraph, FiveProductsInOneLoop) {
     kernel(stream(), Q, K, V, G, D, dQ, dK, dV);
     const Matrix q = Q.to_doubles(), k = K.to_doubles(), v = V.to_doubles(), g = G.to_doubles(),
                  d = D.to_doubles();
-    // Of keys by queries.
+    // Scores are of keys by queries.
     const Matrix p = clamped(product(k, q, b.keys, b.queries, b.dim, false, true));
     Matrix t = product(v, g, b.keys, b.queries, b.dim, false, true);
     for (std::size_t i = 0; i < t.size(); ++i) t[i] -= d[i % static_cast<std::size_t>(b.queries)];
@@ -117,13 +115,12 @@ TEST_P(DotGraph, FiveProductsInOneLoop) {
 
 /// A tile of B that stays on chip, and results that are stored in the loop.
 TEST_P(DotGraph, StationaryB) {
-  const auto stationary =
-      kernel("stationary", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
-        for (auto n : grid(cols(C), 64)) {
-          const Tile b = B(all, n);
-          for (auto m : steps(A.rows(), 128)) C(m, n) = dot(A(m, all), b);
-        }
-      });
+  const auto stationary = kernel("stationary", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
+    for (auto n : grid(cols(C), 64)) {
+      const Tile b = B(all, n);
+      for (auto m : steps(A.rows(), 128)) C(m, n) = dot(A(m, all), b);
+    }
+  });
   const Tensor A = integers({392, 128}, DType::bf16, 1), B = integers({128, 136}, DType::bf16, 2),
                C = empty({392, 136}, DType::f32);
   stationary(stream(), A, B, C);
@@ -151,7 +148,8 @@ TEST_P(DotGraph, LinearAttention) {
   const int length = 200, keys = 64, values = 128;
   const Tensor Q = integers({length, keys}, DType::bf16, 1),
                K = integers({length, keys}, DType::bf16, 2),
-               V = integers({length, values}, DType::bf16, 3), O = empty({length, values}, DType::f32);
+               V = integers({length, values}, DType::bf16, 3),
+               O = empty({length, values}, DType::f32);
   chunks(stream(), Q, K, V, O);
   const Matrix q = Q.to_doubles(), k = K.to_doubles(), v = V.to_doubles();
   const auto at = [](const Matrix& m, int row, int columns, int column) {
@@ -175,7 +173,8 @@ TEST_P(DotGraph, LinearAttention) {
     for (int l = 0; l < keys; ++l)
       for (int c = 0; c < values; ++c)
         for (int j = first; j < end; ++j)
-          state[static_cast<std::size_t>(l * values + c)] += at(k, j, keys, l) * at(v, j, values, c);
+          state[static_cast<std::size_t>(l * values + c)] +=
+              at(k, j, keys, l) * at(v, j, values, c);
   }
   test::expect_equal(O, want);
   expect_wgmmas(chunks, 4);

@@ -15,7 +15,7 @@ namespace tegula::ir {
 namespace {
 
 /// Parts of 64 rows that share their columns: an offset of B must be one number times the part.
-constexpr int kMostColumnParts = 2;
+constexpr int kMaxColumnParts = 2;
 
 std::int64_t bytes_of(Type tile) { return tile.count() * size_bytes(tile.dtype()); }
 
@@ -65,8 +65,7 @@ class Analysis {
 
   bool is_used(const OperandLoad& load) const {
     return any_op(k_, body_, [&](OpId op) {
-      return std::ranges::find(k_[op].operands, k_[load.load].results[0]) !=
-             k_[op].operands.end();
+      return std::ranges::find(k_[op].operands, k_[load.load].results[0]) != k_[op].operands.end();
     });
   }
 
@@ -100,7 +99,8 @@ class Analysis {
     if (std::ranges::any_of(graph_.stationary, is_known)) return {};
     auto found = stationary_load(k_, graph_.loop, load);
     if (!found) return "TMA cannot load an operand in front of the loop";
-    if (!is_for_dots(operand.tile)) return "what is loaded in front of the loop has other uses, too";
+    if (!is_for_dots(operand.tile))
+      return "what is loaded in front of the loop has other uses, too";
     graph_.stationary.push_back(std::move(*found));
     return {};
   }
@@ -154,9 +154,8 @@ class Analysis {
     const WarpGrid warps = warp_grid(m, n, num_warps_, num_warps_);
     if (m > kMaxMmaRows || m % (kWarpRows * warps.rows) != 0 || warps.rows % kWarpgroupWarps != 0)
       return "its rows are no multiple of 64, or more than 256";
-    if (warps.columns > 1 &&
-        (warps.columns > kMostColumnParts ||
-         !std::has_single_bit(static_cast<std::uint64_t>(n / kMmaColumns))))
+    if (warps.columns > 1 && (warps.columns > kMaxColumnParts ||
+                              !std::has_single_bit(static_cast<std::uint64_t>(n / kMmaColumns))))
       return "warpgroups cannot divide its columns";
     if (!type->has_columns(n / warps.columns)) return "no instruction has as many columns";
     if (k_.type(d.operands[0]).shape()[1] % type->step() != 0)

@@ -33,10 +33,10 @@ struct GraphDot {
 
 struct DotGraph {
   OpId loop;
-  std::vector<GraphDot> dots;            ///< in the order of the text
-  std::vector<OperandLoad> loads;        ///< of the loop, by TMA: operands and others
-  std::vector<OperandLoad> stationary;   ///< in front of the loop, by TMA
-  std::vector<Value> shared;             ///< tiles of form Shared, each once
+  std::vector<GraphDot> dots;           ///< in the order of the text
+  std::vector<OperandLoad> loads;       ///< of the loop, by TMA: operands and others
+  std::vector<OperandLoad> stationary;  ///< in front of the loop, by TMA
+  std::vector<Value> shared;            ///< tiles of form Shared, each once
 
   const GraphDot* find(OpId dot) const;
   /// The load by TMA that brings the tile, or none.

@@ -125,6 +125,9 @@ class Sorter {
       return std::ranges::find_if(left_, [&](OpId op) { return wanted(op) && is_ready(op); });
     };
     const auto is_dot = [&](OpId op) { return k_[op].opcode == Opcode::Dot; };
+    if (const auto it = first([&](OpId op) { return k_[op].opcode == Opcode::Const; });
+        it != left_.end())
+      return it;
     if (const auto it = first([&](OpId op) { return is_dot(op) && is_read(op); });
         it != left_.end())
       return it;

@@ -130,9 +130,9 @@ class Expansion {
     first_carry_ = k_[l_.loop].results.size();
     for (std::size_t i = 0; i < l_.pipelines.size(); ++i)
       uses_[i].at = l_.add_carry(l_.pipelines[i].begin);
-    const bool takes_turns = std::ranges::any_of(stored_, [](auto& s) { return s.slots == 2; });
+    const bool has_two_slots = std::ranges::any_of(stored_, [](auto& s) { return s.slots == 2; });
     Builder outside = l_.before(l_.loop);
-    if (takes_turns) turn_ = l_.add_carry(l_.loop, outside.i32(0));
+    if (has_two_slots) turn_ = l_.add_carry(l_.loop, outside.i32(0));
     Builder head = l_.before(k_[l_.body].first);
     for (std::size_t i = 0; i < l_.pipelines.size(); ++i)
       l_.prefetch_next(head, l_.pipelines[i], uses_[i].at);
@@ -174,8 +174,7 @@ class Expansion {
     b.loc = k_[load].loc;
     wait(b, i);
     const Value loaded = k_[load].results[0];
-    const Value tile =
-        b.op(Opcode::SmemLoad, {ring(load), use.at.slot}, k_.type(loaded));
+    const Value tile = b.op(Opcode::SmemLoad, {ring(load), use.at.slot}, k_.type(loaded));
     k_.replace_all_uses(loaded, tile);
     use.loads.erase(load);
     use.is_read_by_threads = true;
@@ -277,8 +276,8 @@ class Expansion {
 
   /// Waits for the dot whose result this is, if it is in flight.
   void need(Value v) {
-    const auto at = std::ranges::find_if(
-        running_, [&](const Running& r) { return k_[r.dot].results[0] == v; });
+    const auto at =
+        std::ranges::find_if(running_, [&](const Running& r) { return k_[r.dot].results[0] == v; });
     if (at != running_.end()) retire(static_cast<std::size_t>(running_.end() - at) - 1);
   }
 
@@ -351,8 +350,9 @@ class Expansion {
   std::vector<StoredTile> stored_;
   std::vector<Running> running_;
   std::size_t first_carry_ = 0;
-  Value turn_;             ///< slot of tiles with two slots
-  bool have_met_ = false;  ///< a barrier stands in the iteration, behind all wgmmas of the one before
+  Value turn_;  ///< slot of tiles with two slots
+  bool have_met_ =
+      false;  ///< a barrier stands in the iteration, behind all wgmmas of the one before
 };
 
 }  // namespace

@@ -170,7 +170,8 @@ bool LayoutAssignment::is_by_tma(const OpData& d) const {
          has_accumulator_layout(d.operands[1]);
 }
 
-/// Each warpgroup has 64 rows, or a part of their columns, in the lanes that a wgmma leaves them in.
+/// Each warpgroup has 64 rows, or a part of their columns, in the lanes that a wgmma leaves them
+/// in.
 bool LayoutAssignment::has_accumulator_layout(Value v) const {
   const LinearLayout* own = of(v);
   const Dims shape = dims_of(k_.type(v).shape());
@@ -300,9 +301,9 @@ DotLayouts LayoutAssignment::dot(const OpData& d) const {
     out.acc = intern_layout(has_parts ? wgmma_acc(m, n, wm / kWarpgroupWarps, wn)
                                       : mma_m16n8k16_acc(acc, wm, wn));
     out.a = intern_layout(mma_operand(Operand::A, {m, k}, bits, wm, wn));
-    out.b = intern_layout(
-        mma_operand(Operand::B, {k, n}, bits, wm, wn,
-                    has_parts ? WarpColumns::Adjacent : WarpColumns::Interleaved));
+    out.b =
+        intern_layout(mma_operand(Operand::B, {k, n}, bits, wm, wn,
+                                  has_parts ? WarpColumns::Adjacent : WarpColumns::Interleaved));
     return out;
   }
   const auto per_thread = [](int extent) {

@@ -17,6 +17,9 @@
 namespace tegula::ir {
 namespace {
 
+/// Whether tiles of one dimension count.
+enum class Rows : std::uint8_t { No, Too };
+
 class Finder {
  public:
   Finder(const Kernel& k, OpId loop, PassContext& context)
@@ -42,13 +45,14 @@ class Finder {
     return find_tile(op);
   }
 
-  /// A load of a tile that TMA can make, whoever uses it.
-  std::optional<OperandLoad> find_tile(OpId op) {
-    auto c = box(op);
+  /// A load of a tile that TMA can make, of a row too, whoever uses it.
+  std::optional<OperandLoad> find_tile_or_row(OpId op) { return find_tile(op, Rows::Too); }
+  std::optional<OperandLoad> find_tile(OpId op, Rows takes_rows = Rows::No) {
+    auto c = box(op, takes_rows);
     return c && offsets_are_pure(*c) && may_be_read_ahead(op) ? c : std::nullopt;
   }
 
-  std::optional<OperandLoad> box(OpId op) {
+  std::optional<OperandLoad> box(OpId op, Rows takes_rows) {
     if (k_[op].opcode != Opcode::LoadView || !k_.type(k_[op].results[0]).is_tile() ||
         uses_.count(k_[op].results[0]) == 0)
       return std::nullopt;
@@ -61,7 +65,9 @@ class Finder {
         gathered_dim(k_, k_[op]) >= 0
             ? "an index tile selects its rows"
             : why_not_tma_tile(k_.type(k_[op].operands[0]), c.axes, c.tile);
-    if (why_not.empty()) return c;
+    const bool is_row = takes_rows == Rows::Too && gathered_dim(k_, k_[op]) < 0 &&
+                        is_tma_row(k_.type(k_[op].operands[0]), c.axes, c.tile);
+    if (why_not.empty() || is_row) return c;
     context_.remark(Remark::Kind::Missed, k_[op].loc,
                     fmt::format("loaded by threads, not by TMA: {}", why_not));
     return std::nullopt;
@@ -182,14 +188,14 @@ std::vector<OperandLoad> aux_loads(const Kernel& k, OpId loop, PassContext& cont
 }
 
 std::vector<OperandLoad> tile_loads(const Kernel& k, OpId loop, PassContext& context) {
-  return found_by(&Finder::find_tile, k, loop, context);
+  return found_by(&Finder::find_tile_or_row, k, loop, context);
 }
 
 std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load) {
   if (k[load].parent != k[loop].parent) return std::nullopt;
   PassContext unused;
   Finder finder(k, loop, unused);
-  auto found = finder.box(load);
+  auto found = finder.box(load, Rows::No);
   return found && finder.may_be_read_ahead(load) ? found : std::nullopt;
 }
 
@@ -248,6 +254,9 @@ Type slots_type(Type tile, int fast, int slots) {
     if (d != fast + 1) order.push_back(d);
   order.push_back(0);
   const int bytes = size_bytes(tile.dtype());
+  if (tile.rank() == 1)
+    return Type::shared(tile.dtype(), shape,
+                        intern_layout(SharedLayout::plain(dims, bytes, order)));
   const auto swizzled = SharedLayout::swizzled(dims, bytes, order, 128, SegmentRule::Equal, 1);
   return Type::shared(
       tile.dtype(), shape,

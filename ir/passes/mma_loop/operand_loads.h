@@ -55,8 +55,8 @@ bool is_cp_async_load(const Kernel& k, const OperandLoad& load);
 /// (pipeline_cp_async).
 std::int64_t cp_async_ring_bytes(const Kernel& k, int slots);
 
-/// A tile's slots: outermost; lines along dimension `fast` of the tile, under the widest swizzle that
-/// fits.
+/// A tile's slots: outermost; lines along dimension `fast` of the tile, under the widest swizzle
+/// that fits.
 Type slots_type(Type tile, int fast, int slots);
 /// Slots outermost; rows along the dimension that is contiguous in memory, under the widest swizzle
 /// that fits.

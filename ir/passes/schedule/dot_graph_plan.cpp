@@ -13,7 +13,7 @@
 namespace tegula::ir {
 namespace {
 
-constexpr int kFewestStages = 2, kMostStages = 4;
+constexpr int kMinStages = 2, kMaxStages = 4;
 
 /// Accumulators that a loop carries are live throughout; of the others two at a time, as one is
 /// computed while another is read.
@@ -52,16 +52,20 @@ std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
   plan.warps_n = 1;
   // Stores within a loop leave no room, and no time, for an exchange through shared memory.
   plan.stage_stores = false;
-  const auto stages_beside = [&](std::int64_t staged) {
-    const std::int64_t left = target.ring_bytes() - needs->fixed_bytes - staged;
-    return static_cast<int>(std::clamp<std::int64_t>(left / needs->stage_bytes, 0, kMostStages));
+  const auto stages_beside = [&](std::int64_t bytes) {
+    const std::int64_t left = target.ring_bytes() - needs->fixed_bytes - bytes;
+    return static_cast<int>(std::clamp<std::int64_t>(left / needs->stage_bytes, 0, kMaxStages));
   };
-  const std::int64_t staged = staged_bytes(k, plan);
-  plan.tma_store = staged > 0 && stages_beside(staged) >= kFewestStages;
-  plan.stages = stages_beside(plan.tma_store ? staged : 0);
+  std::int64_t beside = staged_bytes(k, plan);
+  plan.tma_store = beside > 0 && stages_beside(beside) >= kMinStages;
+  if (!plan.tma_store) beside = 0;
+  // A second slot of a stored tile saves a barrier, a third stage little.
+  if (stages_beside(beside + needs->second_slot_bytes) >= kMinStages)
+    beside += needs->second_slot_bytes;
+  plan.stages = stages_beside(beside);
   const std::int64_t needed = needs->registers + kNonAccumulatorRegisters;
   add_producer_warps(plan, target, needed + 32, needed);
-  if (plan.stages < kFewestStages || needed > plan.registers_per_consumer(target))
+  if (plan.stages < kMinStages || needed > plan.registers_per_consumer(target))
     return std::nullopt;
   return plan;
 }
@@ -70,8 +74,7 @@ std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
 std::int64_t most_rows(const Kernel& k) {
   std::int64_t most = 0;
   walk(k, k.body(), [&](OpId op) {
-    if (k[op].opcode == Opcode::Dot)
-      most = std::max(most, k.type(k[op].results[0]).shape()[0]);
+    if (k[op].opcode == Opcode::Dot) most = std::max(most, k.type(k[op].results[0]).shape()[0]);
   });
   return most;
 }
@@ -92,6 +95,7 @@ std::optional<DotGraphNeeds> dot_graph_needs(const Kernel& k, int num_warps) {
     taken += graph->dots.size();
     needs.stage_bytes += graph->stage_bytes();
     needs.fixed_bytes += graph->stationary_bytes() + graph->shared_bytes(k);
+    needs.second_slot_bytes += graph->largest_shared_bytes(k);
     needs.registers = std::max(needs.registers, registers_of(k, *graph, num_warps));
   }
   return all > 0 && all == taken ? std::optional(needs) : std::nullopt;

@@ -58,8 +58,7 @@ class Reasons {
     add("num_warps={}: accumulators and fragments take {} registers", p_.num_warps,
         needs.registers);
     add("stages={}: {} bytes a step, {} once, room for {}", p_.stages, needs.stage_bytes,
-        needs.fixed_bytes,
-        (k_.info.target->ring_bytes() - needs.fixed_bytes) / needs.stage_bytes);
+        needs.fixed_bytes, (k_.info.target->ring_bytes() - needs.fixed_bytes) / needs.stage_bytes);
     add("tma_store={}: {}", static_cast<int>(p_.tma_store),
         p_.tma_store ? "there is room for it beside the rings" : "no room, or no such store");
   }
