@@ -11,35 +11,34 @@ namespace tegula::bench {
 /// of the scores times log2 e; dQ and dK lack the factor of the scores, which is the caller's to
 /// apply. The length is a multiple of both blocks.
 inline auto attention_gradients(int bq, int bk, bool causal) {
-  return kernel(
-      "attention_gradients",
-      [=](In<bf16, 3> Q, In<bf16, 3> K, In<bf16, 3> V, In<bf16, 3> dO, In<f32, 2> L, In<f32, 2> D,
-          InOut<f32, 3> dQ, Out<bf16, 3> dK, Out<bf16, 3> dV, Scalar<f32> scale) {
-        const int dim = Q.static_dim(2);
-        for (auto [b, n] : grid({K.dim(0), K.dim(1)}, 1, bk)) {
-          const auto all_inside = [first = b.first()](const Index& i, int block,
-                                                      const auto&... views) {
-            (assume(first < views.dim(0)), ...);
-            (assume(i.first() + block <= views.dim(1)), ...);
-          };
-          all_inside(n, bk, K, V);
-          const Tile k = K(b, n, all), v = V(b, n, all);
-          Tile dk = zeros<f32>(bk, dim), dv = zeros<f32>(bk, dim);
-          const Tile first = causal ? n.first() / bq * bq : Tile(0);
-          for (auto m : steps(first, Q.dim(1), bq)) {
-            all_inside(m, bq, Q, dO, L, D, dQ);
+  return kernel("attention_gradients", [=](In<bf16, 3> Q, In<bf16, 3> K, In<bf16, 3> V,
+                                           In<bf16, 3> dO, In<f32, 2> L, In<f32, 2> D,
+                                           InOut<f32, 3> dQ, Out<bf16, 3> dK, Out<bf16, 3> dV,
+                                           Scalar<f32> scale) {
+    const int dim = Q.static_dim(2);
+    for (auto [b, n] : grid({K.dim(0), K.dim(1)}, 1, bk)) {
+      const auto all_inside = [first = b.first()](const Index& i, int block, const auto&... views) {
+        (assume(first < views.dim(0)), ...);
+        (assume(i.first() + block <= views.dim(1)), ...);
+      };
+      all_inside(n, bk, K, V);
+      const Tile k = K(b, n, all), v = V(b, n, all);
+      Tile dk = zeros<f32>(bk, dim), dv = zeros<f32>(bk, dim);
+      const Tile first = causal ? n.first() / bq * bq : Tile(0);
+      for (auto m : steps(first, Q.dim(1), bq)) {
+        all_inside(m, bq, Q, dO, L, D, dQ);
         const Tile q = Q(b, m, all), grad = dO(b, m, all);
-            Tile p = exp2(dot(k, q.T()) * scale - expand(L(b, m), 0));
-            if (causal) p = where(expand(n, 1) <= expand(m, 0), p, 0.0f);
-            dv = dot(cast<bf16>(p), grad, dv);
-            const Tile ds = cast<bf16>(p * (dot(v, grad.T()) - expand(D(b, m), 0)));
-            dk = dot(ds, q, dk);
-            atomic_add(dQ(b, m, all), dot(ds.T(), k));
-          }
-          dK(b, n, all) = dk;
-          dV(b, n, all) = dv;
-        }
-      });
+        Tile p = exp2(dot(k, q.T()) * scale - expand(L(b, m), 0));
+        if (causal) p = where(expand(n, 1) <= expand(m, 0), p, 0.0f);
+        dv = dot(cast<bf16>(p), grad, dv);
+        const Tile ds = cast<bf16>(p * (dot(v, grad.T()) - expand(D(b, m), 0)));
+        dk = dot(ds, q, dk);
+        atomic_add(dQ(b, m, all), dot(ds.T(), k));
+      }
+      dK(b, n, all) = dk;
+      dV(b, n, all) = dv;
+    }
+  });
 }
 
 /// Y = gelu(X W1) W2, with the hidden layer on chip, `bh` of its columns at a time.

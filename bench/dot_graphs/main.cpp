@@ -38,7 +38,8 @@ double ms_of(const std::function<void(const Stream&)>& call) {
 
 void print(const std::string& name, double ms, double flops, double peer_ms = 0) {
   fmt::print("{:32} {:8.4f} ms {:7.1f} TFLOPS", name, ms, flops / ms * 1e-9);
-  if (peer_ms > 0) fmt::print("   {:.2f}x of {:.4f} ms by the library's products", peer_ms / ms, peer_ms);
+  if (peer_ms > 0)
+    fmt::print("   {:.2f}x of {:.4f} ms by the library's products", peer_ms / ms, peer_ms);
   fmt::print("\n");
 }
 
@@ -116,7 +117,7 @@ void mlp(const std::function<bool(const std::string&)>& wanted) {
       kernel(Stream(d), made(256, 128, 1, d), made(128, 256, 2, d), made(256, 128, 3, d), y);
     }
     check(name, {{results[1], results[0]}});
-    const std::int64_t rows = 65536, width = 128, hidden = 1024;
+    const std::int64_t rows = 1 << 16, width = 128, hidden = 1024;
     const Tensor X = made(rows, width, 1, kGpu), W1 = made(width, hidden, 2, kGpu),
                  W2 = made(hidden, width, 3, kGpu), H = made(rows, hidden, 4, kGpu),
                  Y = made(rows, width, 5, kGpu);
@@ -159,7 +160,7 @@ void stationary(const std::function<bool(const std::string&)>& wanted) {
   const auto made = [](std::int64_t r, std::int64_t c, std::uint64_t seed, Device d) {
     return Tensor::normal({r, c}, DType::bf16, 0, 0.3, seed, d);
   };
-  const std::int64_t rows = 4096, depth = 128, columns = 132 * 128;
+  const std::int64_t rows = 4096, depth = 128, columns = 16384;
   const Tensor A = made(rows, depth, 1, kGpu), B = made(depth, columns, 2, kGpu),
                C = made(rows, columns, 3, kGpu), want = made(rows, columns, 4, kGpu);
   const double peer = ms_of([&](const Stream& s) { matmul(s, A, B, want); });

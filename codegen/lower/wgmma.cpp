@@ -65,7 +65,7 @@ struct Partition {
   std::vector<int> rows;  ///< the first of each 16 rows that a warp has
 };
 
-/// Those rows of all warps come before a warp's next.
+/// The first 16 rows of all warps come before the second 16 of any.
 Partition partition_of(Lowering& l, OpId op, Type acc) {
   const RegisterOf at(layout_of(acc));
   const std::vector<int> tiles = at.tiles(0, kWarpRows), columns = at.tiles(1, kMmaColumns);

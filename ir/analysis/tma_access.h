@@ -17,8 +17,8 @@ bool is_tma_loadable(Type view, std::span<const std::int64_t> axes, Type tile);
 /// Why TMA cannot load such a tile under a swizzle, for threads to read; empty if it can.
 std::string_view why_not_tma_tile(Type view, std::span<const std::int64_t> axes, Type tile);
 
-/// Whether TMA can load a tile of one dimension, which needs no swizzle: whole lines of 128 bytes, so
-/// that every slot of a ring begins at one.
+/// Whether TMA can load a tile of one dimension, which needs no swizzle: whole lines of 128 bytes,
+/// so that every slot of a ring begins at one.
 bool is_tma_row(Type view, std::span<const std::int64_t> axes, Type tile);
 
 /// True if two loads can each take half of such a tile: an even number of segments of its rows, or

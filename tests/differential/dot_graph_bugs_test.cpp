@@ -13,9 +13,9 @@ namespace {
 /// Attention's five products, with a clamp in place of exponentials; two blocks of keys, of which
 /// each adds to the same block of dQ, three of queries.
 test::MemoryProgram five_products(Device device) {
-  const auto kernel = tegula::kernel(
-      "five_products", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, In<bf16, 2> G,
-                          InOut<f32, 2> dQ, Out<f32, 2> dK, Out<f32, 2> dV) {
+  const auto kernel =
+      tegula::kernel("five_products", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, In<bf16, 2> G,
+                                         InOut<f32, 2> dQ, Out<f32, 2> dK, Out<f32, 2> dV) {
         const int dim = Q.static_dim(1);
         for (auto n : grid(rows(dK), 128)) {
           const Tile k = K(n, all), v = V(n, all);

@@ -65,8 +65,7 @@ std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
   plan.stages = stages_beside(beside);
   const std::int64_t needed = needs->registers + kNonAccumulatorRegisters;
   add_producer_warps(plan, target, needed + 32, needed);
-  if (plan.stages < kMinStages || needed > plan.registers_per_consumer(target))
-    return std::nullopt;
+  if (plan.stages < kMinStages || needed > plan.registers_per_consumer(target)) return std::nullopt;
   return plan;
 }
 

@@ -282,8 +282,8 @@ TEST_F(StoredTiles, BarrierOrFenceLeftOut) {
       if (publishes(k, op)) change(k, op);
     });
   };
-  const auto is_found = testing::Contains(
-      "an MMA reads what threads stored without a fence and a barrier behind it");
+  const auto is_found =
+      testing::Contains("an MMA reads what threads stored without a fence and a barrier behind it");
   EXPECT_THAT(without(erase), is_found);
   EXPECT_THAT(without([](Kernel& k, OpId op) { k[op].attrs.erase(AttrName::generic_proxy); }),
               is_found);
