@@ -81,7 +81,11 @@ void lower_AsyncCommit(Lowering& l, OpId) { l.b.effect(Opcode::CpAsyncCommit, {}
 void lower_AsyncWait(Lowering& l, OpId op) {
   l.b.effect(Opcode::CpAsyncWait, {}, {{AttrName::count, l.from[op].attrs.i(AttrName::count)}});
 }
-void lower_CtaBarrier(Lowering& l, OpId) { l.barrier(); }
+void lower_CtaBarrier(Lowering& l, OpId op) {
+  // Attr generic_proxy: what threads have stored in front of it, wgmma and TMA read behind it.
+  if (l.from[op].attrs.i(AttrName::generic_proxy) == 1) l.b.effect(Opcode::FenceProxyAsync, {});
+  l.barrier();
+}
 
 // ---- neighbours on the stream
 namespace {

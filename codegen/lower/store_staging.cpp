@@ -49,7 +49,25 @@ std::optional<StoreStaging> StoreStaging::of(const Kernel& machine, int groups, 
   const auto most = std::min(kMaxBuffers, static_cast<std::int64_t>(stores.size()));
   s.buffers_ = static_cast<int>(std::clamp<std::int64_t>(room, 1, most));
   s.assign_slots(machine, stores);
+  s.find_meetings(machine, stores);
   return s;
+}
+
+/// Warpgroups divide some tiles by rows, others by columns. A buffer's parts stay those of the
+/// iteration before in the first loop with a store alone.
+void StoreStaging::find_meetings(const Kernel& machine, const std::vector<OpId>& stores) {
+  const auto has_rows = [&](OpId op) {
+    return machine.type(machine[op].operands[1]).shape()[0] %
+               (kWarpRows * (machine.info.threads / 32)) ==
+           0;
+  };
+  if (std::ranges::all_of(stores, has_rows) || std::ranges::none_of(stores, has_rows)) return;
+  const RegionId first = machine[stores.front()].parent;
+  const OpId loop = machine[first].owner;
+  const bool is_alone =
+      std::ranges::count(stores, first, [&](OpId op) { return machine[op].parent; }) == 1;
+  const bool is_first = loop && is_alone && machine[loop].parent == machine.body();
+  for (OpId op : stores) slots_[op].all_meet = !(is_first && op == stores.front());
 }
 
 /// If all stores follow each other in one region and use the buffers evenly, a tile continues with

@@ -20,6 +20,9 @@ struct StagingSlot {
   /// The same before they synchronise to hand their writes over: then the next store's buffer is
   /// free.
   int unread_behind = kNoWait;
+  /// Not the warps of a warpgroup, but all meet before the buffer is written: other warpgroups have
+  /// had other parts of it.
+  bool all_meet = false;
 };
 
 class StoreStaging {
@@ -40,6 +43,7 @@ class StoreStaging {
 
  private:
   void assign_slots(const ir::Kernel& machine, const std::vector<ir::OpId>& stores);
+  void find_meetings(const ir::Kernel& machine, const std::vector<ir::OpId>& stores);
 
   std::int64_t first_ = 0, bytes_ = 0;  ///< extent of one buffer
   int buffers_ = 1, groups_ = 1;

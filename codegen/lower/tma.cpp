@@ -135,7 +135,7 @@ class TmaBox {
         d_(l.from[op]),
         at_(slot_of(l, d_.operands[0], d_.operands[1])),
         fast_(at_.layout.order()[0]),
-        piece_(at_.layout.piece_list().front()),
+        piece_(piece_of(at_.layout)),
         order_(map_order(d_.attrs.ints(AttrName::axes), l.from.type(d_.operands[3]).rank(), fast_)),
         in_halves_(d_.operands.size() > 4 + order_.size()) {
     box_.assign(order_.size(), 1);
@@ -157,6 +157,11 @@ class TmaBox {
   }
 
  private:
+  /// A tile of one dimension is one segment without swizzle.
+  static SwizzleSegment piece_of(const SharedLayout& layout) {
+    if (layout.rank() > 1) return layout.piece_list().front();
+    return {0, static_cast<int>(layout.bytes()), 1};
+  }
   int width() const { return piece_.width / at_.layout.element_bytes(); }
   bool halves_pieces() const { return piece_.count % 2 == 0; }
   int rows_dim() const { return 1 - fast_; }

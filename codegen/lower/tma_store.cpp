@@ -44,7 +44,7 @@ void wait_until_read(Lowering& l, int but) {
          [&] { l.b.effect(Opcode::TmaWait, {}, {{AttrName::count, but}, {AttrName::read, 1}}); });
 }
 
-/// The rows of one warpgroup, segment by segment.
+/// The rows of one warpgroup, or its columns of them, segment by segment.
 class StoredBox {
  public:
   StoredBox(Lowering& l, const OpData& d, const SharedLayout& layout, Value base)
@@ -57,13 +57,26 @@ class StoredBox {
       corner_.push_back(l.b.cast(l.get(d.operands[2 + static_cast<std::size_t>(v)]), DType::i32));
     const int warpgroups = l.warps() / kWarpgroupWarps;
     if (warpgroups == 1) return;
-    rows_ /= warpgroups;
     warpgroup_ = warpgroup(l);
-    corner_[1] = l.b.add(corner_[1], l.b.mul(warpgroup_, l.b.i32(static_cast<int>(rows_))));
+    const auto own = [&](int extent) { return l.b.mul(warpgroup_, l.b.i32(extent)); };
+    if (rows_ < kWgmmaRows * warpgroups) {
+      columns_ = layout.shape()[1] / warpgroups;
+      corner_[0] = l.b.add(corner_[0], own(columns_));
+      base_ = l.b.add(base_, own(static_cast<int>(layout.offset({0, columns_}))));
+      return;
+    }
+    rows_ /= warpgroups;
+    corner_[1] = l.b.add(corner_[1], own(static_cast<int>(rows_)));
   }
 
   void store() {
     int column = 0;
+    if (columns_ > 0) {  // whole segments, all alike
+      const SwizzleSegment piece = layout_.piece_list().front();
+      const int width = piece.width / layout_.element_bytes();
+      for (; column < columns_; column += width) store_piece(piece, column);
+      return;
+    }
     for (const SwizzleSegment& piece : layout_.piece_list())
       for (int i = 0; i < piece.count; ++i) {
         store_piece(piece, column);
@@ -78,7 +91,7 @@ class StoredBox {
     box[1] = rows_;
     const Value map = l_.tensor_map(d_.operands[0], order_, box, piece.swizzle, clip_);
     Value from = l_.b.add(base_, l_.b.i32(layout_.offset({0, column})));
-    if (warpgroup_)
+    if (warpgroup_ && columns_ == 0)
       from = l_.b.add(from, l_.b.mul(warpgroup_, l_.b.i32(static_cast<int>(rows_) * piece.width)));
     std::vector<Value> operands{map, from};
     operands.insert(operands.end(), corner_.begin(), corner_.end());
@@ -96,6 +109,7 @@ class StoredBox {
   const SharedLayout& layout_;
   Value base_, warpgroup_;
   std::int64_t rows_;
+  int columns_ = 0;  ///< of a warpgroup that shares its rows with others; 0: it has all columns
   Ints order_, clip_;
   std::vector<Value> corner_;
 };
@@ -110,7 +124,7 @@ void store_by_tma(Lowering& l, OpId store) {
   const SharedLayout layout = StoreStaging::layout(tile);
   if (slot.unread_before != StagingSlot::kNoWait) {
     wait_until_read(l, slot.unread_before);
-    sync_warpgroup(l);
+    slot.all_meet ? l.barrier() : sync_warpgroup(l);
   }
   // All buffers' addresses are one register's and immediates.
   const std::int64_t at = staging.offset(slot.buffer);

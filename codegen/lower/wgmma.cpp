@@ -58,32 +58,50 @@ Matrix matrix(Lowering& l, const SmemSlot& at, int k_dim, Value first_byte) {
   return m;
 }
 
-/// Offset of the warpgroup's first 64 rows of A.
-Value group_offset(Lowering& l, const SharedLayout& layout) {
-  if (l.warps() <= kWarpgroupWarps) return {};
-  const std::int64_t stride = offset_at(layout, 1, 0, kWgmmaRows);
-  const Value group = l.b.op(Opcode::Shr, {l.coordinate(HwDim::Warp), l.b.i32(2)});
-  return l.b.mul(group, l.b.i32(stride));
-}
+/// How warpgroups divide an accumulator: by its rows, and then by its columns.
+struct Partition {
+  int warps_m = 0;        ///< warps along the rows
+  int columns = 0;        ///< of each warpgroup
+  std::vector<int> rows;  ///< the first of each 16 rows that a warp has
+};
 
-/// The first of each 16 rows of the accumulator that a warp has: those of all warps come before its
-/// next.
-std::vector<int> rows_of(Lowering& l, OpId op, Type acc) {
+/// The first 16 rows of all warps come before the second 16 of any.
+Partition partition_of(Lowering& l, OpId op, Type acc) {
   const RegisterOf at(layout_of(acc));
-  const std::vector<int> tiles = at.tiles(0, kWarpRows);
-  const auto order = acc_order(at, tiles, at.tiles(1, 8));
+  const std::vector<int> tiles = at.tiles(0, kWarpRows), columns = at.tiles(1, kMmaColumns);
+  const auto order = acc_order(at, tiles, columns);
   bool fits = true;
   for (std::size_t i = 0; i < order.size(); ++i)
     fits = fits && order[i] == static_cast<std::int64_t>(i);
-  std::vector<int> rows;
+  for (std::size_t i = 0; i < columns.size(); ++i) fits = fits && columns[i] == static_cast<int>(i);
+  Partition p;
+  p.columns = static_cast<int>(columns.size()) * kMmaColumns;
+  const int warps_n = static_cast<int>(acc.shape()[1]) / p.columns;
+  p.warps_m = l.warps() / warps_n;
   for (int tile : tiles) {
-    fits = fits && tile == static_cast<int>(rows.size()) * l.warps();
-    rows.push_back(tile * kWarpRows);
+    fits = fits && tile == static_cast<int>(p.rows.size()) * p.warps_m;
+    p.rows.push_back(tile * kWarpRows);
   }
   if (!fits)
     throw InternalError(fmt::format("dot_async: {} is not in the order of wgmma ({})", acc.str(),
                                     l.from[op].loc.line));
-  return rows;
+  return p;
+}
+
+/// Offset of the warpgroup's first 64 rows of A.
+Value row_offset(Lowering& l, const Partition& p, const SharedLayout& layout, int k_dim) {
+  if (p.warps_m <= kWarpgroupWarps) return {};
+  const std::int64_t stride = offset_at(layout, k_dim, 0, kWgmmaRows);
+  Value warp = l.coordinate(HwDim::Warp);
+  if (p.warps_m < l.warps()) warp = l.b.rem(warp, l.b.i32(p.warps_m));
+  return l.b.mul(l.b.op(Opcode::Shr, {warp, l.b.i32(2)}), l.b.i32(stride));
+}
+
+/// Offset of the warpgroup's columns of B.
+Value column_offset(Lowering& l, const Partition& p, const SharedLayout& layout, int k_dim) {
+  if (p.warps_m == l.warps()) return {};
+  const Value part = l.b.div(l.coordinate(HwDim::Warp), l.b.i32(p.warps_m));
+  return l.b.mul(part, l.b.i32(offset_at(layout, k_dim, 0, p.columns)));
 }
 
 }  // namespace
@@ -91,24 +109,28 @@ std::vector<int> rows_of(Lowering& l, OpId op, Type acc) {
 void lower_DotAsync(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Type acc_type = l.from.type(d.results[0]).inner(), a_type = l.from.type(d.operands[1]);
-  const std::vector<int> rows = rows_of(l, op, acc_type);
+  const Partition part = partition_of(l, op, acc_type);
+  // The contracted dimension of what lies there: a shared tile may be the operand's transpose.
+  const int k_of_a = d.attrs.i(AttrName::trans_a) == 1 ? 0 : 1,
+            k_of_b = d.attrs.i(AttrName::trans_b) == 1 ? 1 : 0;
   std::size_t next_slot = 4;
   Value acc = l.get(d.operands[0]), a;
   AttrList attrs;
   Ints step_a;
   if (a_type.is(TypeKind::Shared)) {
     const SmemSlot at = slot_of(l, d.operands[1], d.operands[next_slot++]);
-    const Matrix m = matrix(l, at, 1, group_offset(l, at.layout));
+    const Matrix m = matrix(l, at, k_of_a, row_offset(l, part, at.layout, k_of_a));
     a = m.descriptor;
     step_a = m.steps;
     if (m.mn_major) attrs.set(AttrName::trans_a, std::int64_t{1});
     Ints bytes;
-    for (int row : rows) bytes.push_back(offset_at(at.layout, 1, 0, row));
-    if (rows.size() > 1) attrs.set(AttrName::rows_a, bytes);
+    for (int row : part.rows) bytes.push_back(offset_at(at.layout, k_of_a, 0, row));
+    if (part.rows.size() > 1) attrs.set(AttrName::rows_a, bytes);
   } else {
     a = a_fragments(l, d.operands[1]);
   }
-  const Matrix b = matrix(l, slot_of(l, d.operands[2], d.operands[next_slot]), 0, {});
+  const SmemSlot at_b = slot_of(l, d.operands[2], d.operands[next_slot]);
+  const Matrix b = matrix(l, at_b, k_of_b, column_offset(l, part, at_b.layout, k_of_b));
   if (b.mn_major) attrs.set(AttrName::trans_b, std::int64_t{1});
   if (step_a.empty()) step_a.assign(b.steps.size(), 0);
   // Registers the instruction reads are ordered before it.
@@ -122,7 +144,7 @@ void lower_DotAsync(Lowering& l, OpId op) {
   if (l.type(acc).is_vec()) acc = l.to[fence].results[next++];
   if (l.type(a).is_vec()) a = l.to[fence].results[next++];
   const MatrixType& type = *matrix_type_of(l.from.type(d.operands[2]).dtype());
-  attrs.set(AttrName::shape, Ints{kWgmmaRows, acc_type.shape()[1], type.step()});
+  attrs.set(AttrName::shape, Ints{kWgmmaRows, part.columns, type.step()});
   attrs.set(AttrName::a_type, type.name);
   attrs.set(AttrName::b_type, type.name);
   attrs.set(AttrName::step_a, step_a);

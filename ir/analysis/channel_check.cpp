@@ -50,6 +50,13 @@ struct Slot {
   int tile = 0;
 };
 
+/// A slot that threads store and MMAs read.
+struct StoredSlot {
+  OpId stored;
+  bool is_published = false;  ///< a fence and a barrier came behind the store
+  bool is_read = false;       ///< by MMAs since all warps have met behind the last of them
+};
+
 /// The events of a role, and how far it has come.
 struct RoleTrace {
   std::vector<ChannelEvent> events;
@@ -97,10 +104,10 @@ class Machine {
     if (e.kind == Kind::OrderWait && cta().next_in_order != e.number) return false;
     ++role.next;
     using Run = void (Machine::*)(const ChannelEvent&);
-    static constexpr Run kRun[] = {&Machine::wait, &Machine::release,    &Machine::expect,
-                                   &Machine::copy, &Machine::mma,        &Machine::mma_wait,
-                                   &Machine::read, &Machine::order_wait, &Machine::order_arrive,
-                                   &Machine::end};
+    static constexpr Run kRun[] = {&Machine::wait,       &Machine::release,      &Machine::expect,
+                                   &Machine::copy,       &Machine::mma,          &Machine::mma_wait,
+                                   &Machine::read,       &Machine::store,        &Machine::barrier,
+                                   &Machine::order_wait, &Machine::order_arrive, &Machine::end};
     (this->*kRun[static_cast<std::size_t>(e.kind)])(e);
     return true;
   }
@@ -181,6 +188,13 @@ class Machine {
 
   void read(const ChannelEvent& e) {
     for (const SlotRef& read : e.reads) {
+      if (const auto at = stored_.find(key(read)); at != stored_.end()) {
+        if (!at->second.is_published)
+          fault("an MMA reads what threads stored without a fence and a barrier behind it", e.op,
+                at->second.stored);
+        at->second.is_read = true;
+        continue;
+      }
       const auto it = slots_.find(key(read));
       if (it == slots_.end() || it->second.fills == 0 || it->second.seen != it->second.fills ||
           barriers_[it->second.channel].complete < it->second.phase)
@@ -200,6 +214,30 @@ class Machine {
   void mma_wait(const ChannelEvent& e) {
     auto& running = mine().in_flight;
     while (static_cast<std::int64_t>(running.size()) > e.number) running.erase(running.begin());
+  }
+
+  void store(const ChannelEvent& e) {
+    for (const auto& [mma, reads] : mine().in_flight)
+      if (std::ranges::find(reads, e.at) != reads.end())
+        return fault("threads overwrite a slot while an MMA reads it", e.op, mma);
+    StoredSlot& slot = stored_[key(e.at)];
+    if (slot.is_read)
+      return fault("threads overwrite a slot before all warps have met behind its MMAs", e.op,
+                   slot.stored);
+    slot = {.stored = e.op};
+  }
+
+  /// All threads that compute are here: stores before it are published, and slots are free that no
+  /// MMA in flight reads.
+  void barrier(const ChannelEvent& e) {
+    for (auto& [place, slot] : stored_) {
+      if (e.number == 1) slot.is_published = true;
+      const bool is_busy = std::ranges::any_of(mine().in_flight, [&](const auto& running) {
+        return std::ranges::any_of(running.second,
+                                   [&](const SlotRef& read) { return key(read) == place; });
+      });
+      if (!is_busy) slot.is_read = false;
+    }
   }
 
   void order_wait(const ChannelEvent&) {}
@@ -260,6 +298,7 @@ class Machine {
   std::size_t role_ = 0;
   std::map<Key, Barrier> barriers_;
   std::map<Key, Slot> slots_;
+  std::map<Key, StoredSlot> stored_;
   std::unordered_map<Value, Value> guards_;
   std::optional<ChannelFault> fault_;
 };

@@ -65,6 +65,8 @@ class Walk {
         {PublishTile, {&Walk::put, true}},
         {ReceiveTile, {&Walk::take, true}},
         {SmemLoad, {&Walk::load, true}},
+        {SmemStore, {&Walk::store, true}},
+        {CtaBarrier, {&Walk::barrier, false}},
         {DotAsync, {&Walk::mma, true}},
         {DotWait, {&Walk::mma_wait, true}},
         {OrderWait, {&Walk::order_wait, false}},
@@ -261,6 +263,12 @@ class Walk {
   }
   void load(OpId op) {
     if (k_[op].operands.size() == 2) add({ChannelEvent::Kind::Read, op, {}, {}, 0, {at(op, 0, 1)}});
+  }
+  void store(OpId op) {
+    if (k_[op].operands.size() == 3) add({ChannelEvent::Kind::Store, op, at(op, 0, 2)});
+  }
+  void barrier(OpId op) {
+    add({ChannelEvent::Kind::Barrier, op, {}, {}, k_[op].attrs.i(AttrName::generic_proxy)});
   }
   void mma(OpId op) {
     ChannelEvent e{ChannelEvent::Kind::Mma, op};

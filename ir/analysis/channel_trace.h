@@ -23,16 +23,19 @@ struct ChannelEvent {
     Mma,
     MmaWait,
     Read,
+    Store,
+    Barrier,
     OrderWait,
     OrderArrive,
     End
   };
   Kind kind;
   OpId op;
-  SlotRef at = {};                  ///< the channel; of a load the ring
+  SlotRef at = {};                  ///< the channel; of a load the ring, of a store its slot
   SlotRef channel = {};             ///< channel that counts the bytes of a load
   std::int64_t number = 0;          ///< parity of a wait, bytes, MMAs that a wait leaves,
-                                    ///< the next warpgroup in the order
+                                    ///< the next warpgroup in the order, 1 of a
+                                    ///< barrier that publishes to the async proxy
   std::vector<SlotRef> reads = {};  ///< slots that an MMA or a load from the ring reads
   /// Scope in a cluster of two. Of a release: the CTAs that it signals. Of a load: BothCtas if it
   /// loads half the box for each.

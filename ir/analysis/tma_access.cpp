@@ -43,6 +43,11 @@ std::string_view why_not_tma_tile(Type view, std::span<const std::int64_t> axes,
   return "";
 }
 
+bool is_tma_row(Type view, std::span<const std::int64_t> axes, Type tile) {
+  return tile.rank() == 1 && is_tma_loadable(view, axes, tile) &&
+         tile.count() * size_bytes(tile.dtype()) % kTmaLineBytes == 0;
+}
+
 bool is_multicast_splittable(Type view, std::span<const std::int64_t> axes, Type tile) {
   constexpr std::int64_t kPattern = 8;
   if (tile.rank() != 2) return false;

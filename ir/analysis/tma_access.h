@@ -6,6 +6,9 @@
 
 namespace tegula::ir {
 
+/// Shared memory that TMA writes begins at a multiple of so many bytes.
+inline constexpr std::int64_t kTmaLineBytes = 128;
+
 /// True if a tile with dimensions along view dimensions `axes` can be loaded from the view by
 /// cp.async.bulk.tensor: 16-byte strides and base, a contiguous dimension among the axes, rank at
 /// most 5, extents at most 256 (CUDA driver API, cuTensorMapEncodeTiled).
@@ -13,6 +16,10 @@ bool is_tma_loadable(Type view, std::span<const std::int64_t> axes, Type tile);
 
 /// Why TMA cannot load such a tile under a swizzle, for threads to read; empty if it can.
 std::string_view why_not_tma_tile(Type view, std::span<const std::int64_t> axes, Type tile);
+
+/// Whether TMA can load a tile of one dimension, which needs no swizzle: whole lines of 128 bytes,
+/// so that every slot of a ring begins at one.
+bool is_tma_row(Type view, std::span<const std::int64_t> axes, Type tile);
 
 /// True if two loads can each take half of such a tile: an even number of segments of its rows, or
 /// half the rows, which must be whole patterns of a swizzle (8 rows).

@@ -144,8 +144,16 @@ void check_types(DType in, DType sum) {
                         std::string(name(sum)));
 }
 
-/// Operand A or B of dot_async: a tile, or the slot of a shared tile. `next_slot` is the operand
-/// that names the slot of the next shared one.
+void transpose(Matrix& m) {
+  std::vector<Cell> turned(m.copy.size());
+  for (std::size_t i = 0; i < m.rows; ++i)
+    for (std::size_t j = 0; j < m.columns; ++j) turned[j * m.rows + i] = m.copy[i * m.columns + j];
+  m.copy = std::move(turned);
+  std::swap(m.rows, m.columns);
+}
+
+/// Operand A or B of dot_async: a tile, or the slot of a shared tile, or its transpose (attrs
+/// trans_a, trans_b). `next_slot` is the operand that names the slot of the next shared one.
 Matrix async_operand(Program& p, OpId id, std::size_t operand, std::size_t& next_slot) {
   if (!p.operand_type(id, operand).is(TypeKind::Shared)) return matrix(p, id, operand, false);
   const auto shape = p.operand_type(id, operand).shape();
@@ -158,6 +166,7 @@ Matrix async_operand(Program& p, OpId id, std::size_t operand, std::size_t& next
     std::copy_n(slot->tile->cells.begin() + static_cast<std::ptrdiff_t>(slot->first), slot->count,
                 m.copy.begin());
   }
+  if (p.attrs(id).i(operand == 1 ? AttrName::trans_a : AttrName::trans_b) == 1) transpose(m);
   m.cells = m.copy.data();
   return m;
 }

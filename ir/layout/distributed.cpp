@@ -285,6 +285,14 @@ LayoutBuilder& operand_fragment(LayoutBuilder& builder, int k_dim, int row_dim, 
   return builder.fix(HwDim::Register, k_dim, 1);
 }
 
+/// Columns of a warp lie beside each other, where their number is a power of two: an instruction's
+/// B is one part of the tile.
+void adjacent_columns(LayoutBuilder& builder, int n, int warps_n) {
+  const int tiles = n / 8 / warps_n;
+  if (warps_n > 1 && n % (8 * warps_n) == 0 && std::has_single_bit(static_cast<unsigned>(tiles)))
+    builder.fix(HwDim::Register, kN, log2_exact(tiles));
+}
+
 }  // namespace
 
 LinearLayout mma_m16n8k16_acc(const Dims& shape, int warps_m, int warps_n) {
@@ -294,7 +302,7 @@ LinearLayout mma_m16n8k16_acc(const Dims& shape, int warps_m, int warps_n) {
 }
 
 LinearLayout mma_operand(Operand operand, const Dims& shape, int element_bits, int warps_m,
-                         int warps_n) {
+                         int warps_n, WarpColumns columns) {
   LayoutBuilder builder(shape);
   if (operand == Operand::A) {
     operand_fragment(builder, 1, 0, element_bits, true);
@@ -302,14 +310,18 @@ LinearLayout mma_operand(Operand operand, const Dims& shape, int element_bits, i
     return builder.build({1, 0});
   }
   operand_fragment(builder, 0, 1, element_bits, false);
-  builder.spread(HwDim::Warp, Repeat::kNoDim, warps_m).spread(HwDim::Warp, 1, warps_n);
+  builder.spread(HwDim::Warp, Repeat::kNoDim, warps_m);
+  if (columns == WarpColumns::Adjacent) adjacent_columns(builder, shape[1], warps_n);
+  builder.spread(HwDim::Warp, 1, warps_n);
   return builder.build({0, 1});
 }
 
 LinearLayout wgmma_acc(int m, int n, int warpgroups, int warpgroups_n) {
   LayoutBuilder builder({m, n});
   accumulator_fragment(builder).fix(HwDim::Warp, kM, 2);
-  builder.spread(HwDim::Warp, kM, warpgroups).spread(HwDim::Warp, kN, warpgroups_n);
+  builder.spread(HwDim::Warp, kM, warpgroups);
+  adjacent_columns(builder, n, warpgroups_n);
+  builder.spread(HwDim::Warp, kN, warpgroups_n);
   return builder.build({kN, kM});
 }
 

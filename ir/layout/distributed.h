@@ -73,6 +73,8 @@ LinearLayout replicated(const Dims& shape, int warps);
 
 /// Operand of an MMA.
 enum class Operand : std::uint8_t { A, B };
+/// How warps that share rows divide the columns: in turns of 8, or each has a part of its own.
+enum class WarpColumns : std::uint8_t { Interleaved, Adjacent };
 
 /// mma.m16n8*: f32, s32 and f64-free accumulator [M, N]; a warp's tile is 16x8, warps along M
 /// first.
@@ -80,11 +82,12 @@ LinearLayout mma_m16n8k16_acc(const Dims& shape, int warps_m, int warps_n);
 /// A [M, K] or B [K, N] of mma.m16n8, K = 256 / element bits: k16 for 16-bit, k32 for 8-bit, k8 for
 /// tf32. Warps as in the accumulator; those that need the same elements hold copies.
 LinearLayout mma_operand(Operand operand, const Dims& shape, int element_bits, int warps_m,
-                         int warps_n);
+                         int warps_n, WarpColumns columns = WarpColumns::Interleaved);
 
 /// wgmma accumulator [m, n] of `warpgroups` warpgroups (128 threads each) along m and
-/// `warpgroups_n` along n; m is a multiple of 64, n of 8 (else padded). Register r of a 64-row
-/// tile: row 16w + g + 8 (r>>1 & 1), column 8 (r>>2) + 2t + (r&1), with g = lane>>2, t = lane&3.
+/// `warpgroups_n` along n, each of which has adjacent columns; m is a multiple of 64, n of 8 (else
+/// padded). Register r of a 64-row tile: row 16w + g + 8 (r>>1 & 1), column 8 (r>>2) + 2t + (r&1),
+/// with g = lane>>2, t = lane&3.
 LinearLayout wgmma_acc(int m, int n, int warpgroups = 1, int warpgroups_n = 1);
 /// A of wgmma from registers [m, k]; a k step is 256 / element bits.
 LinearLayout wgmma_a_reg(int m, int k, int element_bits, int warpgroups = 1);

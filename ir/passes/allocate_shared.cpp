@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <functional>
 #include <span>
+#include <unordered_set>
 
+#include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/pipeline.h"
 #include "ir/text.h"
@@ -49,13 +51,18 @@ SharedMemoryError::SharedMemoryError(const Kernel& kernel, std::int64_t bytes)
 
 bool allocate_shared(Kernel& kernel, PassContext& context) {
   std::int64_t end = kernel.info.smem_bytes;
+  std::unordered_set<Value> by_tma;
+  walk(kernel, kernel.body(), [&](OpId op) {
+    if (kernel[op].opcode == Opcode::CopyTma) by_tma.insert(kernel[op].operands[0]);
+  });
   walk(kernel, kernel.body(), [&](OpId op) {
     OpData& d = kernel[op];
     if (d.opcode != Opcode::SmemAlloc) return;
     const SharedLayout* layout = kernel.type(d.results[0]).shared_layout();
     if (layout == nullptr)
       throw InternalError(print_op(kernel, op) + ": has no layout to be placed by");
-    const std::int64_t alignment = std::max(16, layout->alignment());
+    const std::int64_t least = by_tma.contains(d.results[0]) ? kTmaLineBytes : 16;
+    const std::int64_t alignment = std::max<std::int64_t>(least, layout->alignment());
     end = round_up(end, alignment);
     d.attrs.set(AttrName::offset, end);
     end += layout->bytes();

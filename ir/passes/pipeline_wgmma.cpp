@@ -11,7 +11,10 @@
 // Each wait completes the MMA of the previous iteration, whose slot is then free, while the current
 // MMA runs. Accumulators that nothing else reads stay pending around the loop; GEMM1 of
 // back-to-back GEMMs may be skewed (skew_back_to_back_mma.cpp); others are waited for at once.
-// (CUTLASS, sm90 TMA mainloops; PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".)
+// Loops that this does not fit (operands that dots compute for others, one tile read in several
+// forms, stores in the loop) are expanded from the graph of their dots
+// (dot_graph/expand_dot_graph.cpp). (CUTLASS, sm90 TMA mainloops; PTX ISA, "Asynchronous Warpgroup
+// Level Matrix Instructions".)
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -20,6 +23,7 @@
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/pingpong_loop.h"
 #include "ir/loop.h"
+#include "ir/passes/dot_graph/expand_dot_graph.h"
 #include "ir/passes/mma_loop/epilogue_overlap.h"
 #include "ir/pipeline.h"
 
@@ -189,9 +193,35 @@ void run_skewed(MmaLoop& loop, std::size_t acc) {
   if (tiles) tiles->close();
 }
 
+/// Loops that the two pipelines refuse: any other graph of dots.
+bool rewrite_graph(Kernel& k, OpId op, const Plan& plan, PassContext& context) {
+  MmaLoop loop(k, op, plan, context);
+  bool has_dot = false;
+  for (OpId o : k.ops(loop.body)) has_dot |= k[o].opcode == Opcode::Dot;
+  if (!has_dot) return false;
+  auto graph = dot_graph(k, op, plan.num_warps, context);
+  if (!graph || !loop.find_outer_loops()) return false;
+  for (const GraphDot& dot : graph->dots)
+    context.remark(Remark::Kind::Applied, k[dot.op].loc, "dot by wgmma",
+                   {{"sum", k.type(k[dot.op].results[0]).with_layout(nullptr).str()},
+                    {"a", name(dot.operands[0])},
+                    {"b", name(dot.operands[1])}});
+  expand_dot_graph(loop, *graph, plan);
+  return true;
+}
+
 bool rewrite(Kernel& k, OpId op, const Plan& plan, PassContext& context) {
   MmaLoop loop(k, op, plan, context);
-  if (!loop.analyze()) return false;
+  const std::size_t remarks = context.remarks.size();
+  if (!loop.analyze()) {
+    std::vector<Remark> why(context.remarks.begin() + static_cast<std::ptrdiff_t>(remarks),
+                            context.remarks.end());
+    context.remarks.resize(remarks);
+    if (rewrite_graph(k, op, plan, context)) return true;
+    context.remarks.resize(remarks);
+    std::ranges::move(why, std::back_inserter(context.remarks));
+    return false;
+  }
   // Ping-pong tiles pass the order on once per tile; a skewed loop would do so in between.
   const auto skewed = plan.pingpong ? std::nullopt : skewed_accumulator(loop);
   InOrderMma in_order(loop);

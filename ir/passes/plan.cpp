@@ -13,8 +13,11 @@
 #include "ir/analysis/tma_store.h"
 #include "ir/passes/cluster_split_k/cluster_split_k.h"
 #include "ir/passes/mma_loop/operand_loads.h"
+#include "ir/passes/schedule/dot_graph_plan.h"
 #include "ir/passes/schedule/kernel_summary.h"
 #include "ir/passes/schedule/plan_reasons.h"
+#include "ir/passes/schedule/producer_warps.h"
+#include "ir/passes/schedule/staged_bytes.h"
 #include "ir/passes/schedule/swap_ab.h"
 #include "ir/pipeline.h"
 #include "support/errors.h"
@@ -26,11 +29,6 @@ constexpr int kMaxStages = 4;
 /// Maximum number of stages in ping-pong mode, where a stage is half as large; six leave shared
 /// memory for the epilogue.
 constexpr int kMaxPingpongStages = 6;
-/// Registers that a thread which copies has use for.
-constexpr int kProducerRegisters = 40;
-/// Registers that a wgmma thread needs besides its accumulators: addresses, and those that ptxas
-/// keeps live.
-constexpr int kNonAccumulatorRegisters = 26;
 /// Columns of an epilogue subtile: as many as leave registers for the epilogue's operands next to
 /// the largest accumulator.
 constexpr int kEpilogueTileN = 32;
@@ -50,22 +48,6 @@ int warps_for_rows(std::int64_t rows, std::int64_t most) {
 int warps_for(std::int64_t tile, std::int64_t elements) {
   const auto wanted = static_cast<std::uint64_t>(std::max<std::int64_t>(1, tile / (32 * elements)));
   return static_cast<int>(std::clamp<std::uint64_t>(std::bit_floor(wanted), 1, 16));
-}
-
-/// Adds one producer warp. If consumers can use more registers than that leaves them, adds a whole
-/// producer warpgroup, which releases its registers by setmaxnreg.
-void add_producer_warps(Plan& plan, const TargetRow& target, std::int64_t useful,
-                        std::int64_t needed) {
-  plan.producer_warps = 1;
-  if (useful <= plan.registers_at_entry(target)) return;
-  Plan given = plan;
-  given.producer_warps = kWarpgroupWarps;
-  const auto beside = [&](int kept) {
-    return target.setmaxnreg_beside(given.consumer_warps(), given.producer_warps, kept);
-  };
-  given.consumer_registers = beside(kProducerRegisters);
-  if (needed > given.consumer_registers) given.consumer_registers = beside(target.least_setmaxnreg);
-  if (given.consumer_registers > given.registers_at_entry(target)) plan = given;
 }
 
 /// Whether a mainloop of the kernel's body, with equal trip counts for every tile, loads a box that
@@ -215,6 +197,7 @@ Plan make_plan(const Kernel& k, bool tma_aux_loads) {
   if (tma_aux_loads)
     if (const auto hopper = wgmma_plan(k, summarize(k, tma_aux_loads))) return *hopper;
   if (const auto hopper = wgmma_plan(k, s)) return *hopper;
+  if (const auto graph = dot_graph_plan(k)) return *graph;
   if (s.back_to_back) {
     plan.num_warps = plan.warps_m = warps_for_rows(s.mma_rows, 8);
     plan.warps_n = 1;
@@ -323,20 +306,6 @@ void drop_tma_aux_loads_unless_possible(const Kernel& k, PassContext& context) {
                               : "no loads by TMA: no shared memory left by the operands");
 }
 
-/// Bytes of the largest staging buffer for TMA stores, one per warpgroup; 0 if no store qualifies.
-std::int64_t staged_bytes(const Kernel& k, const Plan& p) {
-  std::int64_t most = 0;
-  walk(k, k.body(), [&](OpId op) {
-    if (k[op].opcode != Opcode::StoreView || !why_not_tma_store(k, k[op]).empty()) return;
-    const Type tile = k.type(k[op].operands[1]);
-    const std::int64_t rows = tile.shape()[0], columns = tile.shape()[1];
-    const bool in_blocks = p.epilogue_tile_n > 0 && columns % p.epilogue_tile_n == 0;
-    most = std::max(most, rows * (in_blocks ? p.epilogue_tile_n : columns) *
-                              size_bytes(tile.dtype()) * p.groups());
-  });
-  return most;
-}
-
 /// Two slots of each operand ring are enough for back-to-back GEMMs, and one of stationary
 /// operands; the rings of a single GEMM stay as deep.
 void drop_tma_store_unless_possible(const Kernel& k, PassContext& context) {
@@ -392,8 +361,9 @@ bool can_partition(std::int64_t elements, std::int64_t unit, int warps) {
 void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
   const TargetRow& target = *k.info.target;
   const KernelSummary s = summarize(k);
-  const bool may_be_wgmma =
-      k.info.target->has_wgmma && s.wgmma && s.stage_bytes > 0 && s.max_accumulator_elems > 0;
+  const bool is_graph = !s.wgmma && dot_graph_fits(k, p);
+  const bool may_be_wgmma = is_graph || (k.info.target->has_wgmma && s.wgmma && s.stage_bytes > 0 &&
+                                         s.max_accumulator_elems > 0);
   const struct {
     bool holds;
     const char* rule;
@@ -408,7 +378,8 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
                    can_partition(s.common_columns, kMmaColumns, p.warps_n)),
        "warps_m and warps_n are powers of two, times what divides 16 rows and 8 columns of MMAs"},
       {!p.wgmma || may_be_wgmma, "wgmma=1 needs MMAs that wgmma can compute"},
-      {!p.wgmma || p.pingpong || (p.warps_n == 1 && p.num_warps * kWarpRows == s.mma_rows),
+      {!p.wgmma || p.pingpong || is_graph ||
+           (p.warps_n == 1 && p.num_warps * kWarpRows == s.mma_rows),
        "with wgmma a warp has 16 rows, and warps_n is 1"},
       {p.epilogue_tile_n >= 0, "epilogue_tile_n is at least 0"},
       {p.once_stages >= 1, "once_stages is at least 1"},
@@ -429,7 +400,7 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
        "pingpong needs persistent and producer_warps, and goes neither with dynamic_scheduler nor "
        "with warp_scheduler_barrier"},
       {p.persistent || !p.dynamic_scheduler, "dynamic_scheduler needs persistent"},
-      {p.persistent || !p.tma_store, "tma_store needs persistent"},
+      {p.persistent || !p.tma_store || is_graph, "tma_store needs persistent"},
       {p.wgmma || !p.tma_aux_loads, "tma_aux_loads needs wgmma"},
       {!p.dynamic_scheduler || !uses_pdl(k),
        "a kernel that waits for the one before it has no dynamic_scheduler"},
@@ -463,19 +434,20 @@ bool plan(Kernel& kernel, PassContext& context) {
     context.plan = make_plan(kernel, wants_tma_aux_loads(kernel, context));
     const bool was_wgmma = context.plan->wgmma;
     context.plan->pingpong = has_grid_hint(kernel, AttrName::pingpong);
-    context.plan->tma_aux_loads = has_grid_hint(kernel, AttrName::tma_aux_loads);
+    const bool is_graph = was_wgmma && !summarize(kernel).wgmma;
+    if (!is_graph) context.plan->tma_aux_loads = has_grid_hint(kernel, AttrName::tma_aux_loads);
     context.plan->change(context.plan_changes);
     context.plan->swap_ab = swap_ab;
     context.plan->cluster_split_k = splits;
     if (context.plan->pingpong) pingpong_if_possible(kernel, context);
-    drop_tma_aux_loads_unless_possible(kernel, context);
+    if (!is_graph) drop_tma_aux_loads_unless_possible(kernel, context);
     if (!context.plan->wgmma) drop_wgmma_fields(kernel, was_wgmma, context);
     if (context.plan->num_warps < 8) context.plan->warp_scheduler_barrier = false;
     drop_persistent_in_clusters(kernel, context);
     if (!context.plan->persistent || uses_pdl(kernel)) context.plan->dynamic_scheduler = false;
     if (!context.plan->persistent) context.plan->overlap_epilogue = false;
     drop_multicast_unless_possible(kernel, context);
-    drop_tma_store_unless_possible(kernel, context);
+    if (!is_graph) drop_tma_store_unless_possible(kernel, context);
   }
   if (!chosen) require_legal(*context.plan, kernel, context.changed_at);
   kernel.info.threads = 32 * context.plan->num_warps;

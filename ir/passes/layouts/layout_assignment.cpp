@@ -17,6 +17,7 @@
 #include "ir/loop.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/layouts/infer_operand_layout.h"
+#include "ir/passes/layouts/warp_grid.h"
 #include "ir/passes/schedule/kernel_summary.h"
 
 namespace tegula::ir {
@@ -50,6 +51,13 @@ Dims order_with(int rank, int fast) {
   for (int d = rank - 1; d >= 0; --d)
     if (d != fast) order.push_back(d);
   return order;
+}
+
+/// Whether a part of the columns is whole segments of the widest swizzle, as TMA stores them.
+bool has_whole_segments(Type tile, int parts) {
+  constexpr int kWidestSwizzle = 128;
+  const std::int64_t bytes = tile.shape()[1] * size_bytes(tile.dtype());
+  return bytes % (parts * kWidestSwizzle) == 0;
 }
 
 }  // namespace
@@ -163,12 +171,17 @@ bool LayoutAssignment::is_by_tma(const OpData& d) const {
          has_accumulator_layout(d.operands[1]);
 }
 
-/// Each warpgroup has 64 rows, in the lanes that a wgmma leaves them in.
+/// Each warpgroup has 64 rows, or a part of their columns, in the lanes that a wgmma leaves them
+/// in.
 bool LayoutAssignment::has_accumulator_layout(Value v) const {
   const LinearLayout* own = of(v);
   const Dims shape = dims_of(k_.type(v).shape());
-  return own && plan_.wgmma && shape[0] % (kWarpRows * plan_.num_warps) == 0 &&
-         shape[1] % kMmaColumns == 0 && *own == mma_m16n8k16_acc(shape, plan_.num_warps, 1);
+  if (!own || !plan_.wgmma || shape.size() != 2 || shape[1] % kMmaColumns != 0) return false;
+  if (shape[0] % (kWarpRows * plan_.num_warps) == 0)
+    return *own == mma_m16n8k16_acc(shape, plan_.num_warps, 1);
+  const int parts = plan_.num_warps / kWarpgroupWarps;
+  return shape[0] == kWgmmaRows && has_whole_segments(k_.type(v), parts) &&
+         *own == wgmma_acc(shape[0], shape[1], 1, parts);
 }
 
 /// Loads outside of mainloops wait for the layout of the accumulator that they may be combined
@@ -279,16 +292,19 @@ DotLayouts LayoutAssignment::dot(const OpData& d) const {
   const Dims acc = dims_of(c.shape());
   const int m = acc[0], n = acc[1], k = static_cast<int>(a.shape()[1]);
   const MatrixType* type = matrix_type(k_, d);
-  int wm = plan_.warps_m > 0 ? plan_.warps_m : plan_.num_warps, wn = plan_.num_warps / wm;
-  // Fewer rows than the plan's warps cover: the warps move over to the columns.
-  while (wm > 1 && wm * 16 > m && n >= 8 * wn * 2) wm /= 2, wn *= 2;
+  const auto [wm, wn] = warp_grid(m, n, plan_.warps_m, plan_.num_warps);
   DotLayouts out;
   if (type && m % 16 == 0 && n % 8 == 0 && k % type->step() == 0 && m >= 16 * wm && n >= 8 * wn) {
     const int bits = type->bits;
     out.tensor_core = true;
-    out.acc = intern_layout(mma_m16n8k16_acc(acc, wm, wn));
+    // Warpgroups that share 64 rows have adjacent columns each, as their wgmmas take B.
+    const bool has_parts = plan_.wgmma && wn > 1 && wm % kWarpgroupWarps == 0;
+    out.acc = intern_layout(has_parts ? wgmma_acc(m, n, wm / kWarpgroupWarps, wn)
+                                      : mma_m16n8k16_acc(acc, wm, wn));
     out.a = intern_layout(mma_operand(Operand::A, {m, k}, bits, wm, wn));
-    out.b = intern_layout(mma_operand(Operand::B, {k, n}, bits, wm, wn));
+    out.b =
+        intern_layout(mma_operand(Operand::B, {k, n}, bits, wm, wn,
+                                  has_parts ? WarpColumns::Adjacent : WarpColumns::Interleaved));
     return out;
   }
   const auto per_thread = [](int extent) {

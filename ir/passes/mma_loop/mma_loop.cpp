@@ -40,7 +40,6 @@ bool MmaLoop::analyze() {
   return true;
 }
 
-/// False if the loop stands in anything but counted loops and the loop over tiles.
 bool MmaLoop::find_outer_loops() {
   for (RegionId r = k[loop].parent; k[r].owner; r = k[k[r].owner].parent) {
     const OpId owner = k[r].owner;
@@ -151,18 +150,39 @@ void MmaLoop::allocate(bool late) {
     pipelines.push_back({ChannelRing(k, plan_.stages, loads_, in_step)});
   }
   loads_.clear();
-  Builder b = before(is_nested() ? outer_.front() : loop);
+  allocate_rings();
+  if (late && uses_warp_scheduler_barrier()) {
+    before_all().effect(Opcode::OrderInit, {});
+    Builder(k, k.body()).effect(Opcode::OrderDrain, {});
+  }
+  remark();
+  enter_outer_loops();
+}
+
+void MmaLoop::adopt(std::vector<std::vector<OperandLoad>> rings,
+                    std::vector<OperandLoad> stationary) {
+  for (std::vector<OperandLoad>& loads : rings)
+    pipelines.push_back({ChannelRing(k, plan_.stages, std::move(loads))});
+  if (!stationary.empty()) stationary_.emplace(k, plan_.once_stages, std::move(stationary));
+  allocate_rings();
+  remark();
+  enter_outer_loops();
+}
+
+Value MmaLoop::stationary_ring(OpId load) const {
+  if (stationary_)
+    for (const OperandLoad& l : stationary_->loads())
+      if (l.load == load) return l.ring;
+  return {};
+}
+
+void MmaLoop::allocate_rings() {
+  Builder b = before_all();
   for (OperandPipeline* pipeline : all_pipelines()) pipeline->ring.allocate_channels(b);
   if (stationary_) stationary_->allocate_channels(b);
   if (stationary_) stationary_->allocate_slots(b);
   for (OperandPipeline* pipeline : all_pipelines()) pipeline->ring.allocate_slots(b);
   producer_thread_ = b.op(Opcode::ProducerThread, std::initializer_list<Value>{});
-  if (late && uses_warp_scheduler_barrier()) {
-    b.effect(Opcode::OrderInit, {});
-    Builder(k, k.body()).effect(Opcode::OrderDrain, {});
-  }
-  remark();
-  enter_outer_loops();
 }
 
 Value MmaLoop::multicast_loads() {
@@ -200,7 +220,7 @@ void MmaLoop::remark() {
 }
 
 void MmaLoop::enter_outer_loops() {
-  Builder b = before(is_nested() ? outer_.front() : loop);
+  Builder b = before_all();
   stationary_position = ChannelRing::first(b);
   for (OperandPipeline* pipeline : all_pipelines()) pipeline->begin = ChannelRing::first(b);
   for (OpId outer : outer_) {

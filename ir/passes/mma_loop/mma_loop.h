@@ -29,6 +29,11 @@ class MmaLoop {
   /// carry. With `late`, the loads of each dot get a pipeline of their own, the second one an
   /// iteration behind.
   void allocate(bool late);
+  /// In place of analyze and allocate: the loop's rings, each with what it loads, and the operands
+  /// that are loaded in front of the loop.
+  void adopt(std::vector<std::vector<OperandLoad>> rings, std::vector<OperandLoad> stationary);
+  /// False if the loop stands in anything but counted loops and the loop over tiles.
+  bool find_outer_loops();
   /// Reads auxiliary loads from their ring: a carry of the loop's own, before all others that are
   /// added to it.
   void read_aux();
@@ -46,6 +51,8 @@ class MmaLoop {
 
   // ---- building
   Builder before(OpId op);
+  /// In front of the loop and all loops around it.
+  Builder before_all() { return before(is_nested() ? outer_.front() : loop); }
   Value add_carry(OpId to, Value init);
   RingPosition add_carry(RingPosition init) {
     return {add_carry(loop, init.slot), add_carry(loop, init.phase)};
@@ -96,6 +103,8 @@ class MmaLoop {
     return k.info.persistent && outer_.size() == 1 ? outer_.front() : OpId();
   }
   bool has_stationary() const { return stationary_.has_value(); }
+  /// The ring that this load in front of the loop fills; none if it fills none.
+  Value stationary_ring(OpId load) const;
 
   Kernel& k;
   const OpId loop;
@@ -105,7 +114,7 @@ class MmaLoop {
   RingPosition stationary_position, stationary_end;
 
  private:
-  bool find_outer_loops();
+  void allocate_rings();
   /// The region that a loop repeats: the last one.
   RegionId body_of(OpId outer) const { return k[outer].regions.back(); }
   bool is_tma(const OperandLoad& load) const;

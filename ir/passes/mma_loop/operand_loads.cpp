@@ -17,6 +17,9 @@
 namespace tegula::ir {
 namespace {
 
+/// Whether tiles of one dimension count.
+enum class Rows : std::uint8_t { No, Too };
+
 class Finder {
  public:
   Finder(const Kernel& k, OpId loop, PassContext& context)
@@ -38,8 +41,20 @@ class Finder {
   }
 
   std::optional<OperandLoad> find_aux(OpId op) {
+    if (k_[op].opcode != Opcode::LoadView || chain(op)) return std::nullopt;
+    return find_tile(op);
+  }
+
+  /// A load of a tile that TMA can make, of a row too, whoever uses it.
+  std::optional<OperandLoad> find_tile_or_row(OpId op) { return find_tile(op, Rows::Too); }
+  std::optional<OperandLoad> find_tile(OpId op, Rows takes_rows = Rows::No) {
+    auto c = box(op, takes_rows);
+    return c && offsets_are_pure(*c) && may_be_read_ahead(op) ? c : std::nullopt;
+  }
+
+  std::optional<OperandLoad> box(OpId op, Rows takes_rows) {
     if (k_[op].opcode != Opcode::LoadView || !k_.type(k_[op].results[0]).is_tile() ||
-        uses_.count(k_[op].results[0]) == 0 || chain(op))
+        uses_.count(k_[op].results[0]) == 0)
       return std::nullopt;
     OperandLoad c;
     c.load = op;
@@ -50,12 +65,12 @@ class Finder {
         gathered_dim(k_, k_[op]) >= 0
             ? "an index tile selects its rows"
             : why_not_tma_tile(k_.type(k_[op].operands[0]), c.axes, c.tile);
-    if (!why_not.empty()) {
-      context_.remark(Remark::Kind::Missed, k_[op].loc,
-                      fmt::format("loaded by threads, not by TMA: {}", why_not));
-      return std::nullopt;
-    }
-    return offsets_are_pure(c) && may_be_read_ahead(op) ? std::optional(c) : std::nullopt;
+    const bool is_row = takes_rows == Rows::Too && gathered_dim(k_, k_[op]) < 0 &&
+                        is_tma_row(k_.type(k_[op].operands[0]), c.axes, c.tile);
+    if (why_not.empty() || is_row) return c;
+    context_.remark(Remark::Kind::Missed, k_[op].loc,
+                    fmt::format("loaded by threads, not by TMA: {}", why_not));
+    return std::nullopt;
   }
 
   /// load_view -> [permute] -> convert_layout (of machine form) -> dots, each the only user of the
@@ -172,6 +187,18 @@ std::vector<OperandLoad> aux_loads(const Kernel& k, OpId loop, PassContext& cont
   return found_by(&Finder::find_aux, k, loop, context);
 }
 
+std::vector<OperandLoad> tile_loads(const Kernel& k, OpId loop, PassContext& context) {
+  return found_by(&Finder::find_tile_or_row, k, loop, context);
+}
+
+std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load) {
+  if (k[load].parent != k[loop].parent) return std::nullopt;
+  PassContext unused;
+  Finder finder(k, loop, unused);
+  auto found = finder.box(load, Rows::No);
+  return found && finder.may_be_read_ahead(load) ? found : std::nullopt;
+}
+
 std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
                                           std::size_t operand) {
   OpId at = k[k[dot].operands[operand]].def;
@@ -218,23 +245,30 @@ std::int64_t cp_async_ring_bytes(const Kernel& k, int slots) {
   return end;
 }
 
-Type ring_type(const Kernel& k, const OperandLoad& load, int slots) {
-  const ViewFacts& facts = k.type(k[load.load].operands[0]).view_facts();
+Type slots_type(Type tile, int fast, int slots) {
   Ints shape{slots};
-  shape.insert(shape.end(), load.tile.shape().begin(), load.tile.shape().end());
-  int fast = 0;
-  for (std::size_t t = 0; t < load.axes.size(); ++t)
-    if (facts.strides[static_cast<std::size_t>(load.axes[t])] == 1) fast = static_cast<int>(t) + 1;
-  Dims dims, order{fast};
+  shape.insert(shape.end(), tile.shape().begin(), tile.shape().end());
+  Dims dims, order{fast + 1};
   for (std::int64_t extent : shape) dims.push_back(static_cast<int>(extent));
   for (int d = dims.size() - 1; d >= 1; --d)
-    if (d != fast) order.push_back(d);
+    if (d != fast + 1) order.push_back(d);
   order.push_back(0);
-  const int bytes = size_bytes(load.tile.dtype());
+  const int bytes = size_bytes(tile.dtype());
+  if (tile.rank() == 1)
+    return Type::shared(tile.dtype(), shape,
+                        intern_layout(SharedLayout::plain(dims, bytes, order)));
   const auto swizzled = SharedLayout::swizzled(dims, bytes, order, 128, SegmentRule::Equal, 1);
   return Type::shared(
-      load.tile.dtype(), shape,
+      tile.dtype(), shape,
       intern_layout(swizzled ? *swizzled : SharedLayout::plain(dims, bytes, order)));
+}
+
+Type ring_type(const Kernel& k, const OperandLoad& load, int slots) {
+  const ViewFacts& facts = k.type(k[load.load].operands[0]).view_facts();
+  int fast = -1;
+  for (std::size_t t = 0; t < load.axes.size(); ++t)
+    if (facts.strides[static_cast<std::size_t>(load.axes[t])] == 1) fast = static_cast<int>(t);
+  return slots_type(load.tile, fast, slots);
 }
 
 void erase_load(Kernel& k, const OperandLoad& load) {

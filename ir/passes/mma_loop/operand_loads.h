@@ -31,6 +31,11 @@ std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& 
 /// Auxiliary loads of the loop, with offsets as above, that TMA can make.
 std::vector<OperandLoad> aux_loads(const Kernel& k, OpId loop, PassContext& context);
 
+/// All loads of the loop that TMA can make, whoever uses them, with offsets as above.
+std::vector<OperandLoad> tile_loads(const Kernel& k, OpId loop, PassContext& context);
+/// A load in front of the loop as one that TMA makes for all its iterations; none where it cannot.
+std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load);
+
 /// Operand `operand` of a dot in the loop, if it is loaded in front of the loop and used by nothing
 /// else; nothing if it is made another way.
 std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
@@ -50,6 +55,9 @@ bool is_cp_async_load(const Kernel& k, const OperandLoad& load);
 /// (pipeline_cp_async).
 std::int64_t cp_async_ring_bytes(const Kernel& k, int slots);
 
+/// A tile's slots: outermost; lines along dimension `fast` of the tile, under the widest swizzle
+/// that fits.
+Type slots_type(Type tile, int fast, int slots);
 /// Slots outermost; rows along the dimension that is contiguous in memory, under the widest swizzle
 /// that fits.
 Type ring_type(const Kernel& k, const OperandLoad& load, int slots);

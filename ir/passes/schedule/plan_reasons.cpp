@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ir/passes/mma_loop/operand_loads.h"
+#include "ir/passes/schedule/dot_graph_plan.h"
 #include "support/errors.h"
 
 namespace tegula::ir {
@@ -22,6 +23,8 @@ class Reasons {
       of_rows();
     else if (!p_.wgmma)
       mma_sync_reasons();
+    else if (const auto needs = s_.wgmma ? std::nullopt : dot_graph_needs(k_, p_.num_warps))
+      of_graph(*needs);
     else
       of_wgmma();
     return std::move(reasons_);
@@ -47,6 +50,17 @@ class Reasons {
     add("num_warps={}: {} elements of the largest accumulator", p_.num_warps,
         s_.max_accumulator_elems);
     add("stages={}: {} bytes a step", p_.stages, cp_async_ring_bytes(k_, 1));
+  }
+
+  void of_graph(const DotGraphNeeds& needs) {
+    add("wgmma=1: any graph of dots in a loop; what threads compute for others goes through shared "
+        "memory");
+    add("num_warps={}: accumulators and fragments take {} registers", p_.num_warps,
+        needs.registers);
+    add("stages={}: {} bytes a step, {} once, room for {}", p_.stages, needs.stage_bytes,
+        needs.fixed_bytes, (k_.info.target->ring_bytes() - needs.fixed_bytes) / needs.stage_bytes);
+    add("tma_store={}: {}", static_cast<int>(p_.tma_store),
+        p_.tma_store ? "there is room for it beside the rings" : "no room, or no such store");
   }
 
   void of_wgmma() {
@@ -119,7 +133,8 @@ class Reasons {
 std::string wgmma_missed_remark(const Kernel& k) {
   const KernelSummary s = summarize(k);
   if (!k.info.target->has_wgmma) return fmt::format("wgmma=0: {} has none", k.info.target.name());
-  if (!s.wgmma) return fmt::format("wgmma=0: for some MMA, {}", s.why_not_wgmma);
+  const auto graph = s.wgmma ? std::nullopt : dot_graph_needs(k, 2 * kWarpgroupWarps);
+  if (!s.wgmma && !graph) return fmt::format("wgmma=0: for some MMA, {}", s.why_not_wgmma);
   if (s.max_accumulator_elems == 0) return "wgmma=0: there are no MMAs";
   return "wgmma=0: accumulators, fragments and two stages of operands do not fit a CTA";
 }

@@ -35,7 +35,8 @@ const std::string kProduct = "tests/filetests/pipeline_wgmma/loop.tir",
                   kShared = "tests/filetests/make_persistent/multicast.tir",
                   kCounter = "tests/filetests/make_persistent/counter.tir",
                   kInTurn = "tests/filetests/make_persistent/alternate.tir",
-                  kBeside = "tests/filetests/pipeline_wgmma/beside.tir";
+                  kBeside = "tests/filetests/pipeline_wgmma/beside.tir",
+                  kGraph = "tests/filetests/pipeline_wgmma/dot_graph.tir";
 
 std::string fault_of(const Kernel& k, bool with_producer = true) {
   const auto fault = check_channels(k, with_producer);
@@ -238,6 +239,80 @@ TEST(ChannelCheck, ReleaseBeforeTheMmaIsDone) {
     k[op].attrs.set(AttrName::count, k[op].attrs.i(AttrName::count) + 1);
   });
   EXPECT_THAT(found.front(), HasSubstr("released while an MMA that reads it is in flight"));
+}
+
+/// Tiles that threads store for the wgmmas of all warpgroups.
+class StoredTiles : public testing::Test {
+ protected:
+  static std::vector<std::string> broken(Opcode kind,
+                                         const std::function<void(Kernel&, OpId)>& change) {
+    return faults(kGraph, "", kind, change);
+  }
+  /// Barriers of the loop, in front of a dot that reads what was stored.
+  static bool publishes(const Kernel& k, OpId barrier) {
+    return k[barrier].attrs.i(AttrName::generic_proxy) == 1;
+  }
+};
+
+TEST_F(StoredTiles, NothingInWhatPassesMake) {
+  for (const char* plan : {"", "stages=2", "stages=3 persistent=1"}) {
+    SCOPED_TRACE(plan);
+    const Kernel k = machine(kGraph, plan);
+    int stores = 0;
+    walk(k, k.body(), [&](OpId op) { stores += k[op].opcode == Opcode::SmemStore; });
+    EXPECT_EQ(stores, 1);
+    EXPECT_EQ(fault_of(k, false), "nothing");
+    EXPECT_EQ(fault_of(k, true), "nothing");
+  }
+}
+
+TEST_F(StoredTiles, RingsAreAsAnyOther) {
+  for (const Opcode op : {Opcode::CopyTma, Opcode::ChannelExpectTx}) expect_all(broken(op, erase));
+  EXPECT_THAT(broken(Opcode::ChannelRelease, erase).front(), HasSubstr("deadlock"));
+  EXPECT_THAT(broken(Opcode::DotWait,
+                     [](Kernel& k, OpId op) {
+                       k[op].attrs.set(AttrName::count, k[op].attrs.i(AttrName::count) + 1);
+                     }),
+              testing::Contains(HasSubstr("released while an MMA that reads it is in flight")));
+}
+
+TEST_F(StoredTiles, BarrierOrFenceLeftOut) {
+  const auto without = [](const std::function<void(Kernel&, OpId)>& change) {
+    return broken(Opcode::CtaBarrier, [&](Kernel& k, OpId op) {
+      if (publishes(k, op)) change(k, op);
+    });
+  };
+  const auto is_found =
+      testing::Contains("an MMA reads what threads stored without a fence and a barrier behind it");
+  EXPECT_THAT(without(erase), is_found);
+  EXPECT_THAT(without([](Kernel& k, OpId op) { k[op].attrs.erase(AttrName::generic_proxy); }),
+              is_found);
+}
+
+/// In one slot the next iteration's store meets the reads of this one.
+TEST_F(StoredTiles, OneSlotInPlaceOfTwo) {
+  EXPECT_THAT(broken(Opcode::SmemStore,
+                     [](Kernel& k, OpId op) {
+                       Builder b(k);
+                       b.before(op);
+                       const Value slot = k[op].operands[2], none = b.i32(0);
+                       k.replace_all_uses(slot, none);
+                     }),
+              testing::ElementsAre("threads overwrite a slot before all warps have met behind its "
+                                   "MMAs"));
+}
+
+/// A store moved behind the dots that read the slot.
+TEST_F(StoredTiles, StoreWhileItIsRead) {
+  EXPECT_THAT(broken(Opcode::SmemStore,
+                     [](Kernel& k, OpId op) {
+                       OpId to = op;
+                       while (k[to].opcode != Opcode::DotWait) to = k[to].next;
+                       Builder b(k);
+                       b.before(to);
+                       b.create(Opcode::SmemStore, k[op].operands, std::span<const Type>());
+                     }),
+              testing::ElementsAre("threads overwrite a slot while an MMA reads it"));
 }
 
 }  // namespace

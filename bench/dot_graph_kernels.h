@@ -1,0 +1,89 @@
+#pragma once
+// Kernels written plainly, outside of the library, whose loops hold several dots that feed each
+// other: attention's gradients in one loop, a fused MLP, a chunk of linear attention.
+#include "tegula/tegula.h"
+
+namespace tegula::bench {
+
+/// Gradients of attention in one loop over blocks of `bq` queries, for `bk` keys a program. All
+/// tensors are [batch * heads, length, dim]; L holds each query's log2 of its sum of exponentials,
+/// D the dot product of its output and the output's gradient. dQ begins as zeros. `scale` is that
+/// of the scores times log2 e; dQ and dK lack the factor of the scores, which is the caller's to
+/// apply. The length is a multiple of both blocks.
+inline auto attention_gradients(int bq, int bk, bool causal) {
+  return kernel("attention_gradients", [=](In<bf16, 3> Q, In<bf16, 3> K, In<bf16, 3> V,
+                                           In<bf16, 3> dO, In<f32, 2> L, In<f32, 2> D,
+                                           InOut<f32, 3> dQ, Out<bf16, 3> dK, Out<bf16, 3> dV,
+                                           Scalar<f32> scale) {
+    const int dim = Q.static_dim(2);
+    for (auto [b, n] : grid({K.dim(0), K.dim(1)}, 1, bk)) {
+      const auto all_inside = [first = b.first()](const Index& i, int block, const auto&... views) {
+        (assume(first < views.dim(0)), ...);
+        (assume(i.first() + block <= views.dim(1)), ...);
+      };
+      all_inside(n, bk, K, V);
+      const Tile k = K(b, n, all), v = V(b, n, all);
+      Tile dk = zeros<f32>(bk, dim), dv = zeros<f32>(bk, dim);
+      const Tile first = causal ? n.first() / bq * bq : Tile(0);
+      for (auto m : steps(first, Q.dim(1), bq)) {
+        all_inside(m, bq, Q, dO, L, D, dQ);
+        const Tile q = Q(b, m, all), grad = dO(b, m, all);
+        Tile p = exp2(dot(k, q.T()) * scale - expand(L(b, m), 0));
+        if (causal) p = where(expand(n, 1) <= expand(m, 0), p, 0.0f);
+        dv = dot(cast<bf16>(p), grad, dv);
+        const Tile ds = cast<bf16>(p * (dot(v, grad.T()) - expand(D(b, m), 0)));
+        dk = dot(ds, q, dk);
+        atomic_add(dQ(b, m, all), dot(ds.T(), k));
+      }
+      dK(b, n, all) = dk;
+      dV(b, n, all) = dv;
+    }
+  });
+}
+
+/// Y = gelu(X W1) W2, with the hidden layer on chip, `bh` of its columns at a time.
+inline auto fused_mlp(int bm, int bh) {
+  return kernel("fused_mlp", [=](In<bf16, 2> X, In<bf16, 2> W1, In<bf16, 2> W2, Out<bf16, 2> Y) {
+    const int width = W2.static_dim(1);
+    for (auto m : grid(rows(Y), bm)) {
+      const Tile x = X(m, all);
+      Tile y = zeros<f32>(bm, width);
+      for (auto h : steps(W1.cols(), bh)) {
+        const Tile hidden = gelu_tanh_approx(dot(x, W1(all, h)));
+        y = dot(cast<bf16>(hidden), W2(h, all), y);
+      }
+      Y(m, all) = y;
+    }
+  });
+}
+
+/// Causal linear attention in chunks of `chunk` positions: o = (q k^T below the diagonal) v + q S,
+/// then S += k^T v. Tensors are [batch * heads, length, dim].
+inline auto linear_attention(int chunk) {
+  return kernel("linear_attention",
+                [=](In<bf16, 3> Q, In<bf16, 3> K, In<bf16, 3> V, Out<bf16, 3> O) {
+                  const int keys = K.static_dim(2), values = V.static_dim(2);
+                  for (auto b : grid(Q.dim(0), 1)) {
+                    Tile state = zeros<f32>(keys, values);
+                    for (auto t : steps(Q.dim(1), chunk)) {
+                      const Tile q = Q(b, t, all), k = K(b, t, all), v = V(b, t, all);
+                      Tile s = dot(q, k.T());
+                      s = where(expand(t, 1) >= expand(t, 0), s, 0.0f);
+                      O(b, t, all) = dot(cast<bf16>(s), v, dot(q, cast<bf16>(state)));
+                      state = dot(k.T(), v, state);
+                    }
+                  }
+                });
+}
+
+/// C = A B, each program with all rows of A and its columns of B, which stay on chip.
+inline auto stationary_product(int bm, int bn) {
+  return kernel("stationary_product", [=](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
+    for (auto n : grid(cols(C), bn)) {
+      const Tile b = B(all, n);
+      for (auto m : steps(A.rows(), bm)) C(m, n) = dot(A(m, all), b);
+    }
+  });
+}
+
+}  // namespace tegula::bench

@@ -1,0 +1,253 @@
+#include "ir/passes/dot_graph/dot_graph.h"
+
+#include <algorithm>
+#include <bit>
+#include <unordered_map>
+
+#include "ir/layout/conversion.h"
+#include "ir/layout/shared_layout.h"
+#include "ir/matrix_type.h"
+#include "ir/passes/layouts/warp_grid.h"
+#include "ir/passes/schedule/kernel_summary.h"
+#include "ir/uses.h"
+
+namespace tegula::ir {
+namespace {
+
+/// Parts of 64 rows that share their columns: an offset of B must be one number times the part.
+constexpr int kMaxColumnParts = 2;
+
+std::int64_t bytes_of(Type tile) { return tile.count() * size_bytes(tile.dtype()); }
+
+bool is_plain_transpose(const OpData& d) {
+  const auto order = d.attrs.ints(AttrName::order);
+  return d.opcode == Opcode::Permute && order.size() == 2 && order[0] == 1;
+}
+
+class Analysis {
+ public:
+  Analysis(const Kernel& k, OpId loop, int num_warps, PassContext& context)
+      : k_(k), body_(k[loop].regions[0]), num_warps_(num_warps), context_(context), uses_(k) {
+    graph_.loop = loop;
+  }
+
+  Result<DotGraph> run() {
+    for (OpId op : k_.ops(body_)) {
+      if (k_[op].opcode == Opcode::Dot) graph_.dots.push_back({op, {}});
+      for (RegionId r : k_[op].regions)
+        if (any_op(k_, r, [&](OpId o) { return k_[o].is(Opcode::Dot, Opcode::DotAsync); }))
+          return refused("dots in a loop or branch within it");
+    }
+    if (graph_.dots.empty()) return refused("no dots");
+    graph_.loads = tile_loads(k_, graph_.loop, context_);
+    for (GraphDot& dot : graph_.dots)
+      for (std::size_t i : {0U, 1U})
+        if (const std::string_view why = find_source(dot, i); !why.empty()) return refused(why);
+    settle_forms();
+    for (const GraphDot& dot : graph_.dots)
+      if (const std::string_view why = why_not(dot); !why.empty()) return refused(why);
+    if (!is_worth_it()) return refused("one dot whose operands come from memory");
+    std::erase_if(graph_.loads, [&](const OperandLoad& load) { return !is_used(load); });
+    if (graph_.loads.empty()) return refused("TMA loads nothing in it");
+    return std::move(graph_);
+  }
+
+ private:
+  static Result<DotGraph> refused(std::string_view why) {
+    return Result<DotGraph>::refused(std::string(why));
+  }
+
+  /// A single dot that reads memory is a GEMM's: it has a pipeline of its own.
+  bool is_worth_it() const {
+    return graph_.dots.size() > 1 ||
+           graph_.dots.front().operands[1].form == OperandForm::Stationary;
+  }
+
+  bool is_used(const OperandLoad& load) const {
+    return any_op(k_, body_, [&](OpId op) {
+      return std::ranges::find(k_[op].operands, k_[load.load].results[0]) != k_[op].operands.end();
+    });
+  }
+
+  /// The tile that an operand is made from; empty, or why no form takes it.
+  std::string_view find_source(GraphDot& dot, std::size_t i) {
+    DotOperand& operand = dot.operands[i];
+    Value v = k_[dot.op].operands[i];
+    for (OpId def = k_[v].def; def; def = k_[v].def) {
+      if (is_plain_transpose(k_[def]))
+        operand.is_transposed = !operand.is_transposed;
+      else if (k_[def].opcode != Opcode::ConvertLayout)
+        break;
+      v = k_[def].operands[0];
+    }
+    operand.tile = v;
+    const OpId def = k_[v].def;
+    if (def && k_[def].opcode == Opcode::LoadView) return find_load(operand, def);
+    const bool is_inside = def ? k_[def].parent == body_ : k_[v].region == body_;
+    operand.form = is_inside ? OperandForm::Shared : OperandForm::Register;
+    if (!is_inside && i == 1) return "its second operand is computed in front of the loop";
+    return {};
+  }
+
+  std::string_view find_load(DotOperand& operand, OpId load) {
+    if (k_[load].parent == body_) {
+      operand.form = OperandForm::Ring;
+      return graph_.load_of(k_, operand.tile) ? "" : "TMA cannot load one of its operands";
+    }
+    operand.form = OperandForm::Stationary;
+    const auto is_known = [&](const OperandLoad& l) { return l.load == load; };
+    if (std::ranges::any_of(graph_.stationary, is_known)) return {};
+    auto found = stationary_load(k_, graph_.loop, load);
+    if (!found) return "TMA cannot load an operand in front of the loop";
+    if (!is_for_dots(operand.tile))
+      return "what is loaded in front of the loop has other uses, too";
+    graph_.stationary.push_back(std::move(*found));
+    return {};
+  }
+
+  bool is_for_dots(Value v) const {
+    return std::ranges::all_of(uses_.of(v), [&](const Uses::Use& use) {
+      const OpData& d = k_[use.op];
+      return d.is(Opcode::Permute, Opcode::ConvertLayout)
+                 ? is_for_dots(d.results[0])
+                 : d.opcode == Opcode::Dot && d.parent == body_ && use.operand < 2;
+    });
+  }
+
+  /// A computed tile stays in registers if one dot alone reads it, and it lies there as A.
+  void settle_forms() {
+    std::unordered_map<Value, int> readers;
+    for (const GraphDot& dot : graph_.dots)
+      for (const DotOperand& operand : dot.operands) ++readers[operand.tile];
+    for (GraphDot& dot : graph_.dots)
+      for (std::size_t i : {0U, 1U}) {
+        DotOperand& operand = dot.operands[i];
+        if (operand.form != OperandForm::Shared) continue;
+        if (i == 0 && readers[operand.tile] == 1 && lies_as_a(dot)) {
+          operand.form = OperandForm::Register;
+        } else if (std::ranges::find(graph_.shared, operand.tile) == graph_.shared.end()) {
+          graph_.shared.push_back(operand.tile);
+        }
+      }
+  }
+
+  bool lies_as_a(const GraphDot& dot) const {
+    const DotOperand& a = dot.operands[0];
+    if (a.is_transposed || rows(dot) != kWarpRows * num_warps_) return false;
+    const LinearLayout *from = k_.type(a.tile).layout(),
+                       *to = k_.type(k_[dot.op].operands[0]).layout();
+    if (!from || !to) return true;  // of tile form
+    ConversionOptions within_threads;
+    within_threads.allow_shuffles = within_threads.allow_shared = false;
+    return bool(plan_conversion(*from, *to, size_bytes(k_.type(a.tile).dtype()), within_threads));
+  }
+
+  std::int64_t rows(const GraphDot& dot) const { return k_.type(k_[dot.op].results[0]).shape()[0]; }
+
+  // ---- legality
+  std::string_view why_not(const GraphDot& dot) const {
+    const OpData& d = k_[dot.op];
+    const MatrixType* type = matrix_type(k_, d);
+    if (!type) return "tensor cores do not take its types";
+    const Type acc = k_.type(d.results[0]);
+    const std::int64_t m = acc.shape()[0], n = acc.shape()[1];
+    const WarpGrid warps = warp_grid(m, n, num_warps_, num_warps_);
+    if (m > kMaxMmaRows || m % (kWarpRows * warps.rows) != 0 || warps.rows % kWarpgroupWarps != 0)
+      return "its rows are no multiple of 64, or more than 256";
+    if (warps.columns > 1 && (warps.columns > kMaxColumnParts ||
+                              !std::has_single_bit(static_cast<std::uint64_t>(n / kMmaColumns))))
+      return "warpgroups cannot divide its columns";
+    if (!type->has_columns(n / warps.columns)) return "no instruction has as many columns";
+    if (k_.type(d.operands[0]).shape()[1] % type->step() != 0)
+      return "a step is no multiple of an instruction's depth";
+    if (dot.operands[0].form == OperandForm::Register && m != kWarpRows * num_warps_)
+      return "its first operand, in registers, has not 16 rows a warp";
+    for (std::size_t i : {0U, 1U})
+      if (dot.operands[i].form != OperandForm::Register && !is_readable(dot, i, *type))
+        return "an operand has no layout in shared memory that wgmma takes";
+    return {};
+  }
+
+  /// Swizzled lines, with k contiguous or of 16 bits.
+  bool is_readable(const GraphDot& dot, std::size_t i, const MatrixType& type) const {
+    const DotOperand& operand = dot.operands[i];
+    if (k_.type(operand.tile).rank() != 2) return false;
+    const SharedLayout& layout = *slots_of(operand).shared_layout();
+    const int k_dim = (i == 0) != operand.is_transposed ? 1 : 0;
+    const auto& pieces = layout.piece_list();
+    const bool is_swizzled = pieces.size() == 1 && pieces.front().swizzle != 0;
+    return is_swizzled && (type.any_major() || layout.order()[0] == k_dim + 1);
+  }
+
+  Type slots_of(const DotOperand& operand) const {
+    if (operand.form == OperandForm::Shared) return stored_type(k_.type(operand.tile), 1);
+    return ring_type(k_, *graph_.load_of(k_, operand.tile), 1);
+  }
+
+  const Kernel& k_;
+  RegionId body_;
+  int num_warps_;
+  PassContext& context_;
+  Uses uses_;
+  DotGraph graph_;
+};
+
+std::int64_t bytes_of(const std::vector<OperandLoad>& loads) {
+  std::int64_t bytes = 0;
+  for (const OperandLoad& load : loads) bytes += bytes_of(load.tile);
+  return bytes;
+}
+
+}  // namespace
+
+std::string name(const DotOperand& operand) {
+  constexpr std::array kNames{"ring", "stationary", "register", "shared"};
+  return std::string(kNames[static_cast<std::size_t>(operand.form)]) +
+         (operand.is_transposed ? "^T" : "");
+}
+
+const GraphDot* DotGraph::find(OpId dot) const {
+  const auto it = std::ranges::find(dots, dot, &GraphDot::op);
+  return it == dots.end() ? nullptr : &*it;
+}
+
+const OperandLoad* DotGraph::load_of(const Kernel& k, Value tile) const {
+  for (const auto* list : {&loads, &stationary})
+    for (const OperandLoad& load : *list)
+      if (load.load == k[tile].def) return &load;
+  return nullptr;
+}
+
+std::int64_t DotGraph::stage_bytes() const { return bytes_of(loads); }
+std::int64_t DotGraph::stationary_bytes() const { return bytes_of(stationary); }
+
+std::int64_t DotGraph::shared_bytes(const Kernel& k) const {
+  std::int64_t bytes = 0;
+  for (Value tile : shared) bytes += bytes_of(k.type(tile));
+  return bytes;
+}
+
+std::int64_t DotGraph::largest_shared_bytes(const Kernel& k) const {
+  std::int64_t most = 0;
+  for (Value tile : shared) most = std::max(most, bytes_of(k.type(tile)));
+  return most;
+}
+
+int DotGraph::first_shared_slots(const Kernel& k, int stages) const {
+  std::int64_t staged = 0;
+  walk(k, k.body(), [&](OpId op) {
+    if (k[op].opcode == Opcode::StoreView && k[op].attrs.i(AttrName::tma) == 1)
+      staged = std::max(staged, bytes_of(k.type(k[op].operands[1])));
+  });
+  const std::int64_t bytes = stages * stage_bytes() + stationary_bytes() + shared_bytes(k) +
+                             largest_shared_bytes(k) + staged;
+  return bytes <= k.info.target->ring_bytes() ? 2 : 1;
+}
+
+Type stored_type(Type tile, int slots) { return slots_type(tile.with_layout(nullptr), 1, slots); }
+
+Result<DotGraph> dot_graph(const Kernel& k, OpId loop, int num_warps, PassContext& context) {
+  return Analysis(k, loop, num_warps, context).run();
+}
+
+}  // namespace tegula::ir

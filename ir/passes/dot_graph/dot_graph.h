@@ -1,0 +1,63 @@
+#pragma once
+// A loop whose dots form any graph: what each of them reads, and in which form. The input of the
+// expansion to wgmma (expand_dot_graph.h); read in tile form, where layouts are not known yet, to
+// choose a plan, and again in machine form.
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/layout/dims.h"
+#include "ir/passes/mma_loop/operand_loads.h"
+
+namespace tegula::ir {
+
+/// How a wgmma gets an operand.
+enum class OperandForm : std::uint8_t {
+  Ring,        ///< TMA loads it in each iteration
+  Stationary,  ///< TMA loads it once, in front of the loop
+  Register,    ///< the threads have computed it, and it lies as A in their registers
+  Shared,      ///< the threads have computed it, and store it for all warpgroups
+};
+
+struct DotOperand {
+  OperandForm form = OperandForm::Register;
+  Value tile;                  ///< as it was loaded or computed, before permute and convert_layout
+  bool is_transposed = false;  ///< the operand is the tile's transpose
+};
+
+struct GraphDot {
+  OpId op;
+  std::array<DotOperand, 2> operands;
+};
+
+struct DotGraph {
+  OpId loop;
+  std::vector<GraphDot> dots;           ///< in the order of the text
+  std::vector<OperandLoad> loads;       ///< of the loop, by TMA: operands and others
+  std::vector<OperandLoad> stationary;  ///< in front of the loop, by TMA
+  std::vector<Value> shared;            ///< tiles of form Shared, each once
+
+  const GraphDot* find(OpId dot) const;
+  /// The load by TMA that brings the tile, or none.
+  const OperandLoad* load_of(const Kernel& k, Value tile) const;
+
+  /// Bytes that TMA brings in an iteration, and once; of one slot of each stored tile, and of the
+  /// largest of these.
+  std::int64_t stage_bytes() const, stationary_bytes() const;
+  std::int64_t shared_bytes(const Kernel& k) const, largest_shared_bytes(const Kernel& k) const;
+  /// Slots of the tile that is stored first in an iteration: with two, no barrier separates the
+  /// reads of one iteration from the stores of the next. In machine form.
+  int first_shared_slots(const Kernel& k, int stages) const;
+};
+
+/// "ring", "ring^T", .. for remarks.
+std::string name(const DotOperand& operand);
+
+/// Shared memory of a tile that the threads store: rows of its last dimension, swizzled.
+Type stored_type(Type tile, int slots);
+
+/// The graph of a loop, for so many warps; or why its dots cannot all be wgmmas.
+Result<DotGraph> dot_graph(const Kernel& k, OpId loop, int num_warps, PassContext& context);
+
+}  // namespace tegula::ir

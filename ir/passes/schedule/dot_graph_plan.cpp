@@ -1,0 +1,116 @@
+#include "ir/passes/schedule/dot_graph_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "ir/passes/dot_graph/dot_graph.h"
+#include "ir/passes/mma_loop/operand_loads.h"
+#include "ir/passes/schedule/producer_warps.h"
+#include "ir/passes/schedule/staged_bytes.h"
+#include "ir/pipeline.h"
+
+namespace tegula::ir {
+namespace {
+
+constexpr int kMinStages = 2, kMaxStages = 4;
+
+/// Accumulators that a loop carries are live throughout; of the others two at a time, as one is
+/// computed while another is read.
+std::int64_t registers_of(const Kernel& k, const DotGraph& graph, int num_warps) {
+  std::int64_t carried = 0, fragments = 0;
+  std::vector<std::int64_t> others;
+  for (const GraphDot& dot : graph.dots) {
+    const OpData& d = k[dot.op];
+    const std::int64_t own = k.type(d.results[0]).count() / (32 * num_warps);
+    if (k[d.operands[2]].region == d.parent)
+      carried += own;
+    else
+      others.push_back(own);
+    const Type a = k.type(d.operands[0]);
+    if (dot.operands[0].form == OperandForm::Register)
+      fragments = std::max(fragments, a.count() * size_bits(a.dtype()) / 32 / (32 * num_warps));
+  }
+  std::ranges::sort(others, std::ranges::greater());
+  others.resize(2);
+  return carried + others[0] + others[1] + fragments;
+}
+
+bool is_in_counted_loops(const Kernel& k, OpId op) {
+  OpId owner = k[k[op].parent].owner;
+  while (owner && k[owner].opcode == Opcode::For) owner = k[k[owner].parent].owner;
+  return !owner;
+}
+
+std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
+  const TargetRow& target = *k.info.target;
+  const auto needs = dot_graph_needs(k, num_warps);
+  if (!needs) return std::nullopt;
+  Plan plan;
+  plan.wgmma = plan.tma_aux_loads = true;
+  plan.num_warps = plan.warps_m = num_warps;
+  plan.warps_n = 1;
+  // Stores within a loop leave no room, and no time, for an exchange through shared memory.
+  plan.stage_stores = false;
+  const auto stages_beside = [&](std::int64_t bytes) {
+    const std::int64_t left = target.ring_bytes() - needs->fixed_bytes - bytes;
+    return static_cast<int>(std::clamp<std::int64_t>(left / needs->stage_bytes, 0, kMaxStages));
+  };
+  std::int64_t beside = staged_bytes(k, plan);
+  plan.tma_store = beside > 0 && stages_beside(beside) >= kMinStages;
+  if (!plan.tma_store) beside = 0;
+  // A second slot of a stored tile saves a barrier, a third stage little.
+  if (stages_beside(beside + needs->second_slot_bytes) >= kMinStages)
+    beside += needs->second_slot_bytes;
+  plan.stages = stages_beside(beside);
+  const std::int64_t needed = needs->registers + kNonAccumulatorRegisters;
+  add_producer_warps(plan, target, needed + 32, needed);
+  if (plan.stages < kMinStages || needed > plan.registers_per_consumer(target)) return std::nullopt;
+  return plan;
+}
+
+/// Rows of the dots with the most.
+std::int64_t most_rows(const Kernel& k) {
+  std::int64_t most = 0;
+  walk(k, k.body(), [&](OpId op) {
+    if (k[op].opcode == Opcode::Dot) most = std::max(most, k.type(k[op].results[0]).shape()[0]);
+  });
+  return most;
+}
+
+}  // namespace
+
+std::optional<DotGraphNeeds> dot_graph_needs(const Kernel& k, int num_warps) {
+  std::size_t all = 0, taken = 0;
+  walk(k, k.body(), [&](OpId op) { all += k[op].opcode == Opcode::Dot ? 1 : 0; });
+  DotGraphNeeds needs;
+  PassContext unused;
+  for (OpId loop : loops_of(k)) {
+    bool has_dot = false;
+    for (OpId op : k.ops(k[loop].regions[0])) has_dot |= k[op].opcode == Opcode::Dot;
+    if (!has_dot) continue;
+    const auto graph = dot_graph(k, loop, num_warps, unused);
+    if (!graph || !is_in_counted_loops(k, loop)) return std::nullopt;
+    taken += graph->dots.size();
+    needs.stage_bytes += graph->stage_bytes();
+    needs.fixed_bytes += graph->stationary_bytes() + graph->shared_bytes(k);
+    needs.second_slot_bytes += graph->largest_shared_bytes(k);
+    needs.registers = std::max(needs.registers, registers_of(k, *graph, num_warps));
+  }
+  return all > 0 && all == taken ? std::optional(needs) : std::nullopt;
+}
+
+/// One warpgroup where 64 rows are the most there are, as long as their accumulators fit; else two.
+std::optional<Plan> dot_graph_plan(const Kernel& k) {
+  if (!k.info.target->has_wgmma || k.info.cluster > 1) return std::nullopt;
+  if (most_rows(k) <= kWgmmaRows)
+    if (const auto plan = plan_for(k, kWarpgroupWarps)) return plan;
+  return plan_for(k, 2 * kWarpgroupWarps);
+}
+
+bool dot_graph_fits(const Kernel& k, const Plan& plan) {
+  return k.info.target->has_wgmma && plan.wgmma && plan.warps_n == 1 &&
+         plan.num_warps % kWarpgroupWarps == 0 && dot_graph_needs(k, plan.num_warps).has_value();
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,28 @@
+#pragma once
+// The plan of a kernel whose loops hold any graph of dots (ir/passes/dot_graph).
+#include <cstdint>
+#include <optional>
+
+#include "ir/kernel.h"
+#include "ir/plan.h"
+
+namespace tegula::ir {
+
+/// What the loops of a kernel need together.
+struct DotGraphNeeds {
+  std::int64_t stage_bytes = 0;        ///< that TMA brings in an iteration
+  std::int64_t fixed_bytes = 0;        ///< of what is loaded once, and of tiles that threads store
+  std::int64_t second_slot_bytes = 0;  ///< of the tile that is stored first
+  std::int64_t registers = 0;          ///< of a thread, for accumulators and fragments of one loop
+};
+/// None where some dot of the kernel is in no loop of a graph of dots that so many warps compute.
+std::optional<DotGraphNeeds> dot_graph_needs(const Kernel& k, int num_warps);
+
+/// A plan in tile form: warps, stages, producer warps; none where a dot cannot be a wgmma, or where
+/// registers or shared memory do not suffice.
+std::optional<Plan> dot_graph_plan(const Kernel& k);
+
+/// Whether the plan's warps compute such graphs.
+bool dot_graph_fits(const Kernel& k, const Plan& plan);
+
+}  // namespace tegula::ir

@@ -1,0 +1,184 @@
+// Loops with any graph of dots: operands that other dots compute, tiles read plain and transposed,
+// sums into memory within the loop. Exact on small integers, on every device that is here.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "tests/differential/devices.h"
+#include "tests/differential/exact_matmul.h"
+
+namespace tegula {
+namespace {
+
+class DotGraph : public test::OnDevice {
+ protected:
+  template <class Kernel>
+  void expect_wgmmas(const Kernel& kernel, int count) const {
+    if (GetParam().kind == DeviceKind::cpu) return;
+    const std::string said = kernel.explain();
+    int found = 0;
+    for (std::size_t at = 0; (at = said.find("dot by wgmma", at)) != std::string::npos; ++at)
+      ++found;
+    EXPECT_EQ(found, count) << said;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, DotGraph, testing::ValuesIn(test::devices()), test::device_name);
+
+using Matrix = std::vector<double>;
+
+/// rows x depth times depth x columns; either may be given as its transpose.
+Matrix product(const Matrix& a, const Matrix& b, int rows, int columns, int depth, bool a_turned,
+               bool b_turned) {
+  Matrix c(static_cast<std::size_t>(rows * columns));
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < columns; ++j)
+      for (int l = 0; l < depth; ++l)
+        c[static_cast<std::size_t>(i * columns + j)] +=
+            a[static_cast<std::size_t>(a_turned ? l * rows + i : i * depth + l)] *
+            b[static_cast<std::size_t>(b_turned ? j * depth + l : l * columns + j)];
+  return c;
+}
+
+Matrix clamped(Matrix m) {
+  for (double& v : m) v = std::clamp(v, -2.0, 2.0);
+  return m;
+}
+
+/// Attention's five products, with a clamp in place of exponentials. Keys are the rows of scores,
+/// or queries are, so that other operands are transposed.
+auto five_products(int bq, int bk, bool keys_first) {
+  return kernel("five_products",
+                [=](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, In<bf16, 2> G, In<f32, 1> D,
+                    InOut<f32, 2> dQ, Out<f32, 2> dK, Out<f32, 2> dV) {
+                  const int dim = Q.static_dim(1);
+                  for (auto n : grid(rows(dK), bk)) {
+                    const Tile k = K(n, all), v = V(n, all);
+                    Tile dk = zeros<f32>(bk, dim), dv = zeros<f32>(bk, dim);
+                    for (auto m : steps(Q.rows(), bq)) {
+                      const Tile q = Q(m, all), g = G(m, all);
+                      if (keys_first) {
+                        const Tile p = min(max(dot(k, q.T()), -2.0f), 2.0f);
+                        dv = dot(cast<bf16>(p), g, dv);
+                        const Tile t = min(max(dot(v, g.T()) - expand(D(m), 0), -2.0f), 2.0f);
+                        const Tile ds = cast<bf16>(p * t);
+                        dk = dot(ds, q, dk);
+                        atomic_add(dQ(m, all), dot(ds.T(), k));
+                      } else {
+                        const Tile p = min(max(dot(q, k.T()), -2.0f), 2.0f);
+                        dv = dot(cast<bf16>(p).T(), g, dv);
+                        const Tile t = min(max(dot(g, v.T()) - expand(D(m), 1), -2.0f), 2.0f);
+                        const Tile ds = cast<bf16>(p * t);
+                        dk = dot(ds.T(), q, dk);
+                        atomic_add(dQ(m, all), dot(ds, k));
+                      }
+                    }
+                    dK(n, all) = dk;
+                    dV(n, all) = dv;
+                  }
+                });
+}
+
+struct Blocks {
+  int bq, bk, dim, queries, keys;
+  bool keys_first;
+};
+
+TEST_P(DotGraph, FiveProductsInOneLoop) {
+  for (const Blocks b : {Blocks{64, 128, 64, 200, 136, true}, Blocks{64, 128, 128, 192, 128, true},
+                         Blocks{64, 128, 64, 136, 264, false}, Blocks{64, 64, 64, 64, 64, true},
+                         Blocks{64, 128, 64, 0, 128, true}}) {
+    SCOPED_TRACE(testing::Message() << b.bq << "x" << b.bk << "x" << b.dim << b.keys_first);
+    const Tensor Q = integers({b.queries, b.dim}, DType::bf16, 1),
+                 K = integers({b.keys, b.dim}, DType::bf16, 2),
+                 V = integers({b.keys, b.dim}, DType::bf16, 3),
+                 G = integers({b.queries, b.dim}, DType::bf16, 4),
+                 D = integers({b.queries}, DType::f32, 5),
+                 dQ = Tensor::zeros({b.queries, b.dim}, DType::f32, GetParam()),
+                 dK = empty({b.keys, b.dim}, DType::f32), dV = empty({b.keys, b.dim}, DType::f32);
+    const auto kernel = five_products(b.bq, b.bk, b.keys_first);
+    kernel(stream(), Q, K, V, G, D, dQ, dK, dV);
+    const Matrix q = Q.to_doubles(), k = K.to_doubles(), v = V.to_doubles(), g = G.to_doubles(),
+                 d = D.to_doubles();
+    // Scores are of keys by queries.
+    const Matrix p = clamped(product(k, q, b.keys, b.queries, b.dim, false, true));
+    Matrix t = product(v, g, b.keys, b.queries, b.dim, false, true);
+    for (std::size_t i = 0; i < t.size(); ++i) t[i] -= d[i % static_cast<std::size_t>(b.queries)];
+    t = clamped(t);
+    for (std::size_t i = 0; i < t.size(); ++i) t[i] *= p[i];
+    test::expect_equal(dV, product(p, g, b.keys, b.dim, b.queries, false, false));
+    test::expect_equal(dK, product(t, q, b.keys, b.dim, b.queries, false, false));
+    test::expect_equal(dQ, product(t, k, b.queries, b.dim, b.keys, true, false));
+    expect_wgmmas(kernel, 5);
+  }
+}
+
+/// A tile of B that stays on chip, and results that are stored in the loop.
+TEST_P(DotGraph, StationaryB) {
+  const auto stationary = kernel("stationary", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
+    for (auto n : grid(cols(C), 64)) {
+      const Tile b = B(all, n);
+      for (auto m : steps(A.rows(), 128)) C(m, n) = dot(A(m, all), b);
+    }
+  });
+  const Tensor A = integers({392, 128}, DType::bf16, 1), B = integers({128, 136}, DType::bf16, 2),
+               C = empty({392, 136}, DType::f32);
+  stationary(stream(), A, B, C);
+  test::expect_equal(C, test::product(A, B));
+  expect_wgmmas(stationary, 1);
+}
+
+/// A state that the loop carries is one dot's sum and, rounded, another one's operand.
+TEST_P(DotGraph, LinearAttention) {
+  const auto chunks =
+      kernel("chunks", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, Out<f32, 2> O) {
+        const int keys = K.static_dim(1), values = V.static_dim(1);
+        for (auto b : grid(Tile(1), 1)) {
+          Tile state = zeros<f32>(keys, values);
+          for (auto t : steps(Q.rows(), 64)) {
+            const Tile q = Q(t, all), k = K(t, all), v = V(t, all);
+            Tile s = min(max(dot(q, k.T()), -2.0f), 2.0f);
+            s = where(expand(t, 1) >= expand(t, 0), s, 0.0f);
+            const Tile h = min(max(state, -3.0f), 3.0f);
+            O(t, all) = dot(cast<bf16>(s), v, dot(q, cast<bf16>(h))) + cast<f32>(b.first());
+            state = dot(k.T(), v, state);
+          }
+        }
+      });
+  const int length = 200, keys = 64, values = 128;
+  const Tensor Q = integers({length, keys}, DType::bf16, 1),
+               K = integers({length, keys}, DType::bf16, 2),
+               V = integers({length, values}, DType::bf16, 3),
+               O = empty({length, values}, DType::f32);
+  chunks(stream(), Q, K, V, O);
+  const Matrix q = Q.to_doubles(), k = K.to_doubles(), v = V.to_doubles();
+  const auto at = [](const Matrix& m, int row, int columns, int column) {
+    return m[static_cast<std::size_t>(row * columns + column)];
+  };
+  Matrix state(static_cast<std::size_t>(keys * values)), want;
+  for (int first = 0; first < length; first += 64) {
+    const int end = std::min(length, first + 64);
+    for (int i = first; i < end; ++i)
+      for (int c = 0; c < values; ++c) {
+        double sum = 0;
+        for (int j = first; j <= i; ++j) {
+          double s = 0;
+          for (int l = 0; l < keys; ++l) s += at(q, i, keys, l) * at(k, j, keys, l);
+          sum += std::clamp(s, -2.0, 2.0) * at(v, j, values, c);
+        }
+        for (int l = 0; l < keys; ++l)
+          sum += at(q, i, keys, l) * std::clamp(at(state, l, values, c), -3.0, 3.0);
+        want.push_back(sum);
+      }
+    for (int l = 0; l < keys; ++l)
+      for (int c = 0; c < values; ++c)
+        for (int j = first; j < end; ++j)
+          state[static_cast<std::size_t>(l * values + c)] +=
+              at(k, j, keys, l) * at(v, j, values, c);
+  }
+  test::expect_equal(O, want);
+  expect_wgmmas(chunks, 4);
+}
+
+}  // namespace
+}  // namespace tegula
