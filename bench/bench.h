@@ -31,6 +31,7 @@ struct Case {
 };
 using Tensors = std::span<const Tensor>;
 void add_row_cases(std::vector<Case>& list);
+void add_device_cases(std::vector<Case>& list);
 void add_matmul_cases(std::vector<Case>& list);
 void add_tuned_cases(std::vector<Case>& list);
 void add_moe_cases(std::vector<Case>& list);
