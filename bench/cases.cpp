@@ -109,6 +109,7 @@ std::vector<Case> make_cases() {
                   }});
   add_row_cases(list);
   add_device_cases(list);
+  add_triton_cases(list);
   add_matmul_cases(list);
   add_ladder(list);
   add_tuned_cases(list);
