@@ -30,7 +30,14 @@ struct Case {
   std::function<AttentionSetup(std::span<const Tensor>, double)> setup = {};
 };
 using Tensors = std::span<const Tensor>;
+/// Bytes as 8-bit floats, which the caller's library has no name for.
+inline Tensor as_fp8(const Tensor& bytes) {
+  return Tensor::borrow(bytes.data(), bytes.shape(), DType::f8e4m3, bytes.device(),
+                        bytes.strides());
+}
 void add_row_cases(std::vector<Case>& list);
+void add_device_cases(std::vector<Case>& list);
+void add_triton_cases(std::vector<Case>& list);
 void add_matmul_cases(std::vector<Case>& list);
 void add_tuned_cases(std::vector<Case>& list);
 void add_moe_cases(std::vector<Case>& list);

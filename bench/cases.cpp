@@ -108,6 +108,8 @@ std::vector<Case> make_cases() {
                         .first->second(s, t[0], t[1], t[2]);
                   }});
   add_row_cases(list);
+  add_device_cases(list);
+  add_triton_cases(list);
   add_matmul_cases(list);
   add_ladder(list);
   add_tuned_cases(list);

@@ -11,12 +11,6 @@
 namespace tegula::bench {
 namespace {
 
-/// Bytes that the caller's library has no name for.
-Tensor as_fp8(const Tensor& bytes) {
-  return Tensor::borrow(bytes.data(), bytes.shape(), DType::f8e4m3, bytes.device(),
-                        bytes.strides());
-}
-
 /// The sum of 1e15 if direct, 2e15 if tiles are in ping-pong, 4e15 if multicast, 8e15 if streamed,
 /// + stages
 /// * 1e13 + 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN * 1e3 + BK (64 or 128)

@@ -59,12 +59,6 @@ void add_losses(std::vector<Case>& list) {
                   }});
 }
 
-/// Bytes that the caller's library has no name for.
-Tensor as_fp8(const Tensor& bytes) {
-  return Tensor::borrow(bytes.data(), bytes.shape(), DType::f8e4m3, bytes.device(),
-                        bytes.strides());
-}
-
 /// One optimizer for each list of tensors: w, g, m, v, w, g, m, v, ..
 const AdamW& adamw_of(Tensors t) {
   static std::map<const void*, AdamW> made;

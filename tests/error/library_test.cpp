@@ -5,12 +5,20 @@
 #include "tegula/kernels/block_patterns.h"
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/cross_entropy.h"
+#include "tegula/kernels/device_histogram.h"
+#include "tegula/kernels/device_scan.h"
+#include "tegula/kernels/device_searchsorted.h"
+#include "tegula/kernels/device_segment_sum.h"
+#include "tegula/kernels/device_select.h"
+#include "tegula/kernels/device_sort.h"
+#include "tegula/kernels/device_topk.h"
 #include "tegula/kernels/embedding.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/gated_activation.h"
 #include "tegula/kernels/gated_matmul.h"
 #include "tegula/kernels/hadamard.h"
 #include "tegula/kernels/linear_cross_entropy.h"
+#include "tegula/kernels/log_matmul.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/moe.h"
@@ -154,6 +162,25 @@ TEST(LibraryError, Others) {
   expect("T1660 copied_tensors", [] { copy(stream(), of({4, 8}), of({4, 8}, DType::f32)); });
   expect("T1661 row_type",
          [] { softmax(stream(), of({4, 8}, DType::i32), of({4, 8}, DType::i32)); });
+}
+
+TEST(LibraryError, Arrays) {
+  const Tensor x = of({8}, DType::f32), y = of({8}, DType::f32);
+  expect("T1662 scanned type",
+         [&] { device_scan(stream(), of({8}, DType::i8), of({8}, DType::i8)); });
+  expect("T1662 kept", [&] { device_select(stream(), x, of({8}, DType::i32), y, y); });
+  expect("T1662 sorted type",
+         [&] { device_sort(stream(), of({8}, DType::i8), of({8}, DType::i8)); });
+  expect("T1662 sorted values",
+         [&] { device_sort(stream(), x, y, {.values = of({8}, DType::i32)}); });
+  expect("T1662 too many of the best", [&] {
+    const Tensor values = of({2, 9}, DType::f32), indices = of({2, 9}, DType::i32);
+    device_topk(stream(), of({2, 8}, DType::f32), values, indices);
+  });
+  expect("T1662 segments", [&] { device_segment_sum(stream(), x, of({3}, DType::i32), y); });
+  expect("T1662 places", [&] { device_searchsorted(stream(), x, y, y); });
+  expect("T1662 keys", [&] { device_histogram(stream(), x, of({4}, DType::i32)); });
+  expect("T1662 of log_matmul", [&] { log_matmul(stream(), of({4, 8}), of({8, 4}), of({4, 4})); });
 }
 
 TEST(LibraryError, LayersOfExperts) {

@@ -1,0 +1,13 @@
+#pragma once
+// Triton's tutorial 07, a function of a library: here one of the language.
+#include <tegula/tegula.h>
+
+namespace tegula::tutorials {
+
+inline auto arc_sine() {
+  return kernel("arc_sine", [](In<f32, 1> x, Out<f32, 1> y) {
+    for (auto i : grid(y, 4096)) y(i) = asin(x(i));
+  });
+}
+
+}  // namespace tegula::tutorials

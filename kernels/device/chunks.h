@@ -1,0 +1,93 @@
+#pragma once
+// Reduce-then-scan (Sengupta, Harris, Zhang and Owens 2007): one launch sums the chunks of an
+// array, its last program scans the sums, and the next launch scans each chunk from its own start.
+// Who comes first decides nothing, so floats have the same bits in every run.
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "kernels/argument_error.h"
+#include "tegula/call_plan.h"
+#include "tegula/int_math.h"
+#include "tegula/tegula.h"
+
+namespace tegula::device {
+
+/// Elements of a chunk, and of a line of it that a warp scans by itself.
+inline constexpr int kChunk = 8192, kLine = 128;
+/// Sums of chunks that the last program scans at a time.
+inline constexpr int kSumsPerStep = 4096;
+
+/// Chunks of an array; one of nothing at least.
+inline std::int64_t chunks_of(std::int64_t elements) {
+  return std::max<std::int64_t>(1, ceil_div<std::int64_t>(elements, kChunk));
+}
+
+/// Elements of chunk number `number`.
+inline Index chunk_at(const Tile& number) { return slice(number * kChunk, kChunk); }
+
+/// Running sums of a chunk of sums or counts.
+inline Tile prefix_of_chunk(const Tile& chunk, bool is_exclusive) {
+  const Tile lines = chunk.reshape({kChunk / kLine, kLine});
+  const Tile before = cumsum(sum(lines, 1), 0, {.exclusive = true});
+  return (cumsum(lines, 1, {.exclusive = is_exclusive}) + before.expand(1)).reshape({kChunk});
+}
+
+/// Puts the sum of those in front of it in the place of each sum, and returns the sum of all.
+template <class T>
+Tile scan_sums(const InOut<T, 1>& sums) {
+  Tile carried = full<T>(0);
+  for (auto c : steps(sums.dim(0), kSumsPerStep)) {
+    const Tile part = fill_absent(sums(c), 0);
+    sums(c) = carried + cumsum(part, 0, {.exclusive = true});
+    carried += sum(part);
+  }
+  return carried;
+}
+
+/// The first launch: starts[i] becomes the sum of all chunks in front of chunk i. Elements are
+/// converted to `T` first, so that truth values are counted.
+template <class From, class T>
+auto chunk_starts() {
+  return kernel("device_chunk_starts", [](In<From, 1> x, InOut<T, 1> starts,
+                                          std::optional<Out<T, 1>> total, Ptr<u32> arrivals) {
+    for (auto i : grid(starts, 1)) {
+      grid_dependency_wait();
+      starts(i) = sum(cast<T>(x(chunk_at(i.first()))));
+      if_(arrive_and_test_last(arrivals, cast<i32>(starts.dim(0))), [&] {
+        const Tile all_of_them = scan_sums(starts);
+        if (total) (*total)(0) = all_of_them;
+      });
+    }
+  });
+}
+
+/// The second launch of a scan. The last chunks come first: the L2 still has them.
+template <class T>
+auto scan_chunks() {
+  return kernel("device_scan", [](In<T, 1> x, In<T, 1> starts, Out<T, 1> y, bool is_exclusive) {
+    for (auto i : grid(starts, 1)) {
+      grid_dependency_wait();
+      const Tile chunk = starts.dim(0) - 1 - i.first();
+      y(chunk_at(chunk)) = starts(chunk) + prefix_of_chunk(x(chunk_at(chunk)), is_exclusive);
+    }
+  });
+}
+
+/// Adds the launches of y = running sums of x to a plan.
+template <class T>
+void plan_scan(PlanBuilder& plan, PlanSlot x, PlanSlot y, bool is_exclusive) {
+  static const auto* const starts_kernel = new auto(chunk_starts<T, T>());
+  static const auto* const scan_kernel = new auto(scan_chunks<T>());
+  const PlanSlot starts = plan.scratch({chunks_of(plan.tensor(x).size(0))}, dtype_of<T>);
+  plan.launch(*starts_kernel, x, starts, PlanSlot(), plan.counters(1));
+  plan.launch(*scan_kernel, x, starts, y, is_exclusive);
+}
+
+/// Throws T1662: the element type is none of those that `types` names.
+[[noreturn]] inline void throw_type(const char* kernel, const char* name, const Tensor& tensor,
+                                    const char* types) {
+  throw_argument_error(ErrorId::kernel_argument, kernel, name, tensor.str(), types);
+}
+
+}  // namespace tegula::device

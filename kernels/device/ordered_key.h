@@ -1,0 +1,43 @@
+#pragma once
+// Keys as unsigned words whose order is that of a sort.
+#include <type_traits>
+
+#include "tegula/order.h"
+#include "tegula/tegula.h"
+
+namespace tegula::device {
+
+/// The order of T: words that compare as a sort in this direction wants the keys.
+template <class T>
+class OrderedKey {
+ public:
+  using Word =
+      std::conditional_t<sizeof(T) == 2, u16, std::conditional_t<sizeof(T) == 4, u32, u64>>;
+  static constexpr int kBits = 8 * static_cast<int>(sizeof(T));
+
+  explicit OrderedKey(Direction direction) : direction_(direction) {}
+
+  Tile word_of(const Tile& key) const {
+    if constexpr (!is_float(dtype_of<T>)) return directed(flip_sign(bitcast<Word>(key)));
+    const Tile bits = bitcast<Word>(where(key == 0, 0.0f, key)), is_negative = bits >= sign();
+    return where(isnan(key), last(), directed(where(is_negative, ~bits, bits ^ sign())));
+  }
+  Tile key_of(const Tile& word) const {
+    const Tile key = directed(word);
+    if constexpr (!is_float(dtype_of<T>)) return bitcast<T>(flip_sign(key));
+    const Tile bits = where(key >= sign(), key ^ sign(), ~key);
+    return where(word == last(), nan, bitcast<T>(bits));
+  }
+
+ private:
+  static Tile sign() { return full<Word>(1) << (kBits - 1); }
+  static Tile last() { return ~full<Word>(0); }
+  static Tile flip_sign(const Tile& bits) { return is_signed(dtype_of<T>) ? bits ^ sign() : bits; }
+  Tile directed(const Tile& word) const {
+    return direction_ == Direction::descending ? ~word : word;
+  }
+
+  Direction direction_;
+};
+
+}  // namespace tegula::device

@@ -1,0 +1,123 @@
+#pragma once
+// Sorts of whole arrays, and the best k of rows.
+#include <limits>
+#include <numeric>
+
+#include "tegula/kernels/device_sort.h"
+#include "tegula/kernels/device_topk.h"
+#include "tests/differential/row_checks.h"
+
+namespace tegula::test {
+
+/// Many ties, both zeros, infinities and NaN in front, between and behind.
+inline Doubles keys_with_ties(std::int64_t n, DType dtype, std::int64_t distinct) {
+  Doubles keys(n);
+  for (std::int64_t i = 0; i < n; ++i) {
+    keys[i] = static_cast<double>((i * 7919 + i / 5) % distinct);
+    if (is_signed(dtype) || is_float(dtype)) keys[i] -= static_cast<double>(distinct / 2);
+  }
+  if (!is_float(dtype)) return keys;
+  for (std::int64_t i = 0; i < n; i += 17) keys[i] = i % 2 == 0 ? 0.0 : -0.0;
+  for (std::int64_t i = 0; i < n; i += 61) keys[i] = std::nan("");
+  for (std::int64_t i = 5; i < n; i += 97)
+    keys[i] = i % 2 == 0 ? std::numeric_limits<double>::infinity()
+                         : -std::numeric_limits<double>::infinity();
+  return keys;
+}
+
+/// Places of the keys in order: stable, NaN last.
+inline std::vector<std::int64_t> order_of(std::span<const double> keys, Direction direction) {
+  std::vector<std::int64_t> order(keys.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    if (std::isnan(keys[a]) || std::isnan(keys[b])) return !std::isnan(keys[a]);
+    return direction == Direction::ascending ? keys[a] < keys[b] : keys[a] > keys[b];
+  });
+  // A NaN is not in front of another.
+  std::stable_partition(order.begin(), order.end(),
+                        [&](std::int64_t i) { return !std::isnan(keys[i]); });
+  return order;
+}
+
+inline Tensor tensor_of(const Doubles& values, const Dims& shape, DType dtype, Device device) {
+  return Tensor::from(values, shape, Device::cpu()).cast(dtype).to(device);
+}
+
+inline void check_sort(std::int64_t n, DType dtype, Direction direction, Device device) {
+  const Tensor keys = tensor_of(keys_with_ties(n, dtype, 5000), {n}, dtype, device);
+  const Doubles x = keys.to_doubles();
+  const std::vector<std::int64_t> order = order_of(x, direction);
+  Doubles sorted, places, doubled;
+  for (const std::int64_t i : order) {
+    sorted.push_back(x[i] == 0 ? 0.0 : x[i]);
+    places.push_back(static_cast<double>(i));
+    doubled.push_back(static_cast<double>(2 * i));
+  }
+  const Tensor y = unwritten_rows({n}, dtype, device),
+               values = unwritten_rows({n}, DType::i32, device);
+  const Stream stream(device);
+  device_sort(stream, keys, y, {.direction = direction, .sorted_values = values});
+  expect_elements(y, sorted, 0, 0);
+  for (std::int64_t i = 0; i < n; ++i)
+    ASSERT_FALSE(std::signbit(y.to_doubles()[i]) && sorted[i] == 0 && n < 100) << "-0 stays";
+  expect_elements(values, places, 0, 0);
+  Doubles numbers(n);
+  for (std::int64_t i = 0; i < n; ++i) numbers[i] = static_cast<double>(2 * i);
+  device_sort(stream, keys, y,
+              {.direction = direction,
+               .sorted_values = values,
+               .values = tensor_of(numbers, {n}, DType::i32, device)});
+  expect_elements(values, doubled, 0, 0);
+  const Tensor alone = unwritten_rows({n}, dtype, device);
+  device_sort(stream, keys, alone, {.direction = direction});
+  expect_elements(alone, sorted, 0, 0);
+}
+
+inline void check_sorts(Device device) {
+  for (const DType dtype : {DType::bf16, DType::f32, DType::i32, DType::u32, DType::i64, DType::f16,
+                            DType::f64, DType::u64})
+    for (const std::int64_t n : {0, 1, 33, 2049, 9000})
+      for (const Direction direction : {Direction::ascending, Direction::descending}) {
+        const bool is_common = dtype == DType::f32 || dtype == DType::i32;
+        if (!is_common && n != 33 && n != 2049) continue;
+        SCOPED_TRACE(testing::Message() << n << " of " << name(dtype));
+        check_sort(n, dtype, direction, device);
+      }
+}
+
+struct TopkCase {
+  std::int64_t rows, n, k;
+};
+
+inline void check_topk(const TopkCase& c, DType dtype, Direction direction, Device device) {
+  const Tensor x =
+      tensor_of(keys_with_ties(c.rows * c.n, dtype, 900), {c.rows, c.n}, dtype, device);
+  const Doubles all = x.to_doubles();
+  Doubles values, places;
+  for (std::int64_t r = 0; r < c.rows; ++r) {
+    const std::span row(all.data() + r * c.n, static_cast<std::size_t>(c.n));
+    const std::vector<std::int64_t> order = order_of(row, direction);
+    for (std::int64_t i = 0; i < c.k; ++i) {
+      values.push_back(row[order[i]]);
+      places.push_back(static_cast<double>(order[i]));
+    }
+  }
+  const Tensor y = unwritten_rows({c.rows, c.k}, dtype, device),
+               indices = unwritten_rows({c.rows, c.k}, DType::i32, device);
+  device_topk(Stream(device), x, y, indices, direction);
+  expect_elements(y, values, 0, 0);
+  expect_elements(indices, places, 0, 0);
+}
+
+inline void check_topks(Device device) {
+  for (const TopkCase& c : {TopkCase{0, 5, 2}, TopkCase{1, 1, 1}, TopkCase{70, 64, 8},
+                            TopkCase{5, 500, 8}, TopkCase{3, 1025, 1}, TopkCase{2, 4096, 40},
+                            TopkCase{2, 4097, 1}, TopkCase{1, 30000, 70}, TopkCase{1, 4100, 10}})
+    for (const DType dtype : {DType::bf16, DType::f32, DType::i32}) {
+      SCOPED_TRACE(testing::Message()
+                   << name(dtype) << " " << c.k << " of " << c.rows << " x " << c.n);
+      check_topk(c, dtype, c.n % 2 == 0 ? Direction::descending : Direction::ascending, device);
+    }
+}
+
+}  // namespace tegula::test

@@ -1,0 +1,16 @@
+// Sorts of whole arrays and the best k of rows on every device that is here.
+#include "tests/differential/device_order_checks.h"
+
+#include "tests/differential/devices.h"
+
+namespace tegula::test {
+namespace {
+
+class DeviceOrder : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceOrder, testing::ValuesIn(devices()), device_name);
+
+TEST_P(DeviceOrder, Sorts) { check_sorts(GetParam()); }
+TEST_P(DeviceOrder, BestOfRows) { check_topks(GetParam()); }
+
+}  // namespace
+}  // namespace tegula::test
