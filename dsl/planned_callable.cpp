@@ -23,6 +23,11 @@ std::uint64_t next_id() {
 /// A mode that looks at every launch, or a call inside of a kernel's trace, which is refused.
 bool looks_at_launches() { return Tracer::current() || env().eager || wants_retrace(); }
 
+std::atomic<FirstCallHook>& hook_cell() {
+  static std::atomic<FirstCallHook> cell = nullptr;
+  return cell;
+}
+
 bool is_same(const Capture& a, const Capture& b) {
   if (a.cell != b.cell || a.tensor != b.tensor) return false;
   if (a.cell || a.tensor) return true;
@@ -96,11 +101,28 @@ void PlannedCallable::call(const Stream& stream, std::span<const HostArg> args,
   first_call(stream, args, options, object, build);
 }
 
+std::shared_ptr<const CallPlan> FirstCall::build() const {
+  PlanRecorder recorder(callable_, stream_.device(), args_, false);
+  PlanBuilder builder(recorder);
+  build_(object_, builder);
+  return std::make_shared<CallPlan>(recorder.take());
+}
+
+void FirstCall::run(const CallPlan& plan, const Stream& stream,
+                    std::span<const HostArg> args) const {
+  const PlannedCallable::Values captured(callable_.captures());
+  plan.run(stream, args, captured.all());
+}
+
+void set_first_call_hook(FirstCallHook hook) { hook_cell() = hook; }
+
 void PlannedCallable::first_call(const Stream& stream, std::span<const HostArg> args,
                                  std::span<const std::uint64_t> options, const void* object,
                                  BuildFn build) {
   const bool looks = looks_at_launches();
   const std::uint64_t before = generation();
+  if (const FirstCallHook hook = hook_cell().load(std::memory_order_relaxed); hook && !looks)
+    hook(FirstCall(*this, stream, args, object, build));
   PlanRecorder recorder(*this, stream.device(), args, looks);
   PlanBuilder builder(recorder);
   build(object, builder);

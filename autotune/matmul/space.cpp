@@ -60,10 +60,26 @@ MatmulConfig canonical(MatmulConfig c, const MatmulProblem& p, const Limits& gpu
   return c;
 }
 
+double cycles(const MatmulProblem& p, const MatmulConfig& c, const DeviceProfile& gpu) {
+  return cycles_of(work_of(p, c, limits_of(gpu).target), gpu.cost, gpu.num_sms);
+}
+
+/// Sums of the same terms in the same order: the engine, the parts of k, and where the terms of an
+/// iteration are added first, how many these are.
+std::uint64_t numerics(const MatmulProblem& p, const MatmulConfig& c, const Limits& gpu) {
+  const MmaEngine engine = engine_of(p, c, gpu.target);
+  const bool adds_iterations = p.fp32_promotion || engine == MmaEngine::mma_sync;
+  const int parts = c.split == SplitK::none ? 1 : c.parts;
+  std::uint64_t hash =
+      detail::mixed(static_cast<std::uint64_t>(engine), adds_iterations ? c.bk : 0);
+  hash = detail::mixed(hash, static_cast<std::uint64_t>(c.split));
+  return detail::mixed(hash, static_cast<std::uint64_t>(parts));
+}
+
 }  // namespace
 
 const MatmulSpace& matmul_space() {
-  static const MatmulSpace space{kAxes, matmul_rules(), start, canonical, work_of};
+  static const MatmulSpace space{kAxes, matmul_rules(), start, canonical, cycles, numerics};
   return space;
 }
 

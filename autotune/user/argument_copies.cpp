@@ -8,7 +8,6 @@
 #include <cstring>
 #include <thread>
 
-#include "dsl/errors.h"
 #include "runtime/context.h"
 #include "runtime/driver_api.h"
 
@@ -116,14 +115,18 @@ void fill_bytes(const Tensor& bytes, unsigned char value, const Stream& stream) 
       "cuMemsetD8Async");
 }
 
-ArgumentCopy::ArgumentCopy(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args,
-                           const Stream& stream)
+std::vector<tegula::detail::ViewAccess> access_of(std::span<const dsl::ParamInfo> params) {
+  std::vector<tegula::detail::ViewAccess> all;
+  for (const dsl::ParamInfo& p : params) all.push_back(p.access);
+  return all;
+}
+
+ArgumentCopy::ArgumentCopy(std::span<const dsl::HostArg> args,
+                           std::span<const tegula::detail::ViewAccess> access, const Stream& stream)
     : args_(args.begin(), args.end()) {
   for (std::size_t i = 0; i < args_.size(); ++i) {
     dsl::HostArg& a = args_[i];
-    if (a.kind == dsl::ParamKind::Pointer && a.tensor == nullptr)
-      fail(ErrorId::tuned_address, kernel.loc(), {}, kernel.callee().argument(i));
-    if (a.tensor == nullptr || a.tensor->numel() == 0) continue;
+    if (a.tensor == nullptr || !a.tensor->defined() || a.tensor->numel() == 0) continue;
     const Tensor& t = *a.tensor;
     const ByteRange range = t.byte_range();
     const std::int64_t bytes = size_of(range);
@@ -140,8 +143,7 @@ ArgumentCopy::ArgumentCopy(const dsl::KernelInstance& kernel, std::span<const ds
     a.tensor = tensors_.back().get();
     if (a.kind == dsl::ParamKind::Pointer)
       a.bits = detail::bits_of(static_cast<const void*>(tensors_.back()->data()));
-    copied_.push_back(
-        {i, t, block, bytes_at(begin, bytes, t.device(), owner), kernel.params()[i].access});
+    copied_.push_back({i, t, block, bytes_at(begin, bytes, t.device(), owner), access[i]});
     copied_.back().bytes.copy_from(bytes_at(range.begin, bytes, t.device()), stream);
   }
 }
@@ -149,8 +151,8 @@ ArgumentCopy::ArgumentCopy(const dsl::KernelInstance& kernel, std::span<const ds
 void ArgumentCopy::reset(const Stream& stream) const {
   for (const Copied& c : copied_) {
     const ByteRange range = c.original.byte_range();
-    if (c.access == detail::ViewAccess::Out) fill_bytes(c.bytes, kPoison, stream);
-    if (c.access == detail::ViewAccess::InOut)
+    if (c.access == tegula::detail::ViewAccess::Out) fill_bytes(c.bytes, kPoison, stream);
+    if (c.access == tegula::detail::ViewAccess::InOut)
       c.bytes.copy_from(bytes_at(range.begin, size_of(range), c.original.device()), stream);
   }
 }
@@ -158,7 +160,7 @@ void ArgumentCopy::reset(const Stream& stream) const {
 void ArgumentCopy::outputs(const Stream& stream, std::vector<Tensor>& out) const {
   std::size_t next = 0;
   for (const Copied& c : copied_) {
-    if (c.access == detail::ViewAccess::In) continue;
+    if (c.access == tegula::detail::ViewAccess::In) continue;
     if (next == out.size()) out.push_back(host_bytes(c.bytes.numel(), c.bytes.device()));
     out[next++].copy_from(c.bytes, stream);
   }
@@ -189,17 +191,20 @@ std::string ArgumentCopy::red_zone_damage(const Stream& stream) const {
 std::int64_t bytes_of(std::span<const dsl::HostArg> args) {
   std::int64_t bytes = 0;
   for (const dsl::HostArg& a : args)
-    if (a.tensor != nullptr) bytes += size_of(a.tensor->byte_range());
+    if (a.tensor != nullptr && a.tensor->defined()) bytes += size_of(a.tensor->byte_range());
   return bytes;
 }
 
 Difference compare(const std::vector<Tensor>& found, const std::vector<Tensor>& wanted,
-                   std::span<const dsl::HostArg> args, std::span<const dsl::ParamInfo> params) {
+                   std::span<const dsl::HostArg> args,
+                   std::span<const tegula::detail::ViewAccess> access) {
   Difference out;
   std::size_t next = 0;
   for (std::size_t i = 0; i < args.size(); ++i) {
     const Tensor* t = args[i].tensor;
-    if (t == nullptr || t->numel() == 0 || params[i].access == detail::ViewAccess::In) continue;
+    if (t == nullptr || !t->defined() || t->numel() == 0 ||
+        access[i] == tegula::detail::ViewAccess::In)
+      continue;
     const Tensor &f = found[next], &w = wanted[next];
     ++next;
     if (has_same_bytes(f, w)) continue;

@@ -16,9 +16,9 @@ class ArgumentCopy {
  public:
   static constexpr std::int64_t kRedZone = std::int64_t{64} << 10;
 
-  /// Throws CompileError for an address that is not a tensor's: nothing says how much to copy.
-  ArgumentCopy(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args,
-               const Stream& stream);
+  /// `access` is that of each argument.
+  ArgumentCopy(std::span<const dsl::HostArg> args,
+               std::span<const tegula::detail::ViewAccess> access, const Stream& stream);
 
   std::span<const dsl::HostArg> args() const { return args_; }
   /// Fills outputs with NaNs (all bits 1) and gives inputs that are written their values again.
@@ -34,13 +34,16 @@ class ArgumentCopy {
     std::size_t position;
     Tensor original, block;  ///< block: bytes with both red zones
     Tensor bytes;            ///< the part of the block that holds the elements
-    detail::ViewAccess access;
+    tegula::detail::ViewAccess access;
   };
 
   std::vector<dsl::HostArg> args_;
   std::vector<Copied> copied_;
   std::vector<std::unique_ptr<Tensor>> tensors_;
 };
+
+/// The access of each of a kernel's parameters.
+std::vector<tegula::detail::ViewAccess> access_of(std::span<const dsl::ParamInfo> params);
 
 /// Sets every byte of a contiguous tensor of bytes, on its device.
 void fill_bytes(const Tensor& bytes, unsigned char value, const Stream& stream);
@@ -56,6 +59,7 @@ struct Difference {
 /// Compares outputs with those of the reference: bit by bit, then by the error that rounding alone
 /// makes. `like` are the arguments, in order of the outputs' tensors.
 Difference compare(const std::vector<Tensor>& found, const std::vector<Tensor>& wanted,
-                   std::span<const dsl::HostArg> args, std::span<const dsl::ParamInfo> params);
+                   std::span<const dsl::HostArg> args,
+                   std::span<const tegula::detail::ViewAccess> access);
 
 }  // namespace tegula::autotune

@@ -1,18 +1,17 @@
 #include "autotune/user/in_process_measure.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <random>
 #include <thread>
 #include <utility>
 
 #include "autotune/race/statistics.h"
-#include "autotune/user/code_hash.h"
 #include "runtime/context.h"
 #include "support/warnings.h"
 
@@ -24,57 +23,25 @@ constexpr int kMaxCallsOfSample = 64;
 constexpr int kMaxCopies = 16;
 constexpr std::chrono::milliseconds kMinWarmUp{150}, kMaxWarmUp{400};
 
-/// Defects of the code: codes of warnings are those of runtime/warnings.def.
-std::string defects_of(const std::vector<Warning>& warnings) {
-  std::string text;
-  for (const Warning& w : warnings)
-    text += fmt::format("{}{} {}", text.empty() ? "" : "; ", w.code, w.text);
-  return text;
-}
-
 }  // namespace
 
-InProcessMeasure::InProcessMeasure(dsl::KernelInstance& kernel, const UserSpace& space,
-                                   std::span<const dsl::HostArg> args, Device device,
-                                   Options options)
-    : kernel_(kernel), space_(space), args_(args), stream_(device), options_(std::move(options)) {}
+InProcessMeasure::InProcessMeasure(CallCandidates& candidates, std::span<const dsl::HostArg> args,
+                                   Device device, Options options)
+    : candidates_(candidates), args_(args), stream_(device), options_(std::move(options)) {}
 
 InProcessMeasure::~InProcessMeasure() = default;
 
-/// Code that the passes already degrade is the slowest to assemble, and loses to any that is not.
-void InProcessMeasure::compile(int candidate, Candidate& c, Prepared& out) {
-  c.instance = kernel_.with(space_.settings[static_cast<std::size_t>(candidate)]);
-  if (candidate != 0 && !is_degraded_ && !stream_.device().on_host()) {
-    out.why = defects_of(c.instance->launcher.try_passes(*c.instance, stream_.device(), args_));
-    if (!out.why.empty()) {
-      out.verdict = Verdict::refused;
-      return;
-    }
-  }
-  c.kernel = c.instance->launcher.prepare(*c.instance, &stream_, args_);
-  out.code = code_hash(*c.kernel);
-  out.shared_bytes = c.kernel->artefact().shared_bytes;
-  out.registers = c.kernel->artefact().report.registers;
-  out.why = defects_of(c.kernel->warnings_on(stream_.device()));
-  out.is_degraded = !out.why.empty();
-  if (candidate == 0) is_degraded_ = out.is_degraded;
-}
-
 Prepared InProcessMeasure::prepare_one(int candidate) {
-  Prepared p;
   try {
     const WarningsMuted muted;  // a loser's are nobody's concern
-    Candidate c;
-    compile(candidate, c, p);
-    static std::mutex mutex;
-    const std::lock_guard lock(mutex);
-    made_[candidate] = std::move(c);
+    return candidates_.compile(candidate, stream_);
   } catch (const Error& e) {
     if (candidate == 0) throw;  // the caller's own kernel
-    p.verdict = Verdict::refused;
-    p.why = e.what();
+    Prepared refused;
+    refused.verdict = Verdict::refused;
+    refused.why = e.what();
+    return refused;
   }
-  return p;
 }
 
 std::vector<Prepared> InProcessMeasure::prepare(std::span<const int> candidates) {
@@ -90,14 +57,14 @@ std::vector<Prepared> InProcessMeasure::prepare(std::span<const int> candidates)
   for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
   work();
   others.clear();
-  if (options_.progress) options_.progress(fmt::format("compiled {} settings", made_.size()));
+  prepared_ += static_cast<int>(candidates.size());
+  if (options_.progress) options_.progress(fmt::format("compiled {} settings", prepared_));
   return out;
 }
 
 void InProcessMeasure::run(int candidate, int copy) const {
-  const Candidate& c = made_.at(candidate);
-  c.instance->launcher.launch(*c.instance, &stream_,
-                              copies_[static_cast<std::size_t>(copy) % copies_.size()]->args());
+  candidates_.run(candidate, stream_,
+                  copies_[static_cast<std::size_t>(copy) % copies_.size()]->args());
 }
 
 /// More than twice the L2 in all, so that no call finds its inputs there, and no more than a
@@ -117,7 +84,7 @@ void InProcessMeasure::make_copies() {
     count = static_cast<int>(std::min<std::int64_t>({wanted, fits, kMaxCopies}));
   }
   for (int i = 0; i < count; ++i)
-    copies_.push_back(std::make_unique<ArgumentCopy>(kernel_, args_, stream_));
+    copies_.push_back(std::make_unique<ArgumentCopy>(args_, candidates_.access(), stream_));
 }
 
 CheckResult InProcessMeasure::try_once(int candidate) {
@@ -148,7 +115,7 @@ CheckResult InProcessMeasure::check(int candidate) {
     if (candidate == 0) throw;
     return {Verdict::fault, e.what()};
   }
-  const Difference again = compare(found_[1], found_[0], args_, kernel_.params());
+  const Difference again = compare(found_[1], found_[0], args_, candidates_.access());
   if (candidate == 0) {
     wanted_ = std::exchange(found_[0], {});
     promises_bits_ = again.is_equal && !options_.may_change_bits;
@@ -156,7 +123,7 @@ CheckResult InProcessMeasure::check(int candidate) {
   }
   if (!again.is_equal && promises_bits_)
     return {Verdict::wrong, "its second run differs: " + again.text};
-  const Difference d = compare(found_[0], wanted_, args_, kernel_.params());
+  const Difference d = compare(found_[0], wanted_, args_, candidates_.access());
   if (!d.is_close) return {Verdict::wrong, d.text};
   if (!d.is_equal && promises_bits_)
     return {Verdict::wrong, "other bits than the defaults': " + d.text};
@@ -223,7 +190,7 @@ Round InProcessMeasure::round(std::span<const int> candidates, int repetitions,
 }
 
 void InProcessMeasure::forget(int candidate) {
-  if (candidate != 0) made_.erase(candidate);
+  if (candidate != 0) candidates_.forget(candidate);
 }
 
 }  // namespace tegula::autotune

@@ -1,15 +1,13 @@
 #pragma once
 // Measuring in this process, on the device of the arguments: a candidate that hangs or faults takes
 // the process with it.
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "autotune/race/measure.h"
 #include "autotune/user/argument_copies.h"
-#include "autotune/user/user_space.h"
-#include "runtime/compiled_kernel.h"
+#include "autotune/user/call_candidates.h"
 
 namespace tegula::autotune {
 
@@ -30,9 +28,9 @@ class InProcessMeasure : public Measure {
     bool may_change_bits = false;
     std::function<void(const std::string&)> progress;
   };
-  /// The settings are those of `space`, the reference the first. `args` must outlive this.
-  InProcessMeasure(dsl::KernelInstance& kernel, const UserSpace& space,
-                   std::span<const dsl::HostArg> args, Device device, Options options);
+  /// Candidates and `args` must outlive this.
+  InProcessMeasure(CallCandidates& candidates, std::span<const dsl::HostArg> args, Device device,
+                   Options options);
   ~InProcessMeasure() override;
 
   std::vector<Prepared> prepare(std::span<const int> candidates) override;
@@ -45,29 +43,22 @@ class InProcessMeasure : public Measure {
   double reference_ns() const { return reference_ns_; }
 
  private:
-  struct Candidate {
-    std::shared_ptr<dsl::KernelInstance> instance;
-    std::shared_ptr<const runtime::CompiledKernel> kernel;
-  };
   Prepared prepare_one(int candidate);
-  void compile(int candidate, Candidate& c, Prepared& out);
   void run(int candidate, int copy) const;
   void make_copies();
   void warm_up();
   std::vector<double> times_of_reference(int samples);
 
-  dsl::KernelInstance& kernel_;
-  const UserSpace& space_;
+  CallCandidates& candidates_;
   std::span<const dsl::HostArg> args_;
   Stream stream_;
   Options options_;
-  std::map<int, Candidate> made_;
+  int prepared_ = 0;
   std::vector<std::unique_ptr<ArgumentCopy>> copies_;
   std::vector<Tensor> wanted_;    ///< outputs of the reference
   std::vector<Tensor> found_[2];  ///< outputs of the two runs that are checked
   std::unique_ptr<CallTimer> timer_;
   double reference_ns_ = 0;
-  bool is_degraded_ = false;  ///< the reference's code
   /// The reference gives the same bits each time, and so must the others.
   bool promises_bits_ = true;
 };

@@ -58,7 +58,7 @@ PlanSlot plan_logits(PlanBuilder& plan, const ForwardKernels<T>& kernels, int ex
   const MatmulOptions exact;
   const MatmulProblem problem =
       detail::matmul_problem(plan.tensor(X), plan.tensor(router), plan.tensor(made), exact);
-  const MatmulConfig config = choose_matmul(problem, plan.device());
+  const MatmulConfig config = choose_matmul(problem, plan.device(), "moe_logits");
   const int programs = config.split == SplitK::cluster ? config.parts : 1;
   plan.launch(kernels.logits.of({config, exact, programs, false}), X, router, made);
   return made;

@@ -1,16 +1,13 @@
 // Kernel::tune() on the simulator, from the space to what the next process finds.
 #include <gmock/gmock.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 
 #include "autotune/user/argument_copies.h"
 #include "autotune/user/user_space.h"
-#include "support/env.h"
 #include "tegula/tegula.h"
+#include "tests/unit/autotune/own_store.h"
 
 namespace tegula {
 namespace {
@@ -40,40 +37,7 @@ struct Call {
   Tensor y = Tensor::full({4096}, 5, DType::f32, Device::sim());
 };
 
-/// A folder of its own for the store of every process that the test starts.
-class TuneKernel : public ::testing::Test {
- protected:
-  TuneKernel()
-      : folder_(std::filesystem::temp_directory_path() /
-                ("tegula-tune-" + std::to_string(::getpid()) + "-" + std::to_string(next_++))) {}
-  ~TuneKernel() override { std::filesystem::remove_all(folder_); }
-
-  /// Runs `f` in a process of its own, where it must give true.
-  template <class F>
-  void in_process(const F& f, const std::string& tune = "off") {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      Env changed = env();
-      changed.cache = "on";
-      changed.cache_dir = folder_;
-      changed.tune = tune;
-      const EnvOverride override(changed);
-      bool is_fine = false;
-      try {
-        is_fine = f();
-      } catch (const std::exception& e) {
-        std::fprintf(stderr, "%s\n", e.what());
-      }
-      ::_exit(is_fine && !HasFailure() ? 0 : 1);
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
-  }
-
-  static inline int next_ = 0;
-  std::filesystem::path folder_;
-};
+using TuneKernel = test::OwnStore;
 
 TEST_F(TuneKernel, FindsTheFastestAndKeepsItForTheNextProcess) {
   const Call c;
@@ -231,7 +195,7 @@ TEST(ArgumentCopies, KeepTheUsersTensorsAndTellWhatWasWrittenOutside) {
   const detail::HostArg args[] = {{detail::ParamKind::View, DType::f32, &x, 0},
                                   {detail::ParamKind::View, DType::f32, &c.y, 0}};
   const Stream stream(Device::sim());
-  const autotune::ArgumentCopy copy(k.instance(), args, stream);
+  const autotune::ArgumentCopy copy(args, autotune::access_of(k.instance().params()), stream);
   const Tensor &copied_x = *copy.args()[0].tensor, &copied_y = *copy.args()[1].tensor;
   EXPECT_EQ(copied_x.to_doubles(), x.to_doubles());
   EXPECT_EQ(copied_x.strides(), x.strides());
@@ -261,7 +225,7 @@ TEST(ArgumentCopies, CompareTellsRoundingFromWrongResults) {
     std::memcpy(host.data(), values.data(), 4 * 4096);
     return std::vector{host};
   };
-  const auto params = k.instance().params();
+  const auto params = autotune::access_of(k.instance().params());
   EXPECT_TRUE(autotune::compare(bytes(5), bytes(5), args, params).is_equal);
   const auto rounded = autotune::compare(bytes(5.00001f), bytes(5), args, params);
   EXPECT_FALSE(rounded.is_equal);
