@@ -13,12 +13,12 @@ namespace tegula {
 
 /// Mode 1 gives wrong results, 2 other bits.
 struct AddingConfig {
-  int block = 32, turns = 300, mode = 0;
+  int block = 32, laps = 300, mode = 0;
 
   template <class Self, class Visit>
   static void each_field(Self& c, const Visit& visit) {
     visit("block", c.block);
-    visit("turns", c.turns);
+    visit("laps", c.laps);
     visit("mode", c.mode);
   }
   bool operator==(const AddingConfig&) const = default;
@@ -46,20 +46,20 @@ using ::testing::Not;
 using P = AddingProblem;
 using C = AddingConfig;
 
-constexpr int kBlocks[] = {32, 64}, kTurns[] = {300, 2}, kModes[] = {0, 1, 2};
+constexpr int kBlocks[] = {32, 64}, kLaps[] = {300, 2}, kModes[] = {0, 1, 2};
 constexpr Axis<C> kAxes[] = {{"block", [](C& c, int v) { c.block = v; }, kBlocks},
-                             {"turns", [](C& c, int v) { c.turns = v; }, kTurns},
+                             {"laps", [](C& c, int v) { c.laps = v; }, kLaps},
                              {"mode", [](C& c, int v) { c.mode = v; }, kModes}};
-/// The model takes many turns and mode 0; a block of 64 needs as many elements.
+/// The model takes many laps and mode 0; a block of 64 needs as many elements.
 constexpr Rule<P, C> kRules[] = {
     {"block", "a block has as many elements", autotune::Severity::refused, 0,
      [](const P& p, const C& c, const Limits&) { return c.block > p.n; }},
-    {"turns", "many turns are well", autotune::Severity::dominated, 1,
-     [](const P&, const C& c, const Limits&) { return c.turns != 300; }},
+    {"laps", "many laps are well", autotune::Severity::dominated, 1,
+     [](const P&, const C& c, const Limits&) { return c.laps != 300; }},
     {"mode", "the others are for tuners", autotune::Severity::dominated, 2,
      [](const P&, const C& c, const Limits&) { return c.mode != 0; }}};
 
-/// The estimate knows blocks alone, so that it trusts winners of few turns.
+/// The estimate knows blocks alone, so that it trusts winners of few laps.
 const autotune::Space<P, C>& adding_space() {
   static const autotune::Space<P, C> space{
       kAxes,
@@ -81,7 +81,7 @@ struct Adding {
       for (int i = 0; i < steps; ++i) {
         const C c = autotune::decide({"adding"}, P{y.size(0), i}, adding_space(), plan.device());
         configs.push_back(c);
-        const auto made = kernel_.with({{"BLOCK", c.block}, {"TURNS", c.turns}, {"MODE", c.mode}});
+        const auto made = kernel_.with({{"BLOCK", c.block}, {"LAPS", c.laps}, {"MODE", c.mode}});
         plan.launch(made, plan.argument(i == 0 ? 0 : 1), plan.argument(1));
       }
     });
@@ -91,11 +91,11 @@ struct Adding {
   mutable std::vector<C> configs;  ///< of the plan built last
   Kernel<In<f32, 1>, Out<f32, 1>> kernel_ = kernel("adding", [](In<f32, 1> x, Out<f32, 1> y) {
                                               const int block = tune("BLOCK", {32, 64}),
-                                                        turns = tune("TURNS", {300, 2}),
+                                                        laps = tune("LAPS", {300, 2}),
                                                         mode = tune("MODE", {0, 1, 2});
                                               for (auto i : grid(y, block)) {
                                                 Tile v = x(i);
-                                                for (int t = 0; t < turns; ++t)
+                                                for (int t = 0; t < laps; ++t)
                                                   v = (v + 1.0f) - 1.0f;
                                                 if (mode == 1) v = v + 100.0f;
                                                 if (mode == 2) v = v + 1e-6f;
@@ -120,26 +120,26 @@ TEST_F(TuneCalls, FindTheFastestAndKeepItForTheNextProcess) {
   in_process([&] {
     const Adding add(1);
     add(c.stream, c.x, c.y);
-    EXPECT_EQ(add.configs[0].turns, 300) << "the model's";
+    EXPECT_EQ(add.configs[0].laps, 300) << "the model's";
     const auto all = tune([&] { add(c.stream, c.x, c.y); });
     EXPECT_EQ(all.size(), 1u);
     EXPECT_EQ(all[0].family, "adding");
     EXPECT_EQ(all[0].problem, "n=4096 step=0");
-    EXPECT_EQ(all[0].by_default, "block=32 turns=300 mode=0");
-    EXPECT_THAT(all[0].config, HasSubstr("turns=2 mode=0"));
+    EXPECT_EQ(all[0].by_default, "block=32 laps=300 mode=0");
+    EXPECT_THAT(all[0].config, HasSubstr("laps=2 mode=0"));
     EXPECT_TRUE(all[0].is_replaced);
     EXPECT_LT(all[0].ratio, 0.9);
     EXPECT_GT(all[0].us, 0);
-    EXPECT_THAT(all[0].rejected, Contains(HasSubstr("turns=2 mode=1: wrong: argument 1")));
+    EXPECT_THAT(all[0].rejected, Contains(HasSubstr("laps=2 mode=1: wrong: argument 1")));
     EXPECT_THAT(all[0].rejected, Not(Contains(HasSubstr("mode=2")))) << "never asked to run";
-    EXPECT_EQ(add.configs[0].turns, 2) << "the call that was tuned uses its winner";
+    EXPECT_EQ(add.configs[0].laps, 2) << "the call that was tuned uses its winner";
     EXPECT_EQ(c.y.to_doubles(), c.x.to_doubles());
     return true;
   });
   in_process([&] {
     const Adding add(1);
     add(c.stream, c.x, c.y);
-    EXPECT_EQ(add.configs[0].turns, 2);
+    EXPECT_EQ(add.configs[0].laps, 2);
     EXPECT_EQ(add.configs[0].mode, 0);
     const auto all = tune([&] { add(c.stream, c.x, c.y); });
     EXPECT_TRUE(all[0].was_known);
@@ -147,7 +147,7 @@ TEST_F(TuneCalls, FindTheFastestAndKeepItForTheNextProcess) {
     TuneOptions again;
     again.again = true;
     EXPECT_FALSE(tune([&] { add(c.stream, c.x, c.y); }, again)[0].was_known);
-    EXPECT_EQ(add.configs[0].turns, 2);
+    EXPECT_EQ(add.configs[0].laps, 2);
     return true;
   });
 }
@@ -158,9 +158,9 @@ TEST_F(TuneCalls, NearShapesUseTheWinnerThatTheModelTrusts) {
     const Adding add(1);
     (void)tune([&] { add(c.stream, c.x, c.y); });
     add(near.stream, near.x, near.y);
-    EXPECT_EQ(add.configs[0].turns, 2);
+    EXPECT_EQ(add.configs[0].laps, 2);
     add(far.stream, far.x, far.y);
-    EXPECT_EQ(add.configs[0].turns, 300) << "more than half an octave away";
+    EXPECT_EQ(add.configs[0].laps, 300) << "more than half an octave away";
     return true;
   });
 }
@@ -179,16 +179,16 @@ TEST_F(TuneCalls, NearWinnersThatAreNoneHereAreNotUsed) {
          0});
   };
   in_process([&] {
-    publish(64, "block=64 turns=2 mode=0");  // refused here
-    publish(50, "block=32 turns=2 mode=2");  // other bits
-    publish(52, "block=32 turns=2");         // an older release's
+    publish(64, "block=64 laps=2 mode=0");  // refused here
+    publish(50, "block=32 laps=2 mode=2");  // other bits
+    publish(52, "block=32 laps=2");         // an older release's
     const Adding add(1);
     add(c.stream, c.x, c.y);
     EXPECT_EQ(add.configs[0], C{});
-    publish(60, "block=32 turns=2 mode=0");
+    publish(60, "block=32 laps=2 mode=0");
     const Adding again(1);
     again(c.stream, c.x, c.y);
-    EXPECT_EQ(again.configs[0].turns, 2);
+    EXPECT_EQ(again.configs[0].laps, 2);
     return true;
   });
 }
@@ -201,13 +201,13 @@ TEST_F(TuneCalls, BitsMayChangeInTheProcessThatAskedForIt) {
     options.may_change_bits = true;
     const auto all = tune([&] { add(c.stream, c.x, c.y); }, options);
     EXPECT_THAT(all[0].rejected, Not(Contains(HasSubstr("mode=2: wrong"))));
-    EXPECT_EQ(add.configs[0].turns, 2);
+    EXPECT_EQ(add.configs[0].laps, 2);
     return true;
   });
   in_process([&] {
     const Adding add(1);
     add(c.stream, c.x, c.y);
-    EXPECT_EQ(add.configs[0].turns, 300) << "a call promises the bits";
+    EXPECT_EQ(add.configs[0].laps, 300) << "a call promises the bits";
     return true;
   });
 }
@@ -222,7 +222,7 @@ TEST_F(TuneCalls, EachDecisionOfAChainIsTunedByTheWholeCall) {
       EXPECT_GT(all[i].candidates, 1) << i;
       EXPECT_EQ(autotune::text_of(add.configs[i]), all[i].config);
       if (all[i].is_low_confidence) continue;  // a busy host keeps the default
-      EXPECT_EQ(add.configs[i].turns, 2);
+      EXPECT_EQ(add.configs[i].laps, 2);
       if (i > 0) {
         EXPECT_LT(all[i].us, all[i - 1].us) << "the members before have their winners";
       }
@@ -237,7 +237,7 @@ TEST_F(TuneCalls, TheFirstCallTunesWhereTheEnvironmentSaysSo) {
       [&] {
         const Adding add(1);
         add(c.stream, c.x, c.y);
-        EXPECT_EQ(add.configs[0].turns, 2);
+        EXPECT_EQ(add.configs[0].laps, 2);
         EXPECT_EQ(c.y.to_doubles(), c.x.to_doubles());
         return true;
       },
@@ -251,11 +251,11 @@ TEST(CandidateLists, HaveTheReferenceTheModelsAndOthers) {
   };
   const autotune::CandidateList same_bits = list({8, false, ""});
   EXPECT_EQ(same_bits.texts[0], autotune::text_of(C{}));
-  EXPECT_EQ(same_bits.texts[1], "block=64 turns=300 mode=0") << "the model's second";
+  EXPECT_EQ(same_bits.texts[1], "block=64 laps=300 mode=0") << "the model's second";
   EXPECT_THAT(same_bits.texts, Not(Contains(HasSubstr("mode=2"))));
   EXPECT_EQ(same_bits.texts.size(), 8u);
   EXPECT_EQ(list({8, true, ""}).texts.size(), 12u) << "steps from the best fill it up";
-  EXPECT_EQ(list({8, false, "block=64 turns=2 mode=0"}).texts[1], "block=64 turns=2 mode=0");
+  EXPECT_EQ(list({8, false, "block=64 laps=2 mode=0"}).texts[1], "block=64 laps=2 mode=0");
   for (const int j : same_bits.neighbours[0]) EXPECT_NE(j, 0);
   EXPECT_THAT(same_bits.neighbours[0], Contains(1));
 }
