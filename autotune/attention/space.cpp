@@ -176,7 +176,7 @@ double cycles(const P& p, const C& c, const DeviceProfile& gpu) {
 /// Rows do not depend on each other: their kv blocks, the reference of their weights, and the
 /// engine decide their bits.
 std::uint64_t numerics(const P&, const C& c, const Limits&) {
-  return detail::mixed(static_cast<std::uint64_t>(c.block_kv), c.is_speculative);
+  return field_detail::mixed(static_cast<std::uint64_t>(c.block_kv), c.is_speculative);
 }
 
 }  // namespace

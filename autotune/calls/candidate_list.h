@@ -109,8 +109,9 @@ class CandidateLister {
 
   static std::vector<std::string> fields_of(const C& config) {
     std::vector<std::string> fields;
-    C::each_field(
-        config, [&](const char*, const auto& field) { fields.push_back(detail::written(field)); });
+    C::each_field(config, [&](const char*, const auto& field) {
+      fields.push_back(field_detail::written(field));
+    });
     return fields;
   }
   std::vector<std::vector<int>> neighbours() const {

@@ -1,10 +1,12 @@
 // tune(calls), and the tuning of a call by TEGULA_TUNE.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
-#include "autotune/calls/plan_candidates.h"
-#include "autotune/user/tuned_race.h"
+#include "autotune/calls/plan_measure.h"
+#include "autotune/race/race_log.h"
 #include "runtime/stream_state.h"
 #include "support/env.h"
 #include "support/generation.h"
@@ -61,6 +63,31 @@ class CallTuning {
     return out;
   }
 
+  RaceResult raced(PlanMeasure& measure, const TuningKey& key, const CandidateList& list,
+                   const std::string& incumbent) const {
+    TuningStore& store = TuningStore::of_process();
+    const bool is_claimed = store.claim(key);
+    RaceLog log(store, key, "cold");
+    const auto begin = std::chrono::steady_clock::now();
+    RaceOptions race_options;
+    race_options.limits =
+        limits_of(options_.budget == TuneBudget::quick ? Budget::quick : Budget::full);
+    race_options.texts = list.texts;
+    race_options.seeds = list.seeds;
+    const auto at = std::ranges::find(list.texts, incumbent);
+    if (at != list.texts.end()) race_options.incumbent = static_cast<int>(at - list.texts.begin());
+    race_options.neighbours = [&](int id) { return list.neighbours[static_cast<std::size_t>(id)]; };
+    race_options.recall = [&](const std::string& code) { return log.recall(code); };
+    race_options.record = [&](const Known& k) { log.record(k); };
+    race_options.seconds = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    };
+    RaceResult result = autotune::race(measure, race_options);
+    if (result.ns == 0) result.ns = measure.reference_ns() * result.ratio.value;
+    if (is_claimed) store.release(key);
+    return result;
+  }
+
   void race(const Decision& d, const TuningKey& key, const std::string& incumbent,
             TunedDecision& out) {
     const int most =
@@ -69,14 +96,8 @@ class CallTuning {
     if (options_.progress)
       options_.progress(
           fmt::format("{}: {} configurations for {}", d.family, list.texts.size(), d.problem));
-    PlanCandidates candidates(call_, d, list.texts, given_, plan_->access);
-    const auto at = std::ranges::find(list.texts, incumbent);
-    const RaceResult result =
-        race_call(candidates,
-                  {key, call_.args(), device_, list.texts, list.seeds,
-                   at == list.texts.end() ? 0 : static_cast<int>(at - list.texts.begin()),
-                   [&](int id) { return list.neighbours[static_cast<std::size_t>(id)]; }},
-                  options_);
+    PlanMeasure measure(call_, *plan_, d, list.texts, given_, options_);
+    const RaceResult result = raced(measure, key, list, incumbent);
     const auto text = [&](int id) { return list.texts[static_cast<std::size_t>(id)]; };
     out.config = text(result.winner);
     out.is_replaced = result.is_replaced, out.is_low_confidence = result.is_low_confidence;

@@ -71,9 +71,9 @@ std::uint64_t numerics(const MatmulProblem& p, const MatmulConfig& c, const Limi
   const bool adds_iterations = p.fp32_promotion || engine == MmaEngine::mma_sync;
   const int parts = c.split == SplitK::none ? 1 : c.parts;
   std::uint64_t hash =
-      detail::mixed(static_cast<std::uint64_t>(engine), adds_iterations ? c.bk : 0);
-  hash = detail::mixed(hash, static_cast<std::uint64_t>(c.split));
-  return detail::mixed(hash, static_cast<std::uint64_t>(parts));
+      field_detail::mixed(static_cast<std::uint64_t>(engine), adds_iterations ? c.bk : 0);
+  hash = field_detail::mixed(hash, static_cast<std::uint64_t>(c.split));
+  return field_detail::mixed(hash, static_cast<std::uint64_t>(parts));
 }
 
 }  // namespace

@@ -2,18 +2,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <random>
 
 #include "autotune/device_class.h"
+#include "autotune/race/race_log.h"
 #include "autotune/store/winner_table.h"
-#include "autotune/user/kernel_candidates.h"
-#include "autotune/user/tuned_race.h"
+#include "autotune/user/user_measure.h"
 #include "dsl/errors.h"
 #include "runtime/stream_state.h"
 #include "support/env.h"
 
 namespace tegula::autotune {
 namespace {
+
+constexpr const char* kPolicy = "cold";
+
+Device device_of(std::span<const dsl::HostArg> args) {
+  for (const dsl::HostArg& a : args)
+    if (a.tensor != nullptr && a.tensor->defined()) return a.tensor->device();
+  return Device::best();
+}
 
 TuningKey key_of(dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args, Device device,
                  bool may_change_bits) {
@@ -59,7 +68,11 @@ class UserTuning {
       fail(ErrorId::nothing_to_tune, kernel_.loc(), {}, kernel_.name());
     // If time is short, the settings that are raced are spread over the space.
     std::shuffle(space_.settings.begin() + 1, space_.settings.end(), std::mt19937(1));
+    TuningStore& store = TuningStore::of_process();
+    const bool is_claimed = store.claim(key_);
+    if (!is_claimed) say("another process tunes this problem, too");
     RaceResult result = race_settings(known);
+    if (is_claimed) store.release(key_);
     return publish(std::move(result));
   }
 
@@ -88,12 +101,26 @@ class UserTuning {
   RaceResult race_settings(const std::optional<Winner>& known) {
     say(fmt::format("{} settings, {} of them cannot be traced", space_.settings.size(),
                     space_.refused.size()));
-    KernelCandidates candidates(kernel_, space_, args_);
-    RacedCall call{key_, args_, device_, {}, 0, position_of(known), {}};
-    for (const Tuning& s : space_.settings) call.texts.push_back(str(s));
-    call.seeds = static_cast<int>(space_.settings.size());
-    call.neighbours = [&](int id) { return neighbours(space_, id); };
-    return race_call(candidates, call, options_);
+    UserMeasure measure(kernel_, space_, args_, device_,
+                        {options_.may_change_bits, options_.progress});
+    RaceLog log(TuningStore::of_process(), key_, kPolicy);
+    const auto begin = std::chrono::steady_clock::now();
+    RaceOptions race_options;
+    race_options.limits =
+        limits_of(options_.budget == TuneBudget::quick ? Budget::quick : Budget::full);
+    for (const Tuning& s : space_.settings) race_options.texts.push_back(str(s));
+    race_options.seeds =
+        std::min<int>(static_cast<int>(space_.settings.size()), race_options.limits.candidates);
+    race_options.incumbent = position_of(known);
+    race_options.neighbours = [&](int id) { return neighbours(space_, id); };
+    race_options.recall = [&](const std::string& code) { return log.recall(code); };
+    race_options.record = [&](const Known& k) { log.record(k); };
+    race_options.seconds = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    };
+    RaceResult result = race(measure, race_options);
+    if (result.ns == 0) result.ns = measure.reference_ns() * result.ratio.value;
+    return result;
   }
 
   TuneResult publish(RaceResult result) {

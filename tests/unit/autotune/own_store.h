@@ -23,13 +23,14 @@ class OwnStore : public ::testing::Test {
 
   /// Runs `f` in a process of its own, where it must give true.
   template <class F>
-  void in_process(const F& f, const std::string& tune = "off") {
+  void in_process(const F& f, const std::string& tune = "off", const std::string& worker = "") {
     const pid_t child = ::fork();
     if (child == 0) {
       Env changed = env();
       changed.cache = "on";
       changed.cache_dir = folder_;
       changed.tune = tune;
+      changed.tune_worker = worker;
       const EnvOverride override(changed);
       bool is_fine = false;
       try {

@@ -1,12 +1,27 @@
-#include "autotune/user/call_candidates.h"
+#include "autotune/user/compiled_candidates.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "autotune/user/code_hash.h"
+#include "support/hash.h"
 
 namespace tegula::autotune {
+
+void on_all_threads(std::size_t count, const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next = 0;
+  const auto take = [&] {
+    for (std::size_t i = next++; i < count; i = next++) work(i);
+  };
+  const std::size_t threads =
+      std::min<std::size_t>(count, std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::jthread> others;
+  for (std::size_t i = 1; i < threads; ++i) others.emplace_back(take);
+  take();
+}
 
 std::string defects_of(const std::vector<Warning>& warnings) {
   std::string text;

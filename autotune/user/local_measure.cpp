@@ -1,19 +1,15 @@
-#include "autotune/user/in_process_measure.h"
-
-#include <fmt/format.h>
-
+// Measuring in this process.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <map>
 #include <random>
-#include <thread>
 #include <utility>
 
 #include "autotune/race/statistics.h"
+#include "autotune/user/launch_measure.h"
 #include "runtime/context.h"
-#include "support/warnings.h"
+#include "tegula/error.h"
 
 namespace tegula::autotune {
 namespace {
@@ -23,54 +19,68 @@ constexpr int kMaxCallsOfSample = 64;
 constexpr int kMaxCopies = 16;
 constexpr std::chrono::milliseconds kMinWarmUp{150}, kMaxWarmUp{400};
 
-}  // namespace
+class LocalMeasure : public LaunchMeasure {
+ public:
+  LocalMeasure(const MeasuredTensors& tensors, Device device, LaunchOptions options)
+      : tensors_(tensors), stream_(device), options_(options) {}
 
-InProcessMeasure::InProcessMeasure(CallCandidates& candidates, std::span<const dsl::HostArg> args,
-                                   Device device, Options options)
-    : candidates_(candidates), args_(args), stream_(device), options_(std::move(options)) {}
+  void load(int candidate, LoadedCandidate of) override;
+  CheckResult try_once(int candidate) override;
+  CheckResult check(int candidate) override;
+  Round round(std::span<const int> candidates, int repetitions, std::uint64_t seed) override;
+  void forget(int candidate) override { loaded_.erase(candidate); }
+  double reference_ns() const override { return reference_ns_; }
 
-InProcessMeasure::~InProcessMeasure() = default;
-
-Prepared InProcessMeasure::prepare_one(int candidate) {
-  try {
-    const WarningsMuted muted;  // a loser's are nobody's concern
-    return candidates_.compile(candidate, stream_);
-  } catch (const Error& e) {
-    if (candidate == 0) throw;  // the caller's own kernel
-    Prepared refused;
-    refused.verdict = Verdict::refused;
-    refused.why = e.what();
-    return refused;
-  }
-}
-
-std::vector<Prepared> InProcessMeasure::prepare(std::span<const int> candidates) {
-  std::vector<Prepared> out(candidates.size());
-  std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < candidates.size(); i = next++)
-      out[i] = prepare_one(candidates[i]);
+ private:
+  struct Candidate {
+    LoadedCandidate of;
+    std::vector<std::vector<runtime::LaunchArg>> on_copy;  ///< its arguments, by copy
   };
-  const std::size_t threads =
-      std::min<std::size_t>(candidates.size(), std::max(1u, std::thread::hardware_concurrency()));
-  std::vector<std::jthread> others;
-  for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
-  work();
-  others.clear();
-  prepared_ += static_cast<int>(candidates.size());
-  if (options_.progress) options_.progress(fmt::format("compiled {} settings", prepared_));
-  return out;
+  void run(int candidate, int copy) const;
+  void make_copies();
+  void bind(Candidate& c) const;
+  void warm_up();
+  std::vector<double> times_of_reference(int samples);
+
+  const MeasuredTensors& tensors_;
+  Stream stream_;
+  LaunchOptions options_;
+  std::map<int, Candidate> loaded_;
+  std::vector<std::unique_ptr<ArgumentCopy>> copies_;
+  std::vector<Tensor> wanted_;    ///< outputs of the reference
+  std::vector<Tensor> found_[2];  ///< outputs of the two runs that are checked
+  std::unique_ptr<CallTimer> timer_;
+  double reference_ns_ = 0;
+  /// The reference gives the same bits each time, and so must the others.
+  bool promises_bits_ = true;
+};
+
+void LocalMeasure::bind(Candidate& c) const {
+  c.on_copy.clear();
+  for (const auto& copy : copies_) c.on_copy.push_back(copy->bind(c.of.args));
 }
 
-void InProcessMeasure::run(int candidate, int copy) const {
-  candidates_.run(candidate, stream_,
-                  copies_[static_cast<std::size_t>(copy) % copies_.size()]->args());
+void LocalMeasure::load(int candidate, LoadedCandidate of) {
+  if (of.kernel) of.kernel->prepare(stream_);
+  if (copies_.empty()) make_copies();
+  for (const auto& copy : copies_) copy->add(tensors_, stream_);
+  Candidate& c = loaded_[candidate] = {std::move(of), {}};
+  bind(c);
+}
+
+void LocalMeasure::run(int candidate, int copy) const {
+  const Candidate& c = loaded_.at(candidate);
+  const std::size_t at = static_cast<std::size_t>(copy) % copies_.size();
+  if (c.of.call)
+    c.of.call(stream_, *copies_[at]);
+  else
+    c.of.kernel->launch(stream_, c.on_copy[at]);
 }
 
 /// More than twice the L2 in all, so that no call finds its inputs there, and no more than a
 /// quarter of the memory that is free.
-void InProcessMeasure::make_copies() {
-  const std::int64_t bytes = std::max<std::int64_t>(1, bytes_of(args_));
+void LocalMeasure::make_copies() {
+  const std::int64_t bytes = std::max<std::int64_t>(1, bytes_of(tensors_));
   int count = 1;
   if (stream_.device().kind == DeviceKind::cuda) {
     const auto l2 =
@@ -83,12 +93,11 @@ void InProcessMeasure::make_copies() {
         std::max<std::int64_t>(1, static_cast<std::int64_t>(free / 4) / bytes);
     count = static_cast<int>(std::min<std::int64_t>({wanted, fits, kMaxCopies}));
   }
-  for (int i = 0; i < count; ++i)
-    copies_.push_back(std::make_unique<ArgumentCopy>(args_, candidates_.access(), stream_));
+  for (int i = 0; i < count; ++i) copies_.push_back(std::make_unique<ArgumentCopy>());
 }
 
-CheckResult InProcessMeasure::try_once(int candidate) {
-  const ArgumentCopy& copy = *copies_.front();  // the reference was checked before
+CheckResult LocalMeasure::try_once(int candidate) {
+  const ArgumentCopy& copy = *copies_.front();
   try {
     copy.reset(stream_);
     run(candidate, 0);
@@ -101,8 +110,7 @@ CheckResult InProcessMeasure::try_once(int candidate) {
   return {};
 }
 
-CheckResult InProcessMeasure::check(int candidate) {
-  if (copies_.empty()) make_copies();
+CheckResult LocalMeasure::check(int candidate) {
   const ArgumentCopy& copy = *copies_.front();
   try {
     for (std::vector<Tensor>& o : found_) {
@@ -115,7 +123,7 @@ CheckResult InProcessMeasure::check(int candidate) {
     if (candidate == 0) throw;
     return {Verdict::fault, e.what()};
   }
-  const Difference again = compare(found_[1], found_[0], args_, candidates_.access());
+  const Difference again = compare(found_[1], found_[0], tensors_);
   if (candidate == 0) {
     wanted_ = std::exchange(found_[0], {});
     promises_bits_ = again.is_equal && !options_.may_change_bits;
@@ -123,24 +131,27 @@ CheckResult InProcessMeasure::check(int candidate) {
   }
   if (!again.is_equal && promises_bits_)
     return {Verdict::wrong, "its second run differs: " + again.text};
-  const Difference d = compare(found_[0], wanted_, args_, candidates_.access());
+  const Difference d = compare(found_[0], wanted_, tensors_);
   if (!d.is_close) return {Verdict::wrong, d.text};
   if (!d.is_equal && promises_bits_)
     return {Verdict::wrong, "other bits than the defaults': " + d.text};
   return {};
 }
 
-std::vector<double> InProcessMeasure::times_of_reference(int samples) {
-  const int calls = reference_ns_ == 0
-                        ? 1
-                        : std::clamp(static_cast<int>(std::ceil(kMinSampleNs / reference_ns_)), 1,
-                                     kMaxCallsOfSample);
+/// Calls of a sample, for a reference of so many nanoseconds.
+int calls_of_sample(double reference_ns) {
+  if (reference_ns == 0) return 1;
+  return std::clamp(static_cast<int>(std::ceil(kMinSampleNs / reference_ns)), 1, kMaxCallsOfSample);
+}
+
+std::vector<double> LocalMeasure::times_of_reference(int samples) {
+  const int calls = calls_of_sample(reference_ns_);
   for (int i = 0; i < samples; ++i) timer_->add(calls, [&](int c) { run(0, i + c); });
   return timer_->finish();
 }
 
 /// Until the reference's time moves by less than 1 % over three rounds.
-void InProcessMeasure::warm_up() {
+void LocalMeasure::warm_up() {
   timer_ = make_timer(stream_);
   reference_ns_ = median(times_of_reference(3));
   if (stream_.device().on_host()) return;
@@ -153,11 +164,9 @@ void InProcessMeasure::warm_up() {
   }
 }
 
-Round InProcessMeasure::round(std::span<const int> candidates, int repetitions,
-                              std::uint64_t seed) {
+Round LocalMeasure::round(std::span<const int> candidates, int repetitions, std::uint64_t seed) {
   if (timer_ == nullptr) warm_up();
-  const int calls =
-      std::clamp(static_cast<int>(std::ceil(kMinSampleNs / reference_ns_)), 1, kMaxCallsOfSample);
+  const int calls = calls_of_sample(reference_ns_);
   std::vector<int> order(candidates.begin(), candidates.end());
   order.push_back(0);
   std::map<int, std::vector<double>> times;
@@ -183,14 +192,14 @@ Round InProcessMeasure::round(std::span<const int> candidates, int repetitions,
   // alone must do.
   if (!stream_.device().on_host() && repetitions >= 15)
     out.drift = std::abs(median({reference.begin(), half}) / median({half, reference.end()}) - 1);
-  if (options_.progress)
-    options_.progress(fmt::format("timed {} settings {} times, defaults {:.2f} us",
-                                  candidates.size(), repetitions, reference_ns_ / 1000));
   return out;
 }
 
-void InProcessMeasure::forget(int candidate) {
-  if (candidate != 0) candidates_.forget(candidate);
+}  // namespace
+
+std::unique_ptr<LaunchMeasure> measure_here(const MeasuredTensors& tensors, Device device,
+                                            LaunchOptions options) {
+  return std::make_unique<LocalMeasure>(tensors, device, options);
 }
 
 }  // namespace tegula::autotune
