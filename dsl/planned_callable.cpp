@@ -8,6 +8,7 @@
 
 #include "dsl/plan_recorder.h"
 #include "dsl/plan_table.h"
+#include "dsl/preparing.h"
 #include "support/env.h"
 #include "support/generation.h"
 #include "tegula/error.h"
@@ -121,12 +122,15 @@ void PlannedCallable::first_call(const Stream& stream, std::span<const HostArg> 
                                  BuildFn build) {
   const bool looks = looks_at_launches();
   const std::uint64_t before = generation();
-  if (const FirstCallHook hook = hook_cell().load(std::memory_order_relaxed); hook && !looks)
+  const bool prepares = is_preparing();
+  if (const FirstCallHook hook = hook_cell().load(std::memory_order_relaxed);
+      hook && !looks && !prepares)
     hook(FirstCall(*this, stream, args, object, build));
   PlanRecorder recorder(*this, stream.device(), args, looks);
   PlanBuilder builder(recorder);
   build(object, builder);
   const auto plan = std::make_shared<CallPlan>(recorder.take());
+  if (prepares) return;
   if (looks) return plan->run(stream, args, {});
   // The key is that of what is known now: kernels may have captured more.
   const Values captured(captures());
