@@ -1,6 +1,6 @@
 #include "autotune/field.h"
 
-namespace tegula::autotune::detail {
+namespace tegula::autotune::field_detail {
 
 std::string quoted_value(std::string_view text) {
   if (!text.empty() && text.find_first_of(" \"\\=") == std::string_view::npos)
@@ -38,4 +38,4 @@ std::optional<std::string> FieldReader::take(std::string_view name) {
   return value;
 }
 
-}  // namespace tegula::autotune::detail
+}  // namespace tegula::autotune::field_detail

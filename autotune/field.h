@@ -43,14 +43,14 @@ constexpr auto enumerator_names(DType) {
 
 namespace tegula::autotune {
 
-namespace detail {
+namespace field_detail {
 struct AnyVisit {
   void operator()(const char*, const auto&) const {}
 };
-}  // namespace detail
+}  // namespace field_detail
 
 template <class T>
-concept Fields = requires(const T& value) { T::each_field(value, detail::AnyVisit{}); };
+concept Fields = requires(const T& value) { T::each_field(value, field_detail::AnyVisit{}); };
 
 /// The name of an enum's value.
 template <class E>
@@ -81,7 +81,7 @@ Hash128 digest_of(const T& value) {
   return hash128(text_of(value));
 }
 
-namespace detail {
+namespace field_detail {
 
 /// Mixes a word into a hash (the finaliser of SplitMix64).
 constexpr std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
@@ -170,7 +170,7 @@ bool read_fields(FieldReader& reader, const std::string& prefix, T& value) {
   return is_read;
 }
 
-}  // namespace detail
+}  // namespace field_detail
 
 template <Fields T>
 std::uint64_t hash_of(const T& value) {
@@ -178,11 +178,11 @@ std::uint64_t hash_of(const T& value) {
   T::each_field(value, [&](const char*, const auto& field) {
     using F = std::remove_cvref_t<decltype(field)>;
     if constexpr (Fields<F>)
-      hash = detail::mixed(hash, hash_of(field));
+      hash = field_detail::mixed(hash, hash_of(field));
     else if constexpr (std::is_arithmetic_v<F> || std::is_enum_v<F>)
-      hash = detail::mixed(hash, detail::word_of(field));
+      hash = field_detail::mixed(hash, field_detail::word_of(field));
     else
-      hash = detail::mixed(hash, hash128(field).low);
+      hash = field_detail::mixed(hash, hash128(field).low);
   });
   return hash;
 }
@@ -190,16 +190,16 @@ std::uint64_t hash_of(const T& value) {
 template <Fields T>
 std::string text_of(const T& value) {
   std::string text;
-  detail::write_fields(value, "", text);
+  field_detail::write_fields(value, "", text);
   return text;
 }
 
 template <Fields T>
 std::optional<T> parse(std::string_view text) {
-  detail::FieldReader reader(text);
+  field_detail::FieldReader reader(text);
   T value{};
   // Written again, so that one value has one text: "0128" and "H100x=1" without quotes are none.
-  if (!detail::read_fields(reader, "", value) || text_of(value) != text) return std::nullopt;
+  if (!field_detail::read_fields(reader, "", value) || text_of(value) != text) return std::nullopt;
   return value;
 }
 

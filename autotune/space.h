@@ -22,9 +22,11 @@ namespace tegula::autotune {
 struct Limits {
   ir::Target target;
   int num_sms = 0;
+  int leftover_sms = 0;  ///< of which no clusters of more than two CTAs are made at once
 };
 inline Limits limits_of(const DeviceProfile& gpu) {
-  return {ir::Target::of_capability(gpu.capability), gpu.num_sms};
+  const int of = gpu.attention.sms_per_leftover;
+  return {ir::Target::of_capability(gpu.capability), gpu.num_sms, of > 0 ? gpu.num_sms / of : 0};
 }
 
 /// Consequence of breaking a rule.
@@ -65,7 +67,18 @@ struct Space {
   C (*start)(const P&, const Limits&);
   /// Merges configurations that compile alike.
   C (*canonical)(C, const P&, const Limits&);
-  Work (*work)(const P&, const C&, ir::Target);
+  /// Estimated cycles of DeviceProfile::clock_ghz.
+  double (*cycles)(const P&, const C&, const DeviceProfile&);
+  /// Hash of what decides the bits of results: equal for configurations whose results are the same,
+  /// bit for bit. Null: for all.
+  std::uint64_t (*numerics)(const P&, const C&, const Limits&) = nullptr;
+  /// Share of the best time so far below which a configuration that comes later is taken: 1, or
+  /// less where a choice of the usual is worth something. Null: 1.
+  double (*worthwhile)(const DeviceProfile&) = nullptr;
+
+  std::uint64_t numerics_of(const P& problem, const C& config, const Limits& gpu) const {
+    return numerics ? numerics(problem, config, gpu) : 0;
+  }
 };
 
 /// A broken rule.
@@ -84,6 +97,15 @@ std::vector<Reason> why_not(const Space<P, C>& space, const P& problem, const C&
     if (rule.is_broken(problem, config, gpu))
       reasons.push_back({rule.name, rule.reason, rule.severity});
   return reasons;
+}
+
+/// Whether a kernel can be made of it that is not slower for a reason known beforehand. Such a
+/// configuration may still be one that no choice takes (Severity::dominated): a measurement may.
+template <class P, class C>
+bool is_runnable(const Space<P, C>& space, const P& problem, const C& config, const Limits& gpu) {
+  for (const Rule<P, C>& rule : space.rules)
+    if (rule.severity != Severity::dominated && rule.is_broken(problem, config, gpu)) return false;
+  return space.canonical(config, problem, gpu) == config;
 }
 
 /// Configurations that an enumeration finds at most.
@@ -157,12 +179,12 @@ struct Choice {
 template <class P, class C>
 Choice<C> choose(const P& problem, const Space<P, C>& space, const DeviceProfile& gpu) {
   const Limits limits = limits_of(gpu);
+  const double worthwhile = space.worthwhile ? space.worthwhile(gpu) : 1;
   double least = std::numeric_limits<double>::infinity();
   Choice<C> best;
   best.candidates = enumerate(space, problem, limits, [&](const C& config) {
-    const double cycles =
-        cycles_of(space.work(problem, config, limits.target), gpu.cost, gpu.num_sms);
-    if (cycles >= least) return;
+    const double cycles = space.cycles(problem, config, gpu);
+    if (cycles >= worthwhile * least) return;
     least = cycles;
     best.config = config;
   });

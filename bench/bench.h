@@ -57,6 +57,12 @@ extern "C" {
 /// tegula_bench_error().
 int tegula_bench_run(const char* name, void* const* dlpack, int count, void* stream, double number);
 const char* tegula_bench_error();
+/// Runs a case within tune(): the configurations that its calls of the library decide are measured
+/// on these tensors and used from then on. `is_full` is the budget, `any_bits`
+/// TuneOptions::may_change_bits. A line of JSON for each decision, valid until the next call on
+/// this thread; null with the text in tegula_bench_error().
+const char* tegula_bench_tune(const char* name, void* const* dlpack, int count, void* stream,
+                              double number, int is_full, int any_bits);
 
 /// Pairs of a query and a key of the first head of a case of attention.
 typedef struct {

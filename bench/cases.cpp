@@ -2,6 +2,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "bench/attention_cases.h"
@@ -23,6 +24,7 @@
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/vector_add.h"
 #include "tegula/tegula.h"
+#include "tegula/tune.h"
 #include "tools/workload/attention_pairs.h"
 
 namespace tegula::bench {
@@ -196,6 +198,22 @@ TegulaBenchPairs pairs_of(const Case& c, Tensors t, double number) {
   return {*p.kept, p.computed, p.cover, p.tiles.block_q, p.tiles.block_kv};
 }
 
+std::string json_of(const TunedDecision& d) {
+  return nlohmann::json{{"family", d.family},
+                        {"problem", d.problem},
+                        {"default", d.by_default},
+                        {"config", d.config},
+                        {"was_known", d.was_known},
+                        {"is_replaced", d.is_replaced},
+                        {"is_low_confidence", d.is_low_confidence},
+                        {"us", d.us},
+                        {"ratio", d.ratio},
+                        {"ratio_high", d.ratio_high},
+                        {"candidates", d.candidates},
+                        {"rejected", d.rejected.size()}}
+      .dump();
+}
+
 thread_local std::string last_error, last_text;
 
 /// 0, or 1 with the text of the error kept.
@@ -236,6 +254,22 @@ int tegula_bench_run(const char* name, void* const* dlpack, int count, void* str
     bench::find_case(name).run(tegula::Stream::wrap(stream), bench::borrowed(dlpack, count),
                                number);
   });
+}
+
+const char* tegula_bench_tune(const char* name, void* const* dlpack, int count, void* stream,
+                              double number, int is_full, int any_bits) {
+  const int status = bench::status_of([&] {
+    const std::vector<tegula::Tensor> tensors = bench::borrowed(dlpack, count);
+    tegula::TuneOptions options;
+    options.budget = is_full != 0 ? tegula::TuneBudget::full : tegula::TuneBudget::quick;
+    options.may_change_bits = any_bits != 0;
+    const bench::Case& c = bench::find_case(name);
+    bench::last_text.clear();
+    for (const tegula::TunedDecision& d :
+         tegula::tune([&] { c.run(tegula::Stream::wrap(stream), tensors, number); }, options))
+      bench::last_text += bench::json_of(d) + "\n";
+  });
+  return status == 0 ? bench::last_text.c_str() : nullptr;
 }
 
 int tegula_bench_pairs(const char* name, void* const* dlpack, int count, double number,

@@ -47,7 +47,8 @@ class Tegula:
         self.lib = ctypes.CDLL(path)
         self.lib.tegula_bench_run.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_void_p, ctypes.c_double]
         self.lib.tegula_bench_pairs.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_double, ctypes.POINTER(Pairs)]
-        for name in ("error", "compile", "launch", "backend"):
+        self.lib.tegula_bench_tune.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_void_p, ctypes.c_double, ctypes.c_int, ctypes.c_int]
+        for name in ("error", "compile", "launch", "backend", "tune"):
             getattr(self.lib, f"tegula_bench_{name}").restype = ctypes.c_char_p
         self.pointer = ctypes.pythonapi.PyCapsule_GetPointer
         self.pointer.restype = ctypes.c_void_p
@@ -67,6 +68,15 @@ class Tegula:
             raise RuntimeError(self.lib.tegula_bench_error().decode())
         del capsules
         return found
+
+    def tune(self, case, capsules, number=0.0, full=False, any_bits=True):
+        """Tunes what the case's calls decide on the tensors of a caller's capsules: a dictionary for each decision."""
+        pointers = (ctypes.c_void_p * len(capsules))(*[self.pointer(c, b"dltensor") for c in capsules])
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        text = self.lib.tegula_bench_tune(case.encode(), pointers, len(capsules), stream, number, int(full), int(any_bits))
+        if text is None:
+            raise RuntimeError(self.lib.tegula_bench_error().decode())
+        return [json.loads(line) for line in text.decode().splitlines()]
 
     def caller(self, case, tensors, number=0.0):
         """A function without arguments that runs the case on the current stream."""

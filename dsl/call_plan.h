@@ -68,6 +68,10 @@ struct CallPlan {
   bool shares_flags = false;  ///< its launches follow each other on the stream
   std::vector<PlanStep> steps;
   std::vector<ApartArguments> apart;
+  /// Use of each argument's memory by the launches, of the call's own arguments alone: one that is
+  /// written and read is InOut.
+  std::vector<detail::ViewAccess> access;
+  bool writes_captures = false;         ///< a launch writes a tensor that a kernel captured
   std::vector<LookedAtStep> looked_at;  ///< instead of `steps`, in such a mode
 
   /// Queues the launches. `captured` is what captures hold now. Throws

@@ -12,6 +12,7 @@
 #include "dsl/eager.h"
 #include "dsl/errors.h"
 #include "dsl/instance.h"
+#include "dsl/preparing.h"
 #include "ir/text.h"
 #include "runtime/gpu_text.h"
 #include "runtime/jit_verbs.h"
@@ -321,7 +322,12 @@ dsl::KernelInstance& latest_of(dsl::KernelInstance& called) {
 }  // namespace
 
 void launch(dsl::KernelInstance& k, const Stream* stream, std::span<const HostArg> args) {
-  dsl::at_kernel(k.loc(), [&] { k.launcher.launch(k, stream, args); });
+  dsl::at_kernel(k.loc(), [&] {
+    if (dsl::is_preparing()) [[unlikely]]
+      k.launcher.prepare(k, stream, args);
+    else
+      k.launcher.launch(k, stream, args);
+  });
 }
 
 Artefact compile(dsl::KernelInstance& k, std::string_view target, std::span<const HostArg> args,

@@ -18,7 +18,13 @@ void* some_address() { return reinterpret_cast<void*>(std::uintptr_t{1} << 20); 
 
 PlanRecorder::PlanRecorder(PlannedCallable& callable, Device device, std::span<const HostArg> args,
                            bool looks_at_launches)
-    : callable_(callable), device_(device), args_(args), looks_at_launches_(looks_at_launches) {}
+    : callable_(callable),
+      device_(device),
+      args_(args),
+      looks_at_launches_(looks_at_launches),
+      is_used_(args.size()) {
+  plan_.access.assign(args.size(), detail::ViewAccess::In);
+}
 
 const Tensor& PlanRecorder::tensor(int slot) const {
   static const Tensor kNone;
@@ -94,6 +100,26 @@ void PlanRecorder::keep_apart(const KernelInstance& kernel, const CallArgs& args
   }
 }
 
+void PlanRecorder::note_access(const KernelInstance& kernel, const CallArgs& args,
+                               const PlanStep& step) {
+  for (std::size_t i = 0; i < args.count; ++i) {
+    const int slot = base_of(step.args[i].slot);
+    if (!args.args[i].tensor || slot < 0 || slot >= slots::kMade) continue;
+    detail::ViewAccess access = args.access[i];
+    if (args.is_pointer[i])
+      access =
+          kernel.known().is_stored_through(i) ? detail::ViewAccess::InOut : detail::ViewAccess::In;
+    if (slot >= slots::kCaptured) {
+      plan_.writes_captures |= access != detail::ViewAccess::In;
+      continue;
+    }
+    const auto at = static_cast<std::size_t>(slot);
+    if (is_used_[at] && plan_.access[at] != access) access = detail::ViewAccess::InOut;
+    plan_.access[at] = access;
+    is_used_[at] = true;
+  }
+}
+
 void PlanRecorder::launch(const std::shared_ptr<KernelInstance>& kernel,
                           std::span<const PlanBuilder::Given> given) {
   if (looks_at_launches_) {
@@ -117,6 +143,7 @@ void PlanRecorder::launch(const std::shared_ptr<KernelInstance>& kernel,
   for (std::size_t i = 0; step.args.size() < run_time.count; ++i)
     step.args.push_back({callable_.slot_of(captures[i])});
   keep_apart(*kernel, run_time, step);
+  note_access(*kernel, run_time, step);
   plan_.steps.push_back(std::move(step));
 }
 

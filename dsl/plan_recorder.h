@@ -29,13 +29,15 @@ class PlanRecorder {
   HostArg argument(const PlanBuilder::Given& given) const;
   int base_of(int slot) const;
   void keep_apart(const KernelInstance& kernel, const CallArgs& args, const PlanStep& step);
+  void note_access(const KernelInstance& kernel, const CallArgs& args, const PlanStep& step);
 
   PlannedCallable& callable_;
   Device device_;
   std::span<const HostArg> args_;
   bool looks_at_launches_;
   CallPlan plan_;
-  std::deque<Tensor> now_;  ///< the made tensors in this call; deques leave them where they are
+  std::vector<bool> is_used_;  ///< arguments that a launch has taken
+  std::deque<Tensor> now_;     ///< the made tensors in this call; deques leave them where they are
 };
 
 }  // namespace tegula::dsl

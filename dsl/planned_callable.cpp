@@ -8,6 +8,7 @@
 
 #include "dsl/plan_recorder.h"
 #include "dsl/plan_table.h"
+#include "dsl/preparing.h"
 #include "support/env.h"
 #include "support/generation.h"
 #include "tegula/error.h"
@@ -22,6 +23,11 @@ std::uint64_t next_id() {
 
 /// A mode that looks at every launch, or a call inside of a kernel's trace, which is refused.
 bool looks_at_launches() { return Tracer::current() || env().eager || wants_retrace(); }
+
+std::atomic<FirstCallHook>& hook_cell() {
+  static std::atomic<FirstCallHook> cell = nullptr;
+  return cell;
+}
 
 bool is_same(const Capture& a, const Capture& b) {
   if (a.cell != b.cell || a.tensor != b.tensor) return false;
@@ -96,15 +102,35 @@ void PlannedCallable::call(const Stream& stream, std::span<const HostArg> args,
   first_call(stream, args, options, object, build);
 }
 
+std::shared_ptr<const CallPlan> FirstCall::build() const {
+  PlanRecorder recorder(callable_, stream_.device(), args_, false);
+  PlanBuilder builder(recorder);
+  build_(object_, builder);
+  return std::make_shared<CallPlan>(recorder.take());
+}
+
+void FirstCall::run(const CallPlan& plan, const Stream& stream,
+                    std::span<const HostArg> args) const {
+  const PlannedCallable::Values captured(callable_.captures());
+  plan.run(stream, args, captured.all());
+}
+
+void set_first_call_hook(FirstCallHook hook) { hook_cell() = hook; }
+
 void PlannedCallable::first_call(const Stream& stream, std::span<const HostArg> args,
                                  std::span<const std::uint64_t> options, const void* object,
                                  BuildFn build) {
   const bool looks = looks_at_launches();
   const std::uint64_t before = generation();
+  const bool prepares = is_preparing();
+  if (const FirstCallHook hook = hook_cell().load(std::memory_order_relaxed);
+      hook && !looks && !prepares)
+    hook(FirstCall(*this, stream, args, object, build));
   PlanRecorder recorder(*this, stream.device(), args, looks);
   PlanBuilder builder(recorder);
   build(object, builder);
   const auto plan = std::make_shared<CallPlan>(recorder.take());
+  if (prepares) return;
   if (looks) return plan->run(stream, args, {});
   // The key is that of what is known now: kernels may have captured more.
   const Values captured(captures());

@@ -13,9 +13,39 @@
 
 namespace tegula::dsl {
 
-class PlannedCallable {
+class PlannedCallable;
+
+/// A call that has no plan yet, as the layer above sees it, which may build plans of its own and
+/// run them before the call goes on.
+class FirstCall {
  public:
   using BuildFn = void (*)(const void* object, PlanBuilder& plan);
+  FirstCall(PlannedCallable& callable, const Stream& stream, std::span<const HostArg> args,
+            const void* object, BuildFn build)
+      : callable_(callable), stream_(stream), args_(args), object_(object), build_(build) {}
+
+  const Stream& stream() const { return stream_; }
+  std::span<const HostArg> args() const { return args_; }
+  /// A plan that nothing keeps. Threads may build at one time. Throws what the callable throws.
+  std::shared_ptr<const CallPlan> build() const;
+  /// Runs such a plan on these arguments, which are like those of the call.
+  void run(const CallPlan& plan, const Stream& stream, std::span<const HostArg> args) const;
+
+ private:
+  PlannedCallable& callable_;
+  const Stream& stream_;
+  std::span<const HostArg> args_;
+  const void* object_;
+  BuildFn build_;
+};
+
+/// Is told of every first call before its plan is built; null: nobody is.
+using FirstCallHook = void (*)(const FirstCall& call);
+void set_first_call_hook(FirstCallHook hook);
+
+class PlannedCallable {
+ public:
+  using BuildFn = FirstCall::BuildFn;
 
   explicit PlannedCallable(StrideKey strides);
   ~PlannedCallable();
@@ -29,6 +59,7 @@ class PlannedCallable {
   int slot_of(const Capture& capture);
 
  private:
+  friend class FirstCall;
   using Captures = std::vector<Capture>;
   struct Values;
 

@@ -1,4 +1,5 @@
 // The choice of a GEMM's configuration, and its text.
+#include "autotune/calls/decision.h"
 #include "autotune/matmul/space.h"
 
 namespace tegula {
@@ -22,8 +23,8 @@ MatmulConfig choose_matmul(const MatmulProblem& problem, const DeviceProfile& gp
   return autotune::choose(problem, autotune::matmul_space(), gpu).config;
 }
 
-MatmulConfig choose_matmul(const MatmulProblem& problem, Device device) {
-  return choose_matmul(problem, device_profile(device));
+MatmulConfig choose_matmul(const MatmulProblem& problem, Device device, std::string_view family) {
+  return autotune::decide(autotune::Family{family}, problem, autotune::matmul_space(), device);
 }
 
 }  // namespace tegula

@@ -33,10 +33,28 @@ bool is_wgmma(const P& p, const C& c, const Limits& gpu) {
   return !lacks_wgmma(p, gpu) && !has_mma_sync_rows(c) && !is_direct(c);
 }
 
+/// mma.sync's k-iterations are shorter: operands pass through registers.
+int usual_depth(const P& p, const Limits& gpu) {
+  const int bytes = size_bytes(p.operands);
+  if (!lacks_wgmma(p, gpu)) return kBlockKBytes / bytes;
+  return p.operands == DType::f32 && !p.tf32 ? 16 : bytes == 1 ? 64 : 32;
+}
+
 /// Depth up to which stores of single elements, and repacked operands, are most of a product.
 bool is_shallow(const P& p) {
   constexpr int kShallow = 192;
   return p.repacks() && size_bytes(p.operands) == 2 && p.k <= kShallow && p.gates == 1;
+}
+
+// ---- k-iterations ----
+/// Bytes along k that TMA's swizzle has, or more of them: a box for each 128.
+bool has_depth_of_no_box(const P& p, const C& c, const Limits& gpu) {
+  if (lacks_wgmma(p, gpu)) return c.bk != usual_depth(p, gpu);
+  const int bytes = c.bk * size_bytes(p.operands);
+  return bytes < 32 || bytes > 2 * kBlockKBytes;
+}
+bool has_other_depth(const P& p, const C& c, const Limits& gpu) {
+  return c.bk != usual_depth(p, gpu);
 }
 
 // ---- tiles --------------------------------------------------------------------------------------
@@ -149,6 +167,10 @@ bool is_large_for_shallow(const P& p, const C& c, const Limits& gpu) {
 
 // ---- split-K ------------------------------------------------------------------------------------
 
+/// Stream-K waits for its partial accumulators; it won nowhere beside whole tiles.
+bool is_streamed_for_nothing(const P&, const C& c, const Limits&) {
+  return c.split == SplitK::stream;
+}
 bool splits_batches(const P& p, const C& c, const Limits& gpu) {
   if (c.split == SplitK::none) return false;
   return p.is_batched || p.gates > 1 || is_direct(c) || lacks_wgmma(p, gpu);
@@ -245,9 +267,15 @@ bool stores_otherwise(const P& p, const C& c, const Limits&) {
   return c.tma_store != pays;
 }
 
+bool groups_otherwise(const P&, const C& c, const Limits&) { return c.group_m != C().group_m; }
+
 using enum Severity;
 namespace axis = matmul_axis;
 constexpr MatmulRule kRules[] = {
+    {"depth", "no box of TMA has so many bytes along k, and mma.sync has one depth", refused,
+     axis::bk, has_depth_of_no_box},
+    {"usual_depth", "an iteration of 128 bytes along k is as long as its barriers want", dominated,
+     axis::bk, has_other_depth},
     {"gates_swapped", "operands are exchanged for wgmma and one product only", refused,
      axis::swap_ab, swaps_gates},
     {"rows", "no matrix instruction has so many rows", refused, axis::bm, has_rows_of_no_mma},
@@ -278,6 +306,8 @@ constexpr MatmulRule kRules[] = {
      axis::operands, is_large_for_shallow},
     {"split_batch", "k is divided for single products of wgmma only", refused, axis::split,
      splits_batches},
+    {"streamed", "parts or whole tiles were as fast everywhere", dominated, axis::split,
+     is_streamed_for_nothing},
     {"few_rows", "few rows are exchanged for wgmma unless a cluster divides k", dominated,
      axis::split, is_exchanged_by_plan},
     {"split_waves", "whole tiles fill the GPU", dominated, axis::split, splits_many_tiles},
@@ -309,6 +339,8 @@ constexpr MatmulRule kRules[] = {
      has_room_for_stage},
     {"store", "stores by TMA are for ping-pong tiles of long rows", dominated, axis::tma_store,
      stores_otherwise},
+    {"group", "concurrent tiles share operands in L2 in groups of eight rows", dominated,
+     axis::group_m, groups_otherwise},
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 namespace tegula::autotune {
 namespace {
 
+constexpr int kDepths[] = {64, 32, 128, 16, 256};
 constexpr int kSwapAb[] = {0, 1};
 /// Rows of C's tile: 16 and 32 of mma.sync, multiples of 8 where they are the instruction's
 /// columns.
@@ -16,16 +17,18 @@ constexpr int kColumns[] = {256, 192, 128, 64, 32, 224, 176, 160, 112, 96};
 constexpr int kOperands[] = {static_cast<int>(OperandPath::tma),
                              static_cast<int>(OperandPath::direct)};
 constexpr int kSplit[] = {static_cast<int>(SplitK::none), static_cast<int>(SplitK::cluster),
-                          static_cast<int>(SplitK::partials)};
+                          static_cast<int>(SplitK::partials), static_cast<int>(SplitK::stream)};
 constexpr int kParts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 constexpr int kFlag[] = {0, 1};
 constexpr int kMulticast[] = {static_cast<int>(Multicast::none), static_cast<int>(Multicast::b),
                               static_cast<int>(Multicast::a), static_cast<int>(Multicast::both)};
 /// 0: as many as the plan of a ping-pong kernel takes.
 constexpr int kStages[] = {0, 3, 4, 5, 6, 7, 8};
+constexpr int kGroups[] = {8, 1, 4, 16};
 
 using C = MatmulConfig;
 constexpr Axis<C> kAxes[] = {
+    {"bk", [](C& c, int v) { c.bk = v; }, kDepths},
     {"swap_ab", [](C& c, int v) { c.swap_ab = v != 0; }, kSwapAb},
     {"bm", [](C& c, int v) { c.bm = v; }, kRows},
     {"bn", [](C& c, int v) { c.bn = v; }, kColumns},
@@ -36,22 +39,12 @@ constexpr Axis<C> kAxes[] = {
     {"multicast", [](C& c, int v) { c.multicast = static_cast<Multicast>(v); }, kMulticast},
     {"stages", [](C& c, int v) { c.stages = v; }, kStages},
     {"tma_store", [](C& c, int v) { c.tma_store = v != 0; }, kFlag},
+    {"group_m", [](C& c, int v) { c.group_m = v; }, kGroups},
 };
 
-/// mma.sync's k-iterations are shorter: operands pass through registers.
-MatmulConfig start(const MatmulProblem& p, const Limits& gpu) {
-  MatmulConfig c;
-  const int bytes = size_bytes(p.operands);
-  const bool is_fma = p.operands == DType::f32 && !p.tf32;
-  if (gpu.target->has_wgmma && !is_fma)
-    c.bk = kBlockKBytes / bytes;
-  else
-    c.bk = is_fma ? 16 : bytes == 1 ? 64 : 32;
-  return c;
-}
-
 MatmulConfig canonical(MatmulConfig c, const MatmulProblem& p, const Limits& gpu) {
-  if (c.parts == 1 && c.split != SplitK::stream) c.split = SplitK::none;
+  if (c.split == SplitK::stream) c.parts = gpu.num_sms;
+  if (c.parts == 1) c.split = SplitK::none;
   if (c.split == SplitK::none) c.parts = 1;
   const bool is_shared = gpu.target->has_wgmma && c.split == SplitK::none && p.m > c.bm;
   if (!is_shared) c.multicast = Multicast::none;
@@ -60,10 +53,28 @@ MatmulConfig canonical(MatmulConfig c, const MatmulProblem& p, const Limits& gpu
   return c;
 }
 
+double cycles(const MatmulProblem& p, const MatmulConfig& c, const DeviceProfile& gpu) {
+  return cycles_of(work_of(p, c, limits_of(gpu).target), gpu.cost, gpu.num_sms);
+}
+
+/// Sums of the same terms in the same order: the engine, the parts of k, and where the terms of an
+/// iteration are added first, how many these are.
+std::uint64_t numerics(const MatmulProblem& p, const MatmulConfig& c, const Limits& gpu) {
+  const MmaEngine engine = engine_of(p, c, gpu.target);
+  const bool adds_iterations = p.fp32_promotion || engine == MmaEngine::mma_sync;
+  const int parts = c.split == SplitK::none ? 1 : c.parts;
+  std::uint64_t hash =
+      field_detail::mixed(static_cast<std::uint64_t>(engine), adds_iterations ? c.bk : 0);
+  hash = field_detail::mixed(hash, static_cast<std::uint64_t>(c.split));
+  return field_detail::mixed(hash, static_cast<std::uint64_t>(parts));
+}
+
 }  // namespace
 
 const MatmulSpace& matmul_space() {
-  static const MatmulSpace space{kAxes, matmul_rules(), start, canonical, work_of};
+  static const MatmulSpace space{
+      kAxes,     matmul_rules(), [](const MatmulProblem&, const Limits&) { return C{}; },
+      canonical, cycles,         numerics};
   return space;
 }
 

@@ -10,7 +10,20 @@ using MatmulRule = Rule<MatmulProblem, MatmulConfig>;
 
 /// Axes by their place in the space.
 namespace matmul_axis {
-enum : int { swap_ab, bm, bn, operands, split, parts, pingpong, multicast, stages, tma_store };
+enum : int {
+  bk,
+  swap_ab,
+  bm,
+  bn,
+  operands,
+  split,
+  parts,
+  pingpong,
+  multicast,
+  stages,
+  tma_store,
+  group_m
+};
 }
 
 const MatmulSpace& matmul_space();

@@ -72,7 +72,6 @@ inline constexpr DeviceProfile kH200{
                   .cluster_doubling_us = 0.4,
                   .exchange_us = 3,
                   .exchange_eight_us = 1.8,
-                  .least_split_keys = 128,
                   .least_keys_to_split = 1024,
                   .sms_per_leftover = 8,
                   .least_work = 2e10},

@@ -5,6 +5,10 @@
 
 namespace tegula::autotune {
 
+/// Numerics of winners: those that keep the bits of the default configuration, and all.
+inline constexpr const char* kSameBits = "as the defaults";
+inline constexpr const char* kAnyBits = "any";
+
 /// The problem that a configuration is for, on one kind of GPU. All texts are canonical.
 struct TuningKey {
   std::string device;  ///< device class: name, compute capability, SMs, L2, memory, clocks

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "autotune/store/shipped_winners.h"
+
 namespace tegula::autotune {
 namespace {
 
@@ -11,15 +13,20 @@ auto order_of(const Winner& w) { return std::tie(w.key.problem, w.key.numerics);
 }  // namespace
 
 WinnerTable& WinnerTable::of_process() {
-  static auto* const table = new WinnerTable(TuningStore::of_process());
+  static auto* const table = new WinnerTable(TuningStore::of_process(), shipped_folder());
   return *table;
 }
 
 WinnerTable::Family& WinnerTable::loaded(const TuningKey& key) {
   Family& known = families_[FamilyKey{key.device, key.family, key.version}];
-  if (!known)
-    known = std::make_shared<const std::vector<Winner>>(
-        store_.winners(key.device, key.family, key.version));
+  if (known) return known;
+  std::vector<Winner> all = store_.winners(key.device, key.family, key.version);
+  if (!shipped_.empty())
+    for (Winner& w : shipped_winners(shipped_, key.device, key.family, key.version)) {
+      const auto at = std::ranges::lower_bound(all, order_of(w), {}, order_of);
+      if (at == all.end() || at->key != w.key) all.insert(at, std::move(w));
+    }
+  known = std::make_shared<const std::vector<Winner>>(std::move(all));
   return known;
 }
 

@@ -1,11 +1,13 @@
 #pragma once
 // Winners as they are looked up: a family's are read from the store once, into a sorted array.
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "autotune/store/tuning_store.h"
@@ -17,9 +19,11 @@ class WinnerTable {
  public:
   using Family = std::shared_ptr<const std::vector<Winner>>;
 
-  explicit WinnerTable(TuningStore& store) : store_(store) {}
+  /// Winners of the store, and for problems without one those that are shipped in a folder.
+  explicit WinnerTable(TuningStore& store, std::filesystem::path shipped = {})
+      : store_(store), shipped_(std::move(shipped)) {}
 
-  /// The winners of this process's store.
+  /// The winners of this process's store and library.
   static WinnerTable& of_process();
 
   /// The winner of exactly this key.
@@ -38,6 +42,7 @@ class WinnerTable {
   Family& loaded(const TuningKey& key);
 
   TuningStore& store_;
+  std::filesystem::path shipped_;
   std::mutex mutex_;
   std::map<FamilyKey, Family> families_;
 };

@@ -12,9 +12,12 @@
 
 namespace tegula::autotune {
 
+/// A launch, or a call of several.
 struct LoadedCandidate {
   std::shared_ptr<const runtime::CompiledKernel> kernel;
   MeasuredArgs args;
+  /// Queues the call on a copy of its tensors, instead of the launch; in this process alone.
+  std::function<void(const Stream& stream, const ArgumentCopy& copy)> call = {};
 };
 
 class LaunchMeasure {

@@ -61,7 +61,7 @@ void LocalMeasure::bind(Candidate& c) const {
 }
 
 void LocalMeasure::load(int candidate, LoadedCandidate of) {
-  of.kernel->prepare(stream_);
+  if (of.kernel) of.kernel->prepare(stream_);
   if (copies_.empty()) make_copies();
   for (const auto& copy : copies_) copy->add(tensors_, stream_);
   Candidate& c = loaded_[candidate] = {std::move(of), {}};
@@ -70,7 +70,11 @@ void LocalMeasure::load(int candidate, LoadedCandidate of) {
 
 void LocalMeasure::run(int candidate, int copy) const {
   const Candidate& c = loaded_.at(candidate);
-  c.of.kernel->launch(stream_, c.on_copy[static_cast<std::size_t>(copy) % copies_.size()]);
+  const std::size_t at = static_cast<std::size_t>(copy) % copies_.size();
+  if (c.of.call)
+    c.of.call(stream_, *copies_[at]);
+  else
+    c.of.kernel->launch(stream_, c.on_copy[at]);
 }
 
 /// More than twice the L2 in all, so that no call finds its inputs there, and no more than a

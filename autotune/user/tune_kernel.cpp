@@ -27,7 +27,7 @@ Device device_of(std::span<const dsl::HostArg> args) {
 TuningKey key_of(dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args, Device device,
                  bool may_change_bits) {
   return {device_class(device), "kernel " + kernel.name(), 1, problem_text(kernel, args),
-          may_change_bits ? "any" : "as the defaults"};
+          may_change_bits ? kAnyBits : kSameBits};
 }
 
 /// Whether the kernel can be traced with these values: rows of the store are data, not orders.

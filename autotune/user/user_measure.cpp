@@ -3,25 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <thread>
 #include <utility>
 
-#include "autotune/user/code_hash.h"
+#include "autotune/user/compiled_candidates.h"
 #include "autotune/worker/isolated_measure.h"
 #include "dsl/errors.h"
 #include "support/warnings.h"
 
 namespace tegula::autotune {
 namespace {
-
-/// Defects of the code: codes of warnings are those of runtime/warnings.def.
-std::string defects_of(const std::vector<Warning>& warnings) {
-  std::string text;
-  for (const Warning& w : warnings)
-    text += fmt::format("{}{} {}", text.empty() ? "" : "; ", w.code, w.text);
-  return text;
-}
 
 bool is_same(const Tensor& a, const Tensor& b) {
   return a.data() == b.data() && a.dtype() == b.dtype() && a.shape() == b.shape() &&
@@ -57,11 +47,7 @@ void UserMeasure::compile(int candidate, Candidate& c, Prepared& out) {
   }
   const Stream stream(device_);
   c.kernel = c.instance->launcher.prepare(*c.instance, &stream, args_);
-  out.code = code_hash(*c.kernel);
-  out.shared_bytes = c.kernel->artefact().shared_bytes;
-  out.registers = c.kernel->artefact().report.registers;
-  out.why = defects_of(c.kernel->warnings_on(device_));
-  out.is_degraded = !out.why.empty();
+  add_code(out, *c.kernel, device_);
   if (candidate == 0) is_degraded_ = out.is_degraded;
 }
 
@@ -123,17 +109,8 @@ void UserMeasure::load(int candidate, const Candidate& c, Prepared& out) {
 std::vector<Prepared> UserMeasure::prepare(std::span<const int> candidates) {
   std::vector<Prepared> out(candidates.size());
   std::vector<Candidate> made(candidates.size());
-  std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < candidates.size(); i = next++)
-      out[i] = compile_one(candidates[i], made[i]);
-  };
-  const std::size_t threads =
-      std::min<std::size_t>(candidates.size(), std::max(1u, std::thread::hardware_concurrency()));
-  std::vector<std::jthread> others;
-  for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
-  work();
-  others.clear();
+  on_all_threads(candidates.size(),
+                 [&](std::size_t i) { out[i] = compile_one(candidates[i], made[i]); });
   for (std::size_t i = 0; i < candidates.size(); ++i)
     if (out[i].verdict == Verdict::ok) load(candidates[i], made[i], out[i]);
   compiled_ += candidates.size();

@@ -5,7 +5,7 @@
 
 #include "kernels/argument_error.h"
 #include "kernels/attention/query_rows.h"
-#include "kernels/attention/tile_shapes.h"
+#include "tegula/attention_tiles.h"
 
 namespace tegula {
 namespace {

@@ -4,27 +4,40 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <map>
 
 #include "kernels/argument_error.h"
 #include "kernels/attention/arguments.h"
 #include "kernels/attention/forward_kernel.h"
 #include "kernels/attention/heuristics.h"
-#include "kernels/attention/tile_shapes.h"
+#include "tegula/attention_tiles.h"
 #include "tegula/int_math.h"
+#include "tegula/kernel_variants.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
 namespace {
 
-/// A kernel, and the one that computes again what it leaves in doubt.
-template <class T>
-struct KernelPair {
-  ForwardKernel<T> main, recompute;
+/// The numbers that the kernel of a call is traced with.
+struct ForwardTiles {
+  int block_q = 128, block_kv = 128, cluster_ctas = 1;
 
-  KernelPair with(const Tuning& tuning) const {
-    return {main.with(tuning), recompute.with(tuning)};
+  template <class Config, class Visit>
+  static void visit_axes(Config& c, const Visit& visit) {
+    visit("BM", c.block_q, kQueryTiles);
+    visit("BN", c.block_kv, kKeyTiles);
+    if (c.cluster_ctas > 1) visit("SPLITS", c.cluster_ctas, kSplitKvClusters);
   }
+  friend auto operator<=>(const ForwardTiles&, const ForwardTiles&) = default;
+};
+/// The numbers of the kernel that computes tiles again.
+struct RecomputeTiles {
+  int block_q = 128;
+
+  template <class Config, class Visit>
+  static void visit_axes(Config& c, const Visit& visit) {
+    visit("BM", c.block_q, kQueryTiles);
+  }
+  friend auto operator<=>(const RecomputeTiles&, const RecomputeTiles&) = default;
 };
 
 /// Workspace of split-KV: partial accumulators and row statistics.
@@ -43,52 +56,19 @@ SharedSlots shared_slots(PlanBuilder& plan, const AttentionCall& c, std::int64_t
           plan.scratch({tiles, clusters, 2, rows}, DType::f32)};
 }
 
-/// The kernels of one element type: `few` for fewer rows than half a tile, `split` for split-KV,
-/// `wide` for many keys, `tall` for many rows, `boxed` for scores of tensors that TMA loads, `many`
-/// for the rest.
+/// The kernels of one element type: each configuration's, and the one that computes again what it
+/// leaves in doubt.
 template <class T>
 struct KernelsOf {
   explicit KernelsOf(std::shared_ptr<const AttentionHeuristics> of)
       : facts(std::move(of)),
-        many(with_tiles({forward_kernel<T>("attention", facts),
-                         forward_kernel<T>("attention_recompute", facts)})),
-        few(many.with({{"BM", kSmallQBlock}})),
-        wide(many.with({{"TILE_SHAPE", static_cast<int>(TileShapeClass::large_n)}})),
-        tall(many.with({{"TILE_SHAPE", static_cast<int>(TileShapeClass::three_warpgroups)}})),
-        boxed(many.with({{"TILE_SHAPE", static_cast<int>(TileShapeClass::tma_bias)}})),
-        latest(&many.main) {
-    for (const int n : kSplitKvClusters)
-      if (n > 1) split.emplace(n, few.with({{"SPLITS", n}}));
-  }
-
-  KernelPair<T> with_tiles(const KernelPair<T>& kernels) const {
-    const auto tiles = facts->given_tiles();
-    if (!tiles) return kernels;
-    return {kernels.main.with({{"BM", tiles->block_q}, {"BN", tiles->block_kv}}),
-            kernels.recompute.with({{"BM", tiles->block_q}})};
-  }
-
-  const KernelPair<T>& kernels_for(const AttentionCall& c) const {
-    if (AttentionHeuristics::is_small_q(c)) return few;
-    if (facts->given_tiles()) return many;
-    switch (facts->form(c)) {
-      case TileShapeClass::three_warpgroups:
-        return tall;
-      case TileShapeClass::large_n:
-        return wide;
-      case TileShapeClass::tma_bias:
-        return boxed;
-      case TileShapeClass::standard:
-        break;
-    }
-    return many;
-  }
+        main(forward_kernel<T>("attention", facts).shared_instance()),
+        recompute(forward_kernel<T>("attention_recompute", facts).shared_instance()),
+        latest(main.base()) {}
 
   void build(PlanBuilder& plan, const AttentionCall& c, const AttentionSlots& slots, float scale,
+             const SplitKv& splits, const AttentionConfig& config,
              const BlockListSlots& lists) const {
-    const SplitKv splits = facts->split_kv(c);
-    const KernelPair<T>& kernels =
-        splits.all() > 1 ? split.at(splits.cluster_ctas) : kernels_for(c);
     SharedSlots shared;
     const auto launch = [&](const ForwardKernel<T>& kernel, SoftmaxPass pass, PlanSlot flags,
                             int programs) {
@@ -98,24 +78,26 @@ struct KernelsOf {
                   lists.blocks, lists.counts, lists.full, pass, flags, programs, lists.order,
                   shared.acc_partials, shared.row_stats);
     };
-    latest = &kernels.main;
+    const ForwardKernel<T> kernel(
+        main.of({config.block_q, config.block_kv, splits.all() > 1 ? splits.cluster_ctas : 1}));
+    latest = kernel.shared_instance().get();
     if (splits.clusters > 1) {
       shared = shared_slots(plan, c, splits.clusters);
       const std::int64_t tiles = c.Q.size(0) * c.Q.size(1);
-      return launch(kernels.main, SoftmaxPass::exact, plan.counters(splits.cluster_ctas * tiles),
+      return launch(kernel, SoftmaxPass::exact, plan.counters(splits.cluster_ctas * tiles),
                     static_cast<int>(splits.clusters));
     }
-    if (splits.all() > 1 || !facts->uses_speculative_softmax(c))
-      return launch(kernels.main, SoftmaxPass::exact, {}, 0);
+    if (!config.is_speculative) return launch(kernel, SoftmaxPass::exact, {}, 0);
     const PlanSlot flags = plan.fallback_flags();
-    launch(kernels.main, SoftmaxPass::speculative, flags, 0);
-    launch(kernels.recompute, SoftmaxPass::recompute, flags, facts->programs(c));
+    launch(kernel, SoftmaxPass::speculative, flags, 0);
+    launch(ForwardKernel<T>(recompute.of({config.block_q})), SoftmaxPass::recompute, flags,
+           facts->programs(c));
   }
 
   std::shared_ptr<const AttentionHeuristics> facts;
-  KernelPair<T> many, few, wide, tall, boxed;
-  std::map<int, KernelPair<T>> split;
-  mutable std::atomic<const ForwardKernel<T>*> latest;
+  mutable detail::ConfiguredInstances<ForwardTiles> main;
+  mutable detail::ConfiguredInstances<RecomputeTiles> recompute;
+  mutable std::atomic<dsl::KernelInstance*> latest;
 };
 
 void check_tiles(const AttentionTileShape& t) {
@@ -236,13 +218,18 @@ struct Attention::Kernels {
     const float scale = spec().scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
     if (!(scale > 0)) throw_argument_error(ErrorId::attention_scale, scale);
     const AttentionSlots slots = slots_of(plan, call);
+    const SplitKv splits = facts->split_kv(call);
+    const AttentionConfig config = facts->config(call, splits.all() > 1);
     BlockListSlots lists;
-    if (facts->traversal.uses_block_list())
-      lists = facts->lists(plan, slots, call, facts->tiles(call));
+    if (facts->traversal.uses_block_list()) lists = facts->lists(plan, slots, call, config);
     if (call.Q.dtype() == DType::f16)
-      of_f16.build(plan, call, slots, scale, lists);
+      of_f16.build(plan, call, slots, scale, splits, config, lists);
     else
-      of_bf16.build(plan, call, slots, scale, lists);
+      of_bf16.build(plan, call, slots, scale, splits, config, lists);
+  }
+
+  dsl::KernelInstance* latest(DType dtype) const {
+    return dtype == DType::f16 ? of_f16.latest.load() : of_bf16.latest.load();
   }
 
   std::shared_ptr<const AttentionHeuristics> facts;
@@ -289,14 +276,12 @@ void Attention::varlen(const Stream& stream, const Tensor& Q, const Tensor& K, c
 }
 
 std::string Attention::explain(DType dtype) const {
-  const std::string kernel = dtype == DType::f16 ? kernels_->of_f16.latest.load()->explain()
-                                                 : kernels_->of_bf16.latest.load()->explain();
+  const std::string kernel = detail::explain(*kernels_->latest(dtype));
   const KvTraversal& traversal = kernels_->facts->traversal;
   return kernel + "keys visited: " + traversal.text() + "\n" + traversal.explain();
 }
 std::string Attention::dump(std::string_view verb, DType dtype) const {
-  return dtype == DType::f16 ? kernels_->of_f16.latest.load()->dump(verb)
-                             : kernels_->of_bf16.latest.load()->dump(verb);
+  return detail::dump(*kernels_->latest(dtype), verb);
 }
 
 }  // namespace tegula

@@ -8,7 +8,7 @@
 #include "kernels/attention/query_rows.h"
 #include "kernels/attention/softmax_state.h"
 #include "kernels/attention/split_kv.h"
-#include "kernels/attention/tile_shapes.h"
+#include "tegula/attention_tiles.h"
 
 namespace tegula {
 namespace {
@@ -18,12 +18,9 @@ constexpr float kLog2E = std::numbers::log2e_v<float>;
 /// Keys per kv block of the recompute pass, which need not be fast: few.
 constexpr int kKeysAgain = 64;
 
-AttentionTileShape traced_tiles(const AttentionHeuristics& facts, const TileRequirements& needs,
-                                SoftmaxPass pass) {
-  const auto form = static_cast<TileShapeClass>(tune("TILE_SHAPE", {0, 1, 2, 3}, 0));
-  AttentionTileShape t = tiles_of(form, needs, facts.traversal.kv_extent());
-  if (pass == SoftmaxPass::recompute)
-    t.block_kv = std::min(kKeysAgain, attention_tiles(needs).block_kv);
+AttentionTileShape traced_tiles(const TileRequirements& needs, SoftmaxPass pass) {
+  AttentionTileShape t = attention_tiles(needs);
+  if (pass == SoftmaxPass::recompute) t.block_kv = std::min(kKeysAgain, t.block_kv);
   return {tune("BM", kQueryTiles, t.block_q), tune("BN", kKeyTiles, t.block_kv)};
 }
 
@@ -55,7 +52,7 @@ class Program {
         // Head dims are padded to a multiple of 16 by absent elements.
         d_(slice(0, padded_head_dim(x.Q.static_dim(3)))),
         dv_(slice(0, padded_head_dim(x.V.static_dim(3)))),
-        tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block(), rows.pack_gqa), pass)),
+        tiles_(traced_tiles(facts.needs(d_.block(), dv_.block(), rows.pack_gqa), pass)),
         programs_(tune("SPLITS", kSplitKvClusters, 1)),
         group_(x.Q.dim(1) / x.K.dim(1)) {
     x.K.static_dim(3), x.O.static_dim(3);  // so that no guard is left where nothing is absent

@@ -1,7 +1,6 @@
 #include "kernels/attention/heuristics.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "kernels/argument_error.h"
 #include "tegula/int_math.h"
@@ -31,69 +30,6 @@ double work(const AttentionCall& c, KvExtent kv_extent) {
   return 2 * pairs * of(c.Q.size(3) + c.V.size(3)) * share_of(kv_extent);
 }
 
-/// Clusters that run at once: some GPCs have SMs left that make none, and what then waits for
-/// others takes twice the time.
-std::int64_t clusters_at_once(int programs, const AttentionGpu& gpu) {
-  const int left_over = gpu.num_sms / gpu.profile->attention.sms_per_leftover;
-  return (programs <= 2 ? gpu.num_sms : gpu.num_sms - left_over) / programs;
-}
-
-/// Splits the keys over `all` CTAs: in the largest clusters such that all tiles' clusters are
-/// co-resident, else in one cluster.
-SplitKv given_splits(int all, std::int64_t tiles, const AttentionGpu& gpu) {
-  int largest = 1;
-  for (const int n : kSplitKvClusters) {
-    if (n == 1 || all % n != 0) continue;
-    largest = std::max(largest, n);
-    const bool are_several = tiles * (all / n) <= clusters_at_once(n, gpu);
-    if (n == all || are_several) return {n, all / n};
-  }
-  return {largest, 1};
-}
-
-/// In microseconds: a program reads a part of its tile's keys and
-/// values, all together no more than the memory gives; then the programs of a cluster meet, and
-/// clusters in memory, eight at a time.
-double time_of(const SplitKv& splits, std::int64_t tiles, double bytes_of_tile,
-               const AttentionRates& r) {
-  const auto programs = static_cast<double>(splits.all());
-  const double reading =
-      std::max(bytes_of_tile / (r.cta_bytes_per_us * programs),
-               bytes_of_tile * static_cast<double>(tiles) / r.memory_bytes_per_us);
-  double combining =
-      splits.cluster_ctas > 1
-          ? r.cluster_us + r.cluster_doubling_us *
-                               std::bit_width(static_cast<unsigned>(splits.cluster_ctas) / 2)
-          : 0;
-  const std::int64_t more_eights = (splits.clusters - 1) / 8;
-  if (splits.clusters > 1)
-    combining += r.exchange_us + r.exchange_eight_us * static_cast<double>(more_eights);
-  return reading + combining;
-}
-
-/// The fastest that run at once and have keys enough.
-SplitKv best_splits(std::int64_t tiles, std::int64_t keys, double bytes_of_key,
-                    const AttentionGpu& gpu) {
-  const AttentionRates& r = gpu.profile->attention;
-  const double bytes = bytes_of_key * static_cast<double>(keys);
-  SplitKv best;
-  double least = time_of(best, tiles, bytes, r);
-  for (const int n : kSplitKvClusters) {
-    if (n == 1) continue;
-    const std::int64_t room =
-        std::min({clusters_at_once(n, gpu) / tiles, keys / (n * r.least_split_keys),
-                  std::int64_t{kMaxSplitKv / n}});
-    for (const std::int64_t clusters : {std::int64_t{1}, std::int64_t{8}, room}) {
-      const SplitKv splits{n, std::min(room, clusters)};
-      const double time = time_of(splits, tiles, bytes, r);
-      if (room < 1 || time >= least) continue;
-      least = time;
-      best = splits;
-    }
-  }
-  return best;
-}
-
 /// Takes a score apart, and tells what is left of it.
 ScoreTraits examine_score(AttentionSpec& spec) {
   if (!spec.score) return {};
@@ -106,10 +42,6 @@ ScoreTraits examine_score(AttentionSpec& spec) {
   spec.mask = spec.mask ? masks::and_(spec.mask, split->is_visible) : split->is_visible;
   spec.score = split->score;
   return spec.score ? ScoreFunction(spec.score).cost() : ScoreTraits();
-}
-
-AttentionGpu gpu_of(Device device) {
-  return {&device_profile(device), num_sms(device), has_wgmma(device)};
 }
 
 }  // namespace
@@ -136,30 +68,43 @@ std::optional<AttentionTileShape> AttentionHeuristics::given_tiles() const {
   return traversal.uses_block_list() ? std::nullopt : schedule.tiles;
 }
 
-TileShapeClass AttentionHeuristics::form(const AttentionCall& c) const {
-  if (c.pack_gqa || c.lengths.q.defined()) return TileShapeClass::standard;
-  AttentionLengths lengths{c.Q.size(2), c.K.size(2), 0, c.Q.size(0) * c.Q.size(1)};
-  if (spec.align_bottom_right) lengths.first_query = lengths.keys - lengths.queries;
+bool AttentionHeuristics::has_boxes(const AttentionCall& c) const {
+  return schedule.tma_aux_loads && has_wgmma(c.Q.device()) && is_tma_compatible(c.Q) &&
+         is_tma_compatible(c.K) && is_tma_compatible(c.V);
+}
+
+AttentionProblem AttentionHeuristics::problem(const AttentionCall& c, bool splits_kv) const {
+  AttentionProblem p{.queries = c.Q.size(2), .keys = c.K.size(2)};
+  if (spec.align_bottom_right) p.first_query = std::max<std::int64_t>(p.keys - p.queries, 0);
+  p.matrices = c.Q.size(0) * c.Q.size(1);
+  p.is_varlen = c.lengths.q.defined(), p.sequences = p.is_varlen ? sequences(c) : 1;
   const TileRequirements of_call = needs(c.Q.size(3), c.V.size(3), c.pack_gqa);
-  const bool has_boxes = score.tma_bytes_per_element > 0 && schedule.tma_aux_loads &&
-                         has_wgmma(c.Q.device()) && is_tma_compatible(c.Q) &&
-                         is_tma_compatible(c.K) && is_tma_compatible(c.V);
-  if (has_boxes && tma_bias_tiles(of_call).block_kv > attention_tiles(of_call).block_kv)
-    return TileShapeClass::tma_bias;
-  return choose_tile_shape(of_call, traversal.kv_extent(), lengths, gpu_of(c.Q.device()));
+  p.head_dim = of_call.dim, p.head_dim_v = of_call.head_dim_v, p.operands = c.Q.dtype();
+  p.kv_extent = traversal.kv_extent();
+  p.pack_gqa = c.pack_gqa, p.splits_kv = splits_kv;
+  p.is_non_contiguous = of_call.is_non_contiguous;
+  p.is_data_dependent = traversal.is_data_dependent();
+  p.has_score = of_call.has_score, p.reads_kv_index = of_call.score.reads_kv_index;
+  p.has_per_element_state = of_call.score.has_per_element_state;
+  p.is_toeplitz = of_call.score.is_toeplitz, p.needs_row_scan = of_call.score.needs_row_scan;
+  if (has_boxes(c)) p.tma_bytes_per_element = of_call.score.tma_bytes_per_element;
+  if (!splits_kv) p.speculation = speculation(c), p.speculation_pays = speculation_pays(c);
+  if (traversal.uses_block_list() && !spec.blocks)
+    p.longest_first = !schedule.longest_first   ? AskedFor::open
+                      : *schedule.longest_first ? AskedFor::yes
+                                                : AskedFor::no;
+  return p;
 }
 
-AttentionTileShape AttentionHeuristics::tiles(const AttentionCall& c) const {
+AttentionConfig AttentionHeuristics::config(const AttentionCall& c, bool splits_kv) const {
+  const AttentionProblem p = problem(c, splits_kv);
   const auto given = given_tiles();
-  AttentionTileShape t =
-      given ? *given
-            : tiles_of(form(c), needs(c.Q.size(3), c.V.size(3), c.pack_gqa), traversal.kv_extent());
-  if (is_small_q(c)) t.block_q = kSmallQBlock;
-  return t;
-}
-
-bool AttentionHeuristics::is_small_q(const AttentionCall& c) {
-  return c.pack_gqa && c.Q.size(2) <= kSmallQBlock;
+  if (!given) return choose_attention(p, c.Q.device());
+  AttentionConfig config = choose_attention(p, device_profile(c.Q.device()));
+  const bool is_small = p.pack_gqa && p.queries <= kSmallQBlock;
+  config.block_q = is_small ? kSmallQBlock : given->block_q;
+  config.block_kv = given->block_kv;
+  return config;
 }
 
 SplitKv AttentionHeuristics::split_kv(const AttentionCall& c) const {
@@ -168,27 +113,29 @@ SplitKv AttentionHeuristics::split_kv(const AttentionCall& c) const {
       !has_wgmma(c.Q.device()))
     return {};
   const std::int64_t tiles = c.Q.size(0) * c.Q.size(1);
-  const AttentionGpu gpu = gpu_of(c.Q.device());
+  const DeviceProfile& gpu = device_profile(c.Q.device());
   if (tiles == 0 || c.Q.size(2) == 0) return {};
-  if (schedule.split_kv) return given_splits(*schedule.split_kv, tiles, gpu);
-  if (c.K.size(2) < gpu.profile->attention.least_keys_to_split) return {};
-  const auto bytes_of_key =
-      static_cast<double>(size_bytes(c.K.dtype()) * (c.K.size(3) + c.V.size(3)));
-  return best_splits(tiles, c.K.size(2), bytes_of_key, gpu);
+  if (schedule.split_kv) return given_split_kv(*schedule.split_kv, tiles, gpu);
+  if (c.K.size(2) < gpu.attention.least_keys_to_split) return {};
+  const auto key_bytes = size_bytes(c.K.dtype()) * (c.K.size(3) + c.V.size(3));
+  return choose_split_kv({tiles, c.K.size(2), static_cast<int>(key_bytes)}, c.Q.device());
 }
 
-bool AttentionHeuristics::uses_speculative_softmax(const AttentionCall& c) const {
-  if (spec.weighting != AttentionNormalization::softmax) return false;
+AskedFor AttentionHeuristics::speculation(const AttentionCall& c) const {
+  if (spec.weighting != AttentionNormalization::softmax) return AskedFor::no;
   const bool asks = numerics.rescaling == Rescaling::never;
-  if (!asks && numerics.rescaling != Rescaling::automatic) return false;
+  if (!asks && numerics.rescaling != Rescaling::automatic) return AskedFor::no;
   // Rows of a tile may have no keys there, or none that is known.
   if (c.pack_gqa || c.extras.row_max.defined() || traversal.uses_block_list() || spec.blocks ||
       spec.kv_range || c.K.size(2) == 0)
-    return false;
-  if (asks) return true;
-  // Rows that begin after their tile's first block gain nothing, and in 16 bits they are
-  // recomputed. Scores that depend on positions are usually largest next to the query if keys end
-  // there (bench/results/sweeps/2026-11-22-h200-never-rescaled.jsonl).
+    return AskedFor::no;
+  return asks ? AskedFor::yes : AskedFor::open;
+}
+
+/// Rows that begin after their tile's first block gain nothing, and in 16 bits they are recomputed.
+/// Scores that depend on positions are usually largest next to the query if keys end there
+/// (bench/results/sweeps/2026-11-22-h200-never-rescaled.jsonl).
+bool AttentionHeuristics::speculation_pays(const AttentionCall& c) const {
   const KvExtent kv_extent = traversal.kv_extent();
   const bool all_see_key_0 = kv_extent != KvExtent::unknown && !score.reads_kv_index;
   if (traversal.is_data_dependent() || (score.reads_kv_index && kv_extent != KvExtent::causal) ||
@@ -204,39 +151,25 @@ bool AttentionHeuristics::iterates_in_reverse() const {
   return score.reads_kv_index && !score.grows_with_distance;
 }
 
-int AttentionHeuristics::programs(const AttentionCall& c) const {
-  return gpu_of(c.Q.device()).num_sms;
-}
-
-bool AttentionHeuristics::longest_first(const AttentionCall& c,
-                                        const AttentionTileShape& tiles) const {
-  if (schedule.longest_first) return *schedule.longest_first;
-  constexpr std::int64_t kMaxShare = 16, kStepsByShare = 4, kMaxRanked = 512;
-  const std::int64_t entries = c.lengths.q.defined() ? sequences(c) : 1,
-                     of_head = ceil_div(c.Q.size(2), tiles.block_q),
-                     all = c.Q.size(0) * c.Q.size(1) * of_head,
-                     steps = ceil_div(c.K.size(2) / entries, tiles.block_kv), sms = programs(c);
-  return of_head > 1 && of_head <= kMaxRanked && all > sms && all <= kMaxShare * sms &&
-         steps * sms >= kStepsByShare * all;
-}
+int AttentionHeuristics::programs(const AttentionCall& c) const { return num_sms(c.Q.device()); }
 
 QueryTileRows AttentionHeuristics::list_rows(const AttentionCall& c,
-                                             const AttentionTileShape& tiles) const {
+                                             const AttentionConfig& config) const {
   if (spec.blocks && c.lengths.q.defined()) throw_argument_error(ErrorId::varlen_blocks);
   const int group = c.pack_gqa ? static_cast<int>(c.Q.size(2) / c.seqlen_q) : 1;
-  return {group, spec.align_bottom_right, longest_first(c, tiles), c.lengths};
+  return {group, spec.align_bottom_right, config.longest_first, c.lengths};
 }
 
 BlockListArgs AttentionHeuristics::lists(const Stream& stream, const AttentionCall& c,
-                                         const AttentionTileShape& tiles) const {
-  return traversal.lists(stream, {c.Q, c.K, c.V, c.O}, tiles, list_rows(c, tiles))
+                                         const AttentionConfig& config) const {
+  return traversal.lists(stream, {c.Q, c.K, c.V, c.O}, config.tiles(), list_rows(c, config))
       .value_or(BlockListArgs{});
 }
 
 BlockListSlots AttentionHeuristics::lists(PlanBuilder& plan, const AttentionSlots& slots,
                                           const AttentionCall& c,
-                                          const AttentionTileShape& tiles) const {
-  return traversal.lists(plan, slots, {c.Q, c.K, c.V, c.O}, tiles, list_rows(c, tiles))
+                                          const AttentionConfig& config) const {
+  return traversal.lists(plan, slots, {c.Q, c.K, c.V, c.O}, config.tiles(), list_rows(c, config))
       .value_or(BlockListSlots{});
 }
 

@@ -5,7 +5,7 @@
 
 #include "kernels/attention/kv_block_iterator.h"
 #include "kernels/attention/query_rows.h"
-#include "kernels/attention/tile_shapes.h"
+#include "tegula/attention_tiles.h"
 #include "tegula/block_mask.h"
 #include "tegula/kernels/attention.h"
 

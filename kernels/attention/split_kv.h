@@ -8,14 +8,6 @@
 
 namespace tegula {
 
-/// Programs that share a tile: `clusters` clusters of `programs` each.
-struct SplitKv {
-  int cluster_ctas = 1;
-  std::int64_t clusters = 1;
-
-  std::int64_t all() const { return cluster_ctas * clusters; }
-};
-
 /// The softmax over the keys of all programs of the cluster, for the rows of this program's slice
 /// (`cluster_slice`). Partials are added in an order of their own (`cluster_reduce_scatter`), the
 /// same in every run.

@@ -58,7 +58,7 @@ PlanSlot plan_logits(PlanBuilder& plan, const ForwardKernels<T>& kernels, int ex
   const MatmulOptions exact;
   const MatmulProblem problem =
       detail::matmul_problem(plan.tensor(X), plan.tensor(router), plan.tensor(made), exact);
-  const MatmulConfig config = choose_matmul(problem, plan.device());
+  const MatmulConfig config = choose_matmul(problem, plan.device(), "moe_logits");
   const int programs = config.split == SplitK::cluster ? config.parts : 1;
   plan.launch(kernels.logits.of({config, exact, programs, false}), X, router, made);
   return made;
@@ -80,8 +80,14 @@ void plan_experts(PlanBuilder& plan, const RoutingSlots& r, const ExpertKernels<
   const GateAndUp w = gate_and_up(plan, plan.argument(kUp), 1, options),
                   bias = gate_and_up(plan, plan.argument(kUpBias), 1, options);
   const MoeTiles& given = options.tiles;
-  const ExpertTileConfig up_tiles = given.up ? *given.up : choose_tiles(mean, i, is_gated),
-                         down_tiles = given.down ? *given.down : choose_tiles(mean, h, false);
+  const auto tiles_of = [&](const std::optional<ExpertTileConfig>& tiles, const ExpertProblem& p) {
+    return tiles ? *tiles : choose_expert_tiles(p, plan.device());
+  };
+  const std::int64_t experts = all_experts(options);
+  const ExpertTileConfig up_tiles = tiles_of(given.up, {mean, i, h, experts, ExpertProduct::up,
+                                                        dtype_of<T>, is_gated}),
+                         down_tiles = tiles_of(
+                             given.down, {mean, h, i, experts, ExpertProduct::down, dtype_of<T>});
   const SegmentSlots up_rows = segments_of(plan, r, up_tiles.bm),
                      down_rows = segments_of(plan, r, down_tiles.bm);
   plan.launch(kernels.forward.up.of(up_tiles), P, w.gate, w.up, bias.gate, bias.up, up_rows.offsets,

@@ -136,15 +136,4 @@ int capacity_of(const MoeOptions& o, std::int64_t tokens) {
                   static_cast<int>(std::ceil(static_cast<double>(o.capacity->factor) * mean)));
 }
 
-ExpertTileConfig choose_tiles(std::int64_t rows, std::int64_t columns, bool is_gated) {
-  ExpertTileConfig c;
-  c.swap_ab = rows <= 64;
-  c.bm = rows <= 16 ? 16 : rows <= 32 ? 32 : rows <= 64 ? 64 : 128;
-  if (c.swap_ab)
-    c.bn = columns > 64 ? 128 : 64;
-  else
-    c.bn = is_gated || columns <= 1024 ? 128 : 256;
-  return c;
-}
-
 }  // namespace tegula::experts

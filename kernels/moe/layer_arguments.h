@@ -38,7 +38,5 @@ inline int all_experts(const MoeOptions& o) { return o.experts + o.shared_expert
 std::int64_t rows_of_experts(const MoeOptions& options, std::int64_t tokens);
 /// The most rows of an expert; -1 for any number.
 int capacity_of(const MoeOptions& options, std::int64_t tokens);
-/// Tiles for a mean of `rows` rows an expert.
-ExpertTileConfig choose_tiles(std::int64_t rows, std::int64_t columns, bool is_gated);
 
 }  // namespace tegula::experts

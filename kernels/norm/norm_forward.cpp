@@ -1,9 +1,11 @@
 // RMS norm and layer norm: a program holds its rows; rows that are too long for that are read a
 // second time, mostly from the L2.
+#include <bit>
 #include <optional>
 
 #include "kernels/float_types.h"
 #include "kernels/row_tiles.h"
+#include "tegula/call_plan.h"
 #include "tegula/kernels/norm.h"
 #include "tegula/tegula.h"
 
@@ -111,6 +113,7 @@ template <class T>
 struct NormKernels {
   decltype(norm_of_held_rows<T>()) held = norm_of_held_rows<T>();
   decltype(norm_in_two_passes<T>()) two_pass = norm_in_two_passes<T>();
+  CallPlans plans;
 };
 
 void check(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -131,13 +134,25 @@ void norm(const char* name, const Stream& stream, const Tensor& x, const Tensor&
           const NormExtras& extras) {
   for_float(name, x.dtype(), [&](auto t) {
     static const auto* const kernels = new NormKernels<decltype(t)>;  // statics may call, too
-    check(name, x, weight, bias, y, extras);
     const auto& [residual, sum, mean, rstd] = extras;
-    if (x.size(1) > kMaxHeldColumns)
-      kernels->two_pass(stream, x, residual, weight, bias, y, sum, mean, rstd, epsilon, is_centred);
-    else
-      kernels->held(stream, x, residual, weight, bias, y, sum, mean, rstd, epsilon, is_centred,
-                    rows_per_tile(x.size(1)));
+    const auto args = tensor_args(x, residual, weight, bias, y, sum, mean, rstd);
+    kernels->plans.call(
+        stream, args, PlanOptions{std::bit_cast<std::int32_t>(epsilon), is_centred},
+        [&](PlanBuilder& plan) {
+          check(name, x, weight, bias, y, extras);
+          const int tensors = 2 + residual.defined() + sum.defined();
+          const RowConfig c = choose_rows(
+              {x.size(0), x.size(1), RowKernel::norm, x.dtype(), tensors}, plan.device());
+          const auto launch = [&](const auto& kernel, const auto&... numbers) {
+            plan.launch(kernel, plan.argument(0), plan.argument(1), plan.argument(2),
+                        plan.argument(3), plan.argument(4), plan.argument(5), plan.argument(6),
+                        plan.argument(7), epsilon, is_centred, numbers...);
+          };
+          if (c.method == RowMethod::held)
+            launch(kernels->held, c.tile_rows);
+          else
+            launch(kernels->two_pass);
+        });
   });
 }
 

@@ -9,15 +9,13 @@
 #include "kernels/float_types.h"
 #include "kernels/online_exponentials.h"
 #include "kernels/row_tiles.h"
-#include "tegula/device_profile.h"
+#include "tegula/call_plan.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
 namespace {
 
 constexpr int kColumnsPerStep = 8192;
-/// Columns of the longest row that one program holds with its gradient.
-constexpr std::int64_t kMaxHeldBackward = 16384;
 /// Base 2: one fma and one instruction for the exponential.
 constexpr float kLog2E = std::numbers::log2e_v<float>;
 
@@ -123,6 +121,7 @@ struct SoftmaxKernels {
   decltype(backward_of_cluster_rows<T>()) cluster_backward =
       backward_of_cluster_rows<T>().with_plan(kBackwardCtasOfSm<T>);
   decltype(backward_in_two_passes<T>()) two_pass_backward = backward_in_two_passes<T>();
+  CallPlans plans, backward_plans;
 };
 
 template <class T>
@@ -131,13 +130,10 @@ const SoftmaxKernels<T>& kernels() {
   return *all;
 }
 
-/// The cluster that holds a row of so many columns, if there is one.
-std::optional<ClusterShape> cluster_for(std::int64_t columns, Device device) {
-  constexpr int kHeld = 16384;
-  if (!has_clusters(device)) return std::nullopt;
-  for (const ClusterShape shape : {ClusterShape{kHeld, 4}, ClusterShape{kHeld, 8}})
-    if (columns <= shape.columns * shape.ctas) return shape;
-  return std::nullopt;
+RowConfig choose(const PlanBuilder& plan, RowKernel kernel) {
+  const Tensor& x = plan.tensor(plan.argument(0));
+  return choose_rows({x.size(0), x.size(1), kernel, x.dtype(), static_cast<int>(plan.size())},
+                     plan.device());
 }
 
 }  // namespace
@@ -145,15 +141,19 @@ std::optional<ClusterShape> cluster_for(std::int64_t columns, Device device) {
 void softmax(const Stream& stream, const Tensor& x, const Tensor& y, Loc at) {
   const detail::CallPlace here(at);
   for_float("softmax", x.dtype(), [&]<class T>(T) {
-    require_rank("softmax", "x", x, 2);
-    require_tensor("softmax", "y", y, x.dtype(), x.shape());
-    const std::int64_t columns = x.size(1);
-    if (columns <= kMaxHeldColumns)
-      kernels<T>().held(stream, x, y, rows_per_tile(columns));
-    else if (const auto cluster = cluster_for(columns, x.device()))
-      kernels<T>().cluster(stream, x, y, cluster->columns, cluster->ctas);
-    else
-      kernels<T>().two_pass(stream, x, y);
+    const SoftmaxKernels<T>& k = kernels<T>();
+    k.plans.call(stream, tensor_args(x, y), {}, [&](PlanBuilder& plan) {
+      require_rank("softmax", "x", x, 2);
+      require_tensor("softmax", "y", y, x.dtype(), x.shape());
+      const RowConfig c = choose(plan, RowKernel::softmax);
+      const PlanSlot in = plan.argument(0), out = plan.argument(1);
+      if (c.method == RowMethod::held)
+        plan.launch(k.held, in, out, c.tile_rows);
+      else if (c.method == RowMethod::cluster)
+        plan.launch(k.cluster, in, out, c.columns_of_cta, c.ctas);
+      else
+        plan.launch(k.two_pass, in, out);
+    });
   });
 }
 
@@ -161,16 +161,20 @@ void softmax_backward(const Stream& stream, const Tensor& y, const Tensor& dy, c
                       Loc at) {
   const detail::CallPlace here(at);
   for_float("softmax_backward", y.dtype(), [&]<class T>(T) {
-    require_rank("softmax_backward", "y", y, 2);
-    require_tensor("softmax_backward", "dy", dy, y.dtype(), y.shape());
-    require_tensor("softmax_backward", "dx", dx, y.dtype(), y.shape());
-    const std::int64_t columns = y.size(1);
-    if (columns <= kMaxHeldBackward)
-      kernels<T>().held_backward(stream, y, dy, dx, rows_per_tile(columns));
-    else if (const auto cluster = cluster_for(columns, y.device()))
-      kernels<T>().cluster_backward(stream, y, dy, dx, cluster->columns, cluster->ctas);
-    else
-      kernels<T>().two_pass_backward(stream, y, dy, dx);
+    const SoftmaxKernels<T>& k = kernels<T>();
+    k.backward_plans.call(stream, tensor_args(y, dy, dx), {}, [&](PlanBuilder& plan) {
+      require_rank("softmax_backward", "y", y, 2);
+      require_tensor("softmax_backward", "dy", dy, y.dtype(), y.shape());
+      require_tensor("softmax_backward", "dx", dx, y.dtype(), y.shape());
+      const RowConfig c = choose(plan, RowKernel::softmax_backward);
+      const PlanSlot p = plan.argument(0), g = plan.argument(1), out = plan.argument(2);
+      if (c.method == RowMethod::held)
+        plan.launch(k.held_backward, p, g, out, c.tile_rows);
+      else if (c.method == RowMethod::cluster)
+        plan.launch(k.cluster_backward, p, g, out, c.columns_of_cta, c.ctas);
+      else
+        plan.launch(k.two_pass_backward, p, g, out);
+    });
   });
 }
 

@@ -1,5 +1,5 @@
 // Attention's tiles of 192 queries: three warpgroups of 160 registers a thread.
-#include "kernels/attention/tile_shapes.h"
+#include "tegula/attention_tiles.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"

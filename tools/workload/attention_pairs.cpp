@@ -25,7 +25,7 @@ AttentionWorkload attention_pairs(const AttentionSpec& spec, const Tensor& Q, co
   const AttentionHeuristics facts(spec, schedule);
   AttentionCall call;
   call.Q = Q, call.K = K, call.V = V, call.O = Q;
-  AttentionWorkload pairs{.tiles = facts.tiles(call), .kept = {}};
+  AttentionWorkload pairs{.tiles = facts.config(call).tiles(), .kept = {}};
   for (const auto& row : visited_blocks(facts, call, pairs.tiles)) {
     pairs.steps.push_back(static_cast<std::int64_t>(row.size()));
     pairs.computed += pairs.steps.back() * pairs.tiles.block_q * pairs.tiles.block_kv;

@@ -48,7 +48,8 @@ std::vector<std::vector<VisitedBlock>> visited_blocks(const AttentionHeuristics&
   const Device device = call.Q.device();
   const Stream stream(device);
   const Tensor steps = Tensor::full({rows, most}, -1, DType::i32, device);
-  const BlockListArgs lists = facts.lists(stream, call, tiles);
+  const BlockListArgs lists = facts.lists(
+      stream, call, {tiles.block_q, tiles.block_kv, false, facts.config(call).longest_first});
   make_probe(facts, tiles)(stream, steps, static_cast<i32>(queries),
                            call.pack_gqa ? call.seqlen_q : static_cast<i32>(queries),
                            static_cast<i32>(keys), lists.blocks, lists.counts, lists.full,

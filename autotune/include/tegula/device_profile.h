@@ -111,8 +111,8 @@ struct AttentionRates {
   /// a cluster's exchange and each doubling of it, the exchange in memory and each further eight.
   double cta_bytes_per_us = 0, memory_bytes_per_us = 0, cluster_us = 0, cluster_doubling_us = 0,
          exchange_us = 0, exchange_eight_us = 0;
-  /// Least keys of a CTA, and of a call, for which keys are split.
-  std::int64_t least_split_keys = 0, least_keys_to_split = 0;
+  /// Least keys of a call for which keys are split.
+  std::int64_t least_keys_to_split = 0;
   /// SMs of which one is left over where clusters of more than two CTAs fill a wave.
   int sms_per_leftover = 0;
   /// Least floating-point operations beside which one more launch costs nothing.

@@ -51,6 +51,8 @@ class ConfiguredInstances {
     if (found != made_.end()) return found->second;
     return made_.try_emplace(config, with_tuning(*base_, tuning_of(config))).first->second;
   }
+  /// The kernel without a configuration.
+  dsl::KernelInstance* base() const { return base_.get(); }
   template <class Predicate>
   bool has(const Predicate& matches) const {
     const std::lock_guard lock(mutex_);

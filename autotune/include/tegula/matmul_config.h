@@ -178,7 +178,9 @@ struct MatmulProblem {
 /// The configuration with the shortest estimated time on this model of GPU, of all that its target
 /// can run. Throws InternalError if there is none.
 MatmulConfig choose_matmul(const MatmulProblem& problem, const DeviceProfile& gpu);
-/// The same for a device.
-MatmulConfig choose_matmul(const MatmulProblem& problem, Device device);
+/// The decision of a call on a device: a winner of the tuner for this problem, or a near one, else
+/// the model's. Kernels of another `family` have winners of their own.
+MatmulConfig choose_matmul(const MatmulProblem& problem, Device device,
+                           std::string_view family = "matmul");
 
 }  // namespace tegula

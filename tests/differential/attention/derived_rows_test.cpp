@@ -152,7 +152,7 @@ TEST_P(DerivedRows, ComputeTheBlocksOfTheList) {
       call.Q = call.O = Tensor::zeros({1, s.kv_heads, rows, 64}, DType::bf16, GetParam());
       call.K = call.V = Tensor::zeros({1, s.kv_heads, s.seqlen_kv, 64}, DType::bf16, GetParam());
       const AttentionHeuristics facts({.mask = c.mask, .align_bottom_right = s.at_end});
-      for (const AttentionTileShape tiles : {facts.tiles(call), {16, 32}}) {
+      for (const AttentionTileShape tiles : {facts.config(call).tiles(), {16, 32}}) {
         const auto visited = visited_blocks(facts, call, tiles);
         ASSERT_EQ(visited.size(),
                   static_cast<std::size_t>((rows + tiles.block_q - 1) / tiles.block_q));

@@ -1,6 +1,6 @@
 // Scores of distances, computed once a diagonal of a tile: to the bit what each pair computes by
 // itself, and right by double precision.
-#include "kernels/attention/tile_shapes.h"
+#include "tegula/attention_tiles.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
 #include "tegula/math.h"

@@ -1,14 +1,30 @@
 // Extents of attention's tiles, and when more keys a step are worth it.
 #include <gtest/gtest.h>
 
-#include "kernels/attention/tile_shapes.h"
+#include "tegula/attention_tiles.h"
 
 namespace tegula {
 namespace {
 
-bool is_wide(int dim, KvExtent kv_extent, AttentionLengths lengths) {
-  return choose_tile_shape({dim, dim}, kv_extent, lengths, {.has_wgmma = false}) ==
-         TileShapeClass::large_n;
+AttentionProblem problem(int dim, KvExtent kv_extent, std::int64_t queries, std::int64_t keys) {
+  return {
+      .queries = queries, .keys = keys, .head_dim = dim, .head_dim_v = dim, .kv_extent = kv_extent};
+}
+DeviceProfile without_wgmma() {
+  DeviceProfile gpu = host_profile();
+  gpu.capability = 80;
+  return gpu;
+}
+
+struct Lengths {
+  std::int64_t queries, keys, first_query = 0;
+};
+bool is_wide(int dim, KvExtent kv_extent, Lengths lengths) {
+  AttentionProblem p = problem(dim, kv_extent, lengths.queries, lengths.keys);
+  p.first_query = lengths.first_query;
+  const AttentionTileShape tiles = choose_attention(p, without_wgmma()).tiles();
+  EXPECT_TRUE(tiles == large_n_tiles({dim, dim}) || tiles == attention_tiles({dim, dim}));
+  return tiles != attention_tiles({dim, dim});
 }
 
 TEST(AttentionTileShape, WideOnesFitRegistersAndSharedMemory) {
@@ -105,40 +121,47 @@ TEST(AttentionTileShape, TallOnesFitRegistersAndSharedMemory) {
 }
 
 TEST(AttentionTileShape, TallOnesAreForManyRowsOfSmallHeadDims) {
-  const auto is_tall = [](TileRequirements needs, KvExtent kv_extent, std::int64_t length,
+  const auto is_tall = [](int dim, KvExtent kv_extent, std::int64_t length,
                           std::int64_t matrices = 64) {
-    return choose_tile_shape(needs, kv_extent, {length, length, 0, matrices}) ==
-           TileShapeClass::three_warpgroups;
+    AttentionProblem p = problem(dim, kv_extent, length, length);
+    p.matrices = matrices;
+    return choose_attention(p, host_profile()).block_q == 192;
   };
   for (const std::int64_t length : {0, 64, 128}) {
-    EXPECT_FALSE(is_tall({64, 64}, KvExtent::full, length));
-    EXPECT_FALSE(is_tall({64, 64}, KvExtent::causal, length));
+    EXPECT_FALSE(is_tall(64, KvExtent::full, length));
+    EXPECT_FALSE(is_tall(64, KvExtent::causal, length));
   }
   for (const std::int64_t length : {4096, 16384, 10000}) {
-    EXPECT_TRUE(is_tall({64, 64}, KvExtent::full, length));
-    EXPECT_TRUE(is_tall({64, 64}, KvExtent::causal, length));
-    EXPECT_TRUE(is_tall({80, 80}, KvExtent::full, length));
-    EXPECT_FALSE(is_tall({128, 128}, KvExtent::full, length));
-    EXPECT_FALSE(is_tall({64, 64}, KvExtent::unknown, length));
+    EXPECT_TRUE(is_tall(64, KvExtent::full, length));
+    EXPECT_TRUE(is_tall(64, KvExtent::causal, length));
+    EXPECT_TRUE(is_tall(80, KvExtent::full, length));
+    EXPECT_FALSE(is_tall(128, KvExtent::full, length));
+    EXPECT_FALSE(is_tall(64, KvExtent::unknown, length));
   }
   // One tile in eight has rows behind the last, and more lies behind the diagonal.
-  EXPECT_FALSE(is_tall({64, 64}, KvExtent::causal, 1024, 256));
+  EXPECT_FALSE(is_tall(64, KvExtent::causal, 1024, 256));
   // One wave of tiles, and fewer SMs have one.
-  EXPECT_FALSE(is_tall({64, 64}, KvExtent::full, 1024, 16));
-  EXPECT_FALSE(is_tall({64, 64, {}, true}, KvExtent::full, 16384));
-  EXPECT_FALSE(is_tall({64, 64, {.has_per_element_state = true}}, KvExtent::full, 16384));
-  EXPECT_EQ(
-      choose_tile_shape({64, 64}, KvExtent::full, {16384, 16384, 0, 64}, {.has_wgmma = false}),
-      TileShapeClass::large_n);
+  EXPECT_FALSE(is_tall(64, KvExtent::full, 1024, 16));
+  AttentionProblem p = problem(64, KvExtent::full, 16384, 16384);
+  p.matrices = 64;
+  EXPECT_EQ(choose_attention(p, without_wgmma()).tiles(), large_n_tiles({64, 64}));
+  p.has_score = true;
+  EXPECT_EQ(choose_attention(p, host_profile()).block_q, 128);
+  p.has_per_element_state = true;
+  EXPECT_EQ(choose_attention(p, host_profile()).block_q, 128);
 }
 
 TEST(AttentionTileShape, UsualWhereLittleIsKnownOrRegistersAreTaken) {
-  const AttentionLengths many{16384, 16384};
-  for (const TileRequirements& needs :
-       {TileRequirements{128, 128, {}, true},
-        TileRequirements{128, 128, {.has_per_element_state = true}}})
-    EXPECT_EQ(choose_tile_shape(needs, KvExtent::full, many), TileShapeClass::standard);
-  EXPECT_EQ(choose_tile_shape({128, 128}, KvExtent::unknown, many), TileShapeClass::standard);
+  AttentionProblem many = problem(128, KvExtent::unknown, 16384, 16384);
+  EXPECT_EQ(choose_attention(many, host_profile()).tiles(), attention_tiles({128, 128}));
+  many.kv_extent = KvExtent::full;
+  EXPECT_EQ(choose_attention(many, host_profile()).tiles(), large_n_tiles({128, 128}));
+  many.has_per_element_state = true;
+  EXPECT_EQ(choose_attention(many, host_profile()).tiles(),
+            attention_tiles({128, 128, {.has_per_element_state = true}}));
+  many.has_per_element_state = false, many.is_non_contiguous = true;
+  EXPECT_EQ(choose_attention(many, host_profile()).tiles(),
+            attention_tiles({128, 128, {}, /*is_non_contiguous=*/true}));
 }
 
 }  // namespace

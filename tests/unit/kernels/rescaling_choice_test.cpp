@@ -18,7 +18,7 @@ AttentionCall call_of(std::int64_t length, DType dtype = DType::bf16, std::int64
 
 bool never(const AttentionSpec& spec, const AttentionCall& call,
            const AttentionNumerics& numerics = {}) {
-  return AttentionHeuristics(spec, {}, numerics).uses_speculative_softmax(call);
+  return AttentionHeuristics(spec, {}, numerics).config(call).is_speculative;
 }
 
 TEST(RescalingChoice, WhereItPays) {

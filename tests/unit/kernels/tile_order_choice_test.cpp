@@ -22,7 +22,7 @@ AttentionCall call_of(std::int64_t batch, std::int64_t heads, std::int64_t queri
 bool is_ordered(const AttentionCall& c, std::optional<bool> asked = {}) {
   const Tensor ids = Tensor::zeros({64}, DType::i32, Device::cpu());
   const AttentionHeuristics facts({.mask = masks::document(ids)}, {.longest_first = asked});
-  return facts.longest_first(c, {128, 128});
+  return facts.config(c).longest_first;
 }
 
 TEST(TileOrderChoice, WhereOneTileMayBeLongBesideAFew) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <source_location>
 
+#include "tegula/attention_config.h"
 #include "tegula/block_mask.h"
 #include "tegula/kernels/block_list.h"
 #include "tegula/location.h"
@@ -83,11 +84,6 @@ struct AttentionSpec {
 struct AttentionNumerics {
   /// Rescaling of the online softmax.
   Rescaling rescaling = Rescaling::automatic;
-};
-
-/// Queries and keys that a CTA works on at a time.
-struct AttentionTileShape {
-  int block_q = 128, block_kv = 128;
 };
 
 /// By which schedule: what is left out, attention chooses for the call at hand.

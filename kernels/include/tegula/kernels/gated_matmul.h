@@ -106,7 +106,7 @@ class FusedGatedMatmul {
     detail::check_matmul(A, G, C), detail::check_matmul(A, U, C);
     MatmulProblem problem = detail::matmul_problem(A, G, C, options_);
     problem.gates = 2;
-    const MatmulConfig config = given ? *given : choose_matmul(problem, A.device());
+    const MatmulConfig config = given ? *given : choose_matmul(problem, A.device(), "gated_matmul");
     const auto of = [&](PlanSlot slot, int k_dim) -> OperandSlot {
       return {slot, detail::matmul_operand(plan.tensor(slot), k_dim, options_, config.operands)};
     };

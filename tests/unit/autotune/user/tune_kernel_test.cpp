@@ -1,16 +1,14 @@
 // Kernel::tune() on the simulator, from the space to what the next process finds.
 #include <gmock/gmock.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 
 #include "autotune/user/argument_copies.h"
 #include "autotune/user/user_space.h"
 #include "support/env.h"
 #include "tegula/tegula.h"
+#include "tests/unit/autotune/own_store.h"
 
 namespace tegula {
 namespace {
@@ -40,41 +38,7 @@ struct Call {
   Tensor y = Tensor::full({4096}, 5, DType::f32, Device::sim());
 };
 
-/// A folder of its own for the store of every process that the test starts.
-class TuneKernel : public ::testing::Test {
- protected:
-  TuneKernel()
-      : folder_(std::filesystem::temp_directory_path() /
-                ("tegula-tune-" + std::to_string(::getpid()) + "-" + std::to_string(next_++))) {}
-  ~TuneKernel() override { std::filesystem::remove_all(folder_); }
-
-  /// Runs `f` in a process of its own, where it must give true.
-  template <class F>
-  void in_process(const F& f, const std::string& tune = "off", const std::string& worker = "") {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      Env changed = env();
-      changed.cache = "on";
-      changed.cache_dir = folder_;
-      changed.tune = tune;
-      changed.tune_worker = worker;
-      const EnvOverride override(changed);
-      bool is_fine = false;
-      try {
-        is_fine = f();
-      } catch (const std::exception& e) {
-        std::fprintf(stderr, "%s\n", e.what());
-      }
-      ::_exit(is_fine && !HasFailure() ? 0 : 1);
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
-  }
-
-  static inline int next_ = 0;
-  std::filesystem::path folder_;
-};
+using TuneKernel = test::OwnStore;
 
 TEST_F(TuneKernel, FindsTheFastestAndKeepsItForTheNextProcess) {
   const Call c;

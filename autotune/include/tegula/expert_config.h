@@ -1,0 +1,78 @@
+#pragma once
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <string_view>
+
+#include "tegula/device_profile.h"
+#include "tegula/dtype.h"
+
+/// Tiles of the GEMMs of a mixture of experts.
+namespace tegula {
+
+/// Tiles of the experts' GEMMs: bm rows, bn outputs, k-iterations of bk.
+struct ExpertTileConfig {
+  int bm = 128;  ///< 16, 32, 64, 128 or 256
+  int bn = 128, bk = 64;
+  /// Outputs lie along the rows of the tensor cores' tiles: for few rows an expert. bn is then a
+  /// multiple of 64.
+  bool swap_ab = false;
+  int stages = 0;   ///< of the operand ring; 0: the compiler chooses
+  int group_m = 8;  ///< tiles below each other that are finished together
+
+  template <class Config, class Visit>
+  static void visit_axes(Config& v, const Visit& visit) {
+    visit("BM", v.bm, {16, 32, 64, 128, 256});
+    visit("BN", v.bn, {64, 128, 192, 256});
+    visit("BK", v.bk, {32, 64, 128});
+    visit("SWAP_AB", v.swap_ab, {0, 1});
+    visit("STAGES", v.stages, {0, 2, 3, 4, 5, 6, 7, 8});
+    visit("GROUP_M", v.group_m, {1, 2, 4, 8, 16});
+  }
+  template <class Self, class Visit>
+  static void each_field(Self& c, const Visit& visit) {
+    visit("bm", c.bm);
+    visit("bn", c.bn);
+    visit("bk", c.bk);
+    visit("swap_ab", c.swap_ab);
+    visit("stages", c.stages);
+    visit("group_m", c.group_m);
+  }
+  friend auto operator<=>(const ExpertTileConfig&, const ExpertTileConfig&) = default;
+};
+
+/// The two GEMMs of an expert.
+enum class ExpertProduct : std::uint8_t { up, down };
+constexpr auto enumerator_names(ExpertProduct) {
+  return std::array<std::string_view, 2>{"up", "down"};
+}
+
+/// The properties of a grouped GEMM that the choice of its tiles depends on: the host knows the
+/// mean of the experts' rows alone.
+struct ExpertProblem {
+  std::int64_t rows = 0;  ///< mean of an expert
+  std::int64_t columns = 0, k = 0, experts = 1;
+  ExpertProduct product = ExpertProduct::up;
+  DType operands = DType::bf16;
+  bool is_gated = false;  ///< bn is of the gate's columns, and as many of the other matrix
+
+  template <class Self, class Visit>
+  static void each_field(Self& p, const Visit& visit) {
+    visit("rows", p.rows);
+    visit("columns", p.columns);
+    visit("k", p.k);
+    visit("experts", p.experts);
+    visit("product", p.product);
+    visit("operands", p.operands);
+    visit("is_gated", p.is_gated);
+  }
+  friend bool operator==(const ExpertProblem&, const ExpertProblem&) = default;
+};
+
+/// The configuration that the model takes.
+ExpertTileConfig choose_expert_tiles(const ExpertProblem& problem, const DeviceProfile& gpu);
+/// The decision of a call on a device: a winner of the tuner for this problem, or a near one, else
+/// the model's.
+ExpertTileConfig choose_expert_tiles(const ExpertProblem& problem, Device device);
+
+}  // namespace tegula

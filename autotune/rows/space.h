@@ -1,0 +1,11 @@
+#pragma once
+// The space of kernels of whole rows.
+#include "autotune/space.h"
+#include "tegula/row_config.h"
+
+namespace tegula::autotune {
+
+using RowSpace = Space<RowProblem, RowConfig>;
+const RowSpace& row_space();
+
+}  // namespace tegula::autotune

@@ -1,0 +1,8 @@
+#pragma once
+// Whether launches of this thread are only prepared (tegula/prepare.h).
+
+namespace tegula::dsl {
+
+bool is_preparing();
+
+}  // namespace tegula::dsl
