@@ -41,7 +41,18 @@ TEST_P(MoeRouting, LimitedGroupsAndSelectionBias) {
 }
 
 TEST_P(MoeRouting, AnyNumberOfExpertsAndChoices) {
-  for (const auto& [experts, k] : {std::pair{1, 1}, {7, 7}, {64, 5}, {160, 6}, {384, 8}, {512, 10}})
+  for (const auto& [experts, k] : {std::pair{1, 1},
+                                   {7, 7},
+                                   {64, 2},
+                                   {64, 5},
+                                   {160, 3},
+                                   {160, 6},
+                                   {256, 4},
+                                   {256, 8},
+                                   {384, 8},
+                                   {384, 9},
+                                   {512, 1},
+                                   {512, 10}})
     expect_scheme(routers::qwen3(k), qwen3(k), {.tokens = 19, .experts = experts});
 }
 
