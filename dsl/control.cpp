@@ -159,6 +159,12 @@ void record_launch(Tracer& t, std::span<const ir::Value> counts, std::span<const
                    int cluster) {
   ir::Builder b(t.kernel, t.kernel.launch());
   b.loc = t.build.loc;
+  // Of several grids the larger one counts.
+  ir::Value others;
+  if (const ir::OpId yield = t.kernel.terminator(t.kernel.launch())) {
+    others = t.kernel[yield].operands[0];
+    t.kernel.erase(yield);
+  }
   dsl::HostScalars host(t.kernel, b);
   ir::Value programs;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -168,6 +174,7 @@ void record_launch(Tracer& t, std::span<const ir::Value> counts, std::span<const
     programs = i == 0 ? count : b.mul(programs, count);
   }
   if (cluster > 1) programs = b.mul(programs, b.i32(cluster));
+  if (others) programs = b.op(Opcode::Max, {programs, others});
   const ir::Value one = b.i32(1);
   b.yield(std::vector{programs, one, one});
 }
@@ -183,7 +190,7 @@ void GridLoop::check(Tracer& t) const {
   if (t.in_scope(ScopeKind::Grid))
     fail(ErrorId::nested_grid, loc_, {{t.grid_loc, "it begins here"}}, "a grid loop");
   if (t.recording_region()) fail(ErrorId::nested_grid, loc_, {}, "a loop or branch");
-  if (t.grid_seen) fail(ErrorId::second_grid, loc_, {{t.grid_loc, "the first one"}});
+  if (t.grid_seen && !t.has_met) fail(ErrorId::second_grid, loc_, {{t.grid_loc, "the first one"}});
   if (options_.blocks.size() > extents_.size())
     fail(ErrorId::grid_rank, loc_, {}, "grid", options_.blocks.size(), extents_.size());
   for (std::int64_t block : options_.blocks)
@@ -191,6 +198,9 @@ void GridLoop::check(Tracer& t) const {
   const int cluster = options_.cluster;
   if (cluster != 1 && cluster != 2 && cluster != 4 && cluster != 8)
     fail(ErrorId::bad_cluster, loc_, {}, cluster);
+  if (t.meets && (segments_ || cluster > 1))
+    fail(ErrorId::grid_barrier_place, loc_, {},
+         segments_ ? "in a kernel over segments" : "in a kernel with clusters");
   if (segments_ && cluster > 1) fail(ErrorId::segments_cluster, loc_, {}, cluster);
 }
 
@@ -200,6 +210,7 @@ std::uint64_t GridLoop::start() {
   const int cluster = options_.cluster;
   t.kernel.info.cluster = cluster;
   t.grid_seen = true;
+  t.has_met = t.grid_done = false;
   t.grid_loc = loc_;
   std::vector<ir::Value> counts;
   for (std::size_t i = 0; i < options_.blocks.size(); ++i)
@@ -207,6 +218,10 @@ std::uint64_t GridLoop::start() {
                          ? t.value(segments_->tile_count(options_.blocks[0]))
                          : dsl::block_count(t.build, t.value(extents_[i]), options_.blocks[i]));
   record_launch(t, counts, extents_, cluster);
+  if (t.meets) {
+    for (const ir::Value count : counts) counts_.push_back(t.tile(count));
+    return open_tile_loop(t);
+  }
   // A cluster's programs work on one tile.
   ir::AttrList attrs = cluster == 1 ? ir::attr_list({{AttrName::axis, 0}}) : ir::AttrList();
   if (options_.group_m > 1) attrs.set(AttrName::group_m, std::int64_t{options_.group_m});
@@ -238,6 +253,34 @@ std::uint64_t GridLoop::start() {
   return segments_ ? open_segment(t) : t.open_grid(t.kernel.body());
 }
 
+/// Each program takes its share of the tiles.
+std::uint64_t GridLoop::open_tile_loop(Tracer& t) {
+  const auto number = [&](Opcode opcode) {
+    return t.build.op(opcode, {}, ir::Type::scalar(DType::i32), {{AttrName::axis, 0}});
+  };
+  ir::Value total = t.value(counts_[0]);
+  for (std::size_t i = 1; i < counts_.size(); ++i) total = t.build.mul(total, t.value(counts_[i]));
+  const std::uint64_t id = t.open_loop(number(Opcode::ProgramId), total,
+                                       number(Opcode::NumPrograms), {});
+  runs_ = id != 0;
+  t.grid_done = !runs_;
+  return id;
+}
+
+/// Nothing that is made in the loop's body may be kept behind it.
+Index GridLoop::index_in_tile_loop(Tracer& t, std::size_t dimension) const {
+  std::vector<ir::Value> counts;
+  for (const Tile& count : counts_) counts.push_back(t.value(count));
+  const auto tiles = dsl::RasterOrder(t.build, options_, counts).decode(t.induction(open_.id));
+  t.build.effect(Opcode::Assume, {t.build.cmp("lt", tiles[dimension], counts[dimension])});
+  ir::Value start = t.build.cast(tiles[dimension], t.index_type());
+  const ir::Type type = t.kernel.type(start);
+  const std::int64_t block = options_.blocks[dimension];
+  if (block > 1) start = t.build.mul(start, t.build.constant(type, block));
+  start = t.indices.restated(t.build, start, dsl::IndexTypes::Kind::Index);
+  return Index(t.tile(start), block, dimension_of(t, t.value(extents_[dimension])));
+}
+
 /// The body, for numbers that a tile has.
 std::uint64_t GridLoop::open_segment(Tracer& t) {
   const ir::Value has_rows = t.build.cmp("lt", t.value(place_->first), t.value(place_->end));
@@ -252,7 +295,7 @@ std::uint64_t GridLoop::open_segment(Tracer& t) {
 
 bool GridLoop::close() {
   Tracer& t = Tracer::at({}, "grid");
-  if (t.close_grid(open_.id)) return true;
+  if (t.meets ? t.close_loop(open_.id) : t.close_grid(open_.id)) return true;
   open_.id = 0;
   t.grid_done = true;
   return false;
@@ -260,6 +303,7 @@ bool GridLoop::close() {
 
 Index GridLoop::index(std::size_t dimension) const {
   Tracer& t = Tracer::at({}, "grid");
+  if (t.meets) return index_in_tile_loop(t, dimension);
   if (segments_ && dimension == 0) return Index(place_->segment, 1);
   const std::size_t i = segments_ ? dimension - 1 : dimension;
   const Index part(starts_[i], options_.blocks[i], dimension_of(t, t.value(extents_[i])));
@@ -280,6 +324,15 @@ bool RecordedIf::begin_otherwise() { return Tracer::at({}, "if_").else_branch(op
 void RecordedIf::close() {
   Tracer::at({}, "if_").close_branch(open_.id);
   open_.id = 0;
+}
+
+void record_grid_barrier(Loc at) {
+  Tracer& t = Tracer::at(at, "grid_barrier");
+  if (t.recording_region()) fail(ErrorId::grid_barrier_place, at, {}, "inside a loop or a branch");
+  if (!t.grid_seen) fail(ErrorId::grid_barrier_place, at, {}, "in front of the grid loops");
+  if (!t.meets) throw dsl::GridBarrierFound{};
+  t.build.effect(Opcode::GridBarrier, {});
+  t.has_met = true;
 }
 
 void record_while(const std::function<Tile()>& condition, const std::function<void()>& body,

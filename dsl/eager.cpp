@@ -8,6 +8,7 @@
 #include "dsl/instance.h"
 #include "dsl/tracer.h"
 #include "ir/eval/program.h"
+#include "runtime/records.h"
 
 namespace tegula::dsl {
 namespace {
@@ -121,6 +122,7 @@ void launch_eagerly(KernelInstance& k, std::span<const HostArg> args, Device dev
       runtime::eval_args(traced.kernel, std::span(call.args.data(), traced.kernel.params().size()));
   const auto grid = ir::evaluate_launch(traced.kernel, given);
   if (grid[0] * grid[1] * grid[2] != 0) k.run_eagerly(traced.signature, given, grid);
+  runtime::read_records();
 }
 
 }  // namespace tegula::dsl

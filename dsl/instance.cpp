@@ -291,6 +291,8 @@ TraceResult KernelInstance::trace(const Signature& key) {
     } catch (const IndexTypeChanged&) {
       is_wide = true;
     } catch (const ExtentsFound&) {
+    } catch (const GridBarrierFound&) {
+      meets_ = true;
     }
   }
 }
@@ -304,6 +306,7 @@ void KernelInstance::run_eagerly(const Signature& key, std::span<const ir::EvalA
   t.stack_begin = static_cast<const char*>(__builtin_frame_address(0));
   t.build.loc = loc();
   t.instance = this;
+  t.meets = meets_;
   EagerInterpreter live(t, args, grid);
   t.live = &live;
   closure_->call(closure_->object.get(), numbers);
@@ -345,11 +348,14 @@ TraceResult KernelInstance::run(Signature key, bool check_loops) {
   t.build.loc = loc();
   state_equal_extents(t, equal_extents_);
   t.instance = this;
+  t.meets = meets_;
   try {
     closure_->call(closure_->object.get(), args);
     t.throw_pending();
   } catch (const ExtentsFound&) {
     remember(t);
+    throw;
+  } catch (const GridBarrierFound&) {
     throw;
   } catch (const Error&) {
     throw;

@@ -3,16 +3,17 @@
 
 #include "dsl/elementwise.h"
 #include "dsl/hint_attrs.h"
+#include "dsl/memory_attrs.h"
 #include "dsl/view_access.h"
 
 namespace tegula {
 
-using dsl::attrs_of;
-
 namespace {
-
 constexpr std::string_view kOrder[] = {"relaxed", "acquire", "release", "acq_rel"};
 constexpr std::string_view kScope[] = {"cta", "cluster", "gpu", "sys"};
+}  // namespace
+
+namespace dsl {
 
 ir::Value pointers_of(Tracer& t, std::string_view what, const Arg& a) {
   if (a.is_literal() || !t.type(a).is_pointer()) {
@@ -22,6 +23,15 @@ ir::Value pointers_of(Tracer& t, std::string_view what, const Arg& a) {
   }
   return t.value(a);
 }
+
+std::string_view scope_name(MemoryScope scope) { return kScope[static_cast<int>(scope)]; }
+
+}  // namespace dsl
+
+using dsl::attrs_of;
+using dsl::pointers_of;
+
+namespace {
 
 /// Operands of one shape: if any is a tile, the pointers become one too.
 void broadcast_pointers(Tracer& t, std::string_view what, std::vector<ir::Value>& operands,
@@ -54,6 +64,18 @@ Tile atomic(std::string_view what, const char* kind, const Arg& pointers, const 
                            {{AttrName::kind, kind},
                             {AttrName::sem, kOrder[static_cast<int>(order)]},
                             {AttrName::scope, kScope[static_cast<int>(scope)]}}));
+}
+
+ir::AttrList order_attrs(MemoryOrder order, MemoryScope scope) {
+  ir::AttrList attrs;
+  attrs.set(AttrName::sem, kOrder[static_cast<int>(order)]);
+  attrs.set(AttrName::scope, kScope[static_cast<int>(scope)]);
+  return attrs;
+}
+
+void require_order(std::string_view what, MemoryOrder order, MemoryOrder allowed, Loc at) {
+  if (order != MemoryOrder::relaxed && order != allowed)
+    fail(ErrorId::atomic_order, at, {}, what, kOrder[static_cast<int>(order)]);
 }
 
 Tile atomic_bits(std::string_view what, const char* kind, const Arg& pointers, const Arg& values,
@@ -109,6 +131,49 @@ void store(const Arg& pointers, const Arg& values, const Arg& mask, Hints hints)
   t.build.create(Opcode::Store, operands, std::span<const ir::Type>(), attrs_of(hints));
 }
 
+Tile atomic_load(const Arg& pointers, const Arg& mask, MemoryOrder order, MemoryScope scope) {
+  Tracer& t = Tracer::at(pointers.loc(), "atomic_load");
+  std::vector<ir::Value> operands{pointers_of(t, "atomic_load", pointers)};
+  require_atomic("atomic_load", "xchg", t.kernel.type(operands[0]).dtype(), pointers.loc());
+  require_order("atomic_load", order, MemoryOrder::acquire, pointers.loc());
+  if (t.grid_done) fail(ErrorId::after_grid, pointers.loc(), {{t.grid_loc, "the grid loop"}});
+  if (mask.present()) operands.push_back(dsl::truth(t, mask));
+  broadcast_pointers(t, "atomic_load", operands, pointers.loc());
+  const ir::OpId op = t.build.create(Opcode::AtomicLoad, operands, order_attrs(order, scope));
+  return t.tile(t.kernel[op].results[0]);
+}
+
+void atomic_store(const Arg& pointers, const Arg& values, const Arg& mask, MemoryOrder order,
+                  MemoryScope scope) {
+  Tracer& t = Tracer::at(pointers.loc(), "atomic_store");
+  const ir::Value p = pointers_of(t, "atomic_store", pointers);
+  const DType pointee = t.kernel.type(p).dtype();
+  require_atomic("atomic_store", "xchg", pointee, pointers.loc());
+  require_order("atomic_store", order, MemoryOrder::release, pointers.loc());
+  if (t.grid_done) fail(ErrorId::after_grid, pointers.loc(), {{t.grid_loc, "the grid loop"}});
+  std::vector<ir::Value> operands{p, dsl::operand(t, values, pointee)};
+  if (mask.present()) operands.push_back(dsl::truth(t, mask));
+  broadcast_pointers(t, "atomic_store", operands, pointers.loc());
+  t.build.create(Opcode::AtomicStore, operands, std::span<const ir::Type>(),
+                 order_attrs(order, scope));
+}
+
+Tile atomic_cas(const Arg& pointers, const Arg& expected, const Arg& desired, const Arg& mask,
+                MemoryOrder order, MemoryScope scope) {
+  Tracer& t = Tracer::at(pointers.loc(), "atomic_cas");
+  const ir::Value p = pointers_of(t, "atomic_cas", pointers);
+  const DType pointee = t.kernel.type(p).dtype();
+  if (is_bool(pointee) || size_bits(pointee) < 16)
+    fail(ErrorId::cas_type, pointers.loc(), {t.origin(p, "the address")}, name(pointee));
+  if (t.grid_done) fail(ErrorId::after_grid, pointers.loc(), {{t.grid_loc, "the grid loop"}});
+  std::vector<ir::Value> operands{p, dsl::operand(t, expected, pointee),
+                                  dsl::operand(t, desired, pointee)};
+  if (mask.present()) operands.push_back(dsl::truth(t, mask));
+  broadcast_pointers(t, "atomic_cas", operands, pointers.loc());
+  const ir::OpId op = t.build.create(Opcode::AtomicCas, operands, order_attrs(order, scope));
+  return t.tile(t.kernel[op].results[0]);
+}
+
 Tile atomic_add(const Arg& p, const Arg& v, const Arg& mask, MemoryOrder order, MemoryScope scope) {
   return atomic("atomic_add", "add", p, v, mask, order, scope);
 }
@@ -149,7 +214,8 @@ Tile arrive_and_test_last(const Arg& counter, const Arg& count) {
   const ir::Value at = pointers_of(t, "arrive_and_test_last", counter);
   const ir::Type type = t.kernel.type(at);
   if (type.is_tile() || type.dtype() != DType::u32)
-    fail(ErrorId::counter_type, counter.loc(), {t.origin(at, "the counter")}, type.str());
+    fail(ErrorId::counter_type, counter.loc(), {t.origin(at, "the counter")},
+         "arrive_and_test_last", type.str());
   if (t.grid_done) fail(ErrorId::after_grid, counter.loc(), {{t.grid_loc, "the grid loop"}});
   const DType integer = dsl::promote_types(t, "arrive_and_test_last", std::span(&count, 1));
   dsl::require_integers("arrive_and_test_last", integer, count.loc());
@@ -169,6 +235,31 @@ Tile ptx(std::string_view text, std::string_view constraints, DType result, cons
     if (t.kernel.type(v).is_tile()) type = t.kernel.type(v).with_elem({result, false});
   return t.tile(t.build.op(Opcode::AsmElementwise, operands, type,
                            {{AttrName::text, text}, {AttrName::constraints, constraints}}));
+}
+
+Tile detail::ptx_with_model(std::string_view text, std::string_view constraints, DType result,
+                            std::span<const Arg> args,
+                            const std::function<Tile(std::span<const Tile>)>& model) {
+  Tracer& t = Tracer::at(args.front().loc(), "ptx");
+  const Loc at = args.front().loc();
+  std::vector<ir::Value> operands;
+  for (const Arg& x : args) operands.push_back(dsl::operand(t, x));
+  dsl::broadcast_shapes(t, "ptx", operands, at);
+  ir::Type type = ir::Type::scalar(result);
+  for (ir::Value v : operands)
+    if (t.kernel.type(v).is_tile()) type = t.kernel.type(v).with_elem({result, false});
+  std::vector<Tile> tiles;
+  for (ir::Value v : operands) tiles.push_back(t.tile(v));
+  const ir::Value given = t.value(model(tiles));
+  if (t.kernel.type(given).elem() != type.elem())
+    fail(ErrorId::ptx_model, at, {t.origin(given, "the model's result")},
+         t.kernel.type(given).str(), type.str());
+  const auto count = static_cast<std::int64_t>(operands.size());
+  operands.push_back(given);
+  dsl::broadcast_shapes(t, "ptx", operands, at);
+  return t.tile(t.build.op(
+      Opcode::AsmElementwise, operands, type,
+      {{AttrName::text, text}, {AttrName::constraints, constraints}, {AttrName::count, count}}));
 }
 
 void barrier(std::source_location at) {

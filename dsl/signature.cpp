@@ -9,6 +9,8 @@
 
 #include "dsl/errors.h"
 
+#include "runtime/records.h"
+
 namespace tegula::dsl {
 namespace {
 
@@ -150,6 +152,7 @@ void Specialization::add(const SpecializationRequest& request) {
 }
 
 HostArg Capture::read() const {
+  if (is_records) return {ParamKind::Pointer, DType::u32, nullptr, runtime::record_buffer()};
   if (cell) return {ParamKind::Scalar, cell->dtype, nullptr, cell->bits};
   return {ParamKind::View, info.dtype, tensor ? tensor : &copy, 0};
 }

@@ -69,6 +69,7 @@ struct Capture {
   std::shared_ptr<detail::ScalarCell> cell;  ///< cell of a Scalar
   const Tensor* tensor = nullptr;            ///< a Tensor that outlives the calls, else null
   Tensor copy;                               ///< else the tensor itself
+  bool is_records = false;                   ///< the buffer of records (runtime/records.h) instead
   HostArg read() const;
 };
 

@@ -194,6 +194,17 @@ std::uint32_t Tracer::param_of_capture(const std::shared_ptr<detail::ScalarCell>
   return static_cast<std::uint32_t>(signature.args.size() - 1);
 }
 
+std::uint32_t Tracer::param_of_records() {
+  for (std::size_t i = 0; i < captures.size(); ++i)
+    if (captures[i].is_records)
+      return static_cast<std::uint32_t>(signature.args.size() - captures.size() + i);
+  Capture c;
+  c.info = {ParamKind::Pointer, DType::u32, 0, detail::ViewAccess::InOut};
+  c.is_records = true;
+  add_capture(std::move(c));
+  return static_cast<std::uint32_t>(signature.args.size() - 1);
+}
+
 std::uint32_t Tracer::param_of_capture(const Tensor& t, DType dtype, int rank, Loc loc,
                                        detail::ViewAccess access) {
   if (t.dtype() != dtype)

@@ -107,6 +107,10 @@ struct IndexTypeChanged {};
 /// beginning.
 struct ExtentsFound {};
 
+/// Thrown out of a recording that has found a grid_barrier: its grids are to be recorded as loops
+/// over tiles, which any number of programs runs.
+struct GridBarrierFound {};
+
 class Tracer {
  public:
   Tracer(std::string name, Signature signature, Tuning tuning, std::vector<ParamName> names,
@@ -194,6 +198,9 @@ class Tracer {
   bool grid_seen = false;
   Loc grid_loc;
   bool grid_done = false;
+  /// The kernel's programs meet between its grid loops; where they have, since the last of these.
+  bool meets = false;
+  bool has_met = false;
   /// The values that variables hold, and those that a store yet to come may need; ascending.
   std::vector<ir::Value> held() const;
   /// Whether ops are executed as they are recorded: in an eager run, outside of folds.
@@ -208,6 +215,8 @@ class Tracer {
   std::uint32_t param_of_capture(const Tensor& t, DType dtype, int rank, Loc loc,
                                  detail::ViewAccess access = detail::ViewAccess::In);
   std::uint32_t param_of_capture(const std::shared_ptr<detail::ScalarCell>& cell);
+  /// The buffer of the kernel's records, a pointer to u32.
+  std::uint32_t param_of_records();
   ir::Value param(std::uint32_t position) const { return kernel.params()[position].value; }
   const ArgClass& arg_class(std::uint32_t position) const { return signature.args[position]; }
   std::string param_text(std::uint32_t position) const;

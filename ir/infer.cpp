@@ -152,6 +152,25 @@ Inferred infer_atomic(const InferArgs& a) {
   return one(shape_leader(a.operands.first(2)).with_elem(a.operands[1].elem()));
 }
 
+Inferred infer_cas(const InferArgs& a) {
+  if (!a.operands[0].is_pointer()) return Inferred::fail("the first operand must be pointers");
+  const Elem pointee{a.operands[0].dtype(), false};
+  if (a.operands[1].elem() != pointee || a.operands[2].elem() != pointee)
+    return Inferred::fail("needs expected and desired values of the pointee's type");
+  if (const std::string e = shapes_disagree(a.operands); !e.empty()) return Inferred::fail(e);
+  return one(shape_leader(a.operands.first(3)).with_elem(pointee));
+}
+
+Inferred infer_wait(const InferArgs& a) {
+  const Type pointer = a.operands[0];
+  if (!pointer.is_scalar() || !pointer.is_pointer() || !is_integer(pointer.dtype()) ||
+      size_bits(pointer.dtype()) < 32)
+    return Inferred::fail("the address must be a pointer to an integer of 32 or 64 bits");
+  if (a.operands[1] != Type::scalar(pointer.dtype()))
+    return Inferred::fail("the value must have the pointee's type");
+  return {};
+}
+
 Inferred infer_arrival(const InferArgs& a) {
   const Type counter = a.operands[0];
   if (!counter.is_scalar() || !counter.is_pointer() || counter.dtype() != DType::u32)

@@ -14,6 +14,8 @@ Inferred infer_addptr(const InferArgs&);
 Inferred infer_i1(const InferArgs&);
 Inferred infer_i32(const InferArgs&);
 Inferred infer_arrival(const InferArgs&);
+Inferred infer_cas(const InferArgs&);
+Inferred infer_wait(const InferArgs&);
 Inferred infer_i64(const InferArgs&);
 Inferred infer_for(const InferArgs&);
 Inferred infer_while(const InferArgs&);

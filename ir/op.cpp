@@ -69,6 +69,20 @@ std::optional<AttrName> find_attr(std::string_view name) {
   return it == index.end() ? std::nullopt : std::optional(it->second);
 }
 
+std::optional<std::size_t> mask_operand(Opcode op) {
+  struct MaskRow {
+    Opcode op;
+    std::size_t mask;
+  };
+  using enum Opcode;
+  static constexpr std::array kRows{MaskRow{Load, 1},      MaskRow{Store, 2},
+                                    MaskRow{AtomicRmw, 2}, MaskRow{AtomicCas, 3},
+                                    MaskRow{AtomicLoad, 1}, MaskRow{AtomicStore, 2}};
+  for (const MaskRow& row : kRows)
+    if (row.op == op) return row.mask;
+  return std::nullopt;
+}
+
 std::string_view name(Form form) { return kForms[static_cast<std::size_t>(form)]; }
 
 std::optional<Form> parse_form(std::string_view text) {

@@ -102,6 +102,8 @@ std::span<const OpInfo> all_ops();
 std::span<const AttrInfo> all_attrs();
 std::optional<Opcode> find_op(std::string_view mnemonic);
 std::optional<AttrName> find_attr(std::string_view name);
+/// Position of the mask of an access by address, if it has one; none for other ops.
+std::optional<std::size_t> mask_operand(Opcode op);
 std::string_view name(Form form);
 std::optional<Form> parse_form(std::string_view text);
 

@@ -32,6 +32,7 @@ struct Artefact {
   std::uint32_t shared_bytes = 0;           ///< dynamic shared memory of a CTA
   bool programmatic_launch = false;         ///< may overlap the end of the kernel before
   bool persistent = false;                  ///< each CTA computes many tiles
+  bool cooperative = false;                 ///< its CTAs wait for one another
   bool has_mma = false, has_wgmma = false;  ///< tensor core instructions in the code
   std::string key_text;                     ///< the key as text, for people
   std::string schedule_text;                ///< the plan as text

@@ -175,6 +175,7 @@ void encode_artefact(const Artefact& a, CacheEntry& entry) {
                        {"shared_bytes", a.shared_bytes},
                        {"programmatic_launch", a.programmatic_launch},
                        {"persistent", a.persistent},
+                       {"cooperative", a.cooperative},
                        {"mma", a.has_mma},
                        {"wgmma", a.has_wgmma},
                        {"schedule", a.schedule_text},
@@ -199,6 +200,7 @@ Artefact decode_artefact(const CacheEntry& entry) {
   check_shape(a);
   j.at("programmatic_launch").get_to(a.programmatic_launch);
   j.at("persistent").get_to(a.persistent);
+  j.at("cooperative").get_to(a.cooperative);
   j.at("mma").get_to(a.has_mma);
   j.at("wgmma").get_to(a.has_wgmma);
   j.at("schedule").get_to(a.schedule_text);

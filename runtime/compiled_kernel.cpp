@@ -9,6 +9,8 @@
 #include "ir/schedule/judge.h"
 #include "ir/schedule/text.h"
 #include "ir/text.h"
+#include "runtime/records.h"
+#include "runtime/storage.h"
 #include "runtime/store_sources.h"
 #include "runtime/warnings.h"
 #include "support/env.h"
@@ -40,10 +42,23 @@ template <class Findings>
   throw ProgramError(std::move(all));
 }
 
+/// The tensors that a kernel may reach that takes addresses.
+std::vector<ir::HostMemory> reachable_memory(const ir::Kernel& tile) {
+  std::vector<ir::HostMemory> all;
+  if (!ir::takes_addresses(tile)) return all;
+  for (const HostAllocation& a : host_allocations()) all.push_back({a.begin, a.bytes});
+  return all;
+}
+
 /// The memory of the arguments, by name.
 void add_ranges(sim::SimOptions& options, const ir::Kernel& tile, std::span<const LaunchArg> args) {
   const std::vector<ir::EvalArg> values = eval_args(tile, args);
   for (std::size_t i = 0; i < args.size(); ++i) {
+    if (!args[i].tensor && is_record_buffer(args[i].bits))
+      options.ranges.push_back(
+          {reinterpret_cast<const void*>(args[i].bits),
+           reinterpret_cast<const void*>(args[i].bits + 4 * std::uint64_t{kRecordWords}),
+           "the buffer of prints"});
     if (!args[i].tensor) continue;
     const ByteRange r = args[i].tensor->byte_range();
     sim::GlobalRange range{reinterpret_cast<const void*>(r.begin),
@@ -125,7 +140,10 @@ void CompiledKernel::run_on_cpu(std::span<const LaunchArg> args) const {
   ir::EvalOptions options;
   options.loop_limit = env().loop_limit;
   options.find_unstored = true;
+  const auto reachable = reachable_memory(tile);
+  options.reachable = reachable;
   const auto found = ir::evaluate(tile, eval_args(tile, args), options);
+  read_records();
   if (!found.clean()) throw_findings(tile.info.name, "cpu", found.findings);
 }
 
@@ -138,16 +156,22 @@ void CompiledKernel::run_on_sim(std::span<const LaunchArg> args) const {
   // A warp takes as long for an iteration as the interpreter for a hundred.
   options.loop_limit = std::max<std::int64_t>(1, env().loop_limit / 100);
   add_ranges(options, tile, args);
+  for (const ir::HostMemory& m : reachable_memory(tile))
+    options.ranges.push_back({reinterpret_cast<const void*>(m.begin),
+                              reinterpret_cast<const void*>(m.begin + m.bytes),
+                              fmt::format("the tensor at {:#x}", m.begin)});
   std::vector<codegen::TensorMap> maps;
-  std::uint32_t counter = 0;
-  options.ranges.push_back({&counter, &counter + 1});
+  std::array<std::uint32_t, 2> counters{};
+  options.ranges.push_back({counters.data(), counters.data() + counters.size()});
   const auto found = sim::simulate(
       simt(), {static_cast<int>(grid[0]), static_cast<int>(grid[1]), static_cast<int>(grid[2])},
-      sim_args(artefact_->recipe, args, maps, &counter), options);
+      sim_args(artefact_->recipe, args, maps, counters.data()), options);
+  read_records();
   if (!found.clean()) throw_findings(artefact_->name, "sim", found.findings);
-  if (counter != 0)
+  if (counters != std::array<std::uint32_t, 2>{})
     throw InternalError(
-        fmt::format("kernel {} leaves its counter of tiles at {}", artefact_->name, counter));
+        fmt::format("kernel {} leaves its counters at {} and {}", artefact_->name,
+                    counters[0], counters[1]));
 }
 
 void CompiledKernel::prepare(const Stream& stream) const {

@@ -195,6 +195,9 @@ Artefact make_artefact(Compilation& c) {
   a.cluster = c.simt.info.cluster;
   a.shared_bytes = static_cast<std::uint32_t>(c.simt.info.smem_bytes);
   a.persistent = c.simt.info.persistent;
+  a.cooperative = ir::any_op(c.tile, c.tile.body(), [&](ir::OpId op) {
+    return c.tile[op].opcode == ir::Opcode::GridBarrier;
+  });
   ir::walk(c.simt, c.simt.body(), [&](ir::OpId op) {
     a.programmatic_launch |= c.simt[op].opcode == ir::Opcode::GridDepWait;
     a.has_mma |= c.simt[op].opcode == ir::Opcode::Mma;

@@ -23,6 +23,7 @@ PreparedLaunch loaded(const Artefact& a, int ordinal, AssembleReport& report) {
   shape.cluster = {static_cast<unsigned>(a.cluster), 1, 1};
   shape.shared_bytes = a.shared_bytes;
   shape.programmatic_launch = a.programmatic_launch;
+  shape.cooperative = a.cooperative;
   return PreparedLaunch(kernel, shape, a.recipe.slots());
 }
 

@@ -94,6 +94,13 @@ std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
   return device.on_host() ? allocate_host(bytes) : allocate_device(bytes, device.index);
 }
 
+std::vector<HostAllocation> host_allocations() {
+  const std::lock_guard lock(registry().mutex);
+  std::vector<HostAllocation> out;
+  for (const auto& [begin, allocation] : registry().by_begin) out.push_back(allocation);
+  return out;
+}
+
 std::optional<HostAllocation> find_host_allocation(std::uintptr_t address) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);

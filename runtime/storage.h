@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "tegula/device.h"
 
@@ -26,6 +27,9 @@ struct HostAllocation {
   std::uintptr_t begin = 0;
   std::size_t bytes = 0;
 };
+
+/// All that are alive.
+std::vector<HostAllocation> host_allocations();
 
 /// The allocation whose usable bytes or red zones contain `address`, or nothing.
 std::optional<HostAllocation> find_host_allocation(std::uintptr_t address);

@@ -1,6 +1,7 @@
 #include "tegula/stream.h"
 
 #include "runtime/context.h"
+#include "runtime/records.h"
 #include "runtime/stream_state.h"
 #include "tegula/error.h"
 
@@ -41,6 +42,7 @@ void Stream::synchronize() const {
   if (device_.on_host()) return;
   const runtime::ContextScope scope(device_.index);
   check(driver().stream_synchronize(static_cast<cu::Stream>(handle_)), "cuStreamSynchronize");
+  runtime::read_records();
 }
 
 bool Stream::capturing() const { return runtime::is_recording(*this); }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/context.h"
+#include "runtime/records.h"
 #include "runtime/strided.h"
 #include "support/errors.h"
 #include "tegula/tensor.h"
@@ -77,6 +78,7 @@ void copy_packed(const Tensor& to, const Tensor& from, const Stream& stream) {
   else
     check(driver().copy_any(address(to), address(from), bytes, queue), "cuMemcpyAsync");
   check(driver().stream_synchronize(queue), "cuStreamSynchronize");
+  runtime::read_records();
 }
 
 /// A host tensor with the same values and strides pattern as one on a GPU: the touched bytes are

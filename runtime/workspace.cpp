@@ -113,7 +113,7 @@ std::uint32_t* counters_from(std::size_t first, const Stream& stream, std::size_
 }  // namespace
 
 std::uint32_t* acquire_scheduler_counter(const Stream& stream) {
-  return counters_from(0, stream, 1);
+  return counters_from(0, stream, 2);
 }
 std::uint32_t* acquire_fallback_flags(const Stream& stream) {
   return counters_from(kFallbackFrom, stream, kFallbackWords);

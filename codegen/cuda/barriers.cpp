@@ -77,6 +77,15 @@ void cuda_MapShared(Emitter& e, OpId id) {
                                       e.argument(e.operand(id, 1))));
 }
 void cuda_Trap(Emitter& e, OpId) { e.ptx_statement(ptx::trap()); }
+void cuda_Nanosleep(Emitter& e, OpId id) {
+  e.ptx_statement(ptx::nanosleep(e.attrs(id).i(AttrName::count)));
+}
+void cuda_SpecialReg(Emitter& e, OpId id) {
+  const std::string_view kind = e.attrs(id).s(AttrName::kind);
+  e.declare(e.result(id), e.ptx_value(fmt::format("read_{}", kind), e.c_type(e.type(e.result(id))),
+                                      {}, ptx::special_register(kind)) +
+                              "()");
+}
 
 void cuda_MbarInit(Emitter& e, OpId id) {
   const std::int64_t count = e.attrs(id).i(AttrName::count, 1);

@@ -112,7 +112,9 @@ void cuda_Asm(Emitter& e, OpId id) {
     results[i].constraint = constraints[i];
     number.push_back(i);
   }
-  for (Value v : d.operands) {
+  const auto taken = static_cast<std::size_t>(
+      d.attrs.i(AttrName::count, static_cast<std::int64_t>(d.operands.size())));
+  for (Value v : std::span(d.operands.data(), taken)) {
     const int per_word = per_register(e, v);
     for (std::int64_t word = 0; word < e.count(v) / per_word; ++word) {
       const std::size_t at = number.size();

@@ -43,7 +43,8 @@ struct Port {
 Port port_of(Emitter& e, OpId id, Space space, ir::Elem elem, bool predicated) {
   const DType stored = elem.pointer ? DType::u64 : is_bool(elem.dtype) ? DType::u8 : elem.dtype;
   Port p{{space, stored, static_cast<int>(e.attrs(id).i(AttrName::width, 1)), predicated,
-          e.attrs(id).s(AttrName::cache), e.attrs(id).s(AttrName::evict)},
+          e.attrs(id).s(AttrName::cache), e.attrs(id).s(AttrName::evict),
+          e.attrs(id).s(AttrName::sem), e.attrs(id).s(AttrName::scope)},
          elem,
          "int",
          elem.pointer ? "ptr" : std::string(name(elem.dtype))};
@@ -51,6 +52,7 @@ Port port_of(Emitter& e, OpId id, Space space, ir::Elem elem, bool predicated) {
   if (p.access.width != 1) p.suffix += fmt::format("x{}", p.access.width);
   if (!p.access.cache.empty()) p.suffix += fmt::format("_{}", p.access.cache);
   if (!p.access.evict.empty()) p.suffix += fmt::format("_evict_{}", p.access.evict);
+  if (!p.access.sem.empty()) p.suffix += fmt::format("_{}_{}", p.access.sem, p.access.scope);
   if (predicated) p.suffix += "_if";
   return p;
 }
@@ -245,6 +247,28 @@ void cuda_AtomGlobal(Emitter& e, OpId id) {
   std::string call = fmt::format("{}({}, {}", function, e.argument(address, index),
                                  e.argument(e.operand(id, 1), index));
   call += predicated ? fmt::format(", {})", e.argument(e.operand(id, 2), index)) : ")";
+  if (!e.uses.is_used(v))
+    repeat(e, e.count(address), many, call + ";");
+  else if (!e.is_array(v))
+    e.declare(v, call);
+  else
+    repeat(e, e.count(address), many, fmt::format("{}[{}] = {};", e.declare_array(v), index, call));
+}
+
+void cuda_CasGlobal(Emitter& e, OpId id) {
+  const Value v = e.result(id), address = e.operand(id, 0);
+  const ir::Elem elem = e.type(v).elem();
+  const bool predicated = e.operand_count(id) > 3, many = e.is_array(address);
+  const std::string type = e.c_type(elem), index = many ? "r" : "0";
+  std::vector<std::string> parameters{type + "* p", type + " expected", type + " desired"};
+  if (predicated) parameters.push_back("bool is_active");
+  const std::string function =
+      e.ptx_value(fmt::format("cas_{}{}", name(elem.dtype), predicated ? "_if" : ""), type,
+                  parameters, ptx::compare_and_swap(e.attrs(id), elem.dtype, predicated));
+  std::string call = fmt::format("{}({}, {}, {}", function, e.argument(address, index),
+                                 e.argument(e.operand(id, 1), index),
+                                 e.argument(e.operand(id, 2), index));
+  call += predicated ? fmt::format(", {})", e.argument(e.operand(id, 3), index)) : ")";
   if (!e.uses.is_used(v))
     repeat(e, e.count(address), many, call + ";");
   else if (!e.is_array(v))

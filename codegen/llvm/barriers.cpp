@@ -38,6 +38,13 @@ void llvm_MapShared(Emitter& e, OpId id) {
   e.set_words(e.result(id), {e.inline_ptx_value(ptx::map_shared(), operand_words(e, id))});
 }
 void llvm_Trap(Emitter& e, OpId) { e.inline_ptx(ptx::trap()); }
+void llvm_Nanosleep(Emitter& e, OpId id) {
+  e.inline_ptx(ptx::nanosleep(e.attrs(id).i(AttrName::count)));
+}
+void llvm_SpecialReg(Emitter& e, OpId id) {
+  e.set_words(e.result(id),
+              {e.inline_ptx_value(ptx::special_register(e.attrs(id).s(AttrName::kind)))});
+}
 
 void llvm_MbarInit(Emitter& e, OpId id) {
   e.inline_ptx(ptx::mbar_init(e.attrs(id).i(AttrName::count, 1)), operand_words(e, id));
@@ -103,7 +110,10 @@ void llvm_PrefetchTensorMap(Emitter& e, OpId id) {
 }
 
 void llvm_Asm(Emitter& e, OpId id) {
-  const Words args = operand_words(e, id);
+  const auto& operands = e.op(id).operands;
+  const auto taken = static_cast<std::size_t>(
+      e.attrs(id).i(AttrName::count, static_cast<std::int64_t>(operands.size())));
+  const Words args = e.words_of(llvm::ArrayRef<ir::Value>(operands.data(), taken));
   llvm::SmallVector<llvm::Type*, 4> arg_types, result_types;
   for (Value* v : args) arg_types.push_back(v->getType());
   for (ir::Value r : e.op(id).results) {

@@ -19,12 +19,15 @@ Access access_of(Emitter& e, OpId id, Space space, ir::Elem elem, bool predicate
           static_cast<int>(e.attrs(id).i(AttrName::width, 1)),
           predicated,
           e.attrs(id).s(AttrName::cache),
-          e.attrs(id).s(AttrName::evict)};
+          e.attrs(id).s(AttrName::evict),
+          e.attrs(id).s(AttrName::sem),
+          e.attrs(id).s(AttrName::scope)};
 }
 
 /// LLVM 19 has no address space for the shared memory of a cluster.
 bool is_plain(const Access& a) {
-  return !a.predicated && a.cache.empty() && a.evict.empty() && a.space != Space::Cluster;
+  return !a.predicated && a.cache.empty() && a.evict.empty() && a.sem.empty() &&
+         a.space != Space::Cluster;
 }
 
 Value* nth(const Words& w, std::size_t i) { return w[w.size() == 1 ? 0 : i]; }
@@ -184,6 +187,22 @@ void llvm_AtomGlobal(Emitter& e, OpId id) {
     const Words out = e.inline_ptx(a, args);
     llvm::Type* type = e.element_type(elem);
     old.push_back(out.empty() ? llvm::PoisonValue::get(type) : e.bits_as(out[0], type));
+  }
+  e.set_elements(result, old);
+}
+
+void llvm_CasGlobal(Emitter& e, OpId id) {
+  const ir::Value result = e.result(id);
+  const ir::Elem elem = e.kernel.type(result).elem();
+  const bool predicated = e.operand_count(id) > 3;
+  const ptx::Asm a = ptx::compare_and_swap(e.attrs(id), elem.dtype, predicated);
+  const Words addresses = e.words(e.operand(id, 0)), expected = e.elements(e.operand(id, 1)),
+              desired = e.elements(e.operand(id, 2));
+  Words old;
+  for (std::size_t n = 0; n < addresses.size(); ++n) {
+    llvm::SmallVector<Value*, 4> args{addresses[n], nth(expected, n), nth(desired, n)};
+    if (predicated) args.push_back(nth(e.words(e.operand(id, 3)), n));
+    old.push_back(e.bits_as(e.inline_ptx(a, args)[0], e.element_type(elem)));
   }
   e.set_elements(result, old);
 }

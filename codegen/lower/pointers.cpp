@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "codegen/lower/shared.h"
+#include "tegula/error.h"
 
 namespace tegula::codegen {
 
@@ -72,15 +73,23 @@ void lower_Load(Lowering& l, OpId op) {
   l.set(d.results[0], l.to[load].results[0]);
 }
 
-void lower_Store(Lowering& l, OpId op) {
+namespace {
+
+void emit_store(Lowering& l, OpId op, AttrList attrs) {
   const OpData& d = l.from[op];
   const Value pointers = l.get(d.operands[0]);
   std::vector<Value> operands{pointers, like(l, l.get(d.operands[1]), pointers)};
   const Value mask = mask_of(l, d, 2);
   if (const Value p = l.and_predicates(mask, is_first(l, l.from.type(d.operands[0]))))
     operands.push_back(like(l, p, pointers));
-  l.b.create(Opcode::StGlobal, operands, std::span<const Type>(),
-             access_attrs(d.attrs, d.attrs.i(AttrName::width, 1)));
+  l.b.create(Opcode::StGlobal, operands, std::span<const Type>(), std::move(attrs));
+}
+
+}  // namespace
+
+void lower_Store(Lowering& l, OpId op) {
+  const AttrList& attrs = l.from[op].attrs;
+  emit_store(l, op, access_attrs(attrs, attrs.i(AttrName::width, 1)));
 }
 
 // ---- atomics ------------------------------------------------------------------------------------
@@ -112,46 +121,121 @@ Value broadcast_to_replicas(Lowering& l, Type tile, Value old) {
   return load_shared(l, base, shared, layout_of(tile), tile.elem(), false);
 }
 
-Value combine_tile(Lowering& l, const OpData& d) {
+/// An atomic operation of the machine form that gives values, and its simt op. The mask stands
+/// behind the operands, which are an address and values.
+struct Atomic {
+  const OpData& d;
+  Opcode opcode;
+  std::size_t operands;
+  AttrList attrs;
+
+  Value emit(Lowering& l, std::span<const Value> all, Type result) const {
+    return l.to[l.b.create(opcode, all, std::span(&result, 1), attrs)].results[0];
+  }
+};
+
+Atomic atomic_of(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const std::size_t operands = *mask_operand(d.opcode);
+  if (d.opcode == Opcode::AtomicCas) return {d, Opcode::CasGlobal, operands, d.attrs};
+  if (d.opcode == Opcode::AtomicRmw) return {d, Opcode::AtomGlobal, operands, d.attrs};
+  AttrList attrs = d.attrs;
+  attrs.set(AttrName::width, std::int64_t{1});
+  return {d, Opcode::LdGlobal, operands, attrs};
+}
+
+Value combine_tile(Lowering& l, const Atomic& a) {
+  const OpData& d = a.d;
   const Type tile = l.from.type(d.results[0]);
   const FirstReplicas leaders(layout_of(tile));
   const auto count = static_cast<std::int64_t>(leaders.registers.size());
   const auto of_first_replicas = [&](Value v) {
     return l.type(v).is_vec() ? l.regs(v, leaders.registers) : l.splat(v, count);
   };
-  std::vector<Value> operands{of_first_replicas(l.get(d.operands[0])),
-                              of_first_replicas(l.get(d.operands[1]))};
-  const Value mask = mask_of(l, d, 2), first = is_first(l, tile);
+  std::vector<Value> operands;
+  for (std::size_t i = 0; i < a.operands; ++i)
+    operands.push_back(of_first_replicas(l.get(d.operands[i])));
+  const Value mask = mask_of(l, d, a.operands), first = is_first(l, tile);
   if (const Value p = l.and_predicates(mask, first)) operands.push_back(of_first_replicas(p));
-  const Type result = Type::vec(tile.elem(), count);
-  const OpId atom = l.b.create(Opcode::AtomGlobal, operands, std::span(&result, 1), d.attrs);
-  const Value old = l.regs(l.to[atom].results[0], leaders.place);
+  const Value old = l.regs(a.emit(l, operands, Type::vec(tile.elem(), count)), leaders.place);
   return first && is_used(l.from, d.results[0]) ? broadcast_to_replicas(l, tile, old) : old;
 }
 
-/// By the first thread.
-Value combine_scalar(Lowering& l, const OpData& d) {
-  const Type type = l.from.type(d.results[0]);
-  const Value first = is_first(l, type);
-  const std::vector<Value> operands{l.get(d.operands[0]), l.get(d.operands[1]),
-                                    l.and_predicates(mask_of(l, d, 2), first)};
-  const auto combined = [&] {
-    return l.to[l.b.create(Opcode::AtomGlobal, operands, std::span(&type, 1), d.attrs)].results[0];
-  };
-  if (!is_used(l.from, d.results[0])) return combined();
+/// What `make` gives in the first thread, for all threads.
+template <class Make>
+Value first_threads(Lowering& l, Type type, const Make& make) {
   const Value word = l.scratch(size_bytes(type.dtype()), 8);
   l.barrier();
-  l.b.effect(Opcode::StShared, {word, combined(), first}, {{AttrName::width, 1}});
+  l.b.effect(Opcode::StShared, {word, make(), is_first(l, type)}, {{AttrName::width, 1}});
   l.barrier();
   return l.b.op(Opcode::LdShared, {word}, type, {{AttrName::width, 1}});
 }
 
+/// By the first thread.
+Value combine_scalar(Lowering& l, const Atomic& a) {
+  const OpData& d = a.d;
+  const Type type = l.from.type(d.results[0]);
+  std::vector<Value> operands;
+  for (std::size_t i = 0; i < a.operands; ++i) operands.push_back(l.get(d.operands[i]));
+  operands.push_back(l.and_predicates(mask_of(l, d, a.operands), is_first(l, type)));
+  const auto combined = [&] { return a.emit(l, operands, type); };
+  return is_used(l.from, d.results[0]) ? first_threads(l, type, combined) : combined();
+}
+
+void lower_atomic(Lowering& l, OpId op) {
+  const Atomic a = atomic_of(l, op);
+  const Value result = a.d.results[0];
+  l.set(result, l.from.type(result).is_tile() ? combine_tile(l, a) : combine_scalar(l, a));
+}
+
 }  // namespace
 
-void lower_AtomicRmw(Lowering& l, OpId op) {
+void lower_AtomicRmw(Lowering& l, OpId op) { lower_atomic(l, op); }
+void lower_AtomicCas(Lowering& l, OpId op) { lower_atomic(l, op); }
+void lower_AtomicLoad(Lowering& l, OpId op) { lower_atomic(l, op); }
+
+void lower_AtomicStore(Lowering& l, OpId op) {
+  AttrList attrs = l.from[op].attrs;
+  attrs.set(AttrName::width, std::int64_t{1});
+  emit_store(l, op, std::move(attrs));
+}
+
+/// The first thread asks again and again; a barrier that the pass memory_order has placed behind it
+/// holds the others.
+void lower_WaitUntil(Lowering& l, OpId op) {
+  constexpr std::int64_t kPause = 40;  // nanoseconds
   const OpData& d = l.from[op];
-  const bool is_tile = l.from.type(d.results[0]).is_tile();
-  l.set(d.results[0], is_tile ? combine_tile(l, d) : combine_scalar(l, d));
+  const Value pointer = l.get(d.operands[0]), wanted = l.get(d.operands[1]);
+  const Type type = l.type(wanted);
+  const RegionId outer = l.b.region();
+  const Value first = is_first(l, type);
+  l.b.at_end(l.to[l.b.make_if(first, {})].regions[0]);
+  const OpId loop = l.b.make_while({});
+  Builder test(l.to, l.to[loop].regions[0]), pause(l.to, l.to[loop].regions[1]);
+  test.loc = pause.loc = l.b.loc;
+  const Value found = test.op(Opcode::LdGlobal, {pointer}, type,
+                              {{AttrName::width, 1},
+                               {AttrName::sem, "acquire"},
+                               {AttrName::scope, d.attrs.s(AttrName::scope, "gpu")}});
+  const Value waits = test.cmp(d.attrs.s(AttrName::kind) == "eq" ? "ne" : "lt", found, wanted);
+  test.yield(std::span(&waits, 1));
+  pause.effect(Opcode::Nanosleep, {}, {{AttrName::count, kPause}});
+  pause.yield({});
+  l.b.at_end(outer);
+}
+
+void lower_ReadRegister(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const Type type = l.from.type(d.results[0]);
+  const auto read = [&] {
+    return l.b.op(Opcode::SpecialReg, std::initializer_list<Value>{}, type,
+                  {{AttrName::kind, d.attrs.s(AttrName::kind)}});
+  };
+  l.set(d.results[0], is_used(l.from, d.results[0]) ? first_threads(l, type, read) : read());
+}
+
+void lower_GridBarrier(Lowering&, OpId) {
+  throw InternalError("grid_barrier is removed by expand_grid_barriers");
 }
 
 void emit_reduction(Lowering& l, const std::vector<Value>& operands, std::string_view kind) {

@@ -78,6 +78,18 @@ Asm fence(std::string_view scope) {
 
 Asm trap() { return effect("trap;"); }
 
+Asm special_register(std::string_view kind) {
+  Asm a = effect("");
+  const bool is_word = kind == "smid";
+  a.add(is_word ? Reg::b32 : Reg::b64, Role::Out);
+  a.text = fmt::format("mov.{} #0, %{};", is_word ? "u32" : "u64", kind == "clock" ? "clock64" : kind);
+  return a;
+}
+
+Asm nanosleep(std::int64_t nanoseconds) {
+  return effect(fmt::format("nanosleep.u32 {};", nanoseconds));
+}
+
 Asm pin() {
   // A profiler trigger that never fires: one predicated-off instruction, across which ptxas 13
   // schedules nothing. A branch that is never taken works too but costs four; an empty loop is

@@ -92,6 +92,7 @@ struct Access {
   int width = 1;             ///< elements
   bool predicated = false;
   std::string_view cache, evict;  ///< attrs of the op
+  std::string_view sem = {}, scope = {};  ///< the same; of a weak access empty
 
   int bytes() const { return width * size_bytes(dtype); }
   /// Bytes of one register: 8 for 64-bit elements, else 4 where that many are accessed, else all of
@@ -111,6 +112,13 @@ Asm store(const Access& a);
 /// of compare and swap. Empty text for i1, and for other kinds of fp8 than xchg.
 Asm atomic(const ir::AttrList& attrs, DType d, bool predicated, bool result_used,
            const ir::TargetRow& target);
+/// Compare and swap of 16, 32 or 64 bits. Operands: old value (Out), address (b64), expected,
+/// desired [, predicate].
+Asm compare_and_swap(const ir::AttrList& attrs, DType d, bool predicated);
+
+/// Operands: result (b32 of smid, else b64). `kind` as of special_reg.
+Asm special_register(std::string_view kind);
+Asm nanosleep(std::int64_t nanoseconds);
 
 /// Operands: shared address (b32), global address (b64) [, bytes to read (b32): the rest is filled
 /// with 0].

@@ -34,12 +34,16 @@ std::string with_policy(std::string_view policy, const std::string& instruction)
                      instruction);
 }
 
+std::string order(std::string_view sem, std::string_view scope) {
+  return fmt::format(".{}.{}", sem.empty() ? "relaxed" : sem, scope.empty() ? "gpu" : scope);
+}
+
 /// ".cs.L1::no_allocate.L2::cache_hint" as far as the attributes ask for it.
 std::string modifiers(const Access& a) {
   if (a.space == Space::Shared) return ".shared";
   if (a.space == Space::Cluster) return ".shared::cluster";
   const bool read_only = a.cache == "nc";
-  std::string s = ".global";
+  std::string s = a.sem.empty() ? ".global" : order(a.sem, a.scope) + ".global";
   if (read_only)
     s += ".nc";
   else if (!a.cache.empty())
@@ -54,10 +58,6 @@ std::string guard(bool predicated, int operand) {
 }
 
 Reg address_reg(Space s) { return s == Space::Global ? Reg::b64 : Reg::b32; }
-
-std::string order(std::string_view sem, std::string_view scope) {
-  return fmt::format(".{}.{}", sem.empty() ? "relaxed" : sem, scope.empty() ? "gpu" : scope);
-}
 
 /// Operation and type of an atomic instruction, "" where there is none. Not every target
 /// adds bf16. Integers' instructions order floats as they do, but for NaN, which would win.
@@ -137,6 +137,19 @@ Asm atomic(const ir::AttrList& attrs, DType d, bool predicated, bool result_used
   out.text = fmt::format("{}{}{}.global.{} {}[{}], {};", guard(predicated, predicate),
                          need_result ? "atom" : "red", order(sem, scope), operation,
                          need_result ? result + ", " : "", address, value);
+  return out;
+}
+
+Asm compare_and_swap(const ir::AttrList& attrs, DType d, bool predicated) {
+  const Reg reg = reg_of({d, false});
+  Asm out;
+  out.memory = true;
+  out.add(reg, Role::Out);
+  out.add(Reg::b64, Role::In);
+  out.add(reg, Role::In, 2);
+  if (predicated) out.add(Reg::pred, Role::In);
+  out.text = fmt::format("{}atom{}.global.cas.b{} #0, [#1], #2, #3;", guard(predicated, 4),
+                         order(attrs.s(AttrName::sem), attrs.s(AttrName::scope)), size_bits(d));
   return out;
 }
 

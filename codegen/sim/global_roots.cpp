@@ -81,9 +81,9 @@ struct Accesses {
       const ir::OpData& d = k[op];
       using enum Opcode;
       const Opcode o = d.opcode;
-      if (o == StGlobal || o == AtomGlobal || o == TmaStore || o == TmaReduce)
+      if (d.is(StGlobal, AtomGlobal, CasGlobal, TmaStore, TmaReduce))
         written |= roots.of(d.operands[0]);
-      if (o == StGlobal || o == AtomGlobal)
+      if (d.is(StGlobal, AtomGlobal, CasGlobal))
         touch(roots.of(d.operands[0]), k.type(d.operands[1]).elem());
       if (o == LdGlobal) touch(roots.of(d.operands[0]), k.type(d.results[0]).elem());
     });

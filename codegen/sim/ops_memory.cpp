@@ -79,8 +79,110 @@ void count_shared(Warp& w, const Instr& i, std::uint32_t a, LaneMask lanes, int 
 
 // ---- global -------------------------------------------------------------------------------------
 
+namespace {
+
+/// An atomic access of the warp while the others hold still: what its memory order does to each
+/// lane's.
+class AtomicAccess {
+ public:
+  AtomicAccess(Warp& w, const Instr& i)
+      : w_(w),
+        i_(i),
+        sem_(i.op->attrs.s(AttrName::sem)),
+        scope_(i.op->attrs.s(AttrName::scope)),
+        atomics_(w.cta.global().atomics()),
+        shadow_(w.cta.global_lock()) {
+    if (acquires() || releases() || w.program().has_fences()) shadow_.lock();
+  }
+  bool acquires() const { return sem_ == "acquire" || sem_ == "acq_rel"; }
+  bool releases() const { return sem_ == "release" || sem_ == "acq_rel"; }
+
+  /// Before a lane's access.
+  void touch(std::uint64_t address, std::uint32_t size, int lane) {
+    if (acquires()) w_.cta.acquire_global(w_, address, scope_);
+    if (w_.program().has_fences()) w_.cta.pass_fences(w_, lane, address, scope_);
+    w_.cta.touch_global(w_, i_, shadow_, address, size, lane, GlobalUse::Atomic);
+    if (releases()) w_.cta.release_global(w_, LaneMask{1} << lane, address, scope_);
+  }
+  /// After the access of all lanes.
+  void end(bool changes) {
+    if (releases() && w_.mask != 0) w_.cta.tick(w_);
+    if (!changes) return;
+    ++w_.cta.effects;
+    w_.cta.global().has_changed();
+  }
+
+ private:
+  Warp& w_;
+  const Instr& i_;
+  std::string_view sem_, scope_;
+  std::lock_guard<std::mutex> atomics_;
+  Cta::GlobalLock shadow_;
+};
+
+void report_poison(Warp& w, const Instr& i, Slot value, std::uint32_t reg, int lane,
+                   std::uint64_t address, std::string_view happens) {
+  if (!((w.poison(value)[reg] >> lane) & 1) || !w.has_poison(value)) return;
+  w.cta.report(w, i, Detector::Poison,
+               fmt::format("an uninitialised value (from {}) is {} global memory",
+                           op_name(w.cta.kernel(), w.poison_origin(value)), happens),
+               lane, address, w.poison_origin(value));
+}
+
+Step load_atomically(Warp& w, const Instr& i) {
+  const Slot out = i.out[0];
+  const ir::Elem e = w.info(out).elem;
+  const auto size = static_cast<std::uint32_t>(element_bytes(e));
+  AtomicAccess access(w, i);
+  for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
+    const LaneMask lanes = predicated(w, i, 1, a);
+    count_sectors(w, i, a, lanes, size);
+    w.poison(out)[a] = w.mask & ~lanes;
+    for_lanes(lanes, [&](int lane) {
+      const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
+      if (!w.cta.global_access(w, i, address, size, lane)) return;
+      access.touch(address, size, lane);
+      w.cell(out, a, lane) = load_cell(reinterpret_cast<const std::uint8_t*>(address), e);
+      w.has_read(i.id, address, w.cell(out, a, lane));
+    });
+  }
+  w.wrote_poison(out, i.id);
+  access.end(false);
+  return Step::Next;
+}
+
+Step store_atomically(Warp& w, const Instr& i) {
+  const Slot value = i.in[1];
+  const ir::Elem e = w.info(value).elem;
+  const auto size = static_cast<std::uint32_t>(element_bytes(e));
+  AtomicAccess access(w, i);
+  bool changes = false;
+  for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
+    const LaneMask lanes = predicated(w, i, 2, a);
+    const std::uint32_t reg = w.info(value).regs == 1 ? 0 : a;
+    count_sectors(w, i, a, lanes, size);
+    for_lanes(lanes, [&](int lane) {
+      const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
+      if (!w.cta.global_access(w, i, address, size, lane)) return;
+      report_poison(w, i, value, reg, lane, address, "stored to");
+      access.touch(address, size, lane);
+      w.cta.global().unstored().store(address, size);
+      auto* p = reinterpret_cast<std::uint8_t*>(address);
+      std::array<std::uint8_t, 8> before;
+      std::memcpy(before.data(), p, size);
+      store_cell(p, w.cell(value, reg, lane), e);
+      changes = changes || std::memcmp(before.data(), p, size) != 0;
+    });
+  }
+  access.end(changes);
+  return Step::Next;
+}
+
+}  // namespace
+
 Step sim_LdGlobal(Warp& w, const Instr& i) {
   check_operands(w, i, 1);
+  if (i.op->attrs.has(AttrName::sem)) return load_atomically(w, i);
   const Slot out = i.out[0];
   const ir::Elem e = w.info(out).elem;
   const auto width = static_cast<std::uint32_t>(i.op->attrs.i(AttrName::width, 1));
@@ -119,6 +221,7 @@ Step sim_LdGlobal(Warp& w, const Instr& i) {
 
 Step sim_StGlobal(Warp& w, const Instr& i) {
   check_operands(w, i, 2);
+  if (i.op->attrs.has(AttrName::sem)) return store_atomically(w, i);
   const Slot value = i.in[1];
   const ir::Elem e = w.info(value).elem;
   const auto width = static_cast<std::uint32_t>(i.op->attrs.i(AttrName::width, 1));
@@ -136,11 +239,7 @@ Step sim_StGlobal(Warp& w, const Instr& i) {
       auto* p = reinterpret_cast<std::uint8_t*>(address);
       for (std::uint32_t n = 0; n < width; ++n) {
         const std::uint32_t reg = a * width + n;
-        if (((w.poison(value)[reg] >> lane) & 1) && w.has_poison(value))
-          w.cta.report(w, i, Detector::Poison,
-                       fmt::format("an uninitialised value (from {}) is stored to global memory",
-                                   op_name(w.cta.kernel(), w.poison_origin(value))),
-                       lane, address, w.poison_origin(value));
+        report_poison(w, i, value, reg, lane, address, "stored to");
         store_cell(p + n * size, w.cell(value, reg, lane), e);
       }
     });
@@ -160,13 +259,7 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
   const ir::Elem e = w.info(value).elem;
   const auto size = static_cast<std::uint32_t>(element_bytes(e));
   const auto combine = ir::interp::combine_of(i.op->attrs.s(AttrName::kind, "add"));
-  const std::lock_guard lock(w.cta.global().atomics());
-  const std::string_view sem = i.op->attrs.s(AttrName::sem), scope = i.op->attrs.s(AttrName::scope);
-  const bool acquires = sem == "acquire" || sem == "acq_rel",
-             releases = sem == "release" || sem == "acq_rel";
-  Cta::GlobalLock shadow_lock = w.cta.global_lock();
-  const bool passes_fences = w.program().has_fences();
-  if (acquires || releases || passes_fences) shadow_lock.lock();
+  AtomicAccess access(w, i);
   bool changes = false;
   for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
     const LaneMask lanes = predicated(w, i, 2, a);
@@ -175,16 +268,9 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
     for_lanes(lanes, [&](int lane) {
       const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
       if (!w.cta.global_access(w, i, address, size, lane)) return;
-      if (((w.poison(value)[a] >> lane) & 1) && w.has_poison(value))
-        w.cta.report(w, i, Detector::Poison,
-                     fmt::format("an uninitialised value (from {}) is combined with global memory",
-                                 op_name(w.cta.kernel(), w.poison_origin(value))),
-                     lane, address, w.poison_origin(value));
-      if (acquires) w.cta.acquire_global(w, address, scope);
-      if (passes_fences) w.cta.pass_fences(w, lane, address, scope);
-      w.cta.touch_global(w, i, shadow_lock, address, size, lane, GlobalUse::Atomic);
+      report_poison(w, i, value, a, lane, address, "combined with");
+      access.touch(address, size, lane);
       w.cta.global().unstored().store(address, size);
-      if (releases) w.cta.release_global(w, LaneMask{1} << lane, address, scope);
       auto* p = reinterpret_cast<std::uint8_t*>(address);
       const Cell old = load_cell(p, e);
       store_cell(p, combine(old, w.cell(value, a, lane), ir::held_as(e)), e);
@@ -194,11 +280,40 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
     });
   }
   w.wrote_poison(out, i.id);
-  if (releases && w.mask != 0) w.cta.tick(w);
-  if (changes) {
-    ++w.cta.effects;
-    w.cta.global().has_changed();
+  access.end(changes);
+  return Step::Next;
+}
+
+Step sim_CasGlobal(Warp& w, const Instr& i) {
+  check_operands(w, i, 3);
+  const Slot expected = i.in[1], desired = i.in[2], out = i.out[0];
+  const ir::Elem e = w.info(expected).elem;
+  const auto size = static_cast<std::uint32_t>(element_bytes(e));
+  AtomicAccess access(w, i);
+  bool changes = false;
+  for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
+    const LaneMask lanes = predicated(w, i, 3, a);
+    count_sectors(w, i, a, lanes, size);
+    w.poison(out)[a] = w.mask & ~lanes;
+    for_lanes(lanes, [&](int lane) {
+      const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
+      if (!w.cta.global_access(w, i, address, size, lane)) return;
+      for (const Slot value : {expected, desired})
+        report_poison(w, i, value, a, lane, address, "combined with");
+      access.touch(address, size, lane);
+      auto* p = reinterpret_cast<std::uint8_t*>(address);
+      w.cell(out, a, lane) = load_cell(p, e);
+      w.has_read(i.id, address, w.cell(out, a, lane));
+      std::array<std::uint8_t, 8> wanted;
+      store_cell(wanted.data(), w.cell(expected, a, lane), e);
+      if (std::memcmp(p, wanted.data(), size) != 0) return;
+      w.cta.global().unstored().store(address, size);
+      store_cell(p, w.cell(desired, a, lane), e);
+      changes = changes || std::memcmp(p, wanted.data(), size) != 0;
+    });
   }
+  w.wrote_poison(out, i.id);
+  access.end(changes);
   return Step::Next;
 }
 

@@ -208,7 +208,22 @@ Step sim_Elect(Warp& w, const Instr& i) {
   return Step::Next;
 }
 
-Step sim_Asm(Warp&, const Instr& i) { fail(ErrorId::inline_ptx, i.op->loc, {}); }
+Step sim_Asm(Warp& w, const Instr& i) {
+  const auto taken = static_cast<std::size_t>(
+      i.op->attrs.i(AttrName::count, static_cast<std::int64_t>(i.in.size())));
+  if (taken == i.in.size()) fail(ErrorId::inline_ptx, i.op->loc, {});
+  for (std::size_t r = 0; r < i.out.size(); ++r) w.copy(i.out[r], i.in[taken + r], w.mask);
+  return Step::Next;
+}
+
+Step sim_Nanosleep(Warp&, const Instr&) { return Step::Next; }
+
+/// Neighbouring CTAs are on different SMs, of which there are few; time is counted in instructions.
+Step sim_SpecialReg(Warp& w, const Instr& i) {
+  constexpr std::int64_t kSms = 4;
+  const bool is_sm = i.op->attrs.s(AttrName::kind) == "smid";
+  return fill(w, i, is_sm ? w.cta.cta_number() % kSms : static_cast<std::int64_t>(w.cta.now));
+}
 
 Step sim_Trap(Warp& w, const Instr& i) {
   if (i.op->attrs.s(AttrName::kind) == "assume") {

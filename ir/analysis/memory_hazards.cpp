@@ -57,7 +57,11 @@ bool is_commuting(std::string_view kind) {
 }
 
 std::string_view order_of(const OpData& d) {
-  return d.opcode == Opcode::AtomicRmw ? d.attrs.s(AttrName::sem, "relaxed") : "relaxed";
+  using enum Opcode;
+  if (d.is(ArriveAndTestLast, GridBarrier)) return "acq_rel";
+  if (d.opcode == WaitUntil) return "acquire";
+  return d.is(AtomicRmw, AtomicCas, AtomicLoad, AtomicStore) ? d.attrs.s(AttrName::sem, "relaxed")
+                                                             : "relaxed";
 }
 
 }  // namespace
@@ -69,12 +73,10 @@ std::optional<std::vector<Value>> memory_roots(const Kernel& k, Value addresses)
 }
 
 bool is_release(const OpData& d) {
-  return d.opcode == Opcode::ArriveAndTestLast || order_of(d) == "release" ||
-         order_of(d) == "acq_rel";
+  return order_of(d) == "release" || order_of(d) == "acq_rel";
 }
 bool is_acquire(const OpData& d) {
-  return d.opcode == Opcode::ArriveAndTestLast || order_of(d) == "acquire" ||
-         order_of(d) == "acq_rel";
+  return order_of(d) == "acquire" || order_of(d) == "acq_rel";
 }
 
 bool is_tile_loop(const Kernel& k, OpId loop) {
@@ -109,11 +111,13 @@ std::optional<MemoryAccess> MemoryHazards::find(OpId op) const {
   std::size_t address = 0, offset = 0;
   if (d.is(LoadView, Load)) {
     a.reads = true, offset = 1, a.tile = k_.type(d.results[0]);
-  } else if (d.is(StoreView, Store)) {
+  } else if (d.is(AtomicLoad, WaitUntil)) {
+    a.reads = true, a.tile = Type::scalar(k_.type(d.operands[0]).dtype());
+  } else if (d.is(StoreView, Store, AtomicStore)) {
     a.writes = true, offset = 2, a.tile = k_.type(d.operands[1]);
     if (d.opcode == StoreView) a.commutes_as = d.attrs.s(AttrName::kind);
     if (d.attrs.i(AttrName::tma) == 1) a.by = MemoryAccess::By::Copies;
-  } else if (d.is(AtomicView, AtomicRmw, ArriveAndTestLast)) {
+  } else if (d.is(AtomicView, AtomicRmw, AtomicCas, ArriveAndTestLast)) {
     a.reads = a.writes = true, offset = 2, a.tile = k_.type(d.results[0]);
     if (is_commuting(d.attrs.s(AttrName::kind)) && order_of(d) == "relaxed" &&
         !is_used(k_, d.results[0]))

@@ -77,7 +77,7 @@ bool may_be_read_again(const Kernel& k, const OpData& store) {
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
     using enum Opcode;
-    signals |= d.is(ArriveAndTestLast, AtomicRmw, CtaBarrier);
+    signals |= d.is(ArriveAndTestLast, AtomicRmw, AtomicCas, AtomicStore, GridBarrier, CtaBarrier);
     // Results are tiles of rows and columns: what else is combined counts or tells something.
     signals |= d.opcode == StoreView && d.attrs.find(AttrName::kind) != nullptr &&
                k.type(d.operands[1]).rank() != 2;

@@ -38,6 +38,21 @@ void copy_values(Program& p, std::span<const Value> from, std::span<const Value>
                   std::move(hint)}});
 }
 
+}  // namespace
+
+void Program::stop_deadlocked(OpId id, std::string why) const {
+  const auto at = coordinates();
+  throw ProgramError({Diagnostic{
+      std::string(code(FindingKind::Deadlock)),
+      fmt::format("kernel {} on cpu: {}: {} (program {}, {}, {})", kernel().info.name,
+                  name(FindingKind::Deadlock), why, at[0], at[1], at[2]),
+      op(id).loc,
+      {},
+      "all programs that have begun wait or have ended: one must write before it waits"}});
+}
+
+namespace {
+
 class LoopGuard {
  public:
   LoopGuard(Program& p, OpId id) : p_(p), id_(id), left_(p.evaluation().options.loop_limit) {}
@@ -59,14 +74,18 @@ bool is_same(const TileValue& a, const TileValue& b) {
          std::memcmp(a.cells.data(), b.cells.data(), a.cells.size() * sizeof(Cell)) == 0;
 }
 
+/// A loop that changes something in each iteration may wait for others all the same.
+constexpr int kIterationsOfATurn = 1000;
+
 /// An iteration that began with `before`, ended with `after` and changed no memory is followed by
-/// equal ones for ever, as no other program runs meanwhile.
+/// equal ones until another program changes some.
 void require_progress(Program& p, OpId id, std::span<const Value> before,
                       std::span<const Value> after) {
   if (!p.evaluation().is_sequential) return;
   for (std::size_t i = 0; i < before.size(); ++i)
     if (!is_same(p.value(before[i]), p.value(after[i]))) return;
   const auto& [region, at, op] = p.last_read;
+  if (region != nullptr && p.wait_for_others()) return;
   if (region == nullptr)
     stop_endless(p, id, "nothing that its condition depends on changes",
                  "assign in the body what the condition looks at");
@@ -74,7 +93,7 @@ void require_progress(Program& p, OpId id, std::span<const Value> before,
   stop_endless(p, id,
                fmt::format("it waits for {}, which {} reads and no program changes",
                            m.describe(*region, m.address_of(*region, at)), op_at(p.kernel(), op)),
-               "cpu runs programs in order, each to its end: wait for earlier ones only");
+               "a program that has ended writes nothing more, and all that run wait");
 }
 
 }  // namespace
@@ -117,8 +136,9 @@ void eval_While(Program& p, OpId id) {
   };
   copy_values(p, {d.operands.begin(), d.operands.end()}, args_of(0));
   LoopGuard guard(p, id);
-  for (;;) {
+  for (int iteration = 1;; ++iteration) {
     guard.count();
+    if (iteration % kIterationsOfATurn == 0) p.let_others_run();
     const std::uint64_t effects = p.effects;
     p.last_read = {};
     const OpId condition = p.run_region(d.regions[0]);
@@ -162,6 +182,32 @@ void eval_OrderInit(Program&, OpId) {}
 void eval_OrderDrain(Program&, OpId) {}
 void eval_OrderWait(Program&, OpId) {}
 void eval_OrderArrive(Program&, OpId) {}
+void eval_GridBarrier(Program& p, OpId id) {
+  Evaluation& e = p.evaluation();
+  GridMeeting& meeting = e.meeting;
+  if (e.turns == nullptr) return;  // an eager run has one program
+  const std::uint64_t generation = meeting.generation;
+  const std::byte* token = &meeting.tokens[generation % meeting.tokens.size()];
+  const std::int64_t programs = e.grid[0] * e.grid[1] * e.grid[2];
+  p.release_at(token);
+  ++p.effects;
+  if (++meeting.arrived == programs) {
+    meeting.arrived = 0;
+    ++meeting.generation;
+  }
+  while (meeting.generation == generation)
+    if (!p.wait_for_others())
+      p.stop_deadlocked(id, fmt::format("{} of {} programs have come to the grid_barrier, and the "
+                                        "others do not",
+                                        meeting.arrived, programs));
+  p.acquire_at(token);
+}
+
+void eval_ReadRegister(Program& p, OpId id) {
+  const bool is_timer = p.attrs(id).s(AttrName::kind) != "smid";
+  p.result(id).set_scalar(Cell{.i = is_timer ? ++p.evaluation().registers_read : 0});
+}
+
 void eval_GridDependencyWait(Program&, OpId) {}
 void eval_GridLaunchDependents(Program&, OpId) {}
 
@@ -190,6 +236,13 @@ void eval_Assume(Program& p, OpId id) {
   }
 }
 
-void eval_AsmElementwise(Program& p, OpId id) { fail(ErrorId::inline_ptx, p.op(id).loc, {}); }
+/// What its model gives.
+void eval_AsmElementwise(Program& p, OpId id) {
+  const OpData& d = p.op(id);
+  const auto count = static_cast<std::size_t>(
+      p.attrs(id).i(AttrName::count, static_cast<std::int64_t>(d.operands.size())));
+  if (count == d.operands.size()) fail(ErrorId::inline_ptx, d.loc, {});
+  for (std::size_t i = 0; i < d.results.size(); ++i) p.result(id, i) = p.operand(id, count + i);
+}
 
 }  // namespace tegula::ir::interp

@@ -12,6 +12,7 @@
 #include "ir/clone_op.h"
 #include "ir/eval/cluster.h"
 #include "ir/eval/program.h"
+#include "ir/eval/turns.h"
 #include "ir/eval/unstored.h"
 #include "ir/pipeline.h"
 #include "support/errors.h"
@@ -133,9 +134,20 @@ std::array<std::int64_t, 3> launch_grid(const Kernel& kernel, std::span<const Ev
 bool has_atomics(const Kernel& kernel) {
   using enum Opcode;
   return any_op(kernel, kernel.body(), [&](OpId op) {
-    return kernel[op].is(AtomicRmw, AtomicView, FetchTile, ArriveAndTestLast) ||
+    return kernel[op].is(AtomicRmw, AtomicCas, AtomicLoad, AtomicStore, AtomicView, FetchTile,
+                         ArriveAndTestLast, WaitUntil, GridBarrier) ||
            (kernel[op].opcode == StoreView && kernel[op].attrs.has(AttrName::kind));
   });
+}
+
+bool has(const Kernel& kernel, Opcode opcode) {
+  return any_op(kernel, kernel.body(), [&](OpId op) { return kernel[op].opcode == opcode; });
+}
+
+/// Whether a program may wait for what another one does.
+bool may_wait(const Kernel& kernel) {
+  return has(kernel, Opcode::WaitUntil) || has(kernel, Opcode::GridBarrier) ||
+         (has(kernel, Opcode::While) && has_atomics(kernel));
 }
 
 /// Numbers of programs, or clusters, in the order they are run in.
@@ -182,6 +194,9 @@ void run_programs(Evaluation& evaluation, std::span<const std::int64_t> order, i
   if (failure) std::rethrow_exception(failure);
 }
 
+/// Programs of a kernel with grid_barrier: few, so that each has several tiles.
+constexpr std::int64_t kMostThatMeet = 6;
+
 /// Small launches stay on one thread, where their findings come in one order.
 constexpr std::int64_t kProgramsWorthAThread = 8;
 
@@ -200,6 +215,13 @@ std::string EvalReport::str() const {
   return text;
 }
 
+bool takes_addresses(const Kernel& kernel) {
+  return any_op(kernel, kernel.body(), [&](OpId op) {
+    const OpData& d = kernel[op];
+    return d.opcode == Opcode::Bitcast && kernel.type(d.results[0]).is_pointer();
+  });
+}
+
 std::array<std::int64_t, 3> evaluate_launch(const Kernel& kernel, std::span<const EvalArg> args) {
   check_arguments(kernel, args);
   return launch_grid(kernel, args);
@@ -211,6 +233,9 @@ EvalReport run_programs_of(const Kernel& kernel, std::span<const EvalArg> args,
                            const EvalOptions& options) {
   Evaluation evaluation(kernel, args, options, options.check);
   evaluation.grid = launch_grid(kernel, args);
+  // Programs that meet are resident at once, and each takes what tiles there are.
+  if (has(kernel, Opcode::GridBarrier))
+    evaluation.grid[0] = std::min(evaluation.grid[0], kMostThatMeet);
   const std::int64_t count = evaluation.grid[0] * evaluation.grid[1] * evaluation.grid[2];
   int threads = options.threads > 0 ? options.threads : count >= kProgramsWorthAThread ? 2 : 1;
   if (has_atomics(kernel)) threads = 1;
@@ -219,7 +244,11 @@ EvalReport run_programs_of(const Kernel& kernel, std::span<const EvalArg> args,
   if (evaluation.grid[0] % cluster != 0)
     throw InternalError(fmt::format("kernel '{}': {} programs do not divide into clusters of {}",
                                     kernel.info.name, evaluation.grid[0], cluster));
-  run_programs(evaluation, program_order(count / cluster, options.shuffle_seed), threads);
+  const auto order = program_order(count / cluster, options.shuffle_seed);
+  if (threads == 1 && may_wait(kernel))
+    interp::Turns(evaluation, order, run).run_all();
+  else
+    run_programs(evaluation, order, threads);
   if (options.check && options.find_unstored && count != 0) interp::find_unstored(evaluation);
   std::ranges::sort(evaluation.found, {},
                     [](const auto& f) { return std::pair(f.op, f.finding.kind); });

@@ -8,9 +8,9 @@
 // in f32 differs by at most n * 2^-24 * sum |terms|; dot with precision tf32 first rounds its
 // operands to 10 fraction bits, to nearest even. Raw addresses are virtual: arguments lie so far
 // apart that no stray offset of one falls into another. Programs run to completion one after
-// another, those of a cluster side by side (or on two threads where they share no atomics), so a
-// kernel that waits for a later program never ends: a loop that changes nothing, and one of more
-// than `loop_limit` iterations, are an error.
+// another, those of a cluster side by side (or on two threads where they share no atomics). Where
+// they may wait for one another, one that waits gives way (turns.h); a wait that nothing can end, a
+// loop that changes nothing, and one of more than `loop_limit` iterations, are an error.
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -86,6 +86,12 @@ struct EvalReport {
   std::string str() const;
 };
 
+/// Bytes [begin, begin + bytes) of the host.
+struct HostMemory {
+  std::uintptr_t begin = 0;
+  std::size_t bytes = 0;
+};
+
 struct EvalOptions {
   /// Track races and report faults. Without it a fault has no defined result, but never touches
   /// memory of others.
@@ -97,9 +103,14 @@ struct EvalOptions {
   /// 0 chooses. Kernels with atomics always run on one thread, so that every run gives the same
   /// bits.
   int threads = 0;
+  /// Memory beside that of the arguments, for kernels that take addresses.
+  std::span<const HostMemory> reachable = {};
   /// Iterations of one loop after which it is taken to be endless.
   std::int64_t loop_limit = 10'000'000;
 };
+
+/// Whether the kernel makes pointers of integers.
+bool takes_addresses(const Kernel& kernel);
 
 /// Programs along each axis of a grid that a GPU launches (CUDA C programming guide, compute
 /// capabilities).

@@ -79,7 +79,7 @@ std::unordered_set<Value> written_params(const Kernel& k) {
     if (d.is(Opcode::StoreView, Opcode::AtomicView)) written.insert(d.operands[0]);
     if (d.opcode == Opcode::ViewPtr) by_address.insert(d.operands[0]);
     using enum Opcode;
-    if (d.is(Store, AtomicRmw, FetchTile, ArriveAndTestLast)) writes_by_address = true;
+    if (d.is(Store, AtomicRmw, AtomicCas, AtomicStore, FetchTile, ArriveAndTestLast)) writes_by_address = true;
   });
   if (writes_by_address) written.insert(by_address.begin(), by_address.end());
   return written;
@@ -91,13 +91,28 @@ std::size_t arg_index(const Param& param, std::size_t i) {
   return static_cast<std::size_t>(param.attrs.i(AttrName::arg, static_cast<std::int64_t>(i)));
 }
 
-Memory::Memory(const Kernel& kernel, std::span<const EvalArg> args, bool track_races) {
+Memory::Memory(const Kernel& kernel, std::span<const EvalArg> args,
+               std::span<const HostMemory> reachable, bool track_races) {
   const auto& params = kernel.params();
   regions_.resize(params.size());
   for (std::size_t i = 0; i < params.size(); ++i)
     add_region(i, params[i], element_of(kernel.type(params[i].value)),
                args[arg_index(params[i], i)]);
+  add_reachable(reachable);
   if (track_races) make_shadows(kernel);
+}
+
+/// What lies in an argument is the argument's.
+void Memory::add_reachable(std::span<const HostMemory> all) {
+  for (const HostMemory& m : all) {
+    auto* const begin = reinterpret_cast<std::byte*>(m.begin);
+    auto& [name, region] = reachable_.emplace_back(
+        fmt::format("the tensor at {:#x}", m.begin), MemoryRegion{.name = {}, .dtype = DType::u8});
+    region.name = name;
+    region.base = region.begin = begin;
+    region.end = begin + m.bytes;
+    region.address = static_cast<std::int64_t>(m.begin);
+  }
 }
 
 void Memory::add_region(std::size_t i, const Param& param, DType dtype, const EvalArg& arg) {
@@ -123,20 +138,26 @@ void Memory::add_region(std::size_t i, const Param& param, DType dtype, const Ev
 
 void Memory::make_shadows(const Kernel& kernel) {
   const auto written = written_params(kernel);
-  std::vector<std::size_t> order;
+  struct Candidate {
+    MemoryRegion* region;
+    bool is_written;
+  };
+  std::vector<Candidate> order;
   for (std::size_t i = 0; i < regions_.size(); ++i)
-    if (regions_[i] && regions_[i]->begin != regions_[i]->end) order.push_back(i);
-  std::ranges::sort(order, {}, [&](std::size_t i) { return regions_[i]->begin; });
+    if (regions_[i] && regions_[i]->begin != regions_[i]->end)
+      order.push_back({&*regions_[i], written.contains(kernel.params()[i].value)});
+  for (auto& [name, region] : reachable_) order.push_back({&region, true});
+  std::ranges::sort(order, {}, [](const Candidate& c) { return c.region->begin; });
   const auto at = [](const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p); };
   for (std::size_t first = 0, last; first < order.size(); first = last) {
     auto block = std::make_unique<ShadowBlock>();
-    block->begin = at(regions_[order[first]]->begin);
+    block->begin = at(order[first].region->begin);
     bool is_written = false;
     for (last = first; last < order.size(); ++last) {
-      const MemoryRegion& r = *regions_[order[last]];
+      const MemoryRegion& r = *order[last].region;
       if (last > first && at(r.begin) >= block->end) break;
       block->end = std::max(block->end, at(r.end));
-      is_written |= written.contains(kernel.params()[order[last]].value);
+      is_written |= order[last].is_written;
       // Bytes of the smallest element that can be touched, where all elements are aligned alike.
       const auto size = static_cast<std::size_t>(size_bytes(r.dtype));
       block->granule = last == first ? size : std::gcd(block->granule, size);
@@ -144,7 +165,7 @@ void Memory::make_shadows(const Kernel& kernel) {
     }
     if (!is_written) continue;
     block->allocate();
-    for (std::size_t i = first; i < last; ++i) regions_[order[i]]->shadow = block.get();
+    for (std::size_t i = first; i < last; ++i) order[i].region->shadow = block.get();
     blocks_.push_back(std::move(block));
   }
 }
@@ -158,6 +179,8 @@ const MemoryRegion* Memory::owner(std::int64_t address) const {
     if (r && address >= static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(r->begin)) &&
         address < static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(r->end)))
       return &*r;
+  for (const auto& [name, r] : reachable_)
+    if (address >= r.address && address < r.address + (r.end - r.begin)) return &r;
   return nullptr;
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 // Global memory as the interpreted programs see it: one region per argument, virtual addresses,
 // bounds, and the shadow that finds races.
+#include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "ir/eval/eval.h"
 #include "ir/eval/race.h"
@@ -22,7 +24,8 @@ struct MemoryRegion {
 
 class Memory {
  public:
-  Memory(const Kernel& kernel, std::span<const EvalArg> args, bool track_races);
+  Memory(const Kernel& kernel, std::span<const EvalArg> args,
+         std::span<const HostMemory> reachable, bool track_races);
 
   /// The region of the kernel's parameter `i`; null for a scalar.
   const MemoryRegion* region_of_param(std::size_t i) const {
@@ -43,9 +46,11 @@ class Memory {
 
  private:
   void add_region(std::size_t i, const Param& param, DType dtype, const EvalArg& arg);
+  void add_reachable(std::span<const HostMemory> all);
   void make_shadows(const Kernel& kernel);
 
   std::vector<std::optional<MemoryRegion>> regions_;
+  std::deque<std::pair<std::string, MemoryRegion>> reachable_;  ///< and its name
   std::vector<std::unique_ptr<ShadowBlock>> blocks_;
 };
 

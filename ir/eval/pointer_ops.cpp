@@ -72,9 +72,10 @@ class PointerOp {
     if (at == nullptr) report_outside(pointer.cell(i).i, verb);
     return at;
   }
-  /// The value operand's element, checked before it goes to memory.
-  Cell stored(std::size_t i, const MemoryRegion& region, const std::byte* at) {
-    const Lane& value = lanes_[1];
+  /// An element of a value operand, checked before it goes to memory.
+  Cell stored(std::size_t i, const MemoryRegion& region, const std::byte* at,
+              std::size_t operand = 1) {
+    const Lane& value = lanes_[operand];
     if ((value.state(i) & kPoison) != 0) {
       const Memory& m = p_.evaluation().memory;
       p_.report_poison(id_, "writes", "to " + m.describe(region, m.address_of(region, at)),
@@ -108,7 +109,7 @@ class PointerOp {
 
   Program& p_;
   OpId id_;
-  std::array<Lane, 3> lanes_;
+  std::array<Lane, 4> lanes_;
   std::size_t count_ = 1, mask_ = 0;
   bool has_mask_ = false;
   DType pointee_{};
@@ -185,6 +186,111 @@ void eval_AtomicRmw(Program& p, OpId id) {
         to_bits(combine_kind(out.cells[i], op.stored(i, *region, at), op.pointee()), op.pointee());
     std::memcpy(at, &bits, size);
     p.effects += bits != before ? 1 : 0;
+  }
+}
+
+void eval_AtomicCas(Program& p, OpId id) {
+  PointerOp op(p, id, 3);
+  const auto size = static_cast<std::size_t>(size_bytes(op.pointee()));
+  TileValue& out = op.start_result();
+  for (std::size_t i = 0; i < out.cells.size(); ++i) {
+    out.cells[i] = Cell{.i = 0};
+    if (op.is_absent(i) || ((op.lane(1).state(i) | op.lane(2).state(i)) & kAbsent) != 0) {
+      out.add_state(i, kAbsent);
+      continue;
+    }
+    if (op.is_masked_off(i)) {
+      out.add_state(i, kPoison);
+      out.origin = id;
+      continue;
+    }
+    const MemoryRegion* region = nullptr;
+    std::byte* at = op.address(i, "updates", region);
+    if (at == nullptr) continue;
+    p.touch_atomic(*region, at, size, id, p.attrs(id).s(AttrName::sem, "relaxed"));
+    std::uint64_t found = 0;
+    std::memcpy(&found, at, size);
+    out.cells[i] = from_bits(found, op.pointee());
+    const std::uint64_t expected = to_bits(op.stored(i, *region, at), op.pointee()),
+                        desired = to_bits(op.stored(i, *region, at, 2), op.pointee());
+    if (found != expected || found == desired) continue;
+    std::memcpy(at, &desired, size);
+    ++p.effects;
+  }
+}
+
+void eval_AtomicLoad(Program& p, OpId id) {
+  PointerOp op(p, id, 1);
+  const auto size = static_cast<std::size_t>(size_bytes(op.pointee()));
+  TileValue& out = op.start_result();
+  for (std::size_t i = 0; i < out.cells.size(); ++i) {
+    out.cells[i] = Cell{.i = 0};
+    if (op.is_absent(i)) {
+      out.add_state(i, kAbsent);
+    } else if (op.is_masked_off(i)) {
+      out.add_state(i, kPoison);
+      out.origin = id;
+    } else if (const MemoryRegion* region = nullptr;
+               const std::byte* at = op.address(i, "reads", region)) {
+      p.touch_atomic(*region, at, size, id, p.attrs(id).s(AttrName::sem, "relaxed"));
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, at, size);
+      out.cells[i] = from_bits(bits, op.pointee());
+    }
+  }
+}
+
+void eval_AtomicStore(Program& p, OpId id) {
+  PointerOp op(p, id, 2);
+  const auto size = static_cast<std::size_t>(size_bytes(op.pointee()));
+  for (std::size_t i = 0; i < op.count(); ++i) {
+    if (op.is_absent(i) || (op.lane(1).state(i) & kAbsent) != 0 || op.is_masked_off(i)) continue;
+    const MemoryRegion* region = nullptr;
+    std::byte* at = op.address(i, "writes", region);
+    if (at == nullptr) continue;
+    p.touch_atomic(*region, at, size, id, p.attrs(id).s(AttrName::sem, "relaxed"));
+    const std::uint64_t bits = to_bits(op.stored(i, *region, at), op.pointee());
+    std::uint64_t before = 0;
+    std::memcpy(&before, at, size);
+    std::memcpy(at, &bits, size);
+    p.effects += bits != before ? 1 : 0;
+  }
+}
+
+namespace {
+
+bool is_reached(std::string_view kind, Cell found, std::int64_t wanted, DType d) {
+  if (kind == "eq") return found.i == wanted;
+  if (is_signed(d)) return found.i >= wanted;
+  return static_cast<std::uint64_t>(found.i) >= static_cast<std::uint64_t>(wanted);
+}
+
+}  // namespace
+
+void eval_WaitUntil(Program& p, OpId id) {
+  const auto wanted = p.integer(id, 1, "the value waited for");
+  PointerOp op(p, id, 2);
+  const std::string_view kind = p.attrs(id).s(AttrName::kind);
+  const DType d = op.pointee();
+  const auto size = static_cast<std::size_t>(size_bytes(d));
+  const MemoryRegion* region = nullptr;
+  const std::byte* at = wanted ? op.address(0, "waits for", region) : nullptr;
+  while (at != nullptr) {
+    p.touch_atomic(*region, at, size, id, "acquire");
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, at, size);
+    const Cell found = from_bits(bits, d);
+    if (is_reached(kind, found, *wanted, d)) return;
+    if (p.wait_for_others()) continue;
+    const Memory& memory = p.evaluation().memory;
+    const auto number = [&](std::int64_t n) {
+      return is_signed(d) ? fmt::format("{}", n)
+                          : fmt::format("{}", static_cast<std::uint64_t>(n));
+    };
+    p.stop_deadlocked(
+        id, fmt::format("wait_until waits until {} is {}{}; it is {}, and no program changes it",
+                        memory.describe(*region, memory.address_of(*region, at)),
+                        kind == "eq" ? "" : "at least ", number(*wanted), number(found.i)));
   }
 }
 

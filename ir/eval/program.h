@@ -91,10 +91,21 @@ struct AsyncCopies {
   std::vector<ChannelCopy> bulk;
 };
 
+class Turns;
+
+/// Where the programs of a launch meet in a grid_barrier.
+struct GridMeeting {
+  std::int64_t arrived = 0;
+  std::uint64_t generation = 0;
+  /// What the race detector knows the meetings by, alternately: a program may arrive at the next one
+  /// before another has left the last.
+  std::array<std::byte, 2> tokens{};
+};
+
 /// State that all programs of one launch share.
 struct Evaluation {
   Evaluation(const Kernel& k, std::span<const EvalArg> a, const EvalOptions& o, bool track_races)
-      : kernel(k), args(a), options(o), memory(k, a, track_races) {}
+      : kernel(k), args(a), options(o), memory(k, a, o.reachable, track_races) {}
 
   const Kernel& kernel;
   std::span<const EvalArg> args;
@@ -102,6 +113,9 @@ struct Evaluation {
   std::array<std::int64_t, 3> grid{1, 1, 1};
   /// One program runs at a time, to its end: nobody else changes memory meanwhile.
   bool is_sequential = false;
+  Turns* turns = nullptr;  ///< where programs may wait for one another
+  GridMeeting meeting;
+  std::int64_t registers_read = 0;  ///< by read_register
   Memory memory;
   std::mutex mutex;  ///< guards the members below
   struct LocatedFinding {
@@ -170,6 +184,16 @@ class Program {
   void touch_atomic(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op,
                     std::string_view sem);
 
+  /// Lets other programs run, where they may, until one has changed memory. False: none can.
+  bool wait_for_others();
+  /// Lets others run for a while, though this one can go on.
+  void let_others_run();
+  [[noreturn]] void stop_deadlocked(OpId op, std::string why) const;
+
+  /// The order that a meeting of programs at `token` makes, before and after it.
+  void release_at(const std::byte* token) { evaluation_.memory.races.release(token, clock_); }
+  void acquire_at(const std::byte* token) { evaluation_.memory.races.acquire(token, clock_); }
+
   /// The program's last read of global memory: a loop that changes nothing waits for it.
   struct LastRead {
     const MemoryRegion* region = nullptr;
@@ -199,7 +223,7 @@ class Program {
   Evaluation& evaluation_;
   std::int64_t index_ = 0;
   std::vector<TileValue> values_;
-  std::array<std::vector<std::uint8_t>, 3> state_scratch_;
+  std::array<std::vector<std::uint8_t>, 4> state_scratch_;
   ProgramClock clock_;
 };
 

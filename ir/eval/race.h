@@ -1,8 +1,8 @@
 #pragma once
 // Race detector: remembers the last accesses of each element and finds two programs that access one
 // element, one of them writing, without an order between them. Order comes from release and acquire
-// atomics on one address (vector clocks); programs run to completion, so of two accesses the one
-// seen first lies wholly in the past.
+// atomics on one address (vector clocks); one program runs at a time where they may wait for one
+// another, so of two accesses the one seen first lies in the past.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

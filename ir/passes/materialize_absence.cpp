@@ -54,7 +54,7 @@ class Materializer {
         drop_places(op, absence_.at_indices(op));
       else if (o == StoreView)
         store_limits(op);
-      else if (o == Load || o == Store || o == AtomicRmw)
+      else if (mask_operand(o))
         access_mask(op);
       else if (o == ClusterReduceScatter)
         sum_operand(op);
@@ -367,7 +367,7 @@ class Materializer {
   /// Through pointers nothing is read or written where an address or a value is absent.
   void access_mask(OpId op) {
     Builder b(k_, op);
-    const std::size_t mask_at = k_[op].opcode == Opcode::Load ? 1 : 2;
+    const std::size_t mask_at = *mask_operand(k_[op].opcode);
     const std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
     std::vector<PresenceBound> bounds;
     for (Value v : operands)

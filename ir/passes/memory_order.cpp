@@ -75,8 +75,9 @@ class MemoryOrder {
  private:
   // ---- what an op does
   bool meets_for_result(const OpData& d) const {
-    return d.opcode == Opcode::AtomicRmw && k_.type(d.results[0]).is_scalar() &&
-           !uses_.of(d.results[0]).empty();
+    using enum Opcode;
+    return d.is(AtomicRmw, AtomicCas, AtomicLoad, ReadRegister) &&
+           k_.type(d.results[0]).is_scalar() && !uses_.of(d.results[0]).empty();
   }
   /// Whether threads synchronise before the op has its effects, as lowering emits it.
   bool meets_before(const OpData& d) const {

@@ -70,8 +70,10 @@ class OutsideReads {
       check_all(op, 1, "an index");
     else if (o == StoreView || o == AtomicView)
       check_all(op, 2, "an index");
-    else if (o == Load || o == Store || o == AtomicRmw)
-      access(op, o == Load ? 1 : 2);
+    else if (const auto mask = mask_operand(o))
+      access(op, *mask);
+    else if (o == WaitUntil)
+      check_all(op, 0, "an address or the value waited for");
     else if (o == For)
       for (std::size_t i = 0; i < 3; ++i) check(op, i, "the bound of a loop");
     else if (o == Crop)

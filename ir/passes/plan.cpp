@@ -128,7 +128,7 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const KernelSummary& s) {
   const std::int64_t held = has_data_dependent_trips(k) ? 0 : s.accumulator_init_registers;
   add_producer_warps(plan, target, needed + s.fragments + 32, needed + held + 24);
   // Two CTAs on an SM overlap by themselves. Rings that are never empty leave no room for staging.
-  plan.persistent = k.info.cluster == 1 && s.stationary_bytes + plan.stages * s.stage_bytes >
+  plan.persistent = k.info.cluster == 1 && !k.info.persistent && s.stationary_bytes + plan.stages * s.stage_bytes >
                                                target.shared_bytes_per_cta / 2;
   plan.dynamic_scheduler = plan.persistent && !uses_pdl(k) && has_data_dependent_trips(k);
   overlap_epilogue_if_possible(plan, s, target.ring_bytes());
@@ -265,11 +265,16 @@ void drop_wgmma_fields(const Kernel& k, bool was_wgmma, PassContext& context) {
   if (p != before && !was_wgmma) context.remark(Remark::Kind::Missed, {}, wgmma_missed_remark(k));
 }
 
+/// A kernel whose programs meet is persistent as it stands.
 void drop_persistent_in_clusters(const Kernel& k, PassContext& context) {
-  if (k.info.cluster == 1 || (!context.plan->persistent && !context.plan->dynamic_scheduler))
+  const bool meets = k.info.persistent;
+  if ((k.info.cluster == 1 && !meets) ||
+      (!context.plan->persistent && !context.plan->dynamic_scheduler))
     return;
   context.plan->persistent = context.plan->dynamic_scheduler = false;
-  context.remark(Remark::Kind::Missed, {}, "not persistent: the kernel uses clusters");
+  context.remark(Remark::Kind::Missed, {},
+                 meets ? "no tile scheduler: the kernel's programs meet"
+                       : "not persistent: the kernel uses clusters");
 }
 
 /// Multicast needs a static tile scheduler: only then do both CTAs of a cluster get neighbouring

@@ -168,6 +168,7 @@ class RandomProgram {
   Pointers pointers_to(const Memory& m);
   void use_pointers(const Memory& m);
   void combine_pointers(const Memory& m);
+  void hand_over(ir::Value pointers, ir::Value values);
   std::vector<ir::Value> folded(const std::vector<ir::Value>& left,
                                 const std::vector<ir::Value>& right);
   void store(const Known& k, ir::Value row);

@@ -62,5 +62,24 @@ TEST(Debugging, CodeForAGpuNeedsNone) {
       << text.substr(0, 200);
 }
 
+TEST(Debugging, AKernelSpeaks) {
+#include "debugging_6.inc"
+  std::vector<std::string> lines;
+  set_print_sink([&](std::string_view line) { lines.emplace_back(line); });
+  for (const Device device : {Device::cpu(), Device::sim()}) {
+    lines.clear();
+    checked(Tensor::iota({2, 5}, DType::f32, device), Tensor::empty({2, 5}, DType::f32, device));
+    EXPECT_EQ(lines, (std::vector<std::string>{
+                         "checked(0): at 0, 0: [[0, 1, 2, 3], [5, 6, 7, 8]]\n",
+                         "checked(1): at 0, 4: [[4, -, -, -], [9, -, -, -]]\n"}))
+        << device.str();
+    EXPECT_THROW(checked(Tensor::full({2, 5}, -1, DType::f32, device),
+                         Tensor::empty({2, 5}, DType::f32, device)),
+                 ProgramError)
+        << device.str();
+  }
+  set_print_sink({});
+}
+
 }  // namespace
 }  // namespace tegula::page

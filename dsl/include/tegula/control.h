@@ -230,7 +230,9 @@ class GridLoop {
   std::uint64_t start();
   void check(dsl::Tracer& t) const;
   std::uint64_t open_segment(dsl::Tracer& t);
-  std::vector<Tile> extents_, starts_;
+  std::uint64_t open_tile_loop(dsl::Tracer& t);
+  Index index_in_tile_loop(dsl::Tracer& t, std::size_t dimension) const;
+  std::vector<Tile> extents_, starts_, counts_;
   std::optional<Segments> segments_;
   std::optional<Segments::Place> place_;  ///< of the tile's rows
   GridOptions options_;
@@ -269,6 +271,9 @@ class GridRange {
   GridLoop loop_;
 };
 
+/// See grid_barrier.
+void record_grid_barrier(Loc at);
+
 class RecordedIf {
  public:
   explicit RecordedIf(const Arg& condition);
@@ -294,7 +299,7 @@ void record_while(const std::function<Tile()>& condition, const std::function<vo
 }  // namespace detail
 
 /// The launch grid: one program per block of the space. `for (auto [m, n] : grid(C, 128, 64))`;
-/// with one block the variable is the index itself. Once per kernel.
+/// with one block the variable is the index itself. Once per kernel, or between grid_barriers.
 template <class... Options>
 auto grid(const GridSpace& space, Options... blocks_and_options) {
   constexpr std::size_t n = (std::size_t{0} + ... + std::size_t{std::integral<Options>});
@@ -313,6 +318,14 @@ auto grid(const Segments& space, Options... blocks_and_options) {
   detail::GridOptions options;
   (options.add(blocks_and_options), ...);
   return detail::GridRange<n + 1>(space, std::move(options));
+}
+
+/// Between two grid loops of a kernel: what all programs have done in the first one is there before
+/// any begins with the second one. The programs run at once, as many as are resident on the GPU
+/// (cooperative launch), and each takes every so manieth tile of both grids; their number is that of
+/// the larger grid at most. Throws CompileError elsewhere, and for grids of segments or clusters.
+inline void grid_barrier(std::source_location at = std::source_location::current()) {
+  detail::record_grid_barrier(at);
 }
 
 /// Rank of this program in its cluster: an i32 from 0; always 0 without `cluster(...)`.

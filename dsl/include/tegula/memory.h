@@ -1,7 +1,12 @@
 #pragma once
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <source_location>
+#include <span>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "tegula/hints.h"
 #include "tegula/value.h"
@@ -35,6 +40,21 @@ void store(const Arg& pointers, const Arg& values, const Arg& mask = {}, Hints h
 
 enum class MemoryOrder : std::uint8_t { relaxed, acquire, release, acq_rel };
 enum class MemoryScope : std::uint8_t { cta, cluster, gpu, sys };
+
+/// Reads each address in one step, at the time at which the program comes by, whatever other
+/// programs do to it meanwhile. `acquire`: what was released there is seen from here on. A
+/// masked-off element is no value. Relaxed or acquire, else CompileError.
+Tile atomic_load(const Arg& pointers, const Arg& mask = {},
+                 MemoryOrder order = MemoryOrder::acquire, MemoryScope scope = MemoryScope::gpu);
+/// Writes each value in one step, for programs that read it by atomics. `release`: who acquires it
+/// sees what this program has done. Relaxed or release, else CompileError.
+void atomic_store(const Arg& pointers, const Arg& values, const Arg& mask = {},
+                  MemoryOrder order = MemoryOrder::release, MemoryScope scope = MemoryScope::gpu);
+/// Compare and swap: where memory holds the bits of `expected` it gets `desired`, in one step;
+/// returns the old values, which are `expected` where it did. Elements of 16, 32 or 64 bits, else
+/// CompileError.
+Tile atomic_cas(const Arg& pointers, const Arg& expected, const Arg& desired, const Arg& mask = {},
+                MemoryOrder order = MemoryOrder::relaxed, MemoryScope scope = MemoryScope::gpu);
 
 /// Adds to each address atomically; returns the old values, which all threads of the program get: a
 /// branch around it must be taken by all of them. Atomic operations take every type but bool, and
@@ -82,13 +102,36 @@ Tile arrive_and_test_last(const Arg& counter, const Arg& count);
 void barrier(std::source_location at = std::source_location::current());
 
 /// Inline PTX on each element: $0 is the result, $1 ... the operands; `constraints` as LLVM spells
-/// them ("=f,f,f"). Runs on GPUs only.
+/// them ("=f,f,f"). Runs on GPUs only: give a model for the devices `cpu` and `sim`.
 Tile ptx(std::string_view text, std::string_view constraints, DType result, const Arg& a,
          const Arg& b = {}, const Arg& c = {});
 template <Element T>
 Tile ptx(std::string_view text, std::string_view constraints, const Arg& a, const Arg& b = {},
          const Arg& c = {}) {
   return ptx(text, constraints, dtype_of<T>, a, b, c);
+}
+
+namespace detail {
+Tile ptx_with_model(std::string_view text, std::string_view constraints, DType result,
+                    std::span<const Arg> args,
+                    const std::function<Tile(std::span<const Tile>)>& model);
+}
+
+/// The same with a model, a function of the operands' tiles that gives what the PTX gives, as a
+/// tile of T: `ptx<u32>("brev.b32 $0, $1;", "=r,r", [](const Tile& x) { return reversed_bits(x); },
+/// x)`. The devices `cpu` and `sim` compute the model; GPUs execute the PTX, and nothing of the
+/// model.
+template <Element T, class Model, class... Args>
+  requires(sizeof...(Args) > 0 &&
+           std::is_invocable_v<Model, std::conditional_t<true, const Tile&, Args>...>)
+Tile ptx(std::string_view text, std::string_view constraints, Model model, const Args&... args) {
+  const std::array<Arg, sizeof...(Args)> all{Arg(args)...};
+  return detail::ptx_with_model(text, constraints, dtype_of<T>, all,
+                                [&](std::span<const Tile> tiles) {
+                                  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+                                    return Tile(model(tiles[I]...));
+                                  }(std::index_sequence_for<Args...>{});
+                                });
 }
 
 /// States a fact the compiler may use; the interpreter and the simulator check it.

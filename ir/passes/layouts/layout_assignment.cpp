@@ -365,7 +365,7 @@ void LayoutAssignment::op(OpId id) {
     return;
   }
   if (d.opcode == Dot) return set(d.results[0], dot(d).acc);
-  if (d.is(Load, AtomicRmw)) {
+  if (d.is(Load, AtomicRmw, AtomicCas, AtomicLoad)) {
     const LinearLayout* known = first_known(d);
     if (!known && d.opcode == Load && is_behind_products(d)) {
       if (sums_are_settled_) set(d.results[0], gathered_aux_layout(d));

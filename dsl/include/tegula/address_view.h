@@ -1,0 +1,114 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tegula/value.h"
+#include "tegula/view.h"
+
+/// Views that a kernel makes itself, of memory at an address: the tensors of a table of addresses,
+/// whose extents and strides are in device memory, too.
+namespace tegula {
+
+/// The address as a pointer to elements of T, or a tile of them: what a table of u64 or i64 holds,
+/// such as `reinterpret_cast<std::uint64_t>(tensor.data())`. Throws CompileError for other types.
+/// The devices `cpu` and `sim` check that what is accessed lies in a tensor that is alive.
+Tile as_pointer(const Arg& address, DType pointee);
+template <Element T>
+Tile as_pointer(const Arg& address) {
+  return as_pointer(address, dtype_of<T>);
+}
+
+namespace detail {
+
+/// A part of such a view: addresses of its elements, and whether each is inside.
+struct AddressedPart {
+  Arg pointers, inside;
+  std::vector<std::int64_t> shape;
+  Loc loc;
+};
+
+struct AddressedTensor {
+  Arg pointer;
+  std::vector<Arg> extents, strides;
+
+  Tile dim(int axis, Loc at) const;
+  AddressedPart part(std::span<const Subscript> subscripts, Loc at) const;
+  Tile read(const AddressedPart& part, std::span<const Subscript> subscripts) const;
+};
+
+void store_part(const AddressedPart& part, const Arg& value);
+
+}  // namespace detail
+
+/// A part of an AddressView: a tile to compute with, and the target of `view(i, j) = tile`.
+class AddressTile : public Tile {
+ public:
+  AddressTile(Tile loaded, detail::AddressedPart part)
+      : Tile(std::move(loaded)), part_(std::move(part)) {}
+  AddressTile(const AddressTile&) = default;
+  AddressTile(AddressTile&&) = default;
+
+  /// Stores. The value is rounded to the element type; elements outside of the tensor are dropped.
+  void operator=(const Arg& value) && { detail::store_part(part_, value); }
+  void operator=(const AddressTile& value) && {
+    std::move(*this) = Arg(static_cast<const Tile&>(value));
+  }
+  void operator+=(const Arg& value) && { std::move(*this) = Arg(Arg(*this) + value); }
+  void operator-=(const Arg& value) && { std::move(*this) = Arg(Arg(*this) - value); }
+  void operator*=(const Arg& value) && { std::move(*this) = Arg(Arg(*this) * value); }
+
+ private:
+  detail::AddressedPart part_;
+};
+
+namespace detail {
+template <class Ranks>
+struct Addressed;
+template <std::size_t... I>
+struct Addressed<std::index_sequence<I...>> {
+  AddressTile operator()(SubscriptAt<I>... s) const {
+    const std::array<Subscript, sizeof...(I)> all{s...};
+    const AddressedPart part = tensor.part(all, all.front().loc());
+    return AddressTile(tensor.read(part, all), part);
+  }
+  AddressedTensor tensor;
+};
+}  // namespace detail
+
+/// A tensor at an address, as an InOut parameter is one: `w(i, j)` is a tile whose elements outside
+/// of the extents are absent, `w(i, j) = t` stores. A subscript is an Index, an integer or an index
+/// tile of one dimension; there is no `all`. Elements are read and written one by one, so that any
+/// address and any strides will do. Extents are believed; nothing is known of what else shares the
+/// memory, so that accesses keep their order with all others of the program.
+template <Element T, int Rank>
+class AddressView : public detail::Addressed<std::make_index_sequence<Rank>> {
+ public:
+  explicit AddressView(detail::AddressedTensor tensor)
+      : detail::Addressed<std::make_index_sequence<Rank>>{std::move(tensor)} {}
+  /// Extent of a dimension; a negative axis counts from the last.
+  Tile dim(int axis, std::source_location at = std::source_location::current()) const {
+    return this->tensor.dim(axis < 0 ? axis + Rank : axis, at);
+  }
+  Tile rows(std::source_location at = std::source_location::current()) const { return dim(0, at); }
+  Tile cols(std::source_location at = std::source_location::current()) const { return dim(1, at); }
+};
+
+/// The tensor of these extents and strides (in elements) at an address, which is a pointer scalar:
+///
+///   const auto W = view<bf16, 2>(as_pointer<bf16>(table(i, 0)), {rows, cols}, {cols, 1});
+///
+/// Throws CompileError where the pointer is none of T, or an extent or stride no integer.
+template <Element T, int Rank>
+AddressView<T, Rank> view(const Arg& pointer, const std::array<Arg, Rank>& extents,
+                          const std::array<Arg, Rank>& strides) {
+  static_assert(Rank > 0, "tegula: a view at an address has dimensions");
+  detail::AddressedTensor tensor{
+      pointer, {extents.begin(), extents.end()}, {strides.begin(), strides.end()}};
+  return AddressView<T, Rank>(std::move(tensor));
+}
+
+}  // namespace tegula

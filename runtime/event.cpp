@@ -1,0 +1,81 @@
+#include "tegula/event.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <optional>
+
+#include "runtime/context.h"
+#include "tegula/error.h"
+
+namespace tegula {
+
+using runtime::check;
+using runtime::driver;
+namespace cu = runtime::cu;
+
+/// The driver's event, or a time on the host.
+struct Event::State {
+  cu::Event event = nullptr;
+  bool is_recorded = false;
+  std::chrono::steady_clock::time_point time;
+
+  ~State() {
+    // At exit the driver may be gone, and the event with it.
+    if (const runtime::Driver* table = event ? runtime::try_driver() : nullptr)
+      table->event_destroy(event);
+  }
+};
+
+Event::Event(Device device) : device_(device), state_(std::make_shared<State>()) {
+  if (device.on_host()) return;
+  const runtime::ContextScope scope(device.index);
+  check(driver().event_create(&state_->event, cu::kEventDefault), "cuEventCreate");
+}
+
+void Event::record(const Stream& stream) {
+  if (stream.device() != device_)
+    throw DeviceError(fmt::format("an event of {} cannot be recorded on a stream of {}",
+                                  device_.str(), stream.device().str()));
+  state_->is_recorded = true;
+  if (device_.on_host()) {
+    state_->time = std::chrono::steady_clock::now();
+    return;
+  }
+  const runtime::ContextScope scope(device_.index);
+  check(driver().event_record(state_->event, static_cast<cu::Stream>(stream.handle())),
+        "cuEventRecord");
+}
+
+bool Event::is_done() const {
+  if (device_.on_host()) return true;
+  const runtime::ContextScope scope(device_.index);
+  const cu::Result result = driver().event_query(state_->event);
+  if (result == cu::kErrorNotReady) return false;
+  check(result, "cuEventQuery");
+  return true;
+}
+
+void Event::synchronize() const {
+  if (device_.on_host()) return;
+  const runtime::ContextScope scope(device_.index);
+  check(driver().event_synchronize(state_->event), "cuEventSynchronize");
+}
+
+double Event::ms_since(const Event& start) const {
+  if (start.device_ != device_)
+    throw DeviceError(fmt::format("there is no time between an event of {} and one of {}",
+                                  start.device_.str(), device_.str()));
+  if (!state_->is_recorded || !start.state_->is_recorded)
+    throw DeviceError("there is no time between events of which one was never recorded");
+  if (device_.on_host())
+    return std::chrono::duration<double, std::milli>(state_->time - start.state_->time).count();
+  start.synchronize();
+  synchronize();
+  const runtime::ContextScope scope(device_.index);
+  float ms = 0;
+  check(driver().event_elapsed(&ms, start.state_->event, state_->event), "cuEventElapsedTime");
+  return ms;
+}
+
+}  // namespace tegula

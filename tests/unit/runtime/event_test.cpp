@@ -1,0 +1,41 @@
+// Events of streams on the host; tests/gpu/ has the same on a GPU.
+#include "tegula/event.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tegula/error.h"
+
+namespace tegula {
+namespace {
+
+TEST(Event, TellsTheTimeBetweenTwo) {
+  for (const Device d : {Device::cpu(), Device::sim()}) {
+    const Stream stream(d);
+    Event first(d), second(d);
+    first.record(stream);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    second.record(stream);
+    EXPECT_TRUE(second.is_done());
+    second.synchronize();
+    EXPECT_GE(second.ms_since(first), 5);
+    EXPECT_LT(second.ms_since(first), 5000);
+    const Event copy = first;
+    first.record(stream);
+    EXPECT_LE(second.ms_since(copy), 0) << "a copy is the same event";
+  }
+}
+
+TEST(Event, RefusesOtherDevicesAndEventsWithoutAPlace) {
+  Event cpu(Device::cpu()), sim(Device::sim());
+  EXPECT_THROW(cpu.record(Stream(Device::sim())), DeviceError);
+  cpu.record(Stream(Device::cpu()));
+  sim.record(Stream(Device::sim()));
+  EXPECT_THROW((void)cpu.ms_since(sim), DeviceError);
+  EXPECT_THROW((void)cpu.ms_since(Event(Device::cpu())), DeviceError);
+}
+
+}  // namespace
+}  // namespace tegula
