@@ -87,7 +87,7 @@ struct Blocks {
 TEST_P(DotGraph, FiveProductsInOneLoop) {
   for (const Blocks b : {Blocks{64, 128, 64, 200, 136, true}, Blocks{64, 128, 128, 192, 128, true},
                          Blocks{64, 128, 64, 136, 264, false}, Blocks{64, 64, 64, 64, 64, true},
-                         Blocks{64, 128, 64, 0, 128, true}}) {
+                         Blocks{64, 128, 64, 0, 128, true}, Blocks{128, 128, 64, 264, 136, true}}) {
     SCOPED_TRACE(testing::Message() << b.bq << "x" << b.bk << "x" << b.dim << b.keys_first);
     const Tensor Q = integers({b.queries, b.dim}, DType::bf16, 1),
                  K = integers({b.keys, b.dim}, DType::bf16, 2),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <unordered_map>
 
 #include "ir/layout/conversion.h"
@@ -9,6 +10,7 @@
 #include "ir/matrix_type.h"
 #include "ir/passes/layouts/warp_grid.h"
 #include "ir/passes/schedule/kernel_summary.h"
+#include "ir/passes/schedule/producer_warps.h"
 #include "ir/uses.h"
 
 namespace tegula::ir {
@@ -44,6 +46,7 @@ class Analysis {
       for (std::size_t i : {0U, 1U})
         if (const std::string_view why = find_source(dot, i); !why.empty()) return refused(why);
     settle_forms();
+    if (graph_.registers(k_, num_warps_) + kNonAccumulatorRegisters > budget()) share_fragments();
     for (const GraphDot& dot : graph_.dots)
       if (const std::string_view why = why_not(dot); !why.empty()) return refused(why);
     if (!is_worth_it()) return refused("one dot whose operands come from memory");
@@ -129,6 +132,25 @@ class Analysis {
           graph_.shared.push_back(operand.tile);
         }
       }
+  }
+
+  /// Registers that the consumers of such a kernel can have.
+  std::int64_t budget() const {
+    const TargetRow& target = *k_.info.target;
+    const int beside = target.setmaxnreg_beside(num_warps_, kWarpgroupWarps,
+                                                static_cast<int>(target.least_setmaxnreg));
+    return std::max(beside, target.registers_at_entry(num_warps_ + 1));
+  }
+
+  /// Fragments do not fit beside the accumulators: all warpgroups read them from shared memory.
+  void share_fragments() {
+    for (GraphDot& dot : graph_.dots) {
+      DotOperand& a = dot.operands[0];
+      const OpId def = k_[a.tile].def;
+      if (a.form != OperandForm::Register || !def || k_[def].parent != body_) continue;
+      a.form = OperandForm::Shared;
+      graph_.shared.push_back(a.tile);
+    }
   }
 
   bool lies_as_a(const GraphDot& dot) const {
@@ -231,6 +253,27 @@ std::int64_t DotGraph::largest_shared_bytes(const Kernel& k) const {
   std::int64_t most = 0;
   for (Value tile : shared) most = std::max(most, bytes_of(k.type(tile)));
   return most;
+}
+
+/// Accumulators that a loop carries are live throughout; of the others two at a time, as one is
+/// computed while another is read.
+std::int64_t DotGraph::registers(const Kernel& k, int num_warps) const {
+  std::int64_t carried = 0, fragments = 0;
+  std::vector<std::int64_t> others;
+  for (const GraphDot& dot : dots) {
+    const OpData& d = k[dot.op];
+    const std::int64_t own = k.type(d.results[0]).count() / (32 * num_warps);
+    if (k[d.operands[2]].region == d.parent)
+      carried += own;
+    else
+      others.push_back(own);
+    const Type a = k.type(d.operands[0]);
+    if (dot.operands[0].form == OperandForm::Register)
+      fragments = std::max(fragments, a.count() * size_bits(a.dtype()) / 32 / (32 * num_warps));
+  }
+  std::ranges::sort(others, std::ranges::greater());
+  others.resize(2);
+  return carried + others[0] + others[1] + fragments;
 }
 
 int DotGraph::first_shared_slots(const Kernel& k, int stages) const {

@@ -46,6 +46,8 @@ struct DotGraph {
   /// largest of these.
   std::int64_t stage_bytes() const, stationary_bytes() const;
   std::int64_t shared_bytes(const Kernel& k) const, largest_shared_bytes(const Kernel& k) const;
+  /// Registers of a thread for accumulators and fragments.
+  std::int64_t registers(const Kernel& k, int num_warps) const;
   /// Slots of the tile that is stored first in an iteration: with two, no barrier separates the
   /// reads of one iteration from the stores of the next. In machine form.
   int first_shared_slots(const Kernel& k, int stages) const;

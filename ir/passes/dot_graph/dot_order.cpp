@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "ir/clone_op.h"
 #include "ir/uses.h"
 
 namespace tegula::ir {
@@ -37,7 +38,8 @@ class Sorter {
   }
 
  private:
-  /// From the tile on: what rounds it, if only the dot takes the result, and conversions.
+  /// From the tile on: what makes it (rounds it, masks it), if only the dot takes the result, and
+  /// conversions.
   void find_fragments() {
     for (const GraphDot& dot : graph_.dots) {
       const DotOperand& a = dot.operands[0];
@@ -46,7 +48,7 @@ class Sorter {
       Value v = k_[dot.op].operands[0];
       for (; v != a.tile; v = k_[k_[v].def].operands[0]) add_fragment(made, k_[v].def);
       const OpId def = k_[v].def;
-      if (def && k_[def].opcode == Opcode::Cast && uses_.count(v) == 1) add_fragment(made, def);
+      if (def && is_movable(k_[def]) && uses_.count(v) == 1) add_fragment(made, def);
       std::ranges::reverse(made);
     }
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 
 #include "ir/passes/dot_graph/dot_graph.h"
 #include "ir/passes/mma_loop/operand_loads.h"
@@ -14,27 +13,6 @@ namespace tegula::ir {
 namespace {
 
 constexpr int kMinStages = 2, kMaxStages = 4;
-
-/// Accumulators that a loop carries are live throughout; of the others two at a time, as one is
-/// computed while another is read.
-std::int64_t registers_of(const Kernel& k, const DotGraph& graph, int num_warps) {
-  std::int64_t carried = 0, fragments = 0;
-  std::vector<std::int64_t> others;
-  for (const GraphDot& dot : graph.dots) {
-    const OpData& d = k[dot.op];
-    const std::int64_t own = k.type(d.results[0]).count() / (32 * num_warps);
-    if (k[d.operands[2]].region == d.parent)
-      carried += own;
-    else
-      others.push_back(own);
-    const Type a = k.type(d.operands[0]);
-    if (dot.operands[0].form == OperandForm::Register)
-      fragments = std::max(fragments, a.count() * size_bits(a.dtype()) / 32 / (32 * num_warps));
-  }
-  std::ranges::sort(others, std::ranges::greater());
-  others.resize(2);
-  return carried + others[0] + others[1] + fragments;
-}
 
 bool is_in_counted_loops(const Kernel& k, OpId op) {
   OpId owner = k[k[op].parent].owner;
@@ -95,7 +73,7 @@ std::optional<DotGraphNeeds> dot_graph_needs(const Kernel& k, int num_warps) {
     needs.stage_bytes += graph->stage_bytes();
     needs.fixed_bytes += graph->stationary_bytes() + graph->shared_bytes(k);
     needs.second_slot_bytes += graph->largest_shared_bytes(k);
-    needs.registers = std::max(needs.registers, registers_of(k, *graph, num_warps));
+    needs.registers = std::max(needs.registers, graph->registers(k, num_warps));
   }
   return all > 0 && all == taken ? std::optional(needs) : std::nullopt;
 }
