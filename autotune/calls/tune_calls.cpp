@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <utility>
 
 #include "autotune/calls/plan_measure.h"
@@ -151,6 +152,9 @@ void on_first_call(const dsl::FirstCall& call) {
   if (is_tuning || DecisionScope::current() || !(tuned_calls || by_environment)) return;
   if (runtime::is_recording(call.stream()) || has_pointers(call.args())) return;
   const Exchanged<bool> now(is_tuning, true);
+  static std::mutex one_at_a_time;  // times of two tunings would disturb each other
+  const std::lock_guard lock(one_at_a_time);
+  call.stream().synchronize();  // copies are made on another stream
   if (tuned_calls) {
     for (TunedDecision& d : CallTuning(call, tuned_calls->options).run())
       tuned_calls->decisions.push_back(std::move(d));

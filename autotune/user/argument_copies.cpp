@@ -8,6 +8,7 @@
 #include <cstring>
 #include <thread>
 
+#include "autotune/user/compiled_candidates.h"
 #include "runtime/context.h"
 #include "runtime/driver_api.h"
 
@@ -77,6 +78,33 @@ bool has_same_bytes(const Tensor& a, const Tensor& b) {
   }
   others.clear();
   return is_same;
+}
+
+/// Parts of a large tensor whose elements follow each other in row-major order.
+std::vector<Tensor> parts_of(const Tensor& t) {
+  constexpr std::int64_t kParts = 64, kLarge = std::int64_t{1} << 18;
+  std::vector<Tensor> parts{t};
+  for (int d = 0; d + 1 < t.rank() && t.numel() >= kLarge; ++d) {
+    const std::int64_t extent = t.size(d), step = (extent + kParts - 1) / kParts;
+    std::vector<Tensor> finer;
+    for (const Tensor& part : parts)
+      for (std::int64_t at = 0; at < extent; at += step)
+        finer.push_back(part.slice(d, at, std::min(at + step, extent)));
+    parts = std::move(finer);
+    if (step > 1 || std::ssize(parts) >= kParts) break;
+  }
+  return parts;
+}
+
+/// Tensor::to_doubles() by all cores: a result may have many millions of elements.
+std::vector<double> doubles_of(const Tensor& t) {
+  const std::vector<Tensor> parts = parts_of(t);
+  std::vector<std::vector<double>> of(parts.size());
+  on_all_threads(parts.size(), [&](std::size_t i) { of[i] = parts[i].to_doubles(); });
+  std::vector<double> all;
+  all.reserve(static_cast<std::size_t>(t.numel()));
+  for (const std::vector<double>& part : of) all.insert(all.end(), part.begin(), part.end());
+  return all;
 }
 
 void compare_elements(const std::vector<double>& found, const std::vector<double>& wanted,
@@ -211,9 +239,8 @@ Difference compare(const std::vector<Tensor>& found, const std::vector<Tensor>& 
     out.is_equal = false;
     const auto first = reinterpret_cast<std::uintptr_t>(t.data()) - t.byte_range().begin;
     const auto elements = [&](const Tensor& bytes) {
-      return Tensor::borrow(static_cast<char*>(bytes.data()) + first, t.shape(), t.dtype(),
-                            Device::cpu(), t.strides())
-          .to_doubles();
+      return doubles_of(Tensor::borrow(static_cast<char*>(bytes.data()) + first, t.shape(),
+                                       t.dtype(), Device::cpu(), t.strides()));
     };
     compare_elements(elements(f), elements(w), tolerance_of(t.dtype()), out);
     if (out.text.empty()) {  // bytes between the elements

@@ -221,11 +221,7 @@ TEST_F(TuneCalls, EachDecisionOfAChainIsTunedByTheWholeCall) {
     for (std::size_t i = 0; i < all.size(); ++i) {
       EXPECT_GT(all[i].candidates, 1) << i;
       EXPECT_EQ(autotune::text_of(add.configs[i]), all[i].config);
-      if (all[i].is_low_confidence) continue;  // a busy host keeps the default
-      EXPECT_EQ(add.configs[i].laps, 2);
-      if (i > 0) {
-        EXPECT_LT(all[i].us, all[i - 1].us) << "the members before have their winners";
-      }
+      EXPECT_EQ(add.configs[i].laps, all[i].is_replaced ? 2 : 300);  // a busy host may keep it
     }
     return true;
   });

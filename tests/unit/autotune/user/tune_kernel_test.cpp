@@ -295,5 +295,25 @@ TEST(ArgumentCopies, CompareTellsRoundingFromWrongResults) {
   EXPECT_TRUE(autotune::compare(bytes(NAN), bytes(NAN), tensors).is_close);
 }
 
+/// Large tensors are compared in parts: the element that is named is that of the whole.
+TEST(ArgumentCopies, LargeTensorsAreComparedByAllThreads) {
+  const Dims shape{3, 40, 4096};
+  const Tensor original = Tensor::empty(shape, DType::f32, Device::cpu());
+  const autotune::MeasuredTensors tensors{{original, detail::ViewAccess::Out, 0}};
+  const auto bytes = [&](std::int64_t wrong_at) {
+    const Tensor host = Tensor::empty({4 * original.numel()}, DType::u8, Device::cpu());
+    auto* const elements = reinterpret_cast<float*>(host.data());
+    for (std::int64_t i = 0; i < original.numel(); ++i) elements[i] = static_cast<float>(i % 97);
+    if (wrong_at >= 0) elements[wrong_at] = 1000;
+    return std::vector{host};
+  };
+  EXPECT_TRUE(autotune::compare(bytes(-1), bytes(-1), tensors).is_equal);
+  for (const std::int64_t at : {0, 300'000, 3 * 40 * 4096 - 1}) {
+    const auto d = autotune::compare(bytes(at), bytes(-1), tensors);
+    EXPECT_FALSE(d.is_close);
+    EXPECT_THAT(d.text, HasSubstr("element " + std::to_string(at) + " is 1000"));
+  }
+}
+
 }  // namespace
 }  // namespace tegula
