@@ -215,10 +215,10 @@ Plan make_plan(const Kernel& k, bool tma_aux_loads) {
     plan.num_warps = std::max(warps_for(s.max_tile_elems, 32), 1);
     // While the threads of one CTA synchronise, others must have enough bytes in flight.
     const auto held = register_pressure(k, 32 * plan.num_warps);
-    if (held && *held <= kHeldRegisters) plan.min_ctas_per_sm = kBusyWarps / plan.num_warps;
     // Sorts need more registers, and have much to do between their barriers.
-    else if (held && *held <= kSortRegisters && sorts(k))
-      plan.min_ctas_per_sm = std::max(1, kSortingWarps / plan.num_warps);
+    const bool has_sort = sorts(k);
+    if (held && *held <= (has_sort ? kSortRegisters : kHeldRegisters))
+      plan.min_ctas_per_sm = std::max(1, (has_sort ? kSortingWarps : kBusyWarps) / plan.num_warps);
     return plan;
   }
   if (tma_aux_loads)
