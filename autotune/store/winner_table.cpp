@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "autotune/store/bundled_winners.h"
+
 namespace tegula::autotune {
 namespace {
 
@@ -17,9 +19,13 @@ WinnerTable& WinnerTable::of_process() {
 
 WinnerTable::Family& WinnerTable::loaded(const TuningKey& key) {
   Family& known = families_[FamilyKey{key.device, key.family, key.version}];
-  if (!known)
-    known = std::make_shared<const std::vector<Winner>>(
-        store_.winners(key.device, key.family, key.version));
+  if (known) return known;
+  std::vector<Winner> all = store_.winners(key.device, key.family, key.version);
+  for (Winner& bundled : bundled_winners(key.device, key.family, key.version)) {
+    const auto at = std::ranges::lower_bound(all, order_of(bundled), {}, order_of);
+    if (at == all.end() || at->key != bundled.key) all.insert(at, std::move(bundled));
+  }
+  known = std::make_shared<const std::vector<Winner>>(std::move(all));
   return known;
 }
 

@@ -59,6 +59,7 @@ void UserMeasure::compile(int candidate, Candidate& c, Prepared& out) {
   c.kernel = c.instance->launcher.prepare(*c.instance, &stream, args_);
   out.code = code_hash(*c.kernel);
   out.shared_bytes = c.kernel->artefact().shared_bytes;
+  out.threads = c.kernel->artefact().threads;
   out.registers = c.kernel->artefact().report.registers;
   out.why = defects_of(c.kernel->warnings_on(device_));
   out.is_degraded = !out.why.empty();
