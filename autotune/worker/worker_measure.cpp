@@ -74,7 +74,11 @@ void WorkerMeasure::start() {
   request.fields = {{"op", "start"},
                     {"device", stream_.device().str()},
                     {"may_change_bits", options_.may_change_bits}};
-  process_->send(request, first());
+  try {
+    process_->send(request, first());
+  } catch (const WorkerLost&) {
+    // A process that ended at once says why at the first answer, which bring_up() waits for.
+  }
 }
 
 void WorkerMeasure::lose() {
