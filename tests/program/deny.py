@@ -50,8 +50,7 @@ with tempfile.TemporaryDirectory() as name:
         got = run(lesson, as_nobody=True, TEGULA_JIT="deny")
         assert got == text, f"{lesson}: {got}\nnot {text}"
         report = run(lesson, as_nobody=True, TEGULA_JIT="deny", TEGULA_REPORT="1")
-        assert " 0 compiled" in report or "0 compiled" in report, report
-        assert "compiled by" not in report, report
+        assert " 0 compiled" in report, report
     refused = run(lessons[0], code=-6, as_nobody=True, TEGULA_JIT="deny", TEGULA_PLAN="num_warps=2")
     assert "error T1229" in refused, refused
     assert listing(cache) == before, "something was written"

@@ -35,13 +35,14 @@ with tempfile.TemporaryDirectory() as name:
     # What is known is not measured again, unless that is asked for.
     again = tune().splitlines()
     assert again[0].startswith("1/2 doubled M=16 N=128 offset=3: known ") and again[2].startswith("2 shapes: 0 won, 0 kept, 2 known"), again
-    events = [json.loads(line) for line in tune("--again", "--json").splitlines()]
+    assert {"won", "kept"} & set(tune("--again").split()), "measured again"
+    events = [json.loads(line) for line in tune("--json", TEGULA_CACHE_DIR=str(folder / "third")).splitlines()]
+    assert events[0] == {"event": "device", "name": "cpu"}, events[0]
     phases = {e["phase"] for e in events if e["event"] == "progress"}
     assert {"compile", "race"} <= phases, phases
     assert {e["config"] for e in events if e["event"] == "candidate"} >= {"ROWS=1 TURNS=1", "ROWS=8 TURNS=1"}, events
-    assert events[0] == {"event": "device", "name": "cpu"}, events[0]
-    assert [e["verdict"] for e in events if e["event"] == "shape"] == ["kept", "kept"], events
-    assert events[-1]["event"] == "end" and events[-1]["kept"] == 2, events[-1]
+    assert [e["verdict"] for e in events if e["event"] == "shape"] == ["won", "won"], events
+    assert events[-1]["event"] == "end" and events[-1]["won"] == 2, events[-1]
 
     # Another user has the winners by the bundle.
     elsewhere = dict(TEGULA_CACHE_DIR=str(folder / "other"))
@@ -55,7 +56,7 @@ with tempfile.TemporaryDirectory() as name:
     assert "1/4 doubled M=16 N=128: failed: line 1, doubled M=16 N=128: give the number offset=.." in told, told
     assert "add N=64: failed: error T0614: add: " in told or "T0614" in told, told
     assert "line 3, absent N=3: no library that was given exports it" in told, told
-    assert "4 shapes: 1 won" in told, told
+    assert "4 shapes: 0 won, 0 kept, 1 known, 0 of low confidence, 3 failed" in told, told
     shapes.write_text("doubled M=16 N\n")
     assert "shapes.txt:1: N is not NAME=VALUE" in tune(code=2)
     assert "--again" in run("tune", "--help") and "Examples:" in run("tune", "--help")

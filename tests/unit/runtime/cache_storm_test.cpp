@@ -10,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <random>
 #include <vector>
 
 #include "runtime/cache.h"
@@ -100,7 +101,10 @@ TEST_F(CacheStorm, SixtyFourProcessesCompileEachKeyOnce) {
 /// A file whose blocks did not all reach the disk before the power went.
 TEST_F(CacheStorm, BlocksThatWereLostAreAMiss) {
   const std::string path = open().path_of(key_of(1)).string();
-  open().store(key_of(1), {std::string(3000, 'm'), "", "// ptx", "", "log"});
+  std::mt19937 random(1);
+  std::string incompressible(3000, '\0');
+  for (char& c : incompressible) c = static_cast<char>(random());
+  open().store(key_of(1), {incompressible, "", "// ptx", "", "log"});
   const std::string whole = read_file(path);
   ASSERT_GT(whole.size(), 1024u);
   for (std::size_t lost = 0; lost < whole.size(); lost += 512)
