@@ -199,8 +199,9 @@ std::shared_ptr<const CompiledKernel> Launcher::find_or_compile(KernelInstance& 
   return kernel;
 }
 
-Artefact Launcher::compile_for(KernelInstance& k, std::string_view name,
-                               std::span<const HostArg> args, const Loc& at) const {
+std::shared_ptr<const CompiledKernel> Launcher::compiled_for_target(
+    KernelInstance& k, std::string_view name, std::span<const HostArg> args, const Loc& at,
+    std::vector<Warning>& warnings) const {
   refuse_nested(k);
   const auto target = ir::Target::find(name);
   if (!target)
@@ -217,8 +218,15 @@ Artefact Launcher::compile_for(KernelInstance& k, std::string_view name,
     const std::lock_guard lock(compiling_);
     kernel = find_or_compile(k, traced, ir, Device::cuda(), target, is_new);
   }
-  std::vector<Warning> warnings = warnings_about(k, traced.warnings, kernel->warnings);
+  warnings = warnings_about(k, traced.warnings, kernel->warnings);
   if (is_new) report_warnings(warnings);
+  return kernel;
+}
+
+Artefact Launcher::compile_for(KernelInstance& k, std::string_view name,
+                               std::span<const HostArg> args, const Loc& at) const {
+  std::vector<Warning> warnings;
+  auto kernel = compiled_for_target(k, name, args, at, warnings);
   return Artefact(std::move(kernel), std::move(warnings));
 }
 

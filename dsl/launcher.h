@@ -53,6 +53,10 @@ class Launcher {
   /// shapes, types and alignment of the arguments count. Needs no GPU. `at` is the line that asks.
   Artefact compile_for(KernelInstance& instance, std::string_view name,
                        std::span<const HostArg> args, const Loc& at) const;
+  /// The same as compile_for, as the process keeps it; `warnings` gets what it warns of.
+  std::shared_ptr<const runtime::CompiledKernel> compiled_for_target(
+      KernelInstance& instance, std::string_view name, std::span<const HostArg> args, const Loc& at,
+      std::vector<Warning>& warnings) const;
   /// The kernel compiled last; null before the first.
   std::shared_ptr<const runtime::CompiledKernel> latest() const;
   /// The warnings about everything compiled so far, each once.

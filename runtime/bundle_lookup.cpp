@@ -36,8 +36,9 @@ std::filesystem::path bundle_folder() {
   return folder.empty() ? folder : folder / "bundles";
 }
 
-BundleLayers::BundleLayers() {
+BundleLayers::BundleLayers(const std::vector<std::filesystem::path>& added) {
   for (const std::string& file : env().bundles) open(file);
+  for (const std::filesystem::path& file : added) open(file);
   if (env().cache == "off") return;
   for (const std::filesystem::path& file : imported_bundles()) open(file);
 }
@@ -59,15 +60,42 @@ std::optional<CacheEntry> BundleLayers::find(const CacheKey& key, std::string* f
   return std::nullopt;
 }
 
+std::vector<CacheEntry> BundleLayers::find_all(const CacheKey& key) const {
+  std::vector<CacheEntry> found;
+  for (const auto& bundle : bundles_)
+    if (auto entry = bundle->find(key)) found.push_back(std::move(*entry));
+  return found;
+}
+
+namespace {
+
+/// Tests replace the environment, so layers are kept for each that was seen.
+struct ProcessLayers {
+  std::mutex mutex;
+  std::vector<std::filesystem::path> added;
+  std::map<std::string, std::unique_ptr<const BundleLayers>> by_environment;
+};
+ProcessLayers& process_layers() {
+  static auto* const layers = new ProcessLayers;
+  return *layers;
+}
+
+}  // namespace
+
+void add_bundle(const std::filesystem::path& file) {
+  const Bundle checked(file);
+  ProcessLayers& all = process_layers();
+  const std::lock_guard lock(all.mutex);
+  all.added.push_back(file);
+}
+
 const BundleLayers& bundle_layers() {
-  // Tests replace the environment, so layers are kept for each that was seen.
-  static std::mutex mutex;
-  static auto* all = new std::map<std::string, std::unique_ptr<const BundleLayers>>();
-  const std::string seen = fmt::format("{}\n{}\n{}", fmt::join(env().bundles, "\n"),
-                                       bundle_folder().string(), env().cache);
-  const std::lock_guard lock(mutex);
-  auto& layers = (*all)[seen];
-  if (!layers) layers = std::make_unique<const BundleLayers>();
+  ProcessLayers& all = process_layers();
+  const std::lock_guard lock(all.mutex);
+  const std::string seen = fmt::format("{}\n{}\n{}\n{}", fmt::join(env().bundles, "\n"),
+                                       bundle_folder().string(), env().cache, all.added.size());
+  auto& layers = all.by_environment[seen];
+  if (!layers) layers = std::make_unique<const BundleLayers>(all.added);
   return *layers;
 }
 

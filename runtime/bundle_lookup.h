@@ -19,10 +19,13 @@ std::filesystem::path bundle_folder();
 /// Bundles in the order in which they are asked: those of TEGULA_BUNDLES, then the folder's.
 class BundleLayers {
  public:
-  /// Opens what the environment names. Files that are no bundles are told by `faults`, not thrown.
-  BundleLayers();
+  /// Opens what the environment names, then `added`. Files that are no bundles are told by
+  /// `faults`, not thrown.
+  explicit BundleLayers(const std::vector<std::filesystem::path>& added);
 
   std::optional<CacheEntry> find(const CacheKey& key, std::string* file = nullptr) const;
+  /// The entries of one key in all bundles.
+  std::vector<CacheEntry> find_all(const CacheKey& key) const;
   const std::vector<std::string>& faults() const { return faults_; }
 
  private:
@@ -31,6 +34,9 @@ class BundleLayers {
   std::vector<std::unique_ptr<const Bundle>> bundles_;
   std::vector<std::string> faults_;
 };
+
+/// Adds a bundle to those of this process, from now on. Throws DeviceError where it cannot be used.
+void add_bundle(const std::filesystem::path& file);
 
 /// The bundles of this process, opened at the first call and kept to its end.
 const BundleLayers& bundle_layers();

@@ -10,6 +10,7 @@
 #include "runtime/disk_cache.h"
 #include "runtime/jit_verbs.h"
 #include "runtime/kernel_entry.h"
+#include "runtime/kernel_recorder.h"
 #include "runtime/warnings.h"
 #include "support/env.h"
 #include "support/errors.h"
@@ -92,7 +93,13 @@ std::shared_ptr<const CompiledKernel> compile(const CompileRequest& request) {
   } else {
     record(c, find_or_make(c, request, artefact));
   }
+  KernelRecorder* const recorder =
+      c.device.kind == DeviceKind::cuda ? KernelRecorder::current() : nullptr;
+  std::optional<BundledKernel> entry;
+  if (recorder != nullptr)
+    entry = {kernel_key(c, request), kernel_entry(c, artefact, keeps_lines(c, request))};
   const auto kernel = std::make_shared<const CompiledKernel>(std::move(c), std::move(artefact));
+  if (entry) recorder->record(kernel, std::move(*entry));
   write_dumps(*kernel);
   return kernel;
 }

@@ -86,7 +86,8 @@ CacheEntry kernel_entry(const Compilation& k, const Artefact& artefact, bool wit
   json remarks = json::array();
   for (const ir::Remark& r : k.remarks) remarks.push_back(remark_fields(r, with_lines));
   entry.log = remarks.dump();
-  entry.ir = ir::print(k.simt, {.locations = with_lines});
+  // A kernel that was found has the text alone.
+  entry.ir = k.simt_text.empty() ? ir::print(k.simt, {.locations = with_lines}) : k.simt_text;
   return entry;
 }
 

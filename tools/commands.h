@@ -5,13 +5,17 @@
 
 namespace tegula::tools {
 
+void add_aot(CLI::App& program, int& exit_code);
 void add_bench(CLI::App& program, int& exit_code);
 void add_cache(CLI::App& program, int& exit_code);
+void add_completion(CLI::App& program, int& exit_code);
 void add_demo(CLI::App& program, int& exit_code);
 void add_doctor(CLI::App& program, int& exit_code);
 void add_explain(CLI::App& program, int& exit_code);
 void add_mask(CLI::App& program, int& exit_code);
 void add_opt(CLI::App& program, int& exit_code);
+void add_report(CLI::App& program, int& exit_code);
 void add_support(CLI::App& program, int& exit_code);
+void add_tune(CLI::App& program, int& exit_code);
 
 }  // namespace tegula::tools

@@ -20,6 +20,10 @@ int main(int argc, char** argv) {
     tegula::tools::add_support(program, exit_code);
     tegula::tools::add_cache(program, exit_code);
     tegula::tools::add_bench(program, exit_code);
+    tegula::tools::add_tune(program, exit_code);
+    tegula::tools::add_aot(program, exit_code);
+    tegula::tools::add_completion(program, exit_code);
+    tegula::tools::add_report(program, exit_code);
     program.parse(argc, argv);
     return exit_code;
   } catch (const CLI::ParseError& e) {

@@ -26,6 +26,7 @@ struct Prepared {
   int registers = 0;
   /// Spills, waits that the assembler put in, slower instructions: raced only if all are.
   bool is_degraded = false;
+  int threads = 0;  ///< of a CTA
 };
 
 struct CheckResult {

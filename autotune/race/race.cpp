@@ -52,6 +52,21 @@ class Race {
   }
 
  private:
+  void tell(const char* phase) {
+    if (!options_.progress) return;
+    RaceProgress p{phase, static_cast<int>(tried_.size()), static_cast<int>(runners_.size())};
+    const auto best =
+        std::ranges::min_element(runners_, {}, [](const Runner& r) { return r.known.ratio; });
+    if (best != runners_.end() && best->known.samples > 0) {
+      p.best = best->id;
+      p.best_ratio = best->known.ratio;
+      p.best_ns = best->known.ns;
+    }
+    p.seconds = seconds();
+    p.limit = options_.limits.seconds;
+    options_.progress(p);
+  }
+
   bool has_time(double share) const {
     return !options_.seconds || options_.seconds() < options_.limits.seconds * share;
   }
@@ -103,6 +118,7 @@ class Race {
 
   void enter_batch(const std::vector<int>& batch, std::vector<Runner>& degraded) {
     if (batch.empty()) return;
+    tell("compile");
     const std::vector<Prepared> made = measure_.prepare(batch);
     for (std::size_t i = 0; i < batch.size(); ++i) {
       Runner r{batch[i], made[i], {}};
@@ -192,6 +208,7 @@ class Race {
     at->known = {at->code.code,    Verdict::ok, round.drift > kMaxDrift, samples.ns, e.value,
                  e.standard_error, e.samples,   round.clock_mhz,         round.watts};
     if (options_.record) options_.record(at->known);
+    if (options_.timed) options_.timed(id, at->code, at->known);
     raced_.insert(id);
   }
 
@@ -223,6 +240,7 @@ class Race {
 
   void halve() {
     for (const int repetitions : kRepetitions) {
+      tell("race");
       run_round(runners_, repetitions);
       runners_ = survivors(std::exchange(runners_, {}));
     }
@@ -238,6 +256,7 @@ class Race {
         for (const int n : options_.neighbours(runners_[i].id))
           if (!tried_.contains(n) && !std::ranges::count(next, n)) next.push_back(n);
       if (next.empty()) return;
+      tell("neighbours");
       enter(next);
       halve();
       idle =
@@ -256,6 +275,7 @@ class Race {
     result_.code = reference_.code.code;
     result_.ratio = result_.ratio_to_incumbent = {1, 1, 1, 0, 0};
     if (ids.empty()) return;
+    tell("final");
     const Round round = steady_round(ids, affordable(kFinalPairs, ids.size()));
     decide(ids, round);
   }

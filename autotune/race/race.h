@@ -30,6 +30,17 @@ struct Known {
   double clock_mhz = 0, watts = 0;
 };
 
+/// The state of a race, for people who wait.
+struct RaceProgress {
+  const char* phase = "";  ///< compile, race, neighbours, final
+  int entered = 0;         ///< candidates that were compiled so far
+  int racing = 0;          ///< those that are still in it
+  int best = 0;            ///< the fastest so far, and its time over the reference's
+  double best_ratio = 1;
+  double best_ns = 0;
+  double seconds = 0, limit = 0;
+};
+
 struct RaceOptions {
   RaceLimits limits;
   std::uint64_t seed = 1;
@@ -44,6 +55,9 @@ struct RaceOptions {
   std::function<std::optional<Known>(const std::string& code)> recall;
   std::function<void(const Known&)> record;
   std::function<double()> seconds;  ///< since the start
+  std::function<void(const RaceProgress&)> progress;
+  /// A candidate was timed; in later rounds again.
+  std::function<void(int candidate, const Prepared& code, const Known& known)> timed;
 };
 
 struct RaceResult {

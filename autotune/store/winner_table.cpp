@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "autotune/store/bundled_winners.h"
 #include "autotune/store/shipped_winners.h"
 
 namespace tegula::autotune {
@@ -21,11 +22,16 @@ WinnerTable::Family& WinnerTable::loaded(const TuningKey& key) {
   Family& known = families_[FamilyKey{key.device, key.family, key.version}];
   if (known) return known;
   std::vector<Winner> all = store_.winners(key.device, key.family, key.version);
-  if (!shipped_.empty())
-    for (Winner& w : shipped_winners(shipped_, key.device, key.family, key.version)) {
+  // What the user measured or bundled goes before what ships.
+  const auto add_absent = [&all](std::vector<Winner> more) {
+    for (Winner& w : more) {
       const auto at = std::ranges::lower_bound(all, order_of(w), {}, order_of);
       if (at == all.end() || at->key != w.key) all.insert(at, std::move(w));
     }
+  };
+  add_absent(bundled_winners(key.device, key.family, key.version));
+  if (!shipped_.empty())
+    add_absent(shipped_winners(shipped_, key.device, key.family, key.version));
   known = std::make_shared<const std::vector<Winner>>(std::move(all));
   return known;
 }

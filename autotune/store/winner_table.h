@@ -14,7 +14,8 @@
 
 namespace tegula::autotune {
 
-/// Thread-safe. No look-up after a family's first opens a file.
+/// The store's own, then those of bundles. Thread-safe. No look-up after a family's first opens a
+/// file.
 class WinnerTable {
  public:
   using Family = std::shared_ptr<const std::vector<Winner>>;

@@ -36,6 +36,7 @@ void add_code(Prepared& out, const runtime::CompiledKernel& kernel, Device devic
   const runtime::Artefact& artefact = kernel.artefact();
   out.shared_bytes = std::max<std::int64_t>(out.shared_bytes, artefact.shared_bytes);
   out.registers = std::max(out.registers, artefact.report.registers);
+  out.threads = std::max(out.threads, artefact.threads);
   const std::string defects = defects_of(kernel.warnings_on(device));
   if (defects.empty()) return;
   out.why += (out.why.empty() ? "" : "; ") + defects;

@@ -8,8 +8,10 @@
 #include "autotune/device_class.h"
 #include "autotune/race/race_log.h"
 #include "autotune/store/winner_table.h"
+#include "autotune/user/tune_listener.h"
 #include "autotune/user/user_measure.h"
 #include "dsl/errors.h"
+#include "dsl/export/kernel_tuner.h"
 #include "runtime/stream_state.h"
 #include "support/env.h"
 
@@ -98,6 +100,22 @@ class UserTuning {
     return at == space_.settings.end() ? 0 : static_cast<int>(at - space_.settings.begin());
   }
 
+  std::string text_of(int candidate) const {
+    return str(space_.settings[static_cast<std::size_t>(candidate)]);
+  }
+
+  void listen(RaceOptions& race_options) const {
+    const TuneListener* const listener = TuneListener::current();
+    if (listener == nullptr) return;
+    race_options.progress = [this, listener](const RaceProgress& p) {
+      listener->callbacks.progress(p, text_of(p.best));
+    };
+    race_options.timed = [this, listener, seconds = race_options.seconds](
+                             int id, const Prepared& code, const Known& known) {
+      listener->callbacks.timed(text_of(id), code, known, seconds());
+    };
+  }
+
   RaceResult race_settings(const std::optional<Winner>& known) {
     say(fmt::format("{} settings, {} of them cannot be traced", space_.settings.size(),
                     space_.refused.size()));
@@ -118,6 +136,7 @@ class UserTuning {
     race_options.seconds = [&] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
+    listen(race_options);
     RaceResult result = race(measure, race_options);
     if (result.ns == 0) result.ns = measure.reference_ns() * result.ratio.value;
     return result;
@@ -176,6 +195,7 @@ std::optional<Tuning> choose(dsl::KernelInstance& kernel, const Stream* stream,
 
 [[maybe_unused]] const bool is_installed = [] {
   dsl::set_tuning_chooser(&choose);
+  dsl::set_kernel_tuner(&detail::tune);
   return true;
 }();
 

@@ -25,18 +25,21 @@ static_assert(sizeof(DLTensor) == sizeof(dlpack::Tensor) &&
               offsetof(DLTensor, strides) == offsetof(dlpack::Tensor, strides) &&
               offsetof(DLTensor, byte_offset) == offsetof(dlpack::Tensor, byte_offset));
 
+/// A multiple of 16 bytes where nobody reads.
+void* const kNowhere = reinterpret_cast<void*>(std::uintptr_t{1} << 40);
+
 const char* kind_name(std::uint32_t kind) {
   static constexpr std::array kNames{"nothing", "a tensor", "an integer", "a float", "a pointer"};
   return kind < kNames.size() ? kNames[kind] : "of an unknown kind";
 }
 
-std::string text_of(const Exported& callee, const ExportParam& param) {
-  return fmt::format("argument {} of {}", param.name, callee.name());
+std::string text_of(const CalleeName& callee, const ExportParam& param) {
+  return fmt::format("argument {} of {}", param.name, callee.name);
 }
 
-[[noreturn]] void refuse_kind(const Exported& callee, const ExportParam& param,
+[[noreturn]] void refuse_kind(const CalleeName& callee, const ExportParam& param,
                               const TegulaArg& arg) {
-  fail(ErrorId::export_kind, callee.loc(), {}, text_of(callee, param), kind_name(arg.kind),
+  fail(ErrorId::export_kind, callee.loc, {}, text_of(callee, param), kind_name(arg.kind),
        kind_name(kind_of(param)));
 }
 
@@ -55,14 +58,14 @@ std::optional<std::uint64_t> bits_in(const TegulaArg& arg) {
   }
 }
 
-HostArg number(const Exported& callee, const ExportParam& param, const TegulaArg& arg) {
+HostArg number(const CalleeName& callee, const ExportParam& param, const TegulaArg& arg) {
   const DType dtype = param.info.dtype;
   if (arg.kind != TEGULA_INT && !(arg.kind == TEGULA_FLOAT && is_float(dtype)))
     refuse_kind(callee, param, arg);
   const auto bits =
       visit_dtype(dtype, [&](auto type) { return bits_in<typename decltype(type)::type>(arg); });
   if (!bits)
-    fail(ErrorId::export_range, callee.loc(), {}, text_of(callee, param), arg.value.i, name(dtype));
+    fail(ErrorId::export_range, callee.loc, {}, text_of(callee, param), arg.value.i, name(dtype));
   if (param.info.kind == ParamKind::Constant)
     return {ParamKind::Constant, DType::i64, nullptr, *bits};
   return {ParamKind::Scalar, dtype, nullptr, *bits};
@@ -81,22 +84,24 @@ std::span<const TegulaArg> args_of(const Exported& callee, const TegulaArg* args
   return {args, static_cast<std::size_t>(count)};
 }
 
-void check_count(const Exported& callee, std::span<const TegulaArg> args) {
-  const auto& params = callee.callable().params;
+void check_count(const CalleeName& callee, std::span<const ExportParam> params,
+                 std::span<const TegulaArg> args) {
   std::size_t least = params.size();
   while (least > 0 && params[least - 1].info.optional) --least;
   if (args.size() > params.size() || args.size() < least)
-    fail(ErrorId::export_count, callee.loc(), {}, callee.name(), params.size(), args.size());
+    fail(ErrorId::export_count, callee.loc, {}, callee.name, params.size(), args.size());
 }
 
-Arguments::Arguments(const Exported& callee, std::span<const TegulaArg> args) {
-  check_count(callee, args);
-  const auto& params = callee.callable().params;
+Arguments::Arguments(const CalleeName& callee, std::span<const ExportParam> params,
+                     std::span<const TegulaArg> args, bool may_lack_memory) {
+  check_count(callee, params, args);
   tensors_.reserve(params.size());  // pointers to them stay good
   host_.reserve(params.size());
   const auto borrow = [&](const ExportParam& param, const TegulaArg& arg) {
-    if (!arg.value.tensor) fail(ErrorId::export_null, callee.loc(), {}, text_of(callee, param));
-    return &tensors_.emplace_back(Tensor::borrow(as_dlpack(*arg.value.tensor), callee.loc()));
+    if (!arg.value.tensor) fail(ErrorId::export_null, callee.loc, {}, text_of(callee, param));
+    DLTensor given = *arg.value.tensor;
+    if (may_lack_memory && given.data == nullptr) given.data = kNowhere;
+    return &tensors_.emplace_back(Tensor::borrow(as_dlpack(given), callee.loc));
   };
   for (std::size_t i = 0; i < params.size(); ++i) {
     const ExportParam& param = params[i];

@@ -6,17 +6,29 @@
 #include <cstddef>
 #include <memory_resource>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "tegula/export.h"
 
 namespace tegula::c {
 
+struct CalleeName {
+  std::string_view name;
+  Loc loc;
+};
+
 /// The arguments of one call, in place: a call allocates nothing for up to about 32 of them.
 class Arguments {
  public:
-  /// Throws CompileError where an argument is not of its parameter's kind, or no tensor.
-  Arguments(const detail::Exported& callee, std::span<const TegulaArg> args);
+  /// Throws CompileError where an argument is not of its parameter's kind, or no tensor. Tensors
+  /// without memory stand for aligned ones where `may_lack_memory`.
+  Arguments(const detail::Exported& callee, std::span<const TegulaArg> args,
+            bool may_lack_memory = false)
+      : Arguments({callee.name(), callee.loc()}, callee.callable().params, args, may_lack_memory) {}
+  /// The same for a callable that is known by its parameters alone.
+  Arguments(const CalleeName& callee, std::span<const ExportParam> params,
+            std::span<const TegulaArg> args, bool may_lack_memory = false);
 
   std::span<const detail::HostArg> host() const { return host_; }
   /// Device of the first tensor; without one the best.
@@ -30,7 +42,11 @@ class Arguments {
 };
 
 /// Refuses more arguments than parameters, and fewer than those that must be given.
-void check_count(const detail::Exported& callee, std::span<const TegulaArg> args);
+void check_count(const CalleeName& callee, std::span<const ExportParam> params,
+                 std::span<const TegulaArg> args);
+inline void check_count(const detail::Exported& callee, std::span<const TegulaArg> args) {
+  check_count({callee.name(), callee.loc()}, callee.callable().params, args);
+}
 
 /// The array that C gives as a pointer and a count.
 std::span<const TegulaArg> args_of(const detail::Exported& callee, const TegulaArg* args,

@@ -170,6 +170,7 @@ Exportable export_kernel(std::shared_ptr<KernelInstance> instance,
     }
     out.params.push_back(std::move(p));
   }
+  out.kernel = instance;
   out.call = [kernel = std::move(instance)](const Stream& stream, std::span<const HostArg> args,
                                             Loc /*at*/) { launch(*kernel, &stream, args); };
   return out;

@@ -149,6 +149,31 @@ TegulaCode tegula_call(const TegulaCallable* callable, const TegulaArg* args, in
 TegulaCode tegula_infer(const TegulaCallable* callable, const TegulaArg* args, int32_t count,
                         DLTensor* out, int32_t outs);
 
+/* Compiles what a call with these arguments needs, or finds it compiled, and loads it on the
+ * device, without launching anything: make it before a stream is captured. `data` of tensors may be
+ * null, which stands for memory aligned to 16 bytes. For exported kernels alone. */
+TegulaCode tegula_prepare(const TegulaCallable* callable, const TegulaArg* args, int32_t count);
+/* Chooses the numbers of an exported kernel's tune() by measuring calls with copies of these
+ * arguments, and keeps the winner for later calls of such arguments, in other processes too.
+ * `budget` is "quick" (about 3 seconds) or "full" (a minute). */
+TegulaCode tegula_tune(const TegulaCallable* callable, const TegulaArg* args, int32_t count,
+                       const char* budget);
+/* Adds a bundle of compiled kernels and winners (`tegula tune -o`, `tegula cache export`) to those
+ * that this process asks before it compiles, behind TEGULA_BUNDLES. */
+TegulaCode tegula_bundle_add(const char* path);
+/* The text of compile_report(): which kernels this process compiled or found, where, and what that
+ * took. Writes at most `room` bytes with the 0 at the end, and returns how many it has. */
+size_t tegula_report(char* to, size_t room);
+
+/* Kernels compiled ahead of time, as `tegula aot` writes them to an object file, with a header
+ * whose functions call these. No compiler is needed, and no library of kernels. */
+/* Which kernel of the table a call of `name` runs, from 0; -1 for none. Needs no GPU. */
+int32_t tegula_ahead_find(const void* table, uint64_t bytes, const char* name,
+                          const TegulaArg* args, int32_t count);
+/* Queues the call on `stream`, a CUstream of the GPU of the first tensor. */
+TegulaCode tegula_ahead_call(const void* table, uint64_t bytes, const char* name,
+                             const TegulaArg* args, int32_t count, void* stream);
+
 /* tegula_call whose tensors may be objects of one Python library (PyObject*), and whose stream is
  * its current one. `exchange` is the library's DLPackExchangeAPI of dlpack.h 1.2 and later. The
  * caller holds Python's lock; where a function of the table fails, Python has an exception, too. */

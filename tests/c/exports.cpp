@@ -56,6 +56,17 @@ const auto columns_kernel = kernel("columns", [](In<f32, 1> x, Out<f32, 2> y) {
                               for (auto [r, c] : grid(y, 8, 32)) y(r, c) = expand(x(r), 1) + 0.0f;
                             }).named("x[N]", "y[N, M]");
 
+/// Settings that differ in their speed alone.
+const auto doubled_kernel = kernel("doubled", [](In<f32, 2> x, Scalar<i32> offset, Out<f32, 2> y) {
+                              const int rows = tune("ROWS", {1, 8});
+                              const int turns = tune("TURNS", {200, 1});
+                              for (auto [r, c] : grid(y, rows, 64)) {
+                                Tile v = x(r, c) * 2.0f;
+                                for (int i = 0; i < turns; ++i) v = (v + 1.0f) - 1.0f;
+                                y(r, c) = v + cast<f32>(offset);
+                              }
+                            }).named("x[M, N]", "offset", "y[M, N]");
+
 const auto refused_kernel = kernel("refused", [](In<f32, 1> x, Out<f32, 1> y) {
   for (auto i : grid(y, 64)) y(i) = dot(x(i), x(i));
 });
@@ -65,6 +76,7 @@ const auto refused_kernel = kernel("refused", [](In<f32, 1> x, Out<f32, 1> y) {
 /// A callable of the user's own: two launches.
 Exportable twice_added() {
   Exportable out = exportable(add_kernel);
+  out.kernel = nullptr;
   out.call = [](const Stream& stream, std::span<const detail::HostArg> args, Loc) {
     add_kernel(stream, *args[0].tensor, *args[1].tensor, *args[2].tensor);
     add_kernel(stream, *args[2].tensor, args[1].tensor->clone(), args[2].tensor->clone());
@@ -86,6 +98,7 @@ TEGULA_EXPORT(square_backward, square_backward_kernel);
 TEGULA_EXPORT_BACKWARD(square, square_backward, "x");
 TEGULA_EXPORT(add_into, add_into_kernel);
 TEGULA_EXPORT(columns, columns_kernel);
+TEGULA_EXPORT(doubled, doubled_kernel);
 TEGULA_EXPORT(refused, refused_kernel);
 TEGULA_EXPORT(thrown, thrown());
 TEGULA_EXPORT(misnamed, kernel("misnamed", [](In<f32, 2>) {}).named("x[M]"));

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 
+#include "dsl/ahead/table.h"
+#include "dsl/export/failure.h"
 #include "expect_error.h"
 #include "tegula/export.h"
 #include "tegula/tegula.h"
@@ -18,6 +20,7 @@ const auto scale_kernel = kernel("scale", [](In<f32, 1> x, Scalar<i8> factor, Ou
 }  // namespace
 
 TEGULA_EXPORT(scale, scale_kernel);
+TEGULA_EXPORT(not_a_kernel, Exportable{exportable(scale_kernel).params, {}});
 TEGULA_EXPORT(scale_twice, scale_kernel);
 TEGULA_EXPORT_BACKWARD(scale_twice, scale, "x w");
 
@@ -105,6 +108,38 @@ TEST(ExportError, Outputs) {
   };
   expect("T1809 export_infer", infer(1));
   expect("T1810 export_outs", infer(0));
+}
+
+TEST(ExportError, AheadOfACall) {
+  const Call call;
+  const TegulaCallable* scale = tegula_find("scale");
+  expect("T1662 budget", tegula_tune(scale, call.args, 3, "slow"));
+  expect("T1662 not a kernel", tegula_prepare(tegula_find("not_a_kernel"), call.args, 3));
+  expect("T1662 not a kernel, tuned",
+         tegula_tune(tegula_find("not_a_kernel"), call.args, 3, "quick"));
+  expect("T0614 nothing to tune", tegula_tune(scale, call.args, 3, "quick"));
+  EXPECT_EQ(tegula_prepare(scale, call.args, 3), TEGULA_OK);
+  expect("a bundle that is none", tegula_bundle_add("/nonexistent.tgb"));
+}
+
+TEST(ExportError, Tables) {
+  const Call call;
+  const std::string garbage = "TEGULAA1 and nothing more, but long enough for a header";
+  expect("T1662 no table",
+         tegula_ahead_call(garbage.data(), garbage.size(), "scale", call.args, 3, nullptr));
+  dsl::AheadTable table;
+  const std::string empty = table.encode();
+  expect("T1662 not in the table",
+         tegula_ahead_call(empty.data(), empty.size(), "scale", call.args, 3, nullptr));
+  const Tensor offset = Tensor::full({64}, 1, DType::f32, Device::cpu());
+  const auto capturing = kernel("capturing", [&offset](Out<f32, 1> y) {
+    for (auto i : grid(y, 64)) y(i) = view<f32, 1>(offset)(i);
+  });
+  const TensorSpec y = spec<f32>(64);
+  const detail::HostArg args[] = {{detail::ParamKind::View, DType::f32, &y.described(), 1}};
+  const Exportable of = exportable(capturing);
+  expect("T1662 captures",
+         c::guarded([&] { table.add("capturing", of.params, *of.kernel, "sm_90a", args); }));
 }
 
 }  // namespace

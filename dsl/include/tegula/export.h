@@ -47,6 +47,9 @@ struct Exportable {
   /// Runs it with an argument for each parameter: of a tensor, `tensor`, null where it is left out;
   /// of a number, `bits`. `at` is the line of TEGULA_EXPORT.
   std::function<void(const Stream& stream, std::span<const detail::HostArg> args, Loc at)> call;
+  /// The kernel that `call` launches, and nothing else, so that it can be tuned, prepared and
+  /// compiled ahead of time; none for other callables.
+  std::shared_ptr<dsl::KernelInstance> kernel = {};
 };
 
 namespace detail {

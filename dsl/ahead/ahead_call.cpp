@@ -1,0 +1,87 @@
+// Calls of kernels that were compiled ahead of time.
+#include <tegula.h>
+
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "dsl/ahead/table.h"
+#include "dsl/export/arguments.h"
+#include "dsl/export/failure.h"
+#include "support/errors.h"
+
+using namespace tegula;
+
+namespace {
+
+/// The tables of the process by their addresses: they are linked into it, and stay.
+const dsl::AheadTable& table_at(const void* bytes, std::uint64_t count) {
+  static std::mutex mutex;
+  static auto* const tables =
+      new std::map<std::pair<const void*, std::uint64_t>, std::unique_ptr<const dsl::AheadTable>>;
+  if (bytes == nullptr)
+    fail(ErrorId::kernel_argument, {}, {}, "a table of kernels", "its address", "null",
+         "that of one");
+  const std::lock_guard lock(mutex);
+  auto& table = (*tables)[{bytes, count}];
+  if (!table)
+    table = std::make_unique<const dsl::AheadTable>(
+        std::string_view(static_cast<const char*>(bytes), count));
+  return *table;
+}
+
+std::span<const TegulaArg> span_of(std::string_view name, const TegulaArg* args,
+                                   std::int32_t count) {
+  if (count < 0 || (count > 0 && !args)) fail(ErrorId::export_array, {}, {}, name, count);
+  return {args, static_cast<std::size_t>(count)};
+}
+
+}  // namespace
+
+std::int32_t tegula_ahead_find(const void* table, std::uint64_t bytes, const char* name,
+                               const TegulaArg* args, std::int32_t count) {
+  std::int32_t found = -1;
+  c::guarded([&] {
+    const dsl::AheadTable& all = table_at(table, bytes);
+    const dsl::AheadCallable& callable = all.callable(name ? name : "");
+    const c::Arguments arguments({callable.name, {}}, callable.params,
+                                 span_of(callable.name, args, count), true);
+    found = all.find(callable, arguments.host());
+  });
+  return found;
+}
+
+TegulaCode tegula_ahead_call(const void* table, std::uint64_t bytes, const char* name,
+                             const TegulaArg* args, std::int32_t count, void* stream) {
+  return c::guarded([&] {
+    const dsl::AheadTable& all = table_at(table, bytes);
+    const dsl::AheadCallable& callable = all.callable(name ? name : "");
+    const c::Arguments arguments({callable.name, {}}, callable.params,
+                                 span_of(callable.name, args, count));
+    const Device device = arguments.device();
+    if (device.on_host())
+      fail(ErrorId::kernel_argument, {}, {}, callable.name, "the device", device.str(),
+           "tensors of a GPU");
+    const int number = all.find(callable, arguments.host());
+    if (number < 0)
+      fail(ErrorId::kernel_argument, {}, {}, callable.name, "the call",
+           fmt::format("none that one of the {} kernels of the table serves", all.size()),
+           "such types, alignment and multiples to `tegula aot`");
+    std::array<runtime::LaunchArg, 64> launched;
+    std::size_t used = 0;
+    for (std::size_t i = 0; i < callable.params.size(); ++i) {
+      const detail::HostArg& arg = arguments.host()[i];
+      if (callable.params[i].info.kind == detail::ParamKind::Constant) continue;
+      if (arg.tensor != nullptr && arg.tensor->device() != device)
+        fail(ErrorId::other_device, {}, {}, callable.params[i].name, arg.tensor->device().str(),
+             device.str());
+      launched.at(used++) = {arg.tensor, arg.bits};
+    }
+    all.kernel(number).kernel->launch(Stream::wrap(stream, device),
+                                      std::span(launched).first(used));
+  });
+}

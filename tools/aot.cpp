@@ -1,0 +1,126 @@
+// tegula aot: kernels compiled ahead of time, as an object file with its header.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "dsl/ahead/table.h"
+#include "dsl/export/arguments.h"
+#include "dsl/instance.h"
+#include "runtime/context.h"
+#include "tools/call_shapes.h"
+#include "tools/commands.h"
+#include "tools/elf_object.h"
+
+namespace tegula::tools {
+namespace {
+
+struct AotArgs {
+  std::vector<std::string> libraries;
+  std::string shapes, folder, name = "kernels";
+  std::string target{runtime::default_target(Device::cpu()).name()};  // the newest
+};
+
+void write(const std::filesystem::path& file, const std::string& content) {
+  std::ofstream out(file, std::ios::binary);
+  out << content;
+  if (!out.flush()) throw std::runtime_error("cannot write " + file.string());
+}
+
+std::string upper(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::toupper(c); });
+  return text;
+}
+
+std::string params_text(const dsl::AheadCallable& c) {
+  std::string text;
+  for (const ExportParam& p : c.params)
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", p.name,
+                        p.dims.empty() ? "" : fmt::format("[{}]", p.dims));
+  return text;
+}
+
+std::string header_of(const AotArgs& args, const dsl::AheadTable& table, std::size_t bytes) {
+  const std::string guard = upper(args.name) + "_H_";
+  std::string text = fmt::format(
+      "/* Written by `tegula aot`: {0} kernels for {1} in {2}.o, which needs libtegula.so and no\n"
+      " * compiler. Functions are those of tegula_ahead_find and tegula_ahead_call. */\n"
+      "#ifndef {3}\n#define {3}\n\n#include <tegula.h>\n\n"
+      "#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n"
+      "extern const unsigned char {2}_table[];\n#define {4}_TABLE_BYTES UINT64_C({5})\n\n",
+      table.size(), args.target, args.name, guard, upper(args.name), bytes);
+  for (const dsl::AheadCallable& c : table.callables())
+    text += fmt::format(
+        "/* ({0}) */\n"
+        "static inline int32_t {1}_{2}_supported(const TegulaArg* args, int32_t count) {{\n"
+        "  return tegula_ahead_find({1}_table, {3}_TABLE_BYTES, \"{2}\", args, count);\n}}\n"
+        "static inline TegulaCode {1}_{2}(const TegulaArg* args, int32_t count, void* stream) {{\n"
+        "  return tegula_ahead_call({1}_table, {3}_TABLE_BYTES, \"{2}\", args, count, "
+        "stream);\n}}\n\n",
+        params_text(c), args.name, c.name, upper(args.name));
+  return text + fmt::format("#ifdef __cplusplus\n}}\n#endif\n\n#endif /* {} */\n", guard);
+}
+
+std::string cmake_of(const std::string& name) {
+  return fmt::format(
+      "# add_executable(mine mine.c); target_link_libraries(mine PRIVATE {0})\n"
+      "find_package(tegula REQUIRED)\n"
+      "add_library({0} INTERFACE)\n"
+      "target_include_directories({0} INTERFACE \"${{CMAKE_CURRENT_LIST_DIR}}\")\n"
+      "target_link_libraries({0} INTERFACE \"${{CMAKE_CURRENT_LIST_DIR}}/{0}.o\" tegula::tegula)\n",
+      name);
+}
+
+void add_call(const CallShape& shape, const std::string& target, dsl::AheadTable& table) {
+  const detail::Exported& callee = exported_of(shape);
+  const auto& kernel = callee.callable().kernel;
+  if (!kernel) throw std::runtime_error(shape.callable + " is no kernel");
+  const auto call = call_of(shape, callee, Device::cuda(), true);
+  const c::Arguments arguments(callee, call->args, true);
+  const auto tuned = call->tuning.empty() ? kernel : kernel->with(call->tuning, callee.loc());
+  table.add(shape.callable, callee.callable().params, *tuned, target, arguments.host());
+}
+
+void compile_ahead(const AotArgs& args) {
+  open_libraries(args.libraries);
+  dsl::AheadTable table;
+  for (const CallShape& shape : read_shapes(args.shapes)) add_call(shape, args.target, table);
+  const std::filesystem::path folder = args.folder;
+  std::filesystem::create_directories(folder);
+  const std::string bytes = table.encode();
+  write(folder / (args.name + ".o"), elf_object(args.name + "_table", bytes));
+  write(folder / (args.name + ".h"), header_of(args, table, bytes.size()));
+  write(folder / (args.name + ".cmake"), cmake_of(args.name));
+  int cubins = 0;
+  for (std::size_t i = 0; i < table.size(); ++i)
+    cubins +=
+        table.kernel(static_cast<int>(i)).kernel->artefact().kind == runtime::ImageKind::cubin;
+  fmt::print("{} kernels, {} of them machine code, {} bytes: {}\n", table.size(), cubins,
+             bytes.size(), (folder / (args.name + ".{o,h,cmake}")).string());
+}
+
+}  // namespace
+
+void add_aot(CLI::App& program, int&) {
+  CLI::App* command = program.add_subcommand(
+      "aot", "Compile exported kernels ahead of time, to an object file with its header");
+  command->footer(
+      "Lines of the file are those of `tegula tune`; words that name no dimension or parameter "
+      "are\n"
+      "values of tune(). A program that links the object needs libtegula.so, and neither LLVM nor\n"
+      "NVRTC nor ptxas; where this machine has no assembler the GPU's driver compiles the PTX.\n"
+      "Example:\n  tegula aot --lib libmine.so --shapes shapes.txt -o build --name mine\n"
+      "  cc program.c build/mine.o -Ibuild -ltegula");
+  const auto args = std::make_shared<AotArgs>();
+  command->add_option("--lib", args->libraries, "Libraries that export the kernels")->required();
+  command->add_option("--shapes", args->shapes, "The file of calls")->required();
+  command->add_option("-o,--output", args->folder, "The folder that is written to")->required();
+  command->add_option("--name", args->name, "Name of the files and of their functions, of C")
+      ->capture_default_str();
+  command->add_option("--target", args->target, "GPU that is compiled for")->capture_default_str();
+  command->callback([args] { compile_ahead(*args); });
+}
+
+}  // namespace tegula::tools

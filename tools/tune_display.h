@@ -1,0 +1,58 @@
+#pragma once
+// What `tegula tune` shows while it measures: a line that changes on a terminal, a line for each
+// shape elsewhere, or events as JSON.
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "autotune/race/race.h"
+#include "tegula/device.h"
+#include "tegula/tuning.h"
+
+namespace tegula::tools {
+
+/// Shapes so far, by what became of them.
+struct TuneCounts {
+  int won = 0, kept = 0, known = 0, low = 0, failed = 0;
+  int done() const { return won + kept + known + low + failed; }
+};
+
+/// Work of a call; 0 where it is not known.
+struct CallWork {
+  double bytes = 0, flops = 0;
+};
+
+class TuneDisplay {
+ public:
+  TuneDisplay(int shapes, bool json, bool is_terminal);
+
+  /// Safe on any thread. `shape` is what is tuned, `best` the fastest setting so far.
+  void progress(const std::string& shape, const autotune::RaceProgress& p, const std::string& best);
+  /// Events of JSON alone.
+  void timed(const std::string& shape, const std::string& config, const autotune::Prepared& code,
+             const autotune::Known& known, double seconds);
+  void device(Device device);
+  void finished(const std::string& shape, const TuneResult& result, const CallWork& work);
+  void failed(const std::string& shape, const std::string& why);
+  void end();
+
+  TuneCounts counts() const { return counts_; }
+
+ private:
+  void line(const std::string& text);
+  void show_state();
+  double seconds_left() const;
+
+  const int shapes_;
+  const bool json_, is_terminal_;
+  std::mutex mutex_;
+  std::map<std::string, std::string> running_;  ///< state of each shape that is being tuned
+  TuneCounts counts_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+/// "2 m 10 s"
+std::string duration_text(double seconds);
+
+}  // namespace tegula::tools
