@@ -160,7 +160,10 @@ class Reader {
     const auto is_pipelined = [&](std::size_t i) {
       return graph_[i].kind == NodeKind::Load && is_copied(graph_[i].label);
     };
-    if (std::ranges::none_of(nodes, is_pipelined)) return;
+    const auto is_listed = [&](std::size_t i) {
+      return graph_[i].kind == NodeKind::Dot || is_pipelined(i);
+    };
+    if (std::ranges::none_of(nodes, is_listed)) return;
     Places places;
     std::int16_t next = 0;
     for (OpId op : k_.ops(body)) {
