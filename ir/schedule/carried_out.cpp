@@ -160,10 +160,7 @@ class Reader {
     const auto is_pipelined = [&](std::size_t i) {
       return graph_[i].kind == NodeKind::Load && is_copied(graph_[i].label);
     };
-    const auto is_listed = [&](std::size_t i) {
-      return graph_[i].kind == NodeKind::Dot || is_pipelined(i);
-    };
-    if (std::ranges::none_of(nodes, is_listed)) return;
+    if (std::ranges::none_of(nodes, is_pipelined)) return;
     Places places;
     std::int16_t next = 0;
     for (OpId op : k_.ops(body)) {
