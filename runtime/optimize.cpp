@@ -182,7 +182,8 @@ void require_schedule(const Compilation& k, const CompileRequest& request) {
   Diagnostic said = diagnostic(ErrorId::plan_not_had, request.changed_at, {}, k.name, missing);
   const auto verdict = ir::judge(done.machine, ir::Graph(done.machine), wanted);
   for (const ir::Reason& reason : verdict.reasons) said.notes.push_back({{}, reason.str()});
-  if (verdict.is_legal()) said.notes.push_back({{}, "possible: " + ir::print(done.schedule)});
+  if (verdict.is_legal())
+    said.notes.push_back({{}, fmt::format("possible: {}", trim(ir::print(done.schedule)))});
   throw CompileError(said);
 }
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "ir/matrix_type.h"
 #include "ir/schedule/judging.h"
@@ -134,17 +133,9 @@ class Dots {
                 fmt::format("{} in_flight {}: it is no wgmma", step.op.str(), step.in_flight),
                 {step.op});
     const std::size_t dot = *j_.g.find(step.op);
-    const Channel* refused = nullptr;
     for (const Edge& e : j_.g.edges()) {
       if (e.to != dot || e.kind != EdgeKind::Flow || !j_.place(e.from)) continue;
       const Channel* c = j_.channel_of(j_.label(e.from));
-      if (j_.is_copy(e.from) && c->slots < step.in_flight + 1 && c != std::exchange(refused, c))
-        j_.refuse(
-            Rule::W12,
-            fmt::format("{} in_flight {}: slots of {} come free {} iterations later, it "
-                        "has {}",
-                        step.op.str(), step.in_flight, c->name.str(), step.in_flight + 1, c->slots),
-            {step.op, j_.label(e.from)});
       if (form && form->engine == Engine::Wgmma) fragments(step, e, c);
     }
   }

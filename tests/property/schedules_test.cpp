@@ -110,6 +110,23 @@ TEST_F(Schedules, Matmul) {
   pin("matmul f32", matmul_of({.bm = 64, .bn = 64, .bk = 16}, DType::f32));
 }
 
+/// Whatever configuration is asked for, the Schedule that comes of it is legal.
+TEST_F(Schedules, MatmulConfigurations) {
+  for (const int bm : {64, 128, 192, 256})
+    for (const int bn : {64, 96, 256})
+      for (const bool pingpong : {false, true}) {
+        SCOPED_TRACE(testing::Message() << bm << " " << bn << " " << pingpong);
+        const MatmulConfig config{.bm = bm, .bn = bn, .bk = 64, .pingpong = pingpong};
+        const ir::Kernel tile = matmul_of(config, DType::f16);
+        for (const char* target : {"sm_90a", "sm_80"}) judged(tile, target);
+      }
+  for (const int bm : {8, 16, 64}) {
+    SCOPED_TRACE(bm);
+    judged(matmul_of({.bm = bm, .bn = 128, .bk = 128, .swap_ab = true}), "sm_90a");
+    judged(matmul_of({.bm = bm, .bn = 128, .bk = 128, .swap_ab = true}, DType::f8e4m3), "sm_90a");
+  }
+}
+
 TEST_F(Schedules, MatmulEpilogue) {
   const auto dense = fused_matmul<bf16, bf16>(
       [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
