@@ -109,9 +109,8 @@ void store_part(const AddressedPart& part, const Arg& value) {
   t.build.loc = part.loc;
   const Tracer::Pin pin(t, part.loc);
   const DType pointee = t.type(part.pointers).dtype();
-  const ir::Type target = part.shape.empty()
-                              ? ir::Type::scalar(pointee)
-                              : ir::Type::tile({pointee, false}, part.shape);
+  const ir::Type target =
+      part.shape.empty() ? ir::Type::scalar(pointee) : ir::Type::tile({pointee, false}, part.shape);
   store(part.pointers, t.tile(dsl::stored_value(t, value, target, part.loc)), part.inside);
 }
 

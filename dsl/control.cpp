@@ -159,7 +159,7 @@ void record_launch(Tracer& t, std::span<const ir::Value> counts, std::span<const
                    int cluster) {
   ir::Builder b(t.kernel, t.kernel.launch());
   b.loc = t.build.loc;
-  // Of several grids the larger one counts.
+  // The largest of several grids counts.
   ir::Value others;
   if (const ir::OpId yield = t.kernel.terminator(t.kernel.launch())) {
     others = t.kernel[yield].operands[0];
@@ -260,8 +260,8 @@ std::uint64_t GridLoop::open_tile_loop(Tracer& t) {
   };
   ir::Value total = t.value(counts_[0]);
   for (std::size_t i = 1; i < counts_.size(); ++i) total = t.build.mul(total, t.value(counts_[i]));
-  const std::uint64_t id = t.open_loop(number(Opcode::ProgramId), total,
-                                       number(Opcode::NumPrograms), {});
+  const std::uint64_t id =
+      t.open_loop(number(Opcode::ProgramId), total, number(Opcode::NumPrograms), {});
   runs_ = id != 0;
   t.grid_done = !runs_;
   return id;

@@ -118,7 +118,7 @@ class KernelInstance {
   Hash128 identity_;
   std::size_t run_time_params_ = 0;
   bool checked_ = false;
-  bool meets_ = false;  ///< has a grid_barrier; guarded like the closure
+  bool meets_ = false;            ///< has a grid_barrier; guarded like the closure
   std::vector<ParamName> names_;  ///< names of the run-time parameters; empty, or one for each
   std::vector<EqualExtents> equal_extents_;
   std::atomic<const Specialization*> specialization_;

@@ -69,8 +69,7 @@ class Recorder {
       values_.push_back(words_of(t, x));
       elements += values_.back().count;
     }
-    if (elements > kMaxElements)
-      fail(ErrorId::print_size, text.loc, {}, elements, kMaxElements);
+    if (elements > kMaxElements) fail(ErrorId::print_size, text.loc, {}, elements, kMaxElements);
     length_ = runtime::kRecordHeader + runtime::kElementWords * elements;
     runtime::RecordSite site{kind, t.kernel.info.name, std::string(text.text), text.loc, {}};
     for (const Words& w : values_) site.values.push_back(w.value);
@@ -80,13 +79,12 @@ class Recorder {
 
   void record() {
     const Tile at = atomic_add(buffer_, length_);
-    const Tile fits = at < static_cast<std::int64_t>(runtime::kRecordWords) -
-                               runtime::kRecordHead - length_;
+    const Tile fits =
+        at < static_cast<std::int64_t>(runtime::kRecordWords) - runtime::kRecordHead - length_;
     atomic_add(buffer_ + 1, 1, fits == false);
     const Tile first = buffer_ + (at + runtime::kRecordHead);
-    const Tile program =
-        t_.tile(t_.build.op(Opcode::ProgramId, {}, ir::Type::scalar(DType::i32),
-                            {{AttrName::axis, 0}}));
+    const Tile program = t_.tile(
+        t_.build.op(Opcode::ProgramId, {}, ir::Type::scalar(DType::i32), {{AttrName::axis, 0}}));
     store(first + 1, site_, fits);
     store(first + 2, cast<u32>(program), fits);
     std::int64_t offset = runtime::kRecordHeader;

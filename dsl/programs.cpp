@@ -15,8 +15,8 @@ void refuse_behind_grid(Tracer& t, Loc at) {
 Tile read_register(std::string_view what, const char* kind, DType type, std::source_location at) {
   Tracer& t = Tracer::at(at, what);
   refuse_behind_grid(t, at);
-  return t.tile(t.build.op(Opcode::ReadRegister, {}, ir::Type::scalar(type),
-                           {{AttrName::kind, kind}}));
+  return t.tile(
+      t.build.op(Opcode::ReadRegister, {}, ir::Type::scalar(type), {{AttrName::kind, kind}}));
 }
 
 }  // namespace
@@ -35,7 +35,9 @@ void wait_until(const Arg& pointer, const Arg& value, Until until, MemoryScope s
 }
 
 Tile sm_id(std::source_location at) { return read_register("sm_id", "smid", DType::u32, at); }
-Tile sm_clock(std::source_location at) { return read_register("sm_clock", "clock", DType::u64, at); }
+Tile sm_clock(std::source_location at) {
+  return read_register("sm_clock", "clock", DType::u64, at);
+}
 Tile global_timer(std::source_location at) {
   return read_register("global_timer", "globaltimer", DType::u64, at);
 }
@@ -48,9 +50,9 @@ Tile ticket(const Arg& counter, const Arg& count) {
     fail(ErrorId::counter_type, counter.loc(), {t.origin(at, "the counter")}, "ticket", type.str());
   refuse_behind_grid(t, counter.loc());
   const ir::Value last = t.value(cast<u32>(Arg(cast<i32>(count) - 1)));
-  return cast<i32>(t.tile(t.build.op(
-      Opcode::AtomicRmw, {at, last},
-      {{AttrName::kind, "inc"}, {AttrName::sem, "relaxed"}, {AttrName::scope, "gpu"}})));
+  return cast<i32>(t.tile(
+      t.build.op(Opcode::AtomicRmw, {at, last},
+                 {{AttrName::kind, "inc"}, {AttrName::sem, "relaxed"}, {AttrName::scope, "gpu"}})));
 }
 
 void Turnstile::leave(const Arg& turn, const Arg& count) const {

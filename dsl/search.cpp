@@ -35,11 +35,12 @@ Tile zeros_like(const Tile& x, int extent) {
   return t.tile(t.build.zero(type));
 }
 
-/// Of each element, whether it differs from the one `by` further on along the line; true at the end.
+/// Tells of each element whether it differs from the one `by` further on along the line; true at
+/// the end.
 Tile differs_from(const Tile& line, int by) {
   const int n = static_cast<int>(line.dim(0));
   const Tile at = arange(n) + by, is_inside = (at >= 0) & (at < n);
-  return where(is_inside, gather(line, min(max(at, 0), n - 1), 0) != line, true);
+  return where(is_inside, gather(line, min(n - 1, max(0, at)), 0) != line, true);
 }
 
 /// Sums of equal keys: the elements in order of their keys, a running sum in each segment, and the
@@ -66,7 +67,7 @@ Tile detail::searched(const Tile& length, const Arg& values, Side side,
   const Tile v = flat(t.tile(given));
   const ir::Type places = t.kernel.type(t.value(v)).with_elem({DType::i32, false});
   Tile low = t.tile(t.build.zero(places)), high = low + length;
-  const Tile last = max(length - 1, 0);
+  const Tile last = max(0, length - 1);
   const auto is_right = [&](const Tile& e) {
     const Tile smaller = side == Side::left ? e < v : e <= v;
     if (!is_float(type.dtype())) return smaller;

@@ -75,8 +75,8 @@ std::optional<std::size_t> mask_operand(Opcode op) {
     std::size_t mask;
   };
   using enum Opcode;
-  static constexpr std::array kRows{MaskRow{Load, 1},      MaskRow{Store, 2},
-                                    MaskRow{AtomicRmw, 2}, MaskRow{AtomicCas, 3},
+  static constexpr std::array kRows{MaskRow{Load, 1},       MaskRow{Store, 2},
+                                    MaskRow{AtomicRmw, 2},  MaskRow{AtomicCas, 3},
                                     MaskRow{AtomicLoad, 1}, MaskRow{AtomicStore, 2}};
   for (const MaskRow& row : kRows)
     if (row.op == op) return row.mask;

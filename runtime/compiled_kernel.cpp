@@ -169,9 +169,8 @@ void CompiledKernel::run_on_sim(std::span<const LaunchArg> args) const {
   read_records();
   if (!found.clean()) throw_findings(artefact_->name, "sim", found.findings);
   if (counters != std::array<std::uint32_t, 2>{})
-    throw InternalError(
-        fmt::format("kernel {} leaves its counters at {} and {}", artefact_->name,
-                    counters[0], counters[1]));
+    throw InternalError(fmt::format("kernel {} leaves its counters at {} and {}", artefact_->name,
+                                    counters[0], counters[1]));
 }
 
 void CompiledKernel::prepare(const Stream& stream) const {

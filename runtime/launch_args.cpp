@@ -172,9 +172,10 @@ std::vector<ir::EvalArg> eval_args(const ir::Kernel& tile, std::span<const Launc
     } else if (t.is_pointer()) {
       ir::PointerArg p;
       p.base = a.tensor ? a.tensor->data() : reinterpret_cast<void*>(a.bits);
-      const ByteRange range =
-          is_record_buffer(a.bits) ? ByteRange{a.bits, a.bits + 4 * std::uint64_t{kRecordWords}}
-          : a.tensor ? a.tensor->byte_range() : ByteRange{a.bits, a.bits + (std::uint64_t{1} << 40)};
+      const ByteRange range = is_record_buffer(a.bits)
+                                  ? ByteRange{a.bits, a.bits + 4 * std::uint64_t{kRecordWords}}
+                              : a.tensor ? a.tensor->byte_range()
+                                         : ByteRange{a.bits, a.bits + (std::uint64_t{1} << 40)};
       p.begin = reinterpret_cast<void*>(range.begin);
       p.end = reinterpret_cast<void*>(range.end);
       out.emplace_back(p);

@@ -59,8 +59,7 @@ std::string element_text(const std::uint32_t* words, DType d) {
   const ir::Cell c = ir::from_bits(bits, d);
   if (is_bool(d)) return c.i != 0 ? "true" : "false";
   if (is_float(d)) return fmt::format("{}", d == DType::f64 ? c.f : static_cast<float>(c.f));
-  return is_signed(d) ? fmt::format("{}", c.i)
-                      : fmt::format("{}", static_cast<std::uint64_t>(c.i));
+  return is_signed(d) ? fmt::format("{}", c.i) : fmt::format("{}", static_cast<std::uint64_t>(c.i));
 }
 
 /// Rows in brackets, one inside the other.

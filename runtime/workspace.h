@@ -24,8 +24,8 @@ Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std
 /// on a stream share them; each launch that a graph records gets some of its own, of the graph's
 /// (graph_memory.h), because the graph may be replayed on any stream.
 std::uint32_t* acquire_counters(const Stream& stream, std::size_t count);
-/// Two counters of the dynamic tile scheduler, or of meetings of all programs; separate from acquire_counters(), which the kernel itself
-/// may use.
+/// Two counters of the dynamic tile scheduler, or of meetings of all programs; separate from
+/// acquire_counters(), which the kernel itself may use.
 std::uint32_t* acquire_scheduler_counter(const Stream& stream);
 /// Likewise kFallbackWords that a launch leaves to the next one of the same call, which sets them
 /// back to 0: no other kernel has them.

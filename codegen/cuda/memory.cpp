@@ -265,9 +265,9 @@ void cuda_CasGlobal(Emitter& e, OpId id) {
   const std::string function =
       e.ptx_value(fmt::format("cas_{}{}", name(elem.dtype), predicated ? "_if" : ""), type,
                   parameters, ptx::compare_and_swap(e.attrs(id), elem.dtype, predicated));
-  std::string call = fmt::format("{}({}, {}, {}", function, e.argument(address, index),
-                                 e.argument(e.operand(id, 1), index),
-                                 e.argument(e.operand(id, 2), index));
+  std::string call =
+      fmt::format("{}({}, {}, {}", function, e.argument(address, index),
+                  e.argument(e.operand(id, 1), index), e.argument(e.operand(id, 2), index));
   call += predicated ? fmt::format(", {})", e.argument(e.operand(id, 3), index)) : ")";
   if (!e.uses.is_used(v))
     repeat(e, e.count(address), many, call + ";");

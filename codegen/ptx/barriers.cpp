@@ -82,7 +82,8 @@ Asm special_register(std::string_view kind) {
   Asm a = effect("");
   const bool is_word = kind == "smid";
   a.add(is_word ? Reg::b32 : Reg::b64, Role::Out);
-  a.text = fmt::format("mov.{} #0, %{};", is_word ? "u32" : "u64", kind == "clock" ? "clock64" : kind);
+  a.text =
+      fmt::format("mov.{} #0, %{};", is_word ? "u32" : "u64", kind == "clock" ? "clock64" : kind);
   return a;
 }
 

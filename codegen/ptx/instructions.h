@@ -91,7 +91,7 @@ struct Access {
   DType dtype = DType::i32;  ///< type of the elements (i64 for pointers)
   int width = 1;             ///< elements
   bool predicated = false;
-  std::string_view cache, evict;  ///< attrs of the op
+  std::string_view cache, evict;          ///< attrs of the op
   std::string_view sem = {}, scope = {};  ///< the same; of a weak access empty
 
   int bytes() const { return width * size_bytes(dtype); }

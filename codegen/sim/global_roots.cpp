@@ -74,6 +74,7 @@ class RootFinder {
 struct Accesses {
   Roots written = 0;
   std::vector<std::uint32_t> granules;  ///< smallest elements
+  std::uint32_t by_address = 4;         ///< those of memory that no parameter names
 
   Accesses(const ir::Kernel& k, std::span<const SimArg> args) : granules(k.params().size(), 4) {
     const RootFinder roots(k);
@@ -94,6 +95,7 @@ struct Accesses {
 
   void touch(Roots roots, ir::Elem e) {
     const auto bytes = static_cast<std::uint32_t>(e.pointer ? 8 : size_bytes(e.dtype));
+    if ((roots & kUnknown) != 0) by_address = std::min(by_address, bytes);
     for (std::size_t p = 0; p < granules.size(); ++p)
       if ((roots & (bit_of(p) | kUnknown)) != 0) granules[p] = std::min(granules[p], bytes);
   }
@@ -131,6 +133,7 @@ std::vector<WatchedRange> watched_ranges(const ir::Kernel& kernel, std::span<con
   std::vector<WatchedRange> watched;
   for (WatchedRange& r : joined) {
     bool is_written = (accesses.written & kUnknown) != 0;
+    if (is_written) r.granule = std::min(r.granule, accesses.by_address);
     for (std::size_t p = 0; p < args.size(); ++p) {
       const std::uint64_t at = address_of(args[p]);
       if (at < r.begin || at >= r.end) continue;

@@ -72,12 +72,8 @@ std::optional<std::vector<Value>> memory_roots(const Kernel& k, Value addresses)
   return std::move(roots.found);
 }
 
-bool is_release(const OpData& d) {
-  return order_of(d) == "release" || order_of(d) == "acq_rel";
-}
-bool is_acquire(const OpData& d) {
-  return order_of(d) == "acquire" || order_of(d) == "acq_rel";
-}
+bool is_release(const OpData& d) { return order_of(d) == "release" || order_of(d) == "acq_rel"; }
+bool is_acquire(const OpData& d) { return order_of(d) == "acquire" || order_of(d) == "acq_rel"; }
 
 bool is_tile_loop(const Kernel& k, OpId loop) {
   return k.info.persistent && k[loop].parent == k.body();

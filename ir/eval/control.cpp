@@ -185,7 +185,7 @@ void eval_OrderArrive(Program&, OpId) {}
 void eval_GridBarrier(Program& p, OpId id) {
   Evaluation& e = p.evaluation();
   GridMeeting& meeting = e.meeting;
-  if (e.turns == nullptr) return;  // an eager run has one program
+  if (e.scheduler == nullptr) return;  // an eager run has one program
   const std::uint64_t generation = meeting.generation;
   const std::byte* token = &meeting.tokens[generation % meeting.tokens.size()];
   const std::int64_t programs = e.grid[0] * e.grid[1] * e.grid[2];

@@ -12,7 +12,7 @@
 #include "ir/clone_op.h"
 #include "ir/eval/cluster.h"
 #include "ir/eval/program.h"
-#include "ir/eval/turns.h"
+#include "ir/eval/program_scheduler.h"
 #include "ir/eval/unstored.h"
 #include "ir/pipeline.h"
 #include "support/errors.h"
@@ -195,7 +195,7 @@ void run_programs(Evaluation& evaluation, std::span<const std::int64_t> order, i
 }
 
 /// Programs of a kernel with grid_barrier: few, so that each has several tiles.
-constexpr std::int64_t kMostThatMeet = 6;
+constexpr std::int64_t kMaxMeeting = 6;
 
 /// Small launches stay on one thread, where their findings come in one order.
 constexpr std::int64_t kProgramsWorthAThread = 8;
@@ -235,7 +235,7 @@ EvalReport run_programs_of(const Kernel& kernel, std::span<const EvalArg> args,
   evaluation.grid = launch_grid(kernel, args);
   // Programs that meet are resident at once, and each takes what tiles there are.
   if (has(kernel, Opcode::GridBarrier))
-    evaluation.grid[0] = std::min(evaluation.grid[0], kMostThatMeet);
+    evaluation.grid[0] = std::min(evaluation.grid[0], kMaxMeeting);
   const std::int64_t count = evaluation.grid[0] * evaluation.grid[1] * evaluation.grid[2];
   int threads = options.threads > 0 ? options.threads : count >= kProgramsWorthAThread ? 2 : 1;
   if (has_atomics(kernel)) threads = 1;
@@ -246,7 +246,7 @@ EvalReport run_programs_of(const Kernel& kernel, std::span<const EvalArg> args,
                                     kernel.info.name, evaluation.grid[0], cluster));
   const auto order = program_order(count / cluster, options.shuffle_seed);
   if (threads == 1 && may_wait(kernel))
-    interp::Turns(evaluation, order, run).run_all();
+    interp::ProgramScheduler(evaluation, order, run).run_all();
   else
     run_programs(evaluation, order, threads);
   if (options.check && options.find_unstored && count != 0) interp::find_unstored(evaluation);

@@ -9,8 +9,9 @@
 // operands to 10 fraction bits, to nearest even. Raw addresses are virtual: arguments lie so far
 // apart that no stray offset of one falls into another. Programs run to completion one after
 // another, those of a cluster side by side (or on two threads where they share no atomics). Where
-// they may wait for one another, one that waits gives way (turns.h); a wait that nothing can end, a
-// loop that changes nothing, and one of more than `loop_limit` iterations, are an error.
+// they may wait for one another, one that waits gives way (program_scheduler.h); a wait that
+// nothing can end, a loop that changes nothing, and one of more than `loop_limit` iterations, are
+// an error.
 #include <array>
 #include <cstdint>
 #include <optional>

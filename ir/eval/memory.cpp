@@ -79,7 +79,8 @@ std::unordered_set<Value> written_params(const Kernel& k) {
     if (d.is(Opcode::StoreView, Opcode::AtomicView)) written.insert(d.operands[0]);
     if (d.opcode == Opcode::ViewPtr) by_address.insert(d.operands[0]);
     using enum Opcode;
-    if (d.is(Store, AtomicRmw, AtomicCas, AtomicStore, FetchTile, ArriveAndTestLast)) writes_by_address = true;
+    if (d.is(Store, AtomicRmw, AtomicCas, AtomicStore, FetchTile, ArriveAndTestLast))
+      writes_by_address = true;
   });
   if (writes_by_address) written.insert(by_address.begin(), by_address.end());
   return written;
@@ -106,8 +107,8 @@ Memory::Memory(const Kernel& kernel, std::span<const EvalArg> args,
 void Memory::add_reachable(std::span<const HostMemory> all) {
   for (const HostMemory& m : all) {
     auto* const begin = reinterpret_cast<std::byte*>(m.begin);
-    auto& [name, region] = reachable_.emplace_back(
-        fmt::format("the tensor at {:#x}", m.begin), MemoryRegion{.name = {}, .dtype = DType::u8});
+    auto& [name, region] = reachable_.emplace_back(fmt::format("the tensor at {:#x}", m.begin),
+                                                   MemoryRegion{.name = {}, .dtype = DType::u8});
     region.name = name;
     region.base = region.begin = begin;
     region.end = begin + m.bytes;

@@ -24,8 +24,8 @@ struct MemoryRegion {
 
 class Memory {
  public:
-  Memory(const Kernel& kernel, std::span<const EvalArg> args,
-         std::span<const HostMemory> reachable, bool track_races);
+  Memory(const Kernel& kernel, std::span<const EvalArg> args, std::span<const HostMemory> reachable,
+         bool track_races);
 
   /// The region of the kernel's parameter `i`; null for a scalar.
   const MemoryRegion* region_of_param(std::size_t i) const {

@@ -284,8 +284,7 @@ void eval_WaitUntil(Program& p, OpId id) {
     if (p.wait_for_others()) continue;
     const Memory& memory = p.evaluation().memory;
     const auto number = [&](std::int64_t n) {
-      return is_signed(d) ? fmt::format("{}", n)
-                          : fmt::format("{}", static_cast<std::uint64_t>(n));
+      return is_signed(d) ? fmt::format("{}", n) : fmt::format("{}", static_cast<std::uint64_t>(n));
     };
     p.stop_deadlocked(
         id, fmt::format("wait_until waits until {} is {}{}; it is {}, and no program changes it",

@@ -91,14 +91,14 @@ struct AsyncCopies {
   std::vector<ChannelCopy> bulk;
 };
 
-class Turns;
+class ProgramScheduler;
 
 /// Where the programs of a launch meet in a grid_barrier.
 struct GridMeeting {
   std::int64_t arrived = 0;
   std::uint64_t generation = 0;
-  /// What the race detector knows the meetings by, alternately: a program may arrive at the next one
-  /// before another has left the last.
+  /// What the race detector knows the meetings by, alternately: a program may arrive at the next
+  /// one before another has left the last.
   std::array<std::byte, 2> tokens{};
 };
 
@@ -113,7 +113,7 @@ struct Evaluation {
   std::array<std::int64_t, 3> grid{1, 1, 1};
   /// One program runs at a time, to its end: nobody else changes memory meanwhile.
   bool is_sequential = false;
-  Turns* turns = nullptr;  ///< where programs may wait for one another
+  ProgramScheduler* scheduler = nullptr;  ///< where programs may wait for one another
   GridMeeting meeting;
   std::int64_t registers_read = 0;  ///< by read_register
   Memory memory;

@@ -164,7 +164,8 @@ class Assigner {
           gathered_dim(from_, d));
     if (d.opcode == Sort) return choice_.sorted(d);
     if (LayoutAssignment::is_of_parts(d)) return choice_.part_operand(d, i);
-    if (d.is(Reduce, ArgReduce, ReduceWith, Store, AtomicStore, ClusterReduceScatter, Assume)) return common(d);
+    if (d.is(Reduce, ArgReduce, ReduceWith, Store, AtomicStore, ClusterReduceScatter, Assume))
+      return common(d);
     if (d.is(ExpandDims, Permute, Reshape)) {
       const Layout own = own_layout(operand);
       const bool follows = d.opcode != Reshape ||

@@ -39,15 +39,13 @@ class GridBarriers {
   Value programs(Builder& b) const {
     return b.op(Opcode::NumPrograms, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
   }
-  Value number(Builder& b, std::int64_t n) const {
-    return b.constant(Type::scalar(DType::u32), n);
-  }
+  Value number(Builder& b, std::int64_t n) const { return b.constant(Type::scalar(DType::u32), n); }
 
   void meet(Builder& b) const {
     const Value all = b.cast(programs(b), DType::u32);
-    const Value before = b.op(
-        Opcode::AtomicRmw, {counter_, number(b, 1)},
-        {{AttrName::kind, "add"}, {AttrName::sem, "release"}, {AttrName::scope, kScope}});
+    const Value before =
+        b.op(Opcode::AtomicRmw, {counter_, number(b, 1)},
+             {{AttrName::kind, "add"}, {AttrName::sem, "release"}, {AttrName::scope, kScope}});
     const Value target = b.mul(b.add(b.div(before, all), number(b, 1)), all);
     b.effect(Opcode::WaitUntil, {counter_, target},
              {{AttrName::kind, "ge"}, {AttrName::scope, kScope}});

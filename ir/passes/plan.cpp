@@ -130,8 +130,9 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const KernelSummary& s) {
   const std::int64_t held = has_data_dependent_trips(k) ? 0 : s.accumulator_init_registers;
   add_producer_warps(plan, target, needed + s.fragments + 32, needed + held + 24);
   // Two CTAs on an SM overlap by themselves. Rings that are never empty leave no room for staging.
-  plan.persistent = k.info.cluster == 1 && !k.info.persistent && s.stationary_bytes + plan.stages * s.stage_bytes >
-                                               target.shared_bytes_per_cta / 2;
+  plan.persistent =
+      k.info.cluster == 1 && !k.info.persistent &&
+      s.stationary_bytes + plan.stages * s.stage_bytes > target.shared_bytes_per_cta / 2;
   plan.dynamic_scheduler = plan.persistent && !uses_pdl(k) && has_data_dependent_trips(k);
   overlap_epilogue_if_possible(plan, s, target.ring_bytes());
   plan.stage_stores = !plan.persistent;

@@ -37,11 +37,9 @@ Type part_type(Type t, int dim, std::int64_t at, std::int64_t extent) {
 
 bool stores(const Kernel& k, OpId op) {
   using enum Opcode;
-  return any_op(k, op,
-                [&](OpId o) {
-                  return k[o].is(StoreView, Store, AtomicRmw, AtomicCas, AtomicStore,
-                                 ArriveAndTestLast);
-                });
+  return any_op(k, op, [&](OpId o) {
+    return k[o].is(StoreView, Store, AtomicRmw, AtomicCas, AtomicStore, ArriveAndTestLast);
+  });
 }
 
 /// One store, and the ops that it depends on.

@@ -10,9 +10,7 @@
 namespace tegula {
 namespace {
 
-std::uint64_t address_of(const Tensor& t) {
-  return reinterpret_cast<std::uint64_t>(t.data());
-}
+std::uint64_t address_of(const Tensor& t) { return reinterpret_cast<std::uint64_t>(t.data()); }
 
 class AddressViews : public testing::TestWithParam<Device> {
  protected:
@@ -25,16 +23,16 @@ INSTANTIATE_TEST_SUITE_P(Devices, AddressViews, testing::ValuesIn(test::devices(
 /// launch; a chunk of elements is a program's.
 TEST_P(AddressViews, UpdateManyTensors) {
   constexpr int kChunk = 512;
-  const auto update = kernel("update", [](In<u64, 2> tensors, In<i64, 1> sizes, In<i32, 2> chunks,
-                                          Scalar<f32> lr) {
-    for (auto c : grid(rows(chunks), 1)) {
-      const Tile i = chunks(c, 0), n = sizes(i);
-      const auto w = view<bf16, 1>(as_pointer<bf16>(tensors(i, 0)), {n}, {1});
-      const auto g = view<f32, 1>(as_pointer<f32>(tensors(i, 1)), {n}, {1});
-      const Index part = slice(chunks(c, 1) * kChunk, kChunk);
-      w(part) = cast<bf16>(cast<f32>(w(part)) - lr * g(part));
-    }
-  });
+  const auto update =
+      kernel("update", [](In<u64, 2> tensors, In<i64, 1> sizes, In<i32, 2> chunks, Scalar<f32> lr) {
+        for (auto c : grid(rows(chunks), 1)) {
+          const Tile i = chunks(c, 0), n = sizes(i);
+          const auto w = view<bf16, 1>(as_pointer<bf16>(tensors(i, 0)), {n}, {1});
+          const auto g = view<f32, 1>(as_pointer<f32>(tensors(i, 1)), {n}, {1});
+          const Index part = slice(chunks(c, 1) * kChunk, kChunk);
+          w(part) = cast<bf16>(cast<f32>(w(part)) - lr * g(part));
+        }
+      });
   std::vector<Tensor> weights, gradients;
   std::vector<u64> table;
   std::vector<i64> sizes;
@@ -63,16 +61,16 @@ TEST_P(AddressViews, UpdateManyTensors) {
     const auto g = gradients[i].to_doubles();
     for (std::int64_t j = 0; j < sizes[i]; ++j) {
       double& w = want[static_cast<std::size_t>(first + j)];
-      w = static_cast<double>(static_cast<float>(
-          bf16(static_cast<float>(w - 0.5 * g[static_cast<std::size_t>(j)]))));
+      w = static_cast<double>(
+          static_cast<float>(bf16(static_cast<float>(w - 0.5 * g[static_cast<std::size_t>(j)]))));
     }
     first += sizes[i] + 3;
   }
   EXPECT_EQ(pool.to_doubles(), want);
 }
 
-/// Triton's grouped GEMM: a table of addresses, one of shapes and leading strides; programs walk the
-/// tiles of all products.
+/// Triton's grouped GEMM: a table of addresses, one of shapes and leading strides; programs walk
+/// the tiles of all products.
 TEST_P(AddressViews, GroupedProducts) {
   constexpr int kBlock = 32, kPrograms = 5;
   const auto grouped = kernel("grouped", [](In<u64, 2> tensors, In<i32, 2> shapes) {

@@ -31,7 +31,8 @@ TEST_P(GridBarrier, ElementsOfOthers) {
     grid_barrier();
     sweep(a, b);
   });
-  const Tensor a = Tensor::integers({kSize}, DType::f32, -64, 64, 1, device()), b = zeros_of({kSize});
+  const Tensor a = Tensor::integers({kSize}, DType::f32, -64, 64, 1, device()),
+               b = zeros_of({kSize});
   std::vector<double> from = a.to_doubles(), to(kSize);
   for (int sweep = 0; sweep < 3; ++sweep) {
     for (std::size_t i = 0; i < kSize; ++i)
@@ -44,16 +45,17 @@ TEST_P(GridBarrier, ElementsOfOthers) {
 
 /// Grids of different numbers of tiles and dimensions, and a call after the other.
 TEST_P(GridBarrier, GridsOfAnySize) {
-  const auto normalize = kernel("normalize", [](In<f32, 2> x, InOut<f32, 2> parts,
-                                                InOut<f32, 1> total, Out<f32, 2> y) {
-    for (auto [r, c] : grid(x, 8, 32, group_m(2)))
-      parts(slice(r.first() / 8, 1), slice(c.first() / 32, 1)) = sum(x(r, c));
-    grid_barrier();
-    for (auto p : grid(GridSpace({1}), 1)) total(p) = sum(parts(slice(0, 16), slice(0, 16)));
-    grid_barrier();
-    for (auto r : grid(rows(y), 1)) y(r, all) = x(r, all) - total(0);
-  });
-  const Tensor x = Tensor::integers({50, 100}, DType::f32, -3, 4, 1, device()), y = zeros_of({50, 100});
+  const auto normalize = kernel(
+      "normalize", [](In<f32, 2> x, InOut<f32, 2> parts, InOut<f32, 1> total, Out<f32, 2> y) {
+        for (auto [r, c] : grid(x, 8, 32, group_m(2)))
+          parts(slice(r.first() / 8, 1), slice(c.first() / 32, 1)) = sum(x(r, c));
+        grid_barrier();
+        for (auto p : grid(GridSpace({1}), 1)) total(p) = sum(parts(slice(0, 16), slice(0, 16)));
+        grid_barrier();
+        for (auto r : grid(rows(y), 1)) y(r, all) = x(r, all) - total(0);
+      });
+  const Tensor x = Tensor::integers({50, 100}, DType::f32, -3, 4, 1, device()),
+               y = zeros_of({50, 100});
   double total = 0;
   for (const double v : x.to_doubles()) total += v;
   std::vector<double> want = x.to_doubles();
@@ -66,24 +68,25 @@ TEST_P(GridBarrier, GridsOfAnySize) {
 
 /// Two products, the second of what the first has stored.
 TEST_P(GridBarrier, ProductsOfProducts) {
-  const auto twice = kernel("twice", [](In<bf16, 2> a, In<bf16, 2> b, InOut<bf16, 2> s,
-                                        Out<f32, 2> z) {
-    for (auto [m, n] : grid(s, 64, 64)) {
-      Tile acc = zeros<f32>(64, 64);
-      for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
-      s(m, n) = acc;
-    }
-    grid_barrier();
-    for (auto [m, n] : grid(z, 64, 64)) {
-      Tile acc = zeros<f32>(64, 64);
-      for (auto k : steps(s.cols(), 64)) acc = dot(s(m, k), b(k, n), acc);
-      z(m, n) = acc;
-    }
-  });
+  const auto twice =
+      kernel("twice", [](In<bf16, 2> a, In<bf16, 2> b, InOut<bf16, 2> s, Out<f32, 2> z) {
+        for (auto [m, n] : grid(s, 64, 64)) {
+          Tile acc = zeros<f32>(64, 64);
+          for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
+          s(m, n) = acc;
+        }
+        grid_barrier();
+        for (auto [m, n] : grid(z, 64, 64)) {
+          Tile acc = zeros<f32>(64, 64);
+          for (auto k : steps(s.cols(), 64)) acc = dot(s(m, k), b(k, n), acc);
+          z(m, n) = acc;
+        }
+      });
   constexpr std::int64_t kSize = 128;
   const Tensor a = Tensor::integers({kSize, kSize}, DType::bf16, 0, 2, 1, device()),
                b = Tensor::integers({kSize, kSize}, DType::bf16, -1, 2, 2, device()),
-               s = Tensor::zeros({kSize, kSize}, DType::bf16, device()), z = zeros_of({kSize, kSize});
+               s = Tensor::zeros({kSize, kSize}, DType::bf16, device()),
+               z = zeros_of({kSize, kSize});
   twice(a, b, s, z);
   const auto x = a.to_doubles(), y = b.to_doubles();
   const auto product = [](const std::vector<double>& l, const std::vector<double>& r) {

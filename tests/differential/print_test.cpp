@@ -32,7 +32,8 @@ TEST_P(Print, AllTypesAndShapes) {
       const Tile t = x(slice(0, 2), slice(i.first(), 3));
       print("{} of {}: {}", i.first(), n(0), t);
       print("nothing");
-      if_(i.first() > 0, [&] { print("{} {} {}", t > 1.5f, cast<u8>(n(0)), cast<f64>(t(0, 0)) / 3); });
+      if_(i.first() > 0,
+          [&] { print("{} {} {}", t > 1.5f, cast<u8>(n(0)), cast<f64>(t(0, 0)) / 3); });
       y(i) = 1;
     }
   });
@@ -106,8 +107,7 @@ TEST_P(Print, TheFirstNan) {
   });
   std::vector<f32> values(5 * 6, 1);
   values[2 * 6 + 4] = values[3 * 6 + 1] = std::numeric_limits<f32>::quiet_NaN();
-  watch(stream(), Tensor::from(values, {5, 6}, device()),
-        Tensor::empty({5}, DType::f32, device()));
+  watch(stream(), Tensor::from(values, {5, 6}, device()), Tensor::empty({5}, DType::f32, device()));
   stream().synchronize();
   EXPECT_EQ(lines_, (std::vector<std::string>{"watch(1): t: 2 NaN, the first at 4\n",
                                               "watch(1): the sum: 1 NaN, the first at 0\n"}));

@@ -24,10 +24,9 @@ inline MemoryProgram turnstile(Device d) {
   std::int64_t last = 0;
   for (int call = 0; call < 2; ++call)
     for (int i = 0; i < kTurns; ++i) last = static_cast<std::int32_t>(last * 3 + i);
-  auto p = memory_program<2>("turnstile", 1, k,
-                             {filled(d, {1, kColumns}, 0, DType::i32), filled(d, {2}, 0, DType::u32)},
-                             0, numbers(kColumns, [&](int) { return static_cast<double>(last); }),
-                             {false, true});
+  auto p = memory_program<2>(
+      "turnstile", 2, k, {filled(d, {1, kColumns}, 0, DType::i32), filled(d, {2}, 0, DType::u32)},
+      0, numbers(kColumns, [&](int) { return static_cast<double>(last); }), {false, true});
   p.programs = kTurns;
   p.calls = 2;
   return p;
@@ -40,7 +39,7 @@ inline MemoryProgram semaphore(Device d) {
     for (auto r : grid(GridSpace({2 * kPairs}), 1)) {
       const Tile pair = cast<i32>(r.first()) / 2;
       const Index row = slice(pair, 1), first = slice(0, kColumns / 2),
-          second = slice(kColumns / 2, kColumns / 2);
+                  second = slice(kColumns / 2, kColumns / 2);
       const Semaphore written(counters + pair);
       if_(
           r.first() % 2 == 0,
@@ -57,7 +56,7 @@ inline MemoryProgram semaphore(Device d) {
     }
   });
   auto p = memory_program<3>(
-      "semaphore", 2, k,
+      "semaphore", 3, k,
       {filled(d, {kPairs, kColumns}), filled(d, {kPairs}, 0, DType::i32),
        filled(d, {kPairs, kColumns})},
       2, numbers(kPairs * kColumns, [](int i) { return i % kColumns < kColumns / 2 ? 2 : 1; }),
@@ -83,8 +82,9 @@ inline MemoryProgram backwards(Device d) {
   for (int n = kPrograms - 2; n >= 0; --n)
     want[static_cast<std::size_t>(n)] = want[static_cast<std::size_t>(n) + 1] * 2 + n;
   auto p = memory_program<2>(
-      "backwards", -1, k, {filled(d, {kPrograms}, 1, DType::i32), filled(d, {kPrograms}, 0, DType::i64)},
-      0, want, {false, true});
+      "backwards", -1, k,
+      {filled(d, {kPrograms}, 1, DType::i32), filled(d, {kPrograms}, 0, DType::i64)}, 0, want,
+      {false, true});
   p.programs = kPrograms;
   return p;
 }
@@ -113,16 +113,17 @@ constexpr int kScanBlock = 256, kScanTiles = 40;
 /// A scan over the whole device in one pass.
 inline MemoryProgram device_scan(Device d) {
   constexpr int kElements = kScanBlock * kScanTiles - 100;
-  const auto k = kernel("device_scan", [](In<i32, 1> x, Out<i32, 1> y, Ptr<u64> words, Ptr<u32> counter) {
-    for ([[maybe_unused]] auto i : grid(x, kScanBlock)) {
-      const Tile number = ticket(counter, cdiv(x.dim(0), kScanBlock));
-      const Index own = slice(number * kScanBlock, kScanBlock);
-      const Tile v = x(own);
-      const auto plus = [](const Tile& a, const Tile& b) { return a + b; };
-      const Tile before = LookBack<i32>(words).before(number, sum(v, axis(0)), 0, plus);
-      y(own) = before + cumsum(v, axis(0));
-    }
-  });
+  const auto k =
+      kernel("device_scan", [](In<i32, 1> x, Out<i32, 1> y, Ptr<u64> words, Ptr<u32> counter) {
+        for ([[maybe_unused]] auto i : grid(x, kScanBlock)) {
+          const Tile number = ticket(counter, cdiv(x.dim(0), kScanBlock));
+          const Index own = slice(number * kScanBlock, kScanBlock);
+          const Tile v = x(own);
+          const auto plus = [](const Tile& a, const Tile& b) { return a + b; };
+          const Tile before = LookBack<i32>(words).before(number, sum(v, axis(0)), 0, plus);
+          y(own) = before + cumsum(v, axis(0));
+        }
+      });
   auto p = memory_program<4>(
       "device_scan", -1, k,
       {iota(d, {kElements}, DType::i32), filled(d, {kElements}, 0, DType::i32),
@@ -157,8 +158,8 @@ inline MemoryProgram column_maximum(Device d) {
   std::vector<f32> given(x.begin(), x.end());
   auto p = memory_program<3>(
       "column_maximum", -1, k,
-      {Tensor::from(given, {kRows * kTiles, kColumns}, d),
-       filled(d, {kTiles, kColumns}), filled(d, {kTiles * kColumns}, 0, DType::u64)},
+      {Tensor::from(given, {kRows * kTiles, kColumns}, d), filled(d, {kTiles, kColumns}),
+       filled(d, {kTiles * kColumns}, 0, DType::u64)},
       1, want, {false, false, true});
   p.programs = kTiles;
   return p;
@@ -192,7 +193,7 @@ inline MemoryProgram handed_by_tiles(Device d) {
   return p;
 }
 
-inline constexpr MakeProgram kWaitingPrograms[] = {turnstile,   semaphore,      backwards,      cas_lock,
-                                                   device_scan, column_maximum, handed_by_tiles};
+inline constexpr MakeProgram kWaitingPrograms[] = {
+    turnstile, semaphore, backwards, cas_lock, device_scan, column_maximum, handed_by_tiles};
 
 }  // namespace tegula::test

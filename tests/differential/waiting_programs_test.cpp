@@ -14,15 +14,14 @@ namespace tegula {
 namespace {
 
 class WaitingPrograms : public testing::TestWithParam<std::tuple<Device, std::size_t>> {};
-INSTANTIATE_TEST_SUITE_P(Devices, WaitingPrograms,
-                         testing::Combine(testing::ValuesIn(test::devices()),
-                                          testing::Range(std::size_t{0},
-                                                         std::size(test::kWaitingPrograms))),
-                         [](const auto& info) {
-                           return test::name_of(std::get<0>(info.param)) + "_" +
-                                  test::kWaitingPrograms[std::get<1>(info.param)](Device::cpu())
-                                      .name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Devices, WaitingPrograms,
+    testing::Combine(testing::ValuesIn(test::devices()),
+                     testing::Range(std::size_t{0}, std::size(test::kWaitingPrograms))),
+    [](const auto& info) {
+      return test::name_of(std::get<0>(info.param)) + "_" +
+             test::kWaitingPrograms[std::get<1>(info.param)](Device::cpu()).name;
+    });
 
 TEST_P(WaitingPrograms, GetWhatTheyWaitFor) {
   const auto& [device, i] = GetParam();
@@ -47,9 +46,8 @@ TEST(WaitingPrograms, BeginInAnyOrder) {
       const auto compiled = make(Device::cpu()).call(Stream(Device::cpu()));
       std::vector<runtime::LaunchArg> args;
       for (std::size_t i = 0; i < p.args.size(); ++i)
-        args.push_back({&p.args[i], p.is_pointer[i]
-                                        ? reinterpret_cast<std::uint64_t>(p.args[i].data())
-                                        : 0});
+        args.push_back(
+            {&p.args[i], p.is_pointer[i] ? reinterpret_cast<std::uint64_t>(p.args[i].data()) : 0});
       ir::EvalOptions options;
       options.shuffle_seed = seed;
       for (int call = 0; call < p.calls; ++call) {
@@ -85,7 +83,8 @@ TEST_P(Together, AHashTable) {
     }
   });
   const Device d = GetParam();
-  const Tensor table = Tensor::zeros({kSlots}, DType::u32, d), found = Tensor::zeros({1}, DType::u32, d);
+  const Tensor table = Tensor::zeros({kSlots}, DType::u32, d),
+               found = Tensor::zeros({1}, DType::u32, d);
   insert(table, found);
   std::vector<double> want;
   for (std::uint32_t k = 0; k < kPrograms / 2; ++k)
@@ -107,7 +106,8 @@ void swap_in_one_step(Device d) {
       store(old + at, atomic_cas(data + at, cast<T>(at % 2), cast<T>(at + 10)));
     }
   });
-  const Tensor data = Tensor::zeros({8}, dtype_of<T>, d), old = Tensor::full({8}, 3, dtype_of<T>, d);
+  const Tensor data = Tensor::zeros({8}, dtype_of<T>, d),
+               old = Tensor::full({8}, 3, dtype_of<T>, d);
   swap(data, old);
   EXPECT_EQ(data.to_doubles(), (std::vector<double>{10, 0, 12, 0, 14, 0, 16, 0}));
   EXPECT_EQ(old.to_doubles(), std::vector<double>(8, 0));
@@ -154,6 +154,52 @@ TEST_P(Together, PtxWithAModel) {
                y = Tensor::empty({100}, DType::u32, GetParam());
   mixed(x, y);
   EXPECT_EQ(y.to_doubles(), test::numbers(100, [](int i) { return i * (i + 1.0); }));
+}
+
+/// What `call` ends with.
+template <class Call>
+Diagnostic error_of(const Call& call) {
+  try {
+    call();
+  } catch (const ProgramError& e) {
+    return e.diagnostic();
+  }
+  return {};
+}
+
+/// A wait that nothing ends is an error with its line.
+TEST(Deadlocks, AreFound) {
+  const auto ring = kernel("ring", [](InOut<i32, 1> z, Ptr<i32> flags) {
+                      for (auto i : grid(z, 1)) {
+                        const Tile n = cast<i32>(i.first());
+                        wait_until(flags + (n + 1) % 3, n + 5);
+                        z(i) = 1;
+                        atomic_store(flags + n, 7);
+                      }
+                    }).named("z", "flags");
+  const auto lock = kernel("lock", [](InOut<i32, 1> z, Ptr<i32> word) {
+                      for (auto i : grid(z, 1)) {
+                        while_([&] { return atomic_cas(word, 0, 1, {}, MemoryOrder::acquire) != 0; },
+                               [&] {});
+                        z(i) = 1;
+                      }
+                    }).named("z", "word");
+  for (const Device d : {Device::cpu(), Device::sim()}) {
+    const auto words = [&] { return Tensor::zeros({3}, DType::i32, d); };
+    const Diagnostic waits = error_of([&] { ring(words(), words()); }),
+                     spins = error_of([&] { lock(words(), words()); });
+    EXPECT_EQ(waits.code, "T1308") << waits.message;
+    EXPECT_EQ(spins.code, d.kind == DeviceKind::cpu ? "T1307" : "T1308") << spins.message;
+    for (const Diagnostic& e : {waits, spins})
+      EXPECT_TRUE(std::string_view(e.loc.file).ends_with("waiting_programs_test.cpp")) << e.message;
+    EXPECT_NE(spins.message.find("word[0]"), std::string::npos) << spins.message;
+  }
+  EXPECT_EQ(error_of([&] {
+              const Tensor t = Tensor::zeros({3}, DType::i32, Device::cpu());
+              ring(t, Tensor::zeros({3}, DType::i32, Device::cpu()));
+            }).message,
+            "kernel ring on cpu: deadlock: wait_until waits until flags[1] is at least 5; it is 0, "
+            "and no program changes it (program 0, 0, 0)");
 }
 
 }  // namespace

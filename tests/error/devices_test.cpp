@@ -104,30 +104,6 @@ TEST(DeviceError, HostDevices) {
   });
 }
 
-/// A wait that nothing ends.
-TEST(DeviceError, Deadlocks) {
-  expect("T1308 wait_until", [] {
-    const auto k = kernel("waits", [](InOut<i32, 1> z, Ptr<i32> flags) {
-      for (auto i : grid(z, 1)) {
-        const Tile n = cast<i32>(i.first());
-        wait_until(flags + (n + 1) % 3, n + 5);
-        z(i) = 1;
-        atomic_store(flags + n, 7);
-      }
-    });
-    k(Tensor::zeros({3}, DType::i32, Device::cpu()), Tensor::zeros({3}, DType::i32, Device::cpu()));
-  });
-  expect("T1307 a lock that is not given back", [] {
-    const auto k = kernel("waits", [](InOut<i32, 1> z, Ptr<i32> lock) {
-      for (auto i : grid(z, 1)) {
-        while_([&] { return atomic_cas(lock, 0, 1, {}, MemoryOrder::acquire) != 0; }, [&] {});
-        z(i) = 1;
-      }
-    });
-    k(Tensor::zeros({3}, DType::i32, Device::cpu()), Tensor::zeros({1}, DType::i32, Device::cpu()));
-  });
-}
-
 TEST(DeviceError, Eagerly) {
   Env eager = env();
   eager.eager = true;

@@ -7,7 +7,6 @@
 #include "support/env.h"
 #include "support/errors.h"
 #include "support/text.h"
-#include "tegula/address_view.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -494,69 +493,6 @@ TEST(LanguageError, Atomics) {
     kernel("k", [](Ptr<i32> counter, Out<f32, 1> z) {
       for (auto i : grid(z, 16)) if_(arrive_and_test_last(counter, 2), [&] { z(i) = 1; });
     }).trace(tensor({1}, DType::i32), tensor({40}));
-  });
-}
-
-TEST(LanguageError, ProgramsTogether) {
-  const auto once = [](auto body) {
-    return kernel("k", [body](Ptr<u8> bytes, Ptr<i32> words, Ptr<f32> numbers, Out<f32, 1> z) {
-      for (auto i : grid(z, 16)) {
-        body(Tile(bytes), Tile(words), Tile(numbers));
-        z(i) = 1;
-      }
-    });
-  };
-  const auto trace = [&](auto body) {
-    once(body).trace(tensor({1}, DType::u8), tensor({1}, DType::i32), tensor({1}), tensor({40}));
-  };
-  using T = const Tile&;
-  expect("T0116 cas_type", [&] { trace([](T p, T, T) { atomic_cas(p, 0, 1); }); });
-  expect("T0117 wait_type", [&] { trace([](T, T, T p) { wait_until(p, 1); }); });
-  expect("T0117 wait_type of many", [&] { trace([](T, T p, T) { wait_until(p + arange(4), 1); }); });
-  expect("T0118 atomic_order of a load",
-         [&] { trace([](T, T p, T) { atomic_load(p, {}, MemoryOrder::release); }); });
-  expect("T0118 atomic_order of a store",
-         [&] { trace([](T, T p, T) { atomic_store(p, 1, {}, MemoryOrder::acquire); }); });
-  expect("T0115 counter_type of a ticket", [&] { trace([](T, T p, T) { ticket(p, 7); }); });
-  expect("T0119 ptx_model", [&] {
-    trace([](T, T, T p) {
-      store(p, ptx<f32>("mov.f32 $0, $1;", "=f,f", [](T x) { return x > 0; }, load(p)));
-    });
-  });
-  expect("T0121 address_type", [&] { trace([](T, T p, T) { as_pointer<f32>(load(p)); }); });
-  expect("T0121 address_type of a whole dimension", [&] {
-    trace([](T, T, T p) { (void)view<f32, 1>(p, {3}, {1})(all); });
-  });
-}
-
-TEST(LanguageError, GridBarriers) {
-  expect("T0617 grid_barrier_place in front", [] {
-    kernel("k", [](Out<f32, 1> z) {
-      grid_barrier();
-      for (auto i : grid(z, 16)) z(i) = 1;
-    }).trace(tensor({40}));
-  });
-  expect("T0617 grid_barrier_place in a grid", [] {
-    kernel("k", [](Out<f32, 1> z) {
-      for (auto i : grid(z, 16)) {
-        grid_barrier();
-        z(i) = 1;
-      }
-    }).trace(tensor({40}));
-  });
-  expect("T0617 grid_barrier_place of clusters", [] {
-    kernel("k", [](Out<f32, 1> z) {
-      for (auto i : grid(z, 16, cluster(2))) z(cluster_slice(i)) = 1;
-      grid_barrier();
-      for (auto i : grid(z, 16)) z(i) = 1;
-    }).trace(tensor({40}));
-  });
-  expect("T0606 after_grid behind a barrier", [] {
-    kernel("k", [](Out<f32, 1> z) {
-      for (auto i : grid(z, 16)) z(i) = 1;
-      grid_barrier();
-      z(0) = 1;
-    }).trace(tensor({40}));
   });
 }
 

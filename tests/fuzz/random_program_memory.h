@@ -160,8 +160,11 @@ inline void RandomProgram::combine_pointers(const Memory& m) {
   const std::int64_t way = below(10);
   if (way < 2) return hand_over(p.v, value());
   const ir::Value old =
-      way < 4   ? b_.op(ir::Opcode::AtomicLoad, {p.v}, {{ir::AttrName::sem, one_of({"relaxed", "acquire"})}, {ir::AttrName::scope, "gpu"}})
-      : way < 6 ? b_.op(ir::Opcode::AtomicCas, {p.v, value(), value()}, {{ir::AttrName::sem, "relaxed"}, {ir::AttrName::scope, "gpu"}})
+      way < 4   ? b_.op(ir::Opcode::AtomicLoad, {p.v},
+                        {{ir::AttrName::sem, one_of({"relaxed", "acquire"})},
+                         {ir::AttrName::scope, "gpu"}})
+      : way < 6 ? b_.op(ir::Opcode::AtomicCas, {p.v, value(), value()},
+                        {{ir::AttrName::sem, "relaxed"}, {ir::AttrName::scope, "gpu"}})
                 : b_.op(ir::Opcode::AtomicRmw, {p.v, value()},
                         {{ir::AttrName::kind, one_of({"add", "max", "min", "and", "or", "xor"})}});
   if (chance(60)) keep(remembered(m, old, true));
@@ -169,7 +172,8 @@ inline void RandomProgram::combine_pointers(const Memory& m) {
 
 /// Stores, and at times an element that the program waits for afterwards: it is there.
 inline void RandomProgram::hand_over(ir::Value pointers, ir::Value values) {
-  b_.effect(ir::Opcode::AtomicStore, {pointers, values}, {{ir::AttrName::sem, one_of({"relaxed", "release"})}, {ir::AttrName::scope, "gpu"}});
+  b_.effect(ir::Opcode::AtomicStore, {pointers, values},
+            {{ir::AttrName::sem, one_of({"relaxed", "release"})}, {ir::AttrName::scope, "gpu"}});
   if (!chance(40) || memories_.empty()) return;
   const Memory& m = memories_[static_cast<std::size_t>(below(std::ssize(memories_)))];
   if (m.dims.size() != 1 || m.dtype != DType::i32) return;
@@ -177,10 +181,12 @@ inline void RandomProgram::hand_over(ir::Value pointers, ir::Value values) {
     return b_.op(ir::Opcode::ViewStride, {m.view}, ir::Type::scalar(DType::i32),
                  {{ir::AttrName::axis, axis}});
   };
-  const ir::Value at = b_.add(b_.mul(program_, stride(0)), b_.mul(b_.i32(below(m.dims[0])), stride(1)));
+  const ir::Value at =
+      b_.add(b_.mul(program_, stride(0)), b_.mul(b_.i32(below(m.dims[0])), stride(1)));
   const ir::Value word = b_.op(ir::Opcode::AddPtr, {b_.op(ir::Opcode::ViewPtr, {m.view}), at});
   const ir::Value wanted = b_.i32(between(-9, 9));
-  b_.effect(ir::Opcode::AtomicStore, {word, wanted}, {{ir::AttrName::sem, "release"}, {ir::AttrName::scope, "gpu"}});
+  b_.effect(ir::Opcode::AtomicStore, {word, wanted},
+            {{ir::AttrName::sem, "release"}, {ir::AttrName::scope, "gpu"}});
   b_.effect(ir::Opcode::WaitUntil, {word, wanted},
             {{ir::AttrName::kind, one_of({"eq", "ge"})}, {ir::AttrName::scope, "gpu"}});
 }

@@ -69,9 +69,9 @@ TEST(Debugging, AKernelSpeaks) {
   for (const Device device : {Device::cpu(), Device::sim()}) {
     lines.clear();
     checked(Tensor::iota({2, 5}, DType::f32, device), Tensor::empty({2, 5}, DType::f32, device));
-    EXPECT_EQ(lines, (std::vector<std::string>{
-                         "checked(0): at 0, 0: [[0, 1, 2, 3], [5, 6, 7, 8]]\n",
-                         "checked(1): at 0, 4: [[4, -, -, -], [9, -, -, -]]\n"}))
+    EXPECT_EQ(lines,
+              (std::vector<std::string>{"checked(0): at 0, 0: [[0, 1, 2, 3], [5, 6, 7, 8]]\n",
+                                        "checked(1): at 0, 4: [[4, -, -, -], [9, -, -, -]]\n"}))
         << device.str();
     EXPECT_THROW(checked(Tensor::full({2, 5}, -1, DType::f32, device),
                          Tensor::empty({2, 5}, DType::f32, device)),

@@ -322,8 +322,9 @@ auto grid(const Segments& space, Options... blocks_and_options) {
 
 /// Between two grid loops of a kernel: what all programs have done in the first one is there before
 /// any begins with the second one. The programs run at once, as many as are resident on the GPU
-/// (cooperative launch), and each takes every so manieth tile of both grids; their number is that of
-/// the larger grid at most. Throws CompileError elsewhere, and for grids of segments or clusters.
+/// (cooperative launch), and each takes every so manieth tile of both grids; their number is that
+/// of the larger grid at most. Throws CompileError elsewhere, and for grids of segments or
+/// clusters.
 inline void grid_barrier(std::source_location at = std::source_location::current()) {
   detail::record_grid_barrier(at);
 }

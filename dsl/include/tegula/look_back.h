@@ -5,12 +5,12 @@
 #include "tegula/tile_ops.h"
 #include "tegula/tiles.h"
 
-/// Device-wide scans in one pass over memory (decoupled look-back: Merrill and Garland, "Single-pass
-/// Parallel Prefix Scan with Decoupled Look-back", 2016).
+/// Device-wide scans in one pass over memory (decoupled look-back: Merrill and Garland,
+/// "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016).
 namespace tegula {
 
-/// Combines the aggregates of tiles before a program's own. Every program publishes the aggregate of
-/// its tile, adds up those of the tiles before it until one is a prefix, and publishes its own
+/// Combines the aggregates of tiles before a program's own. Every program publishes the aggregate
+/// of its tile, adds up those of the tiles before it until one is a prefix, and publishes its own
 /// prefix:
 ///
 ///   const Tile number = ticket(counter, cdiv(x.dim(0), kBlock));
@@ -77,7 +77,7 @@ Tile LookBack<T>::scalar_before(const Tile& number, const Tile& start, Fn combin
   while_([&] { return last >= 0; },
          [&] {
            const Tile at = last - lane;
-           const Tile word = atomic_load(words_ + max(at, 0), {}, MemoryOrder::relaxed);
+           const Tile word = atomic_load(words_ + max(0, at), {}, MemoryOrder::relaxed);
            const Tile state = where(at >= 0, state_of(word), kIsPrefix);
            const Tile value = where(at >= 0, value_of(word), start);
            // Behind the nearest prefix nothing counts.
@@ -102,7 +102,7 @@ Tile LookBack<T>::elements_before(const Tile& number, const Tile& own, const Til
   while_([&] { return any(is_open, axis(0)); },
          [&] {
            const Tile word =
-               atomic_load(words_ + (max(at, 0) * n + element), {}, MemoryOrder::relaxed);
+               atomic_load(words_ + (max(0, at) * n + element), {}, MemoryOrder::relaxed);
            const Tile state = state_of(word), is_there = is_open & (state != 0);
            total = where(is_there, combine(total, value_of(word)), total);
            at = where(is_there, at - 1, at);

@@ -27,8 +27,8 @@ void record_assert(const Arg& condition, const PlacedText& message, std::span<co
 
 /// A line for each program that comes by: `{}` stands for a value each, a scalar or a whole tile,
 /// whose rows are in brackets and whose absent elements are `-`. The programs' lines come in the
-/// order of their numbers, "name(3): ..", those of one program in its order. At most 4096 elements a
-/// line (CompileError). Lines that do not fit in the buffer of 4 MB are counted and dropped.
+/// order of their numbers, "name(3): ..", those of one program in its order. At most 4096 elements
+/// a line (CompileError). Lines that do not fit in the buffer of 4 MB are counted and dropped.
 template <class... Values>
 void print(const detail::PlacedText& format, const Values&... values) {
   const std::array<Arg, sizeof...(Values)> all_of{Arg(values)...};
@@ -36,8 +36,8 @@ void print(const detail::PlacedText& format, const Values&... values) {
 }
 
 /// States what must hold: where an element that is present is false, ProgramError (T1316) with the
-/// message, in which `{}` stands for a value each, and the line; thrown by whoever reads the records.
-/// The program goes on.
+/// message, in which `{}` stands for a value each, and the line; thrown by whoever reads the
+/// records. The program goes on.
 template <class... Values>
 void device_assert(const Arg& condition, const detail::PlacedText& message,
                    const Values&... values) {
@@ -45,8 +45,8 @@ void device_assert(const Arg& condition, const detail::PlacedText& message,
   detail::record_assert(condition, message, all_of);
 }
 
-/// Prints how many elements of a float tile are NaN, and the first of them in row-major order, where
-/// there are any.
+/// Prints how many elements of a float tile are NaN, and the first of them in row-major order,
+/// where there are any.
 void watch_nan(const Arg& tile, const detail::PlacedText& name);
 
 }  // namespace tegula

@@ -15,9 +15,9 @@ Tile searched(const Tile& length, const Arg& values, Side side,
 }
 
 /// For each value (a scalar or a tile of any shape) how many elements of `sorted` are smaller
-/// (left), or smaller or equal (right): i32, where the value would be inserted. `sorted` is a tile of
-/// one dimension in ascending order, whose absent elements stand at the end and do not count. A NaN
-/// is greater than all numbers. Throws CompileError for other ranks, and where types differ.
+/// (left), or smaller or equal (right): i32, where the value would be inserted. `sorted` is a tile
+/// of one dimension in ascending order, whose absent elements stand at the end and do not count. A
+/// NaN is greater than all numbers. Throws CompileError for other ranks, and where types differ.
 Tile searchsorted(const Arg& sorted, const Arg& values, Side side = Side::left);
 /// The same in a tensor of any length, whose elements are read one by one: as many reads as its
 /// length has bits.
@@ -28,13 +28,14 @@ Tile searchsorted(const In<T, 1>& sorted, const Arg& values, Side side = Side::l
 }
 
 /// Sum of the weights of each key (of the weights' type, [bins]): a histogram of weights. Keys are
-/// integers, weights have their shape or broadcast to it; keys outside of [0, bins), absent keys and
-/// absent weights do not count. Sums of floats are formed in the order of the elements, so that they
-/// have the same bits in every run; of at most 32768 elements. At most 4096 bins. Throws
+/// integers, weights have their shape or broadcast to it; keys outside of [0, bins), absent keys
+/// and absent weights do not count. Sums of floats are formed in the order of the elements, so that
+/// they have the same bits in every run; of at most 32768 elements. At most 4096 bins. Throws
 /// CompileError.
 Tile bincount(const Arg& keys, const Arg& weights, int bins);
 
-/// Elements that were kept, and how many along the axis (i32; a scalar for a tile of one dimension).
+/// Elements that were kept, and how many along the axis (i32; a scalar for a tile of one
+/// dimension).
 struct Compacted {
   Tile values, count;
 };

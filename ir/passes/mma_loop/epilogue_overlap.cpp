@@ -39,8 +39,9 @@ bool may_come_later(const Kernel& k, OpId op) {
   bool may = true;
   const auto look = [&](OpId o) {
     using enum Opcode;
-    may = may && !k[o].is(For, While, Dot, ArriveAndTestLast, WaitUntil, AtomicLoad, AtomicStore,
-                          GridDependencyWait) &&
+    may = may &&
+          !k[o].is(For, While, Dot, ArriveAndTestLast, WaitUntil, AtomicLoad, AtomicStore,
+                   GridDependencyWait) &&
           !is_release(k[o]) && !is_acquire(k[o]);
   };
   look(op);

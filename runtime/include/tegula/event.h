@@ -9,7 +9,7 @@ namespace tegula {
 /// same event; recording one again moves it.
 class Event {
  public:
-  /// Of a device whose streams it may be recorded on. Throws DeviceError where the driver refuses.
+  /// An event for the streams of a device. Throws DeviceError where the driver refuses.
   explicit Event(Device device = Device::best());
 
   Device device() const { return device_; }

@@ -1,4 +1,4 @@
-#include "ir/eval/turns.h"
+#include "ir/eval/program_scheduler.h"
 
 #include <algorithm>
 
@@ -7,15 +7,16 @@ namespace tegula::ir::interp {
 namespace {
 
 /// Programs that wait at a time at most; a GPU has some thousand of them resident.
-constexpr std::size_t kMostWorkers = 2048;
+constexpr std::size_t kMaxWorkers = 2048;
 
 }  // namespace
 
-Turns::Turns(Evaluation& evaluation, std::span<const std::int64_t> order, RunFn run)
+ProgramScheduler::ProgramScheduler(Evaluation& evaluation, std::span<const std::int64_t> order,
+                                   RunFn run)
     : evaluation_(evaluation), order_(order), run_(run) {}
 
-void Turns::run_all() {
-  evaluation_.turns = this;
+void ProgramScheduler::run_all() {
+  evaluation_.scheduler = this;
   {
     const Lock lock(mutex_);
     hand_over();
@@ -30,17 +31,17 @@ void Turns::run_all() {
     if (worker == nullptr) break;
     worker->thread.join();
   }
-  evaluation_.turns = nullptr;
+  evaluation_.scheduler = nullptr;
   if (failure_) std::rethrow_exception(failure_);
 }
 
-Turns::Worker& Turns::worker_of(const Program& program) {
+ProgramScheduler::Worker& ProgramScheduler::worker_of(const Program& program) {
   return **std::ranges::find_if(workers_, [&](const auto& w) {
     return std::ranges::any_of(w->programs, [&](const auto& p) { return p.get() == &program; });
   });
 }
 
-Turns::Worker& Turns::new_worker() {
+ProgramScheduler::Worker& ProgramScheduler::new_worker() {
   workers_.push_back(std::make_unique<Worker>());
   Worker& w = *workers_.back();
   for (int rank = 0; rank < evaluation_.kernel.info.cluster; ++rank)
@@ -49,13 +50,13 @@ Turns::Worker& Turns::new_worker() {
   return w;
 }
 
-void Turns::take_turn(Worker& me, Lock& lock) {
+void ProgramScheduler::take_turn(Worker& me, Lock& lock) {
   me.wakes.wait(lock, [&] { return me.has_turn; });
   me.has_turn = false;
   me.state = State::Runs;
 }
 
-void Turns::work(Worker& me) {
+void ProgramScheduler::work(Worker& me) {
   Lock lock(mutex_);
   for (;;) {
     take_turn(me, lock);
@@ -72,7 +73,7 @@ void Turns::work(Worker& me) {
   hand_over();
 }
 
-void Turns::run_program(Worker& me, std::int64_t number) {
+void ProgramScheduler::run_program(Worker& me, std::int64_t number) {
   try {
     run_(me.programs, number);
   } catch (const Stopped&) {
@@ -82,14 +83,14 @@ void Turns::run_program(Worker& me, std::int64_t number) {
   }
 }
 
-void Turns::count_changes(Worker& me) {
+void ProgramScheduler::count_changes(Worker& me) {
   std::uint64_t all = 0;
   for (const auto& p : me.programs) all += p->effects;
   changes_ += all - me.counted;
   me.counted = all;
 }
 
-Turns::Worker* Turns::first_in(State state, bool may_go_on) {
+ProgramScheduler::Worker* ProgramScheduler::first_in(State state, bool may_go_on) {
   const auto it = std::ranges::find_if(queue_, [&](const Worker* w) {
     return w->state == state && (!may_go_on || w->seen != changes_);
   });
@@ -99,13 +100,13 @@ Turns::Worker* Turns::first_in(State state, bool may_go_on) {
   return found;
 }
 
-Turns::Worker* Turns::next() {
+ProgramScheduler::Worker* ProgramScheduler::next() {
   if (failure_ == nullptr) {
     if (Worker* w = first_in(State::Waits, true)) return w;
     if (Worker* w = first_in(State::Yields, false)) return w;
     if (begun_ < order_.size()) {
       if (Worker* w = first_in(State::Idle, false)) return w;
-      if (workers_.size() < kMostWorkers) return &new_worker();
+      if (workers_.size() < kMaxWorkers) return &new_worker();
     }
   }
   for (const State state : {State::Waits, State::Yields, State::Idle})
@@ -116,14 +117,14 @@ Turns::Worker* Turns::next() {
   return nullptr;
 }
 
-void Turns::hand_over() {
+void ProgramScheduler::hand_over() {
   Worker* to = next();
   if (to == nullptr) return;
   to->has_turn = true;
   to->wakes.notify_one();
 }
 
-bool Turns::pause(const Program& program, State as) {
+bool ProgramScheduler::pause(const Program& program, State as) {
   Lock lock(mutex_);
   Worker& me = worker_of(program);
   count_changes(me);
@@ -136,15 +137,15 @@ bool Turns::pause(const Program& program, State as) {
   return !std::exchange(is_stuck_, false);
 }
 
-bool Turns::wait(const Program& program) { return pause(program, State::Waits); }
-void Turns::yield(const Program& program) { pause(program, State::Yields); }
+bool ProgramScheduler::wait(const Program& program) { return pause(program, State::Waits); }
+void ProgramScheduler::yield(const Program& program) { pause(program, State::Yields); }
 
 bool Program::wait_for_others() {
-  return evaluation_.turns != nullptr && evaluation_.turns->wait(*this);
+  return evaluation_.scheduler != nullptr && evaluation_.scheduler->wait(*this);
 }
 
 void Program::let_others_run() {
-  if (evaluation_.turns != nullptr) evaluation_.turns->yield(*this);
+  if (evaluation_.scheduler != nullptr) evaluation_.scheduler->yield(*this);
 }
 
 }  // namespace tegula::ir::interp

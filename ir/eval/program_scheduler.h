@@ -16,22 +16,22 @@ namespace tegula::ir::interp {
 
 /// Runs the programs of a launch, one at a time. Each that has begun and not ended has a thread of
 /// the host to itself, which keeps its place in the kernel; the threads hand a turn to one another.
-/// A program that waits gets the turn again once another one has changed something; further programs
-/// begin where none that has begun can go on.
-class Turns {
+/// A program that waits gets the turn again once another one has changed something; further
+/// programs begin where none that has begun can go on.
+class ProgramScheduler {
  public:
   using RunFn = void (*)(std::span<const std::unique_ptr<Program>> programs, std::int64_t number);
 
   /// `order`: numbers of programs, or of clusters, each of which `run` runs to its end.
-  Turns(Evaluation& evaluation, std::span<const std::int64_t> order, RunFn run);
+  ProgramScheduler(Evaluation& evaluation, std::span<const std::int64_t> order, RunFn run);
 
   /// Runs all of them. Throws what one of them throws.
   void run_all();
 
-  /// Of the program that has the turn, which cannot go on: returns once something has changed that
-  /// it may wait for. False: no program can go on any more.
+  /// The program that has the turn cannot go on: returns once something has changed that it may
+  /// wait for. False: no program can go on any more.
   bool wait(const Program& program);
-  /// Of the program that has the turn: others get it before it goes on.
+  /// Others get the turn before the program that has it goes on.
   void yield(const Program& program);
 
  private:
