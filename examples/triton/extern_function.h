@@ -6,7 +6,7 @@ namespace tegula::tutorials {
 
 inline auto arc_sine() {
   return kernel("arc_sine", [](In<f32, 1> x, Out<f32, 1> y) {
-    for (auto i : grid(y, 4096)) y(i) = asin(x(i));
+    for (auto i : grid(y, 1024)) y(i) = asin(x(i));
   });
 }
 

@@ -40,8 +40,8 @@ inline auto layer_norm_weights() {
   return kernel("layer_norm_weights",
                 [](In<f32, 2> dw, In<f32, 2> db, Out<f16, 1> dweight, Out<f16, 1> dbias) {
                   for (auto c : grid(dweight, 64)) {
-                    Tile w = zeros<f32>(64, 64), b = w;
-                    for (auto p : steps(dw.rows(), 64)) w += dw(p, c), b += db(p, c);
+                    Tile w = zeros<f32>(32, 64), b = w;
+                    for (auto p : steps(dw.rows(), 32)) w += dw(p, c), b += db(p, c);
                     dweight(c) = sum(w, 0), dbias(c) = sum(b, 0);
                   }
                 });

@@ -6,7 +6,7 @@ namespace tegula::tutorials {
 
 inline auto vector_add() {
   return kernel("vector_add", [](In<f32, 1> x, In<f32, 1> y, Out<f32, 1> z) {
-    for (auto i : grid(z, 4096)) z(i) = x(i) + y(i);
+    for (auto i : grid(z, 1024)) z(i) = x(i) + y(i);
   });
 }
 

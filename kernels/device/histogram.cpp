@@ -47,7 +47,8 @@ bool counts_keys(const Stream& stream, const Tensor& keys, const Tensor& counts)
   if (keys.dtype() != dtype_of<T>) return false;
   static const auto* const plans = new CallPlans;  // statics may call, too
   static const auto* const zero = new auto(zero_kernel());
-  static const auto* const tile_bins = new auto(tile_bins_kernel<T>());
+  static const auto* const tile_bins =
+      new auto(tile_bins_kernel<T>().with_plan("min_ctas_per_sm=5"));
   static const auto* const many_bins = new auto(many_bins_kernel<T>());
   plans->call(stream, tensor_args(keys, counts), {}, [&](PlanBuilder& plan) {
     const std::int64_t bins = counts.size(0);

@@ -20,9 +20,13 @@ constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
 /// Keys that one program sorts by itself.
 constexpr std::int64_t kMaxOneTile = 2048;
 /// Bytes of the keys of a tile: what the exchange through shared memory takes.
-constexpr int kTileBytes = 32768;
+constexpr int kTileBytes = 16384;
 template <class T>
 constexpr int kTile = kTileBytes / (sizeof(T) < 4 ? 4 : static_cast<int>(sizeof(T)));
+
+/// A thread has 16 keys of a tile, their ranks and companions in registers. Of moves, two CTAs an
+/// SM hide each other's barriers.
+constexpr const char *kCountPlan = "num_warps=8", *kMovePlan = "num_warps=8 min_ctas_per_sm=2";
 
 /// The digit that a pass sorts by: keys in this direction, bits from `shift` on.
 struct Digit {
@@ -96,8 +100,8 @@ auto move_kernel() {
 template <class T>
 struct SortKernels {
   decltype(one_tile_kernel<T>()) one_tile = one_tile_kernel<T>();
-  decltype(count_kernel<T>()) count = count_kernel<T>();
-  decltype(move_kernel<T>()) move = move_kernel<T>();
+  decltype(count_kernel<T>()) count = count_kernel<T>().with_plan(kCountPlan);
+  decltype(move_kernel<T>()) move = move_kernel<T>().with_plan(kMovePlan);
 };
 
 /// Keys and their companions between two passes.

@@ -46,10 +46,13 @@ auto parts_kernel() {
                 });
 }
 
+/// A thread has 16 elements, each of two words, in 64 registers.
+constexpr const char* kPlan = "num_warps=8 min_ctas_per_sm=4";
+
 template <class T>
 struct TopkKernels {
-  decltype(rows_kernel<T>()) rows = rows_kernel<T>();
-  decltype(parts_kernel<T>()) parts = parts_kernel<T>();
+  decltype(rows_kernel<T>()) rows = rows_kernel<T>().with_plan(kPlan);
+  decltype(parts_kernel<T>()) parts = parts_kernel<T>().with_plan(kPlan);
 };
 
 template <class T>

@@ -23,7 +23,7 @@ constexpr int kScaleBits = 15;
 constexpr float kScale = 1 << kScaleBits;
 constexpr int kColumnsPerStep = 4096;
 /// Tile of columns whose maxima a program finds, and its rows at a time.
-constexpr int kColumns = 64, kRowsPerStep = 64;
+constexpr int kColumns = 64, kRowsPerStep = 32;
 /// Tile that is computed again, and its terms at a time.
 constexpr int kExactRows = 16, kExactColumns = 64, kExactTerms = 8;
 /// Rows of f16 begin at multiples of 16 bytes.

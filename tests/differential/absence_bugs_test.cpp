@@ -3,27 +3,19 @@
 // differs from the interpreter's.
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <functional>
 
 #include "ir/builder.h"
-#include "ir/text.h"
-#include "ir/verify.h"
 #include "tests/differential/nth_op.h"
-#include "tests/fuzz/run_program.h"
+#include "tests/differential/text_program.h"
 
 namespace tegula {
 namespace {
 
 using namespace ir;
-using fuzz::Argument;
-using fuzz::Arguments;
 
 // ---- programs -----------------------------------------------------------------------------------
-struct Program {
-  const char* text;
-  std::vector<Ints> dims;  ///< extents of the views, in order
-};
+using Program = test::TextProgram;
 
 /// Folds of ragged rows of negative numbers, to which 1000 is added.
 const Program kFolds{
@@ -165,27 +157,6 @@ const Program kNested{
   }
 })",
     {{3, 5}, {2, 6}, {2, 2, 8}}};
-
-Arguments arguments(const Program& p, const Kernel& k) {
-  Arguments args;
-  for (std::size_t n = 0; n < p.dims.size(); ++n) {
-    const Type view = k.type(k.params()[n].value);
-    Argument a{.dtype = view.dtype(),
-               .is_view = true,
-               .dims = p.dims[n],
-               .strides = Ints(p.dims[n].size()),
-               .bytes = {}};
-    std::int64_t step = 1;
-    for (std::size_t i = a.dims.size(); i-- > 0; step *= a.dims[i]) a.strides[i] = step;
-    a.bytes.resize(static_cast<std::size_t>(step * size_bytes(a.dtype)));
-    for (std::int64_t i = 0; i < step; ++i) {
-      const std::int64_t v = view.view_facts().access == Access::Out ? 77 : -1 - (i * 37) % 50;
-      a.put(i, is_float(a.dtype) ? Cell{.f = static_cast<double>(v)} : Cell{.i = v});
-    }
-    args.push_back(std::move(a));
-  }
-  return args;
-}
 
 // ---- edits --------------------------------------------------------------------------------------
 using test::nth_op;
@@ -357,59 +328,16 @@ const Fault kFaults[] = {
 };
 static_assert(std::size(kFaults) == 30);
 
-// ---- running ------------------------------------------------------------------------------------
-Kernel compiled(const Kernel& tile, const Fault* fault) {
-  Kernel k = clone(tile);
-  PassContext context;
-  context.plan = Plan{.num_warps = 4};
-  for (const Pass& pass : runtime::optimize_passes()) {
-    pass.run(k, context);
-    k.info.form = pass.leaves;
-    verify_or_throw(k, pass.name);
-    if (fault == nullptr || pass.name != std::string_view(fault->behind)) continue;
-    const std::string before = print(k);
-    fault->plant(k);
-    EXPECT_NE(print(k), before) << fault->name << " changes nothing";
-    verify_or_throw(k, "planting a fault");
-  }
-  return k;
-}
-
-/// How the kernel is found wrong; empty where it is not.
-std::string how_caught(const Kernel& tile, const Kernel& simt, const Program& p,
-                       const Arguments& want) {
-  for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
-    Arguments got = arguments(p, tile);
-    const auto report = fuzz::simulate(simt, {1, 1, 1}, got, seed, 5'000'000);
-    if (!report.clean()) return std::string(sim::name(report.findings.front().kind));
-    if (const std::string found = fuzz::difference(want, got); !found.empty()) return found;
-  }
-  return "";
-}
-
 TEST(AbsenceBugs, TwentyEightOfThirtyAreCaught) {
-  int caught = 0;
-  for (const Fault& fault : kFaults) {
-    SCOPED_TRACE(fault.name);
-    const Kernel tile = parse(fault.program.text);
-    Arguments want = arguments(fault.program, tile);
-    ASSERT_EQ(fuzz::interpret(tile, want), "");
-    ASSERT_EQ(how_caught(tile, compiled(tile, nullptr), fault.program, want), "");
-    const std::string how = how_caught(tile, compiled(tile, &fault), fault.program, want);
-    std::printf("%-52s %-20s %s\n", fault.name, fault.behind,
-                how.empty() ? "NOT CAUGHT" : how.c_str());
-    caught += how.empty() ? 0 : 1;
-  }
-  std::printf("%zu planted, %d caught\n", std::size(kFaults), caught);
-  EXPECT_GE(caught, 28);
+  EXPECT_GE(test::count_caught(kFaults, [](Kernel& k, const Fault& f) { f.plant(k); }), 28);
 }
 
 /// Ops that say what a mask lacks stood in front of what they use: `cpu` crashed.
 TEST(AbsenceBugs, AMaskThatBranchesHandOut) {
   const Kernel tile = parse(kNested.text);
-  Arguments want = arguments(kNested, tile);
+  fuzz::Arguments want = test::arguments(kNested, tile);
   ASSERT_EQ(fuzz::interpret(tile, want), "");
-  EXPECT_EQ(how_caught(tile, compiled(tile, nullptr), kNested, want), "");
+  EXPECT_EQ(test::how_caught(tile, test::compiled_with(tile), kNested, want), "");
 }
 
 }  // namespace
