@@ -176,9 +176,9 @@ std::string unasked_text(const std::set<std::string>& seen) {
     if (is_language && !seen.contains(std::string(row.mnemonic)))
       unasked.push_back(fmt::format("`{}`", row.mnemonic));
   }
-  return "\n" + markdown_paragraph(fmt::format(
-                    "Ops of [the tile form](ir.md) in none of these kernels: {}.",
-                    fmt::join(unasked, ", ")));
+  return "\n" + markdown_paragraph(
+                    fmt::format("Ops of [the tile form](ir.md) in none of these kernels: {}.",
+                                fmt::join(unasked, ", ")));
 }
 
 std::string page(bool assembles) {

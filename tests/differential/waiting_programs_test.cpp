@@ -177,13 +177,13 @@ TEST(Deadlocks, AreFound) {
                         atomic_store(flags + n, 7);
                       }
                     }).named("z", "flags");
-  const auto lock = kernel("lock", [](InOut<i32, 1> z, Ptr<i32> word) {
-                      for (auto i : grid(z, 1)) {
-                        while_([&] { return atomic_cas(word, 0, 1, {}, MemoryOrder::acquire) != 0; },
-                               [&] {});
-                        z(i) = 1;
-                      }
-                    }).named("z", "word");
+  const auto lock =
+      kernel("lock", [](InOut<i32, 1> z, Ptr<i32> word) {
+        for (auto i : grid(z, 1)) {
+          while_([&] { return atomic_cas(word, 0, 1, {}, MemoryOrder::acquire) != 0; }, [&] {});
+          z(i) = 1;
+        }
+      }).named("z", "word");
   for (const Device d : {Device::cpu(), Device::sim()}) {
     const auto words = [&] { return Tensor::zeros({3}, DType::i32, d); };
     const Diagnostic waits = error_of([&] { ring(words(), words()); }),
