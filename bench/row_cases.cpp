@@ -1,5 +1,6 @@
 // Kernels of rows: norms, softmax, gated activations, rotary embedding, losses, quantisation,
 // Hadamard, embedding, AdamW.
+#include <cmath>
 #include <map>
 #include <vector>
 
@@ -114,8 +115,11 @@ void add_row_cases(std::vector<Case>& list) {
                       embedding_backward(s, t[0], t[1], t[2],
                                          backward == 1 ? ScatterOrder::any : ScatterOrder::tokens);
                   }});
+  // The number is the step's; a negative one asks for stochastic rounding.
   list.push_back({"adamw", [](const Stream& s, Tensors t, double step) {
-                    adamw_of(t).step(s, static_cast<std::int64_t>(step));
+                    AdamWOptions options;
+                    if (step < 0) options.rounding_seed = 1;
+                    adamw_of(t).step(s, static_cast<std::int64_t>(std::abs(step)), options);
                   }});
 }
 

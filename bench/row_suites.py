@@ -295,14 +295,14 @@ def embeddings(t):
             yield "embedding_backward", f"16384 of 32000x{cols} bf16 {name}", functools.partial(embedding_backward, t, 32000, cols, 16384, order)
 
 
-def adamw(t, count, elements, dtype):
+def adamw(t, count, elements, dtype, step=1):
     def parameters():
         w, g = [normal(elements, dtype=dtype) for _ in range(count)], [normal(elements, dtype=dtype) for _ in range(count)]
         return w, g, [torch.zeros(elements, device=DEVICE) for _ in w], [torch.zeros(elements, device=DEVICE) for _ in w]
 
     w, g, m, v = parameters()
     first = w[0].double() * (1 - 1e-3 * 1e-2) - 1e-3 * g[0].double() / (g[0].double().abs() + 1e-8)
-    run = t.caller("adamw", [x for four in zip(w, g, m, v) for x in four], 1)
+    run = t.caller("adamw", [x for four in zip(w, g, m, v) for x in four], step)
     leaves = [torch.nn.Parameter(x.clone()) for x in w]
     for leaf, gradient in zip(leaves, g):
         leaf.grad = gradient
@@ -313,6 +313,7 @@ def adamw(t, count, elements, dtype):
 def optimizers(t):
     for count, elements, dtype in ((1000, 1 << 18, F32), (1000, 1 << 18, BF16), (1000, 100003, BF16), (200, 1 << 21, BF16)):
         yield "adamw", f"{count} tensors of {elements} {named(dtype)}", functools.partial(adamw, t, count, elements, dtype)
+    yield "adamw", "200 tensors of 2097152 bf16 stochastic", functools.partial(adamw, t, 200, 1 << 21, BF16, -1)
 
 
 SUITES = [softmaxes, norms, gated_activations, ropes, losses, quantisations, hadamards, embeddings, optimizers]

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <iterator>
 
+#include "ir/schedule/to_plan.h"
 #include "support/errors.h"
 
 namespace tegula::ir {
@@ -79,7 +80,9 @@ std::string Plan::str() const {
   return out + "}";
 }
 
-void Plan::change(std::string_view text) {
+void Plan::change(std::string_view changes) {
+  const std::string fields = plan_fields_of(changes);
+  std::string_view text = fields;
   for (auto change = next_change(text); !change.empty(); change = next_change(text))
     apply(*this, change);
 }
@@ -88,6 +91,7 @@ std::string_view Plan::first_mismatch(std::string_view text) const {
   Plan changed = *this;
   changed.change(text);
   if (changed == *this) return {};
+  if (begins_with_schedule(text)) return text;
   for (auto change = next_change(text); !change.empty(); change = next_change(text)) {
     Plan with = *this;
     apply(with, change);

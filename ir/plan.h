@@ -39,8 +39,8 @@ struct Plan {
   }
 
   std::string str() const;
-  /// Sets the fields that "name=value name=value .." lists, or a plan as `str` prints it; throws
-  /// CompileError naming the fields there are.
+  /// Sets the fields that "name=value name=value .." lists, a plan as `str` prints it, or those of
+  /// a Schedule's text (ir/schedule/to_plan.h); throws CompileError naming the fields there are.
   void change(std::string_view text);
   /// The first "name=value" of such a text that the plan does not have; empty: it has all.
   std::string_view first_mismatch(std::string_view text) const;

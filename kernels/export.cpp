@@ -1,5 +1,12 @@
 #include "tegula/kernels/export.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "kernels/argument_error.h"
+
 namespace tegula {
 namespace {
 
@@ -8,12 +15,62 @@ using detail::ParamInfo;
 using detail::ParamKind;
 using detail::ViewAccess;
 
-ExportParam tensor(const char* name, const char* dims, ViewAccess access = ViewAccess::In) {
-  return {.info = {ParamKind::View, DType::bf16, 4, access},
+/// A tensor of the type that all such tensors of a call have.
+ExportParam tensor(const char* name, const std::string& dims, ViewAccess access = ViewAccess::In) {
+  const int rank = 1 + static_cast<int>(std::ranges::count(dims, ' '));
+  return {.info = {ParamKind::View, DType::bf16, rank, access},
           .any_dtype = true,
           .name = name,
           .dims = dims};
 }
+
+ExportParam tensor_of(DType dtype, const char* name, const std::string& dims,
+                      ViewAccess access = ViewAccess::In) {
+  ExportParam p = tensor(name, dims, access);
+  p.info.dtype = dtype;
+  p.any_dtype = false;
+  return p;
+}
+
+using Params = std::vector<ExportParam>;
+
+Params moe_inputs() {
+  return {tensor("x", "T H"), tensor_of(DType::f32, "logits", "T E"), tensor("up", "G U H"),
+          tensor("down", "G H I")};
+}
+
+/// Tensors of MoeSaved for choices of a token, in the order of its fields.
+Params moe_saved(int choices, ViewAccess access) {
+  const std::string by_choice = fmt::format("T {}", choices), rows = fmt::format("T*{}", choices);
+  return {tensor_of(DType::i32, "ids", by_choice, access),
+          tensor_of(DType::f32, "weights", by_choice, access),
+          tensor_of(DType::i32, "row_of", by_choice, access),
+          tensor_of(DType::i32, "slot_of", rows, access),
+          tensor_of(DType::i32, "offsets", "G+1", access),
+          tensor_of(DType::i32, "first_tiles", "5 G+1", access),
+          tensor("hidden", rows + " U", access)};
+}
+
+MoeSaved saved_in(std::span<const HostArg> args) {
+  return {{*args[0].tensor, *args[1].tensor, *args[2].tensor, *args[3].tensor, *args[4].tensor,
+           *args[5].tensor},
+          *args[6].tensor};
+}
+
+MoeWeights weights_in(const HostArg& up, const HostArg& down) {
+  return {.up = *up.tensor, .down = *down.tensor};
+}
+
+int choices_of(const Moe& layer, const char* what, Loc at) {
+  const MoeOptions& o = layer.options();
+  const detail::CallPlace here(at);
+  if (o.expert_choice)
+    throw_argument_error(ErrorId::kernel_argument, what, "expert_choice", "given",
+                         "a layer whose tokens choose: other rows follow from no dimension");
+  return o.router.k + o.shared_experts;
+}
+
+void append(Params& to, const Params& more) { to.insert(to.end(), more.begin(), more.end()); }
 
 }  // namespace
 
@@ -29,6 +86,51 @@ Exportable exportable(const Attention& attention) {
     if (args[4].tensor) extras.lse = *args[4].tensor;
     attention(stream, *args[0].tensor, *args[1].tensor, *args[2].tensor, *args[3].tensor, extras,
               at);
+  };
+  return out;
+}
+
+Exportable exportable(const Moe& layer) {
+  Exportable out;
+  out.params = moe_inputs();
+  out.params.push_back(tensor("y", "T H", ViewAccess::Out));
+  out.call = [layer](const Stream& stream, std::span<const HostArg> args, Loc at) {
+    layer.from_logits(stream, *args[0].tensor, *args[1].tensor, weights_in(args[2], args[3]),
+                      *args[4].tensor, at);
+  };
+  return out;
+}
+
+Exportable moe_forward(const Moe& layer, Loc at) {
+  Exportable out;
+  out.params = moe_inputs();
+  out.params.push_back(tensor("y", "T H", ViewAccess::Out));
+  append(out.params, moe_saved(choices_of(layer, "moe_forward", at), ViewAccess::Out));
+  out.call = [layer](const Stream& stream, std::span<const HostArg> args, Loc where) {
+    layer.from_logits(stream, *args[0].tensor, *args[1].tensor, weights_in(args[2], args[3]),
+                      *args[4].tensor, saved_in(args.subspan(5)), where);
+  };
+  return out;
+}
+
+Exportable moe_backward(const Moe& layer, Loc at) {
+  Exportable out;
+  out.params = {tensor("grad_y", "T H")};
+  append(out.params, moe_inputs());
+  append(out.params, moe_saved(choices_of(layer, "moe_backward", at), ViewAccess::In));
+  append(out.params, {tensor("grad_x", "T H", ViewAccess::Out),
+                      tensor_of(DType::f32, "grad_logits", "T E", ViewAccess::Out),
+                      tensor("grad_up", "G U H", ViewAccess::Out),
+                      tensor("grad_down", "G H I", ViewAccess::Out)});
+  out.call = [layer](const Stream& stream, std::span<const HostArg> args, Loc where) {
+    const auto results = args.last(4);
+    layer.backward(stream, *args[1].tensor, *args[2].tensor, weights_in(args[3], args[4]),
+                   saved_in(args.subspan(5)), *args[0].tensor,
+                   {.X = *results[0].tensor,
+                    .logits = *results[1].tensor,
+                    .up = *results[2].tensor,
+                    .down = *results[3].tensor},
+                   where);
   };
   return out;
 }

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 
+#include "ir/schedule/carried_out.h"
+#include "ir/schedule/judge.h"
+#include "ir/schedule/text.h"
 #include "ir/text.h"
 #include "runtime/store_sources.h"
 #include "runtime/warnings.h"
@@ -185,11 +188,30 @@ std::string CompiledKernel::dump(std::string_view verb) const {
   fail(ErrorId::unknown_verb, {}, {}, verb);
 }
 
+namespace {
+
+/// The Schedule that the passes carry out for a plan, and the rules that refuse it, if any.
+std::string schedule_text(const ir::Kernel& traced, const ir::Plan& plan, ir::Target target) {
+  ir::Kernel tile = ir::clone(traced);
+  tile.info.target = target;
+  ir::PassContext context;
+  context.plan = plan;
+  const ir::CarriedOut done = ir::schedule_carried_out(tile, context);
+  std::string out = ir::print(done.schedule);
+  const ir::Verdict verdict = ir::judge(done.machine, ir::Graph(done.machine), done.schedule);
+  for (const ir::Reason& reason : verdict.reasons) out += reason.str() + "\n";
+  return out;
+}
+
+}  // namespace
+
 std::string CompiledKernel::explain() const {
   const Artefact& a = *artefact_;
   std::string out = fmt::format("kernel {} for {} by {} ({})\n", a.name, device.str(),
                                 runtime::name(a.backend), a.target.name());
   out += plan.str() + "\n";
+  if (device.kind != DeviceKind::cpu && tile.info.form == ir::Form::Tile)
+    out += schedule_text(tile, plan, a.target);
   out += fmt::format("threads {}, shared memory {} bytes", a.threads, a.shared_bytes);
   if (const AssembleReport& r = report(); r.registers)
     out += fmt::format(", registers {}, spills {}, CTAs per SM {}", r.registers,

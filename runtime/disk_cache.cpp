@@ -1,8 +1,6 @@
 #include "runtime/disk_cache.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
-#include <link.h>
 
 #include "codegen/emit.h"
 #include "runtime/kernel_entry.h"
@@ -21,15 +19,7 @@ constexpr std::chrono::seconds kPatience{2};  // for another process that compil
 
 /// The file this code was loaded from: passes, lowering and the CUDA C++ emitter are in it, and the
 /// layout of the entries too.
-std::filesystem::path own_file() {
-  Dl_info info{};
-  link_map* map = nullptr;
-  const bool known = ::dladdr1(reinterpret_cast<const void*>(&disk_key), &info,
-                               reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0;
-  // The program itself has no name there.
-  if (!known || map == nullptr || map->l_name[0] == 0) return "/proc/self/exe";
-  return map->l_name;
-}
+std::filesystem::path own_file() { return file_of(reinterpret_cast<const void*>(&disk_key)); }
 
 class ToolFields {
  public:

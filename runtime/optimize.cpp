@@ -8,6 +8,10 @@
 #include <filesystem>
 
 #include "ir/opt_command.h"
+#include "ir/schedule/carried_out.h"
+#include "ir/schedule/judge.h"
+#include "ir/schedule/text.h"
+#include "ir/schedule/to_plan.h"
 #include "ir/text.h"
 #include "runtime/jit_verbs.h"
 #include "support/env.h"
@@ -164,9 +168,28 @@ bool fits_if_chosen(Compilation& k) {
   throw CompileError(said);
 }
 
+/// The author's Schedule is carried out as it is; else the error has a line of it that is not, and
+/// the rules that refuse it or what is carried out in its place.
+void require_schedule(const Compilation& k, const CompileRequest& request) {
+  const ir::Schedule wanted = ir::schedule_of(request.plan_changes, request.changed_at);
+  ir::Kernel tile = ir::clone(k.tile);
+  tile.info.target = k.target;
+  ir::PassContext context;
+  context.plan = k.plan;
+  const ir::CarriedOut done = ir::schedule_carried_out(tile, context);
+  const std::string missing = ir::first_difference(wanted, done.schedule);
+  if (missing.empty()) return;
+  Diagnostic said = diagnostic(ErrorId::plan_not_had, request.changed_at, {}, k.name, missing);
+  const auto verdict = ir::judge(done.machine, ir::Graph(done.machine), wanted);
+  for (const ir::Reason& reason : verdict.reasons) said.notes.push_back({{}, reason.str()});
+  if (verdict.is_legal()) said.notes.push_back({{}, "possible: " + ir::print(done.schedule)});
+  throw CompileError(said);
+}
+
 /// The author's fields are in the plan that was made.
 void require_changes(const Compilation& k, const CompileRequest& request) {
   if (!env().plan.empty()) return;  // an experiment, which goes over them
+  if (ir::begins_with_schedule(request.plan_changes)) return require_schedule(k, request);
   const std::string_view missing = k.plan.first_mismatch(request.plan_changes);
   if (missing.empty()) return;
   Diagnostic said = diagnostic(ErrorId::plan_not_had, request.changed_at, {}, k.name, missing);

@@ -65,6 +65,14 @@ SharedLibrary SharedLibrary::open(const std::vector<std::string>& candidates) {
   return library;
 }
 
+std::filesystem::path file_of(const void* code) {
+  Dl_info info{};
+  link_map* map = nullptr;
+  const bool known = ::dladdr1(code, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0;
+  if (!known || map == nullptr || map->l_name[0] == 0) return "/proc/self/exe";
+  return map->l_name;
+}
+
 void* SharedLibrary::symbol(const char* name) const {
   return handle_ == nullptr ? nullptr : ::dlsym(handle_, name);
 }

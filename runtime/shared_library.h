@@ -1,5 +1,6 @@
 #pragma once
 // A library opened at run time from a list of places, remembering why each place failed.
+#include <filesystem>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -13,6 +14,10 @@ std::vector<std::string> toolkit_folders(std::string_view sub);
 
 /// Files matching a glob pattern, sorted.
 std::vector<std::string> glob_files(const std::string& pattern);
+
+/// The file that `code`, an address of a function, was loaded from; the program itself is
+/// /proc/self/exe.
+std::filesystem::path file_of(const void* code);
 
 /// Owns nothing: a loaded library stays loaded, because code of it may run until the process ends.
 class SharedLibrary {

@@ -109,6 +109,12 @@ Warning store_warning(const std::string& what) {
   return std::move(found.all.front());
 }
 
+Warning worker_warning(const std::string& why) {
+  Collected found("");
+  found.add(Cause::worker, {}, why);
+  return std::move(found.all.front());
+}
+
 std::vector<Warning> warnings_of_report(const std::string& kernel, const AssembleReport& report) {
   Collected found(kernel);
   found.of_report(report);

@@ -36,4 +36,7 @@ Warning compiled_late_warning(const std::string& kernel, std::string_view target
 /// The warning that the tuner's results are lost or not kept; `what` says which and why.
 Warning store_warning(const std::string& what);
 
+/// The warning that the tuner has no process of its own to measure in.
+Warning worker_warning(const std::string& why);
+
 }  // namespace tegula::runtime

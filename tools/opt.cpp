@@ -6,6 +6,8 @@
 #include <iterator>
 
 #include "ir/opt_command.h"
+#include "ir/schedule/request.h"
+#include "ir/schedule/text.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "runtime/jit_verbs.h"
@@ -23,6 +25,7 @@ struct Options {
   std::string file, out, emit, target;
   std::string plan;  ///< whole; else one is chosen
   std::string plan_changes = env().plan;
+  std::string schedule;  ///< whole, or edits of the one that the plan gives
   std::string backend = "llvm";
   std::vector<std::string> passes;
   bool keeps_checks = false;  ///< assumptions, as traps
@@ -80,12 +83,17 @@ void check_chain(ir::Form form, const std::vector<ir::Pass>& passes) {
   }
 }
 
-void run_passes(ir::Kernel& kernel, const std::vector<ir::Pass>& passes, const Options& o) {
-  check_chain(kernel.info.form, passes);
+ir::PassContext context_of(const Options& o) {
   ir::PassContext context;
   if (!o.plan.empty()) context.plan.emplace().change(o.plan);
   context.plan_changes = o.plan_changes;
   context.keep_checks = o.keeps_checks;
+  return context;
+}
+
+void run_passes(ir::Kernel& kernel, const std::vector<ir::Pass>& passes, const Options& o) {
+  check_chain(kernel.info.form, passes);
+  ir::PassContext context = context_of(o);
   const auto timings = ir::run_pipeline(kernel, passes, context);
   if (o.timing)
     for (const ir::PassTiming& t : timings)
@@ -132,6 +140,12 @@ std::string result_of(const Options& given) {
   ir::verify_or_throw(kernel, "parse");
   if (!given.target.empty()) kernel.info.target = target_of(given.target);
   const Options o = with_header(given, text);
+  if (o.emit == "schedule") {
+    if (kernel.info.form != ir::Form::Tile)
+      refuse("--emit=schedule takes the tile form", "give the kernel as it was traced");
+    ir::PassContext context = context_of(o);
+    return ir::print(ir::requested_schedule(kernel, context, o.schedule));
+  }
   if (!o.passes.empty())
     run_passes(kernel, passes_named(o.passes), o);
   else if (!o.emit.empty() && o.emit != "trace")
@@ -173,7 +187,9 @@ void add_opt(CLI::App& program, int& exit_code) {
                      ->allow_extra_args(false);
   c->add_option("--plan", o->plan, "The plan, as it is printed; default: one is chosen");
   c->add_option("--emit", o->emit, "Take the kernel as far as this and print that")
-      ->check(CLI::IsMember({"trace", "optimize", "emit", "ptx", "cubin"}));
+      ->check(CLI::IsMember({"trace", "schedule", "optimize", "emit", "ptx", "cubin"}));
+  c->add_option("--schedule", o->schedule,
+                "For --emit=schedule: a Schedule, or edits of the one that the passes carry out");
   c->add_option("--target", o->target, "Architecture; default: the text's, else the newest")
       ->check(CLI::IsMember(target_names()));
   c->add_option("--backend", o->backend, "Emitter")

@@ -140,7 +140,7 @@ class Race {
 
   void fail(Runner& r, Verdict verdict, const std::string& why) {
     r.known.verdict = verdict;
-    if (options_.record) options_.record(r.known);
+    if (options_.record && verdict != Verdict::refused) options_.record(r.known);
     reject(r.id, fmt::format("{}: {}", name(verdict), why));
   }
 

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <thread>
 
-#include "dsl/errors.h"
 #include "runtime/context.h"
 #include "runtime/driver_api.h"
 
@@ -116,15 +115,18 @@ void fill_bytes(const Tensor& bytes, unsigned char value, const Stream& stream) 
       "cuMemsetD8Async");
 }
 
-ArgumentCopy::ArgumentCopy(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args,
-                           const Stream& stream)
-    : args_(args.begin(), args.end()) {
-  for (std::size_t i = 0; i < args_.size(); ++i) {
-    dsl::HostArg& a = args_[i];
-    if (a.kind == dsl::ParamKind::Pointer && a.tensor == nullptr)
-      fail(ErrorId::tuned_address, kernel.loc(), {}, kernel.callee().argument(i));
-    if (a.tensor == nullptr || a.tensor->numel() == 0) continue;
-    const Tensor& t = *a.tensor;
+Tensor bytes_in(const Tensor& tensor) {
+  const ByteRange range = tensor.byte_range();
+  return bytes_at(range.begin, size_of(range), tensor.device());
+}
+
+void ArgumentCopy::add(const MeasuredTensors& tensors, const Stream& stream) {
+  for (std::size_t i = tensors_.size(); i < tensors.size(); ++i) {
+    const Tensor& t = tensors[i].tensor;
+    if (t.numel() == 0) {
+      tensors_.push_back(t);
+      continue;
+    }
     const ByteRange range = t.byte_range();
     const std::int64_t bytes = size_of(range);
     const auto at = kRedZone + static_cast<std::int64_t>(range.begin % kAlignment);
@@ -134,31 +136,35 @@ ArgumentCopy::ArgumentCopy(const dsl::KernelInstance& kernel, std::span<const ds
     const auto begin =
         reinterpret_cast<std::uintptr_t>(block.data()) + static_cast<std::uintptr_t>(at);
     const auto first = reinterpret_cast<std::uintptr_t>(t.data()) - range.begin;
-    tensors_.push_back(
-        std::make_unique<Tensor>(Tensor::borrow(reinterpret_cast<void*>(begin + first), t.shape(),
-                                                t.dtype(), t.device(), t.strides(), owner)));
-    a.tensor = tensors_.back().get();
-    if (a.kind == dsl::ParamKind::Pointer)
-      a.bits = detail::bits_of(static_cast<const void*>(tensors_.back()->data()));
-    copied_.push_back(
-        {i, t, block, bytes_at(begin, bytes, t.device(), owner), kernel.params()[i].access});
-    copied_.back().bytes.copy_from(bytes_at(range.begin, bytes, t.device()), stream);
+    tensors_.push_back(Tensor::borrow(reinterpret_cast<void*>(begin + first), t.shape(), t.dtype(),
+                                      t.device(), t.strides(), owner));
+    copied_.push_back({tensors[i], block, bytes_at(begin, bytes, t.device(), owner)});
+    copied_.back().bytes.copy_from(bytes_in(t), stream);
   }
+}
+
+std::vector<runtime::LaunchArg> ArgumentCopy::bind(const MeasuredArgs& args) const {
+  std::vector<runtime::LaunchArg> out;
+  for (const MeasuredArg& a : args) {
+    const Tensor* t = a.tensor < 0 ? nullptr : &tensors_[static_cast<std::size_t>(a.tensor)];
+    out.push_back(
+        {t, a.is_address ? detail::bits_of(static_cast<const void*>(t->data())) : a.bits});
+  }
+  return out;
 }
 
 void ArgumentCopy::reset(const Stream& stream) const {
   for (const Copied& c : copied_) {
-    const ByteRange range = c.original.byte_range();
-    if (c.access == detail::ViewAccess::Out) fill_bytes(c.bytes, kPoison, stream);
-    if (c.access == detail::ViewAccess::InOut)
-      c.bytes.copy_from(bytes_at(range.begin, size_of(range), c.original.device()), stream);
+    if (c.original.access == detail::ViewAccess::Out) fill_bytes(c.bytes, kPoison, stream);
+    if (c.original.access == detail::ViewAccess::InOut)
+      c.bytes.copy_from(bytes_in(c.original.tensor), stream);
   }
 }
 
 void ArgumentCopy::outputs(const Stream& stream, std::vector<Tensor>& out) const {
   std::size_t next = 0;
   for (const Copied& c : copied_) {
-    if (c.access == detail::ViewAccess::In) continue;
+    if (c.original.access == detail::ViewAccess::In) continue;
     if (next == out.size()) out.push_back(host_bytes(c.bytes.numel(), c.bytes.device()));
     out[next++].copy_from(c.bytes, stream);
   }
@@ -180,42 +186,41 @@ std::string ArgumentCopy::red_zone_damage(const Stream& stream) const {
       if (bad != bytes + zone.numel())
         return fmt::format("it writes {} byte {} of argument {}", begin == 0 ? "before" : "behind",
                            begin == 0 ? bad - bytes - before : bad - bytes + c.bytes.numel(),
-                           c.position);
+                           c.original.position);
     }
   }
   return {};
 }
 
-std::int64_t bytes_of(std::span<const dsl::HostArg> args) {
+std::int64_t bytes_of(const MeasuredTensors& tensors) {
   std::int64_t bytes = 0;
-  for (const dsl::HostArg& a : args)
-    if (a.tensor != nullptr) bytes += size_of(a.tensor->byte_range());
+  for (const MeasuredTensor& t : tensors) bytes += size_of(t.tensor.byte_range());
   return bytes;
 }
 
 Difference compare(const std::vector<Tensor>& found, const std::vector<Tensor>& wanted,
-                   std::span<const dsl::HostArg> args, std::span<const dsl::ParamInfo> params) {
+                   const MeasuredTensors& tensors) {
   Difference out;
   std::size_t next = 0;
-  for (std::size_t i = 0; i < args.size(); ++i) {
-    const Tensor* t = args[i].tensor;
-    if (t == nullptr || t->numel() == 0 || params[i].access == detail::ViewAccess::In) continue;
+  for (const MeasuredTensor& measured : tensors) {
+    const Tensor& t = measured.tensor;
+    if (t.numel() == 0 || measured.access == detail::ViewAccess::In) continue;
     const Tensor &f = found[next], &w = wanted[next];
     ++next;
     if (has_same_bytes(f, w)) continue;
     out.is_equal = false;
-    const auto first = reinterpret_cast<std::uintptr_t>(t->data()) - t->byte_range().begin;
+    const auto first = reinterpret_cast<std::uintptr_t>(t.data()) - t.byte_range().begin;
     const auto elements = [&](const Tensor& bytes) {
-      return Tensor::borrow(static_cast<char*>(bytes.data()) + first, t->shape(), t->dtype(),
-                            Device::cpu(), t->strides())
+      return Tensor::borrow(static_cast<char*>(bytes.data()) + first, t.shape(), t.dtype(),
+                            Device::cpu(), t.strides())
           .to_doubles();
     };
-    compare_elements(elements(f), elements(w), tolerance_of(t->dtype()), out);
+    compare_elements(elements(f), elements(w), tolerance_of(t.dtype()), out);
     if (out.text.empty()) {  // bytes between the elements
       out.is_close = false;
       out.text = "bytes between the elements are written";
     }
-    out.text = fmt::format("argument {}: {}", i, out.text);
+    out.text = fmt::format("argument {}: {}", measured.position, out.text);
     if (!out.is_close) return out;
   }
   return out;

@@ -1,26 +1,47 @@
 #pragma once
-// Copies of a call's arguments, for kernels that may be wrong: the user's tensors are never
-// written.
+// Copies of a call's tensors, for kernels that may be wrong: the user's are never written.
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "dsl/instance.h"
+#include "runtime/launch_args.h"
+#include "tegula/kernel.h"
 #include "tegula/stream.h"
 
 namespace tegula::autotune {
 
-/// One copy of all tensors of a call, with the same shapes, strides and alignment, each between red
-/// zones of kRedZone bytes.
+/// A tensor of a call that is measured.
+struct MeasuredTensor {
+  Tensor tensor;
+  detail::ViewAccess access = detail::ViewAccess::In;
+  std::size_t position = 0;  ///< of its argument, for messages
+};
+/// The tensors of a call: its arguments, then those that candidates have captured. More may come,
+/// and none goes.
+using MeasuredTensors = std::deque<MeasuredTensor>;
+
+/// A run-time argument of a candidate.
+struct MeasuredArg {
+  int tensor = -1;          ///< among the call's; none for a number, or where it is left out
+  bool is_address = false;  ///< of the tensor
+  std::uint64_t bits = 0;   ///< of a number
+};
+using MeasuredArgs = std::vector<MeasuredArg>;
+
+/// One copy of the tensors of a call, with the same shapes, strides and alignment, each between red
+/// zones of kRedZone bytes. Tensors without elements are not copied.
 class ArgumentCopy {
  public:
   static constexpr std::int64_t kRedZone = std::int64_t{64} << 10;
 
-  /// Throws CompileError for an address that is not a tensor's: nothing says how much to copy.
-  ArgumentCopy(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args,
-               const Stream& stream);
+  /// Copies those of the tensors that are not here yet.
+  void add(const MeasuredTensors& tensors, const Stream& stream);
 
-  std::span<const dsl::HostArg> args() const { return args_; }
+  const Tensor& tensor(std::size_t i) const { return tensors_[i]; }
+  /// The arguments of a launch on these copies; they live as long as the copies, or until more are
+  /// added.
+  std::vector<runtime::LaunchArg> bind(const MeasuredArgs& args) const;
   /// Fills outputs with NaNs (all bits 1) and gives inputs that are written their values again.
   void reset(const Stream& stream) const;
   /// Copies the bytes of every written tensor to the host: to the tensors of `out`, which are made
@@ -31,31 +52,31 @@ class ArgumentCopy {
 
  private:
   struct Copied {
-    std::size_t position;
-    Tensor original, block;  ///< block: bytes with both red zones
-    Tensor bytes;            ///< the part of the block that holds the elements
-    detail::ViewAccess access;
+    MeasuredTensor original;
+    Tensor block;  ///< bytes with both red zones
+    Tensor bytes;  ///< the part of the block that holds the elements
   };
 
-  std::vector<dsl::HostArg> args_;
+  std::deque<Tensor> tensors_;
   std::vector<Copied> copied_;
-  std::vector<std::unique_ptr<Tensor>> tensors_;
 };
 
 /// Sets every byte of a contiguous tensor of bytes, on its device.
 void fill_bytes(const Tensor& bytes, unsigned char value, const Stream& stream);
 
+/// The bytes of a tensor, the elements' and those between them, as a tensor of bytes.
+Tensor bytes_in(const Tensor& tensor);
 /// Bytes of the tensors of a call.
-std::int64_t bytes_of(std::span<const dsl::HostArg> args);
+std::int64_t bytes_of(const MeasuredTensors& tensors);
 
 struct Difference {
   bool is_equal = true;
   bool is_close = true;
   std::string text;  ///< the first element that is not close, or the first that differs
 };
-/// Compares outputs with those of the reference: bit by bit, then by the error that rounding alone
-/// makes. `like` are the arguments, in order of the outputs' tensors.
+/// Compares outputs, as ArgumentCopy::outputs gives them, with those of the reference: bit by bit,
+/// then by the error that rounding alone makes.
 Difference compare(const std::vector<Tensor>& found, const std::vector<Tensor>& wanted,
-                   std::span<const dsl::HostArg> args, std::span<const dsl::ParamInfo> params);
+                   const MeasuredTensors& tensors);
 
 }  // namespace tegula::autotune

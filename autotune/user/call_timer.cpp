@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "autotune/user/in_process_measure.h"
+#include "autotune/user/launch_measure.h"
 #include "runtime/context.h"
 #include "runtime/driver_api.h"
 

@@ -8,7 +8,7 @@
 #include "autotune/device_class.h"
 #include "autotune/race/race_log.h"
 #include "autotune/store/winner_table.h"
-#include "autotune/user/in_process_measure.h"
+#include "autotune/user/user_measure.h"
 #include "dsl/errors.h"
 #include "runtime/stream_state.h"
 #include "support/env.h"
@@ -16,7 +16,7 @@
 namespace tegula::autotune {
 namespace {
 
-constexpr const char* kPolicy = "in-process cold";
+constexpr const char* kPolicy = "cold";
 
 Device device_of(std::span<const dsl::HostArg> args) {
   for (const dsl::HostArg& a : args)
@@ -101,8 +101,8 @@ class UserTuning {
   RaceResult race_settings(const std::optional<Winner>& known) {
     say(fmt::format("{} settings, {} of them cannot be traced", space_.settings.size(),
                     space_.refused.size()));
-    InProcessMeasure measure(kernel_, space_, args_, device_,
-                             {options_.may_change_bits, options_.progress});
+    UserMeasure measure(kernel_, space_, args_, device_,
+                        {options_.may_change_bits, options_.progress});
     RaceLog log(TuningStore::of_process(), key_, kPolicy);
     const auto begin = std::chrono::steady_clock::now();
     RaceOptions race_options;

@@ -1,12 +1,17 @@
 // Lowering of gathers and scatters along a tile's axis. A gather selects among the registers of its
-// own thread where these hold few elements of the line and agree otherwise; else the tile stands in
-// shared memory, and each element is read where its index says. A scatter stores there, or, where
-// it combines, each element takes up the values that name it in their order.
+// own thread where these hold few elements of the line and agree otherwise, and one that reverses
+// lines exchanges lanes, or warps without bank conflicts; else the tile stands in shared memory,
+// and each element is read where its index says. A scatter stores there, or, where it combines,
+// each element takes up the values that name it in their order.
 #include <map>
+#include <utility>
 
 #include "codegen/lower/linear_exchange.h"
 #include "codegen/lower/lowering.h"
+#include "codegen/lower/shuffle.h"
+#include "ir/layout/layout_ops.h"
 #include "ir/layout/thread_fn.h"
+#include "ir/ramp.h"
 
 namespace tegula::codegen {
 
@@ -68,6 +73,83 @@ Value from_registers(Lowering& l, Value tile, Value index, const Lines& lines,
   return chosen;
 }
 
+/// True of the index of flip(): extent - 1 - i for element i of a line.
+bool is_reversal(const Kernel& k, Value index, std::int64_t extent) {
+  OpId op = k[index].def;
+  for (; op; op = k[k[op].operands[0]].def) {
+    const Opcode o = k[op].opcode;
+    if (o != Opcode::Broadcast && o != Opcode::Reshape && o != Opcode::ExpandDims) break;
+  }
+  if (!op || k[op].opcode != Opcode::Sub) return false;
+  const OpId numbers = k[k[op].operands[1]].def;
+  return number_of(k, k[op].operands[0]) == static_cast<double>(extent - 1) && numbers &&
+         k[numbers].opcode == Opcode::Arange && k[numbers].attrs.i(AttrName::start) == 0 &&
+         k.type(k[numbers].results[0]).count() == extent;
+}
+
+/// Bits of each coordinate whose toggling reverses the lines along an axis; none where other bits
+/// place elements along `axis`, or these elsewhere, too.
+using Toggles = std::map<HwDim, int>;
+std::optional<Toggles> reversal_of(const LinearLayout& layout, int axis) {
+  if (layout.repeat_factor(axis) != 1 || layout.cover()[axis] != layout.shape()[axis])
+    return std::nullopt;
+  Toggles bits;
+  int left = layout.shape()[axis] - 1;
+  for (HwDim in : kIns)
+    for (int bit = 0; bit < layout.in_bits(in); ++bit) {
+      ir::Dims basis = layout.basis(in, bit);
+      const int along = std::exchange(basis[axis], 0);
+      if (along == 0) continue;
+      const bool is_elsewhere = basis != ir::Dims::filled(layout.rank(), 0);
+      if (is_elsewhere || (left & along) != along) return std::nullopt;
+      left ^= along;
+      bits[in] |= 1 << bit;
+    }
+  return left == 0 ? std::optional(bits) : std::nullopt;
+}
+
+/// Elements of other lanes of the warp, or of its own registers.
+Value exchanged_in_warp(Lowering& l, Value tile, int registers, int lanes) {
+  std::vector<std::int64_t> from;
+  for (std::int64_t r = 0; r < l.type(tile).count(); ++r) from.push_back(r ^ registers);
+  const Value own = l.regs(tile, std::move(from));
+  return lanes == 0 ? own : shuffle(l, own, l.b.i32(lanes), "xor");
+}
+
+/// Elements of other threads, whose number differs by `flips`; lanes count fastest in the numbers.
+Value exchanged_in_memory(Lowering& l, Value tile, const LinearLayout& numbers, int flips) {
+  const Value stored = as_stored(l, tile);
+  const Elem elem = l.type(stored).elem();
+  const int bytes = size_bytes(elem.dtype);
+  const Value base = l.scratch(std::int64_t{numbers.shape()[0]} * bytes, 16);
+  const IndexParts parts = l.index_parts(numbers, 0);
+  // Bits of threads and of registers are apart, so that constants stay behind one address.
+  const Value registers = l.b.mul(l.constants(DType::i32, parts.constant), l.b.i32(bytes));
+  const auto address_of = [&](Value thread) {
+    return l.b.add(registers, l.b.add(l.b.mul(thread, l.b.i32(bytes)), base));
+  };
+  l.barrier();
+  l.b.effect(Opcode::StShared, {address_of(parts.thread), stored}, {{AttrName::width, 1}});
+  l.barrier();
+  const Value other = l.b.op(Opcode::Xor, {parts.thread, l.b.i32(flips)});
+  const Value read = l.b.op(Opcode::LdShared, {address_of(other)},
+                            Type::vec(elem, l.type(stored).count()), {{AttrName::width, 1}});
+  return as_before(l, read, l.type(tile).elem());
+}
+
+/// The lines along `axis` from last to first; none where bits of the layout cannot say so.
+std::optional<Value> reversed(Lowering& l, Value tile, const LinearLayout& layout, int axis) {
+  std::optional<Toggles> bits = reversal_of(layout, axis);
+  if (!bits || bits->contains(HwDim::Block)) return std::nullopt;
+  if (!bits->contains(HwDim::Warp))
+    return exchanged_in_warp(l, tile, (*bits)[HwDim::Register], (*bits)[HwDim::Lane]);
+  const auto numbers = number_lanes_first(layout);
+  if (!numbers || !layout.is_bijective()) return std::nullopt;
+  const HardwareCoord thread{.lane = (*bits)[HwDim::Lane], .warp = (*bits)[HwDim::Warp]};
+  return exchanged_in_memory(l, exchanged_in_warp(l, tile, (*bits)[HwDim::Register], 0), *numbers,
+                             numbers->apply(thread)[0]);
+}
+
 /// Index as i32 bytes behind the first element of its line; compared before it is narrowed.
 struct ChosenOffset {
   Value bytes;
@@ -96,6 +178,9 @@ void lower_Gather(Lowering& l, OpId op) {
   const Value tile = l.get(d.operands[0]), index = l.get(d.operands[1]);
   if (const auto lines = lines_in_registers(from, to, axis))
     return l.set(d.results[0], from_registers(l, tile, index, *lines, from, axis));
+  if (from == to && is_reversal(l.from, d.operands[1], from.shape()[axis]))
+    if (const auto exchanged = reversed(l, tile, from, axis))
+      return l.set(d.results[0], *exchanged);
   l.context.remark(Remark::Kind::Analysis, d.loc, "gathered through shared memory",
                    {{"tile", l.from.type(d.operands[0]).str()}});
   const Value stored = as_stored(l, tile);

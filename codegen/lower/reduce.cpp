@@ -11,6 +11,7 @@
 #include "codegen/lower/fold_tuple.h"
 #include "codegen/lower/shuffle.h"
 #include "ir/analysis/never_nan.h"
+#include "ir/layout/layout_ops.h"
 #include "ir/layout/reduction.h"
 #include "ir/reduce_kind.h"
 #include "ir/text.h"
@@ -122,9 +123,11 @@ class Reduction {
     return sum;
   }
 
-  /// Number of a result element, for each register.
+  /// Number of a result element, for each register: in the order of the lanes if bits alone make
+  /// the layout, so that scratch memory is accessed without bank conflicts.
   Value element_number(std::int64_t registers) {
-    const LinearLayout& result = plan_.result;
+    const auto by_lanes = number_lanes_first(plan_.result);
+    const LinearLayout& result = by_lanes ? *by_lanes : plan_.result;
     Value element =
         l_.constants(DType::i32, std::vector<std::int64_t>(static_cast<std::size_t>(registers), 0));
     std::int64_t stride = 1;

@@ -19,7 +19,14 @@ Value shuffle(Lowering& l, Value v, Value lane, const char* mode) {
     return type.is_vec() ? back : l.b.op(Opcode::Regs, {back}, {{AttrName::indices, Ints{0}}});
   }
   if (bits == 32) return exchange(v);
-  // Narrow floats are exact in f32; narrow integers in i32.
+  // Bits of 8-bit floats, which sm_80 does not convert.
+  if (is_float(type.dtype()) && bits == 8) {
+    const Type as_bits = type.is_vec() ? Type::vec({DType::u8, false}, type.count())
+                                       : Type::scalar(DType::u8);
+    return l.b.op(Opcode::Bitcast, {shuffle(l, l.b.op(Opcode::Bitcast, {v}, as_bits), lane, mode)},
+                  type);
+  }
+  // 16-bit floats are exact in f32; narrow integers in i32.
   if (is_float(type.dtype())) return l.b.cast(exchange(l.b.cast(v, DType::f32)), type.dtype());
   if (type.dtype() == DType::i1) {
     const Value moved = exchange(l.b.cast(v, DType::i32));

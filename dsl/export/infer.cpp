@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -36,6 +38,25 @@ struct Known {
   }
 };
 
+/// The extent that a dimension's text stands for: a name, a number, or a name with `*` or `+` and a
+/// number. Empty where no input tells.
+std::optional<std::int64_t> extent_of(std::string_view text, const Known& known) {
+  const auto number = [](std::string_view digits) -> std::optional<std::int64_t> {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size() ? std::optional(value)
+                                                                        : std::nullopt;
+  };
+  if (const auto constant = number(text)) return constant;
+  const std::size_t at = text.find_first_of("*+");
+  const auto named = known.extents.find(text.substr(0, at));
+  if (named == known.extents.end()) return std::nullopt;
+  if (at == text.npos) return named->second;
+  const auto by = number(text.substr(at + 1));
+  if (!by) return std::nullopt;
+  return text[at] == '*' ? named->second * *by : named->second + *by;
+}
+
 bool is_output(const ExportParam& param) {
   return param.info.kind == detail::ParamKind::View && param.info.access == detail::ViewAccess::Out;
 }
@@ -54,10 +75,9 @@ void describe(const detail::Exported& callee, std::size_t number, const Known& k
   out.strides = nullptr;
   out.byte_offset = 0;
   for (std::size_t i = 0; i < dims.size(); ++i) {
-    const auto extent = known.extents.find(dims[i]);
-    if (extent == known.extents.end())
-      fail(ErrorId::export_infer, callee.loc(), {}, param.name, callee.name());
-    out.shape[i] = extent->second;
+    const auto extent = extent_of(dims[i], known);
+    if (!extent) fail(ErrorId::export_infer, callee.loc(), {}, param.name, callee.name());
+    out.shape[i] = *extent;
   }
 }
 

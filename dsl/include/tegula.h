@@ -113,7 +113,7 @@ typedef struct {
   uint8_t optional; /* 1: may be left out */
   DLDataType dtype; /* of elements or number; bits 0: any, but one for all such tensors of a call */
   const char* dims; /* names of a tensor's dimensions, "M K": equal names have equal extents; ""
-                       where they have none */
+                       where they have none. Of an output also "8", "M*8" or "M+1" */
 } TegulaParam;
 
 /* A backward, if there is one, takes arguments named as in `saved`, `grad_X` for outputs X, and

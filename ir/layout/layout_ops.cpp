@@ -46,6 +46,29 @@ RegisterView drop_register_copies(const LinearLayout& layout) {
   return {LinearLayout(spec), from};
 }
 
+Result<LinearLayout> number_lanes_first(const LinearLayout& layout) {
+  if (!layout.repeats().empty()) return Result<LinearLayout>::refused("repeat digits are not bits");
+  constexpr std::array kOrder{HwDim::Lane, HwDim::Warp, HwDim::Register, HwDim::Block};
+  LayoutSpec spec = layout.spec();
+  spec.shape = Dims{1 << layout.index_bits()};
+  spec.bits = Dims{layout.index_bits()};
+  Echelon seen;
+  std::vector<int> numbers;  // by the place in `seen`; of those that later ones are sums of
+  for (HwDim in : kOrder)
+    for (int bit = 0; bit < layout.in_bits(in); ++bit) {
+      const BitVector element = layout.packed_basis(in, bit);
+      int number = 1 << seen.rank();
+      if (!seen.add(element)) {
+        number = 0;
+        for (BitVector rest = *seen.solve(element); rest != 0; rest &= rest - 1)
+          number ^= numbers.at(static_cast<std::size_t>(std::countr_zero(rest)));
+      }
+      numbers.push_back(number);
+      spec.of(in).at(static_cast<std::size_t>(bit)) = Dims{number};
+    }
+  return LinearLayout(spec);
+}
+
 LinearLayout slice(const LinearLayout& layout, int dim) {
   LayoutSpec spec = layout.spec();
   spec.shape.erase(dim);

@@ -45,6 +45,10 @@ Result<RegisterView> subtile(const LinearLayout& layout, const Dims& offset, con
 /// two) along `dim`, whose lower part its lanes held: a conversion within warps. Refused where the
 /// registers do not reach that far.
 Result<LinearLayout> lengthen_runs(const LinearLayout& layout, int dim, int run);
+/// The same places with the elements numbered so that lanes count fastest, then warps, then
+/// registers: by these numbers a warp's accesses to scratch memory meet no bank twice. Refused for
+/// layouts with repeat digits.
+Result<LinearLayout> number_lanes_first(const LinearLayout& layout);
 /// Registers whose elements repeat those of an earlier register are dropped.
 RegisterView drop_register_copies(const LinearLayout& layout);
 

@@ -10,12 +10,12 @@
 namespace tegula {
 namespace {
 
-/// Elements i and i + stride become their sum and their difference. The sum reaches both; what is
-/// taken from it twice is the second's own, so that one exchange serves both.
+/// Elements i and i + stride become their sum and their difference, each by one fma of itself and
+/// the other. The other is in another register, lane or warp of the program.
 Tile butterfly(const Tile& x, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
   const Tile pairs = x.reshape({rows, columns / (2 * stride), 2, stride});
-  const Tile is_second = (arange(2) == 1).expand(1), total = sum(pairs, 2).expand(2);
-  return (total - where(is_second, 2.0f * pairs, 0.0f)).reshape({rows, columns});
+  const Tile sign = where(arange(2) == 1, -1.0f, 1.0f).expand(1);
+  return fma(pairs, sign, flip(pairs, 2)).reshape({rows, columns});
 }
 
 template <class T>
@@ -46,8 +46,13 @@ void hadamard(const Stream& stream, const Tensor& x, const Tensor& y, float scal
     throw_argument_error(ErrorId::kernel_argument, "hadamard", "x", x.str(),
                          "rows of a power of two from 2 to 32768");
   for_float("hadamard", x.dtype(), [&]<class T>(T) {
-    static const auto* const kernel = new auto(hadamard_kernel<T>());  // statics may call, too
-    (*kernel)(stream, x, y, scale, rows_per_tile(columns));
+    // Never destroyed: statics of the caller may call, too.
+    static const auto* const kernel = new auto(hadamard_kernel<T>());
+    static const auto* const of_four_warps =
+        new auto(hadamard_kernel<T>().with_plan("num_warps=4"));
+    // A warp holds at most 1024 elements of a row; where eight would share it, four with 2048 each
+    // exchange less through shared memory, and took 9 % less on an H100.
+    (columns == 8192 ? *of_four_warps : *kernel)(stream, x, y, scale, rows_per_tile(columns));
   });
 }
 

@@ -170,6 +170,8 @@ void Moe::route(const Stream& stream, const Tensor& logits, const Tensor& bias,
   });
 }
 
+const MoeOptions& Moe::options() const { return kernels_->options; }
+
 std::string Moe::explain(DType dtype) const {
   const auto all = [](const auto&) { return true; };
   std::string text;

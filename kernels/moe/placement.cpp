@@ -1,5 +1,8 @@
 #include "kernels/moe/placement.h"
 
+#include <array>
+#include <bit>
+
 namespace tegula::experts {
 
 Tile Placement::keys(const Tile& ids) const {
@@ -9,11 +12,18 @@ Tile Placement::keys(const Tile& ids) const {
 }
 
 void Placement::sum_group(const Tile& group) const {
-  const Index mine = slice(group * kTilesPerGroup, kTilesPerGroup);
   const Subscript bins = whole(shape_.bins());
-  const Tile counts = tables_.counts(mine, bins);  // rows behind the last tile are absent
-  tables_.group_counts(group, bins) = sum(counts, 0);
-  tables_.counts(mine, bins) = cumsum(counts, 0, {.exclusive = true});
+  const Tile first = group * kTilesPerGroup;
+  // All reads are under way before the first sum is stored.
+  std::array<Tile, kTilesPerGroup> counts;
+  for (int i = 0; i < kTilesPerGroup; ++i)
+    counts[i] = fill_absent(tables_.counts(first + i, bins), 0);  // none behind the last tile
+  Tile run = zeros<i32>(shape_.bins());
+  for (int i = 0; i < kTilesPerGroup; ++i) {
+    tables_.counts(first + i, bins) = run;
+    run = run + counts[i];
+  }
+  tables_.group_counts(group, bins) = run;
 }
 
 void Placement::sum_groups(const Tile& groups) const {
@@ -35,11 +45,18 @@ void Placement::sum_groups(const Tile& groups) const {
 }
 
 void Placement::write_segments(const Tile& sizes) const {
-  const auto from_0 = [](const Tile& counts) { return cat({zeros<i32>(1), cumsum(counts, 0)}, 0); };
-  const Index experts = slice(0, shape_.experts + 1);
-  tables_.offsets(experts) = from_0(sizes);
-  for (int rows : kTileRows)
-    tables_.first_tiles(tile_rows_index(rows), experts) = from_0(cdiv(sizes, rows));
+  const Tile behind = arange(shape_.experts, 1);
+  tables_.offsets(0) = 0;
+  tables_.offsets(behind) = cumsum(sizes, 0);
+  // One scan for tiles of every number of rows, which are the powers of two from 16 on.
+  constexpr int kScans = std::bit_ceil(static_cast<unsigned>(kTileRowChoices)), kFirstShift = 4;
+  static_assert(kTileRows[0] == 1 << kFirstShift);
+  const Tile choice = arange(kScans), shift = (choice + kFirstShift)(all, none),
+             tiles = (sizes(none, all) + ((1 << shift) - 1)) >> shift,
+             place = where(choice < kTileRowChoices, choice, -1);  // others are dropped
+  tables_.first_tiles(place, 0) = zeros<i32>(kScans);
+  tables_.first_tiles(broadcast(place(all, none), {kScans, shape_.experts}),
+                      broadcast(behind(none, all), {kScans, shape_.experts})) = cumsum(tiles, 1);
 }
 
 void Placement::place(const Tile& tile, const Tile& ids, const PlacementRows& rows) const {

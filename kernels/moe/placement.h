@@ -8,8 +8,9 @@ namespace tegula::experts {
 
 /// Tiles of tokens whose counts one program sums.
 inline constexpr int kTilesPerGroup = 16;
-/// Up to so many choices the routing kernel itself writes the rows.
-inline constexpr std::int64_t kChoicesInOneLaunch = 4096;
+/// Up to so many tiles of tokens the last program of the routing kernel writes the rows, one tile
+/// after the other: about half a microsecond each, where a second launch costs two or three.
+inline constexpr std::int64_t kTilesInOneLaunch = 4;
 
 /// How choices are counted: `experts`, k choices a token, `block` tokens at a time. By slots, all
 /// first choices claim rows before all second ones.

@@ -39,7 +39,7 @@ void RoutingKernels::plan(PlanBuilder& plan, PlanSlot logits, PlanSlot bias, int
   const std::int64_t tokens = plan.tensor(logits).size(0), block = shape_.block,
                      tiles = std::max<std::int64_t>(1, (tokens + block - 1) / block),
                      groups = (tiles + kTilesPerGroup - 1) / kTilesPerGroup;
-  const bool is_one_launch = tokens * shape_.k <= kChoicesInOneLaunch;
+  const bool is_one_launch = tiles <= kTilesInOneLaunch;
   const PlanSlot counts = plan.scratch({tiles, shape_.bins()}, DType::i32),
                  group_counts = plan.scratch({groups, shape_.bins()}, DType::i32),
                  bases = plan.scratch({shape_.bins()}, DType::i32);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/argument_error.h"
@@ -34,6 +35,19 @@ struct StepScalars {
   Scalar<f32> beta1, beta2, epsilon, gradient_scale;
 };
 
+/// The random bits of a step's stochastic rounding.
+struct RoundingBits {
+  Scalar<u64> seed, step;
+
+  /// A word for each of kStep elements from `first` on, a multiple of 4: a block of Philox has four
+  /// words, which four neighbours take, so that an element pays for a quarter of a block.
+  Tile from(const Arg& first) const {
+    const Tile block = cast<u64>(first / 4) + cast<u64>(arange(kStep / 4));
+    const auto [a, b, c, d] = philox(seed, block, step);
+    return interleave(interleave(a, c), interleave(b, d));
+  }
+};
+
 struct Updated {
   Tile weight, first, second;
 };
@@ -56,22 +70,31 @@ struct Memory {
   static std::int64_t bytes_of(int column) {
     return column == kWeight ? sizeof(W) : column == kGradient ? sizeof(G) : sizeof(float);
   }
-  /// `at(column)` selects elements. All of them are in the memory, so that none is absent.
-  template <class At>
-  void update(const StepScalars& s, const At& at) const {
+  /// `at(column)` selects elements, and `rounded` gives weights their type. All elements are in the
+  /// memory, so that none is absent.
+  template <class At, class Rounded>
+  void update(const StepScalars& s, const At& at, const Rounded& rounded) const {
     const auto w = at(kWeight), m = at(kFirst), v = at(kSecond);
     const auto present = [](const Tile& t) { return fill_absent(t, 0); };
     const Updated u = updated(s, present(weight(w)), present(gradient(at(kGradient))),
                               present(first(m)), present(second(v)));
-    weight(w) = u.weight, first(m) = u.first, second(v) = u.second;
+    weight(w) = rounded(u.weight), first(m) = u.first, second(v) = u.second;
   }
 };
 
-template <class W, class G>
+template <class W, class G, bool is_stochastic>
 auto adamw_kernel() {
   return kernel("adamw",
-                [](Memory<W, G> memory, In<i64, 2> chunks, StepScalars scalars) {
+                [](Memory<W, G> memory, In<i64, 2> chunks, StepScalars scalars, RoundingBits bits) {
                   for (auto c : grid(rows(chunks), 1)) {
+                    const auto rounded_from = [&](const Arg& first) {
+                      return [&bits, c, first](const Tile& weight) {
+                        if constexpr (!is_stochastic)
+                          return weight;
+                        else
+                          return cast<W>(weight, Stochastic{bits.from(c.first() * kChunk + first)});
+                      };
+                    };
                     const Tile count = chunks(c, int{kCount});
                     const auto begins = [&](bool is_aligned) {
                       std::array<Tile, kCount> of;
@@ -87,17 +110,19 @@ auto adamw_kernel() {
                         [&] {
                           const auto begin = begins(true);
                           for (auto s : steps(kChunk, kStep).independent())
-                            memory.update(scalars, [&](Column of) {
-                              return Index(begin[of] + s.first(), kStep);
-                            });
+                            memory.update(
+                                scalars,
+                                [&](Column of) { return Index(begin[of] + s.first(), kStep); },
+                                rounded_from(s.first()));
                         },
                         [&] {
                           const auto begin = begins(false);
                           for (auto s : steps(count, kStep).independent()) {
                             const Tile i = cast<i64>(s.indices());
-                            memory.update(scalars, [&](Column of) {
-                              return where(i < count, begin[of] + i, -1);
-                            });
+                            memory.update(
+                                scalars,
+                                [&](Column of) { return where(i < count, begin[of] + i, -1); },
+                                rounded_from(s.first()));
                           }
                         });
                   }
@@ -199,20 +224,29 @@ void AdamW::step(const Stream& stream, std::int64_t t, const AdamWOptions& optio
   const detail::CallPlace here(at);
   const State& s = *state_;
   if (!s.chunks.defined()) return;
-  const auto& [rate, beta1, beta2, epsilon, decay, gradient_scale] = options;
+  const auto& [rate, beta1, beta2, epsilon, decay, gradient_scale, seed] = options;
   const auto at_step = static_cast<double>(t);
-  const auto run = [&]<class W, class G>(W, G) {
-    static const auto* const kernel = new auto(adamw_kernel<W, G>());  // statics may call, too
+  const auto run = [&]<class W, class G, bool is_stochastic>(W, G,
+                                                             std::bool_constant<is_stochastic>) {
+    // Never destroyed: statics of the caller may call, too.
+    static const auto* const kernel = new auto(adamw_kernel<W, G, is_stochastic>());
     (*kernel)(stream, s.weight, s.gradient, s.moments, s.moments, s.chunks, 1 - rate * decay,
               static_cast<float>(rate / (1 - std::pow(static_cast<double>(beta1), at_step))),
               static_cast<float>(1 / std::sqrt(1 - std::pow(static_cast<double>(beta2), at_step))),
-              beta1, beta2, epsilon, gradient_scale);
+              beta1, beta2, epsilon, gradient_scale, seed.value_or(0),
+              static_cast<std::uint64_t>(t));
   };
-  const bool is_f32 = s.gradient.dtype() == DType::f32;
-  if (s.weight.dtype() == DType::f32)
-    run(f32(), f32());
+  if (s.weight.dtype() == DType::f32) return run(f32(), f32(), std::false_type());
+  const auto run_bf16 = [&](auto is_stochastic) {
+    if (s.gradient.dtype() == DType::f32)
+      run(bf16(), f32(), is_stochastic);
+    else
+      run(bf16(), bf16(), is_stochastic);
+  };
+  if (seed)
+    run_bf16(std::true_type());
   else
-    is_f32 ? run(bf16(), f32()) : run(bf16(), bf16());
+    run_bf16(std::false_type());
 }
 
 }  // namespace tegula

@@ -45,11 +45,9 @@ auto softmax_of_cluster_rows() {
   return kernel("softmax_cluster", [](In<T, 2> x, Out<T, 2> y, ClusterShape shape) {
     for (auto r : grid(rows(y), 1, cluster(shape.ctas))) {
       const Tile v = x.with(kReadOnce)(r, shape.part()), top = cast<f32>(max(v));
-      const Tile total = sum(exp_above(cast<f32>(v), finite_reference(top)));
-      const RowExponentials row = merge_in_cluster({top, total}, shape.ctas);
-      // The exponentials are computed again: the row waits for the cluster as it was loaded, in
-      // half the registers, so that three CTAs share an SM and others load while one waits.
-      y(r, shape.part()) = exp_above(cast<f32>(v), row.top) * rcp(row.total);
+      const Tile e = exp_above(cast<f32>(v), finite_reference(top));
+      const RowExponentials row = merge_in_cluster({top, sum(e)}, shape.ctas);
+      y(r, shape.part()) = e * (exp_above(top, row.top) * rcp(row.total));
     }
   });
 }
@@ -106,9 +104,11 @@ auto backward_in_two_passes() {
   });
 }
 
-/// CTAs that share an SM: as many as hold their rows of 16-bit or 32-bit elements in registers.
-template <class T>
-constexpr const char* kCtasOfSm = sizeof(T) == 2 ? "min_ctas_per_sm=3" : "min_ctas_per_sm=2";
+/// Three CTAs share an SM, with 64 exponentials a thread: others load while one waits for its
+/// cluster. Computing the exponentials again instead of keeping them, 16 warps, and two or four
+/// CTAs took 4 to 40 % longer (H100, docs/experiments/2026-11-25-row-kernels.md).
+constexpr const char* kClusterCtas = "num_warps=8, min_ctas_per_sm=3";
+/// As many CTAs as hold their rows of 16-bit or 32-bit elements in registers.
 template <class T>
 constexpr const char* kBackwardCtasOfSm =
     sizeof(T) == 2 ? "min_ctas_per_sm=2" : "min_ctas_per_sm=1";
@@ -117,7 +117,7 @@ template <class T>
 struct SoftmaxKernels {
   decltype(softmax_of_held_rows<T>()) held = softmax_of_held_rows<T>();
   decltype(softmax_of_cluster_rows<T>()) cluster =
-      softmax_of_cluster_rows<T>().with_plan(kCtasOfSm<T>);
+      softmax_of_cluster_rows<T>().with_plan(kClusterCtas);
   decltype(softmax_in_two_passes<T>()) two_pass = softmax_in_two_passes<T>();
   decltype(backward_of_held_rows<T>()) held_backward = backward_of_held_rows<T>();
   decltype(backward_of_cluster_rows<T>()) cluster_backward =

@@ -23,6 +23,22 @@ def _exchange_table():
     return address if major == 1 else None
 
 
+def _dimension(text):
+    """(name or None, factor, term) of a dimension: "M", "8", "M*8", "M+1"."""
+    if text.isdigit():
+        return None, 0, int(text)
+    name, times, factor = text.partition("*")
+    if times:
+        return name, int(factor), 0
+    name, _, term = text.partition("+")
+    return name, 1, int(term or 0)
+
+
+def _extent(text, extents):
+    name, factor, term = _dimension(text)
+    return term if name is None else extents[name] * factor + term
+
+
 def _identifier(name):
     return name + "_" if keyword.iskeyword(name) else name
 
@@ -134,9 +150,9 @@ class Operator:
         """Whether inputs name all dimensions of the outputs, and nothing else is written."""
         if not self.outputs or any(p.kind == _c.POINTER or p.access == _c.INOUT for p in self.params):
             return False
-        known = {d for p in self.inputs if not p.optional for d in p.dims}
+        known = {None} | {d for p in self.inputs if not p.optional for d in p.dims}
         has_type = any(p.is_tensor and p.dtype is None for p in self.inputs)
-        return all(len(p.dims) == p.rank and known.issuperset(p.dims) and (p.dtype or has_type) for p in self.outputs)
+        return all(len(p.dims) == p.rank and known.issuperset(_dimension(d)[0] for d in p.dims) and (p.dtype or has_type) for p in self.outputs)
 
     def _allocated(self, *inputs):
         """Outputs for these inputs; of symbolic extents, too."""
@@ -149,7 +165,7 @@ class Operator:
                 dtype = t.dtype
             for name, extent in zip(p.dims, t.shape):
                 extents.setdefault(name, extent)
-        outputs = [torch.empty([extents[d] for d in p.dims], dtype=getattr(torch, p.dtype) if p.dtype else dtype,
+        outputs = [torch.empty([_extent(d, extents) for d in p.dims], dtype=getattr(torch, p.dtype) if p.dtype else dtype,
                                device=first.device) for p in self.outputs]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -172,7 +188,7 @@ class Operator:
         for p in other.inputs:
             if p.name not in self.saved and p.name not in of_outputs:
                 raise ValueError(f"{of} takes {p.name}, which is neither saved nor the gradient of an output")
-        gradients = [p.name for p in other.outputs]
+        gradients, taken = [p.name for p in other.outputs], {p.name for p in other.inputs}
         run = getattr(getattr(torch.ops, self.namespace), self.backward.name)
 
         def setup_context(ctx, inputs, output):
@@ -181,9 +197,12 @@ class Operator:
             ctx.tensors = [n for n, v in saved.items() if isinstance(v, torch.Tensor)]
             ctx.others = {n: v for n, v in saved.items() if not isinstance(v, torch.Tensor)}
             ctx.save_for_backward(*(saved[n] for n in ctx.tensors))
+            ctx.set_materialize_grads(False)  # outputs that are saved alone have no gradient
 
         def backward(ctx, *grads):
             values = {**ctx.others, **dict(zip(ctx.tensors, ctx.saved_tensors))}
+            if any(g is None for n, g in zip(of_outputs, grads) if n in taken):
+                return (None,) * len(self.inputs)
             # A gradient may be expanded from one number.
             values.update((n, g.contiguous()) for n, g in zip(of_outputs, grads) if g is not None)
             results = run(*(values[p.name] for p in other.inputs))

@@ -73,6 +73,9 @@ Exportable twice_added() {
   return out;
 }
 
+const Moe experts_layer =
+    moe({.router = routers::deepseek_moe(2), .experts = 4, .shared_experts = 1});
+
 }  // namespace
 
 TEGULA_EXPORT(add, add_kernel);
@@ -92,3 +95,7 @@ TEGULA_EXPORT(window_attention, attention({.mask = [](auto, auto, auto q, auto k
               }}));
 TEGULA_EXPORT(wrong_backward, square_kernel);
 TEGULA_EXPORT_BACKWARD(wrong_backward, square_backward, "x z");
+TEGULA_EXPORT(experts, exportable(experts_layer));
+TEGULA_EXPORT(experts_training, moe_forward(experts_layer));
+TEGULA_EXPORT(experts_backward, moe_backward(experts_layer));
+TEGULA_EXPORT_BACKWARD(experts_training, experts_backward, kMoeSaved);

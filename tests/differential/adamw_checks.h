@@ -68,4 +68,42 @@ inline void check_adamw(Device device) {
   }
 }
 
+/// One step of ones by gradients of one without moments: the exact weights are 0.999, about a
+/// quarter of the way from 1 to its lower neighbour in bf16.
+inline std::vector<double> stochastic_weights(Device device, std::uint64_t seed, std::int64_t step,
+                                              bool is_aligned) {
+  constexpr std::int64_t kCount = 3 * 4096 + 77;
+  const auto filled = [&](DType dtype, double value) {
+    return Tensor::full({kCount + 1}, value, dtype, device)
+        .slice(0, is_aligned ? 0 : 1, is_aligned ? kCount : kCount + 1);
+  };
+  const std::vector<AdamWTensors> tensors{{filled(DType::bf16, 1), filled(DType::bf16, 1),
+                                           filled(DType::f32, 0), filled(DType::f32, 0)}};
+  AdamW(tensors).step(
+      Stream(device), step,
+      {.learning_rate = 1e-3f, .beta1 = 0, .beta2 = 0, .weight_decay = 0, .rounding_seed = seed});
+  return tensors[0].weight.to_doubles();
+}
+
+/// Stochastic rounding keeps the mean, which rounding to nearest loses here; its bits depend on
+/// seed, step and place alone.
+inline void check_adamw_stochastic(Device device) {
+  constexpr double kLower = 1 - 0x1p-8;
+  const auto weights = stochastic_weights(device, 7, 1, true);
+  double sum = 0;
+  for (const double w : weights) {
+    ASSERT_TRUE(w == 1 || w == kLower) << w;
+    sum += w;
+  }
+  EXPECT_NEAR(sum / static_cast<double>(weights.size()), 0.999, 1e-4);  // 6 standard deviations
+  EXPECT_EQ(stochastic_weights(device, 7, 1, false), weights);
+  const auto differing = [&](const std::vector<double>& others) {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) count += weights[i] != others[i];
+    return static_cast<double>(count) / static_cast<double>(weights.size());
+  };
+  EXPECT_GT(differing(stochastic_weights(device, 8, 1, true)), 0.3);
+  EXPECT_GT(differing(stochastic_weights(device, 7, 2, true)), 0.3);
+}
+
 }  // namespace tegula::test

@@ -538,6 +538,7 @@ TEST(LanguageError, Calls) {
          [&] { named(tensor({16, 32}), tensor({31, 32}), tensor({16, 32})); });
   expect("T0710 bad_name", [&] { named.named("A[M]", "B", "C"); });
   expect("T0711 bad_plan", [&] { k.with_plan("depth=3"); });
+  expect("T0712 bad_schedule", [&] { k.with_plan("schedule sm_90a { tiles round }"); });
   expect("T0711 no number", [&] { k.with_plan("stages=2, persistent=maybe"); });
   expect("T0705 not_compiled", [&] { k.dump("trace"); });
   expect("T0706 overlap", [&] { k(x, x.select(0, 1)); });

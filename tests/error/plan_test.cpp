@@ -98,6 +98,23 @@ TEST(PlanError, FieldsThatCannotBeHad) {
   expect("a rule", [] { call(product().with_plan("producer_warps=2")); });
 }
 
+/// A Schedule is carried out as it is, or refused with the rules against it or with the one that is
+/// possible.
+TEST(PlanError, SchedulesThatCannotBeHad) {
+  const auto scheduled = [](const std::string& slots, const std::string& dot) {
+    call(
+        product().with_plan("schedule sm_90a { roles producer(warps 4, regs 40) "
+                            "consumer(warps 8, regs 232) dots dot#0 wgmma tiles serpentine "
+                            "channel ab tma slots " +
+                            slots +
+                            " load#0 load#1 loop#0 { load#0 producer 0.0 load#1 producer 0.1 "
+                            "dot#0 consumer " +
+                            dot + " } }"));
+  };
+  expect("a legal schedule that no plan gives", [&] { scheduled("4", "0.0"); });
+  expect("an illegal schedule", [&] { scheduled("4", "0.0 in_flight 4"); });
+}
+
 /// A matmul whose tile `body` computes and stores, split in two.
 template <class Body>
 auto split(const Body& body) {

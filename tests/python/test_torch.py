@@ -95,6 +95,64 @@ class Operators(unittest.TestCase):
             ops.affine(x, 0.5, 2 ** 40, 2, True, 1, 4.0)
 
 
+def experts(x, logits, up, down, k=2):
+    """The exported layer by PyTorch: 4 experts of which a token has the 2 with the most softmax, and a shared one."""
+    p, ids = torch.topk(torch.softmax(logits, -1), k, -1)
+    each = []
+    for e in range(up.shape[0]):
+        gate, value = (x.float() @ up[e].float().T).chunk(2, -1)
+        each.append((torch.nn.functional.silu(gate) * value) @ down[e].float().T)
+    y = each[-1]
+    for e, out in enumerate(each[:-1]):
+        y = y + (p * (ids == e)).sum(-1, keepdim=True) * out
+    return y
+
+
+class Experts(unittest.TestCase):
+    """A layer of experts, whose forward has outputs for its backward alone."""
+
+    def inputs(self, tokens=9, hidden=32, inner=16, gradients=False):
+        torch.manual_seed(1)
+        tensors = [torch.randn(tokens, hidden).to(torch.bfloat16), torch.randn(tokens, 4),
+                   (torch.randn(5, 2 * inner, hidden) * hidden ** -0.5).to(torch.bfloat16),
+                   (torch.randn(5, hidden, inner) * inner ** -0.5).to(torch.bfloat16)]
+        return [t.requires_grad_(gradients) for t in tensors]
+
+    def test_schema(self):
+        self.assertEqual(str(ops.experts.default._schema),
+                         "mine::experts(Tensor x, Tensor logits, Tensor up, Tensor down) -> Tensor")
+        with FakeTensorMode():
+            x, z, up, down = (torch.empty(*shape, dtype=torch.bfloat16) for shape in ((9, 32), (9, 4), (5, 32, 32), (5, 32, 16)))
+            outputs = ops.experts_training(x, z.float(), up, down)
+        self.assertEqual([tuple(o.shape) for o in outputs],
+                         [(9, 32), (9, 3), (9, 3), (9, 3), (27,), (6,), (5, 6), (27, 32)])
+
+    def test_values(self):
+        tensors = self.inputs()
+        want = experts(*tensors)
+        for got in (ops.experts(*tensors), ops.experts_training(*tensors)[0]):
+            torch.testing.assert_close(got.float(), want, atol=3e-2, rtol=3e-2)
+
+    def gradients_of(self, layer):
+        tensors = self.inputs(gradients=True)
+        torch.manual_seed(2)
+        (layer(*tensors).float() * torch.randn(9, 32)).sum().backward()
+        return [t.grad.float() for t in tensors]
+
+    def test_gradients(self):
+        for got, want in zip(self.gradients_of(lambda *t: ops.experts_training(*t)[0]), self.gradients_of(experts)):
+            torch.testing.assert_close(got, want, atol=5e-2, rtol=5e-2)
+
+    def test_opcheck(self):
+        self.assertEqual(set(torch.library.opcheck(ops.experts, self.inputs()).values()), {"SUCCESS"})
+
+    def test_compiled_gradients(self):
+        torch._dynamo.reset()
+        compiled = torch.compile(lambda *t: ops.experts_training(*t)[0] * 1.0, fullgraph=True, backend="aot_eager")
+        for got, want in zip(self.gradients_of(compiled), self.gradients_of(experts)):
+            torch.testing.assert_close(got, want, atol=5e-2, rtol=5e-2)
+
+
 class Checks(unittest.TestCase):
     def test_opcheck(self):
         x = torch.randn(8, 12, requires_grad=True)

@@ -34,7 +34,7 @@ fi
 
 tests_of() { ctest --test-dir $tree "$@" -N | sed -n 's/.*Test *#[0-9]*: //p'; }
 has() { compgen -G "$1" >/dev/null; }
-targets=(tegula gpu_tests tegula_test_exports) # the last one for tests/python/gpu_torch.py
+targets=(tegula tegula_worker gpu_tests tegula_test_exports) # the last one for tests/python/gpu_torch.py
 has 'tools/*.cpp' && targets+=(tegula_program)
 has 'bench/*.cpp' && targets+=(tegula_bench)
 tools/dev/build.sh "$preset" "${targets[@]}"
@@ -50,6 +50,7 @@ fi
 rm -rf .gpu
 mkdir -p .gpu/lib .gpu/tools .gpu/tests
 cp -P $tree/lib/*.so* .gpu/lib/
+cp -r $tree/lib/tegula .gpu/lib/
 has 'tools/*.cpp' && cp $tree/tools/tegula .gpu/tools/
 for test in $tests; do
   cp "$tree/tests/$test" .gpu/tests/

@@ -34,7 +34,9 @@ struct ExportParam {
   detail::ParamInfo info;  ///< of a number: its C++ type as `dtype`
   bool any_dtype = false;  ///< elements of any type, one for all such tensors of a call
   std::string name;
-  std::string dims = {};  ///< names of a tensor's dimensions, "M K", or none
+  /// Names of a tensor's dimensions, "M K", or none. A dimension may also be a number, or a name
+  /// times or plus a number: "8", "M*8", "M+1".
+  std::string dims = {};
 };
 
 /// A callable as the C interface sees it. `exportable(callable)`, found by argument-dependent

@@ -303,9 +303,9 @@ class Kernel {
   /// The same kernel, compiled so that arguments it writes may overlap others.
   Kernel may_alias() const { return Kernel(detail::allowing_alias(*instance_)); }
   /// The same kernel with these fields of its plan, "stages=4, multicast=true", instead of the
-  /// chosen ones, or with a whole plan as explain() prints it; ir/plan.def documents the fields. A
-  /// call throws CompileError if the kernel cannot have them. TEGULA_PLAN, for experiments,
-  /// overrides them.
+  /// chosen ones, or with a plan or Schedule as explain() prints it (ir/plan.def,
+  /// docs/schedule.md). A call throws CompileError if the kernel cannot have them. TEGULA_PLAN, for
+  /// experiments, overrides them.
   Kernel with_plan(std::string_view fields,
                    std::source_location at = std::source_location::current()) const {
     return Kernel(detail::with_plan(*instance_, fields, at));

@@ -288,7 +288,8 @@ void IterationOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
   if (load.same) operands.push_back(load.same);
   AttrList attrs;
   attrs.set(AttrName::axes, load.axes);
-  for (AttrName name : {AttrName::in_bounds, AttrName::offset_divisibility, AttrName::evict})
+  for (AttrName name :
+       {AttrName::in_bounds, AttrName::offset_divisibility, AttrName::evict, AttrName::label})
     if (const AttrValue* v = k_[load.load].attrs.find(name)) attrs.set(name, *v);
   const Loc saved = std::exchange(b.loc, k_[load.load].loc);
   b.create(opcode, operands, std::span<const Type>(), attrs);

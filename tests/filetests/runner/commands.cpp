@@ -5,6 +5,8 @@
 #include <stdexcept>
 
 #include "codegen/emit.h"
+#include "ir/schedule/request.h"
+#include "ir/schedule/text.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "support/text.h"
@@ -32,19 +34,24 @@ ir::Kernel verified(std::string_view text, std::string_view file) {
   return k;
 }
 
+/// "with field=value field=value: rest": the context gets the fields of the plan.
+std::string_view take_plan(std::string_view command, ir::PassContext& context) {
+  constexpr std::string_view kWith = "with ";
+  const std::size_t end = command.find(':');
+  if (!command.starts_with(kWith) || end == command.npos) return command;
+  context.plan_changes = command.substr(kWith.size(), end - kWith.size());
+  return command.substr(end + 1);
+}
+
 /// By "pass,pass", "with field=value field=value: pass,pass", or "checks: pass,pass" as for the
 /// simulator.
 ir::Kernel optimized(std::string_view passes, std::string_view text, std::string_view file,
                      ir::PassContext& context) {
-  constexpr std::string_view kWith = "with ", kChecks = "checks: ";
+  constexpr std::string_view kChecks = "checks: ";
   ir::Kernel k = verified(text, file);
   context.keep_checks = passes.starts_with(kChecks);
   if (context.keep_checks) passes.remove_prefix(kChecks.size());
-  if (const std::size_t end = passes.find(':'); passes.starts_with(kWith) && end != passes.npos) {
-    context.plan_changes = passes.substr(kWith.size(), end - kWith.size());
-    passes = passes.substr(end + 1);
-  }
-  ir::run_pipeline(k, passes_named(passes), context);
+  ir::run_pipeline(k, passes_named(take_plan(passes, context)), context);
   return k;
 }
 
@@ -65,6 +72,13 @@ std::string remarks(std::string_view passes, std::string_view text, std::string_
   std::string out;
   for (const ir::Remark& r : context.remarks) out += r.str() + "\n";
   return out.empty() ? "no remarks\n" : out;
+}
+
+/// The Schedule of a plan, or what edits make of it.
+std::string schedule(std::string_view edits, std::string_view text, std::string_view file) {
+  ir::PassContext context;
+  edits = take_plan(edits, context);
+  return ir::print(ir::requested_schedule(verified(text, file), context, edits));
 }
 
 std::string emit(std::string_view back_end, std::string_view text, std::string_view file) {
@@ -177,6 +191,7 @@ std::string output_of(std::string_view command, std::string_view text, std::stri
     if (verb == "verify" && rest.empty()) return verify(text, file);
     if (verb == "opt") return opt(rest, text, file);
     if (verb == "remarks") return remarks(rest, text, file);
+    if (verb == "schedule") return schedule(rest, text, file);
     if (verb == "eval") return eval(rest, text, file);
     if (verb == "emit") return emit(rest, text, file);
     throw std::invalid_argument(fmt::format("no directive is called '{}'", command));

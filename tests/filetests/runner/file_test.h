@@ -33,6 +33,8 @@ std::string with_outputs(std::string_view text, const std::vector<std::string>& 
 ///   opt PASSES        the kernel after these passes, named with commas
 ///   remarks PASSES    the plan and the remarks they leave; here as there PASSES may begin with the
 ///                     fields of the plan that change, "with stages=2: "
+///   schedule EDITS    the Schedule that the passes carry out, edited (none: as it is), if it is
+///                     legal; EDITS may begin with fields of the plan, too
 ///   eval ARGUMENTS    what the interpreter stores: for each view parameter its extents, as in
 ///   3x20,
 ///                     for each other one its value. Views that are read hold 1, 2, 3 and so on.

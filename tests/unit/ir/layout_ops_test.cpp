@@ -2,6 +2,7 @@
 // says.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <vector>
 
@@ -229,6 +230,31 @@ TEST(LayoutOps, ReductionRefusesMixedBits) {
   const auto mixed = LinearLayout::parse("lin<4x2; reg=[(1,0),(2,0)]; lane=[(1,1)]>");
   ASSERT_TRUE(mixed);
   EXPECT_FALSE(plan_reduction(*mixed, 1));
+}
+
+TEST(LayoutOps, NumbersCountLanesFirst) {
+  int numbered = 0;
+  for (const LinearLayout& l : samples()) {
+    const auto by_lanes = number_lanes_first(l);
+    ASSERT_EQ(static_cast<bool>(by_lanes), l.repeats().empty()) << l.str();
+    if (!by_lanes) continue;
+    ++numbered;
+    // Places share a number exactly if they hold the same element.
+    std::map<int, Dims> element_of;
+    std::set<int> of_first_warp;
+    for_each_place(l, [&](const HardwareCoord& p) {
+      const int number = by_lanes->apply(p)[0];
+      ASSERT_LT(number, 1 << l.index_bits()) << l.str();
+      ASSERT_EQ(element_of.try_emplace(number, l.apply(p)).first->second, l.apply(p)) << l.str();
+      if (p.reg == 0 && p.warp == 0) of_first_warp.insert(number);
+    });
+    std::set<std::vector<int>> elements;
+    for (const auto& [number, e] : element_of) elements.emplace(e.begin(), e.end());
+    ASSERT_EQ(elements.size(), element_of.size()) << l.str();
+    // A register of a warp is a run of numbers: no bank is met twice.
+    ASSERT_EQ(*of_first_warp.rbegin() + 1, static_cast<int>(of_first_warp.size())) << l.str();
+  }
+  EXPECT_GE(numbered, 4);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <span>
 
@@ -25,6 +26,11 @@ struct AdamWOptions {
   float epsilon = 1e-8f;
   float weight_decay = 1e-2f;
   float gradient_scale = 1;  ///< what gradients are multiplied by first
+  /// With a seed, bf16 weights are rounded stochastically, by Philox's words of seed, step, and the
+  /// element's place in the list of tensors: equal calls give equal bits, and updates smaller than
+  /// half a digit are kept in the mean without an f32 copy of the weights. Without one they are
+  /// rounded to nearest even. f32 weights are not rounded.
+  std::optional<std::uint64_t> rounding_seed = std::nullopt;
 };
 
 /// AdamW (Loshchilov and Hutter 2019) on any number of tensors, in one launch a step. Memory-bound:
@@ -33,8 +39,9 @@ struct AdamWOptions {
 ///     m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 ///     w = w (1 - lr decay) - lr m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)
 ///
-/// All in f32; bf16 weights are rounded to nearest even. Tensors at multiples of 16 bytes are read
-/// and written by 16-byte accesses, others by single elements. Copies are the same optimizer.
+/// All in f32; bf16 weights are rounded last, as AdamWOptions::rounding_seed says. Tensors at
+/// multiples of 16 bytes are read and written by 16-byte accesses, others by single elements.
+/// Copies are the same optimizer.
 class AdamW {
  public:
   /// Keeps the tensors and writes a table of where they lie to their device. Throws CompileError

@@ -166,6 +166,7 @@ class Moe {
   MoeRouting make_routing(std::int64_t tokens, Device device) const;
   MoeSaved make_saved(const Tensor& X, const MoeWeights& weights) const;
 
+  const MoeOptions& options() const;
   /// Reports on the kernels compiled for `dtype`: plans, remarks.
   std::string explain(DType dtype = DType::bf16) const;
 

@@ -50,13 +50,14 @@ class TuneKernel : public ::testing::Test {
 
   /// Runs `f` in a process of its own, where it must give true.
   template <class F>
-  void in_process(const F& f, const std::string& tune = "off") {
+  void in_process(const F& f, const std::string& tune = "off", const std::string& worker = "") {
     const pid_t child = ::fork();
     if (child == 0) {
       Env changed = env();
       changed.cache = "on";
       changed.cache_dir = folder_;
       changed.tune = tune;
+      changed.tune_worker = worker;
       const EnvOverride override(changed);
       bool is_fine = false;
       try {
@@ -156,6 +157,65 @@ TEST_F(TuneKernel, TheFirstCallTunesWhereTheEnvironmentSaysSo) {
       "quick");
 }
 
+/// Hears warnings while it lives.
+class Heard {
+ public:
+  Heard()
+      : before_(set_warning_handler(
+            [this](const Warning& w) { texts.push_back(w.code + " " + w.text); })) {}
+  ~Heard() { set_warning_handler(before_); }
+  std::vector<std::string> texts;
+
+ private:
+  WarningHandler before_;
+};
+
+TEST_F(TuneKernel, AnotherProcessMeasures) {
+  const Call c;
+  in_process(
+      [&] {
+        const Heard heard;
+        const Tensor offset = Tensor::full({4096}, 4, DType::f32, Device::sim());
+        const auto k =
+            kernel("adding_more", [&offset](In<f32, 1> x, Scalar<i32> twice, Out<f32, 1> y) {
+              const int turns = tune("TURNS", {300, 2});
+              const int mode = tune("MODE", {0, 1});
+              const auto captured = view<f32, 1>(offset);
+              for (auto i : grid(y, 64)) {
+                Tile v = x(i);
+                for (int t = 0; t < turns; ++t) v = (v + 1.0f) - 1.0f;
+                y(i) = v + captured(i) * cast<f32>(twice) + static_cast<float>(mode);
+              }
+            });
+        const TuneResult r = k.tune(c.x, 2, c.y);
+        EXPECT_TRUE(r.is_replaced);
+        EXPECT_EQ(str(r.tuning), "MODE=0 TURNS=2");
+        EXPECT_THAT(r.rejected,
+                    Contains(HasSubstr("MODE=1 TURNS=2: wrong: argument 2: element 0")));
+        EXPECT_THAT(heard.texts, ::testing::IsEmpty());
+        return true;
+      },
+      "off", TEGULA_WORKER);
+}
+
+TEST_F(TuneKernel, WithoutAWorkerItIsMeasuredHereAndSaidOnce) {
+  const Call c;
+  in_process(
+      [&] {
+        const Heard heard;
+        const TuneResult r = adding().tune(c.x, c.y);
+        EXPECT_EQ(r.tuning.at("TURNS"), 2);
+        TuneOptions again;
+        again.again = true;
+        adding().tune(again, c.x, c.y);
+        EXPECT_EQ(heard.texts.size(), 1u);
+        EXPECT_THAT(heard.texts,
+                    Contains(HasSubstr("T1902 settings are measured in this process")));
+        return true;
+      },
+      "off", "/bin/true");
+}
+
 /// The code of the error that `f` throws.
 template <class F>
 std::string code_of(const F& f) {
@@ -226,13 +286,13 @@ TEST(UserSpace, TuningsAreReadAsTheyAreWritten) {
 
 TEST(ArgumentCopies, KeepTheUsersTensorsAndTellWhatWasWrittenOutside) {
   const Call c;
-  const auto k = adding();
   const Tensor x = c.x.slice(0, 3, 200, 2);
-  const detail::HostArg args[] = {{detail::ParamKind::View, DType::f32, &x, 0},
-                                  {detail::ParamKind::View, DType::f32, &c.y, 0}};
+  const autotune::MeasuredTensors tensors{{x, detail::ViewAccess::In, 0},
+                                          {c.y, detail::ViewAccess::Out, 1}};
   const Stream stream(Device::sim());
-  const autotune::ArgumentCopy copy(k.instance(), args, stream);
-  const Tensor &copied_x = *copy.args()[0].tensor, &copied_y = *copy.args()[1].tensor;
+  autotune::ArgumentCopy copy;
+  copy.add(tensors, stream);
+  const Tensor &copied_x = copy.tensor(0), &copied_y = copy.tensor(1);
   EXPECT_EQ(copied_x.to_doubles(), x.to_doubles());
   EXPECT_EQ(copied_x.strides(), x.strides());
   EXPECT_NE(copied_x.data(), x.data());
@@ -251,9 +311,8 @@ TEST(ArgumentCopies, KeepTheUsersTensorsAndTellWhatWasWrittenOutside) {
 
 TEST(ArgumentCopies, CompareTellsRoundingFromWrongResults) {
   const Call c;
-  const auto k = adding();
-  const detail::HostArg args[] = {{detail::ParamKind::View, DType::f32, &c.x, 0},
-                                  {detail::ParamKind::View, DType::f32, &c.y, 0}};
+  const autotune::MeasuredTensors tensors{{c.x, detail::ViewAccess::In, 0},
+                                          {c.y, detail::ViewAccess::Out, 1}};
   const auto bytes = [](float at_3) {
     std::vector<float> values(4096, 5);
     values[3] = at_3;
@@ -261,16 +320,15 @@ TEST(ArgumentCopies, CompareTellsRoundingFromWrongResults) {
     std::memcpy(host.data(), values.data(), 4 * 4096);
     return std::vector{host};
   };
-  const auto params = k.instance().params();
-  EXPECT_TRUE(autotune::compare(bytes(5), bytes(5), args, params).is_equal);
-  const auto rounded = autotune::compare(bytes(5.00001f), bytes(5), args, params);
+  EXPECT_TRUE(autotune::compare(bytes(5), bytes(5), tensors).is_equal);
+  const auto rounded = autotune::compare(bytes(5.00001f), bytes(5), tensors);
   EXPECT_FALSE(rounded.is_equal);
   EXPECT_TRUE(rounded.is_close);
-  const auto wrong = autotune::compare(bytes(5.1f), bytes(5), args, params);
+  const auto wrong = autotune::compare(bytes(5.1f), bytes(5), tensors);
   EXPECT_FALSE(wrong.is_close);
   EXPECT_THAT(wrong.text, HasSubstr("argument 1: element 3 is 5.09"));
-  EXPECT_FALSE(autotune::compare(bytes(NAN), bytes(5), args, params).is_close);
-  EXPECT_TRUE(autotune::compare(bytes(NAN), bytes(NAN), args, params).is_close);
+  EXPECT_FALSE(autotune::compare(bytes(NAN), bytes(5), tensors).is_close);
+  EXPECT_TRUE(autotune::compare(bytes(NAN), bytes(NAN), tensors).is_close);
 }
 
 }  // namespace

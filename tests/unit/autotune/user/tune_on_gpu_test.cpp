@@ -76,6 +76,7 @@ class TuneOnGpu : public ::testing::Test {
   static Env without_store() {
     Env e = env();
     e.cache = "off";
+    e.tune_worker = "off";  // a worker would find another driver
     return e;
   }
 

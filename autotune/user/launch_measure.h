@@ -1,0 +1,57 @@
+#pragma once
+// Runs compiled candidates on copies of a call's arguments: compares their results with those of
+// candidate 0, the reference, and times them. In this process, or in one that may hang and fault.
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "autotune/race/measure.h"
+#include "autotune/user/argument_copies.h"
+#include "runtime/compiled_kernel.h"
+
+namespace tegula::autotune {
+
+struct LoadedCandidate {
+  std::shared_ptr<const runtime::CompiledKernel> kernel;
+  MeasuredArgs args;
+};
+
+class LaunchMeasure {
+ public:
+  virtual ~LaunchMeasure() = default;
+
+  /// Makes a candidate ready to run. Throws Error where that is not possible.
+  virtual void load(int candidate, LoadedCandidate of) = 0;
+  /// See Measure. The reference must have been checked before any other candidate runs; where it
+  /// fails, this throws Error.
+  virtual CheckResult try_once(int candidate) = 0;
+  virtual CheckResult check(int candidate) = 0;
+  virtual Round round(std::span<const int> candidates, int repetitions, std::uint64_t seed) = 0;
+  virtual void forget(int candidate) = 0;
+  /// Nanoseconds of a call of the reference; 0 before the first round.
+  virtual double reference_ns() const = 0;
+};
+
+struct LaunchOptions {
+  /// Results need not be those of the reference to the last bit.
+  bool may_change_bits = false;
+};
+
+/// Measures in this process, on `device`, where the tensors are: a candidate that hangs or faults
+/// takes the process, or its GPU context, with it. `tensors` must outlive this.
+std::unique_ptr<LaunchMeasure> measure_here(const MeasuredTensors& tensors, Device device,
+                                            LaunchOptions options);
+
+/// Runs calls and tells how long each took: by events of the device, or by the host's clock.
+class CallTimer {
+ public:
+  virtual ~CallTimer() = default;
+  /// Queues a sample: `call(i)` for i = 0 .. calls - 1, with a cold L2 before the first.
+  virtual void add(int calls, const std::function<void(int)>& call) = 0;
+  /// Waits; nanoseconds a call of each sample since the last finish().
+  virtual std::vector<double> finish() = 0;
+};
+std::unique_ptr<CallTimer> make_timer(const Stream& stream);
+
+}  // namespace tegula::autotune

@@ -1,0 +1,155 @@
+#include "autotune/user/user_measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "autotune/user/code_hash.h"
+#include "autotune/worker/isolated_measure.h"
+#include "dsl/errors.h"
+#include "support/warnings.h"
+
+namespace tegula::autotune {
+namespace {
+
+/// Defects of the code: codes of warnings are those of runtime/warnings.def.
+std::string defects_of(const std::vector<Warning>& warnings) {
+  std::string text;
+  for (const Warning& w : warnings)
+    text += fmt::format("{}{} {}", text.empty() ? "" : "; ", w.code, w.text);
+  return text;
+}
+
+bool is_same(const Tensor& a, const Tensor& b) {
+  return a.data() == b.data() && a.dtype() == b.dtype() && a.shape() == b.shape() &&
+         a.strides() == b.strides();
+}
+
+}  // namespace
+
+UserMeasure::UserMeasure(dsl::KernelInstance& kernel, const UserSpace& space,
+                         std::span<const dsl::HostArg> args, Device device, Options options)
+    : kernel_(kernel),
+      space_(space),
+      args_(args),
+      device_(device),
+      options_(std::move(options)),
+      launches_(make_launch_measure(tensors_, device, {options_.may_change_bits})) {}
+
+UserMeasure::~UserMeasure() = default;
+
+void UserMeasure::say(const std::string& line) const {
+  if (options_.progress) options_.progress(line);
+}
+
+/// Code that the passes already degrade is the slowest to assemble, and loses to any that is not.
+void UserMeasure::compile(int candidate, Candidate& c, Prepared& out) {
+  c.instance = kernel_.with(space_.settings[static_cast<std::size_t>(candidate)]);
+  if (candidate != 0 && !is_degraded_ && !device_.on_host()) {
+    out.why = defects_of(c.instance->launcher.try_passes(*c.instance, device_, args_));
+    if (!out.why.empty()) {
+      out.verdict = Verdict::refused;
+      return;
+    }
+  }
+  const Stream stream(device_);
+  c.kernel = c.instance->launcher.prepare(*c.instance, &stream, args_);
+  out.code = code_hash(*c.kernel);
+  out.shared_bytes = c.kernel->artefact().shared_bytes;
+  out.registers = c.kernel->artefact().report.registers;
+  out.why = defects_of(c.kernel->warnings_on(device_));
+  out.is_degraded = !out.why.empty();
+  if (candidate == 0) is_degraded_ = out.is_degraded;
+}
+
+Prepared UserMeasure::compile_one(int candidate, Candidate& c) {
+  Prepared p;
+  try {
+    const WarningsMuted muted;  // a loser's are nobody's concern
+    compile(candidate, c, p);
+  } catch (const Error& e) {
+    if (candidate == 0) throw;  // the caller's own kernel
+    p.verdict = Verdict::refused;
+    p.why = e.what();
+  }
+  return p;
+}
+
+/// Position of a tensor among those of the call. One that is given twice is copied once.
+int UserMeasure::tensor_of(const Tensor& tensor, detail::ViewAccess access, std::size_t position) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (!is_same(tensors_[i].tensor, tensor)) continue;
+    if (tensors_[i].access != access) tensors_[i].access = detail::ViewAccess::InOut;
+    return static_cast<int>(i);
+  }
+  tensors_.push_back({tensor, access, position});
+  return static_cast<int>(tensors_.size() - 1);
+}
+
+MeasuredArgs UserMeasure::args_of(const Candidate& c) {
+  std::vector<std::size_t> positions;  // of the run-time arguments, captured ones behind
+  for (std::size_t i = 0; i < args_.size(); ++i)
+    if (kernel_.params()[i].kind != dsl::ParamKind::Constant) positions.push_back(i);
+  dsl::CallArgs call;
+  dsl::make_call_key(*c.instance, args_, device_, call);
+  MeasuredArgs out(call.count);
+  for (std::size_t i = 0; i < call.count; ++i) {
+    const Tensor* const tensor = call.args[i].tensor;
+    const std::size_t position =
+        i < positions.size() ? positions[i] : args_.size() + i - positions.size();
+    out[i].is_address = call.is_pointer[i];
+    out[i].bits = call.args[i].bits;
+    if (call.is_pointer[i] && tensor == nullptr)  // nothing says how much to copy
+      fail(ErrorId::tuned_address, kernel_.loc(), {}, kernel_.callee().argument(position));
+    if (tensor != nullptr) out[i].tensor = tensor_of(*tensor, call.access[i], position);
+  }
+  return out;
+}
+
+void UserMeasure::load(int candidate, const Candidate& c, Prepared& out) {
+  const MeasuredArgs args = args_of(c);
+  try {
+    launches_->load(candidate, {c.kernel, args});
+  } catch (const Error& e) {
+    if (candidate == 0) throw;
+    out.verdict = Verdict::refused;
+    out.why = e.what();
+  }
+}
+
+std::vector<Prepared> UserMeasure::prepare(std::span<const int> candidates) {
+  std::vector<Prepared> out(candidates.size());
+  std::vector<Candidate> made(candidates.size());
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < candidates.size(); i = next++)
+      out[i] = compile_one(candidates[i], made[i]);
+  };
+  const std::size_t threads =
+      std::min<std::size_t>(candidates.size(), std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::jthread> others;
+  for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+  work();
+  others.clear();
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    if (out[i].verdict == Verdict::ok) load(candidates[i], made[i], out[i]);
+  compiled_ += candidates.size();
+  say(fmt::format("compiled {} settings", compiled_));
+  return out;
+}
+
+Round UserMeasure::round(std::span<const int> candidates, int repetitions, std::uint64_t seed) {
+  Round out = launches_->round(candidates, repetitions, seed);
+  say(fmt::format("timed {} settings {} times, defaults {:.2f} us", candidates.size(), repetitions,
+                  reference_ns() / 1000));
+  return out;
+}
+
+void UserMeasure::forget(int candidate) {
+  if (candidate != 0) launches_->forget(candidate);
+}
+
+}  // namespace tegula::autotune

@@ -1,0 +1,59 @@
+#pragma once
+// The candidates of a user's kernel: compiled here, by all threads, and run by a LaunchMeasure.
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autotune/race/measure.h"
+#include "autotune/user/launch_measure.h"
+#include "autotune/user/user_space.h"
+#include "dsl/instance.h"
+
+namespace tegula::autotune {
+
+class UserMeasure : public Measure {
+ public:
+  struct Options {
+    bool may_change_bits = false;
+    std::function<void(const std::string&)> progress;
+  };
+  /// The settings are those of `space`, the reference the first. `args` must outlive this.
+  UserMeasure(dsl::KernelInstance& kernel, const UserSpace& space,
+              std::span<const dsl::HostArg> args, Device device, Options options);
+  ~UserMeasure() override;
+
+  std::vector<Prepared> prepare(std::span<const int> candidates) override;
+  CheckResult try_once(int candidate) override { return launches_->try_once(candidate); }
+  CheckResult check(int candidate) override { return launches_->check(candidate); }
+  Round round(std::span<const int> candidates, int repetitions, std::uint64_t seed) override;
+  void forget(int candidate) override;
+
+  /// Nanoseconds of a call of the reference; 0 before the first round.
+  double reference_ns() const { return launches_->reference_ns(); }
+
+ private:
+  struct Candidate {
+    std::shared_ptr<dsl::KernelInstance> instance;
+    std::shared_ptr<const runtime::CompiledKernel> kernel;
+  };
+  Prepared compile_one(int candidate, Candidate& c);
+  void compile(int candidate, Candidate& c, Prepared& out);
+  void load(int candidate, const Candidate& c, Prepared& out);
+  MeasuredArgs args_of(const Candidate& c);
+  int tensor_of(const Tensor& tensor, detail::ViewAccess access, std::size_t position);
+  void say(const std::string& line) const;
+
+  dsl::KernelInstance& kernel_;
+  const UserSpace& space_;
+  std::span<const dsl::HostArg> args_;
+  Device device_;
+  Options options_;
+  MeasuredTensors tensors_;
+  std::unique_ptr<LaunchMeasure> launches_;
+  bool is_degraded_ = false;  ///< the reference's code
+  std::size_t compiled_ = 0;
+};
+
+}  // namespace tegula::autotune

@@ -1,0 +1,25 @@
+#pragma once
+// What a tuner and its worker say to each other, as fields of JSON and back. Requests have an `op`:
+//   start   device, options                      tensor  type, shape, access; its bytes
+//   load    candidate, arguments; its kernel     try, check  candidate -> verdict, why
+//   round   candidates, repetitions, seed -> samples of each
+//   forget  candidate
+// An answer with `error` says that the request was not carried out.
+#include "autotune/user/launch_measure.h"
+#include "autotune/worker/channel.h"
+
+namespace tegula::autotune {
+
+WorkerMessage tensor_request(const MeasuredTensor& tensor, const Stream& stream);
+/// A tensor of the same shape, strides and alignment on the stream's device, with the bytes sent.
+MeasuredTensor tensor_of(const WorkerMessage& request, const Stream& stream);
+
+WorkerMessage load_request(int candidate, const LoadedCandidate& of);
+LoadedCandidate candidate_of(const WorkerMessage& request, Device device);
+
+nlohmann::json fields_of(const CheckResult& result);
+CheckResult check_result_of(const nlohmann::json& fields);
+nlohmann::json fields_of(const Round& round);
+Round round_of(const nlohmann::json& fields);
+
+}  // namespace tegula::autotune

@@ -1,0 +1,225 @@
+#include "ir/schedule/graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "ir/analysis/memory_hazards.h"
+#include "ir/gathered_box.h"
+#include "ir/loop.h"
+#include "ir/schedule/elementwise_sets.h"
+
+namespace tegula::ir {
+namespace {
+
+constexpr std::array<std::string_view, 8> kNodeKinds{"load", "dot", "reduce", "store",
+                                                     "cvt",  "if",  "loop",   "ew"};
+/// Carries that hand a value on to each other count as far as this.
+constexpr int kMaxDistance = 3;
+
+/// The kind of an op that is a node by itself.
+std::optional<NodeKind> anchor_kind(const Kernel& k, OpId op) {
+  const OpData& d = k[op];
+  const bool makes_tile = !d.results.empty() && k.type(d.results[0]).is_tile();
+  if (d.is(Opcode::LoadView, Opcode::Load) && makes_tile) return NodeKind::Load;
+  if (d.is(Opcode::Dot)) return NodeKind::Dot;
+  if (d.is(Opcode::Reduce, Opcode::ArgReduce, Opcode::ReduceWith, Opcode::Scan, Opcode::ScanWith,
+           Opcode::Sort, Opcode::KeyRanks, Opcode::ClusterReduceScatter))
+    return NodeKind::Reduce;
+  if (d.is(Opcode::StoreView, Opcode::Store, Opcode::AtomicView, Opcode::AtomicRmw,
+           Opcode::ArriveAndTestLast))
+    return NodeKind::Store;
+  if (d.is(Opcode::ConvertLayout)) return NodeKind::Convert;
+  if (d.is(Opcode::If)) return NodeKind::If;
+  if (is_loop(d)) return NodeKind::Loop;
+  return std::nullopt;
+}
+
+/// The load that the op hands on, permuted or converted, in the load's own region; else none.
+OpId handed_on(const Kernel& k, OpId op) {
+  OpId at = op;
+  while (at && k[at].is(Opcode::Permute, Opcode::ConvertLayout)) at = k[k[at].operands[0]].def;
+  const bool is_load = at && at != op && k[at].opcode == Opcode::LoadView;
+  return is_load && k[at].parent == k[op].parent && k.type(k[at].results[0]).is_tile() ? at
+                                                                                       : OpId();
+}
+
+void sort_unique(auto& list) {
+  std::ranges::sort(list);
+  list.erase(std::unique(list.begin(), list.end()), list.end());
+}
+
+}  // namespace
+
+std::string_view name(NodeKind kind) { return kNodeKinds[static_cast<std::size_t>(kind)]; }
+
+OperandSource source_of(const Kernel& k, OpId dot, std::size_t operand) {
+  OperandSource source;
+  Value v = k[dot].operands[operand];
+  OpId at = k[v].def;
+  while (at && k[at].is(Opcode::Permute, Opcode::ConvertLayout)) {
+    if (k[at].opcode == Opcode::Permute) source.transposed = !source.transposed;
+    v = k[at].operands[0];
+    at = k[v].def;
+  }
+  using Kind = OperandSource::Kind;
+  source.op = at;
+  const RegionId home = k[dot].parent;
+  if (!at)
+    source.kind = k[v].region == home ? Kind::Computed : Kind::Invariant;
+  else if (k[at].parent != home)
+    source.kind = Kind::Invariant;
+  else if (k[at].opcode == Opcode::LoadView)
+    source.kind = gathered_dim(k, k[at]) >= 0 ? Kind::Gather : Kind::Memory;
+  return source;
+}
+
+Graph::Graph(const Kernel& k) : k_(k), counts_(kNodeKinds.size()) {
+  add_region(k.body());
+  std::vector<RegionId> regions;
+  for (const Node& node : nodes_)
+    if (std::ranges::find(regions, node.region) == regions.end()) regions.push_back(node.region);
+  for (RegionId region : regions) {
+    add_edges(region);
+    add_memory_edges(region);
+  }
+}
+
+std::optional<std::size_t> Graph::find(Label label) const {
+  const auto at = std::ranges::find(nodes_, label, &Node::label);
+  if (at == nodes_.end()) return std::nullopt;
+  return static_cast<std::size_t>(at - nodes_.begin());
+}
+
+std::optional<std::size_t> Graph::find(OpId op) const {
+  const auto at = node_of_.find(op);
+  return at == node_of_.end() ? std::nullopt : std::optional(at->second);
+}
+
+std::vector<std::size_t> Graph::nodes_of(RegionId region) const {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    if (nodes_[i].region == region) found.push_back(i);
+  return found;
+}
+
+std::size_t Graph::add_node(NodeKind kind, RegionId region, OpId op) {
+  const auto number = counts_[static_cast<std::size_t>(kind)]++;
+  nodes_.push_back({Label(fmt::format("{}#{}", name(kind), number)), kind, region, {op}});
+  node_of_[op] = nodes_.size() - 1;
+  return nodes_.size() - 1;
+}
+
+void Graph::add_region(RegionId region) {
+  const auto is_anchor = [&](OpId op) {
+    return anchor_kind(k_, op).has_value() || handed_on(k_, op);
+  };
+  const auto sets = elementwise_sets(k_, region, is_anchor, [&](OpId op) { return reads(op); });
+  for (OpId op : k_.ops(region)) {
+    if (const OpId load = handed_on(k_, op)) {
+      node_of_[op] = node_of_.at(load);
+      nodes_[node_of_[op]].ops.push_back(op);
+    } else if (const auto kind = anchor_kind(k_, op)) {
+      add_node(*kind, region, op);
+      if (*kind != NodeKind::If && *kind != NodeKind::Loop) continue;
+      for (RegionId inner : k_[op].regions) add_region(inner);
+    } else if (const auto set = sets.find(op); set != sets.end()) {
+      if (set->second == op) {
+        add_node(NodeKind::Elementwise, region, op);
+      } else {
+        node_of_[op] = node_of_.at(set->second);
+        nodes_[node_of_[op]].ops.push_back(op);
+      }
+    }
+  }
+}
+
+std::vector<Value> Graph::reads(OpId op) const {
+  std::vector<Value> found(k_[op].operands.begin(), k_[op].operands.end());
+  for (RegionId r : k_[op].regions)
+    walk(k_, r, [&](OpId inner) {
+      found.insert(found.end(), k_[inner].operands.begin(), k_[inner].operands.end());
+    });
+  return found;
+}
+
+void Graph::add_edge(const Edge& edge) {
+  const auto same = [&](const Edge& e) {
+    return e.from == edge.from && e.to == edge.to && e.distance == edge.distance &&
+           e.kind == edge.kind;
+  };
+  if (std::ranges::none_of(edges_, same)) edges_.push_back(edge);
+}
+
+void Graph::add_edges(RegionId region) {
+  std::unordered_map<Value, Producers> made;
+  const OpId owner = k_[region].owner;
+  const bool in_loop = owner && is_loop(k_[owner]) && region == k_[owner].regions.back();
+  const auto carries = in_loop ? body_carries(k_, owner) : std::span<const Value>();
+  for (std::size_t i = 0; i < carries.size(); ++i)
+    made[carries[i]] = {{-1 - static_cast<std::int64_t>(i), 0}};
+  struct Read {
+    std::size_t by;
+    Value value;
+  };
+  std::vector<Read> reads_of_nodes;
+  for (OpId op : k_.ops(region)) {
+    const auto node = find(op);
+    Producers all;
+    for (Value v : reads(op)) {
+      const auto at = made.find(v);
+      if (at == made.end()) continue;
+      if (node) reads_of_nodes.push_back({*node, v});
+      all.insert(all.end(), at->second.begin(), at->second.end());
+    }
+    sort_unique(all);
+    if (node) all = {{static_cast<std::int64_t>(*node), 0}};
+    for (Value v : k_[op].results) made[v] = all;
+  }
+  const auto nexts = in_loop ? loop_nexts(k_, owner) : decltype(loop_nexts(k_, owner))();
+  const auto connect = [&](auto& self, const Producer& p, const Read& read, int distance) -> void {
+    if (p.index >= 0) {
+      const auto from = static_cast<std::size_t>(p.index);
+      if (from != read.by || distance > 0)
+        add_edge({from, read.by, distance, EdgeKind::Flow, read.value});
+      return;
+    }
+    if (distance == kMaxDistance) return;
+    const auto next = made.find(nexts[static_cast<std::size_t>(-1 - p.index)]);
+    if (next == made.end()) return;
+    for (const Producer& before : next->second) self(self, before, read, distance + 1);
+  };
+  for (const Read& read : reads_of_nodes)
+    for (const Producer& p : made.at(read.value)) connect(connect, p, read, p.distance);
+}
+
+void Graph::add_memory_edges(RegionId region) {
+  const OpId owner = k_[region].owner;
+  const bool in_loop = owner && is_loop(k_[owner]) && region == k_[owner].regions.back();
+  MemoryHazards hazards(k_);
+  struct Access {
+    std::size_t node;
+    MemoryAccess what;
+  };
+  std::vector<Access> all;
+  for (OpId op : k_.ops(region)) {
+    const auto node = find(op);
+    if (!node) continue;
+    any_op(k_, op, [&](OpId inner) {
+      if (const MemoryAccess* found = hazards.access(inner)) all.push_back({*node, *found});
+      return false;
+    });
+  }
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (std::size_t j = 0; j < all.size(); ++j) {
+      const Access &a = all[i], &b = all[j];
+      if (i < j && a.node != b.node && hazards.may_collide(a.what, b.what))
+        add_edge({a.node, b.node, 0, EdgeKind::Memory, {}});
+      if (in_loop && !has_independent_turns(k_, owner) &&
+          hazards.may_collide(a.what, b.what, owner))
+        add_edge({a.node, b.node, 1, EdgeKind::Memory, {}});
+    }
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,95 @@
+#include "ir/schedule/judge.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "ir/schedule/judging.h"
+
+namespace tegula::ir {
+
+void Judging::refuse(Rule rule, std::string text, std::initializer_list<Label> labels) {
+  Reason reason{rule, std::move(text), labels};
+  const auto loc = [&](std::size_t i) {
+    const auto node = i < reason.labels.size() ? g.find(reason.labels[i]) : std::nullopt;
+    return node ? k[g[*node].ops.front()].loc : Loc();
+  };
+  reason.at = loc(0);
+  reason.other = loc(1);
+  verdict.reasons.push_back(std::move(reason));
+}
+
+const Channel* Judging::channel_of(Label payload) const {
+  for (const Channel& c : s.channels)
+    if (std::ranges::find(c.payload, payload) != c.payload.end()) return &c;
+  return nullptr;
+}
+
+bool Judging::is_copy(std::size_t node) const {
+  const Channel* c = channel_of(label(node));
+  return g[node].kind == NodeKind::Load && c &&
+         (c->kind == ChannelKind::Tma || c->kind == ChannelKind::CpAsync);
+}
+
+std::vector<std::size_t> Judging::nodes_of(const LoopSchedule& loop) const {
+  return g.nodes_of(k[op_of(loop.loop)].regions.back());
+}
+
+std::vector<std::size_t> Judging::nodes_in_order(const LoopSchedule& loop, std::size_t role) const {
+  std::vector<std::size_t> nodes = nodes_of(loop);
+  std::erase_if(nodes, [&](std::size_t n) { return !place(n) || place(n)->role != role; });
+  std::ranges::stable_sort(nodes, {}, [&](std::size_t n) { return place(n)->order; });
+  return nodes;
+}
+
+std::vector<Edge> Judging::edges_of(const LoopSchedule& loop) const {
+  const RegionId body = k[op_of(loop.loop)].regions.back();
+  std::vector<Edge> found;
+  for (const Edge& e : g.edges())
+    if (g[e.from].region == body && g[e.to].region == body && place(e.from) && place(e.to))
+      found.push_back(e);
+  return found;
+}
+
+void Judging::place_nodes() {
+  places_.assign(g.nodes().size(), std::nullopt);
+  for (const LoopSchedule& loop : s.loops) {
+    for (const Step& step : loop.steps)
+      places_[*g.find(step.op)] =
+          Place{step.role, step.stage, static_cast<double>(step.order), step.in_flight};
+    std::vector<std::size_t> nodes = nodes_of(loop);
+    for (std::size_t n : nodes | std::views::reverse)
+      if (!places_[n]) places_[n] = default_place(n);
+  }
+}
+
+std::optional<Place> Judging::default_place(std::size_t node) const {
+  std::optional<Place> first;
+  for (const Edge& e : g.edges()) {
+    if (e.from != node || e.distance != 0 || !places_[e.to]) continue;
+    const Place& to = *places_[e.to];
+    if (!first || std::pair(to.stage, to.order) < std::pair(first->stage, first->order)) first = to;
+  }
+  if (!first) return first;
+  // Nodes are placed from the last one of the text on: each comes right in front.
+  constexpr double kNext = 1.0 / 4096;
+  first->order -= kNext;
+  first->in_flight = 0;
+  return first;
+}
+
+Verdict judge(const Kernel& k, const Graph& graph, const Schedule& schedule) {
+  Judging j(k, graph, schedule);
+  judge_labels(j);
+  if (!j.is_legal()) return std::move(j.verdict);
+  j.place_nodes();
+  constexpr void (*kGroups[])(Judging&) = {judge_order, judge_memory_order, judge_cycles,
+                                           judge_dots,  judge_channels,     judge_resources,
+                                           judge_tiles};
+  for (const auto group : kGroups) {
+    group(j);
+    if (!j.is_legal()) break;
+  }
+  return std::move(j.verdict);
+}
+
+}  // namespace tegula::ir

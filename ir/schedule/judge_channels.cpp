@@ -1,0 +1,176 @@
+// Rules C: tiles go through their channels.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/analysis/tma_access.h"
+#include "ir/analysis/tma_store.h"
+#include "ir/gathered_box.h"
+#include "ir/passes/mma_loop/operand_loads.h"
+#include "ir/schedule/judging.h"
+
+namespace tegula::ir {
+namespace {
+
+/// The largest transaction count of an mbarrier (PTX ISA, "mbarrier").
+constexpr std::int64_t kMaxSlotBytes = (1 << 20) - 1;
+constexpr int kMaxRegisterSlots = 2;
+constexpr int kMinCpAsyncBytes = 4;
+
+class Channels {
+ public:
+  explicit Channels(Judging& j) : j_(j) {}
+
+  void run() {
+    for (std::size_t i = 0; i < j_.s.channels.size(); ++i) {
+      const Channel& c = j_.s.channels[i];
+      Derived::OfChannel& derived = j_.verdict.derived.channels[i];
+      for (Label l : c.payload) payload(c, l);
+      derived.slot_bytes = slot_bytes(c);
+      if (c.kind == ChannelKind::Tma && derived.slot_bytes > kMaxSlotBytes)
+        j_.refuse(Rule::C2, fmt::format("one slot of {} has {} bytes, an mbarrier counts {}",
+                                        c.name.str(), derived.slot_bytes, kMaxSlotBytes));
+      if (c.slots < derived.minimal_slots)
+        j_.refuse(Rule::C4,
+                  fmt::format("{} has {} slots, it needs {}", c.name.str(), c.slots,
+                              derived.minimal_slots),
+                  {c.payload.front()});
+      multicast(c);
+      over(c);
+      if (c.kind == ChannelKind::Register) registers(c);
+    }
+    for (const Token& t : j_.s.tokens) token(t);
+  }
+
+ private:
+  Type tile_of(Label l) const {
+    const Node& node = j_.g[*j_.g.find(l)];
+    const OpData& d = j_.k[node.kind == NodeKind::Store ? node.ops.front() : node.ops.back()];
+    return j_.k.type(node.kind == NodeKind::Store ? d.operands[1] : d.results[0]);
+  }
+
+  std::int64_t slot_bytes(const Channel& c) const {
+    if (c.kind == ChannelKind::Register) return 0;
+    std::int64_t sum = 0, most = 0;
+    for (Label l : c.payload) {
+      const Type tile = tile_of(l);
+      if (!tile.is_tile()) continue;
+      const bool is_part = c.columns != 0 && tile.rank() == 2;
+      const std::int64_t count = is_part ? tile.shape()[0] * c.columns : tile.count();
+      const std::int64_t bytes = count * size_bytes(tile.dtype());
+      sum += bytes;
+      most = std::max(most, bytes);
+    }
+    // Stores take turns with the slots, loads fill one together.
+    return c.kind == ChannelKind::Store || c.kind == ChannelKind::Reduce ? most : sum;
+  }
+
+  void payload(const Channel& c, Label l) {
+    const OpData& d = j_.k[j_.op_of(l)];
+    if (c.kind == ChannelKind::Tma) {
+      const std::string why = why_not_tma(d);
+      if (!why.empty()) j_.refuse(Rule::C1, fmt::format("{} by TMA: {}", l.str(), why), {l});
+    } else if (c.kind == ChannelKind::CpAsync) {
+      cp_async(l);
+    } else if (c.kind == ChannelKind::Store || c.kind == ChannelKind::Reduce) {
+      store(c, l, d);
+    }
+  }
+
+  std::string why_not_tma(const OpData& d) const {
+    if (!j_.s.target->has_tma) return fmt::format("{} has none", j_.s.target.name());
+    if (d.opcode != Opcode::LoadView) return "it is addressed by pointers";
+    if (gathered_dim(j_.k, d) >= 0) return "an index tile selects its rows";
+    return std::string(why_not_tma_tile(j_.k.type(d.operands[0]), d.attrs.ints(AttrName::axes),
+                                        j_.k.type(d.results[0]).with_layout(nullptr)));
+  }
+
+  void cp_async(Label l) {
+    OperandLoad load;
+    load.load = j_.op_of(l);
+    const OpData& d = j_.k[load.load];
+    load.tile = j_.k.type(d.results[0]).with_layout(nullptr);
+    const int bytes = d.opcode == Opcode::LoadView ? access_bytes(j_.k, load) : 0;
+    if (bytes < kMinCpAsyncBytes)
+      j_.refuse(Rule::C3,
+                fmt::format("{} by cp.async: an access has {} bytes, not {} or more", l.str(),
+                            bytes, kMinCpAsyncBytes),
+                {l});
+  }
+
+  void store(const Channel& c, Label l, const OpData& d) {
+    std::string why = d.opcode != Opcode::StoreView ? "it is no box of a view"
+                      : !j_.s.target->has_tma ? fmt::format("{} has no TMA", j_.s.target.name())
+                                              : std::string(why_not_tma_store(j_.k, d));
+    if (why.empty() && (c.kind == ChannelKind::Reduce) != d.attrs.has(AttrName::kind))
+      why = c.kind == ChannelKind::Reduce ? "it overwrites" : "it reduces";
+    if (!why.empty())
+      j_.refuse(Rule::C9, fmt::format("{} by TMA {}: {}", l.str(), name(c.kind), why), {l});
+  }
+
+  void multicast(const Channel& c) {
+    if (!c.multicast) return;
+    const std::string_view why = c.kind != ChannelKind::Tma ? "only TMA loads are multicast"
+                                 : j_.s.tiles.cluster < 2   ? "the tiles have no cluster"
+                                 : j_.s.tiles.order == TileOrder::Counter
+                                     ? "tiles from a counter are not dealt in pairs"
+                                     : "";
+    if (!why.empty())
+      return j_.refuse(Rule::C7, fmt::format("{} multicast: {}", c.name.str(), why),
+                       {c.payload.front()});
+    const bool has_halves = std::ranges::any_of(c.payload, [&](Label l) {
+      const OpData& d = j_.k[j_.op_of(l)];
+      return is_multicast_splittable(j_.k.type(d.operands[0]), d.attrs.ints(AttrName::axes),
+                                     j_.k.type(d.results[0]).with_layout(nullptr));
+    });
+    if (!has_halves)
+      j_.refuse(Rule::C7, fmt::format("{} multicast: its boxes have no halves", c.name.str()),
+                {c.payload.front()});
+  }
+
+  void over(const Channel& c) {
+    if (!c.over) return;
+    const Channel& under = *j_.s.find_channel(c.over);
+    const bool has_memory = c.kind != ChannelKind::Register && under.kind != ChannelKind::Register;
+    if (!has_memory)
+      j_.refuse(Rule::C8, fmt::format("{} over {}: registers have no slots to share", c.name.str(),
+                                      under.name.str()));
+    else if (j_.s.tiles.overlap)
+      j_.refuse(Rule::C8,
+                fmt::format("{0} over {1}: {1} of the next tile is brought while {0} is stored",
+                            c.name.str(), under.name.str()));
+  }
+
+  void registers(const Channel& c) {
+    if (c.slots > kMaxRegisterSlots)
+      j_.refuse(Rule::C12,
+                fmt::format("{}: registers have at most {} slots", c.name.str(), kMaxRegisterSlots),
+                {c.payload.front()});
+    for (Label l : c.payload) {
+      const std::size_t node = *j_.g.find(l);
+      for (const Edge& e : j_.g.edges())
+        if (e.from == node && j_.place(node) && j_.place(e.to) &&
+            j_.place(node)->role != j_.place(e.to)->role)
+          j_.refuse(Rule::C12,
+                    fmt::format("{}: {} reads registers of {}", c.name.str(), j_.label(e.to).str(),
+                                j_.role_name(j_.place(node)->role)),
+                    {l, j_.label(e.to)});
+    }
+  }
+
+  void token(const Token& t) {
+    const Role& role = j_.s.roles[t.role];
+    if (j_.warpgroups(t.role) * role.copies < 2)
+      j_.refuse(Rule::C11,
+                fmt::format("token {}: {} has one warpgroup", t.name.str(), role.name.str()),
+                {t.first});
+  }
+
+  Judging& j_;
+};
+
+}  // namespace
+
+void judge_channels(Judging& j) { Channels(j).run(); }
+
+}  // namespace tegula::ir

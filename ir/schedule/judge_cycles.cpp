@@ -1,0 +1,188 @@
+// Rule G10 and minimal slots: the roles of a loop do not wait for each other in a cycle.
+//
+// Events of the steady state are the verbs of channels (acquire, commit, wait, release), in the
+// order of their roles. "x before y of k steps later" is an edge of weight k: the roles' own
+// orders, a commit before the wait for the same iteration, a release before the acquire `slots`
+// iterations later. A cycle of weight 0 or less waits for itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "ir/schedule/judging.h"
+
+namespace tegula::ir {
+namespace {
+
+/// Slots that are tried for a channel that has too few.
+constexpr int kMaxSlots = 64;
+
+enum class Verb : std::uint8_t { Acquire, Commit, Wait, Release };
+
+/// A verb for iteration t - key in step t.
+struct Event {
+  Verb verb;
+  std::size_t role, channel;
+  double order;
+  int key;
+};
+
+class Cycles {
+ public:
+  Cycles(Judging& j, const LoopSchedule& loop) : j_(j), loop_(loop) { find_events(); }
+
+  void run() {
+    std::vector<int> slots;
+    for (const Channel& c : j_.s.channels) slots.push_back(c.slots);
+    if (!has_cycle(slots)) return minimal_slots(slots);
+    for (std::size_t c = 0; c < slots.size(); ++c) {
+      std::vector<int> more = slots;
+      more[c] = kMaxSlots;
+      if (is_ring(c) && !has_cycle(more)) return minimal_slots(slots);
+    }
+    const std::vector<int> most(slots.size(), kMaxSlots);
+    if (!has_cycle(most)) return minimal_slots(slots);
+    j_.refuse(Rule::G10,
+              fmt::format("deadlock in {}: roles wait for each other however many slots there are",
+                          loop_.loop.str()),
+              {loop_.loop});
+  }
+
+ private:
+  bool is_ring(std::size_t c) const {
+    return std::ranges::any_of(events_, [&](const Event& e) { return e.channel == c; });
+  }
+
+  /// The fewest slots of each channel, all others having theirs, or plenty where these are too few.
+  void minimal_slots(const std::vector<int>& slots) {
+    for (std::size_t c = 0; c < slots.size(); ++c) {
+      if (!is_ring(c)) continue;
+      std::vector<int> tried(slots.size(), kMaxSlots);
+      for (tried[c] = 1; tried[c] < kMaxSlots && has_cycle(tried);) ++tried[c];
+      int& least = j_.verdict.derived.channels[c].minimal_slots;
+      least = std::max(least, tried[c]);
+    }
+  }
+
+  /// First node behind an MMA that reads its result, in its own role: there it has retired.
+  Event retirement(std::size_t dot, Event at) const {
+    const Place& own = *j_.place(dot);
+    at.key = own.stage + own.in_flight;
+    for (const Edge& e : j_.g.edges()) {
+      if (e.from != dot || e.to == dot || e.kind != EdgeKind::Flow || !j_.place(e.to)) continue;
+      if (j_.g[e.to].kind == NodeKind::Dot && reads_accumulator(e)) continue;
+      const Place& reader = *j_.place(e.to);
+      // The reader of this iteration's result runs in step `stage + distance` of it.
+      const int key = reader.stage + e.distance;
+      if (reader.role == own.role && std::pair(key, reader.order) < std::pair(at.key, at.order))
+        std::tie(at.key, at.order) = std::pair(key, reader.order);
+    }
+    return at;
+  }
+
+  /// A chained MMA takes the accumulator as it is: nobody waits.
+  bool reads_accumulator(const Edge& e) const {
+    const OpId dot = j_.g[e.to].ops.front();
+    return j_.k[dot].operands[2] == e.value;
+  }
+
+  void find_events() {
+    for (std::size_t c = 0; c < j_.s.channels.size(); ++c) {
+      const Channel& channel = j_.s.channels[c];
+      if (channel.kind == ChannelKind::Register || channel.kind == ChannelKind::Store) continue;
+      std::map<std::size_t, std::vector<Event>> fills, reads;
+      const auto in_loop = j_.nodes_of(loop_);
+      for (Label l : channel.payload) {
+        const std::size_t node = *j_.g.find(l);
+        if (std::ranges::find(in_loop, node) == in_loop.end() || !j_.place(node)) continue;
+        const Place& at = *j_.place(node);
+        fills[at.role].push_back({Verb::Acquire, at.role, c, at.order, at.stage});
+        for (const Edge& e : j_.edges_of(loop_)) {
+          if (e.from != node || e.kind != EdgeKind::Flow) continue;
+          const Place& to = *j_.place(e.to);
+          const Event wait{Verb::Wait, to.role, c, to.order, to.stage + e.distance};
+          reads[to.role].push_back(wait);
+          Event release = j_.g[e.to].kind == NodeKind::Dot ? retirement(e.to, wait) : wait;
+          release.verb = Verb::Release;
+          reads[to.role].push_back(release);
+        }
+      }
+      add_ends(fills, Verb::Acquire, Verb::Commit);
+      add_ends(reads, Verb::Wait, Verb::Release);
+    }
+    // Within a step: by order; of one node, waits and acquires come before what they allow.
+    std::ranges::stable_sort(events_, {},
+                             [](const Event& e) { return std::tuple(e.role, e.order, e.verb); });
+  }
+
+  /// A role acquires or waits once an iteration, at its first access, and commits or releases
+  /// behind its last one.
+  void add_ends(const std::map<std::size_t, std::vector<Event>>& of_roles, Verb first, Verb last) {
+    const auto place = [](const Event& e) { return std::pair(e.key, e.order); };
+    for (const auto& [role, events] : of_roles) {
+      Event begin = *std::ranges::min_element(events, {}, place);
+      Event end = *std::ranges::max_element(events, {}, place);
+      begin.verb = first;
+      end.verb = last;
+      events_.push_back(begin);
+      events_.push_back(end);
+    }
+  }
+
+  struct Before {
+    std::size_t from, to;
+    std::int64_t weight;
+  };
+
+  std::vector<Before> edges(const std::vector<int>& slots) const {
+    std::vector<Before> found;
+    for (std::size_t i = 0; i < events_.size(); ++i) {
+      const Event& e = events_[i];
+      const bool is_last = i + 1 == events_.size() || events_[i + 1].role != e.role;
+      if (!is_last) found.push_back({i, i + 1, 0});
+      for (std::size_t to = 0; to < events_.size(); ++to) {
+        const Event& other = events_[to];
+        if (is_last && other.role == e.role && (to == 0 || events_[to - 1].role != e.role))
+          found.push_back({i, to, 1});
+        if (other.channel != e.channel) continue;
+        if (e.verb == Verb::Commit && other.verb == Verb::Wait)
+          found.push_back({i, to, other.key - e.key});
+        if (e.verb == Verb::Release && other.verb == Verb::Acquire)
+          found.push_back({i, to, slots[e.channel] + other.key - e.key});
+      }
+    }
+    return found;
+  }
+
+  /// Bellman and Ford: with each edge a little lighter, a cycle of weight 0 is a negative one.
+  bool has_cycle(const std::vector<int>& slots) const {
+    const auto count = static_cast<std::int64_t>(events_.size());
+    const std::vector<Before> all = edges(slots);
+    std::vector<std::int64_t> distance(events_.size(), 0);
+    for (std::int64_t round = 0; round <= count; ++round) {
+      bool changed = false;
+      for (const Before& e : all) {
+        const std::int64_t weight = e.weight * (count + 1) - 1;
+        if (distance[e.from] + weight >= distance[e.to]) continue;
+        distance[e.to] = distance[e.from] + weight;
+        changed = true;
+      }
+      if (!changed) return false;
+    }
+    return true;
+  }
+
+  Judging& j_;
+  const LoopSchedule& loop_;
+  std::vector<Event> events_;
+};
+
+}  // namespace
+
+void judge_cycles(Judging& j) {
+  j.verdict.derived.channels.resize(j.s.channels.size());
+  for (const LoopSchedule& loop : j.s.loops) Cycles(j, loop).run();
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,128 @@
+// Rules L: what a Schedule names is there.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "ir/schedule/judging.h"
+
+namespace tegula::ir {
+namespace {
+
+class Labels {
+ public:
+  explicit Labels(Judging& j) : j_(j) {}
+
+  void run() {
+    names();
+    for (const DotForm& d : j_.s.dots) {
+      expect(d.dot, NodeKind::Dot);
+      once(dots_, d.dot, "the section dots");
+    }
+    for (const Channel& c : j_.s.channels) channel(c);
+    for (const LoopSchedule& loop : j_.s.loops) steps(loop);
+    for (const Token& t : j_.s.tokens) {
+      role(t.role, "a token");
+      expect(t.first);
+      expect(t.last);
+    }
+    if (!j_.s.loops.empty()) idle_roles();
+  }
+
+ private:
+  void names() {
+    std::set<Name> roles, channels, tokens;
+    for (const Role& r : j_.s.roles)
+      if (!roles.insert(r.name).second) twice("role", r.name);
+    for (const Channel& c : j_.s.channels)
+      if (!channels.insert(c.name).second) twice("channel", c.name);
+    for (const Token& t : j_.s.tokens)
+      if (!tokens.insert(t.name).second) twice("token", t.name);
+    for (const Channel& c : j_.s.channels)
+      if (c.over && (!channels.contains(c.over) || c.over == c.name))
+        j_.refuse(Rule::L2, fmt::format("{} lies over {}, which is no other channel", c.name.str(),
+                                        c.over.str()));
+  }
+  void twice(std::string_view what, Name name) {
+    j_.refuse(Rule::L2, fmt::format("there are two {}s {}", what, name.str()));
+  }
+
+  void role(std::size_t index, std::string_view what) {
+    if (index >= j_.s.roles.size())
+      j_.refuse(Rule::L2,
+                fmt::format("{} is of role {}, there are {}", what, index, j_.s.roles.size()));
+  }
+
+  /// The label is a node's, perhaps of one kind.
+  bool expect(Label label, std::optional<NodeKind> kind = {}) {
+    const auto node = j_.g.find(label);
+    if (node && (!kind || j_.g[*node].kind == *kind)) return true;
+    j_.refuse(Rule::L1, node ? fmt::format("{} is no {}", label.str(), name(*kind))
+                             : fmt::format("{}: the kernel has {}", label.str(), others(label)));
+    return false;
+  }
+
+  /// "dot#0 .. dot#2", or "no dot".
+  std::string others(Label label) const {
+    const std::string_view kind = label.str().substr(0, label.str().find('#'));
+    std::vector<Label> all;
+    for (const Node& n : j_.g.nodes())
+      if (name(n.kind) == kind) all.push_back(n.label);
+    if (all.empty()) return fmt::format("no {}", kind);
+    return all.size() == 1 ? std::string(all.front().str())
+                           : fmt::format("{} .. {}", all.front().str(), all.back().str());
+  }
+
+  void once(std::set<Label>& seen, Label label, std::string_view where) {
+    if (!seen.insert(label).second)
+      j_.refuse(Rule::L1, fmt::format("{} stands twice in {}", label.str(), where), {label});
+  }
+
+  void channel(const Channel& c) {
+    using enum ChannelKind;
+    for (Label l : c.payload) {
+      if (c.kind == Tma || c.kind == CpAsync)
+        expect(l, NodeKind::Load);
+      else if (c.kind == Store || c.kind == Reduce)
+        expect(l, NodeKind::Store);
+      else
+        expect(l);
+      once(payload_, l, "channels");
+    }
+    for (const View& v : c.views) expect(v.user, NodeKind::Dot);
+    if (c.kind == Token)
+      j_.refuse(Rule::L2,
+                fmt::format("{} carries tiles, a token has its own section", c.name.str()));
+  }
+
+  void steps(const LoopSchedule& loop) {
+    if (!expect(loop.loop, NodeKind::Loop)) return;
+    once(loops_, loop.loop, "the schedule");
+    const RegionId body = j_.k[j_.op_of(loop.loop)].regions.back();
+    for (const Step& step : loop.steps) {
+      role(step.role, step.op.str());
+      used_.insert(step.role);
+      if (!expect(step.op)) continue;
+      once(steps_, step.op, "loops");
+      if (j_.g[*j_.g.find(step.op)].region != body)
+        j_.refuse(Rule::L1, fmt::format("{} does not stand in {}", step.op.str(), loop.loop.str()),
+                  {step.op, loop.loop});
+    }
+  }
+
+  void idle_roles() {
+    for (std::size_t i = 0; i < j_.s.roles.size(); ++i)
+      if (!used_.contains(i))
+        j_.refuse(Rule::L2, fmt::format("role {} has no step", j_.role_name(i)));
+  }
+
+  Judging& j_;
+  std::set<Label> dots_, payload_, loops_, steps_;
+  std::set<std::size_t> used_;
+};
+
+}  // namespace
+
+void judge_labels(Judging& j) { Labels(j).run(); }
+
+}  // namespace tegula::ir

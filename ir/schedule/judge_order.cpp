@@ -1,0 +1,225 @@
+// Rules G but for cycles: every node runs behind what it needs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ir/schedule/judging.h"
+
+namespace tegula::ir {
+namespace {
+
+/// Stages that dots and arithmetic of a role may lie apart: each is peeled off once more.
+constexpr int kMaxSkew = 2;
+
+class Order {
+ public:
+  explicit Order(Judging& j) : j_(j) {}
+
+  void run() {
+    for (const LoopSchedule& loop : j_.s.loops) {
+      places(loop);
+      flow(loop);
+      skew(loop);
+    }
+    tokens();
+    cadences();
+  }
+
+ private:
+  void places(const LoopSchedule& loop) {
+    std::map<std::pair<int, int>, Label> taken;
+    for (const Step& step : loop.steps) {
+      const auto [at, is_new] = taken.try_emplace({step.role, step.order}, step.op);
+      if (!is_new)
+        j_.refuse(Rule::G11,
+                  fmt::format("{} and {} are both number {} of {}", at->second.str(), step.op.str(),
+                              step.order, j_.role_name(step.role)),
+                  {at->second, step.op});
+    }
+  }
+
+  void flow(const LoopSchedule& loop) {
+    for (const Edge& e : j_.edges_of(loop)) {
+      if (e.kind != EdgeKind::Flow) continue;
+      const Place &from = *j_.place(e.from), &to = *j_.place(e.to);
+      const Label u = j_.label(e.from), v = j_.label(e.to);
+      if (from.role != to.role) {
+        across_roles(e, u, v);
+      } else if (!j_.is_copy(e.from) && !from.comes_before(to, e.distance)) {
+        j_.refuse(
+            Rule::G1,
+            fmt::format("{} at {}.{:.0f} needs {} of {} iterations before, which runs at "
+                        "{}.{:.0f}",
+                        v.str(), to.stage, to.order, u.str(), e.distance, from.stage, from.order),
+            {v, u});
+      }
+    }
+  }
+
+  void across_roles(const Edge& e, Label u, Label v) {
+    const Place &from = *j_.place(e.from), &to = *j_.place(e.to);
+    if (!j_.k.type(e.value).is_tile()) return;
+    const OpId reader = j_.g[e.to].ops.front();
+    const bool is_chained = j_.g[e.to].kind == NodeKind::Dot && j_.k[reader].operands[2] == e.value;
+    const bool is_accumulator =
+        j_.g[e.from].kind == NodeKind::Dot && (e.distance > 0 || is_chained);
+    if (is_accumulator)
+      j_.refuse(
+          Rule::G3,
+          fmt::format("{} is an accumulator that {} carries", u.str(), j_.role_name(from.role)),
+          {u, v});
+    else if (!j_.channel_of(u))
+      j_.refuse(Rule::G2,
+                fmt::format("{} in {} reads {} of {}: give it an smem channel", v.str(),
+                            j_.role_name(to.role), u.str(), j_.role_name(from.role)),
+                {v, u});
+  }
+
+  /// Nodes that are peeled off a loop, not put under a predicate.
+  bool is_straight(std::size_t n) const {
+    const NodeKind kind = j_.g[n].kind;
+    return kind != NodeKind::Load && kind != NodeKind::Store;
+  }
+
+  bool is_conditional(OpId loop) const {
+    for (RegionId r = j_.k[loop].parent; j_.k[r].owner; r = j_.k[j_.k[r].owner].parent)
+      if (j_.k[j_.k[r].owner].opcode == Opcode::If) return true;
+    return j_.k[loop].opcode == Opcode::While;
+  }
+
+  void skew(const LoopSchedule& loop) {
+    for (std::size_t role = 0; role < j_.s.roles.size(); ++role) {
+      std::optional<int> low, high;
+      const std::vector<std::size_t> nodes = j_.nodes_in_order(loop, role);
+      for (std::size_t n : nodes) {
+        if (!is_straight(n)) continue;
+        const int stage = j_.place(n)->stage;
+        low = std::min(low.value_or(stage), stage);
+        high = std::max(high.value_or(stage), stage);
+      }
+      if (!low) continue;
+      if (*high - *low > kMaxSkew)
+        j_.refuse(Rule::G5,
+                  fmt::format("stages {} .. {} in {}: dots and arithmetic may be {} stages apart",
+                              *low, *high, j_.role_name(role), kMaxSkew),
+                  {loop.loop});
+      if (*high > *low && is_conditional(j_.op_of(loop.loop)))
+        j_.refuse(Rule::G7,
+                  fmt::format("{}: under a condition there is no iteration to overlap with",
+                              loop.loop.str()),
+                  {loop.loop});
+      for (std::size_t n : nodes) only_copies_lead(n, *low, *high);
+    }
+  }
+
+  void only_copies_lead(std::size_t n, int low, int high) {
+    const int stage = j_.place(n)->stage;
+    const Channel* c = j_.channel_of(j_.label(n));
+    if (is_straight(n) || j_.is_copy(n) || c || (stage >= low && stage <= high)) return;
+    j_.refuse(Rule::G6,
+              fmt::format("{} {} by {} stages and is no copy", j_.label(n).str(),
+                          stage < low ? "leads" : "lags", stage < low ? low - stage : stage - high),
+              {j_.label(n)});
+  }
+
+  /// The loop and the range of orders of a token; whole loops have none.
+  struct Range {
+    OpId loop;
+    double first = 0, last = 0;
+  };
+
+  std::optional<Range> range_of(const Token& t) {
+    const std::size_t first = *j_.g.find(t.first), last = *j_.g.find(t.last);
+    const bool are_loops = j_.g[first].kind == NodeKind::Loop && j_.g[last].kind == NodeKind::Loop;
+    if (are_loops) {
+      const bool in_order = j_.g[first].region == j_.g[last].region && first <= last;
+      if (!in_order) out_of_order(t);
+      return std::nullopt;
+    }
+    const auto &a = j_.place(first), &b = j_.place(last);
+    if (!a || !b || j_.g[first].region != j_.g[last].region || a->role != t.role ||
+        b->role != t.role || a->order > b->order) {
+      out_of_order(t);
+      return std::nullopt;
+    }
+    return Range{j_.k[j_.g[first].region].owner, a->order, b->order};
+  }
+  void out_of_order(const Token& t) {
+    j_.refuse(Rule::G11,
+              fmt::format("token {}: {} .. {} is no range of {}", t.name.str(), t.first.str(),
+                          t.last.str(), j_.role_name(t.role)),
+              {t.first, t.last});
+  }
+
+  void tokens() {
+    std::vector<std::pair<const Token*, Range>> ranges;
+    for (const Token& t : j_.s.tokens)
+      if (const auto range = range_of(t)) ranges.emplace_back(&t, *range);
+    for (std::size_t i = 0; i < ranges.size(); ++i)
+      for (std::size_t j = 0; j < i; ++j) {
+        const auto& [t, a] = ranges[i];
+        const auto& [u, b] = ranges[j];
+        if (t->role == u->role && a.loop == b.loop && a.first <= b.last && b.first <= a.last)
+          j_.refuse(Rule::G11,
+                    fmt::format("token {} and token {} overlap", u->name.str(), t->name.str()),
+                    {t->first, u->first});
+      }
+  }
+
+  /// Region `inner` stands in region `outer`, or is it.
+  bool is_within(RegionId inner, RegionId outer) const {
+    for (RegionId r = inner; r != outer; r = j_.k[j_.k[r].owner].parent)
+      if (!j_.k[r].owner) return false;
+    return true;
+  }
+
+  void cadences() {
+    for (const Channel& c : j_.s.channels) {
+      const std::size_t first = *j_.g.find(c.payload.front());
+      for (Label l : c.payload) {
+        const std::size_t node = *j_.g.find(l);
+        const auto &at = j_.place(node), &at_first = j_.place(first);
+        if (at && at_first && at->role != at_first->role)
+          j_.refuse(Rule::G9,
+                    fmt::format("{} is filled by {} and by {}", c.name.str(),
+                                j_.role_name(at_first->role), j_.role_name(at->role)),
+                    {c.payload.front(), l});
+        if (c.kind == ChannelKind::Store || j_.g[node].region == j_.g[first].region) continue;
+        j_.refuse(Rule::G9,
+                  fmt::format("{} is filled by {} and by {}, which stand in different loops",
+                              c.name.str(), c.payload.front().str(), l.str()),
+                  {c.payload.front(), l});
+      }
+      for (const View& v : c.views)
+        if (!is_within(j_.g[*j_.g.find(v.user)].region, j_.g[first].region))
+          j_.refuse(Rule::G9,
+                    fmt::format("{} is filled by {} and read by {}, outside of its loop",
+                                c.name.str(), c.payload.front().str(), v.user.str()),
+                    {c.payload.front(), v.user});
+    }
+  }
+
+  Judging& j_;
+};
+
+}  // namespace
+
+void judge_order(Judging& j) { Order(j).run(); }
+
+void judge_memory_order(Judging& j) {
+  for (const LoopSchedule& loop : j.s.loops)
+    for (const Edge& e : j.edges_of(loop)) {
+      if (e.kind != EdgeKind::Memory) continue;
+      const Place &from = *j.place(e.from), &to = *j.place(e.to);
+      const bool is_ahead = j.is_copy(e.to) || from.role != to.role;
+      if (!is_ahead && from.comes_before(to, e.distance)) continue;
+      j.refuse(
+          Rule::G8,
+          fmt::format("{} may touch what {} {} touches", j.label(e.to).str(), j.label(e.from).str(),
+                      e.distance > 0 ? "of the iteration before" : "of the same iteration"),
+          {j.label(e.to), j.label(e.from)});
+    }
+}
+
+}  // namespace tegula::ir

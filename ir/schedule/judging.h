@@ -1,0 +1,77 @@
+#pragma once
+// What the groups of rules share. Private to judge.
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/schedule/judge.h"
+
+namespace tegula::ir {
+
+/// Where a node of a scheduled loop runs. A node that the Schedule does not list runs just before
+/// its earliest consumer; `order` lies between the consumers' neighbours then.
+struct Place {
+  std::size_t role = 0;
+  int stage = 0;
+  double order = 0;
+  int in_flight = 0;
+
+  /// In steady state, whether the node at this place runs in iteration i - distance before that at
+  /// `other` in iteration i.
+  bool comes_before(const Place& other, int distance) const {
+    return std::pair(stage - distance, order) < std::pair(other.stage, other.order);
+  }
+};
+
+class Judging {
+ public:
+  Judging(const Kernel& kernel, const Graph& graph, const Schedule& schedule)
+      : k(kernel), g(graph), s(schedule) {}
+
+  const Kernel& k;
+  const Graph& g;
+  const Schedule& s;
+  Verdict verdict;
+
+  void refuse(Rule rule, std::string text, std::initializer_list<Label> labels = {});
+  bool is_legal() const { return verdict.reasons.empty(); }
+
+  /// Call it once labels are known to be right.
+  void place_nodes();
+  /// Place of a node of a scheduled loop; nothing for other nodes.
+  const std::optional<Place>& place(std::size_t node) const { return places_[node]; }
+  /// Nodes of a scheduled loop's body, and those of a role sorted by order.
+  std::vector<std::size_t> nodes_of(const LoopSchedule& loop) const;
+  std::vector<std::size_t> nodes_in_order(const LoopSchedule& loop, std::size_t role) const;
+  OpId op_of(Label label) const { return g[*g.find(label)].ops.front(); }
+  Label label(std::size_t node) const { return g[node].label; }
+  std::string_view role_name(std::size_t role) const { return s.roles[role].name.str(); }
+  int warpgroups(std::size_t role) const { return s.roles[role].warps / kWarpgroupWarps; }
+
+  /// The channel through which a node's tile goes; null if there is none.
+  const Channel* channel_of(Label payload) const;
+  /// A load that a channel brings: a copy, which no warp computes.
+  bool is_copy(std::size_t node) const;
+  /// Edges whose ends both stand in the loop.
+  std::vector<Edge> edges_of(const LoopSchedule& loop) const;
+
+ private:
+  std::optional<Place> default_place(std::size_t node) const;
+  std::vector<std::optional<Place>> places_;
+};
+
+// The groups, in their order.
+void judge_labels(Judging& j);
+void judge_order(Judging& j);
+void judge_memory_order(Judging& j);
+/// Rule G10, and the minimal slots of every channel, which rule C4 compares.
+void judge_cycles(Judging& j);
+void judge_dots(Judging& j);
+void judge_channels(Judging& j);
+void judge_resources(Judging& j);
+void judge_tiles(Judging& j);
+
+}  // namespace tegula::ir

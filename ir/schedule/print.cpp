@@ -1,0 +1,147 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "ir/schedule/text.h"
+
+namespace tegula::ir {
+namespace {
+
+constexpr std::size_t kLineWidth = 100;
+
+/// Joins items by two spaces into lines of at most kLineWidth characters, each indented by four.
+std::string filled(const std::vector<std::string>& items) {
+  std::string out, line;
+  for (const std::string& item : items) {
+    if (!line.empty() && 4 + line.size() + 2 + item.size() > kLineWidth) {
+      out += "    " + line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : "  ") + item;
+  }
+  return line.empty() ? out : out + "    " + line + "\n";
+}
+
+std::string text_of(const Role& r) {
+  return fmt::format("{}(warps {}{}{})", r.name.str(), r.warps,
+                     r.copies > 1 ? fmt::format(" x {}", r.copies) : "",
+                     r.regs != 0 ? fmt::format(", regs {}", r.regs) : "");
+}
+
+std::string text_of(const DotForm& d) {
+  return fmt::format("{} {}{}{}", d.dot.str(), name(d.engine), d.flip ? " flip" : "",
+                     d.split != Split::Rows ? fmt::format(" split {}", name(d.split)) : "");
+}
+
+std::string text_of(const View& v) {
+  return fmt::format("{}.{}{}{}", v.user.str(), v.operand == 0 ? "a" : "b",
+                     v.transposed ? " transposed" : "",
+                     v.extent != 0 ? fmt::format(" part {}+{}", v.first, v.extent) : "");
+}
+
+std::string text_of(const Tiles& t) {
+  return fmt::format(
+      "{}{}{}{}", name(t.order), t.cluster > 1 ? fmt::format(" cluster {}", t.cluster) : "",
+      t.overlap ? " overlap" : "", t.ctas > 1 ? fmt::format(" ctas {}", t.ctas) : "");
+}
+
+std::string text_of(const Channel& c) {
+  std::string out = fmt::format("{} {} slots {}", c.name.str(), name(c.kind), c.slots);
+  for (Label l : c.payload) out += fmt::format(" {}", l.str());
+  for (std::size_t i = 0; i < c.views.size(); ++i)
+    out += (i == 0 ? " as " : ", ") + text_of(c.views[i]);
+  if (c.over) out += fmt::format(" over {}", c.over.str());
+  if (c.multicast) out += " multicast";
+  if (c.columns != 0) out += fmt::format(" columns {}", c.columns);
+  return out;
+}
+
+std::string text_of(const Schedule& s, const Token& t) {
+  return fmt::format("{} {} {{ {}{} }}", t.name.str(), s.roles.at(t.role).name.str(), t.first.str(),
+                     t.first == t.last ? "" : fmt::format(" .. {}", t.last.str()));
+}
+
+std::string text_of(const Schedule& s, const Step& step) {
+  return fmt::format("{} {} {}.{}{}{}", step.op.str(), s.roles.at(step.role).name.str(), step.stage,
+                     step.order,
+                     step.in_flight != 0 ? fmt::format(" in_flight {}", step.in_flight) : "",
+                     step.pin ? " pin" : "");
+}
+
+std::string segments_text(std::uint32_t cloned) {
+  if (cloned == ~0u) return "";
+  if (cloned == 0) return " segments none";
+  std::string out = " segments";
+  for (int i = 0; i < 32; ++i)
+    if (cloned >> i & 1) out += fmt::format(" {}", i);
+  return out;
+}
+
+/// Whether two steps of a role have the same order: then counting anew would hide it.
+bool has_ties(const std::vector<Step>& sorted) {
+  const auto same = [](const Step& a, const Step& b) {
+    return a.role == b.role && a.order == b.order;
+  };
+  return std::ranges::adjacent_find(sorted, same) != sorted.end();
+}
+
+}  // namespace
+
+Schedule canonical(Schedule s) {
+  for (LoopSchedule& loop : s.loops) {
+    std::ranges::stable_sort(loop.steps, {},
+                             [](const Step& p) { return std::tuple(p.role, p.order); });
+    if (has_ties(loop.steps)) continue;
+    std::int16_t next = 0;
+    for (std::size_t i = 0; i < loop.steps.size(); ++i) {
+      if (i > 0 && loop.steps[i].role != loop.steps[i - 1].role) next = 0;
+      loop.steps[i].order = next++;
+    }
+  }
+  return s;
+}
+
+std::string print(const Schedule& given) {
+  const Schedule s = canonical(given);
+  std::string out = fmt::format("schedule {} {{\n", s.target.name());
+  const auto line = [&](std::string_view keyword, std::string_view text) {
+    out += fmt::format("  {:<8} {}\n", keyword, text);
+  };
+  std::string list;
+  for (const Role& r : s.roles) list += (list.empty() ? "" : " ") + text_of(r);
+  if (!list.empty()) line("roles", list);
+  list.clear();
+  for (const DotForm& d : s.dots) list += (list.empty() ? "" : ", ") + text_of(d);
+  if (!list.empty()) line("dots", list);
+  line("tiles", text_of(s.tiles));
+  for (const Channel& c : s.channels) line("channel", text_of(c));
+  for (const Token& t : s.tokens) line("token", text_of(s, t));
+  for (const LoopSchedule& loop : s.loops) {
+    std::vector<std::string> steps;
+    for (const Step& step : loop.steps) steps.push_back(text_of(s, step));
+    out += fmt::format("  {}{} {{\n{}  }}\n", loop.loop.str(), segments_text(loop.cloned),
+                       filled(steps));
+  }
+  return out + "}\n";
+}
+
+Schedule with_numbered_names(const Schedule& given) {
+  Schedule s = given;
+  std::vector<Name> channels;
+  for (const Channel& c : given.channels) channels.push_back(c.name);
+  const auto renamed = [&](Name name) {
+    const auto at = std::ranges::find(channels, name);
+    return at == channels.end() ? name : Name(fmt::format("c{}", at - channels.begin()));
+  };
+  for (Channel& c : s.channels) {
+    c.name = renamed(c.name);
+    if (c.over) c.over = renamed(c.over);
+  }
+  for (std::size_t i = 0; i < s.tokens.size(); ++i) s.tokens[i].name = Name(fmt::format("t{}", i));
+  return s;
+}
+
+Hash128 hash(const Schedule& s) { return hash128(print(with_numbered_names(s))); }
+
+}  // namespace tegula::ir

@@ -1,0 +1,38 @@
+#pragma once
+// Reasons why a Schedule cannot be carried out, as data.
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/schedule/schedule.h"
+
+namespace tegula::ir {
+
+/// The rules of ir/schedule/rules.def.
+enum class Rule : std::uint8_t {
+#define RULE(id, doc) id,
+#include "ir/schedule/rules.def"
+#undef RULE
+};
+
+struct RuleRow {
+  std::string_view id, doc;
+};
+/// All rules in the order of the enum.
+std::span<const RuleRow> all_rules();
+
+struct Reason {
+  Rule rule;
+  std::string text;
+  std::vector<Label> labels = {};
+  Loc at = {}, other = {};  ///< lines of the kernel, of the first and the second label
+
+  /// "k.cpp:12: G1: text (other line: k.cpp:14)".
+  std::string str() const;
+};
+
+using Reasons = std::vector<Reason>;
+
+}  // namespace tegula::ir

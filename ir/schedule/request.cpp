@@ -1,0 +1,38 @@
+#include "ir/schedule/request.h"
+
+#include "ir/schedule/carried_out.h"
+#include "ir/schedule/judge.h"
+#include "ir/schedule/patch.h"
+#include "ir/schedule/text.h"
+#include "support/text.h"
+#include "tegula/error.h"
+
+namespace tegula::ir {
+
+void throw_reasons(const Reasons& reasons) {
+  std::vector<Diagnostic> all;
+  for (const Reason& r : reasons) {
+    Diagnostic& d = all.emplace_back();
+    d.code = all_rules()[static_cast<std::size_t>(r.rule)].id;
+    d.message = "schedule: " + r.text;
+    d.loc = r.at;
+    if (r.other.known()) d.notes.push_back({r.other, "the other one"});
+  }
+  throw CompileError(std::move(all));
+}
+
+Schedule requested_schedule(const Kernel& tile, PassContext& context, std::string_view text) {
+  CarriedOut done = schedule_carried_out(tile, context);
+  if (trim(text).starts_with("schedule")) {
+    done.schedule = parse_schedule(text);
+  } else {
+    PatchedSchedule patched = apply_patch(std::move(done.schedule), parse_edits(text));
+    if (!patched.reasons.empty()) throw_reasons(patched.reasons);
+    done.schedule = std::move(patched.schedule);
+  }
+  const Verdict verdict = judge(done.machine, Graph(done.machine), done.schedule);
+  if (!verdict.is_legal()) throw_reasons(verdict.reasons);
+  return done.schedule;
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,209 @@
+#include "ir/schedule/scanner.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <charconv>
+#include <utility>
+
+#include "ir/schedule/words.h"
+#include "support/errors.h"
+
+namespace tegula::ir {
+namespace {
+
+constexpr std::string_view kPunctuation = "{}(),;";
+
+bool is_blank(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
+
+bool is_mark(std::string_view word) {
+  return word.size() == 1 && kPunctuation.find(word[0]) != std::string_view::npos;
+}
+
+template <std::size_t N>
+std::string listed(const std::array<std::string_view, N>& words) {
+  std::string out;
+  for (std::string_view w : words) out += (out.empty() ? "" : ", ") + std::string(w);
+  return out;
+}
+
+template <class Enum, std::size_t N>
+Enum take_word(ScheduleScanner& in, std::string_view what,
+               const std::array<std::string_view, N>& words) {
+  const auto value = value_of_word<Enum>(words, in.peek());
+  if (!value) in.fail(fmt::format("{} is one of {}", what, listed(words)));
+  in.take();
+  return *value;
+}
+
+View take_view(ScheduleScanner& in) {
+  const std::string_view word = in.take_name("an operand such as dot#0.b");
+  View v;
+  const std::size_t dot = word.rfind('.');
+  const std::string_view side = dot == std::string_view::npos ? "" : word.substr(dot + 1);
+  if (side != "a" && side != "b") in.fail(fmt::format("'{}' is no operand such as dot#0.b", word));
+  v.user = Label(word.substr(0, dot));
+  v.operand = side == "b" ? 1 : 0;
+  v.transposed = in.take_if("transposed");
+  if (in.take_if("part")) {
+    const std::string_view part = in.take();
+    const std::size_t plus = part.find('+');
+    const auto number = [&](std::string_view text, std::int64_t& value) {
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      return error == std::errc() && end == text.data() + text.size();
+    };
+    if (plus == std::string_view::npos || !number(part.substr(0, plus), v.first) ||
+        !number(part.substr(plus + 1), v.extent) || v.first < 0 || v.extent <= 0)
+      in.fail(fmt::format("'{}' is no part such as 0+512", part));
+  }
+  return v;
+}
+
+}  // namespace
+
+ScheduleScanner::ScheduleScanner(std::string_view text, Loc at) : at_(at) {
+  std::uint32_t line = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    if (text[i] == '\n') ++line;
+    if (is_blank(text[i])) {
+      ++i;
+    } else if (text[i] == '#') {
+      while (i < text.size() && text[i] != '\n') ++i;
+    } else {
+      std::size_t end = i + 1;
+      if (!is_mark(text.substr(i, 1)))
+        while (end < text.size() && !is_blank(text[end]) && !is_mark(text.substr(end, 1))) ++end;
+      words_.push_back({text.substr(i, end - i), line});
+      i = end;
+    }
+  }
+}
+
+std::string_view ScheduleScanner::peek(std::size_t ahead) const {
+  return next_ + ahead < words_.size() ? words_[next_ + ahead].text : std::string_view();
+}
+
+std::string_view ScheduleScanner::take() {
+  if (at_end()) fail("the text ends too early");
+  return words_[next_++].text;
+}
+
+bool ScheduleScanner::take_if(std::string_view word) {
+  if (peek() != word) return false;
+  ++next_;
+  return true;
+}
+
+void ScheduleScanner::expect(std::string_view word) {
+  if (!take_if(word)) fail(fmt::format("'{}' is missing", word));
+}
+
+std::string_view ScheduleScanner::take_name(std::string_view what) {
+  if (at_end() || is_mark(peek())) fail(fmt::format("{} is missing", what));
+  return take();
+}
+
+std::int64_t ScheduleScanner::take_int(std::string_view what, std::int64_t least,
+                                       std::int64_t most) {
+  const std::string_view word = peek();
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (word.empty() || error != std::errc() || end != word.data() + word.size() || value < least ||
+      value > most)
+    fail(fmt::format("{} is a number of {} to {}", what, least, most));
+  take();
+  return value;
+}
+
+std::pair<std::int64_t, std::int64_t> ScheduleScanner::take_place() {
+  const std::string_view word = peek();
+  std::int64_t stage = 0, order = 0;
+  const char* const last = word.data() + word.size();
+  auto read = std::from_chars(word.data(), last, stage);
+  if (!word.empty() && read.ec == std::errc() && read.ptr != last && *read.ptr == '.')
+    read = std::from_chars(read.ptr + 1, last, order);
+  else
+    read.ptr = nullptr;
+  if (read.ec != std::errc() || read.ptr != last || stage < -128 || stage > 127 || order < 0 ||
+      order > std::numeric_limits<std::int16_t>::max())
+    fail("a step's place is stage.order, such as 1.0");
+  take();
+  return {stage, order};
+}
+
+Loc ScheduleScanner::loc() const {
+  const std::uint32_t line = words_.empty() ? 0
+                             : at_end()     ? words_.back().line
+                                            : words_[next_].line;
+  return at_.known() ? Loc(at_.file, at_.line + line) : Loc("schedule", 1 + line);
+}
+
+void ScheduleScanner::fail(const std::string& message) const {
+  const std::string found = at_end() ? "the end" : fmt::format("'{}'", peek());
+  tegula::fail(ErrorId::bad_schedule, loc(), {}, message, found);
+}
+
+// ---- phrases
+ChannelKind take_channel_kind(ScheduleScanner& in) {
+  return take_word<ChannelKind>(in, "a channel's kind", kChannelKinds);
+}
+Engine take_engine(ScheduleScanner& in) {
+  return take_word<Engine>(in, "a dot's engine", kEngines);
+}
+Split take_split(ScheduleScanner& in) { return take_word<Split>(in, "a split", kSplits); }
+
+DotForm take_dot_form(ScheduleScanner& in) {
+  DotForm d;
+  d.dot = Label(in.take_name("a dot's label"));
+  d.engine = take_engine(in);
+  d.flip = in.take_if("flip");
+  if (in.take_if("split")) d.split = take_split(in);
+  return d;
+}
+
+Tiles take_tiles(ScheduleScanner& in) {
+  Tiles t;
+  t.order = take_word<TileOrder>(in, "the order of tiles", kTileOrders);
+  if (in.take_if("cluster")) t.cluster = static_cast<int>(in.take_int("a cluster", 1, 16));
+  t.overlap = in.take_if("overlap");
+  if (in.take_if("ctas")) t.ctas = static_cast<int>(in.take_int("CTAs of an SM", 1, 32));
+  return t;
+}
+
+Role take_role(ScheduleScanner& in) {
+  Role r;
+  r.name = Name(in.take_name("a role's name"));
+  in.expect("(");
+  in.expect("warps");
+  r.warps = static_cast<int>(in.take_int("the warps of a role", 1, 32));
+  if (in.take_if("x")) r.copies = static_cast<int>(in.take_int("copies of a role", 1, 8));
+  if (in.take_if(",")) {
+    in.expect("regs");
+    r.regs = static_cast<int>(in.take_int("registers", 0, 255));
+  }
+  in.expect(")");
+  return r;
+}
+
+std::vector<View> take_views(ScheduleScanner& in) {
+  std::vector<View> views{take_view(in)};
+  while (in.take_if(",")) views.push_back(take_view(in));
+  return views;
+}
+
+Channel take_channel(ScheduleScanner& in) {
+  Channel c;
+  c.name = Name(in.take_name("a channel's name"));
+  c.kind = take_channel_kind(in);
+  if (in.take_if("slots")) c.slots = static_cast<int>(in.take_int("slots", 1, 64));
+  while (in.at_label() && in.peek(1) != "{" && in.peek(1) != "segments")
+    c.payload.emplace_back(in.take());
+  if (c.payload.empty()) in.fail("a channel names what goes through it");
+  if (in.take_if("as")) c.views = take_views(in);
+  if (in.take_if("over")) c.over = Name(in.take_name("a channel's name"));
+  c.multicast = in.take_if("multicast");
+  if (in.take_if("columns")) c.columns = static_cast<int>(in.take_int("columns", 1, 4096));
+  return c;
+}
+
+}  // namespace tegula::ir

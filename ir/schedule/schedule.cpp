@@ -1,0 +1,33 @@
+#include "ir/schedule/schedule.h"
+
+#include <algorithm>
+
+#include "ir/schedule/words.h"
+
+namespace tegula::ir {
+
+std::string_view name(ChannelKind kind) { return word_of(kChannelKinds, kind); }
+std::string_view name(Engine engine) { return word_of(kEngines, engine); }
+std::string_view name(Split split) { return word_of(kSplits, split); }
+std::string_view name(TileOrder order) { return word_of(kTileOrders, order); }
+
+const Channel* Schedule::find_channel(Name name) const {
+  const auto at = std::ranges::find(channels, name, &Channel::name);
+  return at == channels.end() ? nullptr : &*at;
+}
+
+const DotForm* Schedule::find_dot(Label dot) const {
+  const auto at = std::ranges::find(dots, dot, &DotForm::dot);
+  return at == dots.end() ? nullptr : &*at;
+}
+
+const LoopSchedule* Schedule::find_loop(Label loop) const {
+  const auto at = std::ranges::find(loops, loop, &LoopSchedule::loop);
+  return at == loops.end() ? nullptr : &*at;
+}
+
+std::size_t Schedule::role_index(Name name) const {
+  return static_cast<std::size_t>(std::ranges::find(roles, name, &Role::name) - roles.begin());
+}
+
+}  // namespace tegula::ir

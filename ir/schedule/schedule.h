@@ -1,0 +1,155 @@
+#pragma once
+// A Schedule: who runs which op of a kernel, when, and through which channels tiles move. A plain
+// value of names and numbers: it refers to ops by label and so outlives the kernel it was made for.
+//
+// Waits, releases, fences, barrier ids and arrival counts follow from a Schedule (judge.h) and are
+// no part of it.
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/target.h"
+#include "tegula/location.h"
+
+namespace tegula::ir {
+
+/// An interned name: copies and comparisons for equality cost as much as a pointer's.
+template <class Tag>
+class Symbol {
+ public:
+  Symbol() = default;
+  Symbol(std::string_view text)  // NOLINT(google-explicit-constructor)
+      : text_(intern(text)) {}
+  Symbol(const char* text)  // NOLINT(google-explicit-constructor)
+      : text_(intern(text)) {}
+
+  std::string_view str() const { return text_; }
+  explicit operator bool() const { return *text_ != 0; }
+  friend bool operator==(Symbol a, Symbol b) { return a.str() == b.str(); }
+  friend auto operator<=>(Symbol a, Symbol b) { return a.str() <=> b.str(); }
+
+ private:
+  const char* text_ = "";
+};
+
+/// Label of a node of the dependence graph: load#0, dot#1, reduce#0, store#0, cvt#0, if#0, loop#0,
+/// ew#0 (labels.h).
+using Label = Symbol<struct LabelTag>;
+/// Name of a role, a channel or a token.
+using Name = Symbol<struct NameTag>;
+
+/// How a channel moves a tile: TMA loads, cp.async copies, a register tile through shared memory,
+/// bulk reduce-adds and TMA stores to global memory, order alone, or registers carried by the loop.
+enum class ChannelKind : std::uint8_t { Tma, CpAsync, Smem, Reduce, Store, Token, Register };
+/// The instructions of a dot: wgmma, mma.sync, or scalar fma.
+enum class Engine : std::uint8_t { Wgmma, Mma, Fma };
+/// How the warpgroups of a role share a dot: by rows, columns or depth of the result; One: the
+/// first warpgroup computes it alone.
+enum class Split : std::uint8_t { Rows, Columns, Depth, One };
+/// Order of tiles: one per CTA; the others are persistent (docs/schedule.md).
+enum class TileOrder : std::uint8_t { Each, Static, Serpentine, Balanced, Counter, Segments };
+
+std::string_view name(ChannelKind kind);
+std::string_view name(Engine engine);
+std::string_view name(Split split);
+std::string_view name(TileOrder order);
+
+/// Warps that run the same ops. With two copies, two instances take tiles in turn (ping-pong).
+struct Role {
+  Name name;
+  int warps = 4;   ///< of one copy
+  int copies = 1;  ///< 1 or 2
+  int regs = 0;    ///< registers a thread after setmaxnreg; 0: as at the kernel's entry
+  friend bool operator==(const Role&, const Role&) = default;
+};
+
+/// How a dot is computed; flip: as its transpose (swap A/B).
+struct DotForm {
+  Label dot;
+  Engine engine = Engine::Wgmma;
+  bool flip = false;
+  Split split = Split::Rows;
+  friend bool operator==(const DotForm&, const DotForm&) = default;
+};
+
+/// How a dot reads a slot: as operand 0 (A) or 1 (B), perhaps transposed, perhaps a part of it.
+struct View {
+  Label user;
+  std::uint8_t operand = 0;
+  bool transposed = false;
+  std::int64_t first = 0, extent = 0;  ///< columns of the payload; extent 0: all
+  friend bool operator==(const View&, const View&) = default;
+};
+
+/// A ring of slots between the steps that fill it and those that read it.
+struct Channel {
+  Name name;
+  ChannelKind kind = ChannelKind::Tma;
+  int slots = 1;
+  /// Loads that fill a slot together, or nodes whose tile goes through it.
+  std::vector<Label> payload;
+  /// Forms of dot operands that differ from those derived from the graph.
+  std::vector<View> views;
+  Name over;               ///< channel with which it shares memory and slot state
+  bool multicast = false;  ///< CTAs of a cluster load a part each, for all of them
+  int columns = 0;         ///< of a store or reduce: columns a slot; 0: all
+  friend bool operator==(const Channel&, const Channel&) = default;
+};
+
+/// Node `op` runs in role `role`; in steady-state iteration t it runs for iteration t - stage, in
+/// the order of `order` among the role's steps.
+struct Step {
+  Label op;
+  std::uint8_t role = 0;  ///< index into Schedule::roles
+  std::int8_t stage = 0;
+  std::int16_t order = 0;
+  std::int8_t in_flight = 0;  ///< of a dot: earlier MMAs of it that may be incomplete behind it
+  bool pin = false;           ///< a pin stands before the last wait in front of it
+  friend bool operator==(const Step&, const Step&) = default;
+};
+
+/// Warpgroups of a role run the range first .. last of its order one after another.
+struct Token {
+  Name name;
+  std::uint8_t role = 0;
+  Label first, last;
+  friend bool operator==(const Token&, const Token&) = default;
+};
+
+/// The steps of one loop. A node that is not listed runs just before its earliest consumer.
+struct LoopSchedule {
+  Label loop;
+  std::vector<Step> steps;
+  /// Bits of the annotated segments that get a steady loop of their own.
+  std::uint32_t cloned = ~0u;
+  friend bool operator==(const LoopSchedule&, const LoopSchedule&) = default;
+};
+
+struct Tiles {
+  TileOrder order = TileOrder::Each;
+  int cluster = 1;       ///< CTAs of a cluster on neighbouring tiles
+  bool overlap = false;  ///< the last stages of a tile run beside the first ones of the next
+  int ctas = 1;          ///< CTAs that must fit on an SM
+  friend bool operator==(const Tiles&, const Tiles&) = default;
+};
+
+struct Schedule {
+  Target target;
+  std::vector<Role> roles;
+  std::vector<DotForm> dots;
+  Tiles tiles;
+  std::vector<Channel> channels;
+  std::vector<Token> tokens;
+  std::vector<LoopSchedule> loops;
+
+  const Channel* find_channel(Name name) const;
+  const DotForm* find_dot(Label dot) const;
+  const LoopSchedule* find_loop(Label loop) const;
+  /// Index of the role of this name; roles.size() where there is none.
+  std::size_t role_index(Name name) const;
+  friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+}  // namespace tegula::ir

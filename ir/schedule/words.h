@@ -1,0 +1,34 @@
+#pragma once
+// The words of a Schedule's text for its enums, in the order of their values.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+#include "ir/schedule/schedule.h"
+
+namespace tegula::ir {
+
+inline constexpr std::array<std::string_view, 7> kChannelKinds{
+    "tma", "cp_async", "smem", "reduce", "store", "token", "register"};
+inline constexpr std::array<std::string_view, 3> kEngines{"wgmma", "mma", "fma"};
+inline constexpr std::array<std::string_view, 4> kSplits{"rows", "columns", "depth", "one"};
+inline constexpr std::array<std::string_view, 6> kTileOrders{"each",     "static",  "serpentine",
+                                                             "balanced", "counter", "segments"};
+
+template <std::size_t N, class Enum>
+constexpr std::string_view word_of(const std::array<std::string_view, N>& words, Enum value) {
+  return words[static_cast<std::size_t>(value)];
+}
+
+/// The value of a word; nothing if it is none of them.
+template <class Enum, std::size_t N>
+constexpr std::optional<Enum> value_of_word(const std::array<std::string_view, N>& words,
+                                            std::string_view word) {
+  const auto at = std::ranges::find(words, word);
+  if (at == words.end()) return std::nullopt;
+  return static_cast<Enum>(at - words.begin());
+}
+
+}  // namespace tegula::ir
