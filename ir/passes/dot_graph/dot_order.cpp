@@ -48,7 +48,8 @@ class Sorter {
       Value v = k_[dot.op].operands[0];
       for (; v != a.tile; v = k_[k_[v].def].operands[0]) add_fragment(made, k_[v].def);
       const OpId def = k_[v].def;
-      if (def && is_movable(k_[def]) && uses_.count(v) == 1) add_fragment(made, def);
+      if (def && is_movable(k_[def]) && k_[def].opcode != Opcode::Dot && uses_.count(v) == 1)
+        add_fragment(made, def);
       std::ranges::reverse(made);
     }
   }
