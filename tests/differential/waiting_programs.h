@@ -141,7 +141,7 @@ inline MemoryProgram column_maximum(Device d) {
       const Tile number = cast<i32>(r.first()) / kRows, v = x(r, all);
       const auto larger = [](const Tile& a, const Tile& b) { return max(a, b); };
       const Tile before = LookBack<f32>(words).before(number, max(v, axis(0)), -inf, larger);
-      y(slice(number, 1), all) = before(none, all);
+      y(slice(number, 1), all) = before;
     }
   });
   std::vector<double> x, want;
