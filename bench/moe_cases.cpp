@@ -1,4 +1,6 @@
-// Layers of experts and their routing: cases of the suites router, moe, moe_decode, moe_backward.
+// Layers of experts and their routing: cases of the suites router, moe, moe_decode, moe_tiles,
+// moe_backward.
+#include <iterator>
 #include <map>
 
 #include "bench/bench.h"
@@ -49,12 +51,44 @@ void run_backward(const Stream& s, Tensors t, double k) {
                 {.X = t[12], .logits = t[13], .up = t[14], .down = t[15]});
 }
 
+/// Tiles of the two products that compete where experts have many rows. The first of each are what
+/// a layer chooses; some leave an SM to two CTAs, of which one stores while the other multiplies.
+constexpr ExpertTileConfig kUpTiles[] = {{.bm = 128, .bn = 128},
+                                         {.bm = 64, .bn = 128},
+                                         {.bm = 256, .bn = 64},
+                                         {.bm = 128, .bn = 64, .stages = 3}};
+constexpr ExpertTileConfig kDownTiles[] = {{.bm = 128, .bn = 256},
+                                           {.bm = 128, .bn = 128},
+                                           {.bm = 128, .bn = 128, .stages = 3},
+                                           {.bm = 64, .bn = 256, .stages = 2},
+                                           {.bm = 256, .bn = 128},
+                                           {.bm = 128, .bn = 192}};
+constexpr int kNumber = 16;  ///< more than choices of a token
+
+/// X, logits, up, down, Y; k + kNumber * number of the tiles: those of the first product, then
+/// those of the second but for its first one.
+void run_tiled_layer(const Stream& s, Tensors t, double code) {
+  static std::map<std::pair<std::int64_t, double>, Moe> layers;
+  const int number = static_cast<int>(code) / kNumber, k = static_cast<int>(code) % kNumber,
+            ups = static_cast<int>(std::size(kUpTiles));
+  const auto make = [&] {
+    return moe({.router = routers::qwen3(k),
+                .experts = static_cast<int>(t[1].size(1)),
+                .tiles = {.up = kUpTiles[number < ups ? number : 0],
+                          .down = kDownTiles[number < ups ? 0 : number - ups + 1]}});
+  };
+  auto found = layers.find({t[1].size(1), code});
+  if (found == layers.end()) found = layers.emplace(std::pair{t[1].size(1), code}, make()).first;
+  found->second.from_logits(s, t[0], t[1], {.up = t[2], .down = t[3]}, t[4]);
+}
+
 }  // namespace
 
 void add_moe_cases(std::vector<Case>& list) {
   list.push_back({"moe_router", run_router});
   list.push_back({"moe_router_deepseek_v3", run_deepseek_router});
   list.push_back({"moe", run_layer});
+  list.push_back({"moe_tiles", run_tiled_layer});
   list.push_back({"moe_training_forward", run_training_forward});
   list.push_back({"moe_backward", run_backward});
 }

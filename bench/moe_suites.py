@@ -90,6 +90,19 @@ def layer(t, name, model, tokens, distribution="uniform"):
     return run, peers, error_of(y[some], reference(x, z, up, down, k, some)), work
 
 
+def tiled_layer(t, model, tokens, number):
+    """A layer in the tiles of that number (bench/moe_cases.cpp), beside those it chooses."""
+    run, _, error, work = layer(t, "moe_tiles", model, tokens)
+    h, i, experts, k = MODELS[model]
+    up, down = weights_of(h, i, experts)
+    x, z = torch.randn(tokens, h, device=DEVICE, dtype=torch.bfloat16), logits_of(tokens, experts)
+    y = torch.empty_like(x)
+    tiled = t.caller("moe_tiles", [x, z, up, down, y], k + 16 * number)
+    tiled()
+    some = torch.linspace(0, tokens - 1, 16, device=DEVICE).long()
+    return tiled, {"chosen": run}, error_of(y[some], reference(x, z, up, down, k, some)), work
+
+
 def routing_tensors(tokens, experts, k):
     def whole(*shape):
         return torch.empty(*shape, device=DEVICE, dtype=torch.int32)
@@ -175,10 +188,16 @@ def layers(t):
             yield "moe", f"{model} T4096 bf16 {distribution}", functools.partial(layer, t, "moe", model, 4096, distribution)
 
 
+def tiles(t):
+    for model, tokens in (("qwen3_30b", 4096), ("qwen3_30b", 16384), ("mixtral", 1024)):
+        for number in range(1, 9):
+            yield "moe_tiles", f"{model} T{tokens} tiles {number}", functools.partial(tiled_layer, t, model, tokens, number)
+
+
 def backwards(t):
     for model, lengths in (("qwen3_30b", (4096, 16384)), ("mixtral", (4096,))):
         for tokens in lengths:
             yield "moe_backward", f"{model} T{tokens} bf16", functools.partial(backward, t, model, tokens)
 
 
-SUITES = [routers, layers, backwards]
+SUITES = [routers, layers, tiles, backwards]

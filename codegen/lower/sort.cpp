@@ -10,6 +10,7 @@
 
 #include "codegen/lower/shuffle.h"
 #include "codegen/lower/sort_key.h"
+#include "codegen/lower/topk.h"
 #include "ir/layout/linear_layout.h"
 #include "tegula/error.h"
 
@@ -213,9 +214,13 @@ void lower_Sort(Lowering& l, OpId op) {
   SortKey key(l, type.dtype(), d.attrs.i(AttrName::descending) != 0, layout.cover()[axis]);
   const Value given = d.operands.size() > 1 ? l.get(d.operands[1]) : Value();
   const Value present = l.and_predicates(inside_along(l, layout, axis), given);
-  Network network(l, key, layout, axis,
-                  key.encode(l.get(d.operands[0]), index_along(l, layout, axis), present));
-  const Tuple sorted = key.decode(network.run(layout_of(l.from.type(d.results[0]))));
+  const Tuple keys = key.encode(l.get(d.operands[0]), index_along(l, layout, axis), present);
+  const LinearLayout& result = layout_of(l.from.type(d.results[0]));
+  const bool selects = type.dtype() == DType::f32 && d.attrs.has(AttrName::count) &&
+                       PackedTopk::is_possible(layout, axis, result.shape()[axis]);
+  const Tuple sorted =
+      key.decode(selects ? PackedTopk(l, key, layout, axis, result.shape()[axis]).run(keys, result)
+                         : Network(l, key, layout, axis, keys).run(result));
   for (std::size_t i = 0; i < 2; ++i) l.set(d.results[i], sorted[i]);
 }
 

@@ -36,8 +36,8 @@ std::uint64_t SortKey::all_ones() const {
 Value SortKey::ordered_float(Value x) {
   const bool is_wide = bits_ == DType::u64;
   const DType integer = is_wide ? DType::i64 : DType::i32;
-  const Value zero = l_.b.constant(Type::scalar(wide_), 0.0);
-  const Value plain = l_.b.select(l_.b.cmp("eq", x, zero), zero, x);
+  // The sum of the two zeros is +0, that of any other number and +0 the number.
+  const Value plain = l_.b.add(x, l_.b.constant(Type::scalar(wide_), 0.0));
   const Type type = l_.type(x);
   const Value bits = l_.b.op(Opcode::Bitcast, {plain}, type.with_dtype(integer));
   const Value sign = l_.b.constant(Type::scalar(integer), std::int64_t{is_wide ? 63 : 31});

@@ -29,7 +29,7 @@ class LiveSpans {
 
   std::optional<std::int64_t> most() const {
     if (sync_points_.empty()) return std::nullopt;
-    std::vector<LiveSpan> held;
+    std::vector<LiveSpan> held = sort_keys_;
     for (const auto& [value, span] : spans_)
       if (span.is_loaded || waits(span)) held.push_back(span);
     std::int64_t most = 0;
@@ -68,21 +68,32 @@ class LiveSpans {
       for (Value v : read)
         if (spans_.contains(v) && spans_.at(v).first <= at) use(v, end);
       if (is_sync_point(d.opcode)) sync_points_.push_back(at);
+      if (d.opcode == Opcode::Sort) keep_keys(d.operands[0], at);
       for (Value v : d.results) make(v, d.opcode, end);
     }
+  }
+
+  /// A sort holds, besides its operand, keys and indices.
+  void keep_keys(Value operand, std::int64_t at) {
+    const Type t = k_.type(operand);
+    if (t.is_tile()) sort_keys_.push_back({2 * registers_of(t), at - 1, at, true});
+  }
+  std::int64_t registers_of(Type t) const {
+    const std::int64_t bits = t.count() * size_bits(t.dtype());
+    return (bits + 32 * threads_ - 1) / (32 * threads_);
   }
 
   void make(Value v, Opcode by, std::int64_t at) {
     const Type t = k_.type(v);
     if (!t.is_tile() || by == Opcode::Const || by == Opcode::Arange) return;
-    const std::int64_t bits = t.count() * size_bits(t.dtype());
-    spans_[v] = {(bits + 32 * threads_ - 1) / (32 * threads_), at, at, is_loaded(by)};
+    spans_[v] = {registers_of(t), at, at, is_loaded(by)};
   }
 
   const Kernel& k_;
   std::int64_t threads_, now_ = 0;
   std::unordered_map<Value, LiveSpan> spans_;
   std::vector<std::int64_t> sync_points_;
+  std::vector<LiveSpan> sort_keys_;
 };
 
 }  // namespace

@@ -38,6 +38,8 @@ constexpr int kEpilogueTileN = 32;
 /// Warps on an SM that keep its memory busy, and the registers that each thread may hold of the 64
 /// that leaves it: addresses and intermediate values need the others.
 constexpr int kBusyWarps = 32, kHeldRegisters = 48;
+/// The same of kernels that sort, whose keys and indices are registers, too: 128 a thread.
+constexpr int kSortingWarps = 16, kSortRegisters = 100;
 
 /// The largest number of warps, at most `most`, that divides the rows into equal multiples of 16.
 int warps_for_rows(std::int64_t rows, std::int64_t most) {
@@ -200,6 +202,10 @@ int stages_that_fit(const Kernel& k, int wanted) {
   return wanted;
 }
 
+bool sorts(const Kernel& k) {
+  return any_op(k, k.body(), [&](OpId op) { return k[op].opcode == Opcode::Sort; });
+}
+
 Plan make_plan(const Kernel& k, bool tma_aux_loads) {
   const KernelSummary s = summarize(k);
   Plan plan;
@@ -209,7 +215,10 @@ Plan make_plan(const Kernel& k, bool tma_aux_loads) {
     plan.num_warps = std::max(warps_for(s.max_tile_elems, 32), 1);
     // While the threads of one CTA synchronise, others must have enough bytes in flight.
     const auto held = register_pressure(k, 32 * plan.num_warps);
-    if (held && *held <= kHeldRegisters) plan.min_ctas_per_sm = kBusyWarps / plan.num_warps;
+    // Sorts need more registers, and have much to do between their barriers.
+    const bool has_sort = sorts(k);
+    if (held && *held <= (has_sort ? kSortRegisters : kHeldRegisters))
+      plan.min_ctas_per_sm = std::max(1, (has_sort ? kSortingWarps : kBusyWarps) / plan.num_warps);
     return plan;
   }
   if (tma_aux_loads)

@@ -1,4 +1,5 @@
 // Launches of a layer's backward.
+#include <algorithm>
 #include <tuple>
 
 #include "kernels/argument_error.h"
@@ -47,8 +48,11 @@ class BackwardPlan {
         adds_(adds),
         h_(tensor(kX).size(1)),
         i_(tensor(kDown).size(2)),
-        rows_(tensor(kSlotOf).size(0)) {
-    tiles_.bm = rows_ / all_experts(options) <= 64 ? 64 : 128;
+        rows_(tensor(kSlotOf).size(0)),
+        aligned_rows_(rows_ +
+                      (kAlignedRows - 1) * std::min<std::int64_t>(rows_, all_experts(options))) {
+    const std::int64_t mean = rows_ / all_experts(options);
+    tiles_.bm = mean <= kAlignedRows ? kAlignedRows : 128;
     weights_ = options.scales_inputs ? PlanSlot{} : flat(plan, at(kWeights));
   }
 
@@ -65,37 +69,48 @@ class BackwardPlan {
   PlanSlot at(Argument a) const { return plan_.argument(a); }
   const Tensor& tensor(Argument a) const { return plan_.tensor(at(a)); }
   bool is_given(Argument a) const { return tensor(a).defined(); }
-  PlanSlot of_rows(std::int64_t columns) { return plan_.scratch({rows_, columns}, dtype_of<T>); }
-  SegmentSlots segments() {
+  PlanSlot of_aligned(std::int64_t columns) {
+    return plan_.scratch({aligned_rows_, columns}, dtype_of<T>);
+  }
+  SegmentSlots segments(int rows) {
     const RoutingSlots r{{}, {}, {}, {}, at(kOffsets), at(kFirstTiles)};
-    return segments_of(plan_, r, tiles_.bm);
+    return segments_of(plan_, r, rows);
+  }
+  /// 128 x 256 where there are enough columns.
+  static ExpertTileConfig with_columns(ExpertTileConfig tiles, std::int64_t columns) {
+    tiles.bn = tiles.bm == 128 && (columns % 256 == 0 || columns > 1024) ? 256 : 128;
+    return tiles;
   }
 
   void permute() {
     const int k = choices_per_token(options_);
-    P_ = of_rows(h_), dY_ = of_rows(h_);
+    const auto [offsets, first_tiles] = aligned_ = segments(kAlignedRows);
+    P_ = of_aligned(h_), dY_ = of_aligned(h_);
     const PlanSlot scale = options_.scales_inputs ? flat(plan_, at(kWeights)) : PlanSlot{};
-    plan_.launch(kernels_.permute, at(kX), at(kSlotOf), at(kOffsets), scale, P_, k);
-    plan_.launch(kernels_.permute, at(kDY), at(kSlotOf), at(kOffsets), PlanSlot{}, dY_, k);
+    plan_.launch(kernels_.backward.permute, at(kX), at(kSlotOf), offsets, first_tiles, scale, P_,
+                 k);
+    plan_.launch(kernels_.backward.permute, at(kDY), at(kSlotOf), offsets, first_tiles, PlanSlot{},
+                 dY_, k);
   }
 
   void hidden_gradient() {
     const GateAndUp hidden = hidden_halves(plan_, at(kHidden), options_);
-    const SegmentSlots s = segments();
-    A_ = of_rows(i_), d_.gate = of_rows(i_);
-    if (options_.activation.is_gated) d_.up = of_rows(i_);
+    const SegmentSlots s = segments(tiles_.bm);
+    A_ = of_aligned(i_), dH_ = of_aligned(tensor(kUp).size(1));
+    const GateAndUp d = gate_and_up(plan_, dH_, 1, options_);
     if (!options_.scales_inputs)
       parts_ = plan_.scratch({rows_, (i_ + tiles_.bn - 1) / tiles_.bn}, DType::f32);
     plan_.launch(kernels_.backward.hidden.of(tiles_), dY_, at(kDown), hidden.gate, hidden.up,
-                 weights_, at(kSlotOf), s.offsets, s.first_tiles, d_.gate, d_.up, A_, parts_);
+                 weights_, at(kSlotOf), s.offsets, s.first_tiles, aligned_.offsets,
+                 aligned_.first_tiles, d.gate, d.up, A_, parts_);
   }
 
   void row_gradient() {
-    const GateAndUp w = gate_and_up(plan_, at(kUp), 1, options_);
-    const SegmentSlots s = segments();
-    dP_ = of_rows(h_);
-    plan_.launch(kernels_.backward.rows.of(tiles_), d_.gate, d_.up, w.gate, w.up, s.offsets,
-                 s.first_tiles, dP_);
+    const ExpertTileConfig tiles = with_columns(tiles_, h_);
+    const SegmentSlots s = segments(tiles.bm);
+    dP_ = plan_.scratch({rows_, h_}, dtype_of<T>);
+    plan_.launch(kernels_.backward.rows.of(tiles), dH_, at(kUp), s.offsets, s.first_tiles,
+                 aligned_.offsets, aligned_.first_tiles, dP_);
     plan_.launch(kernels_.combine, dP_, at(kRowOf),
                  options_.scales_inputs ? at(kWeights) : PlanSlot{}, at(kDX));
   }
@@ -111,30 +126,27 @@ class BackwardPlan {
   }
 
   void weight_gradients() {
-    ExpertTileConfig tiles;  // extents of weights are large
-    const auto launch = [&](Argument to, PlanSlot left, PlanSlot right, PlanSlot gradient) {
+    const auto launch = [&](Argument to, PlanSlot left, PlanSlot right) {
+      if (!is_given(to)) return;
       of_result(to, [&](const auto& k) {
-        plan_.launch(k.weight.of(tiles), left, right, at(kOffsets), gradient);
+        plan_.launch(k.weight.of(with_columns({}, tensor(to).size(2))), left, right,
+                     aligned_.offsets, aligned_.first_tiles, at(to));
       });
     };
-    if (is_given(kDDown)) launch(kDDown, dY_, A_, at(kDDown));
-    if (!is_given(kDUp)) return;
-    const GateAndUp gradient = gate_and_up(plan_, at(kDUp), 1, options_);
-    launch(kDUp, d_.gate, P_, gradient.gate);
-    if (options_.activation.is_gated) launch(kDUp, d_.up, P_, gradient.up);
+    launch(kDDown, dY_, A_);
+    launch(kDUp, dH_, P_);
   }
 
   void bias_gradients() {
-    const auto launch = [&](Argument to, PlanSlot rows, PlanSlot weights, PlanSlot gradient) {
+    const auto launch = [&](Argument to, PlanSlot rows, PlanSlot weights) {
+      if (!is_given(to)) return;
       of_result(to, [&](const auto& k) {
-        plan_.launch(k.bias, rows, weights, at(kSlotOf), at(kOffsets), gradient);
+        plan_.launch(k.bias, rows, weights, at(kSlotOf), aligned_.offsets, aligned_.first_tiles,
+                     at(to));
       });
     };
-    if (is_given(kDDownBias)) launch(kDDownBias, dY_, weights_, at(kDDownBias));
-    if (!is_given(kDUpBias)) return;
-    const GateAndUp gradient = gate_and_up(plan_, at(kDUpBias), 1, options_);
-    launch(kDUpBias, d_.gate, {}, gradient.gate);
-    if (options_.activation.is_gated) launch(kDUpBias, d_.up, {}, gradient.up);
+    launch(kDDownBias, dY_, weights_);
+    launch(kDUpBias, dH_, {});
   }
 
   void choice_gradient(const decltype(kernel("", LogitGradient{}))& logit_gradient) {
@@ -156,10 +168,10 @@ class BackwardPlan {
   const MoeOptions& options_;
   const ExpertKernels<T>& kernels_;
   bool adds_;
-  std::int64_t h_, i_, rows_;
+  std::int64_t h_, i_, rows_, aligned_rows_;
   ExpertTileConfig tiles_;
-  PlanSlot weights_, P_, dY_, A_, parts_, dP_;
-  GateAndUp d_;
+  SegmentSlots aligned_;
+  PlanSlot weights_, P_, dY_, dH_, A_, parts_, dP_;
 };
 
 }  // namespace

@@ -1,9 +1,10 @@
 #pragma once
 // Kernels of backward, from rows of X, the pre-activations and the gradient of Y; all rows are
-// sorted by expert.
+// sorted by expert, and either packed, as those of forward, or aligned.
 #include <optional>
 
-#include "kernels/moe/expert_tiles.h"
+#include "kernels/moe/aligned_rows.h"
+#include "kernels/moe/expert_products.h"
 #include "tegula/kernel_variants.h"
 #include "tegula/kernels/moe.h"
 
@@ -12,65 +13,75 @@ namespace tegula::experts {
 /// Gradients behind the activation. With dA = dY D of each expert: dG and dU, of the
 /// pre-activations, scaled by the rows' weights; A the activations, scaled likewise, which the
 /// gradient of D is made of; parts [rows, tiles of columns], whose sum along a row is the gradient
-/// of its weight. Without `weights` (of choices) nothing is scaled, and there are no parts.
+/// of its weight. Without `weights` (of choices) nothing is scaled, and there are no parts. Rows of
+/// dY, dG, dU and A are aligned, the others packed.
 template <class T>
 struct HiddenGradient {
   ExpertActivation activation;
 
   void operator()(In<T, 2> dY, In<T, 3> D, In<T, 2> G, std::optional<In<T, 2>> U,
                   std::optional<In<f32, 1>> weights, In<i32, 1> slot_of, SegmentTables segments,
-                  Out<T, 2> dG, std::optional<Out<T, 2>> dU, Out<T, 2> A,
+                  AlignedRows aligned, Out<T, 2> dG, std::optional<Out<T, 2>> dU, Out<T, 2> A,
                   std::optional<Out<f32, 2>> parts) const {
     const auto v = tuned<ExpertTileConfig>();
-    for (auto [e, m, n] : expert_grid(segments, dY.rows(), G.cols(), v)) {
+    for (auto [e, m, n] : expert_grid(segments, G.rows(), G.cols(), v)) {
       grid_dependency_wait();
+      const Index to = aligned.of(e, m);
       Tile da = zeros<f32>(v.bm, v.bn);
-      for (auto c : steps(dY.cols(), v.bk).stages(v.stages)) da = dot(dY(m, c), D(e, c, n), da);
-      const Tile g = cast<f32>(G(m, n)), u = U ? cast<f32>((*U)(m, n)) : g,
-                 a = activation.value(g, u);
-      const auto [by_gate, by_up] = activation.gradient(g, u);
-      Tile scale;
-      if (weights) scale = (*weights)(fill_absent(slot_of(m), 0))(all, none);
+      for (auto c : steps(dY.cols(), v.bk).stages(v.stages)) da = dot(dY(to, c), D(e, c, n), da);
+      Tile scale, part = zeros<f32>(v.bm);
+      if (weights) scale = fill_absent((*weights)(fill_absent(slot_of(m), -1)), 0)(all, none);
       const auto scaled = [&](const Tile& x) { return weights ? x * scale : x; };
       dG.partial(), A.partial();
-      dG(m, n) = scaled(da * by_gate), A(m, n) = scaled(a);
-      if (dU) dU->partial(), (*dU)(m, n) = scaled(da * by_up);
-      if (parts) parts->partial(), (*parts)(m, n.first() / v.bn) = sum(da * a, 1);
+      if (dU) dU->partial();
+      // Some columns at a time, so that the registers of the others hold their accumulators alone.
+      for (int first = 0; first < v.bn; first += kColumnsAtOnce) {
+        const Index columns = n.slice(first, kColumnsAtOnce);
+        const auto hidden = [&](const In<T, 2>& x) {
+          return cast<f32>(fill_absent(x(m, columns), 0));
+        };
+        const Tile d = slice(da, 1, first, kColumnsAtOnce), g = hidden(G), u = U ? hidden(*U) : g,
+                   a = activation.value(g, u);
+        const auto [by_gate, by_up] = activation.gradient(g, u);
+        dG(to, columns) = scaled(d * by_gate), A(to, columns) = scaled(a);
+        if (dU) (*dU)(to, columns) = scaled(d * by_up);
+        if (parts) part = part + sum(d * a, 1);
+      }
+      if (parts) parts->partial(), (*parts)(m, n.first() / v.bn) = part;
     }
   }
 };
 
-/// Gradients of the rows that an expert took: dG G + dU U.
+/// Gradients of the rows that an expert took, packed: dH W of each expert, of aligned rows.
 template <class T>
 struct RowGradient {
-  void operator()(In<T, 2> dG, std::optional<In<T, 2>> dU, In<T, 3> G, std::optional<In<T, 3>> U,
-                  SegmentTables segments, Out<T, 2> dP) const {
+  void operator()(In<T, 2> dH, In<T, 3> W, SegmentTables segments, AlignedRows aligned,
+                  Out<T, 2> dP) const {
     const auto v = tuned<ExpertTileConfig>();
-    for (auto [e, m, n] : expert_grid(segments, dG.rows(), dP.cols(), v)) {
+    for (auto [e, m, n] : expert_grid(segments, dP.rows(), dP.cols(), v)) {
       grid_dependency_wait();
+      const Index from = aligned.of(e, m);
       Tile sum = zeros<f32>(v.bm, v.bn);
-      for (auto j : steps(dG.cols(), v.bk).stages(v.stages)) {
-        sum = dot(dG(m, j), G(e, j, n), sum);
-        if (U) sum = dot((*dU)(m, j), (*U)(e, j, n), sum);
-      }
+      for (auto j : steps(dH.cols(), v.bk).stages(v.stages))
+        sum = dot(dH(from, j), W(e, j, n), sum);
       dP.partial();
       dP(m, n) = sum;
     }
   }
 };
 
-/// dW[e] = L^T S over the rows of expert e, or added to what is there. An expert without rows gets
-/// zeros.
+/// dW[e] = L^T S over the aligned rows of expert e, or added to what is there. An expert without
+/// rows gets zeros.
 template <class T, class O>
 struct WeightGradient {
   bool adds = false;
 
-  void operator()(In<T, 2> L, In<T, 2> S, In<i32, 1> offsets, InOut<O, 3> dW) const {
+  void operator()(In<T, 2> L, In<T, 2> S, AlignedRows aligned, InOut<O, 3> dW) const {
     const auto v = tuned<ExpertTileConfig>();
     for (auto [e, m, n] : grid(dW, 1, v.bm, v.bn)) {
       grid_dependency_wait();
       Tile sum = zeros<f32>(v.bm, v.bn);
-      for (auto r : steps(offsets(e), offsets(e.shifted(1)), v.bk).bounded().stages(v.stages))
+      for (auto r : steps(aligned.first(e), aligned.end(e), kAlignedRows).stages(v.stages))
         sum = dot(L(r, m).T(), S(r, n), sum);
       if (adds)
         dW(e, m, n) += sum;
@@ -80,19 +91,20 @@ struct WeightGradient {
   }
 };
 
-/// db[e] = sum of the rows of expert e, each scaled by its choice's weight where there are
+/// db[e] = sum of the aligned rows of expert e, each scaled by its choice's weight where there are
 /// `weights`; or added to what is there.
 template <class T, class O>
 struct BiasGradient {
   bool adds = false;
 
   void operator()(In<T, 2> rows, std::optional<In<f32, 1>> weights, In<i32, 1> slot_of,
-                  In<i32, 1> offsets, InOut<O, 2> db) const {
+                  AlignedRows aligned, InOut<O, 2> db) const {
     for (auto [e, n] : grid(db, 1, 128)) {
       grid_dependency_wait();
       Tile total = zeros<f32>(128);
+      const In<i32, 1>& offsets = aligned.offsets;
       for (auto r : steps(offsets(e), offsets(e.shifted(1)), 32).bounded()) {
-        Tile x = cast<f32>(rows(r, n));
+        Tile x = cast<f32>(rows(r.shifted(aligned.shift(e)), n));
         if (weights) x = x * (*weights)(fill_absent(slot_of(r), 0))(all, none);
         total = total + sum(x, 0);
       }

@@ -21,6 +21,9 @@ inline Tile rows_by_columns(const ExpertTileConfig& v, const Tile& acc) {
   return v.swap_ab ? acc.T() : acc;
 }
 
+/// Columns of an epilogue whose values live at one time, where it has several inputs or results.
+inline constexpr int kColumnsAtOnce = 16;
+
 /// The sum and the bias of the expert's outputs `n`, where there is one.
 template <class T>
 Tile biased(const Tile& sum, const std::optional<In<T, 2>>& bias, const Index& expert,
@@ -47,12 +50,20 @@ struct ExpertUp {
         gate = accumulate(v, x, G(e, n, k), gate);
         if (U) up = accumulate(v, x, (*U)(e, n, k), up);
       }
-      gate = biased(rows_by_columns(v, gate), gate_bias, e, n);
-      up = U ? biased(rows_by_columns(v, up), up_bias, e, n) : gate;
-      if (H) H->partial(), (*H)(m, n) = gate;
-      if (H && U) (*H)(m, n.shifted(A.cols())) = up;
+      gate = rows_by_columns(v, gate), up = rows_by_columns(v, up);
       A.partial();  // rows of dropped choices
-      A(m, n) = activation.value(gate, up);
+      if (H) H->partial();
+      // With pre-activations, some columns at a time: registers hold the others' accumulators.
+      const int columns = H ? kColumnsAtOnce : v.bn;
+      for (int first = 0; first < v.bn; first += columns) {
+        const Index c = n.slice(first, columns);
+        const auto part = [&](const Tile& acc) { return slice(acc, 1, first, columns); };
+        const Tile g = biased(part(gate), gate_bias, e, c),
+                   u = U ? biased(part(up), up_bias, e, c) : g;
+        if (H) (*H)(m, c) = g;
+        if (H && U) (*H)(m, c.shifted(A.cols())) = u;
+        A(m, c) = activation.value(g, u);
+      }
     }
   }
 };

@@ -30,6 +30,10 @@ enum Argument : std::size_t {
   kHidden
 };
 
+/// What configurations are chosen for where they may not depend on the batch: tokens of a product
+/// with the router's weights, rows of an expert.
+constexpr std::int64_t kInvariantTokens = 1024, kInvariantRows = 64;
+
 /// A tensor of the caller, or memory of the call where he gives none.
 PlanSlot given_or_scratch(PlanBuilder& plan, std::size_t argument, const Dims& shape,
                           DType dtype = DType::i32) {
@@ -49,15 +53,17 @@ RoutingSlots routing_slots(PlanBuilder& plan, const MoeOptions& options, std::in
 
 /// X router^T in one launch: of a configuration that would split k into two, the whole.
 template <class T>
-PlanSlot plan_logits(PlanBuilder& plan, const ForwardKernels<T>& kernels, int experts) {
+PlanSlot plan_logits(PlanBuilder& plan, const ForwardKernels<T>& kernels,
+                     const MoeOptions& options) {
   const PlanSlot X = plan.argument(kX), logits = plan.argument(kLogits);
   if (plan.tensor(logits).defined()) return logits;
-  const PlanSlot made = plan.scratch({plan.tensor(X).size(0), experts}, DType::f32);
+  const PlanSlot made = plan.scratch({plan.tensor(X).size(0), options.experts}, DType::f32);
   const PlanSlot router =
       plan.view(plan.argument(kRouter), [](const Tensor& t) { return t.transpose(0, 1); });
   const MatmulOptions exact;
-  const MatmulProblem problem =
+  MatmulProblem problem =
       detail::matmul_problem(plan.tensor(X), plan.tensor(router), plan.tensor(made), exact);
+  if (options.is_batch_invariant) problem.m = kInvariantTokens;
   const MatmulConfig config = choose_matmul(problem, plan.device(), "moe_logits");
   const int programs = config.split == SplitK::cluster ? config.parts : 1;
   plan.launch(kernels.logits.of({config, exact, programs, false}), X, router, made);
@@ -69,7 +75,9 @@ void plan_experts(PlanBuilder& plan, const RoutingSlots& r, const ExpertKernels<
                   const MoeOptions& options) {
   const PlanSlot X = plan.argument(kX), down = plan.argument(kDown);
   const std::int64_t h = plan.tensor(X).size(1), i = plan.tensor(down).size(2),
-                     rows = plan.tensor(r.slot_of).size(0), mean = rows / all_experts(options);
+                     rows = plan.tensor(r.slot_of).size(0),
+                     mean =
+                         options.is_batch_invariant ? kInvariantRows : rows / all_experts(options);
   const auto of_rows = [&](std::int64_t columns) {
     return plan.scratch({rows, columns}, dtype_of<T>);
   };
@@ -108,7 +116,7 @@ void run_forward(const Moe::Kernels& k, const Stream& stream, const LayerCall& c
                   r.ids, r.weights, r.row_of, r.slot_of, r.offsets, r.first_tiles, c.saved.hidden);
   k.forward_plans.call(stream, args, {}, [&](PlanBuilder& plan) {
     k.with_type(c.X.dtype(), [&](const auto& kernels) {
-      const PlanSlot logits = plan_logits(plan, kernels.forward, options.experts);
+      const PlanSlot logits = plan_logits(plan, kernels.forward, options);
       const RoutingSlots slots = routing_slots(plan, options, c.tokens());
       k.routing.plan(plan, logits, plan.argument(kRouterBias), capacity_of(options, c.tokens()),
                      slots);

@@ -1,10 +1,12 @@
 #include "kernels/moe/layer_arguments.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/argument_error.h"
-#include "kernels/moe/expert_tiles.h"
+#include "kernels/moe/placement.h"
 
 namespace tegula::experts {
 namespace {
@@ -57,6 +59,11 @@ void check_options(const MoeOptions& o) {
   if (!o.router.choose || o.router.k < 1 || o.experts < 1 || o.shared_experts < 0 ||
       (o.expert_choice && o.shared_experts > 0))
     throw_argument_error(ErrorId::moe_options, o.experts, o.router.k, o.shared_experts);
+  constexpr int kGroupTokens = PlacementShape{}.block * kTilesPerGroup;
+  const int group = o.capacity ? o.capacity->group_tokens : 0;
+  if (group < 0 || group % kGroupTokens != 0)
+    throw_argument_error(ErrorId::kernel_argument, "moe", "capacity.group_tokens", group,
+                         fmt::format("a multiple of {}, or 0", kGroupTokens));
   const int bins = all_experts(o) * (o.capacity && o.capacity->by_slot ? choices_per_token(o) : 1);
   if (bins > kMaxKeys) throw_argument_error(ErrorId::moe_experts, bins, kMaxKeys);
 }
@@ -131,7 +138,9 @@ int capacity_of(const MoeOptions& o, std::int64_t tokens) {
   }
   if (!o.capacity) return -1;
   if (o.capacity->rows) return *o.capacity->rows;
-  const double mean = static_cast<double>(tokens) * o.router.k / o.experts;
+  const int group = o.capacity->group_tokens;
+  const std::int64_t competing = group > 0 ? std::min<std::int64_t>(group, tokens) : tokens;
+  const double mean = static_cast<double>(competing) * o.router.k / o.experts;
   return std::max(o.capacity->at_least,
                   static_cast<int>(std::ceil(static_cast<double>(o.capacity->factor) * mean)));
 }

@@ -41,6 +41,8 @@ struct BackwardKernels {
 
   mutable KernelVariants<HiddenGradient<T>, ExpertTileConfig> hidden;
   mutable KernelVariants<RowGradient<T>, ExpertTileConfig> rows{"moe_row_gradient", {}};
+  decltype(kernel("", PermuteAlignedRows<T>{})) permute =
+      kernel("moe_permute_aligned", PermuteAlignedRows<T>{});
   decltype(kernel("", ChoiceGradient<T>{})) choices =
       kernel("moe_choice_gradient", ChoiceGradient<T>{});
   GradientKernels<T, T> store{false}, add{true};

@@ -1,5 +1,8 @@
 #include "kernels/moe/placement.h"
 
+#include <array>
+#include <bit>
+
 namespace tegula::experts {
 
 Tile Placement::keys(const Tile& ids) const {
@@ -8,48 +11,83 @@ Tile Placement::keys(const Tile& ids) const {
   return ravel(where(is_expert, key, -1));
 }
 
-void Placement::sum_group(const Tile& group) const {
-  const Index mine = slice(group * kTilesPerGroup, kTilesPerGroup);
+/// Rows [first, end) of a table of counts, at most kTilesPerGroup, become the sums of `run` and the
+/// rows in front of them. The sum of all.
+Tile Placement::running_sums(const InOut<i32, 2>& table, const Tile& first, const Tile& end,
+                             Tile run) const {
   const Subscript bins = whole(shape_.bins());
-  const Tile counts = tables_.counts(mine, bins);  // rows behind the last tile are absent
-  tables_.group_counts(group, bins) = sum(counts, 0);
-  tables_.counts(mine, bins) = cumsum(counts, 0, {.exclusive = true});
+  // All reads are under way before the first sum is stored.
+  std::array<Tile, kTilesPerGroup> rows, counts;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Tile row = first + static_cast<int>(i);
+    rows[i] = where(row < end, row, -1);
+    counts[i] = fill_absent(table(rows[i], bins), 0);
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    table(rows[i], bins) = run;
+    run = run + counts[i];
+  }
+  return run;
+}
+
+void Placement::sum_group(const Tile& group) const {
+  tables_.group_counts(group, whole(shape_.bins())) =
+      running_sums(tables_.counts, group * kTilesPerGroup, tiles(), zeros<i32>(shape_.bins()));
 }
 
 void Placement::sum_groups(const Tile& groups) const {
-  const Subscript bins = whole(shape_.bins());
-  Tile run = zeros<i32>(shape_.bins());
-  for (auto g : steps(groups, 1)) {
-    const Tile counts = tables_.group_counts(g, bins);
-    tables_.group_counts(g, bins) = run;
-    run = run + counts;
-  }
-  if (shape_.by_slot) {
-    const Tile slots = run.reshape({shape_.k, shape_.experts});
-    tables_.bases(bins) = ravel(cumsum(slots, 0, {.exclusive = true}));
-    run = sum(slots, 0);
+  Tile kept = zeros<i32>(shape_.experts);
+  const auto compete = [&](const Tile& number, const Tile& first, const Tile& end) {
+    Tile run = zeros<i32>(shape_.bins());
+    for (auto g : steps(first, end, kTilesPerGroup))
+      run = running_sums(tables_.group_counts, cast<i32>(g.first()), end, run);
+    if (shape_.by_slot) {
+      const Tile slots = run.reshape({shape_.k, shape_.experts});
+      tables_.bases(number, whole(shape_.bins())) = ravel(cumsum(slots, 0, {.exclusive = true}));
+      run = sum(slots, 0);
+    }
+    if (shape_.group_tokens > 0) tables_.kept(number, whole(shape_.experts)) = kept;
+    kept = kept + (shape_.has_capacity ? min(run, capacity_) : run);
+  };
+  if (shape_.group_tokens == 0) {
+    compete(Tile(0), Tile(0), groups);
   } else {
-    tables_.bases(bins) = zeros<i32>(shape_.bins());
+    const int each = shape_.groups_together();
+    for (auto c : steps(tables_.kept.rows(), 1)) {
+      const Tile number = cast<i32>(c.first()), first = number * each;
+      compete(number, first, min(groups, first + each));
+    }
   }
-  write_segments(shape_.has_capacity ? min(run, capacity_) : run);
+  write_segments(kept);
 }
 
 void Placement::write_segments(const Tile& sizes) const {
-  const auto from_0 = [](const Tile& counts) { return cat({zeros<i32>(1), cumsum(counts, 0)}, 0); };
-  const Index experts = slice(0, shape_.experts + 1);
-  tables_.offsets(experts) = from_0(sizes);
-  for (int rows : kTileRows)
-    tables_.first_tiles(tile_rows_index(rows), experts) = from_0(cdiv(sizes, rows));
+  const Tile behind = arange(shape_.experts, 1);
+  tables_.offsets(0) = 0;
+  tables_.offsets(behind) = cumsum(sizes, 0);
+  // One scan for tiles of every number of rows, which are the powers of two from 16 on.
+  constexpr int kScans = std::bit_ceil(static_cast<unsigned>(kTileRowChoices)), kFirstShift = 4;
+  static_assert(kTileRows[0] == 1 << kFirstShift);
+  const Tile choice = arange(kScans), shift = (choice + kFirstShift)(all, none),
+             tiles = (sizes(none, all) + ((1 << shift) - 1)) >> shift,
+             place = where(choice < kTileRowChoices, choice, -1);  // others are dropped
+  tables_.first_tiles(place, 0) = zeros<i32>(kScans);
+  tables_.first_tiles(broadcast(place(all, none), {kScans, shape_.experts}),
+                      broadcast(behind(none, all), {kScans, shape_.experts})) = cumsum(tiles, 1);
 }
 
 void Placement::place(const Tile& tile, const Tile& ids, const PlacementRows& rows) const {
   const Index t = tokens(tile);
   const Tile key = keys(ids), ranks = key_ranks(key, shape_.bins()).ranks, is_placed = key >= 0;
   const Tile known = where(is_placed, key, 0);
-  const Tile place = ranks + tables_.counts(tile, known) +
-                     tables_.group_counts(tile / kTilesPerGroup, known) + tables_.bases(known);
+  const Tile group = tile / kTilesPerGroup, expert = known % shape_.experts;
+  Tile place = ranks + tables_.counts(tile, known) + tables_.group_counts(group, known);
+  const bool is_grouped = shape_.group_tokens > 0;
+  const Tile number = is_grouped ? group / shape_.groups_together() : Tile(0);
+  if (shape_.by_slot) place = place + tables_.bases(number, known);
   const Tile is_kept = shape_.has_capacity ? is_placed && place < capacity_ : is_placed;
-  const Tile row = where(is_kept, tables_.offsets(known % shape_.experts) + place, -1);
+  if (is_grouped) place = place + tables_.kept(number, expert);
+  const Tile row = where(is_kept, tables_.offsets(expert) + place, -1);
   rows.row_of(t, whole(shape_.k)) = row.reshape({shape_.block, shape_.k});
   const int choices = shape_.block * shape_.k;
   rows.slot_of(row) = slice(tile * choices, choices).indices();

@@ -8,24 +8,33 @@ namespace tegula::experts {
 
 /// Tiles of tokens whose counts one program sums.
 inline constexpr int kTilesPerGroup = 16;
-/// Up to so many choices the routing kernel itself writes the rows.
-inline constexpr std::int64_t kChoicesInOneLaunch = 4096;
+/// Up to so many tiles of tokens the last program of the routing kernel writes the rows, one tile
+/// after the other: about half a microsecond each, where a second launch costs two or three.
+inline constexpr std::int64_t kTilesInOneLaunch = 4;
 
 /// How choices are counted: `experts`, k choices a token, `block` tokens at a time. By slots, all
 /// first choices claim rows before all second ones.
 struct PlacementShape {
   int experts = 1, k = 1, block = 16;
   bool has_capacity = false, by_slot = false;
+  int group_tokens = 0;  ///< that compete for an expert's rows; 0: all
 
+  /// Groups of tiles whose tokens compete, where they do so in groups.
+  int groups_together() const { return group_tokens / (block * kTilesPerGroup); }
+  /// How often they do, of so many groups of tiles.
+  std::int64_t competitions(std::int64_t groups) const {
+    return group_tokens == 0 ? 1 : (groups + groups_together() - 1) / groups_together();
+  }
   int bins() const { return by_slot ? k * experts : experts; }
 };
 
 /// Tables that the placement is made by. Counts are of choices with equal keys: of each tile of
 /// tokens, then, exclusive sums within a group of tiles; of each group, then, exclusive sums of the
-/// groups in front; `bases` [bins] where the key's rows begin within the expert's.
+/// groups in front. Of each competition for rows, `bases` [.., bins] are the rows of smaller slots,
+/// and `kept` [.., experts] the rows that earlier competitions gave; both only where they are asked
+/// for.
 struct PlacementTables {
-  InOut<i32, 2> counts, group_counts;
-  InOut<i32, 1> bases;
+  InOut<i32, 2> counts, group_counts, bases, kept;
   InOut<i32, 1> offsets;
   InOut<i32, 2> first_tiles;
 };
@@ -65,6 +74,7 @@ class Placement {
  private:
   /// [block * k]: which rows a choice competes for; -1 for none.
   Tile keys(const Tile& ids) const;
+  Tile running_sums(const InOut<i32, 2>& table, const Tile& first, const Tile& end, Tile run) const;
   void sum_group(const Tile& group) const;
   void sum_groups(const Tile& groups) const;
   void write_segments(const Tile& sizes) const;

@@ -17,8 +17,10 @@ Routing choose(const RouterParts& p, const Tile& logits, const Index& tokens) {
   const Tile scores = p.score(logits, tokens);
   Tile ranks = p.rank ? p.rank(scores, tokens) : scores;
   if (p.groups > 1) ranks = in_kept_groups(p, ranks);
-  const Tile ids = topk(ranks, p.k, 1).indices, chosen = gather(scores, ids, 1);
-  return {p.to_weights ? p.to_weights(chosen) : chosen, ids};
+  const Sorted best = topk(ranks, p.k, 1);
+  const bool are_scores = !p.rank && p.groups <= 1;
+  const Tile chosen = are_scores ? best.values : gather(scores, best.indices, 1);
+  return {p.to_weights ? p.to_weights(chosen) : chosen, best.indices};
 }
 
 Tile gradient(const RouterParts& p, const Tile& logits, const Index& tokens, const Tile& ids,
@@ -80,7 +82,8 @@ Tile softmax_rows_gradient(const Tile& z, const Tile& dp) {
 }
 
 Router mixtral(int k) { return router(with_softmax(by_logits(k))); }
-Router qwen3(int k) { return router(over_their_sum(by_probabilities(k))); }
+/// Probabilities over their sum are the softmax of their logits.
+Router qwen3(int k) { return mixtral(k); }
 Router deepseek_moe(int k) { return router(by_probabilities(k)); }
 Router switch_transformer() { return deepseek_moe(1); }
 Router llama4() {

@@ -9,7 +9,8 @@ PlacementShape placement_shape(const MoeOptions& o) {
   return {.experts = all_experts(o),
           .k = choices_per_token(o),
           .has_capacity = o.capacity.has_value(),
-          .by_slot = o.capacity && o.capacity->by_slot};
+          .by_slot = o.capacity && o.capacity->by_slot,
+          .group_tokens = o.capacity ? o.capacity->group_tokens : 0};
 }
 
 }  // namespace
@@ -39,16 +40,17 @@ void RoutingKernels::plan(PlanBuilder& plan, PlanSlot logits, PlanSlot bias, int
   const std::int64_t tokens = plan.tensor(logits).size(0), block = shape_.block,
                      tiles = std::max<std::int64_t>(1, (tokens + block - 1) / block),
                      groups = (tiles + kTilesPerGroup - 1) / kTilesPerGroup;
-  const bool is_one_launch = tokens * shape_.k <= kChoicesInOneLaunch;
+  const bool is_one_launch = tiles <= kTilesInOneLaunch;
   const PlanSlot counts = plan.scratch({tiles, shape_.bins()}, DType::i32),
                  group_counts = plan.scratch({groups, shape_.bins()}, DType::i32),
-                 bases = plan.scratch({shape_.bins()}, DType::i32);
+                 bases = plan.scratch({shape_.competitions(groups), shape_.bins()}, DType::i32),
+                 kept = plan.scratch({shape_.competitions(groups), shape_.experts}, DType::i32);
   plan.launch(is_one_launch ? route_and_place_ : route_, logits, bias, plan.counters(1 + groups),
-              counts, group_counts, bases, r.offsets, r.first_tiles, r.ids, r.weights, r.row_of,
-              r.slot_of, capacity);
+              counts, group_counts, bases, kept, r.offsets, r.first_tiles, r.ids, r.weights,
+              r.row_of, r.slot_of, capacity);
   if (!is_one_launch)
-    plan.launch(place_, r.ids, counts, group_counts, bases, r.offsets, r.first_tiles, r.row_of,
-                r.slot_of, capacity);
+    plan.launch(place_, r.ids, counts, group_counts, bases, kept, r.offsets, r.first_tiles,
+                r.row_of, r.slot_of, capacity);
 }
 
 }  // namespace tegula::experts

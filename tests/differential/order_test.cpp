@@ -130,6 +130,16 @@ class Order : public test::OnDevice {
     }
     return x;
   }
+
+  /// Neighbours in f32, which no word that also holds an index tells apart; every third row is of
+  /// numbers that are far from each other.
+  static std::vector<float> close_numbers(int rows, int n) {
+    std::vector<float> x = few_numbers(rows * n, 61);
+    for (int i = 0; i < rows * n; ++i)
+      if (i / n % 3 != 2)
+        x[static_cast<std::size_t>(i)] = 1 + 0x1p-23f * (30 + x[static_cast<std::size_t>(i)]);
+    return x;
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, Order, testing::ValuesIn(test::devices()), test::device_name);
 
@@ -201,6 +211,41 @@ TEST_P(Order, TopkOfAnyK) {
     }
   check<f32>({.n = 4096, .k = 8, .warps = 8, .is_descending = true}, few_numbers(4096, 3000));
   check<f32>({.rows = 3, .n = 64, .k = 5, .is_descending = true}, std::vector<float>(192, 2.0f));
+}
+
+TEST_P(Order, TopkOfNumbersThatDifferInTheirLastBits) {
+  for (const auto& [n, k] : {std::pair{64, 1}, {64, 8}, {160, 6}, {256, 8}, {384, 8}, {512, 10}})
+    for (int warps : {1, 4})
+      for (bool is_descending : {false, true}) {
+        const Case c{.rows = 6, .n = n, .k = k, .warps = warps, .is_descending = is_descending};
+        check<f32>(c, close_numbers(c.rows, n));
+      }
+  for (Absent absent : {Absent::Front, Absent::Mask})
+    for (int ragged : {0, 50})
+      check<f32>({.rows = 5, .n = 128, .k = 8, .absent = absent, .ragged = ragged},
+                 close_numbers(5, 128 - ragged));
+}
+
+/// Rows of fewer numbers than are wanted: infinities stand before NaN, NaN before what is absent.
+TEST_P(Order, TopkOfNanAndInfinities) {
+  const auto nan = static_cast<float>(kNan), inf = static_cast<float>(kInf);
+  std::vector<float> x(4 * 128, nan);
+  for (int i = 0; i < 4 * 128; ++i) {
+    float& v = x[static_cast<std::size_t>(i)];
+    if (i / 128 == 1 && i % 40 == 7) v = i % 80 == 7 ? inf : -inf;
+    if (i / 128 == 2) v = i % 2 == 0 ? -inf : nan;
+    if (i / 128 == 3) v = i % 16 == 3 ? -0.0f : i % 16 == 9 ? 0.0f : -1.0f;
+  }
+  for (bool is_descending : {false, true})
+    for (Absent absent : {Absent::Nothing, Absent::Mask, Absent::All})
+      for (int warps : {1, 4})
+        check<f32>({.rows = 4,
+                    .n = 128,
+                    .k = 8,
+                    .warps = warps,
+                    .is_descending = is_descending,
+                    .absent = absent},
+                   x);
 }
 
 TEST_P(Order, AbsentElementsStandLast) {

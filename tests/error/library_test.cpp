@@ -158,6 +158,11 @@ TEST(LibraryError, Others) {
 
 TEST(LibraryError, LayersOfExperts) {
   expect("T1670 moe_options", [] { moe({.router = routers::mixtral(), .experts = 0}); });
+  expect("T1662 kernel_argument of capacity", [] {
+    moe({.router = routers::gshard(),
+         .experts = 4,
+         .capacity = ExpertCapacity{.group_tokens = 100}});
+  });
   expect("T1671 moe_experts", [] {
     moe({.router = routers::mixtral(8),
          .experts = 600,

@@ -1,5 +1,6 @@
 #pragma once
-// Random layers of experts: scheme, extents, distribution of rows, capacity, tiles.
+// Random layers of experts: scheme, extents, distribution of rows, capacity, tiles. Several layers
+// share their options, and so the kernels, for which extents are numbers of the run.
 #include <iterator>
 #include <random>
 
@@ -14,9 +15,10 @@ class RandomLayer {
 
   LayerCase drawn() {
     LayerCase c;
-    c.tokens = one_of({0, 1, 2, 15, 16, 17, 40, 63, 64, 65, 100});
-    c.experts = one_of({1, 2, 3, 5, 8, 16, 33, 64});
-    c.h = 8 * between(1, 12), c.i = 8 * between(1, 10);
+    c.experts = one_of({1, 2, 3, 5, 7, 8, 16, 33, 64, 160, 256});
+    // Kernels differ by the power of two that divides an extent.
+    h_unit_ = one_of({8, 16}), i_unit_ = one_of({8, 16});
+    draw_extents(c);
     draw_scheme(c);
     draw_activation(c);
     c.has_biases = chance(3), c.shared = chance(4) ? between(1, 2) : 0;
@@ -24,6 +26,11 @@ class RandomLayer {
     if (chance(4)) c.capacity = ExpertCapacity{.rows = between(0, 20), .by_slot = chance(2)};
     if (chance(2)) c.tiles = {tiles(), tiles()};
     return c;
+  }
+  /// Other extents for the same options.
+  void draw_extents(LayerCase& c) {
+    c.tokens = one_of({0, 1, 2, 15, 16, 17, 40, 63, 64, 65, 100});
+    c.h = h_unit_ * (2 * between(1, 6) - 1), c.i = i_unit_ * (2 * between(1, 5) - 1);
   }
 
  private:
@@ -82,13 +89,24 @@ class RandomLayer {
 
   std::mt19937_64 dice_;
   Device device_;
+  int h_unit_ = 8, i_unit_ = 8;
 };
 
+/// Layers of each seed.
+inline constexpr std::uint64_t kLayersOfSeed = 5;
+
+/// `count` layers, of seeds from `first` on.
 inline void run_random_layers(std::uint64_t first, std::uint64_t count, Device device) {
-  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+  for (std::uint64_t n = 0; n < count; n += kLayersOfSeed) {
+    const std::uint64_t seed = first + n / kLayersOfSeed;
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    expect_layer(RandomLayer(seed, device).drawn(), device);
-    if (testing::Test::HasFailure()) return;
+    RandomLayer random(seed, device);
+    LayerCase c = random.drawn();
+    const Moe layer = moe(c.options());
+    for (std::uint64_t i = 0; i < kLayersOfSeed; ++i, random.draw_extents(c)) {
+      expect_layer(layer, c, device);
+      if (testing::Test::HasFailure()) return;
+    }
   }
 }
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "tests/differential/moe/layer_run.h"
-#include "tests/fuzz/random_moe.h"
 #include "tests/gpu/by_back_end.h"
 #include "tests/gpu/recorded_graph.h"
 
@@ -48,11 +47,6 @@ TEST_P(MoeOnGpu, InAGraph) {
     stream.synchronize();
     expect_outputs(c, in, Y);
   }
-}
-
-/// Each layer compiles kernels of its own; TEGULA_FUZZ_PROGRAMS=200 takes some minutes.
-TEST_P(MoeOnGpu, RandomLayers) {
-  run_random_layers(1, fuzz::number_from_env("TEGULA_FUZZ_PROGRAMS", 30), Device::cuda());
 }
 
 TEST_P(MoeOnGpu, EqualBitsInEachRun) {

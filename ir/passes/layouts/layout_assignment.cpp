@@ -59,6 +59,7 @@ LayoutAssignment::LayoutAssignment(const Kernel& k, const Plan& plan)
       plan_(plan),
       wants_aux_in_accumulator_layout_(
           plan.wgmma && (plan.tma_aux_loads || has_grid_hint(k, AttrName::tma_aux_loads))) {
+  if (!plan.wgmma) assign_sorted_loads();
   // Loop carries may be decided by what the body yields, so go round until nothing changes.
   assign_remaining();
   propagate_accumulator_layouts();

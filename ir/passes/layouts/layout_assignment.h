@@ -49,6 +49,7 @@ class LayoutAssignment {
   bool has_accumulator_layout(Value v) const;
   const LinearLayout* scan(Type tile, int axis) const;
   void sort(const OpData& d);
+  void assign_sorted_loads();
   const LinearLayout* cluster_slice(Type tile) const;
   bool is_behind_products(const OpData& load) const;
   void propagate_accumulator_layouts();

@@ -2,6 +2,7 @@
 // device that is here.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -185,6 +186,46 @@ TEST_P(MoeBackward, Capacity) {
 
 TEST_P(MoeBackward, ExpertsChoose) {
   expect_gradients({.tokens = 30, .expert_choice = ExpertChoice{2}}, GetParam());
+}
+
+/// Experts of many rows, whose tiles and steps end anywhere in the next one's.
+TEST_P(MoeBackward, RowsOfSeveralTiles) {
+  expect_gradients({.tokens = 150,
+                    .experts = 2,
+                    .h = 136,
+                    .i = 72,
+                    .router = routers::mixtral(1),
+                    .scheme = mixtral(1)},
+                   GetParam());
+}
+
+/// The gradients of experts that a token of NaN does not go to are those of a layer without it.
+TEST_P(MoeBackward, NanStaysWithItsExperts) {
+  const LayerCase c{.tokens = 40, .router = routers::mixtral(), .scheme = mixtral()};
+  LayerInputs in(c, GetParam());
+  const Stream stream(GetParam());
+  const Moe layer = moe(c.options());
+  const Tensor Y = Tensor::full({c.tokens, c.h}, NAN, c.dtype, GetParam()),
+               dY = Tensor::normal({c.tokens, c.h}, c.dtype, 0, 1, 77, GetParam());
+  constexpr int kToken = 0;
+  const auto gradients = [&](double x) {
+    in.X.slice(0, kToken, kToken + 1).copy_from(Tensor::full({1, c.h}, x, c.dtype, GetParam()));
+    const MoeSaved saved = layer.make_saved(in.X, in.weights);
+    layer.from_logits(stream, in.X, in.logits, in.weights, Y, saved);
+    Gradients d(c, in, false, 1);
+    layer.backward(stream, in.X, in.logits, in.weights, saved, dY, d.of);
+    return std::array{d.of.up.to_doubles(), d.of.down.to_doubles()};
+  };
+  const Routed routed = kept_choices(c, in);
+  const auto without = gradients(0), with = gradients(NAN);
+  for (std::size_t of = 0; of < 2; ++of) {
+    const std::size_t each = with[of].size() / static_cast<std::size_t>(c.experts);
+    for (std::size_t i = 0; i < with[of].size(); ++i) {
+      const int expert = static_cast<int>(i / each);
+      if (expert == routed.ids[0] || expert == routed.ids[1]) continue;
+      ASSERT_EQ(with[of][i], without[of][i]) << i;
+    }
+  }
 }
 
 TEST_P(MoeBackward, EmptyExpertsGetZeros) {

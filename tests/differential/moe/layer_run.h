@@ -103,7 +103,8 @@ inline Routed kept_choices(const LayerCase& c, const LayerInputs& in) {
   const Placement placed =
       place(routed, c.experts + c.shared,
             {.rows = c.capacity->rows.value(),
-             .priority = c.capacity->by_slot ? Priority::slot_major : Priority::token_major});
+             .priority = c.capacity->by_slot ? Priority::slot_major : Priority::token_major,
+             .group = c.capacity->group_tokens > 0 ? c.capacity->group_tokens : c.tokens});
   for (std::size_t i = 0; i < routed.ids.size(); ++i)
     if (placed.row_of[i] < 0) routed.ids[i] = -1;
   return routed;
@@ -139,13 +140,17 @@ inline void expect_outputs(const LayerCase& c, const LayerInputs& in, const Tens
   EXPECT_LE(std::sqrt(error), unit * std::sqrt(size));
 }
 
-inline void expect_layer(const LayerCase& c, Device device) {
+/// `layer` is of c's options.
+inline void expect_layer(const Moe& layer, const LayerCase& c, Device device) {
   SCOPED_TRACE(testing::Message() << c.tokens << " tokens, " << c.experts << " experts, k "
-                                  << c.router.k);
+                                  << c.router.k << ", h " << c.h << ", i " << c.i);
   const LayerInputs in(c, device);
   const Tensor Y = Tensor::full({c.tokens, c.h}, NAN, c.dtype, device);
-  moe(c.options()).from_logits(Stream(device), in.X, in.logits, in.weights, Y);
+  layer.from_logits(Stream(device), in.X, in.logits, in.weights, Y);
   expect_outputs(c, in, Y);
+}
+inline void expect_layer(const LayerCase& c, Device device) {
+  expect_layer(moe(c.options()), c, device);
 }
 
 }  // namespace tegula::test::experts

@@ -77,6 +77,15 @@ TEST_P(MoeLayer, Capacity) {
               .capacity = ExpertCapacity{.rows = rows, .by_slot = by_slot}});
 }
 
+TEST_P(MoeLayer, CapacityByGroups) {
+  expect({.tokens = 300,
+          .h = 16,
+          .i = 8,
+          .router = routers::gshard(),
+          .scheme = gshard(),
+          .capacity = ExpertCapacity{.rows = 60, .by_slot = true, .group_tokens = 256}});
+}
+
 TEST_P(MoeLayer, ExpertsChoose) {
   for (const auto& [tokens, experts] : {std::pair{1, 1}, {37, 6}, {50, 20}})
     for (const float factor : {0.5f, 2.0f, 100.0f})
@@ -99,26 +108,38 @@ TEST_P(MoeLayer, EqualBitsInEachRun) {
   EXPECT_EQ(run(), run());
 }
 
-/// Configurations that do not follow from the number of tokens: a token's bits do not depend on the
-/// others.
-TEST_P(MoeLayer, GivenTilesMakeTokensIndependent) {
+/// A token's bits do not depend on the others: with the router's own logits, too.
+class MoeBatches : public MoeLayer {
+ protected:
+  void expect_independent_tokens(const MoeOptions& options) const {
+    const LayerCase c{.tokens = 300, .router = options.router, .scheme = {}};
+    LayerInputs in(c, GetParam());
+    in.weights.router =
+        Tensor::normal({c.experts, c.h}, c.dtype, 0, 1 / std::sqrt(c.h), 9, GetParam());
+    const Moe layer = moe(options);
+    const auto run = [&](int from, int to) {
+      const Tensor Y = Tensor::full({to - from, c.h}, NAN, c.dtype, GetParam());
+      layer(Stream(GetParam()), in.X.slice(0, from, to), in.weights, Y);
+      return Y.to_doubles();
+    };
+    Row whole = run(0, c.tokens);
+    whole.erase(whole.begin(), whole.begin() + 17 * c.h);
+    whole.resize(static_cast<std::size_t>(6 * c.h));
+    EXPECT_EQ(run(17, 23), whole);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, MoeBatches, testing::ValuesIn(devices()), device_name);
+
+TEST_P(MoeBatches, ConfigurationsThatFollowFromNoBatch) {
+  expect_independent_tokens(
+      {.router = routers::qwen3(3), .experts = 6, .is_batch_invariant = true});
+}
+TEST_P(MoeBatches, GivenTiles) {
   const ExpertTileConfig tiles{.bm = 64, .bn = 64};
-  const LayerCase c{.tokens = 90,
-                    .router = routers::qwen3(3),
-                    .scheme = qwen3(3),
-                    .tiles = {.up = tiles, .down = tiles}};
-  const LayerInputs in(c, GetParam());
-  const Moe layer = moe(c.options());
-  const auto run = [&](int from, int to) {
-    const Tensor Y = Tensor::full({to - from, c.h}, NAN, c.dtype, GetParam());
-    layer.from_logits(Stream(GetParam()), in.X.slice(0, from, to), in.logits.slice(0, from, to),
-                      in.weights, Y);
-    return Y.to_doubles();
-  };
-  Row whole = run(0, 90);
-  whole.erase(whole.begin(), whole.begin() + 17 * c.h);
-  whole.resize(static_cast<std::size_t>(6 * c.h));
-  EXPECT_EQ(run(17, 23), whole);
+  expect_independent_tokens({.router = routers::qwen3(3),
+                             .experts = 6,
+                             .tiles = {.up = tiles, .down = tiles},
+                             .is_batch_invariant = true});
 }
 
 /// The weights' router, whose logits are exact sums of small integers.

@@ -23,12 +23,14 @@ struct RoutingCase {
   int tokens = 16, experts = 8, shared = 0;
   int capacity = -1;
   bool by_slot = false, in_one_launch = false;
+  int group_tokens = 0;
 
   tegula::experts::PlacementShape shape(int k) const {
     return {.experts = experts + shared,
             .k = k + shared,
             .has_capacity = capacity >= 0,
-            .by_slot = by_slot};
+            .by_slot = by_slot,
+            .group_tokens = group_tokens};
   }
 };
 
@@ -53,18 +55,20 @@ inline RoutedTensors run_routing(const Router& router, const RoutingCase& c, con
     return Tensor::full(dims, -7, DType::i32, device);
   };
   const Tensor counts = integers({tiles, shape.bins()}),
-               group_counts = integers({groups, shape.bins()}), bases = integers({shape.bins()});
+               group_counts = integers({groups, shape.bins()}),
+               bases = integers({shape.competitions(groups), shape.bins()}),
+               kept = integers({shape.competitions(groups), shape.experts});
   const RoutedTensors r{
       integers({c.tokens, shape.k}), Tensor::full({c.tokens, shape.k}, NAN, DType::f32, device),
       integers({c.tokens, shape.k}), integers({c.tokens * shape.k}),
       integers({shape.experts + 1}), integers({kTileRowChoices, shape.experts + 1})};
   const Tensor arrivals = Tensor::zeros({1 + groups}, DType::u32, device);
   const auto route = kernel("moe_route", RouteTokens{router, shape, c.shared, c.in_one_launch});
-  route(logits, bias, arrivals, counts, group_counts, bases, r.offsets, r.first_tiles, r.ids,
+  route(logits, bias, arrivals, counts, group_counts, bases, kept, r.offsets, r.first_tiles, r.ids,
         r.weights, r.row_of, r.slot_of, c.capacity);
   for (const double n : arrivals.to_doubles()) EXPECT_EQ(n, 0);
   if (!c.in_one_launch)
-    kernel("moe_place", PlaceTokens{shape})(r.ids, counts, group_counts, bases, r.offsets,
+    kernel("moe_place", PlaceTokens{shape})(r.ids, counts, group_counts, bases, kept, r.offsets,
                                             r.first_tiles, r.row_of, r.slot_of, c.capacity);
   return r;
 }
@@ -87,6 +91,7 @@ inline void expect_placed(const RoutedTensors& got, const RoutingCase& c, int k)
   const Routed chosen{k + c.shared, ints(got.ids), got.weights.to_doubles()};
   Capacity capacity{.priority = c.by_slot ? Priority::slot_major : Priority::token_major};
   if (c.capacity >= 0) capacity.rows = c.capacity;
+  if (c.group_tokens > 0) capacity.group = c.group_tokens;
   const Placement want = place(chosen, c.experts + c.shared, capacity);
   EXPECT_EQ(ints(got.offsets), want.offsets);
   EXPECT_EQ(ints(got.row_of), want.row_of);

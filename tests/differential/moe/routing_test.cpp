@@ -41,7 +41,18 @@ TEST_P(MoeRouting, LimitedGroupsAndSelectionBias) {
 }
 
 TEST_P(MoeRouting, AnyNumberOfExpertsAndChoices) {
-  for (const auto& [experts, k] : {std::pair{1, 1}, {7, 7}, {64, 5}, {160, 6}, {384, 8}, {512, 10}})
+  for (const auto& [experts, k] : {std::pair{1, 1},
+                                   {7, 7},
+                                   {64, 2},
+                                   {64, 5},
+                                   {160, 3},
+                                   {160, 6},
+                                   {256, 4},
+                                   {256, 8},
+                                   {384, 8},
+                                   {384, 9},
+                                   {512, 1},
+                                   {512, 10}})
     expect_scheme(routers::qwen3(k), qwen3(k), {.tokens = 19, .experts = experts});
 }
 
@@ -61,6 +72,23 @@ TEST_P(MoeRouting, Capacity) {
     for (const bool by_slot : {false, true})
       expect_scheme(routers::gshard(), gshard(),
                     {.tokens = 50, .experts = 6, .capacity = capacity, .by_slot = by_slot});
+}
+
+/// Groups that 16 tiles, or 32, make up, the last one with fewer tokens.
+TEST_P(MoeRouting, CapacityByGroups) {
+  for (const int capacity : {0, 40, 1000})
+    for (const bool by_slot : {false, true})
+      for (const int group_tokens : {256, 512})
+        expect_scheme(routers::gshard(), gshard(),
+                      {.tokens = 800,
+                       .experts = 6,
+                       .capacity = capacity,
+                       .by_slot = by_slot,
+                       .group_tokens = group_tokens});
+}
+
+TEST_P(MoeRouting, MoreGroupsOfTilesThanAreReadAtOnce) {
+  expect_scheme(routers::mixtral(1), mixtral(1), {.tokens = 4500, .experts = 3});
 }
 
 TEST_P(MoeRouting, OneExpertTakesAll) {
@@ -119,6 +147,42 @@ TEST_P(MoeRouting, RouterBiasAndNoise) {
   for (std::size_t i = 0; i < noisy.size(); ++i) noisy[i] += n[i] * std::log(2.0);
   expect_routed(run_routing(routers::noisy_top_k(3, zeros, noise), c, logits),
                 route(mixtral(3), noisy, 9));
+}
+
+/// By central differences of noise * softplus(noise logits).
+TEST_P(MoeRouting, GradientOfNoiseLogits) {
+  const auto normal = [&](std::uint64_t seed) {
+    return Tensor::normal({21, 9}, DType::f32, 0, 1, seed, GetParam());
+  };
+  const Tensor dz = normal(1), x = normal(2), noise = normal(3),
+               got = Tensor::full({21, 9}, NAN, DType::f32, GetParam());
+  routers::noisy_top_k_gradient(Stream(GetParam()), dz, x, noise, got);
+  const Row d = dz.to_doubles(), at = x.to_doubles(), n = noise.to_doubles(), g = got.to_doubles();
+  const auto softplus = [](double v) { return std::log1p(std::exp(v)); };
+  for (std::size_t i = 0; i < g.size(); ++i)
+    ASSERT_NEAR(g[i], d[i] * n[i] * (softplus(at[i] + 1e-5) - softplus(at[i] - 1e-5)) / 2e-5, 1e-5);
+}
+
+TEST_P(MoeRouting, JitterIsUniformAndFollowsTheSeed) {
+  const int rows = 40, columns = 72;
+  const Tensor X = Tensor::full({rows, columns}, 1, DType::f16, GetParam());
+  const auto run = [&](std::int64_t seed) {
+    const Tensor out = Tensor::full({rows, columns}, NAN, DType::f16, GetParam());
+    routers::jitter(Stream(GetParam()), X, 0.25f, Tensor::from(std::vector<i64>{seed}, GetParam()),
+                    out);
+    return out.to_doubles();
+  };
+  const Row first = run(1);
+  double sum = 0, squares = 0;
+  for (double v : first) {
+    ASSERT_GE(v, 0.75);
+    ASSERT_LE(v, 1.25);
+    sum += v, squares += (v - 1) * (v - 1);
+  }
+  EXPECT_NEAR(sum / (rows * columns), 1, 0.01);
+  EXPECT_NEAR(squares / (rows * columns), 0.25 * 0.25 / 3, 0.001);
+  EXPECT_EQ(run(1), first);
+  EXPECT_NE(run(2), first);
 }
 
 }  // namespace

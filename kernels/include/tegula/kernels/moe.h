@@ -30,7 +30,8 @@ ExpertActivation relu_squared();
 ExpertActivation clamped_swiglu(float limit = 7, float alpha = 1.702f);
 
 /// How many rows an expert takes: max(at_least, ceil(factor * k * tokens / experts)), or `rows`
-/// where that is given. Choices beyond are dropped: they count as 0.
+/// where that is given. Choices beyond are dropped: they count as 0. CompileError for groups of
+/// another number of tokens.
 struct ExpertCapacity {
   float factor = 1.25f;
   int at_least = 0;
@@ -38,6 +39,9 @@ struct ExpertCapacity {
   /// All first choices claim rows before all second ones (Mesh TensorFlow, GShard); else tokens do
   /// in order, with all their choices.
   bool by_slot = false;
+  /// Tokens compete in groups of so many, a multiple of 256, each with rows of its own (GShard):
+  /// the formula's tokens are those of a group. 0: all tokens of a call.
+  int group_tokens = 0;
 };
 
 /// Routing by experts (Zhou et al. 2022): each takes the min(T, ceil(factor T / E)) tokens whose
@@ -70,6 +74,10 @@ struct MoeOptions {
   /// Instead of `router` and `capacity`; there are no shared experts.
   std::optional<ExpertChoice> expert_choice = {};
   MoeTiles tiles = {};
+  /// Configurations follow from no number of tokens, so that a token's output has the same bits
+  /// whatever else is in the batch, if neither `capacity` nor `expert_choice` lets tokens compete.
+  /// Tiles that are left out are 64 rows high.
+  bool is_batch_invariant = false;
 };
 
 /// Parameters of a layer, of the type of X. E experts and S shared ones, hidden size h,

@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <source_location>
 
 #include "tegula/tegula.h"
 
@@ -75,9 +76,19 @@ struct DeepSeekV3 {
 /// groups, weights scale * score / sum (DeepSeek-V3; Kimi-K2 with one group).
 Router deepseek_v3(Tensor bias, DeepSeekV3 options = {});
 /// Top k of logits + noise * softplus(noise_logits), softmax over these (Shazeer et al. 2017):
-/// `noise` normal and `noise_logits`, f32 [tokens, experts], both filled anew for every step. The
-/// gradient of the noise logits is that of the logits times noise * sigmoid(noise_logits).
+/// `noise` normal and `noise_logits`, f32 [tokens, experts], both filled anew for every step.
 Router noisy_top_k(int k, Tensor noise_logits, Tensor noise);
+/// Its gradient of the noise logits: that of the logits times noise * sigmoid(noise_logits), all
+/// f32 [tokens, experts]. CompileError for other tensors.
+void noisy_top_k_gradient(const Stream& stream, const Tensor& dlogits, const Tensor& noise_logits,
+                          const Tensor& noise, const Tensor& dnoise_logits,
+                          Loc at = std::source_location::current());
+/// out = X * (1 + epsilon * (2 u - 1)), u uniform in [0, 1): Switch Transformer's jitter of what
+/// the router multiplies, X bf16 or f16 [tokens, h], in training. `out` is of X's type and shape,
+/// or X itself. `seed` i64 [1] is read at every call, so that a graph draws anew when it has
+/// changed: element i takes rand(seed, i). CompileError for other tensors.
+void jitter(const Stream& stream, const Tensor& X, float epsilon, const Tensor& seed,
+            const Tensor& out, Loc at = std::source_location::current());
 /// Scores sqrt(softplus(z)), weights divided by their sum.
 Router sqrt_softplus(int k);
 

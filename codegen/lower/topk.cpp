@@ -1,0 +1,338 @@
+#include "codegen/lower/topk.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "codegen/lower/shuffle.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+constexpr int kMaxKeptBits = 5, kMinBits = 5, kMaxBits = 11;
+/// Bytes of a key; keys that a shared store moves at once.
+constexpr std::int64_t kKeyBytes = 4, kVector = 4;
+
+int log2_ceil(std::int64_t n) { return std::bit_width(static_cast<std::uint64_t>(n - 1)); }
+
+/// Bits of a coordinate that move along an axis, with their steps.
+std::vector<std::pair<int, int>> steps_along(const LinearLayout& layout, HwDim in, int axis) {
+  std::vector<std::pair<int, int>> steps;
+  for (int bit = 0; bit < layout.in_bits(in); ++bit)
+    if (const int step = layout.basis(in, bit)[axis]) steps.emplace_back(bit, step);
+  return steps;
+}
+
+/// Comparators of Batcher's odd-even merge sort of 2^n elements, layer by layer.
+std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> merge_sort_layers(std::int64_t n) {
+  std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> layers;
+  for (std::int64_t run = 1; run < n; run *= 2)
+    for (std::int64_t step = run; step >= 1; step /= 2) {
+      auto& layer = layers.emplace_back();
+      for (std::int64_t at = step % run; at + step < n; at += 2 * step)
+        for (std::int64_t i = at; i < std::min(at + step, n - step); ++i)
+          if (i / (2 * run) == (i + step) / (2 * run)) layer.emplace_back(i, i + step);
+    }
+  return layers;
+}
+
+}  // namespace
+
+bool PackedTopk::is_possible(const LinearLayout& layout, int axis, std::int64_t count) {
+  const int kept = log2_ceil(count), bits = layout.bits(axis);
+  if (kept > kMaxKeptBits || bits < kMinBits || bits > kMaxBits) return false;
+  if (!steps_along(layout, HwDim::Warp, axis).empty()) return false;
+  int low = 0;
+  for (const auto& [bit, step] : steps_along(layout, HwDim::Register, axis))
+    if (step < 1 << kept) ++low;
+  return low == kept;
+}
+
+PackedTopk::PackedTopk(Lowering& l, SortKey& key, const LinearLayout& layout, int axis,
+                       std::int64_t count)
+    : l_(l),
+      key_(key),
+      layout_(layout),
+      axis_(axis),
+      count_(count),
+      kept_(std::int64_t{1} << log2_ceil(count)),
+      index_mask_((std::uint64_t{1} << layout.bits(axis)) - 1) {
+  for (const auto& [bit, step] : steps_along(layout, HwDim::Lane, axis)) lane_bits_.push_back(bit);
+  find_registers();
+}
+
+Dims PackedTopk::row_of(Dims index) const {
+  index[axis_] = 0;
+  return index;
+}
+
+void PackedTopk::find_registers() {
+  std::vector<std::pair<std::int64_t, std::int64_t>> places;  // row, index
+  for (int r = 0; r < layout_.registers(); ++r) {
+    const Dims index = layout_.apply({.reg = r});
+    auto row = std::ranges::find(row_index_, row_of(index));
+    if (row == row_index_.end()) row = row_index_.insert(row, row_of(index));
+    places.emplace_back(row - row_index_.begin(), index[axis_]);
+  }
+  order_.resize(places.size());
+  std::iota(order_.begin(), order_.end(), 0);
+  std::ranges::sort(order_, {},
+                    [&](std::int64_t r) { return places[static_cast<std::size_t>(r)]; });
+}
+
+Value PackedTopk::number(std::uint64_t v) {
+  return l_.b.constant(Type::scalar(DType::u32), static_cast<std::int64_t>(v));
+}
+Value PackedTopk::bits_of(Value v, DType dtype) {
+  return l_.b.op(Opcode::Bitcast, {v}, l_.type(v).with_dtype(dtype));
+}
+
+Value PackedTopk::expanded(Value of_rows, std::int64_t each) {
+  Indices indices;
+  for (std::int64_t i = 0; i < rows() * each; ++i) indices.push_back(i / each);
+  return l_.regs(of_rows, indices);
+}
+Value PackedTopk::part_of_rows(Value v, std::int64_t each, std::int64_t first, std::int64_t count) {
+  Indices indices;
+  for (std::int64_t row = 0; row < rows(); ++row)
+    for (std::int64_t i = 0; i < count; ++i) indices.push_back(row * each + first + i);
+  return l_.regs(v, indices);
+}
+
+Tuple PackedTopk::from_lane(const Tuple& v, int bit) {
+  Tuple out;
+  for (Value x : v) out.push_back(shuffle(l_, x, l_.b.i32(1 << bit), "xor"));
+  return out;
+}
+
+/// One element of each row by `f`, which combines two tuples, over registers and lanes.
+template <class F>
+Tuple PackedTopk::fold_rows(Tuple v, const F& f) {
+  const auto half = [&](std::int64_t each, std::int64_t first) {
+    Tuple out;
+    for (Value x : v) out.push_back(part_of_rows(x, each, first, each / 2));
+    return out;
+  };
+  for (std::int64_t each = per_row(); each > 1; each /= 2)
+    v = f(half(each, 0), half(each, each / 2));
+  for (int bit : lane_bits_) v = f(v, from_lane(v, bit));
+  return v;
+}
+
+// ---- the network --------------------------------------------------------------------------------
+
+/// The pairs of each run of kept_ words come into order.
+Value PackedTopk::exchange(Value words, const Pairs& pairs) {
+  const std::int64_t all = l_.type(words).count();
+  Indices first, second, back(static_cast<std::size_t>(all));
+  for (std::int64_t run = 0; run < all; run += kept_)
+    for (const auto& [a, b] : pairs) first.push_back(run + a), second.push_back(run + b);
+  const auto count = static_cast<std::int64_t>(first.size());
+  std::iota(back.begin(), back.end(), 2 * count);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    back[static_cast<std::size_t>(first[i])] = static_cast<std::int64_t>(i);
+    back[static_cast<std::size_t>(second[i])] = count + static_cast<std::int64_t>(i);
+  }
+  const Value a = l_.regs(words, first), b = l_.regs(words, second);
+  const std::vector<Value> parts{l_.b.op(Opcode::Min, {a, b}), l_.b.op(Opcode::Max, {a, b}), words};
+  return l_.regs(l_.concat(parts), back);
+}
+
+Value PackedTopk::sort_runs(Value words) {
+  for (const Pairs& layer : merge_sort_layers(kept_)) words = exchange(words, layer);
+  return words;
+}
+
+/// Sorts bitonic runs.
+Value PackedTopk::clean(Value words) {
+  for (std::int64_t step = kept_ / 2; step >= 1; step /= 2) {
+    Pairs pairs;
+    for (std::int64_t i = 0; i < kept_; ++i)
+      if ((i & step) == 0) pairs.emplace_back(i, i + step);
+    words = exchange(words, pairs);
+  }
+  return words;
+}
+
+/// The better half of each two sorted runs.
+Value PackedTopk::halve(Value words) {
+  Indices first, second;
+  for (std::int64_t run = 0; run < l_.type(words).count(); run += 2 * kept_)
+    for (std::int64_t i = 0; i < kept_; ++i)
+      first.push_back(run + i), second.push_back(run + 2 * kept_ - 1 - i);
+  return clean(l_.b.op(Opcode::Min, {l_.regs(words, first), l_.regs(words, second)}));
+}
+
+/// The better half of the thread's run and that of another lane.
+Value PackedTopk::meet(Value words, int lane_bit) {
+  Indices back;
+  for (std::int64_t i = 0; i < l_.type(words).count(); ++i) back.push_back(i ^ (kept_ - 1));
+  const Tuple other = from_lane({l_.regs(words, back)}, lane_bit);
+  return clean(l_.b.op(Opcode::Min, {words, other[0]}));
+}
+
+// ---- exact keys ---------------------------------------------------------------------------------
+
+/// Offset in shared memory, [registers / kVector][thread][kVector], of an element of the row.
+Value PackedTopk::offset_of(Value index) {
+  const std::int64_t vector = std::min(kVector, registers()),
+                     threads = 32 * std::int64_t{l_.warps()};
+  Indices weights(static_cast<std::size_t>(layout_.bits(axis_)));
+  const auto weight = [&](int step) -> std::int64_t& {
+    return weights[static_cast<std::size_t>(std::countr_zero(static_cast<unsigned>(step)))];
+  };
+  std::vector<int> in_registers;
+  for (const auto& [bit, step] : steps_along(layout_, HwDim::Register, axis_))
+    in_registers.push_back(step);
+  std::ranges::sort(in_registers);
+  for (std::size_t i = 0; i < in_registers.size(); ++i) {
+    const std::int64_t r = std::int64_t{1} << i;
+    weight(in_registers[i]) = kKeyBytes * (r < vector ? r : r * threads);
+  }
+  for (const auto& [bit, step] : steps_along(layout_, HwDim::Lane, axis_))
+    weight(step) = kKeyBytes * vector * (std::int64_t{1} << bit);
+  Value sum;
+  for (std::size_t first = 0; first < weights.size();) {
+    std::size_t end = first + 1;
+    while (end < weights.size() && weights[end] == 2 * weights[end - 1]) ++end;
+    const Value shifted =
+        first == 0 ? index
+                   : l_.b.op(Opcode::Shr, {index, l_.b.i32(static_cast<std::int64_t>(first))});
+    const Value part =
+        l_.b.op(Opcode::And, {shifted, l_.b.i32((std::int64_t{1} << (end - first)) - 1)});
+    const Value bytes = l_.b.mul(part, l_.b.i32(weights[first]));
+    sum = sum ? l_.b.add(sum, bytes) : bytes;
+    first = end;
+  }
+  return sum;
+}
+
+/// The keys of elements [rows][kept] by their indices.
+Value PackedTopk::read_back(Value index) {
+  const std::int64_t vector = std::min(kVector, registers()),
+                     threads = 32 * std::int64_t{l_.warps()};
+  const Value base = l_.scratch(registers() * threads * kKeyBytes, 16);
+  const auto place = [&](Value lane) {
+    const Value thread = l_.b.add(l_.b.mul(l_.coordinate(HwDim::Warp), l_.b.i32(32)), lane);
+    return l_.b.add(l_.b.mul(thread, l_.b.i32(vector * kKeyBytes)), base);
+  };
+  Indices slots, of_rows;
+  for (std::int64_t r = 0; r < registers(); r += vector) slots.push_back(r * threads * kKeyBytes);
+  for (std::int64_t i = 0; i < rows() * kept_; ++i) {
+    const std::int64_t r = i / kept_ * per_row();
+    of_rows.push_back(kKeyBytes * (r / vector * vector * threads + r % vector));
+  }
+  std::int64_t along = 0;
+  for (int bit : lane_bits_) along |= std::int64_t{1} << bit;
+  const Value lane = l_.coordinate(HwDim::Lane),
+              first = l_.b.op(Opcode::And, {lane, l_.b.i32(31 & ~along)});
+  l_.barrier();
+  l_.b.effect(Opcode::StShared, {l_.b.add(l_.constants(DType::i32, slots), place(lane)), keys_},
+              {{AttrName::width, static_cast<int>(vector)}});
+  l_.barrier();
+  const Value from =
+      l_.b.add(l_.b.add(l_.constants(DType::i32, of_rows), place(first)), offset_of(index));
+  return l_.b.op(Opcode::LdShared, {from}, Type::vec({DType::u32, false}, rows() * kept_),
+                 {{AttrName::width, 1}});
+}
+
+Value PackedTopk::any_of(Value flags) {
+  Value v = l_.as_vec(flags);
+  while (l_.type(v).count() > 1) {
+    const std::int64_t n = l_.type(v).count(), half = n / 2;
+    Indices low(static_cast<std::size_t>(half)), high = low;
+    std::iota(low.begin(), low.end(), 0);
+    std::iota(high.begin(), high.end(), half);
+    std::vector<Value> parts{l_.b.op(Opcode::Or, {l_.regs(v, low), l_.regs(v, high)})};
+    if (n % 2 != 0) parts.push_back(l_.regs(v, Indices{n - 1}));
+    v = l_.concat(parts);
+  }
+  return l_.b.op(Opcode::Regs, {v}, {{AttrName::indices, Ints{0}}});
+}
+
+/// True in threads of a row whose best elements may be others, or be in another order.
+Value PackedTopk::is_wrong(Value words, Value best) {
+  const auto last = [&](Value v) { return part_of_rows(v, kept_, count_ - 1, 1); };
+  const auto better = [&](Value keys, std::int64_t each) {
+    return l_.b.cast(l_.b.cmp("lt", keys, expanded(last(best), each)), DType::i32);
+  };
+  // Words of NaN and of what is absent are alike.
+  Value wrong = any_of(l_.b.cmp("ge", last(words), number(~index_mask_ & 0xffffffffu)));
+  const auto also = [&](Value flags) { wrong = l_.b.op(Opcode::Or, {wrong, any_of(flags)}); };
+  if (count_ > 1)
+    also(l_.b.cmp("gt", part_of_rows(best, kept_, 0, count_ - 1),
+                  part_of_rows(best, kept_, 1, count_ - 1)));
+  const auto sum = [&](const Tuple& a, const Tuple& b) { return Tuple{l_.b.add(a[0], b[0])}; };
+  const Value in_row = fold_rows({better(keys_, per_row())}, sum)[0];
+  const Value of_best = better(best, kept_);
+  Value among_best = part_of_rows(of_best, kept_, 0, 1);
+  for (std::int64_t i = 1; i < count_; ++i)
+    among_best = l_.b.add(among_best, part_of_rows(of_best, kept_, i, 1));
+  also(l_.b.cmp("ne", in_row, among_best));
+  return wrong;
+}
+
+/// The best one of each row among the elements behind (last_key, last_at).
+Tuple PackedTopk::next_best(Value last_key, Value last_at) {
+  const Value is_behind =
+      key_.less({expanded(last_key, per_row()), expanded(last_at, per_row())}, {keys_, at_});
+  const Tuple behind{l_.b.select(is_behind, keys_, number(0xffffffffu)),
+                     l_.b.select(is_behind, at_, l_.b.i32(INT32_MAX))};
+  return fold_rows(behind, [&](const Tuple& a, const Tuple& b) {
+    const Value is_better = key_.less(b, a);
+    return Tuple{l_.b.select(is_better, b[0], a[0]), l_.b.select(is_better, b[1], a[1])};
+  });
+}
+
+Tuple PackedTopk::search() {
+  const Value none = l_.splat(number(0), rows()), front = l_.splat(l_.b.i32(-1), rows()),
+              no_keys = l_.splat(number(0), rows() * kept_),
+              no_at = l_.splat(l_.b.i32(0), rows() * kept_);
+  const std::vector<Value> inits{none, front, no_keys, no_at};
+  const OpId loop = l_.b.make_for(l_.b.i32(0), l_.b.i32(count_), l_.b.i32(1), inits);
+  const RegionId body = l_.to[loop].regions[0], outer = l_.b.region();
+  const std::vector<Value> args(l_.to[body].args.begin(), l_.to[body].args.end());
+  l_.b.at_end(body);
+  const Tuple best = next_best(args[1], args[2]);
+  Indices places;
+  for (std::int64_t i = 0; i < rows() * kept_; ++i) places.push_back(i % kept_);
+  const Value is_here = l_.b.cmp("eq", l_.constants(DType::i32, places), args[0]);
+  l_.b.yield(std::vector<Value>{best[0], best[1],
+                                l_.b.select(is_here, expanded(best[0], kept_), args[3]),
+                                l_.b.select(is_here, expanded(best[1], kept_), args[4])});
+  l_.b.at_end(outer);
+  return {l_.to[loop].results[2], l_.to[loop].results[3]};
+}
+
+Tuple PackedTopk::run(const Tuple& keys, const LinearLayout& result) {
+  keys_ = l_.regs(keys[0], order_), at_ = l_.regs(keys[1], order_);
+  Value words =
+      l_.b.op(Opcode::Or, {l_.b.op(Opcode::And, {keys_, number(~index_mask_ & 0xffffffffu)}),
+                           bits_of(at_, DType::u32)});
+  words = sort_runs(words);
+  for (std::int64_t runs = per_row() / kept_; runs > 1; runs /= 2) words = halve(words);
+  for (int bit : lane_bits_) words = meet(words, bit);
+  const Value at = bits_of(l_.b.op(Opcode::And, {words, number(index_mask_)}), DType::i32),
+              best = read_back(at);
+  const Value searches = l_.b.op(Opcode::Vote, {is_wrong(words, best)}, {{AttrName::kind, "any"}});
+  const std::vector<Type> types{l_.type(best), l_.type(at)};
+  const OpId branch = l_.b.make_if(searches, types);
+  const RegionId outer = l_.b.region();
+  l_.b.at_end(l_.to[branch].regions[0]);
+  l_.b.yield(search());
+  l_.b.at_end(l_.to[branch].regions[1]);
+  l_.b.yield(std::vector<Value>{best, at});
+  l_.b.at_end(outer);
+  Indices places;
+  for (int r = 0; r < result.registers(); ++r) {
+    const Dims index = result.apply({.reg = r});
+    const auto row = std::ranges::find(row_index_, row_of(index)) - row_index_.begin();
+    places.push_back(row * kept_ + index[axis_]);
+  }
+  return {l_.regs(l_.to[branch].results[0], places), l_.regs(l_.to[branch].results[1], places)};
+}
+
+}  // namespace tegula::codegen

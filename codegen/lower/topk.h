@@ -1,0 +1,75 @@
+#pragma once
+// The best few elements along an axis by words that hold a key and an index together.
+#include "codegen/lower/sort_key.h"
+#include "ir/layout/linear_layout.h"
+
+namespace tegula::codegen {
+
+/// Selects the best elements of rows that lie in the registers and lanes of a warp, from keys in
+/// SortKey's form of two registers.
+///
+/// A word has the upper bits of the key and, in place of the others, the index, so that a
+/// comparator is a minimum and a maximum. Each thread sorts its elements in runs, keeps the better
+/// half of two runs until it has one, and then of its run and that of another lane. Only elements
+/// whose keys differ in the bits that are left out may come out in a wrong order. This is tested:
+/// the exact keys of the best must ascend, and no other element of the row may be better than the
+/// last of them. A warp with a row that fails searches again by exact keys, one place after the
+/// other, in a loop.
+class PackedTopk {
+ public:
+  /// `kept_bits`: the best 2^kept_bits are found of which the first `count` are wanted.
+  PackedTopk(Lowering& l, SortKey& key, const ir::LinearLayout& layout, int axis,
+             std::int64_t count);
+
+  /// Whether rows of that layout, of 4-byte keys, are selected from in this way: threads hold whole
+  /// runs, no row is in two warps, and there are enough bits for the index.
+  static bool is_possible(const ir::LinearLayout& layout, int axis, std::int64_t count);
+
+  /// Keys and indices of the best in the registers of `result`.
+  Tuple run(const Tuple& keys, const ir::LinearLayout& result);
+
+ private:
+  using Pairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  using Indices = std::vector<std::int64_t>;
+
+  void find_registers();
+  ir::Dims row_of(ir::Dims index) const;
+  std::int64_t registers() const { return static_cast<std::int64_t>(order_.size()); }
+  std::int64_t per_row() const { return registers() / rows(); }
+  std::int64_t rows() const { return static_cast<std::int64_t>(row_index_.size()); }
+
+  ir::Value number(std::uint64_t v);
+  ir::Value bits_of(ir::Value v, DType dtype);
+  ir::Value expanded(ir::Value of_rows, std::int64_t each);
+  /// `count` of each row's `each` registers, from the `first` on.
+  ir::Value part_of_rows(ir::Value v, std::int64_t each, std::int64_t first, std::int64_t count);
+  template <class F>
+  Tuple fold_rows(Tuple of_registers, const F& f);
+  Tuple from_lane(const Tuple& v, int bit);
+
+  ir::Value exchange(ir::Value words, const Pairs& pairs);
+  ir::Value sort_runs(ir::Value words);
+  ir::Value clean(ir::Value words);
+  ir::Value halve(ir::Value words);
+  ir::Value meet(ir::Value words, int lane_bit);
+
+  ir::Value read_back(ir::Value index);
+  ir::Value offset_of(ir::Value index);
+  ir::Value is_wrong(ir::Value words, ir::Value best);
+  ir::Value any_of(ir::Value flags);
+  Tuple search();
+  Tuple next_best(ir::Value last_key, ir::Value last_at);
+
+  Lowering& l_;
+  SortKey& key_;
+  const ir::LinearLayout& layout_;
+  int axis_;
+  std::int64_t count_, kept_;
+  std::uint64_t index_mask_;
+  Indices order_;  ///< registers by row, in each by index
+  std::vector<ir::Dims> row_index_;
+  std::vector<int> lane_bits_;
+  ir::Value keys_, at_;  ///< in that order
+};
+
+}  // namespace tegula::codegen

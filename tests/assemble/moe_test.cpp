@@ -1,0 +1,51 @@
+// Kernels of layers of experts, assembled: products on wgmma, and none that spills.
+#include "kernels/moe/layer_kernels.h"
+#include "tests/assemble/assembled.h"
+
+namespace tegula::test {
+namespace {
+
+class AssembledMoe : public Assembled {};
+
+/// Forward and backward of 400 tokens by 2 experts, on the host.
+void train() {
+  constexpr int kTokens = 400, kExperts = 2, kHidden = 256, kInner = 128;
+  const auto like = [](Dims shape, DType dtype) {
+    return Tensor::zeros(shape, dtype, Device::cpu());
+  };
+  const auto bf = [&](Dims shape) { return like(shape, DType::bf16); };
+  const Moe layer = moe({.router = routers::mixtral(1), .experts = kExperts});
+  const MoeWeights w{.up = bf({kExperts, 2 * kInner, kHidden}),
+                     .down = bf({kExperts, kHidden, kInner})};
+  const Tensor X = bf({kTokens, kHidden}), Y = bf({kTokens, kHidden}),
+               logits = like({kTokens, kExperts}, DType::f32);
+  const MoeSaved saved = layer.make_saved(X, w);
+  layer.from_logits(Stream(Device::cpu()), X, logits, w, Y, saved);
+  layer.backward(Stream(Device::cpu()), X, logits, w, saved, Y,
+                 {.X = bf({kTokens, kHidden}), .up = bf(w.up.shape()), .down = bf(w.down.shape())});
+}
+
+TEST_F(AssembledMoe, ProductsOfTrainingAreWgmma) {
+  const std::vector<std::string> names{"moe_up", "moe_down", "moe_hidden_gradient",
+                                       "moe_row_gradient", "moe_weight_gradient"};
+  for (const ir::Kernel& tile : all_traced(names, train)) {
+    SCOPED_TRACE(tile.info.name);
+    for (const runtime::Backend backend : here()) expect_clean(tile, "sm_90a", true, backend);
+  }
+}
+
+/// Registers of 16 tokens' logits, twice: as keys and as words of a network.
+TEST_F(AssembledMoe, RoutingDoesNotSpill) {
+  for (const auto& [experts, k] : {std::pair{8, 2}, {128, 8}, {256, 8}, {512, 10}}) {
+    SCOPED_TRACE(experts);
+    const ir::Kernel tile = traced("moe_route_and_place", [&] {
+      const Moe layer = moe({.router = routers::qwen3(k), .experts = experts});
+      layer.route(Stream(Device::cpu()), Tensor::zeros({20, experts}, DType::f32, Device::cpu()),
+                  {}, layer.make_routing(20, Device::cpu()));
+    });
+    for (const runtime::Backend backend : here()) expect_clean(tile, "sm_90a", false, backend);
+  }
+}
+
+}  // namespace
+}  // namespace tegula::test

@@ -1,0 +1,31 @@
+// 200 random layers of experts on the GPU, in eight parts of which each ends within a minute; twin:
+// tests/fuzz/moe_test.cpp on the simulator.
+#include "tests/fuzz/random_moe.h"
+#include "tests/gpu/by_back_end.h"
+
+namespace tegula::test::experts {
+namespace {
+
+constexpr std::uint64_t kParts = 8;
+
+class RandomMoeOnGpu : public ByBackEnd {};
+INSTANTIATE_TEST_SUITE_P(BackEnds, RandomMoeOnGpu, testing::Values("llvm", "nvrtc"),
+                         [](const auto& info) { return std::string(info.param); });
+
+/// TEGULA_FUZZ_PROGRAMS layers of each part.
+void run_part(std::uint64_t part) {
+  const std::uint64_t count = fuzz::number_from_env("TEGULA_FUZZ_PROGRAMS", 200 / kParts);
+  run_random_layers(1 + part * count / kLayersOfSeed, count, Device::cuda());
+}
+
+TEST_P(RandomMoeOnGpu, Part0) { run_part(0); }
+TEST_P(RandomMoeOnGpu, Part1) { run_part(1); }
+TEST_P(RandomMoeOnGpu, Part2) { run_part(2); }
+TEST_P(RandomMoeOnGpu, Part3) { run_part(3); }
+TEST_P(RandomMoeOnGpu, Part4) { run_part(4); }
+TEST_P(RandomMoeOnGpu, Part5) { run_part(5); }
+TEST_P(RandomMoeOnGpu, Part6) { run_part(6); }
+TEST_P(RandomMoeOnGpu, Part7) { run_part(7); }
+
+}  // namespace
+}  // namespace tegula::test::experts
