@@ -30,8 +30,7 @@ WinnerTable::Family& WinnerTable::loaded(const TuningKey& key) {
     }
   };
   add_absent(bundled_winners(key.device, key.family, key.version));
-  if (!shipped_.empty())
-    add_absent(shipped_winners(shipped_, key.device, key.family, key.version));
+  if (!shipped_.empty()) add_absent(shipped_winners(shipped_, key.device, key.family, key.version));
   known = std::make_shared<const std::vector<Winner>>(std::move(all));
   return known;
 }

@@ -66,5 +66,52 @@ TEST(EvalPrograms, ARelaxedStoreOrdersNothing) {
   EXPECT_THAT(hand_over("relaxed").findings, Contains(HasSubstr("without an order")));
 }
 
+/// Each of three programs writes its number plus 1; behind the barrier each sums what all wrote.
+constexpr std::string_view kMeeting =
+    R"(kernel @m tile (%x: view<?xi32, inout>, %o: view<?xi32, out>, %later: view<?xu64, out>) {
+    launch {
+      %three = const [value = 3] : i32
+      %one = const [value = 1] : i32
+      yield %three, %one, %one
+    }
+    %zero = const [value = 0] : i32
+    %unit = const [value = 1] : i32
+    %p = program_id [axis = 0] : i32
+    %v = add %p, %unit : i32
+    %begin = read_register [kind = "clock"] : u64
+    store_view %x, %v, %p [axes = []]
+    grid_barrier
+    %all = load_view %x, %zero [axes = [0]] : tile<4xi32>
+    %none = const [value = 0] : i32
+    %kept = fill_absent %all, %none : tile<4xi32>
+    %sum = reduce %kept [axis = 0, kind = "sum"] : i32
+    store_view %o, %sum, %p [axes = []]
+    %end = read_register [kind = "clock"] : u64
+    %cycles = sub %end, %begin : u64
+    store_view %later, %cycles, %p [axes = []]
+  })";
+
+EvalReport meet(bool meets, HostTensor<i32>& out, HostTensor<u64>& cycles) {
+  HostTensor<i32> x({3});
+  std::string text(kMeeting);
+  if (!meets) text.erase(text.find("grid_barrier"), 12);
+  return run(text, {x.view(), out.view(), cycles.view()});
+}
+
+TEST(EvalPrograms, AGridBarrierShowsWhatAllWrote) {
+  HostTensor<i32> out({3});
+  HostTensor<u64> cycles({3});
+  const EvalReport r = meet(true, out, cycles);
+  EXPECT_TRUE(r.clean()) << r.str();
+  EXPECT_THAT(out.storage, ::testing::Each(6));
+  EXPECT_THAT(cycles.storage, ::testing::Each(::testing::Gt(0u)));
+}
+
+TEST(EvalPrograms, WithoutABarrierTheyRace) {
+  HostTensor<i32> out({3});
+  HostTensor<u64> cycles({3});
+  EXPECT_THAT(texts(meet(false, out, cycles)), Contains(HasSubstr("without an order")));
+}
+
 }  // namespace
 }  // namespace tegula::ir
