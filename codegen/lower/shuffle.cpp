@@ -21,8 +21,8 @@ Value shuffle(Lowering& l, Value v, Value lane, const char* mode) {
   if (bits == 32) return exchange(v);
   // Bits of 8-bit floats, which sm_80 does not convert.
   if (is_float(type.dtype()) && bits == 8) {
-    const Type as_bits = type.is_vec() ? Type::vec({DType::u8, false}, type.count())
-                                       : Type::scalar(DType::u8);
+    const Type as_bits =
+        type.is_vec() ? Type::vec({DType::u8, false}, type.count()) : Type::scalar(DType::u8);
     return l.b.op(Opcode::Bitcast, {shuffle(l, l.b.op(Opcode::Bitcast, {v}, as_bits), lane, mode)},
                   type);
   }
