@@ -2,6 +2,7 @@
 // entry of the disk cache's format.
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <utility>
 
 #include "dsl/ahead/table.h"
@@ -66,9 +67,9 @@ ArgClass class_of(const json& f) {
     const json& d = dims.at(i);
     a.dims[i] = {d.at(0).get<std::uint8_t>(), d.at(1).get<std::uint8_t>(), d.at(2).get<bool>(),
                  d.at(3).get<std::int64_t>(), d.at(4).get<std::int64_t>()};
-    if (a.dims[i].div == 0 || a.dims[i].stride_div == 0) throw InternalError("a class of 0");
+    if (a.dims[i].div == 0 || a.dims[i].stride_div == 0) throw std::runtime_error("a class of 0");
   }
-  if (a.align == 0) throw InternalError("an alignment of 0");
+  if (a.align == 0) throw std::runtime_error("an alignment of 0");
   return a;
 }
 
@@ -80,7 +81,7 @@ std::string entry_of(const AheadKernel& k) {
 
 std::shared_ptr<const runtime::CompiledKernel> kernel_of(std::string_view bytes) {
   const runtime::ReadResult read = runtime::decode_entry(bytes, {});
-  if (read.state != runtime::ReadStatus::ok) throw InternalError("a kernel: " + read.why);
+  if (read.state != runtime::ReadStatus::ok) throw std::runtime_error("a kernel: " + read.why);
   runtime::Compilation of;
   of.device = Device::cuda();
   return std::make_shared<const runtime::CompiledKernel>(std::move(of),
@@ -92,13 +93,14 @@ std::uint64_t checksum_of(std::string_view bytes) { return hash128(bytes).low; }
 /// The header; throws where it does not fit the bytes.
 Header header_of(std::string_view bytes) {
   Header h;
-  if (bytes.size() < sizeof h) throw InternalError("it is too short");
+  if (bytes.size() < sizeof h) throw std::runtime_error("it is too short");
   std::memcpy(&h, bytes.data(), sizeof h);
   if (std::memcmp(h.magic, kMagic, sizeof kMagic) != 0)
-    throw InternalError("it is not one, or one of another version");
+    throw std::runtime_error("it is not one, or one of another version");
   if (h.bytes != bytes.size() || h.text_bytes > bytes.size() - sizeof h)
-    throw InternalError("it is truncated or extended");
-  if (h.hash != checksum_of(bytes.substr(sizeof h))) throw InternalError("its checksum differs");
+    throw std::runtime_error("it is truncated or extended");
+  if (h.hash != checksum_of(bytes.substr(sizeof h)))
+    throw std::runtime_error("its checksum differs");
   return h;
 }
 
@@ -142,7 +144,7 @@ AheadTable::AheadTable(std::string_view bytes) try {
   const Header h = header_of(bytes);
   const json all = json::parse(bytes.substr(sizeof h, h.text_bytes));
   if (all.at("artefact").get<int>() != runtime::kArtefactVersion)
-    throw InternalError("its kernels are those of another version of the library");
+    throw std::runtime_error("its kernels are those of another version of the library");
   for (const json& c : all.at("callables")) {
     AheadCallable& callable = callables_.emplace_back();
     c.at("name").get_to(callable.name);
@@ -152,13 +154,13 @@ AheadTable::AheadTable(std::string_view bytes) try {
   for (const json& row : all.at("kernels")) {
     AheadKernel k;
     row.at("callable").get_to(k.callable);
-    if (k.callable >= callables_.size()) throw InternalError("a kernel of no callable");
+    if (k.callable >= callables_.size()) throw std::runtime_error("a kernel of no callable");
     for (const json& a : row.at("args")) k.of.args.push_back(class_of(a));
     row.at("constants").get_to(k.of.constants);
     row.at("wide").get_to(k.of.is_wide);
     const auto at = row.at("at").get<std::uint64_t>(), size = row.at("bytes").get<std::uint64_t>();
     if (at > entries.size() || size > entries.size() - at)
-      throw InternalError("a kernel behind its end");
+      throw std::runtime_error("a kernel behind its end");
     k.kernel = kernel_of(entries.substr(at, size));
     kernels_.push_back(std::move(k));
   }

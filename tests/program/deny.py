@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-lessons = sys.argv[1:]
+lessons = [os.path.abspath(lesson) for lesson in sys.argv[1:]]
 NOBODY = 65534  # root may write to whatever is read-only
 
 

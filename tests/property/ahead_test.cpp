@@ -117,7 +117,7 @@ TEST_F(AheadTables, ACallIsOneLaunch) {
   Call odd(8192, 4100);
   EXPECT_EQ(tegula_ahead_call(bytes_.data(), bytes_.size(), "add", odd.args, 3, nullptr),
             TEGULA_ARGUMENT);
-  EXPECT_THAT(tegula_last_error()->text, ::testing::StartsWith("error T1662"));
+  EXPECT_THAT(tegula_last_error()->text, ::testing::StartsWith("T1662"));
   c.tensor.device = {kDLCPU, 0};
   EXPECT_EQ(tegula_ahead_call(bytes_.data(), bytes_.size(), "add", c.args, 3, nullptr),
             TEGULA_ARGUMENT);
