@@ -308,7 +308,12 @@ Tuple PackedTopk::search() {
 }
 
 Tuple PackedTopk::run(const Tuple& keys, const LinearLayout& result) {
-  keys_ = l_.regs(keys[0], order_), at_ = l_.regs(keys[1], order_);
+  Value real_keys = keys[0];
+  // Rows that only pad the tile may hold anything, and must decide neither an address nor a branch.
+  for (int d = 0; d < layout_.rank(); ++d)
+    if (const Value is_real = d == axis_ ? Value() : inside_along(l_, layout_, d))
+      real_keys = l_.b.select(is_real, real_keys, number(0));
+  keys_ = l_.regs(real_keys, order_), at_ = l_.regs(keys[1], order_);
   Value words =
       l_.b.op(Opcode::Or, {l_.b.op(Opcode::And, {keys_, number(~index_mask_ & 0xffffffffu)}),
                            bits_of(at_, DType::u32)});
