@@ -219,6 +219,8 @@ std::string schedule_text(const ir::Kernel& traced, const ir::Plan& plan, ir::Ta
   tile.info.target = target;
   ir::PassContext context;
   context.plan = plan;
+  // The plan tells what was carried out; where wgmma was not, its other fields still go back to it.
+  context.plan->wgmma |= plan.producer_warps > 0 || plan.persistent;
   const ir::CarriedOut done = ir::schedule_carried_out(tile, context);
   std::string out = ir::print(done.schedule);
   const ir::Verdict verdict = ir::judge(done.machine, ir::Graph(done.machine), done.schedule);

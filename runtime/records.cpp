@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "ir/eval/cell.h"
+#include "runtime/context.h"
 #include "runtime/driver_api.h"
 #include "tegula/device.h"
 #include "tegula/error.h"
@@ -37,10 +38,12 @@ std::atomic<std::uint32_t*> buffer{nullptr};
 std::uint32_t* make_buffer() {
   constexpr std::size_t kBytes = std::size_t{kRecordWords} * sizeof(std::uint32_t);
   void* memory = nullptr;
-  if (Device::cuda_count() > 0)
+  if (Device::cuda_count() > 0) {
+    const ContextScope scope(0);  // any one: the memory is portable
     check(driver().host_alloc(&memory, kBytes, kPortableAndMapped), "cuMemHostAlloc");
-  else
+  } else {
     memory = std::aligned_alloc(4096, kBytes);
+  }
   if (memory == nullptr) throw DeviceError("cannot allocate the buffer of prints");
   std::memset(memory, 0, kBytes);
   return static_cast<std::uint32_t*>(memory);
