@@ -1,5 +1,5 @@
 #pragma once
-// What functions on memory by address have in common.
+// The attributes that functions on memory by address share.
 #include "dsl/tracer.h"
 #include "tegula/memory.h"
 

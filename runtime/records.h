@@ -1,5 +1,5 @@
 #pragma once
-// What running kernels say: records of print, device_assert and watch_nan, which programs append to
+// Records of running kernels: those of print, device_assert and watch_nan, which programs append to
 // one buffer of the process that all devices reach, and which are read once a kernel has ended.
 #include <cstdint>
 #include <string>

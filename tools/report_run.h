@@ -41,7 +41,7 @@ struct ReportedRun {
 /// Throws std::runtime_error with file and line for what is no event.
 ReportedRun read_run(const std::filesystem::path& file);
 
-/// What lets no further CTA of the setting onto an SM: registers, shared memory or threads.
+/// The resource that lets no further CTA onto an SM: registers, shared memory or threads.
 struct Occupancy {
   int ctas = 0;
   const char* limiter = "unknown";

@@ -37,7 +37,7 @@ Tile by_random_bits(const Tile& a) {
   return cast(cast<f32>(a) * 0.7f, a.dtype(), Stochastic{0x9e3779b9u});
 }
 
-/// Where segments of five elements begin.
+/// The flags at which segments of five elements begin.
 Tile every_fifth() { return broadcast(arange(kColumns) % 5 == 0, {kRows, kColumns}); }
 
 /// The identity of a sum, in the tile's type.

@@ -46,7 +46,7 @@ TuneOptions options_of(const TuneArgs& args) {
   return options;
 }
 
-/// What a bundle gets: the kernels that the shapes use from now on, and their winners.
+/// The contents of a bundle: the kernels that the shapes use from now on, and their winners.
 struct Collected {
   std::mutex mutex;
   std::vector<runtime::BundledKernel> kernels;

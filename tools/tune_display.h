@@ -1,6 +1,6 @@
 #pragma once
-// What `tegula tune` shows while it measures: a line that changes on a terminal, a line for each
-// shape elsewhere, or events as JSON.
+// The display of `tegula tune` while it measures: a line that changes on a terminal, a line for
+// each shape elsewhere, or events as JSON.
 #include <chrono>
 #include <map>
 #include <mutex>

@@ -1,6 +1,6 @@
 #pragma once
-// What a call of the library decides while its plan is built: by a winner that was measured for the
-// problem, else by the nearest one that the model trusts, else by the model. A tuner decides
+// The decisions of a library call, taken while its plan is built: by a winner that was measured for
+// the problem, else by the nearest one that the model trusts, else by the model. A tuner decides
 // instead while it builds plans of its own.
 #include <cmath>
 #include <concepts>

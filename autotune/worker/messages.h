@@ -1,5 +1,5 @@
 #pragma once
-// What a tuner and its worker say to each other, as fields of JSON and back. Requests have an `op`:
+// The messages of a tuner and its worker, as fields of JSON and back. Requests have an `op`:
 //   start   device, options                      tensor  type, shape, access; its bytes
 //   load    candidate, arguments; its kernel     try, check  candidate -> verdict, why
 //   round   candidates, repetitions, seed -> samples of each

@@ -149,7 +149,7 @@ CheckResult WorkerMeasure::run(int candidate, const char* op) {
       reference_seconds_ = std::chrono::duration<double>(steady_clock::now() - begin).count();
     }
     const CheckResult result = check_result_of(answer.fields);
-    // What faults on a GPU ends its context, and with it the use of the process.
+    // A fault on a GPU ends its context, and with it the use of the process.
     if (result.verdict == Verdict::fault && !stream_.device().on_host()) {
       lose();
       ++losses_;
@@ -182,7 +182,7 @@ Round WorkerMeasure::round_of_all(std::span<const int> ids, int repetitions, std
   return round;
 }
 
-/// Where the process is lost in a round of several candidates, each is timed in a round of its own:
+/// If the process is lost in a round of several candidates, each is timed in a round of its own:
 /// that finds the one to blame.
 Round WorkerMeasure::round(std::span<const int> ids, int repetitions, std::uint64_t seed) {
   Verdict verdict = Verdict::fault;

@@ -161,7 +161,7 @@ Value combine_tile(Lowering& l, const Atomic& a) {
   return first && is_used(l.from, d.results[0]) ? broadcast_to_replicas(l, tile, old) : old;
 }
 
-/// What `make` gives in the first thread, for all threads.
+/// The value of `make` in the first thread, for all threads.
 template <class Make>
 Value first_threads(Lowering& l, Type type, const Make& make) {
   const Value word = l.scratch(size_bytes(type.dtype()), 8);

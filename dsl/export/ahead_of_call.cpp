@@ -1,4 +1,4 @@
-// What of a call can be done before it: preparing, tuning, adding bundles.
+// Work of a call that can be done before it: preparing, tuning, adding bundles.
 #include <tegula.h>
 
 #include <fmt/format.h>

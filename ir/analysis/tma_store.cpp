@@ -88,7 +88,7 @@ bool may_be_read_again(const Kernel& k, const OpData& store) {
 }
 
 /// A later iteration of a loop of the kernel may store the same elements: TMA orders no two stores.
-/// What is combined with memory may come in any order.
+/// Elements that are combined with memory may come in any order.
 bool may_be_stored_again(const Kernel& k, const OpData& store) {
   if (store.attrs.find(AttrName::kind) != nullptr) return false;
   MemoryHazards hazards(k);

@@ -236,7 +236,7 @@ void eval_Assume(Program& p, OpId id) {
   }
 }
 
-/// What its model gives.
+/// The results of the op's model.
 void eval_AsmElementwise(Program& p, OpId id) {
   const OpData& d = p.op(id);
   const auto count = static_cast<std::size_t>(

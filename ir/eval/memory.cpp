@@ -103,7 +103,7 @@ Memory::Memory(const Kernel& kernel, std::span<const EvalArg> args,
   if (track_races) make_shadows(kernel);
 }
 
-/// What lies in an argument is the argument's.
+/// An address in an argument's memory belongs to that argument.
 void Memory::add_reachable(std::span<const HostMemory> all) {
   for (const HostMemory& m : all) {
     auto* const begin = reinterpret_cast<std::byte*>(m.begin);

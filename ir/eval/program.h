@@ -93,11 +93,11 @@ struct AsyncCopies {
 
 class ProgramScheduler;
 
-/// Where the programs of a launch meet in a grid_barrier.
+/// The meeting of a launch's programs in a grid_barrier.
 struct GridMeeting {
   std::int64_t arrived = 0;
   std::uint64_t generation = 0;
-  /// What the race detector knows the meetings by, alternately: a program may arrive at the next
+  /// The race detector's names of the meetings, alternately: a program may arrive at the next
   /// one before another has left the last.
   std::array<std::byte, 2> tokens{};
 };

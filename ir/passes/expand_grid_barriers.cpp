@@ -3,8 +3,8 @@
 //   grid_barrier   ->   before = atomic_rmw counter, 1 [add, release]
 //                       wait_until counter, (before / programs + 1) * programs
 //
-// What a program finds in the counter tells which meeting it is: all must have come to the last one
-// before anybody comes to the next. The last program to end sets the counter back to 0.
+// The counter's value that a program finds tells which meeting it is: all must have come to the
+// last one before anybody comes to the next. The last program to end sets the counter back to 0.
 #include "ir/builder.h"
 #include "ir/pipeline.h"
 

@@ -60,7 +60,7 @@ class Reader {
   }
 
  private:
-  /// What a dot was before the passes.
+  /// A dot as it was before the passes.
   struct DotBefore {
     bool is_tensor_core = false;
     Label computed_a;  ///< node that makes operand A in the dot's own region, or none

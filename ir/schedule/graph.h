@@ -42,7 +42,7 @@ struct Edge {
   friend bool operator==(const Edge&, const Edge&) = default;
 };
 
-/// Where operand A or B of a dot comes from.
+/// The source of operand A or B of a dot.
 struct OperandSource {
   /// Memory: a box loaded in the dot's region; Gather: rows that an index tile selects; Invariant:
   /// made outside of the region; Computed: all others.

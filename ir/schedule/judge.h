@@ -10,7 +10,7 @@
 
 namespace tegula::ir {
 
-/// What follows from a Schedule and its kernel; no part of the value.
+/// The facts that follow from a Schedule and its kernel; no part of the value.
 struct Derived {
   struct OfChannel {
     std::int64_t slot_bytes = 0;  ///< shared memory of a slot; 0: none

@@ -68,7 +68,7 @@ class Cycles {
   /// Steps behind the iteration's number, and an order in that step.
   using Moment = std::pair<int, double>;
 
-  /// Where somebody waits for this very MMA: `in_flight` iterations later, or in front of the first
+  /// The place that waits for this very MMA: `in_flight` iterations later, or in front of the first
   /// node of its role that reads the result.
   Moment waited_for(std::size_t dot) const {
     const Place& own = *j_.place(dot);

@@ -1,5 +1,5 @@
 #pragma once
-// What the groups of rules share. Private to judge.
+// Facts that the groups of rules share. Private to judge.
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -11,8 +11,8 @@
 
 namespace tegula::ir {
 
-/// Where a node of a scheduled loop runs. A node that the Schedule does not list runs just before
-/// its earliest consumer; `order` lies between the consumers' neighbours then.
+/// The place at which a node of a scheduled loop runs. A node that the Schedule does not list runs
+/// just before its earliest consumer; `order` lies between the consumers' neighbours then.
 struct Place {
   std::size_t role = 0;
   int stage = 0;

@@ -28,7 +28,7 @@ struct AttentionHeuristics {
   /// Split-KV of a tile of kSmallQBlock queries: more than one program if tiles are so few that SMs
   /// would have none, and keys are many.
   SplitKv split_kv(const AttentionCall& c) const;
-  /// What the choice of tiles depends on, for a call whose keys are split or not.
+  /// The problem that the choice of tiles depends on, for a call whose keys are split or not.
   AttentionProblem problem(const AttentionCall& c, bool splits_kv = false) const;
   /// The configuration of a call, as far as the caller has left it open.
   AttentionConfig config(const AttentionCall& c, bool splits_kv = false) const;
@@ -39,7 +39,7 @@ struct AttentionHeuristics {
   BlockListSlots lists(PlanBuilder& plan, const AttentionSlots& slots, const AttentionCall& c,
                        const AttentionConfig& config) const;
 
-  /// Where scores are relative to the first block's maximum: from the last block to the first.
+  /// For scores relative to the first block's maximum: from the last block to the first.
   bool iterates_in_reverse() const;
   /// For the second kernel.
   int programs(const AttentionCall& c) const;

@@ -1,7 +1,7 @@
 #pragma once
 // Reduce-then-scan (Sengupta, Harris, Zhang and Owens 2007): one launch sums the chunks of an
 // array, its last program scans the sums, and the next launch scans each chunk from its own start.
-// Who comes first decides nothing, so floats have the same bits in every run.
+// The order of arrival decides nothing, so floats have the same bits in every run.
 #include <algorithm>
 #include <cstdint>
 #include <optional>

@@ -30,8 +30,8 @@ enum Argument : std::size_t {
   kHidden
 };
 
-/// What configurations are chosen for where they may not depend on the batch: tokens of a product
-/// with the router's weights, rows of an expert.
+/// The problem that configurations are chosen for if they may not depend on the batch: tokens of a
+/// product with the router's weights, rows of an expert.
 constexpr std::int64_t kInvariantTokens = 1024, kInvariantRows = 64;
 
 /// A tensor of the caller, or memory of the call where he gives none.

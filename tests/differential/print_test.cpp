@@ -1,4 +1,4 @@
-// What running kernels say, on every device.
+// Prints and assertions of running kernels, on every device.
 #include "tegula/print.h"
 
 #include <gtest/gtest.h>

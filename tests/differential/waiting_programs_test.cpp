@@ -156,7 +156,7 @@ TEST_P(Together, PtxWithAModel) {
   EXPECT_EQ(y.to_doubles(), test::numbers(100, [](int i) { return i * (i + 1.0); }));
 }
 
-/// What `call` ends with.
+/// The error that `call` ends with.
 template <class Call>
 Diagnostic error_of(const Call& call) {
   try {

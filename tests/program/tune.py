@@ -32,7 +32,7 @@ with tempfile.TemporaryDirectory() as name:
     assert "TURNS=1 (0." in told[0] and " of default, " in told[0] and told[0].endswith(" settings)"), told
     assert told[2].startswith("2 shapes: 2 won, 0 kept, 0 known, 0 of low confidence, 0 failed, in "), told
 
-    # What is known is not measured again, unless that is asked for.
+    # A known setting is not measured again, unless that is asked for.
     again = tune().splitlines()
     assert again[0].startswith("1/2 doubled M=16 N=128 offset=3: known ") and again[2].startswith("2 shapes: 0 won, 0 kept, 2 known"), again
     assert {"won", "kept"} & set(tune("--again").split()), "measured again"

@@ -7,8 +7,8 @@
 #include "tegula/print_sink.h"
 #include "tegula/value.h"
 
-/// What a running kernel says, on every device. Programs append records to a buffer, which is read
-/// once the kernel has ended: on `cpu` and `sim` before the call returns, on a GPU by
+/// Printing from a running kernel, on every device. Programs append records to a buffer, which is
+/// read once the kernel has ended: on `cpu` and `sim` before the call returns, on a GPU by
 /// Stream::synchronize and copies of tensors to the host. A kernel that has any of these waits for
 /// memory beside its own work, and is compiled for them.
 namespace tegula {

@@ -13,8 +13,8 @@ struct DotOrder {
   std::vector<OpId> ops;
   /// Permutes and conversions that only dots need which read shared memory: nothing computes them.
   std::vector<OpId> dropped;
-  /// What makes the fragments of a dot in its registers: directly in front of it, as a wgmma that
-  /// is in flight must not see registers written that a later one reads (ptxas, C7513).
+  /// The ops that make the fragments of a dot in its registers: directly in front of it, as a wgmma
+  /// that is in flight must not see registers written that a later one reads (ptxas, C7513).
   std::unordered_map<OpId, std::vector<OpId>> fragments;
 };
 

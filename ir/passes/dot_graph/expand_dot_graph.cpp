@@ -39,7 +39,7 @@ struct Running {
   Value pending, fragments;  ///< fragments: A in registers, or none
 };
 
-/// What of a ring the iteration has still to read.
+/// The part of a ring that the iteration has still to read.
 struct RingUse {
   std::unordered_set<OpId> dots, loads;  ///< dots not yet retired, loads that threads read
   bool is_waited_for = false, is_released = false, is_read_by_threads = false;

@@ -8,7 +8,7 @@
 
 namespace tegula::ir {
 
-/// What the loops of a kernel need together.
+/// The resources that the loops of a kernel need together.
 struct DotGraphNeeds {
   std::int64_t stage_bytes = 0;        ///< that TMA brings in an iteration
   std::int64_t fixed_bytes = 0;        ///< of what is loaded once, and of tiles that threads store

@@ -1,5 +1,5 @@
 #pragma once
-// What every space of configurations promises.
+// The promises of every space of configurations.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -17,8 +17,8 @@ inline Limits limits(int capability = 90) {
   return limits_of(gpu);
 }
 
-/// What is enumerated obeys every rule, is named once, and comes back from its text; every rule has
-/// something to refuse.
+/// An enumerated configuration obeys every rule, is named once, and comes back from its text; every
+/// rule has something to refuse.
 template <class P, class C>
 void expect_sound(const Space<P, C>& space, const std::vector<P>& problems) {
   std::map<std::string_view, int> broken;

@@ -73,7 +73,7 @@ TEST_F(TuneAttention, ADecodeHasTwoDecisions) {
   });
 }
 
-/// What the caller gives is not decided.
+/// A value that the caller gives is not decided.
 TEST_F(TuneAttention, GivenTilesAreNoDecision) {
   const Call c(64, 64);
   in_process([&] {

@@ -9,7 +9,7 @@
 /// Places of values in a sorted array.
 namespace tegula {
 
-/// Where a value stands among elements that equal it.
+/// The place of a value among elements that equal it.
 enum class SearchSide : std::uint8_t {
   left,   ///< in front of them: the number of elements below the value
   right,  ///< behind them: the number of elements that are not above it

@@ -9,10 +9,10 @@
 /// Radix sort of arrays of any length.
 namespace tegula {
 
-/// What else a sort takes and gives.
+/// Further arguments and results of a sort.
 struct DeviceSortOptions {
   Direction direction = Direction::ascending;
-  /// Where the keys' companions go, in the keys' order: i32 [n], if wanted.
+  /// The keys' companions, in the keys' order: i32 [n], if wanted.
   Tensor sorted_values = {};
   /// The companions, i32 [n]; without them, `sorted_values` are the keys' places in `keys`.
   Tensor values = {};

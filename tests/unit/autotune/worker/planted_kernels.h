@@ -95,7 +95,7 @@ inline void plant_events(runtime::Driver& d) {
   };
 }
 
-/// What is behind the header of an ELF file for machine 190, CUDA's.
+/// The bytes behind the header of an ELF file for machine 190, CUDA's.
 constexpr std::size_t kHeaderBytes = 64;
 inline std::vector<char> planted_image(const std::string& verb, float factor, double ns) {
   std::vector<char> image(kHeaderBytes);
