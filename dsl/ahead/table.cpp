@@ -72,13 +72,13 @@ AheadClass class_of(std::span<const HostArg> args, const AheadCallable& callable
 void AheadTable::add(const std::string& name, std::span<const ExportParam> params,
                      KernelInstance& kernel, std::string_view target,
                      std::span<const HostArg> args) {
-  std::vector<Warning> warnings;
-  auto compiled = kernel.launcher.compiled_for_target(kernel, target, args, kernel.loc(), warnings);
+  Signature signature = kernel.trace(kernel.signature(args)).signature;
   if (const std::size_t captured = kernel.known().captures.size(); captured > 0)
     fail(ErrorId::kernel_argument, kernel.loc(), {}, name, "what it captures",
          fmt::format("{} Scalars or Tensors", captured),
          "them as arguments: a table of kernels holds none");
-  Signature signature = kernel.trace(kernel.signature(args)).signature;
+  std::vector<Warning> warnings;
+  auto compiled = kernel.launcher.compiled_for_target(kernel, target, args, kernel.loc(), warnings);
   auto at = std::ranges::find(callables_, name, &AheadCallable::name);
   if (at == callables_.end()) at = callables_.insert(at, {name, {params.begin(), params.end()}});
   kernels_.push_back({static_cast<std::size_t>(at - callables_.begin()),
