@@ -142,6 +142,20 @@ def deepseek_router(t, tokens):
     return run, {"eager": eager, "compiled": torch.compile(eager)}, error_of(out[1], eager()[0]), {"bytes": 4 * tokens * 256 + 128 * tokens}
 
 
+def routing_form(t, tokens, block, tiles, is_one_launch):
+    """Routing of 256 experts in another form than the layer takes, which runs beside it."""
+    experts, k = 256, 8
+    z, out = logits_of(tokens, experts), routing_tensors(tokens, experts, k)
+    counts = torch.empty((tokens + block - 1) // block, experts, device=DEVICE, dtype=torch.uint16)
+    run = t.caller("moe_routing_form", [z, *out, counts], block + 1000 * tiles + 100000 * is_one_launch)
+    run()
+    of_layer = routing_tensors(tokens, experts, k)
+    layer = t.caller("moe_router", [z, *of_layer], k)
+    layer()
+    error = sum(float((a != b).sum()) for a, b in zip(out, of_layer))
+    return run, {"layer": layer}, error, {"bytes": 4 * tokens * experts + 16 * tokens * k}
+
+
 def backward(t, model, tokens):
     h, i, experts, k = MODELS[model]
     up, down = weights_of(h, i, experts)
@@ -178,6 +192,14 @@ def routers(t):
         yield "router", f"T{tokens} E256 k8 in 4 of 8 groups", functools.partial(deepseek_router, t, tokens)
 
 
+def routing_forms(t):
+    for tokens, forms in {1024: ((8, 1), (16, 1), (32, 1)), 16384: ((32, 4), (64, 1), (64, 4), (64, 8))}.items():
+        for block, tiles in forms:
+            for is_one_launch in (False, True):
+                name = f"T{tokens} tiles of {block}, {tiles} a program, {1 if is_one_launch else 2} launches"
+                yield "router_forms", name, functools.partial(routing_form, t, tokens, block, tiles, is_one_launch)
+
+
 def layers(t):
     for model in MODELS:
         for tokens in (1, 8, 32):
@@ -188,9 +210,12 @@ def layers(t):
             yield "moe", f"{model} T4096 bf16 {distribution}", functools.partial(layer, t, "moe", model, 4096, distribution)
 
 
+MANY_ROWS, FEW_ROWS = (*range(1, 9), 13, 14), (0, 9, 10, 11, 12)  # numbers of tiles in bench/moe_cases.cpp
+
+
 def tiles(t):
-    for model, tokens in (("qwen3_30b", 4096), ("qwen3_30b", 16384), ("mixtral", 1024)):
-        for number in range(1, 9):
+    for model, tokens, numbers in (("qwen3_30b", 4096, MANY_ROWS), ("qwen3_30b", 16384, MANY_ROWS), ("mixtral", 1024, MANY_ROWS), ("deepseek_v3", 4096, (1, 2, 7, 11)), ("mixtral", 128, FEW_ROWS), ("qwen3_30b", 1024, FEW_ROWS), ("deepseek_v3", 1024, FEW_ROWS)):
+        for number in numbers:
             yield "moe_tiles", f"{model} T{tokens} tiles {number}", functools.partial(tiled_layer, t, model, tokens, number)
 
 
@@ -200,4 +225,4 @@ def backwards(t):
             yield "moe_backward", f"{model} T{tokens} bf16", functools.partial(backward, t, model, tokens)
 
 
-SUITES = [routers, layers, tiles, backwards]
+SUITES = [routers, routing_forms, layers, tiles, backwards]

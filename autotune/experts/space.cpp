@@ -3,6 +3,7 @@
 #include "autotune/experts/space.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "autotune/calls/decision.h"
 #include "autotune/matmul/work.h"
@@ -14,7 +15,7 @@ namespace {
 using P = ExpertProblem;
 using C = ExpertTileConfig;
 
-/// Rows of an expert up to which outputs lie along the rows of the tensor cores' tiles.
+/// Rows of most experts up to which outputs lie along the rows of the tensor cores' tiles.
 constexpr int kFewRows = 64;
 
 constexpr int kFlag[] = {0, 1};
@@ -44,14 +45,23 @@ MatmulConfig as_matmul(const P& p, const C& c, ir::Target target) {
   return of;
 }
 
-bool swaps_otherwise(const P& p, const C& c, const Limits&) {
-  return c.swap_ab != (p.rows <= kFewRows);
+/// Rows that most experts do not exceed: those of an even routing scatter by the root of their
+/// mean. A second tile for a few rows would read all of the expert's weights again, and what bounds
+/// experts of few rows is how fast weights arrive.
+int usual_rows(const P& p) {
+  constexpr double kDeviations = 2;
+  const auto mean = static_cast<double>(p.rows);
+  return static_cast<int>(std::min(mean + kDeviations * std::sqrt(mean), 1e9));
 }
+bool has_few_rows(const P& p) { return usual_rows(p) <= kFewRows; }
+
+bool swaps_otherwise(const P& p, const C& c, const Limits&) { return c.swap_ab != has_few_rows(p); }
 bool has_rows_of_no_wgmma(const P&, const C& c, const Limits&) {
   return !c.swap_ab && (c.bm < kFewRows || c.bm > 128);
 }
 bool has_other_height(const P& p, const C& c, const Limits&) {
-  return c.bm != (p.rows <= 16 ? 16 : p.rows <= 32 ? 32 : p.rows <= kFewRows ? kFewRows : 128);
+  const int rows = usual_rows(p);
+  return c.bm != (rows <= 16 ? 16 : rows <= 32 ? 32 : rows <= kFewRows ? kFewRows : 128);
 }
 bool has_no_room_for_accumulator(const P& p, const C& c, const Limits&) {
   const AccumulatorShape t =
@@ -74,8 +84,7 @@ constexpr Rule<P, C> kRules[] = {
     {"few_rows", "few rows lie along the columns of wgmma, many along its rows", dominated, 0,
      swaps_otherwise},
     {"rows", "wgmma's tiles have 64 or 128 rows here", degraded, 1, has_rows_of_no_wgmma},
-    {"height", "a tile is as high as the mean expert, 128 rows at most", dominated, 1,
-     has_other_height},
+    {"height", "most experts have one tile, of 128 rows at most", dominated, 1, has_other_height},
     {"accumulator", "the accumulator leaves a thread no registers", degraded, 2,
      has_no_room_for_accumulator},
     {"width", "other widths were slower in the layers that were measured", dominated, 2,

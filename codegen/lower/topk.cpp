@@ -210,7 +210,8 @@ Value PackedTopk::offset_of(Value index) {
   return sum;
 }
 
-/// The keys of elements [rows][kept] by their indices.
+/// The keys of elements [rows][kept] by their indices. Rows lie in one warp, so that it alone
+/// waits; whoever used the scratch memory before has met all warps.
 Value PackedTopk::read_back(Value index) {
   const std::int64_t vector = std::min(kVector, registers()),
                      threads = 32 * std::int64_t{l_.warps()};
@@ -229,10 +230,9 @@ Value PackedTopk::read_back(Value index) {
   for (int bit : lane_bits_) along |= std::int64_t{1} << bit;
   const Value lane = l_.coordinate(HwDim::Lane),
               first = l_.b.op(Opcode::And, {lane, l_.b.i32(31 & ~along)});
-  l_.barrier();
   l_.b.effect(Opcode::StShared, {l_.b.add(l_.constants(DType::i32, slots), place(lane)), keys_},
               {{AttrName::width, static_cast<int>(vector)}});
-  l_.barrier();
+  l_.b.effect(Opcode::WarpSync, {});
   const Value from =
       l_.b.add(l_.b.add(l_.constants(DType::i32, of_rows), place(first)), offset_of(index));
   return l_.b.op(Opcode::LdShared, {from}, Type::vec({DType::u32, false}, rows() * kept_),
@@ -307,6 +307,63 @@ Tuple PackedTopk::search() {
   return {l_.to[loop].results[2], l_.to[loop].results[3]};
 }
 
+// ---- words ------------------------------------------------------------------------------------
+
+/// The best kept_ words of each row, in order.
+Value PackedTopk::select(Value words) {
+  words = sort_runs(words);
+  for (std::int64_t runs = per_row() / kept_; runs > 1; runs /= 2) words = halve(words);
+  for (int bit : lane_bits_) words = meet(words, bit);
+  return words;
+}
+
+/// One value or the other, as a condition of all the warp's threads says; `f` and `g` give them.
+template <class F, class G>
+Tuple PackedTopk::either(Value condition, const F& f, const G& g) {
+  const Value any = l_.b.op(Opcode::Vote, {condition}, {{AttrName::kind, "any"}});
+  const Type keys = Type::vec({DType::u32, false}, rows() * kept_);
+  const std::vector<Type> types{keys, keys.with_dtype(DType::i32)};
+  const OpId branch = l_.b.make_if(any, types);
+  const RegionId outer = l_.b.region();
+  l_.b.at_end(l_.to[branch].regions[0]);
+  l_.b.yield(f());
+  l_.b.at_end(l_.to[branch].regions[1]);
+  l_.b.yield(g());
+  l_.b.at_end(outer);
+  return {l_.to[branch].results[0], l_.to[branch].results[1]};
+}
+
+/// Words of the distance from the row's best key, with all of its bits as far as they reach.
+PackedTopk::Found PackedTopk::by_distance() {
+  const Value bits = number(static_cast<std::uint64_t>(layout_.bits(axis_))),
+              farthest = number(0xffffffffu >> layout_.bits(axis_));
+  const auto least = [&](const Tuple& a, const Tuple& b) {
+    return Tuple{l_.b.op(Opcode::Min, {a[0], b[0]})};
+  };
+  const Value first = fold_rows({keys_}, least)[0];
+  const Value away = l_.b.op(Opcode::Min, {l_.b.sub(keys_, expanded(first, per_row())), farthest});
+  const Value index = l_.b.op(Opcode::And, {bits_of(at_, DType::u32), number(index_mask_)});
+  const Value words = select(l_.b.op(Opcode::Or, {l_.b.op(Opcode::Shl, {away, bits}), index}));
+  const Value kept_away = l_.b.op(Opcode::Shr, {words, bits}),
+              keys = l_.b.add(expanded(first, kept_), kept_away);
+  const auto last = [&](Value v) { return part_of_rows(v, kept_, count_ - 1, 1); };
+  // Keys of NaN and of what is absent are the last two.
+  const Value fails =
+      l_.b.op(Opcode::Or, {any_of(l_.b.cmp("ge", last(kept_away), farthest)),
+                           any_of(l_.b.cmp("ge", last(keys), number(0xfffffffeu)))});
+  return {{keys, bits_of(l_.b.op(Opcode::And, {words, number(index_mask_)}), DType::i32)}, fails};
+}
+
+/// Words of the upper bits of the keys.
+PackedTopk::Found PackedTopk::by_upper_bits() {
+  const Value words =
+      select(l_.b.op(Opcode::Or, {l_.b.op(Opcode::And, {keys_, number(~index_mask_ & 0xffffffffu)}),
+                                  bits_of(at_, DType::u32)}));
+  const Value at = bits_of(l_.b.op(Opcode::And, {words, number(index_mask_)}), DType::i32),
+              best = read_back(at);
+  return {{best, at}, is_wrong(words, best)};
+}
+
 Tuple PackedTopk::run(const Tuple& keys, const LinearLayout& result) {
   Value real_keys = keys[0];
   // Rows that only pad the tile may hold anything, and must decide neither an address nor a branch.
@@ -314,30 +371,22 @@ Tuple PackedTopk::run(const Tuple& keys, const LinearLayout& result) {
     if (const Value is_real = d == axis_ ? Value() : inside_along(l_, layout_, d))
       real_keys = l_.b.select(is_real, real_keys, number(0));
   keys_ = l_.regs(real_keys, order_), at_ = l_.regs(keys[1], order_);
-  Value words =
-      l_.b.op(Opcode::Or, {l_.b.op(Opcode::And, {keys_, number(~index_mask_ & 0xffffffffu)}),
-                           bits_of(at_, DType::u32)});
-  words = sort_runs(words);
-  for (std::int64_t runs = per_row() / kept_; runs > 1; runs /= 2) words = halve(words);
-  for (int bit : lane_bits_) words = meet(words, bit);
-  const Value at = bits_of(l_.b.op(Opcode::And, {words, number(index_mask_)}), DType::i32),
-              best = read_back(at);
-  const Value searches = l_.b.op(Opcode::Vote, {is_wrong(words, best)}, {{AttrName::kind, "any"}});
-  const std::vector<Type> types{l_.type(best), l_.type(at)};
-  const OpId branch = l_.b.make_if(searches, types);
-  const RegionId outer = l_.b.region();
-  l_.b.at_end(l_.to[branch].regions[0]);
-  l_.b.yield(search());
-  l_.b.at_end(l_.to[branch].regions[1]);
-  l_.b.yield(std::vector<Value>{best, at});
-  l_.b.at_end(outer);
+  const Found near = by_distance();
+  l_.barrier();  // scratch memory of those that fail
+  const Tuple found = either(
+      near.fails,
+      [&] {
+        const Found upper = by_upper_bits();
+        return either(upper.fails, [&] { return search(); }, [&] { return upper.best; });
+      },
+      [&] { return near.best; });
   Indices places;
   for (int r = 0; r < result.registers(); ++r) {
     const Dims index = result.apply({.reg = r});
     const auto row = std::ranges::find(row_index_, row_of(index)) - row_index_.begin();
     places.push_back(row * kept_ + index[axis_]);
   }
-  return {l_.regs(l_.to[branch].results[0], places), l_.regs(l_.to[branch].results[1], places)};
+  return {l_.regs(found[0], places), l_.regs(found[1], places)};
 }
 
 }  // namespace tegula::codegen

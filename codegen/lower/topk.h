@@ -8,13 +8,16 @@ namespace tegula::codegen {
 /// Selects the best elements of rows that lie in the registers and lanes of a warp, from keys in
 /// SortKey's form of two registers.
 ///
-/// A word has the upper bits of the key and, in place of the others, the index, so that a
-/// comparator is a minimum and a maximum. Each thread sorts its elements in runs, keeps the better
-/// half of two runs until it has one, and then of its run and that of another lane. Only elements
-/// whose keys differ in the bits that are left out may come out in a wrong order. This is tested:
-/// the exact keys of the best must ascend, and no other element of the row may be better than the
-/// last of them. A warp with a row that fails searches again by exact keys, one place after the
-/// other, in a loop.
+/// A word holds a key and an index, so that a comparator is a minimum and a maximum. Each thread
+/// sorts its elements in runs, keeps the better half of two runs until it has one, and then of its
+/// run and that of another lane. Keys have more bits than a word has room for:
+///
+/// 1. The key's distance from the row's best one has all of its bits where the best few are near
+///    each other: within two octaves in a row of 256. Then their order is exact.
+/// 2. A warp with a row where they are not takes words of the keys' upper bits. Elements whose keys
+///    differ in the others alone may come out in a wrong order, which is tested: the exact keys of
+///    the best must ascend, and no other element of the row may be better than the last of them.
+/// 3. A warp with a row that fails searches by exact keys, one place after the other, in a loop.
 class PackedTopk {
  public:
   /// `kept_bits`: the best 2^kept_bits are found of which the first `count` are wanted.
@@ -52,6 +55,17 @@ class PackedTopk {
   ir::Value clean(ir::Value words);
   ir::Value halve(ir::Value words);
   ir::Value meet(ir::Value words, int lane_bit);
+  ir::Value select(ir::Value words);
+
+  /// Keys and indices of the best, and whether those of a row of this thread may be wrong.
+  struct Found {
+    Tuple best;
+    ir::Value fails;
+  };
+  Found by_distance();
+  Found by_upper_bits();
+  template <class F, class G>
+  Tuple either(ir::Value condition, const F& f, const G& g);
 
   ir::Value read_back(ir::Value index);
   ir::Value offset_of(ir::Value index);

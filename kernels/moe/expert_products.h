@@ -43,6 +43,7 @@ struct ExpertUp {
                   SegmentTables segments, Out<T, 2> A, std::optional<Out<T, 2>> H) const {
     const auto v = tuned<ExpertTileConfig>();
     for (auto [e, m, n] : expert_grid(segments, X.rows(), A.cols(), v)) {
+      grid_launch_dependents();
       grid_dependency_wait();
       Tile gate = accumulator(v), up = gate;
       for (auto k : steps(X.cols(), v.bk).stages(v.stages)) {
@@ -75,6 +76,7 @@ struct ExpertDown {
                   Out<T, 2> Y) const {
     const auto v = tuned<ExpertTileConfig>();
     for (auto [e, m, n] : expert_grid(segments, A.rows(), Y.cols(), v)) {
+      grid_launch_dependents();
       grid_dependency_wait();
       Tile acc = accumulator(v);
       for (auto k : steps(A.cols(), v.bk).stages(v.stages))

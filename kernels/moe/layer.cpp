@@ -32,7 +32,7 @@ enum Argument : std::size_t {
 
 /// The problem that configurations are chosen for if they may not depend on the batch: tokens of a
 /// product with the router's weights, rows of an expert.
-constexpr std::int64_t kInvariantTokens = 1024, kInvariantRows = 64;
+constexpr std::int64_t kInvariantTokens = 1024, kInvariantRows = 32;
 
 /// A tensor of the caller, or memory of the call where he gives none.
 PlanSlot given_or_scratch(PlanBuilder& plan, std::size_t argument, const Dims& shape,
@@ -118,7 +118,7 @@ void run_forward(const Moe::Kernels& k, const Stream& stream, const LayerCall& c
     k.with_type(c.X.dtype(), [&](const auto& kernels) {
       const PlanSlot logits = plan_logits(plan, kernels.forward, options);
       const RoutingSlots slots = routing_slots(plan, options, c.tokens());
-      k.routing.plan(plan, logits, plan.argument(kRouterBias), capacity_of(options, c.tokens()),
+      k.routing.plan(plan, {logits, plan.argument(kRouterBias), capacity_of(options, c.tokens())},
                      slots);
       plan_experts(plan, slots, kernels, options);
     });
@@ -179,7 +179,7 @@ void Moe::route(const Stream& stream, const Tensor& logits, const Tensor& bias,
                                 out.offsets, out.first_tiles);
   kernels_->routing_plans.call(stream, args, {}, [&](PlanBuilder& plan) {
     const auto of = [&](std::size_t i) { return plan.argument(i); };
-    kernels_->routing.plan(plan, of(0), of(1), capacity_of(options, logits.size(0)),
+    kernels_->routing.plan(plan, {of(0), of(1), capacity_of(options, logits.size(0))},
                            {of(2), of(3), of(4), of(5), of(6), of(7)});
   });
 }

@@ -20,6 +20,7 @@ struct PermuteRows {
     constexpr int kRows = 4;  // whose reads are under way together
     const int experts = offsets.static_dim(0) - 1;
     for (auto [rows, c] : grid(P, kRows, kRowColumns)) {
+      grid_launch_dependents();
       grid_dependency_wait();
       P.partial();
       const Tile end = fill_absent(offsets(experts), 0);
@@ -43,6 +44,7 @@ struct CombineRows {
     constexpr int kUnrolled = 16;
     const int k = row_of.static_dim(1);
     for (auto [t, c] : grid(O, 1, kRowColumns)) {
+      grid_launch_dependents();
       grid_dependency_wait();
       Tile total = zeros<f32>(kRowColumns);
       const auto add = [&, t = t, c = c](const Tile& j) {

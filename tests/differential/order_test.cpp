@@ -131,13 +131,16 @@ class Order : public test::OnDevice {
     return x;
   }
 
-  /// Neighbours in f32, which no word that also holds an index tells apart; every third row is of
-  /// numbers that are far from each other.
+  /// Of three rows, one has neighbours in f32, which the upper bits of a key do not tell apart; one
+  /// such neighbours and, first in either order, one that is far from them; one numbers that are
+  /// far from each other.
   static std::vector<float> close_numbers(int rows, int n) {
     std::vector<float> x = few_numbers(rows * n, 61);
-    for (int i = 0; i < rows * n; ++i)
-      if (i / n % 3 != 2)
-        x[static_cast<std::size_t>(i)] = 1 + 0x1p-23f * (30 + x[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < rows * n; ++i) {
+      float& v = x[static_cast<std::size_t>(i)];
+      if (i / n % 3 != 2) v = 1 + 0x1p-23f * (30 + v);
+      if (i / n % 3 == 1 && i % n % 50 == 7) v = i % n < 50 ? 1e4f : -1e4f;
+    }
     return x;
   }
 };

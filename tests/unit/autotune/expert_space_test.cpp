@@ -30,9 +30,9 @@ TEST(ExpertSpace, TheModelTakesOneByRowsAndColumns) {
   };
   expect(tiles(4, 7168, true), 16, 128, true);
   expect(tiles(20, 7168, false), 32, 128, true);
-  expect(tiles(64, 64, false), 64, 64, true);
-  expect(tiles(65, 7168, true), 128, 128, false);
-  expect(tiles(65, 7168, false), 128, 256, false);
+  expect(tiles(32, 64, false), 64, 64, true);
+  expect(tiles(64, 7168, true), 128, 128, false);
+  expect(tiles(64, 7168, false), 128, 256, false);
   expect(tiles(1000, 1024, false), 128, 128, false);
 }
 
