@@ -2,6 +2,7 @@
 // moe_tiles, moe_backward.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -82,11 +83,16 @@ class RoutingForm {
   static constexpr int kOneLaunch = 100'000;
   RoutingForm(const experts::TokenChoices& c, int tiles, bool is_one_launch)
       : is_one_launch_(is_one_launch),
-        route_(kernel("moe_route", experts::RouteTiles{c}).with_plan(warps(c))),
-        place_(kernel("moe_place", experts::PlaceTiles{c.shape, tiles}).with_plan(warps(c))),
-        both_(kernel("moe_route", RouteAndPlaceTiles{c, tiles}).with_plan(warps(c))) {}
-  static std::string warps(const experts::TokenChoices& c) {
-    return fmt::format("num_warps={}", experts::routing_warps(c.shape.block, c.shape.experts));
+        route_(kernel("moe_route", experts::RouteTiles{c})
+                   .with_plan(warps(experts::routing_warps(c.shape.block, c.shape.experts)))),
+        place_(kernel("moe_place", experts::PlaceTiles{c.shape, tiles})
+                   .with_plan(warps(experts::kPlacingWarps))),
+        both_(kernel("moe_route", RouteAndPlaceTiles{c, tiles})
+                  .with_plan(
+                      warps(std::max(experts::kPlacingWarps,
+                                     experts::routing_warps(c.shape.block, c.shape.experts))))) {}
+  static std::string warps(int number) {
+    return fmt::format("num_warps={} min_ctas_per_sm=1", number);
   }
 
   bool is_one_launch_;

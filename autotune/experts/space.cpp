@@ -68,8 +68,21 @@ bool has_no_room_for_accumulator(const P& p, const C& c, const Limits&) {
       accumulator_of(as_batch(p), {.bm = c.bm, .bn = c.bn, .swap_ab = c.swap_ab});
   return t.rows > 256 || t.columns > (t.rows > 128 ? 128 : 256);
 }
-bool has_other_width(const P& p, const C& c, const Limits&) {
-  if (c.swap_ab) return c.bn != (p.columns > 64 ? 128 : 64);
+/// How much of the waves' SMs have a tile, of as many tiles below each other as there are experts.
+double share_of_waves(const P& p, int bn, const Limits& gpu) {
+  const std::int64_t tiles = std::max<std::int64_t>(1, p.experts * ((p.columns + bn - 1) / bn)),
+                     sms = std::max(1, gpu.num_sms), waves = (tiles + sms - 1) / sms;
+  return static_cast<double>(tiles) / static_cast<double>(waves * sms);
+}
+/// Few tiles are narrow where that gives more SMs something to read.
+int width_of_few_rows(const P& p, const Limits& gpu) {
+  constexpr double kWorthIt = 1.1;
+  const bool is_wide =
+      p.columns > 64 && share_of_waves(p, 64, gpu) < kWorthIt * share_of_waves(p, 128, gpu);
+  return is_wide ? 128 : 64;
+}
+bool has_other_width(const P& p, const C& c, const Limits& gpu) {
+  if (c.swap_ab) return c.bn != width_of_few_rows(p, gpu);
   return c.bn != (p.is_gated || p.columns <= 1024 ? 128 : 256);
 }
 bool has_other_depth(const P&, const C& c, const Limits&) { return c.bk != C().bk; }

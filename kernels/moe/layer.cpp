@@ -1,6 +1,8 @@
 // Layers of a mixture of experts: what routing and forward launch.
 #include "tegula/kernels/moe.h"
 
+#include <algorithm>
+
 #include "kernels/argument_error.h"
 #include "kernels/moe/layer_kernels.h"
 #include "tegula/kernels/call_place.h"
@@ -91,7 +93,10 @@ void plan_experts(PlanBuilder& plan, const RoutingSlots& r, const ExpertKernels<
   const auto tiles_of = [&](const std::optional<ExpertTileConfig>& tiles, const ExpertProblem& p) {
     return tiles ? *tiles : choose_expert_tiles(p, plan.device());
   };
-  const std::int64_t experts = all_experts(options);
+  // Fewer rows than experts go to as many at most.
+  const std::int64_t all = all_experts(options),
+                     experts =
+                         options.is_batch_invariant ? all : std::clamp(rows, std::int64_t{1}, all);
   const ExpertTileConfig up_tiles = tiles_of(given.up, {mean, i, h, experts, ExpertProduct::up,
                                                         dtype_of<T>, is_gated}),
                          down_tiles = tiles_of(

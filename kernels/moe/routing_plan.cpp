@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 
 namespace tegula::experts {
 namespace {
@@ -13,7 +12,9 @@ namespace {
 constexpr std::int64_t kTokensOfOneTile = 32, kTokensOfSmallTiles = 2048;
 constexpr int kBlocks[] = {16, 32, 64};
 /// Counts of tiles that every program of the second launch adds up: half a megabyte from L2.
+/// Columns of more experts do not fit the registers of a warp.
 constexpr std::int64_t kMostCounts = std::int64_t{1} << 18;
+constexpr int kMostColumns = 512;
 /// Programs of the second launch, beyond which each has several tiles.
 constexpr std::int64_t kPlacingPrograms = 128;
 
@@ -50,11 +51,12 @@ TiledRouting::TiledRouting(const Router& router, PlacementShape shape, int share
       }()),
       one_(kernel("moe_route", RouteOneTile{{router, shape_, shared}})),
       route_(kernel("moe_route", RouteTiles{{router, shape_, shared}})) {
-  const std::string warps =
+  const std::string routing =
       fmt::format("num_warps={}", routing_warps(shape_.block, shape_.experts));
-  one_ = one_.with_plan(warps), route_ = route_.with_plan(warps);
+  one_ = one_.with_plan(routing), route_ = route_.with_plan(routing);
+  const std::string placing = fmt::format("num_warps={} min_ctas_per_sm=1", kPlacingWarps);
   for (const int tiles : kTilesOfProgram)
-    place_.push_back(kernel("moe_place", PlaceTiles{shape_, tiles}).with_plan(warps));
+    place_.push_back(kernel("moe_place", PlaceTiles{shape_, tiles}).with_plan(placing));
 }
 
 const TiledRouting::Place& TiledRouting::place(std::int64_t tiles) const {
@@ -71,7 +73,7 @@ void TiledRouting::plan_one(PlanBuilder& plan, const RoutingInputs& in,
 
 void TiledRouting::plan(PlanBuilder& plan, const RoutingInputs& in, const RoutingSlots& out) const {
   const std::int64_t tiles = tiles_of(tokens_of(plan, in), block());
-  const PlanSlot counts = plan.scratch({tiles, shape_.experts}, DType::u16);
+  const PlanSlot counts = plan.scratch({tiles, counted_experts(shape_.experts)}, DType::u16);
   plan.launch(route_, in.logits, in.bias, counts, out.ids, out.weights, out.row_of);
   plan.launch(place(tiles), out.ids, counts, out.offsets, out.first_tiles, out.row_of, out.slot_of,
               in.capacity);
@@ -84,7 +86,7 @@ RoutingKernels::RoutingKernels(const MoeOptions& o)
       route_(kernel("moe_route", RouteTokens{{o.router, shape_, o.shared_experts}})),
       place_(kernel("moe_place", PlaceTokens{shape_})),
       is_by_experts_(o.expert_choice.has_value()) {
-  const auto experts = static_cast<int>(std::bit_ceil(static_cast<unsigned>(shape_.experts)));
+  const int experts = counted_experts(shape_.experts);
   for (const int block : kBlocks)
     if (block == kBlocks[0] || block * experts <= 32 * kMostWarps * kLogitsPerThread)
       tiled_.emplace_back(o.router, shape_, o.shared_experts, block);
@@ -92,8 +94,9 @@ RoutingKernels::RoutingKernels(const MoeOptions& o)
 
 /// Those that compete by slots or in groups need the tables of all.
 bool RoutingKernels::is_tiled(std::int64_t tokens) const {
-  return !shape_.by_slot && shape_.group_tokens == 0 &&
-         tiles_of(tokens, tiled_.back().block()) * shape_.experts <= kMostCounts;
+  const int columns = counted_experts(shape_.experts);
+  return !shape_.by_slot && shape_.group_tokens == 0 && columns <= kMostColumns &&
+         tiles_of(tokens, tiled_.back().block()) * columns <= kMostCounts;
 }
 
 void RoutingKernels::plan(PlanBuilder& plan, const RoutingInputs& in,

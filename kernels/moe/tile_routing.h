@@ -11,6 +11,11 @@ namespace tegula::experts {
 
 /// Registers of a thread that the logits of a tile of tokens fill, and the most warps.
 inline constexpr int kLogitsPerThread = 32, kMostWarps = 16;
+inline constexpr int kPlacingWarps = 8;  ///< of a program that places choices
+/// Columns of counts: rows of a power of two are read by whole warps.
+constexpr int counted_experts(int experts) {
+  return static_cast<int>(std::bit_ceil(static_cast<unsigned>(experts)));
+}
 /// Warps of a program with a tile of `tokens` and `experts`.
 constexpr int routing_warps(int tokens, int experts) {
   const auto elements =
@@ -74,8 +79,8 @@ struct RouteOneTile {
   }
 };
 
-/// Choices of every token; counts [tiles, experts] of each tile of tokens; and, where its row will
-/// stand, how many choices in front of one in its tile have the same expert.
+/// Choices of every token; counts [tiles, counted_experts] of each tile of tokens; and, where its
+/// row will stand, how many choices in front of one in its tile have the same expert.
 struct RouteTiles {
   TokenChoices choices;
 
@@ -89,8 +94,9 @@ struct RouteTiles {
       const Index t = slice(tile * shape.block, shape.block);
       const auto [weight, id] = choices.of(logits, bias, t);
       ids(t, whole(shape.k)) = id, weights(t, whole(shape.k)) = weight;
-      const auto [ranks, count] = key_ranks(keys_of(shape, id), shape.experts);
-      counts(tile, whole(shape.experts)) = cast<u16>(count);
+      const int bins = counted_experts(shape.experts);
+      const auto [ranks, count] = key_ranks(keys_of(shape, id), bins);
+      counts(tile, whole(bins)) = cast<u16>(count);
       row_of(t, whole(shape.k)) = ranks.reshape({shape.block, shape.k});
     }
   }
@@ -116,7 +122,7 @@ struct PlaceTiles {
       if (tiles > 1) {
         const Tile own = counts_of(counts, slice(first, tiles));
         claimed = ravel(cumsum(own, 0, {.exclusive = true}) + before(none, all));
-        place = place + arange(tokens * shape.k) / (shape.block * shape.k) * shape.experts;
+        place = place + arange(tokens * shape.k) / (shape.block * shape.k) * columns();
       }
       const Tile sizes = of.sizes(total, capacity);
       of.store(t, ranks + gather(claimed, place, 0), sizes, capacity, rows);
@@ -128,16 +134,16 @@ struct PlaceTiles {
   struct Sums {
     Tile before, total;
   };
+  int columns() const { return counted_experts(shape.experts); }
   Tile counts_of(const InOut<u16, 2>& counts, const Index& rows) const {
-    return cast<i32>(fill_absent(counts(rows, whole(shape.experts)), 0));
+    return cast<i32>(fill_absent(counts(rows, whole(columns())), 0));
   }
   /// Counts of the tiles in front, and of all. As many rows are read at once as registers hold.
   Sums sums(const InOut<u16, 2>& counts, const Tile& tile) const {
-    constexpr int kElementsPerThread = 128, kMostRows = 256;
-    const int threads = 32 * routing_warps(shape.block, shape.experts),
-              columns = static_cast<int>(std::bit_ceil(static_cast<unsigned>(shape.experts)));
-    const int rows = std::clamp(kElementsPerThread * threads / columns, 2, kMostRows);
-    Tile before = zeros<i32>(shape.experts), total = before;
+    constexpr int kMostRows = 256, kSmallBlock = 16;
+    const int of_thread = shape.block <= kSmallBlock ? 64 : 128,
+              rows = std::clamp(of_thread * 32 * kPlacingWarps / columns(), 2, kMostRows);
+    Tile before = zeros<i32>(columns()), total = before;
     for (auto r : steps(counts.rows(), rows)) {
       const Tile c = counts_of(counts, r);
       total = total + sum(c, 0);

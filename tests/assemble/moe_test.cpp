@@ -34,17 +34,20 @@ TEST_F(AssembledMoe, ProductsOfTrainingAreWgmma) {
   }
 }
 
-/// Registers of 16 tokens' logits, twice: as keys and as words of a network.
+/// Registers of a tile's logits, twice: as keys and as words of a network.
 TEST_F(AssembledMoe, RoutingDoesNotSpill) {
-  for (const auto& [experts, k] : {std::pair{8, 2}, {128, 8}, {256, 8}, {512, 10}}) {
-    SCOPED_TRACE(experts);
-    const ir::Kernel tile = traced("moe_route_and_place", [&] {
-      const Moe layer = moe({.router = routers::qwen3(k), .experts = experts});
-      layer.route(Stream(Device::cpu()), Tensor::zeros({20, experts}, DType::f32, Device::cpu()),
-                  {}, layer.make_routing(20, Device::cpu()));
-    });
-    for (const runtime::Backend backend : here()) expect_clean(tile, "sm_90a", false, backend);
-  }
+  for (const auto& [experts, k] : {std::pair{8, 2}, {128, 8}, {256, 8}, {512, 10}})
+    for (const int tokens : {20, 50}) {
+      SCOPED_TRACE(testing::Message() << experts << " experts, " << tokens << " tokens");
+      const auto route = [&] {
+        const Moe layer = moe({.router = routers::qwen3(k), .experts = experts});
+        layer.route(Stream(Device::cpu()),
+                    Tensor::zeros({tokens, experts}, DType::f32, Device::cpu()), {},
+                    layer.make_routing(tokens, Device::cpu()));
+      };
+      for (const runtime::Backend backend : here())
+        expect_clean(traced("moe_route", route), "sm_90a", false, backend);
+    }
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ inline void run_tiles(const tegula::experts::TokenChoices& choices, const Routin
   using namespace tegula::experts;
   const std::int64_t tiles = std::max(1, (c.tokens + c.block - 1) / c.block);
   const Tensor counts =
-      Tensor::full({tiles, choices.shape.experts}, 7, DType::u16, logits.device());
+      Tensor::full({tiles, counted_experts(choices.shape.experts)}, 7, DType::u16, logits.device());
   kernel("moe_route", RouteTiles{choices})(logits, bias, counts, r.ids, r.weights, r.row_of);
   kernel("moe_place", PlaceTiles{choices.shape, c.tiles_of_program})(
       r.ids, counts, r.offsets, r.first_tiles, r.row_of, r.slot_of, c.capacity);

@@ -36,6 +36,17 @@ TEST(ExpertSpace, TheModelTakesOneByRowsAndColumns) {
   expect(tiles(1000, 1024, false), 128, 128, false);
 }
 
+/// The first product of a token by 8 experts of Qwen3, and both of one by 2 of Mixtral.
+TEST(ExpertSpace, FewTilesAreNarrowWhereMoreSmsReadThen) {
+  const auto width = [](std::int64_t experts, std::int64_t columns, std::int64_t k) {
+    return choose_expert_tiles({0, columns, k, experts}, host_profile()).bn;
+  };
+  EXPECT_EQ(width(8, 768, 2048), 64);
+  EXPECT_EQ(width(2, 14336, 4096), 128);
+  EXPECT_EQ(width(2, 4096, 14336), 64);
+  EXPECT_EQ(width(128, 2048, 768), 128);
+}
+
 TEST(ExpertSpace, TheTunerTriesOthers) {
   const ExpertProblem p{200, 4096, 2048, 64};
   const auto list = list_candidates(expert_space(), p, host_profile(),
