@@ -127,11 +127,11 @@ class Dots {
   /// An accumulator has one set of registers: the chained MMA adds to them, one that begins anew
   /// writes them an iteration later. Whoever reads them runs before.
   void overwriting(std::size_t dot) {
-    std::optional<Edge> chained;
+    std::optional<Edge> next;
     for (const Edge& e : j_.g.edges())
-      if (e.from == dot && is_chained(e)) chained = e;
-    const std::size_t writer = chained ? chained->to : dot;
-    const int distance = chained ? chained->distance : 1;
+      if (e.from == dot && is_chained(e)) next = e;
+    const std::size_t writer = next ? next->to : dot;
+    const int distance = next ? next->distance : 1;
     if (!j_.place(writer)) return;
     for (const Edge& e : j_.g.edges()) {
       if (e.from != dot || e.to == writer || e.kind != EdgeKind::Flow || !j_.place(e.to)) continue;

@@ -33,9 +33,9 @@ class Scalars {
   }
 
   void tiles_in_turn() {
-    const bool take_turns =
+    const bool has_copies =
         std::ranges::any_of(j_.s.roles, [](const Role& r) { return r.copies > 1; });
-    if (!take_turns) return;
+    if (!has_copies) return;
     for (const LoopSchedule& loop : j_.s.loops) {
       const OpId op = j_.op_of(loop.loop);
       const std::string why = why_not_counted(op);
