@@ -72,19 +72,14 @@ bool rows_end_with_a_piece(const Kernel& k, const OpData& store, std::size_t inn
 /// Whether the kernel signals its results to others or reads them again: the writes of TMA are not
 /// ordered by that.
 bool may_be_read_again(const Kernel& k, const OpData& store) {
+  if (first_announcement(k)) return true;
   int uses = 0;
-  bool signals = false;
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
-    using enum Opcode;
-    signals |= d.is(ArriveAndTestLast, AtomicRmw, AtomicCas, AtomicStore, GridBarrier, CtaBarrier);
-    // Results are tiles of rows and columns: what else is combined counts or tells something.
-    signals |= d.opcode == StoreView && d.attrs.find(AttrName::kind) != nullptr &&
-               k.type(d.operands[1]).rank() != 2;
-    if (!d.is(ViewDim, ViewStride))
+    if (!d.is(Opcode::ViewDim, Opcode::ViewStride))
       uses += static_cast<int>(std::ranges::count(d.operands, store.operands[0]));
   });
-  return signals || uses > 1;
+  return uses > 1;
 }
 
 /// A later iteration of a loop of the kernel may store the same elements: TMA orders no two stores.
@@ -120,6 +115,22 @@ std::optional<std::vector<TensorMapBound>> clips_of(const Kernel& k, const OpDat
   std::erase_if(
       clips, [&](const TensorMapBound& clip) { return is_extent_of(k, clip, store.operands[0]); });
   return clips;
+}
+
+OpId first_announcement(const Kernel& k) {
+  OpId found;
+  any_op(k, k.body(), [&](OpId op) {
+    const OpData& d = k[op];
+    using enum Opcode;
+    const bool signals =
+        d.is(ArriveAndTestLast, AtomicRmw, AtomicCas, AtomicStore, GridBarrier, CtaBarrier);
+    // Results are tiles of rows and columns: what else is combined counts or tells something.
+    const bool counts = d.opcode == StoreView && d.attrs.find(AttrName::kind) != nullptr &&
+                        k.type(d.operands[1]).rank() != 2;
+    if (signals || counts) found = op;
+    return signals || counts;
+  });
+  return found;
 }
 
 std::string_view why_not_tma_store(const Kernel& k, const OpData& store) {

@@ -20,6 +20,10 @@ struct TensorMapBound {
 /// known at the launch.
 std::optional<std::vector<TensorMapBound>> clips_of(const Kernel& k, const OpData& store);
 
+/// The first op by which the kernel tells others that its results are there, or counts; none if it
+/// does not.
+OpId first_announcement(const Kernel& k);
+
 /// Why TMA cannot store this tile (a store_view of tile or machine form); empty if it can. TMA
 /// drops elements outside of the view, and nobody reads its writes before the kernel ends.
 std::string_view why_not_tma_store(const Kernel& k, const OpData& store);

@@ -24,6 +24,20 @@ const Channel* Judging::channel_of(Label payload) const {
   return nullptr;
 }
 
+Judging::Operand Judging::operand(OpId dot, std::size_t operand) const {
+  Operand found{source_of(k, dot, operand), {}, nullptr};
+  for (OpId at = k[k[dot].operands[operand]].def; at; at = k[k[at].operands[0]].def) {
+    const auto node = g.find(at);
+    if (node && (found.nodes.empty() || found.nodes.front() != *node))
+      found.nodes.insert(found.nodes.begin(), *node);
+    if (at == found.source.op) break;
+  }
+  for (std::size_t n : found.nodes)
+    if (const Channel* c = channel_of(label(n)); c && c->kind != ChannelKind::Register)
+      found.shared = c;
+  return found;
+}
+
 bool Judging::is_copy(std::size_t node) const {
   const Channel* c = channel_of(label(node));
   return g[node].kind == NodeKind::Load && c &&
@@ -82,9 +96,9 @@ Verdict judge(const Kernel& k, const Graph& graph, const Schedule& schedule) {
   judge_labels(j);
   if (!j.is_legal()) return std::move(j.verdict);
   j.place_nodes();
-  constexpr void (*kGroups[])(Judging&) = {judge_order, judge_memory_order, judge_cycles,
-                                           judge_dots,  judge_channels,     judge_resources,
-                                           judge_tiles};
+  constexpr void (*kGroups[])(Judging&) = {
+      judge_order,      judge_memory_order, judge_scalars, judge_cycles,    judge_dots,
+      judge_conditions, judge_channels,     judge_slots,   judge_resources, judge_tiles};
   for (const auto group : kGroups) {
     group(j);
     if (!j.is_legal()) break;

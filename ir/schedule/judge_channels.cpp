@@ -99,6 +99,15 @@ class Channels {
   }
 
   void store(const Channel& c, Label l, const OpData& d) {
+    if (const OpId tells = first_announcement(j_.k)) {
+      const auto node = j_.g.find(tells);
+      return j_.refuse(Rule::C10,
+                       fmt::format("{} by TMA {}: {} tells others that it is there, and does not "
+                                   "wait for TMA",
+                                   l.str(), name(c.kind),
+                                   node ? j_.label(*node).str() : info(j_.k[tells].opcode).name),
+                       {l, node ? j_.label(*node) : Label()});
+    }
     std::string why = d.opcode != Opcode::StoreView ? "it is no box of a view"
                       : !j_.s.target->has_tma ? fmt::format("{} has no TMA", j_.s.target.name())
                                               : std::string(why_not_tma_store(j_.k, d));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ir/layout/conversion.h"
 #include "ir/matrix_type.h"
 #include "ir/schedule/judging.h"
 
@@ -48,6 +49,8 @@ class Dots {
                        {d.dot});
     shape(d, *type, place->role);
     for (std::size_t i : {0u, 1u}) operand(d, *type, i);
+    fragments_of(d, d.flip ? 1 : 0, place->role);
+    overwriting(*j_.g.find(d.dot));
   }
 
   void shape(const DotForm& d, const MatrixType& type, std::size_t role) {
@@ -70,11 +73,82 @@ class Dots {
     if (!type.has_columns(columns) || columns == 0)
       j_.refuse(Rule::W3, fmt::format("{}: no instruction has {} columns", d.dot.str(), columns),
                 {d.dot});
+    instruction(d, columns);
     if (depth % type.step() != 0)
       j_.refuse(
           Rule::W4,
           fmt::format("{}: a depth of {} is no multiple of {}", d.dot.str(), depth, type.step()),
           {d.dot});
+  }
+
+  /// Registers of one instruction are allocated before setmaxnreg gives a role more (C7602).
+  void instruction(const DotForm& d, std::int64_t columns) {
+    int warps = 0;
+    for (const Role& r : j_.s.roles) warps += r.warps * r.copies;
+    const int has = j_.s.target->registers_at_entry(warps);
+    const std::int64_t takes = columns / 2 + kBesideAccumulators;
+    if (takes > has)
+      j_.refuse(Rule::W8,
+                fmt::format("{} needs {} registers in one instruction, a thread of {} warps enters "
+                            "with {}",
+                            d.dot.str(), takes, warps, has),
+                {d.dot});
+  }
+
+  /// A that is computed in the loop and goes through no shared memory: the warps that have its rows
+  /// are those that compute the result's.
+  void fragments_of(const DotForm& d, std::size_t i, std::size_t role) {
+    const OpId op = j_.op_of(d.dot);
+    const Judging::Operand a = j_.operand(op, i);
+    if (a.source.kind != OperandSource::Kind::Computed || a.shared) return;
+    const Label maker = a.nodes.empty() ? Label() : j_.label(a.nodes.front());
+    if (d.split != Split::Rows && j_.warpgroups(role) > 1)
+      return j_.refuse(Rule::W13,
+                       fmt::format("{} is split along {}, its A along rows", d.dot.str(),
+                                   d.split == Split::Depth ? "depth" : "columns"),
+                       {d.dot, maker});
+    if (a.source.transposed == d.flip && lie_in_the_same_threads(op, i, a)) return;
+    j_.refuse(Rule::W6,
+              fmt::format("{}: rows of A lie in other warps: flip {} or give it an smem channel",
+                          d.dot.str(), maker ? maker.str() : "what makes it"),
+              {d.dot, maker});
+  }
+
+  bool lie_in_the_same_threads(OpId dot, std::size_t i, const Judging::Operand& a) const {
+    if (a.source.transposed || !a.source.op) return true;  // a flipped dot has other layouts
+    const Type tile = j_.k.type(j_.k[a.source.op].results[0]);
+    const LinearLayout *from = tile.layout(), *to = j_.k.type(j_.k[dot].operands[i]).layout();
+    if (!from || !to) return true;  // of tile form
+    ConversionOptions within_threads;
+    within_threads.allow_shuffles = within_threads.allow_shared = false;
+    return bool(plan_conversion(*from, *to, size_bytes(tile.dtype()), within_threads));
+  }
+
+  /// An accumulator has one set of registers: the chained MMA adds to them, one that begins anew
+  /// writes them an iteration later. Whoever reads them runs before.
+  void overwriting(std::size_t dot) {
+    std::optional<Edge> next;
+    for (const Edge& e : j_.g.edges())
+      if (e.from == dot && is_chained(e)) next = e;
+    const std::size_t writer = next ? next->to : dot;
+    const int distance = next ? next->distance : 1;
+    if (!j_.place(writer)) return;
+    for (const Edge& e : j_.g.edges()) {
+      if (e.from != dot || e.to == writer || e.kind != EdgeKind::Flow || !j_.place(e.to)) continue;
+      if (is_chained(e) || e.distance > distance) continue;
+      const Place &reader = *j_.place(e.to), &write = *j_.place(writer);
+      if (reader.role != write.role || reader.comes_before(write, distance - e.distance)) continue;
+      j_.refuse(Rule::W9,
+                fmt::format("{} reads the accumulator of {} behind {}, which overwrites it",
+                            j_.label(e.to).str(), j_.label(dot).str(),
+                            writer == dot ? "the next iteration's" : j_.label(writer).str()),
+                {j_.label(e.to), j_.label(dot)});
+    }
+  }
+
+  bool is_chained(const Edge& e) const {
+    return e.kind == EdgeKind::Flow && j_.g[e.to].kind == NodeKind::Dot &&
+           j_.k[j_.g[e.to].ops.front()].operands[2] == e.value;
   }
 
   static std::string_view side(const DotForm& d, std::size_t i) {

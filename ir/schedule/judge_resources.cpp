@@ -1,4 +1,4 @@
-// Rules R and T: shared memory, registers, barriers, threads, clusters, and orders of tiles.
+// Rules R: shared memory, registers, barriers, threads and clusters.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,8 +11,6 @@ namespace tegula::ir {
 namespace {
 
 constexpr std::int64_t kMbarrierBytes = 8;
-/// Registers of a thread beside accumulators and fragments: addresses, positions, loop counters.
-constexpr std::int64_t kBesideAccumulators = 26;
 constexpr int kMaxClusterCtas = 8;
 
 class Resources {
@@ -154,17 +152,5 @@ class Resources {
 }  // namespace
 
 void judge_resources(Judging& j) { Resources(j).run(); }
-
-void judge_tiles(Judging& j) {
-  const Tiles& t = j.s.tiles;
-  const bool is_dependent = any_op(
-      j.k, j.k.body(), [&](OpId op) { return j.k[op].opcode == Opcode::GridDependencyWait; });
-  if (t.order == TileOrder::Counter && (t.cluster > 1 || is_dependent))
-    j.refuse(Rule::T1, t.cluster > 1
-                           ? "tiles from a counter are not dealt to clusters"
-                           : "a kernel that waits for the one before it has no counter of tiles");
-  if (t.overlap && t.order == TileOrder::Each)
-    j.refuse(Rule::T3, "tiles overlap that are no persistent kernel's");
-}
 
 }  // namespace tegula::ir

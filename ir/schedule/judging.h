@@ -26,6 +26,9 @@ struct Place {
   }
 };
 
+/// Registers of a thread beside accumulators and fragments: addresses, positions, loop counters.
+inline constexpr std::int64_t kBesideAccumulators = 26;
+
 class Judging {
  public:
   Judging(const Kernel& kernel, const Graph& graph, const Schedule& schedule)
@@ -53,6 +56,14 @@ class Judging {
 
   /// The channel through which a node's tile goes; null if there is none.
   const Channel* channel_of(Label payload) const;
+  /// The nodes whose tile operand `operand` of a dot is: the source first, then permutations and
+  /// conversions behind it; and the channel that brings one of them through shared memory, or null.
+  struct Operand {
+    OperandSource source;
+    std::vector<std::size_t> nodes;
+    const Channel* shared = nullptr;
+  };
+  Operand operand(OpId dot, std::size_t operand) const;
   /// A load that a channel brings: a copy, which no warp computes.
   bool is_copy(std::size_t node) const;
   /// Edges whose ends both stand in the loop.
@@ -67,10 +78,14 @@ class Judging {
 void judge_labels(Judging& j);
 void judge_order(Judging& j);
 void judge_memory_order(Judging& j);
+void judge_scalars(Judging& j);
 /// Rule G10, and the minimal slots of every channel, which rule C4 compares.
 void judge_cycles(Judging& j);
 void judge_dots(Judging& j);
+void judge_conditions(Judging& j);
 void judge_channels(Judging& j);
+/// Stored tiles and their readers (rules C5, C6, C13, P).
+void judge_slots(Judging& j);
 void judge_resources(Judging& j);
 void judge_tiles(Judging& j);
 

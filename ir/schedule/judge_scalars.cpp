@@ -1,0 +1,173 @@
+// Rules G4, W11, T2 and T4: every role can compute the scalars that it needs, with the same result
+// in all its threads.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/analysis/invariant_load.h"
+#include "ir/analysis/memory_hazards.h"
+#include "ir/loop.h"
+#include "ir/schedule/computed_from.h"
+#include "ir/schedule/judging.h"
+
+namespace tegula::ir {
+namespace {
+
+class Scalars {
+ public:
+  explicit Scalars(Judging& j) : j_(j), hazards_(j.k) {}
+
+  void needs_of_roles() {
+    if (j_.s.roles.size() < 2) return;
+    for (const LoopSchedule& loop : j_.s.loops)
+      for (std::size_t n : j_.nodes_of(loop))
+        if (j_.place(n)) needs(loop, n);
+  }
+
+  void conditions() {
+    for (const LoopSchedule& loop : j_.s.loops)
+      for (const Step& step : loop.steps) {
+        const DotForm* form = j_.s.find_dot(step.op);
+        if (form && form->engine == Engine::Wgmma) condition(step.op);
+      }
+  }
+
+  void tiles_in_turn() {
+    const bool has_copies =
+        std::ranges::any_of(j_.s.roles, [](const Role& r) { return r.copies > 1; });
+    if (!has_copies) return;
+    for (const LoopSchedule& loop : j_.s.loops) {
+      const OpId op = j_.op_of(loop.loop);
+      const std::string why = why_not_counted(op);
+      if (!why.empty())
+        j_.refuse(Rule::T2, fmt::format("tiles in turn: trips of {} {}", loop.loop.str(), why),
+                  {loop.loop});
+    }
+  }
+
+  void segments() {
+    if (j_.s.tiles.order != TileOrder::Segments) return;
+    const auto depends_on_program = [&](Value v) {
+      return bool(
+          computed_from(j_.k, v, [&](OpId op) { return j_.k[op].opcode == Opcode::ProgramId; }));
+    };
+    const bool looks_up = any_op(j_.k, j_.k.body(), [&](OpId op) {
+      const OpData& d = j_.k[op];
+      return is_invariant_scalar_load(j_.k, op) && !is_float(j_.k.type(d.results[0]).dtype()) &&
+             std::ranges::any_of(d.operands, depends_on_program);
+    });
+    if (!looks_up)
+      j_.refuse(Rule::T4, "segments need offsets: no program looks up where its rows begin",
+                {j_.s.loops.empty() ? Label() : j_.s.loops.front().loop});
+  }
+
+ private:
+  /// The role of nodes that stand in no scheduled loop: that of the dots.
+  std::size_t role_beside_loops() const {
+    for (const LoopSchedule& loop : j_.s.loops)
+      for (const Step& step : loop.steps)
+        if (j_.s.find_dot(step.op)) return step.role;
+    return j_.s.roles.size() - 1;
+  }
+  std::size_t role_of(std::size_t node) const {
+    return j_.place(node) ? j_.place(node)->role : role_beside_loops();
+  }
+
+  /// Whether it reads one element of memory that the kernel writes.
+  bool reads_written(OpId op) {
+    const MemoryAccess* access = hazards_.access(op);
+    return access && access->reads && !access->tile.is_tile();
+  }
+
+  /// The role that computes what the op makes; nothing if each role can.
+  std::optional<std::size_t> only_role(OpId op) {
+    if (reads_written(op)) return role_beside_loops();
+    if (!touches_tile(j_.k, op)) return {};
+    const auto node = j_.g.find(op);
+    return node ? role_of(*node) : role_beside_loops();
+  }
+
+  void needs(const LoopSchedule& loop, std::size_t n) {
+    const std::size_t role = j_.place(n)->role;
+    const auto is_elsewhere = [&](OpId op) {
+      const auto only = only_role(op);
+      return only && *only != role;
+    };
+    std::vector<Value> needed;
+    for (OpId op : j_.g[n].ops)
+      for (Value v : j_.k[op].operands)
+        if (!j_.k.type(v).is_tile()) needed.push_back(v);
+    const OpData& around = j_.k[j_.op_of(loop.loop)];
+    const auto bounds = std::span(around.operands).first(first_init(around.opcode));
+    needed.insert(needed.end(), bounds.begin(), bounds.end());
+    for (Value v : needed) {
+      const OpId from = computed_from(j_.k, v, is_elsewhere);
+      if (!from) continue;
+      const auto node = j_.g.find(from);
+      const std::string_view how =
+          reads_written(from) ? "read from memory that the kernel writes" : "computed from a tile";
+      return j_.refuse(Rule::G4,
+                       fmt::format("{} needs a scalar for {} which is {} in {}", j_.role_name(role),
+                                   j_.label(n).str(), how, j_.role_name(*only_role(from))),
+                       {j_.label(n), node ? j_.label(*node) : Label()});
+    }
+  }
+
+  /// Threads read an element one by one: another program may write it in between.
+  void condition(Label dot) {
+    const auto may_change = [&](OpId op) { return reads_written(op); };
+    for (RegionId r = j_.k[j_.op_of(dot)].parent; j_.k[r].owner; r = j_.k[j_.k[r].owner].parent) {
+      const OpData& d = j_.k[j_.k[r].owner];
+      std::vector<Value> deciding;
+      if (d.opcode == Opcode::If) deciding = {d.operands[0]};
+      if (d.opcode == Opcode::While) deciding = {j_.k[j_.k.terminator(d.regions[0])].operands[0]};
+      if (d.opcode == Opcode::For) deciding = {d.operands[0], d.operands[1], d.operands[2]};
+      for (Value v : deciding)
+        if (computed_from(j_.k, v, may_change))
+          return j_.refuse(Rule::W11,
+                           fmt::format("{}: the condition around it is read from memory that the "
+                                       "kernel writes, and may differ within a warpgroup",
+                                       dot.str()),
+                           {dot});
+    }
+  }
+
+  std::string why_not_counted(OpId loop) {
+    const OpData& d = j_.k[loop];
+    if (d.opcode != Opcode::For) return "are not counted";
+    std::string why;
+    for (std::size_t i = 0; i < first_init(Opcode::For) && why.empty(); ++i)
+      computed_from(j_.k, d.operands[i], [&](OpId op) {
+        if (reads_written(op)) why = "are read from memory that the kernel writes";
+        if (touches_tile(j_.k, op)) why = "are computed from a tile";
+        return !why.empty();
+      });
+    return why;
+  }
+
+  Judging& j_;
+  MemoryHazards hazards_;
+};
+
+}  // namespace
+
+void judge_scalars(Judging& j) { Scalars(j).needs_of_roles(); }
+
+void judge_conditions(Judging& j) { Scalars(j).conditions(); }
+
+void judge_tiles(Judging& j) {
+  const Tiles& t = j.s.tiles;
+  const bool is_dependent = any_op(
+      j.k, j.k.body(), [&](OpId op) { return j.k[op].opcode == Opcode::GridDependencyWait; });
+  if (t.order == TileOrder::Counter && (t.cluster > 1 || is_dependent))
+    j.refuse(Rule::T1, t.cluster > 1
+                           ? "tiles from a counter are not dealt to clusters"
+                           : "a kernel that waits for the one before it has no counter of tiles");
+  if (t.overlap && t.order == TileOrder::Each)
+    j.refuse(Rule::T3, "tiles overlap that are no persistent kernel's");
+  Scalars scalars(j);
+  scalars.tiles_in_turn();
+  scalars.segments();
+}
+
+}  // namespace tegula::ir

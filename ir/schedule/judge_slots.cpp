@@ -1,0 +1,195 @@
+// Rules C5, C6, C13, P1 and P2: writers and readers of a slot agree on its layout, each element is
+// stored once, and something orders stores, reads and refills.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "ir/loop.h"
+#include "ir/matrix_type.h"
+#include "ir/schedule/judging.h"
+
+namespace tegula::ir {
+namespace {
+
+/// Bytes of a row that the narrowest and the widest swizzle move together.
+constexpr std::int64_t kMinSwizzle = 32, kMaxSwizzle = 128;
+
+/// An operand of a wgmma that a slot holds.
+struct Reader {
+  Label dot;
+  const MatrixType* type;
+  bool is_k_major;  ///< the payload's last dimension, which is contiguous, is k
+};
+
+class Slots {
+ public:
+  explicit Slots(Judging& j) : j_(j) {}
+
+  void run() {
+    for (const Channel& c : j_.s.channels) {
+      const bool is_stored = c.kind == ChannelKind::Smem;
+      for (Label l : c.payload) {
+        if (is_stored) stored(c, l);
+        if (is_stored || c.kind == ChannelKind::Store || c.kind == ChannelKind::Reduce) once(c, l);
+        if (c.kind == ChannelKind::Tma || c.kind == ChannelKind::CpAsync) released(c, l);
+      }
+      parts(c);
+      if (is_stored)
+        for (const Token& t : j_.s.tokens) meeting(c, t);
+    }
+  }
+
+ private:
+  // ---- layouts
+  Type tile_of(Label l) const { return j_.k.type(j_.k[j_.g[*j_.g.find(l)].ops.back()].results[0]); }
+
+  /// The payload's readers, as operands of wgmmas.
+  std::vector<Reader> readers_of(const Channel& c, Label payload) const {
+    std::vector<Reader> readers;
+    for (const DotForm& d : j_.s.dots) {
+      const OpId op = j_.op_of(d.dot);
+      const MatrixType* type = matrix_type(j_.k, j_.k[op]);
+      if (d.engine != Engine::Wgmma || !type) continue;
+      for (std::size_t i : {0U, 1U})
+        if (j_.operand(op, i).shared == &c)
+          if (const auto turned = turns(op, i, payload))
+            readers.push_back({d.dot, type, (*turned ? 0U : 1U) == (i == 0 ? 1U : 0U)});
+    }
+    return readers;
+  }
+
+  /// Whether a dot's operand is the payload's transpose; nothing if it is made from another node.
+  std::optional<bool> turns(OpId dot, std::size_t i, Label payload) const {
+    bool turned = false;
+    for (OpId at = j_.k[j_.k[dot].operands[i]].def; at; at = j_.k[j_.k[at].operands[0]].def) {
+      if (const auto node = j_.g.find(at); node && j_.label(*node) == payload) return turned;
+      if (!j_.k[at].is(Opcode::Permute, Opcode::ConvertLayout)) break;
+      if (j_.k[at].opcode == Opcode::Permute) turned = !turned;
+    }
+    return {};
+  }
+
+  void stored(const Channel& c, Label l) {
+    const std::vector<Reader> readers = readers_of(c, l);
+    for (const Reader& r : readers)
+      if (!r.type->any_major() && r.is_k_major != readers.front().is_k_major)
+        return different(c, readers.front().dot, r.dot);
+    for (const Reader& r : readers) {
+      const Type tile = tile_of(l);
+      const bool is_swizzled =
+          tile.rank() == 2 && tile.shape()[1] * size_bytes(tile.dtype()) % kMinSwizzle == 0;
+      if (is_swizzled && (r.is_k_major || r.type->any_major())) continue;
+      j_.refuse(Rule::C5,
+                fmt::format("{} cannot be stored so that {} reads it: {}", l.str(), r.dot.str(),
+                            is_swizzled ? "k is not contiguous" : "its rows have no swizzle"),
+                {l, r.dot});
+    }
+  }
+
+  /// A part begins and ends with a line of the swizzle that the whole is stored in.
+  void parts(const Channel& c) {
+    for (const View& v : c.views) {
+      const Type tile = tile_of(c.payload.front());
+      if (v.extent == 0 || tile.rank() != 2) continue;
+      const std::int64_t element = size_bytes(tile.dtype()), row = tile.shape()[1] * element;
+      const std::int64_t line = std::min(kMaxSwizzle, row) / element;
+      if (v.first % line == 0 && v.extent % line == 0) continue;
+      const auto other = std::ranges::find_if(c.views, [&](const View& w) { return !(w == v); });
+      different(c, v.user, other == c.views.end() ? c.payload.front() : other->user);
+    }
+  }
+
+  void different(const Channel& c, Label one, Label other) {
+    j_.refuse(
+        Rule::C6,
+        fmt::format("{} and {} need different layouts of {}", one.str(), other.str(), c.name.str()),
+        {one, other});
+  }
+
+  // ---- stored once
+  /// Each warpgroup has a part of the sum of a dot that is split along its depth.
+  void once(const Channel& c, Label l) {
+    const Node& node = j_.g[*j_.g.find(l)];
+    std::unordered_set<Value> seen;
+    std::vector<OpId> dots;
+    for (Value v : j_.k[node.ops.front()].operands) dots_behind(v, seen, dots);
+    for (const DotForm& d : j_.s.dots) {
+      const auto& at = j_.place(*j_.g.find(d.dot));
+      if (d.split != Split::Depth || !at || j_.warpgroups(at->role) < 2) continue;
+      if (std::ranges::find(dots, j_.op_of(d.dot)) == dots.end()) continue;
+      j_.refuse(Rule::C13,
+                fmt::format("{}: rows of {} are stored {} times: {} is split along its depth",
+                            c.name.str(), l.str(), j_.warpgroups(at->role), d.dot.str()),
+                {l, d.dot});
+    }
+  }
+
+  void dots_behind(Value v, std::unordered_set<Value>& seen, std::vector<OpId>& dots) const {
+    if (!j_.k.type(v).is_tile() || !seen.insert(v).second) return;
+    if (const auto merge = merge_of(j_.k, v))
+      for (Value in : incoming_values(j_.k, *merge)) dots_behind(in, seen, dots);
+    const OpId def = j_.k[v].def;
+    if (!def || !j_.k[def].regions.empty()) return;
+    if (j_.k[def].opcode == Opcode::Dot) return dots.push_back(def);
+    for (Value in : j_.k[def].operands) dots_behind(in, seen, dots);
+  }
+
+  // ---- order
+  /// All warpgroups have stored before one of them reads: a token lets one at a time in.
+  void meeting(const Channel& c, const Token& t) {
+    if (j_.warpgroups(t.role) < 2) return;
+    for (Label l : c.payload) {
+      const std::size_t writer = *j_.g.find(l);
+      if (!is_within(t, writer)) continue;
+      for (const Edge& e : j_.g.edges()) {
+        if (e.from != writer || e.kind != EdgeKind::Flow || e.distance != 0) continue;
+        if (!is_within(t, e.to)) continue;
+        return j_.refuse(
+            Rule::P1,
+            fmt::format("{}: {} stores {} and {} reads it within token {}: no barrier of its "
+                        "warpgroups can stand between them",
+                        c.name.str(), j_.role_name(t.role), l.str(), j_.label(e.to).str(),
+                        t.name.str()),
+            {l, j_.label(e.to)});
+      }
+    }
+  }
+
+  bool is_within(const Token& t, std::size_t node) const {
+    const auto& at = j_.place(node);
+    if (!at || at->role != t.role) return false;
+    const std::size_t first = *j_.g.find(t.first), last = *j_.g.find(t.last);
+    if (j_.g[first].kind == NodeKind::Loop) {
+      const OpId owner = j_.k[j_.g[node].region].owner;
+      const auto loop = owner ? j_.g.find(owner) : std::nullopt;
+      return loop && *loop >= first && *loop <= last;
+    }
+    return j_.g[first].region == j_.g[node].region && at->order >= j_.place(first)->order &&
+           at->order <= j_.place(last)->order;
+  }
+
+  /// Threads that read a slot release it: they read it in some step.
+  void released(const Channel& c, Label l) {
+    const std::size_t load = *j_.g.find(l);
+    if (!j_.place(load)) return;
+    for (const Edge& e : j_.g.edges()) {
+      const bool is_read_beside = e.from == load && e.kind == EdgeKind::Flow &&
+                                  j_.g[e.to].region == j_.g[load].region && !j_.place(e.to);
+      if (is_read_beside)
+        j_.refuse(Rule::P2,
+                  fmt::format("{}: {} reads {} in no step: no role releases the slot before it is "
+                              "filled again",
+                              c.name.str(), j_.label(e.to).str(), l.str()),
+                  {j_.label(e.to), l});
+    }
+  }
+
+  Judging& j_;
+};
+
+}  // namespace
+
+void judge_slots(Judging& j) { Slots(j).run(); }
+
+}  // namespace tegula::ir
