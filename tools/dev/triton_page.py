@@ -21,6 +21,7 @@ TUTORIALS = [
      ["05_layer_norm", "05_layer_norm_backward"]),
     ("06", "fused attention, forward", "attention", ["_attention", "attention"], ["06_attention"]),
     ("07", "functions of a library", "extern_function", ["_extern_function", "extern_function"], ["07_extern_function"]),
+    ("08", "grouped matrix multiplication over pointers", "grouped_gemm", ["_grouped_gemm", "grouped_gemm"], ["08_grouped_gemm"]),
     ("09", "persistent matrix multiplication", "persistent_matmul", ["_persistent_matmul", "persistent_matmul"], ["09_persistent_matmul"]),
     ("10", "block-scaled matrix multiplication", "block_scaled_matmul", ["_block_scaled_matmul", "block_scaled_matmul"],
      ["10_block_scaled_matmul"]),
@@ -36,7 +37,7 @@ writes them in Triton (`bench/triton_kernels.py`). [From Triton](language/triton
   `bench/triton_suites.py` and the back ends measured, and in brackets the lowest: `python3 bench/peers.py --lib LIB
   --filter '^triton_' --out bench/results/sweeps/DATE-CARD-triton.jsonl`, then `tools/dev/triton_page.py`. The newest
   row of a case counts; each section names its card and file. A dash: none yet.
-- 08, grouped GEMM over pointers, is missing: the language has no views of addresses that a kernel reads from memory.
+- 08 takes m, and n and k in eighths, so that pieces of 16 bytes are whole; Triton's takes whole tiles for granted.
 - 10 multiplies scales of 128 elements along k in the kernel: Triton's own tutorial has the scaled products of
   Blackwell, which a Hopper GPU lacks.
 

@@ -2,6 +2,7 @@
 // The whole language: include this to write kernels.
 #include "tegula/address_view.h"
 #include "tegula/artefact.h"
+#include "tegula/cluster_folds.h"
 #include "tegula/control.h"
 #include "tegula/device.h"
 #include "tegula/dtype.h"
