@@ -1,5 +1,7 @@
 #include "kernels/attention/split_kv.h"
 
+#include "tegula/cluster_folds.h"
+
 namespace tegula {
 namespace {
 
@@ -8,7 +10,7 @@ constexpr int kAtOnce = 8;
 
 }  // namespace
 
-OnlineSoftmax combine_in_cluster(const OnlineSoftmax& part, const Tile& factor, int programs) {
+OnlineSoftmax combine_in_cluster(const OnlineSoftmax& part, const Tile& factor) {
   const Tile row_max = cluster_max(part.row_max);
   const Tile weight = exp2((part.row_max - row_max) * factor);
   // All programs have the row maxima; only those of one are to be added.

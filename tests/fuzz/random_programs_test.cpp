@@ -103,7 +103,7 @@ const std::map<std::string_view, std::string_view>& drawn_elsewhere() {
       {"assume", "differential_conditions_test, fuzz_conditions_test"},
       {"grid_dependency_wait", "of launches: gpu_dependent_launch_test"},
       {"grid_launch_dependents", "of launches: gpu_dependent_launch_test"},
-      {"asm_elementwise", "differential_plain_programs_test"},
+      {"asm_elementwise", "inline PTX: differential_waiting_programs_test"},
       {"cta_barrier", "differential_memory_order_test"}};
   return kOps;
 }

@@ -22,6 +22,7 @@
 #include "tegula/scan.h"
 #include "tegula/search.h"
 #include "tegula/shape_ops.h"
+#include "tegula/sort_by.h"
 #include "tegula/statistics.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
