@@ -62,6 +62,20 @@ def matmul(t, case, n, is_b_transposed, theirs, want):
     return pair(t, case, [a, b, c], lambda: theirs(a, b, other), [(c, other, product)], {"flops": 2 * n ** 3})
 
 
+def grouped_gemm(t, sizes):
+    """Of squares, as the tutorial has them."""
+    a, b = ([normal(n, n, dtype=F16) for n in sizes] for _ in range(2))
+    c, other = ([torch.empty_like(x) for x in a] for _ in range(2))
+    table = lambda results: torch.tensor([[x.data_ptr() for x in row] for row in zip(a, b, results)], device=DEVICE)
+    shapes = torch.tensor([[n, n, n] for n in sizes], device=DEVICE, dtype=torch.int32)
+    eighths = torch.tensor([[n, n // 8, n // 8] for n in sizes], device=DEVICE, dtype=torch.int32)
+    addresses = table(other)
+    results = [(c[i], other[i], lambda i=i: a[i].float() @ b[i].float()) for i in (0, -1)]
+    programs = torch.cuda.get_device_properties(DEVICE).multi_processor_count
+    return pair(t, "triton_08_grouped_gemm", [table(c), eighths], lambda: peer.grouped_gemm(addresses, shapes), results,
+                {"flops": sum(2 * n ** 3 for n in sizes)}, programs)
+
+
 def layer_norm(t, rows, n, eps=1e-5):
     x, w, b = normal(rows, n, dtype=F16), normal(n, dtype=F16), normal(n, dtype=F16)
     outs = [[torch.empty_like(x), torch.empty(rows, device=DEVICE), torch.empty(rows, device=DEVICE)] for _ in range(2)]
@@ -119,6 +133,8 @@ def tutorials(t):
         for is_causal in (False, True):
             yield "triton_06_attention", f"{'causal' if is_causal else 'full'}, 4096 x {dim} f16", functools.partial(attention, t, 4096, dim, is_causal)
     yield "triton_07_extern_function", "2^26 f32", functools.partial(elementwise, t, "triton_07_extern_function", n, 1, peer.extern_function, torch.asin)
+    for sizes in ((1024, 512, 256, 128), (4096,) * 4):
+        yield "triton_08_grouped_gemm", f"{', '.join(map(str, sizes))} f16", functools.partial(grouped_gemm, t, sizes)
     for size in (4096, 8192):
         yield "triton_09_persistent_matmul", f"{size}^3 f16", functools.partial(matmul, t, "triton_09_persistent_matmul", size, True, peer.persistent_matmul, lambda x: x)
     for size in (4096, 8192):

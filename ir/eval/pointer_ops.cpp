@@ -84,6 +84,23 @@ class PointerOp {
     return value.cell(i);
   }
 
+  /// Reports an element that is not where attrs align and axis promise it.
+  void check_promise(std::size_t i) {
+    const std::int64_t align = p_.attrs(id_).i(AttrName::align, 0), size = size_bytes(pointee_);
+    if (align == 0) return;
+    const auto axis = static_cast<std::size_t>(p_.attrs(id_).i(AttrName::axis));
+    const std::span<const std::int64_t> shape = p_.operand_type(id_, 0).shape();
+    std::int64_t inner = 1;
+    for (std::size_t d = axis + 1; d < shape.size(); ++d) inner *= shape[d];
+    const std::int64_t along = static_cast<std::int64_t>(i) / inner % shape[axis];
+    const std::int64_t address = lanes_[0].cell(i).i;
+    if ((address - along * size % align) % align == 0) return;
+    p_.report(FindingKind::Misaligned, id_, p_.op(id_).loc, [&] {
+      return fmt::format("{} at {:#x}, which is no multiple of {} bytes as promised",
+                         info(p_.op(id_).opcode).mnemonic, address - along * size % align, align);
+    });
+  }
+
  private:
   Lane lane(Value v, std::size_t slot) {
     const TileValue& t = p_.value(v);
@@ -140,6 +157,7 @@ void eval_Load(Program& p, OpId id) {
       std::memcpy(&bits, at, size);
       out.cells[i] = from_bits(bits, op.pointee());
       p.touch_read(*region, at, size, id);
+      op.check_promise(i);
     }
   }
 }
@@ -153,6 +171,7 @@ void eval_Store(Program& p, OpId id) {
     std::byte* at = op.address(i, "writes", region);
     if (at == nullptr) continue;
     p.touch_write(*region, at, size, id);
+    op.check_promise(i);
     const std::uint64_t bits = to_bits(op.stored(i, *region, at), op.pointee());
     std::memcpy(at, &bits, size);
   }

@@ -58,6 +58,8 @@ class Materializer {
         access_mask(op);
       else if (o == ClusterReduceScatter)
         sum_operand(op);
+      else if (o == ClusterGather)
+        gathered_operands(op);
       else if (o == Scatter || o == Gather)
         replace_absent_index(op);
       else if (o == FillAbsent)
@@ -287,6 +289,21 @@ class Materializer {
     const Value zero = reduce_kind("sum").identity(b, k_.type(v).dtype());
     k_[op].operands[0] = b.select(present, v, zero);
     changed_ = true;
+  }
+
+  /// Others know nothing of this program's bounds.
+  void gathered_operands(OpId op) {
+    Builder b(k_, op);
+    for (std::size_t i = 0; i < k_[op].operands.size(); ++i) {
+      const Value v = k_[op].operands[i];
+      if (absence_.of(v).empty() || absence_.is_zero_filled(v)) continue;
+      Value present;
+      for (const PresenceBound& bound : absence_.of(v))
+        present = both(b, present, mask(b, bound, k_.type(v).shape()));
+      k_[op].operands[i] =
+          b.select(present, v, reduce_kind("sum").identity(b, k_.type(v).dtype()));
+      changed_ = true;
+    }
   }
 
   /// Index tiles select nothing if one of the bounds does not hold.

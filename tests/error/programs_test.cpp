@@ -51,6 +51,9 @@ TEST(ProgramsError, ProgramsTogether) {
   expect("T0121 address_type", [&] { trace([](T, T p, T) { as_pointer<f32>(load(p)); }); });
   expect("T0121 address_type of a whole dimension",
          [&] { trace([](T, T, T p) { (void)view<f32, 1>(p, {3}, {1})(all); }); });
+  expect("T0124 address_alignment", [&] {
+    trace([](T, T, T p) { (void)view<f32, 1>(p, {3}, {1}, aligned(12))(slice(0, 8)); });
+  });
 }
 
 TEST(ProgramsError, GridBarriers) {
