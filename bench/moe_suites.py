@@ -207,7 +207,9 @@ def layers(t):
         for tokens in LENGTHS:
             yield "moe", f"{model} T{tokens} bf16", functools.partial(layer, t, "moe", model, tokens)
         for distribution in ("zipf", "one"):
-            yield "moe", f"{model} T4096 bf16 {distribution}", functools.partial(layer, t, "moe", model, 4096, distribution)
+            yield "moe_decode", f"{model} T32 bf16 {distribution}", functools.partial(layer, t, "moe_decode", model, 32, distribution)
+            for tokens in (1024, 4096, 16384):
+                yield "moe", f"{model} T{tokens} bf16 {distribution}", functools.partial(layer, t, "moe", model, tokens, distribution)
 
 
 MANY_ROWS, FEW_ROWS = (*range(1, 9), 13, 14), (0, 9, 10, 11, 12)  # numbers of tiles in bench/moe_cases.cpp
