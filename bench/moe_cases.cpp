@@ -52,11 +52,11 @@ struct RouteAndPlaceTiles {
   int tiles = 1;
 
   void operator()(In<f32, 2> logits, std::optional<In<f32, 1>> bias, InOut<u16, 2> counts,
-                  experts::PlacementSegments segments, InOut<i32, 2> ids, InOut<f32, 2> weights,
-                  experts::PlacementRows rows, Scalar<i32> capacity) const {
+                  InOut<u32, 2> pairs, experts::PlacementSegments segments, InOut<i32, 2> ids,
+                  InOut<f32, 2> weights, experts::PlacementRows rows, Scalar<i32> capacity) const {
     experts::RouteTiles{choices}(logits, bias, counts, ids, weights, rows.row_of);
     grid_barrier();
-    experts::PlaceTiles{choices.shape, tiles}(ids, counts, segments, rows, capacity);
+    experts::PlaceTiles{choices.shape, tiles}(ids, pairs, segments, rows, capacity);
   }
 };
 
@@ -71,11 +71,12 @@ class RoutingForm {
 
   void run(const Stream& s, const Tensor& logits, const MoeRouting& r, const Tensor& counts) const {
     if (is_one_launch_) {
-      both_(s, logits, {}, counts, r.offsets, r.first_tiles, r.ids, r.weights, r.row_of, r.slot_of,
-            -1);
+      both_(s, logits, {}, counts, experts::pairs_of(counts), r.offsets, r.first_tiles, r.ids,
+            r.weights, r.row_of, r.slot_of, -1);
     } else {
       route_(s, logits, {}, counts, r.ids, r.weights, r.row_of);
-      place_(s, r.ids, counts, r.offsets, r.first_tiles, r.row_of, r.slot_of, -1);
+      place_(s, r.ids, experts::pairs_of(counts), r.offsets, r.first_tiles, r.row_of, r.slot_of,
+             -1);
     }
   }
 
@@ -87,10 +88,11 @@ class RoutingForm {
                    .with_plan(warps(experts::routing_warps(c.shape.block, c.shape.experts)))),
         place_(kernel("moe_place", experts::PlaceTiles{c.shape, tiles})
                    .with_plan(warps(experts::kPlacingWarps))),
-        both_(kernel("moe_route", RouteAndPlaceTiles{c, tiles})
-                  .with_plan(
-                      warps(std::max(experts::kPlacingWarps,
-                                     experts::routing_warps(c.shape.block, c.shape.experts))))) {}
+        both_(
+            kernel("moe_route", RouteAndPlaceTiles{c, tiles})
+                .with_plan(warps(std::max(experts::kPlacingWarps,
+                                          experts::routing_warps(c.shape.block, c.shape.experts))))
+                .may_alias()) {}
   static std::string warps(int number) {
     return fmt::format("num_warps={} min_ctas_per_sm=1", number);
   }

@@ -211,16 +211,22 @@ void lower_Sort(Lowering& l, OpId op) {
   const Type type = l.from.type(d.operands[0]);
   const LinearLayout& layout = layout_of(type);
   const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
-  SortKey key(l, type.dtype(), d.attrs.i(AttrName::descending) != 0, layout.cover()[axis]);
+  const bool is_descending = d.attrs.i(AttrName::descending) != 0;
+  SortKey key(l, type.dtype(), is_descending, layout.cover()[axis]);
   const Value given = d.operands.size() > 1 ? l.get(d.operands[1]) : Value();
-  const Value present = l.and_predicates(inside_along(l, layout, axis), given);
-  const Tuple keys = key.encode(l.get(d.operands[0]), index_along(l, layout, axis), present);
+  const Value present = l.and_predicates(inside_along(l, layout, axis), given),
+              index = index_along(l, layout, axis);
   const LinearLayout& result = layout_of(l.from.type(d.results[0]));
+  const std::int64_t count = result.shape()[axis];
   const bool selects = type.dtype() == DType::f32 && d.attrs.has(AttrName::count) &&
-                       PackedTopk::is_possible(layout, axis, result.shape()[axis]);
+                       PackedTopk::is_possible(layout, axis, count);
+  const Value elements = l.get(d.operands[0]);
   const Tuple sorted =
-      key.decode(selects ? PackedTopk(l, key, layout, axis, result.shape()[axis]).run(keys, result)
-                         : Network(l, key, layout, axis, keys).run(result));
+      selects
+          ? PackedTopk(l, key, layout, axis, count, is_descending)
+                .run(elements, index, present, result)
+          : key.decode(
+                Network(l, key, layout, axis, key.encode(elements, index, present)).run(result));
   for (std::size_t i = 0; i < 2; ++i) l.set(d.results[i], sorted[i]);
 }
 

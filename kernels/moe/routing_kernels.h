@@ -18,7 +18,7 @@ struct TokenChoices {
   /// Of a tile of tokens [block, k]; there are none of tokens behind the last.
   Routing of(const In<f32, 2>& logits, const std::optional<In<f32, 1>>& bias,
              const Index& t) const {
-    const Subscript experts = whole(shape.experts - shared);
+    const Subscript experts = whole(logits.static_dim(1));  // known to be there
     Tile z = logits(t, experts);
     if (bias) z = z + (*bias)(experts)(none, all);
     auto [weights, ids] = router.choose(z, t);

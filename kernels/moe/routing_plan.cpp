@@ -75,8 +75,8 @@ void TiledRouting::plan(PlanBuilder& plan, const RoutingInputs& in, const Routin
   const std::int64_t tiles = tiles_of(tokens_of(plan, in), block());
   const PlanSlot counts = plan.scratch({tiles, counted_experts(shape_.experts)}, DType::u16);
   plan.launch(route_, in.logits, in.bias, counts, out.ids, out.weights, out.row_of);
-  plan.launch(place(tiles), out.ids, counts, out.offsets, out.first_tiles, out.row_of, out.slot_of,
-              in.capacity);
+  plan.launch(place(tiles), out.ids, plan.view(counts, pairs_of), out.offsets, out.first_tiles,
+              out.row_of, out.slot_of, in.capacity);
 }
 
 // ---- all ways -----------------------------------------------------------------------------------
@@ -96,6 +96,7 @@ RoutingKernels::RoutingKernels(const MoeOptions& o)
 bool RoutingKernels::is_tiled(std::int64_t tokens) const {
   const int columns = counted_experts(shape_.experts);
   return !shape_.by_slot && shape_.group_tokens == 0 && columns <= kMostColumns &&
+         shape_.k <= PlaceTiles::most_choices(tiled_.back().block()) &&
          tiles_of(tokens, tiled_.back().block()) * columns <= kMostCounts;
 }
 

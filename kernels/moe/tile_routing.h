@@ -12,9 +12,14 @@ namespace tegula::experts {
 /// Registers of a thread that the logits of a tile of tokens fill, and the most warps.
 inline constexpr int kLogitsPerThread = 32, kMostWarps = 16;
 inline constexpr int kPlacingWarps = 8;  ///< of a program that places choices
-/// Columns of counts: rows of a power of two are read by whole warps.
+/// Columns of counts: rows of a power of two are read by whole warps, two counts in a word.
 constexpr int counted_experts(int experts) {
-  return static_cast<int>(std::bit_ceil(static_cast<unsigned>(experts)));
+  return std::max(2, static_cast<int>(std::bit_ceil(static_cast<unsigned>(experts))));
+}
+/// Counts [tiles, counted_experts] of u16 as words.
+inline Tensor pairs_of(const Tensor& counts) {
+  return Tensor::borrow(counts.data(), {counts.size(0), counts.size(1) / 2}, DType::u32,
+                        counts.device());
 }
 /// Warps of a program with a tile of `tokens` and `experts`.
 constexpr int routing_warps(int tokens, int experts) {
@@ -96,20 +101,20 @@ struct RouteTiles {
       ids(t, whole(shape.k)) = id, weights(t, whole(shape.k)) = weight;
       const int bins = counted_experts(shape.experts);
       const auto [ranks, count] = key_ranks(keys_of(shape, id), bins);
-      counts(tile, whole(bins)) = cast<u16>(count);
+      counts(tile, whole(counts.static_dim(1))) = cast<u16>(count);
       row_of(t, whole(shape.k)) = ranks.reshape({shape.block, shape.k});
     }
   }
 };
 
-/// Rows of what RouteTiles chose, of `tiles` tiles a program.
+/// Rows of what RouteTiles chose, of `tiles` tiles a program. `pairs`: pairs_of its counts.
 struct PlaceTiles {
   PlacementShape shape;
   int tiles = 1;
 
-  void operator()(InOut<i32, 2> ids, InOut<u16, 2> counts, PlacementSegments segments,
+  void operator()(InOut<i32, 2> ids, InOut<u32, 2> pairs, PlacementSegments segments,
                   PlacementRows rows, Scalar<i32> capacity) const {
-    for (auto i : grid(tegula::rows(counts), tiles)) {
+    for (auto i : grid(tegula::rows(pairs), tiles)) {
       grid_launch_dependents();
       grid_dependency_wait();
       const Tile first = cast<i32>(i.first());
@@ -117,12 +122,14 @@ struct PlaceTiles {
       const Index t = slice(first * shape.block, tokens);
       const TileRows of(shape, ids(t, whole(shape.k)));
       const Tile ranks = ravel(rows.row_of(t, whole(shape.k)));
-      const auto [before, total] = sums(counts, first);
+      const auto [before, total] = sums(pairs, first);
       Tile claimed = before, place = of.expert();
       if (tiles > 1) {
-        const Tile own = counts_of(counts, slice(first, tiles));
-        claimed = ravel(cumsum(own, 0, {.exclusive = true}) + before(none, all));
-        place = place + arange(tokens * shape.k) / (shape.block * shape.k) * columns();
+        const Tile own = words(pairs, slice(first, tiles)),
+                   counts = interleave(lower(own), upper(own), 1);
+        claimed = ravel(cumsum(counts, 0, {.exclusive = true}) + before(none, all));
+        place = place +
+                arange(tokens * shape.k) / (shape.block * shape.k) * counted_experts(shape.experts);
       }
       const Tile sizes = of.sizes(total, capacity);
       of.store(t, ranks + gather(claimed, place, 0), sizes, capacity, rows);
@@ -130,26 +137,46 @@ struct PlaceTiles {
     }
   }
 
+  /// The most choices of a token that sums of words have room for.
+  static constexpr int most_choices(int block) { return 0xffff / (block * kRowsOfThread); }
+
  private:
+  /// Rows of pairs that a thread adds up before it takes the two apart.
+  static constexpr int kRowsOfThread = 32;
   struct Sums {
     Tile before, total;
   };
-  int columns() const { return counted_experts(shape.experts); }
-  Tile counts_of(const InOut<u16, 2>& counts, const Index& rows) const {
-    return cast<i32>(fill_absent(counts(rows, whole(columns())), 0));
+  static Tile words(const InOut<u32, 2>& pairs, const Index& rows) {
+    return fill_absent(pairs(rows, whole(pairs.static_dim(1))), 0);
   }
+  static Tile lower(const Tile& words) { return cast<i32>(words & 0xffff); }
+  static Tile upper(const Tile& words) { return cast<i32>(words >> 16); }
+
   /// Counts of the tiles in front, and of all. As many rows are read at once as registers hold.
-  Sums sums(const InOut<u16, 2>& counts, const Tile& tile) const {
-    constexpr int kMostRows = 256, kSmallBlock = 16;
-    const int of_thread = shape.block <= kSmallBlock ? 64 : 128,
-              rows = std::clamp(of_thread * 32 * kPlacingWarps / columns(), 2, kMostRows);
-    Tile before = zeros<i32>(columns()), total = before;
-    for (auto r : steps(counts.rows(), rows)) {
-      const Tile c = counts_of(counts, r);
-      total = total + sum(c, 0);
-      before = before + sum(where(r.indices()(all, none) < tile, c, 0), 0);
+  Sums sums(const InOut<u32, 2>& pairs, const Tile& tile) const {
+    constexpr int kSmallBlock = 16, kThreads = 32 * kPlacingWarps;
+    const int columns = pairs.static_dim(1), of_thread = shape.block <= kSmallBlock ? 32 : 64,
+              each = std::clamp(of_thread * kThreads / columns / kPlacingWarps, 1, kRowsOfThread);
+    struct Halves {
+      Tile lower, upper;
+      void add(const Tile& rows) {  // [each, warps, columns]
+        const Tile of_warps = sum(rows, 0);
+        lower = lower + sum(PlaceTiles::lower(of_warps), 0);
+        upper = upper + sum(PlaceTiles::upper(of_warps), 0);
+      }
+      Tile all() const { return interleave(lower, upper, 0); }
+    };
+    const Tile none_yet = zeros<i32>(columns);
+    Halves before{none_yet, none_yet}, total = before;
+    for (auto r : steps(pairs.rows(), each * kPlacingWarps)) {
+      const auto by_warps = [&](const Tile& t) {
+        return t.reshape({each, kPlacingWarps, columns});
+      };
+      const Tile rows = words(pairs, r);
+      total.add(by_warps(rows));
+      before.add(by_warps(where(r.indices()(all, none) < tile, rows, 0)));
     }
-    return {before, total};
+    return {before.all(), total.all()};
   }
 };
 

@@ -82,7 +82,7 @@ inline void run_tiles(const tegula::experts::TokenChoices& choices, const Routin
       Tensor::full({tiles, counted_experts(choices.shape.experts)}, 7, DType::u16, logits.device());
   kernel("moe_route", RouteTiles{choices})(logits, bias, counts, r.ids, r.weights, r.row_of);
   kernel("moe_place", PlaceTiles{choices.shape, c.tiles_of_program})(
-      r.ids, counts, r.offsets, r.first_tiles, r.row_of, r.slot_of, c.capacity);
+      r.ids, pairs_of(counts), r.offsets, r.first_tiles, r.row_of, r.slot_of, c.capacity);
 }
 
 inline RoutedTensors run_routing(const Router& router, const RoutingCase& c, const Tensor& logits,
