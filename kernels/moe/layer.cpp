@@ -112,9 +112,7 @@ void plan_experts(PlanBuilder& plan, const RoutingSlots& r, const ExpertKernels<
     return plan.scratch({s.rows, columns}, dtype_of<T>);
   };
   const PlanSlot P = of_rows(s.h), A = of_rows(s.i), Y = of_rows(s.h);
-  plan.launch(kernels.permute, s.X, r.slot_of, r.offsets,
-              options.scales_inputs ? flat(plan, r.weights) : PlanSlot{}, P,
-              choices_per_token(options));
+  plan.launch(kernels.permute, s.X, r.row_of, options.scales_inputs ? r.weights : PlanSlot{}, P);
   plan.launch(kernels.forward.up.of(s.tiles.up), P, s.weights.gate, s.weights.up, s.bias.gate,
               s.bias.up, s.up_rows.offsets, s.up_rows.first_tiles, A, plan.argument(kHidden));
   plan.launch(kernels.forward.down.of(s.tiles.down), A, s.down, plan.argument(kDownBias),

@@ -16,8 +16,6 @@ template <class T>
 struct PermuteQuantisedRows {
   void operator()(In<T, 2> X, In<i32, 2> row_of, std::optional<In<f32, 2>> weights,
                   std::optional<In<f32, 1>> given, Out<f8e4m3, 2> P, Out<f32, 1> scales) const {
-    constexpr int kUnrolled = 16;
-    const int k = row_of.static_dim(1);
     for (auto t : grid(rows(X), 1)) {
       grid_dependency_wait();
       P.partial(), scales.partial();
@@ -28,15 +26,11 @@ struct PermuteQuantisedRows {
       else
         scale = scale_of<f8e4m3>(largest_of(x, -1), false);
       const Tile q = cast<f8e4m3>(x * scale.inverse);
-      const auto store = [&, t = t](const Tile& j) {
+      each_choice(row_of.static_dim(1), [&, t = t](const Tile& j) {
         const Tile row = row_of(t, j);
         P(row, all) = q;
         scales(row) = weights ? scale.value * (*weights)(t, j) : scale.value;
-      };
-      if (k <= kUnrolled)
-        for (int j = 0; j < k; ++j) store(Tile(j));
-      else
-        for (auto j : steps(k, 1)) store(j.first());
+      });
     }
   }
 };
