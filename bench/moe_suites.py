@@ -37,7 +37,9 @@ def place(ids, experts):
     """Order of the choices by expert, and the end of each expert's rows."""
     flat = ids.reshape(-1)
     order = torch.argsort(flat, stable=True)
-    return order, torch.cumsum(torch.bincount(flat, minlength=experts), 0).to(torch.int32)
+    # Without bincount, which waits for the device and breaks a compiler's graph.
+    counts = torch.zeros(experts, dtype=torch.int64, device=flat.device).scatter_add(0, flat, torch.ones_like(flat))
+    return order, torch.cumsum(counts, 0).to(torch.int32)
 
 
 def grouped_layer(x, z, up, down, k):

@@ -30,7 +30,7 @@ template <class T>
 struct QuantisedKernels {
   QuantisedKernels(const ExpertActivation& activation, bool promotes)
       : up("moe_up_f8", {activation, promotes}),
-        up_to_8_bits("moe_up_f8", {activation, promotes}),
+        up_to_8_bits("moe_up_f8_f8", {activation, promotes}),
         down("moe_down_f8", {promotes}) {}
 
   decltype(kernel("", PermuteQuantisedRows<T>{})) permute =
