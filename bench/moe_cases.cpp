@@ -1,8 +1,10 @@
 // Layers of experts and their routing: cases of the suites router, router_forms, moe, moe_decode,
-// moe_tiles, moe_backward.
+// moe_fp8, moe_tiles, moe_backward.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <map>
 #include <tuple>
 
@@ -12,6 +14,8 @@
 
 namespace tegula::bench {
 namespace {
+
+constexpr int kNumber = 16;  ///< more than choices of a token
 
 /// Softmax, top k, renormalised, with swiglu; one layer for each number of experts and choices.
 const Moe& layer_of(std::int64_t experts, double k) {
@@ -116,6 +120,25 @@ void run_routing_form(const Stream& s, Tensors t, double code) {
 void run_layer(const Stream& s, Tensors t, double k) {
   layer_of(t[1].size(1), k).from_logits(s, t[0], t[1], {.up = t[2], .down = t[3]}, t[4]);
 }
+/// X, logits, up, down, Y, the scales of up, down, and those of ExpertScaling::tensor, X and
+/// activations; experts of 8 bits. k, and kNumber more with fp32_promotion.
+void run_quantised_layer(const Stream& s, Tensors t, double code) {
+  static std::map<std::array<std::int64_t, 3>, Moe> layers;
+  const bool by_row = t.size() == 7;
+  const int k = static_cast<int>(code) % kNumber;
+  const ExpertQuantisation q{by_row ? ExpertScaling::row : ExpertScaling::tensor, code >= kNumber};
+  const std::array<std::int64_t, 3> key{t[1].size(1), static_cast<std::int64_t>(code), by_row};
+  auto found = layers.find(key);
+  if (found == layers.end())
+    found = layers
+                .emplace(key, moe({.router = routers::qwen3(k),
+                                   .experts = static_cast<int>(t[1].size(1)),
+                                   .quantisation = q}))
+                .first;
+  MoeWeights w{.up = as_fp8(t[2]), .down = as_fp8(t[3]), .scales = {.up = t[5], .down = t[6]}};
+  if (!by_row) w.scales.input = t[7], w.scales.hidden = t[8];
+  found->second.from_logits(s, t[0], t[1], w, t[4]);
+}
 /// X, logits, up, down, Y, the tensors of MoeSaved; k.
 void run_training_forward(const Stream& s, Tensors t, double k) {
   layer_of(t[1].size(1), k)
@@ -176,6 +199,7 @@ void add_moe_cases(std::vector<Case>& list) {
   list.push_back({"moe_router_deepseek_v3", run_deepseek_router});
   list.push_back({"moe_routing_form", run_routing_form});
   list.push_back({"moe", run_layer});
+  list.push_back({"moe_fp8", run_quantised_layer});
   list.push_back({"moe_tiles", run_tiled_layer});
   list.push_back({"moe_training_forward", run_training_forward});
   list.push_back({"moe_backward", run_backward});

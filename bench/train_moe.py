@@ -83,7 +83,8 @@ def torch_experts(x, logits, up, down, product):
     p, ids = torch.topk(torch.softmax(logits, -1), CHOICES, -1)
     flat = ids.reshape(-1)
     order = torch.argsort(flat, stable=True)
-    ends = torch.cumsum(torch.bincount(flat, minlength=EXPERTS), 0).to(torch.int32)
+    counts = torch.zeros(EXPERTS, dtype=torch.int64, device=x.device).scatter_add(0, flat, torch.ones_like(flat))  # bincount waits for the device
+    ends = torch.cumsum(counts, 0).to(torch.int32)
     gate, value = product(x[order // CHOICES], up[:EXPERTS], ends).chunk(2, -1)
     rows = product(F.silu(gate) * value, down[:EXPERTS], ends)
     back = torch.empty_like(rows).index_copy(0, order, rows)
@@ -241,9 +242,9 @@ def train(part, args, sizes):
         losses.append(loss.detach())
         if step in (0, 1, warm_up) or step % 20 == 0:
             say(part, f"step {step} loss {loss.item():.4f}")
-            if time.perf_counter() - BEGIN > args.seconds:
-                say(part, f"the limit of {args.seconds} s ends it")
-                break
+        if time.perf_counter() - BEGIN > args.seconds:
+            say(part, f"the limit of {args.seconds} s ends it after step {step}")
+            break
     wait()
     end, timed = time.perf_counter(), len(losses) - warm_up
     losses = torch.stack(losses).tolist()
@@ -299,7 +300,7 @@ def emit(row, path):
 
 def run_part(part, args):
     """A part in this process."""
-    faulthandler.dump_traceback_later(args.seconds + GRACE, exit=True)
+    faulthandler.dump_traceback_later(max(1, args.seconds + GRACE - (time.perf_counter() - BEGIN)), exit=True)
     say(part, f"torch {torch.__version__}")
     emit(train(part, args, TINY if args.tiny else Sizes()), args.rows)
 

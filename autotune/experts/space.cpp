@@ -85,7 +85,9 @@ bool has_other_width(const P& p, const C& c, const Limits& gpu) {
   if (c.swap_ab) return c.bn != width_of_few_rows(p, gpu);
   return c.bn != (p.is_gated || p.columns <= 1024 ? 128 : 256);
 }
-bool has_other_depth(const P&, const C& c, const Limits&) { return c.bk != C().bk; }
+bool has_other_depth(const P& p, const C& c, const Limits&) {
+  return c.bk * size_bytes(p.operands) != 128;
+}
 bool is_deeper_than_shared_memory(const P& p, const C& c, const Limits& gpu) {
   return c.stages > stages_that_fit(as_batch(p), as_matmul(p, c, gpu.target), gpu.target);
 }

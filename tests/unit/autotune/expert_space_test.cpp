@@ -47,6 +47,15 @@ TEST(ExpertSpace, FewTilesAreNarrowWhereMoreSmsReadThen) {
   EXPECT_EQ(width(128, 2048, 768), 128);
 }
 
+TEST(ExpertSpace, AnIterationHas128BytesOf8BitsToo) {
+  for (const std::int64_t rows : {4, 65}) {
+    const ExpertProblem p{rows, 7168, 2048, 64, ExpertProduct::up, DType::f8e4m3, true};
+    const ExpertTileConfig c = choose_expert_tiles(p, host_profile());
+    EXPECT_EQ(c.bk, 128) << text_of(c);
+    EXPECT_EQ(c.bm, rows == 4 ? 16 : 128) << text_of(c);
+  }
+}
+
 TEST(ExpertSpace, TheTunerTriesOthers) {
   const ExpertProblem p{200, 4096, 2048, 64};
   const auto list = list_candidates(expert_space(), p, host_profile(),
