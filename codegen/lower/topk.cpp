@@ -307,19 +307,37 @@ Tuple PackedTopk::search() {
   return {l_.to[loop].results[2], l_.to[loop].results[3]};
 }
 
+/// The best words of each row, in all its lanes.
+Value PackedTopk::best_words(Value words) {
+  words = sort_runs(words);
+  for (std::int64_t runs = per_row() / kept_; runs > 1; runs /= 2) words = halve(words);
+  for (int bit : lane_bits_) words = meet(words, bit);
+  return words;
+}
+
+/// Registers of the best [rows][kept] in the order of the result's.
+PackedTopk::Indices PackedTopk::places_in(const LinearLayout& result) const {
+  Indices places;
+  for (int r = 0; r < result.registers(); ++r) {
+    const Dims index = result.apply({.reg = r});
+    const auto row = std::ranges::find(row_index_, row_of(index)) - row_index_.begin();
+    places.push_back(row * kept_ + index[axis_]);
+  }
+  return places;
+}
+
 Tuple PackedTopk::run(const Tuple& keys, const LinearLayout& result) {
+  if (key_.is_packed())
+    return {l_.regs(best_words(l_.regs(keys[0], order_)), places_in(result))};
   Value real_keys = keys[0];
   // Rows that only pad the tile may hold anything, and must decide neither an address nor a branch.
   for (int d = 0; d < layout_.rank(); ++d)
     if (const Value is_real = d == axis_ ? Value() : inside_along(l_, layout_, d))
       real_keys = l_.b.select(is_real, real_keys, number(0));
   keys_ = l_.regs(real_keys, order_), at_ = l_.regs(keys[1], order_);
-  Value words =
+  const Value words = best_words(
       l_.b.op(Opcode::Or, {l_.b.op(Opcode::And, {keys_, number(~index_mask_ & 0xffffffffu)}),
-                           bits_of(at_, DType::u32)});
-  words = sort_runs(words);
-  for (std::int64_t runs = per_row() / kept_; runs > 1; runs /= 2) words = halve(words);
-  for (int bit : lane_bits_) words = meet(words, bit);
+                           bits_of(at_, DType::u32)}));
   const Value at = bits_of(l_.b.op(Opcode::And, {words, number(index_mask_)}), DType::i32),
               best = read_back(at);
   const Value searches = l_.b.op(Opcode::Vote, {is_wrong(words, best)}, {{AttrName::kind, "any"}});
@@ -331,12 +349,7 @@ Tuple PackedTopk::run(const Tuple& keys, const LinearLayout& result) {
   l_.b.at_end(l_.to[branch].regions[1]);
   l_.b.yield(std::vector<Value>{best, at});
   l_.b.at_end(outer);
-  Indices places;
-  for (int r = 0; r < result.registers(); ++r) {
-    const Dims index = result.apply({.reg = r});
-    const auto row = std::ranges::find(row_index_, row_of(index)) - row_index_.begin();
-    places.push_back(row * kept_ + index[axis_]);
-  }
+  const Indices places = places_in(result);
   return {l_.regs(l_.to[branch].results[0], places), l_.regs(l_.to[branch].results[1], places)};
 }
 

@@ -5,8 +5,8 @@
 
 namespace tegula::codegen {
 
-/// Selects the best elements of rows that lie in the registers and lanes of a warp, from keys in
-/// SortKey's form of two registers.
+/// Selects the best elements of rows that lie in the registers and lanes of a warp. Keys in
+/// SortKey's form of one register are such words; of those in the form of two, words are made.
 ///
 /// A word has the upper bits of the key and, in place of the others, the index, so that a
 /// comparator is a minimum and a maximum. Each thread sorts its elements in runs, keeps the better
@@ -21,7 +21,7 @@ class PackedTopk {
   PackedTopk(Lowering& l, SortKey& key, const ir::LinearLayout& layout, int axis,
              std::int64_t count);
 
-  /// Whether rows of that layout, of 4-byte keys, are selected from in this way: threads hold whole
+  /// Whether rows of that layout, of keys of up to 4 bytes, are selected from in this way: threads hold whole
   /// runs, no row is in two warps, and there are enough bits for the index.
   static bool is_possible(const ir::LinearLayout& layout, int axis, std::int64_t count);
 
@@ -52,6 +52,9 @@ class PackedTopk {
   ir::Value clean(ir::Value words);
   ir::Value halve(ir::Value words);
   ir::Value meet(ir::Value words, int lane_bit);
+
+  ir::Value best_words(ir::Value words);
+  Indices places_in(const ir::LinearLayout& result) const;
 
   ir::Value read_back(ir::Value index);
   ir::Value offset_of(ir::Value index);
