@@ -21,12 +21,13 @@ Access access_of(Emitter& e, OpId id, Space space, ir::Elem elem, bool predicate
           e.attrs(id).s(AttrName::cache),
           e.attrs(id).s(AttrName::evict),
           e.attrs(id).s(AttrName::sem),
-          e.attrs(id).s(AttrName::scope)};
+          e.attrs(id).s(AttrName::scope),
+          e.attrs(id).s(AttrName::kind) == "add"};
 }
 
 /// LLVM 19 has no address space for the shared memory of a cluster.
 bool is_plain(const Access& a) {
-  return !a.predicated && a.cache.empty() && a.evict.empty() && a.sem.empty() &&
+  return !a.predicated && a.cache.empty() && a.evict.empty() && a.sem.empty() && !a.adds &&
          a.space != Space::Cluster;
 }
 

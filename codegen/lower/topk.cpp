@@ -320,6 +320,17 @@ Value PackedTopk::select(Value words, Value of_lane) {
   return words;
 }
 
+/// Registers of the best [rows][kept] in the order of the result's.
+PackedTopk::Indices PackedTopk::places_in(const LinearLayout& result) const {
+  Indices places;
+  for (int r = 0; r < result.registers(); ++r) {
+    const Dims index = result.apply({.reg = r});
+    const auto row = std::ranges::find(row_index_, row_of(index)) - row_index_.begin();
+    places.push_back(row * kept_ + index[axis_]);
+  }
+  return places;
+}
+
 /// One tuple or the other, as a condition of all the warp's threads says; `f` and `g` give them.
 template <class F, class G>
 Tuple PackedTopk::either(Value condition, DType first, const F& f, const G& g) {
@@ -404,6 +415,11 @@ Value PackedTopk::turned(Value numbers) {
 }
 
 Tuple PackedTopk::run(Value numbers, Value index, Value present, const LinearLayout& result) {
+  const Indices places = places_in(result);
+  if (key_.is_packed()) {
+    const Value words = l_.regs(key_.encode(numbers, index, present)[0], order_);
+    return key_.decode({l_.regs(select(words, {}), places)});
+  }
   const auto number_of = [&](double v) { return l_.b.constant(Type::scalar(DType::f32), v); };
   const auto in_order = [&](Value v) { return v ? l_.regs(v, order_) : v; };
   given_ = in_order(numbers), at_ = in_order(index), present = in_order(present);
@@ -420,12 +436,6 @@ Tuple PackedTopk::run(Value numbers, Value index, Value present, const LinearLay
   l_.barrier();  // scratch memory of those that fail
   const Tuple found =
       either(near.fails, DType::f32, [&] { return by_keys(present); }, [&] { return near.best; });
-  Indices places;
-  for (int r = 0; r < result.registers(); ++r) {
-    const Dims index_of = result.apply({.reg = r});
-    const auto row = std::ranges::find(row_index_, row_of(index_of)) - row_index_.begin();
-    places.push_back(row * kept_ + index_of[axis_]);
-  }
   return {l_.regs(found[0], places), l_.regs(found[1], places)};
 }
 

@@ -5,14 +5,14 @@
 
 namespace tegula::codegen {
 
-/// Selects the best numbers of rows of f32 that lie in the registers and lanes of a warp.
+/// Selects the best elements of rows that lie in the registers and lanes of a warp. A SortKey of
+/// one register is a word that holds key and index; of numbers of f32 words are made.
 ///
 /// A word holds a key and an index, so that a comparator is a minimum and a maximum. Each thread
 /// sorts its elements in runs, keeps the better half of two runs until it has one, and then of its
 /// run and that of another lane. Keys have more bits than a word has room for:
 ///
-/// 1. The number's distance from the row's best one, in units of the last place, has all of its
-/// bits
+/// 1. The number's distance from the row's best one, in units of the last place, has all its bits
 ///    where the best few are near each other: within two octaves in a row of 256. Then their order
 ///    is exact. Bits of f32 are compared as they are, without a key.
 /// 2. A warp with a row where they are not takes words of the keys' upper bits. Elements whose keys
@@ -25,8 +25,8 @@ class PackedTopk {
   PackedTopk(Lowering& l, SortKey& key, const ir::LinearLayout& layout, int axis,
              std::int64_t count, bool is_descending);
 
-  /// Whether rows of that layout, of 4-byte keys, are selected from in this way: threads hold whole
-  /// runs, no row is in two warps, and there are enough bits for the index.
+  /// Whether rows of that layout, of keys of up to 4 bytes, are selected from in this way: threads
+  /// hold whole runs, no row is in two warps, and there are enough bits for the index.
   static bool is_possible(const ir::LinearLayout& layout, int axis, std::int64_t count);
 
   /// Numbers and indices of the best in the registers of `result`, 0 and 0 of what is not there.
@@ -71,6 +71,8 @@ class PackedTopk {
   Tuple either(ir::Value condition, DType first, const F& f, const G& g);
   /// Numbers whose largest one is the best, or those of the tile again.
   ir::Value turned(ir::Value numbers);
+
+  Indices places_in(const ir::LinearLayout& result) const;
 
   ir::Value read_back(ir::Value index);
   ir::Value offset_of(ir::Value index);

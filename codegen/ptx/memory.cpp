@@ -107,9 +107,12 @@ Asm store(const Access& a) {
   const int address = out.add(address_reg(a.space), Role::In);
   const int value = out.add(a.unit(), Role::In, a.units());
   const int predicate = a.predicated ? out.add(Reg::pred, Role::In) : 0;
-  out.text = with_policy(l2_policy(a.evict),
-                         fmt::format("{}st{}{} [#{}], {}", guard(a.predicated, predicate),
-                                     modifiers(a), vector_suffix(a), address, registers(a, value)));
+  const std::string operation = a.adds
+                                    ? fmt::format("red{}.add.u{}", modifiers(a), size_bits(a.dtype))
+                                    : fmt::format("st{}{}", modifiers(a), vector_suffix(a));
+  out.text =
+      with_policy(l2_policy(a.evict), fmt::format("{}{} [#{}], {}", guard(a.predicated, predicate),
+                                                  operation, address, registers(a, value)));
   return out;
 }
 
