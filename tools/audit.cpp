@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -15,6 +15,7 @@
 #include "dsl/export/arguments.h"
 #include "tools/call_shapes.h"
 #include "tools/commands.h"
+#include "tools/rank_correlation.h"
 
 namespace tegula::tools {
 namespace {
@@ -27,25 +28,6 @@ struct AuditArgs {
   std::string shapes, device, events, budget = "quick";
   autotune::AuditOptions options;
 };
-
-std::vector<double> ranks_of(const std::vector<double>& values) {
-  std::vector<std::size_t> order(values.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return values[i]; });
-  std::vector<double> ranks(values.size());
-  for (std::size_t i = 0; i < order.size(); ++i) ranks[order[i]] = static_cast<double>(i);
-  return ranks;
-}
-
-/// Spearman's; 0 for fewer than three.
-double rank_correlation(const std::vector<double>& a, const std::vector<double>& b) {
-  const auto n = static_cast<double>(a.size());
-  if (n < 3) return 0;
-  const std::vector<double> x = ranks_of(a), y = ranks_of(b);
-  double squares = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) squares += (x[i] - y[i]) * (x[i] - y[i]);
-  return 1 - 6 * squares / (n * (n * n - 1));
-}
 
 /// Figures of one decision.
 struct Found {

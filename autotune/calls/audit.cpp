@@ -130,10 +130,10 @@ class DecisionAudit {
         take(id, *before);
       else if (std::ranges::any_of(codes, [&](const auto& c) { return c.second == known.code; }))
         config_of(id).why = "its machine code is that of another configuration";
-      else if (!is_correct(measure, id, known, config_of(id).why))
-        log.record(known);
-      else
+      else if (is_correct(measure, id, known, config_of(id).why))
         racing.push_back(id), codes[id] = known.code;
+      else if (known.verdict != Verdict::refused)
+        log.record(known);
     }
     time(measure, racing, codes, log);
     for (const int id : ids) measure.forget(id);

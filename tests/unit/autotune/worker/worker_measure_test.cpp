@@ -88,6 +88,16 @@ TEST_F(WorkerMeasureTest, TimesAndChecksElsewhere) {
   EXPECT_EQ(out_.to_doubles(), std::vector<double>(kCount, 7));
 }
 
+/// What one leaves behind must not complete the other's result.
+TEST_F(WorkerMeasureTest, TwoThatWriteHalfAreBothWrong) {
+  const auto m = checked_measure();
+  for (const int id : {1, 2}) {
+    m->load(id, candidate("half"));
+    EXPECT_EQ(m->try_once(id).verdict, Verdict::ok);
+  }
+  for (const int id : {1, 2}) EXPECT_EQ(m->check(id).verdict, Verdict::wrong);
+}
+
 TEST_F(WorkerMeasureTest, WhatEndsTheProcessIsNamedAndTheOthersGoOn) {
   struct Case {
     const char* verb;
