@@ -86,9 +86,10 @@ def layer_norm(t, rows, n, eps=1e-5):
 def layer_norm_backward(t, rows, n, eps=1e-5):
     x, w, b, dy = normal(rows, n, dtype=F16), normal(n, dtype=F16), normal(n, dtype=F16), normal(rows, n, dtype=F16)
     mean, rstd = x.float().mean(-1), torch.rsqrt(x.float().var(-1, correction=0) + eps)
-    programs = 2 * torch.cuda.get_device_properties(DEVICE).multi_processor_count
-    made = lambda: [torch.empty_like(x), *(torch.empty(programs, n, device=DEVICE) for _ in range(2)), torch.empty_like(w), torch.empty_like(w)]
-    ours, theirs = made(), made()
+    # Programs of each SM: Triton's have eight warps, ours one for every 1,024 columns.
+    sms = torch.cuda.get_device_properties(DEVICE).multi_processor_count
+    made = lambda of_sm: [torch.empty_like(x), *(torch.empty(of_sm * sms, n, device=DEVICE) for _ in range(2)), torch.empty_like(w), torch.empty_like(w)]
+    ours, theirs = made(max(2, 8192 // n)), made(2)
     want = functools.cache(lambda: gradients(lambda a, c, d: F.layer_norm(a, (n,), c, d, eps), (x, w, b), dy))
     given = [dy, x, w, mean, rstd]
     results = [(ours[0], theirs[0], lambda: want()[0]), (ours[3], theirs[3], lambda: want()[1]), (ours[4], theirs[4], lambda: want()[2])]

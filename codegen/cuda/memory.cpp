@@ -227,14 +227,36 @@ void cuda_LdShared(Emitter& e, OpId id) { emit_load(e, id, Space::Shared); }
 void cuda_LdCluster(Emitter& e, OpId id) { emit_load(e, id, Space::Cluster); }
 void cuda_StShared(Emitter& e, OpId id) { emit_store(e, id, Space::Shared); }
 
-void cuda_AtomGlobal(Emitter& e, OpId id) {
+namespace {
+
+/// Calls a function of an atomic operation for each address, with all operands. Old values are kept
+/// where something uses them.
+void call_atomic(Emitter& e, OpId id, const std::string& function) {
   const Value v = e.result(id), address = e.operand(id, 0);
+  const bool many = e.is_array(address);
+  const std::string index = many ? "r" : "0";
+  std::string call = function + "(" + e.argument(address, index);
+  for (std::size_t i = 1; i < e.operand_count(id); ++i)
+    call += ", " + e.argument(e.operand(id, i), index);
+  call += ")";
+  if (!e.uses.is_used(v))
+    repeat(e, e.count(address), many, call + ";");
+  else if (!e.is_array(v))
+    e.declare(v, call);
+  else
+    repeat(e, e.count(address), many, fmt::format("{}[{}] = {};", e.declare_array(v), index, call));
+}
+
+}  // namespace
+
+void cuda_AtomGlobal(Emitter& e, OpId id) {
+  const Value v = e.result(id);
   const ir::Elem elem = e.type(v).elem();
-  const bool predicated = e.operand_count(id) > 2, many = e.is_array(address);
+  const bool predicated = e.operand_count(id) > 2;
   const ptx::Asm a =
       ptx::atomic(e.attrs(id), elem.dtype, predicated, e.uses.is_used(v), *e.kernel.info.target);
   if (a.text.empty()) e.refuse(id, "no atomic operation of this kind for this type");
-  const std::string type = e.c_type(elem), index = many ? "r" : "0";
+  const std::string type = e.c_type(elem);
   std::vector<std::string> parameters{type + "* p", type + " x"}, names{"p", "x"};
   if (predicated) {
     parameters.push_back("bool is_active");
@@ -244,39 +266,20 @@ void cuda_AtomGlobal(Emitter& e, OpId id) {
   const std::string wanted =
       fmt::format("{}_{}_{}{}", has_result ? "atom" : "red", e.attrs(id).s(AttrName::kind),
                   name(elem.dtype), predicated ? "_if" : "");
-  const std::string function = has_result ? e.ptx_value(wanted, type, parameters, a)
-                                          : e.ptx_effect(wanted, parameters, a, names);
-  std::string call = fmt::format("{}({}, {}", function, e.argument(address, index),
-                                 e.argument(e.operand(id, 1), index));
-  call += predicated ? fmt::format(", {})", e.argument(e.operand(id, 2), index)) : ")";
-  if (!e.uses.is_used(v))
-    repeat(e, e.count(address), many, call + ";");
-  else if (!e.is_array(v))
-    e.declare(v, call);
-  else
-    repeat(e, e.count(address), many, fmt::format("{}[{}] = {};", e.declare_array(v), index, call));
+  call_atomic(e, id,
+              has_result ? e.ptx_value(wanted, type, parameters, a)
+                         : e.ptx_effect(wanted, parameters, a, names));
 }
 
 void cuda_CasGlobal(Emitter& e, OpId id) {
-  const Value v = e.result(id), address = e.operand(id, 0);
-  const ir::Elem elem = e.type(v).elem();
-  const bool predicated = e.operand_count(id) > 3, many = e.is_array(address);
-  const std::string type = e.c_type(elem), index = many ? "r" : "0";
+  const ir::Elem elem = e.type(e.result(id)).elem();
+  const bool predicated = e.operand_count(id) > 3;
+  const std::string type = e.c_type(elem);
   std::vector<std::string> parameters{type + "* p", type + " expected", type + " desired"};
   if (predicated) parameters.push_back("bool is_active");
-  const std::string function =
-      e.ptx_value(fmt::format("cas_{}{}", name(elem.dtype), predicated ? "_if" : ""), type,
-                  parameters, ptx::compare_and_swap(e.attrs(id), elem.dtype, predicated));
-  std::string call =
-      fmt::format("{}({}, {}, {}", function, e.argument(address, index),
-                  e.argument(e.operand(id, 1), index), e.argument(e.operand(id, 2), index));
-  call += predicated ? fmt::format(", {})", e.argument(e.operand(id, 3), index)) : ")";
-  if (!e.uses.is_used(v))
-    repeat(e, e.count(address), many, call + ";");
-  else if (!e.is_array(v))
-    e.declare(v, call);
-  else
-    repeat(e, e.count(address), many, fmt::format("{}[{}] = {};", e.declare_array(v), index, call));
+  call_atomic(e, id,
+              e.ptx_value(fmt::format("cas_{}{}", name(elem.dtype), predicated ? "_if" : ""), type,
+                          parameters, ptx::compare_and_swap(e.attrs(id), elem.dtype, predicated)));
 }
 
 void cuda_CpAsync(Emitter& e, OpId id) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ir/analysis/producer_thread.h"
+#include "ir/analysis/tma_access.h"
 #include "ir/eval/cell.h"
 #include "ir/eval/evaluate.h"
 #include "ir/loop.h"
@@ -241,8 +242,7 @@ class Walk {
     add({ChannelEvent::Kind::Expect, op, at(op, 0, 1), {}, k_[op].attrs.i(AttrName::bytes)});
   }
   void copy(OpId op) {
-    const Type ring = k_.type(k_[op].operands[0]);
-    const std::int64_t bytes = ring.count() / ring.shape()[0] * size_bytes(ring.dtype());
+    const std::int64_t bytes = slot_bytes(k_.type(k_[op].operands[0]));
     ChannelEvent e{ChannelEvent::Kind::Copy, op, at(op, 0, 1), at(op, 2, 1), bytes};
     const auto& operands = k_[op].operands;
     const bool may_multicast = operands.size() > 4 + k_.type(operands[3]).shape().size();

@@ -104,10 +104,26 @@ class InOrderMma {
     return std::nullopt;
   }
 
+  /// The first op behind a loop's only MMA that may not run beside it: one that reads the result,
+  /// or has effects or regions.
+  OpId end_of_overlap(OpId dot) const {
+    if (l_.dots.size() != 1) return {};
+    OpId op = k_[dot].next;
+    const auto may_overlap = [&](const OpData& d) {
+      const OpInfo& row = info(d.opcode);
+      return (row.has(kPure) || row.has(kReads)) && !row.has(kWrites) && !row.has(kEffects) &&
+             d.regions.empty() &&
+             std::ranges::find(d.operands, k_[dot].results[0]) == d.operands.end();
+    };
+    while (may_overlap(k_[op])) op = k_[op].next;
+    return op;
+  }
+
   void complete(OpId dot, RingPosition at) {
     Builder b = l_.before(dot);
     b.loc = k_[dot].loc;
-    const Value done = l_.complete(b, dot, k_[dot].operands[2], k_[dot].operands[0], at);
+    const Value done =
+        l_.complete(b, dot, k_[dot].operands[2], k_[dot].operands[0], at, end_of_overlap(dot));
     k_.replace_all_uses(k_[dot].results[0], done);
     k_.erase(dot);
   }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <unordered_map>
 
+#include "ir/analysis/tma_access.h"
 #include "ir/layout/conversion.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/matrix_type.h"
@@ -203,7 +204,7 @@ class Analysis {
 
   Type slots_of(const DotOperand& operand) const {
     if (operand.form == OperandForm::Shared) return stored_type(k_.type(operand.tile), 1);
-    return ring_type(k_, *graph_.load_of(k_, operand.tile), 1);
+    return tma_ring_type(k_, *graph_.load_of(k_, operand.tile), 1);
   }
 
   const Kernel& k_;
@@ -214,9 +215,10 @@ class Analysis {
   DotGraph graph_;
 };
 
-std::int64_t bytes_of(const std::vector<OperandLoad>& loads) {
+std::int64_t bytes_of(const Kernel& k, const std::vector<OperandLoad>& loads) {
   std::int64_t bytes = 0;
-  for (const OperandLoad& load : loads) bytes += bytes_of(load.tile);
+  for (const OperandLoad& load : loads)
+    bytes += tma_tile_bytes(k.type(k[load.load].operands[0]), load.axes, load.tile);
   return bytes;
 }
 
@@ -240,8 +242,8 @@ const OperandLoad* DotGraph::load_of(const Kernel& k, Value tile) const {
   return nullptr;
 }
 
-std::int64_t DotGraph::stage_bytes() const { return bytes_of(loads); }
-std::int64_t DotGraph::stationary_bytes() const { return bytes_of(stationary); }
+std::int64_t DotGraph::stage_bytes(const Kernel& k) const { return bytes_of(k, loads); }
+std::int64_t DotGraph::stationary_bytes(const Kernel& k) const { return bytes_of(k, stationary); }
 
 std::int64_t DotGraph::shared_bytes(const Kernel& k) const {
   std::int64_t bytes = 0;
@@ -282,7 +284,7 @@ int DotGraph::first_shared_slots(const Kernel& k, int stages) const {
     if (k[op].opcode == Opcode::StoreView && k[op].attrs.i(AttrName::tma) == 1)
       staged = std::max(staged, bytes_of(k.type(k[op].operands[1])));
   });
-  const std::int64_t bytes = stages * stage_bytes() + stationary_bytes() + shared_bytes(k) +
+  const std::int64_t bytes = stages * stage_bytes(k) + stationary_bytes(k) + shared_bytes(k) +
                              largest_shared_bytes(k) + staged;
   return bytes <= k.info.target->ring_bytes() ? 2 : 1;
 }

@@ -44,7 +44,7 @@ struct DotGraph {
 
   /// Bytes that TMA brings in an iteration, and once; of one slot of each stored tile, and of the
   /// largest of these.
-  std::int64_t stage_bytes() const, stationary_bytes() const;
+  std::int64_t stage_bytes(const Kernel& k) const, stationary_bytes(const Kernel& k) const;
   std::int64_t shared_bytes(const Kernel& k) const, largest_shared_bytes(const Kernel& k) const;
   /// Registers of a thread for accumulators and fragments.
   std::int64_t registers(const Kernel& k, int num_warps) const;

@@ -55,7 +55,7 @@ bool MmaLoop::is_tma(const OperandLoad& load) const {
   if (gathered_dim(k, k[load.load]) >= 0 ||
       !is_tma_loadable(k.type(k[load.load].operands[0]), load.axes, load.tile))
     return false;
-  const SharedLayout& ring = *ring_type(k, load, plan_.stages).shared_layout();
+  const SharedLayout& ring = *tma_ring_type(k, load, plan_.stages).shared_layout();
   const MatrixType* type = matrix_type(k, k[load.dots.front()]);
   const int k_dim = k[load.convert].results[0] == k[load.dots.front()].operands[0] ? 1 : 0;
   const bool major = type && (type->any_major() || ring.order()[0] == k_dim + 1);
@@ -377,11 +377,12 @@ Value MmaLoop::wait(Builder& b, Value pending, Type type, int count, Value a) {
   return wait(b, std::vector{pending}, std::span(&type, 1), count, std::move(kept)).front();
 }
 
-Value MmaLoop::complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at) {
+Value MmaLoop::complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at, OpId user) {
   const bool fresh = is_zero(k, acc);
   const Type type = k.type(acc);
   if (fresh) acc = b.op(Opcode::Poison, {}, type);
   const Value sum = issue(b, dot, acc, a, b.flag(!fresh), at);
+  if (user) b.before(user);
   return wait(b, sum, type, 0, load_of(a) ? Value() : a);
 }
 

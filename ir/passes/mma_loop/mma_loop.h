@@ -84,7 +84,7 @@ class MmaLoop {
                                  std::span<const Type> types, int count, std::vector<Value> a = {});
   static Value wait(Builder& b, Value pending, Type type, int count, Value a = {});
   /// Issues the MMA and waits for it; returns the accumulator.
-  Value complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at);
+  Value complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at, OpId user = {});
 
   // ---- asking
   const OperandLoad* load_of(Value operand) const;

@@ -245,30 +245,60 @@ std::int64_t cp_async_ring_bytes(const Kernel& k, int slots) {
   return end;
 }
 
-Type slots_type(Type tile, int fast, int slots) {
-  Ints shape{slots};
-  shape.insert(shape.end(), tile.shape().begin(), tile.shape().end());
-  Dims dims, order{fast + 1};
-  for (std::int64_t extent : shape) dims.push_back(static_cast<int>(extent));
+namespace {
+
+/// Slots outermost, then the other dimensions, then `fast`.
+Dims slot_order(Dims dims, int fast) {
+  Dims order{fast + 1};
   for (int d = dims.size() - 1; d >= 1; --d)
     if (d != fast + 1) order.push_back(d);
   order.push_back(0);
-  const int bytes = size_bytes(tile.dtype());
-  if (tile.rank() == 1)
-    return Type::shared(tile.dtype(), shape,
-                        intern_layout(SharedLayout::plain(dims, bytes, order)));
-  const auto swizzled = SharedLayout::swizzled(dims, bytes, order, 128, SegmentRule::Equal, 1);
-  return Type::shared(
-      tile.dtype(), shape,
-      intern_layout(swizzled ? *swizzled : SharedLayout::plain(dims, bytes, order)));
+  return order;
 }
 
-Type ring_type(const Kernel& k, const OperandLoad& load, int slots) {
+Dims slot_dims(Type tile, int slots) {
+  Dims dims{slots};
+  for (std::int64_t extent : tile.shape()) dims.push_back(static_cast<int>(extent));
+  return dims;
+}
+
+Type slots_of(Type tile, const Dims& dims, const SharedLayout& layout) {
+  return Type::shared(tile.dtype(), Ints(dims.begin(), dims.end()), intern_layout(layout));
+}
+
+/// The tile's dimension that is contiguous in memory.
+int contiguous_dim(const Kernel& k, const OperandLoad& load) {
   const ViewFacts& facts = k.type(k[load.load].operands[0]).view_facts();
   int fast = -1;
   for (std::size_t t = 0; t < load.axes.size(); ++t)
     if (facts.strides[static_cast<std::size_t>(load.axes[t])] == 1) fast = static_cast<int>(t);
-  return slots_type(load.tile, fast, slots);
+  return fast;
+}
+
+}  // namespace
+
+Type slots_type(Type tile, int fast, int slots) {
+  const Dims dims = slot_dims(tile, slots), order = slot_order(dims, fast);
+  const int bytes = size_bytes(tile.dtype());
+  if (tile.rank() == 1) return slots_of(tile, dims, SharedLayout::plain(dims, bytes, order));
+  const auto swizzled = SharedLayout::swizzled(dims, bytes, order, 128, SegmentRule::Equal, 1);
+  return slots_of(tile, dims, swizzled ? *swizzled : SharedLayout::plain(dims, bytes, order));
+}
+
+Type ring_type(const Kernel& k, const OperandLoad& load, int slots) {
+  return slots_type(load.tile, contiguous_dim(k, load), slots);
+}
+
+Type tma_ring_type(const Kernel& k, const OperandLoad& load, int slots) {
+  if (load.tile.rank() != 2) return ring_type(k, load, slots);
+  const TmaSegments segments = tma_segments(k.type(k[load.load].operands[0]), load.axes, load.tile);
+  if (segments.count == 0) return ring_type(k, load, slots);
+  const Dims dims = slot_dims(load.tile, slots);
+  const auto width = static_cast<int>(segments.swizzle);
+  const SwizzleSegment row{width, width, static_cast<int>(segments.count)};
+  const auto layout = SharedLayout::pieces(dims, size_bytes(load.tile.dtype()),
+                                           slot_order(dims, contiguous_dim(k, load)), {&row, 1}, 1);
+  return layout ? slots_of(load.tile, dims, *layout) : ring_type(k, load, slots);
 }
 
 void erase_load(Kernel& k, const OperandLoad& load) {

@@ -61,6 +61,8 @@ Type slots_type(Type tile, int fast, int slots);
 /// Slots outermost; rows along the dimension that is contiguous in memory, under the widest swizzle
 /// that fits.
 Type ring_type(const Kernel& k, const OperandLoad& load, int slots);
+/// The same for TMA, which fills the rows a segment at a time (`tma_segments`).
+Type tma_ring_type(const Kernel& k, const OperandLoad& load, int slots);
 
 void erase_load(Kernel& k, const OperandLoad& load);
 

@@ -70,8 +70,8 @@ std::optional<DotGraphNeeds> dot_graph_needs(const Kernel& k, int num_warps) {
     const auto graph = dot_graph(k, loop, num_warps, unused);
     if (!graph || !is_in_counted_loops(k, loop)) return std::nullopt;
     taken += graph->dots.size();
-    needs.stage_bytes += graph->stage_bytes();
-    needs.fixed_bytes += graph->stationary_bytes() + graph->shared_bytes(k);
+    needs.stage_bytes += graph->stage_bytes(k);
+    needs.fixed_bytes += graph->stationary_bytes(k) + graph->shared_bytes(k);
     needs.second_slot_bytes += graph->largest_shared_bytes(k);
     needs.registers = std::max(needs.registers, graph->registers(k, num_warps));
   }
