@@ -17,8 +17,8 @@ namespace tegula::autotune {
 namespace {
 
 namespace cu = runtime::cu;
-using ::testing::HasSubstr;
 using runtime::testing::mock;
+using ::testing::HasSubstr;
 
 constexpr Device kGpu = Device::cuda(0);
 constexpr MeasuredRates kSeen{
@@ -170,7 +170,8 @@ TEST(ScaledProfile, ScalesEachRateByWhatBothMeasured) {
   EXPECT_EQ(s.clock_ghz, row.clock_ghz / 2);
 }
 
-/// A choice follows: where the tensor cores are slow and the memory is as fast, k need not be split.
+/// A choice follows: where the tensor cores are slow and the memory is as fast, k need not be
+/// split.
 TEST(ScaledProfile, DecidesConfigurations) {
   const MeasuredRates here{2, 4000, 6000, 800, 2};
   MeasuredRates other = here;
