@@ -176,7 +176,6 @@ constexpr TilePair kTiles[] = {
     // Concurrent tiles share operands in L2 in groups of other heights.
     {{.bm = 128, .bn = 128, .group_m = 1}, {.bm = 128, .bn = 256, .group_m = 1}},
     {{.bm = 128, .bn = 128, .group_m = 16}, {.bm = 128, .bn = 256, .group_m = 16}}};
-constexpr int kNumber = 16;  ///< more than choices of a token
 
 /// X, logits, up, down, Y; k + kNumber * number of the tiles.
 void run_tiled_layer(const Stream& s, Tensors t, double code) {

@@ -88,7 +88,7 @@ RoutingKernels::RoutingKernels(const MoeOptions& o)
       is_by_experts_(o.expert_choice.has_value()) {
   const int experts = counted_experts(shape_.experts);
   for (const int block : kBlocks)
-    if (block == kBlocks[0] || block * experts <= 32 * kMostWarps * kLogitsPerThread)
+    if (block == kBlocks[0] || block * experts <= 32 * kMaxWarps * kLogitsPerThread)
       tiled_.emplace_back(o.router, shape_, o.shared_experts, block);
 }
 

@@ -169,7 +169,9 @@ TEST(RandomPrograms, InterpreterAndSimulatorAgree) {
   for (const auto& [depth, n] : all.depths)
     std::printf(" %d=%lld", depth, static_cast<long long>(n));
   std::printf("\n");
-  if (count >= 2000) EXPECT_THAT(never_drawn(all), testing::IsEmpty());
+  if (count >= 2000) {
+    EXPECT_THAT(never_drawn(all), testing::IsEmpty());
+  }
   std::int64_t refused = 0;
   for (const auto& [why, n] : all.refused) {
     std::printf("refused %lld: %s\n", static_cast<long long>(n), why.c_str());
