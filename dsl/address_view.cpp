@@ -91,8 +91,7 @@ ElementRun run_of(Tracer& t, const AddressedTensor& tensor, std::span<const Subs
     run.axis = p.along[d];
     run.elements = common_divisor(t, std::gcd(piece, s.block()), s.first());
     run.is_whole = common_divisor(t, run.elements, tensor.extents[d]) == run.elements &&
-                   (!s.end().present() ||
-                    common_divisor(t, run.elements, s.end()) == run.elements);
+                   (!s.end().present() || common_divisor(t, run.elements, s.end()) == run.elements);
   }
   return run;
 }
@@ -165,8 +164,7 @@ void store_part(const AddressedPart& part, const Arg& value) {
   run.is_whole = false;  // elements of the value may be absent
   const std::array operands{t.value(part.pointers), dsl::stored_value(t, value, target, part.loc),
                             dsl::truth(t, part.inside)};
-  t.build.create(Opcode::Store, operands, std::span<const ir::Type>(),
-                 attrs_of_run(run, pointee));
+  t.build.create(Opcode::Store, operands, std::span<const ir::Type>(), attrs_of_run(run, pointee));
 }
 
 }  // namespace detail

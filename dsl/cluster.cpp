@@ -111,7 +111,8 @@ std::vector<Tile> record_gather(std::string_view what, std::span<const ir::Value
     types.push_back(ir::Type::tile(type.elem(), shape));
   }
   if (ctas > 1) {
-    const ir::OpId op = t.build.create(Opcode::ClusterGather, gathered, std::span<const ir::Type>(types));
+    const ir::OpId op =
+        t.build.create(Opcode::ClusterGather, gathered, std::span<const ir::Type>(types));
     gathered.assign(t.kernel[op].results.begin(), t.kernel[op].results.end());
   }
   std::vector<Tile> out;
@@ -131,8 +132,8 @@ Tile gathered_for(std::string_view what, const char* kind, const Arg& x) {
   if (!t.kernel.type(v).is_pointer()) {
     v = dsl::convert(t, v, dsl::order_type(t.kernel.type(v).dtype()));
     const ir::Type type = t.kernel.type(v);
-    v = t.build.op(Opcode::FillAbsent,
-                   {v, ir::reduce_kind(kind).identity(t.build, type.dtype())}, type);
+    v = t.build.op(Opcode::FillAbsent, {v, ir::reduce_kind(kind).identity(t.build, type.dtype())},
+                   type);
   }
   return record_gather(what, std::span(&v, 1), x.loc()).front();
 }

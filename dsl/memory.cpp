@@ -257,11 +257,10 @@ Tile detail::ptx_with_model(const PlacedText& text, std::string_view constraints
   const auto count = static_cast<std::int64_t>(operands.size());
   operands.push_back(given);
   dsl::broadcast_shapes(t, "ptx", operands, at);
-  return t.tile(t.build.op(
-      Opcode::AsmElementwise, operands, type,
-      {{AttrName::text, text.text},
-       {AttrName::constraints, constraints},
-       {AttrName::count, count}}));
+  return t.tile(t.build.op(Opcode::AsmElementwise, operands, type,
+                           {{AttrName::text, text.text},
+                            {AttrName::constraints, constraints},
+                            {AttrName::count, count}}));
 }
 
 void barrier(std::source_location at) {

@@ -6,7 +6,6 @@
 namespace tegula {
 namespace {
 
-
 /// The operand's own type.
 DType type_of(Tracer& t, std::string_view what, const Arg& x) {
   return dsl::promote_types(t, what, std::span(&x, 1));

@@ -160,16 +160,19 @@ class Verifier {
     if (owner) report(op, "stands outside of loops and branches");
     const OpData& d = k_[op];
     if (d.results.size() != d.operands.size())
-      return report(op, fmt::format("has {} results for {} tiles", d.results.size(), d.operands.size()));
+      return report(
+          op, fmt::format("has {} results for {} tiles", d.results.size(), d.operands.size()));
     for (std::size_t i = 0; i < d.results.size(); ++i) {
       const Type given = k_.type(d.operands[i]);
       if (!given.is_tile() || given.rank() == kMaxRank)
-        return report(op, fmt::format("operand {} is no tile of less than {} dimensions", i, kMaxRank));
+        return report(op,
+                      fmt::format("operand {} is no tile of less than {} dimensions", i, kMaxRank));
       Ints shape{k_.info.cluster};
       shape.insert(shape.end(), given.shape().begin(), given.shape().end());
       const Type wanted = Type::tile(given.elem(), shape);
       if (!same_without_layout(k_.type(d.results[i]), wanted))
-        report(op, fmt::format("result type {} should be {}", k_.type(d.results[i]).str(), wanted.str()));
+        report(op, fmt::format("result type {} should be {}", k_.type(d.results[i]).str(),
+                               wanted.str()));
     }
   }
 

@@ -191,9 +191,9 @@ std::vector<std::string> ops_without_row(const std::set<std::string>& seen) {
 std::string unasked_text() {
   std::vector<std::string> list;
   for (const auto& [op, reason] : unasked()) list.push_back(fmt::format("`{}` ({})", op, reason));
-  return "\n" + markdown_paragraph(
-                    fmt::format("Ops of [the tile form](ir.md) in none of these kernels: {}.",
-                                fmt::join(list, ", ")));
+  return "\n" +
+         markdown_paragraph(fmt::format(
+             "Ops of [the tile form](ir.md) in none of these kernels: {}.", fmt::join(list, ", ")));
 }
 
 /// The page, and the ops that lack a row.

@@ -76,10 +76,9 @@ std::vector<Feature> plain_features() {
               }),
       FEATURE("`ptx`, inline PTX", (y, kBlock),
               { y(i) = ptx<f32>("neg.f32 $0, $1;", "=f,f", x(i)); }),
-      FEATURE("`ptx` with a model", (y, kBlock),
-              {
-                y(i) = ptx<f32>("neg.f32 $0, $1;", "=f,f", [](const Tile& t) { return -t; }, x(i));
-              }),
+      FEATURE(
+          "`ptx` with a model", (y, kBlock),
+          { y(i) = ptx<f32>("neg.f32 $0, $1;", "=f,f", [](const Tile& t) { return -t; }, x(i)); }),
       FEATURE("`break_if`", (y, kBlock),
               {
                 Tile total = x(i);
@@ -203,14 +202,13 @@ std::vector<std::pair<std::string, Probe>> access_probes() {
                                          for (auto [r, c] : grid(y, 4, 64)) y(r, c) = x(rows(r), c);
                                        }),
                                 {3, -1, 1, 1}));
-  all.emplace_back(
-      "`y(rows, k) = t`, scattered lines",
-      access_probe(kernel("feature",
-                          [](In<f32, 2> x, In<i32, 1> rows, Out<f32, 2> y) {
-                            y.partial();
-                            for (auto [r, c] : grid(x, 4, 64)) y(rows(r), c) = x(r, c);
-                          }),
-                   {3, 0, -1, 1}));
+  all.emplace_back("`y(rows, k) = t`, scattered lines",
+                   access_probe(kernel("feature",
+                                       [](In<f32, 2> x, In<i32, 1> rows, Out<f32, 2> y) {
+                                         y.partial();
+                                         for (auto [r, c] : grid(x, 4, 64)) y(rows(r), c) = x(r, c);
+                                       }),
+                                {3, 0, -1, 1}));
   all.emplace_back("`pages`",
                    access_probe(kernel("feature",
                                        [](In<f32, 4> x, In<i32, 1> table, Out<f32, 4> y) {
@@ -219,14 +217,14 @@ std::vector<std::pair<std::string, Probe>> access_probes() {
                                                pages(x, table(slice(0, 2)), h).reshape({2, 2, 32});
                                        }),
                                 {1, 0}, {2, 2, 2, 32}));
-  all.emplace_back(
-      "`segments`",
-      access_probe(kernel("feature",
-                          [](In<f32, 2> x, In<i32, 1> offsets, Out<f32, 2> y) {
-                            for (auto [s, r, c] : grid(segments(offsets, y.rows()).by(y.cols()), 2, 64))
-                              y(r, c) = x(r, c) + cast<f32>(s);
-                          }),
-                   {0, 3, 3, 4}));
+  all.emplace_back("`segments`",
+                   access_probe(kernel("feature",
+                                       [](In<f32, 2> x, In<i32, 1> offsets, Out<f32, 2> y) {
+                                         for (auto [s, r, c] :
+                                              grid(segments(offsets, y.rows()).by(y.cols()), 2, 64))
+                                           y(r, c) = x(r, c) + cast<f32>(s);
+                                       }),
+                                {0, 3, 3, 4}));
   return all;
 }
 

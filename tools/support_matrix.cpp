@@ -65,9 +65,8 @@ Tile larger_halved(Tile x) {
 
 /// A fold by a function, and a sum of which each program has a part.
 Tile reduced_in_cluster(const Tile& a) {
-  return cluster_reduce(std::array{a}, [](const auto& x, const auto& y) {
-    return std::array{Tile(x[0] + y[0])};
-  })[0];
+  return cluster_reduce(
+      std::array{a}, [](const auto& x, const auto& y) { return std::array{Tile(x[0] + y[0])}; })[0];
 }
 Tile scattered_in_cluster(const Tile& a) {
   const Tile part = cluster_reduce_scatter(a, axis(0));
@@ -112,14 +111,14 @@ std::vector<Row> rows() {
   std::vector<Row> list;
   std::string group;
 #define GROUP(heading) group = heading;
-#define TILES(...)                                                     \
-  list.push_back({group, #__VA_ARGS__, [](const Operands& o) -> Tile { \
+#define TILES(...)                                                        \
+  list.push_back({group, #__VA_ARGS__, [](const Operands& o) -> Tile {    \
                     [[maybe_unused]] const auto& [a, b, c, p, m, to] = o; \
-                    return __VA_ARGS__;                                \
+                    return __VA_ARGS__;                                   \
                   }});
 #define POINTERS(...)                                                           \
   list.push_back({group, #__VA_ARGS__, nullptr, [](const Operands& o) -> Tile { \
-                    [[maybe_unused]] const auto& [a, b, c, p, m, to] = o;          \
+                    [[maybe_unused]] const auto& [a, b, c, p, m, to] = o;       \
                     return __VA_ARGS__;                                         \
                   }});
 #define VIEWS(...)                                       \

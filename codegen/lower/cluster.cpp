@@ -139,7 +139,8 @@ struct Gathered {
     const Value base = l.b.add(there, l.b.i32(at));
     Value addresses = shared_addresses(l, base, r.slabs, r.places);
     if (!own.is_exact())
-      addresses = kept_inside(l, addresses, base, shared.bytes() - r.width * size_bytes(type.dtype()));
+      addresses =
+          kept_inside(l, addresses, base, shared.bytes() - r.width * size_bytes(type.dtype()));
     return l.b.op(Opcode::LdCluster, {addresses}, Type::vec(type.elem(), own.registers()),
                   {{AttrName::width, r.width}});
   }

@@ -134,8 +134,8 @@ void lower_Load(Lowering& l, OpId op) {
   if (const Value mask = mask_of(l, d, 1)) operands.push_back(like(l, mask, operands[0]));
   if (d.operands.size() > 2) operands.push_back(like(l, l.get(d.operands[2]), operands[0]));
   const Type result = Lowering::lowered_type(l.from.type(d.results[0]));
-  const OpId load = l.b.create(Opcode::LdGlobal, operands, std::span(&result, 1),
-                               access_attrs(d.attrs, 1));
+  const OpId load =
+      l.b.create(Opcode::LdGlobal, operands, std::span(&result, 1), access_attrs(d.attrs, 1));
   l.set(d.results[0], l.to[load].results[0]);
 }
 
@@ -162,8 +162,7 @@ void store_runs(Lowering& l, const OpData& d, int width) {
     l.b.create(Opcode::StGlobal, operands, std::span<const Type>(),
                access_attrs(d.attrs, elements));
   };
-  const Value mask =
-      l.and_predicates(mask_of(l, d, 2), is_first(l, l.from.type(d.operands[0])));
+  const Value mask = l.and_predicates(mask_of(l, d, 2), is_first(l, l.from.type(d.operands[0])));
   if (!mask) return emit({leaders(l, pointers, width), values}, width);
   const Value each = like(l, mask, pointers), all = all_of_access(l, each, width);
   emit({leaders(l, pointers, width), values, all}, width);

@@ -17,14 +17,15 @@ inline auto grouped_gemm() {
         const auto B = view<f16, 2>(as_pointer<f16>(addresses(g, 1)), {k, n}, {n, 1}, aligned(16));
         const auto C = view<f16, 2>(as_pointer<f16>(addresses(g, 2)), {m, n}, {n, 1}, aligned(16));
         const Tile columns = cdiv(n, 128), end = first + cdiv(m, 128) * columns;
-        while_([&] { return tile < end; }, [&] {
-          const Index r = slice((tile - first) / columns * 128, 128),
-                      c = slice((tile - first) % columns * 128, 128);
-          Tile acc = zeros<f32>(128, 128);
-          for (auto s : steps(k, 32)) acc = dot(A(r, s), B(s, c), acc);
-          C(r, c) = acc;
-          tile = tile + programs;
-        });
+        while_([&] { return tile < end; },
+               [&] {
+                 const Index r = slice((tile - first) / columns * 128, 128),
+                             c = slice((tile - first) % columns * 128, 128);
+                 Tile acc = zeros<f32>(128, 128);
+                 for (auto s : steps(k, 32)) acc = dot(A(r, s), B(s, c), acc);
+                 C(r, c) = acc;
+                 tile = tile + programs;
+               });
         first = end;
       }
     }

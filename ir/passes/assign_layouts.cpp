@@ -164,7 +164,8 @@ class Assigner {
           gathered_dim(from_, d));
     if (d.opcode == Sort) return choice_.sorted(d);
     if (d.opcode == Store && d.attrs.find(AttrName::align))
-      return choice_.by_runs(d, from_.type(d.operands[0]).with_dtype(from_.type(d.operands[1]).dtype()));
+      return choice_.by_runs(
+          d, from_.type(d.operands[0]).with_dtype(from_.type(d.operands[1]).dtype()));
     if (d.opcode == ClusterGather) return intern_layout(slice(*own_layout(d.results[i]), 0));
     if (LayoutAssignment::is_of_parts(d)) return choice_.part_operand(d, i);
     if (d.is(Reduce, ArgReduce, ReduceWith, Store, AtomicStore, ClusterReduceScatter, Assume))

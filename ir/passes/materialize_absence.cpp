@@ -300,8 +300,7 @@ class Materializer {
       Value present;
       for (const PresenceBound& bound : absence_.of(v))
         present = both(b, present, mask(b, bound, k_.type(v).shape()));
-      k_[op].operands[i] =
-          b.select(present, v, reduce_kind("sum").identity(b, k_.type(v).dtype()));
+      k_[op].operands[i] = b.select(present, v, reduce_kind("sum").identity(b, k_.type(v).dtype()));
       changed_ = true;
     }
   }

@@ -104,8 +104,8 @@ TEST_P(AddressViews, AlignedTensorsMoveInPieces) {
     std::vector<double> want = before[i];
     const auto g = gradients[i].to_doubles();
     for (std::size_t j = 0; j < static_cast<std::size_t>(sizes[i]); ++j)
-      want[j] = static_cast<double>(
-          static_cast<float>(bf16(static_cast<float>(want[j] - 0.5 * g[j]))));
+      want[j] =
+          static_cast<double>(static_cast<float>(bf16(static_cast<float>(want[j] - 0.5 * g[j]))));
     EXPECT_EQ(weights[i].to_doubles(), want) << "tensor " << i << " of " << sizes[i];
   }
   if (device().kind != DeviceKind::sim) return;
@@ -139,8 +139,10 @@ TEST_P(AddressViews, AlignedRowsMoveInPieces) {
   EXPECT_EQ(y.to_doubles(), all);
   std::vector<double> middle, some;
   for (std::int64_t i = 0; i < kRows; ++i) {
-    for (std::int64_t j = 4; j < 36; ++j) middle.push_back(all[static_cast<std::size_t>(i * kColumns + j)]);
-    for (std::int64_t j = 0; j < 4; ++j) some.push_back(all[static_cast<std::size_t>(i * kColumns + 9 * j)]);
+    for (std::int64_t j = 4; j < 36; ++j)
+      middle.push_back(all[static_cast<std::size_t>(i * kColumns + j)]);
+    for (std::int64_t j = 0; j < 4; ++j)
+      some.push_back(all[static_cast<std::size_t>(i * kColumns + 9 * j)]);
   }
   EXPECT_EQ(across.to_doubles(), middle);
   EXPECT_EQ(picked.to_doubles(), some);
@@ -149,7 +151,8 @@ TEST_P(AddressViews, AlignedRowsMoveInPieces) {
 /// A promise that does not hold is found where it is relied on.
 TEST(AddressView, UnalignedAddress) {
   const auto read = kernel("read_pieces", [](In<u64, 1> table, Out<f32, 1> y) {
-    for (auto i : grid(y, 128)) y(i) = view<f32, 1>(as_pointer<f32>(table(0)), {128}, {1}, aligned(16))(i);
+    for (auto i : grid(y, 128))
+      y(i) = view<f32, 1>(as_pointer<f32>(table(0)), {128}, {1}, aligned(16))(i);
   });
   for (const Device d : {Device::cpu(), Device::sim()}) {
     const Tensor x = Tensor::zeros({256}, DType::f32, d), y = Tensor::empty({128}, DType::f32, d);
@@ -168,9 +171,11 @@ TEST(AddressView, PiecesOfAnEagerProgram) {
   eager.eager = true;
   const EnvOverride set(eager);
   const auto read = kernel("read_eagerly", [](In<u64, 1> table, Out<f32, 1> y) {
-    for (auto i : grid(y, 8)) y(i) = view<f32, 1>(as_pointer<f32>(table(0)), {7}, {1}, aligned(16))(i) + 1;
+    for (auto i : grid(y, 8))
+      y(i) = view<f32, 1>(as_pointer<f32>(table(0)), {7}, {1}, aligned(16))(i) + 1;
   });
-  const Tensor x = Tensor::iota({8}, DType::f32, Device::cpu()), y = Tensor::zeros({8}, DType::f32, Device::cpu());
+  const Tensor x = Tensor::iota({8}, DType::f32, Device::cpu()),
+               y = Tensor::zeros({8}, DType::f32, Device::cpu());
   read(Tensor::from(std::vector<u64>{address_of(x)}, {1}, Device::cpu()), y);
   EXPECT_EQ(y.to_doubles(), (std::vector<double>{1, 2, 3, 4, 5, 6, 7, 0}));
 }

@@ -119,7 +119,8 @@ TEST_P(Clusters, FoldsOfRowsHeldTogether) {
     const auto v = x.to_doubles();
     std::vector<double> want, most;
     for (std::int64_t r = 0; r < m; ++r) {
-      const auto row = std::span(v).subspan(static_cast<std::size_t>(r * n), static_cast<std::size_t>(n));
+      const auto row =
+          std::span(v).subspan(static_cast<std::size_t>(r * n), static_cast<std::size_t>(n));
       want.push_back(*std::ranges::max_element(row));
       want.push_back(*std::ranges::min_element(row));
       want.push_back(std::accumulate(row.begin(), row.end(), 0.0));
@@ -139,10 +140,11 @@ TEST_P(Clusters, PairsByAFunction) {
   const auto pairs = kernel("pairs", [](In<f32, 1> x, Out<f32, 2> y, Out<i64, 2> ranks) {
     for (auto r : grid(rows(y), 1, cluster(4))) {
       const Tile v = x(slice(cluster_rank() * 8, 8)), top = max(v);
-      const std::array row = cluster_reduce(std::array{top, sum(exp2(v - top))}, [](const auto& a, const auto& b) {
-        const Tile t = max(a[0], b[0]);
-        return std::array{t, a[1] * exp2(a[0] - t) + b[1] * exp2(b[0] - t)};
-      });
+      const std::array row =
+          cluster_reduce(std::array{top, sum(exp2(v - top))}, [](const auto& a, const auto& b) {
+            const Tile t = max(a[0], b[0]);
+            return std::array{t, a[1] * exp2(a[0] - t) + b[1] * exp2(b[0] - t)};
+          });
       const Tile tens = cluster_gather(cast<i64>(cluster_rank()) * 10);
       if_(cluster_rank() == 2, [&] {
         y(r, 0) = row[0];
@@ -163,23 +165,25 @@ TEST_P(Clusters, PairsByAFunction) {
 
 /// Narrow types, extents that are no powers of two, and several exchanges whose memory is the same.
 TEST_P(Clusters, GatheredTilesOfAnyType) {
-  const auto gathers = kernel("gathers", [](In<bf16, 2> x, Out<bf16, 3> y, Out<u8, 2> small, Out<f32, 1> last) {
-    for (auto r : grid(GridSpace({1}), 1, cluster(2))) {
-      const Tile v = x(slice(cluster_rank() * 3, 3), slice(0, 20)), all = cluster_gather(v);
-      if_(cluster_rank() == 0, [&] { y(slice(0, 2), slice(0, 3), slice(0, 20)) = all; });
-      const Tile bytes = cluster_gather(cast<u8>(arange(5)) + cast<u8>(cluster_rank()));
-      if_(cluster_rank() == 1, [&] { small(slice(0, 2), slice(0, 5)) = bytes; });
-      const Tile most = cluster_max(cast<f32>(max(max(all, axis(2)), axis(1))));
-      if_(cluster_rank() == 1, [&] { last(slice(0, 2)) = most + cast<f32>(r.first()); });
-    }
-  });
+  const auto gathers =
+      kernel("gathers", [](In<bf16, 2> x, Out<bf16, 3> y, Out<u8, 2> small, Out<f32, 1> last) {
+        for (auto r : grid(GridSpace({1}), 1, cluster(2))) {
+          const Tile v = x(slice(cluster_rank() * 3, 3), slice(0, 20)), all = cluster_gather(v);
+          if_(cluster_rank() == 0, [&] { y(slice(0, 2), slice(0, 3), slice(0, 20)) = all; });
+          const Tile bytes = cluster_gather(cast<u8>(arange(5)) + cast<u8>(cluster_rank()));
+          if_(cluster_rank() == 1, [&] { small(slice(0, 2), slice(0, 5)) = bytes; });
+          const Tile most = cluster_max(cast<f32>(max(max(all, axis(2)), axis(1))));
+          if_(cluster_rank() == 1, [&] { last(slice(0, 2)) = most + cast<f32>(r.first()); });
+        }
+      });
   const Tensor x = integers({6, 20}, DType::bf16, 3), y = empty({2, 3, 20}, DType::bf16),
                small = empty({2, 5}, DType::u8), last = empty({2}, DType::f32);
   gathers(stream(), x, y, small, last);
   const auto v = x.to_doubles();
   expect_equal(y, v);
   expect_equal(small, {0, 1, 2, 3, 4, 1, 2, 3, 4, 5});
-  expect_equal(last, {*std::max_element(v.begin(), v.begin() + 60), *std::max_element(v.begin() + 60, v.end())});
+  expect_equal(last, {*std::max_element(v.begin(), v.begin() + 60),
+                      *std::max_element(v.begin() + 60, v.end())});
 }
 
 // ---- products -----------------------------------------------------------------------------------

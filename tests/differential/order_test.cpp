@@ -215,25 +215,29 @@ TEST_P(Order, TopkOfAnyK) {
 
 /// Companions of keys that are equal keep their order; those of absent keys are not stored.
 TEST_P(Order, PayloadsInTheKeysOrder) {
-  const auto by_key = kernel("by_key", [](In<i32, 2> keys, In<f32, 2> x, Out<f32, 2> y, Out<i64, 2> at) {
-    for (auto r : grid(rows(y), 2)) {
-      const Index c = slice(0, 48);
-      const Tile place = broadcast(cast<i64>(arange(48)).expand(0), {2, 48});
-      const auto sorted = sort_by(keys(r, c), std::array{x(r, c) * 2, place}, 1, Direction::descending);
-      y(r, c) = sorted[0];
-      at(r, c) = sorted[1];
-    }
-  });
+  const auto by_key =
+      kernel("by_key", [](In<i32, 2> keys, In<f32, 2> x, Out<f32, 2> y, Out<i64, 2> at) {
+        for (auto r : grid(rows(y), 2)) {
+          const Index c = slice(0, 48);
+          const Tile place = broadcast(cast<i64>(arange(48)).expand(0), {2, 48});
+          const auto sorted =
+              sort_by(keys(r, c), std::array{x(r, c) * 2, place}, 1, Direction::descending);
+          y(r, c) = sorted[0];
+          at(r, c) = sorted[1];
+        }
+      });
   constexpr std::int64_t kRows = 5, kColumns = 40;
   const Tensor keys = Tensor::integers({kRows, kColumns}, DType::i32, -3, 4, 1, GetParam()),
                x = Tensor::normal({kRows, kColumns}, DType::f32, 0, 1, 2, GetParam());
   const Tensor y = empty({kRows, kColumns}, DType::f32), at = empty({kRows, kColumns}, DType::i64);
   by_key(stream(), keys, x, y, at);
-  const auto key = keys.to_doubles(), value = x.to_doubles(), got = y.to_doubles(), place = at.to_doubles();
+  const auto key = keys.to_doubles(), value = x.to_doubles(), got = y.to_doubles(),
+             place = at.to_doubles();
   for (std::size_t row = 0; row < kRows; ++row) {
     std::vector<std::size_t> order(kColumns);
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_sort(order, [&](auto a, auto b) { return key[row * kColumns + a] > key[row * kColumns + b]; });
+    std::ranges::stable_sort(
+        order, [&](auto a, auto b) { return key[row * kColumns + a] > key[row * kColumns + b]; });
     for (std::size_t i = 0; i < kColumns; ++i) {
       ASSERT_EQ(place[row * kColumns + i], static_cast<double>(order[i])) << row << ", " << i;
       ASSERT_EQ(got[row * kColumns + i], 2 * value[row * kColumns + order[i]]) << row << ", " << i;

@@ -136,8 +136,8 @@ inline RandomProgram::Pointers RandomProgram::pointers_to(const Memory& m) {
   return {b_.op(ir::Opcode::AddPtr, {row, b_.mul(index, stride(1))}), {n}};
 }
 
-/// Neighbours from a multiple of some bytes on, and the promise of that; nothing where the program's
-/// row does not begin at one.
+/// Neighbours from a multiple of some bytes on, and the promise of that; nothing where the
+/// program's row does not begin at one.
 inline ir::AttrList RandomProgram::promise(const Memory& m, Pointers& p) {
   const auto is_view = [&](const ir::Param& param) { return param.value == m.view; };
   const auto& param = *std::ranges::find_if(kernel.params(), is_view);
@@ -146,11 +146,10 @@ inline ir::AttrList RandomProgram::promise(const Memory& m, Pointers& p) {
   if (a.strides[1] != 1 || a.strides[0] * size_bytes(m.dtype) % align != 0) return {};
   const ir::Value stride = b_.op(ir::Opcode::ViewStride, {m.view}, ir::Type::scalar(DType::i32),
                                  {{ir::AttrName::axis, 0}});
-  const ir::Value row = b_.op(ir::Opcode::AddPtr,
-                              {b_.op(ir::Opcode::ViewPtr, {m.view}), b_.mul(program_, stride)});
-  p.v = b_.op(ir::Opcode::AddPtr,
-              {row, b_.op(ir::Opcode::Arange, {}, tile(DType::i32, p.shape),
-                          {{ir::AttrName::start, 0}})});
+  const ir::Value row =
+      b_.op(ir::Opcode::AddPtr, {b_.op(ir::Opcode::ViewPtr, {m.view}), b_.mul(program_, stride)});
+  p.v = b_.op(ir::Opcode::AddPtr, {row, b_.op(ir::Opcode::Arange, {}, tile(DType::i32, p.shape),
+                                              {{ir::AttrName::start, 0}})});
   return ir::attr_list({{ir::AttrName::align, align}, {ir::AttrName::axis, 0}});
 }
 
@@ -167,8 +166,7 @@ inline void RandomProgram::use_pointers(const Memory& m) {
   }
   if (is_masked) operands.push_back(get(DType::i1, p.shape, present).v);
   if (writes)
-    return void(
-        b_.create(ir::Opcode::Store, operands, std::span<const ir::Type>(), attrs));
+    return void(b_.create(ir::Opcode::Store, operands, std::span<const ir::Type>(), attrs));
   if (is_masked) operands.push_back(constant(m.dtype, {}, 5).v);
   keep(remembered(m, kernel[b_.create(ir::Opcode::Load, operands, attrs)].results[0], true));
 }

@@ -42,9 +42,9 @@ TEST(Nvtx, CallsAndLaunchesAreRanges) {
     return;
   }
   EXPECT_TRUE(ProfilerRange::is_heard());
-  EXPECT_THAT(events(), testing::ElementsAre("push twice", "pop", "push twice", "pop",
-                                             "push a step", "push softmax", "push softmax", "pop",
-                                             "pop", "pop"));
+  EXPECT_THAT(events(),
+              testing::ElementsAre("push twice", "pop", "push twice", "pop", "push a step",
+                                   "push softmax", "push softmax", "pop", "pop", "pop"));
 }
 
 }  // namespace

@@ -131,10 +131,8 @@ template <Element T, int Rank>
 AddressView<T, Rank> view(const Arg& pointer, const std::array<Arg, Rank>& extents,
                           const std::array<Arg, Rank>& strides, Alignment alignment = {}) {
   static_assert(Rank > 0, "tegula: a view at an address has dimensions");
-  detail::AddressedTensor tensor{pointer,
-                                 {extents.begin(), extents.end()},
-                                 {strides.begin(), strides.end()},
-                                 alignment.bytes};
+  detail::AddressedTensor tensor{
+      pointer, {extents.begin(), extents.end()}, {strides.begin(), strides.end()}, alignment.bytes};
   return AddressView<T, Rank>(std::move(tensor));
 }
 

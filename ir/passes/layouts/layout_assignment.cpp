@@ -132,8 +132,8 @@ const LinearLayout* LayoutAssignment::by_runs(const OpData& d, Type tile) const 
   const std::int64_t per_thread = std::max<std::int64_t>(1, tile.count() / (32 * plan_.num_warps));
   const auto run = std::bit_floor(static_cast<std::uint64_t>(
       std::min({std::max(kRun, elements), per_thread, std::int64_t{shape[axis]}})));
-  return intern_layout(coalesced(shape, static_cast<int>(run), plan_.num_warps,
-                                 order_with(shape.size(), axis)));
+  return intern_layout(
+      coalesced(shape, static_cast<int>(run), plan_.num_warps, order_with(shape.size(), axis)));
 }
 
 const LinearLayout* LayoutAssignment::access(const OpData& box, Type tile) const {
@@ -386,8 +386,7 @@ void LayoutAssignment::op(OpId id) {
     return;
   }
   if (d.opcode == Dot) return set(d.results[0], dot(d).acc);
-  if (d.opcode == Load && d.attrs.find(AttrName::align))
-    return set(d.results[0], by_runs(d, type));
+  if (d.opcode == Load && d.attrs.find(AttrName::align)) return set(d.results[0], by_runs(d, type));
   if (d.is(Load, AtomicRmw, AtomicCas, AtomicLoad)) {
     const LinearLayout* known = first_known(d);
     if (!known && d.opcode == Load && is_behind_products(d)) {
