@@ -194,8 +194,8 @@ def extern_function(x, y):
 
 
 # 08 grouped GEMM over pointers
-@triton.autotune([triton.Config({"BM": bm, "BN": bn, "BK": bk, "PROGRAMS": programs}, num_warps=warps, num_stages=stages)
-                  for bm, bn, bk, warps, stages in ((128, 128, 32, 8, 3), (128, 128, 64, 8, 3), (64, 128, 32, 4, 4))
+@triton.autotune([triton.Config({"BM": bm, "BN": bn, "BK": bk, "PROGRAMS": programs}, num_warps=w, num_stages=stages)
+                  for bm, bn, bk, w, stages in ((128, 128, 32, 8, 3), (128, 128, 64, 8, 3), (64, 128, 32, 4, 4))
                   for programs in (132, 264)],
                  key=["group_size"])
 @triton.jit

@@ -79,6 +79,12 @@ std::vector<Feature> plain_features() {
       FEATURE(
           "`ptx` with a model", (y, kBlock),
           { y(i) = ptx<f32>("neg.f32 $0, $1;", "=f,f", [](const Tile& t) { return -t; }, x(i)); }),
+  };
+}
+
+/// Loops and programs that end early, and loops by strides of the kernel.
+std::vector<Feature> early_ends() {
+  return {
       FEATURE("`break_if`", (y, kBlock),
               {
                 Tile total = x(i);
@@ -150,7 +156,8 @@ std::vector<Feature> programs_and_prints() {
 
 std::vector<Feature> features() {
   std::vector<Feature> all = plain_features();
-  for (Feature& f : programs_and_prints()) all.push_back(std::move(f));
+  for (auto* more : {&early_ends, &programs_and_prints})
+    for (Feature& f : more()) all.push_back(std::move(f));
   return all;
 }
 

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "support/env.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
@@ -163,21 +162,6 @@ TEST(AddressView, UnalignedAddress) {
       EXPECT_EQ(e.diagnostic().code, "T1313") << e.what();
     }
   }
-}
-
-/// Operation by operation on the host, program 0 alone.
-TEST(AddressView, PiecesOfAnEagerProgram) {
-  Env eager = env();
-  eager.eager = true;
-  const EnvOverride set(eager);
-  const auto read = kernel("read_eagerly", [](In<u64, 1> table, Out<f32, 1> y) {
-    for (auto i : grid(y, 8))
-      y(i) = view<f32, 1>(as_pointer<f32>(table(0)), {7}, {1}, aligned(16))(i) + 1;
-  });
-  const Tensor x = Tensor::iota({8}, DType::f32, Device::cpu()),
-               y = Tensor::zeros({8}, DType::f32, Device::cpu());
-  read(Tensor::from(std::vector<u64>{address_of(x)}, {1}, Device::cpu()), y);
-  EXPECT_EQ(y.to_doubles(), (std::vector<double>{1, 2, 3, 4, 5, 6, 7, 0}));
 }
 
 /// Triton's grouped GEMM: a table of addresses, one of shapes and leading strides; programs walk

@@ -462,18 +462,6 @@ TEST(LanguageError, Grid) {
       return all;
     });
   });
-  expect("T0613 cluster_in_loop of a fold", [&] {
-    in_cluster(2, [](Tile t) {
-      if_(sum(t) > 0, [&] { t = t + cluster_max(max(t)); });
-      return t;
-    });
-  });
-  expect("T0123 gathered_type", [&] {
-    in_cluster(2, [](Tile t) {
-      cluster_gather(t.reshape({2, 2, 2, 2, 1}));
-      return t;
-    });
-  });
   expect("T0114 narrow_sum",
          [&] { in_cluster(2, [](Tile t) { return cluster_reduce_scatter(cast<bf16>(t), 0); }); });
   expect("T0606 after_grid", [] {

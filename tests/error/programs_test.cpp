@@ -56,6 +56,26 @@ TEST(ProgramsError, ProgramsTogether) {
   });
 }
 
+TEST(ProgramsError, FoldsOverACluster) {
+  const auto in_cluster = [](auto f) {
+    kernel("k", [=](In<f32, 1> x, Out<f32, 1> z) {
+      for (auto i : grid(z, 16, cluster(2))) z(cluster_slice(i)) = f(x(i));
+    }).trace(tensor({40}), tensor({40}));
+  };
+  expect("T0613 cluster_in_loop of a fold", [&] {
+    in_cluster([](Tile t) {
+      if_(sum(t) > 0, [&] { t = t + cluster_max(max(t)); });
+      return t;
+    });
+  });
+  expect("T0123 gathered_type", [&] {
+    in_cluster([](Tile t) {
+      cluster_gather(t.reshape({2, 2, 2, 2, 1}));
+      return t;
+    });
+  });
+}
+
 TEST(ProgramsError, GridBarriers) {
   expect("T0617 grid_barrier_place in front", [] {
     kernel("k", [](Out<f32, 1> z) {
