@@ -63,16 +63,30 @@ Found found_of(const autotune::Audit& a) {
 nlohmann::json json_of(const std::string& shape, const autotune::Audit& a, const Found& f) {
   nlohmann::json configs = nlohmann::json::array(), tunings = nlohmann::json::array();
   for (const autotune::AuditedConfig& c : a.configs)
-    configs.push_back({{"config", c.config}, {"estimate_us", c.estimate_us}, {"us", c.us},
-                       {"ratio", c.ratio}, {"why", c.why}});
+    configs.push_back({{"config", c.config},
+                       {"estimate_us", c.estimate_us},
+                       {"us", c.us},
+                       {"ratio", c.ratio},
+                       {"why", c.why}});
   for (const autotune::AuditedTuning& t : a.tunings)
-    tunings.push_back({{"config", t.config}, {"seconds", t.seconds}, {"candidates", t.candidates},
-                       {"is_low_confidence", t.is_low_confidence}, {"ratio", t.ratio},
-                       {"low", t.low}, {"high", t.high}});
-  return {{"shape", shape}, {"family", a.family}, {"problem", a.problem}, {"inside", a.inside},
-          {"best", a.best}, {"is_complete", a.is_complete}, {"model_ratio", a.model_ratio},
-          {"first_ratio", f.first_ratio}, {"correlation", f.correlation},
-          {"configs", std::move(configs)}, {"tunings", std::move(tunings)}};
+    tunings.push_back({{"config", t.config},
+                       {"seconds", t.seconds},
+                       {"candidates", t.candidates},
+                       {"is_low_confidence", t.is_low_confidence},
+                       {"ratio", t.ratio},
+                       {"low", t.low},
+                       {"high", t.high}});
+  return {{"shape", shape},
+          {"family", a.family},
+          {"problem", a.problem},
+          {"inside", a.inside},
+          {"best", a.best},
+          {"is_complete", a.is_complete},
+          {"model_ratio", a.model_ratio},
+          {"first_ratio", f.first_ratio},
+          {"correlation", f.correlation},
+          {"configs", std::move(configs)},
+          {"tunings", std::move(tunings)}};
 }
 
 class AuditRun {
@@ -102,7 +116,8 @@ class AuditRun {
     const auto close = std::ranges::count_if(firsts_, [](double r) { return r <= kClose; });
     fmt::print(
         "{} decisions: tuned {:.3f} of the best (median), {:.3f} (worst); the model's first {} "
-        "hold one within 3 % for {} of {}; rank correlation {:.2f} (mean); tunings differ by {:.1f} "
+        "hold one within 3 % for {} of {}; rank correlation {:.2f} (mean); tunings differ by "
+        "{:.1f} "
         "% at most\n",
         firsts_.size(), tunings[tunings.size() / 2], tunings.back(), kFirst, close, firsts_.size(),
         std::accumulate(correlations_.begin(), correlations_.end(), 0.0) /
@@ -125,8 +140,9 @@ class AuditRun {
     firsts_.push_back(f.first_ratio);
     correlations_.push_back(f.correlation);
     widest_ = std::max(widest_, f.spread);
-    fmt::print("    model's choice {:.3f} of the best, its first {} {:.3f}, rank correlation {:.2f}\n",
-               a.model_ratio, kFirst, f.first_ratio, f.correlation);
+    fmt::print(
+        "    model's choice {:.3f} of the best, its first {} {:.3f}, rank correlation {:.2f}\n",
+        a.model_ratio, kFirst, f.first_ratio, f.correlation);
     for (const autotune::AuditedTuning& t : a.tunings) {
       tunings_.push_back(t.ratio);
       fmt::print("    tuned in {:.1f} s: {:.3f} [{:.3f}, {:.3f}] of the best, {} timed{}, {}\n",

@@ -26,7 +26,8 @@ void calibrate(const std::string& name) {
 
 void add_calibrate(CLI::App& program, int&) {
   CLI::App* command = program.add_subcommand(
-      "calibrate", "Measure the rates of a GPU in about a second, for choices on models that are not known");
+      "calibrate",
+      "Measure the rates of a GPU in about a second, for choices on models that are not known");
   command->footer(
       "The rates are kept beside the winners. A tuning on such a GPU measures them by itself.\n"
       "Example:\n  tegula calibrate --device cuda:1");

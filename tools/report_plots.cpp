@@ -176,18 +176,18 @@ std::string model_svg(const ReportedShape& shape) {
   const double low = std::min(low_x, low_y), high = std::max(high_x, high_y);
   const Axis x = across(low, high), y = up(low, high);
   for (std::size_t i = 0; i < estimates.size(); ++i)
-    points += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"/>", x(estimates[i]),
-                          y(times[i]));
+    points +=
+        fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"/>", x(estimates[i]), y(times[i]));
   const auto in_us = [](Axis axis) {
     axis.low = std::pow(10, axis.low), axis.high = std::pow(10, axis.high);
     return axis;
   };
-  return svg("model", frame("estimated us", "measured us") + ticks(in_us(x), in_us(y)) +
-                          line_of(x.from, y.from, x.to, y.to, "axis") + points +
-                          text_at(x.to, kMargin / 2,
-                                  fmt::format("rank correlation {:.2f}",
-                                              rank_correlation(estimates, times)),
-                                  "end"));
+  return svg("model",
+             frame("estimated us", "measured us") + ticks(in_us(x), in_us(y)) +
+                 line_of(x.from, y.from, x.to, y.to, "axis") + points +
+                 text_at(x.to, kMargin / 2,
+                         fmt::format("rank correlation {:.2f}", rank_correlation(estimates, times)),
+                         "end"));
 }
 
 std::string occupancy_svg(const ReportedShape& shape, const ReportedDevice& device) {

@@ -36,8 +36,8 @@ const char* verdict_of(const TunedShape& r) {
 }  // namespace
 
 TunedShape shape_of(const TuneResult& r) {
-  return {str(r.tuning), r.was_known, r.is_replaced, r.is_low_confidence, r.us,
-          r.ratio,       r.ratio_high, r.candidates, r.rejected};
+  return {str(r.tuning), r.was_known,  r.is_replaced, r.is_low_confidence, r.us,
+          r.ratio,       r.ratio_high, r.candidates,  r.rejected};
 }
 
 /// Each decision was tuned with the winners of those before, so that their ratios multiply.

@@ -21,8 +21,8 @@ constexpr int kBlock = 4096, kRows = 128, kColumns = 256, kDepth = 64, kLaps = 1
 constexpr std::int64_t kSpinNs = 200'000;
 constexpr int kProgramsOfSm = 2;
 
-/// Measures one GPU. The clock is read first, while the GPU is cool, and the tensor cores last: they
-/// take it to its power limit.
+/// Measures one GPU. The clock is read first, while the GPU is cool, and the tensor cores last:
+/// they take it to its power limit.
 class Calibration {
  public:
   explicit Calibration(Device gpu)
@@ -38,8 +38,7 @@ class Calibration {
     r.copy_gbs = copy_gbs();
     r.l2_gbs = l2_gbs(r.launch_us * 1000);
     r.tensor_tflops = tensor_tflops(r.launch_us * 1000);
-    for (const double rate :
-         {r.clock_ghz, r.copy_gbs, r.l2_gbs, r.tensor_tflops, r.launch_us})
+    for (const double rate : {r.clock_ghz, r.copy_gbs, r.l2_gbs, r.tensor_tflops, r.launch_us})
       if (!std::isfinite(rate) || rate <= 0)
         throw DeviceError("the times of a calibration are none: " + text_of_rates(r));
     return r;
@@ -109,19 +108,19 @@ class Calibration {
   /// Tiles that stay in shared memory are multiplied again and again, until the GPU is warm.
   double tensor_tflops(double launch_ns) {
     const int rows = kRows, columns = has_wgmma(gpu_) ? kColumns : kColumns / 2;
-    const auto multiply = kernel(
-        "calibrate_tensor",
-        [rows, columns](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Scalar<i32> laps) {
-          for (auto [m, n] : grid(C, rows, columns)) {
-            const Tile a = A(m, slice(0, kDepth)), b = B(slice(0, kDepth), n);
-            auto acc = zeros<f32>(rows, columns);
-            for (auto lap : steps(laps, 1)) {
-              (void)lap;
-              acc = dot(a, b, acc);
-            }
-            C(m, n) = acc;
-          }
-        });
+    const auto multiply =
+        kernel("calibrate_tensor",
+               [rows, columns](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Scalar<i32> laps) {
+                 for (auto [m, n] : grid(C, rows, columns)) {
+                   const Tile a = A(m, slice(0, kDepth)), b = B(slice(0, kDepth), n);
+                   auto acc = zeros<f32>(rows, columns);
+                   for (auto lap : steps(laps, 1)) {
+                     (void)lap;
+                     acc = dot(a, b, acc);
+                   }
+                   C(m, n) = acc;
+                 }
+               });
     const std::int64_t tiles = sms_;
     const Tensor A = Tensor::normal({tiles * rows, kDepth}, DType::bf16, 0, 1, 1, gpu_),
                  B = Tensor::normal({kDepth, columns}, DType::bf16, 0, 1, 2, gpu_),

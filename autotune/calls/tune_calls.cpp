@@ -54,8 +54,7 @@ class CallTuning {
 
   void race(const dsl::CallPlan& plan, const Decision& d, const std::string& incumbent,
             TunedDecision& out) {
-    const CandidateList list =
-        d.list({limits_.candidates, options_.may_change_bits, incumbent});
+    const CandidateList list = d.list({limits_.candidates, options_.may_change_bits, incumbent});
     if (options_.progress)
       options_.progress(
           fmt::format("{}: {} configurations for {}", d.family, list.texts.size(), d.problem));
@@ -96,8 +95,7 @@ namespace tegula {
 std::vector<TunedDecision> tune(const std::function<void()>& calls, const TuneOptions& options) {
   std::vector<TunedDecision> all;
   autotune::on_first_calls(calls, [&](const dsl::FirstCall& call) {
-    for (TunedDecision& d :
-         autotune::tune_call(call, options, autotune::limits_of(options.budget)))
+    for (TunedDecision& d : autotune::tune_call(call, options, autotune::limits_of(options.budget)))
       all.push_back(std::move(d));
   });
   return all;

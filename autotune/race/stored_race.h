@@ -21,7 +21,7 @@ struct StoredRace {
   std::vector<std::string> texts;
   /// Estimated microseconds of each candidate; empty where there is no model.
   std::vector<double> estimates = {};
-  int seeds = 0;              ///< the first ones enter; all where it is 0
+  int seeds = 0;               ///< the first ones enter; all where it is 0
   std::string incumbent = {};  ///< text of the one that is used now; else the reference
   std::function<std::vector<int>(int)> neighbours = {};
   /// Gets a line where another process tunes the key.

@@ -38,8 +38,8 @@ MeasuredArg arg_of(const json& fields) {
                 fields.at(2).get<std::uint64_t>(), fields.at(3).get<int>()};
   if (fields.size() > 4) {
     const json& v = fields.at(4);
-    a.view = {v.at(0).get<std::int64_t>(), static_cast<DType>(v.at(1).get<int>()),
-              dims_of(v.at(2)), dims_of(v.at(3))};
+    a.view = {v.at(0).get<std::int64_t>(), static_cast<DType>(v.at(1).get<int>()), dims_of(v.at(2)),
+              dims_of(v.at(3))};
   }
   return a;
 }

@@ -10,8 +10,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <map>
 #include <fstream>
+#include <map>
 #include <thread>
 
 #include "support/text.h"

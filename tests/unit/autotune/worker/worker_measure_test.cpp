@@ -166,8 +166,9 @@ TEST_F(WorkerMeasureTest, AProgramThatIsNoWorkerIsAnError) {
 TEST_F(WorkerMeasureTest, CallsOfSeveralLaunchesPassTensorsOfTheirOwn) {
   const auto m = checked_measure();
   const MeasuredView partial{256, DType::f32, {kCount}, {1}};
-  LoadedCandidate call{{candidate("times", 4, 300).launches[0], candidate("times", 0.5, 200).launches[0]},
-                       {256 + kCount * 4}};
+  LoadedCandidate call{
+      {candidate("times", 4, 300).launches[0], candidate("times", 0.5, 200).launches[0]},
+      {256 + kCount * 4}};
   call.launches[0].args[1] = {.made = 0, .view = partial};
   call.launches[1].args[0] = {.made = 0, .view = partial};
   m->load(1, call);
