@@ -45,6 +45,15 @@ SimulatedGpu& gpu() {
   return state;
 }
 
+/// The cycles and nanoseconds that the clock's kernel writes to its two words.
+void write_clock() {
+  for (const auto& [address, bytes] : mock().live_memory)
+    if (bytes == 2 * sizeof(std::uint64_t)) {
+      auto* const took = reinterpret_cast<std::uint64_t*>(address);
+      took[0] = static_cast<std::uint64_t>(200'000 * kSeen.clock_ghz), took[1] = 200'000;
+    }
+}
+
 void install_gpu(runtime::Driver& d) {
   d.event_create = [](cu::Event* event, unsigned) {
     static std::uintptr_t next = 0x8000;
@@ -71,14 +80,11 @@ void install_gpu(runtime::Driver& d) {
     *function = reinterpret_cast<cu::Function>(kernel);
     return cu::kSuccess;
   };
-  d.launch_kernel = [](const cu::LaunchConfig*, cu::Function function, void** arguments, void**) {
+  d.launch_kernel = [](const cu::LaunchConfig*, cu::Function function, void**, void**) {
     if (gpu().fails) return static_cast<cu::Result>(700);
     const std::string& name = gpu().kernels.at(reinterpret_cast<std::uintptr_t>(function) - 1);
     gpu().now_ns += ns_of(name);
-    if (name.starts_with("calibrate_clock")) {
-      auto* const took = *static_cast<std::uint64_t**>(arguments[0]);
-      took[0] = static_cast<std::uint64_t>(200'000 * kSeen.clock_ghz), took[1] = 200'000;
-    }
+    if (name.starts_with("calibrate_clock")) write_clock();
     return cu::kSuccess;
   };
 }
