@@ -259,9 +259,13 @@ std::string Moe::explain(DType dtype) const {
   std::string text;
   kernels_->with_type(dtype, [&](const auto& kernels) {
     const auto& q = kernels.quantised;
-    text = kernels_->options.quantisation
-               ? q.up.explain(all) + q.up_to_8_bits.explain(all) + q.down.explain(all)
-               : kernels.forward.up.explain(all) + kernels.forward.down.explain(all);
+    const std::optional<ExpertQuantisation>& by = kernels_->options.quantisation;
+    if (!by)
+      text = kernels.forward.up.explain(all) + kernels.forward.down.explain(all);
+    else if (by->scaling == ExpertScaling::row)
+      text = q.up.explain(all) + q.down.explain(all);
+    else
+      text = q.up_to_8_bits.explain(all) + q.down.explain(all);
   });
   return text;
 }
