@@ -11,6 +11,7 @@
 #include "ir/analysis/register_pressure.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/analysis/tma_store.h"
+#include "ir/analysis/toeplitz.h"
 #include "ir/passes/cluster_split_k/cluster_split_k.h"
 #include "ir/passes/mma_loop/operand_loads.h"
 #include "ir/passes/schedule/dot_graph_plan.h"
@@ -55,11 +56,13 @@ int warps_for(std::int64_t tile, std::int64_t elements) {
 /// Elements of the largest tile that a thread has without MMAs. 32 keep four or more 16-byte
 /// accesses in flight, and fewer warps synchronise at a row's barriers than with 16. Long
 /// computations without such barriers would hold registers for all of them at once, and have few
-/// warps to hide their latency.
+/// warps to hide their latency. What is computed once a diagonal is not long, and wants many
+/// registers along one.
 std::int64_t elements_per_thread(const Kernel& k, const KernelSummary& s) {
   constexpr std::int64_t kUsual = 32, kOfLongComputations = 8, kLong = 24;
   std::int64_t operations = 0;
   bool has_exchange = false;
+  ToeplitzAnalysis diagonals(k);
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
     has_exchange = has_exchange || d.is(Opcode::For, Opcode::While) ||
@@ -68,7 +71,9 @@ std::int64_t elements_per_thread(const Kernel& k, const KernelSummary& s) {
                     !info(d.opcode).has(kWrites) && !d.is(Opcode::Broadcast, Opcode::ExpandDims));
     const bool is_whole = !d.results.empty() && k.type(d.results[0]).is_tile() &&
                           k.type(d.results[0]).count() == s.max_tile_elems;
-    operations += is_whole && info(d.opcode).is_elementwise() ? 1 : 0;
+    if (!is_whole || !info(d.opcode).is_elementwise()) return;
+    const bool is_of_diagonal = diagonals.of(d.results[0]) == ToeplitzKind::computed;
+    operations += is_of_diagonal ? 0 : 1;
   });
   return !has_exchange && operations >= kLong ? kOfLongComputations : kUsual;
 }

@@ -21,14 +21,17 @@ constexpr std::int64_t kMaxKept = 4096;
 /// Elements of the smallest part of a row.
 constexpr std::int64_t kMinPart = 4096;
 
+/// A slice of one column has no dimension, but an index tile of one has.
+Subscript first_columns(int k) { return k == 1 ? Subscript(arange(1)) : Subscript(slice(0, k)); }
+
 template <class T>
 auto rows_kernel() {
   return kernel("device_topk_rows", [](In<T, 2> x, Out<T, 2> values, Out<i32, 2> indices,
                                        int tile_rows, int k, Direction direction) {
     for (auto r : grid(rows(x), tile_rows)) {
       const auto [best, place] = topk(x.with(kReadOnce)(r, all), k, -1, direction);
-      values(r, slice(0, k)) = best;
-      indices(r, slice(0, k)) = place;
+      values(r, first_columns(k)) = best;
+      indices(r, first_columns(k)) = place;
     }
   });
 }
@@ -40,15 +43,16 @@ auto groups_kernel() {
     for (auto r : grid(rows(x), tile_rows)) {
       const Tile row = x.with(kReadOnce)(r, all);
       const Tile groups = row.reshape({tile_rows, row.dim(1) / group, group});
-      const Tile best_of = direction == Direction::descending ? max(groups, 2) : min(groups, 2);
+      const Tile best_of =
+          direction == Direction::descending ? max(groups, axis(2)) : min(groups, axis(2));
       // Keys of 16 bits sort by single words.
       const Tile order = sort(cast<i16>(topk(best_of, k, 1, direction).indices), 1);
       const Tile found = cast<i32>(order) * group;
       const Tile at =
           (found(all, all, none) + arange(group)(none, none, all)).reshape({tile_rows, k * group});
       const auto [best, place] = topk(x(cast<i32>(r.indices())(all, none), at), k, 1, direction);
-      values(r, slice(0, k)) = best;
-      indices(r, slice(0, k)) = gather(found, place / group, 1) + place % group;
+      values(r, first_columns(k)) = best;
+      indices(r, first_columns(k)) = gather(found, place / group, 1) + place % group;
     }
   });
 }
