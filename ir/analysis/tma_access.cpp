@@ -106,11 +106,12 @@ std::int64_t tma_tile_bytes(Type view, std::span<const std::int64_t> axes, Type 
 }
 
 std::int64_t slot_bytes(Type ring) {
-  const SharedLayout& layout = *ring.shared_layout();
-  std::int64_t bytes = ring.count() / ring.shape()[0] * size_bytes(ring.dtype());
-  const auto& pieces = layout.piece_list();
+  const SharedLayout* layout = ring.shared_layout();
+  const std::int64_t bytes = ring.count() / ring.shape()[0] * size_bytes(ring.dtype());
+  if (layout == nullptr) return bytes;
+  const auto& pieces = layout->piece_list();
   if (pieces.size() != 1 || pieces.front().swizzle == 0) return bytes;
-  const std::int64_t row = ring.shape()[static_cast<std::size_t>(layout.order()[0])];
+  const std::int64_t row = ring.shape()[static_cast<std::size_t>(layout->order()[0])];
   return bytes / (row * size_bytes(ring.dtype())) * pieces.front().width * pieces.front().count;
 }
 
