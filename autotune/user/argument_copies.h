@@ -1,6 +1,7 @@
 #pragma once
 // Copies of a call's tensors, for kernels that may be wrong: the user's are never written.
 #include <deque>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,7 +42,10 @@ using MeasuredArgs = std::vector<MeasuredArg>;
 
 /// Arguments that are bound to memory, with the views that they point to.
 struct BoundArgs {
-  std::deque<Tensor> views;
+  BoundArgs() = default;
+  BoundArgs(BoundArgs&&) noexcept = default;  // arguments point to the views, which stay in place
+
+  std::list<Tensor> views;
   std::vector<runtime::LaunchArg> args;
 };
 

@@ -14,7 +14,7 @@ enum class ScanKind : std::uint8_t { inclusive, exclusive };
 
 struct DeviceScanOptions {
   ScanKind kind = ScanKind::inclusive;
-  /// Of f32: x is read once, and each program waits for the sums of those before it (decoupled
+  /// Sums of f32 read x once, and each program waits for the sums of those before it (decoupled
   /// look-back). Which sums it finds depends on time, so the last bits of two runs may differ.
   bool look_back = false;
 };
