@@ -61,8 +61,9 @@ struct ExpertUp {
       gate = rows_by_columns(v, gate), up = rows_by_columns(v, up);
       A.partial();  // rows of dropped choices
       if (H) H->partial();
-      // With pre-activations, some columns at a time: registers hold the others' accumulators.
-      const int columns = H ? kColumnsAtOnce : v.bn;
+      // With pre-activations, or bytes to be packed beside scales, some columns at a time:
+      // registers hold the others' accumulators.
+      const int columns = H || scales.stores_8_bits() ? kColumnsAtOnce : v.bn;
       for (int first = 0; first < v.bn; first += columns) {
         const Index c = n.slice(first, columns);
         const auto part = [&](const Tile& acc) { return slice(acc, 1, first, columns); };

@@ -9,6 +9,8 @@ namespace tegula::experts {
 
 /// Operands are the values themselves.
 struct Unscaled {
+  /// Whether activations are stored in 8 bits.
+  static bool stores_8_bits() { return false; }
   static Tile gate_of(const Tile& acc, const Index&, const Index&, const Index&) { return acc; }
   static Tile up_of(const Tile& acc, const Index&, const Index&, const Index&) { return acc; }
   static Tile down_of(const Tile& acc, const Index&, const Index&, const Index&) { return acc; }
@@ -34,6 +36,7 @@ struct UpScales {
   Tile up_of(const Tile& acc, const Index& expert, const Index& m, const Index& n) const {
     return scaled_by(acc, rows(m), up(expert, n));
   }
+  bool stores_8_bits() const { return hidden.has_value(); }
   Tile stored(const Tile& activation) const {
     return hidden ? activation * (1.0f / (*hidden)(0)) : activation;
   }
