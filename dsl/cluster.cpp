@@ -144,7 +144,7 @@ Tile extreme(std::string_view what, const char* kind, const Arg& x) {
   const Tile best = std::string_view(kind) == "max" ? max(all, axis(0)) : min(all, axis(0));
   Tracer& t = Tracer::at(x.loc(), what);
   const DType d = t.kernel.type(dsl::operand(t, x)).dtype();
-  return dsl::is_f8(d) ? cast(best, d) : best;
+  return dsl::is_f8(d) ? t.tile(dsl::from_order_type(t, t.value(best), d)) : best;
 }
 
 }  // namespace

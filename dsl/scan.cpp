@@ -132,7 +132,7 @@ Tile named(std::string_view what, const char* kind, const Arg& x, int axis,
     const ir::OpId op = t.build.create(Opcode::Scan, std::span(&in, 1), std::move(attrs));
     out = t.kernel[op].results[0];
   }
-  return t.tile(is_float(d) ? dsl::convert(t, out, d) : out);
+  return t.tile(is_float(d) ? dsl::from_order_type(t, out, d) : out);
 }
 
 }  // namespace

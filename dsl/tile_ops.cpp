@@ -179,7 +179,7 @@ Tile extreme(std::string_view what, const char* kind, const Arg& x, int axis) {
   Tracer& t = Tracer::at(x.loc(), what);
   const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   const Tile best = fold(what, kind, x, axis, is_bool(d) ? DType::i32 : dsl::order_type(d));
-  return dsl::is_f8(d) ? cast(best, d) : best;
+  return dsl::is_f8(d) ? t.tile(dsl::from_order_type(t, t.value(best), d)) : best;
 }
 
 /// max(tile, 1) could mean either.
@@ -207,7 +207,7 @@ std::pair<Tile, Tile> arg_reduce(std::string_view what, const char* kind, const 
   ir::AttrList attrs = ir::attr_list({{AttrName::axis, a}, {AttrName::kind, kind}});
   const ir::OpId op = t.build.create(Opcode::ArgReduce, std::span(&v, 1), std::move(attrs));
   const Tile best = t.tile(t.kernel[op].results[0]), at = t.tile(t.kernel[op].results[1]);
-  return {dsl::is_f8(d) ? cast(best, d) : best, at};
+  return {dsl::is_f8(d) ? t.tile(dsl::from_order_type(t, t.value(best), d)) : best, at};
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ std::vector<Feature> programs_and_prints() {
                                 [](In<f32, 1> x, [[maybe_unused]] Ptr<u32> counter, Out<f32, 1> y) {
                                   for (auto i : grid(y, kBlock)) y(i) = x(i);
                                   grid_barrier();
-                                  for (auto i : grid(y, kBlock)) y(i) = y(i) + x(0);
+                                  for (auto i : grid(y, kBlock)) y(i) = x(i) + x(0);
                                 })},
   };
 }

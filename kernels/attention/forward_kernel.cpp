@@ -254,7 +254,7 @@ class Program {
   TileResult of_cluster(const Index& b, const Index& h, const Index& m, const Index& mine,
                         const Tile& number, const Tile& parts) const {
     TileResult done = attend_tile(b, h, m, {}, KvPart{number, parts});
-    done.state = combine_in_cluster(std::get<OnlineSoftmax>(done.state), factor_);
+    done.state = combine_in_cluster(std::get<OnlineSoftmax>(done.state), factor_, programs_);
     done.rows = rows_of(done.sequence, h, mine);
     return done;
   }

@@ -1,17 +1,26 @@
 #include "kernels/attention/split_kv.h"
 
-#include "tegula/cluster_folds.h"
-
 namespace tegula {
 namespace {
 
 /// Clusters whose partials are read at a time: their memory latencies overlap.
 constexpr int kAtOnce = 8;
 
+/// The values of all programs of the cluster for each row: [rows, programs].
+/// `cluster_reduce_scatter` scatters as many slices of the rows as there are programs, so every
+/// program gets all rows if they are replicated as often.
+Tile of_all_programs(const Tile& own, int rows, int programs) {
+  const Tile is_own = expand(expand(arange(programs) == cluster_rank(), 0), 0);  // [1, 1, programs]
+  const Tile copies = where(is_own, expand(expand(fill_absent(own, 0), 1), 0),
+                            zeros<f32>(programs, rows, programs));
+  return cluster_reduce_scatter(copies.reshape({std::int64_t{programs} * rows, programs}), axis(0));
+}
+
 }  // namespace
 
-OnlineSoftmax combine_in_cluster(const OnlineSoftmax& part, const Tile& factor) {
-  const Tile row_max = cluster_max(part.row_max);
+OnlineSoftmax combine_in_cluster(const OnlineSoftmax& part, const Tile& factor, int programs) {
+  const int rows = static_cast<int>(part.row_max.shape()[0]);
+  const Tile row_max = max(of_all_programs(part.row_max, rows, programs), axis(1));
   const Tile weight = exp2((part.row_max - row_max) * factor);
   // All programs have the row maxima; only those of one are to be added.
   const Tile is_first = cluster_rank() == 0, is_sum = expand(arange(2) == 0, 0);

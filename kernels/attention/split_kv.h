@@ -11,7 +11,7 @@ namespace tegula {
 /// The softmax over the keys of all programs of the cluster, for the rows of this program's slice
 /// (`cluster_slice`). Partials are added in an order of their own (`cluster_reduce_scatter`), the
 /// same in every run.
-OnlineSoftmax combine_in_cluster(const OnlineSoftmax& part, const Tile& factor);
+OnlineSoftmax combine_in_cluster(const OnlineSoftmax& part, const Tile& factor, int programs);
 
 /// Workspace of the clusters that share a tile: partial accumulators [tiles, clusters, rows,
 /// columns], and row_max and row_sum [tiles, clusters, 2, rows].

@@ -44,6 +44,7 @@ class RandomProgram {
   struct Growth {
     int weight;
     Grow grow;
+    bool Features::* needs = nullptr;
   };
   static constexpr double kCarry = 1000;  ///< bound of every float a loop carries
 

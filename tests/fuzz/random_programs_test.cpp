@@ -94,6 +94,9 @@ std::string check(RandomProgram& p, std::uint64_t seed, Tally& tally) {
 const std::map<std::string_view, std::string_view>& drawn_elsewhere() {
   static const std::map<std::string_view, std::string_view> kOps{
       {"num_programs", "made for stream-K: differential_stream_k_test"},
+      {"view_dim", "every grid of the language: differential_first_kernels_test"},
+      {"cluster_rank", "feature `clusters`: differential_clusters_test"},
+      {"cluster_gather", "feature `clusters`: differential_clusters_test"},
       {"cluster_id", "the tile of a grid in clusters: differential_clusters_test"},
       {"cluster_tile", "made by make_persistent: differential_multicast_test"},
       {"cluster_reduce_scatter", "needs exact sums: differential_clusters_test"},
