@@ -261,9 +261,9 @@ void add_runs(Emitter& e, OpId id, const ptx::Asm& a, std::int64_t run) {
     parameters.push_back("bool is_active");
     names.push_back("is_active");
   }
-  const std::string function = e.ptx_effect(
-      fmt::format("red_add_{}x{}{}", name(elem.dtype), run, predicated ? "_if" : ""), parameters, a,
-      names);
+  const std::string function =
+      e.ptx_effect(fmt::format("red_add_{}x{}{}", name(elem.dtype), run, predicated ? "_if" : ""),
+                   parameters, a, names);
   const std::string first = many ? fmt::format("{} * r", run) : "0";
   const std::string guard = predicated ? ", " + e.argument(e.operand(id, 2), first) : "";
   repeat(e, e.count(address) / run, many,

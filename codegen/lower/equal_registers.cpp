@@ -180,7 +180,7 @@ class EqualRegisters {
 
   /// Bits of the offsets alone.
   bool mask(OpId op, const OffsetRegisters& sum, std::int64_t by) {
-    if (std::bit_width(static_cast<std::uint64_t>(by)) > sum.zeros) return false;
+    if (static_cast<int>(std::bit_width(static_cast<std::uint64_t>(by))) > sum.zeros) return false;
     std::vector<std::int64_t> low;
     for (std::int64_t offset : sum.offsets) low.push_back(offset & by);
     const Classes classes(low);

@@ -97,8 +97,7 @@ CombinedElements combined_elements(Lowering& l, const OpData& store, const Box& 
   const std::size_t run = runs.front().registers.size();
   const bool has_vectors = tile.dtype() == DType::f32 && store.attrs.s(AttrName::kind) == "add" &&
                            l.from.info.target->has_tma && (run == 2 || run == kLongestRun);
-  if (!has_vectors)
-    return {without_copies(box.vectors(layout, size_bytes(tile.dtype())), layout)};
+  if (!has_vectors) return {without_copies(box.vectors(layout, size_bytes(tile.dtype())), layout)};
   CombinedElements out{{}, static_cast<std::int64_t>(run)};
   for (const Vector& v : runs)
     for (int r : v.registers) {

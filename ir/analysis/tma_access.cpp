@@ -106,8 +106,9 @@ std::int64_t tma_tile_bytes(Type view, std::span<const std::int64_t> axes, Type 
 }
 
 std::int64_t slot_bytes(Type ring) {
+  const std::int64_t bytes = ring.count() / ring.shape()[0] * size_bytes(ring.dtype());
+  if (ring.shared_layout() == nullptr) return bytes;
   const SharedLayout& layout = *ring.shared_layout();
-  std::int64_t bytes = ring.count() / ring.shape()[0] * size_bytes(ring.dtype());
   const auto& pieces = layout.piece_list();
   if (pieces.size() != 1 || pieces.front().swizzle == 0) return bytes;
   const std::int64_t row = ring.shape()[static_cast<std::size_t>(layout.order()[0])];
