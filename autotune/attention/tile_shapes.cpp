@@ -22,8 +22,8 @@ int registers_for_sums() { return host_profile().consumer_registers(kWarps, kPro
 int all_registers_for_sums() { return host_profile().consumer_registers(kWarps) - kState; }
 int tall_registers_for_sums() { return host_profile().consumer_registers(kTallWarps) - kTallState; }
 
-/// Of a head's row in shared memory. Rows, heads and sequences of a dense tensor are multiples of
-/// the head dim apart.
+/// Bytes of a head's row in shared memory. Rows, heads and sequences of a dense tensor are
+/// multiples of the head dim apart.
 int row_bytes(int dim) {
   const bool whole_sectors = dim % padded_head_dim(1) == 0;
   const int row = padded_head_dim(dim) * kBytes;

@@ -181,7 +181,7 @@ TEST_P(Random, DropoutScalesWhatItKeeps) {
   EXPECT_NEAR(kept, 0.75 * kCount, 5 * std::sqrt(kCount * 0.25 * 0.75));
 }
 
-/// What the input lacks is stored nowhere, dropped or not.
+/// Elements that the input lacks are stored nowhere, dropped or not.
 TEST_P(Random, DropoutLeavesAbsentElementsAbsent) {
   const auto k = kernel("dropped", [](In<f32, 1> x, InOut<f32, 1> y) {
     for (auto i : grid(y, 64)) y(i) = dropout(x(i), 0.5, 7, i.indices());
