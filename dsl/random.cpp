@@ -126,7 +126,7 @@ Tile dropout(const Arg& x, double p, const Arg& seed, const Arg& offset) {
   const Tile is_kept = rand<f32>(seed, offset) >= static_cast<float>(p);
   const Tile scaled = x * (1 / (1 - p));
   const DType bits = bits_like(scaled.dtype());
-  const Tile none = cast(0, bits), mask = where(is_kept, none - 1, none);
+  const Tile zero = cast(0, bits), mask = where(is_kept, ~zero, zero);
   return bitcast(bitcast(scaled, bits) & mask, scaled.dtype());
 }
 

@@ -249,6 +249,32 @@ void call_atomic(Emitter& e, OpId id, const std::string& function) {
 
 }  // namespace
 
+namespace {
+
+/// Runs of neighbours, each by one instruction at the address of its first element.
+void add_runs(Emitter& e, OpId id, const ptx::Asm& a, std::int64_t run) {
+  const Value address = e.operand(id, 0), values = e.operand(id, 1);
+  const ir::Elem elem = e.type(values).elem();
+  const std::string type = e.c_type(elem);
+  std::vector<std::string> parameters{type + "* p", "const " + type + "* x"}, names{"p"};
+  for (std::int64_t i = 0; i < run; ++i) names.push_back(fmt::format("x[{}]", i));
+  const bool predicated = e.operand_count(id) > 2, many = e.count(address) > run;
+  if (predicated) {
+    parameters.push_back("bool is_active");
+    names.push_back("is_active");
+  }
+  const std::string function =
+      e.ptx_effect(fmt::format("red_add_{}x{}{}", name(elem.dtype), run, predicated ? "_if" : ""),
+                   parameters, a, names);
+  const std::string first = many ? fmt::format("{} * r", run) : "0";
+  const std::string guard = predicated ? ", " + e.argument(e.operand(id, 2), first) : "";
+  repeat(e, e.count(address) / run, many,
+         fmt::format("{}({}, {}{});", function, e.argument(address, first),
+                     slice(array_of(e, values, e.count(address)), run, many), guard));
+}
+
+}  // namespace
+
 void cuda_AtomGlobal(Emitter& e, OpId id) {
   const Value v = e.result(id);
   const ir::Elem elem = e.type(v).elem();
@@ -256,6 +282,8 @@ void cuda_AtomGlobal(Emitter& e, OpId id) {
   const ptx::Asm a =
       ptx::atomic(e.attrs(id), elem.dtype, predicated, e.uses.is_used(v), *e.kernel.info.target);
   if (a.text.empty()) e.refuse(id, "no atomic operation of this kind for this type");
+  const std::int64_t run = e.attrs(id).i(AttrName::width, 1);
+  if (run > 1 && !e.uses.is_used(v)) return add_runs(e, id, a, run);
   const std::string type = e.c_type(elem);
   std::vector<std::string> parameters{type + "* p", type + " x"}, names{"p", "x"};
   if (predicated) {

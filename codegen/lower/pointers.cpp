@@ -325,9 +325,12 @@ void lower_GridBarrier(Lowering&, OpId) {
   throw InternalError("grid_barrier is removed by expand_grid_barriers");
 }
 
-void emit_reduction(Lowering& l, const std::vector<Value>& operands, std::string_view kind) {
+void emit_reduction(Lowering& l, const std::vector<Value>& operands, std::string_view kind,
+                    std::int64_t run) {
   const Type old = l.type(operands[1]);
-  l.b.create(Opcode::AtomGlobal, operands, std::span(&old, 1), attr_list({{AttrName::kind, kind}}));
+  AttrList attrs = attr_list({{AttrName::kind, kind}});
+  if (run > 1) attrs.set(AttrName::width, run);
+  l.b.create(Opcode::AtomGlobal, operands, std::span(&old, 1), attrs);
 }
 
 /// All threads' writes come before the count of one, and its answer before their reads: what one

@@ -14,8 +14,10 @@ inline auto attention() {
       const Tile end = is_causal ? min(m.first() + 128, K.dim(1)) : K.dim(1);
       for (auto n : steps(end, 128)) {
         // Keys behind the last one weigh nothing.
-        Tile s = fill_absent(dot(q, K(b, n, all).T()) * by, -inf);
-        if (is_causal) s = where(m.indices()(all, none) >= n.indices()(none, all), s, -inf);
+        const Tile keys = n.indices()(none, all), k = fill_absent(K(b, n, all), 0);
+        Tile is_seen = keys < K.dim(1);
+        if (is_causal) is_seen = is_seen && m.indices()(all, none) >= keys;
+        const Tile s = where(is_seen, dot(q, k.T()) * by, -inf);
         const Tile next = max(top, max(s, axis(1))), keep = exp2(top - next);
         const Tile p = exp2(s - next(all, none));
         total = total * keep + sum(p, 1);

@@ -74,7 +74,7 @@ class LiveSpans {
     }
   }
 
-  /// What a loop carries is held all through it.
+  /// Carries of a loop are held all through it.
   void carries(const OpData& d, std::int64_t at, std::int64_t end) {
     for (Value v : d.results)
       if (k_.type(v).is_tile()) others_.push_back({registers_of(k_.type(v)), at, end, true});
