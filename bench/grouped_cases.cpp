@@ -43,8 +43,6 @@ void run_grouped(const Stream& s, Tensors t, double number) {
 
 }  // namespace
 
-void add_grouped_cases(std::vector<Case>& list) {
-  list.push_back({"grouped_matmul", run_grouped});
-}
+void add_grouped_cases(std::vector<Case>& list) { list.push_back({"grouped_matmul", run_grouped}); }
 
 }  // namespace tegula::bench

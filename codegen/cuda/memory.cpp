@@ -42,13 +42,13 @@ struct Port {
 
 Port port_of(Emitter& e, OpId id, Space space, ir::Elem elem, bool predicated) {
   const DType stored = elem.pointer ? DType::u64 : is_bool(elem.dtype) ? DType::u8 : elem.dtype;
-  Port p{{space, stored, static_cast<int>(e.attrs(id).i(AttrName::width, 1)), predicated,
-          e.attrs(id).s(AttrName::cache), e.attrs(id).s(AttrName::evict),
-          e.attrs(id).s(AttrName::sem), e.attrs(id).s(AttrName::scope),
-          e.attrs(id).s(AttrName::kind) == "add"},
-         elem,
-         "int",
-         elem.pointer ? "ptr" : std::string(name(elem.dtype))};
+  Port p{
+      {space, stored, static_cast<int>(e.attrs(id).i(AttrName::width, 1)), predicated,
+       e.attrs(id).s(AttrName::cache), e.attrs(id).s(AttrName::evict), e.attrs(id).s(AttrName::sem),
+       e.attrs(id).s(AttrName::scope), e.attrs(id).s(AttrName::kind) == "add"},
+      elem,
+      "int",
+      elem.pointer ? "ptr" : std::string(name(elem.dtype))};
   if (space == Space::Global) p.address_type = e.c_type(e.type(e.operand(id, 0)).elem());
   if (p.access.width != 1) p.suffix += fmt::format("x{}", p.access.width);
   if (!p.access.cache.empty()) p.suffix += fmt::format("_{}", p.access.cache);

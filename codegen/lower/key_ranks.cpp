@@ -182,13 +182,13 @@ class Ranking {
     const Value warp = l_.coordinate(HwDim::Warp);
     clear(l_.b.add(l_.b.mul(warp, l_.b.i32(32)), l_.coordinate(HwDim::Lane)), 32 * l_.warps());
     l_.barrier();
-    const Value counts_them = l_.b.op(
-        Opcode::And, {known, l_.b.cmp("lt", warp, l_.b.i32(warps_of_copy_))});
+    const Value counts_them =
+        l_.b.op(Opcode::And, {known, l_.b.cmp("lt", warp, l_.b.i32(warps_of_copy_))});
     const std::vector<std::int64_t> ones(static_cast<std::size_t>(layout_.registers()), 1);
-    l_.b.effect(Opcode::StShared,
-                {l_.as_vec(counter(row_, keys)), l_.constants(DType::i32, ones),
-                 l_.as_vec(counts_them)},
-                {{AttrName::width, 1}, {AttrName::kind, "add"}});
+    l_.b.effect(
+        Opcode::StShared,
+        {l_.as_vec(counter(row_, keys)), l_.constants(DType::i32, ones), l_.as_vec(counts_them)},
+        {{AttrName::width, 1}, {AttrName::kind, "add"}});
     l_.barrier();
     set_counts(row_);
     l_.set(l_.from[op_].results[0], l_.splat(l_.b.i32(0), layout_.registers()));

@@ -47,8 +47,8 @@ Value SortKey::ordered_float(Value x) {
   return l_.b.op(Opcode::Bitcast, {l_.b.op(Opcode::Xor, {bits, flips})}, type.with_dtype(bits_));
 }
 
-/// The numbers in ascending order, of a descending sort their negatives, zeros as +0, and NaN as the
-/// canonical one, which is what an addition makes of any.
+/// The numbers in ascending order, of a descending sort their negatives, zeros as +0, and NaN as
+/// the canonical one, which is what an addition makes of any.
 Value SortKey::forwards(Value x) {
   const Value zero = l_.b.constant(Type::scalar(wide_), 0.0);
   return is_descending_ ? l_.b.sub(zero, x) : l_.b.add(x, zero);
@@ -70,8 +70,7 @@ Value SortKey::ordered(Value registers) {
   const Value x = l_.b.cast(registers, wide_);
   if (is_float(dtype_)) {
     const Value key = ordered_float(x);
-    return has_canonical_nan() ? key
-                               : l_.b.select(l_.b.cmp("ne", x, x), number(all_ones()), key);
+    return has_canonical_nan() ? key : l_.b.select(l_.b.cmp("ne", x, x), number(all_ones()), key);
   }
   const Value key = ordered_integer(x);
   return is_descending_ ? l_.b.op(Opcode::Xor, {key, number(all_ones())}) : key;

@@ -327,8 +327,7 @@ PackedTopk::Indices PackedTopk::places_in(const LinearLayout& result) const {
 }
 
 Tuple PackedTopk::run(const Tuple& keys, const LinearLayout& result) {
-  if (key_.is_packed())
-    return {l_.regs(best_words(l_.regs(keys[0], order_)), places_in(result))};
+  if (key_.is_packed()) return {l_.regs(best_words(l_.regs(keys[0], order_)), places_in(result))};
   Value real_keys = keys[0];
   // Rows that only pad the tile may hold anything, and must decide neither an address nor a branch.
   for (int d = 0; d < layout_.rank(); ++d)

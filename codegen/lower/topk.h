@@ -21,8 +21,8 @@ class PackedTopk {
   PackedTopk(Lowering& l, SortKey& key, const ir::LinearLayout& layout, int axis,
              std::int64_t count);
 
-  /// Whether rows of that layout, of keys of up to 4 bytes, are selected from in this way: threads hold whole
-  /// runs, no row is in two warps, and there are enough bits for the index.
+  /// Whether rows of that layout, of keys of up to 4 bytes, are selected from in this way: threads
+  /// hold whole runs, no row is in two warps, and there are enough bits for the index.
   static bool is_possible(const ir::LinearLayout& layout, int axis, std::int64_t count);
 
   /// Keys and indices of the best in the registers of `result`.

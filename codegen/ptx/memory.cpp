@@ -110,9 +110,9 @@ Asm store(const Access& a) {
   const std::string operation = a.adds
                                     ? fmt::format("red{}.add.u{}", modifiers(a), size_bits(a.dtype))
                                     : fmt::format("st{}{}", modifiers(a), vector_suffix(a));
-  out.text = with_policy(l2_policy(a.evict),
-                         fmt::format("{}{} [#{}], {}", guard(a.predicated, predicate), operation,
-                                     address, registers(a, value)));
+  out.text =
+      with_policy(l2_policy(a.evict), fmt::format("{}{} [#{}], {}", guard(a.predicated, predicate),
+                                                  operation, address, registers(a, value)));
   return out;
 }
 

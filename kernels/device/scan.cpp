@@ -19,17 +19,17 @@ auto zero_words_kernel() {
 /// One pass: a program's chunk has the number of its ticket, so that those before it have started.
 template <class T>
 auto look_back_kernel() {
-  return kernel("device_scan_look_back", [](In<T, 1> x, Out<T, 1> y, Ptr<u64> words,
-                                            Ptr<u32> tickets, bool is_exclusive) {
-    for ([[maybe_unused]] auto program : grid(x, kChunk)) {
-      grid_dependency_wait();
-      const Tile number = ticket(tickets, cast<i32>(cdiv(x.dim(0), kChunk)));
-      const Tile chunk = x(chunk_at(number));
-      const auto plus = [](const Tile& a, const Tile& b) { return a + b; };
-      const Tile before = LookBack<T>(words).before(number, sum(chunk), 0, plus);
-      y(chunk_at(number)) = before + cumsum(chunk, 0, {.exclusive = is_exclusive});
-    }
-  });
+  return kernel("device_scan_look_back",
+                [](In<T, 1> x, Out<T, 1> y, Ptr<u64> words, Ptr<u32> tickets, bool is_exclusive) {
+                  for ([[maybe_unused]] auto program : grid(x, kChunk)) {
+                    grid_dependency_wait();
+                    const Tile number = ticket(tickets, cast<i32>(cdiv(x.dim(0), kChunk)));
+                    const Tile chunk = x(chunk_at(number));
+                    const auto plus = [](const Tile& a, const Tile& b) { return a + b; };
+                    const Tile before = LookBack<T>(words).before(number, sum(chunk), 0, plus);
+                    y(chunk_at(number)) = before + cumsum(chunk, 0, {.exclusive = is_exclusive});
+                  }
+                });
 }
 
 template <class T>
@@ -48,14 +48,13 @@ bool scans(const Stream& stream, const Tensor& x, const Tensor& y,
   static const auto* const plans = new CallPlans;  // statics may call, too
   const bool is_exclusive = options.kind == ScanKind::exclusive,
              looks_back = dtype_of<T> == DType::i32 || options.look_back;
-  plans->call(stream, tensor_args(x, y), PlanOptions{is_exclusive, looks_back},
-              [&](PlanBuilder& plan) {
-                if constexpr (sizeof(T) == 4)
-                  if (looks_back)
-                    return plan_look_back<T>(plan, plan.argument(0), plan.argument(1),
-                                             is_exclusive);
-                device::plan_scan<T>(plan, plan.argument(0), plan.argument(1), is_exclusive);
-              });
+  plans->call(
+      stream, tensor_args(x, y), PlanOptions{is_exclusive, looks_back}, [&](PlanBuilder& plan) {
+        if constexpr (sizeof(T) == 4)
+          if (looks_back)
+            return plan_look_back<T>(plan, plan.argument(0), plan.argument(1), is_exclusive);
+        device::plan_scan<T>(plan, plan.argument(0), plan.argument(1), is_exclusive);
+      });
   return true;
 }
 

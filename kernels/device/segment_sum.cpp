@@ -138,9 +138,8 @@ void device_segment_sum(const Stream& stream, const Tensor& x, const Tensor& off
     static const auto* const of_rows = new auto(sums_of_rows<T>().with_plan("min_ctas_per_sm=5"));
     static const auto* const plans = new CallPlans;  // statics may call, too
     if (is_rows) return (*of_rows)(stream, x, offsets, y, tile_columns(y));
-    plans->call(stream, tensor_args(x, offsets, y), {}, [](PlanBuilder& plan) {
-      plan_elements<T>(plan);
-    });
+    plans->call(stream, tensor_args(x, offsets, y), {},
+                [](PlanBuilder& plan) { plan_elements<T>(plan); });
   });
 }
 

@@ -56,17 +56,15 @@ auto one_tile_kernel() {
 /// counts[digit * tiles + tile].
 template <class T>
 auto count_kernel() {
-  return kernel(
-      "device_sort_count",
-      [](In<T, 1> keys, Out<i32, 1> counts, Scalar<i32> tiles, Scalar<i32> shift,
-         Direction direction) {
-        for (auto c : grid(keys, kTile<T>)) {
-          grid_dependency_wait();
-          const Tile of_tile =
-              histogram(digit_of(OrderedKey<T>(direction).word_of(keys(c)), shift), kDigits);
-          counts(arange(kDigits) * tiles + cast<i32>(c.first() / kTile<T>)) = of_tile;
-        }
-      });
+  return kernel("device_sort_count", [](In<T, 1> keys, Out<i32, 1> counts, Scalar<i32> tiles,
+                                        Scalar<i32> shift, Direction direction) {
+    for (auto c : grid(keys, kTile<T>)) {
+      grid_dependency_wait();
+      const Tile of_tile =
+          histogram(digit_of(OrderedKey<T>(direction).word_of(keys(c)), shift), kDigits);
+      counts(arange(kDigits) * tiles + cast<i32>(c.first() / kTile<T>)) = of_tile;
+    }
+  });
 }
 
 /// Moves keys and values to where `bases`, the exclusive sums of the counts, say.

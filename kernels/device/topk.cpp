@@ -21,38 +21,39 @@ constexpr std::int64_t kMaxKept = 4096;
 /// Elements of the smallest part of a row.
 constexpr std::int64_t kMinPart = 4096;
 
+/// The columns of a result, of which there are k: a slice of one element has no dimension.
+Subscript first_columns(int k) { return k == 1 ? Subscript(all) : Subscript(slice(0, k)); }
+
 template <class T>
 auto rows_kernel() {
   return kernel("device_topk_rows", [](In<T, 2> x, Out<T, 2> values, Out<i32, 2> indices,
                                        int tile_rows, int k, Direction direction) {
     for (auto r : grid(rows(x), tile_rows)) {
       const auto [best, place] = topk(x.with(kReadOnce)(r, all), k, -1, direction);
-      values(r, slice(0, k)) = best;
-      indices(r, slice(0, k)) = place;
+      values(r, first_columns(k)) = best;
+      indices(r, first_columns(k)) = place;
     }
   });
 }
 
 template <class T>
 auto groups_kernel() {
-  return kernel(
-      "device_topk_groups", [](In<T, 2> x, Out<T, 2> values, Out<i32, 2> indices, int tile_rows,
-                               int k, int group, Direction direction) {
-        for (auto r : grid(rows(x), tile_rows)) {
-          const Tile row = x.with(kReadOnce)(r, all);
-          const Tile groups = row.reshape({tile_rows, row.dim(1) / group, group});
-          const Tile best_of = direction == Direction::descending ? max(groups, 2) : min(groups, 2);
-          // Keys of 16 bits sort by single words.
-          const Tile order = sort(cast<i16>(topk(best_of, k, 1, direction).indices), 1);
-          const Tile found = cast<i32>(order) * group;
-          const Tile at =
-              (found(all, all, none) + arange(group)(none, none, all)).reshape({tile_rows, k * group});
-          const auto [best, place] =
-              topk(x(cast<i32>(r.indices())(all, none), at), k, 1, direction);
-          values(r, slice(0, k)) = best;
-          indices(r, slice(0, k)) = gather(found, place / group, 1) + place % group;
-        }
-      });
+  return kernel("device_topk_groups", [](In<T, 2> x, Out<T, 2> values, Out<i32, 2> indices,
+                                         int tile_rows, int k, int group, Direction direction) {
+    for (auto r : grid(rows(x), tile_rows)) {
+      const Tile row = x.with(kReadOnce)(r, all);
+      const Tile groups = row.reshape({tile_rows, row.dim(1) / group, group});
+      const Tile best_of = direction == Direction::descending ? max(groups, 2) : min(groups, 2);
+      // Keys of 16 bits sort by single words.
+      const Tile order = sort(cast<i16>(topk(best_of, k, 1, direction).indices), 1);
+      const Tile found = cast<i32>(order) * group;
+      const Tile at =
+          (found(all, all, none) + arange(group)(none, none, all)).reshape({tile_rows, k * group});
+      const auto [best, place] = topk(x(cast<i32>(r.indices())(all, none), at), k, 1, direction);
+      values(r, first_columns(k)) = best;
+      indices(r, first_columns(k)) = gather(found, place / group, 1) + place % group;
+    }
+  });
 }
 
 /// The best of one part of a row. `from` are the places in the row, where x is what others found.
@@ -105,7 +106,8 @@ void build(PlanBuilder& plan, int k, Direction direction) {
   const std::int64_t rows = plan.tensor(x).size(0);
   std::int64_t n = plan.tensor(x).size(1);
   if (const int group = elements_of_group(n, k); group > 1) {
-    const auto row_bytes = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(n)) * sizeof(T));
+    const auto row_bytes =
+        static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(n)) * sizeof(T));
     return plan.launch(kernels->groups, x, plan.argument(1), plan.argument(2),
                        kTileBytes / row_bytes, k, group, direction);
   }

@@ -115,10 +115,11 @@ inline void check_topk(const TopkCase& c, DType dtype, Direction direction, Devi
 }
 
 inline void check_topks(Device device) {
-  for (const TopkCase& c : {TopkCase{0, 5, 2}, TopkCase{1, 1, 1}, TopkCase{70, 64, 8},
-                            TopkCase{5, 500, 8}, TopkCase{130, 128, 8}, TopkCase{33, 256, 7}, TopkCase{9, 129, 1},
-                            TopkCase{3, 1000, 16}, TopkCase{3, 1025, 1}, TopkCase{2, 4096, 40},
-                            TopkCase{2, 4097, 1}, TopkCase{1, 30000, 70}, TopkCase{1, 4100, 10}})
+  for (const TopkCase& c :
+       {TopkCase{0, 5, 2}, TopkCase{1, 1, 1}, TopkCase{70, 64, 8}, TopkCase{5, 500, 8},
+        TopkCase{130, 128, 8}, TopkCase{33, 256, 7}, TopkCase{9, 129, 1}, TopkCase{3, 1000, 16},
+        TopkCase{3, 1025, 1}, TopkCase{2, 4096, 40}, TopkCase{2, 4097, 1}, TopkCase{1, 30000, 70},
+        TopkCase{1, 4100, 10}})
     for (const DType dtype : {DType::bf16, DType::f32, DType::i32}) {
       SCOPED_TRACE(testing::Message()
                    << name(dtype) << " " << c.k << " of " << c.rows << " x " << c.n);

@@ -24,7 +24,6 @@ struct DeviceScanOptions {
 /// run and on every GPU, as the order of additions depends on n alone. Throws CompileError for what
 /// does not fit.
 void device_scan(const Stream& stream, const Tensor& x, const Tensor& y,
-                 const DeviceScanOptions& options = {},
-                 Loc at = std::source_location::current());
+                 const DeviceScanOptions& options = {}, Loc at = std::source_location::current());
 
 }  // namespace tegula
