@@ -83,8 +83,7 @@ void plan_experts(PlanBuilder& plan, const RoutingSlots& r, const ExpertKernels<
   };
   const PlanSlot P = of_rows(h), A = of_rows(i), Y = of_rows(h);
   const bool scales = options.scales_inputs, is_gated = options.activation.is_gated;
-  plan.launch(kernels.permute, X, r.slot_of, r.offsets, scales ? flat(plan, r.weights) : PlanSlot{},
-              P, choices_per_token(options));
+  plan.launch(kernels.permute, X, r.row_of, scales ? r.weights : PlanSlot{}, P);
   const GateAndUp w = gate_and_up(plan, plan.argument(kUp), 1, options),
                   bias = gate_and_up(plan, plan.argument(kUpBias), 1, options);
   const MoeTiles& given = options.tiles;

@@ -43,6 +43,8 @@ struct BackwardKernels {
   mutable KernelVariants<RowGradient<T>, ExpertTileConfig> rows{"moe_row_gradient", {}};
   decltype(kernel("", PermuteAlignedRows<T>{})) permute =
       kernel("moe_permute_aligned", PermuteAlignedRows<T>{});
+  decltype(kernel("", ClearLeftOverRows<T>{})) clear =
+      kernel("moe_clear_left_over", ClearLeftOverRows<T>{});
   decltype(kernel("", ChoiceGradient<T>{})) choices =
       kernel("moe_choice_gradient", ChoiceGradient<T>{});
   GradientKernels<T, T> store{false}, add{true};
