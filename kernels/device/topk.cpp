@@ -43,7 +43,8 @@ auto groups_kernel() {
     for (auto r : grid(rows(x), tile_rows)) {
       const Tile row = x.with(kReadOnce)(r, all);
       const Tile groups = row.reshape({tile_rows, row.dim(1) / group, group});
-      const Tile best_of = direction == Direction::descending ? max(groups, 2) : min(groups, 2);
+      const Tile best_of =
+          direction == Direction::descending ? max(groups, axis(2)) : min(groups, axis(2));
       // Keys of 16 bits sort by single words.
       const Tile order = sort(cast<i16>(topk(best_of, k, 1, direction).indices), 1);
       const Tile found = cast<i32>(order) * group;
