@@ -14,8 +14,9 @@ enum class ScanKind : std::uint8_t { inclusive, exclusive };
 
 struct DeviceScanOptions {
   ScanKind kind = ScanKind::inclusive;
-  /// Sums of f32 read x once, and each program waits for the sums of those before it (decoupled
-  /// look-back). Which sums it finds depends on time, so the last bits of two runs may differ.
+  /// Whether an x of f32 is read once, each program waiting for the sums of those before it
+  /// (decoupled look-back). Which sums it finds depends on time, so the last bits of two runs may
+  /// differ.
   bool look_back = false;
 };
 
