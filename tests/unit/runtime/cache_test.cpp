@@ -342,7 +342,7 @@ TEST_F(Cache, EveryFailingCallLeavesAUsableCache) {
 }
 
 /// A file system of a network: the first looks at a new file find none, or a handle that is stale.
-class LateVfs : public Vfs {
+class NetworkVfs : public Vfs {
  public:
   int open(const std::string& path, int flags, mode_t mode) override {
     if (const auto at = unseen_.find(path); at != unseen_.end() && at->second-- > 0) {
@@ -363,10 +363,10 @@ class LateVfs : public Vfs {
 };
 
 TEST_F(Cache, FilesThatAreSeenLateAreMisses) {
-  LateVfs vfs;
+  NetworkVfs vfs;
   KernelCache cache = open(vfs);
   cache.store(key_of(1), entry_of(1));
-  for (int i = 0; i < LateVfs::kLooks; ++i) {
+  for (int i = 0; i < NetworkVfs::kLooks; ++i) {
     EXPECT_FALSE(cache.find(key_of(1))) << i;
     cache.store(key_of(1), entry_of(1));  // what a miss leads to
   }
