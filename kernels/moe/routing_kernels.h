@@ -15,7 +15,7 @@ struct TokenChoices {
   PlacementShape shape;  ///< shared experts and choices included
   int shared = 0;
 
-  /// Of a tile of tokens [block, k]; there are none of tokens behind the last.
+  /// Choices of a tile of tokens [block, k]; there are none of tokens behind the last.
   Routing of(const In<f32, 2>& logits, const std::optional<In<f32, 1>>& bias,
              const Index& t) const {
     const Subscript experts = whole(logits.static_dim(1));  // known to be there

@@ -13,8 +13,8 @@ constexpr std::int64_t kTokensOfOneTile = 32, kTokensOfSmallTiles = 2048;
 constexpr int kBlocks[] = {16, 32, 64};
 /// Counts of tiles that every program of the second launch adds up: half a megabyte from L2.
 /// Columns of more experts do not fit the registers of a warp.
-constexpr std::int64_t kMostCounts = std::int64_t{1} << 18;
-constexpr int kMostColumns = 512;
+constexpr std::int64_t kMaxCounts = std::int64_t{1} << 18;
+constexpr int kMaxColumns = 512;
 /// Programs of the second launch, beyond which each has several tiles.
 constexpr std::int64_t kPlacingPrograms = 128;
 
@@ -88,16 +88,16 @@ RoutingKernels::RoutingKernels(const MoeOptions& o)
       is_by_experts_(o.expert_choice.has_value()) {
   const int experts = counted_experts(shape_.experts);
   for (const int block : kBlocks)
-    if (block == kBlocks[0] || block * experts <= 32 * kMostWarps * kLogitsPerThread)
+    if (block == kBlocks[0] || block * experts <= 32 * kMaxWarps * kLogitsPerThread)
       tiled_.emplace_back(o.router, shape_, o.shared_experts, block);
 }
 
-/// Those that compete by slots or in groups need the tables of all.
+/// Choices that compete by slots or in groups need the tables of all.
 bool RoutingKernels::is_tiled(std::int64_t tokens) const {
   const int columns = counted_experts(shape_.experts);
-  return !shape_.by_slot && shape_.group_tokens == 0 && columns <= kMostColumns &&
+  return !shape_.by_slot && shape_.group_tokens == 0 && columns <= kMaxColumns &&
          shape_.k <= PlaceTiles::most_choices(tiled_.back().block()) &&
-         tiles_of(tokens, tiled_.back().block()) * columns <= kMostCounts;
+         tiles_of(tokens, tiled_.back().block()) * columns <= kMaxCounts;
 }
 
 void RoutingKernels::plan(PlanBuilder& plan, const RoutingInputs& in,

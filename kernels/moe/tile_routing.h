@@ -10,7 +10,7 @@
 namespace tegula::experts {
 
 /// Registers of a thread that the logits of a tile of tokens fill, and the most warps.
-inline constexpr int kLogitsPerThread = 32, kMostWarps = 16;
+inline constexpr int kLogitsPerThread = 32, kMaxWarps = 16;
 inline constexpr int kPlacingWarps = 8;  ///< of a program that places choices
 /// Columns of counts: rows of a power of two are read by whole warps, two counts in a word.
 constexpr int counted_experts(int experts) {
@@ -26,7 +26,7 @@ constexpr int routing_warps(int tokens, int experts) {
   const auto elements =
       static_cast<std::int64_t>(tokens) * std::bit_ceil(static_cast<unsigned>(experts));
   return static_cast<int>(
-      std::clamp<std::int64_t>(elements / (32 * kLogitsPerThread), 4, kMostWarps));
+      std::clamp<std::int64_t>(elements / (32 * kLogitsPerThread), 4, kMaxWarps));
 }
 
 /// Choices that have an expert, and what each needs for its row.
