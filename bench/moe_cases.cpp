@@ -156,7 +156,9 @@ struct TilePair {
   ExpertTileConfig up, down;
 };
 constexpr ExpertTileConfig kUp{.bm = 128, .bn = 128}, kDown{.bm = 128, .bn = 256};
-constexpr ExpertTileConfig tall(int rows) { return {.bm = rows, .bn = 128, .swap_ab = true}; }
+constexpr ExpertTileConfig with_swap_ab(int rows) {
+  return {.bm = rows, .bn = 128, .swap_ab = true};
+}
 constexpr TilePair kTiles[] = {
     {kUp, kDown},  // what a layer chooses for many rows
     // Some leave an SM to two CTAs, of which one stores while the other multiplies.
@@ -169,9 +171,9 @@ constexpr TilePair kTiles[] = {
     {kUp, {.bm = 256, .bn = 128}},
     {kUp, {.bm = 128, .bn = 192}},
     // Heights of tiles for few rows an expert.
-    {tall(32), tall(32)},
-    {tall(64), tall(64)},
-    {tall(128), tall(128)},
+    {with_swap_ab(32), with_swap_ab(32)},
+    {with_swap_ab(64), with_swap_ab(64)},
+    {with_swap_ab(128), with_swap_ab(128)},
     {{.bm = 64, .bn = 128, .stages = 2}, {.bm = 64, .bn = 256, .stages = 2}},
     // Concurrent tiles share operands in L2 in groups of other heights.
     {{.bm = 128, .bn = 128, .group_m = 1}, {.bm = 128, .bn = 256, .group_m = 1}},

@@ -352,7 +352,8 @@ Tuple PackedTopk::either(Value condition, DType first, const F& f, const G& g) {
 /// a difference of bits; numbers of the other sign, NaN, and what is absent are farther than words
 /// reach if the best one's magnitude is in a range that leaves out the ends.
 PackedTopk::Found PackedTopk::by_distance(Value numbers) {
-  constexpr std::uint64_t kSign = 0x80000000u, kLeast = 0x01000000u, kMost = 0x7e000000u;
+  constexpr std::uint64_t kSign = 0x80000000u, kMinMagnitude = 0x01000000u,
+                          kMaxMagnitude = 0x7e000000u;
   const int index_bits = layout_.bits(axis_);
   const Value farthest = number(0xffffffffu >> index_bits);
   const auto larger = [&](const Tuple& a, const Tuple& b) {
@@ -380,9 +381,9 @@ PackedTopk::Found PackedTopk::by_distance(Value numbers) {
   const Value bits = l_.b.mul(l_.b.sub(kept, expanded(base, kept_)), expanded(turn, kept_));
   const Value magnitude = l_.b.op(Opcode::And, {first, number(kSign - 1)});
   const Value fails = l_.b.op(
-      Opcode::Or,
-      {any_of(l_.b.cmp("ge", part_of_rows(kept, kept_, count_ - 1, 1), farthest)),
-       any_of(l_.b.cmp("ge", l_.b.sub(magnitude, number(kLeast)), number(kMost - kLeast)))});
+      Opcode::Or, {any_of(l_.b.cmp("ge", part_of_rows(kept, kept_, count_ - 1, 1), farthest)),
+                   any_of(l_.b.cmp("ge", l_.b.sub(magnitude, number(kMinMagnitude)),
+                                   number(kMaxMagnitude - kMinMagnitude)))});
   return {{turned(bits_of(bits, DType::f32)),
            bits_of(l_.b.op(Opcode::And, {words, number(index_mask_)}), DType::i32)},
           fails};

@@ -43,7 +43,7 @@ struct PlacementSegments {
   InOut<i32, 1> offsets;
   InOut<i32, 2> first_tiles;
 
-  /// Writes the tables of experts with `sizes` rows.
+  /// Writes the segments of experts with `sizes` rows.
   void write(const Tile& sizes) const;
 };
 

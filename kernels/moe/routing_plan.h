@@ -42,7 +42,7 @@ class TiledRouting {
  public:
   TiledRouting(const Router& router, PlacementShape shape, int shared, int block);
   int block() const { return shape_.block; }
-  /// Plans a single tile, of at most block() tokens.
+  /// Launches one program for at most block() tokens.
   void plan_one(PlanBuilder& plan, const RoutingInputs& in, const RoutingSlots& out) const;
   void plan(PlanBuilder& plan, const RoutingInputs& in, const RoutingSlots& out) const;
 

@@ -75,8 +75,8 @@ TEST_F(AssembledMoe, RoutingDoesNotSpill) {
                     Tensor::zeros({tokens, experts}, DType::f32, Device::cpu()), {},
                     layer.make_routing(tokens, Device::cpu()));
       };
-      for (const runtime::Backend backend : here())
-        expect_clean(traced("moe_route", route), "sm_90a", false, backend);
+      const ir::Kernel tile = traced("moe_route", route);
+      for (const runtime::Backend backend : here()) expect_clean(tile, "sm_90a", false, backend);
     }
 }
 

@@ -131,9 +131,9 @@ class Order : public test::OnDevice {
     return x;
   }
 
-  /// Three rows: one has neighbours in f32, which the upper bits of a key do not tell apart; one
-  /// such neighbours and, first in either order, one that is far from them; one numbers that are
-  /// far from each other.
+  /// Numbers in rows, three by three: one row has neighbours in f32, which the upper bits of a key
+  /// do not tell apart; one such neighbours and, first in either order, one that is far from them;
+  /// one numbers that are far from each other.
   static std::vector<float> close_numbers(int rows, int n) {
     std::vector<float> x = few_numbers(rows * n, 61);
     for (int i = 0; i < rows * n; ++i) {
