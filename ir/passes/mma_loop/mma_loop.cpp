@@ -256,7 +256,7 @@ void MmaLoop::fill_iteration(Builder& b, const OperandPipeline& pipeline, Value 
   const OpId branch = b.make_if(b.op(Opcode::And, {producer_thread_, exists}), {});
   Builder inner(k, k[branch].regions[0]);
   inner.loc = b.loc;
-  IterationOffsets offsets(k, body, iv);
+  IterationOffsets offsets(k, source_body_, iv);
   pipeline.ring.fill(inner, offsets, slot, free);
   if (with_stationary && stationary_)
     stationary_->fill(
@@ -298,7 +298,8 @@ void MmaLoop::finish() {
   for (const OperandPipeline* pipeline : all_pipelines()) rings.push_back(&pipeline->ring);
   if (stationary_) rings.push_back(&*stationary_);
   for (const ChannelRing* ring : rings)
-    for (const OperandLoad& load : ring->loads()) erase_load(k, load);
+    for (const OperandLoad& load : ring->loads())
+      if (!k[load.load].erased) erase_load(k, load);
 }
 
 // ---- building
