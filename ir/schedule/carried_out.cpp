@@ -182,10 +182,10 @@ class Reader {
     }
     steps_ = {};
     steps_.loop = node.label;
-    const Label skewed = skewed_dot(nodes, body);
     const auto expanded = steps_of_.find(node.label);
     // A loop that was expanded is another one.
     const bool is_expanded = expanded != steps_of_.end() && k_[node.ops.front()].erased;
+    const Label skewed = is_expanded ? Label() : skewed_dot(nodes, body);
     in_flight_ = is_expanded && std::ranges::any_of(expanded->second.steps,
                                                     [](const Step& s) { return s.in_flight > 0; })
                      ? 1

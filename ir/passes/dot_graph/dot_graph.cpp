@@ -262,6 +262,7 @@ bool DotGraph::is_copied(OpId load) const {
 
 bool DotGraph::is_plain() const {
   return dots.size() == 1 && gathers.empty() &&
+         dots.front().operands[0].form != OperandForm::Register &&
          dots.front().operands[1].form != OperandForm::Stationary;
 }
 

@@ -131,6 +131,7 @@ class Ordering {
   void read(const Step& step) {
     for (OpId op : ops_of(step)) {
       order_.stages[op] = step.stage;
+      listed_.insert(op);
       if (step.in_flight > 0 && k_[op].opcode == Opcode::Dot) order_.in_flight.insert(op);
     }
     order_.last_stage = std::max<int>(order_.last_stage, step.stage);
@@ -141,6 +142,9 @@ class Ordering {
     if (!def || k_[def].parent != body_) return;
     if (const auto made_by = node(def))
       for (OpId op : graph_[*made_by].ops) order_.stages.try_emplace(op, stage);
+    if (node(def) && order_.stage(def) < stage) return;  // by an earlier step
+    if (listed_.contains(def) && !placed_.contains(def) && !skipped_.contains(def))
+      order_.is_possible = false;
     place(def, node(def) ? order_.stage(def) : stage);
   }
 
@@ -165,7 +169,7 @@ class Ordering {
   RegionId body_;
   LoopOrder order_;
   int first_stage_ = 0;
-  std::unordered_set<OpId> skipped_, placed_;
+  std::unordered_set<OpId> skipped_, listed_, placed_;
   std::unordered_map<OpId, std::unordered_set<int>> instances_;  ///< stages of ops of no node
   std::unordered_map<OpId, int> positions_;                      ///< in the text
   std::vector<OpId> effects_;                                    ///< of no node, in text order
@@ -319,6 +323,7 @@ LoopOrder loop_order(const Kernel& k, const Graph& graph, const DotGraph& dots,
 
 /// Each value is made before it is read, in the steps of the loop.
 std::string why_not_expandable(const Kernel& k, const DotGraph& dots, const LoopOrder& order) {
+  if (!order.is_possible) return "an op stands in front of what it reads";
   if (order.last_stage > 1) return "dots are skewed by more than one iteration";
   if (order.last_stage > 0 && !dots.gathers.empty())
     return "rows that an index tile selects are not copied for a late stage";

@@ -35,6 +35,7 @@ struct LoopOrder {
   std::unordered_set<OpId> in_flight;    ///< dots that may stay incomplete over an iteration's end
   std::unordered_set<OpId> fragments;    ///< ops that write fragments
   int last_stage = 0;
+  bool is_possible = true;  ///< no op of the Schedule stands in front of what it reads
 
   int stage(OpId op) const {
     const auto it = stages.find(op);

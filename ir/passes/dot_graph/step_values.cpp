@@ -90,7 +90,14 @@ Value StepValues::now(Value made, int stage) const {
 Value StepValues::read(Value v, int stage) const {
   const auto s = source(v, stage);
   if (!s) return v;
-  if (s->age == 0) return now(s->made, s->stage);
+  if (s->age == 0) {
+    // The first step lacks late stages: what they hand on is what the loop begins with.
+    const bool is_carry = !k_[v].def && k_[s->made].def;
+    if (is_carry && is_made_in_body(s->made) &&
+        !made_[static_cast<std::size_t>(s->stage)].contains(s->made))
+      return loop_inits(std::as_const(k_)[loop_])[carry_index(v)];
+    return now(s->made, s->stage);
+  }
   const Carried* c = find(s->key);
   const auto age = static_cast<std::size_t>(s->age);
   if (!c || c->of_age.size() < age || !c->of_age[age - 1])
