@@ -105,10 +105,11 @@ class Machine {
     if (e.kind == Kind::OrderWait && cta().next_in_order != e.number) return false;
     ++role.next;
     using Run = void (Machine::*)(const ChannelEvent&);
-    static constexpr Run kRun[] = {&Machine::wait,       &Machine::release,      &Machine::expect,
-                                   &Machine::copy,       &Machine::mma,          &Machine::mma_wait,
-                                   &Machine::read,       &Machine::store,        &Machine::commit,
-                                   &Machine::await_copies, &Machine::barrier, &Machine::order_wait, &Machine::order_arrive, &Machine::end};
+    static constexpr Run kRun[] = {&Machine::wait,         &Machine::release, &Machine::expect,
+                                   &Machine::copy,         &Machine::mma,     &Machine::mma_wait,
+                                   &Machine::read,         &Machine::store,   &Machine::commit,
+                                   &Machine::await_copies, &Machine::barrier, &Machine::order_wait,
+                                   &Machine::order_arrive, &Machine::end};
     (this->*kRun[static_cast<std::size_t>(e.kind)])(e);
     return true;
   }

@@ -440,9 +440,9 @@ class Reader {
   std::vector<Copy> copies_;
   std::uint8_t consumer_ = 0;  ///< index of the consumers' role; 0: there is no producer
   LoopSchedule steps_;
-  int in_flight_ = 0;  ///< of the dots of the loop that is read
+  int in_flight_ = 0;                       ///< of the dots of the loop that is read
   std::map<Label, LoopSchedule> steps_of_;  ///< of loops that may be expanded from a Schedule
-  bool has_pairs_;  ///< tiles are dealt in balanced pairs
+  bool has_pairs_;                          ///< tiles are dealt in balanced pairs
   Schedule s_;
 };
 

@@ -51,7 +51,8 @@ Matrix product(const Matrix& a, const Matrix& b, int rows, int depth, int column
     for (int l = 0; l < depth; ++l)
       for (int j = 0; j < columns; ++j)
         c[static_cast<std::size_t>(i * columns + j)] +=
-            a[static_cast<std::size_t>(i * depth + l)] * b[static_cast<std::size_t>(l * columns + j)];
+            a[static_cast<std::size_t>(i * depth + l)] *
+            b[static_cast<std::size_t>(l * columns + j)];
   return c;
 }
 Matrix clamped(Matrix m, double most) {
@@ -87,8 +88,8 @@ Matrix turned(const Matrix& m, int rows, int columns) {
 /// the device knows.
 TEST_P(DotGraphSchedules, LateSecondProduct) {
   const auto call = [&](const auto& kernel, int hidden) {
-    const Tensor X = integers({200, 64}, DType::bf16, 1), W = integers({hidden, 64}, DType::bf16, 2),
-                 Y = empty({200, 64}, DType::f32);
+    const Tensor X = integers({200, 64}, DType::bf16, 1),
+                 W = integers({hidden, 64}, DType::bf16, 2), Y = empty({200, 64}, DType::f32);
     kernel(stream(), X, W, Y);
     const Matrix w = W.to_doubles();
     const Matrix h = clamped(product(X.to_doubles(), turned(w, hidden, 64), 200, 64, hidden), 3);
@@ -145,20 +146,19 @@ TEST_P(DotGraphSchedules, TwoLoopsOfProducts) {
 
 /// Keys and values are one buffer, read transposed and as it lies; the second product also late.
 TEST_P(DotGraphSchedules, KeysAndValuesInOneBuffer) {
-  const auto latent =
-      kernel("latent", [](In<bf16, 2> Q, In<bf16, 2> KV, Out<f32, 2> O) {
-        const int dim = Q.static_dim(1);
-        for (auto m : grid(rows(O), 64)) {
-          const Tile q = Q(m, all);
-          Tile o = zeros<f32>(64, dim);
-          for (auto t : steps(KV.rows(), 64)) {
-            const Tile kv = KV(t, all);
-            const Tile p = min(max(dot(q, kv.T()), -2.0f), 2.0f);
-            o = dot(cast<bf16>(p), kv, min(max(o, -900.0f), 900.0f));
-          }
-          O(m, all) = o;
-        }
-      });
+  const auto latent = kernel("latent", [](In<bf16, 2> Q, In<bf16, 2> KV, Out<f32, 2> O) {
+    const int dim = Q.static_dim(1);
+    for (auto m : grid(rows(O), 64)) {
+      const Tile q = Q(m, all);
+      Tile o = zeros<f32>(64, dim);
+      for (auto t : steps(KV.rows(), 64)) {
+        const Tile kv = KV(t, all);
+        const Tile p = min(max(dot(q, kv.T()), -2.0f), 2.0f);
+        o = dot(cast<bf16>(p), kv, min(max(o, -900.0f), 900.0f));
+      }
+      O(m, all) = o;
+    }
+  });
   const auto call = [&](const auto& kernel, int keys) {
     const Tensor Q = integers({136, 64}, DType::bf16, 1), KV = integers({keys, 64}, DType::bf16, 2),
                  O = empty({136, 64}, DType::f32);
@@ -171,8 +171,9 @@ TEST_P(DotGraphSchedules, KeysAndValuesInOneBuffer) {
       for (std::size_t i = 0; i < 136; ++i)
         for (int t = first; t < std::min(keys, first + 64); ++t)
           for (std::size_t j = 0; j < 64; ++j)
-            want[i * 64 + j] += p[i * static_cast<std::size_t>(keys) + static_cast<std::size_t>(t)] *
-                                kv[static_cast<std::size_t>(t) * 64 + j];
+            want[i * 64 + j] +=
+                p[i * static_cast<std::size_t>(keys) + static_cast<std::size_t>(t)] *
+                kv[static_cast<std::size_t>(t) * 64 + j];
     }
     test::expect_equal(O, want);
   };

@@ -120,15 +120,16 @@ TEST_P(GatheredProducts, UnderAConditionOfTheDevice) {
 
 /// What the loop computes of the rows' product is read in it: nothing stays in flight.
 TEST_P(GatheredProducts, SumsThatTheLoopReads) {
-  const auto product = kernel("clamped", [](In<bf16, 2> A, In<bf16, 2> B, In<i32, 1> from,
-                                            Out<f32, 2> C) {
-    for (auto m : grid(rows(C), 128)) {
-      const Tile rows = from(m);
-      Tile sum = zeros<f32>(128, 64);
-      for (auto k : steps(A.cols(), 64)) sum = sum + min(max(dot(A(rows, k), B(k, all)), -9.0f), 9.0f);
-      C(m, all) = sum;
-    }
-  });
+  const auto product =
+      kernel("clamped", [](In<bf16, 2> A, In<bf16, 2> B, In<i32, 1> from, Out<f32, 2> C) {
+        for (auto m : grid(rows(C), 128)) {
+          const Tile rows = from(m);
+          Tile sum = zeros<f32>(128, 64);
+          for (auto k : steps(A.cols(), 64))
+            sum = sum + min(max(dot(A(rows, k), B(k, all)), -9.0f), 9.0f);
+          C(m, all) = sum;
+        }
+      });
   const auto from = places(200, 90);
   const Tensor A = integers({90, 328}, DType::bf16, 1), B = integers({328, 64}, DType::bf16, 2),
                C = empty({200, 64}, DType::f32);

@@ -224,9 +224,8 @@ class Expansion {
     step(1, 1, {}, false);
     Builder tail = here();
     for (std::size_t i = 0; i < uses_.size(); ++i)
-      l_.pipelines[i].end = uses_[i].first_stage == 0
-                                ? uses_[i].at
-                                : l_.pipelines[i].ring.next(tail, uses_[i].at);
+      l_.pipelines[i].end =
+          uses_[i].first_stage == 0 ? uses_[i].at : l_.pipelines[i].ring.next(tail, uses_[i].at);
     const Value yes = tail.flag(true);
     l_.release_stationary(tail, yes);
     l_.stationary_end = l_.next_stationary(tail, yes);
@@ -582,12 +581,11 @@ class Expansion {
   std::vector<PendingAccumulator> accumulators_;  ///< one for each dot, or none
   std::vector<Running> running_;
   std::vector<std::pair<OpId, int>> read_;  ///< loads that threads have read in the step, by stage
-  Value is_later_;                       ///< the step is not the first
-  Value turn_;                           ///< slot of tiles with two slots
-  Value gather_slot_;                    ///< slot of the step's gathered rows
-  bool has_copied_ = false;              ///< the step has copied rows of a later one
-  bool have_met_ =
-      false;  ///< a barrier stands in the step, behind all wgmmas of the one before
+  Value is_later_;                          ///< the step is not the first
+  Value turn_;                              ///< slot of tiles with two slots
+  Value gather_slot_;                       ///< slot of the step's gathered rows
+  bool has_copied_ = false;                 ///< the step has copied rows of a later one
+  bool have_met_ = false;  ///< a barrier stands in the step, behind all wgmmas of the one before
 };
 
 }  // namespace

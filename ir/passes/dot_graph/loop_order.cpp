@@ -90,7 +90,8 @@ class Ordering {
 
   LoopOrder run() {
     const DotOps special = dot_ops(k_, dots_);
-    for (const auto& [dot, ops] : special.fragments) order_.fragments.insert(ops.begin(), ops.end());
+    for (const auto& [dot, ops] : special.fragments)
+      order_.fragments.insert(ops.begin(), ops.end());
     skipped_ = special.dropped;
     for (OpId op : k_.ops(body_))
       if (dots_.is_copied(op)) skipped_.insert(op);
@@ -180,7 +181,11 @@ class Ordering {
 class EarlyDots {
  public:
   EarlyDots(const Kernel& k, const Graph& graph, const DotGraph& dots)
-      : k_(k), graph_(graph), dots_(dots), special_(dot_ops(k, dots)), uses_(k),
+      : k_(k),
+        graph_(graph),
+        dots_(dots),
+        special_(dot_ops(k, dots)),
+        uses_(k),
         body_(k[dots.loop].regions[0]) {}
 
   LoopSchedule run() {
@@ -258,9 +263,8 @@ class EarlyDots {
       Unit& reader = units_[unit_of_.at(dot)];
       for (OpId op : ops) {
         const std::size_t made = unit_of_.at(op);
-        const bool makes_only_these = std::ranges::all_of(units_[made].ops, [&](OpId o) {
-          return std::ranges::find(ops, o) != ops.end();
-        });
+        const bool makes_only_these = std::ranges::all_of(
+            units_[made].ops, [&](OpId o) { return std::ranges::find(ops, o) != ops.end(); });
         if (!makes_only_these || std::exchange(units_[made].is_fragment, true)) continue;
         reader.fragments.push_back(made);
       }
@@ -292,7 +296,8 @@ class EarlyDots {
       return !node_of(graph_, dots_, units_[u].ops.front());
     };
     if (const auto it = first(is_free); it != left_.end()) return it;
-    if (const auto it = first([&](std::size_t u) { return is_dot(u) && is_read(units_[u].ops.front()); });
+    if (const auto it =
+            first([&](std::size_t u) { return is_dot(u) && is_read(units_[u].ops.front()); });
         it != left_.end())
       return it;
     if (const auto it = first([&](std::size_t u) { return is_dot(u); }); it != left_.end())
