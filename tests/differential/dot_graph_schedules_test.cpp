@@ -86,7 +86,7 @@ Matrix turned(const Matrix& m, int rows, int columns) {
 
 /// The second product one iteration late: no iterations, one, two and more, of numbers that only
 /// the device knows.
-TEST_P(DotGraphSchedules, LateSecondProduct) {
+TEST_P(DotGraphSchedules, SkewedSecondProduct) {
   const auto call = [&](const auto& kernel, int hidden) {
     const Tensor X = integers({200, 64}, DType::bf16, 1),
                  W = integers({hidden, 64}, DType::bf16, 2), Y = empty({200, 64}, DType::f32);

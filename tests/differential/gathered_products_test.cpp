@@ -36,7 +36,7 @@ std::vector<i32> places(int n, int rows) {
   return all;
 }
 
-/// Of each segment s, rows i: the product of row from[i] of A with B[s]; -77 where no segment is.
+/// Rows i of each segment s: the product of row from[i] of A with B[s]; -77 where no segment is.
 std::vector<double> expected(const Tensor& A, const Tensor& B, const std::vector<i32>& offsets,
                              const std::vector<i32>& from, const std::vector<bool>& skipped = {}) {
   const auto a = A.to_doubles(), b = B.to_doubles();

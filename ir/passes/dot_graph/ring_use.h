@@ -1,5 +1,5 @@
 #pragma once
-// Who reads the rings of a loop of a graph of dots, and which of its sums stay in flight.
+// The readers of the rings of a loop of a graph of dots, and the sums that stay in flight.
 #include <unordered_set>
 #include <vector>
 
@@ -13,7 +13,7 @@ struct RingUse {
   std::vector<OperandLoad> brings;
   int first_stage = 0, last_stage = 0;  ///< of its readers
   bool has_threads = false;             ///< threads read it, too
-  /// Those of the last stage: dots, and loads that threads read. A slot is free when they have
+  /// Readers of the last stage: dots, and loads that threads read. A slot is free when they have
   /// retired: dots in flight, in the next step.
   std::unordered_set<OpId> dots, loads;
   std::unordered_set<OpId> left;

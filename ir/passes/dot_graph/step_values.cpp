@@ -126,7 +126,7 @@ std::vector<Value> StepValues::next() const {
   for (const Carried& c : carried_) {
     const bool is_made = !is_made_in_body(c.made) || !k_[c.made].def ||
                          made_[static_cast<std::size_t>(c.stage)].contains(c.made);
-    // Of a stage that the step lacks: the iteration before the first one, still.
+    // The step lacks its stage: the iteration before the first one, still.
     all.push_back(is_made ? now(c.made, c.stage) : c.of_age.front());
     all.insert(all.end(), c.of_age.begin(), c.of_age.end() - 1);
   }
