@@ -67,6 +67,9 @@ class Walk {
         {ReceiveTile, {&Walk::take, true}},
         {SmemLoad, {&Walk::load, true}},
         {SmemStore, {&Walk::store, true}},
+        {CopyAsync, {&Walk::copy_async, true}},
+        {AsyncCommit, {&Walk::async_commit, false}},
+        {AsyncWait, {&Walk::async_wait, false}},
         {CtaBarrier, {&Walk::barrier, false}},
         {DotAsync, {&Walk::mma, true}},
         {DotWait, {&Walk::mma_wait, true}},
@@ -266,6 +269,11 @@ class Walk {
   }
   void store(OpId op) {
     if (k_[op].operands.size() == 3) add({ChannelEvent::Kind::Store, op, at(op, 0, 2)});
+  }
+  void copy_async(OpId op) { add({ChannelEvent::Kind::Store, op, at(op, 0, 1), {}, 1}); }
+  void async_commit(OpId op) { add({ChannelEvent::Kind::AsyncCommit, op}); }
+  void async_wait(OpId op) {
+    add({ChannelEvent::Kind::AsyncWait, op, {}, {}, k_[op].attrs.i(AttrName::count)});
   }
   void barrier(OpId op) {
     add({ChannelEvent::Kind::Barrier, op, {}, {}, k_[op].attrs.i(AttrName::generic_proxy)});

@@ -17,6 +17,9 @@
 namespace tegula::ir {
 namespace {
 
+/// Bytes of the widest copy by cp.async.
+constexpr int kWidestCopy = 16;
+
 /// Whether tiles of one dimension count.
 enum class Rows : std::uint8_t { No, Too };
 
@@ -52,15 +55,17 @@ class Finder {
     return c && offsets_are_pure(*c) && may_be_read_ahead(op) ? c : std::nullopt;
   }
 
+  std::optional<OperandLoad> rows(OpId op) {
+    OperandLoad c = tile_of(op);
+    return offsets_are_pure(c) && may_be_read_ahead(op) ? std::optional(std::move(c))
+                                                        : std::nullopt;
+  }
+
   std::optional<OperandLoad> box(OpId op, Rows takes_rows) {
     if (k_[op].opcode != Opcode::LoadView || !k_.type(k_[op].results[0]).is_tile() ||
         uses_.count(k_[op].results[0]) == 0)
       return std::nullopt;
-    OperandLoad c;
-    c.load = op;
-    c.tile = k_.type(k_[op].results[0]).with_layout(nullptr);
-    const auto axes = k_[op].attrs.ints(AttrName::axes);
-    c.axes.assign(axes.begin(), axes.end());
+    const OperandLoad c = tile_of(op);
     const std::string_view why_not =
         gathered_dim(k_, k_[op]) >= 0
             ? "an index tile selects its rows"
@@ -103,6 +108,15 @@ class Finder {
   }
 
  private:
+  OperandLoad tile_of(OpId load) const {
+    OperandLoad c;
+    c.load = load;
+    c.tile = k_.type(k_[load].results[0]).with_layout(nullptr);
+    const auto axes = k_[load].attrs.ints(AttrName::axes);
+    c.axes.assign(axes.begin(), axes.end());
+    return c;
+  }
+
   OpId only_user(Value v) const {
     const auto use = uses_.only(v);
     return use ? use->op : OpId();
@@ -199,6 +213,17 @@ std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load
   return found && finder.may_be_read_ahead(load) ? found : std::nullopt;
 }
 
+std::optional<OperandLoad> gathered_load(const Kernel& k, OpId loop, OpId load) {
+  const OpData& d = k[load];
+  if (d.opcode != Opcode::LoadView || gathered_dim(k, d) < 0) return std::nullopt;
+  for (std::size_t i = first_offset(d); i < d.operands.size(); ++i)
+    if (k.type(d.operands[i]).is_tile() && !k.is_visible_from(d.operands[i], loop))
+      return std::nullopt;
+  PassContext unused;
+  auto found = Finder(k, loop, unused).rows(load);
+  return found && access_bytes(k, *found) == kWidestCopy ? found : std::nullopt;
+}
+
 std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
                                           std::size_t operand) {
   OpId at = k[k[dot].operands[operand]].def;
@@ -223,7 +248,7 @@ bool writes_memory(const Kernel& k, OpId loop, PassContext& context) {
 int access_bytes(const Kernel& k, const OperandLoad& load) {
   const OpData& box = k[load.load];
   if (contiguous_dim(k, box) < 0) return 0;
-  return std::min(16, access_elements(k, box) * size_bytes(load.tile.dtype()));
+  return std::min(kWidestCopy, access_elements(k, box) * size_bytes(load.tile.dtype()));
 }
 
 bool is_cp_async_load(const Kernel& k, const OperandLoad& load) {
