@@ -162,7 +162,8 @@ Result<LinearLayout> lengthen_runs(const LinearLayout& layout, int dim, int run)
     const auto lane = std::ranges::find_if(lanes, is_step);
     auto beyond =
         std::ranges::find_if(registers, [&](const Dims& basis) { return along(basis) >= run; });
-    if (beyond == registers.end())
+    // Shuffles move words: pairs that lie across would be torn apart, which takes shared memory.
+    if (beyond == registers.end() && step > 1)
       beyond = std::ranges::find_if(registers, [&](const Dims& basis) { return across(basis); });
     if (lane == lanes.end() || beyond == registers.end())
       return Result<LinearLayout>::refused("lanes and registers do not hold the run");

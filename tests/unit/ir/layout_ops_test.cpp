@@ -272,6 +272,7 @@ TEST(LayoutOps, LongerRunsExchangeLanesForColumnsElseForRows) {
     EXPECT_EQ(run.size(), 8u);
   }
   EXPECT_FALSE(lengthen_runs(wgmma_acc(64, 8, 1), 1, 8)) << "two registers beyond are too few";
+  EXPECT_FALSE(lengthen_runs(wgmma_acc(128, 256, 2), 0, 8)) << "words hold pairs of columns";
 }
 
 }  // namespace
