@@ -104,8 +104,8 @@ CombinedElements combined_elements(Lowering& l, const OpData& store, const Box& 
   const LinearLayout& layout = layout_of(tile);
   const auto runs = without_copies(box.vectors(layout), layout);
   const std::size_t run = runs.front().registers.size();
-  const bool is_vector = run > 1 && std::has_single_bit(run) &&
-                         run <= longest_reduction(l, store, tile.dtype());
+  const bool is_vector =
+      run > 1 && std::has_single_bit(run) && run <= longest_reduction(l, store, tile.dtype());
   if (!is_vector) return {without_copies(box.vectors(layout, size_bytes(tile.dtype())), layout)};
   CombinedElements out{{}, static_cast<std::int64_t>(run)};
   for (const Vector& v : runs)

@@ -46,8 +46,8 @@ Value Absence::repeated_scalar(Value condition) {
   return scalars_[condition] = made;
 }
 
-/// The condition of a choice, or the scalar that it repeats, for ops that say what the result lacks:
-/// they are present. The result is absent where the condition is, whatever is taken there.
+/// The condition of a choice, or the scalar that it repeats, for ops that say what the result
+/// lacks: they are present. The result is absent where the condition is, whatever is taken there.
 Value Absence::present_condition(OpId choice, Value v) {
   if (of(k_[choice].operands[0]).empty()) return v;
   Value& present = present_conditions_[{choice, v}];
