@@ -124,7 +124,7 @@ struct ChosenPrograms {
   std::int64_t first = 0, end = 0;
 };
 
-/// Those that TEGULA_EAGER_PROGRAM names, of so many.
+/// The programs that TEGULA_EAGER_PROGRAM names, of so many.
 ChosenPrograms chosen_programs(const KernelInstance& k, std::int64_t count) {
   const std::string& text = env().eager_program;
   if (text == "all") return {0, count};
