@@ -35,7 +35,9 @@ ir::EvalOptions options_of(const EagerProgram& runs) {
 
 struct EagerInterpreter::State {
   State(const ir::Kernel& k, const EagerProgram& runs)
-      : options(options_of(runs)), evaluation(k, runs.args, options, /*track_races=*/false), program(evaluation) {
+      : options(options_of(runs)),
+        evaluation(k, runs.args, options, /*track_races=*/false),
+        program(evaluation) {
     evaluation.grid = runs.grid;
     program.start(runs.number);
   }

@@ -7,7 +7,8 @@
 
 namespace tegula::runtime {
 
-/// The live host tensors that a kernel in tile form may reach that takes addresses; none for others.
+/// The live host tensors that a kernel in tile form may reach that takes addresses; none for
+/// others.
 std::vector<ir::HostMemory> reachable_memory(const ir::Kernel& tile);
 
 }  // namespace tegula::runtime

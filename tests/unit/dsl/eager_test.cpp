@@ -99,8 +99,8 @@ TEST_F(Eager, AllProgramsRunOneAfterAnother) {
   const Tensor x = host(counted(35)).reshape({5, 7}), y = empty({5, 7}), want = empty({5, 7}),
                count = Tensor::zeros({1}, DType::i32, kHost);
   k(x, y, count);
-  EXPECT_THAT(seen.texts, ElementsAre("i32 {0}", "i32 {1}", "i32 {2}", "i32 {3}", "i32 {4}",
-                                      "i32 {5}"));
+  EXPECT_THAT(seen.texts,
+              ElementsAre("i32 {0}", "i32 {1}", "i32 {2}", "i32 {3}", "i32 {4}", "i32 {5}"));
   run_normally(k, x, want, Tensor::zeros({1}, DType::i32, kHost));
   EXPECT_EQ(y.to_vector<float>(), want.to_vector<float>());
 }
@@ -136,9 +136,10 @@ TEST_F(Eager, ProgramsThatAreNotThereOrMeetAreRefused) {
     for (auto i : grid(to, 4)) to(i) = from(i);
   });
   for (const char* program : {"3", "-1", "1x", "every"})
-    EXPECT_EQ(refusal(program, [&] { copies(x, y); }),
-              std::string("TEGULA_EAGER_PROGRAM=") + program +
-                  ": kernel copies has 3 programs in this launch: give a number from 0 to 2, or all");
+    EXPECT_EQ(
+        refusal(program, [&] { copies(x, y); }),
+        std::string("TEGULA_EAGER_PROGRAM=") + program +
+            ": kernel copies has 3 programs in this launch: give a number from 0 to 2, or all");
   EXPECT_EQ(refusal("2", [&] { copies(x, y); }), "ran");
   const auto meets = kernel("meets", [](InOut<f32, 1> from, Out<f32, 1> to) {
     for (auto i : grid(to, 4)) from(i) = from(i) + 1;
