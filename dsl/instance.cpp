@@ -297,8 +297,7 @@ TraceResult KernelInstance::trace(const Signature& key) {
   }
 }
 
-void KernelInstance::run_eagerly(const Signature& key, std::span<const ir::EvalArg> args,
-                                 std::array<std::int64_t, 3> grid) {
+void KernelInstance::run_eagerly(const Signature& key, const EagerProgram& runs) {
   const std::lock_guard lock(*closure_->tracing);
   const std::vector<HostArg> numbers = constants(key);
   Tracer t(name(), key, options_.tuning, names_, /*check_loops=*/false);
@@ -307,7 +306,7 @@ void KernelInstance::run_eagerly(const Signature& key, std::span<const ir::EvalA
   t.build.loc = loc();
   t.instance = this;
   t.meets = meets_;
-  EagerInterpreter live(t, args, grid);
+  EagerInterpreter live(t, runs);
   t.live = &live;
   closure_->call(closure_->object.get(), numbers);
   t.throw_pending();

@@ -56,6 +56,8 @@ struct KernelOptions {
   Loc tuned_at;
 };
 
+struct EagerProgram;
+
 class KernelInstance {
  public:
   KernelInstance(Closure closure, KernelOptions options);
@@ -81,9 +83,8 @@ class KernelInstance {
   /// Traces the lambda for a key. Thread-safe; one trace at a time.
   TraceResult trace(const Signature& key);
 
-  /// Runs the lambda for program 0 of `grid`, executing what it records; `key` is that of a trace.
-  void run_eagerly(const Signature& key, std::span<const ir::EvalArg> args,
-                   std::array<std::int64_t, 3> grid);
+  /// Runs the lambda for one program, executing what it records; `key` is that of a trace.
+  void run_eagerly(const Signature& key, const EagerProgram& runs);
 
   /// The same lambda with other tuning.
   std::shared_ptr<KernelInstance> with(const Tuning& tuning, Loc at = {}) const;
