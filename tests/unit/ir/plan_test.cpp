@@ -23,7 +23,7 @@ std::string refusal(const std::string& file, const std::string& changes) {
   const Pass* pass = find_pass(ir_passes(), "plan");
   pass->run(k, context);
   try {
-    context.plan->change(changes);
+    context.plan->apply(parse_plan_patch(changes));
     pass->run(k, context);
   } catch (const CompileError& e) {
     return e.what();
@@ -217,7 +217,7 @@ TEST(Plan, Pingpong) {
          "pingpong is for tiles that one warpgroup of 4 warps can compute"}}) {
     PassContext given;
     given.plan = asked;
-    given.plan->change(changes);
+    given.plan->apply(parse_plan_patch(changes));
     try {
       run(given);
       ADD_FAILURE() << changes;
