@@ -16,8 +16,8 @@ using testing::HasSubstr;
 
 TEST(PlanRequest, FieldsHaveOneText) {
   const PlanPatch patch{.stages = 2, .persistent = false};
-  for (const char* text : {"stages=2 persistent=0", "persistent=false, stages=2",
-                           "plan { stages=2 persistent=0 }"}) {
+  for (const char* text :
+       {"stages=2 persistent=0", "persistent=false, stages=2", "plan { stages=2 persistent=0 }"}) {
     EXPECT_EQ(parse_plan_patch(text), patch) << text;
     EXPECT_EQ(parse_plan_request(text).str(), "stages=2 persistent=0") << text;
   }
