@@ -57,7 +57,7 @@ int value_of(std::string_view digits, std::string_view change) {
 /// Takes the next "name=value" from the text, past the words and braces of a printed plan; empty at
 /// its end.
 std::string_view next_change(std::string_view& text) {
-  constexpr std::string_view kBetween = " ,}", kBegin = "plan {";
+  constexpr std::string_view kBetween = " ,}\n\t", kBegin = "plan {";
   const auto skip = [&] {
     text.remove_prefix(std::min(text.find_first_not_of(kBetween), text.size()));
   };

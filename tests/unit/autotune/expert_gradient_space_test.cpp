@@ -50,7 +50,9 @@ TEST(ExpertGradientSpace, TheTunerTriesWhatKeepsTheBits) {
       const auto c = parse<ExpertTileConfig>(text);
       ASSERT_TRUE(c);
       EXPECT_TRUE(is_runnable(expert_gradient_space(), p, *c, test::limits())) << text;
-      if (gradient == ExpertGradient::hidden) EXPECT_EQ(c->bn, model.bn) << text;
+      if (gradient == ExpertGradient::hidden) {
+        EXPECT_EQ(c->bn, model.bn) << text;
+      }
     }
   }
 }
