@@ -13,6 +13,7 @@
 #include "dsl/tracer.h"
 #include "dsl/tuned_calls.h"
 #include "ir/kernel.h"
+#include "ir/plan_request.h"
 #include "support/hash.h"
 #include "tegula/kernel.h"
 
@@ -49,9 +50,9 @@ struct KernelOptions {
   Tuning tuning;
   /// Launched even if arguments that it writes overlap others.
   bool may_alias = false;
-  /// Fields of its plan, and the line that asks for them.
-  std::string plan;
-  Loc planned_at;
+  /// What its plan must have, and what it has where it can.
+  ir::PlanRequest planned;
+  PlanPatch preferred;
   /// The line that gave the tuning.
   Loc tuned_at;
 };
@@ -90,8 +91,10 @@ class KernelInstance {
   std::shared_ptr<KernelInstance> with(const Tuning& tuning, Loc at = {}) const;
   /// The same lambda, launched even if arguments that it writes overlap others.
   std::shared_ptr<KernelInstance> allowing_alias() const;
-  /// The same lambda with these fields of its plan. Throws CompileError for what is no field.
-  std::shared_ptr<KernelInstance> planned(std::string_view fields, Loc at) const;
+  /// The same lambda with what its plan is to have besides.
+  std::shared_ptr<KernelInstance> planned(const ir::PlanRequest& request) const;
+  /// The same lambda with fields that its plan has where it can.
+  std::shared_ptr<KernelInstance> preferring(const PlanPatch& fields) const;
   /// The same lambda with names like "A[M, K]" for its parameters.
   std::shared_ptr<KernelInstance> named(std::span<const char* const> names, Loc at) const;
 

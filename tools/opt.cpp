@@ -85,8 +85,8 @@ void check_chain(ir::Form form, const std::vector<ir::Pass>& passes) {
 
 ir::PassContext context_of(const Options& o) {
   ir::PassContext context;
-  if (!o.plan.empty()) context.plan.emplace().change(o.plan);
-  context.plan_changes = o.plan_changes;
+  if (!o.plan.empty()) context.plan.emplace().apply(ir::parse_plan_patch(o.plan));
+  context.planned = ir::parse_plan_request(o.plan_changes);
   context.keep_checks = o.keeps_checks;
   return context;
 }

@@ -26,7 +26,6 @@
 #include "ir/passes/dot_graph/expand_dot_graph.h"
 #include "ir/passes/mma_loop/epilogue_overlap.h"
 #include "ir/pipeline.h"
-#include "ir/schedule/to_plan.h"
 
 namespace tegula::ir {
 namespace {
@@ -217,7 +216,7 @@ class GraphLoops {
   GraphLoops(Kernel& k, const Plan& plan, PassContext& context)
       : k_(k), plan_(plan), context_(context) {
     // With the labels of the kernel as it was, in front of all loops.
-    if (begins_with_schedule(context.plan_changes)) graph_.emplace(k);
+    if (context.planned.schedule) graph_.emplace(k);
   }
 
   bool rewrite(OpId op) {

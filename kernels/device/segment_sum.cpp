@@ -135,7 +135,8 @@ void device_segment_sum(const Stream& stream, const Tensor& x, const Tensor& off
   const std::int64_t segments = offsets.size(0) - 1;
   require_tensor(name, "y", y, DType::f32, is_rows ? Dims{segments, x.size(1)} : Dims{segments});
   for_float(name, x.dtype(), [&]<class T>(T) {
-    static const auto* const of_rows = new auto(sums_of_rows<T>().with_plan("min_ctas_per_sm=5"));
+    static const auto* const of_rows =
+        new auto(sums_of_rows<T>().with_plan({.min_ctas_per_sm = 5}));
     static const auto* const plans = new CallPlans;  // statics may call, too
     if (is_rows) return (*of_rows)(stream, x, offsets, y, tile_columns(y));
     plans->call(stream, tensor_args(x, offsets, y), {},

@@ -76,8 +76,8 @@ auto parts_kernel() {
 
 /// A thread has 16 elements, each of two words, in 64 registers; of rows by groups as many as fill
 /// a network with the best of its groups.
-constexpr const char *kPlan = "num_warps=8 min_ctas_per_sm=4",
-                     *kGroupsPlan = "num_warps=4 min_ctas_per_sm=4";
+constexpr PlanPatch kPlan{.num_warps = 8, .min_ctas_per_sm = 4},
+    kGroupsPlan{.num_warps = 4, .min_ctas_per_sm = 4};
 constexpr int kTileBytes = 32768;
 
 /// Elements of a group of rows of this many columns; 1 if all are to be compared.

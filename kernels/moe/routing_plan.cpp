@@ -1,7 +1,5 @@
 #include "kernels/moe/routing_plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace tegula::experts {
@@ -51,10 +49,9 @@ TiledRouting::TiledRouting(const Router& router, PlacementShape shape, int share
       }()),
       one_(kernel("moe_route", RouteOneTile{{router, shape_, shared}})),
       route_(kernel("moe_route", RouteTiles{{router, shape_, shared}})) {
-  const std::string routing =
-      fmt::format("num_warps={}", routing_warps(shape_.block, shape_.experts));
+  const PlanPatch routing{.num_warps = routing_warps(shape_.block, shape_.experts)};
   one_ = one_.with_plan(routing), route_ = route_.with_plan(routing);
-  const std::string placing = fmt::format("num_warps={} min_ctas_per_sm=1", kPlacingWarps);
+  const PlanPatch placing{.num_warps = kPlacingWarps, .min_ctas_per_sm = 1};
   for (const int tiles : kTilesOfProgram)
     place_.push_back(kernel("moe_place", PlaceTiles{shape_, tiles}).with_plan(placing));
 }

@@ -5,7 +5,7 @@
 
 #include "ir/clone_op.h"
 #include "ir/loop.h"
-#include "ir/schedule/to_plan.h"
+#include "ir/schedule/schedule.h"
 #include "ir/uses.h"
 
 namespace tegula::ir {
@@ -362,9 +362,8 @@ LoopSchedule early_dots(const Kernel& k, const Graph& graph, const DotGraph& dot
 LoopSchedule steps_of(const Kernel& k, const Graph& graph, const DotGraph& dots,
                       PassContext& context) {
   const auto node = graph.find(dots.loop);
-  if (node && begins_with_schedule(context.plan_changes)) {
-    const Schedule author = schedule_of(context.plan_changes, context.changed_at);
-    if (const LoopSchedule* wanted = author.find_loop(graph[*node].label)) {
+  if (node && context.planned.schedule) {
+    if (const LoopSchedule* wanted = context.planned.schedule->find_loop(graph[*node].label)) {
       const std::string why = why_not_expandable(k, dots, loop_order(k, graph, dots, *wanted));
       if (why.empty()) return *wanted;
       context.remark(Remark::Kind::Missed, k[dots.loop].loc, "schedule not followed: " + why);

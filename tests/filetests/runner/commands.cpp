@@ -39,7 +39,7 @@ std::string_view take_plan(std::string_view command, ir::PassContext& context) {
   constexpr std::string_view kWith = "with ";
   const std::size_t end = command.find(':');
   if (!command.starts_with(kWith) || end == command.npos) return command;
-  context.plan_changes = command.substr(kWith.size(), end - kWith.size());
+  context.planned = ir::parse_plan_request(command.substr(kWith.size(), end - kWith.size()));
   return command.substr(end + 1);
 }
 
