@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "ir/layout/conversion.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/matrix_type.h"
 #include "ir/schedule/graph.h"
@@ -50,6 +51,7 @@ class Reader {
     roles();
     tiles();
     channels();
+    stored_tiles();
     for (const Node& node : graph_.nodes())
       if (node.kind == NodeKind::Loop) loop(node);
     for (const Node& node : graph_.nodes())
@@ -150,6 +152,35 @@ class Reader {
     }
   }
 
+  /// Tiles that threads store for the MMAs of all warpgroups.
+  void stored_tiles() {
+    walk(k_, k_.body(), [&](OpId op) {
+      const OpData& d = k_[op];
+      if (d.opcode != Opcode::SmemStore) return;
+      const OpId maker = k_[d.operands[1]].def;
+      const auto node = maker ? graph_.find(maker) : std::nullopt;
+      if (node) add_stored(graph_[*node].label, k_.type(d.operands[0]).shape()[0]);
+    });
+  }
+  void add_stored(Label payload, std::int64_t slots) {
+    Channel c;
+    c.name = Name(fmt::format("c{}", s_.channels.size()));
+    c.kind = ChannelKind::Smem;
+    c.slots = static_cast<int>(slots);
+    c.payload = {payload};
+    const auto has_it = [&](const Channel& other) { return other.payload == c.payload; };
+    if (std::ranges::none_of(s_.channels, has_it)) s_.channels.push_back(std::move(c));
+  }
+
+  /// A conversion of a scheduled loop that warps make through shared memory.
+  void conversion(const Node& node) {
+    const OpId op = node.ops.front();
+    const auto to = k_.type(k_[op].results[0]), from = k_.type(k_[op].operands[0]);
+    if (node.kind != NodeKind::Convert || k_[op].erased || !from.layout() || !to.layout()) return;
+    const auto plan = plan_conversion(*from.layout(), *to.layout(), size_bytes(from.dtype()));
+    if (plan && plan->kind == ConversionKind::Shared) add_stored(node.label, 1);
+  }
+
   // ---- loops
   /// The ops of a loop's steady state and of its branches, numbered.
   using Places = std::unordered_map<OpId, std::int16_t>;
@@ -175,7 +206,10 @@ class Reader {
     if (consumer_ == 0)
       for (std::size_t i : nodes)
         if (is_pipelined(i)) lead = std::max(lead, slots_of(graph_[i].label) - 1);
-    for (std::size_t i : nodes) step(graph_[i], places, body, skewed, lead);
+    for (std::size_t i : nodes) {
+      step(graph_[i], places, body, skewed, lead);
+      conversion(graph_[i]);
+    }
     in_order_of_needs();
     if (skewed) {
       register_channel(skewed);

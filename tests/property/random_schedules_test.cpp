@@ -1,0 +1,121 @@
+// Random Schedules of twelve shapes of loops: one that judge refuses has its reasons; one that is
+// legal and carried out runs exactly in the simulator, without a finding. TEGULA_FUZZ_PROGRAMS and
+// TEGULA_FUZZ_SEED choose how many are run and which.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <map>
+#include <random>
+#include <set>
+
+#include "ir/schedule/carried_out.h"
+#include "ir/schedule/judge.h"
+#include "ir/schedule/list_schedule.h"
+#include "ir/schedule/search.h"
+#include "ir/schedule/timeline.h"
+#include "ir/schedule/text.h"
+#include "tests/compiled.h"
+#include "tests/fuzz/number_from_env.h"
+#include "tests/property/loop_shapes.h"
+
+namespace tegula {
+namespace {
+
+constexpr int kIterations[] = {0, 1, 2, 3, 5};
+
+/// The code of "the passes carry out something else".
+constexpr std::string_view kNotHad = "T1406";
+
+class RandomSchedules {
+ public:
+  RandomSchedules(const test::LoopShape& shape, std::uint64_t seed) : shape_(shape), random_(seed) {
+    for (const int n : kIterations) want_[n] = shape.wanted(n);
+    tile_ = shape.traced();
+    tile_.info.target = ir::Target("sm_90a");
+    ir::PassContext context;
+    base_ = ir::schedule_carried_out(tile_, context);
+  }
+
+  /// Draws until so many different ones have run.
+  void run(std::uint64_t count) {
+    const std::uint64_t most = 12 * count;
+    for (std::uint64_t i = 0; i < most && ran_ < count; ++i) {
+      ir::Schedule s = base_.schedule;
+      for (std::uint64_t moves = random_() % 8; moves > 0; --moves) ir::random_move(s, random_);
+      if (drawn_.insert(ir::print(s)).second) check(s);
+    }
+    std::printf("%-24s %4zu drawn, %4llu refused, %4llu legal but not carried out, %4llu run\n",
+                shape_.name.c_str(), drawn_.size(), as_long(refused_), as_long(not_had_),
+                as_long(ran_));
+    EXPECT_GT(ran_, 0u) << shape_.name;
+  }
+
+ private:
+  static unsigned long long as_long(std::uint64_t n) { return n; }
+
+  void check(const ir::Schedule& s) {
+    const std::string text = ir::print(s);
+    SCOPED_TRACE(shape_.name + "\n" + text);
+    const ir::Verdict verdict = ir::judge(base_.machine, ir::Graph(base_.machine), s);
+    if (!verdict.is_legal()) {
+      ++refused_;
+      for (const ir::Reason& r : verdict.reasons) {
+        EXPECT_FALSE(r.text.empty());
+        EXPECT_TRUE(r.labels.empty() || r.at.known()) << r.str();
+      }
+      return;
+    }
+    runtime::CompileRequest request;
+    request.device = Device::sim();
+    request.target = ir::Target("sm_90a");
+    request.plan_changes = text;
+    try {
+      const runtime::Compilation k = test::optimized(tile_, request);
+      ++ran_;
+      const int n = kIterations[random_() % std::size(kIterations)];
+      EXPECT_EQ(shape_.fault(k.tile, k.simt, n, want_[n], random_()), "") << n << " iterations";
+    } catch (const CompileError& e) {
+      if (e.diagnostic().code != kNotHad) throw;
+      ++not_had_;
+    }
+  }
+
+  const test::LoopShape& shape_;
+  std::mt19937_64 random_;
+  std::map<int, std::vector<std::vector<double>>> want_;
+  ir::Kernel tile_{"none"};
+  ir::CarriedOut base_{ir::Kernel("none"), {}};
+  std::set<std::string> drawn_;
+  std::uint64_t refused_ = 0, not_had_ = 0, ran_ = 0;
+};
+
+TEST(RandomSchedules, LegalOnesRunExactly) {
+  const std::uint64_t count = fuzz::number_from_env("TEGULA_FUZZ_PROGRAMS", 24),
+                      seed = fuzz::number_from_env("TEGULA_FUZZ_SEED", 1);
+  const auto shapes = test::loop_shapes();
+  for (const test::LoopShape& shape : shapes)
+    RandomSchedules(shape, seed).run((count + shapes.size() - 1) / shapes.size());
+}
+
+/// What the list scheduler makes of each shape is legal, and takes no more cycles of the model.
+TEST(RandomSchedules, TheListSchedulersAreLegal) {
+  for (const test::LoopShape& shape : test::loop_shapes()) {
+    SCOPED_TRACE(shape.name);
+    shape.wanted(2);
+    ir::Kernel tile = shape.traced();
+    tile.info.target = ir::Target("sm_90a");
+    ir::PassContext context;
+    const ir::CarriedOut base = ir::schedule_carried_out(tile, context);
+    const ir::Graph graph(base.machine);
+    const ir::Schedule listed = ir::list_schedule(base.machine, graph, base.schedule);
+    for (const ir::Reason& r : ir::judge(base.machine, graph, listed).reasons)
+      ADD_FAILURE() << r.str() << "\n" << ir::print(listed);
+    const auto before = ir::cycles_of_iteration(base.machine, graph, base.schedule),
+               after = ir::cycles_of_iteration(base.machine, graph, listed);
+    ASSERT_TRUE(after) << ir::print(listed);
+    EXPECT_LE(*after, *before);
+  }
+}
+
+}  // namespace
+}  // namespace tegula
