@@ -40,8 +40,7 @@ void draw(const Options& o, const ir::CarriedOut& done, const ir::Schedule& s) {
 
 int show(const Options& o) {
   const ir::CarriedOut done = requested(o);
-  const auto cycles =
-      ir::cycles_of_iteration(done.machine, ir::Graph(done.machine), done.schedule);
+  const auto cycles = ir::cycles_of_iteration(done.machine, ir::Graph(done.machine), done.schedule);
   fmt::print("{}", ir::print(done.schedule));
   if (cycles) fmt::print("# {:.0f} cycles an iteration, by the model\n", *cycles);
   draw(o, done, done.schedule);
@@ -52,8 +51,7 @@ int search(const Options& o) {
   const ir::CarriedOut done = requested(o);
   const ir::Graph graph(done.machine);
   const auto before = ir::cycles_of_iteration(done.machine, graph, done.schedule);
-  const ir::SearchResult found =
-      ir::search_schedules(done.machine, graph, done.schedule, o.search);
+  const ir::SearchResult found = ir::search_schedules(done.machine, graph, done.schedule, o.search);
   fmt::print("{}# {:.0f} cycles an iteration, {:.0f} before, by the model; {} tried, {} legal\n",
              ir::print(found.schedule), found.cycles, before.value_or(0), found.tried, found.legal);
   draw(o, done, found.schedule);

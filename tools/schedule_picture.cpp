@@ -157,8 +157,7 @@ class Picture {
     for (std::size_t i = 0; i < others_.size(); ++i)
       draw_other({producer.x, producer.y + 80 * static_cast<double>(i), producer.width, 70},
                  t_.actors[others_[i]]);
-    if (!others_.empty())
-      flow(producer.right() + 8, rings.x - 12, middle, "TMA loads", "empty");
+    if (!others_.empty()) flow(producer.right() + 8, rings.x - 12, middle, "TMA loads", "empty");
     svg_.text(rings.x, panel.y + 28, "rings in shared memory", 14, kInk, "start", true);
     draw_rings(rings, slot);
     draw_consumers(warps, consumers);
@@ -230,11 +229,12 @@ class Picture {
     for (std::size_t i = 0; i < count; ++i) {
       const Box b{all.x, all.y + static_cast<double>(i) * kWarps, all.width, kWarps - 12};
       svg_.rect(b, kPaper, "rx=\"6\" stroke=\"#c9d1da\"");
-      svg_.text(b.x + 14, b.y + 24, escaped(t_.actors[consumers_[i]].name), 14, kInk, "start", true);
-      svg_.text(b.x + 14, b.y + 43,
-                fmt::format("{}, {} registers a thread", warps_of(role),
-                            derived_.registers[consumer_]),
-                12, kGrey);
+      svg_.text(b.x + 14, b.y + 24, escaped(t_.actors[consumers_[i]].name), 14, kInk, "start",
+                true);
+      svg_.text(
+          b.x + 14, b.y + 43,
+          fmt::format("{}, {} registers a thread", warps_of(role), derived_.registers[consumer_]),
+          12, kGrey);
       const std::int64_t first = is_pingpong ? 0 : static_cast<std::int64_t>(i) * share;
       svg_.text(b.x + 14, b.y + 60,
                 is_pingpong ? fmt::format("every second tile, {} x {}", rows, columns)
@@ -264,7 +264,8 @@ class Picture {
       for (const ir::Timeline::Span& s : t_.actors[i].waits)
         span(s, 0, "url(#wait)", "waits for " + escaped(s.note));
       for (const ir::Timeline::Fill& f : t_.fills)
-        if (i == others_.front()) svg_.rect({x_of(f.issued), y_ + 2, 3, kLane - 10}, color(f.number));
+        if (i == others_.front())
+          svg_.rect({x_of(f.issued), y_ + 2, 3, kLane - 10}, color(f.number));
       y_ += kLane;
     }
     for (std::size_t ring = 0; ring < t_.rings.size(); ++ring) ring_lanes(ring);
@@ -287,7 +288,8 @@ class Picture {
     svg_.text(kMargin, y_ + 20, words, 13, kInk, "start", true);
   }
 
-  void span(const ir::Timeline::Span& s, double from, std::string_view fill, const std::string& note) {
+  void span(const ir::Timeline::Span& s, double from, std::string_view fill,
+            const std::string& note) {
     svg_.noted({x_of(s.begin), y_ + from, x_of(s.end) - x_of(s.begin), kLane - 6 - from}, fill,
                "rx=\"2\"", note);
   }
@@ -296,15 +298,16 @@ class Picture {
     const Box b{x_of(m.begin), y_, x_of(m.end) - x_of(m.begin), kLane - 6};
     svg_.noted(b, color(m.number), "rx=\"2\" stroke=\"#ffffff\" stroke-width=\"0.8\"",
                fmt::format("{} of iteration {}, {}", m.text, m.number, escaped(m.note)));
-    const std::string words =
-        s_.dots.size() > 1 ? fmt::format("{} of {}", m.text, m.number) : fmt::format("{}", m.number);
+    const std::string words = s_.dots.size() > 1 ? fmt::format("{} of {}", m.text, m.number)
+                                                 : fmt::format("{}", m.number);
     if (b.width > 8.0 * static_cast<double>(words.size()))
       svg_.text(b.x + b.width / 2, b.y + 19, words, 11, kPaper, "middle", true);
   }
 
   /// The MMAs of a warpgroup above what its threads do meanwhile.
   void consumer_lane(const ir::Timeline::Actor& r) {
-    for (const ir::Timeline::Span& s : r.waits) span(s, 8, "url(#wait)", "waits for " + escaped(s.note));
+    for (const ir::Timeline::Span& s : r.waits)
+      span(s, 8, "url(#wait)", "waits for " + escaped(s.note));
     for (const ir::Timeline::Span& s : r.computes) span(s, 8, kWork, s.note);
     for (const ir::Timeline::Span& s : r.mmas)
       svg_.rect({x_of(s.begin), y_, x_of(s.end) - x_of(s.begin) - 0.8, 6}, color(s.number));
@@ -327,7 +330,8 @@ class Picture {
   }
   double lanes_height() const {
     double slots = 0;
-    for (const ir::Timeline::Ring& r : t_.rings) slots += static_cast<double>(r.slots) * kSlot + kGap;
+    for (const ir::Timeline::Ring& r : t_.rings)
+      slots += static_cast<double>(r.slots) * kSlot + kGap;
     return slots + static_cast<double>(t_.actors.size() + 1) * (kLane + 4) - 4;
   }
 
@@ -369,10 +373,11 @@ class Picture {
         fmt::format("<path d=\"M{:.1f} {:.1f}l4 7h-8z\" fill=\"{}\"/>\n", x + 8, y_ + 3, color(0)));
     svg_.text(x + 20, y_ + 11, "releases a slot", 12, kGrey);
     y_ += 30;
-    svg_.text(kMargin, y_,
-              "Drawn from the Schedule: order, waits and overlap are its own; lengths are of a simple "
-              "model of an SM, not measured.",
-              12, kGrey);
+    svg_.text(
+        kMargin, y_,
+        "Drawn from the Schedule: order, waits and overlap are its own; lengths are of a simple "
+        "model of an SM, not measured.",
+        12, kGrey);
   }
 
   const ir::Kernel& k_;
@@ -380,7 +385,7 @@ class Picture {
   const ir::Derived& derived_;
   const ir::Timeline& t_;
   std::string title_;
-  std::size_t consumer_ = 0;                      ///< role of the dots
+  std::size_t consumer_ = 0;                     ///< role of the dots
   std::vector<std::size_t> consumers_, others_;  ///< actors of that role, and of all others
   Svg svg_;
   double y_ = 0;

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/schedule/schedule.h"
 #include "ir/kernel.h"
+#include "ir/schedule/schedule.h"
 
 namespace tegula::tools {
 

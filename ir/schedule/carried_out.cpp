@@ -175,8 +175,9 @@ class Reader {
   /// A conversion of a scheduled loop that warps make through shared memory.
   void conversion(const Node& node) {
     const OpId op = node.ops.front();
+    if (node.kind != NodeKind::Convert || k_[op].erased) return;
     const auto to = k_.type(k_[op].results[0]), from = k_.type(k_[op].operands[0]);
-    if (node.kind != NodeKind::Convert || k_[op].erased || !from.layout() || !to.layout()) return;
+    if (!from.layout() || !to.layout()) return;
     const auto plan = plan_conversion(*from.layout(), *to.layout(), size_bytes(from.dtype()));
     if (plan && plan->kind == ConversionKind::Shared) add_stored(node.label, 1);
   }
@@ -386,13 +387,20 @@ class Reader {
     s_.dots.push_back({node.label, engine, plan_.swap_ab, Split::Rows});
   }
 
-  // ---- behind loops
+  // ---- stores by TMA
+  /// Those that overwrite share a channel, those that combine with memory another one.
   void stores() {
+    stores(ChannelKind::Store);
+    stores(ChannelKind::Reduce);
+  }
+
+  void stores(ChannelKind kind) {
     Channel c;
     std::int64_t bytes = 0, count = 0;
     walk(k_, k_.body(), [&](OpId op) {
       const OpData& d = k_[op];
       if (d.opcode != Opcode::StoreView || d.attrs.i(AttrName::tma) != 1) return;
+      if (d.attrs.has(AttrName::kind) != (kind == ChannelKind::Reduce)) return;
       const Label store(d.attrs.s(AttrName::label));
       const auto node = graph_.find(store);
       if (!node) return;
@@ -407,7 +415,7 @@ class Reader {
         (k_.info.target->shared_bytes_per_cta - round_up(k_.info.smem_bytes, kStagingAlignment)) /
         (bytes * plan_.groups());
     c.name = Name(fmt::format("c{}", s_.channels.size()));
-    c.kind = ChannelKind::Store;
+    c.kind = kind;
     c.slots =
         static_cast<int>(std::clamp<std::int64_t>(room, 1, std::min(count, kMaxStagingBuffers)));
     s_.channels.push_back(std::move(c));

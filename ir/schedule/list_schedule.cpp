@@ -39,7 +39,9 @@ class ListScheduler {
     const auto role = [&](std::size_t n) { return j_.place(n)->role; };
     return !dots_.empty() && std::ranges::all_of(nodes_, [&](std::size_t n) {
       return role(n) == role(dots_.front());
-    }) && std::ranges::none_of(copies_, [&](std::size_t n) { return role(n) == role(dots_.front()); });
+    }) && std::ranges::none_of(copies_, [&](std::size_t n) {
+      return role(n) == role(dots_.front());
+    });
   }
   std::size_t dots() const { return dots_.size(); }
 
@@ -88,8 +90,8 @@ class ListScheduler {
     };
     const auto edges = j_.edges_of(loop_);
     const auto next = std::ranges::find_if(edges, adds_to_it);
-    const Before write = next != edges.end() ? Before{dot, next->to, next->distance}
-                                             : Before{dot, dot, 1};
+    const Before write =
+        next != edges.end() ? Before{dot, next->to, next->distance} : Before{dot, dot, 1};
     for (const Edge& e : edges)
       if (e.from == dot && e.to != write.to && e.kind == EdgeKind::Flow && !adds_to_it(e) &&
           e.distance <= write.distance)
@@ -133,7 +135,8 @@ class ListScheduler {
     return false;
   }
 
-  /// Nodes of a step in the order in which they can begin, those with the longest way before others.
+  /// Nodes of a step in the order in which they can begin, those with the longest way before
+  /// others.
   std::optional<std::vector<std::size_t>> list() {
     std::vector<std::size_t> left = nodes_, order;
     std::map<std::size_t, double> done;
@@ -192,12 +195,12 @@ class ListScheduler {
 
 std::optional<Schedule> with_needed_slots(const Kernel& k, const Graph& graph, Schedule s) {
   Verdict verdict = judge(k, graph, s);
-  const bool has_few = std::ranges::all_of(verdict.reasons, [](const Reason& r) {
-    return r.rule == Rule::C4;
-  });
+  const bool has_few =
+      std::ranges::all_of(verdict.reasons, [](const Reason& r) { return r.rule == Rule::C4; });
   if (!verdict.is_legal() && has_few) {
     for (std::size_t i = 0; i < s.channels.size(); ++i)
-      s.channels[i].slots = std::max(s.channels[i].slots, verdict.derived.channels[i].minimal_slots);
+      s.channels[i].slots =
+          std::max(s.channels[i].slots, verdict.derived.channels[i].minimal_slots);
     verdict = judge(k, graph, s);
   }
   return verdict.is_legal() ? std::optional(std::move(s)) : std::nullopt;

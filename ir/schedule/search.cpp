@@ -16,9 +16,9 @@ class Moves {
   Moves(Schedule& s, std::mt19937_64& random) : s_(s), random_(random) {}
 
   bool run() {
-    constexpr bool (Moves::*kMoves[])() = {&Moves::swap,    &Moves::swap,   &Moves::stage,
-                                           &Moves::stage,   &Moves::slots,  &Moves::in_flight,
-                                           &Moves::kind,    &Moves::token,  &Moves::registers};
+    constexpr bool (Moves::* kMoves[])() = {&Moves::swap,  &Moves::swap,  &Moves::stage,
+                                            &Moves::stage, &Moves::slots, &Moves::in_flight,
+                                            &Moves::kind,  &Moves::token, &Moves::registers};
     return (this->*kMoves[below(std::size(kMoves))])();
   }
 

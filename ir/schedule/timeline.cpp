@@ -112,7 +112,8 @@ class Simulation {
       const std::string name = arg < o_.names.size() ? o_.names[arg] : view->name;
       if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     }
-    return names.empty() ? std::string(channel.name.str()) : fmt::format("{}", fmt::join(names, " "));
+    return names.empty() ? std::string(channel.name.str())
+                         : fmt::format("{}", fmt::join(names, " "));
   }
 
   std::size_t channel_index(std::size_t node) const {
@@ -141,7 +142,8 @@ class Simulation {
       Actor& a = actors_.emplace_back();
       a.role = role, a.group = g;
       const std::string name(r.name.str());
-      out_.actors.push_back({count > 1 ? fmt::format("{} {}", name, g) : name, role, {}, {}, {}, {}});
+      out_.actors.push_back(
+          {count > 1 ? fmt::format("{} {}", name, g) : name, role, {}, {}, {}, {}});
       for (int tile = 0; tile < o_.tiles; ++tile)
         if (r.copies == 1 || tile % r.copies == g / groups(role)) add_tile(a, tile);
     }
@@ -175,7 +177,7 @@ class Simulation {
     if (nodes.empty()) return;
     int last_stage = 0;
     for (std::size_t n : nodes) last_stage = std::max(last_stage, j_.place(n)->stage);
-    const auto token = [&](Event::Kind kind, Label Token::*end, Label label, Turn at) {
+    const auto token = [&](Event::Kind kind, Label Token::* end, Label label, Turn at) {
       for (std::size_t t = 0; t < s_.tokens.size(); ++t)
         if (s_.tokens[t].role == a.role && s_.tokens[t].*end == label)
           a.events.push_back({kind, t, at});
@@ -270,6 +272,8 @@ class Simulation {
   const std::vector<Edge>& inputs(std::size_t node) {
     if (const auto known = inputs_.find(node); known != inputs_.end()) return known->second;
     std::vector<Edge>& found = inputs_[node];
+    // Nodes of a scheduled loop read for themselves what the loop reads.
+    if (s_.find_loop(j_.label(node))) return found;
     for (const Edge& e : g_.edges())
       if (e.to == node && e.kind == EdgeKind::Flow) found.push_back(e);
     if (g_[node].kind == NodeKind::Dot)
@@ -348,9 +352,9 @@ class Simulation {
     const NodeCost cost = cost_of(k_, g_[e.index], engine, groups(a.role), m_);
     if (form && engine == Engine::Wgmma) return issue(a, e, cost);
     const double begin = a.now;
-    for (const auto& [unit, cycles] : {std::pair(&tensor_free_, 2 * cost.tensor),
-                                       std::pair(&lanes_free_, cost.lanes),
-                                       std::pair(&exponentials_free_, cost.exponentials)}) {
+    for (const auto& [unit, cycles] :
+         {std::pair(&tensor_free_, 2 * cost.tensor), std::pair(&lanes_free_, cost.lanes),
+          std::pair(&exponentials_free_, cost.exponentials)}) {
       if (cycles == 0) continue;
       *unit = std::max(*unit, a.now) + cycles;
       a.now = *unit;
@@ -374,7 +378,8 @@ class Simulation {
     const double begin = std::max(a.now, tensor_free_);
     tensor_free_ = begin + cost.tensor;
     a.in_flight.push_back({e.index, e.turn, tensor_free_ + m_.mma_latency});
-    Timeline::Span span{begin, tensor_free_, 0, std::string(j_.label(e.index).str()), drawn(a).name};
+    Timeline::Span span{begin, tensor_free_, 0, std::string(j_.label(e.index).str()),
+                        drawn(a).name};
     for (const Edge& edge : inputs(e.index))
       if (const std::size_t c = channel_index(edge.from);
           c != kNone && rings_[c].is_copied && rings_[c].is_in_loop)

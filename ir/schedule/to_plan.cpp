@@ -32,7 +32,7 @@ class Fields {
     tiles();
     rings();
     for (const Channel& c : s_.channels)
-      if (c.kind == ChannelKind::Store) {
+      if (c.kind == ChannelKind::Store || c.kind == ChannelKind::Reduce) {
         set("tma_store", 1);
         if (c.columns != 0) set("epilogue_tile_n", c.columns);
       }

@@ -1,5 +1,6 @@
 #pragma once
-// Twelve shapes of loops with dots, on small integers: each is exact whatever the order of its sums.
+// Twelve shapes of loops with dots, on small integers: each is exact whatever the order of its
+// sums.
 #include <functional>
 #include <string>
 #include <utility>
@@ -45,8 +46,8 @@ struct LoopShape {
     std::vector<codegen::TensorMap> maps;
     const auto recipe = runtime::make_recipe(tile, simt);
     const int programs = simt.info.persistent ? 1 : 2;
-    const auto report = sim::simulate(simt, {programs, 1, 1},
-                                      runtime::sim_args(recipe, launched, maps), options);
+    const auto report =
+        sim::simulate(simt, {programs, 1, 1}, runtime::sim_args(recipe, launched, maps), options);
     if (!report.findings.empty()) return std::string(sim::name(report.findings.front().kind));
     return results_of(a) == want ? "" : "wrong values";
   }
@@ -87,35 +88,38 @@ inline constexpr int kSide = 64;
 
 // ---- loops along k
 inline LoopShape one_dot() {
-  return loop_shape<3>(
-      "one dot", kernel("one_dot",
-                        [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
-                          for (auto [m, n] : grid(C, kSide, kSide)) {
-                            auto acc = zeros<f32>(kSide, kSide);
-                            for (auto k : steps(A.cols(), kSide)) acc = dot(A(m, k), B(k, n), acc);
-                            C(m, n) = acc;
-                          }
-                        }),
-      1, [](Device d, int n) {
-        return std::vector{small(d, {2 * kSide, kSide * n}, 1), small(d, {kSide * n, kSide}, 2),
-                           sums(d, {2 * kSide, kSide})};
-      });
+  return loop_shape<3>("one dot",
+                       kernel("one_dot",
+                              [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
+                                for (auto [m, n] : grid(C, kSide, kSide)) {
+                                  auto acc = zeros<f32>(kSide, kSide);
+                                  for (auto k : steps(A.cols(), kSide))
+                                    acc = dot(A(m, k), B(k, n), acc);
+                                  C(m, n) = acc;
+                                }
+                              }),
+                       1, [](Device d, int n) {
+                         return std::vector{small(d, {2 * kSide, kSide * n}, 1),
+                                            small(d, {kSide * n, kSide}, 2),
+                                            sums(d, {2 * kSide, kSide})};
+                       });
 }
 
 inline LoopShape gated() {
   return loop_shape<4>(
-      "gated", kernel("gated",
-                      [](In<bf16, 2> A, In<bf16, 2> B, In<bf16, 2> G, Out<f32, 2> C) {
-                        for (auto [m, n] : grid(C, kSide, kSide)) {
-                          auto acc = zeros<f32>(kSide, kSide), gate = zeros<f32>(kSide, kSide);
-                          for (auto k : steps(A.cols(), kSide)) {
-                            const Tile a = A(m, k);
-                            acc = dot(a, B(k, n), acc);
-                            gate = dot(a, G(k, n), gate);
-                          }
-                          C(m, n) = acc * clamped(gate);
-                        }
-                      }),
+      "gated",
+      kernel("gated",
+             [](In<bf16, 2> A, In<bf16, 2> B, In<bf16, 2> G, Out<f32, 2> C) {
+               for (auto [m, n] : grid(C, kSide, kSide)) {
+                 auto acc = zeros<f32>(kSide, kSide), gate = zeros<f32>(kSide, kSide);
+                 for (auto k : steps(A.cols(), kSide)) {
+                   const Tile a = A(m, k);
+                   acc = dot(a, B(k, n), acc);
+                   gate = dot(a, G(k, n), gate);
+                 }
+                 C(m, n) = acc * clamped(gate);
+               }
+             }),
       1, [](Device d, int n) {
         return std::vector{small(d, {2 * kSide, kSide * n}, 1), small(d, {kSide * n, kSide}, 2),
                            small(d, {kSide * n, kSide}, 3), sums(d, {2 * kSide, kSide})};
@@ -124,18 +128,16 @@ inline LoopShape gated() {
 
 inline LoopShape two_loops() {
   return loop_shape<5>(
-      "two loops", kernel("two_loops",
-                          [](In<bf16, 2> A, In<bf16, 2> B, In<bf16, 2> D, In<bf16, 2> E,
-                             Out<f32, 2> C) {
-                            for (auto [m, n] : grid(C, kSide, kSide)) {
-                              auto acc = zeros<f32>(kSide, kSide);
-                              for (auto k : steps(A.cols(), kSide))
-                                acc = dot(A(m, k), B(k, n), acc);
-                              for (auto k : steps(D.cols(), kSide))
-                                acc = dot(D(m, k), E(k, n), acc);
-                              C(m, n) = acc;
-                            }
-                          }),
+      "two loops",
+      kernel("two_loops",
+             [](In<bf16, 2> A, In<bf16, 2> B, In<bf16, 2> D, In<bf16, 2> E, Out<f32, 2> C) {
+               for (auto [m, n] : grid(C, kSide, kSide)) {
+                 auto acc = zeros<f32>(kSide, kSide);
+                 for (auto k : steps(A.cols(), kSide)) acc = dot(A(m, k), B(k, n), acc);
+                 for (auto k : steps(D.cols(), kSide)) acc = dot(D(m, k), E(k, n), acc);
+                 C(m, n) = acc;
+               }
+             }),
       1, [](Device d, int n) {
         return std::vector{small(d, {2 * kSide, kSide * n}, 1), small(d, {kSide * n, kSide}, 2),
                            small(d, {2 * kSide, 2 * kSide}, 3), small(d, {2 * kSide, kSide}, 4),
@@ -144,27 +146,28 @@ inline LoopShape two_loops() {
 }
 
 inline LoopShape under_if() {
-  return loop_shape<4>(
-      "under if", kernel("under_if",
-                         [](In<bf16, 2> A, In<bf16, 2> B, In<i32, 1> runs, Out<f32, 2> C) {
-                           for (auto [m, n] : grid(C, kSide, kSide)) {
-                             auto acc = zeros<f32>(kSide, kSide);
-                             if_(runs(m.first() / kSide) > 0, [&] {
-                               for (auto k : steps(A.cols(), kSide))
-                                 acc = dot(A(m, k), B(k, n), acc);
-                             });
-                             C(m, n) = acc;
-                           }
-                         }),
-      1, [](Device d, int n) {
-        return std::vector{small(d, {2 * kSide, kSide * n}, 1), small(d, {kSide * n, kSide}, 2),
-                           Tensor::iota({2}, DType::i32, d), sums(d, {2 * kSide, kSide})};
-      });
+  return loop_shape<4>("under if",
+                       kernel("under_if",
+                              [](In<bf16, 2> A, In<bf16, 2> B, In<i32, 1> runs, Out<f32, 2> C) {
+                                for (auto [m, n] : grid(C, kSide, kSide)) {
+                                  auto acc = zeros<f32>(kSide, kSide);
+                                  if_(runs(m.first() / kSide) > 0, [&] {
+                                    for (auto k : steps(A.cols(), kSide))
+                                      acc = dot(A(m, k), B(k, n), acc);
+                                  });
+                                  C(m, n) = acc;
+                                }
+                              }),
+                       1, [](Device d, int n) {
+                         return std::vector{
+                             small(d, {2 * kSide, kSide * n}, 1), small(d, {kSide * n, kSide}, 2),
+                             Tensor::iota({2}, DType::i32, d), sums(d, {2 * kSide, kSide})};
+                       });
 }
 
 inline LoopShape gathered() {
-  return loop_shape<4>(
-      "gathered rows", kernel("gathered",
+  return loop_shape<4>("gathered rows",
+                       kernel("gathered",
                               [](In<bf16, 2> A, In<bf16, 2> B, In<i32, 1> rows, Out<f32, 2> C) {
                                 for (auto [m, n] : grid(C, kSide, kSide)) {
                                   auto acc = zeros<f32>(kSide, kSide);
@@ -174,11 +177,12 @@ inline LoopShape gathered() {
                                   C(m, n) = acc;
                                 }
                               }),
-      1, [](Device d, int n) {
-        return std::vector{small(d, {40, kSide * n}, 1), small(d, {kSide * n, kSide}, 2),
-                           Tensor::integers({2 * kSide}, DType::i32, 0, 40, 3, d),
-                           sums(d, {2 * kSide, kSide})};
-      });
+                       1, [](Device d, int n) {
+                         return std::vector{small(d, {40, kSide * n}, 1),
+                                            small(d, {kSide * n, kSide}, 2),
+                                            Tensor::integers({2 * kSide}, DType::i32, 0, 40, 3, d),
+                                            sums(d, {2 * kSide, kSide})};
+                       });
 }
 
 // ---- loops along keys
@@ -217,7 +221,7 @@ inline LoopShape rescaled() {
   return along_keys("rescaled", [](const Tile& q, const Tile& k, const In<bf16, 2>& V,
                                    const Index& t, const Index& n, Tile& o) {
     const Tile s = dot(q, k.T());
-    o = o * expand(where(max(s, 1) > 3.0f, -1.0f, 1.0f), 1);
+    o = o * expand(where(max(s, axis(1)) > 3.0f, -1.0f, 1.0f), 1);
     o = dot(cast<bf16>(clamped(s)), V(t, n), o);
   });
 }
@@ -227,12 +231,11 @@ inline LoopShape two_views() {
                        Tile& o) { o = dot(cast<bf16>(clamped(dot(q, k.T()))), k, o); });
 }
 inline LoopShape three_in_a_row() {
-  return along_keys("three in a row",
-                    [](const Tile& q, const Tile& k, const In<bf16, 2>& V, const Index& t,
-                       const Index& n, Tile& o) {
-                      const Tile s = cast<bf16>(clamped(dot(q, k.T())));
-                      o = dot(cast<bf16>(clamped(dot(s, V(t, n)))), k.T(), o);
-                    });
+  return along_keys("three in a row", [](const Tile& q, const Tile& k, const In<bf16, 2>& V,
+                                         const Index& t, const Index& n, Tile& o) {
+    const Tile s = cast<bf16>(clamped(dot(q, k.T())));
+    o = dot(cast<bf16>(clamped(dot(s, V(t, n)))), k.T(), o);
+  });
 }
 
 // ---- other graphs
@@ -275,41 +278,41 @@ inline LoopShape linear_attention() {
 }
 
 inline LoopShape five_products() {
-  return loop_shape<7>(
-      "five products",
-      kernel("five_products",
-             [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, In<bf16, 2> G, InOut<f32, 2> dQ,
-                Out<f32, 2> dK, Out<f32, 2> dV) {
-               for (auto n : grid(rows(dK), kSide)) {
-                 const Tile k = K(n, slice(0, kSide)), v = V(n, slice(0, kSide));
-                 Tile dk = zeros<f32>(kSide, kSide), dv = zeros<f32>(kSide, kSide);
-                 for (auto m : steps(Q.rows(), kSide)) {
-                   const Tile q = Q(m, slice(0, kSide)), g = G(m, slice(0, kSide));
-                   const Tile p = clamped(dot(k, q.T()));
-                   dv = dot(cast<bf16>(p), g, dv);
-                   const Tile ds = cast<bf16>(p * clamped(dot(v, g.T())));
-                   dk = dot(ds, q, dk);
-                   atomic_add(dQ(m, slice(0, kSide)), dot(ds.T(), k));
-                 }
-                 dK(n, slice(0, kSide)) = dk;
-                 dV(n, slice(0, kSide)) = dv;
-               }
-             }),
-      3, [](Device d, int n) {
-        const auto loaded = [&](int rows, std::uint64_t seed) {
-          return small(d, {rows, kSide}, seed);
-        };
-        return std::vector{loaded(kSide * n, 1),          loaded(2 * kSide, 2),
-                           loaded(2 * kSide, 3),          loaded(kSide * n, 4),
-                           sums(d, {kSide * n, kSide}),   sums(d, {2 * kSide, kSide}),
-                           sums(d, {2 * kSide, kSide})};
-      });
+  return loop_shape<7>("five products",
+                       kernel("five_products",
+                              [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, In<bf16, 2> G,
+                                 InOut<f32, 2> dQ, Out<f32, 2> dK, Out<f32, 2> dV) {
+                                for (auto n : grid(rows(dK), kSide)) {
+                                  const Tile k = K(n, slice(0, kSide)), v = V(n, slice(0, kSide));
+                                  Tile dk = zeros<f32>(kSide, kSide), dv = zeros<f32>(kSide, kSide);
+                                  for (auto m : steps(Q.rows(), kSide)) {
+                                    const Tile q = Q(m, slice(0, kSide)), g = G(m, slice(0, kSide));
+                                    const Tile p = clamped(dot(k, q.T()));
+                                    dv = dot(cast<bf16>(p), g, dv);
+                                    const Tile ds = cast<bf16>(p * clamped(dot(v, g.T())));
+                                    dk = dot(ds, q, dk);
+                                    atomic_add(dQ(m, slice(0, kSide)), dot(ds.T(), k));
+                                  }
+                                  dK(n, slice(0, kSide)) = dk;
+                                  dV(n, slice(0, kSide)) = dv;
+                                }
+                              }),
+                       3, [](Device d, int n) {
+                         const auto loaded = [&](int rows, std::uint64_t seed) {
+                           return small(d, {rows, kSide}, seed);
+                         };
+                         return std::vector{
+                             loaded(kSide * n, 1),        loaded(2 * kSide, 2),
+                             loaded(2 * kSide, 3),        loaded(kSide * n, 4),
+                             sums(d, {kSide * n, kSide}), sums(d, {2 * kSide, kSide}),
+                             sums(d, {2 * kSide, kSide})};
+                       });
 }
 
 inline std::vector<LoopShape> loop_shapes() {
-  return {one_dot(),      gated(),     two_loops(),      under_if(),   gathered(),
-          back_to_back(), rescaled(),  two_views(),      three_in_a_row(),
-          stationary(),   linear_attention(), five_products()};
+  return {one_dot(),        gated(),        two_loops(),        under_if(),
+          gathered(),       back_to_back(), rescaled(),         two_views(),
+          three_in_a_row(), stationary(),   linear_attention(), five_products()};
 }
 
 }  // namespace tegula::test

@@ -12,8 +12,8 @@
 #include "ir/schedule/judge.h"
 #include "ir/schedule/list_schedule.h"
 #include "ir/schedule/search.h"
-#include "ir/schedule/timeline.h"
 #include "ir/schedule/text.h"
+#include "ir/schedule/timeline.h"
 #include "tests/compiled.h"
 #include "tests/fuzz/number_from_env.h"
 #include "tests/property/loop_shapes.h"
@@ -34,11 +34,14 @@ class RandomSchedules {
     tile_.info.target = ir::Target("sm_90a");
     ir::PassContext context;
     base_ = ir::schedule_carried_out(tile_, context);
+    const auto verdict = ir::judge(base_.machine, ir::Graph(base_.machine), base_.schedule);
+    for (const ir::Reason& r : verdict.reasons)
+      ADD_FAILURE() << shape.name << "\n" << r.str() << "\n" << ir::print(base_.schedule);
   }
 
   /// Draws until so many different ones have run.
   void run(std::uint64_t count) {
-    const std::uint64_t most = 12 * count;
+    const std::uint64_t most = 100 * count;
     for (std::uint64_t i = 0; i < most && ran_ < count; ++i) {
       ir::Schedule s = base_.schedule;
       for (std::uint64_t moves = random_() % 8; moves > 0; --moves) ir::random_move(s, random_);
@@ -65,6 +68,8 @@ class RandomSchedules {
       }
       return;
     }
+    EXPECT_TRUE(ir::timeline_of(base_.machine, ir::Graph(base_.machine), s))
+        << "legal, and the model finds a deadlock";
     runtime::CompileRequest request;
     request.device = Device::sim();
     request.target = ir::Target("sm_90a");
