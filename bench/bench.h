@@ -41,6 +41,7 @@ void add_triton_cases(std::vector<Case>& list);
 void add_matmul_cases(std::vector<Case>& list);
 void add_tuned_cases(std::vector<Case>& list);
 void add_moe_cases(std::vector<Case>& list);
+void add_grouped_cases(std::vector<Case>& list);
 const std::vector<Case>& cases();
 const Case& find_case(const std::string& name);
 

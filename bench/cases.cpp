@@ -116,6 +116,7 @@ std::vector<Case> make_cases() {
   add_ladder(list);
   add_tuned_cases(list);
   add_moe_cases(list);
+  add_grouped_cases(list);
   add_choices(list);
   list.push_back({"g0_gemm", [](const Stream& s, Tensors t, double) {
                     static const HandWrittenGemm gemm;
@@ -157,13 +158,13 @@ std::vector<Case> make_cases() {
   return list;
 }
 
-/// DLPack's integers, unsigned ones, floats and bfloats.
+/// DLPack's integers, unsigned ones, floats, bfloats and truth values.
 DType our_dtype(const dlpack::DataType& t) {
   constexpr struct {
     int code, bits;
     DType dtype;
   } kRows[] = {{4, 16, DType::bf16}, {2, 16, DType::f16}, {2, 32, DType::f32}, {0, 32, DType::i32},
-               {0, 64, DType::i64},  {0, 8, DType::i8},   {1, 8, DType::u8}};
+               {0, 64, DType::i64},  {0, 8, DType::i8},   {1, 8, DType::u8},   {6, 8, DType::i1}};
   for (const auto& row : kRows)
     if (row.code == t.code && row.bits == t.bits) return row.dtype;
   throw CompileError(Diagnostic{"", "bench: a tensor has a type that no case takes", {}, {}, ""});

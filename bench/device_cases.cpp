@@ -17,6 +17,9 @@ namespace tegula::bench {
 void add_device_cases(std::vector<Case>& list) {
   list.push_back(
       {"device_scan", [](const Stream& s, Tensors t, double) { device_scan(s, t[0], t[1]); }});
+  list.push_back({"device_scan_look_back", [](const Stream& s, Tensors t, double) {
+                    device_scan(s, t[0], t[1], {.look_back = true});
+                  }});
   // x, keep, y, count.
   list.push_back({"device_select", [](const Stream& s, Tensors t, double) {
                     device_select(s, t[0], t[1], t[2], t[3]);

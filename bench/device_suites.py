@@ -12,11 +12,11 @@ from row_suites import BF16, DEVICE, F32, case_of, compiled, named, normal
 I32, I64 = torch.int32, torch.int64
 
 
-def scan(t, n, dtype):
+def scan(t, case, n, dtype):
     x = torch.randint(-8, 8, (n,), device=DEVICE, dtype=I32) if dtype == I32 else normal(n, dtype=dtype)
     y, out = torch.empty_like(x), torch.empty_like(x)
     peers = {"torch.cumsum": lambda: torch.cumsum(x, 0, dtype=dtype, out=out)}
-    return case_of(t.caller("device_scan", [x, y]), peers, [(y, lambda: torch.cumsum(x.double(), 0))], [x, y])
+    return case_of(t.caller(case, [x, y]), peers, [(y, lambda: torch.cumsum(x.double(), 0))], [x, y])
 
 
 def select(t, n, dtype, share):
@@ -90,10 +90,11 @@ def log_matmul(t, n):
 def arrays(t):
     n = 1 << 26
     for dtype in (I32, F32):
-        yield "device_scan", f"2^26 {'i32' if dtype == I32 else 'f32'}", functools.partial(scan, t, n, dtype)
+        yield "device_scan", f"2^26 {'i32' if dtype == I32 else 'f32'}", functools.partial(scan, t, "device_scan", n, dtype)
+    yield "device_scan", "2^26 f32, look-back", functools.partial(scan, t, "device_scan_look_back", n, F32)
     for share in (0.1, 0.5, 0.9):
         yield "device_select", f"2^26 f32, {share} kept", functools.partial(select, t, n, F32, share)
-    for segments, mean, columns in ((1 << 20, 64, ()), (1 << 14, 64, (256,)), (4096, 4096, ())):
+    for segments, mean, columns in ((1 << 20, 64, ()), (1 << 14, 64, (256,)), (4096, 4096, ()), (64, 1 << 20, ())):
         yield "device_segment_sum", f"{segments} of {mean}{' x %d' % columns if columns else ''} f32", functools.partial(segment_sum, t, segments, mean, columns)
     yield "device_searchsorted", "2^24 in 2^20 f32", functools.partial(searchsorted, t, 1 << 20, 1 << 24)
     for bins in (32, 256, 4096, 65536):

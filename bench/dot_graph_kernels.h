@@ -86,4 +86,61 @@ inline auto stationary_product(int bm, int bn) {
   });
 }
 
+/// C[rows i of segment s] = A[rows from[i]] B[s], or A[rows i] B[s]: ragged segments of rows that
+/// an index tile gathers, or that lie one after another.
+inline auto grouped_product(int bm, int bn, bool gathered) {
+  return kernel(
+      gathered ? "gathered_product" : "grouped_product",
+      [=](In<bf16, 2> A, In<bf16, 3> B, In<i32, 1> offsets, In<i32, 1> from, Out<bf16, 2> C) {
+        C.partial();
+        for (auto [s, m, n] :
+             grid(segments(offsets, from.dim(0)).by(C.cols()), bm, bn, group_m(8))) {
+          Tile sum = zeros<f32>(bm, bn);
+          const Tile rows = from(m);
+          for (auto k : steps(A.cols(), 64))
+            sum = dot(gathered ? A(rows, k) : A(m, k), B(s, k, n), sum);
+          C(m, n) = sum;
+        }
+      });
+}
+
+/// Y = relu(X W1) W2 with a narrow middle, which stays in registers: a loop over k, then one over
+/// Y's columns.
+inline auto bottleneck(int bm, int bn) {
+  return kernel("bottleneck", [=](In<bf16, 2> X, In<bf16, 2> W1, In<bf16, 2> W2, Out<bf16, 2> Y) {
+    const int width = W1.static_dim(1);
+    for (auto m : grid(rows(Y), bm)) {
+      Tile h = zeros<f32>(bm, width);
+      for (auto k : steps(X.cols(), 64)) h = dot(X(m, k), W1(k, all), h);
+      const Tile narrow = cast<bf16>(max(h, 0.0f));
+      for (auto n : steps(Y.cols(), bn)) Y(m, n) = dot(narrow, W2(all, n));
+    }
+  });
+}
+
+/// Attention whose keys and values are one buffer, [batch * heads, length, dim]. `scale` is that of
+/// the scores times log2 e; the length is a multiple of the blocks.
+inline auto latent_attention(int bq, int bk) {
+  return kernel(
+      "latent_attention", [=](In<bf16, 3> Q, In<bf16, 3> KV, Out<bf16, 3> O, Scalar<f32> scale) {
+        const int dim = Q.static_dim(2);
+        for (auto [b, m] : grid({Q.dim(0), Q.dim(1)}, 1, bq)) {
+          assume(m.first() + bq <= Q.dim(1));
+          const Tile q = Q(b, m, all);
+          Tile o = zeros<f32>(bq, dim), most = full<f32>(-1e30f, bq), total = zeros<f32>(bq);
+          for (auto t : steps(KV.dim(1), bk)) {
+            assume(t.first() + bk <= KV.dim(1));
+            const Tile kv = KV(b, t, all);
+            const Tile s = dot(q, kv.T()) * scale;
+            const Tile next = max(most, max(s, axis(1)));
+            const Tile p = exp2(s - expand(next, 1)), factor = exp2(most - next);
+            total = total * factor + sum(p, axis(1));
+            o = dot(cast<bf16>(p), kv, o * expand(factor, 1));
+            most = next;
+          }
+          O(b, m, all) = o / expand(total, 1);
+        }
+      });
+}
+
 }  // namespace tegula::bench

@@ -1,13 +1,21 @@
-// Layers of experts and their routing: cases of the suites router, moe, moe_decode, moe_tiles,
-// moe_backward.
+// Layers of experts and their routing: cases of the suites router, router_forms, moe, moe_decode,
+// moe_fp8, moe_tiles, moe_backward.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
+#include <tuple>
 
 #include "bench/bench.h"
+#include "kernels/moe/tile_routing.h"
 #include "tegula/kernels/moe.h"
 
 namespace tegula::bench {
 namespace {
+
+constexpr int kNumber = 16;  ///< more than choices of a token
 
 /// Softmax, top k, renormalised, with swiglu; one layer for each number of experts and choices.
 const Moe& layer_of(std::int64_t experts, double k) {
@@ -29,15 +37,107 @@ MoeRouting routing_of(Tensors t, std::size_t first) {
 void run_router(const Stream& s, Tensors t, double k) {
   layer_of(t[0].size(1), k).route(s, t[0], {}, routing_of(t, 1));
 }
-/// The same by DeepSeek-V3's scheme, the bias behind them.
+/// The same by DeepSeek-V3's scheme, the bias behind them: a layer for each, because a router reads
+/// the bias that it was made with.
 void run_deepseek_router(const Stream& s, Tensors t, double) {
-  static const Moe layer =
-      moe({.router = routers::deepseek_v3(t[7]), .experts = static_cast<int>(t[0].size(1))});
-  layer.route(s, t[0], {}, routing_of(t, 1));
+  static std::map<std::pair<const void*, std::int64_t>, Moe> layers;
+  const std::pair<const void*, std::int64_t> bias{t[7].data(), t[7].size(0)};
+  auto found = layers.find(bias);
+  if (found == layers.end())
+    found = layers
+                .emplace(bias, moe({.router = routers::deepseek_v3(t[7]),
+                                    .experts = static_cast<int>(bias.second)}))
+                .first;
+  found->second.route(s, t[0], {}, routing_of(t, 1));
 }
+/// Both launches of tiled routing in one, whose programs meet between the two.
+struct RouteAndPlaceTiles {
+  experts::TokenChoices choices;
+  int tiles = 1;
+
+  void operator()(In<f32, 2> logits, std::optional<In<f32, 1>> bias, InOut<u16, 2> counts,
+                  InOut<u32, 2> pairs, experts::PlacementSegments segments, InOut<i32, 2> ids,
+                  InOut<f32, 2> weights, experts::PlacementRows rows, Scalar<i32> capacity) const {
+    experts::RouteTiles{choices}(logits, bias, counts, ids, weights, rows.row_of);
+    grid_barrier();
+    experts::PlaceTiles{choices.shape, tiles}(ids, pairs, segments, rows, capacity);
+  }
+};
+
+/// Routing by softmax of the chosen in a form of its own, for each number of experts and choices.
+class RoutingForm {
+ public:
+  /// `code`: tokens of a tile + 1000 * tiles of a program of the second launch; one launch above
+  /// kOneLaunch.
+  RoutingForm(int experts, int k, int code)
+      : RoutingForm({routers::qwen3(k), {.experts = experts, .k = k, .block = code % 1000}},
+                    code / 1000 % 100, code >= kOneLaunch) {}
+
+  void run(const Stream& s, const Tensor& logits, const MoeRouting& r, const Tensor& counts) const {
+    if (is_one_launch_) {
+      both_(s, logits, {}, counts, experts::pairs_of(counts), r.offsets, r.first_tiles, r.ids,
+            r.weights, r.row_of, r.slot_of, -1);
+    } else {
+      route_(s, logits, {}, counts, r.ids, r.weights, r.row_of);
+      place_(s, r.ids, experts::pairs_of(counts), r.offsets, r.first_tiles, r.row_of, r.slot_of,
+             -1);
+    }
+  }
+
+ private:
+  static constexpr int kOneLaunch = 100'000;
+  RoutingForm(const experts::TokenChoices& c, int tiles, bool is_one_launch)
+      : is_one_launch_(is_one_launch),
+        route_(kernel("moe_route", experts::RouteTiles{c})
+                   .with_plan(warps(experts::routing_warps(c.shape.block, c.shape.experts)))),
+        place_(kernel("moe_place", experts::PlaceTiles{c.shape, tiles})
+                   .with_plan(warps(experts::kPlacingWarps))),
+        both_(
+            kernel("moe_route", RouteAndPlaceTiles{c, tiles})
+                .with_plan(warps(std::max(experts::kPlacingWarps,
+                                          experts::routing_warps(c.shape.block, c.shape.experts))))
+                .may_alias()) {}
+  static std::string warps(int number) {
+    return fmt::format("num_warps={} min_ctas_per_sm=1", number);
+  }
+
+  bool is_one_launch_;
+  decltype(kernel("", experts::RouteTiles{})) route_;
+  decltype(kernel("", experts::PlaceTiles{})) place_;
+  decltype(kernel("", RouteAndPlaceTiles{})) both_;
+};
+
+/// logits, the tensors of MoeRouting, counts [tiles of tokens, experts]; the form's code.
+void run_routing_form(const Stream& s, Tensors t, double code) {
+  static std::map<std::tuple<std::int64_t, std::int64_t, int>, RoutingForm> forms;
+  const int number = static_cast<int>(code);
+  const auto experts = static_cast<int>(t[0].size(1)), k = static_cast<int>(t[1].size(1));
+  forms.try_emplace({experts, k, number}, experts, k, number)
+      .first->second.run(s, t[0], routing_of(t, 1), t[7]);
+}
+
 /// X, logits, up, down, Y; k.
 void run_layer(const Stream& s, Tensors t, double k) {
   layer_of(t[1].size(1), k).from_logits(s, t[0], t[1], {.up = t[2], .down = t[3]}, t[4]);
+}
+/// X, logits, up, down, Y, the scales of up, down, and those of ExpertScaling::tensor, X and
+/// activations; experts of 8 bits. k, and kNumber more with fp32_promotion.
+void run_quantised_layer(const Stream& s, Tensors t, double code) {
+  static std::map<std::array<std::int64_t, 3>, Moe> layers;
+  const bool by_row = t.size() == 7;
+  const int k = static_cast<int>(code) % kNumber;
+  const ExpertQuantisation q{by_row ? ExpertScaling::row : ExpertScaling::tensor, code >= kNumber};
+  const std::array<std::int64_t, 3> key{t[1].size(1), static_cast<std::int64_t>(code), by_row};
+  auto found = layers.find(key);
+  if (found == layers.end())
+    found = layers
+                .emplace(key, moe({.router = routers::qwen3(k),
+                                   .experts = static_cast<int>(t[1].size(1)),
+                                   .quantisation = q}))
+                .first;
+  MoeWeights w{.up = as_fp8(t[2]), .down = as_fp8(t[3]), .scales = {.up = t[5], .down = t[6]}};
+  if (!by_row) w.scales.input = t[7], w.scales.hidden = t[8];
+  found->second.from_logits(s, t[0], t[1], w, t[4]);
 }
 /// X, logits, up, down, Y, the tensors of MoeSaved; k.
 void run_training_forward(const Stream& s, Tensors t, double k) {
@@ -51,31 +151,42 @@ void run_backward(const Stream& s, Tensors t, double k) {
                 {.X = t[12], .logits = t[13], .up = t[14], .down = t[15]});
 }
 
-/// Tiles of the two products that compete where experts have many rows. The first of each are what
-/// a layer chooses; some leave an SM to two CTAs, of which one stores while the other multiplies.
-constexpr ExpertTileConfig kUpTiles[] = {{.bm = 128, .bn = 128},
-                                         {.bm = 64, .bn = 128},
-                                         {.bm = 256, .bn = 64},
-                                         {.bm = 128, .bn = 64, .stages = 3}};
-constexpr ExpertTileConfig kDownTiles[] = {{.bm = 128, .bn = 256},
-                                           {.bm = 128, .bn = 128},
-                                           {.bm = 128, .bn = 128, .stages = 3},
-                                           {.bm = 64, .bn = 256, .stages = 2},
-                                           {.bm = 256, .bn = 128},
-                                           {.bm = 128, .bn = 192}};
-constexpr int kNumber = 16;  ///< more than choices of a token
+/// Tiles of the two products that compete, by number (bench/moe_suites.py).
+struct TilePair {
+  ExpertTileConfig up, down;
+};
+constexpr ExpertTileConfig kUp{.bm = 128, .bn = 128}, kDown{.bm = 128, .bn = 256};
+constexpr ExpertTileConfig with_swap_ab(int rows) {
+  return {.bm = rows, .bn = 128, .swap_ab = true};
+}
+constexpr TilePair kTiles[] = {
+    {kUp, kDown},  // what a layer chooses for many rows
+    // Some leave an SM to two CTAs, of which one stores while the other multiplies.
+    {{.bm = 64, .bn = 128}, kDown},
+    {{.bm = 256, .bn = 64}, kDown},
+    {{.bm = 128, .bn = 64, .stages = 3}, kDown},
+    {kUp, {.bm = 128, .bn = 128}},
+    {kUp, {.bm = 128, .bn = 128, .stages = 3}},
+    {kUp, {.bm = 64, .bn = 256, .stages = 2}},
+    {kUp, {.bm = 256, .bn = 128}},
+    {kUp, {.bm = 128, .bn = 192}},
+    // Heights of tiles for few rows an expert.
+    {with_swap_ab(32), with_swap_ab(32)},
+    {with_swap_ab(64), with_swap_ab(64)},
+    {with_swap_ab(128), with_swap_ab(128)},
+    {{.bm = 64, .bn = 128, .stages = 2}, {.bm = 64, .bn = 256, .stages = 2}},
+    // Concurrent tiles share operands in L2 in groups of other heights.
+    {{.bm = 128, .bn = 128, .group_m = 1}, {.bm = 128, .bn = 256, .group_m = 1}},
+    {{.bm = 128, .bn = 128, .group_m = 16}, {.bm = 128, .bn = 256, .group_m = 16}}};
 
-/// X, logits, up, down, Y; k + kNumber * number of the tiles: those of the first product, then
-/// those of the second but for its first one.
+/// X, logits, up, down, Y; k + kNumber * number of the tiles.
 void run_tiled_layer(const Stream& s, Tensors t, double code) {
   static std::map<std::pair<std::int64_t, double>, Moe> layers;
-  const int number = static_cast<int>(code) / kNumber, k = static_cast<int>(code) % kNumber,
-            ups = static_cast<int>(std::size(kUpTiles));
+  const int number = static_cast<int>(code) / kNumber, k = static_cast<int>(code) % kNumber;
   const auto make = [&] {
     return moe({.router = routers::qwen3(k),
                 .experts = static_cast<int>(t[1].size(1)),
-                .tiles = {.up = kUpTiles[number < ups ? number : 0],
-                          .down = kDownTiles[number < ups ? 0 : number - ups + 1]}});
+                .tiles = {.up = kTiles[number].up, .down = kTiles[number].down}});
   };
   auto found = layers.find({t[1].size(1), code});
   if (found == layers.end()) found = layers.emplace(std::pair{t[1].size(1), code}, make()).first;
@@ -87,7 +198,9 @@ void run_tiled_layer(const Stream& s, Tensors t, double code) {
 void add_moe_cases(std::vector<Case>& list) {
   list.push_back({"moe_router", run_router});
   list.push_back({"moe_router_deepseek_v3", run_deepseek_router});
+  list.push_back({"moe_routing_form", run_routing_form});
   list.push_back({"moe", run_layer});
+  list.push_back({"moe_fp8", run_quantised_layer});
   list.push_back({"moe_tiles", run_tiled_layer});
   list.push_back({"moe_training_forward", run_training_forward});
   list.push_back({"moe_backward", run_backward});

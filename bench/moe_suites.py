@@ -37,7 +37,9 @@ def place(ids, experts):
     """Order of the choices by expert, and the end of each expert's rows."""
     flat = ids.reshape(-1)
     order = torch.argsort(flat, stable=True)
-    return order, torch.cumsum(torch.bincount(flat, minlength=experts), 0).to(torch.int32)
+    # Without bincount, which waits for the device and breaks a compiler's graph.
+    counts = torch.zeros(experts, dtype=torch.int64, device=flat.device).scatter_add(0, flat, torch.ones_like(flat))
+    return order, torch.cumsum(counts, 0).to(torch.int32)
 
 
 def grouped_layer(x, z, up, down, k):
@@ -88,6 +90,76 @@ def layer(t, name, model, tokens, distribution="uniform"):
     compiled = torch.compile(grouped_layer)
     peers = {"grouped_mm": lambda: grouped_layer(x, z, up, down, k), "grouped_mm_compiled": lambda: compiled(x, z, up, down, k)}
     return run, peers, error_of(y[some], reference(x, z, up, down, k, some)), work
+
+
+LARGEST = 448.0  # of float8_e4m3fn
+
+
+def quantised(x, scale=None):
+    """x in 8 bits, and the scale of each row where none is given."""
+    if scale is None:
+        scale = x.float().abs().amax(-1) / LARGEST
+        scale = torch.where(scale == 0, 1.0, scale)
+    return (x.float() / (scale[..., None] if scale.dim() else scale)).clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn), scale
+
+
+def quantised_weights(h, i, experts, scaling, count=[{}]):
+    """Those of weights_of, one model at a time: (q, scales) of up and down."""
+    key = (h, i, experts, scaling)
+    if key not in count[0]:
+        count[0].clear()
+        made = []
+        for w in weights_of(h, i, experts):
+            parts = [quantised(e, None if scaling == "row" else e.float().abs().amax() / LARGEST) for e in w]
+            made.append((torch.stack([q for q, _ in parts]), torch.stack([s for _, s in parts])))
+        count[0][key] = made
+    return count[0][key]
+
+
+def grouped_fp8_layer(x, z, up, down, k):
+    """A pipeline of torch._scaled_grouped_mm, with scales of rows; up and down are pairs of values and scales."""
+    tokens, experts = z.shape
+    w, ids = route(z, k)
+    order, ends = place(ids, experts)
+
+    def product(rows, weights):
+        q, scale = quantised(rows)
+        return torch._scaled_grouped_mm(q, weights[0].transpose(1, 2), scale, weights[1], offs=ends, out_dtype=torch.bfloat16, use_fast_accum=True)
+
+    gate, value = product(x[order // k], up).chunk(2, -1)
+    rows = product(F.silu(gate) * value, down)
+    back = torch.empty_like(rows)
+    back[order] = rows
+    return (back.reshape(tokens, k, -1) * w[..., None].to(x.dtype)).sum(1)
+
+
+def fp8_layer(t, model, tokens, scaling, promotes=False, distribution="uniform"):
+    """Experts of 8 bits beside those of 16, and beside torch's."""
+    h, i, experts, k = MODELS[model]
+    (up, up_scales), (down, down_scales) = quantised_weights(h, i, experts, scaling)
+    x, z = torch.randn(tokens, h, device=DEVICE, dtype=torch.bfloat16), logits_of(tokens, experts, distribution)
+    y, plain = torch.empty_like(x), torch.empty_like(x)
+    given = [] if scaling == "row" else [torch.full((1,), value, device=DEVICE) for value in (5 / LARGEST, 8 / LARGEST)]
+    run = t.caller("moe_fp8", [x, z, up.view(torch.uint8), down.view(torch.uint8), y, up_scales, down_scales, *given], k + 16 * promotes)
+    run()
+    some = torch.linspace(0, tokens - 1, min(tokens, 16), device=DEVICE).long()
+    want = torch.zeros(len(some), h, device=DEVICE)
+    w, ids = route(z[some], k)
+    for n, token in enumerate(some):
+        for j in range(k):
+            e = int(ids[n, j])
+            q, scale = quantised(x[token], given[0][0] if given else None)
+            gate, value = (up[e].float() @ (q.float() * scale) * up_scales[e]).chunk(2)
+            a, scale = quantised(F.silu(gate) * value if given else (F.silu(gate) * value).to(x.dtype), given[1][0] if given else None)
+            want[n] += w[n, j] * (down[e].float() @ (a.float() * scale)) * down_scales[e]
+    touched = int(torch.unique(route(z, k)[1]).numel())
+    stored = 2 if scaling == "row" else 0  # activations in 16 bits, between
+    work = {"flops": 6 * tokens * k * h * i,
+            "facts": {"touched": touched, "floor_bytes": 3 * touched * h * i + 4 * tokens * h + 5 * tokens * k * h + 2 * (1 + stored) * tokens * k * i}}
+    peers = {"bf16": t.caller("moe", [x, z, *weights_of(h, i, experts), plain], k)}
+    if scaling == "row":
+        peers["scaled_grouped_mm"] = lambda: grouped_fp8_layer(x, z, (up, up_scales), (down, down_scales), k)
+    return run, peers, error_of(y[some], want), work
 
 
 def tiled_layer(t, model, tokens, number):
@@ -142,6 +214,20 @@ def deepseek_router(t, tokens):
     return run, {"eager": eager, "compiled": torch.compile(eager)}, error_of(out[1], eager()[0]), {"bytes": 4 * tokens * 256 + 128 * tokens}
 
 
+def routing_form(t, tokens, block, tiles, is_one_launch):
+    """Routing of 256 experts in another form than the layer takes, which runs beside it."""
+    experts, k = 256, 8
+    z, out = logits_of(tokens, experts), routing_tensors(tokens, experts, k)
+    counts = torch.empty((tokens + block - 1) // block, experts, device=DEVICE, dtype=torch.uint16)
+    run = t.caller("moe_routing_form", [z, *out, counts], block + 1000 * tiles + 100000 * is_one_launch)
+    run()
+    of_layer = routing_tensors(tokens, experts, k)
+    layer = t.caller("moe_router", [z, *of_layer], k)
+    layer()
+    error = sum(float((a != b).sum()) for a, b in zip(out, of_layer))
+    return run, {"layer": layer}, error, {"bytes": 4 * tokens * experts + 16 * tokens * k}
+
+
 def backward(t, model, tokens):
     h, i, experts, k = MODELS[model]
     up, down = weights_of(h, i, experts)
@@ -178,6 +264,14 @@ def routers(t):
         yield "router", f"T{tokens} E256 k8 in 4 of 8 groups", functools.partial(deepseek_router, t, tokens)
 
 
+def routing_forms(t):
+    for tokens, forms in {1024: ((8, 1), (16, 1), (32, 1)), 16384: ((32, 4), (64, 1), (64, 4), (64, 8))}.items():
+        for block, tiles in forms:
+            for is_one_launch in (False, True):
+                name = f"T{tokens} tiles of {block}, {tiles} a program, {1 if is_one_launch else 2} launches"
+                yield "router_forms", name, functools.partial(routing_form, t, tokens, block, tiles, is_one_launch)
+
+
 def layers(t):
     for model in MODELS:
         for tokens in (1, 8, 32):
@@ -185,12 +279,26 @@ def layers(t):
         for tokens in LENGTHS:
             yield "moe", f"{model} T{tokens} bf16", functools.partial(layer, t, "moe", model, tokens)
         for distribution in ("zipf", "one"):
-            yield "moe", f"{model} T4096 bf16 {distribution}", functools.partial(layer, t, "moe", model, 4096, distribution)
+            yield "moe_decode", f"{model} T32 bf16 {distribution}", functools.partial(layer, t, "moe_decode", model, 32, distribution)
+            for tokens in (1024, 4096, 16384):
+                yield "moe", f"{model} T{tokens} bf16 {distribution}", functools.partial(layer, t, "moe", model, tokens, distribution)
+
+
+MANY_ROWS, FEW_ROWS = (*range(1, 9), 13, 14), (0, 9, 10, 11, 12)  # numbers of tiles in bench/moe_cases.cpp
+
+
+def fp8_layers(t):
+    for model in MODELS:
+        for scaling in ("row", "tensor"):
+            for tokens in (1, 32, 128, 1024, 4096, 16384):
+                yield "moe_fp8", f"{model} T{tokens} e4m3 {scaling}", functools.partial(fp8_layer, t, model, tokens, scaling)
+        yield "moe_fp8", f"{model} T4096 e4m3 row promoted", functools.partial(fp8_layer, t, model, 4096, "row", True)
+        yield "moe_fp8", f"{model} T4096 e4m3 row zipf", functools.partial(fp8_layer, t, model, 4096, "row", False, "zipf")
 
 
 def tiles(t):
-    for model, tokens in (("qwen3_30b", 4096), ("qwen3_30b", 16384), ("mixtral", 1024)):
-        for number in range(1, 9):
+    for model, tokens, numbers in (("qwen3_30b", 4096, MANY_ROWS), ("qwen3_30b", 16384, MANY_ROWS), ("mixtral", 1024, MANY_ROWS), ("deepseek_v3", 4096, (1, 2, 7, 11)), ("mixtral", 128, FEW_ROWS), ("qwen3_30b", 1024, FEW_ROWS), ("deepseek_v3", 1024, FEW_ROWS)):
+        for number in numbers:
             yield "moe_tiles", f"{model} T{tokens} tiles {number}", functools.partial(tiled_layer, t, model, tokens, number)
 
 
@@ -200,4 +308,4 @@ def backwards(t):
             yield "moe_backward", f"{model} T{tokens} bf16", functools.partial(backward, t, model, tokens)
 
 
-SUITES = [routers, layers, tiles, backwards]
+SUITES = [routers, routing_forms, layers, fp8_layers, tiles, backwards]

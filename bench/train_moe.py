@@ -1,18 +1,36 @@
 #!/usr/bin/env python3
-"""train_moe.py [--lib FILE] [--steps N] [--out FILE]: trains a small transformer whose layers are a DeepSeekMoE by Tegula, through
-torch.library, and the same one by PyTorch, eager and compiled; compares losses, tokens/s and peak memory.
+"""train_moe.py [--only PART].. [--lib FILE] [--steps N] [--seconds S] [--rows FILE]: trains a small transformer whose layers are a
+DeepSeekMoE by Tegula, through torch.library, and the same one by PyTorch, eager and compiled; compares losses, tokens/s and peak memory.
 
 8 layers of width 512: attention by PyTorch, then 64 experts of width 128, 6 a token, and 2 shared ones. Text is drawn from a fixed
-Markov chain over 512 words. All variants start from the same weights and see the same text; `noise` is eager's again with weights that
-differ by 0.1 %. Each variant runs in a process of its own, so that memory is its own. The last line says whether Tegula's loss is
-within noise of eager's, which the exit code tells, too; 77 without a GPU.
+Markov chain over 512 words. All parts start from the same weights and see the same text; `noise` is eager's again with weights that
+differ by 0.1 %. Each part runs in a process of its own, so that memory is its own, and ends S seconds after it began, however many
+steps it has made by then; it prints a line as it goes, and a JSON row at its end, which FILE gets, too. `tegula` begins with one layer
+beside PyTorch's, values and gradients. Without --only all parts run. `--only summary` compares the rows of FILE, as a run of all parts
+does at its end: the exit code is 0 if Tegula's loss is within noise of eager's, 1 if not, 2 if a part failed, 77 without PyTorch or a GPU.
+
+`--device cpu --tiny` runs every part on a few small layers by the interpreter, to see that it would run on a GPU.
 """
 import argparse
+import dataclasses
+import faulthandler
 import json
 import pathlib
 import subprocess
 import sys
 import time
+
+BEGIN = time.perf_counter()
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+EXPERTS, SHARED, CHOICES = 64, 2, 6  # bench/training_exports.cpp has the same
+PARTS = ("eager", "noise", "compile", "tegula")
+WARM_UP = 20  # steps that are not timed: compiling, choosing
+GRACE = 8  # seconds behind the limit after which a part that hangs prints its stack and ends
+
+
+def say(part, text):
+    print(f"[{time.perf_counter() - BEGIN:6.1f} s] {part}: {text}", flush=True)
+
 
 try:
     import torch
@@ -21,11 +39,19 @@ except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-LAYERS, WIDTH, HEADS, INNER, EXPERTS, SHARED, CHOICES = 8, 512, 8, 128, 64, 2, 6
-WORDS, LENGTH, BATCH = 512, 512, 16
-VARIANTS = ("eager", "noise", "compiled", "tegula")
-WARM_UP = 20  # steps that are not timed: compiling, choosing
+
+@dataclasses.dataclass
+class Sizes:
+    layers: int = 8
+    width: int = 512
+    heads: int = 8
+    inner: int = 128
+    words: int = 512
+    length: int = 256
+    batch: int = 16
+
+
+TINY = Sizes(layers=2, width=32, heads=2, inner=16, words=32, length=8, batch=2)
 
 
 def grouped_rows(rows, weights, ends):
@@ -57,7 +83,8 @@ def torch_experts(x, logits, up, down, product):
     p, ids = torch.topk(torch.softmax(logits, -1), CHOICES, -1)
     flat = ids.reshape(-1)
     order = torch.argsort(flat, stable=True)
-    ends = torch.cumsum(torch.bincount(flat, minlength=EXPERTS), 0).to(torch.int32)
+    counts = torch.zeros(EXPERTS, dtype=torch.int64, device=x.device).scatter_add(0, flat, torch.ones_like(flat))  # bincount waits for the device
+    ends = torch.cumsum(counts, 0).to(torch.int32)
     gate, value = product(x[order // CHOICES], up[:EXPERTS], ends).chunk(2, -1)
     rows = product(F.silu(gate) * value, down[:EXPERTS], ends)
     back = torch.empty_like(rows).index_copy(0, order, rows)
@@ -69,38 +96,39 @@ def torch_experts(x, logits, up, down, product):
 
 
 class Block(torch.nn.Module):
-    def __init__(self, experts):
+    def __init__(self, sizes, experts):
         super().__init__()
-        self.experts = experts
-        self.norms = torch.nn.ModuleList(torch.nn.RMSNorm(WIDTH) for _ in range(2))
-        self.qkv = torch.nn.Linear(WIDTH, 3 * WIDTH, bias=False)
-        self.out = torch.nn.Linear(WIDTH, WIDTH, bias=False)
-        self.router = torch.nn.Parameter(torch.randn(EXPERTS, WIDTH) * WIDTH ** -0.5)
-        self.up = torch.nn.Parameter(torch.randn(EXPERTS + SHARED, 2 * INNER, WIDTH) * WIDTH ** -0.5)
-        self.down = torch.nn.Parameter(torch.randn(EXPERTS + SHARED, WIDTH, INNER) * INNER ** -0.5)
+        width, inner = sizes.width, sizes.inner
+        self.experts, self.heads = experts, sizes.heads
+        self.norms = torch.nn.ModuleList(torch.nn.RMSNorm(width) for _ in range(2))
+        self.qkv = torch.nn.Linear(width, 3 * width, bias=False)
+        self.out = torch.nn.Linear(width, width, bias=False)
+        self.router = torch.nn.Parameter(torch.randn(EXPERTS, width) * width ** -0.5)
+        self.up = torch.nn.Parameter(torch.randn(EXPERTS + SHARED, 2 * inner, width) * width ** -0.5)
+        self.down = torch.nn.Parameter(torch.randn(EXPERTS + SHARED, width, inner) * inner ** -0.5)
 
     def forward(self, x):
-        b, n, _ = x.shape
-        q, k, v = self.qkv(self.norms[0](x)).reshape(b, n, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        b, n, width = x.shape
+        q, k, v = self.qkv(self.norms[0](x)).reshape(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, n, -1))
-        h = self.norms[1](x).reshape(b * n, WIDTH)
-        with torch.autocast("cuda", enabled=False):
+        h = self.norms[1](x).reshape(b * n, width)
+        with torch.autocast(x.device.type, enabled=False):
             logits = h.float() @ self.router.T
         y = self.experts(h.to(torch.bfloat16), logits, self.up.to(torch.bfloat16), self.down.to(torch.bfloat16))
         p = torch.softmax(logits, -1)  # Switch Transformer's loss of balance
         chosen = torch.zeros_like(p).scatter(1, torch.topk(p, CHOICES, -1).indices, 1.0)
         balance = EXPERTS * (chosen.mean(0) * p.mean(0)).sum() / CHOICES
-        return x + y.to(x.dtype).reshape(b, n, WIDTH), balance
+        return x + y.to(x.dtype).reshape(b, n, width), balance
 
 
 class Transformer(torch.nn.Module):
-    def __init__(self, experts):
+    def __init__(self, sizes, experts):
         super().__init__()
-        self.words = torch.nn.Embedding(WORDS, WIDTH)
-        self.places = torch.nn.Parameter(torch.randn(LENGTH, WIDTH) * 0.02)
-        self.blocks = torch.nn.ModuleList(Block(experts) for _ in range(LAYERS))
-        self.norm = torch.nn.RMSNorm(WIDTH)
-        self.head = torch.nn.Linear(WIDTH, WORDS, bias=False)
+        self.words = torch.nn.Embedding(sizes.words, sizes.width)
+        self.places = torch.nn.Parameter(torch.randn(sizes.length, sizes.width) * 0.02)
+        self.blocks = torch.nn.ModuleList(Block(sizes, experts) for _ in range(sizes.layers))
+        self.norm = torch.nn.RMSNorm(sizes.width)
+        self.head = torch.nn.Linear(sizes.width, sizes.words, bias=False)
 
     def forward(self, words, wanted):
         x, balance = self.words(words) + self.places, 0.0
@@ -108,121 +136,220 @@ class Transformer(torch.nn.Module):
             x, more = block(x)
             balance = balance + more
         loss = F.cross_entropy(self.head(self.norm(x)).float().flatten(0, 1), wanted.flatten())
-        return loss, loss + 0.01 * balance / LAYERS
+        return loss, loss + 0.01 * balance / len(self.blocks)
 
 
-class Text:
-    """A chain in which each word is followed by one of 4, whose odds are 8 : 4 : 2 : 1."""
-
-    def __init__(self, device):
-        self.random = torch.Generator(device).manual_seed(7)
-        self.device = device
-        self.next = torch.randint(WORDS, (WORDS, 4), generator=self.random, device=device)
-        self.odds = torch.tensor([8.0, 4.0, 2.0, 1.0], device=device)
-
-    def batch(self):
-        word = torch.randint(WORDS, (BATCH,), generator=self.random, device=self.device)
-        which = torch.multinomial(self.odds, BATCH * LENGTH, replacement=True, generator=self.random).reshape(LENGTH, BATCH)
-        words = [word]
-        for t in range(LENGTH):
-            words.append(self.next[words[-1], which[t]])
-        words = torch.stack(words, 1)
-        return words[:, :-1], words[:, 1:]
-
-
-def experts_of(variant, library, device):
-    if variant == "tegula":
-        sys.path.insert(0, str(ROOT / "python"))
-        import tegula
-        kept.append(tegula.load(library, namespace="bench"))
-        return lambda x, logits, up, down: torch.ops.bench.deepseek_moe(x, logits, up, down)[0]
-    product = best_rows(device)
-    return lambda x, logits, up, down: torch_experts(x, logits, up, down, product)
+def text_of(sizes, steps, device):
+    """Batches (words, those that follow) of a chain in which each word is followed by one of 4, whose odds are 8 : 4 : 2 : 1."""
+    random = torch.Generator(device).manual_seed(7)
+    follows = torch.randint(sizes.words, (sizes.words, 4), generator=random, device=device)
+    odds = torch.tensor([8.0, 4.0, 2.0, 1.0], device=device)
+    rows = steps * sizes.batch
+    words = [torch.randint(sizes.words, (rows,), generator=random, device=device)]
+    which = torch.multinomial(odds, rows * sizes.length, replacement=True, generator=random).reshape(sizes.length, rows)
+    for t in range(sizes.length):
+        words.append(follows[words[-1], which[t]])
+    words = torch.stack(words, 1).reshape(steps, sizes.batch, sizes.length + 1)
+    return [(batch[:, :-1].contiguous(), batch[:, 1:].contiguous()) for batch in words]
 
 
 kept = []  # libraries stay loaded
 
 
-def train(variant, library, steps):
-    device = torch.device("cuda:0")
-    free_before = torch.cuda.mem_get_info()[0]
+def tegula_experts(library):
+    """The exported layer as an operator with a gradient."""
+    if not pathlib.Path(library).exists():
+        sys.exit(f"there is no {library}: build the target tegula_bench and name it by --lib")
+    sys.path.insert(0, str(ROOT / "python"))
+    import tegula
+    kept.append(tegula.load(library, namespace="bench"))
+    for name in ("deepseek_moe", "deepseek_moe_backward"):
+        if not hasattr(torch.ops.bench, name):
+            sys.exit(f"{library} has no operator {name}; it exports {', '.join(kept[-1].names)}")
+    return lambda x, logits, up, down: torch.ops.bench.deepseek_moe(x, logits, up, down)[0]
+
+
+def check_layer(experts, sizes, device):
+    """One layer's values and gradients beside PyTorch's: a fault shows here rather than in a curve."""
+    torch.manual_seed(3)
+    tokens = sizes.batch * sizes.length  # so that training takes the same kernels
+    made = [torch.randn(tokens, sizes.width, device=device), torch.randn(tokens, EXPERTS, device=device),
+            torch.randn(EXPERTS + SHARED, 2 * sizes.inner, sizes.width, device=device) * sizes.width ** -0.5,
+            torch.randn(EXPERTS + SHARED, sizes.width, sizes.inner, device=device) * sizes.inner ** -0.5]
+    made = [t if i == 1 else t.to(torch.bfloat16) for i, t in enumerate(made)]
+    dy = torch.randn(tokens, sizes.width, device=device).to(torch.bfloat16)
+
+    def results(layer, dtype):
+        leaves = [t.detach().to(torch.float32 if i == 1 else dtype).requires_grad_() for i, t in enumerate(made)]
+        y = layer(*leaves)
+        say("tegula", f"layer in {dtype}: forward done")
+        gradients = torch.autograd.grad(y, leaves, dy.to(y.dtype))
+        return [t.float() for t in (y, *gradients)]
+
+    got = results(experts, torch.bfloat16)
+    want = results(lambda *t: torch_experts(*t, looped_rows), torch.float32)
+    for name, a, b in zip(("y", "dx", "dlogits", "dup", "ddown"), got, want):
+        error = ((a - b).norm() / b.norm()).item()
+        say("tegula", f"layer: {name} of {tuple(a.shape)} is off by {error:.1e} of its norm")
+        if not error < 0.03:
+            sys.exit(f"{name} of one layer is wrong: {error}")
+
+
+def experts_of(part, library, sizes, device):
+    if part == "tegula":
+        experts = tegula_experts(library)
+        check_layer(experts, sizes, device)
+        return experts
+    product = best_rows(device)
+    say(part, f"experts by {product.__name__}")
+    return lambda x, logits, up, down: torch_experts(x, logits, up, down, product)
+
+
+def used_mib(device):
+    free, total = torch.cuda.mem_get_info() if device.type == "cuda" else (0, 0)
+    return (total - free) / 2 ** 20
+
+
+def train(part, args, sizes):
+    device = torch.device(args.device)
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    used_before = used_mib(device)
+    experts = experts_of(part, args.lib, sizes, device)
     torch.manual_seed(0)
-    model = Transformer(experts_of(variant, library, device)).to(device)
-    if variant == "noise":
+    model = Transformer(sizes, experts).to(device)
+    if part == "noise":
         with torch.no_grad():
             for p in model.parameters():
                 p.mul_(1 + 1e-3 * torch.randn_like(p))
-    run = torch.compile(model) if variant == "compiled" else model
+    if part == "compile":
+        for block in model.blocks:  # whose code is compiled once for all of them
+            block.compile()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), fused=True)
-    text, losses, begin = Text(device), [], 0.0
-    batches = [text.batch() for _ in range(steps)]
+    batches, losses = text_of(sizes, args.steps, device), []
+    wait()
+    say(part, f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f} M parameters, {len(batches)} batches of {sizes.batch * sizes.length} words")
+    warm_up, timed_from = min(WARM_UP, args.steps // 2), None
     for step, (words, wanted) in enumerate(batches):
-        if step == WARM_UP:
-            torch.cuda.synchronize()
-            begin = time.perf_counter()
-        with torch.autocast("cuda", torch.bfloat16):
-            loss, total = run(words, wanted)
+        if step == warm_up:
+            wait()
+            timed_from = time.perf_counter()
+        with torch.autocast(device.type, torch.bfloat16):
+            loss, total = model(words, wanted)
         optimizer.zero_grad(set_to_none=True)
         total.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         losses.append(loss.detach())
-    torch.cuda.synchronize()
-    seconds = time.perf_counter() - begin
+        if step in (0, 1, warm_up) or step % 20 == 0:
+            say(part, f"step {step} loss {loss.item():.4f}")
+        if time.perf_counter() - BEGIN > args.seconds:
+            say(part, f"the limit of {args.seconds} s ends it after step {step}")
+            break
+    wait()
+    end, timed = time.perf_counter(), len(losses) - warm_up
     losses = torch.stack(losses).tolist()
-    return {"variant": variant, "losses": [round(x, 5) for x in losses], "last": sum(losses[-20:]) / len(losses[-20:]),
-            "tokens_per_s": BATCH * LENGTH * (steps - WARM_UP) / seconds, "peak_allocated_mib": torch.cuda.max_memory_allocated() / 2 ** 20,
-            "used_mib": (free_before - torch.cuda.mem_get_info()[0]) / 2 ** 20, "device": torch.cuda.get_device_name(), "torch": torch.__version__}
+    is_cuda = device.type == "cuda"
+    return {"suite": "train_moe", "part": part, "steps": len(losses), "losses": [round(x, 5) for x in losses],
+            "last": sum(losses[-20:]) / len(losses[-20:]), "sizes": dataclasses.asdict(sizes),
+            "tokens_per_s": sizes.batch * sizes.length * timed / (end - timed_from) if timed_from and timed > 0 else None,
+            "peak_allocated_mib": torch.cuda.max_memory_allocated() / 2 ** 20 if is_cuda else None,
+            "used_mib": used_mib(device) - used_before, "device": torch.cuda.get_device_name() if is_cuda else "cpu",
+            "torch": torch.__version__, "seconds": round(end - BEGIN, 1)}
 
 
 def compare(rows):
-    """Distances of the curves, each the mean of |difference| over the second half."""
+    """Distances of the curves, each the mean of |difference| over the second half of the steps that all have."""
+    missing = [part for part in ("eager", "noise", "tegula") if part not in rows]
+    if missing:
+        sys.exit(f"no row of {', '.join(missing)}")
+    steps = min(len(row["losses"]) for row in rows.values())
     eager = rows["eager"]["losses"]
 
     def distance(name):
-        half = len(eager) // 2
-        return sum(abs(a - b) for a, b in zip(eager[half:], rows[name]["losses"][half:])) / (len(eager) - half)
+        half = steps // 2
+        return sum(abs(a - b) for a, b in zip(eager[half:steps], rows[name]["losses"][half:steps])) / (steps - half)
+
+    def over(name):
+        ours, theirs = rows["tegula"]["tokens_per_s"], rows.get(name, {}).get("tokens_per_s")
+        return ours / theirs if ours and theirs else None
 
     ours, noise = distance("tegula"), distance("noise")
-    return {"distance": ours, "noise": noise, "is_within_noise": ours <= 2 * noise + 0.005,
-            "speed_over_eager": rows["tegula"]["tokens_per_s"] / rows["eager"]["tokens_per_s"],
-            "speed_over_compiled": rows["tegula"]["tokens_per_s"] / rows["compiled"]["tokens_per_s"] if "compiled" in rows else None}
+    return {"suite": "train_moe", "part": "summary", "steps": steps, "distance": ours, "noise": noise,
+            "is_within_noise": ours <= 2 * noise + 0.005, "speed_over_eager": over("eager"), "speed_over_compile": over("compile"),
+            "peak_allocated_mib": {part: row["peak_allocated_mib"] for part, row in rows.items()},
+            "used_mib": {part: row["used_mib"] for part, row in rows.items()}}
+
+
+def rows_of(path):
+    """The last row of each part."""
+    rows = {}
+    for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if row.get("suite") == "train_moe" and row["part"] in PARTS:
+            rows[row["part"]] = row
+    return rows
+
+
+def emit(row, path):
+    print(json.dumps(row), flush=True)
+    if path:
+        with open(path, "a", encoding="utf-8") as out:
+            out.write(json.dumps(row) + "\n")
+    return row
+
+
+def run_part(part, args):
+    """A part in this process."""
+    faulthandler.dump_traceback_later(max(1, args.seconds + GRACE - (time.perf_counter() - BEGIN)), exit=True)
+    say(part, f"torch {torch.__version__}")
+    emit(train(part, args, TINY if args.tiny else Sizes()), args.rows)
+
+
+def run_apart(part, args):
+    """A part in a process of its own, whose lines pass through; its row, or None."""
+    command = [sys.executable, "-u", __file__, "--only", part, "--lib", args.lib, "--steps", str(args.steps), "--seconds", str(args.seconds),
+               "--device", args.device, *(["--tiny"] if args.tiny else []), *(["--rows", args.rows] if args.rows else [])]
+    row = None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            if line.startswith("{"):
+                row = json.loads(line)
+    if process.returncode != 0:
+        say(part, f"exit code {process.returncode}")
+        return None
+    return row
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=(*PARTS, "summary"))
+    parser.add_argument("--lib", default=str(ROOT / ".gpu/lib/libtegula_bench.so"))
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=50, help="limit of each part, imports and compilation among them")
+    parser.add_argument("--rows", help="file that rows are appended to")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--tiny", action="store_true")
+    return parser.parse_args()
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lib", default=str(ROOT / ".gpu/lib/libtegula_bench.so"))
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--out", help="file that the rows are appended to")
-    parser.add_argument("--variant", choices=VARIANTS, help="runs one of them in this process")
-    args = parser.parse_args()
-    if args.steps <= WARM_UP:
-        parser.error(f"more than {WARM_UP} steps are needed: those are not timed")
-    if not torch.cuda.is_available():
+    args = arguments()
+    if args.only == ["summary"]:
+        return 0 if emit(compare(rows_of(args.rows)), args.rows)["is_within_noise"] else 1
+    if args.device != "cpu" and not torch.cuda.is_available():
         print("skipped: no GPU")
         return 77
-    if args.variant:
-        print(json.dumps(train(args.variant, args.lib, args.steps)))
+    parts = args.only or PARTS
+    if len(parts) == 1:
+        run_part(parts[0], args)
         return 0
-    rows = {}
-    for variant in VARIANTS:
-        command = [sys.executable, __file__, "--lib", args.lib, "--steps", str(args.steps), "--variant", variant]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-        if done.returncode != 0:
-            print(f"{variant}: exit code {done.returncode}")
-            if variant in ("eager", "noise", "tegula"):
-                return 2
-            continue
-        rows[variant] = row = json.loads(done.stdout.splitlines()[-1])
-        print(f"{variant:9} loss {row['losses'][0]:.3f} -> {row['last']:.4f}  {row['tokens_per_s']:10.0f} tokens/s  "
-              f"{row['peak_allocated_mib']:8.0f} MiB by torch, {row['used_mib']:8.0f} MiB in all", flush=True)
-    summary = compare(rows)
-    print(json.dumps(summary))
-    if args.out:
-        with open(args.out, "a", encoding="utf-8") as out:
-            for row in (*rows.values(), {"variant": "summary", **summary}):
-                out.write(json.dumps({"suite": "train_moe", **row}) + "\n")
-    return 0 if summary["is_within_noise"] else 1
+    rows = {part: row for part in parts if part != "summary" and (row := run_apart(part, args))}
+    if len(rows) < sum(part != "summary" for part in parts):
+        return 2
+    if args.only and "summary" not in parts:
+        return 0
+    return 0 if emit(compare(rows), args.rows)["is_within_noise"] else 1
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 #include "examples/triton/block_scaled_matmul.h"
 #include "examples/triton/dropout.h"
 #include "examples/triton/extern_function.h"
+#include "examples/triton/grouped_gemm.h"
 #include "examples/triton/layer_norm.h"
 #include "examples/triton/matmul.h"
 #include "examples/triton/persistent_matmul.h"
@@ -53,6 +54,11 @@ void add_triton_cases(std::vector<Case>& list) {
   list.push_back({"triton_07_extern_function", [](const Stream& s, Tensors t, double) {
                     static const auto arc_sine = tutorials::arc_sine();
                     arc_sine(s, t[0], t[1]);
+                  }});
+  // Addresses, shapes (m, n / 8, k / 8); the number of programs.
+  list.push_back({"triton_08_grouped_gemm", [](const Stream& s, Tensors t, double programs) {
+                    static const auto gemm = tutorials::grouped_gemm();
+                    gemm(s, t[0], t[1], static_cast<int>(programs));
                   }});
   list.push_back({"triton_09_persistent_matmul", [](const Stream& s, Tensors t, double) {
                     static const auto matmul = tutorials::persistent_matmul();

@@ -193,6 +193,43 @@ def extern_function(x, y):
     _extern_function[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)
 
 
+# 08 grouped GEMM over pointers
+@triton.autotune([triton.Config({"BM": bm, "BN": bn, "BK": bk, "PROGRAMS": programs}, num_warps=w, num_stages=stages)
+                  for bm, bn, bk, w, stages in ((128, 128, 32, 8, 3), (128, 128, 64, 8, 3), (64, 128, 32, 4, 4))
+                  for programs in (132, 264)],
+                 key=["group_size"])
+@triton.jit
+def _grouped_gemm(addresses, shapes, group_size, PROGRAMS: tl.constexpr,
+                  BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    tile, first = tl.program_id(0), 0
+    for g in range(group_size):
+        m, n, k = tl.load(shapes + 3 * g), tl.load(shapes + 3 * g + 1), tl.load(shapes + 3 * g + 2)
+        columns = tl.cdiv(n, BN)
+        end = first + tl.cdiv(m, BM) * columns
+        while (tile >= first) & (tile < end):
+            a_ptr = tl.load(addresses + 3 * g).to(tl.pointer_type(tl.float16))
+            b_ptr = tl.load(addresses + 3 * g + 1).to(tl.pointer_type(tl.float16))
+            c_ptr = tl.load(addresses + 3 * g + 2).to(tl.pointer_type(tl.float16))
+            own = tile - first
+            rm, rn = own // columns * BM + tl.arange(0, BM), own % columns * BN + tl.arange(0, BN)
+            rk = tl.arange(0, BK)
+            a, b = a_ptr + rm[:, None] * k + rk[None, :], b_ptr + rk[:, None] * n + rn[None, :]
+            acc = tl.zeros((BM, BN), tl.float32)
+            for _ in range(0, tl.cdiv(k, BK)):  # as in the tutorial: extents are whole tiles
+                tl.multiple_of(a, [16, 16])
+                tl.multiple_of(b, [16, 16])
+                acc += tl.dot(tl.load(a), tl.load(b))
+                a += BK
+                b += BK * n
+            tl.store(c_ptr + rm[:, None] * n + rn[None, :], acc.to(tl.float16))
+            tile += PROGRAMS
+        first = end
+
+
+def grouped_gemm(addresses, shapes):
+    _grouped_gemm[lambda at: (at["PROGRAMS"],)](addresses, shapes, shapes.shape[0])
+
+
 # 09 persistent matrix multiplication
 @triton.jit
 def _persistent_matmul(a_desc, b_desc, c_desc, M, N, K, PROGRAMS: tl.constexpr,

@@ -62,6 +62,20 @@ def matmul(t, case, n, is_b_transposed, theirs, want):
     return pair(t, case, [a, b, c], lambda: theirs(a, b, other), [(c, other, product)], {"flops": 2 * n ** 3})
 
 
+def grouped_gemm(t, sizes):
+    """Of squares, as the tutorial has them."""
+    a, b = ([normal(n, n, dtype=F16) for n in sizes] for _ in range(2))
+    c, other = ([torch.empty_like(x) for x in a] for _ in range(2))
+    table = lambda results: torch.tensor([[x.data_ptr() for x in row] for row in zip(a, b, results)], device=DEVICE)
+    shapes = torch.tensor([[n, n, n] for n in sizes], device=DEVICE, dtype=torch.int32)
+    eighths = torch.tensor([[n, n // 8, n // 8] for n in sizes], device=DEVICE, dtype=torch.int32)
+    addresses = table(other)
+    results = [(c[i], other[i], lambda i=i: a[i].float() @ b[i].float()) for i in (0, -1)]
+    programs = torch.cuda.get_device_properties(DEVICE).multi_processor_count
+    return pair(t, "triton_08_grouped_gemm", [table(c), eighths], lambda: peer.grouped_gemm(addresses, shapes), results,
+                {"flops": sum(2 * n ** 3 for n in sizes)}, programs)
+
+
 def layer_norm(t, rows, n, eps=1e-5):
     x, w, b = normal(rows, n, dtype=F16), normal(n, dtype=F16), normal(n, dtype=F16)
     outs = [[torch.empty_like(x), torch.empty(rows, device=DEVICE), torch.empty(rows, device=DEVICE)] for _ in range(2)]
@@ -72,9 +86,10 @@ def layer_norm(t, rows, n, eps=1e-5):
 def layer_norm_backward(t, rows, n, eps=1e-5):
     x, w, b, dy = normal(rows, n, dtype=F16), normal(n, dtype=F16), normal(n, dtype=F16), normal(rows, n, dtype=F16)
     mean, rstd = x.float().mean(-1), torch.rsqrt(x.float().var(-1, correction=0) + eps)
-    programs = 2 * torch.cuda.get_device_properties(DEVICE).multi_processor_count
-    made = lambda: [torch.empty_like(x), *(torch.empty(programs, n, device=DEVICE) for _ in range(2)), torch.empty_like(w), torch.empty_like(w)]
-    ours, theirs = made(), made()
+    # Programs of each SM: Triton's have eight warps, ours one for every 1,024 columns.
+    sms = torch.cuda.get_device_properties(DEVICE).multi_processor_count
+    made = lambda of_sm: [torch.empty_like(x), *(torch.empty(of_sm * sms, n, device=DEVICE) for _ in range(2)), torch.empty_like(w), torch.empty_like(w)]
+    ours, theirs = made(max(2, 8192 // n)), made(2)
     want = functools.cache(lambda: gradients(lambda a, c, d: F.layer_norm(a, (n,), c, d, eps), (x, w, b), dy))
     given = [dy, x, w, mean, rstd]
     results = [(ours[0], theirs[0], lambda: want()[0]), (ours[3], theirs[3], lambda: want()[1]), (ours[4], theirs[4], lambda: want()[2])]
@@ -119,6 +134,8 @@ def tutorials(t):
         for is_causal in (False, True):
             yield "triton_06_attention", f"{'causal' if is_causal else 'full'}, 4096 x {dim} f16", functools.partial(attention, t, 4096, dim, is_causal)
     yield "triton_07_extern_function", "2^26 f32", functools.partial(elementwise, t, "triton_07_extern_function", n, 1, peer.extern_function, torch.asin)
+    for sizes in ((1024, 512, 256, 128), (4096,) * 4):
+        yield "triton_08_grouped_gemm", f"{', '.join(map(str, sizes))} f16", functools.partial(grouped_gemm, t, sizes)
     for size in (4096, 8192):
         yield "triton_09_persistent_matmul", f"{size}^3 f16", functools.partial(matmul, t, "triton_09_persistent_matmul", size, True, peer.persistent_matmul, lambda x: x)
     for size in (4096, 8192):

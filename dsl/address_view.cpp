@@ -2,10 +2,13 @@
 #include "tegula/address_view.h"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 
 #include "dsl/elementwise.h"
 #include "dsl/memory_attrs.h"
 #include "dsl/view_access.h"
+#include "ir/analysis/index_facts.h"
 #include "tegula/math.h"
 #include "tegula/memory.h"
 #include "tegula/tile_ops.h"
@@ -62,6 +65,47 @@ Tile indices_of(Tracer& t, const Subscript& s, int along, int rank) {
   return all;
 }
 
+/// Elements of a piece of `bytes`, which must be a power of two from their size to 16.
+std::int64_t elements_of_piece(DType pointee, int bytes, Loc at) {
+  const auto size = static_cast<int>(size_bytes(pointee));
+  if (bytes == 0) return 1;
+  if (bytes < size || bytes > 16 || !std::has_single_bit(static_cast<unsigned>(bytes)))
+    fail(ErrorId::address_alignment, at, {}, "view", bytes, name(pointee));
+  return bytes / size;
+}
+
+/// The largest part of `elements` that divides an integer.
+std::int64_t common_divisor(Tracer& t, std::int64_t elements, const Arg& x) {
+  return std::gcd(elements, ir::divisor_of(t.kernel, dsl::operand(t, x)));
+}
+
+ElementRun run_of(Tracer& t, const AddressedTensor& tensor, std::span<const Subscript> subscripts,
+                  const PartShape& p, Loc at) {
+  const DType pointee = t.type(tensor.pointer).dtype();
+  const std::int64_t piece = elements_of_piece(pointee, tensor.alignment, at);
+  ElementRun run;
+  for (std::size_t d = 0; d < subscripts.size() && piece > 1; ++d) {
+    const auto stride = ir::constant_value(t.kernel, dsl::operand(t, tensor.strides[d]));
+    const Subscript& s = subscripts[d];
+    if (stride != 1 || p.along[d] < 0 || is_index_tile(t, s)) continue;
+    run.axis = p.along[d];
+    run.elements = common_divisor(t, std::gcd(piece, s.block()), s.first());
+    run.is_whole = common_divisor(t, run.elements, tensor.extents[d]) == run.elements &&
+                   (!s.end().present() || common_divisor(t, run.elements, s.end()) == run.elements);
+  }
+  return run;
+}
+
+/// What an access through the part's pointers may rely on.
+ir::AttrList attrs_of_run(const ElementRun& run, DType pointee) {
+  ir::AttrList attrs;
+  if (run.elements <= 1) return attrs;
+  attrs.set(AttrName::align, run.elements * static_cast<std::int64_t>(size_bytes(pointee)));
+  attrs.set(AttrName::axis, std::int64_t{run.axis});
+  if (run.is_whole) attrs.set(AttrName::width, run.elements);
+  return attrs;
+}
+
 }  // namespace
 
 Tile AddressedTensor::dim(int axis, Loc at) const {
@@ -86,13 +130,18 @@ AddressedPart AddressedTensor::part(std::span<const Subscript> subscripts, Loc a
     offset = d == 0 ? step : offset + step;
     inside = d == 0 ? within : inside & within;
   }
-  return {Arg(pointer + offset).at(at), Arg(inside).at(at), p.shape, at};
+  return {Arg(pointer + offset).at(at), Arg(inside).at(at), p.shape,
+          run_of(t, *this, subscripts, p, at), at};
 }
 
 Tile AddressedTensor::read(const AddressedPart& part, std::span<const Subscript> subscripts) const {
   Tracer& t = Tracer::at(part.loc, "a view");
   const Tracer::Pin pin(t, part.loc);
-  Tile all = load(part.pointers, part.inside, 0);
+  const DType pointee = t.type(part.pointers).dtype();
+  const std::array operands{t.value(part.pointers), dsl::truth(t, part.inside),
+                            dsl::operand(t, Arg(0).at(part.loc), pointee)};
+  const ir::OpId op = t.build.create(Opcode::Load, operands, attrs_of_run(part.run, pointee));
+  Tile all = t.tile(t.kernel[op].results[0]);
   const PartShape p(t, subscripts);
   for (std::size_t d = 0; d < subscripts.size(); ++d) {
     const Subscript& s = subscripts[d];
@@ -111,7 +160,11 @@ void store_part(const AddressedPart& part, const Arg& value) {
   const DType pointee = t.type(part.pointers).dtype();
   const ir::Type target =
       part.shape.empty() ? ir::Type::scalar(pointee) : ir::Type::tile({pointee, false}, part.shape);
-  store(part.pointers, t.tile(dsl::stored_value(t, value, target, part.loc)), part.inside);
+  ElementRun run = part.run;
+  run.is_whole = false;  // elements of the value may be absent
+  const std::array operands{t.value(part.pointers), dsl::stored_value(t, value, target, part.loc),
+                            dsl::truth(t, part.inside)};
+  t.build.create(Opcode::Store, operands, std::span<const ir::Type>(), attrs_of_run(run, pointee));
 }
 
 }  // namespace detail

@@ -1,8 +1,12 @@
-// Programs that run as one cluster: which one this is, what it takes, and the sum of what all have.
+// Programs that run as one cluster: which one this is, what it takes, and folds of what all have.
 #include <algorithm>
 
 #include "dsl/elementwise.h"
+#include "ir/layout/dims.h"
+#include "ir/reduce_kind.h"
+#include "tegula/cluster_folds.h"
 #include "tegula/control.h"
+#include "tegula/math.h"
 #include "tegula/tile_ops.h"
 
 namespace tegula {
@@ -19,6 +23,13 @@ std::int64_t part_of(std::string_view what, std::int64_t extent, int parts, Loc 
   if (parts > 1 && (extent % parts != 0 || extent == parts))
     fail(ErrorId::cluster_parts, at, {}, what, extent, parts);
   return extent / parts;
+}
+
+/// All programs of the cluster come by once.
+void require_body(const Tracer& t, std::string_view what, Loc at) {
+  for (const ScopeKind kind :
+       {ScopeKind::Loop, ScopeKind::While, ScopeKind::Branch, ScopeKind::Fold})
+    if (t.in_scope(kind)) fail(ErrorId::cluster_in_loop, at, {}, what, dsl::name(kind));
 }
 
 ir::Value rank_of(Tracer& t) {
@@ -54,15 +65,107 @@ Tile cluster_reduce_scatter(const Arg& x, Axis axis) {
   if (size_bits(type.dtype()) < 32)
     fail(ErrorId::narrow_sum, at, {t.origin(v, "the tile")}, name(type.dtype()));
   const int a = dsl::checked_axis("cluster_reduce_scatter", type, axis.value(), at);
-  for (const ScopeKind kind :
-       {ScopeKind::Loop, ScopeKind::While, ScopeKind::Branch, ScopeKind::Fold})
-    if (t.in_scope(kind)) fail(ErrorId::cluster_in_loop, at, {}, dsl::name(kind));
+  require_body(t, "cluster_reduce_scatter", at);
   ir::Ints shape(type.shape().begin(), type.shape().end());
   std::int64_t& extent = shape[static_cast<std::size_t>(a)];
   extent = part_of("cluster_reduce_scatter", extent, parts, at);
   if (parts == 1) return t.tile(v);
   return t.tile(t.build.op(Opcode::ClusterReduceScatter, {v}, ir::Type::tile(type.elem(), shape),
                            {{AttrName::axis, a}}));
+}
+
+namespace {
+
+/// The operand as a tile, and the shape that it has with the programs in front.
+struct Given {
+  ir::Value tile;
+  ir::Ints shape;
+};
+
+Given given(Tracer& t, std::string_view what, ir::Value v, int programs, Loc at) {
+  ir::Type type = t.kernel.type(v);
+  if (type.is_pointer() || (type.is_tile() && type.rank() == ir::kMaxRank))
+    fail(ErrorId::gathered_type, at, {t.origin(v, "the tile")}, what, type.str());
+  Given out{v, {programs}};
+  if (!type.is_tile()) {
+    out.tile = t.build.op(Opcode::Splat, {v}, ir::Type::tile(type.elem(), ir::Ints{1}));
+    return out;
+  }
+  out.shape.insert(out.shape.end(), type.shape().begin(), type.shape().end());
+  return out;
+}
+
+std::vector<Tile> record_gather(std::string_view what, std::span<const ir::Value> values, Loc at) {
+  Tracer& t = Tracer::at(at, what);
+  const int ctas = programs(t, what, at);
+  require_body(t, what, at);
+  std::vector<Given> all;
+  for (const ir::Value v : values) all.push_back(given(t, what, v, ctas, at));
+  std::vector<ir::Value> gathered;
+  for (const Given& g : all) gathered.push_back(g.tile);
+  std::vector<ir::Type> types;
+  for (const Given& g : all) {
+    const ir::Type type = t.kernel.type(g.tile);
+    ir::Ints shape{ctas};
+    shape.insert(shape.end(), type.shape().begin(), type.shape().end());
+    types.push_back(ir::Type::tile(type.elem(), shape));
+  }
+  if (ctas > 1) {
+    const ir::OpId op =
+        t.build.create(Opcode::ClusterGather, gathered, std::span<const ir::Type>(types));
+    gathered.assign(t.kernel[op].results.begin(), t.kernel[op].results.end());
+  }
+  std::vector<Tile> out;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    ir::Value& v = gathered[i];
+    const ir::Type wanted = ir::Type::tile(t.kernel.type(v).elem(), all[i].shape);
+    if (t.kernel.type(v) != wanted) v = t.build.op(Opcode::Reshape, {v}, wanted);
+    out.push_back(t.tile(v));
+  }
+  return out;
+}
+
+/// What all programs have, where absent elements are the identity of the fold.
+Tile gathered_for(std::string_view what, const char* kind, const Arg& x) {
+  Tracer& t = Tracer::at(x.loc(), what);
+  ir::Value v = dsl::operand(t, x);
+  if (!t.kernel.type(v).is_pointer()) {
+    v = dsl::convert(t, v, dsl::order_type(t.kernel.type(v).dtype()));
+    const ir::Type type = t.kernel.type(v);
+    v = t.build.op(Opcode::FillAbsent, {v, ir::reduce_kind(kind).identity(t.build, type.dtype())},
+                   type);
+  }
+  return record_gather(what, std::span(&v, 1), x.loc()).front();
+}
+
+/// Extremes of floats of 8 bits are found in f16.
+Tile extreme(std::string_view what, const char* kind, const Arg& x) {
+  const Tile all = gathered_for(what, kind, x);
+  const Tile best = std::string_view(kind) == "max" ? max(all, axis(0)) : min(all, axis(0));
+  Tracer& t = Tracer::at(x.loc(), what);
+  const DType d = t.kernel.type(dsl::operand(t, x)).dtype();
+  return dsl::is_f8(d) ? t.tile(dsl::from_order_type(t, t.value(best), d)) : best;
+}
+
+}  // namespace
+
+Tile cluster_gather(const Arg& x) {
+  const ir::Value v = dsl::operand(Tracer::at(x.loc(), "cluster_gather"), x);
+  return record_gather("cluster_gather", std::span(&v, 1), x.loc()).front();
+}
+Tile cluster_sum(const Arg& x) {
+  Tracer& t = Tracer::at(x.loc(), "cluster_sum");
+  dsl::require_arithmetic("cluster_sum", t.kernel.type(dsl::operand(t, x)).dtype(), x.loc());
+  return sum(gathered_for("cluster_sum", "sum", x), axis(0));
+}
+Tile cluster_max(const Arg& x) { return extreme("cluster_max", "max", x); }
+Tile cluster_min(const Arg& x) { return extreme("cluster_min", "min", x); }
+
+std::vector<Tile> detail::cluster_gather(std::span<const Tile> tiles, Loc at) {
+  Tracer& t = Tracer::at(at, "cluster_reduce");
+  std::vector<ir::Value> values;
+  for (const Tile& tile : tiles) values.push_back(t.value(tile));
+  return record_gather("cluster_reduce", values, at);
 }
 
 }  // namespace tegula

@@ -149,6 +149,31 @@ Tile record(std::string_view what, Opcode op, std::initializer_list<Arg> args,
   return t.tile(t.build.op(op, std::span<const ir::Value>(used), attrs));
 }
 
+DType order_type(DType d) { return is_f8(d) ? DType::f16 : d; }
+
+/// A number of e5m2 is the upper byte of the same one of f16: a conversion would saturate
+/// infinities.
+ir::Value from_order_type(Tracer& t, ir::Value v, DType d) {
+  if (d != DType::f8e5m2) return convert(t, v, d);
+  v = convert(t, v, DType::f16);
+  const auto as = [&](DType bits) { return t.kernel.type(v).with_dtype(bits); };
+  v = t.build.op(Opcode::Bitcast, {v}, as(DType::u16));
+  v = t.build.op(Opcode::Shr, {v, t.build.constant(ir::Type::scalar(DType::u16), std::int64_t{8})});
+  v = t.build.cast(v, DType::u8);
+  return t.build.op(Opcode::Bitcast, {v}, as(d));
+}
+
+Tile record_extreme(std::string_view what, Opcode op, const Arg& a, const Arg& b,
+                    ir::AttrInits attrs) {
+  Tracer& t = Tracer::at(a.loc(), what);
+  const std::array args{a, b};
+  const DType d = promote_types(t, what, args), in = order_type(d);
+  std::array values{operand(t, a, in), operand(t, b, in)};
+  broadcast_shapes(t, what, values, a.loc());
+  const ir::Value v = t.build.op(op, std::span<const ir::Value>(values), attrs);
+  return t.tile(in == d ? v : from_order_type(t, v, d));
+}
+
 int checked_axis(std::string_view what, ir::Type type, int axis, Loc loc) {
   const int rank = static_cast<int>(type.rank());
   if (!type.is_tile()) fail(ErrorId::not_a_tile, loc, {}, what);
@@ -164,7 +189,7 @@ void require_floats(std::string_view what, DType d, Loc loc) {
   require_arithmetic(what, d, loc);
 }
 void require_arithmetic(std::string_view what, DType d, Loc loc) {
-  if (is_float(d) && size_bits(d) == 8) fail(ErrorId::storage_only, loc, {}, what, name(d));
+  if (is_f8(d)) fail(ErrorId::storage_only, loc, {}, what, name(d));
 }
 
 }  // namespace tegula::dsl

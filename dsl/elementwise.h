@@ -29,6 +29,15 @@ void broadcast_shapes(Tracer& t, std::string_view what, std::span<ir::Value> val
 ir::Value broadcast_to(Tracer& t, ir::Value v, const ir::Ints& shape);
 bool can_broadcast(std::span<const std::int64_t> from, std::span<const std::int64_t> to);
 
+/// The type in which numbers are compared: f16 for floats of 8 bits, which has all of their values.
+DType order_type(DType d);
+/// A number of order_type(d), or a wider one, that is one of `d`, infinities too.
+ir::Value from_order_type(Tracer& t, ir::Value v, DType d);
+inline bool is_f8(DType d) { return is_float(d) && size_bits(d) == 8; }
+/// The smaller or larger of two numbers, in their type.
+Tile record_extreme(std::string_view what, Opcode op, const Arg& a, const Arg& b,
+                    ir::AttrInits attrs = {});
+
 /// Records an op on operands that met.
 Tile record(std::string_view what, Opcode op, std::initializer_list<Arg> args,
             ir::AttrInits attrs = {});

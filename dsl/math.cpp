@@ -43,13 +43,6 @@ Tile unary_integer(std::string_view what, Opcode op, const Arg& x) {
   return t.tile(t.build.op(op, {dsl::operand(t, x, d)}));
 }
 
-Tile binary_number(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
-  Tracer& t = Tracer::at(a.loc(), what);
-  const Arg args[] = {a, b};
-  dsl::require_arithmetic(what, dsl::promote_types(t, what, args), a.loc());
-  return dsl::record(what, op, {a, b});
-}
-
 }  // namespace
 
 Tile cast(const Arg& x, DType to) {
@@ -87,8 +80,8 @@ Tile where(const Arg& condition, const Arg& a, const Arg& b) {
   return t.tile(t.build.op(Opcode::Select, std::span<const ir::Value>(values)));
 }
 
-Tile min(const Arg& a, const Arg& b) { return binary_number("min", Opcode::Min, a, b); }
-Tile max(const Arg& a, const Arg& b) { return binary_number("max", Opcode::Max, a, b); }
+Tile min(const Arg& a, const Arg& b) { return dsl::record_extreme("min", Opcode::Min, a, b); }
+Tile max(const Arg& a, const Arg& b) { return dsl::record_extreme("max", Opcode::Max, a, b); }
 Tile clamp(const Arg& x, const Arg& low, const Arg& high) {
   const Tracer::Pin pin(Tracer::at(x.loc(), "clamp"), x.loc());
   return min(max(x, low), high);

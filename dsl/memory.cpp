@@ -237,11 +237,11 @@ Tile ptx(std::string_view text, std::string_view constraints, DType result, cons
                            {{AttrName::text, text}, {AttrName::constraints, constraints}}));
 }
 
-Tile detail::ptx_with_model(std::string_view text, std::string_view constraints, DType result,
+Tile detail::ptx_with_model(const PlacedText& text, std::string_view constraints, DType result,
                             std::span<const Arg> args,
                             const std::function<Tile(std::span<const Tile>)>& model) {
-  Tracer& t = Tracer::at(args.front().loc(), "ptx");
-  const Loc at = args.front().loc();
+  const Loc at = text.loc;
+  Tracer& t = Tracer::at(at, "ptx");
   std::vector<ir::Value> operands;
   for (const Arg& x : args) operands.push_back(dsl::operand(t, x));
   dsl::broadcast_shapes(t, "ptx", operands, at);
@@ -257,9 +257,10 @@ Tile detail::ptx_with_model(std::string_view text, std::string_view constraints,
   const auto count = static_cast<std::int64_t>(operands.size());
   operands.push_back(given);
   dsl::broadcast_shapes(t, "ptx", operands, at);
-  return t.tile(t.build.op(
-      Opcode::AsmElementwise, operands, type,
-      {{AttrName::text, text}, {AttrName::constraints, constraints}, {AttrName::count, count}}));
+  return t.tile(t.build.op(Opcode::AsmElementwise, operands, type,
+                           {{AttrName::text, text.text},
+                            {AttrName::constraints, constraints},
+                            {AttrName::count, count}}));
 }
 
 void barrier(std::source_location at) {

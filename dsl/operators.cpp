@@ -68,7 +68,8 @@ Tile compare(std::string_view what, std::string_view predicate, const Arg& a, co
   const Arg args[] = {a, b};
   if (predicate != "eq" && predicate != "ne")
     for (const Arg& x : args) refuse_comparison(t, what, x);
-  return binary(what, Opcode::Cmp, a, b, arithmetic_type(t, what, args),
+  const DType d = dsl::order_type(dsl::promote_types(t, what, args));
+  return binary(what, Opcode::Cmp, a, b, is_bool(d) ? DType::i32 : d,
                 {{dsl::AttrName::pred, predicate}});
 }
 

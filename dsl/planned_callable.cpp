@@ -109,10 +109,9 @@ std::shared_ptr<const CallPlan> FirstCall::build() const {
   return std::make_shared<CallPlan>(recorder.take());
 }
 
-void FirstCall::run(const CallPlan& plan, const Stream& stream,
-                    std::span<const HostArg> args) const {
+std::vector<HostArg> FirstCall::captured() const {
   const PlannedCallable::Values captured(callable_.captures());
-  plan.run(stream, args, captured.all());
+  return {captured.all().begin(), captured.all().end()};
 }
 
 void set_first_call_hook(FirstCallHook hook) { hook_cell() = hook; }

@@ -28,8 +28,8 @@ class FirstCall {
   std::span<const HostArg> args() const { return args_; }
   /// A plan that nothing keeps. Threads may build at one time. Throws what the callable throws.
   std::shared_ptr<const CallPlan> build() const;
-  /// Runs such a plan on these arguments, which are like those of the call.
-  void run(const CallPlan& plan, const Stream& stream, std::span<const HostArg> args) const;
+  /// The values of what the callable's kernels have captured, in the order of slots.
+  std::vector<HostArg> captured() const;
 
  private:
   PlannedCallable& callable_;

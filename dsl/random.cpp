@@ -63,6 +63,12 @@ Place place_of(Tracer& t, std::string_view what, const Arg& seed, const Arg& off
   return {counted(t, what, seed), counted(t, what, offset)};
 }
 
+/// Unsigned integers as wide as a float.
+DType bits_like(DType t) {
+  const int size = size_bits(t);
+  return size == 64 ? DType::u64 : size == 32 ? DType::u32 : size == 16 ? DType::u16 : DType::u8;
+}
+
 }  // namespace
 
 std::array<Tile, 4> philox(const Arg& seed, const Arg& counter, const Arg& subsequence) {
@@ -116,7 +122,12 @@ Tile dropout(const Arg& x, double p, const Arg& seed, const Arg& offset) {
   if (!(p >= 0 && p < 1)) fail(ErrorId::dropout_probability, x.loc(), {}, p);
   dsl::require_floats("dropout", dsl::promote_types(t, "dropout", std::span(&x, 1)), x.loc());
   const Tracer::Pin pin(t, x.loc());
-  return where(rand<f32>(seed, offset) >= static_cast<float>(p), x * (1 / (1 - p)), 0);
+  // By a mask of bits, so that elements which x lacks stay absent where a number drops them, too.
+  const Tile is_kept = rand<f32>(seed, offset) >= static_cast<float>(p);
+  const Tile scaled = x * (1 / (1 - p));
+  const DType bits = bits_like(scaled.dtype());
+  const Tile zero = cast(0, bits), mask = where(is_kept, ~zero, zero);
+  return bitcast(bitcast(scaled, bits) & mask, scaled.dtype());
 }
 
 }  // namespace tegula

@@ -519,10 +519,12 @@ std::uint64_t Tracer::open_grid(ir::RegionId body) {
 }
 
 /// A wait for earlier kernels with which a branch begins comes before all that is read to decide on
-/// the branch: they may have written that, too.
+/// the branch: they may have written that, too. The launch of later kernels may come before it.
 void Tracer::move_wait_in_front(ir::RegionId branch) {
   ir::OpId wait = kernel[branch].first;
-  while (wait && ir::info(kernel[wait].opcode).has(ir::kPure)) wait = kernel[wait].next;
+  while (wait && (ir::info(kernel[wait].opcode).has(ir::kPure) ||
+                  kernel[wait].opcode == Opcode::GridLaunchDependents))
+    wait = kernel[wait].next;
   if (!wait || kernel[wait].opcode != Opcode::GridDependencyWait) return;
   for (ir::OpId op : kernel.ops(kernel.body()))
     if (ir::info(kernel[op].opcode).has(ir::kReads)) {

@@ -6,8 +6,6 @@
 namespace tegula {
 namespace {
 
-bool is_f8(DType d) { return is_float(d) && size_bits(d) == 8; }
-
 /// The operand's own type.
 DType type_of(Tracer& t, std::string_view what, const Arg& x) {
   return dsl::promote_types(t, what, std::span(&x, 1));
@@ -57,10 +55,7 @@ Tile cut_to_bf16(const Tile& x, const Arg& random) {
 
 Tile extreme(std::string_view what, Opcode op, const Arg& a, const Arg& b, Nan policy) {
   if (policy == Nan::ignore) return op == Opcode::Min ? min(a, b) : max(a, b);
-  Tracer& t = Tracer::at(a.loc(), what);
-  const Arg args[] = {a, b};
-  dsl::require_arithmetic(what, dsl::promote_types(t, what, args), a.loc());
-  return dsl::record(what, op, {a, b}, {{dsl::AttrName::nan, "propagate"}});
+  return dsl::record_extreme(what, op, a, b, {{dsl::AttrName::nan, "propagate"}});
 }
 
 }  // namespace
@@ -72,10 +67,10 @@ Tile cast(const Arg& x, DType to, Round mode, Saturate saturate) {
   const Tracer::Pin pin(t, x.loc());
   Tile v = t.tile(dsl::operand(t, x, from));
   if (is_float(from) && !is_float(to)) {
-    if (is_f8(from)) v = cast<f32>(v);
+    if (dsl::is_f8(from)) v = cast<f32>(v);
     return cast(mode == Round::nearest && is_integer(to) ? round(v) : v, to);
   }
-  if (is_f8(to) && mode == Round::zero && !is_f8(from) && !is_bool(from)) {
+  if (dsl::is_f8(to) && mode == Round::zero && !dsl::is_f8(from) && !is_bool(from)) {
     const Tile single = convert_by(t, v, DType::f32, Round::zero, saturate);
     return cast(cut(single, to, 0u), to);
   }

@@ -108,7 +108,8 @@ Tile named(std::string_view what, const char* kind, const Arg& x, int axis,
   Tracer& t = Tracer::at(x.loc(), what);
   const ir::Value v = dsl::operand(t, x);
   const DType d = t.kernel.type(v).dtype();
-  dsl::require_arithmetic(what, d, x.loc());
+  const bool is_extreme = std::string_view(kind) == "max" || std::string_view(kind) == "min";
+  if (!is_extreme) dsl::require_arithmetic(what, d, x.loc());
   const int a = dsl::checked_axis(what, t.kernel.type(v), axis, x.loc());
   const DType wide = is_float(d) && d != DType::f64      ? DType::f32
                      : !is_float(d) && size_bits(d) < 32 ? DType::i32
@@ -131,7 +132,7 @@ Tile named(std::string_view what, const char* kind, const Arg& x, int axis,
     const ir::OpId op = t.build.create(Opcode::Scan, std::span(&in, 1), std::move(attrs));
     out = t.kernel[op].results[0];
   }
-  return t.tile(is_float(d) ? dsl::convert(t, out, d) : out);
+  return t.tile(is_float(d) ? dsl::from_order_type(t, out, d) : out);
 }
 
 }  // namespace

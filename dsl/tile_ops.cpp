@@ -178,8 +178,8 @@ Tile accumulate(std::string_view what, const char* kind, const Arg& x, int axis)
 Tile extreme(std::string_view what, const char* kind, const Arg& x, int axis) {
   Tracer& t = Tracer::at(x.loc(), what);
   const DType d = dsl::promote_types(t, what, std::span(&x, 1));
-  dsl::require_arithmetic(what, d, x.loc());
-  return fold(what, kind, x, axis, is_bool(d) ? DType::i32 : d);
+  const Tile best = fold(what, kind, x, axis, is_bool(d) ? DType::i32 : dsl::order_type(d));
+  return dsl::is_f8(d) ? t.tile(dsl::from_order_type(t, t.value(best), d)) : best;
 }
 
 /// max(tile, 1) could mean either.
@@ -200,12 +200,14 @@ Tile logical(std::string_view what, const char* kind, const Arg& x, int axis) {
 
 std::pair<Tile, Tile> arg_reduce(std::string_view what, const char* kind, const Arg& x, int axis) {
   Tracer& t = Tracer::at(x.loc(), what);
-  const ir::Value v = dsl::operand(t, x);
-  dsl::require_arithmetic(what, t.kernel.type(v).dtype(), x.loc());
+  ir::Value v = dsl::operand(t, x);
+  const DType d = t.kernel.type(v).dtype();
+  v = dsl::convert(t, v, dsl::order_type(d));
   const int a = dsl::checked_axis(what, t.kernel.type(v), axis, x.loc());
   ir::AttrList attrs = ir::attr_list({{AttrName::axis, a}, {AttrName::kind, kind}});
   const ir::OpId op = t.build.create(Opcode::ArgReduce, std::span(&v, 1), std::move(attrs));
-  return {t.tile(t.kernel[op].results[0]), t.tile(t.kernel[op].results[1])};
+  const Tile best = t.tile(t.kernel[op].results[0]), at = t.tile(t.kernel[op].results[1]);
+  return {dsl::is_f8(d) ? t.tile(dsl::from_order_type(t, t.value(best), d)) : best, at};
 }
 
 }  // namespace

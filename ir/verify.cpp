@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/layout/dims.h"
 #include "ir/loop.h"
 #include "ir/reduce_kind.h"
 #include "ir/text.h"
@@ -90,6 +91,7 @@ class Verifier {
       if (!visible_.contains(v)) report(op, "uses a value that is not visible here");
     types(op, row);
     if (d.opcode == Opcode::ClusterReduceScatter) cluster_reduce_scatter(op, owner);
+    if (d.opcode == Opcode::ClusterGather) cluster_gather(op, owner);
     if (d.opcode == Opcode::Reshape) reshape(op);
     if (d.opcode == Opcode::TileSlice) tile_slice(op);
     if (row.has(kTerminator)) {
@@ -152,6 +154,26 @@ class Verifier {
     const Type wanted = Type::tile(whole.elem(), shape);
     if (!same_without_layout(part, wanted))
       report(op, fmt::format("result type {} should be {}", part.str(), wanted.str()));
+  }
+
+  void cluster_gather(OpId op, OpId owner) {
+    if (owner) report(op, "stands outside of loops and branches");
+    const OpData& d = k_[op];
+    if (d.results.size() != d.operands.size())
+      return report(
+          op, fmt::format("has {} results for {} tiles", d.results.size(), d.operands.size()));
+    for (std::size_t i = 0; i < d.results.size(); ++i) {
+      const Type given = k_.type(d.operands[i]);
+      if (!given.is_tile() || given.rank() == kMaxRank)
+        return report(op,
+                      fmt::format("operand {} is no tile of less than {} dimensions", i, kMaxRank));
+      Ints shape{k_.info.cluster};
+      shape.insert(shape.end(), given.shape().begin(), given.shape().end());
+      const Type wanted = Type::tile(given.elem(), shape);
+      if (!same_without_layout(k_.type(d.results[i]), wanted))
+        report(op, fmt::format("result type {} should be {}", k_.type(d.results[i]).str(),
+                               wanted.str()));
+    }
   }
 
   /// The types a region of `owner` must yield.

@@ -15,6 +15,7 @@
 #include "runtime/warnings.h"
 #include "support/env.h"
 #include "support/errors.h"
+#include "tegula/profiler_range.h"
 
 namespace tegula::runtime {
 namespace {
@@ -179,6 +180,7 @@ void CompiledKernel::prepare(const Stream& stream) const {
 
 void CompiledKernel::launch(const Stream& stream, std::span<const LaunchArg> args) const {
   if (device.kind == DeviceKind::cuda) return on(stream.device().index).launch(stream, args);
+  const ProfilerRange range(tile.info.name.c_str());
   if (device.kind == DeviceKind::cpu) return run_on_cpu(args);
   run_on_sim(args);
 }

@@ -26,6 +26,9 @@ std::vector<ir::Pass> optimize_passes() {
   std::vector<ir::Pass> passes(ir::ir_passes().begin(), ir::ir_passes().end());
   passes.push_back({"lower_simt", ir::Form::Machine, ir::Form::Simt, &codegen::lower_simt,
                     "tiles become the registers of one thread"});
+  passes.push_back({"merge_equal_registers", ir::Form::Simt, ir::Form::Simt,
+                    &codegen::merge_equal_registers,
+                    "computes registers once that shifts and masks leave equal"});
   passes.push_back({"canonicalize_simt", ir::Form::Simt, ir::Form::Simt, &ir::canonicalize,
                     "cleans up after lowering"});
   passes.push_back({"check_simt", ir::Form::Simt, ir::Form::Simt, &codegen::check_simt,

@@ -6,6 +6,7 @@
 #include "runtime/context.h"
 #include "runtime/module.h"
 #include "runtime/workspace.h"
+#include "tegula/profiler_range.h"
 
 namespace tegula::runtime {
 namespace {
@@ -62,6 +63,7 @@ void LoadedArtefact::launch(const Stream& stream, std::span<const LaunchArg> arg
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
   alignas(64) std::byte block[kMaxBlockBytes];
   pack(recipe, args, maps_, block, needs_counter_ ? acquire_scheduler_counter(stream) : nullptr);
+  const ProfilerRange range(artefact_->name.c_str());
   plan_.launch(static_cast<cu::Stream>(stream.handle()), block, grid);
 }
 

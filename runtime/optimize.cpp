@@ -176,6 +176,7 @@ void require_schedule(const Compilation& k, const CompileRequest& request) {
   tile.info.target = k.target;
   ir::PassContext context;
   context.plan = k.plan;
+  context.plan_changes = request.plan_changes;
   const ir::CarriedOut done = ir::schedule_carried_out(tile, context);
   const std::string missing = ir::first_difference(wanted, done.schedule);
   if (missing.empty()) return;

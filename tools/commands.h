@@ -6,8 +6,10 @@
 namespace tegula::tools {
 
 void add_aot(CLI::App& program, int& exit_code);
+void add_audit(CLI::App& program, int& exit_code);
 void add_bench(CLI::App& program, int& exit_code);
 void add_cache(CLI::App& program, int& exit_code);
+void add_calibrate(CLI::App& program, int& exit_code);
 void add_completion(CLI::App& program, int& exit_code);
 void add_demo(CLI::App& program, int& exit_code);
 void add_doctor(CLI::App& program, int& exit_code);

@@ -22,7 +22,9 @@ int main(int argc, char** argv) {
     tegula::tools::add_cache(program, exit_code);
     tegula::tools::add_bench(program, exit_code);
     tegula::tools::add_tune(program, exit_code);
+    tegula::tools::add_audit(program, exit_code);
     tegula::tools::add_aot(program, exit_code);
+    tegula::tools::add_calibrate(program, exit_code);
     tegula::tools::add_completion(program, exit_code);
     tegula::tools::add_report(program, exit_code);
     program.parse(argc, argv);

@@ -68,9 +68,10 @@ std::string section_of(const ReportedShape& s, const ReportedDevice& device, std
       "<label>slowest that is shown <input class=\"slowest\" type=\"range\" min=\"0\" "
       "max=\"{:.3f}\" "
       "step=\"0.001\" "
-      "value=\"{:.3f}\"></label>\n{}<h3>Occupancy</h3>{}<h3>Roofline</h3>{}{}</section>\n",
+      "value=\"{:.3f}\"></label>\n{}<h3>Model</h3>{}<h3>Occupancy</h3>{}<h3>Roofline</h3>{}{}</"
+      "section>\n",
       number, escaped(s.shape), s.why.empty() ? "" : "<p class=\"why\">" + escaped(s.why) + "</p>",
-      convergence_svg(s), slowest, slowest, parallel_svg(s), occupancy_svg(s, device),
+      convergence_svg(s), slowest, slowest, parallel_svg(s), model_svg(s), occupancy_svg(s, device),
       roofline_svg(s, device), rejections(s));
 }
 

@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <set>
+#include <tuple>
+
+#include "tools/rank_correlation.h"
 
 #include "tools/markup.h"
 
@@ -62,6 +66,18 @@ std::vector<const ReportedCandidate*> by_speed(const ReportedShape& shape) {
   return order;
 }
 
+/// Numbers in their order, before words in theirs.
+struct ByValue {
+  bool operator()(const std::string& a, const std::string& b) const { return key(a) < key(b); }
+  static std::tuple<bool, double, std::string> key(const std::string& text) {
+    char* end = nullptr;
+    const double number = std::strtod(text.c_str(), &end);
+    const bool is_word = end != text.c_str() + text.size();
+    return {is_word, is_word ? 0 : number, text};
+  }
+};
+using AxisValues = std::set<std::string, ByValue>;
+
 std::string ticks(const Axis& x, const Axis& y) {
   return text_at(x.from, kHeight - kMargin + 16, fmt::format("{:.3g}", x.low)) +
          text_at(x.to, kHeight - kMargin + 16, fmt::format("{:.3g}", x.high)) +
@@ -96,16 +112,16 @@ std::string parallel_svg(const ReportedShape& shape) {
     for (const auto& [name, value] : c.values()) names.insert(name);
   if (names.empty()) return none("parallel", "nothing was timed");
   std::string body;
-  std::vector<std::pair<Axis, std::set<int>>> axes;
+  std::vector<std::pair<Axis, AxisValues>> axes;
   double at = kMargin;
   for (const std::string& name : names) {
-    std::set<int> values;
+    AxisValues values;
     for (const ReportedCandidate& c : shape.candidates)
       if (const auto all = c.values(); all.contains(name)) values.insert(all.at(name));
     const Axis y = up(0, static_cast<double>(values.size()) - 1);
     body += line_of(at, y.from, at, y.to, "axis") + text_at(at, kHeight - 16, name);
     int i = 0;
-    for (const int v : values) body += text_at(at - 4, y(i++) + 4, std::to_string(v), "end");
+    for (const std::string& v : values) body += text_at(at - 4, y(i++) + 4, v, "end");
     axes.emplace_back(y, std::move(values));
     at += names.size() > 1 ? (kWidth - 2 * kMargin) / static_cast<double>(names.size() - 1) : 0;
   }
@@ -131,6 +147,32 @@ std::string parallel_svg(const ReportedShape& shape) {
         c->ratio, colour_of(c->ratio, best, worst), path, escaped(c->config), c->ratio);
   }
   return svg("parallel", body);
+}
+
+std::string model_svg(const ReportedShape& shape) {
+  std::vector<double> estimates, times;
+  std::string points;
+  for (const ReportedCandidate& c : shape.candidates)
+    if (c.estimate_us > 0 && c.us > 0)
+      estimates.push_back(std::log10(c.estimate_us)), times.push_back(std::log10(c.us));
+  if (estimates.empty()) return none("model", "there is no model");
+  const auto [low_x, high_x] = std::ranges::minmax(estimates);
+  const auto [low_y, high_y] = std::ranges::minmax(times);
+  const double low = std::min(low_x, low_y), high = std::max(high_x, high_y);
+  const Axis x = across(low, high), y = up(low, high);
+  for (std::size_t i = 0; i < estimates.size(); ++i)
+    points +=
+        fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"/>", x(estimates[i]), y(times[i]));
+  const auto in_us = [](Axis axis) {
+    axis.low = std::pow(10, axis.low), axis.high = std::pow(10, axis.high);
+    return axis;
+  };
+  return svg("model",
+             frame("estimated us", "measured us") + ticks(in_us(x), in_us(y)) +
+                 line_of(x.from, y.from, x.to, y.to, "axis") + points +
+                 text_at(x.to, kMargin / 2,
+                         fmt::format("rank correlation {:.2f}", rank_correlation(estimates, times)),
+                         "end"));
 }
 
 std::string occupancy_svg(const ReportedShape& shape, const ReportedDevice& device) {

@@ -27,6 +27,7 @@ void add_candidate(ReportedRun& run, const json& e) {
   e.at("us").get_to(c.us);
   e.at("ratio").get_to(c.ratio);
   e.at("seconds").get_to(c.seconds);
+  c.estimate_us = e.value("estimate_us", 0.0);
   c.registers = e.value("registers", 0);
   c.threads = e.value("threads", 0);
   c.shared_bytes = e.value("shared_bytes", 0L);
@@ -63,12 +64,12 @@ void add_device(ReportedRun& run, const json& e) {
 
 }  // namespace
 
-std::map<std::string, int> ReportedCandidate::values() const {
-  std::map<std::string, int> out;
+std::map<std::string, std::string> ReportedCandidate::values() const {
+  std::map<std::string, std::string> out;
   std::istringstream words(config);
   for (std::string word; words >> word;)
     if (const std::size_t at = word.find('='); at != word.npos)
-      out[word.substr(0, at)] = std::atoi(word.c_str() + at + 1);
+      out[word.substr(0, at)] = word.substr(at + 1);
   return out;
 }
 

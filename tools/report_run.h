@@ -11,10 +11,12 @@ namespace tegula::tools {
 struct ReportedCandidate {
   std::string config;  ///< "BM=64 BN=128"
   double us = 0, ratio = 1, seconds = 0;
+  double estimate_us = 0;  ///< the model's; 0 where there is none
   int registers = 0, threads = 0;
   long shared_bytes = 0;
 
-  std::map<std::string, int> values() const;
+  /// "64" or "cluster", by name.
+  std::map<std::string, std::string> values() const;
 };
 
 struct ReportedShape {

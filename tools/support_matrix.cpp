@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "tools/support_probe.h"
 
 namespace tegula::tools {
@@ -12,16 +14,63 @@ constexpr std::int64_t kRows = 8, kColumns = 32;
 /// The values that a row's expression may name.
 struct Operands {
   Tile a, b, c;  ///< of TILES
-  Tile p;        ///< of POINTERS
+  Tile p, m;     ///< of POINTERS
   DType to = DType::f32;
 };
 using OnTiles = Tile (*)(const Operands&);
 using OnView = Tile (*)(const ViewTile& y, const Tile& a);
+using InCluster = Tile (*)(const Tile& a);
 
 /// A store as an expression.
 Tile stored(const Tile& p, const Tile& a) {
   store(p, a);
   return a;
+}
+
+/// The tile's shape at an address.
+template <Element T>
+AddressView<T, 2> view_of_all(const Tile& memory, Alignment alignment) {
+  return view<T, 2>(memory, {kRows, kColumns}, {kColumns, 1}, alignment);
+}
+Tile at_address(const Tile& memory, const Tile& a, Alignment alignment) {
+  return visit_dtype(a.dtype(), [&](auto tag) -> Tile {
+    using T = typename decltype(tag)::type;
+    return view_of_all<T>(memory, alignment)(slice(0, kRows), slice(0, kColumns));
+  });
+}
+Tile stored_at_address(const Tile& memory, const Tile& a) {
+  return visit_dtype(a.dtype(), [&](auto tag) -> Tile {
+    using T = typename decltype(tag)::type;
+    const auto all = view_of_all<T>(memory, aligned(16));
+    all(slice(0, kRows), slice(0, kColumns)) = a;
+    return all(slice(0, kRows), slice(0, kColumns));
+  });
+}
+
+/// The same by operations that programs wait for each other with.
+Tile stored_by_atomics(const Tile& p, const Tile& a) {
+  atomic_store(p, a);
+  return atomic_load(p);
+}
+Tile waited_for(const Tile& memory, const Tile& a) {
+  atomic_store(memory, 5);
+  wait_until(memory, 5);
+  return a;
+}
+
+Tile larger_halved(Tile x) {
+  if_(x > 2, [&] { x = cast(x / 2, x.dtype()); });
+  return x;
+}
+
+/// A fold by a function, and a sum of which each program has a part.
+Tile reduced_in_cluster(const Tile& a) {
+  return cluster_reduce(
+      std::array{a}, [](const auto& x, const auto& y) { return std::array{Tile(x[0] + y[0])}; })[0];
+}
+Tile scattered_in_cluster(const Tile& a) {
+  const Tile part = cluster_reduce_scatter(a, axis(0));
+  return cat({part, part}, 0);
 }
 
 /// Zeros where elements are absent, so that the probe stores all of them.
@@ -40,6 +89,9 @@ Tile by_random_bits(const Tile& a) {
 /// The flags at which segments of five elements begin.
 Tile every_fifth() { return broadcast(arange(kColumns) % 5 == 0, {kRows, kColumns}); }
 
+/// Keys from 0 to 7.
+Tile eighths_of_columns() { return broadcast(arange(kColumns) % 8, {kRows, kColumns}); }
+
 /// The identity of a sum, in the tile's type.
 Tile zero_of(const Tile& a) { return cast(Tile(0), a.dtype()); }
 
@@ -50,6 +102,7 @@ struct Row {
   std::string group, text;
   OnTiles tiles = nullptr, pointers = nullptr;
   OnView view = nullptr;
+  InCluster cluster = nullptr;
 };
 
 /// Spaces after commas and around operators are those of the source, but for strings of several
@@ -58,24 +111,28 @@ std::vector<Row> rows() {
   std::vector<Row> list;
   std::string group;
 #define GROUP(heading) group = heading;
-#define TILES(...)                                                     \
-  list.push_back({group, #__VA_ARGS__, [](const Operands& o) -> Tile { \
-                    [[maybe_unused]] const auto& [a, b, c, p, to] = o; \
-                    return __VA_ARGS__;                                \
+#define TILES(...)                                                        \
+  list.push_back({group, #__VA_ARGS__, [](const Operands& o) -> Tile {    \
+                    [[maybe_unused]] const auto& [a, b, c, p, m, to] = o; \
+                    return __VA_ARGS__;                                   \
                   }});
 #define POINTERS(...)                                                           \
   list.push_back({group, #__VA_ARGS__, nullptr, [](const Operands& o) -> Tile { \
-                    [[maybe_unused]] const auto& [a, b, c, p, to] = o;          \
+                    [[maybe_unused]] const auto& [a, b, c, p, m, to] = o;       \
                     return __VA_ARGS__;                                         \
                   }});
 #define VIEWS(...)                                       \
   list.push_back({group, #__VA_ARGS__, nullptr, nullptr, \
                   [](const ViewTile& y, const Tile& a) -> Tile { return __VA_ARGS__; }});
+#define CLUSTERS(...)                                             \
+  list.push_back({group, #__VA_ARGS__, nullptr, nullptr, nullptr, \
+                  [](const Tile& a) -> Tile { return __VA_ARGS__; }});
 #include "tools/support_matrix.def"
 #undef GROUP
 #undef TILES
 #undef POINTERS
 #undef VIEWS
+#undef CLUSTERS
   return list;
 }
 
@@ -108,7 +165,7 @@ template <Element T>
 auto tiles_kernel(OnTiles row, DType to) {
   return kernel("probe", [=](In<T, 2> x, In<T, 2> y, In<T, 2> z, Out<u64, 2> bits) {
     for (auto [r, c] : grid(bits, kRows, kColumns))
-      bits(r, c) = bits_of(row({x(r, c), y(r, c), z(r, c), Tile(), to}));
+      bits(r, c) = bits_of(row({x(r, c), y(r, c), z(r, c), Tile(), Tile(), to}));
   });
 }
 
@@ -117,7 +174,7 @@ auto pointers_kernel(OnTiles row) {
   return kernel("probe", [=](In<T, 2> x, Ptr<T> memory, Out<u64, 2> bits) {
     for (auto [r, c] : grid(bits, kRows, kColumns)) {
       const Tile at = memory + arange(kRows * kColumns).reshape({kRows, kColumns});
-      bits(r, c) = bits_of(row({x(r, c), Tile(), Tile(), at, DType::f32}));
+      bits(r, c) = bits_of(row({x(r, c), Tile(), Tile(), at, memory + 0, DType::f32}));
     }
   });
 }
@@ -126,6 +183,17 @@ template <Element T>
 auto view_kernel(OnView row) {
   return kernel("probe", [=](In<T, 2> x, InOut<T, 2> y, Out<u64, 2> bits) {
     for (auto [r, c] : grid(bits, kRows, kColumns)) bits(r, c) = bits_of(row(y(r, c), x(r, c)));
+  });
+}
+
+template <Element T>
+auto cluster_kernel(InCluster row) {
+  return kernel("probe", [=](In<T, 2> x, In<T, 2> y, Out<u64, 2> bits) {
+    for (auto [r, c] : grid(bits, kRows, kColumns, cluster(2))) {
+      const Tile is_first = cluster_rank() == 0;
+      const Tile result = bits_of(row(where(is_first, x(r, c), y(r, c))));
+      if_(is_first, [&] { bits(r, c) = result; });
+    }
   });
 }
 
@@ -155,6 +223,7 @@ Outcome support_of(const Row& row, DType type, DType to, bool assembles) {
     using T = typename decltype(tag)::type;
     return row.tiles      ? probe_of<3>(tiles_kernel<T>(row.tiles, to), type)
            : row.pointers ? probe_of<2>(pointers_kernel<T>(row.pointers), type)
+           : row.cluster  ? probe_of<2>(cluster_kernel<T>(row.cluster), type)
                           : probe_of<2>(view_kernel<T>(row.view), type);
   });
   return outcome_of(probe, assembles);

@@ -1,17 +1,20 @@
-// tegula tune: measures the numbers of tune() of exported kernels for the shapes of a file.
+// tegula tune: measures the numbers of tune() of exported kernels, and what exported calls of the
+// library decide, for the shapes of a file.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <fstream>
 #include <memory>
 #include <thread>
 
+#include "autotune/calls/first_calls.h"
+#include "autotune/calls/tune_calls.h"
 #include "autotune/device_class.h"
 #include "autotune/store/bundled_winners.h"
 #include "autotune/store/store_text.h"
 #include "autotune/store/tuning_store.h"
-#include "autotune/user/tune_listener.h"
 #include "dsl/export/arguments.h"
 #include "dsl/export/kernel_tuner.h"
 #include "runtime/kernel_recorder.h"
@@ -28,6 +31,7 @@ constexpr int kFailed = 2, kPartly = 3;
 struct TuneArgs {
   std::vector<std::string> libraries, devices;
   std::string shapes, output, budget = "quick";
+  double seconds = 0, seconds_of_each = 0;  ///< 0: no limit, the budget's
   bool json = false, again = false, may_change_bits = false;
 };
 
@@ -44,6 +48,12 @@ TuneOptions options_of(const TuneArgs& args) {
   options.again = args.again;
   options.may_change_bits = args.may_change_bits;
   return options;
+}
+
+autotune::RaceLimits limits_of(const TuneArgs& args, const TuneOptions& options) {
+  autotune::RaceLimits limits = autotune::limits_of(options.budget);
+  if (args.seconds_of_each > 0) limits.seconds = args.seconds_of_each;
+  return limits;
 }
 
 /// The contents of a bundle: the kernels that the shapes use from now on, and their winners.
@@ -63,7 +73,11 @@ class ShapeTuning {
   /// Each device takes the next shape that none has taken.
   void run(const std::vector<Device>& devices) {
     const auto work = [&](Device device) {
-      for (std::size_t i = next_++; i < shapes_.size(); i = next_++) tune(shapes_[i], device);
+      for (std::size_t i = next_++; i < shapes_.size(); i = next_++)
+        if (has_time())
+          tune(shapes_[i], device);
+        else
+          display_.not_reached(shapes_[i].callable + " " + shapes_[i].text);
     };
     display_.device(devices.front());
     std::vector<std::jthread> others;
@@ -88,27 +102,59 @@ class ShapeTuning {
   }
 
  private:
+  bool has_time() const {
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin_;
+    return args_.seconds <= 0 || took.count() < args_.seconds;
+  }
+
   void tune(const CallShape& shape, Device device) {
     const std::string name = shape.callable + " " + shape.text;
     try {
       const detail::Exported& callee = exported_of(shape);
-      const auto& kernel = callee.callable().kernel;
-      if (!kernel) throw std::runtime_error(shape.callable + " is no kernel");
       const auto call = call_of(shape, callee, device, false);
       const c::Arguments arguments(callee, call->args);
       const autotune::TuneListener listener(
           {[&](const autotune::RaceProgress& p, const std::string& best) {
              display_.progress(name, p, best);
            },
-           [&](const std::string& config, const autotune::Prepared& code,
-               const autotune::Known& known,
-               double seconds) { display_.timed(name, config, code, known, seconds); }});
-      const TuneResult result = dsl::kernel_tuner()(*kernel, options_of(args_), arguments.host());
-      display_.finished(name, result, work_of(shape, *call));
-      collect(*kernel, arguments);
+           [&](const autotune::TimedSetting& s) { display_.timed(name, s); }});
+      const TunedShape tuned = callee.callable().kernel
+                                   ? tune_kernel(*callee.callable().kernel, arguments)
+                                   : tune_calls(callee, arguments);
+      display_.finished(name, tuned, work_of(shape, *call));
     } catch (const std::exception& e) {
       display_.failed(name, e.what());
     }
+  }
+
+  TunedShape tune_kernel(dsl::KernelInstance& kernel, const c::Arguments& arguments) {
+    const TunedShape tuned =
+        shape_of(dsl::kernel_tuner()(kernel, options_of(args_), arguments.host()));
+    if (!args_.output.empty()) {
+      const Stream stream(arguments.device());
+      collect(*kernel.launcher.prepare(kernel, &stream, arguments.host()), arguments.device(),
+              "kernel " + kernel.name());
+    }
+    return tuned;
+  }
+
+  TunedShape tune_calls(const detail::Exported& callee, const c::Arguments& arguments) {
+    const Device device = arguments.device();
+    const TuneOptions options = options_of(args_);
+    std::vector<TunedDecision> decisions;
+    const Stream stream(device);
+    autotune::on_first_calls(
+        [&] { callee.callable().call(stream, arguments.host(), callee.loc()); },
+        [&](const dsl::FirstCall& call) {
+          for (TunedDecision& d : autotune::tune_call(call, options, limits_of(args_, options)))
+            decisions.push_back(std::move(d));
+          if (args_.output.empty()) return;
+          for (const dsl::PlanStep& step : call.build()->steps)
+            for (const TunedDecision& d : decisions) collect(*step.kernel, device, d.family);
+        });
+    if (decisions.empty())
+      throw std::runtime_error(std::string(callee.name()) + " is no kernel and decides nothing");
+    return shape_of(decisions);
   }
 
   static CallWork work_of(const CallShape& shape, const ShapedCall& call) {
@@ -120,15 +166,11 @@ class ShapeTuning {
     return work;
   }
 
-  void collect(dsl::KernelInstance& kernel, const c::Arguments& arguments) {
-    if (args_.output.empty()) return;
-    const Stream stream(arguments.device());
-    const auto chosen = kernel.launcher.prepare(kernel, &stream, arguments.host());
-    auto entry = recorder_.find(*chosen);
+  void collect(const runtime::CompiledKernel& kernel, Device device, const std::string& family) {
+    auto entry = recorder_.find(kernel);
     const std::lock_guard lock(collected_.mutex);
     if (entry) collected_.kernels.push_back(std::move(*entry));
-    collected_.families.emplace_back(autotune::device_class(arguments.device()),
-                                     "kernel " + kernel.name());
+    collected_.families.emplace_back(autotune::device_class(device), family);
   }
 
   /// Lines of the store about the families that were tuned.
@@ -149,6 +191,7 @@ class ShapeTuning {
   runtime::KernelRecorder recorder_;
   Collected collected_;
   std::atomic<std::size_t> next_ = 0;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 int tune(const TuneArgs& args) {
@@ -169,7 +212,9 @@ int tune(const TuneArgs& args) {
 
 void add_tune(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand(
-      "tune", "Measure the numbers of tune() of exported kernels, for shapes of a file");
+      "tune",
+      "Measure the numbers of tune() of exported kernels and what exported calls of the library "
+      "decide, for shapes of a file");
   command->footer(
       "A line of the file is a call: extents by the names of dimensions, numbers by those of\n"
       "parameters, tensors without names as f32[64,32], optional ones as none; # begins a "
@@ -196,6 +241,12 @@ void add_tune(CLI::App& program, int& exit_code) {
       ->add_option("--gpus,--device", args->devices,
                    "Devices, which share the shapes: cuda:0,cuda:1")
       ->delimiter(',');
+  command->add_option("--seconds", args->seconds, "No shape begins after so long; 0: all do")
+      ->capture_default_str();
+  command
+      ->add_option("--seconds-each", args->seconds_of_each,
+                   "Limit of each decision of a call, instead of the budget's")
+      ->capture_default_str();
   command->add_flag("--json", args->json, "Events as lines of JSON");
   command->add_flag("--again", args->again, "Measure what is known, too");
   command->add_flag("--may-change-bits", args->may_change_bits,

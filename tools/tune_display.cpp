@@ -27,13 +27,35 @@ std::string state_of(const autotune::RaceProgress& p, const std::string& best) {
   return text + ", eta " + duration_text(p.limit - p.seconds);
 }
 
-const char* verdict_of(const TuneResult& r) {
+const char* verdict_of(const TunedShape& r) {
   if (r.was_known) return "known";
   if (r.is_low_confidence) return "low confidence";
   return r.is_replaced ? "won" : "kept";
 }
 
 }  // namespace
+
+TunedShape shape_of(const TuneResult& r) {
+  return {str(r.tuning), r.was_known,  r.is_replaced, r.is_low_confidence, r.us,
+          r.ratio,       r.ratio_high, r.candidates,  r.rejected};
+}
+
+/// Each decision was tuned with the winners of those before, so that their ratios multiply.
+TunedShape shape_of(const std::vector<TunedDecision>& call) {
+  TunedShape out;
+  out.was_known = true;
+  for (const TunedDecision& d : call) {
+    out.config += (out.config.empty() ? "" : "; ") + d.family + " " + d.config;
+    out.was_known = out.was_known && d.was_known;
+    out.is_replaced = out.is_replaced || d.is_replaced;
+    out.is_low_confidence = out.is_low_confidence || d.is_low_confidence;
+    if (d.us > 0) out.us = d.us;
+    out.ratio *= d.ratio, out.ratio_high *= d.ratio_high;
+    out.candidates += d.candidates;
+    out.rejected.insert(out.rejected.end(), d.rejected.begin(), d.rejected.end());
+  }
+  return out;
+}
 
 std::string duration_text(double seconds) {
   if (seconds < 10) return fmt::format("{:.1f} s", seconds < 0 ? 0 : seconds);
@@ -86,21 +108,20 @@ void TuneDisplay::progress(const std::string& shape, const autotune::RaceProgres
   show_state();
 }
 
-void TuneDisplay::timed(const std::string& shape, const std::string& config,
-                        const autotune::Prepared& code, const autotune::Known& known,
-                        double seconds) {
+void TuneDisplay::timed(const std::string& shape, const autotune::TimedSetting& s) {
   if (!json_) return;
   const std::lock_guard lock(mutex_);
   line(json{{"event", "candidate"},
             {"shape", shape},
-            {"config", config},
-            {"us", known.ns / 1000},
-            {"ratio", known.ratio},
-            {"samples", known.samples},
-            {"seconds", seconds},
-            {"registers", code.registers},
-            {"threads", code.threads},
-            {"shared_bytes", code.shared_bytes}}
+            {"config", s.config},
+            {"us", s.known.ns / 1000},
+            {"ratio", s.known.ratio},
+            {"samples", s.known.samples},
+            {"seconds", s.seconds},
+            {"estimate_us", s.estimate_us},
+            {"registers", s.code.registers},
+            {"threads", s.code.threads},
+            {"shared_bytes", s.code.shared_bytes}}
            .dump());
 }
 
@@ -119,7 +140,7 @@ void TuneDisplay::device(Device device) {
   line(event.dump());
 }
 
-void TuneDisplay::finished(const std::string& shape, const TuneResult& r, const CallWork& work) {
+void TuneDisplay::finished(const std::string& shape, const TunedShape& r, const CallWork& work) {
   const std::lock_guard lock(mutex_);
   running_.erase(shape);
   ++(r.was_known           ? counts_.known
@@ -130,7 +151,7 @@ void TuneDisplay::finished(const std::string& shape, const TuneResult& r, const 
     return line(json{{"event", "shape"},
                      {"shape", shape},
                      {"verdict", verdict_of(r)},
-                     {"config", str(r.tuning)},
+                     {"config", r.config},
                      {"us", r.us},
                      {"ratio", r.ratio},
                      {"ratio_high", r.ratio_high},
@@ -140,7 +161,7 @@ void TuneDisplay::finished(const std::string& shape, const TuneResult& r, const 
                      {"flops", work.flops}}
                     .dump());
   line(fmt::format("{}/{} {}: {} {} ({:.3f} of default{}, {} settings)", counts_.done(), shapes_,
-                   shape, verdict_of(r), str(r.tuning), r.ratio,
+                   shape, verdict_of(r), r.config, r.ratio,
                    r.us > 0 ? fmt::format(", {:.2f} us", r.us) : "", r.candidates));
   show_state();
 }
@@ -156,6 +177,12 @@ void TuneDisplay::failed(const std::string& shape, const std::string& why) {
   show_state();
 }
 
+void TuneDisplay::not_reached(const std::string& shape) {
+  const std::lock_guard lock(mutex_);
+  ++counts_.not_reached;
+  if (json_) line(json{{"event", "not reached"}, {"shape", shape}}.dump());
+}
+
 void TuneDisplay::end() {
   const std::lock_guard lock(mutex_);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin_;
@@ -166,11 +193,14 @@ void TuneDisplay::end() {
                      {"known", counts_.known},
                      {"low", counts_.low},
                      {"failed", counts_.failed},
+                     {"not_reached", counts_.not_reached},
                      {"seconds", took.count()}}
                     .dump());
-  line(fmt::format("{} shapes: {} won, {} kept, {} known, {} of low confidence, {} failed, in {}",
+  const std::string left =
+      counts_.not_reached == 0 ? "" : fmt::format(", {} not reached", counts_.not_reached);
+  line(fmt::format("{} shapes: {} won, {} kept, {} known, {} of low confidence, {} failed{}, in {}",
                    shapes_, counts_.won, counts_.kept, counts_.known, counts_.low, counts_.failed,
-                   duration_text(took.count())));
+                   left, duration_text(took.count())));
 }
 
 }  // namespace tegula::tools

@@ -5,18 +5,30 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
-#include "autotune/race/race.h"
+#include "autotune/race/tune_listener.h"
 #include "tegula/device.h"
-#include "tegula/tuning.h"
+#include "tegula/tune.h"
 
 namespace tegula::tools {
 
 /// Shapes so far, by what became of them.
 struct TuneCounts {
-  int won = 0, kept = 0, known = 0, low = 0, failed = 0;
+  int won = 0, kept = 0, known = 0, low = 0, failed = 0, not_reached = 0;
   int done() const { return won + kept + known + low + failed; }
 };
+
+/// A shape that was tuned: its kernel's values, or the configurations of a call's decisions.
+struct TunedShape {
+  std::string config;
+  bool was_known = false, is_replaced = false, is_low_confidence = false;
+  double us = 0, ratio = 1, ratio_high = 1;  ///< of the call; the ratio is to the default's
+  int candidates = 0;
+  std::vector<std::string> rejected;
+};
+TunedShape shape_of(const TuneResult& kernel);
+TunedShape shape_of(const std::vector<TunedDecision>& call);
 
 /// Work of a call; 0 where it is not known.
 struct CallWork {
@@ -30,11 +42,12 @@ class TuneDisplay {
   /// Safe on any thread. `shape` is what is tuned, `best` the fastest setting so far.
   void progress(const std::string& shape, const autotune::RaceProgress& p, const std::string& best);
   /// Events of JSON alone.
-  void timed(const std::string& shape, const std::string& config, const autotune::Prepared& code,
-             const autotune::Known& known, double seconds);
+  void timed(const std::string& shape, const autotune::TimedSetting& setting);
   void device(Device device);
-  void finished(const std::string& shape, const TuneResult& result, const CallWork& work);
+  void finished(const std::string& shape, const TunedShape& result, const CallWork& work);
   void failed(const std::string& shape, const std::string& why);
+  /// Time was up before it.
+  void not_reached(const std::string& shape);
   void end();
 
   TuneCounts counts() const { return counts_; }

@@ -57,8 +57,7 @@ bool has_other_rows_for_few(const P& p, const C& c, const Limits&) {
 
 bool is_larger_than_shared_memory(const P& p, const C& c, const Limits&) {
   const int pair_bytes = has_boxes(p) ? p.tma_bytes_per_element : 0;
-  return c.block_kv > keys_by_shared(padded_head_dim(p.head_dim), padded_head_dim(p.head_dim_v),
-                                     c.block_q, pair_bytes);
+  return c.block_kv > keys_by_shared(p.head_dim, p.head_dim_v, c.block_q, pair_bytes);
 }
 bool is_larger_than_registers(const P& p, const C& c, const Limits&) {
   const TileRequirements needs = requirements_of(p);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/analysis/tma_access.h"
+
 namespace tegula {
 namespace {
 
@@ -20,14 +22,22 @@ int registers_for_sums() { return host_profile().consumer_registers(kWarps, kPro
 int all_registers_for_sums() { return host_profile().consumer_registers(kWarps) - kState; }
 int tall_registers_for_sums() { return host_profile().consumer_registers(kTallWarps) - kTallState; }
 
+/// Bytes of a head's row in shared memory. Rows, heads and sequences of a dense tensor are
+/// multiples of the head dim apart.
+int row_bytes(int dim) {
+  const bool whole_sectors = dim % padded_head_dim(1) == 0;
+  const int row = padded_head_dim(dim) * kBytes;
+  return static_cast<int>(ir::tma_segments(row, dim * kBytes, whole_sectors).bytes());
+}
+
 }  // namespace
 
 int padded_head_dim(int dim) { return (dim + kStep - 1) / kStep * kStep; }
 
 int keys_by_shared(int dim, int head_dim_v, int rows, int pair_bytes) {
   const int bytes = static_cast<int>(host_profile().ring_bytes());
-  return (bytes - rows * dim * kBytes) /
-         (kSlots * ((dim + head_dim_v) * kBytes + rows * pair_bytes));
+  return (bytes - rows * row_bytes(dim)) /
+         (kSlots * (row_bytes(dim) + row_bytes(head_dim_v) + rows * pair_bytes));
 }
 
 TileRequirements requirements_of(const AttentionProblem& p) {
@@ -41,7 +51,7 @@ TileRequirements requirements_of(const AttentionProblem& p) {
 }
 
 AttentionTileShape attention_tiles(const TileRequirements& needs) {
-  const int dim = padded_head_dim(needs.dim), head_dim_v = padded_head_dim(needs.head_dim_v);
+  const int head_dim_v = padded_head_dim(needs.head_dim_v);
   // Registers of a thread of 8 warps: scores (block_kv / 2), two blocks of P in 16 bits (block_kv /
   // 2), the output accumulator. If that leaves none free, the search for the next block needs some,
   // and so do positions.
@@ -53,27 +63,29 @@ AttentionTileShape attention_tiles(const TileRequirements& needs) {
   if (needs.score.is_toeplitz)
     by_registers =
         std::max(by_registers - (is_full ? 2 : 1) * kStep, std::min(by_registers, costly));
-  const int by_shared = keys_by_shared(dim, head_dim_v, kRows, 0);
+  const int by_shared = keys_by_shared(needs.dim, needs.head_dim_v, kRows, 0);
   const int most = needs.score.has_per_element_state ? costly : kMaxKeys;
   return {kRows, std::min({most, by_registers, by_shared}) / kStep * kStep};
 }
 
 AttentionTileShape large_n_tiles(const TileRequirements& needs) {
-  const int dim = padded_head_dim(needs.dim), head_dim_v = padded_head_dim(needs.head_dim_v);
+  const int head_dim_v = padded_head_dim(needs.head_dim_v);
   // Registers: scores (block_kv / 2), one block of P in 16 bits (block_kv / 4), the output
   // accumulator.
   const int by_registers = (all_registers_for_sums() - head_dim_v / 2) * 4 / 3;
-  return {kRows, std::min({kMaxWideKeys, by_registers, keys_by_shared(dim, head_dim_v, kRows, 0)}) /
+  return {kRows, std::min({kMaxWideKeys, by_registers,
+                           keys_by_shared(needs.dim, needs.head_dim_v, kRows, 0)}) /
                      kStep * kStep};
 }
 
 AttentionTileShape three_warpgroup_tiles(const TileRequirements& needs, KvExtent kv_extent) {
-  const int dim = padded_head_dim(needs.dim), head_dim_v = padded_head_dim(needs.head_dim_v);
+  const int head_dim_v = padded_head_dim(needs.head_dim_v);
   // Registers as in large_n_tiles(): scores (block_kv / 2), one block of P in 16 bits (block_kv /
   // 4), the output accumulator.
   const int limits = kv_extent != KvExtent::unknown ? 0 : needs.has_score ? 2 * kLimits : kLimits;
   const int left = tall_registers_for_sums() - head_dim_v / 2 - limits;
-  const int by_registers = left * 4 / 3, by_shared = keys_by_shared(dim, head_dim_v, kTallRows, 0);
+  const int by_registers = left * 4 / 3,
+            by_shared = keys_by_shared(needs.dim, needs.head_dim_v, kTallRows, 0);
   const bool is_costly = needs.score.has_per_element_state || needs.score.is_toeplitz;
   const int most = is_costly ? kCostlyKeys : kMaxKeys;
   return {kTallRows, std::min({most, by_registers, by_shared}) / kStep * kStep};
@@ -84,14 +96,14 @@ AttentionTileShape tma_bias_tiles(const TileRequirements& needs) {
   TileRequirements others = needs;
   others.score.has_per_element_state = false;
   const AttentionTileShape all = attention_tiles(others);
-  const int bytes = needs.score.tma_bytes_per_element, dim = padded_head_dim(needs.dim),
+  const int bytes = needs.score.tma_bytes_per_element,
             head_dim_v = padded_head_dim(needs.head_dim_v);
   // 32-bit score terms take as many registers as the accumulator they are added to; 16-bit ones
   // find room.
   const int by_registers =
       bytes < kOfF32 ? all.block_kv
                      : (registers_for_sums() - head_dim_v / 2) * kOfF32 / (kOfF32 + bytes / 2);
-  const int by_shared = keys_by_shared(dim, head_dim_v, kRows, bytes);
+  const int by_shared = keys_by_shared(needs.dim, needs.head_dim_v, kRows, bytes);
   return {kRows, std::min({all.block_kv, by_registers, by_shared}) / kStep * kStep};
 }
 

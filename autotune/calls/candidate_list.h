@@ -1,6 +1,6 @@
 #pragma once
-// Configurations that a tuner tries: the model's first ones, a quarter from outside of what it
-// would take, and one step from the best of them.
+// Configurations that a tuner tries: the model's first ones, a share from outside of what it would
+// take, and one step from the best of them.
 #include <algorithm>
 #include <random>
 #include <set>
@@ -15,7 +15,9 @@ namespace tegula::autotune {
 /// Texts of configurations, the first the reference; the first `seeds` enter a race.
 struct CandidateList {
   std::vector<std::string> texts;
+  std::vector<double> estimates;  ///< microseconds, by the model
   int seeds = 0;
+  int inside = 0;  ///< the first ones are the model's first, in its order
   /// Positions of the configurations that differ from each one in a single field.
   std::vector<std::vector<int>> neighbours;
 };
@@ -23,7 +25,9 @@ struct CandidateList {
 struct ListOptions {
   int seeds = 64;
   bool may_change_bits = false;
-  std::string incumbent;  ///< text of the winner so far; is on the list if it is runnable
+  std::string incumbent = {};  ///< text of the winner so far; is on the list if it is runnable
+  double outside = 0.25;       ///< share of the seeds that the model would not take
+  bool has_steps = true;       ///< from the best of the seeds
 };
 
 template <class P, class C>
@@ -44,13 +48,14 @@ class CandidateLister {
   CandidateList run() {
     if (const auto incumbent = parse<C>(options_.incumbent)) add_runnable(*incumbent);
     const std::vector<C> ranked = ranked_by_model();
-    const auto inside = static_cast<std::size_t>(options_.seeds) * 3 / 4;
-    for (std::size_t i = 0; i < ranked.size() && made_.size() < inside; ++i)
-      add_runnable(ranked[i]);
+    const auto most = static_cast<std::size_t>(options_.seeds * (1 - options_.outside));
+    for (std::size_t i = 0; i < ranked.size() && made_.size() < most; ++i) add_runnable(ranked[i]);
+    const std::size_t inside = made_.size();
     add_outside(ranked);
     const std::size_t seeds = made_.size();
-    for (std::size_t i = 0; i < std::min(seeds, kSteppedFrom); ++i) add_steps(C(made_[i]));
-    return {texts(), static_cast<int>(seeds), neighbours()};
+    for (std::size_t i = 0; options_.has_steps && i < std::min(seeds, kSteppedFrom); ++i)
+      add_steps(C(made_[i]));
+    return {texts(), estimates(), static_cast<int>(seeds), static_cast<int>(inside), neighbours()};
   }
 
  private:
@@ -104,6 +109,12 @@ class CandidateLister {
   std::vector<std::string> texts() const {
     std::vector<std::string> all;
     for (const C& c : made_) all.push_back(text_of(c));
+    return all;
+  }
+
+  std::vector<double> estimates() const {
+    std::vector<double> all;
+    for (const C& c : made_) all.push_back(microseconds(space_.cycles(problem_, c, gpu_), gpu_));
     return all;
   }
 

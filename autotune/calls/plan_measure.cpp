@@ -3,38 +3,31 @@
 #include <fmt/format.h>
 
 #include "autotune/user/compiled_candidates.h"
+#include "autotune/worker/isolated_measure.h"
 #include "support/warnings.h"
 #include "tegula/error.h"
 
 namespace tegula::autotune {
 
+CallDecisions decisions_of(const dsl::FirstCall& call, const DecisionScope::Given& given) {
+  const DecisionScope scope(given);
+  CallDecisions out{call.build(), scope.noted()};
+  if (out.plan->writes_captures) out.decisions.clear();
+  return out;
+}
+
 PlanMeasure::PlanMeasure(const dsl::FirstCall& call, const dsl::CallPlan& plan,
                          const Decision& decision, const std::vector<std::string>& texts,
                          const DecisionScope::Given& given, const TuneOptions& options)
-    : call_(call), decision_(decision), texts_(texts), given_(given), options_(options) {
-  add_tensors(plan);
-  launches_ = measure_here(tensors_, call.stream().device(), {options.may_change_bits});
-}
-
-/// A tensor that is given twice is copied once, as one that is read and written.
-void PlanMeasure::add_tensors(const dsl::CallPlan& plan) {
-  const std::span<const dsl::HostArg> args = call_.args();
-  for (std::size_t i = 0; i < args.size(); ++i) {
-    const Tensor* t = args[i].tensor;
-    tensor_of_.push_back(-1);
-    if (t == nullptr || !t->defined()) continue;
-    for (std::size_t j = 0; j < i && tensor_of_[i] < 0; ++j)
-      if (tensor_of_[j] >= 0 && args[j].tensor->data() == t->data() &&
-          args[j].tensor->shape() == t->shape() && args[j].tensor->strides() == t->strides())
-        tensor_of_[i] = tensor_of_[j];
-    if (tensor_of_[i] < 0) {
-      tensor_of_[i] = static_cast<int>(tensors_.size());
-      tensors_.push_back({*t, plan.access[i], i});
-      continue;
-    }
-    MeasuredTensor& same = tensors_[static_cast<std::size_t>(tensor_of_[i])];
-    if (same.access != plan.access[i]) same.access = detail::ViewAccess::InOut;
-  }
+    : call_(call),
+      decision_(decision),
+      texts_(texts),
+      given_(given),
+      options_(options),
+      tensors_(call),
+      launches_(make_launch_measure(tensors_.tensors(), call.stream().device(),
+                                    {options.may_change_bits})) {
+  tensors_.add_arguments(plan);
 }
 
 Prepared PlanMeasure::compile(int candidate, Plan& made) const {
@@ -55,18 +48,14 @@ Prepared PlanMeasure::compile(int candidate, Plan& made) const {
   return out;
 }
 
-void PlanMeasure::load(int candidate, const Plan& plan) {
-  const auto run = [this, plan](const Stream& stream, const ArgumentCopy& copy) {
-    std::vector<dsl::HostArg> args(call_.args().begin(), call_.args().end());
-    for (std::size_t i = 0; i < args.size(); ++i) {
-      if (tensor_of_[i] < 0) continue;
-      args[i].tensor = &copy.tensor(static_cast<std::size_t>(tensor_of_[i]));
-      if (args[i].kind == dsl::ParamKind::Pointer)
-        args[i].bits = reinterpret_cast<std::uintptr_t>(args[i].tensor->data());
-    }
-    call_.run(*plan, stream, args);
-  };
-  launches_->load(candidate, {nullptr, {}, run});
+void PlanMeasure::load(int candidate, const Plan& plan, Prepared& out) {
+  try {
+    launches_->load(candidate, tensors_.candidate_of(*plan));
+  } catch (const Error& e) {
+    if (candidate == 0) throw;
+    out.verdict = Verdict::refused;
+    out.why = e.what();
+  }
 }
 
 std::vector<Prepared> PlanMeasure::prepare(std::span<const int> candidates) {
@@ -75,7 +64,7 @@ std::vector<Prepared> PlanMeasure::prepare(std::span<const int> candidates) {
   on_all_threads(candidates.size(),
                  [&](std::size_t i) { out[i] = compile(candidates[i], made[i]); });
   for (std::size_t i = 0; i < candidates.size(); ++i)
-    if (out[i].verdict == Verdict::ok) load(candidates[i], made[i]);
+    if (out[i].verdict == Verdict::ok) load(candidates[i], made[i], out[i]);
   if (options_.progress)
     options_.progress(fmt::format("compiled {} configurations more", candidates.size()));
   return out;

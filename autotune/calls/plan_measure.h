@@ -1,17 +1,26 @@
 #pragma once
 // The configurations of one decision of a library's call as candidates: each is a plan, which is
-// compiled by all threads and run in this process on copies of the call's tensors.
+// compiled by all threads and run by a LaunchMeasure on copies of the call's tensors.
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "autotune/calls/decision.h"
+#include "autotune/calls/plan_launches.h"
 #include "autotune/race/measure.h"
 #include "autotune/user/launch_measure.h"
 #include "dsl/planned_callable.h"
 #include "tegula/tuning.h"
 
 namespace tegula::autotune {
+
+/// A plan of a call with these decisions given, and the decisions that it makes; none where its
+/// kernels write what they captured, as nothing says what to restore.
+struct CallDecisions {
+  std::shared_ptr<const dsl::CallPlan> plan;
+  std::vector<Decision> decisions;
+};
+CallDecisions decisions_of(const dsl::FirstCall& call, const DecisionScope::Given& given);
 
 class PlanMeasure : public Measure {
  public:
@@ -30,21 +39,19 @@ class PlanMeasure : public Measure {
   void forget(int candidate) override {
     if (candidate != 0) launches_->forget(candidate);
   }
-  double reference_ns() const { return launches_->reference_ns(); }
+  double reference_ns() const override { return launches_->reference_ns(); }
 
  private:
   using Plan = std::shared_ptr<const dsl::CallPlan>;
-  void add_tensors(const dsl::CallPlan& plan);
   Prepared compile(int candidate, Plan& made) const;
-  void load(int candidate, const Plan& plan);
+  void load(int candidate, const Plan& plan, Prepared& out);
 
   const dsl::FirstCall& call_;
   const Decision& decision_;
   const std::vector<std::string>& texts_;
   const DecisionScope::Given& given_;
   const TuneOptions& options_;
-  MeasuredTensors tensors_;
-  std::vector<int> tensor_of_;  ///< the tensor of each argument, -1 where it has none
+  CallTensors tensors_;
   std::unique_ptr<LaunchMeasure> launches_;
 };
 

@@ -3,6 +3,7 @@
 #include "autotune/experts/space.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "autotune/calls/decision.h"
 #include "autotune/matmul/work.h"
@@ -14,7 +15,7 @@ namespace {
 using P = ExpertProblem;
 using C = ExpertTileConfig;
 
-/// Rows of an expert up to which outputs lie along the rows of the tensor cores' tiles.
+/// Rows of most experts up to which outputs lie along the rows of the tensor cores' tiles.
 constexpr int kFewRows = 64;
 
 constexpr int kFlag[] = {0, 1};
@@ -44,25 +45,49 @@ MatmulConfig as_matmul(const P& p, const C& c, ir::Target target) {
   return of;
 }
 
-bool swaps_otherwise(const P& p, const C& c, const Limits&) {
-  return c.swap_ab != (p.rows <= kFewRows);
+/// Rows that most experts do not exceed: those of an even routing scatter by the root of their
+/// mean. A second tile for a few rows would read all of the expert's weights again, and what bounds
+/// experts of few rows is how fast weights arrive.
+int usual_rows(const P& p) {
+  constexpr double kDeviations = 2;
+  const auto mean = static_cast<double>(p.rows);
+  return static_cast<int>(std::min(mean + kDeviations * std::sqrt(mean), 1e9));
 }
+bool has_few_rows(const P& p) { return usual_rows(p) <= kFewRows; }
+
+bool swaps_otherwise(const P& p, const C& c, const Limits&) { return c.swap_ab != has_few_rows(p); }
 bool has_rows_of_no_wgmma(const P&, const C& c, const Limits&) {
   return !c.swap_ab && (c.bm < kFewRows || c.bm > 128);
 }
 bool has_other_height(const P& p, const C& c, const Limits&) {
-  return c.bm != (p.rows <= 16 ? 16 : p.rows <= 32 ? 32 : p.rows <= kFewRows ? kFewRows : 128);
+  const int rows = usual_rows(p);
+  return c.bm != (rows <= 16 ? 16 : rows <= 32 ? 32 : rows <= kFewRows ? kFewRows : 128);
 }
 bool has_no_room_for_accumulator(const P& p, const C& c, const Limits&) {
   const AccumulatorShape t =
       accumulator_of(as_batch(p), {.bm = c.bm, .bn = c.bn, .swap_ab = c.swap_ab});
   return t.rows > 256 || t.columns > (t.rows > 128 ? 128 : 256);
 }
-bool has_other_width(const P& p, const C& c, const Limits&) {
-  if (c.swap_ab) return c.bn != (p.columns > 64 ? 128 : 64);
+/// How much of the waves' SMs have a tile, of as many tiles below each other as there are experts.
+double share_of_waves(const P& p, int bn, const Limits& gpu) {
+  const std::int64_t tiles = std::max<std::int64_t>(1, p.experts * ((p.columns + bn - 1) / bn)),
+                     sms = std::max(1, gpu.num_sms), waves = (tiles + sms - 1) / sms;
+  return static_cast<double>(tiles) / static_cast<double>(waves * sms);
+}
+/// Few tiles are narrow where that gives more SMs something to read.
+int width_of_few_rows(const P& p, const Limits& gpu) {
+  constexpr double kWorthIt = 1.1;
+  const bool is_wide =
+      p.columns > 64 && share_of_waves(p, 64, gpu) < kWorthIt * share_of_waves(p, 128, gpu);
+  return is_wide ? 128 : 64;
+}
+bool has_other_width(const P& p, const C& c, const Limits& gpu) {
+  if (c.swap_ab) return c.bn != width_of_few_rows(p, gpu);
   return c.bn != (p.is_gated || p.columns <= 1024 ? 128 : 256);
 }
-bool has_other_depth(const P&, const C& c, const Limits&) { return c.bk != C().bk; }
+bool has_other_depth(const P& p, const C& c, const Limits&) {
+  return c.bk * size_bytes(p.operands) != 128;
+}
 bool is_deeper_than_shared_memory(const P& p, const C& c, const Limits& gpu) {
   return c.stages > stages_that_fit(as_batch(p), as_matmul(p, c, gpu.target), gpu.target);
 }
@@ -74,8 +99,7 @@ constexpr Rule<P, C> kRules[] = {
     {"few_rows", "few rows lie along the columns of wgmma, many along its rows", dominated, 0,
      swaps_otherwise},
     {"rows", "wgmma's tiles have 64 or 128 rows here", degraded, 1, has_rows_of_no_wgmma},
-    {"height", "a tile is as high as the mean expert, 128 rows at most", dominated, 1,
-     has_other_height},
+    {"height", "most experts have one tile, of 128 rows at most", dominated, 1, has_other_height},
     {"accumulator", "the accumulator leaves a thread no registers", degraded, 2,
      has_no_room_for_accumulator},
     {"width", "other widths were slower in the layers that were measured", dominated, 2,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "autotune/calibration/rates.h"
 #include "autotune/profiles/rows.h"
 #include "ir/target.h"
 #include "runtime/context.h"
@@ -22,6 +23,19 @@ auto distance(const DeviceProfile& row, const GpuModel& gpu) {
   };
   return std::tuple(std::abs(row.capability - gpu.capability),
                     ratio(row.memory_gbs, gpu.memory_gbs) + ratio(row.num_sms, gpu.num_sms));
+}
+
+/// The row of a GPU's model; for a model without one, the fitted row scaled by what was measured on
+/// the GPU, else the nearest row.
+DeviceProfile own_profile(Device device, const runtime::DeviceProperties& gpu) {
+  const ProfileMatch match = find_profile(device.index);
+  DeviceProfile own = *match.profile;
+  if (!match.is_exact)
+    if (const auto rates = autotune::known_rates(device))
+      own = autotune::scaled(host_profile(), autotune::kMeasuredOnH200, *rates, gpu.sm_count);
+  own.num_sms = gpu.sm_count;
+  own.capability = gpu.compute();
+  return own;
 }
 
 GpuModel model_of(const runtime::DeviceProperties& p) {
@@ -61,16 +75,16 @@ const DeviceProfile& device_profile(Device device) {
   if (device.kind != DeviceKind::cuda) return host_profile();
   struct Known {
     const runtime::DeviceProperties* gpu = nullptr;
+    int version = 0;
     DeviceProfile profile;
   };
   // The GPU asked about last is remembered; properties stay where they are as long as the process
   // lives.
   thread_local Known known;
   const runtime::DeviceProperties& gpu = runtime::device_properties(device.index);
-  if (known.gpu == &gpu) return known.profile;
-  known = {&gpu, *find_profile(device.index).profile};
-  known.profile.num_sms = gpu.sm_count;
-  known.profile.capability = gpu.compute();
+  const int version = autotune::rates_version();
+  if (known.gpu == &gpu && known.version == version) return known.profile;
+  known = {&gpu, version, own_profile(device, gpu)};
   return known.profile;
 }
 

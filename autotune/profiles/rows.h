@@ -1,5 +1,6 @@
 #pragma once
 // One row per model of GPU. Every number that was fitted to measurements of kernels stands here.
+#include "autotune/calibration/rates.h"
 #include "tegula/device_profile.h"
 
 namespace tegula::autotune {
@@ -76,6 +77,9 @@ inline constexpr DeviceProfile kH200{
                   .sms_per_leftover = 8,
                   .least_work = 2e10},
 };
+
+/// What `tegula calibrate` gives on it. Until it has run there, nothing is scaled.
+inline constexpr MeasuredRates kMeasuredOnH200{};
 
 /// The same chip beside slower memory: rates of the memory are scaled by the data sheets, others
 /// are those of the H200.

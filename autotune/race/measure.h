@@ -66,6 +66,8 @@ class Measure {
   virtual Round round(std::span<const int> candidates, int repetitions, std::uint64_t seed) = 0;
   /// The race is over with these.
   virtual void forget(int candidate) { (void)candidate; }
+  /// Nanoseconds of a call of the reference; 0 before the first round.
+  virtual double reference_ns() const { return 0; }
 };
 
 }  // namespace tegula::autotune

@@ -143,6 +143,11 @@ void fill_bytes(const Tensor& bytes, unsigned char value, const Stream& stream) 
       "cuMemsetD8Async");
 }
 
+bool is_same(const Tensor& a, const Tensor& b) {
+  return a.data() == b.data() && a.dtype() == b.dtype() && a.shape() == b.shape() &&
+         a.strides() == b.strides();
+}
+
 Tensor bytes_in(const Tensor& tensor) {
   const ByteRange range = tensor.byte_range();
   return bytes_at(range.begin, size_of(range), tensor.device());
@@ -171,12 +176,19 @@ void ArgumentCopy::add(const MeasuredTensors& tensors, const Stream& stream) {
   }
 }
 
-std::vector<runtime::LaunchArg> ArgumentCopy::bind(const MeasuredArgs& args) const {
-  std::vector<runtime::LaunchArg> out;
+BoundArgs ArgumentCopy::bind(const MeasuredArgs& args, const std::vector<Tensor>& made) const {
+  BoundArgs out;
   for (const MeasuredArg& a : args) {
-    const Tensor* t = a.tensor < 0 ? nullptr : &tensors_[static_cast<std::size_t>(a.tensor)];
-    out.push_back(
-        {t, a.is_address ? detail::bits_of(static_cast<const void*>(t->data())) : a.bits});
+    const Tensor* t = a.made >= 0     ? &made.at(static_cast<std::size_t>(a.made))
+                      : a.tensor >= 0 ? &tensors_.at(static_cast<std::size_t>(a.tensor))
+                                      : nullptr;
+    if (t != nullptr && a.view)
+      t = &out.views.emplace_back(Tensor::borrow(static_cast<char*>(t->data()) + a.view->first,
+                                                 a.view->shape, a.view->dtype, t->device(),
+                                                 a.view->strides));
+    out.args.push_back({t, t != nullptr && a.is_address
+                               ? detail::bits_of(static_cast<const void*>(t->data()))
+                               : a.bits});
   }
   return out;
 }

@@ -1,7 +1,9 @@
 #pragma once
 // Copies of a call's tensors, for kernels that may be wrong: the user's are never written.
 #include <deque>
+#include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,13 +23,31 @@ struct MeasuredTensor {
 /// and none goes.
 using MeasuredTensors = std::deque<MeasuredTensor>;
 
+/// A tensor within the memory of another one.
+struct MeasuredView {
+  std::int64_t first = 0;  ///< its first element, in bytes behind that of the other
+  DType dtype = DType::f32;
+  Dims shape, strides;
+};
+
 /// A run-time argument of a candidate.
 struct MeasuredArg {
   int tensor = -1;          ///< among the call's; none for a number, or where it is left out
   bool is_address = false;  ///< of the tensor
   std::uint64_t bits = 0;   ///< of a number
+  int made = -1;            ///< among the candidate's own tensors, instead of the call's
+  std::optional<MeasuredView> view = {};  ///< of that tensor; the whole where there is none
 };
 using MeasuredArgs = std::vector<MeasuredArg>;
+
+/// Arguments that are bound to memory, with the views that they point to.
+struct BoundArgs {
+  BoundArgs() = default;
+  BoundArgs(BoundArgs&&) noexcept = default;  // arguments point to the views, which stay in place
+
+  std::list<Tensor> views;
+  std::vector<runtime::LaunchArg> args;
+};
 
 /// One copy of the tensors of a call, with the same shapes, strides and alignment, each between red
 /// zones of kRedZone bytes. Tensors without elements are not copied.
@@ -39,9 +59,9 @@ class ArgumentCopy {
   void add(const MeasuredTensors& tensors, const Stream& stream);
 
   const Tensor& tensor(std::size_t i) const { return tensors_[i]; }
-  /// The arguments of a launch on these copies; they live as long as the copies, or until more are
-  /// added.
-  std::vector<runtime::LaunchArg> bind(const MeasuredArgs& args) const;
+  /// The arguments of a launch on these copies and a candidate's own tensors. Both must outlive
+  /// them.
+  BoundArgs bind(const MeasuredArgs& args, const std::vector<Tensor>& made) const;
   /// Fills outputs with NaNs (all bits 1) and gives inputs that are written their values again.
   void reset(const Stream& stream) const;
   /// Copies the bytes of every written tensor to the host: to the tensors of `out`, which are made
@@ -64,6 +84,8 @@ class ArgumentCopy {
 /// Sets every byte of a contiguous tensor of bytes, on its device.
 void fill_bytes(const Tensor& bytes, unsigned char value, const Stream& stream);
 
+/// Whether both are the same elements of the same memory.
+bool is_same(const Tensor& a, const Tensor& b);
 /// The bytes of a tensor, the elements' and those between them, as a tensor of bytes.
 Tensor bytes_in(const Tensor& tensor);
 /// Bytes of the tensors of a call.

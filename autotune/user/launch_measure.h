@@ -12,12 +12,16 @@
 
 namespace tegula::autotune {
 
-/// A launch, or a call of several.
-struct LoadedCandidate {
+struct MeasuredLaunch {
   std::shared_ptr<const runtime::CompiledKernel> kernel;
   MeasuredArgs args;
-  /// Queues the call on a copy of its tensors, instead of the launch; in this process alone.
-  std::function<void(const Stream& stream, const ArgumentCopy& copy)> call = {};
+};
+/// A launch, or a call of several, which follow each other.
+struct LoadedCandidate {
+  std::vector<MeasuredLaunch> launches;
+  /// Bytes of each tensor of its own, partial results and counters; they are 0 before its first
+  /// run.
+  std::vector<std::int64_t> made = {};
 };
 
 class LaunchMeasure {

@@ -34,7 +34,8 @@ class LocalMeasure : public LaunchMeasure {
  private:
   struct Candidate {
     LoadedCandidate of;
-    std::vector<std::vector<runtime::LaunchArg>> on_copy;  ///< its arguments, by copy
+    std::vector<Tensor> made;
+    std::vector<std::vector<BoundArgs>> on_copy;  ///< the arguments of its launches, by copy
   };
   void run(int candidate, int copy) const;
   void make_copies();
@@ -56,25 +57,29 @@ class LocalMeasure : public LaunchMeasure {
 };
 
 void LocalMeasure::bind(Candidate& c) const {
-  c.on_copy.clear();
-  for (const auto& copy : copies_) c.on_copy.push_back(copy->bind(c.of.args));
+  for (const std::int64_t bytes : c.of.made) {
+    c.made.push_back(Tensor::empty({bytes}, DType::u8, stream_.device()));
+    fill_bytes(c.made.back(), 0, stream_);
+  }
+  for (const auto& copy : copies_) {
+    std::vector<BoundArgs>& bound = c.on_copy.emplace_back();
+    for (const MeasuredLaunch& l : c.of.launches) bound.push_back(copy->bind(l.args, c.made));
+  }
 }
 
 void LocalMeasure::load(int candidate, LoadedCandidate of) {
-  if (of.kernel) of.kernel->prepare(stream_);
+  for (const MeasuredLaunch& l : of.launches) l.kernel->prepare(stream_);
   if (copies_.empty()) make_copies();
   for (const auto& copy : copies_) copy->add(tensors_, stream_);
-  Candidate& c = loaded_[candidate] = {std::move(of), {}};
+  Candidate& c = loaded_[candidate] = {std::move(of), {}, {}};
   bind(c);
 }
 
 void LocalMeasure::run(int candidate, int copy) const {
   const Candidate& c = loaded_.at(candidate);
   const std::size_t at = static_cast<std::size_t>(copy) % copies_.size();
-  if (c.of.call)
-    c.of.call(stream_, *copies_[at]);
-  else
-    c.of.kernel->launch(stream_, c.on_copy[at]);
+  for (std::size_t i = 0; i < c.of.launches.size(); ++i)
+    c.of.launches[i].kernel->launch(stream_, c.on_copy[at][i].args);
 }
 
 /// More than twice the L2 in all, so that no call finds its inputs there, and no more than a

@@ -2,13 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <random>
 
 #include "autotune/device_class.h"
-#include "autotune/race/race_log.h"
+#include "autotune/race/stored_race.h"
 #include "autotune/store/winner_table.h"
-#include "autotune/user/tune_listener.h"
 #include "autotune/user/user_measure.h"
 #include "dsl/errors.h"
 #include "dsl/export/kernel_tuner.h"
@@ -17,8 +15,6 @@
 
 namespace tegula::autotune {
 namespace {
-
-constexpr const char* kPolicy = "cold";
 
 Device device_of(std::span<const dsl::HostArg> args) {
   for (const dsl::HostArg& a : args)
@@ -70,12 +66,12 @@ class UserTuning {
       fail(ErrorId::nothing_to_tune, kernel_.loc(), {}, kernel_.name());
     // If time is short, the settings that are raced are spread over the space.
     std::shuffle(space_.settings.begin() + 1, space_.settings.end(), std::mt19937(1));
-    TuningStore& store = TuningStore::of_process();
-    const bool is_claimed = store.claim(key_);
-    if (!is_claimed) say("another process tunes this problem, too");
-    RaceResult result = race_settings(known);
-    if (is_claimed) store.release(key_);
-    return publish(std::move(result));
+    const StoredRace race = race_over(known);
+    UserMeasure measure(kernel_, space_, args_, device_,
+                        {options_.may_change_bits, options_.progress});
+    const RaceResult result = run_stored(race, measure);
+    publish_winner(race, result);
+    return result_of(result);
   }
 
  private:
@@ -94,55 +90,19 @@ class UserTuning {
     return out;
   }
 
-  int position_of(const std::optional<Winner>& known) const {
-    if (!known) return 0;
-    const auto at = std::ranges::find(space_.settings, *parse_tuning(known->config));
-    return at == space_.settings.end() ? 0 : static_cast<int>(at - space_.settings.begin());
-  }
-
-  std::string text_of(int candidate) const {
-    return str(space_.settings[static_cast<std::size_t>(candidate)]);
-  }
-
-  void listen(RaceOptions& race_options) const {
-    const TuneListener* const listener = TuneListener::current();
-    if (listener == nullptr) return;
-    race_options.progress = [this, listener](const RaceProgress& p) {
-      listener->callbacks.progress(p, text_of(p.best));
-    };
-    race_options.timed = [this, listener, seconds = race_options.seconds](
-                             int id, const Prepared& code, const Known& known) {
-      listener->callbacks.timed(text_of(id), code, known, seconds());
-    };
-  }
-
-  RaceResult race_settings(const std::optional<Winner>& known) {
+  StoredRace race_over(const std::optional<Winner>& known) const {
     say(fmt::format("{} settings, {} of them cannot be traced", space_.settings.size(),
                     space_.refused.size()));
-    UserMeasure measure(kernel_, space_, args_, device_,
-                        {options_.may_change_bits, options_.progress});
-    RaceLog log(TuningStore::of_process(), key_, kPolicy);
-    const auto begin = std::chrono::steady_clock::now();
-    RaceOptions race_options;
-    race_options.limits =
-        limits_of(options_.budget == TuneBudget::quick ? Budget::quick : Budget::full);
-    for (const Tuning& s : space_.settings) race_options.texts.push_back(str(s));
-    race_options.seeds =
-        std::min<int>(static_cast<int>(space_.settings.size()), race_options.limits.candidates);
-    race_options.incumbent = position_of(known);
-    race_options.neighbours = [&](int id) { return neighbours(space_, id); };
-    race_options.recall = [&](const std::string& code) { return log.recall(code); };
-    race_options.record = [&](const Known& k) { log.record(k); };
-    race_options.seconds = [&] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    };
-    listen(race_options);
-    RaceResult result = race(measure, race_options);
-    if (result.ns == 0) result.ns = measure.reference_ns() * result.ratio.value;
-    return result;
+    StoredRace race{key_, limits_of(options_.budget), {}};
+    for (const Tuning& s : space_.settings) race.texts.push_back(str(s));
+    race.seeds = std::min<int>(static_cast<int>(space_.settings.size()), race.limits.candidates);
+    if (known) race.incumbent = str(*parse_tuning(known->config));
+    race.neighbours = [this](int id) { return neighbours(space_, id); };
+    race.say = options_.progress;
+    return race;
   }
 
-  TuneResult publish(RaceResult result) {
+  TuneResult result_of(const RaceResult& result) const {
     TuneResult out;
     out.tuning = space_.settings[static_cast<std::size_t>(result.winner)];
     out.is_replaced = result.is_replaced;
@@ -156,9 +116,6 @@ class UserTuning {
     for (const auto& [id, why] : result.rejected)
       out.rejected.push_back(
           fmt::format("{}: {}", str(space_.settings[static_cast<std::size_t>(id)]), why));
-    if (!result.is_low_confidence)
-      WinnerTable::of_process().publish(
-          {key_, str(out.tuning), result.code, out.ratio, out.ratio_high, result.raced, "", 0});
     kernel_.tuned.set(kernel_, dsl::shapes_key(kernel_, args_, device_), out.tuning);
     return out;
   }

@@ -11,15 +11,6 @@
 #include "support/warnings.h"
 
 namespace tegula::autotune {
-namespace {
-
-bool is_same(const Tensor& a, const Tensor& b) {
-  return a.data() == b.data() && a.dtype() == b.dtype() && a.shape() == b.shape() &&
-         a.strides() == b.strides();
-}
-
-}  // namespace
-
 UserMeasure::UserMeasure(dsl::KernelInstance& kernel, const UserSpace& space,
                          std::span<const dsl::HostArg> args, Device device, Options options)
     : kernel_(kernel),
@@ -98,7 +89,7 @@ MeasuredArgs UserMeasure::args_of(const Candidate& c) {
 void UserMeasure::load(int candidate, const Candidate& c, Prepared& out) {
   const MeasuredArgs args = args_of(c);
   try {
-    launches_->load(candidate, {c.kernel, args});
+    launches_->load(candidate, {{{c.kernel, args}}});
   } catch (const Error& e) {
     if (candidate == 0) throw;
     out.verdict = Verdict::refused;

@@ -29,9 +29,7 @@ class UserMeasure : public Measure {
   CheckResult check(int candidate) override { return launches_->check(candidate); }
   Round round(std::span<const int> candidates, int repetitions, std::uint64_t seed) override;
   void forget(int candidate) override;
-
-  /// Nanoseconds of a call of the reference; 0 before the first round.
-  double reference_ns() const { return launches_->reference_ns(); }
+  double reference_ns() const override { return launches_->reference_ns(); }
 
  private:
   struct Candidate {

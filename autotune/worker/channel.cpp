@@ -15,7 +15,7 @@ namespace tegula::autotune {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x4b574754;  // TGWK
-constexpr std::uint32_t kVersion = 1;         // rises when a message changes its meaning
+constexpr std::uint32_t kVersion = 2;         // rises when a message changes its meaning
 constexpr std::uint64_t kMaxTextBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kMaxBlobBytes = std::uint64_t{256} << 30;
 

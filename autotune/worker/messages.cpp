@@ -25,6 +25,42 @@ Tensor host_bytes(const void* data, std::size_t bytes) {
                         Device::cpu());
 }
 
+json fields_of(const MeasuredArg& a) {
+  json out = {a.tensor, a.is_address, a.bits, a.made};
+  if (a.view)
+    out.push_back({a.view->first, static_cast<int>(a.view->dtype), list_of(a.view->shape),
+                   list_of(a.view->strides)});
+  return out;
+}
+
+MeasuredArg arg_of(const json& fields) {
+  MeasuredArg a{fields.at(0).get<int>(), fields.at(1).get<bool>(),
+                fields.at(2).get<std::uint64_t>(), fields.at(3).get<int>()};
+  if (fields.size() > 4) {
+    const json& v = fields.at(4);
+    a.view = {v.at(0).get<std::int64_t>(), static_cast<DType>(v.at(1).get<int>()), dims_of(v.at(2)),
+              dims_of(v.at(3))};
+  }
+  return a;
+}
+
+MeasuredLaunch launch_of(const json& fields, const std::string& bytes, Device device) {
+  const runtime::ReadResult read = runtime::decode_entry(bytes, {});
+  if (read.state != runtime::ReadStatus::ok) throw InternalError("a kernel was sent damaged");
+  runtime::Compilation of;
+  of.device = device;
+  if (const auto tile = fields.find("tile"); tile != fields.end()) {
+    of.tile = ir::parse(tile->get<std::string>(), "a kernel that is tuned");
+    of.simt_text = fields.at("simt").get<std::string>();
+  }
+  MeasuredLaunch out;
+  out.kernel = std::make_shared<const runtime::CompiledKernel>(
+      std::move(of), runtime::decode_artefact(read.entry));
+  if (const auto args = fields.find("args"); args != fields.end())
+    for (const json& a : *args) out.args.push_back(arg_of(a));
+  return out;
+}
+
 Verdict verdict_of(const json& fields) {
   const int verdict = fields.at("verdict").get<int>();
   if (verdict < 0 || verdict > static_cast<int>(Verdict::timeout))
@@ -72,33 +108,38 @@ MeasuredTensor tensor_of(const WorkerMessage& request, const Stream& stream) {
 
 WorkerMessage load_request(int candidate, const LoadedCandidate& of) {
   WorkerMessage out;
-  json args = json::array();
-  for (const MeasuredArg& a : of.args) args.push_back({a.tensor, a.is_address, a.bits});
-  out.fields = {{"op", "load"}, {"candidate", candidate}, {"args", std::move(args)}};
-  if (of.kernel->device.on_host()) {
-    out.fields["tile"] = ir::print(of.kernel->tile);
-    out.fields["simt"] = ir::print(of.kernel->simt());
+  json launches = json::array();
+  for (const MeasuredLaunch& l : of.launches) {
+    json fields;
+    for (const MeasuredArg& a : l.args) fields["args"].push_back(fields_of(a));
+    if (l.kernel->device.on_host()) {
+      fields["tile"] = ir::print(l.kernel->tile);
+      fields["simt"] = ir::print(l.kernel->simt());
+    }
+    runtime::CacheEntry entry;
+    runtime::encode_artefact(l.kernel->artefact(), entry);
+    const std::string bytes = runtime::encode_entry({}, entry);
+    fields["bytes"] = bytes.size();
+    out.blob += bytes;
+    launches.push_back(std::move(fields));
   }
-  runtime::CacheEntry entry;
-  runtime::encode_artefact(of.kernel->artefact(), entry);
-  out.blob = runtime::encode_entry({}, entry);
+  out.fields = {{"op", "load"},
+                {"candidate", candidate},
+                {"launches", std::move(launches)},
+                {"made", of.made}};
   return out;
 }
 
 LoadedCandidate candidate_of(const WorkerMessage& request, Device device) {
-  const runtime::ReadResult read = runtime::decode_entry(request.blob, {});
-  if (read.state != runtime::ReadStatus::ok) throw InternalError("a kernel was sent damaged");
-  runtime::Compilation of;
-  of.device = device;
-  if (const auto tile = request.fields.find("tile"); tile != request.fields.end()) {
-    of.tile = ir::parse(tile->get<std::string>(), "a kernel that is tuned");
-    of.simt_text = request.fields.at("simt").get<std::string>();
-  }
   LoadedCandidate out;
-  out.kernel = std::make_shared<const runtime::CompiledKernel>(
-      std::move(of), runtime::decode_artefact(read.entry));
-  for (const json& a : request.fields.at("args"))
-    out.args.push_back({a.at(0).get<int>(), a.at(1).get<bool>(), a.at(2).get<std::uint64_t>()});
+  request.fields.at("made").get_to(out.made);
+  std::size_t at = 0;
+  for (const json& fields : request.fields.at("launches")) {
+    const auto bytes = fields.at("bytes").get<std::size_t>();
+    if (bytes > request.blob.size() - at) throw InternalError("a kernel was sent cut off");
+    out.launches.push_back(launch_of(fields, request.blob.substr(at, bytes), device));
+    at += bytes;
+  }
   return out;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // The messages of a tuner and its worker, as fields of JSON and back. Requests have an `op`:
 //   start   device, options                      tensor  type, shape, access; its bytes
-//   load    candidate, arguments; its kernel     try, check  candidate -> verdict, why
+//   load    candidate, launches; their kernels   try, check  candidate -> verdict, why
 //   round   candidates, repetitions, seed -> samples of each
 //   forget  candidate
 // An answer with `error` says that the request was not carried out.

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "bench/dot_graph_kernels.h"
+#include "ir/schedule/patch.h"
+#include "ir/schedule/text.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/matmul.h"
 
@@ -36,10 +38,10 @@ double ms_of(const std::function<void(const Stream&)>& call) {
          kCalls;
 }
 
-void print(const std::string& name, double ms, double flops, double peer_ms = 0) {
+void print(const std::string& name, double ms, double flops, double peer_ms = 0,
+           const char* peer = "by the library's products") {
   fmt::print("{:32} {:8.4f} ms {:7.1f} TFLOPS", name, ms, flops / ms * 1e-9);
-  if (peer_ms > 0)
-    fmt::print("   {:.2f}x of {:.4f} ms by the library's products", peer_ms / ms, peer_ms);
+  if (peer_ms > 0) fmt::print("   {:.2f}x of {:.4f} ms {}", peer_ms / ms, peer_ms, peer);
   fmt::print("\n");
 }
 
@@ -59,6 +61,16 @@ void check(const std::string& name, std::initializer_list<std::pair<Tensor, Tens
   for (const auto& [got, want] : results)
     if (const double e = error(got, want); e > kMaxError)
       fmt::print("{}: WRONG, relative error {:.3f}\n", name, e);
+}
+
+/// The kernel, which has been called, with its second dot one iteration late: an author's Schedule.
+template <class Kernel>
+Kernel late(const Kernel& kernel) {
+  const std::string said = kernel.explain();
+  const std::size_t first = said.find("schedule sm_90a"), last = said.find("\n}", first);
+  const auto patched = ir::apply_patch(ir::parse_schedule(said.substr(first, last + 2 - first)),
+                                       ir::parse_edits("dot#1 consumer 1.1"));
+  return kernel.with_plan(ir::print(patched.schedule));
 }
 
 struct Gradients {
@@ -169,6 +181,94 @@ void stationary(const std::function<bool(const std::string&)>& wanted) {
   print("stationary_product", ms, 2.0 * static_cast<double>(rows * depth * columns), peer);
 }
 
+/// 512 rows a segment: gathered from a quarter as many, against rows that lie in order.
+void gathered(const std::function<bool(const std::string&)>& wanted) {
+  const auto gathered = bench::grouped_product(128, 256, true),
+             grouped = bench::grouped_product(128, 256, false);
+  const auto made = [](Dims shape, std::uint64_t seed, Device d) {
+    return Tensor::normal(shape, DType::bf16, 0, 0.3, seed, d);
+  };
+  const auto places = [](int rows, int of) {
+    std::vector<i32> all;
+    for (int i = 0; i < rows; ++i) all.push_back(static_cast<i32>((std::int64_t{i} * 7919) % of));
+    return all;
+  };
+  for (const std::int64_t depth : {1024, 2048, 4096}) {
+    const std::string name = fmt::format("gathered_product_k{}", depth);
+    if (!wanted(name)) continue;
+    Tensor results[2];
+    for (const Device d : {Device::cpu(), kGpu}) {
+      Tensor& c = results[d.kind == DeviceKind::cpu ? 0 : 1];
+      c = Tensor::zeros({300, 256}, DType::bf16, d);
+      gathered(Stream(d), made({100, 192}, 1, d), made({4, 192, 256}, 2, d),
+               Tensor::from(std::vector<i32>{0, 130, 130, 290, 300}, d),
+               Tensor::from(places(300, 100), d), c);
+    }
+    check(name, {{results[1], results[0]}});
+    constexpr std::int64_t kSegments = 32, kRows = 512, kColumns = 4096;
+    constexpr std::int64_t rows = kSegments * kRows;
+    std::vector<i32> offsets;
+    for (std::int64_t s = 0; s <= kSegments; ++s) offsets.push_back(static_cast<i32>(s * kRows));
+    const Tensor tokens = made({rows / 4, depth}, 1, kGpu), A = made({rows, depth}, 2, kGpu),
+                 B = made({kSegments, depth, kColumns}, 3, kGpu),
+                 C = made({rows, kColumns}, 4, kGpu), ends = Tensor::from(offsets, kGpu),
+                 from = Tensor::from(places(rows, rows / 4), kGpu);
+    const double in_order = ms_of([&](const Stream& s) { grouped(s, A, B, ends, from, C); });
+    const double ms = ms_of([&](const Stream& s) { gathered(s, tokens, B, ends, from, C); });
+    print(name, ms, 2.0 * static_cast<double>(rows * depth * kColumns), in_order,
+          "with rows in order");
+  }
+}
+
+void two_loops(const std::function<bool(const std::string&)>& wanted) {
+  if (!wanted("bottleneck")) return;
+  const auto kernel = bench::bottleneck(128, 64);
+  const auto made = [](std::int64_t r, std::int64_t c, std::uint64_t seed, Device d) {
+    return Tensor::normal({r, c}, DType::bf16, 0, 0.1, seed, d);
+  };
+  const std::int64_t rows = 16896, depth = 4096, width = 128, columns = 4096;
+  const Tensor X = made(rows, depth, 1, kGpu), W1 = made(depth, width, 2, kGpu),
+               W2 = made(width, columns, 3, kGpu), Y = made(rows, columns, 4, kGpu),
+               H = made(rows, width, 5, kGpu), want = made(rows, columns, 6, kGpu);
+  static const auto first =
+      fused_matmul<bf16, bf16>([](Tile acc, Index, Index) { return max(acc, 0.0f); });
+  const double peer = ms_of([&](const Stream& s) {
+    first(s, X, W1, H);
+    matmul(s, H, W2, want);
+  });
+  const double ms = ms_of([&](const Stream& s) { kernel(s, X, W1, W2, Y); });
+  check("bottleneck", {{Y, want}});
+  print("bottleneck", ms, 2.0 * static_cast<double>(rows * width * (depth + columns)), peer);
+}
+
+void one_buffer(const std::function<bool(const std::string&)>& wanted) {
+  for (const int bk : {64, 128}) {
+    const std::string name = fmt::format("latent_attention_k{}", bk);
+    if (!wanted(name)) continue;
+    const auto kernel = bench::latent_attention(128, bk);
+    const auto made = [](std::int64_t heads, std::int64_t length, std::uint64_t seed, Device d) {
+      return Tensor::normal({heads, length, 128}, DType::bf16, 0, 1, seed, d);
+    };
+    constexpr float kScale = 0.1275F;
+    Tensor results[2];
+    for (const Device d : {Device::cpu(), kGpu}) {
+      Tensor& o = results[d.kind == DeviceKind::cpu ? 0 : 1];
+      o = Tensor::zeros({2, 384, 128}, DType::bf16, d);
+      kernel(Stream(d), made(2, 384, 1, d), made(2, 384, 2, d), o, kScale);
+    }
+    check(name, {{results[1], results[0]}});
+    const std::int64_t heads = 64, length = 4096;
+    const Tensor Q = made(heads, length, 1, kGpu), KV = made(heads, length, 2, kGpu),
+                 O = made(heads, length, 3, kGpu);
+    const double flops = 4.0 * static_cast<double>(heads * length * length * 128);
+    print(name, ms_of([&](const Stream& s) { kernel(s, Q, KV, O, kScale); }), flops);
+    const auto skewed = late(kernel);
+    skewed(Stream(kGpu), made(2, 384, 1, kGpu), made(2, 384, 2, kGpu), results[1], kScale);
+    check(name + "_late", {{results[1], results[0]}});
+    print(name + "_late", ms_of([&](const Stream& s) { skewed(s, Q, KV, O, kScale); }), flops);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -182,5 +282,8 @@ int main(int argc, char** argv) {
   mlp(wanted);
   linear_attention(wanted);
   stationary(wanted);
+  gathered(wanted);
+  two_loops(wanted);
+  one_buffer(wanted);
   return 0;
 }

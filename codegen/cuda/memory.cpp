@@ -42,17 +42,19 @@ struct Port {
 
 Port port_of(Emitter& e, OpId id, Space space, ir::Elem elem, bool predicated) {
   const DType stored = elem.pointer ? DType::u64 : is_bool(elem.dtype) ? DType::u8 : elem.dtype;
-  Port p{{space, stored, static_cast<int>(e.attrs(id).i(AttrName::width, 1)), predicated,
-          e.attrs(id).s(AttrName::cache), e.attrs(id).s(AttrName::evict),
-          e.attrs(id).s(AttrName::sem), e.attrs(id).s(AttrName::scope)},
-         elem,
-         "int",
-         elem.pointer ? "ptr" : std::string(name(elem.dtype))};
+  Port p{
+      {space, stored, static_cast<int>(e.attrs(id).i(AttrName::width, 1)), predicated,
+       e.attrs(id).s(AttrName::cache), e.attrs(id).s(AttrName::evict), e.attrs(id).s(AttrName::sem),
+       e.attrs(id).s(AttrName::scope), e.attrs(id).s(AttrName::kind) == "add"},
+      elem,
+      "int",
+      elem.pointer ? "ptr" : std::string(name(elem.dtype))};
   if (space == Space::Global) p.address_type = e.c_type(e.type(e.operand(id, 0)).elem());
   if (p.access.width != 1) p.suffix += fmt::format("x{}", p.access.width);
   if (!p.access.cache.empty()) p.suffix += fmt::format("_{}", p.access.cache);
   if (!p.access.evict.empty()) p.suffix += fmt::format("_evict_{}", p.access.evict);
   if (!p.access.sem.empty()) p.suffix += fmt::format("_{}_{}", p.access.sem, p.access.scope);
+  if (p.access.adds) p.suffix += "_add";
   if (predicated) p.suffix += "_if";
   return p;
 }
@@ -225,14 +227,64 @@ void cuda_LdShared(Emitter& e, OpId id) { emit_load(e, id, Space::Shared); }
 void cuda_LdCluster(Emitter& e, OpId id) { emit_load(e, id, Space::Cluster); }
 void cuda_StShared(Emitter& e, OpId id) { emit_store(e, id, Space::Shared); }
 
-void cuda_AtomGlobal(Emitter& e, OpId id) {
+namespace {
+
+/// Calls a function of an atomic operation for each address, with all operands. Old values are kept
+/// where something uses them.
+void call_atomic(Emitter& e, OpId id, const std::string& function) {
   const Value v = e.result(id), address = e.operand(id, 0);
+  const bool many = e.is_array(address);
+  const std::string index = many ? "r" : "0";
+  std::string call = function + "(" + e.argument(address, index);
+  for (std::size_t i = 1; i < e.operand_count(id); ++i)
+    call += ", " + e.argument(e.operand(id, i), index);
+  call += ")";
+  if (!e.uses.is_used(v))
+    repeat(e, e.count(address), many, call + ";");
+  else if (!e.is_array(v))
+    e.declare(v, call);
+  else
+    repeat(e, e.count(address), many, fmt::format("{}[{}] = {};", e.declare_array(v), index, call));
+}
+
+}  // namespace
+
+namespace {
+
+/// Runs of neighbours, each by one instruction at the address of its first element.
+void add_runs(Emitter& e, OpId id, const ptx::Asm& a, std::int64_t run) {
+  const Value address = e.operand(id, 0), values = e.operand(id, 1);
+  const ir::Elem elem = e.type(values).elem();
+  const std::string type = e.c_type(elem);
+  std::vector<std::string> parameters{type + "* p", "const " + type + "* x"}, names{"p"};
+  for (std::int64_t i = 0; i < run; ++i) names.push_back(fmt::format("x[{}]", i));
+  const bool predicated = e.operand_count(id) > 2, many = e.count(address) > run;
+  if (predicated) {
+    parameters.push_back("bool is_active");
+    names.push_back("is_active");
+  }
+  const std::string function =
+      e.ptx_effect(fmt::format("red_add_{}x{}{}", name(elem.dtype), run, predicated ? "_if" : ""),
+                   parameters, a, names);
+  const std::string first = many ? fmt::format("{} * r", run) : "0";
+  const std::string guard = predicated ? ", " + e.argument(e.operand(id, 2), first) : "";
+  repeat(e, e.count(address) / run, many,
+         fmt::format("{}({}, {}{});", function, e.argument(address, first),
+                     slice(array_of(e, values, e.count(address)), run, many), guard));
+}
+
+}  // namespace
+
+void cuda_AtomGlobal(Emitter& e, OpId id) {
+  const Value v = e.result(id);
   const ir::Elem elem = e.type(v).elem();
-  const bool predicated = e.operand_count(id) > 2, many = e.is_array(address);
+  const bool predicated = e.operand_count(id) > 2;
   const ptx::Asm a =
       ptx::atomic(e.attrs(id), elem.dtype, predicated, e.uses.is_used(v), *e.kernel.info.target);
   if (a.text.empty()) e.refuse(id, "no atomic operation of this kind for this type");
-  const std::string type = e.c_type(elem), index = many ? "r" : "0";
+  const std::int64_t run = e.attrs(id).i(AttrName::width, 1);
+  if (run > 1 && !e.uses.is_used(v)) return add_runs(e, id, a, run);
+  const std::string type = e.c_type(elem);
   std::vector<std::string> parameters{type + "* p", type + " x"}, names{"p", "x"};
   if (predicated) {
     parameters.push_back("bool is_active");
@@ -242,39 +294,20 @@ void cuda_AtomGlobal(Emitter& e, OpId id) {
   const std::string wanted =
       fmt::format("{}_{}_{}{}", has_result ? "atom" : "red", e.attrs(id).s(AttrName::kind),
                   name(elem.dtype), predicated ? "_if" : "");
-  const std::string function = has_result ? e.ptx_value(wanted, type, parameters, a)
-                                          : e.ptx_effect(wanted, parameters, a, names);
-  std::string call = fmt::format("{}({}, {}", function, e.argument(address, index),
-                                 e.argument(e.operand(id, 1), index));
-  call += predicated ? fmt::format(", {})", e.argument(e.operand(id, 2), index)) : ")";
-  if (!e.uses.is_used(v))
-    repeat(e, e.count(address), many, call + ";");
-  else if (!e.is_array(v))
-    e.declare(v, call);
-  else
-    repeat(e, e.count(address), many, fmt::format("{}[{}] = {};", e.declare_array(v), index, call));
+  call_atomic(e, id,
+              has_result ? e.ptx_value(wanted, type, parameters, a)
+                         : e.ptx_effect(wanted, parameters, a, names));
 }
 
 void cuda_CasGlobal(Emitter& e, OpId id) {
-  const Value v = e.result(id), address = e.operand(id, 0);
-  const ir::Elem elem = e.type(v).elem();
-  const bool predicated = e.operand_count(id) > 3, many = e.is_array(address);
-  const std::string type = e.c_type(elem), index = many ? "r" : "0";
+  const ir::Elem elem = e.type(e.result(id)).elem();
+  const bool predicated = e.operand_count(id) > 3;
+  const std::string type = e.c_type(elem);
   std::vector<std::string> parameters{type + "* p", type + " expected", type + " desired"};
   if (predicated) parameters.push_back("bool is_active");
-  const std::string function =
-      e.ptx_value(fmt::format("cas_{}{}", name(elem.dtype), predicated ? "_if" : ""), type,
-                  parameters, ptx::compare_and_swap(e.attrs(id), elem.dtype, predicated));
-  std::string call =
-      fmt::format("{}({}, {}, {}", function, e.argument(address, index),
-                  e.argument(e.operand(id, 1), index), e.argument(e.operand(id, 2), index));
-  call += predicated ? fmt::format(", {})", e.argument(e.operand(id, 3), index)) : ")";
-  if (!e.uses.is_used(v))
-    repeat(e, e.count(address), many, call + ";");
-  else if (!e.is_array(v))
-    e.declare(v, call);
-  else
-    repeat(e, e.count(address), many, fmt::format("{}[{}] = {};", e.declare_array(v), index, call));
+  call_atomic(e, id,
+              e.ptx_value(fmt::format("cas_{}{}", name(elem.dtype), predicated ? "_if" : ""), type,
+                          parameters, ptx::compare_and_swap(e.attrs(id), elem.dtype, predicated)));
 }
 
 void cuda_CpAsync(Emitter& e, OpId id) {

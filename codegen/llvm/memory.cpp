@@ -21,12 +21,13 @@ Access access_of(Emitter& e, OpId id, Space space, ir::Elem elem, bool predicate
           e.attrs(id).s(AttrName::cache),
           e.attrs(id).s(AttrName::evict),
           e.attrs(id).s(AttrName::sem),
-          e.attrs(id).s(AttrName::scope)};
+          e.attrs(id).s(AttrName::scope),
+          e.attrs(id).s(AttrName::kind) == "add"};
 }
 
 /// LLVM 19 has no address space for the shared memory of a cluster.
 bool is_plain(const Access& a) {
-  return !a.predicated && a.cache.empty() && a.evict.empty() && a.sem.empty() &&
+  return !a.predicated && a.cache.empty() && a.evict.empty() && a.sem.empty() && !a.adds &&
          a.space != Space::Cluster;
 }
 
@@ -180,13 +181,17 @@ void llvm_AtomGlobal(Emitter& e, OpId id) {
   const ptx::Asm a = ptx::atomic(e.attrs(id), elem.dtype, predicated, used, *e.kernel.info.target);
   if (a.text.empty()) e.refuse(id, "no atomic operation of this kind for this type");
   const Words addresses = e.words(e.operand(id, 0)), values = e.elements(e.operand(id, 1));
+  // The first address of a run of neighbours is that of all.
+  const auto run = used ? 1 : static_cast<std::size_t>(e.attrs(id).i(AttrName::width, 1));
   Words old;
-  for (std::size_t n = 0; n < addresses.size(); ++n) {
-    llvm::SmallVector<Value*, 3> args{addresses[n], nth(values, n)};
+  for (std::size_t n = 0; n < addresses.size(); n += run) {
+    llvm::SmallVector<Value*, 6> args{addresses[n]};
+    for (std::size_t i = 0; i < run; ++i) args.push_back(nth(values, n + i));
     if (predicated) args.push_back(nth(e.words(e.operand(id, 2)), n));
     const Words out = e.inline_ptx(a, args);
     llvm::Type* type = e.element_type(elem);
-    old.push_back(out.empty() ? llvm::PoisonValue::get(type) : e.bits_as(out[0], type));
+    old.resize(n + run, llvm::PoisonValue::get(type));
+    if (!out.empty()) old[n] = e.bits_as(out[0], type);
   }
   e.set_elements(result, old);
 }

@@ -1,5 +1,5 @@
-// Lowering of clusters: the reduce-scatter of the CTAs' tiles through shared memory that the CTAs
-// of the cluster read from each other (PTX ISA, "mapa", "barrier.cluster").
+// Lowering of clusters: the reduce-scatter and the gather of the CTAs' tiles through shared memory
+// that the CTAs of the cluster read from each other (PTX ISA, "mapa", "barrier.cluster").
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -115,6 +115,95 @@ void lower_ClusterId(Lowering& l, OpId op) {
 
 void lower_ClusterTile(Lowering& l, OpId op) {
   l.set(l.from[op].results[0], l.get(l.from[op].operands[0]));
+}
+
+namespace {
+
+/// A tile that the programs of a cluster give each other.
+struct Gathered {
+  ir::LinearLayout own;  ///< what a thread gives, and gets of each program
+  SharedLayout shared;
+  std::int64_t at = 0;  ///< bytes behind the others
+
+  static Gathered of(const ir::LinearLayout& given, const ir::LinearLayout& taken, Type type,
+                     int ctas) {
+    const auto exchange =
+        synthesize_exchange(given, taken, size_bytes(type.dtype()),
+                            {.stmatrix = false, .ldmatrix = false, .reads = ctas});
+    if (!exchange)
+      throw InternalError(fmt::format("cluster_gather of {}: {}", given.str(), exchange.reason()));
+    return {taken, exchange->layout};
+  }
+  /// The tile in the program at whose shared memory `there` points, as it is loaded.
+  Value load(Lowering& l, Value there, const PartRoute& r, Type type) const {
+    const Value base = l.b.add(there, l.b.i32(at));
+    Value addresses = shared_addresses(l, base, r.slabs, r.places);
+    if (!own.is_exact())
+      addresses =
+          kept_inside(l, addresses, base, shared.bytes() - r.width * size_bytes(type.dtype()));
+    return l.b.op(Opcode::LdCluster, {addresses}, Type::vec(type.elem(), own.registers()),
+                  {{AttrName::width, r.width}});
+  }
+  /// Where each register of the result is among those loaded, program after program.
+  std::vector<std::int64_t> positions(const ir::LinearLayout& result, const PartRoute& r) const {
+    const auto of_own = broadcast_registers(expand_dim(own, 0), result);
+    if (!of_own)
+      throw InternalError(fmt::format("cluster_gather into {}: {}", result.str(), of_own.reason()));
+    std::vector<std::int64_t> out;
+    for (int reg = 0; reg < result.registers(); ++reg) {
+      const int cta = result.apply({.reg = reg})[0];
+      const int held = (*of_own)[static_cast<std::size_t>(reg)];
+      out.push_back(cta * own.registers() + r.position[static_cast<std::size_t>(held)]);
+    }
+    return out;
+  }
+};
+
+/// Puts the operands into shared memory, side by side.
+std::vector<Gathered> share_operands(Lowering& l, const OpData& d, Value& base) {
+  std::vector<Gathered> all;
+  std::int64_t bytes = 0;
+  int alignment = 16;
+  for (std::size_t i = 0; i < d.operands.size(); ++i) {
+    const Type type = l.from.type(d.operands[i]);
+    all.push_back(Gathered::of(layout_of(type), slice(layout_of(l.from.type(d.results[i])), 0),
+                               type, l.from.info.cluster));
+    Gathered& g = all.back();
+    alignment = std::max(alignment, g.shared.alignment());
+    g.at = (bytes + g.shared.alignment() - 1) / g.shared.alignment() * g.shared.alignment();
+    bytes = g.at + g.shared.bytes();
+  }
+  base = l.scratch(bytes, alignment);
+  l.barrier();
+  for (std::size_t i = 0; i < all.size(); ++i)
+    store_shared(l, l.b.add(base, l.b.i32(all[i].at)), all[i].shared,
+                 layout_of(l.from.type(d.operands[i])), l.get(d.operands[i]), /*matrices=*/false);
+  return all;
+}
+
+}  // namespace
+
+void lower_ClusterGather(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const int ctas = l.from.info.cluster;
+  if (ctas == 1) throw InternalError("cluster_gather without a cluster");
+  Value base;
+  const std::vector<Gathered> all = share_operands(l, d, base);
+  l.cluster_barrier();
+  std::vector<Value> theirs;
+  for (int cta = 0; cta < ctas; ++cta)
+    theirs.push_back(l.b.op(Opcode::MapShared, {base, l.b.i32(cta)}));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Type type = l.from.type(d.operands[i]);
+    const PartRoute r = route(all[i].shared, all[i].own);
+    std::vector<Value> loaded;
+    for (const Value there : theirs) loaded.push_back(all[i].load(l, there, r, type));
+    const Value joined = l.b.op(Opcode::Concat, loaded);
+    l.set(d.results[i], l.regs(joined, all[i].positions(layout_of(l.from.type(d.results[i])), r)));
+  }
+  // Nobody may write here, or exit, before all have read.
+  l.b.effect(Opcode::ClusterArrive, {});
+  l.will_leave_cluster();
 }
 
 void lower_ClusterReduceScatter(Lowering& l, OpId op) {

@@ -1,7 +1,8 @@
 // Lowering of key_ranks. Each warp has a consecutive part of the line and counters of its own in
 // shared memory. In a round, which a register is, the lanes with equal keys find each other by
 // votes on the keys' bits; a lane's rank is the counter plus the lower lanes among them. The
-// counters of earlier warps are added at the end. No atomic operation decides an order.
+// counters of earlier warps are added up, bin by bin, and added at the end. No atomic operation
+// decides an order. Where nothing but the counts is wanted, all threads add to the same counters.
 #include <bit>
 
 #include "codegen/lower/fold_tuple.h"
@@ -30,17 +31,25 @@ class Ranking {
     if (const Value inside = inside_along(l_, layout_, 0))
       keys = l_.b.select(inside, keys, l_.b.i32(-1));
     const Value known = is_in_bins(keys);
+    if (!is_used(l_.from, d.results[0])) return count_alone(keys, known);
     counters_ = l_.scratch(l_.warps() * bins_ * kCounterBytes, 16);
     row_ = row_of(l_.coordinate(HwDim::Warp));
+    find_copy();
     l_.barrier();
-    clear();
+    clear(l_.coordinate(HwDim::Lane), 32);
+    sync_warp();
     std::vector<Value> ranks;
     for (int r = 0; r < layout_.registers(); ++r)
       ranks.push_back(round(one(keys, r), one(known, r)));
     l_.barrier();
-    const Value rank = l_.b.add(l_.concat(ranks), of_earlier_warps(keys, known));
+    Value rank = l_.concat(ranks);
+    if (warps_of_copy_ > 1) {
+      add_up_warps();
+      l_.barrier();
+      rank = l_.b.add(rank, of_earlier_warps(keys, known));
+    }
     l_.set(d.results[0], l_.b.select(known, rank, l_.b.i32(-1)));
-    l_.set(d.results[1], all_counts(layout_of(l_.from.type(d.results[1]))));
+    set_counts(row_in_copy(warps_of_copy_ - 1));
   }
 
  private:
@@ -69,14 +78,14 @@ class Ranking {
   }
   void sync_warp() { l_.b.effect(Opcode::WarpSync, {}); }
 
-  void clear() {
-    std::vector<std::int64_t> of_lane;
-    for (std::int64_t bin = 0; bin < bins_; bin += 32) of_lane.push_back(bin);
-    const Value bin = l_.b.add(l_.constants(DType::i32, of_lane), l_.coordinate(HwDim::Lane));
-    const std::vector<std::int64_t> zeros(of_lane.size(), 0);
+  /// The row's counters become 0, by as many threads.
+  void clear(Value thread, std::int64_t threads) {
+    std::vector<std::int64_t> of_thread;
+    for (std::int64_t bin = 0; bin < bins_; bin += threads) of_thread.push_back(bin);
+    const Value bin = l_.b.add(l_.constants(DType::i32, of_thread), thread);
+    const std::vector<std::int64_t> zeros(of_thread.size(), 0);
     store(counter(row_, bin), l_.constants(DType::i32, zeros),
           l_.b.cmp("lt", bin, l_.b.i32(bins_)));
-    sync_warp();
   }
 
   Value ballot(Value predicate) {
@@ -85,10 +94,14 @@ class Ranking {
   /// Lanes whose key is this lane's, where it is in a bin.
   Value peers_of(Value key, Value known) {
     Value peers = ballot(known);
+    const Type lanes = Type::scalar(DType::u32);
+    const Value all = l_.b.constant(lanes, std::int64_t{0xffffffff}),
+                none = l_.b.constant(lanes, std::int64_t{0});
     for (std::int64_t bit = 1; bit < bins_; bit *= 2) {
       const Value has = l_.b.cmp("ne", l_.b.op(Opcode::And, {key, l_.b.i32(bit)}), l_.b.i32(0));
-      const Value set = ballot(has);
-      peers = l_.b.op(Opcode::And, {peers, l_.b.select(has, set, l_.b.op(Opcode::Not, {set}))});
+      // One instruction for three operands: those whose bit is not this lane's drop out.
+      const Value differ = l_.b.op(Opcode::Xor, {ballot(has), l_.b.select(has, all, none)});
+      peers = l_.b.op(Opcode::And, {peers, l_.b.op(Opcode::Not, {differ})});
     }
     return peers;
   }
@@ -117,35 +130,68 @@ class Ranking {
 
   /// Warps that hold the same elements have counters of their own: a copy's rows are together.
   /// The upper bits of a warp's number name the copy.
-  std::int64_t warps_of_copy() const {
+  void find_copy() {
     const int copies = std::popcount(layout_.free_bits(HwDim::Warp));
-    return std::int64_t{1} << (layout_.in_bits(HwDim::Warp) - copies);
-  }
-
-  Value of_earlier_warps(Value keys, Value known) {
-    const std::int64_t warps = warps_of_copy();
+    warps_of_copy_ = std::int64_t{1} << (layout_.in_bits(HwDim::Warp) - copies);
     const Value warp = l_.coordinate(HwDim::Warp);
-    const Value mine = l_.b.op(Opcode::And, {warp, l_.b.i32(warps - 1)}),
-                first = row_of(l_.b.sub(warp, mine));
-    Value sum = l_.splat(l_.b.i32(0), layout_.registers());
-    for (std::int64_t w = 0; w + 1 < warps; ++w) {
-      const Value row = l_.b.add(first, l_.b.i32(w * bins_ * kCounterBytes));
-      const Value theirs = load(counter(row, keys), known);
-      const Value is_earlier = l_.b.op(Opcode::And, {known, l_.b.cmp("gt", mine, l_.b.i32(w))});
-      sum = l_.b.add(sum, l_.b.select(is_earlier, theirs, l_.b.i32(0)));
-    }
-    return sum;
+    warp_in_copy_ = l_.b.op(Opcode::And, {warp, l_.b.i32(warps_of_copy_ - 1)});
+    first_row_ = row_of(l_.b.sub(warp, warp_in_copy_));
+  }
+  /// The counters of a warp of the copy.
+  Value row_in_copy(std::int64_t warp) {
+    return l_.b.add(first_row_, l_.b.i32(warp * bins_ * kCounterBytes));
   }
 
-  Value all_counts(const LinearLayout& layout) {
-    const Value bin = index_along(l_, layout, 0);
-    const Value inside = l_.b.cmp("lt", bin, l_.b.i32(bins_));
-    Value sum = l_.splat(l_.b.i32(0), layout.registers());
-    for (std::int64_t w = 0; w < warps_of_copy(); ++w) {
-      const Value row = l_.b.add(counters_, l_.b.i32(w * bins_ * kCounterBytes));
-      sum = l_.b.add(sum, load(counter(row, bin), inside));
+  /// The counters of each warp become their sums with those of the copy's earlier warps; a thread
+  /// adds up some bins.
+  void add_up_warps() {
+    const std::int64_t threads = 32 * warps_of_copy_;
+    std::vector<std::int64_t> of_thread;
+    for (std::int64_t bin = 0; bin < bins_; bin += threads) of_thread.push_back(bin);
+    const Value thread =
+        l_.b.add(l_.b.mul(warp_in_copy_, l_.b.i32(32)), l_.coordinate(HwDim::Lane));
+    const Value bin = l_.b.add(l_.constants(DType::i32, of_thread), thread),
+                inside = l_.b.cmp("lt", bin, l_.b.i32(bins_));
+    Value sum = load(counter(row_in_copy(0), bin), inside);
+    for (std::int64_t w = 1; w < warps_of_copy_; ++w) {
+      const Value at = counter(row_in_copy(w), bin);
+      sum = l_.b.add(sum, load(at, inside));
+      store(at, sum, inside);
     }
-    return sum;
+  }
+  /// Once they are added up.
+  Value of_earlier_warps(Value keys, Value known) {
+    const Value has_earlier = l_.b.cmp("gt", warp_in_copy_, l_.b.i32(0)),
+                reads = l_.b.op(Opcode::And, {known, has_earlier});
+    const Value row = l_.b.sub(row_, l_.b.i32(bins_ * kCounterBytes));
+    return l_.b.select(reads, load(counter(row, keys), reads), l_.b.i32(0));
+  }
+
+  void set_counts(Value row) {
+    const Value counts = l_.from[op_].results[1];
+    const Value bin = index_along(l_, layout_of(l_.from.type(counts)), 0);
+    l_.set(counts, load(counter(row, bin), l_.b.cmp("lt", bin, l_.b.i32(bins_))));
+  }
+
+  /// No ranks: additions to one row of counters, of which none is awaited. The first of the warps
+  /// that hold the same elements count them.
+  void count_alone(Value keys, Value known) {
+    counters_ = row_ = l_.scratch(bins_ * kCounterBytes, 16);
+    find_copy();
+    l_.barrier();
+    const Value warp = l_.coordinate(HwDim::Warp);
+    clear(l_.b.add(l_.b.mul(warp, l_.b.i32(32)), l_.coordinate(HwDim::Lane)), 32 * l_.warps());
+    l_.barrier();
+    const Value counts_them =
+        l_.b.op(Opcode::And, {known, l_.b.cmp("lt", warp, l_.b.i32(warps_of_copy_))});
+    const std::vector<std::int64_t> ones(static_cast<std::size_t>(layout_.registers()), 1);
+    l_.b.effect(
+        Opcode::StShared,
+        {l_.as_vec(counter(row_, keys)), l_.constants(DType::i32, ones), l_.as_vec(counts_them)},
+        {{AttrName::width, 1}, {AttrName::kind, "add"}});
+    l_.barrier();
+    set_counts(row_);
+    l_.set(l_.from[op_].results[0], l_.splat(l_.b.i32(0), layout_.registers()));
   }
 
   Lowering& l_;
@@ -153,6 +199,8 @@ class Ranking {
   const LinearLayout& layout_;
   std::int64_t bins_;
   Value counters_, row_;  ///< shared memory: a row of counters for each warp; that of this one
+  std::int64_t warps_of_copy_ = 1;
+  Value warp_in_copy_, first_row_;  ///< this warp's number in its copy; counters of the first
   Value lower_lanes_;
 };
 

@@ -73,7 +73,7 @@ namespace {
 
 bool combines(const OpData& store) { return store.attrs.find(AttrName::kind) != nullptr; }
 
-/// Stores, or has memory combine element by element.
+/// Stores, or has memory combine the elements, `width` at a time.
 void write(Lowering& l, const OpData& store, const std::vector<Value>& operands,
            std::int64_t width) {
   if (!combines(store)) {
@@ -81,7 +81,31 @@ void write(Lowering& l, const OpData& store, const std::vector<Value>& operands,
                access_attrs(store.attrs, width));
     return;
   }
-  emit_reduction(l, operands, store.attrs.s(AttrName::kind));
+  emit_reduction(l, operands, store.attrs.s(AttrName::kind), width);
+}
+
+/// A run of neighbours is combined by one instruction where there is one: of f32 that are added, on
+/// GPUs with TMA (PTX ISA, "red": vectors need sm_90). Each element has an address all the same.
+struct CombinedElements {
+  std::vector<Vector> elements;
+  std::int64_t run = 1;
+};
+CombinedElements combined_elements(Lowering& l, const OpData& store, const Box& box, Type tile) {
+  constexpr std::size_t kLongestRun = 4;
+  const LinearLayout& layout = layout_of(tile);
+  const auto runs = without_copies(box.vectors(layout), layout);
+  const std::size_t run = runs.front().registers.size();
+  const bool has_vectors = tile.dtype() == DType::f32 && store.attrs.s(AttrName::kind) == "add" &&
+                           l.from.info.target->has_tma && (run == 2 || run == kLongestRun);
+  if (!has_vectors) return {without_copies(box.vectors(layout, size_bytes(tile.dtype())), layout)};
+  CombinedElements out{{}, static_cast<std::int64_t>(run)};
+  for (const Vector& v : runs)
+    for (int r : v.registers) {
+      Vector element = v;
+      element.registers = {r};
+      out.elements.push_back(element);
+    }
+  return out;
 }
 
 }  // namespace
@@ -97,8 +121,10 @@ void lower_StoreView(Lowering& l, OpId op) {
     return write(l, d, {at, value, l.and_predicates(l.is_first_thread(), box.scalar_predicate)}, 1);
   }
   const LinearLayout& layout = layout_of(type);
-  const auto vectors = without_copies(
-      combines(d) ? box.vectors(layout, size_bytes(type.dtype())) : box.vectors(layout), layout);
+  const CombinedElements combined =
+      combines(d) ? combined_elements(l, d, box, type) : CombinedElements{};
+  const auto vectors =
+      combines(d) ? combined.elements : without_copies(box.vectors(layout), layout);
   auto access = box.access(vectors, layout);
   if (const Value first = l.is_replica_zero(layout))
     access.predicate = l.and_predicates(access.predicate, first);
@@ -107,7 +133,8 @@ void lower_StoreView(Lowering& l, OpId op) {
   if (access.predicate)
     operands.push_back(l.type(access.predicate).is_vec() ? access.predicate
                                                          : l.splat(access.predicate, count));
-  write(l, d, operands, static_cast<std::int64_t>(vectors.front().registers.size()));
+  write(l, d, operands,
+        combines(d) ? combined.run : static_cast<std::int64_t>(vectors.front().registers.size()));
 }
 
 void lower_AtomicView(Lowering&, OpId) {

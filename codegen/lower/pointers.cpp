@@ -55,6 +55,69 @@ Value mask_of(Lowering& l, const OpData& d, std::size_t mask) {
   return l.b.select(element, given, l.b.constant(Type::scalar(DType::i1), std::int64_t{0}));
 }
 
+/// Registers that one access of at most 16 bytes may have, by what the op promises (attr align): so
+/// many neighbours along the axis stand in consecutive registers.
+int registers_of_access(const Lowering& l, const OpData& d, DType dtype) {
+  const Type tile = l.from.type(d.operands[0]);
+  if (!tile.is_tile() || !d.attrs.find(AttrName::align)) return 1;
+  const LinearLayout& layout = layout_of(tile);
+  const std::int64_t most =
+      std::min<std::int64_t>(16, d.attrs.i(AttrName::align)) / size_bytes(dtype);
+  const auto axis = static_cast<int>(d.attrs.i(AttrName::axis));
+  int bits = 0;
+  while (bits < layout.in_bits(HwDim::Register) && (2 << bits) <= most) {
+    const ir::Dims basis = layout.basis(HwDim::Register, bits);
+    for (int t = 0; t < layout.rank(); ++t)
+      if (basis[t] != (t == axis ? 1 << bits : 0)) return 1 << bits;
+    ++bits;
+  }
+  return 1 << bits;
+}
+
+/// Every `width`-th register.
+Value leaders(Lowering& l, Value v, int width) {
+  std::vector<std::int64_t> registers;
+  for (std::int64_t r = 0; r < l.type(v).count(); r += width) registers.push_back(r);
+  return l.regs(v, registers);
+}
+
+/// For each access of `width` registers: whether it has all of its elements.
+Value all_of_access(Lowering& l, Value mask, int width) {
+  Value all;
+  for (std::int64_t i = 0; i < width; ++i) {
+    std::vector<std::int64_t> registers;
+    for (std::int64_t r = i; r < l.type(mask).count(); r += width) registers.push_back(r);
+    all = l.and_predicates(all, l.regs(mask, registers));
+  }
+  return all;
+}
+
+/// The elements of the mask whose access does not have all of its own.
+Value rest_of_mask(Lowering& l, Value mask, Value all, int width) {
+  std::vector<std::int64_t> registers;
+  for (std::int64_t r = 0; r < l.type(mask).count(); ++r) registers.push_back(r / width);
+  return l.b.op(Opcode::And, {mask, l.b.op(Opcode::Not, {l.regs(all, registers)})});
+}
+
+/// A load of `width` registers at once. Accesses that lack an element are made one by one, unless
+/// the mask has all or none of them.
+Value load_runs(Lowering& l, const OpData& d, int width, Type result) {
+  const Value pointers = l.get(d.operands[0]), mask = mask_of(l, d, 1);
+  const auto emit = [&](std::vector<Value> operands, int elements) {
+    const OpId load = l.b.create(Opcode::LdGlobal, operands, std::span(&result, 1),
+                                 access_attrs(d.attrs, elements));
+    return l.to[load].results[0];
+  };
+  if (!mask) return emit({leaders(l, pointers, width)}, width);
+  const Value fill = d.operands.size() > 2 ? like(l, l.get(d.operands[2]), pointers)
+                                           : l.b.op(Opcode::Poison, {}, result);
+  const Value each = like(l, mask, pointers);
+  const bool is_whole = d.attrs.i(AttrName::width, 1) % width == 0;
+  const Value all = is_whole ? leaders(l, each, width) : all_of_access(l, each, width);
+  const Value wide = emit({leaders(l, pointers, width), all, fill}, width);
+  return is_whole ? wide : emit({pointers, rest_of_mask(l, each, all, width), wide}, 1);
+}
+
 /// One thread, or one copy of a replicated tile, has the effect.
 Value is_first(Lowering& l, Type tile) {
   return tile.is_tile() ? l.is_replica_zero(layout_of(tile)) : l.is_first_thread();
@@ -64,12 +127,15 @@ Value is_first(Lowering& l, Type tile) {
 
 void lower_Load(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
+  const Type own = l.from.type(d.results[0]);
+  if (const int width = registers_of_access(l, d, own.dtype()); width > 1)
+    return l.set(d.results[0], load_runs(l, d, width, Lowering::lowered_type(own)));
   std::vector<Value> operands{l.get(d.operands[0])};
   if (const Value mask = mask_of(l, d, 1)) operands.push_back(like(l, mask, operands[0]));
   if (d.operands.size() > 2) operands.push_back(like(l, l.get(d.operands[2]), operands[0]));
   const Type result = Lowering::lowered_type(l.from.type(d.results[0]));
-  const OpId load = l.b.create(Opcode::LdGlobal, operands, std::span(&result, 1),
-                               access_attrs(d.attrs, d.attrs.i(AttrName::width, 1)));
+  const OpId load =
+      l.b.create(Opcode::LdGlobal, operands, std::span(&result, 1), access_attrs(d.attrs, 1));
   l.set(d.results[0], l.to[load].results[0]);
 }
 
@@ -87,9 +153,30 @@ void emit_store(Lowering& l, OpId op, AttrList attrs) {
 
 }  // namespace
 
+namespace {
+
+/// A store of `width` registers at once where the mask has all of them, else one by one.
+void store_runs(Lowering& l, const OpData& d, int width) {
+  const Value pointers = l.get(d.operands[0]), values = like(l, l.get(d.operands[1]), pointers);
+  const auto emit = [&](std::vector<Value> operands, int elements) {
+    l.b.create(Opcode::StGlobal, operands, std::span<const Type>(),
+               access_attrs(d.attrs, elements));
+  };
+  const Value mask = l.and_predicates(mask_of(l, d, 2), is_first(l, l.from.type(d.operands[0])));
+  if (!mask) return emit({leaders(l, pointers, width), values}, width);
+  const Value each = like(l, mask, pointers), all = all_of_access(l, each, width);
+  emit({leaders(l, pointers, width), values, all}, width);
+  emit({pointers, values, rest_of_mask(l, each, all, width)}, 1);
+}
+
+}  // namespace
+
 void lower_Store(Lowering& l, OpId op) {
-  const AttrList& attrs = l.from[op].attrs;
-  emit_store(l, op, access_attrs(attrs, attrs.i(AttrName::width, 1)));
+  const OpData& d = l.from[op];
+  const DType stored = l.from.type(d.operands[1]).dtype();
+  if (const int width = registers_of_access(l, d, stored); width > 1)
+    return store_runs(l, d, width);
+  emit_store(l, op, access_attrs(d.attrs, 1));
 }
 
 // ---- atomics ------------------------------------------------------------------------------------
@@ -238,9 +325,12 @@ void lower_GridBarrier(Lowering&, OpId) {
   throw InternalError("grid_barrier is removed by expand_grid_barriers");
 }
 
-void emit_reduction(Lowering& l, const std::vector<Value>& operands, std::string_view kind) {
+void emit_reduction(Lowering& l, const std::vector<Value>& operands, std::string_view kind,
+                    std::int64_t run) {
   const Type old = l.type(operands[1]);
-  l.b.create(Opcode::AtomGlobal, operands, std::span(&old, 1), attr_list({{AttrName::kind, kind}}));
+  AttrList attrs = attr_list({{AttrName::kind, kind}});
+  if (run > 1) attrs.set(AttrName::width, run);
+  l.b.create(Opcode::AtomGlobal, operands, std::span(&old, 1), attrs);
 }
 
 /// All threads' writes come before the count of one, and its answer before their reads: what one

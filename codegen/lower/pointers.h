@@ -14,6 +14,7 @@ ir::Value is_element(Lowering& l, const ir::LinearLayout& layout);
 
 /// Operands addresses, values and a predicate, if any: each element there becomes the combination
 /// of itself and the value.
-void emit_reduction(Lowering& l, const std::vector<ir::Value>& operands, std::string_view kind);
+void emit_reduction(Lowering& l, const std::vector<ir::Value>& operands, std::string_view kind,
+                    std::int64_t run);
 
 }  // namespace tegula::codegen

@@ -138,8 +138,14 @@ class Network {
   void exchange_registers(int bit, int backwards_bit) {
     const Pairs pairs = pairs_along(bit, backwards_bit);
     const Tuple a = pick(pairs.first), b = pick(pairs.second);
-    const Value swap = either(key_.less(b, a), backwards_in_thread(backwards_bit));
-    const Tuple first = choose(swap, b, a), second = choose(swap, a, b);
+    Tuple first, second;
+    if (const Value is_reversed = backwards_in_thread(backwards_bit);
+        !is_reversed && key_.is_packed()) {
+      first = {l_.b.op(Opcode::Min, {a[0], b[0]})}, second = {l_.b.op(Opcode::Max, {a[0], b[0]})};
+    } else {
+      const Value swap = either(key_.less(b, a), is_reversed);
+      first = choose(swap, b, a), second = choose(swap, a, b);
+    }
     std::vector<std::int64_t> back(slots_.size());
     for (std::size_t i = 0; i < pairs.first.size(); ++i) {
       back[static_cast<std::size_t>(pairs.first[i])] = static_cast<std::int64_t>(i);
@@ -153,16 +159,20 @@ class Network {
   /// Keeps the better ones of elements whose indices differ in the bit, wherever both were.
   void keep_better(int bit) {
     if (!is_register(bit)) {
-      const Tuple other = from_partner(bit);
-      keys_ = choose(key_.less(other, keys_), other, keys_);
+      keys_ = better(from_partner(bit), keys_);
       return;
     }
     const Pairs pairs = pairs_along(bit, bits_);
     const Tuple a = pick(pairs.first), b = pick(pairs.second);
-    keys_ = choose(key_.less(b, a), b, a);
+    keys_ = better(b, a);
     std::vector<Dims> left;
     for (std::int64_t i : pairs.first) left.push_back(slots_[static_cast<std::size_t>(i)]);
     slots_ = std::move(left);
+  }
+
+  Tuple better(const Tuple& a, const Tuple& b) {
+    return key_.is_packed() ? Tuple{l_.b.op(Opcode::Min, {a[0], b[0]})}
+                            : choose(key_.less(a, b), a, b);
   }
 
   /// The keys of the thread whose lane or warp differs in the bit.
@@ -211,16 +221,23 @@ void lower_Sort(Lowering& l, OpId op) {
   const Type type = l.from.type(d.operands[0]);
   const LinearLayout& layout = layout_of(type);
   const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
-  SortKey key(l, type.dtype(), d.attrs.i(AttrName::descending) != 0, layout.cover()[axis]);
+  const bool is_descending = d.attrs.i(AttrName::descending) != 0;
+  SortKey key(l, type.dtype(), is_descending, layout.cover()[axis]);
   const Value given = d.operands.size() > 1 ? l.get(d.operands[1]) : Value();
-  const Value present = l.and_predicates(inside_along(l, layout, axis), given);
-  const Tuple keys = key.encode(l.get(d.operands[0]), index_along(l, layout, axis), present);
+  const Value present = l.and_predicates(inside_along(l, layout, axis), given),
+              index = index_along(l, layout, axis);
   const LinearLayout& result = layout_of(l.from.type(d.results[0]));
-  const bool selects = type.dtype() == DType::f32 && d.attrs.has(AttrName::count) &&
-                       PackedTopk::is_possible(layout, axis, result.shape()[axis]);
+  const std::int64_t count = result.shape()[axis];
+  const bool has_short_keys = key.is_packed() || type.dtype() == DType::f32;
+  const bool selects = has_short_keys && d.attrs.has(AttrName::count) &&
+                       PackedTopk::is_possible(layout, axis, count);
+  const Value elements = l.get(d.operands[0]);
   const Tuple sorted =
-      key.decode(selects ? PackedTopk(l, key, layout, axis, result.shape()[axis]).run(keys, result)
-                         : Network(l, key, layout, axis, keys).run(result));
+      selects
+          ? PackedTopk(l, key, layout, axis, count, is_descending)
+                .run(elements, index, present, result)
+          : key.decode(
+                Network(l, key, layout, axis, key.encode(elements, index, present)).run(result));
   for (std::size_t i = 0; i < 2; ++i) l.set(d.results[i], sorted[i]);
 }
 

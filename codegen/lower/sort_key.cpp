@@ -32,12 +32,12 @@ std::uint64_t SortKey::all_ones() const {
   return is_packed_ ? 0xffffu : bits_ == DType::u64 ? ~std::uint64_t{0} : 0xffffffffu;
 }
 
-/// Bits of a number with its sign turned, of a negative one all: larger numbers are larger.
+/// Bits of a number with its sign turned, of a negative one all: larger numbers are larger. Those
+/// of the canonical NaN, of 32 bits, are all ones.
 Value SortKey::ordered_float(Value x) {
   const bool is_wide = bits_ == DType::u64;
   const DType integer = is_wide ? DType::i64 : DType::i32;
-  // The sum of the two zeros is +0, that of any other number and +0 the number.
-  const Value plain = l_.b.add(x, l_.b.constant(Type::scalar(wide_), 0.0));
+  const Value plain = forwards(x);
   const Type type = l_.type(x);
   const Value bits = l_.b.op(Opcode::Bitcast, {plain}, type.with_dtype(integer));
   const Value sign = l_.b.constant(Type::scalar(integer), std::int64_t{is_wide ? 63 : 31});
@@ -45,6 +45,13 @@ Value SortKey::ordered_float(Value x) {
       l_.b.constant(Type::scalar(integer), is_wide ? INT64_MIN : std::int64_t{INT32_MIN});
   const Value flips = l_.b.op(Opcode::Or, {l_.b.op(Opcode::Shr, {bits, sign}), top});
   return l_.b.op(Opcode::Bitcast, {l_.b.op(Opcode::Xor, {bits, flips})}, type.with_dtype(bits_));
+}
+
+/// The numbers in ascending order, of a descending sort their negatives, zeros as +0, and NaN as
+/// the canonical one, which is what an addition makes of any.
+Value SortKey::forwards(Value x) {
+  const Value zero = l_.b.constant(Type::scalar(wide_), 0.0);
+  return is_descending_ ? l_.b.sub(zero, x) : l_.b.add(x, zero);
 }
 
 Value SortKey::ordered_integer(Value x) {
@@ -61,24 +68,28 @@ Value SortKey::ordered_integer(Value x) {
 
 Value SortKey::ordered(Value registers) {
   const Value x = l_.b.cast(registers, wide_);
-  Value key = is_float(dtype_) ? ordered_float(x) : ordered_integer(x);
-  // Floats of 8 and 16 bits have no others in f32.
-  if (is_packed_ && is_float(dtype_)) key = l_.b.op(Opcode::Shr, {key, number(16)});
-  if (is_descending_) key = l_.b.op(Opcode::Xor, {key, number(all_ones())});
-  if (!is_float(dtype_)) return key;
-  return l_.b.select(l_.b.cmp("ne", x, x), number(all_ones() - 1), key);
+  if (is_float(dtype_)) {
+    const Value key = ordered_float(x);
+    return has_canonical_nan() ? key : l_.b.select(l_.b.cmp("ne", x, x), number(all_ones()), key);
+  }
+  const Value key = ordered_integer(x);
+  return is_descending_ ? l_.b.op(Opcode::Xor, {key, number(all_ones())}) : key;
 }
 
 Tuple SortKey::encode(Value registers, Value index, Value present) {
   Value key = ordered(registers), at = index;
+  // Floats of 8 and 16 bits have no lower bits in f32; those of negative ones are turned.
+  if (is_packed_)
+    key = is_float(dtype_) ? l_.b.op(Opcode::And, {key, number(0xffff0000u)})
+                           : l_.b.op(Opcode::Shl, {key, number(16)});
   if (present) {
     const Value behind = l_.b.i32(is_packed_ ? kPackedNowhere : kNowhere);
-    key = l_.b.select(present, key, number(all_ones()));
+    key = l_.b.select(present, key, number(is_packed_ ? 0xffff0000u : all_ones()));
     at = l_.b.select(present, at, l_.b.add(at, behind));
   }
   if (!is_packed_) return {key, at};
   const Value low = l_.b.op(Opcode::Bitcast, {at}, l_.type(at).with_dtype(bits_));
-  return {l_.b.op(Opcode::Or, {l_.b.op(Opcode::Shl, {key, number(16)}), low})};
+  return {l_.b.op(Opcode::Or, {key, low})};
 }
 
 Value SortKey::less(const Tuple& a, const Tuple& b) {
@@ -102,8 +113,8 @@ Value SortKey::restored_float(Value key) {
 }
 
 Value SortKey::restored(Value key) {
-  Value bits = is_descending_ ? l_.b.op(Opcode::Xor, {key, number(all_ones())}) : key;
   if (is_float(dtype_)) {
+    Value bits = key;
     if (is_packed_) {
       // The low half of a positive number is 0, that of a negative one, all of whose bits are
       // turned, is ones.
@@ -112,9 +123,10 @@ Value SortKey::restored(Value key) {
       bits = l_.b.op(Opcode::Or, {l_.b.op(Opcode::Shl, {bits, number(16)}), low});
     }
     const Value nan = l_.b.constant(Type::scalar(wide_), kNaN);
-    const Value is_nan = l_.b.cmp("eq", key, number(all_ones() - 1));
-    return l_.b.cast(l_.b.select(is_nan, nan, restored_float(bits)), dtype_);
+    const Value is_nan = l_.b.cmp("eq", key, number(all_ones()));
+    return l_.b.cast(l_.b.select(is_nan, nan, forwards(restored_float(bits))), dtype_);
   }
+  Value bits = is_descending_ ? l_.b.op(Opcode::Xor, {key, number(all_ones())}) : key;
   if (dtype_ == DType::i1) return l_.b.cmp("ne", bits, number(0));
   const bool has_sign = is_signed(dtype_);
   if (size_bits(dtype_) < 32) {

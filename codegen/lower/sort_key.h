@@ -24,10 +24,12 @@ class SortKey {
   ir::Value number(std::uint64_t v);
   ir::Value ordered(ir::Value registers);
   ir::Value ordered_float(ir::Value registers);
+  ir::Value forwards(ir::Value registers);
   ir::Value ordered_integer(ir::Value registers);
   ir::Value restored(ir::Value key);
   ir::Value restored_float(ir::Value key);
   std::uint64_t all_ones() const;
+  bool has_canonical_nan() const { return wide_ == DType::f32; }
 
   Lowering& l_;
   DType dtype_, wide_, bits_;  ///< of the tile, of what is computed with, of the key

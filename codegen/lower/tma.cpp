@@ -186,7 +186,8 @@ class TmaBox {
   void copy_half(Value half, bool for_cluster) {
     ir::Dims first = ir::Dims::filled(at_.layout.rank(), 0);
     const int dim = halves_pieces() ? fast_ : rows_dim();
-    const int extent = at_.layout.shape()[dim] / 2;
+    const int extent =
+        halves_pieces() ? piece_.count / 2 * width() : at_.layout.shape()[rows_dim()] / 2;
     first[dim] = extent;
     const Value base = at_.base;
     const std::vector<Value> corner = corner_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <numeric>
 
 #include "codegen/lower/shuffle.h"
@@ -52,9 +53,10 @@ bool PackedTopk::is_possible(const LinearLayout& layout, int axis, std::int64_t 
 }
 
 PackedTopk::PackedTopk(Lowering& l, SortKey& key, const LinearLayout& layout, int axis,
-                       std::int64_t count)
+                       std::int64_t count, bool is_descending)
     : l_(l),
       key_(key),
+      is_descending_(is_descending),
       layout_(layout),
       axis_(axis),
       count_(count),
@@ -210,7 +212,8 @@ Value PackedTopk::offset_of(Value index) {
   return sum;
 }
 
-/// The keys of elements [rows][kept] by their indices.
+/// The keys of elements [rows][kept] by their indices. Rows lie in one warp, so that it alone
+/// waits; whoever used the scratch memory before has met all warps.
 Value PackedTopk::read_back(Value index) {
   const std::int64_t vector = std::min(kVector, registers()),
                      threads = 32 * std::int64_t{l_.warps()};
@@ -229,10 +232,9 @@ Value PackedTopk::read_back(Value index) {
   for (int bit : lane_bits_) along |= std::int64_t{1} << bit;
   const Value lane = l_.coordinate(HwDim::Lane),
               first = l_.b.op(Opcode::And, {lane, l_.b.i32(31 & ~along)});
-  l_.barrier();
   l_.b.effect(Opcode::StShared, {l_.b.add(l_.constants(DType::i32, slots), place(lane)), keys_},
               {{AttrName::width, static_cast<int>(vector)}});
-  l_.barrier();
+  l_.b.effect(Opcode::WarpSync, {});
   const Value from =
       l_.b.add(l_.b.add(l_.constants(DType::i32, of_rows), place(first)), offset_of(index));
   return l_.b.op(Opcode::LdShared, {from}, Type::vec({DType::u32, false}, rows() * kept_),
@@ -307,37 +309,135 @@ Tuple PackedTopk::search() {
   return {l_.to[loop].results[2], l_.to[loop].results[3]};
 }
 
-Tuple PackedTopk::run(const Tuple& keys, const LinearLayout& result) {
-  Value real_keys = keys[0];
-  // Rows that only pad the tile may hold anything, and must decide neither an address nor a branch.
-  for (int d = 0; d < layout_.rank(); ++d)
-    if (const Value is_real = d == axis_ ? Value() : inside_along(l_, layout_, d))
-      real_keys = l_.b.select(is_real, real_keys, number(0));
-  keys_ = l_.regs(real_keys, order_), at_ = l_.regs(keys[1], order_);
-  Value words =
-      l_.b.op(Opcode::Or, {l_.b.op(Opcode::And, {keys_, number(~index_mask_ & 0xffffffffu)}),
-                           bits_of(at_, DType::u32)});
+// ---- words ------------------------------------------------------------------------------------
+
+/// The best kept_ words of each row, in order. `of_lane` completes a thread's words.
+Value PackedTopk::select(Value words, Value of_lane) {
   words = sort_runs(words);
   for (std::int64_t runs = per_row() / kept_; runs > 1; runs /= 2) words = halve(words);
+  if (of_lane) words = l_.b.op(Opcode::Xor, {words, of_lane});
   for (int bit : lane_bits_) words = meet(words, bit);
-  const Value at = bits_of(l_.b.op(Opcode::And, {words, number(index_mask_)}), DType::i32),
-              best = read_back(at);
-  const Value searches = l_.b.op(Opcode::Vote, {is_wrong(words, best)}, {{AttrName::kind, "any"}});
-  const std::vector<Type> types{l_.type(best), l_.type(at)};
-  const OpId branch = l_.b.make_if(searches, types);
-  const RegionId outer = l_.b.region();
-  l_.b.at_end(l_.to[branch].regions[0]);
-  l_.b.yield(search());
-  l_.b.at_end(l_.to[branch].regions[1]);
-  l_.b.yield(std::vector<Value>{best, at});
-  l_.b.at_end(outer);
+  return words;
+}
+
+/// Registers of the best [rows][kept] in the order of the result's.
+PackedTopk::Indices PackedTopk::places_in(const LinearLayout& result) const {
   Indices places;
   for (int r = 0; r < result.registers(); ++r) {
     const Dims index = result.apply({.reg = r});
     const auto row = std::ranges::find(row_index_, row_of(index)) - row_index_.begin();
     places.push_back(row * kept_ + index[axis_]);
   }
-  return {l_.regs(l_.to[branch].results[0], places), l_.regs(l_.to[branch].results[1], places)};
+  return places;
+}
+
+/// One tuple or the other, as a condition of all the warp's threads says; `f` and `g` give them.
+template <class F, class G>
+Tuple PackedTopk::either(Value condition, DType first, const F& f, const G& g) {
+  const Value any = l_.b.op(Opcode::Vote, {condition}, {{AttrName::kind, "any"}});
+  const Type of_first = Type::vec({first, false}, rows() * kept_);
+  const std::vector<Type> types{of_first, of_first.with_dtype(DType::i32)};
+  const OpId branch = l_.b.make_if(any, types);
+  const RegionId outer = l_.b.region();
+  l_.b.at_end(l_.to[branch].regions[0]);
+  l_.b.yield(f());
+  l_.b.at_end(l_.to[branch].regions[1]);
+  l_.b.yield(g());
+  l_.b.at_end(outer);
+  return {l_.to[branch].results[0], l_.to[branch].results[1]};
+}
+
+/// Words of the distance from the row's best number in units of its last place, with all of its
+/// bits as far as they reach. The bits of numbers of one sign are in order, so that the distance is
+/// a difference of bits; numbers of the other sign, NaN, and what is absent are farther than words
+/// reach if the best one's magnitude is in a range that leaves out the ends.
+PackedTopk::Found PackedTopk::by_distance(Value numbers) {
+  constexpr std::uint64_t kSign = 0x80000000u, kMinMagnitude = 0x01000000u,
+                          kMaxMagnitude = 0x7e000000u;
+  const int index_bits = layout_.bits(axis_);
+  const Value farthest = number(0xffffffffu >> index_bits);
+  const auto larger = [&](const Tuple& a, const Tuple& b) {
+    return Tuple{l_.b.op(Opcode::Max, {a[0], b[0]})};
+  };
+  const Value first = bits_of(fold_rows({numbers}, larger)[0], DType::u32);
+  // bits * turn + base: first - bits of positive numbers, bits - first of negative ones.
+  const Value is_negative = l_.b.cmp("ge", first, number(kSign));
+  const Value turn = l_.b.select(is_negative, number(1), number(0xffffffffu)),
+              base = l_.b.select(is_negative, l_.b.sub(number(0), first), first);
+  const Value away = l_.b.add(l_.b.mul(bits_of(numbers, DType::u32), expanded(turn, per_row())),
+                              expanded(base, per_row()));
+  const Value near = l_.b.op(Opcode::Min, {away, farthest});
+  Indices of_register;
+  for (const std::int64_t r : order_)
+    of_register.push_back(layout_.apply({.reg = static_cast<int>(r)})[axis_]);
+  const Value in_thread = l_.constants(DType::u32, of_register);
+  const Value of_lane =
+      l_.b.op(Opcode::Xor, {l_.regs(bits_of(at_, DType::u32), Indices{0}),
+                            number(static_cast<std::uint64_t>(of_register.front()))});
+  const Value words =
+      select(l_.b.add(l_.b.mul(near, number(std::uint64_t{1} << index_bits)), in_thread),
+             l_.regs(of_lane, Indices(static_cast<std::size_t>(rows() * kept_), 0)));
+  const Value kept = l_.b.op(Opcode::Shr, {words, number(static_cast<std::uint64_t>(index_bits))});
+  const Value bits = l_.b.mul(l_.b.sub(kept, expanded(base, kept_)), expanded(turn, kept_));
+  const Value magnitude = l_.b.op(Opcode::And, {first, number(kSign - 1)});
+  const Value fails = l_.b.op(
+      Opcode::Or, {any_of(l_.b.cmp("ge", part_of_rows(kept, kept_, count_ - 1, 1), farthest)),
+                   any_of(l_.b.cmp("ge", l_.b.sub(magnitude, number(kMinMagnitude)),
+                                   number(kMaxMagnitude - kMinMagnitude)))});
+  return {{turned(bits_of(bits, DType::f32)),
+           bits_of(l_.b.op(Opcode::And, {words, number(index_mask_)}), DType::i32)},
+          fails};
+}
+
+/// Words of the upper bits of the keys.
+PackedTopk::Found PackedTopk::by_upper_bits() {
+  const Value words =
+      select(l_.b.op(Opcode::Or, {l_.b.op(Opcode::And, {keys_, number(~index_mask_ & 0xffffffffu)}),
+                                  bits_of(at_, DType::u32)}),
+             {});
+  const Value at = bits_of(l_.b.op(Opcode::And, {words, number(index_mask_)}), DType::i32),
+              best = read_back(at);
+  return {{best, at}, is_wrong(words, best)};
+}
+
+/// By keys, which are exact and take longer.
+Tuple PackedTopk::by_keys(Value present) {
+  const Tuple keys = key_.encode(given_, at_, present);
+  keys_ = keys[0], at_ = keys[1];
+  // Rows that only pad the tile may hold anything, and must not decide an address.
+  if (pads_) keys_ = l_.b.select(pads_, number(0), keys_);
+  const Found upper = by_upper_bits();
+  return key_.decode(
+      either(upper.fails, DType::u32, [&] { return search(); }, [&] { return upper.best; }));
+}
+
+Value PackedTopk::turned(Value numbers) {
+  return is_descending_ ? numbers : l_.b.op(Opcode::Neg, {numbers});
+}
+
+Tuple PackedTopk::run(Value numbers, Value index, Value present, const LinearLayout& result) {
+  const Indices places = places_in(result);
+  if (key_.is_packed()) {
+    const Value words = l_.regs(key_.encode(numbers, index, present)[0], order_);
+    return key_.decode({l_.regs(select(words, {}), places)});
+  }
+  const auto number_of = [&](double v) { return l_.b.constant(Type::scalar(DType::f32), v); };
+  const auto in_order = [&](Value v) { return v ? l_.regs(v, order_) : v; };
+  given_ = in_order(numbers), at_ = in_order(index), present = in_order(present);
+  for (int d = 0; d < layout_.rank(); ++d)
+    if (const Value is_real = d == axis_ ? Value() : inside_along(l_, layout_, d)) {
+      const Value is_pad = l_.b.op(Opcode::Not, {in_order(is_real)});
+      pads_ = pads_ ? l_.b.op(Opcode::Or, {pads_, is_pad}) : is_pad;
+    }
+  Value known = turned(given_);
+  if (present)
+    known = l_.b.select(present, known, number_of(-std::numeric_limits<double>::infinity()));
+  if (pads_) known = l_.b.select(pads_, number_of(1), known);
+  const Found near = by_distance(known);
+  l_.barrier();  // scratch memory of those that fail
+  const Tuple found =
+      either(near.fails, DType::f32, [&] { return by_keys(present); }, [&] { return near.best; });
+  return {l_.regs(found[0], places), l_.regs(found[1], places)};
 }
 
 }  // namespace tegula::codegen

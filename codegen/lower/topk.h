@@ -5,28 +5,33 @@
 
 namespace tegula::codegen {
 
-/// Selects the best elements of rows that lie in the registers and lanes of a warp, from keys in
-/// SortKey's form of two registers.
+/// Selects the best elements of rows that lie in the registers and lanes of a warp. A SortKey of
+/// one register is a word that holds key and index; of numbers of f32 words are made.
 ///
-/// A word has the upper bits of the key and, in place of the others, the index, so that a
-/// comparator is a minimum and a maximum. Each thread sorts its elements in runs, keeps the better
-/// half of two runs until it has one, and then of its run and that of another lane. Only elements
-/// whose keys differ in the bits that are left out may come out in a wrong order. This is tested:
-/// the exact keys of the best must ascend, and no other element of the row may be better than the
-/// last of them. A warp with a row that fails searches again by exact keys, one place after the
-/// other, in a loop.
+/// A word holds a key and an index, so that a comparator is a minimum and a maximum. Each thread
+/// sorts its elements in runs, keeps the better half of two runs until it has one, and then of its
+/// run and that of another lane. Keys have more bits than a word has room for:
+///
+/// 1. The number's distance from the row's best one, in units of the last place, has all its bits
+///    where the best few are near each other: within two octaves in a row of 256. Then their order
+///    is exact. Bits of f32 are compared as they are, without a key.
+/// 2. A warp with a row where they are not takes words of the keys' upper bits. Elements whose keys
+///    differ in the others alone may come out in a wrong order, which is tested: the exact keys of
+///    the best must ascend, and no other element of the row may be better than the last of them.
+/// 3. A warp with a row that fails searches by exact keys, one place after the other, in a loop.
 class PackedTopk {
  public:
   /// `kept_bits`: the best 2^kept_bits are found of which the first `count` are wanted.
   PackedTopk(Lowering& l, SortKey& key, const ir::LinearLayout& layout, int axis,
-             std::int64_t count);
+             std::int64_t count, bool is_descending);
 
-  /// Whether rows of that layout, of 4-byte keys, are selected from in this way: threads hold whole
-  /// runs, no row is in two warps, and there are enough bits for the index.
+  /// Whether rows of that layout, of keys of up to 4 bytes, are selected from in this way: threads
+  /// hold whole runs, no row is in two warps, and there are enough bits for the index.
   static bool is_possible(const ir::LinearLayout& layout, int axis, std::int64_t count);
 
-  /// Keys and indices of the best in the registers of `result`.
-  Tuple run(const Tuple& keys, const ir::LinearLayout& result);
+  /// Numbers and indices of the best in the registers of `result`, 0 and 0 of what is not there.
+  /// `present`: a predicate for each register; none: all are there.
+  Tuple run(ir::Value numbers, ir::Value index, ir::Value present, const ir::LinearLayout& result);
 
  private:
   using Pairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
@@ -52,6 +57,22 @@ class PackedTopk {
   ir::Value clean(ir::Value words);
   ir::Value halve(ir::Value words);
   ir::Value meet(ir::Value words, int lane_bit);
+  ir::Value select(ir::Value words, ir::Value of_lane);
+
+  /// The best, and whether those of a row of this thread may be wrong.
+  struct Found {
+    Tuple best;
+    ir::Value fails;
+  };
+  Found by_distance(ir::Value numbers);
+  Found by_upper_bits();
+  Tuple by_keys(ir::Value present);
+  template <class F, class G>
+  Tuple either(ir::Value condition, DType first, const F& f, const G& g);
+  /// Numbers whose largest one is the best, or those of the tile again.
+  ir::Value turned(ir::Value numbers);
+
+  Indices places_in(const ir::LinearLayout& result) const;
 
   ir::Value read_back(ir::Value index);
   ir::Value offset_of(ir::Value index);
@@ -62,6 +83,7 @@ class PackedTopk {
 
   Lowering& l_;
   SortKey& key_;
+  bool is_descending_;
   const ir::LinearLayout& layout_;
   int axis_;
   std::int64_t count_, kept_;
@@ -69,7 +91,8 @@ class PackedTopk {
   Indices order_;  ///< registers by row, in each by index
   std::vector<ir::Dims> row_index_;
   std::vector<int> lane_bits_;
-  ir::Value keys_, at_;  ///< in that order
+  // In that order; `pads_` is none where no rows pad the tile.
+  ir::Value given_, at_, pads_, keys_;
 };
 
 }  // namespace tegula::codegen

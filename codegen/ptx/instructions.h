@@ -93,6 +93,7 @@ struct Access {
   bool predicated = false;
   std::string_view cache, evict;          ///< attrs of the op
   std::string_view sem = {}, scope = {};  ///< the same; of a weak access empty
+  bool adds = false;                      ///< a store that adds its one integer, as one step
 
   int bytes() const { return width * size_bytes(dtype); }
   /// Bytes of one register: 8 for 64-bit elements, else 4 where that many are accessed, else all of

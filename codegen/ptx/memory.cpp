@@ -107,9 +107,12 @@ Asm store(const Access& a) {
   const int address = out.add(address_reg(a.space), Role::In);
   const int value = out.add(a.unit(), Role::In, a.units());
   const int predicate = a.predicated ? out.add(Reg::pred, Role::In) : 0;
-  out.text = with_policy(l2_policy(a.evict),
-                         fmt::format("{}st{}{} [#{}], {}", guard(a.predicated, predicate),
-                                     modifiers(a), vector_suffix(a), address, registers(a, value)));
+  const std::string operation = a.adds
+                                    ? fmt::format("red{}.add.u{}", modifiers(a), size_bits(a.dtype))
+                                    : fmt::format("st{}{}", modifiers(a), vector_suffix(a));
+  out.text =
+      with_policy(l2_policy(a.evict), fmt::format("{}{} [#{}], {}", guard(a.predicated, predicate),
+                                                  operation, address, registers(a, value)));
   return out;
 }
 
@@ -127,15 +130,20 @@ Asm atomic(const ir::AttrList& attrs, DType d, bool predicated, bool result_used
   out.memory = true;
   const auto named = [](int operand) { return operand < 0 ? "" : fmt::format("#{}", operand); };
   const std::string result = named(need_result ? out.add(reg, Role::Out) : -1);
-  const std::string address = named(out.add(Reg::b64, Role::In)),
-                    value = named(out.add(reg, Role::In));
+  const int run = need_result ? 1 : static_cast<int>(attrs.i(AttrName::width, 1));
+  const std::string address = named(out.add(Reg::b64, Role::In));
+  const int first = out.add(reg, Role::In, run);
+  const std::string value = run == 1 ? named(first) : braces(first, run);
   const int predicate = predicated ? out.add(Reg::pred, Role::In) : -1;
   if (operation.empty()) {
     out.text = cas_loop(kind, d, sem, scope, {result, address, value, named(predicate)});
     return out;
   }
+  // add.v4.f32
+  std::string of_run = operation;
+  if (run > 1) of_run.insert(operation.rfind('.'), fmt::format(".v{}", run));
   out.text = fmt::format("{}{}{}.global.{} {}[{}], {};", guard(predicated, predicate),
-                         need_result ? "atom" : "red", order(sem, scope), operation,
+                         need_result ? "atom" : "red", order(sem, scope), of_run,
                          need_result ? result + ", " : "", address, value);
   return out;
 }

@@ -384,8 +384,30 @@ void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uin
   std::memset(shared.valid(address), valid ? 1 : 0, count);
 }
 
+namespace {
+
+/// Additions of one instruction to one address are steps of their own, in whichever order: between
+/// them, as between equal values, there is no race.
+void add_shared(Warp& w, const Instr& i, std::uint32_t address, std::int64_t addend, bool valid,
+                int lane) {
+  SharedMemory& shared = w.cta.shared;
+  const ir::Elem e{DType::i32, false};
+  constexpr std::uint32_t kBytes = 4;
+  const bool is_defined = valid && shared.all_valid(address, kBytes);
+  Cell sum = load_cell(shared.at(address), e);
+  sum.i = static_cast<std::int32_t>(static_cast<std::uint32_t>(sum.i + addend));
+  if (addend != 0) ++w.cta.effects;
+  w.cta.generic_write(w, i, address, kBytes, lane, true);
+  w.cta.overwrites_barrier(w, i, address, kBytes, lane);
+  store_cell(shared.at(address), sum, e);
+  std::memset(shared.valid(address), is_defined ? 1 : 0, kBytes);
+}
+
+}  // namespace
+
 Step sim_StShared(Warp& w, const Instr& i) {
   check_operands(w, i, 2);
+  const bool adds = i.op->attrs.s(AttrName::kind) == "add";
   const Slot value = i.in[1];
   const ir::Elem e = w.info(value).elem;
   const auto width = static_cast<std::uint32_t>(i.op->attrs.i(AttrName::width, 1));
@@ -397,9 +419,14 @@ Step sim_StShared(Warp& w, const Instr& i) {
       const auto address = static_cast<std::uint32_t>(w.cell(i.in[0], a, lane).i);
       if (!w.cta.shared_access(w, i, address, width * size, lane)) return;
       for (std::uint32_t n = 0; n < width; ++n) {
-        std::uint8_t bytes[8];
-        store_cell(bytes, w.cell(value, a * width + n, lane), e);
+        const Cell cell = w.cell(value, a * width + n, lane);
         const bool valid = !w.has_poison(value) || !((w.poison(value)[a * width + n] >> lane) & 1);
+        if (adds) {
+          add_shared(w, i, address, cell.i, valid, lane);
+          continue;
+        }
+        std::uint8_t bytes[8];
+        store_cell(bytes, cell, e);
         store_shared(w, i, address + n * size, bytes, size, valid, lane);
       }
     });

@@ -16,6 +16,18 @@ inline auto layer_norm() {
   });
 }
 
+/// What the backward pass reads of a row, 0 behind the last one: the next row is under way while
+/// one is computed.
+struct Row {
+  Tile dy, x, mean, rstd;
+  Row(const In<f16, 2>& dys, const In<f16, 2>& xs, const In<f32, 1>& means, const In<f32, 1>& rstds,
+      const Index& r)
+      : dy(fill_absent(dys(r, all), 0)),
+        x(fill_absent(xs(r, all), 0)),
+        mean(fill_absent(means(r), 0)),
+        rstd(fill_absent(rstds(r), 0)) {}
+};
+
 /// dx, and the sums for the gradients of weight and bias over every `programs`-th row.
 inline auto layer_norm_backward() {
   return kernel("layer_norm_backward",
@@ -24,10 +36,14 @@ inline auto layer_norm_backward() {
                   for (auto p : grid(rows(dw), 1)) {
                     const Tile n = cast<f32>(x.cols()), weight = cast<f32>(w(all));
                     Tile dweight = zeros<f32>(weight.dim(0)), dbias = dweight;
+                    Row next(dy, x, mean, rstd, p);
                     for (auto r : steps(p.first(), x.rows(), 1, dw.rows())) {
-                      const Tile g = cast<f32>(dy(r, all)), wg = weight * g;
-                      const Tile xhat = (cast<f32>(x(r, all)) - mean(r)) * rstd(r);
-                      dx(r, all) = (wg - (xhat * sum(xhat * wg) + sum(wg)) / n) * rstd(r);
+                      const Row row = next;
+                      next = Row(dy, x, mean, rstd, Index(r.first() + dw.rows(), 1));
+                      const Tile g = cast<f32>(row.dy), wg = weight * g;
+                      const Tile xhat = (cast<f32>(row.x) - row.mean) * row.rstd;
+                      const Tile dot = sum(xhat * wg) / n, mean = sum(wg) / n;
+                      dx(r, all) = (wg - (xhat * dot + mean)) * row.rstd;
                       dweight += g * xhat, dbias += g;
                     }
                     dw(p, all) = dweight, db(p, all) = dbias;
@@ -39,9 +55,9 @@ inline auto layer_norm_backward() {
 inline auto layer_norm_weights() {
   return kernel("layer_norm_weights",
                 [](In<f32, 2> dw, In<f32, 2> db, Out<f16, 1> dweight, Out<f16, 1> dbias) {
-                  for (auto c : grid(dweight, 64)) {
-                    Tile w = zeros<f32>(32, 64), b = w;
-                    for (auto p : steps(dw.rows(), 32)) w += dw(p, c), b += db(p, c);
+                  for (auto c : grid(dweight, 16)) {
+                    Tile w = zeros<f32>(256, 16), b = w;
+                    for (auto p : steps(dw.rows(), 256)) w += dw(p, c), b += db(p, c);
                     dweight(c) = sum(w, 0), dbias(c) = sum(b, 0);
                   }
                 });

@@ -53,6 +53,7 @@ struct Slot {
 /// A slot that threads store and MMAs read.
 struct StoredSlot {
   OpId stored;
+  bool is_in_flight = false;  ///< a copy by cp.async that nobody has waited for
   bool is_published = false;  ///< a fence and a barrier came behind the store
   bool is_read = false;       ///< by MMAs since all warps have met behind the last of them
 };
@@ -104,10 +105,11 @@ class Machine {
     if (e.kind == Kind::OrderWait && cta().next_in_order != e.number) return false;
     ++role.next;
     using Run = void (Machine::*)(const ChannelEvent&);
-    static constexpr Run kRun[] = {&Machine::wait,       &Machine::release,      &Machine::expect,
-                                   &Machine::copy,       &Machine::mma,          &Machine::mma_wait,
-                                   &Machine::read,       &Machine::store,        &Machine::barrier,
-                                   &Machine::order_wait, &Machine::order_arrive, &Machine::end};
+    static constexpr Run kRun[] = {&Machine::wait,         &Machine::release, &Machine::expect,
+                                   &Machine::copy,         &Machine::mma,     &Machine::mma_wait,
+                                   &Machine::read,         &Machine::store,   &Machine::commit,
+                                   &Machine::await_copies, &Machine::barrier, &Machine::order_wait,
+                                   &Machine::order_arrive, &Machine::end};
     (this->*kRun[static_cast<std::size_t>(e.kind)])(e);
     return true;
   }
@@ -225,13 +227,22 @@ class Machine {
       return fault("threads overwrite a slot before all warps have met behind its MMAs", e.op,
                    slot.stored);
     slot = {.stored = e.op};
+    slot.is_in_flight = e.number == 1;
+    if (slot.is_in_flight) copies_.push_back(key(e.at));
+  }
+
+  // ---- groups of copies by cp.async
+  void commit(const ChannelEvent&) { groups_.push_back(std::exchange(copies_, {})); }
+  void await_copies(const ChannelEvent& e) {
+    for (; static_cast<std::int64_t>(groups_.size()) > e.number; groups_.erase(groups_.begin()))
+      for (const Key& place : groups_.front()) stored_[place].is_in_flight = false;
   }
 
   /// All threads that compute are here: stores before it are published, and slots are free that no
   /// MMA in flight reads.
   void barrier(const ChannelEvent& e) {
     for (auto& [place, slot] : stored_) {
-      if (e.number == 1) slot.is_published = true;
+      if (e.number == 1 && !slot.is_in_flight) slot.is_published = true;
       const bool is_busy = std::ranges::any_of(mine().in_flight, [&](const auto& running) {
         return std::ranges::any_of(running.second,
                                    [&](const SlotRef& read) { return key(read) == place; });
@@ -299,6 +310,8 @@ class Machine {
   std::map<Key, Barrier> barriers_;
   std::map<Key, Slot> slots_;
   std::map<Key, StoredSlot> stored_;
+  std::vector<Key> copies_;               ///< by cp.async, of the group that is open
+  std::vector<std::vector<Key>> groups_;  ///< that are in flight
   std::unordered_map<Value, Value> guards_;
   std::optional<ChannelFault> fault_;
 };

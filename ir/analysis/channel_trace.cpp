@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ir/analysis/producer_thread.h"
+#include "ir/analysis/tma_access.h"
 #include "ir/eval/cell.h"
 #include "ir/eval/evaluate.h"
 #include "ir/loop.h"
@@ -66,6 +67,9 @@ class Walk {
         {ReceiveTile, {&Walk::take, true}},
         {SmemLoad, {&Walk::load, true}},
         {SmemStore, {&Walk::store, true}},
+        {CopyAsync, {&Walk::copy_async, true}},
+        {AsyncCommit, {&Walk::async_commit, false}},
+        {AsyncWait, {&Walk::async_wait, false}},
         {CtaBarrier, {&Walk::barrier, false}},
         {DotAsync, {&Walk::mma, true}},
         {DotWait, {&Walk::mma_wait, true}},
@@ -241,8 +245,7 @@ class Walk {
     add({ChannelEvent::Kind::Expect, op, at(op, 0, 1), {}, k_[op].attrs.i(AttrName::bytes)});
   }
   void copy(OpId op) {
-    const Type ring = k_.type(k_[op].operands[0]);
-    const std::int64_t bytes = ring.count() / ring.shape()[0] * size_bytes(ring.dtype());
+    const std::int64_t bytes = slot_bytes(k_.type(k_[op].operands[0]));
     ChannelEvent e{ChannelEvent::Kind::Copy, op, at(op, 0, 1), at(op, 2, 1), bytes};
     const auto& operands = k_[op].operands;
     const bool may_multicast = operands.size() > 4 + k_.type(operands[3]).shape().size();
@@ -266,6 +269,11 @@ class Walk {
   }
   void store(OpId op) {
     if (k_[op].operands.size() == 3) add({ChannelEvent::Kind::Store, op, at(op, 0, 2)});
+  }
+  void copy_async(OpId op) { add({ChannelEvent::Kind::Store, op, at(op, 0, 1), {}, 1}); }
+  void async_commit(OpId op) { add({ChannelEvent::Kind::AsyncCommit, op}); }
+  void async_wait(OpId op) {
+    add({ChannelEvent::Kind::AsyncWait, op, {}, {}, k_[op].attrs.i(AttrName::count)});
   }
   void barrier(OpId op) {
     add({ChannelEvent::Kind::Barrier, op, {}, {}, k_[op].attrs.i(AttrName::generic_proxy)});

@@ -24,6 +24,8 @@ struct ChannelEvent {
     MmaWait,
     Read,
     Store,
+    AsyncCommit,
+    AsyncWait,
     Barrier,
     OrderWait,
     OrderArrive,
@@ -33,7 +35,8 @@ struct ChannelEvent {
   OpId op;
   SlotRef at = {};                  ///< the channel; of a load the ring, of a store its slot
   SlotRef channel = {};             ///< channel that counts the bytes of a load
-  std::int64_t number = 0;          ///< parity of a wait, bytes, MMAs that a wait leaves,
+  std::int64_t number = 0;          ///< parity of a wait, bytes, MMAs or groups of copies that a
+                                    ///< wait leaves, 1 of a store by cp.async,
                                     ///< the next warpgroup in the order, 1 of a
                                     ///< barrier that publishes to the async proxy
   std::vector<SlotRef> reads = {};  ///< slots that an MMA or a load from the ring reads

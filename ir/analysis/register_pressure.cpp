@@ -29,7 +29,7 @@ class LiveSpans {
 
   std::optional<std::int64_t> most() const {
     if (sync_points_.empty()) return std::nullopt;
-    std::vector<LiveSpan> held = sort_keys_;
+    std::vector<LiveSpan> held = others_;
     for (const auto& [value, span] : spans_)
       if (span.is_loaded || waits(span)) held.push_back(span);
     std::int64_t most = 0;
@@ -65,6 +65,7 @@ class LiveSpans {
           read.insert(read.end(), k_[o].operands.begin(), k_[o].operands.end());
         });
       const std::int64_t end = d.regions.empty() ? at : now_ - 1;
+      if (d.is(Opcode::For, Opcode::While)) carries(d, at, end);
       for (Value v : read)
         if (spans_.contains(v) && spans_.at(v).first <= at) use(v, end);
       if (is_sync_point(d.opcode)) sync_points_.push_back(at);
@@ -73,10 +74,16 @@ class LiveSpans {
     }
   }
 
+  /// Carries of a loop are held all through it.
+  void carries(const OpData& d, std::int64_t at, std::int64_t end) {
+    for (Value v : d.results)
+      if (k_.type(v).is_tile()) others_.push_back({registers_of(k_.type(v)), at, end, true});
+  }
+
   /// A sort holds, besides its operand, keys and indices.
   void keep_keys(Value operand, std::int64_t at) {
     const Type t = k_.type(operand);
-    if (t.is_tile()) sort_keys_.push_back({2 * registers_of(t), at - 1, at, true});
+    if (t.is_tile()) others_.push_back({2 * registers_of(t), at - 1, at, true});
   }
   std::int64_t registers_of(Type t) const {
     const std::int64_t bits = t.count() * size_bits(t.dtype());
@@ -93,7 +100,7 @@ class LiveSpans {
   std::int64_t threads_, now_ = 0;
   std::unordered_map<Value, LiveSpan> spans_;
   std::vector<std::int64_t> sync_points_;
-  std::vector<LiveSpan> sort_keys_;
+  std::vector<LiveSpan> others_;
 };
 
 }  // namespace

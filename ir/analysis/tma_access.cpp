@@ -2,19 +2,40 @@
 
 #include <algorithm>
 
+#include "ir/layout/shared_layout.h"
+#include "ir/target.h"
+#include "tegula/int_math.h"
+
 namespace tegula::ir {
 namespace {
 
 constexpr std::int64_t kGranule = 16;  // bytes that bases and strides must be multiples of
 constexpr std::int64_t kNarrowestSwizzle = 32;
-constexpr std::int64_t kMaxBox = 256, kMaxRank = 5;
+constexpr std::int64_t kMaxBox = 256, kMaxMapRank = 5;
+constexpr std::int64_t kSector = 32;  // bytes that memory is read in
+constexpr std::int64_t kWidestSwizzle = 128;
+
+std::size_t contiguous_dim(const ViewFacts& facts, std::span<const std::int64_t> axes) {
+  std::size_t fast = 0;
+  for (std::size_t t = 0; t < axes.size(); ++t)
+    if (facts.strides[static_cast<std::size_t>(axes[t])] == 1) fast = t;
+  return fast;
+}
+
+/// Sectors that TMA reads for a row, in halves: rows begin in the middle of every second one.
+std::int64_t half_sectors(TmaSegments s, std::int64_t end) {
+  std::int64_t sum = 0;
+  for (std::int64_t begin = 0; begin < std::min(s.bytes(), end); begin += s.swizzle)
+    sum += 2 * std::min(s.swizzle, end - begin) / kSector + 1;
+  return sum;
+}
 
 }  // namespace
 
 bool is_tma_loadable(Type view, std::span<const std::int64_t> axes, Type tile) {
   const ViewFacts& facts = view.view_facts();
   const std::int64_t size = size_bytes(view.dtype());
-  if (view.rank() > kMaxRank || facts.align % kGranule != 0) return false;
+  if (view.rank() > kMaxMapRank || facts.align % kGranule != 0) return false;
   bool contiguous = false;
   for (std::size_t v = 0; v < facts.strides.size(); ++v) {
     const std::int64_t stride = facts.strides[v];
@@ -48,15 +69,58 @@ bool is_tma_row(Type view, std::span<const std::int64_t> axes, Type tile) {
          tile.count() * size_bytes(tile.dtype()) % kTmaLineBytes == 0;
 }
 
-bool is_multicast_splittable(Type view, std::span<const std::int64_t> axes, Type tile) {
-  constexpr std::int64_t kPattern = 8;
-  if (tile.rank() != 2) return false;
+TmaSegments tma_segments(std::int64_t row, std::int64_t end, bool whole_sectors) {
+  TmaSegments equal{kWidestSwizzle, 0};
+  while (equal.swizzle >= kNarrowestSwizzle && row % equal.swizzle != 0) equal.swizzle /= 2;
+  if (equal.swizzle < kNarrowestSwizzle) return {};
+  equal.count = row / equal.swizzle;
+  const TmaSegments wide{kWidestSwizzle, ceil_div(row, kWidestSwizzle)};
+  return !whole_sectors && half_sectors(wide, end) < half_sectors(equal, end) ? wide : equal;
+}
+
+TmaSegments tma_segments(Type view, std::span<const std::int64_t> axes, Type tile) {
   const ViewFacts& facts = view.view_facts();
-  const std::size_t fast = facts.strides[static_cast<std::size_t>(axes[0])] == 1 ? 0 : 1;
-  const std::int64_t row = tile.shape()[fast] * size_bytes(tile.dtype());
-  std::int64_t swizzle = 128;
-  while (swizzle > 16 && row % swizzle != 0) swizzle /= 2;
-  return row / swizzle % 2 == 0 || tile.shape()[1 - fast] % (2 * kPattern) == 0;
+  const std::int64_t size = size_bytes(tile.dtype());
+  const std::size_t fast = contiguous_dim(facts, axes);
+  const std::int64_t row = tile.shape()[fast] * size;
+  bool whole_sectors = tile.rank() != 2 || tile.shape()[1 - fast] % kSwizzleRows != 0;
+  if (!whole_sectors) {
+    whole_sectors = true;
+    for (std::size_t v = 0; v < facts.strides.size(); ++v) {
+      const std::int64_t stride = facts.strides[v];
+      const std::int64_t step = stride == kDynamic ? facts.stride_div[v] : stride;
+      whole_sectors = whole_sectors && (stride == 1 || step * size % kSector == 0);
+    }
+  }
+  const std::int64_t extent = view.shape()[static_cast<std::size_t>(axes[fast])];
+  const bool is_whole = extent != kDynamic && extent * size <= row;
+  return tma_segments(row, is_whole ? extent * size : row + kWidestSwizzle, whole_sectors);
+}
+
+std::int64_t tma_tile_bytes(Type view, std::span<const std::int64_t> axes, Type tile) {
+  const std::int64_t bytes = tile.count() * size_bytes(tile.dtype());
+  if (tile.rank() != 2) return bytes;
+  const TmaSegments segments = tma_segments(view, axes, tile);
+  const std::int64_t rows = tile.shape()[1 - contiguous_dim(view.view_facts(), axes)];
+  return std::max(bytes, rows * segments.bytes());
+}
+
+std::int64_t slot_bytes(Type ring) {
+  const SharedLayout* layout = ring.shared_layout();
+  const std::int64_t bytes = ring.count() / ring.shape()[0] * size_bytes(ring.dtype());
+  if (layout == nullptr) return bytes;
+  const auto& pieces = layout->piece_list();
+  if (pieces.size() != 1 || pieces.front().swizzle == 0) return bytes;
+  const std::int64_t row = ring.shape()[static_cast<std::size_t>(layout->order()[0])];
+  return bytes / (row * size_bytes(ring.dtype())) * pieces.front().width * pieces.front().count;
+}
+
+bool is_multicast_splittable(Type view, std::span<const std::int64_t> axes, Type tile) {
+  if (tile.rank() != 2) return false;
+  const std::size_t fast = contiguous_dim(view.view_facts(), axes);
+  const TmaSegments segments = tma_segments(view, axes, tile);
+  return (segments.count > 0 && segments.count % 2 == 0) ||
+         tile.shape()[1 - fast] % (2 * kSwizzleRows) == 0;
 }
 
 }  // namespace tegula::ir

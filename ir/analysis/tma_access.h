@@ -21,6 +21,28 @@ std::string_view why_not_tma_tile(Type view, std::span<const std::int64_t> axes,
 /// so that every slot of a ring begins at one.
 bool is_tma_row(Type view, std::span<const std::int64_t> axes, Type tile);
 
+/// Segments of a row in shared memory that TMA fills one by one: `count` of them, each `swizzle`
+/// bytes wide under the swizzle of that name; 0: the row is no multiple of one.
+struct TmaSegments {
+  std::int64_t swizzle = 0;
+  std::int64_t count = 0;
+  std::int64_t bytes() const { return swizzle * count; }
+};
+
+/// Divides a row of `row` bytes, of which the first `end` lie inside the view (all, if the row may
+/// begin anywhere). Rows that all begin at a sector of memory (32 bytes) get equal segments of the
+/// widest swizzle that divides them. If rows begin inside of sectors, each segment reads one more
+/// sector than its bytes fill, so that fewer, wider segments are loaded faster, though the last one
+/// reaches beyond the row and takes shared memory for nothing.
+TmaSegments tma_segments(std::int64_t row, std::int64_t end, bool whole_sectors);
+TmaSegments tma_segments(Type view, std::span<const std::int64_t> axes, Type tile);
+
+/// Shared memory of a tile that TMA loads, in bytes.
+std::int64_t tma_tile_bytes(Type view, std::span<const std::int64_t> axes, Type tile);
+
+/// Bytes that TMA writes into one slot of a ring, which are dimension 0.
+std::int64_t slot_bytes(Type ring);
+
 /// True if two loads can each take half of such a tile: an even number of segments of its rows, or
 /// half the rows, which must be whole patterns of a swizzle (8 rows).
 bool is_multicast_splittable(Type view, std::span<const std::int64_t> axes, Type tile);

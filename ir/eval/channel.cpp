@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "ir/analysis/tma_access.h"
 #include "ir/eval/slot.h"
 
 namespace tegula::ir::interp {
@@ -20,10 +21,6 @@ std::optional<Phase> phase_of(Program& p, OpId id, std::size_t channel, std::siz
   const auto at = slot_of(p, id, channel, slot, 0);
   if (!at) return std::nullopt;
   return Phase{at->tile, static_cast<std::int64_t>(at->first)};
-}
-
-std::int64_t bytes_of(const AsyncCopy& copy) {
-  return static_cast<std::int64_t>(copy.cells.size()) * size_bytes(copy.to->dtype);
 }
 
 }  // namespace
@@ -57,7 +54,8 @@ void eval_CopyTma(Program& p, OpId id) {
   const auto phase = phase_of(p, id, 2, 1);
   auto copy = start_copy(p, id, 3);
   if (!phase || !copy) return;
-  phase->channel->expected[static_cast<std::size_t>(phase->slot)] -= bytes_of(*copy);
+  phase->channel->expected[static_cast<std::size_t>(phase->slot)] -=
+      slot_bytes(p.operand_type(id, 0));
   p.asyncs.bulk.push_back({std::move(*copy), phase->channel, phase->slot});
 }
 

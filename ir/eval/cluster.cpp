@@ -72,6 +72,31 @@ void receive(std::span<const std::unique_ptr<Program>> programs, OpId id, std::s
   p.result(id) = std::move(out);
 }
 
+/// Gives the program of rank `receiver` the tiles of all.
+void gather(std::span<const std::unique_ptr<Program>> programs, OpId id, std::size_t receiver) {
+  Program& p = *programs[receiver];
+  for (std::size_t i = 0; i < p.op(id).operands.size(); ++i) {
+    const Value v = p.op(id).operands[i];
+    const auto elements = static_cast<std::size_t>(p.kernel().type(v).count());
+    TileValue out;
+    out.reset(elements * programs.size());
+    std::size_t to = 0;
+    for (const auto& giver : programs) {
+      const Cell* cells = giver->dense(v);
+      const std::uint8_t* states = giver->states(v);
+      for (std::size_t from = 0; from < elements; ++from, ++to) {
+        const std::uint8_t state = states == nullptr ? 0 : states[from];
+        if ((state & kPoison) != 0) {
+          out.add_state(to, kPoison);
+          out.origin = giver->value(v).origin;
+        }
+        if ((state & kAbsent) == 0) out.cells[to] = cells[from];
+      }
+    }
+    p.result(id, i) = std::move(out);
+  }
+}
+
 }  // namespace
 
 void run_cluster(std::span<const std::unique_ptr<Program>> programs, std::int64_t first) {
@@ -84,6 +109,8 @@ void run_cluster(std::span<const std::unique_ptr<Program>> programs, std::int64_
     for (std::size_t i = 0; i < programs.size(); ++i) {
       if (opcode == Opcode::ClusterReduceScatter)
         receive(programs, id, i);
+      else if (opcode == Opcode::ClusterGather)
+        gather(programs, id, i);
       else
         eval_fn(opcode)(*programs[i], id);
     }
@@ -105,7 +132,10 @@ void eval_ClusterTile(Program& p, OpId id) {
 
 // Only run_cluster knows the other programs.
 void eval_ClusterReduceScatter(Program& p, OpId id) {
-  fail(ErrorId::eager_cluster, p.op(id).loc, {});
+  fail(ErrorId::eager_cluster, p.op(id).loc, {}, "cluster_reduce_scatter");
+}
+void eval_ClusterGather(Program& p, OpId id) {
+  fail(ErrorId::eager_cluster, p.op(id).loc, {}, "cluster_gather");
 }
 
 }  // namespace tegula::ir::interp

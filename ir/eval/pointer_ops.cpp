@@ -84,6 +84,23 @@ class PointerOp {
     return value.cell(i);
   }
 
+  /// Reports an element that is not where attrs align and axis promise it.
+  void check_promise(std::size_t i) {
+    const std::int64_t align = p_.attrs(id_).i(AttrName::align, 0), size = size_bytes(pointee_);
+    if (align == 0) return;
+    const auto axis = static_cast<std::size_t>(p_.attrs(id_).i(AttrName::axis));
+    const std::span<const std::int64_t> shape = p_.operand_type(id_, 0).shape();
+    std::int64_t inner = 1;
+    for (std::size_t d = axis + 1; d < shape.size(); ++d) inner *= shape[d];
+    const std::int64_t along = static_cast<std::int64_t>(i) / inner % shape[axis];
+    const std::int64_t address = lanes_[0].cell(i).i;
+    if ((address - along * size % align) % align == 0) return;
+    p_.report(FindingKind::Misaligned, id_, p_.op(id_).loc, [&] {
+      return fmt::format("{} at {:#x}, which is no multiple of {} bytes as promised",
+                         info(p_.op(id_).opcode).mnemonic, address - along * size % align, align);
+    });
+  }
+
  private:
   Lane lane(Value v, std::size_t slot) {
     const TileValue& t = p_.value(v);
@@ -140,6 +157,7 @@ void eval_Load(Program& p, OpId id) {
       std::memcpy(&bits, at, size);
       out.cells[i] = from_bits(bits, op.pointee());
       p.touch_read(*region, at, size, id);
+      op.check_promise(i);
     }
   }
 }
@@ -153,19 +171,25 @@ void eval_Store(Program& p, OpId id) {
     std::byte* at = op.address(i, "writes", region);
     if (at == nullptr) continue;
     p.touch_write(*region, at, size, id);
+    op.check_promise(i);
     const std::uint64_t bits = to_bits(op.stored(i, *region, at), op.pointee());
     std::memcpy(at, &bits, size);
   }
 }
 
-void eval_AtomicRmw(Program& p, OpId id) {
-  PointerOp op(p, id, 2);
-  const Combine combine_kind = combine_of(p.attrs(id).s(AttrName::kind));
+namespace {
+
+/// Each element in its order: gives the old value, and stores what `update` makes of its bits.
+template <class Update>
+void update_elements(Program& p, OpId id, PointerOp& op, std::size_t values, Update update) {
   const auto size = static_cast<std::size_t>(size_bytes(op.pointee()));
   TileValue& out = op.start_result();
   for (std::size_t i = 0; i < out.cells.size(); ++i) {
     out.cells[i] = Cell{.i = 0};
-    if (op.is_absent(i) || (op.lane(1).state(i) & kAbsent) != 0) {
+    bool is_absent = op.is_absent(i);
+    for (std::size_t v = 1; v <= values; ++v)
+      is_absent = is_absent || (op.lane(v).state(i) & kAbsent) != 0;
+    if (is_absent) {
       out.add_state(i, kAbsent);
       continue;
     }
@@ -178,45 +202,39 @@ void eval_AtomicRmw(Program& p, OpId id) {
     std::byte* at = op.address(i, "updates", region);
     if (at == nullptr) continue;
     p.touch_atomic(*region, at, size, id, p.attrs(id).s(AttrName::sem, "relaxed"));
-    std::uint64_t bits = 0;
-    std::memcpy(&bits, at, size);
-    out.cells[i] = from_bits(bits, op.pointee());
-    const std::uint64_t before = bits;
-    bits =
-        to_bits(combine_kind(out.cells[i], op.stored(i, *region, at), op.pointee()), op.pointee());
-    std::memcpy(at, &bits, size);
-    p.effects += bits != before ? 1 : 0;
+    std::uint64_t before = 0;
+    std::memcpy(&before, at, size);
+    out.cells[i] = from_bits(before, op.pointee());
+    const std::uint64_t after = update(i, before, *region, at);
+    if (after == before) continue;
+    std::memcpy(at, &after, size);
+    ++p.effects;
   }
+}
+
+}  // namespace
+
+void eval_AtomicRmw(Program& p, OpId id) {
+  PointerOp op(p, id, 2);
+  const Combine combine = combine_of(p.attrs(id).s(AttrName::kind));
+  update_elements(
+      p, id, op, 1,
+      [&](std::size_t i, std::uint64_t before, const MemoryRegion& region, const std::byte* at) {
+        return to_bits(
+            combine(from_bits(before, op.pointee()), op.stored(i, region, at), op.pointee()),
+            op.pointee());
+      });
 }
 
 void eval_AtomicCas(Program& p, OpId id) {
   PointerOp op(p, id, 3);
-  const auto size = static_cast<std::size_t>(size_bytes(op.pointee()));
-  TileValue& out = op.start_result();
-  for (std::size_t i = 0; i < out.cells.size(); ++i) {
-    out.cells[i] = Cell{.i = 0};
-    if (op.is_absent(i) || ((op.lane(1).state(i) | op.lane(2).state(i)) & kAbsent) != 0) {
-      out.add_state(i, kAbsent);
-      continue;
-    }
-    if (op.is_masked_off(i)) {
-      out.add_state(i, kPoison);
-      out.origin = id;
-      continue;
-    }
-    const MemoryRegion* region = nullptr;
-    std::byte* at = op.address(i, "updates", region);
-    if (at == nullptr) continue;
-    p.touch_atomic(*region, at, size, id, p.attrs(id).s(AttrName::sem, "relaxed"));
-    std::uint64_t found = 0;
-    std::memcpy(&found, at, size);
-    out.cells[i] = from_bits(found, op.pointee());
-    const std::uint64_t expected = to_bits(op.stored(i, *region, at), op.pointee()),
-                        desired = to_bits(op.stored(i, *region, at, 2), op.pointee());
-    if (found != expected || found == desired) continue;
-    std::memcpy(at, &desired, size);
-    ++p.effects;
-  }
+  update_elements(
+      p, id, op, 2,
+      [&](std::size_t i, std::uint64_t before, const MemoryRegion& region, const std::byte* at) {
+        const std::uint64_t expected = to_bits(op.stored(i, region, at), op.pointee()),
+                            desired = to_bits(op.stored(i, region, at, 2), op.pointee());
+        return before == expected ? desired : before;
+      });
 }
 
 void eval_AtomicLoad(Program& p, OpId id) {

@@ -42,8 +42,8 @@ Result<std::vector<int>> broadcast_registers(const LinearLayout& from, const Lin
 Result<RegisterView> subtile(const LinearLayout& layout, const Dims& offset, const Dims& extents);
 
 /// Bits of lanes and registers exchanged so that a thread holds runs of `run` elements (a power of
-/// two) along `dim`, whose lower part its lanes held: a conversion within warps. Refused where the
-/// registers do not reach that far.
+/// two) along `dim`, whose lower part its lanes held: a conversion within warps. Lanes get what the
+/// registers hold behind such a run, else along other dimensions. Refused where that is too little.
 Result<LinearLayout> lengthen_runs(const LinearLayout& layout, int dim, int run);
 /// The same places with the elements numbered so that lanes count fastest, then warps, then
 /// registers: by these numbers a warp's accesses to scratch memory meet no bank twice. Refused for

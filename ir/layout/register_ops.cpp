@@ -151,14 +151,20 @@ Result<LinearLayout> lengthen_runs(const LinearLayout& layout, int dim, int run)
       if (d != dim && basis[d] != 0) return 0;
     return basis[dim];
   };
+  const auto across = [&](const Dims& basis) {
+    return basis[dim] == 0 && std::ranges::any_of(basis, [](int step) { return step != 0; });
+  };
   auto& registers = spec.of(HwDim::Register);
   auto& lanes = spec.of(HwDim::Lane);
   for (int step = 1; step < run; step *= 2) {
     const auto is_step = [&](const Dims& basis) { return along(basis) == step; };
     if (std::ranges::any_of(registers, is_step)) continue;
     const auto lane = std::ranges::find_if(lanes, is_step);
-    const auto beyond =
+    auto beyond =
         std::ranges::find_if(registers, [&](const Dims& basis) { return along(basis) >= run; });
+    // Shuffles move words: pairs that lie across would be torn apart, which takes shared memory.
+    if (beyond == registers.end() && step > 1)
+      beyond = std::ranges::find_if(registers, [&](const Dims& basis) { return across(basis); });
     if (lane == lanes.end() || beyond == registers.end())
       return Result<LinearLayout>::refused("lanes and registers do not hold the run");
     std::swap(*lane, *beyond);

@@ -156,7 +156,10 @@ Result<SharedLayout> SharedLayout::pieces(const Dims& shape, int element_bytes, 
     begin = slab.end;
     out.slabs_.push_back(slab);
   }
-  if (begin != shape[order[0]]) return LayoutRefusal::refused("the pieces do not add up to a row");
+  const int beyond = begin - shape[order[0]];
+  if (beyond < 0 || (beyond > 0 && (out.pieces_.back().swizzle == 0 ||
+                                    beyond * element_bytes >= out.pieces_.back().width)))
+    return LayoutRefusal::refused("the pieces do not add up to a row");
   for (int i = order.size() - batch; i < order.size(); ++i) {
     bytes = round_up(bytes, out.alignment());
     for (Slab& slab : out.slabs_) slab.stride[static_cast<std::size_t>(order[i])] = bytes;

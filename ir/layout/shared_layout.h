@@ -64,6 +64,7 @@ class SharedLayout {
   static SharedLayout plain(const Dims& shape, int element_bytes, const Dims& order);
   /// The fastest dimension divided into `pieces`; within each, the dimensions of `order` but the
   /// last `batch` (outermost) ones are nested, these lie outside all segments (pipeline stages).
+  /// A last piece under a swizzle may reach beyond the row; what lies there is no element.
   /// Refused where the swizzle of a row would not be a function of index bits (number of rows
   /// neither a multiple of 8 nor a power of two).
   static Result<SharedLayout> pieces(const Dims& shape, int element_bytes, const Dims& order,

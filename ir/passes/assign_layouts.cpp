@@ -163,6 +163,10 @@ class Assigner {
           d.opcode == StoreView ? *choice_.store(d) : *own_layout(d.results[0]),
           gathered_dim(from_, d));
     if (d.opcode == Sort) return choice_.sorted(d);
+    if (d.opcode == Store && d.attrs.find(AttrName::align))
+      return choice_.by_runs(
+          d, from_.type(d.operands[0]).with_dtype(from_.type(d.operands[1]).dtype()));
+    if (d.opcode == ClusterGather) return intern_layout(slice(*own_layout(d.results[i]), 0));
     if (LayoutAssignment::is_of_parts(d)) return choice_.part_operand(d, i);
     if (d.is(Reduce, ArgReduce, ReduceWith, Store, AtomicStore, ClusterReduceScatter, Assume))
       return common(d);

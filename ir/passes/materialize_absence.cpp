@@ -58,6 +58,8 @@ class Materializer {
         access_mask(op);
       else if (o == ClusterReduceScatter)
         sum_operand(op);
+      else if (o == ClusterGather)
+        gathered_operands(op);
       else if (o == Scatter || o == Gather)
         replace_absent_index(op);
       else if (o == FillAbsent)
@@ -289,10 +291,47 @@ class Materializer {
     changed_ = true;
   }
 
+  /// Others know nothing of this program's bounds.
+  void gathered_operands(OpId op) {
+    Builder b(k_, op);
+    for (std::size_t i = 0; i < k_[op].operands.size(); ++i) {
+      const Value v = k_[op].operands[i];
+      if (absence_.of(v).empty() || absence_.is_zero_filled(v)) continue;
+      Value present;
+      for (const PresenceBound& bound : absence_.of(v))
+        present = both(b, present, mask(b, bound, k_.type(v).shape()));
+      k_[op].operands[i] = b.select(present, v, reduce_kind("sum").identity(b, k_.type(v).dtype()));
+      changed_ = true;
+    }
+  }
+
+  /// The outermost loop around the op that has nothing to do with its index tiles and the bounds:
+  /// places that no iteration changes can be copied from ahead of it. Else the op.
+  OpId in_front_of_loops(OpId op, std::span<const PresenceBound> bounds) const {
+    OpId at = op;
+    const auto is_known = [&](Value v, OpId loop) {
+      return !v || (k_.is_visible_from(v, loop) && absence_.of(v).empty());
+    };
+    for (OpId loop = k_[k_[op].parent].owner; loop && k_[loop].opcode == Opcode::For;
+         loop = k_[k_[loop].parent].owner) {
+      for (const PresenceBound& bound : bounds)
+        if (!is_known(bound.offset, loop) || !is_known(bound.limit, loop) ||
+            !is_known(bound.mask, loop))
+          return at;
+      for (std::size_t i = first_offset(k_[op]); i < k_[op].operands.size(); ++i)
+        if (const Value v = k_[op].operands[i];
+            k_.type(v).is_tile() && !k_.is_visible_from(v, loop))
+          return at;
+      at = loop;
+    }
+    return at;
+  }
+
   /// Index tiles select nothing if one of the bounds does not hold.
   void drop_places(OpId op, std::vector<PresenceBound> bounds) {
     if (bounds.empty()) return;
-    Builder b(k_, op);
+    Builder b(k_, in_front_of_loops(op, bounds));
+    b.loc = k_[op].loc;
     for (std::size_t i = first_offset(k_[op]); i < k_[op].operands.size(); ++i) {
       const Value index = k_[op].operands[i];
       const Type type = k_.type(index);

@@ -13,13 +13,11 @@
 #include <optional>
 #include <vector>
 
-#include "ir/analysis/access_width.h"
 #include "ir/builder.h"
-#include "ir/copy_layout.h"
 #include "ir/gathered_box.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/layouts/slice_layout.h"
-#include "ir/passes/mma_loop/operand_loads.h"
+#include "ir/passes/mma_loop/async_copies.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -31,7 +29,6 @@ class LoopPipeliner {
       : k_(k),
         loop_(loop),
         stages_(std::max(2, plan.stages)),
-        warps_(k.info.threads / 32),
         context_(context),
         body_(k[loop].regions[0]) {}
 
@@ -40,8 +37,11 @@ class LoopPipeliner {
       if (is_aligned(c) && has_early_indices(c)) candidates_.push_back(std::move(c));
     if (candidates_.empty()) return false;
     if (writes_memory(k_, loop_, context_)) return false;
-    allocate();
-    prologue();
+    copies_.emplace(k_, loop_, stages_, std::move(candidates_));
+    Builder b = before(loop_);
+    copies_->allocate(b, context_);
+    b.loc = k_[loop_].loc;
+    copies_->prologue(b, stages_ - 1);
     rewrite_body();
     return true;
   }
@@ -75,71 +75,6 @@ class LoopPipeliner {
     return b;
   }
 
-  void allocate() {
-    Builder b = before(loop_);
-    for (OperandLoad& c : candidates_) {
-      b.loc = k_[c.load].loc;
-      c.ring = b.op(Opcode::SmemAlloc, {}, ring_type(k_, c, stages_));
-      place_indices(b, c);
-      context_.remark(Remark::Kind::Applied, k_[c.load].loc, "pipelined by cp.async",
-                      {{"stages", fmt::format("{}", stages_)}, {"ring", k_.type(c.ring).str()}});
-    }
-  }
-
-  /// Converts index tiles, once, so that each thread has the places of what it copies.
-  void place_indices(Builder& b, const OperandLoad& c) {
-    const OpId load = c.load;
-    const int gathered = gathered_dim(k_, k_[load]);
-    if (gathered < 0) return;
-    const auto view_dim = k_[load].attrs.ints(AttrName::axes)[static_cast<std::size_t>(gathered)];
-    const int bytes = size_bytes(c.tile.dtype());
-    const ViewFacts& facts = k_.type(k_[load].operands[0]).view_facts();
-    Dims shape;
-    int fast = 0, along = 0;
-    for (std::size_t t = 0; t < c.axes.size(); ++t) {
-      shape.push_back(static_cast<int>(c.tile.shape()[t]));
-      if (facts.strides[static_cast<std::size_t>(c.axes[t])] == 1) fast = static_cast<int>(t);
-      if (c.axes[t] == view_dim) along = static_cast<int>(t);
-    }
-    const int vector = std::min(access_elements(k_, k_[load]), 16 / bytes);
-    const LinearLayout* lines = index_tile_layout(copy_layout(shape, fast, vector, warps_), along);
-    for (std::size_t i = first_offset(k_[load]); i < k_[load].operands.size(); ++i) {
-      const Value index = k_[load].operands[i];
-      if (const Type t = k_.type(index); t.is_tile() && t.layout() != lines) {
-        const Value placed = b.op(Opcode::ConvertLayout, {index}, t.with_layout(lines));
-        k_[load].operands[i] = placed;
-      }
-    }
-  }
-
-  /// Copies the operands of the iteration at `iv` (a value of the induction variable) into `slot`
-  /// of every ring.
-  void copy_step(Builder& b, Value iv, Value slot) {
-    IterationOffsets offsets(k_, body_, iv);
-    for (const OperandLoad& c : candidates_) {
-      const Value into[] = {c.ring, slot};
-      offsets.copy(b, c, Opcode::CopyAsync, into);
-    }
-  }
-
-  /// Under a guard: `iv` may lie past the end.
-  void guarded_copy(Builder& b, Value iv, Value slot) {
-    const OpId branch = b.make_if(b.cmp("lt", iv, k_[loop_].operands[1]), {});
-    Builder inner(k_, k_[branch].regions[0]);
-    inner.loc = b.loc;
-    copy_step(inner, iv, slot);
-    b.effect(Opcode::AsyncCommit, {});
-  }
-
-  void prologue() {
-    Builder b = before(loop_);
-    Value iv = k_[loop_].operands[0];
-    for (int s = 0; s + 1 < stages_; ++s) {
-      guarded_copy(b, iv, b.i32(s));
-      iv = b.add(iv, k_[loop_].operands[2]);
-    }
-  }
-
   void rewrite_body() {
     // The slot to read is carried: never derived from the induction variable.
     Builder outside = before(loop_);
@@ -150,30 +85,16 @@ class LoopPipeliner {
     Builder head = before(k_[body_].first);
     head.effect(Opcode::AsyncWait, {}, {{AttrName::count, stages_ - 2}});
     head.effect(Opcode::CtaBarrier, {});
-    copy_ahead(head, slot);
-    for (const OperandLoad& c : candidates_) read_slot(c, slot);
+    // Into the slot before the current one, which the barrier has just proved free.
+    copies_->copy_ahead(head, k_[body_].args[0], stages_ - 1, copies_->back(head, slot, 1));
+    for (const OperandLoad& c : copies_->loads()) read_slot(c, slot);
     cut_dots();
     const OpId yield = k_.terminator(body_);
     Builder tail = before(yield);
     // First: making ops moves those that are there.
-    const Value next = advance(tail, slot);
+    const Value next = copies_->next(tail, slot);
     k_[yield].operands.push_back(next);
     drain();
-  }
-
-  Value advance(Builder& b, Value slot) {
-    const Value next = b.add(slot, b.i32(1));
-    return b.select(b.cmp("eq", next, b.i32(stages_)), b.i32(0), next);
-  }
-
-  /// Into the slot before the current one, which the barrier has just proved free.
-  void copy_ahead(Builder& b, Value slot) {
-    const Value step = k_[loop_].operands[2];
-    Value ahead = k_[body_].args[0];
-    for (int s = 0; s + 1 < stages_; ++s) ahead = b.add(ahead, step);
-    const Value before_slot =
-        b.select(b.cmp("eq", slot, b.i32(0)), b.i32(stages_ - 1), b.sub(slot, b.i32(1)));
-    guarded_copy(b, ahead, before_slot);
   }
 
   void read_slot(const OperandLoad& c, Value slot) {
@@ -247,10 +168,11 @@ class LoopPipeliner {
 
   Kernel& k_;
   OpId loop_;
-  int stages_, warps_;
+  int stages_;
   PassContext& context_;
   RegionId body_;
   std::vector<OperandLoad> candidates_;
+  std::optional<AsyncCopies> copies_;
 };
 
 }  // namespace

@@ -26,6 +26,7 @@
 #include "ir/passes/dot_graph/expand_dot_graph.h"
 #include "ir/passes/mma_loop/epilogue_overlap.h"
 #include "ir/pipeline.h"
+#include "ir/schedule/to_plan.h"
 
 namespace tegula::ir {
 namespace {
@@ -104,10 +105,26 @@ class InOrderMma {
     return std::nullopt;
   }
 
+  /// The first op behind a loop's only MMA that may not run beside it: one that reads the result,
+  /// or has effects or regions.
+  OpId end_of_overlap(OpId dot) const {
+    if (l_.dots.size() != 1) return {};
+    OpId op = k_[dot].next;
+    const auto may_overlap = [&](const OpData& d) {
+      const OpInfo& row = info(d.opcode);
+      return (row.has(kPure) || row.has(kReads)) && !row.has(kWrites) && !row.has(kEffects) &&
+             d.regions.empty() &&
+             std::ranges::find(d.operands, k_[dot].results[0]) == d.operands.end();
+    };
+    while (may_overlap(k_[op])) op = k_[op].next;
+    return op;
+  }
+
   void complete(OpId dot, RingPosition at) {
     Builder b = l_.before(dot);
     b.loc = k_[dot].loc;
-    const Value done = l_.complete(b, dot, k_[dot].operands[2], k_[dot].operands[0], at);
+    const Value done =
+        l_.complete(b, dot, k_[dot].operands[2], k_[dot].operands[0], at, end_of_overlap(dot));
     k_.replace_all_uses(k_[dot].results[0], done);
     k_.erase(dot);
   }
@@ -193,31 +210,49 @@ void run_skewed(MmaLoop& loop, std::size_t acc) {
   if (tiles) tiles->close();
 }
 
-/// Loops that the two pipelines refuse: any other graph of dots.
-bool rewrite_graph(Kernel& k, OpId op, const Plan& plan, PassContext& context) {
-  MmaLoop loop(k, op, plan, context);
-  bool has_dot = false;
-  for (OpId o : k.ops(loop.body)) has_dot |= k[o].opcode == Opcode::Dot;
-  if (!has_dot) return false;
-  auto graph = dot_graph(k, op, plan.num_warps, context);
-  if (!graph || !loop.find_outer_loops()) return false;
-  for (const GraphDot& dot : graph->dots)
-    context.remark(Remark::Kind::Applied, k[dot.op].loc, "dot by wgmma",
-                   {{"sum", k.type(k[dot.op].results[0]).with_layout(nullptr).str()},
-                    {"a", name(dot.operands[0])},
-                    {"b", name(dot.operands[1])}});
-  expand_dot_graph(loop, *graph, plan);
-  return true;
-}
+/// Loops that the two pipelines refuse: any other graph of dots. Each is expanded from the steps of
+/// a Schedule.
+class GraphLoops {
+ public:
+  GraphLoops(Kernel& k, const Plan& plan, PassContext& context)
+      : k_(k), plan_(plan), context_(context) {
+    // With the labels of the kernel as it was, in front of all loops.
+    if (begins_with_schedule(context.plan_changes)) graph_.emplace(k);
+  }
 
-bool rewrite(Kernel& k, OpId op, const Plan& plan, PassContext& context) {
+  bool rewrite(OpId op) {
+    MmaLoop loop(k_, op, plan_, context_);
+    bool has_dot = false;
+    for (OpId o : k_.ops(loop.body)) has_dot |= k_[o].opcode == Opcode::Dot;
+    if (!has_dot) return false;
+    auto dots = dot_graph(k_, op, plan_.num_warps, context_);
+    if (!dots || !loop.find_outer_loops()) return false;
+    for (const GraphDot& dot : dots->dots)
+      context_.remark(Remark::Kind::Applied, k_[dot.op].loc, "dot by wgmma",
+                      {{"sum", k_.type(k_[dot.op].results[0]).with_layout(nullptr).str()},
+                       {"a", name(dot.operands[0])},
+                       {"b", name(dot.operands[1])}});
+    if (!graph_) graph_.emplace(k_);
+    LoopOrder order = loop_order(k_, *graph_, *dots, steps_of(k_, *graph_, *dots, context_));
+    expand_dot_graph(loop, std::move(*dots), std::move(order), plan_, context_);
+    return true;
+  }
+
+ private:
+  Kernel& k_;
+  const Plan& plan_;
+  PassContext& context_;
+  std::optional<Graph> graph_;
+};
+
+bool rewrite(Kernel& k, OpId op, const Plan& plan, PassContext& context, GraphLoops& graphs) {
   MmaLoop loop(k, op, plan, context);
   const std::size_t remarks = context.remarks.size();
   if (!loop.analyze()) {
     std::vector<Remark> why(context.remarks.begin() + static_cast<std::ptrdiff_t>(remarks),
                             context.remarks.end());
     context.remarks.resize(remarks);
-    if (rewrite_graph(k, op, plan, context)) return true;
+    if (graphs.rewrite(op)) return true;
     context.remarks.resize(remarks);
     std::ranges::move(why, std::back_inserter(context.remarks));
     return false;
@@ -295,7 +330,8 @@ bool pipeline_wgmma(Kernel& kernel, PassContext& context) {
   const Plan plan = context.plan.value_or(Plan{});
   if (!plan.wgmma || plan.stages < 2) return false;
   bool changed = false;
-  for (OpId loop : loops_of(kernel)) changed |= rewrite(kernel, loop, plan, context);
+  GraphLoops graphs(kernel, plan, context);
+  for (OpId loop : loops_of(kernel)) changed |= rewrite(kernel, loop, plan, context, graphs);
   tell_others(kernel, context);
   if (changed && plan.pingpong) order_warpgroups(kernel);
   return changed;

@@ -11,6 +11,7 @@
 #include "ir/analysis/register_pressure.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/analysis/tma_store.h"
+#include "ir/analysis/toeplitz.h"
 #include "ir/passes/cluster_split_k/cluster_split_k.h"
 #include "ir/passes/mma_loop/operand_loads.h"
 #include "ir/passes/schedule/dot_graph_plan.h"
@@ -50,6 +51,31 @@ int warps_for_rows(std::int64_t rows, std::int64_t most) {
 int warps_for(std::int64_t tile, std::int64_t elements) {
   const auto wanted = static_cast<std::uint64_t>(std::max<std::int64_t>(1, tile / (32 * elements)));
   return static_cast<int>(std::clamp<std::uint64_t>(std::bit_floor(wanted), 1, 16));
+}
+
+/// Elements of the largest tile that a thread has without MMAs. 32 keep four or more 16-byte
+/// accesses in flight, and fewer warps synchronise at a row's barriers than with 16. Long
+/// computations without such barriers would hold registers for all of them at once, and have few
+/// warps to hide their latency. What is computed once a diagonal is not long, and wants many
+/// registers along one.
+std::int64_t elements_per_thread(const Kernel& k, const KernelSummary& s) {
+  constexpr std::int64_t kUsual = 32, kOfLongComputations = 8, kLong = 24;
+  std::int64_t operations = 0;
+  bool has_exchange = false;
+  ToeplitzAnalysis diagonals(k);
+  walk(k, k.body(), [&](OpId op) {
+    const OpData& d = k[op];
+    has_exchange = has_exchange || d.is(Opcode::For, Opcode::While) ||
+                   (!d.operands.empty() && k.type(d.operands[0]).is_tile() &&
+                    info(d.opcode).family == Family::Tile && !info(d.opcode).has(kReads) &&
+                    !info(d.opcode).has(kWrites) && !d.is(Opcode::Broadcast, Opcode::ExpandDims));
+    const bool is_whole = !d.results.empty() && k.type(d.results[0]).is_tile() &&
+                          k.type(d.results[0]).count() == s.max_tile_elems;
+    if (!is_whole || !info(d.opcode).is_elementwise()) return;
+    const bool is_of_diagonal = diagonals.of(d.results[0]) == ToeplitzKind::computed;
+    operations += is_of_diagonal ? 0 : 1;
+  });
+  return !has_exchange && operations >= kLong ? kOfLongComputations : kUsual;
 }
 
 /// Whether a mainloop of the kernel's body, with equal trip counts for every tile, loads a box that
@@ -193,9 +219,7 @@ Plan make_plan(const Kernel& k, bool tma_aux_loads) {
   const KernelSummary s = summarize(k);
   Plan plan;
   if (s.max_accumulator_elems == 0) {
-    // Memory-bound: 32 elements a thread keep four or more 16-byte accesses in flight, and fewer
-    // warps synchronise at a row's barriers than with 16.
-    plan.num_warps = std::max(warps_for(s.max_tile_elems, 32), 1);
+    plan.num_warps = std::max(warps_for(s.max_tile_elems, elements_per_thread(k, s)), 1);
     // While the threads of one CTA synchronise, others must have enough bytes in flight.
     const auto held = register_pressure(k, 32 * plan.num_warps);
     // Sorts need more registers, and have much to do between their barriers.

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "ir/layout/conversion.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/matrix_type.h"
+#include "ir/passes/dot_graph/loop_order.h"
 #include "ir/schedule/graph.h"
 #include "tegula/int_math.h"
 
@@ -41,6 +43,16 @@ class Reader {
       if (node.kind == NodeKind::Load || node.kind == NodeKind::Dot || node.kind == NodeKind::Store)
         k_[node.ops.front()].attrs.set(AttrName::label, node.label.str());
       if (node.kind == NodeKind::Dot) remember_dot(node);
+    }
+  }
+
+  /// Remembers the steps from which a loop is expanded if it is a graph of dots.
+  void remember_steps(PassContext& context) {
+    PassContext quiet = context;
+    for (const Node& node : graph_.nodes()) {
+      if (node.kind != NodeKind::Loop || k_[node.ops.front()].opcode != Opcode::For) continue;
+      const auto dots = dot_graph(k_, node.ops.front(), plan_.num_warps, quiet);
+      if (dots) steps_of_[node.label] = steps_of(k_, graph_, *dots, quiet);
     }
   }
 
@@ -202,22 +214,51 @@ class Reader {
     }
     steps_ = {};
     steps_.loop = node.label;
-    const Label skewed = skewed_dot(nodes, body);
+    const auto expanded = steps_of_.find(node.label);
+    // A loop that was expanded is another one.
+    const bool is_expanded = expanded != steps_of_.end() && k_[node.ops.front()].erased;
+    const Label skewed = is_expanded ? Label() : skewed_dot(nodes, body);
+    in_flight_ = is_expanded && std::ranges::any_of(expanded->second.steps,
+                                                    [](const Step& s) { return s.in_flight > 0; })
+                     ? 1
+                     : 0;
     int lead = 0;  // iterations that a role which loads for itself is ahead of its dots
-    if (consumer_ == 0)
+    for (std::size_t i : nodes)
+      if (is_pipelined(i) && is_own(graph_[i].label))
+        lead = std::max(lead, lead_of(graph_[i].label));
+    if (is_expanded) {
       for (std::size_t i : nodes)
-        if (is_pipelined(i)) lead = std::max(lead, slots_of(graph_[i].label) - 1);
-    for (std::size_t i : nodes) {
-      step(graph_[i], places, body, skewed, lead);
-      conversion(graph_[i]);
+        if (is_pipelined(i)) step(graph_[i], places, body, skewed, lead);
+      add_expanded(expanded->second, lead);
+    } else {
+      for (std::size_t i : nodes) {
+        step(graph_[i], places, body, skewed, lead);
+        conversion(graph_[i]);
+      }
+      in_order_of_needs();
     }
-    in_order_of_needs();
     if (skewed) {
       register_channel(skewed);
       s_.tiles.overlap |= is_issued_before(node.ops.front(), skewed);
     }
     token(body);
     s_.loops.push_back(std::move(steps_));
+  }
+
+  /// The steps of the consumers are those that the loop was expanded from.
+  void add_expanded(const LoopSchedule& loop, int lead) {
+    std::vector<Step> steps = loop.steps;
+    std::erase_if(steps, [&](const Step& step) { return is_copied(step.op); });
+    int first = std::numeric_limits<int>::max();
+    for (const Step& step : steps) first = std::min<int>(first, step.stage);
+    for (Step& step : steps) {
+      step.role = consumer_;
+      step.stage = static_cast<std::int8_t>(step.stage - first + lead);
+    }
+    std::ranges::stable_sort(steps, {}, &Step::order);
+    std::ranges::copy(steps, std::back_inserter(steps_.steps));
+    std::int16_t next = 0;
+    for (Step& step : steps_.steps) step.order = next++;
   }
 
   /// Ops of two nodes may stand between each other in the text: a node comes behind all that it
@@ -261,6 +302,18 @@ class Reader {
     return static_cast<int>(std::ranges::find(copies_, load, &Copy::load)->slots);
   }
 
+  /// The consumers load it: all, where there is no producer, and else what they copy by cp.async.
+  bool is_own(Label load) const {
+    const auto copy = std::ranges::find(copies_, load, &Copy::load);
+    return consumer_ == 0 || k_[copy->op].opcode == Opcode::CopyAsync;
+  }
+  /// Iterations by which such a load is ahead: a slot that dots in flight read is no place for it.
+  int lead_of(Label load) const {
+    const auto copy = std::ranges::find(copies_, load, &Copy::load);
+    const bool waits = k_[copy->op].opcode == Opcode::CopyAsync;
+    return slots_of(load) - 1 - (waits ? in_flight_ : 0);
+  }
+
   void step(const Node& node, const Places& places, RegionId body, Label skewed, int lead) {
     Step step;
     step.op = node.label;
@@ -268,11 +321,11 @@ class Reader {
     step.stage = static_cast<std::int8_t>(lead);
     if (node.kind == NodeKind::Load && is_copied(node.label)) {
       step.order = copy_place(node.label, places);
-      if (consumer_ > 0) step.role = 0;
       // Behind the slots in flight, and one more where the reader is late.
       const int lag = feeds(node, skewed) ? 1 : 0;
-      step.stage =
-          static_cast<std::int8_t>(consumer_ > 0 ? 0 : lead - (slots_of(node.label) - 1 - lag));
+      const bool own = is_own(node.label);
+      if (!own) step.role = 0;
+      step.stage = static_cast<std::int8_t>(own ? lead - (lead_of(node.label) - lag) : 0);
     } else if (node.kind == NodeKind::Dot) {
       const OpId mma = steady_mma(node.label, body);
       step.order = place_of_dot(node, mma, places, body);
@@ -429,7 +482,9 @@ class Reader {
   std::vector<Copy> copies_;
   std::uint8_t consumer_ = 0;  ///< index of the consumers' role; 0: there is no producer
   LoopSchedule steps_;
-  bool has_pairs_;  ///< tiles are dealt in balanced pairs
+  int in_flight_ = 0;                       ///< of the dots of the loop that is read
+  std::map<Label, LoopSchedule> steps_of_;  ///< of loops that may be expanded from a Schedule
+  bool has_pairs_;                          ///< tiles are dealt in balanced pairs
   Schedule s_;
 };
 
@@ -446,6 +501,7 @@ CarriedOut schedule_carried_out(const Kernel& tile, PassContext& context) {
   Kernel rest = clone(out.machine);
   const Plan plan = context.plan.value_or(Plan{});
   Reader reader(rest, plan);
+  reader.remember_steps(context);
   for (const Pass& pass : passes.subspan(cut))
     if (pass.name != "check_channels") run_pipeline(rest, {&pass, 1}, context, options);
   out.schedule = reader.read();

@@ -25,7 +25,7 @@ std::optional<NodeKind> anchor_kind(const Kernel& k, OpId op) {
   if (d.is(Opcode::LoadView, Opcode::Load) && makes_tile) return NodeKind::Load;
   if (d.is(Opcode::Dot)) return NodeKind::Dot;
   if (d.is(Opcode::Reduce, Opcode::ArgReduce, Opcode::ReduceWith, Opcode::Scan, Opcode::ScanWith,
-           Opcode::Sort, Opcode::KeyRanks, Opcode::ClusterReduceScatter))
+           Opcode::Sort, Opcode::KeyRanks, Opcode::ClusterReduceScatter, Opcode::ClusterGather))
     return NodeKind::Reduce;
   if (d.is(Opcode::StoreView, Opcode::Store, Opcode::AtomicView, Opcode::AtomicRmw,
            Opcode::ArriveAndTestLast))

@@ -49,6 +49,13 @@ class Channels {
     return j_.k.type(node.kind == NodeKind::Store ? d.operands[1] : d.results[0]);
   }
 
+  std::int64_t loaded_bytes(Label l, Type tile) const {
+    const OpData& d = j_.k[j_.op_of(l)];
+    if (d.opcode != Opcode::LoadView) return tile.count() * size_bytes(tile.dtype());
+    return tma_tile_bytes(j_.k.type(d.operands[0]), d.attrs.ints(AttrName::axes),
+                          j_.k.type(d.results[0]));
+  }
+
   std::int64_t slot_bytes(const Channel& c) const {
     if (c.kind == ChannelKind::Register) return 0;
     std::int64_t sum = 0, most = 0;
@@ -57,7 +64,9 @@ class Channels {
       if (!tile.is_tile()) continue;
       const bool is_part = c.columns != 0 && tile.rank() == 2;
       const std::int64_t count = is_part ? tile.shape()[0] * c.columns : tile.count();
-      const std::int64_t bytes = count * size_bytes(tile.dtype());
+      const std::int64_t bytes = c.kind == ChannelKind::Tma && !is_part
+                                     ? loaded_bytes(l, tile)
+                                     : count * size_bytes(tile.dtype());
       sum += bytes;
       most = std::max(most, bytes);
     }

@@ -13,8 +13,8 @@
 
 namespace tegula::device {
 
-/// Elements of a chunk, and of a line of it that a warp scans by itself.
-inline constexpr int kChunk = 8192, kLine = 128;
+/// Elements of a chunk.
+inline constexpr int kChunk = 8192;
 /// Sums of chunks that the last program scans at a time.
 inline constexpr int kSumsPerStep = 4096;
 
@@ -25,13 +25,6 @@ inline std::int64_t chunks_of(std::int64_t elements) {
 
 /// Elements of chunk number `number`.
 inline Index chunk_at(const Tile& number) { return slice(number * kChunk, kChunk); }
-
-/// Running sums of a chunk of sums or counts.
-inline Tile prefix_of_chunk(const Tile& chunk, bool is_exclusive) {
-  const Tile lines = chunk.reshape({kChunk / kLine, kLine});
-  const Tile before = cumsum(sum(lines, 1), 0, {.exclusive = true});
-  return (cumsum(lines, 1, {.exclusive = is_exclusive}) + before.expand(1)).reshape({kChunk});
-}
 
 /// Puts the sum of those in front of it in the place of each sum, and returns the sum of all.
 template <class T>
@@ -69,7 +62,8 @@ auto scan_chunks() {
     for (auto i : grid(starts, 1)) {
       grid_dependency_wait();
       const Tile chunk = starts.dim(0) - 1 - i.first();
-      y(chunk_at(chunk)) = starts(chunk) + prefix_of_chunk(x(chunk_at(chunk)), is_exclusive);
+      y(chunk_at(chunk)) =
+          starts(chunk) + cumsum(x(chunk_at(chunk)), 0, {.exclusive = is_exclusive});
     }
   });
 }

@@ -1,6 +1,5 @@
-// Counts of keys: of few bins in shared memory, where no thread waits for another's addition; of
-// many by atomic additions to the counts themselves. Both are sums of integers, whose order does
-// not matter.
+// Counts of keys: of up to 4096 bins in shared memory, of more by additions to the counts
+// themselves. Both are sums of integers, whose order does not matter.
 #include "tegula/kernels/device_histogram.h"
 
 #include "kernels/device/chunks.h"
@@ -10,6 +9,8 @@ namespace tegula {
 namespace {
 
 constexpr int kMaxTileBins = 4096, kKeys = 4096;
+/// Keys of a tile of so many bins: with more keys, clearing and reading the counters costs less.
+constexpr int keys_of_tile(std::int64_t bins) { return bins > 1024 ? 2 * kKeys : kKeys; }
 /// Programs that share an SM.
 constexpr std::int64_t kProgramsOfSm = 4;
 
@@ -23,9 +24,10 @@ template <class T>
 auto tile_bins_kernel() {
   return kernel("device_histogram",
                 [](In<T, 1> keys, InOut<i32, 1> counts, int bins, Scalar<i32> programs) {
+                  const int each = keys_of_tile(bins);
                   for (auto p : grid({programs}, 1)) {
                     Tile mine = zeros<i32>(bins);
-                    for (auto c : steps(p.first() * kKeys, keys.dim(0), kKeys, programs * kKeys))
+                    for (auto c : steps(p.first() * each, keys.dim(0), each, programs * each))
                       mine += histogram(keys(c), bins);
                     atomic_add(counts(arange(bins)), mine);
                   }
@@ -48,13 +50,13 @@ bool counts_keys(const Stream& stream, const Tensor& keys, const Tensor& counts)
   static const auto* const plans = new CallPlans;  // statics may call, too
   static const auto* const zero = new auto(zero_kernel());
   static const auto* const tile_bins =
-      new auto(tile_bins_kernel<T>().with_plan("min_ctas_per_sm=5"));
+      new auto(tile_bins_kernel<T>().with_plan("num_warps=8 min_ctas_per_sm=4"));
   static const auto* const many_bins = new auto(many_bins_kernel<T>());
   plans->call(stream, tensor_args(keys, counts), {}, [&](PlanBuilder& plan) {
     const std::int64_t bins = counts.size(0);
     plan.launch(*zero, plan.argument(1));
     if (bins > kMaxTileBins) return plan.launch(*many_bins, plan.argument(0), plan.argument(1));
-    const std::int64_t tiles = ceil_div<std::int64_t>(keys.size(0), kKeys),
+    const std::int64_t tiles = ceil_div<std::int64_t>(keys.size(0), keys_of_tile(bins)),
                        programs = std::min(tiles, num_sms(plan.device()) * kProgramsOfSm);
     plan.launch(*tile_bins, plan.argument(0), plan.argument(1), static_cast<int>(bins),
                 static_cast<std::int32_t>(programs));

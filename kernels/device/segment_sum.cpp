@@ -1,17 +1,28 @@
-// Sums of segments: of rows by a program for each segment, of single elements by one for some.
+// Sums of segments: of rows by a program for each segment, of single elements by one for some. Of
+// segments of many elements, all programs sum parts first that lie where no segment decides, so
+// that one long segment is the work of many.
 #include "tegula/kernels/device_segment_sum.h"
 
 #include <algorithm>
 #include <bit>
 
 #include "kernels/float_types.h"
+#include "tegula/call_plan.h"
+#include "tegula/device_profile.h"
+#include "tegula/int_math.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
 namespace {
 
-/// Segments of a program, and elements of each that it adds at a time.
-constexpr int kSegments = 32, kElements = 32;
+/// Elements of a part; of the shortest segment that is added up by parts, which has a whole one.
+constexpr int kPart = 256, kLong = 2 * kPart;
+/// Parts of a program; offsets of one that looks for the longest segment, and lengths that a
+/// program looks at in one step.
+constexpr int kParts = 16, kOffsets = 4096, kLengths = 1024;
+/// Elements that a program adds in one step.
+constexpr int kStep = 1024;
+
 /// Elements of a tile of rows, and the most columns of it.
 constexpr int kTile = 4096, kMaxColumns = 512;
 
@@ -29,20 +40,79 @@ auto sums_of_rows() {
                 });
 }
 
+auto longest_kernel() {
+  return kernel("device_segment_longest", [](In<i32, 1> offsets, Out<i32, 1> longest) {
+    for (auto t : grid(longest, 1)) {
+      const Index s = slice(t.first() * kOffsets, kOffsets);
+      longest(t) = max(0, max(offsets(s.shifted(1)) - offsets(s)));
+    }
+  });
+}
+
+/// Sums of parts, if a segment is long.
+template <class T>
+auto parts_kernel() {
+  return kernel("device_segment_parts", [](In<T, 1> x, In<i32, 1> longest, Out<f32, 1> parts) {
+    for (auto p : grid(parts, kParts)) {
+      grid_dependency_wait();
+      parts.partial();
+      Tile most = full<i32>(0);
+      for (auto c : steps(longest.dim(0), kLengths)) most = max(most, max(longest(c)));
+      if_(most >= kLong, [&] {
+        const Tile elements = x(slice(p.first() * kPart, kParts * kPart));
+        parts(p) = sum(cast<f32>(elements).reshape({kParts, kPart}), 1);
+      });
+    }
+  });
+}
+
+/// `total` [segments, elements] and what stands in v from `first` to `end` [segments], as it comes.
+template <class V>
+Tile added(Tile total, const V& v, const Tile& first, const Tile& end) {
+  for (auto j : steps(max(end - first), static_cast<int>(total.dim(1)))) {
+    const Tile at = first(all, none) + cast<i32>(j.indices())(none, all);
+    total += where(at < end(all, none), cast<f32>(v(at)), 0.0f);
+  }
+  return total;
+}
+
 template <class T>
 auto sums_of_elements() {
-  return kernel("device_segment_sum", [](In<T, 1> x, In<i32, 1> offsets, Out<f32, 1> y) {
-    for (auto s : grid(y, kSegments)) {
+  return kernel("device_segment_sum", [](In<T, 1> x, In<i32, 1> offsets, In<f32, 1> parts,
+                                         Out<f32, 1> y, int segments) {
+    for (auto s : grid(y, segments)) {
+      grid_dependency_wait();
       // Segments behind the last one are empty.
       const Tile first = fill_absent(offsets(s), 0), end = fill_absent(offsets(s.shifted(1)), 0);
-      Tile total = zeros<f32>(kSegments, kElements);
-      for (auto j : steps(max(end - first), kElements)) {
-        const Tile at = first(all, none) + cast<i32>(j.indices())(none, all);
-        total += where(at < end(all, none), cast<f32>(x(at)), 0.0f);
-      }
+      const Tile is_long = end - first >= kLong;
+      const Tile first_part = where(is_long, (first + (kPart - 1)) / kPart, 0),
+                 end_part = where(is_long, end / kPart, 0);
+      Tile total = zeros<f32>(segments, kStep / segments);
+      total = added(total, x, first, where(is_long, first_part * kPart, end));
+      total = added(total, parts, first_part, end_part);
+      total = added(total, x, where(is_long, end_part * kPart, end), end);
       y(s) = sum(total, 1);
     }
   });
+}
+
+/// The launches of a call with x, offsets and y of single elements.
+template <class T>
+void plan_elements(PlanBuilder& plan) {
+  static const auto* const longest = new auto(longest_kernel());
+  static const auto* const parts = new auto(parts_kernel<T>());
+  static const auto* const sums = new auto(sums_of_elements<T>());
+  const auto at_least_one = [](std::int64_t n, std::int64_t each) {
+    return std::max<std::int64_t>(1, ceil_div(n, each));
+  };
+  const PlanSlot x = plan.argument(0), offsets = plan.argument(1), y = plan.argument(2);
+  const std::int64_t segments = plan.tensor(y).size(0);
+  const PlanSlot lengths = plan.scratch({at_least_one(segments, kOffsets)}, DType::i32),
+                 of_parts = plan.scratch({at_least_one(plan.tensor(x).size(0), kPart)}, DType::f32);
+  plan.launch(*longest, offsets, lengths);
+  plan.launch(*parts, x, lengths, of_parts);
+  // Programs enough for all SMs, of as many segments as lanes if there are more than that.
+  plan.launch(*sums, x, offsets, of_parts, y, segments < 256 * num_sms(plan.device()) ? 4 : 32);
 }
 
 int tile_columns(const Tensor& y) {
@@ -66,11 +136,10 @@ void device_segment_sum(const Stream& stream, const Tensor& x, const Tensor& off
   require_tensor(name, "y", y, DType::f32, is_rows ? Dims{segments, x.size(1)} : Dims{segments});
   for_float(name, x.dtype(), [&]<class T>(T) {
     static const auto* const of_rows = new auto(sums_of_rows<T>().with_plan("min_ctas_per_sm=5"));
-    static const auto* const of_elements = new auto(sums_of_elements<T>());
-    if (is_rows)
-      (*of_rows)(stream, x, offsets, y, tile_columns(y));
-    else
-      (*of_elements)(stream, x, offsets, y);
+    static const auto* const plans = new CallPlans;  // statics may call, too
+    if (is_rows) return (*of_rows)(stream, x, offsets, y, tile_columns(y));
+    plans->call(stream, tensor_args(x, offsets, y), {},
+                [](PlanBuilder& plan) { plan_elements<T>(plan); });
   });
 }
 

@@ -17,7 +17,7 @@ auto select_kernel() {
       y.partial();
       const Index c = chunk_at(i.first());
       const Tile is_kept = fill_absent(keep(c), 0), flags = cast<i32>(is_kept);
-      const Tile place = where(is_kept, device::prefix_of_chunk(flags, true), -1);
+      const Tile place = where(is_kept, cumsum(flags, 0, {.exclusive = true}), -1);
       const Tile packed = scatter(zeros<T>(kChunk), place, fill_absent(x(c), 0), 0);
       const Tile start = starts(i);
       y(slice(start, kChunk).until(start + sum(flags))) = packed;

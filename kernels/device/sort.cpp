@@ -28,13 +28,13 @@ constexpr int kTile = kTileBytes / (sizeof(T) < 4 ? 4 : static_cast<int>(sizeof(
 /// SM hide each other's barriers.
 constexpr const char *kCountPlan = "num_warps=8", *kMovePlan = "num_warps=8 min_ctas_per_sm=2";
 
-/// The digit that a pass sorts by: keys in this direction, bits from `shift` on.
-struct Digit {
-  Direction direction = Direction::ascending;
-  int shift = 0;
-
-  Tile of(const Tile& word) const { return cast<i32>((word >> shift) & (kDigits - 1)); }
-};
+/// The digit of a word that a pass sorts by, from bit `shift` on: a number of the launch, so that
+/// all passes are one kernel.
+Tile digit_of(const Tile& word, const Tile& shift) {
+  if (size_bits(word.dtype()) == 64)
+    return cast<i32>((word >> cast<u64>(shift)) & full<u64>(kDigits - 1));
+  return cast<i32>((cast<u32>(word) >> cast<u32>(shift)) & full<u32>(kDigits - 1));
+}
 
 template <class T>
 auto one_tile_kernel() {
@@ -56,15 +56,15 @@ auto one_tile_kernel() {
 /// counts[digit * tiles + tile].
 template <class T>
 auto count_kernel() {
-  return kernel(
-      "device_sort_count", [](In<T, 1> keys, Out<i32, 1> counts, Scalar<i32> tiles, Digit digit) {
-        for (auto c : grid(keys, kTile<T>)) {
-          grid_dependency_wait();
-          const Tile of_tile =
-              histogram(digit.of(OrderedKey<T>(digit.direction).word_of(keys(c))), kDigits);
-          counts(arange(kDigits) * tiles + cast<i32>(c.first() / kTile<T>)) = of_tile;
-        }
-      });
+  return kernel("device_sort_count", [](In<T, 1> keys, Out<i32, 1> counts, Scalar<i32> tiles,
+                                        Scalar<i32> shift, Direction direction) {
+    for (auto c : grid(keys, kTile<T>)) {
+      grid_dependency_wait();
+      const Tile of_tile =
+          histogram(digit_of(OrderedKey<T>(direction).word_of(keys(c)), shift), kDigits);
+      counts(arange(kDigits) * tiles + cast<i32>(c.first() / kTile<T>)) = of_tile;
+    }
+  });
 }
 
 /// Moves keys and values to where `bases`, the exclusive sums of the counts, say.
@@ -73,23 +73,26 @@ auto move_kernel() {
   return kernel("device_sort_move", [](In<T, 1> keys, In<i32, 1> bases, Out<T, 1> sorted,
                                        std::optional<In<i32, 1>> values,
                                        std::optional<Out<i32, 1>> sorted_values, Scalar<i32> tiles,
-                                       Digit digit) {
+                                       Scalar<i32> shift, Direction direction) {
     using Word = typename OrderedKey<T>::Word;
-    const OrderedKey<T> order(digit.direction);
+    const OrderedKey<T> order(direction);
     constexpr int kElements = kTile<T>;
     for (auto c : grid(keys, kElements)) {
       grid_dependency_wait();
       const Tile word = order.word_of(keys(c));
-      const auto [ranks, counts] = key_ranks(digit.of(word), kDigits);
+      // Read early: it comes while the keys are ranked.
+      const Tile base = bases(arange(kDigits) * tiles + cast<i32>(c.first() / kElements));
+      const Tile digit = digit_of(word, shift);
+      const auto [ranks, counts] = key_ranks(digit, kDigits);
       const Tile starts = cumsum(counts, 0, {.exclusive = true});
-      const Tile place = fill_absent(gather(starts, digit.of(word), 0) + ranks, -1);
+      const Tile place = fill_absent(gather(starts, digit, 0) + ranks, -1);
       const auto in_order = [&]<class E>(E, const Tile& t) {
         return scatter(zeros<E>(kElements), place, fill_absent(t, 0), 0);
       };
       const Tile words = in_order(Word(), word);
-      const Tile shift = bases(arange(kDigits) * tiles + cast<i32>(c.first() / kElements)) - starts;
-      const Tile target = gather(shift, digit.of(words), 0) + arange(kElements);
-      const Tile to = where(arange(kElements) < sum(counts), target, -1);
+      const Tile target = gather(base - starts, digit_of(words, shift), 0) + arange(kElements);
+      const Tile present = cast<i32>(keys.dim(0) - c.first());
+      const Tile to = where(arange(kElements) < present, target, -1);
       sorted(to) = order.key_of(words);
       if (!sorted_values) continue;
       (*sorted_values)(to) = in_order(i32(), values ? (*values)(c) : cast<i32>(c.indices()));
@@ -129,10 +132,10 @@ class Building {
     const auto n = static_cast<std::int32_t>(tiles);
     // An even number of passes: the last one writes the results.
     for (int shift = 0; shift < OrderedKey<T>::kBits; shift += kDigitBits) {
-      plan_.launch(kernels().count, from.keys, counts, n, direction_, shift);
+      plan_.launch(kernels().count, from.keys, counts, n, shift, direction_);
       device::plan_scan<i32>(plan_, counts, bases, true);
-      plan_.launch(kernels().move, from.keys, bases, to.keys, from.values, to.values, n, direction_,
-                   shift);
+      plan_.launch(kernels().move, from.keys, bases, to.keys, from.values, to.values, n, shift,
+                   direction_);
       from = std::exchange(to, shift == 0 ? next : from);
     }
   }

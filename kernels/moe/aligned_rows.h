@@ -16,36 +16,60 @@ struct AlignedRows {
   In<i32, 1> offsets;      ///< [experts + 1] of the packed rows
   In<i32, 1> first_tiles;  ///< [experts + 1]: tiles of kAlignedRows rows of the experts in front
 
-  Tile first(const Index& expert) const { return first_tiles(expert) * kAlignedRows; }
+  /// An expert is an Index, or a Tile of its number.
+  template <class Expert>
+  Tile first(const Expert& expert) const {
+    return first_tiles(expert) * kAlignedRows;
+  }
   Tile end(const Index& expert) const { return first(expert.shifted(1)); }
   /// Number of an expert's aligned row less that of the packed one.
-  Tile shift(const Index& expert) const { return first(expert) - offsets(expert); }
+  template <class Expert>
+  Tile shift(const Expert& expert) const {
+    return first(expert) - offsets(expert);
+  }
   /// The aligned rows of a tile of packed ones, with those that are left over.
   Index of(const Index& expert, const Index& packed) const {
-    return slice(packed.first() + shift(expert), packed.block()).until(end(expert));
+    return reaching(expert, packed).until(end(expert));
+  }
+  /// The same without an end: behind the expert's rows are those of others. A product that reads
+  /// them need not mask its results, where what is stored of it ends with the expert.
+  Index reaching(const Index& expert, const Index& packed) const {
+    return slice(packed.first() + shift(expert), packed.block());
   }
 };
 
-/// The rows of PermuteRows, aligned.
+/// PermuteRows of the tokens' rows and of their gradients, aligned: `ids` are the choices' experts.
 template <class T>
 struct PermuteAlignedRows {
-  void operator()(In<T, 2> X, In<i32, 1> slot_of, AlignedRows aligned,
-                  std::optional<In<f32, 1>> weights, Out<T, 2> P, int k) const {
-    constexpr int kRows = 4;  // whose reads are under way together
+  void operator()(In<T, 2> X, In<T, 2> dY, In<i32, 2> row_of, In<i32, 2> ids, AlignedRows aligned,
+                  std::optional<In<f32, 2>> weights, Out<T, 2> P, Out<T, 2> dP) const {
+    for (auto [t, c] : grid(X, 1, kRowColumns)) {
+      grid_dependency_wait();
+      P.partial(), dP.partial();
+      const Tile x = X(t, c), d = dY(t, c);
+      each_choice(row_of.static_dim(1), [&, t = t, c = c](const Tile& j) {
+        const Tile packed = row_of(t, j), is_row = packed >= 0,
+                   expert = where(is_row, ids(t, j), 0),
+                   row = where(is_row, packed + aligned.shift(expert), -1);
+        P(row, c) = weights ? cast<f32>(x) * (*weights)(t, j) : x;
+        dP(row, c) = d;
+      });
+    }
+  }
+};
+
+/// Zeros in the aligned rows that are left over.
+template <class T>
+struct ClearLeftOverRows {
+  void operator()(In<i32, 1> slot_of, AlignedRows aligned, Out<T, 2> P, Out<T, 2> dP) const {
     for (auto [e, r, c] :
          grid(segments(aligned.offsets, slot_of.rows()).by(P.cols()).numbered(aligned.first_tiles),
               kAlignedRows, kRowColumns)) {
       grid_dependency_wait();
-      P.partial();
-      const Tile end = aligned.offsets(e.shifted(1)), shift = aligned.shift(e);
-      for (auto i : steps(kAlignedRows, kRows))
-        for (int j = 0; j < kRows; ++j) {
-          const Tile row = r.first() + i.first() + j, is_row = row < end,
-                     slot = where(is_row, fill_absent(slot_of(where(is_row, row, 0)), 0), 0);
-          Tile x = X(where(is_row, slot / k, -1), c);
-          if (weights) x = cast<f32>(x) * (*weights)(slot);
-          P(row + shift, c) = fill_absent(x, 0);
-        }
+      P.partial(), dP.partial();
+      const Tile shift = aligned.shift(e), end = aligned.offsets(e.shifted(1));
+      for (auto row : steps(max(r.first(), end) + shift, r.first() + kAlignedRows + shift, 1))
+        P(row, c) = zeros<T>(kRowColumns), dP(row, c) = zeros<T>(kRowColumns);
     }
   }
 };

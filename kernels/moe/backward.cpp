@@ -83,24 +83,22 @@ class BackwardPlan {
   }
 
   void permute() {
-    const int k = choices_per_token(options_);
     const auto [offsets, first_tiles] = aligned_ = segments(kAlignedRows);
     P_ = of_aligned(h_), dY_ = of_aligned(h_);
-    const PlanSlot scale = options_.scales_inputs ? flat(plan_, at(kWeights)) : PlanSlot{};
-    plan_.launch(kernels_.backward.permute, at(kX), at(kSlotOf), offsets, first_tiles, scale, P_,
-                 k);
-    plan_.launch(kernels_.backward.permute, at(kDY), at(kSlotOf), offsets, first_tiles, PlanSlot{},
-                 dY_, k);
+    plan_.launch(kernels_.backward.permute, at(kX), at(kDY), at(kRowOf), at(kIds), offsets,
+                 first_tiles, options_.scales_inputs ? at(kWeights) : PlanSlot{}, P_, dY_);
+    plan_.launch(kernels_.backward.clear, at(kSlotOf), offsets, first_tiles, P_, dY_);
   }
 
   void hidden_gradient() {
     const GateAndUp hidden = hidden_halves(plan_, at(kHidden), options_);
-    const SegmentSlots s = segments(tiles_.bm);
+    const ExpertTileConfig tiles = with_columns(tiles_, i_);
+    const SegmentSlots s = segments(tiles.bm);
     A_ = of_aligned(i_), dH_ = of_aligned(tensor(kUp).size(1));
     const GateAndUp d = gate_and_up(plan_, dH_, 1, options_);
     if (!options_.scales_inputs)
-      parts_ = plan_.scratch({rows_, (i_ + tiles_.bn - 1) / tiles_.bn}, DType::f32);
-    plan_.launch(kernels_.backward.hidden.of(tiles_), dY_, at(kDown), hidden.gate, hidden.up,
+      parts_ = plan_.scratch({rows_, (i_ + tiles.bn - 1) / tiles.bn}, DType::f32);
+    plan_.launch(kernels_.backward.hidden.of(tiles), dY_, at(kDown), hidden.gate, hidden.up,
                  weights_, at(kSlotOf), s.offsets, s.first_tiles, aligned_.offsets,
                  aligned_.first_tiles, d.gate, d.up, A_, parts_);
   }

@@ -26,9 +26,10 @@ struct HiddenGradient {
     const auto v = tuned<ExpertTileConfig>();
     for (auto [e, m, n] : expert_grid(segments, G.rows(), G.cols(), v)) {
       grid_dependency_wait();
-      const Index to = aligned.of(e, m);
+      const Index to = aligned.of(e, m), from = aligned.reaching(e, m);
       Tile da = zeros<f32>(v.bm, v.bn);
-      for (auto c : steps(dY.cols(), v.bk).stages(v.stages)) da = dot(dY(to, c), D(e, c, n), da);
+      for (auto c : steps(dY.cols(), v.bk).stages(v.stages))
+        da = dot(fill_absent(dY(from, c), 0), D(e, c, n), da);
       Tile scale, part = zeros<f32>(v.bm);
       if (weights) scale = fill_absent((*weights)(fill_absent(slot_of(m), -1)), 0)(all, none);
       const auto scaled = [&](const Tile& x) { return weights ? x * scale : x; };
@@ -60,10 +61,10 @@ struct RowGradient {
     const auto v = tuned<ExpertTileConfig>();
     for (auto [e, m, n] : expert_grid(segments, dP.rows(), dP.cols(), v)) {
       grid_dependency_wait();
-      const Index from = aligned.of(e, m);
+      const Index from = aligned.reaching(e, m);
       Tile sum = zeros<f32>(v.bm, v.bn);
       for (auto j : steps(dH.cols(), v.bk).stages(v.stages))
-        sum = dot(dH(from, j), W(e, j, n), sum);
+        sum = dot(fill_absent(dH(from, j), 0), W(e, j, n), sum);
       dP.partial();
       dP(m, n) = sum;
     }

@@ -4,13 +4,17 @@
 #include <optional>
 
 #include "kernels/moe/expert_tiles.h"
+#include "kernels/moe/operand_scales.h"
 #include "tegula/kernel_variants.h"
 #include "tegula/kernels/moe.h"
 
 namespace tegula::experts {
 
-/// acc + rows of X times those of W, along k: with `swap_ab`, W's rows lie along the MMA's.
-inline Tile accumulate(const ExpertTileConfig& v, const Tile& x, const Tile& w, const Tile& acc) {
+/// acc + rows of X times those of W, along k: with `swap_ab`, W's rows lie along the MMA's. With
+/// `promotes`, the accumulator of this k-iteration is one of its own, and added in f32.
+inline Tile accumulate(const ExpertTileConfig& v, const Tile& x, const Tile& w, const Tile& acc,
+                       bool promotes = false) {
+  if (promotes) return acc + (v.swap_ab ? dot(w, x.T()) : dot(x, w.T()));
   return v.swap_ab ? dot(w, x.T(), acc) : dot(x, w.T(), acc);
 }
 inline Tile accumulator(const ExpertTileConfig& v) {
@@ -33,54 +37,62 @@ Tile biased(const Tile& sum, const std::optional<In<T, 2>>& bias, const Index& e
 
 /// A = activation(X G^T + gate_bias, X U^T + up_bias) of each expert: X [rows, h], G and U
 /// [experts, i, h], A [rows, i]. Without a gate there is no U. H [rows, 2 i or i] takes the
-/// pre-activations where backward needs them.
-template <class T>
+/// pre-activations where backward needs them. Operands are of T, biases of Bias; `scales` say which
+/// values the accumulators stand for.
+template <class T, class Bias = T, class Result = T, class Scales = Unscaled>
 struct ExpertUp {
   ExpertActivation activation;
+  bool promotes = false;
 
   void operator()(In<T, 2> X, In<T, 3> G, std::optional<In<T, 3>> U,
-                  std::optional<In<T, 2>> gate_bias, std::optional<In<T, 2>> up_bias,
-                  SegmentTables segments, Out<T, 2> A, std::optional<Out<T, 2>> H) const {
+                  std::optional<In<Bias, 2>> gate_bias, std::optional<In<Bias, 2>> up_bias,
+                  SegmentTables segments, Out<Result, 2> A, std::optional<Out<Result, 2>> H,
+                  Scales scales) const {
     const auto v = tuned<ExpertTileConfig>();
     for (auto [e, m, n] : expert_grid(segments, X.rows(), A.cols(), v)) {
+      grid_launch_dependents();
       grid_dependency_wait();
       Tile gate = accumulator(v), up = gate;
       for (auto k : steps(X.cols(), v.bk).stages(v.stages)) {
         const Tile x = X(m, k);
-        gate = accumulate(v, x, G(e, n, k), gate);
-        if (U) up = accumulate(v, x, (*U)(e, n, k), up);
+        gate = accumulate(v, x, G(e, n, k), gate, promotes);
+        if (U) up = accumulate(v, x, (*U)(e, n, k), up, promotes);
       }
       gate = rows_by_columns(v, gate), up = rows_by_columns(v, up);
       A.partial();  // rows of dropped choices
       if (H) H->partial();
-      // With pre-activations, some columns at a time: registers hold the others' accumulators.
-      const int columns = H ? kColumnsAtOnce : v.bn;
+      // With pre-activations, or bytes to be packed beside scales, some columns at a time:
+      // registers hold the others' accumulators.
+      const int columns = H || scales.stores_8_bits() ? kColumnsAtOnce : v.bn;
       for (int first = 0; first < v.bn; first += columns) {
         const Index c = n.slice(first, columns);
         const auto part = [&](const Tile& acc) { return slice(acc, 1, first, columns); };
-        const Tile g = biased(part(gate), gate_bias, e, c),
-                   u = U ? biased(part(up), up_bias, e, c) : g;
+        const Tile g = biased(scales.gate_of(part(gate), e, m, c), gate_bias, e, c),
+                   u = U ? biased(scales.up_of(part(up), e, m, c), up_bias, e, c) : g;
         if (H) (*H)(m, c) = g;
         if (H && U) (*H)(m, c.shifted(A.cols())) = u;
-        A(m, c) = activation.value(g, u);
+        A(m, c) = scales.stored(activation.value(g, u));
       }
     }
   }
 };
 
 /// Y = A D^T + bias of each expert: A [rows, i], D [experts, h, i], Y [rows, h].
-template <class T>
+template <class T, class Result = T, class Scales = Unscaled>
 struct ExpertDown {
-  void operator()(In<T, 2> A, In<T, 3> D, std::optional<In<T, 2>> bias, SegmentTables segments,
-                  Out<T, 2> Y) const {
+  bool promotes = false;
+
+  void operator()(In<T, 2> A, In<T, 3> D, std::optional<In<Result, 2>> bias, SegmentTables segments,
+                  Out<Result, 2> Y, Scales scales) const {
     const auto v = tuned<ExpertTileConfig>();
     for (auto [e, m, n] : expert_grid(segments, A.rows(), Y.cols(), v)) {
+      grid_launch_dependents();
       grid_dependency_wait();
       Tile acc = accumulator(v);
       for (auto k : steps(A.cols(), v.bk).stages(v.stages))
-        acc = accumulate(v, A(m, k), D(e, n, k), acc);
+        acc = accumulate(v, A(m, k), D(e, n, k), acc, promotes);
       Y.partial();
-      Y(m, n) = biased(rows_by_columns(v, acc), bias, e, n);
+      Y(m, n) = biased(scales.down_of(rows_by_columns(v, acc), e, m, n), bias, e, n);
     }
   }
 };

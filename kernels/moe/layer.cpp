@@ -1,9 +1,12 @@
 // Layers of a mixture of experts: what routing and forward launch.
 #include "tegula/kernels/moe.h"
 
+#include <algorithm>
+
 #include "kernels/argument_error.h"
 #include "kernels/moe/layer_kernels.h"
 #include "tegula/kernels/call_place.h"
+#include "tegula/row_config.h"
 
 namespace tegula {
 namespace {
@@ -27,12 +30,16 @@ enum Argument : std::size_t {
   kSlotOf,
   kOffsets,
   kFirstTiles,
-  kHidden
+  kHidden,
+  kUpScales,
+  kDownScales,
+  kInputScale,
+  kHiddenScale
 };
 
-/// The problem that configurations are chosen for if they may not depend on the batch: tokens of a
-/// product with the router's weights, rows of an expert.
-constexpr std::int64_t kInvariantTokens = 1024, kInvariantRows = 64;
+/// Tokens of the product with the router's weights that its configuration is chosen for if it may
+/// not depend on the batch.
+constexpr std::int64_t kInvariantTokens = 1024;
 
 /// A tensor of the caller, or memory of the call where he gives none.
 PlanSlot given_or_scratch(PlanBuilder& plan, std::size_t argument, const Dims& shape,
@@ -70,39 +77,98 @@ PlanSlot plan_logits(PlanBuilder& plan, const ForwardKernels<T>& kernels,
   return made;
 }
 
+/// Rows of the experts' results, which are combined. Weights that scaled inputs count no more.
+template <class T>
+void plan_combine(PlanBuilder& plan, const RoutingSlots& r, const ExpertKernels<T>& kernels,
+                  const MoeOptions& options, PlanSlot rows) {
+  plan.launch(kernels.combine, rows, r.row_of, options.scales_inputs ? PlanSlot{} : r.weights,
+              plan.argument(kY));
+}
+
+/// What the plans of experts have in common.
+struct ExpertSlots {
+  ExpertSlots(PlanBuilder& plan, const RoutingSlots& r, const MoeOptions& options)
+      : X(plan.argument(kX)),
+        down(plan.argument(kDown)),
+        weights(gate_and_up(plan, plan.argument(kUp), 1, options)),
+        bias(gate_and_up(plan, plan.argument(kUpBias), 1, options)),
+        h(plan.tensor(X).size(1)),
+        i(plan.tensor(down).size(2)),
+        rows(plan.tensor(r.slot_of).size(0)),
+        tiles(tiles_of_layer(plan, options, rows, h, i, plan.tensor(down).dtype())),
+        up_rows(segments_of(plan, r, tiles.up.bm)),
+        down_rows(segments_of(plan, r, tiles.down.bm)) {}
+
+  PlanSlot X, down;
+  GateAndUp weights, bias;
+  std::int64_t h, i, rows;
+  LayerTiles tiles;
+  SegmentSlots up_rows, down_rows;
+};
+
 template <class T>
 void plan_experts(PlanBuilder& plan, const RoutingSlots& r, const ExpertKernels<T>& kernels,
                   const MoeOptions& options) {
-  const PlanSlot X = plan.argument(kX), down = plan.argument(kDown);
-  const std::int64_t h = plan.tensor(X).size(1), i = plan.tensor(down).size(2),
-                     rows = plan.tensor(r.slot_of).size(0),
-                     mean =
-                         options.is_batch_invariant ? kInvariantRows : rows / all_experts(options);
+  const ExpertSlots s(plan, r, options);
   const auto of_rows = [&](std::int64_t columns) {
-    return plan.scratch({rows, columns}, dtype_of<T>);
+    return plan.scratch({s.rows, columns}, dtype_of<T>);
   };
-  const PlanSlot P = of_rows(h), A = of_rows(i), Y = of_rows(h);
-  const bool scales = options.scales_inputs, is_gated = options.activation.is_gated;
-  plan.launch(kernels.permute, X, r.slot_of, r.offsets, scales ? flat(plan, r.weights) : PlanSlot{},
-              P, choices_per_token(options));
-  const GateAndUp w = gate_and_up(plan, plan.argument(kUp), 1, options),
-                  bias = gate_and_up(plan, plan.argument(kUpBias), 1, options);
-  const MoeTiles& given = options.tiles;
-  const auto tiles_of = [&](const std::optional<ExpertTileConfig>& tiles, const ExpertProblem& p) {
-    return tiles ? *tiles : choose_expert_tiles(p, plan.device());
+  const PlanSlot P = of_rows(s.h), A = of_rows(s.i), Y = of_rows(s.h);
+  plan.launch(kernels.permute, s.X, r.row_of, options.scales_inputs ? r.weights : PlanSlot{}, P);
+  plan.launch(kernels.forward.up.of(s.tiles.up), P, s.weights.gate, s.weights.up, s.bias.gate,
+              s.bias.up, s.up_rows.offsets, s.up_rows.first_tiles, A, plan.argument(kHidden));
+  plan.launch(kernels.forward.down.of(s.tiles.down), A, s.down, plan.argument(kDownBias),
+              s.down_rows.offsets, s.down_rows.first_tiles, Y);
+  plan_combine(plan, r, kernels, options, Y);
+}
+
+/// Scales of each output [experts, n] of matrices that have those, or one for each expert.
+PlanSlot output_scales(PlanBuilder& plan, PlanSlot scales, std::int64_t n) {
+  if (plan.tensor(scales).rank() == 2) return scales;
+  return plan.view(scales, [n](const Tensor& t) {
+    return t.reshape({t.size(0), 1}).broadcast_to({t.size(0), n});
+  });
+}
+
+/// Experts of 8 bits: with a scale for each row, activations are stored in T and quantised when
+/// their rows are whole; with a given one the up projection stores them in 8 bits.
+template <class T>
+void plan_quantised_experts(PlanBuilder& plan, const RoutingSlots& r, const ExpertKernels<T>& all,
+                            const MoeOptions& options) {
+  const QuantisedKernels<T>& kernels = all.quantised;
+  const ExpertSlots s(plan, r, options);
+  const bool by_row = options.quantisation->scaling == ExpertScaling::row;
+  const auto of_rows = [&](std::int64_t columns, DType dtype) {
+    return plan.scratch({s.rows, columns}, dtype);
   };
-  const std::int64_t experts = all_experts(options);
-  const ExpertTileConfig up_tiles = tiles_of(given.up, {mean, i, h, experts, ExpertProduct::up,
-                                                        dtype_of<T>, is_gated}),
-                         down_tiles = tiles_of(
-                             given.down, {mean, h, i, experts, ExpertProduct::down, dtype_of<T>});
-  const SegmentSlots up_rows = segments_of(plan, r, up_tiles.bm),
-                     down_rows = segments_of(plan, r, down_tiles.bm);
-  plan.launch(kernels.forward.up.of(up_tiles), P, w.gate, w.up, bias.gate, bias.up, up_rows.offsets,
-              up_rows.first_tiles, A, plan.argument(kHidden));
-  plan.launch(kernels.forward.down.of(down_tiles), A, down, plan.argument(kDownBias),
-              down_rows.offsets, down_rows.first_tiles, Y);
-  plan.launch(kernels.combine, Y, r.row_of, scales ? PlanSlot{} : r.weights, plan.argument(kY));
+  const auto scales_of_rows = [&] { return plan.scratch({s.rows}, DType::f32); };
+  const PlanSlot P = of_rows(s.h, DType::f8e4m3), A = of_rows(s.i, DType::f8e4m3),
+                 Y = of_rows(s.h, dtype_of<T>), of_P = scales_of_rows();
+  plan.launch(kernels.permute, s.X, r.row_of, options.scales_inputs ? r.weights : PlanSlot{},
+              plan.argument(kInputScale), P, of_P);
+  const std::int64_t outputs = plan.tensor(plan.argument(kUp)).size(1);
+  const GateAndUp scales =
+      gate_and_up(plan, output_scales(plan, plan.argument(kUpScales), outputs), 1, options);
+  const PlanSlot of_up = options.activation.is_gated ? scales.up : scales.gate,
+                 hidden = plan.argument(kHiddenScale);
+  const auto up = [&](const auto& kernel, PlanSlot result) {
+    plan.launch(kernel, P, s.weights.gate, s.weights.up, s.bias.gate, s.bias.up, s.up_rows.offsets,
+                s.up_rows.first_tiles, result, PlanSlot{}, of_P, scales.gate, of_up, hidden);
+  };
+  PlanSlot of_A;
+  if (by_row) {
+    const PlanSlot activations = of_rows(s.i, dtype_of<T>);
+    of_A = scales_of_rows();
+    up(kernels.up.of(s.tiles.up), activations);
+    plan.launch(kernels.quantise, activations, A, of_A, rows_per_tile(s.i));
+  } else {
+    of_A = plan.view(hidden, [rows = s.rows](const Tensor& t) { return t.broadcast_to({rows}); });
+    up(kernels.up_to_8_bits.of(s.tiles.up), A);
+  }
+  plan.launch(kernels.down.of(s.tiles.down), A, s.down, plan.argument(kDownBias),
+              s.down_rows.offsets, s.down_rows.first_tiles, Y, of_A,
+              output_scales(plan, plan.argument(kDownScales), s.h));
+  plan_combine(plan, r, all, options, Y);
 }
 
 void run_forward(const Moe::Kernels& k, const Stream& stream, const LayerCall& c) {
@@ -113,14 +179,16 @@ void run_forward(const Moe::Kernels& k, const Stream& stream, const LayerCall& c
   const MoeRouting& r = c.saved.routing;
   const auto args =
       tensor_args(c.X, c.logits, w.router, w.router_bias, w.up, w.up_bias, w.down, w.down_bias, c.Y,
-                  r.ids, r.weights, r.row_of, r.slot_of, r.offsets, r.first_tiles, c.saved.hidden);
+                  r.ids, r.weights, r.row_of, r.slot_of, r.offsets, r.first_tiles, c.saved.hidden,
+                  w.scales.up, w.scales.down, w.scales.input, w.scales.hidden);
   k.forward_plans.call(stream, args, {}, [&](PlanBuilder& plan) {
     k.with_type(c.X.dtype(), [&](const auto& kernels) {
       const PlanSlot logits = plan_logits(plan, kernels.forward, options);
       const RoutingSlots slots = routing_slots(plan, options, c.tokens());
-      k.routing.plan(plan, logits, plan.argument(kRouterBias), capacity_of(options, c.tokens()),
+      k.routing.plan(plan, {logits, plan.argument(kRouterBias), capacity_of(options, c.tokens())},
                      slots);
-      plan_experts(plan, slots, kernels, options);
+      options.quantisation ? plan_quantised_experts(plan, slots, kernels, options)
+                           : plan_experts(plan, slots, kernels, options);
     });
   });
 }
@@ -179,7 +247,7 @@ void Moe::route(const Stream& stream, const Tensor& logits, const Tensor& bias,
                                 out.offsets, out.first_tiles);
   kernels_->routing_plans.call(stream, args, {}, [&](PlanBuilder& plan) {
     const auto of = [&](std::size_t i) { return plan.argument(i); };
-    kernels_->routing.plan(plan, of(0), of(1), capacity_of(options, logits.size(0)),
+    kernels_->routing.plan(plan, {of(0), of(1), capacity_of(options, logits.size(0))},
                            {of(2), of(3), of(4), of(5), of(6), of(7)});
   });
 }
@@ -190,7 +258,14 @@ std::string Moe::explain(DType dtype) const {
   const auto all = [](const auto&) { return true; };
   std::string text;
   kernels_->with_type(dtype, [&](const auto& kernels) {
-    text = kernels.forward.up.explain(all) + kernels.forward.down.explain(all);
+    const auto& q = kernels.quantised;
+    const std::optional<ExpertQuantisation>& by = kernels_->options.quantisation;
+    if (!by)
+      text = kernels.forward.up.explain(all) + kernels.forward.down.explain(all);
+    else if (by->scaling == ExpertScaling::row)
+      text = q.up.explain(all) + q.down.explain(all);
+    else
+      text = q.up_to_8_bits.explain(all) + q.down.explain(all);
   });
   return text;
 }

@@ -7,6 +7,7 @@
 
 #include "kernels/argument_error.h"
 #include "kernels/moe/placement.h"
+#include "kernels/row_tiles.h"
 
 namespace tegula::experts {
 namespace {
@@ -47,7 +48,36 @@ void check_tables(const TensorCheck& check, const MoeOptions& o, std::int64_t to
   check("routing.first_tiles", r.first_tiles, {kTileRowChoices, experts + 1}, DType::i32);
 }
 
+/// The longest row that is quantised at once.
+constexpr std::int64_t kMaxQuantised = kMaxHeldColumns;
+
+void check_scales(const TensorCheck& check, const MoeOptions& o, const LayerCall& c) {
+  const MoeScales& s = c.weights.scales;
+  const std::int64_t e = all_experts(o), outputs = c.weights.up.size(1), h = c.hidden(),
+                     i = c.weights.down.size(2);
+  if (!o.quantisation) {
+    for (const Tensor* t : {&s.up, &s.down, &s.input, &s.hidden})
+      if (t->defined())
+        throw_argument_error(ErrorId::kernel_argument, "moe", "one of the scales", t->str(),
+                             "none to a layer without `quantisation`");
+    return;
+  }
+  if (h % 16 != 0 || i % 16 != 0 || std::max(h, i) > kMaxQuantised)
+    throw_argument_error(ErrorId::moe_quantised_sizes, h, i, kMaxQuantised);
+  const bool by_row = o.quantisation->scaling == ExpertScaling::row;
+  check("scales.up", s.up, by_row ? Dims{e, outputs} : Dims{e}, DType::f32);
+  check("scales.down", s.down, by_row ? Dims{e, h} : Dims{e}, DType::f32);
+  if (by_row && (s.input.defined() || s.hidden.defined()))
+    throw_argument_error(ErrorId::kernel_argument, "moe",
+                         s.input.defined() ? "scales.input" : "scales.hidden", "given",
+                         "none with ExpertScaling::row: rows have scales of their own");
+  if (by_row) return;
+  check("scales.input", s.input, {1}, DType::f32);
+  check("scales.hidden", s.hidden, {1}, DType::f32);
+}
+
 void check_saved(const TensorCheck& check, const MoeOptions& o, const LayerCall& c) {
+  if (o.quantisation) throw_argument_error(ErrorId::moe_quantised_training);
   check_tables(check, o, c.tokens(), c.saved.routing);
   const std::int64_t rows = rows_of_experts(o, c.tokens());
   check("saved.hidden", c.saved.hidden, {rows, c.weights.up.size(1)}, c.X.dtype());
@@ -79,9 +109,10 @@ void check_call(const MoeOptions& o, const LayerCall& c) {
                          "[experts, outputs, hidden size]", X.str());
   const std::int64_t outputs = w.up.size(1), i = outputs / gates;
   const TensorCheck check{X};
-  check("up", w.up, {e, outputs, h}, X.dtype());
+  const DType of_weights = o.quantisation ? DType::f8e4m3 : X.dtype();
+  check("up", w.up, {e, outputs, h}, of_weights);
   check("up_bias", w.up_bias, {e, outputs}, X.dtype(), true);
-  check("down", w.down, {e, h, i}, X.dtype());
+  check("down", w.down, {e, h, i}, of_weights);
   check("down_bias", w.down_bias, {e, h}, X.dtype(), true);
   check("router_bias", w.router_bias, {o.experts}, DType::f32, true);
   if (c.logits.defined())
@@ -89,6 +120,7 @@ void check_call(const MoeOptions& o, const LayerCall& c) {
   else
     check("router", w.router, {o.experts, h}, X.dtype());
   check("Y", c.Y, {c.tokens(), h}, X.dtype());
+  check_scales(check, o, c);
   if (c.saved.hidden.defined()) check_saved(check, o, c);
 }
 

@@ -1,7 +1,12 @@
+#include <algorithm>
+
 #include "kernels/moe/layer_kernels.h"
 
 namespace tegula::experts {
 namespace {
+
+/// Rows of an expert that configurations are chosen for if they may not depend on the batch.
+constexpr std::int64_t kInvariantRows = 32;
 
 /// Every `step`th element of a dimension from `begin` on; left out where the slot is.
 PlanSlot part_of(PlanBuilder& plan, PlanSlot slot, int dim, std::int64_t begin, std::int64_t end,
@@ -23,6 +28,21 @@ GateAndUp halves(PlanBuilder& plan, PlanSlot all, int dim, bool is_interleaved) 
 GateAndUp gate_and_up(PlanBuilder& plan, PlanSlot all, int dim, const MoeOptions& options) {
   if (!options.activation.is_gated) return {all, {}};
   return halves(plan, all, dim, options.is_interleaved);
+}
+
+LayerTiles tiles_of_layer(PlanBuilder& plan, const MoeOptions& options, std::int64_t rows,
+                          std::int64_t h, std::int64_t i, DType operands) {
+  // Fewer rows than experts go to as many at most.
+  const std::int64_t all = all_experts(options),
+                     mean = options.is_batch_invariant ? kInvariantRows : rows / all,
+                     experts =
+                         options.is_batch_invariant ? all : std::clamp(rows, std::int64_t{1}, all);
+  const auto tiles = [&](const std::optional<ExpertTileConfig>& given, const ExpertProblem& p) {
+    return given ? *given : choose_expert_tiles(p, plan.device());
+  };
+  return {tiles(options.tiles.up,
+                {mean, i, h, experts, ExpertProduct::up, operands, options.activation.is_gated}),
+          tiles(options.tiles.down, {mean, h, i, experts, ExpertProduct::down, operands})};
 }
 
 GateAndUp hidden_halves(PlanBuilder& plan, PlanSlot hidden, const MoeOptions& options) {

@@ -2,6 +2,7 @@
 // The kernels of a layer, and what forward and backward have in common.
 #include "kernels/moe/backward_kernels.h"
 #include "kernels/moe/expert_products.h"
+#include "kernels/moe/quantised_rows.h"
 #include "kernels/moe/routing_plan.h"
 #include "kernels/moe/rows.h"
 #include "tegula/kernels/fused_matmul.h"
@@ -24,6 +25,23 @@ struct ForwardKernels {
   mutable KernelVariants<ExpertDown<T>, ExpertTileConfig> down{"moe_down", {}};
 };
 
+/// Forward of experts of 8 bits, between rows of T.
+template <class T>
+struct QuantisedKernels {
+  QuantisedKernels(const ExpertActivation& activation, bool promotes)
+      : up("moe_up_f8", {activation, promotes}),
+        up_to_8_bits("moe_up_f8_f8", {activation, promotes}),
+        down("moe_down_f8", {promotes}) {}
+
+  decltype(kernel("", PermuteQuantisedRows<T>{})) permute =
+      kernel("moe_permute_f8", PermuteQuantisedRows<T>{});
+  mutable KernelVariants<ExpertUp<f8e4m3, T, T, UpScales>, ExpertTileConfig> up;
+  mutable KernelVariants<ExpertUp<f8e4m3, T, f8e4m3, UpScales>, ExpertTileConfig> up_to_8_bits;
+  decltype(kernel("", QuantiseActivations<T>{})) quantise =
+      kernel("moe_quantise_activations", QuantiseActivations<T>{});
+  mutable KernelVariants<ExpertDown<f8e4m3, T, DownScales>, ExpertTileConfig> down;
+};
+
 /// Kernels whose result is of T, or, of main gradients, of O.
 template <class T, class O>
 struct GradientKernels {
@@ -43,6 +61,8 @@ struct BackwardKernels {
   mutable KernelVariants<RowGradient<T>, ExpertTileConfig> rows{"moe_row_gradient", {}};
   decltype(kernel("", PermuteAlignedRows<T>{})) permute =
       kernel("moe_permute_aligned", PermuteAlignedRows<T>{});
+  decltype(kernel("", ClearLeftOverRows<T>{})) clear =
+      kernel("moe_clear_left_over", ClearLeftOverRows<T>{});
   decltype(kernel("", ChoiceGradient<T>{})) choices =
       kernel("moe_choice_gradient", ChoiceGradient<T>{});
   GradientKernels<T, T> store{false}, add{true};
@@ -51,9 +71,12 @@ struct BackwardKernels {
 
 template <class T>
 struct ExpertKernels {
-  explicit ExpertKernels(const ExpertActivation& activation)
-      : forward(activation), backward(activation) {}
+  explicit ExpertKernels(const MoeOptions& o)
+      : forward(o.activation),
+        quantised(o.activation, o.quantisation && o.quantisation->fp32_promotion),
+        backward(o.activation) {}
   ForwardKernels<T> forward;
+  QuantisedKernels<T> quantised;
   BackwardKernels<T> backward;
   decltype(kernel("", PermuteRows<T>{})) permute = kernel("moe_permute", PermuteRows<T>{});
   decltype(kernel("", CombineRows<T>{})) combine = kernel("moe_combine", CombineRows<T>{});
@@ -65,6 +88,12 @@ struct GateAndUp {
   PlanSlot gate, up;
 };
 GateAndUp gate_and_up(PlanBuilder& plan, PlanSlot all, int dim, const MoeOptions& options);
+/// Tiles of the two GEMMs of a layer with so many rows, hidden size h, intermediate size i.
+struct LayerTiles {
+  ExpertTileConfig up, down;
+};
+LayerTiles tiles_of_layer(PlanBuilder& plan, const MoeOptions& options, std::int64_t rows,
+                          std::int64_t h, std::int64_t i, DType operands);
 /// Gates always first.
 GateAndUp hidden_halves(PlanBuilder& plan, PlanSlot hidden, const MoeOptions& options);
 /// [tokens, k] as [tokens * k].
@@ -76,8 +105,8 @@ struct Moe::Kernels {
   explicit Kernels(MoeOptions o)
       : options(std::move(o)),
         routing(options),
-        of_bf16(options.activation),
-        of_f16(options.activation),
+        of_bf16(options),
+        of_f16(options),
         logit_gradient(kernel("moe_logit_gradient", experts::LogitGradient{options.router})) {}
 
   MoeOptions options;

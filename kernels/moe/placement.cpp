@@ -5,10 +5,37 @@
 
 namespace tegula::experts {
 
-Tile Placement::keys(const Tile& ids) const {
-  const Tile is_expert = ids >= 0 && ids < shape_.experts;
-  const Tile key = shape_.by_slot ? ids + arange(shape_.k)(none, all) * shape_.experts : ids;
+Tile keys_of(const PlacementShape& shape, const Tile& ids) {
+  const Tile is_expert = ids >= 0 && ids < shape.experts;
+  const Tile key = shape.by_slot ? ids + arange(shape.k)(none, all) * shape.experts : ids;
   return ravel(where(is_expert, key, -1));
+}
+
+void PlacementSegments::write(const Tile& sizes) const {
+  const auto experts = static_cast<int>(sizes.dim(0));
+  const Tile behind = arange(experts, 1);
+  offsets(0) = 0;
+  offsets(behind) = cumsum(sizes, 0);
+  // One scan for tiles of every number of rows, which are the powers of two from 16 on.
+  constexpr int kScans = std::bit_ceil(static_cast<unsigned>(kTileRowChoices)), kFirstShift = 4;
+  static_assert(kTileRows[0] == 1 << kFirstShift);
+  const Tile choice = arange(kScans), shift = (choice + kFirstShift)(all, none),
+             tiles = (sizes(none, all) + ((1 << shift) - 1)) >> shift,
+             place = where(choice < kTileRowChoices, choice, -1);  // others are dropped
+  first_tiles(place, 0) = zeros<i32>(kScans);
+  first_tiles(broadcast(place(all, none), {kScans, experts}),
+              broadcast(behind(none, all), {kScans, experts})) = cumsum(tiles, 1);
+}
+
+void Placement::count(const Tile& tile, const Tile& ids, const Tile& arrivals) const {
+  tables_.counts(tile, whole(shape_.bins())) =
+      key_ranks(keys_of(shape_, ids), shape_.bins()).counts;
+  const Tile group = tile / kTilesPerGroup, groups = cdiv(tiles(), kTilesPerGroup);
+  const Tile members = min(Tile(kTilesPerGroup), tiles() - group * kTilesPerGroup);
+  if_(arrive_and_test_last(arrivals + (group + 1), members), [&] {
+    sum_group(group);
+    if_(arrive_and_test_last(arrivals, groups), [&] { sum_groups(groups); });
+  });
 }
 
 /// Rows [first, end) of a table of counts, at most kTilesPerGroup, become the sums of `run` and the
@@ -58,27 +85,13 @@ void Placement::sum_groups(const Tile& groups) const {
       compete(number, first, min(groups, first + each));
     }
   }
-  write_segments(kept);
-}
-
-void Placement::write_segments(const Tile& sizes) const {
-  const Tile behind = arange(shape_.experts, 1);
-  tables_.offsets(0) = 0;
-  tables_.offsets(behind) = cumsum(sizes, 0);
-  // One scan for tiles of every number of rows, which are the powers of two from 16 on.
-  constexpr int kScans = std::bit_ceil(static_cast<unsigned>(kTileRowChoices)), kFirstShift = 4;
-  static_assert(kTileRows[0] == 1 << kFirstShift);
-  const Tile choice = arange(kScans), shift = (choice + kFirstShift)(all, none),
-             tiles = (sizes(none, all) + ((1 << shift) - 1)) >> shift,
-             place = where(choice < kTileRowChoices, choice, -1);  // others are dropped
-  tables_.first_tiles(place, 0) = zeros<i32>(kScans);
-  tables_.first_tiles(broadcast(place(all, none), {kScans, shape_.experts}),
-                      broadcast(behind(none, all), {kScans, shape_.experts})) = cumsum(tiles, 1);
+  segments_.write(kept);
 }
 
 void Placement::place(const Tile& tile, const Tile& ids, const PlacementRows& rows) const {
   const Index t = tokens(tile);
-  const Tile key = keys(ids), ranks = key_ranks(key, shape_.bins()).ranks, is_placed = key >= 0;
+  const Tile key = keys_of(shape_, ids), ranks = key_ranks(key, shape_.bins()).ranks,
+             is_placed = key >= 0;
   const Tile known = where(is_placed, key, 0);
   const Tile group = tile / kTilesPerGroup, expert = known % shape_.experts;
   Tile place = ranks + tables_.counts(tile, known) + tables_.group_counts(group, known);
@@ -87,7 +100,7 @@ void Placement::place(const Tile& tile, const Tile& ids, const PlacementRows& ro
   if (shape_.by_slot) place = place + tables_.bases(number, known);
   const Tile is_kept = shape_.has_capacity ? is_placed && place < capacity_ : is_placed;
   if (is_grouped) place = place + tables_.kept(number, expert);
-  const Tile row = where(is_kept, tables_.offsets(expert) + place, -1);
+  const Tile row = where(is_kept, segments_.offsets(expert) + place, -1);
   rows.row_of(t, whole(shape_.k)) = row.reshape({shape_.block, shape_.k});
   const int choices = shape_.block * shape_.k;
   rows.slot_of(row) = slice(tile * choices, choices).indices();

@@ -8,10 +8,6 @@ namespace tegula::experts {
 
 /// Tiles of tokens whose counts one program sums.
 inline constexpr int kTilesPerGroup = 16;
-/// Up to so many tiles of tokens the last program of the routing kernel writes the rows, one tile
-/// after the other: about half a microsecond each, where a second launch costs two or three.
-inline constexpr std::int64_t kTilesInOneLaunch = 4;
-
 /// How choices are counted: `experts`, k choices a token, `block` tokens at a time. By slots, all
 /// first choices claim rows before all second ones.
 struct PlacementShape {
@@ -35,52 +31,49 @@ struct PlacementShape {
 /// for.
 struct PlacementTables {
   InOut<i32, 2> counts, group_counts, bases, kept;
-  InOut<i32, 1> offsets;
-  InOut<i32, 2> first_tiles;
 };
 /// Rows of choices [tokens, k], -1 for those without; choices of rows [tokens * k].
 struct PlacementRows {
   InOut<i32, 2> row_of;
   InOut<i32, 1> slot_of;
 };
+/// What a placement says about the experts: offsets [experts + 1] of their rows, and first_tiles
+/// [kTileRowChoices, experts + 1].
+struct PlacementSegments {
+  InOut<i32, 1> offsets;
+  InOut<i32, 2> first_tiles;
+
+  /// Writes the segments of experts with `sizes` rows.
+  void write(const Tile& sizes) const;
+};
+
+/// [tokens * k]: which rows a choice competes for; -1 for none.
+Tile keys_of(const PlacementShape& shape, const Tile& ids);
 
 class Placement {
  public:
   /// `capacity`: the most rows of an expert, where there is one.
-  Placement(const PlacementShape& shape, const PlacementTables& tables, const Tile& capacity)
-      : shape_(shape), tables_(tables), capacity_(capacity) {}
+  Placement(const PlacementShape& shape, const PlacementTables& tables,
+            const PlacementSegments& segments, const Tile& capacity)
+      : shape_(shape), tables_(tables), segments_(segments), capacity_(capacity) {}
 
   /// Number of tiles of tokens: those that `counts` has rows for.
   Tile tiles() const { return cast<i32>(tables_.counts.rows()); }
   Index tokens(const Tile& tile) const { return slice(tile * shape_.block, shape_.block); }
   /// Counts a tile's choices, and lets the last program of all make the tables: `arrivals`, 1 +
-  /// groups counters that are 0. The last one then calls `then`.
-  template <class Then>
-  void count(const Tile& tile, const Tile& ids, const Tile& arrivals, const Then& then) const {
-    tables_.counts(tile, whole(shape_.bins())) = key_ranks(keys(ids), shape_.bins()).counts;
-    const Tile group = tile / kTilesPerGroup, groups = cdiv(tiles(), kTilesPerGroup);
-    const Tile members = min(Tile(kTilesPerGroup), tiles() - group * kTilesPerGroup);
-    if_(arrive_and_test_last(arrivals + (group + 1), members), [&] {
-      sum_group(group);
-      if_(arrive_and_test_last(arrivals, groups), [&] {
-        sum_groups(groups);
-        then();
-      });
-    });
-  }
+  /// groups counters that are 0.
+  void count(const Tile& tile, const Tile& ids, const Tile& arrivals) const;
   /// Writes the rows of a tile's choices.
   void place(const Tile& tile, const Tile& ids, const PlacementRows& rows) const;
 
  private:
-  /// [block * k]: which rows a choice competes for; -1 for none.
-  Tile keys(const Tile& ids) const;
   Tile running_sums(const InOut<i32, 2>& table, const Tile& first, const Tile& end, Tile run) const;
   void sum_group(const Tile& group) const;
   void sum_groups(const Tile& groups) const;
-  void write_segments(const Tile& sizes) const;
 
   PlacementShape shape_;
   PlacementTables tables_;
+  PlacementSegments segments_;
   Tile capacity_;
 };
 

@@ -73,7 +73,7 @@ namespace routers {
 
 Tile softmax_rows(const Tile& z) {
   const Tile e = exp(z - max(z, 1, keepdims));
-  return e / sum(e, 1, keepdims);
+  return e * (1.0f / sum(e, 1, keepdims));  // one division a row
 }
 
 Tile softmax_rows_gradient(const Tile& z, const Tile& dp) {

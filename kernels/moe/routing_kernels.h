@@ -1,5 +1,6 @@
 #pragma once
-// The kernels of routing: choices and tables in one launch, rows in it or in a second one.
+// Kernels of routing whose tables the last program makes: for any number of tokens, and where
+// choices compete by slots or in groups.
 #include <optional>
 
 #include "kernels/moe/placement.h"
@@ -7,40 +8,17 @@
 
 namespace tegula::experts {
 
-/// Choices of every token by `router` from `logits` [tokens, experts] (+ `bias`), behind them
-/// `shared` experts that all tokens go to, with weight 1; their counts, and the tables of the
-/// placement. With few tokens (`places`), the last program writes the rows, too.
-struct RouteTokens {
+/// Choices of tokens by `router` from `logits` [tokens, experts] (+ `bias`), behind them `shared`
+/// experts that all tokens go to, with weight 1.
+struct TokenChoices {
   Router router;
   PlacementShape shape;  ///< shared experts and choices included
   int shared = 0;
-  bool places = false;
 
-  void operator()(In<f32, 2> logits, std::optional<In<f32, 1>> bias, Ptr<u32> arrivals,
-                  PlacementTables tables, InOut<i32, 2> ids, InOut<f32, 2> weights,
-                  PlacementRows rows, Scalar<i32> capacity) const {
-    const Placement placement(shape, tables, capacity);
-    for (auto i : grid(rows_of(tables), 1)) {
-      grid_dependency_wait();
-      const Tile tile = cast<i32>(i.first());
-      const Index t = placement.tokens(tile);
-      const auto [weight, id] = choices(logits, bias, t);
-      ids(t, whole(shape.k)) = id, weights(t, whole(shape.k)) = weight;
-      placement.count(tile, id, arrivals, [&] {
-        if (!places) return;
-        for (auto other : steps(placement.tiles(), 1)) {
-          const Tile of = cast<i32>(other.first());
-          placement.place(of, ids(placement.tokens(of), whole(shape.k)), rows);
-        }
-      });
-    }
-  }
-
- private:
-  static GridSpace rows_of(const PlacementTables& tables) { return tegula::rows(tables.counts); }
-  Routing choices(const In<f32, 2>& logits, const std::optional<In<f32, 1>>& bias,
-                  const Index& t) const {
-    const Subscript experts = whole(shape.experts - shared);
+  /// Choices of a tile of tokens [block, k]; there are none of tokens behind the last.
+  Routing of(const In<f32, 2>& logits, const std::optional<In<f32, 1>>& bias,
+             const Index& t) const {
+    const Subscript experts = whole(logits.static_dim(1));  // known to be there
     Tile z = logits(t, experts);
     if (bias) z = z + (*bias)(experts)(none, all);
     auto [weights, ids] = router.choose(z, t);
@@ -49,9 +27,29 @@ struct RouteTokens {
       ids = cat({ids, broadcast(number, {shape.block, shared})}, 1);
       weights = cat({weights, full<f32>(1.0f, shape.block, shared)}, 1);
     }
-    // Choices need not come from the logits, and there are none of tokens behind the last.
+    // Choices need not come from the logits.
     const auto own = [&](const Tile& x) { return crop(x, 0, t.first(), logits.rows()); };
     return {own(weights), own(ids)};
+  }
+};
+
+/// Choices of every token, their counts, and the tables of the placement.
+struct RouteTokens {
+  TokenChoices choices;
+
+  void operator()(In<f32, 2> logits, std::optional<In<f32, 1>> bias, Ptr<u32> arrivals,
+                  PlacementTables tables, PlacementSegments segments, InOut<i32, 2> ids,
+                  InOut<f32, 2> weights, Scalar<i32> capacity) const {
+    const Placement placement(choices.shape, tables, segments, capacity);
+    for (auto i : grid(tegula::rows(tables.counts), 1)) {
+      grid_launch_dependents();
+      grid_dependency_wait();
+      const Tile tile = cast<i32>(i.first());
+      const Index t = placement.tokens(tile);
+      const auto [weight, id] = choices.of(logits, bias, t);
+      ids(t, whole(choices.shape.k)) = id, weights(t, whole(choices.shape.k)) = weight;
+      placement.count(tile, id, arrivals);
+    }
   }
 };
 
@@ -59,10 +57,11 @@ struct RouteTokens {
 struct PlaceTokens {
   PlacementShape shape;
 
-  void operator()(In<i32, 2> ids, PlacementTables tables, PlacementRows rows,
-                  Scalar<i32> capacity) const {
-    const Placement placement(shape, tables, capacity);
+  void operator()(In<i32, 2> ids, PlacementTables tables, PlacementSegments segments,
+                  PlacementRows rows, Scalar<i32> capacity) const {
+    const Placement placement(shape, tables, segments, capacity);
     for (auto i : grid(tegula::rows(tables.counts), 1)) {
+      grid_launch_dependents();
       grid_dependency_wait();
       const Tile tile = cast<i32>(i.first());
       placement.place(tile, ids(placement.tokens(tile), whole(shape.k)), rows);

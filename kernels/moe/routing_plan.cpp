@@ -1,9 +1,22 @@
 #include "kernels/moe/routing_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace tegula::experts {
 namespace {
+
+/// Tokens that one program routes, where a second launch would cost more; those up to which small
+/// tiles leave no SM without work.
+constexpr std::int64_t kTokensOfOneTile = 32, kTokensOfSmallTiles = 2048;
+constexpr int kBlocks[] = {16, 32, 64};
+/// Counts of tiles that every program of the second launch adds up: half a megabyte from L2.
+/// Columns of more experts do not fit the registers of a warp.
+constexpr std::int64_t kMaxCounts = std::int64_t{1} << 18;
+constexpr int kMaxColumns = 512;
+/// Programs of the second launch, beyond which each has several tiles.
+constexpr std::int64_t kPlacingPrograms = 128;
 
 PlacementShape placement_shape(const MoeOptions& o) {
   return {.experts = all_experts(o),
@@ -11,6 +24,14 @@ PlacementShape placement_shape(const MoeOptions& o) {
           .has_capacity = o.capacity.has_value(),
           .by_slot = o.capacity && o.capacity->by_slot,
           .group_tokens = o.capacity ? o.capacity->group_tokens : 0};
+}
+
+std::int64_t tiles_of(std::int64_t tokens, int block) {
+  return std::max<std::int64_t>(1, (tokens + block - 1) / block);
+}
+
+std::int64_t tokens_of(const PlanBuilder& plan, const RoutingInputs& in) {
+  return plan.tensor(in.logits).size(0);
 }
 
 }  // namespace
@@ -21,36 +42,100 @@ RoutingShapes::RoutingShapes(const MoeOptions& o, std::int64_t tokens)
       offsets{all_experts(o) + 1},
       first_tiles{kTileRowChoices, all_experts(o) + 1} {}
 
+// ---- tiles of tokens ----------------------------------------------------------------------------
+
+TiledRouting::TiledRouting(const Router& router, PlacementShape shape, int shared, int block)
+    : shape_([&] {
+        shape.block = block;
+        return shape;
+      }()),
+      one_(kernel("moe_route", RouteOneTile{{router, shape_, shared}})),
+      route_(kernel("moe_route", RouteTiles{{router, shape_, shared}})) {
+  const std::string routing =
+      fmt::format("num_warps={}", routing_warps(shape_.block, shape_.experts));
+  one_ = one_.with_plan(routing), route_ = route_.with_plan(routing);
+  const std::string placing = fmt::format("num_warps={} min_ctas_per_sm=1", kPlacingWarps);
+  for (const int tiles : kTilesOfProgram)
+    place_.push_back(kernel("moe_place", PlaceTiles{shape_, tiles}).with_plan(placing));
+}
+
+const TiledRouting::Place& TiledRouting::place(std::int64_t tiles) const {
+  std::size_t i = 0;
+  while (i + 1 < place_.size() && tiles > kPlacingPrograms * kTilesOfProgram[i]) ++i;
+  return place_[i];
+}
+
+void TiledRouting::plan_one(PlanBuilder& plan, const RoutingInputs& in,
+                            const RoutingSlots& out) const {
+  plan.launch(one_, in.logits, in.bias, out.offsets, out.first_tiles, out.ids, out.weights,
+              out.row_of, out.slot_of, in.capacity);
+}
+
+void TiledRouting::plan(PlanBuilder& plan, const RoutingInputs& in, const RoutingSlots& out) const {
+  const std::int64_t tiles = tiles_of(tokens_of(plan, in), block());
+  const PlanSlot counts = plan.scratch({tiles, counted_experts(shape_.experts)}, DType::u16);
+  plan.launch(route_, in.logits, in.bias, counts, out.ids, out.weights, out.row_of);
+  plan.launch(place(tiles), out.ids, plan.view(counts, pairs_of), out.offsets, out.first_tiles,
+              out.row_of, out.slot_of, in.capacity);
+}
+
+// ---- all ways -----------------------------------------------------------------------------------
+
 RoutingKernels::RoutingKernels(const MoeOptions& o)
     : shape_(placement_shape(o)),
-      route_(kernel("moe_route", RouteTokens{o.router, shape_, o.shared_experts})),
-      route_and_place_(
-          kernel("moe_route_and_place", RouteTokens{o.router, shape_, o.shared_experts, true})),
+      route_(kernel("moe_route", RouteTokens{{o.router, shape_, o.shared_experts}})),
       place_(kernel("moe_place", PlaceTokens{shape_})),
-      is_by_experts_(o.expert_choice.has_value()) {}
+      is_by_experts_(o.expert_choice.has_value()) {
+  const int experts = counted_experts(shape_.experts);
+  for (const int block : kBlocks)
+    if (block == kBlocks[0] || block * experts <= 32 * kMaxWarps * kLogitsPerThread)
+      tiled_.emplace_back(o.router, shape_, o.shared_experts, block);
+}
 
-void RoutingKernels::plan(PlanBuilder& plan, PlanSlot logits, PlanSlot bias, int capacity,
-                          const RoutingSlots& r) const {
+/// Choices that compete by slots or in groups need the tables of all.
+bool RoutingKernels::is_tiled(std::int64_t tokens) const {
+  const int columns = counted_experts(shape_.experts);
+  return !shape_.by_slot && shape_.group_tokens == 0 && columns <= kMaxColumns &&
+         shape_.k <= PlaceTiles::most_choices(tiled_.back().block()) &&
+         tiles_of(tokens, tiled_.back().block()) * columns <= kMaxCounts;
+}
+
+void RoutingKernels::plan(PlanBuilder& plan, const RoutingInputs& in,
+                          const RoutingSlots& out) const {
   if (is_by_experts_) {
-    plan.launch(probabilities_, logits, bias, r.weights, r.ids, r.row_of);
-    plan.launch(choose_, r.weights, r.ids, r.row_of, r.slot_of, r.offsets, r.first_tiles, capacity);
-    return;
+    plan.launch(probabilities_, in.logits, in.bias, out.weights, out.ids, out.row_of);
+    plan.launch(choose_, out.weights, out.ids, out.row_of, out.slot_of, out.offsets,
+                out.first_tiles, in.capacity);
+  } else if (is_tiled(tokens_of(plan, in))) {
+    plan_tiles(plan, in, out);
+  } else {
+    plan_by_tables(plan, in, out);
   }
+}
+
+void RoutingKernels::plan_tiles(PlanBuilder& plan, const RoutingInputs& in,
+                                const RoutingSlots& out) const {
+  const std::int64_t tokens = tokens_of(plan, in);
+  if (tokens <= kTokensOfOneTile)
+    for (const TiledRouting& of : tiled_)
+      if (tokens <= of.block()) return of.plan_one(plan, in, out);
+  const TiledRouting& of = tokens <= kTokensOfSmallTiles ? tiled_.front() : tiled_.back();
+  of.plan(plan, in, out);
+}
+
+void RoutingKernels::plan_by_tables(PlanBuilder& plan, const RoutingInputs& in,
+                                    const RoutingSlots& out) const {
   // Without tokens, one program writes tables without rows.
-  const std::int64_t tokens = plan.tensor(logits).size(0), block = shape_.block,
-                     tiles = std::max<std::int64_t>(1, (tokens + block - 1) / block),
+  const std::int64_t tiles = tiles_of(tokens_of(plan, in), shape_.block),
                      groups = (tiles + kTilesPerGroup - 1) / kTilesPerGroup;
-  const bool is_one_launch = tiles <= kTilesInOneLaunch;
   const PlanSlot counts = plan.scratch({tiles, shape_.bins()}, DType::i32),
                  group_counts = plan.scratch({groups, shape_.bins()}, DType::i32),
                  bases = plan.scratch({shape_.competitions(groups), shape_.bins()}, DType::i32),
                  kept = plan.scratch({shape_.competitions(groups), shape_.experts}, DType::i32);
-  plan.launch(is_one_launch ? route_and_place_ : route_, logits, bias, plan.counters(1 + groups),
-              counts, group_counts, bases, kept, r.offsets, r.first_tiles, r.ids, r.weights,
-              r.row_of, r.slot_of, capacity);
-  if (!is_one_launch)
-    plan.launch(place_, r.ids, counts, group_counts, bases, kept, r.offsets, r.first_tiles,
-                r.row_of, r.slot_of, capacity);
+  plan.launch(route_, in.logits, in.bias, plan.counters(1 + groups), counts, group_counts, bases,
+              kept, out.offsets, out.first_tiles, out.ids, out.weights, in.capacity);
+  plan.launch(place_, out.ids, counts, group_counts, bases, kept, out.offsets, out.first_tiles,
+              out.row_of, out.slot_of, in.capacity);
 }
 
 }  // namespace tegula::experts

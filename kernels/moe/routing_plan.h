@@ -1,8 +1,11 @@
 #pragma once
 // Routing in the plan of a call.
+#include <array>
+#include <vector>
+
 #include "kernels/moe/expert_choice.h"
 #include "kernels/moe/layer_arguments.h"
-#include "kernels/moe/routing_kernels.h"
+#include "kernels/moe/tile_routing.h"
 #include "tegula/call_plan.h"
 
 namespace tegula::experts {
@@ -28,17 +31,47 @@ struct RoutingShapes {
   Dims choices, rows, offsets, first_tiles;
 };
 
+/// What routing reads: logits [tokens, experts], a bias or none, the most rows of an expert.
+struct RoutingInputs {
+  PlanSlot logits, bias;
+  int capacity = -1;
+};
+
+/// The kernels of tile_routing.h for tiles of one number of tokens.
+class TiledRouting {
+ public:
+  TiledRouting(const Router& router, PlacementShape shape, int shared, int block);
+  int block() const { return shape_.block; }
+  /// Launches one program for at most block() tokens.
+  void plan_one(PlanBuilder& plan, const RoutingInputs& in, const RoutingSlots& out) const;
+  void plan(PlanBuilder& plan, const RoutingInputs& in, const RoutingSlots& out) const;
+
+ private:
+  /// Tiles that a program of the second launch has.
+  static constexpr std::array kTilesOfProgram{1, 4, 16};
+  using Place = decltype(kernel("", PlaceTiles{}));
+  const Place& place(std::int64_t tiles) const;
+
+  PlacementShape shape_;
+  decltype(kernel("", RouteOneTile{})) one_;
+  decltype(kernel("", RouteTiles{})) route_;
+  std::vector<Place> place_;
+};
+
 class RoutingKernels {
  public:
   explicit RoutingKernels(const MoeOptions& options);
-  /// Adds the launches that fill `r` from logits [tokens, experts]. `capacity`: rows of an expert.
-  void plan(PlanBuilder& plan, PlanSlot logits, PlanSlot bias, int capacity,
-            const RoutingSlots& r) const;
+  /// Adds the launches that fill `out`.
+  void plan(PlanBuilder& plan, const RoutingInputs& in, const RoutingSlots& out) const;
 
  private:
-  using Route = decltype(kernel("", RouteTokens{}));
+  bool is_tiled(std::int64_t tokens) const;
+  void plan_tiles(PlanBuilder& plan, const RoutingInputs& in, const RoutingSlots& out) const;
+  void plan_by_tables(PlanBuilder& plan, const RoutingInputs& in, const RoutingSlots& out) const;
+
   PlacementShape shape_;
-  Route route_, route_and_place_;
+  std::vector<TiledRouting> tiled_;  ///< by ascending tokens of a tile
+  decltype(kernel("", RouteTokens{})) route_;
   decltype(kernel("", PlaceTokens{})) place_;
   bool is_by_experts_;
   decltype(kernel("", TokenProbabilities{})) probabilities_ =

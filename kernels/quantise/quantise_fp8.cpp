@@ -1,5 +1,6 @@
 // Quantisation to 8-bit floats with a scale for each row or block.
 #include "kernels/float_types.h"
+#include "kernels/quantise/fp8_scale.h"
 #include "kernels/row_tiles.h"
 #include "tegula/int_math.h"
 #include "tegula/kernels/quantise.h"
@@ -13,33 +14,13 @@ constexpr int kBlock = 128;
 constexpr int kRowsOf1x128 = 32;
 constexpr int kColumnsPerStep = 8192;
 
-/// A scale for each largest magnitude, and what elements are multiplied by.
-struct Scale {
-  Tile value, inverse;
-};
-template <class Q>
-Scale scale_of(const Tile& largest, bool is_power_of_two) {
-  constexpr float kLargest = dtype_of<Q> == DType::f8e4m3 ? 448 : 57344;
-  const Tile plain = where(largest == 0.0f, 1.0f, largest * (1 / kLargest));
-  if (!is_power_of_two) return {plain, where(largest == 0.0f, 1.0f, kLargest / largest)};
-  // Adds all but one of the mantissa's ulps, so that whatever has a mantissa goes up to the next
-  // exponent. Below the normal numbers the inverse would be an infinity.
-  const Tile up = (bitcast<u32>(max(plain, 0x1p-126f)) + 0x7fffffu) & 0x7f800000u;
-  const Tile value = bitcast<f32>(up);
-  return {value, 1.0f / value};
-}
-
-/// Largest magnitudes, 0 for rows outside the tensor: nothing but the elements themselves is
-/// absent.
-Tile largest_of(const Tile& v, Axis axis) { return fill_absent(max(max(abs(v), axis), 0.0f), 0); }
-
 template <class T, class Q>
 auto by_held_row() {
   return kernel("quantise_fp8_row", [](In<T, 2> x, Out<Q, 2> q, Out<f32, 1> scales,
                                        bool is_power_of_two, int tile_rows) {
     for (auto r : grid(rows(q), tile_rows)) {
       const Tile v = cast<f32>(x.with(kReadOnce)(r, all));
-      const Scale scale = scale_of<Q>(largest_of(v, -1), is_power_of_two);
+      const Fp8Scale scale = scale_of<Q>(largest_of(v, -1), is_power_of_two);
       q(r, all) = v * along_row(scale.inverse);
       scales(r) = scale.value;
     }
@@ -54,7 +35,7 @@ auto by_row_in_two_passes() {
                     Tile largest = zeros<f32>(kColumnsPerStep);
                     for (auto c : steps(x.cols(), kColumnsPerStep))
                       largest = max(largest, fill_absent(abs(cast<f32>(x(r, c))), 0));
-                    const Scale scale = scale_of<Q>(max(largest), is_power_of_two);
+                    const Fp8Scale scale = scale_of<Q>(max(largest), is_power_of_two);
                     for (auto c : steps(x.cols(), kColumnsPerStep))
                       q(r, c) = cast<f32>(x(r, c)) * scale.inverse;
                     scales(r) = scale.value;
@@ -68,7 +49,7 @@ auto by_1x128() {
                 [](In<T, 2> x, Out<Q, 2> q, Out<f32, 2> scales, bool is_power_of_two) {
                   for (auto [r, c] : grid(q, kRowsOf1x128, kBlock)) {
                     const Tile v = cast<f32>(x(r, c));
-                    const Scale scale = scale_of<Q>(largest_of(v, 1), is_power_of_two);
+                    const Fp8Scale scale = scale_of<Q>(largest_of(v, 1), is_power_of_two);
                     q(r, c) = v * scale.inverse.expand(1);
                     scales(r, c.first() / kBlock) = scale.value;
                   }
@@ -81,7 +62,7 @@ auto by_128x128() {
                 [](In<T, 2> x, Out<Q, 2> q, Out<f32, 2> scales, bool is_power_of_two) {
                   for (auto [r, c] : grid(q, kBlock, kBlock)) {
                     const Tile v = cast<f32>(x(r, c));
-                    const Scale scale = scale_of<Q>(max(max(abs(v)), 0.0f), is_power_of_two);
+                    const Fp8Scale scale = scale_of<Q>(max(max(abs(v)), 0.0f), is_power_of_two);
                     q(r, c) = v * scale.inverse;
                     scales(r.first() / kBlock, c.first() / kBlock) = scale.value;
                   }

@@ -44,7 +44,7 @@ auto softmax_of_cluster_rows() {
     for (auto r : grid(rows(y), 1, cluster(shape.ctas))) {
       const Tile v = x.with(kReadOnce)(r, shape.part()), top = cast<f32>(max(v));
       const Tile e = exp_above(cast<f32>(v), finite_reference(top));
-      const RowExponentials row = merge_in_cluster({top, sum(e)}, shape.ctas);
+      const RowExponentials row = merge_in_cluster({top, sum(e)});
       y(r, shape.part()) = e * (exp_above(top, row.top) * rcp(row.total));
     }
   });
@@ -83,7 +83,7 @@ auto backward_of_cluster_rows() {
                   for (auto r : grid(rows(dx), 1, cluster(shape.ctas))) {
                     const Tile p = cast<f32>(y.with(kReadOnce)(r, shape.part())),
                                g = cast<f32>(dy.with(kReadOnce)(r, shape.part()));
-                    dx(r, shape.part()) = p * (g - sum_in_cluster(sum(p * g), shape.ctas));
+                    dx(r, shape.part()) = p * (g - cluster_sum(sum(p * g)));
                   }
                 });
 }

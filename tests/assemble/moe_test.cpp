@@ -34,17 +34,50 @@ TEST_F(AssembledMoe, ProductsOfTrainingAreWgmma) {
   }
 }
 
-/// Registers of 16 tokens' logits, twice: as keys and as words of a network.
-TEST_F(AssembledMoe, RoutingDoesNotSpill) {
-  for (const auto& [experts, k] : {std::pair{8, 2}, {128, 8}, {256, 8}, {512, 10}}) {
-    SCOPED_TRACE(experts);
-    const ir::Kernel tile = traced("moe_route_and_place", [&] {
-      const Moe layer = moe({.router = routers::qwen3(k), .experts = experts});
-      layer.route(Stream(Device::cpu()), Tensor::zeros({20, experts}, DType::f32, Device::cpu()),
-                  {}, layer.make_routing(20, Device::cpu()));
-    });
-    for (const runtime::Backend backend : here()) expect_clean(tile, "sm_90a", false, backend);
+/// Forward of 400 tokens by 2 experts of 8 bits.
+void multiply_8_bits(ExpertScaling scaling) {
+  const auto like = [](Dims shape, DType dtype) {
+    return Tensor::zeros(shape, dtype, Device::cpu());
+  };
+  const auto of_scales = [&](Dims of_rows, Dims of_tensors) {
+    return like(scaling == ExpertScaling::row ? of_rows : of_tensors, DType::f32);
+  };
+  MoeWeights w{.up = like({2, 256, 256}, DType::f8e4m3),
+               .down = like({2, 256, 128}, DType::f8e4m3)};
+  w.scales = {.up = of_scales({2, 256}, {2}), .down = of_scales({2, 256}, {2})};
+  if (scaling == ExpertScaling::tensor)
+    w.scales.input = like({1}, DType::f32), w.scales.hidden = like({1}, DType::f32);
+  const Tensor X = like({400, 256}, DType::bf16), Y = like({400, 256}, DType::bf16);
+  moe({.router = routers::mixtral(1),
+       .experts = 2,
+       .quantisation = ExpertQuantisation{.scaling = scaling}})
+      .from_logits(Stream(Device::cpu()), X, like({400, 2}, DType::f32), w, Y);
+}
+
+TEST_F(AssembledMoe, ProductsOf8BitsAreWgmma) {
+  std::vector<ir::Kernel> tiles =
+      all_traced({"moe_up_f8", "moe_down_f8"}, [] { multiply_8_bits(ExpertScaling::row); });
+  tiles.push_back(traced("moe_up_f8_f8", [] { multiply_8_bits(ExpertScaling::tensor); }));
+  for (const ir::Kernel& tile : tiles) {
+    SCOPED_TRACE(tile.info.name);
+    for (const runtime::Backend backend : here()) expect_clean(tile, "sm_90a", true, backend);
   }
+}
+
+/// Registers of a tile's logits, twice: as keys and as words of a network.
+TEST_F(AssembledMoe, RoutingDoesNotSpill) {
+  for (const auto& [experts, k] : {std::pair{8, 2}, {128, 8}, {256, 8}, {512, 10}})
+    for (const int tokens : {20, 50}) {
+      SCOPED_TRACE(testing::Message() << experts << " experts, " << tokens << " tokens");
+      const auto route = [&] {
+        const Moe layer = moe({.router = routers::qwen3(k), .experts = experts});
+        layer.route(Stream(Device::cpu()),
+                    Tensor::zeros({tokens, experts}, DType::f32, Device::cpu()), {},
+                    layer.make_routing(tokens, Device::cpu()));
+      };
+      const ir::Kernel tile = traced("moe_route", route);
+      for (const runtime::Backend backend : here()) expect_clean(tile, "sm_90a", false, backend);
+    }
 }
 
 }  // namespace

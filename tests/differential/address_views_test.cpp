@@ -69,6 +69,101 @@ TEST_P(AddressViews, UpdateManyTensors) {
   EXPECT_EQ(pool.to_doubles(), want);
 }
 
+/// The same of aligned tensors, whose pieces of 16 bytes move at once: lengths that are whole
+/// pieces, ragged ones, and none.
+TEST_P(AddressViews, AlignedTensorsMoveInPieces) {
+  constexpr int kChunk = 2048;
+  const auto update =
+      kernel("update_in_pieces", [](In<u64, 2> tensors, In<i32, 1> sizes, Scalar<f32> lr) {
+        for (auto [i, c] : grid({sizes.dim(0), 2}, 1, 1)) {
+          const Tile n = sizes(i);
+          const auto w = view<bf16, 1>(as_pointer<bf16>(tensors(i, 0)), {n}, {1}, aligned(16));
+          const auto g = view<f32, 1>(as_pointer<f32>(tensors(i, 1)), {n}, {1}, aligned(16));
+          const Index part = slice(cast<i32>(c.first()) * kChunk, kChunk);
+          w(part) = cast<bf16>(cast<f32>(w(part)) - lr * g(part));
+        }
+      });
+  std::vector<Tensor> weights, gradients;
+  std::vector<u64> table;
+  std::vector<i32> sizes;
+  for (const std::int64_t n : {2048, 1, 0, 4096, 777, 3000}) {
+    const auto seed = static_cast<std::uint64_t>(n);
+    const std::int64_t room = n + 8;
+    weights.push_back(Tensor::integers({room}, DType::bf16, -64, 64, seed, device()));
+    gradients.push_back(Tensor::integers({room}, DType::f32, -16, 16, seed + 1, device()));
+    table.push_back(address_of(weights.back()));
+    table.push_back(address_of(gradients.back()));
+    sizes.push_back(static_cast<i32>(n));
+  }
+  std::vector<std::vector<double>> before;
+  for (const Tensor& w : weights) before.push_back(w.to_doubles());
+  const auto count = static_cast<std::int64_t>(sizes.size());
+  update(Tensor::from(table, {count, 2}, device()), Tensor::from(sizes, {count}, device()), 0.5f);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    std::vector<double> want = before[i];
+    const auto g = gradients[i].to_doubles();
+    for (std::size_t j = 0; j < static_cast<std::size_t>(sizes[i]); ++j)
+      want[j] =
+          static_cast<double>(static_cast<float>(bf16(static_cast<float>(want[j] - 0.5 * g[j]))));
+    EXPECT_EQ(weights[i].to_doubles(), want) << "tensor " << i << " of " << sizes[i];
+  }
+  if (device().kind != DeviceKind::sim) return;
+  const std::string code = update.dump("optimize");
+  EXPECT_NE(code.find("width = 8"), std::string::npos) << code;
+  EXPECT_NE(code.find("width = 4"), std::string::npos) << code;
+}
+
+/// Rows of matrices: extents that the kernel can see to be whole pieces, both orders of dimensions,
+/// parts that begin in the middle of a piece, and columns chosen by an index tile.
+TEST_P(AddressViews, AlignedRowsMoveInPieces) {
+  const auto copy = kernel("copy_rows", [](In<u64, 1> tensors, In<i32, 1> eighths, Out<f16, 2> y,
+                                           Out<f16, 2> across, Out<f16, 2> picked) {
+    for (auto r : grid(rows(y), 8)) {
+      const Tile n = eighths(0) * 8;
+      const auto x = view<f16, 2>(as_pointer<f16>(tensors(0)), {y.rows(), n}, {n, 1}, aligned(16));
+      const auto t = view<f16, 2>(as_pointer<f16>(tensors(0)), {n, y.rows()}, {1, n}, aligned(16));
+      y(r, slice(0, 64)) = x(r, slice(0, 64));
+      across(r, slice(0, 32)) = t(slice(4, 32), r).T();
+      picked(r, slice(0, 4)) = x(r, arange(4) * 9);
+    }
+  });
+  constexpr std::int64_t kRows = 13, kColumns = 56;
+  const Tensor x = Tensor::integers({kRows, kColumns}, DType::f16, -64, 64, 1, device());
+  const Tensor y = Tensor::empty({kRows, kColumns}, DType::f16, device()),
+               across = Tensor::empty({kRows, 32}, DType::f16, device()),
+               picked = Tensor::empty({kRows, 4}, DType::f16, device());
+  copy(Tensor::from(std::vector<u64>{address_of(x)}, {1}, device()),
+       Tensor::from(std::vector<i32>{kColumns / 8}, {1}, device()), y, across, picked);
+  const auto all = x.to_doubles();
+  EXPECT_EQ(y.to_doubles(), all);
+  std::vector<double> middle, some;
+  for (std::int64_t i = 0; i < kRows; ++i) {
+    for (std::int64_t j = 4; j < 36; ++j)
+      middle.push_back(all[static_cast<std::size_t>(i * kColumns + j)]);
+    for (std::int64_t j = 0; j < 4; ++j)
+      some.push_back(all[static_cast<std::size_t>(i * kColumns + 9 * j)]);
+  }
+  EXPECT_EQ(across.to_doubles(), middle);
+  EXPECT_EQ(picked.to_doubles(), some);
+}
+
+/// A promise that does not hold is found where it is relied on.
+TEST(AddressView, UnalignedAddress) {
+  const auto read = kernel("read_pieces", [](In<u64, 1> table, Out<f32, 1> y) {
+    for (auto i : grid(y, 128))
+      y(i) = view<f32, 1>(as_pointer<f32>(table(0)), {128}, {1}, aligned(16))(i);
+  });
+  for (const Device d : {Device::cpu(), Device::sim()}) {
+    const Tensor x = Tensor::zeros({256}, DType::f32, d), y = Tensor::empty({128}, DType::f32, d);
+    try {
+      read(Tensor::from(std::vector<u64>{address_of(x) + 4}, {1}, d), y);
+      ADD_FAILURE() << "nothing is found on " << test::name_of(d);
+    } catch (const ProgramError& e) {
+      EXPECT_EQ(e.diagnostic().code, "T1313") << e.what();
+    }
+  }
+}
+
 /// Triton's grouped GEMM: a table of addresses, one of shapes and leading strides; programs walk
 /// the tiles of all products.
 TEST_P(AddressViews, GroupedProducts) {

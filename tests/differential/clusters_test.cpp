@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
+#include <span>
 
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
@@ -87,6 +90,100 @@ TEST_P(Clusters, AbsentForOthers) {
     const double want = lacks ? 0.0 : at(i) + at(i + 40);
     EXPECT_EQ(got[static_cast<std::size_t>(i)], want) << i;
   }
+}
+
+// ---- folds --------------------------------------------------------------------------------------
+
+/// Extremes and sums of rows that the programs of a cluster hold together, of whole rows and of
+/// some at once; what is absent for one of them counts nowhere, and all get the same.
+TEST_P(Clusters, FoldsOfRowsHeldTogether) {
+  for (const int programs : {1, 2, 4, 8}) {
+    SCOPED_TRACE(programs);
+    const auto folds = kernel("folds", [=](In<i32, 2> x, Out<i32, 2> y, Out<i32, 2> whole) {
+      for (auto m : grid(rows(y), 4, cluster(programs))) {
+        const Tile v = x(m, slice(cluster_rank() * 32, 32));
+        const Tile top = cluster_max(max(v, axis(1))), least = cluster_min(min(v, axis(1))),
+                   total = cluster_sum(sum(v, axis(1))), tops = cluster_max(v);
+        if_(cluster_rank() == programs - 1, [&] {
+          y(m, 0) = top;
+          y(m, 1) = least;
+          y(m, 2) = total;
+          whole(m, slice(0, 32)) = tops;
+        });
+      }
+    });
+    const std::int64_t m = 9, n = programs * 32 - 13;
+    const Tensor x = integers({m, n}, DType::i32, 1), y = empty({m, 3}, DType::i32),
+                 whole = empty({m, 32}, DType::i32);
+    folds(stream(), x, y, whole);
+    const auto v = x.to_doubles();
+    std::vector<double> want, most;
+    for (std::int64_t r = 0; r < m; ++r) {
+      const auto row =
+          std::span(v).subspan(static_cast<std::size_t>(r * n), static_cast<std::size_t>(n));
+      want.push_back(*std::ranges::max_element(row));
+      want.push_back(*std::ranges::min_element(row));
+      want.push_back(std::accumulate(row.begin(), row.end(), 0.0));
+      for (std::size_t c = 0; c < 32; ++c) {
+        double all = -2147483648.0;
+        for (std::size_t i = c; i < row.size(); i += 32) all = std::max(all, row[i]);
+        most.push_back(all);
+      }
+    }
+    expect_equal(y, want);
+    expect_equal(whole, most);
+  }
+}
+
+/// Softmax's pair by a function, beside scalars of another type, and the values of each program.
+TEST_P(Clusters, PairsByAFunction) {
+  const auto pairs = kernel("pairs", [](In<f32, 1> x, Out<f32, 2> y, Out<i64, 2> ranks) {
+    for (auto r : grid(rows(y), 1, cluster(4))) {
+      const Tile v = x(slice(cluster_rank() * 8, 8)), top = max(v);
+      const std::array row =
+          cluster_reduce(std::array{top, sum(exp2(v - top))}, [](const auto& a, const auto& b) {
+            const Tile t = max(a[0], b[0]);
+            return std::array{t, a[1] * exp2(a[0] - t) + b[1] * exp2(b[0] - t)};
+          });
+      const Tile tens = cluster_gather(cast<i64>(cluster_rank()) * 10);
+      if_(cluster_rank() == 2, [&] {
+        y(r, 0) = row[0];
+        y(r, 1) = row[1];
+        ranks(r, slice(0, 4)) = tens;
+      });
+    }
+  });
+  std::vector<f32> values(32);
+  for (std::size_t i = 0; i < 32; ++i) values[i] = static_cast<f32>(i * 5 % 32 / 4);
+  double total = 0;
+  for (const f32 v : values) total += std::exp2(v - 7);
+  const Tensor y = empty({2, 2}, DType::f32), ranks = empty({2, 4}, DType::i64);
+  pairs(stream(), Tensor::from(values, {32}, GetParam()), y, ranks);
+  expect_equal(y, {7, total, 7, total});
+  expect_equal(ranks, {0, 10, 20, 30, 0, 10, 20, 30});
+}
+
+/// Narrow types, extents that are no powers of two, and several exchanges whose memory is the same.
+TEST_P(Clusters, GatheredTilesOfAnyType) {
+  const auto gathers =
+      kernel("gathers", [](In<bf16, 2> x, Out<bf16, 3> y, Out<u8, 2> small, Out<f32, 1> last) {
+        for (auto r : grid(GridSpace({1}), 1, cluster(2))) {
+          const Tile v = x(slice(cluster_rank() * 3, 3), slice(0, 20)), all = cluster_gather(v);
+          if_(cluster_rank() == 0, [&] { y(slice(0, 2), slice(0, 3), slice(0, 20)) = all; });
+          const Tile bytes = cluster_gather(cast<u8>(arange(5)) + cast<u8>(cluster_rank()));
+          if_(cluster_rank() == 1, [&] { small(slice(0, 2), slice(0, 5)) = bytes; });
+          const Tile most = cluster_max(cast<f32>(max(max(all, axis(2)), axis(1))));
+          if_(cluster_rank() == 1, [&] { last(slice(0, 2)) = most + cast<f32>(r.first()); });
+        }
+      });
+  const Tensor x = integers({6, 20}, DType::bf16, 3), y = empty({2, 3, 20}, DType::bf16),
+               small = empty({2, 5}, DType::u8), last = empty({2}, DType::f32);
+  gathers(stream(), x, y, small, last);
+  const auto v = x.to_doubles();
+  expect_equal(y, v);
+  expect_equal(small, {0, 1, 2, 3, 4, 1, 2, 3, 4, 5});
+  expect_equal(last, {*std::max_element(v.begin(), v.begin() + 60),
+                      *std::max_element(v.begin() + 60, v.end())});
 }
 
 // ---- products -----------------------------------------------------------------------------------

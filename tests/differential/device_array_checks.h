@@ -30,16 +30,17 @@ inline Doubles numbers_to_add(std::int64_t n, bool has_nan) {
   return x;
 }
 
-inline void check_scan(std::int64_t n, DType dtype, ScanKind kind, Device device) {
+inline void check_scan(std::int64_t n, DType dtype, const DeviceScanOptions& options,
+                       Device device) {
   const Doubles x = numbers_to_add(n, is_float(dtype) && n % 2 == 1);
   const Tensor from = array_of(x, dtype, device), y = unwritten_rows({n}, dtype, device);
   Doubles want(n);
   double sum = 0;
   for (std::int64_t i = 0; i < n; ++i) {
-    want[i] = kind == ScanKind::exclusive ? sum : sum + x[i];
+    want[i] = options.kind == ScanKind::exclusive ? sum : sum + x[i];
     sum += x[i];
   }
-  device_scan(Stream(device), from, y, kind);
+  device_scan(Stream(device), from, y, options);
   expect_elements(y, want, 0, 0);
 }
 
@@ -62,7 +63,8 @@ inline void check_scans(Device device) {
     for (const DType dtype : {DType::i32, DType::i64, DType::f32, DType::f64})
       for (const ScanKind kind : {ScanKind::inclusive, ScanKind::exclusive}) {
         SCOPED_TRACE(testing::Message() << n << " of " << name(dtype));
-        check_scan(n, dtype, kind, device);
+        check_scan(n, dtype, {.kind = kind}, device);
+        if (dtype == DType::f32) check_scan(n, dtype, {.kind = kind, .look_back = true}, device);
       }
   check_scan_of_floats(device);
 }
@@ -98,8 +100,8 @@ inline void check_selections(Device device) {
 /// Segments of 0, 1, some and many elements.
 inline Doubles segment_offsets(std::int64_t segments) {
   Doubles offsets{0};
-  constexpr int kLengths[] = {0, 1, 5, 130, 0, 33, 700};
-  for (std::int64_t s = 0; s < segments; ++s) offsets.push_back(offsets.back() + kLengths[s % 7]);
+  constexpr int kLengths[] = {0, 1, 5, 130, 0, 33, 700, 511, 512, 513, 5000};
+  for (std::int64_t s = 0; s < segments; ++s) offsets.push_back(offsets.back() + kLengths[s % 11]);
   return offsets;
 }
 

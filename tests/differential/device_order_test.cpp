@@ -9,7 +9,8 @@ namespace {
 class DeviceOrder : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceOrder, testing::ValuesIn(devices()), device_name);
 
-TEST_P(DeviceOrder, Sorts) { check_sorts(GetParam()); }
+TEST_P(DeviceOrder, CommonSorts) { check_common_sorts(GetParam()); }
+TEST_P(DeviceOrder, OtherSorts) { check_other_sorts(GetParam()); }
 TEST_P(DeviceOrder, BestOfRows) { check_topks(GetParam()); }
 
 }  // namespace

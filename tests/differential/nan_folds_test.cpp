@@ -2,8 +2,10 @@
 // number the result is the identity and index 0.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "tegula/tegula.h"
@@ -151,6 +153,60 @@ TEST_P(NanFolds, RunningMaxima) {
   }
   expect(so_far, want, "cummax");
   expect(before, behind, "cummax behind");
+}
+
+template <Element T>
+auto orders_of_bytes() {
+  return kernel("bytes", [](In<T, 2> x, Out<i32, 1> at, Out<T, 1> most, Out<T, 1> least,
+                            Out<T, 2> so_far, Out<T, 2> halves, Out<f32, 2> below) {
+    for (auto i : grid(at, 2)) {
+      const Tile v = x(i, all);
+      at(i) = argmax(v, 1);
+      most(i) = max(v, axis(1)), least(i) = min(v, axis(1));
+      so_far(i, all) = cummax(v, 1);
+      halves(i, all) = max(v, 0.5f);
+      below(i, all) = where(v < 1, 1.0f, 0.0f);
+    }
+  });
+}
+
+/// Floats of 8 bits are compared as numbers; conversions to them saturate, and those of four
+/// exponent bits have no infinity, not even for the extreme of nothing.
+TEST_P(NanFolds, EightBitFloats) {
+  const auto check = [&]<class T>(T) {
+    constexpr DType kType = dtype_of<T>;
+    SCOPED_TRACE(std::string(name(kType)));
+    const double limit = kType == DType::f8e4m3 ? 448 : 57344,
+                 nothing = kType == DType::f8e4m3 ? 448 : kInf;  // the identity
+    const auto held = [&](double v) { return std::isnan(v) ? v : std::clamp(v, -limit, limit); };
+    auto values = rows_of(48);
+    for (auto& row : values)
+      for (double& v : row) v = held(v);
+    const Tensor at = empty({6}, DType::i32), most = empty({6}, kType), least = empty({6}, kType),
+                 so_far = empty({6, 48}, kType), halves = empty({6, 48}, kType),
+                 below = empty({6, 48}, DType::f32);
+    orders_of_bytes<T>()(stream(), rows<T>(values), at, most, least, so_far, halves, below);
+    Extremes want = extremes(values);
+    for (double& v : want.largest) v = std::max(v, -nothing);
+    for (double& v : want.smallest) v = std::min(v, nothing);
+    std::vector<double> running, kept, less;
+    for (const auto& row : values) {
+      double top = -nothing;
+      for (const double v : row) {
+        running.push_back(top = std::fmax(top, v));
+        kept.push_back(std::fmax(v, 0.5));
+        less.push_back(v < 1 ? 1 : 0);
+      }
+    }
+    expect(at, want.last, "argmax");
+    expect(most, want.largest, "max");
+    expect(least, want.smallest, "min");
+    expect(so_far, running, "cummax");
+    expect(halves, kept, "max with a number");
+    expect(below, less, "less");
+  };
+  check(f8e4m3{});
+  check(f8e5m2{});
 }
 
 }  // namespace

@@ -131,13 +131,16 @@ class Order : public test::OnDevice {
     return x;
   }
 
-  /// Neighbours in f32, which no word that also holds an index tells apart; every third row is of
-  /// numbers that are far from each other.
+  /// Numbers in rows, three by three: one row has neighbours in f32, which the upper bits of a key
+  /// do not tell apart; one such neighbours and, first in either order, one that is far from them;
+  /// one numbers that are far from each other.
   static std::vector<float> close_numbers(int rows, int n) {
     std::vector<float> x = few_numbers(rows * n, 61);
-    for (int i = 0; i < rows * n; ++i)
-      if (i / n % 3 != 2)
-        x[static_cast<std::size_t>(i)] = 1 + 0x1p-23f * (30 + x[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < rows * n; ++i) {
+      float& v = x[static_cast<std::size_t>(i)];
+      if (i / n % 3 != 2) v = 1 + 0x1p-23f * (30 + v);
+      if (i / n % 3 == 1 && i % n % 50 == 7) v = i % n < 50 ? 1e4f : -1e4f;
+    }
     return x;
   }
 };
@@ -211,6 +214,38 @@ TEST_P(Order, TopkOfAnyK) {
     }
   check<f32>({.n = 4096, .k = 8, .warps = 8, .is_descending = true}, few_numbers(4096, 3000));
   check<f32>({.rows = 3, .n = 64, .k = 5, .is_descending = true}, std::vector<float>(192, 2.0f));
+}
+
+/// Companions of keys that are equal keep their order; those of absent keys are not stored.
+TEST_P(Order, PayloadsInTheKeysOrder) {
+  const auto by_key =
+      kernel("by_key", [](In<i32, 2> keys, In<f32, 2> x, Out<f32, 2> y, Out<i64, 2> at) {
+        for (auto r : grid(rows(y), 2)) {
+          const Index c = slice(0, 48);
+          const Tile place = broadcast(cast<i64>(arange(48)).expand(0), {2, 48});
+          const auto sorted =
+              sort_by(keys(r, c), std::array{x(r, c) * 2, place}, 1, Direction::descending);
+          y(r, c) = sorted[0];
+          at(r, c) = sorted[1];
+        }
+      });
+  constexpr std::int64_t kRows = 5, kColumns = 40;
+  const Tensor keys = Tensor::integers({kRows, kColumns}, DType::i32, -3, 4, 1, GetParam()),
+               x = Tensor::normal({kRows, kColumns}, DType::f32, 0, 1, 2, GetParam());
+  const Tensor y = empty({kRows, kColumns}, DType::f32), at = empty({kRows, kColumns}, DType::i64);
+  by_key(stream(), keys, x, y, at);
+  const auto key = keys.to_doubles(), value = x.to_doubles(), got = y.to_doubles(),
+             place = at.to_doubles();
+  for (std::size_t row = 0; row < kRows; ++row) {
+    std::vector<std::size_t> order(kColumns);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(
+        order, [&](auto a, auto b) { return key[row * kColumns + a] > key[row * kColumns + b]; });
+    for (std::size_t i = 0; i < kColumns; ++i) {
+      ASSERT_EQ(place[row * kColumns + i], static_cast<double>(order[i])) << row << ", " << i;
+      ASSERT_EQ(got[row * kColumns + i], 2 * value[row * kColumns + order[i]]) << row << ", " << i;
+    }
+  }
 }
 
 TEST_P(Order, TopkOfNumbersThatDifferInTheirLastBits) {

@@ -181,6 +181,23 @@ TEST_P(Random, DropoutScalesWhatItKeeps) {
   EXPECT_NEAR(kept, 0.75 * kCount, 5 * std::sqrt(kCount * 0.25 * 0.75));
 }
 
+/// Elements that the input lacks are stored nowhere, dropped or not.
+TEST_P(Random, DropoutLeavesAbsentElementsAbsent) {
+  const auto k = kernel("dropped", [](In<f32, 1> x, InOut<f32, 1> y) {
+    for (auto i : grid(y, 64)) y(i) = dropout(x(i), 0.5, 7, i.indices());
+  });
+  const Tensor x = Tensor::uniform({50}, DType::f32, 1, 2, 1, GetParam()),
+               y = Tensor::uniform({64}, DType::f32, 3, 4, 2, GetParam());
+  const auto before = y.to_vector<f32>();
+  k(x, y);
+  const auto after = y.to_vector<f32>();
+  for (std::size_t i = 0; i < after.size(); ++i)
+    if (i < 50)
+      ASSERT_NE(after[i], before[i]) << i;
+    else
+      ASSERT_EQ(after[i], before[i]) << i;
+}
+
 /// One seed for each row, offsets along a row: operands meet like those of other functions.
 TEST_P(Random, SeedsAndOffsetsAreBroadcast) {
   const auto k = kernel("rows", [](In<i32, 1> seeds, Out<f32, 2> y) {

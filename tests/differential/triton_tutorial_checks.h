@@ -6,6 +6,7 @@
 #include "examples/triton/block_scaled_matmul.h"
 #include "examples/triton/dropout.h"
 #include "examples/triton/extern_function.h"
+#include "examples/triton/grouped_gemm.h"
 #include "examples/triton/layer_norm.h"
 #include "examples/triton/matmul.h"
 #include "examples/triton/persistent_matmul.h"
@@ -94,6 +95,37 @@ inline void check_matmul_tutorials(Device device) {
   expect_elements(c, leaky);
   tutorials::persistent_matmul()(stream, p.A(DType::f16, device), p.Bt(DType::f16, device), c);
   expect_elements(c, plain);
+}
+
+/// Products of many shapes, one without rows among them, by fewer programs than tiles.
+inline void check_grouped_gemm_tutorial(Device device) {
+  struct Product {
+    std::int64_t m, n, k;
+  };
+  const std::vector<Product> products{{130, 136, 64}, {1, 8, 8}, {0, 8, 8}, {40, 264, 40}};
+  std::vector<i64> addresses;
+  std::vector<i32> shapes;
+  std::vector<Tensor> all;
+  for (const auto& [m, n, k] : products) {
+    const ExactProduct p{.m = m, .n = n, .k = k};
+    all.push_back(p.A(DType::f16, device));
+    all.push_back(p.B(DType::f16, device));
+    all.push_back(unwritten_rows({m, n}, DType::f16, device));
+    for (std::size_t i = all.size() - 3; i < all.size(); ++i)
+      addresses.push_back(static_cast<i64>(reinterpret_cast<std::uintptr_t>(all[i].data())));
+    for (const std::int64_t extent : {m, n / 8, k / 8}) shapes.push_back(static_cast<i32>(extent));
+  }
+  const auto count = static_cast<std::int64_t>(products.size());
+  tutorials::grouped_gemm()(Stream(device), Tensor::from(addresses, {count, 3}, device),
+                            Tensor::from(shapes, {count, 3}, device), 3);
+  for (std::size_t g = 0; g < products.size(); ++g) {
+    const auto& [m, n, k] = products[g];
+    const ExactProduct p{.m = m, .n = n, .k = k};
+    Doubles want(m * n);
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < n; ++j) want[i * n + j] = p.sum(i, j, 0, k);
+    expect_elements(all[3 * g + 2], want);
+  }
 }
 
 /// Scales are powers of two, so that results stay exact.

@@ -173,7 +173,7 @@ TEST(LibraryError, Arrays) {
          [&] { device_sort(stream(), of({8}, DType::i8), of({8}, DType::i8)); });
   expect("T1662 sorted values",
          [&] { device_sort(stream(), x, y, {.values = of({8}, DType::i32)}); });
-  expect("T1662 too many of the best", [&] {
+  expect("T1663 topk_kept", [&] {
     const Tensor values = of({2, 9}, DType::f32), indices = of({2, 9}, DType::i32);
     device_topk(stream(), of({2, 8}, DType::f32), values, indices);
   });
@@ -211,6 +211,41 @@ TEST(LibraryError, LayersOfExperts) {
   expect("T1675 moe_gradient", [&] {
     forward_only.backward(stream(), x, logits, weights, saved, x, {.X = x, .logits = logits});
   });
+}
+
+TEST(LibraryError, QuantisedExperts) {
+  const auto layer_of = [](ExpertScaling scaling) {
+    return moe({.router = routers::mixtral(),
+                .experts = 4,
+                .quantisation = ExpertQuantisation{.scaling = scaling}});
+  };
+  const Moe by_row = layer_of(ExpertScaling::row), by_tensor = layer_of(ExpertScaling::tensor);
+  const Tensor x = of({8, 64}), logits = of({8, 4}, DType::f32), one = of({1}, DType::f32);
+  const DType f8 = DType::f8e4m3;
+  MoeWeights w{.up = of({4, 64, 64}, f8), .down = of({4, 64, 32}, f8)};
+  w.scales = {.up = of({4, 64}, DType::f32), .down = of({4, 64}, DType::f32)};
+  const auto call = [&](const Moe& layer, const MoeWeights& weights,
+                        Loc at = std::source_location::current()) {
+    layer.from_logits(stream(), x, logits, weights, x, at);
+  };
+  MoeWeights other = w;
+  other.up = of({4, 64, 64});
+  expect("T1673 weights of 16 bits", [&] { call(by_row, other); });
+  other = w, other.scales.down = {};
+  expect("T1673 scales left out", [&] { call(by_row, other); });
+  other = w, other.scales.input = one;
+  expect("T1662 scales of rows", [&] { call(by_row, other); });
+  expect("T1673 scales of experts", [&] { call(by_tensor, w); });
+  other = w, other.scales = {.up = of({4}, DType::f32), .down = of({4}, DType::f32), .input = one};
+  expect("T1673 scale of activations", [&] { call(by_tensor, other); });
+  const Moe plain = moe({.router = routers::mixtral(), .experts = 4});
+  other = {.up = of({4, 64, 64}), .down = of({4, 64, 32}), .scales = w.scales};
+  expect("T1662 scales of a plain layer", [&] { call(plain, other); });
+  other = {.up = of({4, 48, 64}, f8), .down = of({4, 64, 24}, f8)};
+  expect("T1677 moe_quantised_sizes", [&] { call(by_row, other); });
+  const MoeSaved saved = plain.make_saved(x, w);
+  expect("T1678 moe_quantised_training",
+         [&] { by_row.from_logits(stream(), x, logits, w, x, saved); });
 }
 
 TEST(LibraryError, Rows) {

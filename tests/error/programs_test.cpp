@@ -51,6 +51,29 @@ TEST(ProgramsError, ProgramsTogether) {
   expect("T0121 address_type", [&] { trace([](T, T p, T) { as_pointer<f32>(load(p)); }); });
   expect("T0121 address_type of a whole dimension",
          [&] { trace([](T, T, T p) { (void)view<f32, 1>(p, {3}, {1})(all); }); });
+  expect("T0124 address_alignment", [&] {
+    trace([](T, T, T p) { (void)view<f32, 1>(p, {3}, {1}, aligned(12))(slice(0, 8)); });
+  });
+}
+
+TEST(ProgramsError, FoldsOverACluster) {
+  const auto in_cluster = [](auto f) {
+    kernel("k", [=](In<f32, 1> x, Out<f32, 1> z) {
+      for (auto i : grid(z, 16, cluster(2))) z(cluster_slice(i)) = f(x(i));
+    }).trace(tensor({40}), tensor({40}));
+  };
+  expect("T0613 cluster_in_loop of a fold", [&] {
+    in_cluster([](Tile t) {
+      if_(sum(t) > 0, [&] { t = t + cluster_max(max(t)); });
+      return t;
+    });
+  });
+  expect("T0123 gathered_type", [&] {
+    in_cluster([](Tile t) {
+      cluster_gather(t.reshape({2, 2, 2, 2, 1}));
+      return t;
+    });
+  });
 }
 
 TEST(ProgramsError, GridBarriers) {

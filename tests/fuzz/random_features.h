@@ -17,6 +17,10 @@ struct Features {
   bool reshape = false;
   /// `arg_reduce` and `reduce_with` along dimensions where all may be absent.
   bool folds = false;
+  /// Clusters of two and four programs, which gather each other's tiles.
+  bool clusters = false;
+  /// Loads and stores through pointers that promise neighbours (attr align).
+  bool promises = false;
 };
 
 /// The features that every device agrees on today.
@@ -31,7 +35,8 @@ inline Features features_from_env() {
     return list.find(std::string(",") + name + ",") != std::string::npos ||
            list.find(",all,") != std::string::npos;
   };
-  return {has("memory"), has("carries"), has("reshape"), has("folds")};
+  return {has("memory"), has("carries"),  has("reshape"),
+          has("folds"),  has("clusters"), has("promises")};
 }
 
 }  // namespace tegula::fuzz

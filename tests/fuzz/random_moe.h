@@ -25,9 +25,11 @@ class RandomLayer {
     c.dtype = chance(3) ? DType::f16 : DType::bf16;
     if (chance(4)) c.capacity = ExpertCapacity{.rows = between(0, 20), .by_slot = chance(2)};
     if (chance(2)) c.tiles = {tiles(), tiles()};
+    if (chance(3)) draw_quantisation(c);
     return c;
   }
-  /// Other extents for the same options.
+  /// Other extents for the same options. A layer with tiles of its own compiles its kernels once,
+  /// another one for each height of tiles that a mean of rows asks for.
   void draw_extents(LayerCase& c) {
     c.tokens = one_of({0, 1, 2, 15, 16, 17, 40, 63, 64, 65, 100});
     c.h = h_unit_ * (2 * between(1, 6) - 1), c.i = i_unit_ * (2 * between(1, 5) - 1);
@@ -81,6 +83,12 @@ class RandomLayer {
     }
     c.is_interleaved = c.host_activation.is_gated && chance(2);
   }
+  void draw_quantisation(LayerCase& c) {
+    c.quantisation = ExpertQuantisation{chance(2) ? ExpertScaling::row : ExpertScaling::tensor,
+                                        /*fp32_promotion=*/chance(4)};
+    h_unit_ = i_unit_ = 16;
+    draw_extents(c);
+  }
   ExpertTileConfig tiles() {
     ExpertTileConfig t{.bm = one_of({16, 32, 64, 128}), .bn = one_of({64, 128})};
     t.swap_ab = t.bm < 64 || chance(2);
@@ -92,18 +100,19 @@ class RandomLayer {
   int h_unit_ = 8, i_unit_ = 8;
 };
 
-/// Layers of each seed.
+/// Layers of each seed on the simulator, where to run takes longer than to compile.
 inline constexpr std::uint64_t kLayersOfSeed = 5;
 
-/// `count` layers, of seeds from `first` on.
-inline void run_random_layers(std::uint64_t first, std::uint64_t count, Device device) {
-  for (std::uint64_t n = 0; n < count; n += kLayersOfSeed) {
-    const std::uint64_t seed = first + n / kLayersOfSeed;
+/// `count` layers, of seeds from `first` on, each of which makes `of_seed` of them.
+inline void run_random_layers(std::uint64_t first, std::uint64_t count, Device device,
+                              std::uint64_t of_seed = kLayersOfSeed) {
+  for (std::uint64_t n = 0; n < count; n += of_seed) {
+    const std::uint64_t seed = first + n / of_seed;
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     RandomLayer random(seed, device);
     LayerCase c = random.drawn();
     const Moe layer = moe(c.options());
-    for (std::uint64_t i = 0; i < kLayersOfSeed; ++i, random.draw_extents(c)) {
+    for (std::uint64_t i = 0; i < of_seed; ++i, random.draw_extents(c)) {
       expect_layer(layer, c, device);
       if (testing::Test::HasFailure()) return;
     }

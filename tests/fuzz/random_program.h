@@ -44,6 +44,7 @@ class RandomProgram {
   struct Growth {
     int weight;
     Grow grow;
+    bool Features::* needs = nullptr;
   };
   static constexpr double kCarry = 1000;  ///< bound of every float a loop carries
 
@@ -117,6 +118,7 @@ class RandomProgram {
   void grow_gather();
   void grow_scatter();
   void grow_batched_dot();
+  void grow_cluster();
   Known index_into(const Shape& s, std::size_t axis, std::int64_t extent);
   void grow_reduce();
   void grow_reduce_flags();
@@ -166,6 +168,7 @@ class RandomProgram {
   void touch_element(const Memory& m);
   void combine_box(const Memory& m);
   Pointers pointers_to(const Memory& m);
+  ir::AttrList promise(const Memory& m, Pointers& p);
   void use_pointers(const Memory& m);
   void combine_pointers(const Memory& m);
   void hand_over(ir::Value pointers, ir::Value values);

@@ -136,9 +136,27 @@ inline RandomProgram::Pointers RandomProgram::pointers_to(const Memory& m) {
   return {b_.op(ir::Opcode::AddPtr, {row, b_.mul(index, stride(1))}), {n}};
 }
 
+/// Neighbours from a multiple of some bytes on, and the promise of that; nothing where the
+/// program's row does not begin at one.
+inline ir::AttrList RandomProgram::promise(const Memory& m, Pointers& p) {
+  const auto is_view = [&](const ir::Param& param) { return param.value == m.view; };
+  const auto& param = *std::ranges::find_if(kernel.params(), is_view);
+  const Argument& a = args[static_cast<std::size_t>(param.attrs.i(ir::AttrName::arg))];
+  const std::int64_t align = chance(70) ? 16 : 8;
+  if (a.strides[1] != 1 || a.strides[0] * size_bytes(m.dtype) % align != 0) return {};
+  const ir::Value stride = b_.op(ir::Opcode::ViewStride, {m.view}, ir::Type::scalar(DType::i32),
+                                 {{ir::AttrName::axis, 0}});
+  const ir::Value row =
+      b_.op(ir::Opcode::AddPtr, {b_.op(ir::Opcode::ViewPtr, {m.view}), b_.mul(program_, stride)});
+  p.v = b_.op(ir::Opcode::AddPtr, {row, b_.op(ir::Opcode::Arange, {}, tile(DType::i32, p.shape),
+                                              {{ir::AttrName::start, 0}})});
+  return ir::attr_list({{ir::AttrName::align, align}, {ir::AttrName::axis, 0}});
+}
+
 inline void RandomProgram::use_pointers(const Memory& m) {
   if (m.dims.size() != 1) return write_box(m);
-  const Pointers p = pointers_to(m);
+  Pointers p = pointers_to(m);
+  const ir::AttrList attrs = features_.promises && chance(40) ? promise(m, p) : ir::AttrList();
   const auto present = [](const Known& k) { return k.is_present(); };
   std::vector<ir::Value> operands{p.v};
   const bool writes = chance(50), is_masked = chance(40);
@@ -147,9 +165,10 @@ inline void RandomProgram::use_pointers(const Memory& m) {
     operands.push_back((is_float(m.dtype) ? clamp(k, kCarry) : k).v);
   }
   if (is_masked) operands.push_back(get(DType::i1, p.shape, present).v);
-  if (writes) return void(b_.effect(ir::Opcode::Store, operands));
+  if (writes)
+    return void(b_.create(ir::Opcode::Store, operands, std::span<const ir::Type>(), attrs));
   if (is_masked) operands.push_back(constant(m.dtype, {}, 5).v);
-  keep(remembered(m, b_.op(ir::Opcode::Load, operands), true));
+  keep(remembered(m, kernel[b_.create(ir::Opcode::Load, operands, attrs)].results[0], true));
 }
 
 inline void RandomProgram::combine_pointers(const Memory& m) {
@@ -263,30 +282,51 @@ inline void RandomProgram::grow_fill() {
 // ------------------------------------------------------------------------------------------------------
 inline const std::vector<RandomProgram::Growth>& RandomProgram::growths() {
   using R = RandomProgram;
-  static const std::vector<Growth> kList{
-      {6, &R::grow_unary},       {14, &R::grow_binary},      {4, &R::grow_division},
-      {3, &R::grow_fma},         {5, &R::grow_cmp},          {2, &R::grow_logic},
-      {5, &R::grow_select},      {5, &R::grow_cast},         {4, &R::grow_math},
-      {9, &R::grow_shape},       {3, &R::grow_reshape},      {3, &R::grow_crop},
-      {9, &R::grow_reduce},      {2, &R::grow_reduce_flags}, {4, &R::grow_scan},
-      {4, &R::grow_arg_reduce},  {4, &R::grow_dot},          {5, &R::grow_leaf},
-      {7, &R::grow_for},         {2, &R::grow_while},        {4, &R::grow_if},
-      {3, &R::grow_reduce_with}, {2, &R::grow_fill},         {4, &R::grow_scan_with},
-      {4, &R::grow_sort},        {2, &R::grow_key_ranks},    {3, &R::grow_slice},
-      {3, &R::grow_concat},      {4, &R::grow_gather},       {4, &R::grow_scatter},
-      {2, &R::grow_batched_dot}, {18, &R::grow_memory}};
+  static const std::vector<Growth> kList{{6, &R::grow_unary},
+                                         {14, &R::grow_binary},
+                                         {4, &R::grow_division},
+                                         {3, &R::grow_fma},
+                                         {5, &R::grow_cmp},
+                                         {2, &R::grow_logic},
+                                         {5, &R::grow_select},
+                                         {5, &R::grow_cast},
+                                         {4, &R::grow_math},
+                                         {9, &R::grow_shape},
+                                         {3, &R::grow_reshape},
+                                         {3, &R::grow_crop},
+                                         {9, &R::grow_reduce},
+                                         {2, &R::grow_reduce_flags},
+                                         {4, &R::grow_scan},
+                                         {4, &R::grow_arg_reduce},
+                                         {4, &R::grow_dot},
+                                         {5, &R::grow_leaf},
+                                         {7, &R::grow_for},
+                                         {2, &R::grow_while},
+                                         {4, &R::grow_if},
+                                         {3, &R::grow_reduce_with},
+                                         {2, &R::grow_fill},
+                                         {4, &R::grow_scan_with},
+                                         {4, &R::grow_sort},
+                                         {2, &R::grow_key_ranks},
+                                         {3, &R::grow_slice},
+                                         {3, &R::grow_concat},
+                                         {4, &R::grow_gather},
+                                         {4, &R::grow_scatter},
+                                         {2, &R::grow_batched_dot},
+                                         {18, &R::grow_memory, &Features::memory},
+                                         {3, &R::grow_cluster, &Features::clusters}};
   return kList;
 }
 
-/// Without the feature, a step for memory is another one.
+/// Without its feature, a step is another one.
 inline void RandomProgram::grow_some(std::int64_t steps) {
-  static const int kTotal =
-      std::accumulate(growths().begin(), growths().end(), 0,
-                      [](int sum, const Growth& g) { return sum + g.weight; });
-  const int total = kTotal - (features_.memory ? 0 : growths().back().weight);
+  const auto is_drawn = [&](const Growth& g) { return !g.needs || features_.*g.needs; };
+  int total = 0;
+  for (const Growth& g : growths()) total += is_drawn(g) ? g.weight : 0;
   for (std::int64_t i = 0; i < steps; ++i) {
     std::int64_t at = below(total);
     for (const Growth& g : growths()) {
+      if (!is_drawn(g)) continue;
       at -= g.weight;
       if (at >= 0) continue;
       (this->*g.grow)();
@@ -297,7 +337,8 @@ inline void RandomProgram::grow_some(std::int64_t steps) {
 
 inline RandomProgram::RandomProgram(std::uint64_t seed, Features features)
     : features_(features), random_(seed), b_(kernel) {
-  programs_ = between(1, 3);
+  if (features_.clusters && chance(15)) kernel.info.cluster = chance(60) ? 2 : 4;
+  programs_ = kernel.info.cluster == 1 ? between(1, 3) : kernel.info.cluster * between(1, 2);
   ir::Builder launch(kernel, kernel.launch());
   const std::array grid{launch.i32(programs_), launch.i32(1), launch.i32(1)};
   launch.yield(grid);

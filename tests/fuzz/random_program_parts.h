@@ -136,4 +136,30 @@ inline void RandomProgram::grow_batched_dot() {
   keep(r);
 }
 
+/// What the programs of a cluster have, where all of them come by.
+inline void RandomProgram::grow_cluster() {
+  const int ctas = kernel.info.cluster;
+  if (ctas == 1 || depth_ > 0) return;
+  std::vector<Known> given{any_tile()};
+  if (type(given[0]).rank() > 3 || type(given[0]).count() * ctas > 4096) return;
+  if (chance(40)) given.push_back(get(number(), shape_of(given[0])));
+  std::vector<ir::Value> operands;
+  std::vector<ir::Type> types;
+  for (const Known& k : given) {
+    Shape s = shape_of(k);
+    s.insert(s.begin(), ctas);
+    operands.push_back(k.v);
+    types.push_back(tile(type(k).dtype(), s));
+  }
+  const ir::OpId op = b_.create(ir::Opcode::ClusterGather, operands, types);
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    Known k = given[i];
+    k.v = kernel[op].results[i];
+    k.absent.assign(types[i].shape().size(), false);
+    k.absent_as_a_whole = false;
+    keep(k);
+  }
+  if (chance(50)) keep({b_.op(ir::Opcode::ClusterRank, {}, ir::Type::scalar(DType::i32)), 8});
+}
+
 }  // namespace tegula::fuzz

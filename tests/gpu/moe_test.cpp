@@ -23,10 +23,26 @@ TEST_P(MoeOnGpu, AnyNumberOfTokens) {
 }
 
 TEST_P(MoeOnGpu, ManyExperts) {
-  for (const auto& [experts, k] : {std::pair{1, 1}, {7, 7}, {64, 5}, {160, 6}, {384, 8}, {512, 10}})
+  for (const auto& [experts, k] :
+       {std::pair{1, 1}, {7, 7}, {64, 5}, {160, 6}, {256, 8}, {384, 8}, {512, 10}})
     expect_layer(
         {.tokens = 200, .experts = experts, .router = routers::qwen3(k), .scheme = qwen3(k)},
         Device::cuda());
+}
+
+TEST_P(MoeOnGpu, EightBits) {
+  for (const ExpertQuantisation& q :
+       {ExpertQuantisation{}, {.scaling = ExpertScaling::tensor}, {.fp32_promotion = true}})
+    for (const int tokens : {0, 1, 3, 127, 1000, 4096}) {
+      LayerCase c = mixtral_case(tokens);
+      c.h = 80, c.i = 48, c.quantisation = q;
+      expect_layer(c, Device::cuda());
+    }
+  for (const auto& [experts, k] : {std::pair{1, 1}, {64, 8}, {256, 8}}) {
+    LayerCase c{.tokens = 300, .experts = experts, .router = routers::qwen3(k), .scheme = qwen3(k)};
+    c.h = 272, c.i = 144, c.quantisation = ExpertQuantisation{};
+    expect_layer(c, Device::cuda());
+  }
 }
 
 /// The same layer, whose rows per expert change between replays of one graph.

@@ -13,6 +13,7 @@ INSTANTIATE_TEST_SUITE_P(BackEnds, TritonTutorialsOnGpu, testing::Values("llvm",
 TEST_P(TritonTutorialsOnGpu, Elementwise) { check_elementwise_tutorials(Device::cuda()); }
 TEST_P(TritonTutorialsOnGpu, Softmax) { check_softmax_tutorial(Device::cuda()); }
 TEST_P(TritonTutorialsOnGpu, Matmuls) { check_matmul_tutorials(Device::cuda()); }
+TEST_P(TritonTutorialsOnGpu, GroupedGemm) { check_grouped_gemm_tutorial(Device::cuda()); }
 TEST_P(TritonTutorialsOnGpu, BlockScaledMatmul) { check_block_scaled_tutorial(Device::cuda()); }
 TEST_P(TritonTutorialsOnGpu, LayerNorm) { check_layer_norm_tutorial(Device::cuda()); }
 TEST_P(TritonTutorialsOnGpu, Attention) { check_attention_tutorial(Device::cuda()); }

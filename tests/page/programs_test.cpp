@@ -61,6 +61,13 @@ TEST_P(Programs, PtxWithAModel) {
   EXPECT_EQ(y.to_doubles()[6], 1610612736.0);
 }
 
+TEST_P(Programs, ARowInACluster) {
+#include "programs_7.inc"
+  const Tensor x = ones_of({3, 1700}), y = empty_of({3, 1700});
+  long_softmax(x, y);
+  for (const double v : y.to_doubles()) ASSERT_NEAR(v, 1.0 / 1700, 1e-8);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, Programs, cpu_and_sim(), name_of);
 
 }  // namespace

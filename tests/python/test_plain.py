@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """test_plain.py LIBRARY: python/tegula without PyTorch, on tensors of its own and, where it is installed, of NumPy."""
 import ctypes
+import math
 import pathlib
+import struct
 import sys
 import threading
 import unittest
+from random import Random
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 import tegula  # noqa: E402
@@ -131,6 +134,94 @@ class Errors(unittest.TestCase):
             mine.subtract
         with self.assertRaises(OSError):
             tegula.load("/nowhere/libmine.so")
+
+
+def halves(values, shape):
+    """bf16 of floats that it holds."""
+    return Array([struct.unpack("<I", struct.pack("<f", v))[0] >> 16 for v in values], shape, ctypes.c_uint16, (4, 16))
+
+
+def floats(array):
+    return [struct.unpack("<f", struct.pack("<I", bits << 16))[0] for bits in array]
+
+
+def drawn(count, seed, unit=1 / 4):
+    """A few multiples of `unit`, which bf16 holds."""
+    random = Random(seed)
+    return [random.randint(-6, 6) * unit for _ in range(count)]
+
+
+class Experts(unittest.TestCase):
+    """The layer that bench/train_moe.py trains, in small: outputs that only its backward takes, and gradients."""
+
+    TOKENS, HIDDEN, INNER, EXPERTS, ALL, CHOICES = 3, 16, 8, 4, 5, 3
+
+    def setUp(self):
+        t, h, i, g = self.TOKENS, self.HIDDEN, self.INNER, self.ALL
+        random = Random(2)  # no two logits of a token are equal: a difference would change its choice
+        logits = [v / 4 for _ in range(t) for v in random.sample(range(-6, 7), self.EXPERTS)]
+        self.values = {"x": drawn(t * h, 1), "logits": logits, "up": drawn(g * 2 * i * h, 3, 1 / 16),
+                       "down": drawn(g * h * i, 4, 1 / 16)}
+        shapes = {"x": [t, h], "logits": [t, self.EXPERTS], "up": [g, 2 * i, h], "down": [g, h, i]}
+        self.inputs = {n: (Array if n == "logits" else halves)(v, shapes[n]) for n, v in self.values.items()}
+
+    def outputs(self):
+        t, rows = self.TOKENS, self.TOKENS * self.CHOICES
+
+        def whole(*shape):
+            return Array([-1] * math.prod(shape), list(shape), ctypes.c_int32, (0, 32))
+
+        by_choice = [t, self.CHOICES]
+        return {"y": halves([0] * t * self.HIDDEN, [t, self.HIDDEN]), "ids": whole(*by_choice), "weights": Array([0] * rows, by_choice),
+                "row_of": whole(*by_choice), "slot_of": whole(rows), "offsets": whole(self.ALL + 1), "first_tiles": whole(5, self.ALL + 1),
+                "hidden": halves([0] * rows * 2 * self.INNER, [rows, 2 * self.INNER])}
+
+    def layer(self, values):
+        """y in double precision: softmax, the best two, weights as they are, and the last expert for all."""
+        h, i = self.HIDDEN, self.INNER
+        y = []
+        for t in range(self.TOKENS):
+            z = values["logits"][t * self.EXPERTS:(t + 1) * self.EXPERTS]
+            e = [math.exp(v) for v in z]
+            best = sorted(range(self.EXPERTS), key=lambda n: (-z[n], n))[:2]
+            chosen = [(n, e[n] / sum(e)) for n in best] + [(self.EXPERTS, 1.0)]
+            x, row = values["x"][t * h:(t + 1) * h], [0.0] * h
+            for n, weight in chosen:
+                pre = [sum(a * b for a, b in zip(x, values["up"][(n * 2 * i + j) * h:])) for j in range(2 * i)]
+                act = [g / (1 + math.exp(-g)) * u for g, u in zip(pre[:i], pre[i:])]
+                for c in range(h):
+                    row[c] += weight * sum(a * b for a, b in zip(act, values["down"][(n * h + c) * i:]))
+            y += row
+        return y
+
+    def assert_close(self, got, want):
+        error = math.sqrt(sum((a - b) ** 2 for a, b in zip(got, want)))
+        self.assertLess(error, 0.01 * math.sqrt(sum(b * b for b in want)))
+
+    def test_values_and_gradients(self):
+        out = self.outputs()
+        mine.experts_training(**self.inputs, **out)
+        self.assert_close(floats(out["y"]), self.layer(self.values))
+        self.assertEqual(list(out["offsets"])[-1], self.TOKENS * self.CHOICES)
+        dy = drawn(self.TOKENS * self.HIDDEN, 5)
+        saved = {n: v for n, v in out.items() if n != "y"}
+        grads = {"grad_x": halves([0] * len(dy), [self.TOKENS, self.HIDDEN]), "grad_logits": Array([0] * 12, [self.TOKENS, self.EXPERTS]),
+                 "grad_up": halves([0] * len(self.values["up"]), [self.ALL, 2 * self.INNER, self.HIDDEN]),
+                 "grad_down": halves([0] * len(self.values["down"]), [self.ALL, self.HIDDEN, self.INNER])}
+        mine.experts_backward(grad_y=halves(dy, [self.TOKENS, self.HIDDEN]), **self.inputs, **saved, **grads)
+        for name, got in (("x", floats(grads["grad_x"])), ("logits", list(grads["grad_logits"]))):
+            self.assert_close(got, self.differences(name, dy))
+
+    def differences(self, name, dy, step=1e-5):
+        """Central differences of <y, dy>."""
+        found = []
+        for n in range(len(self.values[name])):
+            around = []
+            for by in (step, -step):
+                moved = {**self.values, name: [v + by * (m == n) for m, v in enumerate(self.values[name])]}
+                around.append(sum(a * b for a, b in zip(self.layer(moved), dy)))
+            found.append((around[0] - around[1]) / (2 * step))
+        return found
 
 
 @unittest.skipIf(numpy is None, "NumPy is not installed")

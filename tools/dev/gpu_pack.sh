@@ -32,8 +32,8 @@ if [ "${1:-}" = --libraries ]; then
   exit
 fi
 
-# The programs of tests; shards of one program (NAME_llvm_3) are one.
-tests_of() { ctest --test-dir $tree "$@" -N | sed -n 's/.*Test *#[0-9]*: //p' | sed -E 's/_(llvm|nvrtc)_[0-9]+$//' | sort -u; }
+# The programs of tests; shards of one program (NAME_llvm_3, NAME_nvrtc_Sorts) are one.
+tests_of() { ctest --test-dir $tree "$@" -N | sed -n 's/.*Test *#[0-9]*: //p' | sed -E 's/_(llvm|nvrtc)_[A-Za-z0-9]+$//' | sort -u; }
 has() { compgen -G "$1" >/dev/null; }
 targets=(tegula tegula_worker gpu_tests tegula_test_exports) # the last one for tests/python/gpu_torch.py
 has 'tools/*.cpp' && targets+=(tegula_program)

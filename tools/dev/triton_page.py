@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes docs/triton.md from examples/triton/*.h, bench/triton_kernels.py and the newest rows of bench/results/*.jsonl. --check compares
-only."""
+"""Writes docs/triton.md from examples/triton/*.h, bench/triton_kernels.py and the newest rows of bench/results (sweeps included). --check
+compares only."""
 import ast
 import json
 import math
@@ -16,11 +16,12 @@ TUTORIALS = [
     ("02", "fused softmax", "softmax", ["_softmax", "softmax"], ["02_softmax"]),
     ("03", "matrix multiplication", "matmul", ["_matmul", "matmul"], ["03_matmul"]),
     ("04", "low-memory dropout", "dropout", ["_dropout", "dropout"], ["04_dropout"]),
-    ("05", "layer normalisation, forward and backward", "layer_norm",
+    ("05", "layer norm, forward and backward", "layer_norm",
      ["_layer_norm", "layer_norm", "_layer_norm_backward", "_layer_norm_weights", "layer_norm_backward"],
      ["05_layer_norm", "05_layer_norm_backward"]),
     ("06", "fused attention, forward", "attention", ["_attention", "attention"], ["06_attention"]),
     ("07", "functions of a library", "extern_function", ["_extern_function", "extern_function"], ["07_extern_function"]),
+    ("08", "grouped products over pointers", "grouped_gemm", ["_grouped_gemm", "grouped_gemm"], ["08_grouped_gemm"]),
     ("09", "persistent matrix multiplication", "persistent_matmul", ["_persistent_matmul", "persistent_matmul"], ["09_persistent_matmul"]),
     ("10", "block-scaled matrix multiplication", "block_scaled_matmul", ["_block_scaled_matmul", "block_scaled_matmul"],
      ["10_block_scaled_matmul"]),
@@ -33,9 +34,10 @@ writes them in Triton (`bench/triton_kernels.py`). [From Triton](language/triton
 - **Lines** are those of code: here all of a file within its namespace; of Triton the kernels, their configurations and
   the calls that choose a grid, which here are part of the kernel.
 - **Ratio** is Triton's time over ours, above 1 is faster than Triton, as a geometric mean over the cases of
-  `bench/triton_suites.py` and both back ends, and in brackets the lowest: `python3 bench/peers.py --filter '^triton_'
-  --out bench/results/FILE.jsonl`, then `tools/dev/triton_page.py`. A dash: no row in `bench/results` yet.
-- 08, grouped GEMM over pointers, is missing: the language has no views of addresses that a kernel reads from memory.
+  `bench/triton_suites.py` and the back ends measured, and in brackets the lowest: `python3 bench/peers.py --lib LIB
+  --filter '^triton_' --out bench/results/sweeps/DATE-CARD-triton.jsonl`, then `tools/dev/triton_page.py`. The newest
+  row of a case counts; each section names its card and file. A dash: none yet.
+- 08 takes m, and n and k in eighths, so that pieces of 16 bytes are whole; Triton's takes whole tiles for granted.
 - 10 multiplies scales of 128 elements along k in the kernel: Triton's own tutorial has the scaled products of
   Blackwell, which a Hopper GPU lacks.
 
@@ -63,24 +65,40 @@ def count(code, comment):
     return sum(1 for line in code.splitlines() if line.strip() and not line.strip().startswith(comment))
 
 
-def newest_ratios():
-    """By suite, case and back end."""
-    found = {}
-    for path in sorted((ROOT / "bench/results").glob("*.jsonl")):
+def newest_rows():
+    """By suite, case and back end: files are named by their date, and those of sweeps count as those beside them."""
+    found, results = {}, ROOT / "bench/results"
+    for path in sorted(results.rglob("*.jsonl"), key=lambda path: path.name):
         for line in path.read_text().splitlines():
             row = json.loads(line)
             if row.get("suite", "").startswith("triton_") and "ratio_triton" in row:
-                found[row["suite"], row["case"], row.get("backend")] = row["ratio_triton"]
+                found[row["suite"], row["case"], row.get("backend")] = row | {"file": path.relative_to(ROOT)}
     return found
 
 
+def rows_of(suites, found):
+    return [row for (suite, _, _), row in found.items() if suite[len("triton_"):] in suites]
+
+
 def ratio(suites, found):
-    some = [value for (suite, _, _), value in found.items() if suite[len("triton_"):] in suites]
+    some = [row["ratio_triton"] for row in rows_of(suites, found)]
     return f"{math.exp(sum(map(math.log, some)) / len(some)):.2f} ({min(some):.2f})" if some else "-"
 
 
+def figures(suites, found):
+    """A table of the cases, and where their rows lie."""
+    rows = rows_of(suites, found)
+    if not rows:
+        return ""
+    out = "| case | back end | card | us | Triton's us | ratio |\n|---|---|---|---|---|---|\n"
+    for row in rows:
+        kind = " backward" if row["suite"].endswith("_backward") else ""
+        out += f"| {row['case']}{kind} | {row['backend']} | {row['device']} | {1000 * row['ms']:.1f} | {1000 * row['triton_ms']:.1f} | {row['ratio_triton']:.2f} |\n"
+    return out + "\nRows: " + ", ".join(f"`{file}`" for file in sorted({str(row["file"]) for row in rows})) + ".\n\n"
+
+
 def page():
-    found, rows, all_lines = newest_ratios(), [], [0, 0]
+    found, rows, all_lines = newest_rows(), [], [0, 0]
     for number, title, name, functions, suites in TUTORIALS:
         lines = count(ours(name), "//"), count(theirs(functions), "#")
         all_lines = [a + b for a, b in zip(all_lines, lines)]
@@ -88,8 +106,8 @@ def page():
     every = [suite for *_, suites in TUTORIALS for suite in suites]
     rows.append(f"| | all | {all_lines[0]} | {all_lines[1]} | {ratio(every, found)} |")
     out = HEAD + "| | tutorial | lines | Triton's | ratio (lowest) |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
-    for number, title, name, functions, _ in TUTORIALS:
-        out += f"\n## {number} {title}\n\n```cpp\n{ours(name)}\n```\n\n```python\n{theirs(functions)}\n```\n"
+    for number, title, name, functions, suites in TUTORIALS:
+        out += f"\n## {number} {title}\n\n{figures(suites, found)}```cpp\n{ours(name)}\n```\n\n```python\n{theirs(functions)}\n```\n"
     return out
 
 

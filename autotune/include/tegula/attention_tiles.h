@@ -45,7 +45,7 @@ AttentionTileShape three_warpgroup_tiles(const TileRequirements& needs, KvExtent
 AttentionTileShape tma_bias_tiles(const TileRequirements& needs);
 
 /// The most keys for which shared memory holds two stages next to so many queries, `pair_bytes` of
-/// each pair of a query and a key included.
+/// each pair of a query and a key included. Head dims need not be padded.
 int keys_by_shared(int dim, int head_dim_v, int rows, int pair_bytes);
 
 }  // namespace tegula

@@ -51,7 +51,8 @@ constexpr auto enumerator_names(ExpertProduct) {
 /// mean of the experts' rows alone.
 struct ExpertProblem {
   std::int64_t rows = 0;  ///< mean of an expert
-  std::int64_t columns = 0, k = 0, experts = 1;
+  std::int64_t columns = 0, k = 0;
+  std::int64_t experts = 1;  ///< that can have rows
   ExpertProduct product = ExpertProduct::up;
   DType operands = DType::bf16;
   bool is_gated = false;  ///< bn is of the gate's columns, and as many of the other matrix

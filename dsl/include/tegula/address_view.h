@@ -24,16 +24,26 @@ Tile as_pointer(const Arg& address) {
 
 namespace detail {
 
+/// Elements along a dimension of a part that one access may have: they stand side by side from a
+/// multiple of their bytes on.
+struct ElementRun {
+  int axis = -1;
+  std::int64_t elements = 1;
+  bool is_whole = false;  ///< such elements are all inside, or none of them
+};
+
 /// A part of such a view: addresses of its elements, and whether each is inside.
 struct AddressedPart {
   Arg pointers, inside;
   std::vector<std::int64_t> shape;
+  ElementRun run;
   Loc loc;
 };
 
 struct AddressedTensor {
   Arg pointer;
   std::vector<Arg> extents, strides;
+  int alignment = 0;  ///< bytes; 0: that of an element
 
   Tile dim(int axis, Loc at) const;
   AddressedPart part(std::span<const Subscript> subscripts, Loc at) const;
@@ -82,8 +92,9 @@ struct Addressed<std::index_sequence<I...>> {
 /// A tensor at an address, as an InOut parameter is one: `w(i, j)` is a tile whose elements outside
 /// of the extents are absent, `w(i, j) = t` stores. A subscript is an Index, an integer or an index
 /// tile of one dimension; there is no `all`. Elements are read and written one by one, so that any
-/// address and any strides will do. Extents are believed; nothing is known of what else shares the
-/// memory, so that accesses keep their order with all others of the program.
+/// address and any strides will do, unless the view is `aligned`. Extents are believed; nothing is
+/// known of what else shares the memory, so that accesses keep their order with all others of the
+/// program.
 template <Element T, int Rank>
 class AddressView : public detail::Addressed<std::make_index_sequence<Rank>> {
  public:
@@ -97,17 +108,31 @@ class AddressView : public detail::Addressed<std::make_index_sequence<Rank>> {
   Tile cols(std::source_location at = std::source_location::current()) const { return dim(1, at); }
 };
 
+/// What is known of an address and its strides, in bytes.
+struct Alignment {
+  int bytes = 0;
+};
+/// A promise that the address of a view and all its strides but that of 1 are multiples of so many
+/// bytes: a power of two from the size of an element to 16. Parts then move in pieces of up to as
+/// many bytes, along the dimension whose stride is the number 1, where the kernel can see that they
+/// begin at a multiple of a piece (`slice(c * 512, 512)`, steps from 0). A piece that reaches over
+/// the end of the tensor moves element by element; an extent that the kernel can see to be a
+/// multiple (`8 * table(i)`) saves loads these. The devices `cpu` and `sim` check the promise.
+inline Alignment aligned(int bytes) { return {bytes}; }
+
 /// The tensor of these extents and strides (in elements) at an address, which is a pointer scalar:
 ///
 ///   const auto W = view<bf16, 2>(as_pointer<bf16>(table(i, 0)), {rows, cols}, {cols, 1});
+///   const auto V = view<f32, 1>(as_pointer<f32>(table(i, 1)), {n}, {1}, aligned(16));
 ///
-/// Throws CompileError where the pointer is none of T, or an extent or stride no integer.
+/// Throws CompileError where the pointer is none of T, an extent or stride no integer, or the
+/// alignment none.
 template <Element T, int Rank>
 AddressView<T, Rank> view(const Arg& pointer, const std::array<Arg, Rank>& extents,
-                          const std::array<Arg, Rank>& strides) {
+                          const std::array<Arg, Rank>& strides, Alignment alignment = {}) {
   static_assert(Rank > 0, "tegula: a view at an address has dimensions");
   detail::AddressedTensor tensor{
-      pointer, {extents.begin(), extents.end()}, {strides.begin(), strides.end()}};
+      pointer, {extents.begin(), extents.end()}, {strides.begin(), strides.end()}, alignment.bytes};
   return AddressView<T, Rank>(std::move(tensor));
 }
 

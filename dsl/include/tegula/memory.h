@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tegula/hints.h"
+#include "tegula/placed_text.h"
 #include "tegula/value.h"
 #include "tegula/view.h"
 
@@ -112,7 +113,7 @@ Tile ptx(std::string_view text, std::string_view constraints, const Arg& a, cons
 }
 
 namespace detail {
-Tile ptx_with_model(std::string_view text, std::string_view constraints, DType result,
+Tile ptx_with_model(const PlacedText& text, std::string_view constraints, DType result,
                     std::span<const Arg> args,
                     const std::function<Tile(std::span<const Tile>)>& model);
 }
@@ -124,7 +125,8 @@ Tile ptx_with_model(std::string_view text, std::string_view constraints, DType r
 template <Element T, class Model, class... Args>
   requires(sizeof...(Args) > 0 &&
            std::is_invocable_v<Model, std::conditional_t<true, const Tile&, Args>...>)
-Tile ptx(std::string_view text, std::string_view constraints, Model model, const Args&... args) {
+Tile ptx(const detail::PlacedText& text, std::string_view constraints, Model model,
+         const Args&... args) {
   const std::array<Arg, sizeof...(Args)> all{Arg(args)...};
   return detail::ptx_with_model(text, constraints, dtype_of<T>, all,
                                 [&](std::span<const Tile> tiles) {

@@ -1,9 +1,8 @@
 #pragma once
 #include <array>
-#include <source_location>
 #include <span>
-#include <string_view>
 
+#include "tegula/placed_text.h"
 #include "tegula/print_sink.h"
 #include "tegula/value.h"
 
@@ -14,13 +13,6 @@
 namespace tegula {
 
 namespace detail {
-/// A C string that knows where it was written.
-struct PlacedText {
-  PlacedText(const char* t, std::source_location at = std::source_location::current())
-      : text(t), loc(at) {}
-  std::string_view text;
-  Loc loc;
-};
 void record_print(const PlacedText& format, std::span<const Arg> values);
 void record_assert(const Arg& condition, const PlacedText& message, std::span<const Arg> values);
 }  // namespace detail

@@ -2,6 +2,7 @@
 // The whole language: include this to write kernels.
 #include "tegula/address_view.h"
 #include "tegula/artefact.h"
+#include "tegula/cluster_folds.h"
 #include "tegula/control.h"
 #include "tegula/device.h"
 #include "tegula/dtype.h"
@@ -21,6 +22,7 @@
 #include "tegula/scan.h"
 #include "tegula/search.h"
 #include "tegula/shape_ops.h"
+#include "tegula/sort_by.h"
 #include "tegula/statistics.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"

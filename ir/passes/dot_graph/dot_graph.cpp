@@ -5,6 +5,7 @@
 #include <functional>
 #include <unordered_map>
 
+#include "ir/analysis/tma_access.h"
 #include "ir/layout/conversion.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/matrix_type.h"
@@ -49,7 +50,6 @@ class Analysis {
     if (graph_.registers(k_, num_warps_) + kNonAccumulatorRegisters > budget()) share_fragments();
     for (const GraphDot& dot : graph_.dots)
       if (const std::string_view why = why_not(dot); !why.empty()) return refused(why);
-    if (!is_worth_it()) return refused("one dot whose operands come from memory");
     std::erase_if(graph_.loads, [&](const OperandLoad& load) { return !is_used(load); });
     if (graph_.loads.empty()) return refused("TMA loads nothing in it");
     return std::move(graph_);
@@ -58,12 +58,6 @@ class Analysis {
  private:
   static Result<DotGraph> refused(std::string_view why) {
     return Result<DotGraph>::refused(std::string(why));
-  }
-
-  /// A single dot that reads memory is a GEMM's: it has a pipeline of its own.
-  bool is_worth_it() const {
-    return graph_.dots.size() > 1 ||
-           graph_.dots.front().operands[1].form == OperandForm::Stationary;
   }
 
   bool is_used(const OperandLoad& load) const {
@@ -95,7 +89,7 @@ class Analysis {
   std::string_view find_load(DotOperand& operand, OpId load) {
     if (k_[load].parent == body_) {
       operand.form = OperandForm::Ring;
-      return graph_.load_of(k_, operand.tile) ? "" : "TMA cannot load one of its operands";
+      return graph_.load_of(k_, operand.tile) ? "" : find_gather(operand, load);
     }
     operand.form = OperandForm::Stationary;
     const auto is_known = [&](const OperandLoad& l) { return l.load == load; };
@@ -105,6 +99,15 @@ class Analysis {
     if (!is_for_dots(operand.tile))
       return "what is loaded in front of the loop has other uses, too";
     graph_.stationary.push_back(std::move(*found));
+    return {};
+  }
+
+  std::string_view find_gather(DotOperand& operand, OpId load) {
+    operand.form = OperandForm::Gathered;
+    if (graph_.gather_of(k_, operand.tile)) return {};
+    auto found = gathered_load(k_, graph_.loop, load);
+    if (!found || !is_for_dots(operand.tile)) return "TMA cannot load one of its operands";
+    graph_.gathers.push_back(std::move(*found));
     return {};
   }
 
@@ -203,7 +206,9 @@ class Analysis {
 
   Type slots_of(const DotOperand& operand) const {
     if (operand.form == OperandForm::Shared) return stored_type(k_.type(operand.tile), 1);
-    return ring_type(k_, *graph_.load_of(k_, operand.tile), 1);
+    if (operand.form == OperandForm::Gathered)
+      return ring_type(k_, *graph_.gather_of(k_, operand.tile), 1);
+    return tma_ring_type(k_, *graph_.load_of(k_, operand.tile), 1);
   }
 
   const Kernel& k_;
@@ -214,16 +219,17 @@ class Analysis {
   DotGraph graph_;
 };
 
-std::int64_t bytes_of(const std::vector<OperandLoad>& loads) {
+std::int64_t bytes_of(const Kernel& k, const std::vector<OperandLoad>& loads) {
   std::int64_t bytes = 0;
-  for (const OperandLoad& load : loads) bytes += bytes_of(load.tile);
+  for (const OperandLoad& load : loads)
+    bytes += tma_tile_bytes(k.type(k[load.load].operands[0]), load.axes, load.tile);
   return bytes;
 }
 
 }  // namespace
 
 std::string name(const DotOperand& operand) {
-  constexpr std::array kNames{"ring", "stationary", "register", "shared"};
+  constexpr std::array kNames{"ring", "gathered", "stationary", "register", "shared"};
   return std::string(kNames[static_cast<std::size_t>(operand.form)]) +
          (operand.is_transposed ? "^T" : "");
 }
@@ -240,8 +246,33 @@ const OperandLoad* DotGraph::load_of(const Kernel& k, Value tile) const {
   return nullptr;
 }
 
-std::int64_t DotGraph::stage_bytes() const { return bytes_of(loads); }
-std::int64_t DotGraph::stationary_bytes() const { return bytes_of(stationary); }
+const OperandLoad* DotGraph::ring_load(const Kernel& k, Value tile) const {
+  const OperandLoad* load = load_of(k, tile);
+  return load && k[load->load].parent == k[loop].regions[0] ? load : nullptr;
+}
+
+const OperandLoad* DotGraph::gather_of(const Kernel& k, Value tile) const {
+  const auto it = std::ranges::find(gathers, k[tile].def, &OperandLoad::load);
+  return it == gathers.end() ? nullptr : &*it;
+}
+
+bool DotGraph::is_copied(OpId load) const {
+  return std::ranges::find(loads, load, &OperandLoad::load) != loads.end() ||
+         std::ranges::find(gathers, load, &OperandLoad::load) != gathers.end();
+}
+
+bool DotGraph::is_plain() const {
+  return dots.size() == 1 && gathers.empty() &&
+         dots.front().operands[0].form != OperandForm::Register &&
+         dots.front().operands[1].form != OperandForm::Stationary;
+}
+
+std::int64_t DotGraph::stage_bytes(const Kernel& k) const {
+  std::int64_t bytes = bytes_of(k, loads);
+  for (const OperandLoad& gather : gathers) bytes += bytes_of(gather.tile);
+  return bytes;
+}
+std::int64_t DotGraph::stationary_bytes(const Kernel& k) const { return bytes_of(k, stationary); }
 
 std::int64_t DotGraph::shared_bytes(const Kernel& k) const {
   std::int64_t bytes = 0;
@@ -282,7 +313,7 @@ int DotGraph::first_shared_slots(const Kernel& k, int stages) const {
     if (k[op].opcode == Opcode::StoreView && k[op].attrs.i(AttrName::tma) == 1)
       staged = std::max(staged, bytes_of(k.type(k[op].operands[1])));
   });
-  const std::int64_t bytes = stages * stage_bytes() + stationary_bytes() + shared_bytes(k) +
+  const std::int64_t bytes = stages * stage_bytes(k) + stationary_bytes(k) + shared_bytes(k) +
                              largest_shared_bytes(k) + staged;
   return bytes <= k.info.target->ring_bytes() ? 2 : 1;
 }

@@ -15,6 +15,7 @@ namespace tegula::ir {
 /// How a wgmma gets an operand.
 enum class OperandForm : std::uint8_t {
   Ring,        ///< TMA loads it in each iteration
+  Gathered,    ///< the threads copy its rows by cp.async in each iteration
   Stationary,  ///< TMA loads it once, in front of the loop
   Register,    ///< the threads have computed it, and it lies as A in their registers
   Shared,      ///< the threads have computed it, and store it for all warpgroups
@@ -35,6 +36,7 @@ struct DotGraph {
   OpId loop;
   std::vector<GraphDot> dots;           ///< in the order of the text
   std::vector<OperandLoad> loads;       ///< of the loop, by TMA: operands and others
+  std::vector<OperandLoad> gathers;     ///< of the loop, by cp.async: rows that index tiles select
   std::vector<OperandLoad> stationary;  ///< in front of the loop, by TMA
   std::vector<Value> shared;            ///< tiles of form Shared, each once
 
@@ -42,9 +44,18 @@ struct DotGraph {
   /// The load by TMA that brings the tile, or none.
   const OperandLoad* load_of(const Kernel& k, Value tile) const;
 
-  /// Bytes that TMA brings in an iteration, and once; of one slot of each stored tile, and of the
+  /// The same of those in the loop alone.
+  const OperandLoad* ring_load(const Kernel& k, Value tile) const;
+  /// The load of rows that an index tile selects, or none.
+  const OperandLoad* gather_of(const Kernel& k, Value tile) const;
+  /// One dot that reads memory: a GEMM's, which has a pipeline of its own.
+  bool is_plain() const;
+  /// A load of the loop that is copied ahead of its iteration.
+  bool is_copied(OpId load) const;
+
+  /// Bytes that are copied in an iteration, and once; of one slot of each stored tile, and of the
   /// largest of these.
-  std::int64_t stage_bytes() const, stationary_bytes() const;
+  std::int64_t stage_bytes(const Kernel& k) const, stationary_bytes(const Kernel& k) const;
   std::int64_t shared_bytes(const Kernel& k) const, largest_shared_bytes(const Kernel& k) const;
   /// Registers of a thread for accumulators and fragments.
   std::int64_t registers(const Kernel& k, int num_warps) const;

@@ -1,7 +1,7 @@
 // Before, in machine form (attention backward, shortened):
 //     for i { q = load_view Q[i]; s = dot k, permute q, 0; ds = f(s); dv = dot ds, q, dv;
 //             dq = dot (permute ds), k, 0; store_view dQ[i], dq }
-// After:
+// After, all in stage 0:
 //     for i, slot, phase, turn {
 //       the producer thread loads iteration i + stages - 1
 //       channel_wait slot, phase; s' = dot_async k, ring_q[slot] (trans_b)
@@ -9,10 +9,13 @@
 //       dq' = dot_async buffer[turn] (trans_a), k; dv' = dot_async buffer[turn], ring_q[slot]
 //       dq = dot_wait 1; store_view dQ[i], dq; dv = dot_wait 0; channel_release slot
 //     }
+// With ops of stage 1, which run one iteration late:
+//     if any { the first step, without stage 1; for the other iterations { a step }; stage 1 }
 // Waits, releases and barriers follow from the order: a wait stands where something needs a result
 // that is in flight and leaves what was issued behind it; a slot is released behind the wait that
 // retires its last reader; a barrier stands between the store of a tile and the first dot that
-// reads it. Nothing is in flight from one iteration to the next.
+// reads it. Only accumulators that nothing else reads may be in flight from one step to the next:
+// the wait behind the next step's dots retires them.
 #include "ir/passes/dot_graph/expand_dot_graph.h"
 
 #include <algorithm>
@@ -21,166 +24,89 @@
 #include "ir/analysis/index_facts.h"
 #include "ir/erase_unused.h"
 #include "ir/loop.h"
-#include "ir/passes/dot_graph/dot_order.h"
+#include "ir/passes/dot_graph/ring_use.h"
+#include "ir/passes/dot_graph/step_values.h"
+#include "ir/passes/mma_loop/async_copies.h"
 
 namespace tegula::ir {
 namespace {
+
+/// Slots that dots read when those of a step stay in flight over its end: a slot that is filled
+/// must be another one.
+constexpr int kSlotsInUse = 2;
 
 /// A tile that threads store for the wgmmas of all warpgroups.
 struct StoredTile {
   Value tile, buffer;
   int slots = 1;
-  bool is_published = false;
+  bool is_stored = false, is_published = false;  ///< by the step
 };
 
 /// A dot that was issued.
 struct Running {
   OpId dot;
   Value pending, fragments;  ///< fragments: A in registers, or none
-};
-
-/// The part of a ring that the iteration has still to read.
-struct RingUse {
-  std::unordered_set<OpId> dots, loads;  ///< dots not yet retired, loads that threads read
-  bool is_waited_for = false, is_released = false, is_read_by_threads = false;
-  RingPosition at{};
+  int stage = 0;
+  bool is_of_last_step = false;
+  bool is_continued = false;  ///< a later dot adds to its accumulator
 };
 
 class Expansion {
  public:
-  Expansion(MmaLoop& l, DotGraph graph, const Plan& plan)
-      : l_(l), k_(l.k), graph_(std::move(graph)), order_(order_of(k_, graph_)), plan_(plan) {}
+  Expansion(MmaLoop& l, DotGraph graph, LoopOrder order, const Plan& plan)
+      : l_(l),
+        k_(l.k),
+        old_(l.loop),
+        graph_(std::move(graph)),
+        order_(std::move(order)),
+        values_(k_, old_, graph_, order_),
+        gathers_(k_, old_, plan.stages, graph_.gathers),
+        uses_(ring_uses(k_, graph_, order_)),
+        plan_(plan),
+        anchor_(l.loop) {}
 
-  void run() {
-    choose_rings();
-    l_.adopt(std::move(rings_), graph_.stationary);
-    allocate_stored();
-    l_.fill_prologue(0);
-    begin();
-    for (OpId op : order_.ops)
-      if (k_[op].opcode == Opcode::Dot)
-        issue(op);
-      else
-        place(op);
-    end();
-    std::vector<OpId> unused = order_.dropped;
-    for (const GraphDot& dot : graph_.dots) {
-      for (std::size_t i : {0U, 1U}) outside(k_[dot.op].operands[i], unused);
-      k_.erase(dot.op);
+  void run(PassContext& context) {
+    // A slot to copy rows into is none that dots in flight read.
+    if (!has_gathers() || plan_.stages > kSlotsInUse)
+      accumulators_ = accumulators_in_flight(k_, graph_, order_);
+    std::vector<std::vector<OperandLoad>> loads;
+    for (RingUse& use : uses_) {
+      for (const OperandLoad& load : use.brings) ring_of_[load.load] = loads.size();
+      loads.push_back(use.brings);
     }
-    erase_unused(k_, std::move(unused));
+    l_.adopt(std::move(loads), graph_.stationary);
+    for (std::size_t i = 0; i < uses_.size(); ++i) {
+      l_.pipelines[i].lag = uses_[i].last_stage;
+      uses_[i].at = l_.pipelines[i].begin;
+    }
+    allocate_stored();
+    l_.fill_prologue(order_.last_stage);
+    begin_gathers(context);
+    order_.last_stage == 0 ? in_step() : skewed();
+    // The next iteration of an outer loop stores again what warpgroups may still read.
+    Builder b = l_.before(old_);
+    if (l_.is_nested() && (!stored_.empty() || has_gathers())) b.effect(Opcode::CtaBarrier, {});
+    l_.sync_before_reuse(b);
+    erase_old();
     l_.finish();
   }
 
  private:
+  // ---- what stays in flight
+  bool stays_in_flight(OpId dot) const {
+    return std::ranges::find(accumulators_, dot, &PendingAccumulator::dot) != accumulators_.end();
+  }
+
   // ---- rings
-  /// Each load of an operand fills a ring of its own, as do those that one dot waits for together.
-  /// Other loads share the ring that was waited for before them.
-  void choose_rings() {
-    for (OpId op : order_.ops) {
-      const GraphDot* dot = graph_.find(op);
-      std::vector<const OperandLoad*> fresh;
-      for (Value v : dot ? tiles_of(*dot) : used_by(k_, op))
-        if (const OperandLoad* load = ring_load(v)) {
-          if (!ring_of_.contains(load->load) && std::ranges::find(fresh, load) == fresh.end())
-            fresh.push_back(load);
-        }
-      if (!fresh.empty() && (dot || rings_.empty())) rings_.emplace_back(), uses_.emplace_back();
-      for (const OperandLoad* load : fresh) {
-        ring_of_[load->load] = rings_.size() - 1;
-        rings_.back().push_back(*load);
-      }
-    }
-    for (OpId op : order_.ops) {
-      const GraphDot* dot = graph_.find(op);
-      for (Value v : dot ? tiles_of(*dot) : used_by(k_, op))
-        if (const OperandLoad* load = ring_load(v)) {
-          RingUse& use = uses_[ring_of_.at(load->load)];
-          dot ? use.dots.insert(op) : use.loads.insert(load->load);
-        }
-    }
+  const OperandLoad* ring_load(Value tile) const { return graph_.ring_load(k_, tile); }
+  /// Its slots are free one step later than their last reader was issued.
+  bool is_late(const RingUse& use) const { return !accumulators_.empty() && !use.dots.empty(); }
+  RingPosition position(Builder& b, std::size_t ring, int stage) const {
+    const RingUse& use = uses_[ring];
+    return stage == use.first_stage
+               ? use.at
+               : l_.pipelines[ring].ring.back(b, use.at, stage - use.first_stage);
   }
-  static std::vector<Value> tiles_of(const GraphDot& dot) {
-    return {dot.operands[0].tile, dot.operands[1].tile};
-  }
-  const OperandLoad* ring_load(Value tile) const {
-    const OperandLoad* load = graph_.load_of(k_, tile);
-    return load && k_[load->load].parent == l_.body ? load : nullptr;
-  }
-
-  void allocate_stored() {
-    Builder b = l_.before_all();
-    int slots = graph_.first_shared_slots(k_, plan_.stages);
-    for (OpId op : order_.ops)
-      for (Value v : k_[op].results)
-        if (std::ranges::find(graph_.shared, v) != graph_.shared.end())
-          add_stored(b, v, std::exchange(slots, 1));
-    for (Value v : graph_.shared)  // carried by the loop
-      if (!k_[v].def) add_stored(b, v, 1);
-  }
-  void add_stored(Builder& b, Value tile, int slots) {
-    const OpId def = k_[tile].def;
-    b.loc = k_[def ? def : l_.loop].loc;
-    const Value buffer = b.op(Opcode::SmemAlloc, {}, stored_type(k_.type(tile), slots));
-    stored_.push_back({tile, buffer, slots});
-  }
-
-  // ---- an iteration
-  void begin() {
-    first_carry_ = k_[l_.loop].results.size();
-    for (std::size_t i = 0; i < l_.pipelines.size(); ++i)
-      uses_[i].at = l_.add_carry(l_.pipelines[i].begin);
-    const bool has_two_slots = std::ranges::any_of(stored_, [](auto& s) { return s.slots == 2; });
-    Builder outside = l_.before(l_.loop);
-    if (has_two_slots) turn_ = l_.add_carry(l_.loop, outside.i32(0));
-    Builder head = l_.before(k_[l_.body].first);
-    for (std::size_t i = 0; i < l_.pipelines.size(); ++i)
-      l_.prefetch_next(head, l_.pipelines[i], uses_[i].at);
-    l_.wait_stationary(head);
-    for (StoredTile& s : stored_)
-      if (!k_[s.tile].def) {
-        Builder b = here();
-        store(b, s);
-      }
-  }
-
-  Builder here() { return l_.before(k_.terminator(l_.body)); }
-  void move(OpId op) {
-    k_.unlink(op);
-    k_.insert_before(k_.terminator(l_.body), op);
-  }
-
-  void place(OpId op) {
-    for (Value v : used_by(k_, op)) {
-      need(v);
-      if (const OperandLoad* load = ring_load(v)) read(load->load);
-    }
-    move(op);
-    for (Value v : k_[op].results)
-      for (StoredTile& s : stored_)
-        if (s.tile == v) {
-          Builder b = here();
-          b.loc = k_[op].loc;
-          store(b, s);
-        }
-  }
-
-  /// Threads read a tile that TMA has loaded, all of it.
-  void read(OpId load) {
-    const std::size_t i = ring_of_.at(load);
-    RingUse& use = uses_[i];
-    if (!use.loads.contains(load)) return;
-    Builder b = here();
-    b.loc = k_[load].loc;
-    wait(b, i);
-    const Value loaded = k_[load].results[0];
-    const Value tile = b.op(Opcode::SmemLoad, {ring(load), use.at.slot}, k_.type(loaded));
-    k_.replace_all_uses(loaded, tile);
-    use.loads.erase(load);
-    use.is_read_by_threads = true;
-    release_if_read(b, i);
-  }
-
   Value ring(OpId load) const {
     for (const OperandPipeline& p : l_.pipelines)
       for (const OperandLoad& l : p.ring.loads())
@@ -188,26 +114,309 @@ class Expansion {
     return l_.stationary_ring(load);
   }
 
-  void wait(Builder& b, std::size_t i) {
-    if (!std::exchange(uses_[i].is_waited_for, true)) l_.pipelines[i].ring.wait(b, uses_[i].at);
+  // ---- rows that threads copy
+  bool has_gathers() const { return !gathers_.loads().empty(); }
+  /// Iterations that are copied ahead. Behind the barrier of a step, all warpgroups have retired
+  /// the dots of the step before, or of the one before that if dots stay in flight.
+  int gather_lead() const { return plan_.stages - (accumulators_.empty() ? 1 : kSlotsInUse); }
+
+  void begin_gathers(PassContext& context) {
+    if (!has_gathers()) return;
+    Builder all = l_.before_all(), b = l_.before(old_);
+    gathers_.allocate(all, context);
+    gathers_.prologue(b, gather_lead());
+    gather_slot_ = b.i32(0);
+  }
+
+  /// The rows of the step have arrived, those of the slot to fill next have been read.
+  void meet_for_gathers(Builder& b) {
+    b.effect(Opcode::AsyncWait, {}, {{AttrName::count, gather_lead() - 1}});
+    b.effect(Opcode::CtaBarrier, {}, {{AttrName::generic_proxy, 1}});
+    have_met_ = accumulators_.empty();
+    has_copied_ = false;
+    if (accumulators_.empty()) copy_ahead();
+  }
+
+  /// Dots that are in flight run beside it.
+  void copy_ahead() {
+    if (!has_gathers() || std::exchange(has_copied_, true)) return;
+    Builder b = here();
+    const int freed = plan_.stages - gather_lead();
+    gathers_.copy_ahead(b, k_[l_.body].args[0], gather_lead(),
+                        gathers_.back(b, gather_slot_, freed));
+  }
+
+  void allocate_stored() {
+    Builder b = l_.before_all();
+    int slots = graph_.first_shared_slots(k_, plan_.stages);
+    for (const ScheduledOp& at : order_.ops)
+      for (Value v : k_[at.op].results)
+        if (std::ranges::find(graph_.shared, v) != graph_.shared.end())
+          add_stored(b, v, std::exchange(slots, 1));
+    for (Value v : graph_.shared)  // carried by the loop
+      if (!k_[v].def) add_stored(b, v, 1);
+    if (std::ranges::any_of(stored_, [](auto& s) { return s.slots == 2; }))
+      turn_ = l_.before(old_).i32(0);
+  }
+  void add_stored(Builder& b, Value tile, int slots) {
+    const OpId def = k_[tile].def;
+    b.loc = k_[def ? def : old_].loc;
+    const Value buffer = b.op(Opcode::SmemAlloc, {}, stored_type(k_.type(tile), slots));
+    stored_.push_back({tile, buffer, slots});
+  }
+
+  // ---- the loop
+  void in_step() {
+    for (PendingAccumulator& acc : accumulators_) {
+      const Type pending = Type::pending(k_.type(acc.init));
+      values_.make_pending(body_carries(k_, old_)[acc.carry],
+                           l_.before(old_).op(Opcode::Poison, {}, pending));
+    }
+    build_loop(k_[old_].operands[0]);
+    const auto first = k_[old_].operands[0], last = k_[old_].operands[1];
+    const bool always = IndexFacts(k_).is_less(first, last);
+    Builder b = l_.before(old_);
+    if (always && !accumulators_.empty())
+      k_[l_.loop].attrs.set(AttrName::has_trip, std::int64_t{1});
+    const Value runs = always ? b.flag(true) : b.cmp("lt", first, last);
+    std::vector<Value> results;
+    for (std::size_t i = 0; i < k_[old_].results.size(); ++i) results.push_back(values_.result(i));
+    finish_accumulators(b, runs, always, results);
+    l_.release_stationary(b, runs);
+    l_.stationary_end = l_.next_stationary(b, runs);
+    for (std::size_t i = 0; i < uses_.size(); ++i) l_.pipelines[i].end = uses_[i].at;
+    replace_results(results);
+  }
+
+  /// Waits for the last MMAs, and selects the result of an empty loop unless it `always` runs.
+  void finish_accumulators(Builder& b, Value runs, bool always, std::vector<Value>& results) {
+    if (accumulators_.empty()) return;
+    std::vector<Value> pending;
+    std::vector<Type> types;
+    for (const PendingAccumulator& acc : accumulators_) {
+      pending.push_back(results[acc.carry]);
+      types.push_back(k_.type(acc.init));
+    }
+    const std::vector<Value> done = MmaLoop::wait(b, pending, types, 0);
+    for (std::size_t i = 0; i < uses_.size(); ++i)
+      if (is_late(uses_[i])) {
+        const ChannelRing& ring = l_.pipelines[i].ring;
+        ring.release(b, ring.back(b, uses_[i].at, 1).slot, runs, uses_[i].has_threads);
+      }
+    for (std::size_t i = 0; i < done.size(); ++i)
+      results[accumulators_[i].carry] =
+          always ? done[i] : b.select(runs, done[i], accumulators_[i].init);
+  }
+
+  /// The first step and the last stage stand around the loop, in a branch unless there is an
+  /// iteration for sure.
+  void skewed() {
+    const Value first = k_[old_].operands[0], last = k_[old_].operands[1];
+    const bool always = IndexFacts(k_).is_less(first, last);
+    const OpId branch = always ? OpId() : enter_branch();
+    step(0, 0, first, false);
+    values_.end_step();
+    Builder b = here();
+    for (std::size_t i = 0; i < uses_.size(); ++i)
+      if (uses_[i].first_stage == 0) uses_[i].at = l_.pipelines[i].ring.next(b, uses_[i].at);
+    if (turn_) turn_ = b.op(Opcode::Xor, {turn_, b.i32(1)});
+    build_loop(here().add(first, k_[old_].operands[2]));
+    step(1, 1, {}, false);
+    Builder tail = here();
+    for (std::size_t i = 0; i < uses_.size(); ++i)
+      l_.pipelines[i].end =
+          uses_[i].first_stage == 0 ? uses_[i].at : l_.pipelines[i].ring.next(tail, uses_[i].at);
+    const Value yes = tail.flag(true);
+    l_.release_stationary(tail, yes);
+    l_.stationary_end = l_.next_stationary(tail, yes);
+    std::vector<Value> results;
+    for (std::size_t i = 0; i < k_[old_].results.size(); ++i) results.push_back(values_.result(i));
+    if (branch) results = leave_branch(branch, std::move(results));
+    replace_results(results);
+  }
+
+  /// The values behind the loop that positions of rings have, in the order in which a branch
+  /// yields them.
+  std::vector<Value*> ends() {
+    std::vector<Value*> all;
+    if (!l_.is_nested()) return all;
+    for (OperandPipeline& p : l_.pipelines) all.insert(all.end(), {&p.end.slot, &p.end.phase});
+    if (l_.has_stationary())
+      for (Value* v : l_.stationary_carries(l_.stationary_end)) all.push_back(v);
+    return all;
+  }
+
+  OpId enter_branch() {
+    Builder b = l_.before(old_);
+    const auto inits = loop_inits(k_[old_]);
+    std::vector<Value> otherwise(inits.begin(), inits.end());
+    for (OperandPipeline& p : l_.pipelines) p.end = p.begin;
+    l_.stationary_end = l_.stationary_position;
+    for (const Value* v : ends()) otherwise.push_back(*v);
+    std::vector<Type> types;
+    for (Value v : otherwise) types.push_back(k_.type(v));
+    const auto& bounds = k_[old_].operands;
+    const OpId branch = b.make_if(b.cmp("lt", bounds[0], bounds[1]), types);
+    Builder empty(k_, k_[branch].regions[1]), any(k_, k_[branch].regions[0]);
+    empty.loc = any.loc = b.loc;
+    empty.yield(otherwise);
+    anchor_ = any.effect(Opcode::Yield, {});
+    return branch;
+  }
+  std::vector<Value> leave_branch(OpId branch, std::vector<Value> results) {
+    const std::size_t own = results.size();
+    for (const Value* v : ends()) results.push_back(*v);
+    k_[anchor_].operands.assign(results.begin(), results.end());
+    const auto& yielded = k_[branch].results;
+    std::size_t next = own;
+    for (Value* v : ends()) *v = yielded[next++];
+    return {yielded.begin(), yielded.begin() + static_cast<std::ptrdiff_t>(own)};
+  }
+
+  /// The loop of the steady state, in front of the anchor, from `first` on.
+  void build_loop(Value first) {
+    Builder b = here();
+    std::vector<Value> inits = values_.carried();
+    for (const Value* v : positions()) inits.push_back(*v);
+    const OpId loop = b.make_for(first, k_[old_].operands[1], k_[old_].operands[2], inits);
+    k_[loop].attrs = k_[old_].attrs;
+    l_.build(loop);
+    const OpId outer = std::exchange(anchor_, Builder(k_, l_.body).effect(Opcode::Yield, {}));
+    k_[anchor_].loc = b.loc;
+    take(body_carries(k_, loop));
+    step(0, order_.last_stage, k_[l_.body].args[0], true);
+    Builder tail = here();
+    for (std::size_t i = 0; i < uses_.size(); ++i)
+      uses_[i].at = l_.pipelines[i].ring.next(tail, uses_[i].at);
+    if (turn_) turn_ = tail.op(Opcode::Xor, {turn_, tail.i32(1)});
+    if (gather_slot_) gather_slot_ = gathers_.next(tail, gather_slot_);
+    std::vector<Value> next = values_.next();
+    for (const Value* v : positions()) next.push_back(*v);
+    k_[anchor_].operands.assign(next.begin(), next.end());
+    anchor_ = outer;
+    take(k_[loop].results);
+  }
+  /// Positions that the loop carries behind its values.
+  std::vector<Value*> positions() {
+    std::vector<Value*> all;
+    for (RingUse& use : uses_) all.insert(all.end(), {&use.at.slot, &use.at.phase});
+    if (turn_) all.push_back(&turn_);
+    if (gather_slot_) all.push_back(&gather_slot_);
+    return all;
+  }
+  void take(std::span<const Value> values) {
+    std::size_t next = values_.carried().size();
+    values_.take(values);
+    for (Value* v : positions()) *v = values[next++];
+  }
+
+  // ---- a step
+  Builder here() { return l_.before(anchor_); }
+
+  /// The ops of these stages; `iteration` is that of stage 0.
+  void step(int first, int last, Value iteration, bool is_steady) {
+    values_.begin_step(iteration);
+    have_met_ = false;
+    read_.clear();
+    for (StoredTile& s : stored_) s.is_stored = s.is_published = false;
+    for (RingUse& use : uses_) {
+      use.is_waited_for = false;
+      use.is_released = use.last_stage < first || use.last_stage > last;
+      use.left = use.dots;
+      if (!is_late(use)) use.left.insert(use.loads.begin(), use.loads.end());
+    }
+    Builder head = here();
+    if (is_steady) {
+      for (std::size_t i = 0; i < uses_.size(); ++i)
+        if (!is_late(uses_[i]))
+          l_.prefetch_next(head, l_.pipelines[i], position(head, i, uses_[i].last_stage));
+      for (const PendingAccumulator& acc : accumulators_)
+        running_.push_back(
+            {acc.dot, values_.read(body_carries(k_, old_)[acc.carry], 0), {}, 0, true});
+      if (!accumulators_.empty()) is_later_ = head.cmp("ne", iteration, k_[old_].operands[0]);
+    }
+    if (has_gathers()) meet_for_gathers(head);
+    if (first == 0 && is_steady == (order_.last_stage == 0)) l_.wait_stationary(head);
+    for (StoredTile& s : stored_)
+      if (!k_[s.tile].def && first == 0) {
+        Builder b = here();
+        store(b, s, values_.read(s.tile, 0));
+      }
+    for (const ScheduledOp& at : order_.ops)
+      if (at.stage >= first && at.stage <= last) graph_.find(at.op) ? issue(at) : place(at);
+    retire_last_step();
+    retire(accumulators_.size());
+    running_.clear();
+  }
+
+  void place(const ScheduledOp& at) {
+    retire_last_step();
+    const std::vector<Value> used = used_by(k_, at.op);
+    for (Value v : used) {
+      need(v, at.stage);
+      if (const OperandLoad* load = ring_load(v)) read(load->load, at.stage);
+    }
+    if (order_.fragments.contains(at.op)) retire(0);
+    Builder b = here();
+    b.loc = k_[at.op].loc;
+    ValueMap map;
+    for (Value v : used)
+      if (const Value now = values_.read(v, at.stage); now != v) map[v] = now;
+    clone_op(b, at.op, map);
+    for (Value v : k_[at.op].results) {
+      values_.define(v, at.stage, map.at(v));
+      for (StoredTile& s : stored_)
+        if (s.tile == v) store(b, s, map.at(v));
+    }
+  }
+
+  /// Threads read a tile that TMA has loaded, all of it.
+  void read(OpId load, int stage) {
+    const std::size_t i = ring_of_.at(load);
+    const Value loaded = k_[load].results[0];
+    const std::pair now(load, stage);
+    if (std::ranges::find(read_, now) != read_.end()) return;
+    read_.push_back(now);
+    RingUse& use = uses_[i];
+    Builder b = here();
+    b.loc = k_[load].loc;
+    wait(b, i, stage);
+    const Value tile =
+        b.op(Opcode::SmemLoad, {ring(load), position(b, i, stage).slot}, k_.type(loaded));
+    values_.define(loaded, stage, tile);
+    if (stage == use.last_stage && !is_late(use)) use.left.erase(load);
+    release_if_read(b, i);
+  }
+
+  /// The warps have waited for an iteration of a later stage in the step before.
+  void wait(Builder& b, std::size_t i, int stage) {
+    RingUse& use = uses_[i];
+    if (stage == use.first_stage && !std::exchange(use.is_waited_for, true))
+      l_.pipelines[i].ring.wait(b, use.at);
   }
 
   void release_if_read(Builder& b, std::size_t i) {
     RingUse& use = uses_[i];
-    if (!use.is_waited_for || !use.dots.empty() || !use.loads.empty() ||
-        std::exchange(use.is_released, true))
-      return;
-    l_.pipelines[i].ring.release(b, use.at.slot, b.flag(true), use.is_read_by_threads);
+    if (!use.left.empty() || use.is_released) return;
+    use.is_released = true;
+    const ChannelRing& ring = l_.pipelines[i].ring;
+    if (is_late(use)) {
+      ring.release(b, ring.back(b, use.at, 1).slot, is_later_, use.has_threads);
+      l_.prefetch_next(b, l_.pipelines[i], use.at);
+    } else {
+      ring.release(b, position(b, i, use.last_stage).slot, b.flag(true), use.has_threads);
+    }
   }
 
   /// Slots of the iteration before are free: its wgmmas have retired, and with a slot for each of
   /// two iterations, or behind a barrier, those of all warpgroups have.
-  void store(Builder& b, StoredTile& s) {
+  void store(Builder& b, StoredTile& s, Value tile) {
     if (s.slots == 1 && !have_met_) {
       b.effect(Opcode::CtaBarrier, {});
       have_met_ = true;
     }
-    b.effect(Opcode::SmemStore, {s.buffer, s.tile, slot(b, s)});
+    b.effect(Opcode::SmemStore, {s.buffer, tile, slot(b, s)});
+    s.is_stored = true;
   }
   Value slot(Builder& b, const StoredTile& s) const { return s.slots == 2 ? turn_ : b.i32(0); }
 
@@ -216,48 +425,49 @@ class Expansion {
     if (wanted.is_published) return;
     b.effect(Opcode::CtaBarrier, {}, {{AttrName::generic_proxy, 1}});
     have_met_ = true;
-    // A tile that is stored later has not been computed yet.
-    for (StoredTile& s : stored_) s.is_published = s.is_published || is_placed(s.tile);
-  }
-  bool is_placed(Value tile) const {
-    const OpId def = k_[tile].def;
-    if (!def) return true;
-    for (OpId op = k_.terminator(l_.body); op; op = k_[op].prev)
-      if (k_[op].opcode == Opcode::SmemStore && k_[op].operands[1] == tile) return true;
-    return false;
+    for (StoredTile& s : stored_) s.is_published = s.is_published || s.is_stored;
   }
 
   // ---- wgmmas
-  void issue(OpId dot) {
+  void issue(const ScheduledOp& at) {
+    const OpId dot = at.op;
     const GraphDot& node = *graph_.find(dot);
-    need(k_[dot].operands[2]);
+    const Value sum = k_[dot].results[0];
+    need(k_[dot].operands[2], at.stage);
     Builder b = here();
     b.loc = k_[dot].loc;
-    if (const auto it = order_.fragments.find(dot); it != order_.fragments.end()) {
-      if (!it->second.empty()) retire(0);
-      for (OpId op : it->second) place(op);
-    }
+    const bool stays = stays_in_flight(dot);
     Value acc = k_[dot].operands[2];
-    const bool is_fresh = is_zero(k_, acc);
-    if (is_fresh) acc = b.op(Opcode::Poison, {}, k_.type(acc));
-    std::vector<Value> operands{acc, {}, {}, b.flag(!is_fresh)};
+    const bool is_fresh = !stays && is_zero(k_, acc);
+    acc = is_fresh ? b.op(Opcode::Poison, {}, k_.type(acc)) : values_.read(acc, at.stage);
+    if (stays) {
+      Running& before = *std::ranges::find(running_, dot, &Running::dot);
+      acc = before.pending;
+      before.is_continued = true;
+    }
+    std::vector<Value> operands{acc, {}, {}, stays ? is_later_ : b.flag(!is_fresh)};
     AttrList attrs = k_[dot].attrs;
     for (std::size_t i : {0U, 1U}) {
       const DotOperand& operand = node.operands[i];
-      operands[i + 1] = k_[dot].operands[i];
-      if (operand.form == OperandForm::Register) continue;
+      if (operand.form == OperandForm::Register) {
+        operands[i + 1] = values_.read(k_[dot].operands[i], at.stage);
+        continue;
+      }
       if (operand.is_transposed)
         attrs.set(i == 0 ? AttrName::trans_a : AttrName::trans_b, std::int64_t{1});
-      operands[i + 1] = shared_operand(b, operand, operands);
+      operands[i + 1] = shared_operand(b, operand, at.stage, operands);
     }
-    const Type sum = Type::pending(k_.type(k_[dot].results[0]));
-    const OpId issued = b.create(Opcode::DotAsync, operands, std::span(&sum, 1), attrs);
+    const Type pending = Type::pending(k_.type(sum));
+    const OpId issued = b.create(Opcode::DotAsync, operands, std::span(&pending, 1), attrs);
     const bool has_fragments = node.operands[0].form == OperandForm::Register;
-    running_.push_back({dot, k_[issued].results[0], has_fragments ? operands[1] : Value()});
+    running_.push_back(
+        {dot, k_[issued].results[0], has_fragments ? operands[1] : Value(), at.stage});
+    values_.define(sum, at.stage, k_[issued].results[0]);
   }
 
   /// The shared tile of an operand; its slot is added to the op's operands.
-  Value shared_operand(Builder& b, const DotOperand& operand, std::vector<Value>& operands) {
+  Value shared_operand(Builder& b, const DotOperand& operand, int stage,
+                       std::vector<Value>& operands) {
     if (operand.form == OperandForm::Shared) {
       publish(b, operand.tile);
       const StoredTile& s = *std::ranges::find(stored_, operand.tile, &StoredTile::tile);
@@ -265,20 +475,43 @@ class Expansion {
       return s.buffer;
     }
     const OpId load = k_[operand.tile].def;
+    if (operand.form == OperandForm::Gathered) {
+      operands.push_back(gather_slot_);
+      return std::ranges::find(gathers_.loads(), load, &OperandLoad::load)->ring;
+    }
     if (operand.form == OperandForm::Stationary) {
       operands.push_back(l_.stationary_position.slot);
     } else {
-      wait(b, ring_of_.at(load));
-      operands.push_back(uses_[ring_of_.at(load)].at.slot);
+      wait(b, ring_of_.at(load), stage);
+      operands.push_back(position(b, ring_of_.at(load), stage).slot);
     }
     return ring(load);
   }
 
-  /// Waits for the dot whose result this is, if it is in flight.
-  void need(Value v) {
-    const auto at =
-        std::ranges::find_if(running_, [&](const Running& r) { return k_[r.dot].results[0] == v; });
+  /// Waits for the dot whose result this is, if the step has issued it and reads it.
+  void need(Value v, int stage) {
+    const OpId def = made_by(v);
+    if (!def || !graph_.find(def) || !values_.is_of_this_step(v, stage)) return;
+    const auto at = std::ranges::find_if(
+        running_, [&](const Running& r) { return r.dot == def && !r.is_of_last_step; });
     if (at != running_.end()) retire(static_cast<std::size_t>(running_.end() - at) - 1);
+  }
+  /// The op of the loop that makes the value, in the iteration before for one that is carried.
+  OpId made_by(Value v) const {
+    const RegionId body = k_[old_].regions[0];
+    if (k_[v].def || k_[v].region != body || k_[v].position == 0) return k_[v].def;
+    return k_[loop_nexts(std::as_const(k_), old_)[k_[v].position - 1]].def;
+  }
+
+  /// Behind a step's dots, those of the step before are complete.
+  void retire_last_step() {
+    const auto is_last = [](const Running& r) { return r.is_of_last_step; };
+    const auto is_waiting = [](const Running& r) { return r.is_of_last_step && !r.is_continued; };
+    if (std::ranges::any_of(running_, is_waiting)) return;
+    if (const auto count = std::ranges::count_if(running_, is_last); count > 0) {
+      copy_ahead();
+      retire(running_.size() - static_cast<std::size_t>(count));
+    }
   }
 
   /// All but the last `left` dots are complete behind this.
@@ -289,76 +522,77 @@ class Expansion {
     std::vector<Value> pending, kept;
     std::vector<Type> types;
     for (std::size_t i = 0; i < running_.size(); ++i) {
-      const Type sum = k_.type(k_[running_[i].dot].results[0]);
-      pending.push_back(running_[i].pending);
+      const Running& r = running_[i];
+      if (i < over && r.fragments) kept.push_back(r.fragments);
+      if (r.is_continued) continue;
+      const Type sum = k_.type(k_[r.dot].results[0]);
+      pending.push_back(r.pending);
       types.push_back(i < over ? sum : Type::pending(sum));
-      if (i < over && running_[i].fragments) kept.push_back(running_[i].fragments);
     }
     const std::vector<Value> results =
         MmaLoop::wait(b, pending, types, static_cast<int>(left), std::move(kept));
+    std::size_t next = 0;
     for (std::size_t i = 0; i < running_.size(); ++i) {
-      if (i >= over) {
-        running_[i].pending = results[i];
-        continue;
+      Running& r = running_[i];
+      if (!r.is_continued) {
+        r.pending = results[next++];
+        if (!r.is_of_last_step) values_.define(k_[r.dot].results[0], r.stage, r.pending);
       }
-      k_.replace_all_uses(k_[running_[i].dot].results[0], results[i]);
-      for (RingUse& use : uses_) use.dots.erase(running_[i].dot);
+      if (i >= over) continue;
+      for (RingUse& use : uses_)
+        if (is_late(use) == r.is_of_last_step) use.left.erase(r.dot);
     }
     running_.erase(running_.begin(), running_.begin() + static_cast<std::ptrdiff_t>(over));
     for (std::size_t i = 0; i < uses_.size(); ++i) release_if_read(b, i);
   }
 
-  // ---- behind an iteration, and behind the loop
-  void end() {
-    retire(0);
-    for (std::size_t i = 0; i < l_.pipelines.size(); ++i) l_.advance(l_.pipelines[i], uses_[i].at);
-    if (turn_) {
-      Builder b = here();
-      const Value next = b.op(Opcode::Xor, {turn_, b.i32(1)});
-      k_[k_.terminator(l_.body)].operands.push_back(next);
-    }
-    const auto& results = k_[l_.loop].results;
-    for (std::size_t i = 0; i < l_.pipelines.size(); ++i)
-      l_.pipelines[i].end = {results[first_carry_ + 2 * i], results[first_carry_ + 2 * i + 1]};
-    Builder b = Builder::behind(k_, l_.loop);
-    const Value first = k_[l_.loop].operands[0], last = k_[l_.loop].operands[1];
-    const Value runs =
-        IndexFacts(k_).is_less(first, last) ? b.flag(true) : b.cmp("lt", first, last);
-    l_.release_stationary(b, runs);
-    l_.stationary_end = l_.next_stationary(b, runs);
-    // The next iteration of an outer loop stores again what warpgroups may still read.
-    if (l_.is_nested() && !stored_.empty()) b.effect(Opcode::CtaBarrier, {});
-    l_.sync_before_reuse(b);
+  // ---- behind the loop
+  void replace_results(std::span<const Value> results) {
+    for (std::size_t i = 0; i < k_[old_].results.size(); ++i)
+      k_.replace_all_uses(k_[old_].results[i], results[i]);
   }
 
-  /// Permutes and conversions of an operand in front of the loop.
-  void outside(Value operand, std::vector<OpId>& unused) const {
-    for (OpId def = k_[operand].def;
-         def && k_[def].is(Opcode::Permute, Opcode::ConvertLayout) && k_[def].parent != l_.body;
-         def = k_[k_[def].operands[0]].def)
-      unused.push_back(def);
+  /// The old loop, and permutes and conversions of an operand in front of it.
+  void erase_old() {
+    std::vector<OpId> unused;
+    for (const GraphDot& dot : graph_.dots)
+      for (std::size_t i : {0U, 1U})
+        for (OpId def = k_[k_[dot.op].operands[i]].def;
+             def && k_[def].is(Opcode::Permute, Opcode::ConvertLayout) &&
+             k_[def].parent != k_[old_].regions[0];
+             def = k_[k_[def].operands[0]].def)
+          unused.push_back(def);
+    k_.erase(old_);
+    erase_unused(k_, std::move(unused));
   }
 
   MmaLoop& l_;
   Kernel& k_;
+  OpId old_;  ///< the loop as it was
   DotGraph graph_;
-  DotOrder order_;
-  const Plan& plan_;
-  std::vector<std::vector<OperandLoad>> rings_;
-  std::unordered_map<OpId, std::size_t> ring_of_;  ///< of each load of the loop
+  LoopOrder order_;
+  StepValues values_;
+  AsyncCopies gathers_;
   std::vector<RingUse> uses_;                      ///< of each ring
+  std::unordered_map<OpId, std::size_t> ring_of_;  ///< of each load of the loop
+  const Plan& plan_;
+  OpId anchor_;  ///< ops go in front of it
   std::vector<StoredTile> stored_;
+  std::vector<PendingAccumulator> accumulators_;  ///< one for each dot, or none
   std::vector<Running> running_;
-  std::size_t first_carry_ = 0;
-  Value turn_;  ///< slot of tiles with two slots
-  bool have_met_ =
-      false;  ///< a barrier stands in the iteration, behind all wgmmas of the one before
+  std::vector<std::pair<OpId, int>> read_;  ///< loads that threads have read in the step, by stage
+  Value is_later_;                          ///< the step is not the first
+  Value turn_;                              ///< slot of tiles with two slots
+  Value gather_slot_;                       ///< slot of the step's gathered rows
+  bool has_copied_ = false;                 ///< the step has copied rows of a later one
+  bool have_met_ = false;  ///< a barrier stands in the step, behind all wgmmas of the one before
 };
 
 }  // namespace
 
-void expand_dot_graph(MmaLoop& loop, DotGraph graph, const Plan& plan) {
-  Expansion(loop, std::move(graph), plan).run();
+void expand_dot_graph(MmaLoop& loop, DotGraph graph, LoopOrder order, const Plan& plan,
+                      PassContext& context) {
+  Expansion(loop, std::move(graph), std::move(order), plan).run(context);
 }
 
 }  // namespace tegula::ir

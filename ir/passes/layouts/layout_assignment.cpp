@@ -123,6 +123,19 @@ const LinearLayout* LayoutAssignment::standard(Type tile) const {
       coalesced(shape, vector, plan_.num_warps, order_with(shape.size(), shape.size() - 1)));
 }
 
+/// Runs of eight: those of 16-bit and of 32-bit elements then meet without a conversion.
+const LinearLayout* LayoutAssignment::by_runs(const OpData& d, Type tile) const {
+  constexpr std::int64_t kRun = 8;
+  const Dims shape = dims_of(tile.shape());
+  const auto axis = static_cast<int>(d.attrs.i(AttrName::axis));
+  const std::int64_t elements = d.attrs.i(AttrName::align) / size_bytes(tile.dtype());
+  const std::int64_t per_thread = std::max<std::int64_t>(1, tile.count() / (32 * plan_.num_warps));
+  const auto run = std::bit_floor(static_cast<std::uint64_t>(
+      std::min({std::max(kRun, elements), per_thread, std::int64_t{shape[axis]}})));
+  return intern_layout(
+      coalesced(shape, static_cast<int>(run), plan_.num_warps, order_with(shape.size(), axis)));
+}
+
 const LinearLayout* LayoutAssignment::access(const OpData& box, Type tile) const {
   const int fast = contiguous_dim(k_, box);
   if (fast < 0) return standard(tile);
@@ -287,6 +300,14 @@ const LinearLayout* LayoutAssignment::cluster_slice(Type tile) const {
                                  order_with(shape.size(), shape.size() - 1)));
 }
 
+/// A thread gets from every program the elements that it has itself, and folds them alone.
+void LayoutAssignment::cluster_gather(const OpData& d) {
+  for (std::size_t i = 0; i < d.operands.size(); ++i) {
+    const LinearLayout own = drop_register_copies(*own_or_standard(d.operands[i])).layout;
+    set(d.results[i], intern_layout(*broadcast(expand_dim(own, 0), 0, k_.info.cluster)));
+  }
+}
+
 DotLayouts LayoutAssignment::dot(const OpData& d) const {
   const Type a = k_.type(d.operands[0]), c = k_.type(d.results[0]);
   const Dims acc = dims_of(c.shape());
@@ -365,6 +386,7 @@ void LayoutAssignment::op(OpId id) {
     return;
   }
   if (d.opcode == Dot) return set(d.results[0], dot(d).acc);
+  if (d.opcode == Load && d.attrs.find(AttrName::align)) return set(d.results[0], by_runs(d, type));
   if (d.is(Load, AtomicRmw, AtomicCas, AtomicLoad)) {
     const LinearLayout* known = first_known(d);
     if (!known && d.opcode == Load && is_behind_products(d)) {
@@ -382,6 +404,7 @@ void LayoutAssignment::op(OpId id) {
     return;
   }
   if (d.opcode == ClusterReduceScatter) return set(d.results[0], cluster_slice(type));
+  if (d.opcode == ClusterGather) return cluster_gather(d);
   if (d.is(Scan, ScanWith)) {
     for (Value v : d.results) set(v, scan(type, static_cast<int>(d.attrs.i(AttrName::axis))));
     return;

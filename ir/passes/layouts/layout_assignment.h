@@ -28,6 +28,9 @@ class LayoutAssignment {
   DotLayouts dot(const OpData& d) const;
   /// Layout of coalesced access for a load or store of this tile.
   const LinearLayout* access(const OpData& box, Type tile) const;
+  /// Layout of a load or store through pointers, of this tile, that promises runs of neighbours
+  /// (attr align).
+  const LinearLayout* by_runs(const OpData& d, Type tile) const;
   /// A tile that nothing else decides.
   const LinearLayout* standard(Type tile) const;
   /// Layout in which operand `i` of an op on parts of tiles should arrive.
@@ -51,6 +54,7 @@ class LayoutAssignment {
   void sort(const OpData& d);
   void assign_sorted_loads();
   const LinearLayout* cluster_slice(Type tile) const;
+  void cluster_gather(const OpData& d);
   bool is_behind_products(const OpData& load) const;
   void propagate_accumulator_layouts();
   const LinearLayout* aux_layout(const OpData& load) const;

@@ -1,5 +1,6 @@
 #include "ir/passes/mma_loop/channel_ring.h"
 
+#include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
 
 namespace tegula::ir {
@@ -30,7 +31,7 @@ void ChannelRing::allocate_slots(Builder& b) {
   const Loc loc = b.loc;
   for (OperandLoad& load : loads_) {
     b.loc = (*k_)[load.load].loc;
-    load.ring = b.op(Opcode::SmemAlloc, {}, ring_type(*k_, load, slots_));
+    load.ring = b.op(Opcode::SmemAlloc, {}, tma_ring_type(*k_, load, slots_));
   }
   b.loc = loc;
 }
@@ -68,7 +69,7 @@ void ChannelRing::release(Builder& b, Value slot, Value condition, bool generic_
 void ChannelRing::fill(Builder& b, IterationOffsets& offsets, Value slot, Value free) const {
   if (free) b.effect(Opcode::ChannelWait, {empty_, slot, free});
   std::int64_t bytes = 0;
-  for (const OperandLoad& load : loads_) bytes += load.tile.count() * size_bytes(load.tile.dtype());
+  for (const OperandLoad& load : loads_) bytes += slot_bytes(k_->type(load.ring));
   b.effect(Opcode::ChannelExpectTx, {full_, slot}, {{AttrName::bytes, bytes}});
   for (const OperandLoad& load : loads_) {
     const Value into[] = {load.ring, slot, full_};

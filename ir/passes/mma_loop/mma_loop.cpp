@@ -55,7 +55,7 @@ bool MmaLoop::is_tma(const OperandLoad& load) const {
   if (gathered_dim(k, k[load.load]) >= 0 ||
       !is_tma_loadable(k.type(k[load.load].operands[0]), load.axes, load.tile))
     return false;
-  const SharedLayout& ring = *ring_type(k, load, plan_.stages).shared_layout();
+  const SharedLayout& ring = *tma_ring_type(k, load, plan_.stages).shared_layout();
   const MatrixType* type = matrix_type(k, k[load.dots.front()]);
   const int k_dim = k[load.convert].results[0] == k[load.dots.front()].operands[0] ? 1 : 0;
   const bool major = type && (type->any_major() || ring.order()[0] == k_dim + 1);
@@ -65,6 +65,11 @@ bool MmaLoop::is_tma(const OperandLoad& load) const {
 
 bool MmaLoop::is_legal(OpId dot) const {
   const Type acc = k.type(k[dot].results[0]), a = k.type(k[dot].operands[0]);
+  // Rows that an index tile selects are copied ahead, where a graph of dots is expanded.
+  OpId source = k[k[dot].operands[0]].def;
+  while (source && k[source].is(Opcode::ConvertLayout, Opcode::Permute))
+    source = k[k[source].operands[0]].def;
+  if (source && k[source].parent == body && gathered_load(k, loop, source)) return false;
   const MatrixType* type = matrix_type(k, k[dot]);
   const std::int64_t rows = kWarpRows * plan_.num_warps;
   const bool has_rows = acc.shape()[0] == rows || (plan_.pingpong && acc.shape()[0] % rows == 0 &&
@@ -256,7 +261,7 @@ void MmaLoop::fill_iteration(Builder& b, const OperandPipeline& pipeline, Value 
   const OpId branch = b.make_if(b.op(Opcode::And, {producer_thread_, exists}), {});
   Builder inner(k, k[branch].regions[0]);
   inner.loc = b.loc;
-  IterationOffsets offsets(k, body, iv);
+  IterationOffsets offsets(k, source_body_, iv);
   pipeline.ring.fill(inner, offsets, slot, free);
   if (with_stationary && stationary_)
     stationary_->fill(
@@ -298,7 +303,8 @@ void MmaLoop::finish() {
   for (const OperandPipeline* pipeline : all_pipelines()) rings.push_back(&pipeline->ring);
   if (stationary_) rings.push_back(&*stationary_);
   for (const ChannelRing* ring : rings)
-    for (const OperandLoad& load : ring->loads()) erase_load(k, load);
+    for (const OperandLoad& load : ring->loads())
+      if (!k[load.load].erased) erase_load(k, load);
 }
 
 // ---- building
@@ -377,11 +383,12 @@ Value MmaLoop::wait(Builder& b, Value pending, Type type, int count, Value a) {
   return wait(b, std::vector{pending}, std::span(&type, 1), count, std::move(kept)).front();
 }
 
-Value MmaLoop::complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at) {
+Value MmaLoop::complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at, OpId user) {
   const bool fresh = is_zero(k, acc);
   const Type type = k.type(acc);
   if (fresh) acc = b.op(Opcode::Poison, {}, type);
   const Value sum = issue(b, dot, acc, a, b.flag(!fresh), at);
+  if (user) b.before(user);
   return wait(b, sum, type, 0, load_of(a) ? Value() : a);
 }
 

@@ -21,7 +21,12 @@ struct OperandPipeline {
 class MmaLoop {
  public:
   MmaLoop(Kernel& kernel, OpId loop, const Plan& plan, PassContext& context)
-      : k(kernel), loop(loop), body(kernel[loop].regions[0]), plan_(plan), context_(context) {}
+      : k(kernel),
+        loop(loop),
+        body(kernel[loop].regions[0]),
+        plan_(plan),
+        context_(context),
+        source_body_(body) {}
 
   /// Finds MMAs and loads; false, with a remark, if they cannot all be wgmma and TMA.
   bool analyze();
@@ -32,6 +37,11 @@ class MmaLoop {
   /// In place of analyze and allocate: the loop's rings, each with what it loads, and the operands
   /// that are loaded in front of the loop.
   void adopt(std::vector<std::vector<OperandLoad>> rings, std::vector<OperandLoad> stationary);
+  /// This loop is built in the place of the one that was there, whose body still says what to load.
+  void build(OpId new_loop) {
+    loop = new_loop;
+    body = k[new_loop].regions[0];
+  }
   /// False if the loop stands in anything but counted loops and the loop over tiles.
   bool find_outer_loops();
   /// Reads auxiliary loads from their ring: a carry of the loop's own, before all others that are
@@ -84,7 +94,7 @@ class MmaLoop {
                                  std::span<const Type> types, int count, std::vector<Value> a = {});
   static Value wait(Builder& b, Value pending, Type type, int count, Value a = {});
   /// Issues the MMA and waits for it; returns the accumulator.
-  Value complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at);
+  Value complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at, OpId user = {});
 
   // ---- asking
   const OperandLoad* load_of(Value operand) const;
@@ -107,8 +117,8 @@ class MmaLoop {
   Value stationary_ring(OpId load) const;
 
   Kernel& k;
-  const OpId loop;
-  const RegionId body;
+  OpId loop;
+  RegionId body;
   std::vector<OpId> dots;
   std::vector<OperandPipeline> pipelines;
   RingPosition stationary_position, stationary_end;
@@ -135,6 +145,7 @@ class MmaLoop {
 
   const Plan& plan_;
   PassContext& context_;
+  RegionId source_body_;                   ///< with the loads' offsets
   std::vector<OpId> outer_;                ///< loops around this one, outermost first
   std::vector<OperandLoad> loads_;         ///< until they are in pipelines
   std::optional<ChannelRing> stationary_;  ///< operands loaded before the first iteration

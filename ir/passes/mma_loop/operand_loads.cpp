@@ -17,6 +17,9 @@
 namespace tegula::ir {
 namespace {
 
+/// Bytes of the widest copy by cp.async.
+constexpr int kWidestCopy = 16;
+
 /// Whether tiles of one dimension count.
 enum class Rows : std::uint8_t { No, Too };
 
@@ -52,15 +55,17 @@ class Finder {
     return c && offsets_are_pure(*c) && may_be_read_ahead(op) ? c : std::nullopt;
   }
 
+  std::optional<OperandLoad> rows(OpId op) {
+    OperandLoad c = tile_of(op);
+    return offsets_are_pure(c) && may_be_read_ahead(op) ? std::optional(std::move(c))
+                                                        : std::nullopt;
+  }
+
   std::optional<OperandLoad> box(OpId op, Rows takes_rows) {
     if (k_[op].opcode != Opcode::LoadView || !k_.type(k_[op].results[0]).is_tile() ||
         uses_.count(k_[op].results[0]) == 0)
       return std::nullopt;
-    OperandLoad c;
-    c.load = op;
-    c.tile = k_.type(k_[op].results[0]).with_layout(nullptr);
-    const auto axes = k_[op].attrs.ints(AttrName::axes);
-    c.axes.assign(axes.begin(), axes.end());
+    const OperandLoad c = tile_of(op);
     const std::string_view why_not =
         gathered_dim(k_, k_[op]) >= 0
             ? "an index tile selects its rows"
@@ -103,6 +108,15 @@ class Finder {
   }
 
  private:
+  OperandLoad tile_of(OpId load) const {
+    OperandLoad c;
+    c.load = load;
+    c.tile = k_.type(k_[load].results[0]).with_layout(nullptr);
+    const auto axes = k_[load].attrs.ints(AttrName::axes);
+    c.axes.assign(axes.begin(), axes.end());
+    return c;
+  }
+
   OpId only_user(Value v) const {
     const auto use = uses_.only(v);
     return use ? use->op : OpId();
@@ -199,6 +213,17 @@ std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load
   return found && finder.may_be_read_ahead(load) ? found : std::nullopt;
 }
 
+std::optional<OperandLoad> gathered_load(const Kernel& k, OpId loop, OpId load) {
+  const OpData& d = k[load];
+  if (d.opcode != Opcode::LoadView || gathered_dim(k, d) < 0) return std::nullopt;
+  for (std::size_t i = first_offset(d); i < d.operands.size(); ++i)
+    if (k.type(d.operands[i]).is_tile() && !k.is_visible_from(d.operands[i], loop))
+      return std::nullopt;
+  PassContext unused;
+  auto found = Finder(k, loop, unused).rows(load);
+  return found && access_bytes(k, *found) == kWidestCopy ? found : std::nullopt;
+}
+
 std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
                                           std::size_t operand) {
   OpId at = k[k[dot].operands[operand]].def;
@@ -223,7 +248,7 @@ bool writes_memory(const Kernel& k, OpId loop, PassContext& context) {
 int access_bytes(const Kernel& k, const OperandLoad& load) {
   const OpData& box = k[load.load];
   if (contiguous_dim(k, box) < 0) return 0;
-  return std::min(16, access_elements(k, box) * size_bytes(load.tile.dtype()));
+  return std::min(kWidestCopy, access_elements(k, box) * size_bytes(load.tile.dtype()));
 }
 
 bool is_cp_async_load(const Kernel& k, const OperandLoad& load) {
@@ -245,30 +270,60 @@ std::int64_t cp_async_ring_bytes(const Kernel& k, int slots) {
   return end;
 }
 
-Type slots_type(Type tile, int fast, int slots) {
-  Ints shape{slots};
-  shape.insert(shape.end(), tile.shape().begin(), tile.shape().end());
-  Dims dims, order{fast + 1};
-  for (std::int64_t extent : shape) dims.push_back(static_cast<int>(extent));
+namespace {
+
+/// Slots outermost, then the other dimensions, then `fast`.
+Dims slot_order(Dims dims, int fast) {
+  Dims order{fast + 1};
   for (int d = dims.size() - 1; d >= 1; --d)
     if (d != fast + 1) order.push_back(d);
   order.push_back(0);
-  const int bytes = size_bytes(tile.dtype());
-  if (tile.rank() == 1)
-    return Type::shared(tile.dtype(), shape,
-                        intern_layout(SharedLayout::plain(dims, bytes, order)));
-  const auto swizzled = SharedLayout::swizzled(dims, bytes, order, 128, SegmentRule::Equal, 1);
-  return Type::shared(
-      tile.dtype(), shape,
-      intern_layout(swizzled ? *swizzled : SharedLayout::plain(dims, bytes, order)));
+  return order;
 }
 
-Type ring_type(const Kernel& k, const OperandLoad& load, int slots) {
+Dims slot_dims(Type tile, int slots) {
+  Dims dims{slots};
+  for (std::int64_t extent : tile.shape()) dims.push_back(static_cast<int>(extent));
+  return dims;
+}
+
+Type slots_of(Type tile, const Dims& dims, const SharedLayout& layout) {
+  return Type::shared(tile.dtype(), Ints(dims.begin(), dims.end()), intern_layout(layout));
+}
+
+/// The tile's dimension that is contiguous in memory.
+int contiguous_dim(const Kernel& k, const OperandLoad& load) {
   const ViewFacts& facts = k.type(k[load.load].operands[0]).view_facts();
   int fast = -1;
   for (std::size_t t = 0; t < load.axes.size(); ++t)
     if (facts.strides[static_cast<std::size_t>(load.axes[t])] == 1) fast = static_cast<int>(t);
-  return slots_type(load.tile, fast, slots);
+  return fast;
+}
+
+}  // namespace
+
+Type slots_type(Type tile, int fast, int slots) {
+  const Dims dims = slot_dims(tile, slots), order = slot_order(dims, fast);
+  const int bytes = size_bytes(tile.dtype());
+  if (tile.rank() == 1) return slots_of(tile, dims, SharedLayout::plain(dims, bytes, order));
+  const auto swizzled = SharedLayout::swizzled(dims, bytes, order, 128, SegmentRule::Equal, 1);
+  return slots_of(tile, dims, swizzled ? *swizzled : SharedLayout::plain(dims, bytes, order));
+}
+
+Type ring_type(const Kernel& k, const OperandLoad& load, int slots) {
+  return slots_type(load.tile, contiguous_dim(k, load), slots);
+}
+
+Type tma_ring_type(const Kernel& k, const OperandLoad& load, int slots) {
+  if (load.tile.rank() != 2) return ring_type(k, load, slots);
+  const TmaSegments segments = tma_segments(k.type(k[load.load].operands[0]), load.axes, load.tile);
+  if (segments.count == 0) return ring_type(k, load, slots);
+  const Dims dims = slot_dims(load.tile, slots);
+  const auto width = static_cast<int>(segments.swizzle);
+  const SwizzleSegment row{width, width, static_cast<int>(segments.count)};
+  const auto layout = SharedLayout::pieces(dims, size_bytes(load.tile.dtype()),
+                                           slot_order(dims, contiguous_dim(k, load)), {&row, 1}, 1);
+  return layout ? slots_of(load.tile, dims, *layout) : ring_type(k, load, slots);
 }
 
 void erase_load(Kernel& k, const OperandLoad& load) {

@@ -36,6 +36,10 @@ std::vector<OperandLoad> tile_loads(const Kernel& k, OpId loop, PassContext& con
 /// A load in front of the loop as one that TMA makes for all its iterations; none where it cannot.
 std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load);
 
+/// A load of the loop whose rows an index tile from in front of the loop selects, and which
+/// cp.async copies 16 bytes at a time; none where it cannot.
+std::optional<OperandLoad> gathered_load(const Kernel& k, OpId loop, OpId load);
+
 /// Operand `operand` of a dot in the loop, if it is loaded in front of the loop and used by nothing
 /// else; nothing if it is made another way.
 std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
@@ -61,6 +65,8 @@ Type slots_type(Type tile, int fast, int slots);
 /// Slots outermost; rows along the dimension that is contiguous in memory, under the widest swizzle
 /// that fits.
 Type ring_type(const Kernel& k, const OperandLoad& load, int slots);
+/// The same for TMA, which fills the rows a segment at a time (`tma_segments`).
+Type tma_ring_type(const Kernel& k, const OperandLoad& load, int slots);
 
 void erase_load(Kernel& k, const OperandLoad& load);
 

@@ -60,6 +60,7 @@ std::int64_t most_rows(const Kernel& k) {
 
 std::optional<DotGraphNeeds> dot_graph_needs(const Kernel& k, int num_warps) {
   std::size_t all = 0, taken = 0;
+  bool is_graph = false;  // some loop is no GEMM's
   walk(k, k.body(), [&](OpId op) { all += k[op].opcode == Opcode::Dot ? 1 : 0; });
   DotGraphNeeds needs;
   PassContext unused;
@@ -70,12 +71,13 @@ std::optional<DotGraphNeeds> dot_graph_needs(const Kernel& k, int num_warps) {
     const auto graph = dot_graph(k, loop, num_warps, unused);
     if (!graph || !is_in_counted_loops(k, loop)) return std::nullopt;
     taken += graph->dots.size();
-    needs.stage_bytes += graph->stage_bytes();
-    needs.fixed_bytes += graph->stationary_bytes() + graph->shared_bytes(k);
+    is_graph |= !graph->is_plain();
+    needs.stage_bytes += graph->stage_bytes(k);
+    needs.fixed_bytes += graph->stationary_bytes(k) + graph->shared_bytes(k);
     needs.second_slot_bytes += graph->largest_shared_bytes(k);
     needs.registers = std::max(needs.registers, graph->registers(k, num_warps));
   }
-  return all > 0 && all == taken ? std::optional(needs) : std::nullopt;
+  return is_graph && all == taken ? std::optional(needs) : std::nullopt;
 }
 
 /// One warpgroup where 64 rows are the most there are, as long as their accumulators fit; else two.

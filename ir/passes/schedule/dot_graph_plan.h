@@ -15,7 +15,8 @@ struct DotGraphNeeds {
   std::int64_t second_slot_bytes = 0;  ///< of the tile that is stored first
   std::int64_t registers = 0;          ///< of a thread, for accumulators and fragments of one loop
 };
-/// None where some dot of the kernel is in no loop of a graph of dots that so many warps compute.
+/// None where some dot of the kernel is in no loop of a graph of dots that so many warps compute,
+/// or where all loops are GEMMs'.
 std::optional<DotGraphNeeds> dot_graph_needs(const Kernel& k, int num_warps);
 
 /// A plan in tile form: warps, stages, producer warps; none where a dot cannot be a wgmma, or where

@@ -58,10 +58,25 @@ bool depends_on_dot(const Kernel& k, Value v, int depth) {
   });
 }
 
+/// What defines the value, in front of a permute.
+OpId loaded_by(const Kernel& k, Value v) {
+  const OpId def = k[v].def;
+  return def && k[def].opcode == Opcode::Permute ? k[k[def].operands[0]].def : def;
+}
+
+/// Shared memory of what the op loads if TMA does.
+std::int64_t bytes_by_tma(const Kernel& k, OpId load) {
+  const OpData& d = k[load];
+  const Type view = k.type(d.operands[0]), tile = k.type(d.results[0]);
+  const auto axes = d.attrs.ints(AttrName::axes);
+  return gathered_dim(k, d) < 0 && is_tma_loadable(view, axes, tile)
+             ? tma_tile_bytes(view, axes, tile)
+             : tile.count() * size_bytes(tile.dtype());
+}
+
 /// Loaded in front of the loop, perhaps through a permute.
 bool is_hoisted_load(const Kernel& k, Value v, RegionId loop_body) {
-  OpId def = k[v].def;
-  if (def && k[def].opcode == Opcode::Permute) def = k[k[def].operands[0]].def;
+  const OpId def = loaded_by(k, v);
   return def && k[def].opcode == Opcode::LoadView && k[def].parent != loop_body;
 }
 
@@ -159,7 +174,7 @@ KernelSummary summarize(const Kernel& k, bool tma_aux_loads) {
       const Type tile = k.type(d.results[0]);
       if (gathered_dim(k, d) < 0 &&
           why_not_tma_tile(k.type(d.operands[0]), d.attrs.ints(AttrName::axes), tile).empty())
-        s.aux_bytes += tile.count() * size_bytes(tile.dtype());
+        s.aux_bytes += bytes_by_tma(k, op);
     }
     if (d.opcode != Opcode::Dot) return;
     const Type acc = k.type(d.results[0]);
@@ -180,14 +195,13 @@ KernelSummary summarize(const Kernel& k, bool tma_aux_loads) {
       s.accumulator_init_registers += acc.shape()[1] / 4 + kColumnTermRegisters;
     const Type a = k.type(d.operands[0]);
     if (is_hoisted_load(k, d.operands[0], d.parent))
-      s.stationary_bytes += a.count() * size_bytes(a.dtype());
+      s.stationary_bytes += bytes_by_tma(k, loaded_by(k, d.operands[0]));
     else if (!is_tma_operand(k, d, 0))
       s.fragments += a.shape()[1] * size_bits(a.dtype()) / 64;
     s.mma1_bytes = 0;
     for (int i = 0; i < 2; ++i) {
-      const Type operand = k.type(d.operands[static_cast<std::size_t>(i)]);
       if (is_tma_operand(k, d, i) && counted.insert(load_of(k, d, i)).second)
-        s.mma1_bytes += operand.count() * size_bytes(operand.dtype());
+        s.mma1_bytes += bytes_by_tma(k, load_of(k, d, i));
     }
     s.stage_bytes += s.mma1_bytes;
   });

@@ -42,7 +42,9 @@ Row logit_gradient(const Scheme& s, const Row& logits, int experts, const Routed
       const Row scores = s.score(z);
       Row chosen;
       for (std::size_t j = 0; j < k; ++j)
-        chosen.push_back(scores[static_cast<std::size_t>(routed.ids[t * all + j])]);
+        chosen.push_back(routed.ids[t * all + j] < 0
+                             ? 0
+                             : scores[static_cast<std::size_t>(routed.ids[t * all + j])]);
       const Row w = s.to_weights(chosen);
       double sum = 0;
       for (std::size_t j = 0; j < k; ++j) sum += dweights[t * all + j] * w[j];
@@ -110,14 +112,15 @@ void expect_gradients(const LayerCase& c, Device device, bool main_gradients = t
     expect_close("down_bias", d.of.down_bias.to_doubles(), want.of.down_bias, bound);
   }
   expect_close("weights", d.of.weights.to_doubles(), want.weights, bound);
-  if (c.expert_choice) return;  // the scheme of the others is a token's
-  // From the device's own weight gradients: the router's function is exact in f32.
-  const Routed chosen = with_shared(route(c.scheme, in.logits.to_doubles(), c.experts),
-                                    {.experts = c.experts, .shared = c.shared});
+  // From the device's own weight gradients: the router's function is exact in f32. Where experts
+  // choose, a weight is the softmax of its logit.
+  const Row z = reference_logits(c, in);
+  const Scheme scheme = c.expert_choice ? Scheme{.k = c.experts} : c.scheme;
+  const Routed chosen = c.expert_choice ? routed
+                                        : with_shared(route(c.scheme, z, c.experts),
+                                                      {.experts = c.experts, .shared = c.shared});
   expect_close("logits", d.of.logits.to_doubles(),
-               logit_gradient(c.scheme, in.logits.to_doubles(), c.experts, chosen,
-                              d.of.weights.to_doubles()),
-               1e-4);
+               logit_gradient(scheme, z, c.experts, chosen, d.of.weights.to_doubles()), 1e-4);
 }
 
 TEST_P(MoeBackward, AnyNumberOfTokens) {
@@ -167,6 +170,23 @@ TEST_P(MoeBackward, Routers) {
   c.router = routers::deepseek_v3(Tensor::zeros({8}, DType::f32, GetParam()),
                                   {.k = 3, .groups = 4, .kept_groups = 2});
   c.scheme = deepseek_v3({}, 3, 4, 2);
+  expect_gradients(c, GetParam());
+}
+
+TEST_P(MoeBackward, RoutersThatDraw) {
+  LayerCase c{.tokens = 24, .h = 32, .i = 16, .scheme = gshard()};
+  for (int t = 0; t < c.tokens; ++t) c.draws.push_back(static_cast<f32>(t % 8) / 8);
+  c.threshold = 0.5f;
+  c.router = routers::gshard_random(Tensor::from(c.draws, GetParam()), c.threshold);
+  expect_gradients(c, GetParam());
+
+  // A noise level of log 2 keeps sums apart.
+  const Dims shape{c.tokens, c.experts};
+  const Tensor zeros = Tensor::zeros(shape, DType::f32, GetParam()),
+               noise = Tensor::integers(shape, DType::f32, -3, 4, 7, GetParam());
+  c.draws = {}, c.noise = noise.to_doubles();
+  for (double& n : c.noise) n *= std::log(2.0);
+  c.router = routers::noisy_top_k(3, zeros, noise), c.scheme = mixtral(3);
   expect_gradients(c, GetParam());
 }
 

@@ -157,13 +157,11 @@ TEST_P(ExpertProducts, RowsComeAndGo) {
   const Tensor X = integers({tokens, h}, 1), P = filled({2 * tokens, h}), O = filled({tokens, h});
   std::vector<i32> slots(placed.slot_of.begin(), placed.slot_of.end());
   slots.resize(10, 1 << 30);
-  const std::vector<i32> offsets(placed.offsets.begin(), placed.offsets.end()),
-      row_of(placed.row_of.begin(), placed.row_of.end());
-  kernel("moe_permute", PermuteRows<bf16>{})(X, Tensor::from(slots, GetParam()),
-                                             Tensor::from(offsets, GetParam()), Tensor(), P, 2);
-  kernel("moe_combine", CombineRows<bf16>{})(P, Tensor::from(row_of, {tokens, 2}, GetParam()),
-                                             Tensor::full({tokens, 2}, 0.5, DType::f32, GetParam()),
-                                             O);
+  const std::vector<i32> row_of(placed.row_of.begin(), placed.row_of.end());
+  const Tensor rows = Tensor::from(row_of, {tokens, 2}, GetParam());
+  kernel("moe_permute", PermuteRows<bf16>{})(X, rows, Tensor(), P);
+  kernel("moe_combine", CombineRows<bf16>{})(
+      P, rows, Tensor::full({tokens, 2}, 0.5, DType::f32, GetParam()), O);
   const auto x = X.to_doubles(), p = P.to_doubles(), o = O.to_doubles();
   for (std::size_t r = 0; r < 10; ++r)
     for (std::size_t c = 0; c < 40; ++c)

@@ -79,6 +79,10 @@ class HostLayer {
 
   /// Rounds what is stored between the products.
   std::function<double(double)> round = [](double x) { return x; };
+  /// Stores a row of activations where that is more than to round each of them.
+  std::function<void(Row&)> store_activations;
+  /// Rounds scaled inputs where `round` does not.
+  std::function<double(double)> round_input;
   /// Rounds the pre-activations that backward reads: it decides on which side of a clamp they are.
   std::function<double(double)> round_hidden = [](double x) { return x; };
 
@@ -99,7 +103,8 @@ class HostLayer {
     for_each_choice(r, [&](std::size_t choice, int t, int e) {
       LayerTensors scaled = p;
       for (int c = 0; c < s_.h; ++c)
-        scaled.x[at(t, c, s_.h)] = round(r.weights[choice] * p.x[at(t, c, s_.h)]);
+        scaled.x[at(t, c, s_.h)] =
+            (round_input ? round_input : round)(r.weights[choice] * p.x[at(t, c, s_.h)]);
       const Row row = expert_row(scaled, hidden(scaled, t, e), e);
       for (int c = 0; c < s_.h; ++c) y[at(t, c, s_.h)] += round(row[static_cast<std::size_t>(c)]);
     });
@@ -184,7 +189,12 @@ class HostLayer {
   Row activated(const Row& hidden_row) const {
     Row a(static_cast<std::size_t>(s_.i));
     for (int j = 0; j < s_.i; ++j)
-      a[static_cast<std::size_t>(j)] = round(act_.value(gate(hidden_row, j), up(hidden_row, j)));
+      a[static_cast<std::size_t>(j)] = act_.value(gate(hidden_row, j), up(hidden_row, j));
+    if (store_activations) {
+      store_activations(a);
+      return a;
+    }
+    for (double& x : a) x = round(x);
     return a;
   }
   Row expert_row(const LayerTensors& p, const Row& hidden_row, int e) const {

@@ -11,6 +11,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/moe/expert_reference.h"
 #include "tests/differential/moe/placement_reference.h"
+#include "tests/differential/moe/quantised_values.h"
 #include "tests/differential/moe/routing_run.h"
 
 namespace tegula::test::experts {
@@ -26,6 +27,12 @@ struct LayerCase {
   std::optional<ExpertChoice> expert_choice = {};
   MoeTiles tiles = {};
   DType dtype = DType::bf16;
+  std::optional<ExpertQuantisation> quantisation = {};
+  /// The router adds these to the logits (noisy top-k).
+  Row noise = {};
+  /// The router keeps second choices whose draw times `threshold` is below their weight (GShard).
+  std::vector<f32> draws = {};
+  f32 threshold = 0.2f;
 
   MoeOptions options() const {
     return {.router = router,
@@ -36,7 +43,8 @@ struct LayerCase {
             .shared_experts = shared,
             .capacity = capacity,
             .expert_choice = expert_choice,
-            .tiles = tiles};
+            .tiles = tiles,
+            .quantisation = quantisation};
   }
   int up_rows() const { return (host_activation.is_gated ? 2 : 1) * i; }
 };
@@ -54,6 +62,7 @@ struct LayerInputs {
     logits = few_logits({.tokens = c.tokens, .experts = c.experts}, seed, device);
     weights.up = normal({all, c.up_rows(), c.h}, 2, 1 / std::sqrt(c.h));
     weights.down = normal({all, c.h, c.i}, 3, 1 / std::sqrt(c.i));
+    if (c.quantisation) quantise(weights, c.quantisation->scaling);
     if (!c.has_biases) return;
     weights.up_bias = normal({all, c.up_rows()}, 4, 1);
     weights.down_bias = normal({all, c.h}, 5, 1);
@@ -81,6 +90,13 @@ inline Row gates_first(const Row& values, int experts, int rows) {
   return out;
 }
 
+/// The logits that the reference routes by.
+inline Row reference_logits(const LayerCase& c, const LayerInputs& in) {
+  Row z = in.logits.to_doubles();
+  for (std::size_t i = 0; i < c.noise.size(); ++i) z[i] += c.noise[i];
+  return z;
+}
+
 /// The choices that are left, of an id of -1 where there is no place.
 inline Routed kept_choices(const LayerCase& c, const LayerInputs& in) {
   if (c.expert_choice) {
@@ -97,7 +113,9 @@ inline Routed kept_choices(const LayerCase& c, const LayerInputs& in) {
     }
     return routed;
   }
-  Routed routed = route(c.scheme, in.logits.to_doubles(), c.experts);
+  Routed routed = route(c.scheme, reference_logits(c, in), c.experts);
+  for (std::size_t t = 0; t < c.draws.size(); ++t)
+    if (c.draws[t] * c.threshold >= routed.weights[2 * t + 1]) routed.ids[2 * t + 1] = -1;
   routed = with_shared(routed, {.experts = c.experts, .shared = c.shared});
   if (!c.capacity) return routed;
   const Placement placed =
@@ -110,10 +128,26 @@ inline Routed kept_choices(const LayerCase& c, const LayerInputs& in) {
   return routed;
 }
 
+/// The scale where the layer's policy has given ones.
+inline std::optional<f32> given_scale(const LayerCase& c, f32 scale) {
+  return c.quantisation->scaling == ExpertScaling::tensor ? std::optional(scale) : std::nullopt;
+}
+/// Activations as the down projection takes them; by rows they are stored in X's type first.
+inline void store_quantised(const LayerCase& c, Row& activations) {
+  const std::optional<f32> scale = given_scale(c, kHiddenScale);
+  if (!scale)
+    for (double& x : activations) x = rounded(x, c.dtype);
+  quantise_rows(activations, activations.size(), scale);
+}
+
 inline LayerTensors reference_tensors(const LayerCase& c, const LayerInputs& in) {
   const auto of = [](const Tensor& t) { return t.defined() ? t.to_doubles() : Row(); };
   LayerTensors p{of(in.X), of(in.weights.up), of(in.weights.down), of(in.weights.up_bias),
                  of(in.weights.down_bias)};
+  if (c.quantisation) {
+    quantise_rows(p.x, static_cast<std::size_t>(c.h), given_scale(c, kInputScale));
+    multiply(p.up, of(in.weights.scales.up)), multiply(p.down, of(in.weights.scales.down));
+  }
   if (!c.is_interleaved) return p;
   const int all = c.experts + c.shared;
   p.up = gates_first(p.up, all, c.up_rows());
@@ -124,13 +158,18 @@ inline LayerTensors reference_tensors(const LayerCase& c, const LayerInputs& in)
 inline void expect_outputs(const LayerCase& c, const LayerInputs& in, const Tensor& Y) {
   HostLayer layer({c.tokens, c.h, c.i, c.experts + c.shared}, c.host_activation);
   layer.round = [&](double x) { return rounded(x, c.dtype); };
+  if (c.quantisation) {
+    layer.round_input = [](double x) { return x; };
+    layer.store_activations = [&](Row& a) { store_quantised(c, a); };
+  }
   const LayerTensors p = reference_tensors(c, in);
   const Routed routed = kept_choices(c, in);
   const Row got = Y.to_doubles();
   const Row want = c.scales_inputs ? layer.forward_scaled(p, routed) : layer.forward(p, routed);
   ASSERT_EQ(got.size(), want.size());
   // Values stored between the products may round to a neighbour, of numbers around 1.
-  const double unit = c.dtype == DType::bf16 ? 1.0 / 256 : 1.0 / 2048;
+  // A sixteenth of an activation of 8 bits that does changes a row of outputs by up to a hundredth.
+  const double unit = c.quantisation ? 1.0 / 128 : c.dtype == DType::bf16 ? 1.0 / 256 : 1.0 / 2048;
   double error = 0, size = 0;
   for (std::size_t n = 0; n < got.size(); ++n) {
     ASSERT_NEAR(got[n], want[n], 6 * unit * (1 + std::abs(want[n])))

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/moe/routing_kernels.h"
+#include "kernels/moe/tile_routing.h"
 #include "tegula/tegula.h"
 #include "tests/differential/moe/placement_reference.h"
 #include "tests/differential/moe/routing_reference.h"
@@ -19,15 +19,21 @@ struct RoutedTensors {
   Tensor ids, weights, row_of, slot_of, offsets, first_tiles;
 };
 
+/// Kernels that compute the same.
+enum class RoutingForm : std::uint8_t { tables, tiles, one_tile };
+
 struct RoutingCase {
   int tokens = 16, experts = 8, shared = 0;
   int capacity = -1;
-  bool by_slot = false, in_one_launch = false;
+  bool by_slot = false;
   int group_tokens = 0;
+  RoutingForm form = RoutingForm::tiles;
+  int block = 16, tiles_of_program = 1;
 
   tegula::experts::PlacementShape shape(int k) const {
     return {.experts = experts + shared,
             .k = k + shared,
+            .block = block,
             .has_capacity = capacity >= 0,
             .by_slot = by_slot,
             .group_tokens = group_tokens};
@@ -44,32 +50,59 @@ inline Tensor few_logits(const RoutingCase& c, std::uint64_t seed, Device device
   return Tensor::from(values, {c.tokens, c.experts}, device);
 }
 
+/// By tables that the last program makes.
+inline void run_tables(const tegula::experts::TokenChoices& choices, const RoutingCase& c,
+                       const Tensor& logits, const Tensor& bias, const RoutedTensors& r) {
+  using namespace tegula::experts;
+  const PlacementShape& shape = choices.shape;
+  const std::int64_t tiles = std::max(1, (c.tokens + shape.block - 1) / shape.block),
+                     groups = (tiles + kTilesPerGroup - 1) / kTilesPerGroup;
+  const auto integers = [&](std::int64_t rows, std::int64_t columns) {
+    return Tensor::full({rows, columns}, -7, DType::i32, logits.device());
+  };
+  const Tensor counts = integers(tiles, shape.bins()),
+               group_counts = integers(groups, shape.bins()),
+               bases = integers(shape.competitions(groups), shape.bins()),
+               kept = integers(shape.competitions(groups), shape.experts),
+               arrivals = Tensor::zeros({1 + groups}, DType::u32, logits.device());
+  kernel("moe_route", RouteTokens{choices})(logits, bias, arrivals, counts, group_counts, bases,
+                                            kept, r.offsets, r.first_tiles, r.ids, r.weights,
+                                            c.capacity);
+  for (const double n : arrivals.to_doubles()) EXPECT_EQ(n, 0);
+  kernel("moe_place", PlaceTokens{shape})(r.ids, counts, group_counts, bases, kept, r.offsets,
+                                          r.first_tiles, r.row_of, r.slot_of, c.capacity);
+}
+
+/// By programs that add up the counts of all tiles.
+inline void run_tiles(const tegula::experts::TokenChoices& choices, const RoutingCase& c,
+                      const Tensor& logits, const Tensor& bias, const RoutedTensors& r) {
+  using namespace tegula::experts;
+  const std::int64_t tiles = std::max(1, (c.tokens + c.block - 1) / c.block);
+  const Tensor counts =
+      Tensor::full({tiles, counted_experts(choices.shape.experts)}, 7, DType::u16, logits.device());
+  kernel("moe_route", RouteTiles{choices})(logits, bias, counts, r.ids, r.weights, r.row_of);
+  kernel("moe_place", PlaceTiles{choices.shape, c.tiles_of_program})(
+      r.ids, pairs_of(counts), r.offsets, r.first_tiles, r.row_of, r.slot_of, c.capacity);
+}
+
 inline RoutedTensors run_routing(const Router& router, const RoutingCase& c, const Tensor& logits,
                                  const Tensor& bias = {}) {
   using namespace tegula::experts;
   const Device device = logits.device();
-  const PlacementShape shape = c.shape(router.k);
-  const std::int64_t tiles = std::max(1, (c.tokens + shape.block - 1) / shape.block),
-                     groups = (tiles + kTilesPerGroup - 1) / kTilesPerGroup;
+  const TokenChoices choices{router, c.shape(router.k), c.shared};
+  const PlacementShape& shape = choices.shape;
   const auto integers = [&](const Dims& dims) {
     return Tensor::full(dims, -7, DType::i32, device);
   };
-  const Tensor counts = integers({tiles, shape.bins()}),
-               group_counts = integers({groups, shape.bins()}),
-               bases = integers({shape.competitions(groups), shape.bins()}),
-               kept = integers({shape.competitions(groups), shape.experts});
   const RoutedTensors r{
       integers({c.tokens, shape.k}), Tensor::full({c.tokens, shape.k}, NAN, DType::f32, device),
       integers({c.tokens, shape.k}), integers({c.tokens * shape.k}),
       integers({shape.experts + 1}), integers({kTileRowChoices, shape.experts + 1})};
-  const Tensor arrivals = Tensor::zeros({1 + groups}, DType::u32, device);
-  const auto route = kernel("moe_route", RouteTokens{router, shape, c.shared, c.in_one_launch});
-  route(logits, bias, arrivals, counts, group_counts, bases, kept, r.offsets, r.first_tiles, r.ids,
-        r.weights, r.row_of, r.slot_of, c.capacity);
-  for (const double n : arrivals.to_doubles()) EXPECT_EQ(n, 0);
-  if (!c.in_one_launch)
-    kernel("moe_place", PlaceTokens{shape})(r.ids, counts, group_counts, bases, kept, r.offsets,
-                                            r.first_tiles, r.row_of, r.slot_of, c.capacity);
+  if (c.form == RoutingForm::one_tile)
+    kernel("moe_route", RouteOneTile{choices})(logits, bias, r.offsets, r.first_tiles, r.ids,
+                                               r.weights, r.row_of, r.slot_of, c.capacity);
+  else
+    (c.form == RoutingForm::tiles ? run_tiles : run_tables)(choices, c, logits, bias, r);
   return r;
 }
 

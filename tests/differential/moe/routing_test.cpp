@@ -57,10 +57,32 @@ TEST_P(MoeRouting, AnyNumberOfExpertsAndChoices) {
 }
 
 TEST_P(MoeRouting, AnyNumberOfTokens) {
-  for (const int tokens : {0, 1, 3, 16, 127, 300})
-    for (const bool in_one_launch : {false, true})
-      expect_scheme(routers::mixtral(), mixtral(),
-                    {.tokens = tokens, .experts = 5, .in_one_launch = in_one_launch});
+  for (const int tokens : {0, 1, 3, 16, 127, 300}) {
+    const RoutingCase by_tables{.tokens = tokens, .experts = 5, .form = RoutingForm::tables};
+    expect_scheme(routers::mixtral(), mixtral(), by_tables);
+    for (const int tiles : {1, 4}) {
+      RoutingCase c = by_tables;
+      c.form = RoutingForm::tiles, c.tiles_of_program = tiles;
+      expect_scheme(routers::mixtral(), mixtral(), c);
+    }
+  }
+  for (const int tokens : {0, 1, 31, 32})
+    expect_scheme(routers::mixtral(), mixtral(),
+                  {.tokens = tokens, .experts = 5, .form = RoutingForm::one_tile, .block = 32});
+}
+
+/// More tiles than a program reads the counts of at once, and more than have a program each.
+TEST_P(MoeRouting, ManyTiles) {
+  expect_scheme(routers::mixtral(4), mixtral(4),
+                {.tokens = 1100, .experts = 256, .tiles_of_program = 16});
+  const RoutingCase c{.tokens = 2100, .experts = 6};
+  const Tensor logits = few_logits(c, 2, GetParam());
+  const Moe layer = moe({.router = routers::mixtral(), .experts = c.experts});
+  const tegula::MoeRouting r = layer.make_routing(c.tokens, GetParam());
+  layer.route(Stream(GetParam()), logits, {}, r);
+  const RoutedTensors got{r.ids, r.weights, r.row_of, r.slot_of, r.offsets, r.first_tiles};
+  expect_routed(got, route(mixtral(), logits.to_doubles(), c.experts));
+  expect_placed(got, c, 2);
 }
 
 TEST_P(MoeRouting, SharedExperts) {
@@ -68,10 +90,18 @@ TEST_P(MoeRouting, SharedExperts) {
 }
 
 TEST_P(MoeRouting, Capacity) {
-  for (const int capacity : {0, 1, 5, 1000})
-    for (const bool by_slot : {false, true})
-      expect_scheme(routers::gshard(), gshard(),
-                    {.tokens = 50, .experts = 6, .capacity = capacity, .by_slot = by_slot});
+  for (const int capacity : {0, 1, 5, 1000}) {
+    const RoutingCase c{.tokens = 50, .experts = 6, .capacity = capacity};
+    expect_scheme(routers::gshard(), gshard(), c);
+    for (const bool by_slot : {false, true}) {
+      RoutingCase by_tables = c;
+      by_tables.form = RoutingForm::tables, by_tables.by_slot = by_slot;
+      expect_scheme(routers::gshard(), gshard(), by_tables);
+    }
+  }
+  expect_scheme(
+      routers::gshard(), gshard(),
+      {.tokens = 27, .experts = 6, .capacity = 5, .form = RoutingForm::one_tile, .block = 32});
 }
 
 /// Groups that 16 tiles, or 32, make up, the last one with fewer tokens.
@@ -84,7 +114,8 @@ TEST_P(MoeRouting, CapacityByGroups) {
                        .experts = 6,
                        .capacity = capacity,
                        .by_slot = by_slot,
-                       .group_tokens = group_tokens});
+                       .group_tokens = group_tokens,
+                       .form = RoutingForm::tables});
 }
 
 TEST_P(MoeRouting, MoreGroupsOfTilesThanAreReadAtOnce) {

@@ -67,7 +67,7 @@ TEST(DeviceProfile, DoctorTellsWhichRowServesAGpu) {
   const runtime::DoctorCheck found = autotune::examine_profiles(gpus);
   EXPECT_FALSE(found.present) << "the mock is no model";
   EXPECT_THAT(found.detail, HasSubstr("cuda:0 nearest only: "));
-  EXPECT_THAT(found.remedy, HasSubstr("add a row"));
+  EXPECT_THAT(found.remedy, HasSubstr("tegula calibrate"));
 }
 
 }  // namespace

@@ -30,10 +30,30 @@ TEST(ExpertSpace, TheModelTakesOneByRowsAndColumns) {
   };
   expect(tiles(4, 7168, true), 16, 128, true);
   expect(tiles(20, 7168, false), 32, 128, true);
-  expect(tiles(64, 64, false), 64, 64, true);
-  expect(tiles(65, 7168, true), 128, 128, false);
-  expect(tiles(65, 7168, false), 128, 256, false);
+  expect(tiles(32, 64, false), 64, 64, true);
+  expect(tiles(64, 7168, true), 128, 128, false);
+  expect(tiles(64, 7168, false), 128, 256, false);
   expect(tiles(1000, 1024, false), 128, 128, false);
+}
+
+/// The first product of a token by 8 experts of Qwen3, and both of one by 2 of Mixtral.
+TEST(ExpertSpace, FewTilesAreNarrowWhereMoreSmsReadThen) {
+  const auto width = [](std::int64_t experts, std::int64_t columns, std::int64_t k) {
+    return choose_expert_tiles({0, columns, k, experts}, host_profile()).bn;
+  };
+  EXPECT_EQ(width(8, 768, 2048), 64);
+  EXPECT_EQ(width(2, 14336, 4096), 128);
+  EXPECT_EQ(width(2, 4096, 14336), 64);
+  EXPECT_EQ(width(128, 2048, 768), 128);
+}
+
+TEST(ExpertSpace, AnIterationHas128BytesOf8BitsToo) {
+  for (const std::int64_t rows : {4, 65}) {
+    const ExpertProblem p{rows, 7168, 2048, 64, ExpertProduct::up, DType::f8e4m3, true};
+    const ExpertTileConfig c = choose_expert_tiles(p, host_profile());
+    EXPECT_EQ(c.bk, 128) << text_of(c);
+    EXPECT_EQ(c.bm, rows == 4 ? 16 : 128) << text_of(c);
+  }
 }
 
 TEST(ExpertSpace, TheTunerTriesOthers) {

@@ -13,6 +13,14 @@
 
 namespace tegula::test {
 
+/// Turns of a loop that make a kernel slow enough for a race on the simulator on a busy host.
+/// Under a sanitizer, fewer are slow enough.
+#ifdef __SANITIZE_ADDRESS__
+inline constexpr int kManyTurns = 100;
+#else
+inline constexpr int kManyTurns = 300;
+#endif
+
 /// A folder of its own for the store of every process that the test starts.
 class OwnStore : public ::testing::Test {
  protected:

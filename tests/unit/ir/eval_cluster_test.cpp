@@ -88,6 +88,25 @@ TEST(EvalCluster, WhatAnotherLacksCountsAsNothing) {
   EXPECT_THAT(out.storage, ElementsAre(0, 1, 2, -1, -1, -1));
 }
 
+/// Each gets the tiles of all, by rank; what a program lacks arrives as 0, and is there.
+TEST(EvalCluster, AllGetTheTilesOfAll) {
+  auto x = iota<f32>({3});
+  HostTensor<f32> out({2, 4}, {-1, -1, -1, -1, -1, -1, -1, -1});
+  run_clean(R"(kernel @all machine cluster(2) (%x: view<?xf32, in>, %o: view<?x?xf32, out>) {
+    launch { %two = const [value = 2] : i32  %one = const [value = 1] : i32  yield %two, %one, %one }
+    %two1 = const [value = 2] : i32
+    %zero = const [value = 0] : i32
+    %rank = cluster_rank : i32
+    %first = mul %rank, %two1
+    %t = load_view %x, %first [axes = [0]] : tile<2xf32>
+    %all = cluster_gather %t : tile<2x2xf32>
+    %line = reshape %all : tile<4xf32>
+    store_view %o, %line, %rank, %zero [axes = [1]]
+  })",
+            {x.view(), out.view()});
+  EXPECT_THAT(out.storage, ElementsAre(0, 1, 2, 0, 0, 1, 2, 0));
+}
+
 TEST(EvalCluster, GridsThatDoNotDivideAreRefused) {
   HostTensor<i32> out({3});
   try {

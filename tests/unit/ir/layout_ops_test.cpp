@@ -257,5 +257,23 @@ TEST(LayoutOps, NumbersCountLanesFirst) {
   EXPECT_GE(numbered, 4);
 }
 
+/// Narrow tiles of an accumulator have no columns left to exchange, so rows are.
+TEST(LayoutOps, LongerRunsExchangeLanesForColumnsElseForRows) {
+  for (const int columns : {16, 32, 64}) {
+    SCOPED_TRACE(columns);
+    const LinearLayout own = wgmma_acc(128, columns, 2);
+    const auto longer = lengthen_runs(own, 1, 8);
+    ASSERT_TRUE(longer);
+    EXPECT_TRUE(longer->is_surjective());
+    EXPECT_EQ(longer->registers(), own.registers());
+    std::set<int> run;  // of the first thread, along its first row
+    for (HardwareCoord p{0, 0, 0, 0}; p.reg < longer->registers(); ++p.reg)
+      if (const Dims at = longer->apply(p); at[0] == 0 && at[1] < 8) run.insert(at[1]);
+    EXPECT_EQ(run.size(), 8u);
+  }
+  EXPECT_FALSE(lengthen_runs(wgmma_acc(64, 8, 1), 1, 8)) << "two registers beyond are too few";
+  EXPECT_FALSE(lengthen_runs(wgmma_acc(128, 256, 2), 0, 8)) << "words hold pairs of columns";
+}
+
 }  // namespace
 }  // namespace tegula::ir

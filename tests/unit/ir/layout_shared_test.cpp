@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "ir/analysis/tma_access.h"
 #include "ir/layout/bank_conflicts.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/matrix_access.h"
@@ -94,6 +95,40 @@ TEST(SharedLayout, EveryTileIsABijection) {
   expect_laws(*SharedLayout::swizzled({3, 16, 64}, 2, {2, 1, 0}, 128, SegmentRule::WidestFirst, 0));
   expect_laws(SharedLayout::plain({3, 5, 7}, 4, {2, 0, 1}));
   expect_laws(SharedLayout::plain({}, 4, {}));
+}
+
+TEST(SharedLayout, LastPieceMayReachBeyondTheRow) {
+  const auto padded = [](int columns, int pieces) {
+    const SwizzleSegment row{128, 128, pieces};
+    return SharedLayout::pieces({2, 16, columns}, 2, {2, 1, 0}, {&row, 1}, 1);
+  };
+  const auto l = padded(112, 2);
+  ASSERT_TRUE(l) << l.reason();
+  expect_laws(*l);
+  const auto whole = *padded(128, 2);
+  EXPECT_EQ(l->bytes(), whole.bytes());
+  for_each_index(l->shape(), [&](const Dims& i) { ASSERT_EQ(l->offset(i), whole.offset(i)); });
+  EXPECT_EQ(padded(128, 3).reason(), "the pieces do not add up to a row");
+  EXPECT_EQ(padded(112, 1).reason(), "the pieces do not add up to a row");
+}
+
+/// Rows that begin inside of sectors get fewer, wider segments, where those read fewer sectors.
+TEST(SharedLayout, SegmentsOfRowsBySectors) {
+  const auto text = [](std::int64_t columns, std::int64_t end, bool whole_sectors) {
+    const TmaSegments s = tma_segments(2 * columns, 2 * end, whole_sectors);
+    return std::to_string(s.swizzle) + "*" + std::to_string(s.count);
+  };
+  EXPECT_EQ(text(112, 112, true), "32*7");
+  EXPECT_EQ(text(112, 104, false), "128*2");
+  EXPECT_EQ(text(144, 136, false), "128*3");
+  EXPECT_EQ(text(160, 152, false), "128*3");
+  EXPECT_EQ(text(256, 248, false), "128*4");
+  EXPECT_EQ(text(16, 8, false), "32*1");
+  EXPECT_EQ(text(32, 24, false), "64*1");
+  // A part of a longer row: the last segment would read what is not wanted.
+  EXPECT_EQ(text(160, 1000, false), "64*5");
+  EXPECT_EQ(text(208, 1000, false), "128*4");
+  EXPECT_EQ(text(12, 12, false), "0*0");
 }
 
 TEST(SharedLayout, StagesLieOutsideThePieces) {

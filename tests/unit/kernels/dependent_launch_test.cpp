@@ -10,6 +10,7 @@
 #include "ir/kernel.h"
 #include "ir/op.h"
 #include "ir/text.h"
+#include "kernels/moe/expert_products.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/gated_matmul.h"
 #include "tegula/tegula.h"
@@ -106,6 +107,17 @@ TEST_P(DependentLaunch, OfPartsOfK) {
 TEST_P(DependentLaunch, OfAGatedUnit) {
   detail::ConfiguredMatmul<detail::GatedMatmul<bf16, bf16, Both>> gated("waits_gated", {});
   expect_waits(gated.of(variant({.bm = 128, .bn = 64})), GetParam(), a, b, b, c);
+}
+
+/// The tables of segments decide which tiles there are, and an earlier kernel wrote them.
+TEST(DependentLaunchOfExperts, TablesAreReadBehindTheWait) {
+  const auto zeros = [](const Dims& shape, DType dtype = DType::bf16) {
+    return Tensor::zeros(shape, dtype, Device::sim());
+  };
+  const auto down =
+      kernel("waits_for_tables", experts::ExpertDown<bf16>{}).with(tuning_of(ExpertTileConfig{}));
+  expect_waits(down, true, zeros({132, 128}), zeros({3, 128, 128}), Tensor(),
+               zeros({4}, DType::i32), zeros({4}, DType::i32), zeros({132, 128}));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <thread>
 
 #include "support/text.h"
@@ -338,6 +339,42 @@ TEST_F(Cache, EveryFailingCallLeavesAUsableCache) {
         EXPECT_TRUE(!found || *found == entry_of(1));
         EXPECT_EQ(after.counts().damaged, 0) << std::strerror(code) << " at call " << n;
       }
+}
+
+/// A file system of a network: the first looks at a new file find none, or a handle that is stale.
+class DelayedVfs : public Vfs {
+ public:
+  int open(const std::string& path, int flags, mode_t mode) override {
+    if (const auto at = unseen_.find(path); at != unseen_.end() && at->second-- > 0) {
+      errno = at->second % 2 == 0 ? ENOENT : ESTALE;
+      return -1;
+    }
+    return Vfs::open(path, flags, mode);
+  }
+  int link_open_file(int file, const std::string& path) override {
+    const int result = Vfs::link_open_file(file, path);
+    if (result == 0) unseen_[path] = kLooks;
+    return result;
+  }
+  static constexpr int kLooks = 4;
+
+ private:
+  std::map<std::string, int> unseen_;
+};
+
+TEST_F(Cache, FilesThatAreSeenLateAreMisses) {
+  DelayedVfs vfs;
+  KernelCache cache = open(vfs);
+  cache.store(key_of(1), entry_of(1));
+  for (int i = 0; i < DelayedVfs::kLooks; ++i) {
+    EXPECT_FALSE(cache.find(key_of(1))) << i;
+    cache.store(key_of(1), entry_of(1));  // what a miss leads to
+  }
+  const auto found = cache.find(key_of(1));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->cubin, entry_of(1).cubin);
+  EXPECT_EQ(cache.counts().damaged, 0);
+  EXPECT_EQ(files_in("quarantine"), 0u);
 }
 
 TEST_F(Cache, ProcessKilledAtAnyCallLeavesOldOrNew) {

@@ -1,13 +1,17 @@
 #pragma once
+#include <source_location>
+
 #include "tegula/location.h"
+#include "tegula/profiler_range.h"
 
 namespace tegula::detail {
 
 /// The line that calls the library, while it runs on this thread: what the library refuses is said
-/// of it. Where a function of the library calls another, the outermost line counts.
+/// of it. Where a function of the library calls another, the outermost line counts. The callable,
+/// in whose function it is made, is a range for profilers.
 class CallPlace {
  public:
-  explicit CallPlace(Loc at);
+  explicit CallPlace(Loc at, std::source_location callable = std::source_location::current());
   ~CallPlace();
   CallPlace(const CallPlace&) = delete;
   CallPlace& operator=(const CallPlace&) = delete;
@@ -16,6 +20,7 @@ class CallPlace {
 
  private:
   Loc before_;
+  ProfilerRange range_;
 };
 
 }  // namespace tegula::detail

@@ -12,10 +12,19 @@ namespace tegula {
 /// Whether an element of a running sum counts itself.
 enum class ScanKind : std::uint8_t { inclusive, exclusive };
 
+struct DeviceScanOptions {
+  ScanKind kind = ScanKind::inclusive;
+  /// Whether an x of f32 is read once, each program waiting for the sums of those before it
+  /// (decoupled look-back). Which sums it finds depends on time, so the last bits of two runs may
+  /// differ.
+  bool look_back = false;
+};
+
 /// y[i] = x[0] + .. + x[i], or up to x[i - 1]: x and y of i32, i64, f32 or f64 [n], i32 and i64
-/// with wrap-around. Reads x twice. Floats have the same bits in every run and on every GPU, as the
-/// order of additions depends on n alone. Throws CompileError for what does not fit.
+/// with wrap-around. i32 is read once, the others twice: then floats have the same bits in every
+/// run and on every GPU, as the order of additions depends on n alone. Throws CompileError for what
+/// does not fit.
 void device_scan(const Stream& stream, const Tensor& x, const Tensor& y,
-                 ScanKind kind = ScanKind::inclusive, Loc at = std::source_location::current());
+                 const DeviceScanOptions& options = {}, Loc at = std::source_location::current());
 
 }  // namespace tegula

@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -52,6 +53,22 @@ struct ExpertChoice {
   float factor = 2;
 };
 
+/// How operands of 8 bits are scaled: a value is its 8 bits times its scale.
+enum class ExpertScaling : std::uint8_t {
+  tensor,  ///< one scale of each expert's matrix; those of X and of the activations are given
+  row,     ///< one of each output of a matrix, and of each row of X and of the activations
+};
+
+/// Experts of f8e4m3: the weights are given in it, rows of X and of the activations are quantised
+/// on their way to a GEMM, by row as quantise_fp8 does. Hidden and intermediate size are multiples
+/// of 16, at most 32768. Forward only.
+struct ExpertQuantisation {
+  ExpertScaling scaling = ExpertScaling::row;
+  /// The accumulators of k-iterations are added in f32: within a wgmma of 8 bits they have fewer
+  /// bits (DeepSeek-V3, section 3.3).
+  bool fp32_promotion = false;
+};
+
 /// Configurations of the two GEMMs; those that are left out are chosen by the mean number of rows
 /// an expert, which follows from shapes.
 struct MoeTiles {
@@ -78,9 +95,19 @@ struct MoeOptions {
   /// whatever else is in the batch, if neither `capacity` nor `expert_choice` lets tokens compete.
   /// Tiles that are left out are 64 rows high.
   bool is_batch_invariant = false;
+  std::optional<ExpertQuantisation> quantisation = {};  ///< none: experts of X's type
 };
 
-/// Parameters of a layer, of the type of X. E experts and S shared ones, hidden size h,
+/// Scales of quantised experts, f32.
+struct MoeScales {
+  /// ExpertScaling::row: [E + S, 2 i or i], [E + S, h]. ExpertScaling::tensor: [E + S].
+  Tensor up = {}, down = {};
+  /// ExpertScaling::tensor alone: [1] of X, and of the activations.
+  Tensor input = {}, hidden = {};
+};
+
+/// Parameters of a layer, of the type of X, but for `up` and `down` of quantised experts, which are
+/// f8e4m3. E experts and S shared ones, hidden size h,
 /// intermediate size i.
 struct MoeWeights {
   Tensor router = {};       ///< [E, h]; not of a call by logits
@@ -89,6 +116,7 @@ struct MoeWeights {
   Tensor up_bias = {};      ///< [E + S, 2 i or i]; may be left out
   Tensor down = {};         ///< [E + S, h, i]
   Tensor down_bias = {};    ///< [E + S, h]; may be left out
+  MoeScales scales = {};    ///< of quantised experts
 };
 
 /// Decisions of routing, i32 on the device but for the weights: K = k + S choices a token, R = T K

@@ -21,7 +21,7 @@ using ::testing::Not;
 auto adding() {
   return kernel("adding", [](In<f32, 1> x, Out<f32, 1> y) {
     const int block = tune("BLOCK", {32, 64});
-    const int turns = tune("TURNS", {100, 2});
+    const int turns = tune("TURNS", {test::kManyTurns, 2});
     const int mode = tune("MODE", {0, 1, 2});
     for (auto i : grid(y, block)) {
       Tile v = x(i);
@@ -113,9 +113,10 @@ TEST_F(TuneKernel, TheFirstCallTunesWhereTheEnvironmentSaysSo) {
         k(c.x, c.y);
         EXPECT_THAT(k.dump("key"), HasSubstr("tune TURNS = 2"));
         EXPECT_EQ(c.y.to_doubles(), c.x.to_doubles());
-        const auto given = adding().with({{"TURNS", 100}});
+        const auto given = adding().with({{"TURNS", test::kManyTurns}});
         given(c.x, c.y);
-        EXPECT_THAT(given.dump("key"), HasSubstr("tune TURNS = 100"));
+        EXPECT_THAT(given.dump("key"),
+                    HasSubstr("tune TURNS = " + std::to_string(test::kManyTurns)));
         return true;
       },
       "quick");
@@ -142,7 +143,7 @@ TEST_F(TuneKernel, AnotherProcessMeasures) {
         const Tensor offset = Tensor::full({4096}, 4, DType::f32, Device::sim());
         const auto k =
             kernel("adding_more", [&offset](In<f32, 1> x, Scalar<i32> twice, Out<f32, 1> y) {
-              const int turns = tune("TURNS", {100, 2});
+              const int turns = tune("TURNS", {test::kManyTurns, 2});
               const int mode = tune("MODE", {0, 1});
               const auto captured = view<f32, 1>(offset);
               for (auto i : grid(y, 64)) {

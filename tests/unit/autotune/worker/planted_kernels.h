@@ -54,7 +54,7 @@ inline void fail_as(const PlantedKernel& k) {
   if (k.verb == "exit") ::_exit(3);
   if (k.verb == "fault") planted().sticky = static_cast<cu::Result>(700);
   if (k.verb == "torn") {
-    write("TGWK\1\0\0\0", 8);
+    write("TGWK\2\0\0\0", 8);
     ::_exit(0);
   }
   if (k.verb == "garbage") {
@@ -74,7 +74,8 @@ inline cu::Result run_planted(PlantedKernel& k, void** arguments) {
   const auto* in = *static_cast<float**>(arguments[0]);
   auto* out = *static_cast<float**>(arguments[1]);
   const auto count = *static_cast<std::int64_t*>(arguments[2]);
-  for (std::int64_t i = 0; i < count; ++i) out[i] = in[i] * k.factor;
+  const auto written = k.verb == "half" ? count / 2 : count;
+  for (std::int64_t i = 0; i < written; ++i) out[i] = in[i] * k.factor;
   if (k.verb == "outside") out[count] = 1;
   planted().now_ns += k.ns;
   return cu::kSuccess;

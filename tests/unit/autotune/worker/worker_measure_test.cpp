@@ -34,8 +34,8 @@ LoadedCandidate candidate(const std::string& verb, float factor = 2, double ns =
   runtime::set_image(a, planted_image(verb, factor, ns));
   runtime::Compilation of;
   of.device = kGpu;
-  return {std::make_shared<const runtime::CompiledKernel>(std::move(of), std::move(a)),
-          {{.tensor = 0}, {.tensor = 1}}};
+  return {{{std::make_shared<const runtime::CompiledKernel>(std::move(of), std::move(a)),
+            {{.tensor = 0}, {.tensor = 1}}}}};
 }
 
 class WorkerMeasureTest : public ::testing::Test {
@@ -86,6 +86,16 @@ TEST_F(WorkerMeasureTest, TimesAndChecksElsewhere) {
   EXPECT_THAT(m->try_once(3).why, HasSubstr("behind byte 256 of argument 1"));
   EXPECT_TRUE(mock().launches.empty()) << "nothing runs in this process";
   EXPECT_EQ(out_.to_doubles(), std::vector<double>(kCount, 7));
+}
+
+/// What one leaves behind must not complete the other's result.
+TEST_F(WorkerMeasureTest, TwoThatWriteHalfAreBothWrong) {
+  const auto m = checked_measure();
+  for (const int id : {1, 2}) {
+    m->load(id, candidate("half"));
+    EXPECT_EQ(m->try_once(id).verdict, Verdict::ok);
+  }
+  for (const int id : {1, 2}) EXPECT_EQ(m->check(id).verdict, Verdict::wrong);
 }
 
 TEST_F(WorkerMeasureTest, WhatEndsTheProcessIsNamedAndTheOthersGoOn) {
@@ -149,6 +159,26 @@ TEST_F(WorkerMeasureTest, AProgramThatIsNoWorkerIsAnError) {
   EXPECT_THROW(measure(), DeviceError);
   options_.program = "/nonexistent/worker";
   EXPECT_THROW(measure(), DeviceError);
+}
+
+/// A call of two launches: the first writes a quarter of its result to the candidate's own memory,
+/// the second reads it there.
+TEST_F(WorkerMeasureTest, CallsOfSeveralLaunchesPassTensorsOfTheirOwn) {
+  const auto m = checked_measure();
+  const MeasuredView partial{256, DType::f32, {kCount}, {1}};
+  LoadedCandidate call{
+      {candidate("times", 4, 300).launches[0], candidate("times", 0.5, 200).launches[0]},
+      {256 + kCount * 4}};
+  call.launches[0].args[1] = {.made = 0, .view = partial};
+  call.launches[1].args[0] = {.made = 0, .view = partial};
+  m->load(1, call);
+  EXPECT_EQ(m->try_once(1).verdict, Verdict::ok);
+  EXPECT_EQ(m->check(1).verdict, Verdict::ok);
+  const int id = 1;
+  EXPECT_NEAR(m->round(std::span(&id, 1), 5, 1).of[0].ratios[0], 0.25, 0.01);
+  call.launches[1].args[0] = {.tensor = 0};
+  m->load(2, call);
+  EXPECT_EQ(m->check(2).verdict, Verdict::wrong) << "half the input";
 }
 
 /// A race over candidates that need no compiling.

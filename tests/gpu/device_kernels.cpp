@@ -17,7 +17,8 @@ TEST_P(DeviceKernelsOnGpu, Selections) { check_selections(Device::cuda()); }
 TEST_P(DeviceKernelsOnGpu, SumsOfSegments) { check_segment_sums(Device::cuda()); }
 TEST_P(DeviceKernelsOnGpu, PlacesInSortedArrays) { check_searches(Device::cuda()); }
 TEST_P(DeviceKernelsOnGpu, CountsOfKeys) { check_histograms(Device::cuda()); }
-TEST_P(DeviceKernelsOnGpu, Sorts) { check_sorts(Device::cuda()); }
+TEST_P(DeviceKernelsOnGpu, CommonSorts) { check_common_sorts(Device::cuda()); }
+TEST_P(DeviceKernelsOnGpu, OtherSorts) { check_other_sorts(Device::cuda()); }
 TEST_P(DeviceKernelsOnGpu, BestOfRows) { check_topks(Device::cuda()); }
 TEST_P(DeviceKernelsOnGpu, LogMatmuls) {
   check_log_matmuls(Device::cuda());

@@ -1,4 +1,4 @@
-#include "autotune/user/tune_listener.h"
+#include "autotune/race/tune_listener.h"
 
 namespace tegula::autotune {
 namespace {

@@ -1,0 +1,376 @@
+#include "ir/passes/dot_graph/loop_order.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "ir/clone_op.h"
+#include "ir/loop.h"
+#include "ir/schedule/to_plan.h"
+#include "ir/uses.h"
+
+namespace tegula::ir {
+
+std::vector<Value> used_by(const Kernel& k, OpId op) {
+  std::vector<Value> used;
+  any_op(k, op, [&](OpId o) {
+    used.insert(used.end(), k[o].operands.begin(), k[o].operands.end());
+    return false;
+  });
+  return used;
+}
+
+DotOps dot_ops(const Kernel& k, const DotGraph& dots) {
+  const RegionId body = k[dots.loop].regions[0];
+  const Uses uses(k);
+  DotOps found;
+  std::unordered_set<OpId> kept;
+  // From the tile on: what makes it (rounds it, masks it), if only the dot takes the result, and
+  // conversions.
+  for (const GraphDot& dot : dots.dots) {
+    const DotOperand& a = dot.operands[0];
+    if (a.form != OperandForm::Register) continue;
+    std::vector<OpId>& made = found.fragments[dot.op];
+    const auto add = [&](OpId op) {
+      if (k[op].parent == body && kept.insert(op).second) made.push_back(op);
+    };
+    Value v = k[dot.op].operands[0];
+    for (; v != a.tile; v = k[k[v].def].operands[0]) add(k[v].def);
+    const OpId def = k[v].def;
+    if (def && is_movable(k[def]) && k[def].opcode != Opcode::Dot && uses.count(v) == 1) add(def);
+    std::ranges::reverse(made);
+  }
+  std::vector<OpId> ops;
+  for (OpId op : k.ops(body)) ops.push_back(op);
+  for (OpId op : std::views::reverse(ops)) {
+    if (!k[op].is(Opcode::Permute, Opcode::ConvertLayout) || kept.contains(op)) continue;
+    const auto is_free = [&](const Uses::Use& use) {
+      if (const GraphDot* dot = dots.find(use.op))
+        return use.operand < 2 && dot->operands[use.operand].form != OperandForm::Register;
+      return found.dropped.contains(use.op);
+    };
+    const auto users = uses.of(k[op].results[0]);
+    if (!users.empty() && std::ranges::all_of(users, is_free)) found.dropped.insert(op);
+  }
+  return found;
+}
+
+namespace {
+
+/// Effects and reads of memory keep their order; a nest of pure ops has none.
+bool has_effect(const Kernel& k, OpId op) {
+  return any_op(k, op, [&](OpId o) {
+    return !info(k[o].opcode).has(kPure) &&
+           !k[o].is(Opcode::Yield, Opcode::If, Opcode::For, Opcode::Dot);
+  });
+}
+
+/// What an op needs: of a dot its tiles, whatever converts them.
+std::vector<Value> needed_by(const Kernel& k, const DotGraph& dots, OpId op) {
+  const GraphDot* dot = dots.find(op);
+  if (!dot) return used_by(k, op);
+  std::vector<Value> needed{k[op].operands[2]};
+  for (std::size_t i : {0U, 1U}) {
+    const DotOperand& operand = dot->operands[i];
+    needed.push_back(operand.form == OperandForm::Register ? k[op].operands[i] : operand.tile);
+  }
+  return needed;
+}
+
+/// The node of an op, but for loads that are copied ahead: whoever reads these does so in its own
+/// stage.
+std::optional<std::size_t> node_of(const Graph& graph, const DotGraph& dots, OpId op) {
+  const auto node = graph.find(op);
+  return node && dots.is_copied(graph[*node].ops.front()) ? std::nullopt : node;
+}
+
+class Ordering {
+ public:
+  Ordering(const Kernel& k, const Graph& graph, const DotGraph& dots, const LoopSchedule& schedule)
+      : k_(k), graph_(graph), dots_(dots), schedule_(schedule), body_(k[dots.loop].regions[0]) {}
+
+  LoopOrder run() {
+    const DotOps special = dot_ops(k_, dots_);
+    for (const auto& [dot, ops] : special.fragments)
+      order_.fragments.insert(ops.begin(), ops.end());
+    skipped_ = special.dropped;
+    for (OpId op : k_.ops(body_))
+      if (dots_.is_copied(op)) skipped_.insert(op);
+    std::vector<Step> steps = schedule_.steps;
+    std::erase_if(steps, [&](const Step& step) { return ops_of(step).empty(); });
+    std::ranges::stable_sort(steps, {}, &Step::order);
+    // Where the consumers load for themselves, their stages count from the loads' on.
+    if (!steps.empty()) first_stage_ = std::ranges::min_element(steps, {}, &Step::stage)->stage;
+    for (Step& step : steps) {
+      step.stage = static_cast<std::int8_t>(step.stage - first_stage_);
+      read(step);
+    }
+    const OpId end = k_.terminator(body_);
+    int position = 0;
+    for (OpId op : k_.ops(body_)) {
+      positions_[op] = position++;
+      if (op != end && !skipped_.contains(op) && !node(op) && has_effect(k_, op))
+        effects_.push_back(op);
+    }
+    for (const Step& step : steps)
+      for (OpId op : ops_of(step)) place(op, step.stage);
+    for (OpId op : k_.ops(body_))
+      if (op != end && node(op)) place(op, order_.stage(op));
+    flush_effects(position);
+    for (Value v : k_[end].operands) place_what_makes(v, 0);
+    return std::move(order_);
+  }
+
+ private:
+  std::optional<std::size_t> node(OpId op) const { return node_of(graph_, dots_, op); }
+
+  std::vector<OpId> ops_of(const Step& step) const {
+    const auto at = graph_.find(step.op);
+    if (!at || graph_[*at].region != body_ || !node(graph_[*at].ops.front())) return {};
+    return graph_[*at].ops;
+  }
+
+  void read(const Step& step) {
+    for (OpId op : ops_of(step)) {
+      order_.stages[op] = step.stage;
+      listed_.insert(op);
+      if (step.in_flight > 0 && k_[op].opcode == Opcode::Dot) order_.in_flight.insert(op);
+    }
+    order_.last_stage = std::max<int>(order_.last_stage, step.stage);
+  }
+
+  void place_what_makes(Value v, int stage) {
+    const OpId def = k_[v].def;
+    if (!def || k_[def].parent != body_) return;
+    if (const auto made_by = node(def))
+      for (OpId op : graph_[*made_by].ops) order_.stages.try_emplace(op, stage);
+    if (node(def) && order_.stage(def) < stage) return;  // by an earlier step
+    if (listed_.contains(def) && !placed_.contains(def) && !skipped_.contains(def))
+      order_.is_possible = false;
+    place(def, node(def) ? order_.stage(def) : stage);
+  }
+
+  void place(OpId op, int stage) {
+    if (skipped_.contains(op)) return;
+    if (node(op) ? !placed_.insert(op).second : !instances_[op].insert(stage).second) return;
+    for (Value v : needed_by(k_, dots_, op)) place_what_makes(v, stage);
+    if (stage == 0 && has_effect(k_, op)) flush_effects(positions_.at(op));
+    order_.ops.push_back({op, stage});
+  }
+
+  /// Places the effects that stand in front of this place in the text.
+  void flush_effects(int position) {
+    while (next_effect_ < effects_.size() && positions_.at(effects_[next_effect_]) < position)
+      place(effects_[next_effect_++], 0);
+  }
+
+  const Kernel& k_;
+  const Graph& graph_;
+  const DotGraph& dots_;
+  const LoopSchedule& schedule_;
+  RegionId body_;
+  LoopOrder order_;
+  int first_stage_ = 0;
+  std::unordered_set<OpId> skipped_, listed_, placed_;
+  std::unordered_map<OpId, std::unordered_set<int>> instances_;  ///< stages of ops of no node
+  std::unordered_map<OpId, int> positions_;                      ///< in the text
+  std::vector<OpId> effects_;                                    ///< of no node, in text order
+  std::size_t next_effect_ = 0;
+};
+
+/// Writes the steps of a loop, a unit at a time: the ops of a node, or an op of none.
+class EarlyDots {
+ public:
+  EarlyDots(const Kernel& k, const Graph& graph, const DotGraph& dots)
+      : k_(k),
+        graph_(graph),
+        dots_(dots),
+        special_(dot_ops(k, dots)),
+        uses_(k),
+        body_(k[dots.loop].regions[0]) {}
+
+  LoopSchedule run() {
+    collect();
+    schedule_.loop = graph_[*graph_.find(dots_.loop)].label;
+    while (!left_.empty()) {
+      const auto next = pick();
+      const std::size_t unit = *next;
+      left_.erase(next);
+      for (std::size_t fragment : units_[unit].fragments) place(fragment);
+      place(unit);
+    }
+    // Sums that no iteration reads may be in flight over its end.
+    if (std::ranges::none_of(dots_.dots, [&](const GraphDot& d) { return is_read(d.op); }))
+      for (Step& step : schedule_.steps)
+        if (dots_.find(graph_[*graph_.find(step.op)].ops.front())) step.in_flight = 1;
+    return std::move(schedule_);
+  }
+
+ private:
+  struct Unit {
+    std::vector<OpId> ops;
+    std::vector<std::size_t> needs;
+    std::vector<std::size_t> fragments;  ///< of a dot: units that only make its fragments
+    bool is_fragment = false;
+  };
+
+  void place(std::size_t unit) {
+    placed_.insert(unit);
+    const auto node = node_of(graph_, dots_, units_[unit].ops.front());
+    if (!node) return;
+    Step step;
+    step.op = graph_[*node].label;
+    step.order = static_cast<std::int16_t>(schedule_.steps.size());
+    schedule_.steps.push_back(step);
+  }
+
+  void collect() {
+    std::unordered_set<OpId> skipped = special_.dropped;
+    for (OpId op : k_.ops(body_))
+      if (dots_.is_copied(op)) skipped.insert(op);
+    const OpId end = k_.terminator(body_);
+    std::unordered_map<std::size_t, std::size_t> unit_of_node;
+    for (OpId op : k_.ops(body_)) {
+      if (op == end || skipped.contains(op)) continue;
+      const auto node = node_of(graph_, dots_, op);
+      const auto known = node ? unit_of_node.find(*node) : unit_of_node.end();
+      const std::size_t unit = known == unit_of_node.end() ? units_.size() : known->second;
+      if (unit == units_.size()) units_.emplace_back();
+      if (node) unit_of_node[*node] = unit;
+      units_[unit].ops.push_back(op);
+      unit_of_[op] = unit;
+    }
+    std::optional<std::size_t> last_effect;
+    for (std::size_t unit = 0; unit < units_.size(); ++unit)
+      for (OpId op : units_[unit].ops) {
+        for (Value v : needed_by(k_, dots_, op))
+          if (const OpId def = k_[v].def; def && unit_of_.contains(def)) need(unit, unit_of_[def]);
+        if (!has_effect(k_, op)) continue;
+        if (last_effect) need(unit, *last_effect);
+        last_effect = unit;
+      }
+    find_fragments();
+    for (std::size_t unit = 0; unit < units_.size(); ++unit)
+      if (!units_[unit].is_fragment) left_.push_back(unit);
+  }
+
+  void need(std::size_t unit, std::size_t other) {
+    if (unit != other) units_[unit].needs.push_back(other);
+  }
+
+  /// Units that make the fragments of a dot and nothing else go directly in front of it.
+  void find_fragments() {
+    for (const auto& [dot, ops] : special_.fragments) {
+      Unit& reader = units_[unit_of_.at(dot)];
+      for (OpId op : ops) {
+        const std::size_t made = unit_of_.at(op);
+        const bool makes_only_these = std::ranges::all_of(
+            units_[made].ops, [&](OpId o) { return std::ranges::find(ops, o) != ops.end(); });
+        if (!makes_only_these || std::exchange(units_[made].is_fragment, true)) continue;
+        reader.fragments.push_back(made);
+      }
+      for (std::size_t made : reader.fragments)
+        for (std::size_t needed : units_[made].needs) reader.needs.push_back(needed);
+      std::erase_if(reader.needs, [&](std::size_t u) { return units_[u].is_fragment; });
+    }
+  }
+
+  bool is_ready(std::size_t unit) const {
+    return std::ranges::all_of(units_[unit].needs,
+                               [&](std::size_t need) { return placed_.contains(need); });
+  }
+  bool is_dot(std::size_t unit) const { return dots_.find(units_[unit].ops.front()) != nullptr; }
+
+  /// Whether the iteration reads the dot's result, and not only the next one.
+  bool is_read(OpId dot) const {
+    return std::ranges::any_of(uses_.of(k_[dot].results[0]), [&](const Uses::Use& use) {
+      return use.op != k_.terminator(body_);
+    });
+  }
+
+  std::vector<std::size_t>::iterator pick() {
+    const auto first = [&](auto wanted) {
+      return std::ranges::find_if(left_, [&](std::size_t u) { return wanted(u) && is_ready(u); });
+    };
+    // An op that no node has is placed where it is needed.
+    const auto is_free = [&](std::size_t u) {
+      return !node_of(graph_, dots_, units_[u].ops.front());
+    };
+    if (const auto it = first(is_free); it != left_.end()) return it;
+    if (const auto it =
+            first([&](std::size_t u) { return is_dot(u) && is_read(units_[u].ops.front()); });
+        it != left_.end())
+      return it;
+    if (const auto it = first([&](std::size_t u) { return is_dot(u); }); it != left_.end())
+      return it;
+    const auto it = first([](std::size_t) { return true; });
+    return it == left_.end() ? left_.begin() : it;
+  }
+
+  const Kernel& k_;
+  const Graph& graph_;
+  const DotGraph& dots_;
+  DotOps special_;
+  Uses uses_;
+  RegionId body_;
+  LoopSchedule schedule_;
+  std::vector<Unit> units_;
+  std::unordered_map<OpId, std::size_t> unit_of_;
+  std::vector<std::size_t> left_;
+  std::unordered_set<std::size_t> placed_;
+};
+
+}  // namespace
+
+LoopOrder loop_order(const Kernel& k, const Graph& graph, const DotGraph& dots,
+                     const LoopSchedule& schedule) {
+  return Ordering(k, graph, dots, schedule).run();
+}
+
+/// Each value is made before it is read, in the steps of the loop.
+std::string why_not_expandable(const Kernel& k, const DotGraph& dots, const LoopOrder& order) {
+  if (!order.is_possible) return "an op stands in front of what it reads";
+  if (order.last_stage > 1) return "dots are skewed by more than one iteration";
+  if (order.last_stage > 0 && !dots.gathers.empty())
+    return "rows that an index tile selects are not copied for a late stage";
+  const RegionId body = k[dots.loop].regions[0];
+  const auto nexts = loop_nexts(k, dots.loop);
+  for (Value v : nexts)
+    if (order.last_stage > 0 && !k[v].def && k[v].region == body)
+      return "the loop hands a value on over two iterations";
+  std::unordered_set<OpId> placed;
+  for (const ScheduledOp& at : order.ops) {
+    for (Value v : needed_by(k, dots, at.op)) {
+      const bool is_carry = !k[v].def && k[v].region == body && k[v].position > 0;
+      const OpId def = is_carry ? k[nexts[k[v].position - 1]].def : k[v].def;
+      if (!def || k[def].parent != body || !order.stages.contains(def)) continue;
+      const int age = at.stage - order.stage(def) + (is_carry ? 1 : 0);
+      if (age < 0 || (age == 0 && !placed.contains(def)))
+        return "an op stands in front of what it reads";
+      const auto is_stored = std::ranges::find(dots.shared, v) != dots.shared.end();
+      if (is_stored && dots.find(at.op) && age > 0)
+        return "a tile in shared memory is read in a later stage than it is stored in";
+    }
+    placed.insert(at.op);
+  }
+  return {};
+}
+
+LoopSchedule early_dots(const Kernel& k, const Graph& graph, const DotGraph& dots) {
+  return EarlyDots(k, graph, dots).run();
+}
+
+LoopSchedule steps_of(const Kernel& k, const Graph& graph, const DotGraph& dots,
+                      PassContext& context) {
+  const auto node = graph.find(dots.loop);
+  if (node && begins_with_schedule(context.plan_changes)) {
+    const Schedule author = schedule_of(context.plan_changes, context.changed_at);
+    if (const LoopSchedule* wanted = author.find_loop(graph[*node].label)) {
+      const std::string why = why_not_expandable(k, dots, loop_order(k, graph, dots, *wanted));
+      if (why.empty()) return *wanted;
+      context.remark(Remark::Kind::Missed, k[dots.loop].loc, "schedule not followed: " + why);
+    }
+  }
+  return early_dots(k, graph, dots);
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,68 @@
+#pragma once
+// The ops of a loop of a graph of dots as a LoopSchedule orders them.
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/passes/dot_graph/dot_graph.h"
+#include "ir/schedule/graph.h"
+
+namespace tegula::ir {
+
+/// Ops that the expansion treats by what the dots need of them, whatever the order.
+struct DotOps {
+  /// The ops that make the fragments of a dot in its registers, by dot, in text order: a wgmma that
+  /// is in flight must not see registers written that a later one reads (ptxas, C7513).
+  std::unordered_map<OpId, std::vector<OpId>> fragments;
+  /// Permutes and conversions that only dots need which read shared memory: nothing computes them.
+  std::unordered_set<OpId> dropped;
+};
+DotOps dot_ops(const Kernel& k, const DotGraph& dots);
+
+/// An op of a step: in step t it runs for iteration t - stage.
+struct ScheduledOp {
+  OpId op;
+  int stage = 0;
+};
+
+struct LoopOrder {
+  /// A step of the steady state: dots and all that is computed, without loads by TMA and without
+  /// the terminator. Scalars and effects that are no nodes of the graph stand in front of the op
+  /// that needs them, effects in text order; a stage has its own instance of each scalar.
+  std::vector<ScheduledOp> ops;
+  std::unordered_map<OpId, int> stages;  ///< of nodes' ops
+  std::unordered_set<OpId> in_flight;    ///< dots that may stay incomplete over an iteration's end
+  std::unordered_set<OpId> fragments;    ///< ops that write fragments
+  int last_stage = 0;
+  bool is_possible = true;  ///< no op of the Schedule stands in front of what it reads
+
+  int stage(OpId op) const {
+    const auto it = stages.find(op);
+    return it == stages.end() ? 0 : it->second;
+  }
+};
+
+/// The order of a Schedule's loop; nodes of the loop that it does not list stand where the first
+/// op that needs them does.
+LoopOrder loop_order(const Kernel& k, const Graph& graph, const DotGraph& dots,
+                     const LoopSchedule& schedule);
+
+/// Why the expansion cannot follow the order; empty if it can.
+std::string why_not_expandable(const Kernel& k, const DotGraph& dots, const LoopOrder& order);
+
+/// The policy: steps of stage 0 in which each dot is as early as what it reads allows. A
+/// topological order: dots first, those whose result the iteration reads before others; all else
+/// as in the text.
+LoopSchedule early_dots(const Kernel& k, const Graph& graph, const DotGraph& dots);
+
+/// The steps that a loop is expanded from: those of the Schedule that the context's changes of the
+/// plan begin with, unless the expansion cannot follow them, else the policy's. `graph` has the
+/// labels of the kernel as it was in front of all pipelining.
+LoopSchedule steps_of(const Kernel& k, const Graph& graph, const DotGraph& dots,
+                      PassContext& context);
+
+/// Values that the op uses, itself or in nested ops.
+std::vector<Value> used_by(const Kernel& k, OpId op);
+
+}  // namespace tegula::ir

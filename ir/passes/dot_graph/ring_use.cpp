@@ -1,0 +1,99 @@
+#include "ir/passes/dot_graph/ring_use.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "ir/analysis/index_facts.h"
+#include "ir/loop.h"
+#include "ir/uses.h"
+
+namespace tegula::ir {
+namespace {
+
+class Finder {
+ public:
+  Finder(const Kernel& k, const DotGraph& graph, const LoopOrder& order)
+      : k_(k), graph_(graph), order_(order) {}
+
+  std::vector<RingUse> run() {
+    for (const ScheduledOp& at : order_.ops) add_ring(at.op);
+    for (const ScheduledOp& at : order_.ops)
+      for (Value v : tiles_of(at.op))
+        if (const OperandLoad* load = graph_.ring_load(k_, v)) add_reader(*load, at);
+    return std::move(uses_);
+  }
+
+ private:
+  std::vector<Value> tiles_of(OpId op) const {
+    const GraphDot* dot = graph_.find(op);
+    if (!dot) return used_by(k_, op);
+    return {dot->operands[0].tile, dot->operands[1].tile};
+  }
+
+  void add_ring(OpId op) {
+    std::vector<const OperandLoad*> fresh;
+    for (Value v : tiles_of(op))
+      if (const OperandLoad* load = graph_.ring_load(k_, v))
+        if (!ring_of_.contains(load->load) && std::ranges::find(fresh, load) == fresh.end())
+          fresh.push_back(load);
+    if (!fresh.empty() && (graph_.find(op) || uses_.empty()))
+      uses_.emplace_back().first_stage = order_.last_stage;
+    for (const OperandLoad* load : fresh) {
+      ring_of_[load->load] = uses_.size() - 1;
+      uses_.back().brings.push_back(*load);
+    }
+  }
+
+  void add_reader(const OperandLoad& load, const ScheduledOp& at) {
+    RingUse& use = uses_[ring_of_.at(load.load)];
+    use.first_stage = std::min(use.first_stage, at.stage);
+    if (at.stage > use.last_stage) {
+      use.last_stage = at.stage;
+      use.dots.clear();
+      use.loads.clear();
+    }
+    const bool is_dot = graph_.find(at.op) != nullptr;
+    use.has_threads |= !is_dot;
+    if (at.stage == use.last_stage) is_dot ? use.dots.insert(at.op) : use.loads.insert(load.load);
+  }
+
+  const Kernel& k_;
+  const DotGraph& graph_;
+  const LoopOrder& order_;
+  std::vector<RingUse> uses_;
+  std::unordered_map<OpId, std::size_t> ring_of_;  ///< of each load
+};
+
+std::optional<std::size_t> pending_carry(const Kernel& k, const Uses& uses, OpId loop,
+                                         const GraphDot& dot) {
+  for (const DotOperand& operand : dot.operands)
+    if (operand.form == OperandForm::Register || operand.form == OperandForm::Shared) return {};
+  const Value sum = k[dot.op].results[0], acc = k[dot.op].operands[2];
+  const auto carries = body_carries(k, loop);
+  for (std::size_t i = 0; i < carries.size(); ++i)
+    if (carries[i] == acc && loop_nexts(k, loop)[i] == sum && uses.count(sum) == 1 &&
+        uses.count(acc) == 1 && is_zero(k, loop_inits(k[loop])[i]))
+      return i;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<RingUse> ring_uses(const Kernel& k, const DotGraph& graph, const LoopOrder& order) {
+  return Finder(k, graph, order).run();
+}
+
+std::vector<PendingAccumulator> accumulators_in_flight(const Kernel& k, const DotGraph& graph,
+                                                       const LoopOrder& order) {
+  if (order.last_stage > 0) return {};
+  const Uses uses(k);
+  std::vector<PendingAccumulator> found;
+  for (const GraphDot& dot : graph.dots) {
+    const auto carry = pending_carry(k, uses, graph.loop, dot);
+    if (!carry || !order.in_flight.contains(dot.op)) return {};
+    found.push_back({dot.op, *carry, loop_inits(k[graph.loop])[*carry]});
+  }
+  return found;
+}
+
+}  // namespace tegula::ir

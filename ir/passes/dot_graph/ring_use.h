@@ -1,0 +1,39 @@
+#pragma once
+// The readers of the rings of a loop of a graph of dots, and the sums that stay in flight.
+#include <unordered_set>
+#include <vector>
+
+#include "ir/passes/dot_graph/loop_order.h"
+#include "ir/passes/mma_loop/channel_ring.h"
+
+namespace tegula::ir {
+
+/// A ring's readers, and the part of them that the step has still to see.
+struct RingUse {
+  std::vector<OperandLoad> brings;
+  int first_stage = 0, last_stage = 0;  ///< of its readers
+  bool has_threads = false;             ///< threads read it, too
+  /// Readers of the last stage: dots, and loads that threads read. A slot is free when they have
+  /// retired: dots in flight, in the next step.
+  std::unordered_set<OpId> dots, loads;
+  std::unordered_set<OpId> left;
+  bool is_waited_for = false, is_released = false;
+  RingPosition at{};  ///< of the iteration of first_stage
+};
+
+/// Each load of an operand fills a ring of its own, as do those that one dot waits for together.
+/// Other loads share the ring that was waited for before them.
+std::vector<RingUse> ring_uses(const Kernel& k, const DotGraph& graph, const LoopOrder& order);
+
+/// A carry that a dot adds to and that nothing else reads: it stays pending around the loop.
+struct PendingAccumulator {
+  OpId dot;
+  std::size_t carry = 0;
+  Value init = {};
+};
+/// One for each dot, or none if not all may be in flight over the end of an iteration: all begin as
+/// zeros, and a tile that threads have made belongs to the MMA of its iteration.
+std::vector<PendingAccumulator> accumulators_in_flight(const Kernel& k, const DotGraph& graph,
+                                                       const LoopOrder& order);
+
+}  // namespace tegula::ir

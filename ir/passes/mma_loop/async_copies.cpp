@@ -1,0 +1,89 @@
+#include "ir/passes/mma_loop/async_copies.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/analysis/access_width.h"
+#include "ir/copy_layout.h"
+#include "ir/gathered_box.h"
+
+namespace tegula::ir {
+
+void AsyncCopies::allocate(Builder& b, PassContext& context) {
+  for (OperandLoad& load : loads_) {
+    b.loc = k_[load.load].loc;
+    load.ring = b.op(Opcode::SmemAlloc, {}, ring_type(k_, load, slots_));
+    place_indices(load);
+    context.remark(Remark::Kind::Applied, k_[load.load].loc, "pipelined by cp.async",
+                   {{"stages", fmt::format("{}", slots_)}, {"ring", k_.type(load.ring).str()}});
+  }
+}
+
+/// Converts index tiles, once, so that each thread has the places of what it copies.
+void AsyncCopies::place_indices(const OperandLoad& c) {
+  const OpId load = c.load;
+  const int gathered = gathered_dim(k_, k_[load]);
+  if (gathered < 0) return;
+  const auto view_dim = k_[load].attrs.ints(AttrName::axes)[static_cast<std::size_t>(gathered)];
+  const int bytes = size_bytes(c.tile.dtype());
+  const ViewFacts& facts = k_.type(k_[load].operands[0]).view_facts();
+  Dims shape;
+  int fast = 0, along = 0;
+  for (std::size_t t = 0; t < c.axes.size(); ++t) {
+    shape.push_back(static_cast<int>(c.tile.shape()[t]));
+    if (facts.strides[static_cast<std::size_t>(c.axes[t])] == 1) fast = static_cast<int>(t);
+    if (c.axes[t] == view_dim) along = static_cast<int>(t);
+  }
+  const int vector = std::min(access_elements(k_, k_[load]), 16 / bytes);
+  const LinearLayout* lines =
+      index_tile_layout(copy_layout(shape, fast, vector, k_.info.threads / 32), along);
+  Builder b(k_, loop_);
+  b.loc = k_[load].loc;
+  for (std::size_t i = first_offset(k_[load]); i < k_[load].operands.size(); ++i) {
+    const Value index = k_[load].operands[i];
+    if (const Type t = k_.type(index); t.is_tile() && t.layout() != lines) {
+      const Value placed = b.op(Opcode::ConvertLayout, {index}, t.with_layout(lines));
+      k_[load].operands[i] = placed;
+    }
+  }
+}
+
+void AsyncCopies::copy(Builder& b, Value iv, Value slot) const {
+  const OpId branch = b.make_if(b.cmp("lt", iv, k_[loop_].operands[1]), {});
+  Builder inner(k_, k_[branch].regions[0]);
+  inner.loc = b.loc;
+  IterationOffsets offsets(k_, body_, iv);
+  for (const OperandLoad& load : loads_) {
+    const Value into[] = {load.ring, slot};
+    offsets.copy(inner, load, Opcode::CopyAsync, into);
+  }
+  b.effect(Opcode::AsyncCommit, {});
+}
+
+void AsyncCopies::copy_ahead(Builder& b, Value iv, int steps, Value slot) const {
+  for (int s = 0; s < steps; ++s) iv = b.add(iv, k_[loop_].operands[2]);
+  copy(b, iv, slot);
+}
+
+void AsyncCopies::prologue(Builder& b, int steps) const {
+  Value iv = k_[loop_].operands[0];
+  for (int s = 0; s < steps; ++s) {
+    copy(b, iv, b.i32(s));
+    iv = b.add(iv, k_[loop_].operands[2]);
+  }
+}
+
+Value AsyncCopies::next(Builder& b, Value slot) const {
+  const Value next = b.add(slot, b.i32(1));
+  return b.select(b.cmp("eq", next, b.i32(slots_)), b.i32(0), next);
+}
+
+Value AsyncCopies::back(Builder& b, Value slot, int steps) const {
+  if (steps == 1)
+    return b.select(b.cmp("eq", slot, b.i32(0)), b.i32(slots_ - 1), b.sub(slot, b.i32(1)));
+  return b.select(b.cmp("lt", slot, b.i32(steps)), b.add(slot, b.i32(slots_ - steps)),
+                  b.sub(slot, b.i32(steps)));
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,190 @@
+// Loops with graphs of dots under Schedules of their author: stages, orders, sums in flight; two
+// loops of products in a kernel; one buffer that two products read in two views. Exact on small
+// integers, on every device that is here.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "ir/schedule/patch.h"
+#include "ir/schedule/text.h"
+#include "tegula/error.h"
+#include "tests/differential/devices.h"
+#include "tests/differential/exact_matmul.h"
+
+namespace tegula {
+namespace {
+
+class DotGraphSchedules : public test::OnDevice {
+ protected:
+  bool is_compiled() const { return GetParam().kind != DeviceKind::cpu; }
+  template <class Kernel>
+  void expect_wgmmas(const Kernel& kernel, int count) const {
+    if (!is_compiled()) return;
+    const std::string said = kernel.explain();
+    int found = 0;
+    for (std::size_t at = 0; (at = said.find("dot by wgmma", at)) != std::string::npos; ++at)
+      ++found;
+    EXPECT_EQ(found, count) << said;
+  }
+  /// The Schedule of a kernel that has been called, with edits.
+  template <class Kernel>
+  std::string schedule(const Kernel& kernel, const char* edits) const {
+    const std::string said = kernel.explain();
+    const std::size_t first = said.find("schedule sm_90a"), last = said.find("\n}", first);
+    EXPECT_NE(last, std::string::npos) << said;
+    auto patched = ir::apply_patch(ir::parse_schedule(said.substr(first, last + 2 - first)),
+                                   ir::parse_edits(edits));
+    EXPECT_TRUE(patched.reasons.empty());
+    return ir::print(patched.schedule);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, DotGraphSchedules, testing::ValuesIn(test::devices()),
+                         test::device_name);
+
+using Matrix = std::vector<double>;
+
+Matrix product(const Matrix& a, const Matrix& b, int rows, int depth, int columns) {
+  Matrix c(static_cast<std::size_t>(rows * columns));
+  for (int i = 0; i < rows; ++i)
+    for (int l = 0; l < depth; ++l)
+      for (int j = 0; j < columns; ++j)
+        c[static_cast<std::size_t>(i * columns + j)] +=
+            a[static_cast<std::size_t>(i * depth + l)] *
+            b[static_cast<std::size_t>(l * columns + j)];
+  return c;
+}
+Matrix clamped(Matrix m, double most) {
+  for (double& v : m) v = std::clamp(v, -most, most);
+  return m;
+}
+
+/// Y = f(X W^T) W, whose W both products read.
+auto tied(int bm, int bh) {
+  return kernel("tied", [=](In<bf16, 2> X, In<bf16, 2> W, Out<f32, 2> Y) {
+    const int width = W.static_dim(1);
+    for (auto m : grid(rows(Y), bm)) {
+      const Tile x = X(m, all);
+      Tile y = zeros<f32>(bm, width);
+      for (auto h : steps(W.rows(), bh)) {
+        const Tile w = W(h, all);
+        y = dot(cast<bf16>(min(max(dot(x, w.T()), -3.0f), 3.0f)), w, y);
+      }
+      Y(m, all) = y;
+    }
+  });
+}
+
+Matrix turned(const Matrix& m, int rows, int columns) {
+  Matrix t(m.size());
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < columns; ++j)
+      t[static_cast<std::size_t>(j * rows + i)] = m[static_cast<std::size_t>(i * columns + j)];
+  return t;
+}
+
+/// The second product one iteration late: no iterations, one, two and more, of numbers that only
+/// the device knows.
+TEST_P(DotGraphSchedules, SkewedSecondProduct) {
+  const auto call = [&](const auto& kernel, int hidden) {
+    const Tensor X = integers({200, 64}, DType::bf16, 1),
+                 W = integers({hidden, 64}, DType::bf16, 2), Y = empty({200, 64}, DType::f32);
+    kernel(stream(), X, W, Y);
+    const Matrix w = W.to_doubles();
+    const Matrix h = clamped(product(X.to_doubles(), turned(w, hidden, 64), 200, 64, hidden), 3);
+    test::expect_equal(Y, product(h, w, 200, hidden, 64));
+  };
+  const auto plain = tied(128, 64);
+  call(plain, 256);
+  if (!is_compiled()) return;
+  const std::string text = schedule(plain, "dot#1 consumer 1.1");
+  EXPECT_NE(text.find("dot#1 consumer 1.1"), std::string::npos) << text;
+  const auto late = plain.with_plan(text);
+  for (const int hidden : {64, 128, 192, 256, 456, 0}) {
+    SCOPED_TRACE(hidden);
+    call(late, hidden);
+  }
+  expect_wgmmas(late, 2);
+}
+
+/// An order that no step can run is refused with the line of it that is not had.
+TEST_P(DotGraphSchedules, ImpossibleOrder) {
+  if (!is_compiled()) return;
+  const auto plain = tied(128, 64);
+  const Tensor X = integers({128, 64}, DType::bf16, 1), W = integers({128, 64}, DType::bf16, 2),
+               Y = empty({128, 64}, DType::f32);
+  plain(stream(), X, W, Y);
+  const auto wrong = plain.with_plan(schedule(plain, "dot#1 consumer 0.0"));
+  try {
+    wrong(stream(), X, W, Y);
+    FAIL() << "carried out";
+  } catch (const CompileError& e) {
+    EXPECT_NE(std::string(e.what()).find("T1406"), std::string::npos) << e.what();
+  }
+}
+
+/// A product's mainloop, then a loop over columns that takes its result from registers.
+TEST_P(DotGraphSchedules, TwoLoopsOfProducts) {
+  const auto bottleneck =
+      kernel("bottleneck", [](In<bf16, 2> X, In<bf16, 2> W1, In<bf16, 2> W2, Out<f32, 2> Y) {
+        const int width = W1.static_dim(1);
+        for (auto m : grid(rows(Y), 128)) {
+          Tile h = zeros<f32>(128, width);
+          for (auto k : steps(X.cols(), 64)) h = dot(X(m, k), W1(k, all), h);
+          const Tile narrow = cast<bf16>(min(max(h, -3.0f), 3.0f));
+          for (auto n : steps(Y.cols(), 64)) Y(m, n) = dot(narrow, W2(all, n));
+        }
+      });
+  const Tensor X = integers({200, 328}, DType::bf16, 1), W1 = integers({328, 64}, DType::bf16, 2),
+               W2 = integers({64, 328}, DType::bf16, 3), Y = empty({200, 328}, DType::f32);
+  bottleneck(stream(), X, W1, W2, Y);
+  const Matrix h = clamped(product(X.to_doubles(), W1.to_doubles(), 200, 328, 64), 3);
+  test::expect_equal(Y, product(h, W2.to_doubles(), 200, 64, 328));
+  expect_wgmmas(bottleneck, 2);
+}
+
+/// Keys and values are one buffer, read transposed and as it lies; the second product also late.
+TEST_P(DotGraphSchedules, KeysAndValuesInOneBuffer) {
+  const auto latent = kernel("latent", [](In<bf16, 2> Q, In<bf16, 2> KV, Out<f32, 2> O) {
+    const int dim = Q.static_dim(1);
+    for (auto m : grid(rows(O), 64)) {
+      const Tile q = Q(m, all);
+      Tile o = zeros<f32>(64, dim);
+      for (auto t : steps(KV.rows(), 64)) {
+        const Tile kv = KV(t, all);
+        const Tile p = min(max(dot(q, kv.T()), -2.0f), 2.0f);
+        o = dot(cast<bf16>(p), kv, min(max(o, -900.0f), 900.0f));
+      }
+      O(m, all) = o;
+    }
+  });
+  const auto call = [&](const auto& kernel, int keys) {
+    const Tensor Q = integers({136, 64}, DType::bf16, 1), KV = integers({keys, 64}, DType::bf16, 2),
+                 O = empty({136, 64}, DType::f32);
+    kernel(stream(), Q, KV, O);
+    const Matrix kv = KV.to_doubles();
+    const Matrix p = clamped(product(Q.to_doubles(), turned(kv, keys, 64), 136, 64, keys), 2);
+    Matrix want(136 * 64);
+    for (int first = 0; first < keys; first += 64) {
+      want = clamped(want, 900);
+      for (std::size_t i = 0; i < 136; ++i)
+        for (int t = first; t < std::min(keys, first + 64); ++t)
+          for (std::size_t j = 0; j < 64; ++j)
+            want[i * 64 + j] +=
+                p[i * static_cast<std::size_t>(keys) + static_cast<std::size_t>(t)] *
+                kv[static_cast<std::size_t>(t) * 64 + j];
+    }
+    test::expect_equal(O, want);
+  };
+  call(latent, 264);
+  expect_wgmmas(latent, 2);
+  if (!is_compiled()) return;
+  EXPECT_NE(latent.explain().find("b=ring^T"), std::string::npos) << latent.explain();
+  const auto late = latent.with_plan(schedule(latent, "dot#1 consumer 1.1"));
+  for (const int keys : {64, 128, 264}) call(late, keys);
+  expect_wgmmas(late, 2);
+}
+
+}  // namespace
+}  // namespace tegula

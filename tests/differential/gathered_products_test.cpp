@@ -1,0 +1,153 @@
+// Products whose rows of A an index tile selects, by cp.async beside TMA into wgmmas: ragged
+// segments, empty ones among them, products under a condition. Exact on small integers, on every
+// device that is here.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/differential/devices.h"
+#include "tests/differential/exact_matmul.h"
+
+namespace tegula {
+namespace {
+
+class GatheredProducts : public test::OnDevice {
+ protected:
+  Tensor table(const std::vector<i32>& values) const { return Tensor::from(values, GetParam()); }
+  /// The dot reads rows that threads copy, and stays in flight over iterations.
+  template <class Kernel>
+  void expect_gathered_wgmma(const Kernel& kernel) const {
+    if (GetParam().kind == DeviceKind::cpu) return;
+    const std::string said = kernel.explain();
+    EXPECT_NE(said.find("dot by wgmma"), std::string::npos) << said;
+    EXPECT_NE(said.find("a=gathered"), std::string::npos) << said;
+    EXPECT_NE(said.find("pipelined by cp.async"), std::string::npos) << said;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, GatheredProducts, testing::ValuesIn(test::devices()),
+                         test::device_name);
+
+/// Some of the `n` rows come twice, some lie outside of `rows`, some are none at all.
+std::vector<i32> places(int n, int rows) {
+  std::vector<i32> all;
+  for (int i = 0; i < n; ++i)
+    all.push_back(i % 19 == 4 ? -1 : i % 23 == 7 ? rows + i : (i * 7) % rows);
+  return all;
+}
+
+/// Rows i of each segment s: the product of row from[i] of A with B[s]; -77 where no segment is.
+std::vector<double> expected(const Tensor& A, const Tensor& B, const std::vector<i32>& offsets,
+                             const std::vector<i32>& from, const std::vector<bool>& skipped = {}) {
+  const auto a = A.to_doubles(), b = B.to_doubles();
+  const auto rows = A.size(0), depth = A.size(1), columns = B.size(2);
+  std::vector<double> c(from.size() * static_cast<std::size_t>(columns), -77);
+  for (std::size_t s = 0; s + 1 < offsets.size(); ++s) {
+    if (!skipped.empty() && skipped[s]) continue;
+    for (std::int64_t i = offsets[s]; i < offsets[s + 1]; ++i)
+      for (std::int64_t j = 0; j < columns; ++j) {
+        const std::int64_t row = from[static_cast<std::size_t>(i)];
+        double sum = 0;
+        for (std::int64_t k = 0; k < depth && row >= 0 && row < rows; ++k)
+          sum += a[static_cast<std::size_t>(row * depth + k)] *
+                 b[(s * static_cast<std::size_t>(depth) + static_cast<std::size_t>(k)) *
+                       static_cast<std::size_t>(columns) +
+                   static_cast<std::size_t>(j)];
+        c[static_cast<std::size_t>(i * columns + j)] = sum;
+      }
+  }
+  return c;
+}
+
+struct Tiles {
+  int bm, bn, bk;
+};
+
+auto grouped(Tiles t) {
+  return kernel("gathered_groups", [=](In<bf16, 2> A, In<bf16, 3> B, In<i32, 1> offsets,
+                                       In<i32, 1> from, Out<f32, 2> C) {
+    C.partial();  // rows behind the last segment stay
+    for (auto [s, m, n] :
+         grid(segments(offsets, from.dim(0)).by(C.cols()), t.bm, t.bn, group_m(4))) {
+      const Tile rows = from(m);
+      Tile sum = zeros<f32>(t.bm, t.bn);
+      for (auto k : steps(A.cols(), t.bk)) sum = dot(A(rows, k), B(s, k, n), sum);
+      C(m, n) = sum;
+    }
+  });
+}
+
+/// No iterations, fewer than the ring has slots, as many, and more; a ragged last one.
+TEST_P(GatheredProducts, OfSegments) {
+  const std::vector<i32> offsets{0, 0, 5, 5, 140, 150, 150};
+  const auto from = places(160, 90);
+  for (const Tiles t : {Tiles{128, 64, 64}, Tiles{64, 128, 32}}) {
+    const auto product = grouped(t);
+    for (const std::int64_t depth : {0, 64, 128, 200, 256, 456}) {
+      SCOPED_TRACE(testing::Message() << t.bm << " rows, depth " << depth);
+      const Tensor A = integers({90, depth}, DType::bf16, 1),
+                   B = integers({6, depth, 136}, DType::bf16, 2),
+                   C = Tensor::full({160, 136}, -77, DType::f32, GetParam());
+      product(stream(), A, B, table(offsets), table(from), C);
+      test::expect_equal(C, expected(A, B, offsets, from));
+      if (depth == 256) expect_gathered_wgmma(product);
+    }
+  }
+}
+
+/// A product under a condition that only the device knows.
+TEST_P(GatheredProducts, UnderAConditionOfTheDevice) {
+  const auto product = kernel("wanted", [](In<bf16, 2> A, In<bf16, 3> B, In<i32, 1> wanted,
+                                           In<i32, 1> from, Out<f32, 2> C) {
+    C.partial();
+    for (auto [s, m] : grid({B.dim(0), Tile(64)}, 1, 64)) {
+      const Index block = slice(s.first() * 64, 64);
+      if_(wanted(s.first()) > 0, [&, &s = s] {
+        const Tile rows = from(block);
+        Tile sum = zeros<f32>(64, 64);
+        for (auto k : steps(A.cols(), 64)) sum = dot(A(rows, k), B(s, k, all), sum);
+        C(block, all) = sum;
+      });
+    }
+  });
+  const auto from = places(192, 90);
+  const Tensor A = integers({90, 256}, DType::bf16, 1), B = integers({3, 256, 64}, DType::bf16, 2),
+               C = Tensor::full({192, 64}, -77, DType::f32, GetParam());
+  product(stream(), A, B, table({1, 0, 1}), table(from), C);
+  test::expect_equal(C, expected(A, B, {0, 64, 128, 192}, from, {false, true, false}));
+  expect_gathered_wgmma(product);
+}
+
+/// What the loop computes of the rows' product is read in it: nothing stays in flight.
+TEST_P(GatheredProducts, SumsThatTheLoopReads) {
+  const auto product =
+      kernel("clamped", [](In<bf16, 2> A, In<bf16, 2> B, In<i32, 1> from, Out<f32, 2> C) {
+        for (auto m : grid(rows(C), 128)) {
+          const Tile rows = from(m);
+          Tile sum = zeros<f32>(128, 64);
+          for (auto k : steps(A.cols(), 64))
+            sum = sum + min(max(dot(A(rows, k), B(k, all)), -9.0f), 9.0f);
+          C(m, all) = sum;
+        }
+      });
+  const auto from = places(200, 90);
+  const Tensor A = integers({90, 328}, DType::bf16, 1), B = integers({328, 64}, DType::bf16, 2),
+               C = empty({200, 64}, DType::f32);
+  product(stream(), A, B, table(from), C);
+  const auto a = A.to_doubles(), b = B.to_doubles();
+  std::vector<double> want(200 * 64);
+  for (std::size_t i = 0; i < 200; ++i)
+    for (std::size_t j = 0; j < 64; ++j)
+      for (std::size_t first = 0; first < 328; first += 64) {
+        double sum = 0;
+        for (std::size_t k = first; k < std::min<std::size_t>(328, first + 64); ++k)
+          if (from[i] >= 0 && from[i] < 90)
+            sum += a[static_cast<std::size_t>(from[i]) * 328 + k] * b[k * 64 + j];
+        want[i * 64 + j] += std::clamp(sum, -9.0, 9.0);
+      }
+  test::expect_equal(C, want);
+  expect_gathered_wgmma(product);
+}
+
+}  // namespace
+}  // namespace tegula
