@@ -1,8 +1,10 @@
 #include "ir/schedule/list_schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
+#include <tuple>
 
 #include "ir/schedule/judging.h"
 #include "ir/schedule/node_cost.h"
@@ -10,9 +12,8 @@
 namespace tegula::ir {
 namespace {
 
-/// All assignments of two stages are tried for so many dots; of more, those that differ in one dot
-/// from the best so far.
-constexpr std::size_t kMaxEnumeratedDots = 6;
+/// Both stages are tried for so many dots; others run in the stage of the loads.
+constexpr std::size_t kMaxLateDots = 6;
 
 /// `from` of iteration i - distance runs before `to` of iteration i.
 struct Before {
@@ -34,16 +35,15 @@ class ListScheduler {
     find_heights();
   }
 
-  /// One role computes, others copy.
-  bool applies() const {
-    const auto role = [&](std::size_t n) { return j_.place(n)->role; };
-    return !dots_.empty() && std::ranges::all_of(nodes_, [&](std::size_t n) {
-      return role(n) == role(dots_.front());
-    }) && std::ranges::none_of(copies_, [&](std::size_t n) {
-      return role(n) == role(dots_.front());
-    });
+  /// Sets of dots that may run an iteration late; none where a role both computes and copies.
+  std::uint32_t choices() const {
+    const auto computes = [&](std::size_t n) {
+      return j_.place(n)->role == j_.place(dots_.front())->role;
+    };
+    const bool applies = !dots_.empty() && std::ranges::all_of(nodes_, computes) &&
+                         std::ranges::none_of(copies_, computes);
+    return applies ? 1U << std::min(dots_.size(), kMaxLateDots) : 0;
   }
-  std::size_t dots() const { return dots_.size(); }
 
   /// The Schedule with these stages of the dots, in the order of the list; nothing if no order has
   /// them.
@@ -58,44 +58,42 @@ class ListScheduler {
     });
     std::int16_t next = 0;
     for (std::size_t n : *order) {
-      Step step{g_[n].label, static_cast<std::uint8_t>(j_.place(n)->role),
-                static_cast<std::int8_t>(stage_[n]), next++};
-      const DotForm* form = base_.find_dot(step.op);
-      step.in_flight = form && form->engine == Engine::Wgmma ? 1 : 0;
-      loop.steps.push_back(step);
+      const DotForm* form = base_.find_dot(g_[n].label);
+      const bool is_async = form && form->engine == Engine::Wgmma;
+      loop.steps.push_back({g_[n].label, static_cast<std::uint8_t>(j_.place(n)->role),
+                            static_cast<std::int8_t>(stage_[n]), next++,
+                            static_cast<std::int8_t>(is_async)});
     }
     return with_needed_slots(k_, g_, std::move(s));
   }
 
  private:
   void find_edges() {
-    for (const Edge& e : j_.edges_of(loop_)) {
+    const std::vector<Edge> edges = j_.edges_of(loop_);
+    for (const Edge& e : edges) {
       if (j_.is_copy(e.from) || j_.is_copy(e.to)) continue;
       before_.push_back({e.from, e.to, e.distance});
-      const Channel* c = j_.channel_of(j_.label(e.from));
-      const bool is_dots = g_[e.to].kind == NodeKind::Dot;
       if (e.kind != EdgeKind::Flow || e.distance > 0) continue;
       // Fragments and stored tiles are read before they are written again.
-      const bool reads_tile = is_dots && k_[g_[e.to].ops.front()].operands[2] != e.value;
-      if (c || reads_tile) before_.push_back({e.to, e.from, c ? c->slots : 1});
+      const Channel* c = j_.channel_of(j_.label(e.from));
+      if (c || (g_[e.to].kind == NodeKind::Dot && !adds_to(e)))
+        before_.push_back({e.to, e.from, c ? c->slots : 1});
     }
-    for (std::size_t dot : dots_) find_overwriting(dot);
+    // Readers of an accumulator run before the MMA that overwrites it.
+    for (std::size_t dot : dots_) {
+      Before write{dot, dot, 1};
+      for (const Edge& e : edges)
+        if (e.from == dot && adds_to(e)) write = {dot, e.to, e.distance};
+      for (const Edge& e : edges)
+        if (e.from == dot && e.kind == EdgeKind::Flow && !adds_to(e) &&
+            e.distance <= write.distance)
+          before_.push_back({e.to, write.to, write.distance - e.distance});
+    }
   }
-
-  /// Readers of an accumulator run before the MMA that overwrites it.
-  void find_overwriting(std::size_t dot) {
-    const auto adds_to_it = [&](const Edge& e) {
-      return e.from == dot && e.kind == EdgeKind::Flow && g_[e.to].kind == NodeKind::Dot &&
-             k_[g_[e.to].ops.front()].operands[2] == e.value;
-    };
-    const auto edges = j_.edges_of(loop_);
-    const auto next = std::ranges::find_if(edges, adds_to_it);
-    const Before write =
-        next != edges.end() ? Before{dot, next->to, next->distance} : Before{dot, dot, 1};
-    for (const Edge& e : edges)
-      if (e.from == dot && e.to != write.to && e.kind == EdgeKind::Flow && !adds_to_it(e) &&
-          e.distance <= write.distance)
-        before_.push_back({e.to, write.to, write.distance - e.distance});
+  /// A dot that takes the edge's value as its accumulator.
+  bool adds_to(const Edge& e) const {
+    return e.kind == EdgeKind::Flow && g_[e.to].kind == NodeKind::Dot &&
+           k_[g_[e.to].ops.front()].operands[2] == e.value;
   }
 
   double cycles(std::size_t n) const {
@@ -103,17 +101,13 @@ class ListScheduler {
     const int groups = std::max(1, j_.warpgroups(j_.place(n)->role));
     return cost_of(k_, g_[n], form ? form->engine : Engine::Fma, groups, m_).all();
   }
-  double latency(std::size_t n) const {
-    return cycles(n) + (g_[n].kind == NodeKind::Dot ? m_.mma_latency : 0);
-  }
-
   /// The longest way from a node to the end of its iteration.
   void find_heights() {
     for (std::size_t i = nodes_.size(); i-- > 0;) {
       double& height = height_[nodes_[i]];
       for (const Edge& e : g_.edges())
         if (e.from == nodes_[i] && e.distance == 0) height = std::max(height, height_[e.to]);
-      height += latency(nodes_[i]);
+      height += cycles(nodes_[i]) + (g_[nodes_[i]].kind == NodeKind::Dot ? m_.mma_latency : 0);
     }
   }
 
@@ -121,22 +115,19 @@ class ListScheduler {
   bool find_stages(std::uint32_t late_dots) {
     stage_.clear();
     for (std::size_t n : nodes_) stage_[n] = 0;
-    for (std::size_t i = 0; i < dots_.size(); ++i) stage_[dots_[i]] = late_dots >> i & 1;
-    for (std::size_t round = 0; round <= nodes_.size(); ++round) {
-      bool changed = false;
+    for (std::size_t i = 0; i < std::min(dots_.size(), kMaxLateDots); ++i)
+      stage_[dots_[i]] = late_dots >> i & 1;
+    for (std::size_t round = 0; round <= nodes_.size(); ++round)
       for (const Before& b : before_) {
         if (stage_[b.from] - b.distance <= stage_[b.to]) continue;
-        if (g_[b.to].kind == NodeKind::Dot) return false;
+        if (g_[b.to].kind == NodeKind::Dot || round == nodes_.size()) return false;
         stage_[b.to] = stage_[b.from] - b.distance;
-        changed = true;
       }
-      if (!changed) return true;
-    }
-    return false;
+    return true;
   }
 
-  /// Nodes of a step in the order in which they can begin, those with the longest way before
-  /// others.
+  /// Nodes of a step in the order in which they can begin; of those that can at nearly the same
+  /// time, the one with the longest way first.
   std::optional<std::vector<std::size_t>> list() {
     std::vector<std::size_t> left = nodes_, order;
     std::map<std::size_t, double> done;
@@ -152,28 +143,24 @@ class ListScheduler {
       return at;
     };
     while (!left.empty()) {
-      std::size_t best = left.size();
-      double best_at = std::numeric_limits<double>::max();
-      for (std::size_t i = 0; i < left.size(); ++i) {
-        const auto at = begins(left[i]);
-        const bool is_higher = at && best < left.size() && *at <= best_at + m_.issue &&
-                               height_[left[i]] > height_[left[best]];
-        if (at && (best == left.size() || *at + m_.issue < best_at || is_higher))
-          best = i, best_at = *at;
-      }
-      if (best == left.size()) return std::nullopt;
-      const std::size_t n = left[best];
-      now = best_at;
+      std::optional<std::tuple<double, double, std::size_t>> best;
+      for (std::size_t i = 0; i < left.size(); ++i)
+        if (const auto at = begins(left[i])) {
+          const auto next = std::tuple(std::floor(*at / m_.issue), -height_[left[i]], i);
+          best = std::min(best.value_or(next), next);
+        }
+      if (!best) return std::nullopt;
+      const std::size_t i = std::get<2>(*best), n = left[i];
+      now = *begins(n);
       if (g_[n].kind == NodeKind::Dot) {
         tensor_free = std::max(tensor_free, now) + cycles(n);
         now += m_.issue;
         done[n] = tensor_free + m_.mma_latency;
       } else {
-        now += cycles(n);
-        done[n] = now;
+        done[n] = now += cycles(n);
       }
       order.push_back(n);
-      left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
+      left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
     }
     return order;
   }
@@ -209,26 +196,16 @@ std::optional<Schedule> with_needed_slots(const Kernel& k, const Graph& graph, S
 Schedule list_schedule(const Kernel& k, const Graph& graph, const Schedule& base) {
   Schedule best = base;
   double fewest = cycles_of_iteration(k, graph, base).value_or(std::numeric_limits<double>::max());
-  const auto offer = [&](std::optional<Schedule> s) {
-    const auto cycles = s ? cycles_of_iteration(k, graph, *s) : std::nullopt;
-    if (!cycles || *cycles >= fewest) return false;
-    fewest = *cycles;
-    best = std::move(*s);
-    return true;
-  };
   for (std::size_t loop = 0; loop < base.loops.size(); ++loop) {
     const Schedule before = best;
     ListScheduler scheduler(k, graph, before, loop);
-    if (!scheduler.applies()) continue;
-    if (scheduler.dots() <= kMaxEnumeratedDots) {
-      for (std::uint32_t late = 0; late < 1U << scheduler.dots(); ++late)
-        offer(scheduler.with_stages(late));
-      continue;
+    for (std::uint32_t late = 0; late < scheduler.choices(); ++late) {
+      auto s = scheduler.with_stages(late);
+      const auto cycles = s ? cycles_of_iteration(k, graph, *s) : std::nullopt;
+      if (!cycles || *cycles >= fewest) continue;
+      fewest = *cycles;
+      best = std::move(*s);
     }
-    offer(scheduler.with_stages(0));
-    std::uint32_t late = 0;
-    for (std::size_t dot = 0; dot < std::min<std::size_t>(scheduler.dots(), 32); ++dot)
-      if (offer(scheduler.with_stages(late | 1U << dot))) late |= 1U << dot;
   }
   return best;
 }

@@ -1,26 +1,9 @@
 #include "ir/schedule/node_cost.h"
 
 #include "ir/op.h"
-#include "ir/op_table.h"
 
 namespace tegula::ir {
 namespace {
-
-/// The unit that an op keeps busy: one lane a cycle and element, unless the table says more.
-enum class Unit : std::uint8_t { Lanes, LanesTwice, Exponentials };
-
-Unit unit_of(Opcode op) {
-  using enum Opcode;
-  static constexpr auto kUnits = op_table<Unit>({{Exp2, Unit::Exponentials},
-                                                 {Log2, Unit::Exponentials},
-                                                 {Rsqrt, Unit::Exponentials},
-                                                 {Rcp, Unit::Exponentials},
-                                                 {StoreView, Unit::LanesTwice},
-                                                 {LoadView, Unit::LanesTwice},
-                                                 {Reduce, Unit::LanesTwice},
-                                                 {ConvertLayout, Unit::LanesTwice}});
-  return kUnits[static_cast<std::size_t>(op)];
-}
 
 /// The tile whose elements the op goes through; none if it has none.
 Value tile_of(const Kernel& k, const OpData& d) {
@@ -31,15 +14,16 @@ Value tile_of(const Kernel& k, const OpData& d) {
   return tile && k.type(tile).is_tile() ? tile : Value();
 }
 
+/// An element takes a lane for a cycle, or two where it goes to another thread or to memory.
 void add(NodeCost& cost, const Kernel& k, OpId op, int parts, const SmModel& m) {
+  using enum Opcode;
   const OpData& d = k[op];
   const Value tile = tile_of(k, d);
   if (!tile) return;
   const double elements = static_cast<double>(k.type(tile).count()) / parts;
-  const Unit unit = unit_of(d.opcode);
-  if (unit == Unit::Exponentials)
+  if (d.is(Exp2, Log2, Rsqrt, Rcp))
     cost.exponentials += elements / m.exponentials;
-  else if (unit == Unit::LanesTwice)
+  else if (d.is(StoreView, LoadView, Reduce, ConvertLayout))
     cost.lanes += 2 * elements / m.lanes;
   else if (info(d.opcode).family == Family::Elementwise)
     cost.lanes += elements / m.lanes;
@@ -69,9 +53,8 @@ NodeCost cost_of(const Kernel& k, const Node& node, Engine engine, int parts, co
 }
 
 double bytes_of(const Kernel& k, const Node& node) {
-  const OpData& d = k[node.ops.front()];
-  const Type tile = k.type(node.kind == NodeKind::Store ? d.operands[1] : d.results[0]);
-  return tile.is_tile() ? static_cast<double>(tile.count() * size_bits(tile.dtype())) / 8 : 0;
+  const Value tile = tile_of(k, k[node.ops.front()]);
+  return tile ? static_cast<double>(k.type(tile).count() * size_bits(k.type(tile).dtype())) / 8 : 0;
 }
 
 }  // namespace tegula::ir

@@ -16,77 +16,57 @@ class Moves {
   Moves(Schedule& s, std::mt19937_64& random) : s_(s), random_(random) {}
 
   bool run() {
-    constexpr bool (Moves::* kMoves[])() = {&Moves::swap,  &Moves::swap,  &Moves::stage,
-                                            &Moves::stage, &Moves::slots, &Moves::in_flight,
-                                            &Moves::kind,  &Moves::token, &Moves::registers};
-    return (this->*kMoves[below(std::size(kMoves))])();
+    if (s_.loops.empty() || s_.channels.empty()) return false;
+    LoopSchedule& loop = any(s_.loops);
+    if (loop.steps.empty()) return false;
+    Step& step = any(loop.steps);
+    const std::size_t kind = below(8);
+    if (kind < 2) return swap(loop, step);
+    if (kind < 4) return change(step.stage);
+    if (kind == 4) return s_.find_dot(step.op) && change(step.in_flight);
+    if (kind == 5) return token(step, any(loop.steps));
+    if (kind == 6) return registers(any(s_.roles));
+    return channel(any(s_.channels));
   }
 
  private:
   std::size_t below(std::size_t count) { return static_cast<std::size_t>(random_() % count); }
-  int sign() { return random_() % 2 == 0 ? 1 : -1; }
   template <class T>
-  T* any(std::vector<T>& list) {
-    return list.empty() ? nullptr : &list[below(list.size())];
+  T& any(std::vector<T>& list) {
+    return list[below(list.size())];
   }
-  Step* any_step() {
-    LoopSchedule* loop = any(s_.loops);
-    return loop ? any(loop->steps) : nullptr;
+  template <class T>
+  bool change(T& number, int by = 1) {
+    number = static_cast<T>(number + (random_() % 2 == 0 ? by : -by));
+    return number >= 0;
   }
 
-  bool swap() {
-    LoopSchedule* loop = any(s_.loops);
-    Step* a = loop ? any(loop->steps) : nullptr;
-    if (!a) return false;
+  /// The step and the next one of its role.
+  static bool swap(LoopSchedule& loop, Step& step) {
     Step* next = nullptr;
-    for (Step& b : loop->steps)
-      if (b.role == a->role && b.order > a->order && (!next || b.order < next->order)) next = &b;
-    if (next) std::swap(a->order, next->order);
+    for (Step& b : loop.steps)
+      if (b.role == step.role && b.order > step.order && (!next || b.order < next->order))
+        next = &b;
+    if (next) std::swap(step.order, next->order);
     return next != nullptr;
   }
-  bool stage() {
-    Step* step = any_step();
-    if (!step) return false;
-    const int moved = step->stage + sign();
-    if (moved < 0) return false;
-    step->stage = static_cast<std::int8_t>(moved);
-    return true;
-  }
-  bool slots() {
-    Channel* c = any(s_.channels);
-    if (!c) return false;
-    c->slots += sign();
-    return c->slots > 0;
-  }
-  bool in_flight() {
-    Step* step = any_step();
-    if (!step || !s_.find_dot(step->op)) return false;
-    step->in_flight = static_cast<std::int8_t>(step->in_flight + sign());
-    return step->in_flight >= 0;
-  }
-  bool kind() {
-    Channel* c = any(s_.channels);
+  bool channel(Channel& c) {
     using enum ChannelKind;
-    if (!c || (c->kind != Smem && c->kind != Register)) return false;
-    c->kind = c->kind == Smem ? Register : Smem;
+    if ((c.kind != Smem && c.kind != Register) || random_() % 2 == 0)
+      return change(c.slots) && c.slots > 0;
+    c.kind = c.kind == Smem ? Register : Smem;
     return true;
   }
-  bool token() {
+  bool registers(Role& role) {
+    return role.regs != 0 && change(role.regs, s_.target->register_unit);
+  }
+  bool token(const Step& first, const Step& last) {
     if (!s_.tokens.empty()) {
       s_.tokens.erase(s_.tokens.begin() + static_cast<std::ptrdiff_t>(below(s_.tokens.size())));
       return true;
     }
-    LoopSchedule* loop = any(s_.loops);
-    const Step* first = loop ? any(loop->steps) : nullptr;
-    const Step* last = loop ? any(loop->steps) : nullptr;
-    if (!first || first->role != last->role || first->order > last->order) return false;
-    s_.tokens.push_back({"order", first->role, first->op, last->op});
-    return true;
-  }
-  bool registers() {
-    Role* role = any(s_.roles);
-    if (!role || role->regs == 0) return false;
-    role->regs += sign() * s_.target->register_unit;
+    if (first.role != last.role || first.order > last.order) return false;
+    s_.tokens.push_back({"order", first.role, first.op, last.op});
     return true;
   }
 
@@ -101,8 +81,7 @@ class Search {
 
   SearchResult run(const Schedule& start) {
     best_ = {start, score(start), 0, 0};
-    const Schedule listed = list_schedule(k_, g_, start);
-    offer(listed, score(listed));
+    offer(list_schedule(k_, g_, start));
     for (int i = 0; i < o_.restarts; ++i) descend(i % 2 == 0 ? best_.schedule : start);
     return std::move(best_);
   }
@@ -112,10 +91,12 @@ class Search {
     return cycles_of_iteration(k_, g_, s).value_or(std::numeric_limits<double>::max());
   }
 
-  void offer(const Schedule& s, double cycles) {
-    if (cycles >= best_.cycles) return;
+  /// The score of a legal Schedule, which becomes the best one if it is.
+  double offer(const Schedule& s) {
+    const double cycles = score(s);
+    if (cycles >= best_.cycles) return cycles;
     best_.schedule = s;
-    best_.cycles = cycles;
+    return best_.cycles = cycles;
   }
 
   /// Worse neighbours are accepted with a probability that falls with what they lose and with time.
@@ -129,13 +110,12 @@ class Search {
       const auto legal = with_needed_slots(k_, g_, std::move(moved));
       if (!legal) continue;
       ++best_.legal;
-      const double now = score(*legal);
+      const double now = offer(*legal);
       const double warmth = kFirstLoss * (1 - static_cast<double>(i) / o_.moves);
       const double chance = std::exp((cycles - now) / (cycles * warmth));
       if (now >= cycles && std::uniform_real_distribution<>()(random_) > chance) continue;
       s = *legal;
       cycles = now;
-      offer(s, cycles);
     }
   }
 

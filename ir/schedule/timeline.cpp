@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <tuple>
+#include <utility>
 
 #include "ir/schedule/judging.h"
 #include "ir/schedule/node_cost.h"
@@ -19,10 +19,11 @@ constexpr std::size_t kNone = ~std::size_t{0};
 /// A tile and an iteration of it; nodes beside loops have iteration 0.
 struct Turn {
   int tile = 0, iteration = 0;
+  Turn before(int distance) const { return {tile, iteration - distance}; }
   friend auto operator<=>(const Turn&, const Turn&) = default;
 };
 
-/// A node that an actor comes to, or the begin and the end of a token's range.
+/// A node that an actor comes to, the begin or the end of a token's range, or the end of a loop.
 struct Event {
   enum class Kind : std::uint8_t { Node, TakeToken, PassToken, Drain };
   Kind kind = Kind::Node;
@@ -38,27 +39,26 @@ struct InFlight {
 };
 
 struct Actor {
-  std::size_t role = 0;
+  Timeline::Actor drawn;
   int group = 0;  ///< number among the warpgroups of its role, those of all copies
   std::vector<Event> events;
   std::size_t next = 0;
   double now = 0;
   std::deque<InFlight> in_flight;
-  /// Reads of a channel's fill that have still to come.
-  std::map<std::pair<std::size_t, std::int64_t>, int> reads_left;
+  std::map<std::pair<std::size_t, std::int64_t>, int> reads;  ///< so far, of a channel's fill
 };
 
-/// Slots of a channel: of each fill, when it landed and who has released it.
 struct Ring {
   struct Fill {
-    int written = 0, released = 0;  ///< payloads that landed, actors that have released
-    double landed = 0, free = 0;
-    std::size_t drawn = kNone;  ///< index in Timeline::fills
+    Timeline::Fill drawn;
+    int written = 0, released = 0;  ///< parts that landed, actors that have released
   };
-  std::vector<Fill> fills;
-  bool is_copied = false;  ///< by TMA or cp.async
+  std::map<std::int64_t, Fill> fills;  ///< by number
   bool is_in_loop = false;
-  std::size_t drawn = kNone;  ///< index in Timeline::rings
+  std::size_t drawn = kNone;         ///< index in Timeline::rings, of copies
+  int parts = 1;                     ///< of a fill
+  std::map<std::size_t, int> reads;  ///< of a fill, by an actor of each role
+  int readers = 0;                   ///< actors that release a fill
 };
 
 class Simulation {
@@ -67,46 +67,86 @@ class Simulation {
       : j_(k, g, s), k_(k), g_(g), s_(s), o_(options), m_(sm_model(s.target)) {
     j_.place_nodes();
     for (const LoopSchedule& loop : s.loops)
-      for (const Step& step : loop.steps)
+      for (const Step& step : loop.steps) {
         if (s.find_dot(step.op)) consumer_ = step.role;
-    make_rings();
+        if (j_.is_copy(*g.find(step.op))) producer_ = step.role;
+      }
+    if (producer_ == kNone) producer_ = consumer_;
+    for (std::size_t n = 0; n < g.nodes().size(); ++n) {
+      const Channel* c = j_.channel_of(j_.label(n));
+      channels_.push_back(c ? static_cast<std::size_t>(c - s.channels.data()) : kNone);
+    }
+    for (std::size_t n = 0; n < g.nodes().size(); ++n) inputs_.push_back(inputs(n));
+    for (std::size_t c = 0; c < s.channels.size(); ++c) rings_.push_back(ring(c));
     for (std::size_t role = 0; role < s.roles.size(); ++role) make_actors(role);
-    turns_of_tokens_.assign(s.tokens.size(), 0);
-    passed_.assign(s.tokens.size(), 0);
+    tokens_.resize(s.tokens.size());
   }
 
   std::optional<Timeline> run() {
     while (step());
-    for (const Actor& a : actors_)
+    for (Actor& a : actors_) {
       if (a.next < a.events.size()) return std::nullopt;
-    for (Timeline::Fill& f : out_.fills)
-      if (f.released == 0) f.released = out_.end;
+      out_.actors.push_back(std::move(a.drawn));
+    }
+    for (Ring& ring : rings_)
+      for (auto& [number, fill] : ring.fills) {
+        if (ring.drawn == kNone) continue;
+        if (fill.released < ring.readers) fill.drawn.released = out_.end;
+        out_.fills.push_back(fill.drawn);
+      }
     return std::move(out_);
   }
 
  private:
-  // ---- rings
-  void make_rings() {
-    for (std::size_t c = 0; c < s_.channels.size(); ++c) {
-      const Channel& channel = s_.channels[c];
-      Ring& ring = rings_.emplace_back();
-      ring.is_copied = channel.kind == ChannelKind::Tma || channel.kind == ChannelKind::CpAsync;
-      const std::size_t first = *g_.find(channel.payload.front());
-      ring.is_in_loop = j_.place(first).has_value();
-      if (!ring.is_copied) continue;
-      double bytes = 0;
-      for (Label l : channel.payload) bytes += bytes_of(k_, g_[*g_.find(l)]);
-      ring.drawn = out_.rings.size();
-      out_.rings.push_back(
-          {c, tensors_of(channel), channel.slots, static_cast<std::int64_t>(bytes)});
+  // ---- what there is
+  int groups(std::size_t role) const { return std::max(1, j_.warpgroups(role)); }
+  std::size_t role_of(std::size_t node) const {
+    return j_.place(node) ? j_.place(node)->role : j_.is_copy(node) ? producer_ : consumer_;
+  }
+
+  /// Flow edges into a node: those of its loop, and from what is loaded in front of it.
+  std::vector<Edge> inputs(std::size_t node) const {
+    std::vector<Edge> found;
+    // Nodes of a scheduled loop read for themselves what the loop reads.
+    if (s_.find_loop(j_.label(node))) return found;
+    for (const Edge& e : g_.edges())
+      if (e.to == node && e.kind == EdgeKind::Flow) found.push_back(e);
+    if (g_[node].kind != NodeKind::Dot) return found;
+    for (std::size_t i : {0U, 1U}) {
+      const OperandSource source = source_of(k_, g_[node].ops.front(), i);
+      const auto from = source.op ? g_.find(source.op) : std::nullopt;
+      if (from && source.kind == OperandSource::Kind::Invariant && channels_[*from] != kNone)
+        found.push_back({*from, node, 0, EdgeKind::Flow, {}});
     }
+    return found;
+  }
+
+  Ring ring(std::size_t c) {
+    const Channel& channel = s_.channels[c];
+    const std::size_t first = *g_.find(channel.payload.front());
+    Ring ring;
+    ring.is_in_loop = j_.place(first).has_value();
+    ring.parts = static_cast<int>(channel.payload.size());
+    for (std::size_t n = 0; n < inputs_.size(); ++n)
+      for (const Edge& e : inputs_[n])
+        if (channels_[e.from] == c)
+          ring.reads[role_of(n)] += ring.is_in_loop || !j_.place(n) ? 1 : o_.iterations;
+    for (const auto& [role, reads] : ring.reads) ring.readers += groups(role);
+    if (!j_.is_copy(first)) {
+      ring.parts *= groups(role_of(first));
+      return ring;
+    }
+    double bytes = 0;
+    for (Label l : channel.payload) bytes += bytes_of(k_, g_[*g_.find(l)]);
+    ring.drawn = out_.rings.size();
+    out_.rings.push_back({c, tensors_of(channel), channel.slots, static_cast<std::int64_t>(bytes)});
+    return ring;
   }
 
   std::string tensors_of(const Channel& channel) const {
     std::vector<std::string> names;
     for (Label l : channel.payload) {
-      const OpData& d = k_[j_.op_of(l)];
-      const auto view = std::ranges::find(k_.params(), d.operands[0], &Param::value);
+      const auto view = std::ranges::find(k_.params(), k_[j_.op_of(l)].operands[0], &Param::value);
       if (view == k_.params().end()) continue;
       const auto arg = static_cast<std::size_t>(view->attrs.i(AttrName::arg));
       const std::string name = arg < o_.names.size() ? o_.names[arg] : view->name;
@@ -116,70 +156,39 @@ class Simulation {
                          : fmt::format("{}", fmt::join(names, " "));
   }
 
-  std::size_t channel_index(std::size_t node) const {
-    const Channel* c = j_.channel_of(j_.label(node));
-    return c ? static_cast<std::size_t>(c - s_.channels.data()) : kNone;
-  }
-
-  std::int64_t fill_number(std::size_t channel, Turn at) const {
-    return rings_[channel].is_in_loop ? std::int64_t{at.tile} * o_.iterations + at.iteration
-                                      : at.tile;
-  }
-  Ring::Fill& fill(std::size_t channel, std::int64_t number) {
-    auto& fills = rings_[channel].fills;
-    if (fills.size() <= static_cast<std::size_t>(number))
-      fills.resize(static_cast<std::size_t>(number) + 1);
-    return fills[static_cast<std::size_t>(number)];
-  }
-
   // ---- programs
-  int groups(std::size_t role) const { return std::max(1, j_.warpgroups(role)); }
-
   void make_actors(std::size_t role) {
     const Role& r = s_.roles[role];
     const int count = groups(role) * r.copies;
     for (int g = 0; g < count; ++g) {
       Actor& a = actors_.emplace_back();
-      a.role = role, a.group = g;
-      const std::string name(r.name.str());
-      out_.actors.push_back(
-          {count > 1 ? fmt::format("{} {}", name, g) : name, role, {}, {}, {}, {}});
+      a.group = g;
+      a.drawn.role = role;
+      a.drawn.name = count > 1 ? fmt::format("{} {}", r.name.str(), g) : std::string(r.name.str());
       for (int tile = 0; tile < o_.tiles; ++tile)
-        if (r.copies == 1 || tile % r.copies == g / groups(role)) add_tile(a, tile);
+        if (tile % r.copies == g / groups(role)) add_tile(a, tile);
     }
   }
 
   /// What stands beside the scheduled loops, in the order of the text, and these.
   void add_tile(Actor& a, int tile) {
     if (s_.loops.empty()) return;
-    const RegionId home = g_[*g_.find(s_.loops.front().loop)].region;
-    const auto is_of_role = [&](std::size_t n) {
-      return (j_.is_copy(n) ? copying_role() : consumer_) == a.role;
-    };
-    for (std::size_t n : g_.nodes_of(home)) {
-      const auto loop = std::ranges::find(s_.loops, j_.label(n), &LoopSchedule::loop);
-      if (loop != s_.loops.end())
+    for (std::size_t n : g_.nodes_of(g_[*g_.find(s_.loops.front().loop)].region)) {
+      if (const LoopSchedule* loop = s_.find_loop(j_.label(n)))
         add_loop(a, *loop, tile);
-      else if (is_of_role(n))
+      else if (role_of(n) == a.drawn.role)
         a.events.push_back({Event::Kind::Node, n, {tile, 0}});
     }
   }
 
-  /// The role that loads in the first loop, which loads in front of it, too.
-  std::size_t copying_role() const {
-    for (const Step& step : s_.loops.front().steps)
-      if (j_.is_copy(*g_.find(step.op))) return step.role;
-    return consumer_;
-  }
-
   void add_loop(Actor& a, const LoopSchedule& loop, int tile) {
-    const std::vector<std::size_t> nodes = j_.nodes_in_order(loop, a.role);
+    const std::vector<std::size_t> nodes = j_.nodes_in_order(loop, a.drawn.role);
     if (nodes.empty()) return;
     int last_stage = 0;
     for (std::size_t n : nodes) last_stage = std::max(last_stage, j_.place(n)->stage);
     const auto token = [&](Event::Kind kind, Label Token::* end, Label label, Turn at) {
       for (std::size_t t = 0; t < s_.tokens.size(); ++t)
-        if (s_.tokens[t].role == a.role && s_.tokens[t].*end == label)
+        if (s_.tokens[t].role == a.drawn.role && s_.tokens[t].*end == label)
           a.events.push_back({kind, t, at});
     };
     token(Event::Kind::TakeToken, &Token::first, loop.loop, {tile, 0});
@@ -196,208 +205,144 @@ class Simulation {
   }
 
   // ---- running
+  /// When an actor can go on, and what it waits for until then.
+  struct Ready {
+    double at;
+    std::string_view what = {}, of = {};
+
+    void wait_for(double time, std::string_view thing, std::string_view owner) {
+      if (time > at) *this = {time, thing, owner};
+    }
+  };
+
   /// Runs the next event of the actor that can go on first.
   bool step() {
-    std::size_t best = kNone;
-    double best_at = 0;
-    for (std::size_t i = 0; i < actors_.size(); ++i) {
-      if (actors_[i].next == actors_[i].events.size()) continue;
-      std::string why;
-      const auto at = ready(actors_[i], why);
-      if (!at || (best != kNone && std::max(*at, actors_[i].now) >= best_at)) continue;
-      best = i, best_at = std::max(*at, actors_[i].now);
+    Actor* first = nullptr;
+    Ready when{0};
+    for (Actor& a : actors_) {
+      const auto at = a.next < a.events.size() ? ready(a) : std::nullopt;
+      if (!at || (first && at->at >= when.at)) continue;
+      first = &a, when = *at;
     }
-    if (best == kNone) return false;
-    Actor& a = actors_[best];
-    std::string why;
-    wait_until(a, *ready(a, why), why);
-    perform(a, a.events[a.next++]);
-    out_.end = std::max(out_.end, a.now);
+    if (!first) return false;
+    wait_until(*first, when);
+    perform(*first, first->events[first->next++]);
+    out_.end = std::max(out_.end, first->now);
     return true;
   }
 
-  /// When the actor can go on with its next event; nothing as long as that is not known.
-  std::optional<double> ready(const Actor& a, std::string& why) {
+  /// Nothing as long as it is not known.
+  std::optional<Ready> ready(const Actor& a) const {
     const Event& e = a.events[a.next];
+    Ready ready{a.now};
     if (e.kind == Event::Kind::TakeToken) {
-      const int holders = groups(a.role) * s_.roles[a.role].copies;
-      why = "token " + std::string(s_.tokens[e.index].name.str());
-      if (turns_of_tokens_[e.index] % holders != a.group) return std::nullopt;
-      return passed_[e.index];
+      const int holders = groups(a.drawn.role) * s_.roles[a.drawn.role].copies;
+      const auto& [turn, passed] = tokens_[e.index];
+      if (turn % holders != a.group) return std::nullopt;
+      ready.wait_for(passed, "token ", s_.tokens[e.index].name.str());
     }
-    if (e.kind != Event::Kind::Node) return a.now;
-    double at = a.now;
-    const std::size_t filled = channel_index(e.index);
-    if (filled != kNone && j_.is_copy(e.index)) {
-      const std::int64_t number = fill_number(filled, e.turn);
-      const std::int64_t before = number - s_.channels[filled].slots;
+    if (e.kind != Event::Kind::Node) return ready;
+    if (j_.is_copy(e.index)) {
+      const std::size_t c = channels_[e.index];
+      const std::int64_t before = number(c, e.turn) - s_.channels[c].slots;
+      const auto freed = rings_[c].fills.find(before);
       if (before >= 0) {
-        const Ring::Fill& freed = fill(filled, before);
-        if (freed.released < readers(filled)) return std::nullopt;
-        if (freed.free > at) at = freed.free, why = "a free slot of " + ring_name(filled);
+        if (freed == rings_[c].fills.end() || freed->second.released < rings_[c].readers)
+          return std::nullopt;
+        ready.wait_for(freed->second.drawn.released, "a free slot of ", name(c));
       }
     }
-    for (const Edge& edge : inputs(e.index)) {
-      const auto landed = input_at(a, e, edge, why);
-      if (!landed) return std::nullopt;
-      at = std::max(at, *landed);
+    for (const Edge& edge : inputs_[e.index]) {
+      const std::size_t c = channels_[edge.from];
+      if (c == kNone || s_.channels[c].kind == ChannelKind::Register) continue;
+      if (e.turn.iteration < edge.distance) continue;
+      const auto landed = rings_[c].fills.find(number(c, e.turn.before(edge.distance)));
+      if (landed == rings_[c].fills.end() || landed->second.written < rings_[c].parts)
+        return std::nullopt;
+      ready.wait_for(landed->second.drawn.landed, "", name(c));
     }
-    return at;
+    return ready;
   }
 
-  /// When what the edge carries is there, if a channel brings it.
-  std::optional<double> input_at(const Actor& a, const Event& e, const Edge& edge,
-                                 std::string& why) {
-    const std::size_t c = channel_index(edge.from);
-    if (c == kNone || s_.channels[c].kind == ChannelKind::Register) return a.now;
-    const Turn from{e.turn.tile, e.turn.iteration - edge.distance};
-    if (from.iteration < 0) return a.now;
-    const Ring::Fill& f = fill(c, fill_number(c, from));
-    const Channel& channel = s_.channels[c];
-    const int parts = rings_[c].is_copied ? 1 : groups(role_of(edge.from));
-    if (f.written < parts * static_cast<int>(channel.payload.size())) return std::nullopt;
-    if (f.landed > a.now) why = ring_name(c);
-    return f.landed;
+  std::string_view name(std::size_t c) const {
+    const std::size_t drawn = rings_[c].drawn;
+    return drawn == kNone ? s_.channels[c].name.str() : std::string_view(out_.rings[drawn].name);
+  }
+  /// Number of the channel's fill of a turn.
+  std::int64_t number(std::size_t c, Turn at) const {
+    return rings_[c].is_in_loop ? std::int64_t{at.tile} * o_.iterations + at.iteration : at.tile;
   }
 
-  std::size_t role_of(std::size_t node) const {
-    return j_.place(node) ? j_.place(node)->role : consumer_;
-  }
-  std::string ring_name(std::size_t channel) const {
-    return rings_[channel].drawn == kNone ? std::string(s_.channels[channel].name.str())
-                                          : out_.rings[rings_[channel].drawn].name;
-  }
-
-  /// Flow edges into a node: those of its loop, and from what is loaded in front of it.
-  const std::vector<Edge>& inputs(std::size_t node) {
-    if (const auto known = inputs_.find(node); known != inputs_.end()) return known->second;
-    std::vector<Edge>& found = inputs_[node];
-    // Nodes of a scheduled loop read for themselves what the loop reads.
-    if (s_.find_loop(j_.label(node))) return found;
-    for (const Edge& e : g_.edges())
-      if (e.to == node && e.kind == EdgeKind::Flow) found.push_back(e);
-    if (g_[node].kind == NodeKind::Dot)
-      for (std::size_t i : {0U, 1U}) {
-        const OperandSource source = source_of(k_, g_[node].ops.front(), i);
-        const auto from = source.op ? g_.find(source.op) : std::nullopt;
-        if (from && source.kind == OperandSource::Kind::Invariant && channel_index(*from) != kNone)
-          found.push_back({*from, node, 0, EdgeKind::Flow, {}});
-      }
-    return found;
-  }
-
-  /// Actors that release a fill of the channel.
-  int readers(std::size_t channel) {
-    if (const auto known = readers_.find(channel); known != readers_.end()) return known->second;
-    std::vector<std::size_t> roles;
-    for (std::size_t n = 0; n < g_.nodes().size(); ++n)
-      for (const Edge& e : inputs(n))
-        if (channel_index(e.from) == channel && std::ranges::find(roles, role_of(n)) == roles.end())
-          roles.push_back(role_of(n));
-    int count = 0;
-    for (std::size_t role : roles) count += groups(role);
-    return readers_[channel] = count;
-  }
-
-  void wait_until(Actor& a, double at, const std::string& why, std::int64_t number = 0) {
-    if (at <= a.now) return;
-    if (at - a.now >= 1) drawn(a).waits.push_back({a.now, at, number, "", why});
-    a.now = at;
-  }
-  Timeline::Actor& drawn(const Actor& a) {
-    return out_.actors[static_cast<std::size_t>(&a - actors_.data())];
+  static void wait_until(Actor& a, const Ready& ready, std::int64_t number = 0) {
+    if (ready.at - a.now >= 1)
+      a.drawn.waits.push_back(
+          {a.now, ready.at, number, "", fmt::format("{}{}", ready.what, ready.of)});
+    a.now = std::max(a.now, ready.at);
   }
 
   void perform(Actor& a, const Event& e) {
-    switch (e.kind) {
-      case Event::Kind::TakeToken:
-        break;
-      case Event::Kind::PassToken:
-        ++turns_of_tokens_[e.index];
-        passed_[e.index] = a.now + m_.barrier;
-        break;
-      case Event::Kind::Drain:
-        retire(a, a.in_flight.size());
-        break;
-      case Event::Kind::Node:
-        if (j_.is_copy(e.index))
-          copy(a, e);
-        else
-          node(a, e);
-    }
+    if (e.kind == Event::Kind::PassToken)
+      tokens_[e.index] = {tokens_[e.index].first + 1, a.now + m_.barrier};
+    if (e.kind == Event::Kind::Drain) retire(a, a.in_flight.size());
+    if (e.kind == Event::Kind::Node) j_.is_copy(e.index) ? copy(a, e) : compute(a, e);
+  }
+
+  /// A unit of the SM works for one at a time.
+  static double use(double& free, double from, double cycles) {
+    return free = std::max(free, from) + cycles;
   }
 
   void copy(Actor& a, const Event& e) {
-    const std::size_t c = channel_index(e.index);
-    Ring::Fill& f = fill(c, fill_number(c, e.turn));
+    const std::size_t c = channels_[e.index];
+    const std::int64_t n = number(c, e.turn);
+    Ring::Fill& f = rings_[c].fills[n];
+    if (f.written++ == 0) f.drawn = {rings_[c].drawn, n % s_.channels[c].slots, n, a.now, 0, 0};
     // Two CTAs that share a box load half of it each.
-    const double share = s_.channels[c].multicast ? 0.5 : 1;
-    copy_free_ = std::max(copy_free_, a.now) + share * bytes_of(k_, g_[e.index]) / m_.copied_bytes;
-    f.landed = std::max(f.landed, copy_free_ + m_.copy_latency);
-    ++f.written;
-    if (f.drawn == kNone) {
-      f.drawn = out_.fills.size();
-      const std::int64_t number = fill_number(c, e.turn);
-      out_.fills.push_back({rings_[c].drawn, number % s_.channels[c].slots, number, a.now, 0, 0});
-    }
-    out_.fills[f.drawn].landed = f.landed;
+    const double bytes = bytes_of(k_, g_[e.index]) * (s_.channels[c].multicast ? 0.5 : 1);
+    f.drawn.landed =
+        std::max(f.drawn.landed, use(copy_free_, a.now, bytes / m_.copied_bytes) + m_.copy_latency);
     a.now += m_.issue;
   }
 
-  void node(Actor& a, const Event& e) {
+  void compute(Actor& a, const Event& e) {
+    // An MMA adds to the result of another one without waiting for it.
+    const Value added =
+        g_[e.index].kind == NodeKind::Dot ? k_[g_[e.index].ops.front()].operands[2] : Value();
+    for (const Edge& edge : inputs_[e.index])
+      if (!edge.value || edge.value != added)
+        retire_up_to(a, edge.from, e.turn.before(edge.distance));
     const DotForm* form = s_.find_dot(j_.label(e.index));
-    for (const Edge& edge : inputs(e.index)) need(a, e, edge);
-    expect_reads(a, e);
     const Engine engine = form ? form->engine : Engine::Fma;
-    const NodeCost cost = cost_of(k_, g_[e.index], engine, groups(a.role), m_);
+    const NodeCost cost = cost_of(k_, g_[e.index], engine, groups(a.drawn.role), m_);
     if (form && engine == Engine::Wgmma) return issue(a, e, cost);
     const double begin = a.now;
-    for (const auto& [unit, cycles] :
-         {std::pair(&tensor_free_, 2 * cost.tensor), std::pair(&lanes_free_, cost.lanes),
-          std::pair(&exponentials_free_, cost.exponentials)}) {
-      if (cycles == 0) continue;
-      *unit = std::max(*unit, a.now) + cycles;
-      a.now = *unit;
-    }
+    if (cost.tensor > 0) a.now = use(tensor_free_, a.now, 2 * cost.tensor);
+    if (cost.lanes > 0) a.now = use(lanes_free_, a.now, cost.lanes);
+    if (cost.exponentials > 0) a.now = use(exponentials_free_, a.now, cost.exponentials);
     if (a.now - begin >= 1)
-      drawn(a).computes.push_back({begin, a.now, 0, "", std::string(j_.label(e.index).str())});
-    for (const Edge& edge : inputs(e.index)) read(a, edge, e.turn);
-    publish(a, e);
-  }
-
-  /// A tile that threads have stored, for all warpgroups.
-  void publish(Actor& a, const Event& e) {
-    const std::size_t c = channel_index(e.index);
+      a.drawn.computes.push_back({begin, a.now, 0, "", std::string(j_.label(e.index).str())});
+    read_inputs(a, e.index, e.turn);
+    const std::size_t c = channels_[e.index];
     if (c == kNone || s_.channels[c].kind != ChannelKind::Smem) return;
-    Ring::Fill& f = fill(c, fill_number(c, e.turn));
+    Ring::Fill& f = rings_[c].fills[number(c, e.turn)];
     ++f.written;
-    f.landed = std::max(f.landed, a.now + m_.barrier);
+    f.drawn.landed = std::max(f.drawn.landed, a.now + m_.barrier);
   }
 
   void issue(Actor& a, const Event& e, const NodeCost& cost) {
-    const double begin = std::max(a.now, tensor_free_);
-    tensor_free_ = begin + cost.tensor;
-    a.in_flight.push_back({e.index, e.turn, tensor_free_ + m_.mma_latency});
-    Timeline::Span span{begin, tensor_free_, 0, std::string(j_.label(e.index).str()),
-                        drawn(a).name};
-    for (const Edge& edge : inputs(e.index))
-      if (const std::size_t c = channel_index(edge.from);
-          c != kNone && rings_[c].is_copied && rings_[c].is_in_loop)
-        span.number = fill_number(c, {e.turn.tile, e.turn.iteration - edge.distance});
-    drawn(a).mmas.push_back(span);
+    const double begin = std::max(a.now, tensor_free_), end = use(tensor_free_, begin, cost.tensor);
+    a.in_flight.push_back({e.index, e.turn, end + m_.mma_latency});
+    Timeline::Span span{begin, end, 0, std::string(j_.label(e.index).str()), a.drawn.name};
+    for (const Edge& edge : inputs_[e.index])
+      if (const std::size_t c = channels_[edge.from];
+          c != kNone && rings_[c].drawn != kNone && rings_[c].is_in_loop)
+        span.number = number(c, e.turn.before(edge.distance));
+    a.drawn.mmas.push_back(span);
     out_.mmas.push_back(std::move(span));
     a.now += m_.issue;
     // The MMA of this dot `in_flight` iterations before is complete behind this.
     const auto& place = j_.place(e.index);
-    retire_up_to(a, e.index, {e.turn.tile, e.turn.iteration - (place ? place->in_flight : 0)});
-  }
-
-  /// Waits for an MMA whose result the node reads; another MMA adds to it without waiting.
-  void need(Actor& a, const Event& e, const Edge& edge) {
-    if (g_[edge.from].kind != NodeKind::Dot) return;
-    const OpData& d = k_[g_[e.index].ops.front()];
-    if (g_[e.index].kind == NodeKind::Dot && edge.value && d.operands[2] == edge.value) return;
-    retire_up_to(a, edge.from, {e.turn.tile, e.turn.iteration - edge.distance});
+    retire_up_to(a, e.index, e.turn.before(place ? place->in_flight : 0));
   }
 
   void retire_up_to(Actor& a, std::size_t dot, Turn turn) {
@@ -411,44 +356,24 @@ class Simulation {
     for (; count > 0; --count) {
       const InFlight mma = a.in_flight.front();
       a.in_flight.pop_front();
-      wait_until(a, mma.done, "wgmma", 1);
-      for (const Edge& edge : inputs(mma.node)) read(a, edge, mma.turn);
+      wait_until(a, {mma.done, "wgmma"}, 1);
+      read_inputs(a, mma.node, mma.turn);
     }
   }
 
-  /// All that this actor's nodes read of the fills that the node reads, once.
-  void expect_reads(Actor& a, const Event& e) {
-    for (const Edge& edge : inputs(e.index)) {
-      const std::size_t c = channel_index(edge.from);
-      const int iteration = e.turn.iteration - edge.distance;
-      if (c == kNone || iteration < 0) continue;
-      a.reads_left.try_emplace({c, fill_number(c, {e.turn.tile, iteration})}, reads_of(a.role, c));
+  /// The node has read its inputs. The last read of a fill by an actor releases the slot.
+  void read_inputs(Actor& a, std::size_t node, Turn turn) {
+    for (const Edge& edge : inputs_[node]) {
+      const std::size_t c = channels_[edge.from];
+      if (c == kNone || turn.iteration < edge.distance) continue;
+      const std::int64_t n = number(c, turn.before(edge.distance));
+      if (++a.reads[{c, n}] < rings_[c].reads.at(a.drawn.role)) continue;
+      Ring::Fill& f = rings_[c].fills[n];
+      ++f.released;
+      f.drawn.released = std::max(f.drawn.released, a.now + m_.barrier);
+      if (rings_[c].drawn != kNone)
+        a.drawn.releases.push_back({a.now, a.now, n, std::string(name(c)), ""});
     }
-  }
-
-  int reads_of(std::size_t role, std::size_t channel) {
-    int count = 0;
-    for (std::size_t n = 0; n < g_.nodes().size(); ++n)
-      for (const Edge& e : inputs(n))
-        if (role_of(n) == role && channel_index(e.from) == channel)
-          count += rings_[channel].is_in_loop || !j_.place(n) ? 1 : o_.iterations;
-    return count;
-  }
-
-  void read(Actor& a, const Edge& edge, Turn turn) {
-    const std::size_t c = channel_index(edge.from);
-    const int iteration = turn.iteration - edge.distance;
-    if (c == kNone || iteration < 0) return;
-    const std::int64_t number = fill_number(c, {turn.tile, iteration});
-    const auto left = a.reads_left.find({c, number});
-    if (left == a.reads_left.end() || --left->second > 0) return;
-    a.reads_left.erase(left);
-    Ring::Fill& f = fill(c, number);
-    ++f.released;
-    f.free = std::max(f.free, a.now + m_.barrier);
-    if (f.drawn == kNone) return;
-    out_.fills[f.drawn].released = f.free;
-    drawn(a).releases.push_back({a.now, a.now, number, out_.rings[rings_[c].drawn].name, ""});
   }
 
   Judging j_;
@@ -458,13 +383,12 @@ class Simulation {
   const TimelineOptions& o_;
   SmModel m_;
   Timeline out_;
-  std::size_t consumer_ = 0;
-  std::vector<Ring> rings_;  ///< as Schedule::channels
+  std::size_t consumer_ = 0, producer_ = kNone;  ///< roles
+  std::vector<std::size_t> channels_;            ///< through which each node's tile goes
+  std::vector<std::vector<Edge>> inputs_;        ///< of each node
+  std::vector<Ring> rings_;                      ///< as Schedule::channels
   std::vector<Actor> actors_;
-  std::map<std::size_t, std::vector<Edge>> inputs_;
-  std::map<std::size_t, int> readers_;
-  std::vector<int> turns_of_tokens_;
-  std::vector<double> passed_;
+  std::vector<std::pair<int, double>> tokens_;  ///< how often passed, and when last
   double copy_free_ = 0, tensor_free_ = 0, lanes_free_ = 0, exponentials_free_ = 0;
 };
 

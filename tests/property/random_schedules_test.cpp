@@ -44,7 +44,10 @@ class RandomSchedules {
     const std::uint64_t most = 100 * count;
     for (std::uint64_t i = 0; i < most && ran_ < count; ++i) {
       ir::Schedule s = base_.schedule;
-      for (std::uint64_t moves = random_() % 8; moves > 0; --moves) ir::random_move(s, random_);
+      for (std::uint64_t moves = random_() % 8; moves > 0; --moves) {
+        ir::Schedule moved = s;
+        if (ir::random_move(moved, random_)) s = std::move(moved);
+      }
       if (drawn_.insert(ir::print(s)).second) check(s);
     }
     std::printf("%-24s %4zu drawn, %4llu refused, %4llu legal but not carried out, %4llu run\n",
