@@ -52,7 +52,9 @@ class Reader {
     for (const Node& node : graph_.nodes()) {
       if (node.kind != NodeKind::Loop || k_[node.ops.front()].opcode != Opcode::For) continue;
       const auto dots = dot_graph(k_, node.ops.front(), plan_.num_warps, quiet);
-      if (dots) steps_of_[node.label] = steps_of(k_, graph_, *dots, quiet);
+      if (!dots) continue;
+      steps_of_[node.label] = steps_of(k_, graph_, *dots, quiet);
+      for (Value tile : dots->shared) label(k_[tile].def);
     }
   }
 
@@ -89,6 +91,12 @@ class Reader {
     if (a.kind == OperandSource::Kind::Computed && def)
       if (const auto maker = graph_.find(def)) before.computed_a = graph_[*maker].label;
     dots_before_[node.label] = before;
+  }
+
+  /// The copies that an expansion makes of an op have its node's label.
+  void label(OpId op) {
+    const auto node = op ? graph_.find(op) : std::nullopt;
+    if (node) k_[op].attrs.set(AttrName::label, graph_[*node].label.str());
   }
 
   void collect() {
@@ -170,8 +178,8 @@ class Reader {
       const OpData& d = k_[op];
       if (d.opcode != Opcode::SmemStore) return;
       const OpId maker = k_[d.operands[1]].def;
-      const auto node = maker ? graph_.find(maker) : std::nullopt;
-      if (node) add_stored(graph_[*node].label, k_.type(d.operands[0]).shape()[0]);
+      const std::string_view label = maker ? k_[maker].attrs.s(AttrName::label) : "";
+      if (!label.empty()) add_stored(Label(label), k_.type(d.operands[0]).shape()[0]);
     });
   }
   void add_stored(Label payload, std::int64_t slots) {
