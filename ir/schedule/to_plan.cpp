@@ -98,7 +98,8 @@ class Fields {
       else if (c.slots != stages)
         late = c.slots;
     }
-    if (stages != 0) set("stages", stages);
+    // The mainloop of wgmmas has two slots at least: who asks for one is told what is had.
+    if (stages != 0) set("stages", std::max(stages, has_engine(Engine::Wgmma) ? 2 : 1));
     set("late_stages", late);
   }
 
