@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "codegen/lower/box.h"
@@ -84,20 +85,28 @@ void write(Lowering& l, const OpData& store, const std::vector<Value>& operands,
   emit_reduction(l, operands, store.attrs.s(AttrName::kind), width);
 }
 
-/// A run of neighbours is combined by one instruction where there is one: of f32 that are added, on
-/// GPUs with TMA (PTX ISA, "red": vectors need sm_90). Each element has an address all the same.
+/// Elements that one instruction may add, 16 bytes of them: `red.add.v4.f32`, `red.add.noftz.v8` of
+/// f16 and bf16, on GPUs with TMA (PTX ISA, "red": vectors need sm_90). 1 where it adds one.
+std::size_t longest_reduction(const Lowering& l, const OpData& store, DType dtype) {
+  const bool is_vector_type = dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+  const bool has_vectors =
+      is_vector_type && store.attrs.s(AttrName::kind) == "add" && l.from.info.target->has_tma;
+  return has_vectors ? 16 / static_cast<std::size_t>(size_bytes(dtype)) : 1;
+}
+
+/// A run of neighbours is combined by one instruction where there is one. Each element has an
+/// address all the same.
 struct CombinedElements {
   std::vector<Vector> elements;
   std::int64_t run = 1;
 };
 CombinedElements combined_elements(Lowering& l, const OpData& store, const Box& box, Type tile) {
-  constexpr std::size_t kLongestRun = 4;
   const LinearLayout& layout = layout_of(tile);
   const auto runs = without_copies(box.vectors(layout), layout);
   const std::size_t run = runs.front().registers.size();
-  const bool has_vectors = tile.dtype() == DType::f32 && store.attrs.s(AttrName::kind) == "add" &&
-                           l.from.info.target->has_tma && (run == 2 || run == kLongestRun);
-  if (!has_vectors) return {without_copies(box.vectors(layout, size_bytes(tile.dtype())), layout)};
+  const bool is_vector =
+      run > 1 && std::has_single_bit(run) && run <= longest_reduction(l, store, tile.dtype());
+  if (!is_vector) return {without_copies(box.vectors(layout, size_bytes(tile.dtype())), layout)};
   CombinedElements out{{}, static_cast<std::int64_t>(run)};
   for (const Vector& v : runs)
     for (int r : v.registers) {

@@ -259,15 +259,19 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
   const ir::Elem e = w.info(value).elem;
   const auto size = static_cast<std::uint32_t>(element_bytes(e));
   const auto combine = ir::interp::combine_of(i.op->attrs.s(AttrName::kind, "add"));
+  // The first address and predicate of a run of neighbours are those of all.
+  const auto run = static_cast<std::uint32_t>(i.op->attrs.i(AttrName::width, 1));
   AtomicAccess access(w, i);
   bool changes = false;
   for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
-    const LaneMask lanes = predicated(w, i, 2, a);
-    count_sectors(w, i, a, lanes, size);
+    const std::uint32_t behind = a % run, first = a - behind;
+    const LaneMask lanes = predicated(w, i, 2, first);
+    if (behind == 0) count_sectors(w, i, a, lanes, run * size);
     w.poison(out)[a] = w.mask & ~lanes;
     for_lanes(lanes, [&](int lane) {
-      const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
-      if (!w.cta.global_access(w, i, address, size, lane)) return;
+      const auto address =
+          static_cast<std::uint64_t>(w.cell(i.in[0], first, lane).i) + behind * size;
+      if (!w.cta.global_access(w, i, address, behind == 0 ? run * size : size, lane)) return;
       report_poison(w, i, value, a, lane, address, "combined with");
       access.touch(address, size, lane);
       w.cta.global().unstored().store(address, size);

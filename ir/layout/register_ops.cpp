@@ -156,14 +156,15 @@ Result<LinearLayout> lengthen_runs(const LinearLayout& layout, int dim, int run)
   };
   auto& registers = spec.of(HwDim::Register);
   auto& lanes = spec.of(HwDim::Lane);
+  // Shuffles move words: a pair of elements across would be torn apart, which takes shared memory.
+  const bool has_pairs = !registers.empty() && along(registers.front()) == 1;
   for (int step = 1; step < run; step *= 2) {
     const auto is_step = [&](const Dims& basis) { return along(basis) == step; };
     if (std::ranges::any_of(registers, is_step)) continue;
     const auto lane = std::ranges::find_if(lanes, is_step);
     auto beyond =
         std::ranges::find_if(registers, [&](const Dims& basis) { return along(basis) >= run; });
-    // Shuffles move words: pairs that lie across would be torn apart, which takes shared memory.
-    if (beyond == registers.end() && step > 1)
+    if (beyond == registers.end() && has_pairs)
       beyond = std::ranges::find_if(registers, [&](const Dims& basis) { return across(basis); });
     if (lane == lanes.end() || beyond == registers.end())
       return Result<LinearLayout>::refused("lanes and registers do not hold the run");

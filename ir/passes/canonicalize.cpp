@@ -108,8 +108,10 @@ class Canonicalizer {
     if (sum && left(0)) return keep(1);
     if (d.is(Mul, Div) && right(1)) return keep(0);
     if (d.opcode == Mul && left(1)) return keep(1);
-    if (d.opcode == Mul && right(0)) return keep(1);
-    if (d.opcode == Mul && left(0)) return keep(0);
+    // A tile's elements may be absent, and the product is absent there, too.
+    const bool may_lack = type.is_tile() && k_.info.form == Form::Tile;
+    if (d.opcode == Mul && right(0) && !may_lack) return keep(1);
+    if (d.opcode == Mul && left(0) && !may_lack) return keep(0);
     if (type.dtype() == DType::i1 && d.opcode == And && right(1)) return keep(0);
     if (type.dtype() == DType::i1 && d.opcode == And && left(1)) return keep(1);
     if (d.opcode == Cast && k_.type(d.operands[0]) == type) return keep(0);

@@ -60,5 +60,46 @@ TEST_F(Atomics, OfFloats) {
   assemble_all<f64>();
 }
 
+/// Whether the kernel's text, by both back ends, reduces memory by this instruction.
+bool reduces_by(const ir::Kernel& tile, const std::string& target, const std::string& instruction) {
+  for (const runtime::Backend backend : test::here()) {
+    runtime::CompileRequest request;
+    request.target = ir::Target::find(target).value();
+    request.backend = backend;
+    runtime::Compilation k = test::optimized(tile, request);
+    runtime::emit(k, request);
+    const std::string& text = backend == runtime::Backend::Llvm ? k.emitted.ptx : k.emitted.source;
+    if (text.find("global." + instruction + " ") == text.npos) return false;
+  }
+  return true;
+}
+
+/// The reductions of tiles that stand in memory as rows: 16 bytes an instruction on sm_90a, an
+/// element each on sm_80, whose `red` has no vectors.
+template <class T>
+void expect_reductions(const std::string& by_vectors, const std::string& by_elements) {
+  SCOPED_TRACE(name(dtype_of<T>));
+  const auto call = [] {
+    const auto runs = kernel("runs", [](In<T, 2> x, InOut<T, 2> y) {
+      for (auto [r, c] : grid(x, 8, 128)) atomic_add(y(r, c), x(r, c));
+    });
+    const auto of = [] { return Tensor::zeros({16, 256}, dtype_of<T>, Device::cpu()); };
+    runs(of(), of());
+  };
+  const ir::Kernel tile = test::traced("runs", call);
+  for (const runtime::Backend backend : test::here())
+    for (const char* target : {"sm_80", "sm_90a"}) test::expect_clean(tile, target, false, backend);
+  EXPECT_TRUE(reduces_by(tile, "sm_80", by_elements));
+  EXPECT_TRUE(reduces_by(tile, "sm_90a", by_vectors));
+  EXPECT_EQ(reduces_by(tile, "sm_90a", by_elements), by_vectors == by_elements);
+}
+
+TEST_F(Atomics, OfRunsOfNeighbours) {
+  expect_reductions<bf16>("add.noftz.v8.bf16", "cas.b16");
+  expect_reductions<f16>("add.noftz.v8.f16", "add.noftz.f16");
+  expect_reductions<f32>("add.v4.f32", "add.f32");
+  expect_reductions<f64>("add.f64", "add.f64");
+}
+
 }  // namespace
 }  // namespace tegula

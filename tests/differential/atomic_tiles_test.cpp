@@ -67,6 +67,27 @@ class AtomicTiles : public test::OnDevice {
       }
     expect_said(kernel.explain(), said);
   }
+  template <class T>
+  void add_runs() {
+    SCOPED_TRACE(name(dtype_of<T>));
+    const auto added = kernel("added", [](In<T, 2> x, InOut<T, 2> y, Scalar<i32> times) {
+      for (auto [s, r, c] : grid({times, y.rows(), y.cols()}, 1, 8, 128)) {
+        (void)s;
+        atomic_add(y(r, c), x(r, c));
+      }
+    });
+    constexpr std::int64_t kRows = 13, kTimes = 3, kBehind = 9;
+    for (const std::int64_t n : {256, 200, 196, 194, 251}) {
+      SCOPED_TRACE(n);
+      const Tensor x = integers({kRows, n}, dtype_of<T>, 1),
+                   memory = filled({kRows * n + kBehind}, dtype_of<T>);
+      added(stream(), x, memory.slice(0, 0, kRows * n).reshape({kRows, n}), kTimes);
+      std::vector<double> want = x.to_doubles();
+      for (double& w : want) w = kBefore + kTimes * w;
+      want.resize(static_cast<std::size_t>(kRows * n + kBehind), kBefore);
+      expect_equal(memory, want);
+    }
+  }
   static std::vector<double> with_before(std::vector<double> sums) {
     for (double& x : sums) x += kBefore;
     return sums;
@@ -177,6 +198,16 @@ TEST_P(AtomicTiles, OldValues) {
   for (std::size_t i = 0; i < n; ++i) was[i] = kBefore, is[i] += static_cast<double>(i) + 1;
   expect_equal(old, was);
   expect_equal(sum, is);
+}
+
+/// y += x several times over, by programs that meet in each element. Neighbours are added by one
+/// instruction (the assembler's twin: assemble_atomics_test) where rows of y are whole words; rows
+/// of 251 elements are not, and nothing behind a ragged end may change.
+TEST_P(AtomicTiles, RunsOfNeighbours) {
+  add_runs<bf16>();
+  add_runs<f16>();
+  add_runs<f32>();
+  add_runs<f64>();
 }
 
 /// Absent indices or values, behind the end of x, go nowhere.

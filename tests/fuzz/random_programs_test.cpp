@@ -123,15 +123,9 @@ std::vector<std::string> never_drawn(const Tally& all) {
   return found;
 }
 
-/// Seeds whose programs show a fault that is known and not mended (docs/limits.md): a select
-/// between a tile and a number, stored where the tile may be absent, keeps an element that the
-/// interpreter stores.
-constexpr std::uint64_t kKnownFaults[] = {844, 1886};
-
 void run_range(std::uint64_t first, std::uint64_t count, std::uint64_t stride, Tally& tally) {
   for (std::uint64_t i = 0; i < count; i += stride) {
     const std::uint64_t seed = first + i;
-    if (std::ranges::find(kKnownFaults, seed) != std::end(kKnownFaults)) continue;
     std::optional<RandomProgram> p;
     std::string fault;
     try {

@@ -66,9 +66,9 @@ def count(code, comment):
 
 
 def newest_rows():
-    """By suite, case and back end: files are named by their date, and those of sweeps count as those beside them."""
+    """By suite, case and back end: files are named by their date and number, and those of sweeps count as those beside them."""
     found, results = {}, ROOT / "bench/results"
-    for path in sorted(results.rglob("*.jsonl"), key=lambda path: path.name):
+    for path in sorted(results.rglob("*.jsonl"), key=lambda path: path.stem):
         for line in path.read_text().splitlines():
             row = json.loads(line)
             if row.get("suite", "").startswith("triton_") and "ratio_triton" in row:

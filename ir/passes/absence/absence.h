@@ -142,6 +142,7 @@ class Absence {
   // ---- what becomes of two values (absence_choice.cpp)
   static Sides compare(std::span<const PresenceBound> first, std::span<const PresenceBound> second);
   Value repeated_scalar(Value condition);
+  Value present_condition(OpId choice, Value v);
   void select(OpId op);
   void select_present(OpId op);
   void choose_elements(OpId op, Value condition, const Sides& sides, List& all);
@@ -184,8 +185,9 @@ class Absence {
   IndexFacts known_;
   std::unordered_map<Value, List> bounds_;
   std::map<std::pair<std::uint32_t, std::int64_t>, Value> limits_;
-  std::unordered_map<Value, Value> scalars_;        ///< scalars of conditions that repeat one
-  std::unordered_map<OpId, Value> ends_;            ///< ends of crops
+  std::unordered_map<Value, Value> scalars_;  ///< scalars of conditions that repeat one
+  std::map<std::pair<OpId, Value>, Value> present_conditions_;  ///< conditions of choices, filled
+  std::unordered_map<OpId, Value> ends_;                        ///< ends of crops
   std::map<std::pair<OpId, Value>, Value> shares_;  ///< offsets of parts of cluster sums
   std::map<std::pair<OpId, Value>, Value> moved_;   ///< masks that shape ops moved
   /// The ops made of these lists at an op, so that looking at it again makes nothing new.

@@ -46,6 +46,18 @@ Value Absence::repeated_scalar(Value condition) {
   return scalars_[condition] = made;
 }
 
+/// The condition of a choice, or the scalar that it repeats, for ops that say what the result
+/// lacks: they are present. The result is absent where the condition is, whatever is taken there.
+Value Absence::present_condition(OpId choice, Value v) {
+  if (of(k_[choice].operands[0]).empty()) return v;
+  Value& present = present_conditions_[{choice, v}];
+  if (!present) {
+    Builder b(k_, choice);
+    present = any_value(b, v);
+  }
+  return present;
+}
+
 void Absence::select(OpId id) {
   const Value condition = k_[id].operands[0], result = k_[id].results[0];
   if (is_nowhere(k_, k_[id].operands[2]) && !repeated_scalar(condition)) return select_present(id);
@@ -54,10 +66,11 @@ void Absence::select(OpId id) {
   merge_bounds(all, sides.both);
   const bool differ = !sides.first.empty() || !sides.second.empty();
   if (const Value scalar = differ ? repeated_scalar(condition) : Value()) {
+    const Value taken = present_condition(id, scalar);
     for (const PresenceBound& bound : sides.first)
-      all.push_back(guarded(id, scalar, true, bound, RegionId()));
+      all.push_back(guarded(id, taken, true, bound, RegionId()));
     for (const PresenceBound& bound : sides.second)
-      all.push_back(guarded(id, scalar, false, bound, RegionId()));
+      all.push_back(guarded(id, taken, false, bound, RegionId()));
   } else if (differ) {
     choose_elements(id, condition, sides, all);
   }
@@ -70,7 +83,7 @@ void Absence::select_present(OpId id) {
   List all(of(condition).begin(), of(condition).end());
   merge_bounds(all, of(k_[id].operands[1]));
   PresenceBound there{PresenceBound::kElements};
-  there.mask = condition;
+  there.mask = present_condition(id, condition);
   merge_bounds(all, std::array{there});
   set(k_[id].results[0], std::move(all));
 }
@@ -123,7 +136,7 @@ void Absence::choose_elements(OpId id, Value condition, const Sides& sides, List
     };
     PresenceBound chosen{PresenceBound::kElements};
     const Value first = side(masked[0]), second = side(masked[1]);
-    chosen.mask = made_mask(b.select(condition, first, second));
+    chosen.mask = made_mask(b.select(present_condition(id, condition), first, second));
     made = {from, {chosen}};
     if (std::ranges::find(masked_choices_, id) == masked_choices_.end())
       masked_choices_.push_back(id);

@@ -19,7 +19,9 @@ PresenceBound Absence::sorted_line(Builder& b, OpId id, std::span<const Presence
   const std::int64_t extent = k_.type(k_[id].operands[0]).shape()[static_cast<std::size_t>(axis)];
   const PresenceBound& one = bounds.front();
   if (bounds.size() == 1 && !one.mask && facts().is_non_negative(one.offset, id)) {
-    const Value rest = b.sub(one.limit, plain(b, one.offset));
+    Value rest = b.sub(one.limit, plain(b, one.offset));
+    // "No limit" of a bound that a condition chooses would overflow where an offset is added to it.
+    if (one.is_guarded) rest = b.op(Opcode::Min, {rest, b.constant(k_.type(rest), extent)});
     const Value zero = b.constant(k_.type(rest), std::int64_t{0});
     return {.dim = axis, .offset = zero, .limit = b.op(Opcode::Max, {rest, zero})};
   }

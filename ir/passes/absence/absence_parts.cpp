@@ -141,8 +141,10 @@ void Absence::gather(OpId id) {
       const Value present = mask_of_all(b, chosen, k_.type(tile));
       const Value absent = b.op(Opcode::Not, {present});
       PresenceBound there{PresenceBound::kElements};
+      // The result is absent where the index is, whatever is gathered there.
+      const Value at = filled_index(b, id);
       there.mask =
-          b.op(Opcode::Not, {b.op(Opcode::Gather, {absent, index}, {{AttrName::axis, axis}})});
+          b.op(Opcode::Not, {b.op(Opcode::Gather, {absent, at}, {{AttrName::axis, axis}})});
       made = {chosen, {there}};
     }
     all.push_back(made.bounds[0]);

@@ -13,12 +13,12 @@
 
 namespace tegula::test {
 
-/// Turns of a loop that make a kernel slow enough for a race on the simulator on a busy host.
+/// Turns of a loop that make a kernel slow enough to lose a race on the simulator.
 /// Under a sanitizer, fewer are slow enough.
 #ifdef __SANITIZE_ADDRESS__
-inline constexpr int kManyTurns = 100;
+inline constexpr int kManyTurns = 30;
 #else
-inline constexpr int kManyTurns = 300;
+inline constexpr int kManyTurns = 100;
 #endif
 
 /// A folder of its own for the store of every process that the test starts.
