@@ -144,7 +144,7 @@ std::string result_of(const Options& given) {
     if (kernel.info.form != ir::Form::Tile)
       refuse("--emit=schedule takes the tile form", "give the kernel as it was traced");
     ir::PassContext context = context_of(o);
-    return ir::print(ir::requested_schedule(kernel, context, o.schedule));
+    return ir::print(ir::requested_schedule(kernel, context, o.schedule).schedule);
   }
   if (!o.passes.empty())
     run_passes(kernel, passes_named(o.passes), o);

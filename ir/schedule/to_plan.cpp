@@ -20,7 +20,7 @@ class Fields {
     tiles();
     rings();
     for (const Channel& c : s_.channels)
-      if (c.kind == ChannelKind::Store) {
+      if (c.kind == ChannelKind::Store || c.kind == ChannelKind::Reduce) {
         out_.tma_store = true;
         if (c.columns != 0) out_.epilogue_tile_n = c.columns;
       }
@@ -84,7 +84,8 @@ class Fields {
       else if (c.slots != stages)
         late = c.slots;
     }
-    if (stages != 0) out_.stages = stages;
+    // The mainloop of wgmmas has two slots at least: who asks for one is told what is had.
+    if (stages != 0) out_.stages = std::max(stages, has_engine(Engine::Wgmma) ? 2 : 1);
     out_.late_stages = late;
   }
 

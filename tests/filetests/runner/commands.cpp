@@ -78,7 +78,7 @@ std::string remarks(std::string_view passes, std::string_view text, std::string_
 std::string schedule(std::string_view edits, std::string_view text, std::string_view file) {
   ir::PassContext context;
   edits = take_plan(edits, context);
-  return ir::print(ir::requested_schedule(verified(text, file), context, edits));
+  return ir::print(ir::requested_schedule(verified(text, file), context, edits).schedule);
 }
 
 std::string emit(std::string_view back_end, std::string_view text, std::string_view file) {
