@@ -156,7 +156,7 @@ Result<LinearLayout> lengthen_runs(const LinearLayout& layout, int dim, int run)
   };
   auto& registers = spec.of(HwDim::Register);
   auto& lanes = spec.of(HwDim::Lane);
-  // Shuffles move words: pairs that lie across would be torn apart, which takes shared memory.
+  // Shuffles move words: a pair of elements across would be torn apart, which takes shared memory.
   const bool has_pairs = !registers.empty() && along(registers.front()) == 1;
   for (int step = 1; step < run; step *= 2) {
     const auto is_step = [&](const Dims& basis) { return along(basis) == step; };
