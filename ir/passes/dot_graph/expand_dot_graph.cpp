@@ -170,8 +170,8 @@ class Expansion {
       values_.make_pending(body_carries(k_, old_)[acc.carry],
                            l_.before(old_).op(Opcode::Poison, {}, pending));
     }
-    build_loop(k_[old_].operands[0]);
-    const auto first = k_[old_].operands[0], last = k_[old_].operands[1];
+    const Value first = k_[old_].operands[0], last = k_[old_].operands[1];
+    build_loop(first);
     const bool always = IndexFacts(k_).is_less(first, last);
     Builder b = l_.before(old_);
     if (always) k_[l_.loop].attrs.set(AttrName::has_trip, std::int64_t{1});
@@ -181,11 +181,9 @@ class Expansion {
     finish_accumulators(b, runs, always, results);
     l_.release_stationary(b, runs);
     l_.stationary_end = l_.next_stationary(b, runs);
-    for (std::size_t i = 0; i < uses_.size(); ++i) {
-      OperandPipeline& pipeline = l_.pipelines[i];
-      pipeline.end =
-          l_.is_skipped_by_other_warpgroup() ? l_.end_position(b, pipeline) : uses_[i].at;
-    }
+    const bool is_skipped = l_.is_skipped_by_other_warpgroup();
+    for (std::size_t i = 0; i < uses_.size(); ++i)
+      l_.pipelines[i].end = is_skipped ? l_.end_position(b, l_.pipelines[i]) : uses_[i].at;
     replace_results(results);
   }
 
