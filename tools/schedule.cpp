@@ -29,7 +29,7 @@ ir::CarriedOut requested(const Options& o) {
   ir::verify_or_throw(kernel, "parse");
   if (!o.target.empty()) kernel.info.target = target_of(o.target);
   ir::PassContext context;
-  context.plan_changes = o.plan_changes;
+  context.planned = ir::parse_plan_request(o.plan_changes);
   return ir::requested_schedule(kernel, context, o.schedule);
 }
 

@@ -264,7 +264,12 @@ class Reader {
       step.stage = static_cast<std::int8_t>(step.stage - first + lead);
     }
     std::ranges::stable_sort(steps, {}, &Step::order);
-    std::ranges::copy(steps, std::back_inserter(steps_.steps));
+    // TMA fills a slot that dots in flight have read behind the wait that retires them.
+    const auto is_in_front = [&](const Step& copy) {
+      return in_flight_ == 0 || copy.role != consumer_ || is_copied_by_threads(copy.op);
+    };
+    const auto behind = std::ranges::stable_partition(steps_.steps, is_in_front).begin();
+    steps_.steps.insert(behind, steps.begin(), steps.end());
     std::int16_t next = 0;
     for (Step& step : steps_.steps) step.order = next++;
   }
@@ -311,15 +316,13 @@ class Reader {
   }
 
   /// The consumers load it: all, where there is no producer, and else what they copy by cp.async.
-  bool is_own(Label load) const {
-    const auto copy = std::ranges::find(copies_, load, &Copy::load);
-    return consumer_ == 0 || k_[copy->op].opcode == Opcode::CopyAsync;
+  bool is_own(Label load) const { return consumer_ == 0 || is_copied_by_threads(load); }
+  bool is_copied_by_threads(Label load) const {
+    return k_[std::ranges::find(copies_, load, &Copy::load)->op].opcode == Opcode::CopyAsync;
   }
   /// Iterations by which such a load is ahead: a slot that dots in flight read is no place for it.
   int lead_of(Label load) const {
-    const auto copy = std::ranges::find(copies_, load, &Copy::load);
-    const bool waits = k_[copy->op].opcode == Opcode::CopyAsync;
-    return slots_of(load) - 1 - (waits ? in_flight_ : 0);
+    return slots_of(load) - 1 - (is_copied_by_threads(load) ? in_flight_ : 0);
   }
 
   void step(const Node& node, const Places& places, RegionId body, Label skewed, int lead) {

@@ -112,7 +112,7 @@ class Ordering {
         effects_.push_back(op);
     }
     for (const Step& step : steps)
-      for (OpId op : ops_of(step)) place(op, step.stage);
+      for (OpId op : listed_by(step)) place(op, step.stage);
     for (OpId op : k_.ops(body_))
       if (op != end && node(op)) place(op, order_.stage(op));
     flush_effects(position);
@@ -129,10 +129,18 @@ class Ordering {
     return graph_[*at].ops;
   }
 
+  /// Conversions of what threads have loaded stand where they are needed, so that no more registers
+  /// are live beside accumulators than in the text.
+  std::vector<OpId> listed_by(const Step& step) const {
+    std::vector<OpId> ops = ops_of(step);
+    if (!ops.empty() && k_[ops.front()].opcode == Opcode::LoadView) ops.resize(1);
+    return ops;
+  }
+
   void read(const Step& step) {
+    for (OpId op : listed_by(step)) listed_.insert(op);
     for (OpId op : ops_of(step)) {
       order_.stages[op] = step.stage;
-      listed_.insert(op);
       if (step.in_flight > 0 && k_[op].opcode == Opcode::Dot) order_.in_flight.insert(op);
     }
     order_.last_stage = std::max<int>(order_.last_stage, step.stage);
