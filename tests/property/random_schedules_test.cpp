@@ -94,7 +94,7 @@ class RandomSchedules {
     runtime::CompileRequest request;
     request.device = Device::sim();
     request.target = ir::Target("sm_90a");
-    request.plan_changes = text;
+    request.planned = ir::parse_plan_request(text);
     try {
       const runtime::Compilation k = test::optimized(tile_, request);
       ++ran_;
