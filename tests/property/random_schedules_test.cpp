@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kIterations[] = {0, 1, 2, 3, 5};
 
-/// So many different Schedules of all shapes are found that the passes carry out.
+/// The draws find at least this number of Schedules that the passes carry out.
 constexpr std::uint64_t kCarriedOut = 500;
 /// A shape has no more Schedules that are carried out if so many draws find none.
 constexpr std::uint64_t kVainDraws = 400;
