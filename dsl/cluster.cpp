@@ -114,6 +114,13 @@ std::vector<Tile> record_gather(std::string_view what, std::span<const ir::Value
     const ir::OpId op =
         t.build.create(Opcode::ClusterGather, gathered, std::span<const ir::Type>(types));
     gathered.assign(t.kernel[op].results.begin(), t.kernel[op].results.end());
+  } else {
+    // What one program has arrives as from others: absent elements are 0, and present.
+    for (ir::Value& v : gathered) {
+      const ir::Type type = t.kernel.type(v);
+      v = t.build.op(Opcode::FillAbsent,
+                     {v, ir::reduce_kind("sum").identity(t.build, type.dtype())}, type);
+    }
   }
   std::vector<Tile> out;
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -111,8 +111,10 @@ void plan_elements(PlanBuilder& plan) {
                  of_parts = plan.scratch({at_least_one(plan.tensor(x).size(0), kPart)}, DType::f32);
   plan.launch(*longest, offsets, lengths);
   plan.launch(*parts, x, lengths, of_parts);
-  // Programs enough for all SMs, of as many segments as lanes if there are more than that.
-  plan.launch(*sums, x, offsets, of_parts, y, segments < 256 * num_sms(plan.device()) ? 4 : 32);
+  // Programs enough for all SMs, of as many segments as lanes if there are more than that. How many
+  // lanes add up a segment decides the order of its sum, which no GPU's size may change.
+  constexpr std::int64_t kManySegments = 32768;
+  plan.launch(*sums, x, offsets, of_parts, y, segments < kManySegments ? 4 : 32);
 }
 
 int tile_columns(const Tensor& y) {

@@ -82,17 +82,20 @@ RoutingKernels::RoutingKernels(const MoeOptions& o)
     : shape_(placement_shape(o)),
       route_(kernel("moe_route", RouteTokens{{o.router, shape_, o.shared_experts}})),
       place_(kernel("moe_place", PlaceTokens{shape_})),
-      is_by_experts_(o.expert_choice.has_value()) {
+      is_by_experts_(o.expert_choice.has_value()),
+      is_batch_invariant_(o.is_batch_invariant) {
   const int experts = counted_experts(shape_.experts);
   for (const int block : kBlocks)
     if (block == kBlocks[0] || block * experts <= 32 * kMaxWarps * kLogitsPerThread)
       tiled_.emplace_back(o.router, shape_, o.shared_experts, block);
 }
 
-/// Choices that compete by slots or in groups need the tables of all.
+/// Choices that compete by slots or in groups need the tables of all. Sums along a token's row are
+/// those of the layout, which tiles of other heights have otherwise.
 bool RoutingKernels::is_tiled(std::int64_t tokens) const {
   const int columns = counted_experts(shape_.experts);
-  return !shape_.by_slot && shape_.group_tokens == 0 && columns <= kMaxColumns &&
+  return !is_batch_invariant_ && !shape_.by_slot && shape_.group_tokens == 0 &&
+         columns <= kMaxColumns &&
          shape_.k <= PlaceTiles::most_choices(tiled_.back().block()) &&
          tiles_of(tokens, tiled_.back().block()) * columns <= kMaxCounts;
 }

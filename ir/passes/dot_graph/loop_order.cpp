@@ -367,12 +367,24 @@ LoopSchedule early_dots(const Kernel& k, const Graph& graph, const DotGraph& dot
   return EarlyDots(k, graph, dots).run();
 }
 
+namespace {
+
+/// Waits retire the MMAs of the iteration before.
+std::string why_not_followed(const Kernel& k, const Graph& graph, const DotGraph& dots,
+                             const LoopSchedule& wanted) {
+  if (std::ranges::any_of(wanted.steps, [](const Step& s) { return s.in_flight > 1; }))
+    return "MMAs of more than one iteration stay in flight";
+  return why_not_expandable(k, dots, loop_order(k, graph, dots, wanted));
+}
+
+}  // namespace
+
 LoopSchedule steps_of(const Kernel& k, const Graph& graph, const DotGraph& dots,
                       PassContext& context) {
   const auto node = graph.find(dots.loop);
   if (node && context.planned.schedule) {
     if (const LoopSchedule* wanted = context.planned.schedule->find_loop(graph[*node].label)) {
-      const std::string why = why_not_expandable(k, dots, loop_order(k, graph, dots, *wanted));
+      const std::string why = why_not_followed(k, graph, dots, *wanted);
       if (why.empty()) return *wanted;
       context.remark(Remark::Kind::Missed, k[dots.loop].loc, "schedule not followed: " + why);
     }
