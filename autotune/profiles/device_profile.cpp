@@ -33,6 +33,7 @@ DeviceProfile own_profile(Device device, const runtime::DeviceProperties& gpu) {
   if (!match.is_exact && autotune::kMeasuredOnH200 != autotune::MeasuredRates{})
     if (const auto rates = autotune::known_rates(device))
       own = autotune::scaled(host_profile(), autotune::kMeasuredOnH200, *rates, gpu.sm_count);
+  own.is_fitted = own.is_fitted && match.is_exact;
   own.num_sms = gpu.sm_count;
   own.capability = gpu.compute();
   return own;

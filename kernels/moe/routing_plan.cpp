@@ -95,8 +95,7 @@ RoutingKernels::RoutingKernels(const MoeOptions& o)
 bool RoutingKernels::is_tiled(std::int64_t tokens) const {
   const int columns = counted_experts(shape_.experts);
   return !is_batch_invariant_ && !shape_.by_slot && shape_.group_tokens == 0 &&
-         columns <= kMaxColumns &&
-         shape_.k <= PlaceTiles::most_choices(tiled_.back().block()) &&
+         columns <= kMaxColumns && shape_.k <= PlaceTiles::most_choices(tiled_.back().block()) &&
          tiles_of(tokens, tiled_.back().block()) * columns <= kMaxCounts;
 }
 

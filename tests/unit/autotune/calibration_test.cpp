@@ -130,9 +130,8 @@ TEST_F(CalibrationTest, MeasuresOnceAndChoicesGoByItInLaterProcesses) {
     const DeviceProfile own = device_profile(kGpu);
     EXPECT_FALSE(own.is_fitted);
     const bool has_reference = kMeasuredOnH200 != MeasuredRates{};
-    EXPECT_EQ(own.cost, has_reference
-                            ? scaled(kH200, kMeasuredOnH200, *known_rates(kGpu), 132).cost
-                            : find_profile(0).profile->cost);
+    EXPECT_EQ(own.cost, has_reference ? scaled(kH200, kMeasuredOnH200, *known_rates(kGpu), 132).cost
+                                      : find_profile(0).profile->cost);
     return true;
   });
 }
