@@ -174,6 +174,9 @@ class Expansion {
     build_loop(first);
     const bool always = IndexFacts(k_).is_less(first, last);
     Builder b = l_.before(old_);
+    for (std::size_t i = 0; i < uses_.size(); ++i) l_.pipelines[i].end = uses_[i].at;
+    if (l_.is_skipped_by_other_warpgroup())
+      for (OperandPipeline& p : l_.pipelines) p.end = l_.end_position(b, p);
     if (always) k_[l_.loop].attrs.set(AttrName::has_trip, std::int64_t{1});
     const Value runs = always ? b.flag(true) : b.cmp("lt", first, last);
     std::vector<Value> results;
@@ -181,9 +184,6 @@ class Expansion {
     finish_accumulators(b, runs, always, results);
     l_.release_stationary(b, runs);
     l_.stationary_end = l_.next_stationary(b, runs);
-    const bool is_skipped = l_.is_skipped_by_other_warpgroup();
-    for (std::size_t i = 0; i < uses_.size(); ++i)
-      l_.pipelines[i].end = is_skipped ? l_.end_position(b, l_.pipelines[i]) : uses_[i].at;
     replace_results(results);
   }
 
@@ -200,7 +200,7 @@ class Expansion {
     for (std::size_t i = 0; i < uses_.size(); ++i)
       if (is_late(uses_[i])) {
         const ChannelRing& ring = l_.pipelines[i].ring;
-        ring.release(b, ring.back(b, uses_[i].at, 1).slot, runs, uses_[i].has_threads);
+        ring.release(b, ring.back(b, l_.pipelines[i].end, 1).slot, runs, uses_[i].has_threads);
       }
     for (std::size_t i = 0; i < done.size(); ++i)
       results[accumulators_[i].carry] =
