@@ -115,7 +115,7 @@ std::vector<Tile> record_gather(std::string_view what, std::span<const ir::Value
         t.build.create(Opcode::ClusterGather, gathered, std::span<const ir::Type>(types));
     gathered.assign(t.kernel[op].results.begin(), t.kernel[op].results.end());
   } else {
-    // What one program has arrives as from others: absent elements are 0, and present.
+    // A single program gets its own tile as from others: absent elements are 0, and present.
     for (ir::Value& v : gathered) {
       const ir::Type type = t.kernel.type(v);
       v = t.build.op(Opcode::FillAbsent,
@@ -132,7 +132,7 @@ std::vector<Tile> record_gather(std::string_view what, std::span<const ir::Value
   return out;
 }
 
-/// What all programs have, where absent elements are the identity of the fold.
+/// The tiles of all programs, in which absent elements are the identity of the fold.
 Tile gathered_for(std::string_view what, const char* kind, const Arg& x) {
   Tracer& t = Tracer::at(x.loc(), what);
   ir::Value v = dsl::operand(t, x);

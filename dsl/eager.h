@@ -18,7 +18,7 @@ namespace tegula::dsl {
 
 class Tracer;
 
-/// What one program runs with.
+/// One program, its arguments and the memory that it may touch.
 struct EagerProgram {
   std::span<const ir::EvalArg> args;
   /// Memory beside that of the arguments, for kernels that take addresses.

@@ -50,7 +50,7 @@ struct KernelOptions {
   Tuning tuning;
   /// Launched even if arguments that it writes overlap others.
   bool may_alias = false;
-  /// What its plan must have, and what it has where it can.
+  /// Fields that its plan must have, and those that it has where it can.
   ir::PlanRequest planned;
   PlanPatch preferred;
   /// The line that gave the tuning.

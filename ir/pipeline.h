@@ -33,7 +33,7 @@ struct Remark {
 struct PassContext {
   /// Set by whoever compiles; the pass `plan` makes one where it is missing.
   std::optional<Plan> plan;
-  /// What the plan so made is to have instead of what is chosen.
+  /// Fields of the plan so made that are given, not chosen.
   PlanRequest planned;
   /// The assumptions of the kernel are checked by the code that is made (for the simulator).
   bool keep_checks = false;

@@ -1,5 +1,5 @@
 #pragma once
-// What a kernel's plan must have by the word of a person: typed, and read from their text once.
+// A plan request: the fields of a kernel's plan that a person demands, read from their text once.
 // Fields that it has where it can are the kernel's own (KernelInfo::preferred).
 #include <memory>
 #include <string>

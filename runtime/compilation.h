@@ -21,7 +21,7 @@ struct CompileRequest {
   std::optional<ir::Target> target;
   std::optional<Backend> backend;  ///< empty: default_backend()
   std::optional<ir::Plan> plan;    ///< empty: the pass `plan` chooses
-  /// What the chosen plan is to have. TEGULA_PLAN goes over it.
+  /// Fields that the chosen plan must have. TEGULA_PLAN goes over them.
   ir::PlanRequest planned;
   bool lineinfo = false;
 };

@@ -21,7 +21,7 @@
 namespace tegula::runtime {
 namespace {
 
-/// What the chosen plan is to have, TEGULA_PLAN's fields over the author's.
+/// Fields that the chosen plan must have, TEGULA_PLAN's over the author's.
 ir::PlanRequest planned_by(const CompileRequest& request) {
   ir::PlanRequest all = request.planned;
   all.add(ir::parse_plan_request(env().plan));

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "autotune/calls/decision.h"
-#include "autotune/matmul/work.h"
+#include "autotune/experts/batch_cost.h"
 
 namespace tegula {
 namespace autotune {
@@ -39,11 +39,6 @@ MatmulProblem as_batch(const P& p) {
   batch.a_k_major = p.gradient != ExpertGradient::weights;
   return batch;
 }
-MatmulConfig as_matmul(const P& p, const C& c, ir::Target target) {
-  MatmulConfig of{.bm = c.bm, .bn = c.bn, .bk = c.bk, .stages = c.stages};
-  if (of.stages == 0) of.stages = std::clamp(stages_that_fit(as_batch(p), of, target), 1, 4);
-  return of;
-}
 
 bool is_of_weights(const P& p) { return p.gradient == ExpertGradient::weights; }
 
@@ -62,7 +57,7 @@ bool has_other_steps_than_rows(const P& p, const C& c, const Limits&) {
 }
 bool has_other_depth(const P&, const C& c, const Limits&) { return c.bk != C().bk; }
 bool is_deeper_than_shared_memory(const P& p, const C& c, const Limits& gpu) {
-  return c.stages > stages_that_fit(as_batch(p), as_matmul(p, c, gpu.target), gpu.target);
+  return is_too_deep(as_batch(p), c, gpu.target);
 }
 bool has_given_stages(const P&, const C& c, const Limits&) { return c.stages != 0; }
 bool groups_without_effect(const P& p, const C& c, const Limits&) {
@@ -91,8 +86,7 @@ constexpr Rule<P, C> kRules[] = {
 };
 
 double cycles(const P& p, const C& c, const DeviceProfile& gpu) {
-  const ir::Target target = limits_of(gpu).target;
-  return cycles_of(work_of(as_batch(p), as_matmul(p, c, target), target), gpu.cost, gpu.num_sms);
+  return cycles_of_batch(as_batch(p), c, gpu);
 }
 
 /// The gradient of a choice's weight is summed over the columns of each tile first.

@@ -78,7 +78,7 @@ inline constexpr DeviceProfile kH200{
                   .least_work = 2e10},
 };
 
-/// What `tegula calibrate` gives on it. Until it has run there, measured rates have nothing to be
+/// Rates that `tegula calibrate` gives on it. Until it has run there, others have nothing to be
 /// compared with, and unknown GPUs have the nearest row.
 inline constexpr MeasuredRates kMeasuredOnH200{};
 

@@ -452,7 +452,7 @@ class Reader {
   }
 
   // ---- stores by TMA
-  /// Those that overwrite share a channel, those that combine with memory another one.
+  /// Stores that overwrite share a channel, stores that combine with memory another one.
   void stores() {
     stores(ChannelKind::Store);
     stores(ChannelKind::Reduce);

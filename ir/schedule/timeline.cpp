@@ -170,7 +170,7 @@ class Simulation {
     }
   }
 
-  /// What stands beside the scheduled loops, in the order of the text, and these.
+  /// Adds the nodes beside the scheduled loops, in the order of the text, and the loops.
   void add_tile(Actor& a, int tile) {
     if (s_.loops.empty()) return;
     for (std::size_t n : g_.nodes_of(g_[*g_.find(s_.loops.front().loop)].region)) {

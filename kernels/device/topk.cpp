@@ -2,7 +2,7 @@
 // parts found, until one part is left. Parts keep the order of the row, so ties still go to the
 // smaller index.
 //
-// Of rows of 128 to 1024 elements only the best of each group of neighbours are compared first: the
+// Rows of 128 to 1024 elements are compared by the best of each group of neighbours first: the
 // best k elements lie in the k groups whose best are the best, ties to the smaller index. Those
 // groups are read again, in their order, and the best of them found.
 #include "tegula/kernels/device_topk.h"

@@ -31,7 +31,7 @@ struct RoutingShapes {
   Dims choices, rows, offsets, first_tiles;
 };
 
-/// What routing reads: logits [tokens, experts], a bias or none, the most rows of an expert.
+/// Operands of routing: logits [tokens, experts], a bias or none, the most rows of an expert.
 struct RoutingInputs {
   PlanSlot logits, bias;
   int capacity = -1;

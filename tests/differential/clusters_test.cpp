@@ -186,7 +186,7 @@ TEST_P(Clusters, GatheredTilesOfAnyType) {
                       *std::max_element(v.begin() + 60, v.end())});
 }
 
-/// What is absent arrives as 0, from one program as from several.
+/// Absent elements arrive as 0, from one program as from several.
 TEST_P(Clusters, GatheredTilesHaveZerosForWhatIsAbsent) {
   const Tensor x = Tensor::full({24}, -3, DType::f32, GetParam());
   for (const int ctas : {1, 2}) {

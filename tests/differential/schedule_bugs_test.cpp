@@ -187,7 +187,7 @@ bool other_iteration_is_loaded(Kernel& k, std::size_t n) {
   set_operand(k, load, static_cast<std::size_t>(at - operands.begin()), Opcode::Add, test::kSide);
   return true;
 }
-/// What stands behind the loop: its MMAs, or the wait for those of the last iteration.
+/// Loses the epilogue of the loop: its MMAs, or the wait for those of the last iteration.
 bool lost_epilogue(Kernel& k, std::size_t n) {
   const OpId wait = nth(all(k, true, Opcode::WgmmaWait,
                             [&](OpId op) {

@@ -23,7 +23,7 @@ struct LoopShape {
   std::function<ir::Kernel()> traced;  ///< as the last call left it
   std::size_t results = 1;             ///< the last arguments
 
-  /// What the interpreter leaves in the results.
+  /// Results of the interpreter.
   std::vector<std::vector<double>> wanted(int iterations) const {
     const std::vector<Tensor> a = args(Device::cpu(), iterations);
     call(Stream(Device::cpu()), a);

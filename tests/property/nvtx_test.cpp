@@ -13,7 +13,7 @@
 namespace tegula {
 namespace {
 
-/// What the library has written down.
+/// The events that the library has recorded.
 std::vector<std::string> events() {
   void* const library = dlopen(env().nvtx_injection.c_str(), RTLD_NOW);
   if (!library) return {"no library"};

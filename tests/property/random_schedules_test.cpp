@@ -66,7 +66,7 @@ class RandomSchedules {
   }
 
  private:
-  /// What a search leaves as it is: warps of the producer, the order of tiles.
+  /// Varies the fields that a search keeps: warps of the producer, the order of tiles.
   void vary(ir::Schedule& s) {
     if (s.roles.size() > 1 && random_() % 2 == 0)
       s.roles.front().warps = s.roles.front().warps == 1 ? 4 : 1;
@@ -147,7 +147,7 @@ TEST(RandomSchedules, LegalOnesRunExactly) {
   EXPECT_GE(ran, std::min(count, kCarriedOut));
 }
 
-/// What the list scheduler and the search make of each shape is legal, and takes no more cycles of
+/// Schedules by lists and by the search are legal for each shape, and take no more cycles of
 /// the model.
 TEST(RandomSchedules, TheSearchsAreLegal) {
   for (const test::LoopShape& shape : test::loop_shapes()) {

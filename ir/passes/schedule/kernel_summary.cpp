@@ -58,7 +58,7 @@ bool depends_on_dot(const Kernel& k, Value v, int depth) {
   });
 }
 
-/// What defines the value, in front of a permute.
+/// The op that defines the value, in front of a permute.
 OpId loaded_by(const Kernel& k, Value v) {
   const OpId def = k[v].def;
   return def && k[def].opcode == Opcode::Permute ? k[k[def].operands[0]].def : def;

@@ -1,4 +1,4 @@
-// What a plan must have, from a person's text to fields and back; preferences in a kernel's text.
+// Plan requests from a person's text to fields and back; preferences in a kernel's text.
 #include "ir/plan_request.h"
 
 #include <gmock/gmock.h>
