@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Turns the winners of a tuning run into files that are shipped (autotune/winners/README.md).
 
-    python3 bench/ship_winners.py TUNING.DB [--to autotune/winners] [--least-gain 0.01]
+    python3 bench/ship_winners.py TUNING.DB [--to autotune/winners] [--least-gain 0]
 
-Winners of the library's families that keep the default's bits and whose upper end of the ratio's interval is below 1 - least-gain replace those of the same key
-in the files. Winners of users' kernels stay where they are.
+Winners of the library's families that keep the default's bits and whose upper end of the ratio's interval is at most 1 - least-gain replace those of the same
+key in the files; at 0 these are also the shapes whose default won, so that a near shape's winner does not take their place. Winners of users' kernels stay where
+they are.
 """
 import argparse
 import json
@@ -49,12 +50,12 @@ def main():
     args = argparse.ArgumentParser(description=__doc__)
     args.add_argument("database")
     args.add_argument("--to", default="autotune/winners")
-    args.add_argument("--least-gain", type=float, default=0.01)
+    args.add_argument("--least-gain", type=float, default=0.0)
     options = args.parse_args()
     files = {}
     for w in winners_of(options.database):
         is_ours = not w["family"].startswith("kernel ")
-        if is_ours and w["numerics"] == "as the defaults" and w["ratio_high"] < 1 - options.least_gain:
+        if is_ours and w["numerics"] == "as the defaults" and w["ratio_high"] <= 1 - options.least_gain:
             files.setdefault(pathlib.Path(options.to) / file_name_of(w["device"]) / (file_name_of(w["family"]) + ".jsonl"), []).append(w)
     for path, fresh in sorted(files.items()):
         print(f"{path}: {len(fresh)} taken, {merge(path, fresh)} in all")

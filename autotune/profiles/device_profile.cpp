@@ -30,7 +30,7 @@ auto distance(const DeviceProfile& row, const GpuModel& gpu) {
 DeviceProfile own_profile(Device device, const runtime::DeviceProperties& gpu) {
   const ProfileMatch match = find_profile(device.index);
   DeviceProfile own = *match.profile;
-  if (!match.is_exact && autotune::kMeasuredOnH200 != autotune::MeasuredRates{})
+  if (!match.is_exact)
     if (const auto rates = autotune::known_rates(device))
       own = autotune::scaled(host_profile(), autotune::kMeasuredOnH200, *rates, gpu.sm_count);
   own.is_fitted = own.is_fitted && match.is_exact;
