@@ -98,8 +98,7 @@ void assemble_once(Compilation& k, const CompileRequest& request) {
     NvrtcJob job{.source = k.emitted.source,
                  .name = k.name + ".cu",
                  .target = target,
-                 .options = {},
-                 .wants_ptx = false};
+                 .options = {}};
     if (request.lineinfo || env().lineinfo) job.options.push_back("-lineinfo");
     NvrtcResult result = compile_cuda(job);
     k.cubin = std::move(result.cubin);
