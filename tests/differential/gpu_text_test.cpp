@@ -16,12 +16,13 @@ namespace {
 using Parameter = std::tuple<Device, const char*>;
 
 class GpuText : public testing::TestWithParam<Parameter> {};
-INSTANTIATE_TEST_SUITE_P(
-    Devices, GpuText,
-    testing::Combine(testing::ValuesIn(test::devices()), testing::Values("llvm", "nvrtc")),
-    [](const testing::TestParamInfo<Parameter>& info) {
-      return test::name_of(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
-    });
+INSTANTIATE_TEST_SUITE_P(Devices, GpuText,
+                         testing::Combine(testing::ValuesIn(test::devices()),
+                                          testing::Values("llvm", "nvrtc")),
+                         [](const testing::TestParamInfo<Parameter>& info) {
+                           return test::name_of(std::get<0>(info.param)) + "_" +
+                                  std::get<1>(info.param);
+                         });
 
 TEST_P(GpuText, IsThatOfTheKernel) {
   const auto& [device, back_end] = GetParam();

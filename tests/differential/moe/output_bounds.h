@@ -118,8 +118,7 @@ class OutputBounds {
   std::string exceeds(const std::string& what, const Norm& norm, const Flips& flips) const {
     // A norm of few outputs is that of their errors, of which each may be larger than usual.
     const double usual = what == "all" ? unit_ : 4 * unit_;
-    const double error = std::sqrt(norm.error),
-                 bound = usual * std::sqrt(norm.size) + flips.norm();
+    const double error = std::sqrt(norm.error), bound = usual * std::sqrt(norm.size) + flips.norm();
     if (error <= bound) return {};
     return what + ": an error of norm " + std::to_string(error) + ", at most " +
            std::to_string(bound) + " of " + std::to_string(std::sqrt(norm.size));

@@ -50,8 +50,7 @@ TEST(Nvrtc, IsDeterministic) {
 TEST(Nvrtc, RefusedSourceShowsTheLog) {
   NEEDS_NVRTC();
   try {
-    compile_cuda(
-        {"extern \"C\" __global__ void k() { nonsense(); }", "bad.cu", "sm_90a", {}});
+    compile_cuda({"extern \"C\" __global__ void k() { nonsense(); }", "bad.cu", "sm_90a", {}});
     FAIL();
   } catch (const InternalError& e) {
     EXPECT_THAT(
