@@ -163,8 +163,9 @@ DType our_dtype(const dlpack::DataType& t) {
   constexpr struct {
     int code, bits;
     DType dtype;
-  } kRows[] = {{4, 16, DType::bf16}, {2, 16, DType::f16}, {2, 32, DType::f32}, {0, 32, DType::i32},
-               {0, 64, DType::i64},  {0, 8, DType::i8},   {1, 8, DType::u8},   {6, 8, DType::i1}};
+  } kRows[] = {{4, 16, DType::bf16}, {2, 16, DType::f16}, {2, 32, DType::f32},
+               {0, 32, DType::i32},  {0, 64, DType::i64}, {0, 8, DType::i8},
+               {1, 8, DType::u8},    {1, 16, DType::u16}, {6, 8, DType::i1}};
   for (const auto& row : kRows)
     if (row.code == t.code && row.bits == t.bits) return row.dtype;
   throw CompileError(Diagnostic{"", "bench: a tensor has a type that no case takes", {}, {}, ""});

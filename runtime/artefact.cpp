@@ -38,13 +38,11 @@ std::string assembler_text(const AssembleReport& report, std::int64_t shared_byt
 }
 
 std::string ptx_of(const Artefact& artefact) {
-  if (artefact.backend == Backend::Llvm) return artefact.code;
-  return compile_cuda({.source = artefact.code,
-                       .name = artefact.name + ".cu",
-                       .target = std::string(artefact.target.name()),
-                       .options = {},
-                       .wants_ptx = true})
-      .ptx;
+  if (artefact.backend == Backend::Llvm || artefact.code.empty()) return artefact.code;
+  return ptx_of_cuda({.source = artefact.code,
+                      .name = artefact.name + ".cu",
+                      .target = std::string(artefact.target.name()),
+                      .options = {}});
 }
 
 }  // namespace tegula::runtime

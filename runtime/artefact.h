@@ -50,7 +50,8 @@ int ctas_per_sm(const Artefact& artefact, const AssembleReport& report);
 std::string assembler_text(const AssembleReport& report, std::int64_t shared_bytes,
                            std::size_t cubin_bytes);
 
-/// The PTX. An artefact of NVRTC has it made now; throws DeviceError where NVRTC is missing.
+/// The PTX, empty where there is no code. An artefact of NVRTC has it made now; throws DeviceError
+/// where NVRTC is missing.
 std::string ptx_of(const Artefact& artefact);
 
 }  // namespace tegula::runtime

@@ -192,12 +192,11 @@ std::vector<Warning> CompiledKernel::warnings_on(Device where) const {
 }
 
 std::string CompiledKernel::dump(std::string_view verb) const {
-  const bool is_by_llvm = artefact_->backend == Backend::Llvm;
   if (verb == "key") return artefact_->key_text;
   if (verb == "trace") return ir::print(tile);
   if (verb == "optimize") return ir::print(simt());
   if (verb == "emit") return source_.empty() ? artefact_->code : source_;
-  if (verb == "ptx") return is_by_llvm ? artefact_->code : std::string();
+  if (verb == "ptx") return ptx_of(*artefact_);
   if (verb == "launch") return artefact_->recipe.str();
   if (verb == "assemble")
     return assembler_text(report(), artefact_->shared_bytes,

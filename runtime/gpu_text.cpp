@@ -1,6 +1,7 @@
 #include "runtime/gpu_text.h"
 
 #include "runtime/jit_verbs.h"
+#include "runtime/nvrtc.h"
 
 namespace tegula::runtime {
 
@@ -15,10 +16,16 @@ std::string gpu_text(const CompiledKernel& kernel, std::string_view verb) {
   Compilation c;
   key(c, request);
   c.tile = ir::clone(kernel.tile);
+  c.name = c.tile.info.name;
   optimize(c, request);
   emit(c, request);
-  if (verb == "ptx" || c.emitted.source.empty()) return c.emitted.ptx;
-  return c.emitted.source;
+  const bool is_by_llvm = c.backend == Backend::Llvm;
+  if (verb == "emit" && !c.emitted.source.empty()) return c.emitted.source;
+  return is_by_llvm ? c.emitted.ptx
+                    : ptx_of_cuda({.source = c.emitted.source,
+                                   .name = c.name + ".cu",
+                                   .target = std::string(c.target.name()),
+                                   .options = {}});
 }
 
 }  // namespace tegula::runtime

@@ -95,11 +95,8 @@ void assemble_once(Compilation& k, const CompileRequest& request) {
   const std::string target =
       k.assembler_target.empty() ? std::string(k.target.name()) : k.assembler_target;
   if (k.backend == Backend::Nvrtc) {
-    NvrtcJob job{.source = k.emitted.source,
-                 .name = k.name + ".cu",
-                 .target = target,
-                 .options = {},
-                 .wants_ptx = false};
+    NvrtcJob job{
+        .source = k.emitted.source, .name = k.name + ".cu", .target = target, .options = {}};
     if (request.lineinfo || env().lineinfo) job.options.push_back("-lineinfo");
     NvrtcResult result = compile_cuda(job);
     k.cubin = std::move(result.cubin);

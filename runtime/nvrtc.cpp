@@ -226,17 +226,16 @@ NvrtcResult compile_cuda(const NvrtcJob& job) {
   if (!accepted) refused(job, result.log);
   result.cubin = program.cubin();
   result.report = parse_assembler_log(result.log);
-  if (job.wants_ptx) {
-    // Asking for a real architecture gives no PTX, so the virtual one of the same name is compiled
-    // too.
-    OwnedProgram again(api, job);
-    if (!again.compile(options_for(job, "compute" + job.target.substr(2))))
-      refused(job, again.log());
-    result.ptx = again.ptx();
-  }
   result.ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return result;
+}
+
+std::string ptx_of_cuda(const NvrtcJob& job) {
+  OwnedProgram program(nvrtc(), job);
+  if (!program.compile(options_for(job, "compute" + job.target.substr(2))))
+    refused(job, program.log());
+  return program.ptx();
 }
 
 }  // namespace tegula::runtime

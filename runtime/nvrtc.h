@@ -30,12 +30,10 @@ struct NvrtcJob {
   std::string name = "kernel.cu";    ///< appears in the log
   std::string target;                ///< "sm_90a"
   std::vector<std::string> options;  ///< after the standard ones, so that they win
-  bool wants_ptx = false;            ///< also keep the PTX
 };
 
 struct NvrtcResult {
   std::vector<char> cubin;
-  std::string ptx;  ///< only where asked for; compiled in a second run
   AssembleReport report;
   std::string log;
   double ms = 0;
@@ -47,5 +45,8 @@ std::vector<std::string> nvrtc_standard_options(const std::string& target);
 /// Throws DeviceError where NVRTC is missing or too old, and InternalError where it refuses the
 /// source (we emitted it): the message holds its log.
 NvrtcResult compile_cuda(const NvrtcJob& job);
+/// The PTX of the same source, which is not assembled; throws alike. A compilation for a real
+/// architecture keeps none, so that this one is for the virtual architecture of the same name.
+std::string ptx_of_cuda(const NvrtcJob& job);
 
 }  // namespace tegula::runtime

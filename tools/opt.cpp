@@ -119,12 +119,10 @@ std::string code_of(ir::Kernel simt, const Options& o) {
   if (o.emit == "emit") return k.emitted.source;
   if (o.emit == "ptx") {
     if (k.backend == runtime::Backend::Llvm) return k.emitted.ptx;
-    return runtime::compile_cuda({.source = k.emitted.source,
-                                  .name = k.name + ".cu",
-                                  .target = std::string(k.target.name()),
-                                  .options = {},
-                                  .wants_ptx = true})
-        .ptx;
+    return runtime::ptx_of_cuda({.source = k.emitted.source,
+                                 .name = k.name + ".cu",
+                                 .target = std::string(k.target.name()),
+                                 .options = {}});
   }
   runtime::assemble(k, request);
   if (k.cubin.empty()) throw DeviceError(runtime::missing_ptxas_text());

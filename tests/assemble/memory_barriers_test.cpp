@@ -19,12 +19,8 @@ std::string ptx_of(const ir::Kernel& tile, runtime::Backend backend) {
   runtime::Compilation k = optimized(tile, request);
   runtime::emit(k, request);
   if (backend == runtime::Backend::Llvm) return k.emitted.ptx;
-  runtime::NvrtcJob job{.source = k.emitted.source,
-                        .name = "kernel.cu",
-                        .target = "sm_90a",
-                        .options = {},
-                        .wants_ptx = true};
-  return runtime::compile_cuda(job).ptx;
+  return runtime::ptx_of_cuda(
+      {.source = k.emitted.source, .name = "kernel.cu", .target = "sm_90a", .options = {}});
 }
 
 /// Accesses to global memory, in the order of the text, neighbours of a kind as one but for

@@ -1,34 +1,54 @@
-// Machine code of a kernel that was called on a device of the host: ptx() compiles for a GPU.
+// Machine code of a kernel that was called on a device of the host: ptx() compiles for a GPU, by
+// either back end.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <tuple>
+
+#include "codegen/emit.h"
 #include "devices.h"
+#include "support/env.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
 namespace {
 
-class GpuText : public testing::TestWithParam<Device> {};
-INSTANTIATE_TEST_SUITE_P(Devices, GpuText, testing::ValuesIn(test::devices()), test::device_name);
+using Parameter = std::tuple<Device, const char*>;
+
+class GpuText : public testing::TestWithParam<Parameter> {};
+INSTANTIATE_TEST_SUITE_P(Devices, GpuText,
+                         testing::Combine(testing::ValuesIn(test::devices()),
+                                          testing::Values("llvm", "nvrtc")),
+                         [](const testing::TestParamInfo<Parameter>& info) {
+                           return test::name_of(std::get<0>(info.param)) + "_" +
+                                  std::get<1>(info.param);
+                         });
 
 TEST_P(GpuText, IsThatOfTheKernel) {
+  const auto& [device, back_end] = GetParam();
+  Env changed = env();
+  changed.backend = back_end;
+  const EnvOverride scope(changed);
   const auto k = kernel("doubled", [](In<f32, 1> x, Out<f32, 1> z) {
     for (auto i : grid(z, 128)) z(i) = x(i) * 2.0f;
   });
-  const Tensor z = Tensor::empty({100}, DType::f32, GetParam());
-  k(Tensor::iota({100}, DType::f32, GetParam()), z);
+  const Tensor z = Tensor::empty({100}, DType::f32, device);
   std::string ptx;
   try {
+    k(Tensor::iota({100}, DType::f32, device), z);
     ptx = k.ptx();
   } catch (const DeviceError& e) {
     GTEST_SKIP() << "no back end: " << e.what();
   }
-  EXPECT_NE(ptx.find(".visible .entry doubled("), std::string::npos) << ptx;
+  const std::string entry =
+      "doubled" + std::string(changed.backend == "nvrtc" ? codegen::kCudaNameSuffix : "");
+  EXPECT_NE(ptx.find(".visible .entry " + entry + "("), std::string::npos) << ptx;
   EXPECT_NE(ptx.find("st.global"), std::string::npos) << ptx;
   EXPECT_FALSE(k.dump("emit").empty());
   // The plan that was asked for is that of the text.
   const auto planned = k.with_plan("num_warps=2");
-  planned(Tensor::iota({100}, DType::f32, GetParam()), z);
-  if (GetParam().kind != DeviceKind::cpu) {
+  planned(Tensor::iota({100}, DType::f32, device), z);
+  if (device.kind != DeviceKind::cpu) {
     EXPECT_NE(planned.ptx().find(".maxntid 64"), std::string::npos) << planned.ptx();
   }
 }

@@ -176,8 +176,7 @@ TEST_F(Gpu, CubinOfNvrtcRuns) {
        "  unsigned i = blockIdx.x * 128 + threadIdx.x;\n  if (i < n) y[i] = a * x[i] + y[i];\n}\n",
        "axpy.cu",
        "sm_" + std::to_string(device_properties(0).compute()),
-       {},
-       false});
+       {}});
   expect_axpy_works(axpy_plan(Module::load_cubin(r.cubin)), Stream(kGpu));
 }
 

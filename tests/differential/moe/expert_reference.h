@@ -70,6 +70,13 @@ struct LayerGradients {
   Row weights;
 };
 
+/// A choice of a token: what its expert's down projection takes, and the weight of its outputs.
+struct ExpertRow {
+  int token = 0, expert = 0;
+  double weight = 1;
+  Row activations;
+};
+
 class HostLayer {
  public:
   HostLayer(LayerShape shape, HostActivation activation)
@@ -87,27 +94,38 @@ class HostLayer {
   std::function<double(double)> round_hidden = [](double x) { return x; };
 
   /// y [tokens, h]; choices without an expert (id -1) count as 0.
-  Row forward(const LayerTensors& p, const Routed& r) const {
-    Row y(size(s_.tokens, s_.h));
-    for_each_choice(r, [&](std::size_t choice, int t, int e) {
-      const Row row = expert_row(p, hidden(p, t, e), e);
-      for (int c = 0; c < s_.h; ++c)
-        y[at(t, c, s_.h)] += r.weights[choice] * round(row[static_cast<std::size_t>(c)]);
-    });
-    return y;
-  }
-
+  Row forward(const LayerTensors& p, const Routed& r) const { return combined(p, rows(p, r)); }
   /// Weights scale what the experts take.
   Row forward_scaled(const LayerTensors& p, const Routed& r) const {
-    Row y(size(s_.tokens, s_.h));
+    return combined(p, scaled_rows(p, r));
+  }
+
+  std::vector<ExpertRow> rows(const LayerTensors& p, const Routed& r) const {
+    std::vector<ExpertRow> out;
+    for_each_choice(r, [&](std::size_t choice, int t, int e) {
+      out.push_back({t, e, r.weights[choice], activated(hidden(p, t, e))});
+    });
+    return out;
+  }
+  std::vector<ExpertRow> scaled_rows(const LayerTensors& p, const Routed& r) const {
+    std::vector<ExpertRow> out;
     for_each_choice(r, [&](std::size_t choice, int t, int e) {
       LayerTensors scaled = p;
       for (int c = 0; c < s_.h; ++c)
         scaled.x[at(t, c, s_.h)] =
             (round_input ? round_input : round)(r.weights[choice] * p.x[at(t, c, s_.h)]);
-      const Row row = expert_row(scaled, hidden(scaled, t, e), e);
-      for (int c = 0; c < s_.h; ++c) y[at(t, c, s_.h)] += round(row[static_cast<std::size_t>(c)]);
+      out.push_back({t, e, 1, activated(hidden(scaled, t, e))});
     });
+    return out;
+  }
+  /// y of all rows, each output rounded before it is weighted.
+  Row combined(const LayerTensors& p, const std::vector<ExpertRow>& rows) const {
+    Row y(size(s_.tokens, s_.h));
+    for (const ExpertRow& row : rows) {
+      const Row out = outputs(p, row.activations, row.expert);
+      for (int c = 0; c < s_.h; ++c)
+        y[at(row.token, c, s_.h)] += row.weight * round(out[static_cast<std::size_t>(c)]);
+    }
     return y;
   }
 
@@ -197,8 +215,7 @@ class HostLayer {
     for (double& x : a) x = round(x);
     return a;
   }
-  Row expert_row(const LayerTensors& p, const Row& hidden_row, int e) const {
-    const Row a = activated(hidden_row);
+  Row outputs(const LayerTensors& p, const Row& a, int e) const {
     Row out(static_cast<std::size_t>(s_.h));
     for (int c = 0; c < s_.h; ++c) {
       double sum = p.down_bias.empty() ? 0 : p.down_bias[at(e, c, s_.h)];
@@ -212,7 +229,7 @@ class HostLayer {
   void backward_row(const LayerTensors& p, const Choice& choice, const Row& hidden_row,
                     const Row& dy, LayerGradients& d) const {
     const auto [number, t, e, w] = choice;
-    const Row out = expert_row(p, hidden_row, e), a = activated(hidden_row);
+    const Row a = activated(hidden_row), out = outputs(p, a, e);
     for (int c = 0; c < s_.h; ++c) {
       const double g = dy[at(t, c, s_.h)];
       d.weights[number] += g * out[static_cast<std::size_t>(c)];

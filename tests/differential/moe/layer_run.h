@@ -10,6 +10,7 @@
 #include "tegula/kernels/moe.h"
 #include "tegula/tegula.h"
 #include "tests/differential/moe/expert_reference.h"
+#include "tests/differential/moe/output_bounds.h"
 #include "tests/differential/moe/placement_reference.h"
 #include "tests/differential/moe/quantised_values.h"
 #include "tests/differential/moe/routing_run.h"
@@ -155,28 +156,30 @@ inline LayerTensors reference_tensors(const LayerCase& c, const LayerInputs& in)
   return p;
 }
 
-inline void expect_outputs(const LayerCase& c, const LayerInputs& in, const Tensor& Y) {
-  HostLayer layer({c.tokens, c.h, c.i, c.experts + c.shared}, c.host_activation);
+/// What a layer's outputs should be, and within which bounds.
+struct Expected {
+  Row outputs;
+  OutputBounds bounds;
+};
+inline Expected expected(const LayerCase& c, const LayerTensors& p, const Routed& routed) {
+  const LayerShape shape{c.tokens, c.h, c.i, c.experts + c.shared};
+  HostLayer layer(shape, c.host_activation);
   layer.round = [&](double x) { return rounded(x, c.dtype); };
   if (c.quantisation) {
     layer.round_input = [](double x) { return x; };
     layer.store_activations = [&](Row& a) { store_quantised(c, a); };
   }
-  const LayerTensors p = reference_tensors(c, in);
-  const Routed routed = kept_choices(c, in);
-  const Row got = Y.to_doubles();
-  const Row want = c.scales_inputs ? layer.forward_scaled(p, routed) : layer.forward(p, routed);
-  ASSERT_EQ(got.size(), want.size());
-  // Values stored between the products may round to a neighbour, of numbers around 1.
-  // A sixteenth of an activation of 8 bits that does changes a row of outputs by up to a hundredth.
-  const double unit = c.quantisation ? 1.0 / 128 : c.dtype == DType::bf16 ? 1.0 / 256 : 1.0 / 2048;
-  double error = 0, size = 0;
-  for (std::size_t n = 0; n < got.size(); ++n) {
-    ASSERT_NEAR(got[n], want[n], 6 * unit * (1 + std::abs(want[n])))
-        << n / static_cast<std::size_t>(c.h) << ", " << n % static_cast<std::size_t>(c.h);
-    error += (got[n] - want[n]) * (got[n] - want[n]), size += want[n] * want[n];
-  }
-  EXPECT_LE(std::sqrt(error), unit * std::sqrt(size));
+  const std::vector<ExpertRow> rows =
+      c.scales_inputs ? layer.scaled_rows(p, routed) : layer.rows(p, routed);
+  Expected e{layer.combined(p, rows),
+             OutputBounds(shape, c.dtype == DType::bf16 ? 1.0 / 256 : 1.0 / 2048)};
+  if (c.quantisation) e.bounds.add_8_bit_activations(p, rows, given_scale(c, kHiddenScale));
+  return e;
+}
+
+inline void expect_outputs(const LayerCase& c, const LayerInputs& in, const Tensor& Y) {
+  const Expected e = expected(c, reference_tensors(c, in), kept_choices(c, in));
+  EXPECT_TRUE(e.bounds.hold(Y.to_doubles(), e.outputs));
 }
 
 /// `layer` is of c's options.

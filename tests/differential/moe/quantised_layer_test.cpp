@@ -102,6 +102,70 @@ TEST_P(QuantisedMoe, PromotedAccumulators) {
   }
 }
 
+/// Which errors the bounds take, on the host: activations that round otherwise because inputs or
+/// accumulators are off by 2^-8, but no wrong scale and no lost block.
+class BoundsOfEightBits : public testing::TestWithParam<ExpertQuantisation> {
+ protected:
+  static constexpr int kTokens = 40, kH = 272, kI = 144;
+
+  BoundsOfEightBits() { case_.quantisation = GetParam(); }
+
+  /// Outputs of tensors that `change` had its way with are within the bounds of the right ones.
+  template <class Change>
+  testing::AssertionResult hold(const Change& change) {
+    const LayerInputs in(case_, Device::cpu());
+    const Routed routed = kept_choices(case_, in);
+    LayerTensors p = reference_tensors(case_, in);
+    const Expected want = expected(case_, p, routed);
+    change(p);
+    return want.bounds.hold(expected(case_, p, routed).outputs, want.outputs);
+  }
+  /// Every `step`-th value of a range times `factor`.
+  static void scale(Row& values, int first, int count, double factor, int step = 1) {
+    for (int i = 0; i < count; ++i) values[static_cast<std::size_t>(first + i * step)] *= factor;
+  }
+
+  LayerCase case_{.tokens = kTokens,
+                  .experts = 1,
+                  .h = kH,
+                  .i = kI,
+                  .router = routers::qwen3(1),
+                  .scheme = qwen3(1)};
+};
+INSTANTIATE_TEST_SUITE_P(Scalings, BoundsOfEightBits, testing::Values(kByRow, kByTensor),
+                         [](const auto& info) {
+                           return info.param.scaling == ExpertScaling::row ? "by_row" : "by_tensor";
+                         });
+
+TEST_P(BoundsOfEightBits, TakeRoundingToTheOtherNeighbour) {
+  for (const std::uint64_t seed : {1, 2}) {
+    const Row noise =
+        Tensor::normal({kTokens * kH}, DType::f32, 0, 1.0 / 256, seed, Device::cpu()).to_doubles();
+    EXPECT_TRUE(hold([&](LayerTensors& p) {
+      for (std::size_t i = 0; i < p.x.size(); ++i) p.x[i] *= 1 + noise[i];
+    }));
+  }
+}
+
+TEST_P(BoundsOfEightBits, CatchPlantedFaults) {
+  constexpr int kLost = 16, kToken = 7, kOutput = 5;
+  // A scale that is another token's, another expert output's, another activation's.
+  EXPECT_FALSE(hold([](LayerTensors& p) { scale(p.x, kToken * kH, kH, 1.25); }));
+  EXPECT_FALSE(hold([](LayerTensors& p) { scale(p.down, kOutput * kI, kI, 1.25); }));
+  EXPECT_FALSE(hold([](LayerTensors& p) { scale(p.up, kOutput * kH, kH, 2); }));
+  // Blocks along k of all tokens, and of one.
+  EXPECT_FALSE(hold([](LayerTensors& p) {
+    for (int t = 0; t < kTokens; ++t) scale(p.x, t * kH + kH - kLost, kLost, 0);
+  }));
+  EXPECT_FALSE(hold([](LayerTensors& p) { scale(p.x, kToken * kH, kLost, 0); }));
+  EXPECT_FALSE(hold([](LayerTensors& p) {
+    for (int c = 0; c < kH; ++c) scale(p.down, c * kI + kI - kLost, kLost, 0);
+  }));
+  // Nothing at all, and NaN.
+  EXPECT_FALSE(hold([](LayerTensors& p) { scale(p.x, 0, kTokens * kH, 0); }));
+  EXPECT_FALSE(hold([](LayerTensors& p) { p.down[3] = NAN; }));
+}
+
 /// A token of zeros has a scale of 1, one of NaN keeps it to itself.
 TEST_P(QuantisedMoe, RowsOfZerosAndNan) {
   LayerCase c = small(4);

@@ -30,7 +30,7 @@ NvrtcResult compile(const ir::Kernel& k) {
   const std::string source = codegen::emit_cuda(k).source;
   try {
     const NvrtcResult r =
-        compile_cuda({source, k.info.name + ".cu", std::string(k.info.target.name()), {}, false});
+        compile_cuda({source, k.info.name + ".cu", std::string(k.info.target.name()), {}});
     EXPECT_TRUE(r.report.is_clean()) << r.report.defects() << "\n" << r.log << source;
     return r;
   } catch (const InternalError& e) {

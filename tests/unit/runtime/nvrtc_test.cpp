@@ -24,7 +24,7 @@ constexpr const char* kSource =
 TEST(Nvrtc, CompilesForEveryTarget) {
   NEEDS_NVRTC();
   for (const char* target : {"sm_80", "sm_90", "sm_90a"}) {
-    const NvrtcResult r = compile_cuda({kSource, "axpy.cu", target, {}, false});
+    const NvrtcResult r = compile_cuda({kSource, "axpy.cu", target, {}});
     EXPECT_EQ(std::string(r.cubin.data(), 4), "\177ELF") << target;
     EXPECT_GT(r.report.registers, 0) << r.log;
     EXPECT_TRUE(r.report.is_clean()) << r.log;
@@ -33,32 +33,31 @@ TEST(Nvrtc, CompilesForEveryTarget) {
 
 TEST(Nvrtc, DoesNotContract) {
   NEEDS_NVRTC();
-  NvrtcJob job{kSource, "axpy.cu", "sm_90a", {}, true};
-  const std::string separate = compile_cuda(job).ptx;
+  NvrtcJob job{kSource, "axpy.cu", "sm_90a", {}};
+  const std::string separate = ptx_of_cuda(job);
   EXPECT_THAT(separate, HasSubstr(".target sm_90a"));
   EXPECT_THAT(separate, HasSubstr("mul.rn.f32"));
   job.options = {"-fmad=true"};
-  EXPECT_THAT(compile_cuda(job).ptx, HasSubstr("fma.rn.f32"));
+  EXPECT_THAT(ptx_of_cuda(job), HasSubstr("fma.rn.f32"));
 }
 
 TEST(Nvrtc, IsDeterministic) {
   NEEDS_NVRTC();
-  const NvrtcJob job{kSource, "axpy.cu", "sm_90a", {}, false};
+  const NvrtcJob job{kSource, "axpy.cu", "sm_90a", {}};
   EXPECT_EQ(compile_cuda(job).cubin, compile_cuda(job).cubin);
 }
 
 TEST(Nvrtc, RefusedSourceShowsTheLog) {
   NEEDS_NVRTC();
   try {
-    compile_cuda(
-        {"extern \"C\" __global__ void k() { nonsense(); }", "bad.cu", "sm_90a", {}, false});
+    compile_cuda({"extern \"C\" __global__ void k() { nonsense(); }", "bad.cu", "sm_90a", {}});
     FAIL();
   } catch (const InternalError& e) {
     EXPECT_THAT(
         e.what(),
         HasSubstr("NVRTC refused bad.cu for sm_90a:\nbad.cu(1): error: identifier \"nonsense\""));
   }
-  EXPECT_THROW(compile_cuda({kSource, "axpy.cu", "sm_1", {}, false}), DeviceError);
+  EXPECT_THROW(compile_cuda({kSource, "axpy.cu", "sm_1", {}}), DeviceError);
 }
 
 TEST(Nvrtc, MissingLibraryIsExplained) {
@@ -66,7 +65,7 @@ TEST(Nvrtc, MissingLibraryIsExplained) {
   fake.nvrtc = "/nowhere/libnvrtc.so.13";
   const EnvOverride scope(fake);
   try {
-    compile_cuda({kSource, "axpy.cu", "sm_90a", {}, false});
+    compile_cuda({kSource, "axpy.cu", "sm_90a", {}});
     FAIL();
   } catch (const DeviceError& e) {
     EXPECT_THAT(e.what(),
