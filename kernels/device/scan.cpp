@@ -26,8 +26,12 @@ auto look_back_kernel() {
                     const Tile number = ticket(tickets, cast<i32>(cdiv(x.dim(0), kChunk)));
                     const Tile chunk = x(chunk_at(number));
                     const auto plus = [](const Tile& a, const Tile& b) { return a + b; };
-                    const Tile before = LookBack<T>(words).before(number, sum(chunk), 0, plus);
-                    y(chunk_at(number)) = before + cumsum(chunk, 0, {.exclusive = is_exclusive});
+                    const LookBack<T> chunks(words);
+                    const Tile own = sum(chunk);
+                    chunks.publish(number, own);
+                    // The chunk is scanned while those before it publish their sums.
+                    const Tile running = cumsum(chunk, 0, {.exclusive = is_exclusive});
+                    y(chunk_at(number)) = chunks.collect(number, own, 0, plus) + running;
                   }
                 });
 }
