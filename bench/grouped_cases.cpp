@@ -2,8 +2,8 @@
 #include <array>
 
 #include "bench/bench.h"
+#include "tegula/configured_kernel.h"
 #include "tegula/expert_config.h"
-#include "tegula/kernel_variants.h"
 #include "tegula/tegula.h"
 
 namespace tegula::bench {
@@ -11,8 +11,10 @@ namespace {
 
 /// A [rows, k], W [segments, n, k], offsets [segments + 1], C [rows, n].
 struct GroupedProduct {
+  ExpertTileConfig config{};
+
   void operator()(In<bf16, 2> A, In<bf16, 3> W, In<i32, 1> offsets, Out<bf16, 2> C) const {
-    const auto v = tuned<ExpertTileConfig>();
+    const ExpertTileConfig& v = config;
     for (auto [s, m, n] :
          grid(segments(offsets, A.rows()).by(C.cols()), v.bm, v.bn, group_m(v.group_m))) {
       Tile sum = v.swap_ab ? zeros<f32>(v.bn, v.bm) : zeros<f32>(v.bm, v.bn);
@@ -31,7 +33,7 @@ constexpr std::array kTiles{
 
 /// A, W, offsets, C; the number of the tiles, 0 for those that the library chooses.
 void run_grouped(const Stream& s, Tensors t, double number) {
-  static KernelVariants<GroupedProduct, ExpertTileConfig> product("grouped_matmul", {});
+  static ConfiguredKernel<GroupedProduct> product("grouped_matmul", {});
   const std::int64_t groups = t[1].size(0);
   const ExpertTileConfig tiles =
       number > 0 ? kTiles.at(static_cast<std::size_t>(number) - 1)

@@ -96,7 +96,7 @@ ElementRun run_of(Tracer& t, const AddressedTensor& tensor, std::span<const Subs
   return run;
 }
 
-/// What an access through the part's pointers may rely on.
+/// The alignment that an access through the part's pointers may rely on.
 ir::AttrList attrs_of_run(const ElementRun& run, DType pointee) {
   ir::AttrList attrs;
   if (run.elements <= 1) return attrs;

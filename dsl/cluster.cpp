@@ -114,6 +114,13 @@ std::vector<Tile> record_gather(std::string_view what, std::span<const ir::Value
     const ir::OpId op =
         t.build.create(Opcode::ClusterGather, gathered, std::span<const ir::Type>(types));
     gathered.assign(t.kernel[op].results.begin(), t.kernel[op].results.end());
+  } else {
+    // A single program gets its own tile as from others: absent elements are 0, and present.
+    for (ir::Value& v : gathered) {
+      const ir::Type type = t.kernel.type(v);
+      v = t.build.op(Opcode::FillAbsent,
+                     {v, ir::reduce_kind("sum").identity(t.build, type.dtype())}, type);
+    }
   }
   std::vector<Tile> out;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -125,7 +132,7 @@ std::vector<Tile> record_gather(std::string_view what, std::span<const ir::Value
   return out;
 }
 
-/// What all programs have, where absent elements are the identity of the fold.
+/// The tiles of all programs, in which absent elements are the identity of the fold.
 Tile gathered_for(std::string_view what, const char* kind, const Arg& x) {
   Tracer& t = Tracer::at(x.loc(), what);
   ir::Value v = dsl::operand(t, x);

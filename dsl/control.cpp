@@ -226,10 +226,6 @@ std::uint64_t GridLoop::start() {
   ir::AttrList attrs = cluster == 1 ? ir::attr_list({{AttrName::axis, 0}}) : ir::AttrList();
   if (options_.group_m > 1) attrs.set(AttrName::group_m, std::int64_t{options_.group_m});
   if (options_.balanced_pairs) attrs.set(AttrName::balanced_pairs, std::int64_t{1});
-  if (cluster == 1 && options_.multicast) attrs.set(AttrName::multicast, std::int64_t{1});
-  if (cluster == 1 && options_.pingpong) attrs.set(AttrName::pingpong, std::int64_t{1});
-  if (cluster == 1 && options_.tma_store) attrs.set(AttrName::tma_store, std::int64_t{1});
-  if (cluster == 1 && options_.tma_aux_loads) attrs.set(AttrName::tma_aux_loads, std::int64_t{1});
   const ir::Type i32 = ir::Type::scalar(DType::i32);
   const ir::OpId program = t.build.create(cluster == 1 ? Opcode::ProgramId : Opcode::ClusterId, {},
                                           std::span(&i32, 1), std::move(attrs));

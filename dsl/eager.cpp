@@ -4,11 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "dsl/instance.h"
 #include "dsl/tracer.h"
 #include "ir/eval/program.h"
+#include "runtime/reachable_memory.h"
 #include "runtime/records.h"
+#include "support/env.h"
 
 namespace tegula::dsl {
 namespace {
@@ -21,13 +24,22 @@ std::string cell_text(ir::Cell c, DType d) {
   return is_float(d) ? fmt::format("{}", c.f) : fmt::format("{}", c.i);
 }
 
+ir::EvalOptions options_of(const EagerProgram& runs) {
+  ir::EvalOptions options;
+  options.reachable = runs.reachable;
+  options.loop_limit = env().loop_limit;
+  return options;
+}
+
 }  // namespace
 
 struct EagerInterpreter::State {
-  State(const ir::Kernel& k, std::span<const ir::EvalArg> args, std::array<std::int64_t, 3> grid)
-      : evaluation(k, args, options, /*track_races=*/false), program(evaluation) {
-    evaluation.grid = grid;
-    program.start(0);
+  State(const ir::Kernel& k, const EagerProgram& runs)
+      : options(options_of(runs)),
+        evaluation(k, runs.args, options, /*track_races=*/false),
+        program(evaluation) {
+    evaluation.grid = runs.grid;
+    program.start(runs.number);
   }
   ir::EvalOptions options;
   ir::interp::Evaluation evaluation;
@@ -36,9 +48,8 @@ struct EagerInterpreter::State {
   std::vector<ir::Value> large;  ///< results that are kept
 };
 
-EagerInterpreter::EagerInterpreter(Tracer& tracer, std::span<const ir::EvalArg> args,
-                                   std::array<std::int64_t, 3> grid)
-    : tracer_(tracer), state_(std::make_unique<State>(tracer.kernel, args, grid)) {}
+EagerInterpreter::EagerInterpreter(Tracer& tracer, const EagerProgram& runs)
+    : tracer_(tracer), state_(std::make_unique<State>(tracer.kernel, runs)) {}
 EagerInterpreter::~EagerInterpreter() = default;
 
 void EagerInterpreter::catch_up() {
@@ -108,6 +119,42 @@ void EagerInterpreter::finish() {
   if (!all.empty()) throw ProgramError(std::move(all));
 }
 
+namespace {
+
+/// Numbers of programs [first, end).
+struct ChosenPrograms {
+  std::int64_t first = 0, end = 0;
+};
+
+/// The programs that TEGULA_EAGER_PROGRAM names, of so many.
+ChosenPrograms chosen_programs(const KernelInstance& k, std::int64_t count) {
+  const std::string& text = env().eager_program;
+  if (text == "all") return {0, count};
+  std::int64_t number = -1;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end || number < 0 || number >= count)
+    throw DeviceError(
+        fmt::format("TEGULA_EAGER_PROGRAM={}: kernel {} has {} programs in this launch: give a "
+                    "number from 0 to {}, or all",
+                    text, k.name(), count, count - 1));
+  return {number, number + 1};
+}
+
+/// One program alone passes a grid_barrier; the first of several would pass it too early.
+void refuse_barriers(const ir::Kernel& kernel) {
+  const bool meets = ir::any_op(kernel, kernel.body(), [&](ir::OpId op) {
+    return kernel[op].opcode == ir::Opcode::GridBarrier;
+  });
+  if (meets)
+    throw DeviceError(
+        fmt::format("TEGULA_EAGER_PROGRAM=all runs the programs of kernel {} one after another, "
+                    "but they meet in a grid_barrier: choose one of them",
+                    kernel.info.name));
+}
+
+}  // namespace
+
 void launch_eagerly(KernelInstance& k, std::span<const HostArg> args, Device device) {
   if (!device.on_host())
     throw DeviceError(
@@ -121,7 +168,13 @@ void launch_eagerly(KernelInstance& k, std::span<const HostArg> args, Device dev
   const auto given =
       runtime::eval_args(traced.kernel, std::span(call.args.data(), traced.kernel.params().size()));
   const auto grid = ir::evaluate_launch(traced.kernel, given);
-  if (grid[0] * grid[1] * grid[2] != 0) k.run_eagerly(traced.signature, given, grid);
+  const std::int64_t count = grid[0] * grid[1] * grid[2];
+  if (count == 0) return;
+  const ChosenPrograms chosen = chosen_programs(k, count);
+  if (chosen.end - chosen.first > 1) refuse_barriers(traced.kernel);
+  const std::vector<ir::HostMemory> reachable = runtime::reachable_memory(traced.kernel);
+  for (std::int64_t number = chosen.first; number < chosen.end; ++number)
+    k.run_eagerly(traced.signature, {given, reachable, grid, number});
   runtime::read_records();
 }
 

@@ -1,7 +1,10 @@
 #pragma once
-// TEGULA_EAGER=1: one program of a kernel runs while its lambda does, op by op, so that a debugger
+// TEGULA_EAGER=1: a program of a kernel runs while its lambda does, op by op, so that a debugger
 // stepping through the user's source sees what every tile holds. Loops really loop, branches are
 // taken or not. A normal trace comes first: it finds the mistakes that a run alone does not show.
+// TEGULA_EAGER_PROGRAM says which program, or that the lambda runs once for each.
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,12 +18,20 @@ namespace tegula::dsl {
 
 class Tracer;
 
+/// One program, its arguments and the memory that it may touch.
+struct EagerProgram {
+  std::span<const ir::EvalArg> args;
+  /// Memory beside that of the arguments, for kernels that take addresses.
+  std::span<const ir::HostMemory> reachable;
+  std::array<std::int64_t, 3> grid{1, 1, 1};
+  std::int64_t number = 0;  ///< the grid's first axis counts fastest
+};
+
 /// The interpreter beside a tracer: executes what was recorded in the kernel's body.
 class EagerInterpreter {
  public:
-  /// Program 0, with the kernel's arguments. The tracer has all its parameters by now.
-  EagerInterpreter(Tracer& tracer, std::span<const ir::EvalArg> args,
-                   std::array<std::int64_t, 3> grid);
+  /// The tracer has all its parameters by now.
+  EagerInterpreter(Tracer& tracer, const EagerProgram& runs);
   ~EagerInterpreter();
 
   /// Executes what was recorded since the last time.

@@ -13,7 +13,6 @@
 #include "dsl/eager.h"
 #include "dsl/liveness.h"
 #include "ir/analysis/memory_hazards.h"
-#include "ir/plan.h"
 #include "ir/verify.h"
 #include "support/text.h"
 
@@ -41,6 +40,7 @@ Hash128 identity_of(const Closure& c, const KernelOptions& options) {
     h.add(next_unique++);
   for (const auto& [name, value] : options.tuning) h.add(name).add(value);
   if (options.may_alias) h.add(std::string_view("may_alias"));
+  h.add(ir::str(options.preferred));
   return h.digest();
 }
 
@@ -216,17 +216,15 @@ std::shared_ptr<KernelInstance> KernelInstance::allowing_alias() const {
   return make(closure_, std::move(options));
 }
 
-std::shared_ptr<KernelInstance> KernelInstance::planned(std::string_view fields, Loc at) const {
-  try {
-    ir::Plan().change(fields);
-  } catch (const CompileError& e) {
-    Diagnostic said = e.diagnostic();
-    said.loc = at;
-    throw CompileError(std::move(said));
-  }
+std::shared_ptr<KernelInstance> KernelInstance::planned(const ir::PlanRequest& request) const {
   KernelOptions options = options_;
-  options.plan = trim(options.plan + " " + std::string(fields));
-  options.planned_at = at;
+  options.planned.add(request);
+  return make(closure_, std::move(options));
+}
+
+std::shared_ptr<KernelInstance> KernelInstance::preferring(const PlanPatch& fields) const {
+  KernelOptions options = options_;
+  options.preferred = ir::merged(options.preferred, fields);
   return make(closure_, std::move(options));
 }
 
@@ -297,8 +295,7 @@ TraceResult KernelInstance::trace(const Signature& key) {
   }
 }
 
-void KernelInstance::run_eagerly(const Signature& key, std::span<const ir::EvalArg> args,
-                                 std::array<std::int64_t, 3> grid) {
+void KernelInstance::run_eagerly(const Signature& key, const EagerProgram& runs) {
   const std::lock_guard lock(*closure_->tracing);
   const std::vector<HostArg> numbers = constants(key);
   Tracer t(name(), key, options_.tuning, names_, /*check_loops=*/false);
@@ -307,7 +304,7 @@ void KernelInstance::run_eagerly(const Signature& key, std::span<const ir::EvalA
   t.build.loc = loc();
   t.instance = this;
   t.meets = meets_;
-  EagerInterpreter live(t, args, grid);
+  EagerInterpreter live(t, runs);
   t.live = &live;
   closure_->call(closure_->object.get(), numbers);
   t.throw_pending();
@@ -369,6 +366,7 @@ TraceResult KernelInstance::run(Signature key, bool check_loops) {
   check_out_views(t);
   label_dots(t.kernel);
   if (options_.may_alias) let_params_alias(t.kernel);
+  if (t.kernel.info.cluster == 1) t.kernel.info.preferred = options_.preferred;
   TraceResult result{ir::clone(t.kernel), t.signature, std::move(t.warnings),
                      std::move(t.tunables)};
   ir::verify_or_throw(result.kernel, "trace");

@@ -13,6 +13,7 @@
 #include "dsl/tracer.h"
 #include "dsl/tuned_calls.h"
 #include "ir/kernel.h"
+#include "ir/plan_request.h"
 #include "support/hash.h"
 #include "tegula/kernel.h"
 
@@ -49,12 +50,14 @@ struct KernelOptions {
   Tuning tuning;
   /// Launched even if arguments that it writes overlap others.
   bool may_alias = false;
-  /// Fields of its plan, and the line that asks for them.
-  std::string plan;
-  Loc planned_at;
+  /// Fields that its plan must have, and those that it has where it can.
+  ir::PlanRequest planned;
+  PlanPatch preferred;
   /// The line that gave the tuning.
   Loc tuned_at;
 };
+
+struct EagerProgram;
 
 class KernelInstance {
  public:
@@ -81,16 +84,17 @@ class KernelInstance {
   /// Traces the lambda for a key. Thread-safe; one trace at a time.
   TraceResult trace(const Signature& key);
 
-  /// Runs the lambda for program 0 of `grid`, executing what it records; `key` is that of a trace.
-  void run_eagerly(const Signature& key, std::span<const ir::EvalArg> args,
-                   std::array<std::int64_t, 3> grid);
+  /// Runs the lambda for one program, executing what it records; `key` is that of a trace.
+  void run_eagerly(const Signature& key, const EagerProgram& runs);
 
   /// The same lambda with other tuning.
   std::shared_ptr<KernelInstance> with(const Tuning& tuning, Loc at = {}) const;
   /// The same lambda, launched even if arguments that it writes overlap others.
   std::shared_ptr<KernelInstance> allowing_alias() const;
-  /// The same lambda with these fields of its plan. Throws CompileError for what is no field.
-  std::shared_ptr<KernelInstance> planned(std::string_view fields, Loc at) const;
+  /// The same lambda with what its plan is to have besides.
+  std::shared_ptr<KernelInstance> planned(const ir::PlanRequest& request) const;
+  /// The same lambda with fields that its plan has where it can.
+  std::shared_ptr<KernelInstance> preferring(const PlanPatch& fields) const;
   /// The same lambda with names like "A[M, K]" for its parameters.
   std::shared_ptr<KernelInstance> named(std::span<const char* const> names, Loc at) const;
 

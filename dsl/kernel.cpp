@@ -28,8 +28,22 @@ std::shared_ptr<dsl::KernelInstance> allowing_alias(const dsl::KernelInstance& i
   return instance.allowing_alias();
 }
 std::shared_ptr<dsl::KernelInstance> with_plan(const dsl::KernelInstance& instance,
-                                               std::string_view fields, Loc at) {
-  return instance.planned(fields, at);
+                                               std::string_view text, Loc at) {
+  try {
+    return instance.planned(ir::parse_plan_request(text, at));
+  } catch (const CompileError& e) {
+    Diagnostic said = e.diagnostic();
+    said.loc = at;
+    throw CompileError(std::move(said));
+  }
+}
+std::shared_ptr<dsl::KernelInstance> with_plan(const dsl::KernelInstance& instance,
+                                               const PlanPatch& fields, Loc at) {
+  return instance.planned({.asked = fields, .schedule = {}, .at = at});
+}
+std::shared_ptr<dsl::KernelInstance> preferring(const dsl::KernelInstance& instance,
+                                                const PlanPatch& fields) {
+  return instance.preferring(fields);
 }
 std::shared_ptr<dsl::KernelInstance> with_names(const dsl::KernelInstance& instance,
                                                 std::span<const char* const> names, Loc at) {

@@ -54,7 +54,7 @@ Hash128 hash_of(const ir::Kernel& k) { return hash128(ir::print(k, {.locations =
 std::string key_text(const KernelInstance& k, const Signature& s) {
   std::string text = fmt::format("kernel {}\nidentity {}\n", k.name(), k.identity().hex());
   for (const auto& [name, value] : k.tuning()) text += fmt::format("tune {} = {}\n", name, value);
-  if (!k.options().plan.empty()) text += fmt::format("plan {}\n", k.options().plan);
+  if (!k.options().planned.is_empty()) text += fmt::format("plan {}\n", k.options().planned.str());
   return text + s.text();
 }
 
@@ -165,8 +165,8 @@ runtime::CompileRequest Launcher::request_for(const KernelInstance& k, TraceResu
   request.target = target;
   request.backend = backend.value_or(runtime::default_backend());
   request.plan = plan;
-  if (!plan) request.plan_changes = k.options().plan;
-  request.changed_at = k.options().planned_at;
+  if (!plan) request.planned = k.options().planned;
+  request.planned.at = k.options().planned.at;
   request.key = key_text(k, traced.signature);
   request.trace = [&traced] { return std::move(traced.kernel); };
   return request;
@@ -190,7 +190,7 @@ std::shared_ptr<const CompiledKernel> Launcher::find_or_compile(KernelInstance& 
   const std::string name =
       fmt::format("{} {} {} {} {} {} {}", ir.hex(), static_cast<int>(device.kind),
                   keyed.target.name(), keyed.assembler_target, runtime::name(keyed.backend),
-                  plan ? plan->str() : k.options().plan, env().plan);
+                  plan ? plan->str() : k.options().planned.str(), env().plan);
   auto kernel = compiled_by_ir().find(name);
   is_new = !kernel;
   if (kernel) return kernel;

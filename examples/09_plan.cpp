@@ -41,7 +41,7 @@ int main() {
   std::printf("--- chosen\n%s\n", product.explain().c_str());
 
   // Some fields: all others are chosen as before. It is another kernel, compiled for itself.
-  const auto shallow = product.with_plan("stages=2, persistent=false");
+  const auto shallow = product.with_plan({.stages = 2, .persistent = false});
   shallow(a, b, d);
   std::printf("--- two slots a ring, a program for each tile\n%s\n",
               plan_of(shallow.explain()).c_str());

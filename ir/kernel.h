@@ -15,6 +15,7 @@
 #include "ir/target.h"
 #include "support/entity.h"
 #include "tegula/location.h"
+#include "tegula/plan_patch.h"
 
 namespace tegula::ir {
 
@@ -106,6 +107,8 @@ struct KernelInfo {
   /// The body computes any share of the grid's programs: launched with one CTA an SM, if there are
   /// as many.
   bool persistent = false;
+  /// Fields that the plan has where it can; none once layouts are assigned.
+  PlanPatch preferred;
 };
 
 class Kernel {

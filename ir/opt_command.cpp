@@ -25,8 +25,8 @@ std::string opt_command(const PassContext& context) {
   const std::string_view checks = context.keep_checks ? kChecks : "";
   if (context.plan)
     return fmt::format("{}{}{}\"{}\"", kProgram, checks, kPlan, context.plan->str());
-  if (context.plan_changes.empty()) return fmt::format("{}{}", kProgram, checks);
-  return fmt::format("{}\"{}\" {}{}", kChanges, context.plan_changes, kProgram, checks);
+  if (context.planned.is_empty()) return fmt::format("{}{}", kProgram, checks);
+  return fmt::format("{}\"{}\" {}{}", kChanges, context.planned.str(), kProgram, checks);
 }
 
 std::string opt_comment(std::string_view command, std::string_view passes) {

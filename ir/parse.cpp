@@ -8,6 +8,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "ir/plan_request.h"
 #include "ir/text.h"
 #include "support/errors.h"
 
@@ -124,6 +125,13 @@ class Parser {
     return *t;
   }
 
+  /// The fields in front of a ')'.
+  PlanPatch plan_patch() {
+    const std::string_view fields = rest_.substr(0, rest_.find(')'));
+    rest_.remove_prefix(fields.size());
+    return parse_plan_patch(fields);
+  }
+
   // ---- kernel
   // -------------------------------------------------------------------------------------------------------
   void header() {
@@ -146,6 +154,8 @@ class Parser {
         info.min_ctas_per_sm = static_cast<int>(integer());
       else if (key == "persistent")
         info.persistent = integer() != 0;
+      else if (key == "prefers")
+        info.preferred = plan_patch();
       else
         fail(fmt::format("unknown kernel property '{}'", key));
       expect(")");

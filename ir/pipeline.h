@@ -11,6 +11,7 @@
 
 #include "ir/kernel.h"
 #include "ir/plan.h"
+#include "ir/plan_request.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
@@ -32,10 +33,8 @@ struct Remark {
 struct PassContext {
   /// Set by whoever compiles; the pass `plan` makes one where it is missing.
   std::optional<Plan> plan;
-  /// Fields that the plan so made gets instead of those chosen (Plan::change), and the line of the
-  /// kernel's author that asks for them, if one does.
-  std::string plan_changes;
-  Loc changed_at;
+  /// Fields of the plan so made that are given, not chosen.
+  PlanRequest planned;
   /// The assumptions of the kernel are checked by the code that is made (for the simulator).
   bool keep_checks = false;
   std::vector<Remark> remarks;

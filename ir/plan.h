@@ -3,9 +3,9 @@
 // pass `plan` from the traced kernel, and may be printed, edited and given back.
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "ir/target.h"
+#include "tegula/plan_patch.h"
 
 namespace tegula::ir {
 
@@ -39,11 +39,10 @@ struct Plan {
   }
 
   std::string str() const;
-  /// Sets the fields that "name=value name=value .." lists, a plan as `str` prints it, or those of
-  /// a Schedule's text (ir/schedule/to_plan.h); throws CompileError naming the fields there are.
-  void change(std::string_view text);
-  /// The first "name=value" of such a text that the plan does not have; empty: it has all.
-  std::string_view first_mismatch(std::string_view text) const;
+  /// Sets the fields that the patch has.
+  void apply(const PlanPatch& patch);
+  /// The first field of the patch that the plan does not have, as "name=value"; empty: it has all.
+  std::string first_mismatch(const PlanPatch& patch) const;
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 

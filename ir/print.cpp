@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/plan_request.h"
 #include "ir/text.h"
 
 namespace tegula::ir {
@@ -87,6 +88,7 @@ class Printer {
     if (info.min_ctas_per_sm != 1)
       out_ += fmt::format(" min_ctas_per_sm({})", info.min_ctas_per_sm);
     if (info.persistent) out_ += " persistent(1)";
+    if (info.preferred != PlanPatch()) out_ += fmt::format(" prefers({})", str(info.preferred));
     out_ += " (";
     bool first = true;
     for (const Param& p : k_.params()) {

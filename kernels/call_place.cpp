@@ -8,9 +8,22 @@ namespace {
 
 thread_local Loc here;
 
-/// The function's name without result, namespaces and parameters.
+/// Without "<..>" at its end.
+std::string_view without_template_arguments(std::string_view name) {
+  int depth = 0;
+  while (name.ends_with('>') || depth > 0) {
+    depth += name.ends_with('>') ? 1 : name.ends_with('<') ? -1 : 0;
+    name.remove_suffix(1);
+  }
+  return name;
+}
+
+/// The function's name without result, namespaces and parameters; of a callable the class's.
 std::string short_name(std::string_view function) {
-  function = function.substr(0, function.find('('));
+  if (const std::size_t call = function.find("::operator()"); call != std::string_view::npos)
+    function = without_template_arguments(function.substr(0, call));
+  else
+    function = function.substr(0, function.find('('));
   return std::string(function.substr(function.find_last_of(" :*&") + 1));
 }
 

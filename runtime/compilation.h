@@ -21,10 +21,8 @@ struct CompileRequest {
   std::optional<ir::Target> target;
   std::optional<Backend> backend;  ///< empty: default_backend()
   std::optional<ir::Plan> plan;    ///< empty: the pass `plan` chooses
-  /// Fields that the chosen plan must have (Plan::change), and the line that asks for them.
-  /// TEGULA_PLAN goes over these.
-  std::string plan_changes;
-  Loc changed_at;
+  /// Fields that the chosen plan must have. TEGULA_PLAN goes over them.
+  ir::PlanRequest planned;
   bool lineinfo = false;
 };
 

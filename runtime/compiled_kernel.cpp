@@ -9,8 +9,8 @@
 #include "ir/schedule/judge.h"
 #include "ir/schedule/text.h"
 #include "ir/text.h"
+#include "runtime/reachable_memory.h"
 #include "runtime/records.h"
-#include "runtime/storage.h"
 #include "runtime/store_sources.h"
 #include "runtime/warnings.h"
 #include "support/env.h"
@@ -41,14 +41,6 @@ template <class Findings>
                    {},
                    hint_of(code(f.kind))});
   throw ProgramError(std::move(all));
-}
-
-/// The tensors that a kernel may reach that takes addresses.
-std::vector<ir::HostMemory> reachable_memory(const ir::Kernel& tile) {
-  std::vector<ir::HostMemory> all;
-  if (!ir::takes_addresses(tile)) return all;
-  for (const HostAllocation& a : host_allocations()) all.push_back({a.begin, a.bytes});
-  return all;
 }
 
 /// The memory of the arguments, by name.

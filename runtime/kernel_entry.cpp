@@ -73,7 +73,7 @@ CacheKey kernel_key(const Compilation& k, const CompileRequest& request) {
   key.add("target", std::string(k.target.name()));
   key.add("device", k.device.kind == DeviceKind::sim ? "sim" : "cuda");
   key.add("plan", request.plan ? request.plan->str() : "chosen");
-  key.add("changes of the plan", request.plan_changes);
+  key.add("changes of the plan", request.planned.str());
   key.add("TEGULA_PLAN", env().plan);
   key.add("line tables", wants_lineinfo(request) ? "yes" : "no");
   if (k.device.kind == DeviceKind::cuda) key.add("assembled for", k.assembler_target);
@@ -99,7 +99,7 @@ Artefact restore_kernel(const CacheEntry& entry, Compilation& k, bool with_lines
   std::vector<ir::Remark> told;
   for (const json& r : json::parse(entry.log)) told.push_back(remark_of(r));
   ir::Plan plan;
-  plan.change(found.schedule_text);
+  plan.apply(ir::parse_plan_patch(found.schedule_text));
   if (with_lines)
     k.simt = parsed_simt(entry, k, found);
   else

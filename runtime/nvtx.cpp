@@ -24,7 +24,7 @@ constexpr std::uint32_t kCallbacks = 1, kVersionInfo = 3, kVersion = 3;
 
 struct Tables {
   std::array<std::array<Function, kMost>, kModules> functions{};
-  /// Where each function stands; one null more, so that who reads over the end finds out.
+  /// Addresses of the functions; a null behind them ends a table for a reader without a count.
   std::array<std::array<Function*, kMost + 1>, kModules> places{};
 };
 Tables& tables() {
@@ -58,7 +58,7 @@ const void* export_table(std::uint32_t which) {
   return which == kVersionInfo ? &kInfo : nullptr;
 }
 
-/// What takes ranges: the functions that the profiler's library has filled in.
+/// The sink of ranges: functions that the profiler's library has filled in.
 struct NvtxSink {
   int (*push)(const char* name) = nullptr;
   int (*pop)() = nullptr;

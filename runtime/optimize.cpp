@@ -21,20 +21,21 @@
 namespace tegula::runtime {
 namespace {
 
-/// Requested changes to the chosen plan.
-std::string changes_of(const CompileRequest& request) {
-  return std::string(trim(request.plan_changes + " " + env().plan));
+/// Fields that the chosen plan must have, TEGULA_PLAN's over the author's.
+ir::PlanRequest planned_by(const CompileRequest& request) {
+  ir::PlanRequest all = request.planned;
+  all.add(ir::parse_plan_request(env().plan));
+  return all;
 }
 
 bool is_asked(const CompileRequest& request) {
-  return request.plan || !changes_of(request).empty();
+  return request.plan || !planned_by(request).is_empty();
 }
 
 ir::PassContext context_of(const CompileRequest& request, const std::optional<ir::Plan>& plan) {
   ir::PassContext context;
   context.plan = plan;
-  context.plan_changes = changes_of(request);
-  context.changed_at = request.changed_at;
+  context.planned = planned_by(request);
   context.keep_checks = request.device.kind == DeviceKind::sim;
   return context;
 }
@@ -109,15 +110,15 @@ std::optional<ir::Plan> plans_with_less_smem(ir::Plan plan) {
 /// The source of the request, and its words.
 std::string requested_plan(const CompileRequest& request) {
   if (request.plan) return request.plan->str();
-  const std::string ours = fmt::format("with_plan(\"{}\")", request.plan_changes),
+  const std::string ours = fmt::format("with_plan(\"{}\")", request.planned.str()),
                     environment = fmt::format("TEGULA_PLAN=\"{}\"", env().plan);
-  if (request.plan_changes.empty()) return environment;
+  if (request.planned.is_empty()) return environment;
   return env().plan.empty() ? ours : ours + " under " + environment;
 }
 
 /// The author's line, or that of the first product.
 Loc place_of(const Compilation& k, const CompileRequest& request) {
-  Loc at = request.changed_at;
+  Loc at = request.planned.at;
   ir::walk(k.tile, k.tile.body(), [&](ir::OpId op) {
     if (!at.known() && k.tile[op].opcode == ir::Opcode::Dot) at = k.tile[op].loc;
   });
@@ -126,10 +127,9 @@ Loc place_of(const Compilation& k, const CompileRequest& request) {
 
 /// Compiles with so many stages and all else as asked for; whether that fits.
 bool fits_with(Compilation& k, const CompileRequest& request, int stages) {
-  const std::string change = fmt::format("stages={}", stages);
   ir::PassContext context = context_of(request, request.plan);
-  context.plan_changes += " " + change;
-  if (context.plan) context.plan->change(change);
+  context.planned.asked.stages = stages;
+  if (context.plan) context.plan->stages = stages;
   try {
     run_passes(k, context, optimize_passes());
   } catch (const CompileError&) {
@@ -171,16 +171,16 @@ bool fits_if_chosen(Compilation& k) {
 /// The author's Schedule is carried out as it is; else the error has a line of it that is not, and
 /// the rules that refuse it or what is carried out in its place.
 void require_schedule(const Compilation& k, const CompileRequest& request) {
-  const ir::Schedule wanted = ir::schedule_of(request.plan_changes, request.changed_at);
+  const ir::Schedule& wanted = *request.planned.schedule;
   ir::Kernel tile = ir::clone(k.tile);
   tile.info.target = k.target;
   ir::PassContext context;
   context.plan = k.plan;
-  context.plan_changes = request.plan_changes;
+  context.planned = request.planned;
   const ir::CarriedOut done = ir::schedule_carried_out(tile, context);
   const std::string missing = ir::first_difference(wanted, done.schedule);
   if (missing.empty()) return;
-  Diagnostic said = diagnostic(ErrorId::plan_not_had, request.changed_at, {}, k.name, missing);
+  Diagnostic said = diagnostic(ErrorId::plan_not_had, request.planned.at, {}, k.name, missing);
   const auto verdict = ir::judge(done.machine, ir::Graph(done.machine), wanted);
   for (const ir::Reason& reason : verdict.reasons) said.notes.push_back({{}, reason.str()});
   if (verdict.is_legal())
@@ -191,10 +191,10 @@ void require_schedule(const Compilation& k, const CompileRequest& request) {
 /// The author's fields are in the plan that was made.
 void require_changes(const Compilation& k, const CompileRequest& request) {
   if (!env().plan.empty()) return;  // an experiment, which goes over them
-  if (ir::begins_with_schedule(request.plan_changes)) return require_schedule(k, request);
-  const std::string_view missing = k.plan.first_mismatch(request.plan_changes);
+  if (request.planned.schedule) return require_schedule(k, request);
+  const std::string missing = k.plan.first_mismatch(request.planned.asked);
   if (missing.empty()) return;
-  Diagnostic said = diagnostic(ErrorId::plan_not_had, request.changed_at, {}, k.name, missing);
+  Diagnostic said = diagnostic(ErrorId::plan_not_had, request.planned.at, {}, k.name, missing);
   for (const ir::Remark& r : k.remarks)
     if (r.pass == "plan" && r.kind == ir::Remark::Kind::Missed)
       said.notes.push_back({{}, r.reason});
@@ -210,7 +210,7 @@ void optimize_to_fit(Compilation& k, const CompileRequest& request) {
   const ir::SharedMemoryError at_first(k.simt, k.simt.info.smem_bytes);
   while (!fits(k)) {
     const auto less = request.plan ? std::nullopt : plans_with_less_smem(k.plan);
-    if (less && less->first_mismatch(request.plan_changes).empty()) {
+    if (less && less->first_mismatch(request.planned.fields()).empty()) {
       optimize_by(k, request, less);
       continue;
     }

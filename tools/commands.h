@@ -17,6 +17,7 @@ void add_explain(CLI::App& program, int& exit_code);
 void add_mask(CLI::App& program, int& exit_code);
 void add_opt(CLI::App& program, int& exit_code);
 void add_report(CLI::App& program, int& exit_code);
+void add_schedule(CLI::App& program, int& exit_code);
 void add_support(CLI::App& program, int& exit_code);
 void add_tune(CLI::App& program, int& exit_code);
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "ir/schedule/carried_out.h"
 #include "runtime/doctor.h"
 #include "support/text.h"
 #include "tegula/device_profile.h"
@@ -107,9 +108,12 @@ std::string roofline(const Subject& s) {
 /// The schedule of three tiles of six k-iterations.
 void write_schedule(const std::string& path, const ir::Kernel& tile, const Subject& s,
                     ir::Target target) {
-  const Scheduled schedule = scheduled(tile, target);
-  const Timeline timeline = timeline_of(schedule.machine, schedule.plan, 6, 3, s.tensors);
-  write_file(path, schedule_svg(schedule, timeline, s.name + ", " + s.shape));
+  ir::Kernel on_target = ir::clone(tile);
+  on_target.info.target = target;
+  ir::PassContext context;
+  const ir::CarriedOut done = ir::schedule_carried_out(on_target, context);
+  const PictureOptions options{s.name + ", " + s.shape, s.tensors, 6, 3};
+  write_file(path, schedule_svg(done.machine, done.schedule, options));
 }
 
 int explain(const std::string& name, ir::Target target, const std::string& backend,

@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
     tegula::tools::add_explain(program, exit_code);
     tegula::tools::add_mask(program, exit_code);
     tegula::tools::add_opt(program, exit_code);
+    tegula::tools::add_schedule(program, exit_code);
     tegula::tools::add_support(program, exit_code);
     tegula::tools::add_cache(program, exit_code);
     tegula::tools::add_bench(program, exit_code);

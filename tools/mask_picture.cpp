@@ -6,6 +6,8 @@
 #include <array>
 #include <string_view>
 
+#include "tools/markup.h"
+
 namespace tegula::tools {
 namespace {
 
@@ -15,19 +17,6 @@ std::string_view color(ir::BlockCoverage c) {
   return c == ir::BlockCoverage::Empty  ? "#f2f2f2"
          : c == ir::BlockCoverage::Full ? "#c8553d"
                                         : "#f2b880";
-}
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else
-      out += c;
-  }
-  return out;
 }
 
 std::string block(std::size_t x, std::size_t y, ir::BlockCoverage c) {

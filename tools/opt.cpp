@@ -85,8 +85,8 @@ void check_chain(ir::Form form, const std::vector<ir::Pass>& passes) {
 
 ir::PassContext context_of(const Options& o) {
   ir::PassContext context;
-  if (!o.plan.empty()) context.plan.emplace().change(o.plan);
-  context.plan_changes = o.plan_changes;
+  if (!o.plan.empty()) context.plan.emplace().apply(ir::parse_plan_patch(o.plan));
+  context.planned = ir::parse_plan_request(o.plan_changes);
   context.keep_checks = o.keeps_checks;
   return context;
 }
@@ -144,7 +144,7 @@ std::string result_of(const Options& given) {
     if (kernel.info.form != ir::Form::Tile)
       refuse("--emit=schedule takes the tile form", "give the kernel as it was traced");
     ir::PassContext context = context_of(o);
-    return ir::print(ir::requested_schedule(kernel, context, o.schedule));
+    return ir::print(ir::requested_schedule(kernel, context, o.schedule).schedule);
   }
   if (!o.passes.empty())
     run_passes(kernel, passes_named(o.passes), o);

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tools/commands.h"
+#include "tools/markup.h"
 #include "tools/report_plots.h"
 
 namespace tegula::tools {

@@ -10,6 +10,8 @@
 
 #include "tools/rank_correlation.h"
 
+#include "tools/markup.h"
+
 namespace tegula::tools {
 namespace {
 
@@ -84,23 +86,6 @@ std::string ticks(const Axis& x, const Axis& y) {
 }
 
 }  // namespace
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += c;
-  }
-  return out;
-}
 
 std::string convergence_svg(const ReportedShape& shape) {
   if (shape.candidates.empty()) return none("convergence", "nothing was timed");

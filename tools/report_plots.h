@@ -6,9 +6,6 @@
 
 namespace tegula::tools {
 
-/// Text between tags.
-std::string escaped(const std::string& text);
-
 /// Best time over that of the defaults, against the seconds of the run.
 std::string convergence_svg(const ReportedShape& shape);
 /// A line a setting over one axis for each of its values, coloured by its time.

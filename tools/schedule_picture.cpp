@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <set>
 
-#include "ir/pipeline.h"
-#include "runtime/jit.h"
+#include "ir/schedule/judge.h"
+#include "ir/schedule/timeline.h"
+#include "tegula/error.h"
+#include "tools/markup.h"
 
 namespace tegula::tools {
 namespace {
@@ -90,8 +93,15 @@ class Svg {
 /// The whole picture, from the top down.
 class Picture {
  public:
-  Picture(const Scheduled& s, const Timeline& t, const std::string& title)
-      : k_(s.machine), plan_(s.plan), t_(t), title_(title) {}
+  Picture(const ir::Kernel& k, const ir::Schedule& s, const ir::Verdict& verdict,
+          const ir::Timeline& t, const std::string& title)
+      : k_(k), s_(s), derived_(verdict.derived), t_(t), title_(title) {
+    for (const ir::LoopSchedule& loop : s.loops)
+      for (const ir::Step& step : loop.steps)
+        if (s.find_dot(step.op)) consumer_ = step.role;
+    for (std::size_t i = 0; i < t.actors.size(); ++i)
+      (t.actors[i].role == consumer_ ? consumers_ : others_).push_back(i);
+  }
 
   std::string draw() {
     heading();
@@ -103,48 +113,51 @@ class Picture {
 
  private:
   void heading() {
-    svg_.text(kMargin, 44, title_, 20, kInk, "start", true);
+    svg_.text(kMargin, 44, escaped(title_), 20, kInk, "start", true);
     svg_.text(kMargin, 66, facts(), 13, kGrey);
     y_ = 84;
   }
 
-  /// "128 x 256 accumulator, k-iterations of 64 bf16, persistent"
+  /// "sm_90a, one CTA: 384 threads, 208 KB of slots; MMAs of 128 x 256 x 64 bf16; serpentine"
   std::string facts() const {
     std::set<std::string> mmas;
     ir::walk(k_, k_.body(), [&](ir::OpId op) {
-      if (k_[op].opcode != ir::Opcode::DotAsync) return;
+      if (k_[op].opcode != ir::Opcode::Dot) return;
       const auto sums = k_.type(k_[op].results[0]);
-      const auto a = k_.type(k_[op].operands[1]);
+      const auto a = k_.type(k_[op].operands[0]);
       mmas.insert(fmt::format("{} x {} x {} {}", sums.shape()[0], sums.shape()[1], a.shape().back(),
                               name(a.dtype())));
     });
-    return fmt::format("{}, one CTA: {} threads, {:.0f} KB of shared memory; MMAs of {}{}{}",
-                       k_.info.target.name(), 32 * (plan_.consumer_warps() + plan_.producer_warps),
-                       std::ceil(static_cast<double>(k_.info.smem_bytes) / 1024),
-                       fmt::join(mmas, ", "), plan_.persistent ? "; persistent" : "",
-                       plan_.dynamic_scheduler ? ", tiles from a counter" : "");
+    const int warps =
+        std::accumulate(s_.roles.begin(), s_.roles.end(), 0,
+                        [](int sum, const ir::Role& r) { return sum + r.warps * r.copies; });
+    return fmt::format("{}, one CTA: {} threads, {:.0f} KB of slots; MMAs of {}; tiles: {}",
+                       s_.target.name(), 32 * warps,
+                       std::ceil(static_cast<double>(derived_.shared_bytes) / 1024),
+                       fmt::join(mmas, ", "), ir::name(s_.tiles.order));
   }
 
   // ---- roles and rings
   void structure() {
-    const std::size_t consumers = t_.roles.size() - (plan_.producer_warps > 0 ? 1 : 0);
+    const std::size_t consumers = consumers_.size();
     const double rings_height = static_cast<double>(t_.rings.size()) * kRing + 16,
                  warps_height = static_cast<double>(consumers) * kWarps - 12;
     const Box panel{kMargin, y_, kWidth - 2 * kMargin, std::max(rings_height, warps_height) + 76};
     svg_.rect(panel, kPanel, "rx=\"8\"");
     const double middle = panel.y + 30 + (panel.height - 30) / 2;
     std::int64_t slots = 0;
-    for (const Timeline::Ring& r : t_.rings) slots = std::max(slots, r.slots);
+    for (const ir::Timeline::Ring& r : t_.rings) slots = std::max(slots, r.slots);
     const double slot = std::min(70.0, 380.0 / static_cast<double>(slots));
-    const Box producer{panel.x + 20, middle - 48, 190, 96};
+    const Box producer{panel.x + 20, middle - 40 * static_cast<double>(others_.size()), 190,
+                       80 * static_cast<double>(others_.size())};
     const Box warps{panel.right() - 290, middle - warps_height / 2, 270, warps_height};
     const double rings_width = 84 + static_cast<double>(slots) * slot;
     const Box rings{(producer.right() + warps.x - rings_width) / 2, middle - rings_height / 2,
                     rings_width, rings_height};
-    if (plan_.producer_warps > 0) {
-      draw_producer(producer);
-      flow(producer.right() + 8, rings.x - 12, middle, "TMA loads", "empty");
-    }
+    for (std::size_t i = 0; i < others_.size(); ++i)
+      draw_other({producer.x, producer.y + 80 * static_cast<double>(i), producer.width, 70},
+                 t_.actors[others_[i]]);
+    if (!others_.empty()) flow(producer.right() + 8, rings.x - 12, middle, "TMA loads", "empty");
     svg_.text(rings.x, panel.y + 28, "rings in shared memory", 14, kInk, "start", true);
     draw_rings(rings, slot);
     draw_consumers(warps, consumers);
@@ -161,23 +174,24 @@ class Picture {
     svg_.text((from + to) / 2, low + 19, back, 12, kGrey, "middle");
   }
 
-  void draw_producer(const Box& b) {
+  void draw_other(const Box& b, const ir::Timeline::Actor& actor) {
+    const ir::Role& role = s_.roles[actor.role];
     svg_.rect(b, kPaper, "rx=\"6\" stroke=\"#c9d1da\"");
-    svg_.text(b.x + 14, b.y + 25, "producer", 14, kInk, "start", true);
-    const char* plural = plan_.producer_warps > 1 ? "s" : "";
-    svg_.text(b.x + 14, b.y + 46,
-              fmt::format("{} warp{}; one thread", plan_.producer_warps, plural), 12, kGrey);
-    svg_.text(b.x + 14, b.y + 63, "issues the TMA loads", 12, kGrey);
-    if (plan_.consumer_registers != 0)
-      svg_.text(b.x + 14, b.y + 80,
-                fmt::format("{} registers a thread", plan_.producer_registers(*k_.info.target)), 12,
-                kGrey);
+    svg_.text(b.x + 14, b.y + 24, escaped(actor.name), 14, kInk, "start", true);
+    svg_.text(b.x + 14, b.y + 43, warps_of(role), 12, kGrey);
+    svg_.text(b.x + 14, b.y + 60,
+              fmt::format("{} registers a thread", derived_.registers[actor.role]), 12, kGrey);
+  }
+
+  static std::string warps_of(const ir::Role& role) {
+    const int warps = std::min(role.warps, 4);
+    return fmt::format("{} warp{}", warps, warps > 1 ? "s" : "");
   }
 
   void draw_rings(const Box& b, double width) {
     double y = b.y;
-    for (const Timeline::Ring& r : t_.rings) {
-      svg_.text(b.x, y + 17, r.name, 15, kInk, "start", true);
+    for (const ir::Timeline::Ring& r : t_.rings) {
+      svg_.text(b.x, y + 17, escaped(r.name), 15, kInk, "start", true);
       svg_.text(b.x, y + 34,
                 fmt::format("{:.0f} KB a slot", static_cast<double>(r.slot_bytes) / 1024), 11,
                 kGrey);
@@ -205,25 +219,27 @@ class Picture {
   void draw_consumers(const Box& all, std::size_t count) {
     std::int64_t rows = 0, columns = 0;
     ir::walk(k_, k_.body(), [&](ir::OpId op) {
-      if (k_[op].opcode != ir::Opcode::DotAsync) return;
+      if (k_[op].opcode != ir::Opcode::Dot) return;
       rows = k_.type(k_[op].results[0]).shape()[0];
       columns = std::max(columns, k_.type(k_[op].results[0]).shape()[1]);
     });
-    const std::int64_t share = plan_.pingpong ? rows : rows / static_cast<std::int64_t>(count);
+    const ir::Role& role = s_.roles[consumer_];
+    const bool is_pingpong = role.copies > 1;
+    const std::int64_t share = is_pingpong ? rows : rows / static_cast<std::int64_t>(count);
     for (std::size_t i = 0; i < count; ++i) {
       const Box b{all.x, all.y + static_cast<double>(i) * kWarps, all.width, kWarps - 12};
       svg_.rect(b, kPaper, "rx=\"6\" stroke=\"#c9d1da\"");
-      svg_.text(b.x + 14, b.y + 24, t_.roles[t_.roles.size() - count + i].name, 14, kInk, "start",
+      svg_.text(b.x + 14, b.y + 24, escaped(t_.actors[consumers_[i]].name), 14, kInk, "start",
                 true);
-      svg_.text(b.x + 14, b.y + 43,
-                fmt::format("4 warps, {} registers a thread",
-                            plan_.registers_per_consumer(*k_.info.target)),
-                12, kGrey);
-      const std::int64_t first = plan_.pingpong ? 0 : static_cast<std::int64_t>(i) * share;
+      svg_.text(
+          b.x + 14, b.y + 43,
+          fmt::format("{}, {} registers a thread", warps_of(role), derived_.registers[consumer_]),
+          12, kGrey);
+      const std::int64_t first = is_pingpong ? 0 : static_cast<std::int64_t>(i) * share;
       svg_.text(b.x + 14, b.y + 60,
-                plan_.pingpong ? fmt::format("every second tile, {} x {}", rows, columns)
-                               : fmt::format("rows {}..{}, accumulators of {} x {}", first,
-                                             first + share - 1, share, columns),
+                is_pingpong ? fmt::format("every second tile, {} x {}", rows, columns)
+                            : fmt::format("rows {}..{}, accumulators of {} x {}", first,
+                                          first + share - 1, share, columns),
                 12, kGrey);
     }
   }
@@ -243,27 +259,28 @@ class Picture {
               true);
     y_ += 36;
     axis(y_ - 6);
-    if (plan_.producer_warps > 0) {
-      lane_label("producer");
-      for (const Timeline::Span& s : t_.roles[0].waits)
-        span(s, 0, "url(#wait)", "waits for " + s.note);
-      for (const Timeline::Fill& f : t_.fills)
-        svg_.rect({x_of(f.issued), y_ + 2, 3, kLane - 10}, color(f.number));
+    for (std::size_t i : others_) {
+      lane_label(escaped(t_.actors[i].name));
+      for (const ir::Timeline::Span& s : t_.actors[i].waits)
+        span(s, 0, "url(#wait)", "waits for " + escaped(s.note));
+      for (const ir::Timeline::Fill& f : t_.fills)
+        if (i == others_.front())
+          svg_.rect({x_of(f.issued), y_ + 2, 3, kLane - 10}, color(f.number));
       y_ += kLane;
     }
     for (std::size_t ring = 0; ring < t_.rings.size(); ++ring) ring_lanes(ring);
     lane_label("tensor cores");
-    for (const Timeline::Span& m : t_.mmas) mma(m);
+    for (const ir::Timeline::Span& m : t_.mmas) mma(m);
     y_ += kLane + 4;
-    for (std::size_t i = plan_.producer_warps > 0 ? 1 : 0; i < t_.roles.size(); ++i) {
-      lane_label(t_.roles[i].name);
-      consumer_lane(t_.roles[i]);
+    for (std::size_t i : consumers_) {
+      lane_label(escaped(t_.actors[i].name));
+      consumer_lane(t_.actors[i]);
     }
   }
 
   std::string drawn() const {
     std::int64_t fills = 0;
-    for (const Timeline::Fill& f : t_.fills) fills = std::max(fills, f.number + 1);
+    for (const ir::Timeline::Fill& f : t_.fills) fills = std::max(fills, f.number + 1);
     return fmt::format("the first {} k-iterations", fills);
   }
 
@@ -271,28 +288,30 @@ class Picture {
     svg_.text(kMargin, y_ + 20, words, 13, kInk, "start", true);
   }
 
-  void span(const Timeline::Span& s, double from, std::string_view fill, const std::string& note) {
+  void span(const ir::Timeline::Span& s, double from, std::string_view fill,
+            const std::string& note) {
     svg_.noted({x_of(s.begin), y_ + from, x_of(s.end) - x_of(s.begin), kLane - 6 - from}, fill,
                "rx=\"2\"", note);
   }
 
-  void mma(const Timeline::Span& m) {
+  void mma(const ir::Timeline::Span& m) {
     const Box b{x_of(m.begin), y_, x_of(m.end) - x_of(m.begin), kLane - 6};
     svg_.noted(b, color(m.number), "rx=\"2\" stroke=\"#ffffff\" stroke-width=\"0.8\"",
-               fmt::format("MMA with {} of k-iteration {}, {}", m.text, m.number, m.note));
-    const std::string words =
-        t_.rings.size() > 2 ? fmt::format("{}{}", m.text, m.number) : fmt::format("{}", m.number);
+               fmt::format("{} of iteration {}, {}", m.text, m.number, escaped(m.note)));
+    const std::string words = s_.dots.size() > 1 ? fmt::format("{} of {}", m.text, m.number)
+                                                 : fmt::format("{}", m.number);
     if (b.width > 8.0 * static_cast<double>(words.size()))
       svg_.text(b.x + b.width / 2, b.y + 19, words, 11, kPaper, "middle", true);
   }
 
   /// The MMAs of a warpgroup above what its threads do meanwhile.
-  void consumer_lane(const Timeline::Role& r) {
-    for (const Timeline::Span& s : r.waits) span(s, 8, "url(#wait)", "waits for " + s.note);
-    for (const Timeline::Span& s : r.computes) span(s, 8, kWork, s.note);
-    for (const Timeline::Span& s : r.mmas)
+  void consumer_lane(const ir::Timeline::Actor& r) {
+    for (const ir::Timeline::Span& s : r.waits)
+      span(s, 8, "url(#wait)", "waits for " + escaped(s.note));
+    for (const ir::Timeline::Span& s : r.computes) span(s, 8, kWork, s.note);
+    for (const ir::Timeline::Span& s : r.mmas)
       svg_.rect({x_of(s.begin), y_, x_of(s.end) - x_of(s.begin) - 0.8, 6}, color(s.number));
-    for (const Timeline::Span& s : r.releases)
+    for (const ir::Timeline::Span& s : r.releases)
       svg_.raw(
           fmt::format("<path d=\"M{0:.1f} {1:.1f}l4.5 8h-9z\" fill=\"{2}\" stroke=\"#ffffff\" "
                       "stroke-width=\"0.7\"/>\n",
@@ -311,17 +330,18 @@ class Picture {
   }
   double lanes_height() const {
     double slots = 0;
-    for (const Timeline::Ring& r : t_.rings) slots += static_cast<double>(r.slots) * kSlot + kGap;
-    return slots + static_cast<double>(t_.roles.size() + 1) * (kLane + 4) - 4;
+    for (const ir::Timeline::Ring& r : t_.rings)
+      slots += static_cast<double>(r.slots) * kSlot + kGap;
+    return slots + static_cast<double>(t_.actors.size() + 1) * (kLane + 4) - 4;
   }
 
   void ring_lanes(std::size_t ring) {
-    const Timeline::Ring& r = t_.rings[ring];
-    svg_.text(kMargin, y_ + 12, "ring " + r.name, 13, kInk, "start", true);
+    const ir::Timeline::Ring& r = t_.rings[ring];
+    svg_.text(kMargin, y_ + 12, "ring " + escaped(r.name), 13, kInk, "start", true);
     for (std::int64_t s = 0; s < r.slots; ++s)
       svg_.text(kMargin + kLabel - 10, y_ + static_cast<double>(s) * kSlot + 11,
                 fmt::format("slot {}", s), 10, kGrey, "end");
-    for (const Timeline::Fill& f : t_.fills) {
+    for (const ir::Timeline::Fill& f : t_.fills) {
       if (f.ring != ring) continue;
       const double y = y_ + static_cast<double>(f.slot) * kSlot;
       const Box flies{x_of(f.issued), y + 3, x_of(f.landed) - x_of(f.issued), kSlot - 8};
@@ -329,7 +349,7 @@ class Picture {
       const Box holds{x_of(f.landed), y, std::max(0.0, x_of(f.released) - x_of(f.landed)),
                       kSlot - 2};
       svg_.noted(holds, color(f.number), "rx=\"2\"",
-                 fmt::format("full, {} of {}", f.number, r.name));
+                 fmt::format("full, {} of {}", f.number, escaped(r.name)));
       if (holds.width > 16)
         svg_.text(holds.x + holds.width / 2, y + 10.5, fmt::format("{}", f.number), 10, kPaper,
                   "middle", true);
@@ -353,38 +373,42 @@ class Picture {
         fmt::format("<path d=\"M{:.1f} {:.1f}l4 7h-8z\" fill=\"{}\"/>\n", x + 8, y_ + 3, color(0)));
     svg_.text(x + 20, y_ + 11, "releases a slot", 12, kGrey);
     y_ += 30;
-    svg_.text(kMargin, y_,
-              "Drawn from the machine form: order, waits and overlap are the kernel's own; lengths "
-              "are of a simple "
-              "model of an SM, not measured.",
-              12, kGrey);
+    svg_.text(
+        kMargin, y_,
+        "Drawn from the Schedule: order, waits and overlap are its own; lengths are of a simple "
+        "model of an SM, not measured.",
+        12, kGrey);
   }
 
   const ir::Kernel& k_;
-  const ir::Plan& plan_;
-  const Timeline& t_;
+  const ir::Schedule& s_;
+  const ir::Derived& derived_;
+  const ir::Timeline& t_;
   std::string title_;
+  std::size_t consumer_ = 0;                     ///< role of the dots
+  std::vector<std::size_t> consumers_, others_;  ///< actors of that role, and of all others
   Svg svg_;
   double y_ = 0;
 };
 
 }  // namespace
 
-Scheduled scheduled(const ir::Kernel& tile, ir::Target target) {
-  Scheduled s{ir::clone(tile), {}};
-  s.machine.info.target = target;
-  std::vector<ir::Pass> passes = runtime::optimize_passes();
-  std::erase_if(passes, [&](const ir::Pass& p) {
-    return p.leaves == ir::Form::Simt || p.takes < tile.info.form;
-  });
-  ir::PassContext context;
-  ir::run_pipeline(s.machine, passes, context);
-  if (context.plan) s.plan = *context.plan;
-  return s;
-}
-
-std::string schedule_svg(const Scheduled& s, const Timeline& t, const std::string& title) {
-  return Picture(s, t, title).draw();
+std::string schedule_svg(const ir::Kernel& machine, const ir::Schedule& s,
+                         const PictureOptions& options) {
+  const ir::Graph graph(machine);
+  const ir::Verdict verdict = ir::judge(machine, graph, s);
+  const auto timeline = ir::timeline_of(
+      machine, graph, s,
+      {.iterations = options.iterations, .tiles = options.tiles, .names = options.tensors});
+  if (!timeline || timeline->rings.empty())
+    throw CompileError(
+        Diagnostic{"",
+                   fmt::format("kernel {} has {}", machine.info.name,
+                               timeline ? "no rings to draw" : "roles that wait for each other"),
+                   {},
+                   {},
+                   "only loops of dots have rings: see docs/schedule.md"});
+  return Picture(machine, s, verdict, *timeline, options.title).draw();
 }
 
 }  // namespace tegula::tools

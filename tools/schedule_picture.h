@@ -1,22 +1,23 @@
 #pragma once
-// A schedule as a picture: who the roles of a CTA are, which rings they share, and what each does
+// A Schedule as a picture: who the roles of a CTA are, which rings they share, and what each does
 // when.
 #include <string>
+#include <vector>
 
-#include "tools/timeline.h"
+#include "ir/kernel.h"
+#include "ir/schedule/schedule.h"
 
 namespace tegula::tools {
 
-/// A kernel whose passes have run up to machine form, and the plan that they carried out.
-struct Scheduled {
-  ir::Kernel machine;
-  ir::Plan plan;
+struct PictureOptions {
+  std::string title;
+  std::vector<std::string> tensors = {};  ///< names of the kernel's arguments, where it has none
+  int iterations = 6, tiles = 1;          ///< iterations of each scheduled loop, of each tile
 };
 
-/// Runs the passes of `optimize` up to the lowering.
-Scheduled scheduled(const ir::Kernel& tile, ir::Target target);
-
-/// The picture, an SVG file. `title` names the kernel.
-std::string schedule_svg(const Scheduled& s, const Timeline& t, const std::string& title);
+/// The picture, an SVG file. `machine` is in machine form before its dots are pipelined, `s` legal
+/// for it. Throws CompileError where there are no rings, or the roles wait for each other.
+std::string schedule_svg(const ir::Kernel& machine, const ir::Schedule& s,
+                         const PictureOptions& options);
 
 }  // namespace tegula::tools

@@ -1,5 +1,5 @@
 #pragma once
-// What a calibration measures of a GPU, and the profile that follows from it: the fitted row, its
+// A calibration measures rates of a GPU; its profile follows from them: the fitted row, its
 // rates scaled by what the same measurement gave on the GPU that it was fitted to.
 #include <optional>
 

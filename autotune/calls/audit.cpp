@@ -52,8 +52,7 @@ class DecisionAudit {
       if (!has_time()) return out_;
       tune(i);
     }
-    compare_winners();
-    out_.is_complete = true;
+    out_.is_complete = compare_winners();
     return out_;
   }
 
@@ -177,7 +176,7 @@ class DecisionAudit {
   }
 
   /// Winners and the model's choice beside the best of the set.
-  void compare_winners() {
+  bool compare_winners() {
     std::vector<std::string> texts{decision_.by_default};
     const auto position = [&](const std::string& text) {
       const auto at = std::ranges::find(texts, text);
@@ -209,6 +208,9 @@ class DecisionAudit {
       AuditedTuning& t = out_.tunings[i];
       t.ratio = e.value, t.low = e.low, t.high = e.high;
     }
+    const auto failed =
+        std::erase_if(out_.tunings, [](const AuditedTuning& t) { return t.ratio <= 0; });
+    return failed == 0;
   }
 
   const dsl::FirstCall& call_;

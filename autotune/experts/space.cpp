@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "autotune/calls/decision.h"
-#include "autotune/matmul/work.h"
+#include "autotune/experts/batch_cost.h"
 
 namespace tegula {
 namespace autotune {
@@ -38,11 +38,6 @@ MatmulProblem as_batch(const P& p) {
   batch.is_batched = true, batch.operands = batch.result = p.operands;
   batch.b_k_major = true, batch.gates = p.is_gated ? 2 : 1;
   return batch;
-}
-MatmulConfig as_matmul(const P& p, const C& c, ir::Target target) {
-  MatmulConfig of{.bm = c.bm, .bn = c.bn, .bk = c.bk, .swap_ab = c.swap_ab, .stages = c.stages};
-  if (of.stages == 0) of.stages = std::clamp(stages_that_fit(as_batch(p), of, target), 1, 4);
-  return of;
 }
 
 /// Rows that most experts do not exceed: those of an even routing scatter by the root of their
@@ -89,7 +84,7 @@ bool has_other_depth(const P& p, const C& c, const Limits&) {
   return c.bk * size_bytes(p.operands) != 128;
 }
 bool is_deeper_than_shared_memory(const P& p, const C& c, const Limits& gpu) {
-  return c.stages > stages_that_fit(as_batch(p), as_matmul(p, c, gpu.target), gpu.target);
+  return is_too_deep(as_batch(p), c, gpu.target);
 }
 bool has_given_stages(const P&, const C& c, const Limits&) { return c.stages != 0; }
 bool groups_otherwise(const P&, const C& c, const Limits&) { return c.group_m != C().group_m; }
@@ -114,8 +109,7 @@ constexpr Rule<P, C> kRules[] = {
 };
 
 double cycles(const P& p, const C& c, const DeviceProfile& gpu) {
-  const ir::Target target = limits_of(gpu).target;
-  return cycles_of(work_of(as_batch(p), as_matmul(p, c, target), target), gpu.cost, gpu.num_sms);
+  return cycles_of_batch(as_batch(p), c, gpu);
 }
 
 }  // namespace

@@ -26,13 +26,14 @@ auto distance(const DeviceProfile& row, const GpuModel& gpu) {
 }
 
 /// The row of a GPU's model; for a model without one, the fitted row scaled by what was measured on
-/// the GPU, else the nearest row.
+/// the GPU over what was measured on that row's, else the nearest row.
 DeviceProfile own_profile(Device device, const runtime::DeviceProperties& gpu) {
   const ProfileMatch match = find_profile(device.index);
   DeviceProfile own = *match.profile;
-  if (!match.is_exact)
+  if (!match.is_exact && autotune::kMeasuredOnH200 != autotune::MeasuredRates{})
     if (const auto rates = autotune::known_rates(device))
       own = autotune::scaled(host_profile(), autotune::kMeasuredOnH200, *rates, gpu.sm_count);
+  own.is_fitted = own.is_fitted && match.is_exact;
   own.num_sms = gpu.sm_count;
   own.capability = gpu.compute();
   return own;

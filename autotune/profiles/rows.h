@@ -78,7 +78,8 @@ inline constexpr DeviceProfile kH200{
                   .least_work = 2e10},
 };
 
-/// What `tegula calibrate` gives on it. Until it has run there, nothing is scaled.
+/// Rates that `tegula calibrate` gives on it. Until it has run there, others have nothing to be
+/// compared with, and unknown GPUs have the nearest row.
 inline constexpr MeasuredRates kMeasuredOnH200{};
 
 /// The same chip beside slower memory: rates of the memory are scaled by the data sheets, others

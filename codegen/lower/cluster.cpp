@@ -144,7 +144,7 @@ struct Gathered {
     return l.b.op(Opcode::LdCluster, {addresses}, Type::vec(type.elem(), own.registers()),
                   {{AttrName::width, r.width}});
   }
-  /// Where each register of the result is among those loaded, program after program.
+  /// The place of each register of the result among those loaded, program after program.
   std::vector<std::int64_t> positions(const ir::LinearLayout& result, const PartRoute& r) const {
     const auto of_own = broadcast_registers(expand_dim(own, 0), result);
     if (!of_own)

@@ -224,8 +224,12 @@ void lower_Sort(Lowering& l, OpId op) {
   const bool is_descending = d.attrs.i(AttrName::descending) != 0;
   SortKey key(l, type.dtype(), is_descending, layout.cover()[axis]);
   const Value given = d.operands.size() > 1 ? l.get(d.operands[1]) : Value();
-  const Value present = l.and_predicates(inside_along(l, layout, axis), given),
-              index = index_along(l, layout, axis);
+  const Value inside = inside_along(l, layout, axis), index = index_along(l, layout, axis);
+  // Padding is not given either: a flag of it that came through shared memory was never written.
+  const Value present =
+      inside && given
+          ? l.b.select(inside, given, l.b.constant(Type::scalar(DType::i1), std::int64_t{0}))
+          : l.and_predicates(inside, given);
   const LinearLayout& result = layout_of(l.from.type(d.results[0]));
   const std::int64_t count = result.shape()[axis];
   const bool has_short_keys = key.is_packed() || type.dtype() == DType::f32;

@@ -352,10 +352,11 @@ Tuple PackedTopk::either(Value condition, DType first, const F& f, const G& g) {
 /// a difference of bits; numbers of the other sign, NaN, and what is absent are farther than words
 /// reach if the best one's magnitude is in a range that leaves out the ends.
 PackedTopk::Found PackedTopk::by_distance(Value numbers) {
-  constexpr std::uint64_t kSign = 0x80000000u, kMinMagnitude = 0x01000000u,
-                          kMaxMagnitude = 0x7e000000u;
+  constexpr std::uint64_t kSign = 0x80000000u, kInfinity = 0x7f800000u;
   const int index_bits = layout_.bits(axis_);
-  const Value farthest = number(0xffffffffu >> index_bits);
+  const std::uint64_t reach = 0xffffffffu >> index_bits;
+  const std::uint64_t min_magnitude = reach + 1, max_magnitude = kInfinity - reach;
+  const Value farthest = number(reach);
   const auto larger = [&](const Tuple& a, const Tuple& b) {
     return Tuple{l_.b.op(Opcode::Max, {a[0], b[0]})};
   };
@@ -382,8 +383,8 @@ PackedTopk::Found PackedTopk::by_distance(Value numbers) {
   const Value magnitude = l_.b.op(Opcode::And, {first, number(kSign - 1)});
   const Value fails = l_.b.op(
       Opcode::Or, {any_of(l_.b.cmp("ge", part_of_rows(kept, kept_, count_ - 1, 1), farthest)),
-                   any_of(l_.b.cmp("ge", l_.b.sub(magnitude, number(kMinMagnitude)),
-                                   number(kMaxMagnitude - kMinMagnitude)))});
+                   any_of(l_.b.cmp("ge", l_.b.sub(magnitude, number(min_magnitude)),
+                                   number(max_magnitude - min_magnitude)))});
   return {{turned(bits_of(bits, DType::f32)),
            bits_of(l_.b.op(Opcode::And, {words, number(index_mask_)}), DType::i32)},
           fails};

@@ -30,10 +30,11 @@ class Assigner {
   Assigner(const Kernel& from, PassContext& context)
       : from_(from),
         context_(context),
-        choice_(from, *context.plan),
+        choice_(from, context),
         to_(from.info.name, Form::Machine),
         b_(to_) {
     to_.info = from.info;
+    to_.info.preferred = {};
   }
 
   Kernel run() {

@@ -129,11 +129,10 @@ bool combines_by_tma(const Kernel& k) {
   return combines;
 }
 
-/// Whether results are stored by TMA. Only for persistent kernels; with back-to-back GEMMs the
-/// staging buffer would cost stages of the operand rings.
-bool wants_tma_store(const Kernel& k, const KernelSummary& s, const Plan& plan) {
-  return has_grid_hint(k, AttrName::tma_store) ||
-         (plan.persistent && !s.back_to_back && combines_by_tma(k));
+/// Whether results are stored by TMA unless the kernel says so. Only for persistent kernels; with
+/// back-to-back GEMMs the staging buffer would cost stages of the operand rings.
+bool benefits_from_tma_store(const Kernel& k, const KernelSummary& s, const Plan& plan) {
+  return plan.persistent && !s.back_to_back && combines_by_tma(k);
 }
 
 /// Cooperative plan: all warps compute one tile, 16 rows each; the ring is as deep as shared memory
@@ -162,8 +161,7 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const KernelSummary& s) {
   plan.dynamic_scheduler = plan.persistent && !uses_pdl(k) && has_data_dependent_trips(k);
   overlap_epilogue_if_possible(plan, s, target.ring_bytes());
   plan.stage_stores = !plan.persistent;
-  plan.multicast = has_grid_hint(k, AttrName::multicast);
-  plan.tma_store = wants_tma_store(k, s, plan);
+  plan.tma_store = benefits_from_tma_store(k, s, plan);
   if (plan.persistent) plan.epilogue_tile_n = kEpilogueTileN;
   // ptxas takes no single instruction with more registers than all threads have at the entry
   // (C7602).
@@ -197,8 +195,7 @@ std::optional<Plan> pingpong_plan(const Kernel& k, bool tma_aux_loads) {
   add_producer_warps(plan, target, needed + s.fragments + 32, needed + 24);
   plan.stage_stores = false;
   plan.epilogue_tile_n = kEpilogueTileN;
-  plan.multicast = has_grid_hint(k, AttrName::multicast);
-  plan.tma_store = wants_tma_store(k, s, plan);
+  plan.tma_store = benefits_from_tma_store(k, s, plan);
   plan.tma_aux_loads = tma_aux_loads;
   if (plan.stages < 2 || needed > plan.registers_per_consumer(target)) return std::nullopt;
   return plan;
@@ -265,25 +262,16 @@ bool benefits_from_swap_ab(const Kernel& k) {
   return swap_ab(other) && wgmma_plan(other, summarize(other)).has_value();
 }
 
-/// The value of the field `swap_ab` that changes to a plan ask for, if any.
-std::optional<bool> requested_swap_ab(std::string_view changes) {
-  Plan without, with;
-  with.swap_ab = true;
-  without.change(changes);
-  with.change(changes);
-  return with.swap_ab == without.swap_ab ? std::optional(with.swap_ab) : std::nullopt;
-}
-
 /// Transposes the GEMMs if asked or useful; returns whether they are transposed now.
 bool swap_if_wanted(Kernel& k, PassContext& context) {
   const auto asked =
-      context.plan ? std::optional(context.plan->swap_ab) : requested_swap_ab(context.plan_changes);
+      context.plan ? std::optional(context.plan->swap_ab) : wanted_fields(k, context).swap_ab;
   if (!asked.value_or(benefits_from_swap_ab(k))) return false;
   if (swap_ab(k)) return true;
   if (context.plan)
     refuse_plan(k, context.plan->str(),
                 "swap needs MMAs with loop-carried accumulators, and no cluster",
-                context.changed_at);
+                context.planned.at);
   context.remark(Remark::Kind::Missed, {}, "no swap A/B: no loop-carried accumulators");
   return false;
 }
@@ -373,10 +361,20 @@ bool is_compatible_with_pingpong(const Plan& p) {
          !p.warp_scheduler_barrier;
 }
 
+/// The fields that the chosen plan gets. What is preferred of multicast and stores by TMA is for
+/// single wgmma mainloops, and is left out of others without a word.
+PlanPatch applicable_fields(const Kernel& k, const PassContext& context, bool is_wgmma,
+                            bool is_graph) {
+  PlanPatch preferred = k.info.preferred;
+  if (!is_wgmma || is_graph) preferred.multicast.reset(), preferred.tma_store.reset();
+  if (is_graph) preferred.tma_aux_loads.reset();
+  return merged(preferred, context.planned.fields());
+}
+
 /// Chooses a ping-pong plan from the first field on and applies the changes to it, too.
 void pingpong_if_possible(const Kernel& k, PassContext& context) {
   auto plan = pingpong_plan(k, context.plan->tma_aux_loads);
-  if (plan) plan->change(context.plan_changes);
+  if (plan) plan->apply(wanted_fields(k, context));
   if (plan && plan->pingpong && is_compatible_with_pingpong(*plan)) {
     plan->swap_ab = context.plan->swap_ab;
     context.plan = plan;
@@ -466,16 +464,14 @@ bool plan(Kernel& kernel, PassContext& context) {
     fail(ErrorId::no_clusters, grid ? kernel[grid].loc : Loc(), {}, kernel.info.name,
          kernel.info.cluster, kernel.info.target.name());
   }
-  const bool chosen = !context.plan && context.plan_changes.empty();
+  const bool chosen = !context.plan && context.planned.is_empty();
   const bool swap_ab = swap_if_wanted(kernel, context);
   const int splits = apply_cluster_split_k(kernel, context);
   if (!context.plan) {
     context.plan = make_plan(kernel, wants_tma_aux_loads(kernel, context));
     const bool was_wgmma = context.plan->wgmma;
-    context.plan->pingpong = has_grid_hint(kernel, AttrName::pingpong);
     const bool is_graph = was_wgmma && !summarize(kernel).wgmma;
-    if (!is_graph) context.plan->tma_aux_loads = has_grid_hint(kernel, AttrName::tma_aux_loads);
-    context.plan->change(context.plan_changes);
+    context.plan->apply(applicable_fields(kernel, context, was_wgmma, is_graph));
     context.plan->swap_ab = swap_ab;
     context.plan->cluster_split_k = splits;
     if (context.plan->pingpong) pingpong_if_possible(kernel, context);
@@ -488,7 +484,7 @@ bool plan(Kernel& kernel, PassContext& context) {
     drop_multicast_unless_possible(kernel, context);
     if (!is_graph) drop_tma_store_unless_possible(kernel, context);
   }
-  if (!chosen) require_legal(*context.plan, kernel, context.changed_at);
+  if (!chosen) require_legal(*context.plan, kernel, context.planned.at);
   kernel.info.threads = 32 * context.plan->num_warps;
   kernel.info.min_ctas_per_sm = context.plan->min_ctas_per_sm;
   context.remark(Remark::Kind::Analysis, {}, "plan", {{"plan", context.plan->str()}});

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "ir/layout/conversion.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/dot_graph/loop_order.h"
@@ -51,7 +52,9 @@ class Reader {
     for (const Node& node : graph_.nodes()) {
       if (node.kind != NodeKind::Loop || k_[node.ops.front()].opcode != Opcode::For) continue;
       const auto dots = dot_graph(k_, node.ops.front(), plan_.num_warps, quiet);
-      if (dots) steps_of_[node.label] = steps_of(k_, graph_, *dots, quiet);
+      if (!dots) continue;
+      steps_of_[node.label] = steps_of(k_, graph_, *dots, quiet);
+      for (Value tile : dots->shared) label(k_[tile].def);
     }
   }
 
@@ -62,6 +65,7 @@ class Reader {
     roles();
     tiles();
     channels();
+    stored_tiles();
     for (const Node& node : graph_.nodes())
       if (node.kind == NodeKind::Loop) loop(node);
     for (const Node& node : graph_.nodes())
@@ -87,6 +91,12 @@ class Reader {
     if (a.kind == OperandSource::Kind::Computed && def)
       if (const auto maker = graph_.find(def)) before.computed_a = graph_[*maker].label;
     dots_before_[node.label] = before;
+  }
+
+  /// The copies that an expansion makes of an op have its node's label.
+  void label(OpId op) {
+    const auto node = op ? graph_.find(op) : std::nullopt;
+    if (node) k_[op].attrs.set(AttrName::label, graph_[*node].label.str());
   }
 
   void collect() {
@@ -162,6 +172,36 @@ class Reader {
     }
   }
 
+  /// Tiles that threads store for the MMAs of all warpgroups.
+  void stored_tiles() {
+    walk(k_, k_.body(), [&](OpId op) {
+      const OpData& d = k_[op];
+      if (d.opcode != Opcode::SmemStore) return;
+      const OpId maker = k_[d.operands[1]].def;
+      const std::string_view label = maker ? k_[maker].attrs.s(AttrName::label) : "";
+      if (!label.empty()) add_stored(Label(label), k_.type(d.operands[0]).shape()[0]);
+    });
+  }
+  void add_stored(Label payload, std::int64_t slots) {
+    Channel c;
+    c.name = Name(fmt::format("c{}", s_.channels.size()));
+    c.kind = ChannelKind::Smem;
+    c.slots = static_cast<int>(slots);
+    c.payload = {payload};
+    const auto has_it = [&](const Channel& other) { return other.payload == c.payload; };
+    if (std::ranges::none_of(s_.channels, has_it)) s_.channels.push_back(std::move(c));
+  }
+
+  /// A conversion of a scheduled loop that warps make through shared memory.
+  void conversion(const Node& node) {
+    const OpId op = node.ops.front();
+    if (node.kind != NodeKind::Convert || k_[op].erased) return;
+    const auto to = k_.type(k_[op].results[0]), from = k_.type(k_[op].operands[0]);
+    if (!from.layout() || !to.layout()) return;
+    const auto plan = plan_conversion(*from.layout(), *to.layout(), size_bytes(from.dtype()));
+    if (plan && plan->kind == ConversionKind::Shared) add_stored(node.label, 1);
+  }
+
   // ---- loops
   /// The ops of a loop's steady state and of its branches, numbered.
   using Places = std::unordered_map<OpId, std::int16_t>;
@@ -199,7 +239,10 @@ class Reader {
         if (is_pipelined(i)) step(graph_[i], places, body, skewed, lead);
       add_expanded(expanded->second, lead);
     } else {
-      for (std::size_t i : nodes) step(graph_[i], places, body, skewed, lead);
+      for (std::size_t i : nodes) {
+        step(graph_[i], places, body, skewed, lead);
+        conversion(graph_[i]);
+      }
       in_order_of_needs();
     }
     if (skewed) {
@@ -221,7 +264,12 @@ class Reader {
       step.stage = static_cast<std::int8_t>(step.stage - first + lead);
     }
     std::ranges::stable_sort(steps, {}, &Step::order);
-    std::ranges::copy(steps, std::back_inserter(steps_.steps));
+    // TMA fills a slot that dots in flight have read behind the wait that retires them.
+    const auto is_in_front = [&](const Step& copy) {
+      return in_flight_ == 0 || copy.role != consumer_ || is_copied_by_threads(copy.op);
+    };
+    const auto behind = std::ranges::stable_partition(steps_.steps, is_in_front).begin();
+    steps_.steps.insert(behind, steps.begin(), steps.end());
     std::int16_t next = 0;
     for (Step& step : steps_.steps) step.order = next++;
   }
@@ -268,15 +316,13 @@ class Reader {
   }
 
   /// The consumers load it: all, where there is no producer, and else what they copy by cp.async.
-  bool is_own(Label load) const {
-    const auto copy = std::ranges::find(copies_, load, &Copy::load);
-    return consumer_ == 0 || k_[copy->op].opcode == Opcode::CopyAsync;
+  bool is_own(Label load) const { return consumer_ == 0 || is_copied_by_threads(load); }
+  bool is_copied_by_threads(Label load) const {
+    return k_[std::ranges::find(copies_, load, &Copy::load)->op].opcode == Opcode::CopyAsync;
   }
   /// Iterations by which such a load is ahead: a slot that dots in flight read is no place for it.
   int lead_of(Label load) const {
-    const auto copy = std::ranges::find(copies_, load, &Copy::load);
-    const bool waits = k_[copy->op].opcode == Opcode::CopyAsync;
-    return slots_of(load) - 1 - (waits ? in_flight_ : 0);
+    return slots_of(load) - 1 - (is_copied_by_threads(load) ? in_flight_ : 0);
   }
 
   void step(const Node& node, const Places& places, RegionId body, Label skewed, int lead) {
@@ -405,13 +451,20 @@ class Reader {
     s_.dots.push_back({node.label, engine, plan_.swap_ab, Split::Rows});
   }
 
-  // ---- behind loops
+  // ---- stores by TMA
+  /// Stores that overwrite share a channel, stores that combine with memory another one.
   void stores() {
+    stores(ChannelKind::Store);
+    stores(ChannelKind::Reduce);
+  }
+
+  void stores(ChannelKind kind) {
     Channel c;
     std::int64_t bytes = 0, count = 0;
     walk(k_, k_.body(), [&](OpId op) {
       const OpData& d = k_[op];
       if (d.opcode != Opcode::StoreView || d.attrs.i(AttrName::tma) != 1) return;
+      if (d.attrs.has(AttrName::kind) != (kind == ChannelKind::Reduce)) return;
       const Label store(d.attrs.s(AttrName::label));
       const auto node = graph_.find(store);
       if (!node) return;
@@ -426,7 +479,7 @@ class Reader {
         (k_.info.target->shared_bytes_per_cta - round_up(k_.info.smem_bytes, kStagingAlignment)) /
         (bytes * plan_.groups());
     c.name = Name(fmt::format("c{}", s_.channels.size()));
-    c.kind = ChannelKind::Store;
+    c.kind = kind;
     c.slots =
         static_cast<int>(std::clamp<std::int64_t>(room, 1, std::min(count, kMaxStagingBuffers)));
     s_.channels.push_back(std::move(c));

@@ -15,8 +15,8 @@ struct CarriedOut {
 };
 
 /// Runs the passes on a copy of a kernel in tile form. `context` has the plan, or what it must
-/// have, and gets the remarks. Conversions and reductions through shared memory are no channels of
-/// the result: the lowering decides about them.
+/// have, and gets the remarks. Conversions of scheduled loops through shared memory are channels;
+/// those behind loops, and reductions, are not: the lowering decides about their memory.
 CarriedOut schedule_carried_out(const Kernel& tile, PassContext& context);
 
 }  // namespace tegula::ir

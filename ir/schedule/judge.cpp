@@ -38,6 +38,41 @@ Judging::Operand Judging::operand(OpId dot, std::size_t operand) const {
   return found;
 }
 
+/// A dot that takes the edge's value as its accumulator: it waits for nothing.
+bool Judging::adds_to(const Edge& e) const {
+  return g[e.to].kind == NodeKind::Dot && k[g[e.to].ops.front()].operands[2] == e.value;
+}
+
+/// The place that waits for this very MMA: `in_flight` iterations later, or in front of the first
+/// node of its role that reads the result.
+Judging::Moment Judging::waited_for(std::size_t dot) const {
+  const Place& own = *place(dot);
+  Moment first(own.stage + own.in_flight, own.order);
+  for (const Edge& e : g.edges()) {
+    if (e.from != dot || e.to == dot || e.kind != EdgeKind::Flow || !place(e.to)) continue;
+    if (adds_to(e)) continue;
+    const Place& reader = *place(e.to);
+    // The reader of this iteration's result runs in step `stage + distance` of it.
+    if (reader.role == own.role)
+      first = std::min(first, Moment(reader.stage + e.distance, reader.order));
+  }
+  return first;
+}
+
+Judging::Moment Judging::retired(const LoopSchedule& loop, std::size_t dot) const {
+  const Place& own = *place(dot);
+  Moment first = waited_for(dot);
+  for (std::size_t later : nodes_in_order(loop, own.role)) {
+    const DotForm* form = s.find_dot(label(later));
+    if (later == dot || !form || form->engine != Engine::Wgmma) continue;
+    const Place& issued = *place(later);
+    const int next = issued.order > own.order ? 0 : 1;
+    const auto [key, order] = waited_for(later);
+    first = std::min(first, Moment(own.stage + next + key - issued.stage, order));
+  }
+  return first;
+}
+
 bool Judging::is_copy(std::size_t node) const {
   const Channel* c = channel_of(label(node));
   return g[node].kind == NodeKind::Load && c &&

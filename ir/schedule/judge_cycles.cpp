@@ -65,45 +65,9 @@ class Cycles {
     }
   }
 
-  /// Steps behind the iteration's number, and an order in that step.
-  using Moment = std::pair<int, double>;
-
-  /// The place that waits for this very MMA: `in_flight` iterations later, or in front of the first
-  /// node of its role that reads the result.
-  Moment waited_for(std::size_t dot) const {
-    const Place& own = *j_.place(dot);
-    Moment first(own.stage + own.in_flight, own.order);
-    for (const ir::Edge& e : j_.g.edges()) {
-      if (e.from != dot || e.to == dot || e.kind != EdgeKind::Flow || !j_.place(e.to)) continue;
-      if (j_.g[e.to].kind == NodeKind::Dot && reads_accumulator(e)) continue;
-      const Place& reader = *j_.place(e.to);
-      // The reader of this iteration's result runs in step `stage + distance` of it.
-      if (reader.role == own.role)
-        first = std::min(first, Moment(reader.stage + e.distance, reader.order));
-    }
-    return first;
-  }
-
-  /// MMAs of a warpgroup retire in order: where somebody waits for a later one, too.
   Event retirement(std::size_t dot, Event at) const {
-    const Place& own = *j_.place(dot);
-    Moment first = waited_for(dot);
-    for (std::size_t later : j_.nodes_in_order(loop_, own.role)) {
-      const DotForm* form = j_.s.find_dot(j_.label(later));
-      if (later == dot || !form || form->engine != Engine::Wgmma) continue;
-      const Place& issued = *j_.place(later);
-      const int next = issued.order > own.order ? 0 : 1;
-      const auto [key, order] = waited_for(later);
-      first = std::min(first, Moment(own.stage + next + key - issued.stage, order));
-    }
-    std::tie(at.key, at.order) = first;
+    std::tie(at.key, at.order) = j_.retired(loop_, dot);
     return at;
-  }
-
-  /// A chained MMA takes the accumulator as it is: nobody waits.
-  bool reads_accumulator(const ir::Edge& e) const {
-    const OpId dot = j_.g[e.to].ops.front();
-    return j_.k[dot].operands[2] == e.value;
   }
 
   void find_events() {

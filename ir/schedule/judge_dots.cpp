@@ -125,7 +125,8 @@ class Dots {
   }
 
   /// An accumulator has one set of registers: the chained MMA adds to them, one that begins anew
-  /// writes them an iteration later. Whoever reads them runs before.
+  /// writes them an iteration later. Whoever reads them runs before, or reads a copy, which needs
+  /// the MMA to be complete.
   void overwriting(std::size_t dot) {
     std::optional<Edge> next;
     for (const Edge& e : j_.g.edges())
@@ -133,6 +134,10 @@ class Dots {
     const std::size_t writer = next ? next->to : dot;
     const int distance = next ? next->distance : 1;
     if (!j_.place(writer)) return;
+    const Place& at = *j_.place(writer);
+    const OpId owner = j_.k[j_.g[dot].region].owner;
+    const LoopSchedule& loop = *j_.s.find_loop(j_.label(*j_.g.find(owner)));
+    if (j_.retired(loop, dot) < Judging::Moment(at.stage + distance, at.order)) return;
     for (const Edge& e : j_.g.edges()) {
       if (e.from != dot || e.to == writer || e.kind != EdgeKind::Flow || !j_.place(e.to)) continue;
       if (is_chained(e) || e.distance > distance) continue;

@@ -64,6 +64,11 @@ class Judging {
     const Channel* shared = nullptr;
   };
   Operand operand(OpId dot, std::size_t operand) const;
+  /// Steps behind an iteration's number, and an order in that step.
+  using Moment = std::pair<int, double>;
+  /// The place behind which the MMA of a dot is complete. MMAs of a warpgroup retire in order:
+  /// where somebody waits for it or for a later one.
+  Moment retired(const LoopSchedule& loop, std::size_t dot) const;
   /// A load that a channel brings: a copy, which no warp computes.
   bool is_copy(std::size_t node) const;
   /// Edges whose ends both stand in the loop.
@@ -71,6 +76,8 @@ class Judging {
 
  private:
   std::optional<Place> default_place(std::size_t node) const;
+  Moment waited_for(std::size_t dot) const;
+  bool adds_to(const Edge& e) const;
   std::vector<std::optional<Place>> places_;
 };
 

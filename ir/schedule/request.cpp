@@ -1,6 +1,5 @@
 #include "ir/schedule/request.h"
 
-#include "ir/schedule/carried_out.h"
 #include "ir/schedule/judge.h"
 #include "ir/schedule/patch.h"
 #include "ir/schedule/text.h"
@@ -21,7 +20,7 @@ void throw_reasons(const Reasons& reasons) {
   throw CompileError(std::move(all));
 }
 
-Schedule requested_schedule(const Kernel& tile, PassContext& context, std::string_view text) {
+CarriedOut requested_schedule(const Kernel& tile, PassContext& context, std::string_view text) {
   CarriedOut done = schedule_carried_out(tile, context);
   if (trim(text).starts_with("schedule")) {
     done.schedule = parse_schedule(text);
@@ -32,7 +31,7 @@ Schedule requested_schedule(const Kernel& tile, PassContext& context, std::strin
   }
   const Verdict verdict = judge(done.machine, Graph(done.machine), done.schedule);
   if (!verdict.is_legal()) throw_reasons(verdict.reasons);
-  return done.schedule;
+  return done;
 }
 
 }  // namespace tegula::ir

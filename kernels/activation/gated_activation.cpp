@@ -76,8 +76,8 @@ auto backward_kernel() {
 template <class T>
 struct GatedKernels {
   // A thread has 16 elements of each of two or more tensors: as many bytes under way as 32 of one.
-  decltype(forward_kernel<T>()) forward = forward_kernel<T>().with_plan("num_warps=4");
-  decltype(backward_kernel<T>()) backward = backward_kernel<T>().with_plan("num_warps=4");
+  decltype(forward_kernel<T>()) forward = forward_kernel<T>().with_plan({.num_warps = 4});
+  decltype(backward_kernel<T>()) backward = backward_kernel<T>().with_plan({.num_warps = 4});
   // Plans depend on which tensors are contiguous, and classes of strides do not tell.
   CallPlans forward_plans{StrideKey::exact}, backward_plans{StrideKey::exact};
 };

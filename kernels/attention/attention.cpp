@@ -10,35 +10,15 @@
 #include "kernels/attention/forward_kernel.h"
 #include "kernels/attention/heuristics.h"
 #include "tegula/attention_tiles.h"
+#include "tegula/configured_kernel.h"
 #include "tegula/int_math.h"
-#include "tegula/kernel_variants.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
 namespace {
 
-/// The numbers that the kernel of a call is traced with.
-struct ForwardTiles {
-  int block_q = 128, block_kv = 128, cluster_ctas = 1;
-
-  template <class Config, class Visit>
-  static void visit_axes(Config& c, const Visit& visit) {
-    visit("BM", c.block_q, kQueryTiles);
-    visit("BN", c.block_kv, kKeyTiles);
-    if (c.cluster_ctas > 1) visit("SPLITS", c.cluster_ctas, kSplitKvClusters);
-  }
-  friend auto operator<=>(const ForwardTiles&, const ForwardTiles&) = default;
-};
-/// The numbers of the kernel that computes tiles again.
-struct RecomputeTiles {
-  int block_q = 128;
-
-  template <class Config, class Visit>
-  static void visit_axes(Config& c, const Visit& visit) {
-    visit("BM", c.block_q, kQueryTiles);
-  }
-  friend auto operator<=>(const RecomputeTiles&, const RecomputeTiles&) = default;
-};
+/// Keys per kv block of the recompute pass, which need not be fast: few.
+constexpr int kKeysAgain = 64;
 
 /// Workspace of split-KV: partial accumulators and row statistics.
 struct SharedSlots {
@@ -62,9 +42,8 @@ template <class T>
 struct KernelsOf {
   explicit KernelsOf(std::shared_ptr<const AttentionHeuristics> of)
       : facts(std::move(of)),
-        main(forward_kernel<T>("attention", facts).shared_instance()),
-        recompute(forward_kernel<T>("attention_recompute", facts).shared_instance()),
-        latest(main.base()) {}
+        uncalled(forward_kernel<T>("attention", facts, {}).shared_instance()),
+        latest(uncalled.get()) {}
 
   void build(PlanBuilder& plan, const AttentionCall& c, const AttentionSlots& slots, float scale,
              const SplitKv& splits, const AttentionConfig& config,
@@ -78,8 +57,8 @@ struct KernelsOf {
                   lists.blocks, lists.counts, lists.full, pass, flags, programs, lists.order,
                   shared.acc_partials, shared.row_stats);
     };
-    const ForwardKernel<T> kernel(
-        main.of({config.block_q, config.block_kv, splits.all() > 1 ? splits.cluster_ctas : 1}));
+    const ForwardKernel<T> kernel = kernel_of(
+        main, "attention", tiles_of(c, splits, config, plan.tensor(lists.order).defined()));
     latest = kernel.shared_instance().get();
     if (splits.clusters > 1) {
       shared = shared_slots(plan, c, splits.clusters);
@@ -90,13 +69,34 @@ struct KernelsOf {
     if (!config.is_speculative) return launch(kernel, SoftmaxPass::exact, {}, 0);
     const PlanSlot flags = plan.fallback_flags();
     launch(kernel, SoftmaxPass::speculative, flags, 0);
-    launch(ForwardKernel<T>(recompute.of({config.block_q})), SoftmaxPass::recompute, flags,
-           facts->programs(c));
+    const TileRequirements needs =
+        facts->needs(padded_head_dim(c.Q.size(3)), padded_head_dim(c.V.size(3)), c.pack_gqa);
+    const int keys = std::min(kKeysAgain, attention_tiles(needs).block_kv);
+    launch(kernel_of(recompute, "attention_recompute", {config.block_q, keys}),
+           SoftmaxPass::recompute, flags, facts->programs(c));
+  }
+
+  using Instances = detail::ConfiguredInstances<ForwardTiles>;
+
+  ForwardKernel<T> kernel_of(Instances& made, const char* name, const ForwardTiles& tiles) const {
+    return ForwardKernel<T>(
+        made.of(tiles, [&] { return forward_kernel<T>(name, facts, tiles).shared_instance(); }));
+  }
+  ForwardTiles tiles_of(const AttentionCall& c, const SplitKv& splits,
+                        const AttentionConfig& config, bool has_order) const {
+    const AttentionSpec& spec = facts->spec;
+    const bool is_masked = spec.mask || spec.kv_range || spec.blocks,
+               is_varlen = c.lengths.q.defined();
+    return {.block_q = config.block_q,
+            .block_kv = config.block_kv,
+            .cluster_ctas = splits.all() > 1 ? splits.cluster_ctas : 1,
+            .multicast = !is_masked && !has_order && !is_varlen && splits.all() == 1,
+            .tma_aux_loads = spec.score && facts->schedule.tma_aux_loads};
   }
 
   std::shared_ptr<const AttentionHeuristics> facts;
-  mutable detail::ConfiguredInstances<ForwardTiles> main;
-  mutable detail::ConfiguredInstances<RecomputeTiles> recompute;
+  mutable Instances main, recompute;
+  std::shared_ptr<dsl::KernelInstance> uncalled;
   mutable std::atomic<dsl::KernelInstance*> latest;
 };
 

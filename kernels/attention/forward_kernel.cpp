@@ -15,15 +15,6 @@ namespace {
 
 constexpr float kLog2E = std::numbers::log2e_v<float>;
 
-/// Keys per kv block of the recompute pass, which need not be fast: few.
-constexpr int kKeysAgain = 64;
-
-AttentionTileShape traced_tiles(const TileRequirements& needs, SoftmaxPass pass) {
-  AttentionTileShape t = attention_tiles(needs);
-  if (pass == SoftmaxPass::recompute) t.block_kv = std::min(kKeysAgain, t.block_kv);
-  return {tune("BM", kQueryTiles, t.block_q), tune("BN", kKeyTiles, t.block_kv)};
-}
-
 /// Records the work on each query tile when the kernel is traced.
 template <class T>
 class Program {
@@ -31,10 +22,9 @@ class Program {
   Program(const AttentionHeuristics& facts, const ForwardTensors<T>& x,
           const SoftmaxTensors& softmax, const ForwardRows& rows, const ForwardLists& lists,
           const std::optional<In<i32, 3>>& order, const std::optional<SplitKvPartials>& shared,
-          const Scalar<f32>& scale, bool no_keys, SoftmaxPass pass)
+          const Scalar<f32>& scale, bool no_keys, SoftmaxPass pass, const ForwardTiles& tiles)
       : spec_(facts.spec),
         traversal_(facts.traversal),
-        tma_loads_(facts.schedule.tma_aux_loads),
         rescaling_(facts.numerics.rescaling),
         x_(x),
         softmax_(softmax),
@@ -52,8 +42,8 @@ class Program {
         // Head dims are padded to a multiple of 16 by absent elements.
         d_(slice(0, padded_head_dim(x.Q.static_dim(3)))),
         dv_(slice(0, padded_head_dim(x.V.static_dim(3)))),
-        tiles_(traced_tiles(facts.needs(d_.block(), dv_.block(), rows.pack_gqa), pass)),
-        programs_(tune("SPLITS", kSplitKvClusters, 1)),
+        tiles_{tiles.block_q, tiles.block_kv},
+        programs_(tiles.cluster_ctas),
         group_(x.Q.dim(1) / x.K.dim(1)) {
     x.K.static_dim(3), x.O.static_dim(3);  // so that no guard is left where nothing is absent
     if (rows.cu_q) any_number();
@@ -68,15 +58,13 @@ class Program {
     const int rows = tiles_.block_q;
     if (shared_) return tiles_of_several();
     if (programs_ > 1) return tiles_of_clusters();
-    for (auto [b, h, m] : grid(space(), 1, 1, rows, balanced_pairs.when(is_masked),
-                               multicast(!is_masked), tma_aux_loads(reads_boxes())))
+    for (auto [b, h, m] : grid(space(), 1, 1, rows, balanced_pairs.when(is_masked)))
       one_tile(b, h, m, fallback_flags);
   }
 
   /// A tile for each cluster, whose programs split the keys. No speculative softmax.
   void tiles_of_clusters() const {
-    for (auto [b, h, m] :
-         grid(space(), 1, 1, tiles_.block_q, cluster(programs_), tma_aux_loads(reads_boxes()))) {
+    for (auto [b, h, m] : grid(space(), 1, 1, tiles_.block_q, cluster(programs_))) {
       const Index mine = cluster_slice(m);
       store(of_cluster(b, h, m, mine, cluster_rank(), Tile(programs_)), h, mine);
     }
@@ -86,8 +74,7 @@ class Program {
   void tiles_of_several() const {
     const Tile entries = x_.O.dim(0), heads = x_.O.dim(1);
     const SplitKvPartials& shared = *shared_;
-    for (auto [b, h, c] : grid({entries, heads, shared.clusters}, 1, 1, 1, cluster(programs_),
-                               tma_aux_loads(reads_boxes()))) {
+    for (auto [b, h, c] : grid({entries, heads, shared.clusters}, 1, 1, 1, cluster(programs_))) {
       const Index m = slice(0, tiles_.block_q), mine = cluster_slice(m);
       const Tile tile = cast<i32>(b.first() * heads + h.first()), cluster = c.first(),
                  rank = cluster_rank();
@@ -109,7 +96,7 @@ class Program {
   void tiles_of_sequences(const FallbackFlags& fallback_flags) const {
     const VarlenTileScheduler tiles(*rows_.cu_q, tiles_.block_q);
     const Tile count = tiles.count(x_.O.dim(2));
-    for (auto [h, i] : grid({x_.O.dim(1), count}, 1, 1, tma_aux_loads(reads_boxes()))) {
+    for (auto [h, i] : grid({x_.O.dim(1), count}, 1, 1)) {
       const auto [b, m] = tiles.at(count - 1 - i.first());
       one_tile(b, h, m, fallback_flags);
     }
@@ -130,8 +117,7 @@ class Program {
   void tiles_in_order() const {
     const Tile count = cdiv(longest(), tiles_.block_q);
     const Tile entries = rows_.cu_q ? rows_.cu_q->dim(0) - 1 : x_.O.dim(0);
-    for (auto [r, b, h] :
-         grid({count, entries, x_.O.dim(1)}, 1, 1, 1, tma_aux_loads(reads_boxes()))) {
+    for (auto [r, b, h] : grid({count, entries, x_.O.dim(1)}, 1, 1, 1)) {
       const Tile tile = fill_absent((*order_)(b, h, r), 0);
       assume(tile >= 0), assume(tile < count);
       const Index m = slice(tile * tiles_.block_q, tiles_.block_q);
@@ -167,8 +153,6 @@ class Program {
   struct KvPart {
     Tile number, parts;
   };
-
-  bool reads_boxes() const { return spec_.score && tma_loads_; }
 
   /// Divisibility of lengths is of no use: rows that a tile lacks are absent, and each thread
   /// stores rows that do not lie side by side.
@@ -343,7 +327,6 @@ class Program {
 
   const AttentionSpec& spec_;
   const KvTraversal& traversal_;
-  bool tma_loads_;
   Rescaling rescaling_;
   const ForwardTensors<T>& x_;
   const SoftmaxTensors& softmax_;
@@ -363,36 +346,41 @@ class Program {
 }  // namespace
 
 template <class T>
-ForwardKernel<T> forward_kernel(const char* name,
-                                std::shared_ptr<const AttentionHeuristics> facts) {
-  return kernel(
-      name, [facts](const ForwardTensors<T>& tensors, Scalar<f32> scale, const ForwardRows& rows,
-                    const SoftmaxTensors& softmax, const ForwardLists& lists,
-                    const FallbackParams& fallback, const std::optional<In<i32, 3>>& order,
-                    const SplitKvWorkspace& split_kv) {
-        std::optional<SplitKvPartials> shared;
-        if (split_kv.acc_partials)
-          shared.emplace(SplitKvPartials{*split_kv.acc_partials, *split_kv.row_stats,
-                                         fallback.words, fallback.programs});
-        const Program<T> program(*facts, tensors, softmax, rows, lists, order, shared, scale,
-                                 rows.no_keys, fallback.pass);
-        // Tiles that are not marked are right, rows of no sequence stay, and scores have no sum.
-        const bool is_second = fallback.pass == SoftmaxPass::recompute,
-                   keeps_rows = is_second || rows.cu_q;
-        const bool sums_scores = facts->spec.weighting == AttentionNormalization::none;
-        if (keeps_rows) tensors.O.partial();
-        if (tensors.Lse && (keeps_rows || sums_scores)) tensors.Lse->partial();
-        if (softmax.row_max && keeps_rows) softmax.row_max->partial();
-        if (is_second)
-          program.recompute_tiles(FallbackFlags(fallback.words), fallback.programs);
-        else
-          program.all_tiles(FallbackFlags(fallback.words));
-      });
+ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const AttentionHeuristics> facts,
+                                const ForwardTiles& tiles) {
+  return kernel(name,
+                [facts, tiles](const ForwardTensors<T>& tensors, Scalar<f32> scale,
+                               const ForwardRows& rows, const SoftmaxTensors& softmax,
+                               const ForwardLists& lists, const FallbackParams& fallback,
+                               const std::optional<In<i32, 3>>& order,
+                               const SplitKvWorkspace& split_kv) {
+                  std::optional<SplitKvPartials> shared;
+                  if (split_kv.acc_partials)
+                    shared.emplace(SplitKvPartials{*split_kv.acc_partials, *split_kv.row_stats,
+                                                   fallback.words, fallback.programs});
+                  const Program<T> program(*facts, tensors, softmax, rows, lists, order, shared,
+                                           scale, rows.no_keys, fallback.pass, tiles);
+                  // Tiles that are not marked are right, rows of no sequence stay, and scores have
+                  // no sum.
+                  const bool is_second = fallback.pass == SoftmaxPass::recompute,
+                             keeps_rows = is_second || rows.cu_q;
+                  const bool sums_scores = facts->spec.weighting == AttentionNormalization::none;
+                  if (keeps_rows) tensors.O.partial();
+                  if (tensors.Lse && (keeps_rows || sums_scores)) tensors.Lse->partial();
+                  if (softmax.row_max && keeps_rows) softmax.row_max->partial();
+                  if (is_second)
+                    program.recompute_tiles(FallbackFlags(fallback.words), fallback.programs);
+                  else
+                    program.all_tiles(FallbackFlags(fallback.words));
+                })
+      .prefer(tiles.plan());
 }
 
 template ForwardKernel<bf16> forward_kernel<bf16>(const char*,
-                                                  std::shared_ptr<const AttentionHeuristics>);
+                                                  std::shared_ptr<const AttentionHeuristics>,
+                                                  const ForwardTiles&);
 template ForwardKernel<f16> forward_kernel<f16>(const char*,
-                                                std::shared_ptr<const AttentionHeuristics>);
+                                                std::shared_ptr<const AttentionHeuristics>,
+                                                const ForwardTiles&);
 
 }  // namespace tegula

@@ -53,6 +53,21 @@ struct SplitKvWorkspace {
   std::optional<InOut<f32, 4>> acc_partials, row_stats;
 };
 
+/// The numbers that the kernel of a call is traced with.
+struct ForwardTiles {
+  int block_q = 128, block_kv = 128, cluster_ctas = 1;
+  /// Neighbouring tiles load the same keys: CTAs of a cluster multicast them where they can.
+  bool multicast = false;
+  /// Boxes of a score's operands go by TMA.
+  bool tma_aux_loads = false;
+
+  PlanPatch plan() const {
+    const auto wish = [](bool is_set) { return is_set ? std::optional(true) : std::nullopt; };
+    return {.tma_aux_loads = wish(tma_aux_loads), .multicast = wish(multicast)};
+  }
+  friend auto operator<=>(const ForwardTiles&, const ForwardTiles&) = default;
+};
+
 /// The last but one parameter is BlockListArgs::order.
 template <class T>
 using ForwardKernel =
@@ -60,11 +75,14 @@ using ForwardKernel =
              FallbackParams, std::optional<In<i32, 3>>, SplitKvWorkspace>;
 
 template <class T>
-ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const AttentionHeuristics> facts);
+ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const AttentionHeuristics> facts,
+                                const ForwardTiles& tiles);
 
-extern template ForwardKernel<bf16> forward_kernel<bf16>(
-    const char*, std::shared_ptr<const AttentionHeuristics>);
+extern template ForwardKernel<bf16> forward_kernel<bf16>(const char*,
+                                                         std::shared_ptr<const AttentionHeuristics>,
+                                                         const ForwardTiles&);
 extern template ForwardKernel<f16> forward_kernel<f16>(const char*,
-                                                       std::shared_ptr<const AttentionHeuristics>);
+                                                       std::shared_ptr<const AttentionHeuristics>,
+                                                       const ForwardTiles&);
 
 }  // namespace tegula

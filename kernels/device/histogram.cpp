@@ -50,7 +50,7 @@ bool counts_keys(const Stream& stream, const Tensor& keys, const Tensor& counts)
   static const auto* const plans = new CallPlans;  // statics may call, too
   static const auto* const zero = new auto(zero_kernel());
   static const auto* const tile_bins =
-      new auto(tile_bins_kernel<T>().with_plan("num_warps=8 min_ctas_per_sm=4"));
+      new auto(tile_bins_kernel<T>().with_plan({.num_warps = 8, .min_ctas_per_sm = 4}));
   static const auto* const many_bins = new auto(many_bins_kernel<T>());
   plans->call(stream, tensor_args(keys, counts), {}, [&](PlanBuilder& plan) {
     const std::int64_t bins = counts.size(0);

@@ -24,14 +24,15 @@ auto look_back_kernel() {
                   for ([[maybe_unused]] auto program : grid(x, kChunk)) {
                     grid_dependency_wait();
                     const Tile number = ticket(tickets, cast<i32>(cdiv(x.dim(0), kChunk)));
-                    const Tile chunk = x(chunk_at(number));
+                    const Index at = chunk_at(cast<i64>(number));
+                    const Tile chunk = x(at);
                     const auto plus = [](const Tile& a, const Tile& b) { return a + b; };
                     const LookBack<T> chunks(words);
                     const Tile own = sum(chunk);
                     chunks.publish(number, own);
                     // The chunk is scanned while those before it publish their sums.
                     const Tile running = cumsum(chunk, 0, {.exclusive = is_exclusive});
-                    y(chunk_at(number)) = chunks.collect(number, own, 0, plus) + running;
+                    y(at) = chunks.collect(number, own, 0, plus) + running;
                   }
                 });
 }
@@ -69,6 +70,8 @@ void device_scan(const Stream& stream, const Tensor& x, const Tensor& y,
   const detail::CallPlace here(at);
   require_rank("device_scan", "x", x, 1);
   require_tensor("device_scan", "y", y, x.dtype(), x.shape());
+  if (options.look_back && size_bytes(x.dtype()) != 4)
+    device::throw_type("device_scan with look_back", "x", x, "i32 or f32");
   if (!(scans<i32>(stream, x, y, options) || scans<i64>(stream, x, y, options) ||
         scans<f32>(stream, x, y, options) || scans<f64>(stream, x, y, options)))
     device::throw_type("device_scan", "x", x, "i32, i64, f32 or f64");

@@ -42,7 +42,7 @@ template <class T>
 bool searches(const Stream& stream, const Tensor& sorted, const Tensor& values, const Tensor& y,
               SearchSide side) {
   if (sorted.dtype() != dtype_of<T>) return false;
-  static const auto* const search = new auto(search_kernel<T>().with_plan("num_warps=4"));
+  static const auto* const search = new auto(search_kernel<T>().with_plan({.num_warps = 4}));
   const int halvings = std::bit_width(static_cast<std::uint64_t>(sorted.size(0)));
   (*search)(stream, sorted, values, y, halvings, side);
   return true;

@@ -111,8 +111,10 @@ void plan_elements(PlanBuilder& plan) {
                  of_parts = plan.scratch({at_least_one(plan.tensor(x).size(0), kPart)}, DType::f32);
   plan.launch(*longest, offsets, lengths);
   plan.launch(*parts, x, lengths, of_parts);
-  // Programs enough for all SMs, of as many segments as lanes if there are more than that.
-  plan.launch(*sums, x, offsets, of_parts, y, segments < 256 * num_sms(plan.device()) ? 4 : 32);
+  // Programs enough for all SMs, of as many segments as lanes if there are more than that. How many
+  // lanes add up a segment decides the order of its sum, which no GPU's size may change.
+  constexpr std::int64_t kManySegments = 32768;
+  plan.launch(*sums, x, offsets, of_parts, y, segments < kManySegments ? 4 : 32);
 }
 
 int tile_columns(const Tensor& y) {
@@ -135,7 +137,8 @@ void device_segment_sum(const Stream& stream, const Tensor& x, const Tensor& off
   const std::int64_t segments = offsets.size(0) - 1;
   require_tensor(name, "y", y, DType::f32, is_rows ? Dims{segments, x.size(1)} : Dims{segments});
   for_float(name, x.dtype(), [&]<class T>(T) {
-    static const auto* const of_rows = new auto(sums_of_rows<T>().with_plan("min_ctas_per_sm=5"));
+    static const auto* const of_rows =
+        new auto(sums_of_rows<T>().with_plan({.min_ctas_per_sm = 5}));
     static const auto* const plans = new CallPlans;  // statics may call, too
     if (is_rows) return (*of_rows)(stream, x, offsets, y, tile_columns(y));
     plans->call(stream, tensor_args(x, offsets, y), {},

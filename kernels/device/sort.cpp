@@ -34,7 +34,7 @@ constexpr std::int64_t kCountersOfSm = 2;
 
 /// A thread has 16 keys of a tile, their ranks and companions in registers. Of moves, two CTAs an
 /// SM hide each other's barriers.
-constexpr const char *kCountPlan = "num_warps=8", *kMovePlan = "num_warps=8 min_ctas_per_sm=2";
+constexpr PlanPatch kCountPlan{.num_warps = 8}, kMovePlan{.num_warps = 8, .min_ctas_per_sm = 2};
 
 /// The digit of a word that a pass sorts by, from bit `shift` on: a number of the launch, so that
 /// all passes are one kernel.

@@ -2,14 +2,16 @@
 // parts found, until one part is left. Parts keep the order of the row, so ties still go to the
 // smaller index.
 //
-// Of rows of 128 to 1024 elements only the best of each group of neighbours are compared first: the
+// Rows of 128 to 1024 elements are compared by the best of each group of neighbours first: the
 // best k elements lie in the k groups whose best are the best, ties to the smaller index. Those
 // groups are read again, in their order, and the best of them found.
 #include "tegula/kernels/device_topk.h"
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <optional>
+#include <type_traits>
 
 #include "kernels/device/chunks.h"
 #include "kernels/row_tiles.h"
@@ -43,8 +45,12 @@ auto groups_kernel() {
     for (auto r : grid(rows(x), tile_rows)) {
       const Tile row = x.with(kReadOnce)(r, all);
       const Tile groups = row.reshape({tile_rows, row.dim(1) / group, group});
-      const Tile best_of =
+      Tile best_of =
           direction == Direction::descending ? max(groups, axis(2)) : min(groups, axis(2));
+      // The best of a group of NaN is behind all numbers, infinities among them.
+      if constexpr (!std::is_same_v<T, i32>)
+        best_of = where(any(groups == groups, axis(2)), best_of,
+                        cast<T>(std::numeric_limits<float>::quiet_NaN()));
       // Keys of 16 bits sort by single words.
       const Tile order = sort(cast<i16>(topk(best_of, k, 1, direction).indices), 1);
       const Tile found = cast<i32>(order) * group;
@@ -76,8 +82,8 @@ auto parts_kernel() {
 
 /// A thread has 16 elements, each of two words, in 64 registers; of rows by groups as many as fill
 /// a network with the best of its groups.
-constexpr const char *kPlan = "num_warps=8 min_ctas_per_sm=4",
-                     *kGroupsPlan = "num_warps=4 min_ctas_per_sm=4";
+constexpr PlanPatch kPlan{.num_warps = 8, .min_ctas_per_sm = 4},
+    kGroupsPlan{.num_warps = 4, .min_ctas_per_sm = 4};
 constexpr int kTileBytes = 32768;
 
 /// Elements of a group of rows of this many columns; 1 if all are to be compared.
@@ -88,9 +94,9 @@ int elements_of_group(std::int64_t columns, int k) {
   if (kept > kMaxKept || held > kMaxColumns) return 1;
   int group = 1;
   while (4 * group * group * kept <= held) group *= 2;
-  // A last group may have fewer elements, but must be there.
-  const bool has_enough = ceil_div<std::int64_t>(columns, group) >= k;
-  return has_enough && held / group + kept * group <= held / 2 ? group : 1;
+  // Groups are read again as they are: each must be whole.
+  const bool is_whole = columns % group == 0 && columns / group >= k;
+  return is_whole && held / group + kept * group <= held / 2 ? group : 1;
 }
 
 template <class T>

@@ -49,7 +49,7 @@ void hadamard(const Stream& stream, const Tensor& x, const Tensor& y, float scal
     // Never destroyed: statics of the caller may call, too.
     static const auto* const kernel = new auto(hadamard_kernel<T>());
     static const auto* const of_four_warps =
-        new auto(hadamard_kernel<T>().with_plan("num_warps=4"));
+        new auto(hadamard_kernel<T>().with_plan({.num_warps = 4}));
     // A warp holds at most 1024 elements of a row; where eight would share it, four with 2048 each
     // exchange less through shared memory, and took 9 % less on an H100.
     (columns == 8192 ? *of_four_warps : *kernel)(stream, x, y, scale, rows_per_tile(columns));

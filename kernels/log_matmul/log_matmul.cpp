@@ -103,8 +103,7 @@ auto exact_kernel() {
 struct LogMatmulKernels {
   decltype(rows_kernel()) rows = rows_kernel();
   decltype(columns_kernel()) columns = columns_kernel();
-  detail::ConfiguredMatmul<
-      detail::DataParallelMatmul<f16, f32, LogEpilogue, In<f32, 1>, In<f32, 1>>>
+  ConfiguredKernel<detail::DataParallelMatmul<f16, f32, LogEpilogue, In<f32, 1>, In<f32, 1>>>
       product{"log_matmul", {LogEpilogue{}}};
   decltype(exact_kernel()) exact = exact_kernel();
 };

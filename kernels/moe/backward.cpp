@@ -4,6 +4,7 @@
 
 #include "kernels/argument_error.h"
 #include "kernels/moe/layer_kernels.h"
+#include "tegula/expert_gradient_config.h"
 #include "tegula/kernels/call_place.h"
 
 namespace tegula {
@@ -51,8 +52,6 @@ class BackwardPlan {
         rows_(tensor(kSlotOf).size(0)),
         aligned_rows_(rows_ +
                       (kAlignedRows - 1) * std::min<std::int64_t>(rows_, all_experts(options))) {
-    const std::int64_t mean = rows_ / all_experts(options);
-    tiles_.bm = mean <= kAlignedRows ? kAlignedRows : 128;
     weights_ = options.scales_inputs ? PlanSlot{} : flat(plan, at(kWeights));
   }
 
@@ -76,11 +75,14 @@ class BackwardPlan {
     const RoutingSlots r{{}, {}, {}, {}, at(kOffsets), at(kFirstTiles)};
     return segments_of(plan_, r, rows);
   }
-  /// 128 x 256 where there are enough columns.
-  static ExpertTileConfig with_columns(ExpertTileConfig tiles, std::int64_t columns) {
-    tiles.bn = tiles.bm == 128 && (columns % 256 == 0 || columns > 1024) ? 256 : 128;
-    return tiles;
+  /// Tiles of an expert's GEMM [m, k] by [k, n].
+  ExpertTileConfig tiles_of(ExpertGradient gradient, std::int64_t m, std::int64_t n,
+                            std::int64_t k) const {
+    return choose_gradient_tiles({m, n, k, all_experts(options_), gradient, dtype_of<T>},
+                                 plan_.device());
   }
+  /// Mean of an expert.
+  std::int64_t mean_rows() const { return rows_ / all_experts(options_); }
 
   void permute() {
     const auto [offsets, first_tiles] = aligned_ = segments(kAlignedRows);
@@ -92,7 +94,7 @@ class BackwardPlan {
 
   void hidden_gradient() {
     const GateAndUp hidden = hidden_halves(plan_, at(kHidden), options_);
-    const ExpertTileConfig tiles = with_columns(tiles_, i_);
+    const ExpertTileConfig tiles = tiles_of(ExpertGradient::hidden, mean_rows(), i_, h_);
     const SegmentSlots s = segments(tiles.bm);
     A_ = of_aligned(i_), dH_ = of_aligned(tensor(kUp).size(1));
     const GateAndUp d = gate_and_up(plan_, dH_, 1, options_);
@@ -104,7 +106,8 @@ class BackwardPlan {
   }
 
   void row_gradient() {
-    const ExpertTileConfig tiles = with_columns(tiles_, h_);
+    const ExpertTileConfig tiles =
+        tiles_of(ExpertGradient::rows, mean_rows(), h_, tensor(kUp).size(1));
     const SegmentSlots s = segments(tiles.bm);
     dP_ = plan_.scratch({rows_, h_}, dtype_of<T>);
     plan_.launch(kernels_.backward.rows.of(tiles), dH_, at(kUp), s.offsets, s.first_tiles,
@@ -127,8 +130,10 @@ class BackwardPlan {
     const auto launch = [&](Argument to, PlanSlot left, PlanSlot right) {
       if (!is_given(to)) return;
       of_result(to, [&](const auto& k) {
-        plan_.launch(k.weight.of(with_columns({}, tensor(to).size(2))), left, right,
-                     aligned_.offsets, aligned_.first_tiles, at(to));
+        const ExpertTileConfig tiles =
+            tiles_of(ExpertGradient::weights, tensor(to).size(1), tensor(to).size(2), mean_rows());
+        plan_.launch(k.weight.of(tiles), left, right, aligned_.offsets, aligned_.first_tiles,
+                     at(to));
       });
     };
     launch(kDDown, dY_, A_);
@@ -167,7 +172,6 @@ class BackwardPlan {
   const ExpertKernels<T>& kernels_;
   bool adds_;
   std::int64_t h_, i_, rows_, aligned_rows_;
-  ExpertTileConfig tiles_;
   SegmentSlots aligned_;
   PlanSlot weights_, P_, dY_, dH_, A_, parts_, dP_;
 };

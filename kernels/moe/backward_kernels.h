@@ -5,7 +5,7 @@
 
 #include "kernels/moe/aligned_rows.h"
 #include "kernels/moe/expert_products.h"
-#include "tegula/kernel_variants.h"
+#include "tegula/configured_kernel.h"
 #include "tegula/kernels/moe.h"
 
 namespace tegula::experts {
@@ -18,12 +18,13 @@ namespace tegula::experts {
 template <class T>
 struct HiddenGradient {
   ExpertActivation activation;
+  ExpertTileConfig config{};
 
   void operator()(In<T, 2> dY, In<T, 3> D, In<T, 2> G, std::optional<In<T, 2>> U,
                   std::optional<In<f32, 1>> weights, In<i32, 1> slot_of, SegmentTables segments,
                   AlignedRows aligned, Out<T, 2> dG, std::optional<Out<T, 2>> dU, Out<T, 2> A,
                   std::optional<Out<f32, 2>> parts) const {
-    const auto v = tuned<ExpertTileConfig>();
+    const ExpertTileConfig& v = config;
     for (auto [e, m, n] : expert_grid(segments, G.rows(), G.cols(), v)) {
       grid_dependency_wait();
       const Index to = aligned.of(e, m), from = aligned.reaching(e, m);
@@ -56,9 +57,11 @@ struct HiddenGradient {
 /// Gradients of the rows that an expert took, packed: dH W of each expert, of aligned rows.
 template <class T>
 struct RowGradient {
+  ExpertTileConfig config{};
+
   void operator()(In<T, 2> dH, In<T, 3> W, SegmentTables segments, AlignedRows aligned,
                   Out<T, 2> dP) const {
-    const auto v = tuned<ExpertTileConfig>();
+    const ExpertTileConfig& v = config;
     for (auto [e, m, n] : expert_grid(segments, dP.rows(), dP.cols(), v)) {
       grid_dependency_wait();
       const Index from = aligned.reaching(e, m);
@@ -76,9 +79,10 @@ struct RowGradient {
 template <class T, class O>
 struct WeightGradient {
   bool adds = false;
+  ExpertTileConfig config{};
 
   void operator()(In<T, 2> L, In<T, 2> S, AlignedRows aligned, InOut<O, 3> dW) const {
-    const auto v = tuned<ExpertTileConfig>();
+    const ExpertTileConfig& v = config;
     for (auto [e, m, n] : grid(dW, 1, v.bm, v.bn)) {
       grid_dependency_wait();
       Tile sum = zeros<f32>(v.bm, v.bn);

@@ -5,7 +5,7 @@
 
 #include "kernels/moe/expert_tiles.h"
 #include "kernels/moe/operand_scales.h"
-#include "tegula/kernel_variants.h"
+#include "tegula/configured_kernel.h"
 #include "tegula/kernels/moe.h"
 
 namespace tegula::experts {
@@ -43,12 +43,13 @@ template <class T, class Bias = T, class Result = T, class Scales = Unscaled>
 struct ExpertUp {
   ExpertActivation activation;
   bool promotes = false;
+  ExpertTileConfig config{};
 
   void operator()(In<T, 2> X, In<T, 3> G, std::optional<In<T, 3>> U,
                   std::optional<In<Bias, 2>> gate_bias, std::optional<In<Bias, 2>> up_bias,
                   SegmentTables segments, Out<Result, 2> A, std::optional<Out<Result, 2>> H,
                   Scales scales) const {
-    const auto v = tuned<ExpertTileConfig>();
+    const ExpertTileConfig& v = config;
     for (auto [e, m, n] : expert_grid(segments, X.rows(), A.cols(), v)) {
       grid_launch_dependents();
       grid_dependency_wait();
@@ -81,10 +82,11 @@ struct ExpertUp {
 template <class T, class Result = T, class Scales = Unscaled>
 struct ExpertDown {
   bool promotes = false;
+  ExpertTileConfig config{};
 
   void operator()(In<T, 2> A, In<T, 3> D, std::optional<In<Result, 2>> bias, SegmentTables segments,
                   Out<Result, 2> Y, Scales scales) const {
-    const auto v = tuned<ExpertTileConfig>();
+    const ExpertTileConfig& v = config;
     for (auto [e, m, n] : expert_grid(segments, A.rows(), Y.cols(), v)) {
       grid_launch_dependents();
       grid_dependency_wait();

@@ -85,7 +85,7 @@ void plan_combine(PlanBuilder& plan, const RoutingSlots& r, const ExpertKernels<
               plan.argument(kY));
 }
 
-/// What the plans of experts have in common.
+/// Slots that the plans of experts have in common.
 struct ExpertSlots {
   ExpertSlots(PlanBuilder& plan, const RoutingSlots& r, const MoeOptions& options)
       : X(plan.argument(kX)),

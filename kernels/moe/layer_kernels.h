@@ -19,10 +19,9 @@ template <class T>
 struct ForwardKernels {
   explicit ForwardKernels(const ExpertActivation& activation) : up("moe_up", {activation}) {}
 
-  mutable detail::ConfiguredMatmul<detail::DataParallelMatmul<T, f32, Logits>> logits{"moe_logits",
-                                                                                      {}};
-  mutable KernelVariants<ExpertUp<T>, ExpertTileConfig> up;
-  mutable KernelVariants<ExpertDown<T>, ExpertTileConfig> down{"moe_down", {}};
+  mutable ConfiguredKernel<detail::DataParallelMatmul<T, f32, Logits>> logits{"moe_logits", {}};
+  mutable ConfiguredKernel<ExpertUp<T>> up;
+  mutable ConfiguredKernel<ExpertDown<T>> down{"moe_down", {}};
 };
 
 /// Forward of experts of 8 bits, between rows of T.
@@ -35,11 +34,11 @@ struct QuantisedKernels {
 
   decltype(kernel("", PermuteQuantisedRows<T>{})) permute =
       kernel("moe_permute_f8", PermuteQuantisedRows<T>{});
-  mutable KernelVariants<ExpertUp<f8e4m3, T, T, UpScales>, ExpertTileConfig> up;
-  mutable KernelVariants<ExpertUp<f8e4m3, T, f8e4m3, UpScales>, ExpertTileConfig> up_to_8_bits;
+  mutable ConfiguredKernel<ExpertUp<f8e4m3, T, T, UpScales>> up;
+  mutable ConfiguredKernel<ExpertUp<f8e4m3, T, f8e4m3, UpScales>> up_to_8_bits;
   decltype(kernel("", QuantiseActivations<T>{})) quantise =
       kernel("moe_quantise_activations", QuantiseActivations<T>{});
-  mutable KernelVariants<ExpertDown<f8e4m3, T, DownScales>, ExpertTileConfig> down;
+  mutable ConfiguredKernel<ExpertDown<f8e4m3, T, DownScales>> down;
 };
 
 /// Kernels whose result is of T, or, of main gradients, of O.
@@ -48,7 +47,7 @@ struct GradientKernels {
   explicit GradientKernels(bool adds)
       : weight("moe_weight_gradient", {adds}),
         bias(kernel("moe_bias_gradient", BiasGradient<T, O>{adds})) {}
-  mutable KernelVariants<WeightGradient<T, O>, ExpertTileConfig> weight;
+  mutable ConfiguredKernel<WeightGradient<T, O>> weight;
   decltype(kernel("", BiasGradient<T, O>{})) bias;
 };
 
@@ -57,8 +56,8 @@ struct BackwardKernels {
   explicit BackwardKernels(const ExpertActivation& activation)
       : hidden("moe_hidden_gradient", {activation}) {}
 
-  mutable KernelVariants<HiddenGradient<T>, ExpertTileConfig> hidden;
-  mutable KernelVariants<RowGradient<T>, ExpertTileConfig> rows{"moe_row_gradient", {}};
+  mutable ConfiguredKernel<HiddenGradient<T>> hidden;
+  mutable ConfiguredKernel<RowGradient<T>> rows{"moe_row_gradient", {}};
   decltype(kernel("", PermuteAlignedRows<T>{})) permute =
       kernel("moe_permute_aligned", PermuteAlignedRows<T>{});
   decltype(kernel("", ClearLeftOverRows<T>{})) clear =

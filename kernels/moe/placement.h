@@ -37,7 +37,7 @@ struct PlacementRows {
   InOut<i32, 2> row_of;
   InOut<i32, 1> slot_of;
 };
-/// What a placement says about the experts: offsets [experts + 1] of their rows, and first_tiles
+/// Tables of segments that a placement writes: offsets [experts + 1] of rows, and first_tiles
 /// [kTileRowChoices, experts + 1].
 struct PlacementSegments {
   InOut<i32, 1> offsets;

@@ -1,7 +1,5 @@
 #include "kernels/moe/routing_plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace tegula::experts {
@@ -51,10 +49,9 @@ TiledRouting::TiledRouting(const Router& router, PlacementShape shape, int share
       }()),
       one_(kernel("moe_route", RouteOneTile{{router, shape_, shared}})),
       route_(kernel("moe_route", RouteTiles{{router, shape_, shared}})) {
-  const std::string routing =
-      fmt::format("num_warps={}", routing_warps(shape_.block, shape_.experts));
+  const PlanPatch routing{.num_warps = routing_warps(shape_.block, shape_.experts)};
   one_ = one_.with_plan(routing), route_ = route_.with_plan(routing);
-  const std::string placing = fmt::format("num_warps={} min_ctas_per_sm=1", kPlacingWarps);
+  const PlanPatch placing{.num_warps = kPlacingWarps, .min_ctas_per_sm = 1};
   for (const int tiles : kTilesOfProgram)
     place_.push_back(kernel("moe_place", PlaceTiles{shape_, tiles}).with_plan(placing));
 }
@@ -85,18 +82,20 @@ RoutingKernels::RoutingKernels(const MoeOptions& o)
     : shape_(placement_shape(o)),
       route_(kernel("moe_route", RouteTokens{{o.router, shape_, o.shared_experts}})),
       place_(kernel("moe_place", PlaceTokens{shape_})),
-      is_by_experts_(o.expert_choice.has_value()) {
+      is_by_experts_(o.expert_choice.has_value()),
+      is_batch_invariant_(o.is_batch_invariant) {
   const int experts = counted_experts(shape_.experts);
   for (const int block : kBlocks)
     if (block == kBlocks[0] || block * experts <= 32 * kMaxWarps * kLogitsPerThread)
       tiled_.emplace_back(o.router, shape_, o.shared_experts, block);
 }
 
-/// Choices that compete by slots or in groups need the tables of all.
+/// Choices that compete by slots or in groups need the tables of all. Sums along a token's row are
+/// those of the layout, which tiles of other heights have otherwise.
 bool RoutingKernels::is_tiled(std::int64_t tokens) const {
   const int columns = counted_experts(shape_.experts);
-  return !shape_.by_slot && shape_.group_tokens == 0 && columns <= kMaxColumns &&
-         shape_.k <= PlaceTiles::most_choices(tiled_.back().block()) &&
+  return !is_batch_invariant_ && !shape_.by_slot && shape_.group_tokens == 0 &&
+         columns <= kMaxColumns && shape_.k <= PlaceTiles::most_choices(tiled_.back().block()) &&
          tiles_of(tokens, tiled_.back().block()) * columns <= kMaxCounts;
 }
 

@@ -31,7 +31,7 @@ struct RoutingShapes {
   Dims choices, rows, offsets, first_tiles;
 };
 
-/// What routing reads: logits [tokens, experts], a bias or none, the most rows of an expert.
+/// Operands of routing: logits [tokens, experts], a bias or none, the most rows of an expert.
 struct RoutingInputs {
   PlanSlot logits, bias;
   int capacity = -1;
@@ -73,7 +73,7 @@ class RoutingKernels {
   std::vector<TiledRouting> tiled_;  ///< by ascending tokens of a tile
   decltype(kernel("", RouteTokens{})) route_;
   decltype(kernel("", PlaceTokens{})) place_;
-  bool is_by_experts_;
+  bool is_by_experts_, is_batch_invariant_;
   decltype(kernel("", TokenProbabilities{})) probabilities_ =
       kernel("moe_probabilities", TokenProbabilities{});
   decltype(kernel("", ChooseTokens{})) choose_ = kernel("moe_choose_tokens", ChooseTokens{});

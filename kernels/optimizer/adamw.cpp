@@ -128,7 +128,7 @@ auto adamw_kernel() {
                   }
                 })
       .may_alias()
-      .with_plan("num_warps=4, min_ctas_per_sm=4");
+      .with_plan({.num_warps = 4, .min_ctas_per_sm = 4});
 }
 
 /// The bytes that all tensors lie in, from a multiple of 16 on. It is the argument for each kind of

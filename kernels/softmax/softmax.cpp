@@ -105,11 +105,10 @@ auto backward_in_two_passes() {
 /// Three CTAs share an SM, with 64 exponentials a thread: others load while one waits for its
 /// cluster. Computing the exponentials again instead of keeping them, 16 warps, and two or four
 /// CTAs took 4 to 40 % longer (H100, docs/experiments/2026-11-26-cross-warp-exchanges.md).
-constexpr const char* kClusterCtas = "num_warps=8, min_ctas_per_sm=3";
+constexpr PlanPatch kClusterCtas{.num_warps = 8, .min_ctas_per_sm = 3};
 /// As many CTAs as hold their rows of 16-bit or 32-bit elements in registers.
 template <class T>
-constexpr const char* kBackwardCtasOfSm =
-    sizeof(T) == 2 ? "min_ctas_per_sm=2" : "min_ctas_per_sm=1";
+constexpr PlanPatch kBackwardCtasOfSm{.min_ctas_per_sm = sizeof(T) == 2 ? 2 : 1};
 
 template <class T>
 struct SoftmaxKernels {

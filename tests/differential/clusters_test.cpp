@@ -186,6 +186,22 @@ TEST_P(Clusters, GatheredTilesOfAnyType) {
                       *std::max_element(v.begin() + 60, v.end())});
 }
 
+/// Absent elements arrive as 0, from one program as from several.
+TEST_P(Clusters, GatheredTilesHaveZerosForWhatIsAbsent) {
+  const Tensor x = Tensor::full({24}, -3, DType::f32, GetParam());
+  for (const int ctas : {1, 2}) {
+    const auto tops = kernel("tops", [ctas](In<f32, 1> x, Out<f32, 1> y) {
+      for (auto r : grid(y, 1, cluster(ctas))) {
+        const Tile top = max(cluster_gather(x(slice(0, 32))).reshape({32 * ctas}));
+        if_(cluster_rank() == 0, [&] { y(r) = top; });
+      }
+    });
+    const Tensor y = empty({2}, DType::f32);
+    tops(stream(), x, y);
+    expect_equal(y, {0, 0});
+  }
+}
+
 // ---- products -----------------------------------------------------------------------------------
 
 MatmulConfig in_cluster(int bm, int bn, int bk, int splits, bool swap_ab = false) {

@@ -98,9 +98,9 @@ struct TopkCase {
   std::int64_t rows, n, k;
 };
 
-inline void check_topk(const TopkCase& c, DType dtype, Direction direction, Device device) {
-  const Tensor x =
-      tensor_of(keys_with_ties(c.rows * c.n, dtype, 900), {c.rows, c.n}, dtype, device);
+inline void check_topk(const TopkCase& c, const Tensor& x, Direction direction) {
+  const DType dtype = x.dtype();
+  const Device device = x.device();
   const Doubles all = x.to_doubles();
   Doubles values, places;
   for (std::int64_t r = 0; r < c.rows; ++r) {
@@ -127,8 +127,28 @@ inline void check_topks(Device device) {
     for (const DType dtype : {DType::bf16, DType::f32, DType::i32}) {
       SCOPED_TRACE(testing::Message()
                    << name(dtype) << " " << c.k << " of " << c.rows << " x " << c.n);
-      check_topk(c, dtype, c.n % 2 == 0 ? Direction::descending : Direction::ascending, device);
+      check_topk(c,
+                 tensor_of(keys_with_ties(c.rows * c.n, dtype, 900), {c.rows, c.n}, dtype, device),
+                 c.n % 2 == 0 ? Direction::descending : Direction::ascending);
     }
+}
+
+/// Rows whose best numbers are worse than the zeros that memory behind a row would give, and rows
+/// of NaN beside infinities.
+inline void check_topks_of_extremes(Device device) {
+  for (const std::int64_t n : {500, 512})
+    for (const DType dtype : {DType::bf16, DType::f32})
+      for (const Direction direction : {Direction::descending, Direction::ascending}) {
+        SCOPED_TRACE(testing::Message() << name(dtype) << " " << n);
+        const double worst = direction == Direction::descending ? -1 : 1;
+        Doubles far, none;
+        for (std::int64_t i = 0; i < n; ++i) {
+          far.push_back(worst * static_cast<double>(1 + i * 37 % 251));
+          none.push_back(i < 100 ? NAN : worst * INFINITY);
+        }
+        check_topk({1, n, 8}, tensor_of(far, {1, n}, dtype, device), direction);
+        check_topk({1, n, 8}, tensor_of(none, {1, n}, dtype, device), direction);
+      }
 }
 
 }  // namespace tegula::test

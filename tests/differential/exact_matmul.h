@@ -60,16 +60,17 @@ inline void expect_equal(const Tensor& got, const std::vector<double>& want) {
     ASSERT_EQ(values[i], rounded(want[i], got.dtype())) << "element " << i << " of " << got.str();
 }
 
-/// A B up to a depth known at launch, in tiles of 128 x bn scheduled by `option`.
-template <class Option>
-auto product_to_depth(int bn, Option option) {
-  return kernel("to", [=](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Scalar<i32> depth) {
-    for (auto [m, n] : grid(C, 128, bn, group_m(8), option)) {
-      auto acc = zeros<f32>(128, bn);
-      for (auto k : steps(Tile(0), Tile(depth), 64)) acc = dot(A(m, k), B(k, n), acc);
-      C(m, n) = acc;
-    }
-  });
+/// A B up to a depth known at launch, in tiles of 128 x bn.
+inline auto product_to_depth(int bn, const PlanPatch& preferred) {
+  return kernel("to",
+                [=](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Scalar<i32> depth) {
+                  for (auto [m, n] : grid(C, 128, bn, group_m(8))) {
+                    auto acc = zeros<f32>(128, bn);
+                    for (auto k : steps(Tile(0), Tile(depth), 64)) acc = dot(A(m, k), B(k, n), acc);
+                    C(m, n) = acc;
+                  }
+                })
+      .prefer(preferred);
 }
 
 template <class Kernel>

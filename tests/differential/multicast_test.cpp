@@ -24,13 +24,15 @@ struct Tiles {
 /// The eight-line kernel, tiles in groups along M.
 template <class T, class O>
 auto matmul_of(Tiles t) {
-  return kernel("shared", [=](In<T, 2> A, In<T, 2> B, Out<O, 2> C) {
-    for (auto [m, n] : grid(C, t.bm, t.bn, group_m(t.group), multicast(true))) {
-      auto acc = zeros<f32>(t.bm, t.bn);
-      for (auto k : steps(A.cols(), t.bk)) acc = dot(A(m, k), B(k, n), acc);
-      C(m, n) = acc;
-    }
-  });
+  return kernel("shared",
+                [=](In<T, 2> A, In<T, 2> B, Out<O, 2> C) {
+                  for (auto [m, n] : grid(C, t.bm, t.bn, group_m(t.group))) {
+                    auto acc = zeros<f32>(t.bm, t.bn);
+                    for (auto k : steps(A.cols(), t.bk)) acc = dot(A(m, k), B(k, n), acc);
+                    C(m, n) = acc;
+                  }
+                })
+      .prefer({.multicast = true});
 }
 
 using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
@@ -91,7 +93,7 @@ TEST_P(Multicast, RowsOfTiles) {
 
 /// Loops of a length known at launch, 0 among them: the CTAs still synchronise at the end.
 TEST_P(Multicast, NoSteps) {
-  const auto kernel_to = test::product_to_depth(256, multicast(true));
+  const auto kernel_to = test::product_to_depth(256, {.multicast = true});
   expect_products_to_depths(kernel_to, 192, {0, 64, 192});
   expect_shared(kernel_to, 1);
 }
@@ -100,7 +102,7 @@ TEST_P(Multicast, NoSteps) {
 TEST_P(Multicast, TwoSums) {
   const auto gated =
       kernel("gated", [](In<bf16, 2> A, In<bf16, 2> G, In<bf16, 2> U, Out<f32, 2> C) {
-        for (auto [m, n] : grid(C, 128, 128, group_m(8), multicast(true))) {
+        for (auto [m, n] : grid(C, 128, 128, group_m(8))) {
           auto gate = zeros<f32>(128, 128), up = zeros<f32>(128, 128);
           for (auto k : steps(A.cols(), 64)) {
             const Tile a = A(m, k);
@@ -109,7 +111,7 @@ TEST_P(Multicast, TwoSums) {
           }
           C(m, n) = gate + up;
         }
-      });
+      }).prefer({.multicast = true});
   for (const auto& [m, n, k] : {Shape{384, 384, 0}, {640, 264, 200}, {136, 136, 64}}) {
     SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k);
     const Tensor A = integers({m, k}, DType::bf16, 1), G = integers({k, n}, DType::bf16, 2),

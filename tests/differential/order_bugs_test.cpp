@@ -79,6 +79,23 @@ const Program kGathers{
 })",
     {{4, 64}, {3, 40}, {4, 48}, {4, 64}, {2, 40}}};
 
+/// Places that a sort gives, sorted: which of them are there comes through shared memory, where
+/// nothing was written for what pads 153 columns.
+const Program kPlaces{
+    R"(kernel @places tile target(sm_90a) (%x: view<?xf32, in> [arg = 0], %q: view<?x?xi32, out> [arg = 1]) {
+  %zero = const [value = 0] : i32
+  %t = load_view %x, %zero [axes = [0]] : tile<80xf32>
+  %ones = const [value = 1.0] : tile<23xf32>
+  %twos = const [value = 2.0] : tile<50xf32>
+  %all = tile_concat %t, %ones, %twos [axis = 0] : tile<153xf32>
+  %nan = cmp %all, %all [pred = "ne"] : tile<153xi1>
+  %row = expand_dims %nan [axis = 0] : tile<1x153xi1>
+  %v, %at = sort %row [axis = 0, descending = 1] : tile<1x153xi1>, tile<1x153xi32>
+  %w, %place = sort %at [axis = 1, descending = 1, count = 139] : tile<1x139xi32>, tile<1x139xi32>
+  store_view %q, %place, %zero, %zero [axes = [0, 1]]
+})",
+    {{70}, {1, 139}}};
+
 // ---- edits --------------------------------------------------------------------------------------
 enum class Edit : std::uint8_t {
   erase,      ///< the op is left out
@@ -209,6 +226,13 @@ const Fault kFaults[] = {
 static_assert(std::size(kFaults) == 40);
 
 TEST(OrderBugs, ThirtyEightOfFortyAreCaught) { EXPECT_GE(test::count_caught(kFaults, plant), 38); }
+
+TEST(OrderBugs, PlacesThatASortGivesAreSorted) {
+  const Kernel tile = parse(kPlaces.text);
+  fuzz::Arguments want = test::arguments(kPlaces, tile);
+  ASSERT_EQ(fuzz::interpret(tile, want), "");
+  EXPECT_EQ(test::how_caught(tile, fuzz::lowered(tile), kPlaces, want), "");
+}
 
 }  // namespace
 }  // namespace tegula

@@ -261,6 +261,19 @@ TEST_P(Order, TopkOfNumbersThatDifferInTheirLastBits) {
                  close_numbers(5, 128 - ragged));
 }
 
+/// The best number is so small, or so large, that numbers of the other sign, infinities and NaN are
+/// few units in the last place from it.
+TEST_P(Order, TopkOfNumbersNearTheEndsOfTheRange) {
+  const auto nan = static_cast<float>(kNan), inf = static_cast<float>(kInf);
+  for (const int n : {32, 64, 128})
+    for (const float best : {1e-36f, -1e-36f, 3e38f, -3e38f}) {
+      std::vector<float> x(static_cast<std::size_t>(n), best < 0 ? 4 * best : best / 4);
+      x[5] = best, x[7] = -1, x[9] = -inf, x[11] = nan;
+      for (const bool is_descending : {false, true})
+        check<f32>({.rows = 2, .n = n, .k = 4, .is_descending = is_descending}, x);
+    }
+}
+
 /// Rows of fewer numbers than are wanted: infinities stand before NaN, NaN before what is absent.
 TEST_P(Order, TopkOfNanAndInfinities) {
   const auto nan = static_cast<float>(kNan), inf = static_cast<float>(kInf);

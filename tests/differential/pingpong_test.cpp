@@ -40,13 +40,16 @@ INSTANTIATE_TEST_SUITE_P(Devices, Pingpong, testing::ValuesIn(test::devices()), 
 /// The eight-line kernel.
 template <class T, class O>
 auto matmul_of(Tiles t) {
-  return kernel("in_turn", [=](In<T, 2> A, In<T, 2> B, Out<O, 2> C) {
-    for (auto [m, n] : grid(C, t.bm, t.bn, group_m(8), pingpong(true))) {
-      auto acc = zeros<f32>(t.bm, t.bn);
-      for (auto k : steps(A.cols(), t.bk).stages(t.stages)) acc = dot(A(m, k), B(k, n), acc);
-      C(m, n) = acc;
-    }
-  });
+  return kernel("in_turn",
+                [=](In<T, 2> A, In<T, 2> B, Out<O, 2> C) {
+                  for (auto [m, n] : grid(C, t.bm, t.bn, group_m(8))) {
+                    auto acc = zeros<f32>(t.bm, t.bn);
+                    for (auto k : steps(A.cols(), t.bk).stages(t.stages))
+                      acc = dot(A(m, k), B(k, n), acc);
+                    C(m, n) = acc;
+                  }
+                })
+      .prefer({.pingpong = true});
 }
 
 using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
@@ -84,12 +87,12 @@ TEST_P(Pingpong, EightBits) { check_shapes<f8e4m3, bf16>({128, 128, 128}, true);
 TEST_P(Pingpong, Shared) {
   for (const int group : {8, 1}) {
     const auto shared = kernel("shared", [=](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
-      for (auto [m, n] : grid(C, 128, 128, group_m(group), pingpong(true), multicast(true))) {
-        auto acc = zeros<f32>(128, 128);
-        for (auto k : steps(A.cols(), 64)) acc = dot(A(m, k), B(k, n), acc);
-        C(m, n) = acc;
-      }
-    });
+                          for (auto [m, n] : grid(C, 128, 128, group_m(group))) {
+                            auto acc = zeros<f32>(128, 128);
+                            for (auto k : steps(A.cols(), 64)) acc = dot(A(m, k), B(k, n), acc);
+                            C(m, n) = acc;
+                          }
+                        }).prefer({.multicast = true, .pingpong = true});
     for (const auto& [m, n, k] : kShapes) {
       SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k);
       const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
@@ -106,7 +109,7 @@ TEST_P(Pingpong, Shared) {
 /// Loops of a length known at launch, 0 among them: a tile without iterations passes the order on,
 /// too.
 TEST_P(Pingpong, NoSteps) {
-  const auto kernel_to = test::product_to_depth(128, pingpong(true));
+  const auto kernel_to = test::product_to_depth(128, {.pingpong = true});
   expect_products_to_depths(kernel_to, 576, {0, 64, 192, 384, 448, 576});
   expect_pingpong(kernel_to);
 }
@@ -115,12 +118,13 @@ TEST_P(Pingpong, NoSteps) {
 /// for each group. A step of 64 from 32 on takes all of its 64.
 TEST_P(Pingpong, UnevenSteps) {
   const auto ragged = kernel("ragged", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
-    for (auto [m, n] : grid(C, 128, 64, pingpong(true))) {
-      auto acc = zeros<f32>(128, 64);
-      for (auto k : steps(Tile(32), n.first() / 2, 64)) acc = dot(A(m, k), B(k, n), acc);
-      C(m, n) = acc;
-    }
-  });
+                        for (auto [m, n] : grid(C, 128, 64)) {
+                          auto acc = zeros<f32>(128, 64);
+                          for (auto k : steps(Tile(32), n.first() / 2, 64))
+                            acc = dot(A(m, k), B(k, n), acc);
+                          C(m, n) = acc;
+                        }
+                      }).prefer({.pingpong = true});
   const std::int64_t m = 384, n = 1152, k = 576;
   const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
                C = empty({m, n}, DType::f32);
@@ -174,14 +178,14 @@ TEST_P(Pingpong, Epilogue) {
 TEST_P(Pingpong, GroupsSynchroniseByThemselves) {
   const auto reduced =
       kernel("reduced", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Out<f32, 2> totals) {
-        for (auto [m, n] : grid(C, 128, 64, pingpong(true))) {
+        for (auto [m, n] : grid(C, 128, 64)) {
           auto acc = zeros<f32>(128, 64);
           for (auto k : steps(A.cols(), 64)) acc = dot(A(m, k), B(k, n), acc);
           const Tile columns = sum(acc, 0);
           C(m, n) = acc + expand(columns, 0);
           totals(m.first() / 128, n.first() / 64) = sum(columns, 0);
         }
-      });
+      }).prefer({.pingpong = true});
   for (const auto& [m, n, k] : {Shape{512, 640, 192}, {128, 1088, 64}}) {
     const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
                  C = empty({m, n}, DType::f32), totals = empty({m / 128, n / 64}, DType::f32);
@@ -206,7 +210,7 @@ TEST_P(Pingpong, GroupsSynchroniseByThemselves) {
 TEST_P(Pingpong, SeveralLoops) {
   const auto chain =
       kernel("several", [](In<bf16, 3> A, In<bf16, 3> B, In<bf16, 2> D, Out<f32, 2> C) {
-        for (auto [m, n] : grid(C, 128, 64, pingpong(true))) {
+        for (auto [m, n] : grid(C, 128, 64)) {
           auto acc = zeros<f32>(128, 64);
           for (auto e : steps(A.dim(0), 1)) {
             auto part = zeros<f32>(128, 64);
@@ -219,7 +223,7 @@ TEST_P(Pingpong, SeveralLoops) {
           for (auto e : steps(B.dim(0), 1)) more = dot(d, B(e, head, n), more);
           C(m, n) = acc + more;
         }
-      });
+      }).prefer({.pingpong = true});
   const std::int64_t m = 392, n = 584, k = 192;
   const Tensor A = integers({3, m, k}, DType::bf16, 1), B = integers({3, k, n}, DType::bf16, 2),
                D = integers({m, k}, DType::bf16, 3), C = empty({m, n}, DType::f32);
@@ -280,13 +284,13 @@ TEST_P(Pingpong, OtherMmas) {
 /// has all tiles.
 TEST_P(Pingpong, CopiesThatDependOnTiles) {
   const auto deep = kernel("deep", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
-    for (auto [m, n] : grid(C, 128, 64, pingpong(true))) {
-      const Tile last = max(arange(192) + cast<i32>(m.first() * 0), axis(0)) + 1;
-      auto acc = zeros<f32>(128, 64);
-      for (auto k : steps(Tile(0), last, 64)) acc = dot(A(m, k), B(k, n), acc);
-      C(m, n) = acc;
-    }
-  });
+                      for (auto [m, n] : grid(C, 128, 64)) {
+                        const Tile last = max(arange(192) + cast<i32>(m.first() * 0), axis(0)) + 1;
+                        auto acc = zeros<f32>(128, 64);
+                        for (auto k : steps(Tile(0), last, 64)) acc = dot(A(m, k), B(k, n), acc);
+                        C(m, n) = acc;
+                      }
+                    }).prefer({.pingpong = true});
   const std::int64_t m = 648, n = 200, k = 192;
   const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
                C = empty({m, n}, DType::f32);

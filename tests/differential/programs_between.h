@@ -134,10 +134,9 @@ inline MemoryProgram arriver_chain(Device d) {
 inline constexpr int kTile = 128, kTiles = 4;
 
 /// Each tile of the matmul goes through memory and comes back transposed.
-template <class... Traits>
-auto product_through_memory(const char* name, const Traits&... traits) {
+inline auto product_through_memory(const char* name) {
   return kernel(name, [=](In<bf16, 2> a, In<bf16, 2> b, InOut<f32, 2> s, Out<f32, 2> z) {
-    for (auto [m, n] : grid(z, kTile, kTile, traits...)) {
+    for (auto [m, n] : grid(z, kTile, kTile)) {
       Tile acc = zeros<f32>(kTile, kTile);
       for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
       s(m, n) = acc * cast<f32>(arange(kTile) % 8).expand(1);
@@ -155,12 +154,12 @@ MemoryProgram through_memory(const char* name, const K& k, Device d) {
       3, numbers(kExtent * kExtent, [](int i) { return 64 * (i % kExtent % 8); }));
 }
 inline MemoryProgram persistent_scratch(Device d) {
-  const auto k = product_through_memory("persistent_scratch").with_plan("persistent=true");
+  const auto k = product_through_memory("persistent_scratch").with_plan({.persistent = true});
   return through_memory("persistent_scratch", k, d);
 }
 inline MemoryProgram pingpong_scratch(Device d) {
-  return through_memory("pingpong_scratch",
-                        product_through_memory("pingpong_scratch", pingpong(true)), d);
+  const auto k = product_through_memory("pingpong_scratch").prefer({.pingpong = true});
+  return through_memory("pingpong_scratch", k, d);
 }
 
 inline constexpr MakeProgram kProgramsBetween[] = {

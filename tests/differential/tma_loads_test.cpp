@@ -1,5 +1,5 @@
 // Tiles that a kernel's mainloop loads for other uses than as MMA operands, by TMA (grid(..,
-// tma_aux_loads(true))): to the bit as by threads, with one MMA and with two.
+// prefer({.tma_aux_loads = true})): to the bit as by threads, with one MMA and with two.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -36,21 +36,22 @@ INSTANTIATE_TEST_SUITE_P(Devices, TmaLoads, testing::ValuesIn(test::devices()), 
 /// max(q k^T + bias, 0) v, with the bias as a box, or looked up at each pair.
 template <class T>
 auto biased(bool is_looked_up, bool by_tma) {
-  return kernel(
-      "biased", [=](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, In<T, 2> B, Out<f32, 2> O) {
-        const Index d = slice(0, 64);
-        for (auto m : grid(rows(Q), 128, tma_aux_loads(by_tma))) {
-          const Tile q = Q(m, d);
-          Tile sum = zeros<f32>(128, 64);
-          for (auto n : steps(K.rows(), 64)) {
-            const Tile bias =
-                is_looked_up ? Tile(B(expand(m, 1), expand(n, 0))) : Tile(fill_absent(B(m, n), 0));
-            const Tile s = dot(q, fill_absent(K(n, d), 0).T()) + cast<f32>(bias);
-            sum = dot(cast<bf16>(max(s, 0.0f)), fill_absent(V(n, d), 0), sum);
-          }
-          O(m, d) = sum;
-        }
-      });
+  return kernel("biased",
+                [=](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, In<T, 2> B, Out<f32, 2> O) {
+                  const Index d = slice(0, 64);
+                  for (auto m : grid(rows(Q), 128)) {
+                    const Tile q = Q(m, d);
+                    Tile sum = zeros<f32>(128, 64);
+                    for (auto n : steps(K.rows(), 64)) {
+                      const Tile bias = is_looked_up ? Tile(B(expand(m, 1), expand(n, 0)))
+                                                     : Tile(fill_absent(B(m, n), 0));
+                      const Tile s = dot(q, fill_absent(K(n, d), 0).T()) + cast<f32>(bias);
+                      sum = dot(cast<bf16>(max(s, 0.0f)), fill_absent(V(n, d), 0), sum);
+                    }
+                    O(m, d) = sum;
+                  }
+                })
+      .prefer({.tma_aux_loads = by_tma});
 }
 
 template <class T>
@@ -114,15 +115,17 @@ TEST_P(TmaLoads, OtherPlans) {
 /// Ping-pong: where a warpgroup skips a tile, its auxiliary ring skips it, too.
 TEST_P(TmaLoads, Pingpong) {
   const auto weighted = [](bool by_tma) {
-    return kernel("weighted", [=](In<bf16, 2> A, In<bf16, 2> B, In<f32, 2> W, Out<f32, 2> C) {
-      for (auto [m, n] : grid(C, 64, 64, pingpong(true), tma_aux_loads(by_tma))) {
-        Tile sum = zeros<f32>(64, 64);
-        for (auto k : steps(A.cols(), 64))
-          sum =
-              sum + dot(fill_absent(A(m, k), 0), fill_absent(B(k, n), 0)) * fill_absent(W(m, k), 0);
-        C(m, n) = sum;
-      }
-    });
+    return kernel("weighted",
+                  [=](In<bf16, 2> A, In<bf16, 2> B, In<f32, 2> W, Out<f32, 2> C) {
+                    for (auto [m, n] : grid(C, 64, 64)) {
+                      Tile sum = zeros<f32>(64, 64);
+                      for (auto k : steps(A.cols(), 64))
+                        sum = sum + dot(fill_absent(A(m, k), 0), fill_absent(B(k, n), 0)) *
+                                        fill_absent(W(m, k), 0);
+                      C(m, n) = sum;
+                    }
+                  })
+        .prefer({.tma_aux_loads = by_tma, .pingpong = true});
   };
   const Tensor A = numbers(460, 200, DType::bf16, 1), B = numbers(200, 200, DType::bf16, 2),
                W = numbers(460, 200, DType::f32, 3);
@@ -145,17 +148,19 @@ TEST_P(TmaLoads, Pingpong) {
 /// A is computed of two boxes, which share a ring; the second is used first.
 TEST_P(TmaLoads, OperandsThatAreComputed) {
   const auto scaled = [](bool by_tma) {
-    return kernel("scaled", [=](In<bf16, 2> A, In<bf16, 2> S, In<bf16, 2> B, Out<f32, 2> C) {
-      for (auto [m, n] : grid(C, 128, 64, tma_aux_loads(by_tma))) {
-        Tile sum = zeros<f32>(128, 64);
-        for (auto k : steps(A.cols(), 64)) {
-          const Tile a = fill_absent(A(m, k), 0), s = fill_absent(S(m, k), 0);
-          const Tile shifted = cast<f32>(s) + 1.0f;
-          sum = dot(cast<bf16>(shifted * cast<f32>(a)), fill_absent(B(k, n), 0), sum);
-        }
-        C(m, n) = sum;
-      }
-    });
+    return kernel("scaled",
+                  [=](In<bf16, 2> A, In<bf16, 2> S, In<bf16, 2> B, Out<f32, 2> C) {
+                    for (auto [m, n] : grid(C, 128, 64)) {
+                      Tile sum = zeros<f32>(128, 64);
+                      for (auto k : steps(A.cols(), 64)) {
+                        const Tile a = fill_absent(A(m, k), 0), s = fill_absent(S(m, k), 0);
+                        const Tile shifted = cast<f32>(s) + 1.0f;
+                        sum = dot(cast<bf16>(shifted * cast<f32>(a)), fill_absent(B(k, n), 0), sum);
+                      }
+                      C(m, n) = sum;
+                    }
+                  })
+        .prefer({.tma_aux_loads = by_tma});
   };
   for (const std::int64_t depth : {64, 72, 333}) {
     SCOPED_TRACE(depth);

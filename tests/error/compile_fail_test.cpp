@@ -20,8 +20,8 @@ Outcome compile(const std::filesystem::path& file, const std::string& flags) {
   const char* compiler = std::getenv("CXX");
   const std::string command = std::string(compiler && *compiler ? compiler : "c++") +
                               " -std=c++20 -fsyntax-only -I" + root + "/support/include -I" + root +
-                              "/runtime/include -I" + root + "/dsl/include " + flags + " " +
-                              file.string() + " 2>&1";
+                              "/runtime/include -I" + root + "/ir/include -I" + root +
+                              "/dsl/include " + flags + " " + file.string() + " 2>&1";
   Outcome out{0, ""};
   FILE* pipe = popen(command.c_str(), "r");
   std::array<char, 4096> buffer;

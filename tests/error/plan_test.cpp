@@ -111,7 +111,7 @@ TEST(PlanError, SchedulesThatCannotBeHad) {
                             "dot#0 consumer " +
                             dot + " } }"));
   };
-  expect("a legal schedule that no plan gives", [&] { scheduled("4", "0.0"); });
+  expect("a legal schedule that no plan gives", [&] { scheduled("4", "2.0"); });
   expect("an illegal schedule", [&] { scheduled("4", "0.0 in_flight 4"); });
 }
 

@@ -195,10 +195,9 @@ TEST(Parsers, Plans) {
                     "warps", "true", "false", "-1",     "99999999999", "registers"};
   feed(plans, words, 4, [](const std::string& text) {
     ir::Plan plan;
-    static_cast<void>(plan.first_mismatch(text));
-    plan.change(text);
+    plan.apply(ir::parse_plan_request(text).fields());
     ir::Plan again;
-    again.change(plan.str());
+    again.apply(ir::parse_plan_patch(plan.str()));
     if (!(again == plan)) throw InternalError("another plan: " + plan.str());
   });
 }

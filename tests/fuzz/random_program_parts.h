@@ -136,7 +136,7 @@ inline void RandomProgram::grow_batched_dot() {
   keep(r);
 }
 
-/// What the programs of a cluster have, where all of them come by.
+/// Adds an exchange between the programs of a cluster, where all of them come by.
 inline void RandomProgram::grow_cluster() {
   const int ctas = kernel.info.cluster;
   if (ctas == 1 || depth_ > 0) return;

@@ -108,7 +108,6 @@ const std::map<std::string_view, std::string_view>& drawn_elsewhere() {
       {"grid_dependency_wait", "of launches: gpu_dependent_launch_test"},
       {"grid_launch_dependents", "of launches: gpu_dependent_launch_test"},
       {"asm_elementwise", "inline PTX: differential_waiting_programs_test"},
-      {"view_dim", "grids of every kernel, and differential_address_views_test"},
       {"cta_barrier", "differential_memory_order_test"}};
   return kOps;
 }

@@ -102,7 +102,7 @@ TEST(Reproducer, ThePlanThatIsChosenSurvives) {
 
 TEST(Reproducer, OfFieldsAskedForByTheKernel) {
   CompileRequest request;
-  request.plan_changes = "pingpong=1";
+  request.planned = ir::parse_plan_request("pingpong=1");
   expect_replayed(outcome(request, dealing_twice()));
 }
 
@@ -115,7 +115,7 @@ TEST(Reproducer, OfFieldsAskedForByTheEnvironment) {
 
 TEST(Reproducer, OfAWholePlan) {
   CompileRequest asked;
-  asked.plan_changes = "pingpong=1";
+  asked.planned = ir::parse_plan_request("pingpong=1");
   CompileRequest request;
   request.plan = outcome(asked, optimize_passes()).plan;
   ASSERT_TRUE(request.plan->pingpong);
@@ -142,7 +142,7 @@ TEST(Reproducer, ADumpedTraceIsOne) {
   CompileRequest request;
   request.device = Device::sim();
   request.target = ir::Target("sm_90a");
-  request.plan_changes = "stages=3 producer_warps=0 persistent=0";
+  request.planned = ir::parse_plan_request("stages=3 producer_warps=0 persistent=0");
   request.trace = [] { return product(); };
   compile(request);
   const std::string of_passes = read_file(folder / "matmul" / "02-optimize.tir");

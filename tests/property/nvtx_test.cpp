@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "support/env.h"
+#include "tegula/kernels/call_place.h"
 #include "tegula/kernels/softmax.h"
 #include "tegula/profiler_range.h"
 #include "tegula/tegula.h"
@@ -12,7 +13,7 @@
 namespace tegula {
 namespace {
 
-/// What the library has written down.
+/// The events that the library has recorded.
 std::vector<std::string> events() {
   void* const library = dlopen(env().nvtx_injection.c_str(), RTLD_NOW);
   if (!library) return {"no library"};
@@ -22,6 +23,15 @@ std::vector<std::string> events() {
   for (int i = 0; i < count(); ++i) all.emplace_back(event(i));
   return all;
 }
+
+/// Callables, as the library's are.
+struct Callable {
+  void operator()() const { const detail::CallPlace here(Loc{}); }
+};
+template <class T>
+struct TypedCallable {
+  void operator()() const { const detail::CallPlace here(Loc{}); }
+};
 
 TEST(Nvtx, CallsAndLaunchesAreRanges) {
   const auto twice = kernel("twice", [](In<f32, 1> x, Out<f32, 1> y) {
@@ -36,6 +46,8 @@ TEST(Nvtx, CallsAndLaunchesAreRanges) {
     const Tensor x = Tensor::zeros({4, 64}, DType::f32, Device::cpu());
     softmax(Stream(Device::cpu()), x, Tensor::empty({4, 64}, DType::f32, Device::cpu()));
   }
+  Callable{}();
+  TypedCallable<std::vector<int>>{}();
   if (!env().nvtx) {
     EXPECT_FALSE(ProfilerRange::is_heard());
     EXPECT_THAT(events(), testing::IsEmpty());
@@ -44,7 +56,8 @@ TEST(Nvtx, CallsAndLaunchesAreRanges) {
   EXPECT_TRUE(ProfilerRange::is_heard());
   EXPECT_THAT(events(),
               testing::ElementsAre("push twice", "pop", "push twice", "pop", "push a step",
-                                   "push softmax", "push softmax", "pop", "pop", "pop"));
+                                   "push softmax", "push softmax", "pop", "pop", "pop",
+                                   "push Callable", "pop", "push TypedCallable", "pop"));
 }
 
 }  // namespace

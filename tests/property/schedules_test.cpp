@@ -35,13 +35,13 @@ class Schedules : public testing::Test {
     ir::Kernel tile = ir::clone(traced);
     tile.info.target = ir::Target::find(target).value();
     ir::PassContext context;
-    context.plan_changes = fields;
+    context.planned = ir::parse_plan_request(fields);
     const ir::CarriedOut done = ir::schedule_carried_out(tile, context);
     const std::string text = ir::print(done.schedule);
     EXPECT_EQ(ir::parse_schedule(text), ir::canonical(done.schedule)) << text;
     // A plan made of the text gives the same.
     ir::PassContext again;
-    again.plan_changes = text;
+    again.planned = ir::parse_plan_request(text);
     EXPECT_EQ(ir::print(ir::schedule_carried_out(tile, again).schedule), text);
     const ir::Verdict v = ir::judge(done.machine, ir::Graph(done.machine), done.schedule);
     for (const ir::Reason& r : v.reasons) ADD_FAILURE() << r.str() << "\n" << text;

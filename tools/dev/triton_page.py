@@ -71,13 +71,14 @@ def newest_rows():
     for path in sorted(results.rglob("*.jsonl"), key=lambda path: path.stem):
         for line in path.read_text().splitlines():
             row = json.loads(line)
-            if row.get("suite", "").startswith("triton_") and "ratio_triton" in row:
+            if row.get("suite", "").startswith("triton_") and ("ratio_triton" in row or "error" in row):
                 found[row["suite"], row["case"], row.get("backend")] = row | {"file": path.relative_to(ROOT)}
     return found
 
 
 def rows_of(suites, found):
-    return [row for (suite, _, _), row in found.items() if suite[len("triton_"):] in suites]
+    """A case whose newest row is an error has no figure."""
+    return [row for (suite, _, _), row in found.items() if suite[len("triton_"):] in suites and "ratio_triton" in row]
 
 
 def ratio(suites, found):

@@ -20,15 +20,6 @@ struct ExpertTileConfig {
   int stages = 0;   ///< of the operand ring; 0: the compiler chooses
   int group_m = 8;  ///< tiles below each other that are finished together
 
-  template <class Config, class Visit>
-  static void visit_axes(Config& v, const Visit& visit) {
-    visit("BM", v.bm, {16, 32, 64, 128, 256});
-    visit("BN", v.bn, {64, 128, 192, 256});
-    visit("BK", v.bk, {32, 64, 128});
-    visit("SWAP_AB", v.swap_ab, {0, 1});
-    visit("STAGES", v.stages, {0, 2, 3, 4, 5, 6, 7, 8});
-    visit("GROUP_M", v.group_m, {1, 2, 4, 8, 16});
-  }
   template <class Self, class Visit>
   static void each_field(Self& c, const Visit& visit) {
     visit("bm", c.bm);

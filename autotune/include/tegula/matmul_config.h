@@ -2,12 +2,12 @@
 #include <array>
 #include <compare>
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 
 #include "tegula/device_profile.h"
 #include "tegula/dtype.h"
+#include "tegula/plan_patch.h"
 
 /// Tiles and decomposition of GEMMs, and the choice of the fastest.
 namespace tegula {
@@ -73,6 +73,12 @@ struct MatmulConfig {
 
   bool multicasts() const { return multicast != Multicast::none; }
   bool is_cluster_split() const { return split == SplitK::cluster && parts > 1; }
+  /// The fields of a plan that the configuration prefers.
+  PlanPatch plan() const {
+    const auto wish = [](bool is_set) { return is_set ? std::optional(true) : std::nullopt; };
+    return {
+        .tma_store = wish(tma_store), .multicast = wish(multicasts()), .pingpong = wish(pingpong)};
+  }
   /// "128x256x64 cluster_split_k 2 stages 4": what differs from a plain tile.
   std::string str() const;
 
@@ -90,22 +96,6 @@ struct MatmulConfig {
     visit("pingpong", c.pingpong);
     visit("tma_store", c.tma_store);
     visit("group_m", c.group_m);
-  }
-  /// The numbers that kernels choose by, and from which: for `tuned`.
-  template <class Config, class Visit>
-  static void visit_axes(Config& c, const Visit& visit) {
-    const std::initializer_list<int> extents{8,   16,  24,  32,  40,  48,  56,  64,  72,  80,  88,
-                                             96,  104, 112, 120, 128, 136, 144, 152, 160, 168, 176,
-                                             184, 192, 200, 208, 216, 224, 232, 240, 248, 256};
-    visit("BM", c.bm, extents);
-    visit("BN", c.bn, extents);
-    visit("BK", c.bk, {8, 16, 32, 64, 128, 256});
-    visit("STAGES", c.stages, {0, 2, 3, 4, 5, 6, 7, 8});
-    visit("SWAP_AB", c.swap_ab, {0, 1});
-    visit("MULTICAST", c.multicast, {0, 2});
-    visit("PINGPONG", c.pingpong, {0, 1});
-    visit("TMA_STORE", c.tma_store, {0, 1});
-    visit("GROUP_M", c.group_m, {1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 32});
   }
   friend bool operator==(const MatmulConfig&, const MatmulConfig&) = default;
   friend auto operator<=>(const MatmulConfig&, const MatmulConfig&) = default;

@@ -108,7 +108,7 @@ class AddressView : public detail::Addressed<std::make_index_sequence<Rank>> {
   Tile cols(std::source_location at = std::source_location::current()) const { return dim(1, at); }
 };
 
-/// What is known of an address and its strides, in bytes.
+/// Address and strides are multiples of so many bytes.
 struct Alignment {
   int bytes = 0;
 };

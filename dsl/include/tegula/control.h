@@ -159,56 +159,17 @@ struct cluster {
   int ctas;
 };
 
-/// TMA multicast (sm_90): two neighbouring tiles go to the CTAs of a cluster, which load common
-/// operands once: B's columns for tiles below each other. Results are the same; without effect if
-/// the mainloop has no such loads (`explain` says so).
-struct multicast {
-  explicit multicast(bool on) : is_set(on) {}
-  bool is_set;
-};
-
-/// Ping-pong (sm_90): a tile is one warpgroup's work, and two warpgroups take a CTA's tiles
-/// alternately, so that the epilogue of a tile overlaps the mainloop of the next one. Tiles are
-/// half as large as those that two warpgroups compute together. Results are the same; without
-/// effect if one warpgroup cannot compute a tile (`explain` says so).
-struct pingpong {
-  explicit pingpong(bool on) : is_set(on) {}
-  bool is_set;
-};
-
-/// TMA store epilogue (sm_90): results go through shared memory and from there by TMA, not from
-/// registers: fewer instructions next to the next tile's mainloop, if that is long enough to hide
-/// them. Results are the same; without effect if TMA cannot store them (`explain` says so).
-struct tma_store {
-  explicit tma_store(bool on) : is_set(on) {}
-  bool is_set;
-};
-
-/// Auxiliary loads of a mainloop, which the loop combines element by element with an accumulator
-/// (such as a bias of each pair), go to shared memory by TMA while MMAs run (sm_90), instead of to
-/// the threads that need them. Results are the same; without effect if TMA cannot load them or
-/// shared memory has no room (`explain` says so).
-struct tma_aux_loads {
-  explicit tma_aux_loads(bool on) : is_set(on) {}
-  bool is_set;
-};
-
 namespace detail {
 
 struct GridOptions {
   std::vector<std::int64_t> blocks;
   int group_m = 0;
   int cluster = 1;
-  bool balanced_pairs = false, multicast = false, pingpong = false, tma_store = false,
-       tma_aux_loads = false;
+  bool balanced_pairs = false;
   void add(std::integral auto block) { blocks.push_back(static_cast<std::int64_t>(block)); }
   void add(struct group_m g) { group_m = g.rows; }
   void add(BalancedPairs h) { balanced_pairs = h.is_set; }
   void add(struct cluster c) { cluster = c.ctas; }
-  void add(struct multicast m) { multicast = m.is_set; }
-  void add(struct pingpong a) { pingpong = a.is_set; }
-  void add(struct tma_store t) { tma_store = t.is_set; }
-  void add(struct tma_aux_loads t) { tma_aux_loads = t.is_set; }
 };
 
 /// The grid loop: its body is the program that each block runs.

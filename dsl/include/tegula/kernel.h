@@ -17,6 +17,7 @@
 #include "tegula/artefact.h"
 #include "tegula/error.h"
 #include "tegula/param_structs.h"
+#include "tegula/plan_patch.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 #include "tegula/tuning.h"
@@ -183,7 +184,11 @@ std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& inst
                                                  const Tuning& tuning, Loc at = {});
 std::shared_ptr<dsl::KernelInstance> allowing_alias(const dsl::KernelInstance& instance);
 std::shared_ptr<dsl::KernelInstance> with_plan(const dsl::KernelInstance& instance,
-                                               std::string_view fields, Loc at);
+                                               std::string_view text, Loc at);
+std::shared_ptr<dsl::KernelInstance> with_plan(const dsl::KernelInstance& instance,
+                                               const PlanPatch& fields, Loc at);
+std::shared_ptr<dsl::KernelInstance> preferring(const dsl::KernelInstance& instance,
+                                                const PlanPatch& fields);
 std::shared_ptr<dsl::KernelInstance> with_names(const dsl::KernelInstance& instance,
                                                 std::span<const char* const> names, Loc at);
 void launch(dsl::KernelInstance& instance, const Stream* stream, std::span<const HostArg> args);
@@ -302,13 +307,23 @@ class Kernel {
   }
   /// The same kernel, compiled so that arguments it writes may overlap others.
   Kernel may_alias() const { return Kernel(detail::allowing_alias(*instance_)); }
-  /// The same kernel with these fields of its plan, "stages=4, multicast=true", instead of the
-  /// chosen ones, or with a plan or Schedule as explain() prints it (ir/plan.def,
-  /// docs/schedule.md). A call throws CompileError if the kernel cannot have them. TEGULA_PLAN, for
+  /// The same kernel with these fields of its plan, `{.stages = 4, .multicast = true}`, instead of
+  /// the chosen ones. A call throws CompileError if the kernel cannot have them. TEGULA_PLAN, for
   /// experiments, overrides them.
-  Kernel with_plan(std::string_view fields,
+  Kernel with_plan(const PlanPatch& fields,
                    std::source_location at = std::source_location::current()) const {
     return Kernel(detail::with_plan(*instance_, fields, at));
+  }
+  /// The same with a text: "stages=4, multicast=true", or a plan or Schedule as explain() prints it
+  /// (docs/schedule.md). Throws CompileError for a text that is none of these.
+  Kernel with_plan(std::string_view text,
+                   std::source_location at = std::source_location::current()) const {
+    return Kernel(detail::with_plan(*instance_, text, at));
+  }
+  /// The same kernel with these fields of its plan where it can have them; elsewhere explain() says
+  /// why not. Without effect on kernels whose programs work in clusters.
+  Kernel prefer(const PlanPatch& fields) const {
+    return Kernel(detail::preferring(*instance_, fields));
   }
 
   /// Text of a stage of the latest compilation: key, trace, optimize, emit, ptx, assemble or

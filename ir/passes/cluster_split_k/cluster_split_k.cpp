@@ -240,6 +240,7 @@ class SplitKRewrite {
   /// Neighbouring programs along the first axis of the launch grid form a cluster.
   void make_clusters() {
     k_.info.cluster = parts_;
+    k_.info.preferred = {};  // of kernels whose programs work alone
     const OpId yield = k_.terminator(k_.launch());
     Builder b(k_, yield);
     const Value programs = k_[yield].operands[0];
@@ -258,10 +259,7 @@ class SplitKRewrite {
     Value number;
     if (k_[op].opcode == Opcode::ProgramId) {
       AttrList attrs = k_[op].attrs;
-      // Attributes of persistent kernels are left out, as the language leaves them out.
-      for (AttrName other : {AttrName::axis, AttrName::multicast, AttrName::pingpong,
-                             AttrName::tma_store, AttrName::tma_aux_loads})
-        attrs.erase(other);
+      attrs.erase(AttrName::axis);
       number = k_[b.create(Opcode::ClusterId, {}, std::span(&t, 1), attrs)].results[0];
     } else {
       const Value programs = b.op(Opcode::NumPrograms, {}, t, {{AttrName::axis, 0}});
@@ -300,20 +298,18 @@ class SplitKRewrite {
   std::optional<ClusterSlicer> share_;
 };
 
-int requested_split_k(const PassContext& context) {
+int requested_split_k(const Kernel& k, const PassContext& context) {
   if (context.plan) return context.plan->cluster_split_k;
-  Plan wish;
-  wish.change(context.plan_changes);
-  return wish.cluster_split_k;
+  return wanted_fields(k, context).cluster_split_k.value_or(1);
 }
 
 }  // namespace
 
 int apply_cluster_split_k(Kernel& k, PassContext& context) {
-  const int parts = requested_split_k(context);
+  const int parts = requested_split_k(k, context);
   if (parts == 1) return 1;
   const auto refuse = [&](const std::string& rule) {
-    refuse_plan(k, fmt::format("cluster_split_k={}", parts), rule, context.changed_at);
+    refuse_plan(k, fmt::format("cluster_split_k={}", parts), rule, context.planned.at);
   };
   if (parts != 2 && parts != 4 && parts != 8) refuse("cluster_split_k is 1, 2, 4 or 8");
   SplitKRewrite split(k, parts);

@@ -37,10 +37,8 @@ class Analysis {
   Result<DotGraph> run() {
     for (OpId op : k_.ops(body_)) {
       if (k_[op].opcode == Opcode::Dot) graph_.dots.push_back({op, {}});
-      for (RegionId r : k_[op].regions)
-        if (any_op(k_, r, [&](OpId o) { return k_[o].is(Opcode::Dot, Opcode::DotAsync); }))
-          return refused("dots in a loop or branch within it");
     }
+    if (has_inner_mma(k_, graph_.loop)) return refused("dots in a loop or branch within it");
     if (graph_.dots.empty()) return refused("no dots");
     graph_.loads = tile_loads(k_, graph_.loop, context_);
     for (GraphDot& dot : graph_.dots)
@@ -227,6 +225,18 @@ std::int64_t bytes_of(const Kernel& k, const std::vector<OperandLoad>& loads) {
 }
 
 }  // namespace
+
+bool contains_mma(const Kernel& k, OpId op) {
+  return std::ranges::any_of(k[op].regions, [&](RegionId r) {
+    return any_op(k, r, [&](OpId o) { return k[o].is(Opcode::Dot, Opcode::DotAsync); });
+  });
+}
+
+bool has_inner_mma(const Kernel& k, OpId loop) {
+  bool found = false;
+  for (OpId op : k.ops(k[loop].regions[0])) found |= contains_mma(k, op);
+  return found;
+}
 
 std::string name(const DotOperand& operand) {
   constexpr std::array kNames{"ring", "gathered", "stationary", "register", "shared"};

@@ -39,6 +39,7 @@ struct DotGraph {
   std::vector<OperandLoad> gathers;     ///< of the loop, by cp.async: rows that index tiles select
   std::vector<OperandLoad> stationary;  ///< in front of the loop, by TMA
   std::vector<Value> shared;            ///< tiles of form Shared, each once
+  bool has_one_ring = false;            ///< all that TMA loads in an iteration shares a ring
 
   const GraphDot* find(OpId dot) const;
   /// The load by TMA that brings the tile, or none.
@@ -63,6 +64,11 @@ struct DotGraph {
   /// reads of one iteration from the stores of the next. In machine form.
   int first_shared_slots(const Kernel& k, int stages) const;
 };
+
+/// Whether loops or branches within the loop have MMAs: their waits cover all that is in flight,
+/// and know nothing of the loop's own accumulators. Or whether the op contains some.
+bool has_inner_mma(const Kernel& k, OpId loop);
+bool contains_mma(const Kernel& k, OpId op);
 
 /// "ring", "ring^T", .. for remarks.
 std::string name(const DotOperand& operand);

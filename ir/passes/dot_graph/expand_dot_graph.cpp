@@ -61,24 +61,23 @@ class Expansion {
         order_(std::move(order)),
         values_(k_, old_, graph_, order_),
         gathers_(k_, old_, plan.stages, graph_.gathers),
-        uses_(ring_uses(k_, graph_, order_)),
         plan_(plan),
         anchor_(l.loop) {}
 
   void run(PassContext& context) {
     // A slot to copy rows into is none that dots in flight read.
-    if (!has_gathers() || plan_.stages > kSlotsInUse)
-      accumulators_ = accumulators_in_flight(k_, graph_, order_);
-    std::vector<std::vector<OperandLoad>> loads;
+    if (!has_gathers() || plan_.stages > kSlotsInUse) {
+      accumulators_ = pending_accumulators(k_, graph_, order_);
+      stay_in_flight_ = stay_in_flight(k_, graph_, order_);
+    }
+    uses_ = ring_uses(k_, graph_, order_);
+    std::vector<RingLoads> rings;
     for (RingUse& use : uses_) {
-      for (const OperandLoad& load : use.brings) ring_of_[load.load] = loads.size();
-      loads.push_back(use.brings);
+      for (const OperandLoad& load : use.brings) ring_of_[load.load] = rings.size();
+      rings.push_back({use.brings, use.last_stage});
     }
-    l_.adopt(std::move(loads), graph_.stationary);
-    for (std::size_t i = 0; i < uses_.size(); ++i) {
-      l_.pipelines[i].lag = uses_[i].last_stage;
-      uses_[i].at = l_.pipelines[i].begin;
-    }
+    l_.allocate(std::move(rings), graph_.stationary);
+    for (std::size_t i = 0; i < uses_.size(); ++i) uses_[i].at = l_.pipelines[i].begin;
     allocate_stored();
     l_.fill_prologue(order_.last_stage);
     begin_gathers(context);
@@ -92,15 +91,14 @@ class Expansion {
   }
 
  private:
-  // ---- what stays in flight
-  bool stays_in_flight(OpId dot) const {
+  bool has_accumulator(OpId dot) const {
     return std::ranges::find(accumulators_, dot, &PendingAccumulator::dot) != accumulators_.end();
   }
 
   // ---- rings
   const OperandLoad* ring_load(Value tile) const { return graph_.ring_load(k_, tile); }
   /// Its slots are free one step later than their last reader was issued.
-  bool is_late(const RingUse& use) const { return !accumulators_.empty() && !use.dots.empty(); }
+  bool is_late(const RingUse& use) const { return stay_in_flight_ && !use.dots.empty(); }
   RingPosition position(Builder& b, std::size_t ring, int stage) const {
     const RingUse& use = uses_[ring];
     return stage == use.first_stage
@@ -118,7 +116,7 @@ class Expansion {
   bool has_gathers() const { return !gathers_.loads().empty(); }
   /// Iterations that are copied ahead. Behind the barrier of a step, all warpgroups have retired
   /// the dots of the step before, or of the one before that if dots stay in flight.
-  int gather_lead() const { return plan_.stages - (accumulators_.empty() ? 1 : kSlotsInUse); }
+  int gather_lead() const { return plan_.stages - (stay_in_flight_ ? kSlotsInUse : 1); }
 
   void begin_gathers(PassContext& context) {
     if (!has_gathers()) return;
@@ -132,9 +130,9 @@ class Expansion {
   void meet_for_gathers(Builder& b) {
     b.effect(Opcode::AsyncWait, {}, {{AttrName::count, gather_lead() - 1}});
     b.effect(Opcode::CtaBarrier, {}, {{AttrName::generic_proxy, 1}});
-    have_met_ = accumulators_.empty();
+    have_met_ = !stay_in_flight_;
     has_copied_ = false;
-    if (accumulators_.empty()) copy_ahead();
+    if (!stay_in_flight_) copy_ahead();
   }
 
   /// Dots that are in flight run beside it.
@@ -172,19 +170,20 @@ class Expansion {
       values_.make_pending(body_carries(k_, old_)[acc.carry],
                            l_.before(old_).op(Opcode::Poison, {}, pending));
     }
-    build_loop(k_[old_].operands[0]);
-    const auto first = k_[old_].operands[0], last = k_[old_].operands[1];
+    const Value first = k_[old_].operands[0], last = k_[old_].operands[1];
+    build_loop(first);
     const bool always = IndexFacts(k_).is_less(first, last);
     Builder b = l_.before(old_);
-    if (always && !accumulators_.empty())
-      k_[l_.loop].attrs.set(AttrName::has_trip, std::int64_t{1});
+    for (std::size_t i = 0; i < uses_.size(); ++i) l_.pipelines[i].end = uses_[i].at;
+    if (l_.is_skipped_by_other_warpgroup())
+      for (OperandPipeline& p : l_.pipelines) p.end = l_.end_position(b, p);
+    if (always) k_[l_.loop].attrs.set(AttrName::has_trip, std::int64_t{1});
     const Value runs = always ? b.flag(true) : b.cmp("lt", first, last);
     std::vector<Value> results;
     for (std::size_t i = 0; i < k_[old_].results.size(); ++i) results.push_back(values_.result(i));
     finish_accumulators(b, runs, always, results);
     l_.release_stationary(b, runs);
     l_.stationary_end = l_.next_stationary(b, runs);
-    for (std::size_t i = 0; i < uses_.size(); ++i) l_.pipelines[i].end = uses_[i].at;
     replace_results(results);
   }
 
@@ -201,7 +200,7 @@ class Expansion {
     for (std::size_t i = 0; i < uses_.size(); ++i)
       if (is_late(uses_[i])) {
         const ChannelRing& ring = l_.pipelines[i].ring;
-        ring.release(b, ring.back(b, uses_[i].at, 1).slot, runs, uses_[i].has_threads);
+        ring.release(b, ring.back(b, l_.pipelines[i].end, 1).slot, runs, uses_[i].has_threads);
       }
     for (std::size_t i = 0; i < done.size(); ++i)
       results[accumulators_[i].carry] =
@@ -330,9 +329,10 @@ class Expansion {
       for (std::size_t i = 0; i < uses_.size(); ++i)
         if (!is_late(uses_[i]))
           l_.prefetch_next(head, l_.pipelines[i], position(head, i, uses_[i].last_stage));
-      for (const PendingAccumulator& acc : accumulators_)
-        running_.push_back(
-            {acc.dot, values_.read(body_carries(k_, old_)[acc.carry], 0), {}, 0, true});
+      if (stay_in_flight_)
+        for (const PendingAccumulator& acc : accumulators_)
+          running_.push_back(
+              {acc.dot, values_.read(body_carries(k_, old_)[acc.carry], 0), {}, 0, true});
       if (!accumulators_.empty()) is_later_ = head.cmp("ne", iteration, k_[old_].operands[0]);
     }
     if (has_gathers()) meet_for_gathers(head);
@@ -345,7 +345,7 @@ class Expansion {
     for (const ScheduledOp& at : order_.ops)
       if (at.stage >= first && at.stage <= last) graph_.find(at.op) ? issue(at) : place(at);
     retire_last_step();
-    retire(accumulators_.size());
+    retire(stay_in_flight_ ? accumulators_.size() : 0);
     running_.clear();
   }
 
@@ -356,7 +356,7 @@ class Expansion {
       need(v, at.stage);
       if (const OperandLoad* load = ring_load(v)) read(load->load, at.stage);
     }
-    if (order_.fragments.contains(at.op)) retire(0);
+    if (order_.fragments.contains(at.op) || contains_mma(k_, at.op)) retire(0);
     Builder b = here();
     b.loc = k_[at.op].loc;
     ValueMap map;
@@ -436,16 +436,16 @@ class Expansion {
     need(k_[dot].operands[2], at.stage);
     Builder b = here();
     b.loc = k_[dot].loc;
-    const bool stays = stays_in_flight(dot);
+    const bool is_pending = has_accumulator(dot);
     Value acc = k_[dot].operands[2];
-    const bool is_fresh = !stays && is_zero(k_, acc);
+    const bool is_fresh = !is_pending && is_zero(k_, acc);
     acc = is_fresh ? b.op(Opcode::Poison, {}, k_.type(acc)) : values_.read(acc, at.stage);
-    if (stays) {
+    if (stay_in_flight_) {
       Running& before = *std::ranges::find(running_, dot, &Running::dot);
       acc = before.pending;
       before.is_continued = true;
     }
-    std::vector<Value> operands{acc, {}, {}, stays ? is_later_ : b.flag(!is_fresh)};
+    std::vector<Value> operands{acc, {}, {}, is_pending ? is_later_ : b.flag(!is_fresh)};
     AttrList attrs = k_[dot].attrs;
     for (std::size_t i : {0U, 1U}) {
       const DotOperand& operand = node.operands[i];
@@ -527,7 +527,7 @@ class Expansion {
       if (r.is_continued) continue;
       const Type sum = k_.type(k_[r.dot].results[0]);
       pending.push_back(r.pending);
-      types.push_back(i < over ? sum : Type::pending(sum));
+      types.push_back(i < over && !has_accumulator(r.dot) ? sum : Type::pending(sum));
     }
     const std::vector<Value> results =
         MmaLoop::wait(b, pending, types, static_cast<int>(left), std::move(kept));
@@ -579,6 +579,7 @@ class Expansion {
   OpId anchor_;  ///< ops go in front of it
   std::vector<StoredTile> stored_;
   std::vector<PendingAccumulator> accumulators_;  ///< one for each dot, or none
+  bool stay_in_flight_ = false;                   ///< all dots, over the end of a step
   std::vector<Running> running_;
   std::vector<std::pair<OpId, int>> read_;  ///< loads that threads have read in the step, by stage
   Value is_later_;                          ///< the step is not the first

@@ -5,7 +5,7 @@
 
 #include "ir/clone_op.h"
 #include "ir/loop.h"
-#include "ir/schedule/to_plan.h"
+#include "ir/schedule/schedule.h"
 #include "ir/uses.h"
 
 namespace tegula::ir {
@@ -112,7 +112,7 @@ class Ordering {
         effects_.push_back(op);
     }
     for (const Step& step : steps)
-      for (OpId op : ops_of(step)) place(op, step.stage);
+      for (OpId op : listed_by(step)) place(op, step.stage);
     for (OpId op : k_.ops(body_))
       if (op != end && node(op)) place(op, order_.stage(op));
     flush_effects(position);
@@ -129,10 +129,18 @@ class Ordering {
     return graph_[*at].ops;
   }
 
+  /// Conversions of what threads have loaded stand where they are needed, so that no more registers
+  /// are live beside accumulators than in the text.
+  std::vector<OpId> listed_by(const Step& step) const {
+    std::vector<OpId> ops = ops_of(step);
+    if (!ops.empty() && k_[ops.front()].opcode == Opcode::LoadView) ops.resize(1);
+    return ops;
+  }
+
   void read(const Step& step) {
+    for (OpId op : listed_by(step)) listed_.insert(op);
     for (OpId op : ops_of(step)) {
       order_.stages[op] = step.stage;
-      listed_.insert(op);
       if (step.in_flight > 0 && k_[op].opcode == Opcode::Dot) order_.in_flight.insert(op);
     }
     order_.last_stage = std::max<int>(order_.last_stage, step.stage);
@@ -359,13 +367,24 @@ LoopSchedule early_dots(const Kernel& k, const Graph& graph, const DotGraph& dot
   return EarlyDots(k, graph, dots).run();
 }
 
+namespace {
+
+/// Waits retire the MMAs of the iteration before.
+std::string why_not_followed(const Kernel& k, const Graph& graph, const DotGraph& dots,
+                             const LoopSchedule& wanted) {
+  if (std::ranges::any_of(wanted.steps, [](const Step& s) { return s.in_flight > 1; }))
+    return "MMAs of more than one iteration stay in flight";
+  return why_not_expandable(k, dots, loop_order(k, graph, dots, wanted));
+}
+
+}  // namespace
+
 LoopSchedule steps_of(const Kernel& k, const Graph& graph, const DotGraph& dots,
                       PassContext& context) {
   const auto node = graph.find(dots.loop);
-  if (node && begins_with_schedule(context.plan_changes)) {
-    const Schedule author = schedule_of(context.plan_changes, context.changed_at);
-    if (const LoopSchedule* wanted = author.find_loop(graph[*node].label)) {
-      const std::string why = why_not_expandable(k, dots, loop_order(k, graph, dots, *wanted));
+  if (node && context.planned.schedule) {
+    if (const LoopSchedule* wanted = context.planned.schedule->find_loop(graph[*node].label)) {
+      const std::string why = why_not_followed(k, graph, dots, *wanted);
       if (why.empty()) return *wanted;
       context.remark(Remark::Kind::Missed, k[dots.loop].loc, "schedule not followed: " + why);
     }

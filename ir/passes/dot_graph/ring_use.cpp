@@ -16,6 +16,12 @@ class Finder {
       : k_(k), graph_(graph), order_(order) {}
 
   std::vector<RingUse> run() {
+    if (graph_.has_one_ring) {
+      RingUse& all = uses_.emplace_back();
+      all.brings = graph_.loads;
+      all.first_stage = order_.last_stage;
+      for (const OperandLoad& load : graph_.loads) ring_of_[load.load] = 0;
+    }
     for (const ScheduledOp& at : order_.ops) add_ring(at.op);
     for (const ScheduledOp& at : order_.ops)
       for (Value v : tiles_of(at.op))
@@ -66,8 +72,6 @@ class Finder {
 
 std::optional<std::size_t> pending_carry(const Kernel& k, const Uses& uses, OpId loop,
                                          const GraphDot& dot) {
-  for (const DotOperand& operand : dot.operands)
-    if (operand.form == OperandForm::Register || operand.form == OperandForm::Shared) return {};
   const Value sum = k[dot.op].results[0], acc = k[dot.op].operands[2];
   const auto carries = body_carries(k, loop);
   for (std::size_t i = 0; i < carries.size(); ++i)
@@ -83,17 +87,27 @@ std::vector<RingUse> ring_uses(const Kernel& k, const DotGraph& graph, const Loo
   return Finder(k, graph, order).run();
 }
 
-std::vector<PendingAccumulator> accumulators_in_flight(const Kernel& k, const DotGraph& graph,
-                                                       const LoopOrder& order) {
-  if (order.last_stage > 0) return {};
+std::vector<PendingAccumulator> pending_accumulators(const Kernel& k, const DotGraph& graph,
+                                                     const LoopOrder& order) {
+  if (order.last_stage > 0 || has_inner_mma(k, graph.loop)) return {};
   const Uses uses(k);
   std::vector<PendingAccumulator> found;
   for (const GraphDot& dot : graph.dots) {
     const auto carry = pending_carry(k, uses, graph.loop, dot);
-    if (!carry || !order.in_flight.contains(dot.op)) return {};
+    if (!carry) return {};
     found.push_back({dot.op, *carry, loop_inits(k[graph.loop])[*carry]});
   }
   return found;
+}
+
+bool stay_in_flight(const Kernel& k, const DotGraph& graph, const LoopOrder& order) {
+  const auto is_made = [](const DotOperand& operand) {
+    return operand.form == OperandForm::Register || operand.form == OperandForm::Shared;
+  };
+  return !pending_accumulators(k, graph, order).empty() &&
+         std::ranges::all_of(graph.dots, [&](const GraphDot& dot) {
+           return order.in_flight.contains(dot.op) && std::ranges::none_of(dot.operands, is_made);
+         });
 }
 
 }  // namespace tegula::ir

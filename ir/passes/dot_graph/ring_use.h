@@ -25,15 +25,18 @@ struct RingUse {
 /// Other loads share the ring that was waited for before them.
 std::vector<RingUse> ring_uses(const Kernel& k, const DotGraph& graph, const LoopOrder& order);
 
-/// A carry that a dot adds to and that nothing else reads: it stays pending around the loop.
+/// A carry that begins as zeros, that a dot adds to and nothing else reads: it is pending around
+/// the loop, and the first MMA does not read it.
 struct PendingAccumulator {
   OpId dot;
   std::size_t carry = 0;
   Value init = {};
 };
-/// One for each dot, or none if not all may be in flight over the end of an iteration: all begin as
-/// zeros, and a tile that threads have made belongs to the MMA of its iteration.
-std::vector<PendingAccumulator> accumulators_in_flight(const Kernel& k, const DotGraph& graph,
-                                                       const LoopOrder& order);
+/// One for each dot, or none if not all have one.
+std::vector<PendingAccumulator> pending_accumulators(const Kernel& k, const DotGraph& graph,
+                                                     const LoopOrder& order);
+/// Whether all dots may be in flight over the end of an iteration: they have pending accumulators,
+/// and no tile that threads have made, which belongs to the MMA of its iteration.
+bool stay_in_flight(const Kernel& k, const DotGraph& graph, const LoopOrder& order);
 
 }  // namespace tegula::ir

@@ -62,12 +62,13 @@ bool has_whole_segments(Type tile, int parts) {
 
 }  // namespace
 
-LayoutAssignment::LayoutAssignment(const Kernel& k, const Plan& plan)
+LayoutAssignment::LayoutAssignment(const Kernel& k, const PassContext& context)
     : k_(k),
-      plan_(plan),
+      plan_(*context.plan),
       wants_aux_in_accumulator_layout_(
-          plan.wgmma && (plan.tma_aux_loads || has_grid_hint(k, AttrName::tma_aux_loads))) {
-  if (!plan.wgmma) assign_sorted_loads();
+          plan_.wgmma &&
+          (plan_.tma_aux_loads || wanted_fields(k, context).tma_aux_loads.value_or(false))) {
+  if (!plan_.wgmma) assign_sorted_loads();
   // Loop carries may be decided by what the body yields, so go round until nothing changes.
   assign_remaining();
   propagate_accumulator_layouts();

@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "ir/kernel.h"
-#include "ir/plan.h"
+#include "ir/pipeline.h"
 
 namespace tegula::ir {
 
@@ -20,7 +20,7 @@ struct DotLayouts {
 
 class LayoutAssignment {
  public:
-  LayoutAssignment(const Kernel& k, const Plan& plan);
+  LayoutAssignment(const Kernel& k, const PassContext& context);
 
   /// The layout in which the value is computed; null where it is free: made in whatever layout its
   /// user wants.

@@ -1,4 +1,4 @@
-// Gives a mainloop's auxiliary loads (a bias, for instance) a TMA ring of their own.
+// Gives the auxiliary loads of back-to-back GEMMs (a bias, for instance) a TMA ring of their own.
 //
 // Before:  for k { .. c = dot a, b; t = load_view T[.., k]; d = add c, t .. }
 // After:   for k, slot, phase { the producer thread copies step k + slots - 1 into the slot before;
@@ -52,9 +52,6 @@ void MmaLoop::end_aux(OpId op) {
   if (!aux_) return;
   const auto& results = k[op].results;
   aux_->end = {results[aux_carry_], results[aux_carry_ + 1]};
-  if (!is_skipped_by_other_warpgroup()) return;
-  Builder b = Builder::behind(k, op);
-  aux_->end = end_position(b, *aux_);
 }
 
 }  // namespace tegula::ir

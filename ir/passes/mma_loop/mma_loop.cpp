@@ -12,6 +12,7 @@
 #include "ir/layout/shared_layout.h"
 #include "ir/loop.h"
 #include "ir/matrix_type.h"
+#include "ir/passes/dot_graph/dot_graph.h"
 
 namespace tegula::ir {
 
@@ -107,12 +108,6 @@ bool MmaLoop::is_load(OpId op) const {
   return std::ranges::any_of(pipelines, has_part) || (aux_ && has_part(*aux_));
 }
 
-bool MmaLoop::has_inner_mma() const {
-  return any_op(k, body, [&](OpId op) {
-    return k[op].is(Opcode::Dot, Opcode::DotAsync) && k[op].parent != body;
-  });
-}
-
 std::vector<OperandPipeline*> MmaLoop::all_pipelines() {
   std::vector<OperandPipeline*> all;
   for (OperandPipeline& pipeline : pipelines) all.push_back(&pipeline);
@@ -141,37 +136,51 @@ std::unordered_set<OpId> MmaLoop::dependents(Value on) const {
 }
 
 // ---- rings
-void MmaLoop::allocate(bool late) {
-  const Value in_step = multicast_loads();
-  if (late) {
-    for (std::size_t i = 0; i < dots.size(); ++i) {
-      std::vector<OperandLoad> own;
-      for (const OperandLoad& load : loads_)
-        if (load.dots.front() == dots[i]) own.push_back(load);
-      const int slots = i > 0 && plan_.late_stages > 0 ? plan_.late_stages : plan_.stages;
-      pipelines.push_back({ChannelRing(k, slots, std::move(own), in_step), static_cast<int>(i)});
-    }
-  } else {
-    pipelines.push_back({ChannelRing(k, plan_.stages, loads_, in_step)});
-  }
-  loads_.clear();
-  allocate_rings();
-  if (late && uses_warp_scheduler_barrier()) {
-    before_all().effect(Opcode::OrderInit, {});
-    Builder(k, k.body()).effect(Opcode::OrderDrain, {});
-  }
-  remark();
-  enter_outer_loops();
+DotGraph MmaLoop::take_graph() {
+  DotGraph graph;
+  graph.loop = loop;
+  graph.has_one_ring = true;
+  const auto operand = [&](Value v) -> DotOperand {
+    if (const OperandLoad* load = load_of(v))
+      return {k[load->load].parent == body ? OperandForm::Ring : OperandForm::Stationary,
+              k[load->load].results[0]};
+    while (k[v].def && k[k[v].def].opcode == Opcode::ConvertLayout) v = k[k[v].def].operands[0];
+    return {OperandForm::Register, v};
+  };
+  for (OpId dot : dots)
+    graph.dots.push_back({dot, {operand(k[dot].operands[0]), operand(k[dot].operands[1])}});
+  graph.loads = std::exchange(loads_, {});
+  if (aux_) std::ranges::copy(aux_->ring.loads(), std::back_inserter(graph.loads));
+  aux_.reset();
+  if (stationary_) graph.stationary = stationary_->loads();
+  return graph;
 }
 
-void MmaLoop::adopt(std::vector<std::vector<OperandLoad>> rings,
-                    std::vector<OperandLoad> stationary) {
-  for (std::vector<OperandLoad>& loads : rings)
-    pipelines.push_back({ChannelRing(k, plan_.stages, std::move(loads))});
+void MmaLoop::allocate(std::vector<RingLoads> rings, std::vector<OperandLoad> stationary) {
+  const Value in_step = multicast_loads(rings);
+  for (RingLoads& ring : rings) {
+    const int slots = ring.lag > 0 && plan_.late_stages > 0 ? plan_.late_stages : plan_.stages;
+    pipelines.push_back({ChannelRing(k, slots, std::move(ring.loads), in_step), ring.lag});
+  }
   if (!stationary.empty()) stationary_.emplace(k, plan_.once_stages, std::move(stationary));
   allocate_rings();
   remark();
   enter_outer_loops();
+}
+
+void MmaLoop::allocate_skewed() {
+  std::vector<RingLoads> rings;
+  for (OpId dot : dots) {
+    RingLoads& own = rings.emplace_back();
+    own.lag = static_cast<int>(rings.size()) - 1;
+    for (const OperandLoad& load : loads_)
+      if (load.dots.front() == dot) own.loads.push_back(load);
+  }
+  loads_.clear();
+  allocate(std::move(rings), {});
+  if (!uses_warp_scheduler_barrier()) return;
+  before_all().effect(Opcode::OrderInit, {});
+  Builder(k, k.body()).effect(Opcode::OrderDrain, {});
 }
 
 Value MmaLoop::stationary_ring(OpId load) const {
@@ -190,7 +199,7 @@ void MmaLoop::allocate_rings() {
   producer_thread_ = b.op(Opcode::ProducerThread, std::initializer_list<Value>{});
 }
 
-Value MmaLoop::multicast_loads() {
+Value MmaLoop::multicast_loads(std::vector<RingLoads>& rings) {
   if (!plan_.multicast || k.info.cluster != 2 || outer_.size() != 1) return {};
   OpId mine;
   for (OpId op : k.ops(k[loop].parent))
@@ -204,14 +213,16 @@ Value MmaLoop::multicast_loads() {
   const Value other =
       b.select(in_step, next, tile);  // an index beyond the last tile might divide by 0
   bool any = false;
-  for (OperandLoad& load : loads_) {
-    const Ints axes = load.axes;
-    if (!is_multicast_splittable(k.type(k[load.load].operands[0]), axes, load.tile) ||
-        !neighbours.may_multicast(load.load))
-      continue;
-    load.same = b.op(Opcode::And, {in_step, neighbours.is_same(b, load.load, other)});
-    any = true;
-  }
+  for (RingLoads& ring : rings)
+    for (OperandLoad& load : ring.loads) {
+      const Ints axes = load.axes;
+      if (load.dots.empty() ||
+          !is_multicast_splittable(k.type(k[load.load].operands[0]), axes, load.tile) ||
+          !neighbours.may_multicast(load.load))
+        continue;
+      load.same = b.op(Opcode::And, {in_step, neighbours.is_same(b, load.load, other)});
+      any = true;
+    }
   return any ? in_step : Value();
 }
 
@@ -303,8 +314,7 @@ void MmaLoop::finish() {
   for (const OperandPipeline* pipeline : all_pipelines()) rings.push_back(&pipeline->ring);
   if (stationary_) rings.push_back(&*stationary_);
   for (const ChannelRing* ring : rings)
-    for (const OperandLoad& load : ring->loads())
-      if (!k[load.load].erased) erase_load(k, load);
+    for (const OperandLoad& load : ring->loads()) erase_load(k, load);
 }
 
 // ---- building
@@ -383,12 +393,11 @@ Value MmaLoop::wait(Builder& b, Value pending, Type type, int count, Value a) {
   return wait(b, std::vector{pending}, std::span(&type, 1), count, std::move(kept)).front();
 }
 
-Value MmaLoop::complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at, OpId user) {
+Value MmaLoop::complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at) {
   const bool fresh = is_zero(k, acc);
   const Type type = k.type(acc);
   if (fresh) acc = b.op(Opcode::Poison, {}, type);
   const Value sum = issue(b, dot, acc, a, b.flag(!fresh), at);
-  if (user) b.before(user);
   return wait(b, sum, type, 0, load_of(a) ? Value() : a);
 }
 

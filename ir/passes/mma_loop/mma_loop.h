@@ -1,7 +1,7 @@
 #pragma once
-// A mainloop whose MMAs become wgmmas on rings filled by TMA: shared by its two pipelines
-// (pipeline_wgmma.cpp, skew_back_to_back_mma.cpp). Ring positions are carried through the outer
-// loops.
+// A mainloop whose MMAs become wgmmas on rings filled by TMA: shared by the expansion of any graph
+// of dots (dot_graph/expand_dot_graph.cpp) and skew_back_to_back_mma.cpp. Ring positions are
+// carried through the outer loops.
 #include <optional>
 #include <unordered_set>
 #include <vector>
@@ -9,6 +9,14 @@
 #include "ir/passes/mma_loop/channel_ring.h"
 
 namespace tegula::ir {
+
+struct DotGraph;
+
+/// The loads of a ring, which the loop reads `lag` iterations late.
+struct RingLoads {
+  std::vector<OperandLoad> loads;
+  int lag = 0;
+};
 
 /// A ring of operands and the loop's position in it.
 struct OperandPipeline {
@@ -30,13 +38,15 @@ class MmaLoop {
 
   /// Finds MMAs and loads; false, with a remark, if they cannot all be wgmma and TMA.
   bool analyze();
+  /// The dots that analyze has found as a graph. All that TMA loads in an iteration, auxiliary
+  /// loads too, shares a ring: GEMMs wait once for all of it.
+  DotGraph take_graph();
   /// Allocates shared memory and channels in front of all loops, and the positions that these
-  /// carry. With `late`, the loads of each dot get a pipeline of their own, the second one an
-  /// iteration behind.
-  void allocate(bool late);
-  /// In place of analyze and allocate: the loop's rings, each with what it loads, and the operands
-  /// that are loaded in front of the loop.
-  void adopt(std::vector<std::vector<OperandLoad>> rings, std::vector<OperandLoad> stationary);
+  /// carry: the loop's rings, and the operands that are loaded in front of the loop.
+  void allocate(std::vector<RingLoads> rings, std::vector<OperandLoad> stationary);
+  /// The same for the loads that analyze has found: those of each dot get a ring of their own, the
+  /// second one an iteration behind.
+  void allocate_skewed();
   /// This loop is built in the place of the one that was there, whose body still says what to load.
   void build(OpId new_loop) {
     loop = new_loop;
@@ -94,14 +104,11 @@ class MmaLoop {
                                  std::span<const Type> types, int count, std::vector<Value> a = {});
   static Value wait(Builder& b, Value pending, Type type, int count, Value a = {});
   /// Issues the MMA and waits for it; returns the accumulator.
-  Value complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at, OpId user = {});
+  Value complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at);
 
   // ---- asking
   const OperandLoad* load_of(Value operand) const;
   bool is_load(OpId op) const;
-  /// Whether a loop within the body has MMAs. Their waits cover all that is in flight and know
-  /// nothing of this loop's accumulators.
-  bool has_inner_mma() const;
   int uses(Value v) const;
   /// Ops of the body that depend on the value, by operands, by nested ops or through others.
   std::unordered_set<OpId> dependents(Value on) const;
@@ -132,7 +139,7 @@ class MmaLoop {
   bool is_tma_operand(Value a) const;
   /// In a kernel of clusters: marks loads that may be the same for both CTAs, if these run in
   /// lockstep. Returns an i1 that says whether the peer CTA has a tile, too; else none.
-  Value multicast_loads();
+  Value multicast_loads(std::vector<RingLoads>& rings);
   void remark();
   /// The pipelines of operands, and the one of auxiliary loads.
   std::vector<OperandPipeline*> all_pipelines();

@@ -327,9 +327,8 @@ Type tma_ring_type(const Kernel& k, const OperandLoad& load, int slots) {
 }
 
 void erase_load(Kernel& k, const OperandLoad& load) {
-  if (load.convert) k.erase(load.convert);
-  if (load.permute) k.erase(load.permute);
-  k.erase(load.load);
+  for (OpId op : {load.convert, load.permute, load.load})
+    if (op && !k[op].erased) k.erase(op);
 }
 
 void IterationOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,

@@ -68,6 +68,7 @@ Type ring_type(const Kernel& k, const OperandLoad& load, int slots);
 /// The same for TMA, which fills the rows a segment at a time (`tma_segments`).
 Type tma_ring_type(const Kernel& k, const OperandLoad& load, int slots);
 
+/// Erases what is left of a load and of the ops between it and its dots.
 void erase_load(Kernel& k, const OperandLoad& load);
 
 /// Offsets of the loads of one iteration, computed for another value of the induction variable.

@@ -16,6 +16,7 @@
 #include "ir/analysis/index_facts.h"
 #include "ir/clone_op.h"
 #include "ir/loop.h"
+#include "ir/passes/dot_graph/dot_graph.h"
 #include "ir/passes/mma_loop/epilogue_overlap.h"
 #include "ir/passes/mma_loop/peeled_iteration.h"
 
@@ -328,7 +329,7 @@ class SkewedBackToBackMma {
 }  // namespace
 
 std::optional<std::size_t> skewed_accumulator(const MmaLoop& l) {
-  if (l.dots.size() != 2 || l.has_inner_mma()) return std::nullopt;
+  if (l.dots.size() != 2 || has_inner_mma(l.k, l.loop)) return std::nullopt;
   const Kernel& k = l.k;
   const Value sum = k[l.dots[1]].results[0];
   if (l.uses(sum) != 1 || l.load_of(k[l.dots[1]].operands[0])) return std::nullopt;

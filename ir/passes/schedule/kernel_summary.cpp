@@ -58,7 +58,7 @@ bool depends_on_dot(const Kernel& k, Value v, int depth) {
   });
 }
 
-/// What defines the value, in front of a permute.
+/// The op that defines the value, in front of a permute.
 OpId loaded_by(const Kernel& k, Value v) {
   const OpId def = k[v].def;
   return def && k[def].opcode == Opcode::Permute ? k[k[def].operands[0]].def : def;
@@ -146,18 +146,13 @@ bool is_tma_operand(const Kernel& k, const OpData& dot, int i) {
   return false;
 }
 
-bool has_grid_hint(const Kernel& k, AttrName what) {
-  return any_op(k, k.body(), [&](OpId op) {
-    return k[op].opcode == Opcode::ProgramId && k[op].attrs.i(what) == 1;
-  });
+PlanPatch wanted_fields(const Kernel& k, const PassContext& context) {
+  return merged(k.info.preferred, context.planned.fields());
 }
 
 bool wants_tma_aux_loads(const Kernel& k, const PassContext& context) {
   if (context.plan) return context.plan->tma_aux_loads;
-  Plan wish;
-  wish.tma_aux_loads = has_grid_hint(k, AttrName::tma_aux_loads);
-  wish.change(context.plan_changes);
-  return wish.tma_aux_loads && k.info.target->has_tma;
+  return wanted_fields(k, context).tma_aux_loads.value_or(false) && k.info.target->has_tma;
 }
 
 KernelSummary summarize(const Kernel& k, bool tma_aux_loads) {

@@ -39,10 +39,9 @@ struct KernelSummary {
 /// Summarizes a kernel. With `tma_aux_loads` auxiliary loads go through a ring, too.
 KernelSummary summarize(const Kernel& k, bool tma_aux_loads = false);
 
-/// The grid asks for it: for multicast (in another order than that of `balanced_pairs`), for
-/// ping-pong, for stores or loads by TMA.
-bool has_grid_hint(const Kernel& k, AttrName what);
-/// For loads by TMA, as far as is known in front of the plan: the grid asks, or the changes do.
+/// The fields that the plan of the kernel is to have, preferred ones among them.
+PlanPatch wanted_fields(const Kernel& k, const PassContext& context);
+/// Whether auxiliary loads go by TMA, as far as is known in front of the plan.
 bool wants_tma_aux_loads(const Kernel& k, const PassContext& context);
 
 /// The load of operand `i` by load_view [permute] in the dot's region, or nothing.

@@ -69,7 +69,7 @@ class Reasons {
       add("swap_ab=1: tiles' rows are no warpgroup's; {} columns are, as the transposes' rows",
           s_.mma_rows);
     if (p_.pingpong)
-      add("pingpong=1: the grid asks for it; a tile of {} rows is one warpgroup's work",
+      add("pingpong=1: the kernel prefers it; a tile of {} rows is one warpgroup's work",
           s_.mma_rows);
     else
       add("num_warps={}: {} rows of accumulators, {} a warp", p_.num_warps, s_.mma_rows, kWarpRows);
@@ -93,12 +93,13 @@ class Reasons {
       add("overlap_epilogue=1: there is room for the next tile's first operands");
     else if (p_.warp_scheduler_barrier && p_.persistent)
       add("overlap_epilogue=0: {}", why_no_overlap());
-    if (p_.multicast) add("multicast=1: the grid asks for it, and neighbouring tiles share a load");
+    if (p_.multicast)
+      add("multicast=1: the kernel prefers it, and neighbouring tiles share a load");
     if (p_.tma_aux_loads)
-      add("tma_aux_loads=1: the grid asks for it; {} bytes an iteration are auxiliary",
+      add("tma_aux_loads=1: the kernel prefers it; {} bytes an iteration are auxiliary",
           s_.aux_bytes);
     if (p_.tma_store)
-      add("tma_store=1: the grid asks for it, or results are combined with memory, and there is "
+      add("tma_store=1: the kernel prefers it, or results are combined with memory, and there is "
           "room next to the rings");
   }
 

@@ -26,7 +26,7 @@ int count(const ir::Kernel& k, ir::RegionId r, ir::Opcode opcode) {
 Step step_of(const ir::Kernel& tile, const std::string& plan) {
   runtime::CompileRequest request;
   request.target = ir::Target("sm_90a");
-  request.plan_changes = plan;
+  request.planned = ir::parse_plan_request(plan);
   const runtime::Compilation compiled = optimized(tile, request);
   const ir::Kernel& k = compiled.simt;
   std::vector<Step> steps;

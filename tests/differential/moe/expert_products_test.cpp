@@ -79,12 +79,11 @@ std::vector<Lengths> ragged() {
 }
 
 TEST_P(ExpertProducts, DownOverRaggedSegments) {
-  const auto base = kernel("moe_down", ExpertDown<bf16>{});
   for (const ExpertTileConfig& c : {ExpertTileConfig{.bm = 64, .bn = 64},
                                     {.bm = 128, .bn = 128},
                                     {.bm = 16, .bn = 64, .swap_ab = true},
                                     {.bm = 32, .bn = 128, .swap_ab = true}}) {
-    const auto down = base.with(tuning_of(c));
+    const auto down = kernel("moe_down", ExpertDown<bf16>{.config = c});
     for (const Lengths& lengths : ragged()) {
       SCOPED_TRACE(testing::Message() << c.bm << " " << c.swap_ab << " " << lengths.rows);
       const std::int64_t rows = lengths.rows + 5, h = 72, i = 136;  // 5 rows of dropped choices
@@ -108,7 +107,6 @@ TEST_P(ExpertProducts, DownOverRaggedSegments) {
 }
 
 TEST_P(ExpertProducts, UpWithActivationAndPreActivations) {
-  const auto base = kernel("moe_up", ExpertUp<bf16>{clamped_swiglu(5)});
   for (const bool swap_ab : {false, true}) {
     SCOPED_TRACE(swap_ab);
     const ExpertTileConfig c{.bm = swap_ab ? 16 : 64, .bn = 64, .swap_ab = swap_ab};
@@ -116,9 +114,9 @@ TEST_P(ExpertProducts, UpWithActivationAndPreActivations) {
     const std::int64_t rows = lengths.rows, h = 72, i = 40;
     const Tensor X = integers({rows, h}, 1), W = integers({4, 2 * i, h}, 2),
                  bias = integers({4, 2 * i}, 3), A = filled({rows, i}), H = filled({rows, 2 * i});
-    base.with(tuning_of(c))(X, W.slice(1, 0, i), W.slice(1, i, 2 * i), bias.slice(1, 0, i),
-                            bias.slice(1, i, 2 * i), lengths.offsets(GetParam()),
-                            lengths.first_tiles(c.bm, GetParam()), A, H);
+    const auto up = kernel("moe_up", ExpertUp<bf16>{.activation = clamped_swiglu(5), .config = c});
+    up(X, W.slice(1, 0, i), W.slice(1, i, 2 * i), bias.slice(1, 0, i), bias.slice(1, i, 2 * i),
+       lengths.offsets(GetParam()), lengths.first_tiles(c.bm, GetParam()), A, H);
     const auto want = product(X, W, lengths), b = bias.to_doubles(), a = A.to_doubles(),
                got = H.to_doubles();
     const auto owners = lengths.owners();
@@ -141,7 +139,7 @@ TEST_P(ExpertProducts, ByTmaAndWgmmaOnHopper) {
   if (GetParam().kind != DeviceKind::sim) GTEST_SKIP() << "the plan is that of sim";
   const Lengths lengths({130, 0, 2});
   const Tensor A = integers({132, 128}, 1), D = integers({3, 128, 128}, 2), Y = filled({132, 128});
-  const auto down = kernel("moe_down", ExpertDown<bf16>{}).with(tuning_of(ExpertTileConfig{}));
+  const auto down = kernel("moe_down", ExpertDown<bf16>{});
   down(A, D, Tensor(), lengths.offsets(GetParam()), lengths.first_tiles(128, GetParam()), Y);
   const std::string report = down.explain();
   EXPECT_NE(report.find("dot by wgmma"), std::string::npos) << report;

@@ -142,6 +142,22 @@ TEST_P(MoeBatches, GivenTiles) {
                              .is_batch_invariant = true});
 }
 
+/// Probabilities are sums along a row, which tiles of other heights add in another order.
+TEST_P(MoeBatches, WeightsOfATokenFollowFromItAlone) {
+  constexpr int kExperts = 64, kTokens = 40;
+  const Moe layer =
+      moe({.router = routers::deepseek_moe(4), .experts = kExperts, .is_batch_invariant = true});
+  const Tensor logits = Tensor::normal({kTokens, kExperts}, DType::f32, 0, 1, 5, GetParam());
+  const auto weights = [&](int tokens) {
+    const MoeRouting out = layer.make_routing(tokens, GetParam());
+    layer.route(Stream(GetParam()), logits.slice(0, 0, tokens), {}, out);
+    Row all = out.weights.to_doubles();
+    all.resize(4);
+    return all;
+  };
+  for (const int tokens : {1, 12, 20}) EXPECT_EQ(weights(tokens), weights(kTokens)) << tokens;
+}
+
 /// The weights' router, whose logits are exact sums of small integers.
 TEST_P(MoeLayer, WithItsOwnRouter) {
   const LayerCase c{.tokens = 25, .router = routers::mixtral(), .scheme = mixtral()};

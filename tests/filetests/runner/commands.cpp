@@ -39,7 +39,7 @@ std::string_view take_plan(std::string_view command, ir::PassContext& context) {
   constexpr std::string_view kWith = "with ";
   const std::size_t end = command.find(':');
   if (!command.starts_with(kWith) || end == command.npos) return command;
-  context.plan_changes = command.substr(kWith.size(), end - kWith.size());
+  context.planned = ir::parse_plan_request(command.substr(kWith.size(), end - kWith.size()));
   return command.substr(end + 1);
 }
 
@@ -78,7 +78,7 @@ std::string remarks(std::string_view passes, std::string_view text, std::string_
 std::string schedule(std::string_view edits, std::string_view text, std::string_view file) {
   ir::PassContext context;
   edits = take_plan(edits, context);
-  return ir::print(ir::requested_schedule(verified(text, file), context, edits));
+  return ir::print(ir::requested_schedule(verified(text, file), context, edits).schedule);
 }
 
 std::string emit(std::string_view back_end, std::string_view text, std::string_view file) {

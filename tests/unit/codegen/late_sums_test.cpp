@@ -19,7 +19,7 @@ Shuffles shuffles(const std::string& name, const char* plan) {
       std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/defer_cross_lane_reductions/" + name;
   ir::Kernel k = ir::parse(read_file(file), file);
   ir::PassContext context;
-  context.plan_changes = plan;
+  context.planned = ir::parse_plan_request(plan);
   ir::run_pipeline(k, ir::ir_passes(), context);
   lower_simt(k, context);
   Shuffles found;

@@ -1,10 +1,11 @@
-// TEGULA_EAGER=1: program 0 runs while the lambda does.
+// TEGULA_EAGER=1: program 0, or those that TEGULA_EAGER_PROGRAM names, run while the lambda does.
 #include <gmock/gmock.h>
 
 #include <cmath>
 
 #include "run_on_host.h"
 #include "support/env.h"
+#include "tegula/address_view.h"
 #include "tegula/error.h"
 
 namespace tegula {
@@ -37,9 +38,10 @@ class Seen {
 class Eager : public ::testing::Test {
  protected:
   Eager() : override_(with_eager(true)) {}
-  static Env with_eager(bool on) {
+  static Env with_eager(bool on, const std::string& program = "0") {
     Env e = env();
     e.eager = on;
+    e.eager_program = program;
     return e;
   }
   /// The same call as it is made without the variable.
@@ -68,6 +70,84 @@ TEST_F(Eager, TilesHoldValuesAndOnlyProgramZeroRuns) {
   EXPECT_THAT(seen.texts, ElementsAre("tile<4xf32> {0, 1, 2, 3}", "tile<4xf32> {1, 3, 5, 7}",
                                       "tile<4xi1> {false, false, true, true}"));
   EXPECT_THAT(y.to_vector<float>(), ElementsAre(1, 3, 5, 7, 0, 0));
+}
+
+TEST_F(Eager, AChosenProgramRunsAlone) {
+  const EnvOverride chosen(with_eager(true, "1"));
+  Seen seen;
+  const auto k = kernel("k", [&seen](In<f32, 1> x, Out<f32, 1> y) {
+    for (auto i : grid(y, 4)) {
+      seen.add(x(i));
+      y(i) = x(i) + 1;
+    }
+  });
+  const Tensor y = Tensor::zeros({10}, DType::f32, kHost);
+  k(host(counted(10)), y);
+  EXPECT_THAT(seen.texts, ElementsAre("tile<4xf32> {4, 5, 6, 7}"));
+  EXPECT_THAT(y.to_vector<float>(), ElementsAre(0, 0, 0, 0, 5, 6, 7, 8, 0, 0));
+}
+
+TEST_F(Eager, AllProgramsRunOneAfterAnother) {
+  const EnvOverride everyone(with_eager(true, "all"));
+  Seen seen;
+  const auto k = kernel("k", [&seen](In<f32, 2> x, Out<f32, 2> y, Ptr<i32> count) {
+    for (auto [r, c] : grid(y, 2, 4)) {
+      seen.add(atomic_add(count, 1));
+      y(r, c) = x(r, c) * 2;
+    }
+  });
+  const Tensor x = host(counted(35)).reshape({5, 7}), y = empty({5, 7}), want = empty({5, 7}),
+               count = Tensor::zeros({1}, DType::i32, kHost);
+  k(x, y, count);
+  EXPECT_THAT(seen.texts,
+              ElementsAre("i32 {0}", "i32 {1}", "i32 {2}", "i32 {3}", "i32 {4}", "i32 {5}"));
+  run_normally(k, x, want, Tensor::zeros({1}, DType::i32, kHost));
+  EXPECT_EQ(y.to_vector<float>(), want.to_vector<float>());
+}
+
+TEST_F(Eager, ViewsAtAddressesOfATable) {
+  const EnvOverride everyone(with_eager(true, "all"));
+  const auto k = kernel("k", [](In<u64, 1> table, Scalar<i32> n) {
+    for (auto i : grid(table, 1)) {
+      const auto v = view<f32, 1>(as_pointer<f32>(table(i.first())), {Tile(n)}, {1});
+      const Index part = slice(0, 4);
+      v(part) = v(part) + 1;
+    }
+  });
+  const Tensor a = host({1, 2, 3}), b = host({4, 5, 6});
+  const auto address = [](const Tensor& t) { return reinterpret_cast<std::uint64_t>(t.data()); };
+  k(Tensor::from(std::vector<u64>{address(a), address(b)}, kHost), 3);
+  EXPECT_THAT(a.to_vector<float>(), ElementsAre(2, 3, 4));
+  EXPECT_THAT(b.to_vector<float>(), ElementsAre(5, 6, 7));
+}
+
+TEST_F(Eager, ProgramsThatAreNotThereOrMeetAreRefused) {
+  const auto refusal = [](const std::string& program, const auto& call) -> std::string {
+    const EnvOverride chosen(with_eager(true, program));
+    try {
+      call();
+    } catch (const DeviceError& e) {
+      return e.what();
+    }
+    return "ran";
+  };
+  const Tensor x = host(counted(10)), y = empty({10});
+  const auto copies = kernel("copies", [](In<f32, 1> from, Out<f32, 1> to) {
+    for (auto i : grid(to, 4)) to(i) = from(i);
+  });
+  for (const char* program : {"3", "-1", "1x", "every"})
+    EXPECT_EQ(
+        refusal(program, [&] { copies(x, y); }),
+        std::string("TEGULA_EAGER_PROGRAM=") + program +
+            ": kernel copies has 3 programs in this launch: give a number from 0 to 2, or all");
+  EXPECT_EQ(refusal("2", [&] { copies(x, y); }), "ran");
+  const auto meets = kernel("meets", [](InOut<f32, 1> from, Out<f32, 1> to) {
+    for (auto i : grid(to, 4)) from(i) = from(i) + 1;
+    grid_barrier();
+    for (auto i : grid(to, 4)) to(i) = from(i);
+  });
+  EXPECT_THAT(refusal("all", [&] { meets(x, y); }), HasSubstr("they meet in a grid_barrier"));
+  EXPECT_EQ(refusal("1", [&] { meets(x, y); }), "ran");
 }
 
 TEST_F(Eager, LoopsLoop) {

@@ -102,10 +102,9 @@ TEST(Clusters, NeitherMulticastNorPingpong) {
   const auto text = [](int programs) {
     return kernel("k",
                   [programs](Out<f32, 2> z) {
-                    for (auto [m, n] : grid(z, 8, 8, cluster(programs), multicast(true),
-                                            pingpong(true), tma_store(true), tma_aux_loads(true)))
-                      z(m, n) = 0.0f;
+                    for (auto [m, n] : grid(z, 8, 8, cluster(programs))) z(m, n) = 0.0f;
                   })
+        .prefer({.tma_store = true, .tma_aux_loads = true, .multicast = true, .pingpong = true})
         .trace(empty({16, 16}))
         .text();
   };

@@ -21,7 +21,7 @@ Kernel machine(const std::string& file, const std::string& changes = "") {
   Kernel k = parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/" + file), file);
   k.info.target = ir::Target("sm_90a");
   PassContext context;
-  context.plan_changes = changes;
+  context.planned = parse_plan_request(changes);
   for (const Pass& pass : ir_passes()) {
     if (pass.name == "check_channels") break;
     pass.run(k, context);

@@ -23,7 +23,7 @@ std::string refusal(const std::string& file, const std::string& changes) {
   const Pass* pass = find_pass(ir_passes(), "plan");
   pass->run(k, context);
   try {
-    context.plan->change(changes);
+    context.plan->apply(parse_plan_patch(changes));
     pass->run(k, context);
   } catch (const CompileError& e) {
     return e.what();
@@ -69,7 +69,7 @@ TEST(Plan, ChangesOfEveryKernel) {
       parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/plan/product_sm_80.tir"),
             "product_sm_80.tir");
   PassContext context;
-  context.plan_changes = "stages=2 persistent=1 producer_warps=1";
+  context.planned = parse_plan_request("stages=2 persistent=1 producer_warps=1");
   find_pass(ir_passes(), "plan")->run(k, context);
   EXPECT_EQ(context.plan->stages, 2);
   EXPECT_FALSE(context.plan->persistent);
@@ -85,7 +85,7 @@ TEST(Plan, StoresByTma) {
   const auto said = [&](const std::string& kernel, const char* changes) {
     Kernel k = parse(kernel, file);
     PassContext context;
-    context.plan_changes = changes;
+    context.planned = parse_plan_request(changes);
     find_pass(ir_passes(), "plan")->run(k, context);
     EXPECT_EQ(context.plan->tma_store, context.remarks.size() == 1);
     return context.plan->tma_store ? context.plan->str() : context.remarks.front().reason;
@@ -109,7 +109,7 @@ TEST(Plan, LoadsByTma) {
     const std::string text = read_file(file);
     Kernel k = parse(*from != 0 ? test::replaced(text, from, to) : text, file);
     PassContext context;
-    context.plan_changes = changes;
+    context.planned = parse_plan_request(changes);
     find_pass(ir_passes(), "plan")->run(k, context);
     const auto missed = std::ranges::find(context.remarks, Remark::Kind::Missed, &Remark::kind);
     EXPECT_EQ(context.plan->tma_aux_loads, missed == context.remarks.end());
@@ -139,7 +139,7 @@ TEST(Plan, TilesByACounter) {
     b.before(k[k.body()].first);
     if (waits) b.effect(Opcode::GridDependencyWait, {});
     PassContext context;
-    context.plan_changes = changes;
+    context.planned = parse_plan_request(changes);
     find_pass(ir_passes(), "prove_bounds")->run(k, context);
     find_pass(ir_passes(), "plan")->run(k, context);
     EXPECT_TRUE(context.plan->persistent || *changes != 0);
@@ -165,7 +165,7 @@ TEST(Plan, MulticastOrACounter) {
   EXPECT_TRUE(asked.plan->multicast);
   EXPECT_FALSE(asked.plan->dynamic_scheduler);
   PassContext changed;
-  changed.plan_changes = "dynamic_scheduler=1";
+  changed.planned = parse_plan_request("dynamic_scheduler=1");
   run(changed);
   EXPECT_FALSE(changed.plan->multicast);
   EXPECT_TRUE(changed.plan->dynamic_scheduler);
@@ -191,7 +191,7 @@ TEST(Plan, Pingpong) {
   };
   const auto plan_of = [&](const char* changes) {
     PassContext context;
-    context.plan_changes = changes;
+    context.planned = parse_plan_request(changes);
     run(context);
     return *context.plan;
   };
@@ -217,7 +217,7 @@ TEST(Plan, Pingpong) {
          "pingpong is for tiles that one warpgroup of 4 warps can compute"}}) {
     PassContext given;
     given.plan = asked;
-    given.plan->change(changes);
+    given.plan->apply(parse_plan_patch(changes));
     try {
       run(given);
       ADD_FAILURE() << changes;
@@ -238,7 +238,7 @@ TEST(Plan, ClusterSplitK) {
     return k.info.cluster;
   };
   PassContext asked;
-  asked.plan_changes = "cluster_split_k=4 persistent=1";
+  asked.planned = parse_plan_request("cluster_split_k=4 persistent=1");
   EXPECT_EQ(run("split_sm_90a.tir", asked), 4);
   EXPECT_EQ(asked.plan->cluster_split_k, 4);
   EXPECT_FALSE(asked.plan->persistent);
@@ -252,7 +252,7 @@ TEST(Plan, ClusterSplitK) {
                                   {"no_split.tir", "reduce mixes rows of accumulators"}}) {
     SCOPED_TRACE(file);
     PassContext dropped;
-    dropped.plan_changes = "cluster_split_k=4";
+    dropped.planned = parse_plan_request("cluster_split_k=4");
     EXPECT_EQ(run(file, dropped), 1);
     EXPECT_EQ(dropped.plan->cluster_split_k, 1);
     EXPECT_EQ(dropped.remarks.front().reason, std::string("no cluster split-K: ") + why);
@@ -265,7 +265,7 @@ TEST(Plan, ClusterSplitK) {
     }
   }
   PassContext no_number;
-  no_number.plan_changes = "cluster_split_k=6";
+  no_number.planned = parse_plan_request("cluster_split_k=6");
   EXPECT_THROW(run("memory_bound.tir", no_number), CompileError);
 }
 

@@ -80,7 +80,7 @@ class DependentLaunch : public testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(AfterCopies, DependentLaunch, testing::Bool());
 
 TEST_P(DependentLaunch, OfAProduct) {
-  detail::ConfiguredMatmul<detail::DataParallelMatmul<bf16, bf16, Plain>> products("waits", {});
+  ConfiguredKernel<detail::DataParallelMatmul<bf16, bf16, Plain>> products("waits", {});
   // One program for many tiles, one for each, and pairs of programs that begin at a barrier.
   for (const MatmulConfig& config :
        {MatmulConfig{.bm = 128, .bn = 192}, MatmulConfig{.bm = 64, .bn = 64, .stages = 2},
@@ -89,23 +89,22 @@ TEST_P(DependentLaunch, OfAProduct) {
 }
 
 TEST_P(DependentLaunch, OfBatches) {
-  detail::ConfiguredMatmul<detail::BatchedMatmul<bf16, bf16, Plain>> products("waits_batched", {});
+  ConfiguredKernel<detail::BatchedMatmul<bf16, bf16, Plain>> products("waits_batched", {});
   expect_waits(products.of(variant({.bm = 64, .bn = 64})), GetParam(), zeros({2, 200, 128}),
                zeros({2, 128, 136}), zeros({2, 200, 136}));
 }
 
 TEST_P(DependentLaunch, OfPartsOfK) {
-  detail::ConfiguredMatmul<detail::SplitKMatmul<bf16>> parts("waits_partial", {});
+  ConfiguredKernel<detail::SplitKMatmul<bf16>> parts("waits_partial", {});
   expect_waits(parts.of(variant({.bm = 64, .bn = 64, .split = SplitK::partials, .parts = 2})),
                GetParam(), a, b, zeros({2, 200, 136}, DType::f32));
-  detail::ConfiguredMatmul<detail::DataParallelMatmul<bf16, bf16, Plain>> clusters(
-      "waits_clustered", {});
+  ConfiguredKernel<detail::DataParallelMatmul<bf16, bf16, Plain>> clusters("waits_clustered", {});
   expect_waits(clusters.of(variant({.bm = 64, .bn = 64, .split = SplitK::cluster, .parts = 2})),
                GetParam(), a, b, c);
 }
 
 TEST_P(DependentLaunch, OfAGatedUnit) {
-  detail::ConfiguredMatmul<detail::GatedMatmul<bf16, bf16, Both>> gated("waits_gated", {});
+  ConfiguredKernel<detail::GatedMatmul<bf16, bf16, Both>> gated("waits_gated", {});
   expect_waits(gated.of(variant({.bm = 128, .bn = 64})), GetParam(), a, b, b, c);
 }
 
@@ -114,8 +113,7 @@ TEST(DependentLaunchOfExperts, TablesAreReadBehindTheWait) {
   const auto zeros = [](const Dims& shape, DType dtype = DType::bf16) {
     return Tensor::zeros(shape, dtype, Device::sim());
   };
-  const auto down =
-      kernel("waits_for_tables", experts::ExpertDown<bf16>{}).with(tuning_of(ExpertTileConfig{}));
+  const auto down = kernel("waits_for_tables", experts::ExpertDown<bf16>{});
   expect_waits(down, true, zeros({132, 128}), zeros({3, 128, 128}), Tensor(),
                zeros({4}, DType::i32), zeros({4}, DType::i32), zeros({132, 128}));
 }

@@ -50,7 +50,7 @@ struct Layer {
 
 class TuneMoe : public test::OwnStore {
  protected:
-  /// What one process leaves for the next; its end ends what it has locked.
+  /// Decisions that one process leaves for the next; its locks end with it.
   struct Kept {
     int decisions = 0;
     bool is_kept[2] = {};

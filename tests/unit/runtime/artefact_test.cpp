@@ -70,7 +70,7 @@ TEST(ArtefactFormat, GivesBackWhatWasEncoded) {
       EXPECT_EQ(b.shared_bytes, a.shared_bytes);
       EXPECT_EQ(b.report.registers, 168);
       ir::Plan plan;
-      plan.change(b.schedule_text);
+      plan.apply(ir::parse_plan_patch(b.schedule_text));
       EXPECT_EQ(plan, c.plan);
     }
   }

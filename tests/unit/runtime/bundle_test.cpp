@@ -270,7 +270,7 @@ TEST_F(BundledCode, OtherOptionsAreAnotherKernel) {
   build(request("matmul"));
   move_to_another_machine(exported());
   CompileRequest r = request("matmul");
-  r.plan_changes = "stages=2";
+  r.planned = ir::parse_plan_request("stages=2");
   EXPECT_THROW(compile(r), CompileError);
 }
 

@@ -129,7 +129,7 @@ TEST_F(Stored, ASplitProductComesBackWithItsClusters) {
     return c.to_vector<bf16>();
   };
   const auto whole = compile(request);
-  request.plan_changes = "cluster_split_k=4";
+  request.planned = ir::parse_plan_request("cluster_split_k=4");
   const auto first = compile(request), second = compile(request);
   EXPECT_FALSE(is_from_disk(*first)) << "the plan is a part of the key";
   ASSERT_TRUE(is_from_disk(*second));
@@ -241,7 +241,7 @@ TEST_F(Stored, WhateverChangesTheResultMakesAnotherEntry) {
   };
   nth(6, r);
   r = request_for("vector_add");
-  r.plan_changes = "num_warps=8";
+  r.planned = ir::parse_plan_request("num_warps=8");
   nth(7, r);
 }
 

@@ -32,6 +32,7 @@ std::string refusal_of(const std::map<std::string, std::string>& values) {
 TEST(Env, FallsBackWhereUnsetOrEmpty) {
   const Env env = read_from({{"TEGULA_EAGER", ""}, {"TEGULA_CACHE", ""}});
   EXPECT_FALSE(env.eager);
+  EXPECT_EQ(env.eager_program, "0");
   EXPECT_EQ(env.cache, "on");
   EXPECT_EQ(env.device, "");
   EXPECT_TRUE(env.check.empty());

@@ -104,11 +104,11 @@ class FusedMatmul {
   struct Kernels {
     explicit Kernels(Fn fn) : epilogue(std::move(fn)) {}
     Fn epilogue;
-    detail::ConfiguredMatmul<Of<detail::DataParallelMatmul>> data_parallel{"matmul", {epilogue}},
+    ConfiguredKernel<Of<detail::DataParallelMatmul>> data_parallel{"matmul", {epilogue}},
         cluster_split_k{"matmul_cluster_split_k", {epilogue}};
-    detail::ConfiguredMatmul<Of<detail::BatchedMatmul>> batched{"matmul_batched", {epilogue}};
-    detail::ConfiguredMatmul<Of<detail::StreamKMatmul>> stream_k{"matmul_stream_k", {epilogue}};
-    detail::ConfiguredMatmul<detail::SplitKMatmul<T>> split_k{"matmul_split_k", {}};
+    ConfiguredKernel<Of<detail::BatchedMatmul>> batched{"matmul_batched", {epilogue}};
+    ConfiguredKernel<Of<detail::StreamKMatmul>> stream_k{"matmul_stream_k", {epilogue}};
+    ConfiguredKernel<detail::SplitKMatmul<T>> split_k{"matmul_split_k", {}};
     decltype(kernel("", std::declval<Of<detail::SplitKReduction>>())) split_k_reduce =
         kernel("matmul_split_k_reduce", Of<detail::SplitKReduction>{epilogue});
     CallPlans plans;

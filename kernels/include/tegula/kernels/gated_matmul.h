@@ -26,10 +26,11 @@ void gated_mainloop(const MatmulTraits& v, const ViewA& A, const ViewB& G, const
 template <class T, class O, class Fn, class... Extra>
 struct GatedMatmul {
   Fn epilogue;
+  MatmulTraits config{};
+  PlanPatch plan() const { return config.plan(); }
   void operator()(In<T, 2> A, In<T, 2> G, In<T, 2> U, Out<O, 2> C, Extra... extra) const {
-    const MatmulTraits v = tuned<MatmulTraits>();
-    for (auto [m, n] :
-         grid(C, v.bm, v.bn, group_m(v.group_m), multicast(v.multicasts()), pingpong(v.pingpong))) {
+    const MatmulTraits& v = config;
+    for (auto [m, n] : grid(C, v.bm, v.bn, group_m(v.group_m))) {
       v.wait_for_repack();
       Tile gate = zeros<Accumulator<T>>(v.bm, v.bn), up = zeros<Accumulator<T>>(v.bm, v.bn);
       gated_mainloop<T>(v, A, G, U, m, n, steps(A.cols(), v.bk), gate, up);
@@ -42,9 +43,11 @@ struct GatedMatmul {
 template <class T, class O, class Fn, class... Extra>
 struct BatchedGatedMatmul {
   Fn epilogue;
+  MatmulTraits config{};
+  PlanPatch plan() const { return config.plan(); }
   void operator()(In<T, 3> A, In<T, 3> G, In<T, 3> U, Out<O, 3> C, Extra... extra) const {
-    const MatmulTraits v = tuned<MatmulTraits>();
-    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn, multicast(v.multicasts()), pingpong(v.pingpong))) {
+    const MatmulTraits& v = config;
+    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn)) {
       v.wait_for_repack();
       Tile gate = zeros<Accumulator<T>>(v.bm, v.bn), up = zeros<Accumulator<T>>(v.bm, v.bn);
       gated_mainloop<T>(v, A[b], G[b], U[b], m, n, steps(A.dim(2), v.bk), gate, up);
@@ -62,7 +65,7 @@ struct BatchedGatedMatmul {
 template <class T, class O, class Fn>
 class FusedGatedMatmul {
   template <template <class...> class Body>
-  using Of = detail::ConfiguredMatmul<
+  using Of = ConfiguredKernel<
       typename detail::TrailingAfter<Index, Fn, 2>::template Append<Body, T, O, Fn>>;
 
  public:

@@ -1,8 +1,8 @@
 #pragma once
 #include <tuple>
 
+#include "tegula/configured_kernel.h"
 #include "tegula/control.h"
-#include "tegula/kernel_variants.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/stream_k.h"
 #include "tegula/tile_ops.h"
@@ -20,14 +20,6 @@ struct MatmulTraits : MatmulConfig {
   /// The previous kernel on the stream repacks its operands, and may not have ended.
   bool after_repack = false;
 
-  template <class Variant, class Visit>
-  static void visit_axes(Variant& v, const Visit& visit) {
-    MatmulConfig::visit_axes(v, visit);
-    visit("CLUSTER", v.programs, {1, 2, 4, 8});
-    visit("FP32_PROMOTION", v.options.fp32_promotion, {0, 1});
-    visit("TF32", v.options.tf32, {0, 1});
-    visit("AFTER_REPACK", v.after_repack, {0, 1});
-  }
   /// Before anything is read or written, results that an earlier kernel may still read among it.
   void wait_for_repack() const {
     if (after_repack) grid_dependency_wait();
@@ -36,9 +28,6 @@ struct MatmulTraits : MatmulConfig {
   Tile undo_swap_ab(const Tile& acc) const { return swap_ab ? acc.T() : acc; }
   friend auto operator<=>(const MatmulTraits&, const MatmulTraits&) = default;
 };
-
-template <class Body>
-using ConfiguredMatmul = KernelVariants<Body, MatmulTraits>;
 
 /// acc + a b of operands of T.
 template <class T>
@@ -65,10 +54,11 @@ Tile mainloop(const MatmulTraits& v, const ViewA& A, const ViewB& B, const Index
 template <class T, class O, class Fn, class... Extra>
 struct DataParallelMatmul {
   Fn epilogue;
+  MatmulTraits config{};
+  PlanPatch plan() const { return config.plan(); }
   void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
-    const MatmulTraits v = tuned<MatmulTraits>();
-    for (auto [m, n] : grid(C, v.bm, v.bn, group_m(v.group_m), tma_store(v.tma_store),
-                            cluster(v.programs), multicast(v.multicasts()), pingpong(v.pingpong))) {
+    const MatmulTraits& v = config;
+    for (auto [m, n] : grid(C, v.bm, v.bn, group_m(v.group_m), cluster(v.programs))) {
       v.wait_for_repack();
       const auto mine = steps(A.cols(), v.bk).chunk(cluster_rank(), v.programs);
       const Tile acc = v.undo_swap_ab(mainloop<T>(v, A, B, m, n, mine));
@@ -83,10 +73,11 @@ struct DataParallelMatmul {
 template <class T, class O, class Fn, class... Extra>
 struct BatchedMatmul {
   Fn epilogue;
+  MatmulTraits config{};
+  PlanPatch plan() const { return config.plan(); }
   void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, Extra... extra) const {
-    const MatmulTraits v = tuned<MatmulTraits>();
-    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn, multicast(v.multicasts()), pingpong(v.pingpong),
-                               tma_store(v.tma_store))) {
+    const MatmulTraits& v = config;
+    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn)) {
       v.wait_for_repack();
       const Tile sum = v.undo_swap_ab(mainloop<T>(v, A[b], B[b], m, n, steps(A.dim(2), v.bk)));
       C(b, m, n) = call_with(epilogue, std::tie(sum), b, m, n, extra...);
@@ -97,8 +88,9 @@ struct BatchedMatmul {
 /// P[s] = the partial accumulator of A B over the k-iterations from s * ceil(steps / parts) on.
 template <class T>
 struct SplitKMatmul {
+  MatmulTraits config{};
   void operator()(In<T, 2> A, In<T, 2> B, Out<Accumulator<T>, 3> P) const {
-    const MatmulTraits v = tuned<MatmulTraits>();
+    const MatmulTraits& v = config;
     for (auto [s, m, n] : grid(P, 1, v.bm, v.bn)) {
       grid_launch_dependents();
       v.wait_for_repack();
@@ -126,9 +118,10 @@ struct SplitKReduction {
 template <class T, class O, class Fn, class... Extra>
 struct StreamKMatmul {
   Fn epilogue;
+  MatmulTraits config{};
   void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, InOut<Accumulator<T>, 3> workspace,
                   Ptr<u32> arrivals, Scalar<i32> programs, Extra... extra) const {
-    const MatmulTraits v = tuned<MatmulTraits>();
+    const MatmulTraits& v = config;
     workspace.static_dim(1), workspace.static_dim(2);
     for (auto p : grid(GridSpace(programs), 1)) {
       v.wait_for_repack();

@@ -88,7 +88,7 @@ TEST_F(WorkerMeasureTest, TimesAndChecksElsewhere) {
   EXPECT_EQ(out_.to_doubles(), std::vector<double>(kCount, 7));
 }
 
-/// What one leaves behind must not complete the other's result.
+/// The half that one candidate writes must not complete the other's result.
 TEST_F(WorkerMeasureTest, TwoThatWriteHalfAreBothWrong) {
   const auto m = checked_measure();
   for (const int id : {1, 2}) {

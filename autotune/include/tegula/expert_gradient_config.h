@@ -1,0 +1,44 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "tegula/expert_config.h"
+
+/// Tiles of the GEMMs in the backward pass of a mixture of experts.
+namespace tegula {
+
+/// The GEMMs of an expert's gradients: of the pre-activations, of its rows, of its weights.
+enum class ExpertGradient : std::uint8_t { hidden, rows, weights };
+constexpr auto enumerator_names(ExpertGradient) {
+  return std::array<std::string_view, 3>{"hidden", "rows", "weights"};
+}
+
+/// The properties of such a GEMM, [m, k] by [k, n] of each expert, that the choice of its tiles
+/// depends on. An expert's rows, m of the first two and k of the third, are a mean.
+struct ExpertGradientProblem {
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t experts = 1;
+  ExpertGradient gradient = ExpertGradient::hidden;
+  DType operands = DType::bf16;
+
+  template <class Self, class Visit>
+  static void each_field(Self& p, const Visit& visit) {
+    visit("m", p.m);
+    visit("n", p.n);
+    visit("k", p.k);
+    visit("experts", p.experts);
+    visit("gradient", p.gradient);
+    visit("operands", p.operands);
+  }
+  friend bool operator==(const ExpertGradientProblem&, const ExpertGradientProblem&) = default;
+};
+
+/// The configuration that the model takes; `swap_ab` is never set.
+ExpertTileConfig choose_gradient_tiles(const ExpertGradientProblem& problem,
+                                       const DeviceProfile& gpu);
+/// The decision of a call on a device: a winner of the tuner for this problem, or a near one, else
+/// the model's.
+ExpertTileConfig choose_gradient_tiles(const ExpertGradientProblem& problem, Device device);
+
+}  // namespace tegula
