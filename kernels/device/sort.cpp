@@ -30,11 +30,12 @@ template <class T>
 constexpr int kTile = kTileBytes / (sizeof(T) < 4 ? 4 : static_cast<int>(sizeof(T)));
 
 /// Programs that count, of an SM.
-constexpr std::int64_t kCountersOfSm = 2;
+constexpr std::int64_t kCountersOfSm = 3;
 
 /// A thread has 16 keys of a tile, their ranks and companions in registers. Of moves, two CTAs an
 /// SM hide each other's barriers.
-constexpr PlanPatch kCountPlan{.num_warps = 8}, kMovePlan{.num_warps = 8, .min_ctas_per_sm = 2};
+constexpr PlanPatch kCountPlan{.num_warps = 8, .min_ctas_per_sm = 3},
+    kMovePlan{.num_warps = 8, .min_ctas_per_sm = 2};
 
 /// The digit of a word that a pass sorts by, from bit `shift` on: a number of the launch, so that
 /// all passes are one kernel.
@@ -112,7 +113,7 @@ auto move_kernel() {
       grid_dependency_wait();
       const Tile number = ticket(tickets, cast<i32>(cdiv(keys.dim(0), kElements)));
       const Index own = slice(number * kElements, kElements);
-      const Tile word = order.word_of(keys(own)), start = starts(pass, all),
+      const Tile word = order.word_of(keys(own)), start = fill_absent(starts(pass, all), 0),
                  shift = pass * kDigitBits, digit = digit_of(word, shift);
       const auto [ranks, counts] = key_ranks(digit, kDigits);
       const LookBack<i32> tiles(words, pass);

@@ -51,7 +51,7 @@ inline ir::Plan expect_clean(const ir::Kernel& tile, const std::string& target, 
   runtime::CompileRequest request;
   request.target = ir::Target::find(target).value();
   request.backend = backend;
-  request.plan_changes = plan_changes;
+  request.planned = ir::parse_plan_request(plan_changes);
   const runtime::Compilation k = assembled(tile, request);
   EXPECT_EQ(k.plan.wgmma, is_wgmma) << k.plan.str();
   EXPECT_EQ(k.report.spill_stores + k.report.spill_loads, 0);

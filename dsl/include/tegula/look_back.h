@@ -68,9 +68,9 @@ class LookBack {
  private:
   /// States of a tile, above that of a round in which it was not published.
   static constexpr int kAggregate = 1, kPrefix = 2;
-  /// Tiles that a program looks at before it decides: as many as a warp has lanes, or as a thread
-  /// has loads under way.
-  static constexpr int kWindow = 32, kElementWindow = 8;
+  /// Tiles that a program looks at at once: as many as threads of eight warps, or as a thread has
+  /// loads under way.
+  static constexpr int kWindow = 256, kElementWindow = 8;
 
   Tile place(const Tile& number, const Tile& like) const {
     if (like.rank() == 0) return words_ + number;
@@ -97,21 +97,22 @@ class LookBack {
 template <Element T>
 template <class Fn>
 Tile LookBack<T>::scalar_before(const Tile& number, const Tile& start, Fn combine) const {
-  const Tile lane = arange(kWindow), is_prefix = not_there_ + kPrefix;
+  const Tile distance = arange(kWindow), prefix = not_there_ + kPrefix;
   Tile total = start, last = number - 1;
   while_([&] { return last >= 0; },
          [&] {
-           const Tile at = last - lane;
+           const Tile at = last - distance;
            const Tile word = atomic_load(words_ + max(0, at), {}, MemoryOrder::relaxed);
-           const Tile state = where(at >= 0, state_of(word), is_prefix);
+           const Tile state = where(at >= 0, state_of(word), prefix);
            const Tile value = where(at >= 0, value_of(word), start);
-           // Behind the nearest prefix nothing counts.
-           const Tile nearest = min(where(state == is_prefix, lane, kWindow), axis(0));
-           const Tile counts = lane <= nearest;
-           const Tile is_ready = any(counts & (state <= not_there_), axis(0)) == false;
-           const Tile window = reduce(where(counts, value, start), axis(0), combine);
-           total = where(is_ready, combine(total, window), total);
-           last = where(is_ready, where(nearest < kWindow, -1, last - kWindow), last);
+           // The nearest tile that ends what counts: a prefix counts itself, one that has published
+           // nothing does not, and is looked at again.
+           const Tile ends = (state <= not_there_) | (state == prefix);
+           const Tile end = min(
+               where(ends, 2 * distance + cast<i32>(state == prefix), 2 * kWindow), axis(0));
+           const Tile is_last = (end & 1) == 1, tiles = (end + 1) >> 1;
+           total = combine(total, reduce(where(distance < tiles, value, start), axis(0), combine));
+           last = where(is_last, -1, last - tiles);
          });
   return total;
 }
