@@ -113,23 +113,29 @@ auto move_kernel() {
       grid_dependency_wait();
       const Tile number = ticket(tickets, cast<i32>(cdiv(keys.dim(0), kElements)));
       const Index own = slice(number * kElements, kElements);
-      const Tile word = order.word_of(keys(own)), start = fill_absent(starts(pass, all), 0),
-                 shift = pass * kDigitBits, digit = digit_of(word, shift);
-      const auto [ranks, counts] = key_ranks(digit, kDigits);
+      const Tile present = min(cast<i32>(keys.dim(0)) - number * kElements, kElements);
+      // Words behind the last key are the largest, and so stay behind it.
+      const Tile is_present = arange(kElements) < present,
+                 word = where(is_present, fill_absent(order.word_of(keys(own)), any_value),
+                              order.last()),
+                 start = fill_absent(starts(pass, all), 0), shift = pass * kDigitBits,
+                 digit = digit_of(word, shift);
+      const auto [ranks, digits] = key_ranks(digit, kDigits);
+      const Tile counts =
+          where(arange(kDigits) < kDigits - 1, digits, digits + present - kElements);
       const LookBack<i32> tiles(words, pass);
       tiles.publish(number, counts);
       // The tile is put in order while those before it publish their counts.
       const Tile of_smaller = cumsum(counts, 0, {.exclusive = true});
-      const Tile place = fill_absent(gather(of_smaller, digit, 0) + ranks, -1);
+      const Tile place = (gather(of_smaller, digit, 0) + ranks) & (kElements - 1);
       const auto in_order = [&]<class E>(E, const Tile& t) {
-        return scatter(zeros<E>(kElements), place, fill_absent(t, 0), 0);
+        return scatter(zeros<E>(kElements), place, fill_absent(t, any_value), 0);
       };
       const Tile in_tile = in_order(Word(), word);
       const auto plus = [](const Tile& a, const Tile& b) { return a + b; };
       const Tile before = tiles.collect(number, counts, 0, plus);
       const Tile first = gather(start + before - of_smaller, digit_of(in_tile, shift), 0);
-      const Tile present = cast<i32>(keys.dim(0)) - number * kElements;
-      const Tile to = where(arange(kElements) < present, first + arange(kElements), -1);
+      const Tile to = where(is_present, first + arange(kElements), -1);
       sorted(to) = order.key_of(in_tile);
       if (sorted_values)
         (*sorted_values)(to) =

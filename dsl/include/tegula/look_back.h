@@ -108,8 +108,8 @@ Tile LookBack<T>::scalar_before(const Tile& number, const Tile& start, Fn combin
            // The nearest tile that ends what counts: a prefix counts itself, one that has published
            // nothing does not, and is looked at again.
            const Tile ends = (state <= not_there_) | (state == prefix);
-           const Tile end = min(
-               where(ends, 2 * distance + cast<i32>(state == prefix), 2 * kWindow), axis(0));
+           const Tile end =
+               min(where(ends, 2 * distance + cast<i32>(state == prefix), 2 * kWindow), axis(0));
            const Tile is_last = (end & 1) == 1, tiles = (end + 1) >> 1;
            total = combine(total, reduce(where(distance < tiles, value, start), axis(0), combine));
            last = where(is_last, -1, last - tiles);

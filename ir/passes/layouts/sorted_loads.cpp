@@ -70,8 +70,8 @@ const LinearLayout* LayoutAssignment::by_lanes(Type line) const {
 const LinearLayout* LayoutAssignment::ranked(const OpData& d) const {
   const LinearLayout* own = of(d.operands[0]);
   const bool takes_any = own && !is_used(k_, d.results[0]) &&
-                         own->free_bits(HwDim::Register) == 0 &&
-                         own->free_bits(HwDim::Lane) == 0 && own->free_bits(HwDim::Warp) == 0;
+                         own->free_bits(HwDim::Register) == 0 && own->free_bits(HwDim::Lane) == 0 &&
+                         own->free_bits(HwDim::Warp) == 0;
   return takes_any ? own : by_lanes(k_.type(d.operands[0]));
 }
 
