@@ -40,6 +40,10 @@ class Reduction {
   /// Registers of each result, in the order of the result's layout.
   Tuple run(Tuple tuple) {
     tuple = over_registers(tuple);
+    if (vote_ && is_over_whole_warps()) {
+      tuple = {votes(tuple[0])};
+      return plan_.needs_shared() ? over_warps(tuple) : tuple;
+    }
     for (int mask : plan_.lane_masks) {
       Tuple other;
       for (Value v : tuple) other.push_back(shuffle(l_, v, l_.b.i32(mask), "xor"));
@@ -56,7 +60,24 @@ class Reduction {
 
   Value index_along_axis() { return index_along(l_, layout_, axis_); }
 
+  /// Truth values are folded over a warp by a vote of this kind.
+  void fold_by_vote(const char* kind) { vote_ = kind; }
+
  private:
+  bool is_over_whole_warps() const {
+    constexpr int kLaneBits = 5;
+    const auto is_bit = [](int mask) { return std::has_single_bit(static_cast<unsigned>(mask)); };
+    return plan_.lane_masks.size() == kLaneBits && std::ranges::all_of(plan_.lane_masks, is_bit);
+  }
+  Value votes(Value v) {
+    if (!l_.type(v).is_vec()) return vote(v);
+    std::vector<Value> each;
+    for (std::int64_t r = 0; r < l_.type(v).count(); ++r)
+      each.push_back(vote(l_.b.op(Opcode::Regs, {v}, {{AttrName::indices, Ints{r}}})));
+    return l_.concat(each);
+  }
+  Value vote(Value v) { return l_.b.op(Opcode::Vote, {v}, {{AttrName::kind, vote_}}); }
+
   static ReductionPlan make_plan(const LinearLayout& layout, int axis) {
     auto plan = plan_reduction(layout, axis);
     if (!plan) throw InternalError(fmt::format("reduce over {}: {}", layout.str(), plan.reason()));
@@ -184,6 +205,7 @@ class Reduction {
   int axis_;
   const LinearLayout& layout_;
   ReductionPlan plan_;
+  const char* vote_ = nullptr;  ///< any or all; null: lanes exchange what they have
 };
 
 /// A tile's result is registers, a scalar's is one register.
@@ -215,6 +237,8 @@ void lower_Reduce(Lowering& l, OpId op) {
   const bool is_float_sum = kind.op == Opcode::Add && is_float(wide);
   Reduction reduction(l, op, combine,
                       is_float_sum ? Reduction::Order::OneByOne : Reduction::Order::Halves);
+  if (wide == DType::i1 && (kind.op == Opcode::Or || kind.op == Opcode::And))
+    reduction.fold_by_vote(kind.op == Opcode::Or ? "any" : "all");
   const Value value = l.b.cast(l.get(d.operands[0]), wide);
   const Value identity = kind.identity(l.b, wide);
   Tuple result = reduction.run({reduction.without_padding(value, identity)});

@@ -28,10 +28,11 @@ class OrderedKey {
     const Tile bits = where(key >= sign(), key ^ sign(), ~key);
     return where(word == last(), nan, bitcast<T>(bits));
   }
+  /// The largest word.
+  static Tile last() { return ~full<Word>(0); }
 
  private:
   static Tile sign() { return full<Word>(1) << (kBits - 1); }
-  static Tile last() { return ~full<Word>(0); }
   static Tile flip_sign(const Tile& bits) { return is_signed(dtype_of<T>) ? bits ^ sign() : bits; }
   Tile directed(const Tile& word) const {
     return direction_ == Direction::descending ? ~word : word;

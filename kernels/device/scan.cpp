@@ -27,8 +27,12 @@ auto look_back_kernel() {
                     const Index at = chunk_at(cast<i64>(number));
                     const Tile chunk = x(at);
                     const auto plus = [](const Tile& a, const Tile& b) { return a + b; };
-                    const Tile before = LookBack<T>(words).before(number, sum(chunk), 0, plus);
-                    y(at) = before + cumsum(chunk, 0, {.exclusive = is_exclusive});
+                    const LookBack<T> chunks(words);
+                    const Tile own = sum(chunk);
+                    chunks.publish(number, own);
+                    // The chunk is scanned while those before it publish their sums.
+                    const Tile running = cumsum(chunk, 0, {.exclusive = is_exclusive});
+                    y(at) = chunks.collect(number, own, 0, plus) + running;
                   }
                 });
 }

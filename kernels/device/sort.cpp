@@ -1,15 +1,20 @@
-// Radix sort, least significant digit first. A pass counts the digits of each tile, adds up the
-// counts of all digits and tiles in front, and moves the keys: a tile is put in order in shared
-// memory, so that keys of one digit are stored side by side.
+// Radix sort, least significant digit first, in one pass over memory a digit (Adinolfi and Merrill,
+// "Onesweep: A Faster Least Significant Digit Radix Sort for GPUs", 2022). One launch counts all
+// digits of the keys. Then a launch a digit moves the keys: a program ranks those of a tile, finds
+// by look-back how many equal digits stand in the tiles before, and puts the tile in order in
+// shared memory, so that keys of one digit are stored side by side.
 #include "tegula/kernels/device_sort.h"
 
 #include <bit>
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "kernels/device/chunks.h"
 #include "kernels/device/ordered_key.h"
+#include "tegula/device_profile.h"
+#include "tegula/look_back.h"
 
 namespace tegula {
 namespace {
@@ -24,9 +29,13 @@ constexpr int kTileBytes = 16384;
 template <class T>
 constexpr int kTile = kTileBytes / (sizeof(T) < 4 ? 4 : static_cast<int>(sizeof(T)));
 
+/// Programs that count, of an SM.
+constexpr std::int64_t kCountersOfSm = 3;
+
 /// A thread has 16 keys of a tile, their ranks and companions in registers. Of moves, two CTAs an
 /// SM hide each other's barriers.
-constexpr PlanPatch kCountPlan{.num_warps = 8}, kMovePlan{.num_warps = 8, .min_ctas_per_sm = 2};
+constexpr PlanPatch kCountPlan{.num_warps = 8, .min_ctas_per_sm = 3},
+    kMovePlan{.num_warps = 8, .min_ctas_per_sm = 2};
 
 /// The digit of a word that a pass sorts by, from bit `shift` on: a number of the launch, so that
 /// all passes are one kernel.
@@ -53,49 +62,84 @@ auto one_tile_kernel() {
                 });
 }
 
-/// counts[digit * tiles + tile].
-template <class T>
-auto count_kernel() {
-  return kernel("device_sort_count", [](In<T, 1> keys, Out<i32, 1> counts, Scalar<i32> tiles,
-                                        Scalar<i32> shift, Direction direction) {
-    for (auto c : grid(keys, kTile<T>)) {
-      grid_dependency_wait();
-      const Tile of_tile =
-          histogram(digit_of(OrderedKey<T>(direction).word_of(keys(c)), shift), kDigits);
-      counts(arange(kDigits) * tiles + cast<i32>(c.first() / kTile<T>)) = of_tile;
+/// Counters of all digits and the words of the look-back become 0.
+auto zero_kernel() {
+  return kernel("device_sort_zero", [](Out<u64, 1> words, Out<i32, 2> counts, int passes) {
+    constexpr int kWords = 2048;
+    for (auto w : grid(words, kWords)) {
+      words(w) = zeros<u64>(kWords);
+      if_(w.first() == 0, [&] { counts(all, all) = zeros<i32>(passes, kDigits); });
     }
   });
 }
 
-/// Moves keys and values to where `bases`, the exclusive sums of the counts, say.
+/// starts[pass, digit]: how many keys have a smaller digit, for all passes at once. The program
+/// that arrives last adds up the counts of all.
+template <class T>
+auto starts_kernel() {
+  return kernel("device_sort_starts", [](In<T, 1> keys, InOut<i32, 2> starts, Ptr<u32> arrivals,
+                                         Scalar<i32> programs, Direction direction) {
+    constexpr int kPasses = OrderedKey<T>::kBits / kDigitBits;
+    for (auto p : grid({programs}, 1)) {
+      grid_dependency_wait();
+      std::vector<Tile> counts(kPasses, zeros<i32>(kDigits));
+      for (auto c : steps(p.first() * kTile<T>, keys.dim(0), kTile<T>, programs * kTile<T>)) {
+        const Tile word = OrderedKey<T>(direction).word_of(keys(c));
+        for (int pass = 0; pass < kPasses; ++pass)
+          counts[pass] += histogram(digit_of(word, pass * kDigitBits), kDigits);
+      }
+      for (int pass = 0; pass < kPasses; ++pass)
+        atomic_add(starts(pass, arange(kDigits)), counts[pass]);
+      if_(arrive_and_test_last(arrivals, programs), [&] {
+        for (int pass = 0; pass < kPasses; ++pass)
+          starts(pass, all) = cumsum(starts(pass, all), 0, {.exclusive = true});
+      });
+    }
+  });
+}
+
+/// Moves keys and values of a tile to where the digits' starts and the counts of the tiles before
+/// say. A tile has the number of its program's ticket, so that those before it have started.
 template <class T>
 auto move_kernel() {
-  return kernel("device_sort_move", [](In<T, 1> keys, In<i32, 1> bases, Out<T, 1> sorted,
+  return kernel("device_sort_move", [](In<T, 1> keys, In<i32, 2> starts, Out<T, 1> sorted,
                                        std::optional<In<i32, 1>> values,
-                                       std::optional<Out<i32, 1>> sorted_values, Scalar<i32> tiles,
-                                       Scalar<i32> shift, Direction direction) {
+                                       std::optional<Out<i32, 1>> sorted_values, Ptr<u64> words,
+                                       Ptr<u32> tickets, Scalar<i32> pass, Direction direction) {
     using Word = typename OrderedKey<T>::Word;
     const OrderedKey<T> order(direction);
     constexpr int kElements = kTile<T>;
-    for (auto c : grid(keys, kElements)) {
+    for ([[maybe_unused]] auto program : grid(keys, kElements)) {
       grid_dependency_wait();
-      const Tile word = order.word_of(keys(c));
-      // Read early: it comes while the keys are ranked.
-      const Tile base = bases(arange(kDigits) * tiles + cast<i32>(c.first() / kElements));
-      const Tile digit = digit_of(word, shift);
-      const auto [ranks, counts] = key_ranks(digit, kDigits);
-      const Tile starts = cumsum(counts, 0, {.exclusive = true});
-      const Tile place = fill_absent(gather(starts, digit, 0) + ranks, -1);
+      const Tile number = ticket(tickets, cast<i32>(cdiv(keys.dim(0), kElements)));
+      const Index own = slice(number * kElements, kElements);
+      const Tile present = min(cast<i32>(keys.dim(0)) - number * kElements, kElements);
+      // Words behind the last key are the largest, and so stay behind it.
+      const Tile is_present = arange(kElements) < present,
+                 word = where(is_present, fill_absent(order.word_of(keys(own)), any_value),
+                              order.last()),
+                 start = fill_absent(starts(pass, all), 0), shift = pass * kDigitBits,
+                 digit = digit_of(word, shift);
+      const auto [ranks, digits] = key_ranks(digit, kDigits);
+      const Tile counts =
+          where(arange(kDigits) < kDigits - 1, digits, digits + present - kElements);
+      const LookBack<i32> tiles(words, pass);
+      tiles.publish(number, counts);
+      // The tile is put in order while those before it publish their counts.
+      const Tile of_smaller = cumsum(counts, 0, {.exclusive = true});
+      const Tile place = (gather(of_smaller, digit, 0) + ranks) & (kElements - 1);
       const auto in_order = [&]<class E>(E, const Tile& t) {
-        return scatter(zeros<E>(kElements), place, fill_absent(t, 0), 0);
+        return scatter(zeros<E>(kElements), place, fill_absent(t, any_value), 0);
       };
-      const Tile words = in_order(Word(), word);
-      const Tile target = gather(base - starts, digit_of(words, shift), 0) + arange(kElements);
-      const Tile present = cast<i32>(keys.dim(0) - c.first());
-      const Tile to = where(arange(kElements) < present, target, -1);
-      sorted(to) = order.key_of(words);
-      if (!sorted_values) continue;
-      (*sorted_values)(to) = in_order(i32(), values ? (*values)(c) : cast<i32>(c.indices()));
+      const Tile in_tile = in_order(Word(), word);
+      const auto plus = [](const Tile& a, const Tile& b) { return a + b; };
+      const Tile before = tiles.collect(number, counts, 0, plus);
+      const Tile first = gather(start + before - of_smaller, digit_of(in_tile, shift), 0);
+      const Tile to = where(is_present, first + arange(kElements), -1);
+      sorted(to) = order.key_of(in_tile);
+      if (sorted_values)
+        (*sorted_values)(to) =
+            in_order(i32(), values ? (*values)(own) : number * kElements + arange(kElements));
     }
   });
 }
@@ -103,7 +147,8 @@ auto move_kernel() {
 template <class T>
 struct SortKernels {
   decltype(one_tile_kernel<T>()) one_tile = one_tile_kernel<T>();
-  decltype(count_kernel<T>()) count = count_kernel<T>().with_plan(kCountPlan);
+  decltype(zero_kernel()) zero = zero_kernel();
+  decltype(starts_kernel<T>()) starts = starts_kernel<T>().with_plan(kCountPlan);
   decltype(move_kernel<T>()) move = move_kernel<T>().with_plan(kMovePlan);
 };
 
@@ -124,19 +169,22 @@ class Building {
 
   void build() const {
     if (elements_ <= kMaxOneTile) return one_tile();
-    const std::int64_t tiles = ceil_div<std::int64_t>(elements_, kTile<T>);
-    const PlanSlot counts = plan_.scratch({kDigits * tiles}, DType::i32),
-                   bases = plan_.scratch({kDigits * tiles}, DType::i32);
+    const std::int64_t tiles = ceil_div<std::int64_t>(elements_, kTile<T>),
+                       programs = std::min(tiles, num_sms(plan_.device()) * kCountersOfSm);
+    constexpr int kPasses = OrderedKey<T>::kBits / kDigitBits;
+    const PlanSlot words = plan_.scratch({kDigits * tiles}, DType::u64),
+                   starts = plan_.scratch({kPasses, kDigits}, DType::i32),
+                   counters = plan_.counters(1);
+    plan_.launch(kernels().zero, words, starts, kPasses);
+    plan_.launch(kernels().starts, plan_.argument(0), starts, counters,
+                 static_cast<std::int32_t>(programs), direction_);
     Pairs from{plan_.argument(0), plan_.argument(2)},
         to = scratch(), next{plan_.argument(1), has_values_ ? plan_.argument(3) : PlanSlot()};
-    const auto n = static_cast<std::int32_t>(tiles);
     // An even number of passes: the last one writes the results.
-    for (int shift = 0; shift < OrderedKey<T>::kBits; shift += kDigitBits) {
-      plan_.launch(kernels().count, from.keys, counts, n, shift, direction_);
-      device::plan_scan<i32>(plan_, counts, bases, true);
-      plan_.launch(kernels().move, from.keys, bases, to.keys, from.values, to.values, n, shift,
-                   direction_);
-      from = std::exchange(to, shift == 0 ? next : from);
+    for (int pass = 0; pass < kPasses; ++pass) {
+      plan_.launch(kernels().move, from.keys, starts, to.keys, from.values, to.values, words,
+                   counters, pass, direction_);
+      from = std::exchange(to, pass == 0 ? next : from);
     }
   }
 

@@ -43,13 +43,15 @@ inline ir::Kernel traced(const std::string& name, const std::function<void()>& c
   return std::move(all_traced({name}, call).front());
 }
 
-/// Gives the plan.
+/// Gives the plan. `plan_changes`: what the kernel asks for by `with_plan`.
 inline ir::Plan expect_clean(const ir::Kernel& tile, const std::string& target, bool is_wgmma,
-                             runtime::Backend backend = runtime::Backend::Llvm) {
+                             runtime::Backend backend = runtime::Backend::Llvm,
+                             const std::string& plan_changes = {}) {
   SCOPED_TRACE(target);
   runtime::CompileRequest request;
   request.target = ir::Target::find(target).value();
   request.backend = backend;
+  request.planned = ir::parse_plan_request(plan_changes);
   const runtime::Compilation k = assembled(tile, request);
   EXPECT_EQ(k.plan.wgmma, is_wgmma) << k.plan.str();
   EXPECT_EQ(k.report.spill_stores + k.report.spill_loads, 0);

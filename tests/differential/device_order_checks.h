@@ -85,6 +85,10 @@ inline void check_sorts(std::initializer_list<DType> dtypes,
 inline void check_common_sorts(Device device) {
   check_sorts({DType::f32, DType::i32}, {0, 1, 33, 2049, 9000}, device);
 }
+/// More tiles than a program looks at before it decides.
+inline void check_sort_of_many_tiles(Device device) {
+  check_sort(45000, DType::i32, Direction::descending, device);
+}
 inline void check_other_sorts(Device device) {
   check_sorts({DType::bf16, DType::u32, DType::i64, DType::f16, DType::f64, DType::u64}, {33, 2049},
               device);

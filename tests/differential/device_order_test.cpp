@@ -10,6 +10,7 @@ class DeviceOrder : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceOrder, testing::ValuesIn(devices()), device_name);
 
 TEST_P(DeviceOrder, CommonSorts) { check_common_sorts(GetParam()); }
+TEST_P(DeviceOrder, SortOfManyTiles) { check_sort_of_many_tiles(GetParam()); }
 TEST_P(DeviceOrder, OtherSorts) { check_other_sorts(GetParam()); }
 TEST_P(DeviceOrder, BestOfRows) { check_topks(GetParam()); }
 TEST_P(DeviceOrder, BestOfExtremes) { check_topks_of_extremes(GetParam()); }

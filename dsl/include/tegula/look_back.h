@@ -1,4 +1,6 @@
 #pragma once
+#include <vector>
+
 #include "tegula/control.h"
 #include "tegula/math.h"
 #include "tegula/programs.h"
@@ -18,75 +20,99 @@ namespace tegula {
 ///   const Tile before = LookBack<i32>(words).before(number, sum(v, 0), 0, plus);
 ///   y(..) = before + cumsum(v, 0);
 ///
+/// What does not need the others goes between the two halves of `before`: other programs look at
+/// the published aggregate, and this one finds theirs there afterwards.
+///
+///   const LookBack<i32> tiles(words);
+///   tiles.publish(number, sum(v, 0));
+///   const Tile running = cumsum(v, 0), before = tiles.collect(number, sum(v, 0), 0, plus);
+///
 /// `T`: an element type of 32 bits. `words` (Ptr<u64>): one word for each tile and element of its
-/// aggregate, 0 before the launch. Tile numbers are tickets, so that programs of smaller ones have
-/// started. `combine` is associative and commutative; sums of floats depend on which prefixes were
-/// there, and so may differ in their last bits between runs.
+/// aggregate, 0 before the launch, or as launches of smaller rounds have left it. `round` (i32,
+/// from 0 on): so that several scans one after the other take the same words. Tile numbers are
+/// tickets, so that programs of smaller ones have started. `combine` is associative and
+/// commutative; sums of floats depend on which prefixes were there, and so may differ in their last
+/// bits between runs.
 template <Element T>
 class LookBack {
   static_assert(sizeof(T) == 4, "tegula: LookBack combines elements of 32 bits");
 
  public:
-  explicit LookBack(const Arg& words) : words_(words) {}
+  explicit LookBack(const Arg& words, const Arg& round = 0)
+      : words_(words), not_there_(2 * cast<i32>(round)) {}
 
   /// The combination of the aggregates of all tiles before number `tile` (i32), `identity` for the
   /// first. The aggregate is a scalar, or a tile of one dimension each element of which is combined
   /// by itself.
   template <class Fn>
   Tile before(const Arg& tile, const Arg& aggregate, const Arg& identity, Fn combine) const {
+    publish(tile, aggregate);
+    return collect(tile, aggregate, identity, combine);
+  }
+
+  /// The first half of `before`: tells the other programs what tile number `tile` amounts to.
+  void publish(const Arg& tile, const Arg& aggregate) const {
+    const Tile number = cast<i32>(tile);
+    write(number, cast<T>(aggregate), not_there_ + where(number == 0, kPrefix, kAggregate));
+  }
+  /// The second half, with the same tile and aggregate.
+  template <class Fn>
+  Tile collect(const Arg& tile, const Arg& aggregate, const Arg& identity, Fn combine) const {
     const Tile own = cast<T>(aggregate), start = cast<T>(identity), number = cast<i32>(tile);
-    publish(number, own, where(number == 0, Tile(u64{kPrefix}), Tile(u64{kAggregate})));
     const Tile earlier = own.rank() == 0 ? scalar_before(number, start, combine)
                                          : elements_before(number, own, start, combine);
-    publish(number, combine(earlier, own), Tile(u64{kPrefix}));
+    write(number, combine(earlier, own), not_there_ + kPrefix);
     return earlier;
   }
 
  private:
-  static constexpr u64 kAggregate = 1, kPrefix = 2;
-  static constexpr int kWindow = 32;
+  /// States of a tile, above that of a round in which it was not published.
+  static constexpr int kAggregate = 1, kPrefix = 2;
+  /// Tiles that a program looks at at once: as many as threads of eight warps, or as a thread has
+  /// loads under way.
+  static constexpr int kWindow = 256, kElementWindow = 8;
 
   Tile place(const Tile& number, const Tile& like) const {
     if (like.rank() == 0) return words_ + number;
     const int n = static_cast<int>(like.dim(0));
     return words_ + (number * n + arange(n));
   }
-  void publish(const Tile& number, const Tile& value, const Tile& state) const {
-    atomic_store(place(number, value), cast<u64>(bitcast<u32>(value)) | (state << 32), {},
+  void write(const Tile& number, const Tile& value, const Tile& state) const {
+    atomic_store(place(number, value),
+                 cast<u64>(bitcast<u32>(value)) | (cast<u64>(cast<u32>(state)) << 32), {},
                  MemoryOrder::relaxed);
   }
   static Tile state_of(const Tile& word) { return cast<i32>(word >> 32); }
   static Tile value_of(const Tile& word) { return bitcast<T>(cast<u32>(word & 0xffffffffu)); }
 
-  /// Looks at as many tiles at a time as a warp has lanes.
   template <class Fn>
   Tile scalar_before(const Tile& number, const Tile& start, Fn combine) const;
-  /// Looks at one tile at a time.
   template <class Fn>
   Tile elements_before(const Tile& number, const Tile& own, const Tile& start, Fn combine) const;
 
   Arg words_;
+  Tile not_there_;  ///< the largest state that says nothing in this round
 };
 
 template <Element T>
 template <class Fn>
 Tile LookBack<T>::scalar_before(const Tile& number, const Tile& start, Fn combine) const {
-  constexpr int kIsPrefix = static_cast<int>(kPrefix);
-  const Tile lane = arange(kWindow);
+  const Tile distance = arange(kWindow), prefix = not_there_ + kPrefix;
   Tile total = start, last = number - 1;
   while_([&] { return last >= 0; },
          [&] {
-           const Tile at = last - lane;
+           const Tile at = last - distance;
            const Tile word = atomic_load(words_ + max(0, at), {}, MemoryOrder::relaxed);
-           const Tile state = where(at >= 0, state_of(word), kIsPrefix);
+           const Tile state = where(at >= 0, state_of(word), prefix);
            const Tile value = where(at >= 0, value_of(word), start);
-           // Behind the nearest prefix nothing counts.
-           const Tile nearest = min(where(state == kIsPrefix, lane, kWindow), axis(0));
-           const Tile counts = lane <= nearest;
-           const Tile is_ready = any(counts & (state == 0), axis(0)) == false;
-           const Tile window = reduce(where(counts, value, start), axis(0), combine);
-           total = where(is_ready, combine(total, window), total);
-           last = where(is_ready, where(nearest < kWindow, -1, last - kWindow), last);
+           // The nearest tile that ends what counts: a prefix counts itself, one that has published
+           // nothing does not, and is looked at again.
+           const Tile ends = (state <= not_there_) | (state == prefix);
+           const Tile end =
+               min(where(ends, 2 * distance + cast<i32>(state == prefix), 2 * kWindow), axis(0));
+           const Tile is_last = (end & 1) == 1, tiles = (end + 1) >> 1;
+           total = combine(total, reduce(where(distance < tiles, value, start), axis(0), combine));
+           last = where(is_last, -1, last - tiles);
          });
   return total;
 }
@@ -97,16 +123,22 @@ Tile LookBack<T>::elements_before(const Tile& number, const Tile& own, const Til
                                   Fn combine) const {
   const int n = static_cast<int>(own.dim(0));
   const Tile element = arange(n), everywhere = element >= 0;
-  Tile total = where(everywhere, start, own), at = where(everywhere, number - 1, 0),
-       is_open = everywhere & (number > 0);
-  while_([&] { return any(is_open, axis(0)); },
+  // `last` is the next tile that counts, -1 behind a prefix.
+  Tile total = where(everywhere, start, own), last = where(everywhere, number - 1, 0);
+  while_([&] { return any(last >= 0, axis(0)); },
          [&] {
-           const Tile word =
-               atomic_load(words_ + (max(0, at) * n + element), {}, MemoryOrder::relaxed);
-           const Tile state = state_of(word), is_there = is_open & (state != 0);
-           total = where(is_there, combine(total, value_of(word)), total);
-           at = where(is_there, at - 1, at);
-           is_open = is_open & (state != static_cast<int>(kPrefix));
+           // All loads are under way before the first is awaited.
+           std::vector<Tile> words;
+           for (int i = 0; i < kElementWindow; ++i)
+             words.push_back(
+                 atomic_load(words_ + (max(0, last - i) * n + element), {}, MemoryOrder::relaxed));
+           Tile goes_on = last >= 0;
+           for (const Tile& word : words) {
+             const Tile state = state_of(word), counts = goes_on & (state > not_there_);
+             total = where(counts, combine(total, value_of(word)), total);
+             goes_on = counts & (state != not_there_ + kPrefix);
+             last = where(counts, where(goes_on, last - 1, -1), last);
+           }
          });
   return total;
 }

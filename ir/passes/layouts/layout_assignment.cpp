@@ -33,6 +33,19 @@ Dims dims_of(std::span<const std::int64_t> shape) {
 constexpr int kSectorShare = 8;
 constexpr int kWord = 4;
 
+/// Bytes between neighbouring lanes from which on a store of the widest accesses is worth a
+/// conversion: it would write half of a sector in as many lines as the warp has lanes.
+constexpr int kFarLanes = 64;
+
+/// Elements between lanes that are neighbours along the dimension; 0 where none are.
+int lane_step(const LinearLayout& layout, int fast) {
+  int step = 0;
+  for (int bit = 0; bit < layout.in_bits(HwDim::Lane); ++bit)
+    if (const int along = layout.basis(HwDim::Lane, bit)[fast]; along != 0)
+      step = step == 0 ? along : std::min(step, along);
+  return step;
+}
+
 /// Rows over which a warp's lanes are spread.
 int rows_of_warp(const LinearLayout& layout, int fast) {
   int rows = 1;
@@ -169,7 +182,9 @@ const LinearLayout* LayoutAssignment::store(const OpData& d) const {
       return width(*own) < width(*coalesced_layout) ? coalesced_layout : own;
     // A store of single elements writes a part of a sector in every row that the warp has.
     const bool is_narrow = static_cast<int>(width(*own)) * size_bytes(tile.dtype()) < kWord;
-    return is_narrow && rows_of_warp(*coalesced_layout, fast) < rows_of_warp(*own, fast)
+    const bool writes_parts =
+        is_narrow && rows_of_warp(*coalesced_layout, fast) < rows_of_warp(*own, fast);
+    return writes_parts || lane_step(*own, fast) * size_bytes(tile.dtype()) >= kFarLanes
                ? coalesced_layout
                : own;
   }
@@ -412,7 +427,7 @@ void LayoutAssignment::op(OpId id) {
   }
   if (d.opcode == Sort) return sort(d);
   if (d.opcode == KeyRanks) {
-    set(d.results[0], intern_layout(rank_layout(static_cast<int>(type.count()), plan_.num_warps)));
+    set(d.results[0], ranked(d));
     return set(d.results[1], standard(k_.type(d.results[1])));
   }
   if (is_of_parts(d)) return set(d.results[0], of_parts(d));

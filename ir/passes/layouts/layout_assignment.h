@@ -53,6 +53,8 @@ class LayoutAssignment {
   const LinearLayout* scan(Type tile, int axis) const;
   void sort(const OpData& d);
   void assign_sorted_loads();
+  const LinearLayout* by_lanes(Type line) const;
+  const LinearLayout* ranked(const OpData& d) const;
   const LinearLayout* cluster_slice(Type tile) const;
   void cluster_gather(const OpData& d);
   bool is_behind_products(const OpData& load) const;
@@ -62,6 +64,7 @@ class LayoutAssignment {
   const LinearLayout* gathered_aux_layout(const OpData& load) const;
   const LinearLayout* of_parts(const OpData& d) const;
   const LinearLayout* of_gather(const OpData& d) const;
+  const LinearLayout* of_scatter(const OpData& d) const;
   const LinearLayout* of_concat(const OpData& d) const;
   const LinearLayout* of_expanded(Value v) const;
   const LinearLayout* own_or_standard(Value v) const;

@@ -58,12 +58,21 @@ const LinearLayout* LayoutAssignment::of_gather(const OpData& d) const {
                        : standard(k_.type(d.results[0]));
 }
 
+/// A line of constants that elements are put into is read from shared memory lane by lane: without
+/// bank conflicts, and a warp's stores of single elements are side by side.
+const LinearLayout* LayoutAssignment::of_scatter(const OpData& d) const {
+  const OpId base = k_[d.operands[0]].def;
+  const bool is_new_line =
+      k_.type(d.operands[0]).rank() == 1 && base && k_[base].opcode == Opcode::Const;
+  return is_new_line ? by_lanes(k_.type(d.operands[0])) : of_expanded(d.operands[0]);
+}
+
 /// Null as long as the operands may still get one.
 const LinearLayout* LayoutAssignment::of_parts(const OpData& d) const {
   const LinearLayout* layout = nullptr;
   if (d.opcode == Opcode::TileConcat) layout = of_concat(d);
   if (d.opcode == Opcode::Gather) layout = of_gather(d);
-  if (d.opcode == Opcode::Scatter) layout = of_expanded(d.operands[0]);
+  if (d.opcode == Opcode::Scatter) layout = of_scatter(d);
   if (const LinearLayout* own = of_expanded(d.operands[0]); own && d.opcode == Opcode::TileSlice) {
     layout = box_layout(*own, d.attrs.ints(AttrName::offsets), k_.type(d.results[0]).shape());
     if (!layout) return standard(k_.type(d.results[0]));

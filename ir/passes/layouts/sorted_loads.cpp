@@ -1,34 +1,78 @@
-// Layouts of loads that sorts decide.
+// Layouts of loads that sorts and ranks of keys decide.
 #include <algorithm>
 #include <functional>
+#include <unordered_set>
 
 #include "ir/analysis/access_width.h"
+#include "ir/layout/distributed.h"
 #include "ir/passes/layouts/layout_assignment.h"
 
 namespace tegula::ir {
+namespace {
+
+/// Visits ops of the shape of `v` that it is made of, through elementwise ops.
+void visit_elementwise(const Kernel& k, Value v, const std::function<void(OpId)>& visit) {
+  const auto shape = k.type(v).shape();
+  std::unordered_set<Value> seen;
+  const std::function<void(Value)> from = [&](Value at) {
+    const OpId def = k[at].def;
+    if (!def || !k.type(at).is_tile() || !std::ranges::equal(k.type(at).shape(), shape)) return;
+    if (!seen.insert(at).second) return;
+    if (info(k[def].opcode).family == Family::Elementwise)
+      for (Value operand : k[def].operands) from(operand);
+    visit(def);
+  };
+  from(v);
+}
+
+/// Whether values are put where ranks of keys say.
+bool is_by_ranks(const Kernel& k, const OpData& scatter) {
+  bool has_ranks = false;
+  visit_elementwise(k, scatter.operands[1],
+                    [&](OpId op) { has_ranks |= k[op].opcode == Opcode::KeyRanks; });
+  return has_ranks;
+}
+
+}  // namespace
 
 /// A load that ends in a sort along its contiguous dimension, with elementwise ops between them at
 /// most, is read where the sort needs it: a thread's run fills 16-byte accesses and the lanes' runs
-/// are one behind the other, so that shared memory would gain nothing.
+/// are one behind the other, so that shared memory would gain nothing. Keys that are ranked, and
+/// what goes where ranks say, are read a warp's consecutive elements at a time for the same reason.
 void LayoutAssignment::assign_sorted_loads() {
   constexpr int kWideAccess = 16;
-  walk(k_, k_.body(), [&](OpId sort) {
-    if (k_[sort].opcode != Opcode::Sort) return;
-    const auto axis = static_cast<int>(k_[sort].attrs.i(AttrName::axis));
-    const auto shape = k_.type(k_[sort].operands[0]).shape();
-    const std::function<void(Value)> visit = [&](Value v) {
-      const OpId def = k_[v].def;
-      if (!def || !std::ranges::equal(k_.type(v).shape(), shape)) return;
-      const OpData& d = k_[def];
-      if (info(d.opcode).family == Family::Elementwise)
-        for (Value operand : d.operands)
-          if (k_.type(operand).is_tile()) visit(operand);
+  const auto assign = [&](Value end, int axis, int bytes, const LinearLayout* layout) {
+    visit_elementwise(k_, end, [&](OpId op) {
+      const OpData& d = k_[op];
       if (d.opcode != Opcode::LoadView || contiguous_dim(k_, d) != axis) return;
-      if (access_elements(k_, d) * size_bytes(k_.type(v).dtype()) >= kWideAccess)
-        set(v, sorted(k_[sort]));
-    };
-    visit(k_[sort].operands[0]);
+      const Value v = d.results[0];
+      if (access_elements(k_, d) * size_bytes(k_.type(v).dtype()) >= bytes) set(v, layout);
+    });
+  };
+  walk(k_, k_.body(), [&](OpId op) {
+    const OpData& d = k_[op];
+    if (d.opcode == Opcode::Sort)
+      assign(d.operands[0], static_cast<int>(d.attrs.i(AttrName::axis)), kWideAccess, sorted(d));
+    if (d.opcode == Opcode::KeyRanks && is_used(k_, d.results[0]))
+      assign(d.operands[0], 0, 0, by_lanes(k_.type(d.operands[0])));
+    if (d.opcode == Opcode::Scatter && k_.type(d.operands[2]).rank() == 1 && is_by_ranks(k_, d))
+      assign(d.operands[2], 0, 0, by_lanes(k_.type(d.operands[2])));
   });
+}
+
+/// Each warp has consecutive elements of a line, lane by lane.
+const LinearLayout* LayoutAssignment::by_lanes(Type line) const {
+  return intern_layout(rank_layout(static_cast<int>(line.count()), plan_.num_warps));
+}
+
+/// Ranks follow the order of the line. Counts alone take keys wherever these are, if every thread
+/// has its own.
+const LinearLayout* LayoutAssignment::ranked(const OpData& d) const {
+  const LinearLayout* own = of(d.operands[0]);
+  const bool takes_any = own && !is_used(k_, d.results[0]) &&
+                         own->free_bits(HwDim::Register) == 0 && own->free_bits(HwDim::Lane) == 0 &&
+                         own->free_bits(HwDim::Warp) == 0;
+  return takes_any ? own : by_lanes(k_.type(d.operands[0]));
 }
 
 }  // namespace tegula::ir
