@@ -49,7 +49,7 @@ bool is_low_without_swap(const P&, const C& c, const Limits&) { return !c.swap_a
 /// Registers of a consumer thread for its accumulators: beside a producer two warpgroups have 232,
 /// three 160. One warpgroup transposes twice as much of an accumulator.
 bool has_no_room_for_accumulator(const P& p, const C& c, const Limits&) {
-  constexpr int kRegisters[] = {128, 160, 96}, kThreads = 128, kColumnsOfBytes = 128;
+  constexpr int kRegisters[] = {96, 160, 96}, kThreads = 128, kColumnsOfBytes = 128;
   const AccumulatorShape t =
       accumulator_of(as_batch(p), {.bm = c.bm, .bn = c.bn, .swap_ab = c.swap_ab});
   const int groups = std::max(1, consumer_warpgroups(c));
