@@ -75,17 +75,17 @@ class RoutingForm {
 
   void run(const Stream& s, const Tensor& logits, const MoeRouting& r, const Tensor& counts) const {
     if (is_one_launch_) {
-      both_(s, logits, {}, counts, experts::pairs_of(counts), r.offsets, r.first_tiles, r.ids,
-            r.weights, r.row_of, r.slot_of, -1);
+      both_(s, logits, {}, counts, experts::pairs_of(counts), r.offsets, r.first_tiles, kRows,
+            kRows, r.ids, r.weights, r.row_of, r.slot_of, -1);
     } else {
       route_(s, logits, {}, counts, r.ids, r.weights, r.row_of);
-      place_(s, r.ids, experts::pairs_of(counts), r.offsets, r.first_tiles, r.row_of, r.slot_of,
-             -1);
+      place_(s, r.ids, experts::pairs_of(counts), r.offsets, r.first_tiles, kRows, kRows, r.row_of,
+             r.slot_of, -1);
     }
   }
 
  private:
-  static constexpr int kOneLaunch = 100'000;
+  static constexpr int kOneLaunch = 100'000, kRows = 128;
   RoutingForm(const experts::TokenChoices& c, int tiles, bool is_one_launch)
       : is_one_launch_(is_one_launch),
         route_(kernel("moe_route", experts::RouteTiles{c})
@@ -156,8 +156,8 @@ struct TilePair {
   ExpertTileConfig up, down;
 };
 constexpr ExpertTileConfig kUp{.bm = 128, .bn = 128}, kDown{.bm = 128, .bn = 256};
-constexpr ExpertTileConfig with_swap_ab(int rows) {
-  return {.bm = rows, .bn = 128, .swap_ab = true};
+constexpr ExpertTileConfig with_swap_ab(int rows, int columns = 128) {
+  return {.bm = rows, .bn = columns, .swap_ab = true};
 }
 constexpr TilePair kTiles[] = {
     {kUp, kDown},  // what a layer chooses for many rows
@@ -177,7 +177,20 @@ constexpr TilePair kTiles[] = {
     {{.bm = 64, .bn = 128, .stages = 2}, {.bm = 64, .bn = 256, .stages = 2}},
     // Concurrent tiles share operands in L2 in groups of other heights.
     {{.bm = 128, .bn = 128, .group_m = 1}, {.bm = 128, .bn = 256, .group_m = 1}},
-    {{.bm = 128, .bn = 128, .group_m = 16}, {.bm = 128, .bn = 256, .group_m = 16}}};
+    {{.bm = 128, .bn = 128, .group_m = 16}, {.bm = 128, .bn = 256, .group_m = 16}},
+    // Heights that most experts of an even routing have one tile of, or two.
+    {with_swap_ab(144), with_swap_ab(144)},
+    {with_swap_ab(160), with_swap_ab(160)},
+    {with_swap_ab(96), with_swap_ab(96)},
+    {with_swap_ab(80), with_swap_ab(80)},
+    {with_swap_ab(48), with_swap_ab(48)},
+    {with_swap_ab(144), kDown},
+    {with_swap_ab(80, 192), with_swap_ab(144, 192)},
+    {with_swap_ab(48, 64), with_swap_ab(48, 64)},
+    {with_swap_ab(16, 64), with_swap_ab(16, 64)},
+    // Rings of three leave room to exchange rows for columns on the way to memory.
+    {{.bm = 144, .bn = 128, .swap_ab = true, .stages = 3},
+     {.bm = 144, .bn = 128, .swap_ab = true, .stages = 3}}};
 
 /// X, logits, up, down, Y; k + kNumber * number of the tiles.
 void run_tiled_layer(const Stream& s, Tensors t, double code) {

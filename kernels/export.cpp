@@ -47,7 +47,7 @@ Params moe_saved(int choices, ViewAccess access) {
           tensor_of(DType::i32, "row_of", by_choice, access),
           tensor_of(DType::i32, "slot_of", rows, access),
           tensor_of(DType::i32, "offsets", "G+1", access),
-          tensor_of(DType::i32, "first_tiles", "5 G+1", access),
+          tensor_of(DType::i32, "first_tiles", "4 G+1", access),
           tensor("hidden", rows + " U", access)};
 }
 

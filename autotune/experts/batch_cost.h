@@ -1,6 +1,8 @@
 #pragma once
 // Tiles of experts as configurations of a batch of GEMMs, whose cost core knows what they take.
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
 #include "autotune/matmul/work.h"
 #include "tegula/expert_config.h"
@@ -19,10 +21,40 @@ inline bool is_too_deep(const MatmulProblem& batch, const ExpertTileConfig& c, i
   return c.stages > stages_that_fit(batch, as_matmul(batch, c, target), target);
 }
 
+/// Tiles of `height` rows that an expert has in the mean, where an even routing scatters its rows
+/// by the root of their mean: the sum over n of the probability that n full tiles do not hold them.
+inline double expected_tiles(std::int64_t mean_rows, int height) {
+  constexpr double kDeviations = 5;
+  const auto mean = static_cast<double>(std::max<std::int64_t>(mean_rows, 1));
+  const double deviation = std::sqrt(mean);
+  double full = std::max(1.0, std::floor((mean - kDeviations * deviation) / height)), tiles = full;
+  for (; full * height < mean + kDeviations * deviation; ++full)
+    tiles += 0.5 * std::erfc((full * height + 0.5 - mean) / (std::numbers::sqrt2 * deviation));
+  return tiles;
+}
+
+/// Work of ragged segments, of batch.m rows in the mean: their tiles read the weights, and multiply
+/// as many rows as they have room for.
+inline Work work_of_segments(const MatmulProblem& batch, const MatmulConfig& c, ir::Target target) {
+  const double tiles = expected_tiles(batch.m, c.bm);
+  MatmulProblem tile = batch;
+  tile.m = std::max<std::int64_t>(1, std::llround(static_cast<double>(batch.m) / tiles));
+  Work w = work_of(tile, c, target);
+  w.tiles *= tiles;
+  w.hbm_bytes = work_of(batch, c, target).hbm_bytes;
+  return w;
+}
+
 inline double cycles_of_batch(const MatmulProblem& batch, const ExpertTileConfig& c,
                               const DeviceProfile& gpu) {
   const ir::Target target = limits_of(gpu).target;
   return cycles_of(work_of(batch, as_matmul(batch, c, target), target), gpu.cost, gpu.num_sms);
+}
+inline double cycles_of_segments(const MatmulProblem& batch, const ExpertTileConfig& c,
+                                 const DeviceProfile& gpu) {
+  const ir::Target target = limits_of(gpu).target;
+  return cycles_of(work_of_segments(batch, as_matmul(batch, c, target), target), gpu.cost,
+                   gpu.num_sms);
 }
 
 }  // namespace tegula::autotune

@@ -1,9 +1,8 @@
-// Tiles of experts' GEMMs: the model takes one by the mean of rows; a tuner tries others, in the
-// order of the time that a batch of GEMMs would take.
+// Tiles of experts' GEMMs: the model takes one by the time that ragged segments would take with an
+// even routing; a tuner tries others, in the order of that time.
 #include "autotune/experts/space.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "autotune/calls/decision.h"
 #include "autotune/experts/batch_cost.h"
@@ -15,14 +14,14 @@ namespace {
 using P = ExpertProblem;
 using C = ExpertTileConfig;
 
-/// Rows of most experts up to which outputs lie along the rows of the tensor cores' tiles.
+/// Rows of a tile up to which the time of its weights is most of its own.
 constexpr int kFewRows = 64;
 
 constexpr int kFlag[] = {0, 1};
-constexpr int kRows[] = {128, 64, 32, 16, 256};
+constexpr int kRows[] = {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 256};
 constexpr int kColumns[] = {128, 64, 192, 256};
 constexpr int kDepths[] = {64, 32, 128};
-constexpr int kStages[] = {0, 2, 3, 4, 5, 6, 7, 8};
+constexpr int kStages[] = {0, 2, 3, 4, 5, 6, 8};
 constexpr int kGroups[] = {8, 1, 4, 16};
 constexpr Axis<C> kAxes[] = {
     {"swap_ab", [](C& c, int v) { c.swap_ab = v != 0; }, kFlag},
@@ -40,29 +39,25 @@ MatmulProblem as_batch(const P& p) {
   return batch;
 }
 
-/// Rows that most experts do not exceed: those of an even routing scatter by the root of their
-/// mean. A second tile for a few rows would read all of the expert's weights again, and what bounds
-/// experts of few rows is how fast weights arrive.
-int usual_rows(const P& p) {
-  constexpr double kDeviations = 2;
-  const auto mean = static_cast<double>(p.rows);
-  return static_cast<int>(std::min(mean + kDeviations * std::sqrt(mean), 1e9));
-}
-bool has_few_rows(const P& p) { return usual_rows(p) <= kFewRows; }
+/// Warpgroups that have a part of the accumulator.
+int consumer_warpgroups(const C& c) { return (c.swap_ab ? c.bn : c.bm) / ir::kWgmmaRows; }
 
-bool swaps_otherwise(const P& p, const C& c, const Limits&) { return c.swap_ab != has_few_rows(p); }
 bool has_rows_of_no_wgmma(const P&, const C& c, const Limits&) {
-  return !c.swap_ab && (c.bm < kFewRows || c.bm > 128);
+  return !c.swap_ab && (c.bm % ir::kWgmmaRows != 0 || c.bm > 192);
 }
-bool has_other_height(const P& p, const C& c, const Limits&) {
-  const int rows = usual_rows(p);
-  return c.bm != (rows <= 16 ? 16 : rows <= 32 ? 32 : rows <= kFewRows ? kFewRows : 128);
-}
+bool is_low_without_swap(const P&, const C& c, const Limits&) { return !c.swap_ab && c.bm < 128; }
+/// Registers of a consumer thread for its accumulators: beside a producer two warpgroups have 232,
+/// three 160. One warpgroup transposes twice as much of an accumulator.
 bool has_no_room_for_accumulator(const P& p, const C& c, const Limits&) {
+  constexpr int kRegisters[] = {96, 160, 96}, kThreads = 128, kColumnsOfBytes = 128;
   const AccumulatorShape t =
       accumulator_of(as_batch(p), {.bm = c.bm, .bn = c.bn, .swap_ab = c.swap_ab});
-  return t.rows > 256 || t.columns > (t.rows > 128 ? 128 : 256);
+  const int groups = std::max(1, consumer_warpgroups(c));
+  // Sums of 8 bits may be promoted from accumulators of their own.
+  if (size_bytes(p.operands) == 1 && c.swap_ab && c.bm > kColumnsOfBytes) return true;
+  return groups > 3 || t.rows * t.columns > groups * kThreads * kRegisters[groups - 1];
 }
+bool has_third_warpgroup(const P&, const C& c, const Limits&) { return consumer_warpgroups(c) > 2; }
 /// How much of the waves' SMs have a tile, of as many tiles below each other as there are experts.
 double share_of_waves(const P& p, int bn, const Limits& gpu) {
   const std::int64_t tiles = std::max<std::int64_t>(1, p.experts * ((p.columns + bn - 1) / bn)),
@@ -76,9 +71,8 @@ int width_of_few_rows(const P& p, const Limits& gpu) {
       p.columns > 64 && share_of_waves(p, 64, gpu) < kWorthIt * share_of_waves(p, 128, gpu);
   return is_wide ? 128 : 64;
 }
-bool has_other_width(const P& p, const C& c, const Limits& gpu) {
-  if (c.swap_ab) return c.bn != width_of_few_rows(p, gpu);
-  return c.bn != (p.is_gated || p.columns <= 1024 ? 128 : 256);
+bool has_other_width_of_few_rows(const P& p, const C& c, const Limits& gpu) {
+  return c.swap_ab && c.bm <= kFewRows && c.bn != width_of_few_rows(p, gpu);
 }
 bool has_other_depth(const P& p, const C& c, const Limits&) {
   return c.bk * size_bytes(p.operands) != 128;
@@ -91,14 +85,15 @@ bool groups_otherwise(const P&, const C& c, const Limits&) { return c.group_m !=
 
 using enum Severity;
 constexpr Rule<P, C> kRules[] = {
-    {"few_rows", "few rows lie along the columns of wgmma, many along its rows", dominated, 0,
-     swaps_otherwise},
-    {"rows", "wgmma's tiles have 64 or 128 rows here", degraded, 1, has_rows_of_no_wgmma},
-    {"height", "most experts have one tile, of 128 rows at most", dominated, 1, has_other_height},
+    {"rows", "wgmma's tiles have 64, 128 or 192 rows here", degraded, 1, has_rows_of_no_wgmma},
+    {"low", "64 rows read weights as often as 64 columns, of which fewer can be", dominated, 1,
+     is_low_without_swap},
     {"accumulator", "the accumulator leaves a thread no registers", degraded, 2,
      has_no_room_for_accumulator},
-    {"width", "other widths were slower in the layers that were measured", dominated, 2,
-     has_other_width},
+    {"third_warpgroup", "three warpgroups gained nothing in the products that were measured",
+     dominated, 2, has_third_warpgroup},
+    {"few_rows", "experts of few rows wait for their weights, which all SMs shall read", dominated,
+     2, has_other_width_of_few_rows},
     {"depth", "an iteration of 128 bytes along k is as long as its barriers want", dominated, 3,
      has_other_depth},
     {"shared_memory", "the ring does not fit shared memory", refused, 4,
@@ -109,7 +104,7 @@ constexpr Rule<P, C> kRules[] = {
 };
 
 double cycles(const P& p, const C& c, const DeviceProfile& gpu) {
-  return cycles_of_batch(as_batch(p), c, gpu);
+  return cycles_of_segments(as_batch(p), c, gpu);
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ class BackwardPlan {
   }
   SegmentSlots segments(int rows) {
     const RoutingSlots r{{}, {}, {}, {}, at(kOffsets), at(kFirstTiles)};
-    return segments_of(plan_, r, rows);
+    return segments_of(plan_, r, gradient_table(rows));
   }
   /// Tiles of an expert's GEMM [m, k] by [k, n].
   ExpertTileConfig tiles_of(ExpertGradient gradient, std::int64_t m, std::int64_t n,

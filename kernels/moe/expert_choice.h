@@ -1,6 +1,6 @@
 #pragma once
 // Routing by experts (Zhou et al. 2022): each takes its best tokens, so that all have as many rows.
-#include "kernels/moe/expert_tiles.h"
+#include "kernels/moe/placement.h"
 #include "tegula/kernels/moe_routers.h"
 
 namespace tegula::experts {
@@ -26,7 +26,7 @@ struct TokenProbabilities {
 /// that of token t by it.
 struct ChooseTokens {
   void operator()(In<f32, 2> weights, InOut<i32, 2> ids, InOut<i32, 2> row_of, Out<i32, 1> slot_of,
-                  Out<i32, 1> offsets, Out<i32, 2> first_tiles, int rows) const {
+                  PlacementSegments segments, int rows) const {
     const int tokens = weights.static_dim(0), experts = weights.static_dim(1);
     for (auto e : grid(GridSpace(Tile(experts)), 1)) {
       grid_dependency_wait();
@@ -38,14 +38,13 @@ struct ChooseTokens {
         row_of(best, expert) = mine;
         slot_of(mine) = choices;
       }
-      const auto count = [&](const auto& write, int each) {
-        if_(expert == 0, [&] { write(Tile(0), Tile(0)); });
-        write(expert + 1, (expert + 1) * each);
+      const Tile table = arange(kTileTables), tiles = cdiv(Tile(rows), segments.heights());
+      const auto count = [&](const Tile& end) {
+        segments.offsets(end) = end * rows;
+        segments.first_tiles(table, end) = end * tiles;
       };
-      count([&](const Tile& at, const Tile& n) { offsets(at) = n; }, rows);
-      for (int block : kTileRows)
-        count([&](const Tile& at, const Tile& n) { first_tiles(tile_rows_index(block), at) = n; },
-              (rows + block - 1) / block);
+      if_(expert == 0, [&] { count(Tile(0)); });
+      count(expert + 1);
     }
   }
 };

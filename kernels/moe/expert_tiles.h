@@ -1,7 +1,5 @@
 #pragma once
 // Rows of experts as segments, and the tiles that cover them.
-#include <bit>
-
 #include "tegula/kernels/moe.h"
 #include "tegula/tegula.h"
 
@@ -13,13 +11,13 @@ inline Subscript whole(int extent) {
   return extent == 1 ? Subscript(all) : Subscript(slice(0, extent));
 }
 
-/// Rows of tiles that the routing counts.
-inline constexpr int kTileRows[] = {16, 32, 64, 128, 256};
-inline constexpr int kTileRowChoices = 5;
-/// The row of the table of first tiles for tiles of `rows` rows.
-constexpr int tile_rows_index(int rows) {
-  return std::countr_zero(static_cast<unsigned>(rows)) - std::countr_zero(16u);
-}
+/// Rows of tiles of backward, whatever the layer: the first rows of the table of first tiles. The
+/// last two are of the up and of the down product of forward.
+inline constexpr int kGradientTileRows[] = {64, 128};
+inline constexpr int kTileTables = 4;
+/// The row of the table of first tiles for tiles of backward of `rows` rows.
+constexpr int gradient_table(int rows) { return rows == kGradientTileRows[0] ? 0 : 1; }
+inline constexpr int kUpTable = 2, kDownTable = 3;
 
 /// Places of the experts' rows, both [experts + 1]: `offsets` ascends from 0; `first_tiles` counts
 /// the tiles of the experts in front.

@@ -87,7 +87,8 @@ void plan_combine(PlanBuilder& plan, const RoutingSlots& r, const ExpertKernels<
 
 /// Slots that the plans of experts have in common.
 struct ExpertSlots {
-  ExpertSlots(PlanBuilder& plan, const RoutingSlots& r, const MoeOptions& options)
+  ExpertSlots(PlanBuilder& plan, const RoutingSlots& r, const LayerTiles& of,
+              const MoeOptions& options)
       : X(plan.argument(kX)),
         down(plan.argument(kDown)),
         weights(gate_and_up(plan, plan.argument(kUp), 1, options)),
@@ -95,9 +96,9 @@ struct ExpertSlots {
         h(plan.tensor(X).size(1)),
         i(plan.tensor(down).size(2)),
         rows(plan.tensor(r.slot_of).size(0)),
-        tiles(tiles_of_layer(plan, options, rows, h, i, plan.tensor(down).dtype())),
-        up_rows(segments_of(plan, r, tiles.up.bm)),
-        down_rows(segments_of(plan, r, tiles.down.bm)) {}
+        tiles(of),
+        up_rows(segments_of(plan, r, kUpTable)),
+        down_rows(segments_of(plan, r, kDownTable)) {}
 
   PlanSlot X, down;
   GateAndUp weights, bias;
@@ -107,9 +108,9 @@ struct ExpertSlots {
 };
 
 template <class T>
-void plan_experts(PlanBuilder& plan, const RoutingSlots& r, const ExpertKernels<T>& kernels,
-                  const MoeOptions& options) {
-  const ExpertSlots s(plan, r, options);
+void plan_experts(PlanBuilder& plan, const RoutingSlots& r, const LayerTiles& tiles,
+                  const ExpertKernels<T>& kernels, const MoeOptions& options) {
+  const ExpertSlots s(plan, r, tiles, options);
   const auto of_rows = [&](std::int64_t columns) {
     return plan.scratch({s.rows, columns}, dtype_of<T>);
   };
@@ -133,10 +134,10 @@ PlanSlot output_scales(PlanBuilder& plan, PlanSlot scales, std::int64_t n) {
 /// Experts of 8 bits: with a scale for each row, activations are stored in T and quantised when
 /// their rows are whole; with a given one the up projection stores them in 8 bits.
 template <class T>
-void plan_quantised_experts(PlanBuilder& plan, const RoutingSlots& r, const ExpertKernels<T>& all,
-                            const MoeOptions& options) {
+void plan_quantised_experts(PlanBuilder& plan, const RoutingSlots& r, const LayerTiles& tiles,
+                            const ExpertKernels<T>& all, const MoeOptions& options) {
   const QuantisedKernels<T>& kernels = all.quantised;
-  const ExpertSlots s(plan, r, options);
+  const ExpertSlots s(plan, r, tiles, options);
   const bool by_row = options.quantisation->scaling == ExpertScaling::row;
   const auto of_rows = [&](std::int64_t columns, DType dtype) {
     return plan.scratch({s.rows, columns}, dtype);
@@ -185,10 +186,16 @@ void run_forward(const Moe::Kernels& k, const Stream& stream, const LayerCall& c
     k.with_type(c.X.dtype(), [&](const auto& kernels) {
       const PlanSlot logits = plan_logits(plan, kernels.forward, options);
       const RoutingSlots slots = routing_slots(plan, options, c.tokens());
-      k.routing.plan(plan, {logits, plan.argument(kRouterBias), capacity_of(options, c.tokens())},
+      const LayerTiles tiles = tiles_of_layer(plan, options, rows_of_experts(options, c.tokens()),
+                                              c.hidden(), w.down.size(2), w.down.dtype());
+      k.routing.plan(plan,
+                     {logits,
+                      plan.argument(kRouterBias),
+                      capacity_of(options, c.tokens()),
+                      {tiles.up.bm, tiles.down.bm}},
                      slots);
-      options.quantisation ? plan_quantised_experts(plan, slots, kernels, options)
-                           : plan_experts(plan, slots, kernels, options);
+      options.quantisation ? plan_quantised_experts(plan, slots, tiles, kernels, options)
+                           : plan_experts(plan, slots, tiles, kernels, options);
     });
   });
 }

@@ -45,7 +45,7 @@ void check_tables(const TensorCheck& check, const MoeOptions& o, std::int64_t to
   check("routing.row_of", r.row_of, {tokens, k}, DType::i32);
   check("routing.slot_of", r.slot_of, {rows_of_experts(o, tokens)}, DType::i32);
   check("routing.offsets", r.offsets, {experts + 1}, DType::i32);
-  check("routing.first_tiles", r.first_tiles, {kTileRowChoices, experts + 1}, DType::i32);
+  check("routing.first_tiles", r.first_tiles, {kTileTables, experts + 1}, DType::i32);
 }
 
 /// The longest row that is quantised at once.
@@ -83,6 +83,15 @@ void check_saved(const TensorCheck& check, const MoeOptions& o, const LayerCall&
   check("saved.hidden", c.saved.hidden, {rows, c.weights.up.size(1)}, c.X.dtype());
 }
 
+/// Rows of tiles that the tensor cores have instructions for: of outputs along their rows, others.
+void check_tiles(const char* what, const std::optional<ExpertTileConfig>& tiles) {
+  if (!tiles) return;
+  const int unit = tiles->swap_ab ? 8 : 64;
+  if (tiles->bm < unit || tiles->bm > 256 || tiles->bm % unit != 0)
+    throw_argument_error(ErrorId::kernel_argument, "moe", fmt::format("{}.bm", what), tiles->bm,
+                         fmt::format("a multiple of {} to 256", unit));
+}
+
 }  // namespace
 
 void check_options(const MoeOptions& o) {
@@ -94,6 +103,7 @@ void check_options(const MoeOptions& o) {
   if (group < 0 || group % kGroupTokens != 0)
     throw_argument_error(ErrorId::kernel_argument, "moe", "capacity.group_tokens", group,
                          fmt::format("a multiple of {}, or 0", kGroupTokens));
+  check_tiles("tiles.up", o.tiles.up), check_tiles("tiles.down", o.tiles.down);
   const int bins = all_experts(o) * (o.capacity && o.capacity->by_slot ? choices_per_token(o) : 1);
   if (bins > kMaxKeys) throw_argument_error(ErrorId::moe_experts, bins, kMaxKeys);
 }

@@ -1,7 +1,6 @@
 #include "kernels/moe/placement.h"
 
 #include <array>
-#include <bit>
 
 namespace tegula::experts {
 
@@ -16,15 +15,18 @@ void PlacementSegments::write(const Tile& sizes) const {
   const Tile behind = arange(experts, 1);
   offsets(0) = 0;
   offsets(behind) = cumsum(sizes, 0);
-  // One scan for tiles of every number of rows, which are the powers of two from 16 on.
-  constexpr int kScans = std::bit_ceil(static_cast<unsigned>(kTileRowChoices)), kFirstShift = 4;
-  static_assert(kTileRows[0] == 1 << kFirstShift);
-  const Tile choice = arange(kScans), shift = (choice + kFirstShift)(all, none),
-             tiles = (sizes(none, all) + ((1 << shift) - 1)) >> shift,
-             place = where(choice < kTileRowChoices, choice, -1);  // others are dropped
-  first_tiles(place, 0) = zeros<i32>(kScans);
-  first_tiles(broadcast(place(all, none), {kScans, experts}),
-              broadcast(behind(none, all), {kScans, experts})) = cumsum(tiles, 1);
+  // One scan for tiles of every number of rows.
+  const Tile table = arange(kTileTables), tiles = cdiv(sizes(none, all), heights()(all, none));
+  first_tiles(table, 0) = zeros<i32>(kTileTables);
+  first_tiles(broadcast(table(all, none), {kTileTables, experts}),
+              broadcast(behind(none, all), {kTileTables, experts})) = cumsum(tiles, 1);
+}
+
+Tile PlacementSegments::heights() const {
+  const Tile table = arange(kTileTables);
+  const Tile of_forward = where(table == kUpTable, up_rows, down_rows),
+             of_backward = where(table == 0, kGradientTileRows[0], kGradientTileRows[1]);
+  return where(table < kUpTable, of_backward, of_forward);
 }
 
 void Placement::count(const Tile& tile, const Tile& ids, const Tile& arrivals) const {

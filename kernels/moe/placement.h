@@ -38,13 +38,17 @@ struct PlacementRows {
   InOut<i32, 1> slot_of;
 };
 /// Tables of segments that a placement writes: offsets [experts + 1] of rows, and first_tiles
-/// [kTileRowChoices, experts + 1].
+/// [kTileTables, experts + 1]: those of backward, and of forward's two products, whose tiles have
+/// so many rows.
 struct PlacementSegments {
   InOut<i32, 1> offsets;
   InOut<i32, 2> first_tiles;
+  Scalar<i32> up_rows, down_rows;
 
   /// Writes the segments of experts with `sizes` rows.
   void write(const Tile& sizes) const;
+  /// Rows of the tiles that each table counts: [kTileTables].
+  Tile heights() const;
 };
 
 /// [tokens * k]: which rows a choice competes for; -1 for none.

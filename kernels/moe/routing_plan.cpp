@@ -38,7 +38,7 @@ RoutingShapes::RoutingShapes(const MoeOptions& o, std::int64_t tokens)
     : choices{tokens, choices_per_token(o)},
       rows{rows_of_experts(o, tokens)},
       offsets{all_experts(o) + 1},
-      first_tiles{kTileRowChoices, all_experts(o) + 1} {}
+      first_tiles{kTileTables, all_experts(o) + 1} {}
 
 // ---- tiles of tokens ----------------------------------------------------------------------------
 
@@ -64,8 +64,8 @@ const TiledRouting::Place& TiledRouting::place(std::int64_t tiles) const {
 
 void TiledRouting::plan_one(PlanBuilder& plan, const RoutingInputs& in,
                             const RoutingSlots& out) const {
-  plan.launch(one_, in.logits, in.bias, out.offsets, out.first_tiles, out.ids, out.weights,
-              out.row_of, out.slot_of, in.capacity);
+  plan.launch(one_, in.logits, in.bias, out.offsets, out.first_tiles, in.tiles.up, in.tiles.down,
+              out.ids, out.weights, out.row_of, out.slot_of, in.capacity);
 }
 
 void TiledRouting::plan(PlanBuilder& plan, const RoutingInputs& in, const RoutingSlots& out) const {
@@ -73,7 +73,7 @@ void TiledRouting::plan(PlanBuilder& plan, const RoutingInputs& in, const Routin
   const PlanSlot counts = plan.scratch({tiles, counted_experts(shape_.experts)}, DType::u16);
   plan.launch(route_, in.logits, in.bias, counts, out.ids, out.weights, out.row_of);
   plan.launch(place(tiles), out.ids, plan.view(counts, pairs_of), out.offsets, out.first_tiles,
-              out.row_of, out.slot_of, in.capacity);
+              in.tiles.up, in.tiles.down, out.row_of, out.slot_of, in.capacity);
 }
 
 // ---- all ways -----------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ void RoutingKernels::plan(PlanBuilder& plan, const RoutingInputs& in,
   if (is_by_experts_) {
     plan.launch(probabilities_, in.logits, in.bias, out.weights, out.ids, out.row_of);
     plan.launch(choose_, out.weights, out.ids, out.row_of, out.slot_of, out.offsets,
-                out.first_tiles, in.capacity);
+                out.first_tiles, in.tiles.up, in.tiles.down, in.capacity);
   } else if (is_tiled(tokens_of(plan, in))) {
     plan_tiles(plan, in, out);
   } else {
@@ -132,9 +132,10 @@ void RoutingKernels::plan_by_tables(PlanBuilder& plan, const RoutingInputs& in,
                  bases = plan.scratch({shape_.competitions(groups), shape_.bins()}, DType::i32),
                  kept = plan.scratch({shape_.competitions(groups), shape_.experts}, DType::i32);
   plan.launch(route_, in.logits, in.bias, plan.counters(1 + groups), counts, group_counts, bases,
-              kept, out.offsets, out.first_tiles, out.ids, out.weights, in.capacity);
+              kept, out.offsets, out.first_tiles, in.tiles.up, in.tiles.down, out.ids, out.weights,
+              in.capacity);
   plan.launch(place_, out.ids, counts, group_counts, bases, kept, out.offsets, out.first_tiles,
-              out.row_of, out.slot_of, in.capacity);
+              in.tiles.up, in.tiles.down, out.row_of, out.slot_of, in.capacity);
 }
 
 }  // namespace tegula::experts

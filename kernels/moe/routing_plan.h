@@ -15,14 +15,13 @@ struct RoutingSlots {
   PlanSlot ids, weights, row_of, slot_of, offsets, first_tiles;
 };
 
-/// Segments of tiles of `rows` rows, as kernels take them.
+/// Segments of tiles that a table counts, as kernels take them.
 struct SegmentSlots {
   PlanSlot offsets, first_tiles;
 };
-inline SegmentSlots segments_of(PlanBuilder& plan, const RoutingSlots& r, int rows) {
-  const int index = tile_rows_index(rows);
+inline SegmentSlots segments_of(PlanBuilder& plan, const RoutingSlots& r, int table) {
   return {r.offsets,
-          plan.view(r.first_tiles, [index](const Tensor& t) { return t.select(0, index); })};
+          plan.view(r.first_tiles, [table](const Tensor& t) { return t.select(0, table); })};
 }
 
 /// The shapes of MoeRouting's tensors, in order of its members.
@@ -31,10 +30,16 @@ struct RoutingShapes {
   Dims choices, rows, offsets, first_tiles;
 };
 
+/// Rows of the tiles of the two products.
+struct TileHeights {
+  int up = 128, down = 128;
+};
+
 /// Operands of routing: logits [tokens, experts], a bias or none, the most rows of an expert.
 struct RoutingInputs {
   PlanSlot logits, bias;
   int capacity = -1;
+  TileHeights tiles = {};
 };
 
 /// The kernels of tile_routing.h for tiles of one number of tokens.

@@ -34,6 +34,40 @@ TEST_F(AssembledMoe, ProductsOfTrainingAreWgmma) {
   }
 }
 
+/// Forward of 40 tokens by 2 experts with these tiles, for training or not.
+void multiply(const MoeTiles& tiles, bool is_training) {
+  const auto like = [](Dims shape, DType dtype) {
+    return Tensor::zeros(shape, dtype, Device::cpu());
+  };
+  const Tensor X = like({40, 256}, DType::bf16), Y = like({40, 256}, DType::bf16);
+  const MoeWeights w{.up = like({2, 256, 256}, DType::bf16),
+                     .down = like({2, 256, 128}, DType::bf16)};
+  const Moe layer = moe({.router = routers::mixtral(1), .experts = 2, .tiles = tiles});
+  layer.from_logits(Stream(Device::cpu()), X, like({40, 2}, DType::f32), w, Y,
+                    is_training ? layer.make_saved(X, w) : MoeSaved{});
+}
+
+/// Tiles whose accumulators are as large as a choice takes them, and others.
+TEST_F(AssembledMoe, TilesOfEveryHeightDoNotSpill) {
+  const auto swapped = [](int bm, int bn) {
+    return ExpertTileConfig{.bm = bm, .bn = bn, .swap_ab = true};
+  };
+  using Tiles = ExpertTileConfig;
+  const MoeTiles all[] = {{swapped(96, 64), swapped(144, 128)},
+                          {swapped(160, 128), swapped(256, 128)},
+                          {Tiles{.bm = 192, .bn = 64}, Tiles{.bm = 192, .bn = 128}}};
+  for (const MoeTiles& tiles : all)
+    for (const bool is_training : {false, true}) {
+      std::vector<std::string> names{"moe_up"};
+      if (!is_training) names.push_back("moe_down");
+      for (const ir::Kernel& tile : all_traced(names, [&] { multiply(tiles, is_training); })) {
+        const ExpertTileConfig& c = tile.info.name == "moe_up" ? *tiles.up : *tiles.down;
+        SCOPED_TRACE(testing::Message() << tile.info.name << " " << c.bm << " x " << c.bn);
+        for (const runtime::Backend backend : here()) expect_clean(tile, "sm_90a", true, backend);
+      }
+    }
+}
+
 /// Forward of 400 tokens by 2 experts of 8 bits.
 void multiply_8_bits(ExpertScaling scaling) {
   const auto like = [](Dims shape, DType dtype) {

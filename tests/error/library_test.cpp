@@ -190,6 +190,11 @@ TEST(LibraryError, LayersOfExperts) {
          .experts = 4,
          .capacity = ExpertCapacity{.group_tokens = 100}});
   });
+  expect("T1662 kernel_argument of tiles", [] {
+    moe({.router = routers::mixtral(),
+         .experts = 4,
+         .tiles = {.down = ExpertTileConfig{.bm = 160}}});
+  });
   expect("T1671 moe_experts", [] {
     moe({.router = routers::mixtral(8),
          .experts = 600,

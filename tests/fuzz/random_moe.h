@@ -90,8 +90,8 @@ class RandomLayer {
     draw_extents(c);
   }
   ExpertTileConfig tiles() {
-    ExpertTileConfig t{.bm = one_of({16, 32, 64, 128}), .bn = one_of({64, 128})};
-    t.swap_ab = t.bm < 64 || chance(2);
+    ExpertTileConfig t{.bm = one_of({16, 32, 48, 64, 80, 128, 144, 192}), .bn = one_of({64, 128})};
+    t.swap_ab = t.bm % 64 != 0 || chance(2);
     return t;
   }
 

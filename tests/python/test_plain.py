@@ -173,7 +173,7 @@ class Experts(unittest.TestCase):
 
         by_choice = [t, self.CHOICES]
         return {"y": halves([0] * t * self.HIDDEN, [t, self.HIDDEN]), "ids": whole(*by_choice), "weights": Array([0] * rows, by_choice),
-                "row_of": whole(*by_choice), "slot_of": whole(rows), "offsets": whole(self.ALL + 1), "first_tiles": whole(5, self.ALL + 1),
+                "row_of": whole(*by_choice), "slot_of": whole(rows), "offsets": whole(self.ALL + 1), "first_tiles": whole(4, self.ALL + 1),
                 "hidden": halves([0] * rows * 2 * self.INNER, [rows, 2 * self.INNER])}
 
     def layer(self, values):

@@ -12,10 +12,10 @@ namespace tegula {
 
 /// Tiles of the experts' GEMMs: bm rows, bn outputs, k-iterations of bk.
 struct ExpertTileConfig {
-  int bm = 128;  ///< 16, 32, 64, 128 or 256
+  int bm = 128;  ///< at most 256: a multiple of 64, with `swap_ab` of 8
   int bn = 128, bk = 64;
-  /// Outputs lie along the rows of the tensor cores' tiles: for few rows an expert. bn is then a
-  /// multiple of 64.
+  /// Outputs lie along the rows of the tensor cores' tiles, so that bm can be as high as most
+  /// experts have rows. bn is then a multiple of 64.
   bool swap_ab = false;
   int stages = 0;   ///< of the operand ring; 0: the compiler chooses
   int group_m = 8;  ///< tiles below each other that are finished together

@@ -82,7 +82,10 @@ TEST_P(ExpertProducts, DownOverRaggedSegments) {
   for (const ExpertTileConfig& c : {ExpertTileConfig{.bm = 64, .bn = 64},
                                     {.bm = 128, .bn = 128},
                                     {.bm = 16, .bn = 64, .swap_ab = true},
-                                    {.bm = 32, .bn = 128, .swap_ab = true}}) {
+                                    {.bm = 32, .bn = 128, .swap_ab = true},
+                                    {.bm = 48, .bn = 64, .swap_ab = true},
+                                    {.bm = 160, .bn = 128, .swap_ab = true},
+                                    {.bm = 192, .bn = 64}}) {
     const auto down = kernel("moe_down", ExpertDown<bf16>{.config = c});
     for (const Lengths& lengths : ragged()) {
       SCOPED_TRACE(testing::Message() << c.bm << " " << c.swap_ab << " " << lengths.rows);
@@ -107,9 +110,10 @@ TEST_P(ExpertProducts, DownOverRaggedSegments) {
 }
 
 TEST_P(ExpertProducts, UpWithActivationAndPreActivations) {
-  for (const bool swap_ab : {false, true}) {
-    SCOPED_TRACE(swap_ab);
-    const ExpertTileConfig c{.bm = swap_ab ? 16 : 64, .bn = 64, .swap_ab = swap_ab};
+  for (const ExpertTileConfig& c : {ExpertTileConfig{.bm = 64, .bn = 64},
+                                    {.bm = 16, .bn = 64, .swap_ab = true},
+                                    {.bm = 80, .bn = 64, .swap_ab = true}}) {
+    SCOPED_TRACE(c.bm);
     const Lengths lengths({3, 0, 70, 16});
     const std::int64_t rows = lengths.rows, h = 72, i = 40;
     const Tensor X = integers({rows, h}, 1), W = integers({4, 2 * i, h}, 2),

@@ -60,12 +60,20 @@ TEST_P(MoeLayer, TilesOfEveryKind) {
   for (const ExpertTileConfig& tiles : {ExpertTileConfig{.bm = 128, .bn = 128},
                                         {.bm = 64, .bn = 64},
                                         {.bm = 32, .bn = 64, .swap_ab = true},
-                                        {.bm = 64, .bn = 128, .swap_ab = true}})
+                                        {.bm = 64, .bn = 128, .swap_ab = true},
+                                        {.bm = 144, .bn = 64, .swap_ab = true}})
     expect({.tokens = 70,
             .experts = 3,
             .router = routers::mixtral(),
             .scheme = mixtral(),
             .tiles = {tiles, tiles}});
+  // Tables of two heights that are no power of two.
+  expect({.tokens = 70,
+          .experts = 3,
+          .router = routers::mixtral(),
+          .scheme = mixtral(),
+          .tiles = {ExpertTileConfig{.bm = 48, .bn = 64, .swap_ab = true},
+                    ExpertTileConfig{.bm = 80, .bn = 64, .swap_ab = true}}});
 }
 
 TEST_P(MoeLayer, Capacity) {

@@ -29,6 +29,7 @@ struct RoutingCase {
   int group_tokens = 0;
   RoutingForm form = RoutingForm::tiles;
   int block = 16, tiles_of_program = 1;
+  int up_rows = 160, down_rows = 48;  ///< of the products' tiles
 
   tegula::experts::PlacementShape shape(int k) const {
     return {.experts = experts + shared,
@@ -66,11 +67,12 @@ inline void run_tables(const tegula::experts::TokenChoices& choices, const Routi
                kept = integers(shape.competitions(groups), shape.experts),
                arrivals = Tensor::zeros({1 + groups}, DType::u32, logits.device());
   kernel("moe_route", RouteTokens{choices})(logits, bias, arrivals, counts, group_counts, bases,
-                                            kept, r.offsets, r.first_tiles, r.ids, r.weights,
-                                            c.capacity);
+                                            kept, r.offsets, r.first_tiles, c.up_rows, c.down_rows,
+                                            r.ids, r.weights, c.capacity);
   for (const double n : arrivals.to_doubles()) EXPECT_EQ(n, 0);
   kernel("moe_place", PlaceTokens{shape})(r.ids, counts, group_counts, bases, kept, r.offsets,
-                                          r.first_tiles, r.row_of, r.slot_of, c.capacity);
+                                          r.first_tiles, c.up_rows, c.down_rows, r.row_of,
+                                          r.slot_of, c.capacity);
 }
 
 /// By programs that add up the counts of all tiles.
@@ -82,7 +84,8 @@ inline void run_tiles(const tegula::experts::TokenChoices& choices, const Routin
       Tensor::full({tiles, counted_experts(choices.shape.experts)}, 7, DType::u16, logits.device());
   kernel("moe_route", RouteTiles{choices})(logits, bias, counts, r.ids, r.weights, r.row_of);
   kernel("moe_place", PlaceTiles{choices.shape, c.tiles_of_program})(
-      r.ids, pairs_of(counts), r.offsets, r.first_tiles, r.row_of, r.slot_of, c.capacity);
+      r.ids, pairs_of(counts), r.offsets, r.first_tiles, c.up_rows, c.down_rows, r.row_of,
+      r.slot_of, c.capacity);
 }
 
 inline RoutedTensors run_routing(const Router& router, const RoutingCase& c, const Tensor& logits,
@@ -97,10 +100,11 @@ inline RoutedTensors run_routing(const Router& router, const RoutingCase& c, con
   const RoutedTensors r{
       integers({c.tokens, shape.k}), Tensor::full({c.tokens, shape.k}, NAN, DType::f32, device),
       integers({c.tokens, shape.k}), integers({c.tokens * shape.k}),
-      integers({shape.experts + 1}), integers({kTileRowChoices, shape.experts + 1})};
+      integers({shape.experts + 1}), integers({kTileTables, shape.experts + 1})};
   if (c.form == RoutingForm::one_tile)
-    kernel("moe_route", RouteOneTile{choices})(logits, bias, r.offsets, r.first_tiles, r.ids,
-                                               r.weights, r.row_of, r.slot_of, c.capacity);
+    kernel("moe_route", RouteOneTile{choices})(logits, bias, r.offsets, r.first_tiles, c.up_rows,
+                                               c.down_rows, r.ids, r.weights, r.row_of, r.slot_of,
+                                               c.capacity);
   else
     (c.form == RoutingForm::tiles ? run_tiles : run_tables)(choices, c, logits, bias, r);
   return r;
@@ -132,7 +136,7 @@ inline void expect_placed(const RoutedTensors& got, const RoutingCase& c, int k)
   slots.resize(want.slot_of.size());
   EXPECT_EQ(slots, want.slot_of);
   std::vector<int> tiles;
-  for (int block : tegula::experts::kTileRows)
+  for (int block : {64, 128, c.up_rows, c.down_rows})
     for (int n : want.first_tiles(block)) tiles.push_back(n);
   EXPECT_EQ(ints(got.first_tiles), tiles);
 }

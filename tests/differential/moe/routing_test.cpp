@@ -75,7 +75,7 @@ TEST_P(MoeRouting, AnyNumberOfTokens) {
 TEST_P(MoeRouting, ManyTiles) {
   expect_scheme(routers::mixtral(4), mixtral(4),
                 {.tokens = 1100, .experts = 256, .tiles_of_program = 16});
-  const RoutingCase c{.tokens = 2100, .experts = 6};
+  const RoutingCase c{.tokens = 2100, .experts = 6, .up_rows = 128, .down_rows = 128};
   const Tensor logits = few_logits(c, 2, GetParam());
   const Moe layer = moe({.router = routers::mixtral(), .experts = c.experts});
   const tegula::MoeRouting r = layer.make_routing(c.tokens, GetParam());

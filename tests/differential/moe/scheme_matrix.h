@@ -120,7 +120,13 @@ inline void expect_values(const Moe& layer, const SchemeInstance& made, const Sc
   layer.route(Stream(device), logits, {}, r);
   const RoutedTensors got{r.ids, r.weights, r.row_of, r.slot_of, r.offsets, r.first_tiles};
   expect_routed(got, made.reference(logits.to_doubles()));
-  expect_placed(got, {.tokens = c.tokens, .experts = c.experts, .capacity = capacity}, c.k);
+  expect_placed(got,
+                {.tokens = c.tokens,
+                 .experts = c.experts,
+                 .capacity = capacity,
+                 .up_rows = 128,
+                 .down_rows = 128},
+                c.k);
 }
 
 /// One scheme of so many experts and choices, for numbers of tokens; kernels are compiled once but

@@ -93,7 +93,7 @@ struct MoeOptions {
   MoeTiles tiles = {};
   /// Configurations follow from no number of tokens, so that a token's output has the same bits
   /// whatever else is in the batch, if neither `capacity` nor `expert_choice` lets tokens compete.
-  /// Tiles that are left out are 64 rows high.
+  /// Tiles that are left out are those of 32 rows an expert.
   bool is_batch_invariant = false;
   std::optional<ExpertQuantisation> quantisation = {};  ///< none: experts of X's type
 };
@@ -122,12 +122,14 @@ struct MoeWeights {
 /// Decisions of routing, i32 on the device but for the weights: K = k + S choices a token, R = T K
 /// rows (see ExpertChoice). Made by Moe::make_routing.
 struct MoeRouting {
-  Tensor ids = {};          ///< [T, K]
-  Tensor weights = {};      ///< f32 [T, K]
-  Tensor row_of = {};       ///< [T, K]: row of a choice among those sorted by expert; -1: dropped
-  Tensor slot_of = {};      ///< [R]: token * K + slot of each row
-  Tensor offsets = {};      ///< [E + S + 1]: rows of each expert
-  Tensor first_tiles = {};  ///< [5, E + S + 1]: tiles of 16, 32, 64, 128, 256 rows in front of it
+  Tensor ids = {};      ///< [T, K]
+  Tensor weights = {};  ///< f32 [T, K]
+  Tensor row_of = {};   ///< [T, K]: row of a choice among those sorted by expert; -1: dropped
+  Tensor slot_of = {};  ///< [R]: token * K + slot of each row
+  Tensor offsets = {};  ///< [E + S + 1]: rows of each expert
+  /// [4, E + S + 1]: tiles of 64 and of 128 rows in front of each expert's, and those of the up and
+  /// of the down product (of 128 rows where Moe::route makes them).
+  Tensor first_tiles = {};
 };
 
 /// Tensors that forward keeps for backward, besides X: routing, and pre-activations `hidden` [R, 2
