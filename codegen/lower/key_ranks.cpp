@@ -100,8 +100,7 @@ class Ranking {
       const Value own = l_.b.op(Opcode::Bitcast, {l_.b.op(Opcode::Shr, {sign, l_.b.i32(31)})},
                                 Type::scalar(DType::u32));
       // One instruction for three operands: those whose bit is not this lane's drop out.
-      const Value differ =
-          l_.b.op(Opcode::Xor, {ballot(l_.b.cmp("lt", sign, l_.b.i32(0))), own});
+      const Value differ = l_.b.op(Opcode::Xor, {ballot(l_.b.cmp("lt", sign, l_.b.i32(0))), own});
       peers = l_.b.op(Opcode::And, {peers, l_.b.op(Opcode::Not, {differ})});
     }
     return peers;
