@@ -94,13 +94,13 @@ class Ranking {
   /// Lanes whose key is this lane's, where it is in a bin.
   Value peers_of(Value key, Value known) {
     Value peers = ballot(known);
-    const Type lanes = Type::scalar(DType::u32);
-    const Value all = l_.b.constant(lanes, std::int64_t{0xffffffff}),
-                none = l_.b.constant(lanes, std::int64_t{0});
-    for (std::int64_t bit = 1; bit < bins_; bit *= 2) {
-      const Value has = l_.b.cmp("ne", l_.b.op(Opcode::And, {key, l_.b.i32(bit)}), l_.b.i32(0));
+    for (std::int64_t bit = 0; std::int64_t{1} << bit < bins_; ++bit) {
+      // The bit as a sign, which makes the predicate and, shifted back, a word of it.
+      const Value sign = l_.b.op(Opcode::Shl, {key, l_.b.i32(31 - bit)});
+      const Value own = l_.b.op(Opcode::Bitcast, {l_.b.op(Opcode::Shr, {sign, l_.b.i32(31)})},
+                                Type::scalar(DType::u32));
       // One instruction for three operands: those whose bit is not this lane's drop out.
-      const Value differ = l_.b.op(Opcode::Xor, {ballot(has), l_.b.select(has, all, none)});
+      const Value differ = l_.b.op(Opcode::Xor, {ballot(l_.b.cmp("lt", sign, l_.b.i32(0))), own});
       peers = l_.b.op(Opcode::And, {peers, l_.b.op(Opcode::Not, {differ})});
     }
     return peers;

@@ -125,21 +125,23 @@ auto move_kernel() {
           where(arange(kDigits) < kDigits - 1, digits, digits + present - kElements);
       const LookBack<i32> tiles(words, pass);
       tiles.publish(number, counts);
-      // The tile is put in order while those before it publish their counts.
+      // Companions are under way, and the tile is put in order, while those before it publish.
+      std::optional<Tile> companion;
+      if (sorted_values)
+        companion = values ? (*values)(own) : number * kElements + arange(kElements);
       const Tile of_smaller = cumsum(counts, 0, {.exclusive = true});
       const Tile place = (gather(of_smaller, digit, 0) + ranks) & (kElements - 1);
       const auto in_order = [&]<class E>(E, const Tile& t) {
         return scatter(zeros<E>(kElements), place, fill_absent(t, any_value), 0);
       };
       const Tile in_tile = in_order(Word(), word);
+      if (companion) companion = in_order(i32(), *companion);
       const auto plus = [](const Tile& a, const Tile& b) { return a + b; };
       const Tile before = tiles.collect(number, counts, 0, plus);
       const Tile first = gather(start + before - of_smaller, digit_of(in_tile, shift), 0);
       const Tile to = where(is_present, first + arange(kElements), -1);
       sorted(to) = order.key_of(in_tile);
-      if (sorted_values)
-        (*sorted_values)(to) =
-            in_order(i32(), values ? (*values)(own) : number * kElements + arange(kElements));
+      if (sorted_values) (*sorted_values)(to) = *companion;
     }
   });
 }
