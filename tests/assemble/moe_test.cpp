@@ -49,12 +49,12 @@ void multiply(const MoeTiles& tiles, bool is_training) {
 
 /// Tiles whose accumulators are as large as a choice takes them, and others.
 TEST_F(AssembledMoe, TilesOfEveryHeightDoNotSpill) {
-  const auto swapped = [](int bm, int bn) {
+  const auto with_swap_ab = [](int bm, int bn) {
     return ExpertTileConfig{.bm = bm, .bn = bn, .swap_ab = true};
   };
   using Tiles = ExpertTileConfig;
-  const MoeTiles all[] = {{swapped(96, 64), swapped(144, 128)},
-                          {swapped(160, 128), swapped(256, 128)},
+  const MoeTiles all[] = {{with_swap_ab(96, 64), with_swap_ab(144, 128)},
+                          {with_swap_ab(160, 128), with_swap_ab(256, 128)},
                           {Tiles{.bm = 192, .bn = 64}, Tiles{.bm = 192, .bn = 128}}};
   for (const MoeTiles& tiles : all)
     for (const bool is_training : {false, true}) {
