@@ -68,6 +68,18 @@ TEST_F(AssembledMoe, TilesOfEveryHeightDoNotSpill) {
     }
 }
 
+/// Rows of tokens that the up product copies itself.
+TEST_F(AssembledMoe, GatheredRowsGoToWgmma) {
+  for (const ExpertTileConfig& c : {ExpertTileConfig{.bm = 128, .bn = 128, .gathers = true},
+                                    {.bm = 16, .bn = 64, .swap_ab = true, .gathers = true},
+                                    {.bm = 144, .bn = 128, .swap_ab = true, .gathers = true}})
+    for (const bool is_training : {false, true}) {
+      SCOPED_TRACE(testing::Message() << c.bm << " " << is_training);
+      const ir::Kernel up = traced("moe_up", [&] { multiply({.up = c}, is_training); });
+      for (const runtime::Backend backend : here()) expect_clean(up, "sm_90a", true, backend);
+    }
+}
+
 /// Forward of 400 tokens by 2 experts of 8 bits.
 void multiply_8_bits(ExpertScaling scaling) {
   const auto like = [](Dims shape, DType dtype) {
