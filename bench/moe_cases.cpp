@@ -190,7 +190,12 @@ constexpr TilePair kTiles[] = {
     {with_swap_ab(16, 64), with_swap_ab(16, 64)},
     // Rings of three leave room to exchange rows for columns on the way to memory.
     {{.bm = 144, .bn = 128, .swap_ab = true, .stages = 3},
-     {.bm = 144, .bn = 128, .swap_ab = true, .stages = 3}}};
+     {.bm = 144, .bn = 128, .swap_ab = true, .stages = 3}},
+    // Rows that the first product gathers.
+    {{.bm = 128, .bn = 128, .gathers = true}, kDown},
+    {{.bm = 144, .bn = 128, .swap_ab = true, .gathers = true}, kDown},
+    {{.bm = 16, .bn = 128, .swap_ab = true, .gathers = true}, with_swap_ab(16)},
+    {{.bm = 48, .bn = 128, .swap_ab = true, .gathers = true}, with_swap_ab(48)}};
 
 /// X, logits, up, down, Y; k + kNumber * number of the tiles.
 void run_tiled_layer(const Stream& s, Tensors t, double code) {

@@ -34,13 +34,18 @@ inline double expected_tiles(std::int64_t mean_rows, int height) {
 }
 
 /// Work of ragged segments, of batch.m rows in the mean: their tiles read the weights, and multiply
-/// as many rows as they have room for.
+/// as many rows as they have room for. Where the ring fills shared memory, warps store transposed
+/// accumulators without exchanging them through it: at four times the rate, as fitted to layers of
+/// DeepSeek-V3 and Qwen3 (docs/experiments/2026-11-26-heights-of-experts.md).
 inline Work work_of_segments(const MatmulProblem& batch, const MatmulConfig& c, ir::Target target) {
+  constexpr double kDirectRate = 4;
   const double tiles = expected_tiles(batch.m, c.bm);
   MatmulProblem tile = batch;
   tile.m = std::max<std::int64_t>(1, std::llround(static_cast<double>(batch.m) / tiles));
   Work w = work_of(tile, c, target);
   w.tiles *= tiles;
+  if (2 * c.stages * stage_bytes(batch, c) > target->shared_bytes_per_cta)
+    w.epilogue_bytes /= c.swap_ab ? kDirectRate : 1;
   w.hbm_bytes = work_of(batch, c, target).hbm_bytes;
   return w;
 }
@@ -49,12 +54,6 @@ inline double cycles_of_batch(const MatmulProblem& batch, const ExpertTileConfig
                               const DeviceProfile& gpu) {
   const ir::Target target = limits_of(gpu).target;
   return cycles_of(work_of(batch, as_matmul(batch, c, target), target), gpu.cost, gpu.num_sms);
-}
-inline double cycles_of_segments(const MatmulProblem& batch, const ExpertTileConfig& c,
-                                 const DeviceProfile& gpu) {
-  const ir::Target target = limits_of(gpu).target;
-  return cycles_of(work_of_segments(batch, as_matmul(batch, c, target), target), gpu.cost,
-                   gpu.num_sms);
 }
 
 }  // namespace tegula::autotune

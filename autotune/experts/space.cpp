@@ -18,7 +18,8 @@ using C = ExpertTileConfig;
 constexpr int kFewRows = 64;
 
 constexpr int kFlag[] = {0, 1};
-constexpr int kRows[] = {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 256};
+/// Two CTAs of 96 x 128 just do not fit an SM, and one does not fill it.
+constexpr int kRows[] = {16, 32, 48, 64, 80, 112, 128, 144, 160, 192, 256};
 constexpr int kColumns[] = {128, 64, 192, 256};
 constexpr int kDepths[] = {64, 32, 128};
 constexpr int kStages[] = {0, 2, 3, 4, 5, 6, 8};
@@ -30,6 +31,7 @@ constexpr Axis<C> kAxes[] = {
     {"bk", [](C& c, int v) { c.bk = v; }, kDepths},
     {"stages", [](C& c, int v) { c.stages = v; }, kStages},
     {"group_m", [](C& c, int v) { c.group_m = v; }, kGroups},
+    {"gathers", [](C& c, int v) { c.gathers = v != 0; }, kFlag},
 };
 
 MatmulProblem as_batch(const P& p) {
@@ -71,8 +73,8 @@ int width_of_few_rows(const P& p, const Limits& gpu) {
       p.columns > 64 && share_of_waves(p, 64, gpu) < kWorthIt * share_of_waves(p, 128, gpu);
   return is_wide ? 128 : 64;
 }
-bool has_other_width_of_few_rows(const P& p, const C& c, const Limits& gpu) {
-  return c.swap_ab && c.bm <= kFewRows && c.bn != width_of_few_rows(p, gpu);
+bool has_other_width(const P& p, const C& c, const Limits& gpu) {
+  return c.swap_ab && c.bn != (c.bm <= kFewRows ? width_of_few_rows(p, gpu) : 128);
 }
 bool has_other_depth(const P& p, const C& c, const Limits&) {
   return c.bk * size_bytes(p.operands) != 128;
@@ -82,6 +84,10 @@ bool is_deeper_than_shared_memory(const P& p, const C& c, const Limits& gpu) {
 }
 bool has_given_stages(const P&, const C& c, const Limits&) { return c.stages != 0; }
 bool groups_otherwise(const P&, const C& c, const Limits&) { return c.group_m != C().group_m; }
+bool gathers_no_rows(const P& p, const C& c, const Limits&) {
+  return c.gathers && (p.product != ExpertProduct::up || p.choices == 0);
+}
+bool gathers_columns(const P&, const C& c, const Limits&) { return c.gathers && c.swap_ab; }
 
 using enum Severity;
 constexpr Rule<P, C> kRules[] = {
@@ -92,8 +98,9 @@ constexpr Rule<P, C> kRules[] = {
      has_no_room_for_accumulator},
     {"third_warpgroup", "three warpgroups gained nothing in the products that were measured",
      dominated, 2, has_third_warpgroup},
-    {"few_rows", "experts of few rows wait for their weights, which all SMs shall read", dominated,
-     2, has_other_width_of_few_rows},
+    {"width",
+     "few rows wait for their weights, which all SMs shall read; for others 64 were slower",
+     dominated, 2, has_other_width},
     {"depth", "an iteration of 128 bytes along k is as long as its barriers want", dominated, 3,
      has_other_depth},
     {"shared_memory", "the ring does not fit shared memory", refused, 4,
@@ -101,10 +108,27 @@ constexpr Rule<P, C> kRules[] = {
     {"stages", "the compiler knows what the epilogue needs", dominated, 4, has_given_stages},
     {"group", "concurrent tiles share operands in L2 in groups of eight rows", dominated, 5,
      groups_otherwise},
+    {"gathers", "there are no tokens whose rows could be gathered", refused, 6, gathers_no_rows},
+    {"gathers_columns", "gathered rows along wgmma's columns were not measured", dominated, 6,
+     gathers_columns},
 };
 
+/// K-iterations that a tile whose rows are gathered takes longer: of 128 x 256 it is at 0.88, 0.94
+/// and 0.97 of one with rows in order, with 16, 32 and 64 of them
+/// (bench/results/sweeps/2026-11-26-h200-dot-graphs.txt).
+constexpr double kGatherTrips = 2;
+
 double cycles(const P& p, const C& c, const DeviceProfile& gpu) {
-  return cycles_of_segments(as_batch(p), c, gpu);
+  const ir::Target target = limits_of(gpu).target;
+  const MatmulProblem batch = as_batch(p);
+  Work w = work_of_segments(batch, as_matmul(batch, c, target), target);
+  if (c.gathers) {
+    w.trips += kGatherTrips;
+  } else if (p.choices > 0) {
+    const std::int64_t rows = p.rows * p.experts, tokens = rows / p.choices;
+    w.repack_bytes = static_cast<double>((rows + tokens) * p.k * size_bytes(p.operands));
+  }
+  return cycles_of(w, gpu.cost, gpu.num_sms);
 }
 
 }  // namespace

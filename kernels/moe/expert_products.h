@@ -36,26 +36,31 @@ Tile biased(const Tile& sum, const std::optional<In<T, 2>>& bias, const Index& e
 }
 
 /// A = activation(X G^T + gate_bias, X U^T + up_bias) of each expert: X [rows, h], G and U
-/// [experts, i, h], A [rows, i]. Without a gate there is no U. H [rows, 2 i or i] takes the
-/// pre-activations where backward needs them. Operands are of T, biases of Bias; `scales` say which
-/// values the accumulators stand for.
+/// [experts, i, h], A [rows, i]. With `slot_of` [rows], of `choices` to a token, X is of tokens
+/// [tokens, h], whose rows the GEMM gathers. Without a gate there is no U. H [rows, 2 i or i] takes
+/// the pre-activations where backward needs them. Operands are of T, biases of Bias; `scales` say
+/// which values the accumulators stand for.
 template <class T, class Bias = T, class Result = T, class Scales = Unscaled>
 struct ExpertUp {
   ExpertActivation activation;
   bool promotes = false;
   ExpertTileConfig config{};
 
-  void operator()(In<T, 2> X, In<T, 3> G, std::optional<In<T, 3>> U,
-                  std::optional<In<Bias, 2>> gate_bias, std::optional<In<Bias, 2>> up_bias,
-                  SegmentTables segments, Out<Result, 2> A, std::optional<Out<Result, 2>> H,
-                  Scales scales) const {
+  void operator()(In<T, 2> X, std::optional<In<i32, 1>> slot_of, Scalar<i32> choices, In<T, 3> G,
+                  std::optional<In<T, 3>> U, std::optional<In<Bias, 2>> gate_bias,
+                  std::optional<In<Bias, 2>> up_bias, SegmentTables segments, Out<Result, 2> A,
+                  std::optional<Out<Result, 2>> H, Scales scales) const {
     const ExpertTileConfig& v = config;
-    for (auto [e, m, n] : expert_grid(segments, X.rows(), A.cols(), v)) {
+    for (auto [e, m, n] : expert_grid(segments, A.rows(), A.cols(), v)) {
       grid_launch_dependents();
       grid_dependency_wait();
-      Tile gate = accumulator(v), up = gate;
+      Tile token, gate = accumulator(v), up = gate;
+      if (slot_of) {
+        const Tile slot = fill_absent((*slot_of)(m), -1);
+        token = where(slot < 0, -1, slot / choices);
+      }
       for (auto k : steps(X.cols(), v.bk).stages(v.stages)) {
-        const Tile x = X(m, k);
+        const Tile x = slot_of ? X(token, k) : X(m, k);
         gate = accumulate(v, x, G(e, n, k), gate, promotes);
         if (U) up = accumulate(v, x, (*U)(e, n, k), up, promotes);
       }

@@ -114,10 +114,13 @@ void plan_experts(PlanBuilder& plan, const RoutingSlots& r, const LayerTiles& ti
   const auto of_rows = [&](std::int64_t columns) {
     return plan.scratch({s.rows, columns}, dtype_of<T>);
   };
-  const PlanSlot P = of_rows(s.h), A = of_rows(s.i), Y = of_rows(s.h);
-  plan.launch(kernels.permute, s.X, r.row_of, options.scales_inputs ? r.weights : PlanSlot{}, P);
-  plan.launch(kernels.forward.up.of(s.tiles.up), P, s.weights.gate, s.weights.up, s.bias.gate,
-              s.bias.up, s.up_rows.offsets, s.up_rows.first_tiles, A, plan.argument(kHidden));
+  const bool gathers = s.tiles.up.gathers;
+  const PlanSlot P = gathers ? s.X : of_rows(s.h), A = of_rows(s.i), Y = of_rows(s.h);
+  if (!gathers)
+    plan.launch(kernels.permute, s.X, r.row_of, options.scales_inputs ? r.weights : PlanSlot{}, P);
+  plan.launch(kernels.forward.up.of(s.tiles.up), P, gathers ? r.slot_of : PlanSlot{},
+              choices_per_token(options), s.weights.gate, s.weights.up, s.bias.gate, s.bias.up,
+              s.up_rows.offsets, s.up_rows.first_tiles, A, plan.argument(kHidden));
   plan.launch(kernels.forward.down.of(s.tiles.down), A, s.down, plan.argument(kDownBias),
               s.down_rows.offsets, s.down_rows.first_tiles, Y);
   plan_combine(plan, r, kernels, options, Y);
@@ -153,8 +156,9 @@ void plan_quantised_experts(PlanBuilder& plan, const RoutingSlots& r, const Laye
   const PlanSlot of_up = options.activation.is_gated ? scales.up : scales.gate,
                  hidden = plan.argument(kHiddenScale);
   const auto up = [&](const auto& kernel, PlanSlot result) {
-    plan.launch(kernel, P, s.weights.gate, s.weights.up, s.bias.gate, s.bias.up, s.up_rows.offsets,
-                s.up_rows.first_tiles, result, PlanSlot{}, of_P, scales.gate, of_up, hidden);
+    plan.launch(kernel, P, PlanSlot{}, 1, s.weights.gate, s.weights.up, s.bias.gate, s.bias.up,
+                s.up_rows.offsets, s.up_rows.first_tiles, result, PlanSlot{}, of_P, scales.gate,
+                of_up, hidden);
   };
   PlanSlot of_A;
   if (by_row) {

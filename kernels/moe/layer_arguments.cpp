@@ -84,12 +84,16 @@ void check_saved(const TensorCheck& check, const MoeOptions& o, const LayerCall&
 }
 
 /// Rows of tiles that the tensor cores have instructions for: of outputs along their rows, others.
-void check_tiles(const char* what, const std::optional<ExpertTileConfig>& tiles) {
+void check_tiles(const char* what, const std::optional<ExpertTileConfig>& tiles, bool may_gather) {
   if (!tiles) return;
   const int unit = tiles->swap_ab ? 8 : 64;
   if (tiles->bm < unit || tiles->bm > 256 || tiles->bm % unit != 0)
     throw_argument_error(ErrorId::kernel_argument, "moe", fmt::format("{}.bm", what), tiles->bm,
                          fmt::format("a multiple of {} to 256", unit));
+  if (tiles->gathers && !may_gather)
+    throw_argument_error(ErrorId::kernel_argument, "moe", fmt::format("{}.gathers", what), true,
+                         "false: of an up product alone, whose rows are neither scaled nor "
+                         "quantised");
 }
 
 }  // namespace
@@ -103,7 +107,8 @@ void check_options(const MoeOptions& o) {
   if (group < 0 || group % kGroupTokens != 0)
     throw_argument_error(ErrorId::kernel_argument, "moe", "capacity.group_tokens", group,
                          fmt::format("a multiple of {}, or 0", kGroupTokens));
-  check_tiles("tiles.up", o.tiles.up), check_tiles("tiles.down", o.tiles.down);
+  check_tiles("tiles.up", o.tiles.up, gathers_rows(o));
+  check_tiles("tiles.down", o.tiles.down, false);
   const int bins = all_experts(o) * (o.capacity && o.capacity->by_slot ? choices_per_token(o) : 1);
   if (bins > kMaxKeys) throw_argument_error(ErrorId::moe_experts, bins, kMaxKeys);
 }

@@ -34,6 +34,8 @@ MoeOptions completed(MoeOptions options);
 /// Choices of a token, shared experts among them.
 inline int choices_per_token(const MoeOptions& o) { return o.router.k + o.shared_experts; }
 inline int all_experts(const MoeOptions& o) { return o.experts + o.shared_experts; }
+/// Whether experts can take the tokens' rows as they are.
+inline bool gathers_rows(const MoeOptions& o) { return !o.scales_inputs && !o.quantisation; }
 /// Rows of all experts.
 std::int64_t rows_of_experts(const MoeOptions& options, std::int64_t tokens);
 /// The most rows of an expert; -1 for any number.

@@ -41,7 +41,8 @@ LayerTiles tiles_of_layer(PlanBuilder& plan, const MoeOptions& options, std::int
     return given ? *given : choose_expert_tiles(p, plan.device());
   };
   return {tiles(options.tiles.up,
-                {mean, i, h, experts, ExpertProduct::up, operands, options.activation.is_gated}),
+                {mean, i, h, experts, ExpertProduct::up, operands, options.activation.is_gated,
+                 gathers_rows(options) ? choices_per_token(options) : 0}),
           tiles(options.tiles.down, {mean, h, i, experts, ExpertProduct::down, operands})};
 }
 

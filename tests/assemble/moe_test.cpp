@@ -49,12 +49,12 @@ void multiply(const MoeTiles& tiles, bool is_training) {
 
 /// Tiles whose accumulators are as large as a choice takes them, and others.
 TEST_F(AssembledMoe, TilesOfEveryHeightDoNotSpill) {
-  const auto swapped = [](int bm, int bn) {
+  const auto with_swap_ab = [](int bm, int bn) {
     return ExpertTileConfig{.bm = bm, .bn = bn, .swap_ab = true};
   };
   using Tiles = ExpertTileConfig;
-  const MoeTiles all[] = {{swapped(96, 64), swapped(144, 128)},
-                          {swapped(160, 128), swapped(256, 128)},
+  const MoeTiles all[] = {{with_swap_ab(96, 64), with_swap_ab(144, 128)},
+                          {with_swap_ab(160, 128), with_swap_ab(256, 128)},
                           {Tiles{.bm = 192, .bn = 64}, Tiles{.bm = 192, .bn = 128}}};
   for (const MoeTiles& tiles : all)
     for (const bool is_training : {false, true}) {
@@ -65,6 +65,18 @@ TEST_F(AssembledMoe, TilesOfEveryHeightDoNotSpill) {
         SCOPED_TRACE(testing::Message() << tile.info.name << " " << c.bm << " x " << c.bn);
         for (const runtime::Backend backend : here()) expect_clean(tile, "sm_90a", true, backend);
       }
+    }
+}
+
+/// Rows of tokens that the up product copies itself.
+TEST_F(AssembledMoe, GatheredRowsGoToWgmma) {
+  for (const ExpertTileConfig& c : {ExpertTileConfig{.bm = 128, .bn = 128, .gathers = true},
+                                    {.bm = 16, .bn = 64, .swap_ab = true, .gathers = true},
+                                    {.bm = 144, .bn = 128, .swap_ab = true, .gathers = true}})
+    for (const bool is_training : {false, true}) {
+      SCOPED_TRACE(testing::Message() << c.bm << " " << is_training);
+      const ir::Kernel up = traced("moe_up", [&] { multiply({.up = c}, is_training); });
+      for (const runtime::Backend backend : here()) expect_clean(up, "sm_90a", true, backend);
     }
 }
 

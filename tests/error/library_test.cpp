@@ -195,6 +195,12 @@ TEST(LibraryError, LayersOfExperts) {
          .experts = 4,
          .tiles = {.down = ExpertTileConfig{.bm = 160}}});
   });
+  expect("T1662 kernel_argument of gathered rows", [] {
+    moe({.router = routers::llama4(),
+         .experts = 4,
+         .scales_inputs = true,
+         .tiles = {.up = ExpertTileConfig{.gathers = true}}});
+  });
   expect("T1671 moe_experts", [] {
     moe({.router = routers::mixtral(8),
          .experts = 600,

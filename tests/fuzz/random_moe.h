@@ -26,6 +26,7 @@ class RandomLayer {
     if (chance(4)) c.capacity = ExpertCapacity{.rows = between(0, 20), .by_slot = chance(2)};
     if (chance(2)) c.tiles = {tiles(), tiles()};
     if (chance(3)) draw_quantisation(c);
+    if (c.tiles.up && !c.scales_inputs && !c.quantisation) c.tiles.up->gathers = chance(2);
     return c;
   }
   /// Other extents for the same options. A layer with tiles of its own compiles its kernels once,

@@ -19,6 +19,8 @@ struct ExpertTileConfig {
   bool swap_ab = false;
   int stages = 0;   ///< of the operand ring; 0: the compiler chooses
   int group_m = 8;  ///< tiles below each other that are finished together
+  /// The up product gathers the tokens' rows itself, which are not permuted then.
+  bool gathers = false;
 
   template <class Self, class Visit>
   static void each_field(Self& c, const Visit& visit) {
@@ -28,6 +30,7 @@ struct ExpertTileConfig {
     visit("swap_ab", c.swap_ab);
     visit("stages", c.stages);
     visit("group_m", c.group_m);
+    visit("gathers", c.gathers);
   }
   friend auto operator<=>(const ExpertTileConfig&, const ExpertTileConfig&) = default;
 };
@@ -47,6 +50,8 @@ struct ExpertProblem {
   ExpertProduct product = ExpertProduct::up;
   DType operands = DType::bf16;
   bool is_gated = false;  ///< bn is of the gate's columns, and as many of the other matrix
+  /// Choices of a token, where rows can be gathered from those of tokens; else 0.
+  std::int64_t choices = 0;
 
   template <class Self, class Visit>
   static void each_field(Self& p, const Visit& visit) {
@@ -57,6 +62,7 @@ struct ExpertProblem {
     visit("product", p.product);
     visit("operands", p.operands);
     visit("is_gated", p.is_gated);
+    visit("choices", p.choices);
   }
   friend bool operator==(const ExpertProblem&, const ExpertProblem&) = default;
 };

@@ -119,8 +119,9 @@ TEST_P(ExpertProducts, UpWithActivationAndPreActivations) {
     const Tensor X = integers({rows, h}, 1), W = integers({4, 2 * i, h}, 2),
                  bias = integers({4, 2 * i}, 3), A = filled({rows, i}), H = filled({rows, 2 * i});
     const auto up = kernel("moe_up", ExpertUp<bf16>{.activation = clamped_swiglu(5), .config = c});
-    up(X, W.slice(1, 0, i), W.slice(1, i, 2 * i), bias.slice(1, 0, i), bias.slice(1, i, 2 * i),
-       lengths.offsets(GetParam()), lengths.first_tiles(c.bm, GetParam()), A, H);
+    up(X, Tensor(), 1, W.slice(1, 0, i), W.slice(1, i, 2 * i), bias.slice(1, 0, i),
+       bias.slice(1, i, 2 * i), lengths.offsets(GetParam()), lengths.first_tiles(c.bm, GetParam()),
+       A, H);
     const auto want = product(X, W, lengths), b = bias.to_doubles(), a = A.to_doubles(),
                got = H.to_doubles();
     const auto owners = lengths.owners();

@@ -31,10 +31,15 @@ struct Model {
     const std::int64_t rows = tokens * k, of = std::min(rows, experts);
     const auto text = [&](const ExpertProblem& p) {
       const ExpertTileConfig c = choose_expert_tiles(p, host_profile());
-      EXPECT_EQ(c, (ExpertTileConfig{.bm = c.bm, .bn = c.bn, .swap_ab = c.swap_ab})) << text_of(c);
-      return (c.swap_ab ? "swapped " : "") + std::to_string(c.bm) + "x" + std::to_string(c.bn);
+      EXPECT_EQ(
+          c, (ExpertTileConfig{.bm = c.bm, .bn = c.bn, .swap_ab = c.swap_ab, .gathers = c.gathers}))
+          << text_of(c);
+      return (c.swap_ab   ? "swapped "
+              : c.gathers ? "gathered "
+                          : "") +
+             std::to_string(c.bm) + "x" + std::to_string(c.bn);
     };
-    return text({rows / experts, i, h, of, ExpertProduct::up, DType::bf16, true}) + ", " +
+    return text({rows / experts, i, h, of, ExpertProduct::up, DType::bf16, true, k}) + ", " +
            text({rows / experts, h, i, of, ExpertProduct::down});
   }
 };
@@ -45,19 +50,19 @@ TEST(ExpertSpace, TheModelTakesTilesByTheirExpectedNumber) {
   const Model mixtral{4096, 14336, 8, 2}, qwen3{2048, 768, 128, 8}, deepseek{7168, 2048, 256, 8};
   EXPECT_EQ(mixtral.tiles(1), "swapped 16x128, swapped 16x64");
   EXPECT_EQ(mixtral.tiles(128), "swapped 48x128, swapped 48x128");
-  EXPECT_EQ(mixtral.tiles(1024), "swapped 144x128, swapped 96x128");
+  EXPECT_EQ(mixtral.tiles(1024), "swapped 144x128, swapped 144x128");
   EXPECT_EQ(mixtral.tiles(4096), "128x128, 128x256");
   EXPECT_EQ(mixtral.tiles(16384), "128x128, 128x256");
   EXPECT_EQ(qwen3.tiles(1), "swapped 16x64, swapped 16x128");
   EXPECT_EQ(qwen3.tiles(128), "swapped 16x128, swapped 16x128");
-  EXPECT_EQ(qwen3.tiles(1024), "swapped 80x64, swapped 80x128");
-  EXPECT_EQ(qwen3.tiles(4096), "128x128, 128x256");
-  EXPECT_EQ(qwen3.tiles(16384), "128x128, 128x256");
+  EXPECT_EQ(qwen3.tiles(1024), "swapped 80x128, swapped 80x128");
+  EXPECT_EQ(qwen3.tiles(4096), "swapped 144x128, 128x256");
+  EXPECT_EQ(qwen3.tiles(16384), "gathered 128x128, 128x256");
   EXPECT_EQ(deepseek.tiles(1), "swapped 16x128, swapped 16x64");
   EXPECT_EQ(deepseek.tiles(128), "swapped 16x128, swapped 16x128");
   EXPECT_EQ(deepseek.tiles(1024), "swapped 48x128, swapped 48x128");
-  EXPECT_EQ(deepseek.tiles(4096), "swapped 144x128, 128x256");
-  EXPECT_EQ(deepseek.tiles(16384), "128x128, 128x256");
+  EXPECT_EQ(deepseek.tiles(4096), "swapped 144x128, swapped 144x128");
+  EXPECT_EQ(deepseek.tiles(16384), "gathered 128x128, 128x256");
 }
 
 TEST(ExpertSpace, ExpectedTilesFollowFromMeanAndItsRoot) {
