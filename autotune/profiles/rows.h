@@ -79,11 +79,8 @@ inline constexpr DeviceProfile kH200{
 };
 
 /// Rates that `tegula calibrate` gives on it: medians of three runs.
-inline constexpr MeasuredRates kMeasuredOnH200{.clock_ghz = 1.966,
-                                               .copy_gbs = 3892,
-                                               .l2_gbs = 8016,
-                                               .tensor_tflops = 598,
-                                               .launch_us = 3.68};
+inline constexpr MeasuredRates kMeasuredOnH200{
+    .clock_ghz = 1.966, .copy_gbs = 3892, .l2_gbs = 8016, .tensor_tflops = 598, .launch_us = 3.68};
 
 /// The same chip beside slower memory: rates of the memory are scaled by the data sheets, others
 /// are those of the H200.

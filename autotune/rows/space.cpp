@@ -45,13 +45,19 @@ bool is_cluster(const C& c) { return c.method == RowMethod::cluster; }
 bool is_longer_than_registers(const P& p, const C& c, const Limits&) {
   return is_held(c) && padded_columns(p) > held_elements(p);
 }
+bool has_cluster_form(const P& p, const Limits& gpu) {
+  return gpu.target->has_clusters &&
+         (p.kernel == RowKernel::softmax || p.kernel == RowKernel::softmax_backward);
+}
 bool has_no_clusters(const P& p, const C& c, const Limits& gpu) {
-  return is_cluster(c) && (!gpu.target->has_clusters || p.kernel == RowKernel::norm);
+  return is_cluster(c) && !has_cluster_form(p, gpu);
+}
+bool has_no_second_pass(const P& p, const C& c, const Limits&) {
+  return c.method == RowMethod::two_pass && p.kernel == RowKernel::hadamard;
 }
 bool is_not_the_first_that_fits(const P& p, const C& c, const Limits& gpu) {
   if (padded_columns(p) <= held_elements(p)) return !is_held(c);
-  const bool fits_cluster =
-      gpu.target->has_clusters && p.kernel != RowKernel::norm && p.columns <= 8 * kColumnsOfCta;
+  const bool fits_cluster = has_cluster_form(p, gpu) && p.columns <= 8 * kColumnsOfCta;
   return is_cluster(c) != fits_cluster;
 }
 bool has_rows_for_nothing(const P& p, const C& c, const Limits&) {
@@ -78,6 +84,7 @@ constexpr Rule<P, C> kRules[] = {
     {"registers", "a CTA's registers do not hold the row", refused, 0, is_longer_than_registers},
     {"clusters", "the target has no clusters, or the kernel no sum over one", refused, 0,
      has_no_clusters},
+    {"passes", "all of a row is transformed at once", refused, 0, has_no_second_pass},
     {"method", "a row that is held is read once", dominated, 0, is_not_the_first_that_fits},
     {"rows", "a CTA's registers do not hold so many rows", refused, 1, has_rows_for_nothing, true},
     {"rows_of_tile", "a warp holds a whole row, in accesses of 16 bytes", dominated, 1,
@@ -102,8 +109,10 @@ double cycles(const P& p, const C& c, const DeviceProfile& gpu) {
          waves * (exchange + gpu.cost.latency / 8);
 }
 
-/// Reductions are of another order in each.
-std::uint64_t numerics(const P&, const C& c, const Limits&) { return hash_of(c); }
+/// Sums are of another order in each; maxima and butterflies have one order.
+std::uint64_t numerics(const P& p, const C& c, const Limits&) {
+  return p.kernel == RowKernel::hadamard || p.kernel == RowKernel::quantise ? 0 : hash_of(c);
+}
 
 }  // namespace
 

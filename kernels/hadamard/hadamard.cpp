@@ -5,6 +5,7 @@
 
 #include "kernels/float_types.h"
 #include "kernels/row_tiles.h"
+#include "tegula/call_plan.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -34,6 +35,13 @@ auto hadamard_kernel() {
   });
 }
 
+template <class T>
+struct HadamardKernels {
+  decltype(hadamard_kernel<T>()) kernel = hadamard_kernel<T>();
+  decltype(hadamard_kernel<T>()) of_four_warps = hadamard_kernel<T>().with_plan({.num_warps = 4});
+  CallPlans plans;
+};
+
 }  // namespace
 
 void hadamard(const Stream& stream, const Tensor& x, const Tensor& y, float scale, Loc at) {
@@ -47,12 +55,17 @@ void hadamard(const Stream& stream, const Tensor& x, const Tensor& y, float scal
                          "rows of a power of two from 2 to 32768");
   for_float("hadamard", x.dtype(), [&]<class T>(T) {
     // Never destroyed: statics of the caller may call, too.
-    static const auto* const kernel = new auto(hadamard_kernel<T>());
-    static const auto* const of_four_warps =
-        new auto(hadamard_kernel<T>().with_plan({.num_warps = 4}));
-    // A warp holds at most 1024 elements of a row; where eight would share it, four with 2048 each
-    // exchange less through shared memory, and took 9 % less on an H100.
-    (columns == 8192 ? *of_four_warps : *kernel)(stream, x, y, scale, rows_per_tile(columns));
+    static const auto* const k = new HadamardKernels<T>;
+    k->plans.call(stream, tensor_args(x, y), PlanOptions{std::bit_cast<std::int32_t>(scale)},
+                  [&](PlanBuilder& plan) {
+                    const RowConfig c = choose_rows(
+                        {x.size(0), columns, RowKernel::hadamard, x.dtype()}, plan.device());
+                    // A warp holds at most 1024 elements of a row; where eight would share it, four
+                    // with 2048 each exchange less through shared memory, and took 9 % less on an
+                    // H100.
+                    plan.launch(columns == 8192 ? k->of_four_warps : k->kernel, plan.argument(0),
+                                plan.argument(1), scale, c.tile_rows);
+                  });
   });
 }
 

@@ -2,6 +2,7 @@
 #include "kernels/float_types.h"
 #include "kernels/quantise/fp8_scale.h"
 #include "kernels/row_tiles.h"
+#include "tegula/call_plan.h"
 #include "tegula/int_math.h"
 #include "tegula/kernels/quantise.h"
 #include "tegula/tegula.h"
@@ -75,6 +76,7 @@ struct QuantiseKernels {
   decltype(by_row_in_two_passes<T, Q>()) two_pass = by_row_in_two_passes<T, Q>();
   decltype(by_1x128<T, Q>()) block_1x128 = by_1x128<T, Q>();
   decltype(by_128x128<T, Q>()) block_128x128 = by_128x128<T, Q>();
+  CallPlans plans;
 };
 
 /// Calls `run` with the kernels for the types of the tensors.
@@ -106,15 +108,22 @@ void quantise_fp8(const Stream& stream, const Tensor& x, const Tensor& q, const 
   require_tensor(kName, "q", q, q.dtype() == DType::f8e5m2 ? DType::f8e5m2 : DType::f8e4m3,
                  x.shape());
   require_tensor(kName, "scales", scales, DType::f32, scales_shape(x, block));
-  for_types(x, q, [&](const auto& kernels) {
-    if (block == ScaleBlock::block_1x128)
-      kernels.block_1x128(stream, x, q, scales, is_power_of_two);
-    else if (block == ScaleBlock::block_128x128)
-      kernels.block_128x128(stream, x, q, scales, is_power_of_two);
-    else if (x.size(1) <= kMaxHeldColumns)
-      kernels.held_row(stream, x, q, scales, is_power_of_two, rows_per_tile(x.size(1)));
-    else
-      kernels.two_pass(stream, x, q, scales, is_power_of_two);
+  const PlanOptions options_of_call{static_cast<std::int64_t>(block), is_power_of_two};
+  for_types(x, q, [&](const auto& k) {
+    k.plans.call(stream, tensor_args(x, q, scales), options_of_call, [&](PlanBuilder& plan) {
+      const auto launch = [&](const auto& kernel, const auto&... numbers) {
+        plan.launch(kernel, plan.argument(0), plan.argument(1), plan.argument(2), is_power_of_two,
+                    numbers...);
+      };
+      if (block == ScaleBlock::block_1x128) return launch(k.block_1x128);
+      if (block == ScaleBlock::block_128x128) return launch(k.block_128x128);
+      const RowConfig c =
+          choose_rows({x.size(0), x.size(1), RowKernel::quantise, x.dtype()}, plan.device());
+      if (c.method == RowMethod::held)
+        launch(k.held_row, c.tile_rows);
+      else
+        launch(k.two_pass);
+    });
   });
 }
 

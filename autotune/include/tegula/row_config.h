@@ -6,13 +6,14 @@
 #include "tegula/device_profile.h"
 #include "tegula/dtype.h"
 
-/// How kernels of whole rows, norms and softmaxes, hold them.
+/// How kernels of whole rows hold them: norms, softmaxes, transforms, quantisation by row.
 namespace tegula {
 
 /// Kernels that have rows.
-enum class RowKernel : std::uint8_t { norm, softmax, softmax_backward };
+enum class RowKernel : std::uint8_t { norm, softmax, softmax_backward, hadamard, quantise };
 constexpr auto enumerator_names(RowKernel) {
-  return std::array<std::string_view, 3>{"norm", "softmax", "softmax_backward"};
+  return std::array<std::string_view, 5>{"norm", "softmax", "softmax_backward", "hadamard",
+                                         "quantise"};
 }
 
 enum class RowMethod : std::uint8_t {
