@@ -159,12 +159,14 @@ class Ranking {
       store(at, sum, inside);
     }
   }
-  /// Once they are added up.
+  /// Once they are added up. The first warp reads its own row, so that no read is under a
+  /// condition of the warp, and takes none of it.
   Value of_earlier_warps(Value keys, Value known) {
     const Value has_earlier = l_.b.cmp("gt", warp_in_copy_, l_.b.i32(0)),
-                reads = l_.b.op(Opcode::And, {known, has_earlier});
-    const Value row = l_.b.sub(row_, l_.b.i32(bins_ * kCounterBytes));
-    return l_.b.select(reads, load(counter(row, keys), reads), l_.b.i32(0));
+                takes = l_.b.op(Opcode::And, {known, has_earlier});
+    const Value back = l_.b.select(has_earlier, l_.b.i32(bins_ * kCounterBytes), l_.b.i32(0));
+    const Value row = l_.b.sub(row_, back);
+    return l_.b.select(takes, load(counter(row, keys), known), l_.b.i32(0));
   }
 
   void set_counts(Value row) {
