@@ -3,6 +3,7 @@
 // votes on the keys' bits; a lane's rank is the counter plus the lower lanes among them. The
 // counters of earlier warps are added up, bin by bin, and added at the end. No atomic operation
 // decides an order. Where nothing but the counts is wanted, all threads add to the same counters.
+#include <algorithm>
 #include <bit>
 
 #include "codegen/lower/fold_tuple.h"
@@ -15,6 +16,8 @@ using namespace ir;
 namespace {
 
 constexpr std::int64_t kCounterBytes = 4;
+/// Counters of a thread that are read before the first sum is stored, so that they wait together.
+constexpr std::int64_t kCountersAtOnce = 32;
 
 class Ranking {
  public:
@@ -152,11 +155,18 @@ class Ranking {
         l_.b.add(l_.b.mul(warp_in_copy_, l_.b.i32(32)), l_.coordinate(HwDim::Lane));
     const Value bin = l_.b.add(l_.constants(DType::i32, of_thread), thread),
                 inside = l_.b.cmp("lt", bin, l_.b.i32(bins_));
+    const std::int64_t at_once = std::max<std::int64_t>(
+        1, kCountersAtOnce / static_cast<std::int64_t>(of_thread.size()));
     Value sum = load(counter(row_in_copy(0), bin), inside);
-    for (std::int64_t w = 1; w < warps_of_copy_; ++w) {
-      const Value at = counter(row_in_copy(w), bin);
-      sum = l_.b.add(sum, load(at, inside));
-      store(at, sum, inside);
+    for (std::int64_t first = 1; first < warps_of_copy_; first += at_once) {
+      const std::int64_t end = std::min(first + at_once, warps_of_copy_);
+      std::vector<Value> loaded;
+      for (std::int64_t w = first; w < end; ++w)
+        loaded.push_back(load(counter(row_in_copy(w), bin), inside));
+      for (std::int64_t w = first; w < end; ++w) {
+        sum = l_.b.add(sum, loaded[static_cast<std::size_t>(w - first)]);
+        store(counter(row_in_copy(w), bin), sum, inside);
+      }
     }
   }
   /// Once they are added up. The first warp reads its own row, so that no read is under a

@@ -4,6 +4,7 @@
 // bitonic again.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "codegen/lower/shuffle.h"
 #include "codegen/lower/sort_key.h"
 #include "codegen/lower/topk.h"
+#include "ir/layout/distributed.h"
 #include "ir/layout/linear_layout.h"
 #include "tegula/error.h"
 
@@ -214,6 +216,35 @@ class Network {
   std::map<std::pair<HwDim, int>, Value> thread_bits_;
 };
 
+/// Those that this lane has in `result` of elements that all lanes along the axis have in `all`.
+Tuple own_elements(Lowering& l, Tuple keys, int axis, const LinearLayout& all,
+                   const LinearLayout& result) {
+  std::vector<Dims> slots;
+  for (int r = 0; r < all.registers(); ++r) slots.push_back(all.apply({.reg = r}));
+  const auto registers_of = [&](const std::vector<Dims>& wanted) {
+    std::vector<std::int64_t> registers;
+    for (const Dims& index : wanted)
+      registers.push_back(std::ranges::find(slots, index) - slots.begin());
+    return registers;
+  };
+  for (int bit = 0; bit < result.in_bits(HwDim::Lane); ++bit) {
+    const int step = result.basis(HwDim::Lane, bit)[axis];
+    if (step == all.basis(HwDim::Lane, bit)[axis]) continue;
+    std::vector<Dims> low, high;
+    for (const Dims& index : slots) ((index[axis] & step) == 0 ? low : high).push_back(index);
+    const Value is_high = l.b.cmp(
+        "ne", l.b.op(Opcode::And, {l.coordinate(HwDim::Lane), l.b.i32(1 << bit)}), l.b.i32(0));
+    for (Value& v : keys)
+      v = l.b.select(is_high, l.regs(v, registers_of(high)), l.regs(v, registers_of(low)));
+    slots = std::move(low);
+  }
+  std::vector<Dims> wanted;
+  for (int r = 0; r < result.registers(); ++r) wanted.push_back(result.apply({.reg = r}));
+  Tuple out;
+  for (Value v : keys) out.push_back(l.regs(v, registers_of(wanted)));
+  return out;
+}
+
 }  // namespace
 
 void lower_Sort(Lowering& l, OpId op) {
@@ -236,12 +267,15 @@ void lower_Sort(Lowering& l, OpId op) {
   const bool selects = has_short_keys && d.attrs.has(AttrName::count) &&
                        PackedTopk::is_possible(layout, axis, count);
   const Value elements = l.get(d.operands[0]);
-  const Tuple sorted =
-      selects
-          ? PackedTopk(l, key, layout, axis, count, is_descending)
-                .run(elements, index, present, result)
-          : key.decode(
-                Network(l, key, layout, axis, key.encode(elements, index, present)).run(result));
+  const auto by_network = [&] {
+    const LinearLayout first = first_elements(layout, axis, static_cast<int>(count));
+    const Tuple best =
+        Network(l, key, layout, axis, key.encode(elements, index, present)).run(first);
+    return key.decode(own_elements(l, best, axis, first, result));
+  };
+  const Tuple sorted = selects ? PackedTopk(l, key, layout, axis, result, is_descending)
+                                     .run(elements, index, present)
+                               : by_network();
   for (std::size_t i = 0; i < 2; ++i) l.set(d.results[i], sorted[i]);
 }
 

@@ -53,16 +53,24 @@ bool PackedTopk::is_possible(const LinearLayout& layout, int axis, std::int64_t 
 }
 
 PackedTopk::PackedTopk(Lowering& l, SortKey& key, const LinearLayout& layout, int axis,
-                       std::int64_t count, bool is_descending)
+                       const LinearLayout& result, bool is_descending)
     : l_(l),
       key_(key),
       is_descending_(is_descending),
       layout_(layout),
+      result_(result),
       axis_(axis),
-      count_(count),
-      kept_(std::int64_t{1} << log2_ceil(count)),
+      count_(result.shape()[axis]),
+      kept_(std::int64_t{1} << log2_ceil(count_)),
       index_mask_((std::uint64_t{1} << layout.bits(axis)) - 1) {
-  for (const auto& [bit, step] : steps_along(layout, HwDim::Lane, axis)) lane_bits_.push_back(bit);
+  std::vector<std::pair<int, int>> steps;  // in the result, largest first; bits
+  for (const auto& [bit, step] : steps_along(layout, HwDim::Lane, axis))
+    steps.emplace_back(-result.basis(HwDim::Lane, bit)[axis], bit);
+  std::ranges::sort(steps);
+  for (const auto& [step, bit] : steps) {
+    lane_bits_.push_back(bit);
+    if (step != 0) ++split_lanes_;
+  }
   find_registers();
 }
 
@@ -104,9 +112,9 @@ Value PackedTopk::part_of_rows(Value v, std::int64_t each, std::int64_t first, s
   return l_.regs(v, indices);
 }
 
-Tuple PackedTopk::from_lane(const Tuple& v, int bit) {
+Tuple PackedTopk::from_lane(const Tuple& v, int bits) {
   Tuple out;
-  for (Value x : v) out.push_back(shuffle(l_, x, l_.b.i32(1 << bit), "xor"));
+  for (Value x : v) out.push_back(shuffle(l_, x, l_.b.i32(bits), "xor"));
   return out;
 }
 
@@ -120,17 +128,17 @@ Tuple PackedTopk::fold_rows(Tuple v, const F& f) {
   };
   for (std::int64_t each = per_row(); each > 1; each /= 2)
     v = f(half(each, 0), half(each, each / 2));
-  for (int bit : lane_bits_) v = f(v, from_lane(v, bit));
+  for (int bit : lane_bits_) v = f(v, from_lane(v, 1 << bit));
   return v;
 }
 
 // ---- the network --------------------------------------------------------------------------------
 
-/// The pairs of each run of kept_ words come into order.
-Value PackedTopk::exchange(Value words, const Pairs& pairs) {
+/// The pairs of each run of `length` words come into order.
+Value PackedTopk::exchange(Value words, std::int64_t length, const Pairs& pairs) {
   const std::int64_t all = l_.type(words).count();
   Indices first, second, back(static_cast<std::size_t>(all));
-  for (std::int64_t run = 0; run < all; run += kept_)
+  for (std::int64_t run = 0; run < all; run += length)
     for (const auto& [a, b] : pairs) first.push_back(run + a), second.push_back(run + b);
   const auto count = static_cast<std::int64_t>(first.size());
   std::iota(back.begin(), back.end(), 2 * count);
@@ -144,17 +152,17 @@ Value PackedTopk::exchange(Value words, const Pairs& pairs) {
 }
 
 Value PackedTopk::sort_runs(Value words) {
-  for (const Pairs& layer : merge_sort_layers(kept_)) words = exchange(words, layer);
+  for (const Pairs& layer : merge_sort_layers(kept_)) words = exchange(words, kept_, layer);
   return words;
 }
 
-/// Sorts bitonic runs.
-Value PackedTopk::clean(Value words) {
-  for (std::int64_t step = kept_ / 2; step >= 1; step /= 2) {
+/// Sorts bitonic runs of `length` words.
+Value PackedTopk::clean(Value words, std::int64_t length) {
+  for (std::int64_t step = length / 2; step >= 1; step /= 2) {
     Pairs pairs;
-    for (std::int64_t i = 0; i < kept_; ++i)
+    for (std::int64_t i = 0; i < length; ++i)
       if ((i & step) == 0) pairs.emplace_back(i, i + step);
-    words = exchange(words, pairs);
+    words = exchange(words, length, pairs);
   }
   return words;
 }
@@ -165,15 +173,88 @@ Value PackedTopk::halve(Value words) {
   for (std::int64_t run = 0; run < l_.type(words).count(); run += 2 * kept_)
     for (std::int64_t i = 0; i < kept_; ++i)
       first.push_back(run + i), second.push_back(run + 2 * kept_ - 1 - i);
-  return clean(l_.b.op(Opcode::Min, {l_.regs(words, first), l_.regs(words, second)}));
+  return clean(l_.b.op(Opcode::Min, {l_.regs(words, first), l_.regs(words, second)}), kept_);
 }
 
-/// The better half of the thread's run and that of another lane.
-Value PackedTopk::meet(Value words, int lane_bit) {
+/// `words` of each run of `length`, the last one first.
+Value PackedTopk::backwards(Value words, std::int64_t length) {
   Indices back;
-  for (std::int64_t i = 0; i < l_.type(words).count(); ++i) back.push_back(i ^ (kept_ - 1));
-  const Tuple other = from_lane({l_.regs(words, back)}, lane_bit);
-  return clean(l_.b.op(Opcode::Min, {words, other[0]}));
+  for (std::int64_t i = 0; i < l_.type(words).count(); ++i)
+    back.push_back(i / length * length + length - 1 - i % length);
+  return l_.regs(words, back);
+}
+
+/// Each two words, one of this lane and one of that whose bit differs, come into order: the lane
+/// whose bit is set keeps the larger one.
+Value PackedTopk::exchange_lanes(Value words, Value others, int bit) {
+  const Value other = from_lane({others}, 1 << bit)[0];
+  const Value takes = l_.b.op(Opcode::Xor, {l_.b.cmp("lt", other, words), has_lane_bit(bit)});
+  return l_.b.select(takes, other, words);
+}
+
+/// The better half of a row's words, which lanes hold that differ in the `meeting` bits before, and
+/// of those of the lanes that differ in this one, too.
+///
+/// In order, the sorted words p of one side and kept_ - 1 - p of the other meet. All lane bits are
+/// other ones there, and registers go backwards. So long as lanes have several words of a row, each
+/// side keeps the lower half of its registers for itself and sends the upper one: what both compute
+/// are different elements, a bitonic sequence, of which the other side's half lies backwards.
+/// Exchanges along the lane bits, in order of the steps that they stand for, then leave sequences
+/// of a lane's registers, which are bitonic in either direction.
+Value PackedTopk::meet(Value words, std::size_t meeting) {
+  int lanes = 0;
+  for (std::size_t i = 0; i < std::min(meeting, split_lanes_); ++i) lanes |= 1 << lane_bits_[i];
+  lanes |= 1 << lane_bits_[meeting];
+  const bool splits = meeting < split_lanes_;
+  std::int64_t length = kept_ >> std::min(meeting, split_lanes_);
+  const Value turned = backwards(words, length);
+  if (splits) length /= 2;
+  const Value own = part_of_rows(words, splits ? 2 * length : length, 0, length),
+              other = from_lane({part_of_rows(turned, splits ? 2 * length : length, 0, length)},
+                                lanes)[0];
+  words = l_.b.op(Opcode::Min, {own, other});
+  for (std::size_t i = 0; i < std::min(meeting, split_lanes_); ++i)
+    words = exchange_lanes(words, words, lane_bits_[i]);
+  if (splits) words = exchange_lanes(words, backwards(words, length), lane_bits_[meeting]);
+  return clean(words, length);
+}
+
+// ---- elements of lanes --------------------------------------------------------------------------
+
+Value PackedTopk::has_lane_bit(int bit) {
+  return l_.b.cmp("ne", l_.b.op(Opcode::And, {l_.coordinate(HwDim::Lane), l_.b.i32(1 << bit)}),
+                  l_.b.i32(0));
+}
+
+/// All words [rows][kept] from those that the lanes have of them.
+Value PackedTopk::of_all_lanes(Value words) {
+  std::int64_t sharing = 0;
+  for (std::size_t i = 0; i < split_lanes_; ++i) sharing |= std::int64_t{1} << lane_bits_[i];
+  const Value others =
+      l_.b.op(Opcode::And, {l_.coordinate(HwDim::Lane), l_.b.i32(31 & ~sharing)});
+  std::vector<Value> parts;
+  for (std::int64_t part = 0; part < std::int64_t{1} << split_lanes_; ++part) {
+    std::int64_t lane = 0;  // the first of the lanes stands for the largest step
+    for (std::size_t i = 0; i < split_lanes_; ++i)
+      if (part >> (split_lanes_ - 1 - i) & 1) lane |= std::int64_t{1} << lane_bits_[i];
+    parts.push_back(
+        shuffle(l_, words, l_.b.op(Opcode::Or, {others, l_.b.i32(lane)}), "idx"));
+  }
+  Indices order;
+  for (std::int64_t row = 0; row < rows(); ++row)
+    for (std::int64_t i = 0; i < kept_; ++i)
+      order.push_back(i / held() * rows() * held() + row * held() + i % held());
+  return l_.regs(l_.concat(parts), order);
+}
+
+/// This lane's part of words [rows][kept].
+Value PackedTopk::of_this_lane(Value words) {
+  for (std::size_t i = 0; i < split_lanes_; ++i) {
+    const std::int64_t each = kept_ >> i;
+    words = l_.b.select(has_lane_bit(lane_bits_[i]), part_of_rows(words, each, each / 2, each / 2),
+                        part_of_rows(words, each, 0, each / 2));
+  }
+  return words;
 }
 
 // ---- exact keys ---------------------------------------------------------------------------------
@@ -306,36 +387,48 @@ Tuple PackedTopk::search() {
                                 l_.b.select(is_here, expanded(best[0], kept_), args[3]),
                                 l_.b.select(is_here, expanded(best[1], kept_), args[4])});
   l_.b.at_end(outer);
-  return {l_.to[loop].results[2], l_.to[loop].results[3]};
+  return {of_this_lane(l_.to[loop].results[2]), of_this_lane(l_.to[loop].results[3])};
 }
 
 // ---- words ------------------------------------------------------------------------------------
 
-/// The best kept_ words of each row, in order. `of_lane` completes a thread's words.
+/// This lane's part of the best kept_ words of each row. `of_lane` completes a thread's words.
 Value PackedTopk::select(Value words, Value of_lane) {
   words = sort_runs(words);
   for (std::int64_t runs = per_row() / kept_; runs > 1; runs /= 2) words = halve(words);
   if (of_lane) words = l_.b.op(Opcode::Xor, {words, of_lane});
-  for (int bit : lane_bits_) words = meet(words, bit);
+  for (std::size_t i = 0; i < lane_bits_.size(); ++i) words = meet(words, i);
   return words;
 }
 
-/// Registers of the best [rows][kept] in the order of the result's.
-PackedTopk::Indices PackedTopk::places_in(const LinearLayout& result) const {
+/// Registers of this lane's part of the best, [rows][held], in the order of the result's.
+PackedTopk::Indices PackedTopk::places() const {
   Indices places;
-  for (int r = 0; r < result.registers(); ++r) {
-    const Dims index = result.apply({.reg = r});
+  for (int r = 0; r < result_.registers(); ++r) {
+    const Dims index = result_.apply({.reg = r});
     const auto row = std::ranges::find(row_index_, row_of(index)) - row_index_.begin();
-    places.push_back(row * kept_ + index[axis_]);
+    places.push_back(row * held() + index[axis_]);
   }
   return places;
+}
+
+/// Those of `flags` [rows][held] whose elements are wanted, not only kept.
+Value PackedTopk::among_wanted(Value flags) {
+  if (count_ == kept_) return flags;
+  const Value index = index_along(l_, result_, axis_);
+  Indices registers(static_cast<std::size_t>(rows() * held()));
+  const Indices of_result = places();
+  for (std::size_t r = 0; r < of_result.size(); ++r)
+    registers[static_cast<std::size_t>(of_result[r])] = static_cast<std::int64_t>(r);
+  return l_.b.op(Opcode::And,
+                 {flags, l_.b.cmp("lt", l_.regs(index, registers), l_.b.i32(count_))});
 }
 
 /// One tuple or the other, as a condition of all the warp's threads says; `f` and `g` give them.
 template <class F, class G>
 Tuple PackedTopk::either(Value condition, DType first, const F& f, const G& g) {
   const Value any = l_.b.op(Opcode::Vote, {condition}, {{AttrName::kind, "any"}});
-  const Type of_first = Type::vec({first, false}, rows() * kept_);
+  const Type of_first = Type::vec({first, false}, rows() * held());
   const std::vector<Type> types{of_first, of_first.with_dtype(DType::i32)};
   const OpId branch = l_.b.make_if(any, types);
   const RegionId outer = l_.b.region();
@@ -379,10 +472,10 @@ PackedTopk::Found PackedTopk::by_distance(Value numbers) {
       select(l_.b.add(l_.b.mul(near, number(std::uint64_t{1} << index_bits)), in_thread),
              l_.regs(of_lane, Indices(static_cast<std::size_t>(rows() * kept_), 0)));
   const Value kept = l_.b.op(Opcode::Shr, {words, number(static_cast<std::uint64_t>(index_bits))});
-  const Value bits = l_.b.mul(l_.b.sub(kept, expanded(base, kept_)), expanded(turn, kept_));
+  const Value bits = l_.b.mul(l_.b.sub(kept, expanded(base, held())), expanded(turn, held()));
   const Value magnitude = l_.b.op(Opcode::And, {first, number(kSign - 1)});
   const Value fails = l_.b.op(
-      Opcode::Or, {any_of(l_.b.cmp("ge", part_of_rows(kept, kept_, count_ - 1, 1), farthest)),
+      Opcode::Or, {any_of(among_wanted(l_.b.cmp("ge", kept, farthest))),
                    any_of(l_.b.cmp("ge", l_.b.sub(magnitude, number(min_magnitude)),
                                    number(max_magnitude - min_magnitude)))});
   return {{turned(bits_of(bits, DType::f32)),
@@ -392,13 +485,13 @@ PackedTopk::Found PackedTopk::by_distance(Value numbers) {
 
 /// Words of the upper bits of the keys.
 PackedTopk::Found PackedTopk::by_upper_bits() {
-  const Value words =
+  const Value words = of_all_lanes(
       select(l_.b.op(Opcode::Or, {l_.b.op(Opcode::And, {keys_, number(~index_mask_ & 0xffffffffu)}),
                                   bits_of(at_, DType::u32)}),
-             {});
+             {}));
   const Value at = bits_of(l_.b.op(Opcode::And, {words, number(index_mask_)}), DType::i32),
               best = read_back(at);
-  return {{best, at}, is_wrong(words, best)};
+  return {{of_this_lane(best), of_this_lane(at)}, is_wrong(words, best)};
 }
 
 /// By keys, which are exact and take longer.
@@ -416,11 +509,10 @@ Value PackedTopk::turned(Value numbers) {
   return is_descending_ ? numbers : l_.b.op(Opcode::Neg, {numbers});
 }
 
-Tuple PackedTopk::run(Value numbers, Value index, Value present, const LinearLayout& result) {
-  const Indices places = places_in(result);
+Tuple PackedTopk::run(Value numbers, Value index, Value present) {
   if (key_.is_packed()) {
     const Value words = l_.regs(key_.encode(numbers, index, present)[0], order_);
-    return key_.decode({l_.regs(select(words, {}), places)});
+    return key_.decode({l_.regs(select(words, {}), places())});
   }
   const auto number_of = [&](double v) { return l_.b.constant(Type::scalar(DType::f32), v); };
   const auto in_order = [&](Value v) { return v ? l_.regs(v, order_) : v; };
@@ -438,7 +530,7 @@ Tuple PackedTopk::run(Value numbers, Value index, Value present, const LinearLay
   l_.barrier();  // scratch memory of those that fail
   const Tuple found =
       either(near.fails, DType::f32, [&] { return by_keys(present); }, [&] { return near.best; });
-  return {l_.regs(found[0], places), l_.regs(found[1], places)};
+  return {l_.regs(found[0], places()), l_.regs(found[1], places())};
 }
 
 }  // namespace tegula::codegen

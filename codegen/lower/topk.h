@@ -10,7 +10,8 @@ namespace tegula::codegen {
 ///
 /// A word holds a key and an index, so that a comparator is a minimum and a maximum. Each thread
 /// sorts its elements in runs, keeps the better half of two runs until it has one, and then of its
-/// run and that of another lane. Keys have more bits than a word has room for:
+/// run and that of another lane. Two lanes that meet share out what is left, so that none computes
+/// what the other one does. Keys have more bits than a word has room for:
 ///
 /// 1. The number's distance from the row's best one, in units of the last place, has all its bits
 ///    where the best few are near each other: within two octaves in a row of 256. Then their order
@@ -21,17 +22,17 @@ namespace tegula::codegen {
 /// 3. A warp with a row that fails searches by exact keys, one place after the other, in a loop.
 class PackedTopk {
  public:
-  /// `kept_bits`: the best 2^kept_bits are found of which the first `count` are wanted.
+  /// `result`: as shared_first_elements of `layout` shares out the best.
   PackedTopk(Lowering& l, SortKey& key, const ir::LinearLayout& layout, int axis,
-             std::int64_t count, bool is_descending);
+             const ir::LinearLayout& result, bool is_descending);
 
   /// Whether rows of that layout, of keys of up to 4 bytes, are selected from in this way: threads
   /// hold whole runs, no row is in two warps, and there are enough bits for the index.
   static bool is_possible(const ir::LinearLayout& layout, int axis, std::int64_t count);
 
-  /// Numbers and indices of the best in the registers of `result`, 0 and 0 of what is not there.
+  /// Numbers and indices of the best in the registers of the result, 0 and 0 of what is not there.
   /// `present`: a predicate for each register; none: all are there.
-  Tuple run(ir::Value numbers, ir::Value index, ir::Value present, const ir::LinearLayout& result);
+  Tuple run(ir::Value numbers, ir::Value index, ir::Value present);
 
  private:
   using Pairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
@@ -42,6 +43,8 @@ class PackedTopk {
   std::int64_t registers() const { return static_cast<std::int64_t>(order_.size()); }
   std::int64_t per_row() const { return registers() / rows(); }
   std::int64_t rows() const { return static_cast<std::int64_t>(row_index_.size()); }
+  /// Words of a row's best that a lane has at the end.
+  std::int64_t held() const { return kept_ >> split_lanes_; }
 
   ir::Value number(std::uint64_t v);
   ir::Value bits_of(ir::Value v, DType dtype);
@@ -50,14 +53,20 @@ class PackedTopk {
   ir::Value part_of_rows(ir::Value v, std::int64_t each, std::int64_t first, std::int64_t count);
   template <class F>
   Tuple fold_rows(Tuple of_registers, const F& f);
-  Tuple from_lane(const Tuple& v, int bit);
+  Tuple from_lane(const Tuple& v, int bits);
 
-  ir::Value exchange(ir::Value words, const Pairs& pairs);
+  ir::Value exchange(ir::Value words, std::int64_t length, const Pairs& pairs);
   ir::Value sort_runs(ir::Value words);
-  ir::Value clean(ir::Value words);
+  ir::Value clean(ir::Value words, std::int64_t length);
   ir::Value halve(ir::Value words);
-  ir::Value meet(ir::Value words, int lane_bit);
+  ir::Value backwards(ir::Value words, std::int64_t length);
+  ir::Value exchange_lanes(ir::Value words, ir::Value others, int bit);
+  ir::Value meet(ir::Value words, std::size_t meeting);
   ir::Value select(ir::Value words, ir::Value of_lane);
+
+  ir::Value has_lane_bit(int bit);
+  ir::Value of_all_lanes(ir::Value words);
+  ir::Value of_this_lane(ir::Value words);
 
   /// The best, and whether those of a row of this thread may be wrong.
   struct Found {
@@ -72,7 +81,8 @@ class PackedTopk {
   /// Numbers whose largest one is the best, or those of the tile again.
   ir::Value turned(ir::Value numbers);
 
-  Indices places_in(const ir::LinearLayout& result) const;
+  Indices places() const;
+  ir::Value among_wanted(ir::Value flags);
 
   ir::Value read_back(ir::Value index);
   ir::Value offset_of(ir::Value index);
@@ -84,13 +94,16 @@ class PackedTopk {
   Lowering& l_;
   SortKey& key_;
   bool is_descending_;
-  const ir::LinearLayout& layout_;
+  const ir::LinearLayout &layout_, &result_;
   int axis_;
   std::int64_t count_, kept_;
   std::uint64_t index_mask_;
   Indices order_;  ///< registers by row, in each by index
   std::vector<ir::Dims> row_index_;
+  /// Along the axis, in the order in which they meet; the first of them share out the result, the
+  /// largest step first.
   std::vector<int> lane_bits_;
+  std::size_t split_lanes_ = 0;
   // In that order; `pads_` is none where no rows pad the tile.
   ir::Value given_, at_, pads_, keys_;
 };

@@ -233,6 +233,25 @@ LinearLayout first_elements(const LinearLayout& layout, int axis, int count) {
   return LinearLayout(spec);
 }
 
+LinearLayout shared_first_elements(const LinearLayout& layout, int axis, int count) {
+  LayoutSpec spec = first_elements(layout, axis, count).spec();
+  auto& registers = spec.of(HwDim::Register);
+  const int kept = 1 << spec.bits[axis];
+  std::vector<std::size_t> lanes;
+  for (std::size_t bit = 0; bit < spec.of(HwDim::Lane).size(); ++bit)
+    if (layout.basis(HwDim::Lane, static_cast<int>(bit))[axis] >= kept) lanes.push_back(bit);
+  std::vector<int> steps;
+  for (const Dims& basis : registers)
+    if (basis[axis] != 0) steps.push_back(basis[axis]);
+  std::ranges::sort(steps, std::greater());
+  steps.resize(std::min(steps.size(), lanes.size()));
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    std::erase_if(registers, [&](const Dims& basis) { return basis[axis] == steps[i]; });
+    spec.of(HwDim::Lane)[lanes[steps.size() - 1 - i]][axis] = steps[i];
+  }
+  return LinearLayout(spec);
+}
+
 LinearLayout unpadded(const Dims& shape, int vector, int warps, const Dims& order) {
   LayoutBuilder builder(shape);
   Dims left = shape;

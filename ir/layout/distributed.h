@@ -67,6 +67,9 @@ LinearLayout rank_layout(int extent, int warps);
 /// Layout of the first `count` elements along `axis` of an order_layout, which all threads along it
 /// come to hold. Registers that are left over are dropped.
 LinearLayout first_elements(const LinearLayout& layout, int axis, int count);
+/// The same, but the lanes along `axis` share them out as far as they go: the lowest of these lanes
+/// name the upper bits of an element's index, registers the rest.
+LinearLayout shared_first_elements(const LinearLayout& layout, int axis, int count);
 
 /// Every thread holds the whole tile.
 LinearLayout replicated(const Dims& shape, int warps);

@@ -300,7 +300,7 @@ const LinearLayout* LayoutAssignment::sorted(const OpData& d) const {
 void LayoutAssignment::sort(const OpData& d) {
   const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
   const int kept = dims_of(k_.type(d.results[0]).shape())[axis];
-  const LinearLayout* first = intern_layout(first_elements(*sorted(d), axis, kept));
+  const LinearLayout* first = intern_layout(shared_first_elements(*sorted(d), axis, kept));
   for (Value v : d.results) set(v, first);
 }
 
