@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <utility>
 
 #include "ir/layout/layout_ops.h"
 #include "tegula/error.h"
@@ -183,6 +185,22 @@ LinearLayout scan_layout(const Dims& shape, int axis, int warps) {
       .fix(HwDim::Lane, axis, lanes)
       .fix(HwDim::Warp, axis, along);
   return with_other_lines(builder, shape, axis, 5 - lanes, warp_bits - along, warps);
+}
+
+bool is_in_scan_order(const LinearLayout& layout, int axis) {
+  const auto steps = [&](HwDim in) {
+    std::vector<int> steps;
+    for (int bit = 0; bit < layout.in_bits(in); ++bit) steps.push_back(layout.basis(in, bit)[axis]);
+    return steps;
+  };
+  std::vector<int> registers = steps(HwDim::Register), lanes = steps(HwDim::Lane);
+  std::erase(registers, 0);
+  std::ranges::sort(registers);
+  while (!lanes.empty() && lanes.back() == 0) lanes.pop_back();
+  int next = 1;
+  const auto continues = [&](int step) { return step == std::exchange(next, 2 * next); };
+  return std::ranges::all_of(registers, continues) && std::ranges::all_of(lanes, continues) &&
+         next == 1 << layout.bits(axis);
 }
 
 LinearLayout order_layout(const Dims& shape, int axis, int warps, int kept) {

@@ -56,6 +56,9 @@ LinearLayout unpadded(const Dims& shape, int vector, int warps, const Dims& orde
 /// consecutive runs. A warp along the axis has at least 128 elements of it; the lanes and warps
 /// that are left take other lines.
 LinearLayout scan_layout(const Dims& shape, int axis, int warps);
+/// Whether lines along `axis` lie so within a warp: runs in registers, which consecutive lanes from
+/// the first on continue. Other warps have other lines or copies.
+bool is_in_scan_order(const LinearLayout& layout, int axis);
 
 /// For sorts: every bit of an index along `axis`, padded to a power of two, is one bit of a
 /// register, lane or warp. The lowest ones, at least those of `kept` elements, are registers, then

@@ -5,10 +5,12 @@
 namespace tegula::experts {
 namespace {
 
-/// Tokens that one program routes, where a second launch would cost more; those up to which small
-/// tiles leave no SM without work.
-constexpr std::int64_t kTokensOfOneTile = 32, kTokensOfSmallTiles = 2048;
-constexpr int kBlocks[] = {16, 32, 64};
+/// Tokens that one program routes, where a second launch would cost more.
+constexpr std::int64_t kTokensOfOneTile = 32;
+constexpr int kBlocks[] = {16, 32, 64, 128};
+/// Tiles that SMs route at one time: with more tokens, tiles are larger as long as there are
+/// larger ones, so that fewer counts are added up.
+constexpr std::int64_t kTilesAtOnce = 128;
 /// Counts of tiles that every program of the second launch adds up: half a megabyte from L2.
 /// Columns of more experts do not fit the registers of a warp.
 constexpr std::int64_t kMaxCounts = std::int64_t{1} << 18;
@@ -118,8 +120,11 @@ void RoutingKernels::plan_tiles(PlanBuilder& plan, const RoutingInputs& in,
   if (tokens <= kTokensOfOneTile)
     for (const TiledRouting& of : tiled_)
       if (tokens <= of.block()) return of.plan_one(plan, in, out);
-  const TiledRouting& of = tokens <= kTokensOfSmallTiles ? tiled_.front() : tiled_.back();
-  of.plan(plan, in, out);
+  const auto fits = [&](const TiledRouting& of) {
+    return tiles_of(tokens, of.block()) <= kTilesAtOnce;
+  };
+  const auto found = std::ranges::find_if(tiled_, fits);
+  (found != tiled_.end() ? *found : tiled_.back()).plan(plan, in, out);
 }
 
 void RoutingKernels::plan_by_tables(PlanBuilder& plan, const RoutingInputs& in,

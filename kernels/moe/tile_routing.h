@@ -10,7 +10,7 @@
 namespace tegula::experts {
 
 /// Registers of a thread that the logits of a tile of tokens fill, and the most warps.
-inline constexpr int kLogitsPerThread = 32, kMaxWarps = 16;
+inline constexpr int kLogitsPerThread = 32, kMaxWarps = 32;
 inline constexpr int kPlacingWarps = 8;  ///< of a program that places choices
 /// Columns of counts: rows of a power of two are read by whole warps, two counts in a word.
 constexpr int counted_experts(int experts) {
@@ -45,18 +45,39 @@ class TileRows {
   Tile sizes(const Tile& counts, const Tile& capacity) const {
     return shape_.has_capacity ? min(counts, capacity) : counts;
   }
-  /// Stores rows of choices in front of which `claims` [tokens * k] others chose the same expert.
-  void store(const Index& tokens, const Tile& claims, const Tile& sizes, const Tile& capacity,
-             const PlacementRows& rows) const {
-    const Tile is_kept = shape_.has_capacity ? is_placed_ && claims < capacity : is_placed_;
-    const Tile offsets = cumsum(sizes, 0, {.exclusive = true});
-    const Tile row = where(is_kept, gather(offsets, expert_, 0) + claims, -1);
+  /// Stores rows of choices, in front of which so many others chose the same expert: `ranks`
+  /// [tokens * k] in their tile and, where there are more tiles, `claimed` [tiles * experts] in
+  /// earlier ones.
+  void store(const Index& tokens, const Tile& ranks, const std::optional<Tile>& claimed,
+             const Tile& sizes, const Tile& capacity, const PlacementRows& rows) const {
+    Tile is_kept = is_placed_, first = cumsum(sizes, 0, {.exclusive = true}), claims = ranks;
+    if (shape_.has_capacity) {
+      if (claimed) claims = claims + gather(*claimed, place_in(*claimed, sizes), 0);
+      is_kept = is_placed_ && claims < capacity;
+      first = gather(first, expert_, 0);
+    } else if (claimed) {
+      first = gather(*claimed + repeated(first, claimed->dim(0)), place_in(*claimed, sizes), 0);
+    } else {
+      first = gather(first, expert_, 0);
+    }
+    const Tile row = where(is_kept, first + claims, -1);
     const std::int64_t choices = row.dim(0);
     rows.row_of(tokens, whole(shape_.k)) = row.reshape({choices / shape_.k, shape_.k});
     rows.slot_of(row) = slice(tokens.first() * shape_.k, static_cast<int>(choices)).indices();
   }
 
  private:
+  /// Where the counts of a choice's tile and expert stand.
+  Tile place_in(const Tile& claimed, const Tile& sizes) const {
+    if (claimed.dim(0) == sizes.dim(0)) return expert_;
+    const auto choices = static_cast<int>(expert_.dim(0)), of_tile = shape_.block * shape_.k;
+    return expert_ + arange(choices) / of_tile * static_cast<int>(sizes.dim(0));
+  }
+  static Tile repeated(const Tile& line, std::int64_t extent) {
+    if (line.dim(0) == extent) return line;
+    return ravel(broadcast(line(none, all), {extent / line.dim(0), line.dim(0)}));
+  }
+
   const PlacementShape& shape_;
   Tile key_, is_placed_, expert_;
 };
@@ -78,7 +99,7 @@ struct RouteOneTile {
       const TileRows of(shape, id);
       const auto [ranks, counts] = key_ranks(of.key(), shape.experts);
       const Tile sizes = of.sizes(counts, capacity);
-      of.store(t, ranks, sizes, capacity, rows);
+      of.store(t, ranks, {}, sizes, capacity, rows);
       segments.write(sizes);
     }
   }
@@ -107,33 +128,31 @@ struct RouteTiles {
   }
 };
 
-/// Rows of what RouteTiles chose, of `tiles` tiles a program. `pairs`: pairs_of its counts.
+/// Rows of what RouteTiles chose, of `tiles` tiles a program; one more program writes the segments,
+/// so that none has to do both. `pairs`: pairs_of its counts.
 struct PlaceTiles {
   PlacementShape shape;
   int tiles = 1;
 
   void operator()(InOut<i32, 2> ids, InOut<u32, 2> pairs, PlacementSegments segments,
                   PlacementRows rows, Scalar<i32> capacity) const {
-    for (auto i : grid(tegula::rows(pairs), tiles)) {
+    const Tile programs = cdiv(cast<i32>(pairs.rows()), tiles);
+    for (auto i : grid(GridSpace({programs + 1}), 1)) {
       grid_launch_dependents();
       grid_dependency_wait();
-      const Tile first = cast<i32>(i.first());
-      const int tokens = tiles * shape.block;
-      const Index t = slice(first * shape.block, tokens);
+      const Tile program = cast<i32>(i.first()), first = program * tiles;
+      const Index t = slice(first * shape.block, tiles * shape.block);
       const TileRows of(shape, ids(t, whole(shape.k)));
       const Tile ranks = ravel(rows.row_of(t, whole(shape.k)));
+      std::optional<Tile> own;
+      if (tiles > 1) own = counts_of(words(pairs, slice(first, tiles)), 1);
       const auto [before, total] = sums(pairs, first);
-      Tile claimed = before, place = of.expert();
-      if (tiles > 1) {
-        const Tile own = words(pairs, slice(first, tiles)),
-                   counts = interleave(lower(own), upper(own), 1);
-        claimed = ravel(cumsum(counts, 0, {.exclusive = true}) + before(none, all));
-        place = place +
-                arange(tokens * shape.k) / (shape.block * shape.k) * counted_experts(shape.experts);
-      }
+      const Tile claimed =
+          own ? ravel(cumsum(*own, 0, {.exclusive = true}) + before(none, all)) : before;
       const Tile sizes = of.sizes(total, capacity);
-      of.store(t, ranks + gather(claimed, place, 0), sizes, capacity, rows);
-      if_(first == 0, [&] { segments.write(sizes); });
+      if_(
+          program < programs, [&] { of.store(t, ranks, claimed, sizes, capacity, rows); },
+          [&] { segments.write(sizes); });
     }
   }
 
@@ -149,34 +168,29 @@ struct PlaceTiles {
   static Tile words(const InOut<u32, 2>& pairs, const Index& rows) {
     return fill_absent(pairs(rows, whole(pairs.static_dim(1))), 0);
   }
-  static Tile lower(const Tile& words) { return cast<i32>(words & 0xffff); }
-  static Tile upper(const Tile& words) { return cast<i32>(words >> 16); }
+  /// Both counts of each word along an axis.
+  static Tile counts_of(const Tile& words, int axis) {
+    return interleave(cast<i32>(words & 0xffff), cast<i32>(words >> 16), axis);
+  }
 
   /// Counts of the tiles in front, and of all. As many rows are read at once as registers hold.
   Sums sums(const InOut<u32, 2>& pairs, const Tile& tile) const {
     constexpr int kSmallBlock = 16, kThreads = 32 * kPlacingWarps;
     const int columns = pairs.static_dim(1), of_thread = shape.block <= kSmallBlock ? 32 : 64,
               each = std::clamp(of_thread * kThreads / columns / kPlacingWarps, 1, kRowsOfThread);
-    struct Halves {
-      Tile lower, upper;
-      void add(const Tile& rows) {  // [each, warps, columns]
-        const Tile of_warps = sum(rows, 0);
-        lower = lower + sum(PlaceTiles::lower(of_warps), 0);
-        upper = upper + sum(PlaceTiles::upper(of_warps), 0);
-      }
-      Tile all() const { return interleave(lower, upper, 0); }
-    };
-    const Tile none_yet = zeros<i32>(columns);
-    Halves before{none_yet, none_yet}, total = before;
+    // Of each warp, whose rows are added up a word at a time.
+    Tile before = zeros<i32>(kPlacingWarps, 2 * columns), total = before;
     for (auto r : steps(pairs.rows(), each * kPlacingWarps)) {
-      const auto by_warps = [&](const Tile& t) {
-        return t.reshape({each, kPlacingWarps, columns});
+      const auto of_warps = [&](const Tile& t) {
+        return counts_of(sum(t.reshape({each, kPlacingWarps, columns}), 0), 1);
       };
       const Tile rows = words(pairs, r);
-      total.add(by_warps(rows));
-      before.add(by_warps(where(r.indices()(all, none) < tile, rows, 0)));
+      total = total + of_warps(rows);
+      before = before + of_warps(where(r.indices()(all, none) < tile, rows, 0));
     }
-    return {before.all(), total.all()};
+    // Both at once: the warps meet no more often than they have to.
+    const auto [of_earlier, of_all] = split(sum(join(before, total), 0));
+    return {of_earlier, of_all};
   }
 };
 

@@ -422,7 +422,9 @@ void LayoutAssignment::op(OpId id) {
   if (d.opcode == ClusterReduceScatter) return set(d.results[0], cluster_slice(type));
   if (d.opcode == ClusterGather) return cluster_gather(d);
   if (d.is(Scan, ScanWith)) {
-    for (Value v : d.results) set(v, scan(type, static_cast<int>(d.attrs.i(AttrName::axis))));
+    const auto axis = static_cast<int>(d.attrs.i(AttrName::axis));
+    const bool is_in_order = known && is_in_scan_order(*known, axis);
+    for (Value v : d.results) set(v, is_in_order ? known : scan(type, axis));
     return;
   }
   if (d.opcode == Sort) return sort(d);
