@@ -23,7 +23,7 @@ TEST(MoeCases, EachCallHasItsBias) {
                                 integers({kTokens, kChosen}),
                                 integers({kTokens * kChosen}),
                                 integers({kExperts + 1}),
-                                integers({5, kExperts + 1}),
+                                integers({4, kExperts + 1}),
                                 Tensor::from(bias, sim)};
     find_case("moe_router_deepseek_v3").run(Stream(sim), t, 0);
     return t[1].to_vector<i32>();
@@ -48,7 +48,7 @@ TEST(MoeCases, FormsOfRoutingComputeTheSame) {
                                 integers({kTokens, kChosen}),
                                 integers({kTokens * kChosen}),
                                 integers({kExperts + 1}),
-                                integers({5, kExperts + 1}),
+                                integers({4, kExperts + 1}),
                                 counts};
     find_case(name).run(Stream(sim), t, code);
     std::vector<double> all;
