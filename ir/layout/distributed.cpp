@@ -200,7 +200,7 @@ bool is_in_scan_order(const LinearLayout& layout, int axis) {
   int next = 1;
   const auto continues = [&](int step) { return step == std::exchange(next, 2 * next); };
   return std::ranges::all_of(registers, continues) && std::ranges::all_of(lanes, continues) &&
-         next == 1 << layout.bits(axis);
+         next == layout.cover()[axis];
 }
 
 LinearLayout order_layout(const Dims& shape, int axis, int warps, int kept) {
