@@ -216,7 +216,7 @@ class Network {
   std::map<std::pair<HwDim, int>, Value> thread_bits_;
 };
 
-/// Those that this lane has in `result` of elements that all lanes along the axis have in `all`.
+/// Picks what this lane has in `result` of elements that all lanes along the axis have in `all`.
 Tuple own_elements(Lowering& l, Tuple keys, int axis, const LinearLayout& all,
                    const LinearLayout& result) {
   std::vector<Dims> slots;

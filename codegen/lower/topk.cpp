@@ -410,7 +410,7 @@ PackedTopk::Indices PackedTopk::places() const {
   return places;
 }
 
-/// Those of `flags` [rows][held] whose elements are wanted, not only kept.
+/// Keeps those of `flags` [rows][held] whose elements are wanted, not only kept.
 Value PackedTopk::among_wanted(Value flags) {
   if (count_ == kept_) return flags;
   const Value index = index_along(l_, result_, axis_);
