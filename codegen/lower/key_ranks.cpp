@@ -155,8 +155,8 @@ class Ranking {
         l_.b.add(l_.b.mul(warp_in_copy_, l_.b.i32(32)), l_.coordinate(HwDim::Lane));
     const Value bin = l_.b.add(l_.constants(DType::i32, of_thread), thread),
                 inside = l_.b.cmp("lt", bin, l_.b.i32(bins_));
-    const std::int64_t at_once = std::max<std::int64_t>(
-        1, kCountersAtOnce / static_cast<std::int64_t>(of_thread.size()));
+    const std::int64_t at_once =
+        std::max<std::int64_t>(1, kCountersAtOnce / static_cast<std::int64_t>(of_thread.size()));
     Value sum = load(counter(row_in_copy(0), bin), inside);
     for (std::int64_t first = 1; first < warps_of_copy_; first += at_once) {
       const std::int64_t end = std::min(first + at_once, warps_of_copy_);

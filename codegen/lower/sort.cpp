@@ -216,7 +216,7 @@ class Network {
   std::map<std::pair<HwDim, int>, Value> thread_bits_;
 };
 
-/// Those that this lane has in `result` of elements that all lanes along the axis have in `all`.
+/// Picks what this lane has in `result` of elements that all lanes along the axis have in `all`.
 Tuple own_elements(Lowering& l, Tuple keys, int axis, const LinearLayout& all,
                    const LinearLayout& result) {
   std::vector<Dims> slots;
@@ -273,9 +273,10 @@ void lower_Sort(Lowering& l, OpId op) {
         Network(l, key, layout, axis, key.encode(elements, index, present)).run(first);
     return key.decode(own_elements(l, best, axis, first, result));
   };
-  const Tuple sorted = selects ? PackedTopk(l, key, layout, axis, result, is_descending)
-                                     .run(elements, index, present)
-                               : by_network();
+  const Tuple sorted =
+      selects
+          ? PackedTopk(l, key, layout, axis, result, is_descending).run(elements, index, present)
+          : by_network();
   for (std::size_t i = 0; i < 2; ++i) l.set(d.results[i], sorted[i]);
 }
 

@@ -230,15 +230,13 @@ Value PackedTopk::has_lane_bit(int bit) {
 Value PackedTopk::of_all_lanes(Value words) {
   std::int64_t sharing = 0;
   for (std::size_t i = 0; i < split_lanes_; ++i) sharing |= std::int64_t{1} << lane_bits_[i];
-  const Value others =
-      l_.b.op(Opcode::And, {l_.coordinate(HwDim::Lane), l_.b.i32(31 & ~sharing)});
+  const Value others = l_.b.op(Opcode::And, {l_.coordinate(HwDim::Lane), l_.b.i32(31 & ~sharing)});
   std::vector<Value> parts;
   for (std::int64_t part = 0; part < std::int64_t{1} << split_lanes_; ++part) {
     std::int64_t lane = 0;  // the first of the lanes stands for the largest step
     for (std::size_t i = 0; i < split_lanes_; ++i)
       if (part >> (split_lanes_ - 1 - i) & 1) lane |= std::int64_t{1} << lane_bits_[i];
-    parts.push_back(
-        shuffle(l_, words, l_.b.op(Opcode::Or, {others, l_.b.i32(lane)}), "idx"));
+    parts.push_back(shuffle(l_, words, l_.b.op(Opcode::Or, {others, l_.b.i32(lane)}), "idx"));
   }
   Indices order;
   for (std::int64_t row = 0; row < rows(); ++row)
@@ -412,7 +410,7 @@ PackedTopk::Indices PackedTopk::places() const {
   return places;
 }
 
-/// Those of `flags` [rows][held] whose elements are wanted, not only kept.
+/// Keeps those of `flags` [rows][held] whose elements are wanted, not only kept.
 Value PackedTopk::among_wanted(Value flags) {
   if (count_ == kept_) return flags;
   const Value index = index_along(l_, result_, axis_);
@@ -420,8 +418,7 @@ Value PackedTopk::among_wanted(Value flags) {
   const Indices of_result = places();
   for (std::size_t r = 0; r < of_result.size(); ++r)
     registers[static_cast<std::size_t>(of_result[r])] = static_cast<std::int64_t>(r);
-  return l_.b.op(Opcode::And,
-                 {flags, l_.b.cmp("lt", l_.regs(index, registers), l_.b.i32(count_))});
+  return l_.b.op(Opcode::And, {flags, l_.b.cmp("lt", l_.regs(index, registers), l_.b.i32(count_))});
 }
 
 /// One tuple or the other, as a condition of all the warp's threads says; `f` and `g` give them.
@@ -474,10 +471,10 @@ PackedTopk::Found PackedTopk::by_distance(Value numbers) {
   const Value kept = l_.b.op(Opcode::Shr, {words, number(static_cast<std::uint64_t>(index_bits))});
   const Value bits = l_.b.mul(l_.b.sub(kept, expanded(base, held())), expanded(turn, held()));
   const Value magnitude = l_.b.op(Opcode::And, {first, number(kSign - 1)});
-  const Value fails = l_.b.op(
-      Opcode::Or, {any_of(among_wanted(l_.b.cmp("ge", kept, farthest))),
-                   any_of(l_.b.cmp("ge", l_.b.sub(magnitude, number(min_magnitude)),
-                                   number(max_magnitude - min_magnitude)))});
+  const Value fails =
+      l_.b.op(Opcode::Or, {any_of(among_wanted(l_.b.cmp("ge", kept, farthest))),
+                           any_of(l_.b.cmp("ge", l_.b.sub(magnitude, number(min_magnitude)),
+                                           number(max_magnitude - min_magnitude)))});
   return {{turned(bits_of(bits, DType::f32)),
            bits_of(l_.b.op(Opcode::And, {words, number(index_mask_)}), DType::i32)},
           fails};

@@ -223,6 +223,21 @@ LinearLayout order_layout(const Dims& shape, int axis, int warps, int kept) {
   return with_other_lines(builder, shape, axis, 5 - lanes, warp_bits - along, warps);
 }
 
+bool is_in_topk_order(const LinearLayout& layout, int axis, int kept) {
+  int found = 0;
+  for (const HwDim in : {HwDim::Register, HwDim::Lane, HwDim::Warp})
+    for (int bit = 0; bit < layout.in_bits(in); ++bit) {
+      const Dims basis = layout.basis(in, bit);
+      const int step = basis[axis];
+      if (step == 0) continue;
+      const bool is_pure = std::ranges::count(basis, 0) + 1 == static_cast<long>(basis.size()) &&
+                           std::has_single_bit(static_cast<unsigned>(step)) && (found & step) == 0;
+      if (!is_pure || in == HwDim::Warp || (in == HwDim::Lane && step < kept)) return false;
+      found |= step;
+    }
+  return found + 1 == 1 << layout.bits(axis);
+}
+
 LinearLayout rank_layout(int extent, int warps) {
   const int bits = std::max(5, log2_ceil(extent));
   const int along = std::min(std::countr_zero(static_cast<unsigned>(warps)), bits - 5);

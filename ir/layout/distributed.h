@@ -64,6 +64,9 @@ bool is_in_scan_order(const LinearLayout& layout, int axis);
 /// register, lane or warp. The lowest ones, at least those of `kept` elements, are registers, then
 /// lanes, registers and, of long lines, warps; lanes and warps that are left take other lines.
 LinearLayout order_layout(const Dims& shape, int axis, int warps, int kept);
+/// Whether the best `kept` elements along `axis` can be found in this layout: every bit of an index
+/// is one bit of a register or a lane, and runs of that many elements are registers.
+bool is_in_topk_order(const LinearLayout& layout, int axis, int kept);
 /// For ranks of a line: lanes hold consecutive elements, registers rounds of them, warps
 /// consecutive parts.
 LinearLayout rank_layout(int extent, int warps);

@@ -178,7 +178,7 @@ struct PlaceTiles {
     constexpr int kSmallBlock = 16, kThreads = 32 * kPlacingWarps;
     const int columns = pairs.static_dim(1), of_thread = shape.block <= kSmallBlock ? 32 : 64,
               each = std::clamp(of_thread * kThreads / columns / kPlacingWarps, 1, kRowsOfThread);
-    // Of each warp, whose rows are added up a word at a time.
+    // Each warp's rows are added up a word at a time.
     Tile before = zeros<i32>(kPlacingWarps, 2 * columns), total = before;
     for (auto r : steps(pairs.rows(), each * kPlacingWarps)) {
       const auto of_warps = [&](const Tile& t) {

@@ -291,6 +291,8 @@ const LinearLayout* LayoutAssignment::scan(Type tile, int axis) const {
 }
 
 const LinearLayout* LayoutAssignment::sorted(const OpData& d) const {
+  if (const auto own = kept_orders_.find(d.results[0]); own != kept_orders_.end())
+    return own->second;
   const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
   const int kept = dims_of(k_.type(d.results[0]).shape())[axis];
   return intern_layout(
@@ -300,6 +302,11 @@ const LinearLayout* LayoutAssignment::sorted(const OpData& d) const {
 void LayoutAssignment::sort(const OpData& d) {
   const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
   const int kept = dims_of(k_.type(d.results[0]).shape())[axis];
+  // A tile that other elements of a thread could be chosen from stays where it is.
+  const LinearLayout* own = of(d.operands[0]);
+  if (own && d.attrs.has(AttrName::count) && own->registers() == sorted(d)->registers() &&
+      is_in_topk_order(*own, axis, kept))
+    kept_orders_.emplace(d.results[0], own);
   const LinearLayout* first = intern_layout(shared_first_elements(*sorted(d), axis, kept));
   for (Value v : d.results) set(v, first);
 }

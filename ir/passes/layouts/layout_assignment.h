@@ -79,6 +79,8 @@ class LayoutAssignment {
   const Plan& plan_;
   bool wants_aux_in_accumulator_layout_;  ///< for auxiliary loads
   std::unordered_map<Value, const LinearLayout*> chosen_;
+  /// Sorts, by their first result, whose operand keeps its layout.
+  std::unordered_map<Value, const LinearLayout*> kept_orders_;
   /// For values that have no layout yet: the layout of the operand they are combined with.
   std::unordered_map<Value, const LinearLayout*> neighbour_layouts_;
   bool changed_ = false;
