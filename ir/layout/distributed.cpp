@@ -235,7 +235,7 @@ bool is_in_topk_order(const LinearLayout& layout, int axis, int kept) {
       if (!is_pure || in == HwDim::Warp || (in == HwDim::Lane && step < kept)) return false;
       found |= step;
     }
-  return found + 1 == 1 << layout.bits(axis);
+  return found + 1 == layout.cover()[axis];
 }
 
 LinearLayout rank_layout(int extent, int warps) {
