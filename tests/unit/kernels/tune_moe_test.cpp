@@ -34,7 +34,8 @@ struct Layer {
             .k = is_up ? kHidden : kInner,
             .experts = kExperts,
             .product = product,
-            .is_gated = is_up};
+            .is_gated = is_up,
+            .choices = is_up ? kChosen : 0};
   }
 
   Stream stream{Device::sim()};
