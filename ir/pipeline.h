@@ -12,6 +12,7 @@
 #include "ir/kernel.h"
 #include "ir/plan.h"
 #include "ir/plan_request.h"
+#include "ir/schedule/schedule.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
@@ -38,6 +39,9 @@ struct PassContext {
   /// The assumptions of the kernel are checked by the code that is made (for the simulator).
   bool keep_checks = false;
   std::vector<Remark> remarks;
+  /// The steps that loops were expanded from (pipeline_wgmma), by the labels that ops have as
+  /// attributes, else by those of the kernel in front of the pass.
+  std::vector<LoopSchedule> expanded;
   std::string_view pass;  ///< the pass that runs
 
   void remark(Remark::Kind kind, Loc loc, std::string reason,

@@ -9,8 +9,8 @@
 //       k + stages - 1
 //     }
 // Each wait completes the MMA of the previous iteration, whose slot is then free, while the current
-// MMA runs: loops are expanded from the graph of their dots (dot_graph/expand_dot_graph.cpp). GEMM1
-// of back-to-back GEMMs may be skewed (skew_back_to_back_mma.cpp). (CUTLASS, sm90 TMA mainloops;
+// MMA runs: loops are expanded from the graph of their dots (dot_graph/expand_dot_graph.cpp), GEMMs
+// and GEMMs back to back among them. (CUTLASS, sm90 TMA mainloops;
 // PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".)
 #include <algorithm>
 #include <optional>
@@ -22,20 +22,18 @@
 #include "ir/analysis/pingpong_loop.h"
 #include "ir/passes/dot_graph/expand_dot_graph.h"
 #include "ir/passes/dot_graph/ring_use.h"
-#include "ir/passes/mma_loop/epilogue_overlap.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
 namespace {
 
-/// The mainloops of a kernel: two GEMMs back to back are skewed, all other graphs of dots are
-/// expanded from the steps of a Schedule.
+/// The mainloops of a kernel, expanded from the steps of a Schedule.
 class Mainloops {
  public:
   Mainloops(Kernel& k, const Plan& plan, PassContext& context)
       : k_(k), plan_(plan), context_(context) {
     // With the labels of the kernel as it was, in front of all loops.
-    if (context.planned.schedule) graph_.emplace(k);
+    if (context.planned.schedule) graph_.emplace(Graph::without_edges(k));
   }
 
   /// A loop that is expanded is built anew, with copies of the loops in it.
@@ -65,17 +63,12 @@ class Mainloops {
       std::ranges::move(why, std::back_inserter(context_.remarks));
       return false;
     }
-    // Ping-pong tiles pass the order on once per tile; a skewed loop would do so in between.
-    if (const auto skewed = plan_.pingpong ? std::nullopt : skewed_accumulator(loop)) {
-      for (OpId dot : loop.dots) tell(dot, {{"overlapped", dot == loop.dots[1] ? "1" : "0"}});
-      skew(loop, *skewed);
-    } else {
-      DotGraph dots = loop.take_graph();
-      LoopOrder order = order_of(dots);
-      const bool overlaps = stay_in_flight(k_, dots, order);
-      for (OpId dot : loop.dots) tell(dot, {{"overlapped", overlaps ? "1" : "0"}});
-      expand_dot_graph(loop, std::move(dots), std::move(order), plan_, context_);
-    }
+    DotGraph dots = loop.take_graph();
+    LoopOrder order = order_of(dots);
+    const bool all_overlap = stay_in_flight(k_, dots, order);
+    for (OpId dot : loop.dots)
+      tell(dot, {{"overlapped", all_overlap || order.stage(dot) > 0 ? "1" : "0"}});
+    expand_dot_graph(loop, std::move(dots), std::move(order), plan_, context_);
     return true;
   }
 
@@ -96,19 +89,21 @@ class Mainloops {
 
   LoopOrder order_of(const DotGraph& dots) {
     // A loop within one that was expanded is a copy.
-    if (!graph_ || !graph_->find(dots.loop)) graph_.emplace(k_);
-    return loop_order(k_, *graph_, dots, steps_of(k_, *graph_, dots, context_));
+    if (!graph_ || !graph_->find(dots.loop)) graph_.emplace(Graph::without_edges(k_));
+    LoopSchedule steps = steps_of(k_, *graph_, dots, context_);
+    LoopOrder order = loop_order(k_, *graph_, dots, steps);
+    steps.loop = label(steps.loop);
+    for (Step& step : steps.steps) step.op = label(step.op);
+    context_.expanded.push_back(std::move(steps));
+    return order;
   }
 
-  void skew(MmaLoop& loop, std::size_t acc) {
-    loop.allocate_skewed();
-    auto tiles = EpilogueOverlap::of(loop, loop.dots[1], acc);
-    if (tiles) tiles->enter();
-    loop.read_aux();
-    loop.fill_prologue(1);
-    skew_back_to_back_mma(loop, acc, tiles ? &*tiles : nullptr);
-    loop.finish();
-    if (tiles) tiles->close();
+  /// The label that the op of a node has as an attribute, or else this one.
+  Label label(Label node) const {
+    const auto at = graph_->find(node);
+    const std::string_view given =
+        at ? k_[(*graph_)[*at].ops.front()].attrs.s(AttrName::label) : std::string_view();
+    return given.empty() ? node : Label(given);
   }
 
   void tell(OpId dot, std::vector<std::pair<std::string, std::string>> how) {

@@ -9,7 +9,6 @@
 #include "ir/layout/conversion.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/matrix_type.h"
-#include "ir/passes/dot_graph/loop_order.h"
 #include "ir/schedule/graph.h"
 #include "tegula/int_math.h"
 
@@ -40,26 +39,15 @@ class Reader {
         })) {
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_[i];
-      if (node.kind == NodeKind::Load || node.kind == NodeKind::Dot || node.kind == NodeKind::Store)
-        k_[node.ops.front()].attrs.set(AttrName::label, node.label.str());
+      // Copies that passes make of an op have its label, too.
+      for (OpId op : node.ops) k_[op].attrs.set(AttrName::label, node.label.str());
       if (node.kind == NodeKind::Dot) remember_dot(node);
     }
   }
 
-  /// Remembers the steps from which a loop is expanded if it is a graph of dots.
-  void remember_steps(PassContext& context) {
-    PassContext quiet = context;
-    for (const Node& node : graph_.nodes()) {
-      if (node.kind != NodeKind::Loop || k_[node.ops.front()].opcode != Opcode::For) continue;
-      const auto dots = dot_graph(k_, node.ops.front(), plan_.num_warps, quiet);
-      if (!dots) continue;
-      steps_of_[node.label] = steps_of(k_, graph_, *dots, quiet);
-      for (Value tile : dots->shared) label(k_[tile].def);
-    }
-  }
-
-  /// Call it once the passes have run.
-  Schedule read() {
+  /// Call it once the passes have run, which have expanded these loops.
+  Schedule read(std::vector<LoopSchedule> expanded) {
+    expanded_ = std::move(expanded);
     s_.target = k_.info.target;
     collect();
     roles();
@@ -91,12 +79,6 @@ class Reader {
     if (a.kind == OperandSource::Kind::Computed && def)
       if (const auto maker = graph_.find(def)) before.computed_a = graph_[*maker].label;
     dots_before_[node.label] = before;
-  }
-
-  /// The copies that an expansion makes of an op have its node's label.
-  void label(OpId op) {
-    const auto node = op ? graph_.find(op) : std::nullopt;
-    if (node) k_[op].attrs.set(AttrName::label, graph_[*node].label.str());
   }
 
   void collect() {
@@ -207,8 +189,11 @@ class Reader {
   using Places = std::unordered_map<OpId, std::int16_t>;
 
   void loop(const Node& node) {
-    const RegionId body = k_[node.ops.front()].regions.back();
-    const std::vector<std::size_t> nodes = graph_.nodes_of(body);
+    const auto expanded = std::ranges::find(expanded_, node.label, &LoopSchedule::loop);
+    const bool is_expanded = expanded != expanded_.end();
+    const std::vector<std::size_t> nodes = graph_.nodes_of(k_[node.ops.front()].regions.back());
+    const OpId now = is_expanded ? loop_of(node.label) : node.ops.front();
+    const RegionId body = k_[now].regions.back();
     const auto is_pipelined = [&](std::size_t i) {
       return graph_[i].kind == NodeKind::Load && is_copied(graph_[i].label);
     };
@@ -222,11 +207,8 @@ class Reader {
     }
     steps_ = {};
     steps_.loop = node.label;
-    const auto expanded = steps_of_.find(node.label);
-    // A loop that was expanded is another one.
-    const bool is_expanded = expanded != steps_of_.end() && k_[node.ops.front()].erased;
-    const Label skewed = is_expanded ? Label() : skewed_dot(nodes, body);
-    in_flight_ = is_expanded && std::ranges::any_of(expanded->second.steps,
+    const Label late = is_expanded ? late_dot(*expanded) : Label();
+    in_flight_ = is_expanded && std::ranges::any_of(expanded->steps,
                                                     [](const Step& s) { return s.in_flight > 0; })
                      ? 1
                      : 0;
@@ -234,20 +216,14 @@ class Reader {
     for (std::size_t i : nodes)
       if (is_pipelined(i) && is_own(graph_[i].label))
         lead = std::max(lead, lead_of(graph_[i].label));
-    if (is_expanded) {
-      for (std::size_t i : nodes)
-        if (is_pipelined(i)) step(graph_[i], places, body, skewed, lead);
-      add_expanded(expanded->second, lead);
-    } else {
-      for (std::size_t i : nodes) {
-        step(graph_[i], places, body, skewed, lead);
-        conversion(graph_[i]);
-      }
-      in_order_of_needs();
+    for (std::size_t i : nodes) {
+      if (!is_expanded || is_pipelined(i)) step(graph_[i], places, body, late, lead);
+      if (!is_expanded) conversion(graph_[i]);
     }
-    if (skewed) {
-      register_channel(skewed);
-      s_.tiles.overlap |= is_issued_before(node.ops.front(), skewed);
+    is_expanded ? add_expanded(*expanded, lead) : in_order_of_needs();
+    if (late) {
+      register_channel(late);
+      s_.tiles.overlap |= is_issued_before(now, late);
     }
     token(body);
     s_.loops.push_back(std::move(steps_));
@@ -298,17 +274,25 @@ class Reader {
     }
   }
 
-  /// The dot that runs one iteration late: another one has been peeled off the loop.
-  Label skewed_dot(const std::vector<std::size_t>& nodes, RegionId body) const {
-    std::vector<Label> dots;
-    for (std::size_t i : nodes)
-      if (graph_[i].kind == NodeKind::Dot) dots.push_back(graph_[i].label);
-    if (dots.size() != 2) return {};
-    const auto mmas = mmas_.find(dots[0]);
-    if (mmas == mmas_.end()) return {};
-    const bool is_peeled =
-        std::ranges::any_of(mmas->second, [&](OpId op) { return k_[op].parent != body; });
-    return is_peeled ? dots[1] : Label();
+  /// The loop that has this label now.
+  OpId loop_of(Label label) const {
+    OpId found;
+    walk(k_, k_.body(), [&](OpId op) {
+      if (k_[op].opcode == Opcode::For && k_[op].attrs.s(AttrName::label) == label.str())
+        found = op;
+    });
+    return found;
+  }
+
+  /// The first dot that runs later than others of its iteration; or none.
+  Label late_dot(const LoopSchedule& loop) const {
+    const auto is_dot = [&](const Step& step) { return dots_before_.contains(step.op); };
+    int first = std::numeric_limits<int>::max();
+    for (const Step& step : loop.steps)
+      if (is_dot(step)) first = std::min<int>(first, step.stage);
+    for (const Step& step : loop.steps)
+      if (is_dot(step) && step.stage > first) return step.op;
+    return {};
   }
 
   int slots_of(Label load) const {
@@ -325,7 +309,7 @@ class Reader {
     return slots_of(load) - 1 - (is_copied_by_threads(load) ? in_flight_ : 0);
   }
 
-  void step(const Node& node, const Places& places, RegionId body, Label skewed, int lead) {
+  void step(const Node& node, const Places& places, RegionId body, Label late, int lead) {
     Step step;
     step.op = node.label;
     step.role = consumer_;
@@ -333,7 +317,7 @@ class Reader {
     if (node.kind == NodeKind::Load && is_copied(node.label)) {
       step.order = copy_place(node.label, places);
       // Behind the slots in flight, and one more where the reader is late.
-      const int lag = feeds(node, skewed) ? 1 : 0;
+      const int lag = feeds(node, late) ? 1 : 0;
       const bool own = is_own(node.label);
       if (!own) step.role = 0;
       step.stage = static_cast<std::int8_t>(own ? lead - (lead_of(node.label) - lag) : 0);
@@ -341,10 +325,6 @@ class Reader {
       const OpId mma = steady_mma(node.label, body);
       step.order = place_of_dot(node, mma, places, body);
       if (mma) step.in_flight = in_flight(mma);
-      if (node.label == skewed) {
-        step.stage = static_cast<std::int8_t>(lead + 1);
-        step.pin = has_pin(body);
-      }
     } else {
       step.order = -1;
       for (OpId op : node.ops)
@@ -401,12 +381,6 @@ class Reader {
       if (k_[op].opcode == Opcode::DotAsync && k_[op].attrs.s(AttrName::label) == dot.str())
         return true;
     return false;
-  }
-
-  bool has_pin(RegionId body) const {
-    bool found = false;
-    for (OpId op : k_.ops(body)) found |= k_[op].opcode == Opcode::Pin;
-    return found;
   }
 
   /// The fragments that a late dot reads are carried in registers.
@@ -493,9 +467,9 @@ class Reader {
   std::vector<Copy> copies_;
   std::uint8_t consumer_ = 0;  ///< index of the consumers' role; 0: there is no producer
   LoopSchedule steps_;
-  int in_flight_ = 0;                       ///< of the dots of the loop that is read
-  std::map<Label, LoopSchedule> steps_of_;  ///< of loops that may be expanded from a Schedule
-  bool has_pairs_;                          ///< tiles are dealt in balanced pairs
+  int in_flight_ = 0;                   ///< of the dots of the loop that is read
+  std::vector<LoopSchedule> expanded_;  ///< the steps of loops that were expanded
+  bool has_pairs_;                      ///< tiles are dealt in balanced pairs
   Schedule s_;
 };
 
@@ -512,10 +486,11 @@ CarriedOut schedule_carried_out(const Kernel& tile, PassContext& context) {
   Kernel rest = clone(out.machine);
   const Plan plan = context.plan.value_or(Plan{});
   Reader reader(rest, plan);
-  reader.remember_steps(context);
+  const std::size_t before = context.expanded.size();
   for (const Pass& pass : passes.subspan(cut))
     if (pass.name != "check_channels") run_pipeline(rest, {&pass, 1}, context, options);
-  out.schedule = reader.read();
+  out.schedule = reader.read(
+      {context.expanded.begin() + static_cast<std::ptrdiff_t>(before), context.expanded.end()});
   return out;
 }
 

@@ -45,6 +45,15 @@ OpId handed_on(const Kernel& k, OpId op) {
                                                                                        : OpId();
 }
 
+/// The loop over the tiles of a persistent kernel, which passes have put around what its author
+/// wrote: no node, so that labels are as they were before.
+bool is_loop_around_all(const Kernel& k, OpId op) {
+  if (!is_loop(k[op]) || !is_tile_loop(k, op)) return false;
+  for (OpId inner : k.ops(k[op].regions.back()))
+    if (k[inner].opcode == Opcode::Dot) return false;
+  return true;
+}
+
 void sort_unique(auto& list) {
   std::ranges::sort(list);
   list.erase(std::unique(list.begin(), list.end()), list.end());
@@ -75,8 +84,11 @@ OperandSource source_of(const Kernel& k, OpId dot, std::size_t operand) {
   return source;
 }
 
-Graph::Graph(const Kernel& k) : k_(k), counts_(kNodeKinds.size()) {
+Graph::Graph(const Kernel& k, NodesOnly) : k_(k), counts_(kNodeKinds.size()) {
   add_region(k.body());
+}
+
+void Graph::connect() {
   std::vector<RegionId> regions;
   for (const Node& node : nodes_)
     if (std::ranges::find(regions, node.region) == regions.end()) regions.push_back(node.region);
@@ -120,6 +132,8 @@ void Graph::add_region(RegionId region) {
     if (const OpId load = handed_on(k_, op)) {
       node_of_[op] = node_of_.at(load);
       nodes_[node_of_[op]].ops.push_back(op);
+    } else if (is_loop_around_all(k_, op)) {
+      add_region(k_[op].regions.back());
     } else if (const auto kind = anchor_kind(k_, op)) {
       add_node(*kind, region, op);
       if (*kind != NodeKind::If && *kind != NodeKind::Loop) continue;

@@ -59,7 +59,9 @@ OperandSource source_of(const Kernel& k, OpId dot, std::size_t operand);
 /// op that owns them.
 class Graph {
  public:
-  explicit Graph(const Kernel& k);
+  explicit Graph(const Kernel& k) : Graph(without_edges(k)) { connect(); }
+  /// The nodes alone: who asks for labels needs no edges, which take most of the time.
+  static Graph without_edges(const Kernel& k) { return Graph(k, NodesOnly()); }
 
   std::span<const Node> nodes() const { return nodes_; }
   std::span<const Edge> edges() const { return edges_; }
@@ -81,6 +83,9 @@ class Graph {
   };
   using Producers = std::vector<Producer>;
 
+  struct NodesOnly {};
+  Graph(const Kernel& k, NodesOnly);
+  void connect();
   void add_region(RegionId region);
   std::size_t add_node(NodeKind kind, RegionId region, OpId op);
   void add_edges(RegionId region);

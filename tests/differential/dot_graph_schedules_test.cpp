@@ -187,5 +187,77 @@ TEST_P(DotGraphSchedules, KeysAndValuesInOneBuffer) {
   expect_wgmmas(late, 2);
 }
 
+/// Y = f(X W1) W2, two GEMMs back to back; with `bound`, the sum is changed in every iteration,
+/// with `always`, there is one.
+auto two_gemms(const char* name, bool bound, bool always) {
+  return kernel(name, [=](In<bf16, 2> X, In<bf16, 2> W1, In<bf16, 2> W2, Out<f32, 2> Y) {
+    const int width = W2.static_dim(1);
+    const Tile first = full<i32>(0), last = W1.cols();
+    for (auto m : grid(rows(Y), 128)) {
+      const Tile x = X(m, all);
+      Tile y = zeros<f32>(128, width);
+      if (always) assume(first < last);
+      for (auto h : steps(first, last, 64)) {
+        if (bound) y = min(max(y, -900.0f), 900.0f);
+        y = dot(cast<bf16>(min(max(dot(x, W1(all, h)), -3.0f), 3.0f)), W2(h, all), y);
+      }
+      Y(m, all) = y;
+    }
+  });
+}
+
+std::string without_pin(std::string schedule) {
+  const std::size_t at = schedule.find(" pin");
+  return at == std::string::npos ? schedule : schedule.erase(at, 4);
+}
+
+/// The policy has the second GEMM one iteration late; an author has it in its own iteration, or in
+/// an order without pin, or with sums that are waited for at once; beside the tile before, too.
+TEST_P(DotGraphSchedules, TwoGemmsBackToBack) {
+  const auto call = [&](const auto& kernel, int hidden, bool bound) {
+    const Tensor X = integers({700, 64}, DType::bf16, 1),
+                 W1 = integers({64, hidden}, DType::bf16, 2),
+                 W2 = integers({hidden, 64}, DType::bf16, 3), Y = empty({700, 64}, DType::f32);
+    kernel(stream(), X, W1, W2, Y);
+    const Matrix h = clamped(product(X.to_doubles(), W1.to_doubles(), 700, 64, hidden), 3);
+    const Matrix w2 = W2.to_doubles();
+    Matrix want(700 * 64);
+    for (int first = 0; first < hidden; first += 64) {
+      if (bound) want = clamped(want, 900);
+      for (std::size_t i = 0; i < 700; ++i)
+        for (int t = first; t < std::min(hidden, first + 64); ++t)
+          for (std::size_t j = 0; j < 64; ++j)
+            want[i * 64 + j] +=
+                h[i * static_cast<std::size_t>(hidden) + static_cast<std::size_t>(t)] *
+                w2[static_cast<std::size_t>(t) * 64 + j];
+    }
+    test::expect_equal(Y, want);
+  };
+  for (const bool bound : {false, true}) {
+    SCOPED_TRACE(bound);
+    const auto plain = two_gemms(bound ? "two_bound_gemms" : "two_gemms", bound, false);
+    for (const int hidden : {64, 128, 320}) call(plain, hidden, bound);
+    if (!is_compiled()) continue;
+    expect_wgmmas(plain, 2);
+    EXPECT_NE(plain.explain().find("dot#1 consumer 1."), std::string::npos) << plain.explain();
+    for (const char* edits : {"dot#1 consumer 0.90; dot#1 in_flight 0; dot#0 in_flight 0",
+                              "dot#0 in_flight 0; dot#1 in_flight 0"}) {
+      SCOPED_TRACE(edits);
+      const auto edited = plain.with_plan(without_pin(schedule(plain, edits)));
+      for (const int hidden : {64, 128, 320}) call(edited, hidden, bound);
+      expect_wgmmas(edited, 2);
+    }
+    const auto every_tile = two_gemms(bound ? "two_bound_tiles" : "two_tiles", bound, true);
+    const auto overlapped =
+        every_tile.with_plan("persistent=1 producer_warps=1 once_stages=2 overlap_epilogue=1");
+    for (const int hidden : {64, 128, 320}) call(overlapped, hidden, bound);
+    const std::string said = overlapped.explain();
+    EXPECT_NE(said.find("overlap\n"), std::string::npos) << said.substr(0, 900);
+    EXPECT_NE(said.find("dot#1 consumer 1."), std::string::npos) << said;
+    const auto again = every_tile.with_plan(without_pin(schedule(overlapped, "dot#0 in_flight 0")));
+    for (const int hidden : {64, 128, 320}) call(again, hidden, bound);
+  }
+}
+
 }  // namespace
 }  // namespace tegula

@@ -32,6 +32,13 @@ struct GraphDot {
   std::array<DotOperand, 2> operands;
 };
 
+/// How the loads of a loop share rings, each of which is waited for and released as one.
+enum class RingSharing : std::uint8_t {
+  Joined,  ///< a ring for what each dot loads; other loads join the one that was waited for before
+  One,     ///< all loads share a ring
+  Separate,  ///< a ring for what each dot loads, and one for all other loads
+};
+
 struct DotGraph {
   OpId loop;
   std::vector<GraphDot> dots;           ///< in the order of the text
@@ -39,7 +46,7 @@ struct DotGraph {
   std::vector<OperandLoad> gathers;     ///< of the loop, by cp.async: rows that index tiles select
   std::vector<OperandLoad> stationary;  ///< in front of the loop, by TMA
   std::vector<Value> shared;            ///< tiles of form Shared, each once
-  bool has_one_ring = false;            ///< all that TMA loads in an iteration shares a ring
+  RingSharing rings = RingSharing::Joined;
 
   const GraphDot* find(OpId dot) const;
   /// The load by TMA that brings the tile, or none.

@@ -35,8 +35,14 @@ DotOps dot_ops(const Kernel& k, const DotGraph& dots) {
     };
     Value v = k[dot.op].operands[0];
     for (; v != a.tile; v = k[k[v].def].operands[0]) add(k[v].def);
-    const OpId def = k[v].def;
-    if (def && is_movable(k[def]) && k[def].opcode != Opcode::Dot && uses.count(v) == 1) add(def);
+    for (OpId def = k[v].def; def && is_movable(k[def]) && uses.count(v) == 1; def = k[v].def) {
+      if (k[def].opcode == Opcode::Dot) break;
+      add(def);
+      if (!k[def].is(Opcode::Cast, Opcode::ConvertLayout, Opcode::Select)) break;
+      v = k[def].operands[k[def].opcode == Opcode::Select ? 1 : 0];
+      const OpId next = k[v].def;
+      if (!next || !k[next].is(Opcode::Cast, Opcode::ConvertLayout, Opcode::Select)) break;
+    }
     std::ranges::reverse(made);
   }
   std::vector<OpId> ops;
@@ -142,6 +148,7 @@ class Ordering {
     for (OpId op : ops_of(step)) {
       order_.stages[op] = step.stage;
       if (step.in_flight > 0 && k_[op].opcode == Opcode::Dot) order_.in_flight.insert(op);
+      if (step.pin) order_.pinned.insert(op);
     }
     order_.last_stage = std::max<int>(order_.last_stage, step.stage);
   }
@@ -369,6 +376,127 @@ LoopSchedule early_dots(const Kernel& k, const Graph& graph, const DotGraph& dot
 
 namespace {
 
+/// Ops of the loop's body that depend on the value, by operands, by nested ops or through others.
+std::unordered_set<OpId> dependents(const Kernel& k, RegionId body, Value on) {
+  std::unordered_set<Value> reached{on};
+  std::unordered_set<OpId> found;
+  for (OpId op : k.ops(body)) {
+    const auto used = used_by(k, op);
+    if (std::ranges::none_of(used, [&](Value v) { return reached.contains(v); })) continue;
+    found.insert(op);
+    reached.insert(k[op].results.begin(), k[op].results.end());
+  }
+  return found;
+}
+
+/// The loop's carry that the dot's sum is; or none.
+Value carry_of(const Kernel& k, const DotGraph& dots, OpId dot) {
+  const auto nexts = loop_nexts(k, dots.loop);
+  const auto at = std::ranges::find(nexts, k[dot].results[0]);
+  return at == nexts.end()
+             ? Value()
+             : body_carries(k, dots.loop)[static_cast<std::size_t>(at - nexts.begin())];
+}
+
+}  // namespace
+
+OpId late_gemm(const Kernel& k, const DotGraph& dots) {
+  if (dots.dots.size() != 2 || has_inner_mma(k, dots.loop)) return {};
+  const GraphDot &first = dots.dots[0], &second = dots.dots[1];
+  if (second.operands[0].form != OperandForm::Register ||
+      Uses(k).count(k[second.op].results[0]) != 1)
+    return {};
+  // A slot that both read is free only after the late one.
+  const OperandLoad* b = dots.ring_load(k, second.operands[1].tile);
+  const Value sum = carry_of(k, dots, second.op);
+  if (!sum || !b || b->dots.size() > 1) return {};
+  return dependents(k, k[dots.loop].regions[0], sum).contains(first.op) ? OpId() : second.op;
+}
+
+namespace {
+
+/// The order of a step of two GEMMs back to back: what stands in front of GEMM0, both GEMMs, what
+/// does not need GEMM1's sum, what makes fragments besides, and all that waits for that sum.
+class LateGemmSteps {
+ public:
+  LateGemmSteps(const Kernel& k, const Graph& graph, const DotGraph& dots, OpId late)
+      : k_(k),
+        graph_(graph),
+        dots_(dots),
+        late_(late),
+        needs_sum_(dependents(k, k[dots.loop].regions[0], carry_of(k, dots, late))),
+        fragments_(dot_ops(k, dots).fragments[late]) {}
+
+  LoopSchedule run() {
+    const RegionId body = k_[dots_.loop].regions[0];
+    schedule_.loop = graph_[*graph_.find(dots_.loop)].label;
+    std::vector<std::size_t> nodes = graph_.nodes_of(body);
+    std::erase_if(nodes, [&](std::size_t i) { return dots_.is_copied(graph_[i].ops.front()); });
+    // A node stands where its last op does: ops of two nodes may stand between each other.
+    std::unordered_map<OpId, int> positions;
+    for (OpId op : k_.ops(body)) positions.emplace(op, static_cast<int>(positions.size()));
+    std::ranges::sort(nodes, {}, [&](std::size_t i) { return positions[graph_[i].ops.back()]; });
+    const auto gemm0 = std::ranges::find(nodes, *graph_.find(dots_.dots.front().op));
+    const std::unordered_set<std::size_t> in_front(nodes.begin(), gemm0);
+    std::ranges::stable_sort(nodes, {},
+                             [&](std::size_t i) { return place(graph_[i], in_front.contains(i)); });
+    left_.insert(nodes.begin(), nodes.end());
+    for (std::size_t i : nodes) add(i);
+    return std::move(schedule_);
+  }
+
+ private:
+  /// Adds the step of a node, behind those of all that it needs.
+  void add(std::size_t node) {
+    if (left_.erase(node) == 0) return;
+    const OpId op = graph_[node].ops.front();
+    const bool is_late = op == late_;
+    for (OpId o : graph_[node].ops)
+      for (Value v : used_by(k_, o))
+        if (const auto needed = k_[v].def ? graph_.find(k_[v].def) : std::nullopt;
+            needed && !is_late)
+          add(*needed);
+    Step& step = schedule_.steps.emplace_back();
+    step.op = graph_[node].label;
+    step.order = static_cast<std::int16_t>(schedule_.steps.size() - 1);
+    step.stage = is_late ? 1 : 0;
+    step.in_flight = dots_.find(op) ? 1 : 0;
+    step.pin = is_late;
+  }
+
+  int place(const Node& node, bool is_in_front) const {
+    enum { InFront, Gemm0, Gemm1, Beside, WithFragments, Behind };
+    const OpId op = node.ops.front();
+    if (op == late_) return Gemm1;
+    if (dots_.find(op)) return Gemm0;
+    const auto makes_fragments = [&](OpId o) {
+      return std::ranges::find(fragments_, o) != fragments_.end();
+    };
+    const auto needs_sum = [&](OpId o) { return needs_sum_.contains(o); };
+    if (std::ranges::any_of(node.ops, needs_sum) || std::ranges::all_of(node.ops, makes_fragments))
+      return Behind;
+    if (std::ranges::any_of(node.ops, makes_fragments)) return WithFragments;
+    return is_in_front ? InFront : Beside;
+  }
+
+  const Kernel& k_;
+  const Graph& graph_;
+  const DotGraph& dots_;
+  OpId late_;
+  std::unordered_set<OpId> needs_sum_;  ///< ops that do
+  std::vector<OpId> fragments_;
+  std::unordered_set<std::size_t> left_;  ///< nodes without a step
+  LoopSchedule schedule_;
+};
+
+}  // namespace
+
+LoopSchedule late_gemm_steps(const Kernel& k, const Graph& graph, const DotGraph& dots, OpId late) {
+  return LateGemmSteps(k, graph, dots, late).run();
+}
+
+namespace {
+
 /// Waits retire the MMAs of the iteration before.
 std::string why_not_followed(const Kernel& k, const Graph& graph, const DotGraph& dots,
                              const LoopSchedule& wanted) {
@@ -389,6 +517,8 @@ LoopSchedule steps_of(const Kernel& k, const Graph& graph, const DotGraph& dots,
       context.remark(Remark::Kind::Missed, k[dots.loop].loc, "schedule not followed: " + why);
     }
   }
+  if (dots.rings == RingSharing::Separate)
+    return late_gemm_steps(k, graph, dots, dots.dots.back().op);
   return early_dots(k, graph, dots);
 }
 

@@ -34,6 +34,7 @@ struct LoopOrder {
   std::unordered_map<OpId, int> stages;  ///< of nodes' ops
   std::unordered_set<OpId> in_flight;    ///< dots that may stay incomplete over an iteration's end
   std::unordered_set<OpId> fragments;    ///< ops that write fragments
+  std::unordered_set<OpId> pinned;       ///< dots with a pin in front of the wait for them
   int last_stage = 0;
   bool is_possible = true;  ///< no op of the Schedule stands in front of what it reads
 
@@ -55,6 +56,13 @@ std::string why_not_expandable(const Kernel& k, const DotGraph& dots, const Loop
 /// topological order: dots first, those whose result the iteration reads before others; all else
 /// as in the text.
 LoopSchedule early_dots(const Kernel& k, const Graph& graph, const DotGraph& dots);
+
+/// GEMM1 of two GEMMs back to back, if it can run one iteration late: it is computed from GEMM0,
+/// which does not need its sum. None of other graphs.
+OpId late_gemm(const Kernel& k, const DotGraph& dots);
+/// The policy for two GEMMs back to back (FlashAttention-3, 3.2): GEMM1 runs one iteration late,
+/// and what does not need its sum runs beside it. All else as in the text.
+LoopSchedule late_gemm_steps(const Kernel& k, const Graph& graph, const DotGraph& dots, OpId late);
 
 /// The steps that a loop is expanded from: those of the Schedule that the context's changes of the
 /// plan begin with, unless the expansion cannot follow them, else the policy's. `graph` has the

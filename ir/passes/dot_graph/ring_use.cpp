@@ -16,13 +16,16 @@ class Finder {
       : k_(k), graph_(graph), order_(order) {}
 
   std::vector<RingUse> run() {
-    if (graph_.has_one_ring) {
+    if (graph_.rings == RingSharing::One) {
       RingUse& all = uses_.emplace_back();
       all.brings = graph_.loads;
       all.first_stage = order_.last_stage;
       for (const OperandLoad& load : graph_.loads) ring_of_[load.load] = 0;
     }
-    for (const ScheduledOp& at : order_.ops) add_ring(at.op);
+    const bool is_separate = graph_.rings == RingSharing::Separate;
+    for (const ScheduledOp& at : order_.ops)
+      if (!is_separate || graph_.find(at.op)) add_ring(at.op);
+    if (is_separate) add_ring_of_others();
     for (const ScheduledOp& at : order_.ops)
       for (Value v : tiles_of(at.op))
         if (const OperandLoad* load = graph_.ring_load(k_, v)) add_reader(*load, at);
@@ -48,6 +51,15 @@ class Finder {
       ring_of_[load->load] = uses_.size() - 1;
       uses_.back().brings.push_back(*load);
     }
+  }
+
+  void add_ring_of_others() {
+    const std::size_t ring = uses_.size();
+    for (const OperandLoad& load : graph_.loads)
+      if (ring_of_.try_emplace(load.load, ring).second) {
+        if (uses_.size() == ring) uses_.emplace_back().first_stage = order_.last_stage;
+        uses_.back().brings.push_back(load);
+      }
   }
 
   void add_reader(const OperandLoad& load, const ScheduledOp& at) {

@@ -60,7 +60,7 @@ bool StepValues::is_of_this_step(Value v, int stage) const {
 StepValues::Carried& StepValues::carry(const Source& s) {
   auto it = std::ranges::find(carried_, s.key, &Carried::key);
   if (it == carried_.end())
-    it = carried_.insert(carried_.end(), Carried{s.key, s.made, s.stage, {}});
+    it = carried_.insert(carried_.end(), Carried{s.key, s.made, s.stage, {}, false, false});
   Value init;  // of the iteration before the first one
   if (!k_[s.key].def && k_[s.key].position > 0)
     init = loop_inits(std::as_const(k_)[loop_])[carry_index(s.key)];
@@ -69,7 +69,10 @@ StepValues::Carried& StepValues::carry(const Source& s) {
 }
 
 void StepValues::need(Value v, int stage) {
-  if (const auto s = source(v, stage); s && s->age > 0) carry(*s);
+  const auto s = source(v, stage);
+  if (!s || s->age == 0) return;
+  Carried& c = carry(*s);
+  (stage == 0 ? c.is_read_early : c.is_read_late) = true;
 }
 
 const StepValues::Carried* StepValues::find(Value key) const {
@@ -151,9 +154,24 @@ Value StepValues::result(std::size_t index) const {
   return age == 0 ? now(s.made, s.stage) : find(carry)->of_age[static_cast<std::size_t>(age - 1)];
 }
 
-void StepValues::make_pending(Value carry, Value init) {
+void StepValues::begin_with(Value key, Value init) {
   for (Carried& c : carried_)
-    if (c.key == carry) c.of_age.assign(c.of_age.size(), init);
+    if (c.key == key) c.of_age.assign(c.of_age.size(), init);
+}
+
+void StepValues::read_late_from(std::span<const Value> values) {
+  std::size_t next = 0;
+  for (Carried& c : carried_)
+    for (Value& v : c.of_age) {
+      if (c.is_read_late && !c.is_read_early) v = values[next];
+      ++next;
+    }
+}
+
+std::vector<Type> StepValues::carried_types() const {
+  std::vector<Type> all;
+  for (const Carried& c : carried_) all.insert(all.end(), c.of_age.size(), k_.type(c.key));
+  return all;
 }
 
 }  // namespace tegula::ir

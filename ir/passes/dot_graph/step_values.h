@@ -33,8 +33,14 @@ class StepValues {
   void take(std::span<const Value> values);
   /// Result `index` of the loop behind its last step, or behind the last one's late stages.
   Value result(std::size_t index) const;
-  /// The type of a carry is that of a pending accumulator.
-  void make_pending(Value carry, Value init);
+  /// The loop of the steady state begins with this value of the key, in all ages.
+  void begin_with(Value key, Value init);
+  /// The late stages read values of another loop's, which ended with these (as in carried()).
+  void read_late_from(std::span<const Value> values);
+  /// The types of the values in carried().
+  std::vector<Type> carried_types() const;
+  /// The step has not made the value, after all.
+  void forget(Value v, int stage) { made_[static_cast<std::size_t>(stage)].erase(v); }
 
  private:
   /// Where a read comes from: a value of so many steps before.
@@ -46,7 +52,8 @@ class StepValues {
   struct Carried {
     Value key, made;
     int stage = 0;
-    std::vector<Value> of_age;  ///< of_age[i] is i + 1 steps old
+    std::vector<Value> of_age;                         ///< of_age[i] is i + 1 steps old
+    bool is_read_early = false, is_read_late = false;  ///< by stage 0, by others
   };
 
   int age_of_result(int stage) const;

@@ -12,7 +12,7 @@
 #include "ir/layout/shared_layout.h"
 #include "ir/loop.h"
 #include "ir/matrix_type.h"
-#include "ir/passes/dot_graph/dot_graph.h"
+#include "ir/passes/dot_graph/loop_order.h"
 
 namespace tegula::ir {
 
@@ -35,9 +35,7 @@ bool MmaLoop::analyze() {
         load && load->dots.front() == dot && is_tma(*load))
       stationary.push_back(std::move(*load));
   if (!stationary.empty()) stationary_.emplace(k, plan_.once_stages, std::move(stationary));
-  if (plan_.tma_aux_loads)
-    if (auto aux = aux_loads(k, loop, context_); !aux.empty())
-      aux_.emplace(OperandPipeline{ChannelRing(k, plan_.stages, std::move(aux))});
+  if (plan_.tma_aux_loads) aux_ = aux_loads(k, loop, context_);
   return true;
 }
 
@@ -98,48 +96,10 @@ const OperandLoad* MmaLoop::load_of(Value operand) const {
   return stationary_ ? stationary_->load_of(operand) : nullptr;
 }
 
-bool MmaLoop::is_load(OpId op) const {
-  const auto is_part = [&](const OperandLoad& l) {
-    return op == l.load || op == l.permute || op == l.convert;
-  };
-  const auto has_part = [&](const OperandPipeline& pipeline) {
-    return std::ranges::any_of(pipeline.ring.loads(), is_part);
-  };
-  return std::ranges::any_of(pipelines, has_part) || (aux_ && has_part(*aux_));
-}
-
-std::vector<OperandPipeline*> MmaLoop::all_pipelines() {
-  std::vector<OperandPipeline*> all;
-  for (OperandPipeline& pipeline : pipelines) all.push_back(&pipeline);
-  if (aux_) all.push_back(&*aux_);
-  return all;
-}
-
-int MmaLoop::uses(Value v) const {
-  int n = 0;
-  walk(k, k.body(), [&](OpId op) { n += static_cast<int>(std::ranges::count(k[op].operands, v)); });
-  return n;
-}
-
-std::unordered_set<OpId> MmaLoop::dependents(Value on) const {
-  std::unordered_set<Value> reached{on};
-  std::unordered_set<OpId> found;
-  const auto needs = [&](OpId op) {
-    return std::ranges::any_of(k[op].operands, [&](Value v) { return reached.contains(v); });
-  };
-  for (OpId op : k.ops(body)) {
-    if (!any_op(k, op, needs)) continue;
-    found.insert(op);
-    reached.insert(k[op].results.begin(), k[op].results.end());
-  }
-  return found;
-}
-
 // ---- rings
 DotGraph MmaLoop::take_graph() {
   DotGraph graph;
   graph.loop = loop;
-  graph.has_one_ring = true;
   const auto operand = [&](Value v) -> DotOperand {
     if (const OperandLoad* load = load_of(v))
       return {k[load->load].parent == body ? OperandForm::Ring : OperandForm::Stationary,
@@ -150,9 +110,10 @@ DotGraph MmaLoop::take_graph() {
   for (OpId dot : dots)
     graph.dots.push_back({dot, {operand(k[dot].operands[0]), operand(k[dot].operands[1])}});
   graph.loads = std::exchange(loads_, {});
-  if (aux_) std::ranges::copy(aux_->ring.loads(), std::back_inserter(graph.loads));
-  aux_.reset();
+  std::ranges::move(aux_, std::back_inserter(graph.loads));
   if (stationary_) graph.stationary = stationary_->loads();
+  // Ping-pong tiles pass the order on once per tile; a skewed loop would do so in between.
+  graph.rings = !plan_.pingpong && late_gemm(k, graph) ? RingSharing::Separate : RingSharing::One;
   return graph;
 }
 
@@ -168,17 +129,7 @@ void MmaLoop::allocate(std::vector<RingLoads> rings, std::vector<OperandLoad> st
   enter_outer_loops();
 }
 
-void MmaLoop::allocate_skewed() {
-  std::vector<RingLoads> rings;
-  for (OpId dot : dots) {
-    RingLoads& own = rings.emplace_back();
-    own.lag = static_cast<int>(rings.size()) - 1;
-    for (const OperandLoad& load : loads_)
-      if (load.dots.front() == dot) own.loads.push_back(load);
-  }
-  loads_.clear();
-  allocate(std::move(rings), {});
-  if (!uses_warp_scheduler_barrier()) return;
+void MmaLoop::order_warpgroups() {
   before_all().effect(Opcode::OrderInit, {});
   Builder(k, k.body()).effect(Opcode::OrderDrain, {});
 }
@@ -192,10 +143,10 @@ Value MmaLoop::stationary_ring(OpId load) const {
 
 void MmaLoop::allocate_rings() {
   Builder b = before_all();
-  for (OperandPipeline* pipeline : all_pipelines()) pipeline->ring.allocate_channels(b);
+  for (OperandPipeline& pipeline : pipelines) pipeline.ring.allocate_channels(b);
   if (stationary_) stationary_->allocate_channels(b);
   if (stationary_) stationary_->allocate_slots(b);
-  for (OperandPipeline* pipeline : all_pipelines()) pipeline->ring.allocate_slots(b);
+  for (OperandPipeline& pipeline : pipelines) pipeline.ring.allocate_slots(b);
   producer_thread_ = b.op(Opcode::ProducerThread, std::initializer_list<Value>{});
 }
 
@@ -227,10 +178,10 @@ Value MmaLoop::multicast_loads(std::vector<RingLoads>& rings) {
 }
 
 void MmaLoop::remark() {
-  for (const OperandPipeline* pipeline : all_pipelines())
-    for (const OperandLoad& load : pipeline->ring.loads())
+  for (const OperandPipeline& pipeline : pipelines)
+    for (const OperandLoad& load : pipeline.ring.loads())
       context_.remark(Remark::Kind::Applied, k[load.load].loc, "loaded by TMA",
-                      {{"stages", fmt::format("{}", pipeline->ring.slots())},
+                      {{"stages", fmt::format("{}", pipeline.ring.slots())},
                        {"ring", k.type(load.ring).str()},
                        {"shared", load.same ? "1" : "0"}});
 }
@@ -238,11 +189,11 @@ void MmaLoop::remark() {
 void MmaLoop::enter_outer_loops() {
   Builder b = before_all();
   stationary_position = ChannelRing::first(b);
-  for (OperandPipeline* pipeline : all_pipelines()) pipeline->begin = ChannelRing::first(b);
+  for (OperandPipeline& pipeline : pipelines) pipeline.begin = ChannelRing::first(b);
   for (OpId outer : outer_) {
-    for (OperandPipeline* pipeline : all_pipelines())
-      pipeline->begin = {add_carry(outer, pipeline->begin.slot),
-                         add_carry(outer, pipeline->begin.phase)};
+    for (OperandPipeline& pipeline : pipelines)
+      pipeline.begin = {add_carry(outer, pipeline.begin.slot),
+                        add_carry(outer, pipeline.begin.phase)};
     if (stationary_)
       for (Value* v : stationary_carries(stationary_position)) *v = add_carry(outer, *v);
   }
@@ -250,8 +201,8 @@ void MmaLoop::enter_outer_loops() {
 
 void MmaLoop::leave_outer_loops() {
   std::vector<Value*> carried;
-  for (OperandPipeline* pipeline : all_pipelines())
-    carried.insert(carried.end(), {&pipeline->end.slot, &pipeline->end.phase});
+  for (OperandPipeline& pipeline : pipelines)
+    carried.insert(carried.end(), {&pipeline.end.slot, &pipeline.end.phase});
   if (stationary_)
     std::ranges::copy(stationary_carries(stationary_end), std::back_inserter(carried));
   for (std::size_t i = outer_.size(); i-- > 0;) {
@@ -283,18 +234,17 @@ void MmaLoop::fill_iteration(Builder& b, const OperandPipeline& pipeline, Value 
 void MmaLoop::fill_prologue(int first) {
   Builder b = before(loop);
   Value iv = k[loop].operands[0];
-  const std::vector<OperandPipeline*> all = all_pipelines();
   std::vector<RingPosition> at;
-  for (const OperandPipeline* pipeline : all) at.push_back(pipeline->begin);
-  const auto count = [&](const OperandPipeline* f) { return first - f->lag - 1 + f->ring.slots(); };
-  const int most = count(*std::ranges::max_element(all, {}, count));
+  for (const OperandPipeline& pipeline : pipelines) at.push_back(pipeline.begin);
+  const auto count = [&](const OperandPipeline& f) { return first - f.lag - 1 + f.ring.slots(); };
+  const int most = count(*std::ranges::max_element(pipelines, {}, count));
   for (int step = 0; step < most; ++step) {
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (step >= count(all[i])) continue;
+    for (std::size_t i = 0; i < pipelines.size(); ++i) {
+      if (step >= count(pipelines[i])) continue;
       // The previous use of the slot lies one phase back.
       const Value free = is_nested() ? b.op(Opcode::Xor, {at[i].phase, b.i32(1)}) : Value();
-      fill_iteration(b, *all[i], iv, at[i].slot, free, step == 0 && i == 0);
-      at[i] = all[i]->ring.next(b, at[i]);
+      fill_iteration(b, pipelines[i], iv, at[i].slot, free, step == 0 && i == 0);
+      at[i] = pipelines[i].ring.next(b, at[i]);
     }
     iv = b.add(iv, k[loop].operands[2]);
   }
@@ -311,7 +261,7 @@ void MmaLoop::prefetch_next(Builder& b, const OperandPipeline& pipeline, RingPos
 void MmaLoop::finish() {
   leave_outer_loops();
   std::vector<const ChannelRing*> rings;
-  for (const OperandPipeline* pipeline : all_pipelines()) rings.push_back(&pipeline->ring);
+  for (const OperandPipeline& pipeline : pipelines) rings.push_back(&pipeline.ring);
   if (stationary_) rings.push_back(&*stationary_);
   for (const ChannelRing* ring : rings)
     for (const OperandLoad& load : ring->loads()) erase_load(k, load);
@@ -325,14 +275,6 @@ Builder MmaLoop::before(OpId op) {
 }
 
 Value MmaLoop::add_carry(OpId to, Value init) { return ir::add_carry(k, to, init); }
-
-void MmaLoop::advance(const OperandPipeline& pipeline, RingPosition at) {
-  const OpId yield = k.terminator(body);
-  Builder b = before(yield);
-  const RingPosition next = pipeline.ring.next(b, at);
-  k[yield].operands.push_back(next.slot);
-  k[yield].operands.push_back(next.phase);
-}
 
 void MmaLoop::wait_stationary(Builder& b) {
   if (stationary_) stationary_->wait(b, stationary_position);
@@ -364,19 +306,6 @@ void MmaLoop::sync_before_reuse(Builder& b) {
   if (!is_nested()) b.effect(Opcode::CtaBarrier, {});
 }
 
-Value MmaLoop::issue(Builder& b, OpId dot, Value acc, Value a, Value scale_d, RingPosition at) {
-  std::vector<Value> operands{acc, a, k[dot].operands[1], scale_d};
-  for (std::size_t i : {1u, 2u})
-    if (const OperandLoad* load = load_of(operands[i])) {
-      const bool is_stationary = stationary_ && stationary_->load_of(operands[i]);
-      operands[i] = load->ring;
-      operands.push_back(is_stationary ? stationary_position.slot : at.slot);
-    }
-  const Type sum = Type::pending(k.type(k[dot].results[0]));
-  const AttrList attrs = k[dot].attrs;
-  return k[b.create(Opcode::DotAsync, operands, std::span(&sum, 1), attrs)].results[0];
-}
-
 std::vector<Value> MmaLoop::wait(Builder& b, std::vector<Value> pending,
                                  std::span<const Type> types, int count, std::vector<Value> a) {
   pending.insert(pending.end(), a.begin(), a.end());
@@ -385,20 +314,6 @@ std::vector<Value> MmaLoop::wait(Builder& b, std::vector<Value> pending,
   const OpId op = b.create(Opcode::DotWait, pending, types, attrs);
   const auto& results = b.kernel()[op].results;
   return {results.begin(), results.end()};
-}
-
-Value MmaLoop::wait(Builder& b, Value pending, Type type, int count, Value a) {
-  std::vector<Value> kept;
-  if (a) kept.push_back(a);
-  return wait(b, std::vector{pending}, std::span(&type, 1), count, std::move(kept)).front();
-}
-
-Value MmaLoop::complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at) {
-  const bool fresh = is_zero(k, acc);
-  const Type type = k.type(acc);
-  if (fresh) acc = b.op(Opcode::Poison, {}, type);
-  const Value sum = issue(b, dot, acc, a, b.flag(!fresh), at);
-  return wait(b, sum, type, 0, load_of(a) ? Value() : a);
 }
 
 }  // namespace tegula::ir

@@ -1,7 +1,6 @@
 #pragma once
-// A mainloop whose MMAs become wgmmas on rings filled by TMA: shared by the expansion of any graph
-// of dots (dot_graph/expand_dot_graph.cpp) and skew_back_to_back_mma.cpp. Ring positions are
-// carried through the outer loops.
+// A mainloop whose MMAs become wgmmas on rings filled by TMA, for the expansion of its graph of
+// dots (dot_graph/expand_dot_graph.cpp). Ring positions are carried through the outer loops.
 #include <optional>
 #include <unordered_set>
 #include <vector>
@@ -39,14 +38,14 @@ class MmaLoop {
   /// Finds MMAs and loads; false, with a remark, if they cannot all be wgmma and TMA.
   bool analyze();
   /// The dots that analyze has found as a graph. All that TMA loads in an iteration, auxiliary
-  /// loads too, shares a ring: GEMMs wait once for all of it.
+  /// loads too, shares a ring, since GEMMs wait once for all of it; unless one of two GEMMs back to
+  /// back can run late.
   DotGraph take_graph();
   /// Allocates shared memory and channels in front of all loops, and the positions that these
   /// carry: the loop's rings, and the operands that are loaded in front of the loop.
   void allocate(std::vector<RingLoads> rings, std::vector<OperandLoad> stationary);
-  /// The same for the loads that analyze has found: those of each dot get a ring of their own, the
-  /// second one an iteration behind.
-  void allocate_skewed();
+  /// Lets warpgroups issue their MMAs in an order.
+  void order_warpgroups();
   /// This loop is built in the place of the one that was there, whose body still says what to load.
   void build(OpId new_loop) {
     loop = new_loop;
@@ -54,14 +53,6 @@ class MmaLoop {
   }
   /// False if the loop stands in anything but counted loops and the loop over tiles.
   bool find_outer_loops();
-  /// Reads auxiliary loads from their ring: a carry of the loop's own, before all others that are
-  /// added to it.
-  void read_aux();
-  /// Issues the auxiliary loads of the next iteration into the slot that the previous one has read.
-  void fill_aux(Builder& b);
-  /// Takes the end position of the auxiliary ring from results of this op that start with the
-  /// loop's.
-  void end_aux(OpId op);
   /// Issues the loads of the prologue, for a loop that starts with iteration `first`.
   void fill_prologue(int first);
   /// Issues the next load that is not in flight into the slot that the previous iteration has read.
@@ -74,11 +65,6 @@ class MmaLoop {
   /// In front of the loop and all loops around it.
   Builder before_all() { return before(is_nested() ? outer_.front() : loop); }
   Value add_carry(OpId to, Value init);
-  RingPosition add_carry(RingPosition init) {
-    return {add_carry(loop, init.slot), add_carry(loop, init.phase)};
-  }
-  /// Makes the position after `at` that of the loop's next iteration.
-  void advance(const OperandPipeline& pipeline, RingPosition at);
   void wait_stationary(Builder& b);
   /// Releases stationary operands if the condition holds: the next iteration of the outer loop may
   /// overwrite them.
@@ -96,25 +82,14 @@ class MmaLoop {
   bool is_skipped_by_other_warpgroup() const { return plan_.pingpong && is_nested(); }
   /// Later code may use the rings' memory, unless a further iteration fills them.
   void sync_before_reuse(Builder& b);
-  /// Issues the MMA, on `a` and on the slot `at` of its pipeline.
-  Value issue(Builder& b, OpId dot, Value acc, Value a, Value scale_d, RingPosition at);
   /// Waits for all accumulators in flight and the operands `a` in registers; leaves `count` MMAs
   /// running.
   static std::vector<Value> wait(Builder& b, std::vector<Value> pending,
                                  std::span<const Type> types, int count, std::vector<Value> a = {});
-  static Value wait(Builder& b, Value pending, Type type, int count, Value a = {});
-  /// Issues the MMA and waits for it; returns the accumulator.
-  Value complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at);
 
   // ---- asking
   const OperandLoad* load_of(Value operand) const;
-  bool is_load(OpId op) const;
-  int uses(Value v) const;
-  /// Ops of the body that depend on the value, by operands, by nested ops or through others.
-  std::unordered_set<OpId> dependents(Value on) const;
   bool is_nested() const { return !outer_.empty(); }
-  bool uses_warp_scheduler_barrier() const { return plan_.warp_scheduler_barrier; }
-  bool overlaps_tiles() const { return plan_.overlap_epilogue; }
   /// The loop over a CTA's tiles, if this loop stands in it directly.
   OpId tile_loop() const {
     return k.info.persistent && outer_.size() == 1 ? outer_.front() : OpId();
@@ -141,10 +116,6 @@ class MmaLoop {
   /// lockstep. Returns an i1 that says whether the peer CTA has a tile, too; else none.
   Value multicast_loads(std::vector<RingLoads>& rings);
   void remark();
-  /// The pipelines of operands, and the one of auxiliary loads.
-  std::vector<OperandPipeline*> all_pipelines();
-  /// The op of the body that uses the value first, itself or in a nested op.
-  OpId first_user(Value v) const;
   void enter_outer_loops();
   void leave_outer_loops();
   void fill_iteration(Builder& b, const OperandPipeline& pipeline, Value iv, Value slot, Value free,
@@ -154,21 +125,10 @@ class MmaLoop {
   PassContext& context_;
   RegionId source_body_;                   ///< with the loads' offsets
   std::vector<OpId> outer_;                ///< loops around this one, outermost first
-  std::vector<OperandLoad> loads_;         ///< until they are in pipelines
+  std::vector<OperandLoad> loads_;         ///< of operands, until they are in a graph
+  std::vector<OperandLoad> aux_;           ///< auxiliary loads
   std::optional<ChannelRing> stationary_;  ///< operands loaded before the first iteration
-  std::optional<OperandPipeline> aux_;     ///< auxiliary loads
-  RingPosition aux_position_;              ///< position of the loop's iteration
-  std::size_t aux_carry_ = 0;              ///< its number among the loop's carries
   Value producer_thread_;
 };
-
-/// Index among the carries of the accumulator of GEMM1, which is computed from GEMM0 and can be
-/// skewed: it runs one iteration late, next to GEMM0 of the next iteration. None if the loop has no
-/// such pair.
-std::optional<std::size_t> skewed_accumulator(const MmaLoop& loop);
-class EpilogueOverlap;
-/// Skews GEMM1. With `tiles`, which have been entered, the last GEMM1 of a tile runs next to the
-/// first GEMM0 of the next one.
-void skew_back_to_back_mma(MmaLoop& loop, std::size_t sum, EpilogueOverlap* tiles);
 
 }  // namespace tegula::ir

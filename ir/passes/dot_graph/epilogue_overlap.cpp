@@ -2,14 +2,14 @@
 //            p = f(q K[0]); for k = 1.. { q K[k] next to p V[k-1]; .. }
 //            o = p V[last], o; store h(o)
 //          }
-// After:   for tiles, p, o of the previous tile {
-//            q K[0] next to p V[last], o; p' = f(..); if there is a previous tile { store h(o) }
+// After:   for tiles, p, o of the tile before {
+//            q K[0] next to p V[last], o; p' = f(..); if there is a tile before { store h(o) }
 //            for k = 1.. { .. }
 //          }
 //          if there was a tile { o = p V[last], o; store h(o) }
 // so that no tile ends with a product that nothing runs beside, and the next one's first scores are
 // there when its predecessor is stored.
-#include "ir/passes/mma_loop/epilogue_overlap.h"
+#include "ir/passes/dot_graph/epilogue_overlap.h"
 
 #include <algorithm>
 #include <unordered_set>
@@ -51,27 +51,22 @@ bool may_come_later(const Kernel& k, OpId op) {
 
 }  // namespace
 
-EpilogueOverlap::EpilogueOverlap(MmaLoop& l, OpId second, std::size_t sum)
-    : l_(l),
-      k_(l.k),
-      second_(second),
-      tiles_(l.tile_loop()),
-      c_(sum),
-      own_results_(l.k[l.loop].results.size()) {}
+EpilogueOverlap::EpilogueOverlap(MmaLoop& l)
+    : l_(l), k_(l.k), loop_(l.loop), tiles_(l.tile_loop()) {}
 
-std::optional<EpilogueOverlap> EpilogueOverlap::of(MmaLoop& l, OpId second, std::size_t sum) {
-  if (!l.tile_loop() || !l.overlaps_tiles()) return std::nullopt;
+std::optional<EpilogueOverlap> EpilogueOverlap::of(MmaLoop& l) {
+  if (!l.tile_loop()) return std::nullopt;
   const auto& bounds = l.k[l.loop].operands;
-  EpilogueOverlap found(l, second, sum);
+  EpilogueOverlap found(l);
   if (!IndexFacts(l.k).is_less(bounds[0], bounds[1]) || !found.collect()) return std::nullopt;
   return found;
 }
 
 bool EpilogueOverlap::collect() {
-  const auto& results = k_[l_.loop].results;
+  const auto& results = k_[loop_].results;
   std::unordered_set<Value> late(results.begin(), results.end());
-  const OpId yield = k_.terminator(k_[l_.loop].parent);
-  for (OpId op = k_[l_.loop].next; op; op = k_[op].next) {
+  const OpId yield = k_.terminator(k_[loop_].parent);
+  for (OpId op = k_[loop_].next; op; op = k_[op].next) {
     bool needs = false;
     for_operands(k_, op, [&](Value v) { needs = needs || late.contains(v); });
     if (!needs) continue;
@@ -95,7 +90,7 @@ bool EpilogueOverlap::collect() {
 bool EpilogueOverlap::meets_others() const {
   MemoryHazards hazards(k_);
   std::vector<OpId> later, others;
-  for (OpId op : k_.ops(k_[l_.loop].parent)) {
+  for (OpId op : k_.ops(k_[loop_].parent)) {
     const bool is_later = std::ranges::count(rest_, op) > 0;
     const auto look = [&](OpId o) { (is_later ? later : others).push_back(o); };
     look(op);
@@ -107,7 +102,7 @@ bool EpilogueOverlap::meets_others() const {
 }
 
 bool EpilogueOverlap::is_of_tile(Value v) const {
-  const RegionId body = k_[l_.loop].parent;
+  const RegionId body = k_[loop_].parent;
   const OpId def = k_[v].def;
   return def ? k_[def].parent == body : k_[v].region == body;
 }
@@ -131,31 +126,24 @@ void EpilogueOverlap::add_outside(Value v) {
   for (Value operand : k_[def].operands) add_outside(operand);
 }
 
-Value EpilogueOverlap::carried(Value init) { return l_.add_carry(tiles_, init); }
+Value EpilogueOverlap::carried(Type type) {
+  return l_.add_carry(tiles_, l_.before(tiles_).zero(type));
+}
 
 Value EpilogueOverlap::behind_tiles(Value arg) const {
   const std::uint32_t ivs = k_[tiles_].opcode == Opcode::For ? 1 : 0;
   return k_[tiles_].results[k_[arg].position - ivs];
 }
 
-void EpilogueOverlap::enter() {
-  Builder b = l_.before(tiles_);
-  OperandPipeline& values = l_.pipelines[1];
-  at_ = values.begin;
-  exists_ = carried(b.flag(false));
-  adds_ = carried(b.flag(false));
-  mma1_a_ = carried(b.zero(k_.type(k_[second_].operands[0])));
-  for (std::size_t i = 0; i < k_[l_.loop].results.size(); ++i) {
-    const Value result = k_[l_.loop].results[i];
-    const Value arg = carried(b.zero(k_.type(result)));
-    if (i == c_) sum_ = arg;
-    before_[result] = arg;
-  }
-  for (Value v : from_tile_) before_[v] = carried(b.zero(k_.type(v)));
-  Builder head = l_.before(l_.loop);
-  const RingPosition next = values.ring.next(head, at_);
-  values.begin = {head.select(exists_, next.slot, at_.slot),
-                  head.select(exists_, next.phase, at_.phase)};
+void EpilogueOverlap::enter(std::span<const Type> state, OperandPipeline& late) {
+  at_ = late.begin;
+  exists_ = carried(Type::scalar(DType::i1));
+  for (Type type : state) state_.push_back(carried(type));
+  for (Value v : from_tile_) before_[v] = carried(k_.type(v));
+  Builder head = l_.before(loop_);
+  const RingPosition next = late.ring.next(head, at_);
+  late.begin = {head.select(exists_, next.slot, at_.slot),
+                head.select(exists_, next.phase, at_.phase)};
 }
 
 /// The value itself, its entry in the map, or a copy of its computation.
@@ -168,8 +156,9 @@ Value EpilogueOverlap::again(Builder& b, Value v, ValueMap& map) const {
   return map.at(v);
 }
 
-void EpilogueOverlap::write(Builder& b, ValueMap map) const {
+void EpilogueOverlap::write(Builder& b, std::span<const Value> results, ValueMap map) const {
   std::unordered_set<Value> made;
+  for (std::size_t i = 0; i < results.size(); ++i) map[k_[loop_].results[i]] = results[i];
   for (OpId op : rest_) made.insert(k_[op].results.begin(), k_[op].results.end());
   for (OpId op : rest_) {
     std::vector<Value> needed;
@@ -179,44 +168,46 @@ void EpilogueOverlap::write(Builder& b, ValueMap map) const {
     for (Value v : needed) again(b, v, map);
     clone_op(b, op, map);
   }
-  b.yield({});
 }
 
-void EpilogueOverlap::finish_previous_tile(Builder& b, Value accumulator) {
+void EpilogueOverlap::finish_last_tile(Builder& b, std::span<const Value> results) const {
   const OpId branch = b.make_if(exists_, {});
   Builder there(k_, k_[branch].regions[0]), none(k_, k_[branch].regions[1]);
   there.loc = none.loc = b.loc;
-  ValueMap map = before_;
-  map[k_[l_.loop].results[c_]] = accumulator;
-  write(there, std::move(map));
+  write(there, results, before_);
+  there.yield({});
   none.yield({});
 }
 
-void EpilogueOverlap::leave(Value mma1_a, Value adds) {
-  Builder tail = l_.before(k_.terminator(k_[l_.loop].parent));
-  yields_ = {tail.flag(true), adds, mma1_a};
-  for (std::size_t i = 0; i < own_results_; ++i) yields_.push_back(k_[l_.loop].results[i]);
+OpId EpilogueOverlap::leave(std::vector<Value> state) {
+  Builder tail = l_.before(k_.terminator(k_[loop_].parent));
+  yields_ = std::move(state);
+  yields_.insert(yields_.begin(), tail.flag(true));
   yields_.insert(yields_.end(), from_tile_.begin(), from_tile_.end());
   Builder b = Builder::behind(k_, tiles_);
-  b.loc = k_[second_].loc;
+  b.loc = k_[loop_].loc;
   const OpId branch = b.make_if(behind_tiles(exists_), {});
   Builder there(k_, k_[branch].regions[0]), none(k_, k_[branch].regions[1]);
   there.loc = none.loc = b.loc;
-  const RingPosition at{behind_tiles(at_.slot), behind_tiles(at_.phase)};
-  l_.pipelines[1].ring.wait(there, at);
+  none.yield({});
+  return there.effect(Opcode::Yield, {});
+}
+
+std::vector<Value> EpilogueOverlap::very_last_state() const {
+  std::vector<Value> state;
+  for (Value arg : state_) state.push_back(behind_tiles(arg));
+  return state;
+}
+
+void EpilogueOverlap::finish_very_last_tile(Builder& b, std::span<const Value> results) {
   ValueMap map;
   for (const auto& [of_tile, arg] : before_) map[of_tile] = behind_tiles(arg);
-  const Value last = behind_tiles(mma1_a_),
-              pending = l_.issue(there, second_, behind_tiles(sum_), last, behind_tiles(adds_), at);
-  const Value sum = k_[l_.loop].results[c_];
-  map[sum] = MmaLoop::wait(there, pending, k_.type(sum), 0, last);
-  write(there, std::move(map));
-  none.yield({});
+  write(b, results, std::move(map));
   for (std::size_t i = rest_.size(); i-- > 0;) k_.erase(rest_[i]);
 }
 
 void EpilogueOverlap::close() {
-  const OpId yield = k_.terminator(k_[l_.loop].parent);
+  const OpId yield = k_.terminator(k_[tiles_].regions.back());
   k_[yield].operands.insert(k_[yield].operands.end(), yields_.begin(), yields_.end());
 }
 

@@ -1,0 +1,257 @@
+#include <algorithm>
+#include <ranges>
+
+#include "ir/analysis/index_facts.h"
+#include "ir/loop.h"
+#include "ir/passes/dot_graph/expansion.h"
+
+namespace tegula::ir {
+
+RingPosition Expansion::position(Builder& b, std::size_t ring, int stage) const {
+  const RingUse& use = uses_[ring];
+  return stage == use.first_stage
+             ? use.at
+             : l_.pipelines[ring].ring.back(b, use.at, stage - use.first_stage);
+}
+
+Value Expansion::ring(OpId load) const {
+  for (const OperandPipeline& p : l_.pipelines)
+    for (const OperandLoad& l : p.ring.loads())
+      if (l.load == load) return l.ring;
+  return l_.stationary_ring(load);
+}
+
+void Expansion::meet_for_gathers(Builder& b) {
+  b.effect(Opcode::AsyncWait, {}, {{AttrName::count, gather_lead() - 1}});
+  b.effect(Opcode::CtaBarrier, {}, {{AttrName::generic_proxy, 1}});
+  if (!stay_in_flight_) stored_.met();
+  has_copied_ = false;
+  if (!stay_in_flight_) copy_ahead();
+}
+
+void Expansion::copy_ahead() {
+  if (!has_gathers() || std::exchange(has_copied_, true)) return;
+  Builder b = here();
+  const int freed = plan_.stages - gather_lead();
+  gathers_.copy_ahead(b, k_[l_.body].args[0], gather_lead(), gathers_.back(b, gather_slot_, freed));
+}
+
+void Expansion::step(int first, int last, Value iteration, bool is_steady) {
+  values_.begin_step(iteration);
+  stored_.begin_step();
+  read_.clear();
+  iteration_ = iteration;
+  is_first_ = first == 0 && !is_steady;
+  is_whole_ = first == 0 && last == order_.last_stage;
+  stationary_left_ = first == 0 ? early_stationary_ : std::unordered_set<OpId>();
+  for (RingUse& use : uses_) {
+    use.is_waited_for = false;
+    use.is_released = use.last_stage < first || use.last_stage > last || is_very_last_;
+    use.left = use.dots;
+    if (!is_late(use)) use.left.insert(use.loads.begin(), use.loads.end());
+  }
+  Builder head = here();
+  if (is_steady) {
+    for (std::size_t i = 0; i < uses_.size(); ++i)
+      if (!is_late(uses_[i]))
+        l_.prefetch_next(head, l_.pipelines[i], position(head, i, uses_[i].last_stage));
+    if (stay_in_flight_)
+      for (const PendingAccumulator& acc : accumulators_)
+        running_.push_back(
+            {acc.dot, values_.read(body_carries(k_, old_)[acc.carry], 0), {}, 0, true});
+    if (!accumulators_.empty()) is_later_ = head.cmp("ne", iteration, k_[old_].operands[0]);
+  }
+  if (has_gathers()) meet_for_gathers(head);
+  if (first == 0 && is_steady == (order_.last_stage == 0)) l_.wait_stationary(head);
+  for (Value tile : graph_.shared)
+    if (!k_[tile].def && first == 0) {
+      Builder b = here();
+      stored_.store(b, tile, values_.read(tile, 0));
+    }
+  for (const ScheduledOp& at : order_.ops)
+    if (at.stage >= first && at.stage <= last) graph_.find(at.op) ? issue(at) : place(at);
+  retire_last_step();
+  retire(stay_in_flight_ ? accumulators_.size() : 0);
+  running_.clear();
+}
+
+void Expansion::place(const ScheduledOp& at) {
+  retire_last_step();
+  if (order_.last_stage > 0 && at.stage == 0 && peeled_.is_choice(at.op)) return choose(at.op);
+  const std::vector<Value> used = used_by(k_, at.op);
+  for (Value v : used) {
+    need(v, at.stage);
+    if (const OperandLoad* load = ring_load(v)) read(load->load, at.stage);
+  }
+  if (order_.fragments.contains(at.op) || contains_mma(k_, at.op)) retire(0);
+  Builder b = here();
+  b.loc = k_[at.op].loc;
+  ValueMap map;
+  for (Value v : used)
+    if (const Value now = values_.read(v, at.stage); now != v) map[v] = now;
+  clone_op(b, at.op, map);
+  for (Value v : k_[at.op].results) {
+    values_.define(v, at.stage, map.at(v));
+    stored_.store(b, v, map.at(v));
+  }
+}
+
+void Expansion::choose(OpId select) {
+  const auto& operands = k_[select].operands;
+  const Value chosen = operands[is_first_ ? 1 : 2], other = operands[is_first_ ? 2 : 1];
+  need(chosen, 0);
+  if (const OperandLoad* load = ring_load(chosen)) read(load->load, 0);
+  const Value v = k_[select].results[0], made = values_.read(chosen, 0);
+  values_.define(v, 0, made);
+  Builder b = here();
+  stored_.store(b, v, made);
+  for (Value left : {other, operands[0]}) unused_.push_back(values_.read(left, 0));
+}
+
+void Expansion::read(OpId load, int stage) {
+  const std::size_t i = ring_of_.at(load);
+  const Value loaded = k_[load].results[0];
+  const std::pair now(load, stage);
+  if (std::ranges::find(read_, now) != read_.end()) return;
+  read_.push_back(now);
+  RingUse& use = uses_[i];
+  Builder b = here();
+  b.loc = k_[load].loc;
+  wait(b, i, stage);
+  const Value tile =
+      b.op(Opcode::SmemLoad, {ring(load), position(b, i, stage).slot}, k_.type(loaded));
+  values_.define(loaded, stage, tile);
+  if (stage == use.last_stage && !is_late(use)) use.left.erase(load);
+  release_if_read(b, i);
+}
+
+void Expansion::release_if_read(Builder& b, std::size_t i) {
+  RingUse& use = uses_[i];
+  if (!use.left.empty() || use.is_released) return;
+  use.is_released = true;
+  const ChannelRing& ring = l_.pipelines[i].ring;
+  if (is_late(use)) {
+    ring.release(b, ring.back(b, use.at, 1).slot, is_later_, use.has_threads);
+    l_.prefetch_next(b, l_.pipelines[i], use.at);
+  } else {
+    const Value is_read = exists_ && use.first_stage > 0 ? exists_ : b.flag(true);
+    ring.release(b, position(b, i, use.last_stage).slot, is_read, use.has_threads);
+  }
+}
+
+void Expansion::issue(const ScheduledOp& at) {
+  const OpId dot = at.op;
+  const GraphDot& node = *graph_.find(dot);
+  const Value sum = k_[dot].results[0];
+  need(k_[dot].operands[2], at.stage);
+  Builder b = here();
+  b.loc = k_[dot].loc;
+  const bool is_pending = has_accumulator(dot);
+  Value acc = k_[dot].operands[2];
+  const bool is_fresh = !is_pending && is_zero(k_, acc);
+  acc = is_fresh ? b.op(Opcode::Poison, {}, k_.type(acc)) : values_.read(acc, at.stage);
+  if (stay_in_flight_) {
+    Running& before = *std::ranges::find(running_, dot, &Running::dot);
+    acc = before.pending;
+    before.is_continued = true;
+  }
+  const Value adds = is_pending ? is_later_ : adds_ && at.stage > 0 ? adds_ : b.flag(!is_fresh);
+  std::vector<Value> operands{acc, {}, {}, adds};
+  AttrList attrs = k_[dot].attrs;
+  for (std::size_t i : {0U, 1U}) {
+    const DotOperand& operand = node.operands[i];
+    if (operand.form == OperandForm::Register) {
+      operands[i + 1] = values_.read(k_[dot].operands[i], at.stage);
+      continue;
+    }
+    if (operand.is_transposed)
+      attrs.set(i == 0 ? AttrName::trans_a : AttrName::trans_b, std::int64_t{1});
+    operands[i + 1] = shared_operand(b, operand, at.stage, operands);
+  }
+  const Type pending = Type::pending(k_.type(sum));
+  const bool is_ordered = orders_warpgroups() && is_whole_;
+  if (is_ordered && dot == first_dot()) b.effect(Opcode::OrderWait, {});
+  const OpId issued = b.create(Opcode::DotAsync, operands, std::span(&pending, 1), attrs);
+  if (is_ordered && dot == last_dot()) b.effect(Opcode::OrderArrive, {});
+  const bool has_fragments = node.operands[0].form == OperandForm::Register;
+  running_.push_back({dot, k_[issued].results[0], has_fragments ? operands[1] : Value(), at.stage});
+  if (!is_of_last_tile(at.stage)) values_.define(sum, at.stage, k_[issued].results[0]);
+}
+
+Value Expansion::shared_operand(Builder& b, const DotOperand& operand, int stage,
+                                std::vector<Value>& operands) {
+  if (operand.form == OperandForm::Shared) return stored_.read(b, operand.tile, operands);
+  const OpId load = k_[operand.tile].def;
+  if (operand.form == OperandForm::Gathered) {
+    operands.push_back(gather_slot_);
+    return std::ranges::find(gathers_.loads(), load, &OperandLoad::load)->ring;
+  }
+  if (operand.form == OperandForm::Stationary) {
+    operands.push_back(l_.stationary_position.slot);
+  } else {
+    wait(b, ring_of_.at(load), stage);
+    operands.push_back(position(b, ring_of_.at(load), stage).slot);
+  }
+  return ring(load);
+}
+
+void Expansion::need(Value v, int stage) {
+  const OpId def = made_by(v);
+  if (!def || !graph_.find(def) || !values_.is_of_this_step(v, stage)) return;
+  const auto at = std::ranges::find_if(
+      running_, [&](const Running& r) { return r.dot == def && !r.is_of_last_step; });
+  if (at != running_.end()) retire(static_cast<std::size_t>(running_.end() - at) - 1);
+}
+
+void Expansion::retire_last_step() {
+  const auto is_last = [](const Running& r) { return r.is_of_last_step; };
+  const auto is_waiting = [](const Running& r) { return r.is_of_last_step && !r.is_continued; };
+  if (std::ranges::any_of(running_, is_waiting)) return;
+  if (const auto count = std::ranges::count_if(running_, is_last); count > 0) {
+    copy_ahead();
+    retire(running_.size() - static_cast<std::size_t>(count));
+  }
+}
+
+void Expansion::retire(std::size_t left) {
+  if (running_.size() <= left) return;
+  const std::size_t over = running_.size() - left;
+  Builder b = here();
+  const auto is_pinned = [&](const Running& r) { return order_.pinned.contains(r.dot); };
+  if (is_whole_ && std::ranges::any_of(running_ | std::views::take(over), is_pinned))
+    b.effect(Opcode::Pin, {});
+  std::vector<Value> pending, kept;
+  std::vector<Type> types;
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    const Running& r = running_[i];
+    if (i < over && r.fragments) kept.push_back(r.fragments);
+    if (r.is_continued) continue;
+    const Type sum = k_.type(k_[r.dot].results[0]);
+    pending.push_back(r.pending);
+    types.push_back(i < over && !has_accumulator(r.dot) ? sum : Type::pending(sum));
+  }
+  const std::vector<Value> results =
+      MmaLoop::wait(b, pending, types, static_cast<int>(left), std::move(kept));
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    Running& r = running_[i];
+    if (!r.is_continued) {
+      r.pending = results[next++];
+      if (is_of_last_tile(r.stage))
+        late_sum_ = r.pending;
+      else if (!r.is_of_last_step)
+        values_.define(k_[r.dot].results[0], r.stage, r.pending);
+    }
+    if (i >= over) continue;
+    for (RingUse& use : uses_)
+      if (is_late(use) == r.is_of_last_step) use.left.erase(r.dot);
+    stationary_read_ |= stationary_left_.erase(r.dot) > 0 && stationary_left_.empty();
+  }
+  running_.erase(running_.begin(), running_.begin() + static_cast<std::ptrdiff_t>(over));
+  for (std::size_t i = 0; i < uses_.size(); ++i) release_if_read(b, i);
+  if (!std::exchange(stationary_read_, false)) return;
+  const auto& bounds = k_[old_].operands;
+  l_.release_stationary(b, b.cmp("ge", b.add(iteration_, bounds[2]), bounds[1]));
+}
+
+}  // namespace tegula::ir

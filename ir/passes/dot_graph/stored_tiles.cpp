@@ -1,0 +1,58 @@
+#include "ir/passes/dot_graph/stored_tiles.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tegula::ir {
+
+void StoredTiles::allocate(MmaLoop& l, const LoopOrder& order, int stages) {
+  Builder b = l.before_all();
+  int slots = graph_.first_shared_slots(k_, stages);
+  for (const ScheduledOp& at : order.ops)
+    for (Value v : k_[at.op].results)
+      if (std::ranges::find(graph_.shared, v) != graph_.shared.end())
+        add(b, l.loop, v, std::exchange(slots, 1));
+  for (Value v : graph_.shared)  // carried by the loop
+    if (!k_[v].def) add(b, l.loop, v, 1);
+  if (std::ranges::any_of(stored_, [](const Tile& t) { return t.slots == 2; }))
+    turn = l.before(l.loop).i32(0);
+}
+
+void StoredTiles::add(Builder& b, OpId loop, Value tile, int slots) {
+  const OpId def = k_[tile].def;
+  b.loc = k_[def ? def : loop].loc;
+  const Value buffer = b.op(Opcode::SmemAlloc, {}, stored_type(k_.type(tile), slots));
+  stored_.push_back({tile, buffer, slots});
+}
+
+void StoredTiles::next_turn(Builder& b) {
+  if (turn) turn = b.op(Opcode::Xor, {turn, b.i32(1)});
+}
+
+void StoredTiles::begin_step() {
+  have_met_ = false;
+  for (Tile& t : stored_) t.is_stored = t.is_published = false;
+}
+
+/// Slots of the iteration before are free: its wgmmas have retired, and with a slot for each of two
+/// iterations, or behind a barrier, those of all warpgroups have.
+void StoredTiles::store(Builder& b, Value tile, Value made) {
+  const auto t = std::ranges::find(stored_, tile, &Tile::tile);
+  if (t == stored_.end()) return;
+  if (t->slots == 1 && !std::exchange(have_met_, true)) b.effect(Opcode::CtaBarrier, {});
+  b.effect(Opcode::SmemStore, {t->buffer, made, slot(b, *t)});
+  t->is_stored = true;
+}
+
+Value StoredTiles::read(Builder& b, Value tile, std::vector<Value>& operands) {
+  const Tile& wanted = *std::ranges::find(stored_, tile, &Tile::tile);
+  if (!wanted.is_published) {
+    b.effect(Opcode::CtaBarrier, {}, {{AttrName::generic_proxy, 1}});
+    have_met_ = true;
+    for (Tile& t : stored_) t.is_published = t.is_published || t.is_stored;
+  }
+  operands.push_back(slot(b, wanted));
+  return wanted.buffer;
+}
+
+}  // namespace tegula::ir

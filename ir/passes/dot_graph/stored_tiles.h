@@ -1,0 +1,46 @@
+#pragma once
+// Tiles that the threads of a loop store for the wgmmas of all warpgroups, and the barriers around
+// them: one between the store of a tile and the first dot that reads it, one between the reads of
+// an iteration and the stores of the next.
+#include <vector>
+
+#include "ir/passes/dot_graph/loop_order.h"
+#include "ir/passes/mma_loop/mma_loop.h"
+
+namespace tegula::ir {
+
+class StoredTiles {
+ public:
+  StoredTiles(Kernel& k, const DotGraph& graph) : k_(k), graph_(graph) {}
+
+  /// Allocates shared memory in front of all loops; `stages`: slots of the loop's rings.
+  void allocate(MmaLoop& l, const LoopOrder& order, int stages);
+  bool empty() const { return stored_.empty(); }
+  /// The slot of tiles with two slots, which the loop carries; none if no tile has two.
+  Value turn;
+  void next_turn(Builder& b);
+
+  void begin_step();
+  /// All warps have met behind the wgmmas of the step before.
+  void met() { have_met_ = true; }
+  /// Stores the value that was made for the tile, if that is to be stored.
+  void store(Builder& b, Value tile, Value made);
+  /// The shared tile, which wgmmas may read behind this; its slot is added to the operands.
+  Value read(Builder& b, Value tile, std::vector<Value>& operands);
+
+ private:
+  struct Tile {
+    Value tile, buffer;
+    int slots = 1;
+    bool is_stored = false, is_published = false;  ///< by the step
+  };
+  void add(Builder& b, OpId loop, Value tile, int slots);
+  Value slot(Builder& b, const Tile& t) const { return t.slots == 2 ? turn : b.i32(0); }
+
+  Kernel& k_;
+  const DotGraph& graph_;
+  std::vector<Tile> stored_;
+  bool have_met_ = false;  ///< a barrier stands in the step, behind all wgmmas of the one before
+};
+
+}  // namespace tegula::ir
