@@ -265,7 +265,7 @@ def routers(t):
 
 
 def routing_forms(t):
-    for tokens, forms in {1024: ((8, 1), (16, 1), (32, 1)), 16384: ((32, 4), (64, 1), (64, 4), (128, 1), (128, 2))}.items():
+    for tokens, forms in {16384: ((64, 2), (128, 1), (64, 1), (32, 4)), 1024: ((8, 1), (16, 1), (32, 1))}.items():
         for block, tiles in forms:
             for is_one_launch in (False, True):
                 name = f"T{tokens} tiles of {block}, {tiles} a program, {1 if is_one_launch else 2} launches"

@@ -7,7 +7,7 @@ namespace {
 
 /// Tokens that one program routes, where a second launch would cost more.
 constexpr std::int64_t kTokensOfOneTile = 32;
-constexpr int kBlocks[] = {16, 32, 64, 128};
+constexpr int kBlocks[] = {16, 32, 64};
 /// Tiles that SMs route at one time: with more tokens, tiles are larger as long as there are
 /// larger ones, so that fewer counts are added up.
 constexpr std::int64_t kTilesAtOnce = 128;

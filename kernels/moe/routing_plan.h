@@ -53,7 +53,7 @@ class TiledRouting {
 
  private:
   /// Tiles that a program of the second launch has.
-  static constexpr std::array kTilesOfProgram{1, 4, 16};
+  static constexpr std::array kTilesOfProgram{1, 2, 4, 16};
   using Place = decltype(kernel("", PlaceTiles{}));
   const Place& place(std::int64_t tiles) const;
 

@@ -10,7 +10,7 @@
 namespace tegula::experts {
 
 /// Registers of a thread that the logits of a tile of tokens fill, and the most warps.
-inline constexpr int kLogitsPerThread = 32, kMaxWarps = 32;
+inline constexpr int kLogitsPerThread = 32, kMaxWarps = 16;
 inline constexpr int kPlacingWarps = 8;  ///< of a program that places choices
 /// Columns of counts: rows of a power of two are read by whole warps, two counts in a word.
 constexpr int counted_experts(int experts) {
