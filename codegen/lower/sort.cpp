@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <map>
 #include <optional>
@@ -245,6 +246,23 @@ Tuple own_elements(Lowering& l, Tuple keys, int axis, const LinearLayout& all,
   return out;
 }
 
+/// Whether threads may have exchanged anything through shared memory before the op: not behind
+/// loads and element-wise ops alone, once a kernel.
+bool is_behind_exchanges(const Kernel& k, OpId op) {
+  using enum Opcode;
+  constexpr std::array kOwn{Const,    Arange,  Splat,     ExpandDims, Broadcast,
+                            LoadView, ViewDim, ProgramId, Assume,     GridLaunchDependents,
+                            GridDependencyWait};
+  if (k[k[op].parent].owner) return true;
+  for (OpId before = k[op].prev; before; before = k[before].prev) {
+    const Opcode opcode = k[before].opcode;
+    if (info(opcode).family != Family::Elementwise &&
+        std::ranges::find(kOwn, opcode) == kOwn.end())
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void lower_Sort(Lowering& l, OpId op) {
@@ -275,7 +293,8 @@ void lower_Sort(Lowering& l, OpId op) {
   };
   const Tuple sorted =
       selects
-          ? PackedTopk(l, key, layout, axis, result, is_descending).run(elements, index, present)
+          ? PackedTopk(l, key, layout, axis, result, is_descending, is_behind_exchanges(l.from, op))
+                .run(elements, index, present)
           : by_network();
   for (std::size_t i = 0; i < 2; ++i) l.set(d.results[i], sorted[i]);
 }

@@ -53,10 +53,11 @@ bool PackedTopk::is_possible(const LinearLayout& layout, int axis, std::int64_t 
 }
 
 PackedTopk::PackedTopk(Lowering& l, SortKey& key, const LinearLayout& layout, int axis,
-                       const LinearLayout& result, bool is_descending)
+                       const LinearLayout& result, bool is_descending, bool is_behind_exchanges)
     : l_(l),
       key_(key),
       is_descending_(is_descending),
+      is_behind_exchanges_(is_behind_exchanges),
       layout_(layout),
       result_(result),
       axis_(axis),
@@ -524,7 +525,9 @@ Tuple PackedTopk::run(Value numbers, Value index, Value present) {
     known = l_.b.select(present, known, number_of(-std::numeric_limits<double>::infinity()));
   if (pads_) known = l_.b.select(pads_, number_of(1), known);
   const Found near = by_distance(known);
-  l_.barrier();  // scratch memory of those that fail
+  // Rows that fail take scratch memory. Without a meeting in front of it each warp goes on as soon
+  // as its numbers are there.
+  if (is_behind_exchanges_) l_.barrier();
   const Tuple found =
       either(near.fails, DType::f32, [&] { return by_keys(present); }, [&] { return near.best; });
   return {l_.regs(found[0], places()), l_.regs(found[1], places())};

@@ -22,9 +22,10 @@ namespace tegula::codegen {
 /// 3. A warp with a row that fails searches by exact keys, one place after the other, in a loop.
 class PackedTopk {
  public:
-  /// `result`: as shared_first_elements of `layout` shares out the best.
+  /// `result`: as shared_first_elements of `layout` shares out the best. `is_behind_exchanges`:
+  /// whether scratch memory may be in use.
   PackedTopk(Lowering& l, SortKey& key, const ir::LinearLayout& layout, int axis,
-             const ir::LinearLayout& result, bool is_descending);
+             const ir::LinearLayout& result, bool is_descending, bool is_behind_exchanges);
 
   /// Whether rows of that layout, of keys of up to 4 bytes, are selected from in this way: threads
   /// hold whole runs, no row is in two warps, and there are enough bits for the index.
@@ -93,7 +94,7 @@ class PackedTopk {
 
   Lowering& l_;
   SortKey& key_;
-  bool is_descending_;
+  bool is_descending_, is_behind_exchanges_;
   const ir::LinearLayout &layout_, &result_;
   int axis_;
   std::int64_t count_, kept_;
