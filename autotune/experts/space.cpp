@@ -87,7 +87,9 @@ bool groups_otherwise(const P&, const C& c, const Limits&) { return c.group_m !=
 bool gathers_no_rows(const P& p, const C& c, const Limits&) {
   return c.gathers && (p.product != ExpertProduct::up || p.choices == 0);
 }
-bool gathers_columns(const P&, const C& c, const Limits&) { return c.gathers && c.swap_ab; }
+bool gathers_few_rows(const P&, const C& c, const Limits&) {
+  return c.gathers && c.bm <= kFewRows;
+}
 
 using enum Severity;
 constexpr Rule<P, C> kRules[] = {
@@ -109,8 +111,7 @@ constexpr Rule<P, C> kRules[] = {
     {"group", "concurrent tiles share operands in L2 in groups of eight rows", dominated, 5,
      groups_otherwise},
     {"gathers", "there are no tokens whose rows could be gathered", refused, 6, gathers_no_rows},
-    {"gathers_columns", "gathered rows along wgmma's columns were not measured", dominated, 6,
-     gathers_columns},
+    {"gathers_few", "gathered tiles of few rows were not measured", dominated, 6, gathers_few_rows},
 };
 
 /// K-iterations that a tile whose rows are gathered takes longer: of 128 x 256 it is at 0.88, 0.94

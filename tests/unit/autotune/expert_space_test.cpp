@@ -54,13 +54,13 @@ TEST(ExpertSpace, TheModelTakesTilesByTheirExpectedNumber) {
   EXPECT_EQ(mixtral.tiles(16384), "128x128, 128x256");
   EXPECT_EQ(qwen3.tiles(1), "swapped 16x64, swapped 16x128");
   EXPECT_EQ(qwen3.tiles(128), "swapped 16x128, swapped 16x128");
-  EXPECT_EQ(qwen3.tiles(1024), "swapped 80x128, swapped 80x128");
-  EXPECT_EQ(qwen3.tiles(4096), "swapped 144x128, 128x256");
+  EXPECT_EQ(qwen3.tiles(1024), "swapped 80x128 gathered, swapped 80x128");
+  EXPECT_EQ(qwen3.tiles(4096), "swapped 144x128 gathered, 128x256");
   EXPECT_EQ(qwen3.tiles(16384), "128x128 gathered, 128x256");
   EXPECT_EQ(deepseek.tiles(1), "swapped 16x128, swapped 16x64");
   EXPECT_EQ(deepseek.tiles(128), "swapped 16x128, swapped 16x128");
   EXPECT_EQ(deepseek.tiles(1024), "swapped 48x128, swapped 48x128");
-  EXPECT_EQ(deepseek.tiles(4096), "swapped 144x128, swapped 144x128");
+  EXPECT_EQ(deepseek.tiles(4096), "swapped 144x128 gathered, swapped 144x128");
   EXPECT_EQ(deepseek.tiles(16384), "128x128 gathered, 128x256");
 }
 
