@@ -67,8 +67,6 @@ inline void check_scans(Device device) {
         if (dtype == DType::f32) check_scan(n, dtype, {.kind = kind, .look_back = true}, device);
       }
   check_scan_of_floats(device);
-  // More chunks than programs; scan_by_few is that for the simulator.
-  if (device.kind != DeviceKind::sim) check_scan((1 << 22) + 77, DType::i32, {}, device);
 }
 
 /// Keeps all elements of a stretch, none of another, and every third of the others.

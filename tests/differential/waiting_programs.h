@@ -133,35 +133,6 @@ inline MemoryProgram device_scan(Device d) {
   return p;
 }
 
-/// The same by programs that stay, and load the next chunk before they scan one.
-inline MemoryProgram scan_by_few(Device d) {
-  constexpr int kElements = kScanBlock * kScanTiles - 100, kPrograms = 5;
-  const auto k =
-      kernel("scan_by_few", [](In<i32, 1> x, Out<i32, 1> y, Ptr<u64> words, Ptr<u32> counter) {
-        for ([[maybe_unused]] auto program : grid(GridSpace({kPrograms}), 1)) {
-          const auto ask = [&] { return ticket(counter, kScanTiles + kPrograms); };
-          const auto at = [](const Tile& number) { return slice(number * kScanBlock, kScanBlock); };
-          const auto plus = [](const Tile& a, const Tile& b) { return a + b; };
-          Tile number = ask(), chunk = fill_absent(x(at(number)), any_value);
-          while_([&] { return number < kScanTiles; },
-                 [&] {
-                   const Tile next = ask(), coming = fill_absent(x(at(next)), any_value);
-                   const Tile own = sum(chunk), running = cumsum(chunk, axis(0));
-                   y(at(number)) = LookBack<i32>(words).before(number, own, 0, plus) + running;
-                   number = next;
-                   chunk = coming;
-                 });
-        }
-      });
-  auto p = memory_program<4>(
-      "scan_by_few", -1, k,
-      {iota(d, {kElements}, DType::i32), filled(d, {kElements}, 0, DType::i32),
-       filled(d, {kScanTiles}, 0, DType::u64), filled(d, {1}, 0, DType::u32)},
-      1, numbers(kElements, [](int i) { return i * (i + 1.0) / 2; }), {false, false, true, true});
-  p.programs = kPrograms;
-  return p;
-}
-
 /// Largest element before a tile, of each of 16 columns.
 inline MemoryProgram column_maximum(Device d) {
   constexpr int kColumns = 16, kTiles = 24, kRows = 8;
@@ -222,8 +193,7 @@ inline MemoryProgram handed_by_tiles(Device d) {
   return p;
 }
 
-inline constexpr MakeProgram kWaitingPrograms[] = {turnstile,      semaphore,      backwards,
-                                                   cas_lock,       device_scan,    scan_by_few,
-                                                   column_maximum, handed_by_tiles};
+inline constexpr MakeProgram kWaitingPrograms[] = {
+    turnstile, semaphore, backwards, cas_lock, device_scan, column_maximum, handed_by_tiles};
 
 }  // namespace tegula::test
