@@ -2,7 +2,6 @@
 #include "tegula/kernels/device_scan.h"
 
 #include "kernels/device/chunks.h"
-#include "tegula/device_profile.h"
 #include "tegula/look_back.h"
 
 namespace tegula {
@@ -17,56 +16,34 @@ auto zero_words_kernel() {
   });
 }
 
-/// Programs of an SM: while one waits for others, or for its barriers, the other one has loads
-/// under way.
-constexpr int kProgramsOfSm = 2;
-constexpr PlanPatch kLookBackPlan{.num_warps = 8, .min_ctas_per_sm = kProgramsOfSm};
-
-/// One pass: a program's chunks have the numbers of its tickets, so that those before them have
-/// started. The next chunk is loaded while one is scanned.
+/// One pass: a program's chunk has the number of its ticket, so that those before it have started.
 template <class T>
 auto look_back_kernel() {
-  return kernel(
-      "device_scan_look_back", [](In<T, 1> x, Out<T, 1> y, Ptr<u64> words, Ptr<u32> tickets,
-                                  Scalar<i32> programs, bool is_exclusive) {
-        for ([[maybe_unused]] auto program : grid({programs}, 1)) {
-          grid_dependency_wait();
-          const Tile chunks = cast<i32>(cdiv(x.dim(0), kChunk));
-          // Every program asks once more than it has chunks.
-          const auto ask = [&] { return ticket(tickets, chunks + programs); };
-          const auto plus = [](const Tile& a, const Tile& b) { return a + b; };
-          const LookBack<T> sums(words);
-          // Behind the last element nothing reads sums, so anything may stand there.
-          const auto load = [&](const Tile& number) {
-            return fill_absent(x(chunk_at(cast<i64>(number))), any_value);
-          };
-          Tile number = ask(), chunk = load(number);
-          while_([&] { return number < chunks; },
-                 [&] {
-                   const Tile next = ask(), coming = load(next);
-                   const Tile own = sum(chunk);
-                   sums.publish(number, own);
-                   // The chunk is scanned while those before it publish their sums.
-                   const Tile running = cumsum(chunk, 0, {.exclusive = is_exclusive});
-                   y(chunk_at(cast<i64>(number))) = sums.collect(number, own, 0, plus) + running;
-                   number = next;
-                   chunk = coming;
-                 });
-        }
-      });
+  return kernel("device_scan_look_back",
+                [](In<T, 1> x, Out<T, 1> y, Ptr<u64> words, Ptr<u32> tickets, bool is_exclusive) {
+                  for ([[maybe_unused]] auto program : grid(x, kChunk)) {
+                    grid_dependency_wait();
+                    const Tile number = ticket(tickets, cast<i32>(cdiv(x.dim(0), kChunk)));
+                    const Index at = chunk_at(cast<i64>(number));
+                    const Tile chunk = x(at);
+                    const auto plus = [](const Tile& a, const Tile& b) { return a + b; };
+                    const LookBack<T> chunks(words);
+                    const Tile own = sum(chunk);
+                    chunks.publish(number, own);
+                    // The chunk is scanned while those before it publish their sums.
+                    const Tile running = cumsum(chunk, 0, {.exclusive = is_exclusive});
+                    y(at) = chunks.collect(number, own, 0, plus) + running;
+                  }
+                });
 }
 
 template <class T>
 void plan_look_back(PlanBuilder& plan, PlanSlot x, PlanSlot y, bool is_exclusive) {
   static const auto* const zero_words = new auto(zero_words_kernel());
-  static const auto* const scan = new auto(look_back_kernel<T>().with_plan(kLookBackPlan));
-  const std::int64_t chunks = device::chunks_of(plan.tensor(x).size(0)),
-                     programs =
-                         std::min<std::int64_t>(chunks, num_sms(plan.device()) * kProgramsOfSm);
-  const PlanSlot words = plan.scratch({chunks}, DType::u64);
+  static const auto* const scan = new auto(look_back_kernel<T>());
+  const PlanSlot words = plan.scratch({device::chunks_of(plan.tensor(x).size(0))}, DType::u64);
   plan.launch(*zero_words, words);
-  plan.launch(*scan, x, y, words, plan.counters(1), static_cast<std::int32_t>(programs),
-              is_exclusive);
+  plan.launch(*scan, x, y, words, plan.counters(1), is_exclusive);
 }
 
 template <class T>
