@@ -417,9 +417,9 @@ namespace {
 
 /// The order of a step of two GEMMs back to back: what stands in front of GEMM0, both GEMMs, what
 /// does not need GEMM1's sum, what makes fragments besides, and all that waits for that sum.
-class LateGemmSteps {
+class SkewedSteps {
  public:
-  LateGemmSteps(const Kernel& k, const Graph& graph, const DotGraph& dots, OpId late)
+  SkewedSteps(const Kernel& k, const Graph& graph, const DotGraph& dots, OpId late)
       : k_(k),
         graph_(graph),
         dots_(dots),
@@ -492,7 +492,7 @@ class LateGemmSteps {
 }  // namespace
 
 LoopSchedule late_gemm_steps(const Kernel& k, const Graph& graph, const DotGraph& dots, OpId late) {
-  return LateGemmSteps(k, graph, dots, late).run();
+  return SkewedSteps(k, graph, dots, late).run();
 }
 
 namespace {
