@@ -87,9 +87,7 @@ bool groups_otherwise(const P&, const C& c, const Limits&) { return c.group_m !=
 bool gathers_no_rows(const P& p, const C& c, const Limits&) {
   return c.gathers && (p.product != ExpertProduct::up || p.choices == 0);
 }
-bool gathers_few_rows(const P&, const C& c, const Limits&) {
-  return c.gathers && c.bm <= kFewRows;
-}
+bool gathers_few_rows(const P&, const C& c, const Limits&) { return c.gathers && c.bm <= kFewRows; }
 
 using enum Severity;
 constexpr Rule<P, C> kRules[] = {

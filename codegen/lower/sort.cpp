@@ -250,14 +250,13 @@ Tuple own_elements(Lowering& l, Tuple keys, int axis, const LinearLayout& all,
 /// loads and element-wise ops alone, once a kernel.
 bool is_behind_exchanges(const Kernel& k, OpId op) {
   using enum Opcode;
-  constexpr std::array kOwn{Const,    Arange,  Splat,     ExpandDims, Broadcast,
-                            LoadView, ViewDim, ProgramId, Assume,     GridLaunchDependents,
-                            GridDependencyWait};
+  constexpr std::array kOwn{
+      Const,   Arange,    Splat,  ExpandDims,           Broadcast,         LoadView,
+      ViewDim, ProgramId, Assume, GridLaunchDependents, GridDependencyWait};
   if (k[k[op].parent].owner) return true;
   for (OpId before = k[op].prev; before; before = k[before].prev) {
     const Opcode opcode = k[before].opcode;
-    if (info(opcode).family != Family::Elementwise &&
-        std::ranges::find(kOwn, opcode) == kOwn.end())
+    if (info(opcode).family != Family::Elementwise && std::ranges::find(kOwn, opcode) == kOwn.end())
       return true;
   }
   return false;
@@ -291,11 +290,10 @@ void lower_Sort(Lowering& l, OpId op) {
         Network(l, key, layout, axis, key.encode(elements, index, present)).run(first);
     return key.decode(own_elements(l, best, axis, first, result));
   };
-  const Tuple sorted =
-      selects
-          ? PackedTopk(l, key, layout, axis, result, is_descending, is_behind_exchanges(l.from, op))
-                .run(elements, index, present)
-          : by_network();
+  const Tuple sorted = selects ? PackedTopk(l, key, layout, axis, result, is_descending,
+                                            is_behind_exchanges(l.from, op))
+                                     .run(elements, index, present)
+                               : by_network();
   for (std::size_t i = 0; i < 2; ++i) l.set(d.results[i], sorted[i]);
 }
 
