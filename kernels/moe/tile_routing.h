@@ -67,7 +67,7 @@ class TileRows {
   }
 
  private:
-  /// Where the counts of a choice's tile and expert stand.
+  /// Gives the place of the counts of a choice's tile and expert.
   Tile place_in(const Tile& claimed, const Tile& sizes) const {
     if (claimed.dim(0) == sizes.dim(0)) return expert_;
     const auto choices = static_cast<int>(expert_.dim(0)), of_tile = shape_.block * shape_.k;

@@ -20,7 +20,7 @@ namespace tegula {
 ///   const Tile before = LookBack<i32>(words).before(number, sum(v, 0), 0, plus);
 ///   y(..) = before + cumsum(v, 0);
 ///
-/// What does not need the others goes between the two halves of `before`: other programs look at
+/// Work that does not need the others goes between the two halves of `before`: others look at
 /// the published aggregate, and this one finds theirs there afterwards.
 ///
 ///   const LookBack<i32> tiles(words);

@@ -156,7 +156,7 @@ inline LayerTensors reference_tensors(const LayerCase& c, const LayerInputs& in)
   return p;
 }
 
-/// What a layer's outputs should be, and within which bounds.
+/// A layer's outputs in double precision, and the bounds of those in 8 bits.
 struct Expected {
   Row outputs;
   OutputBounds bounds;

@@ -96,7 +96,7 @@ class OutputBounds {
     double norm() const { return std::sqrt(kShare * all + kWholeSteps * largest); }
   };
 
-  /// What an output moves by if an activation does by one spacing.
+  /// Adds the square of each output's change for a change of one activation by one spacing.
   void add(const LayerTensors& p, const ExpertRow& row, double scale) {
     const std::size_t i = size(s_.i), h = size(s_.h), t = size(row.token);
     const double* down = &p.down[size(row.expert) * h * i];
