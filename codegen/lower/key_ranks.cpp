@@ -185,17 +185,22 @@ class Ranking {
     l_.set(counts, load(counter(row, bin), l_.b.cmp("lt", bin, l_.b.i32(bins_))));
   }
 
-  /// No ranks: additions to one row of counters, of which none is awaited. The first of the warps
-  /// that hold the same elements count them.
+  /// The first of the lanes and warps that hold the same elements count them.
+  Value is_counted_here(Value known) {
+    std::uint32_t lanes = layout_.free_bits(HwDim::Lane);
+    for (int bit = layout_.in_bits(HwDim::Lane); bit < 5; ++bit) lanes |= 1u << bit;
+    const Value first = is_first_copy(l_, layout_, lanes);
+    return first ? l_.b.op(Opcode::And, {known, first}) : known;
+  }
+
+  /// No ranks: additions to one row of counters, of which none is awaited.
   void count_alone(Value keys, Value known) {
     counters_ = row_ = l_.scratch(bins_ * kCounterBytes, 16);
-    find_copy();
     l_.barrier();
     const Value warp = l_.coordinate(HwDim::Warp);
     clear(l_.b.add(l_.b.mul(warp, l_.b.i32(32)), l_.coordinate(HwDim::Lane)), 32 * l_.warps());
     l_.barrier();
-    const Value counts_them =
-        l_.b.op(Opcode::And, {known, l_.b.cmp("lt", warp, l_.b.i32(warps_of_copy_))});
+    const Value counts_them = is_counted_here(known);
     const std::vector<std::int64_t> ones(static_cast<std::size_t>(layout_.registers()), 1);
     l_.b.effect(
         Opcode::StShared,
