@@ -75,6 +75,13 @@ std::vector<Value> exchange_parts(Lowering& l, Value v, const WarpParts& p) {
   return read_parts(l, at, l.type(wide), p.parts, type.dtype() == DType::i1);
 }
 
+std::uint32_t lanes_of_copies(const LinearLayout& layout) {
+  constexpr int kLaneBits = 5;
+  std::uint32_t lanes = layout.free_bits(HwDim::Lane);
+  for (int bit = layout.in_bits(HwDim::Lane); bit < kLaneBits; ++bit) lanes |= 1u << bit;
+  return lanes;
+}
+
 Value is_first_copy(Lowering& l, const LinearLayout& layout, std::uint32_t lanes) {
   Value first;
   const auto none_of = [&](HwDim in, std::uint32_t bits) {

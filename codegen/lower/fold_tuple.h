@@ -34,5 +34,7 @@ std::vector<ir::Value> exchange_parts(Lowering& l, ir::Value v, const WarpParts&
 /// True in one of the places that hold copies of `layout`; `lanes` are bits of lanes that hold
 /// copies besides.
 ir::Value is_first_copy(Lowering& l, const ir::LinearLayout& layout, std::uint32_t lanes);
+/// Bits of lanes that hold copies of `layout`.
+std::uint32_t lanes_of_copies(const ir::LinearLayout& layout);
 
 }  // namespace tegula::codegen

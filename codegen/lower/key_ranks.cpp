@@ -187,9 +187,7 @@ class Ranking {
 
   /// The first of the lanes and warps that hold the same elements count them.
   Value is_counted_here(Value known) {
-    std::uint32_t lanes = layout_.free_bits(HwDim::Lane);
-    for (int bit = layout_.in_bits(HwDim::Lane); bit < 5; ++bit) lanes |= 1u << bit;
-    const Value first = is_first_copy(l_, layout_, lanes);
+    const Value first = is_first_copy(l_, layout_, lanes_of_copies(layout_));
     return first ? l_.b.op(Opcode::And, {known, first}) : known;
   }
 

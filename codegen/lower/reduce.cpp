@@ -193,11 +193,7 @@ class Reduction {
 
   /// One lane of those that hold copies writes, and one warp of those that hold copies of the
   /// operand.
-  Value first_lane_of_copies() {
-    std::uint32_t lanes = plan_.result.free_bits(HwDim::Lane);
-    for (int bit = plan_.result.in_bits(HwDim::Lane); bit < 5; ++bit) lanes |= 1u << bit;
-    return is_first_copy(l_, layout_, lanes);
-  }
+  Value first_lane_of_copies() { return is_first_copy(l_, layout_, lanes_of_copies(plan_.result)); }
 
   Lowering& l_;
   Combine combine_;

@@ -179,9 +179,7 @@ class Scanning {
   }
 
   Value is_last_lane() {
-    std::uint32_t copies = layout_.free_bits(HwDim::Lane);
-    for (int bit = layout_.in_bits(HwDim::Lane); bit < 5; ++bit) copies |= 1u << bit;
-    const Value first = is_first_copy(l_, layout_, copies);
+    const Value first = is_first_copy(l_, layout_, lanes_of_copies(layout_));
     if (lane_bits_ == 0) return first;
     const std::int64_t last = is_reverse_ ? 0 : (1 << lane_bits_) - 1;
     return l_.and_predicates(first,

@@ -188,9 +188,14 @@ LinearLayout scan_layout(const Dims& shape, int axis, int warps) {
 }
 
 bool is_in_scan_order(const LinearLayout& layout, int axis) {
+  constexpr int kOfOtherLines = -1;
   const auto steps = [&](HwDim in) {
     std::vector<int> steps;
-    for (int bit = 0; bit < layout.in_bits(in); ++bit) steps.push_back(layout.basis(in, bit)[axis]);
+    for (int bit = 0; bit < layout.in_bits(in); ++bit) {
+      const Dims basis = layout.basis(in, bit);
+      const bool leaves_line = std::ranges::count(basis, 0) + 1 < static_cast<long>(basis.size());
+      steps.push_back(basis[axis] != 0 && leaves_line ? kOfOtherLines : basis[axis]);
+    }
     return steps;
   };
   std::vector<int> registers = steps(HwDim::Register), lanes = steps(HwDim::Lane);

@@ -218,5 +218,26 @@ TEST(LinearLayout, PictureShowsPlaces) {
   EXPECT_NE(text.find("   8:  l0 r2  l0 r3"), std::string::npos) << text;
 }
 
+LayoutSpec two_lines_of_64() {
+  LayoutSpec spec;
+  spec.shape = {2, 64}, spec.bits = {1, 6};
+  spec.of(HwDim::Register) = {{0, 1}, {0, 2}};
+  spec.of(HwDim::Lane) = {{0, 4}, {0, 8}, {0, 16}, {0, 32}, {1, 0}};
+  return spec;
+}
+
+TEST(LinearLayout, ScansKeepLinesOfOneBlockAlone) {
+  LayoutSpec spec = two_lines_of_64();
+  EXPECT_TRUE(is_in_scan_order(LinearLayout(spec), 1));
+  spec.of(HwDim::Lane)[1] = {1, 8};
+  EXPECT_FALSE(is_in_scan_order(LinearLayout(spec), 1)) << "a lane holds another line";
+  spec = two_lines_of_64();
+  spec.shape = {2, 128};
+  spec.repeats = {{.dim = 1, .count = 2, .in = HwDim::Register}};
+  EXPECT_FALSE(is_in_scan_order(LinearLayout(spec), 1)) << "two blocks behind each other";
+  EXPECT_FALSE(is_in_topk_order(LinearLayout(spec), 1, 4));
+  EXPECT_TRUE(is_in_topk_order(LinearLayout(two_lines_of_64()), 1, 4));
+}
+
 }  // namespace
 }  // namespace tegula::ir
