@@ -71,7 +71,7 @@ def grouped_gemm(t, sizes):
     eighths = torch.tensor([[n, n // 8, n // 8] for n in sizes], device=DEVICE, dtype=torch.int32)
     addresses = table(other)
     results = [(c[i], other[i], lambda i=i: a[i].float() @ b[i].float()) for i in (0, -1)]
-    programs = torch.cuda.get_device_properties(DEVICE).multi_processor_count
+    programs = 2 * torch.cuda.get_device_properties(DEVICE).multi_processor_count
     return pair(t, "triton_08_grouped_gemm", [table(c), eighths], lambda: peer.grouped_gemm(addresses, shapes), results,
                 {"flops": sum(2 * n ** 3 for n in sizes)}, programs)
 

@@ -1,4 +1,6 @@
-// Views of memory at an address: parts of them are pointer tiles with masks.
+// Views of memory at an address. Their parts are boxes of a make_view, as those of a parameter's
+// view are; those that index tiles select, and those whose pieces may reach over the end of the
+// tensor, are pointer tiles with masks.
 #include "tegula/address_view.h"
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include "dsl/memory_attrs.h"
 #include "dsl/view_access.h"
 #include "ir/analysis/index_facts.h"
+#include "ir/made_view.h"
 #include "tegula/math.h"
 #include "tegula/memory.h"
 #include "tegula/tile_ops.h"
@@ -40,6 +43,7 @@ struct PartShape {
     for (const Subscript& s : subscripts) {
       if (s.is_all()) fail(ErrorId::address_type, s.loc(), {}, "all", "of no known extent");
       const bool is_tile = is_index_tile(t, s);
+      has_index_tiles |= is_tile;
       if (is_tile && tiles >= 0) {
         along.push_back(tiles);
       } else if (is_tile || s.block() > 1) {
@@ -53,6 +57,7 @@ struct PartShape {
   }
   std::vector<int> along;
   std::vector<std::int64_t> shape;
+  bool has_index_tiles = false;
 };
 
 /// Indices along one dimension of the tensor, as i64, which stand along one of the part.
@@ -80,17 +85,18 @@ std::int64_t common_divisor(Tracer& t, std::int64_t elements, const Arg& x) {
 }
 
 ElementRun run_of(Tracer& t, const AddressedTensor& tensor, std::span<const Subscript> subscripts,
-                  const PartShape& p, Loc at) {
-  const DType pointee = t.type(tensor.pointer).dtype();
-  const std::int64_t piece = elements_of_piece(pointee, tensor.alignment, at);
+                  const PartShape& p) {
+  const ir::Type view = t.kernel.type(ir::Value(tensor.view));
+  const ir::ViewFacts& facts = view.view_facts();
+  const std::int64_t piece = facts.align / static_cast<std::int64_t>(size_bytes(view.dtype()));
   ElementRun run;
   for (std::size_t d = 0; d < subscripts.size() && piece > 1; ++d) {
-    const auto stride = ir::constant_value(t.kernel, dsl::operand(t, tensor.strides[d]));
     const Subscript& s = subscripts[d];
-    if (stride != 1 || p.along[d] < 0 || is_index_tile(t, s)) continue;
+    if (facts.strides[d] != 1 || p.along[d] < 0 || is_index_tile(t, s)) continue;
+    const std::int64_t extent = view.shape()[d];
     run.axis = p.along[d];
     run.elements = common_divisor(t, std::gcd(piece, s.block()), s.first());
-    run.is_whole = common_divisor(t, run.elements, tensor.extents[d]) == run.elements &&
+    run.is_whole = (extent != ir::kDynamic ? extent : facts.dim_div[d]) % run.elements == 0 &&
                    (!s.end().present() || common_divisor(t, run.elements, s.end()) == run.elements);
   }
   return run;
@@ -106,7 +112,71 @@ ir::AttrList attrs_of_run(const ElementRun& run, DType pointee) {
   return attrs;
 }
 
+/// The op on a box: the view, what is stored, and the first elements.
+std::vector<ir::Value> box_operands(Tracer& t, const AddressedPart& part, ir::Value stored = {}) {
+  std::vector<ir::Value> operands{ir::Value(part.view)};
+  if (stored) operands.push_back(stored);
+  for (const Arg& first : part.firsts) operands.push_back(t.value(first));
+  return operands;
+}
+
+/// Without the elements at or beyond the ends of the subscripts.
+Tile cropped(const AddressedPart& part, Tile all) {
+  for (std::size_t i = 0; i < part.axes.size(); ++i) {
+    const auto d = static_cast<std::size_t>(part.axes[i]);
+    if (part.ends[d].present()) all = crop(all, static_cast<int>(i), part.firsts[d], part.ends[d]);
+  }
+  return all;
+}
+
+ir::Type type_of(const AddressedPart& part, DType dtype) {
+  return part.shape.empty() ? ir::Type::scalar(dtype)
+                            : ir::Type::tile({dtype, false}, part.shape);
+}
+
+/// Addresses of the part's elements, and which of them lie inside.
+void find_addresses(Tracer& t, const AddressedTensor& tensor,
+                    std::span<const Subscript> subscripts, const PartShape& p,
+                    AddressedPart& part) {
+  const int rank = static_cast<int>(p.shape.size());
+  Tile offset, inside;
+  for (std::size_t d = 0; d < subscripts.size(); ++d) {
+    const Subscript& s = subscripts[d];
+    const Tile index = indices_of(t, s, p.along[d], rank);
+    const Tile step = index * cast<i64>(tensor.strides[d]);
+    Tile within = (index >= 0) & (index < cast<i64>(tensor.extents[d]));
+    if (s.end().present()) within = within & (index < cast<i64>(s.end()));
+    offset = d == 0 ? step : offset + step;
+    inside = d == 0 ? within : inside & within;
+  }
+  part.pointers = Arg(tensor.pointer + offset).at(part.loc);
+  part.inside = Arg(inside).at(part.loc);
+}
+
 }  // namespace
+
+AddressedTensor::AddressedTensor(const Arg& pointer, std::span<const Arg> extents,
+                                 std::span<const Arg> strides, int alignment)
+    : pointer(pointer),
+      extents(extents.begin(), extents.end()),
+      strides(strides.begin(), strides.end()),
+      alignment(alignment) {
+  Tracer& t = Tracer::at(pointer.loc(), "a view");
+  const Tracer::Pin pin(t, pointer.loc());
+  std::vector<ir::Value> operands{dsl::pointers_of(t, "view", pointer)};
+  const ir::Type type = t.kernel.type(operands[0]);
+  if (!type.is_scalar()) fail(ErrorId::pointer_wanted, pointer.loc(), {}, "view", type.str());
+  elements_of_piece(type.dtype(), alignment, pointer.loc());
+  for (const Arg& extent : extents)
+    operands.push_back(t.value(max(cast<i64>(extent), 0)));
+  for (const Arg& stride : strides) operands.push_back(t.value(cast<i64>(stride)));
+  ir::AttrList attrs;
+  if (alignment != 0) attrs.set(AttrName::align, std::int64_t{alignment});
+  const ir::Type made = ir::made_view_type(t.kernel, operands, alignment);
+  const ir::OpId op =
+      t.build.create(Opcode::MakeView, operands, std::span(&made, 1), std::move(attrs));
+  view = t.kernel[op].results[0].index;
+}
 
 Tile AddressedTensor::dim(int axis, Loc at) const {
   Tracer& t = Tracer::at(at, "a view");
@@ -117,27 +187,39 @@ Tile AddressedTensor::dim(int axis, Loc at) const {
 AddressedPart AddressedTensor::part(std::span<const Subscript> subscripts, Loc at) const {
   Tracer& t = Tracer::at(at, "a view");
   const Tracer::Pin pin(t, at);
-  dsl::pointers_of(t, "view", pointer);
+  t.value(pointer);  // refuses a variable of a region that has ended
   const PartShape p(t, subscripts);
-  const int rank = static_cast<int>(p.shape.size());
-  Tile offset, inside;
-  for (std::size_t d = 0; d < subscripts.size(); ++d) {
-    const Subscript& s = subscripts[d];
-    const Tile index = indices_of(t, s, p.along[d], rank);
-    const Tile step = index * cast<i64>(strides[d]);
-    Tile within = (index >= 0) & (index < cast<i64>(extents[d]));
-    if (s.end().present()) within = within & (index < cast<i64>(s.end()));
-    offset = d == 0 ? step : offset + step;
-    inside = d == 0 ? within : inside & within;
+  AddressedPart part;
+  part.view = view;
+  part.shape = p.shape;
+  part.run = run_of(t, *this, subscripts, p);
+  part.loc = at;
+  for (std::size_t d = 0; d < subscripts.size(); ++d)
+    if (p.along[d] >= 0) part.axes.push_back(static_cast<std::int64_t>(d));
+  part.is_box = !p.has_index_tiles && (part.run.elements == 1 || part.run.is_whole);
+  if (!part.is_box) {
+    find_addresses(t, *this, subscripts, p, part);
+    return part;
   }
-  return {Arg(pointer + offset).at(at), Arg(inside).at(at), p.shape,
-          run_of(t, *this, subscripts, p, at), at};
+  for (const Subscript& s : subscripts) {
+    part.firsts.push_back(Arg(cast<i64>(s.first())).at(at));
+    part.ends.push_back(s.end().present() ? Arg(cast<i64>(s.end())).at(at) : Arg());
+  }
+  return part;
 }
 
 Tile AddressedTensor::read(const AddressedPart& part, std::span<const Subscript> subscripts) const {
   Tracer& t = Tracer::at(part.loc, "a view");
   const Tracer::Pin pin(t, part.loc);
-  const DType pointee = t.type(part.pointers).dtype();
+  const DType pointee = t.kernel.type(ir::Value(view)).dtype();
+  if (part.is_box) {
+    ir::AttrList attrs;
+    attrs.set(AttrName::axes, part.axes);
+    const ir::Type type = type_of(part, pointee);
+    const ir::OpId load = t.build.create(Opcode::LoadView, box_operands(t, part),
+                                         std::span(&type, 1), std::move(attrs));
+    return cropped(part, t.tile(t.kernel[load].results[0]));
+  }
   const std::array operands{t.value(part.pointers), dsl::truth(t, part.inside),
                             dsl::operand(t, Arg(0).at(part.loc), pointee)};
   const ir::OpId op = t.build.create(Opcode::Load, operands, attrs_of_run(part.run, pointee));
@@ -157,13 +239,19 @@ void store_part(const AddressedPart& part, const Arg& value) {
   Tracer& t = Tracer::at(value.loc(), "a store");
   t.build.loc = part.loc;
   const Tracer::Pin pin(t, part.loc);
-  const DType pointee = t.type(part.pointers).dtype();
-  const ir::Type target =
-      part.shape.empty() ? ir::Type::scalar(pointee) : ir::Type::tile({pointee, false}, part.shape);
+  const DType pointee = t.kernel.type(ir::Value(part.view)).dtype();
+  const ir::Value stored = dsl::stored_value(t, value, type_of(part, pointee), part.loc);
+  if (part.is_box) {
+    const Tile kept = cropped(part, t.tile(stored));
+    ir::AttrList attrs;
+    attrs.set(AttrName::axes, part.axes);
+    t.build.create(Opcode::StoreView, box_operands(t, part, t.value(kept)),
+                   std::span<const ir::Type>(), std::move(attrs));
+    return;
+  }
   ElementRun run = part.run;
   run.is_whole = false;  // elements of the value may be absent
-  const std::array operands{t.value(part.pointers), dsl::stored_value(t, value, target, part.loc),
-                            dsl::truth(t, part.inside)};
+  const std::array operands{t.value(part.pointers), stored, dsl::truth(t, part.inside)};
   t.build.create(Opcode::Store, operands, std::span<const ir::Type>(), attrs_of_run(run, pointee));
 }
 

@@ -167,7 +167,9 @@ void let_params_alias(ir::Kernel& k) {
 std::vector<bool> stored_through(const ir::Kernel& k) {
   std::vector<bool> stored(k.params().size());
   ir::walk(k, k.body(), [&](ir::OpId op) {
-    if (!ir::info(k[op].opcode).has(ir::kWrites) || !k.type(k[op].operands[0]).is_pointer()) return;
+    if (!ir::info(k[op].opcode).has(ir::kWrites)) return;
+    const ir::Type written = k.type(k[op].operands[0]);
+    if (!written.is_pointer() && !(written.is_view() && written.view_facts().is_made)) return;
     const std::optional<std::vector<ir::Value>> roots = ir::memory_roots(k, k[op].operands[0]);
     for (std::size_t i = 0; i < stored.size(); ++i) {
       const ir::Value param = k.params()[i].value;

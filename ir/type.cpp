@@ -56,6 +56,7 @@ std::string view_text(const TypeData& d) {
   static constexpr const char* kAccess[] = {"in", "out", "inout"};
   std::string out = fmt::format("view<{}{}{}, {}", join(d.shape), d.shape.empty() ? "" : "x",
                                 name(d.elem.dtype), kAccess[static_cast<int>(d.facts.access)]);
+  if (d.facts.is_made) out += ", made";
   if (d.facts.align != 1) out += fmt::format(", align={}", d.facts.align);
   if (!all_dynamic(d.facts.strides)) out += ", strides=" + join(d.facts.strides);
   if (!all_ones(d.facts.dim_div)) out += ", dim_div=" + join(d.facts.dim_div);
@@ -319,6 +320,7 @@ std::optional<Type> take_view(std::string_view& s) {
   const auto elem = take_elem(s);
   ViewFacts facts;
   if (!elem || !take(s, ", ") || !take_access(s, facts.access)) return std::nullopt;
+  facts.is_made = take(s, ", made");
   if (take(s, ", align=")) facts.align = take_int(s).value_or(1);
   if (take(s, ", strides=")) facts.strides = take_list(s);
   if (take(s, ", dim_div=")) facts.dim_div = take_list(s);

@@ -29,14 +29,15 @@ enum class Access : std::uint8_t { In, Out, InOut };
 /// Extent or stride that is only known at launch.
 inline constexpr std::int64_t kDynamic = -1;
 
-/// Facts about a tensor argument that the signature of a call fixed. All lists have the view's
-/// rank.
+/// Facts about a tensor: those that the signature of a call fixed of an argument, or those that a
+/// make_view has of its operands. All lists have the view's rank.
 struct ViewFacts {
   std::vector<std::int64_t> strides;     ///< elements, kDynamic where only known at launch
   std::vector<std::int64_t> dim_div;     ///< the extent is a multiple of this
   std::vector<std::int64_t> stride_div;  ///< the stride is a multiple of this
   std::int64_t align = 1;                ///< bytes the base address is a multiple of
   Access access = Access::In;
+  bool is_made = false;  ///< by a make_view in the kernel: it has no tensor map
   friend bool operator==(const ViewFacts&, const ViewFacts&) = default;
 };
 

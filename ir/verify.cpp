@@ -6,8 +6,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/gathered_box.h"
 #include "ir/layout/dims.h"
 #include "ir/loop.h"
+#include "ir/made_view.h"
 #include "ir/reduce_kind.h"
 #include "ir/text.h"
 
@@ -94,6 +96,9 @@ class Verifier {
     if (d.opcode == Opcode::ClusterGather) cluster_gather(op, owner);
     if (d.opcode == Opcode::Reshape) reshape(op);
     if (d.opcode == Opcode::TileSlice) tile_slice(op);
+    if (d.opcode == Opcode::MakeView) make_view(op);
+    if (d.is(Opcode::LoadView, Opcode::StoreView, Opcode::AtomicView, Opcode::CopyAsync))
+      box_of_made_view(op);
     if (row.has(kTerminator)) {
       if (k_[r].last != op) report(op, "is not the last op of its region");
       yields(op, owner);
@@ -127,6 +132,34 @@ class Verifier {
     const Type from = k_.type(k_[op].operands[0]), to = k_.type(k_[op].results[0]);
     if (!from.is_tile() || !to.is_tile() || from.elem() != to.elem() || from.count() != to.count())
       report(op, fmt::format("{} has not the elements of {}", to.str(), from.str()));
+  }
+
+  void make_view(OpId op) {
+    const OpData& d = k_[op];
+    const Type view = k_.type(d.results[0]), pointer = k_.type(d.operands[0]);
+    if (!view.is_view() || !view.view_facts().is_made)
+      return report(op, "makes no view of a kind that is made");
+    if (pointer != Type::pointer(view.dtype()))
+      report(op, fmt::format("{} is no address of {}", pointer.str(), name(view.dtype())));
+    if (std::ssize(d.operands) != 1 + 2 * view.rank())
+      return report(op, "takes an extent and a stride of each dimension");
+    for (std::size_t i = 1; i < d.operands.size(); ++i) {
+      const Type number = k_.type(d.operands[i]);
+      const bool is_index = number == Type::scalar(DType::i32) || number == Type::scalar(DType::i64);
+      if (!is_index || number != k_.type(d.operands[1]))
+        return report(op, "takes extents and strides of one type, i32 or i64");
+    }
+  }
+
+  /// Extents are compared with offsets.
+  void box_of_made_view(OpId op) {
+    const OpData& d = k_[op];
+    const std::size_t first = first_offset(d);
+    const OpId make = maker_of(k_, d.operands[d.opcode == Opcode::CopyAsync ? 2 : 0]);
+    const std::size_t rank = make ? k_[make].operands.size() / 2 : 0;
+    for (std::size_t v = 0; v < rank && first + v < d.operands.size(); ++v)
+      if (k_.type(d.operands[first + v]).elem() != k_.type(k_[make].operands[1]).elem())
+        return report(op, "has offsets of another type than the view's extents");
   }
 
   void tile_slice(OpId op) {

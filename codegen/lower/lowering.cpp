@@ -117,7 +117,7 @@ Value Lowering::view_dim(Value machine_view, int axis, DType dtype) {
   if (known != kDynamic) return b.constant(Type::scalar(dtype), known);
   Value& v = view(machine_view).dims[static_cast<std::size_t>(axis)];
   if (!v) v = view_part(machine_view, "dim", axis, Type::scalar(dtype), fmt::format("_d{}", axis));
-  return v;
+  return b.cast(v, dtype);
 }
 
 Value Lowering::view_stride(Value machine_view, int axis, DType dtype) {
@@ -127,7 +127,7 @@ Value Lowering::view_stride(Value machine_view, int axis, DType dtype) {
   Value& v = view(machine_view).strides[static_cast<std::size_t>(axis)];
   if (!v)
     v = view_part(machine_view, "stride", axis, Type::scalar(dtype), fmt::format("_s{}", axis));
-  return v;
+  return b.cast(v, dtype);
 }
 
 // ---- values

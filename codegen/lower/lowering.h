@@ -101,6 +101,10 @@ class Lowering {
   ir::Value view_dim(ir::Value machine_view, int axis, DType dtype);
   ir::Value view_stride(ir::Value machine_view, int axis, DType dtype);
   ir::Value view_pointer(ir::Value machine_view);
+  /// The base, extents and strides of a made view, behind its make_view.
+  void set_view(ir::Value machine_view, ViewParts parts) {
+    views_[machine_view] = std::move(parts);
+  }
 
   // ---- shared memory
   /// Byte address of an allocation made by the pass allocate_shared.

@@ -178,6 +178,14 @@ void lower_ViewPtr(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   l.set(d.results[0], l.view_pointer(d.operands[0]));
 }
+void lower_MakeView(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const auto parts = std::span(d.operands).subspan(1);
+  ViewParts view{l.get(d.operands[0]), {}, {}};
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    (i < parts.size() / 2 ? view.dims : view.strides).push_back(l.get(parts[i]));
+  l.set_view(d.results[0], std::move(view));
+}
 /// A fact for the analyses; only the simulator looks whether it holds, in each thread's elements.
 void lower_Assume(Lowering& l, OpId op) {
   const OpData& d = l.from[op];

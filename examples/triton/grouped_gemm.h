@@ -6,7 +6,7 @@
 namespace tegula::tutorials {
 
 /// addresses [products, 3] of A, B and C, row-major f16 on multiples of 16 bytes; shapes
-/// [products, 3]: m, and n and k in eighths.
+/// [products, 3]: m, and n and k in eighths. Two programs share an SM.
 inline auto grouped_gemm() {
   return kernel("grouped_gemm", [](In<i64, 2> addresses, In<i32, 2> shapes, int programs) {
     for (auto p : grid(GridSpace({programs}), 1)) {
@@ -22,7 +22,7 @@ inline auto grouped_gemm() {
                  const Index r = slice((tile - first) / columns * 128, 128),
                              c = slice((tile - first) % columns * 128, 128);
                  Tile acc = zeros<f32>(128, 128);
-                 for (auto s : steps(k, 32)) acc = dot(A(r, s), B(s, c), acc);
+                 for (auto s : steps(k, 64)) acc = dot(A(r, s), B(s, c), acc);
                  C(r, c) = acc;
                  tile = tile + programs;
                });

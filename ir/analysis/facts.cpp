@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "ir/analysis/index_facts.h"
+#include "ir/made_view.h"
 
 namespace tegula::ir {
 namespace {
@@ -67,6 +68,7 @@ void Facts::add(OpId assume, Value less, Value more, std::int64_t strict) {
 }
 
 Facts::Term Facts::extent(Value view, int axis) const {
+  if (const OpId make = maker_of(k_, view)) return term(made_extent(k_, make, axis));
   const std::int64_t fixed = k_.type(view).shape()[static_cast<std::size_t>(axis)];
   if (fixed != kDynamic) return {{}, {}, fixed};
   return {{view.index, axis}, {}, 0};
@@ -79,6 +81,10 @@ Facts::Term Facts::term(Value v) const {
     const OpId def = k_[v].def;
     if (!def) break;
     const OpData& d = k_[def];
+    if (d.opcode == Opcode::ViewDim && maker_of(k_, d.operands[0])) {
+      v = made_extent(k_, maker_of(k_, d.operands[0]), static_cast<int>(d.attrs.i(AttrName::axis)));
+      continue;
+    }
     if (d.opcode == Opcode::ViewDim) {
       Term t = extent(d.operands[0], static_cast<int>(d.attrs.i(AttrName::axis)));
       t.plus += plus;
@@ -135,7 +141,15 @@ bool Facts::ends_inside(Value offset, std::int64_t extent_of_box, Value view, in
   Search s{at};
   Term x = term(offset);
   x.plus += extent_of_box;
-  return reaches(x, extent(view, axis), s);
+  if (reaches(x, extent(view, axis), s)) return true;
+  // The extent of a made view is the larger of two: reaching either will do.
+  const OpId make = maker_of(k_, view);
+  const OpId floor = make ? k_[made_extent(k_, make, axis)].def : OpId();
+  if (!floor || k_[floor].opcode != Opcode::Max) return false;
+  return std::ranges::any_of(k_[floor].operands, [&](Value v) {
+    Search of_one{at};
+    return reaches(x, term(v), of_one);
+  });
 }
 
 std::optional<std::int64_t> Facts::least(Value v, OpId at) const {

@@ -8,6 +8,7 @@
 #include "ir/layout/layout_ops.h"
 #include "ir/layout/linear_layout.h"
 #include "ir/loop.h"
+#include "ir/made_view.h"
 
 namespace tegula::ir {
 namespace {
@@ -22,7 +23,7 @@ class Roots {
   bool follow(Value v) {
     if (!seen_.insert(v).second) return true;
     const OpId def = k_[v].def;
-    if (k_.type(v).is_view()) return add(v);
+    if (k_.type(v).is_view() && !maker_of(k_, v)) return add(v);
     if (const auto merge = merge_of(k_, v))
       return std::ranges::all_of(incoming_values(k_, *merge), [&](Value x) { return follow(x); });
     if (!def) return !k_[k_[v].region].owner && add(v);
@@ -194,6 +195,14 @@ bool MemoryHazards::may_be_read_ahead(OpId load, OpId loop) {
   return may;
 }
 
+bool MemoryHazards::may_be_read_early_within(OpId load, OpId loop) {
+  const MemoryAccess* read = access(load);
+  return !read || !any_op(k_, k_[loop].regions[0], [&](OpId op) {
+    const MemoryAccess* other = access(op);
+    return is_acquire(k_[op]) || (other && other->writes && may_alias(*read, *other));
+  });
+}
+
 // ---- scalars
 void MemoryHazards::add(Linear& sum, Value v, std::int64_t times, int depth) const {
   if (times == 0) return;
@@ -266,7 +275,7 @@ bool MemoryHazards::is_gathered(const MemoryAccess& a, std::size_t view_dim) con
 }
 
 bool MemoryHazards::is_same_box(const MemoryAccess& a, const MemoryAccess& b) {
-  if (!a.is_box() || !b.is_box() || a.address != b.address || a.axes != b.axes) return false;
+  if (!are_of_one_tensor(a, b, {}) || a.axes != b.axes) return false;
   for (std::size_t d = 0; d < a.offsets.size(); ++d)
     if (extent(a, d) != extent(b, d) ||
         distance(linear(a.offsets[d]), linear(b.offsets[d]), {}) != 0)
@@ -275,7 +284,8 @@ bool MemoryHazards::is_same_box(const MemoryAccess& a, const MemoryAccess& b) {
 }
 
 bool MemoryHazards::moves_with(const MemoryAccess& box, OpId loop) {
-  if (!box.is_box() || k_[loop].opcode != Opcode::For) return false;
+  if (!box.is_box() || k_[loop].opcode != Opcode::For || !are_of_one_tensor(box, box, loop))
+    return false;
   const Value iv = k_[k_[loop].regions[0]].args[0];
   const auto step = constant_value(k_, k_[loop].operands[2]);
   for (std::size_t d = 0; step && d < box.offsets.size(); ++d) {
@@ -292,6 +302,15 @@ bool MemoryHazards::moves_with(const MemoryAccess& box, OpId loop) {
   return false;
 }
 
+/// Boxes of one view, whose elements are the same memory in all iterations of `carried`, and no two
+/// of which share any.
+bool MemoryHazards::are_of_one_tensor(const MemoryAccess& a, const MemoryAccess& b,
+                                      OpId carried) const {
+  return a.is_box() && b.is_box() && a.address == b.address &&
+         has_distinct_elements(k_, a.address) &&
+         (!carried || !maker_of(k_, a.address) || k_.is_visible_from(a.address, carried));
+}
+
 /// Each offset is a multiple of the smaller extent, or all differ by such multiples.
 bool MemoryHazards::inside_or_disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried) {
   if (!a.is_box() && !b.is_box()) {
@@ -303,7 +322,7 @@ bool MemoryHazards::inside_or_disjoint(const MemoryAccess& a, const MemoryAccess
     return x->factor == Ints{1} && k_.type(b.address).count() == count &&
            divisor(x->at) % count == 0 && divisor(y->at) % count == 0;
   }
-  if (!a.is_box() || !b.is_box() || a.address != b.address || a.axes != b.axes) return false;
+  if (!are_of_one_tensor(a, b, carried) || a.axes != b.axes) return false;
   for (std::size_t d = 0; d < a.offsets.size(); ++d) {
     // An index tile may select a place twice, in two threads.
     if (is_gathered(a, d) || is_gathered(b, d)) return false;
@@ -336,7 +355,7 @@ bool MemoryHazards::disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId 
     const auto [low_b, high_b] = range(*y, b.address);
     return *apart + low_b > high_a || *apart + high_b < low_a;
   }
-  if (!a.is_box() || !b.is_box() || a.address != b.address) return false;
+  if (!are_of_one_tensor(a, b, carried)) return false;
   for (std::size_t d = 0; d < a.offsets.size(); ++d) {
     const std::int64_t size_a = extent(a, d), size_b = extent(b, d);
     if (size_a <= 0 || size_b <= 0 || is_gathered(a, d) || is_gathered(b, d)) continue;

@@ -78,6 +78,10 @@ class MemoryHazards {
   /// that another one has.
   bool may_be_read_ahead(OpId load, OpId loop);
 
+  /// The same for copies by the program's own threads, the first of which stand right in front of
+  /// the loop, behind a barrier if need be: nobody writes the tile in the loop.
+  bool may_be_read_early_within(OpId load, OpId loop);
+
   /// The same box in every dimension.
   bool is_same_box(const MemoryAccess& a, const MemoryAccess& b);
 
@@ -100,6 +104,7 @@ class MemoryHazards {
   std::optional<MemoryAccess> find(OpId op) const;
   bool may_alias(const MemoryAccess& a, const MemoryAccess& b) const;
   bool share_memory_by_call(const MemoryAccess& a) const;
+  bool are_of_one_tensor(const MemoryAccess& a, const MemoryAccess& b, OpId carried) const;
   bool same_thread(const MemoryAccess& a, const MemoryAccess& b, OpId carried);
   bool inside_or_disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried);
   bool share_by_blocks(const MemoryAccess& a, const MemoryAccess& b) const;

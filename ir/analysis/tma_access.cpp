@@ -35,7 +35,7 @@ std::int64_t half_sectors(TmaSegments s, std::int64_t end) {
 bool is_tma_loadable(Type view, std::span<const std::int64_t> axes, Type tile) {
   const ViewFacts& facts = view.view_facts();
   const std::int64_t size = size_bytes(view.dtype());
-  if (view.rank() > kMaxMapRank || facts.align % kGranule != 0) return false;
+  if (facts.is_made || view.rank() > kMaxMapRank || facts.align % kGranule != 0) return false;
   bool contiguous = false;
   for (std::size_t v = 0; v < facts.strides.size(); ++v) {
     const std::int64_t stride = facts.strides[v];
@@ -52,6 +52,7 @@ bool is_tma_loadable(Type view, std::span<const std::int64_t> axes, Type tile) {
 
 std::string_view why_not_tma_tile(Type view, std::span<const std::int64_t> axes, Type tile) {
   const ViewFacts& facts = view.view_facts();
+  if (facts.is_made) return "the kernel makes the view, which has no tensor map";
   if (tile.rank() != 2) return "it is no tile of rows and columns";
   if (facts.align % kGranule != 0) return "the tensor does not begin at a multiple of 16 bytes";
   const auto row = std::ranges::find_if(

@@ -138,6 +138,7 @@ std::string_view why_not_tma_store(const Kernel& k, const OpData& store) {
   const auto axes = store.attrs.ints(AttrName::axes);
   if (!tile.is_tile() || tile.rank() != 2 || axes.size() != 2)
     return "not a tile of two dimensions";
+  if (view.view_facts().is_made) return "a view that the kernel makes, which has no tensor map";
   if (gathered_dim(k, store) >= 0) return "rows that an index tile scatters";
   if (!has_staged_size(tile.dtype())) return "elements of neither 16 nor 32 bits";
   if (!is_combined_by_tma(store.attrs.s(AttrName::kind), tile.dtype()))

@@ -18,7 +18,8 @@ struct Box {
     std::int64_t bytes = 0;
     bool is_inside = true, is_absent = false;
   };
-  const MemoryRegion* region = nullptr;
+  const MemoryRegion* region = nullptr;  ///< null: nothing is touched
+  const TensorArg* tensor = nullptr;
   std::vector<Dim> dims;
   const std::byte* first = nullptr;  ///< address of index 0 of the tile, even if absent
   /// A dimension that the tile does not run along is out of range: every element lies outside.

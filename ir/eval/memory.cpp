@@ -79,8 +79,10 @@ std::unordered_set<Value> written_params(const Kernel& k) {
     if (d.is(Opcode::StoreView, Opcode::AtomicView)) written.insert(d.operands[0]);
     if (d.opcode == Opcode::ViewPtr) by_address.insert(d.operands[0]);
     using enum Opcode;
-    if (d.is(Store, AtomicRmw, AtomicCas, AtomicStore, FetchTile, ArriveAndTestLast))
-      writes_by_address = true;
+    const bool is_by_address =
+        d.is(Store, AtomicRmw, AtomicCas, AtomicStore, FetchTile, ArriveAndTestLast) ||
+        (d.is(StoreView, AtomicView) && k.type(d.operands[0]).view_facts().is_made);
+    writes_by_address = writes_by_address || is_by_address;
   });
   if (writes_by_address) written.insert(by_address.begin(), by_address.end());
   return written;

@@ -25,6 +25,12 @@ struct SharedTile {
       readers;  ///< role tags, sized when a role first touches the tile
 };
 
+/// A view at an address, whose base is null where no argument owns that.
+struct MadeView {
+  TensorArg tensor;
+  std::int64_t address = 0;
+};
+
 /// The value of one SSA name. Tiles hold one cell an element in row-major order, or a single one
 /// where all are equal.
 struct TileValue {
@@ -36,7 +42,8 @@ struct TileValue {
   /// dot need to know the dimension.
   std::vector<std::uint8_t> edges;
   OpId origin;                           ///< op that made the first poisoned element
-  const MemoryRegion* region = nullptr;  ///< memory of a view
+  const MemoryRegion* region = nullptr;  ///< memory of a view; null for one that no argument owns
+  std::shared_ptr<const MadeView> made;  ///< of a view that a make_view makes
   std::shared_ptr<SharedTile> shared;
 
   /// Becomes `count` plain cells of unspecified value.

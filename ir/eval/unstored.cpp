@@ -25,9 +25,10 @@ std::string origin_of(Program& p, Value v) {
       continue;
     }
     if (k[def].opcode != Opcode::LoadView) return op_at(k, def);
-    const MemoryRegion& region = *p.operand(def, 0).region;
-    return fmt::format("{} at {}, which is [{}]", region.name, str(k[def].loc),
-                       fmt::join(region.tensor->dims, ", "));
+    const TileValue& view = p.operand(def, 0);
+    const TensorArg& tensor = view.made ? view.made->tensor : *view.region->tensor;
+    return fmt::format("{} at {}, which is [{}]", view.made ? "a view" : view.region->name,
+                       str(k[def].loc), fmt::join(tensor.dims, ", "));
   }
   return {};
 }

@@ -23,6 +23,14 @@ std::size_t Box::count() const {
 
 namespace {
 
+std::string_view name_of(const Box& box) {
+  return box.region == nullptr ? "a view" : box.region->name;
+}
+
+const TensorArg& tensor_of(const TileValue& view) {
+  return view.made ? view.made->tensor : *view.region->tensor;
+}
+
 /// The offset operand of view dimension `d`; nothing where it is absent, or poison (which is
 /// reported).
 std::optional<std::int64_t> offset_along(Program& p, OpId id, std::size_t operand) {
@@ -36,7 +44,7 @@ std::optional<std::int64_t> offset_along(Program& p, OpId id, std::size_t operan
 void check_proofs(Program& p, OpId id, const Box& box, std::span<const std::int64_t> known_strides,
                   std::span<const std::int64_t> offsets) {
   const AttrList& attrs = p.attrs(id);
-  const TensorArg& t = *box.region->tensor;
+  const TensorArg& t = *box.tensor;
   const auto axes = attrs.ints(AttrName::axes);
   for (const std::int64_t d : attrs.ints(AttrName::in_bounds)) {
     const auto axis = std::ranges::find(axes, d) - axes.begin();
@@ -47,7 +55,7 @@ void check_proofs(Program& p, OpId id, const Box& box, std::span<const std::int6
     p.report(FindingKind::OutOfBounds, id, p.op(id).loc, [&] {
       return fmt::format(
           "{} was proved inside of {} along dimension {}, but touches [{}, {}) of {}",
-          info(p.op(id).opcode).mnemonic, box.region->name, d, offsets[v], offsets[v] + extent,
+          info(p.op(id).opcode).mnemonic, name_of(box), d, offsets[v], offsets[v] + extent,
           t.dims[v]);
     });
   }
@@ -57,13 +65,13 @@ void check_proofs(Program& p, OpId id, const Box& box, std::span<const std::int6
       p.report(FindingKind::AssumeViolated, id, p.op(id).loc, [&] {
         return fmt::format(
             "the offset along dimension {} of {} is {}, but was proved a multiple of {}", v,
-            box.region->name, offsets[v], div);
+            name_of(box), offsets[v], div);
       });
 }
 
 /// Sets the places that an index tile along view dimension `d` selects.
 void select_places(Program& p, OpId id, std::size_t operand, std::size_t d, Box& box) {
-  const TensorArg& t = *box.region->tensor;
+  const TensorArg& t = *box.tensor;
   const Value tile = p.op(id).operands[operand];
   const Cell* index = p.dense(tile);
   const std::uint8_t* states = p.states(tile);
@@ -78,8 +86,60 @@ void select_places(Program& p, OpId id, std::size_t operand, std::size_t d, Box&
     if (at.is_inside) at.bytes += index[i].i * t.strides[d] * size_bytes(t.dtype);
   }
   if (is_poison)
-    p.report_poison(id, "selects elements", "of " + std::string(box.region->name),
+    p.report_poison(id, "selects elements", "of " + std::string(name_of(box)),
                     p.value(tile).origin);
+}
+
+/// Lowest and highest distance of the elements inside from `first`, in bytes.
+std::pair<std::int64_t, std::int64_t> reach_of(const Box& box) {
+  std::int64_t low = 0, high = 0;
+  for (std::size_t d = 0; d < box.dims.size(); ++d) {
+    std::optional<std::int64_t> least, most;
+    for (std::int64_t i = box.dims[d].low; i < box.dims[d].high; ++i)
+      if (const auto at = box.distance(d, i)) {
+        least = std::min(least.value_or(*at), *at);
+        most = std::max(most.value_or(*at), *at);
+      }
+    low += least.value_or(0), high += most.value_or(0);
+  }
+  return {low, high};
+}
+
+/// Reports a box of a made view that is not where its promise says, or in no argument's memory,
+/// which then counts as outside.
+void check_made(Program& p, OpId id, const MadeView& view, Type type, Box& box) {
+  const ViewFacts& facts = type.view_facts();
+  const std::string_view mnemonic = info(p.op(id).opcode).mnemonic;
+  const std::int64_t size = size_bytes(type.dtype());
+  if (view.address % facts.align != 0)
+    p.report(FindingKind::Misaligned, id, p.op(id).loc, [&] {
+      return fmt::format("{} of a view at {:#x}, which is no multiple of {} bytes as promised",
+                         mnemonic, view.address, facts.align);
+    });
+  for (std::size_t d = 0; d < facts.strides.size(); ++d)
+    if (facts.strides[d] == kDynamic && view.tensor.strides[d] % facts.stride_div[d] != 0)
+      p.report(FindingKind::Misaligned, id, p.op(id).loc, [&] {
+        return fmt::format("{} of a view whose stride along dimension {} is {} bytes, which is no "
+                           "multiple of {} as promised",
+                           mnemonic, d, view.tensor.strides[d] * size, facts.stride_div[d] * size);
+      });
+  const MemoryRegion* region = box.region;
+  const auto [low, high] = reach_of(box);
+  if (region != nullptr && box.first + low >= region->begin &&
+      box.first + high + size <= region->end)
+    return;
+  box.is_outside = true;
+  p.report(FindingKind::OutOfBounds, id, p.op(id).loc, [&]() -> std::string {
+    const std::string_view verb = p.op(id).opcode == Opcode::StoreView ? "writes" : "reads";
+    if (region == nullptr)
+      return fmt::format("{} {} a view at {:#x}, which no argument owns", mnemonic, verb,
+                         view.address);
+    const Memory& memory = p.evaluation().memory;
+    const std::byte* at = box.first + low < region->begin ? box.first + low : box.first + high;
+    return fmt::format("{} {} {}, outside of {} ({} bytes)", mnemonic, verb,
+                       memory.describe(*region, memory.address_of(*region, at)), region->name,
+                       region->end - region->begin);
+  });
 }
 
 }  // namespace
@@ -87,9 +147,11 @@ void select_places(Program& p, OpId id, std::size_t operand, std::size_t d, Box&
 Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
              std::span<const std::int64_t> shape) {
   Box box;
-  box.region = p.operand(id, view).region;
-  box.first = box.region->base;
-  const TensorArg& t = *box.region->tensor;
+  const TileValue& of = p.operand(id, view);
+  box.region = of.region;
+  box.tensor = &tensor_of(of);
+  const TensorArg& t = *box.tensor;
+  box.first = static_cast<const std::byte*>(t.base);
   const std::int64_t size = size_bytes(t.dtype);
   const auto axes = p.attrs(id).ints(AttrName::axes);
   std::vector<std::int64_t> offsets(t.dims.size(), 0);
@@ -122,8 +184,9 @@ Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
   const bool touches_memory =
       !box.is_outside &&
       std::ranges::all_of(box.dims, [](const Box::Dim& d) { return d.low < d.high; });
-  for (std::size_t d = 0; touches_memory && d < offsets.size(); ++d)
+  for (std::size_t d = 0; touches_memory && box.region != nullptr && d < offsets.size(); ++d)
     box.first += offsets[d] * t.strides[d] * size;
+  if (touches_memory && of.made) check_made(p, id, *of.made, p.operand_type(id, view), box);
   return box;
 }
 
@@ -131,7 +194,7 @@ namespace {
 
 /// The limits that a store may have behind its offsets: elements at or beyond them are dropped.
 void apply_limits(Program& p, OpId id, Box& box) {
-  const std::size_t rank = box.region->tensor->dims.size();
+  const std::size_t rank = box.tensor->dims.size();
   if (p.op(id).operands.size() <= 2 + rank) return;
   const auto axes = p.attrs(id).ints(AttrName::axes);
   for (std::size_t v = 0; v < rank && !box.is_outside; ++v) {
@@ -169,13 +232,13 @@ void mark_outside(const Box& box, TileValue& out) {
 
 void read_box(Program& p, OpId id, const Box& box, Cell* cells) {
   if (!box.is_inside()) std::fill_n(cells, box.count(), Cell{.i = 0});
-  visit_dtype(box.region->tensor->dtype, [&](auto tag) {
+  visit_dtype(box.tensor->dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for_each_inside(box,
                     [&](std::size_t i, const std::byte* at) { cells[i] = read_element<T>(at); });
   });
-  if (box.region->shadow == nullptr) return;
-  const auto size = static_cast<std::size_t>(size_bytes(box.region->dtype));
+  if (box.region == nullptr || box.region->shadow == nullptr) return;
+  const auto size = static_cast<std::size_t>(size_bytes(box.tensor->dtype));
   for_each_inside(
       box, [&](std::size_t, const std::byte* at) { p.touch_read(*box.region, at, size, id); });
 }
@@ -192,18 +255,38 @@ void eval_NumPrograms(Program& p, OpId id) {
 
 void eval_ViewDim(Program& p, OpId id) {
   const auto axis = static_cast<std::size_t>(p.attrs(id).i(AttrName::axis));
-  const std::int64_t extent = p.operand(id, 0).region->tensor->dims.at(axis);
+  const std::int64_t extent = tensor_of(p.operand(id, 0)).dims.at(axis);
   p.result(id).set_scalar(canonical(Cell{.i = extent}, p.result_type(id).dtype()));
 }
 
 void eval_ViewStride(Program& p, OpId id) {
   const auto axis = static_cast<std::size_t>(p.attrs(id).i(AttrName::axis));
-  const std::int64_t stride = p.operand(id, 0).region->tensor->strides.at(axis);
+  const std::int64_t stride = tensor_of(p.operand(id, 0)).strides.at(axis);
   p.result(id).set_scalar(canonical(Cell{.i = stride}, p.result_type(id).dtype()));
 }
 
 void eval_ViewPtr(Program& p, OpId id) {
-  p.result(id).set_scalar(Cell{.i = p.operand(id, 0).region->address});
+  const TileValue& view = p.operand(id, 0);
+  p.result(id).set_scalar(Cell{.i = view.made ? view.made->address : view.region->address});
+}
+
+void eval_MakeView(Program& p, OpId id) {
+  const auto address = p.integer(id, 0, "an address");
+  auto made = std::make_shared<MadeView>();
+  const std::size_t rank = p.op(id).operands.size() / 2;
+  made->address = address.value_or(0);
+  made->tensor.dtype = p.result_type(id).dtype();
+  for (std::size_t d = 0; d < rank; ++d) {
+    made->tensor.dims.push_back(p.integer(id, 1 + d, "an extent").value_or(0));
+    made->tensor.strides.push_back(p.integer(id, 1 + rank + d, "a stride").value_or(0));
+  }
+  TileValue& out = p.result(id);
+  // An element of no bytes: the address may be that of an empty tensor, or one behind another.
+  if (std::byte* base = p.evaluation().memory.resolve(made->address, 0, out.region))
+    made->tensor.base = base;
+  else
+    out.region = nullptr;
+  out.made = std::move(made);
 }
 
 void eval_LoadView(Program& p, OpId id) {
@@ -226,6 +309,7 @@ void for_each_stored(Program& p, OpId id, const Write& write) {
   apply_limits(p, id, box);
   const Cell* cells = p.dense(tile);
   const std::uint8_t* states = p.states(tile);
+  if (box.region == nullptr) return;
   const MemoryRegion& region = *box.region;
   for_each_inside(box, [&](std::size_t i, const std::byte* at) {
     if (states != nullptr && (states[i] & kAbsent) != 0) return note_drop(p, id, region, at);
@@ -240,7 +324,7 @@ void for_each_stored(Program& p, OpId id, const Write& write) {
 
 /// The element becomes the combination by attr kind of itself and the value: what it was.
 Cell combine_at(Program& p, OpId id, const MemoryRegion& region, std::byte* at, Cell value) {
-  const DType dtype = region.tensor->dtype;
+  const DType dtype = p.operand_type(id, 0).dtype();
   const auto size = static_cast<std::size_t>(size_bytes(dtype));
   p.touch_atomic(region, at, size, id, "relaxed");
   std::uint64_t bits = 0;

@@ -12,6 +12,7 @@
 #include "ir/clone_op.h"
 #include "ir/eval/cell.h"
 #include "ir/eval/evaluate.h"
+#include "ir/made_view.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
 
@@ -116,6 +117,13 @@ class Canonicalizer {
     if (type.dtype() == DType::i1 && d.opcode == And && left(1)) return keep(1);
     if (d.opcode == Cast && k_.type(d.operands[0]) == type) return keep(0);
     if (d.opcode == Bitcast && k_.type(d.operands[0]) == type) return keep(0);
+    if (d.is(ViewDim, ViewStride))
+      if (const OpId make = maker_of(k_, d.operands[0])) {
+        const auto axis = static_cast<int>(d.attrs.i(AttrName::axis));
+        const Value part =
+            d.opcode == ViewDim ? made_extent(k_, make, axis) : made_stride(k_, make, axis);
+        return k_.type(part) == type ? std::optional(part) : std::nullopt;
+      }
     if (d.opcode == Repack)
       if (const OpId inner = k_[d.operands[0]].def; inner && k_[inner].opcode == Repack)
         if (const Value back = resolved(k_[inner].operands[0]); k_.type(back) == type) return back;

@@ -13,6 +13,7 @@
 #include "ir/analysis/index_facts.h"
 #include "ir/builder.h"
 #include "ir/gathered_box.h"
+#include "ir/made_view.h"
 #include "ir/passes/absence/absence.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
@@ -378,9 +379,8 @@ class Materializer {
     Builder b(k_, op);
     std::vector<Value> limits;
     for (std::size_t v = 0; v < rank; ++v)
-      limits.push_back(b.op(Opcode::ViewDim, {view},
-                            Type::scalar(k_.type(k_[op].operands[2 + v]).dtype()),
-                            {{AttrName::axis, static_cast<int>(v)}}));
+      limits.push_back(extent_of(b, view, static_cast<int>(v),
+                                 Type::scalar(k_.type(k_[op].operands[2 + v]).dtype())));
     bool narrowed = false;
     if (std::ranges::any_of(all, [&](const PresenceBound& x) { return needs_mask(op, x, axes); }))
       return store_by_address(op, all, axes);
@@ -474,6 +474,8 @@ class Materializer {
   }
 
   bool is_dim_of(Value limit, Value view, int axis) const {
+    if (const OpId make = maker_of(k_, view); make && made_extent(k_, make, axis) == limit)
+      return true;
     const OpId def = k_[limit].def;
     return def && k_[def].opcode == Opcode::ViewDim && k_[def].operands[0] == view &&
            k_[def].attrs.i(AttrName::axis) == axis;

@@ -19,6 +19,7 @@
 
 #include "ir/analysis/index_facts.h"
 #include "ir/builder.h"
+#include "ir/made_view.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
 
@@ -66,11 +67,11 @@ class OutsideReads {
   void uses(OpId op) {
     using enum Opcode;
     const Opcode o = k_[op].opcode;
-    if (o == LoadView)
-      check_all(op, 1, "an index");
-    else if (o == StoreView || o == AtomicView)
-      check_all(op, 2, "an index");
-    else if (const auto mask = mask_operand(o))
+    if (o == LoadView || o == StoreView || o == AtomicView) {
+      check_all(op, o == LoadView ? 1 : 2, "an index");
+      made_view(op, k_[op].operands[0]);
+    }
+    if (const auto mask = mask_operand(o))
       access(op, *mask);
     else if (o == WaitUntil)
       check_all(op, 0, "an address or the value waited for");
@@ -100,8 +101,20 @@ class OutsideReads {
     for (std::size_t i = first; i < k_[op].operands.size(); ++i) check(op, i, used_as);
   }
 
+  /// A view that nobody accesses may be made of anything.
+  void made_view(OpId access, Value view) {
+    const OpId make = maker_of(k_, view);
+    if (!make) return;
+    const std::vector<Value> operands(k_[make].operands.begin(), k_[make].operands.end());
+    for (std::size_t i = 0; i < operands.size(); ++i)
+      check(access, operands[i], i == 0 ? "an address" : "an extent or a stride");
+  }
+
   void check(OpId op, std::size_t operand, std::string_view used_as) {
-    for (const Origin& from : origins(k_[op].operands[operand])) {
+    check(op, k_[op].operands[operand], used_as);
+  }
+  void check(OpId op, Value v, std::string_view used_as) {
+    for (const Origin& from : origins(v)) {
       if (std::ranges::find(checked_, from) != checked_.end()) continue;
       checked_.push_back(from);
       Builder b(k_);

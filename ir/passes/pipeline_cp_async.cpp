@@ -33,7 +33,7 @@ class LoopPipeliner {
         body_(k[loop].regions[0]) {}
 
   bool run() {
-    for (OperandLoad& c : operand_loads(k_, loop_, context_))
+    for (OperandLoad& c : operand_loads(k_, loop_, context_, CopiedBy::Threads))
       if (is_aligned(c) && has_early_indices(c)) candidates_.push_back(std::move(c));
     if (candidates_.empty()) return false;
     if (writes_memory(k_, loop_, context_)) return false;

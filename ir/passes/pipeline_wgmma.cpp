@@ -79,7 +79,7 @@ class Mainloops {
     for (OpId o : k_.ops(loop.body)) has_dot |= k_[o].opcode == Opcode::Dot;
     if (!has_dot) return false;
     auto dots = dot_graph(k_, op, plan_.num_warps, context_);
-    if (!dots || !loop.find_outer_loops()) return false;
+    if (!dots || (dots->has_channels() && !loop.find_outer_loops())) return false;
     for (const GraphDot& dot : dots->dots)
       tell(dot.op, {{"a", name(dot.operands[0])}, {"b", name(dot.operands[1])}});
     LoopOrder order = order_of(*dots);

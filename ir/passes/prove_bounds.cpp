@@ -1,12 +1,14 @@
 // Finds boxes that lie inside their view and how offsets divide. Before: tile form. After:
 // load_view and store_view carry attrs `inside` (view dimensions that need no guard) and
-// `offset_divisibility`; nothing else changed.
+// `offset_divisibility`, and the types of made views say what is known of their operands; nothing
+// else changed.
 #include <fmt/format.h>
 
 #include <numeric>
 
 #include "ir/analysis/index_facts.h"
 #include "ir/gathered_box.h"
+#include "ir/made_view.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -51,8 +53,16 @@ bool annotate(Kernel& k, OpId op, const IndexFacts& bounds, PassContext& context
 }  // namespace
 
 bool prove_bounds(Kernel& kernel, PassContext& context) {
-  const IndexFacts bounds(kernel);
   bool changed = false;
+  // Divisors of operands are known better than when the view was recorded, in the middle of loops.
+  walk(kernel, kernel.body(), [&](OpId op) {
+    const OpData& d = kernel[op];
+    if (d.opcode != Opcode::MakeView) return;
+    kernel.set_type(d.results[0],
+                    made_view_type(kernel, d.operands, d.attrs.i(AttrName::align)));
+    changed = true;
+  });
+  const IndexFacts bounds(kernel);
   walk(kernel, kernel.body(), [&](OpId op) {
     const Opcode o = kernel[op].opcode;
     if (o == Opcode::LoadView || o == Opcode::StoreView)

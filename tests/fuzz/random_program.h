@@ -160,6 +160,7 @@ class RandomProgram {
   };
   Memory& memory();
   Box box_of(const Memory& m);
+  ir::Value view_of(const Memory& m);
   static ir::Ints axes_of(const Box& box);
   Known stored(DType d, const Shape& s);
   Known remembered(const Memory& m, ir::Value v, bool is_inside) const;

@@ -2,6 +2,7 @@
 // Random programs, continued: memory that a program writes and reads again, folds by functions, and
 // the filling of absent elements. Each program has a row of each memory to itself, so that nothing
 // but the program's own order decides what is read.
+#include "ir/made_view.h"
 #include "tests/fuzz/random_program_parts.h"
 
 namespace tegula::fuzz {
@@ -70,16 +71,27 @@ inline void RandomProgram::grow_memory() {
   way < 11 ? use_pointers(m) : combine_pointers(m);
 }
 
+/// The parameter, or a view that the program makes of the same elements.
+inline ir::Value RandomProgram::view_of(const Memory& m) {
+  if (!chance(20)) return m.view;
+  std::vector<ir::Value> operands{b_.op(ir::Opcode::ViewPtr, {m.view})};
+  for (const ir::Opcode part : {ir::Opcode::ViewDim, ir::Opcode::ViewStride})
+    for (int axis = 0; axis < kernel.type(m.view).rank(); ++axis)
+      operands.push_back(
+          b_.op(part, {m.view}, ir::Type::scalar(DType::i32), {{ir::AttrName::axis, axis}}));
+  return b_.op(ir::Opcode::MakeView, operands, ir::made_view_type(kernel, operands, 0));
+}
+
 inline void RandomProgram::write_box(const Memory& m) {
   const Box box = box_of(m);
-  std::vector<ir::Value> operands{m.view, stored(m.dtype, box.shape).v};
+  std::vector<ir::Value> operands{view_of(m), stored(m.dtype, box.shape).v};
   operands.insert(operands.end(), box.offsets.begin(), box.offsets.end());
   b_.effect(ir::Opcode::StoreView, operands, {{ir::AttrName::axes, axes_of(box)}});
 }
 
 inline void RandomProgram::read_box(const Memory& m) {
   const Box box = box_of(m);
-  std::vector<ir::Value> operands{m.view};
+  std::vector<ir::Value> operands{view_of(m)};
   operands.insert(operands.end(), box.offsets.begin(), box.offsets.end());
   keep(remembered(m,
                   b_.op(ir::Opcode::LoadView, operands, tile(m.dtype, box.shape),

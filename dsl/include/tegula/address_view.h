@@ -32,18 +32,29 @@ struct ElementRun {
   bool is_whole = false;  ///< such elements are all inside, or none of them
 };
 
-/// A part of such a view: addresses of its elements, and whether each is inside.
+/// A part of such a view: a box with its first elements and ends (there or not), or addresses of
+/// its elements, and whether each is inside.
 struct AddressedPart {
+  bool is_box = false;
+  std::vector<Arg> firsts, ends;
   Arg pointers, inside;
   std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> axes;  ///< dimension of the tensor of each of the shape
   ElementRun run;
+  std::uint32_t view = 0;
   Loc loc;
 };
 
+/// Recorded where the kernel makes it, so that no loop around an access hides what is known of its
+/// extents and strides.
 struct AddressedTensor {
+  AddressedTensor(const Arg& pointer, std::span<const Arg> extents, std::span<const Arg> strides,
+                  int alignment);
+
   Arg pointer;
   std::vector<Arg> extents, strides;
-  int alignment = 0;  ///< bytes; 0: that of an element
+  int alignment = 0;       ///< bytes; 0: that of an element
+  std::uint32_t view = 0;  ///< number of the recorded view
 
   Tile dim(int axis, Loc at) const;
   AddressedPart part(std::span<const Subscript> subscripts, Loc at) const;
@@ -92,9 +103,9 @@ struct Addressed<std::index_sequence<I...>> {
 /// A tensor at an address, as an InOut parameter is one: `w(i, j)` is a tile whose elements outside
 /// of the extents are absent, `w(i, j) = t` stores. A subscript is an Index, an integer or an index
 /// tile of one dimension; there is no `all`. Elements are read and written one by one, so that any
-/// address and any strides will do, unless the view is `aligned`. Extents are believed; nothing is
-/// known of what else shares the memory, so that accesses keep their order with all others of the
-/// program.
+/// address and any strides will do, unless the view is `aligned`. Extents are believed (one below 0
+/// is 0); nothing is known of what else shares the memory, so that accesses keep their order with
+/// all others of the program.
 template <Element T, int Rank>
 class AddressView : public detail::Addressed<std::make_index_sequence<Rank>> {
  public:
@@ -117,7 +128,8 @@ struct Alignment {
 /// many bytes, along the dimension whose stride is the number 1, where the kernel can see that they
 /// begin at a multiple of a piece (`slice(c * 512, 512)`, steps from 0). A piece that reaches over
 /// the end of the tensor moves element by element; an extent that the kernel can see to be a
-/// multiple (`8 * table(i)`) saves loads these. The devices `cpu` and `sim` check the promise.
+/// multiple (`8 * table(i)`) has no such pieces, and then a product's loop copies its operands
+/// ahead, 16 bytes at a time. The devices `cpu` and `sim` check the promise.
 inline Alignment aligned(int bytes) { return {bytes}; }
 
 /// The tensor of these extents and strides (in elements) at an address, which is a pointer scalar:
@@ -131,9 +143,8 @@ template <Element T, int Rank>
 AddressView<T, Rank> view(const Arg& pointer, const std::array<Arg, Rank>& extents,
                           const std::array<Arg, Rank>& strides, Alignment alignment = {}) {
   static_assert(Rank > 0, "tegula: a view at an address has dimensions");
-  detail::AddressedTensor tensor{
-      pointer, {extents.begin(), extents.end()}, {strides.begin(), strides.end()}, alignment.bytes};
-  return AddressView<T, Rank>(std::move(tensor));
+  return AddressView<T, Rank>(
+      detail::AddressedTensor(pointer, extents, strides, alignment.bytes));
 }
 
 }  // namespace tegula

@@ -7,6 +7,7 @@
 
 #include "ir/gathered_box.h"
 #include "ir/loop.h"
+#include "ir/made_view.h"
 #include "ir/reshape_groups.h"
 #include "support/errors.h"
 
@@ -199,6 +200,7 @@ void Absence::reshape(OpId id) {
 
 // ---- boxes
 Value Absence::limit(Value view, std::int64_t axis, Type type) {
+  if (const OpId make = maker_of(k_, view)) return made_extent(k_, make, static_cast<int>(axis));
   Value& v = limits_[{view.index, axis}];
   if (v) return v;
   // At the head of the body, so that equal bounds are one value that every region sees.

@@ -49,7 +49,8 @@ class Analysis {
     for (const GraphDot& dot : graph_.dots)
       if (const std::string_view why = why_not(dot); !why.empty()) return refused(why);
     std::erase_if(graph_.loads, [&](const OperandLoad& load) { return !is_used(load); });
-    if (graph_.loads.empty()) return refused("TMA loads nothing in it");
+    if (graph_.loads.empty() && graph_.gathers.empty())
+      return refused("neither TMA nor cp.async loads something in it");
     return std::move(graph_);
   }
 
@@ -103,7 +104,7 @@ class Analysis {
   std::string_view find_gather(DotOperand& operand, OpId load) {
     operand.form = OperandForm::Gathered;
     if (graph_.gather_of(k_, operand.tile)) return {};
-    auto found = gathered_load(k_, graph_.loop, load);
+    auto found = copied_load(k_, graph_.loop, load);
     if (!found || !is_for_dots(operand.tile)) return "TMA cannot load one of its operands";
     graph_.gathers.push_back(std::move(*found));
     return {};

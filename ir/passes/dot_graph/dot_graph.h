@@ -15,7 +15,8 @@ namespace tegula::ir {
 /// How a wgmma gets an operand.
 enum class OperandForm : std::uint8_t {
   Ring,        ///< TMA loads it in each iteration
-  Gathered,    ///< the threads copy its rows by cp.async in each iteration
+  Gathered,    ///< the threads copy it by cp.async in each iteration: rows that an index tile
+               ///< selects, or a tile of a view that has no tensor map
   Stationary,  ///< TMA loads it once, in front of the loop
   Register,    ///< the threads have computed it, and it lies as A in their registers
   Shared,      ///< the threads have computed it, and store it for all warpgroups
@@ -43,7 +44,7 @@ struct DotGraph {
   OpId loop;
   std::vector<GraphDot> dots;           ///< in the order of the text
   std::vector<OperandLoad> loads;       ///< of the loop, by TMA: operands and others
-  std::vector<OperandLoad> gathers;     ///< of the loop, by cp.async: rows that index tiles select
+  std::vector<OperandLoad> gathers;     ///< of the loop, by cp.async
   std::vector<OperandLoad> stationary;  ///< in front of the loop, by TMA
   std::vector<Value> shared;            ///< tiles of form Shared, each once
   RingSharing rings = RingSharing::Joined;
@@ -54,10 +55,12 @@ struct DotGraph {
 
   /// The same of those in the loop alone.
   const OperandLoad* ring_load(const Kernel& k, Value tile) const;
-  /// The load of rows that an index tile selects, or none.
+  /// The load by cp.async that brings the tile, or none.
   const OperandLoad* gather_of(const Kernel& k, Value tile) const;
   /// One dot that reads memory: a GEMM's, which has a pipeline of its own.
   bool is_plain() const;
+  /// TMA loads something, and says so by a channel: ring positions go through all loops around.
+  bool has_channels() const { return !loads.empty() || !stationary.empty(); }
   /// A load of the loop that is copied ahead of its iteration.
   bool is_copied(OpId load) const;
 

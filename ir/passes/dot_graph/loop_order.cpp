@@ -346,7 +346,7 @@ std::string why_not_expandable(const Kernel& k, const DotGraph& dots, const Loop
   if (!order.is_possible) return "an op stands in front of what it reads";
   if (order.last_stage > 1) return "dots are skewed by more than one iteration";
   if (order.last_stage > 0 && !dots.gathers.empty())
-    return "rows that an index tile selects are not copied for a late stage";
+    return "what the threads copy by cp.async is not copied for a late stage";
   const RegionId body = k[dots.loop].regions[0];
   const auto nexts = loop_nexts(k, dots.loop);
   for (Value v : nexts)

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ir/analysis/access_width.h"
+#include "ir/analysis/memory_hazards.h"
 #include "ir/copy_layout.h"
 #include "ir/gathered_box.h"
 
@@ -66,7 +67,12 @@ void AsyncCopies::copy_ahead(Builder& b, Value iv, int steps, Value slot) const 
   copy(b, iv, slot);
 }
 
+/// One barrier in front of all copies, where the program may have written what they read: the
+/// copies themselves stand in branches.
 void AsyncCopies::prologue(Builder& b, int steps) const {
+  MemoryHazards hazards(k_);
+  if (std::ranges::any_of(loads_, [&](const OperandLoad& l) { return hazards.access(l.load); }))
+    b.effect(Opcode::CtaBarrier, {});
   Value iv = k_[loop_].operands[0];
   for (int s = 0; s < steps; ++s) {
     copy(b, iv, b.i32(s));

@@ -22,7 +22,7 @@ bool MmaLoop::analyze() {
     if (k[op].opcode == Opcode::Dot) dots.push_back(op);
   if (dots.empty() || !find_outer_loops() || writes_memory(k, loop, context_)) return false;
   std::vector<OperandLoad> stationary;
-  for (OperandLoad& load : operand_loads(k, loop, context_))
+  for (OperandLoad& load : operand_loads(k, loop, context_, CopiedBy::Tma))
     if (is_tma(load)) loads_.push_back(std::move(load));
   for (OpId dot : dots)
     if (!is_legal(dot)) {
@@ -64,11 +64,11 @@ bool MmaLoop::is_tma(const OperandLoad& load) const {
 
 bool MmaLoop::is_legal(OpId dot) const {
   const Type acc = k.type(k[dot].results[0]), a = k.type(k[dot].operands[0]);
-  // Rows that an index tile selects are copied ahead, where a graph of dots is expanded.
+  // What the threads copy is copied ahead, where a graph of dots is expanded.
   OpId source = k[k[dot].operands[0]].def;
   while (source && k[source].is(Opcode::ConvertLayout, Opcode::Permute))
     source = k[k[source].operands[0]].def;
-  if (source && k[source].parent == body && gathered_load(k, loop, source)) return false;
+  if (source && k[source].parent == body && copied_load(k, loop, source)) return false;
   const MatrixType* type = matrix_type(k, k[dot]);
   const std::int64_t rows = kWarpRows * plan_.num_warps;
   const bool has_rows = acc.shape()[0] == rows || (plan_.pingpong && acc.shape()[0] % rows == 0 &&

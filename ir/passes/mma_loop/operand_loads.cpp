@@ -25,8 +25,14 @@ enum class Rows : std::uint8_t { No, Too };
 
 class Finder {
  public:
-  Finder(const Kernel& k, OpId loop, PassContext& context)
-      : k_(k), loop_(loop), body_(k[loop].regions[0]), context_(context), hazards_(k), uses_(k) {}
+  Finder(const Kernel& k, OpId loop, PassContext& context, CopiedBy by = CopiedBy::Tma)
+      : k_(k),
+        loop_(loop),
+        body_(k[loop].regions[0]),
+        context_(context),
+        by_(by),
+        hazards_(k),
+        uses_(k) {}
 
   std::optional<OperandLoad> find(OpId op) {
     auto c = chain(op);
@@ -37,7 +43,9 @@ class Finder {
 
   /// Whether a load may run ahead of its iteration: no barrier of the consumers holds it back.
   bool may_be_read_ahead(OpId load) {
-    if (hazards_.may_be_read_ahead(load, loop_)) return true;
+    if (by_ == CopiedBy::Threads ? hazards_.may_be_read_early_within(load, loop_)
+                                 : hazards_.may_be_read_ahead(load, loop_))
+      return true;
     context_.remark(Remark::Kind::Missed, k_[load].loc,
                     "not copied ahead: the program writes what it reads");
     return false;
@@ -55,7 +63,7 @@ class Finder {
     return c && offsets_are_pure(*c) && may_be_read_ahead(op) ? c : std::nullopt;
   }
 
-  std::optional<OperandLoad> rows(OpId op) {
+  std::optional<OperandLoad> tile(OpId op) {
     OperandLoad c = tile_of(op);
     return offsets_are_pure(c) && may_be_read_ahead(op) ? std::optional(std::move(c))
                                                         : std::nullopt;
@@ -140,8 +148,8 @@ class Finder {
   /// not change, on its induction variable and values from outside.
   bool offsets_are_pure(OperandLoad& c) {
     const auto& operands = k_[c.load].operands;
-    for (std::size_t i = 1; i < operands.size(); ++i)
-      if (!collect(operands[i], c.slice)) {
+    for (Value v : operands)
+      if (!collect(v, c.slice)) {
         context_.remark(Remark::Kind::Missed, k_[c.load].loc,
                         "not pipelined: the offset depends on a value the loop carries");
         return false;
@@ -170,6 +178,7 @@ class Finder {
   OpId loop_;
   RegionId body_;
   PassContext& context_;
+  CopiedBy by_;
   MemoryHazards hazards_;
   Uses uses_;
 };
@@ -183,8 +192,8 @@ std::vector<OpId> loops_of(const Kernel& k) {
 namespace {
 
 std::vector<OperandLoad> found_by(std::optional<OperandLoad> (Finder::*find)(OpId), const Kernel& k,
-                                  OpId loop, PassContext& context) {
-  Finder finder(k, loop, context);
+                                  OpId loop, PassContext& context, CopiedBy by = CopiedBy::Tma) {
+  Finder finder(k, loop, context, by);
   std::vector<OperandLoad> found;
   for (OpId op : k.ops(k[loop].regions[0]))
     if (auto load = (finder.*find)(op)) found.push_back(std::move(*load));
@@ -193,8 +202,9 @@ std::vector<OperandLoad> found_by(std::optional<OperandLoad> (Finder::*find)(OpI
 
 }  // namespace
 
-std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context) {
-  return found_by(&Finder::find, k, loop, context);
+std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context,
+                                       CopiedBy by) {
+  return found_by(&Finder::find, k, loop, context, by);
 }
 
 std::vector<OperandLoad> aux_loads(const Kernel& k, OpId loop, PassContext& context) {
@@ -213,14 +223,15 @@ std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load
   return found && finder.may_be_read_ahead(load) ? found : std::nullopt;
 }
 
-std::optional<OperandLoad> gathered_load(const Kernel& k, OpId loop, OpId load) {
+std::optional<OperandLoad> copied_load(const Kernel& k, OpId loop, OpId load) {
   const OpData& d = k[load];
-  if (d.opcode != Opcode::LoadView || gathered_dim(k, d) < 0) return std::nullopt;
+  if (d.opcode != Opcode::LoadView || !k.type(d.results[0]).is_tile()) return std::nullopt;
+  if (gathered_dim(k, d) < 0 && !k.type(d.operands[0]).view_facts().is_made) return std::nullopt;
   for (std::size_t i = first_offset(d); i < d.operands.size(); ++i)
     if (k.type(d.operands[i]).is_tile() && !k.is_visible_from(d.operands[i], loop))
       return std::nullopt;
   PassContext unused;
-  auto found = Finder(k, loop, unused).rows(load);
+  auto found = Finder(k, loop, unused, CopiedBy::Threads).tile(load);
   return found && access_bytes(k, *found) == kWidestCopy ? found : std::nullopt;
 }
 
@@ -260,7 +271,7 @@ std::int64_t cp_async_ring_bytes(const Kernel& k, int slots) {
   std::int64_t end = 0;
   for (OpId loop : loops_of(k)) {
     if (writes_memory(k, loop, unused)) continue;
-    for (const OperandLoad& load : operand_loads(k, loop, unused)) {
+    for (const OperandLoad& load : operand_loads(k, loop, unused, CopiedBy::Threads)) {
       if (!is_cp_async_load(k, load)) continue;
       const SharedLayout& ring = *ring_type(k, load, slots).shared_layout();
       const std::int64_t alignment = ring.alignment();
@@ -337,8 +348,7 @@ void IterationOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
     if (load.slice.contains(op) && !map_.contains(k_[op].results[0])) clone_op(b, op, map_);
   std::vector<Value> operands(into.begin(), into.end());
   const std::vector<Value> box(k_[load.load].operands.begin(), k_[load.load].operands.end());
-  operands.push_back(box[0]);
-  for (std::size_t i = 1; i < box.size(); ++i) operands.push_back(mapped(map_, box[i]));
+  for (Value v : box) operands.push_back(mapped(map_, v));
   if (load.same) operands.push_back(load.same);
   AttrList attrs;
   attrs.set(AttrName::axes, load.axes);

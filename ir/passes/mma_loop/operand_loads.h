@@ -25,8 +25,13 @@ struct OperandLoad {
   std::unordered_set<OpId> slice;  ///< ops of the body that the offsets need
 };
 
+/// The maker of a loop's copies: TMA, which may run ahead of all that stands in front of the loop,
+/// or the threads, which begin right in front of it.
+enum class CopiedBy : std::uint8_t { Tma, Threads };
+
 /// All operand loads of the loop whose offsets can be computed for another iteration.
-std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context);
+std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context,
+                                       CopiedBy by);
 
 /// Auxiliary loads of the loop, with offsets as above, that TMA can make.
 std::vector<OperandLoad> aux_loads(const Kernel& k, OpId loop, PassContext& context);
@@ -36,9 +41,10 @@ std::vector<OperandLoad> tile_loads(const Kernel& k, OpId loop, PassContext& con
 /// A load in front of the loop as one that TMA makes for all its iterations; none where it cannot.
 std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load);
 
-/// A load of the loop whose rows an index tile from in front of the loop selects, and which
-/// cp.async copies 16 bytes at a time; none where it cannot.
-std::optional<OperandLoad> gathered_load(const Kernel& k, OpId loop, OpId load);
+/// A load of the loop that cp.async copies 16 bytes at a time and TMA cannot make: its rows are
+/// selected by an index tile from in front of the loop, or its view has no tensor map. None where
+/// that cannot be.
+std::optional<OperandLoad> copied_load(const Kernel& k, OpId loop, OpId load);
 
 /// Operand `operand` of a dot in the loop, if it is loaded in front of the loop and used by nothing
 /// else; nothing if it is made another way.

@@ -20,6 +20,20 @@ bool is_in_counted_loops(const Kernel& k, OpId op) {
   return !owner;
 }
 
+/// Two CTAs on an SM, where both have three stages: threads that copy their operands themselves
+/// have nothing to do beside the first copies and the epilogue of a tile, and meet in each step.
+void pair_ctas(Plan& plan, const TargetRow& target, const DotGraphNeeds& needs,
+               std::int64_t needed) {
+  constexpr int kLeastStages = 3;
+  const std::int64_t bytes =
+      target.shared_bytes_per_sm / 2 - target.shared_bytes_reserved - needs.fixed_bytes;
+  const auto stages =
+      static_cast<int>(std::min<std::int64_t>(bytes / needs.stage_bytes, kMaxStages));
+  if (stages < kLeastStages || needed > target.registers_at_entry(2 * plan.num_warps)) return;
+  plan.stages = stages;
+  plan.min_ctas_per_sm = 2;
+}
+
 std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
   const TargetRow& target = *k.info.target;
   const auto needs = dot_graph_needs(k, num_warps);
@@ -42,7 +56,10 @@ std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
     beside += needs->second_slot_bytes;
   plan.stages = stages_beside(beside);
   const std::int64_t needed = needs->registers + kNonAccumulatorRegisters;
-  add_producer_warps(plan, target, needed + 32, needed);
+  if (needs->has_channels)
+    add_producer_warps(plan, target, needed + 32, needed);
+  else
+    pair_ctas(plan, target, *needs, needed + 24);
   if (plan.stages < kMinStages || needed > plan.registers_per_consumer(target)) return std::nullopt;
   return plan;
 }
@@ -69,7 +86,8 @@ std::optional<DotGraphNeeds> dot_graph_needs(const Kernel& k, int num_warps) {
     for (OpId op : k.ops(k[loop].regions[0])) has_dot |= k[op].opcode == Opcode::Dot;
     if (!has_dot) continue;
     const auto graph = dot_graph(k, loop, num_warps, unused);
-    if (!graph || !is_in_counted_loops(k, loop)) return std::nullopt;
+    if (!graph || (graph->has_channels() && !is_in_counted_loops(k, loop))) return std::nullopt;
+    needs.has_channels |= graph->has_channels();
     taken += graph->dots.size();
     is_graph |= !graph->is_plain();
     needs.stage_bytes += graph->stage_bytes(k);

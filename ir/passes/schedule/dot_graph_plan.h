@@ -10,10 +10,11 @@ namespace tegula::ir {
 
 /// The resources that the loops of a kernel need together.
 struct DotGraphNeeds {
-  std::int64_t stage_bytes = 0;        ///< that TMA brings in an iteration
+  std::int64_t stage_bytes = 0;        ///< that is copied in an iteration
   std::int64_t fixed_bytes = 0;        ///< of what is loaded once, and of tiles that threads store
   std::int64_t second_slot_bytes = 0;  ///< of the tile that is stored first
   std::int64_t registers = 0;          ///< of a thread, for accumulators and fragments of one loop
+  bool has_channels = false;           ///< TMA copies something, not the threads alone
 };
 /// None where some dot of the kernel is in no loop of a graph of dots that so many warps compute,
 /// or where all loops are GEMMs'.

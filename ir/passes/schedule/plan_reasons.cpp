@@ -59,6 +59,10 @@ class Reasons {
         needs.registers);
     add("stages={}: {} bytes a step, {} once, room for {}", p_.stages, needs.stage_bytes,
         needs.fixed_bytes, (k_.info.target->ring_bytes() - needs.fixed_bytes) / needs.stage_bytes);
+    if (p_.min_ctas_per_sm > 1)
+      add("min_ctas_per_sm={}: the threads copy all operands themselves; while those of one CTA "
+          "synchronise, or begin or end a tile, others compute",
+          p_.min_ctas_per_sm);
     add("tma_store={}: {}", static_cast<int>(p_.tma_store),
         p_.tma_store ? "there is room for it beside the rings" : "no room, or no such store");
   }
