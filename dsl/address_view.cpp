@@ -1,6 +1,5 @@
 // Views of memory at an address. Their parts are boxes of a make_view, as those of a parameter's
-// view are; those that index tiles select, and those whose pieces may reach over the end of the
-// tensor, are pointer tiles with masks.
+// view are; those that index tiles select are pointer tiles with masks.
 #include "tegula/address_view.h"
 
 #include <algorithm>
@@ -192,12 +191,12 @@ AddressedPart AddressedTensor::part(std::span<const Subscript> subscripts, Loc a
   AddressedPart part;
   part.view = view;
   part.shape = p.shape;
-  part.run = run_of(t, *this, subscripts, p);
   part.loc = at;
   for (std::size_t d = 0; d < subscripts.size(); ++d)
     if (p.along[d] >= 0) part.axes.push_back(static_cast<std::int64_t>(d));
-  part.is_box = !p.has_index_tiles && (part.run.elements == 1 || part.run.is_whole);
+  part.is_box = !p.has_index_tiles;
   if (!part.is_box) {
+    part.run = run_of(t, *this, subscripts, p);
     find_addresses(t, *this, subscripts, p, part);
     return part;
   }

@@ -11,7 +11,7 @@ namespace {
 /// Along view dimension `v`, of every element of the box: a scalar where its tile does not run
 /// along it.
 Value index_along(Builder& b, const OpData& op, Type tile, int v) {
-  const Value first = op.operands[2 + static_cast<std::size_t>(v)];
+  const Value first = op.operands[first_offset(op) + static_cast<std::size_t>(v)];
   const auto axes = op.attrs.ints(AttrName::axes);
   const bool is_index_tile = b.kernel().type(first).is_tile();
   const auto axis = is_index_tile ? gathered_dim(b.kernel(), op)
@@ -33,8 +33,9 @@ Value index_along(Builder& b, const OpData& op, Type tile, int v) {
 
 ViewAddresses box_addresses(Builder& b, const OpData& op, Type tile) {
   // A view of rank 0 has no offset that would tell the index type.
-  const Type index =
-      Type::scalar(op.operands.size() > 2 ? b.kernel().type(op.operands[2]).dtype() : DType::i32);
+  const std::size_t first = first_offset(op);
+  const Type index = Type::scalar(
+      op.operands.size() > first ? b.kernel().type(op.operands[first]).dtype() : DType::i32);
   return view_addresses(b, op.operands[0], index,
                         [&](int v) { return index_along(b, op, tile, v); });
 }

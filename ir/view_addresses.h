@@ -16,7 +16,8 @@ struct ViewAddresses {
 ViewAddresses view_addresses(Builder& b, Value view, Type index_type,
                              const std::function<Value(int axis)>& index);
 
-/// Addresses of the box that a store_view or atomic_view names, whose tile has type `tile`.
+/// Addresses of the box that a load_view, store_view or atomic_view names, whose tile has type
+/// `tile`.
 ViewAddresses box_addresses(Builder& b, const OpData& op, Type tile);
 
 }  // namespace tegula::ir

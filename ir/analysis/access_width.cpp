@@ -43,26 +43,32 @@ int contiguous_dim(const Kernel& k, const OpData& box) {
   return -1;
 }
 
+int piece_elements(const Kernel& k, const OpData& box) {
+  const Type view = k.type(view_of(box));
+  const ViewFacts& facts = view.view_facts();
+  std::int64_t elements = std::max<std::int64_t>(1, facts.align / size_bytes(view.dtype()));
+  elements = std::gcd(elements, extent_along(k, box));
+  for (std::size_t v = 0; v < facts.strides.size(); ++v)
+    if (facts.strides[v] != 1)
+      elements =
+          std::gcd(elements, facts.strides[v] == kDynamic ? facts.stride_div[v] : facts.strides[v]);
+  return static_cast<int>(
+      std::max<std::int64_t>(1, std::gcd(elements, box.attrs.i(AttrName::offset_divisibility, 1))));
+}
+
 int access_elements(const Kernel& k, const OpData& box) {
   const Type view = k.type(view_of(box));
   const ViewFacts& facts = view.view_facts();
   const auto inside = box.attrs.ints(AttrName::in_bounds);
-  std::int64_t elements = std::max<std::int64_t>(1, facts.align / size_bytes(view.dtype()));
-  elements = std::gcd(elements, extent_along(k, box));
+  std::int64_t elements = piece_elements(k, box);
   const auto rank = static_cast<std::size_t>(view.rank());
   for (std::size_t v = 0; v < rank; ++v) {
     const bool proved = std::ranges::find(inside, static_cast<std::int64_t>(v)) != inside.end();
-    if (facts.strides[v] != 1) {
-      elements =
-          std::gcd(elements, facts.strides[v] == kDynamic ? facts.stride_div[v] : facts.strides[v]);
-    } else if (!proved) {
-      elements =
-          std::gcd(elements, view.shape()[v] != kDynamic ? view.shape()[v] : facts.dim_div[v]);
-      elements = std::gcd(elements, limit_divisor(k, box, v, rank));
-    }
+    if (facts.strides[v] != 1 || proved) continue;
+    elements = std::gcd(elements, view.shape()[v] != kDynamic ? view.shape()[v] : facts.dim_div[v]);
+    elements = std::gcd(elements, limit_divisor(k, box, v, rank));
   }
-  return static_cast<int>(
-      std::max<std::int64_t>(1, std::gcd(elements, box.attrs.i(AttrName::offset_divisibility, 1))));
+  return static_cast<int>(std::max<std::int64_t>(1, elements));
 }
 
 }  // namespace tegula::ir

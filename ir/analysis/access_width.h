@@ -8,9 +8,13 @@ namespace tegula::ir {
 /// index tile selects the elements there.
 int contiguous_dim(const Kernel& k, const OpData& box);
 
-/// Elements that one access may cover along that dimension: divides the alignment of base, strides
-/// and offset, and every bound that is still guarded, so that a guard never cuts an access. `box`
-/// is a load_view, store_view or copy_async.
+/// Elements of a piece along that dimension: divides the alignment of base, strides and offset, and
+/// the box's extent. The end of the view may cut it. `box` is a load_view, store_view or
+/// copy_async.
+int piece_elements(const Kernel& k, const OpData& box);
+
+/// Elements that one access may cover along that dimension: those of a piece, so many that no bound
+/// which is still guarded cuts an access.
 int access_elements(const Kernel& k, const OpData& box);
 
 }  // namespace tegula::ir

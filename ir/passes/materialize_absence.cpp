@@ -3,7 +3,8 @@
 // the identity by a select, dot gets zeros along k, accesses through pointers get masks, and
 // store_view gets limits (one per view dimension after its offsets) where its value is absent
 // inside the view. Absence is followed as bounds per tile dimension (element i is present if
-// 0 <= offset + i < limit), which cost a comparison per row or column, not per element.
+// 0 <= offset + i < limit), which cost a comparison per row or column, not per element. Boxes of
+// made views whose pieces the end may cut are accessed by address.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,6 +16,7 @@
 #include "ir/gathered_box.h"
 #include "ir/made_view.h"
 #include "ir/passes/absence/absence.h"
+#include "ir/passes/absence/cut_pieces.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
 #include "ir/view_addresses.h"
@@ -52,7 +54,7 @@ class Materializer {
       else if (o == Dot)
         dot_operands(op);
       else if (o == LoadView)
-        drop_places(op, absence_.at_indices(op));
+        has_cut_pieces(k_, op) ? load_by_address(op) : drop_places(op, absence_.at_indices(op));
       else if (o == StoreView)
         store_limits(op);
       else if (mask_operand(o))
@@ -382,7 +384,8 @@ class Materializer {
       limits.push_back(extent_of(b, view, static_cast<int>(v),
                                  Type::scalar(k_.type(k_[op].operands[2 + v]).dtype())));
     bool narrowed = false;
-    if (std::ranges::any_of(all, [&](const PresenceBound& x) { return needs_mask(op, x, axes); }))
+    if (has_cut_pieces(k_, op) ||
+        std::ranges::any_of(all, [&](const PresenceBound& x) { return needs_mask(op, x, axes); }))
       return store_by_address(op, all, axes);
     for (const PresenceBound& bound : all) {
       // A box that is absent as a whole is stored nowhere: its first dimension's limit becomes
@@ -499,6 +502,14 @@ class Materializer {
            !absence_.facts().is_non_negative(bound.offset, op);
   }
 
+  void load_by_address(OpId op) {
+    const Value tile = k_[op].results[0], loaded = load_in_pieces(k_, op);
+    absence_.rename(std::vector{tile}, std::vector{loaded});
+    k_.replace_all_uses(tile, loaded);
+    k_.erase(op);
+    changed_ = true;
+  }
+
   /// Element by element, those that are there.
   void store_by_address(OpId op, std::span<const PresenceBound> bounds, const Ints& axes) {
     Builder b(k_, op);
@@ -514,9 +525,7 @@ class Materializer {
       present =
           both(b, present, type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound));
     }
-    AttrList attrs = d.attrs;
-    for (AttrName name : {AttrName::axes, AttrName::in_bounds, AttrName::offset_divisibility})
-      attrs.erase(name);
+    const AttrList attrs = attrs_by_address(k_, op);
     const std::array operands{at.pointers, d.operands[1], present};
     if (attrs.find(AttrName::kind) != nullptr)
       b.create(Opcode::AtomicRmw, operands, attrs);

@@ -32,8 +32,8 @@ struct ElementRun {
   bool is_whole = false;  ///< such elements are all inside, or none of them
 };
 
-/// A part of such a view: a box with its first elements and ends (there or not), or addresses of
-/// its elements, and whether each is inside.
+/// A part of such a view: a box with its first elements and ends (there or not), or, where index
+/// tiles select, addresses of its elements, and whether each is inside.
 struct AddressedPart {
   bool is_box = false;
   std::vector<Arg> firsts, ends;
