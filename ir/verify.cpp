@@ -138,7 +138,7 @@ class Verifier {
     const OpData& d = k_[op];
     const Type view = k_.type(d.results[0]), pointer = k_.type(d.operands[0]);
     if (!view.is_view() || !view.view_facts().is_made)
-      return report(op, "makes no view of a kind that is made");
+      return report(op, "its result is no made view");
     if (pointer != Type::pointer(view.dtype()))
       report(op, fmt::format("{} is no address of {}", pointer.str(), name(view.dtype())));
     if (std::ssize(d.operands) != 1 + 2 * view.rank())

@@ -77,7 +77,6 @@ class Materializer {
   }
 
   // ---- masks
-  // --------------------------------------------------------------------------------------------------------
   /// And of two conditions, the first of which may be none yet.
   static Value both(Builder& b, Value all, Value one) {
     return all ? b.op(Opcode::And, {all, one}) : one;
@@ -103,7 +102,6 @@ class Materializer {
   }
 
   // ---- users
-  // --------------------------------------------------------------------------------------------------------
   void fold_operand(OpId op) {
     const std::int64_t axis = k_[op].attrs.i(AttrName::axis);
     const bool whole =
@@ -486,7 +484,7 @@ class Materializer {
 
   /// The store drops what the bound leaves out by its own view's limit.
   bool adds_nothing(OpId op, const PresenceBound& bound, Value offset, int view_dim) const {
-    if (bound.is_whole() || bound.mask || !is_same(k_, bound.offset, offset)) return false;
+    if (bound.is_whole() || bound.mask || !begins_at(k_, bound, offset)) return false;
     const Value view = k_[op].operands[0];
     return is_dim_of(bound.limit, view, view_dim) ||
            absence_.facts().is_extent_at_most(view, view_dim, bound.limit, op);
@@ -498,7 +496,7 @@ class Materializer {
     if (bound.mask) return true;
     const auto v = static_cast<int>(axes[static_cast<std::size_t>(bound.dim)]);
     const Value offset = k_[op].operands[static_cast<std::size_t>(2 + v)];
-    return !bound.is_upper && !is_same(k_, bound.offset, offset) &&
+    return !bound.is_upper && !begins_at(k_, bound, offset) &&
            !absence_.facts().is_non_negative(bound.offset, op);
   }
 
@@ -558,8 +556,16 @@ class Materializer {
     // A box that begins beyond its view's end has a negative rest; the comparison with bounds is
     // unsigned.
     Value rest = b.sub(bound.limit, first);
-    // "No limit" plus an offset would overflow; what is beyond the tile does not matter.
-    if (bound.is_guarded) rest = b.op(Opcode::Min, {rest, b.constant(index, beyond(extent))});
+    const Type wide = k_.type(rest);
+    const bool is_converted = wide != index;
+    // "No limit" plus an offset would overflow; what is beyond the tile does not matter, nor how
+    // far the tile is beyond the limit.
+    if (bound.is_guarded || is_converted)
+      rest = b.op(Opcode::Min, {rest, b.constant(wide, beyond(extent))});
+    if (is_converted) {
+      rest = b.op(Opcode::Max, {rest, b.constant(wide, std::int64_t{0})});
+      rest = b.cast(rest, index.dtype());
+    }
     const Value none = b.constant(index, std::int64_t{0});
     return b.op(Opcode::Max, {b.add(rest, offset), none});
   }

@@ -18,6 +18,12 @@ void merge_bounds(std::vector<PresenceBound>& into, std::span<const PresenceBoun
     if (std::ranges::find(into, bound) == into.end()) into.push_back(bound);
 }
 
+bool begins_at(const Kernel& k, const PresenceBound& bound, Value offset) {
+  const OpId def = k[bound.offset].def;
+  return is_same(k, bound.offset, offset) ||
+         (def && k[def].opcode == Opcode::Cast && is_same(k, k[def].operands[0], offset));
+}
+
 Absence::Absence(Kernel& k, bool defines_carries)
     : k_(k), known_(k), defines_carries_(defines_carries) {
   region(k.body());

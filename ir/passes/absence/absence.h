@@ -207,6 +207,9 @@ class Absence {
   int unsettled_ = 0;  ///< loops around, of which it is not known yet what they carry
 };
 
+/// The bound's tile begins at the offset, which may be a narrower index than the bound has.
+bool begins_at(const Kernel& k, const PresenceBound& bound, Value offset);
+
 /// A crop that leaves nothing of its tile.
 bool is_nowhere(const Kernel& k, Value v);
 

@@ -232,6 +232,7 @@ void MmaLoop::fill_iteration(Builder& b, const OperandPipeline& pipeline, Value 
 }
 
 void MmaLoop::fill_prologue(int first) {
+  if (pipelines.empty()) return;  // the threads copy all there is
   Builder b = before(loop);
   Value iv = k[loop].operands[0];
   std::vector<RingPosition> at;
