@@ -129,14 +129,12 @@ Tile cropped(const AddressedPart& part, Tile all) {
 }
 
 ir::Type type_of(const AddressedPart& part, DType dtype) {
-  return part.shape.empty() ? ir::Type::scalar(dtype)
-                            : ir::Type::tile({dtype, false}, part.shape);
+  return part.shape.empty() ? ir::Type::scalar(dtype) : ir::Type::tile({dtype, false}, part.shape);
 }
 
 /// Addresses of the part's elements, and which of them lie inside.
-void find_addresses(Tracer& t, const AddressedTensor& tensor,
-                    std::span<const Subscript> subscripts, const PartShape& p,
-                    AddressedPart& part) {
+void find_addresses(Tracer& t, const AddressedTensor& tensor, std::span<const Subscript> subscripts,
+                    const PartShape& p, AddressedPart& part) {
   const int rank = static_cast<int>(p.shape.size());
   Tile offset, inside;
   for (std::size_t d = 0; d < subscripts.size(); ++d) {
@@ -166,8 +164,7 @@ AddressedTensor::AddressedTensor(const Arg& pointer, std::span<const Arg> extent
   const ir::Type type = t.kernel.type(operands[0]);
   if (!type.is_scalar()) fail(ErrorId::pointer_wanted, pointer.loc(), {}, "view", type.str());
   elements_of_piece(type.dtype(), alignment, pointer.loc());
-  for (const Arg& extent : extents)
-    operands.push_back(t.value(max(cast<i64>(extent), 0)));
+  for (const Arg& extent : extents) operands.push_back(t.value(max(cast<i64>(extent), 0)));
   for (const Arg& stride : strides) operands.push_back(t.value(cast<i64>(stride)));
   ir::AttrList attrs;
   if (alignment != 0) attrs.set(AttrName::align, std::int64_t{alignment});

@@ -145,7 +145,8 @@ class Verifier {
       return report(op, "takes an extent and a stride of each dimension");
     for (std::size_t i = 1; i < d.operands.size(); ++i) {
       const Type number = k_.type(d.operands[i]);
-      const bool is_index = number == Type::scalar(DType::i32) || number == Type::scalar(DType::i64);
+      const bool is_index =
+          number == Type::scalar(DType::i32) || number == Type::scalar(DType::i64);
       if (!is_index || number != k_.type(d.operands[1]))
         return report(op, "takes extents and strides of one type, i32 or i64");
     }

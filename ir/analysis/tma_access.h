@@ -10,8 +10,9 @@ namespace tegula::ir {
 inline constexpr std::int64_t kTmaLineBytes = 128;
 
 /// True if a tile with dimensions along view dimensions `axes` can be loaded from the view by
-/// cp.async.bulk.tensor: a parameter, which has a tensor map, 16-byte strides and base, a contiguous dimension among the axes, rank at
-/// most 5, extents at most 256 (CUDA driver API, cuTensorMapEncodeTiled).
+/// cp.async.bulk.tensor: a parameter, which has a tensor map, 16-byte strides and base, a
+/// contiguous dimension among the axes, rank at most 5, extents at most 256 (CUDA driver API,
+/// cuTensorMapEncodeTiled).
 bool is_tma_loadable(Type view, std::span<const std::int64_t> axes, Type tile);
 
 /// Why TMA cannot load such a tile under a swizzle, for threads to read; empty if it can.

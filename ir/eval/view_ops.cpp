@@ -119,9 +119,10 @@ void check_made(Program& p, OpId id, const MadeView& view, Type type, Box& box) 
   for (std::size_t d = 0; d < facts.strides.size(); ++d)
     if (facts.strides[d] == kDynamic && view.tensor.strides[d] % facts.stride_div[d] != 0)
       p.report(FindingKind::Misaligned, id, p.op(id).loc, [&] {
-        return fmt::format("{} of a view whose stride along dimension {} is {} bytes, which is no "
-                           "multiple of {} as promised",
-                           mnemonic, d, view.tensor.strides[d] * size, facts.stride_div[d] * size);
+        return fmt::format(
+            "{} of a view whose stride along dimension {} is {} bytes, which is no "
+            "multiple of {} as promised",
+            mnemonic, d, view.tensor.strides[d] * size, facts.stride_div[d] * size);
       });
   const MemoryRegion* region = box.region;
   const auto [low, high] = reach_of(box);

@@ -58,8 +58,7 @@ bool prove_bounds(Kernel& kernel, PassContext& context) {
   walk(kernel, kernel.body(), [&](OpId op) {
     const OpData& d = kernel[op];
     if (d.opcode != Opcode::MakeView) return;
-    kernel.set_type(d.results[0],
-                    made_view_type(kernel, d.operands, d.attrs.i(AttrName::align)));
+    kernel.set_type(d.results[0], made_view_type(kernel, d.operands, d.attrs.i(AttrName::align)));
     changed = true;
   });
   const IndexFacts bounds(kernel);

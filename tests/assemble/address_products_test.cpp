@@ -16,8 +16,8 @@ TEST_F(Assembled, GroupedProductsByAddress) {
   const Device cpu = Device::cpu();
   const auto gemm = tutorials::grouped_gemm();
   const ir::Kernel kernel = traced("grouped_gemm", [&] {
-    gemm(Stream(cpu), Tensor::zeros({1, 3}, DType::i64, cpu), Tensor::zeros({1, 3}, DType::i32, cpu),
-         2);
+    gemm(Stream(cpu), Tensor::zeros({1, 3}, DType::i64, cpu),
+         Tensor::zeros({1, 3}, DType::i32, cpu), 2);
   });
   for (const runtime::Backend backend : here()) {
     const ir::Plan plan = expect_clean(kernel, "sm_90a", true, backend);

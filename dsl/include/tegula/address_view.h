@@ -143,8 +143,7 @@ template <Element T, int Rank>
 AddressView<T, Rank> view(const Arg& pointer, const std::array<Arg, Rank>& extents,
                           const std::array<Arg, Rank>& strides, Alignment alignment = {}) {
   static_assert(Rank > 0, "tegula: a view at an address has dimensions");
-  return AddressView<T, Rank>(
-      detail::AddressedTensor(pointer, extents, strides, alignment.bytes));
+  return AddressView<T, Rank>(detail::AddressedTensor(pointer, extents, strides, alignment.bytes));
 }
 
 }  // namespace tegula
