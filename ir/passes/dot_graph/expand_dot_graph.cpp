@@ -30,8 +30,10 @@
 namespace tegula::ir {
 
 void Expansion::run(PassContext& context) {
-  // A slot to copy rows into is none that dots in flight read.
-  if (!has_gathers() || plan_.stages > kSlotsInUse) {
+  // A slot to copy into is none that dots in flight read. Of three slots, where another CTA
+  // multiplies meanwhile, copies two steps ahead are worth more than dots that stay in flight.
+  const bool are_paired = !graph_.has_channels() && plan_.min_ctas_per_sm > 1;
+  if (!has_gathers() || plan_.stages > kSlotsInUse + (are_paired ? 1 : 0)) {
     accumulators_ = pending_accumulators(k_, graph_, order_);
     stay_in_flight_ = stay_in_flight(k_, graph_, order_);
   }
