@@ -53,10 +53,16 @@ std::string difference_without_tolerance(Arguments a, const Arguments& b) {
 
 std::string check(const RandomProgram& p, std::uint64_t seed, bool has_nvrtc, Outcomes& all) {
   Arguments want = p.args;
-  if (const std::string found = interpret(p.kernel, want); !found.empty())
-    return "interpreter: " + found;
+  std::string declined;
+  try {
+    if (const std::string found = interpret(p.kernel, want); !found.empty())
+      return "interpreter: " + found;
+  } catch (const CompileError& e) {
+    declined = e.what();
+  }
   const auto llvm = by(runtime::Backend::Llvm, p, seed, all);
   if (!llvm) return "";
+  if (!declined.empty()) return "the interpreter alone declines: " + declined;
   if (const std::string d = difference(want, *llvm); !d.empty()) return "LLVM (as simulator): " + d;
   if (has_nvrtc) {
     const auto nvrtc = by(runtime::Backend::Nvrtc, p, seed, all);
