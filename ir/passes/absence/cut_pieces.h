@@ -6,7 +6,7 @@
 
 namespace tegula::ir {
 
-/// Of a parameter the signature says whether its extents are whole pieces.
+/// None of a parameter's view has: its signature says whether extents are whole pieces.
 bool has_cut_pieces(const Kernel& k, OpId box);
 /// Attributes of the same access through pointers.
 AttrList attrs_by_address(const Kernel& k, OpId box);

@@ -24,12 +24,12 @@ bool is_in_counted_loops(const Kernel& k, OpId op) {
 /// have nothing to do beside the first copies and the epilogue of a tile, and meet in each step.
 void pair_ctas(Plan& plan, const TargetRow& target, const DotGraphNeeds& needs,
                std::int64_t needed) {
-  constexpr int kLeastStages = 3;
+  constexpr int kMinPairedStages = 3;
   const std::int64_t bytes =
       target.shared_bytes_per_sm / 2 - target.shared_bytes_reserved - needs.fixed_bytes;
   const auto stages =
       static_cast<int>(std::min<std::int64_t>(bytes / needs.stage_bytes, kMaxStages));
-  if (stages < kLeastStages || needed > target.registers_at_entry(2 * plan.num_warps)) return;
+  if (stages < kMinPairedStages || needed > target.registers_at_entry(2 * plan.num_warps)) return;
   plan.stages = stages;
   plan.min_ctas_per_sm = 2;
 }
