@@ -125,6 +125,10 @@ Value Lowering::chunked_load_add(OpId op) {
 void Lowering::add_by_parts(OpId op, Value loaded) {
   const OpData& d = from[op];
   const Value other = get(d.operands[0] == loaded ? d.operands[1] : d.operands[0]);
+  const auto others = [&](const std::vector<int>& registers) {
+    return type(other).is_vec() ? regs(other, registers)
+                                : splat(other, static_cast<std::int64_t>(registers.size()));
+  };
   LoadChunks chunks(*this, from[loaded].def);
   std::vector<Value> on_their_way, sums;
   std::vector<int> order;
@@ -132,7 +136,7 @@ void Lowering::add_by_parts(OpId op, Value loaded) {
     if (i < chunks.count()) on_their_way.push_back(chunks.load(i));
     if (i < kChunksAhead) continue;
     const std::vector<int> registers = chunks.registers(i - kChunksAhead);
-    const Value operands[] = {regs(other, registers), on_their_way[i - kChunksAhead]};
+    const Value operands[] = {others(registers), on_their_way[i - kChunksAhead]};
     const Type type = this->type(operands[1]);
     const OpId sum = b.create(d.opcode, operands, std::span(&type, 1), d.attrs);
     sums.push_back(to[sum].results[0]);

@@ -47,5 +47,17 @@ TEST_P(PlainPrograms, TheSquareOfATile) {
     }
 }
 
+/// A tile of which a thread loads 128 registers for an addition is loaded and added in chunks.
+TEST_P(PlainPrograms, ANumberIsAddedToALargeTile) {
+  const auto shift = kernel("shift", [](In<f32, 2> x, Scalar<f32> by, Out<f32, 2> y) {
+                       for (auto [i, j] : grid(y, 64, 64)) y(i, j) = x(i, j) + by;
+                     }).with_plan({.num_warps = 1});
+  const Tensor x = Tensor::integers({70, 96}, DType::f32, -9, 9, 1, GetParam()),
+               y = Tensor::empty({70, 96}, DType::f32, GetParam());
+  shift(x, 3.0f, y);
+  const auto in = x.to_doubles(), out = y.to_doubles();
+  for (std::size_t i = 0; i < in.size(); ++i) ASSERT_EQ(out[i], in[i] + 3) << i;
+}
+
 }  // namespace
 }  // namespace tegula
