@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/norm.h"
 #include "tegula/kernels/softmax.h"
+#include "tegula/report.h"
 #include "tegula/tegula.h"
 #include "tests/unit/runtime/mock_driver.h"
 
@@ -65,6 +67,14 @@ Exportable normed_and_scaled() {
             scale_kernel(stream, y.slice(0, 0, 64), 2 * by, y.slice(0, 128, 192));
           }};
 }
+
+}  // namespace
+}  // namespace tegula::dsl
+
+TEGULA_EXPORT(product, tegula::dsl::product());
+
+namespace tegula::dsl {
+namespace {
 
 struct Case {
   std::string name;
@@ -252,6 +262,23 @@ TEST_F(AheadLibrary, NumbersArePartOfWhatWasPrepared) {
   EXPECT_EQ(run(bytes, c, Call(c, at)), TEGULA_OK) << tegula_last_error()->text;
   c.number = 4.0f;
   EXPECT_EQ(run(bytes, c, Call(c, at)), TEGULA_ARGUMENT);
+}
+
+TEST_F(AheadLibrary, APreparedCallCompilesNothing) {
+  Case c{"product", product(), {}, {}};
+  c.tensors = {{{320, 128}, DType::bf16}, {{96, 128}, DType::bf16}, {{320, 96}, DType::bf16}};
+  const Call call(c, std::uintptr_t{1} << 36);
+  const TegulaCallable* exported = tegula_find("product");
+  const auto lines = [] { return std::ranges::count(compile_report(), '\n'); };
+  const auto before = lines();
+  EXPECT_EQ(tegula_prepare(exported, call.args.data(), 3), TEGULA_OK) << tegula_last_error()->text;
+  EXPECT_TRUE(launched().empty());
+  const auto prepared = lines();
+  EXPECT_GT(prepared, before);
+  EXPECT_EQ(tegula_call(exported, call.args.data(), 3, nullptr), TEGULA_OK)
+      << tegula_last_error()->text;
+  EXPECT_EQ(launched().size(), 1u);
+  EXPECT_EQ(lines(), prepared);
 }
 
 /// Why a callable of two tensors, x and y, cannot be compiled ahead of time.
