@@ -140,9 +140,9 @@ Tensor MadeTensor::view_of(const Tensor& t) const {
 void CallPlan::run(const Stream& stream, std::span<const HostArg> args,
                    std::span<const HostArg> captured) const {
   CallSlots values(args, captured);
-  check_apart(*this, values);
   const StreamScope one_call;
   if (!made.empty()) values.make(*this, stream);
+  check_apart(*this, values);  // views among them, of a plan that was recorded
   for (const PlanStep& step : steps) launch(step, values, stream);
   for (const LookedAtStep& step : looked_at) launch(step, values, stream);
 }
