@@ -92,7 +92,7 @@ class Bench:
         self.run()
         self.torch.cuda.synchronize()
         us = min(self.peers.host_us(self.run) for _ in range(3))
-        self.lead_us = 2 * us if us > self.peers.FLUSH_US / 2 else 0  # as in peers.compare
+        self.lead_us = self.peers.lead_of(us)
         return {"bits": [self.bits_of(tensor) for tensor in tensors]}
 
     def bits_of(self, tensor):

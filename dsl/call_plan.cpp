@@ -85,9 +85,7 @@ class CallSlots {
       case MadeTensor::From::view:
         break;
     }
-    // A view of a borrowed tensor does not count references, which threads share.
-    const Tensor& of = *tensor(m.of);
-    return m.view(Tensor::borrow(of.data(), of.shape(), of.dtype(), of.device(), of.strides()));
+    return m.view_of(*tensor(m.of));
   }
 
   Room<LaunchArg, slots::kEnd> values_;
@@ -133,12 +131,18 @@ void launch(const LookedAtStep& step, const CallSlots& values, const Stream& str
 
 }  // namespace
 
+Tensor MadeTensor::view_of(const Tensor& t) const {
+  if (view) return view(Tensor::borrow(t.data(), t.shape(), t.dtype(), t.device(), t.strides()));
+  return Tensor::borrow(static_cast<std::byte*>(t.data()) + offset, shape, dtype, t.device(),
+                        strides);
+}
+
 void CallPlan::run(const Stream& stream, std::span<const HostArg> args,
                    std::span<const HostArg> captured) const {
   CallSlots values(args, captured);
-  check_apart(*this, values);
   const StreamScope one_call;
   if (!made.empty()) values.make(*this, stream);
+  check_apart(*this, values);  // views among them, of a plan that was recorded
   for (const PlanStep& step : steps) launch(step, values, stream);
   for (const LookedAtStep& step : looked_at) launch(step, values, stream);
 }

@@ -30,6 +30,12 @@ struct MadeTensor {
   std::function<Tensor(const Tensor&)> view;
   Dims shape;
   DType dtype = DType::f32;
+  /// A view that is the same at every call has these in place of a function of the tensor.
+  std::int64_t offset = 0;  ///< bytes
+  Dims strides = {};
+
+  /// The view of the tensor `t`. It counts no references, which threads share.
+  Tensor view_of(const Tensor& t) const;
 };
 
 /// An argument of a launch: a slot, or the bytes of a number where there is none.

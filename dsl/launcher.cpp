@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "dsl/ahead/call_recording.h"
 #include "dsl/at_kernel.h"
 #include "dsl/eager.h"
 #include "dsl/errors.h"
@@ -331,10 +332,12 @@ dsl::KernelInstance& latest_of(dsl::KernelInstance& called) {
 
 void launch(dsl::KernelInstance& k, const Stream* stream, std::span<const HostArg> args) {
   dsl::at_kernel(k.loc(), [&] {
-    if (dsl::is_preparing()) [[unlikely]]
-      k.launcher.prepare(k, stream, args);
-    else
+    if (!dsl::is_preparing()) [[likely]]
       k.launcher.launch(k, stream, args);
+    else if (dsl::CallRecording* recording = dsl::CallRecording::current())
+      recording->add(k, args);
+    else
+      k.launcher.prepare(k, stream, args);
   });
 }
 

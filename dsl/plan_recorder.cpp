@@ -17,12 +17,8 @@ void* some_address() { return reinterpret_cast<void*>(std::uintptr_t{1} << 20); 
 }  // namespace
 
 PlanRecorder::PlanRecorder(PlannedCallable& callable, Device device, std::span<const HostArg> args,
-                           bool looks_at_launches)
-    : callable_(callable),
-      device_(device),
-      args_(args),
-      looks_at_launches_(looks_at_launches),
-      is_used_(args.size()) {
+                           Mode mode)
+    : callable_(callable), device_(device), args_(args), mode_(mode), is_used_(args.size()) {
   plan_.access.assign(args.size(), detail::ViewAccess::In);
 }
 
@@ -37,10 +33,7 @@ const Tensor& PlanRecorder::tensor(int slot) const {
 PlanSlot PlanRecorder::make(MadeTensor made) {
   if (now_.size() == slots::kMaxOfEach) throw InternalError("a plan makes more than 64 tensors");
   if (made.from == MadeTensor::From::view) {
-    // As a call makes it (CallSlots), so that the kernel is compiled for the strides it gets.
-    const Tensor& of = tensor(made.of);
-    now_.push_back(
-        made.view(Tensor::borrow(of.data(), of.shape(), of.dtype(), of.device(), of.strides())));
+    now_.push_back(made.view_of(tensor(made.of)));
   } else {
     now_.push_back(Tensor::borrow(some_address(), made.shape, made.dtype, device_));
   }
@@ -120,9 +113,22 @@ void PlanRecorder::note_access(const KernelInstance& kernel, const CallArgs& arg
   }
 }
 
+void PlanRecorder::compile(KernelInstance& kernel, std::span<const HostArg> args,
+                           CallArgs& run_time, PlanStep& step) const {
+  if (mode_.target.empty()) {
+    step.kernel = kernel.launcher.compiled_for(kernel, args, device_, run_time);
+    if (device_.kind == DeviceKind::cuda) step.loaded = &step.kernel->on(device_.index);
+    return;
+  }
+  std::vector<Warning> warnings;
+  step.kernel =
+      kernel.launcher.compiled_for_target(kernel, mode_.target, args, kernel.loc(), warnings);
+  make_call_key(kernel, args, device_, run_time);  // with what the trace captured
+}
+
 void PlanRecorder::launch(const std::shared_ptr<KernelInstance>& kernel,
                           std::span<const PlanBuilder::Given> given) {
-  if (looks_at_launches_) {
+  if (mode_.looks_at_launches) {
     plan_.looked_at.push_back({kernel, {given.begin(), given.end()}});
     return;
   }
@@ -135,10 +141,7 @@ void PlanRecorder::launch(const std::shared_ptr<KernelInstance>& kernel,
       step.args.push_back({g.slot.index, args.back().bits});
   }
   CallArgs run_time;
-  at_kernel(step.made_at, [&] {
-    step.kernel = kernel->launcher.compiled_for(*kernel, args, device_, run_time);
-    if (device_.kind == DeviceKind::cuda) step.loaded = &step.kernel->on(device_.index);
-  });
+  at_kernel(step.made_at, [&] { compile(*kernel, args, run_time, step); });
   const auto& captures = kernel->known().captures;
   for (std::size_t i = 0; step.args.size() < run_time.count; ++i)
     step.args.push_back({callable_.slot_of(captures[i])});

@@ -3,6 +3,7 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "dsl/call_plan.h"
 
@@ -12,9 +13,12 @@ class PlannedCallable;
 
 class PlanRecorder {
  public:
-  /// `looks_at_launches`: nothing is compiled, each launch does that itself.
-  PlanRecorder(PlannedCallable& callable, Device device, std::span<const HostArg> args,
-               bool looks_at_launches);
+  struct Mode {
+    bool looks_at_launches = false;  ///< nothing is compiled, each launch does that itself
+    /// The target that is compiled for, without a GPU; the device's own where this is empty.
+    std::string_view target = {};
+  };
+  PlanRecorder(PlannedCallable& callable, Device device, std::span<const HostArg> args, Mode mode);
 
   Device device() const { return device_; }
   std::size_t size() const { return args_.size(); }
@@ -27,6 +31,8 @@ class PlanRecorder {
 
  private:
   HostArg argument(const PlanBuilder::Given& given) const;
+  void compile(KernelInstance& kernel, std::span<const HostArg> args, CallArgs& run_time,
+               PlanStep& step) const;
   int base_of(int slot) const;
   void keep_apart(const KernelInstance& kernel, const CallArgs& args, const PlanStep& step);
   void note_access(const KernelInstance& kernel, const CallArgs& args, const PlanStep& step);
@@ -34,7 +40,7 @@ class PlanRecorder {
   PlannedCallable& callable_;
   Device device_;
   std::span<const HostArg> args_;
-  bool looks_at_launches_;
+  Mode mode_;
   CallPlan plan_;
   std::vector<bool> is_used_;  ///< arguments that a launch has taken
   std::deque<Tensor> now_;     ///< the made tensors in this call; deques leave them where they are

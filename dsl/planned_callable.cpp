@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "dsl/ahead/call_recording.h"
 #include "dsl/plan_recorder.h"
 #include "dsl/plan_table.h"
 #include "dsl/preparing.h"
@@ -103,7 +104,7 @@ void PlannedCallable::call(const Stream& stream, std::span<const HostArg> args,
 }
 
 std::shared_ptr<const CallPlan> FirstCall::build() const {
-  PlanRecorder recorder(callable_, stream_.device(), args_, false);
+  PlanRecorder recorder(callable_, stream_.device(), args_, {});
   PlanBuilder builder(recorder);
   build_(object_, builder);
   return std::make_shared<CallPlan>(recorder.take());
@@ -119,16 +120,19 @@ void set_first_call_hook(FirstCallHook hook) { hook_cell() = hook; }
 void PlannedCallable::first_call(const Stream& stream, std::span<const HostArg> args,
                                  std::span<const std::uint64_t> options, const void* object,
                                  BuildFn build) {
-  const bool looks = looks_at_launches();
+  CallRecording* const recording = CallRecording::current();
+  const bool looks = !recording && looks_at_launches();
   const std::uint64_t before = generation();
   const bool prepares = is_preparing();
   if (const FirstCallHook hook = hook_cell().load(std::memory_order_relaxed);
       hook && !looks && !prepares)
     hook(FirstCall(*this, stream, args, object, build));
-  PlanRecorder recorder(*this, stream.device(), args, looks);
+  PlanRecorder recorder(*this, stream.device(), args,
+                        {looks, recording ? recording->target() : std::string_view()});
   PlanBuilder builder(recorder);
   build(object, builder);
   const auto plan = std::make_shared<CallPlan>(recorder.take());
+  if (recording) return recording->add(*plan, args);
   if (prepares) return;
   if (looks) return plan->run(stream, args, {});
   // The key is that of what is known now: kernels may have captured more.

@@ -1,4 +1,4 @@
-// tegula aot: kernels compiled ahead of time, as an object file with its header.
+// tegula aot: calls compiled ahead of time, as an object file with its header.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,16 +10,18 @@
 #include "dsl/export/arguments.h"
 #include "dsl/instance.h"
 #include "runtime/context.h"
+#include "runtime/described_gpu.h"
 #include "tools/call_shapes.h"
 #include "tools/commands.h"
 #include "tools/elf_object.h"
+#include "tools/known_gpu.h"
 
 namespace tegula::tools {
 namespace {
 
 struct AotArgs {
   std::vector<std::string> libraries;
-  std::string shapes, folder, name = "kernels";
+  std::string shapes, folder, gpu, name = "kernels";
   std::string target{runtime::default_target(Device::cpu()).name()};  // the newest
 };
 
@@ -45,7 +47,7 @@ std::string params_text(const dsl::AheadCallable& c) {
 std::string header_of(const AotArgs& args, const dsl::AheadTable& table, std::size_t bytes) {
   const std::string guard = upper(args.name) + "_H_";
   std::string text = fmt::format(
-      "/* Written by `tegula aot`: {0} kernels for {1} in {2}.o, which needs libtegula.so and no\n"
+      "/* Written by `tegula aot`: {0} calls for {1} in {2}.o, which needs libtegula.so and no\n"
       " * compiler. Functions are those of tegula_ahead_find and tegula_ahead_call. */\n"
       "#ifndef {3}\n#define {3}\n\n#include <tegula.h>\n\n"
       "#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n"
@@ -73,53 +75,78 @@ std::string cmake_of(const std::string& name) {
       name);
 }
 
-void add_call(const CallShape& shape, const std::string& target, dsl::AheadTable& table) {
+/// A callable of the library decides by the GPU's properties and winners.
+void add_library_call(const CallShape& shape, const ShapedCall& call, const AotArgs& args,
+                      dsl::AheadTable& table) {
   const detail::Exported& callee = exported_of(shape);
-  const auto& kernel = callee.callable().kernel;
-  if (!kernel) throw std::runtime_error(shape.callable + " is no kernel");
+  if (!call.tuning.empty())
+    throw std::runtime_error(fmt::format("line {}: {} is no kernel with values of tune(), as {} is",
+                                         shape.line, shape.callable, call.tuning.begin()->first));
+  if (const std::string decided{runtime::default_target(Device::cuda()).name()};
+      decided != args.target)
+    throw std::runtime_error(fmt::format("{} is no kernel: it is decided for {}, which is {}",
+                                         shape.callable, runtime::device_properties(0).name,
+                                         decided));
+  const c::Arguments arguments(callee, call.args, true);
+  table.add(shape.callable, callee.callable(), args.target, arguments.host());
+}
+
+void add_call(const CallShape& shape, const AotArgs& args, dsl::AheadTable& table) {
+  const detail::Exported& callee = exported_of(shape);
   const auto call = call_of(shape, callee, Device::cuda(), true);
+  const auto& kernel = callee.callable().kernel;
+  if (!kernel) return add_library_call(shape, *call, args, table);
   const c::Arguments arguments(callee, call->args, true);
   const auto tuned = call->tuning.empty() ? kernel : kernel->with(call->tuning, callee.loc());
-  table.add(shape.callable, callee.callable().params, *tuned, target, arguments.host());
+  table.add(shape.callable, callee.callable().params, *tuned, args.target, arguments.host());
 }
 
 void compile_ahead(const AotArgs& args) {
   open_libraries(args.libraries);
   dsl::AheadTable table;
-  for (const CallShape& shape : read_shapes(args.shapes)) add_call(shape, args.target, table);
+  if (!args.gpu.empty() || Device::cuda_count() == 0) runtime::describe_gpu(known_gpu(args.gpu));
+  for (const CallShape& shape : read_shapes(args.shapes)) add_call(shape, args, table);
   const std::filesystem::path folder = args.folder;
   std::filesystem::create_directories(folder);
   const std::string bytes = table.encode();
   write(folder / (args.name + ".o"), elf_object(args.name + "_table", bytes));
   write(folder / (args.name + ".h"), header_of(args, table, bytes.size()));
   write(folder / (args.name + ".cmake"), cmake_of(args.name));
-  int cubins = 0;
-  for (std::size_t i = 0; i < table.size(); ++i)
-    cubins +=
-        table.kernel(static_cast<int>(i)).kernel->artefact().kind == runtime::ImageKind::cubin;
-  fmt::print("{} kernels, {} of them machine code, {} bytes: {}\n", table.size(), cubins,
-             bytes.size(), (folder / (args.name + ".{o,h,cmake}")).string());
+  const auto kernels = table.kernels();
+  const auto cubins = std::ranges::count_if(kernels, [](const auto& kernel) {
+    return kernel->artefact().kind == runtime::ImageKind::cubin;
+  });
+  fmt::print("{} calls, {} kernels, {} of them machine code, {} bytes: {}\n", table.size(),
+             kernels.size(), cubins, bytes.size(),
+             (folder / (args.name + ".{o,h,cmake}")).string());
 }
 
 }  // namespace
 
 void add_aot(CLI::App& program, int&) {
   CLI::App* command = program.add_subcommand(
-      "aot", "Compile exported kernels ahead of time, to an object file with its header");
+      "aot", "Compile exported callables ahead of time, to an object file with its header");
   command->footer(
       "Lines of the file are those of `tegula tune`; words that name no dimension or parameter "
       "are\n"
-      "values of tune(). A program that links the object needs libtegula.so, and neither LLVM nor\n"
-      "NVRTC nor ptxas; where this machine has no assembler the GPU's driver compiles the PTX.\n"
+      "values of tune(). A kernel serves what is as regular as its line says, a callable of the\n"
+      "library these extents alone, by what it decides for the GPU. A program that links the "
+      "object\n"
+      "needs libtegula.so, and neither LLVM nor NVRTC nor ptxas; where this machine has no "
+      "assembler\n"
+      "the GPU's driver compiles the PTX.\n"
       "Example:\n  tegula aot --lib libmine.so --shapes shapes.txt -o build --name mine\n"
       "  cc program.c build/mine.o -Ibuild -ltegula");
   const auto args = std::make_shared<AotArgs>();
-  command->add_option("--lib", args->libraries, "Libraries that export the kernels")->required();
+  command->add_option("--lib", args->libraries, "Libraries that export the callables")->required();
   command->add_option("--shapes", args->shapes, "The file of calls")->required();
   command->add_option("-o,--output", args->folder, "The folder that is written to")->required();
   command->add_option("--name", args->name, "Name of the files and of their functions, of C")
       ->capture_default_str();
   command->add_option("--target", args->target, "GPU that is compiled for")->capture_default_str();
+  command->add_option("--gpu", args->gpu,
+                      "Model that calls of the library are decided for, such as H200, if it is not "
+                      "this machine's GPU 0");
   command->callback([args] { compile_ahead(*args); });
 }
 

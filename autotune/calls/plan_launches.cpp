@@ -77,7 +77,7 @@ std::vector<CallTensors::Slot> CallTensors::slots_of(const dsl::CallPlan& plan,
     Slot& slot = all[dsl::slots::kMade + i];
     if (m.from == dsl::MadeTensor::From::view) {
       slot = all[static_cast<std::size_t>(m.of)];
-      slot.tensor = m.view(*slot.tensor);
+      slot.tensor = m.view_of(*slot.tensor);
       continue;
     }
     slot.made = static_cast<int>(out.made.size());

@@ -1,9 +1,8 @@
-// Calls of kernels that were compiled ahead of time.
+// Calls that were compiled ahead of time.
 #include <tegula.h>
 
 #include <fmt/format.h>
 
-#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -69,19 +68,12 @@ TegulaCode tegula_ahead_call(const void* table, std::uint64_t bytes, const char*
     const int number = all.find(callable, arguments.host());
     if (number < 0)
       fail(ErrorId::kernel_argument, {}, {}, callable.name, "the call",
-           fmt::format("none that one of the {} kernels of the table serves", all.size()),
-           "such types, alignment and multiples to `tegula aot`");
-    std::array<runtime::LaunchArg, 64> launched;
-    std::size_t used = 0;
-    for (std::size_t i = 0; i < callable.params.size(); ++i) {
-      const detail::HostArg& arg = arguments.host()[i];
-      if (callable.params[i].info.kind == detail::ParamKind::Constant) continue;
-      if (arg.tensor != nullptr && arg.tensor->device() != device)
-        fail(ErrorId::other_device, {}, {}, callable.params[i].name, arg.tensor->device().str(),
+           fmt::format("none of the {} that the table holds", all.size()),
+           "such shapes, types and alignment to `tegula aot`");
+    for (std::size_t i = 0; i < callable.params.size(); ++i)
+      if (const Tensor* t = arguments.host()[i].tensor; t != nullptr && t->device() != device)
+        fail(ErrorId::other_device, {}, {}, callable.params[i].name, t->device().str(),
              device.str());
-      launched.at(used++) = {arg.tensor, arg.bits};
-    }
-    all.kernel(number).kernel->launch(Stream::wrap(stream, device),
-                                      std::span(launched).first(used));
+    all.call(number).plan.run(Stream::wrap(stream, device), arguments.host(), {});
   });
 }

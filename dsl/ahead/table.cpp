@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <utility>
 
+#include "dsl/ahead/call_recording.h"
 #include "dsl/instance.h"
 #include "support/errors.h"
+#include "tegula/prepare.h"
 
 namespace tegula::dsl {
 namespace {
@@ -44,9 +47,18 @@ int special_facts(const AheadClass& of) {
   return facts;
 }
 
+/// Strides along dimensions of one element mean nothing.
+Dims strides_of(const Tensor& t) {
+  Dims strides = t.strides();
+  for (std::size_t i = 0; i < strides.size(); ++i)
+    if (t.shape()[i] == 1) strides[i] = 0;
+  return strides;
+}
+
 }  // namespace
 
 bool serves(const AheadClass& made, const AheadClass& given) {
+  if (!made.strides.empty() && made.strides != given.strides) return false;
   if (made.constants != given.constants || made.args.size() != given.args.size()) return false;
   if (given.is_wide && !made.is_wide) return false;
   for (std::size_t i = 0; i < made.args.size(); ++i)
@@ -57,16 +69,29 @@ bool serves(const AheadClass& made, const AheadClass& given) {
 AheadClass class_of(std::span<const HostArg> args, const AheadCallable& callable) {
   AheadClass out;
   for (std::size_t i = 0; i < args.size(); ++i) {
-    const ParamInfo& info = callable.params[i].info;
-    if (info.kind == ParamKind::Constant) {
-      out.constants.push_back(args[i].bits);
+    ParamInfo info = callable.params[i].info;
+    const HostArg& arg = args[i];
+    const bool decides = !callable.is_kernel && info.kind == ParamKind::Scalar;
+    if (info.kind == ParamKind::Constant || decides) {
+      out.constants.push_back(arg.bits);
       continue;
     }
-    check_argument({callable.name, {}, {}}, i, args[i], info);
-    out.args.push_back(classify(args[i], info));
-    out.is_wide |= args[i].tensor != nullptr && needs_wide_index(*args[i].tensor);
+    if (callable.params[i].any_dtype && arg.tensor != nullptr) info.dtype = arg.tensor->dtype();
+    check_argument({callable.name, {}, {}}, i, arg, info);
+    out.args.push_back(classify(arg, info));
+    out.strides.push_back(arg.tensor != nullptr ? strides_of(*arg.tensor) : Dims());
+    out.is_wide |= arg.tensor != nullptr && needs_wide_index(*arg.tensor);
   }
   return out;
+}
+
+void AheadTable::add(AheadCallable callable, AheadClass of, CallPlan plan) {
+  auto at = std::ranges::find(callables_, callable.name, &AheadCallable::name);
+  if (at == callables_.end()) at = callables_.insert(at, std::move(callable));
+  calls_.push_back(
+      {static_cast<std::size_t>(at - callables_.begin()), std::move(of), std::move(plan)});
+  std::ranges::stable_sort(calls_, std::greater(),
+                           [](const AheadCall& c) { return special_facts(c.of); });
 }
 
 void AheadTable::add(const std::string& name, std::span<const ExportParam> params,
@@ -77,16 +102,41 @@ void AheadTable::add(const std::string& name, std::span<const ExportParam> param
     fail(ErrorId::kernel_argument, kernel.loc(), {}, name, "what it captures",
          fmt::format("{} Scalars or Tensors", captured),
          "them as arguments: a table of kernels holds none");
-  std::vector<Warning> warnings;
-  auto compiled = kernel.launcher.compiled_for_target(kernel, target, args, kernel.loc(), warnings);
-  auto at = std::ranges::find(callables_, name, &AheadCallable::name);
-  if (at == callables_.end()) at = callables_.insert(at, {name, {params.begin(), params.end()}});
-  kernels_.push_back({static_cast<std::size_t>(at - callables_.begin()),
-                      {std::move(signature.args), std::move(signature.constants),
-                       signature.index_type == DType::i64},
-                      std::move(compiled)});
-  std::ranges::stable_sort(kernels_, std::greater(),
-                           [](const AheadKernel& k) { return special_facts(k.of); });
+  add({name, {params.begin(), params.end()}, true},
+      {std::move(signature.args), std::move(signature.constants),
+       signature.index_type == DType::i64},
+      plan_of_launch(kernel, target, args));
+}
+
+void AheadTable::add(const std::string& name, const Exportable& callable, std::string_view target,
+                     std::span<const HostArg> args) {
+  // By its address the recording finds an argument again.
+  constexpr std::uintptr_t kApart = std::uintptr_t{1} << 44;
+  std::deque<Tensor> apart;
+  std::vector<HostArg> own(args.begin(), args.end());
+  for (HostArg& a : own) {
+    if (a.tensor == nullptr) continue;
+    const Tensor& t = *a.tensor;
+    void* const address = reinterpret_cast<void*>(kApart * (apart.size() + 1));
+    a.tensor = &apart.emplace_back(
+        Tensor::borrow(address, t.shape(), t.dtype(), Device::cuda(), t.strides()));
+    if (a.kind == ParamKind::Pointer) a.bits = kApart * apart.size();
+  }
+  AheadCallable known{name, callable.params, false};
+  AheadClass of = class_of(own, known);
+  for (ArgClass& a : of.args)
+    for (std::size_t i = 0; i < a.sample.size(); ++i) a.dims[i].fixed = a.sample[i];
+  CallRecording recording(name, target, own);
+  prepare([&] { callable.call(Stream::wrap(nullptr, Device::cuda()), own, {}); });
+  add(std::move(known), std::move(of), recording.take());
+}
+
+std::vector<std::shared_ptr<const runtime::CompiledKernel>> AheadTable::kernels() const {
+  std::vector<std::shared_ptr<const runtime::CompiledKernel>> all;
+  for (const AheadCall& call : calls_)
+    for (const PlanStep& step : call.plan.steps)
+      if (std::ranges::find(all, step.kernel) == all.end()) all.push_back(step.kernel);
+  return all;
 }
 
 const AheadCallable& AheadTable::callable(std::string_view name) const {
@@ -100,8 +150,8 @@ const AheadCallable& AheadTable::callable(std::string_view name) const {
 int AheadTable::find(const AheadCallable& callable, std::span<const HostArg> args) const {
   const AheadClass given = class_of(args, callable);
   const auto number = static_cast<std::size_t>(&callable - callables_.data());
-  for (std::size_t i = 0; i < kernels_.size(); ++i)
-    if (kernels_[i].callable == number && serves(kernels_[i].of, given)) return static_cast<int>(i);
+  for (std::size_t i = 0; i < calls_.size(); ++i)
+    if (calls_[i].callable == number && serves(calls_[i].of, given)) return static_cast<int>(i);
   return -1;
 }
 

@@ -12,17 +12,18 @@
 #include "dsl/export/run.h"
 #include "runtime/bundle_lookup.h"
 #include "support/errors.h"
+#include "tegula/prepare.h"
 #include "tegula/report.h"
 
 using namespace tegula;
 
 namespace {
 
-dsl::KernelInstance& kernel_of(const detail::Exported& callee, const char* function) {
+dsl::KernelInstance& kernel_of(const detail::Exported& callee) {
   const auto& kernel = callee.callable().kernel;
   if (!kernel)
-    fail(ErrorId::kernel_argument, callee.loc(), {}, function, callee.name(), "no kernel",
-         "an exported kernel itself: other callables are only called");
+    fail(ErrorId::kernel_argument, callee.loc(), {}, "tegula_tune", callee.name(), "no kernel",
+         "an exported kernel itself: `tegula tune` takes other callables, too");
   return *kernel;
 }
 
@@ -32,10 +33,9 @@ TegulaCode tegula_prepare(const TegulaCallable* callable, const TegulaArg* args,
                           std::int32_t count) {
   return c::guarded([&] {
     const detail::Exported& callee = c::checked(callable);
-    dsl::KernelInstance& kernel = kernel_of(callee, "tegula_prepare");
     const c::Arguments arguments(callee, c::args_of(callee, args, count), true);
     const Stream stream(arguments.device());
-    kernel.launcher.prepare(kernel, &stream, arguments.host());
+    prepare([&] { callee.callable().call(stream, arguments.host(), callee.loc()); });
   });
 }
 
@@ -43,7 +43,7 @@ TegulaCode tegula_tune(const TegulaCallable* callable, const TegulaArg* args, st
                        const char* budget) {
   return c::guarded([&] {
     const detail::Exported& callee = c::checked(callable);
-    dsl::KernelInstance& kernel = kernel_of(callee, "tegula_tune");
+    dsl::KernelInstance& kernel = kernel_of(callee);
     const std::string_view wanted = budget ? budget : "";
     if (wanted != "quick" && wanted != "full")
       fail(ErrorId::kernel_argument, callee.loc(), {}, "tegula_tune", "the budget",

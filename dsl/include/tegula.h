@@ -151,7 +151,7 @@ TegulaCode tegula_infer(const TegulaCallable* callable, const TegulaArg* args, i
 
 /* Compiles what a call with these arguments needs, or finds it compiled, and loads it on the
  * device, without launching anything: make it before a stream is captured. `data` of tensors may be
- * null, which stands for memory aligned to 16 bytes. For exported kernels alone. */
+ * null, which stands for memory aligned to 16 bytes. */
 TegulaCode tegula_prepare(const TegulaCallable* callable, const TegulaArg* args, int32_t count);
 /* Chooses the numbers of an exported kernel's tune() by measuring calls with copies of these
  * arguments, and keeps the winner for later calls of such arguments, in other processes too.
@@ -165,12 +165,13 @@ TegulaCode tegula_bundle_add(const char* path);
  * took. Writes at most `room` bytes with the 0 at the end, and returns how many it has. */
 size_t tegula_report(char* to, size_t room);
 
-/* Kernels compiled ahead of time, as `tegula aot` writes them to an object file, with a header
- * whose functions call these. No compiler is needed, and no library of kernels. */
-/* Which kernel of the table a call of `name` runs, from 0; -1 for none. Needs no GPU. */
+/* Calls compiled ahead of time, as `tegula aot` writes them to an object file, with a header whose
+ * functions call these. No compiler is needed, and no library of callables. */
+/* Which row of the table a call of `name` runs, from 0; -1 for none. Needs no GPU. */
 int32_t tegula_ahead_find(const void* table, uint64_t bytes, const char* name,
                           const TegulaArg* args, int32_t count);
-/* Queues the call on `stream`, a CUstream of the GPU of the first tensor. */
+/* Queues the call on `stream`, a CUstream of the GPU of the first tensor. TEGULA_ARGUMENT (T1662)
+ * where no row serves it. */
 TegulaCode tegula_ahead_call(const void* table, uint64_t bytes, const char* name,
                              const TegulaArg* args, int32_t count, void* stream);
 

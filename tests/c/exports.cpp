@@ -1,6 +1,7 @@
 // A library of exported callables, as a user's would be: tests of the C interface load it.
 #include <tegula/kernels/attention.h>
 #include <tegula/kernels/export.h>
+#include <tegula/kernels/matmul.h>
 #include <tegula/tegula.h>
 
 #include <stdexcept>
@@ -85,6 +86,18 @@ Exportable twice_added() {
   return out;
 }
 
+/// C = A B of 16-bit floats, by the library's choice.
+Exportable product_of_library() {
+  const auto matrix = [](const char* name, const char* dims, detail::ViewAccess access) {
+    return ExportParam{{detail::ParamKind::View, DType::bf16, 2, access}, true, name, dims};
+  };
+  return {{matrix("A", "M K", detail::ViewAccess::In), matrix("B", "K N", detail::ViewAccess::In),
+           matrix("C", "M N", detail::ViewAccess::Out)},
+          [](const Stream& stream, std::span<const detail::HostArg> args, Loc at) {
+            matmul(stream, *args[0].tensor, *args[1].tensor, *args[2].tensor, {}, at);
+          }};
+}
+
 const Moe experts_layer =
     moe({.router = routers::deepseek_moe(2), .experts = 4, .shared_experts = 1});
 
@@ -103,6 +116,7 @@ TEGULA_EXPORT(refused, refused_kernel);
 TEGULA_EXPORT(thrown, thrown());
 TEGULA_EXPORT(misnamed, kernel("misnamed", [](In<f32, 2>) {}).named("x[M]"));
 TEGULA_EXPORT(twice_added, twice_added());
+TEGULA_EXPORT(product, product_of_library());
 TEGULA_EXPORT(window_attention, attention({.mask = [](auto, auto, auto q, auto kv) {
                 return q >= kv && q - kv < 16;
               }}));

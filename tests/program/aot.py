@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""tegula aot: a program in C calls kernels that were compiled ahead of time, on a machine where no compiler is found, and opens none.
+"""tegula aot: a program in C calls a kernel and a product of the library that were compiled ahead of time, on a machine where no
+compiler is found, and opens none.
 Arguments: the program, a library of exported callables, libtegula.so's folder, the folder of tegula.h, a C compiler."""
 import os
 import pathlib
@@ -22,12 +23,18 @@ with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     shapes = folder / "shapes.txt"
     shapes.write_text("add N=4096\nadd N=4097\naffine M=64 N=64 factor=1 offset=1 repeat=2 twice=1 sign=0 step=0.5\n"
-                      "doubled M=64 N=64 offset=0 ROWS=8 TURNS=1\n")
+                      "doubled M=64 N=64 offset=0 ROWS=8 TURNS=1\nproduct M=64 N=96 K=128\n"
+                      "window_attention B=1 H=2 G=1 Q=128 K=128 D=64 E=64\nexperts T=64 H=128 E=4 G=5 U=256 I=128\n")
     told = run(program, "aot", "--lib", library, "--shapes", str(shapes), "-o", str(folder / "out"), "--name", "mine")
-    assert told.startswith("4 kernels, "), told
-    shapes.write_text("window_attention B=1 H=1 G=1 Q=16 K=16 D=16 E=16\n")
-    refused = run(program, "aot", "--lib", library, "--shapes", str(shapes), "-o", str(folder / "none"), code=2)
-    assert "window_attention is no kernel" in refused, refused
+    assert re.match(r"7 calls, \d+ kernels, ", told), told
+
+    def refused(line, *options):
+        shapes.write_text(line + "\n")
+        return run(program, "aot", "--lib", library, "--shapes", str(shapes), "-o", str(folder / "none"), *options, code=2)
+
+    assert "is no kernel with values of tune()" in refused("product M=64 N=96 K=128 ROWS=8")
+    assert "no model is called B300" in refused("product M=64 N=96 K=128", "--gpu", "B300")
+    assert "it is decided for NVIDIA H200" in refused("product M=64 N=96 K=128", "--gpu", "h200", "--target", "sm_80")
 
     consumer = folder / "consumer"
     run(compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", str(CONSUMER), str(folder / "out/mine.o"), f"-I{folder / 'out'}", f"-I{headers}",
@@ -39,6 +46,7 @@ with tempfile.TemporaryDirectory() as name:
     found = re.search(r"^found (\d+) (\d+) -1 -1$", out, re.MULTILINE)
     assert found and found[1] != found[2], out
     assert re.search(r"^(no GPU: |launched)", out, re.MULTILINE), out
+    assert re.search(r"^found product \d+ -1 -1$", out, re.MULTILINE), out
     assert "maps: 0 of LLVM or NVRTC" in out, out
     assert not any(folder.rglob("*.tgk")), "nothing is compiled or kept"
 print("tegula aot: ok" + ("" if "no GPU" in out else ", launched"))

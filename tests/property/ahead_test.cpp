@@ -85,11 +85,14 @@ class AheadTables : public ::testing::Test {
 
   struct Call {
     explicit Call(std::int64_t n, std::uintptr_t at = 4096) : shape{n} {
-      tensor = {reinterpret_cast<void*>(at), {kDLCUDA, 0}, 1, {kDLFloat, 32, 1}, shape, nullptr, 0};
-      for (TegulaArg& a : args) a = {TEGULA_TENSOR, 0, {.tensor = &tensor}};
+      for (int i = 0; i < 3; ++i, at += std::uintptr_t{1} << 32) {
+        tensors[i] = {
+            reinterpret_cast<void*>(at), {kDLCUDA, 0}, 1, {kDLFloat, 32, 1}, shape, nullptr, 0};
+        args[i] = {TEGULA_TENSOR, 0, {.tensor = &tensors[i]}};
+      }
     }
     std::int64_t shape[1];
-    DLTensor tensor{};
+    DLTensor tensors[3]{};
     TegulaArg args[3];
   };
   std::int32_t find(const Call& c) const {
@@ -108,8 +111,6 @@ TEST_F(AheadTables, ServeCallsFromSpecialToGeneral) {
 TEST_F(AheadTables, ACallIsOneLaunch) {
   const runtime::testing::MockDriver driver;
   Call c(8192);
-  std::vector<float> memory(8192);
-  c.tensor.data = memory.data();
   EXPECT_EQ(tegula_ahead_call(bytes_.data(), bytes_.size(), "add", c.args, 3, nullptr), TEGULA_OK)
       << tegula_last_error()->text;
   ASSERT_EQ(mock().launches.size(), 1u);
@@ -118,7 +119,12 @@ TEST_F(AheadTables, ACallIsOneLaunch) {
   EXPECT_EQ(tegula_ahead_call(bytes_.data(), bytes_.size(), "add", odd.args, 3, nullptr),
             TEGULA_ARGUMENT);
   EXPECT_THAT(tegula_last_error()->text, ::testing::StartsWith("T1662"));
-  c.tensor.device = {kDLCPU, 0};
+  Call overlapping(8192);
+  overlapping.tensors[2].data = overlapping.tensors[1].data;
+  EXPECT_EQ(tegula_ahead_call(bytes_.data(), bytes_.size(), "add", overlapping.args, 3, nullptr),
+            TEGULA_ARGUMENT);
+  EXPECT_THAT(tegula_last_error()->text, ::testing::HasSubstr("overlap"));
+  for (DLTensor& t : c.tensors) t.device = {kDLCPU, 0};
   EXPECT_EQ(tegula_ahead_call(bytes_.data(), bytes_.size(), "add", c.args, 3, nullptr),
             TEGULA_ARGUMENT);
   EXPECT_EQ(mock().launches.size(), 1u);
