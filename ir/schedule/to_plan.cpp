@@ -99,8 +99,11 @@ PlanPatch plan_fields(const Schedule& s) { return Fields(s).patch(); }
 
 namespace {
 
-/// One slot in registers for what a later stage reads follows from the stages.
+/// One slot in registers for what a later stage reads follows from the stages; channels, and loads
+/// of one, are in no order.
 std::string text_to_compare(Schedule s) {
+  for (Channel& c : s.channels) std::ranges::sort(c.payload);
+  std::ranges::sort(s.channels, {}, [](const Channel& c) { return c.payload.front(); });
   std::erase_if(s.channels,
                 [](const Channel& c) { return c.kind == ChannelKind::Register && c.slots == 1; });
   return print(with_numbered_names(s));

@@ -66,8 +66,12 @@ class RandomSchedules {
   }
 
  private:
-  /// Varies the fields that a search keeps: warps of the producer, the order of tiles.
+  /// Varies the fields that a search keeps: warps of the producer, the order of tiles, slots of
+  /// loads.
   void vary(ir::Schedule& s) {
+    for (ir::Channel& c : s.channels)
+      if (c.kind == ir::ChannelKind::Tma && random_() % 2 == 0)
+        c.slots = 2 + static_cast<int>(random_() % 5);
     if (s.roles.size() > 1 && random_() % 2 == 0)
       s.roles.front().warps = s.roles.front().warps == 1 ? 4 : 1;
     if (random_() % 2 == 0) s.tiles.order = ir::TileOrder::Serpentine;

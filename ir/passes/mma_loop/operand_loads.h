@@ -23,13 +23,12 @@ struct OperandLoad {
   Value ring;                      ///< its slots in shared memory, once allocated
   Value same;                      ///< i1: the peer CTA of the cluster loads the same box; or none
   std::unordered_set<OpId> slice;  ///< ops of the body that the offsets need
+  int slots = 0;                   ///< of its ring, if an author's Schedule says so; else 0
+  int order = 0;                   ///< among the loads of a step, as such a Schedule has it
 };
 
 /// All operand loads of the loop whose offsets can be computed for another iteration.
 std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context);
-
-/// Auxiliary loads of the loop, with offsets as above, that TMA can make.
-std::vector<OperandLoad> aux_loads(const Kernel& k, OpId loop, PassContext& context);
 
 /// All loads of the loop that TMA can make, whoever uses them, with offsets as above.
 std::vector<OperandLoad> tile_loads(const Kernel& k, OpId loop, PassContext& context);
@@ -39,11 +38,6 @@ std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load
 /// A load of the loop whose rows an index tile from in front of the loop selects, and which
 /// cp.async copies 16 bytes at a time; none where it cannot.
 std::optional<OperandLoad> gathered_load(const Kernel& k, OpId loop, OpId load);
-
-/// Operand `operand` of a dot in the loop, if it is loaded in front of the loop and used by nothing
-/// else; nothing if it is made another way.
-std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
-                                          std::size_t operand);
 
 /// Whether the body writes memory, which loads ahead might read; remarked if it does.
 bool writes_memory(const Kernel& k, OpId loop, PassContext& context);

@@ -9,6 +9,7 @@
 #include "ir/analysis/tma_access.h"
 #include "ir/gathered_box.h"
 #include "ir/matrix_type.h"
+#include "ir/schedule/computed_from.h"
 
 namespace tegula::ir {
 namespace {
@@ -88,20 +89,6 @@ bool is_repeated_row(const Kernel& k, Value acc, RegionId loop_body) {
          k.type(k[def].operands[0]).shape()[0] == 1;
 }
 
-/// The value is computed from what is read from memory.
-bool is_read(const Kernel& k, Value v, std::unordered_set<Value>& seen) {
-  const OpId def = k[v].def;
-  if (!def || !seen.insert(v).second) return false;
-  const auto any = [&](const auto& values) {
-    return std::ranges::any_of(values, [&](Value o) { return is_read(k, o, seen); });
-  };
-  return info(k[def].opcode).has(kReads) || any(k[def].operands) ||
-         std::ranges::any_of(k[def].regions, [&](RegionId r) {
-           const OpId yield = k.terminator(r);
-           return yield && any(k[yield].operands);
-         });
-}
-
 }  // namespace
 
 OpId load_of(const Kernel& k, const OpData& dot, int i) {
@@ -114,6 +101,12 @@ bool has_mma(const Kernel& k, RegionId r) {
   bool found = false;
   for (OpId op : k.ops(r)) found = found || k[op].opcode == Opcode::Dot;
   return found;
+}
+
+bool is_in_counted_loops(const Kernel& k, OpId op) {
+  OpId owner = k[k[op].parent].owner;
+  while (owner && k[owner].opcode == Opcode::For) owner = k[k[owner].parent].owner;
+  return !owner;
 }
 
 bool is_aux_load(const Kernel& k, OpId load) {
@@ -205,11 +198,14 @@ KernelSummary summarize(const Kernel& k, bool tma_aux_loads) {
 }
 
 bool has_data_dependent_trips(const Kernel& k) {
-  std::unordered_set<Value> seen;
+  const auto is_read = [&](Value v) {
+    return bool(computed_from(
+        k, v, [&](OpId op) { return info(k[op].opcode).has(kReads) || touches_tile(k, op); }));
+  };
   return any_op(k, k.body(), [&](OpId op) {
     const OpId loop = k[k[op].parent].owner;
-    if (k[op].opcode != Opcode::Dot || !loop || k[loop].opcode != Opcode::For) return false;
-    return is_read(k, k[loop].operands[0], seen) || is_read(k, k[loop].operands[1], seen);
+    return k[op].opcode == Opcode::Dot && loop && k[loop].opcode == Opcode::For &&
+           (is_read(k[loop].operands[0]) || is_read(k[loop].operands[1]));
   });
 }
 
