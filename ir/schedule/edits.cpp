@@ -1,7 +1,5 @@
 #include "ir/schedule/edits.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <tuple>
 

@@ -1,6 +1,6 @@
 #pragma once
 // Reasons why a Schedule cannot be carried out, as data.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <cstdint>
 #include <span>

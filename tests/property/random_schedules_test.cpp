@@ -27,7 +27,7 @@ constexpr int kIterations[] = {0, 1, 2, 3, 5};
 /// The draws find at least this number of Schedules that the passes carry out.
 constexpr std::uint64_t kCarriedOut = 500;
 /// A shape has no more Schedules that are carried out if so many draws find none.
-constexpr std::uint64_t kVainDraws = 400;
+constexpr std::uint64_t kVainDraws = 600;
 
 /// The passes carry out something else, or no plan is like that.
 bool is_not_had(std::string_view code) { return code == "T1406" || code == "T1407"; }

@@ -9,7 +9,6 @@
 #include "ir/analysis/tma_access.h"
 #include "ir/gathered_box.h"
 #include "ir/matrix_type.h"
-#include "ir/schedule/computed_from.h"
 
 namespace tegula::ir {
 namespace {
@@ -87,6 +86,20 @@ bool is_repeated_row(const Kernel& k, Value acc, RegionId loop_body) {
   const OpId def = k[acc].def;
   return def && k[def].opcode == Opcode::Broadcast && k[def].parent != loop_body &&
          k.type(k[def].operands[0]).shape()[0] == 1;
+}
+
+/// The value is computed from what is read from memory.
+bool is_read(const Kernel& k, Value v, std::unordered_set<Value>& seen) {
+  const OpId def = k[v].def;
+  if (!def || !seen.insert(v).second) return false;
+  const auto any = [&](const auto& values) {
+    return std::ranges::any_of(values, [&](Value o) { return is_read(k, o, seen); });
+  };
+  return info(k[def].opcode).has(kReads) || any(k[def].operands) ||
+         std::ranges::any_of(k[def].regions, [&](RegionId r) {
+           const OpId yield = k.terminator(r);
+           return yield && any(k[yield].operands);
+         });
 }
 
 }  // namespace
@@ -198,14 +211,11 @@ KernelSummary summarize(const Kernel& k, bool tma_aux_loads) {
 }
 
 bool has_data_dependent_trips(const Kernel& k) {
-  const auto is_read = [&](Value v) {
-    return bool(computed_from(
-        k, v, [&](OpId op) { return info(k[op].opcode).has(kReads) || touches_tile(k, op); }));
-  };
+  std::unordered_set<Value> seen;
   return any_op(k, k.body(), [&](OpId op) {
     const OpId loop = k[k[op].parent].owner;
-    return k[op].opcode == Opcode::Dot && loop && k[loop].opcode == Opcode::For &&
-           (is_read(k[loop].operands[0]) || is_read(k[loop].operands[1]));
+    if (k[op].opcode != Opcode::Dot || !loop || k[loop].opcode != Opcode::For) return false;
+    return is_read(k, k[loop].operands[0], seen) || is_read(k, k[loop].operands[1], seen);
   });
 }
 
