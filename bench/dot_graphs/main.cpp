@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "bench/dot_graph_kernels.h"
-#include "ir/schedule/patch.h"
+#include "ir/schedule/edits.h"
 #include "ir/schedule/text.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/matmul.h"
@@ -68,8 +68,8 @@ template <class Kernel>
 Kernel late(const Kernel& kernel) {
   const std::string said = kernel.explain();
   const std::size_t first = said.find("schedule sm_90a"), last = said.find("\n}", first);
-  const auto patched = ir::apply_patch(ir::parse_schedule(said.substr(first, last + 2 - first)),
-                                       ir::parse_edits("dot#1 consumer 1.1"));
+  const auto patched = ir::with_edits(ir::parse_schedule(said.substr(first, last + 2 - first)),
+                                      "dot#1 consumer 1.1");
   return kernel.with_plan(ir::print(patched.schedule));
 }
 

@@ -311,14 +311,6 @@ LinearLayout unpadded(const Dims& shape, int vector, int warps, const Dims& orde
   return builder.build(order);
 }
 
-LinearLayout replicated(const Dims& shape, int warps) {
-  LayoutBuilder builder(shape);
-  builder.copy(HwDim::Lane, 5).spread(HwDim::Warp, Repeat::kNoDim, warps);
-  Dims order;
-  for (int d = shape.size() - 1; d >= 0; --d) order.push_back(d);
-  return builder.build(order);
-}
-
 namespace {
 
 constexpr int kM = 0, kN = 1;
@@ -387,16 +379,6 @@ LinearLayout wgmma_a_reg(int m, int k, int element_bits, int warpgroups) {
   operand_fragment(builder, 1, 0, element_bits, true)
       .fix(HwDim::Warp, 0, 2)
       .spread(HwDim::Warp, 0, warpgroups);
-  return builder.build({1, 0});
-}
-
-LinearLayout ldmatrix_fragment(const Dims& shape, bool transposed, int warps) {
-  const int row = transposed ? 1 : 0, col = 1 - row;
-  LayoutBuilder builder(shape);
-  builder.fix(HwDim::Register, col, 1)
-      .fix(HwDim::Lane, col, 2)
-      .fix(HwDim::Lane, row, 3)
-      .spread(HwDim::Warp, 0, warps);
   return builder.build({1, 0});
 }
 

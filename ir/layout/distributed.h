@@ -77,9 +77,6 @@ LinearLayout first_elements(const LinearLayout& layout, int axis, int count);
 /// name the upper bits of an element's index, registers the rest.
 LinearLayout shared_first_elements(const LinearLayout& layout, int axis, int count);
 
-/// Every thread holds the whole tile.
-LinearLayout replicated(const Dims& shape, int warps);
-
 /// Operand of an MMA.
 enum class Operand : std::uint8_t { A, B };
 /// How warps that share rows divide the columns: in turns of 8, or each has a part of its own.
@@ -100,10 +97,6 @@ LinearLayout mma_operand(Operand operand, const Dims& shape, int element_bits, i
 LinearLayout wgmma_acc(int m, int n, int warpgroups = 1, int warpgroups_n = 1);
 /// A of wgmma from registers [m, k]; a k step is 256 / element bits.
 LinearLayout wgmma_a_reg(int m, int k, int element_bits, int warpgroups = 1);
-
-/// Layout that ldmatrix (and stmatrix) of 8x8 matrices of 16-bit elements uses; warps along the
-/// rows.
-LinearLayout ldmatrix_fragment(const Dims& shape, bool transposed, int warps = 1);
 
 /// A [M, K] or B [K, N] of a dot done by FMA with accumulator `acc` [M, N]: each thread holds all
 /// of K for its rows (columns).

@@ -16,12 +16,10 @@
 #include <optional>
 #include <string>
 #include <unordered_set>
-#include <utility>
 #include <vector>
 
 #include "ir/analysis/pingpong_loop.h"
 #include "ir/passes/dot_graph/expand_dot_graph.h"
-#include "ir/passes/dot_graph/ring_use.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -53,45 +51,60 @@ class Mainloops {
  private:
   bool rewrite(OpId op) {
     MmaLoop loop(k_, op, plan_, context_);
-    const std::size_t remarks = context_.remarks.size();
-    if (!loop.analyze()) {
-      std::vector<Remark> why(context_.remarks.begin() + static_cast<std::ptrdiff_t>(remarks),
-                              context_.remarks.end());
-      context_.remarks.resize(remarks);
-      if (rewrite_graph(op)) return true;
-      context_.remarks.resize(remarks);
-      std::ranges::move(why, std::back_inserter(context_.remarks));
+    const OpId dot = first_dot(loop.body);
+    if (!dot) return false;
+    const Result<DotGraph> found = dot_graph(k_, op, plan_.num_warps, context_);
+    if (!found) {
+      context_.remark(Remark::Kind::Missed, k_[dot].loc, "no wgmma: " + found.reason());
       return false;
     }
-    DotGraph dots = loop.take_graph();
+    if (found->has_channels() && !loop.find_outer_loops()) return false;
+    DotGraph dots = *found;
+    // Ping-pong tiles pass the order on once per tile; a skewed loop would do so in between.
+    if (dots.is_gemm() && !plan_.pingpong && late_gemm(k_, dots))
+      dots.rings = RingSharing::Separate;
     LoopOrder order = order_of(dots);
-    const bool all_overlap = stay_in_flight(k_, dots, order);
-    for (OpId dot : loop.dots)
-      tell(dot, {{"overlapped", all_overlap || order.stage(dot) > 0 ? "1" : "0"}});
     expand_dot_graph(loop, std::move(dots), std::move(order), plan_, context_);
     return true;
   }
 
-  /// Loops with other operands than TMA loads and fragments.
-  bool rewrite_graph(OpId op) {
-    MmaLoop loop(k_, op, plan_, context_);
-    bool has_dot = false;
-    for (OpId o : k_.ops(loop.body)) has_dot |= k_[o].opcode == Opcode::Dot;
-    if (!has_dot) return false;
-    auto dots = dot_graph(k_, op, plan_.num_warps, context_);
-    if (!dots || (dots->has_channels() && !loop.find_outer_loops())) return false;
-    for (const GraphDot& dot : dots->dots)
-      tell(dot.op, {{"a", name(dot.operands[0])}, {"b", name(dot.operands[1])}});
-    LoopOrder order = order_of(*dots);
-    expand_dot_graph(loop, std::move(*dots), std::move(order), plan_, context_);
-    return true;
+  OpId first_dot(RegionId body) const {
+    for (OpId op : k_.ops(body))
+      if (k_[op].opcode == Opcode::Dot) return op;
+    return {};
   }
 
-  LoopOrder order_of(const DotGraph& dots) {
+  /// Slots of channels and the order of loads, as the author's Schedule has them.
+  void ask_schedule(DotGraph& dots) const {
+    if (!context_.planned.schedule) return;
+    const Schedule& s = *context_.planned.schedule;
+    const auto label = [&](OpId op) {
+      const auto node = op ? graph_->find(op) : std::nullopt;
+      return node ? (*graph_)[*node].label : Label();
+    };
+    const auto slots_of = [&](OpId op) {
+      for (const Channel& c : s.channels)
+        if (std::ranges::find(c.payload, label(op)) != c.payload.end()) return c.slots;
+      return 0;
+    };
+    for (auto* loads : {&dots.loads, &dots.gathers})
+      for (OperandLoad& load : *loads) {
+        load.slots = slots_of(load.load);
+        for (const LoopSchedule& loop : s.loops)
+          for (const Step& step : loop.steps)
+            if (step.op == label(load.load)) load.order = step.order;
+      }
+    for (Value tile : dots.shared)
+      if (const int slots = slots_of(k_[tile].def)) dots.slots[tile] = slots;
+  }
+
+  LoopOrder order_of(DotGraph& dots) {
     // A loop within one that was expanded is a copy.
     if (!graph_ || !graph_->find(dots.loop)) graph_.emplace(Graph::without_edges(k_));
-    LoopSchedule steps = steps_of(k_, *graph_, dots, context_);
-    LoopOrder order = loop_order(k_, *graph_, dots, steps);
+    ask_schedule(dots);
+    const DotOps special = dot_ops(k_, dots);
+    LoopSchedule steps = steps_of(k_, *graph_, dots, special, context_);
+    LoopOrder order = loop_order(k_, *graph_, dots, special, steps);
     steps.loop = label(steps.loop);
     for (Step& step : steps.steps) step.op = label(step.op);
     context_.expanded.push_back(std::move(steps));
@@ -104,11 +117,6 @@ class Mainloops {
     const std::string_view given =
         at ? k_[(*graph_)[*at].ops.front()].attrs.s(AttrName::label) : std::string_view();
     return given.empty() ? node : Label(given);
-  }
-
-  void tell(OpId dot, std::vector<std::pair<std::string, std::string>> how) {
-    how.insert(how.begin(), {"sum", k_.type(k_[dot].results[0]).with_layout(nullptr).str()});
-    context_.remark(Remark::Kind::Applied, k_[dot].loc, "dot by wgmma", std::move(how));
   }
 
   Kernel& k_;

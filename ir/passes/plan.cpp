@@ -243,19 +243,13 @@ Plan make_plan(const Kernel& k, bool tma_aux_loads) {
   return plan;
 }
 
-/// MMAs under a condition, or in a loop that is not counted, cannot be wgmmas.
-bool are_in_counted_loops(const Kernel& k) {
-  return !any_op(k, k.body(), [&](OpId op) {
-    OpId owner = k[op].opcode == Opcode::Dot ? k[k[op].parent].owner : OpId();
-    while (owner && k[owner].opcode == Opcode::For) owner = k[k[owner].parent].owner;
-    return bool(owner);
-  });
-}
-
 /// Whether GEMMs of few rows cannot use wgmma, but their transposes can.
 bool benefits_from_swap_ab(const Kernel& k) {
   const KernelSummary s = summarize(k);
-  if (!are_in_counted_loops(k)) return false;
+  // MMAs under a condition, or in a loop that is not counted, cannot be wgmmas.
+  if (any_op(k, k.body(),
+             [&](OpId op) { return k[op].opcode == Opcode::Dot && !is_in_counted_loops(k, op); }))
+    return false;
   if (!k.info.target->has_wgmma || s.wgmma || s.back_to_back || s.max_accumulator_elems == 0)
     return false;
   Kernel other = clone(k);

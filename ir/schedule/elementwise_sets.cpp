@@ -1,28 +1,44 @@
 #include "ir/schedule/elementwise_sets.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "ir/loop.h"
+#include "ir/schedule/graph.h"
 
 namespace tegula::ir {
 namespace {
 
-/// Anchors by number; carried tiles come behind the anchors.
-using Anchors = std::set<std::size_t>;
+/// A set of anchors by number, a bit each; carried tiles come behind the anchors.
+class Anchors {
+ public:
+  void insert(std::size_t number) {
+    words_.resize(std::max(words_.size(), number / kBits + 1));
+    words_[number / kBits] |= std::uint64_t{1} << number % kBits;
+  }
+  void insert(const Anchors& others) {
+    words_.resize(std::max(words_.size(), others.words_.size()));
+    for (std::size_t i = 0; i < others.words_.size(); ++i) words_[i] |= others.words_[i];
+  }
+  bool empty() const { return words_.empty(); }
+  friend bool operator==(const Anchors&, const Anchors&) = default;
+
+ private:
+  static constexpr std::size_t kBits = 64;
+  std::vector<std::uint64_t> words_;  ///< up to the last that is not 0
+};
 
 class Sets {
  public:
-  Sets(const Kernel& k, RegionId region, const std::function<bool(OpId)>& is_anchor,
-       const std::function<std::vector<Value>(OpId)>& reads)
+  Sets(const Kernel& k, RegionId region, const std::function<bool(OpId)>& is_anchor)
       : k_(k), region_(region) {
     for (OpId op : k.ops(region)) {
       index_[op] = ops_.size();
       ops_.push_back(op);
       anchor_.push_back(is_anchor(op));
-      reads_.push_back(reads(op));
+      reads_.push_back(used_by(k, op));
     }
     before_.resize(ops_.size());
     behind_.resize(ops_.size());
@@ -66,14 +82,14 @@ class Sets {
         if (const std::size_t carry = carried(v)) before_[i].insert(carry);
         const std::size_t from = def(v);
         if (from == ops_.size()) continue;
-        before_[i].insert(before_[from].begin(), before_[from].end());
+        before_[i].insert(before_[from]);
         if (anchor_[from]) before_[i].insert(from);
       }
     for (std::size_t i = ops_.size(); i-- > 0;)
       for (Value v : reads_[i]) {
         const std::size_t from = def(v);
         if (from == ops_.size()) continue;
-        behind_[from].insert(behind_[i].begin(), behind_[i].end());
+        behind_[from].insert(behind_[i]);
         if (anchor_[i]) behind_[from].insert(i);
       }
   }
@@ -106,10 +122,9 @@ class Sets {
 
 }  // namespace
 
-std::unordered_map<OpId, OpId> elementwise_sets(
-    const Kernel& k, RegionId region, const std::function<bool(OpId)>& is_anchor,
-    const std::function<std::vector<Value>(OpId)>& reads) {
-  return Sets(k, region, is_anchor, reads).run();
+std::unordered_map<OpId, OpId> elementwise_sets(const Kernel& k, RegionId region,
+                                                const std::function<bool(OpId)>& is_anchor) {
+  return Sets(k, region, is_anchor).run();
 }
 
 }  // namespace tegula::ir

@@ -9,9 +9,8 @@ namespace tegula::ir {
 
 /// For each op of the region that some anchor or carried tile reaches and that is pure tile
 /// arithmetic, the first op (in text order) of its set. `is_anchor` tells ops that are nodes of
-/// their own, `reads` the values that an op takes.
-std::unordered_map<OpId, OpId> elementwise_sets(
-    const Kernel& k, RegionId region, const std::function<bool(OpId)>& is_anchor,
-    const std::function<std::vector<Value>(OpId)>& reads);
+/// their own.
+std::unordered_map<OpId, OpId> elementwise_sets(const Kernel& k, RegionId region,
+                                                const std::function<bool(OpId)>& is_anchor);
 
 }  // namespace tegula::ir

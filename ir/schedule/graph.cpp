@@ -63,6 +63,15 @@ void sort_unique(auto& list) {
 
 std::string_view name(NodeKind kind) { return kNodeKinds[static_cast<std::size_t>(kind)]; }
 
+std::vector<Value> used_by(const Kernel& k, OpId op) {
+  std::vector<Value> used;
+  any_op(k, op, [&](OpId o) {
+    used.insert(used.end(), k[o].operands.begin(), k[o].operands.end());
+    return false;
+  });
+  return used;
+}
+
 OperandSource source_of(const Kernel& k, OpId dot, std::size_t operand) {
   OperandSource source;
   Value v = k[dot].operands[operand];
@@ -74,6 +83,7 @@ OperandSource source_of(const Kernel& k, OpId dot, std::size_t operand) {
   }
   using Kind = OperandSource::Kind;
   source.op = at;
+  source.tile = v;
   const RegionId home = k[dot].parent;
   if (!at)
     source.kind = k[v].region == home ? Kind::Computed : Kind::Invariant;
@@ -127,7 +137,7 @@ void Graph::add_region(RegionId region) {
   const auto is_anchor = [&](OpId op) {
     return anchor_kind(k_, op).has_value() || handed_on(k_, op);
   };
-  const auto sets = elementwise_sets(k_, region, is_anchor, [&](OpId op) { return reads(op); });
+  const auto sets = elementwise_sets(k_, region, is_anchor);
   for (OpId op : k_.ops(region)) {
     if (const OpId load = handed_on(k_, op)) {
       node_of_[op] = node_of_.at(load);
@@ -147,15 +157,6 @@ void Graph::add_region(RegionId region) {
       }
     }
   }
-}
-
-std::vector<Value> Graph::reads(OpId op) const {
-  std::vector<Value> found(k_[op].operands.begin(), k_[op].operands.end());
-  for (RegionId r : k_[op].regions)
-    walk(k_, r, [&](OpId inner) {
-      found.insert(found.end(), k_[inner].operands.begin(), k_[inner].operands.end());
-    });
-  return found;
 }
 
 void Graph::add_edge(const Edge& edge) {
@@ -181,7 +182,7 @@ void Graph::add_edges(RegionId region) {
   for (OpId op : k_.ops(region)) {
     const auto node = find(op);
     Producers all;
-    for (Value v : reads(op)) {
+    for (Value v : used_by(k_, op)) {
       const auto at = made.find(v);
       if (at == made.end()) continue;
       if (node) reads_of_nodes.push_back({*node, v});

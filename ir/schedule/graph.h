@@ -48,11 +48,16 @@ struct OperandSource {
   /// made outside of the region; Computed: all others.
   enum class Kind : std::uint8_t { Memory, Gather, Invariant, Computed };
   Kind kind = Kind::Computed;
-  OpId op;  ///< the load, or the op behind which permutations and conversions stand; or none
+  /// The load, or the op behind which permutations and conversions stand, or none; and its tile.
+  OpId op;
+  Value tile;
   bool transposed = false;
 };
 /// Strips conversions and permutations off operand `operand` (0: A, 1: B) of a dot.
 OperandSource source_of(const Kernel& k, OpId dot, std::size_t operand);
+
+/// Values that the op reads, itself or in nested ops.
+std::vector<Value> used_by(const Kernel& k, OpId op);
 
 /// Nodes and edges of a kernel in tile form, or in machine form before its dots are pipelined.
 /// Edges connect nodes of one region; what nested regions read and write belongs to the node of the
@@ -91,8 +96,6 @@ class Graph {
   void add_edges(RegionId region);
   void add_edge(const Edge& edge);
   void add_memory_edges(RegionId region);
-  /// Values of the region that the op, or an op inside it, reads.
-  std::vector<Value> reads(OpId op) const;
 
   const Kernel& k_;
   std::vector<Node> nodes_;

@@ -7,8 +7,7 @@
 
 namespace tegula::ir {
 
-void Judging::refuse(Rule rule, std::string text, std::initializer_list<Label> labels) {
-  Reason reason{rule, std::move(text), labels};
+void Judging::add(Reason reason) {
   const auto loc = [&](std::size_t i) {
     const auto node = i < reason.labels.size() ? g.find(reason.labels[i]) : std::nullopt;
     return node ? k[g[*node].ops.front()].loc : Loc();
@@ -38,9 +37,16 @@ Judging::Operand Judging::operand(OpId dot, std::size_t operand) const {
   return found;
 }
 
-/// A dot that takes the edge's value as its accumulator: it waits for nothing.
 bool Judging::adds_to(const Edge& e) const {
-  return g[e.to].kind == NodeKind::Dot && k[g[e.to].ops.front()].operands[2] == e.value;
+  return e.kind == EdgeKind::Flow && g[e.to].kind == NodeKind::Dot &&
+         k[g[e.to].ops.front()].operands[2] == e.value;
+}
+
+std::size_t Judging::role_of_dots() const {
+  for (const LoopSchedule& loop : s.loops)
+    for (const Step& step : loop.steps)
+      if (s.find_dot(step.op)) return step.role;
+  return s.roles.size() - 1;
 }
 
 /// The place that waits for this very MMA: `in_flight` iterations later, or in front of the first
@@ -48,9 +54,8 @@ bool Judging::adds_to(const Edge& e) const {
 Judging::Moment Judging::waited_for(std::size_t dot) const {
   const Place& own = *place(dot);
   Moment first(own.stage + own.in_flight, own.order);
-  for (const Edge& e : g.edges()) {
-    if (e.from != dot || e.to == dot || e.kind != EdgeKind::Flow || !place(e.to)) continue;
-    if (adds_to(e)) continue;
+  for (const Edge& e : reads_of(dot)) {
+    if (e.to == dot || !place(e.to) || adds_to(e)) continue;
     const Place& reader = *place(e.to);
     // The reader of this iteration's result runs in step `stage + distance` of it.
     if (reader.role == own.role)

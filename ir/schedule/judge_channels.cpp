@@ -28,13 +28,11 @@ class Channels {
       for (Label l : c.payload) payload(c, l);
       derived.slot_bytes = slot_bytes(c);
       if (c.kind == ChannelKind::Tma && derived.slot_bytes > kMaxSlotBytes)
-        j_.refuse(Rule::C2, fmt::format("one slot of {} has {} bytes, an mbarrier counts {}",
-                                        c.name.str(), derived.slot_bytes, kMaxSlotBytes));
+        j_.refuse(Rule::C2, {}, "one slot of {} has {} bytes, an mbarrier counts {}", c.name,
+                  derived.slot_bytes, kMaxSlotBytes);
       if (c.slots < derived.minimal_slots)
-        j_.refuse(Rule::C4,
-                  fmt::format("{} has {} slots, it needs {}", c.name.str(), c.slots,
-                              derived.minimal_slots),
-                  {c.payload.front()});
+        j_.refuse(Rule::C4, {c.payload.front()}, "{} has {} slots, it needs {}", c.name, c.slots,
+                  derived.minimal_slots);
       multicast(c);
       over(c);
       if (c.kind == ChannelKind::Register) registers(c);
@@ -78,7 +76,7 @@ class Channels {
     const OpData& d = j_.k[j_.op_of(l)];
     if (c.kind == ChannelKind::Tma) {
       const std::string why = why_not_tma(d);
-      if (!why.empty()) j_.refuse(Rule::C1, fmt::format("{} by TMA: {}", l.str(), why), {l});
+      if (!why.empty()) j_.refuse(Rule::C1, {l}, "{} by TMA: {}", l, why);
     } else if (c.kind == ChannelKind::CpAsync) {
       cp_async(l);
     } else if (c.kind == ChannelKind::Store || c.kind == ChannelKind::Reduce) {
@@ -101,29 +99,24 @@ class Channels {
     load.tile = j_.k.type(d.results[0]).with_layout(nullptr);
     const int bytes = d.opcode == Opcode::LoadView ? access_bytes(j_.k, load) : 0;
     if (bytes < kMinCpAsyncBytes)
-      j_.refuse(Rule::C3,
-                fmt::format("{} by cp.async: an access has {} bytes, not {} or more", l.str(),
-                            bytes, kMinCpAsyncBytes),
-                {l});
+      j_.refuse(Rule::C3, {l}, "{} by cp.async: an access has {} bytes, not {} or more", l, bytes,
+                kMinCpAsyncBytes);
   }
 
   void store(const Channel& c, Label l, const OpData& d) {
     if (const OpId tells = first_announcement(j_.k)) {
       const auto node = j_.g.find(tells);
-      return j_.refuse(Rule::C10,
-                       fmt::format("{} by TMA {}: {} tells others that it is there, and does not "
-                                   "wait for TMA",
-                                   l.str(), name(c.kind),
-                                   node ? j_.label(*node).str() : info(j_.k[tells].opcode).name),
-                       {l, node ? j_.label(*node) : Label()});
+      return j_.refuse(Rule::C10, {l, node ? j_.label(*node) : Label()},
+                       "{} by TMA {}: {} tells others that it is there, and does not "
+                       "wait for TMA",
+                       l, name(c.kind), node ? j_.label(*node) : info(j_.k[tells].opcode).name);
     }
     std::string why = d.opcode != Opcode::StoreView ? "it is no box of a view"
                       : !j_.s.target->has_tma ? fmt::format("{} has no TMA", j_.s.target.name())
                                               : std::string(why_not_tma_store(j_.k, d));
     if (why.empty() && (c.kind == ChannelKind::Reduce) != d.attrs.has(AttrName::kind))
       why = c.kind == ChannelKind::Reduce ? "it overwrites" : "it reduces";
-    if (!why.empty())
-      j_.refuse(Rule::C9, fmt::format("{} by TMA {}: {}", l.str(), name(c.kind), why), {l});
+    if (!why.empty()) j_.refuse(Rule::C9, {l}, "{} by TMA {}: {}", l, name(c.kind), why);
   }
 
   void multicast(const Channel& c) {
@@ -134,16 +127,14 @@ class Channels {
                                      ? "tiles from a counter are not dealt in pairs"
                                      : "";
     if (!why.empty())
-      return j_.refuse(Rule::C7, fmt::format("{} multicast: {}", c.name.str(), why),
-                       {c.payload.front()});
+      return j_.refuse(Rule::C7, {c.payload.front()}, "{} multicast: {}", c.name, why);
     const bool has_halves = std::ranges::any_of(c.payload, [&](Label l) {
       const OpData& d = j_.k[j_.op_of(l)];
       return is_multicast_splittable(j_.k.type(d.operands[0]), d.attrs.ints(AttrName::axes),
                                      j_.k.type(d.results[0]).with_layout(nullptr));
     });
     if (!has_halves)
-      j_.refuse(Rule::C7, fmt::format("{} multicast: its boxes have no halves", c.name.str()),
-                {c.payload.front()});
+      j_.refuse(Rule::C7, {c.payload.front()}, "{} multicast: its boxes have no halves", c.name);
   }
 
   void over(const Channel& c) {
@@ -151,37 +142,30 @@ class Channels {
     const Channel& under = *j_.s.find_channel(c.over);
     const bool has_memory = c.kind != ChannelKind::Register && under.kind != ChannelKind::Register;
     if (!has_memory)
-      j_.refuse(Rule::C8, fmt::format("{} over {}: registers have no slots to share", c.name.str(),
-                                      under.name.str()));
+      j_.refuse(Rule::C8, {}, "{} over {}: registers have no slots to share", c.name, under.name);
     else if (j_.s.tiles.overlap)
-      j_.refuse(Rule::C8,
-                fmt::format("{0} over {1}: {1} of the next tile is brought while {0} is stored",
-                            c.name.str(), under.name.str()));
+      j_.refuse(Rule::C8, {}, "{0} over {1}: {1} of the next tile is brought while {0} is stored",
+                c.name, under.name);
   }
 
   void registers(const Channel& c) {
     if (c.slots > kMaxRegisterSlots)
-      j_.refuse(Rule::C12,
-                fmt::format("{}: registers have at most {} slots", c.name.str(), kMaxRegisterSlots),
-                {c.payload.front()});
+      j_.refuse(Rule::C12, {c.payload.front()}, "{}: registers have at most {} slots", c.name,
+                kMaxRegisterSlots);
     for (Label l : c.payload) {
       const std::size_t node = *j_.g.find(l);
       for (const Edge& e : j_.g.edges())
         if (e.from == node && j_.place(node) && j_.place(e.to) &&
             j_.place(node)->role != j_.place(e.to)->role)
-          j_.refuse(Rule::C12,
-                    fmt::format("{}: {} reads registers of {}", c.name.str(), j_.label(e.to).str(),
-                                j_.role_name(j_.place(node)->role)),
-                    {l, j_.label(e.to)});
+          j_.refuse(Rule::C12, {l, j_.label(e.to)}, "{}: {} reads registers of {}", c.name,
+                    j_.label(e.to), j_.role_name(j_.place(node)->role));
     }
   }
 
   void token(const Token& t) {
     const Role& role = j_.s.roles[t.role];
     if (j_.warpgroups(t.role) * role.copies < 2)
-      j_.refuse(Rule::C11,
-                fmt::format("token {}: {} has one warpgroup", t.name.str(), role.name.str()),
-                {t.first});
+      j_.refuse(Rule::C11, {t.first}, "token {}: {} has one warpgroup", t.name, role.name);
   }
 
   Judging& j_;

@@ -43,10 +43,8 @@ class Cycles {
     }
     const std::vector<int> most(slots.size(), kMaxSlots);
     if (!has_cycle(most)) return minimal_slots(slots);
-    j_.refuse(Rule::G10,
-              fmt::format("deadlock in {}: roles wait for each other however many slots there are",
-                          loop_.loop.str()),
-              {loop_.loop});
+    j_.refuse(Rule::G10, {loop_.loop},
+              "deadlock in {}: roles wait for each other however many slots there are", loop_.loop);
   }
 
  private:

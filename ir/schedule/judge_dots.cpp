@@ -24,7 +24,7 @@ class Dots {
       for (const Step& step : loop.steps) {
         const bool is_dot = j_.g[*j_.g.find(step.op)].kind == NodeKind::Dot;
         if (!is_dot && (step.in_flight != 0 || step.pin))
-          j_.refuse(Rule::W14, fmt::format("{} is no dot", step.op.str()), {step.op});
+          j_.refuse(Rule::W14, {step.op}, "{} is no dot", step.op);
         if (is_dot) dot_step(step);
       }
     for (const DotForm& d : j_.s.dots) form(d);
@@ -35,18 +35,13 @@ class Dots {
     const MatrixType* type = matrix_type(j_.k, j_.k[j_.op_of(d.dot)]);
     if (d.engine == Engine::Fma) return;
     if (!type)
-      return j_.refuse(Rule::W1,
-                       fmt::format("{}: tensor cores do not take {}", d.dot.str(),
-                                   name(j_.k.type(j_.k[j_.op_of(d.dot)].operands[0]).dtype())),
-                       {d.dot});
+      return j_.refuse(Rule::W1, {d.dot}, "{}: tensor cores do not take {}", d.dot,
+                       name(j_.k.type(j_.k[j_.op_of(d.dot)].operands[0]).dtype()));
     if (d.engine != Engine::Wgmma) return;
     if (!j_.s.target->has_wgmma)
-      return j_.refuse(
-          Rule::W14, fmt::format("{}: {} has no wgmma", d.dot.str(), j_.s.target.name()), {d.dot});
+      return j_.refuse(Rule::W14, {d.dot}, "{}: {} has no wgmma", d.dot, j_.s.target.name());
     const auto& place = j_.place(*j_.g.find(d.dot));
-    if (!place)
-      return j_.refuse(Rule::W14, fmt::format("{} stands in no scheduled loop", d.dot.str()),
-                       {d.dot});
+    if (!place) return j_.refuse(Rule::W14, {d.dot}, "{} stands in no scheduled loop", d.dot);
     shape(d, *type, place->role);
     for (std::size_t i : {0u, 1u}) operand(d, *type, i);
     fragments_of(d, d.flip ? 1 : 0, place->role);
@@ -59,26 +54,20 @@ class Dots {
     std::int64_t rows = acc.shape()[d.flip ? 1 : 0], columns = acc.shape()[d.flip ? 0 : 1];
     const int groups = j_.warpgroups(role);
     if (groups == 0 || j_.s.roles[role].warps % kWarpgroupWarps != 0)
-      return j_.refuse(Rule::W2,
-                       fmt::format("{}: the {} warps of {} are no whole warpgroups", d.dot.str(),
-                                   j_.s.roles[role].warps, j_.role_name(role)),
-                       {d.dot});
+      return j_.refuse(Rule::W2, {d.dot}, "{}: the {} warps of {} are no whole warpgroups", d.dot,
+                       j_.s.roles[role].warps, j_.role_name(role));
     const std::int64_t all = rows, depth = a.shape()[1];
     if (d.split == Split::Rows) rows /= groups;
     if (d.split == Split::Columns) columns /= groups;
     if (rows * (d.split == Split::Rows ? groups : 1) != all || rows % kWgmmaRows != 0 ||
         rows > kMaxRows)
-      j_.refuse(Rule::W2, fmt::format("{}: {} rows over {} warpgroups", d.dot.str(), all, groups),
-                {d.dot});
+      j_.refuse(Rule::W2, {d.dot}, "{}: {} rows over {} warpgroups", d.dot, all, groups);
     if (!type.has_columns(columns) || columns == 0)
-      j_.refuse(Rule::W3, fmt::format("{}: no instruction has {} columns", d.dot.str(), columns),
-                {d.dot});
+      j_.refuse(Rule::W3, {d.dot}, "{}: no instruction has {} columns", d.dot, columns);
     instruction(d, columns);
     if (depth % type.step() != 0)
-      j_.refuse(
-          Rule::W4,
-          fmt::format("{}: a depth of {} is no multiple of {}", d.dot.str(), depth, type.step()),
-          {d.dot});
+      j_.refuse(Rule::W4, {d.dot}, "{}: a depth of {} is no multiple of {}", d.dot, depth,
+                type.step());
   }
 
   /// Registers of one instruction are allocated before setmaxnreg gives a role more (C7602).
@@ -88,11 +77,10 @@ class Dots {
     const int has = j_.s.target->registers_at_entry(warps);
     const std::int64_t takes = columns / 2 + kBesideAccumulators;
     if (takes > has)
-      j_.refuse(Rule::W8,
-                fmt::format("{} needs {} registers in one instruction, a thread of {} warps enters "
-                            "with {}",
-                            d.dot.str(), takes, warps, has),
-                {d.dot});
+      j_.refuse(Rule::W8, {d.dot},
+                "{} needs {} registers in one instruction, a thread of {} warps enters "
+                "with {}",
+                d.dot, takes, warps, has);
   }
 
   /// A that is computed in the loop and goes through no shared memory: the warps that have its rows
@@ -103,15 +91,12 @@ class Dots {
     if (a.source.kind != OperandSource::Kind::Computed || a.shared) return;
     const Label maker = a.nodes.empty() ? Label() : j_.label(a.nodes.front());
     if (d.split != Split::Rows && j_.warpgroups(role) > 1)
-      return j_.refuse(Rule::W13,
-                       fmt::format("{} is split along {}, its A along rows", d.dot.str(),
-                                   d.split == Split::Depth ? "depth" : "columns"),
-                       {d.dot, maker});
+      return j_.refuse(Rule::W13, {d.dot, maker}, "{} is split along {}, its A along rows", d.dot,
+                       d.split == Split::Depth ? "depth" : "columns");
     if (a.source.transposed == d.flip && lie_in_the_same_threads(op, i, a)) return;
-    j_.refuse(Rule::W6,
-              fmt::format("{}: rows of A lie in other warps: flip {} or give it an smem channel",
-                          d.dot.str(), maker ? maker.str() : "what makes it"),
-              {d.dot, maker});
+    j_.refuse(Rule::W6, {d.dot, maker},
+              "{}: rows of A lie in other warps: flip {} or give it an smem channel", d.dot,
+              maker ? maker : "what makes it");
   }
 
   bool lie_in_the_same_threads(OpId dot, std::size_t i, const Judging::Operand& a) const {
@@ -129,8 +114,8 @@ class Dots {
   /// the MMA to be complete.
   void overwriting(std::size_t dot) {
     std::optional<Edge> next;
-    for (const Edge& e : j_.g.edges())
-      if (e.from == dot && is_chained(e)) next = e;
+    for (const Edge& e : j_.reads_of(dot))
+      if (j_.adds_to(e)) next = e;
     const std::size_t writer = next ? next->to : dot;
     const int distance = next ? next->distance : 1;
     if (!j_.place(writer)) return;
@@ -138,22 +123,14 @@ class Dots {
     const OpId owner = j_.k[j_.g[dot].region].owner;
     const LoopSchedule& loop = *j_.s.find_loop(j_.label(*j_.g.find(owner)));
     if (j_.retired(loop, dot) < Judging::Moment(at.stage + distance, at.order)) return;
-    for (const Edge& e : j_.g.edges()) {
-      if (e.from != dot || e.to == writer || e.kind != EdgeKind::Flow || !j_.place(e.to)) continue;
-      if (is_chained(e) || e.distance > distance) continue;
+    for (const Edge& e : j_.reads_of(dot)) {
+      if (e.to == writer || !j_.place(e.to) || j_.adds_to(e) || e.distance > distance) continue;
       const Place &reader = *j_.place(e.to), &write = *j_.place(writer);
       if (reader.role != write.role || reader.comes_before(write, distance - e.distance)) continue;
-      j_.refuse(Rule::W9,
-                fmt::format("{} reads the accumulator of {} behind {}, which overwrites it",
-                            j_.label(e.to).str(), j_.label(dot).str(),
-                            writer == dot ? "the next iteration's" : j_.label(writer).str()),
-                {j_.label(e.to), j_.label(dot)});
+      j_.refuse(Rule::W9, {j_.label(e.to), j_.label(dot)},
+                "{} reads the accumulator of {} behind {}, which overwrites it", j_.label(e.to),
+                j_.label(dot), writer == dot ? "the next iteration's" : j_.label(writer));
     }
-  }
-
-  bool is_chained(const Edge& e) const {
-    return e.kind == EdgeKind::Flow && j_.g[e.to].kind == NodeKind::Dot &&
-           j_.k[j_.g[e.to].ops.front()].operands[2] == e.value;
   }
 
   static std::string_view side(const DotForm& d, std::size_t i) {
@@ -170,10 +147,8 @@ class Dots {
     const bool is_shared = channel && channel->kind != ChannelKind::Register;
     if (side(d, i) == "B" && !is_shared) {
       const std::string_view from = is_load ? j_.label(*node).str() : "it";
-      return j_.refuse(Rule::W5,
-                       fmt::format("{}: B is in registers; give {} a {} channel", d.dot.str(), from,
-                                   is_load ? "tma" : "smem"),
-                       {d.dot});
+      return j_.refuse(Rule::W5, {d.dot}, "{}: B is in registers; give {} a {} channel", d.dot,
+                       from, is_load ? "tma" : "smem");
     }
     if (!is_shared || !is_load || source.kind == OperandSource::Kind::Computed) return;
     order_of_load(d, type, i, source);
@@ -193,24 +168,18 @@ class Dots {
       const bool is_k_major = dim == (i == 0 ? 1 : 0);
       const Label label = j_.label(*j_.g.find(source.op));
       if (!is_k_major && !type.any_major())
-        j_.refuse(Rule::W7,
-                  fmt::format("{}: {} lies MN-major, {} needs K-major", d.dot.str(), label.str(),
-                              type.name),
-                  {d.dot, label});
+        j_.refuse(Rule::W7, {d.dot, label}, "{}: {} lies MN-major, {} needs K-major", d.dot, label,
+                  type.name);
       if (tile.shape()[t] * type.bits / 8 % kSwizzleBytes != 0)
-        j_.refuse(Rule::W7,
-                  fmt::format("{}: rows of {} have {} bytes, no multiple of {}", d.dot.str(),
-                              label.str(), tile.shape()[t] * type.bits / 8, kSwizzleBytes),
-                  {d.dot, label});
+        j_.refuse(Rule::W7, {d.dot, label}, "{}: rows of {} have {} bytes, no multiple of {}",
+                  d.dot, label, tile.shape()[t] * type.bits / 8, kSwizzleBytes);
     }
   }
 
   void dot_step(const Step& step) {
     const DotForm* form = j_.s.find_dot(step.op);
     if (step.in_flight < 0 || (step.in_flight > 0 && (!form || form->engine != Engine::Wgmma)))
-      j_.refuse(Rule::W14,
-                fmt::format("{} in_flight {}: it is no wgmma", step.op.str(), step.in_flight),
-                {step.op});
+      j_.refuse(Rule::W14, {step.op}, "{} in_flight {}: it is no wgmma", step.op, step.in_flight);
     const std::size_t dot = *j_.g.find(step.op);
     for (const Edge& e : j_.g.edges()) {
       if (e.to != dot || e.kind != EdgeKind::Flow || !j_.place(e.from)) continue;
@@ -227,10 +196,9 @@ class Dots {
     const Place &dot = *j_.place(e.to), &writer = *j_.place(e.from);
     if (!is_a || !in_registers || dot.role != writer.role) return;
     if (dot.comes_before(writer, c ? c->slots : 1)) return;
-    j_.refuse(Rule::W10,
-              fmt::format("{} writes what {} of the iteration before reads: order it behind",
-                          j_.label(e.from).str(), step.op.str()),
-              {j_.label(e.from), step.op});
+    j_.refuse(Rule::W10, {j_.label(e.from), step.op},
+              "{} writes what {} of the iteration before reads: order it behind", j_.label(e.from),
+              step.op);
   }
 
   Judging& j_;

@@ -40,25 +40,24 @@ class Labels {
       if (!tokens.insert(t.name).second) twice("token", t.name);
     for (const Channel& c : j_.s.channels)
       if (c.over && (!channels.contains(c.over) || c.over == c.name))
-        j_.refuse(Rule::L2, fmt::format("{} lies over {}, which is no other channel", c.name.str(),
-                                        c.over.str()));
+        j_.refuse(Rule::L2, {}, "{} lies over {}, which is no other channel", c.name, c.over);
   }
   void twice(std::string_view what, Name name) {
-    j_.refuse(Rule::L2, fmt::format("there are two {}s {}", what, name.str()));
+    j_.refuse(Rule::L2, {}, "there are two {}s {}", what, name);
   }
 
   void role(std::size_t index, std::string_view what) {
     if (index >= j_.s.roles.size())
-      j_.refuse(Rule::L2,
-                fmt::format("{} is of role {}, there are {}", what, index, j_.s.roles.size()));
+      j_.refuse(Rule::L2, {}, "{} is of role {}, there are {}", what, index, j_.s.roles.size());
   }
 
   /// The label is a node's, perhaps of one kind.
   bool expect(Label label, std::optional<NodeKind> kind = {}) {
     const auto node = j_.g.find(label);
     if (node && (!kind || j_.g[*node].kind == *kind)) return true;
-    j_.refuse(Rule::L1, node ? fmt::format("{} is no {}", label.str(), name(*kind))
-                             : fmt::format("{}: the kernel has {}", label.str(), others(label)));
+    j_.refuse(Rule::L1, {}, "{}",
+              node ? fmt::format("{} is no {}", label, name(*kind))
+                   : fmt::format("{}: the kernel has {}", label, others(label)));
     return false;
   }
 
@@ -69,13 +68,13 @@ class Labels {
     for (const Node& n : j_.g.nodes())
       if (name(n.kind) == kind) all.push_back(n.label);
     if (all.empty()) return fmt::format("no {}", kind);
-    return all.size() == 1 ? std::string(all.front().str())
-                           : fmt::format("{} .. {}", all.front().str(), all.back().str());
+    return all.size() == 1 ? fmt::format("{}", all.front())
+                           : fmt::format("{} .. {}", all.front(), all.back());
   }
 
   void once(std::set<Label>& seen, Label label, std::string_view where) {
     if (!seen.insert(label).second)
-      j_.refuse(Rule::L1, fmt::format("{} stands twice in {}", label.str(), where), {label});
+      j_.refuse(Rule::L1, {label}, "{} stands twice in {}", label, where);
   }
 
   void channel(const Channel& c) {
@@ -91,8 +90,7 @@ class Labels {
     }
     for (const View& v : c.views) expect(v.user, NodeKind::Dot);
     if (c.kind == Token)
-      j_.refuse(Rule::L2,
-                fmt::format("{} carries tiles, a token has its own section", c.name.str()));
+      j_.refuse(Rule::L2, {}, "{} carries tiles, a token has its own section", c.name);
   }
 
   void steps(const LoopSchedule& loop) {
@@ -105,15 +103,13 @@ class Labels {
       if (!expect(step.op)) continue;
       once(steps_, step.op, "loops");
       if (j_.g[*j_.g.find(step.op)].region != body)
-        j_.refuse(Rule::L1, fmt::format("{} does not stand in {}", step.op.str(), loop.loop.str()),
-                  {step.op, loop.loop});
+        j_.refuse(Rule::L1, {step.op, loop.loop}, "{} does not stand in {}", step.op, loop.loop);
     }
   }
 
   void idle_roles() {
     for (std::size_t i = 0; i < j_.s.roles.size(); ++i)
-      if (!used_.contains(i))
-        j_.refuse(Rule::L2, fmt::format("role {} has no step", j_.role_name(i)));
+      if (!used_.contains(i)) j_.refuse(Rule::L2, {}, "role {} has no step", j_.role_name(i));
   }
 
   Judging& j_;

@@ -32,10 +32,8 @@ class Order {
     for (const Step& step : loop.steps) {
       const auto [at, is_new] = taken.try_emplace({step.role, step.order}, step.op);
       if (!is_new)
-        j_.refuse(Rule::G11,
-                  fmt::format("{} and {} are both number {} of {}", at->second.str(), step.op.str(),
-                              step.order, j_.role_name(step.role)),
-                  {at->second, step.op});
+        j_.refuse(Rule::G11, {at->second, step.op}, "{} and {} are both number {} of {}",
+                  at->second, step.op, step.order, j_.role_name(step.role));
     }
   }
 
@@ -47,12 +45,10 @@ class Order {
       if (from.role != to.role) {
         across_roles(e, u, v);
       } else if (!j_.is_copy(e.from) && !from.comes_before(to, e.distance)) {
-        j_.refuse(
-            Rule::G1,
-            fmt::format("{} at {}.{:.0f} needs {} of {} iterations before, which runs at "
-                        "{}.{:.0f}",
-                        v.str(), to.stage, to.order, u.str(), e.distance, from.stage, from.order),
-            {v, u});
+        j_.refuse(Rule::G1, {v, u},
+                  "{} at {}.{:.0f} needs {} of {} iterations before, which runs at "
+                  "{}.{:.0f}",
+                  v, to.stage, to.order, u, e.distance, from.stage, from.order);
       }
     }
   }
@@ -60,20 +56,14 @@ class Order {
   void across_roles(const Edge& e, Label u, Label v) {
     const Place &from = *j_.place(e.from), &to = *j_.place(e.to);
     if (!j_.k.type(e.value).is_tile()) return;
-    const OpId reader = j_.g[e.to].ops.front();
-    const bool is_chained = j_.g[e.to].kind == NodeKind::Dot && j_.k[reader].operands[2] == e.value;
     const bool is_accumulator =
-        j_.g[e.from].kind == NodeKind::Dot && (e.distance > 0 || is_chained);
+        j_.g[e.from].kind == NodeKind::Dot && (e.distance > 0 || j_.adds_to(e));
     if (is_accumulator)
-      j_.refuse(
-          Rule::G3,
-          fmt::format("{} is an accumulator that {} carries", u.str(), j_.role_name(from.role)),
-          {u, v});
+      j_.refuse(Rule::G3, {u, v}, "{} is an accumulator that {} carries", u,
+                j_.role_name(from.role));
     else if (!j_.channel_of(u))
-      j_.refuse(Rule::G2,
-                fmt::format("{} in {} reads {} of {}: give it an smem channel", v.str(),
-                            j_.role_name(to.role), u.str(), j_.role_name(from.role)),
-                {v, u});
+      j_.refuse(Rule::G2, {v, u}, "{} in {} reads {} of {}: give it an smem channel", v,
+                j_.role_name(to.role), u, j_.role_name(from.role));
   }
 
   /// Nodes that are peeled off a loop, not put under a predicate.
@@ -100,15 +90,12 @@ class Order {
       }
       if (!low) continue;
       if (*high - *low > kMaxSkew)
-        j_.refuse(Rule::G5,
-                  fmt::format("stages {} .. {} in {}: dots and arithmetic may be {} stages apart",
-                              *low, *high, j_.role_name(role), kMaxSkew),
-                  {loop.loop});
+        j_.refuse(Rule::G5, {loop.loop},
+                  "stages {} .. {} in {}: dots and arithmetic may be {} stages apart", *low, *high,
+                  j_.role_name(role), kMaxSkew);
       if (*high > *low && is_conditional(j_.op_of(loop.loop)))
-        j_.refuse(Rule::G7,
-                  fmt::format("{}: under a condition there is no iteration to overlap with",
-                              loop.loop.str()),
-                  {loop.loop});
+        j_.refuse(Rule::G7, {loop.loop},
+                  "{}: under a condition there is no iteration to overlap with", loop.loop);
       for (std::size_t n : nodes) only_copies_lead(n, *low, *high);
     }
   }
@@ -117,10 +104,8 @@ class Order {
     const int stage = j_.place(n)->stage;
     const Channel* c = j_.channel_of(j_.label(n));
     if (is_straight(n) || j_.is_copy(n) || c || (stage >= low && stage <= high)) return;
-    j_.refuse(Rule::G6,
-              fmt::format("{} {} by {} stages and is no copy", j_.label(n).str(),
-                          stage < low ? "leads" : "lags", stage < low ? low - stage : stage - high),
-              {j_.label(n)});
+    j_.refuse(Rule::G6, {j_.label(n)}, "{} {} by {} stages and is no copy", j_.label(n),
+              stage < low ? "leads" : "lags", stage < low ? low - stage : stage - high);
   }
 
   /// The loop and the range of orders of a token; whole loops have none.
@@ -146,10 +131,8 @@ class Order {
     return Range{j_.k[j_.g[first].region].owner, a->order, b->order};
   }
   void out_of_order(const Token& t) {
-    j_.refuse(Rule::G11,
-              fmt::format("token {}: {} .. {} is no range of {}", t.name.str(), t.first.str(),
-                          t.last.str(), j_.role_name(t.role)),
-              {t.first, t.last});
+    j_.refuse(Rule::G11, {t.first, t.last}, "token {}: {} .. {} is no range of {}", t.name, t.first,
+              t.last, j_.role_name(t.role));
   }
 
   void tokens() {
@@ -161,9 +144,8 @@ class Order {
         const auto& [t, a] = ranges[i];
         const auto& [u, b] = ranges[j];
         if (t->role == u->role && a.loop == b.loop && a.first <= b.last && b.first <= a.last)
-          j_.refuse(Rule::G11,
-                    fmt::format("token {} and token {} overlap", u->name.str(), t->name.str()),
-                    {t->first, u->first});
+          j_.refuse(Rule::G11, {t->first, u->first}, "token {} and token {} overlap", u->name,
+                    t->name);
       }
   }
 
@@ -181,22 +163,18 @@ class Order {
         const std::size_t node = *j_.g.find(l);
         const auto &at = j_.place(node), &at_first = j_.place(first);
         if (at && at_first && at->role != at_first->role)
-          j_.refuse(Rule::G9,
-                    fmt::format("{} is filled by {} and by {}", c.name.str(),
-                                j_.role_name(at_first->role), j_.role_name(at->role)),
-                    {c.payload.front(), l});
+          j_.refuse(Rule::G9, {c.payload.front(), l}, "{} is filled by {} and by {}", c.name,
+                    j_.role_name(at_first->role), j_.role_name(at->role));
         if (c.kind == ChannelKind::Store || j_.g[node].region == j_.g[first].region) continue;
-        j_.refuse(Rule::G9,
-                  fmt::format("{} is filled by {} and by {}, which stand in different loops",
-                              c.name.str(), c.payload.front().str(), l.str()),
-                  {c.payload.front(), l});
+        j_.refuse(Rule::G9, {c.payload.front(), l},
+                  "{} is filled by {} and by {}, which stand in different loops", c.name,
+                  c.payload.front(), l);
       }
       for (const View& v : c.views)
         if (!is_within(j_.g[*j_.g.find(v.user)].region, j_.g[first].region))
-          j_.refuse(Rule::G9,
-                    fmt::format("{} is filled by {} and read by {}, outside of its loop",
-                                c.name.str(), c.payload.front().str(), v.user.str()),
-                    {c.payload.front(), v.user});
+          j_.refuse(Rule::G9, {c.payload.front(), v.user},
+                    "{} is filled by {} and read by {}, outside of its loop", c.name,
+                    c.payload.front(), v.user);
     }
   }
 
@@ -214,11 +192,9 @@ void judge_memory_order(Judging& j) {
       const Place &from = *j.place(e.from), &to = *j.place(e.to);
       const bool is_ahead = j.is_copy(e.to) || from.role != to.role;
       if (!is_ahead && from.comes_before(to, e.distance)) continue;
-      j.refuse(
-          Rule::G8,
-          fmt::format("{} may touch what {} {} touches", j.label(e.to).str(), j.label(e.from).str(),
-                      e.distance > 0 ? "of the iteration before" : "of the same iteration"),
-          {j.label(e.to), j.label(e.from)});
+      j.refuse(Rule::G8, {j.label(e.to), j.label(e.from)}, "{} may touch what {} {} touches",
+               j.label(e.to), j.label(e.from),
+               e.distance > 0 ? "of the iteration before" : "of the same iteration");
     }
 }
 

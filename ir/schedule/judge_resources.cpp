@@ -42,23 +42,21 @@ class Resources {
       const bool has_mbarriers = c.kind == ChannelKind::Tma || c.kind == ChannelKind::Smem;
       const std::int64_t all = c.slots * (bytes + (has_mbarriers ? 2 * kMbarrierBytes : 0));
       sum += all;
-      parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", c.name.str(), all);
+      parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", c.name, all);
     }
     const std::int64_t limit =
         std::min(target_.shared_bytes_per_cta,
                  target_.shared_bytes_per_sm / j_.s.tiles.ctas - target_.shared_bytes_reserved);
-    if (sum > limit)
-      j_.refuse(Rule::R1, fmt::format("{} bytes: {}; {} allowed", sum, parts, limit));
+    if (sum > limit) j_.refuse(Rule::R1, {}, "{} bytes: {}; {} allowed", sum, parts, limit);
   }
 
   void threads() {
     const int threads = 32 * total_warps();
     if (threads > target_.max_threads_per_cta)
-      j_.refuse(Rule::R6,
-                fmt::format("{} threads, {} allowed", threads, target_.max_threads_per_cta));
+      j_.refuse(Rule::R6, {}, "{} threads, {} allowed", threads, target_.max_threads_per_cta);
     else if (threads * j_.s.tiles.ctas > target_.max_threads_per_sm)
-      j_.refuse(Rule::R6, fmt::format("{} CTAs of {} threads, an SM has {}", j_.s.tiles.ctas,
-                                      threads, target_.max_threads_per_sm));
+      j_.refuse(Rule::R6, {}, "{} CTAs of {} threads, an SM has {}", j_.s.tiles.ctas, threads,
+                target_.max_threads_per_sm);
   }
 
   void registers() {
@@ -71,16 +69,15 @@ class Resources {
       if (r.regs == 0) continue;
       if (!target_.has_wgmma || r.regs % target_.register_unit != 0 ||
           r.regs < target_.least_setmaxnreg || r.regs > target_.most_setmaxnreg)
-        j_.refuse(Rule::R3,
-                  fmt::format("{}: setmaxnreg has no {} registers", r.name.str(), r.regs));
+        j_.refuse(Rule::R3, {}, "{}: setmaxnreg has no {} registers", r.name, r.regs);
       if (r.warps % kWarpgroupWarps != 0)
-        j_.refuse(Rule::R4, fmt::format("{}: {} warps are no whole warpgroups, registers are "
-                                        "theirs",
-                                        r.name.str(), r.warps));
+        j_.refuse(Rule::R4, {},
+                  "{}: {} warps are no whole warpgroups, registers are "
+                  "theirs",
+                  r.name, r.warps);
     }
     if (taken > at_entry * warps)
-      j_.refuse(Rule::R3,
-                fmt::format("roles take {} registers of {} a lane", taken, at_entry * warps));
+      j_.refuse(Rule::R3, {}, "roles take {} registers of {} a lane", taken, at_entry * warps);
   }
 
   std::int64_t registers_of(Type tile, std::size_t role) const {
@@ -98,9 +95,10 @@ class Resources {
     for (std::size_t role = 0; role < needs.size(); ++role) {
       const int has = j_.verdict.derived.registers[role];
       if (needs[role] + kBesideAccumulators <= has || needs[role] == 0) continue;
-      j_.refuse(Rule::R2, fmt::format("{}: {} registers of accumulators and fragments and {} "
-                                      "others; it has {}",
-                                      j_.role_name(role), needs[role], kBesideAccumulators, has));
+      j_.refuse(Rule::R2, {},
+                "{}: {} registers of accumulators and fragments and {} "
+                "others; it has {}",
+                j_.role_name(role), needs[role], kBesideAccumulators, has);
     }
   }
 
@@ -134,15 +132,15 @@ class Resources {
         }));
     count += roles + channels;
     if (count >= kNamedBarriers)
-      j_.refuse(Rule::R5, fmt::format("{} barriers: tokens {}, roles {}, channels {}; {} allowed",
-                                      count, tokens, roles, channels, kNamedBarriers - 1));
+      j_.refuse(Rule::R5, {}, "{} barriers: tokens {}, roles {}, channels {}; {} allowed", count,
+                tokens, roles, channels, kNamedBarriers - 1);
   }
 
   void cluster() {
     const auto ctas = static_cast<unsigned>(j_.s.tiles.cluster);
     if (ctas == 1) return;
     if (!target_.has_clusters || !std::has_single_bit(ctas) || ctas > kMaxClusterCtas)
-      j_.refuse(Rule::R7, fmt::format("clusters of {} CTAs on {}", ctas, j_.s.target.name()));
+      j_.refuse(Rule::R7, {}, "clusters of {} CTAs on {}", ctas, j_.s.target.name());
   }
 
   Judging& j_;

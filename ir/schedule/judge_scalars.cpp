@@ -40,8 +40,7 @@ class Scalars {
       const OpId op = j_.op_of(loop.loop);
       const std::string why = why_not_counted(op);
       if (!why.empty())
-        j_.refuse(Rule::T2, fmt::format("tiles in turn: trips of {} {}", loop.loop.str(), why),
-                  {loop.loop});
+        j_.refuse(Rule::T2, {loop.loop}, "tiles in turn: trips of {} {}", loop.loop, why);
     }
   }
 
@@ -57,20 +56,13 @@ class Scalars {
              std::ranges::any_of(d.operands, depends_on_program);
     });
     if (!looks_up)
-      j_.refuse(Rule::T4, "segments need offsets: no program looks up where its rows begin",
-                {j_.s.loops.empty() ? Label() : j_.s.loops.front().loop});
+      j_.refuse(Rule::T4, {j_.s.loops.empty() ? Label() : j_.s.loops.front().loop},
+                "segments need offsets: no program looks up where its rows begin");
   }
 
  private:
-  /// The role of nodes that stand in no scheduled loop: that of the dots.
-  std::size_t role_beside_loops() const {
-    for (const LoopSchedule& loop : j_.s.loops)
-      for (const Step& step : loop.steps)
-        if (j_.s.find_dot(step.op)) return step.role;
-    return j_.s.roles.size() - 1;
-  }
   std::size_t role_of(std::size_t node) const {
-    return j_.place(node) ? j_.place(node)->role : role_beside_loops();
+    return j_.place(node) ? j_.place(node)->role : j_.role_of_dots();
   }
 
   /// Whether it reads one element of memory that the kernel writes.
@@ -81,10 +73,10 @@ class Scalars {
 
   /// The role that computes what the op makes; nothing if each role can.
   std::optional<std::size_t> only_role(OpId op) {
-    if (reads_written(op)) return role_beside_loops();
+    if (reads_written(op)) return j_.role_of_dots();
     if (!touches_tile(j_.k, op)) return {};
     const auto node = j_.g.find(op);
-    return node ? role_of(*node) : role_beside_loops();
+    return node ? role_of(*node) : j_.role_of_dots();
   }
 
   void needs(const LoopSchedule& loop, std::size_t n) {
@@ -106,10 +98,9 @@ class Scalars {
       const auto node = j_.g.find(from);
       const std::string_view how =
           reads_written(from) ? "read from memory that the kernel writes" : "computed from a tile";
-      return j_.refuse(Rule::G4,
-                       fmt::format("{} needs a scalar for {} which is {} in {}", j_.role_name(role),
-                                   j_.label(n).str(), how, j_.role_name(*only_role(from))),
-                       {j_.label(n), node ? j_.label(*node) : Label()});
+      return j_.refuse(Rule::G4, {j_.label(n), node ? j_.label(*node) : Label()},
+                       "{} needs a scalar for {} which is {} in {}", j_.role_name(role),
+                       j_.label(n), how, j_.role_name(*only_role(from)));
     }
   }
 
@@ -124,11 +115,10 @@ class Scalars {
       if (d.opcode == Opcode::For) deciding = {d.operands[0], d.operands[1], d.operands[2]};
       for (Value v : deciding)
         if (computed_from(j_.k, v, may_change))
-          return j_.refuse(Rule::W11,
-                           fmt::format("{}: the condition around it is read from memory that the "
-                                       "kernel writes, and may differ within a warpgroup",
-                                       dot.str()),
-                           {dot});
+          return j_.refuse(Rule::W11, {dot},
+                           "{}: the condition around it is read from memory that the "
+                           "kernel writes, and may differ within a warpgroup",
+                           dot);
     }
   }
 
@@ -160,11 +150,11 @@ void judge_tiles(Judging& j) {
   const bool is_dependent = any_op(
       j.k, j.k.body(), [&](OpId op) { return j.k[op].opcode == Opcode::GridDependencyWait; });
   if (t.order == TileOrder::Counter && (t.cluster > 1 || is_dependent))
-    j.refuse(Rule::T1, t.cluster > 1
-                           ? "tiles from a counter are not dealt to clusters"
+    j.refuse(Rule::T1, {}, "{}",
+             t.cluster > 1 ? "tiles from a counter are not dealt to clusters"
                            : "a kernel that waits for the one before it has no counter of tiles");
   if (t.overlap && t.order == TileOrder::Each)
-    j.refuse(Rule::T3, "tiles overlap that are no persistent kernel's");
+    j.refuse(Rule::T3, {}, "tiles overlap that are no persistent kernel's");
   Scalars scalars(j);
   scalars.tiles_in_turn();
   scalars.segments();

@@ -80,10 +80,8 @@ class Slots {
       const bool is_swizzled =
           tile.rank() == 2 && tile.shape()[1] * size_bytes(tile.dtype()) % kMinSwizzle == 0;
       if (is_swizzled && (r.is_k_major || r.type->any_major())) continue;
-      j_.refuse(Rule::C5,
-                fmt::format("{} cannot be stored so that {} reads it: {}", l.str(), r.dot.str(),
-                            is_swizzled ? "k is not contiguous" : "its rows have no swizzle"),
-                {l, r.dot});
+      j_.refuse(Rule::C5, {l, r.dot}, "{} cannot be stored so that {} reads it: {}", l, r.dot,
+                is_swizzled ? "k is not contiguous" : "its rows have no swizzle");
     }
   }
 
@@ -101,10 +99,7 @@ class Slots {
   }
 
   void different(const Channel& c, Label one, Label other) {
-    j_.refuse(
-        Rule::C6,
-        fmt::format("{} and {} need different layouts of {}", one.str(), other.str(), c.name.str()),
-        {one, other});
+    j_.refuse(Rule::C6, {one, other}, "{} and {} need different layouts of {}", one, other, c.name);
   }
 
   // ---- stored once
@@ -118,10 +113,9 @@ class Slots {
       const auto& at = j_.place(*j_.g.find(d.dot));
       if (d.split != Split::Depth || !at || j_.warpgroups(at->role) < 2) continue;
       if (std::ranges::find(dots, j_.op_of(d.dot)) == dots.end()) continue;
-      j_.refuse(Rule::C13,
-                fmt::format("{}: rows of {} are stored {} times: {} is split along its depth",
-                            c.name.str(), l.str(), j_.warpgroups(at->role), d.dot.str()),
-                {l, d.dot});
+      j_.refuse(Rule::C13, {l, d.dot},
+                "{}: rows of {} are stored {} times: {} is split along its depth", c.name, l,
+                j_.warpgroups(at->role), d.dot);
     }
   }
 
@@ -142,16 +136,12 @@ class Slots {
     for (Label l : c.payload) {
       const std::size_t writer = *j_.g.find(l);
       if (!is_within(t, writer)) continue;
-      for (const Edge& e : j_.g.edges()) {
-        if (e.from != writer || e.kind != EdgeKind::Flow || e.distance != 0) continue;
-        if (!is_within(t, e.to)) continue;
-        return j_.refuse(
-            Rule::P1,
-            fmt::format("{}: {} stores {} and {} reads it within token {}: no barrier of its "
-                        "warpgroups can stand between them",
-                        c.name.str(), j_.role_name(t.role), l.str(), j_.label(e.to).str(),
-                        t.name.str()),
-            {l, j_.label(e.to)});
+      for (const Edge& e : j_.reads_of(writer)) {
+        if (e.distance != 0 || !is_within(t, e.to)) continue;
+        return j_.refuse(Rule::P1, {l, j_.label(e.to)},
+                         "{}: {} stores {} and {} reads it within token {}: no barrier of its "
+                         "warpgroups can stand between them",
+                         c.name, j_.role_name(t.role), l, j_.label(e.to), t.name);
       }
     }
   }
@@ -173,15 +163,12 @@ class Slots {
   void released(const Channel& c, Label l) {
     const std::size_t load = *j_.g.find(l);
     if (!j_.place(load)) return;
-    for (const Edge& e : j_.g.edges()) {
-      const bool is_read_beside = e.from == load && e.kind == EdgeKind::Flow &&
-                                  j_.g[e.to].region == j_.g[load].region && !j_.place(e.to);
-      if (is_read_beside)
-        j_.refuse(Rule::P2,
-                  fmt::format("{}: {} reads {} in no step: no role releases the slot before it is "
-                              "filled again",
-                              c.name.str(), j_.label(e.to).str(), l.str()),
-                  {j_.label(e.to), l});
+    for (const Edge& e : j_.reads_of(load)) {
+      if (j_.g[e.to].region == j_.g[load].region && !j_.place(e.to))
+        j_.refuse(Rule::P2, {j_.label(e.to), l},
+                  "{}: {} reads {} in no step: no role releases the slot before it is "
+                  "filled again",
+                  c.name, j_.label(e.to), l);
     }
   }
 

@@ -1,7 +1,10 @@
 #pragma once
 // Facts that the groups of rules share. Private to judge.
+#include <fmt/format.h>
+
 #include <initializer_list>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <utility>
@@ -39,7 +42,12 @@ class Judging {
   const Schedule& s;
   Verdict verdict;
 
-  void refuse(Rule rule, std::string text, std::initializer_list<Label> labels = {});
+  /// The lines of the first two labels become those of the reason.
+  template <class... Args>
+  void refuse(Rule rule, std::initializer_list<Label> labels, fmt::format_string<Args...> text,
+              Args&&... args) {
+    add({rule, fmt::format(text, std::forward<Args>(args)...), labels});
+  }
   bool is_legal() const { return verdict.reasons.empty(); }
 
   /// Call it once labels are known to be right.
@@ -73,11 +81,21 @@ class Judging {
   bool is_copy(std::size_t node) const;
   /// Edges whose ends both stand in the loop.
   std::vector<Edge> edges_of(const LoopSchedule& loop) const;
+  /// Flow edges to those that read what the node makes.
+  auto reads_of(std::size_t node) const {
+    return g.edges() | std::views::filter([node](const Edge& e) {
+             return e.from == node && e.kind == EdgeKind::Flow;
+           });
+  }
+  /// A dot that takes the edge's value as its accumulator: it waits for nothing.
+  bool adds_to(const Edge& e) const;
+  /// The role of the dots, which has all nodes that stand in no scheduled loop, too.
+  std::size_t role_of_dots() const;
 
  private:
+  void add(Reason reason);
   std::optional<Place> default_place(std::size_t node) const;
   Moment waited_for(std::size_t dot) const;
-  bool adds_to(const Edge& e) const;
   std::vector<std::optional<Place>> places_;
 };
 

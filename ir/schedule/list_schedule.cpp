@@ -76,24 +76,19 @@ class ListScheduler {
       if (e.kind != EdgeKind::Flow || e.distance > 0) continue;
       // Fragments and stored tiles are read before they are written again.
       const Channel* c = j_.channel_of(j_.label(e.from));
-      if (c || (g_[e.to].kind == NodeKind::Dot && !adds_to(e)))
+      if (c || (g_[e.to].kind == NodeKind::Dot && !j_.adds_to(e)))
         before_.push_back({e.to, e.from, c ? c->slots : 1});
     }
     // Readers of an accumulator run before the MMA that overwrites it.
     for (std::size_t dot : dots_) {
       Before write{dot, dot, 1};
       for (const Edge& e : edges)
-        if (e.from == dot && adds_to(e)) write = {dot, e.to, e.distance};
+        if (e.from == dot && j_.adds_to(e)) write = {dot, e.to, e.distance};
       for (const Edge& e : edges)
-        if (e.from == dot && e.kind == EdgeKind::Flow && !adds_to(e) &&
+        if (e.from == dot && e.kind == EdgeKind::Flow && !j_.adds_to(e) &&
             e.distance <= write.distance)
           before_.push_back({e.to, write.to, write.distance - e.distance});
     }
-  }
-  /// A dot that takes the edge's value as its accumulator.
-  bool adds_to(const Edge& e) const {
-    return e.kind == EdgeKind::Flow && g_[e.to].kind == NodeKind::Dot &&
-           k_[g_[e.to].ops.front()].operands[2] == e.value;
   }
 
   double cycles(std::size_t n) const {

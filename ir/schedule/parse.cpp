@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <tuple>
+
 #include "ir/schedule/scanner.h"
 #include "ir/schedule/text.h"
 
@@ -53,10 +55,7 @@ class Parser {
     Token t;
     t.name = Name(in_.take_name("a token's name"));
     t.role = role();
-    in_.expect("{");
-    t.first = t.last = Label(in_.take_name("a label"));
-    if (in_.take_if("..")) t.last = Label(in_.take_name("a label"));
-    in_.expect("}");
+    std::tie(t.first, t.last) = take_range(in_);
     s_.tokens.push_back(t);
   }
 
@@ -66,7 +65,7 @@ class Parser {
     if (in_.take_if("segments")) {
       loop.cloned = 0;
       if (!in_.take_if("none"))
-        while (in_.peek() != "{") loop.cloned |= 1u << in_.take_int("a segment", 0, 31);
+        while (in_.peek() != "{") loop.cloned |= 1u << in_.take_number("a segment", 0, 31);
     }
     in_.expect("{");
     while (!in_.take_if("}")) loop.steps.push_back(step());
@@ -77,9 +76,7 @@ class Parser {
     Step step;
     step.op = Label(in_.take_name("a step's label"));
     step.role = role();
-    const auto [stage, order] = in_.take_place();
-    step.stage = static_cast<std::int8_t>(stage);
-    step.order = static_cast<std::int16_t>(order);
+    std::tie(step.stage, step.order) = in_.take_place();
     if (in_.take_if("in_flight")) step.in_flight = in_.take_number<std::int8_t>("in_flight");
     step.pin = in_.take_if("pin");
     return step;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "ir/schedule/reason.h"
 #include "ir/schedule/text.h"
 
 namespace tegula::ir {
@@ -24,18 +25,18 @@ std::string filled(const std::vector<std::string>& items) {
 }
 
 std::string text_of(const Role& r) {
-  return fmt::format("{}(warps {}{}{})", r.name.str(), r.warps,
+  return fmt::format("{}(warps {}{}{})", r.name, r.warps,
                      r.copies > 1 ? fmt::format(" x {}", r.copies) : "",
                      r.regs != 0 ? fmt::format(", regs {}", r.regs) : "");
 }
 
 std::string text_of(const DotForm& d) {
-  return fmt::format("{} {}{}{}", d.dot.str(), name(d.engine), d.flip ? " flip" : "",
+  return fmt::format("{} {}{}{}", d.dot, name(d.engine), d.flip ? " flip" : "",
                      d.split != Split::Rows ? fmt::format(" split {}", name(d.split)) : "");
 }
 
 std::string text_of(const View& v) {
-  return fmt::format("{}.{}{}{}", v.user.str(), v.operand == 0 ? "a" : "b",
+  return fmt::format("{}.{}{}{}", v.user, v.operand == 0 ? "a" : "b",
                      v.transposed ? " transposed" : "",
                      v.extent != 0 ? fmt::format(" part {}+{}", v.first, v.extent) : "");
 }
@@ -47,24 +48,23 @@ std::string text_of(const Tiles& t) {
 }
 
 std::string text_of(const Channel& c) {
-  std::string out = fmt::format("{} {} slots {}", c.name.str(), name(c.kind), c.slots);
-  for (Label l : c.payload) out += fmt::format(" {}", l.str());
+  std::string out = fmt::format("{} {} slots {}", c.name, name(c.kind), c.slots);
+  for (Label l : c.payload) out += fmt::format(" {}", l);
   for (std::size_t i = 0; i < c.views.size(); ++i)
     out += (i == 0 ? " as " : ", ") + text_of(c.views[i]);
-  if (c.over) out += fmt::format(" over {}", c.over.str());
+  if (c.over) out += fmt::format(" over {}", c.over);
   if (c.multicast) out += " multicast";
   if (c.columns != 0) out += fmt::format(" columns {}", c.columns);
   return out;
 }
 
 std::string text_of(const Schedule& s, const Token& t) {
-  return fmt::format("{} {} {{ {}{} }}", t.name.str(), s.roles.at(t.role).name.str(), t.first.str(),
-                     t.first == t.last ? "" : fmt::format(" .. {}", t.last.str()));
+  return fmt::format("{} {} {{ {}{} }}", t.name, s.roles.at(t.role).name, t.first,
+                     t.first == t.last ? "" : fmt::format(" .. {}", t.last));
 }
 
 std::string text_of(const Schedule& s, const Step& step) {
-  return fmt::format("{} {} {}.{}{}{}", step.op.str(), s.roles.at(step.role).name.str(), step.stage,
-                     step.order,
+  return fmt::format("{} {} {}.{}{}{}", step.op, s.roles.at(step.role).name, step.stage, step.order,
                      step.in_flight != 0 ? fmt::format(" in_flight {}", step.in_flight) : "",
                      step.pin ? " pin" : "");
 }
@@ -120,8 +120,7 @@ std::string print(const Schedule& given) {
   for (const LoopSchedule& loop : s.loops) {
     std::vector<std::string> steps;
     for (const Step& step : loop.steps) steps.push_back(text_of(s, step));
-    out += fmt::format("  {}{} {{\n{}  }}\n", loop.loop.str(), segments_text(loop.cloned),
-                       filled(steps));
+    out += fmt::format("  {}{} {{\n{}  }}\n", loop.loop, segments_text(loop.cloned), filled(steps));
   }
   return out + "}\n";
 }

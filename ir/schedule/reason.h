@@ -1,5 +1,7 @@
 #pragma once
 // Reasons why a Schedule cannot be carried out, as data.
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -36,3 +38,11 @@ struct Reason {
 using Reasons = std::vector<Reason>;
 
 }  // namespace tegula::ir
+
+template <class Tag>
+struct fmt::formatter<tegula::ir::Symbol<Tag>> : fmt::formatter<std::string_view> {
+  template <class Context>
+  auto format(tegula::ir::Symbol<Tag> symbol, Context& context) const {
+    return fmt::formatter<std::string_view>::format(symbol.str(), context);
+  }
+};

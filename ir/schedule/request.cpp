@@ -1,7 +1,7 @@
 #include "ir/schedule/request.h"
 
+#include "ir/schedule/edits.h"
 #include "ir/schedule/judge.h"
-#include "ir/schedule/patch.h"
 #include "ir/schedule/text.h"
 #include "support/text.h"
 #include "tegula/error.h"
@@ -25,9 +25,9 @@ CarriedOut requested_schedule(const Kernel& tile, PassContext& context, std::str
   if (trim(text).starts_with("schedule")) {
     done.schedule = parse_schedule(text);
   } else {
-    PatchedSchedule patched = apply_patch(std::move(done.schedule), parse_edits(text));
-    if (!patched.reasons.empty()) throw_reasons(patched.reasons);
-    done.schedule = std::move(patched.schedule);
+    EditedSchedule edited = with_edits(std::move(done.schedule), text);
+    if (!edited.reasons.empty()) throw_reasons(edited.reasons);
+    done.schedule = std::move(edited.schedule);
   }
   const Verdict verdict = judge(done.machine, Graph(done.machine), done.schedule);
   if (!verdict.is_legal()) throw_reasons(verdict.reasons);

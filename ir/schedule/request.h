@@ -8,7 +8,7 @@
 
 namespace tegula::ir {
 
-/// `text` is a whole Schedule, or edits (patch.h) of the one that the passes carry out for a kernel
+/// `text` is a whole Schedule, or edits (edits.h) of the one that the passes carry out for a kernel
 /// in tile form; empty: that one itself. Throws CompileError with every reason that refuses it, the
 /// rule as its code.
 CarriedOut requested_schedule(const Kernel& tile, PassContext& context, std::string_view text);

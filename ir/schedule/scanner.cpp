@@ -115,17 +115,17 @@ std::int64_t ScheduleScanner::take_int(std::string_view what, std::int64_t least
   return value;
 }
 
-std::pair<std::int64_t, std::int64_t> ScheduleScanner::take_place() {
+std::pair<std::int8_t, std::int16_t> ScheduleScanner::take_place() {
   const std::string_view word = peek();
-  std::int64_t stage = 0, order = 0;
+  std::int8_t stage = 0;
+  std::int16_t order = 0;
   const char* const last = word.data() + word.size();
   auto read = std::from_chars(word.data(), last, stage);
   if (!word.empty() && read.ec == std::errc() && read.ptr != last && *read.ptr == '.')
     read = std::from_chars(read.ptr + 1, last, order);
   else
     read.ptr = nullptr;
-  if (read.ec != std::errc() || read.ptr != last || stage < -128 || stage > 127 || order < 0 ||
-      order > std::numeric_limits<std::int16_t>::max())
+  if (read.ec != std::errc() || read.ptr != last || order < 0)
     fail("a step's place is stage.order, such as 1.0");
   take();
   return {stage, order};
@@ -147,27 +147,36 @@ void ScheduleScanner::fail(const std::string& message) const {
 ChannelKind take_channel_kind(ScheduleScanner& in) {
   return take_word<ChannelKind>(in, "a channel's kind", kChannelKinds);
 }
-Engine take_engine(ScheduleScanner& in) {
-  return take_word<Engine>(in, "a dot's engine", kEngines);
-}
-Split take_split(ScheduleScanner& in) { return take_word<Split>(in, "a split", kSplits); }
 
 DotForm take_dot_form(ScheduleScanner& in) {
   DotForm d;
   d.dot = Label(in.take_name("a dot's label"));
-  d.engine = take_engine(in);
+  d.engine = take_word<Engine>(in, "a dot's engine", kEngines);
   d.flip = in.take_if("flip");
-  if (in.take_if("split")) d.split = take_split(in);
+  if (in.take_if("split")) d.split = take_word<Split>(in, "a split", kSplits);
   return d;
 }
 
 Tiles take_tiles(ScheduleScanner& in) {
   Tiles t;
   t.order = take_word<TileOrder>(in, "the order of tiles", kTileOrders);
-  if (in.take_if("cluster")) t.cluster = static_cast<int>(in.take_int("a cluster", 1, 16));
+  if (in.take_if("cluster")) t.cluster = in.take_number("a cluster", 1, 16);
   t.overlap = in.take_if("overlap");
-  if (in.take_if("ctas")) t.ctas = static_cast<int>(in.take_int("CTAs of an SM", 1, 32));
+  if (in.take_if("ctas")) t.ctas = in.take_number("CTAs of an SM", 1, 32);
   return t;
+}
+
+void take_warps(ScheduleScanner& in, Role& r) {
+  r.warps = in.take_number("the warps of a role", 1, 32);
+  r.copies = in.take_if("x") ? in.take_number("copies of a role", 1, 8) : 1;
+}
+
+std::pair<Label, Label> take_range(ScheduleScanner& in) {
+  in.expect("{");
+  const Label first(in.take_name("a label"));
+  const Label last = in.take_if("..") ? Label(in.take_name("a label")) : first;
+  in.expect("}");
+  return {first, last};
 }
 
 Role take_role(ScheduleScanner& in) {
@@ -175,11 +184,10 @@ Role take_role(ScheduleScanner& in) {
   r.name = Name(in.take_name("a role's name"));
   in.expect("(");
   in.expect("warps");
-  r.warps = static_cast<int>(in.take_int("the warps of a role", 1, 32));
-  if (in.take_if("x")) r.copies = static_cast<int>(in.take_int("copies of a role", 1, 8));
+  take_warps(in, r);
   if (in.take_if(",")) {
     in.expect("regs");
-    r.regs = static_cast<int>(in.take_int("registers", 0, 255));
+    r.regs = in.take_number("registers", 0, 255);
   }
   in.expect(")");
   return r;
@@ -195,14 +203,14 @@ Channel take_channel(ScheduleScanner& in) {
   Channel c;
   c.name = Name(in.take_name("a channel's name"));
   c.kind = take_channel_kind(in);
-  if (in.take_if("slots")) c.slots = static_cast<int>(in.take_int("slots", 1, 64));
+  if (in.take_if("slots")) c.slots = in.take_number("slots", 1, 64);
   while (in.at_label() && in.peek(1) != "{" && in.peek(1) != "segments")
     c.payload.emplace_back(in.take());
   if (c.payload.empty()) in.fail("a channel names what goes through it");
   if (in.take_if("as")) c.views = take_views(in);
   if (in.take_if("over")) c.over = Name(in.take_name("a channel's name"));
   c.multicast = in.take_if("multicast");
-  if (in.take_if("columns")) c.columns = static_cast<int>(in.take_int("columns", 1, 4096));
+  if (in.take_if("columns")) c.columns = in.take_number("columns", 1, 4096);
   return c;
 }
 

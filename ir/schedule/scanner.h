@@ -28,19 +28,19 @@ class ScheduleScanner {
   void expect(std::string_view word);
   /// A name or label: no punctuation.
   std::string_view take_name(std::string_view what);
-  /// A number within bounds.
-  std::int64_t take_int(std::string_view what, std::int64_t least, std::int64_t most);
-  /// The same, as the type of a field.
-  template <class Field>
-  Field take_number(std::string_view what, std::int64_t least = 0) {
-    return static_cast<Field>(take_int(what, least, std::numeric_limits<Field>::max()));
+  /// A number within bounds, as the type of a field.
+  template <class Field = int>
+  Field take_number(std::string_view what, std::int64_t least = 0,
+                    std::int64_t most = std::numeric_limits<Field>::max()) {
+    return static_cast<Field>(take_int(what, least, most));
   }
-  /// "1.2": the numbers at the dot.
-  std::pair<std::int64_t, std::int64_t> take_place();
+  /// "1.2": a step's stage and order.
+  std::pair<std::int8_t, std::int16_t> take_place();
   Loc loc() const;
   [[noreturn]] void fail(const std::string& message) const;
 
  private:
+  std::int64_t take_int(std::string_view what, std::int64_t least, std::int64_t most);
   struct Word {
     std::string_view text;
     std::uint32_t line;
@@ -54,10 +54,12 @@ class ScheduleScanner {
 DotForm take_dot_form(ScheduleScanner& in);
 Tiles take_tiles(ScheduleScanner& in);
 Role take_role(ScheduleScanner& in);
+/// "4 x 2": warps of a copy, and copies.
+void take_warps(ScheduleScanner& in, Role& r);
+/// "{ FIRST [.. LAST] }" of a token.
+std::pair<Label, Label> take_range(ScheduleScanner& in);
 Channel take_channel(ScheduleScanner& in);
 std::vector<View> take_views(ScheduleScanner& in);
 ChannelKind take_channel_kind(ScheduleScanner& in);
-Engine take_engine(ScheduleScanner& in);
-Split take_split(ScheduleScanner& in);
 
 }  // namespace tegula::ir

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "ir/schedule/text.h"
 #include "support/text.h"
@@ -99,8 +100,19 @@ PlanPatch plan_fields(const Schedule& s) { return Fields(s).patch(); }
 
 namespace {
 
-/// One slot in registers for what a later stage reads follows from the stages.
+/// One slot in registers for what a later stage reads follows from the stages; channels, and loads
+/// of one, are in no order; a role's stages are those beside its own first one.
 std::string text_to_compare(Schedule s) {
+  for (LoopSchedule& loop : s.loops)
+    for (std::uint8_t role = 0; role < s.roles.size(); ++role) {
+      const auto is_of_role = [&](const Step& step) { return step.role == role; };
+      auto steps = loop.steps | std::views::filter(is_of_role);
+      if (steps.empty()) continue;
+      const std::int8_t first = std::ranges::min(steps, {}, &Step::stage).stage;
+      for (Step& step : steps) step.stage = static_cast<std::int8_t>(step.stage - first);
+    }
+  for (Channel& c : s.channels) std::ranges::sort(c.payload);
+  std::ranges::sort(s.channels, {}, [](const Channel& c) { return c.payload.front(); });
   std::erase_if(s.channels,
                 [](const Channel& c) { return c.kind == ChannelKind::Register && c.slots == 1; });
   return print(with_numbered_names(s));

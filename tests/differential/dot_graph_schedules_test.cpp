@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/schedule/patch.h"
+#include "ir/schedule/edits.h"
 #include "ir/schedule/text.h"
 #include "tegula/error.h"
 #include "tests/differential/devices.h"
@@ -34,8 +34,7 @@ class DotGraphSchedules : public test::OnDevice {
     const std::string said = kernel.explain();
     const std::size_t first = said.find("schedule sm_90a"), last = said.find("\n}", first);
     EXPECT_NE(last, std::string::npos) << said;
-    auto patched = ir::apply_patch(ir::parse_schedule(said.substr(first, last + 2 - first)),
-                                   ir::parse_edits(edits));
+    auto patched = ir::with_edits(ir::parse_schedule(said.substr(first, last + 2 - first)), edits);
     EXPECT_TRUE(patched.reasons.empty());
     return ir::print(patched.schedule);
   }
@@ -106,6 +105,40 @@ TEST_P(DotGraphSchedules, SkewedSecondProduct) {
     call(late, hidden);
   }
   expect_wgmmas(late, 2);
+}
+
+/// Each channel has slots of its own, and the producer loads in another order.
+TEST_P(DotGraphSchedules, SlotsAndOrderOfLoads) {
+  const auto untied =
+      kernel("untied", [](In<bf16, 2> X, In<bf16, 2> W, In<bf16, 2> V, Out<f32, 2> Y) {
+        for (auto m : grid(rows(Y), 128)) {
+          const Tile x = X(m, all);
+          Tile y = zeros<f32>(128, V.static_dim(1));
+          for (auto h : steps(W.rows(), 64))
+            y = dot(cast<bf16>(min(max(dot(x, W(h, all).T()), -3.0f), 3.0f)), V(h, all), y);
+          Y(m, all) = y;
+        }
+      });
+  const auto call = [&](const auto& kernel, int hidden) {
+    const Tensor X = integers({200, 64}, DType::bf16, 1),
+                 W = integers({hidden, 64}, DType::bf16, 2),
+                 V = integers({hidden, 64}, DType::bf16, 3), Y = empty({200, 64}, DType::f32);
+    kernel(stream(), X, W, V, Y);
+    const Matrix h =
+        clamped(product(X.to_doubles(), turned(W.to_doubles(), hidden, 64), 200, 64, hidden), 3);
+    test::expect_equal(Y, product(h, V.to_doubles(), 200, hidden, 64));
+  };
+  call(untied, 256);
+  if (!is_compiled()) return;
+  const std::string text =
+      schedule(untied, "channel c0 slots 3; channel c2 slots 5; load#2 producer 0.0");
+  const auto changed = untied.with_plan(text);
+  for (const int hidden : {64, 128, 320, 456, 0}) {
+    SCOPED_TRACE(hidden);
+    call(changed, hidden);
+  }
+  EXPECT_NE(changed.explain().find("load#2 producer 0.0  load#1 producer 0.1"), std::string::npos)
+      << changed.explain();
 }
 
 /// An order that no step can run is refused with the line of it that is not had.

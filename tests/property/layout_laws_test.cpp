@@ -1,10 +1,8 @@
-// Laws of the algebra over random layouts: inverses, maps between places, text, contraction
-// permutations.
+// Laws of the algebra over random layouts: inverses, maps between places, text.
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "ir/layout/contraction.h"
 #include "ir/layout/conversion.h"
 #include "tests/property/layout_random.h"
 
@@ -95,49 +93,6 @@ TEST(Subspaces, MeetOnlyWhereTheyMust) {
     ASSERT_EQ(static_cast<int>(meet.size()), rank_a + rank_b - Echelon(sum).rank());
     for (BitVector v : meet) ASSERT_TRUE(Echelon(a).contains(v) && Echelon(b).contains(v));
   }
-}
-
-TEST(Contraction, Fp8ProbabilitiesFeedTheSecondDotAsTheyAre) {
-  // gemm.md d2, method C: inside each 16 columns, slot 4t + 2b + e holds logical index 8b + 2t + e.
-  for (int k : {32, 64, 96, 128, 160}) {
-    const auto match = match_contraction(wgmma_acc(64, k), wgmma_a_reg(64, k, 8), 1);
-    ASSERT_TRUE(match) << match.reason();
-    EXPECT_FALSE(match->is_identity());
-    for (int s = 0; s < k; ++s) {
-      const int t = s >> 2 & 3, b = s >> 1 & 1, e = s & 1;
-      ASSERT_EQ(match->logical(s), s / 16 * 16 + 8 * b + 2 * t + e);
-    }
-  }
-  // tf32: position t is column 2t, position t + 4 column 2t + 1.
-  const auto tf32 = match_contraction(wgmma_acc(64, 32), wgmma_a_reg(64, 32, 32), 1);
-  ASSERT_TRUE(tf32) << tf32.reason();
-  for (int s = 0; s < 32; ++s) EXPECT_EQ(tf32->logical(s), s / 8 * 8 + 2 * (s & 3) + (s >> 2 & 1));
-  EXPECT_TRUE(match_contraction(wgmma_acc(64, 64), wgmma_a_reg(64, 64, 16), 1)->is_identity());
-}
-
-TEST(Contraction, RegistersHoldTheSlots) {
-  RandomLayouts random(11);
-  for (int bits : {8, 16, 32})
-    for (int k : {32, 96, 128}) {
-      const LinearLayout have = wgmma_acc(128, k, 2), want = wgmma_a_reg(128, k, bits, 2);
-      const auto match = match_contraction(have, want, 1);
-      ASSERT_TRUE(match);
-      for (int w = 0; w < 8; ++w)
-        for (int t = 0; t < 32; ++t)
-          for (int r = 0; r < want.registers(); ++r) {
-            const Dims slot = want.apply({r, t, w, 0});
-            const Dims held = have.apply({match->registers[static_cast<std::size_t>(r)], t, w, 0});
-            ASSERT_EQ(held, (Dims{slot[0], match->logical(slot[1])}));
-          }
-    }
-  const auto twice = [](const char* lane) {
-    return *LinearLayout::parse("lin<1x4; reg=[(0,1),(0,2)]; lane=[" + std::string(lane) + "]>");
-  };
-  EXPECT_EQ(match_contraction(twice("(0,1)"), twice("(0,2)"), 1).reason(),
-            "no permutation of the contraction index maps one to the other");
-  EXPECT_EQ(
-      match_contraction(coalesced({64, 64}, 8, 4, {1, 0}), wgmma_a_reg(64, 64, 8), 1).reason(),
-      "a thread holds other rows");
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ constexpr int kIterations[] = {0, 1, 2, 3, 5};
 /// The draws find at least this number of Schedules that the passes carry out.
 constexpr std::uint64_t kCarriedOut = 500;
 /// A shape has no more Schedules that are carried out if so many draws find none.
-constexpr std::uint64_t kVainDraws = 400;
+constexpr std::uint64_t kVainDraws = 600;
 
 /// The passes carry out something else, or no plan is like that.
 bool is_not_had(std::string_view code) { return code == "T1406" || code == "T1407"; }
@@ -66,8 +66,12 @@ class RandomSchedules {
   }
 
  private:
-  /// Varies the fields that a search keeps: warps of the producer, the order of tiles.
+  /// Varies the fields that a search keeps: warps of the producer, the order of tiles, slots of
+  /// loads.
   void vary(ir::Schedule& s) {
+    for (ir::Channel& c : s.channels)
+      if (c.kind == ir::ChannelKind::Tma && random_() % 2 == 0)
+        c.slots = 2 + static_cast<int>(random_() % 5);
     if (s.roles.size() > 1 && random_() % 2 == 0)
       s.roles.front().warps = s.roles.front().warps == 1 ? 4 : 1;
     if (random_() % 2 == 0) s.tiles.order = ir::TileOrder::Serpentine;

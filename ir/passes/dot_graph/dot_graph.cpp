@@ -12,6 +12,7 @@
 #include "ir/passes/layouts/warp_grid.h"
 #include "ir/passes/schedule/kernel_summary.h"
 #include "ir/passes/schedule/producer_warps.h"
+#include "ir/schedule/graph.h"
 #include "ir/uses.h"
 
 namespace tegula::ir {
@@ -22,35 +23,37 @@ constexpr int kMaxColumnParts = 2;
 
 std::int64_t bytes_of(Type tile) { return tile.count() * size_bytes(tile.dtype()); }
 
-bool is_plain_transpose(const OpData& d) {
-  const auto order = d.attrs.ints(AttrName::order);
-  return d.opcode == Opcode::Permute && order.size() == 2 && order[0] == 1;
-}
-
 class Analysis {
  public:
   Analysis(const Kernel& k, OpId loop, int num_warps, PassContext& context)
       : k_(k), body_(k[loop].regions[0]), num_warps_(num_warps), context_(context), uses_(k) {
     graph_.loop = loop;
+    told_.pass = context.pass;
   }
 
   Result<DotGraph> run() {
     for (OpId op : k_.ops(body_)) {
       if (k_[op].opcode == Opcode::Dot) graph_.dots.push_back({op, {}});
     }
-    if (has_inner_mma(k_, graph_.loop)) return refused("dots in a loop or branch within it");
     if (graph_.dots.empty()) return refused("no dots");
-    graph_.loads = tile_loads(k_, graph_.loop, context_);
+    graph_.loads = tile_loads(k_, graph_.loop, told_);
     for (GraphDot& dot : graph_.dots)
       for (std::size_t i : {0U, 1U})
         if (const std::string_view why = find_source(dot, i); !why.empty()) return refused(why);
+    if (is_gemm()) graph_.rings = RingSharing::One;
     settle_forms();
     if (graph_.registers(k_, num_warps_) + kNonAccumulatorRegisters > budget()) share_fragments();
+    if (!graph_.is_gemm() && has_inner_mma(k_, graph_.loop))
+      return refused("dots in a loop or branch within it");
     for (const GraphDot& dot : graph_.dots)
       if (const std::string_view why = why_not(dot); !why.empty()) return refused(why);
     std::erase_if(graph_.loads, [&](const OperandLoad& load) { return !is_used(load); });
+    if (!graph_.is_gemm())
+      for (OperandLoad& load : graph_.loads) load.dots.clear();
     if (graph_.loads.empty() && graph_.gathers.empty())
       return refused("neither TMA nor cp.async loads something in it");
+    if (!graph_.is_gemm() || sort_loads())
+      std::ranges::move(told_.remarks, std::back_inserter(context_.remarks));
     return std::move(graph_);
   }
 
@@ -65,27 +68,63 @@ class Analysis {
     });
   }
 
+  /// A GEMM's operands come first; whether TMA is asked to make other loads, of tiles, too.
+  bool sort_loads() {
+    const bool takes_others = !context_.plan || context_.plan->tma_aux_loads;
+    std::ranges::stable_partition(graph_.loads,
+                                  [](const auto& load) { return !load.dots.empty(); });
+    std::erase_if(graph_.loads, [&](const OperandLoad& load) {
+      return load.dots.empty() && (!takes_others || load.tile.rank() != 2);
+    });
+    return takes_others;
+  }
+
+  // ---- GEMMs
+  bool is_gemm() {
+    if (any_op(k_, body_, [&](OpId op) { return info(k_[op].opcode).has(kWrites); })) return false;
+    return std::ranges::all_of(graph_.dots, [&](const GraphDot& d) { return is_of_gemm(d); }) &&
+           std::ranges::all_of(graph_.loads, [&](OperandLoad& l) { return is_one_operand(l); });
+  }
+
+  /// A is 16 rows a warp, or in shared memory any number of them.
+  bool is_of_gemm(const GraphDot& dot) const {
+    const auto& [a, b] = dot.operands;
+    const bool is_shared = a.form == OperandForm::Ring || a.form == OperandForm::Stationary;
+    const std::int64_t at_once = kWarpRows * num_warps_;
+    return b.form == OperandForm::Ring && a.form != OperandForm::Gathered &&
+           (is_shared ? rows(dot) % at_once == 0 : rows(dot) == at_once);
+  }
+
+  /// Notes the dots that read a load: as one operand, and nothing else reads it, or no dot does.
+  bool is_one_operand(OperandLoad& load) const {
+    const Value tile = k_[load.load].results[0];
+    std::optional<std::pair<std::size_t, bool>> operand;
+    for (const GraphDot& dot : graph_.dots)
+      for (std::size_t i : {0U, 1U}) {
+        if (dot.operands[i].tile != tile) continue;
+        const std::pair same(i, dot.operands[i].is_transposed);
+        if (operand.value_or(same) != same) return false;
+        operand = same;
+        load.dots.push_back(dot.op);
+      }
+    return load.dots.empty() || is_for_dots(tile);
+  }
+
   /// The tile that an operand is made from; empty, or why no form takes it.
   std::string_view find_source(GraphDot& dot, std::size_t i) {
     DotOperand& operand = dot.operands[i];
-    Value v = k_[dot.op].operands[i];
-    for (OpId def = k_[v].def; def; def = k_[v].def) {
-      if (is_plain_transpose(k_[def]))
-        operand.is_transposed = !operand.is_transposed;
-      else if (k_[def].opcode != Opcode::ConvertLayout)
-        break;
-      v = k_[def].operands[0];
-    }
-    operand.tile = v;
-    const OpId def = k_[v].def;
-    if (def && k_[def].opcode == Opcode::LoadView) return find_load(operand, def);
-    const bool is_inside = def ? k_[def].parent == body_ : k_[v].region == body_;
+    const OperandSource source = source_of(k_, dot.op, i);
+    operand.tile = source.tile;
+    operand.is_transposed = source.transposed;
+    if (source.op && k_[source.op].opcode == Opcode::LoadView) return find_load(dot, i, source.op);
+    const bool is_inside = source.kind == OperandSource::Kind::Computed;
     operand.form = is_inside ? OperandForm::Shared : OperandForm::Register;
     if (!is_inside && i == 1) return "its second operand is computed in front of the loop";
     return {};
   }
 
-  std::string_view find_load(DotOperand& operand, OpId load) {
+  std::string_view find_load(GraphDot& dot, std::size_t i, OpId load) {
+    DotOperand& operand = dot.operands[i];
     if (k_[load].parent == body_) {
       operand.form = OperandForm::Ring;
       return graph_.load_of(k_, operand.tile) ? "" : find_gather(operand, load);
@@ -94,11 +133,13 @@ class Analysis {
     const auto is_known = [&](const OperandLoad& l) { return l.load == load; };
     if (std::ranges::any_of(graph_.stationary, is_known)) return {};
     auto found = stationary_load(k_, graph_.loop, load);
-    if (!found) return "TMA cannot load an operand in front of the loop";
-    if (!is_for_dots(operand.tile))
-      return "what is loaded in front of the loop has other uses, too";
-    graph_.stationary.push_back(std::move(*found));
-    return {};
+    if (found && is_for_dots(operand.tile)) {
+      graph_.stationary.push_back(std::move(*found));
+      if (is_readable(dot, i)) return {};
+      graph_.stationary.pop_back();
+    }
+    operand.form = OperandForm::Register;
+    return i == 0 ? "" : "TMA cannot load its second operand in front of the loop";
   }
 
   std::string_view find_gather(DotOperand& operand, OpId load) {
@@ -128,7 +169,7 @@ class Analysis {
       for (std::size_t i : {0U, 1U}) {
         DotOperand& operand = dot.operands[i];
         if (operand.form != OperandForm::Shared) continue;
-        if (i == 0 && readers[operand.tile] == 1 && lies_as_a(dot)) {
+        if (graph_.is_gemm() || (i == 0 && readers[operand.tile] == 1 && lies_as_a(dot))) {
           operand.form = OperandForm::Register;
         } else if (std::ranges::find(graph_.shared, operand.tile) == graph_.shared.end()) {
           graph_.shared.push_back(operand.tile);
@@ -146,6 +187,7 @@ class Analysis {
 
   /// Fragments do not fit beside the accumulators: all warpgroups read them from shared memory.
   void share_fragments() {
+    graph_.rings = RingSharing::Joined;
     for (GraphDot& dot : graph_.dots) {
       DotOperand& a = dot.operands[0];
       const OpId def = k_[a.tile].def;
@@ -187,20 +229,21 @@ class Analysis {
     if (dot.operands[0].form == OperandForm::Register && m != kWarpRows * num_warps_)
       return "its first operand, in registers, has not 16 rows a warp";
     for (std::size_t i : {0U, 1U})
-      if (dot.operands[i].form != OperandForm::Register && !is_readable(dot, i, *type))
+      if (dot.operands[i].form != OperandForm::Register && !is_readable(dot, i))
         return "an operand has no layout in shared memory that wgmma takes";
     return {};
   }
 
   /// Swizzled lines, with k contiguous or of 16 bits.
-  bool is_readable(const GraphDot& dot, std::size_t i, const MatrixType& type) const {
+  bool is_readable(const GraphDot& dot, std::size_t i) const {
     const DotOperand& operand = dot.operands[i];
-    if (k_.type(operand.tile).rank() != 2) return false;
+    const MatrixType* type = matrix_type(k_, k_[dot.op]);
+    if (!type || k_.type(operand.tile).rank() != 2) return false;
     const SharedLayout& layout = *slots_of(operand).shared_layout();
     const int k_dim = (i == 0) != operand.is_transposed ? 1 : 0;
     const auto& pieces = layout.piece_list();
     const bool is_swizzled = pieces.size() == 1 && pieces.front().swizzle != 0;
-    return is_swizzled && (type.any_major() || layout.order()[0] == k_dim + 1);
+    return is_swizzled && (type->any_major() || layout.order()[0] == k_dim + 1);
   }
 
   Type slots_of(const DotOperand& operand) const {
@@ -216,6 +259,7 @@ class Analysis {
   PassContext& context_;
   Uses uses_;
   DotGraph graph_;
+  PassContext told_;  ///< why TMA cannot make loads
 };
 
 std::int64_t bytes_of(const Kernel& k, const std::vector<OperandLoad>& loads) {
@@ -278,23 +322,17 @@ bool DotGraph::is_plain() const {
          dots.front().operands[1].form != OperandForm::Stationary;
 }
 
-std::int64_t DotGraph::stage_bytes(const Kernel& k) const {
-  std::int64_t bytes = bytes_of(k, loads);
-  for (const OperandLoad& gather : gathers) bytes += bytes_of(gather.tile);
-  return bytes;
-}
-std::int64_t DotGraph::stationary_bytes(const Kernel& k) const { return bytes_of(k, stationary); }
-
-std::int64_t DotGraph::shared_bytes(const Kernel& k) const {
-  std::int64_t bytes = 0;
-  for (Value tile : shared) bytes += bytes_of(k.type(tile));
-  return bytes;
-}
-
-std::int64_t DotGraph::largest_shared_bytes(const Kernel& k) const {
-  std::int64_t most = 0;
-  for (Value tile : shared) most = std::max(most, bytes_of(k.type(tile)));
-  return most;
+DotGraphNeeds DotGraph::needs(const Kernel& k) const {
+  DotGraphNeeds needs;
+  needs.stage_bytes = bytes_of(k, loads);
+  for (const OperandLoad& gather : gathers) needs.stage_bytes += bytes_of(gather.tile);
+  needs.fixed_bytes = bytes_of(k, stationary);
+  for (Value tile : shared) {
+    const std::int64_t bytes = bytes_of(k.type(tile));
+    needs.fixed_bytes += bytes;
+    needs.second_slot_bytes = std::max(needs.second_slot_bytes, bytes);
+  }
+  return needs;
 }
 
 /// Accumulators that a loop carries are live throughout; of the others two at a time, as one is
@@ -324,8 +362,8 @@ int DotGraph::first_shared_slots(const Kernel& k, int stages) const {
     if (k[op].opcode == Opcode::StoreView && k[op].attrs.i(AttrName::tma) == 1)
       staged = std::max(staged, bytes_of(k.type(k[op].operands[1])));
   });
-  const std::int64_t bytes = stages * stage_bytes(k) + stationary_bytes(k) + shared_bytes(k) +
-                             largest_shared_bytes(k) + staged;
+  const DotGraphNeeds n = needs(k);
+  const std::int64_t bytes = stages * n.stage_bytes + n.fixed_bytes + n.second_slot_bytes + staged;
   return bytes <= k.info.target->ring_bytes() ? 2 : 1;
 }
 

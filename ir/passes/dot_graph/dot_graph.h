@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/layout/dims.h"
@@ -36,19 +37,31 @@ struct GraphDot {
 /// How the loads of a loop share rings, each of which is waited for and released as one.
 enum class RingSharing : std::uint8_t {
   Joined,  ///< a ring for what each dot loads; other loads join the one that was waited for before
-  One,     ///< all loads share a ring
-  Separate,  ///< a ring for what each dot loads, and one for all other loads
+  One,     ///< all loads share a ring: GEMMs wait once for what they read
+  Separate,  ///< of two GEMMs back to back, one late: a ring for what each dot loads, and one for
+             ///< all other loads
+};
+
+/// Shared memory of loops.
+struct DotGraphNeeds {
+  std::int64_t stage_bytes = 0;        ///< that are copied in an iteration
+  std::int64_t fixed_bytes = 0;        ///< of what is loaded once, and of tiles that threads store
+  std::int64_t second_slot_bytes = 0;  ///< of the largest tile that threads store
 };
 
 struct DotGraph {
   OpId loop;
-  std::vector<GraphDot> dots;           ///< in the order of the text
-  std::vector<OperandLoad> loads;       ///< of the loop, by TMA: operands and others
-  std::vector<OperandLoad> gathers;     ///< of the loop, by cp.async
-  std::vector<OperandLoad> stationary;  ///< in front of the loop, by TMA
-  std::vector<Value> shared;            ///< tiles of form Shared, each once
+  std::vector<GraphDot> dots;            ///< in the order of the text
+  std::vector<OperandLoad> loads;        ///< of the loop, by TMA: operands and others
+  std::vector<OperandLoad> gathers;      ///< of the loop, by cp.async
+  std::vector<OperandLoad> stationary;   ///< in front of the loop, by TMA
+  std::vector<Value> shared;             ///< tiles of form Shared, each once
+  std::unordered_map<Value, int> slots;  ///< of these, where an author's Schedule says so
   RingSharing rings = RingSharing::Joined;
 
+  /// Dots that threads make at most A for, each load being one operand of theirs: the rings are not
+  /// Joined.
+  bool is_gemm() const { return rings != RingSharing::Joined; }
   const GraphDot* find(OpId dot) const;
   /// The load by TMA that brings the tile, or none.
   const OperandLoad* load_of(const Kernel& k, Value tile) const;
@@ -64,10 +77,7 @@ struct DotGraph {
   /// A load of the loop that is copied ahead of its iteration.
   bool is_copied(OpId load) const;
 
-  /// Bytes that are copied in an iteration, and once; of one slot of each stored tile, and of the
-  /// largest of these.
-  std::int64_t stage_bytes(const Kernel& k) const, stationary_bytes(const Kernel& k) const;
-  std::int64_t shared_bytes(const Kernel& k) const, largest_shared_bytes(const Kernel& k) const;
+  DotGraphNeeds needs(const Kernel& k) const;
   /// Registers of a thread for accumulators and fragments.
   std::int64_t registers(const Kernel& k, int num_warps) const;
   /// Slots of the tile that is stored first in an iteration: with two, no barrier separates the
@@ -86,7 +96,8 @@ std::string name(const DotOperand& operand);
 /// Shared memory of a tile that the threads store: rows of its last dimension, swizzled.
 Type stored_type(Type tile, int slots);
 
-/// The graph of a loop, for so many warps; or why its dots cannot all be wgmmas.
+/// The graph of a loop, for so many warps; or why its dots cannot all be wgmmas. TMA makes other
+/// loads of a GEMM's loop than its operands' only if the context's plan says so.
 Result<DotGraph> dot_graph(const Kernel& k, OpId loop, int num_warps, PassContext& context);
 
 }  // namespace tegula::ir

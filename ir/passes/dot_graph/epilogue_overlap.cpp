@@ -17,6 +17,7 @@
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/layout/linear_layout.h"
+#include "ir/schedule/graph.h"
 
 namespace tegula::ir {
 namespace {
@@ -24,29 +25,14 @@ namespace {
 /// Registers that a thread may hold of the previous tile, besides its accumulator.
 constexpr std::int64_t kMaxRegisters = 8;
 
-/// Operands of the op and of all nested ops.
-template <class Visit>
-void for_operands(const Kernel& k, OpId op, const Visit& visit) {
-  for (Value v : k[op].operands) visit(v);
-  for (RegionId r : k[op].regions)
-    walk(k, r, [&](OpId o) {
-      for (Value v : k[o].operands) visit(v);
-    });
-}
-
 /// MMAs and loops wait in an order of their own.
 bool may_come_later(const Kernel& k, OpId op) {
-  bool may = true;
-  const auto look = [&](OpId o) {
+  return !any_op(k, op, [&](OpId o) {
     using enum Opcode;
-    may = may &&
-          !k[o].is(For, While, Dot, ArriveAndTestLast, WaitUntil, AtomicLoad, AtomicStore,
-                   GridDependencyWait) &&
-          !is_release(k[o]) && !is_acquire(k[o]);
-  };
-  look(op);
-  for (RegionId r : k[op].regions) walk(k, r, look);
-  return may;
+    return k[o].is(For, While, Dot, ArriveAndTestLast, WaitUntil, AtomicLoad, AtomicStore,
+                   GridDependencyWait) ||
+           is_release(k[o]) || is_acquire(k[o]);
+  });
 }
 
 }  // namespace
@@ -67,18 +53,16 @@ bool EpilogueOverlap::collect() {
   std::unordered_set<Value> late(results.begin(), results.end());
   const OpId yield = k_.terminator(k_[loop_].parent);
   for (OpId op = k_[loop_].next; op; op = k_[op].next) {
-    bool needs = false;
-    for_operands(k_, op, [&](Value v) { needs = needs || late.contains(v); });
-    if (!needs) continue;
+    const auto used = used_by(k_, op);
+    if (std::ranges::none_of(used, [&](Value v) { return late.contains(v); })) continue;
     if (op == yield || !may_come_later(k_, op)) return false;
     rest_.push_back(op);
     late.insert(k_[op].results.begin(), k_[op].results.end());
   }
   if (meets_others()) return false;
   for (OpId op : rest_)
-    for_operands(k_, op, [&](Value v) {
+    for (Value v : used_by(k_, op))
       if (!late.contains(v)) add_outside(v);
-    });
   return !rest_.empty() && std::ranges::all_of(from_tile_, [&](Value v) {
     const Type t = k_.type(v);
     return t.is_scalar() || (t.is_tile() && t.layout()->registers() <= kMaxRegisters);
@@ -91,10 +75,11 @@ bool EpilogueOverlap::meets_others() const {
   MemoryHazards hazards(k_);
   std::vector<OpId> later, others;
   for (OpId op : k_.ops(k_[loop_].parent)) {
-    const bool is_later = std::ranges::count(rest_, op) > 0;
-    const auto look = [&](OpId o) { (is_later ? later : others).push_back(o); };
-    look(op);
-    for (RegionId r : k_[op].regions) walk(k_, r, look);
+    auto& list = std::ranges::count(rest_, op) > 0 ? later : others;
+    any_op(k_, op, [&](OpId o) {
+      list.push_back(o);
+      return false;
+    });
   }
   return std::ranges::any_of(later, [&](OpId x) {
     return std::ranges::any_of(others, [&](OpId y) { return !hazards.may_pass(x, y); });
@@ -161,11 +146,8 @@ void EpilogueOverlap::write(Builder& b, std::span<const Value> results, ValueMap
   for (std::size_t i = 0; i < results.size(); ++i) map[k_[loop_].results[i]] = results[i];
   for (OpId op : rest_) made.insert(k_[op].results.begin(), k_[op].results.end());
   for (OpId op : rest_) {
-    std::vector<Value> needed;
-    for_operands(k_, op, [&](Value v) {
-      if (!made.contains(v)) needed.push_back(v);
-    });
-    for (Value v : needed) again(b, v, map);
+    for (Value v : used_by(k_, op))
+      if (!made.contains(v)) again(b, v, map);
     clone_op(b, op, map);
   }
 }

@@ -33,10 +33,16 @@ void Expansion::run(PassContext& context) {
   // A slot to copy into is none that dots in flight read. Of three slots, where another CTA
   // multiplies meanwhile, copies two steps ahead are worth more than dots that stay in flight.
   const bool are_paired = !graph_.has_channels() && plan_.min_ctas_per_sm > 1;
-  if (!has_gathers() || plan_.stages > kSlotsInUse + (are_paired ? 1 : 0)) {
+  if (!has_gathers() || gathers_.slots() > kSlotsInUse + (are_paired ? 1 : 0)) {
     accumulators_ = pending_accumulators(k_, graph_, order_);
-    stay_in_flight_ = stay_in_flight(k_, graph_, order_);
+    stay_in_flight_ = !accumulators_.empty() && stay_in_flight(graph_, order_);
   }
+  for (const GraphDot& dot : graph_.dots)
+    context.remark(Remark::Kind::Applied, k_[dot.op].loc, "dot by wgmma",
+                   {{"sum", k_.type(k_[dot.op].results[0]).with_layout(nullptr).str()},
+                    {"a", name(dot.operands[0])},
+                    {"b", name(dot.operands[1])},
+                    {"overlapped", stay_in_flight_ || order_.stage(dot.op) > 0 ? "1" : "0"}});
   uses_ = ring_uses(k_, graph_, order_);
   if (order_.last_stage > 0 && l_.is_nested()) early_stationary_ = readers_of_stationary();
   std::vector<RingLoads> rings;

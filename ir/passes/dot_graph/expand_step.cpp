@@ -32,7 +32,7 @@ void Expansion::meet_for_gathers(Builder& b) {
 void Expansion::copy_ahead() {
   if (!has_gathers() || std::exchange(has_copied_, true)) return;
   Builder b = here();
-  const int freed = plan_.stages - gather_lead();
+  const int freed = gathers_.slots() - gather_lead();
   gathers_.copy_ahead(b, k_[l_.body].args[0], gather_lead(), gathers_.back(b, gather_slot_, freed));
 }
 

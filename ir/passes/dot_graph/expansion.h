@@ -39,13 +39,13 @@ class Expansion {
       : l_(l),
         k_(l.k),
         old_(l.loop),
+        plan_(plan),
         graph_(std::move(graph)),
         order_(std::move(order)),
         values_(k_, old_, graph_, order_),
-        gathers_(k_, old_, plan.stages, graph_.gathers),
+        gathers_(k_, old_, gather_slots(), graph_.gathers),
         stored_(k_, graph_),
         peeled_(k_, old_),
-        plan_(plan),
         anchor_(l.loop) {}
 
   void run(PassContext& context);
@@ -70,7 +70,11 @@ class Expansion {
   bool has_gathers() const { return !gathers_.loads().empty(); }
   /// Iterations that are copied ahead. Behind the barrier of a step, all warpgroups have retired
   /// the dots of the step before, or of the one before that if dots stay in flight.
-  int gather_lead() const { return plan_.stages - (stay_in_flight_ ? kSlotsInUse : 1); }
+  int gather_lead() const { return gathers_.slots() - (stay_in_flight_ ? kSlotsInUse : 1); }
+  int gather_slots() const {
+    const int asked = graph_.gathers.empty() ? 0 : graph_.gathers.front().slots;
+    return asked != 0 ? std::max(asked, kSlotsInUse) : plan_.stages;
+  }
 
   void begin_gathers(PassContext& context);
 
@@ -208,6 +212,7 @@ class Expansion {
   MmaLoop& l_;
   Kernel& k_;
   OpId old_;  ///< the loop as it was
+  const Plan& plan_;
   DotGraph graph_;
   LoopOrder order_;
   StepValues values_;
@@ -216,10 +221,9 @@ class Expansion {
   PeeledIteration peeled_;
   std::vector<RingUse> uses_;                      ///< of each ring
   std::unordered_map<OpId, std::size_t> ring_of_;  ///< of each load of the loop
-  const Plan& plan_;
-  OpId anchor_;                                   ///< ops go in front of it
-  std::vector<PendingAccumulator> accumulators_;  ///< one for each dot, or none
-  bool stay_in_flight_ = false;                   ///< all dots, over the end of a step
+  OpId anchor_;                                    ///< ops go in front of it
+  std::vector<PendingAccumulator> accumulators_;   ///< one for each dot, or none
+  bool stay_in_flight_ = false;                    ///< all dots, over the end of a step
   std::vector<Running> running_;
   std::vector<std::pair<OpId, int>> read_;  ///< loads that threads have read in the step, by stage
   Value is_later_;                          ///< the step is not the first

@@ -10,15 +10,6 @@
 
 namespace tegula::ir {
 
-std::vector<Value> used_by(const Kernel& k, OpId op) {
-  std::vector<Value> used;
-  any_op(k, op, [&](OpId o) {
-    used.insert(used.end(), k[o].operands.begin(), k[o].operands.end());
-    return false;
-  });
-  return used;
-}
-
 DotOps dot_ops(const Kernel& k, const DotGraph& dots) {
   const RegionId body = k[dots.loop].regions[0];
   const Uses uses(k);
@@ -91,14 +82,19 @@ std::optional<std::size_t> node_of(const Graph& graph, const DotGraph& dots, OpI
 
 class Ordering {
  public:
-  Ordering(const Kernel& k, const Graph& graph, const DotGraph& dots, const LoopSchedule& schedule)
-      : k_(k), graph_(graph), dots_(dots), schedule_(schedule), body_(k[dots.loop].regions[0]) {}
-
-  LoopOrder run() {
-    const DotOps special = dot_ops(k_, dots_);
+  Ordering(const Kernel& k, const Graph& graph, const DotGraph& dots, const DotOps& special,
+           const LoopSchedule& schedule)
+      : k_(k),
+        graph_(graph),
+        dots_(dots),
+        schedule_(schedule),
+        body_(k[dots.loop].regions[0]),
+        skipped_(special.dropped) {
     for (const auto& [dot, ops] : special.fragments)
       order_.fragments.insert(ops.begin(), ops.end());
-    skipped_ = special.dropped;
+  }
+
+  LoopOrder run() {
     for (OpId op : k_.ops(body_))
       if (dots_.is_copied(op)) skipped_.insert(op);
     std::vector<Step> steps = schedule_.steps;
@@ -192,14 +188,16 @@ class Ordering {
   std::size_t next_effect_ = 0;
 };
 
-/// Writes the steps of a loop, a unit at a time: the ops of a node, or an op of none.
+/// The policy: steps of stage 0 in which each dot is as early as what it reads allows. A
+/// topological order: dots first, those whose result the iteration reads before others; all else
+/// as in the text. Steps are written a unit at a time: the ops of a node, or an op of none.
 class EarlyDots {
  public:
-  EarlyDots(const Kernel& k, const Graph& graph, const DotGraph& dots)
+  EarlyDots(const Kernel& k, const Graph& graph, const DotGraph& dots, const DotOps& special)
       : k_(k),
         graph_(graph),
         dots_(dots),
-        special_(dot_ops(k, dots)),
+        special_(special),
         uses_(k),
         body_(k[dots.loop].regions[0]) {}
 
@@ -324,7 +322,7 @@ class EarlyDots {
   const Kernel& k_;
   const Graph& graph_;
   const DotGraph& dots_;
-  DotOps special_;
+  const DotOps& special_;
   Uses uses_;
   RegionId body_;
   LoopSchedule schedule_;
@@ -337,11 +335,14 @@ class EarlyDots {
 }  // namespace
 
 LoopOrder loop_order(const Kernel& k, const Graph& graph, const DotGraph& dots,
-                     const LoopSchedule& schedule) {
-  return Ordering(k, graph, dots, schedule).run();
+                     const DotOps& special, const LoopSchedule& schedule) {
+  return Ordering(k, graph, dots, special, schedule).run();
 }
 
-/// Each value is made before it is read, in the steps of the loop.
+namespace {
+
+/// Why the expansion cannot follow the order; empty if it can. Each value is made before it is
+/// read, in the steps of the loop.
 std::string why_not_expandable(const Kernel& k, const DotGraph& dots, const LoopOrder& order) {
   if (!order.is_possible) return "an op stands in front of what it reads";
   if (order.last_stage > 1) return "dots are skewed by more than one iteration";
@@ -369,12 +370,6 @@ std::string why_not_expandable(const Kernel& k, const DotGraph& dots, const Loop
   }
   return {};
 }
-
-LoopSchedule early_dots(const Kernel& k, const Graph& graph, const DotGraph& dots) {
-  return EarlyDots(k, graph, dots).run();
-}
-
-namespace {
 
 /// Ops of the loop's body that depend on the value, by operands, by nested ops or through others.
 std::unordered_set<OpId> dependents(const Kernel& k, RegionId body, Value on) {
@@ -415,27 +410,29 @@ OpId late_gemm(const Kernel& k, const DotGraph& dots) {
 
 namespace {
 
-/// The order of a step of two GEMMs back to back: what stands in front of GEMM0, both GEMMs, what
-/// does not need GEMM1's sum, what makes fragments besides, and all that waits for that sum.
+/// The policy for two GEMMs back to back (FlashAttention-3, 3.2): GEMM1 runs one iteration late,
+/// and what does not need its sum runs beside it. The order of a step: what stands in front of
+/// GEMM0, both GEMMs, what does not need GEMM1's sum, what makes fragments besides, and all that
+/// waits for that sum. All else as in the text.
 class SkewedSteps {
  public:
-  SkewedSteps(const Kernel& k, const Graph& graph, const DotGraph& dots, OpId late)
+  SkewedSteps(const Kernel& k, const Graph& graph, const DotGraph& dots, const DotOps& special,
+              OpId late)
       : k_(k),
         graph_(graph),
         dots_(dots),
         late_(late),
         needs_sum_(dependents(k, k[dots.loop].regions[0], carry_of(k, dots, late))),
-        fragments_(dot_ops(k, dots).fragments[late]) {}
+        fragments_(special.fragments.at(late)) {}
 
   LoopSchedule run() {
     const RegionId body = k_[dots_.loop].regions[0];
     schedule_.loop = graph_[*graph_.find(dots_.loop)].label;
-    std::vector<std::size_t> nodes = graph_.nodes_of(body);
-    std::erase_if(nodes, [&](std::size_t i) { return dots_.is_copied(graph_[i].ops.front()); });
     // A node stands where its last op does: ops of two nodes may stand between each other.
-    std::unordered_map<OpId, int> positions;
-    for (OpId op : k_.ops(body)) positions.emplace(op, static_cast<int>(positions.size()));
-    std::ranges::sort(nodes, {}, [&](std::size_t i) { return positions[graph_[i].ops.back()]; });
+    std::vector<std::size_t> nodes;
+    for (OpId op : k_.ops(body))
+      if (const auto node = node_of(graph_, dots_, op); node && graph_[*node].ops.back() == op)
+        nodes.push_back(*node);
     const auto gemm0 = std::ranges::find(nodes, *graph_.find(dots_.dots.front().op));
     const std::unordered_set<std::size_t> in_front(nodes.begin(), gemm0);
     std::ranges::stable_sort(nodes, {},
@@ -484,42 +481,34 @@ class SkewedSteps {
   const DotGraph& dots_;
   OpId late_;
   std::unordered_set<OpId> needs_sum_;  ///< ops that do
-  std::vector<OpId> fragments_;
+  const std::vector<OpId>& fragments_;
   std::unordered_set<std::size_t> left_;  ///< nodes without a step
   LoopSchedule schedule_;
 };
 
-}  // namespace
-
-LoopSchedule late_gemm_steps(const Kernel& k, const Graph& graph, const DotGraph& dots, OpId late) {
-  return SkewedSteps(k, graph, dots, late).run();
-}
-
-namespace {
-
 /// Waits retire the MMAs of the iteration before.
 std::string why_not_followed(const Kernel& k, const Graph& graph, const DotGraph& dots,
-                             const LoopSchedule& wanted) {
+                             const DotOps& special, const LoopSchedule& wanted) {
   if (std::ranges::any_of(wanted.steps, [](const Step& s) { return s.in_flight > 1; }))
     return "MMAs of more than one iteration stay in flight";
-  return why_not_expandable(k, dots, loop_order(k, graph, dots, wanted));
+  return why_not_expandable(k, dots, loop_order(k, graph, dots, special, wanted));
 }
 
 }  // namespace
 
 LoopSchedule steps_of(const Kernel& k, const Graph& graph, const DotGraph& dots,
-                      PassContext& context) {
+                      const DotOps& special, PassContext& context) {
   const auto node = graph.find(dots.loop);
   if (node && context.planned.schedule) {
     if (const LoopSchedule* wanted = context.planned.schedule->find_loop(graph[*node].label)) {
-      const std::string why = why_not_followed(k, graph, dots, *wanted);
+      const std::string why = why_not_followed(k, graph, dots, special, *wanted);
       if (why.empty()) return *wanted;
       context.remark(Remark::Kind::Missed, k[dots.loop].loc, "schedule not followed: " + why);
     }
   }
   if (dots.rings == RingSharing::Separate)
-    return late_gemm_steps(k, graph, dots, dots.dots.back().op);
-  return early_dots(k, graph, dots);
+    return SkewedSteps(k, graph, dots, special, dots.dots.back().op).run();
+  return EarlyDots(k, graph, dots, special).run();
 }
 
 }  // namespace tegula::ir

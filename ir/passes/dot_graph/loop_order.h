@@ -47,30 +47,15 @@ struct LoopOrder {
 /// The order of a Schedule's loop; nodes of the loop that it does not list stand where the first
 /// op that needs them does.
 LoopOrder loop_order(const Kernel& k, const Graph& graph, const DotGraph& dots,
-                     const LoopSchedule& schedule);
-
-/// Why the expansion cannot follow the order; empty if it can.
-std::string why_not_expandable(const Kernel& k, const DotGraph& dots, const LoopOrder& order);
-
-/// The policy: steps of stage 0 in which each dot is as early as what it reads allows. A
-/// topological order: dots first, those whose result the iteration reads before others; all else
-/// as in the text.
-LoopSchedule early_dots(const Kernel& k, const Graph& graph, const DotGraph& dots);
+                     const DotOps& special, const LoopSchedule& schedule);
 
 /// GEMM1 of two GEMMs back to back, if it can run one iteration late: it is computed from GEMM0,
 /// which does not need its sum. None of other graphs.
 OpId late_gemm(const Kernel& k, const DotGraph& dots);
-/// The policy for two GEMMs back to back (FlashAttention-3, 3.2): GEMM1 runs one iteration late,
-/// and what does not need its sum runs beside it. All else as in the text.
-LoopSchedule late_gemm_steps(const Kernel& k, const Graph& graph, const DotGraph& dots, OpId late);
-
 /// The steps that a loop is expanded from: those of the Schedule that the context's changes of the
 /// plan begin with, unless the expansion cannot follow them, else the policy's. `graph` has the
 /// labels of the kernel as it was in front of all pipelining.
 LoopSchedule steps_of(const Kernel& k, const Graph& graph, const DotGraph& dots,
-                      PassContext& context);
-
-/// Values that the op uses, itself or in nested ops.
-std::vector<Value> used_by(const Kernel& k, OpId op);
+                      const DotOps& special, PassContext& context);
 
 }  // namespace tegula::ir

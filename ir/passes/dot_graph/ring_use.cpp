@@ -29,6 +29,8 @@ class Finder {
     for (const ScheduledOp& at : order_.ops)
       for (Value v : tiles_of(at.op))
         if (const OperandLoad* load = graph_.ring_load(k_, v)) add_reader(*load, at);
+    for (RingUse& use : uses_) std::ranges::stable_sort(use.brings, {}, &OperandLoad::order);
+    std::ranges::stable_sort(uses_, {}, [](const RingUse& u) { return u.brings.front().order; });
     return std::move(uses_);
   }
 
@@ -112,14 +114,13 @@ std::vector<PendingAccumulator> pending_accumulators(const Kernel& k, const DotG
   return found;
 }
 
-bool stay_in_flight(const Kernel& k, const DotGraph& graph, const LoopOrder& order) {
+bool stay_in_flight(const DotGraph& graph, const LoopOrder& order) {
   const auto is_made = [](const DotOperand& operand) {
     return operand.form == OperandForm::Register || operand.form == OperandForm::Shared;
   };
-  return !pending_accumulators(k, graph, order).empty() &&
-         std::ranges::all_of(graph.dots, [&](const GraphDot& dot) {
-           return order.in_flight.contains(dot.op) && std::ranges::none_of(dot.operands, is_made);
-         });
+  return std::ranges::all_of(graph.dots, [&](const GraphDot& dot) {
+    return order.in_flight.contains(dot.op) && std::ranges::none_of(dot.operands, is_made);
+  });
 }
 
 }  // namespace tegula::ir

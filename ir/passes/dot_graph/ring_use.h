@@ -35,8 +35,8 @@ struct PendingAccumulator {
 /// One for each dot, or none if not all have one.
 std::vector<PendingAccumulator> pending_accumulators(const Kernel& k, const DotGraph& graph,
                                                      const LoopOrder& order);
-/// Whether all dots may be in flight over the end of an iteration: they have pending accumulators,
-/// and no tile that threads have made, which belongs to the MMA of its iteration.
-bool stay_in_flight(const Kernel& k, const DotGraph& graph, const LoopOrder& order);
+/// Whether all dots, if they have such accumulators, are in flight over the end of an iteration:
+/// none reads a tile that threads have made, which belongs to the MMA of its iteration.
+bool stay_in_flight(const DotGraph& graph, const LoopOrder& order);
 
 }  // namespace tegula::ir

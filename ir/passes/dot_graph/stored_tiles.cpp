@@ -4,21 +4,29 @@
 #include <utility>
 
 namespace tegula::ir {
+namespace {
+
+/// A slot of each of two iterations, which take turns.
+constexpr int kMaxStoredSlots = 2;
+
+}  // namespace
 
 void StoredTiles::allocate(MmaLoop& l, const LoopOrder& order, int stages) {
   Builder b = l.before_all();
-  int slots = graph_.first_shared_slots(k_, stages);
+  int usual = graph_.first_shared_slots(k_, stages);
   for (const ScheduledOp& at : order.ops)
     for (Value v : k_[at.op].results)
       if (std::ranges::find(graph_.shared, v) != graph_.shared.end())
-        add(b, l.loop, v, std::exchange(slots, 1));
+        add(b, l.loop, v, std::exchange(usual, 1));
   for (Value v : graph_.shared)  // carried by the loop
     if (!k_[v].def) add(b, l.loop, v, 1);
   if (std::ranges::any_of(stored_, [](const Tile& t) { return t.slots == 2; }))
     turn = l.before(l.loop).i32(0);
 }
 
-void StoredTiles::add(Builder& b, OpId loop, Value tile, int slots) {
+void StoredTiles::add(Builder& b, OpId loop, Value tile, int usual) {
+  const auto asked = graph_.slots.find(tile);
+  const int slots = asked == graph_.slots.end() ? usual : std::min(asked->second, kMaxStoredSlots);
   const OpId def = k_[tile].def;
   b.loc = k_[def ? def : loop].loc;
   const Value buffer = b.op(Opcode::SmemAlloc, {}, stored_type(k_.type(tile), slots));

@@ -34,7 +34,7 @@ class StoredTiles {
     int slots = 1;
     bool is_stored = false, is_published = false;  ///< by the step
   };
-  void add(Builder& b, OpId loop, Value tile, int slots);
+  void add(Builder& b, OpId loop, Value tile, int usual);
   Value slot(Builder& b, const Tile& t) const { return t.slots == 2 ? turn : b.i32(0); }
 
   Kernel& k_;

@@ -5,12 +5,6 @@
 
 namespace tegula::ir {
 
-const OperandLoad* ChannelRing::load_of(Value operand) const {
-  for (const OperandLoad& load : loads_)
-    if ((*k_)[load.convert].results[0] == operand) return &load;
-  return nullptr;
-}
-
 Value ChannelRing::allocate_words(Builder& b, std::size_t count) const {
   const auto n = static_cast<int>(count);
   const SharedLayout words = SharedLayout::plain({slots_, n}, 8, {1, 0});

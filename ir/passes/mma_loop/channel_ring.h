@@ -22,8 +22,6 @@ class ChannelRing {
 
   int slots() const { return slots_; }
   const std::vector<OperandLoad>& loads() const { return loads_; }
-  /// The load of this operand of a dot, or none.
-  const OperandLoad* load_of(Value operand) const;
 
   /// Creates the channels at the builder's point. Those of all rings come before the slots of any:
   /// scratch memory of the lowering may lie over slots, never over mbarriers.

@@ -8,36 +8,15 @@
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/multicast_loads.h"
 #include "ir/analysis/tma_access.h"
-#include "ir/gathered_box.h"
-#include "ir/layout/shared_layout.h"
 #include "ir/loop.h"
-#include "ir/matrix_type.h"
-#include "ir/passes/dot_graph/loop_order.h"
 
 namespace tegula::ir {
+namespace {
 
-// ---- legality
-bool MmaLoop::analyze() {
-  for (OpId op : k.ops(body))
-    if (k[op].opcode == Opcode::Dot) dots.push_back(op);
-  if (dots.empty() || !find_outer_loops() || writes_memory(k, loop, context_)) return false;
-  std::vector<OperandLoad> stationary;
-  for (OperandLoad& load : operand_loads(k, loop, context_, CopiedBy::Tma))
-    if (is_tma(load)) loads_.push_back(std::move(load));
-  for (OpId dot : dots)
-    if (!is_legal(dot)) {
-      context_.remark(Remark::Kind::Missed, k[dot].loc,
-                      "no wgmma: B is not loaded by TMA, or the accumulator is not 16 rows a warp");
-      return false;
-    }
-  for (OpId dot : dots)
-    if (auto load = invariant_load(k, loop, dot, 0);
-        load && load->dots.front() == dot && is_tma(*load))
-      stationary.push_back(std::move(*load));
-  if (!stationary.empty()) stationary_.emplace(k, plan_.once_stages, std::move(stationary));
-  if (plan_.tma_aux_loads) aux_ = aux_loads(k, loop, context_);
-  return true;
-}
+/// An iteration is loaded while another one is read.
+constexpr int kMinSlots = 2;
+
+}  // namespace
 
 bool MmaLoop::find_outer_loops() {
   for (RegionId r = k[loop].parent; k[r].owner; r = k[k[r].owner].parent) {
@@ -50,77 +29,13 @@ bool MmaLoop::find_outer_loops() {
   return true;
 }
 
-bool MmaLoop::is_tma(const OperandLoad& load) const {
-  if (gathered_dim(k, k[load.load]) >= 0 ||
-      !is_tma_loadable(k.type(k[load.load].operands[0]), load.axes, load.tile))
-    return false;
-  const SharedLayout& ring = *tma_ring_type(k, load, plan_.stages).shared_layout();
-  const MatrixType* type = matrix_type(k, k[load.dots.front()]);
-  const int k_dim = k[load.convert].results[0] == k[load.dots.front()].operands[0] ? 1 : 0;
-  const bool major = type && (type->any_major() || ring.order()[0] == k_dim + 1);
-  const auto& pieces = ring.piece_list();
-  return major && pieces.size() == 1 && pieces.front().swizzle != 0;
-}
-
-bool MmaLoop::is_legal(OpId dot) const {
-  const Type acc = k.type(k[dot].results[0]), a = k.type(k[dot].operands[0]);
-  // What the threads copy is copied ahead, where a graph of dots is expanded.
-  OpId source = k[k[dot].operands[0]].def;
-  while (source && k[source].is(Opcode::ConvertLayout, Opcode::Permute))
-    source = k[k[source].operands[0]].def;
-  if (source && k[source].parent == body && copied_load(k, loop, source)) return false;
-  const MatrixType* type = matrix_type(k, k[dot]);
-  const std::int64_t rows = kWarpRows * plan_.num_warps;
-  const bool has_rows = acc.shape()[0] == rows || (plan_.pingpong && acc.shape()[0] % rows == 0 &&
-                                                   is_tma_operand(k[dot].operands[0]));
-  return type && has_rows && type->has_columns(acc.shape()[1]) &&
-         a.shape()[1] % type->step() == 0 && load_of(k[dot].operands[1]) != nullptr;
-}
-
-/// Whether A is in shared memory, in a ring or loaded in front of the loop: A in registers has 16
-/// rows a warp.
-bool MmaLoop::is_tma_operand(Value a) const {
-  if (load_of(a)) return true;
-  for (OpId dot : dots)
-    if (k[dot].operands[0] == a)
-      if (const auto load = invariant_load(k, loop, dot, 0)) return is_tma(*load);
-  return false;
-}
-
-// ---- asking
-const OperandLoad* MmaLoop::load_of(Value operand) const {
-  for (const OperandLoad& load : loads_)
-    if (k[load.convert].results[0] == operand) return &load;
-  for (const OperandPipeline& pipeline : pipelines)
-    if (const OperandLoad* load = pipeline.ring.load_of(operand)) return load;
-  return stationary_ ? stationary_->load_of(operand) : nullptr;
-}
-
 // ---- rings
-DotGraph MmaLoop::take_graph() {
-  DotGraph graph;
-  graph.loop = loop;
-  const auto operand = [&](Value v) -> DotOperand {
-    if (const OperandLoad* load = load_of(v))
-      return {k[load->load].parent == body ? OperandForm::Ring : OperandForm::Stationary,
-              k[load->load].results[0]};
-    while (k[v].def && k[k[v].def].opcode == Opcode::ConvertLayout) v = k[k[v].def].operands[0];
-    return {OperandForm::Register, v};
-  };
-  for (OpId dot : dots)
-    graph.dots.push_back({dot, {operand(k[dot].operands[0]), operand(k[dot].operands[1])}});
-  graph.loads = std::exchange(loads_, {});
-  std::ranges::move(aux_, std::back_inserter(graph.loads));
-  if (stationary_) graph.stationary = stationary_->loads();
-  // Ping-pong tiles pass the order on once per tile; a skewed loop would do so in between.
-  graph.rings = !plan_.pingpong && late_gemm(k, graph) ? RingSharing::Separate : RingSharing::One;
-  return graph;
-}
-
 void MmaLoop::allocate(std::vector<RingLoads> rings, std::vector<OperandLoad> stationary) {
   const Value in_step = multicast_loads(rings);
   for (RingLoads& ring : rings) {
-    const int slots = ring.lag > 0 && plan_.late_stages > 0 ? plan_.late_stages : plan_.stages;
+    const int asked = ring.loads.front().slots,
+              usual = ring.lag > 0 && plan_.late_stages > 0 ? plan_.late_stages : plan_.stages,
+              slots = asked != 0 ? std::max(asked, kMinSlots) : usual;
     pipelines.push_back({ChannelRing(k, slots, std::move(ring.loads), in_step), ring.lag});
   }
   if (!stationary.empty()) stationary_.emplace(k, plan_.once_stages, std::move(stationary));

@@ -9,8 +9,6 @@
 
 namespace tegula::ir {
 
-struct DotGraph;
-
 /// The loads of a ring, which the loop reads `lag` iterations late.
 struct RingLoads {
   std::vector<OperandLoad> loads;
@@ -35,12 +33,6 @@ class MmaLoop {
         context_(context),
         source_body_(body) {}
 
-  /// Finds MMAs and loads; false, with a remark, if they cannot all be wgmma and TMA.
-  bool analyze();
-  /// The dots that analyze has found as a graph. All that TMA loads in an iteration, auxiliary
-  /// loads too, shares a ring, since GEMMs wait once for all of it; unless one of two GEMMs back to
-  /// back can run late.
-  DotGraph take_graph();
   /// Allocates shared memory and channels in front of all loops, and the positions that these
   /// carry: the loop's rings, and the operands that are loaded in front of the loop.
   void allocate(std::vector<RingLoads> rings, std::vector<OperandLoad> stationary);
@@ -88,7 +80,6 @@ class MmaLoop {
                                  std::span<const Type> types, int count, std::vector<Value> a = {});
 
   // ---- asking
-  const OperandLoad* load_of(Value operand) const;
   bool is_nested() const { return !outer_.empty(); }
   /// The loop over a CTA's tiles, if this loop stands in it directly.
   OpId tile_loop() const {
@@ -101,7 +92,6 @@ class MmaLoop {
   Kernel& k;
   OpId loop;
   RegionId body;
-  std::vector<OpId> dots;
   std::vector<OperandPipeline> pipelines;
   RingPosition stationary_position, stationary_end;
 
@@ -109,9 +99,6 @@ class MmaLoop {
   void allocate_rings();
   /// The region that a loop repeats: the last one.
   RegionId body_of(OpId outer) const { return k[outer].regions.back(); }
-  bool is_tma(const OperandLoad& load) const;
-  bool is_legal(OpId dot) const;
-  bool is_tma_operand(Value a) const;
   /// In a kernel of clusters: marks loads that may be the same for both CTAs, if these run in
   /// lockstep. Returns an i1 that says whether the peer CTA has a tile, too; else none.
   Value multicast_loads(std::vector<RingLoads>& rings);
@@ -125,8 +112,6 @@ class MmaLoop {
   PassContext& context_;
   RegionId source_body_;                   ///< with the loads' offsets
   std::vector<OpId> outer_;                ///< loops around this one, outermost first
-  std::vector<OperandLoad> loads_;         ///< of operands, until they are in a graph
-  std::vector<OperandLoad> aux_;           ///< auxiliary loads
   std::optional<ChannelRing> stationary_;  ///< operands loaded before the first iteration
   Value producer_thread_;
 };

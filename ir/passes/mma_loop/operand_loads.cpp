@@ -51,15 +51,9 @@ class Finder {
     return false;
   }
 
-  std::optional<OperandLoad> find_aux(OpId op) {
-    if (k_[op].opcode != Opcode::LoadView || chain(op)) return std::nullopt;
-    return find_tile(op);
-  }
-
   /// A load of a tile that TMA can make, of a row too, whoever uses it.
-  std::optional<OperandLoad> find_tile_or_row(OpId op) { return find_tile(op, Rows::Too); }
-  std::optional<OperandLoad> find_tile(OpId op, Rows takes_rows = Rows::No) {
-    auto c = box(op, takes_rows);
+  std::optional<OperandLoad> find_tile_or_row(OpId op) {
+    auto c = box(op, Rows::Too);
     return c && offsets_are_pure(*c) && may_be_read_ahead(op) ? c : std::nullopt;
   }
 
@@ -207,10 +201,6 @@ std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& 
   return found_by(&Finder::find, k, loop, context, by);
 }
 
-std::vector<OperandLoad> aux_loads(const Kernel& k, OpId loop, PassContext& context) {
-  return found_by(&Finder::find_aux, k, loop, context);
-}
-
 std::vector<OperandLoad> tile_loads(const Kernel& k, OpId loop, PassContext& context) {
   return found_by(&Finder::find_tile_or_row, k, loop, context);
 }
@@ -233,19 +223,6 @@ std::optional<OperandLoad> copied_load(const Kernel& k, OpId loop, OpId load) {
   PassContext unused;
   auto found = Finder(k, loop, unused, CopiedBy::Threads).tile(load);
   return found && access_bytes(k, *found) == kWidestCopy ? found : std::nullopt;
-}
-
-std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
-                                          std::size_t operand) {
-  OpId at = k[k[dot].operands[operand]].def;
-  while (at && k[at].is(Opcode::ConvertLayout, Opcode::Permute)) at = k[k[at].operands[0]].def;
-  if (!at || k[at].opcode != Opcode::LoadView || k[at].parent != k[loop].parent)
-    return std::nullopt;
-  PassContext unused;
-  Finder finder(k, loop, unused);
-  auto load = finder.chain(at);
-  const bool is_found = load && std::ranges::find(load->dots, dot) != load->dots.end();
-  return is_found && finder.may_be_read_ahead(at) ? load : std::nullopt;
 }
 
 bool writes_memory(const Kernel& k, OpId loop, PassContext& context) {

@@ -23,6 +23,8 @@ struct OperandLoad {
   Value ring;                      ///< its slots in shared memory, once allocated
   Value same;                      ///< i1: the peer CTA of the cluster loads the same box; or none
   std::unordered_set<OpId> slice;  ///< ops of the body that the offsets need
+  int slots = 0;                   ///< of its ring, if an author's Schedule says so; else 0
+  int order = 0;                   ///< among the loads of a step, as such a Schedule has it
 };
 
 /// The maker of a loop's copies: TMA, which may run ahead of all that stands in front of the loop,
@@ -33,9 +35,6 @@ enum class CopiedBy : std::uint8_t { Tma, Threads };
 std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context,
                                        CopiedBy by);
 
-/// Auxiliary loads of the loop, with offsets as above, that TMA can make.
-std::vector<OperandLoad> aux_loads(const Kernel& k, OpId loop, PassContext& context);
-
 /// All loads of the loop that TMA can make, whoever uses them, with offsets as above.
 std::vector<OperandLoad> tile_loads(const Kernel& k, OpId loop, PassContext& context);
 /// A load in front of the loop as one that TMA makes for all its iterations; none where it cannot.
@@ -45,11 +44,6 @@ std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load
 /// selected by an index tile from in front of the loop, or its view has no tensor map. None where
 /// that cannot be.
 std::optional<OperandLoad> copied_load(const Kernel& k, OpId loop, OpId load);
-
-/// Operand `operand` of a dot in the loop, if it is loaded in front of the loop and used by nothing
-/// else; nothing if it is made another way.
-std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
-                                          std::size_t operand);
 
 /// Whether the body writes memory, which loads ahead might read; remarked if it does.
 bool writes_memory(const Kernel& k, OpId loop, PassContext& context);

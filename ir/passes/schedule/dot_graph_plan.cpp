@@ -5,6 +5,7 @@
 
 #include "ir/passes/dot_graph/dot_graph.h"
 #include "ir/passes/mma_loop/operand_loads.h"
+#include "ir/passes/schedule/kernel_summary.h"
 #include "ir/passes/schedule/producer_warps.h"
 #include "ir/passes/schedule/staged_bytes.h"
 #include "ir/pipeline.h"
@@ -13,12 +14,6 @@ namespace tegula::ir {
 namespace {
 
 constexpr int kMinStages = 2, kMaxStages = 4;
-
-bool is_in_counted_loops(const Kernel& k, OpId op) {
-  OpId owner = k[k[op].parent].owner;
-  while (owner && k[owner].opcode == Opcode::For) owner = k[k[owner].parent].owner;
-  return !owner;
-}
 
 /// Two CTAs on an SM, where both have three stages: threads that copy their operands themselves
 /// have nothing to do beside the first copies and the epilogue of a tile, and meet in each step.
@@ -75,24 +70,23 @@ std::int64_t most_rows(const Kernel& k) {
 
 }  // namespace
 
-std::optional<DotGraphNeeds> dot_graph_needs(const Kernel& k, int num_warps) {
+std::optional<KernelNeeds> dot_graph_needs(const Kernel& k, int num_warps) {
   std::size_t all = 0, taken = 0;
   bool is_graph = false;  // some loop is no GEMM's
   walk(k, k.body(), [&](OpId op) { all += k[op].opcode == Opcode::Dot ? 1 : 0; });
-  DotGraphNeeds needs;
+  KernelNeeds needs;
   PassContext unused;
   for (OpId loop : loops_of(k)) {
-    bool has_dot = false;
-    for (OpId op : k.ops(k[loop].regions[0])) has_dot |= k[op].opcode == Opcode::Dot;
-    if (!has_dot) continue;
+    if (!has_mma(k, k[loop].regions[0])) continue;
     const auto graph = dot_graph(k, loop, num_warps, unused);
     if (!graph || (graph->has_channels() && !is_in_counted_loops(k, loop))) return std::nullopt;
     needs.has_channels |= graph->has_channels();
     taken += graph->dots.size();
     is_graph |= !graph->is_plain();
-    needs.stage_bytes += graph->stage_bytes(k);
-    needs.fixed_bytes += graph->stationary_bytes(k) + graph->shared_bytes(k);
-    needs.second_slot_bytes += graph->largest_shared_bytes(k);
+    const DotGraphNeeds own = graph->needs(k);
+    needs.stage_bytes += own.stage_bytes;
+    needs.fixed_bytes += own.fixed_bytes;
+    needs.second_slot_bytes += own.second_slot_bytes;
     needs.registers = std::max(needs.registers, graph->registers(k, num_warps));
   }
   return is_graph && all == taken ? std::optional(needs) : std::nullopt;

@@ -4,21 +4,19 @@
 #include <optional>
 
 #include "ir/kernel.h"
+#include "ir/passes/dot_graph/dot_graph.h"
 #include "ir/plan.h"
 
 namespace tegula::ir {
 
 /// The resources that the loops of a kernel need together.
-struct DotGraphNeeds {
-  std::int64_t stage_bytes = 0;        ///< that is copied in an iteration
-  std::int64_t fixed_bytes = 0;        ///< of what is loaded once, and of tiles that threads store
-  std::int64_t second_slot_bytes = 0;  ///< of the tile that is stored first
-  std::int64_t registers = 0;          ///< of a thread, for accumulators and fragments of one loop
-  bool has_channels = false;           ///< TMA copies something, not the threads alone
+struct KernelNeeds : DotGraphNeeds {
+  std::int64_t registers = 0;  ///< of a thread, for accumulators and fragments of one loop
+  bool has_channels = false;   ///< TMA copies something, not the threads alone
 };
 /// None where some dot of the kernel is in no loop of a graph of dots that so many warps compute,
 /// or where all loops are GEMMs'.
-std::optional<DotGraphNeeds> dot_graph_needs(const Kernel& k, int num_warps);
+std::optional<KernelNeeds> dot_graph_needs(const Kernel& k, int num_warps);
 
 /// A plan in tile form: warps, stages, producer warps; none where a dot cannot be a wgmma, or where
 /// registers or shared memory do not suffice.

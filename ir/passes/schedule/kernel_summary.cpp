@@ -116,6 +116,12 @@ bool has_mma(const Kernel& k, RegionId r) {
   return found;
 }
 
+bool is_in_counted_loops(const Kernel& k, OpId op) {
+  OpId owner = k[k[op].parent].owner;
+  while (owner && k[owner].opcode == Opcode::For) owner = k[k[owner].parent].owner;
+  return !owner;
+}
+
 bool is_aux_load(const Kernel& k, OpId load) {
   const OpData& d = k[load];
   const OpId loop = k[d.parent].owner;

@@ -47,6 +47,8 @@ bool wants_tma_aux_loads(const Kernel& k, const PassContext& context);
 /// The load of operand `i` by load_view [permute] in the dot's region, or nothing.
 OpId load_of(const Kernel& k, const OpData& dot, int i);
 bool has_mma(const Kernel& k, RegionId r);
+/// All that stands around the op are counted loops.
+bool is_in_counted_loops(const Kernel& k, OpId op);
 /// Whether a load_view of a tile stands in a mainloop, and is no operand of any dot.
 bool is_aux_load(const Kernel& k, OpId load);
 /// Whether TMA can load the operand under a swizzle, contiguous along a dimension that wgmma takes.

@@ -52,7 +52,7 @@ class Reasons {
     add("stages={}: {} bytes a step", p_.stages, cp_async_ring_bytes(k_, 1));
   }
 
-  void of_graph(const DotGraphNeeds& needs) {
+  void of_graph(const KernelNeeds& needs) {
     add("wgmma=1: any graph of dots in a loop; what threads compute for others goes through shared "
         "memory");
     add("num_warps={}: accumulators and fragments take {} registers", p_.num_warps,

@@ -192,9 +192,6 @@ TEST(LinearLayout, CoalescedSpreadsWarpsOverRows) {
       EXPECT_TRUE(unpadded({48, n}, 8, warps, {1, 0}).is_exact()) << n;
     }
   expect_laws(coalesced({}, 4, 4, {}));
-  expect_laws(replicated({3, 8}, 4));
-  expect_laws(ldmatrix_fragment({64, 80}, false, 4));
-  expect_laws(ldmatrix_fragment({64, 80}, true, 4));
 }
 
 TEST(LinearLayout, FmaOperandsHoldAllOfK) {

@@ -24,7 +24,6 @@ const std::vector<LinearLayout>& samples() {
       mma_operand(Operand::A, {32, 64}, 16, 2, 2),
       mma_operand(Operand::B, {64, 48}, 8, 2, 2),
       blocked({4, 4}, {1, 1}, {4, 8}, {2, 2}, {1, 0}),
-      replicated({6, 8}, 4),
       *LinearLayout::parse("lin<4x4; reg=[(0,1),0,(0,2)]; lane=[(1,0),(2,0),0,0,0]>")};
   return all;
 }

@@ -295,7 +295,10 @@ TEST(BankUse, KnownCases) {
   EXPECT_EQ(f32(SharedLayout::plain({32, 33}, 4, {1, 0}),
                 blocked({32, 33}, {1, 1}, {32, 1}, {1, 1}, {1, 0})),
             0);
-  EXPECT_EQ(bank_use(plain, replicated({32, 32}, 1), 4)->extra(), 0);  // broadcast
+  const auto replicated = LinearLayout::parse(
+      "lin<32x32; reg=[(0,1),(0,2),(0,4),(0,8),(0,16),(1,0),(2,0),(4,0),(8,0),(16,0)]; "
+      "lane=[0,0,0,0,0]>");
+  EXPECT_EQ(bank_use(plain, *replicated, 4)->extra(), 0);  // broadcast
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "ir/schedule/patch.h"
+#include "ir/schedule/edits.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
@@ -213,7 +213,7 @@ TEST(ScheduleText, RandomSchedulesComeBack) {
 
 // ---- edits
 Schedule edited(std::string_view edits) {
-  const PatchedSchedule p = apply_patch(parse_schedule(kAttention), parse_edits(edits));
+  const EditedSchedule p = with_edits(parse_schedule(kAttention), edits);
   EXPECT_TRUE(p.reasons.empty()) << p.reasons.front().str();
   return p.schedule;
 }
@@ -260,10 +260,10 @@ TEST(ScheduleEdits, AStepMovesInFrontOfTheOneInItsPlace) {
 }
 
 TEST(ScheduleEdits, WhatIsNotThereIsAReason) {
-  const auto p = apply_patch(parse_schedule(kAttention),
-                             parse_edits("channel x slots 2\nrole y regs 24\ndot#7 pin\ndrop z\n"
-                                         "dots dot#5 mma\nchannel k slots 4",
-                                         Loc("k.cpp", 3)));
+  const auto p = with_edits(parse_schedule(kAttention),
+                            "channel x slots 2\nrole y regs 24\ndot#7 pin\ndrop z\n"
+                            "dots dot#5 mma\nchannel k slots 4",
+                            Loc("k.cpp", 3));
   std::vector<std::string> texts;
   for (const Reason& r : p.reasons) texts.push_back(r.str());
   EXPECT_EQ(texts, (std::vector<std::string>{
@@ -274,9 +274,9 @@ TEST(ScheduleEdits, WhatIsNotThereIsAReason) {
 }
 
 TEST(ScheduleEdits, OtherWordsAreErrors) {
-  EXPECT_THROW(parse_edits("channel k depth 4"), CompileError);
-  EXPECT_THROW(parse_edits("role consumer slots 4"), CompileError);
-  EXPECT_THROW(parse_edits("speed 4"), CompileError);
+  EXPECT_THROW(edited("channel k depth 4"), CompileError);
+  EXPECT_THROW(edited("role consumer slots 4"), CompileError);
+  EXPECT_THROW(edited("speed 4"), CompileError);
 }
 
 }  // namespace

@@ -1,0 +1,149 @@
+#include "ir/schedule/edits.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "ir/schedule/scanner.h"
+#include "ir/schedule/text.h"
+
+namespace tegula::ir {
+namespace {
+
+class Editor {
+ public:
+  Editor(Schedule s, std::string_view edits, Loc at)
+      : s_(canonical(std::move(s))), in_(edits, at) {}
+
+  EditedSchedule run() {
+    while (!in_.at_end()) {
+      at_ = in_.loc();
+      edit();
+      in_.take_if(";");
+    }
+    return {std::move(s_), std::move(reasons_)};
+  }
+
+ private:
+  void edit() {
+    if (in_.take_if("channel")) return channel();
+    if (in_.take_if("role")) return role();
+    if (in_.take_if("dots")) return dot();
+    if (in_.take_if("token")) return token();
+    if (in_.take_if("drop")) return drop();
+    if (in_.at_label()) return step();
+    if (!in_.take_if("tiles"))
+      in_.fail("an edit begins with channel, role, dots, tiles, token, drop or a step's label");
+    s_.tiles = take_tiles(in_);
+  }
+
+  template <class... Args>
+  void refuse(Rule rule, fmt::format_string<Args...> text, Args&&... args) {
+    reasons_.push_back({rule, fmt::format(text, std::forward<Args>(args)...), {}, at_});
+  }
+
+  /// The role or channel whose name is next; one that is not there takes its edits with it.
+  template <class T>
+  T& named(std::vector<T>& list, std::string_view what) {
+    const Name name(in_.take_name(fmt::format("a {}'s name", what)));
+    const auto at = std::ranges::find(list, name, &T::name);
+    if (at != list.end()) return *at;
+    refuse(Rule::L2, "there is no {} {}", what, name);
+    return std::get<T>(nowhere_);
+  }
+  Role& named_role() { return named(s_.roles, "role"); }
+  bool is_there(const Role& role) const { return &role != &std::get<Role>(nowhere_); }
+  std::uint8_t index(const Role& role) const {
+    return static_cast<std::uint8_t>(&role - s_.roles.data());
+  }
+
+  void channel() {
+    Channel& c = named(s_.channels, "channel");
+    if (in_.take_if("slots"))
+      c.slots = in_.take_number("slots", 1, 64);
+    else if (in_.take_if("kind"))
+      c.kind = take_channel_kind(in_);
+    else if (in_.take_if("as"))
+      c.views = take_views(in_);
+    else if (in_.take_if("over"))
+      c.over = Name(in_.take_name("a channel's name"));
+    else if (in_.take_if("columns"))
+      c.columns = in_.take_number("columns", 1, 4096);
+    else
+      in_.fail("an edit of a channel is slots, kind, as, over or columns");
+  }
+
+  void role() {
+    Role& r = named_role();
+    if (in_.take_if("regs")) {
+      r.regs = in_.take_number("registers", 0, 255);
+    } else if (in_.take_if("warps")) {
+      take_warps(in_, r);
+    } else {
+      in_.fail("an edit of a role is regs or warps");
+    }
+  }
+
+  void dot() {
+    const DotForm form = take_dot_form(in_);
+    const auto at = std::ranges::find(s_.dots, form.dot, &DotForm::dot);
+    if (at == s_.dots.end()) return refuse(Rule::L1, "there is no dot {}", form.dot);
+    *at = form;
+  }
+
+  void token() {
+    Token t;
+    t.name = Name(in_.take_name("a token's name"));
+    const Role& r = named_role();
+    std::tie(t.first, t.last) = take_range(in_);
+    if (!is_there(r)) return;
+    t.role = index(r);
+    const auto at = std::ranges::find(s_.tokens, t.name, &Token::name);
+    at != s_.tokens.end() ? * at = t : s_.tokens.emplace_back(t);
+  }
+
+  void drop() {
+    const Name name(in_.take_name("a token's name"));
+    if (std::erase_if(s_.tokens, [&](const Token& t) { return t.name == name; }) == 0)
+      refuse(Rule::L2, "there is no token {}", name);
+  }
+
+  void step() {
+    const Label op(in_.take());
+    const auto has_it = [&](const LoopSchedule& loop) {
+      return std::ranges::find(loop.steps, op, &Step::op) != loop.steps.end();
+    };
+    const auto loop = std::ranges::find_if(s_.loops, has_it);
+    if (loop == s_.loops.end()) refuse(Rule::L1, "no loop has a step {}", op);
+    Step other;
+    Step& at = loop == s_.loops.end() ? other : *std::ranges::find(loop->steps, op, &Step::op);
+    if (in_.take_if("in_flight")) {
+      at.in_flight = in_.take_number<std::int8_t>("in_flight");
+    } else if (in_.take_if("pin")) {
+      at.pin = true;
+    } else {
+      const Role& to = named_role();
+      const auto [stage, order] = in_.take_place();
+      if (loop != s_.loops.end() && is_there(to)) move(*loop, at, {op, index(to), stage, order});
+    }
+  }
+
+  static void move(LoopSchedule& loop, Step& step, const Step& to) {
+    for (Step& other : loop.steps)
+      if (&other != &step && other.role == to.role && other.order >= to.order) ++other.order;
+    std::tie(step.role, step.stage, step.order) = std::tie(to.role, to.stage, to.order);
+  }
+
+  Schedule s_;
+  ScheduleScanner in_;
+  Reasons reasons_;
+  Loc at_;                             ///< of the edit
+  std::tuple<Channel, Role> nowhere_;  ///< what edits of names that are not there change
+};
+
+}  // namespace
+
+EditedSchedule with_edits(Schedule s, std::string_view edits, Loc at) {
+  return Editor(std::move(s), edits, at).run();
+}
+
+}  // namespace tegula::ir

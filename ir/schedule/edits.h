@@ -1,0 +1,26 @@
+#pragma once
+// Edits of a Schedule, in the phrases of its grammar:
+//   channel NAME slots N | kind K | as VIEWS | over NAME | columns N
+//   role NAME regs N | warps N [x N]
+//   LABEL ROLE STAGE.ORDER | in_flight N | pin
+//   dots LABEL ENGINE [flip] [split S]
+//   token NAME ROLE { FIRST [.. LAST] }        drop NAME
+//   tiles ...
+// A step is put in front of the one that has its place; a token is added, or replaces that of its
+// name.
+#include <string_view>
+
+#include "ir/schedule/reason.h"
+
+namespace tegula::ir {
+
+struct EditedSchedule {
+  Schedule schedule;
+  Reasons reasons;  ///< edits that name what the Schedule does not have, which were left out
+};
+
+/// The Schedule with the edits of a text, which `;` may separate. Throws CompileError as
+/// parse_schedule does.
+EditedSchedule with_edits(Schedule s, std::string_view edits, Loc at = {});
+
+}  // namespace tegula::ir
