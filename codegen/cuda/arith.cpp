@@ -263,7 +263,7 @@ Text cuda_Fma(const Element& x) {
   if (x.is_float() && x.out().dtype == DType::f16) {
     const std::string type = x.e.c_type(x.out());
     const std::string f = x.e.ptx_value("fma_f16", type, {type + " a", type + " b", type + " c"},
-                                        ptx::half_op("fma", false, false));
+                                        ptx::half_op("fma", DType::f16, false, false));
     return call(f, {x.x(0), x.x(1), x.x(2)});
   }
   if (x.is_float())

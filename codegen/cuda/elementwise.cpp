@@ -60,9 +60,10 @@ void emit_half_pairs(Emitter& e, OpId id) {
                                              e.argument(x, "r + 1"))
                                : fmt::format("{}({}) * 0x10001u", word, e.argument(x));
   }
+  const DType dtype = e.type(v).dtype();
   const std::string function =
-      e.ptx_value(fmt::format("{}{}_f16x2", mnemonic, propagate ? "_nan" : ""), word, parameters,
-                  ptx::half_op(mnemonic, true, propagate));
+      e.ptx_value(fmt::format("{}{}_{}x2", mnemonic, propagate ? "_nan" : "", name(dtype)), word,
+                  parameters, ptx::half_op(mnemonic, dtype, true, propagate));
   const std::string out = e.declare_array(v);
   e.line("#pragma unroll");
   e.open(fmt::format("for (int r = 0; r < {}; r += 2) {{", e.count(v)));

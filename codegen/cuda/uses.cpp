@@ -25,8 +25,8 @@ bool is_pair_arithmetic(const ir::Kernel& kernel, OpId op) {
   const ir::OpData& d = kernel[op];
   if (ir::info(d.opcode).family != Family::Elementwise) return false;
   const Type type = kernel.type(d.results[0]);
-  return type.is_vec() && type.count() % 2 == 0 && type.elem() == ir::Elem{DType::f16, false} &&
-         !ptx::half_arithmetic(ir::info(d.opcode).mnemonic).empty();
+  return type.is_vec() && type.count() % 2 == 0 && !type.is_pointer() &&
+         !ptx::half_arithmetic(ir::info(d.opcode).mnemonic, type.dtype()).empty();
 }
 
 Uses::Uses(const ir::Kernel& kernel)

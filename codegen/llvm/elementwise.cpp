@@ -46,10 +46,10 @@ bool goes_by_words(Emitter& e, ir::OpId id) {
   return true;
 }
 
-/// Arithmetic that the hardware does on f16 as it is, two in a word.
+/// Arithmetic that the hardware does on numbers of 16 bits as they are, two in a word.
 bool is_half_arithmetic(const ir::Kernel& k, const ir::OpData& op) {
-  return k.type(op.results[0]).elem() == ir::Elem{DType::f16, false} &&
-         !ptx::half_arithmetic(ir::info(op.opcode).mnemonic).empty();
+  const ir::Elem elem = k.type(op.results[0]).elem();
+  return !elem.pointer && !ptx::half_arithmetic(ir::info(op.opcode).mnemonic, elem.dtype).empty();
 }
 
 /// Operands whose word is not the result's are scalars: in both halves.
@@ -65,8 +65,8 @@ void emit_half_arithmetic(Emitter& e, ir::OpId id) {
     word = e.b.CreateZExt(word, e.b.getInt32Ty());
     return e.b.CreateMul(word, e.i32(0x10001));
   };
-  const ptx::Asm text = ptx::half_op(ir::info(op.opcode).mnemonic, pair,
-                                     op.attrs.s(AttrName::nan, "ignore") == "propagate");
+  const ptx::Asm text = ptx::half_op(ir::info(op.opcode).mnemonic, e.kernel.type(result).dtype(),
+                                     pair, op.attrs.s(AttrName::nan, "ignore") == "propagate");
   Words results;
   for (std::size_t i = 0; i < static_cast<std::size_t>(h.words); ++i) {
     Words x;

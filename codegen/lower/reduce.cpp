@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
-#include <numeric>
 
 #include "codegen/lower/fold_tuple.h"
 #include "codegen/lower/shuffle.h"
@@ -85,36 +84,42 @@ class Reduction {
     return *plan;
   }
 
-  /// Rows [begin, end) of the matrix whose row j holds the j-th register folded into each result
-  /// register.
-  Tuple rows(const Tuple& tuple, std::size_t begin, std::size_t end) {
-    std::vector<std::int64_t> indices;
-    for (std::size_t j = begin; j < end; ++j)
-      for (const auto& column : plan_.registers) indices.push_back(column[j]);
+  /// The registers that are folded into each result register, as a matrix with a column for each
+  /// result, row by row. Elements of 16 bits share words with their neighbours of the same result:
+  /// column by column.
+  Tuple matrix(const Tuple& tuple) {
+    is_by_columns_ = size_bits(l_.type(tuple[0]).dtype()) == 16;
+    std::vector<std::int64_t> indices(plan_.registers.size() * plan_.registers.front().size());
+    const std::size_t rows = plan_.registers.front().size();
+    for (std::size_t c = 0; c < plan_.registers.size(); ++c)
+      for (std::size_t j = 0; j < rows; ++j) indices[place(c, j, rows)] = plan_.registers[c][j];
     return pick(tuple, indices);
+  }
+  std::size_t place(std::size_t column, std::size_t row, std::size_t rows) const {
+    return is_by_columns_ ? column * rows + row : row * plan_.registers.size() + column;
+  }
+  /// Rows [begin, end) of a matrix.
+  Tuple part(const Tuple& matrix, std::size_t rows, std::size_t begin, std::size_t end) {
+    std::vector<std::int64_t> indices((end - begin) * plan_.registers.size());
+    for (std::size_t c = 0; c < plan_.registers.size(); ++c)
+      for (std::size_t j = begin; j < end; ++j)
+        indices[place(c, j - begin, end - begin)] = static_cast<std::int64_t>(place(c, j, rows));
+    return pick(matrix, indices);
   }
   Tuple pick(const Tuple& tuple, const std::vector<std::int64_t>& indices) {
     Tuple picked;
     for (Value v : tuple) picked.push_back(l_.regs(v, indices));
     return picked;
   }
-  Tuple slice_of(const Tuple& tuple, std::size_t begin, std::size_t end) {
-    std::vector<std::int64_t> indices(end - begin);
-    std::iota(indices.begin(), indices.end(), static_cast<std::int64_t>(begin));
-    return pick(tuple, indices);
-  }
 
   /// Halves while even, so that one op combines many registers; an odd rest goes one by one.
   Tuple over_registers(const Tuple& tuple) {
     std::size_t count = plan_.registers.front().size();
-    const std::size_t width = plan_.registers.size();
-    Tuple all = rows(tuple, 0, count);
+    Tuple all = matrix(tuple);
     for (; order_ == Order::Halves && count % 2 == 0; count /= 2)
-      all = combine_(slice_of(all, 0, count / 2 * width),
-                     slice_of(all, count / 2 * width, count * width));
-    Tuple sum = slice_of(all, 0, width);
-    for (std::size_t j = 1; j < count; ++j)
-      sum = combine_(sum, slice_of(all, j * width, (j + 1) * width));
+      all = combine_(part(all, count, 0, count / 2), part(all, count, count / 2, count));
+    Tuple sum = part(all, count, 0, 1);
+    for (std::size_t j = 1; j < count; ++j) sum = combine_(sum, part(all, count, j, j + 1));
     return sum;
   }
 
@@ -201,6 +206,7 @@ class Reduction {
   int axis_;
   const LinearLayout& layout_;
   ReductionPlan plan_;
+  bool is_by_columns_ = false;
   const char* vote_ = nullptr;  ///< any or all; null: lanes exchange what they have
 };
 

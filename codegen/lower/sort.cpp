@@ -143,7 +143,7 @@ class Network {
     const Tuple a = pick(pairs.first), b = pick(pairs.second);
     Tuple first, second;
     if (const Value is_reversed = backwards_in_thread(backwards_bit);
-        !is_reversed && key_.is_packed()) {
+        !is_reversed && key_.is_word()) {
       first = {l_.b.op(Opcode::Min, {a[0], b[0]})}, second = {l_.b.op(Opcode::Max, {a[0], b[0]})};
     } else {
       const Value swap = either(key_.less(b, a), is_reversed);
@@ -174,8 +174,8 @@ class Network {
   }
 
   Tuple better(const Tuple& a, const Tuple& b) {
-    return key_.is_packed() ? Tuple{l_.b.op(Opcode::Min, {a[0], b[0]})}
-                            : choose(key_.less(a, b), a, b);
+    return key_.is_word() ? Tuple{l_.b.op(Opcode::Min, {a[0], b[0]})}
+                          : choose(key_.less(a, b), a, b);
   }
 
   /// The keys of the thread whose lane or warp differs in the bit.
@@ -270,7 +270,8 @@ void lower_Sort(Lowering& l, OpId op) {
   const LinearLayout& layout = layout_of(type);
   const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
   const bool is_descending = d.attrs.i(AttrName::descending) != 0;
-  SortKey key(l, type.dtype(), is_descending, layout.cover()[axis]);
+  const SortWord word = sort_word(l.from, d, layout.cover()[axis]);
+  SortKey key(l, type.dtype(), is_descending, word);
   const Value given = d.operands.size() > 1 ? l.get(d.operands[1]) : Value();
   const Value inside = inside_along(l, layout, axis), index = index_along(l, layout, axis);
   // Padding is not given either: a flag of it that came through shared memory was never written.
@@ -280,9 +281,10 @@ void lower_Sort(Lowering& l, OpId op) {
           : l.and_predicates(inside, given);
   const LinearLayout& result = layout_of(l.from.type(d.results[0]));
   const std::int64_t count = result.shape()[axis];
-  const bool has_short_keys = key.is_packed() || type.dtype() == DType::f32;
+  const bool has_short_keys = key.is_word() || type.dtype() == DType::f32;
   const bool selects = has_short_keys && d.attrs.has(AttrName::count) &&
-                       PackedTopk::is_possible(layout, axis, count);
+                       (PackedTopk::is_possible(layout, axis, count) ||
+                        (key.is_word() && is_in_word_order(layout, axis, static_cast<int>(count))));
   const Value elements = l.get(d.operands[0]);
   const auto by_network = [&] {
     const LinearLayout first = first_elements(layout, axis, static_cast<int>(count));

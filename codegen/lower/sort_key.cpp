@@ -11,11 +11,10 @@ namespace {
 /// Added to the index of what is not there: beyond every index, so that it stands behind a number
 /// with the same key.
 constexpr std::int64_t kNowhere = std::int64_t{1} << 21;
-constexpr std::int64_t kPackedNowhere = std::int64_t{1} << 15;
 
 }  // namespace
 
-SortKey::SortKey(Lowering& l, DType dtype, bool descending, std::int64_t extent)
+SortKey::SortKey(Lowering& l, DType dtype, bool descending, SortWord word)
     : l_(l),
       dtype_(dtype),
       wide_(is_float(dtype) && size_bits(dtype) < 32    ? DType::f32
@@ -23,13 +22,13 @@ SortKey::SortKey(Lowering& l, DType dtype, bool descending, std::int64_t extent)
                                                         : dtype),
       bits_(size_bits(wide_) == 64 ? DType::u64 : DType::u32),
       is_descending_(descending),
-      is_packed_(size_bits(dtype) <= 16 && dtype != DType::f16 && extent <= kPackedNowhere) {}
+      word_(word) {}
 
 Value SortKey::number(std::uint64_t v) {
   return l_.b.constant(Type::scalar(bits_), static_cast<std::int64_t>(v));
 }
 std::uint64_t SortKey::all_ones() const {
-  return is_packed_ ? 0xffffu : bits_ == DType::u64 ? ~std::uint64_t{0} : 0xffffffffu;
+  return is_packed() ? 0xffffu : bits_ == DType::u64 ? ~std::uint64_t{0} : 0xffffffffu;
 }
 
 /// Bits of a number with its sign turned, of a negative one all: larger numbers are larger. Those
@@ -79,22 +78,23 @@ Value SortKey::ordered(Value registers) {
 Tuple SortKey::encode(Value registers, Value index, Value present) {
   Value key = ordered(registers), at = index;
   // Floats of 8 and 16 bits have no lower bits in f32; those of negative ones are turned.
-  if (is_packed_)
+  if (is_packed())
     key = is_float(dtype_) ? l_.b.op(Opcode::And, {key, number(0xffff0000u)})
                            : l_.b.op(Opcode::Shl, {key, number(16)});
   if (present) {
-    const Value behind = l_.b.i32(is_packed_ ? kPackedNowhere : kNowhere);
-    key = l_.b.select(present, key, number(is_packed_ ? 0xffff0000u : all_ones()));
+    const Value behind = l_.b.i32(is_packed() ? kPackedPlaces : kNowhere);
+    key = l_.b.select(present, key, number(is_packed() ? 0xffff0000u : all_ones()));
     at = l_.b.select(present, at, l_.b.add(at, behind));
   }
-  if (!is_packed_) return {key, at};
+  if (word_ == SortWord::Key) return {key};
+  if (!is_packed()) return {key, at};
   const Value low = l_.b.op(Opcode::Bitcast, {at}, l_.type(at).with_dtype(bits_));
   return {l_.b.op(Opcode::Or, {key, low})};
 }
 
 Value SortKey::less(const Tuple& a, const Tuple& b) {
   const Value before = l_.b.cmp("lt", a[0], b[0]);
-  if (is_packed_) return before;
+  if (is_word()) return before;
   const Value tied = l_.b.op(Opcode::And, {l_.b.cmp("eq", a[0], b[0]), l_.b.cmp("lt", a[1], b[1])});
   return l_.b.op(Opcode::Or, {before, tied});
 }
@@ -115,7 +115,7 @@ Value SortKey::restored_float(Value key) {
 Value SortKey::restored(Value key) {
   if (is_float(dtype_)) {
     Value bits = key;
-    if (is_packed_) {
+    if (is_packed()) {
       // The low half of a positive number is 0, that of a negative one, all of whose bits are
       // turned, is ones.
       const Value low =
@@ -142,11 +142,12 @@ Value SortKey::restored(Value key) {
 
 Tuple SortKey::decode(const Tuple& k) {
   Value key = k[0], index, is_nowhere;
-  if (is_packed_) {
+  if (word_ == SortWord::Key) return {restored(key), l_.splat(l_.b.i32(0), l_.type(key).count())};
+  if (is_packed()) {
     const Value low = l_.b.op(Opcode::And, {k[0], number(0xffff)});
     key = l_.b.op(Opcode::Shr, {k[0], number(16)});
     index = l_.b.op(Opcode::Bitcast, {low}, l_.type(low).with_dtype(DType::i32));
-    is_nowhere = l_.b.cmp("ge", index, l_.b.i32(kPackedNowhere));
+    is_nowhere = l_.b.cmp("ge", index, l_.b.i32(kPackedPlaces));
   } else {
     index = k[1];
     is_nowhere = l_.b.cmp("ge", index, l_.b.i32(kNowhere));

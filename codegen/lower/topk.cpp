@@ -508,7 +508,7 @@ Value PackedTopk::turned(Value numbers) {
 }
 
 Tuple PackedTopk::run(Value numbers, Value index, Value present) {
-  if (key_.is_packed()) {
+  if (key_.is_word()) {
     const Value words = l_.regs(key_.encode(numbers, index, present)[0], order_);
     return key_.decode({l_.regs(select(words, {}), places())});
   }

@@ -212,7 +212,10 @@ Asm float_minmax(DType d, bool max, bool propagate_nan) {
   return a;
 }
 
-std::string_view half_arithmetic(std::string_view mnemonic) {
+std::string_view half_arithmetic(std::string_view mnemonic, DType d) {
+  // Sums of bf16 are rounded from f32; one of two numbers is that number.
+  const bool is_extreme = mnemonic == "min" || mnemonic == "max";
+  if (d != DType::f16 && !(d == DType::bf16 && is_extreme)) return {};
   static constexpr std::array<std::array<std::string_view, 2>, 6> kNames{{{"add", "add.rn"},
                                                                           {"sub", "sub.rn"},
                                                                           {"mul", "mul.rn"},
@@ -224,12 +227,13 @@ std::string_view half_arithmetic(std::string_view mnemonic) {
   return {};
 }
 
-Asm half_op(std::string_view mnemonic, bool pair, bool propagate_nan) {
+Asm half_op(std::string_view mnemonic, DType d, bool pair, bool propagate_nan) {
   const Reg r = pair ? Reg::b32 : Reg::b16;
   const bool is_fma = mnemonic == "fma";
   Asm a = is_fma ? pure(r, {r, r, r}) : pure(r, {r, r});
-  a.text = fmt::format("{}{}.f16{} #0, #1, #2{};", half_arithmetic(mnemonic),
-                       propagate_nan ? ".NaN" : "", pair ? "x2" : "", is_fma ? ", #3" : "");
+  a.text = fmt::format("{}{}.{}{} #0, #1, #2{};", half_arithmetic(mnemonic, d),
+                       propagate_nan ? ".NaN" : "", type_suffix(d), pair ? "x2" : "",
+                       is_fma ? ", #3" : "");
   return a;
 }
 

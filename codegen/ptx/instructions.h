@@ -45,11 +45,12 @@ Asm float_div(DType d, bool approx);
 /// b.
 Asm float_minmax(DType d, bool max, bool propagate_nan);
 
-/// The PTX name of an op (add, sub, mul, fma, min, max) that the hardware does on f16 as it is,
-/// rounding once; empty for any other.
-std::string_view half_arithmetic(std::string_view mnemonic);
-/// One of those on a pair of f16 in a word, or on a single one. Operands: result, then the op's.
-Asm half_op(std::string_view mnemonic, bool pair, bool propagate_nan);
+/// The PTX name of an op that the hardware does on numbers of 16 bits as they are, rounding once:
+/// add, sub, mul, fma, min and max of f16, min and max of bf16; empty for any other.
+std::string_view half_arithmetic(std::string_view mnemonic, DType d);
+/// One of those on a pair of numbers in a word, or on a single one. Operands: result, then the
+/// op's.
+Asm half_op(std::string_view mnemonic, DType d, bool pair, bool propagate_nan);
 /// f32 and f64 where the hardware has them; empty text where it does not. Operands: result, x.
 /// Names are the mnemonics of ops.def: exp2 log2 sqrt rsqrt rcp tanh_approx sin_approx cos_approx
 /// floor ceil round trunc.

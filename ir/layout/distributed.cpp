@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "ir/layout/layout_ops.h"
@@ -228,8 +229,12 @@ LinearLayout order_layout(const Dims& shape, int axis, int warps, int kept) {
   return with_other_lines(builder, shape, axis, 5 - lanes, warp_bits - along, warps);
 }
 
-bool is_in_topk_order(const LinearLayout& layout, int axis, int kept) {
-  int found = 0;
+namespace {
+
+/// Bits of an index along `axis` that registers hold, as their sum; none unless each bit is one bit
+/// of a register or a lane, and moves along no other dimension.
+std::optional<int> registers_of_line(const LinearLayout& layout, int axis) {
+  int found = 0, registers = 0;
   for (const HwDim in : {HwDim::Register, HwDim::Lane, HwDim::Warp})
     for (int bit = 0; bit < layout.in_bits(in); ++bit) {
       const Dims basis = layout.basis(in, bit);
@@ -237,10 +242,28 @@ bool is_in_topk_order(const LinearLayout& layout, int axis, int kept) {
       if (step == 0) continue;
       const bool is_pure = std::ranges::count(basis, 0) + 1 == static_cast<long>(basis.size()) &&
                            std::has_single_bit(static_cast<unsigned>(step)) && (found & step) == 0;
-      if (!is_pure || in == HwDim::Warp || (in == HwDim::Lane && step < kept)) return false;
+      if (!is_pure || in == HwDim::Warp) return std::nullopt;
       found |= step;
+      if (in == HwDim::Register) registers |= step;
     }
-  return found + 1 == layout.cover()[axis];
+  if (found + 1 != layout.cover()[axis]) return std::nullopt;
+  return registers;
+}
+
+}  // namespace
+
+bool is_in_topk_order(const LinearLayout& layout, int axis, int kept) {
+  const auto registers = registers_of_line(layout, axis);
+  const int run = (1 << log2_ceil(kept)) - 1;
+  return registers && (*registers & run) == run;
+}
+
+bool is_in_word_order(const LinearLayout& layout, int axis, int kept) {
+  constexpr int kMinBits = 5, kMaxBits = 11, kMaxKeptBits = 5;
+  const auto registers = registers_of_line(layout, axis);
+  const int bits = layout.bits(axis);
+  return registers && log2_ceil(kept) <= kMaxKeptBits && bits >= kMinBits && bits <= kMaxBits &&
+         std::popcount(static_cast<unsigned>(*registers)) >= log2_ceil(kept);
 }
 
 LinearLayout rank_layout(int extent, int warps) {
@@ -286,6 +309,26 @@ LinearLayout shared_first_elements(const LinearLayout& layout, int axis, int cou
   for (std::size_t i = 0; i < steps.size(); ++i) {
     std::erase_if(registers, [&](const Dims& basis) { return basis[axis] == steps[i]; });
     spec.of(HwDim::Lane)[lanes[steps.size() - 1 - i]][axis] = steps[i];
+  }
+  return LinearLayout(spec);
+}
+
+LinearLayout shared_best_elements(const LinearLayout& layout, int axis, int count) {
+  LayoutSpec spec = layout.spec();
+  spec.shape[axis] = count;
+  spec.bits[axis] = log2_ceil(count);
+  auto &registers = spec.of(HwDim::Register), &lanes = spec.of(HwDim::Lane);
+  std::erase_if(registers, [&](const Dims& basis) { return basis[axis] != 0; });
+  std::vector<Dims*> along;
+  for (Dims& basis : lanes)
+    if (basis[axis] != 0) along.push_back(&basis), basis[axis] = 0;
+  const int named = std::min(static_cast<int>(along.size()), spec.bits[axis]),
+            held = spec.bits[axis] - named;
+  for (int i = 0; i < named; ++i) (*along[static_cast<std::size_t>(i)])[axis] = 1 << (held + i);
+  for (int bit = held - 1; bit >= 0; --bit) {
+    Dims basis = Dims::filled(layout.rank(), 0);
+    basis[axis] = 1 << bit;
+    registers.insert(registers.begin(), basis);
   }
   return LinearLayout(spec);
 }

@@ -67,6 +67,8 @@ LinearLayout order_layout(const Dims& shape, int axis, int warps, int kept);
 /// Whether the best `kept` elements along `axis` can be found in this layout: every bit of an index
 /// is one bit of a register or a lane, and runs of that many elements are registers.
 bool is_in_topk_order(const LinearLayout& layout, int axis, int kept);
+/// The same where a word holds all that decides between elements: any registers may be a run.
+bool is_in_word_order(const LinearLayout& layout, int axis, int kept);
 /// For ranks of a line: lanes hold consecutive elements, registers rounds of them, warps
 /// consecutive parts.
 LinearLayout rank_layout(int extent, int warps);
@@ -76,6 +78,8 @@ LinearLayout first_elements(const LinearLayout& layout, int axis, int count);
 /// The same, but the lanes along `axis` share them out as far as they go: the lowest of these lanes
 /// name the upper bits of an element's index, registers the rest.
 LinearLayout shared_first_elements(const LinearLayout& layout, int axis, int count);
+/// The same of a layout in word order: whatever elements lanes had, they name the upper bits.
+LinearLayout shared_best_elements(const LinearLayout& layout, int axis, int count);
 
 /// Every thread holds the whole tile.
 LinearLayout replicated(const Dims& shape, int warps);

@@ -4,16 +4,21 @@
 //
 // Rows of 128 to 1024 elements are compared by the best of each group of neighbours first: the
 // best k elements lie in the k groups whose best are the best, ties to the smaller index. Those
-// groups are read again, in their order, and the best of them found.
+// groups are read again, in their order, and the best of them found. Rows of bf16 take words of a
+// key and its place, so that groups need no order, and lanes that have a part of a row each read it
+// where they compare it: nothing is exchanged but what is left.
 #include "tegula/kernels/device_topk.h"
 
 #include <algorithm>
 #include <bit>
 #include <limits>
 #include <optional>
+#include <span>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/device/chunks.h"
+#include "kernels/device/placed_key.h"
 #include "kernels/row_tiles.h"
 
 namespace tegula {
@@ -63,6 +68,58 @@ auto groups_kernel() {
   });
 }
 
+/// Groups of a row that are read again; elements of an access of 16 bytes.
+constexpr int kGroups = 8, kAccess = 8;
+
+/// Half of them beside the other half.
+Tile side_by_side(std::span<const Tile> parts) {
+  if (parts.size() == 1) return parts[0];
+  const std::size_t half = parts.size() / 2;
+  return cat({side_by_side(parts.first(half)), side_by_side(parts.last(half))}, axis(1));
+}
+
+/// `groups` are the rows' groups, one behind the other.
+auto words_kernel() {
+  return kernel(
+      "device_topk_words", [](In<bf16, 2> x, In<bf16, 2> groups, Out<bf16, 2> values,
+                              Out<i32, 2> indices, int tile_rows, int k, Direction direction) {
+        for (auto r : grid(rows(x), tile_rows)) {
+          const int columns = x.static_dim(1), group = groups.static_dim(1),
+                    number = columns / group, lanes = number / kGroups, part = lanes * kAccess;
+          const device::PlacedKey keys(direction);
+          std::vector<Tile> parts;
+          for (int at = 0; at < columns; at += part)
+            parts.push_back(fill_absent(x.with(kReadOnce)(r, slice(at, part)), any_value));
+          for (int at = 0; at < columns; at += part) {
+            Tile& best = parts[static_cast<std::size_t>(at / part)];
+            best = reduce(best.reshape({tile_rows, part / group, group}), axis(2),
+                          [&](const Tile& a, const Tile& b) {
+                            return direction == Direction::descending ? max(a, b) : min(a, b);
+                          });
+            best = keys.word(best, arange(part / group, at / group)(none, all));
+          }
+          const Tile found =
+              keys.place(topk(side_by_side(parts), kGroups, 1, Direction::ascending).values);
+          // As many of them at once as the lanes of a row.
+          const int turns = std::max(1, kGroups / lanes), each = kGroups / turns;
+          const Tile turned = found.reshape({tile_rows, each, turns}),
+                     row = min(cast<i32>(r.indices()), cast<i32>(x.rows()) - 1)(all, none);
+          std::vector<Tile> candidates;
+          for (int turn = 0; turn < turns; ++turn) {
+            const Tile of_turn = slice(turned, axis(2), turn, 1).reshape({tile_rows, each});
+            const Tile elements = fill_absent(
+                groups((row * number + of_turn).reshape({tile_rows * each}), all), any_value);
+            const Tile place = (of_turn * group)(all, all, none) + arange(group)(none, none, all);
+            candidates.push_back(keys.word(elements.reshape({tile_rows, each * group}),
+                                           place.reshape({tile_rows, each * group})));
+          }
+          const Tile best = topk(side_by_side(candidates), k, 1, Direction::ascending).values;
+          values(r, first_columns(k)) = keys.key(best);
+          indices(r, first_columns(k)) = keys.place(best);
+        }
+      });
+}
+
 /// The best of one part of a row. `from` are the places in the row, where x is what others found.
 template <class T>
 auto parts_kernel() {
@@ -85,6 +142,9 @@ auto parts_kernel() {
 constexpr PlanPatch kPlan{.num_warps = 8, .min_ctas_per_sm = 4},
     kGroupsPlan{.num_warps = 4, .min_ctas_per_sm = 4};
 constexpr int kTileBytes = 32768;
+/// Half as much, so that eight programs of an SM hide each other's waits.
+constexpr PlanPatch kWordsPlan{.num_warps = 4, .min_ctas_per_sm = 8};
+constexpr std::int64_t kWordsTile = 8192;
 
 /// Elements of a group of rows of this many columns; 1 if all are to be compared.
 int elements_of_group(std::int64_t columns, int k) {
@@ -99,6 +159,15 @@ int elements_of_group(std::int64_t columns, int k) {
   return is_whole && held / group + kept * group <= held / 2 ? group : 1;
 }
 
+/// Elements of a group of rows of bf16 that are compared by words; 0 if they are not.
+int elements_of_words(const Tensor& x, int k) {
+  const std::int64_t columns = x.size(1);
+  const bool is_whole = std::has_single_bit(static_cast<std::uint64_t>(columns)) &&
+                        columns >= 128 && columns <= 1024 && x.is_contiguous() && k <= kGroups;
+  if (!is_whole || x.numel() / 4 > INT32_MAX) return 0;
+  return columns == 128 ? 4 : 8;
+}
+
 template <class T>
 struct TopkKernels {
   decltype(rows_kernel<T>()) rows = rows_kernel<T>().with_plan(kPlan);
@@ -106,8 +175,22 @@ struct TopkKernels {
   decltype(parts_kernel<T>()) parts = parts_kernel<T>().with_plan(kPlan);
 };
 
+bool build_words(PlanBuilder& plan, int k, Direction direction) {
+  static const auto* const words = new auto(words_kernel().with_plan(kWordsPlan));
+  const PlanSlot x = plan.argument(0);
+  const int group = elements_of_words(plan.tensor(x), k);
+  if (group == 0) return false;
+  const PlanSlot groups =
+      plan.view(x, [group](const Tensor& t) { return t.reshape({t.numel() / group, group}); });
+  plan.launch(*words, x, groups, plan.argument(1), plan.argument(2),
+              static_cast<int>(kWordsTile / plan.tensor(x).size(1)), k, direction);
+  return true;
+}
+
 template <class T>
 void build(PlanBuilder& plan, int k, Direction direction) {
+  if constexpr (std::is_same_v<T, bf16>)
+    if (build_words(plan, k, direction)) return;
   static const auto* const kernels = new TopkKernels<T>;  // statics may call, too
   PlanSlot x = plan.argument(0), from;
   const std::int64_t rows = plan.tensor(x).size(0);
@@ -140,7 +223,7 @@ template <class T>
 bool finds(const Stream& stream, const Tensor& x, const Tensor& values, const Tensor& indices,
            Direction direction) {
   if (x.dtype() != dtype_of<T>) return false;
-  static const auto* const plans = new CallPlans;  // statics may call, too
+  static const auto* const plans = new CallPlans(StrideKey::exact);  // statics may call, too
   plans->call(
       stream, tensor_args(x, values, indices), PlanOptions{static_cast<std::int64_t>(direction)},
       [&](PlanBuilder& plan) { build<T>(plan, static_cast<int>(values.size(1)), direction); });

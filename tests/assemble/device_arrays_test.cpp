@@ -1,6 +1,8 @@
-// Sorts and scans of whole arrays through the assembler: no spills. Needs ptxas.
+// Sorts and scans of whole arrays, and the best of rows, through the assembler: no spills. Needs
+// ptxas.
 #include "tegula/kernels/device_scan.h"
 #include "tegula/kernels/device_sort.h"
+#include "tegula/kernels/device_topk.h"
 #include "tests/assemble/assembled.h"
 
 namespace tegula::test {
@@ -38,6 +40,19 @@ TEST_F(DeviceArrays, ScansByLookBackDoNotSpill) {
                                           {.look_back = true});
                             }),
                      "");
+}
+
+TEST_F(DeviceArrays, BestOfRowsByWordsDoNotSpill) {
+  for (const std::int64_t n : {128, 256, 512})
+    expect_no_spills(traced("device_topk_words",
+                            [&] {
+                              const auto host_of = [&](DType dtype, std::int64_t columns) {
+                                return Tensor::zeros({64, columns}, dtype, Device::cpu());
+                              };
+                              device_topk(Stream(Device::cpu()), host_of(DType::bf16, n),
+                                          host_of(DType::bf16, 8), host_of(DType::i32, 8));
+                            }),
+                     "num_warps=4 min_ctas_per_sm=8");
 }
 
 }  // namespace

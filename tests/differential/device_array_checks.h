@@ -58,6 +58,12 @@ inline void check_scan_of_floats(Device device) {
   EXPECT_EQ(y.to_doubles(), again.to_doubles());
 }
 
+/// More chunks than run at once, and than a look back sees: the same sums in every call.
+inline void check_scan_of_many_chunks(Device device) {
+  for (int call = 0; call < 3; ++call) check_scan((1 << 23) + 77, DType::i32, {}, device);
+  check_scan((1 << 22) - 1, DType::f32, {.kind = ScanKind::exclusive, .look_back = true}, device);
+}
+
 inline void check_scans(Device device) {
   for (const std::int64_t n : kArrayLengths)
     for (const DType dtype : {DType::i32, DType::i64, DType::f32, DType::f64})

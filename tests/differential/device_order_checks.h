@@ -2,6 +2,7 @@
 // Sorts of whole arrays, and the best k of rows.
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "tegula/kernels/device_sort.h"
 #include "tegula/kernels/device_topk.h"
@@ -149,6 +150,33 @@ inline void check_topks_of_extremes(Device device) {
         check_topk({1, n, 8}, tensor_of(far, {1, n}, dtype, device), direction);
         check_topk({1, n, 8}, tensor_of(none, {1, n}, dtype, device), direction);
       }
+}
+
+/// Rows of the lengths that words of key and place compare: with ties, all alike, and of NaN but
+/// for fewer numbers than are wanted.
+inline void check_topks_by_words(Device device) {
+  for (const std::int64_t n : {128, 256, 512, 1024})
+    for (const auto& [direction, k] : {std::pair{Direction::descending, 8},
+                                       {Direction::ascending, 3},
+                                       {Direction::descending, 1}}) {
+      if (k == 1 && n != 128) continue;
+      SCOPED_TRACE(testing::Message() << k << " of " << n);
+      const TopkCase c{19, n, k};
+      Doubles alike(c.rows * n, 2), few(c.rows * n, NAN);
+      for (std::int64_t i = 0; i < c.rows * n; i += n / 2 - 1)
+        few[i] = i % 3 == 0 ? -INFINITY : static_cast<double>(i % 50 - 25);
+      for (const Doubles& keys : {keys_with_ties(c.rows * n, DType::bf16, 90), alike, few})
+        check_topk(c, tensor_of(keys, {c.rows, n}, DType::bf16, device), direction);
+    }
+}
+
+/// Rows that lie apart, after a call for rows of the same shape that do not.
+inline void check_topk_of_parts(Device device) {
+  const Tensor wide = tensor_of(keys_with_ties(5 * 256, DType::bf16, 90), {5, 256}, DType::bf16,
+                                device),
+               part = wide.slice(1, 0, 128);
+  check_topk({5, 128, 8}, part.contiguous(), Direction::descending);
+  check_topk({5, 128, 8}, part, Direction::descending);
 }
 
 }  // namespace tegula::test

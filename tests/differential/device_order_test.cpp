@@ -14,6 +14,8 @@ TEST_P(DeviceOrder, SortOfManyTiles) { check_sort_of_many_tiles(GetParam()); }
 TEST_P(DeviceOrder, OtherSorts) { check_other_sorts(GetParam()); }
 TEST_P(DeviceOrder, BestOfRows) { check_topks(GetParam()); }
 TEST_P(DeviceOrder, BestOfExtremes) { check_topks_of_extremes(GetParam()); }
+TEST_P(DeviceOrder, BestByWords) { check_topks_by_words(GetParam()); }
+TEST_P(DeviceOrder, BestOfPartsOfRows) { check_topk_of_parts(GetParam()); }
 
 }  // namespace
 }  // namespace tegula::test

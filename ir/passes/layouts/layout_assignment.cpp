@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/analysis/access_width.h"
+#include "ir/analysis/sort_words.h"
 #include "ir/analysis/tma_store.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
@@ -304,10 +305,15 @@ void LayoutAssignment::sort(const OpData& d) {
   const int kept = dims_of(k_.type(d.results[0]).shape())[axis];
   // A tile that other elements of a thread could be chosen from stays where it is.
   const LinearLayout* own = of(d.operands[0]);
-  if (own && d.attrs.has(AttrName::count) && own->registers() == sorted(d)->registers() &&
-      is_in_topk_order(*own, axis, kept))
-    kept_orders_.emplace(d.results[0], own);
-  const LinearLayout* first = intern_layout(shared_first_elements(*sorted(d), axis, kept));
+  const bool may_stay =
+      own && d.attrs.has(AttrName::count) && own->registers() == sorted(d)->registers();
+  const bool has_runs = may_stay && is_in_topk_order(*own, axis, kept);
+  const bool has_words = may_stay && !has_runs && is_in_word_order(*own, axis, kept) &&
+                         sort_word(k_, d, own->cover()[axis]) != SortWord::None;
+  if (has_runs || has_words) kept_orders_.emplace(d.results[0], own);
+  const LinearLayout* first =
+      intern_layout(has_words ? shared_best_elements(*own, axis, kept)
+                              : shared_first_elements(*sorted(d), axis, kept));
   for (Value v : d.results) set(v, first);
 }
 

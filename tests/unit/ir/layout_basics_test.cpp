@@ -239,5 +239,21 @@ TEST(LinearLayout, ScansKeepLinesOfOneBlockAlone) {
   EXPECT_TRUE(is_in_topk_order(LinearLayout(two_lines_of_64()), 1, 4));
 }
 
+TEST(LinearLayout, BestOfWordsAreSharedByTheLanesOfALine) {
+  LayoutSpec spec;
+  spec.shape = {4, 64}, spec.bits = {2, 6};
+  spec.of(HwDim::Register) = {{0, 8}, {0, 16}, {0, 32}};
+  spec.of(HwDim::Lane) = {{0, 1}, {0, 2}, {0, 4}, {1, 0}, {2, 0}};
+  const LinearLayout line(spec);
+  EXPECT_TRUE(is_in_word_order(line, 1, 8));
+  EXPECT_FALSE(is_in_topk_order(line, 1, 8)) << "neighbours are in lanes";
+  EXPECT_FALSE(is_in_word_order(line, 1, 16)) << "a lane has no run of 16";
+  const LinearLayout best = shared_best_elements(line, 1, 16);
+  EXPECT_EQ(best.registers(), 2);
+  EXPECT_EQ(best.apply({.reg = 1, .lane = 5}), (Dims{0, 11}));
+  EXPECT_EQ(best.apply({.lane = 16 + 7}), (Dims{2, 14}));
+  EXPECT_EQ(shared_best_elements(line, 1, 2).apply({.lane = 6}), (Dims{0, 0})) << "copies";
+}
+
 }  // namespace
 }  // namespace tegula::ir
