@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +24,11 @@ class ConfiguredInstances {
     std::shared_ptr<dsl::KernelInstance>& made = made_[config];
     if (!made) made = make();
     return made;
+  }
+  template <class Predicate>
+  bool has(const Predicate& matches) const {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::any_of(made_, matches, [](const auto& made) { return made.first; });
   }
   template <class Predicate>
   std::string explain(const Predicate& matches) const {
@@ -53,6 +59,11 @@ class ConfiguredKernel {
 
   KernelType of(const Config& config) {
     return KernelType(made_.of(config, [&] { return make(config).shared_instance(); }));
+  }
+  /// Whether one of the configurations asked for so far `matches`.
+  template <class Predicate>
+  bool has(const Predicate& matches) const {
+    return made_.has(matches);
   }
   /// Report on the configurations compiled so far. Throws CompileError if there are none.
   template <class Predicate>

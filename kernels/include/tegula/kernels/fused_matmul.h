@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "tegula/kernels/copy.h"
@@ -87,6 +88,16 @@ class FusedMatmul {
     if (s.split == SplitK::none) return launch(k.data_parallel.of(s.variant), s.a, s.b, C);
     plan.launch(k.split_k.of(s.variant), s.a, s.b, s.workspace);
     launch(k.split_k_reduce, s.workspace, C);
+  }
+  /// Report on the kernel of this configuration: plan, remarks.
+  std::string explain(const MatmulConfig& config) const {
+    const auto matches = [&](const MatmulConfig& c) { return c == config; };
+    const Kernels& k = *kernels_;
+    if (k.stream_k.has(matches)) return k.stream_k.explain(matches);
+    if (k.batched.has(matches)) return k.batched.explain(matches);
+    if (k.cluster_split_k.has(matches)) return k.cluster_split_k.explain(matches);
+    if (k.split_k.has(matches)) return k.split_k.explain(matches);
+    return k.data_parallel.explain(matches);
   }
 
  private:
