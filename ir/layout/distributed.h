@@ -80,12 +80,6 @@ LinearLayout first_elements(const LinearLayout& layout, int axis, int count);
 LinearLayout shared_first_elements(const LinearLayout& layout, int axis, int count);
 /// The same of a layout in word order: whatever elements lanes had, they name the upper bits.
 LinearLayout shared_best_elements(const LinearLayout& layout, int axis, int count);
-<<<<<<< HEAD
-=======
-
-/// Every thread holds the whole tile.
-LinearLayout replicated(const Dims& shape, int warps);
->>>>>>> h/d
 
 /// Operand of an MMA.
 enum class Operand : std::uint8_t { A, B };
