@@ -1,4 +1,4 @@
-// Concatenations, gathers and scatters as the interpreter defines them.
+// Concatenations, gathers, scatters and views at an address as the interpreter defines them.
 #include "tests/unit/ir/eval_fixture.h"
 
 namespace tegula::ir {
@@ -17,6 +17,23 @@ TEST(EvalParts, ConcatPutsTilesBesideEachOther) {
   })",
             {in.view(), out.view()});
   EXPECT_THAT(out.storage, ElementsAre(3, 4, 1, 2, 3, 4));
+}
+
+/// Rows of two elements, four apart; the second row of the box is the view's last.
+TEST(EvalParts, AMadeViewIsOfTheMemoryAtItsAddress) {
+  HostTensor<i32> in({12}, {0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23}), out({2, 2});
+  run_clean(R"(kernel @m tile (%p: ptr<i32>, %o: view<2x2xi32, out>) {
+    %z = const [value = 0] : i64
+    %one = const [value = 1] : i64
+    %rows = const [value = 3] : i64
+    %columns = const [value = 2] : i64
+    %pitch = const [value = 4] : i64
+    %a = make_view %p, %rows, %columns, %pitch, %one : view<?x?xi32, inout, made, align=4, strides=?x1>
+    %t = load_view %a, %one, %z [axes = [0, 1]] : tile<2x2xi32>
+    store_view %o, %t, %z, %z [axes = [0, 1]]
+  })",
+            {in.pointer(), out.view()});
+  EXPECT_THAT(out.storage, ElementsAre(10, 11, 20, 21));
 }
 
 TEST(EvalParts, GatherTakesTheElementThatTheIndexNames) {
