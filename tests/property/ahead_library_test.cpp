@@ -152,7 +152,7 @@ struct Call {
   std::vector<TegulaArg> args;
 };
 
-/// What a launch is: its extents, and the first bytes of each machine argument.
+/// Extents of a launch, and the first bytes of each of its machine arguments.
 struct Launched {
   std::vector<unsigned> extents;
   std::vector<std::string> arguments;
