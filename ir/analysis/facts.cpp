@@ -81,8 +81,8 @@ Facts::Term Facts::term(Value v) const {
     const OpId def = k_[v].def;
     if (!def) break;
     const OpData& d = k_[def];
-    if (d.opcode == Opcode::ViewDim && maker_of(k_, d.operands[0])) {
-      v = made_extent(k_, maker_of(k_, d.operands[0]), static_cast<int>(d.attrs.i(AttrName::axis)));
+    if (const OpId make = d.opcode == Opcode::ViewDim ? maker_of(k_, d.operands[0]) : OpId()) {
+      v = made_extent(k_, make, static_cast<int>(d.attrs.i(AttrName::axis)));
       continue;
     }
     if (d.opcode == Opcode::ViewDim) {
