@@ -23,11 +23,22 @@ if(PROJECT_IS_TOP_LEVEL)
   if(TEGULA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     # Paths relative to the build folder: a clone elsewhere finds what another one has compiled.
     set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}"
-                                    CCACHE_NOHASHDIR=1 "${TEGULA_CCACHE}")
+                                    CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros "${TEGULA_CCACHE}")
   endif()
   find_program(TEGULA_LLD ld.lld)
   if(TEGULA_LLD)
     add_link_options(-fuse-ld=lld)
+  endif()
+endif()
+
+# Half of what compiling a file takes is to read the standard library and {fmt}. A build without TEGULA_PCH (`dev`,
+# `release`) proves that files include what they use.
+set(TEGULA_PCH_HEADERS "")
+if(TEGULA_PCH)
+  set(TEGULA_PCH_HEADERS <algorithm> <array> <cstdint> <functional> <map> <memory> <optional> <ranges> <set> <span>
+      <string> <string_view> <unordered_map> <utility> <variant> <vector> <fmt/format.h>)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # what ccache needs to see through one
   endif()
 endif()
 

@@ -6,11 +6,22 @@ find_package(GTest REQUIRED CONFIG)
 add_custom_target(unit_tests)
 add_custom_target(gpu_tests)
 
+# What every test includes is precompiled once: they reuse this program's headers.
+if(TEGULA_PCH)
+  file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp" CONTENT "int main() {}\n")
+  add_executable(tegula_test_headers "${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp")
+  target_link_libraries(tegula_test_headers PRIVATE tegula_flags dep::fmt GTest::gmock)
+  target_precompile_headers(tegula_test_headers PRIVATE <gmock/gmock.h> ${TEGULA_PCH_HEADERS})
+endif()
+
 function(tegula_test source name label)
   add_executable(${name} ${source})
   target_link_libraries(${name} PRIVATE tegula_flags ${ARGN} GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(${name} PRIVATE TEGULA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  if(TEGULA_PCH)
+    target_precompile_headers(${name} REUSE_FROM tegula_test_headers)
+  endif()
   add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300 SKIP_RETURN_CODE 77)
   # Tests of the cache choose a folder of their own; no other test may find an earlier run's kernels.

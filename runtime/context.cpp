@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -127,8 +128,11 @@ int cuda_device_count() noexcept {
 }
 
 void describe_gpu(DeviceProperties properties) {
-  // Leaked: profiles are remembered by the address of the properties that they are of.
-  g_described = new DeviceProperties(std::move(properties));
+  // A description stays for as long as the process: profiles are remembered by the address of the properties that they
+  // are of.
+  static std::list<DeviceProperties>& described = *new std::list<DeviceProperties>();
+  const std::lock_guard lock(g_gpus_mutex);
+  g_described = &described.emplace_back(std::move(properties));
 }
 
 const DeviceProperties& device_properties(int ordinal) {
