@@ -1,6 +1,6 @@
 # The commands a person types. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help deps demo test test-long gpu-pack assemble-all format format-check tidy check
+.PHONY: help deps demo test test-long test-sanitized gpu-pack assemble-all format format-check tidy check
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/  make \1\t\2/p;s/^\([a-z-]*\):  *## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -16,9 +16,15 @@ test: deps       ## build everything with assertions and run all tests but the G
 	@tools/dev/build.sh ci
 	@tools/dev/test.sh ci -LE 'gpu|long'
 
-test-long: deps  ## 20,000 random programs and 1,000,000 inputs of parsers, half an hour of two cores
-	@tools/dev/build.sh ci fuzz_parsers_test fuzz_stored_kernel_test fuzz_conditions_test fuzz_random_programs_test
+test-long: deps  ## 20,000 random programs, 1,000,000 inputs of parsers, all schemes of experts: hours of two cores
+	@tools/dev/build.sh ci
 	@tools/dev/test.sh ci -L long
+
+test-sanitized: deps ## every unit and file test under ASan and UBSan, threads under TSan: an hour of two cores
+	@tools/dev/build.sh asan-ubsan unit_tests filetests
+	@tools/dev/test.sh asan-ubsan -L 'unit|filetest' -LE long
+	@tools/dev/build.sh tsan unit_tests differential_storms_test
+	@tools/dev/test.sh tsan -R 'storms|runtime|dsl_(launch|call_plan)|sim_run|eval_(kernel|race)'
 
 gpu-pack: deps   ## .gpu/: what a GPU machine needs to run the GPU tests and the program
 	@tools/dev/gpu_pack.sh
@@ -29,7 +35,7 @@ compare-pack: deps ## .compare/COMMIT/: the libraries of this commit, for bench/
 
 assemble-all: deps ## assemble every configuration of the kernel library (needs ptxas)
 	@tools/dev/build.sh ci
-	@tools/dev/test.sh ci -L assemble -E assemble_configurations_test
+	@TEGULA_TEST_ASSEMBLE=all tools/dev/test.sh ci -L assemble -E assemble_configurations_test
 	@TEGULA_TEST_ASSEMBLE=all TEGULA_CACHE=off build/ci/tests/assemble_configurations_test # longer than ctest lets a test run
 
 format:          ## format every C++ file

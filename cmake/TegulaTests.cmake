@@ -2,8 +2,9 @@
 # more than the cases themselves).
 find_package(GTest REQUIRED CONFIG)
 
-# Aggregates to build one kind alone: unit_tests, gpu_tests.
+# Aggregates to build one kind alone: unit_tests, core_tests (those of the layers up to the runtime), gpu_tests.
 add_custom_target(unit_tests)
+add_custom_target(core_tests)
 add_custom_target(gpu_tests)
 
 # What every test includes is precompiled once: they reuse this program's headers.
@@ -28,6 +29,9 @@ function(tegula_test source name label)
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT TEGULA_CACHE=off)
   if(TARGET ${label}_tests)
     add_dependencies(${label}_tests ${name})
+  endif()
+  if(name MATCHES "^unit_(support|ir|codegen|runtime)_")
+    add_dependencies(core_tests ${name})
   endif()
   if(TARGET tegula_llvm AND (NOT label STREQUAL unit OR name MATCHES "llvm"))
     add_dependencies(${name} tegula_llvm)

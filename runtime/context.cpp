@@ -128,8 +128,8 @@ int cuda_device_count() noexcept {
 }
 
 void describe_gpu(DeviceProperties properties) {
-  // A description stays for as long as the process: profiles are remembered by the address of the properties that they
-  // are of.
+  // A description stays for as long as the process: profiles are remembered by the address of the
+  // properties that they are of.
   static std::list<DeviceProperties>& described = *new std::list<DeviceProperties>();
   const std::lock_guard lock(g_gpus_mutex);
   g_described = &described.emplace_back(std::move(properties));

@@ -23,7 +23,8 @@ constexpr std::string_view kIntroduction = R"(# Support matrix
 
 Written by `tegula support`, which makes a kernel for every cell, traces it, runs it on `cpu` and on `sim`, and emits
 it for sm_80 and sm_90a by LLVM and by the emitter of CUDA C++ (for NVRTC). `page_support_matrix` keeps the page
-current; `assemble_support_matrix` has ptxas and NVRTC assemble every cell, too. The signs:
+current; `long_assemble_support_matrix` has ptxas and NVRTC assemble every cell, too (`assemble_support_matrix`: each
+eighth). The signs:
 
 - ● all six take it, and `cpu` and `sim` compute the same bits.
 - ○ the same, by a loop of compare-and-swap, for the hardware has no such instruction.
@@ -197,12 +198,12 @@ std::string unasked_text() {
 }
 
 /// The page, and the ops that lack a row.
-std::pair<std::string, std::vector<std::string>> page(bool assembles) {
+std::pair<std::string, std::vector<std::string>> page(AssembledShare assembled) {
   Reasons reasons;
-  const auto operations = operation_support(assembles);
-  const auto casts = cast_support(assembles);
-  const auto products = product_support(assembles);
-  const auto features = feature_support(assembles);
+  const auto operations = operation_support(assembled);
+  const auto casts = cast_support(assembled);
+  const auto products = product_support(assembled);
+  const auto features = feature_support(assembled);
   std::set<std::string> seen;
   const auto note = [&](const Outcome& o) {
     for (const auto& [op, count] : o.ops) seen.insert(op);
@@ -220,14 +221,14 @@ std::pair<std::string, std::vector<std::string>> page(bool assembles) {
   return {out + "\n## Letters\n\n" + reasons.list() + unasked_text(), ops_without_row(seen)};
 }
 
-int support(bool assembles, const std::string& out) {
+int support(int assemble_every, const std::string& out) {
   const runtime::Diagnosis here = runtime::diagnose();
   for (const char* part : {"LLVM", "ptxas", "NVRTC"})
-    if (!here.finding(part).present && (assembles || std::string_view(part) == "LLVM")) {
+    if (!here.finding(part).present && (assemble_every > 0 || std::string_view(part) == "LLVM")) {
       fmt::print(stderr, "tegula support: {} is missing, see tegula doctor\n", part);
       return kSkipped;
     }
-  const auto [text, missing] = page(assembles);
+  const auto [text, missing] = page(AssembledShare(assemble_every));
   if (!missing.empty()) {
     fmt::print(stderr, "tegula support: no row of tools/support_matrix.def or feature has {}\n",
                fmt::join(missing, ", "));
@@ -246,13 +247,15 @@ void add_support(CLI::App& program, int& exit_code) {
   CLI::App* c = program.add_subcommand(
       "support", "Which ops work on which element types, targets and executors, as Markdown");
   struct Options {
-    bool assembles = false;
+    int assemble_every = 0;
     std::string out;
   };
   auto o = std::make_shared<Options>();
-  c->add_flag("--assemble", o->assembles, "Have ptxas and NVRTC assemble every kernel, too");
+  c->add_option("--assemble", o->assemble_every,
+                "Have ptxas and NVRTC assemble each N-th kernel, too; 1: all, default: none")
+      ->check(CLI::NonNegativeNumber);
   c->add_option("-o,--output", o->out, "File for the page; default: standard output");
-  c->callback([o, &exit_code] { exit_code = support(o->assembles, o->out); });
+  c->callback([o, &exit_code] { exit_code = support(o->assemble_every, o->out); });
 }
 
 }  // namespace tegula::tools

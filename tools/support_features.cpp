@@ -237,11 +237,12 @@ std::vector<std::pair<std::string, Probe>> access_probes() {
 
 }  // namespace
 
-std::vector<FeatureSupport> feature_support(bool assembles) {
+std::vector<FeatureSupport> feature_support(AssembledShare& assembled) {
   std::vector<FeatureSupport> list;
-  for (const Feature& f : features()) list.push_back({f.text, outcome_of(probe_of(f), assembles)});
+  for (const Feature& f : features())
+    list.push_back({f.text, outcome_of(probe_of(f), assembled.takes_next())});
   for (const auto& [text, probe] : access_probes())
-    list.push_back({text, outcome_of(probe, assembles)});
+    list.push_back({text, outcome_of(probe, assembled.takes_next())});
   return list;
 }
 

@@ -218,7 +218,7 @@ Probe probe_of(K kernel, DType type) {
           }};
 }
 
-Outcome support_of(const Row& row, DType type, DType to, bool assembles) {
+Outcome support_of(const Row& row, DType type, DType to, AssembledShare& assembled) {
   const Probe probe = visit_dtype(type, [&](auto tag) {
     using T = typename decltype(tag)::type;
     return row.tiles      ? probe_of<3>(tiles_kernel<T>(row.tiles, to), type)
@@ -226,7 +226,7 @@ Outcome support_of(const Row& row, DType type, DType to, bool assembles) {
            : row.cluster  ? probe_of<2>(cluster_kernel<T>(row.cluster), type)
                           : probe_of<2>(view_kernel<T>(row.view), type);
   });
-  return outcome_of(probe, assembles);
+  return outcome_of(probe, assembled.takes_next());
 }
 
 // ---- matrix products
@@ -264,46 +264,46 @@ Probe product_probe(Precision precision, bool is_transposed) {
           }};
 }
 
-ProductSupport product_of(DType type, Precision precision, bool assembles) {
+ProductSupport product_of(DType type, Precision precision, AssembledShare& assembled) {
   return visit_dtype(type, [&](auto tag) {
     using T = typename decltype(tag)::type;
     return ProductSupport{
         fmt::format("{}{}", name(type), precision == Precision::tf32 ? " as tf32" : ""),
         std::string(name(dtype_of<Accumulator<T>>)),
-        outcome_of(product_probe<T>(precision, false), assembles),
-        outcome_of(product_probe<T>(precision, true), assembles)};
+        outcome_of(product_probe<T>(precision, false), assembled.takes_next()),
+        outcome_of(product_probe<T>(precision, true), assembled.takes_next())};
   });
 }
 
 }  // namespace
 
-std::vector<OperationSupport> operation_support(bool assembles) {
+std::vector<OperationSupport> operation_support(AssembledShare& assembled) {
   std::vector<OperationSupport> list;
   for (const Row& row : rows()) {
     list.push_back({row.group, row.text, {}});
     for (const DTypeInfo& type : kDTypeInfo)
-      list.back().outcomes.push_back(support_of(row, type.dtype, DType::f32, assembles));
+      list.back().outcomes.push_back(support_of(row, type.dtype, DType::f32, assembled));
   }
   return list;
 }
 
-std::vector<OperationSupport> cast_support(bool assembles) {
+std::vector<OperationSupport> cast_support(AssembledShare& assembled) {
   const Row row{"", "", [](const Operands& o) { return cast(o.a, o.to); }};
   std::vector<OperationSupport> list;
   for (const DTypeInfo& from : kDTypeInfo) {
     list.push_back({"", std::string(from.name), {}});
     for (const DTypeInfo& to : kDTypeInfo)
-      list.back().outcomes.push_back(support_of(row, from.dtype, to.dtype, assembles));
+      list.back().outcomes.push_back(support_of(row, from.dtype, to.dtype, assembled));
   }
   return list;
 }
 
-std::vector<ProductSupport> product_support(bool assembles) {
+std::vector<ProductSupport> product_support(AssembledShare& assembled) {
   std::vector<ProductSupport> list;
   for (const DTypeInfo& type : kDTypeInfo) {
-    list.push_back(product_of(type.dtype, Precision::ieee, assembles));
+    list.push_back(product_of(type.dtype, Precision::ieee, assembled));
     if (type.dtype == DType::f32)
-      list.push_back(product_of(type.dtype, Precision::tf32, assembles));
+      list.push_back(product_of(type.dtype, Precision::tf32, assembled));
   }
   return list;
 }

@@ -50,11 +50,21 @@ struct FeatureSupport {
   Outcome outcome;
 };
 
-/// `assembles`: ptxas and NVRTC must take what is emitted, too.
-std::vector<OperationSupport> operation_support(bool assembles);
+/// Chooses the kernels whose emitted text ptxas and NVRTC must take, too: each `every`-th, none for
+/// 0.
+class AssembledShare {
+ public:
+  explicit AssembledShare(int every) : every_(every) {}
+  bool takes_next() { return every_ > 0 && next_++ % every_ == 0; }
+
+ private:
+  int every_, next_ = 0;
+};
+
+std::vector<OperationSupport> operation_support(AssembledShare& assembled);
 /// Rows are types from, columns types to.
-std::vector<OperationSupport> cast_support(bool assembles);
-std::vector<ProductSupport> product_support(bool assembles);
-std::vector<FeatureSupport> feature_support(bool assembles);
+std::vector<OperationSupport> cast_support(AssembledShare& assembled);
+std::vector<ProductSupport> product_support(AssembledShare& assembled);
+std::vector<FeatureSupport> feature_support(AssembledShare& assembled);
 
 }  // namespace tegula::tools

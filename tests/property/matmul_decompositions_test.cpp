@@ -1,4 +1,4 @@
-// Matmuls of exchanged operands and of batches, and those without wgmma, 200 random ones each; and
+// Matmuls of exchanged operands and of batches, and those without wgmma, 100 random ones each; and
 // whatever is drawn where nothing is forced. The law: random_products.h.
 #include "tests/property/random_products.h"
 

@@ -1,4 +1,4 @@
-// Each kind of plan that a wgmma matmul in one kernel can have, 200 random matmuls each; split-K is
+// Each kind of plan that a wgmma matmul in one kernel can have, 100 random matmuls each; split-K is
 // in matmul_split_k_test.cpp, others in matmul_decompositions_test.cpp. The law: random_products.h.
 #include "tests/property/random_products.h"
 

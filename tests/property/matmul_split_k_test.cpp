@@ -1,4 +1,4 @@
-// Each kind of split-K, 200 random matmuls each. The law: random_products.h.
+// Each kind of split-K, 100 random matmuls each. The law: random_products.h.
 #include "tests/property/random_products.h"
 
 namespace tegula {

@@ -308,7 +308,7 @@ inline std::string check_product(const DrawnProduct& x) {
 
 // ---- the law ------------------------------------------------------------------------------------
 
-inline constexpr int kOfEachForm = 200;
+inline constexpr int kOfEachForm = 100;
 
 inline std::uint64_t products_seed() {
   const char* seed = std::getenv("TEGULA_TEST_SEED");
@@ -322,7 +322,7 @@ inline bool has_no_room(const std::exception& e) {
          said.find("bytes of shared memory") != said.npos;
 }
 
-/// Draws until the form was there 200 times; draws in which it was not are as exact.
+/// Draws until the form was there 100 times; draws in which it was not are as exact.
 inline void expect_exact_in(const ProductForm& form) {
   constexpr int kMaxDraws = 3 * kOfEachForm / 2;
   std::printf("TEGULA_TEST_SEED=%llu\n", static_cast<unsigned long long>(products_seed()));
