@@ -2,6 +2,8 @@
 // view are; those that index tiles select are pointer tiles with masks.
 #include "tegula/address_view.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -89,6 +91,7 @@ ElementRun run_of(Tracer& t, const AddressedTensor& tensor, std::span<const Subs
   const ir::ViewFacts& facts = view.view_facts();
   const std::int64_t piece = facts.align / static_cast<std::int64_t>(size_bytes(view.dtype()));
   ElementRun run;
+  if (std::ranges::count(facts.strides, 1) > 1) return run;  // lines begin an element apart
   for (std::size_t d = 0; d < subscripts.size() && piece > 1; ++d) {
     const Subscript& s = subscripts[d];
     if (facts.strides[d] != 1 || p.along[d] < 0 || is_index_tile(t, s)) continue;
@@ -150,9 +153,28 @@ void find_addresses(Tracer& t, const AddressedTensor& tensor, std::span<const Su
   part.inside = Arg(inside).at(part.loc);
 }
 
+/// Extents and strides are numbers of the whole view.
+void require_integer(Tracer& t, const Arg& x) {
+  const ir::Type type = t.kernel.type(dsl::operand(t, x));
+  if (!type.is_scalar() || type.is_pointer() || !is_integer(type.dtype()))
+    fail(ErrorId::integers_only, x.loc(), {}, "view", type.str());
+}
+
+/// Refuses a view that was made in a loop or branch which has ended.
+void require_open(Tracer& t, ir::Value view, Loc at) {
+  const ir::OpId make = t.kernel[view].def;
+  for (ir::RegionId r = t.build.region(); r != t.kernel[make].parent;) {
+    const ir::OpId owner = t.kernel[r].owner;
+    if (!owner)
+      fail(ErrorId::undefined_after, at, {{t.kernel[make].loc, "it was made here"}},
+           "a loop or branch");
+    r = t.kernel[owner].parent;
+  }
+}
+
 }  // namespace
 
-AddressedTensor::AddressedTensor(const Arg& pointer, std::span<const Arg> extents,
+AddressedTensor::AddressedTensor(const Arg& pointer, DType pointee, std::span<const Arg> extents,
                                  std::span<const Arg> strides, int alignment)
     : pointer(pointer),
       extents(extents.begin(), extents.end()),
@@ -162,7 +184,11 @@ AddressedTensor::AddressedTensor(const Arg& pointer, std::span<const Arg> extent
   const Tracer::Pin pin(t, pointer.loc());
   std::vector<ir::Value> operands{dsl::pointers_of(t, "view", pointer)};
   const ir::Type type = t.kernel.type(operands[0]);
-  if (!type.is_scalar()) fail(ErrorId::pointer_wanted, pointer.loc(), {}, "view", type.str());
+  if (!type.is_scalar() || type.dtype() != pointee)
+    fail(ErrorId::pointer_wanted, pointer.loc(), {t.origin(operands[0], "the address")},
+         fmt::format("view of {}", name(pointee)), type.str());
+  for (const std::span<const Arg> numbers : {extents, strides})
+    for (const Arg& x : numbers) require_integer(t, x);
   elements_of_piece(type.dtype(), alignment, pointer.loc());
   for (const Arg& extent : extents) operands.push_back(t.value(max(cast<i64>(extent), 0)));
   for (const Arg& stride : strides) operands.push_back(t.value(cast<i64>(stride)));
@@ -177,13 +203,16 @@ AddressedTensor::AddressedTensor(const Arg& pointer, std::span<const Arg> extent
 Tile AddressedTensor::dim(int axis, Loc at) const {
   Tracer& t = Tracer::at(at, "a view");
   const Tracer::Pin pin(t, at);
-  return cast<i64>(extents[static_cast<std::size_t>(axis)]);
+  const int rank = static_cast<int>(extents.size());
+  if (axis < -rank || axis >= rank) fail(ErrorId::bad_dim, at, {}, axis, rank);
+  return cast<i64>(extents[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)]);
 }
 
 AddressedPart AddressedTensor::part(std::span<const Subscript> subscripts, Loc at) const {
   Tracer& t = Tracer::at(at, "a view");
   const Tracer::Pin pin(t, at);
-  t.value(pointer);  // refuses a variable of a region that has ended
+  t.value(pointer);  // refuses one of another trace
+  require_open(t, ir::Value(view), at);
   const PartShape p(t, subscripts);
   AddressedPart part;
   part.view = view;
@@ -235,6 +264,7 @@ void store_part(const AddressedPart& part, const Arg& value) {
   Tracer& t = Tracer::at(value.loc(), "a store");
   t.build.loc = part.loc;
   const Tracer::Pin pin(t, part.loc);
+  require_open(t, ir::Value(part.view), part.loc);
   const DType pointee = t.kernel.type(ir::Value(part.view)).dtype();
   const ir::Value stored = dsl::stored_value(t, value, type_of(part, pointee), part.loc);
   if (part.is_box) {

@@ -19,17 +19,35 @@ std::int64_t limit_divisor(const Kernel& k, const OpData& box, std::size_t view_
   return divisor_of(k, box.operands[2 + rank + view_dim]);
 }
 
+Type tile_of(const Kernel& k, const OpData& box) {
+  return k.type(box.opcode == Opcode::LoadView
+                    ? box.results[0]
+                    : box.operands[box.opcode == Opcode::StoreView ? 1 : 0]);
+}
+
 /// Extent of the box along the dimension that accesses run along; 0 if there is none. Guards check
 /// the first element of an access, so an access must not reach over the box's end, where other
 /// elements lie.
 std::int64_t extent_along(const Kernel& k, const OpData& box) {
   const int t = contiguous_dim(k, box);
-  const Type tile = k.type(box.opcode == Opcode::LoadView
-                               ? box.results[0]
-                               : box.operands[box.opcode == Opcode::StoreView ? 1 : 0]);
+  const Type tile = tile_of(k, box);
   if (t < 0 || tile.rank() == 0) return 0;
   const auto slots = static_cast<std::size_t>(tile.rank()) - box.attrs.ints(AttrName::axes).size();
   return tile.shape()[slots + static_cast<std::size_t>(t)];
+}
+
+/// Lines of the box begin one element after each other (windows of a signal, whose two strides are
+/// 1), so that most of them are aligned to nothing.
+bool has_overlapping_lines(const Kernel& k, const OpData& box) {
+  const auto axes = box.attrs.ints(AttrName::axes);
+  const Type tile = tile_of(k, box);
+  const ViewFacts& facts = k.type(view_of(box)).view_facts();
+  int lines = 0;
+  for (std::size_t t = 0; t < axes.size(); ++t) {
+    const auto extent = tile.shape()[static_cast<std::size_t>(tile.rank()) - axes.size() + t];
+    lines += facts.strides[static_cast<std::size_t>(axes[t])] == 1 && extent > 1;
+  }
+  return lines > 1;
 }
 
 }  // namespace
@@ -46,6 +64,7 @@ int contiguous_dim(const Kernel& k, const OpData& box) {
 int piece_elements(const Kernel& k, const OpData& box) {
   const Type view = k.type(view_of(box));
   const ViewFacts& facts = view.view_facts();
+  if (has_overlapping_lines(k, box)) return 1;
   std::int64_t elements = std::max<std::int64_t>(1, facts.align / size_bytes(view.dtype()));
   elements = std::gcd(elements, extent_along(k, box));
   for (std::size_t v = 0; v < facts.strides.size(); ++v)

@@ -187,6 +187,15 @@ const MemoryRegion* Memory::owner(std::int64_t address) const {
   return nullptr;
 }
 
+const MemoryRegion* Memory::holding(const std::byte* begin, const std::byte* end) const {
+  const auto holds = [&](const MemoryRegion& r) { return r.begin <= begin && end <= r.end; };
+  for (const auto& r : regions_)
+    if (r && holds(*r)) return &*r;
+  for (const auto& [name, r] : reachable_)
+    if (holds(r)) return &r;
+  return nullptr;
+}
+
 std::byte* Memory::resolve(std::int64_t address, std::size_t size,
                            const MemoryRegion*& region) const {
   region = owner(address);

@@ -36,6 +36,8 @@ class Memory {
   /// The argument that an address was computed from, though it may lie outside of it; null where it
   /// is none's.
   const MemoryRegion* owner(std::int64_t address) const;
+  /// A region that holds these bytes, a parameter's where there is one; or null.
+  const MemoryRegion* holding(const std::byte* begin, const std::byte* end) const;
   /// "x[3, 17]" for an address of a view's element, "p[1027]" relative to a pointer.
   std::string describe(const MemoryRegion& region, std::int64_t address) const;
   std::int64_t address_of(const MemoryRegion& region, const std::byte* at) const {

@@ -129,6 +129,14 @@ void check_made(Program& p, OpId id, const MadeView& view, Type type, Box& box) 
   if (region != nullptr && box.first + low >= region->begin &&
       box.first + high + size <= region->end)
     return;
+  // The argument at the view's address may be a part of a tensor that the view has more of.
+  const MemoryRegion* around =
+      region == nullptr ? nullptr
+                        : p.evaluation().memory.holding(box.first + low, box.first + high + size);
+  if (around != nullptr) {
+    box.region = around;
+    return;
+  }
   box.is_outside = true;
   p.report(FindingKind::OutOfBounds, id, p.op(id).loc, [&]() -> std::string {
     const std::string_view verb = p.op(id).opcode == Opcode::StoreView ? "writes" : "reads";

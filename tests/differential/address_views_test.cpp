@@ -247,6 +247,43 @@ TEST_P(AddressViews, ElementsOutsideAreAbsent) {
 }
 
 /// An address that no tensor owns, as far as the host can tell.
+/// A parameter is a part of the tensor that the view has.
+TEST_P(AddressViews, AroundAParameter) {
+  const auto copied = kernel("around", [](In<u64, 1> table, In<f32, 1> part, Out<f32, 1> y) {
+    for (auto i : grid(y, 16)) {
+      const auto all = view<f32, 1>(as_pointer<f32>(table(0)), {16}, {1});
+      y(i) = all(i) + part(0);
+    }
+  });
+  const Tensor x = Tensor::integers({16}, DType::f32, 1, 9, 5, device()),
+               y = Tensor::zeros({16}, DType::f32, device());
+  copied(Tensor::from(std::vector<u64>{address_of(x)}, {1}, device()), x.slice(0, 0, 4), y);
+  const std::vector<double> given = x.to_doubles();
+  std::vector<double> want;
+  for (const double v : given) want.push_back(v + given[0]);
+  EXPECT_EQ(y.to_doubles(), want);
+}
+
+/// Lines that begin one element after each other, of a parameter and at an address.
+TEST_P(AddressViews, WindowsOfASignal) {
+  const auto sums = kernel("windows", [](In<f32, 2> x, In<u64, 1> table, Out<f32, 2> y) {
+    for (auto [m, n] : grid(y, 32, 64)) {
+      const auto again =
+          view<f32, 2>(as_pointer<f32>(table(0)), {y.rows(), y.cols()}, {1, 1}, aligned(16));
+      y(m, n) = x(m, n) + again(m, n);
+    }
+  });
+  const Tensor signal = Tensor::integers({160}, DType::f32, 0, 50, 6, device()),
+               y = Tensor::zeros({64, 64}, DType::f32, device());
+  const Tensor x = Tensor::borrow(signal.data(), {64, 64}, DType::f32, device(), {1, 1});
+  sums(x, Tensor::from(std::vector<u64>{address_of(signal)}, {1}, device()), y);
+  const std::vector<double> given = signal.to_doubles();
+  std::vector<double> want;
+  for (std::size_t i = 0; i < 64; ++i)
+    for (std::size_t j = 0; j < 64; ++j) want.push_back(2 * given[i + j]);
+  EXPECT_EQ(y.to_doubles(), want);
+}
+
 TEST(AddressView, OutsideOfAllTensors) {
   const auto read = kernel("read", [](In<u64, 1> table, Out<f32, 1> y) {
     for (auto i : grid(y, 4)) y(i) = view<f32, 1>(as_pointer<f32>(table(0)), {4}, {1})(i);

@@ -1,5 +1,7 @@
 // Mistakes with programs that wait for one another, with addresses and with inline PTX, word for
 // word in programs.txt.
+#include <optional>
+
 #include "expect_error.h"
 #include "tegula/tegula.h"
 
@@ -45,7 +47,8 @@ TEST(ProgramsError, ProgramsTogether) {
   expect("T0115 counter_type of a ticket", [&] { trace([](T, T p, T) { ticket(p, 7); }); });
   expect("T0119 ptx_model", [&] {
     trace([](T, T, T p) {
-      store(p, ptx<f32>("mov.f32 $0, $1;", "=f,f", [](T x) { return x > 0; }, load(p)));
+      store(p, ptx<f32>(
+                   "mov.f32 $0, $1;", "=f,f", [](T x) { return x > 0; }, load(p)));
     });
   });
   expect("T0121 address_type", [&] { trace([](T, T p, T) { as_pointer<f32>(load(p)); }); });
@@ -53,6 +56,21 @@ TEST(ProgramsError, ProgramsTogether) {
          [&] { trace([](T, T, T p) { (void)view<f32, 1>(p, {3}, {1})(all); }); });
   expect("T0124 address_alignment", [&] {
     trace([](T, T, T p) { (void)view<f32, 1>(p, {3}, {1}, aligned(12))(slice(0, 8)); });
+  });
+  expect("T0108 pointer_wanted of a view of other elements",
+         [&] { trace([](T, T, T p) { view<bf16, 1>(p, {3}, {1}); }); });
+  expect("T0101 integers_only of an extent",
+         [&] { trace([](T, T, T p) { view<f32, 1>(p, {2.5f}, {1}); }); });
+  expect("T0101 integers_only of a stride",
+         [&] { trace([](T, T, T p) { view<f32, 1>(p, {3}, {arange(4)}); }); });
+  expect("T0506 bad_dim of a view at an address",
+         [&] { trace([](T, T, T p) { view<f32, 1>(p, {3}, {1}).cols(); }); });
+  expect("T0308 undefined_after of a view at an address", [&] {
+    trace([](T, T n, T p) {
+      std::optional<AddressView<f32, 1>> made;
+      if_(load(n) > 0, [&] { made.emplace(view<f32, 1>(p, {3}, {1})); });
+      (void)(*made)(slice(0, 8));
+    });
   });
 }
 

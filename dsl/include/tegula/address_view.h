@@ -48,8 +48,8 @@ struct AddressedPart {
 /// Recorded where the kernel makes it, so that no loop around an access hides what is known of its
 /// extents and strides.
 struct AddressedTensor {
-  AddressedTensor(const Arg& pointer, std::span<const Arg> extents, std::span<const Arg> strides,
-                  int alignment);
+  AddressedTensor(const Arg& pointer, DType pointee, std::span<const Arg> extents,
+                  std::span<const Arg> strides, int alignment);
 
   Arg pointer;
   std::vector<Arg> extents, strides;
@@ -113,7 +113,7 @@ class AddressView : public detail::Addressed<std::make_index_sequence<Rank>> {
       : detail::Addressed<std::make_index_sequence<Rank>>{std::move(tensor)} {}
   /// Extent of a dimension; a negative axis counts from the last.
   Tile dim(int axis, std::source_location at = std::source_location::current()) const {
-    return this->tensor.dim(axis < 0 ? axis + Rank : axis, at);
+    return this->tensor.dim(axis, at);
   }
   Tile rows(std::source_location at = std::source_location::current()) const { return dim(0, at); }
   Tile cols(std::source_location at = std::source_location::current()) const { return dim(1, at); }
@@ -143,7 +143,8 @@ template <Element T, int Rank>
 AddressView<T, Rank> view(const Arg& pointer, const std::array<Arg, Rank>& extents,
                           const std::array<Arg, Rank>& strides, Alignment alignment = {}) {
   static_assert(Rank > 0, "tegula: a view at an address has dimensions");
-  return AddressView<T, Rank>(detail::AddressedTensor(pointer, extents, strides, alignment.bytes));
+  return AddressView<T, Rank>(
+      detail::AddressedTensor(pointer, dtype_of<T>, extents, strides, alignment.bytes));
 }
 
 }  // namespace tegula
