@@ -30,6 +30,13 @@ struct Remark {
   std::string str() const;
 };
 
+/// What pipeline_wgmma has expanded a loop from, by the labels that ops have as attributes, else by
+/// those of the kernel in front of the pass.
+struct ExpandedLoop {
+  LoopSchedule steps;
+  std::optional<Token> token;  ///< of the consumers
+};
+
 /// Inputs of a pass besides the kernel.
 struct PassContext {
   /// Set by whoever compiles; the pass `plan` makes one where it is missing.
@@ -39,9 +46,7 @@ struct PassContext {
   /// The assumptions of the kernel are checked by the code that is made (for the simulator).
   bool keep_checks = false;
   std::vector<Remark> remarks;
-  /// The steps that loops were expanded from (pipeline_wgmma), by the labels that ops have as
-  /// attributes, else by those of the kernel in front of the pass.
-  std::vector<LoopSchedule> expanded;
+  std::vector<ExpandedLoop> expanded;
   std::string_view pass;  ///< the pass that runs
 
   void remark(Remark::Kind kind, Loc loc, std::string reason,

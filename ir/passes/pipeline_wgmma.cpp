@@ -105,9 +105,11 @@ class Mainloops {
     const DotOps special = dot_ops(k_, dots);
     LoopSchedule steps = steps_of(k_, *graph_, dots, special, context_);
     LoopOrder order = loop_order(k_, *graph_, dots, special, steps);
+    if (plan_.warp_scheduler_barrier && !plan_.pingpong)
+      order.turn = turn_of(*graph_, dots, order, context_.planned.schedule.get());
     steps.loop = label(steps.loop);
     for (Step& step : steps.steps) step.op = label(step.op);
-    context_.expanded.push_back(std::move(steps));
+    context_.expanded.push_back({std::move(steps), token_of(order.turn)});
     return order;
   }
 
@@ -117,6 +119,12 @@ class Mainloops {
     const std::string_view given =
         at ? k_[(*graph_)[*at].ops.front()].attrs.s(AttrName::label) : std::string_view();
     return given.empty() ? node : Label(given);
+  }
+
+  std::optional<Token> token_of(const Turn& turn) const {
+    if (!turn.first) return std::nullopt;
+    const auto label_of = [&](OpId op) { return label((*graph_)[*graph_->find(op)].label); };
+    return Token{"mma", 0, label_of(turn.first), label_of(turn.last)};
   }
 
   Kernel& k_;

@@ -33,7 +33,7 @@ struct Passed {
   const Kernel& before;
   const Kernel& after;
   const Plan& plan;
-  std::span<const LoopSchedule> expanded;
+  std::span<const ExpandedLoop> expanded;
 };
 
 /// Reads off a Schedule what the plan and the steps leave open.
@@ -164,13 +164,14 @@ class Reader {
 
   // ---- loops
   void loop(const Node& node) {
-    const auto expanded = std::ranges::find(expanded_, node.label, &LoopSchedule::loop);
+    const auto expanded = std::ranges::find(expanded_, node.label,
+                                            [](const ExpandedLoop& e) { return e.steps.loop; });
     const bool is_expanded = expanded != expanded_.end();
     const RegionId body = before_[node.ops.front()].regions.back();
     const std::vector<std::size_t> nodes = graph_.nodes_of(body);
-    const Label late = is_expanded ? late_dot(*expanded) : Label();
+    const Label late = is_expanded ? late_dot(expanded->steps) : Label();
     const auto stays = [](const Step& step) { return step.in_flight > 0; };
-    in_flight_ = is_expanded && std::ranges::any_of(expanded->steps, stays) ? 1 : 0;
+    in_flight_ = is_expanded && std::ranges::any_of(expanded->steps.steps, stays) ? 1 : 0;
     LoopSchedule loop;
     loop.loop = node.label;
     int lead = 0;  // iterations that a role which loads for itself is ahead of its dots
@@ -182,8 +183,11 @@ class Reader {
     if (loop.steps.empty()) return;
     std::ranges::sort(loop.steps, {}, [&](const Step& s) { return copies_.at(s.op).place; });
     if (is_expanded) {
-      add_expanded(loop.steps, expanded->steps, lead);
-      token(*expanded);
+      add_expanded(loop.steps, expanded->steps.steps, lead);
+      if (expanded->token) {
+        s_.tokens.push_back(*expanded->token);
+        s_.tokens.back().role = consumer_;
+      }
     } else {
       add_others(loop.steps, body, lead);
       for (std::size_t i : nodes) conversion(graph_[i]);
@@ -293,14 +297,6 @@ class Reader {
     s_.tiles.overlap |= !around || k_[around].attrs.s(AttrName::label) != loop.str();
   }
 
-  /// Warpgroups issue the dots of a step one after another.
-  void token(const LoopSchedule& loop) {
-    const std::vector<Step> dots = dots_of(loop);
-    if (!plan_.warp_scheduler_barrier || plan_.pingpong || dots.size() < 2) return;
-    const auto [first, last] = std::ranges::minmax(dots, {}, &Step::order);
-    s_.tokens.push_back({"mma", consumer_, first.op, last.op});
-  }
-
   void dot(const Node& node) {
     const auto op = ops_.find(node.label);
     const bool is_wgmma = op != ops_.end() && k_[op->second.front()].opcode == Opcode::DotAsync,
@@ -338,7 +334,7 @@ class Reader {
   const Kernel& before_;
   const Kernel& k_;
   const Plan& plan_;
-  std::span<const LoopSchedule> expanded_;
+  std::span<const ExpandedLoop> expanded_;
   Graph graph_;                             ///< of the kernel before
   std::map<Label, std::vector<OpId>> ops_;  ///< that have the label now, in text order
   std::map<Label, Copied> copies_;

@@ -25,9 +25,9 @@ class Fields {
         out_.tma_store = true;
         if (c.columns != 0) out_.epilogue_tile_n = c.columns;
       }
-    const bool orders_dots = std::ranges::any_of(
-        s_.tokens, [](const Token& t) { return t.first.str().starts_with("dot#"); });
-    out_.warp_scheduler_barrier = orders_dots;
+    // Ping-pong's token is that of a loop: it orders tiles.
+    out_.warp_scheduler_barrier = std::ranges::any_of(
+        s_.tokens, [](const Token& t) { return !t.first.str().starts_with("loop#"); });
     return out_;
   }
 

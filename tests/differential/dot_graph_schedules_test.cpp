@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/pipeline.h"
 #include "ir/schedule/edits.h"
 #include "ir/schedule/text.h"
 #include "tegula/error.h"
@@ -107,36 +108,92 @@ TEST_P(DotGraphSchedules, SkewedSecondProduct) {
   expect_wgmmas(late, 2);
 }
 
-/// Each channel has slots of its own, and the producer loads in another order.
-TEST_P(DotGraphSchedules, SlotsAndOrderOfLoads) {
-  const auto untied =
-      kernel("untied", [](In<bf16, 2> X, In<bf16, 2> W, In<bf16, 2> V, Out<f32, 2> Y) {
-        for (auto m : grid(rows(Y), 128)) {
-          const Tile x = X(m, all);
-          Tile y = zeros<f32>(128, V.static_dim(1));
-          for (auto h : steps(W.rows(), 64))
-            y = dot(cast<bf16>(min(max(dot(x, W(h, all).T()), -3.0f), 3.0f)), V(h, all), y);
-          Y(m, all) = y;
-        }
-      });
-  const auto call = [&](const auto& kernel, int hidden) {
-    const Tensor X = integers({200, 64}, DType::bf16, 1),
-                 W = integers({hidden, 64}, DType::bf16, 2),
-                 V = integers({hidden, 64}, DType::bf16, 3), Y = empty({200, 64}, DType::f32);
+/// Y = f(X W^T) V.
+auto untied() {
+  return kernel("untied", [](In<bf16, 2> X, In<bf16, 2> W, In<bf16, 2> V, Out<f32, 2> Y) {
+    for (auto m : grid(rows(Y), 128)) {
+      const Tile x = X(m, all);
+      Tile y = zeros<f32>(128, V.static_dim(1));
+      for (auto h : steps(W.rows(), 64))
+        y = dot(cast<bf16>(min(max(dot(x, W(h, all).T()), -3.0f), 3.0f)), V(h, all), y);
+      Y(m, all) = y;
+    }
+  });
+}
+
+class Untied : public DotGraphSchedules {
+ protected:
+  struct Operands {
+    Tensor X, W, V, Y;
+  };
+  Operands operands(int hidden) const {
+    return {integers({200, 64}, DType::bf16, 1), integers({hidden, 64}, DType::bf16, 2),
+            integers({hidden, 64}, DType::bf16, 3), empty({200, 64}, DType::f32)};
+  }
+  template <class Kernel>
+  void call(const Kernel& kernel, int hidden) const {
+    SCOPED_TRACE(hidden);
+    const auto [X, W, V, Y] = operands(hidden);
     kernel(stream(), X, W, V, Y);
     const Matrix h =
         clamped(product(X.to_doubles(), turned(W.to_doubles(), hidden, 64), 200, 64, hidden), 3);
     test::expect_equal(Y, product(h, V.to_doubles(), 200, hidden, 64));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, Untied, testing::ValuesIn(test::devices()), test::device_name);
+
+/// The ops of the loop that warpgroups run in turn.
+std::vector<ir::Opcode> in_turn(const ir::Kernel& tile, const std::string& plan) {
+  ir::Kernel k = ir::clone(tile);
+  k.info.target = ir::Target("sm_90a");
+  ir::PassContext context;
+  context.planned = ir::parse_plan_request(plan);
+  for (const ir::Pass& pass : ir::ir_passes()) {
+    pass.run(k, context);
+    k.info.form = pass.leaves;
+    if (pass.name == "pipeline_wgmma") break;
+  }
+  std::vector<ir::Opcode> found;
+  bool has_turn = false;
+  ir::walk(k, k.body(), [&](ir::OpId op) {
+    const ir::OpId owner = k[k[op].parent].owner;
+    if (!owner || k[owner].opcode != ir::Opcode::For) return;
+    has_turn &= k[op].opcode != ir::Opcode::OrderArrive;
+    if (has_turn) found.push_back(k[op].opcode);
+    has_turn |= k[op].opcode == ir::Opcode::OrderWait;
+  });
+  return found;
+}
+
+/// The order of attention in cuDNN: no product is late, and warpgroups compute what stands between
+/// the products in turn.
+TEST_P(Untied, TurnsBetweenProducts) {
+  const auto plain = untied();
+  call(plain, 256);
+  if (!is_compiled()) return;
+  const std::string text = schedule(plain, "dot#1 consumer 0.9; token mma consumer { ew#0 }");
+  const auto changed = plain.with_plan(text);
+  for (const int hidden : {64, 128, 320, 456, 0}) call(changed, hidden);
+  EXPECT_NE(changed.explain().find("consumer { ew#0 }"), std::string::npos) << changed.explain();
+  const auto [X, W, V, Y] = operands(256);
+  const ir::Kernel& tile = plain.trace(X, W, V, Y).kernel();
+  const auto dots_in = [&](const std::string& plan) {
+    return std::ranges::count(in_turn(tile, plan), ir::Opcode::DotAsync);
   };
-  call(untied, 256);
+  EXPECT_EQ(dots_in(""), 2);
+  EXPECT_EQ(dots_in(text), 0);
+  EXPECT_EQ(std::ranges::count(in_turn(tile, text), ir::Opcode::Min), 1);
+}
+
+/// Each channel has slots of its own, and the producer loads in another order.
+TEST_P(Untied, SlotsAndOrderOfLoads) {
+  const auto plain = untied();
+  call(plain, 256);
   if (!is_compiled()) return;
   const std::string text =
-      schedule(untied, "channel c0 slots 3; channel c2 slots 5; load#2 producer 0.0");
-  const auto changed = untied.with_plan(text);
-  for (const int hidden : {64, 128, 320, 456, 0}) {
-    SCOPED_TRACE(hidden);
-    call(changed, hidden);
-  }
+      schedule(plain, "channel c0 slots 3; channel c2 slots 5; load#2 producer 0.0");
+  const auto changed = plain.with_plan(text);
+  for (const int hidden : {64, 128, 320, 456, 0}) call(changed, hidden);
   EXPECT_NE(changed.explain().find("load#2 producer 0.0  load#1 producer 0.1"), std::string::npos)
       << changed.explain();
 }

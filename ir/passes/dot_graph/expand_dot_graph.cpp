@@ -51,7 +51,7 @@ void Expansion::run(PassContext& context) {
     rings.push_back({use.brings, use.last_stage});
   }
   l_.allocate(std::move(rings), graph_.stationary);
-  if (orders_warpgroups()) l_.order_warpgroups();
+  if (order_.turn.first) l_.order_warpgroups();
   begin_overlap();
   for (std::size_t i = 0; i < uses_.size(); ++i) uses_[i].at = l_.pipelines[i].begin;
   stored_.allocate(l_, order_, plan_.stages);

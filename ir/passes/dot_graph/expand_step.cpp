@@ -68,8 +68,11 @@ void Expansion::step(int first, int last, Value iteration, bool is_steady) {
       Builder b = here();
       stored_.store(b, tile, values_.read(tile, 0));
     }
-  for (const ScheduledOp& at : order_.ops)
-    if (at.stage >= first && at.stage <= last) graph_.find(at.op) ? issue(at) : place(at);
+  for (const ScheduledOp& at : order_.ops) {
+    if (at.stage < first || at.stage > last) continue;
+    graph_.find(at.op) ? issue(at) : place(at);
+    end_turn(at.op);
+  }
   retire_last_step();
   retire(stay_in_flight_ ? accumulators_.size() : 0);
   running_.clear();
@@ -77,6 +80,8 @@ void Expansion::step(int first, int last, Value iteration, bool is_steady) {
 
 void Expansion::place(const ScheduledOp& at) {
   retire_last_step();
+  Builder turn = here();
+  begin_turn(turn, at.op);
   if (order_.last_stage > 0 && at.stage == 0 && peeled_.is_choice(at.op)) return choose(at.op);
   const std::vector<Value> used = used_by(k_, at.op);
   for (Value v : used) {
@@ -169,10 +174,8 @@ void Expansion::issue(const ScheduledOp& at) {
     operands[i + 1] = shared_operand(b, operand, at.stage, operands);
   }
   const Type pending = Type::pending(k_.type(sum));
-  const bool is_ordered = orders_warpgroups() && is_whole_;
-  if (is_ordered && dot == first_dot()) b.effect(Opcode::OrderWait, {});
+  begin_turn(b, dot);
   const OpId issued = b.create(Opcode::DotAsync, operands, std::span(&pending, 1), attrs);
-  if (is_ordered && dot == last_dot()) b.effect(Opcode::OrderArrive, {});
   const bool has_fragments = node.operands[0].form == OperandForm::Register;
   running_.push_back({dot, k_[issued].results[0], has_fragments ? operands[1] : Value(), at.stage});
   if (!is_of_last_tile(at.stage)) values_.define(sum, at.stage, k_[issued].results[0]);

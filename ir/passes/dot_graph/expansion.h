@@ -169,16 +169,14 @@ class Expansion {
   void issue(const ScheduledOp& at);
   bool is_of_last_tile(int stage) const { return exists_ && stage > 0; }
 
-  /// Warpgroups issue the dots of a step one after another.
-  bool orders_warpgroups() const {
-    return plan_.warp_scheduler_barrier && graph_.dots.size() > 1 && !plan_.pingpong;
+  /// The warpgroup waits for its turn in front of the first op that it may run in its turn alone.
+  void begin_turn(Builder& b, OpId op) const {
+    if (is_whole_ && op == order_.turn.first) b.effect(Opcode::OrderWait, {});
   }
-  OpId first_dot() const {
-    return std::ranges::find_if(order_.ops, [&](auto& at) { return graph_.find(at.op); })->op;
-  }
-  OpId last_dot() const {
-    const auto reversed = std::views::reverse(order_.ops);
-    return std::ranges::find_if(reversed, [&](auto& at) { return graph_.find(at.op); })->op;
+  void end_turn(OpId op) {
+    if (!is_whole_ || op != order_.turn.last) return;
+    Builder b = here();
+    b.effect(Opcode::OrderArrive, {});
   }
 
   /// The shared tile of an operand; its slot is added to the op's operands.

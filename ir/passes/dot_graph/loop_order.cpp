@@ -511,4 +511,30 @@ LoopSchedule steps_of(const Kernel& k, const Graph& graph, const DotGraph& dots,
   return EarlyDots(k, graph, dots, special).run();
 }
 
+Turn turn_of(const Graph& graph, const DotGraph& dots, const LoopOrder& order,
+             const Schedule* wanted) {
+  const auto range = [&](const auto& is_first, const auto& is_last) {
+    const auto first = std::ranges::find_if(order.ops, is_first, &ScheduledOp::op);
+    const auto backwards = std::views::reverse(order.ops);
+    const auto last = std::ranges::find_if(backwards, is_last, &ScheduledOp::op);
+    if (first == order.ops.end() || last == backwards.end()) return Turn();
+    return Turn{first->op, last->op};
+  };
+  if (wanted && !wanted->tokens.empty()) {
+    const auto has_label = [&](Label label) {
+      return [&graph, label](OpId op) {
+        const auto node = graph.find(op);
+        return node && graph[*node].label == label;
+      };
+    };
+    for (const Token& token : wanted->tokens)
+      if (const Turn turn = range(has_label(token.first), has_label(token.last)); turn.first)
+        return turn;
+    return {};
+  }
+  if (dots.dots.size() < 2) return {};
+  const auto is_dot = [&](OpId op) { return dots.find(op) != nullptr; };
+  return range(is_dot, is_dot);
+}
+
 }  // namespace tegula::ir

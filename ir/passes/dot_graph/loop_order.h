@@ -26,6 +26,11 @@ struct ScheduledOp {
   int stage = 0;
 };
 
+/// Ops of a step that the warpgroups of a role run one after another (a Schedule's token).
+struct Turn {
+  OpId first, last;  ///< none: all at once
+};
+
 struct LoopOrder {
   /// A step of the steady state: dots and all that is computed, without loads by TMA and without
   /// the terminator. Scalars and effects that are no nodes of the graph stand in front of the op
@@ -36,6 +41,7 @@ struct LoopOrder {
   std::unordered_set<OpId> fragments;    ///< ops that write fragments
   std::unordered_set<OpId> pinned;       ///< dots with a pin in front of the wait for them
   int last_stage = 0;
+  Turn turn;                ///< in steps of all stages
   bool is_possible = true;  ///< no op of the Schedule stands in front of what it reads
 
   int stage(OpId op) const {
@@ -57,5 +63,9 @@ OpId late_gemm(const Kernel& k, const DotGraph& dots);
 /// labels of the kernel as it was in front of all pipelining.
 LoopSchedule steps_of(const Kernel& k, const Graph& graph, const DotGraph& dots,
                       const DotOps& special, PassContext& context);
+/// The range that a token of the author's Schedule has in this loop; where that has no token, the
+/// range of all dots, if there are several.
+Turn turn_of(const Graph& graph, const DotGraph& dots, const LoopOrder& order,
+             const Schedule* wanted);
 
 }  // namespace tegula::ir
