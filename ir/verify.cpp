@@ -143,6 +143,11 @@ class Verifier {
       report(op, fmt::format("{} is no address of {}", pointer.str(), name(view.dtype())));
     if (std::ssize(d.operands) != 1 + 2 * view.rank())
       return report(op, "takes an extent and a stride of each dimension");
+    const ViewFacts& facts = view.view_facts();
+    const auto is_none = [](std::int64_t n) { return n < 1; };
+    if (facts.align < 1 || std::ranges::any_of(facts.dim_div, is_none) ||
+        std::ranges::any_of(facts.stride_div, is_none))
+      report(op, "promises multiples of nothing");
     for (std::size_t i = 1; i < d.operands.size(); ++i) {
       const Type number = k_.type(d.operands[i]);
       const bool is_index =

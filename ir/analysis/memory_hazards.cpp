@@ -308,7 +308,7 @@ bool MemoryHazards::are_of_one_tensor(const MemoryAccess& a, const MemoryAccess&
                                       OpId carried) const {
   return a.is_box() && b.is_box() && a.address == b.address &&
          has_distinct_elements(k_, a.address) &&
-         (!carried || !maker_of(k_, a.address) || k_.is_visible_from(a.address, carried));
+         (!maker_of(k_, a.address) || is_same_in_all(carried, a.address));
 }
 
 /// Each offset is a multiple of the smaller extent, or all differ by such multiples.
@@ -316,6 +316,7 @@ bool MemoryHazards::inside_or_disjoint(const MemoryAccess& a, const MemoryAccess
   if (!a.is_box() && !b.is_box()) {
     const auto x = pointers(a.address), y = pointers(b.address);
     if (!x || !y || x->base != y->base || x->factor != y->factor) return false;
+    if (!is_same_in_all(carried, x->base)) return false;
     if (distance(x->at, y->at, carried) == 0) return true;
     // Adjacent elements, in runs of that many.
     const std::int64_t count = k_.type(a.address).count();
@@ -340,7 +341,7 @@ bool MemoryHazards::inside_or_disjoint(const MemoryAccess& a, const MemoryAccess
 bool MemoryHazards::disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried) {
   if (!a.is_box() && !b.is_box()) {
     const auto x = pointers(a.address), y = pointers(b.address);
-    if (!x || !y || x->base != y->base) return false;
+    if (!x || !y || x->base != y->base || !is_same_in_all(carried, x->base)) return false;
     const auto apart = distance(x->at, y->at, carried);
     if (!apart) return false;
     const auto range = [&](const Pointers& p, Value v) {

@@ -105,6 +105,10 @@ class MemoryHazards {
   bool may_alias(const MemoryAccess& a, const MemoryAccess& b) const;
   bool share_memory_by_call(const MemoryAccess& a) const;
   bool are_of_one_tensor(const MemoryAccess& a, const MemoryAccess& b, OpId carried) const;
+  /// The value is the same one in all iterations of a loop, if there is one.
+  bool is_same_in_all(OpId carried, Value v) const {
+    return !carried || k_.is_visible_from(v, carried);
+  }
   bool same_thread(const MemoryAccess& a, const MemoryAccess& b, OpId carried);
   bool inside_or_disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried);
   bool share_by_blocks(const MemoryAccess& a, const MemoryAccess& b) const;

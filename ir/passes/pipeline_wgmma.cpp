@@ -64,7 +64,10 @@ class Mainloops {
     if (dots.is_gemm() && !plan_.pingpong && late_gemm(k_, dots))
       dots.rings = RingSharing::Separate;
     LoopOrder order = order_of(dots);
-    expand_dot_graph(loop, std::move(dots), std::move(order), plan_, context_);
+    const bool is_skewed = order.last_stage > 0;
+    // What was asked for is not always had: the Schedule that is read off says so.
+    if (!expand_dot_graph(loop, std::move(dots), std::move(order), plan_, context_) && !is_skewed)
+      for (Step& step : context_.expanded.back().steps.steps) step.in_flight = 0;
     return true;
   }
 

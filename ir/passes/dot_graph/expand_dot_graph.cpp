@@ -29,7 +29,7 @@
 
 namespace tegula::ir {
 
-void Expansion::run(PassContext& context) {
+bool Expansion::run(PassContext& context) {
   // A slot to copy into is none that dots in flight read. Of three slots, where another CTA
   // multiplies meanwhile, copies two steps ahead are worth more than dots that stay in flight.
   const bool are_paired = !graph_.has_channels() && plan_.min_ctas_per_sm > 1;
@@ -66,6 +66,7 @@ void Expansion::run(PassContext& context) {
   l_.finish();
   if (tiles_) tiles_->close();
   for (Value v : unused_) erase_unused(k_, v);
+  return stay_in_flight_;
 }
 
 std::unordered_set<OpId> Expansion::readers_of_stationary() const {
@@ -319,9 +320,9 @@ void Expansion::erase_old() {
   erase_unused(k_, std::move(unused));
 }
 
-void expand_dot_graph(MmaLoop& loop, DotGraph graph, LoopOrder order, const Plan& plan,
+bool expand_dot_graph(MmaLoop& loop, DotGraph graph, LoopOrder order, const Plan& plan,
                       PassContext& context) {
-  Expansion(loop, std::move(graph), std::move(order), plan).run(context);
+  return Expansion(loop, std::move(graph), std::move(order), plan).run(context);
 }
 
 }  // namespace tegula::ir

@@ -6,8 +6,8 @@
 namespace tegula::ir {
 
 /// `order` can be expanded (why_not_expandable). The loop's outer loops must have been found
-/// (MmaLoop::find_outer_loops).
-void expand_dot_graph(MmaLoop& loop, DotGraph graph, LoopOrder order, const Plan& plan,
+/// (MmaLoop::find_outer_loops). Gives whether all dots stay in flight over the end of a step.
+bool expand_dot_graph(MmaLoop& loop, DotGraph graph, LoopOrder order, const Plan& plan,
                       PassContext& context);
 
 }  // namespace tegula::ir

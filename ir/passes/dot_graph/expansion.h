@@ -48,7 +48,8 @@ class Expansion {
         peeled_(k_, old_),
         anchor_(l.loop) {}
 
-  void run(PassContext& context);
+  /// Gives whether all dots stay in flight over the end of a step.
+  bool run(PassContext& context);
 
  private:
   bool has_accumulator(OpId dot) const {

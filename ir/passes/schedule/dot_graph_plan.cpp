@@ -17,11 +17,12 @@ constexpr int kMinStages = 2, kMaxStages = 4;
 
 /// Two CTAs on an SM, where both have three stages: threads that copy their operands themselves
 /// have nothing to do beside the first copies and the epilogue of a tile, and meet in each step.
-void pair_ctas(Plan& plan, const TargetRow& target, const DotGraphNeeds& needs,
+/// `beside` are bytes besides the rings.
+void pair_ctas(Plan& plan, const TargetRow& target, const DotGraphNeeds& needs, std::int64_t beside,
                std::int64_t needed) {
   constexpr int kMinPairedStages = 3;
   const std::int64_t bytes =
-      target.shared_bytes_per_sm / 2 - target.shared_bytes_reserved - needs.fixed_bytes;
+      target.shared_bytes_per_sm / 2 - target.shared_bytes_reserved - needs.fixed_bytes - beside;
   const auto stages =
       static_cast<int>(std::min<std::int64_t>(bytes / needs.stage_bytes, kMaxStages));
   if (stages < kMinPairedStages || needed > target.registers_at_entry(2 * plan.num_warps)) return;
@@ -54,7 +55,7 @@ std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
   if (needs->has_channels)
     add_producer_warps(plan, target, needed + 32, needed);
   else
-    pair_ctas(plan, target, *needs, needed + 24);
+    pair_ctas(plan, target, *needs, beside, needed + 24);
   if (plan.stages < kMinStages || needed > plan.registers_per_consumer(target)) return std::nullopt;
   return plan;
 }
