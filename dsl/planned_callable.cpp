@@ -98,7 +98,10 @@ void PlannedCallable::call(const Stream& stream, std::span<const HostArg> args,
     const PlanKey key = key_of(stream, args, captured.all(), options);
     const CallPlan* plan = plan_of_thread(key);
     if (!plan) plan = plan_of_process(key);
-    if (plan) return plan->run(stream, args, captured.all());
+    // A call that is prepared or recorded has no memory to launch with; the plan may be that of
+    // another thread, which makes the same call.
+    if (plan && !is_preparing()) [[likely]]
+      return plan->run(stream, args, captured.all());
   }
   first_call(stream, args, options, object, build);
 }

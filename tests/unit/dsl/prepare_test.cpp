@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "tegula/call_plan.h"
 #include "tegula/tegula.h"
 
@@ -58,6 +60,24 @@ TEST_P(Prepare, PlansAreBuiltAndNotRun) {
   y.fill(1);
   prepare(call);
   EXPECT_EQ(y.to_doubles(), std::vector<double>(64, 1)) << "nor is a plan that was kept";
+}
+
+/// Another thread makes the call meanwhile: its plan is kept and is that of the call, too.
+TEST_P(Prepare, PlansOfOtherThreadsAreNotRun) {
+  const auto k = filling();
+  const CallPlans plans;
+  const Tensor y = Tensor::full({64}, 1, DType::i32, GetParam());
+  const auto call = [&] {
+    plans.call(Stream(GetParam()), tensor_args(y), {},
+               [&](PlanBuilder& plan) { plan.launch(k, plan.argument(0)); });
+  };
+  prepare([&] {
+    std::thread(call).join();
+    EXPECT_EQ(y.to_doubles(), std::vector<double>(64, 7));
+    y.fill(1);
+    call();
+  });
+  EXPECT_EQ(y.to_doubles(), std::vector<double>(64, 1));
 }
 
 TEST_P(Prepare, EndsWithAnErrorOfTheCalls) {
