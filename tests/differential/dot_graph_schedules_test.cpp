@@ -171,7 +171,9 @@ TEST_P(Untied, TurnsBetweenProducts) {
   const auto plain = untied();
   call(plain, 256);
   if (!is_compiled()) return;
-  const std::string text = schedule(plain, "dot#1 consumer 0.9; token mma consumer { ew#0 }");
+  const std::string text = schedule(plain,
+                                    "dot#0 consumer 0.0 in_flight 0; dot#1 consumer 0.9 in_flight "
+                                    "0; token mma consumer { ew#0 }");
   const auto changed = plain.with_plan(text);
   for (const int hidden : {64, 128, 320, 456, 0}) call(changed, hidden);
   EXPECT_NE(changed.explain().find("consumer { ew#0 }"), std::string::npos) << changed.explain();

@@ -47,8 +47,7 @@ TEST(ProgramsError, ProgramsTogether) {
   expect("T0115 counter_type of a ticket", [&] { trace([](T, T p, T) { ticket(p, 7); }); });
   expect("T0119 ptx_model", [&] {
     trace([](T, T, T p) {
-      store(p, ptx<f32>(
-                   "mov.f32 $0, $1;", "=f,f", [](T x) { return x > 0; }, load(p)));
+      store(p, ptx<f32>("mov.f32 $0, $1;", "=f,f", [](T x) { return x > 0; }, load(p)));
     });
   });
   expect("T0121 address_type", [&] { trace([](T, T p, T) { as_pointer<f32>(load(p)); }); });
