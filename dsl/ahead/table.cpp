@@ -1,15 +1,19 @@
 #include "dsl/ahead/table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <map>
+#include <stdexcept>
 #include <utility>
 
 #include "dsl/ahead/call_recording.h"
 #include "dsl/instance.h"
 #include "support/errors.h"
+#include "support/text.h"
 #include "tegula/prepare.h"
 
 namespace tegula::dsl {
@@ -28,7 +32,7 @@ bool serves_argument(const ArgClass& made, const ArgClass& given) {
   if (made.absent != given.absent || made.empty != given.empty) return false;
   if (made.info.kind != given.info.kind || made.info.dtype != given.info.dtype) return false;
   if (given.align % made.align != 0) return false;
-  if (made.info.kind != ParamKind::View || made.absent) return true;
+  if (made.absent) return true;
   if (made.info.rank != given.info.rank) return false;
   for (std::size_t i = 0; i < static_cast<std::size_t>(made.info.rank); ++i)
     if (!serves_dimension(made, given, i)) return false;
@@ -55,7 +59,49 @@ Dims strides_of(const Tensor& t) {
   return strides;
 }
 
+/// A callable may decide by the extents of the tensor that it takes as an address.
+void add_extents(ArgClass& address, const Tensor* tensor) {
+  address.absent = tensor == nullptr || !tensor->defined();
+  if (address.absent) return;
+  address.info.rank = tensor->rank();
+  address.sample = tensor->shape();
+}
+
+/// A parameter with the names of its dimensions: "x[M, N]".
+std::string text_of(const ExportParam& p) {
+  return fmt::format("{}[{}]", p.name, fmt::join(split(p.dims, ' '), ", "));
+}
+
+void check_equal_dims(std::span<const HostArg> args, const AheadCallable& callable) {
+  for (const EqualDims& e : callable.equal) {
+    const Tensor *x = args[e.param[0]].tensor, *y = args[e.param[1]].tensor;
+    if (x == nullptr || y == nullptr) continue;
+    const std::int64_t first = x->shape()[e.axis[0]], other = y->shape()[e.axis[1]];
+    if (first != other)
+      fail(ErrorId::extents_differ, {}, {}, e.name, first, text_of(callable.params[e.param[0]]),
+           other, text_of(callable.params[e.param[1]]));
+  }
+}
+
 }  // namespace
+
+std::vector<EqualDims> equal_dims_of(std::span<const ExportParam> params) {
+  std::vector<EqualDims> equal;
+  std::map<std::string_view, std::pair<std::size_t, std::size_t>> first;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    if (params[i].dims.empty()) continue;
+    const std::vector<std::string_view> names = split(params[i].dims, ' ');
+    if (std::cmp_not_equal(names.size(), params[i].info.rank))
+      throw std::runtime_error("names of other dimensions than a tensor has");
+    for (std::size_t axis = 0; axis < names.size(); ++axis) {
+      const auto [at, is_first] = first.try_emplace(names[axis], i, axis);
+      if (is_first) continue;
+      const auto [param, other] = at->second;
+      equal.push_back({std::string(names[axis]), {param, i}, {other, axis}});
+    }
+  }
+  return equal;
+}
 
 bool serves(const AheadClass& made, const AheadClass& given) {
   if (!made.strides.empty() && made.strides != given.strides) return false;
@@ -79,9 +125,12 @@ AheadClass class_of(std::span<const HostArg> args, const AheadCallable& callable
     if (callable.params[i].any_dtype && arg.tensor != nullptr) info.dtype = arg.tensor->dtype();
     check_argument({callable.name, {}, {}}, i, arg, info);
     out.args.push_back(classify(arg, info));
+    if (!callable.is_kernel && info.kind == ParamKind::Pointer)
+      add_extents(out.args.back(), arg.tensor);
     out.strides.push_back(arg.tensor != nullptr ? strides_of(*arg.tensor) : Dims());
     out.is_wide |= arg.tensor != nullptr && needs_wide_index(*arg.tensor);
   }
+  check_equal_dims(args, callable);
   return out;
 }
 
@@ -102,7 +151,7 @@ void AheadTable::add(const std::string& name, std::span<const ExportParam> param
     fail(ErrorId::kernel_argument, kernel.loc(), {}, name, "what it captures",
          fmt::format("{} Scalars or Tensors", captured),
          "them as arguments: a table of kernels holds none");
-  add({name, {params.begin(), params.end()}, true},
+  add({name, {params.begin(), params.end()}, true, equal_dims_of(params)},
       {std::move(signature.args), std::move(signature.constants),
        signature.index_type == DType::i64},
       plan_of_launch(kernel, target, args));

@@ -33,13 +33,25 @@ struct AheadCall {
   CallPlan plan;  ///< its slots are the callable's parameters; all its views are fixed
 };
 
+/// Two dimensions of one name. A kernel relies on their extents being equal.
+struct EqualDims {
+  std::string name;
+  std::size_t param[2];
+  std::size_t axis[2];
+};
+
 struct AheadCallable {
   std::string name;
   std::vector<ExportParam> params;
   /// A kernel serves whatever is as regular as what it was compiled for, and takes any numbers. A
   /// callable of the library decides by extents, strides and numbers, and serves these alone.
   bool is_kernel = true;
+  std::vector<EqualDims> equal = {};  ///< a kernel's, that each call is checked for
 };
+
+/// Each further use of a dimension's name, with the first. Throws std::runtime_error for a tensor
+/// that has names of another number of dimensions than its own.
+std::vector<EqualDims> equal_dims_of(std::span<const ExportParam> params);
 
 /// The class of the arguments of a call, one for each parameter. Throws CompileError where one does
 /// not fit.

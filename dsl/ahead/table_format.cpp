@@ -248,6 +248,7 @@ AheadTable::AheadTable(std::string_view bytes) try {
     c.at("kernel").get_to(callable.is_kernel);
     for (const json& p : c.at("params")) callable.params.push_back(param_of(p));
     if (callable.params.size() > slots::kMaxOfEach) throw std::runtime_error("too many parameters");
+    if (callable.is_kernel) callable.equal = equal_dims_of(callable.params);
   }
   const std::string_view entries = bytes.substr(sizeof h + h.text_bytes);
   Kernels kernels;

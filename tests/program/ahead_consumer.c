@@ -32,6 +32,15 @@ static int32_t found(void* data, int64_t n) {
   return mine_add_supported(args, 3);
 }
 
+/* The same where y is shorter than x and z: a kernel that relies on one N serves none such. */
+static int32_t found_unequal(void* data, int64_t n, int64_t fewer) {
+  DLTensor x = vector(data, &n), y = vector(data, &fewer);
+  TegulaArg args[3];
+  args[0] = args[2] = of(&x);
+  args[1] = of(&y);
+  return mine_add_supported(args, 3);
+}
+
 /* Arguments of a row-major product of bf16, A [m, k], B [k, n], C [m, n], at `data`; C's rows are `pitch` apart. */
 typedef struct {
   int64_t shape[3][2], strides[3][2];
@@ -161,7 +170,8 @@ static int compilers(void) {
 
 int main(void) {
   int result;
-  printf("found %d %d %d %d\n", found((void*)64, 8192), found((void*)64, 37), found((void*)68, 64), mine_add_supported(NULL, 0));
+  printf("found %d %d %d %d %d\n", found((void*)64, 8192), found((void*)64, 37), found((void*)68, 64), mine_add_supported(NULL, 0),
+         found_unequal((void*)64, 8192, 16));
   printf("found product %d %d %d\n", found_product(64, 96, 128, 96), found_product(64, 96, 256, 96), found_product(64, 96, 128, 104));
   result = launch();
   printf("maps: %d of LLVM or NVRTC\n", compilers());

@@ -43,7 +43,7 @@ with tempfile.TemporaryDirectory() as name:
     assert not re.search(r"llvm|nvrtc", run("ldd", str(consumer)), re.IGNORECASE)
     bare = {"PATH": "/nonexistent", "HOME": str(folder), "TEGULA_JIT": "deny", "CUDA_HOME": "/nonexistent"}
     out = run(str(consumer), env=bare)
-    found = re.search(r"^found (\d+) (\d+) -1 -1$", out, re.MULTILINE)
+    found = re.search(r"^found (\d+) (\d+) -1 -1 -1$", out, re.MULTILINE)
     assert found and found[1] != found[2], out
     assert re.search(r"^(no GPU: |launched)", out, re.MULTILINE), out
     assert re.search(r"^found product \d+ -1 -1$", out, re.MULTILINE), out
