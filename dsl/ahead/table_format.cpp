@@ -9,7 +9,10 @@
 #include "dsl/ahead/table.h"
 #include "runtime/artefact_format.h"
 #include "runtime/kernel_entry.h"
+#include "runtime/recipe.h"
 #include "support/errors.h"
+#include "tegula/prepare.h"
+#include "tegula/scratch.h"
 
 namespace tegula::dsl {
 namespace {
@@ -25,17 +28,28 @@ struct Header {
   std::uint64_t hash = 0;  ///< of what follows
 };
 
+/// The enumerator of a number; throws for one behind the last.
+template <class Enum>
+Enum enum_of(const json& f, Enum last) {
+  const auto number = f.get<std::int64_t>();
+  if (number < 0 || number > static_cast<std::int64_t>(last))
+    throw std::runtime_error("a number that means nothing");
+  return static_cast<Enum>(number);
+}
+DType dtype_of(const json& f) { return enum_of(f, static_cast<DType>(kDTypeCount - 1)); }
+
 json fields_of(const detail::ParamInfo& info) {
   return {static_cast<int>(info.kind), static_cast<int>(info.dtype), info.rank,
           static_cast<int>(info.access), info.optional};
 }
 detail::ParamInfo info_of(const json& f) {
   detail::ParamInfo info;
-  info.kind = static_cast<ParamKind>(f.at(0).get<int>());
-  info.dtype = static_cast<DType>(f.at(1).get<int>());
+  info.kind = enum_of(f.at(0), ParamKind::Constant);
+  info.dtype = dtype_of(f.at(1));
   f.at(2).get_to(info.rank);
-  info.access = static_cast<detail::ViewAccess>(f.at(3).get<int>());
+  info.access = enum_of(f.at(3), detail::ViewAccess::InOut);
   f.at(4).get_to(info.optional);
+  if (info.rank < 0 || info.rank > Dims::kMaxRank) throw std::runtime_error("a rank of no tensor");
   return info;
 }
 
@@ -105,10 +119,10 @@ json fields_of(const MadeTensor& m) {
 }
 MadeTensor made_of(const json& f) {
   MadeTensor m;
-  m.from = static_cast<MadeTensor::From>(f.at(0).get<int>());
+  m.from = enum_of(f.at(0), MadeTensor::From::fallback_flags);
   f.at(1).get_to(m.of);
   m.shape = dims_of(f.at(2));
-  m.dtype = static_cast<DType>(f.at(3).get<int>());
+  m.dtype = dtype_of(f.at(3));
   f.at(4).get_to(m.offset);
   m.strides = dims_of(f.at(5));
   return m;
@@ -133,41 +147,115 @@ json fields_of(const CallPlan& plan, const Kernels& kernels) {
           {"apart", std::move(apart)}};
 }
 
-/// Throws where a slot is neither one of `params` nor one of the first `made` that the plan makes.
-void check_slot(int slot, std::size_t params, std::size_t made) {
-  const bool is_param = slot >= 0 && static_cast<std::size_t>(slot) < params;
-  const bool is_made = slot >= slots::kMade && static_cast<std::size_t>(slot - slots::kMade) < made;
-  if (!is_param && !is_made) throw std::runtime_error("an argument of no call");
-}
+/// The ranks of the tensors in the slots of a plan that is read, kNoTensor in those of numbers, of
+/// addresses and of tensors that are left out.
+class SlotRanks {
+ public:
+  static constexpr int kNoTensor = runtime::LaunchRecipe::kNoTensor;
 
-CallPlan plan_of(const json& f, const Kernels& kernels, std::size_t params) {
-  CallPlan plan;
-  for (const json& m : f.at("made")) {
-    plan.made.push_back(made_of(m));
-    if (plan.made.size() > slots::kMaxOfEach) throw std::runtime_error("too many tensors");
-    const MadeTensor& made = plan.made.back();
-    if (made.from == MadeTensor::From::view) check_slot(made.of, params, plan.made.size() - 1);
+  SlotRanks(const AheadCallable& callable, const AheadClass& of) {
+    auto given = of.args.begin();
+    for (const ExportParam& p : callable.params) {
+      const ParamKind kind = p.info.kind;
+      params_.push_back(kNoTensor);
+      if (kind == ParamKind::Constant || (kind == ParamKind::Scalar && !callable.is_kernel))
+        continue;
+      if (given == of.args.end()) throw std::runtime_error("a class of too few arguments");
+      // A kernel's address may be given without its tensor.
+      const bool may_be_tensor =
+          kind == ParamKind::View || (kind == ParamKind::Pointer && !callable.is_kernel);
+      if (may_be_tensor && !given->absent) params_.back() = given->info.rank;
+      ++given;
+    }
+    if (given != of.args.end()) throw std::runtime_error("a class of too many arguments");
   }
+  void add_made(std::size_t rank) {
+    made_.push_back(static_cast<int>(rank));
+    if (made_.size() > slots::kMaxOfEach) throw std::runtime_error("too many tensors");
+  }
+  /// Throws for a slot that is neither a parameter nor a tensor that was made before.
+  int at(int slot) const {
+    if (slot >= 0 && std::cmp_less(slot, params_.size()))
+      return params_[static_cast<std::size_t>(slot)];
+    if (slot >= slots::kMade && std::cmp_less(slot - slots::kMade, made_.size()))
+      return made_[static_cast<std::size_t>(slot - slots::kMade)];
+    throw std::runtime_error("an argument of no call");
+  }
+
+ private:
+  std::vector<int> params_, made_;
+};
+
+/// A call takes the memory of its tensors without looking at their sizes again.
+void read_made(const json& f, CallPlan& plan, SlotRanks& slots) {
+  using From = MadeTensor::From;
   f.at("scratch").get_to(plan.scratch_bytes);
   f.at("flags").get_to(plan.shares_flags);
-  for (const json& s : f.at("steps")) {
-    PlanStep& step = plan.steps.emplace_back();
-    step.kernel = kernels.at(s.at(0).get<std::size_t>());
-    for (const json& a : s.at(1)) {
-      const int slot = a.at(0).get<int>();
-      if (slot != -1) check_slot(slot, params, plan.made.size());
-      step.args.push_back({slot, a.at(1).get<std::uint64_t>()});
-    }
-    if (step.args.size() != step.kernel->artefact().recipe.ranks.size())
-      throw std::runtime_error("a launch with other arguments than its kernel's");
+  std::size_t left = plan.scratch_bytes;
+  for (const json& m : f.at("made")) {
+    const MadeTensor& made = plan.made.emplace_back(made_of(m));
+    described(made.shape, made.dtype, Device::cuda(), made.strides);  // throws for what is none
+    if (made.from == From::view && slots.at(made.of) == SlotRanks::kNoTensor)
+      throw std::runtime_error("a view of no tensor");
+    if (made.from == From::counters && made.shape.size() != 1)
+      throw std::runtime_error("counters of no shape");
+    if (made.from == From::fallback_flags && !plan.shares_flags)
+      throw std::runtime_error("flags that are not locked");
+    const std::size_t bytes =
+        made.from == From::scratch ? Scratch::bytes_of(made.shape, made.dtype) : 0;
+    if (bytes > left) throw std::runtime_error("too little scratch memory");
+    left -= bytes;
+    slots.add_made(made.shape.size());
   }
+}
+
+/// Whether a launch asks the argument for extents, strides or a tensor map.
+bool reads_tensor(const runtime::LaunchRecipe& recipe, std::size_t arg) {
+  using runtime::ArgComponent, runtime::GridOp;
+  const auto of_step = [&](const runtime::GridStep& s) {
+    return s.arg == arg && (s.op == GridOp::dim || s.op == GridOp::stride);
+  };
+  const auto of_value = [&](const runtime::MachineArg& a) {
+    return a.arg == arg &&
+           (a.component == ArgComponent::dim || a.component == ArgComponent::stride ||
+            a.component == ArgComponent::map);
+  };
+  const auto of_map = [&](const runtime::MapShape& m) {
+    return std::ranges::any_of(
+        m.bounds, [&](const runtime::MapBound& b) { return std::cmp_equal(b.arg, arg); });
+  };
+  return std::ranges::any_of(recipe.steps, of_step) || std::ranges::any_of(recipe.args, of_value) ||
+         std::ranges::any_of(recipe.maps, of_map);
+}
+
+PlanStep step_of(const json& f, const Kernels& kernels, const SlotRanks& slots) {
+  PlanStep step;
+  step.kernel = kernels.at(f.at(0).get<std::size_t>());
+  const runtime::LaunchRecipe& recipe = step.kernel->artefact().recipe;
+  for (const json& a : f.at(1))
+    step.args.push_back({a.at(0).get<int>(), a.at(1).get<std::uint64_t>()});
+  if (step.args.size() != recipe.ranks.size() || step.args.size() > CallArgs::kMax)
+    throw std::runtime_error("a launch with other arguments than its kernel's");
+  for (std::size_t i = 0; i < step.args.size(); ++i) {
+    const int slot = step.args[i].slot;
+    const int rank = slot == -1 ? SlotRanks::kNoTensor : slots.at(slot);
+    if (rank != recipe.ranks[i] && reads_tensor(recipe, i))
+      throw std::runtime_error("an argument of another rank than its kernel's");
+  }
+  return step;
+}
+
+CallPlan plan_of(const json& f, const Kernels& kernels, SlotRanks slots) {
+  CallPlan plan;
+  read_made(f, plan, slots);
+  for (const json& s : f.at("steps")) plan.steps.push_back(step_of(s, kernels, slots));
   for (const json& a : f.at("apart")) {
     plan.apart.push_back({{a.at(0).get<int>(), a.at(1).get<int>()},
                           {a.at(2).get<std::size_t>(), a.at(3).get<std::size_t>()},
                           a.at(4).get<std::size_t>(),
                           a.at(5).get<std::string>(),
                           {}});
-    for (const int slot : plan.apart.back().slot) check_slot(slot, params, plan.made.size());
+    for (const int slot : plan.apart.back().slot) slots.at(slot);
   }
   return plan;
 }
@@ -261,8 +349,9 @@ AheadTable::AheadTable(std::string_view bytes) try {
   for (const json& c : all.at("calls")) {
     const auto number = c.at("callable").get<std::size_t>();
     if (number >= callables_.size()) throw std::runtime_error("a call of no callable");
-    calls_.push_back({number, call_class_of(c.at("of")),
-                      plan_of(c.at("plan"), kernels, callables_[number].params.size())});
+    AheadClass of = call_class_of(c.at("of"));
+    CallPlan plan = plan_of(c.at("plan"), kernels, SlotRanks(callables_[number], of));
+    calls_.push_back({number, std::move(of), std::move(plan)});
   }
 } catch (const std::exception& e) {
   fail(ErrorId::kernel_argument, {}, {}, "a table of kernels", "what was given",

@@ -4,8 +4,15 @@
 
 #include <gmock/gmock.h>
 
+#include <cstring>
+#include <functional>
+#include <nlohmann/json.hpp>
+
 #include "dsl/ahead/table.h"
 #include "dsl/instance.h"
+#include "runtime/artefact_format.h"
+#include "runtime/cache_format.h"
+#include "support/hash.h"
 #include "tegula/error.h"
 #include "tegula/tegula.h"
 #include "tests/unit/runtime/mock_driver.h"
@@ -128,6 +135,140 @@ TEST_F(AheadTables, ACallIsOneLaunch) {
   EXPECT_EQ(tegula_ahead_call(bytes_.data(), bytes_.size(), "add", c.args, 3, nullptr),
             TEGULA_ARGUMENT);
   EXPECT_EQ(mock().launches.size(), 1u);
+}
+
+/// The kernel relies on N being one number: a call that it does not hold for is refused before it
+/// reads behind a vector.
+TEST_F(AheadTables, DimensionsOfOneNameHaveOneExtent) {
+  const runtime::testing::MockDriver driver;
+  for (const int shorter : {0, 1, 2}) {
+    Call c(8192);
+    std::int64_t few = 16;
+    c.tensors[shorter].shape = &few;
+    EXPECT_EQ(find(c), -1) << shorter;
+    EXPECT_EQ(tegula_ahead_call(bytes_.data(), bytes_.size(), "add", c.args, 3, nullptr),
+              TEGULA_ARGUMENT)
+        << shorter;
+    EXPECT_THAT(tegula_last_error()->text, ::testing::StartsWith("T0709"));
+  }
+  EXPECT_TRUE(mock().launches.empty());
+}
+
+using nlohmann::json;
+
+/// A table whose JSON and entries are changed, with the checksum of what it is then.
+std::string changed(const std::string& table,
+                    const std::function<void(json& text, std::string& entries)>& change) {
+  struct {
+    char magic[8];
+    std::uint64_t bytes, text_bytes, hash;
+  } header;
+  std::memcpy(&header, table.data(), sizeof header);
+  json text = json::parse(table.substr(sizeof header, header.text_bytes));
+  std::string entries = table.substr(sizeof header + header.text_bytes);
+  change(text, entries);
+  const std::string body = text.dump() + entries;
+  header.text_bytes = body.size() - entries.size();
+  header.bytes = sizeof header + body.size();
+  header.hash = hash128(body).low;
+  return std::string(reinterpret_cast<const char*>(&header), sizeof header) + body;
+}
+
+/// The reason why the first plan cannot be read after a change; "none" where it can.
+std::string refusal(const std::string& table, const std::function<void(json& plan)>& change) {
+  try {
+    AheadTable{changed(table, [&](json& text, std::string&) { change(text["calls"][0]["plan"]); })};
+  } catch (const CompileError& e) {
+    return e.diagnostic().message;
+  }
+  return "none";
+}
+
+/// CallPlan::run looks at nothing again, so a table is checked as it is read, whatever its checksum
+/// says.
+TEST_F(AheadTables, TensorsThatNoCallCanMakeAreRefused) {
+  enum From { view, scratch, counters, flags };
+  constexpr int kF32 = static_cast<int>(DType::f32), kU32 = static_cast<int>(DType::u32);
+  const auto made = [&](json tensor, std::size_t scratch_bytes = 0, bool shares_flags = false) {
+    return refusal(bytes_, [&](json& plan) {
+      plan["made"] = json::array({std::move(tensor)});
+      plan["scratch"] = scratch_bytes;
+      plan["flags"] = shares_flags;
+    });
+  };
+  using ::testing::HasSubstr;
+  const json one = {1}, none = json::array(), negative = {-1}, huge = {1 << 30, 1 << 30, 1 << 30};
+  EXPECT_EQ(made({view, 0, one, kF32, 0, one}), "none");
+  EXPECT_THAT(made({flags + 1, 0, one, kF32, 0, one}), HasSubstr("means nothing"));
+  EXPECT_THAT(made({256, 0, one, kF32, 0, one}), HasSubstr("means nothing"));
+  EXPECT_THAT(made({view, 0, one, static_cast<int>(kDTypeCount), 0, one}),
+              HasSubstr("means nothing"));
+  EXPECT_THAT(made({view, 3, one, kF32, 0, one}), HasSubstr("no call"));
+  EXPECT_THAT(made({view, slots::kMade, one, kF32, 0, one}), HasSubstr("no call")) << "itself";
+  EXPECT_THAT(made({view, -1, one, kF32, 0, one}), HasSubstr("no call"));
+  EXPECT_NE(made({view, 0, one, kF32, 0, huge}), "none") << "strides of another rank";
+
+  EXPECT_EQ(made({counters, -1, one, kU32, 0, none}), "none");
+  EXPECT_THAT(made({counters, -1, none, kU32, 0, none}), HasSubstr("counters"));
+  EXPECT_NE(made({counters, -1, negative, kU32, 0, none}), "none");
+  EXPECT_EQ(made({scratch, -1, one, kF32, 0, none}, 256), "none");
+  EXPECT_THAT(made({scratch, -1, one, kF32, 0, none}, 255), HasSubstr("scratch"));
+  EXPECT_NE(made({scratch, -1, negative, kF32, 0, none}, SIZE_MAX), "none");
+  EXPECT_NE(made({scratch, -1, huge, kF32, 0, none}, SIZE_MAX), "none");
+  EXPECT_EQ(made({flags, -1, {64}, kU32, 0, none}, 0, true), "none");
+  EXPECT_THAT(made({flags, -1, {64}, kU32, 0, none}), HasSubstr("locked"));
+}
+
+TEST_F(AheadTables, LaunchesThatReadWhatIsNoTensorAreRefused) {
+  using ::testing::HasSubstr;
+  const auto launched_with = [](json& plan, int slot) {
+    for (json& arg : plan["steps"][0][1]) arg[0] = slot;
+  };
+  EXPECT_THAT(refusal(bytes_, [&](json& plan) { launched_with(plan, -1); }),
+              HasSubstr("another rank"));
+  EXPECT_THAT(refusal(bytes_,
+                      [&](json& plan) {
+                        const json ones = json::array({1, 1});
+                        plan["made"] = json::array(
+                            {json::array({0, 0, ones, static_cast<int>(DType::f32), 0, ones})});
+                        launched_with(plan, slots::kMade);
+                      }),
+              HasSubstr("another rank"));
+  const auto of_class = [&](const std::function<void(json & args)>& change) {
+    const std::string table =
+        changed(bytes_, [&](json& text, std::string&) { change(text["calls"][0]["of"]["args"]); });
+    EXPECT_THROW(AheadTable{table}, CompileError);
+  };
+  of_class([](json& args) {
+    for (json& arg : args) arg["absent"] = true;
+  });
+  of_class([](json& args) { args.erase(2); });
+  of_class([](json& args) { args.push_back(json(args[0])); });
+}
+
+/// The first kernel takes `count` arguments more, which are numbers, and so does its launch.
+std::string with_more_arguments(const std::string& table, std::size_t count) {
+  return changed(table, [&](json& text, std::string& entries) {
+    json& row = text["kernels"][0];
+    const std::size_t at = row[0], size = row[1];
+    runtime::CacheEntry entry = runtime::decode_entry(entries.substr(at, size), {}).entry;
+    runtime::Artefact artefact = runtime::decode_artefact(entry);
+    auto& ranks = artefact.recipe.ranks;
+    ranks.insert(ranks.end(), count, runtime::LaunchRecipe::kNoTensor);
+    runtime::encode_artefact(artefact, entry);
+    const std::string changed_entry = runtime::encode_entry({}, entry);
+    row = {entries.size(), changed_entry.size()};
+    entries += changed_entry;
+    for (json& call : text["calls"])
+      for (json& step : call["plan"]["steps"])
+        if (step[0] == 0)
+          for (std::size_t i = 0; i < count; ++i) step[1].push_back({-1, 0});
+  });
+}
+
+TEST_F(AheadTables, ALaunchHasRoomForItsArguments) {
+  EXPECT_EQ(AheadTable(with_more_arguments(bytes_, CallArgs::kMax - 3)).size(), 2u);
+  EXPECT_THROW(AheadTable(with_more_arguments(bytes_, CallArgs::kMax - 2)), CompileError);
 }
 
 TEST_F(AheadTables, DamagedBytesAreRefused) {
