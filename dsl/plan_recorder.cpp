@@ -5,6 +5,7 @@
 
 #include "dsl/at_kernel.h"
 #include "dsl/planned_callable.h"
+#include "support/env.h"
 #include "tegula/error.h"
 #include "tegula/scratch.h"
 
@@ -13,6 +14,17 @@ namespace {
 
 /// Stands for memory that each call has somewhere else, at least as well aligned as a kernel asks.
 void* some_address() { return reinterpret_cast<void*>(std::uintptr_t{1} << 20); }
+
+/// The kernel that a call goes to, which has a winner's values of tune() where there is one.
+/// Nothing is measured: what is recorded has no memory.
+KernelInstance& chosen_kernel(KernelInstance& kernel, std::span<const HostArg> args,
+                              Device device) {
+  if (env().tune != "off" || !kernel.tuning().empty()) return kernel;
+  kernel.tuned.note(kernel.trace(kernel.signature(args)), kernel.tuning());
+  if (!kernel.tuned.has_choices()) return kernel;
+  KernelInstance* const tuned = kernel.tuned.find(kernel, nullptr, args, device);
+  return tuned != nullptr ? *tuned : kernel;
+}
 
 }  // namespace
 
@@ -120,10 +132,11 @@ void PlanRecorder::compile(KernelInstance& kernel, std::span<const HostArg> args
     if (device_.kind == DeviceKind::cuda) step.loaded = &step.kernel->on(device_.index);
     return;
   }
+  KernelInstance& chosen = mode_.takes_winners ? chosen_kernel(kernel, args, device_) : kernel;
   std::vector<Warning> warnings;
   step.kernel =
-      kernel.launcher.compiled_for_target(kernel, mode_.target, args, kernel.loc(), warnings);
-  make_call_key(kernel, args, device_, run_time);  // with what the trace captured
+      chosen.launcher.compiled_for_target(chosen, mode_.target, args, chosen.loc(), warnings);
+  make_call_key(chosen, args, device_, run_time);  // with what the trace captured
 }
 
 void PlanRecorder::launch(const std::shared_ptr<KernelInstance>& kernel,

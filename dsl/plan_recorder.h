@@ -17,6 +17,8 @@ class PlanRecorder {
     bool looks_at_launches = false;  ///< nothing is compiled, each launch does that itself
     /// The target that is compiled for, without a GPU; the device's own where this is empty.
     std::string_view target = {};
+    /// Kernels that are compiled for a target have the values of tune() that a call has there.
+    bool takes_winners = false;
   };
   PlanRecorder(PlannedCallable& callable, Device device, std::span<const HostArg> args, Mode mode);
 

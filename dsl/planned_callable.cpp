@@ -131,7 +131,7 @@ void PlannedCallable::first_call(const Stream& stream, std::span<const HostArg> 
       hook && !looks && !prepares)
     hook(FirstCall(*this, stream, args, object, build));
   PlanRecorder recorder(*this, stream.device(), args,
-                        {looks, recording ? recording->target() : std::string_view()});
+                        {looks, recording ? recording->target() : std::string_view(), true});
   PlanBuilder builder(recorder);
   build(object, builder);
   const auto plan = std::make_shared<CallPlan>(recorder.take());

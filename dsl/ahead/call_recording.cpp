@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "dsl/plan_recorder.h"
 #include "dsl/planned_callable.h"
 #include "support/errors.h"
 #include "tegula/scratch.h"
@@ -33,10 +32,10 @@ MadeTensor fixed_view(int slot, const Tensor& of, const Tensor& part) {
 
 }  // namespace
 
-CallPlan plan_of_launch(KernelInstance& kernel, std::string_view target,
+CallPlan plan_of_launch(KernelInstance& kernel, PlanRecorder::Mode mode,
                         std::span<const HostArg> args) {
   PlannedCallable nobody(StrideKey::exact);
-  PlanRecorder recorder(nobody, Device::cuda(), args, {.target = target});
+  PlanRecorder recorder(nobody, Device::cuda(), args, mode);
   std::vector<PlanBuilder::Given> given;
   for (std::size_t i = 0; i < args.size(); ++i)
     given.push_back({kernel.params()[i], {static_cast<int>(i)}, args[i].bits});
@@ -130,7 +129,7 @@ void CallRecording::add(const CallPlan& plan, std::span<const HostArg> args) {
 }
 
 void CallRecording::add(KernelInstance& kernel, std::span<const HostArg> args) {
-  add(plan_of_launch(kernel, target_, args), args);
+  add(plan_of_launch(kernel, {.target = target_, .takes_winners = true}, args), args);
 }
 
 }  // namespace tegula::dsl

@@ -7,13 +7,14 @@
 #include <string_view>
 
 #include "dsl/call_plan.h"
+#include "dsl/plan_recorder.h"
 
 namespace tegula::dsl {
 
 /// The plan of a kernel's launch with these arguments, which are its slots. The kernel is compiled
-/// for the target of this name; needs no GPU. Throws CompileError for one that captures Scalars or
-/// Tensors.
-CallPlan plan_of_launch(KernelInstance& kernel, std::string_view target,
+/// for the target that `mode` names; needs no GPU. Throws CompileError for one that captures
+/// Scalars or Tensors.
+CallPlan plan_of_launch(KernelInstance& kernel, PlanRecorder::Mode mode,
                         std::span<const HostArg> args);
 
 /// While it lives, launches of this thread are recorded: those of plans and of kernels that are

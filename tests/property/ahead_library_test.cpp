@@ -12,6 +12,8 @@
 #include "dsl/ahead/table.h"
 #include "dsl/instance.h"
 #include "runtime/doctor.h"
+#include "support/env.h"
+#include "tegula/call_plan.h"
 #include "tegula/error.h"
 #include "tegula/kernels/export.h"
 #include "tegula/kernels/masks.h"
@@ -141,7 +143,9 @@ struct Call {
       if (p.info.kind == ParamKind::Scalar)
         all.push_back({ParamKind::Scalar, DType::f32, nullptr, detail::bits_of(*of.number)});
       else if (next < host.size())
-        all.push_back({ParamKind::View, host[next].dtype(), &host[next], 1}), ++next;
+        all.push_back({p.info.kind, host[next].dtype(), &host[next],
+                       p.info.kind == ParamKind::Pointer ? detail::bits_of(host[next].data()) : 1}),
+            ++next;
       else
         all.push_back({ParamKind::View, p.info.dtype, nullptr, 0});
     return all;
@@ -264,6 +268,79 @@ TEST_F(AheadLibrary, NumbersArePartOfWhatWasPrepared) {
   EXPECT_EQ(run(bytes, c, Call(c, at)), TEGULA_OK) << tegula_last_error()->text;
   c.number = 4.0f;
   EXPECT_EQ(run(bytes, c, Call(c, at)), TEGULA_ARGUMENT);
+}
+
+/// The callable launches with half of what its address has.
+TEST_F(AheadLibrary, ExtentsOfAnAddressArePartOfWhatWasPrepared) {
+  const Case c{"half",
+               {{ExportParam{{ParamKind::Pointer, DType::bf16}, false, "x", ""}, output("y", 2)},
+                [](const Stream& stream, Args args, Loc) {
+                  const Tensor& x = *args[0].tensor;
+                  scale_kernel(stream, x.slice(0, 0, x.shape()[0] / 2), 2.0f, *args[1].tensor);
+                }},
+               {{{128, 64}, DType::bf16}, {{64, 64}, DType::bf16}},
+               {}};
+  const std::uintptr_t at = std::uintptr_t{1} << 36;
+  const std::string bytes = table_of(c, Call(c, at)).encode();
+  EXPECT_EQ(run(bytes, c, Call(c, at)), TEGULA_OK) << tegula_last_error()->text;
+  for (const Dims& shape : {Dims{32, 64}, Dims{64, 128}, Dims{8192}}) {
+    Case other = c;
+    other.tensors[0].first = shape;
+    EXPECT_EQ(run(bytes, c, Call(other, at)), TEGULA_ARGUMENT) << shape.str();
+    EXPECT_THAT(tegula_last_error()->text, ::testing::StartsWith("T1662"));
+  }
+  Call address(c, at);
+  address.args[0] = {TEGULA_POINTER, 0, {.pointer = address.tensors[0].data}};
+  EXPECT_EQ(run(bytes, c, address), TEGULA_ARGUMENT) << "an address without extents";
+  EXPECT_EQ(launched().size(), 1u);
+}
+
+/// Rows of which the kernel takes 8 at a time, or 16.
+auto tuned_kernel() {
+  return kernel("tuned", [](In<bf16, 2> x, Out<bf16, 2> y) {
+    for (auto [r, c] : grid(y, tune("ROWS", {8, 16}), 64)) y(r, c) = x(r, c);
+  });
+}
+
+/// A callable that launches the kernel itself, or by a plan.
+Exportable launching(const decltype(tuned_kernel())& k, bool by_plan) {
+  return {
+      {tensor("x", 2), output("y", 2)},
+      [k, by_plan, plans = std::make_shared<CallPlans>()](const Stream& stream, Args args, Loc) {
+        if (!by_plan) return k(stream, *args[0].tensor, *args[1].tensor);
+        plans->call(stream, args, {},
+                    [&](PlanBuilder& plan) { plan.launch(k, plan.argument(0), plan.argument(1)); });
+      }};
+}
+
+TEST_F(AheadLibrary, WinnersOfTuneAreTaken) {
+  for (const bool by_plan : {false, true}) {
+    SCOPED_TRACE(by_plan ? "by a plan" : "by itself");
+    const auto k = tuned_kernel();
+    const Case c{
+        "tuned", launching(k, by_plan), {{{64, 64}, DType::bf16}, {{64, 64}, DType::bf16}}, {}};
+    const Call call(c, std::uintptr_t{1} << 36);
+    const auto rows_of = [&](const AheadTable& table) {
+      launched().clear();
+      EXPECT_EQ(run(table.encode(), c, call), TEGULA_OK) << tegula_last_error()->text;
+      if (launched().empty()) return 0u;
+      const std::vector<unsigned>& e = launched()[0].extents;
+      return 64u / (e[0] * e[1] * e[2]);
+    };
+    EXPECT_EQ(rows_of(table_of(c, call)), 8u) << "the default";
+    KernelInstance& instance = *k.shared_instance();
+    const std::vector<HostArg> args = call.of_callable(c);
+    instance.tuned.set(instance, shapes_key(instance, args, kGpu), {{"ROWS", 16}});
+    EXPECT_EQ(rows_of(table_of(c, call)), 16u);
+
+    AheadTable of_kernel;
+    of_kernel.add(c.name, exportable(k).params, instance, "sm_90a", args);
+    EXPECT_EQ(rows_of(of_kernel), 8u) << "values of a kernel are given in its line";
+    Env races = env();
+    races.tune = "quick";
+    const EnvOverride scope(races);
+    EXPECT_EQ(rows_of(table_of(c, call)), 8u) << "nothing is measured, in memory that is none";
+  }
 }
 
 TEST_F(AheadLibrary, APreparedCallCompilesNothing) {
