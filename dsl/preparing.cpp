@@ -21,7 +21,7 @@ void prepare(const std::function<void()>& calls) {
     Scope() { ++preparing; }
     ~Scope() { --preparing; }
   } const scope;
-  begin_generation();  // a plan that is kept would be run
+  begin_generation();  // other threads, too, take what is prepared from now on
   calls();
 }
 
