@@ -12,7 +12,7 @@ demo: deps       ## build the release and show a kernel from lambda to result
 	@tools/dev/build.sh release tegula_program
 	@build/release/tools/tegula demo
 
-test: deps       ## build everything with assertions and run all tests but the GPU's
+test: deps       ## build everything with assertions and run all tests but the GPU's and the long ones
 	@tools/dev/build.sh ci
 	@tools/dev/test.sh ci -LE 'gpu|long'
 

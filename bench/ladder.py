@@ -101,6 +101,8 @@ def page(found):
         f"The eight-line kernel, {what} [wgmma-pipeline.md](wgmma-pipeline.md) says what each does). {device['device']}, back end "
         f"{device['backend']}, commit {device['commit']}; random inputs, cold L2, medians of interleaved runs after warm-up; the "
         "ratio is cuBLAS' time by ours in the same run.", 120), "",
+           "Plans have that commit's names: `warps` is `num_warps` now, `copy_warps` `producer_warps`, `registers`",
+           "`consumer_registers`, `store_columns` `epilogue_tile_n`, `alternate` `pingpong`.", "",
            "Generated: `python3 bench/ladder.py run --out bench/results/FILE-ladder.jsonl`, then `python3 bench/ladder.py page`.",
            "", "![TFLOPS of each rung](hopper-matmul.svg)", "",
            "| rung | case | TFLOPS | ratio to cuBLAS | clock, power |", "|---|---|---|---|---|"]

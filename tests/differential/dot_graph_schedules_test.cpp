@@ -167,7 +167,7 @@ std::vector<ir::Opcode> in_turn(const ir::Kernel& tile, const std::string& plan)
 
 /// The order of attention in cuDNN: no product is late, and warpgroups compute what stands between
 /// the products in turn.
-TEST_P(Untied, TurnsBetweenProducts) {
+TEST_P(Untied, TokenBetweenProducts) {
   const auto plain = untied();
   call(plain, 256);
   if (!is_compiled()) return;
