@@ -109,7 +109,7 @@ TEST(Launch, TakesNoMemoryAndLittleTime) {
   }
   EXPECT_EQ(g_allocations, before);
   RecordProperty("ns_per_launch", static_cast<int>(best));
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_THREAD__)
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
   constexpr double kMost = 150;  // the goal for what we add to the driver's call
 #else
   constexpr double kMost = 2000;  // nothing is inlined, or every access is a call
