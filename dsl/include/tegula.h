@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Tensors are those of dlpack.h. Where that header is found, it is included; else the part of it
+/* Tensors are those of dlpack.h. If that header is found, it is included; else the part of it
  * that is needed stands here. A copy of it under another name must be included before this file. */
 #if !defined(DLPACK_DLPACK_H_) && defined(__has_include)
 #if __has_include(<dlpack/dlpack.h>)
@@ -109,11 +109,11 @@ typedef struct {
   const char* name;
   uint8_t access;   /* a TegulaAccess */
   uint8_t kind;     /* a TegulaKind. TEGULA_POINTER takes a contiguous tensor, too */
-  uint8_t rank;     /* of a tensor, else 0 */
+  uint8_t rank;     /* rank of a tensor, else 0 */
   uint8_t optional; /* 1: may be left out */
-  DLDataType dtype; /* of elements or number; bits 0: any, but one for all such tensors of a call */
+  DLDataType dtype; /* type of elements or number; bits 0: any, but one for all of a call */
   const char* dims; /* names of a tensor's dimensions, "M K": equal names have equal extents; ""
-                       where they have none. Of an output also "8", "M*8" or "M+1" */
+                       where they have none. An output has "8", "M*8" or "M+1", too */
 } TegulaParam;
 
 /* A backward, if there is one, takes arguments named as in `saved`, `grad_X` for outputs X, and
@@ -127,10 +127,10 @@ typedef struct {
   const char* saved;    /* parameters whose arguments the backward takes, "x y", or null */
 } TegulaSignature;
 
-/* What all loaded libraries export: writes up to `room` names, and returns how many there are. */
+/* Writes up to `room` names of all that is exported, and returns how many there are. */
 int32_t tegula_list(const char** names, int32_t room);
-/* Null if nothing is exported as `name`. Where two libraries export one name: that of the first
- * loaded; the function `tegula_export_NAME` of a library returns its own. */
+/* Null if nothing is exported as `name`. If two libraries export one name, the first one loaded
+ * counts; the function `tegula_export_NAME` of a library returns its own. */
 const TegulaCallable* tegula_find(const char* name);
 /* Null if the callable could not be made. */
 const TegulaSignature* tegula_signature(const TegulaCallable* callable);
@@ -167,7 +167,7 @@ size_t tegula_report(char* to, size_t room);
 
 /* Calls compiled ahead of time, as `tegula aot` writes them to an object file, with a header whose
  * functions call these. No compiler is needed, and no library of callables. */
-/* Which row of the table a call of `name` runs, from 0; -1 for none. Needs no GPU. */
+/* The row of the table that a call of `name` runs, from 0; -1 for none. Needs no GPU. */
 int32_t tegula_ahead_find(const void* table, uint64_t bytes, const char* name,
                           const TegulaArg* args, int32_t count);
 /* Queues the call on `stream`, a CUstream of the GPU of the first tensor. TEGULA_ARGUMENT (T1662)

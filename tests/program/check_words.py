@@ -9,9 +9,12 @@ SOURCE = pathlib.Path(sys.argv[1])
 CASES = [  # file, text, what it says
     ("ir/a.cpp", "int last_arriver = 0;\n", "ir/a.cpp:1: 'last_arriver': write arrive_and_test_last"),
     ("ir/a.cpp", "int x;\n\n/// Of a warp.\nint y;\n", "ir/a.cpp:3: 'Of'"),
+    ("ir/include/tegula/a.h", "int x = 0;  ///< of a warp\n", "ir/include/tegula/a.h:1: 'of'"),
+    ("ir/include/tegula/a.h", "/// What it takes.\nint x = 0;\n", "ir/include/tegula/a.h:1: 'What'"),
     ("codegen/helpers.cpp", "int x;\n", "codegen/helpers.cpp:1: 'helpers'"),
 ]
-GOOD = {"ir/good.cpp": "#include <vector>\n\n/// Sums a row.\nint sum = 0;  ///< bytes\n", "docs/good.md": "The accumulator.\n"}
+GOOD = {"ir/include/tegula/good.h": "int x = 0;  ///< bytes, or\n            ///< of a warp\n",
+        "ir/good.cpp": "#include <vector>\n\n/// Sums a row.\nint sum = 0;  ///< bytes\n", "docs/good.md": "The accumulator.\n"}
 
 
 def run(files):

@@ -4,8 +4,10 @@
 - No line has more than 120 columns.
 - An identifier in `code` (one with an underscore, `::` or an inner capital), and a path of ours, is in the tree.
 - A relative link leads to a file.
+- Each file of bench/results/sweeps has one row in the README there, and each name of a row has a file.
 
 Code blocks are not looked at: tests compile those of C++."""
+import fnmatch
 import pathlib
 import re
 import subprocess
@@ -18,7 +20,8 @@ PAGES = ["README.md", "CONTRIBUTING.md", *(str(p.relative_to(ROOT)) for d in ("d
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RECORDS = ("docs/hopper-matmul.md",)  # plans as they were named when they were measured
 IDENTIFIER = re.compile(r"_|[a-z0-9][A-Z]")
-TRITON = "x_ptr static_range atomic_cas debug_barrier inline_asm_elementwise device_print dot_scaled TRITON_INTERPRET"
+TRITON = """x_ptr static_range atomic_cas debug_barrier inline_asm_elementwise device_print dot_scaled TRITON_INTERPRET
+            eviction_policy cache_modifier associative_scan num_ctas"""
 NOT_BUILT = "atomic_load atomic_store grid_barrier"
 FOREIGN = {*TRITON.split(), *NOT_BUILT.split(), "kPascal"}
 
@@ -79,9 +82,22 @@ def faults_of(page, words):
                 yield f"{page}:{text.count(chr(10), 0, span.start()) + 1}: `{word}` is not in the tree"
 
 
+def faults_of_sweeps(folder="bench/results/sweeps"):
+    """A row begins with the names of its files, which may have `*`."""
+    rows = re.findall(r"^\| (`.*?) \| ", (ROOT / folder / "README.md").read_text(), re.M)
+    patterns = [p for row in rows for p in re.findall(r"`([^`]+\.(?:jsonl|txt))`", row)]
+    files = [p.name for p in sorted((ROOT / folder).iterdir()) if p.name != "README.md"]
+    for file in files:
+        if (count := sum(fnmatch.fnmatchcase(file, p) for p in patterns)) != 1:
+            yield f"{folder}/{file}: has {count} rows in {folder}/README.md"
+    for pattern in patterns:
+        if not fnmatch.filter(files, pattern):
+            yield f"{folder}/README.md: no file {pattern}"
+
+
 def main():
     words = words_of_sources(tracked())
-    faults = [fault for page in PAGES for fault in faults_of(page, words)]
+    faults = [fault for page in PAGES for fault in faults_of(page, words)] + [*faults_of_sweeps()]
     print("\n".join(faults))
     sys.exit(bool(faults))
 

@@ -5,6 +5,7 @@ tools/dev/banned_words.tsv has a row for each: scopes, level, pattern (Python re
   id     code of .cpp, .h, .def and .cu without comments and strings
   block  first words of a comment block (consecutive lines of //)
   trail  first words of a comment behind code
+  public first words of either in a public header
   com    any comment
   doc    docs/*.md and README.md (docs/experiments/, lab notes, apart)
   file   names of source files, without folder
@@ -48,7 +49,7 @@ def parts_of(text):
             yield "trail", number, words
             last = None
         else:
-            if last != number - 1:
+            if last != number - 1 and not comment.startswith("///<"):  # "///<" continues the one behind code
                 yield "block", number, words
             last = number
 
@@ -89,6 +90,8 @@ def main():
             look("file", file, 1, path.stem)
             for scope, number, text in parts_of(path.read_text()):
                 look(scope, file, number, text)
+                if scope in ("block", "trail") and "/include/" in file:
+                    look("public", file, number, text)
         elif file == "README.md" or (file.startswith("docs/") and file.endswith(".md") and "/experiments/" not in file):
             for number, line in enumerate(path.read_text().splitlines(), 1):
                 look("doc", file, number, line)

@@ -45,7 +45,7 @@ struct AttentionProblem {
   bool pack_gqa = false;           ///< rows are those of all heads of a group
   bool splits_kv = false;          ///< CTAs share a tile's keys
   bool is_non_contiguous = false;  ///< kv blocks of a tile are not consecutive
-  bool is_data_dependent = false;  ///< which keys a row attends to, tensors or the caller say
+  bool is_data_dependent = false;  ///< tensors or the caller say which keys a row attends to
   /// @name The score, as its trace has it (ScoreTraits)
   /// @{
   bool has_score = false, reads_kv_index = false, has_per_element_state = false,
@@ -109,7 +109,7 @@ struct AttentionConfig {
 struct SplitKvProblem {
   std::int64_t tiles = 0;  ///< one for each head of a batch entry
   std::int64_t keys = 0;
-  int key_bytes = 0;  ///< of a key and its value
+  int key_bytes = 0;  ///< bytes of a key and its value
 
   template <class Self, class Visit>
   static void each_field(Self& p, const Visit& visit) {

@@ -123,7 +123,7 @@ struct AttentionRates {
 /// A row of the profiles (autotune/profiles): one model of GPU.
 struct DeviceProfile {
   std::string_view name;         ///< "H200 SXM"
-  std::string_view driver_name;  ///< what the driver calls such a GPU
+  std::string_view driver_name;  ///< the driver's name of such a GPU
   int capability = 0;            ///< compute capability, 90 for 9.0
   int num_sms = 0;
   double clock_ghz = 0;      ///< clock that cycles are counted at

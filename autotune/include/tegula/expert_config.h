@@ -17,7 +17,7 @@ struct ExpertTileConfig {
   /// Outputs lie along the rows of the tensor cores' tiles, so that bm can be as high as most
   /// experts have rows. bn is then a multiple of 64.
   bool swap_ab = false;
-  int stages = 0;   ///< of the operand ring; 0: the compiler chooses
+  int stages = 0;   ///< slots of the operand ring; 0: the compiler chooses
   int group_m = 8;  ///< tiles below each other that are finished together
   /// The up product gathers the tokens' rows itself, which are not permuted then.
   bool gathers = false;
@@ -46,7 +46,7 @@ constexpr auto enumerator_names(ExpertProduct) {
 struct ExpertProblem {
   std::int64_t rows = 0;  ///< mean of an expert
   std::int64_t columns = 0, k = 0;
-  std::int64_t experts = 1;  ///< that can have rows
+  std::int64_t experts = 1;  ///< experts that can have rows
   ExpertProduct product = ExpertProduct::up;
   DType operands = DType::bf16;
   bool is_gated = false;  ///< bn is of the gate's columns, and as many of the other matrix

@@ -29,7 +29,7 @@ struct RowProblem {
   std::int64_t rows = 0, columns = 0;
   RowKernel kernel = RowKernel::norm;
   DType type = DType::bf16;
-  int tensors = 2;  ///< of rows x columns, that are read and written
+  int tensors = 2;  ///< tensors of rows x columns that are read and written
 
   template <class Self, class Visit>
   static void each_field(Self& p, const Visit& visit) {
@@ -44,8 +44,8 @@ struct RowProblem {
 
 struct RowConfig {
   RowMethod method = RowMethod::held;
-  int tile_rows = 1;       ///< of a CTA, where it holds them
-  int ctas = 1;            ///< of a cluster
+  int tile_rows = 1;       ///< rows of a CTA that holds them
+  int ctas = 1;            ///< CTAs of a cluster
   int columns_of_cta = 0;  ///< in a cluster
 
   template <class Self, class Visit>

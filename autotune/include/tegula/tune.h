@@ -11,7 +11,7 @@ namespace tegula {
 /// One decision of a call that was tuned.
 struct TunedDecision {
   std::string family;   ///< "matmul", "attention_tiles", ..
-  std::string problem;  ///< what the decision depends on: "m=512 n=512 .."
+  std::string problem;  ///< the properties that the decision depends on: "m=512 n=512 .."
   std::string by_default, config;
   bool was_known = false;          ///< found in the store: nothing was measured
   bool is_replaced = false;        ///< measured, and faster than what was used before, beyond noise

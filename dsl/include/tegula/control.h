@@ -195,7 +195,7 @@ class GridLoop {
   Index index_in_tile_loop(dsl::Tracer& t, std::size_t dimension) const;
   std::vector<Tile> extents_, starts_, counts_;
   std::optional<Segments> segments_;
-  std::optional<Segments::Place> place_;  ///< of the tile's rows
+  std::optional<Segments::Place> place_;  ///< place of the tile's rows
   GridOptions options_;
   Loc loc_;
   OpenRegion open_;
@@ -282,9 +282,9 @@ auto grid(const Segments& space, Options... blocks_and_options) {
 }
 
 /// Between two grid loops of a kernel: what all programs have done in the first one is there before
-/// any begins with the second one. The programs run at once, as many as are resident on the GPU
-/// (cooperative launch), and each takes every so manieth tile of both grids; their number is that
-/// of the larger grid at most. Throws CompileError elsewhere, and for grids of segments or
+/// any begins with the second one. The launch is cooperative: it has as many programs as are
+/// resident on the GPU at once, at most as many as the larger grid has tiles, and each of these n
+/// takes every n-th tile of both grids. Throws CompileError elsewhere, and for grids of segments or
 /// clusters.
 inline void grid_barrier(std::source_location at = std::source_location::current()) {
   detail::record_grid_barrier(at);

@@ -31,7 +31,7 @@ namespace tegula {
 
 /// A parameter of an exported callable.
 struct ExportParam {
-  detail::ParamInfo info;  ///< of a number: its C++ type as `dtype`
+  detail::ParamInfo info;  ///< a number has its C++ type as `dtype`
   bool any_dtype = false;  ///< elements of any type, one for all such tensors of a call
   std::string name;
   /// Names of a tensor's dimensions, "M K", or none. A dimension may also be a number, or a name

@@ -450,8 +450,8 @@ concept IsFunctionPointer = std::is_pointer_v<Fn> && std::is_function_v<std::rem
 /// Makes a kernel of a lambda or function whose parameters are In, Out, InOut, std::optional of
 /// these, Scalar, Ptr, C++ constants, or structs of such parameters (aggregates of at most 16
 /// members without a base, nested as you like). A struct stands for its members: a call gives one
-/// argument for each, in order, and `named` one name, `"tensors.Q[B, H, M, D]"`. What it captures
-/// is frozen: values here, and what captured references and pointers, or globals, refer to at the
+/// argument for each, in order, and `named` one name, `"tensors.Q[B, H, M, D]"`. Captures are
+/// frozen: values here, and what captured references and pointers, or globals, refer to at the
 /// first call (TEGULA_CHECK=retrace finds where that changes later). Captured Tensors and Scalars
 /// are arguments, read at every launch.
 template <class Fn>

@@ -55,8 +55,8 @@ Tile round(const Arg& x);
 Tile trunc(const Arg& x);
 /// The hardware's fast versions: the reciprocal within 1 ulp, subnormals 0 (a correctly rounded one
 /// is a function call where it is subnormal, and an epilogue full of them runs out of registers);
-/// tanh within 2^-11 relative, the others within 2^-20.9 in [-pi, pi]. Of the last three there is
-/// none of f64: CompileError.
+/// tanh within 2^-11 relative, the others within 2^-20.9 in [-pi, pi]. The last three have no
+/// f64: CompileError.
 Tile rcp_approx(const Arg& x);
 Tile tanh_approx(const Arg& x);
 Tile sin_approx(const Arg& x);
@@ -73,8 +73,8 @@ Tile silu(const Arg& x);
 /// where x > -6; 0 of -inf.
 Tile gelu(const Arg& x);
 /// GELU's other definition, x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 (Hendrycks and
-/// Gimpel, arXiv:1606.08415; PyTorch's approximate="tanh"), by tanh_approx: within 2^-11.9 |x|. Of
-/// f32 operations, which tensor cores wait for, it has half as many as `gelu`. NaN of -inf.
+/// Gimpel, arXiv:1606.08415; PyTorch's approximate="tanh"), by tanh_approx: within 2^-11.9 |x|. It
+/// has half as many f32 operations, which tensor cores wait for, as `gelu`. NaN of -inf.
 Tile gelu_tanh_approx(const Arg& x);
 /// log(1 + e^x), without overflow.
 Tile softplus(const Arg& x);

@@ -22,10 +22,10 @@
 /// stores several values at one address, one of them stays.
 ///
 /// Programs are ordered among each other only by atomics with `MemoryOrder::acquire` and
-/// `MemoryOrder::release`, `arrive_and_test_last`, and the ends of kernels: a release publishes all
-/// earlier effects of the program, and a program that acquires from it sees them in all it does
-/// afterwards. Two programs that access one element without such an order, one of them by a plain
-/// write, are in error.
+/// `MemoryOrder::release`, what is made of these (`arrive_and_test_last`, `grid_barrier`,
+/// programs.h), and the ends of kernels: a release publishes all earlier effects of the program,
+/// and a program that acquires from it sees them in all it does afterwards. Two programs that
+/// access one element without such an order, one of them by a plain write, are in error.
 ///
 /// Nobody writes an `In` tensor while the kernel runs, and different arguments are different
 /// memory: a call whose written argument (Out, InOut, a Ptr that is stored through) overlaps
@@ -33,7 +33,7 @@
 /// address, this is up to the caller.
 namespace tegula {
 
-/// Reads each address. Where the mask is false nothing is read and the element is `fill`; without a
+/// Reads each address. If the mask is false, nothing is read and the element is `fill`; without a
 /// fill using it is an error that the interpreter reports.
 Tile load(const Arg& pointers, const Arg& mask = {}, const Arg& fill = {}, Hints hints = {});
 /// Writes each value (rounded to the pointee) where the mask is true.

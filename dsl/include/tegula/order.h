@@ -22,7 +22,7 @@ Tile sort(const Arg& t, Axis axis = -1, Direction direction = Direction::ascendi
 Tile argsort(const Arg& t, Axis axis = -1, Direction direction = Direction::ascending);
 Sorted sort_with_indices(const Arg& t, Axis axis = -1, Direction direction = Direction::ascending);
 /// The first `k` elements of the sorted tile, the best one first, 1 <= k <= extent; of equal
-/// elements those with the smallest indices. Where fewer are present, the rest is absent.
+/// elements those with the smallest indices. If fewer are present, the rest is absent.
 Sorted topk(const Arg& t, int k, Axis axis = -1, Direction direction = Direction::descending);
 
 /// Ranks: how many equal keys stand before each one in row-major order (i32, of the keys' shape; -1

@@ -15,7 +15,7 @@ namespace tegula {
 ///     prepare([&] { matmul(a, b, c); });
 ///
 /// Throws what the calls throw, and where TEGULA_JIT=deny forbids compiling, the error that names
-/// the kernel. What the host reads of results in `calls` is whatever was there.
+/// the kernel. Results that the host reads in `calls` are whatever was there.
 void prepare(const std::function<void()>& calls);
 
 /// A tensor without memory, aligned as a fresh one is, for prepare() alone. Default strides:

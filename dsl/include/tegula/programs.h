@@ -11,8 +11,8 @@
 namespace tegula {
 
 enum class Until : std::uint8_t { equal, at_least };
-/// Waits until the integer at an address, of 32 or 64 bits, is `value`, or at least that. What was
-/// released there is seen by all the program does afterwards. Throws CompileError for other types.
+/// Waits until the integer at an address, of 32 or 64 bits, is `value`, or at least that. All that
+/// the program does afterwards sees the writes released there. Throws CompileError for other types.
 void wait_until(const Arg& pointer, const Arg& value, Until until = Until::at_least,
                 MemoryScope scope = MemoryScope::gpu);
 
@@ -26,8 +26,8 @@ Tile sm_clock(std::source_location at = std::source_location::current());
 Tile global_timer(std::source_location at = std::source_location::current());
 
 /// A number from 0 to count - 1 for each program that asks, in the order in which they ask; the
-/// last one sets the counter, a u32 that is 0 at first, back to 0. Who has a smaller number has
-/// started, so that waiting for it ends. Gives i32.
+/// last one sets the counter, a u32 that is 0 at first, back to 0. A program with a smaller number
+/// has started, so that waiting for it ends. Gives i32.
 Tile ticket(const Arg& counter, const Arg& count);
 
 /// Counts what some programs have done for others, in an i32 or u32 that is 0 at first.

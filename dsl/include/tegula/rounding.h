@@ -11,7 +11,7 @@ enum class Round : std::uint8_t {
 };
 /// The treatment of values beyond the range of a conversion's type.
 enum class Saturate : std::uint8_t {
-  by_type,  ///< what `cast` does: infinity of f16, bf16 and f32, the largest number of fp8,
+  by_type,  ///< as `cast` does: infinity of f16, bf16 and f32, the largest number of fp8,
             ///< integers of integers wrap
   always,   ///< the largest or smallest finite value of the type, of infinities as well
 };

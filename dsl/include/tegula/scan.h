@@ -52,7 +52,7 @@ std::array<Tile, N> array_of(const std::vector<Tile>& tiles) {
 
 /// Running fold by an associative function of two scalars, which returns one of exactly their type.
 /// Its first argument stands before the second along the axis, in a reverse scan too, so it need
-/// not commute; the elements are grouped in any way. What it may contain is said at `reduce`.
+/// not commute; the elements are grouped in any way. `reduce` says what it may contain.
 /// `exclusive` needs `scan_from`: CompileError.
 template <class Fn>
 Tile scan(const Tile& t, Axis axis, Fn combine, ScanOptions options = {},

@@ -124,7 +124,7 @@ Tile min(const Arg& t, N n, std::source_location at = std::source_location::curr
 /// Whether any element of an i1 tile is true.
 Tile any(const Arg& t);
 Tile any(const Arg& t, Axis axis);
-/// Index (i32) of the extreme value; ties go to the smallest index, NaN never wins. Where no
+/// Index (i32) of the extreme value; ties go to the smallest index, NaN never wins. If no
 /// element is a number (all are NaN or absent) it is 0, so that it is always in range.
 Tile argmax(const Arg& t, Axis axis);
 Tile argmin(const Arg& t, Axis axis);
@@ -191,6 +191,8 @@ Tile crop(const Arg& x, Axis axis, const Arg& first, const Arg& end);
 /// own tile are absent; those absent in another's count as 0.
 Tile cluster_reduce_scatter(const Arg& t, Axis axis);
 
+/// Arithmetic of `dot` on f32 operands: `ieee` multiplies them as f32, without tensor cores; `tf32`
+/// rounds them to tf32 for the tensor cores. Other types ignore it.
 enum class Precision : std::uint8_t { ieee, tf32 };
 /// The accumulator type of `dot` on operands of T.
 template <Element T>

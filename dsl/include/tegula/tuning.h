@@ -28,7 +28,7 @@ struct TuneOptions {
 
 /// Result of Kernel::tune().
 struct TuneResult {
-  Tuning tuning;                   ///< what calls of this problem use from now on
+  Tuning tuning;                   ///< calls of this problem use it from now on
   bool was_known = false;          ///< found in the store: nothing was measured
   bool is_replaced = false;        ///< measured, and faster than what was used before, beyond noise
   bool is_low_confidence = false;  ///< the device was not steady: nothing was replaced

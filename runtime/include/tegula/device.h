@@ -7,7 +7,7 @@ namespace tegula {
 
 enum class DeviceKind : std::uint8_t {
   cpu,   ///< the interpreter of the tile form: the meaning of a kernel
-  sim,   ///< the simulator: the machine code of a kernel, executed and checked on the host
+  sim,   ///< the simulator: executes and checks, on the host, the code that back ends get
   cuda,  ///< a GPU
 };
 

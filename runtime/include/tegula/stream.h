@@ -28,8 +28,8 @@ class Stream {
   /// Waits until everything queued so far is done. Throws DeviceError if work failed, or while
   /// capturing.
   void synchronize() const;
-  /// True while the queue records a CUDA graph instead of running. What kernels need beside their
-  /// arguments, scratch memory and counters, is then the graph's: it may be replayed on any queue,
+  /// True while the queue records a CUDA graph instead of running. Scratch memory and counters that
+  /// kernels need beside their arguments are then the graph's: it may be replayed on any queue,
   /// but two instances of one graph, or two clones as child graphs, must not run at once.
   bool capturing() const;
 

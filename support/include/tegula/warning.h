@@ -27,8 +27,8 @@ using WarningHandler = std::function<void(const Warning&)>;
 /// warning of each kernel that the process compiles, or finds compiled on disk, by the thread that
 /// needs the kernel, at the kernel's first call; it may throw, and the call throws then. An empty
 /// handler, the default, drops warnings, but for TEGULA_WARN=1, which writes them to the standard
-/// error stream: the only text that the library ever prints. `Kernel::warnings()` has them in any
-/// case.
+/// error stream. Unasked, the library prints only what kernels `print`. `Kernel::warnings()` has
+/// them in any case.
 WarningHandler set_warning_handler(WarningHandler handler);
 
 }  // namespace tegula

@@ -14,7 +14,7 @@ namespace tegula {
 /// A parameter and its state. All are contiguous and of one shape.
 struct AdamWTensors {
   Tensor weight;         ///< f32 or bf16, updated
-  Tensor gradient;       ///< of weight's type, or f32
+  Tensor gradient;       ///< weight's type, or f32
   Tensor first_moment;   ///< f32, updated; zeros before the first step
   Tensor second_moment;  ///< f32, updated; zeros before the first step
 };
@@ -25,7 +25,7 @@ struct AdamWOptions {
   float beta1 = 0.9f, beta2 = 0.999f;
   float epsilon = 1e-8f;
   float weight_decay = 1e-2f;
-  float gradient_scale = 1;  ///< what gradients are multiplied by first
+  float gradient_scale = 1;  ///< gradients are multiplied by it first
   /// With a seed, bf16 weights are rounded stochastically, by Philox's words of seed, step, and the
   /// element's place in the list of tensors: equal calls give equal bits, and updates smaller than
   /// half a digit are kept in the mean without an f32 copy of the weights. Without one they are

@@ -122,7 +122,7 @@ KvRange causal_range(const Tile& first, const Tile& last, const Tile& seqlen_kv)
 /// The keys that all rows attend to under a mask that is causal and nothing else: [0, first + 1).
 KvRange causal_full(const Tile& first, const Tile& last, const Tile& seqlen_kv);
 
-/// Further tensors of a call, f32. Those left out are neither read nor written.
+/// Further tensors of a call, f32. Tensors left out are neither read nor written.
 struct AttentionExtras {
   /// Out, [batch, heads, seqlen_q]: the natural logarithm of the softmax's denominator; -inf for a
   /// row without keys. With stick breaking: that of the remaining weight, 0 for such a row. Not

@@ -7,7 +7,7 @@
 namespace tegula::detail {
 
 /// The line that calls the library, while it runs on this thread: what the library refuses is said
-/// of it. Where a function of the library calls another, the outermost line counts. The callable,
+/// of it. If a function of the library calls another, the outermost line counts. The callable,
 /// in whose function it is made, is a range for profilers.
 class CallPlace {
  public:

@@ -15,7 +15,7 @@ enum class ScanKind : std::uint8_t { inclusive, exclusive };
 struct DeviceScanOptions {
   ScanKind kind = ScanKind::inclusive;
   /// Whether an x of f32 is read once, each program waiting for the sums of those before it
-  /// (decoupled look-back). Which sums it finds depends on time, so the last bits of two runs may
+  /// (decoupled look-back). The sums that it finds depend on time, so the last bits of two runs may
   /// differ.
   bool look_back = false;
 };

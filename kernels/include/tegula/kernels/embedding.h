@@ -18,7 +18,7 @@ void embedding(const Stream& stream, const Tensor& table, const Tensor& ids, con
 /// Order in which a row of the table gets the gradients of its tokens.
 enum class ScatterOrder : std::uint8_t {
   any,     ///< as programs come (atomics): sums may differ in their last bits between calls
-  tokens,  ///< that of the tokens: the same bits in every call; slower where few ids are frequent
+  tokens,  ///< the tokens' own: the same bits in every call; slower where few ids are frequent
 };
 
 /// dtable[ids] += dy: dtable f32 [rows, columns], to which gradients are added, dy bf16, f16 or f32

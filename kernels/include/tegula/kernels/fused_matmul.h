@@ -25,7 +25,7 @@ struct MatmulSteps {
   MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options,
               DType acc_type);
   MatmulConfig config;
-  SplitK split;  ///< that of the configuration, as far as the call carries it out
+  SplitK split;  ///< the configuration's, as far as the call carries it out
   bool is_batched;
   MatmulTraits variant;
   PlanSlot a, b, workspace, counters;  ///< the last two for partial accumulators

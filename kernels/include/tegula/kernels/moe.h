@@ -77,7 +77,7 @@ struct MoeTiles {
 
 struct MoeOptions {
   Router router;
-  int experts = 0;  ///< that the router chooses from
+  int experts = 0;  ///< experts that the router chooses from
   ExpertActivation activation = swiglu();
   /// In `up`, outputs of gate and up projection alternate (gpt-oss); else those of the gate come
   /// first.
@@ -116,7 +116,7 @@ struct MoeWeights {
   Tensor up_bias = {};      ///< [E + S, 2 i or i]; may be left out
   Tensor down = {};         ///< [E + S, h, i]
   Tensor down_bias = {};    ///< [E + S, h]; may be left out
-  MoeScales scales = {};    ///< of quantised experts
+  MoeScales scales = {};    ///< scales of quantised experts
 };
 
 /// Decisions of routing, i32 on the device but for the weights: K = k + S choices a token, R = T K

@@ -34,12 +34,12 @@ void layer_norm(const Stream& stream, const Tensor& x, const Tensor& weight, con
 
 /// Tensors of the forward pass that the backward pass reads.
 struct NormTape {
-  Tensor x;            ///< what was normalised: x, or the stored sum with the residual
+  Tensor x;            ///< the normalised rows: x, or the stored sum with the residual
   Tensor weight = {};  ///< [columns], or none
   Tensor mean = {};    ///< f32 [rows], of layer norm alone
   Tensor rstd;         ///< f32 [rows]
 };
-/// Gradients that the backward pass gives. Those of weight and bias may be left out.
+/// Gradients that the backward pass gives. Gradients of weight and bias may be left out.
 struct NormGradients {
   Tensor x;            ///< [rows, columns] of the type of x; also that of the residual
   Tensor weight = {};  ///< [columns], bf16, f16 or f32
@@ -48,8 +48,8 @@ struct NormGradients {
 };
 
 /// Gradients of rms_norm from dy, that of y. `dsum`, if given, is the gradient of the stored sum,
-/// and is added to that of x. Those of weight and bias are sums over all rows in f32, in an order
-/// that depends on the shape and the model of GPU alone: each call gives the same bits.
+/// and is added to that of x. Gradients of weight and bias are sums over all rows in f32, in
+/// an order that depends on the shape and the model of GPU alone: each call gives the same bits.
 void rms_norm_backward(const Stream& stream, const NormTape& tape, const Tensor& dy,
                        const NormGradients& gradients, const Tensor& dsum = {},
                        Loc at = std::source_location::current());
