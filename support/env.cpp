@@ -132,9 +132,10 @@ std::string env_markdown() {
   std::string text =
       "# Environment variables\n\n" +
       markdown_paragraph(
-          "Generated from `support/env.def`; do not edit. Every variable Tegula reads is here. An "
-          "unset or empty variable means the default; a value that is not allowed is a "
-          "`DeviceError`; `tegula doctor` names `TEGULA_*` variables that are not in this list.") +
+          "Generated from `support/env.def`; do not edit. Every variable that the library and its "
+          "program read is here. An unset or empty variable means the default; a value that is not "
+          "allowed is a `DeviceError`; `tegula doctor` names `TEGULA_*` variables that are not in "
+          "this list.") +
       "\n";
   for (const EnvRow& row : kRows) {
     std::string values = row.values;
