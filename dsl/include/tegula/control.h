@@ -283,9 +283,9 @@ auto grid(const Segments& space, Options... blocks_and_options) {
 
 /// Between two grid loops of a kernel: what all programs have done in the first one is there before
 /// any begins with the second one. The launch is cooperative: it has as many programs as are
-/// resident on the GPU at once, at most as many as the larger grid has tiles, and each of these n
-/// takes every n-th tile of both grids. Throws CompileError elsewhere, and for grids of segments or
-/// clusters.
+/// resident on the GPU at once, at most as many as the larger grid has tiles, and each
+/// takes its share of the tiles of both grids. Throws CompileError elsewhere, and for grids of
+/// segments or clusters.
 inline void grid_barrier(std::source_location at = std::source_location::current()) {
   detail::record_grid_barrier(at);
 }
