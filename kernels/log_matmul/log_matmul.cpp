@@ -22,8 +22,9 @@ namespace {
 constexpr int kScaleBits = 15;
 constexpr float kScale = 1 << kScaleBits;
 constexpr int kColumnsPerStep = 4096;
-/// Tile of columns whose maxima a program finds, and its rows at a time.
-constexpr int kColumns = 64, kRowsPerStep = 32;
+/// Tile of columns whose maxima a program finds, and its rows at a time: few columns, for programs
+/// on all SMs, and many rows, for few waits.
+constexpr int kColumns = 16, kRowsPerStep = 256;
 /// Tile that is computed again, and its terms at a time.
 constexpr int kExactRows = 16, kExactColumns = 64, kExactTerms = 8;
 /// Rows of f16 begin at multiples of 16 bytes.

@@ -23,8 +23,8 @@ inline Doubles hadamard_of(const Doubles& x, std::int64_t columns, double scale)
 }
 
 inline void check_hadamards(Device device) {
-  const std::vector<Dims> shapes{{1, 2},   {0, 64},   {67, 8},   {5, 64},   {4, 128},
-                                 {9, 512}, {3, 1024}, {3, 4096}, {1, 32768}};
+  const std::vector<Dims> shapes{{1, 2},   {0, 64},   {67, 8},   {5, 64},    {4, 128},
+                                 {9, 512}, {3, 1024}, {3, 4096}, {2, 16384}, {1, 32768}};
   for_row_shapes(
       shapes, [&](std::int64_t rows, std::int64_t columns, DType dtype, bool is_aligned) {
         const Tensor x = random_rows({rows, columns}, dtype, 1, device, is_aligned),
