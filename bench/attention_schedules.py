@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """Attention under the Schedules of other libraries, as far as a Plan carries them out (docs/schedule.md): microseconds, and ratios to the library's own.
 
-    python3 bench/attention_schedules.py [--lib PATH] [--rounds N] [--filter RE] [--out FILE.jsonl]
+    python3 bench/attention_schedules.py [--lib PATH] [--tool PATH] [--rounds N] [--filter RE] [--schedules A,B] [--out FILE.jsonl]
 
-A process for each schedule and round, in turn: plans are read once a process. Cases are full and causal, head dims 64 and 128, 16,384 and 4,096 tokens.
+A process for each schedule, case and round, in turn: plans are read once a process. cuDNN's order is the library's Schedule of the case with edits, made by
+`tegula schedule show` (--tool) of the kernel's trace. Cases are full and causal, head dims 64 and 128, 16,384 and 4,096 tokens.
 """
 import argparse
 import json
 import os
+import pathlib
 import re
 import statistics
 import subprocess
 import sys
+import tempfile
 
 # Fields of the plan, and queries and keys of a tile by head dim where they are not the library's.
 SELF_LOADING = "producer_warps=0 consumer_registers=0 warp_scheduler_barrier=0 persistent=0 overlap_epilogue=0 stages=2 late_stages=2 once_stages=1 epilogue_tile_n=0"
@@ -26,6 +29,11 @@ SCHEDULES = {
     "self_loading": ("num_warps=4 warps_m=4 " + SELF_LOADING, {64: (64, 128), 128: (64, 64)}),
     "self_loading_wide": (SELF_LOADING, {64: (128, 128), 128: (128, 80)}),
 }
+# cuDNN: no iteration of P V is late, and the token is round the exponentials, so that one warpgroup's run beside the MMAs of the other. A Schedule's text
+# is for one kernel, so these two rescale where they must, and have no second kernel for rows that speculation lost.
+CUDNN, LIBRARY_LAZY = "cudnn", "library_lazy"
+SCHEDULES |= {CUDNN: ("", {}), LIBRARY_LAZY: ("", {})}
+CUDNN_EDITS = "dot#0 in_flight 0; dot#1 consumer 0.99; dot#1 in_flight 0; token mma consumer { ew#2 }"
 CASES = [(causal, b, s, d) for d in (64, 128) for causal in (False, True) for b, s in ((4, 4096), (1, 16384))]
 
 
@@ -49,6 +57,8 @@ def worker(lib, schedule, pattern):
         tensors = [*(variants.random_of(b, 16, s, d) for _ in range(4)), torch.empty(b, 16, s, device=variants.DEVICE)]
         tiles = SCHEDULES[schedule][1].get(d)
         case, number = ("attention_blocks", tiles[0] * 1_000_000 + tiles[1] * 100 + causal) if tiles else ("attention_causal" if causal else "attention_full", 0.0)
+        if schedule in (CUDNN, LIBRARY_LAZY):
+            case += "_lazy"
         try:
             us = variants.steady_us(t.caller(case, tensors, float(number)))
         except RuntimeError as error:
@@ -57,9 +67,27 @@ def worker(lib, schedule, pattern):
         print(json.dumps({"case": name, "us": us, "sum": float(tensors[3].float().abs().sum())}), flush=True)
 
 
+def cudnn_schedule(options, name):
+    """The text of cuDNN's order for a case: one slot of Q, and tiles whose ends do not overlap."""
+    def shown(trace, *edits):
+        return subprocess.run([options.tool, "schedule", "show", trace, *edits], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, __file__, "--lib", options.lib, "--filter", f"^{re.escape(name)}$", "--worker", LIBRARY_LAZY]
+        subprocess.run(command, env={**os.environ, "TEGULA_DUMP": f"trace:{folder}", "TEGULA_CACHE_DIR": folder + "/cache"}, capture_output=True, check=True)
+        trace, = (str(p) for p in pathlib.Path(folder).glob("attention*/01-trace.tir"))
+        own = shown(trace)
+        once = re.search(r"channel +(\w+) tma.* load#0\b", own)[1]
+        tiles = re.search(r"tiles +(.*?)(?: overlap)?$", own, re.M)[1]
+        text = shown(trace, "--schedule", f"{CUDNN_EDITS}; tiles {tiles}; channel {once} slots 1")
+    return "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+
+
 def main():
     args = argparse.ArgumentParser(description=__doc__)
     args.add_argument("--lib", default=".gpu/lib/libtegula_bench.so")
+    args.add_argument("--tool", default=".gpu/tools/tegula")
+    args.add_argument("--schedules", default=",".join(SCHEDULES))
     args.add_argument("--rounds", type=int, default=2)
     args.add_argument("--filter", default="")
     args.add_argument("--out")
@@ -68,15 +96,16 @@ def main():
     if options.worker:
         return worker(options.lib, options.worker, options.filter)
     found = {}
-    for _ in range(options.rounds):
-        for schedule, (plan, _) in SCHEDULES.items():
-            command = [sys.executable, __file__, "--lib", options.lib, "--filter", options.filter, "--worker", schedule]
-            done = subprocess.run(command, env={**os.environ, "TEGULA_PLAN": plan}, capture_output=True, text=True)
-            if done.returncode != 0:
-                print(f"{schedule}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
-            for line in done.stdout.splitlines():
-                row = json.loads(line)
-                found.setdefault(row["case"], {}).setdefault(schedule, []).append(row)
+    names = [name for name in (case_name(*case) for case in CASES) if re.search(options.filter, name)]
+    orders = {name: cudnn_schedule(options, name) for name in names} if CUDNN in options.schedules.split(",") else {}
+    for name, schedule in [(n, s) for _ in range(options.rounds) for n in names for s in options.schedules.split(",")]:
+        plan = orders[name] if schedule == CUDNN else SCHEDULES[schedule][0]
+        command = [sys.executable, __file__, "--lib", options.lib, "--filter", f"^{re.escape(name)}$", "--worker", schedule]
+        done = subprocess.run(command, env={**os.environ, "TEGULA_PLAN": plan}, capture_output=True, text=True)
+        if done.returncode != 0:
+            print(f"{schedule}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
+        for line in done.stdout.splitlines():
+            found.setdefault(name, {}).setdefault(schedule, []).append(json.loads(line))
     out = open(options.out, "w") if options.out else None
     for case, by in found.items():
         us = {name: statistics.median(row["us"] for row in rows) for name, rows in by.items() if all("us" in row for row in rows)}
