@@ -9,10 +9,7 @@ namespace tegula::codegen {
 
 inline constexpr int kMaxTensorRank = 5;
 
-/// Values that a box reads outside the tensor.
-enum class OobFill : std::uint8_t { Zero, Nan };
-
-/// All lists are innermost dimension first.
+/// A box reads 0 outside the tensor. All lists are innermost dimension first.
 struct TensorMap {
   void* base = nullptr;  ///< 16-byte aligned
   DType dtype = DType::bf16;
@@ -22,7 +19,6 @@ struct TensorMap {
       {};  ///< bytes; strides[0] is the element size, the others multiples of 16
   std::int32_t box[kMaxTensorRank] = {};  ///< elements, at most 256 each
   std::int32_t swizzle = 0;               ///< bytes of the pattern: 0 32 64 128
-  OobFill fill = OobFill::Zero;
 
   friend bool operator==(const TensorMap&, const TensorMap&) = default;
 };

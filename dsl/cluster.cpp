@@ -1,5 +1,4 @@
 // Programs that run as one cluster: which one this is, what it takes, and folds of what all have.
-#include <algorithm>
 
 #include "dsl/elementwise.h"
 #include "ir/layout/dims.h"

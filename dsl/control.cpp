@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "dsl/eager.h"
 #include "dsl/elementwise.h"
 #include "dsl/host_scalars.h"

@@ -8,7 +8,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "dsl/launcher.h"
 #include "ir/eval/eval.h"

@@ -3,8 +3,6 @@
 // `while`.
 #include "tegula/early_exit.h"
 
-#include <algorithm>
-
 #include "dsl/eager.h"
 #include "dsl/elementwise.h"
 #include "dsl/tracer.h"

@@ -34,8 +34,7 @@ ir::Value constant(Tracer& t, const Arg& a, DType d) {
   return t.build.constant(type, a.as_int());
 }
 
-}  // namespace
-
+/// Element type two operands are computed in.
 DType common_dtype(DType a, DType b) {
   if (a == b) return a;
   if (kind_order(a) != kind_order(b)) return kind_order(a) > kind_order(b) ? a : b;
@@ -43,6 +42,8 @@ DType common_dtype(DType a, DType b) {
   if (is_float(a)) return a == DType::bf16 ? b : a;  // f16 before bf16; fp8 is refused before this
   return is_signed(a) ? b : a;
 }
+
+}  // namespace
 
 DType promote_types(Tracer& t, std::string_view what, std::span<const Arg> args) {
   std::optional<DType> tiles, literals;

@@ -9,8 +9,6 @@
 
 namespace tegula::dsl {
 
-/// Element type two operands are computed in.
-DType common_dtype(DType a, DType b);
 /// The type that a literal takes next to `tiles` (none: on its own).
 DType promote_types(Tracer& t, std::string_view what, std::span<const Arg> args);
 

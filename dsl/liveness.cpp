@@ -1,6 +1,5 @@
 #include "dsl/liveness.h"
 
-#include <algorithm>
 #include <unordered_set>
 #include <vector>
 

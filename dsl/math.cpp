@@ -2,7 +2,6 @@
 // floats are computed in f32 and rounded once.
 #include "tegula/math.h"
 
-#include <algorithm>
 #include <array>
 #include <numbers>
 

@@ -1,6 +1,5 @@
 #pragma once
 // The key of a call of a library callable: all that its plan was decided by, compared in full.
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>

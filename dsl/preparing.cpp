@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "support/generation.h"
 #include "tegula/prepare.h"
 
 namespace tegula {
@@ -21,7 +20,6 @@ void prepare(const std::function<void()>& calls) {
     Scope() { ++preparing; }
     ~Scope() { --preparing; }
   } const scope;
-  begin_generation();  // other threads, too, take what is prepared from now on
   calls();
 }
 

@@ -1,9 +1,6 @@
 // Records that running kernels leave: their words are stored by pointers, as a user's would be.
 #include "tegula/print.h"
 
-#include <algorithm>
-#include <optional>
-
 #include "dsl/elementwise.h"
 #include "dsl/memory_attrs.h"
 #include "runtime/records.h"

@@ -157,26 +157,6 @@ HostArg Capture::read() const {
   return {ParamKind::View, info.dtype, tensor ? tensor : &copy, 0};
 }
 
-Hash128 Signature::hash() const {
-  Hasher h;
-  h.add(index_type).add(constants.size());
-  for (std::uint64_t c : constants) h.add(c);
-  for (const ArgClass& a : args) {
-    h.add(a.info.kind)
-        .add(a.info.dtype)
-        .add(a.info.rank)
-        .add(a.info.access)
-        .add(a.align)
-        .add(a.empty)
-        .add(a.absent);
-    for (int i = 0; i < a.info.rank; ++i) {
-      const DimClass& d = a.dims[static_cast<std::size_t>(i)];
-      h.add(d.div).add(d.stride_div).add(d.unit_stride).add(d.fixed).add(d.bucket);
-    }
-  }
-  return h.digest();
-}
-
 std::string Signature::text() const {
   static constexpr std::string_view kAccess[] = {"in", "out", "inout"};
   std::string out = fmt::format("index {}\n", name(index_type));

@@ -79,9 +79,7 @@ struct Signature {
   std::vector<std::uint64_t> constants;
   DType index_type = DType::i32;
 
-  /// Equal for equal keys; samples do not count.
-  Hash128 hash() const;
-  /// One line per argument, for dumps and explanations.
+  /// One line per argument, for dumps and explanations. Equal for equal keys.
   std::string text() const;
 };
 

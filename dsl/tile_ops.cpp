@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "dsl/elementwise.h"
 #include "tegula/math.h"

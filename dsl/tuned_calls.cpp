@@ -20,10 +20,7 @@ std::string str(const Tuning& tuning) {
 namespace tegula::dsl {
 namespace {
 
-std::atomic<TuningChooser>& chooser_cell() {
-  static std::atomic<TuningChooser> cell = nullptr;
-  return cell;
-}
+constinit std::atomic<TuningChooser> tuning_chooser = nullptr;
 
 void add_shapes(CallKey& key, const HostArg& a) {
   key.add(static_cast<std::uint64_t>(a.kind));
@@ -40,8 +37,7 @@ void add_shapes(CallKey& key, const HostArg& a) {
 
 }  // namespace
 
-void set_tuning_chooser(TuningChooser chooser) { chooser_cell() = chooser; }
-TuningChooser tuning_chooser() { return chooser_cell().load(std::memory_order_relaxed); }
+void set_tuning_chooser(TuningChooser chooser) { tuning_chooser = chooser; }
 
 CallKey shapes_key(const KernelInstance& kernel, std::span<const HostArg> args, Device device) {
   CallKey key;
@@ -57,7 +53,7 @@ bool TunedCalls::note(const TraceResult& traced, const Tuning& given) {
   const bool is_open = given.empty() && std::ranges::any_of(traced.tunables, [](const Tunable& t) {
                          return t.set.size() > 1;
                        });
-  state_ = is_open && tuning_chooser() != nullptr ? State::chooses : State::nothing;
+  state_ = is_open && tuning_chooser != nullptr ? State::chooses : State::nothing;
   return state_ == State::chooses;
 }
 
@@ -82,7 +78,7 @@ KernelInstance* TunedCalls::find(KernelInstance& kernel, const Stream* stream,
   const CallKey shapes = shapes_key(kernel, args, device);
   const Entry* entry = look_up(shapes);
   if (entry == nullptr) [[unlikely]] {
-    const TuningChooser chooser = tuning_chooser();
+    const TuningChooser chooser = tuning_chooser;
     bool is_full = false;
     {
       const std::lock_guard lock(mutex_);

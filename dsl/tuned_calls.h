@@ -22,7 +22,6 @@ using TuningChooser = std::optional<Tuning> (*)(KernelInstance& kernel, const St
                                                 std::span<const HostArg> args, Device device);
 /// The process's chooser from now on; null leaves all to the defaults.
 void set_tuning_chooser(TuningChooser chooser);
-TuningChooser tuning_chooser();
 
 /// All about the shapes of a call: dtypes, extents, strides, alignment, constants.
 CallKey shapes_key(const KernelInstance& kernel, std::span<const HostArg> args, Device device);

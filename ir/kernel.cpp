@@ -146,13 +146,6 @@ void Kernel::insert_before(OpId where, OpId op) {
   at.prev = op;
 }
 
-void Kernel::insert_after(OpId where, OpId op) {
-  if (const OpId next = ops_[where].next)
-    insert_before(next, op);
-  else
-    append(ops_[where].parent, op);
-}
-
 void Kernel::unlink(OpId op) {
   OpData& d = ops_[op];
   if (!d.parent) return;
@@ -210,9 +203,6 @@ bool Kernel::is_visible_from(Value v, OpId at) const {
 
 Kernel::OpRange Kernel::ops(RegionId region) const { return {*this, regions_[region].first}; }
 
-bool is_used(const Kernel& k, Value v, OpId op) {
-  return any_op(k, op, [&](OpId o) { return std::ranges::count(k[o].operands, v) > 0; });
-}
 bool is_used(const Kernel& k, Value v) {
   return any_op(k, k.body(), [&](OpId o) { return std::ranges::count(k[o].operands, v) > 0; });
 }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
-#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -147,7 +146,6 @@ class Kernel {
   Value add_result(OpId op, Type type);
   void append(RegionId region, OpId op);
   void insert_before(OpId where, OpId op);
-  void insert_after(OpId where, OpId op);
   /// Takes an op out of its region; it stays usable.
   void unlink(OpId op);
   /// Unlinks and retires an op with everything inside it. Its results must be unused.
@@ -236,9 +234,8 @@ std::vector<OpId> ops_where(const Kernel& k, RegionId region, const Test& holds)
   });
   return found;
 }
-/// Some op of the body, or `op` or one inside it, takes the value.
+/// Some op of the body takes the value.
 bool is_used(const Kernel& k, Value v);
-bool is_used(const Kernel& k, Value v, OpId op);
 
 /// A deep copy; ids are renumbered densely.
 Kernel clone(const Kernel& k);

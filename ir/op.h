@@ -1,6 +1,5 @@
 #pragma once
 // The op table: everything that is known about an op without looking at a program.
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>

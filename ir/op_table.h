@@ -1,7 +1,6 @@
 #pragma once
 // Tables by op where most ops have no entry: a row for each that has one.
 #include <array>
-#include <bitset>
 #include <cstddef>
 
 #include "ir/op.h"

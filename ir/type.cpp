@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cassert>
 #include <charconv>
 #include <memory>
 #include <mutex>

@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstring>
-#include <thread>
 
 #include "runtime/shared_library.h"
 #include "runtime/subprocess.h"
@@ -111,27 +109,6 @@ Assembled assemble(const AssembleJob& job) {
   result.ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return result;
-}
-
-std::vector<AssembleOutcome> assemble_all(std::span<const AssembleJob> jobs, int threads) {
-  std::vector<AssembleOutcome> outcomes(jobs.size());
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i = next++; i < jobs.size(); i = next++) {
-      try {
-        outcomes[i].value = assemble(jobs[i]);
-      } catch (...) {
-        outcomes[i].error = std::current_exception();
-      }
-    }
-  };
-  const int wanted =
-      threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const int count = std::min<int>(wanted, static_cast<int>(jobs.size()));
-  std::vector<std::jthread> others;
-  for (int i = 1; i < count; ++i) others.emplace_back(work);
-  work();
-  return outcomes;
 }
 
 }  // namespace tegula::runtime

@@ -1,10 +1,8 @@
 #pragma once
 // The verb `assemble`: PTX to cubin by ptxas, with its log read.
 #include <chrono>
-#include <exception>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,12 +47,6 @@ struct Assembled {
   double ms = 0;  ///< wall time, the process's start included
 };
 
-/// One job's result: either `value` or `error`.
-struct AssembleOutcome {
-  std::optional<Assembled> value;
-  std::exception_ptr error;
-};
-
 /// The assembler: TEGULA_PTXAS, then PATH, then the CUDA toolkits of this machine. Nothing if there
 /// is none; a TEGULA_PTXAS that is not an executable file is a DeviceError.
 std::optional<std::filesystem::path> find_ptxas();
@@ -66,8 +58,5 @@ std::string missing_ptxas_text();
 /// InternalError where it refuses the PTX (we emitted it): the message holds its first complaint,
 /// the reproducer a command to replay.
 Assembled assemble(const AssembleJob& job);
-
-/// All jobs, up to `threads` at a time (0: one a core). One failing job does not stop the others.
-std::vector<AssembleOutcome> assemble_all(std::span<const AssembleJob> jobs, int threads = 0);
 
 }  // namespace tegula::runtime

@@ -5,7 +5,6 @@
 // index has a checksum of its own and so has every entry, so that opening a bundle reads no entry.
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>

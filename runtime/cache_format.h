@@ -2,7 +2,6 @@
 // One cache entry as bytes: header, section table, sections, checksum. Little-endian, every size
 // bounded before it is believed.
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>

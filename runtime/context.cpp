@@ -6,7 +6,6 @@
 #include <atomic>
 #include <list>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 #include "runtime/described_gpu.h"
@@ -113,6 +112,17 @@ DeviceProperties read_properties(int ordinal) {
   return p;
 }
 
+/// The primary context of GPU `ordinal`, retained once for the life of the process.
+cu::Context primary_context(int ordinal) {
+  Gpu& gpu = gpu_at(ordinal);
+  std::call_once(gpu.retained, [&] {
+    cu::Device device = 0;
+    check(driver().device_get(&device, ordinal), "cuDeviceGet");
+    check(driver().primary_retain(&gpu.context, device), "cuDevicePrimaryCtxRetain");
+  });
+  return gpu.context;
+}
+
 }  // namespace
 
 int cuda_device_count() noexcept {
@@ -147,16 +157,6 @@ const DeviceProperties& device_properties(int ordinal) {
 ir::Target default_target(Device device) {
   if (device.kind != DeviceKind::cuda) return {};
   return ir::Target::of_capability(device_properties(device.index).compute());
-}
-
-cu::Context primary_context(int ordinal) {
-  Gpu& gpu = gpu_at(ordinal);
-  std::call_once(gpu.retained, [&] {
-    cu::Device device = 0;
-    check(driver().device_get(&device, ordinal), "cuDeviceGet");
-    check(driver().primary_retain(&gpu.context, device), "cuDevicePrimaryCtxRetain");
-  });
-  return gpu.context;
 }
 
 ContextScope::ContextScope(int ordinal) {

@@ -1,9 +1,7 @@
 #pragma once
 // GPUs as the driver lists them: their properties and their primary contexts.
 #include <cstddef>
-#include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "ir/target.h"
 #include "runtime/driver_api.h"
@@ -43,9 +41,6 @@ const DeviceProperties& device_properties(int ordinal);
 /// Target of code for a device: the newest target that a GPU runs, and the newest of all
 /// on the host's devices. GPUs newer than every target take the sm_80 path through the driver.
 ir::Target default_target(Device device);
-
-/// The primary context of GPU `ordinal`, retained once for the life of the process.
-cu::Context primary_context(int ordinal);
 
 /// Makes the primary context of a GPU current on this thread and restores the previous one at the
 /// end. Costs one driver call where that context is current already.

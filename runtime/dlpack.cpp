@@ -1,7 +1,5 @@
 #include "tegula/dlpack.h"
 
-#include <vector>
-
 #include "runtime/dlpack_types.h"
 #include "runtime/strided.h"
 #include "support/errors.h"

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
-#include <optional>
 
 #include "runtime/shared_library.h"
 #include "support/generation.h"

@@ -2,7 +2,6 @@
 // The part of the CUDA driver's binary interface that Tegula uses, declared here so that nothing of
 // CUDA is needed to build. Values and layouts are checked against cuda.h in
 // tests/unit/runtime/driver_abi_test.cpp.
-#include <cstddef>
 #include <cstdint>
 
 namespace tegula::runtime::cu {
@@ -13,7 +12,6 @@ using Context = struct ContextOpaque*;
 using Stream = struct StreamOpaque*;
 using Event = struct EventOpaque*;
 using Library = struct LibraryOpaque*;
-using Module = struct ModuleOpaque*;
 using Kernel = struct KernelOpaque*;
 using Function = struct FunctionOpaque*;
 using Graph = struct GraphOpaque*;
@@ -30,8 +28,6 @@ enum Result : int {
   kErrorInvalidValue = 1,
   kErrorOutOfMemory = 2,
   kErrorNotInitialized = 3,
-  kErrorDeinitialized = 4,
-  kErrorNoDevice = 100,
   kErrorInvalidDevice = 101,
   kErrorInvalidImage = 200,
   kErrorNoBinaryForGpu = 209,
@@ -47,20 +43,16 @@ enum Result : int {
 
 enum DeviceAttribute : int {
   kAttrMaxThreadsPerBlock = 1,
-  kAttrWarpSize = 10,
   kAttrClockRateKhz = 13,
   kAttrSmCount = 16,
   kAttrMemoryClockKhz = 36,
   kAttrMemoryBusBits = 37,
   kAttrL2Bytes = 38,
-  kAttrMaxThreadsPerSm = 39,
   kAttrComputeMajor = 75,
   kAttrComputeMinor = 76,
   kAttrSharedPerSm = 81,
   kAttrRegistersPerSm = 82,
   kAttrSharedPerBlockOptin = 97,
-  kAttrReservedSharedPerBlock = 111,
-  kAttrMemoryPools = 115,
   kAttrClusterLaunch = 120,
 };
 
@@ -69,24 +61,19 @@ enum FunctionAttribute : int {
   kFuncSharedBytes = 1,
   kFuncLocalBytes = 3,
   kFuncRegisters = 4,
-  kFuncBinaryVersion = 6,
   kFuncMaxDynamicShared = 8,
   kFuncNonPortableCluster = 14,
 };
 
 enum JitOption : int {
-  kJitWallTime = 2,
   kJitInfoLog = 3,
   kJitInfoLogBytes = 4,
   kJitErrorLog = 5,
   kJitErrorLogBytes = 6,
-  kJitOptimizationLevel = 7,
   kJitLogVerbose = 12,
-  kJitLineInfo = 13,
 };
 
 enum LibraryOption : int { kLibraryBinaryIsPreserved = 1 };
-enum PointerAttribute : int { kPointerMemoryType = 2, kPointerDeviceOrdinal = 9 };
 enum StreamFlags : unsigned { kStreamDefault = 0, kStreamNonBlocking = 1 };
 enum EventFlags : unsigned { kEventDefault = 0, kEventDisableTiming = 2 };
 enum CaptureStatus : int { kCaptureNone = 0, kCaptureActive = 1, kCaptureInvalidated = 2 };

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <optional>
 
 #include "runtime/context.h"
 #include "tegula/error.h"

@@ -17,8 +17,7 @@ constexpr cu::Result kFirstFault = static_cast<cu::Result>(714),
 
 std::uint64_t volume(const Extent3& e) { return std::uint64_t{e[0]} * e[1] * e[2]; }
 
-}  // namespace
-
+/// Why a launch of this shape cannot work on that GPU, or "". The grid is not looked at.
 std::string launch_fault(const LaunchShape& shape, const KernelResources& resources,
                          const DeviceProperties& gpu) {
   const std::uint64_t threads = volume(shape.block);
@@ -39,6 +38,8 @@ std::string launch_fault(const LaunchShape& shape, const KernelResources& resour
   if (cluster > 16) return fmt::format("{} blocks a cluster, where 16 is the most", cluster);
   return {};
 }
+
+}  // namespace
 
 std::string grid_fault(const Extent3& grid, const Extent3& cluster) {
   constexpr Extent3 kMost{0x7fffffff, 65535, 65535};

@@ -3,9 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <vector>
 
 #include "runtime/argument_layout.h"
 #include "runtime/driver_api.h"
@@ -78,9 +76,6 @@ class PreparedLaunch {
   std::array<std::uint32_t, kMaxArguments> offsets_{};
 };
 
-/// Why a launch of this shape cannot work on that GPU, or "". The grid is not looked at.
-std::string launch_fault(const LaunchShape& shape, const KernelResources& resources,
-                         const DeviceProperties& gpu);
 /// Why this grid cannot be launched, or "".
 std::string grid_fault(const Extent3& grid, const Extent3& cluster);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "codegen/emit.h"
 #include "runtime/capture.h"
@@ -17,16 +16,6 @@ namespace {
 
 constexpr unsigned kDefaultSharedBytes = 48 * 1024;  // more must be asked for
 
-struct DeadModules {
-  std::mutex mutex;
-  std::vector<cu::Library> libraries;
-};
-
-DeadModules& dead_modules() {
-  static auto* all = new DeadModules();  // leaked: modules may die in static destructors
-  return *all;
-}
-
 void* as_value(std::size_t number) { return reinterpret_cast<void*>(number); }
 
 std::string text_of(const std::vector<char>& buffer) {
@@ -36,6 +25,15 @@ std::string text_of(const std::vector<char>& buffer) {
 
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+/// The version a PTX text asks for, as in ".version 8.5", or "".
+std::string ptx_version(std::string_view ptx) {
+  constexpr std::string_view kDirective = ".version";
+  const std::size_t at = ptx.find(kDirective);
+  if (at == std::string_view::npos) return {};
+  const std::size_t end = ptx.find('\n', at);
+  return std::string(trim(ptx.substr(at + kDirective.size(), end - at - kDirective.size())));
 }
 
 [[noreturn]] void throw_compile_fault(cu::Result result, const std::string& ptx,
@@ -61,14 +59,6 @@ KernelResources read_resources(cu::Function function) {
 }
 
 }  // namespace
-
-std::string ptx_version(std::string_view ptx) {
-  constexpr std::string_view kDirective = ".version";
-  const std::size_t at = ptx.find(kDirective);
-  if (at == std::string_view::npos) return {};
-  const std::size_t end = ptx.find('\n', at);
-  return std::string(trim(ptx.substr(at + kDirective.size(), end - at - kDirective.size())));
-}
 
 std::shared_ptr<Module> Module::load_cubin(std::span<const char> cubin) {
   // The driver may look at the image as late as the first use of a kernel.
@@ -107,22 +97,6 @@ std::shared_ptr<Module> Module::load_ptx(std::string ptx, int context_ordinal) {
       module->jit_values_.data(), module->jit_options_.size(), nullptr, nullptr, 0);
   if (result != cu::kSuccess) throw_compile_fault(result, ptx, module->compiler_log());
   return module;
-}
-
-Module::~Module() {
-  if (library_ == nullptr) return;
-  const std::lock_guard lock(dead_modules().mutex);
-  dead_modules().libraries.push_back(library_);
-}
-
-int unload_dead_modules() {
-  std::vector<cu::Library> libraries;
-  {
-    const std::lock_guard lock(dead_modules().mutex);
-    libraries.swap(dead_modules().libraries);
-  }
-  for (cu::Library library : libraries) check(driver().library_unload(library), "cuLibraryUnload");
-  return static_cast<int>(libraries.size());
 }
 
 std::string Module::compiler_log() const { return text_of(info_log_) + text_of(error_log_); }

@@ -39,7 +39,9 @@ struct LoadedKernel {
   std::shared_ptr<const Module> module;
 };
 
-/// One cubin, or one PTX text compiled by the driver. Independent of any context; thread-safe.
+/// One cubin, or one PTX text compiled by the driver. Independent of any context; thread-safe. The
+/// driver keeps it to the end of the process: a CUDA graph may hold its kernels longer than the
+/// module lives, and unloading breaks a capture in progress.
 class Module : public std::enable_shared_from_this<Module> {
  public:
   /// The bytes are copied. Throws DeviceError where no GPU of this machine takes the cubin.
@@ -48,7 +50,6 @@ class Module : public std::enable_shared_from_this<Module> {
   /// for. Throws DeviceError where the driver is older than the PTX, InternalError where it refuses
   /// the PTX.
   static std::shared_ptr<Module> load_ptx(std::string ptx, int context_ordinal);
-  ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
@@ -80,13 +81,5 @@ class Module : public std::enable_shared_from_this<Module> {
   mutable std::mutex mutex_;
   mutable std::map<std::pair<std::string, int>, Entry> kernels_;
 };
-
-/// Modules that died are not unloaded at once: a CUDA graph may still hold their kernels, and
-/// unloading breaks a capture in progress. This unloads them; call it when no graph with kernels of
-/// dead modules is left. Returns how many were unloaded.
-int unload_dead_modules();
-
-/// The version a PTX text asks for, as in ".version 8.5", or "".
-std::string ptx_version(std::string_view ptx);
 
 }  // namespace tegula::runtime

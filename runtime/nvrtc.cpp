@@ -180,6 +180,19 @@ class OwnedProgram {
   Program program_ = nullptr;
 };
 
+/// Options that every compile gets for `target`.
+std::vector<std::string> nvrtc_standard_options(const std::string& target) {
+  // Contraction is a pass of ours and both back ends must round alike.
+  return {"--gpu-architecture=" + target,
+          "--std=c++20",
+          "-fmad=false",
+          "--device-as-default-execution-space",
+          "--diag-suppress=550",  // a loop hands on what one kernel needs and another does not
+          "--ptxas-options=-v",
+          "--ptxas-options=--warn-on-spills",
+          "--ptxas-options=--warn-on-local-memory-usage"};
+}
+
 std::vector<std::string> options_for(const NvrtcJob& job, const std::string& architecture) {
   std::vector<std::string> options = nvrtc_standard_options(architecture);
   // NVRTC's own disk cache (12.9 and later) would hide what a compile costs and what a tool change
@@ -196,18 +209,6 @@ std::vector<std::string> options_for(const NvrtcJob& job, const std::string& arc
 }
 
 }  // namespace
-
-std::vector<std::string> nvrtc_standard_options(const std::string& target) {
-  // Contraction is a pass of ours and both back ends must round alike.
-  return {"--gpu-architecture=" + target,
-          "--std=c++20",
-          "-fmad=false",
-          "--device-as-default-execution-space",
-          "--diag-suppress=550",  // a loop hands on what one kernel needs and another does not
-          "--ptxas-options=-v",
-          "--ptxas-options=--warn-on-spills",
-          "--ptxas-options=--warn-on-local-memory-usage"};
-}
 
 std::optional<NvrtcInfo> find_nvrtc(std::string* why) {
   const Loaded& loaded = loaded_nvrtc();

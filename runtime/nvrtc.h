@@ -39,9 +39,6 @@ struct NvrtcResult {
   double ms = 0;
 };
 
-/// Options that every compile gets for `target`; part of cache keys.
-std::vector<std::string> nvrtc_standard_options(const std::string& target);
-
 /// Throws DeviceError where NVRTC is missing or too old, and InternalError where it refuses the
 /// source (we emitted it): the message holds its log.
 NvrtcResult compile_cuda(const NvrtcJob& job);

@@ -125,21 +125,8 @@ Loc place_of(const Compilation& k, const CompileRequest& request) {
   return at;
 }
 
-/// Compiles with so many stages and all else as asked for; whether that fits.
-bool fits_with(Compilation& k, const CompileRequest& request, int stages) {
-  ir::PassContext context = context_of(request, request.plan);
-  context.planned.asked.stages = stages;
-  if (context.plan) context.plan->stages = stages;
-  try {
-    run_passes(k, context, optimize_passes());
-  } catch (const CompileError&) {
-    return false;
-  }
-  return fits(k);
-}
-
-bool fits_if_chosen(Compilation& k) {
-  ir::PassContext context;
+/// Compiles so; whether that fits.
+bool fits_with(Compilation& k, ir::PassContext context) {
   try {
     run_passes(k, context, optimize_passes());
   } catch (const CompileError&) {
@@ -161,10 +148,14 @@ bool fits_if_chosen(Compilation& k) {
     throw CompileError(said);
   };
   const int fewest = fewest_stages(k.plan);
-  for (int stages = k.plan.stages - 1; stages >= fewest; --stages)
-    if (fits_with(k, request, stages))
+  for (int stages = k.plan.stages - 1; stages >= fewest; --stages) {
+    ir::PassContext context = context_of(request, request.plan);
+    context.planned.asked.stages = stages;
+    if (context.plan) context.plan->stages = stages;
+    if (fits_with(k, std::move(context)))
       suggest(fmt::format("with stages={} it", stages), fmt::format("ask for stages={}", stages));
-  if (fits_if_chosen(k)) suggest("the plan that is chosen without it", "leave it out");
+  }
+  if (fits_with(k, {})) suggest("the plan that is chosen without it", "leave it out");
   throw CompileError(said);
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 // A library opened at run time from a list of places, remembering why each place failed.
 #include <filesystem>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -71,8 +71,6 @@ std::string tensor_map_fault(const codegen::TensorMap& m) {
     return fmt::format("{} dimensions, not 1 to 5", m.rank);
   if (reinterpret_cast<std::uintptr_t>(m.base) % 16 != 0)
     return fmt::format("the address {} is not a multiple of 16", m.base);
-  if (m.fill == codegen::OobFill::Nan && !is_float(m.dtype))
-    return fmt::format("NaN as fill of {}", name(m.dtype));
   if (std::string fault = stride_fault(m); !fault.empty()) return fault;
   return box_fault(m);
 }
@@ -89,12 +87,11 @@ void encode_tensor_map(const codegen::TensorMap& m, cu::TensorMap* out, cu::Tens
       strides[d - 1] = static_cast<std::uint64_t>(m.strides[i]);  // the driver knows the innermost
   }
   const auto swizzle = swizzle_mode(m.swizzle);
-  const auto fill = m.fill == codegen::OobFill::Nan ? cu::kFillNan : cu::kFillZero;
   const auto encode = [&] {
     return driver().tensor_map_encode(out, kTypes[static_cast<std::size_t>(m.dtype)],
                                       static_cast<std::uint32_t>(m.rank), m.base, dims.data(),
                                       strides.data(), box.data(), ones.data(), cu::kInterleaveNone,
-                                      swizzle, l2, fill);
+                                      swizzle, l2, cu::kFillZero);
   };
   // The driver wants a current context, although the map does not depend on which.
   cu::Result result = call_in_context(0, encode);

@@ -14,7 +14,6 @@ struct Hasher::State {
 Hasher::Hasher() : state_(std::make_unique<State>()) { XXH3_128bits_reset(&state_->xxh); }
 Hasher::~Hasher() = default;
 Hasher::Hasher(Hasher&&) noexcept = default;
-Hasher& Hasher::operator=(Hasher&&) noexcept = default;
 
 Hasher& Hasher::bytes(std::string_view data) {
   XXH3_128bits_update(&state_->xxh, data.data(), data.size());

@@ -24,7 +24,6 @@ class Hasher {
   Hasher();
   ~Hasher();
   Hasher(Hasher&&) noexcept;
-  Hasher& operator=(Hasher&&) noexcept;
 
   /// The bytes alone: add("a").bytes("b") differs from bytes("ab"), bytes("a").bytes("b") does not.
   Hasher& bytes(std::string_view data);

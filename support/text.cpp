@@ -76,17 +76,6 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
-std::string indented(std::string_view text, int spaces) {
-  std::string result;
-  bool first = true;
-  for (std::string_view line : split(text, '\n')) {
-    if (!first) result += '\n';
-    first = false;
-    if (!line.empty()) result.append(static_cast<std::size_t>(spaces), ' ').append(line);
-  }
-  return result;
-}
-
 std::string read_file(const std::filesystem::path& path) {
   const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) fail("read", path, errno);

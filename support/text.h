@@ -14,9 +14,6 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 /// `text` without spaces, tabs and line ends at both sides.
 std::string_view trim(std::string_view text);
 
-/// `text` with `spaces` blanks before each line that is not empty.
-std::string indented(std::string_view text, int spaces);
-
 /// The whole content of a file, byte for byte. DeviceError with errno if it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 

@@ -9,7 +9,7 @@ namespace tegula::autotune {
 enum class MmaEngine : std::uint8_t { wgmma, mma_sync };
 
 /// How the parts of a divided contraction are added.
-enum class PartsSum : std::uint8_t { none, in_cluster, by_kernel, by_last_arriver };
+enum class PartsSum : std::uint8_t { none, in_cluster, by_kernel };
 
 /// Counts are of one trip of a CTA's mainloop unless they say otherwise. A tile is the work of one
 /// CTA between two epilogues, a part of a divided contraction included.

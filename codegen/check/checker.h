@@ -1,6 +1,5 @@
 #pragma once
 // State that the parts of the check share.
-#include <string>
 #include <unordered_map>
 #include <vector>
 

@@ -65,8 +65,7 @@ std::optional<ExactAddresses::Registers> ExactAddresses::compute(Value v) {
   };
   if (d.opcode == Opcode::Const) return all(d.attrs.i(AttrName::value));
   if (d.is(Opcode::SmemBase, Opcode::CtaRank)) return all(0);
-  if (const auto number = thread_number(d); number && d.opcode != Opcode::Elect)
-    return all(number(static_cast<int>(thread_)));
+  if (const auto number = thread_number(d)) return all(number(static_cast<int>(thread_)));
   return d.is(Opcode::Concat, Opcode::Regs) ? gathered(d) : elementwise(d, t);
 }
 

@@ -1,7 +1,6 @@
 #include "codegen/check/thread_sets.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 
 #include "codegen/check/index_ranges.h"
@@ -24,7 +23,6 @@ ThreadNumber thread_number(const OpData& d) {
       {Opcode::Tid, [](int thread) { return thread; }},
       {Opcode::LaneId, [](int thread) { return thread % kLanes; }},
       {Opcode::WarpId, [](int thread) { return thread / kLanes; }},
-      {Opcode::Elect, [](int thread) { return thread % kLanes == 0 ? 1 : 0; }},  // any lane's
   });
   return kNumbers[static_cast<std::size_t>(d.opcode)];
 }

@@ -62,9 +62,6 @@ void cuda_BarArrive(Emitter& e, OpId id) {
   emit_named_barrier(e, id, "bar_arrive", ptx::bar_arrive);
 }
 void cuda_WarpSync(Emitter& e, OpId) { e.ptx_statement(ptx::warp_sync()); }
-void cuda_Fence(Emitter& e, OpId id) {
-  e.ptx_statement(ptx::fence(e.attrs(id).s(AttrName::scope)));
-}
 void cuda_ClusterArrive(Emitter& e, OpId) { e.ptx_statement(ptx::cluster_arrive()); }
 void cuda_ClusterWait(Emitter& e, OpId) { e.ptx_statement(ptx::cluster_wait()); }
 void cuda_CtaRank(Emitter& e, OpId id) {

@@ -169,8 +169,4 @@ void cuda_Vote(Emitter& e, OpId id) {
                                       e.argument(e.operand(id, 0))));
 }
 
-void cuda_Elect(Emitter& e, OpId id) {
-  e.declare(e.result(id), e.ptx_value("elect", "bool", {}, ptx::elect()) + "()");
-}
-
 }  // namespace tegula::codegen::cuda

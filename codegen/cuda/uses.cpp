@@ -88,10 +88,8 @@ bool Uses::can_inline(OpId op) const {
   const OpId user = users_[v.index].front();
   if (kernel_[user].parent != d.parent) return false;
   // Convergent ops must be reached by the whole warp, which && and ?: around them would prevent.
-  if (row.has(ir::kConvergent) &&
-      !(d.opcode == Opcode::Elect && kernel_[user].opcode == Opcode::If))
-    return false;
-  const bool is_expression = row.family == Family::Elementwise || d.is(Opcode::Regs, Opcode::Elect);
+  if (row.has(ir::kConvergent)) return false;
+  const bool is_expression = row.family == Family::Elementwise || d.opcode == Opcode::Regs;
   if (!is_expression || !only_pure_between(op, user)) return false;
   if (kernel_.type(v).is_scalar()) return takes_scalar(user, v);
   if (d.opcode == Opcode::Regs &&

@@ -54,8 +54,7 @@ Text Emitter::text(Value v, std::string_view index) {
   const ir::OpId def = kernel[v].def;
   if (uses.is_inlined(v)) {
     if (kernel[def].opcode == Opcode::Regs) return regs_element(*this, def, index);
-    if (const ElementFn fn = element_fn(kernel[def].opcode)) return fn({*this, def, index});
-    return ptx_value("elect", "bool", {}, ptx::elect()) + "()";
+    return element_fn(kernel[def].opcode)({*this, def, index});
   }
   if (!has_variable(v))
     throw InternalError(

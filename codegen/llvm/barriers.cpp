@@ -28,7 +28,6 @@ Words operand_words(Emitter& e, OpId id, std::size_t first = 0) {
 void llvm_BarSync(Emitter& e, OpId id) { emit_named_barrier(e, id, ptx::bar_sync); }
 void llvm_BarArrive(Emitter& e, OpId id) { emit_named_barrier(e, id, ptx::bar_arrive); }
 void llvm_WarpSync(Emitter& e, OpId) { e.inline_ptx(ptx::warp_sync()); }
-void llvm_Fence(Emitter& e, OpId id) { e.inline_ptx(ptx::fence(e.attrs(id).s(AttrName::scope))); }
 void llvm_ClusterArrive(Emitter& e, OpId) { e.inline_ptx(ptx::cluster_arrive()); }
 void llvm_ClusterWait(Emitter& e, OpId) { e.inline_ptx(ptx::cluster_wait()); }
 void llvm_CtaRank(Emitter& e, OpId id) {

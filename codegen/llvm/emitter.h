@@ -12,7 +12,6 @@
 #include <llvm/IR/Module.h>
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "codegen/emit.h"

@@ -113,8 +113,4 @@ void llvm_Vote(Emitter& e, OpId id) {
                                                 {e.scalar(e.operand(id, 0))})});
 }
 
-void llvm_Elect(Emitter& e, OpId id) {
-  e.set_words(e.result(id), {e.inline_ptx_value(ptx::elect())});
-}
-
 }  // namespace tegula::codegen::llvm_backend

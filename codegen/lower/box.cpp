@@ -3,7 +3,6 @@
 #include "codegen/lower/box.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "codegen/lower/pointers.h"
 #include "ir/analysis/access_width.h"

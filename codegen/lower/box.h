@@ -1,7 +1,6 @@
 #pragma once
 // A box of a view as addresses and predicates of one thread: shared by load_view, store_view and
 // copy_async.
-#include <optional>
 #include <vector>
 
 #include "codegen/lower/lowering.h"

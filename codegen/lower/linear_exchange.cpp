@@ -2,8 +2,6 @@
 // synchronise, and each thread reads the elements it needs.
 #include "codegen/lower/linear_exchange.h"
 
-#include <algorithm>
-
 #include "codegen/lower/shared.h"
 
 namespace tegula::codegen {

@@ -1,9 +1,7 @@
 // Lowering of global memory: boxes of views.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <bit>
-#include <numeric>
 
 #include "codegen/lower/box.h"
 #include "codegen/lower/lowering.h"

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
 
 #include "codegen/lower/fold_tuple.h"
 #include "codegen/lower/shuffle.h"

@@ -1,7 +1,6 @@
 // Warp specialization: lowers the same machine form once for the consumer warps and once for the
 // producer warp. Channels (mbarriers) order the two. Consumers may be two ping-pong warpgroups
 // (pingpong.cpp).
-#include <algorithm>
 
 #include "codegen/lower/lowering.h"
 

@@ -8,7 +8,6 @@
 #include <array>
 #include <bit>
 #include <map>
-#include <optional>
 
 #include "codegen/lower/shuffle.h"
 #include "codegen/lower/sort_key.h"

@@ -3,7 +3,6 @@
 // instruction spellings from the functions in instructions.h and render them for LLVM ($n, "b"
 // predicates) or for CUDA C++ (%n, predicates as integers).
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace tegula::codegen::ptx {

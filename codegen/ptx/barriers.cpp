@@ -29,18 +29,6 @@ Asm guarded(const std::string& text, bool predicated) {
 
 }  // namespace
 
-Asm shfl(std::string_view mode) {
-  Asm a;
-  a.convergent = true;
-  a.add(Reg::b32, Role::Out);
-  a.add(Reg::b32, Role::In, 2);
-  // The clamp of `up` is 0, of the other modes 31: whole warps.
-  const bool up = mode == "up";
-  const std::string_view name = mode == "xor" ? "bfly" : mode;
-  a.text = fmt::format("shfl.sync.{}.b32 #0, #1, #2, {}, -1;", name, up ? 0 : 31);
-  return a;
-}
-
 Asm vote(std::string_view kind) {
   Asm a;
   a.convergent = true;
@@ -48,14 +36,6 @@ Asm vote(std::string_view kind) {
   a.add(ballot ? Reg::b32 : Reg::pred, Role::Out);
   a.add(Reg::pred, Role::In);
   a.text = fmt::format("vote.sync.{}.{} #0, #1, -1;", kind, ballot ? "b32" : "pred");
-  return a;
-}
-
-Asm elect() {
-  Asm a;
-  a.convergent = true;
-  a.add(Reg::pred, Role::Out);
-  a.text = "elect.sync _|#0, -1;";
   return a;
 }
 
@@ -70,10 +50,6 @@ Asm warp_sync() {
   Asm a = effect("bar.warp.sync -1;");
   a.convergent = true;
   return a;
-}
-
-Asm fence(std::string_view scope) {
-  return effect(fmt::format("fence.acq_rel.{};", scope.empty() ? "gpu" : scope));
 }
 
 Asm trap() { return effect("trap;"); }

@@ -4,7 +4,6 @@
 // operand i (see asm.h). Attribute lists are those of the op of the same name in ops.def.
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "codegen/ptx/asm.h"
@@ -73,12 +72,8 @@ Asm unpack_f8_pair(DType from);
 // ---- registers of other lanes
 // ---------------------------------------------------------------------------------------
 
-/// mode: idx xor up down. Operands: result, value (b32), lane (b32).
-Asm shfl(std::string_view mode);
 /// kind: any all ballot. Operands: result (pred, or b32 for ballot), predicate.
 Asm vote(std::string_view kind);
-/// Operands: result (pred).
-Asm elect();
 
 // ---- memory
 // ---------------------------------------------------------------------------------------------------------
@@ -148,7 +143,6 @@ Asm cluster_wait();
 Asm cta_rank();
 /// mapa. Operands: result (b32), shared address (b32), rank (b32).
 Asm map_shared();
-Asm fence(std::string_view scope);
 Asm trap();
 /// A boundary that ptxas does not move anything across. Operand: `never` (pred), false at run time
 /// without any compiler knowing it (a grid extent of 0).

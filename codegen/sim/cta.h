@@ -5,7 +5,6 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <memory>
 #include <random>
 #include <vector>
 
@@ -48,7 +47,6 @@ struct NamedBarrier {
   std::int64_t threads = 0;  ///< count attribute of the first arrival
   std::int64_t arrived = 0;
   std::uint32_t generation = 0;
-  std::uint64_t waiters = 0;  ///< warps inside bar_sync
   VisibleClocks arriving, done;
   ir::OpId first_op;
 };
@@ -171,11 +169,6 @@ class Cta {
   /// Effects of an atomic's memory order, after and before it, of lanes at one address.
   void release_global(Warp& w, LaneMask lanes, std::uint64_t address, std::string_view scope);
   void acquire_global(Warp& w, std::uint64_t address, std::string_view scope);
-  /// A fence: what the warp's atomics found before it is known from now on, and what is known now
-  /// goes with its atomics behind it.
-  void fence_global(Warp& w, std::string_view scope);
-  /// The part that an atomic of a lane has in this.
-  void pass_fences(Warp& w, int lane, std::uint64_t address, std::string_view scope);
 
   /// The CTA of the cluster whose memory an address of map_shared names, and the address there;
   /// null (and reported) where there is none, or it is over. Its memory must stay until it is known

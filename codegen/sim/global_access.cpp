@@ -68,25 +68,6 @@ void Cta::acquire_global(Warp& w, std::uint64_t address, std::string_view scope)
   if (const Foreign* what = global().shadow().released(address)) learn(w, *what, scope);
 }
 
-void Cta::fence_global(Warp& w, std::string_view scope) {
-  learn(w, w.unfenced, scope);
-  // Earlier fences of the same lanes are part of this one.
-  std::erase_if(w.fenced, [&](const Fenced& f) { return (f.lanes & ~w.mask) == 0; });
-  w.fenced.push_back({w.mask, given_away(w, w.mask, scope)});
-  tick(w);
-}
-
-void Cta::pass_fences(Warp& w, int lane, std::uint64_t address, std::string_view scope) {
-  GlobalShadow& shadow = global().shadow();
-  if (!shadow.is_watched(address)) return;
-  const auto at_scope = [&](const Foreign& what) {
-    return is_narrow(scope) ? what.narrowed() : what;
-  };
-  if (const Foreign* what = shadow.released(address)) w.unfenced.join(at_scope(*what));
-  for (const Fenced& f : w.fenced)
-    if (((f.lanes >> lane) & 1) != 0) shadow.release(address, at_scope(f.what));
-}
-
 std::string Cta::global_side(const GlobalRecord& r, GlobalUse use) const {
   static constexpr std::array<std::string_view, 3> kUses{"read", "write", "atomic"};
   std::string s = op_name(kernel(), ir::OpId(r.op)).data();

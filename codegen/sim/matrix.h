@@ -4,7 +4,6 @@
 // Arithmetic: the products of one instruction (one k step) and the incoming accumulator are summed
 // exactly (in double) and rounded once to the accumulator's type. The hardware rounds less exactly;
 // integer data agree bit for bit.
-#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>

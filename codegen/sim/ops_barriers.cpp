@@ -1,6 +1,5 @@
 // Named barriers, mbarriers, fences and register reallocation.
 #include <fmt/format.h>
-#include <bit>
 
 #include "codegen/sim/cta.h"
 #include "tegula/error.h"

@@ -1,8 +1,6 @@
 // Control flow under an active-lane mask, and elementwise ops.
 #include <fmt/format.h>
 
-#include <vector>
-
 #include "codegen/sim/cluster.h"
 #include "tegula/error.h"
 

@@ -1,6 +1,5 @@
 // Loads, stores, atomics and cp.async of the threads.
 #include <fmt/format.h>
-#include <bit>
 #include <cstring>
 
 #include "codegen/sim/cta.h"
@@ -92,7 +91,7 @@ class AtomicAccess {
         scope_(i.op->attrs.s(AttrName::scope)),
         atomics_(w.cta.global().atomics()),
         shadow_(w.cta.global_lock()) {
-    if (acquires() || releases() || w.program().has_fences()) shadow_.lock();
+    if (acquires() || releases()) shadow_.lock();
   }
   bool acquires() const { return sem_ == "acquire" || sem_ == "acq_rel"; }
   bool releases() const { return sem_ == "release" || sem_ == "acq_rel"; }
@@ -100,7 +99,6 @@ class AtomicAccess {
   /// Before a lane's access.
   void touch(std::uint64_t address, std::uint32_t size, int lane) {
     if (acquires()) w_.cta.acquire_global(w_, address, scope_);
-    if (w_.program().has_fences()) w_.cta.pass_fences(w_, lane, address, scope_);
     w_.cta.touch_global(w_, i_, shadow_, address, size, lane, GlobalUse::Atomic);
     if (releases()) w_.cta.release_global(w_, LaneMask{1} << lane, address, scope_);
   }
@@ -318,11 +316,6 @@ Step sim_CasGlobal(Warp& w, const Instr& i) {
   }
   w.wrote_poison(out, i.id);
   access.end(changes);
-  return Step::Next;
-}
-
-Step sim_Fence(Warp& w, const Instr& i) {
-  w.cta.fence_global(w, i.op->attrs.s(AttrName::scope));
   return Step::Next;
 }
 

@@ -202,12 +202,6 @@ Step sim_Vote(Warp& w, const Instr& i) {
   return fill(w, i, kind == "all" ? set == w.mask : set != 0);
 }
 
-Step sim_Elect(Warp& w, const Instr& i) {
-  fill(w, i, 0);
-  w.cells(i.out[0])[std::countr_zero(w.mask)].i = 1;
-  return Step::Next;
-}
-
 Step sim_Asm(Warp& w, const Instr& i) {
   const auto taken = static_cast<std::size_t>(
       i.op->attrs.i(AttrName::count, static_cast<std::int64_t>(i.in.size())));

@@ -113,19 +113,10 @@ bool read_box(Warp& w, const Instr& i, Slot map, Slot address, std::span<const S
   return ok;
 }
 
-void fill_row(std::vector<std::uint8_t>& row, const TensorMap& m) {
-  std::fill(row.begin(), row.end(), 0);
-  if (m.fill != codegen::OobFill::Nan) return;
-  const std::uint64_t nan =
-      ir::to_bits(ir::Cell{.f = std::numeric_limits<double>::quiet_NaN()}, m.dtype);
-  const auto size = static_cast<std::size_t>(size_bytes(m.dtype));
-  for (std::size_t n = 0; n < row.size(); n += size) std::memcpy(row.data() + n, &nan, size);
-}
-
 void land(Cta& cta, const Box& box) {
   std::vector<std::uint8_t> bytes(box.row_bytes());
   for_rows(box, [&](const TmaRow& row) {
-    fill_row(bytes, *box.map);
+    std::fill(bytes.begin(), bytes.end(), 0);
     if (row.global) std::memcpy(bytes.data() + row.begin, row.global, row.end - row.begin);
     for (std::uint32_t n = 0; n < bytes.size(); n += kChunk) {
       const std::uint32_t to = codegen::swizzled(box.address + row.offset + n, box.map->swizzle);

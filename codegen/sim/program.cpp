@@ -243,7 +243,6 @@ Program::Program(const ir::Kernel& kernel) : kernel_(kernel) {
     throw InternalError(fmt::format("sim: kernel {} is in {} form, not simt", kernel.info.name,
                                     ir::name(kernel.info.form)));
   Decoder(*this, kernel).run();
-  for (const Instr& i : code_) has_fences_ = has_fences_ || (i.op && i.op->opcode == Opcode::Fence);
 }
 
 }  // namespace tegula::sim

@@ -54,7 +54,6 @@ class Program {
   std::span<const Slot> params() const { return params_; }
   /// Slots whose value never changes, with the op (const or poison) that says what it is.
   std::span<const std::pair<Slot, ir::OpId>> constants() const { return constants_; }
-  bool has_fences() const { return has_fences_; }
   int threads() const { return kernel_.info.threads; }
 
  private:
@@ -67,7 +66,6 @@ class Program {
   std::vector<std::unique_ptr<Slot[]>> slot_lists_;
   std::vector<std::unique_ptr<ir::Elem[]>> elem_lists_;
   std::uint32_t registers_ = 0;
-  bool has_fences_ = false;
 };
 
 // Executors of simt ops, one function each; a forgotten one is a link error.

@@ -95,12 +95,6 @@ struct CopyGroups {
   Tick landed_ = 0;  ///< every group up to here is complete
 };
 
-/// The knowledge of lanes at a fence: their atomics behind it hand it on.
-struct Fenced {
-  LaneMask lanes = 0;
-  Foreign what;
-};
-
 class Warp {
  public:
   Warp(Cta& cta, const Program& program, int index, LaneMask alive);
@@ -148,7 +142,6 @@ class Warp {
     spin.value = value.i;
   }
   LaneMask bits(Slot s, std::uint32_t reg = 0);  ///< lanes whose i1 is set
-  const Program& program() const { return program_; }
 
   Cta& cta;
   const int index;
@@ -174,8 +167,6 @@ class Warp {
   std::int64_t cluster_phase = -1;
 
   VisibleClocks known;
-  std::vector<Fenced> fenced;
-  Foreign unfenced;  ///< what atomics have found, for a fence behind them
   CopyGroups cp_async, bulk,
       bulk_writes;  ///< bulk: sources still to be read; bulk_writes: destinations
   WgmmaQueue wgmma;

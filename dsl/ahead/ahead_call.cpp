@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <string>
 
 #include "dsl/ahead/table.h"
 #include "dsl/export/arguments.h"

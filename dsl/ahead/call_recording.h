@@ -1,9 +1,7 @@
 #pragma once
 // A call of the library as one plan of data: what it would launch, recorded instead of run.
 #include <deque>
-#include <functional>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "dsl/call_plan.h"

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "dsl/block_mask/derived_block_lists.h"
 #include "dsl/block_mask/kv_range_analysis.h"

@@ -1,7 +1,6 @@
 // Ends of key ranges: linear forms of q at the first and the last row of a tile.
 #include "dsl/block_mask/kv_range_analysis.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "dsl/block_mask/kv_interval.h"

@@ -1,6 +1,5 @@
 #pragma once
 // Parts of a mask computed in a kernel that is being traced, as the mask itself computes them.
-#include <optional>
 #include <vector>
 
 #include "dsl/functions/traced_function.h"

@@ -1,5 +1,4 @@
 // Powers of e, 2 and 10 and the hyperbolic functions.
-#include <cmath>
 #include <numbers>
 
 #include "dsl/elementary/coefficients.h"

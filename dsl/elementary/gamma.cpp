@@ -1,5 +1,4 @@
 // The gamma function and the logarithm of its magnitude.
-#include <cmath>
 #include <numbers>
 
 #include "dsl/elementary/coefficients.h"

@@ -52,14 +52,15 @@ Reduced reduced(const Tile& x) {
   return {from_bits(bits - (exponent << f.mantissa), f) - 1.0, exponent};
 }
 
+namespace {
+
+/// log(1 + f) for |f| <= 1/3.
 Tile log1p_part(const Tile& f) {
   if (!is_wide(f)) return fma(f * f, polynomial(f, kLog32), f);
   // With s = f / (2 + f): log(1 + f) = 2 atanh(s) = f - s (f - s^2 p(s^2)), as 2 s = f - s f.
   const Tile s = f / (2.0 + f), square = s * s;
   return fma(-s, fma(-square, polynomial(square, kLog64), f), f);
 }
-
-namespace {
 
 /// A base's logarithm of 2, as a sum whose upper part has few digits, and 1 / log of the base.
 struct Base {

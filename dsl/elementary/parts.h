@@ -54,8 +54,6 @@ struct Reduced {
   Tile rest, exponent;  ///< of x's type, integer
 };
 Reduced reduced(const Tile& x);
-/// log(1 + f) for |f| <= 1/3.
-Tile log1p_part(const Tile& f);
 /// Natural logarithm of a positive normal number.
 Tile log_of_normal(const Tile& x);
 enum class Logarithm : std::uint8_t { natural, binary, decimal };

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <cstring>
-#include <limits>
 #include <string>
 
 #include "dsl/export/exported.h"
@@ -73,10 +70,6 @@ HostArg number(const CalleeName& callee, const ExportParam& param, const TegulaA
 
 }  // namespace
 
-const dlpack::Tensor& as_dlpack(const DLTensor& tensor) {
-  return reinterpret_cast<const dlpack::Tensor&>(tensor);
-}
-
 std::span<const TegulaArg> args_of(const Exported& callee, const TegulaArg* args,
                                    std::int32_t count) {
   if (count < 0 || (count > 0 && !args))
@@ -101,7 +94,8 @@ Arguments::Arguments(const CalleeName& callee, std::span<const ExportParam> para
     if (!arg.value.tensor) fail(ErrorId::export_null, callee.loc, {}, text_of(callee, param));
     DLTensor given = *arg.value.tensor;
     if (may_lack_memory && given.data == nullptr) given.data = kNowhere;
-    return &tensors_.emplace_back(Tensor::borrow(as_dlpack(given), callee.loc));
+    return &tensors_.emplace_back(
+        Tensor::borrow(reinterpret_cast<const dlpack::Tensor&>(given), callee.loc));
   };
   for (std::size_t i = 0; i < params.size(); ++i) {
     const ExportParam& param = params[i];

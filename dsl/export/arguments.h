@@ -52,7 +52,4 @@ inline void check_count(const detail::Exported& callee, std::span<const TegulaAr
 std::span<const TegulaArg> args_of(const detail::Exported& callee, const TegulaArg* args,
                                    std::int32_t count);
 
-/// The tensor's description in our words; both structures are DLPack's.
-const dlpack::Tensor& as_dlpack(const DLTensor& tensor);
-
 }  // namespace tegula::c

@@ -1,7 +1,5 @@
 #include "dsl/functions/traced_function.h"
 
-#include <algorithm>
-
 #include "tegula/error.h"
 #include "tegula/tegula.h"
 

@@ -1,6 +1,5 @@
 #pragma once
 // A lambda that is an argument of a kernel, traced once over scalars: what every analysis asks.
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>

@@ -1,7 +1,6 @@
 #include "ir/analysis/channel_trace.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>

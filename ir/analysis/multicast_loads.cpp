@@ -1,7 +1,6 @@
 #include "ir/analysis/multicast_loads.h"
 
 #include <algorithm>
-#include <array>
 
 #include "ir/analysis/invariant_load.h"
 #include "ir/clone_op.h"

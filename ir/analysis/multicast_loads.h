@@ -1,6 +1,5 @@
 #pragma once
 // Multicast analysis: boxes of views that a loop loads for both of two neighbouring tiles.
-#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>

@@ -59,8 +59,6 @@ class NeverNan {
 
 }  // namespace
 
-bool is_never_nan(const Kernel& k, Value v) { return NeverNan(k)(v); }
-
 bool loses_to_users(const Kernel& k, Value v, Opcode extreme) {
   bool loses = true;
   walk(k, k.body(), [&](OpId op) {
@@ -71,7 +69,7 @@ bool loses_to_users(const Kernel& k, Value v, Opcode extreme) {
       return;
     }
     loses = d.opcode == extreme && ignores_nan(d) && d.operands[0] != d.operands[1] &&
-            is_never_nan(k, d.operands[0] == v ? d.operands[1] : d.operands[0]);
+            NeverNan(k)(d.operands[0] == v ? d.operands[1] : d.operands[0]);
   });
   return loses;
 }

@@ -4,9 +4,6 @@
 
 namespace tegula::ir {
 
-/// No element of the float `v` is NaN. False says nothing.
-bool is_never_nan(const Kernel& k, Value v);
-
 /// A NaN in `v`, a maximum or minimum of numbers that may all be NaN, makes no difference from the
 /// fold's identity: each user takes the same extreme of it and of what is never NaN.
 bool loses_to_users(const Kernel& k, Value v, Opcode extreme);

@@ -1,6 +1,5 @@
 // The most that an index value can be, by following its definition.
 #include <algorithm>
-#include <array>
 #include <bit>
 
 #include "ir/analysis/index_facts.h"

@@ -3,14 +3,11 @@
 // element, one of them writing, without an order between them. Order comes from release and acquire
 // atomics on one address (vector clocks); one program runs at a time where they may wait for one
 // another, so of two accesses the one seen first lies in the past.
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <unordered_map>
-#include <vector>
 
 namespace tegula::ir::interp {
 

@@ -1,6 +1,5 @@
 #pragma once
 // Elements of Out arguments that no program stored, and the stores that left them out.
-#include <vector>
 
 #include "ir/eval/program.h"
 

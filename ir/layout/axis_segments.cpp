@@ -1,7 +1,6 @@
 #include "ir/layout/axis_segments.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace tegula::ir {
 namespace {

@@ -189,13 +189,6 @@ int cost_of(const ShufflePlan& plan, const LinearLayout& from, const LinearLayou
 
 }  // namespace
 
-int ShufflePlan::source(int lane) const {
-  int out = 0;
-  for (std::size_t b = 0; b < source_of_bit.size(); ++b)
-    if (lane >> b & 1) out ^= source_of_bit[b];
-  return out;
-}
-
 bool ShufflePlan::is_butterfly() const { return source_of_bit == std::array{1, 2, 4, 8, 16}; }
 
 int ShufflePlan::crossings() const {

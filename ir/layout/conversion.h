@@ -37,12 +37,13 @@ struct Shuffle {
 /// while the reader's wish depends on the reader.
 struct ShufflePlan {
   std::vector<LaneSwap> before;
-  std::array<int, 5> source_of_bit{};  ///< source(l) = XOR of the entries of l's set bits
+  /// Lane l takes from the lane that is the XOR of the entries of l's set bits.
+  std::array<int, 5> source_of_bit{};
   std::vector<Shuffle> shuffles;
   std::vector<LaneSwap> after;
 
-  int source(int lane) const;
-  /// source(l) == l: each shuffle is a butterfly, or, with lane_flip zero, no shuffle at all.
+  /// Lanes take from themselves: each shuffle is a butterfly, or, with lane_flip zero, no shuffle
+  /// at all.
   bool is_butterfly() const;
   /// Shuffles that cross lanes.
   int crossings() const;

@@ -417,14 +417,6 @@ LinearLayout wgmma_acc(int m, int n, int warpgroups, int warpgroups_n) {
   return builder.build({kN, kM});
 }
 
-LinearLayout wgmma_a_reg(int m, int k, int element_bits, int warpgroups) {
-  LayoutBuilder builder({m, k});
-  operand_fragment(builder, 1, 0, element_bits, true)
-      .fix(HwDim::Warp, 0, 2)
-      .spread(HwDim::Warp, 0, warpgroups);
-  return builder.build({1, 0});
-}
-
 Result<LinearLayout> fma_operand(Operand operand, const LinearLayout& acc, int k) {
   using LayoutRefusal = Result<LinearLayout>;
   if (acc.rank() != 2) return LayoutRefusal::refused("the accumulator of a dot has rank 2");

@@ -99,8 +99,6 @@ LinearLayout mma_operand(Operand operand, const Dims& shape, int element_bits, i
 /// padded). Register r of a 64-row tile: row 16w + g + 8 (r>>1 & 1), column 8 (r>>2) + 2t + (r&1),
 /// with g = lane>>2, t = lane&3.
 LinearLayout wgmma_acc(int m, int n, int warpgroups = 1, int warpgroups_n = 1);
-/// A of wgmma from registers [m, k]; a k step is 256 / element bits.
-LinearLayout wgmma_a_reg(int m, int k, int element_bits, int warpgroups = 1);
 
 /// A [M, K] or B [K, N] of a dot done by FMA with accumulator `acc` [M, N]: each thread holds all
 /// of K for its rows (columns).

@@ -5,7 +5,6 @@
 // None moves data between threads. Unless a list of registers is returned, the result's register r
 // is the operand's register r (modulo the operand's number of registers where the result has more).
 
-#include <span>
 #include <vector>
 
 #include "ir/layout/linear_layout.h"

@@ -2,7 +2,6 @@
 // Reading layouts: the pieces of text that LinearLayout and SharedLayout share, and pictures for
 // humans.
 
-#include <charconv>
 #include <string>
 #include <string_view>
 

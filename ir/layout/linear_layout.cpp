@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 
 #include "tegula/error.h"
@@ -185,22 +184,6 @@ Dims LinearLayout::unpack(BitVector packed) const {
     packed >>= bits_[d];
   }
   return index;
-}
-
-std::size_t LinearLayout::hash() const {
-  std::uint64_t h = 0xcbf29ce484222325u;
-  const auto mix = [&h](std::uint64_t v) { h = (std::rotl(h, 5) ^ v) * 0x9e3779b97f4a7c15u; };
-  for (int d = 0; d < rank(); ++d) {
-    mix(static_cast<std::uint64_t>(shape_[d]));
-    mix(static_cast<std::uint64_t>(bits_[d]));
-  }
-  for (HwDim in : kIns) {
-    mix(in_bits_[at(in)]);
-    for (BitVector b : packed_bases(in)) mix(b);
-  }
-  for (const Repeat& r : repeats())
-    mix(static_cast<std::uint64_t>((r.dim + 1) << 24 | r.count << 4 | static_cast<int>(r.in)));
-  return static_cast<std::size_t>(h);
 }
 
 namespace {

@@ -117,7 +117,6 @@ class LinearLayout {
 
   std::string str() const;
   static Result<LinearLayout> parse(std::string_view text);
-  std::size_t hash() const;
   friend bool operator==(const LinearLayout&, const LinearLayout&) = default;
 
  private:
@@ -145,8 +144,3 @@ struct CoordMap {
 Result<CoordMap> coord_map(const LinearLayout& from, const LinearLayout& to);
 
 }  // namespace tegula::ir
-
-template <>
-struct std::hash<tegula::ir::LinearLayout> {
-  std::size_t operator()(const tegula::ir::LinearLayout& layout) const { return layout.hash(); }
-};

@@ -1,7 +1,6 @@
 // ldmatrix and stmatrix: see matrix_access.h.
 #include "ir/layout/matrix_access.h"
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>

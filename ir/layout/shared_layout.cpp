@@ -246,8 +246,6 @@ int SharedLayout::alignment() const {
   return widest;
 }
 
-std::size_t SharedLayout::hash() const { return std::hash<std::string>{}(str()); }
-
 std::string SharedLayout::str() const {
   std::vector<std::string> list, repeats;
   for (const Dims& basis : offset_basis_) list.push_back(basis_str(basis));

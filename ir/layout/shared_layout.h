@@ -99,7 +99,6 @@ class SharedLayout {
 
   std::string str() const;
   static Result<SharedLayout> parse(std::string_view text);
-  std::size_t hash() const;
   friend bool operator==(const SharedLayout&, const SharedLayout&) = default;
 
  private:
@@ -119,8 +118,3 @@ class SharedLayout {
 std::string picture(const SharedLayout& layout, bool banks, int max_cells = 32);
 
 }  // namespace tegula::ir
-
-template <>
-struct std::hash<tegula::ir::SharedLayout> {
-  std::size_t operator()(const tegula::ir::SharedLayout& layout) const { return layout.hash(); }
-};

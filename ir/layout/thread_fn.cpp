@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <numeric>
 
 namespace tegula::ir {
 namespace {

@@ -3,7 +3,6 @@
 // per register.
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "ir/layout/linear_layout.h"

@@ -2,7 +2,6 @@
 // lacks some that may be others in the next step, and has what its values lack in every step from
 // its first value on (ir/passes/absence/absence_carry.cpp). The interpreter runs this pass, too, so
 // that it is the meaning on every device.
-#include <vector>
 
 #include "ir/erase_unused.h"
 #include "ir/loop.h"

@@ -8,7 +8,6 @@
 // An operand that is loaded for this dot alone is loaded in B boxes instead, so that each product
 // is pipelined as one by itself would be. Absent elements are zeros and masks by now, so that the
 // parts, which no longer have the first dimension, need not know what was absent along it.
-#include <algorithm>
 #include <vector>
 
 #include "ir/builder.h"

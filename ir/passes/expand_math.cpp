@@ -1,7 +1,6 @@
 // Writes math functions in terms of the instructions the hardware has. Before: tile form. After: no
 // op of family Math is left; bf16 and f16 functions are computed in f32.
 #include <array>
-#include <cmath>
 #include <numbers>
 
 #include "ir/builder.h"

@@ -5,7 +5,6 @@
 //          old = crop (atomic_rmw (addptr (view_ptr V), ..), t, inside)      else
 // A box that nothing comes back from is one that TMA can combine with what is there
 // (ir/analysis/tma_store.h); what was there is read by the threads.
-#include <algorithm>
 #include <unordered_set>
 #include <vector>
 

@@ -9,7 +9,6 @@
 // its first column. That a position minus a position does not wrap is taken for granted.
 #include <algorithm>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 

@@ -8,7 +8,6 @@
 // last MMAs.
 #include <algorithm>
 #include <numeric>
-#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>

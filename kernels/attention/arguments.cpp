@@ -1,8 +1,5 @@
 #include "kernels/attention/arguments.h"
 
-#include <initializer_list>
-#include <vector>
-
 #include "kernels/argument_error.h"
 #include "kernels/attention/query_rows.h"
 #include "tegula/attention_tiles.h"

@@ -2,7 +2,6 @@
 // Checks the tensors of a call of attention and prepares the kernel's views of them.
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "tegula/kernels/attention.h"
 

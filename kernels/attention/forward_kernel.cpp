@@ -1,8 +1,6 @@
 // Attention forward: one tile of queries against all visible keys, online softmax in base 2.
 #include "kernels/attention/forward_kernel.h"
 
-#include <algorithm>
-#include <cmath>
 #include <numbers>
 
 #include "kernels/attention/query_rows.h"

@@ -6,7 +6,6 @@
 #include "tegula/kernels/device_sort.h"
 
 #include <bit>
-#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>

@@ -1,6 +1,5 @@
 // Launches of a layer's backward.
 #include <algorithm>
-#include <tuple>
 
 #include "kernels/argument_error.h"
 #include "kernels/moe/layer_kernels.h"

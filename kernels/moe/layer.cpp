@@ -1,8 +1,6 @@
 // Layers of a mixture of experts: what routing and forward launch.
 #include "tegula/kernels/moe.h"
 
-#include <algorithm>
-
 #include "kernels/argument_error.h"
 #include "kernels/moe/layer_kernels.h"
 #include "tegula/kernels/call_place.h"

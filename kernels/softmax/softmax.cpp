@@ -3,7 +3,6 @@
 #include "tegula/kernels/softmax.h"
 
 #include <numbers>
-#include <optional>
 
 #include "kernels/cluster_rows.h"
 #include "kernels/float_types.h"

@@ -195,7 +195,7 @@ void move_behind(Kernel& k, OpId op, int steps) {
   OpId to = op;
   for (int i = 0; i < steps && k[to].next; ++i) to = k[to].next;
   k.unlink(op);
-  k.insert_after(to, op);
+  test::insert_after(k, to, op);
 }
 OpId loop(const Kernel& k, int n) { return nth_op(k, Opcode::For, n); }
 Value first_of(Kernel& k, OpId loop) { return k[loop].operands[3]; }

@@ -3,6 +3,7 @@
 // order of warps must show it, by wrong values or a finding of the simulator.
 #include <gtest/gtest.h>
 
+#include "tests/differential/nth_op.h"
 #include "tests/differential/planted_program.h"
 #include "tests/differential/programs_between.h"
 
@@ -31,7 +32,7 @@ bool plant(ir::Kernel& k, OpId barrier, Fault fault) {
     const OpId access = next_access(k, barrier);
     if (!access) return false;
     k.unlink(barrier);
-    k.insert_after(access, barrier);
+    test::insert_after(k, access, barrier);
     return true;
   }
   const OpId loop = k[k[barrier].parent].owner;

@@ -1,5 +1,5 @@
 #pragma once
-// Finds the op in which a test plants a fault.
+// Finds the op in which a test plants a fault, and moves ops to plant one.
 #include <fmt/format.h>
 
 #include <functional>
@@ -23,6 +23,13 @@ inline ir::OpId nth_op(
   if (!found)
     throw std::runtime_error(fmt::format("no {} to plant the fault in", ir::info(opcode).mnemonic));
   return found;
+}
+
+inline void insert_after(ir::Kernel& k, ir::OpId where, ir::OpId op) {
+  if (const ir::OpId next = k[where].next)
+    k.insert_before(next, op);
+  else
+    k.append(k[where].parent, op);
 }
 
 }  // namespace tegula::test

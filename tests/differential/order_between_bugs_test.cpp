@@ -33,7 +33,7 @@ void narrow(ir::Kernel& k, const char* sem) {
 /// The store comes behind the op.
 void store_behind(ir::Kernel& k, OpId store, OpId op) {
   k.unlink(store);
-  k.insert_after(op, store);
+  test::insert_after(k, op, store);
 }
 /// The loop's atomic operation becomes a load of its word.
 void wait_by_a_load(ir::Kernel& k) {
@@ -86,7 +86,6 @@ const Fault kFaults[] = {
      [](ir::Kernel& k) { set_order(k, Opcode::AtomGlobal, "acquire", "relaxed"); }, "global-race"},
     {"arrivals that order nothing", test::arriver_chain, kLower,
      [](ir::Kernel& k) {
-       erase_all(k, Opcode::Fence);
        walk(k, k.body(), [&](OpId op) {
          if (k[op].opcode == Opcode::AtomGlobal) k[op].attrs.set(AttrName::sem, "relaxed");
        });

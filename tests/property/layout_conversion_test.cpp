@@ -47,6 +47,13 @@ void swap_in(std::vector<std::vector<int>>& warp, const std::vector<LaneSwap>& s
     }
 }
 
+int source(const ShufflePlan& plan, int lane) {
+  int out = 0;
+  for (std::size_t b = 0; b < plan.source_of_bit.size(); ++b)
+    if (lane >> b & 1) out ^= plan.source_of_bit[b];
+  return out;
+}
+
 void run_shuffles(const ShufflePlan& plan, std::vector<std::vector<int>> from,
                   std::vector<std::vector<int>>& to) {
   swap_in(from, plan.before);
@@ -54,7 +61,7 @@ void run_shuffles(const ShufflePlan& plan, std::vector<std::vector<int>> from,
     for (int t = 0; t < kLanes; ++t)
       for (std::size_t e = 0; e < s.from.size(); ++e)
         to[static_cast<std::size_t>(t)][static_cast<std::size_t>(s.to[e])] =
-            from[static_cast<std::size_t>(plan.source(t) ^ s.lane_flip)].at(
+            from[static_cast<std::size_t>(source(plan, t) ^ s.lane_flip)].at(
                 static_cast<std::size_t>(s.from[e]));
   swap_in(to, plan.after);
 }
@@ -213,8 +220,9 @@ TEST(Conversion, OddNumbersOfWarpsArriveWhole) {
 
 TEST(Conversion, AccumulatorToOperandIsFreeFor16Bit) {
   for (int n : {16, 48, 64, 128, 256}) {
-    EXPECT_EQ(plan_conversion(wgmma_acc(64, n), wgmma_a_reg(64, n, 16), 2)->kind,
-              ConversionKind::Identity);
+    EXPECT_EQ(
+        plan_conversion(wgmma_acc(64, n), mma_operand(Operand::A, {64, n}, 16, 4, 1), 2)->kind,
+        ConversionKind::Identity);
     EXPECT_EQ(plan_conversion(mma_m16n8k16_acc({16, n}, 1, 1),
                               mma_operand(Operand::A, {16, n}, 16, 1, 1), 2)
                   ->kind,
@@ -225,7 +233,7 @@ TEST(Conversion, AccumulatorToOperandIsFreeFor16Bit) {
 TEST(Conversion, Fp8OperandNeedsOneShuffleARegister) {
   // gemm.md d2, method B: the lanes of a quad exchange bytes, one shuffle for each 32-bit register
   // of A.
-  const LinearLayout from = wgmma_acc(64, 128), to = wgmma_a_reg(64, 128, 8);
+  const LinearLayout from = wgmma_acc(64, 128), to = mma_operand(Operand::A, {64, 128}, 8, 4, 1);
   const auto plan = plan_conversion(from, to, 1, shuffles_only());
   ASSERT_TRUE(plan) << plan.reason();
   ASSERT_EQ(plan->kind, ConversionKind::Shuffles);

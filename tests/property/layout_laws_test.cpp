@@ -61,18 +61,13 @@ TEST_P(LayoutLaws, PlaceMapsComposeToTheTarget) {
 
 TEST_P(LayoutLaws, TextIsExact) {
   RandomLayouts random(9, GetParam());
-  std::set<std::string> texts;
-  std::set<std::size_t> hashes;
   for (int i = 0; i < 3000; ++i) {
     const LinearLayout l = i % 3 ? random.layout(random.shape()) : random.scrambled({8, 8, 8, 4});
     const auto parsed = LinearLayout::parse(l.str());
     ASSERT_TRUE(parsed) << parsed.reason() << l.str();
     ASSERT_EQ(*parsed, l);
     ASSERT_EQ(parsed->str(), l.str());
-    texts.insert(l.str());
-    hashes.insert(l.hash());
   }
-  EXPECT_EQ(texts.size(), hashes.size());
 }
 
 TEST(Subspaces, MeetOnlyWhereTheyMust) {

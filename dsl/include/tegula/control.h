@@ -5,10 +5,8 @@
 #include <exception>
 #include <functional>
 #include <initializer_list>
-#include <memory>
 #include <optional>
 #include <source_location>
-#include <span>
 #include <vector>
 
 #include "tegula/segments.h"

@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <concepts>
 #include <source_location>
 #include <utility>

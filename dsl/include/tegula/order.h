@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 
 #include "tegula/tile_ops.h"
 

@@ -1,5 +1,4 @@
 #pragma once
-#include <cstdint>
 
 #include "tegula/control.h"
 #include "tegula/math.h"

@@ -6,7 +6,6 @@
 #include <memory>
 #include <source_location>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 #include "tegula/hints.h"

@@ -2,7 +2,6 @@
 #include "ir/analysis/mask/domain.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <numeric>
 
 #include "ir/analysis/mask/interval_rules.h"
@@ -11,6 +10,12 @@ namespace tegula::ir {
 namespace {
 
 constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
+
+/// a mod m in [0, m); m > 0.
+std::int64_t positive_rem(std::int64_t a, std::int64_t m) {
+  const std::int64_t r = a % m;
+  return r < 0 ? r + m : r;
+}
 
 std::int64_t gcd(std::int64_t a, std::int64_t b) { return std::gcd(a, b); }
 
@@ -39,11 +44,6 @@ std::optional<std::int64_t> checked_mul(std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? std::nullopt : std::optional(product);
 }
-std::int64_t positive_rem(std::int64_t a, std::int64_t m) {
-  const std::int64_t r = a % m;
-  return r < 0 ? r + m : r;
-}
-
 std::optional<Interval> add(Interval a, Interval b) {
   return fitted(interval_rules::sum(wide(a), wide(b)));
 }

@@ -31,8 +31,6 @@ struct Interval {
 
 std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b);
 std::optional<std::int64_t> checked_mul(std::int64_t a, std::int64_t b);
-/// a mod m in [0, m); m > 0.
-std::int64_t positive_rem(std::int64_t a, std::int64_t m);
 
 std::optional<Interval> add(Interval a, Interval b);
 std::optional<Interval> scale(Interval a, std::int64_t factor);

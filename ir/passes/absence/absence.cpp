@@ -265,7 +265,7 @@ void Absence::crop(OpId id) {
   const OpId extent = k_[given].def;
   if (!end && extent && k_[extent].opcode == Opcode::ViewDim)
     end = limit(k_[extent].operands[0], k_[extent].attrs.i(AttrName::axis), k_.type(given));
-  if (!end) {
+  if (!end || k_.type(end) != k_.type(given)) {  // a made view has extents of one type
     Builder b(k_, id);
     const Value zero = b.constant(k_.type(given), std::int64_t{0});
     end = b.op(Opcode::Max, {given, zero});

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <set>
 #include <unordered_map>
 #include <vector>
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <numeric>
 #include <ranges>
 #include <vector>
 

@@ -2,7 +2,6 @@
 // A mainloop whose MMAs become wgmmas on rings filled by TMA, for the expansion of its graph of
 // dots (dot_graph/expand_dot_graph.cpp). Ring positions are carried through the outer loops.
 #include <optional>
-#include <unordered_set>
 #include <vector>
 
 #include "ir/passes/mma_loop/channel_ring.h"

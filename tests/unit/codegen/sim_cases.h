@@ -332,14 +332,6 @@ inline const std::string kTrap = kernel(32, R"(
 inline const std::string bar = "bar_sync %zero [count = 64]";
 inline const std::string kBarOfFlag = "bar_sync %zero [count = 64]\n    %before";
 
-inline const std::string kBeforeFlag =
-    "fence [scope = \"gpu\"]\n    %before = atom_global %flag, %one, %first [kind = \"xchg\", sem "
-    "= "
-    "\"relaxed\", scope = \"gpu\"]";
-inline const std::string kBehindFlag =
-    "%before = atom_global %flag, %one, %first [kind = \"xchg\", sem = \"relaxed\", scope = "
-    "\"gpu\"]\n    fence [scope = \"gpu\"]";
-
 /// Threads store words that a TMA load brings.
 inline const std::string kFilledSource =
     replaced(kTmaLoad, "  if %first {\n    mbar_init",
@@ -390,14 +382,6 @@ inline std::vector<Case> global_cases() {
        "sem = \"relaxed\"",
        {4, 1, 1}},
       {Detector::GlobalRace, "flag raised without release", kFlag, bare, "", kTwoCtas},
-      {Detector::GlobalRace, "flag raised without fence", fenced_flag(), "fence [scope = \"gpu\"]",
-       "pin", kTwoCtas},
-      {Detector::GlobalRace, "flag seen without fence", fenced_flag(), "fence [scope = \"sys\"]",
-       "pin", kTwoCtas},
-      {Detector::GlobalRace, "fence behind the flag", fenced_flag(), kBeforeFlag, kBehindFlag,
-       kTwoCtas},
-      {Detector::ScopeRace, "fence for the own CTA alone", fenced_flag(), "fence [scope = \"gpu\"]",
-       "fence [scope = \"cta\"]", kTwoCtas},
       {Detector::WaitPlain, "flag awaited by a plain load", kWait,
        "atom_global %flag, %zero, %leads [kind = \"or\", sem = \"acquire\", scope = \"gpu\"]",
        "ld_global %flag [width = 1] : i32", kTwoCtas},

@@ -81,17 +81,6 @@ inline const std::string kFlag = kernel(64, R"(
   }
 )");
 
-/// The same by relaxed atomics and fences: what stands before the first, and behind the second, is
-/// ordered.
-inline std::string fenced_flag() {
-  const std::string released = replaced(
-      kFlag, "%before = atom_global %flag, %one, %first [kind = \"xchg\", sem = \"release\"",
-      "fence [scope = \"gpu\"]\n    %before = atom_global %flag, %one, %first [kind = "
-      "\"xchg\", sem = \"relaxed\"");
-  return replaced(replaced(released, "sem = \"acquire\"", "sem = \"relaxed\""), "%v = ld_global",
-                  "fence [scope = \"sys\"]\n    %v = ld_global");
-}
-
 /// The first CTA waits for the flag that the second raises.
 inline const std::string kWait = replaced(kFlag, "cmp %cta, %zero", "cmp %cta, %one");
 

@@ -60,6 +60,9 @@ TEST_P(Prepare, PlansAreBuiltAndNotRun) {
   y.fill(1);
   prepare(call);
   EXPECT_EQ(y.to_doubles(), std::vector<double>(64, 1)) << "nor is a plan that was kept";
+  EXPECT_EQ(built, 5);
+  call();
+  EXPECT_EQ(built, 5) << "which serves as before";
 }
 
 /// Another thread makes the call meanwhile: its plan is kept and is that of the call, too.

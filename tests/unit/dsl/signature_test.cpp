@@ -17,7 +17,7 @@ class Keys {
  public:
   Keys() : kernel_(kernel("k", [](In<f32, 2>) {})) {}
 
-  Hash128 full(const Tensor& t) const { return kernel_.instance().signature(args(t)).hash(); }
+  std::string full(const Tensor& t) const { return kernel_.instance().signature(args(t)).text(); }
   CallKey fast(const Tensor& t) const {
     CallArgs unused;
     return make_call_key(kernel_.instance(), args(t), kHost, unused);

@@ -226,9 +226,8 @@ TEST(CudaSource, Registers) {
     %any = vote %is [kind = "any"]
     %all = vote %is [kind = "all"]
     %ballot = vote %is [kind = "ballot"]
-    %elected = elect
     %t = and %any, %all
-    %u = and %t, %elected
+    %u = and %t, %is
     %bits = bitcast %ballot : i32
     if %u { st_global %p, %cat [width = 4]  st_global %p, %bits } { }
     st_global %h, %back [width = 8]
@@ -289,7 +288,6 @@ TEST(CudaSource, AtomicsAndAsynchronousCopies) {
     cp_async %to, %from, %go [bytes = 4, cache = "ca"]
     cp_async_commit
     cp_async_wait [count = 0]
-    fence [scope = "gpu"]
     bar_sync %zero [count = 128]
     st_global %p, %swapped
     st_global %f, %extreme

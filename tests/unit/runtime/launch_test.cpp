@@ -207,18 +207,6 @@ TEST(Module, KernelIsPreparedOnce) {
               HasSubstr("no kernel called 'absent'"));
 }
 
-TEST(Module, UnloadsOnlyWhenAsked) {
-  const MockDriver driver;
-  unload_dead_modules();
-  mock().unloads = 0;
-  LoadedKernel kernel = load();
-  EXPECT_EQ(unload_dead_modules(), 0);  // the kernel keeps its module
-  kernel = {};
-  EXPECT_EQ(mock().unloads, 0);
-  EXPECT_EQ(unload_dead_modules(), 1);
-  EXPECT_EQ(mock().unloads, 1);
-}
-
 TEST(Module, DriverCompilesPtxAndReports) {
   const MockDriver driver;
   mock().jit_log =

@@ -50,7 +50,7 @@ struct MockState {
   std::vector<RecordedLaunch> launches;
   std::vector<std::pair<cu::FunctionAttribute, int>> kernel_attributes;
   std::map<std::uintptr_t, std::size_t> live_memory;
-  int unloads = 0, encodes = 0, kernel_lookups = 0, stream_id = 7, context_pushes = 0;
+  int encodes = 0, kernel_lookups = 0, stream_id = 7, context_pushes = 0;
 };
 
 inline MockState& mock() {
@@ -220,10 +220,6 @@ inline void mock_kernels(Driver& d) {
         std::strcpy(static_cast<char*>(values[i]), mock().jit_log.c_str());
     *library = reinterpret_cast<cu::Library>(0x1000);
     return mock().next_load;
-  };
-  d.library_unload = [](cu::Library) {
-    ++mock().unloads;
-    return cu::kSuccess;
   };
   d.library_kernel = [](cu::Kernel* kernel, cu::Library, const char* name) {
     ++mock().kernel_lookups;

@@ -34,11 +34,6 @@ TEST(Text, TrimTakesBothSides) {
   EXPECT_EQ(trim(" \n"), "");
 }
 
-TEST(Text, IndentedLeavesEmptyLinesEmpty) {
-  EXPECT_EQ(indented("a\n\nb\n", 2), "  a\n\n  b\n");
-  EXPECT_EQ(indented("", 2), "");
-}
-
 TEST_F(TextFiles, RoundTripsBytes) {
   const std::string content("line\n\0\xff binary", 14);
   write_file(dir_ / "new folder" / "file", content);

@@ -46,10 +46,7 @@ struct RepackedOperand {
 
   /// Whether the kernel has to read a repacked copy.
   bool needs_repack() const;
-  /// Whether rows (or columns) of the tensor or its copy begin at multiples of 128 bytes: a row of
-  /// a box is then one line of the L2, else two.
-  bool is_line_aligned() const { return pitch_bytes() % 128 == 0; }
-  /// Bytes from one of those rows (or columns) to the next.
+  /// Bytes from one row (or column) of the tensor or its copy to the next.
   std::int64_t pitch_bytes() const;
 };
 
