@@ -43,6 +43,7 @@ struct Compilation {
   ir::Kernel tile{"", ir::Form::Tile};
   ir::Kernel simt{"", ir::Form::Simt};  ///< empty where a stored kernel has not been parsed
   std::string simt_text;                ///< text of a stored kernel's simt form
+  ir::PlanRequest planned;              ///< what the request and TEGULA_PLAN ask of the plan
   ir::Plan plan;
   codegen::Emitted emitted;
   std::vector<char> cubin;

@@ -92,6 +92,7 @@ struct CompiledKernel::OnGpu {
 CompiledKernel::CompiledKernel(Compilation of, Artefact artefact)
     : device(of.device),
       tile(std::move(of.tile)),
+      planned(std::move(of.planned)),
       plan(of.plan),
       remarks(std::move(of.remarks)),
       passes(std::move(of.passes)),
@@ -206,11 +207,14 @@ std::string CompiledKernel::dump(std::string_view verb) const {
 
 namespace {
 
-/// The Schedule that the passes carry out for a plan, and the rules that refuse it, if any.
-std::string schedule_text(const ir::Kernel& traced, const ir::Plan& plan, ir::Target target) {
+/// The Schedule that the passes carry out for a plan and the author's Schedule, if there is one,
+/// and the rules that refuse it, if any.
+std::string schedule_text(const ir::Kernel& traced, const ir::Plan& plan,
+                          const ir::PlanRequest& planned, ir::Target target) {
   ir::Kernel tile = ir::clone(traced);
   tile.info.target = target;
   ir::PassContext context;
+  context.planned = planned;
   context.plan = plan;
   // The plan tells what was carried out; where wgmma was not, its other fields still go back to it.
   context.plan->wgmma |= plan.producer_warps > 0 || plan.persistent;
@@ -229,7 +233,7 @@ std::string CompiledKernel::explain() const {
                                 runtime::name(a.backend), a.target.name());
   out += plan.str() + "\n";
   if (device.kind != DeviceKind::cpu && tile.info.form == ir::Form::Tile)
-    out += schedule_text(tile, plan, a.target);
+    out += schedule_text(tile, plan, planned, a.target);
   out += fmt::format("threads {}, shared memory {} bytes", a.threads, a.shared_bytes);
   if (const AssembleReport& r = report(); r.registers)
     out += fmt::format(", registers {}, spills {}, CTAs per SM {}", r.registers,

@@ -42,6 +42,7 @@ class CompiledKernel {
 
   const Device device;  ///< the first device compiled for; every GPU of its target runs it
   const ir::Kernel tile;
+  const ir::PlanRequest planned;  ///< what was asked of the plan, an author's Schedule among it
   const ir::Plan plan;
   const std::vector<ir::Remark> remarks;
   const std::vector<ir::PassTiming> passes;

@@ -13,6 +13,7 @@ std::string gpu_text(const CompiledKernel& kernel, std::string_view verb) {
   request.backend = kernel.artefact().backend;
   // The plan that the passes chose for sim is that of the GPU; of cpu there is none.
   if (kernel.device.kind == DeviceKind::sim) request.plan = kernel.plan;
+  request.planned = kernel.planned;
   Compilation c;
   key(c, request);
   c.tile = ir::clone(kernel.tile);

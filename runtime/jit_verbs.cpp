@@ -47,10 +47,17 @@ std::string assembler_target(ir::Target target, Device device) {
 
 }  // namespace
 
+ir::PlanRequest planned_by(const CompileRequest& request) {
+  ir::PlanRequest all = request.planned;
+  all.add(ir::parse_plan_request(env().plan));
+  return all;
+}
+
 void key(Compilation& c, const CompileRequest& request) {
   c.device = request.device;
   c.backend = request.backend.value_or(default_backend());
   c.key_text = request.key;
+  c.planned = planned_by(request);
   c.target = request.target ? *request.target : default_target(request.device);
   c.assembler_target =
       request.target ? std::string(c.target.name()) : assembler_target(c.target, request.device);

@@ -9,6 +9,8 @@
 
 namespace tegula::runtime {
 
+/// Fields that the chosen plan must have, TEGULA_PLAN's over the author's.
+ir::PlanRequest planned_by(const CompileRequest& request);
 void key(Compilation& c, const CompileRequest& request);
 void trace(Compilation& c, const CompileRequest& request);
 /// Throws SharedMemoryError, or CompileError naming what was asked of the plan, where the kernel

@@ -21,13 +21,6 @@
 namespace tegula::runtime {
 namespace {
 
-/// Fields that the chosen plan must have, TEGULA_PLAN's over the author's.
-ir::PlanRequest planned_by(const CompileRequest& request) {
-  ir::PlanRequest all = request.planned;
-  all.add(ir::parse_plan_request(env().plan));
-  return all;
-}
-
 bool is_asked(const CompileRequest& request) {
   return request.plan || !planned_by(request).is_empty();
 }
@@ -159,19 +152,19 @@ bool fits_with(Compilation& k, ir::PassContext context) {
   throw CompileError(said);
 }
 
-/// The author's Schedule is carried out as it is; else the error has a line of it that is not, and
-/// the rules that refuse it or what is carried out in its place.
-void require_schedule(const Compilation& k, const CompileRequest& request) {
-  const ir::Schedule& wanted = *request.planned.schedule;
+/// The Schedule that was asked for is carried out as it is; else the error has a line of it that is
+/// not, and the rules that refuse it or what is carried out in its place.
+void require_schedule(const Compilation& k, const ir::PlanRequest& planned) {
+  const ir::Schedule& wanted = *planned.schedule;
   ir::Kernel tile = ir::clone(k.tile);
   tile.info.target = k.target;
   ir::PassContext context;
   context.plan = k.plan;
-  context.planned = request.planned;
+  context.planned = planned;
   const ir::CarriedOut done = ir::schedule_carried_out(tile, context);
   const std::string missing = ir::first_difference(wanted, done.schedule);
   if (missing.empty()) return;
-  Diagnostic said = diagnostic(ErrorId::plan_not_had, request.planned.at, {}, k.name, missing);
+  Diagnostic said = diagnostic(ErrorId::plan_not_had, planned.at, {}, k.name, missing);
   const auto verdict = ir::judge(done.machine, ir::Graph(done.machine), wanted);
   for (const ir::Reason& reason : verdict.reasons) said.notes.push_back({{}, reason.str()});
   if (verdict.is_legal())
@@ -179,10 +172,13 @@ void require_schedule(const Compilation& k, const CompileRequest& request) {
   throw CompileError(said);
 }
 
-/// The author's fields are in the plan that was made.
+/// The author's fields are in the plan that was made. Fields of TEGULA_PLAN are an experiment,
+/// which goes over them; a Schedule that it holds is asked for as the author's is.
 void require_changes(const Compilation& k, const CompileRequest& request) {
-  if (!env().plan.empty()) return;  // an experiment, which goes over them
-  if (request.planned.schedule) return require_schedule(k, request);
+  const ir::PlanRequest experiment = ir::parse_plan_request(env().plan);
+  if (experiment.schedule) return require_schedule(k, experiment);
+  if (!experiment.is_empty()) return;
+  if (request.planned.schedule) return require_schedule(k, request.planned);
   const std::string missing = k.plan.first_mismatch(request.planned.asked);
   if (missing.empty()) return;
   Diagnostic said = diagnostic(ErrorId::plan_not_had, request.planned.at, {}, k.name, missing);

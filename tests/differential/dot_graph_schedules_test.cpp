@@ -10,6 +10,7 @@
 #include "ir/pipeline.h"
 #include "ir/schedule/edits.h"
 #include "ir/schedule/text.h"
+#include "support/env.h"
 #include "tegula/error.h"
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
@@ -195,6 +196,9 @@ TEST_P(Untied, SlotsAndOrderOfLoads) {
       schedule(plain, "channel c0 slots 3; channel c2 slots 5; load#2 producer 0.0");
   const auto changed = plain.with_plan(text);
   for (const int hidden : {64, 128, 320, 456, 0}) call(changed, hidden);
+  const std::string slots = "channel  c2 tma slots 5";
+  EXPECT_EQ(plain.explain().find(slots), std::string::npos) << plain.explain();
+  EXPECT_NE(changed.explain().find(slots), std::string::npos) << changed.explain();
   EXPECT_NE(changed.explain().find("load#2 producer 0.0  load#1 producer 0.1"), std::string::npos)
       << changed.explain();
 }
@@ -210,6 +214,24 @@ TEST_P(DotGraphSchedules, ImpossibleOrder) {
   const auto wrong = plain.with_plan(schedule(plain, "dot#1 consumer 0.0"));
   try {
     wrong(stream(), X, W, Y);
+    FAIL() << "carried out";
+  } catch (const CompileError& e) {
+    EXPECT_NE(std::string(e.what()).find("T1406"), std::string::npos) << e.what();
+  }
+}
+
+/// A Schedule of TEGULA_PLAN is asked for as an author's is.
+TEST_P(DotGraphSchedules, ImpossibleOrderOfTheEnvironment) {
+  if (!is_compiled()) GTEST_SKIP() << "the tile form has no order";
+  const auto plain = tied(128, 64);
+  const Tensor X = integers({128, 64}, DType::bf16, 1), W = integers({128, 64}, DType::bf16, 2),
+               Y = empty({128, 64}, DType::f32);
+  plain(stream(), X, W, Y);
+  Env changed = env();
+  changed.plan = schedule(plain, "dot#1 consumer 0.0");
+  const EnvOverride scope(changed);
+  try {
+    tied(128, 64)(stream(), X, W, Y);
     FAIL() << "carried out";
   } catch (const CompileError& e) {
     EXPECT_NE(std::string(e.what()).find("T1406"), std::string::npos) << e.what();
