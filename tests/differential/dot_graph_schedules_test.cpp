@@ -177,6 +177,8 @@ TEST_P(Untied, TokenBetweenProducts) {
       "dot#0 in_flight 0; dot#1 in_flight 0; dot#1 consumer 0.9; token mma consumer { ew#0 }");
   const auto changed = plain.with_plan(text);
   for (const int hidden : {64, 128, 320, 456, 0}) call(changed, hidden);
+  EXPECT_NE(changed.explain().find("token    mma consumer { ew#0 }"), std::string::npos)
+      << changed.explain();
   const auto [X, W, V, Y] = operands(256);
   const Trace traced = plain.trace(X, W, V, Y);
   const auto dots_in = [&](const std::string& plan) {
@@ -196,9 +198,6 @@ TEST_P(Untied, SlotsAndOrderOfLoads) {
       schedule(plain, "channel c0 slots 3; channel c2 slots 5; load#2 producer 0.0");
   const auto changed = plain.with_plan(text);
   for (const int hidden : {64, 128, 320, 456, 0}) call(changed, hidden);
-  const std::string slots = "channel  c2 tma slots 5";
-  EXPECT_EQ(plain.explain().find(slots), std::string::npos) << plain.explain();
-  EXPECT_NE(changed.explain().find(slots), std::string::npos) << changed.explain();
   EXPECT_NE(changed.explain().find("load#2 producer 0.0  load#1 producer 0.1"), std::string::npos)
       << changed.explain();
 }
