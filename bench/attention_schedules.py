@@ -3,7 +3,7 @@
 
     python3 bench/attention_schedules.py [--lib PATH] [--tool PATH] [--rounds N] [--filter RE] [--schedules A,B] [--out FILE.jsonl]
 
-A process for each schedule, case and round, in turn: plans are read once a process. cuDNN's order is the library's Schedule of the case with edits, made by
+A process for each schedule and round, in turn: plans are read once a process. cuDNN's order, which has a process for each case, is the library's Schedule of the case with edits, made by
 `tegula schedule show` (--tool) of the kernel's trace. Cases are full and causal, head dims 64 and 128, 16,384 and 4,096 tokens.
 """
 import argparse
@@ -98,14 +98,16 @@ def main():
     found = {}
     names = [name for name in (case_name(*case) for case in CASES) if re.search(options.filter, name)]
     orders = {name: cudnn_schedule(options, name) for name in names} if CUDNN in options.schedules.split(",") else {}
-    for name, schedule in [(n, s) for _ in range(options.rounds) for n in names for s in options.schedules.split(",")]:
-        plan = orders[name] if schedule == CUDNN else SCHEDULES[schedule][0]
-        command = [sys.executable, __file__, "--lib", options.lib, "--filter", f"^{re.escape(name)}$", "--worker", schedule]
-        done = subprocess.run(command, env={**os.environ, "TEGULA_PLAN": plan}, capture_output=True, text=True)
-        if done.returncode != 0:
-            print(f"{schedule}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
-        for line in done.stdout.splitlines():
-            found.setdefault(name, {}).setdefault(schedule, []).append(json.loads(line))
+    for schedule in options.schedules.split(",") * options.rounds:
+        plans = {f"^{re.escape(name)}$": text for name, text in orders.items()} if schedule == CUDNN else {options.filter: SCHEDULES[schedule][0]}
+        for pattern, plan in plans.items():
+            command = [sys.executable, __file__, "--lib", options.lib, "--filter", pattern, "--worker", schedule]
+            done = subprocess.run(command, env={**os.environ, "TEGULA_PLAN": plan}, capture_output=True, text=True)
+            if done.returncode != 0:
+                print(f"{schedule}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
+            for line in done.stdout.splitlines():
+                row = json.loads(line)
+                found.setdefault(row["case"], {}).setdefault(schedule, []).append(row)
     out = open(options.out, "w") if options.out else None
     for case, by in found.items():
         us = {name: statistics.median(row["us"] for row in rows) for name, rows in by.items() if all("us" in row for row in rows)}

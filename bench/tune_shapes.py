@@ -20,7 +20,8 @@ import matmul_suites
 import peers
 
 # batch, m, n, k, layout
-PRODUCTS = ((1, 3000, 3000, 3000, "NN"), (1, 4104, 4104, 4104, "NN"), (1, 5000, 3000, 2056, "NN"), (48, 512, 512, 512, "NN"), (1, 2048, 2048, 100000, "NT"), (1, 64, 65537, 64, "NN"), (1, 33, 8200, 2056, "NN"), (1, 1000, 2056, 1096, "NN"))
+PRODUCTS = ((1, 3000, 3000, 3000, "NN"), (1, 4104, 4104, 4104, "NN"), (1, 5000, 3000, 2056, "NN"), (48, 512, 512, 512, "NN"), (1, 2048, 2048, 100000, "NT"), (1, 64, 65537, 64, "NN"), (1, 33, 8200, 2056, "NN"), (1, 1000, 2056, 1096, "NN"),
+            (64, 512, 4096, 2048, "NT"), (32, 1024, 4096, 4096, "NT"))
 HEAD_DIMS = tuple(range(40, 249, 16)) + (200, 248)
 # case, batch, heads, kv heads, length, head dim
 ATTENTIONS = (("attention_full", 16, 16, 16, 1024, 128), ("attention_causal", 4, 16, 16, 4096, 128), ("attention_full", 1, 16, 16, 16384, 64), ("attention_causal", 4, 16, 16, 4096, 64), ("attention_full", 4, 8, 8, 4096, 256), ("attention_causal", 1, 8, 8, 16384, 256), ("attention_causal", 4, 32, 8, 4096, 128), ("attention_full", 4, 16, 16, 4096, 96))
