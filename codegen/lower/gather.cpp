@@ -9,9 +9,9 @@
 #include "codegen/lower/linear_exchange.h"
 #include "codegen/lower/lowering.h"
 #include "codegen/lower/shuffle.h"
+#include "ir/analysis/reversal.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/layout/thread_fn.h"
-#include "ir/ramp.h"
 
 namespace tegula::codegen {
 
@@ -71,20 +71,6 @@ Value from_registers(Lowering& l, Value tile, Value index, const Lines& lines,
     chosen = l.b.select(is_it, l.regs(tile, std::move(registers)), chosen);
   }
   return chosen;
-}
-
-/// True of the index of flip(): extent - 1 - i for element i of a line.
-bool is_reversal(const Kernel& k, Value index, std::int64_t extent) {
-  OpId op = k[index].def;
-  for (; op; op = k[k[op].operands[0]].def) {
-    const Opcode o = k[op].opcode;
-    if (o != Opcode::Broadcast && o != Opcode::Reshape && o != Opcode::ExpandDims) break;
-  }
-  if (!op || k[op].opcode != Opcode::Sub) return false;
-  const OpId numbers = k[k[op].operands[1]].def;
-  return number_of(k, k[op].operands[0]) == static_cast<double>(extent - 1) && numbers &&
-         k[numbers].opcode == Opcode::Arange && k[numbers].attrs.i(AttrName::start) == 0 &&
-         k.type(k[numbers].results[0]).count() == extent;
 }
 
 /// Bits of each coordinate whose toggling reverses the lines along an axis; none where other bits
@@ -178,7 +164,7 @@ void lower_Gather(Lowering& l, OpId op) {
   const Value tile = l.get(d.operands[0]), index = l.get(d.operands[1]);
   if (const auto lines = lines_in_registers(from, to, axis))
     return l.set(d.results[0], from_registers(l, tile, index, *lines, from, axis));
-  if (from == to && is_reversal(l.from, d.operands[1], from.shape()[axis]))
+  if (from == to && is_reversal(l.from, d))
     if (const auto exchanged = reversed(l, tile, from, axis))
       return l.set(d.results[0], *exchanged);
   l.context.remark(Remark::Kind::Analysis, d.loc, "gathered through shared memory",

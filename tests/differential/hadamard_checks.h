@@ -37,7 +37,7 @@ inline void check_hadamards(Device device) {
 
 /// One entry of 1: the result is the matrix' column, whose signs tell all orders apart.
 inline void check_hadamard_matrix(Device device) {
-  for (const std::int64_t columns : {16, 2048}) {
+  for (const std::int64_t columns : {16, 2048, 4096}) {
     Doubles unit(static_cast<std::size_t>(4 * columns), 0);
     for (std::int64_t r = 0; r < 4; ++r) unit[r * columns + (r * 5 + 3) % columns] = 1;
     const Tensor x = Tensor::from(unit, {4, columns}, Device::cpu()).cast(DType::f32).to(device),

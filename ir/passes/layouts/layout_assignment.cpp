@@ -16,6 +16,7 @@
 #include "ir/layout/thread_fn.h"
 #include "ir/loop.h"
 #include "ir/matrix_type.h"
+#include "ir/passes/layouts/flip_layouts.h"
 #include "ir/passes/layouts/infer_operand_layout.h"
 #include "ir/passes/layouts/warp_grid.h"
 #include "ir/passes/schedule/kernel_summary.h"
@@ -78,6 +79,7 @@ bool has_whole_segments(Type tile, int parts) {
 LayoutAssignment::LayoutAssignment(const Kernel& k, const PassContext& context)
     : k_(k),
       plan_(*context.plan),
+      uses_(k),
       wants_aux_in_accumulator_layout_(
           plan_.wgmma &&
           (plan_.tma_aux_loads || wanted_fields(k, context).tma_aux_loads.value_or(false))) {
@@ -448,7 +450,11 @@ void LayoutAssignment::op(OpId id) {
   if (d.opcode == Reshape) {
     if (!known) return;
     const auto moved = reshape(*known, dims_of(type.shape()));
-    return set(d.results[0], moved ? intern_layout(*moved) : standard(type));
+    if (!moved) return set(d.results[0], standard(type));
+    if (!flip_layouts_.contains(d.results[0]))
+      flip_layouts_.merge(flip_layouts(k_, uses_, d.results[0], *moved));
+    const LinearLayout* flipped = flip_layouts_[d.results[0]];
+    return set(d.results[0], flipped ? flipped : intern_layout(*moved));
   }
   if (d.opcode == Permute && known) {
     return set(d.results[0],

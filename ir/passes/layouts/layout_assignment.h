@@ -5,6 +5,7 @@
 
 #include "ir/kernel.h"
 #include "ir/pipeline.h"
+#include "ir/uses.h"
 
 namespace tegula::ir {
 
@@ -77,12 +78,15 @@ class LayoutAssignment {
 
   const Kernel& k_;
   const Plan& plan_;
+  const Uses uses_;
   bool wants_aux_in_accumulator_layout_;  ///< for auxiliary loads
   std::unordered_map<Value, const LinearLayout*> chosen_;
   /// Sorts, by their first result, whose operand keeps its layout.
   std::unordered_map<Value, const LinearLayout*> kept_orders_;
   /// For values that have no layout yet: the layout of the operand they are combined with.
   std::unordered_map<Value, const LinearLayout*> neighbour_layouts_;
+  /// For tiles in chains of flips: the layout that their flip wants; null where it takes any.
+  std::unordered_map<Value, const LinearLayout*> flip_layouts_;
   bool changed_ = false;
   bool sums_are_settled_ = false;
 };

@@ -1,0 +1,155 @@
+// A flip exchanges elements whose row-major numbers differ by fixed bits: free where registers hold
+// all of these bits, a shuffle where lanes do, and a trip through shared memory where warps do. A
+// conversion is such a trip, too, but one serves as many flips as registers have bits.
+#include "ir/passes/layouts/flip_layouts.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ir/analysis/reversal.h"
+#include "ir/layout/layout_ops.h"
+
+namespace tegula::ir {
+namespace {
+
+/// Costs an element, in words that cross the pipe to shared memory. An exchange and a conversion
+/// write and read one, and wait for all warps.
+constexpr int kShuffle = 1;
+constexpr int kExchange = 3;
+
+struct Flip {
+  Value tile;
+  BitVector bits;  ///< of the elements' row-major numbers
+};
+
+/// The flip of the tile among its users; none where its extents are no powers of two.
+std::optional<OpId> flip_of(const Kernel& k, const Uses& uses, Value tile) {
+  const auto has_bits = [](std::int64_t extent) {
+    return std::has_single_bit(static_cast<std::uint64_t>(extent));
+  };
+  if (!std::ranges::all_of(k.type(tile).shape(), has_bits)) return std::nullopt;
+  for (const Uses::Use& use : uses.of(tile))
+    if (k[use.op].opcode == Opcode::Gather && use.operand == 0 && is_reversal(k, k[use.op]))
+      return use.op;
+  return std::nullopt;
+}
+
+BitVector flipped_bits(const Kernel& k, OpId flip) {
+  const auto shape = k.type(k[flip].operands[0]).shape();
+  const auto axis = static_cast<std::size_t>(k[flip].attrs.i(AttrName::axis));
+  std::int64_t stride = 1;
+  for (std::size_t d = axis + 1; d < shape.size(); ++d) stride *= shape[d];
+  return static_cast<BitVector>((shape[axis] - 1) * stride);
+}
+
+/// What the only user makes of the value, element by element.
+Value next_of(const Kernel& k, const Uses& uses, Value v) {
+  const auto use = uses.only(v);
+  if (!use) return {};
+  const OpData& d = k[use->op];
+  const bool keeps_elements =
+      d.opcode == Opcode::Reshape || info(d.opcode).family == Family::Elementwise;
+  return keeps_elements && d.parent == k[k[v].def].parent ? d.results[0] : Value();
+}
+
+std::vector<Flip> flips_from(const Kernel& k, const Uses& uses, Value first) {
+  std::vector<Flip> flips;
+  for (Value at = first; at;) {
+    const auto flip = flip_of(k, uses, at);
+    if (flip && k[k[at].def].opcode != Opcode::Reshape) break;
+    if (flip) flips.push_back({at, flipped_bits(k, *flip)});
+    at = flip ? k[*flip].results[0] : next_of(k, uses, at);
+  }
+  return flips;
+}
+
+/// The layout of the tile as one line, where every bit of a place is one of an element's number.
+std::optional<LinearLayout> as_line(const LinearLayout& layout) {
+  const auto line = reshape(layout, Dims{static_cast<int>(layout.shape().product())});
+  if (!line || !line->is_bijective() || !line->is_exact() || !line->repeats().empty() ||
+      line->in_bits(HwDim::Block) != 0)
+    return std::nullopt;
+  for (HwDim in : kIns)
+    for (BitVector bit : line->packed_bases(in))
+      if (!std::has_single_bit(bit)) return std::nullopt;
+  return *line;
+}
+
+BitVector bits_in(const LinearLayout& line, HwDim in) {
+  BitVector bits = 0;
+  for (BitVector bit : line.packed_bases(in)) bits |= bit;
+  return bits;
+}
+
+int cost_of(const LinearLayout& line, BitVector flipped) {
+  if (flipped & bits_in(line, HwDim::Warp)) return kExchange;
+  return flipped & bits_in(line, HwDim::Lane) ? kShuffle : 0;
+}
+
+/// Registers and other places change roles, so that registers hold all of `wanted`.
+LinearLayout with_registers(const LinearLayout& line, BitVector wanted) {
+  LayoutSpec spec = line.spec();
+  const auto is_wanted = [&](const Dims& basis) { return (line.pack(basis) & wanted) != 0; };
+  for (HwDim in : {HwDim::Lane, HwDim::Warp})
+    for (Dims& place : spec.of(in))
+      if (is_wanted(place))
+        std::swap(place, *std::ranges::find_if_not(spec.of(HwDim::Register), is_wanted));
+  return LinearLayout(spec);
+}
+
+/// Where registers hold what as many of the flips as possible exchange. What is left of them holds
+/// what it held at home, where a thread's neighbours are those that it loads and stores together.
+LinearLayout layout_for(std::span<const Flip> flips, const LinearLayout& now,
+                        const LinearLayout& home) {
+  const int room = now.in_bits(HwDim::Register);
+  BitVector wanted = 0, rest = 0;
+  for (const Flip& flip : flips) rest |= flip.bits;
+  if ((rest & ~bits_in(home, HwDim::Register)) == 0) return home;
+  for (const Flip& flip : flips) {
+    if (std::popcount(wanted | flip.bits) > room) break;
+    wanted |= flip.bits;
+  }
+  for (BitVector bit : home.packed_bases(HwDim::Register))
+    if (std::popcount(wanted) < room) wanted |= bit;
+  return with_registers(now, wanted);
+}
+
+}  // namespace
+
+std::unordered_map<Value, const LinearLayout*> flip_layouts(const Kernel& k, const Uses& uses,
+                                                            Value first,
+                                                            const LinearLayout& layout) {
+  std::unordered_map<Value, const LinearLayout*> chosen;
+  const std::vector<Flip> flips = flips_from(k, uses, first);
+  for (const Flip& flip : flips) chosen[flip.tile] = nullptr;
+  const auto home = as_line(layout);
+  if (!home) return chosen;
+  std::vector<LinearLayout> lines;
+  LinearLayout line = *home;
+  int without = 0, with = 0;
+  for (std::size_t i = 0; i < flips.size(); ++i) {
+    if (cost_of(line, flips[i].bits) != 0)
+      if (LinearLayout next = layout_for(std::span(flips).subspan(i), line, *home); next != line) {
+        line = std::move(next);
+        with += kExchange;
+      }
+    with += cost_of(line, flips[i].bits);
+    without += cost_of(*home, flips[i].bits);
+    lines.push_back(line);
+  }
+  if (line != *home) with += kExchange;
+  if (with >= without) return chosen;
+  for (std::size_t i = 0; i < flips.size(); ++i) {
+    Dims shape;
+    for (std::int64_t extent : k.type(flips[i].tile).shape())
+      shape.push_back(static_cast<int>(extent));
+    if (const auto own = reshape(lines[i], shape)) chosen[flips[i].tile] = intern_layout(*own);
+  }
+  return chosen;
+}
+
+}  // namespace tegula::ir
