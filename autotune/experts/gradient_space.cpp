@@ -89,20 +89,11 @@ double cycles(const P& p, const C& c, const DeviceProfile& gpu) {
   return cycles_of_batch(as_batch(p), c, gpu);
 }
 
-/// The gradient of a choice's weight is summed over the columns of each tile first.
-std::uint64_t numerics(const P& p, const C& c, const Limits&) {
-  return p.gradient == ExpertGradient::hidden ? static_cast<std::uint64_t>(c.bn) : 0;
-}
-
 }  // namespace
 
 const ExpertGradientSpace& expert_gradient_space() {
-  static const ExpertGradientSpace space{kAxes,
-                                         kRules,
-                                         [](const P&, const Limits&) { return C{}; },
-                                         [](C c, const P&, const Limits&) { return c; },
-                                         cycles,
-                                         numerics};
+  static const ExpertGradientSpace space{kAxes, kRules, [](const P&, const Limits&) { return C{}; },
+                                         [](C c, const P&, const Limits&) { return c; }, cycles};
   return space;
 }
 

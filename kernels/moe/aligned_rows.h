@@ -27,12 +27,14 @@ struct AlignedRows {
   Tile shift(const Expert& expert) const {
     return first(expert) - offsets(expert);
   }
-  /// The aligned rows of a tile of packed ones, with those that are left over.
-  Index of(const Index& expert, const Index& packed) const {
-    return reaching(expert, packed).until(end(expert));
+  /// The aligned row of a choice's packed one, -1 where it has none.
+  Tile place_of(const Tile& packed, const Tile& expert) const {
+    const Tile is_row = packed >= 0;
+    return where(is_row, packed + shift(where(is_row, expert, 0)), -1);
   }
-  /// The same without an end: behind the expert's rows are those of others. A product that reads
-  /// them need not mask its results, where what is stored of it ends with the expert.
+  /// The aligned rows of a tile of packed ones, without an end: behind the expert's rows are those
+  /// of others. A product that reads them need not mask its results, where what is stored of it
+  /// ends with the expert.
   Index reaching(const Index& expert, const Index& packed) const {
     return slice(packed.first() + shift(expert), packed.block());
   }
@@ -48,9 +50,7 @@ struct PermuteAlignedRows {
       P.partial(), dP.partial();
       const Tile x = X(t, c), d = dY(t, c);
       each_choice(row_of.static_dim(1), [&, t = t, c = c](const Tile& j) {
-        const Tile packed = row_of(t, j), is_row = packed >= 0,
-                   expert = where(is_row, ids(t, j), 0),
-                   row = where(is_row, packed + aligned.shift(expert), -1);
+        const Tile row = aligned.place_of(row_of(t, j), ids(t, j));
         P(row, c) = weights ? cast<f32>(x) * (*weights)(t, j) : x;
         dP(row, c) = d;
       });
@@ -58,18 +58,16 @@ struct PermuteAlignedRows {
   }
 };
 
-/// Zeros in the aligned rows that are left over.
+/// Zeros in the aligned rows of L and R that are left over; R has no more columns than L.
 template <class T>
 struct ClearLeftOverRows {
-  void operator()(In<i32, 1> slot_of, AlignedRows aligned, Out<T, 2> P, Out<T, 2> dP) const {
-    for (auto [e, r, c] :
-         grid(segments(aligned.offsets, slot_of.rows()).by(P.cols()).numbered(aligned.first_tiles),
-              kAlignedRows, kRowColumns)) {
+  void operator()(AlignedRows aligned, Out<T, 2> L, Out<T, 2> R) const {
+    for (auto [e, c] : grid({aligned.offsets.dim(0) - 1, L.dim(1)}, 1, kRowColumns)) {
       grid_dependency_wait();
-      P.partial(), dP.partial();
-      const Tile shift = aligned.shift(e), end = aligned.offsets(e.shifted(1));
-      for (auto row : steps(max(r.first(), end) + shift, r.first() + kAlignedRows + shift, 1))
-        P(row, c) = zeros<T>(kRowColumns), dP(row, c) = zeros<T>(kRowColumns);
+      L.partial(), R.partial();
+      const Tile taken = aligned.offsets(e.shifted(1)) + aligned.shift(e);
+      for (auto row : steps(taken, aligned.end(e), 1))
+        L(row, c) = zeros<T>(kRowColumns), R(row, c) = zeros<T>(kRowColumns);
     }
   }
 };

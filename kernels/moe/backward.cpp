@@ -88,29 +88,34 @@ class BackwardPlan {
     P_ = of_aligned(h_), dY_ = of_aligned(h_);
     plan_.launch(kernels_.backward.permute, at(kX), at(kDY), at(kRowOf), at(kIds), offsets,
                  first_tiles, options_.scales_inputs ? at(kWeights) : PlanSlot{}, P_, dY_);
-    plan_.launch(kernels_.backward.clear, at(kSlotOf), offsets, first_tiles, P_, dY_);
+    plan_.launch(kernels_.backward.clear, offsets, first_tiles, P_, dY_);
+  }
+  /// X W of each expert, packed: X are aligned rows, of k columns.
+  PlanSlot product(PlanSlot X, PlanSlot W, std::int64_t n, std::int64_t k) {
+    const ExpertTileConfig tiles = tiles_of(ExpertGradient::rows, mean_rows(), n, k);
+    const SegmentSlots s = segments(tiles.bm);
+    const PlanSlot result = plan_.scratch({rows_, n}, dtype_of<T>);
+    plan_.launch(kernels_.backward.rows.of(tiles), X, W, s.offsets, s.first_tiles, aligned_.offsets,
+                 aligned_.first_tiles, result);
+    return result;
   }
 
   void hidden_gradient() {
+    const PlanSlot dA = product(dY_, at(kDown), i_, h_);
     const GateAndUp hidden = hidden_halves(plan_, at(kHidden), options_);
-    const ExpertTileConfig tiles = tiles_of(ExpertGradient::hidden, mean_rows(), i_, h_);
-    const SegmentSlots s = segments(tiles.bm);
     A_ = of_aligned(i_), dH_ = of_aligned(tensor(kUp).size(1));
     const GateAndUp d = gate_and_up(plan_, dH_, 1, options_);
-    if (!options_.scales_inputs)
-      parts_ = plan_.scratch({rows_, (i_ + tiles.bn - 1) / tiles.bn}, DType::f32);
-    plan_.launch(kernels_.backward.hidden.of(tiles), dY_, at(kDown), hidden.gate, hidden.up,
-                 weights_, at(kSlotOf), s.offsets, s.first_tiles, aligned_.offsets,
-                 aligned_.first_tiles, d.gate, d.up, A_, parts_);
+    // Without a bias the dots are the gradients of the weights.
+    if (!options_.scales_inputs && wants_choice_gradient())
+      dots_ = is_given(kDownBias) || !is_given(kDWeights) ? of_choices() : at(kDWeights);
+    plan_.launch(kernels_.backward.activation, dA, hidden.gate, hidden.up,
+                 options_.scales_inputs ? PlanSlot{} : at(kWeights), at(kRowOf), at(kIds),
+                 aligned_.offsets, aligned_.first_tiles, d.gate, d.up, A_, dots_);
+    plan_.launch(kernels_.backward.clear, aligned_.offsets, aligned_.first_tiles, dH_, A_);
   }
 
   void row_gradient() {
-    const ExpertTileConfig tiles =
-        tiles_of(ExpertGradient::rows, mean_rows(), h_, tensor(kUp).size(1));
-    const SegmentSlots s = segments(tiles.bm);
-    dP_ = plan_.scratch({rows_, h_}, dtype_of<T>);
-    plan_.launch(kernels_.backward.rows.of(tiles), dH_, at(kUp), s.offsets, s.first_tiles,
-                 aligned_.offsets, aligned_.first_tiles, dP_);
+    dP_ = product(dH_, at(kUp), h_, tensor(kUp).size(1));
     plan_.launch(kernels_.combine, dP_, at(kRowOf),
                  options_.scales_inputs ? at(kWeights) : PlanSlot{}, at(kDX));
   }
@@ -151,17 +156,21 @@ class BackwardPlan {
     launch(kDUpBias, dH_, {});
   }
 
+  bool wants_choice_gradient() const { return is_given(kDWeights) || is_given(kDLogits); }
+  PlanSlot of_choices() { return plan_.scratch(tensor(kIds).shape(), DType::f32); }
+
   void choice_gradient(const decltype(kernel("", LogitGradient{}))& logit_gradient) {
-    if (!is_given(kDWeights) && !is_given(kDLogits)) return;
-    const PlanSlot gradient =
-        is_given(kDWeights) ? at(kDWeights) : plan_.scratch(tensor(kIds).shape(), DType::f32);
+    if (!wants_choice_gradient()) return;
+    PlanSlot gradient = dots_;
     // A weight's gradient is <dY, expert's output>, or, of a scaled input, <dP, X>.
-    PlanSlot of_tokens, table, index = at(kIds);
-    if (options_.scales_inputs)
-      of_tokens = at(kX), table = dP_, index = at(kRowOf);
-    else if (is_given(kDownBias))
-      of_tokens = at(kDY), table = at(kDownBias);
-    plan_.launch(kernels_.backward.choices, parts_, at(kRowOf), of_tokens, table, index, gradient);
+    if (options_.scales_inputs || is_given(kDownBias)) {
+      gradient = is_given(kDWeights) ? at(kDWeights) : of_choices();
+      const auto& choices = kernels_.backward.choices;
+      if (options_.scales_inputs)
+        plan_.launch(choices, PlanSlot{}, at(kX), dP_, at(kRowOf), gradient);
+      else
+        plan_.launch(choices, dots_, at(kDY), at(kDownBias), at(kIds), gradient);
+    }
     if (is_given(kDLogits))
       plan_.launch(logit_gradient, at(kLogits), at(kRouterBias), at(kIds), gradient, at(kDLogits));
   }
@@ -172,7 +181,7 @@ class BackwardPlan {
   bool adds_;
   std::int64_t h_, i_, rows_, aligned_rows_;
   SegmentSlots aligned_;
-  PlanSlot weights_, P_, dY_, dH_, A_, parts_, dP_;
+  PlanSlot weights_, P_, dY_, dH_, A_, dots_, dP_;
 };
 
 }  // namespace

@@ -10,51 +10,47 @@
 
 namespace tegula::experts {
 
-/// Gradients behind the activation. With dA = dY D of each expert: dG and dU, of the
-/// pre-activations, scaled by the rows' weights; A the activations, scaled likewise, which the
-/// gradient of D is made of; parts [rows, tiles of columns], whose sum along a row is the gradient
-/// of its weight. Without `weights` (of choices) nothing is scaled, and there are no parts. Rows of
-/// dY, dG, dU and A are aligned, the others packed.
-template <class T>
-struct HiddenGradient {
-  ExpertActivation activation;
-  ExpertTileConfig config{};
+/// Columns of a row that a program takes at once: 16 bytes a thread of one warp.
+inline constexpr int kActivationColumns = 256;
 
-  void operator()(In<T, 2> dY, In<T, 3> D, In<T, 2> G, std::optional<In<T, 2>> U,
-                  std::optional<In<f32, 1>> weights, In<i32, 1> slot_of, SegmentTables segments,
+/// Gradients behind the activation, of the row of each choice (token, slot), -1 is none. With dA =
+/// dY D of the row: dG and dU, of the pre-activations G and U, scaled by the choice's weight; A the
+/// activations, scaled likewise, which the gradient of D is made of; dots <dA, A>, the gradient of
+/// the weight. Without `weights` nothing is scaled, and there are no dots. Rows of dG, dU and A are
+/// aligned, the others packed. The element-wise work is apart from the GEMM: beside accumulators a
+/// thread has no registers for the loads that keep the memory busy.
+template <class T>
+struct ActivationGradient {
+  ExpertActivation activation;
+
+  void operator()(In<T, 2> dA, In<T, 2> G, std::optional<In<T, 2>> U,
+                  std::optional<In<f32, 2>> weights, In<i32, 2> row_of, In<i32, 2> ids,
                   AlignedRows aligned, Out<T, 2> dG, std::optional<Out<T, 2>> dU, Out<T, 2> A,
-                  std::optional<Out<f32, 2>> parts) const {
-    const ExpertTileConfig& v = config;
-    for (auto [e, m, n] : expert_grid(segments, G.rows(), G.cols(), v)) {
+                  std::optional<Out<f32, 2>> dots) const {
+    for (auto [t, j] : grid(row_of, 1, 1)) {
       grid_dependency_wait();
-      const Index to = aligned.of(e, m), from = aligned.reaching(e, m);
-      Tile da = zeros<f32>(v.bm, v.bn);
-      for (auto c : steps(dY.cols(), v.bk).stages(v.stages))
-        da = dot(fill_absent(dY(from, c), 0), D(e, c, n), da);
-      Tile scale, part = zeros<f32>(v.bm);
-      if (weights) scale = fill_absent((*weights)(fill_absent(slot_of(m), -1)), 0)(all, none);
-      const auto scaled = [&](const Tile& x) { return weights ? x * scale : x; };
+      const Tile packed = row_of(t, j), row = aligned.place_of(packed, ids(t, j)),
+                 scale = weights ? Tile((*weights)(t, j)) : Tile(1.0f);
+      Tile dot = full<f32>(0.0f);
       dG.partial(), A.partial();
       if (dU) dU->partial();
-      // Some columns at a time, so that the registers of the others hold their accumulators alone.
-      for (int first = 0; first < v.bn; first += kColumnsAtOnce) {
-        const Index columns = n.slice(first, kColumnsAtOnce);
-        const auto hidden = [&](const In<T, 2>& x) {
-          return cast<f32>(fill_absent(x(m, columns), 0));
+      for (auto c : steps(G.cols(), kActivationColumns)) {
+        const auto loaded = [&, c = c](const In<T, 2>& x) {
+          return cast<f32>(fill_absent(x(packed, c), 0));
         };
-        const Tile d = slice(da, 1, first, kColumnsAtOnce), g = hidden(G), u = U ? hidden(*U) : g,
+        const Tile d = loaded(dA), g = loaded(G), u = U ? loaded(*U) : g,
                    a = activation.value(g, u);
         const auto [by_gate, by_up] = activation.gradient(g, u);
-        dG(to, columns) = scaled(d * by_gate), A(to, columns) = scaled(a);
-        if (dU) (*dU)(to, columns) = scaled(d * by_up);
-        if (parts) part = part + sum(d * a, 1);
+        dG(row, c) = d * by_gate * scale, A(row, c) = a * scale;
+        if (dU) (*dU)(row, c) = d * by_up * scale;
+        if (dots) dot = dot + sum(d * a);
       }
-      if (parts) parts->partial(), (*parts)(m, n.first() / v.bn) = part;
+      if (dots) (*dots)(t, j) = dot;
     }
   }
 };
 
-/// Gradients of the rows that an expert took, packed: dH W of each expert, of aligned rows.
+/// Gradients of what an expert multiplied by W, packed: dH W, of aligned rows.
 template <class T>
 struct RowGradient {
   ExpertTileConfig config{};
@@ -121,30 +117,19 @@ struct BiasGradient {
   }
 };
 
-/// Gradients of the weights of choices [tokens, k]: the sums of their rows of `parts`, and products
-/// of a token's row of `of_tokens` with the row of `table` that `index` has for the choice (-1 is
-/// none).
+/// Gradients of the weights of choices [tokens, k]: `dots` and products of a token's row of
+/// `of_tokens` with the row of `table` that `index` has for the choice (-1 is none).
 template <class T>
 struct ChoiceGradient {
-  void operator()(std::optional<In<f32, 2>> parts, In<i32, 2> row_of,
-                  std::optional<In<T, 2>> of_tokens, std::optional<In<T, 2>> table,
+  void operator()(std::optional<In<f32, 2>> dots, In<T, 2> of_tokens, In<T, 2> table,
                   In<i32, 2> index, Out<f32, 2> dweights) const {
-    const int k = row_of.static_dim(1);
-    for (auto t : grid(rows(row_of), 1)) {
+    for (auto [t, j] : grid(dweights, 1, 1)) {
       grid_dependency_wait();
-      for (auto j : steps(k, 1)) {
-        Tile total = full<f32>(0.0f);
-        if (parts) {
-          const Tile row = row_of(t, j);
-          for (auto p : steps(parts->cols(), 32)) total = total + sum((*parts)(row, p));
-        }
-        if (table) {
-          const Tile row = index(t, j);
-          for (auto c : steps(table->cols(), 512))
-            total = total + sum(cast<f32>((*of_tokens)(t, c)) * cast<f32>((*table)(row, c)));
-        }
-        dweights(t, j) = total;
-      }
+      Tile total = dots ? Tile((*dots)(t, j)) : full<f32>(0.0f);
+      const Tile row = index(t, j);
+      for (auto c : steps(table.cols(), 512))
+        total = total + sum(cast<f32>(of_tokens(t, c)) * cast<f32>(table(row, c)));
+      dweights(t, j) = total;
     }
   }
 };

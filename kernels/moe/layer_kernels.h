@@ -54,9 +54,9 @@ struct GradientKernels {
 template <class T>
 struct BackwardKernels {
   explicit BackwardKernels(const ExpertActivation& activation)
-      : hidden("moe_hidden_gradient", {activation}) {}
+      : activation(kernel("moe_activation_gradient", ActivationGradient<T>{activation})) {}
 
-  mutable ConfiguredKernel<HiddenGradient<T>> hidden;
+  decltype(kernel("", ActivationGradient<T>{})) activation;
   mutable ConfiguredKernel<RowGradient<T>> rows{"moe_row_gradient", {}};
   decltype(kernel("", PermuteAlignedRows<T>{})) permute =
       kernel("moe_permute_aligned", PermuteAlignedRows<T>{});

@@ -8,18 +8,18 @@
 /// Tiles of the GEMMs in the backward pass of a mixture of experts.
 namespace tegula {
 
-/// The GEMMs of an expert's gradients: of the pre-activations, of its rows, of its weights.
-enum class ExpertGradient : std::uint8_t { hidden, rows, weights };
+/// The GEMMs of an expert's gradients: of its rows or activations, of its weights.
+enum class ExpertGradient : std::uint8_t { rows, weights };
 constexpr auto enumerator_names(ExpertGradient) {
-  return std::array<std::string_view, 3>{"hidden", "rows", "weights"};
+  return std::array<std::string_view, 2>{"rows", "weights"};
 }
 
 /// The properties of such a GEMM, [m, k] by [k, n] of each expert, that the choice of its tiles
-/// depends on. An expert's rows, m of the first two and k of the third, are a mean.
+/// depends on. An expert's rows, m of the first and k of the second, are a mean.
 struct ExpertGradientProblem {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t experts = 1;
-  ExpertGradient gradient = ExpertGradient::hidden;
+  ExpertGradient gradient = ExpertGradient::rows;
   DType operands = DType::bf16;
 
   template <class Self, class Visit>
