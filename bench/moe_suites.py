@@ -6,7 +6,10 @@ peer, eagerly or compiled. Facts of a row: bytes and FLOPs of the floor, whose e
 import functools
 
 import torch
+import torch._functorch.config
 import torch.nn.functional as F
+
+torch._functorch.config.donated_buffer = False  # a compiled backward is called many times
 
 DEVICE = torch.device("cuda:0")
 # h, intermediate size, experts, choices.

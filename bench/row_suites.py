@@ -270,7 +270,7 @@ def hadamard(t, rows, cols):
 
 
 def hadamards(t):
-    for k in (6, 7, 9, 10, 11, 12, 13, 15):
+    for k in (6, 7, 9, 10, 11, 12, 13, 14, 15):
         yield "hadamard", f"{1 << 27 >> k}x{1 << k} bf16", functools.partial(hadamard, t, 1 << 27 >> k, 1 << k)
 
 
