@@ -7,17 +7,22 @@ add_custom_target(unit_tests)
 add_custom_target(core_tests)
 add_custom_target(gpu_tests)
 
+# A test runs once for each time that it is compiled, and its own code takes little of the run.
+set(test_flags $<$<CONFIG:Debug>:-O0>)
+
 # What every test includes is precompiled once: they reuse this program's headers.
 if(TEGULA_PCH)
   file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp" CONTENT "int main() {}\n")
   add_executable(tegula_test_headers "${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp")
   target_link_libraries(tegula_test_headers PRIVATE tegula_flags dep::fmt GTest::gmock)
+  target_compile_options(tegula_test_headers PRIVATE ${test_flags})
   target_precompile_headers(tegula_test_headers PRIVATE <gmock/gmock.h> ${TEGULA_PCH_HEADERS})
 endif()
 
 function(tegula_test source name label)
   add_executable(${name} ${source})
   target_link_libraries(${name} PRIVATE tegula_flags ${ARGN} GTest::gmock GTest::gtest_main)
+  target_compile_options(${name} PRIVATE ${test_flags})
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(${name} PRIVATE TEGULA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(TEGULA_PCH)

@@ -23,8 +23,8 @@ constexpr std::string_view kIntroduction = R"(# Support matrix
 
 Written by `tegula support`, which makes a kernel for every cell, traces it, runs it on `cpu` and on `sim`, and emits
 it for sm_80 and sm_90a by LLVM and by the emitter of CUDA C++ (for NVRTC). `page_support_matrix` keeps the page
-current; `long_assemble_support_matrix` has ptxas and NVRTC assemble every cell, too (`assemble_support_matrix`: each
-32nd). The signs:
+current, and has ptxas and NVRTC, where they are, assemble each 32nd cell (`long_assemble_support_matrix`: every one).
+The signs:
 
 - ● all six take it, and `cpu` and `sim` compute the same bits.
 - ○ the same, by a loop of compare-and-swap, for the hardware has no such instruction.

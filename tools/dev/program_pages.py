@@ -2,7 +2,7 @@
 """Writes the files of docs/ that the program `tegula` makes whole.
 
 program_pages.py [--check] PROGRAM NAME: NAME is one of FILES; with --check, and without TEGULA_BLESS=1, compares only.
-Arguments behind NAME go to the program, too."""
+Arguments behind NAME go to the program, too: a program that lacks what they need (exit code 77) runs again without them."""
 import os
 import pathlib
 import subprocess
@@ -22,8 +22,11 @@ def main():
     program, name, more = arguments[0], arguments[1], arguments[2:]
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / name
-        code = subprocess.run([program, *FILES[name], str(out), *more], stdout=subprocess.DEVNULL).returncode
-        if code:  # 77: something is missing here, skip
+        command = [program, *FILES[name], str(out)]
+        code = subprocess.run([*command, *more], stdout=subprocess.DEVNULL).returncode
+        if code == 77 and more:
+            code = subprocess.run(command, stdout=subprocess.DEVNULL).returncode
+        if code:
             sys.exit(code)
         wanted = out.read_text()
     page = DOCS / name
