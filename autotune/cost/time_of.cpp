@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "autotune/cost/operand_reads.h"
+
 namespace tegula::autotune {
 namespace {
 
@@ -38,12 +40,17 @@ struct Trip {
         l2(w.l2_lines / r.l2_lines),
         issue(barrier_cycles(w, r) + w.single_elements * r.single_element),
         latency(r.latency / w.slots),
-        together_(root_4th(to_4th(tensor) + to_4th(smem) + to_4th(l2))) {}
+        turn_loss_(r.turn_loss) {}
 
-  double cycles(double sharing) const { return overlapped(together_ * sharing + issue, latency); }
+  /// CTAs that share an SM take turns on its tensor cores.
+  double cycles(double sharing) const {
+    const double turns = sharing > 1 ? 1 + turn_loss_ : 1;
+    const double together = root_4th(to_4th(tensor * turns) + to_4th(smem) + to_4th(l2));
+    return overlapped(together * sharing + issue, latency);
+  }
 
  private:
-  double together_;
+  double turn_loss_;
 };
 
 /// Cycles in which the CTAs of a cluster add their accumulators, once for each tile.
@@ -79,19 +86,32 @@ double sm_cycles(const Work& w, const CostRates& r, int num_sms) {
 
 /// Cycles until every byte has come from the memory: more requests under way than it has room for
 /// slow it down.
-double memory_cycles(const Work& w, const CostRates& r, int num_sms) {
+double memory_cycles(const Work& w, const CostRates& r, int num_sms, double bytes) {
   const double ctas = std::min(w.tiles, static_cast<double>(num_sms) * w.ctas_per_sm);
   const double excess = ctas * w.scattered_bytes / r.under_way - 1;
   const double gaps = r.memory_gaps / std::max(ctas / num_sms, 1.0);
-  return w.hbm_bytes / r.hbm_bytes * (1 + gaps + r.crowding * std::clamp(excess, 0.0, 2.0));
+  return bytes / r.hbm_bytes * (1 + gaps + r.crowding * std::clamp(excess, 0.0, 2.0));
+}
+
+/// Bytes that go to and from the memory. Tiles that wait for the tensor cores keep step, those that
+/// wait for the memory do not: the one whose bytes come last falls behind.
+double memory_bytes(const Work& w, const DeviceProfile& gpu, double busy_cycles) {
+  const TileOrder& t = w.order;
+  const int ctas = w.sum == PartsSum::in_cluster ? w.parts : 1;
+  const double wave = static_cast<double>(gpu.num_sms) * w.ctas_per_sm / ctas;
+  const OperandReads reads = operand_reads(t, wave, static_cast<double>(gpu.l2_bytes));
+  const double results = t.matrices * t.rows * t.columns * t.result_bytes;
+  const double waiting =
+      std::min(1.0, memory_cycles(w, gpu.cost, gpu.num_sms, reads.in_step + results) / busy_cycles);
+  return results + reads.in_step + waiting * waiting * (reads.out_of_step - reads.in_step);
 }
 
 /// Cycles at the power limit, as if the GPU did nothing else.
-double power_cycles(const Work& w, const CostRates& r) {
+double power_cycles(const Work& w, const CostRates& r, double memory_bytes) {
   const double trips = w.tiles * w.trips;
   return trips *
              (w.mma_bytes * r.mma_power + w.smem_bytes * r.smem_power + w.l2_lines * r.l2_power) +
-         w.hbm_bytes * r.hbm_power;
+         memory_bytes * r.hbm_power;
 }
 
 double reduce_cycles(const Work& w, const CostRates& r) {
@@ -101,10 +121,13 @@ double reduce_cycles(const Work& w, const CostRates& r) {
 
 }  // namespace
 
-double cycles_of(const Work& w, const CostRates& r, int num_sms) {
-  const double busy = overlapped(sm_cycles(w, r, num_sms), power_cycles(w, r));
+double cycles_of(const Work& w, const DeviceProfile& gpu) {
+  const CostRates& r = gpu.cost;
+  const double busy_of_sms = sm_cycles(w, r, gpu.num_sms);
+  const double bytes = memory_bytes(w, gpu, busy_of_sms);
+  const double busy = overlapped(busy_of_sms, power_cycles(w, r, bytes));
   const double repack = w.repack_bytes > 0 ? r.dependent_launch + w.repack_bytes / r.hbm_bytes : 0;
-  return r.launch + overlapped(busy, memory_cycles(w, r, num_sms)) +
+  return r.launch + overlapped(busy, memory_cycles(w, r, gpu.num_sms, bytes)) +
          (w.is_multicast ? r.multicast : 0) + reduce_cycles(w, r) + repack;
 }
 

@@ -6,7 +6,7 @@
 namespace tegula::autotune {
 
 /// Estimated cycles of DeviceProfile::clock_ghz.
-double cycles_of(const Work& work, const CostRates& rates, int num_sms);
+double cycles_of(const Work& work, const DeviceProfile& gpu);
 
 inline double microseconds(double cycles, const DeviceProfile& gpu) {
   return cycles / (1000 * gpu.clock_ghz);

@@ -11,6 +11,18 @@ enum class MmaEngine : std::uint8_t { wgmma, mma_sync };
 /// How the parts of a divided contraction are added.
 enum class PartsSum : std::uint8_t { none, in_cluster, by_kernel };
 
+/// Tiles of a call's results in the order in which they begin: matrix by matrix, in each groups of
+/// so many rows of tiles, in a group column by column. Tiles of a row share operands, and tiles of
+/// a column others.
+struct TileOrder {
+  double matrices = 1, rows = 1, columns = 1;
+  double group = 1;
+  double row_bytes = 0, column_bytes = 0;  ///< operands of a row's tiles, and of a column's
+  double result_bytes = 0;                 ///< of a tile, written and read by its epilogue
+  double segments = 1;  ///< that one matrix stands for: a column's operands are of all of them
+  int tiles_of_sm = 1;  ///< that take turns on an SM, each with an operand ring's share
+};
+
 /// Counts are of one trip of a CTA's mainloop unless they say otherwise. A tile is the work of one
 /// CTA between two epilogues, a part of a divided contraction included.
 struct Work {
@@ -42,7 +54,7 @@ struct Work {
   double epilogue_rows = 1;   ///< warpgroups that share them
   double accumulator_bytes = 0;
   bool transposes = false;  ///< the accumulator, before it is stored
-  double hbm_bytes = 0;     ///< of the whole call, each byte once
+  TileOrder order;
   PartsSum sum = PartsSum::none;
   int parts = 1;
   double part_bytes = 0;    ///< of all partial accumulators of one part

@@ -12,7 +12,12 @@ namespace tegula::autotune {
 /// With the stages that the compiler would take where none are given.
 inline MatmulConfig as_matmul(const MatmulProblem& batch, const ExpertTileConfig& c,
                               ir::Target target) {
-  MatmulConfig of{.bm = c.bm, .bn = c.bn, .bk = c.bk, .swap_ab = c.swap_ab, .stages = c.stages};
+  MatmulConfig of{.bm = c.bm,
+                  .bn = c.bn,
+                  .bk = c.bk,
+                  .swap_ab = c.swap_ab,
+                  .stages = c.stages,
+                  .group_m = c.group_m};
   if (of.stages == 0) of.stages = std::clamp(stages_that_fit(batch, of, target), 1, 4);
   return of;
 }
@@ -33,6 +38,23 @@ inline double expected_tiles(std::int64_t mean_rows, int height) {
   return tiles;
 }
 
+/// Tiles of segments that have so many rows of tiles each: a group of rows takes in as many
+/// segments as have room in it.
+inline TileOrder order_of_segments(const MatmulProblem& batch, const MatmulConfig& c,
+                                   std::int64_t rows) {
+  TileOrder t = order_of(batch, c);
+  const double of_group =
+      std::max(1.0, std::min(c.group_m / static_cast<double>(rows), t.matrices));
+  const double longer = of_group * static_cast<double>(rows) / t.rows;
+  t.row_bytes *= of_group / longer, t.result_bytes *= of_group / longer;
+  t.rows *= longer;
+  t.column_bytes *= of_group;
+  t.matrices /= of_group;
+  t.group = c.group_m;
+  t.segments = of_group;
+  return t;
+}
+
 /// Work of ragged segments, of batch.m rows in the mean: their tiles read the weights, and multiply
 /// as many rows as they have room for. Where the ring fills shared memory, warps store transposed
 /// accumulators without exchanging them through it: at four times the rate, as fitted to layers of
@@ -46,14 +68,14 @@ inline Work work_of_segments(const MatmulProblem& batch, const MatmulConfig& c, 
   w.tiles *= tiles;
   if (2 * c.stages * stage_bytes(batch, c) > target->shared_bytes_per_cta)
     w.epilogue_bytes /= c.swap_ab ? kDirectRate : 1;
-  w.hbm_bytes = work_of(batch, c, target).hbm_bytes;
+  w.order = order_of_segments(batch, c, std::max<std::int64_t>(1, std::llround(tiles)));
   return w;
 }
 
 inline double cycles_of_batch(const MatmulProblem& batch, const ExpertTileConfig& c,
                               const DeviceProfile& gpu) {
   const ir::Target target = limits_of(gpu).target;
-  return cycles_of(work_of(batch, as_matmul(batch, c, target), target), gpu.cost, gpu.num_sms);
+  return cycles_of(work_of(batch, as_matmul(batch, c, target), target), gpu);
 }
 
 }  // namespace tegula::autotune

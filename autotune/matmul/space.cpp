@@ -54,7 +54,7 @@ MatmulConfig canonical(MatmulConfig c, const MatmulProblem& p, const Limits& gpu
 }
 
 double cycles(const MatmulProblem& p, const MatmulConfig& c, const DeviceProfile& gpu) {
-  return cycles_of(work_of(p, c, limits_of(gpu).target), gpu.cost, gpu.num_sms);
+  return cycles_of(work_of(p, c, limits_of(gpu).target), gpu);
 }
 
 /// Sums of the same terms in the same order: the engine, the parts of k, and where the terms of an

@@ -29,13 +29,19 @@ double lines_of(std::int64_t extent, int tile, std::int64_t bk, int bytes, bool 
   return lines * requests_of_a_line(phase);
 }
 
-/// Fraction of B's columns that a CTA loads without sharing them. If a column of tiles has an odd
-/// number of rows, one pair of CTAs has none in common.
-double unshared_b(const MatmulProblem& p, const MatmulConfig& c) {
-  if (c.multicast != Multicast::b) return 1;
-  const std::int64_t below = ceil_div(p.m, c.bm);
-  return below % 2 == 0 ? 0.5 : 0.5 + 0.5 / static_cast<double>(below);
-}
+/// Fractions of A's rows and of B's columns that a CTA loads without sharing them: a cluster has
+/// tiles that follow each other, below each other in a matrix, beside each other in a batch. Of an
+/// odd number of them one pair has none in common.
+struct Unshared {
+  double rows = 1, columns = 1;
+
+  Unshared(const MatmulProblem& p, const MatmulConfig& c) {
+    if (c.multicast != Multicast::b) return;
+    const std::int64_t tiles = p.is_batched ? ceil_div(p.n, c.bn) : ceil_div(p.m, c.bm);
+    const double share = tiles % 2 == 0 ? 0.5 : 0.5 + 0.5 / static_cast<double>(tiles);
+    (p.is_batched ? rows : columns) = share;
+  }
+};
 
 /// Bytes of shared memory that wgmma reads: each warpgroup its 64 rows, and all columns again.
 double smem_bytes_of(AccumulatorShape t, int gates, double k_bytes) {
@@ -96,6 +102,25 @@ std::int64_t tiles_of(const MatmulProblem& p, const MatmulConfig& c) {
   return p.batch * ceil_div(p.m, c.bm) * ceil_div(p.n, c.bn);
 }
 
+TileOrder order_of(const MatmulProblem& p, const MatmulConfig& c) {
+  // Parts that a second kernel adds are the slowest dimension of the grid, in front of the rows.
+  const int parts = c.split == SplitK::partials ? c.parts : 1;
+  const bool is_grouped = !p.is_batched && c.split != SplitK::partials;
+  const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
+             k_bytes = static_cast<double>(p.k * size_bytes(p.operands)) / parts;
+  TileOrder t;
+  t.matrices = static_cast<double>(p.batch * parts);
+  t.rows = static_cast<double>(std::max<std::int64_t>(ceil_div(p.m, c.bm), 1));
+  t.columns = static_cast<double>(std::max<std::int64_t>(ceil_div(p.n, c.bn), 1));
+  t.group = is_grouped ? c.group_m : 1;
+  t.row_bytes = m / t.rows * k_bytes;
+  t.column_bytes = p.gates * n / t.columns * k_bytes;
+  t.tiles_of_sm = c.pingpong ? 2 : 1;
+  t.result_bytes =
+      m / t.rows * n / t.columns * size_bytes(p.result) * (1 + p.epilogue_matrices) / parts;
+  return t;
+}
+
 Work work_of(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
   const int bytes = size_bytes(p.operands), result_bytes = size_bytes(p.result);
   const double k_bytes = c.bk * bytes;
@@ -113,9 +138,11 @@ Work work_of(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
   const auto lines = [&](std::int64_t extent, int tile, bool is_k_major, LinePhase phase) {
     return lines_of(extent, tile, c.bk, bytes, is_k_major, phase);
   };
-  w.l2_lines = lines(p.m, c.bm, p.a_k_major, p.repacks_a ? LinePhase::whole : p.a_lines) +
-               p.gates * unshared_b(p, c) *
-                   lines(p.n, c.bn, p.b_k_major, p.repacks_b ? LinePhase::whole : p.b_lines);
+  const Unshared unshared(p, c);
+  w.l2_lines =
+      unshared.rows * lines(p.m, c.bm, p.a_k_major, p.repacks_a ? LinePhase::whole : p.a_lines) +
+      p.gates * unshared.columns *
+          lines(p.n, c.bn, p.b_k_major, p.repacks_b ? LinePhase::whole : p.b_lines);
   w.tiles = static_cast<double>(tiles_of(p, c) * parts);
   w.is_streamed = c.split == SplitK::stream;
   w.overlaps_epilogue = c.pingpong;
@@ -127,12 +154,10 @@ Work work_of(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
   w.transposes = c.swap_ab && c.split != SplitK::partials;
   w.accumulator_bytes = 4.0 * t.rows * t.columns;
   w.epilogue_rows = std::max(t.rows / ir::kWgmmaRows, 1);
-  const double result = m * n * (result_bytes + p.epilogue_matrices * result_bytes);
   w.epilogue_bytes = c.split == SplitK::partials
                          ? 4.0 * c.bm * c.bn
                          : c.bm * c.bn * result_bytes / parts * (p.gates + p.epilogue_matrices);
-  const double operand_bytes = bytes * batch * (m * k + p.gates * k * n);
-  w.hbm_bytes = operand_bytes + batch * result;
+  w.order = order_of(p, c);
   w.scattered_bytes = (w.slots - 1.0) * scattered_bytes_of_stage(p, c);
   w.parts = parts;
   if (is_divided && parts > 1) {

@@ -29,6 +29,9 @@ int ctas_per_sm(const MatmulProblem& problem, const MatmulConfig& config, ir::Ta
 /// Tiles of the result, of all matrices of a batch.
 std::int64_t tiles_of(const MatmulProblem& problem, const MatmulConfig& config);
 
+/// The order of a GEMM's tiles, and the operands that they share.
+TileOrder order_of(const MatmulProblem& problem, const MatmulConfig& config);
+
 Work work_of(const MatmulProblem& problem, const MatmulConfig& config, ir::Target target);
 
 }  // namespace tegula::autotune

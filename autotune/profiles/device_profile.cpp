@@ -36,6 +36,7 @@ DeviceProfile own_profile(Device device, const runtime::DeviceProperties& gpu) {
   own.is_fitted = own.is_fitted && match.is_exact;
   own.num_sms = gpu.sm_count;
   own.capability = gpu.compute();
+  if (gpu.l2_bytes > 0) own.l2_bytes = static_cast<std::int64_t>(gpu.l2_bytes);
   return own;
 }
 

@@ -23,13 +23,14 @@ inline constexpr DeviceProfile kH200{
     .memory_gbs = 4800,
     .tensor_tflops = 989,
     .f32_tflops = 67,
-    .l2_bytes = 50 << 20,
+    .l2_bytes = 60 << 20,
     .is_fitted = true,
     .cost = {.mma_bytes = 8192,
              .wgmma_share = 0.814,
              .mma_sync_share = 0.5,
              .narrow_loss = 0.0283,
              .wide_loss = 0.018,
+             .turn_loss = 0.15,
              .smem_bytes = 205,
              .l2_lines = 0.496,
              .hbm_bytes = 2400,
@@ -82,13 +83,14 @@ inline constexpr DeviceProfile kH200{
 inline constexpr MeasuredRates kMeasuredOnH200{
     .clock_ghz = 1.966, .copy_gbs = 3892, .l2_gbs = 8016, .tensor_tflops = 598, .launch_us = 3.68};
 
-/// The same chip beside slower memory: rates of the memory are scaled by the data sheets, others
-/// are those of the H200.
+/// The same chip with less of its L2, beside slower memory: rates of the memory are scaled by the
+/// data sheets, others are those of the H200.
 constexpr DeviceProfile h100_sxm() {
   DeviceProfile h100 = kH200;
   h100.name = "H100 SXM";
   h100.driver_name = "NVIDIA H100 80GB HBM3";
   h100.memory_gbs = 3350;
+  h100.l2_bytes = 50 << 20;
   h100.is_fitted = false;
   const double slower = h100.memory_gbs / kH200.memory_gbs;
   h100.cost.hbm_bytes *= slower;

@@ -1,36 +1,45 @@
-// rank_configs [--fit ROUNDS] FILE.jsonl...: how well the cost model ranks measured configurations
-// of GEMMs (bench/results/sweeps, by bench/matmul_search.py and bench/sweep.py), on each half of
-// the shapes. With --fit, a random search over the rates on the first half, and the rates.
+// rank_configs [--fit ROUNDS] [--choices] FILE.jsonl...: how well the cost model ranks measured
+// configurations of GEMMs (bench/results/sweeps, by bench/matmul_search.py, bench/sweep.py and
+// `tegula audit`), on each half of the shapes. With --fit, a random search over the rates on the
+// first half, and the rates. With --choices, a line for each sweep. Files whose name has "h100" are
+// of that GPU.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <regex>
 
 #include "autotune/matmul/space.h"
 #include "autotune/matmul/work.h"
+#include "autotune/profiles/rows.h"
 
 namespace tegula::autotune {
 namespace {
 
 struct Measured {
-  std::string name;
   MatmulConfig config;
   double us = 0;
   Work work;
 };
 /// One shape, all its configurations measured side by side.
 struct Sweep {
+  const DeviceProfile* gpu = nullptr;
   MatmulProblem problem;
   std::vector<Measured> configs;
   double best = 0;
+
+  void add(Measured x) {
+    x.work = work_of(problem, x.config, limits_of(*gpu).target);
+    best = configs.empty() ? x.us : std::min(best, x.us);
+    configs.push_back(std::move(x));
+  }
 };
 
 /// The names of bench/matmul_search.py: "128x192/2 stages 5 cluster", "128x128 alternate".
@@ -60,12 +69,35 @@ bool read_few_rows(const std::string& name, std::int64_t m, MatmulConfig& c) {
   return true;
 }
 
-std::vector<Sweep> read_sweeps(const std::string& path, const Limits& gpu) {
+/// A row of `tegula audit`: texts of the problem and of configurations.
+std::optional<Sweep> read_audit(const nlohmann::json& row, const DeviceProfile& gpu) {
+  if (row["family"] != "matmul") return std::nullopt;
+  const auto problem = parse<MatmulProblem>(row["problem"].get<std::string>());
+  if (!problem) return std::nullopt;
+  Sweep s;
+  s.gpu = &gpu, s.problem = *problem;
+  for (const auto& entry : row["configs"]) {
+    const auto config = parse<MatmulConfig>(entry["config"].get<std::string>());
+    const bool is_timed = entry["us"].is_number() && entry["us"].get<double>() > 0;
+    if (!config || !is_timed || !entry["why"].get<std::string>().empty()) continue;
+    Measured x;
+    x.config = *config, x.us = entry["us"].get<double>();
+    s.add(std::move(x));
+  }
+  return s;
+}
+
+std::vector<Sweep> read_sweeps(const std::string& path, const DeviceProfile& gpu) {
   std::vector<Sweep> sweeps;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     line = std::regex_replace(line, std::regex("\\b(Infinity|NaN)\\b"), "null");
     const auto row = nlohmann::json::parse(line);
+    if (row.contains("configs")) {
+      if (auto s = read_audit(row, gpu); s && s->configs.size() >= 3)
+        sweeps.push_back(std::move(*s));
+      continue;
+    }
     long m = 0, n = 0, k = 0;
     const bool is_few_rows = !row.contains("shape");
     if (!is_few_rows)
@@ -75,19 +107,17 @@ std::vector<Sweep> read_sweeps(const std::string& path, const Limits& gpu) {
              std::string(row["case"]).find("turned") != std::string::npos)
       continue;
     Sweep s;
+    s.gpu = &gpu;
     s.problem = {.m = m, .n = n, .k = k};
     s.problem.a_lines = line_phase(2 * k), s.problem.b_lines = line_phase(2 * n);
     s.problem.repacks_a = 2 * k % 16 != 0, s.problem.repacks_b = 2 * n % 16 != 0;
     for (const auto& [name, us] : row["us"].items()) {
       Measured x;
-      x.name = name;
       if (us.is_number()) x.us = us.get<double>();
       if (x.us <= 0 || !(is_few_rows ? read_few_rows(name, m, x.config)
                                      : read_name(name, gpu.num_sms, x.config)))
         continue;
-      x.work = work_of(s.problem, x.config, gpu.target);
-      s.best = s.configs.empty() ? x.us : std::min(s.best, x.us);
-      s.configs.push_back(std::move(x));
+      s.add(std::move(x));
     }
     if (s.configs.size() >= 3) sweeps.push_back(std::move(s));
   }
@@ -103,15 +133,22 @@ std::vector<std::size_t> sorted(const Sweep& s, const Number& number) {
   return order;
 }
 
+/// The rates are of the fitted row; another row has its own.
+DeviceProfile profile_of(const Sweep& s, const CostRates& rates) {
+  DeviceProfile gpu = *s.gpu;
+  if (s.gpu == &host_profile()) gpu.cost = rates;
+  return gpu;
+}
+
 struct Verdict {
   double correlation, first, best_of_4, best_of_12, error, expected;
 };
 
-Verdict judge(const Sweep& s, const CostRates& rates, const DeviceProfile& gpu) {
+Verdict judge(const Sweep& s, const CostRates& rates) {
+  const DeviceProfile gpu = profile_of(s, rates);
   const std::size_t n = s.configs.size();
   std::vector<double> us(n), rank(n);
-  for (std::size_t i = 0; i < n; ++i)
-    us[i] = microseconds(cycles_of(s.configs[i].work, rates, gpu.num_sms), gpu);
+  for (std::size_t i = 0; i < n; ++i) us[i] = microseconds(cycles_of(s.configs[i].work, gpu), gpu);
   const auto by_model = sorted(s, [&](std::size_t i) { return us[i]; });
   const auto by_time = sorted(s, [&](std::size_t i) { return s.configs[i].us; });
   for (std::size_t i = 0; i < n; ++i) rank[by_time[i]] = static_cast<double>(i);
@@ -139,11 +176,10 @@ Verdict judge(const Sweep& s, const CostRates& rates, const DeviceProfile& gpu) 
           expected / weight};
 }
 
-double objective(const std::vector<const Sweep*>& sweeps, const CostRates& rates,
-                 const DeviceProfile& gpu) {
+double objective(const std::vector<const Sweep*>& sweeps, const CostRates& rates) {
   double sum = 0;
   for (const Sweep* s : sweeps) {
-    const Verdict v = judge(*s, rates, gpu);
+    const Verdict v = judge(*s, rates);
     sum += 2 * v.expected + 0.1 * (1 - v.correlation) + 0.2 * v.error;
   }
   return sum / static_cast<double>(sweeps.size());
@@ -156,38 +192,62 @@ double quantile(std::vector<double> values, double q) {
                          static_cast<std::size_t>(q * static_cast<double>(values.size())))];
 }
 
-void report(const char* title, const std::vector<const Sweep*>& sweeps, const CostRates& rates,
-            const DeviceProfile& gpu) {
+/// What the space chooses, over the best measured; 0 where it was not measured.
+struct Chosen {
+  MatmulConfig config;
+  double over_best = 0;
+};
+
+Chosen chosen_of(const Sweep& s, const CostRates& rates) {
+  Chosen chosen{choose(s.problem, matmul_space(), profile_of(s, rates)).config};
+  // Sweeps of names have no stores by TMA.
+  MatmulConfig without = chosen.config;
+  without.tma_store = false;
+  for (const MatmulConfig& c : {without, chosen.config})
+    for (const Measured& x : s.configs)
+      if (x.config == c) chosen.over_best = x.us / s.best;
+  return chosen;
+}
+
+void print_choices(const std::vector<Sweep>& sweeps, const CostRates& rates) {
+  for (const Sweep& s : sweeps) {
+    const Verdict v = judge(s, rates);
+    const Chosen chosen = chosen_of(s, rates);
+    fmt::print("{} | {} | {} | {:.3f} | first {:.3f} | correlation {:.3f}\n", s.gpu->name,
+               text_of(s.problem), chosen.config.str(), chosen.over_best, v.first, v.correlation);
+  }
+}
+
+void report(const char* title, const std::vector<const Sweep*>& sweeps, const CostRates& rates) {
   std::vector<double> correlation, first, chosen;
   int near4 = 0, near12 = 0;
   for (const Sweep* s : sweeps) {
-    const Verdict v = judge(*s, rates, gpu);
+    const Verdict v = judge(*s, rates);
     correlation.push_back(v.correlation), first.push_back(v.first);
     near4 += v.best_of_4 <= 1.03, near12 += v.best_of_12 <= 1.03;
-    DeviceProfile fitted = gpu;
-    fitted.cost = rates;
-    MatmulConfig choice = choose(s->problem, matmul_space(), fitted).config;
-    choice.tma_store = false;  // no sweep has it beside registers
-    for (const Measured& x : s->configs)
-      if (x.config == choice) chosen.push_back(x.us / s->best);
+    if (const double over = chosen_of(*s, rates).over_best; over > 0) chosen.push_back(over);
   }
   const auto all = static_cast<double>(sweeps.size());
+  const auto mean = [](const std::vector<double>& v) {
+    return v.empty() ? 0 : std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
+  };
+  const auto line = [&](const std::vector<double>& v) {
+    return fmt::format("{:.4f} (mean), {:.3f}, {:.3f} (90 %), {:.3f} (worst)", mean(v),
+                       quantile(v, 0.5), quantile(v, 0.9), quantile(v, 1));
+  };
   fmt::print(
-      "{}: {} sweeps, rank correlation {:.2f} (median), {:.2f} (10 %); first by the model over "
-      "best: "
-      "{:.3f}, {:.3f} (90 %), {:.3f} (worst)\n  within 3 % among the first 4: {:.2f}, 12: {:.2f}; "
-      "choice of the space where it was measured ({}): {:.3f}, {:.3f} (90 %), {:.3f} (worst)\n",
-      title, sweeps.size(), quantile(correlation, 0.5), quantile(correlation, 0.1),
-      quantile(first, 0.5), quantile(first, 0.9), quantile(first, 1), near4 / all, near12 / all,
-      chosen.size(), quantile(chosen, 0.5), quantile(chosen, 0.9), quantile(chosen, 1));
+      "{}: {} sweeps, rank correlation {:.2f} (median), {:.2f} (10 %)\n  first by the model over "
+      "best: {}\n  within 3 % among the first 4: {:.2f}, 12: {:.2f}\n  choice of the space where "
+      "it was measured ({}): {}\n",
+      title, sweeps.size(), quantile(correlation, 0.5), quantile(correlation, 0.1), line(first),
+      near4 / all, near12 / all, chosen.size(), line(chosen));
 }
 
 /// Random steps of a few rates at a time; one that does not lower the objective is undone.
-CostRates fit(const std::vector<const Sweep*>& sweeps, CostRates rates, const DeviceProfile& gpu,
-              int rounds) {
+CostRates fit(const std::vector<const Sweep*>& sweeps, CostRates rates, int rounds) {
   std::mt19937_64 bits(1);
   std::normal_distribution<double> normal;
-  double best = objective(sweeps, rates, gpu);
+  double best = objective(sweeps, rates);
   for (int round = 0; round < rounds; ++round) {
     CostRates tried = rates;
     std::vector<double*> fields;
@@ -195,7 +255,7 @@ CostRates fit(const std::vector<const Sweep*>& sweeps, CostRates rates, const De
     const double width = round % 3 == 0 ? 0.3 : round % 3 == 1 ? 0.1 : 0.03;
     for (std::uint64_t i = 0; i <= bits() % 3; ++i)
       *fields[bits() % fields.size()] *= std::exp(width * normal(bits));
-    const double value = objective(sweeps, tried, gpu);
+    const double value = objective(sweeps, tried);
     if (value < best) best = value, rates = tried;
   }
   return rates;
@@ -203,14 +263,19 @@ CostRates fit(const std::vector<const Sweep*>& sweeps, CostRates rates, const De
 
 int run(int argc, char** argv) {
   int rounds = 0;
+  bool lists_choices = false;
   std::vector<Sweep> sweeps;
-  const DeviceProfile& gpu = host_profile();
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--fit") == 0 && i + 1 < argc) {
+    const std::string argument = argv[i];
+    if (argument == "--fit" && i + 1 < argc) {
       rounds = std::stoi(argv[++i]);
-      continue;
+    } else if (argument == "--choices") {
+      lists_choices = true;
+    } else {
+      const bool is_h100 = argument.find("h100") != std::string::npos;
+      for (Sweep& s : read_sweeps(argument, is_h100 ? kH100 : host_profile()))
+        sweeps.push_back(std::move(s));
     }
-    for (Sweep& s : read_sweeps(argv[i], limits_of(gpu))) sweeps.push_back(std::move(s));
   }
   // Sweeps of one shape stay together.
   std::map<std::string, std::size_t> shapes;
@@ -218,12 +283,14 @@ int run(int argc, char** argv) {
   for (const Sweep& s : sweeps)
     halves[shapes.try_emplace(text_of(s.problem), shapes.size()).first->second % 2].push_back(&s);
   if (halves[0].empty() || halves[1].empty()) {
-    fmt::print(stderr, "usage: rank_configs [--fit ROUNDS] FILE.jsonl...\n");
+    fmt::print(stderr, "usage: rank_configs [--fit ROUNDS] [--choices] FILE.jsonl...\n");
     return 1;
   }
-  const CostRates rates = rounds == 0 ? gpu.cost : fit(halves[0], gpu.cost, gpu, rounds);
-  report("fitted half", halves[0], rates, gpu);
-  report("other half", halves[1], rates, gpu);
+  CostRates rates = host_profile().cost;
+  if (rounds > 0) rates = fit(halves[0], rates, rounds);
+  if (lists_choices) print_choices(sweeps, rates);
+  report("fitted half", halves[0], rates);
+  report("other half", halves[1], rates);
   if (rounds > 0) fmt::print("{}\n", text_of(rates));
   return 0;
 }

@@ -17,6 +17,8 @@ struct CostRates {
   double mma_bytes = 0, wgmma_share = 0, mma_sync_share = 0;
   /// Loss of that share for each 64 columns of an instruction below 128, and above.
   double narrow_loss = 0, wide_loss = 0;
+  /// Loss of the tensor cores' time where CTAs of an SM take turns.
+  double turn_loss = 0;
   /// Bytes of shared memory that tensor cores read in a cycle.
   double smem_bytes = 0;
   /// Lines of 128 bytes of the L2, requested by one SM, and bytes of the memory, by all, in a
@@ -61,6 +63,7 @@ struct CostRates {
     visit("mma_sync_share", r.mma_sync_share);
     visit("narrow_loss", r.narrow_loss);
     visit("wide_loss", r.wide_loss);
+    visit("turn_loss", r.turn_loss);
     visit("smem_bytes", r.smem_bytes);
     visit("l2_lines", r.l2_lines);
     visit("hbm_bytes", r.hbm_bytes);

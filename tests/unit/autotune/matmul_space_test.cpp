@@ -152,12 +152,15 @@ TEST(MatmulWork, Bytes) {
   MatmulProblem p = packed(512, 512, 512);
   const MatmulConfig tile{.bm = 128, .bn = 128, .bk = 64, .stages = 4};
   const Work one = work_of(p, tile, target);
-  EXPECT_EQ(one.hbm_bytes, 3 * 512 * 512 * 2) << "with the result";
+  EXPECT_EQ(one.order.rows * one.order.row_bytes, 512 * 512 * 2);
+  EXPECT_EQ(one.order.columns * one.order.column_bytes, 512 * 512 * 2);
+  EXPECT_EQ(one.tiles * one.order.result_bytes, 512 * 512 * 2);
   EXPECT_EQ(one.tiles, 16);
   EXPECT_EQ(one.trips, 8);
   EXPECT_EQ(one.smem_bytes, 128 * (128 + 2 * 128)) << "each warpgroup reads all columns";
   p.batch = 48, p.is_batched = true;
-  EXPECT_EQ(work_of(p, tile, target).hbm_bytes, 48 * one.hbm_bytes);
+  EXPECT_EQ(work_of(p, tile, target).order.matrices, 48);
+  EXPECT_EQ(work_of(p, tile, target).order.row_bytes, one.order.row_bytes);
   EXPECT_EQ(work_of(p, tile, target).tiles, 48 * 16);
   MatmulProblem odd = packed(64, 65537, 64);
   EXPECT_EQ(work_of(odd, tile, target).repack_bytes, 2 * 2.0 * 65537 * 64) << "read and written";
@@ -170,7 +173,7 @@ TEST(MatmulWork, Bytes) {
 // ---- time ---------------------------------------------------------------------------------------
 
 double cycles(const MatmulProblem& p, const MatmulConfig& c, const DeviceProfile& gpu) {
-  return cycles_of(work_of(p, c, limits_of(gpu).target), gpu.cost, gpu.num_sms);
+  return cycles_of(work_of(p, c, limits_of(gpu).target), gpu);
 }
 
 /// Each rate has a say: a slower one costs time on some kernel.

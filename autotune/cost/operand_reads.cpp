@@ -1,0 +1,110 @@
+#include "autotune/cost/operand_reads.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tegula::autotune {
+namespace {
+
+/// Operands of tiles that follow each other.
+struct Panels {
+  double rows = 0, columns = 0;
+
+  Panels operator+(const Panels& o) const { return {rows + o.rows, columns + o.columns}; }
+  Panels operator-(const Panels& o) const { return {rows - o.rows, columns - o.columns}; }
+  double bytes(const TileOrder& t) const { return rows * t.row_bytes + columns * t.column_bytes; }
+};
+
+/// Rows and columns of the tiles [begin, end) of one matrix: in groups of rows, in a group column
+/// by column.
+Panels panels_of_part(const TileOrder& t, double begin, double end) {
+  if (end <= begin) return {};
+  const double height = std::min(t.group, t.rows), of_group = height * t.columns;
+  const double first = std::floor(begin / of_group), last = std::floor((end - 1) / of_group);
+  const double head = std::floor((begin - first * of_group) / height),
+               tail = std::ceil((end - last * of_group) / height);
+  if (first == last) return {std::min(height, end - begin), tail - head};
+  const double rows = std::min(t.rows - first * height, (last - first + 1) * height);
+  // The first group's columns end at the right edge, those of the last one begin at the left.
+  return {rows, last > first + 1 ? t.columns : std::min(t.columns, t.columns - head + tail)};
+}
+
+/// The same for tiles of several matrices, which share no operands.
+Panels panels_of(const TileOrder& t, double begin, double end) {
+  const double of_matrix = t.rows * t.columns;
+  const double first = std::floor(begin / of_matrix), last = std::floor((end - 1) / of_matrix);
+  begin -= first * of_matrix, end -= last * of_matrix;
+  if (first == last) return panels_of_part(t, begin, end);
+  const double whole = last - first - 1;
+  return panels_of_part(t, begin, of_matrix) + Panels{whole * t.rows, whole * t.columns} +
+         panels_of_part(t, 0, end);
+}
+
+/// Panels of a wave in the mean of several ones, and bytes of them that the next wave shares.
+struct MeanWave {
+  Panels panels;
+  double shared_bytes = 0;
+
+  MeanWave(const TileOrder& t, double tiles, double wave) {
+    // Waves begin anywhere in a group and in a matrix: multiples of the golden ratio are no
+    // multiples of either.
+    constexpr int kSamples = 4;
+    constexpr double kGoldenRatio = 0.6180339887;
+    const double begins = std::clamp(tiles - 2 * wave, 0.0, t.rows * t.columns);
+    for (int i = 1; i <= kSamples; ++i) {
+      const double begin = std::floor(begins * std::fmod(i * kGoldenRatio, 1.0)),
+                   middle = std::min(begin + wave, tiles), end = std::min(middle + wave, tiles);
+      const Panels here = panels_of(t, begin, middle);
+      panels.rows += here.rows / kSamples, panels.columns += here.columns / kSamples;
+      if (end <= middle) continue;
+      const Panels shared = here + panels_of(t, middle, end) - panels_of(t, begin, end);
+      shared_bytes += shared.bytes(t) / kSamples;
+    }
+  }
+};
+
+/// Share of lines that are replaced while so many bytes come: any alike. Lines that all SMs read
+/// lie in both halves of the L2.
+double replaced_by(double bytes, double l2_bytes) { return -std::expm1(-2 * bytes / l2_bytes); }
+
+/// Reads of a panel beyond the first one by tiles that share it, each at a k-iteration of its own.
+double reads_again(double sharers, double bytes, double l2_bytes) {
+  // Part of a tile's time between the first and the last of its requests for the same line.
+  constexpr double kSpan = 0.6;
+  const double more = sharers - 1;
+  return more > 0 ? more * replaced_by(kSpan * bytes / more, l2_bytes) : 0;
+}
+
+}  // namespace
+
+OperandReads operand_reads(const TileOrder& t, double wave, double l2_bytes) {
+  const double tiles = t.matrices * t.rows * t.columns;
+  const double once = t.matrices * Panels{t.rows, t.columns}.bytes(t);
+  const double all = once + tiles * t.result_bytes;
+  const double full = 1 - l2_bytes / all;  // part of the call beside a full L2
+  if (!(full > 0)) return {once, once};
+  wave = std::min(wave, tiles);
+  const MeanWave mean(t, tiles, wave);
+  const double waves = tiles / wave;
+  const double brought = mean.panels.bytes(t) + wave * t.result_bytes;
+  double in_step = once;
+  if (waves > 1) {
+    const double groups = std::min(t.group, t.rows) * t.columns / wave;
+    const double with_next = std::max(waves - 1, 1.0) * mean.shared_bytes,
+                 later = std::max(waves * mean.panels.bytes(t) - once - with_next, 0.0);
+    in_step += full * (with_next * replaced_by(brought, l2_bytes) +
+                       later * replaced_by(std::max(groups, 1.0) * brought, l2_bytes));
+  }
+  const double in_flight = t.tiles_of_sm * brought;
+  const auto again = [&](double panels, double panel_bytes) {
+    return panels * panel_bytes * reads_again(wave / panels, in_flight, l2_bytes);
+  };
+  const double extra = again(mean.panels.rows, t.row_bytes) +
+                       again(mean.panels.columns * t.segments, t.column_bytes / t.segments);
+  // The first wave begins in step, and later ones fall out of it one after another.
+  constexpr double kWavesInStep = 8;
+  const double drifted = -std::expm1(-(waves - 1) / kWavesInStep);
+  return {in_step, in_step + full * waves * drifted * extra};
+}
+
+}  // namespace tegula::autotune
