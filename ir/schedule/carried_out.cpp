@@ -302,7 +302,7 @@ class Reader {
     const bool is_wgmma = op != ops_.end() && k_[op->second.front()].opcode == Opcode::DotAsync,
                is_mma = matrix_type(before_, before_[node.ops.front()]) != nullptr;
     const Engine engine = is_wgmma ? Engine::Wgmma : is_mma ? Engine::Mma : Engine::Fma;
-    s_.dots.push_back({node.label, engine, plan_.swap_ab, Split::Rows});
+    s_.dots.push_back({node.label, engine, plan_.swap_ab});
   }
 
   void stores(ChannelKind kind) {

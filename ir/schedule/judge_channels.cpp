@@ -34,7 +34,6 @@ class Channels {
         j_.refuse(Rule::C4, {c.payload.front()}, "{} has {} slots, it needs {}", c.name, c.slots,
                   derived.minimal_slots);
       multicast(c);
-      over(c);
       if (c.kind == ChannelKind::Register) registers(c);
     }
     for (const Token& t : j_.s.tokens) token(t);
@@ -135,17 +134,6 @@ class Channels {
     });
     if (!has_halves)
       j_.refuse(Rule::C7, {c.payload.front()}, "{} multicast: its boxes have no halves", c.name);
-  }
-
-  void over(const Channel& c) {
-    if (!c.over) return;
-    const Channel& under = *j_.s.find_channel(c.over);
-    const bool has_memory = c.kind != ChannelKind::Register && under.kind != ChannelKind::Register;
-    if (!has_memory)
-      j_.refuse(Rule::C8, {}, "{} over {}: registers have no slots to share", c.name, under.name);
-    else if (j_.s.tiles.overlap)
-      j_.refuse(Rule::C8, {}, "{0} over {1}: {1} of the next tile is brought while {0} is stored",
-                c.name, under.name);
   }
 
   void registers(const Channel& c) {

@@ -5,6 +5,7 @@
 
 #include "ir/layout/conversion.h"
 #include "ir/matrix_type.h"
+#include "ir/passes/layouts/warp_grid.h"
 #include "ir/schedule/judging.h"
 
 namespace tegula::ir {
@@ -51,23 +52,29 @@ class Dots {
   void shape(const DotForm& d, const MatrixType& type, std::size_t role) {
     const OpId op = j_.op_of(d.dot);
     const Type acc = j_.k.type(j_.k[op].results[0]), a = j_.k.type(j_.k[op].operands[0]);
-    std::int64_t rows = acc.shape()[d.flip ? 1 : 0], columns = acc.shape()[d.flip ? 0 : 1];
-    const int groups = j_.warpgroups(role);
-    if (groups == 0 || j_.s.roles[role].warps % kWarpgroupWarps != 0)
+    const std::int64_t rows = acc.shape()[d.flip ? 1 : 0], depth = a.shape()[1];
+    const int warps = j_.s.roles[role].warps, groups = j_.warpgroups(role);
+    if (groups == 0 || warps % kWarpgroupWarps != 0)
       return j_.refuse(Rule::W2, {d.dot}, "{}: the {} warps of {} are no whole warpgroups", d.dot,
-                       j_.s.roles[role].warps, j_.role_name(role));
-    const std::int64_t all = rows, depth = a.shape()[1];
-    if (d.split == Split::Rows) rows /= groups;
-    if (d.split == Split::Columns) columns /= groups;
-    if (rows * (d.split == Split::Rows ? groups : 1) != all || rows % kWgmmaRows != 0 ||
-        rows > kMaxRows)
-      j_.refuse(Rule::W2, {d.dot}, "{}: {} rows over {} warpgroups", d.dot, all, groups);
+                       warps, j_.role_name(role));
+    const WarpGrid grid = grid_of(d, role);
+    const std::int64_t columns = acc.shape()[d.flip ? 0 : 1] / grid.columns;
+    if (grid.rows % kWarpgroupWarps != 0 || rows % (kWarpRows * grid.rows) != 0 ||
+        rows > kMaxRows * grid.rows / kWarpgroupWarps)
+      j_.refuse(Rule::W2, {d.dot}, "{}: {} rows over {} warpgroups", d.dot, rows, groups);
     if (!type.has_columns(columns) || columns == 0)
       j_.refuse(Rule::W3, {d.dot}, "{}: no instruction has {} columns", d.dot, columns);
     instruction(d, columns);
     if (depth % type.step() != 0)
       j_.refuse(Rule::W4, {d.dot}, "{}: a depth of {} is no multiple of {}", d.dot, depth,
                 type.step());
+  }
+
+  /// The warps of the role along the rows and columns of the result.
+  WarpGrid grid_of(const DotForm& d, std::size_t role) const {
+    const auto shape = j_.k.type(j_.k[j_.op_of(d.dot)].results[0]).shape();
+    const int warps = j_.s.roles[role].warps;
+    return warp_grid(shape[d.flip ? 1 : 0], shape[d.flip ? 0 : 1], warps, warps);
   }
 
   /// Registers of one instruction are allocated before setmaxnreg gives a role more (C7602).
@@ -90,9 +97,9 @@ class Dots {
     const Judging::Operand a = j_.operand(op, i);
     if (a.source.kind != OperandSource::Kind::Computed || a.shared) return;
     const Label maker = a.nodes.empty() ? Label() : j_.label(a.nodes.front());
-    if (d.split != Split::Rows && j_.warpgroups(role) > 1)
-      return j_.refuse(Rule::W13, {d.dot, maker}, "{} is split along {}, its A along rows", d.dot,
-                       d.split == Split::Depth ? "depth" : "columns");
+    if (grid_of(d, role).columns > 1)
+      return j_.refuse(Rule::W13, {d.dot, maker}, "{} is split along columns, its A along rows",
+                       d.dot);
     if (a.source.transposed == d.flip && lie_in_the_same_threads(op, i, a)) return;
     j_.refuse(Rule::W6, {d.dot, maker},
               "{}: rows of A lie in other warps: flip {} or give it an smem channel", d.dot,

@@ -38,9 +38,6 @@ class Labels {
       if (!channels.insert(c.name).second) twice("channel", c.name);
     for (const Token& t : j_.s.tokens)
       if (!tokens.insert(t.name).second) twice("token", t.name);
-    for (const Channel& c : j_.s.channels)
-      if (c.over && (!channels.contains(c.over) || c.over == c.name))
-        j_.refuse(Rule::L2, {}, "{} lies over {}, which is no other channel", c.name, c.over);
   }
   void twice(std::string_view what, Name name) {
     j_.refuse(Rule::L2, {}, "there are two {}s {}", what, name);
@@ -88,9 +85,6 @@ class Labels {
         expect(l);
       once(payload_, l, "channels");
     }
-    for (const View& v : c.views) expect(v.user, NodeKind::Dot);
-    if (c.kind == Token)
-      j_.refuse(Rule::L2, {}, "{} carries tiles, a token has its own section", c.name);
   }
 
   void steps(const LoopSchedule& loop) {

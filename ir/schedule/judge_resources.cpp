@@ -38,7 +38,7 @@ class Resources {
     for (std::size_t i = 0; i < j_.s.channels.size(); ++i) {
       const Channel& c = j_.s.channels[i];
       const std::int64_t bytes = j_.verdict.derived.channels[i].slot_bytes;
-      if (bytes == 0 || c.over) continue;
+      if (bytes == 0) continue;
       const bool has_mbarriers = c.kind == ChannelKind::Tma || c.kind == ChannelKind::Smem;
       const std::int64_t all = c.slots * (bytes + (has_mbarriers ? 2 * kMbarrierBytes : 0));
       sum += all;
