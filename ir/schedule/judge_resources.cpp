@@ -34,7 +34,7 @@ class Resources {
 
   void shared_memory() {
     std::string parts;
-    std::int64_t& sum = j_.verdict.derived.shared_bytes;
+    std::int64_t sum = 0;
     for (std::size_t i = 0; i < j_.s.channels.size(); ++i) {
       const Channel& c = j_.s.channels[i];
       const std::int64_t bytes = j_.verdict.derived.channels[i].slot_bytes;
@@ -64,7 +64,7 @@ class Resources {
     int taken = 0;
     for (const Role& r : j_.s.roles) {
       const int own = r.regs != 0 ? r.regs : at_entry;
-      j_.verdict.derived.registers.push_back(own);
+      has_.push_back(own);
       taken += own * r.warps * r.copies;
       if (r.regs == 0) continue;
       if (!target_.has_wgmma || r.regs % target_.register_unit != 0 ||
@@ -87,18 +87,15 @@ class Resources {
 
   /// Accumulators that the loop carries, the largest other one, and fragments that it carries.
   void mma_registers() {
-    auto& needs = j_.verdict.derived.mma_registers;
-    needs.assign(j_.s.roles.size(), 0);
-    for (const LoopSchedule& loop : j_.s.loops)
-      for (std::size_t role = 0; role < j_.s.roles.size(); ++role)
-        needs[role] = std::max(needs[role], mma_registers_of(loop, role));
-    for (std::size_t role = 0; role < needs.size(); ++role) {
-      const int has = j_.verdict.derived.registers[role];
-      if (needs[role] + kBesideAccumulators <= has || needs[role] == 0) continue;
+    for (std::size_t role = 0; role < j_.s.roles.size(); ++role) {
+      std::int64_t needed = 0;
+      for (const LoopSchedule& loop : j_.s.loops)
+        needed = std::max(needed, mma_registers_of(loop, role));
+      if (needed == 0 || needed + kNonAccumulatorRegisters <= has_[role]) continue;
       j_.refuse(Rule::R2, {},
                 "{}: {} registers of accumulators and fragments and {} "
                 "others; it has {}",
-                j_.role_name(role), needs[role], kBesideAccumulators, has);
+                j_.role_name(role), needed, kNonAccumulatorRegisters, has_[role]);
     }
   }
 
@@ -116,7 +113,7 @@ class Resources {
       }
       const Channel* c = j_.channel_of(j_.label(n));
       if (c && c->kind == ChannelKind::Register)
-        fragments += c->slots * registers_of(j_.k.type(j_.k[j_.g[n].ops.back()].results[0]), role);
+        fragments += c->slots * registers_of(j_.tile_of(n), role);
     }
     return carried + largest + fragments;
   }
@@ -145,6 +142,7 @@ class Resources {
 
   Judging& j_;
   const TargetRow& target_;
+  std::vector<int> has_;  ///< registers of a thread of each role
 };
 
 }  // namespace
