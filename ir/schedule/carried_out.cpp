@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 
 #include "ir/layout/conversion.h"
 #include "ir/layout/shared_layout.h"
@@ -27,24 +28,13 @@ void label_ops(Kernel& k) {
     for (OpId op : node.ops) k[op].attrs.set(AttrName::label, node.label.str());
 }
 
-/// The kernel as it was, whose ops have their labels in the kernel that the passes have left, and
-/// the steps by which they have expanded loops.
-struct Passed {
-  const Kernel& before;
-  const Kernel& after;
-  const Plan& plan;
-  std::span<const ExpandedLoop> expanded;
-};
-
-/// Reads off a Schedule what the plan and the steps leave open.
+/// Reads off a Schedule what the plan and the steps leave open: from the kernel as it was, and as
+/// the passes have left it, where ops have their labels.
 class Reader {
  public:
-  explicit Reader(const Passed& passed)
-      : before_(passed.before),
-        k_(passed.after),
-        plan_(passed.plan),
-        expanded_(passed.expanded),
-        graph_(passed.before) {}
+  Reader(const Kernel& before, const Kernel& after, const Plan& plan,
+         std::span<const ExpandedLoop> expanded)
+      : before_(before), k_(after), plan_(plan), expanded_(expanded), graph_(before) {}
 
   Schedule read() {
     s_.target = k_.info.target;
@@ -267,18 +257,13 @@ class Reader {
     }
   }
 
-  std::vector<Step> dots_of(const LoopSchedule& loop) const {
-    std::vector<Step> dots = loop.steps;
-    std::erase_if(dots, [&](const Step& step) {
-      const auto node = graph_.find(step.op);
-      return !node || graph_[*node].kind != NodeKind::Dot;
-    });
-    return dots;
-  }
-
   /// The first dot that runs later than others of its iteration; or none.
   Label late_dot(const LoopSchedule& loop) const {
-    const std::vector<Step> dots = dots_of(loop);
+    const auto is_dot = [&](const Step& step) {
+      const auto node = graph_.find(step.op);
+      return node && graph_[*node].kind == NodeKind::Dot;
+    };
+    auto dots = loop.steps | std::views::filter(is_dot);
     if (dots.empty()) return {};
     const int first = std::ranges::min(dots, {}, &Step::stage).stage;
     const auto late = std::ranges::find_if(dots, [&](const Step& s) { return s.stage > first; });
@@ -302,7 +287,7 @@ class Reader {
     const bool is_wgmma = op != ops_.end() && k_[op->second.front()].opcode == Opcode::DotAsync,
                is_mma = matrix_type(before_, before_[node.ops.front()]) != nullptr;
     const Engine engine = is_wgmma ? Engine::Wgmma : is_mma ? Engine::Mma : Engine::Fma;
-    s_.dots.push_back({node.label, engine, plan_.swap_ab, Split::Rows});
+    s_.dots.push_back({node.label, engine, plan_.swap_ab});
   }
 
   void stores(ChannelKind kind) {
@@ -363,7 +348,7 @@ CarriedOut schedule_carried_out(const Kernel& tile, PassContext& context) {
     if (pass.name != "check_channels") run_pipeline(rest, {&pass, 1}, context, options);
   const Plan plan = context.plan.value_or(Plan{});
   out.schedule =
-      Reader({out.machine, rest, plan, std::span(context.expanded).subspan(before)}).read();
+      Reader(out.machine, rest, plan, std::span(context.expanded).subspan(before)).read();
   return out;
 }
 

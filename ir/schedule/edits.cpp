@@ -62,14 +62,10 @@ class Editor {
       c.slots = in_.take_number("slots", 1, 64);
     else if (in_.take_if("kind"))
       c.kind = take_channel_kind(in_);
-    else if (in_.take_if("as"))
-      c.views = take_views(in_);
-    else if (in_.take_if("over"))
-      c.over = Name(in_.take_name("a channel's name"));
     else if (in_.take_if("columns"))
       c.columns = in_.take_number("columns", 1, 4096);
     else
-      in_.fail("an edit of a channel is slots, kind, as, over or columns");
+      in_.fail("an edit of a channel is slots, kind or columns");
   }
 
   void role() {

@@ -1,9 +1,9 @@
 #pragma once
 // Edits of a Schedule, in the phrases of its grammar:
-//   channel NAME slots N | kind K | as VIEWS | over NAME | columns N
+//   channel NAME slots N | kind K | columns N
 //   role NAME regs N | warps N [x N]
 //   LABEL ROLE STAGE.ORDER | in_flight N | pin
-//   dots LABEL ENGINE [flip] [split S]
+//   dots LABEL ENGINE [flip]
 //   token NAME ROLE { FIRST [.. LAST] }        drop NAME
 //   tiles ...
 // A step is put in front of the one that has its place; a token is added, or replaces that of its

@@ -34,7 +34,6 @@ class Channels {
         j_.refuse(Rule::C4, {c.payload.front()}, "{} has {} slots, it needs {}", c.name, c.slots,
                   derived.minimal_slots);
       multicast(c);
-      over(c);
       if (c.kind == ChannelKind::Register) registers(c);
     }
     for (const Token& t : j_.s.tokens) token(t);
@@ -42,9 +41,9 @@ class Channels {
 
  private:
   Type tile_of(Label l) const {
-    const Node& node = j_.g[*j_.g.find(l)];
-    const OpData& d = j_.k[node.kind == NodeKind::Store ? node.ops.front() : node.ops.back()];
-    return j_.k.type(node.kind == NodeKind::Store ? d.operands[1] : d.results[0]);
+    const std::size_t node = *j_.g.find(l);
+    const bool is_store = j_.g[node].kind == NodeKind::Store;
+    return is_store ? j_.k.type(j_.k[j_.op_of(l)].operands[1]) : j_.tile_of(node);
   }
 
   std::int64_t loaded_bytes(Label l, Type tile) const {
@@ -135,17 +134,6 @@ class Channels {
     });
     if (!has_halves)
       j_.refuse(Rule::C7, {c.payload.front()}, "{} multicast: its boxes have no halves", c.name);
-  }
-
-  void over(const Channel& c) {
-    if (!c.over) return;
-    const Channel& under = *j_.s.find_channel(c.over);
-    const bool has_memory = c.kind != ChannelKind::Register && under.kind != ChannelKind::Register;
-    if (!has_memory)
-      j_.refuse(Rule::C8, {}, "{} over {}: registers have no slots to share", c.name, under.name);
-    else if (j_.s.tiles.overlap)
-      j_.refuse(Rule::C8, {}, "{0} over {1}: {1} of the next tile is brought while {0} is stored",
-                c.name, under.name);
   }
 
   void registers(const Channel& c) {

@@ -3,8 +3,9 @@
 
 #include <algorithm>
 
-#include "ir/layout/conversion.h"
+#include "ir/analysis/access_width.h"
 #include "ir/matrix_type.h"
+#include "ir/passes/layouts/warp_grid.h"
 #include "ir/schedule/judging.h"
 
 namespace tegula::ir {
@@ -51,17 +52,16 @@ class Dots {
   void shape(const DotForm& d, const MatrixType& type, std::size_t role) {
     const OpId op = j_.op_of(d.dot);
     const Type acc = j_.k.type(j_.k[op].results[0]), a = j_.k.type(j_.k[op].operands[0]);
-    std::int64_t rows = acc.shape()[d.flip ? 1 : 0], columns = acc.shape()[d.flip ? 0 : 1];
-    const int groups = j_.warpgroups(role);
-    if (groups == 0 || j_.s.roles[role].warps % kWarpgroupWarps != 0)
+    const std::int64_t rows = acc.shape()[d.flip ? 1 : 0], depth = a.shape()[1];
+    const int warps = j_.s.roles[role].warps, groups = j_.warpgroups(role);
+    if (groups == 0 || warps % kWarpgroupWarps != 0)
       return j_.refuse(Rule::W2, {d.dot}, "{}: the {} warps of {} are no whole warpgroups", d.dot,
-                       j_.s.roles[role].warps, j_.role_name(role));
-    const std::int64_t all = rows, depth = a.shape()[1];
-    if (d.split == Split::Rows) rows /= groups;
-    if (d.split == Split::Columns) columns /= groups;
-    if (rows * (d.split == Split::Rows ? groups : 1) != all || rows % kWgmmaRows != 0 ||
-        rows > kMaxRows)
-      j_.refuse(Rule::W2, {d.dot}, "{}: {} rows over {} warpgroups", d.dot, all, groups);
+                       warps, j_.role_name(role));
+    const WarpGrid grid = grid_of(d, role);
+    const std::int64_t columns = acc.shape()[d.flip ? 0 : 1] / grid.columns;
+    if (grid.rows % kWarpgroupWarps != 0 || rows % (kWarpRows * grid.rows) != 0 ||
+        rows > kMaxRows * grid.rows / kWarpgroupWarps)
+      j_.refuse(Rule::W2, {d.dot}, "{}: {} rows over {} warpgroups", d.dot, rows, groups);
     if (!type.has_columns(columns) || columns == 0)
       j_.refuse(Rule::W3, {d.dot}, "{}: no instruction has {} columns", d.dot, columns);
     instruction(d, columns);
@@ -70,12 +70,18 @@ class Dots {
                 type.step());
   }
 
+  /// The warps of the role along the rows and columns of the result.
+  WarpGrid grid_of(const DotForm& d, std::size_t role) const {
+    const auto shape = j_.k.type(j_.k[j_.op_of(d.dot)].results[0]).shape();
+    const int warps = j_.s.roles[role].warps;
+    return warp_grid(shape[d.flip ? 1 : 0], shape[d.flip ? 0 : 1], warps, warps);
+  }
+
   /// Registers of one instruction are allocated before setmaxnreg gives a role more (C7602).
   void instruction(const DotForm& d, std::int64_t columns) {
-    int warps = 0;
-    for (const Role& r : j_.s.roles) warps += r.warps * r.copies;
+    const int warps = j_.total_warps();
     const int has = j_.s.target->registers_at_entry(warps);
-    const std::int64_t takes = columns / 2 + kBesideAccumulators;
+    const std::int64_t takes = columns / 2 + kNonAccumulatorRegisters;
     if (takes > has)
       j_.refuse(Rule::W8, {d.dot},
                 "{} needs {} registers in one instruction, a thread of {} warps enters "
@@ -90,23 +96,14 @@ class Dots {
     const Judging::Operand a = j_.operand(op, i);
     if (a.source.kind != OperandSource::Kind::Computed || a.shared) return;
     const Label maker = a.nodes.empty() ? Label() : j_.label(a.nodes.front());
-    if (d.split != Split::Rows && j_.warpgroups(role) > 1)
-      return j_.refuse(Rule::W13, {d.dot, maker}, "{} is split along {}, its A along rows", d.dot,
-                       d.split == Split::Depth ? "depth" : "columns");
-    if (a.source.transposed == d.flip && lie_in_the_same_threads(op, i, a)) return;
+    if (grid_of(d, role).columns > 1)
+      return j_.refuse(Rule::W13, {d.dot, maker}, "{} is split along columns, its A along rows",
+                       d.dot);
+    // The layouts of a flipped dot are others.
+    if (d.flip ? a.source.transposed : lies_as_read(j_.k, op, i)) return;
     j_.refuse(Rule::W6, {d.dot, maker},
               "{}: rows of A lie in other warps: flip {} or give it an smem channel", d.dot,
               maker ? maker : "what makes it");
-  }
-
-  bool lie_in_the_same_threads(OpId dot, std::size_t i, const Judging::Operand& a) const {
-    if (a.source.transposed || !a.source.op) return true;  // a flipped dot has other layouts
-    const Type tile = j_.k.type(j_.k[a.source.op].results[0]);
-    const LinearLayout *from = tile.layout(), *to = j_.k.type(j_.k[dot].operands[i]).layout();
-    if (!from || !to) return true;  // of tile form
-    ConversionOptions within_threads;
-    within_threads.allow_shuffles = within_threads.allow_shared = false;
-    return bool(plan_conversion(*from, *to, size_bytes(tile.dtype()), within_threads));
   }
 
   /// An accumulator has one set of registers: the chained MMA adds to them, one that begins anew
@@ -159,21 +156,17 @@ class Dots {
                      const OperandSource& source) {
     const OpData& load = j_.k[source.op];
     const Type tile = j_.k.type(load.results[0]);
-    const auto& strides = j_.k.type(load.operands[0]).view_facts().strides;
-    const auto axes = load.attrs.ints(AttrName::axes);
-    if (tile.rank() != 2 || axes.size() != 2) return;
-    for (std::size_t t = 0; t < 2; ++t) {
-      if (strides[static_cast<std::size_t>(axes[t])] != 1) continue;
-      const std::size_t dim = source.transposed ? 1 - t : t;
-      const bool is_k_major = dim == (i == 0 ? 1 : 0);
-      const Label label = j_.label(*j_.g.find(source.op));
-      if (!is_k_major && !type.any_major())
-        j_.refuse(Rule::W7, {d.dot, label}, "{}: {} lies MN-major, {} needs K-major", d.dot, label,
-                  type.name);
-      if (tile.shape()[t] * type.bits / 8 % kSwizzleBytes != 0)
-        j_.refuse(Rule::W7, {d.dot, label}, "{}: rows of {} have {} bytes, no multiple of {}",
-                  d.dot, label, tile.shape()[t] * type.bits / 8, kSwizzleBytes);
-    }
+    const int fast = contiguous_dim(j_.k, load);
+    if (tile.rank() != 2 || fast < 0) return;
+    const int k_dim = (i == 0) != source.transposed ? 1 : 0;
+    const std::int64_t bytes = tile.shape()[static_cast<std::size_t>(fast)] * type.bits / 8;
+    const Label label = j_.label(*j_.g.find(source.op));
+    if (fast != k_dim && !type.any_major())
+      j_.refuse(Rule::W7, {d.dot, label}, "{}: {} lies MN-major, {} needs K-major", d.dot, label,
+                type.name);
+    if (bytes % kSwizzleBytes != 0)
+      j_.refuse(Rule::W7, {d.dot, label}, "{}: rows of {} have {} bytes, no multiple of {}", d.dot,
+                label, bytes, kSwizzleBytes);
   }
 
   void dot_step(const Step& step) {

@@ -149,13 +149,6 @@ class Order {
       }
   }
 
-  /// Region `inner` stands in region `outer`, or is it.
-  bool is_within(RegionId inner, RegionId outer) const {
-    for (RegionId r = inner; r != outer; r = j_.k[j_.k[r].owner].parent)
-      if (!j_.k[r].owner) return false;
-    return true;
-  }
-
   void cadences() {
     for (const Channel& c : j_.s.channels) {
       const std::size_t first = *j_.g.find(c.payload.front());
@@ -170,11 +163,6 @@ class Order {
                   "{} is filled by {} and by {}, which stand in different loops", c.name,
                   c.payload.front(), l);
       }
-      for (const View& v : c.views)
-        if (!is_within(j_.g[*j_.g.find(v.user)].region, j_.g[first].region))
-          j_.refuse(Rule::G9, {c.payload.front(), v.user},
-                    "{} is filled by {} and read by {}, outside of its loop", c.name,
-                    c.payload.front(), v.user);
     }
   }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
 
 #include "ir/schedule/judging.h"
 
@@ -27,18 +26,13 @@ class Resources {
   }
 
  private:
-  int total_warps() const {
-    return std::accumulate(j_.s.roles.begin(), j_.s.roles.end(), 0,
-                           [](int sum, const Role& r) { return sum + r.warps * r.copies; });
-  }
-
   void shared_memory() {
     std::string parts;
-    std::int64_t& sum = j_.verdict.derived.shared_bytes;
+    std::int64_t sum = 0;
     for (std::size_t i = 0; i < j_.s.channels.size(); ++i) {
       const Channel& c = j_.s.channels[i];
       const std::int64_t bytes = j_.verdict.derived.channels[i].slot_bytes;
-      if (bytes == 0 || c.over) continue;
+      if (bytes == 0) continue;
       const bool has_mbarriers = c.kind == ChannelKind::Tma || c.kind == ChannelKind::Smem;
       const std::int64_t all = c.slots * (bytes + (has_mbarriers ? 2 * kMbarrierBytes : 0));
       sum += all;
@@ -51,7 +45,7 @@ class Resources {
   }
 
   void threads() {
-    const int threads = 32 * total_warps();
+    const int threads = 32 * j_.total_warps();
     if (threads > target_.max_threads_per_cta)
       j_.refuse(Rule::R6, {}, "{} threads, {} allowed", threads, target_.max_threads_per_cta);
     else if (threads * j_.s.tiles.ctas > target_.max_threads_per_sm)
@@ -60,11 +54,11 @@ class Resources {
   }
 
   void registers() {
-    const int warps = total_warps(), at_entry = target_.registers_at_entry(std::max(warps, 1));
+    const int warps = j_.total_warps(), at_entry = target_.registers_at_entry(std::max(warps, 1));
     int taken = 0;
     for (const Role& r : j_.s.roles) {
       const int own = r.regs != 0 ? r.regs : at_entry;
-      j_.verdict.derived.registers.push_back(own);
+      has_.push_back(own);
       taken += own * r.warps * r.copies;
       if (r.regs == 0) continue;
       if (!target_.has_wgmma || r.regs % target_.register_unit != 0 ||
@@ -87,18 +81,15 @@ class Resources {
 
   /// Accumulators that the loop carries, the largest other one, and fragments that it carries.
   void mma_registers() {
-    auto& needs = j_.verdict.derived.mma_registers;
-    needs.assign(j_.s.roles.size(), 0);
-    for (const LoopSchedule& loop : j_.s.loops)
-      for (std::size_t role = 0; role < j_.s.roles.size(); ++role)
-        needs[role] = std::max(needs[role], mma_registers_of(loop, role));
-    for (std::size_t role = 0; role < needs.size(); ++role) {
-      const int has = j_.verdict.derived.registers[role];
-      if (needs[role] + kBesideAccumulators <= has || needs[role] == 0) continue;
+    for (std::size_t role = 0; role < j_.s.roles.size(); ++role) {
+      std::int64_t needed = 0;
+      for (const LoopSchedule& loop : j_.s.loops)
+        needed = std::max(needed, mma_registers_of(loop, role));
+      if (needed == 0 || needed + kNonAccumulatorRegisters <= has_[role]) continue;
       j_.refuse(Rule::R2, {},
                 "{}: {} registers of accumulators and fragments and {} "
                 "others; it has {}",
-                j_.role_name(role), needs[role], kBesideAccumulators, has);
+                j_.role_name(role), needed, kNonAccumulatorRegisters, has_[role]);
     }
   }
 
@@ -116,7 +107,7 @@ class Resources {
       }
       const Channel* c = j_.channel_of(j_.label(n));
       if (c && c->kind == ChannelKind::Register)
-        fragments += c->slots * registers_of(j_.k.type(j_.k[j_.g[n].ops.back()].results[0]), role);
+        fragments += c->slots * registers_of(j_.tile_of(n), role);
     }
     return carried + largest + fragments;
   }
@@ -145,6 +136,7 @@ class Resources {
 
   Judging& j_;
   const TargetRow& target_;
+  std::vector<int> has_;  ///< registers of a thread of each role
 };
 
 }  // namespace

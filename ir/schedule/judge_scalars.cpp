@@ -1,4 +1,4 @@
-// Rules G4, W11, T2 and T4: every role can compute the scalars that it needs, with the same result
+// Rules G4, W11 and T2: every role can compute the scalars that it needs, with the same result
 // in all its threads.
 #include <fmt/format.h>
 
@@ -42,22 +42,6 @@ class Scalars {
       if (!why.empty())
         j_.refuse(Rule::T2, {loop.loop}, "tiles in turn: trips of {} {}", loop.loop, why);
     }
-  }
-
-  void segments() {
-    if (j_.s.tiles.order != TileOrder::Segments) return;
-    const auto depends_on_program = [&](Value v) {
-      return bool(
-          computed_from(j_.k, v, [&](OpId op) { return j_.k[op].opcode == Opcode::ProgramId; }));
-    };
-    const bool looks_up = any_op(j_.k, j_.k.body(), [&](OpId op) {
-      const OpData& d = j_.k[op];
-      return is_invariant_scalar_load(j_.k, op) && !is_float(j_.k.type(d.results[0]).dtype()) &&
-             std::ranges::any_of(d.operands, depends_on_program);
-    });
-    if (!looks_up)
-      j_.refuse(Rule::T4, {j_.s.loops.empty() ? Label() : j_.s.loops.front().loop},
-                "segments need offsets: no program looks up where its rows begin");
   }
 
  private:
@@ -155,9 +139,7 @@ void judge_tiles(Judging& j) {
                            : "a kernel that waits for the one before it has no counter of tiles");
   if (t.overlap && t.order == TileOrder::Each)
     j.refuse(Rule::T3, {}, "tiles overlap that are no persistent kernel's");
-  Scalars scalars(j);
-  scalars.tiles_in_turn();
-  scalars.segments();
+  Scalars(j).tiles_in_turn();
 }
 
 }  // namespace tegula::ir

@@ -1,19 +1,17 @@
-// Rules C5, C6, C13, P1 and P2: writers and readers of a slot agree on its layout, each element is
-// stored once, and something orders stores, reads and refills.
+// Rules C5, C6, P1 and P2: writers and readers of a slot agree on its layout, and something orders
+// stores, reads and refills.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_set>
 
-#include "ir/loop.h"
 #include "ir/matrix_type.h"
 #include "ir/schedule/judging.h"
 
 namespace tegula::ir {
 namespace {
 
-/// Bytes of a row that the narrowest and the widest swizzle move together.
-constexpr std::int64_t kMinSwizzle = 32, kMaxSwizzle = 128;
+/// Bytes of a row that the narrowest swizzle moves together.
+constexpr std::int64_t kMinSwizzle = 32;
 
 /// An operand of a wgmma that a slot holds.
 struct Reader {
@@ -31,10 +29,8 @@ class Slots {
       const bool is_stored = c.kind == ChannelKind::Smem;
       for (Label l : c.payload) {
         if (is_stored) stored(c, l);
-        if (is_stored || c.kind == ChannelKind::Store || c.kind == ChannelKind::Reduce) once(c, l);
         if (c.kind == ChannelKind::Tma || c.kind == ChannelKind::CpAsync) released(c, l);
       }
-      parts(c);
       if (is_stored)
         for (const Token& t : j_.s.tokens) meeting(c, t);
     }
@@ -42,8 +38,6 @@ class Slots {
 
  private:
   // ---- layouts
-  Type tile_of(Label l) const { return j_.k.type(j_.k[j_.g[*j_.g.find(l)].ops.back()].results[0]); }
-
   /// The payload's readers, as operands of wgmmas.
   std::vector<Reader> readers_of(const Channel& c, Label payload) const {
     std::vector<Reader> readers;
@@ -76,7 +70,7 @@ class Slots {
       if (!r.type->any_major() && r.is_k_major != readers.front().is_k_major)
         return different(c, readers.front().dot, r.dot);
     for (const Reader& r : readers) {
-      const Type tile = tile_of(l);
+      const Type tile = j_.tile_of(*j_.g.find(l));
       const bool is_swizzled =
           tile.rank() == 2 && tile.shape()[1] * size_bytes(tile.dtype()) % kMinSwizzle == 0;
       if (is_swizzled && (r.is_k_major || r.type->any_major())) continue;
@@ -85,48 +79,8 @@ class Slots {
     }
   }
 
-  /// A part begins and ends with a line of the swizzle that the whole is stored in.
-  void parts(const Channel& c) {
-    for (const View& v : c.views) {
-      const Type tile = tile_of(c.payload.front());
-      if (v.extent == 0 || tile.rank() != 2) continue;
-      const std::int64_t element = size_bytes(tile.dtype()), row = tile.shape()[1] * element;
-      const std::int64_t line = std::min(kMaxSwizzle, row) / element;
-      if (v.first % line == 0 && v.extent % line == 0) continue;
-      const auto other = std::ranges::find_if(c.views, [&](const View& w) { return !(w == v); });
-      different(c, v.user, other == c.views.end() ? c.payload.front() : other->user);
-    }
-  }
-
   void different(const Channel& c, Label one, Label other) {
     j_.refuse(Rule::C6, {one, other}, "{} and {} need different layouts of {}", one, other, c.name);
-  }
-
-  // ---- stored once
-  /// Each warpgroup has a part of the sum of a dot that is split along its depth.
-  void once(const Channel& c, Label l) {
-    const Node& node = j_.g[*j_.g.find(l)];
-    std::unordered_set<Value> seen;
-    std::vector<OpId> dots;
-    for (Value v : j_.k[node.ops.front()].operands) dots_behind(v, seen, dots);
-    for (const DotForm& d : j_.s.dots) {
-      const auto& at = j_.place(*j_.g.find(d.dot));
-      if (d.split != Split::Depth || !at || j_.warpgroups(at->role) < 2) continue;
-      if (std::ranges::find(dots, j_.op_of(d.dot)) == dots.end()) continue;
-      j_.refuse(Rule::C13, {l, d.dot},
-                "{}: rows of {} are stored {} times: {} is split along its depth", c.name, l,
-                j_.warpgroups(at->role), d.dot);
-    }
-  }
-
-  void dots_behind(Value v, std::unordered_set<Value>& seen, std::vector<OpId>& dots) const {
-    if (!j_.k.type(v).is_tile() || !seen.insert(v).second) return;
-    if (const auto merge = merge_of(j_.k, v))
-      for (Value in : incoming_values(j_.k, *merge)) dots_behind(in, seen, dots);
-    const OpId def = j_.k[v].def;
-    if (!def || !j_.k[def].regions.empty()) return;
-    if (j_.k[def].opcode == Opcode::Dot) return dots.push_back(def);
-    for (Value in : j_.k[def].operands) dots_behind(in, seen, dots);
   }
 
   // ---- order

@@ -62,11 +62,6 @@ class Parser {
   void loop() {
     LoopSchedule loop;
     loop.loop = Label(in_.take());
-    if (in_.take_if("segments")) {
-      loop.cloned = 0;
-      if (!in_.take_if("none"))
-        while (in_.peek() != "{") loop.cloned |= 1u << in_.take_number("a segment", 0, 31);
-    }
     in_.expect("{");
     while (!in_.take_if("}")) loop.steps.push_back(step());
     s_.loops.push_back(std::move(loop));

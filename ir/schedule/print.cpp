@@ -31,14 +31,7 @@ std::string text_of(const Role& r) {
 }
 
 std::string text_of(const DotForm& d) {
-  return fmt::format("{} {}{}{}", d.dot, name(d.engine), d.flip ? " flip" : "",
-                     d.split != Split::Rows ? fmt::format(" split {}", name(d.split)) : "");
-}
-
-std::string text_of(const View& v) {
-  return fmt::format("{}.{}{}{}", v.user, v.operand == 0 ? "a" : "b",
-                     v.transposed ? " transposed" : "",
-                     v.extent != 0 ? fmt::format(" part {}+{}", v.first, v.extent) : "");
+  return fmt::format("{} {}{}", d.dot, name(d.engine), d.flip ? " flip" : "");
 }
 
 std::string text_of(const Tiles& t) {
@@ -50,9 +43,6 @@ std::string text_of(const Tiles& t) {
 std::string text_of(const Channel& c) {
   std::string out = fmt::format("{} {} slots {}", c.name, name(c.kind), c.slots);
   for (Label l : c.payload) out += fmt::format(" {}", l);
-  for (std::size_t i = 0; i < c.views.size(); ++i)
-    out += (i == 0 ? " as " : ", ") + text_of(c.views[i]);
-  if (c.over) out += fmt::format(" over {}", c.over);
   if (c.multicast) out += " multicast";
   if (c.columns != 0) out += fmt::format(" columns {}", c.columns);
   return out;
@@ -67,15 +57,6 @@ std::string text_of(const Schedule& s, const Step& step) {
   return fmt::format("{} {} {}.{}{}{}", step.op, s.roles.at(step.role).name, step.stage, step.order,
                      step.in_flight != 0 ? fmt::format(" in_flight {}", step.in_flight) : "",
                      step.pin ? " pin" : "");
-}
-
-std::string segments_text(std::uint32_t cloned) {
-  if (cloned == ~0u) return "";
-  if (cloned == 0) return " segments none";
-  std::string out = " segments";
-  for (int i = 0; i < 32; ++i)
-    if (cloned >> i & 1) out += fmt::format(" {}", i);
-  return out;
 }
 
 /// Whether two steps of a role have the same order: then counting anew would hide it.
@@ -120,23 +101,14 @@ std::string print(const Schedule& given) {
   for (const LoopSchedule& loop : s.loops) {
     std::vector<std::string> steps;
     for (const Step& step : loop.steps) steps.push_back(text_of(s, step));
-    out += fmt::format("  {}{} {{\n{}  }}\n", loop.loop, segments_text(loop.cloned), filled(steps));
+    out += fmt::format("  {} {{\n{}  }}\n", loop.loop, filled(steps));
   }
   return out + "}\n";
 }
 
-Schedule with_numbered_names(const Schedule& given) {
-  Schedule s = given;
-  std::vector<Name> channels;
-  for (const Channel& c : given.channels) channels.push_back(c.name);
-  const auto renamed = [&](Name name) {
-    const auto at = std::ranges::find(channels, name);
-    return at == channels.end() ? name : Name(fmt::format("c{}", at - channels.begin()));
-  };
-  for (Channel& c : s.channels) {
-    c.name = renamed(c.name);
-    if (c.over) c.over = renamed(c.over);
-  }
+Schedule with_numbered_names(Schedule s) {
+  for (std::size_t i = 0; i < s.channels.size(); ++i)
+    s.channels[i].name = Name(fmt::format("c{}", i));
   for (std::size_t i = 0; i < s.tokens.size(); ++i) s.tokens[i].name = Name(fmt::format("t{}", i));
   return s;
 }

@@ -20,6 +20,14 @@ bool is_mark(std::string_view word) {
   return word.size() == 1 && kPunctuation.find(word[0]) != std::string_view::npos;
 }
 
+/// Whether the whole word is a number of the type, which it then becomes.
+template <class Number>
+bool is_number(std::string_view word, Number& value) {
+  const char* const last = word.data() + word.size();
+  const auto [end, error] = std::from_chars(word.data(), last, value);
+  return error == std::errc() && end == last;
+}
+
 template <std::size_t N>
 std::string listed(const std::array<std::string_view, N>& words) {
   std::string out;
@@ -34,29 +42,6 @@ Enum take_word(ScheduleScanner& in, std::string_view what,
   if (!value) in.fail(fmt::format("{} is one of {}", what, listed(words)));
   in.take();
   return *value;
-}
-
-View take_view(ScheduleScanner& in) {
-  const std::string_view word = in.take_name("an operand such as dot#0.b");
-  View v;
-  const std::size_t dot = word.rfind('.');
-  const std::string_view side = dot == std::string_view::npos ? "" : word.substr(dot + 1);
-  if (side != "a" && side != "b") in.fail(fmt::format("'{}' is no operand such as dot#0.b", word));
-  v.user = Label(word.substr(0, dot));
-  v.operand = side == "b" ? 1 : 0;
-  v.transposed = in.take_if("transposed");
-  if (in.take_if("part")) {
-    const std::string_view part = in.take();
-    const std::size_t plus = part.find('+');
-    const auto number = [&](std::string_view text, std::int64_t& value) {
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-      return error == std::errc() && end == text.data() + text.size();
-    };
-    if (plus == std::string_view::npos || !number(part.substr(0, plus), v.first) ||
-        !number(part.substr(plus + 1), v.extent) || v.first < 0 || v.extent <= 0)
-      in.fail(fmt::format("'{}' is no part such as 0+512", part));
-  }
-  return v;
 }
 
 }  // namespace
@@ -105,11 +90,8 @@ std::string_view ScheduleScanner::take_name(std::string_view what) {
 
 std::int64_t ScheduleScanner::take_int(std::string_view what, std::int64_t least,
                                        std::int64_t most) {
-  const std::string_view word = peek();
   std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (word.empty() || error != std::errc() || end != word.data() + word.size() || value < least ||
-      value > most)
+  if (!is_number(peek(), value) || value < least || value > most)
     fail(fmt::format("{} is a number of {} to {}", what, least, most));
   take();
   return value;
@@ -117,15 +99,11 @@ std::int64_t ScheduleScanner::take_int(std::string_view what, std::int64_t least
 
 std::pair<std::int8_t, std::int16_t> ScheduleScanner::take_place() {
   const std::string_view word = peek();
+  const std::size_t dot = word.find('.');
   std::int8_t stage = 0;
   std::int16_t order = 0;
-  const char* const last = word.data() + word.size();
-  auto read = std::from_chars(word.data(), last, stage);
-  if (!word.empty() && read.ec == std::errc() && read.ptr != last && *read.ptr == '.')
-    read = std::from_chars(read.ptr + 1, last, order);
-  else
-    read.ptr = nullptr;
-  if (read.ec != std::errc() || read.ptr != last || order < 0)
+  if (dot == std::string_view::npos || !is_number(word.substr(0, dot), stage) ||
+      !is_number(word.substr(dot + 1), order) || order < 0)
     fail("a step's place is stage.order, such as 1.0");
   take();
   return {stage, order};
@@ -153,7 +131,6 @@ DotForm take_dot_form(ScheduleScanner& in) {
   d.dot = Label(in.take_name("a dot's label"));
   d.engine = take_word<Engine>(in, "a dot's engine", kEngines);
   d.flip = in.take_if("flip");
-  if (in.take_if("split")) d.split = take_word<Split>(in, "a split", kSplits);
   return d;
 }
 
@@ -193,22 +170,13 @@ Role take_role(ScheduleScanner& in) {
   return r;
 }
 
-std::vector<View> take_views(ScheduleScanner& in) {
-  std::vector<View> views{take_view(in)};
-  while (in.take_if(",")) views.push_back(take_view(in));
-  return views;
-}
-
 Channel take_channel(ScheduleScanner& in) {
   Channel c;
   c.name = Name(in.take_name("a channel's name"));
   c.kind = take_channel_kind(in);
   if (in.take_if("slots")) c.slots = in.take_number("slots", 1, 64);
-  while (in.at_label() && in.peek(1) != "{" && in.peek(1) != "segments")
-    c.payload.emplace_back(in.take());
+  while (in.at_label() && in.peek(1) != "{") c.payload.emplace_back(in.take());
   if (c.payload.empty()) in.fail("a channel names what goes through it");
-  if (in.take_if("as")) c.views = take_views(in);
-  if (in.take_if("over")) c.over = Name(in.take_name("a channel's name"));
   c.multicast = in.take_if("multicast");
   if (in.take_if("columns")) c.columns = in.take_number("columns", 1, 4096);
   return c;

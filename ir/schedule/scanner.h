@@ -59,7 +59,6 @@ void take_warps(ScheduleScanner& in, Role& r);
 /// "{ FIRST [.. LAST] }" of a token.
 std::pair<Label, Label> take_range(ScheduleScanner& in);
 Channel take_channel(ScheduleScanner& in);
-std::vector<View> take_views(ScheduleScanner& in);
 ChannelKind take_channel_kind(ScheduleScanner& in);
 
 }  // namespace tegula::ir

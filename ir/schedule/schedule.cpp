@@ -8,13 +8,7 @@ namespace tegula::ir {
 
 std::string_view name(ChannelKind kind) { return word_of(kChannelKinds, kind); }
 std::string_view name(Engine engine) { return word_of(kEngines, engine); }
-std::string_view name(Split split) { return word_of(kSplits, split); }
 std::string_view name(TileOrder order) { return word_of(kTileOrders, order); }
-
-const Channel* Schedule::find_channel(Name name) const {
-  const auto at = std::ranges::find(channels, name, &Channel::name);
-  return at == channels.end() ? nullptr : &*at;
-}
 
 const DotForm* Schedule::find_dot(Label dot) const {
   const auto at = std::ranges::find(dots, dot, &DotForm::dot);

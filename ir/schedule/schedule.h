@@ -41,19 +41,15 @@ using Label = Symbol<struct LabelTag>;
 using Name = Symbol<struct NameTag>;
 
 /// How a channel moves a tile: TMA loads, cp.async copies, a register tile through shared memory,
-/// bulk reduce-adds and TMA stores to global memory, order alone, or registers carried by the loop.
-enum class ChannelKind : std::uint8_t { Tma, CpAsync, Smem, Reduce, Store, Token, Register };
+/// bulk reduce-adds and TMA stores to global memory, or registers carried by the loop.
+enum class ChannelKind : std::uint8_t { Tma, CpAsync, Smem, Reduce, Store, Register };
 /// The instructions of a dot: wgmma, mma.sync, or scalar fma.
 enum class Engine : std::uint8_t { Wgmma, Mma, Fma };
-/// How the warpgroups of a role share a dot: by rows, columns or depth of the result; One: the
-/// first warpgroup computes it alone.
-enum class Split : std::uint8_t { Rows, Columns, Depth, One };
 /// Order of tiles: one per CTA; the others are persistent (docs/schedule.md).
-enum class TileOrder : std::uint8_t { Each, Static, Serpentine, Balanced, Counter, Segments };
+enum class TileOrder : std::uint8_t { Each, Serpentine, Balanced, Counter };
 
 std::string_view name(ChannelKind kind);
 std::string_view name(Engine engine);
-std::string_view name(Split split);
 std::string_view name(TileOrder order);
 
 /// Warps that run the same ops. With two copies, two instances take tiles in turn (ping-pong).
@@ -70,17 +66,7 @@ struct DotForm {
   Label dot;
   Engine engine = Engine::Wgmma;
   bool flip = false;
-  Split split = Split::Rows;
   friend bool operator==(const DotForm&, const DotForm&) = default;
-};
-
-/// How a dot reads a slot: as operand 0 (A) or 1 (B), perhaps transposed, perhaps a part of it.
-struct View {
-  Label user;
-  std::uint8_t operand = 0;
-  bool transposed = false;
-  std::int64_t first = 0, extent = 0;  ///< columns of the payload; extent 0: all
-  friend bool operator==(const View&, const View&) = default;
 };
 
 /// A ring of slots between the steps that fill it and those that read it.
@@ -90,9 +76,6 @@ struct Channel {
   int slots = 1;
   /// Loads that fill a slot together, or nodes whose tile goes through it.
   std::vector<Label> payload;
-  /// Forms of dot operands that differ from those derived from the graph.
-  std::vector<View> views;
-  Name over;               ///< channel with which it shares memory and slot state
   bool multicast = false;  ///< CTAs of a cluster load a part each, for all of them
   int columns = 0;         ///< of a store or reduce: columns a slot; 0: all
   friend bool operator==(const Channel&, const Channel&) = default;
@@ -122,8 +105,6 @@ struct Token {
 struct LoopSchedule {
   Label loop;
   std::vector<Step> steps;
-  /// Bits of the annotated segments that get a steady loop of their own.
-  std::uint32_t cloned = ~0u;
   friend bool operator==(const LoopSchedule&, const LoopSchedule&) = default;
 };
 
@@ -144,7 +125,6 @@ struct Schedule {
   std::vector<Token> tokens;
   std::vector<LoopSchedule> loops;
 
-  const Channel* find_channel(Name name) const;
   const DotForm* find_dot(Label dot) const;
   const LoopSchedule* find_loop(Label loop) const;
   /// Index of the role of this name; roles.size() where there is none.

@@ -20,7 +20,7 @@ std::string print(const Schedule& s);
 Schedule parse_schedule(std::string_view text, Loc at = {});
 
 /// The Schedule with channels called c0, c1, .. and tokens t0, t1, .. in their order.
-Schedule with_numbered_names(const Schedule& s);
+Schedule with_numbered_names(Schedule s);
 
 /// Hash of the canonical text; names of channels and tokens do not count.
 Hash128 hash(const Schedule& s);

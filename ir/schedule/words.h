@@ -10,12 +10,11 @@
 
 namespace tegula::ir {
 
-inline constexpr std::array<std::string_view, 7> kChannelKinds{
-    "tma", "cp_async", "smem", "reduce", "store", "token", "register"};
+inline constexpr std::array<std::string_view, 6> kChannelKinds{"tma",    "cp_async", "smem",
+                                                               "reduce", "store",    "register"};
 inline constexpr std::array<std::string_view, 3> kEngines{"wgmma", "mma", "fma"};
-inline constexpr std::array<std::string_view, 4> kSplits{"rows", "columns", "depth", "one"};
-inline constexpr std::array<std::string_view, 6> kTileOrders{"each",     "static",  "serpentine",
-                                                             "balanced", "counter", "segments"};
+inline constexpr std::array<std::string_view, 4> kTileOrders{"each", "serpentine", "balanced",
+                                                             "counter"};
 
 template <std::size_t N, class Enum>
 constexpr std::string_view word_of(const std::array<std::string_view, N>& words, Enum value) {

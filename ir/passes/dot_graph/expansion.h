@@ -45,7 +45,7 @@ class Expansion {
         values_(k_, old_, graph_, order_),
         gathers_(k_, old_, gather_slots(), graph_.gathers),
         stored_(k_, graph_),
-        peeled_(k_, old_),
+        choices_(first_iteration_choices(k_, old_)),
         anchor_(l.loop) {}
 
   /// Gives whether all dots stay in flight over the end of a step.
@@ -65,7 +65,6 @@ class Expansion {
   /// Its slots are free one step later than their last reader was issued.
   bool is_late(const RingUse& use) const { return stay_in_flight_ && !use.dots.empty(); }
   RingPosition position(Builder& b, std::size_t ring, int stage) const;
-  Value ring(OpId load) const;
 
   // ---- rows that threads copy
   bool has_gathers() const { return !gathers_.loads().empty(); }
@@ -217,7 +216,7 @@ class Expansion {
   StepValues values_;
   AsyncCopies gathers_;
   StoredTiles stored_;
-  PeeledIteration peeled_;
+  std::unordered_set<OpId> choices_;               ///< of the first iteration
   std::vector<RingUse> uses_;                      ///< of each ring
   std::unordered_map<OpId, std::size_t> ring_of_;  ///< of each load of the loop
   OpId anchor_;                                    ///< ops go in front of it

@@ -17,9 +17,9 @@ constexpr std::string_view kAttention = R"(schedule sm_90a {
   dots     dot#0 wgmma, dot#1 wgmma
   tiles    balanced
   channel  q tma slots 1 load#0
-  channel  k tma slots 2 load#1 as dot#0.b transposed
-  channel  v tma slots 2 load#2 as dot#1.b
-  channel  p register slots 1 cvt#0 as dot#1.a
+  channel  k tma slots 2 load#1
+  channel  v tma slots 2 load#2
+  channel  p register slots 1 cvt#0
   token    mma consumer { dot#0 .. dot#1 }
   loop#0 {
     load#1 producer 0.0  load#2 producer 0.1  dot#0 consumer 0.0 in_flight 1
@@ -32,17 +32,17 @@ constexpr std::string_view kAttention = R"(schedule sm_90a {
 /// Attention backward, with everything that the first one lacks.
 constexpr std::string_view kBackward = R"(schedule sm_90a {
   roles    producer(warps 1) storer(warps 1) consumer(warps 4 x 2, regs 240)
-  dots     dot#0 wgmma flip, dot#1 mma, dot#2 wgmma split columns, dot#3 fma
+  dots     dot#0 wgmma flip, dot#1 mma, dot#2 wgmma, dot#3 fma
   tiles    serpentine cluster 2 overlap ctas 2
-  channel  kv tma slots 1 load#0 load#1 as dot#0.a, dot#1.b transposed part 0+512 multicast
+  channel  kv tma slots 1 load#0 load#1 multicast
   channel  ds smem slots 2 cvt#1
   channel  dq reduce slots 1 store#0
-  channel  out store slots 2 store#1 over kv columns 32
+  channel  out store slots 2 store#1 columns 32
   token    a consumer { loop#0 }
-  loop#0 segments 0 2 {
+  loop#0 {
     dot#0 consumer -1.0  dot#1 consumer 2.1
   }
-  loop#1 segments none {
+  loop#1 {
   }
 }
 )";
@@ -55,17 +55,12 @@ TEST(ScheduleText, CanonicalTextsComeBackAsTheyAre) {
 TEST(ScheduleText, FieldsAreWhatTheTextSays) {
   const Schedule s = parse_schedule(kBackward);
   EXPECT_EQ(s.roles.at(2), (Role{"consumer", 4, 2, 240}));
-  EXPECT_EQ(s.dots.at(0), (DotForm{"dot#0", Engine::Wgmma, true, Split::Rows}));
-  EXPECT_EQ(s.dots.at(2).split, Split::Columns);
+  EXPECT_EQ(s.dots.at(0), (DotForm{"dot#0", Engine::Wgmma, true}));
   EXPECT_EQ(s.tiles, (Tiles{TileOrder::Serpentine, 2, true, 2}));
-  EXPECT_EQ(s.channels.at(0).views.at(1), (View{"dot#1", 1, true, 0, 512}));
   EXPECT_TRUE(s.channels.at(0).multicast);
-  EXPECT_EQ(s.channels.at(3).over, Name("kv"));
   EXPECT_EQ(s.channels.at(3).columns, 32);
   EXPECT_EQ(s.tokens.at(0).last, Label("loop#0"));
-  EXPECT_EQ(s.loops.at(0).cloned, 5u);
   EXPECT_EQ(s.loops.at(0).steps.at(0).stage, -1);
-  EXPECT_EQ(s.loops.at(1).cloned, 0u);
 }
 
 TEST(ScheduleText, OrdersAreCountedAnewForEachRole) {
@@ -92,7 +87,6 @@ TEST(ScheduleText, StepsInOnePlaceStayThere) {
 TEST(ScheduleText, NamesOfChannelsAndTokensAreNotHashed) {
   Schedule s = parse_schedule(kBackward), renamed = s;
   renamed.channels[0].name = "operands";
-  renamed.channels[3].over = "operands";
   renamed.tokens[0].name = "order";
   EXPECT_EQ(hash(s), hash(renamed));
   renamed.channels[0].slots = 2;
@@ -117,14 +111,12 @@ TEST(ScheduleText, ErrorsNameTheLineAndTheWord) {
   EXPECT_EQ(error_of("schedule sm_70 {"),
             "k.cpp:10 schedule: the target is sm_80 and sm_90a, not 'sm_70'");
   EXPECT_EQ(error_of("schedule sm_90a {\n  tiles round }"),
-            "k.cpp:11 schedule: the order of tiles is one of each, static, serpentine, balanced, "
-            "counter, segments, not 'round'");
+            "k.cpp:11 schedule: the order of tiles is one of each, serpentine, balanced, counter, "
+            "not 'round'");
   EXPECT_EQ(error_of("schedule sm_90a {\n\n channel q tma slots 0 load#0 }"),
             "k.cpp:12 schedule: slots is a number of 1 to 64, not '0'");
   EXPECT_EQ(error_of("schedule sm_90a { channel q tma slots 2 }"),
             "k.cpp:10 schedule: a channel names what goes through it, not '}'");
-  EXPECT_EQ(error_of("schedule sm_90a { channel q tma load#0 as dot#0 }"),
-            "k.cpp:10 schedule: 'dot#0' is no operand such as dot#0.b, not '}'");
   EXPECT_EQ(error_of("schedule sm_90a { roles a(warps 4) loop#0 { dot#0 b 0.0 } }"),
             "k.cpp:10 schedule: a role of the section roles is wanted, not 'b'");
   EXPECT_EQ(error_of("schedule sm_90a { roles a(warps 4) loop#0 { dot#0 a 0 } }"),
@@ -149,8 +141,8 @@ class RandomSchedule {
     for (int i = 0; i < roles; ++i)
       s.roles.push_back({name("r", i), 1 + below(12), 1 + below(2), 8 * below(31)});
     for (int i = below(4); i-- > 0;)
-      s.dots.push_back({label("dot"), pick<Engine>(3), below(2) == 1, pick<Split>(4)});
-    s.tiles = {pick<TileOrder>(6), 1 + below(4), below(2) == 1, 1 + below(3)};
+      s.dots.push_back({label("dot"), pick<Engine>(3), below(2) == 1});
+    s.tiles = {pick<TileOrder>(4), 1 + below(4), below(2) == 1, 1 + below(3)};
     for (int i = below(5); i-- > 0;) s.channels.push_back(channel(i));
     for (int i = below(3); i-- > 0;)
       s.tokens.push_back({name("t", i), role(roles), label("dot"), label("dot")});
@@ -171,15 +163,9 @@ class RandomSchedule {
   Channel channel(int i) {
     Channel c;
     c.name = name("c", i);
-    c.kind = pick<ChannelKind>(7);
+    c.kind = pick<ChannelKind>(6);
     c.slots = 1 + below(6);
     for (int n = 1 + below(3); n-- > 0;) c.payload.push_back(label("load"));
-    for (int n = below(3); n-- > 0;) {
-      const std::int64_t extent = 64 * below(3);
-      c.views.push_back({label("dot"), static_cast<std::uint8_t>(below(2)), below(2) == 1,
-                         extent != 0 ? 64 * below(2) : 0, extent});
-    }
-    if (below(3) == 0) c.over = name("c", i + 1);
     c.multicast = below(2) == 1;
     c.columns = 32 * below(3);
     return c;
@@ -188,7 +174,6 @@ class RandomSchedule {
   LoopSchedule loop(int roles, int number) {
     LoopSchedule l;
     l.loop = Label("loop#" + std::to_string(number));
-    if (below(3) == 0) l.cloned = static_cast<std::uint32_t>(below(16));
     for (int n = below(8); n-- > 0;)
       l.steps.push_back({label(below(2) == 0 ? "dot" : "ew"), role(roles),
                          static_cast<std::int8_t>(below(5) - 1),
@@ -228,9 +213,6 @@ TEST(ScheduleEdits, EachChangesItsField) {
   };
   change("channel v slots 3", [](Schedule& s) { s.channels[2].slots = 3; });
   change("channel v kind cp_async", [](Schedule& s) { s.channels[2].kind = ChannelKind::CpAsync; });
-  change("channel p as dot#1.a, dot#0.a transposed",
-         [](Schedule& s) { s.channels[3].views = {View{"dot#1", 0}, View{"dot#0", 0, true}}; });
-  change("channel v over q", [](Schedule& s) { s.channels[2].over = "q"; });
   change("channel v columns 64", [](Schedule& s) { s.channels[2].columns = 64; });
   change("role consumer regs 232", [](Schedule& s) { s.roles[1].regs = 232; });
   change("role consumer warps 4 x 2", [](Schedule& s) {
@@ -239,8 +221,7 @@ TEST(ScheduleEdits, EachChangesItsField) {
   });
   change("dot#1 in_flight 0", [](Schedule& s) { s.loops[0].steps[3].in_flight = 0; });
   change("dot#0 pin", [](Schedule& s) { s.loops[0].steps[2].pin = true; });
-  change("dots dot#1 mma flip split one",
-         [](Schedule& s) { s.dots[1] = {"dot#1", Engine::Mma, true, Split::One}; });
+  change("dots dot#1 mma flip", [](Schedule& s) { s.dots[1] = {"dot#1", Engine::Mma, true}; });
   change("tiles counter ctas 2", [](Schedule& s) { s.tiles = {TileOrder::Counter, 1, false, 2}; });
   change("token mma consumer { ew#1 }",
          [](Schedule& s) { s.tokens[0].first = s.tokens[0].last = "ew#1"; });
@@ -270,7 +251,7 @@ TEST(ScheduleEdits, WhatIsNotThereIsAReason) {
                        "k.cpp:3: L2: there is no channel x", "k.cpp:4: L2: there is no role y",
                        "k.cpp:5: L1: no loop has a step dot#7", "k.cpp:6: L2: there is no token z",
                        "k.cpp:7: L1: there is no dot dot#5"}));
-  EXPECT_EQ(p.schedule.find_channel("k")->slots, 4);
+  EXPECT_EQ(p.schedule.channels.at(1).slots, 4);
 }
 
 TEST(ScheduleEdits, OtherWordsAreErrors) {
