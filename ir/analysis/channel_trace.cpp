@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "ir/analysis/invariant_load.h"
 #include "ir/analysis/producer_thread.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/eval/cell.h"
@@ -108,10 +109,15 @@ class Walk {
   }
 
   /// Numbers from memory ascend in program order, so that a range whose end is loaded after its
-  /// begin is not empty. Truth values of tiles stay unknown.
+  /// begin is not empty; those of a table with their places, where both programs of a cluster shall
+  /// read the same. Truth values of tiles stay unknown.
   void unknown(OpId op) {
     const auto read = reads_.find(op);
-    const std::int64_t rank = read == reads_.end() ? 0 : read->second;
+    const bool is_entry =
+        k_.info.cluster > 1 && is_invariant_scalar_load(k_, op) && k_[op].operands.size() == 2;
+    const std::int64_t rank = is_entry               ? number(k_[op].operands[1])
+                              : read == reads_.end() ? 0
+                                                     : read->second;
     for (Value v : k_[op].results)
       if (is_number(v) && k_.type(v).dtype() != DType::i1)
         set(v, extents_.scalar + rank * extents_.extent);
@@ -170,7 +176,8 @@ class Walk {
     for (std::size_t i = 0; i < carried.size(); ++i) put(d.results[i], last[i]);
   }
 
-  /// The tiles themselves do not matter to channels: the loop runs as often as any outer loop.
+  /// The tiles themselves do not matter to channels: the loop runs as often as any outer loop. Only
+  /// a program whose neighbour has the last tile has none.
   void tile_loop(OpId op) {
     if (!with_channels_.contains(op)) return unknown(op);
     const OpData& d = k_[op];
@@ -180,7 +187,11 @@ class Walk {
       const std::vector<std::optional<Cell>> now = cells(carried);
       for (std::size_t i = 0; i < carried.size(); ++i) put(to[i], now[i]);
     };
-    for (int trip = 0; trip < extents_.outer_trips; ++trip) {
+    hand_to(k_[d.regions[0]].args);
+    region(d.regions[0]);
+    const Value has_tile = k_[k_.terminator(d.regions[0])].operands[0];
+    const bool is_idle = k_.info.cluster > 1 && is_known(has_tile) && number(has_tile) == 0;
+    for (int trip = 0; trip < extents_.outer_trips && !is_idle; ++trip) {
       hand_to(k_[body].args);
       region(body);
       const auto& yielded = k_[k_.terminator(body)].operands;

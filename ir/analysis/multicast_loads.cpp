@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/analysis/index_facts.h"
 #include "ir/analysis/invariant_load.h"
 #include "ir/clone_op.h"
 #include "ir/eval/cell.h"
@@ -41,11 +42,18 @@ class Sample {
           k_.type(d.operands[0]).shape()[static_cast<std::size_t>(d.attrs.i(AttrName::axis))];
       return extent == kDynamic ? kLarge : extent;
     }
+    if (is_invariant_scalar_load(k_, def) && d.operands.size() == 2) return entry(d);
     const auto result = evaluate_scalar(k_, d, [&](Value v) {
       const auto n = number(v);
       return n ? std::optional(Cell{.i = *n}) : std::nullopt;
     });
     return result ? std::optional(result->i) : std::nullopt;
+  }
+
+  /// Entries of tables, such as offsets of segments, ascend from 0.
+  std::optional<std::int64_t> entry(const OpData& load) {
+    const auto index = number(load.operands[1]);
+    return index ? std::optional(*index * kLarge) : std::nullopt;
   }
 
   const Kernel& k_;
@@ -57,8 +65,32 @@ class Sample {
 
 bool MulticastLoads::have_equal_trip_counts() {
   const auto& bounds = k_[loop_].operands;
-  return std::all_of(bounds.begin(), bounds.begin() + 3,
-                     [&](Value v) { return varies_with(v) == VariesWith::Nothing; });
+  const auto is_equal = [&](Value v) { return varies_with(v) == VariesWith::Nothing; };
+  if (!is_equal(bounds[0]) || !is_equal(bounds[2])) return false;
+  const OpId select = bound();
+  if (!select) return is_equal(bounds[1]);
+  return varies_with(k_[select].operands[0]) != VariesWith::Unknown &&
+         is_equal(k_[select].operands[1]);
+}
+
+OpId MulticastLoads::bound() const {
+  const auto& operands = k_[loop_].operands;
+  const OpId select = k_[operands[1]].def;
+  const bool is_bound = select && k_[loop_].attrs.i(AttrName::predicated) == 1 &&
+                        k_[select].opcode == Opcode::Select &&
+                        ir::is_same(k_, k_[select].operands[2], operands[0]);
+  return is_bound ? select : OpId();
+}
+
+void MulticastLoads::equalize_trip_counts(Builder& b, Value other) {
+  const OpId select = bound();
+  if (!select || varies_with(k_[select].operands[0]) == VariesWith::Nothing) return;
+  const Value mine = k_[select].operands[0], end = k_[select].operands[1],
+              begin = k_[select].operands[2];
+  ValueMap map;
+  clone_for(b, mine, other, map);
+  const Value bounded = b.select(b.op(Opcode::Or, {mine, map.at(mine)}), end, begin);
+  b.kernel()[loop_].operands[1] = bounded;
 }
 
 bool MulticastLoads::may_multicast(OpId load) {

@@ -14,8 +14,12 @@ class MulticastLoads {
  public:
   MulticastLoads(const Kernel& k, OpId loop) : k_(k), body_(k[loop].regions[0]), loop_(loop) {}
 
-  /// Whether the loop has the same trip count for all tiles.
+  /// Whether the loop has the same trip count for all tiles, or may have that of its neighbour
+  /// where it has none of its own (attribute `predicated`).
   bool have_equal_trip_counts();
+  /// Gives a loop that has trips for this tile or for the tile `other` those trips, so that both
+  /// have equally many; computed at `b`, in front of the loop.
+  void equalize_trip_counts(Builder& b, Value other);
   /// Whether the load's offsets are pure scalars of the tile id and of values that all tiles share,
   /// and equal for the first two tiles of a large problem.
   bool may_multicast(OpId load);
@@ -33,6 +37,8 @@ class MulticastLoads {
   std::vector<Value> of_tile(OpId load);
   void collect(Value v, std::vector<Value>& found, std::unordered_set<Value>& visited);
   bool is_inside(Value v) const;
+  /// The select that gives a predicated loop its end.
+  OpId bound() const;
   void clone_for(Builder& b, Value v, Value other, std::unordered_map<Value, Value>& map);
 
   const Kernel& k_;

@@ -179,6 +179,7 @@ void eval_Yield(Program&, OpId) {}
 void eval_Pin(Program&, OpId) {}
 void eval_CtaBarrier(Program&, OpId) {}
 void eval_OrderInit(Program&, OpId) {}
+void eval_MulticastFlags(Program&, OpId) {}
 void eval_OrderDrain(Program&, OpId) {}
 void eval_OrderWait(Program&, OpId) {}
 void eval_OrderArrive(Program&, OpId) {}

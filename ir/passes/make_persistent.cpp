@@ -8,10 +8,12 @@
 // wave to wave, so that no CTA gets the heaviest tile of every wave. If two neighbouring tiles are
 // as much work as any other two (an attribute of program_id), tiles go in pairs (in serpentine
 // order too: pairs may differ after all). Right for any number of CTAs; the launch takes as many as
-// are resident at once. With multicast, tiles go to clusters, two neighbours to each.
+// are resident at once. With multicast, tiles go to clusters, two neighbours to each: the dynamic
+// scheduler has no counter then, so that the CTAs of a cluster need not tell each other.
 #include "ir/analysis/index_facts.h"
 #include "ir/clone_op.h"
 #include "ir/passes/tile_scheduler/dynamic_tile_scheduler.h"
+#include "ir/passes/tile_scheduler/multicast_flags.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -130,23 +132,30 @@ void add_static_scheduler(Kernel& k, Builder& b, Value total, std::span<const Op
 }
 
 /// Builds the dynamic tile scheduler. The fetch stands at the head and its result is used after the
-/// tile, so that nobody waits for memory.
-void add_dynamic_scheduler(Kernel& k, Builder& b, Value total, std::span<const OpId> ops) {
+/// tile, so that nobody waits for memory. With multicast a cluster's first tiles are its programs'
+/// numbers, and the next ones as many further on as there are programs.
+void add_dynamic_scheduler(Kernel& k, Builder& b, Value total, std::span<const OpId> ops,
+                           bool multicast) {
+  if (multicast) k.info.cluster = 2;
   const TileMetadata facts(k);
   b.loc = k[k.terminator(k.launch())].loc;
-  const DynamicTileScheduler queue(b, total, facts);
+  const DynamicTileScheduler queue(b, total, facts, multicast);
   const RingPosition start = DynamicTileScheduler::first(b);
   const Value first = program_of(b, Opcode::ProgramId);
   std::vector<Value> inits{start.slot, start.phase, first};
-  for (Value fact : facts.of(b, first, total)) inits.push_back(fact);
+  // A cluster may have a program more than there are tiles.
+  const Value known = multicast ? b.op(Opcode::Min, {first, b.sub(total, b.i32(1))}) : first;
+  for (Value fact : facts.of(b, known, total)) inits.push_back(fact);
   const OpId loop = b.make_while(inits);
   const RegionId test = k[loop].regions[0], body = k[loop].regions[1];
   Builder condition(k, test), head(k, body), tail(k, body);
   condition.loc = head.loc = tail.loc = b.loc;
   const Value more = condition.cmp("lt", k[test].args[2], total);
   condition.yield(std::span(&more, 1));
-  DynamicTileScheduler::assume_counted(head, k[body].args[2]);
-  const Value fetched = queue.fetch(head);
+  Value tile = k[body].args[2];
+  if (multicast) tile = head.op(Opcode::ClusterTile, {tile, total});
+  DynamicTileScheduler::assume_counted(head, tile);
+  const Value fetched = queue.fetch(head, tile);
   move_into(k, body, ops);
   const std::vector<Value> args(k[body].args.begin(), k[body].args.end());
   const RingPosition at{args[0], args[1]}, behind = queue.next(tail, at);
@@ -154,20 +163,21 @@ void add_dynamic_scheduler(Kernel& k, Builder& b, Value total, std::span<const O
   for (Value v : queue.broadcast_tile(tail, fetched, at)) carried.push_back(v);
   tail.yield(carried);
   facts.replace(k, std::span(args).subspan(3));
-  rename_grid(k, body, args[2], total);
+  rename_grid(k, body, tile, total);
 }
 
 }  // namespace
 
 bool make_persistent(Kernel& k, PassContext& context) {
   if (!context.plan || !context.plan->persistent || !k.terminator(k.launch())) return false;
+  if (context.plan->multicast) add_multicast_flags(k);
   std::vector<OpId> ops;
   for (OpId op : k.ops(k.body())) ops.push_back(op);
   Builder b(k);
   const Value total = total_tiles(k, b);
   if (!total) return false;
   if (context.plan->dynamic_scheduler)
-    add_dynamic_scheduler(k, b, total, ops);
+    add_dynamic_scheduler(k, b, total, ops, context.plan->multicast);
   else
     add_static_scheduler(k, b, total, ops, *context.plan);
   k.info.persistent = true;

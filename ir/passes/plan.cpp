@@ -297,16 +297,28 @@ void drop_persistent_in_clusters(const Kernel& k, PassContext& context) {
                        : "not persistent: the kernel uses clusters");
 }
 
-/// Multicast needs a static tile scheduler: only then do both CTAs of a cluster get neighbouring
-/// tiles.
+/// A kernel that may start before the one in front of it has ended counts its tiles at the same
+/// place, unless clusters take theirs in turn.
+bool may_not_count(const Kernel& k, const Plan& p) { return uses_pdl(k) && !p.multicast; }
+
+/// Multicast is for persistent kernels, whose tile schedulers give neighbouring tiles to the CTAs
+/// of a cluster.
 void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
-  if (!p.multicast || (p.persistent && !p.dynamic_scheduler && can_multicast(k))) return;
+  if (!p.multicast || (p.persistent && can_multicast(k))) return;
   p.multicast = false;
   context.remark(Remark::Kind::Missed, {},
-                 p.dynamic_scheduler  ? "no multicast: tiles come from a counter"
-                 : k.info.cluster > 1 ? "no multicast: programs work in clusters"
-                                      : "no multicast: no operand that neighbouring tiles share");
+                 k.info.cluster > 1 ? "no multicast: programs work in clusters"
+                                    : "no multicast: no operand that neighbouring tiles share");
+}
+
+/// Clusters that multicast tiles whose trips are read from memory look them up ahead, too, unless
+/// somebody asks for another scheduler.
+void settle_dynamic_scheduler(const Kernel& k, PassContext& context) {
+  Plan& p = *context.plan;
+  if (p.persistent && p.multicast && has_data_dependent_trips(k))
+    p.dynamic_scheduler = wanted_fields(k, context).dynamic_scheduler.value_or(true);
+  if (!p.persistent || may_not_count(k, p)) p.dynamic_scheduler = false;
 }
 
 void drop_tma_aux_loads_unless_possible(const Kernel& k, PassContext& context) {
@@ -428,10 +440,8 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
       {p.persistent || !p.dynamic_scheduler, "dynamic_scheduler needs persistent"},
       {p.persistent || !p.tma_store || is_graph, "tma_store needs persistent"},
       {p.wgmma || !p.tma_aux_loads, "tma_aux_loads needs wgmma"},
-      {!p.dynamic_scheduler || !uses_pdl(k),
-       "a kernel that waits for the one before it has no dynamic_scheduler"},
-      {!p.dynamic_scheduler || !p.multicast,
-       "tiles by a counter (dynamic_scheduler) are not shared (multicast)"},
+      {!p.dynamic_scheduler || !may_not_count(k, p),
+       "a kernel that waits for the one before it has dynamic_scheduler with multicast alone"},
       {p.producer_warps == 0 || p.producer_warps == 1 || p.producer_warps == kWarpgroupWarps,
        "producer_warps is 0, 1 or 4"},
       {p.consumer_registers == 0 || (p.producer_warps == kWarpgroupWarps &&
@@ -468,9 +478,9 @@ bool plan(Kernel& kernel, PassContext& context) {
     if (!context.plan->wgmma) drop_wgmma_fields(kernel, was_wgmma, context);
     if (context.plan->num_warps < 8) context.plan->warp_scheduler_barrier = false;
     drop_persistent_in_clusters(kernel, context);
-    if (!context.plan->persistent || uses_pdl(kernel)) context.plan->dynamic_scheduler = false;
     if (!context.plan->persistent) context.plan->overlap_epilogue = false;
     drop_multicast_unless_possible(kernel, context);
+    settle_dynamic_scheduler(kernel, context);
     if (!is_graph) drop_tma_store_unless_possible(kernel, context);
   }
   if (!chosen) require_legal(*context.plan, kernel, context.planned.at);

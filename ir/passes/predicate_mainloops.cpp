@@ -2,10 +2,11 @@
 // branch's condition becomes a bound of their trips.
 //
 // Before:  if c { a = load_view ..; s = for lo, hi { .. dot .. }; store_view ..; effects }
-// After:   a = load_view ..; s = for lo, select c, hi, lo { .. dot .. }; if c { store_view ..;
-// effects } Loads of boxes of In views and pure ops that a mainloop needs are computed whether the
-// condition holds or not; everything else stays in a branch. A store of a tile that is cropped to
-// nothing unless the condition holds (a tile of a ragged segment, first < end) needs none.
+// After:   a = load_view ..; s = for lo, select c, hi, lo { .. dot .. } [predicated]; if c {
+// store_view ..; effects } Loads of boxes of In views and pure ops that a mainloop needs are
+// computed whether the condition holds or not; everything else stays in a branch. A store of a tile
+// that is cropped to nothing unless the condition holds (a tile of a ragged segment, first < end)
+// needs none.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -173,6 +174,7 @@ class BranchOfMainloops {
     const Value lo = k_[loop].operands[0], hi = k_[loop].operands[1];
     const Value bounded = b.select(condition_, hi, lo);
     k_[loop].operands[1] = bounded;
+    k_[loop].attrs.set(AttrName::predicated, std::int64_t{1});
   }
 
   void replace_results() {

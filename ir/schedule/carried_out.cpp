@@ -117,7 +117,8 @@ class Reader {
     const auto any = [](const Kernel& k, const auto& wanted) {
       return any_op(k, k.body(), wanted);
     };
-    const bool has_counter = any(k_, [&](OpId op) { return k_[op].opcode == Opcode::FetchTile; });
+    // Tiles of clusters that multicast come the same way, though from no counter.
+    const bool has_counter = any(k_, [&](OpId op) { return k_[op].opcode == Opcode::PublishTile; });
     const bool has_pairs =
         any(before_, [&](OpId op) { return before_[op].attrs.i(AttrName::balanced_pairs) == 1; });
     t.order = has_counter ? TileOrder::Counter

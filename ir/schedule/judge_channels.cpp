@@ -122,9 +122,7 @@ class Channels {
     if (!c.multicast) return;
     const std::string_view why = c.kind != ChannelKind::Tma ? "only TMA loads are multicast"
                                  : j_.s.tiles.cluster < 2   ? "the tiles have no cluster"
-                                 : j_.s.tiles.order == TileOrder::Counter
-                                     ? "tiles from a counter are not dealt in pairs"
-                                     : "";
+                                                            : "";
     if (!why.empty())
       return j_.refuse(Rule::C7, {c.payload.front()}, "{} multicast: {}", c.name, why);
     const bool has_halves = std::ranges::any_of(c.payload, [&](Label l) {

@@ -133,9 +133,10 @@ void judge_tiles(Judging& j) {
   const Tiles& t = j.s.tiles;
   const bool is_dependent = any_op(
       j.k, j.k.body(), [&](OpId op) { return j.k[op].opcode == Opcode::GridDependencyWait; });
-  if (t.order == TileOrder::Counter && (t.cluster > 1 || is_dependent))
+  const bool multicasts = std::ranges::any_of(j.s.channels, &Channel::multicast);
+  if (t.order == TileOrder::Counter && (t.cluster > 1 ? !multicasts : is_dependent))
     j.refuse(Rule::T1, {}, "{}",
-             t.cluster > 1 ? "tiles from a counter are not dealt to clusters"
+             t.cluster > 1 ? "tiles from a counter go to clusters that multicast, and to no others"
                            : "a kernel that waits for the one before it has no counter of tiles");
   if (t.overlap && t.order == TileOrder::Each)
     j.refuse(Rule::T3, {}, "tiles overlap that are no persistent kernel's");

@@ -20,7 +20,8 @@ constexpr std::int64_t kBytesOfA = 64 * 32 * 2, kBytesOfB = 32 * 96 * 2;
 /// Nine tiles: the last is alone.
 constexpr Problem kOdd{3, 3, 5};
 
-Plan plan_of(bool shares) {
+/// `ahead`: the producer thread finds out the next tile, and what both tiles of the cluster share.
+Plan plan_of(bool shares, bool ahead = false) {
   return {.num_warps = 4,
           .stages = 3,
           .warps_m = 4,
@@ -29,18 +30,21 @@ Plan plan_of(bool shares) {
           .wgmma = true,
           .producer_warps = 1,
           .persistent = true,
+          .dynamic_scheduler = ahead,
           .multicast = shares};
 }
 
 /// `shared` of the clusters' pairs of tiles lie in one column.
 void expect_bytes(Problem p, std::int64_t shared) {
   SCOPED_TRACE(testing::Message() << p.rows << "x" << p.columns << " tiles, steps " << p.steps);
-  PlannedProduct with(p, plan_of(true)), without(p, plan_of(false));
+  PlannedProduct with(p, plan_of(true)), ahead(p, plan_of(true, true)), without(p, plan_of(false));
   EXPECT_EQ(with.run(), "");
+  EXPECT_EQ(ahead.run(), "");
   EXPECT_EQ(without.run(), "");
   const std::int64_t all = p.rows * p.columns * p.steps * (kBytesOfA + kBytesOfB);
   EXPECT_EQ(without.bytes_copied(), all);
   EXPECT_EQ(with.bytes_copied(), all - shared * p.steps * kBytesOfB);
+  EXPECT_EQ(ahead.bytes_copied(), with.bytes_copied());
 }
 
 TEST(MulticastMatmul, AreCopiedOnce) {
@@ -55,9 +59,11 @@ TEST(MulticastMatmul, AreCopiedOnce) {
 
 /// In machine form each program still loads its own boxes: the interpreter finds the same result.
 TEST(MulticastMatmul, MachineFormMeansTheSame) {
-  PlannedProduct product({4, 3, 4}, plan_of(true));
   const auto is_cluster = [](const Kernel& machine) { EXPECT_EQ(machine.info.cluster, 2); };
-  EXPECT_EQ(product.interpret_machine_form(is_cluster), "");
+  for (const bool ahead : {false, true}) {
+    PlannedProduct product({4, 3, 4}, plan_of(true, ahead));
+    EXPECT_EQ(product.interpret_machine_form(is_cluster), "");
+  }
 }
 
 // ---- planted bugs
@@ -158,7 +164,9 @@ const Bug kBugs[] = {
      }},
 };
 
-TEST(MulticastMatmul, EveryPlantedBugIsCaught) { test::expect_caught(kOdd, plan_of(true), kBugs); }
+TEST(MulticastMatmul, EveryPlantedBugIsCaught) {
+  for (const bool ahead : {false, true}) test::expect_caught(kOdd, plan_of(true, ahead), kBugs);
+}
 
 }  // namespace
 }  // namespace tegula::ir

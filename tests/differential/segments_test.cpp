@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "support/env.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
@@ -97,6 +98,99 @@ TEST_P(Segments, PersistentPrograms) {
   const std::string said = product.explain();
   for (const char* what : {"persistent=1", "dynamic_scheduler=1", "dot by wgmma"})
     EXPECT_NE(said.find(what), std::string::npos) << said;
+}
+
+/// Segments round pairs of tiles of 128 rows, empty ones among them, odd and even numbers of tiles.
+const std::vector<std::vector<i32>> kRagged = {{},
+                                               {0, 0, 130, 0},
+                                               {1},
+                                               {128},
+                                               {256, 256},
+                                               {0, 0},
+                                               {257, 127, 128, 129},
+                                               {512},
+                                               {1, 1, 1, 1, 1, 640},
+                                               {300, 0, 5, 128, 0, 0, 129, 1, 400, 0}};
+
+class MulticastSegments : public Segments {
+ protected:
+  /// Columns of W [s] are loaded once for both tiles of a cluster.
+  template <class Kernel>
+  void expect_multicast(const Kernel& kernel, const char* scheduler) const {
+    if (GetParam().kind == DeviceKind::cpu) return;
+    const std::string said = kernel.explain();
+    for (const char* what : {"persistent=1", "multicast=1", scheduler, "shared=1", "shared=0"})
+      EXPECT_NE(said.find(what), std::string::npos) << what << " of " << said;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, MulticastSegments, testing::ValuesIn(test::devices()),
+                         test::device_name);
+
+/// Clusters of two on neighbouring tiles of a segment, in which either may have no rows; steps of a
+/// number known at launch, none among them. Two launches, as nothing may be left behind.
+TEST_P(MulticastSegments, GroupedProduct) {
+  for (const char* plan : {"", "producer_warps=0 consumer_registers=0", "stages=2",
+                           "producer_warps=1 consumer_registers=0", "dynamic_scheduler=0"}) {
+    SCOPED_TRACE(plan);
+    Env changed = env();
+    changed.plan = plan;
+    const EnvOverride scope(changed);
+    const auto product = grouped_product(128, 128, 64).prefer({.multicast = true});
+    for (const std::vector<i32>& lengths : kRagged)
+      for (const auto& [depth, columns] : {std::pair(0, 128), {64, 128}, {192, 136}}) {
+        const auto offsets = offsets_of(lengths);
+        SCOPED_TRACE(testing::PrintToString(offsets) + " depth " + std::to_string(depth));
+        const Tensor A = integers({offsets.back() + 3, depth}, DType::bf16, 1),
+                     B = integers({std::ssize(lengths), depth, columns}, DType::bf16, 2);
+        for (int launch = 0; launch < 2; ++launch) {
+          const Tensor C = Tensor::full({A.size(0), columns}, -77, DType::f32, GetParam());
+          product(stream(), A, B, table(offsets), C);
+          expect_equal(C, grouped(A, B, offsets));
+        }
+      }
+    const bool is_static = std::string_view(plan).starts_with("dynamic");
+    expect_multicast(product, is_static ? "dynamic_scheduler=0" : "dynamic_scheduler=1");
+  }
+}
+
+/// Numbers that leave a gap behind a segment, or none: a cluster's tiles may be of two segments,
+/// and the last one may be alone. Nothing is read before the kernel in front has ended.
+TEST_P(MulticastSegments, OfTwoSegments) {
+  Env changed = env();
+  changed.plan = "multicast=1";
+  const EnvOverride scope(changed);
+  const auto gaps = grouped_product(128, 128, 64);
+  const auto counted = kernel("counted", [](In<bf16, 2> A, In<bf16, 3> B, In<i32, 1> offsets,
+                                            In<i32, 1> first_tiles, Out<f32, 2> C) {
+    C.partial();
+    const auto space = segments(offsets, A.rows()).by(C.cols()).numbered(first_tiles);
+    for (auto [s, m, n] : grid(space, 128, 128, group_m(8))) {
+      grid_dependency_wait();
+      Tile sum = zeros<f32>(128, 128);
+      for (auto k : steps(A.cols(), 64)) sum = dot(A(m, k), B(s, k, n), sum);
+      C(m, n) = sum;
+    }
+  });
+  for (const std::vector<i32>& lengths : kRagged)
+    for (const int columns : {72, 264}) {
+      const auto offsets = offsets_of(lengths);
+      SCOPED_TRACE(testing::PrintToString(offsets) + " columns " + std::to_string(columns));
+      std::vector<i32> tiles;
+      for (const i32 n : lengths) tiles.push_back((n + 127) / 128);
+      const Tensor A = integers({offsets.back(), 128}, DType::bf16, 1),
+                   B = integers({std::ssize(lengths), 128, columns}, DType::bf16, 2);
+      const auto want = grouped(A, B, offsets);
+      const auto result = [&] {
+        return Tensor::full({A.size(0), columns}, -77, DType::f32, GetParam());
+      };
+      const Tensor C = result(), D = result();
+      gaps(stream(), A, B, table(offsets), C);
+      expect_equal(C, want);
+      counted(stream(), A, B, table(offsets), table(offsets_of(tiles)), D);
+      expect_equal(D, want);
+    }
+  expect_multicast(gaps, "dynamic_scheduler=1");
+  expect_multicast(counted, "dynamic_scheduler=1");
 }
 
 /// Effects that are none of the tile's rows happen once a tile, and not for numbers without one; in

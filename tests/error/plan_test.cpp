@@ -93,8 +93,8 @@ TEST(PlanError, FieldsThatCannotBeHad) {
     });
     copy.with_plan("num_warps=2, persistent=1")(tensor({64, 64}), tensor({64, 64}));
   });
-  expect("tiles by a counter are not shared",
-         [] { call(product().with_plan("dynamic_scheduler=1, multicast=1")); });
+  expect("two warpgroups and tiles by a counter",
+         [] { call(product().with_plan("dynamic_scheduler=1, pingpong=1")); });
   expect("a rule", [] { call(product().with_plan("producer_warps=2")); });
 }
 

@@ -49,8 +49,9 @@ struct PlanPatch {
   /// One CTA computes many tiles, one after another, if it fills an SM: the loads of the next tile
   /// overlap the epilogue of this one.
   std::optional<bool> persistent{};
-  /// CTAs take their next tile from a counter in memory, for work that is known on the device only;
-  /// else the tile scheduler is static.
+  /// The producer thread finds out ahead which tile is next and what is known of it: CTAs take
+  /// tiles from a counter in memory, for work that is known on the device only, clusters that
+  /// multicast in turn; else the tile scheduler is static.
   std::optional<bool> dynamic_scheduler{};
   /// The last GEMM1 of a tile and its epilogue overlap the first GEMM0 of the next tile (persistent
   /// kernels, back-to-back GEMMs).

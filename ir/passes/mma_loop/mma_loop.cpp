@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "ir/analysis/index_facts.h"
-#include "ir/analysis/multicast_loads.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/loop.h"
 
@@ -74,28 +73,30 @@ void MmaLoop::allocate_rings() {
 
 Value MmaLoop::multicast_loads(std::vector<RingLoads>& rings) {
   if (!plan_.multicast || k.info.cluster != 2 || outer_.size() != 1) return {};
-  OpId mine;
-  for (OpId op : k.ops(k[loop].parent))
+  OpId mine, flags;
+  for (OpId op = k[k[loop].parent].first; op != loop; op = k[op].next) {
     if (k[op].opcode == Opcode::ClusterTile) mine = op;
-  MulticastLoads neighbours(k, loop);
-  if (!mine || !neighbours.have_equal_trip_counts()) return {};
+    if (k[op].opcode == Opcode::MulticastFlags) flags = op;
+    if (k[op].opcode == Opcode::For) flags = {};  // those were for it
+  }
+  if (!mine || !flags) return {};
   Builder b = before(loop);
-  const Value tile = k[mine].results[0], tiles = k[mine].operands[1];
-  const Value next = b.op(Opcode::Xor, {tile, b.i32(1)});
-  const Value in_step = b.cmp("lt", next, tiles);
-  const Value other =
-      b.select(in_step, next, tile);  // an index beyond the last tile might divide by 0
+  const Value next = b.op(Opcode::Xor, {k[mine].results[0], b.i32(1)});
+  const Value in_step = b.cmp("lt", next, k[mine].operands[1]), word = k[flags].operands[0];
   bool any = false;
   for (RingLoads& ring : rings)
     for (OperandLoad& load : ring.loads) {
       const Ints axes = load.axes;
-      if (load.dots.empty() ||
-          !is_multicast_splittable(k.type(k[load.load].operands[0]), axes, load.tile) ||
-          !neighbours.may_multicast(load.load))
+      const AttrList& attrs = k[load.load].attrs;
+      if (load.dots.empty() || !attrs.has(AttrName::multicast) ||
+          !is_multicast_splittable(k.type(k[load.load].operands[0]), axes, load.tile))
         continue;
-      load.same = b.op(Opcode::And, {in_step, neighbours.is_same(b, load.load, other)});
+      const Value bit = b.i32(std::int64_t{1} << attrs.i(AttrName::multicast));
+      const Value same = b.cmp("ne", b.op(Opcode::And, {word, bit}), b.i32(0));
+      load.same = b.op(Opcode::And, {in_step, same});
       any = true;
     }
+  k.erase(flags);
   return any ? in_step : Value();
 }
 

@@ -6,11 +6,14 @@ namespace {
 constexpr int kSlots = 2;  // the producer thread is at most this many tiles ahead
 }
 
-DynamicTileScheduler::DynamicTileScheduler(Builder& b, Value total, const TileMetadata& facts)
+DynamicTileScheduler::DynamicTileScheduler(Builder& b, Value total, const TileMetadata& facts,
+                                           bool in_turn)
     : channel_(b.kernel(), kSlots, {}), facts_(&facts), total_(total) {
-  AttrList counter;
-  counter.set(AttrName::component, "counter");
-  counter_ = b.kernel().add_param("tile_counter", Type::pointer(DType::u32), counter);
+  if (!in_turn) {
+    AttrList counter;
+    counter.set(AttrName::component, "counter");
+    counter_ = b.kernel().add_param("tile_counter", Type::pointer(DType::u32), counter);
+  }
   channel_.allocate_channels(b);
   words_ = channel_.allocate_words(b, 1 + facts.count());
   programs_ = b.op(Opcode::NumPrograms, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
@@ -21,7 +24,8 @@ void DynamicTileScheduler::assume_counted(Builder& b, Value tile) {
   b.effect(Opcode::Assume, {b.cmp("ge", tile, b.i32(0))});
 }
 
-Value DynamicTileScheduler::fetch(Builder& b) const {
+Value DynamicTileScheduler::fetch(Builder& b, Value tile) const {
+  if (!counter_) return tile;
   return b.op(Opcode::FetchTile, {counter_, total_});
 }
 

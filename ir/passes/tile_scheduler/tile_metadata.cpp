@@ -17,14 +17,19 @@ constexpr int kMaxSlow = 4;
 }  // namespace
 
 TileMetadata::TileMetadata(const Kernel& k) : k_(&k) {
+  std::vector<Value> flags;
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
     const bool code = d.results.size() == 1 && is_code(d.results[0]);
     if (code) return;  // reached from its users
+    // Two tiles have to be known for these: each on its own would be twice as many words.
+    if (d.opcode == Opcode::MulticastFlags && is_code(d.operands[0]) && of_tile_[d.operands[0]])
+      flags.push_back(d.operands[0]), facts_.push_back(d.operands[0]);
     for (Value v : d.operands) find(v);
   });
-  std::ranges::stable_partition(facts_,
-                                [&](Value v) { return is_invariant_scalar_load(k, k[v].def); });
+  std::ranges::stable_partition(facts_, [&](Value v) {
+    return is_invariant_scalar_load(k, k[v].def) || std::ranges::find(flags, v) != flags.end();
+  });
   if (facts_.size() > kMost) facts_.resize(kMost);
   // Reads keep their order: what comes first may be where something begins.
   std::unordered_map<Value, int> place;

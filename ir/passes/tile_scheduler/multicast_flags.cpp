@@ -1,0 +1,64 @@
+// Both tiles of a cluster of two, compared where the tile id is still the program's number: the
+// dynamic tile scheduler takes the result for a fact of the tile, which its producer thread
+// computes ahead.
+#include "ir/passes/tile_scheduler/multicast_flags.h"
+
+#include <vector>
+
+#include "ir/analysis/multicast_loads.h"
+
+namespace tegula::ir {
+namespace {
+
+constexpr int kMostLoads = 30;  ///< bits of a word
+
+std::vector<OpId> mainloops(const Kernel& k) {
+  std::vector<OpId> found;
+  for (OpId op : k.ops(k.body()))
+    if (k[op].opcode == Opcode::For &&
+        any_op(k, k[op].regions[0], [&](OpId inner) { return k[inner].opcode == Opcode::Dot; }))
+      found.push_back(op);
+  return found;
+}
+
+Value program(Builder& b, Opcode opcode) {
+  return b.op(opcode, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
+}
+
+/// The neighbour of this program's tile; the tile itself where there is none, as what is computed
+/// from a number behind the last tile might be a division by 0.
+Value neighbour(Builder& b) {
+  const Value tile = program(b, Opcode::ProgramId), next = b.op(Opcode::Xor, {tile, b.i32(1)});
+  return b.select(b.cmp("lt", next, program(b, Opcode::NumPrograms)), next, tile);
+}
+
+void flag_loads(Kernel& k, OpId loop) {
+  MulticastLoads loads(k, loop);
+  if (!loads.have_equal_trip_counts()) return;
+  std::vector<OpId> may_share;
+  for (OpId op : k.ops(k[loop].regions[0]))
+    if (k[op].opcode == Opcode::LoadView && k.type(k[op].results[0]).is_tile() &&
+        loads.may_multicast(op) && may_share.size() < kMostLoads)
+      may_share.push_back(op);
+  if (may_share.empty()) return;
+  Builder b(k, loop);
+  b.loc = k[loop].loc;
+  const Value other = neighbour(b);
+  loads.equalize_trip_counts(b, other);
+  Value flags = b.i32(0);
+  for (std::size_t i = 0; i < may_share.size(); ++i) {
+    const Value flag =
+        b.select(loads.is_same(b, may_share[i], other), b.i32(std::int64_t{1} << i), b.i32(0));
+    flags = i == 0 ? flag : b.op(Opcode::Or, {flags, flag});
+    k[may_share[i]].attrs.set(AttrName::multicast, static_cast<std::int64_t>(i));
+  }
+  b.effect(Opcode::MulticastFlags, {flags});
+}
+
+}  // namespace
+
+void add_multicast_flags(Kernel& k) {
+  for (OpId loop : mainloops(k)) flag_loads(k, loop);
+}
+
+}  // namespace tegula::ir
