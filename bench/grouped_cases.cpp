@@ -26,14 +26,21 @@ struct GroupedProduct {
   }
 };
 
+/// The same in clusters of two, which load a part of W[s] for both.
+struct PairedProduct : GroupedProduct {
+  PlanPatch plan() const { return {.multicast = true}; }
+};
+
 /// Tiles that compete where segments have many rows, by number from 1 on.
 constexpr std::array kTiles{
     ExpertTileConfig{.bm = 128, .bn = 256}, ExpertTileConfig{.bm = 128, .bn = 128},
-    ExpertTileConfig{.bm = 256, .bn = 128}, ExpertTileConfig{.bm = 64, .bn = 256}};
+    ExpertTileConfig{.bm = 256, .bn = 128}, ExpertTileConfig{.bm = 64, .bn = 256},
+    ExpertTileConfig{.bm = 128, .bn = 256, .group_m = 2}};
 
 /// A, W, offsets, C; the number of the tiles, 0 for those that the library chooses.
+template <class Product>
 void run_grouped(const Stream& s, Tensors t, double number) {
-  static ConfiguredKernel<GroupedProduct> product("grouped_matmul", {});
+  static ConfiguredKernel<Product> product("grouped_matmul", {});
   const std::int64_t groups = t[1].size(0);
   const ExpertTileConfig tiles =
       number > 0 ? kTiles.at(static_cast<std::size_t>(number) - 1)
@@ -45,6 +52,9 @@ void run_grouped(const Stream& s, Tensors t, double number) {
 
 }  // namespace
 
-void add_grouped_cases(std::vector<Case>& list) { list.push_back({"grouped_matmul", run_grouped}); }
+void add_grouped_cases(std::vector<Case>& list) {
+  list.push_back({"grouped_matmul", run_grouped<GroupedProduct>});
+  list.push_back({"grouped_matmul_pairs", run_grouped<PairedProduct>});
+}
 
 }  // namespace tegula::bench
