@@ -26,25 +26,73 @@ struct GroupedProduct {
   }
 };
 
+/// The same in clusters of two, which load a part of W[s] for both; numbers of tiles leave no gaps.
+struct PairedProduct {
+  ExpertTileConfig config{};
+
+  void operator()(In<bf16, 2> A, In<bf16, 3> W, In<i32, 1> offsets, In<i32, 1> first_tiles,
+                  Out<bf16, 2> C) const {
+    const ExpertTileConfig& v = config;
+    const Segments rows = segments(offsets, A.rows()).by(C.cols()).numbered(first_tiles);
+    for (auto [s, m, n] : grid(rows, v.bm, v.bn, group_m(v.group_m))) {
+      Tile sum = zeros<f32>(v.bm, v.bn);
+      for (auto k : steps(A.cols(), v.bk).stages(v.stages)) sum = dot(A(m, k), W(s, n, k).T(), sum);
+      C.partial();  // rows behind the last segment
+      C(m, n) = sum;
+    }
+  }
+  PlanPatch plan() const { return {.multicast = true}; }
+};
+
+/// Numbers of the segments' first tiles, of 64 segments.
+struct FirstTiles {
+  static constexpr int kSegments = 64;
+  ExpertTileConfig config{};
+
+  void operator()(In<i32, 1> offsets, Out<i32, 1> first_tiles) const {
+    for ([[maybe_unused]] auto i : grid(GridSpace({1}), 1)) {
+      const Tile begin = offsets(slice(0, kSegments)), end = offsets(slice(1, kSegments)),
+                 tiles = (fill_absent(end - begin, 0) + (config.bm - 1)) / config.bm;
+      first_tiles(slice(0, kSegments)) = cumsum(tiles, 0, {.exclusive = true});
+    }
+  }
+};
+
 /// Tiles that compete where segments have many rows, by number from 1 on.
 constexpr std::array kTiles{
     ExpertTileConfig{.bm = 128, .bn = 256}, ExpertTileConfig{.bm = 128, .bn = 128},
-    ExpertTileConfig{.bm = 256, .bn = 128}, ExpertTileConfig{.bm = 64, .bn = 256}};
+    ExpertTileConfig{.bm = 256, .bn = 128}, ExpertTileConfig{.bm = 64, .bn = 256},
+    ExpertTileConfig{.bm = 128, .bn = 256, .group_m = 2}};
 
-/// A, W, offsets, C; the number of the tiles, 0 for those that the library chooses.
+/// Those of a number; of 0 those that the library chooses.
+ExpertTileConfig tiles_of(const Tensors& t, double number) {
+  if (number > 0) return kTiles.at(static_cast<std::size_t>(number) - 1);
+  const std::int64_t groups = t[1].size(0);
+  return choose_expert_tiles(
+      {t[0].size(0) / groups, t[1].size(1), t[0].size(1), groups, ExpertProduct::down, DType::bf16},
+      t[0].device());
+}
+
+/// A, W, offsets, C; the number of the tiles.
 void run_grouped(const Stream& s, Tensors t, double number) {
   static ConfiguredKernel<GroupedProduct> product("grouped_matmul", {});
-  const std::int64_t groups = t[1].size(0);
-  const ExpertTileConfig tiles =
-      number > 0 ? kTiles.at(static_cast<std::size_t>(number) - 1)
-                 : choose_expert_tiles({t[0].size(0) / groups, t[1].size(1), t[0].size(1), groups,
-                                        ExpertProduct::down, DType::bf16},
-                                       t[0].device());
-  product.of(tiles)(s, t[0], t[1], t[2], t[3]);
+  product.of(tiles_of(t, number))(s, t[0], t[1], t[2], t[3]);
+}
+
+/// A, W, offsets, first tiles (memory for them), C; the number of tiles that have no `swap_ab`.
+void run_pairs(const Stream& s, Tensors t, double number) {
+  static ConfiguredKernel<FirstTiles> first_tiles("grouped_first_tiles", {});
+  static ConfiguredKernel<PairedProduct> product("grouped_matmul_pairs", {});
+  const ExpertTileConfig tiles = tiles_of(t, number);
+  first_tiles.of(tiles)(s, t[2], t[3]);
+  product.of(tiles)(s, t[0], t[1], t[2], t[3], t[4]);
 }
 
 }  // namespace
 
-void add_grouped_cases(std::vector<Case>& list) { list.push_back({"grouped_matmul", run_grouped}); }
+void add_grouped_cases(std::vector<Case>& list) {
+  list.push_back({"grouped_matmul", run_grouped});
+  list.push_back({"grouped_matmul_pairs", run_pairs});
+}
 
 }  // namespace tegula::bench

@@ -53,9 +53,10 @@ def grouped(t, sizes, is_even):
     peers = {"grouped_mm": lambda: torch._grouped_mm(x, w.transpose(1, 2), offs=ends)}
     if is_even:
         peers["dense"] = lambda: torch.matmul(x, w[0].T)
-    others = [torch.empty_like(y) for _ in range(4)]
-    for number, z in enumerate(others, 1):
+    z, first_tiles = torch.empty_like(y), torch.empty_like(offsets)
+    for number in range(1, 6):
         peers[f"tiles {number}"] = t.caller("grouped_matmul", [x, w, offsets, z], number)
+        peers[f"pairs {number}"] = t.caller("grouped_matmul_pairs", [x, w, offsets, first_tiles, z], number)
     run()
     some = torch.linspace(0, rows - 1, 64, device=DEVICE).long()
     segment = torch.searchsorted(ends, some, right=True)

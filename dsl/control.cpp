@@ -202,13 +202,6 @@ void GridLoop::check(Tracer& t) const {
   if (segments_ && cluster > 1) fail(ErrorId::segments_cluster, loc_, {}, cluster);
 }
 
-/// CTAs that multicast have two tiles below each other, of one segment.
-Segments::Numbering GridLoop::numbering(const Tracer& t) const {
-  const bool has_pairs = t.kernel.info.preferred.multicast.value_or(false) &&
-                         options_.group_m > 1 && options_.group_m % 2 == 0;
-  return {.block = options_.blocks[0], .together = has_pairs ? 2 : 1};
-}
-
 std::uint64_t GridLoop::start() {
   Tracer& t = Tracer::at(loc_, "grid");
   check(t);
@@ -220,7 +213,7 @@ std::uint64_t GridLoop::start() {
   std::vector<ir::Value> counts;
   for (std::size_t i = 0; i < options_.blocks.size(); ++i)
     counts.push_back(segments_ && i == 0
-                         ? t.value(segments_->tile_count(numbering(t)))
+                         ? t.value(segments_->tile_count(options_.blocks[0]))
                          : dsl::block_count(t.build, t.value(extents_[i]), options_.blocks[i]));
   record_launch(t, counts, extents_, cluster);
   if (t.meets) {
@@ -240,7 +233,7 @@ std::uint64_t GridLoop::start() {
     // States the range that bounds proofs start from; the decoding alone does not show it.
     t.build.effect(Opcode::Assume, {t.build.cmp("lt", tiles[i], counts[i])});
     if (segments_ && i == 0) {
-      place_ = segments_->at(t.tile(tiles[0]), numbering(t));
+      place_ = segments_->at(t.tile(tiles[0]), options_.blocks[0]);
       starts_.push_back(place_->first);
       continue;
     }

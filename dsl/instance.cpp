@@ -348,7 +348,6 @@ TraceResult KernelInstance::run(Signature key, bool check_loops) {
   state_equal_extents(t, equal_extents_);
   t.instance = this;
   t.meets = meets_;
-  t.kernel.info.preferred = options_.preferred;
   try {
     closure_->call(closure_->object.get(), args);
     t.throw_pending();
@@ -369,7 +368,7 @@ TraceResult KernelInstance::run(Signature key, bool check_loops) {
   check_out_views(t);
   label_dots(t.kernel);
   if (options_.may_alias) let_params_alias(t.kernel);
-  if (t.kernel.info.cluster > 1) t.kernel.info.preferred = {};
+  if (t.kernel.info.cluster == 1) t.kernel.info.preferred = options_.preferred;
   TraceResult result{ir::clone(t.kernel), t.signature, std::move(t.warnings),
                      std::move(t.tunables)};
   ir::verify_or_throw(result.kernel, "trace");

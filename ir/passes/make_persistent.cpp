@@ -10,6 +10,8 @@
 // order too: pairs may differ after all). Right for any number of CTAs; the launch takes as many as
 // are resident at once. With multicast, tiles go to clusters, two neighbours to each: the dynamic
 // scheduler has no counter then, so that the CTAs of a cluster need not tell each other.
+#include <algorithm>
+
 #include "ir/analysis/index_facts.h"
 #include "ir/clone_op.h"
 #include "ir/passes/tile_scheduler/dynamic_tile_scheduler.h"
@@ -112,6 +114,17 @@ void move_into(Kernel& k, RegionId body, std::span<const OpId> ops) {
   }
 }
 
+/// Takes out what begins a dependent launch: the first tile's facts may be read from what the
+/// kernel in front has written.
+std::vector<OpId> take_launch_ops(Kernel& k, std::vector<OpId>& ops) {
+  const auto stays = std::ranges::stable_partition(ops, [&](OpId op) {
+    return !k[op].is(Opcode::GridLaunchDependents, Opcode::GridDependencyWait);
+  });
+  std::vector<OpId> taken(stays.begin(), stays.end());
+  ops.erase(stays.begin(), stays.end());
+  return taken;
+}
+
 /// Builds the static tile scheduler. With multicast, both CTAs of a cluster get neighbouring tiles;
 /// with ping-pong, the two warpgroups of a CTA take its tiles alternately.
 void add_static_scheduler(Kernel& k, Builder& b, Value total, std::span<const OpId> ops,
@@ -134,9 +147,10 @@ void add_static_scheduler(Kernel& k, Builder& b, Value total, std::span<const Op
 /// Builds the dynamic tile scheduler. The fetch stands at the head and its result is used after the
 /// tile, so that nobody waits for memory. With multicast a cluster's first tiles are its programs'
 /// numbers, and the next ones as many further on as there are programs.
-void add_dynamic_scheduler(Kernel& k, Builder& b, Value total, std::span<const OpId> ops,
+void add_dynamic_scheduler(Kernel& k, Builder& b, Value total, std::vector<OpId> ops,
                            bool multicast) {
   if (multicast) k.info.cluster = 2;
+  move_into(k, k.body(), take_launch_ops(k, ops));
   const TileMetadata facts(k);
   b.loc = k[k.terminator(k.launch())].loc;
   const DynamicTileScheduler queue(b, total, facts, multicast);

@@ -126,8 +126,9 @@ class MulticastSegments : public Segments {
 INSTANTIATE_TEST_SUITE_P(Devices, MulticastSegments, testing::ValuesIn(test::devices()),
                          test::device_name);
 
-/// Clusters of two on neighbouring tiles of a segment, in which either may have no rows; steps of a
-/// number known at launch, none among them. Two launches, as nothing may be left behind.
+/// Clusters of two on neighbouring tiles, either of which may have no rows or be of another
+/// segment; steps of a number known at launch, none among them. Two launches, as nothing may be
+/// left behind.
 TEST_P(MulticastSegments, GroupedProduct) {
   for (const char* plan : {"", "producer_warps=0 consumer_registers=0", "stages=2",
                            "producer_warps=1 consumer_registers=0", "dynamic_scheduler=0"}) {

@@ -188,7 +188,6 @@ class GridLoop {
  private:
   std::uint64_t start();
   void check(dsl::Tracer& t) const;
-  Segments::Numbering numbering(const dsl::Tracer& t) const;
   std::uint64_t open_segment(dsl::Tracer& t);
   std::uint64_t open_tile_loop(dsl::Tracer& t);
   Index index_in_tile_loop(dsl::Tracer& t, std::size_t dimension) const;

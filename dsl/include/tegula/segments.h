@@ -27,8 +27,7 @@ class Segments {
   Segments by(const Arg& extent) const;
   /// With numbers of tiles that somebody has counted: `first_tiles` [segments + 1] are the
   /// exclusive sums of the segments' cdiv(rows, block). Without it, numbers of tiles leave gaps
-  /// between segments, one for each at most; up to three in kernels that prefer multicast, in which
-  /// a segment's numbers are pairs of neighbours.
+  /// between segments, one for each at most.
   Segments numbered(const In<i32, 1>& first_tiles) const;
 
  private:
@@ -36,14 +35,10 @@ class Segments {
   struct Place {
     Tile segment, first, end;
   };
-  /// Rows of a tile; a segment's tiles have a multiple of `together` numbers.
-  struct Numbering {
-    std::int64_t block = 1, together = 1;
-  };
   Tile count() const;
-  Tile tile_count(const Numbering& by) const;
-  Tile first_tile(const Tile& segment, const Numbering& by) const;
-  Place at(const Tile& number, const Numbering& by) const;
+  Tile tile_count(std::int64_t block) const;
+  Tile first_tile(const Tile& segment, std::int64_t block) const;
+  Place at(const Tile& number, std::int64_t block) const;
 
   In<i32, 1> offsets_;
   std::optional<In<i32, 1>> first_tiles_;

@@ -35,6 +35,7 @@ TEST(EvalMachine, StoreBarrierLoad) {
     grid_launch_dependents
     smem_store %s, %c
     order_init
+    multicast_flags %z
     cta_barrier
     order_wait
     %u = smem_load %s : tile<4xf32>
