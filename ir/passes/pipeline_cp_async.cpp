@@ -33,7 +33,7 @@ class LoopPipeliner {
         body_(k[loop].regions[0]) {}
 
   bool run() {
-    for (OperandLoad& c : operand_loads(k_, loop_, context_, CopiedBy::Threads))
+    for (OperandLoad& c : operand_loads(k_, loop_, context_))
       if (is_aligned(c) && has_early_indices(c)) candidates_.push_back(std::move(c));
     if (candidates_.empty()) return false;
     if (writes_memory(k_, loop_, context_)) return false;
@@ -139,7 +139,8 @@ class LoopPipeliner {
     Value acc = k_[dot].operands[2];
     const Value whole_a = k_[dot].operands[0], whole_b = k_[dot].operands[1];
     for (std::int64_t at = 0; at < k_extent; at += step) {
-      const Value as = part(b, whole_a, 1, at, step), bs = part(b, whole_b, 0, at, step);
+      const Value as = tile_slice(b, whole_a, 1, at, step),
+                  bs = tile_slice(b, whole_b, 0, at, step);
       acc = k_[b.create(Opcode::Dot, std::vector<Value>{as, bs, acc},
                         std::vector<Type>{k_.type(acc)}, k_[dot].attrs)]
                 .results[0];
@@ -148,22 +149,8 @@ class LoopPipeliner {
     k_.erase(dot);
   }
 
-  static Ints box_of(Type t, int dim, std::int64_t extent) {
-    Ints shape(t.shape().begin(), t.shape().end());
-    shape[static_cast<std::size_t>(dim)] = extent;
-    return shape;
-  }
   static bool sliceable(Type t, int dim, std::int64_t extent) {
     return slice_layout(t, dim, 0, extent).has_value();
-  }
-
-  Value part(Builder& b, Value v, int dim, std::int64_t at, std::int64_t extent) {
-    const Type t = k_.type(v);
-    const Type small = Type::tile(t.elem(), box_of(t, dim, extent),
-                                  intern_layout(*slice_layout(t, dim, at, extent)));
-    Ints start(t.shape().size(), 0);
-    start[static_cast<std::size_t>(dim)] = at;
-    return b.op(Opcode::TileSlice, {v}, small, {{AttrName::offsets, start}});
   }
 
   Kernel& k_;

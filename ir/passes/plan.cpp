@@ -135,6 +135,12 @@ bool benefits_from_tma_store(const Kernel& k, const KernelSummary& s, const Plan
   return plan.persistent && !s.back_to_back && combines_by_tma(k);
 }
 
+/// As many slots as shared memory allows, at most those that the loop asks for, or `usual`.
+int ring_slots(const TargetRow& target, const KernelSummary& s, int usual) {
+  const std::int64_t room = (target.ring_bytes() - s.stationary_bytes) / s.stage_bytes;
+  return static_cast<int>(std::min<std::int64_t>(s.stages != 0 ? s.stages : usual, room));
+}
+
 /// Cooperative plan: all warps compute one tile, 16 rows each; the ring is as deep as shared memory
 /// allows.
 std::optional<Plan> wgmma_plan(const Kernel& k, const KernelSummary& s) {
@@ -145,9 +151,7 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const KernelSummary& s) {
   plan.num_warps = plan.warps_m = static_cast<int>(s.mma_rows / kWarpRows);
   plan.warps_n = 1;
   plan.warp_scheduler_barrier = s.back_to_back && plan.num_warps >= 8;
-  plan.stages = static_cast<int>(
-      std::min<std::int64_t>(s.stages != 0 ? s.stages : kMaxStages,
-                             (target.ring_bytes() - s.stationary_bytes) / s.stage_bytes));
+  plan.stages = ring_slots(target, s, kMaxStages);
   // The thread also keeps row statistics and addresses. One of the two emitters takes a little
   // more, and addresses of odd widths do; fragments of two iterations may be live at once.
   const std::int64_t needed = s.accumulators + s.fragments + 32;
@@ -188,9 +192,7 @@ std::optional<Plan> pingpong_plan(const Kernel& k, bool tma_aux_loads) {
   plan.wgmma = plan.persistent = plan.pingpong = true;
   plan.num_warps = plan.warps_m = kWarpgroupWarps;
   plan.warps_n = 1;
-  plan.stages = static_cast<int>(
-      std::min<std::int64_t>(s.stages != 0 ? s.stages : kMaxPingpongStages,
-                             (target.ring_bytes() - s.stationary_bytes) / s.stage_bytes));
+  plan.stages = ring_slots(target, s, kMaxPingpongStages);
   const std::int64_t needed = s.accumulators * s.mma_rows / kWgmmaRows + s.fragments + 32;
   add_producer_warps(plan, target, needed + s.fragments + 32, needed + 24);
   plan.stage_stores = false;

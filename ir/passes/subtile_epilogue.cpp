@@ -28,12 +28,6 @@ constexpr int kColumns = 1;
 /// values take.
 constexpr std::int64_t kAheadRegisters = 24, kOtherRegisters = 56;
 
-Type part_type(Type t, int dim, std::int64_t at, std::int64_t extent) {
-  std::vector<std::int64_t> shape(t.shape().begin(), t.shape().end());
-  shape[static_cast<std::size_t>(dim)] = extent;
-  return Type::tile(t.elem(), shape, intern_layout(*slice_layout(t, dim, at, extent)));
-}
-
 bool stores(const Kernel& k, OpId op) {
   using enum Opcode;
   return any_op(k, op, [&](OpId o) {
@@ -200,7 +194,7 @@ class EpilogueSubtiles {
     const int along = gathered_dim(k_, k_[op]);
     if (along < 0) return;
     const Value tile = k_[op].opcode == Opcode::LoadView ? k_[op].results[0] : k_[op].operands[1];
-    const Type part = part_type(k_.type(tile), dim, 0, columns_);
+    const Type part = slice_type(k_.type(tile), dim, 0, columns_);
     const LinearLayout* lines = index_tile_layout(*part.layout(), along);
     for (std::size_t i = first_offset; i < operands.size(); ++i)
       if (const Type t = k_.type(operands[i]); t.is_tile() && t.layout() != lines)
@@ -217,18 +211,11 @@ class EpilogueSubtiles {
     auto& made = parts_[static_cast<std::size_t>(block)];
     if (const auto it = made.find(v); it != made.end()) return it->second;
     const OpId def = k_[v].def;
-    const Value result = !is_cut(def)                         ? sliced(v, dim, block)
+    Builder b = here(store_);
+    const Value result = !is_cut(def) ? tile_slice(b, v, dim, block * columns_, columns_)
                          : k_[def].opcode == Opcode::LoadView ? loaded(def, dim, block)
                                                               : repeated(def, dim, block);
     return parts_[static_cast<std::size_t>(block)][v] = result;
-  }
-
-  Value sliced(Value v, int dim, std::int64_t block) {
-    const Type t = k_.type(v);
-    Ints start(t.shape().size(), 0);
-    start[static_cast<std::size_t>(dim)] = block * columns_;
-    return here(store_).op(Opcode::TileSlice, {v}, part_type(t, dim, block * columns_, columns_),
-                           {{AttrName::offsets, start}});
   }
 
   Value loaded(OpId load, int dim, std::int64_t block) {
@@ -236,7 +223,7 @@ class EpilogueSubtiles {
     const std::vector<Value> operands = box(b, load, 1, dim, block);
     AttrList attrs = k_[load].attrs;
     narrow_divisor(attrs);
-    const Type t = part_type(k_.type(k_[load].results[0]), dim, block * columns_, columns_);
+    const Type t = slice_type(k_.type(k_[load].results[0]), dim, block * columns_, columns_);
     return k_[b.create(Opcode::LoadView, operands, std::span(&t, 1), std::move(attrs))].results[0];
   }
 
@@ -246,7 +233,7 @@ class EpilogueSubtiles {
       const Value operand = k_[op].operands[i];
       operands.push_back(part(operand, dim_of_operand(k_, k_[op], operand, dim), block));
     }
-    const Type t = part_type(k_.type(k_[op].results[0]), dim, block * columns_, columns_);
+    const Type t = slice_type(k_.type(k_[op].results[0]), dim, block * columns_, columns_);
     return k_[here(op).create(k_[op].opcode, operands, std::span(&t, 1), k_[op].attrs)].results[0];
   }
 

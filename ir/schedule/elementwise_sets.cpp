@@ -1,8 +1,8 @@
 #include "ir/schedule/elementwise_sets.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "ir/loop.h"
@@ -11,24 +11,8 @@
 namespace tegula::ir {
 namespace {
 
-/// A set of anchors by number, a bit each; carried tiles come behind the anchors.
-class Anchors {
- public:
-  void insert(std::size_t number) {
-    words_.resize(std::max(words_.size(), number / kBits + 1));
-    words_[number / kBits] |= std::uint64_t{1} << number % kBits;
-  }
-  void insert(const Anchors& others) {
-    words_.resize(std::max(words_.size(), others.words_.size()));
-    for (std::size_t i = 0; i < others.words_.size(); ++i) words_[i] |= others.words_[i];
-  }
-  bool empty() const { return words_.empty(); }
-  friend bool operator==(const Anchors&, const Anchors&) = default;
-
- private:
-  static constexpr std::size_t kBits = 64;
-  std::vector<std::uint64_t> words_;  ///< up to the last that is not 0
-};
+/// Anchors by number; carried tiles come behind the anchors.
+using Anchors = std::set<std::size_t>;
 
 class Sets {
  public:
@@ -82,14 +66,14 @@ class Sets {
         if (const std::size_t carry = carried(v)) before_[i].insert(carry);
         const std::size_t from = def(v);
         if (from == ops_.size()) continue;
-        before_[i].insert(before_[from]);
+        before_[i].insert(before_[from].begin(), before_[from].end());
         if (anchor_[from]) before_[i].insert(from);
       }
     for (std::size_t i = ops_.size(); i-- > 0;)
       for (Value v : reads_[i]) {
         const std::size_t from = def(v);
         if (from == ops_.size()) continue;
-        behind_[from].insert(behind_[i]);
+        behind_[from].insert(behind_[i].begin(), behind_[i].end());
         if (anchor_[i]) behind_[from].insert(i);
       }
   }

@@ -7,6 +7,7 @@
 
 #include "ir/analysis/memory_hazards.h"
 #include "ir/gathered_box.h"
+#include "ir/layout/conversion.h"
 #include "ir/loop.h"
 #include "ir/schedule/elementwise_sets.h"
 
@@ -92,6 +93,16 @@ OperandSource source_of(const Kernel& k, OpId dot, std::size_t operand) {
   else if (k[at].opcode == Opcode::LoadView)
     source.kind = gathered_dim(k, k[at]) >= 0 ? Kind::Gather : Kind::Memory;
   return source;
+}
+
+bool lies_as_read(const Kernel& k, OpId dot, std::size_t operand) {
+  const OperandSource source = source_of(k, dot, operand);
+  const Type tile = k.type(source.tile);
+  const LinearLayout *from = tile.layout(), *to = k.type(k[dot].operands[operand]).layout();
+  if (source.transposed || !from || !to) return !source.transposed;
+  ConversionOptions within_threads;
+  within_threads.allow_shuffles = within_threads.allow_shared = false;
+  return bool(plan_conversion(*from, *to, size_bytes(tile.dtype()), within_threads));
 }
 
 Graph::Graph(const Kernel& k, NodesOnly) : k_(k), counts_(kNodeKinds.size()) {

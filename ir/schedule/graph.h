@@ -55,6 +55,9 @@ struct OperandSource {
 };
 /// Strips conversions and permutations off operand `operand` (0: A, 1: B) of a dot.
 OperandSource source_of(const Kernel& k, OpId dot, std::size_t operand);
+/// Whether threads have the operand's tile as the dot reads it: it is not transposed, and its
+/// conversion exchanges nothing. In tile form it lies as the dot wants it.
+bool lies_as_read(const Kernel& k, OpId dot, std::size_t operand);
 
 /// Values that the op reads, itself or in nested ops.
 std::vector<Value> used_by(const Kernel& k, OpId op);

@@ -18,9 +18,7 @@ struct Derived {
   };
   std::vector<OfChannel> channels;  ///< as in Schedule::channels
   std::int64_t shared_bytes = 0;    ///< slots and mbarriers
-  /// Per role, 32-bit registers a thread has for accumulators and fragments of wgmma at once.
-  std::vector<std::int64_t> mma_registers;
-  std::vector<int> registers;  ///< per role, registers that a thread has
+  std::vector<int> registers;       ///< per role, registers that a thread has
 };
 
 struct Verdict {

@@ -41,9 +41,9 @@ class Channels {
 
  private:
   Type tile_of(Label l) const {
-    const Node& node = j_.g[*j_.g.find(l)];
-    const OpData& d = j_.k[node.kind == NodeKind::Store ? node.ops.front() : node.ops.back()];
-    return j_.k.type(node.kind == NodeKind::Store ? d.operands[1] : d.results[0]);
+    const std::size_t node = *j_.g.find(l);
+    const bool is_store = j_.g[node].kind == NodeKind::Store;
+    return is_store ? j_.k.type(j_.k[j_.op_of(l)].operands[1]) : j_.tile_of(node);
   }
 
   std::int64_t loaded_bytes(Label l, Type tile) const {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "ir/layout/conversion.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/layouts/warp_grid.h"
 #include "ir/schedule/judging.h"
@@ -82,7 +81,7 @@ class Dots {
     int warps = 0;
     for (const Role& r : j_.s.roles) warps += r.warps * r.copies;
     const int has = j_.s.target->registers_at_entry(warps);
-    const std::int64_t takes = columns / 2 + kBesideAccumulators;
+    const std::int64_t takes = columns / 2 + kNonAccumulatorRegisters;
     if (takes > has)
       j_.refuse(Rule::W8, {d.dot},
                 "{} needs {} registers in one instruction, a thread of {} warps enters "
@@ -100,20 +99,11 @@ class Dots {
     if (grid_of(d, role).columns > 1)
       return j_.refuse(Rule::W13, {d.dot, maker}, "{} is split along columns, its A along rows",
                        d.dot);
-    if (a.source.transposed == d.flip && lie_in_the_same_threads(op, i, a)) return;
+    // The layouts of a flipped dot are others.
+    if (d.flip ? a.source.transposed : lies_as_read(j_.k, op, i)) return;
     j_.refuse(Rule::W6, {d.dot, maker},
               "{}: rows of A lie in other warps: flip {} or give it an smem channel", d.dot,
               maker ? maker : "what makes it");
-  }
-
-  bool lie_in_the_same_threads(OpId dot, std::size_t i, const Judging::Operand& a) const {
-    if (a.source.transposed || !a.source.op) return true;  // a flipped dot has other layouts
-    const Type tile = j_.k.type(j_.k[a.source.op].results[0]);
-    const LinearLayout *from = tile.layout(), *to = j_.k.type(j_.k[dot].operands[i]).layout();
-    if (!from || !to) return true;  // of tile form
-    ConversionOptions within_threads;
-    within_threads.allow_shuffles = within_threads.allow_shared = false;
-    return bool(plan_conversion(*from, *to, size_bytes(tile.dtype()), within_threads));
   }
 
   /// An accumulator has one set of registers: the chained MMA adds to them, one that begins anew

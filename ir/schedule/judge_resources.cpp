@@ -87,18 +87,16 @@ class Resources {
 
   /// Accumulators that the loop carries, the largest other one, and fragments that it carries.
   void mma_registers() {
-    auto& needs = j_.verdict.derived.mma_registers;
-    needs.assign(j_.s.roles.size(), 0);
-    for (const LoopSchedule& loop : j_.s.loops)
-      for (std::size_t role = 0; role < j_.s.roles.size(); ++role)
-        needs[role] = std::max(needs[role], mma_registers_of(loop, role));
-    for (std::size_t role = 0; role < needs.size(); ++role) {
+    for (std::size_t role = 0; role < j_.s.roles.size(); ++role) {
+      std::int64_t needed = 0;
+      for (const LoopSchedule& loop : j_.s.loops)
+        needed = std::max(needed, mma_registers_of(loop, role));
       const int has = j_.verdict.derived.registers[role];
-      if (needs[role] + kBesideAccumulators <= has || needs[role] == 0) continue;
+      if (needed == 0 || needed + kNonAccumulatorRegisters <= has) continue;
       j_.refuse(Rule::R2, {},
                 "{}: {} registers of accumulators and fragments and {} "
                 "others; it has {}",
-                j_.role_name(role), needs[role], kBesideAccumulators, has);
+                j_.role_name(role), needed, kNonAccumulatorRegisters, has);
     }
   }
 
@@ -116,7 +114,7 @@ class Resources {
       }
       const Channel* c = j_.channel_of(j_.label(n));
       if (c && c->kind == ChannelKind::Register)
-        fragments += c->slots * registers_of(j_.k.type(j_.k[j_.g[n].ops.back()].results[0]), role);
+        fragments += c->slots * registers_of(j_.tile_of(n), role);
     }
     return carried + largest + fragments;
   }

@@ -38,8 +38,6 @@ class Slots {
 
  private:
   // ---- layouts
-  Type tile_of(Label l) const { return j_.k.type(j_.k[j_.g[*j_.g.find(l)].ops.back()].results[0]); }
-
   /// The payload's readers, as operands of wgmmas.
   std::vector<Reader> readers_of(const Channel& c, Label payload) const {
     std::vector<Reader> readers;
@@ -72,7 +70,7 @@ class Slots {
       if (!r.type->any_major() && r.is_k_major != readers.front().is_k_major)
         return different(c, readers.front().dot, r.dot);
     for (const Reader& r : readers) {
-      const Type tile = tile_of(l);
+      const Type tile = j_.tile_of(*j_.g.find(l));
       const bool is_swizzled =
           tile.rank() == 2 && tile.shape()[1] * size_bytes(tile.dtype()) % kMinSwizzle == 0;
       if (is_swizzled && (r.is_k_major || r.type->any_major())) continue;

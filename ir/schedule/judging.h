@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/passes/schedule/producer_warps.h"
 #include "ir/schedule/judge.h"
 
 namespace tegula::ir {
@@ -28,9 +29,6 @@ struct Place {
     return std::pair(stage - distance, order) < std::pair(other.stage, other.order);
   }
 };
-
-/// Registers of a thread beside accumulators and fragments: addresses, positions, loop counters.
-inline constexpr std::int64_t kBesideAccumulators = 26;
 
 class Judging {
  public:
@@ -58,6 +56,8 @@ class Judging {
   std::vector<std::size_t> nodes_of(const LoopSchedule& loop) const;
   std::vector<std::size_t> nodes_in_order(const LoopSchedule& loop, std::size_t role) const;
   OpId op_of(Label label) const { return g[*g.find(label)].ops.front(); }
+  /// The tile that a node makes.
+  Type tile_of(std::size_t node) const { return k.type(k[g[node].ops.back()].results[0]); }
   Label label(std::size_t node) const { return g[node].label; }
   std::string_view role_name(std::size_t role) const { return s.roles[role].name.str(); }
   int warpgroups(std::size_t role) const { return s.roles[role].warps / kWarpgroupWarps; }

@@ -20,6 +20,14 @@ bool is_mark(std::string_view word) {
   return word.size() == 1 && kPunctuation.find(word[0]) != std::string_view::npos;
 }
 
+/// Whether the whole word is a number of the type, which it then becomes.
+template <class Number>
+bool is_number(std::string_view word, Number& value) {
+  const char* const last = word.data() + word.size();
+  const auto [end, error] = std::from_chars(word.data(), last, value);
+  return error == std::errc() && end == last;
+}
+
 template <std::size_t N>
 std::string listed(const std::array<std::string_view, N>& words) {
   std::string out;
@@ -82,11 +90,8 @@ std::string_view ScheduleScanner::take_name(std::string_view what) {
 
 std::int64_t ScheduleScanner::take_int(std::string_view what, std::int64_t least,
                                        std::int64_t most) {
-  const std::string_view word = peek();
   std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (word.empty() || error != std::errc() || end != word.data() + word.size() || value < least ||
-      value > most)
+  if (!is_number(peek(), value) || value < least || value > most)
     fail(fmt::format("{} is a number of {} to {}", what, least, most));
   take();
   return value;
@@ -94,15 +99,11 @@ std::int64_t ScheduleScanner::take_int(std::string_view what, std::int64_t least
 
 std::pair<std::int8_t, std::int16_t> ScheduleScanner::take_place() {
   const std::string_view word = peek();
+  const std::size_t dot = word.find('.');
   std::int8_t stage = 0;
   std::int16_t order = 0;
-  const char* const last = word.data() + word.size();
-  auto read = std::from_chars(word.data(), last, stage);
-  if (!word.empty() && read.ec == std::errc() && read.ptr != last && *read.ptr == '.')
-    read = std::from_chars(read.ptr + 1, last, order);
-  else
-    read.ptr = nullptr;
-  if (read.ec != std::errc() || read.ptr != last || order < 0)
+  if (dot == std::string_view::npos || !is_number(word.substr(0, dot), stage) ||
+      !is_number(word.substr(dot + 1), order) || order < 0)
     fail("a step's place is stage.order, such as 1.0");
   take();
   return {stage, order};

@@ -6,7 +6,6 @@
 #include <unordered_map>
 
 #include "ir/analysis/tma_access.h"
-#include "ir/layout/conversion.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/layouts/warp_grid.h"
@@ -47,7 +46,6 @@ class Analysis {
       return refused("dots in a loop or branch within it");
     for (const GraphDot& dot : graph_.dots)
       if (const std::string_view why = why_not(dot); !why.empty()) return refused(why);
-    std::erase_if(graph_.loads, [&](const OperandLoad& load) { return !is_used(load); });
     if (!graph_.is_gemm())
       for (OperandLoad& load : graph_.loads) load.dots.clear();
     if (graph_.loads.empty() && graph_.gathers.empty())
@@ -60,12 +58,6 @@ class Analysis {
  private:
   static Result<DotGraph> refused(std::string_view why) {
     return Result<DotGraph>::refused(std::string(why));
-  }
-
-  bool is_used(const OperandLoad& load) const {
-    return any_op(k_, body_, [&](OpId op) {
-      return std::ranges::find(k_[op].operands, k_[load.load].results[0]) != k_[op].operands.end();
-    });
   }
 
   /// A GEMM's operands come first; whether TMA is asked to make other loads, of tiles, too.
@@ -198,14 +190,7 @@ class Analysis {
   }
 
   bool lies_as_a(const GraphDot& dot) const {
-    const DotOperand& a = dot.operands[0];
-    if (a.is_transposed || rows(dot) != kWarpRows * num_warps_) return false;
-    const LinearLayout *from = k_.type(a.tile).layout(),
-                       *to = k_.type(k_[dot.op].operands[0]).layout();
-    if (!from || !to) return true;  // of tile form
-    ConversionOptions within_threads;
-    within_threads.allow_shuffles = within_threads.allow_shared = false;
-    return bool(plan_conversion(*from, *to, size_bytes(k_.type(a.tile).dtype()), within_threads));
+    return rows(dot) == kWarpRows * num_warps_ && lies_as_read(k_, dot.op, 0);
   }
 
   std::int64_t rows(const GraphDot& dot) const { return k_.type(k_[dot.op].results[0]).shape()[0]; }

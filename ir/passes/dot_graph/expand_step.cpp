@@ -82,7 +82,7 @@ void Expansion::place(const ScheduledOp& at) {
   retire_last_step();
   Builder turn = here();
   begin_turn(turn, at.op);
-  if (order_.last_stage > 0 && at.stage == 0 && peeled_.is_choice(at.op)) return choose(at.op);
+  if (order_.last_stage > 0 && at.stage == 0 && choices_.contains(at.op)) return choose(at.op);
   const std::vector<Value> used = used_by(k_, at.op);
   for (Value v : used) {
     need(v, at.stage);

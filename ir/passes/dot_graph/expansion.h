@@ -45,7 +45,7 @@ class Expansion {
         values_(k_, old_, graph_, order_),
         gathers_(k_, old_, gather_slots(), graph_.gathers),
         stored_(k_, graph_),
-        peeled_(k_, old_),
+        choices_(first_iteration_choices(k_, old_)),
         anchor_(l.loop) {}
 
   /// Gives whether all dots stay in flight over the end of a step.
@@ -217,7 +217,7 @@ class Expansion {
   StepValues values_;
   AsyncCopies gathers_;
   StoredTiles stored_;
-  PeeledIteration peeled_;
+  std::unordered_set<OpId> choices_;               ///< of the first iteration
   std::vector<RingUse> uses_;                      ///< of each ring
   std::unordered_map<OpId, std::size_t> ring_of_;  ///< of each load of the loop
   OpId anchor_;                                    ///< ops go in front of it

@@ -4,28 +4,21 @@
 
 namespace tegula::ir {
 
-PeeledIteration::PeeledIteration(const Kernel& k, OpId loop) : k_(k), body_(k[loop].regions[0]) {
-  const Value first = k[loop].operands[0];
-  for (OpId op : k.ops(body_)) {
-    if (asks(op, first) || depends_on_it(op)) conditions_.insert(k[op].results[0]);
-    if (k[op].opcode == Opcode::Select && conditions_.contains(k[op].operands[0]))
-      selects_.insert(op);
-  }
-}
-
-bool PeeledIteration::asks(OpId op, Value first) const {
-  const OpData& d = k_[op];
-  const Value step = k_[body_].args[0];
-  return d.opcode == Opcode::Cmp && d.attrs.s(AttrName::pred) == "eq" &&
-         std::ranges::is_permutation(d.operands, std::initializer_list<Value>{step, first});
-}
-
-/// The same condition as a tile.
-bool PeeledIteration::depends_on_it(OpId op) const {
+std::unordered_set<OpId> first_iteration_choices(const Kernel& k, OpId loop) {
   using enum Opcode;
-  const OpData& d = k_[op];
-  const bool repeats = d.is(Splat, Broadcast, ExpandDims, ConvertLayout);
-  return repeats && conditions_.contains(d.operands[0]);
+  const RegionId body = k[loop].regions[0];
+  const auto bounds = {k[body].args[0], k[loop].operands[0]};
+  std::unordered_set<Value> conditions;  // true in the first iteration, in no other
+  std::unordered_set<OpId> selects;
+  for (OpId op : k.ops(body)) {
+    const OpData& d = k[op];
+    const bool asks = d.opcode == Cmp && d.attrs.s(AttrName::pred) == "eq" &&
+                      std::ranges::is_permutation(d.operands, bounds);
+    const bool repeats = d.is(Splat, Broadcast, ExpandDims, ConvertLayout);
+    if (asks || (repeats && conditions.contains(d.operands[0]))) conditions.insert(d.results[0]);
+    if (d.opcode == Select && conditions.contains(d.operands[0])) selects.insert(op);
+  }
+  return selects;
 }
 
 }  // namespace tegula::ir

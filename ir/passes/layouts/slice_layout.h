@@ -1,8 +1,9 @@
 #pragma once
-// The layout of a slice of a tile.
+// Slices of a tile, and their layouts.
 #include <cstdint>
 #include <optional>
 
+#include "ir/builder.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/type.h"
 
@@ -18,6 +19,20 @@ inline std::optional<LinearLayout> slice_layout(Type t, int dim, std::int64_t at
   extents[dim] = static_cast<int>(extent);
   const auto view = subtile(*t.layout(), offset, extents);
   return view ? std::optional(view->layout) : std::nullopt;
+}
+
+/// The type of such a slice, which there is.
+inline Type slice_type(Type t, int dim, std::int64_t at, std::int64_t extent) {
+  std::vector<std::int64_t> shape(t.shape().begin(), t.shape().end());
+  shape[static_cast<std::size_t>(dim)] = extent;
+  return Type::tile(t.elem(), shape, intern_layout(*slice_layout(t, dim, at, extent)));
+}
+
+inline Value tile_slice(Builder& b, Value v, int dim, std::int64_t at, std::int64_t extent) {
+  const Type t = b.kernel().type(v);
+  Ints start(t.shape().size(), 0);
+  start[static_cast<std::size_t>(dim)] = at;
+  return b.op(Opcode::TileSlice, {v}, slice_type(t, dim, at, extent), {{AttrName::offsets, start}});
 }
 
 }  // namespace tegula::ir

@@ -20,12 +20,16 @@ namespace {
 /// Bytes of the widest copy by cp.async.
 constexpr int kWidestCopy = 16;
 
+/// The maker of a loop's copies: TMA, which may run ahead of all that stands in front of the loop,
+/// or the threads, which begin right in front of it.
+enum class CopiedBy : std::uint8_t { Tma, Threads };
+
 /// Whether tiles of one dimension count.
 enum class Rows : std::uint8_t { No, Too };
 
 class Finder {
  public:
-  Finder(const Kernel& k, OpId loop, PassContext& context, CopiedBy by = CopiedBy::Tma)
+  Finder(const Kernel& k, OpId loop, PassContext& context, CopiedBy by)
       : k_(k),
         loop_(loop),
         body_(k[loop].regions[0]),
@@ -186,7 +190,7 @@ std::vector<OpId> loops_of(const Kernel& k) {
 namespace {
 
 std::vector<OperandLoad> found_by(std::optional<OperandLoad> (Finder::*find)(OpId), const Kernel& k,
-                                  OpId loop, PassContext& context, CopiedBy by = CopiedBy::Tma) {
+                                  OpId loop, PassContext& context, CopiedBy by) {
   Finder finder(k, loop, context, by);
   std::vector<OperandLoad> found;
   for (OpId op : k.ops(k[loop].regions[0]))
@@ -196,19 +200,18 @@ std::vector<OperandLoad> found_by(std::optional<OperandLoad> (Finder::*find)(OpI
 
 }  // namespace
 
-std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context,
-                                       CopiedBy by) {
-  return found_by(&Finder::find, k, loop, context, by);
+std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context) {
+  return found_by(&Finder::find, k, loop, context, CopiedBy::Threads);
 }
 
 std::vector<OperandLoad> tile_loads(const Kernel& k, OpId loop, PassContext& context) {
-  return found_by(&Finder::find_tile_or_row, k, loop, context);
+  return found_by(&Finder::find_tile_or_row, k, loop, context, CopiedBy::Tma);
 }
 
 std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load) {
   if (k[load].parent != k[loop].parent) return std::nullopt;
   PassContext unused;
-  Finder finder(k, loop, unused);
+  Finder finder(k, loop, unused, CopiedBy::Tma);
   auto found = finder.box(load, Rows::No);
   return found && finder.may_be_read_ahead(load) ? found : std::nullopt;
 }
@@ -248,7 +251,7 @@ std::int64_t cp_async_ring_bytes(const Kernel& k, int slots) {
   std::int64_t end = 0;
   for (OpId loop : loops_of(k)) {
     if (writes_memory(k, loop, unused)) continue;
-    for (const OperandLoad& load : operand_loads(k, loop, unused, CopiedBy::Threads)) {
+    for (const OperandLoad& load : operand_loads(k, loop, unused)) {
       if (!is_cp_async_load(k, load)) continue;
       const SharedLayout& ring = *ring_type(k, load, slots).shared_layout();
       const std::int64_t alignment = ring.alignment();

@@ -27,13 +27,9 @@ struct OperandLoad {
   int order = 0;                   ///< among the loads of a step, as such a Schedule has it
 };
 
-/// The maker of a loop's copies: TMA, which may run ahead of all that stands in front of the loop,
-/// or the threads, which begin right in front of it.
-enum class CopiedBy : std::uint8_t { Tma, Threads };
-
-/// All operand loads of the loop whose offsets can be computed for another iteration.
-std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context,
-                                       CopiedBy by);
+/// All operand loads of the loop whose offsets can be computed for another iteration, for copies by
+/// the threads.
+std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context);
 
 /// All loads of the loop that TMA can make, whoever uses them, with offsets as above.
 std::vector<OperandLoad> tile_loads(const Kernel& k, OpId loop, PassContext& context);
