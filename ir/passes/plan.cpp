@@ -88,9 +88,9 @@ bool can_multicast(const Kernel& k) {
     const OpId loop = k[k[op].parent].owner;
     if (k[op].opcode != Opcode::Dot || !loop || k[loop].parent != k.body()) return false;
     MulticastLoads neighbours(k, loop);
-    return std::ranges::any_of(std::array{0, 1}, [&](int i) {
-      const OpId load = load_of(k, k[op], i);
-      return load && is_tma_operand(k, k[op], i) && neighbours.have_equal_trip_counts() &&
+    return std::ranges::any_of(std::array{0U, 1U}, [&](std::size_t i) {
+      const OpId load = load_of(k, op, i);
+      return load && is_tma_operand(k, op, i) && neighbours.have_equal_trip_counts() &&
              is_multicast_splittable(k.type(k[load].operands[0]),
                                      k[load].attrs.ints(AttrName::axes),
                                      k.type(k[load].results[0])) &&
@@ -99,22 +99,26 @@ bool can_multicast(const Kernel& k) {
   });
 }
 
+/// Shared memory of all operand rings, including that of stationary operands.
+std::int64_t ring_bytes(const KernelSummary& s, const Plan& p) {
+  const int late = p.late_stages > 0 ? p.late_stages : p.stages;
+  return p.once_stages * s.stationary_bytes + p.stages * (s.stage_bytes - s.mma1_bytes) +
+         late * s.mma1_bytes;
+}
+
 /// A tile's first GEMM0 needs its operand early to run next to the last GEMM1 of the previous tile:
 /// a second slot, for which the ring of GEMM1 may have one less. Without room, or registers to
 /// spare, the overlap gains nothing (bench/results/sweeps/2026-11-22-h200-tile-overlap.jsonl).
-void overlap_epilogue_if_possible(Plan& plan, const KernelSummary& s, std::int64_t ring_bytes) {
+void overlap_epilogue_if_possible(Plan& plan, const KernelSummary& s, const TargetRow& target) {
   if (!plan.persistent || !plan.warp_scheduler_barrier || !s.has_trip ||
       s.accumulator_init_registers > 0)
     return;
-  const auto fits = [&](int late_stages) {
-    return plan.stages * (s.stage_bytes - s.mma1_bytes) + late_stages * s.mma1_bytes +
-               2 * s.stationary_bytes <=
-           ring_bytes;
-  };
-  if (!fits(plan.stages) && (plan.stages == 2 || !fits(plan.stages - 1))) return;
-  plan.overlap_epilogue = true;
-  plan.once_stages = 2;
-  if (!fits(plan.stages)) plan.late_stages = plan.stages - 1;
+  Plan overlapped = plan;
+  overlapped.overlap_epilogue = true;
+  overlapped.once_stages = 2;
+  const auto fits = [&] { return ring_bytes(s, overlapped) <= target.ring_bytes(); };
+  if (!fits() && plan.stages > 2) overlapped.late_stages = plan.stages - 1;
+  if (fits()) plan = overlapped;
 }
 
 /// Whether a store combines with memory: one TMA instruction does so for a whole box
@@ -159,11 +163,10 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const KernelSummary& s) {
   const std::int64_t held = has_data_dependent_trips(k) ? 0 : s.accumulator_init_registers;
   add_producer_warps(plan, target, needed + s.fragments + 32, needed + held + 24);
   // Two CTAs on an SM overlap by themselves. Rings that are never empty leave no room for staging.
-  plan.persistent =
-      k.info.cluster == 1 && !k.info.persistent &&
-      s.stationary_bytes + plan.stages * s.stage_bytes > target.shared_bytes_per_cta / 2;
+  plan.persistent = k.info.cluster == 1 && !k.info.persistent &&
+                    ring_bytes(s, plan) > target.shared_bytes_per_cta / 2;
   plan.dynamic_scheduler = plan.persistent && !uses_pdl(k) && has_data_dependent_trips(k);
-  overlap_epilogue_if_possible(plan, s, target.ring_bytes());
+  overlap_epilogue_if_possible(plan, s, target);
   plan.stage_stores = !plan.persistent;
   plan.tma_store = benefits_from_tma_store(k, s, plan);
   if (plan.persistent) plan.epilogue_tile_n = kEpilogueTileN;
@@ -307,13 +310,6 @@ void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
                                       : "no multicast: no operand that neighbouring tiles share");
 }
 
-/// Shared memory of all operand rings, including that of stationary operands.
-std::int64_t ring_bytes(const KernelSummary& s, const Plan& p) {
-  const int late = p.late_stages > 0 ? p.late_stages : p.stages;
-  return p.once_stages * s.stationary_bytes + p.stages * (s.stage_bytes - s.mma1_bytes) +
-         late * s.mma1_bytes;
-}
-
 void drop_tma_aux_loads_unless_possible(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
   if (!p.tma_aux_loads) return;
@@ -336,9 +332,7 @@ void drop_tma_store_unless_possible(const Kernel& k, PassContext& context) {
   if (!p.tma_store) return;
   const KernelSummary s = summarize(k, p.tma_aux_loads);
   const std::int64_t staged = p.persistent ? staged_bytes(k, p) : 0;
-  const auto fits = [&] {
-    return s.stationary_bytes + p.stages * s.stage_bytes + staged <= k.info.target->ring_bytes();
-  };
+  const auto fits = [&] { return ring_bytes(s, p) + staged <= k.info.target->ring_bytes(); };
   const Plan before = p;
   if (p.overlap_epilogue) p.disable_epilogue_overlap();
   while (s.back_to_back && p.stages > 2 && !fits()) --p.stages;

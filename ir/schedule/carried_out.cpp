@@ -27,24 +27,13 @@ void label_ops(Kernel& k) {
     for (OpId op : node.ops) k[op].attrs.set(AttrName::label, node.label.str());
 }
 
-/// The kernel as it was, whose ops have their labels in the kernel that the passes have left, and
-/// the steps by which they have expanded loops.
-struct Passed {
-  const Kernel& before;
-  const Kernel& after;
-  const Plan& plan;
-  std::span<const ExpandedLoop> expanded;
-};
-
-/// Reads off a Schedule what the plan and the steps leave open.
+/// Reads off a Schedule what the plan and the steps leave open: from the kernel as it was, and as
+/// the passes have left it, where ops have their labels.
 class Reader {
  public:
-  explicit Reader(const Passed& passed)
-      : before_(passed.before),
-        k_(passed.after),
-        plan_(passed.plan),
-        expanded_(passed.expanded),
-        graph_(passed.before) {}
+  Reader(const Kernel& before, const Kernel& after, const Plan& plan,
+         std::span<const ExpandedLoop> expanded)
+      : before_(before), k_(after), plan_(plan), expanded_(expanded), graph_(before) {}
 
   Schedule read() {
     s_.target = k_.info.target;
@@ -363,7 +352,7 @@ CarriedOut schedule_carried_out(const Kernel& tile, PassContext& context) {
     if (pass.name != "check_channels") run_pipeline(rest, {&pass, 1}, context, options);
   const Plan plan = context.plan.value_or(Plan{});
   out.schedule =
-      Reader({out.machine, rest, plan, std::span(context.expanded).subspan(before)}).read();
+      Reader(out.machine, rest, plan, std::span(context.expanded).subspan(before)).read();
   return out;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ir/analysis/access_width.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/layouts/warp_grid.h"
 #include "ir/schedule/judging.h"
@@ -156,21 +157,17 @@ class Dots {
                      const OperandSource& source) {
     const OpData& load = j_.k[source.op];
     const Type tile = j_.k.type(load.results[0]);
-    const auto& strides = j_.k.type(load.operands[0]).view_facts().strides;
-    const auto axes = load.attrs.ints(AttrName::axes);
-    if (tile.rank() != 2 || axes.size() != 2) return;
-    for (std::size_t t = 0; t < 2; ++t) {
-      if (strides[static_cast<std::size_t>(axes[t])] != 1) continue;
-      const std::size_t dim = source.transposed ? 1 - t : t;
-      const bool is_k_major = dim == (i == 0 ? 1 : 0);
-      const Label label = j_.label(*j_.g.find(source.op));
-      if (!is_k_major && !type.any_major())
-        j_.refuse(Rule::W7, {d.dot, label}, "{}: {} lies MN-major, {} needs K-major", d.dot, label,
-                  type.name);
-      if (tile.shape()[t] * type.bits / 8 % kSwizzleBytes != 0)
-        j_.refuse(Rule::W7, {d.dot, label}, "{}: rows of {} have {} bytes, no multiple of {}",
-                  d.dot, label, tile.shape()[t] * type.bits / 8, kSwizzleBytes);
-    }
+    const int fast = contiguous_dim(j_.k, load);
+    if (tile.rank() != 2 || fast < 0) return;
+    const int k_dim = (i == 0) != source.transposed ? 1 : 0;
+    const std::int64_t bytes = tile.shape()[static_cast<std::size_t>(fast)] * type.bits / 8;
+    const Label label = j_.label(*j_.g.find(source.op));
+    if (fast != k_dim && !type.any_major())
+      j_.refuse(Rule::W7, {d.dot, label}, "{}: {} lies MN-major, {} needs K-major", d.dot, label,
+                type.name);
+    if (bytes % kSwizzleBytes != 0)
+      j_.refuse(Rule::W7, {d.dot, label}, "{}: rows of {} have {} bytes, no multiple of {}", d.dot,
+                label, bytes, kSwizzleBytes);
   }
 
   void dot_step(const Step& step) {

@@ -154,11 +154,9 @@ void EpilogueOverlap::write(Builder& b, std::span<const Value> results, ValueMap
 
 void EpilogueOverlap::finish_last_tile(Builder& b, std::span<const Value> results) const {
   const OpId branch = b.make_if(exists_, {});
-  Builder there(k_, k_[branch].regions[0]), none(k_, k_[branch].regions[1]);
-  there.loc = none.loc = b.loc;
+  Builder there(k_, k_[branch].regions[0]);
+  there.loc = b.loc;
   write(there, results, before_);
-  there.yield({});
-  none.yield({});
 }
 
 OpId EpilogueOverlap::leave(std::vector<Value> state) {
@@ -169,9 +167,8 @@ OpId EpilogueOverlap::leave(std::vector<Value> state) {
   Builder b = Builder::behind(k_, tiles_);
   b.loc = k_[loop_].loc;
   const OpId branch = b.make_if(behind_tiles(exists_), {});
-  Builder there(k_, k_[branch].regions[0]), none(k_, k_[branch].regions[1]);
-  there.loc = none.loc = b.loc;
-  none.yield({});
+  Builder there(k_, k_[branch].regions[0]);
+  there.loc = b.loc;
   return there.effect(Opcode::Yield, {});
 }
 

@@ -5,10 +5,12 @@
 #include <numeric>
 #include <unordered_set>
 
+#include "ir/analysis/access_width.h"
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/gathered_box.h"
 #include "ir/matrix_type.h"
+#include "ir/schedule/graph.h"
 
 namespace tegula::ir {
 namespace {
@@ -34,9 +36,9 @@ std::string_view why_not_wgmma(const Kernel& k, OpId op) {
   if (depth % type->step() != 0) return "a step is no multiple of an instruction's depth";
   if (any_op(k, d.parent, [&](OpId o) { return info(k[o].opcode).has(kWrites); }))
     return "its loop writes memory";
-  if (!load_of(k, d, 1)) return "its second operand is not loaded in the loop";
-  if (!is_tma_operand(k, d, 1)) return "TMA does not take its second operand as it lies";
-  if (load_of(k, d, 0) && !is_tma_operand(k, d, 0))
+  if (!load_of(k, op, 1)) return "its second operand is not loaded in the loop";
+  if (!is_tma_operand(k, op, 1)) return "TMA does not take its second operand as it lies";
+  if (load_of(k, op, 0) && !is_tma_operand(k, op, 0))
     return "TMA does not take its first operand as it lies";
   return "";
 }
@@ -58,12 +60,6 @@ bool depends_on_dot(const Kernel& k, Value v, int depth) {
   });
 }
 
-/// The op that defines the value, in front of a permute.
-OpId loaded_by(const Kernel& k, Value v) {
-  const OpId def = k[v].def;
-  return def && k[def].opcode == Opcode::Permute ? k[k[def].operands[0]].def : def;
-}
-
 /// Shared memory of what the op loads if TMA does.
 std::int64_t bytes_by_tma(const Kernel& k, OpId load) {
   const OpData& d = k[load];
@@ -74,10 +70,11 @@ std::int64_t bytes_by_tma(const Kernel& k, OpId load) {
              : tile.count() * size_bytes(tile.dtype());
 }
 
-/// Loaded in front of the loop, perhaps through a permute.
-bool is_hoisted_load(const Kernel& k, Value v, RegionId loop_body) {
-  const OpId def = loaded_by(k, v);
-  return def && k[def].opcode == Opcode::LoadView && k[def].parent != loop_body;
+/// The load of A in front of the loop, or none.
+OpId hoisted_load(const Kernel& k, OpId dot) {
+  const OperandSource a = source_of(k, dot, 0);
+  const bool is_load = a.op && k[a.op].opcode == Opcode::LoadView;
+  return is_load && a.kind == OperandSource::Kind::Invariant ? a.op : OpId();
 }
 
 /// A row of numbers with which the accumulator begins in each outer iteration: a thread keeps its
@@ -104,10 +101,10 @@ bool is_read(const Kernel& k, Value v, std::unordered_set<Value>& seen) {
 
 }  // namespace
 
-OpId load_of(const Kernel& k, const OpData& dot, int i) {
-  OpId def = k[dot.operands[static_cast<std::size_t>(i)]].def;
-  if (def && k[def].opcode == Opcode::Permute) def = k[k[def].operands[0]].def;
-  return def && k[def].opcode == Opcode::LoadView && k[def].parent == dot.parent ? def : OpId();
+OpId load_of(const Kernel& k, OpId dot, std::size_t i) {
+  using Kind = OperandSource::Kind;
+  const OperandSource source = source_of(k, dot, i);
+  return source.kind == Kind::Memory || source.kind == Kind::Gather ? source.op : OpId();
 }
 
 bool has_mma(const Kernel& k, RegionId r) {
@@ -129,27 +126,23 @@ bool is_aux_load(const Kernel& k, OpId load) {
       !k.type(d.results[0]).is_tile())
     return false;
   for (OpId op : k.ops(d.parent))
-    for (int i = 0; i < 2; ++i)
-      if (k[op].opcode == Opcode::Dot && load_of(k, k[op], i) == load) return false;
+    for (std::size_t i : {0U, 1U})
+      if (k[op].opcode == Opcode::Dot && load_of(k, op, i) == load) return false;
   return has_mma(k, d.parent);
 }
 
-bool is_tma_operand(const Kernel& k, const OpData& dot, int i) {
-  const OpId def = load_of(k, dot, i);
-  if (!def) return false;
-  const OpId permute = k[dot.operands[static_cast<std::size_t>(i)]].def;
-  std::int64_t order[] = {0, 1};
-  if (permute != def) std::ranges::copy(k[permute].attrs.ints(AttrName::order), order);
-  const Type view = k.type(k[def].operands[0]), tile = k.type(k[def].results[0]);
-  const auto axes = k[def].attrs.ints(AttrName::axes);
-  const MatrixType* type = matrix_type(k, dot);
-  if (!type || gathered_dim(k, k[def]) >= 0 || !is_tma_loadable(view, axes, tile)) return false;
-  const int k_dim = i == 0 ? 1 : 0;
-  for (std::size_t t = 0; t < axes.size(); ++t)
-    if (view.view_facts().strides[static_cast<std::size_t>(axes[t])] == 1)
-      return tile.shape()[t] * type->bits / 8 % kSwizzleBytes == 0 &&
-             (type->any_major() || order[k_dim] == static_cast<std::int64_t>(t));
-  return false;
+bool is_tma_operand(const Kernel& k, OpId dot, std::size_t i) {
+  const OpId op = load_of(k, dot, i);
+  const MatrixType* type = matrix_type(k, k[dot]);
+  if (!op || !type || gathered_dim(k, k[op]) >= 0) return false;
+  const OpData& load = k[op];
+  const Type tile = k.type(load.results[0]);
+  const int fast = contiguous_dim(k, load);
+  if (fast < 0 || !is_tma_loadable(k.type(load.operands[0]), load.attrs.ints(AttrName::axes), tile))
+    return false;
+  const int k_dim = (i == 0) != source_of(k, dot, i).transposed ? 1 : 0;
+  return tile.shape()[static_cast<std::size_t>(fast)] * type->bits / 8 % kSwizzleBytes == 0 &&
+         (type->any_major() || fast == k_dim);
 }
 
 PlanPatch wanted_fields(const Kernel& k, const PassContext& context) {
@@ -188,22 +181,22 @@ KernelSummary summarize(const Kernel& k, bool tma_aux_loads) {
       s.has_trip = bounds.is_less(k[loop].operands[0], k[loop].operands[1]);
     if (s.wgmma) s.why_not_wgmma = why_not_wgmma(k, op);
     s.wgmma = s.wgmma && s.why_not_wgmma.empty();
+    const OpId hoisted = hoisted_load(k, op);
     s.is_row_stacked = s.is_row_stacked &&
                        std::has_single_bit(static_cast<std::uint64_t>(acc.shape()[1])) &&
-                       (is_tma_operand(k, d, 0) || is_hoisted_load(k, d.operands[0], d.parent));
+                       (is_tma_operand(k, op, 0) || hoisted);
     s.accumulators += acc.shape()[1] / 2;
     if (is_repeated_row(k, d.operands[2], d.parent))
       s.accumulator_init_registers += acc.shape()[1] / 4 + kColumnTermRegisters;
     const Type a = k.type(d.operands[0]);
-    if (is_hoisted_load(k, d.operands[0], d.parent))
-      s.stationary_bytes += bytes_by_tma(k, loaded_by(k, d.operands[0]));
-    else if (!is_tma_operand(k, d, 0))
+    if (hoisted)
+      s.stationary_bytes += bytes_by_tma(k, hoisted);
+    else if (!is_tma_operand(k, op, 0))
       s.fragments += a.shape()[1] * size_bits(a.dtype()) / 64;
     s.mma1_bytes = 0;
-    for (int i = 0; i < 2; ++i) {
-      if (is_tma_operand(k, d, i) && counted.insert(load_of(k, d, i)).second)
-        s.mma1_bytes += bytes_by_tma(k, load_of(k, d, i));
-    }
+    for (std::size_t i : {0U, 1U})
+      if (is_tma_operand(k, op, i) && counted.insert(load_of(k, op, i)).second)
+        s.mma1_bytes += bytes_by_tma(k, load_of(k, op, i));
     s.stage_bytes += s.mma1_bytes;
   });
   if (tma_aux_loads) s.stage_bytes += s.aux_bytes;

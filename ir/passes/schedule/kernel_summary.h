@@ -45,14 +45,14 @@ PlanPatch wanted_fields(const Kernel& k, const PassContext& context);
 bool wants_tma_aux_loads(const Kernel& k, const PassContext& context);
 
 /// The load of operand `i` by load_view [permute] in the dot's region, or nothing.
-OpId load_of(const Kernel& k, const OpData& dot, int i);
+OpId load_of(const Kernel& k, OpId dot, std::size_t i);
 bool has_mma(const Kernel& k, RegionId r);
 /// All that stands around the op are counted loops.
 bool is_in_counted_loops(const Kernel& k, OpId op);
 /// Whether a load_view of a tile stands in a mainloop, and is no operand of any dot.
 bool is_aux_load(const Kernel& k, OpId load);
 /// Whether TMA can load the operand under a swizzle, contiguous along a dimension that wgmma takes.
-bool is_tma_operand(const Kernel& k, const OpData& dot, int i);
+bool is_tma_operand(const Kernel& k, OpId dot, std::size_t i);
 /// Whether lists, tables or lengths in memory determine the trip counts of mainloops.
 bool has_data_dependent_trips(const Kernel& k);
 /// It may be started before the kernel in front of it has ended, which counts its tiles at the same
