@@ -18,7 +18,6 @@
 #include "ir/passes/schedule/kernel_summary.h"
 #include "ir/passes/schedule/plan_reasons.h"
 #include "ir/passes/schedule/producer_warps.h"
-#include "ir/passes/schedule/staged_bytes.h"
 #include "ir/passes/schedule/swap_ab.h"
 #include "ir/pipeline.h"
 #include "support/errors.h"

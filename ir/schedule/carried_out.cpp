@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 
 #include "ir/layout/conversion.h"
 #include "ir/layout/shared_layout.h"
@@ -256,18 +257,13 @@ class Reader {
     }
   }
 
-  std::vector<Step> dots_of(const LoopSchedule& loop) const {
-    std::vector<Step> dots = loop.steps;
-    std::erase_if(dots, [&](const Step& step) {
-      const auto node = graph_.find(step.op);
-      return !node || graph_[*node].kind != NodeKind::Dot;
-    });
-    return dots;
-  }
-
   /// The first dot that runs later than others of its iteration; or none.
   Label late_dot(const LoopSchedule& loop) const {
-    const std::vector<Step> dots = dots_of(loop);
+    const auto is_dot = [&](const Step& step) {
+      const auto node = graph_.find(step.op);
+      return node && graph_[*node].kind == NodeKind::Dot;
+    };
+    auto dots = loop.steps | std::views::filter(is_dot);
     if (dots.empty()) return {};
     const int first = std::ranges::min(dots, {}, &Step::stage).stage;
     const auto late = std::ranges::find_if(dots, [&](const Step& s) { return s.stage > first; });

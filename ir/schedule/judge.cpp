@@ -17,6 +17,12 @@ void Judging::add(Reason reason) {
   verdict.reasons.push_back(std::move(reason));
 }
 
+int Judging::total_warps() const {
+  int warps = 0;
+  for (const Role& r : s.roles) warps += r.warps * r.copies;
+  return warps;
+}
+
 const Channel* Judging::channel_of(Label payload) const {
   for (const Channel& c : s.channels)
     if (std::ranges::find(c.payload, payload) != c.payload.end()) return &c;

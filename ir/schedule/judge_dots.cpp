@@ -79,8 +79,7 @@ class Dots {
 
   /// Registers of one instruction are allocated before setmaxnreg gives a role more (C7602).
   void instruction(const DotForm& d, std::int64_t columns) {
-    int warps = 0;
-    for (const Role& r : j_.s.roles) warps += r.warps * r.copies;
+    const int warps = j_.total_warps();
     const int has = j_.s.target->registers_at_entry(warps);
     const std::int64_t takes = columns / 2 + kNonAccumulatorRegisters;
     if (takes > has)

@@ -31,16 +31,15 @@ class Labels {
 
  private:
   void names() {
-    std::set<Name> roles, channels, tokens;
-    for (const Role& r : j_.s.roles)
-      if (!roles.insert(r.name).second) twice("role", r.name);
-    for (const Channel& c : j_.s.channels)
-      if (!channels.insert(c.name).second) twice("channel", c.name);
-    for (const Token& t : j_.s.tokens)
-      if (!tokens.insert(t.name).second) twice("token", t.name);
+    names_of("role", j_.s.roles);
+    names_of("channel", j_.s.channels);
+    names_of("token", j_.s.tokens);
   }
-  void twice(std::string_view what, Name name) {
-    j_.refuse(Rule::L2, {}, "there are two {}s {}", what, name);
+  void names_of(std::string_view what, const auto& all) {
+    std::set<Name> seen;
+    for (const auto& named : all)
+      if (!seen.insert(named.name).second)
+        j_.refuse(Rule::L2, {}, "there are two {}s {}", what, named.name);
   }
 
   void role(std::size_t index, std::string_view what) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
 
 #include "ir/schedule/judging.h"
 
@@ -27,11 +26,6 @@ class Resources {
   }
 
  private:
-  int total_warps() const {
-    return std::accumulate(j_.s.roles.begin(), j_.s.roles.end(), 0,
-                           [](int sum, const Role& r) { return sum + r.warps * r.copies; });
-  }
-
   void shared_memory() {
     std::string parts;
     std::int64_t& sum = j_.verdict.derived.shared_bytes;
@@ -51,7 +45,7 @@ class Resources {
   }
 
   void threads() {
-    const int threads = 32 * total_warps();
+    const int threads = 32 * j_.total_warps();
     if (threads > target_.max_threads_per_cta)
       j_.refuse(Rule::R6, {}, "{} threads, {} allowed", threads, target_.max_threads_per_cta);
     else if (threads * j_.s.tiles.ctas > target_.max_threads_per_sm)
@@ -60,7 +54,7 @@ class Resources {
   }
 
   void registers() {
-    const int warps = total_warps(), at_entry = target_.registers_at_entry(std::max(warps, 1));
+    const int warps = j_.total_warps(), at_entry = target_.registers_at_entry(std::max(warps, 1));
     int taken = 0;
     for (const Role& r : j_.s.roles) {
       const int own = r.regs != 0 ? r.regs : at_entry;

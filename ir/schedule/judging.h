@@ -56,6 +56,8 @@ class Judging {
   std::vector<std::size_t> nodes_of(const LoopSchedule& loop) const;
   std::vector<std::size_t> nodes_in_order(const LoopSchedule& loop, std::size_t role) const;
   OpId op_of(Label label) const { return g[*g.find(label)].ops.front(); }
+  /// Warps of all roles.
+  int total_warps() const;
   /// The tile that a node makes.
   Type tile_of(std::size_t node) const { return k.type(k[g[node].ops.back()].results[0]); }
   Label label(std::size_t node) const { return g[node].label; }

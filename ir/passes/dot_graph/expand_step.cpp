@@ -14,13 +14,6 @@ RingPosition Expansion::position(Builder& b, std::size_t ring, int stage) const 
              : l_.pipelines[ring].ring.back(b, use.at, stage - use.first_stage);
 }
 
-Value Expansion::ring(OpId load) const {
-  for (const OperandPipeline& p : l_.pipelines)
-    for (const OperandLoad& l : p.ring.loads())
-      if (l.load == load) return l.ring;
-  return l_.stationary_ring(load);
-}
-
 void Expansion::meet_for_gathers(Builder& b) {
   b.effect(Opcode::AsyncWait, {}, {{AttrName::count, gather_lead() - 1}});
   b.effect(Opcode::CtaBarrier, {}, {{AttrName::generic_proxy, 1}});
@@ -124,7 +117,7 @@ void Expansion::read(OpId load, int stage) {
   b.loc = k_[load].loc;
   wait(b, i, stage);
   const Value tile =
-      b.op(Opcode::SmemLoad, {ring(load), position(b, i, stage).slot}, k_.type(loaded));
+      b.op(Opcode::SmemLoad, {l_.ring_of(load), position(b, i, stage).slot}, k_.type(loaded));
   values_.define(loaded, stage, tile);
   if (stage == use.last_stage && !is_late(use)) use.left.erase(load);
   release_if_read(b, i);
@@ -195,7 +188,7 @@ Value Expansion::shared_operand(Builder& b, const DotOperand& operand, int stage
     wait(b, ring_of_.at(load), stage);
     operands.push_back(position(b, ring_of_.at(load), stage).slot);
   }
-  return ring(load);
+  return l_.ring_of(load);
 }
 
 void Expansion::need(Value v, int stage) {

@@ -65,7 +65,6 @@ class Expansion {
   /// Its slots are free one step later than their last reader was issued.
   bool is_late(const RingUse& use) const { return stay_in_flight_ && !use.dots.empty(); }
   RingPosition position(Builder& b, std::size_t ring, int stage) const;
-  Value ring(OpId load) const;
 
   // ---- rows that threads copy
   bool has_gathers() const { return !gathers_.loads().empty(); }

@@ -291,7 +291,6 @@ class EarlyDots {
     return std::ranges::all_of(units_[unit].needs,
                                [&](std::size_t need) { return placed_.contains(need); });
   }
-  bool is_dot(std::size_t unit) const { return dots_.find(units_[unit].ops.front()) != nullptr; }
 
   /// Whether the iteration reads the dot's result, and not only the next one.
   bool is_read(OpId dot) const {
@@ -301,22 +300,14 @@ class EarlyDots {
   }
 
   std::vector<std::size_t>::iterator pick() {
-    const auto first = [&](auto wanted) {
-      return std::ranges::find_if(left_, [&](std::size_t u) { return wanted(u) && is_ready(u); });
+    enum { Free, ReadDot, Dot, Other, NotReady };
+    const auto rank = [&](std::size_t unit) {
+      const OpId op = units_[unit].ops.front();
+      if (!is_ready(unit)) return NotReady;
+      if (!node_of(graph_, dots_, op)) return Free;  // it is placed where it is needed
+      return !dots_.find(op) ? Other : is_read(op) ? ReadDot : Dot;
     };
-    // An op that no node has is placed where it is needed.
-    const auto is_free = [&](std::size_t u) {
-      return !node_of(graph_, dots_, units_[u].ops.front());
-    };
-    if (const auto it = first(is_free); it != left_.end()) return it;
-    if (const auto it =
-            first([&](std::size_t u) { return is_dot(u) && is_read(units_[u].ops.front()); });
-        it != left_.end())
-      return it;
-    if (const auto it = first([&](std::size_t u) { return is_dot(u); }); it != left_.end())
-      return it;
-    const auto it = first([](std::size_t) { return true; });
-    return it == left_.end() ? left_.begin() : it;
+    return std::ranges::min_element(left_, {}, rank);
   }
 
   const Kernel& k_;

@@ -49,9 +49,16 @@ void MmaLoop::order_warpgroups() {
   Builder(k, k.body()).effect(Opcode::OrderDrain, {});
 }
 
-Value MmaLoop::stationary_ring(OpId load) const {
-  if (stationary_)
-    for (const OperandLoad& l : stationary_->loads())
+std::vector<const ChannelRing*> MmaLoop::rings() const {
+  std::vector<const ChannelRing*> all;
+  for (const OperandPipeline& pipeline : pipelines) all.push_back(&pipeline.ring);
+  if (stationary_) all.push_back(&*stationary_);
+  return all;
+}
+
+Value MmaLoop::ring_of(OpId load) const {
+  for (const ChannelRing* ring : rings())
+    for (const OperandLoad& l : ring->loads())
       if (l.load == load) return l.ring;
   return {};
 }
@@ -176,10 +183,7 @@ void MmaLoop::prefetch_next(Builder& b, const OperandPipeline& pipeline, RingPos
 
 void MmaLoop::finish() {
   leave_outer_loops();
-  std::vector<const ChannelRing*> rings;
-  for (const OperandPipeline& pipeline : pipelines) rings.push_back(&pipeline.ring);
-  if (stationary_) rings.push_back(&*stationary_);
-  for (const ChannelRing* ring : rings)
+  for (const ChannelRing* ring : rings())
     for (const OperandLoad& load : ring->loads()) erase_load(k, load);
 }
 

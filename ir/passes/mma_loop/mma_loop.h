@@ -85,8 +85,8 @@ class MmaLoop {
     return k.info.persistent && outer_.size() == 1 ? outer_.front() : OpId();
   }
   bool has_stationary() const { return stationary_.has_value(); }
-  /// The ring that this load in front of the loop fills; none if it fills none.
-  Value stationary_ring(OpId load) const;
+  /// The ring that this load fills, of the loop or in front of it; none if it fills none.
+  Value ring_of(OpId load) const;
 
   Kernel& k;
   OpId loop;
@@ -95,6 +95,8 @@ class MmaLoop {
   RingPosition stationary_position, stationary_end;
 
  private:
+  /// The pipelines' rings, then that of stationary operands.
+  std::vector<const ChannelRing*> rings() const;
   void allocate_rings();
   /// The region that a loop repeats: the last one.
   RegionId body_of(OpId outer) const { return k[outer].regions.back(); }

@@ -7,7 +7,6 @@
 #include "ir/passes/mma_loop/operand_loads.h"
 #include "ir/passes/schedule/kernel_summary.h"
 #include "ir/passes/schedule/producer_warps.h"
-#include "ir/passes/schedule/staged_bytes.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {

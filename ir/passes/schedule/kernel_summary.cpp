@@ -8,6 +8,7 @@
 #include "ir/analysis/access_width.h"
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/tma_access.h"
+#include "ir/analysis/tma_store.h"
 #include "ir/gathered_box.h"
 #include "ir/matrix_type.h"
 #include "ir/schedule/graph.h"
@@ -201,6 +202,19 @@ KernelSummary summarize(const Kernel& k, bool tma_aux_loads) {
   });
   if (tma_aux_loads) s.stage_bytes += s.aux_bytes;
   return s;
+}
+
+std::int64_t staged_bytes(const Kernel& k, const Plan& p) {
+  std::int64_t most = 0;
+  walk(k, k.body(), [&](OpId op) {
+    if (k[op].opcode != Opcode::StoreView || !why_not_tma_store(k, k[op]).empty()) return;
+    const Type tile = k.type(k[op].operands[1]);
+    const std::int64_t rows = tile.shape()[0], columns = tile.shape()[1];
+    const bool in_blocks = p.epilogue_tile_n > 0 && columns % p.epilogue_tile_n == 0;
+    most = std::max(most, rows * (in_blocks ? p.epilogue_tile_n : columns) *
+                              size_bytes(tile.dtype()) * p.groups());
+  });
+  return most;
 }
 
 bool has_data_dependent_trips(const Kernel& k) {

@@ -53,6 +53,9 @@ bool is_in_counted_loops(const Kernel& k, OpId op);
 bool is_aux_load(const Kernel& k, OpId load);
 /// Whether TMA can load the operand under a swizzle, contiguous along a dimension that wgmma takes.
 bool is_tma_operand(const Kernel& k, OpId dot, std::size_t i);
+/// Bytes of the largest staging buffer for TMA stores of a kernel in tile form, for all warpgroups
+/// together; 0 if no store qualifies.
+std::int64_t staged_bytes(const Kernel& k, const Plan& plan);
 /// Whether lists, tables or lengths in memory determine the trip counts of mainloops.
 bool has_data_dependent_trips(const Kernel& k);
 /// It may be started before the kernel in front of it has ended, which counts its tiles at the same
