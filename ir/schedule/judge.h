@@ -17,6 +17,8 @@ struct Derived {
     int minimal_slots = 1;        ///< the fewest with which the roles do not wait in a cycle
   };
   std::vector<OfChannel> channels;  ///< as in Schedule::channels
+  std::int64_t shared_bytes = 0;    ///< slots and mbarriers
+  std::vector<int> registers;       ///< per role, registers that a thread has
 };
 
 struct Verdict {

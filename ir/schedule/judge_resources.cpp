@@ -28,7 +28,7 @@ class Resources {
  private:
   void shared_memory() {
     std::string parts;
-    std::int64_t sum = 0;
+    std::int64_t& sum = j_.verdict.derived.shared_bytes;
     for (std::size_t i = 0; i < j_.s.channels.size(); ++i) {
       const Channel& c = j_.s.channels[i];
       const std::int64_t bytes = j_.verdict.derived.channels[i].slot_bytes;
@@ -58,7 +58,7 @@ class Resources {
     int taken = 0;
     for (const Role& r : j_.s.roles) {
       const int own = r.regs != 0 ? r.regs : at_entry;
-      has_.push_back(own);
+      j_.verdict.derived.registers.push_back(own);
       taken += own * r.warps * r.copies;
       if (r.regs == 0) continue;
       if (!target_.has_wgmma || r.regs % target_.register_unit != 0 ||
@@ -85,11 +85,12 @@ class Resources {
       std::int64_t needed = 0;
       for (const LoopSchedule& loop : j_.s.loops)
         needed = std::max(needed, mma_registers_of(loop, role));
-      if (needed == 0 || needed + kNonAccumulatorRegisters <= has_[role]) continue;
+      const int has = j_.verdict.derived.registers[role];
+      if (needed == 0 || needed + kNonAccumulatorRegisters <= has) continue;
       j_.refuse(Rule::R2, {},
                 "{}: {} registers of accumulators and fragments and {} "
                 "others; it has {}",
-                j_.role_name(role), needed, kNonAccumulatorRegisters, has_[role]);
+                j_.role_name(role), needed, kNonAccumulatorRegisters, has);
     }
   }
 
@@ -136,7 +137,6 @@ class Resources {
 
   Judging& j_;
   const TargetRow& target_;
-  std::vector<int> has_;  ///< registers of a thread of each role
 };
 
 }  // namespace
