@@ -75,12 +75,6 @@ std::string text_of(const T& value);
 template <Fields T>
 std::optional<T> parse(std::string_view text);
 
-/// 128 bits of `text_of`: a key of stores, which changes with names, too.
-template <Fields T>
-Hash128 digest_of(const T& value) {
-  return hash128(text_of(value));
-}
-
 namespace field_detail {
 
 /// Mixes a word into a hash (the finaliser of SplitMix64).

@@ -148,7 +148,7 @@ std::optional<Compilation> recompile_without(unsigned set, const Compilation& k,
   Compilation other;
   other.device = k.device, other.backend = k.backend;
   other.target = k.target, other.assembler_target = k.assembler_target;
-  other.key_text = k.key_text;
+  other.key_text = k.key_text, other.planned = k.planned;
   other.tile = ir::clone(k.tile);
   try {
     optimize_by(other, request, k.plan, passes);

@@ -21,14 +21,15 @@
 namespace tegula::runtime {
 namespace {
 
-bool is_asked(const CompileRequest& request) {
-  return request.plan || !planned_by(request).is_empty();
+bool is_asked(const Compilation& k, const CompileRequest& request) {
+  return request.plan || !k.planned.is_empty();
 }
 
-ir::PassContext context_of(const CompileRequest& request, const std::optional<ir::Plan>& plan) {
+ir::PassContext context_of(const Compilation& k, const CompileRequest& request,
+                           const std::optional<ir::Plan>& plan) {
   ir::PassContext context;
   context.plan = plan;
-  context.planned = planned_by(request);
+  context.planned = k.planned;
   context.keep_checks = request.device.kind == DeviceKind::sim;
   return context;
 }
@@ -142,7 +143,7 @@ bool fits_with(Compilation& k, ir::PassContext context) {
   };
   const int fewest = fewest_stages(k.plan);
   for (int stages = k.plan.stages - 1; stages >= fewest; --stages) {
-    ir::PassContext context = context_of(request, request.plan);
+    ir::PassContext context = context_of(k, request, request.plan);
     context.planned.asked.stages = stages;
     if (context.plan) context.plan->stages = stages;
     if (fits_with(k, std::move(context)))
@@ -201,7 +202,7 @@ void optimize_to_fit(Compilation& k, const CompileRequest& request) {
       optimize_by(k, request, less);
       continue;
     }
-    if (!is_asked(request)) throw ir::SharedMemoryError(k.simt, k.simt.info.smem_bytes);
+    if (!is_asked(k, request)) throw ir::SharedMemoryError(k.simt, k.simt.info.smem_bytes);
     k.plan = first;
     throw at_first;
   }
@@ -213,7 +214,7 @@ bool fits(const Compilation& k) { return k.simt.info.smem_bytes <= k.target->sha
 
 void optimize_by(Compilation& k, const CompileRequest& request, const std::optional<ir::Plan>& plan,
                  std::span<const ir::Pass> passes) {
-  ir::PassContext context = context_of(request, plan);
+  ir::PassContext context = context_of(k, request, plan);
   try {
     run_passes(k, context, passes);
   } catch (const ir::SharedMemoryError&) {
@@ -229,7 +230,7 @@ void optimize(Compilation& k, const CompileRequest& request) {
     optimize_to_fit(k, request);
     require_changes(k, request);
   } catch (const ir::SharedMemoryError& e) {
-    if (!is_asked(request)) throw;
+    if (!is_asked(k, request)) throw;
     refuse_plan(k, request, e);
   }
 }

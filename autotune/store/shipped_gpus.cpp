@@ -13,11 +13,20 @@
 namespace tegula::autotune {
 namespace {
 
+/// What a folder holds, as far as it can be read: neither its beginning nor a step throws.
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> entries;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error))
+    entries.push_back(at->path());
+  return entries;
+}
+
 /// The device class of the first winner in a folder's files, or nothing.
 std::string class_in(const std::filesystem::path& folder) {
-  std::error_code none;
-  for (const auto& family : std::filesystem::directory_iterator(folder, none)) {
-    std::ifstream in(family.path());
+  for (const std::filesystem::path& family : entries_of(folder)) {
+    std::ifstream in(family);
     std::string line;
     std::getline(in, line);
     if (const auto row = row_of<Winner>(line)) return row->key.device;
@@ -45,8 +54,7 @@ std::optional<runtime::DeviceProperties> properties_of(const std::string& device
 
 std::vector<runtime::DeviceProperties> shipped_gpus(const std::filesystem::path& folder) {
   std::vector<runtime::DeviceProperties> all;
-  std::error_code none;
-  for (const auto& device : std::filesystem::directory_iterator(folder, none))
+  for (const std::filesystem::path& device : entries_of(folder))
     if (auto gpu = properties_of(class_in(device))) all.push_back(*std::move(gpu));
   std::ranges::sort(all, {}, &runtime::DeviceProperties::name);
   return all;

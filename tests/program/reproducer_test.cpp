@@ -54,6 +54,7 @@ Outcome outcome(const CompileRequest& request, const std::vector<ir::Pass>& pass
   Compilation k;
   k.tile = product();
   k.target = ir::Target("sm_90a");
+  k.planned = planned_by(request);
   try {
     optimize_by(k, request, request.plan, passes);
   } catch (const InternalError& e) {

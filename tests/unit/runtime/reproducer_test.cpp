@@ -29,7 +29,7 @@ TEST(Reproducer, IsTheTracedKernel) {
     std::filesystem::remove(file);
   }
   CompileRequest planned;
-  planned.planned = ir::parse_plan_request("stages=2");
+  k.planned = planned.planned = ir::parse_plan_request("stages=2");
   try {
     optimize(k, planned);
     FAIL() << "nothing was thrown";
