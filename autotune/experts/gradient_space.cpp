@@ -25,12 +25,14 @@ constexpr int kColumns[] = {128, 256, 64, 192};
 constexpr int kDepths[] = {64, 32, 128};
 constexpr int kStages[] = {0, 2, 3, 4, 5, 6, 7, 8};
 constexpr int kGroups[] = {8, 1, 4, 16};
+constexpr int kFlag[] = {0, 1};
 constexpr Axis<C> kAxes[] = {
     {"bm", [](C& c, int v) { c.bm = v; }, kRows},
     {"bn", [](C& c, int v) { c.bn = v; }, kColumns},
     {"bk", [](C& c, int v) { c.bk = v; }, kDepths},
     {"stages", [](C& c, int v) { c.stages = v; }, kStages},
     {"group_m", [](C& c, int v) { c.group_m = v; }, kGroups},
+    {"multicast", [](C& c, int v) { c.multicast = v != 0; }, kFlag},
 };
 
 MatmulProblem as_batch(const P& p) {
@@ -65,6 +67,13 @@ bool groups_without_effect(const P& p, const C& c, const Limits&) {
 }
 bool groups_otherwise(const P&, const C& c, const Limits&) { return c.group_m != C().group_m; }
 
+bool multicasts_rows(const P& p, const C& c, const Limits&) {
+  return c.multicast && is_of_weights(p);
+}
+bool multicasts_otherwise(const P& p, const C& c, const Limits&) {
+  return c.multicast != (!is_of_weights(p) && pays_multicast(as_batch(p), c));
+}
+
 using enum Severity;
 constexpr Rule<P, C> kRules[] = {
     {"height", "most experts have one tile, of 128 rows at most", dominated, 0, has_other_height},
@@ -83,6 +92,9 @@ constexpr Rule<P, C> kRules[] = {
      groups_without_effect},
     {"group", "concurrent tiles share operands in L2 in groups of eight rows", dominated, 4,
      groups_otherwise},
+    {"multicast_rows", "the gradients of weights read rows alone", refused, 5, multicasts_rows},
+    {"multicast", "tiles below each other share weights where the mainloop is long", dominated, 5,
+     multicasts_otherwise},
 };
 
 double cycles(const P& p, const C& c, const DeviceProfile& gpu) {

@@ -32,6 +32,7 @@ constexpr Axis<C> kAxes[] = {
     {"stages", [](C& c, int v) { c.stages = v; }, kStages},
     {"group_m", [](C& c, int v) { c.group_m = v; }, kGroups},
     {"gathers", [](C& c, int v) { c.gathers = v != 0; }, kFlag},
+    {"multicast", [](C& c, int v) { c.multicast = v != 0; }, kFlag},
 };
 
 MatmulProblem as_batch(const P& p) {
@@ -102,6 +103,13 @@ bool gathers_no_rows(const P& p, const C& c, const Limits&) {
 }
 bool gathers_few_rows(const P&, const C& c, const Limits&) { return c.gathers && c.bm <= kFewRows; }
 
+bool multicasts_without_scheduler(const P&, const C& c, const Limits&) {
+  return c.multicast && (c.swap_ab || c.gathers);
+}
+bool multicasts_otherwise(const P& p, const C& c, const Limits&) {
+  return c.multicast != pays_multicast(as_batch(p), c);
+}
+
 using enum Severity;
 constexpr Rule<P, C> kRules[] = {
     {"rows", "wgmma's tiles have 64, 128 or 192 rows here", degraded, 1, has_rows_of_no_wgmma},
@@ -124,6 +132,10 @@ constexpr Rule<P, C> kRules[] = {
      groups_otherwise},
     {"gathers", "there are no tokens whose rows could be gathered", refused, 6, gathers_no_rows},
     {"gathers_few", "gathered tiles of few rows were not measured", dominated, 6, gathers_few_rows},
+    {"no_scheduler", "transposed and gathered tiles have no scheduler that pairs them", refused, 7,
+     multicasts_without_scheduler},
+    {"multicast", "tiles below each other share weights where the mainloop is long", dominated, 7,
+     multicasts_otherwise},
 };
 
 /// K-iterations that a tile whose rows are gathered takes longer: of 128 x 256 it is at 0.88, 0.94

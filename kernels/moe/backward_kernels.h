@@ -55,6 +55,7 @@ template <class T>
 struct RowGradient {
   ExpertTileConfig config{};
 
+  PlanPatch plan() const { return plan_of(config); }
   void operator()(In<T, 2> dH, In<T, 3> W, SegmentTables segments, AlignedRows aligned,
                   Out<T, 2> dP) const {
     const ExpertTileConfig& v = config;

@@ -46,6 +46,7 @@ struct ExpertUp {
   bool promotes = false;
   ExpertTileConfig config{};
 
+  PlanPatch plan() const { return plan_of(config); }
   void operator()(In<T, 2> X, std::optional<In<i32, 1>> slot_of, Scalar<i32> choices, In<T, 3> G,
                   std::optional<In<T, 3>> U, std::optional<In<Bias, 2>> gate_bias,
                   std::optional<In<Bias, 2>> up_bias, SegmentTables segments, Out<Result, 2> A,
@@ -89,6 +90,7 @@ struct ExpertDown {
   bool promotes = false;
   ExpertTileConfig config{};
 
+  PlanPatch plan() const { return plan_of(config); }
   void operator()(In<T, 2> A, In<T, 3> D, std::optional<In<Result, 2>> bias, SegmentTables segments,
                   Out<Result, 2> Y, Scales scales) const {
     const ExpertTileConfig& v = config;

@@ -32,4 +32,9 @@ inline auto expert_grid(const SegmentTables& tables, const Tile& rows, const Til
               group_m(v.group_m));
 }
 
+/// The fields of the plan that tiles prefer.
+inline PlanPatch plan_of(const ExpertTileConfig& v) {
+  return v.multicast ? PlanPatch{.multicast = true} : PlanPatch{};
+}
+
 }  // namespace tegula::experts

@@ -201,6 +201,11 @@ TEST(LibraryError, LayersOfExperts) {
          .scales_inputs = true,
          .tiles = {.up = ExpertTileConfig{.gathers = true}}});
   });
+  expect("T1662 kernel_argument of multicast tiles", [] {
+    moe({.router = routers::mixtral(),
+         .experts = 4,
+         .tiles = {.up = ExpertTileConfig{.swap_ab = true, .multicast = true}}});
+  });
   expect("T1671 moe_experts", [] {
     moe({.router = routers::mixtral(8),
          .experts = 600,

@@ -21,6 +21,9 @@ struct ExpertTileConfig {
   int group_m = 8;  ///< tiles below each other that are finished together
   /// The up product gathers the tokens' rows itself, which are not permuted then.
   bool gathers = false;
+  /// CTAs are clusters of two on tiles below each other, which share the loads of an expert's
+  /// weights; not with `swap_ab` or `gathers`, whose tiles have no scheduler.
+  bool multicast = false;
 
   template <class Self, class Visit>
   static void each_field(Self& c, const Visit& visit) {
@@ -31,6 +34,7 @@ struct ExpertTileConfig {
     visit("stages", c.stages);
     visit("group_m", c.group_m);
     visit("gathers", c.gathers);
+    visit("multicast", c.multicast);
   }
   friend auto operator<=>(const ExpertTileConfig&, const ExpertTileConfig&) = default;
 };

@@ -85,8 +85,10 @@ TEST_P(ExpertProducts, DownOverRaggedSegments) {
                                     {.bm = 32, .bn = 128, .swap_ab = true},
                                     {.bm = 48, .bn = 64, .swap_ab = true},
                                     {.bm = 160, .bn = 128, .swap_ab = true},
-                                    {.bm = 192, .bn = 64}}) {
-    const auto down = kernel("moe_down", ExpertDown<bf16>{.config = c});
+                                    {.bm = 192, .bn = 64},
+                                    {.bm = 128, .bn = 128, .multicast = true}}) {
+    const ExpertDown<bf16> body{.config = c};
+    const auto down = kernel("moe_down", body).prefer(body.plan());
     for (const Lengths& lengths : ragged()) {
       SCOPED_TRACE(testing::Message() << c.bm << " " << c.swap_ab << " " << lengths.rows);
       const std::int64_t rows = lengths.rows + 5, h = 72, i = 136;  // 5 rows of dropped choices
@@ -112,13 +114,15 @@ TEST_P(ExpertProducts, DownOverRaggedSegments) {
 TEST_P(ExpertProducts, UpWithActivationAndPreActivations) {
   for (const ExpertTileConfig& c : {ExpertTileConfig{.bm = 64, .bn = 64},
                                     {.bm = 16, .bn = 64, .swap_ab = true},
-                                    {.bm = 80, .bn = 64, .swap_ab = true}}) {
+                                    {.bm = 80, .bn = 64, .swap_ab = true},
+                                    {.bm = 128, .bn = 64, .multicast = true}}) {
     SCOPED_TRACE(c.bm);
     const Lengths lengths({3, 0, 70, 16});
     const std::int64_t rows = lengths.rows, h = 72, i = 40;
     const Tensor X = integers({rows, h}, 1), W = integers({4, 2 * i, h}, 2),
                  bias = integers({4, 2 * i}, 3), A = filled({rows, i}), H = filled({rows, 2 * i});
-    const auto up = kernel("moe_up", ExpertUp<bf16>{.activation = clamped_swiglu(5), .config = c});
+    const ExpertUp<bf16> body{.activation = clamped_swiglu(5), .config = c};
+    const auto up = kernel("moe_up", body).prefer(body.plan());
     up(X, Tensor(), 1, W.slice(1, 0, i), W.slice(1, i, 2 * i), bias.slice(1, 0, i),
        bias.slice(1, i, 2 * i), lengths.offsets(GetParam()), lengths.first_tiles(c.bm, GetParam()),
        A, H);

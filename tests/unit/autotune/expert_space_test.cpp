@@ -34,10 +34,10 @@ struct Model {
       const ExpertTileConfig c = choose_expert_tiles(p, host_profile());
       ExpertTileConfig usual;
       usual.bm = c.bm, usual.bn = c.bn, usual.swap_ab = c.swap_ab, usual.gathers = c.gathers;
-      usual.stages = c.stages;
+      usual.stages = c.stages, usual.multicast = c.multicast;
       EXPECT_EQ(c, usual) << text_of(c);
       return (c.swap_ab ? "swapped " : "") + std::to_string(c.bm) + "x" + std::to_string(c.bn) +
-             (c.gathers ? " gathered" : "") +
+             (c.gathers ? " gathered" : "") + (c.multicast ? " multicast" : "") +
              (c.stages != 0 ? " stages " + std::to_string(c.stages) : "");
     };
     return text({rows / experts, i, h, of, ExpertProduct::up, DType::bf16, true, k}) + ", " +
@@ -52,8 +52,8 @@ TEST(ExpertSpace, TheModelTakesTilesByTheirExpectedNumber) {
   EXPECT_EQ(mixtral.tiles(1), "swapped 16x128, swapped 16x64 stages 8");
   EXPECT_EQ(mixtral.tiles(128), "swapped 48x128, swapped 48x128");
   EXPECT_EQ(mixtral.tiles(1024), "swapped 144x128, swapped 144x128");
-  EXPECT_EQ(mixtral.tiles(4096), "128x128, 128x256");
-  EXPECT_EQ(mixtral.tiles(16384), "128x128, 128x256");
+  EXPECT_EQ(mixtral.tiles(4096), "128x128 multicast, 128x256 multicast");
+  EXPECT_EQ(mixtral.tiles(16384), "128x128 multicast, 128x256 multicast");
   EXPECT_EQ(qwen3.tiles(1), "swapped 16x64 stages 8, swapped 16x128 stages 8");
   EXPECT_EQ(qwen3.tiles(128), "swapped 16x128, swapped 16x128");
   EXPECT_EQ(qwen3.tiles(1024), "swapped 80x128 gathered, swapped 80x128");
