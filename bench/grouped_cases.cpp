@@ -64,7 +64,7 @@ constexpr std::array kTiles{
     ExpertTileConfig{.bm = 256, .bn = 128}, ExpertTileConfig{.bm = 64, .bn = 256},
     ExpertTileConfig{.bm = 128, .bn = 256, .group_m = 2}};
 
-/// Those of a number; of 0 those that the library chooses.
+/// Tiles of a number; of 0 what the library chooses.
 ExpertTileConfig tiles_of(const Tensors& t, double number) {
   if (number > 0) return kTiles.at(static_cast<std::size_t>(number) - 1);
   const std::int64_t groups = t[1].size(0);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "support/env.h"
@@ -137,13 +138,14 @@ TEST_P(MulticastSegments, GroupedProduct) {
     changed.plan = plan;
     const EnvOverride scope(changed);
     const auto product = grouped_product(128, 128, 64).prefer({.multicast = true});
-    for (const std::vector<i32>& lengths : kRagged)
+    const bool is_usual = *plan == 0;
+    for (const std::vector<i32>& lengths : std::span(kRagged).subspan(is_usual ? 0 : 6))
       for (const auto& [depth, columns] : {std::pair(0, 128), {64, 128}, {192, 136}}) {
         const auto offsets = offsets_of(lengths);
         SCOPED_TRACE(testing::PrintToString(offsets) + " depth " + std::to_string(depth));
         const Tensor A = integers({offsets.back() + 3, depth}, DType::bf16, 1),
                      B = integers({std::ssize(lengths), depth, columns}, DType::bf16, 2);
-        for (int launch = 0; launch < 2; ++launch) {
+        for (int launch = 0; launch < (is_usual ? 2 : 1); ++launch) {
           const Tensor C = Tensor::full({A.size(0), columns}, -77, DType::f32, GetParam());
           product(stream(), A, B, table(offsets), C);
           expect_equal(C, grouped(A, B, offsets));

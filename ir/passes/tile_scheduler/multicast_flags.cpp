@@ -10,7 +10,7 @@
 namespace tegula::ir {
 namespace {
 
-constexpr int kMostLoads = 30;  ///< bits of a word
+constexpr int kMaxLoads = 30;  ///< bits of a word
 
 std::vector<OpId> mainloops(const Kernel& k) {
   std::vector<OpId> found;
@@ -35,22 +35,22 @@ Value neighbour(Builder& b) {
 void flag_loads(Kernel& k, OpId loop) {
   MulticastLoads loads(k, loop);
   if (!loads.have_equal_trip_counts()) return;
-  std::vector<OpId> may_share;
+  std::vector<OpId> candidates;
   for (OpId op : k.ops(k[loop].regions[0]))
     if (k[op].opcode == Opcode::LoadView && k.type(k[op].results[0]).is_tile() &&
-        loads.may_multicast(op) && may_share.size() < kMostLoads)
-      may_share.push_back(op);
-  if (may_share.empty()) return;
+        loads.may_multicast(op) && candidates.size() < kMaxLoads)
+      candidates.push_back(op);
+  if (candidates.empty()) return;
   Builder b(k, loop);
   b.loc = k[loop].loc;
   const Value other = neighbour(b);
   loads.equalize_trip_counts(b, other);
   Value flags = b.i32(0);
-  for (std::size_t i = 0; i < may_share.size(); ++i) {
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
     const Value flag =
-        b.select(loads.is_same(b, may_share[i], other), b.i32(std::int64_t{1} << i), b.i32(0));
+        b.select(loads.is_same(b, candidates[i], other), b.i32(std::int64_t{1} << i), b.i32(0));
     flags = i == 0 ? flag : b.op(Opcode::Or, {flags, flag});
-    k[may_share[i]].attrs.set(AttrName::multicast, static_cast<std::int64_t>(i));
+    k[candidates[i]].attrs.set(AttrName::multicast, static_cast<std::int64_t>(i));
   }
   b.effect(Opcode::MulticastFlags, {flags});
 }

@@ -34,6 +34,7 @@ const std::string kProduct = "tests/filetests/pipeline_wgmma/loop.tir",
                   kAttention = "tests/unit/dsl/golden/attention.tir",
                   kShared = "tests/filetests/make_persistent/multicast.tir",
                   kCounter = "tests/filetests/make_persistent/counter.tir",
+                  kAhead = "tests/filetests/make_persistent/multicast_ahead.tir",
                   kInTurn = "tests/filetests/make_persistent/alternate.tir",
                   kBeside = "tests/filetests/pipeline_wgmma/beside.tir",
                   kGraph = "tests/filetests/pipeline_wgmma/dot_graph.tir";
@@ -44,10 +45,11 @@ std::string fault_of(const Kernel& k, bool with_producer = true) {
 }
 
 TEST(ChannelCheck, NothingInWhatPassesMake) {
-  for (const std::string& file : {kProduct, kAttention, kShared, kCounter, kInTurn, kBeside})
+  for (const std::string& file :
+       {kProduct, kAttention, kShared, kCounter, kAhead, kInTurn, kBeside})
     for (const char* plan : {"", "stages=2", "persistent=1", "stages=3 persistent=1",
-                             "persistent=1 dynamic_scheduler=1", "pingpong=1",
-                             "pingpong=1 multicast=1", "pingpong=1 stages=3"}) {
+                             "persistent=1 dynamic_scheduler=1", "multicast=1 dynamic_scheduler=1",
+                             "pingpong=1", "pingpong=1 multicast=1", "pingpong=1 stages=3"}) {
       SCOPED_TRACE(file + " " + plan);
       const Kernel k = machine(file, plan);
       int copies = 0;
@@ -181,6 +183,14 @@ TEST(ChannelCheck, TilesByACounter) {
     k.insert_before(wait, op);
   });
   EXPECT_THAT(early, testing::ElementsAre("threads read a slot that was not waited for"));
+}
+
+/// A program whose tile has no rows makes the trips of its neighbour's tile.
+TEST(ChannelCheck, TripsOfTheOtherTile) {
+  expect_all(faults(kAhead, "", Opcode::Or, [](Kernel& k, OpId op) {
+    const Value mine = k[op].operands[0];
+    k.replace_all_uses(k[op].results[0], mine);
+  }));
 }
 
 /// The auxiliary ring; the operands' barriers guard it, too, as the copies are in order.
