@@ -22,16 +22,6 @@ inline MatmulConfig as_matmul(const MatmulProblem& batch, const ExpertTileConfig
   return of;
 }
 
-/// Whether neighbouring tiles share the loads of weights. On an H100 that took 0.80 to 0.94 of the
-/// time for k of 4096 and 14336 (Mixtral), and 1.01 to 1.09 of it for k of 768 to 2048 (Qwen3,
-/// ragged segments): both CTAs then wait for the slower one of two short mainloops
-/// (docs/experiments/2026-11-27-multicast-of-experts.md).
-inline bool pays_multicast(const MatmulProblem& batch, const ExpertTileConfig& c) {
-  constexpr std::int64_t kLongBytes = 8192;
-  return !c.swap_ab && !c.gathers && batch.m >= 2 * c.bm &&
-         batch.k * size_bytes(batch.operands) >= kLongBytes;
-}
-
 inline bool is_too_deep(const MatmulProblem& batch, const ExpertTileConfig& c, ir::Target target) {
   return c.stages > stages_that_fit(batch, as_matmul(batch, c, target), target);
 }
@@ -46,6 +36,17 @@ inline double expected_tiles(std::int64_t mean_rows, int height) {
   for (; full * height < mean + kDeviations * deviation; ++full)
     tiles += 0.5 * std::erfc((full * height + 0.5 - mean) / (std::numbers::sqrt2 * deviation));
   return tiles;
+}
+
+/// Whether neighbouring tiles share the loads of weights. On an H100 that took 0.80 to 0.94 of the
+/// time for k of 4096 and 14336 (Mixtral), and 1.01 to 1.09 of it for k of 768 to 2048 (Qwen3):
+/// both CTAs wait for the slower one at the ends of tiles, which are many there
+/// (docs/experiments/2026-11-27-multicast-of-experts.md).
+inline bool pays_multicast(const MatmulProblem& batch, const ExpertTileConfig& c) {
+  constexpr std::int64_t kLongBytes = 8192;
+  constexpr double kPair = 1.5;
+  return !c.gathers && expected_tiles(batch.m, c.bm) >= kPair &&
+         batch.k * size_bytes(batch.operands) >= kLongBytes;
 }
 
 /// Tiles of segments that have so many rows of tiles each: a group of rows takes in as many

@@ -94,9 +94,9 @@ void check_tiles(const char* what, const std::optional<ExpertTileConfig>& tiles,
     throw_argument_error(ErrorId::kernel_argument, "moe", fmt::format("{}.gathers", what), true,
                          "false: of an up product alone, whose rows are neither scaled nor "
                          "quantised");
-  if (tiles->multicast && (tiles->swap_ab || tiles->gathers))
+  if (tiles->multicast && tiles->gathers)
     throw_argument_error(ErrorId::kernel_argument, "moe", fmt::format("{}.multicast", what), true,
-                         "false with swap_ab or gathers");
+                         "false with gathers");
 }
 
 }  // namespace

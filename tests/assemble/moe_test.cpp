@@ -56,7 +56,9 @@ TEST_F(AssembledMoe, TilesOfEveryHeightDoNotSpill) {
   for (const MoeTiles& tiles :
        {MoeTiles{with_swap_ab(160, 128), with_swap_ab(256, 128)},
         MoeTiles{Tiles{.bm = 192, .bn = 64}, Tiles{.bm = 192, .bn = 128}},
-        MoeTiles{Tiles{.multicast = true}, Tiles{.bn = 256, .multicast = true}}}) {
+        MoeTiles{Tiles{.multicast = true}, Tiles{.bn = 256, .multicast = true}},
+        MoeTiles{Tiles{.bm = 144, .swap_ab = true, .multicast = true},
+                 Tiles{.bm = 144, .swap_ab = true, .multicast = true}}}) {
     const auto call = [&] { multiply(tiles, false); };
     for (const ir::Kernel& tile : all_traced({"moe_up", "moe_down"}, call)) {
       SCOPED_TRACE(testing::Message() << tile.info.name << " " << tiles.up->bm);

@@ -204,7 +204,7 @@ TEST(LibraryError, LayersOfExperts) {
   expect("T1662 kernel_argument of multicast tiles", [] {
     moe({.router = routers::mixtral(),
          .experts = 4,
-         .tiles = {.up = ExpertTileConfig{.swap_ab = true, .multicast = true}}});
+         .tiles = {.up = ExpertTileConfig{.gathers = true, .multicast = true}}});
   });
   expect("T1671 moe_experts", [] {
     moe({.router = routers::mixtral(8),

@@ -86,7 +86,8 @@ TEST_P(ExpertProducts, DownOverRaggedSegments) {
                                     {.bm = 48, .bn = 64, .swap_ab = true},
                                     {.bm = 160, .bn = 128, .swap_ab = true},
                                     {.bm = 192, .bn = 64},
-                                    {.bm = 128, .bn = 128, .multicast = true}}) {
+                                    {.bm = 128, .bn = 128, .multicast = true},
+                                    {.bm = 256, .bn = 128, .swap_ab = true, .multicast = true}}) {
     const ExpertDown<bf16> body{.config = c};
     const auto down = kernel("moe_down", body).prefer(body.plan());
     for (const Lengths& lengths : ragged()) {

@@ -51,7 +51,7 @@ TEST(ExpertSpace, TheModelTakesTilesByTheirExpectedNumber) {
   const Model mixtral{4096, 14336, 8, 2}, qwen3{2048, 768, 128, 8}, deepseek{7168, 2048, 256, 8};
   EXPECT_EQ(mixtral.tiles(1), "swapped 16x128, swapped 16x64 stages 8");
   EXPECT_EQ(mixtral.tiles(128), "swapped 48x128, swapped 48x128");
-  EXPECT_EQ(mixtral.tiles(1024), "swapped 144x128, swapped 144x128");
+  EXPECT_EQ(mixtral.tiles(1024), "swapped 144x128 multicast, swapped 144x128 multicast");
   EXPECT_EQ(mixtral.tiles(4096), "128x128 multicast, 128x256 multicast");
   EXPECT_EQ(mixtral.tiles(16384), "128x128 multicast, 128x256 multicast");
   EXPECT_EQ(qwen3.tiles(1), "swapped 16x64 stages 8, swapped 16x128 stages 8");
