@@ -99,8 +99,8 @@ OperandReads operand_reads(const TileOrder& t, double wave, double l2_bytes) {
   const auto again = [&](double panels, double panel_bytes) {
     return panels * panel_bytes * reads_again(wave / panels, in_flight, l2_bytes);
   };
-  const double extra = again(mean.panels.rows, t.row_bytes) +
-                       again(mean.panels.columns * t.segments, t.column_bytes / t.segments);
+  const double extra =
+      again(mean.panels.rows, t.row_bytes) + again(mean.panels.columns, t.column_bytes);
   // The first wave begins in step, and later ones fall out of it one after another.
   constexpr double kWavesInStep = 8;
   const double drifted = -std::expm1(-(waves - 1) / kWavesInStep);

@@ -19,7 +19,6 @@ struct TileOrder {
   double group = 1;
   double row_bytes = 0, column_bytes = 0;  ///< operands of a row's tiles, and of a column's
   double result_bytes = 0;                 ///< of a tile, written and read by its epilogue
-  double segments = 1;  ///< that one matrix stands for: a column's operands are of all of them
   int tiles_of_sm = 1;  ///< that take turns on an SM, each with an operand ring's share
 };
 

@@ -2,6 +2,7 @@
 // Tiles of experts as configurations of a batch of GEMMs, whose cost core knows what they take.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "autotune/matmul/work.h"
@@ -12,12 +13,7 @@ namespace tegula::autotune {
 /// With the stages that the compiler would take where none are given.
 inline MatmulConfig as_matmul(const MatmulProblem& batch, const ExpertTileConfig& c,
                               ir::Target target) {
-  MatmulConfig of{.bm = c.bm,
-                  .bn = c.bn,
-                  .bk = c.bk,
-                  .swap_ab = c.swap_ab,
-                  .stages = c.stages,
-                  .group_m = c.group_m};
+  MatmulConfig of{.bm = c.bm, .bn = c.bn, .bk = c.bk, .swap_ab = c.swap_ab, .stages = c.stages};
   if (of.stages == 0) of.stages = std::clamp(stages_that_fit(batch, of, target), 1, 4);
   return of;
 }
@@ -49,23 +45,6 @@ inline bool pays_multicast(const MatmulProblem& batch, const ExpertTileConfig& c
          batch.k * size_bytes(batch.operands) >= kLongBytes;
 }
 
-/// Tiles of segments that have so many rows of tiles each: a group of rows takes in as many
-/// segments as have room in it.
-inline TileOrder order_of_segments(const MatmulProblem& batch, const MatmulConfig& c,
-                                   std::int64_t rows) {
-  TileOrder t = order_of(batch, c);
-  const double of_group =
-      std::max(1.0, std::min(c.group_m / static_cast<double>(rows), t.matrices));
-  const double longer = of_group * static_cast<double>(rows) / t.rows;
-  t.row_bytes *= of_group / longer, t.result_bytes *= of_group / longer;
-  t.rows *= longer;
-  t.column_bytes *= of_group;
-  t.matrices /= of_group;
-  t.group = c.group_m;
-  t.segments = of_group;
-  return t;
-}
-
 /// Work of ragged segments, of batch.m rows in the mean: their tiles read the weights, and multiply
 /// as many rows as they have room for. Where the ring fills shared memory, warps store transposed
 /// accumulators without exchanging them through it: at four times the rate, as fitted to layers of
@@ -79,8 +58,16 @@ inline Work work_of_segments(const MatmulProblem& batch, const MatmulConfig& c, 
   w.tiles *= tiles;
   if (2 * c.stages * stage_bytes(batch, c) > target->shared_bytes_per_cta)
     w.epilogue_bytes /= c.swap_ab ? kDirectRate : 1;
-  w.order = order_of_segments(batch, c, std::max<std::int64_t>(1, std::llround(tiles)));
+  w.order = order_of(batch, c);
   return w;
+}
+
+/// Each byte of segments' operands counts once. With those that the L2 does not hold an H100 took
+/// tiles for Mixtral at 1,024 tokens that needed 1.15 times as long
+/// (docs/experiments/2026-11-27-operands-beyond-l2.md).
+inline double cycles_of_segments(const Work& w, DeviceProfile gpu) {
+  gpu.l2_bytes = std::numeric_limits<std::int64_t>::max();
+  return cycles_of(w, gpu);
 }
 
 inline double cycles_of_batch(const MatmulProblem& batch, const ExpertTileConfig& c,

@@ -151,7 +151,7 @@ double cycles(const P& p, const C& c, const DeviceProfile& gpu) {
     const std::int64_t rows = p.rows * p.experts, tokens = rows / p.choices;
     w.repack_bytes = static_cast<double>((rows + tokens) * p.k * size_bytes(p.operands));
   }
-  return cycles_of(w, gpu);
+  return cycles_of_segments(w, gpu);
 }
 
 }  // namespace
