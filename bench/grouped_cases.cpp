@@ -1,5 +1,6 @@
 // A grouped product over ragged rows: C = A W[s]^T in each segment s.
 #include <array>
+#include <optional>
 
 #include "bench/bench.h"
 #include "tegula/configured_kernel.h"
@@ -9,14 +10,17 @@
 namespace tegula::bench {
 namespace {
 
-/// A [rows, k], W [segments, n, k], offsets [segments + 1], C [rows, n].
+/// A [rows, k], W [segments, n, k], offsets [segments + 1], C [rows, n]. With `first_tiles`,
+/// numbers of tiles leave no gaps.
 struct GroupedProduct {
   ExpertTileConfig config{};
 
-  void operator()(In<bf16, 2> A, In<bf16, 3> W, In<i32, 1> offsets, Out<bf16, 2> C) const {
+  void operator()(In<bf16, 2> A, In<bf16, 3> W, In<i32, 1> offsets,
+                  std::optional<In<i32, 1>> first_tiles, Out<bf16, 2> C) const {
     const ExpertTileConfig& v = config;
-    for (auto [s, m, n] :
-         grid(segments(offsets, A.rows()).by(C.cols()), v.bm, v.bn, group_m(v.group_m))) {
+    Segments rows = segments(offsets, A.rows()).by(C.cols());
+    if (first_tiles) rows = rows.numbered(*first_tiles);
+    for (auto [s, m, n] : grid(rows, v.bm, v.bn, group_m(v.group_m))) {
       Tile sum = v.swap_ab ? zeros<f32>(v.bn, v.bm) : zeros<f32>(v.bm, v.bn);
       for (auto k : steps(A.cols(), v.bk).stages(v.stages))
         sum = v.swap_ab ? dot(W(s, n, k), A(m, k).T(), sum) : dot(A(m, k), W(s, n, k).T(), sum);
@@ -24,36 +28,19 @@ struct GroupedProduct {
       C(m, n) = v.swap_ab ? sum.T() : sum;
     }
   }
+  PlanPatch plan() const { return config.multicast ? PlanPatch{.multicast = true} : PlanPatch{}; }
 };
 
-/// The same in clusters of two, which load a part of W[s] for both; numbers of tiles leave no gaps.
-struct PairedProduct {
-  ExpertTileConfig config{};
-
-  void operator()(In<bf16, 2> A, In<bf16, 3> W, In<i32, 1> offsets, In<i32, 1> first_tiles,
-                  Out<bf16, 2> C) const {
-    const ExpertTileConfig& v = config;
-    const Segments rows = segments(offsets, A.rows()).by(C.cols()).numbered(first_tiles);
-    for (auto [s, m, n] : grid(rows, v.bm, v.bn, group_m(v.group_m))) {
-      Tile sum = zeros<f32>(v.bm, v.bn);
-      for (auto k : steps(A.cols(), v.bk).stages(v.stages)) sum = dot(A(m, k), W(s, n, k).T(), sum);
-      C.partial();  // rows behind the last segment
-      C(m, n) = sum;
-    }
-  }
-  PlanPatch plan() const { return {.multicast = true}; }
-};
-
-/// Numbers of the segments' first tiles, of 64 segments.
+/// Numbers of the first tiles of 64 segments, and of all tiles.
 struct FirstTiles {
-  static constexpr int kSegments = 64;
+  static constexpr int kEntries = 65;
   ExpertTileConfig config{};
 
   void operator()(In<i32, 1> offsets, Out<i32, 1> first_tiles) const {
     for ([[maybe_unused]] auto i : grid(GridSpace({1}), 1)) {
-      const Tile begin = offsets(slice(0, kSegments)), end = offsets(slice(1, kSegments)),
+      const Tile begin = offsets(slice(0, kEntries)), end = offsets(slice(1, kEntries)),
                  tiles = (fill_absent(end - begin, 0) + (config.bm - 1)) / config.bm;
-      first_tiles(slice(0, kSegments)) = cumsum(tiles, 0, {.exclusive = true});
+      first_tiles(slice(0, kEntries)) = cumsum(tiles, 0, {.exclusive = true});
     }
   }
 };
@@ -73,19 +60,26 @@ ExpertTileConfig tiles_of(const Tensors& t, double number) {
       t[0].device());
 }
 
-/// A, W, offsets, C; the number of the tiles.
-void run_grouped(const Stream& s, Tensors t, double number) {
-  static ConfiguredKernel<GroupedProduct> product("grouped_matmul", {});
-  product.of(tiles_of(t, number))(s, t[0], t[1], t[2], t[3]);
+ConfiguredKernel<GroupedProduct>& product() {
+  static ConfiguredKernel<GroupedProduct> kernels("grouped_matmul", {});
+  return kernels;
 }
 
-/// A, W, offsets, first tiles (memory for them), C; the number of tiles that have no `swap_ab`.
+/// A, W, offsets, C; the number of the tiles.
+void run_grouped(const Stream& s, Tensors t, double number) {
+  ExpertTileConfig tiles = tiles_of(t, number);
+  tiles.multicast = false;  // segments without first tiles have gaps
+  product().of(tiles)(s, t[0], t[1], t[2], Tensor(), t[3]);
+}
+
+/// A, W, offsets, first tiles (memory for them), C; the number of tiles, in clusters of two that
+/// load a part of W[s] for both.
 void run_pairs(const Stream& s, Tensors t, double number) {
   static ConfiguredKernel<FirstTiles> first_tiles("grouped_first_tiles", {});
-  static ConfiguredKernel<PairedProduct> product("grouped_matmul_pairs", {});
-  const ExpertTileConfig tiles = tiles_of(t, number);
+  ExpertTileConfig tiles = tiles_of(t, number);
+  tiles.multicast = true;
   first_tiles.of(tiles)(s, t[2], t[3]);
-  product.of(tiles)(s, t[0], t[1], t[2], t[3], t[4]);
+  product().of(tiles)(s, t[0], t[1], t[2], t[3], t[4]);
 }
 
 }  // namespace

@@ -7,8 +7,8 @@ namespace tegula::autotune {
 /// Bytes of operands that a call reads from the memory. Where tiles that run at once go along k
 /// together, a row or a column of operands that they share comes from the memory once; those of the
 /// next wave find what they share with them as far as other bytes have not replaced it meanwhile.
-/// Where each tile is at a k-iteration of its own, bytes are replaced between any two that share
-/// them, too.
+/// Out of step, each tile is at a k-iteration of its own, and bytes are replaced between any two
+/// that share them, too.
 struct OperandReads {
   double in_step = 0, out_of_step = 0;
 };

@@ -13,7 +13,7 @@
 namespace tegula::autotune {
 namespace {
 
-/// What a folder holds, as far as it can be read: neither its beginning nor a step throws.
+/// The entries of a folder, as far as it can be read: neither its beginning nor a step throws.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> entries;
   std::error_code error;

@@ -192,7 +192,8 @@ double quantile(std::vector<double> values, double q) {
                          static_cast<std::size_t>(q * static_cast<double>(values.size())))];
 }
 
-/// What the space chooses, over the best measured; 0 where it was not measured.
+/// The time of the configuration that the space chooses, over the best measured; 0 where it was not
+/// measured.
 struct Chosen {
   MatmulConfig config;
   double over_best = 0;

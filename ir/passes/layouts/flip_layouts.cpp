@@ -46,7 +46,7 @@ BitVector flipped_bits(const Kernel& k, OpId flip) {
   return static_cast<BitVector>((shape[axis] - 1) * stride);
 }
 
-/// What the only user makes of the value, element by element.
+/// The result of the only user of the value, where it keeps the elements in their places.
 Value next_of(const Kernel& k, const Uses& uses, Value v) {
   const auto use = uses.only(v);
   if (!use) return {};
@@ -101,8 +101,8 @@ LinearLayout with_registers(const LinearLayout& line, BitVector wanted) {
   return LinearLayout(spec);
 }
 
-/// Where registers hold what as many of the flips as possible exchange. What is left of them holds
-/// what it held at home, where a thread's neighbours are those that it loads and stores together.
+/// A layout whose registers hold the bits of as many flips as possible. The other registers keep
+/// what they hold at home, where a thread's neighbours are those that it loads and stores together.
 LinearLayout layout_for(std::span<const Flip> flips, const LinearLayout& now,
                         const LinearLayout& home) {
   const int room = now.in_bits(HwDim::Register);

@@ -96,6 +96,9 @@ TEST_P(ExpertProducts, DownOverRaggedSegments) {
       const Tensor A = integers({rows, i}, 1), D = integers({lengths.experts(), h, i}, 2),
                    bias = integers({lengths.experts(), h}, 3), Y = filled({rows, h});
       down(A, D, bias, lengths.offsets(GetParam()), lengths.first_tiles(c.bm, GetParam()), Y);
+      if (c.multicast && GetParam().kind == DeviceKind::sim) {
+        EXPECT_NE(down.explain().find("multicast=1"), std::string::npos);
+      }
       const auto want = product(A, D, lengths), b = bias.to_doubles(), got = Y.to_doubles();
       const auto owners = lengths.owners();
       const auto width = static_cast<std::size_t>(h);
