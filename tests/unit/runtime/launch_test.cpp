@@ -109,11 +109,10 @@ TEST(Launch, TakesNoMemoryAndLittleTime) {
   }
   EXPECT_EQ(g_allocations, before);
   RecordProperty("ns_per_launch", static_cast<int>(best));
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-  constexpr double kMost = 150;  // the goal for what we add to the driver's call
-#else
-  constexpr double kMost = 2000;  // nothing is inlined, or every access is a call
-#endif
+  // Tests are compiled unoptimized and share the machine, so this finds a slip of an order of
+  // magnitude alone; the goal of 150 ns beyond the driver's call is held by
+  // gpu_runtime_launch_test, which runs by itself.
+  constexpr double kMost = 2000;
   EXPECT_LT(best, kMost);
 }
 
