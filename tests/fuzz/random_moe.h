@@ -24,7 +24,7 @@ class RandomLayer {
     c.has_biases = chance(3), c.shared = chance(4) ? between(1, 2) : 0;
     c.dtype = chance(3) ? DType::f16 : DType::bf16;
     if (chance(4)) c.capacity = ExpertCapacity{.rows = between(0, 20), .by_slot = chance(2)};
-    if (chance(2)) c.tiles = {tiles(), tiles()};
+    if (chance(2)) c.tiles = {.up = tiles(), .down = tiles()};
     if (chance(3)) draw_quantisation(c);
     if (c.tiles.up && !c.scales_inputs && !c.quantisation) c.tiles.up->gathers = chance(2);
     return c;
