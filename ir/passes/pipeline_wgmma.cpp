@@ -77,7 +77,7 @@ class Mainloops {
     return {};
   }
 
-  /// Slots of channels and the order of loads, as the author's Schedule has them.
+  /// Channels, their slots and the order of loads, as the author's Schedule has them.
   void ask_schedule(DotGraph& dots) const {
     if (!context_.planned.schedule) return;
     const Schedule& s = *context_.planned.schedule;
@@ -85,20 +85,25 @@ class Mainloops {
       const auto node = op ? graph_->find(op) : std::nullopt;
       return node ? (*graph_)[*node].label : Label();
     };
-    const auto slots_of = [&](OpId op) {
-      for (const Channel& c : s.channels)
-        if (std::ranges::find(c.payload, label(op)) != c.payload.end()) return c.slots;
-      return 0;
+    const auto channel_of = [&](OpId op) {
+      return std::ranges::find_if(s.channels, [&](const Channel& c) {
+        return std::ranges::find(c.payload, label(op)) != c.payload.end();
+      });
     };
     for (auto* loads : {&dots.loads, &dots.gathers})
       for (OperandLoad& load : *loads) {
-        load.slots = slots_of(load.load);
+        if (const auto c = channel_of(load.load); c != s.channels.end()) {
+          load.channel = static_cast<int>(c - s.channels.begin());
+          load.slots = c->slots;
+          load.is_alone = !c->multicast;
+        }
         for (const LoopSchedule& loop : s.loops)
           for (const Step& step : loop.steps)
             if (step.op == label(load.load)) load.order = step.order;
       }
     for (Value tile : dots.shared)
-      if (const int slots = slots_of(k_[tile].def)) dots.slots[tile] = slots;
+      if (const auto c = channel_of(k_[tile].def); c != s.channels.end())
+        dots.slots[tile] = c->slots;
   }
 
   LoopOrder order_of(DotGraph& dots) {

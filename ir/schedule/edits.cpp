@@ -41,31 +41,40 @@ class Editor {
     reasons_.push_back({rule, fmt::format(text, std::forward<Args>(args)...), {}, at_});
   }
 
-  /// The role or channel whose name is next; one that is not there takes its edits with it.
+  /// The role or channel of the name; one that is not there takes its edits with it.
   template <class T>
-  T& named(std::vector<T>& list, std::string_view what) {
-    const Name name(in_.take_name(fmt::format("a {}'s name", what)));
+  T& found(std::vector<T>& list, Name name, std::string_view what) {
     const auto at = std::ranges::find(list, name, &T::name);
     if (at != list.end()) return *at;
     refuse(Rule::L2, "there is no {} {}", what, name);
     return std::get<T>(nowhere_);
   }
-  Role& named_role() { return named(s_.roles, "role"); }
+  Role& named_role() { return found(s_.roles, Name(in_.take_name("a role's name")), "role"); }
   bool is_there(const Role& role) const { return &role != &std::get<Role>(nowhere_); }
   std::uint8_t index(const Role& role) const {
     return static_cast<std::uint8_t>(&role - s_.roles.data());
   }
 
   void channel() {
-    Channel& c = named(s_.channels, "channel");
+    const Name name(in_.take_name("a channel's name"));
+    if (in_.take_if("takes")) {
+      const Label payload(in_.take());
+      if (!move_to_channel(s_, payload, name)) refuse(Rule::L1, "no channel has {}", payload);
+      return;
+    }
+    Channel& c = found(s_.channels, name, "channel");
     if (in_.take_if("slots"))
       c.slots = in_.take_number("slots", 1, 64);
     else if (in_.take_if("kind"))
       c.kind = take_channel_kind(in_);
     else if (in_.take_if("columns"))
       c.columns = in_.take_number("columns", 1, 4096);
+    else if (in_.take_if("multicast"))
+      c.multicast = true;
+    else if (in_.take_if("unicast"))
+      c.multicast = false;
     else
-      in_.fail("an edit of a channel is slots, kind or columns");
+      in_.fail("an edit of a channel is slots, kind, columns, multicast, unicast or takes");
   }
 
   void role() {
@@ -137,6 +146,22 @@ class Editor {
 };
 
 }  // namespace
+
+bool move_to_channel(Schedule& s, Label payload, Name to) {
+  const auto has_it = [&](const Channel& c) {
+    return std::ranges::find(c.payload, payload) != c.payload.end();
+  };
+  const auto from = std::ranges::find_if(s.channels, has_it);
+  if (from == s.channels.end()) return false;
+  std::erase(from->payload, payload);
+  Channel made = *from;
+  made.name = to, made.payload = {};
+  std::erase_if(s.channels, [](const Channel& c) { return c.payload.empty(); });
+  auto at = std::ranges::find(s.channels, to, &Channel::name);
+  if (at == s.channels.end()) at = s.channels.insert(at, std::move(made));
+  at->payload.push_back(payload);
+  return true;
+}
 
 EditedSchedule with_edits(Schedule s, std::string_view edits, Loc at) {
   return Editor(std::move(s), edits, at).run();

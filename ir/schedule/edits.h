@@ -1,13 +1,13 @@
 #pragma once
 // Edits of a Schedule, in the phrases of its grammar:
-//   channel NAME slots N | kind K | columns N
+//   channel NAME slots N | kind K | columns N | multicast | unicast | takes LABEL
 //   role NAME regs N | warps N [x N]
 //   LABEL ROLE STAGE.ORDER | in_flight N | pin
 //   dots LABEL ENGINE [flip]
 //   token NAME ROLE { FIRST [.. LAST] }        drop NAME
 //   tiles ...
 // A step is put in front of the one that has its place; a token is added, or replaces that of its
-// name.
+// name; a load goes to another channel, or to a new one like its own.
 #include <string_view>
 
 #include "ir/schedule/reason.h"
@@ -22,5 +22,9 @@ struct EditedSchedule {
 /// The Schedule with the edits of a text, which `;` may separate. Throws CompileError as
 /// parse_schedule does.
 EditedSchedule with_edits(Schedule s, std::string_view edits, Loc at = {});
+
+/// What goes through a channel goes through the one named `to` instead, which is made like the
+/// first where there is none. False, and nothing changes, where no channel has it.
+bool move_to_channel(Schedule& s, Label payload, Name to);
 
 }  // namespace tegula::ir

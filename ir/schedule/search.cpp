@@ -1,9 +1,12 @@
 #include "ir/schedule/search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "ir/schedule/edits.h"
 #include "ir/schedule/judge.h"
 #include "ir/schedule/list_schedule.h"
 #include "ir/schedule/timeline.h"
@@ -20,12 +23,13 @@ class Moves {
     LoopSchedule& loop = any(s_.loops);
     if (loop.steps.empty()) return false;
     Step& step = any(loop.steps);
-    const std::size_t kind = below(8);
+    const std::size_t kind = below(9);
     if (kind < 2) return swap(loop, step);
     if (kind < 4) return change(step.stage);
     if (kind == 4) return s_.find_dot(step.op) && change(step.in_flight);
     if (kind == 5) return token(step, any(loop.steps));
     if (kind == 6) return registers(any(s_.roles));
+    if (kind == 7) return regroup(any(s_.channels));
     return channel(any(s_.channels));
   }
 
@@ -56,6 +60,19 @@ class Moves {
       return change(c.slots) && c.slots > 0;
     c.kind = c.kind == Smem ? Register : Smem;
     return true;
+  }
+  /// A load goes to another channel of TMA loads, or to one of its own.
+  bool regroup(const Channel& from) {
+    const Channel& to = any(s_.channels);
+    if (from.kind != ChannelKind::Tma || to.kind != ChannelKind::Tma) return false;
+    const Label load = from.payload[below(from.payload.size())];
+    return move_to_channel(s_, load, random_() % 2 == 0 ? to.name : new_name());
+  }
+  Name new_name() const {
+    for (std::size_t i = 0;; ++i)
+      if (const Name name(fmt::format("c{}", i));
+          std::ranges::find(s_.channels, name, &Channel::name) == s_.channels.end())
+        return name;
   }
   bool registers(Role& role) {
     return role.regs != 0 && change(role.regs, s_.target->register_unit);

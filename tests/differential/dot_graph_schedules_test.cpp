@@ -202,6 +202,49 @@ TEST_P(Untied, SlotsAndOrderOfLoads) {
       << changed.explain();
 }
 
+/// What both products load shares a channel, whose slots the first product waits for and the last
+/// one releases: one iteration late, and in the same iteration.
+TEST_P(Untied, LoadsThatShareAChannel) {
+  const auto plain = untied();
+  call(plain, 256);
+  if (!is_compiled()) return;
+  for (const std::string edits :
+       {"", "; channel c0 slots 5",
+        "; dot#0 in_flight 0; dot#1 in_flight 0; dot#1 consumer 0.9; drop mma"}) {
+    SCOPED_TRACE(edits);
+    const std::string text = schedule(plain, ("channel c0 takes load#1" + edits).c_str());
+    const auto changed = plain.with_plan(text);
+    for (const int hidden : {64, 128, 320, 456, 0}) call(changed, hidden);
+    EXPECT_NE(changed.explain().find("load#2 load#1"), std::string::npos) << changed.explain();
+    expect_wgmmas(changed, 2);
+  }
+}
+
+/// A GEMM's operands have a channel each, of other depths.
+TEST_P(DotGraphSchedules, AChannelForEachOperand) {
+  const auto gemm = kernel("gemm", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
+    for (auto [m, n] : grid(C, 128, 128)) {
+      Tile sum = zeros<f32>(128, 128);
+      for (auto k : steps(A.cols(), 64)) sum = dot(A(m, k), B(k, n), sum);
+      C(m, n) = sum;
+    }
+  });
+  const auto call = [&](const auto& kernel, int depth) {
+    const Tensor A = integers({200, depth}, DType::bf16, 1),
+                 B = integers({depth, 136}, DType::bf16, 2), C = empty({200, 136}, DType::f32);
+    kernel(stream(), A, B, C);
+    test::expect_equal(C, product(A.to_doubles(), B.to_doubles(), 200, depth, 136));
+  };
+  call(gemm, 256);
+  if (!is_compiled()) return;
+  const auto apart = gemm.with_plan(
+      schedule(gemm, "channel own takes load#1; channel own slots 3; channel c0 slots 4"));
+  for (const int depth : {64, 256, 456}) call(apart, depth);
+  const std::string said = apart.explain();
+  EXPECT_NE(said.find("tma slots 4 load#0\n"), std::string::npos) << said;
+  EXPECT_NE(said.find("tma slots 3 load#1\n"), std::string::npos) << said;
+}
+
 /// An order that no step can run is refused with the line of it that is not had.
 TEST_P(DotGraphSchedules, ImpossibleOrder) {
   if (!is_compiled())

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <tuple>
+#include <vector>
 
+#include "ir/schedule/edits.h"
+#include "ir/schedule/text.h"
 #include "support/env.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
@@ -56,6 +59,9 @@ class Multicast : public test::OnDevice {
     EXPECT_EQ(found, loads) << said;
     EXPECT_NE(said.find("multicast=1"), std::string::npos) << said;
   }
+  /// gated_unit() of several shapes.
+  template <class Kernel>
+  void expect_sums(const Kernel& gated, const std::vector<Shape>& shapes) const;
   template <class T, class O>
   void expect_all_shapes(Tiles tiles, std::uint64_t seed, bool b_transposed) const {
     const auto kernel = matmul_of<T, O>(tiles);
@@ -98,21 +104,43 @@ TEST_P(Multicast, NoSteps) {
   expect_shared(kernel_to, 1);
 }
 
-/// Both B's of a gated unit.
+/// Sums of two products of A, whose columns are multicast.
+auto gated_unit() {
+  return kernel("gated",
+                [](In<bf16, 2> A, In<bf16, 2> G, In<bf16, 2> U, Out<f32, 2> C) {
+                  for (auto [m, n] : grid(C, 128, 128, group_m(8))) {
+                    auto gate = zeros<f32>(128, 128), up = zeros<f32>(128, 128);
+                    for (auto k : steps(A.cols(), 64)) {
+                      const Tile a = A(m, k);
+                      gate = dot(a, G(k, n), gate);
+                      up = dot(a, U(k, n), up);
+                    }
+                    C(m, n) = gate + up;
+                  }
+                })
+      .prefer({.multicast = true});
+}
+
+/// Both B's of a gated unit; then, by an author's Schedule, one of them alone, in a channel of its
+/// own.
 TEST_P(Multicast, TwoSums) {
-  const auto gated =
-      kernel("gated", [](In<bf16, 2> A, In<bf16, 2> G, In<bf16, 2> U, Out<f32, 2> C) {
-        for (auto [m, n] : grid(C, 128, 128, group_m(8))) {
-          auto gate = zeros<f32>(128, 128), up = zeros<f32>(128, 128);
-          for (auto k : steps(A.cols(), 64)) {
-            const Tile a = A(m, k);
-            gate = dot(a, G(k, n), gate);
-            up = dot(a, U(k, n), up);
-          }
-          C(m, n) = gate + up;
-        }
-      }).prefer({.multicast = true});
-  for (const auto& [m, n, k] : {Shape{384, 384, 0}, {640, 264, 200}, {136, 136, 64}}) {
+  const auto gated = gated_unit();
+  expect_sums(gated, {{384, 384, 0}, {640, 264, 200}, {136, 136, 64}});
+  expect_shared(gated, 2);
+  if (GetParam().kind == DeviceKind::cpu) return;
+  const std::string said = gated.explain();
+  const std::size_t first = said.find("schedule sm_90a"), last = said.find("\n}", first);
+  const ir::Schedule s = ir::parse_schedule(said.substr(first, last + 2 - first));
+  const auto edited = ir::with_edits(s, "channel own takes load#2; channel own unicast");
+  ASSERT_TRUE(edited.reasons.empty());
+  const auto one = gated_unit().with_plan(ir::print(edited.schedule));
+  expect_sums(one, {{640, 264, 200}, {136, 136, 64}});
+  expect_shared(one, 1);
+}
+
+template <class Kernel>
+void Multicast::expect_sums(const Kernel& gated, const std::vector<Shape>& shapes) const {
+  for (const auto& [m, n, k] : shapes) {
     SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k);
     const Tensor A = integers({m, k}, DType::bf16, 1), G = integers({k, n}, DType::bf16, 2),
                  U = integers({k, n}, DType::bf16, 3), C = empty({m, n}, DType::f32);
@@ -122,7 +150,6 @@ TEST_P(Multicast, TwoSums) {
     for (std::size_t i = 0; i < want.size(); ++i) want[i] += up[i];
     expect_equal(C, want);
   }
-  expect_shared(gated, 2);
 }
 
 /// Epilogue operands come a block of columns at a time, before the last MMAs.

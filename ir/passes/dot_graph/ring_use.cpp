@@ -16,12 +16,9 @@ class Finder {
       : k_(k), graph_(graph), order_(order) {}
 
   std::vector<RingUse> run() {
-    if (graph_.rings == RingSharing::One) {
-      RingUse& all = uses_.emplace_back();
-      all.brings = graph_.loads;
-      all.first_stage = order_.last_stage;
-      for (const OperandLoad& load : graph_.loads) ring_of_[load.load] = 0;
-    }
+    add_given_channels();
+    if (graph_.rings == RingSharing::One)
+      for (const OperandLoad& load : graph_.loads) add_to_ring(0, load);
     const bool is_separate = graph_.rings == RingSharing::Separate;
     for (const ScheduledOp& at : order_.ops)
       if (!is_separate || graph_.find(at.op)) add_ring(at.op);
@@ -47,21 +44,30 @@ class Finder {
       if (const OperandLoad* load = graph_.ring_load(k_, v))
         if (!ring_of_.contains(load->load) && std::ranges::find(fresh, load) == fresh.end())
           fresh.push_back(load);
-    if (!fresh.empty() && (graph_.find(op) || uses_.empty()))
-      uses_.emplace_back().first_stage = order_.last_stage;
-    for (const OperandLoad* load : fresh) {
-      ring_of_[load->load] = uses_.size() - 1;
-      uses_.back().brings.push_back(*load);
-    }
+    if (fresh.empty()) return;
+    const bool joins = !graph_.find(op) && !uses_.empty();
+    const std::size_t ring = uses_.size() - (joins ? 1 : 0);
+    for (const OperandLoad* load : fresh) add_to_ring(ring, *load);
   }
 
   void add_ring_of_others() {
     const std::size_t ring = uses_.size();
+    for (const OperandLoad& load : graph_.loads) add_to_ring(ring, load);
+  }
+
+  /// The loads of a channel of the author's Schedule share a ring.
+  void add_given_channels() {
+    std::unordered_map<int, std::size_t> ring_of_channel;
     for (const OperandLoad& load : graph_.loads)
-      if (ring_of_.try_emplace(load.load, ring).second) {
-        if (uses_.size() == ring) uses_.emplace_back().first_stage = order_.last_stage;
-        uses_.back().brings.push_back(load);
-      }
+      if (load.channel >= 0)
+        add_to_ring(ring_of_channel.try_emplace(load.channel, uses_.size()).first->second, load);
+  }
+
+  /// Adds a load that has no ring yet; the ring may be a new one behind all others.
+  void add_to_ring(std::size_t ring, const OperandLoad& load) {
+    if (!ring_of_.try_emplace(load.load, ring).second) return;
+    if (ring == uses_.size()) uses_.emplace_back().first_stage = order_.last_stage;
+    uses_[ring].brings.push_back(load);
   }
 
   void add_reader(const OperandLoad& load, const ScheduledOp& at) {

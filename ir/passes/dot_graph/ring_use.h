@@ -21,8 +21,9 @@ struct RingUse {
   RingPosition at{};  ///< of the iteration of first_stage
 };
 
-/// Each load of an operand fills a ring of its own, as do those that one dot waits for together.
-/// Other loads share the ring that was waited for before them.
+/// The rings of an author's channels. Else each load of an operand fills a ring of its own, as do
+/// those that one dot waits for together, and other loads share the ring that was waited for before
+/// them.
 std::vector<RingUse> ring_uses(const Kernel& k, const DotGraph& graph, const LoopOrder& order);
 
 /// A carry that begins as zeros, that a dot adds to and nothing else reads: it is pending around

@@ -88,7 +88,7 @@ Value MmaLoop::multicast_loads(std::vector<RingLoads>& rings) {
     for (OperandLoad& load : ring.loads) {
       const Ints axes = load.axes;
       const AttrList& attrs = k[load.load].attrs;
-      if (load.dots.empty() || !attrs.has(AttrName::multicast) ||
+      if (load.dots.empty() || load.is_alone || !attrs.has(AttrName::multicast) ||
           !is_multicast_splittable(k.type(k[load.load].operands[0]), axes, load.tile))
         continue;
       const Value bit = b.i32(std::int64_t{1} << attrs.i(AttrName::multicast));

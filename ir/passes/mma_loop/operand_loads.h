@@ -23,8 +23,11 @@ struct OperandLoad {
   Value ring;                      ///< its slots in shared memory, once allocated
   Value same;                      ///< i1: the peer CTA of the cluster loads the same box; or none
   std::unordered_set<OpId> slice;  ///< ops of the body that the offsets need
-  int slots = 0;                   ///< of its ring, if an author's Schedule says so; else 0
-  int order = 0;                   ///< among the loads of a step, as such a Schedule has it
+  // As an author's Schedule has it, if there is one.
+  int channel = -1;       ///< number of its channel, whose loads share a ring; -1: not said
+  int slots = 0;          ///< of that ring; 0: not said
+  int order = 0;          ///< among the loads of a step
+  bool is_alone = false;  ///< it is not multicast
 };
 
 /// All operand loads of the loop whose offsets can be computed for another iteration, for copies by
