@@ -206,6 +206,11 @@ TEST(LibraryError, LayersOfExperts) {
          .experts = 4,
          .tiles = {.up = ExpertTileConfig{.gathers = true, .multicast = true}}});
   });
+  expect("T1662 kernel_argument of swapped tiles of weights", [] {
+    moe({.router = routers::mixtral(),
+         .experts = 4,
+         .tiles = {.weight_gradients = ExpertTileConfig{.swap_ab = true}}});
+  });
   expect("T1671 moe_experts", [] {
     moe({.router = routers::mixtral(8),
          .experts = 600,
