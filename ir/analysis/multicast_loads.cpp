@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/analysis/facts.h"
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/invariant_load.h"
 #include "ir/clone_op.h"
@@ -61,6 +62,27 @@ class Sample {
   std::unordered_map<Value, std::optional<std::int64_t>> known_;
 };
 
+bool states_facts(const Kernel& k, RegionId body) {
+  return any_op(k, body,
+                [&](OpId op) { return k[op].opcode == Opcode::Assume && states_fact(k, op); });
+}
+
+/// Checks in the body hold where `condition` does not.
+void restrict_checks(Kernel& k, RegionId body, Value condition) {
+  std::vector<OpId> checks;
+  walk(k, body, [&](OpId op) {
+    if (k[op].opcode == Opcode::Assume) checks.push_back(op);
+  });
+  for (OpId check : checks) {
+    Builder b(k, check);
+    const Type type = k.type(k[check].operands[0]);
+    Value without = b.op(Opcode::Not, {condition});
+    if (type.is_tile()) without = b.op(Opcode::Splat, {without}, type);
+    const Value holds = b.op(Opcode::Or, {k[check].operands[0], without});
+    k[check].operands[0] = holds;
+  }
+}
+
 }  // namespace
 
 bool MulticastLoads::have_equal_trip_counts() {
@@ -69,8 +91,11 @@ bool MulticastLoads::have_equal_trip_counts() {
   if (!is_equal(bounds[0]) || !is_equal(bounds[2])) return false;
   const OpId select = bound();
   if (!select) return is_equal(bounds[1]);
-  return varies_with(k_[select].operands[0]) != VariesWith::Unknown &&
-         is_equal(k_[select].operands[1]);
+  const Value condition = k_[select].operands[0];
+  // What an `assume` states need not hold in trips for the neighbour alone.
+  return is_equal(k_[select].operands[1]) &&
+         (is_equal(condition) ||
+          (varies_with(condition) == VariesWith::Tile && !states_facts(k_, body_)));
 }
 
 OpId MulticastLoads::bound() const {
@@ -91,6 +116,7 @@ void MulticastLoads::equalize_trip_counts(Builder& b, Value other) {
   clone_for(b, mine, other, map);
   const Value bounded = b.select(b.op(Opcode::Or, {mine, map.at(mine)}), end, begin);
   b.kernel()[loop_].operands[1] = bounded;
+  restrict_checks(b.kernel(), body_, mine);
 }
 
 bool MulticastLoads::may_multicast(OpId load) {

@@ -196,6 +196,64 @@ TEST_P(MulticastSegments, OfTwoSegments) {
   expect_multicast(counted, "dynamic_scheduler=1");
 }
 
+/// A tile without rows has its neighbour's trips, in which indices that are read for it lie outside
+/// of their view, and other indices name no element of a tile: nobody is told so.
+TEST_P(MulticastSegments, ChecksOfTilesWithoutRows) {
+  Env changed = env();
+  changed.plan = "multicast=1";
+  const EnvOverride scope(changed);
+  const auto product = kernel("checked", [](In<bf16, 2> A, In<bf16, 3> B, In<i32, 1> offsets,
+                                            In<i32, 1> other, Out<f32, 2> C) {
+    C.partial();
+    for (auto [s, m, n] : grid(segments(offsets, A.rows()).by(C.cols()), 128, 64)) {
+      Tile own = zeros<f32>(128, 64), others = own;
+      for (auto k : steps(A.cols(), 64)) {
+        const Tile a = A(m, k), place = other(m.first());
+        own = dot(a, B(s, k, n), own);
+        others = dot(a, B(place, k, n), others);
+        const Tile columns = arange(64) + where(m.first() < A.rows(), 0, 64);
+        others = gather(others, columns(none, all), 1);
+      }
+      C(m, n) = own + others;
+    }
+  });
+  const std::vector<i32> offsets{0, 128};
+  const Tensor A = integers({128, 192}, DType::bf16, 1), B = integers({1, 192, 64}, DType::bf16, 2),
+               C = Tensor::full({128, 64}, -77, DType::f32, GetParam());
+  product(stream(), A, B, table(offsets), Tensor::zeros({128}, DType::i32, GetParam()), C);
+  auto want = grouped(A, B, offsets);
+  for (double& v : want) v *= 2;
+  expect_equal(C, want);
+  expect_multicast(product, "dynamic_scheduler=1");
+}
+
+/// What the program states of a tile's own rows need not hold for a tile without rows.
+TEST_P(MulticastSegments, StatedFacts) {
+  Env changed = env();
+  changed.plan = "multicast=1";
+  const EnvOverride scope(changed);
+  const auto product = kernel("stated", [](In<bf16, 2> A, In<bf16, 3> B, In<i32, 1> offsets,
+                                           In<f32, 1> scale, Out<f32, 2> C) {
+    C.partial();
+    for (auto [s, m, n] : grid(segments(offsets, A.rows()).by(C.cols()), 128, 128)) {
+      Tile sum = zeros<f32>(128, 128);
+      for (auto k : steps(A.cols(), 64)) {
+        assume(m.first() < A.rows());
+        sum = dot(A(m, k), B(s, k, n), sum) + scale(m.first());
+      }
+      C(m, n) = sum;
+    }
+  });
+  const std::vector<i32> offsets{0, 128};
+  const Tensor A = integers({128, 192}, DType::bf16, 1),
+               B = integers({1, 192, 128}, DType::bf16, 2),
+               C = Tensor::full({128, 128}, -77, DType::f32, GetParam());
+  product(stream(), A, B, table(offsets), Tensor::full({128}, 1, DType::f32, GetParam()), C);
+  auto want = grouped(A, B, offsets);
+  for (double& v : want) v += 3;
+  expect_equal(C, want);
+}
+
 /// Effects that are none of the tile's rows happen once a tile, and not for numbers without one; in
 /// front of a mainloop, and behind it.
 TEST_P(Segments, OtherEffects) {
