@@ -15,24 +15,31 @@ struct Panels {
   double bytes(const TileOrder& t) const { return rows * t.row_bytes + columns * t.column_bytes; }
 };
 
+/// Number of the part of `size` tiles that has the last one of those in front of `end`, which need
+/// not be whole.
+double part_before(double end, double size) { return std::ceil(end / size) - 1; }
+
 /// Rows and columns of the tiles [begin, end) of one matrix: in groups of rows, in a group column
 /// by column.
 Panels panels_of_part(const TileOrder& t, double begin, double end) {
   if (end <= begin) return {};
   const double height = std::min(t.group, t.rows), of_group = height * t.columns;
-  const double first = std::floor(begin / of_group), last = std::floor((end - 1) / of_group);
-  const double head = std::floor((begin - first * of_group) / height),
-               tail = std::ceil((end - last * of_group) / height);
-  if (first == last) return {std::min(height, end - begin), tail - head};
-  const double rows = std::min(t.rows - first * height, (last - first + 1) * height);
+  const double first = std::floor(begin / of_group), last = part_before(end, of_group);
+  const auto height_of = [&](double group) { return std::min(height, t.rows - group * height); };
+  begin -= first * of_group, end -= last * of_group;
+  const double head = std::floor(begin / height_of(first)), tail = std::ceil(end / height_of(last));
+  if (first == last) return {std::min(height_of(first), end - begin), tail - head};
+  const double whole = last - first - 1;
+  const double rows =
+      std::min(height, of_group - begin) + whole * height + std::min(height_of(last), end);
   // The first group's columns end at the right edge, those of the last one begin at the left.
-  return {rows, last > first + 1 ? t.columns : std::min(t.columns, t.columns - head + tail)};
+  return {rows, whole > 0 ? t.columns : std::min(t.columns, t.columns - head + tail)};
 }
 
 /// The same for tiles of several matrices, which share no operands.
 Panels panels_of(const TileOrder& t, double begin, double end) {
   const double of_matrix = t.rows * t.columns;
-  const double first = std::floor(begin / of_matrix), last = std::floor((end - 1) / of_matrix);
+  const double first = std::floor(begin / of_matrix), last = part_before(end, of_matrix);
   begin -= first * of_matrix, end -= last * of_matrix;
   if (first == last) return panels_of_part(t, begin, end);
   const double whole = last - first - 1;
@@ -83,7 +90,7 @@ OperandReads operand_reads(const TileOrder& t, double wave, double l2_bytes) {
   const double all = once + tiles * t.result_bytes;
   const double full = 1 - l2_bytes / all;  // part of the call beside a full L2
   if (!(full > 0)) return {once, once};
-  wave = std::min(wave, tiles);
+  wave = std::clamp(std::floor(wave), 1.0, tiles);
   const MeanWave mean(t, tiles, wave);
   const double waves = tiles / wave;
   const double brought = mean.panels.bytes(t) + wave * t.result_bytes;

@@ -59,6 +59,20 @@ TEST(OperandReads, AsCounted) {
   EXPECT_GT(reads_of(p, ours, kH100).out_of_step, 2.7e9);
 }
 
+/// Tiles of a single column share no rows, and those of a single row no columns, wherever waves
+/// begin in groups and matrices whose last group is lower than the others.
+TEST(OperandReads, TilesThatShareNothingReadItOnce) {
+  const TileOrder below{.matrices = 28, .rows = 18, .group = 16, .row_bytes = 1 << 23},
+      beside{.columns = 58, .group = 16, .column_bytes = 1 << 24};
+  for (const TileOrder& t : {below, beside})
+    for (const double wave : {0.5, 7.0, 16.5, 132.0}) {
+      const double bytes = t.matrices * (t.rows * t.row_bytes + t.columns * t.column_bytes);
+      const OperandReads r = operand_reads(t, wave, 1 << 20);
+      EXPECT_NEAR(r.in_step, bytes, 1e-6 * bytes) << wave;
+      EXPECT_NEAR(r.out_of_step, bytes, 1e-6 * bytes) << wave;
+    }
+}
+
 TEST(OperandReads, ALargerL2ReadsLess) {
   for (const MatmulProblem& p : {packed(8192, 8192, 8192), batch_of(32, packed(1024, 4096, 4096))})
     for (const MatmulConfig& c : {MatmulConfig{.bm = 128, .bn = 256}, {.bm = 128, .bn = 128}}) {
