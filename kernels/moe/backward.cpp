@@ -175,9 +175,9 @@ class BackwardPlan {
       gradient = is_given(kDWeights) ? at(kDWeights) : of_choices();
       const auto& choices = kernels_.backward.choices;
       if (options_.scales_inputs)
-        plan_.launch(choices, PlanSlot{}, at(kX), dP_, at(kRowOf), gradient);
+        plan_.launch(choices, PlanSlot{}, at(kX), dP_, at(kRowOf), PlanSlot{}, gradient);
       else
-        plan_.launch(choices, dots_, at(kDY), at(kDownBias), at(kIds), gradient);
+        plan_.launch(choices, dots_, at(kDY), at(kDownBias), at(kRowOf), at(kIds), gradient);
     }
     if (is_given(kDLogits))
       plan_.launch(logit_gradient, at(kLogits), at(kRouterBias), at(kIds), gradient, at(kDLogits));

@@ -132,15 +132,16 @@ struct BiasGradient {
 };
 
 /// Gradients of the weights of choices [tokens, k]: `dots` and products of a token's row of
-/// `of_tokens` with the row of `table` that `index` has for the choice (-1 is none).
+/// `of_tokens` with the row of `table` that is the choice's: its packed row, or with `ids` its
+/// expert. A choice without a row has none.
 template <class T>
 struct ChoiceGradient {
   void operator()(std::optional<In<f32, 2>> dots, In<T, 2> of_tokens, In<T, 2> table,
-                  In<i32, 2> index, Out<f32, 2> dweights) const {
+                  In<i32, 2> row_of, std::optional<In<i32, 2>> ids, Out<f32, 2> dweights) const {
     for (auto [t, j] : grid(dweights, 1, 1)) {
       grid_dependency_wait();
       Tile total = dots ? Tile((*dots)(t, j)) : full<f32>(0.0f);
-      const Tile row = index(t, j);
+      const Tile packed = row_of(t, j), row = ids ? where(packed >= 0, (*ids)(t, j), -1) : packed;
       for (auto c : steps(table.cols(), 512))
         total = total + sum(cast<f32>(of_tokens(t, c)) * cast<f32>(table(row, c)));
       dweights(t, j) = total;

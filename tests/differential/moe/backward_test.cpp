@@ -196,10 +196,12 @@ TEST_P(MoeBackward, ScaledInputs) {
       GetParam());
 }
 
+/// Choices that are dropped have an expert, whose bias counts as 0 for them.
 TEST_P(MoeBackward, Capacity) {
   expect_gradients({.tokens = 40,
                     .router = routers::gshard(),
                     .scheme = gshard(),
+                    .has_biases = true,
                     .capacity = ExpertCapacity{.rows = 4}},
                    GetParam());
 }
