@@ -122,7 +122,9 @@ Compacted compact(const Arg& x, const Arg& keep, Axis axis) {
   const ir::Value v = dsl::operand(t, x);
   const ir::Type type = t.kernel.type(v);
   const int a = dsl::checked_axis("compact", type, axis.value(), x.loc());
-  const Tile all = t.tile(v), kept = fill_absent(t.tile(dsl::truth(t, keep)), false);
+  // An element that the tile lacks takes no place, whatever the condition says of it.
+  const Tile all = t.tile(v), wanted = fill_absent(t.tile(dsl::truth(t, keep)), false),
+             kept = wanted && dsl::presence(t, v);
   const Tile number = cast<i32>(kept);
   ScanOptions before;
   before.exclusive = true;

@@ -153,5 +153,41 @@ TEST_P(Search, WhatAConditionKeeps) {
   EXPECT_EQ(n.to_doubles(), (std::vector<double>{8, 0, 8, 0}));
 }
 
+/// A condition may hold of elements that the tile lacks: behind its end, in front of its view, and
+/// between others.
+TEST_P(Search, AConditionOfElementsThatAreNotThere) {
+  const auto keep =
+      kernel("keep", [](In<i32, 1> x, In<i32, 1> taken, Out<i32, 2> y, Out<i32, 1> counts) {
+        for (auto p : grid(GridSpace({1}), 1)) {
+          (void)p;
+          const Tile odd = arange(16) % 2 == 1;
+          const Tile v = x(slice(0, 16)), shifted = x(slice(-4, 16));
+          const Tile holes = where(taken(slice(0, 16)) == 0, v, crop(v, 0, 0, 0));
+          int row = 0;
+          for (const Tile& t : {v, shifted, holes}) {
+            const auto [kept, count] = compact(t, odd);
+            y(row, slice(0, 16)) = fill_absent(kept, -1);
+            counts(row++) = count;
+          }
+        }
+      });
+  std::vector<i32> x(11), taken(16);
+  for (int i = 0; i < 11; ++i) x[static_cast<std::size_t>(i)] = 100 + i;
+  taken[3] = taken[7] = 1;
+  const Tensor y = Tensor::empty({3, 16}, DType::i32, device()),
+               counts = Tensor::empty({3}, DType::i32, device());
+  keep(of(x), of(taken), y, counts);
+  std::vector<double> want;
+  const auto row = [&](std::vector<double> kept) {
+    kept.resize(16, -1);
+    want.insert(want.end(), kept.begin(), kept.end());
+  };
+  row({101, 103, 105, 107, 109});
+  row({101, 103, 105, 107, 109});
+  row({101, 105, 109});
+  EXPECT_EQ(y.to_doubles(), want);
+  EXPECT_EQ(counts.to_doubles(), (std::vector<double>{5, 5, 3}));
+}
+
 }  // namespace
 }  // namespace tegula
