@@ -7,7 +7,6 @@
 // made views whose pieces the end may cut are accessed by address.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <iterator>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "ir/gathered_box.h"
 #include "ir/made_view.h"
 #include "ir/passes/absence/absence.h"
+#include "ir/passes/absence/arg_reduce.h"
 #include "ir/passes/absence/cut_pieces.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
@@ -43,8 +43,10 @@ class Materializer {
         if (!is_fold_by_function(k_[op].opcode)) region(inner);
       using enum Opcode;
       const Opcode o = k_[op].opcode;
-      if (o == Reduce || o == Scan || o == ArgReduce)
+      if (o == Reduce || o == Scan)
         fold_operand(op);
+      else if (o == ArgReduce)
+        changed_ |= fill_arg_reduce(k_, absence_, op);
       else if (o == ReduceWith)
         fold_with_validity(op);
       else if (o == ScanWith)
@@ -122,11 +124,7 @@ class Materializer {
     if (!present) return;
     std::string_view kind = k_[op].attrs.s(AttrName::kind);
     const DType dtype = k_.type(v).dtype();
-    // NaN has no index; the identity would have that of an element that is not there.
-    const bool is_nan = k_[op].opcode == Opcode::ArgReduce && is_float(dtype);
-    const Value neutral = is_nan ? b.constant(Type::scalar(dtype), std::nan(""))
-                                 : reduce_kind(kind).identity(b, dtype);
-    k_[op].operands[0] = b.select(present, v, neutral);
+    k_[op].operands[0] = b.select(present, v, reduce_kind(kind).identity(b, dtype));
     changed_ = true;
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -120,6 +121,41 @@ TEST_P(NanFolds, RaggedBlocks) {
     }
   expect(at, want_at, "argmax");
   expect(most, want_most, "max");
+}
+
+/// Integers have no value that every element exceeds; elements in front of the view are not there
+/// nevertheless.
+template <class T>
+void expect_place_behind_the_front(const Stream& stream, Device device) {
+  const auto fold = kernel("fold", [](In<T, 2> x, In<i32, 1> skipped, Out<i32, 2> at) {
+    for (auto r : grid(rows(x), 1)) {
+      const Tile v = x(r, slice(-3, 12)), w = x(r, slice(0, 12));
+      const Tile later = where(skipped(slice(0, 12)) == 0, w, crop(w, 0, 0, 0));
+      at(r, 0) = argmax(v, 0);
+      at(r, 1) = argmin(v, 0);
+      at(r, 2) = max_and_argmax(later, 0).second;
+      at(r, 3) = argmin(crop(w, 0, -20, 12), 0);  // nothing is left
+    }
+  });
+  using Limits = std::numeric_limits<T>;
+  std::vector<T> values;
+  for (const T v : {Limits::lowest(), Limits::max(), static_cast<T>(1)})
+    values.insert(values.end(), 5, v);
+  std::vector<i32> skipped(12);
+  skipped[0] = skipped[1] = 1;
+  const Tensor at = Tensor::empty({3, 4}, DType::i32, device);
+  fold(stream, Tensor::from(std::span<const T>(values), {3, 5}, device),
+       Tensor::from(skipped, device), at);
+  EXPECT_EQ(at.to_doubles(), (std::vector<double>{3, 3, 2, 0, 3, 3, 2, 0, 3, 3, 2, 0}))
+      << name(dtype_of<T>);
+}
+
+TEST_P(NanFolds, PlacesOfIntegersBehindAFrontThatIsAbsent) {
+  expect_place_behind_the_front<i8>(stream(), GetParam());
+  expect_place_behind_the_front<u8>(stream(), GetParam());
+  expect_place_behind_the_front<i32>(stream(), GetParam());
+  expect_place_behind_the_front<u64>(stream(), GetParam());
+  expect_place_behind_the_front<f32>(stream(), GetParam());
 }
 
 /// The first value of a running maximum may be the only number of a step.
