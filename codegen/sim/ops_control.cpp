@@ -176,8 +176,23 @@ Step control_exit(Warp& w, const Instr&) {
 
 namespace {
 
+/// Lanes in which one operand of `and` or `or` decides the result alone: a 0, or a true.
+LaneMask decided_by(Warp& w, const Instr& i, std::size_t operand, std::uint32_t reg,
+                    LaneMask poison) {
+  const bool is_and = i.op->opcode == Opcode::And;
+  const ir::Elem e = w.info(i.out[0]).elem;
+  if (!is_and && (i.op->opcode != Opcode::Or || e.pointer || !is_bool(e.dtype))) return 0;
+  const Slot s = i.in[operand];
+  LaneMask lanes = 0;
+  for_lanes(w.mask & ~poison, [&](int lane) {
+    if ((w.cell(s, w.info(s).regs == 1 ? 0 : reg, lane).i == 0) == is_and)
+      lanes |= LaneMask{1} << lane;
+  });
+  return lanes;
+}
+
 /// Registers of a result are poison where one of an operand is; select looks only at the operand it
-/// takes.
+/// takes, and `and` and `or` of what one operand decides do not look at the other.
 void propagate_poison(Warp& w, const Instr& i) {
   const Slot out = i.out[0];
   ir::OpId origin;
@@ -195,6 +210,8 @@ void propagate_poison(Warp& w, const Instr& i) {
       m = of(0, r) | (of(1, r) & taken) | (of(2, r) & ~taken);
     } else {
       for (std::size_t n = 0; n < i.in.size(); ++n) m |= of(n, r);
+      for (std::size_t n = 0; m != 0 && n < i.in.size(); ++n)
+        m &= ~decided_by(w, i, n, r, of(n, r));
     }
     w.poison(out)[r] = m;
   }

@@ -21,6 +21,21 @@ void join_states(Program& p, const OpData& d, TileValue& out) {
   }
 }
 
+/// `and` of a 0 and `or` of a true have a value whatever the other operand holds.
+void join_logic_states(Program& p, OpId id, TileValue& out) {
+  const OpData& d = p.op(id);
+  join_states(p, d, out);
+  const bool is_and = d.opcode == Opcode::And;
+  if (out.states.empty() || (!is_and && !is_bool(p.result_type(id).dtype()))) return;
+  for (const Value v : d.operands) {
+    const TileValue& in = p.value(v);
+    for (std::size_t i = 0; i < out.states.size(); ++i) {
+      if (in.state(i) != 0 || (in.cells[i * in.stride()].i == 0) != is_and) continue;
+      out.states[i] &= static_cast<std::uint8_t>(~kPoison);
+    }
+  }
+}
+
 /// The state of each element, edges included.
 std::vector<std::uint8_t> all_states(Program& p, Value v, std::size_t count) {
   std::vector<std::uint8_t> out(count, 0);
@@ -102,6 +117,8 @@ void eval_elementwise(Program& p, OpId id) {
                             .poison = poison.empty() ? nullptr : poison.data()});
   if (d.opcode == Opcode::Select)
     join_select_states(p, id, out);
+  else if (d.is(Opcode::And, Opcode::Or) && !elem.pointer)
+    join_logic_states(p, id, out);
   else
     join_states(p, d, out);
   if (std::ranges::find(poison, 1) == poison.end()) return;

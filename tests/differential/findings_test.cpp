@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <vector>
 
 #include "support/env.h"
 #include "tegula/tegula.h"
@@ -224,6 +226,39 @@ TEST_P(Findings, StepsThatAreNotIndependent) {
 }
 
 // ---- assumptions --------------------------------------------------------------------------------
+
+/// An element that a mask leaves unread does not decide what the mask has decided.
+TEST_P(Findings, AnElementThatAMaskHides) {
+  const auto positive = kernel("positive", [](Ptr<f32> p, Out<bool, 2> y, Scalar<i32> n) {
+    for (auto i : grid(cols(y), 64)) {
+      const Tile there = i.indices() < n, above = load(p + i.indices(), there) > 0.0f;
+      y(0, i) = there && above;
+      y(1, i) = !there || above;
+    }
+  });
+  const Tensor y = Tensor::empty({2, 64}, DType::i1, device());
+  EXPECT_EQ(found_by([&] { positive(f32s({40}), y, 40); }).code, "");
+  std::vector<double> want(128, 1);
+  std::fill(want.begin() + 40, want.begin() + 64, 0);
+  EXPECT_EQ(y.to_doubles(), want);
+}
+
+/// What pads a tile to the machine's extents holds nothing, and nothing looks at it.
+TEST_P(Findings, PaddingOfAnIndexThatIsNotThere) {
+  const auto chosen = kernel("chosen", [](In<i32, 2> x, InOut<i32, 1> y) {
+    for (auto r : grid({1}, 1)) {
+      (void)r;
+      const Tile t = x(slice(0, 3), slice(26, 36)).expand(0);
+      const Tile from = where(t < arange(108).reshape({1, 3, 36}), -2, t);
+      y(slice(0, 108)) = gather(t, (from & 0x7fffffff) % 3, 1).reshape({108});
+    }
+  });
+  const Tensor y = i32s({108}, -7);
+  EXPECT_EQ(found_by([&] { chosen(i32s({4, 27}, 5), y); }).code, "");
+  std::vector<double> want(108, -7);
+  want[0] = want[36] = want[72] = 5;
+  EXPECT_EQ(y.to_doubles(), want);
+}
 
 TEST_P(Findings, AFalseAssumption) {
   const auto of_scalar = kernel("of_scalar", [](Out<i32, 1> z, Scalar<i32> n) {
