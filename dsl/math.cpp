@@ -106,9 +106,12 @@ Tile conditional_rescale(const Arg& x, const Arg& by) {
 Tile cdiv(const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(a.loc(), "cdiv");
   const Arg args[] = {a, b};
-  dsl::require_integers("cdiv", dsl::promote_types(t, "cdiv", args), a.loc());
+  const DType d = dsl::promote_types(t, "cdiv", args);
+  dsl::require_integers("cdiv", d, a.loc());
   const Tracer::Pin pin(t, a.loc());
-  return (a + b - 1) / b;
+  if (size_bits(d) >= 32) return (a + b - 1) / b;
+  const Tile divisor = cast<i32>(b);  // where the sum of two narrow numbers does not wrap
+  return cast((cast<i32>(a) + divisor - 1) / divisor, d);
 }
 Tile mulhi(const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(a.loc(), "mulhi");
@@ -207,7 +210,8 @@ Tile pow(const Arg& x, const Arg& y) {
   const Tile size = exp2(power * log2(abs(base)));
   const Tile is_odd = floor(power * 0.5f) != power * 0.5f;
   const Tile of_negative = where(floor(power) == power, where(is_odd, -size, size), nan);
-  return cast(where(power == 0.0f, 1.0f, where(base < 0.0f, of_negative, size)), d);
+  const Tile is_one = power == 0.0f || base == 1.0f;  // of NaN and infinities, too
+  return cast(where(is_one, 1.0f, where(base < 0.0f, of_negative, size)), d);
 }
 
 // ---- reassociable sums

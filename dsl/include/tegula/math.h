@@ -29,7 +29,8 @@ Tile fma(const Arg& a, const Arg& b, const Arg& c);
 /// rescales its accumulator: a warp whose factors are all 1 skips the multiplication (Dao et al.
 /// 2025, FlashAttention-4).
 Tile conditional_rescale(const Arg& x, const Arg& by);
-/// Quotient rounded up, of integers.
+/// Quotient rounded up, of an integer by one above 0; of 32 and 64 bits a + b - 1 must not
+/// overflow.
 Tile cdiv(const Arg& a, const Arg& b);
 /// Upper half of the double-width product.
 Tile mulhi(const Arg& a, const Arg& b);
@@ -63,7 +64,7 @@ Tile sin_approx(const Arg& x);
 Tile cos_approx(const Arg& x);
 
 /// x^y as exp2(y log2 |x|), negated for negative x and odd integer y; NaN for negative x and other
-/// y.
+/// y. x^0 and 1^y are 1 for all x and y.
 Tile pow(const Arg& x, const Arg& y);
 /// 1 / (1 + e^-x), within 2^-21 relative; what is subnormal is 0.
 Tile sigmoid(const Arg& x);

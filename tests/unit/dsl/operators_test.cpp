@@ -103,6 +103,16 @@ TEST(Operators, Integers) {
   EXPECT_THAT((map<i32>(x, [](Tile t) { return 10 - t; })), ElementsAre(3, 17, 7, 10));
 }
 
+TEST(Operators, QuotientsRoundedUpDoNotWrap) {
+  using Bytes = std::vector<u8>;
+  EXPECT_THAT((map<u8>(Bytes{2, 200, 255, 0}, [](Tile t) { return cdiv(t, 100); })),
+              ElementsAre(1, 2, 3, 0));
+  EXPECT_THAT((map<u8>(Bytes{2, 200, 255, 0}, [](Tile t) { return cdiv(t, full<u8>(255)); })),
+              ElementsAre(1, 1, 1, 0));
+  EXPECT_THAT((map<i16>(std::vector<i16>{3, 32767, -5}, [](Tile t) { return cdiv(t, 32767); })),
+              ElementsAre(1, 1, 0));
+}
+
 TEST(Operators, ComparisonsAndLogic) {
   const Ints x{-1, 0, 1, 2};
   EXPECT_THAT((map<i32>(x, [](Tile t) { return where(t >= 0 && t < 2, 1, 0); })),
@@ -189,6 +199,8 @@ TEST(Functions, MatchTheirDefinitions) {
       "pow 0.5", map<f32>(x, [](Tile t) { return pow(t, 0.5f); }),
       [](double v) { return std::pow(v, 0.5); }, 1e-5);
   expect("pow 0", map<f32>(x, [](Tile t) { return pow(t, 0.0f); }), [](double) { return 1.0; });
+  EXPECT_THAT((map<f32>(std::vector<f32>{inf, -inf, nan, 0}, [](Tile t) { return pow(1.0f, t); })),
+              ElementsAre(1, 1, 1, 1));
   expect("fma", map<f32>(x, [](Tile t) { return fma(t, t, 1.0f); }),
          [](double v) { return v * v + 1; });
 }
