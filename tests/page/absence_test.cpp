@@ -30,8 +30,15 @@ TEST_P(Absence, GatherWithAnotherValue) {
   }
 }
 
-TEST_P(Absence, CroppedRows) {
+TEST_P(Absence, LeastOfSumsOverColumns) {
 #include "absence_6.inc"
+  const Tensor x = Tensor::full({20, 100}, 2, DType::f32, device()), least = empty_of({1});
+  smallest_norm(x, least);
+  EXPECT_EQ(least.to_doubles(), (std::vector<double>{400}));
+}
+
+TEST_P(Absence, CroppedRows) {
+#include "absence_7.inc"
   const Tensor lengths = Tensor::from(std::vector<std::int32_t>{0, 5, 100, 300}, {4}, device()),
                y = empty_of({4});
   sums_of_lengths(ones_of({4, 100}), lengths, y);
