@@ -74,7 +74,7 @@ class Materializer {
       else if (o == Crop)
         settled_.emplace_back(op, k_[op].operands[0]);
       else if (o == Select && is_nowhere(k_, k_[op].operands[2]))
-        settled_.emplace_back(op, k_[op].operands[1]);
+        settled_.emplace_back(op, side_that_is_somewhere(k_, op));
     }
   }
 

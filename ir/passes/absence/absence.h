@@ -212,6 +212,8 @@ bool begins_at(const Kernel& k, const PresenceBound& bound, Value offset);
 
 /// A crop that leaves nothing of its tile.
 bool is_nowhere(const Kernel& k, Value v);
+/// What stands for a select whose other side is nowhere, in the type of its result.
+Value side_that_is_somewhere(Kernel& k, OpId select);
 
 /// Adds what is not there yet.
 void merge_bounds(std::vector<PresenceBound>& into, std::span<const PresenceBound> more);

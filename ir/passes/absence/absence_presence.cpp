@@ -25,6 +25,12 @@ bool is_nowhere(const Kernel& k, Value v) {
   return is_constant_zero(k[def].operands[1]) && is_constant_zero(k[def].operands[2]);
 }
 
+Value side_that_is_somewhere(Kernel& k, OpId select) {
+  const Value side = k[select].operands[1];
+  const Type type = k.type(k[select].results[0]);
+  return k.type(side) == type ? side : Builder(k, select).op(Opcode::Splat, {side}, type);
+}
+
 /// An end that a crop makes this bound's limit of.
 Value Absence::end_of(const PresenceBound& bound) const {
   if (!bound.limit) return {};
