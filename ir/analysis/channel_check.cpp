@@ -70,7 +70,9 @@ struct RoleTrace {
 /// The events of a CTA, by role: the producer first.
 struct CtaTraces {
   std::vector<RoleTrace> roles;
-  std::int64_t next_in_order = 0;  ///< the group whose it is
+  std::int64_t next_in_order = 0;        ///< the group whose it is
+  std::vector<Key> copies;               ///< by cp.async, of the group that is open
+  std::vector<std::vector<Key>> groups;  ///< that are in flight
 };
 
 /// Runs the traces of a CTA, or of the two of a cluster, against each other, the producer always as
@@ -228,20 +230,22 @@ class Machine {
                    slot.stored);
     slot = {.stored = e.op};
     slot.is_in_flight = e.number == 1;
-    if (slot.is_in_flight) copies_.push_back(key(e.at));
+    if (slot.is_in_flight) cta().copies.push_back(key(e.at));
   }
 
   // ---- groups of copies by cp.async
-  void commit(const ChannelEvent&) { groups_.push_back(std::exchange(copies_, {})); }
+  void commit(const ChannelEvent&) { cta().groups.push_back(std::exchange(cta().copies, {})); }
   void await_copies(const ChannelEvent& e) {
-    for (; static_cast<std::int64_t>(groups_.size()) > e.number; groups_.erase(groups_.begin()))
-      for (const Key& place : groups_.front()) stored_[place].is_in_flight = false;
+    auto& groups = cta().groups;
+    for (; static_cast<std::int64_t>(groups.size()) > e.number; groups.erase(groups.begin()))
+      for (const Key& place : groups.front()) stored_[place].is_in_flight = false;
   }
 
-  /// All threads that compute are here: stores before it are published, and slots are free that no
-  /// MMA in flight reads.
+  /// All threads of the CTA that compute are here: stores before it are published, and slots are
+  /// free that no MMA in flight reads.
   void barrier(const ChannelEvent& e) {
     for (auto& [place, slot] : stored_) {
+      if (place.cta != cta_) continue;
       if (e.number == 1 && !slot.is_in_flight) slot.is_published = true;
       const bool is_busy = std::ranges::any_of(mine().in_flight, [&](const auto& running) {
         return std::ranges::any_of(running.second,
@@ -310,8 +314,6 @@ class Machine {
   std::map<Key, Barrier> barriers_;
   std::map<Key, Slot> slots_;
   std::map<Key, StoredSlot> stored_;
-  std::vector<Key> copies_;               ///< by cp.async, of the group that is open
-  std::vector<std::vector<Key>> groups_;  ///< that are in flight
   std::unordered_map<Value, Value> guards_;
   std::optional<ChannelFault> fault_;
 };
