@@ -95,6 +95,22 @@ TEST_P(GatheredProducts, OfSegments) {
   }
 }
 
+/// Warps with two blocks of rows have no order of registers for columns that are no power of two:
+/// such a product is no wgmma.
+TEST_P(GatheredProducts, BlocksOfRowsBelowEachOther) {
+  const std::vector<i32> offsets{0, 5, 100};
+  const auto from = places(100, 90);
+  const Tensor A = integers({90, 200}, DType::bf16, 1), B = integers({2, 200, 136}, DType::bf16, 2),
+               C = Tensor::full({100, 136}, -77, DType::f32, GetParam());
+  for (const int rows : {48, 64}) {
+    const auto product = grouped({rows, 256, 64}).prefer({.swap_ab = true});
+    product(stream(), A, B, table(offsets), table(from), C);
+    test::expect_equal(C, expected(A, B, offsets, from));
+    if (GetParam().kind == DeviceKind::cpu) continue;
+    EXPECT_EQ(product.explain().find("dot by wgmma") != std::string::npos, rows == 64);
+  }
+}
+
 /// A product under a condition that only the device knows.
 TEST_P(GatheredProducts, UnderAConditionOfTheDevice) {
   const auto product = kernel("wanted", [](In<bf16, 2> A, In<bf16, 3> B, In<i32, 1> wanted,

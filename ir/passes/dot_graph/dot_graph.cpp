@@ -208,6 +208,9 @@ class Analysis {
     if (warps.columns > 1 && (warps.columns > kMaxColumnParts ||
                               !std::has_single_bit(static_cast<std::uint64_t>(n / kMmaColumns))))
       return "warpgroups cannot divide its columns";
+    if (m > kWarpRows * warps.rows &&
+        !std::has_single_bit(static_cast<std::uint64_t>(n / kMmaColumns)))
+      return "warps have several blocks of its rows, and its columns are no power of two";
     if (!type->has_columns(n / warps.columns)) return "no instruction has as many columns";
     if (k_.type(d.operands[0]).shape()[1] % type->step() != 0)
       return "a step is no multiple of an instruction's depth";
