@@ -363,11 +363,16 @@ bool is_compatible_with_pingpong(const Plan& p) {
 }
 
 /// The fields that the chosen plan gets. What is preferred of multicast and stores by TMA is for
-/// single wgmma mainloops, and is left out of others without a word.
+/// single wgmma mainloops, and is left out of others without a word. Mainloops of gathered rows
+/// multicast, too: their CTAs, which have one tile else, are persistent then.
 PlanPatch applicable_fields(const Kernel& k, const PassContext& context, bool is_wgmma,
                             bool is_graph) {
   PlanPatch preferred = k.info.preferred;
-  if (!is_wgmma || is_graph) preferred.multicast.reset(), preferred.tma_store.reset();
+  const bool pairs_gathers = is_graph && preferred.multicast.value_or(false) &&
+                             gathers_alone_on_sm(k, *context.plan) && can_multicast(k);
+  if (pairs_gathers) preferred.persistent = preferred.persistent.value_or(true);
+  if (!is_wgmma || (is_graph && !pairs_gathers)) preferred.multicast.reset();
+  if (!is_wgmma || is_graph) preferred.tma_store.reset();
   if (is_graph) preferred.tma_aux_loads.reset();
   return merged(preferred, context.planned.fields());
 }

@@ -1,9 +1,11 @@
 // Products whose rows of A an index tile selects, by cp.async beside TMA into wgmmas: ragged
-// segments, empty ones among them, products under a condition. Exact on small integers, on every
-// device that is here.
+// segments, empty ones among them, by a CTA for each tile, by persistent ones and by clusters that
+// multicast the other operand; products under a condition. Exact on small integers, on every device
+// that is here.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "tests/differential/devices.h"
@@ -63,18 +65,19 @@ struct Tiles {
   int bm, bn, bk;
 };
 
+template <class T = bf16>
 auto grouped(Tiles t) {
-  return kernel("gathered_groups", [=](In<bf16, 2> A, In<bf16, 3> B, In<i32, 1> offsets,
-                                       In<i32, 1> from, Out<f32, 2> C) {
-    C.partial();  // rows behind the last segment stay
-    for (auto [s, m, n] :
-         grid(segments(offsets, from.dim(0)).by(C.cols()), t.bm, t.bn, group_m(4))) {
-      const Tile rows = from(m);
-      Tile sum = zeros<f32>(t.bm, t.bn);
-      for (auto k : steps(A.cols(), t.bk)) sum = dot(A(rows, k), B(s, k, n), sum);
-      C(m, n) = sum;
-    }
-  });
+  return kernel("gathered_groups",
+                [=](In<T, 2> A, In<T, 3> B, In<i32, 1> offsets, In<i32, 1> from, Out<f32, 2> C) {
+                  C.partial();  // rows behind the last segment stay
+                  for (auto [s, m, n] :
+                       grid(segments(offsets, from.dim(0)).by(C.cols()), t.bm, t.bn, group_m(4))) {
+                    const Tile rows = from(m);
+                    Tile sum = zeros<f32>(t.bm, t.bn);
+                    for (auto k : steps(A.cols(), t.bk)) sum = dot(A(rows, k), B(s, k, n), sum);
+                    C(m, n) = sum;
+                  }
+                });
 }
 
 /// No iterations, fewer than the ring has slots, as many, and more; a ragged last one.
@@ -93,6 +96,74 @@ TEST_P(GatheredProducts, OfSegments) {
       if (depth == 256) expect_gathered_wgmma(product);
     }
   }
+}
+
+/// Tiles by each scheduler, and operands that both CTAs of a cluster load once.
+struct Scheduled {
+  PlanPatch plan;
+  bool is_dynamic = false, is_shared = false;
+};
+const Scheduled kScheduled[] = {
+    {{.multicast = true}, true, true},
+    {{.dynamic_scheduler = false, .multicast = true}, false, true},
+    {{.stages = 3, .multicast = true}, true, true},
+    {{.stages = 2, .producer_warps = 0, .consumer_registers = 0, .multicast = true}, true, true},
+    {{.persistent = true}},
+    {{.persistent = true, .dynamic_scheduler = true}, true}};
+
+/// Uneven and empty segments, in more tiles than there are CTAs, an odd number of them; in fewer;
+/// one segment, one of a single row, none.
+const std::vector<i32> kSegments[] = {
+    {0, 129, 129, 260, 400, 401}, {0, 0, 5, 5, 140, 150, 150}, {0, 300}, {0, 1}, {0, 0, 0}};
+
+class ScheduledGathers : public GatheredProducts {
+ protected:
+  /// No steps, fewer than slots, more. The first plan has all of it, others what is of more tiles.
+  template <class T>
+  void expect_segments(Tiles tiles, bool swap_ab, const char* gathered) const {
+    const std::span all(kSegments);
+    for (Scheduled of : kScheduled) {
+      const bool is_first = of.plan == kScheduled[0].plan;
+      if (swap_ab) of.plan.swap_ab = true;
+      const auto product = grouped<T>(tiles).prefer(of.plan);
+      for (const std::vector<i32>& offsets : all.first(is_first ? all.size() : 1))
+        for (const std::int64_t depth : {0, 64, 200, 328})
+          if (is_first || depth == 328) expect_product<T>(product, offsets, depth);
+      if (GetParam().kind == DeviceKind::cpu) return;  // to which plans are the same
+      expect_plan(product.explain(), of, gathered);
+    }
+  }
+
+ private:
+  template <class T, class Kernel>
+  void expect_product(const Kernel& product, const std::vector<i32>& offsets,
+                      std::int64_t depth) const {
+    SCOPED_TRACE(testing::PrintToString(offsets) + " depth " + std::to_string(depth));
+    const auto from = places(offsets.back() + 10, 90);
+    const Tensor A = integers({90, depth}, dtype_of<T>, 1),
+                 B = integers({std::ssize(offsets) - 1, depth, 136}, dtype_of<T>, 2);
+    const auto want = expected(A, B, offsets, from);
+    for (int launch = 0; launch < 2; ++launch) {  // as nothing may be left behind
+      const Tensor C = Tensor::full({std::ssize(from), 136}, -77, DType::f32, GetParam());
+      product(stream(), A, B, table(offsets), table(from), C);
+      test::expect_equal(C, want);
+    }
+  }
+  void expect_plan(const std::string& said, const Scheduled& of, const char* gathered) const {
+    for (const char* what :
+         {gathered, "persistent=1", "pipelined by cp.async",
+          of.is_dynamic ? "dynamic_scheduler=1" : "dynamic_scheduler=0",
+          of.is_shared ? "multicast=1" : "multicast=0", of.is_shared ? "shared=1" : "shared=0"})
+      EXPECT_NE(said.find(what), std::string::npos) << what << " of " << said;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, ScheduledGathers, testing::ValuesIn(test::devices()),
+                         test::device_name);
+
+TEST_P(ScheduledGathers, OfSegments) { expect_segments<bf16>({128, 128, 64}, false, "a=gathered"); }
+/// Few rows, which lie along the tensor cores' columns.
+TEST_P(ScheduledGathers, AlongColumns) {
+  expect_segments<f16>({144, 128, 64}, true, "b=gathered^T");
 }
 
 /// Warps with two blocks of rows have no order of registers for columns that are no power of two:

@@ -78,13 +78,23 @@ class Analysis {
            std::ranges::all_of(graph_.loads, [&](OperandLoad& l) { return is_one_operand(l); });
   }
 
+  /// Clusters that multicast release a slot in both CTAs: what TMA loads beside gathered rows
+  /// shares a ring, too, and is released once.
+  bool joins_gathers() const {
+    return context_.plan && context_.plan->multicast && !graph_.loads.empty();
+  }
+
   /// A is 16 rows a warp, or in shared memory any number of them.
   bool is_of_gemm(const GraphDot& dot) const {
     const auto& [a, b] = dot.operands;
-    const bool is_shared = a.form == OperandForm::Ring || a.form == OperandForm::Stationary;
+    const auto is_copied = [&](const DotOperand& operand) {
+      return operand.form == OperandForm::Ring ||
+             (operand.form == OperandForm::Gathered && joins_gathers());
+    };
+    if (!is_copied(b) || (a.form == OperandForm::Gathered && !is_copied(a))) return false;
+    const bool is_shared = is_copied(a) || a.form == OperandForm::Stationary;
     const std::int64_t at_once = kWarpRows * num_warps_;
-    return b.form == OperandForm::Ring && a.form != OperandForm::Gathered &&
-           (is_shared ? rows(dot) % at_once == 0 : rows(dot) == at_once);
+    return is_shared ? rows(dot) % at_once == 0 : rows(dot) == at_once;
   }
 
   /// Notes the dots that read a load: as one operand, and nothing else reads it, or no dot does.

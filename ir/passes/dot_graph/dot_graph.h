@@ -37,7 +37,8 @@ struct GraphDot {
 /// How the loads of a loop share rings, each of which is waited for and released as one.
 enum class RingSharing : std::uint8_t {
   Joined,  ///< a ring for what each dot loads; other loads join the one that was waited for before
-  One,     ///< all loads share a ring: GEMMs wait once for what they read
+  One,     ///< all loads share a ring: GEMMs wait once for what they read, those of gathered rows
+           ///< where clusters multicast the other operand
   Separate,  ///< of two GEMMs back to back, one late: a ring for what each dot loads, and one for
              ///< all other loads
 };

@@ -81,6 +81,7 @@ std::optional<KernelNeeds> dot_graph_needs(const Kernel& k, int num_warps) {
     const auto graph = dot_graph(k, loop, num_warps, unused);
     if (!graph || (graph->has_channels() && !is_in_counted_loops(k, loop))) return std::nullopt;
     needs.has_channels |= graph->has_channels();
+    needs.gathers |= !graph->gathers.empty();
     taken += graph->dots.size();
     is_graph |= !graph->is_plain();
     const DotGraphNeeds own = graph->needs(k);
@@ -103,6 +104,12 @@ std::optional<Plan> dot_graph_plan(const Kernel& k) {
 bool dot_graph_fits(const Kernel& k, const Plan& plan) {
   return k.info.target->has_wgmma && plan.wgmma && plan.warps_n == 1 &&
          plan.num_warps % kWarpgroupWarps == 0 && dot_graph_needs(k, plan.num_warps).has_value();
+}
+
+bool gathers_alone_on_sm(const Kernel& k, const Plan& plan) {
+  const auto needs = dot_graph_needs(k, plan.num_warps);
+  return needs && needs->gathers && needs->has_channels &&
+         plan.stages * needs->stage_bytes > k.info.target->shared_bytes_per_cta / 2;
 }
 
 }  // namespace tegula::ir

@@ -13,6 +13,7 @@ namespace tegula::ir {
 struct KernelNeeds : DotGraphNeeds {
   std::int64_t registers = 0;  ///< of a thread, for accumulators and fragments of one loop
   bool has_channels = false;   ///< TMA copies something, not the threads alone
+  bool gathers = false;        ///< the threads copy something
 };
 /// None where some dot of the kernel is in no loop of a graph of dots that so many warps compute,
 /// or where all loops are GEMMs'.
@@ -24,5 +25,9 @@ std::optional<Plan> dot_graph_plan(const Kernel& k);
 
 /// Whether the plan's warps compute such graphs.
 bool dot_graph_fits(const Kernel& k, const Plan& plan);
+
+/// Whether threads copy some operands of the plan's kernel and TMA others, and a CTA fills an SM:
+/// tiles that may be persistent.
+bool gathers_alone_on_sm(const Kernel& k, const Plan& plan);
 
 }  // namespace tegula::ir

@@ -37,7 +37,8 @@ const std::string kProduct = "tests/filetests/pipeline_wgmma/loop.tir",
                   kAhead = "tests/filetests/make_persistent/multicast_ahead.tir",
                   kInTurn = "tests/filetests/make_persistent/alternate.tir",
                   kBeside = "tests/filetests/pipeline_wgmma/beside.tir",
-                  kGraph = "tests/filetests/pipeline_wgmma/dot_graph.tir";
+                  kGraph = "tests/filetests/pipeline_wgmma/dot_graph.tir",
+                  kGathered = "tests/filetests/pipeline_wgmma/gathered.tir";
 
 std::string fault_of(const Kernel& k, bool with_producer = true) {
   const auto fault = check_channels(k, with_producer);
@@ -201,6 +202,54 @@ TEST(ChannelCheck, AuxLoads) {
       expect_all(faults(kBeside, plan, op, erase));
     EXPECT_NE(faults(kBeside, plan, Opcode::ChannelWait, erase).back(), "nothing");
   }
+}
+
+/// Rows that threads copy, one tile each, tiles in turn, and clusters whose other operand is
+/// multicast: each CTA waits for its own copies, at its own barriers.
+class GatheredRows : public testing::TestWithParam<const char*> {
+ protected:
+  static std::vector<std::string> broken(Opcode kind,
+                                         const std::function<void(Kernel&, OpId)>& change) {
+    return faults(kGathered, GetParam(), kind, change);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Plans, GatheredRows,
+                         testing::Values("", "dynamic_scheduler=0", "multicast=0 persistent=1",
+                                         "multicast=0 persistent=1 dynamic_scheduler=1", "stages=3",
+                                         "stages=2", "persistent=0"));
+
+TEST_P(GatheredRows, NothingInWhatPassesMake) {
+  const Kernel k = machine(kGathered, GetParam());
+  EXPECT_EQ(fault_of(k, false), "nothing");
+  EXPECT_EQ(fault_of(k, true), "nothing");
+}
+
+TEST_P(GatheredRows, CopiesAreWaitedFor) {
+  const auto is_found =
+      testing::Contains("an MMA reads what threads stored without a fence and a barrier behind it");
+  EXPECT_THAT(broken(Opcode::AsyncWait, erase), is_found);
+  EXPECT_THAT(broken(Opcode::AsyncCommit, erase), is_found);
+  EXPECT_THAT(broken(Opcode::AsyncWait,
+                     [](Kernel& k, OpId op) {
+                       k[op].attrs.set(AttrName::count, k[op].attrs.i(AttrName::count) + 1);
+                     }),
+              is_found);
+}
+
+/// One of the barriers publishes what was copied; the other, behind the loop of a persistent
+/// kernel, stands between a tile's reads and the next one's copies.
+TEST_P(GatheredRows, BarriersOfATile) {
+  const auto found = broken(Opcode::CtaBarrier, erase);
+  EXPECT_EQ(found.size(), 2u);
+  EXPECT_THAT(found.front(), HasSubstr("without a fence and a barrier behind it"));
+  const bool is_persistent = machine(kGathered, GetParam()).info.persistent;
+  EXPECT_THAT(found.back(),
+              HasSubstr(is_persistent ? "before all warps have met behind its MMAs" : "nothing"));
+}
+
+TEST_P(GatheredRows, RingsAreAsAnyOther) {
+  for (const Opcode op : {Opcode::CopyTma, Opcode::ChannelExpectTx}) expect_all(broken(op, erase));
+  EXPECT_THAT(broken(Opcode::ChannelRelease, erase).front(), HasSubstr("deadlock"));
 }
 
 /// Threads' loads from a ring before the wait for a slot or after its release.
