@@ -216,7 +216,10 @@ constexpr TilePair kTiles[] = {
     {{.bm = 48, .bn = 128, .swap_ab = true, .gathers = true}, with_swap_ab(48)},
     // Down products of three and four warpgroups, as wide as those of 128 rows.
     {{.bm = 144, .bn = 128, .swap_ab = true, .gathers = true}, with_swap_ab(144, 192)},
-    {{.bm = 144, .bn = 128, .swap_ab = true, .gathers = true}, with_swap_ab(136, 256)}};
+    {{.bm = 144, .bn = 128, .swap_ab = true, .gathers = true}, with_swap_ab(136, 256)},
+    // Rows that are gathered beside weights that clusters multicast.
+    {{.bm = 128, .bn = 128, .gathers = true, .multicast = true}, kDown},
+    {{.bm = 144, .bn = 128, .swap_ab = true, .gathers = true, .multicast = true}, kDown}};
 
 /// X, logits, up, down, Y; k + kNumber * number of the tiles.
 void run_tiled_layer(const Stream& s, Tensors t, double code) {

@@ -58,7 +58,8 @@ inline double expected_tiles(std::int64_t mean_rows, int height) {
 /// Whether neighbouring tiles share the loads of weights. On an H100 that took 0.80 to 0.94 of the
 /// time for k of 4096 and 14336 (Mixtral), and 1.01 to 1.09 of it for k of 768 to 2048 (Qwen3):
 /// both CTAs wait for the slower one at the ends of tiles, which are many there
-/// (docs/experiments/2026-11-27-multicast-of-experts.md).
+/// (docs/experiments/2026-11-27-multicast-of-experts.md). Tiles that gather their rows were not
+/// measured: a tuner tries them.
 inline bool pays_multicast(const MatmulProblem& batch, const ExpertTileConfig& c) {
   constexpr std::int64_t kLongBytes = 8192;
   constexpr double kPair = 1.5;

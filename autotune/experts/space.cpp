@@ -93,7 +93,6 @@ bool gathers_no_rows(const P& p, const C& c, const Limits&) {
 }
 bool gathers_few_rows(const P&, const C& c, const Limits&) { return c.gathers && c.bm <= kFewRows; }
 
-bool multicasts_gathered(const P&, const C& c, const Limits&) { return c.multicast && c.gathers; }
 bool multicasts_otherwise(const P& p, const C& c, const Limits&) {
   return c.multicast != pays_multicast(as_batch(p), c);
 }
@@ -120,8 +119,6 @@ constexpr Rule<P, C> kRules[] = {
      groups_otherwise},
     {"gathers", "there are no tokens whose rows could be gathered", refused, 6, gathers_no_rows},
     {"gathers_few", "gathered tiles of few rows were not measured", dominated, 6, gathers_few_rows},
-    {"no_scheduler", "gathered tiles have no scheduler that pairs them", refused, 7,
-     multicasts_gathered},
     {"multicast", "tiles below each other share weights where the mainloop is long", dominated, 7,
      multicasts_otherwise},
 };

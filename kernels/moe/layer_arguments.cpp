@@ -94,9 +94,6 @@ void check_tiles(const char* what, const std::optional<ExpertTileConfig>& tiles,
     throw_argument_error(ErrorId::kernel_argument, "moe", fmt::format("{}.gathers", what), true,
                          "false: of an up product alone, whose rows are neither scaled nor "
                          "quantised");
-  if (tiles->multicast && tiles->gathers)
-    throw_argument_error(ErrorId::kernel_argument, "moe", fmt::format("{}.multicast", what), true,
-                         "false with gathers");
 }
 
 }  // namespace

@@ -83,13 +83,21 @@ TEST_F(AssembledMoe, TilesOfEveryHeightDoNotSpill) {
   for (const runtime::Backend backend : here()) expect_clean(up, "sm_90a", true, backend);
 }
 
-/// Rows of tokens that the up product copies itself.
+/// Rows of tokens that the up product copies itself, in clusters that multicast the weights, too.
 TEST_F(AssembledMoe, GatheredRowsGoToWgmma) {
   for (const ExpertTileConfig& c :
-       {ExpertTileConfig{.gathers = true}, {.bm = 144, .swap_ab = true, .gathers = true}}) {
-    SCOPED_TRACE(c.bm);
-    const ir::Kernel up = traced("moe_up", [&] { multiply({.up = c}, !c.swap_ab); });
-    for (const runtime::Backend backend : here()) expect_clean(up, "sm_90a", true, backend);
+       {ExpertTileConfig{.gathers = true},
+        {.gathers = true, .multicast = true},
+        {.bm = 144, .swap_ab = true, .gathers = true},
+        {.bm = 144, .swap_ab = true, .gathers = true, .multicast = true}}) {
+    SCOPED_TRACE(testing::Message() << c.bm << " " << c.multicast);
+    const ir::Kernel up =
+        traced("moe_up", [&] { multiply({.up = c}, !c.swap_ab && !c.multicast); });
+    for (const runtime::Backend backend : here()) {
+      const ir::Plan plan = expect_clean(up, "sm_90a", true, backend);
+      EXPECT_EQ(plan.multicast, c.multicast) << plan.str();
+      EXPECT_EQ(plan.dynamic_scheduler, c.multicast) << plan.str();
+    }
   }
 }
 

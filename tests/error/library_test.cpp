@@ -201,11 +201,6 @@ TEST(LibraryError, LayersOfExperts) {
          .scales_inputs = true,
          .tiles = {.up = ExpertTileConfig{.gathers = true}}});
   });
-  expect("T1662 kernel_argument of multicast tiles", [] {
-    moe({.router = routers::mixtral(),
-         .experts = 4,
-         .tiles = {.up = ExpertTileConfig{.gathers = true, .multicast = true}}});
-  });
   expect("T1662 kernel_argument of swapped tiles of weights", [] {
     moe({.router = routers::mixtral(),
          .experts = 4,

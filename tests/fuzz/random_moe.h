@@ -93,6 +93,7 @@ class RandomLayer {
   ExpertTileConfig tiles() {
     ExpertTileConfig t{.bm = one_of({16, 32, 48, 64, 80, 128, 144, 192}), .bn = one_of({64, 128})};
     t.swap_ab = t.bm % 64 != 0 || chance(2);
+    t.multicast = chance(3);
     return t;
   }
 

@@ -22,7 +22,7 @@ struct ExpertTileConfig {
   /// The up product gathers the tokens' rows itself, which are not permuted then.
   bool gathers = false;
   /// CTAs are clusters of two on tiles below each other, which share the loads of an expert's
-  /// weights; not with `gathers`. Tiles that leave room for a second CTA on an SM ignore it.
+  /// weights. Tiles that leave room for a second CTA on an SM ignore it.
   bool multicast = false;
 
   template <class Self, class Visit>

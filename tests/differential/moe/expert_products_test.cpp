@@ -115,23 +115,47 @@ TEST_P(ExpertProducts, DownOverRaggedSegments) {
   }
 }
 
+/// The row of `choices` to a token that each row is of.
+std::vector<i32> slots(int rows) {
+  std::vector<i32> all;
+  for (int r = 0; r < rows; ++r) all.push_back(r * 7 % rows);
+  return all;
+}
+/// The rows of the slots' tokens, on the host.
+Tensor gathered(const Tensor& X, const std::vector<i32>& slots, int choices) {
+  const auto x = X.to_doubles();
+  const auto width = static_cast<std::size_t>(X.size(1));
+  std::vector<f32> rows;
+  for (const i32 slot : slots)
+    for (std::size_t i = 0; i < width; ++i)
+      rows.push_back(static_cast<f32>(x[static_cast<std::size_t>(slot / choices) * width + i]));
+  return Tensor::from(rows, {std::ssize(slots), X.size(1)}, Device::cpu());
+}
+
 TEST_P(ExpertProducts, UpWithActivationAndPreActivations) {
-  for (const ExpertTileConfig& c : {ExpertTileConfig{.bm = 64, .bn = 64},
-                                    {.bm = 16, .bn = 64, .swap_ab = true},
-                                    {.bm = 80, .bn = 64, .swap_ab = true},
-                                    {.bm = 128, .bn = 64, .multicast = true}}) {
-    SCOPED_TRACE(c.bm);
-    const Lengths lengths({3, 0, 70, 16});
+  for (const ExpertTileConfig& c :
+       {ExpertTileConfig{.bm = 64, .bn = 64},
+        {.bm = 16, .bn = 64, .swap_ab = true},
+        {.bm = 80, .bn = 64, .swap_ab = true},
+        {.bm = 128, .bn = 64, .multicast = true},
+        {.bm = 128, .bn = 64, .gathers = true, .multicast = true},
+        {.bm = 112, .bn = 64, .swap_ab = true, .gathers = true, .multicast = true}}) {
+    SCOPED_TRACE(testing::Message() << c.bm << " " << c.gathers);
+    const Lengths lengths({3, 0, c.gathers ? 300 : 70, 16});
     const std::int64_t rows = lengths.rows, h = 72, i = 40;
     const Tensor X = integers({rows, h}, 1), W = integers({4, 2 * i, h}, 2),
                  bias = integers({4, 2 * i}, 3), A = filled({rows, i}), H = filled({rows, 2 * i});
     const ExpertUp<bf16> body{.activation = clamped_swiglu(5), .config = c};
     const auto up = kernel("moe_up", body).prefer(body.plan());
-    up(X, Tensor(), 1, W.slice(1, 0, i), W.slice(1, i, 2 * i), bias.slice(1, 0, i),
-       bias.slice(1, i, 2 * i), lengths.offsets(GetParam()), lengths.first_tiles(c.bm, GetParam()),
-       A, H);
-    const auto want = product(X, W, lengths), b = bias.to_doubles(), a = A.to_doubles(),
-               got = H.to_doubles();
+    const std::vector<i32> slot_of = slots(lengths.rows);
+    up(X, c.gathers ? Tensor::from(slot_of, GetParam()) : Tensor(), 3, W.slice(1, 0, i),
+       W.slice(1, i, 2 * i), bias.slice(1, 0, i), bias.slice(1, i, 2 * i),
+       lengths.offsets(GetParam()), lengths.first_tiles(c.bm, GetParam()), A, H);
+    if (c.multicast && GetParam().kind == DeviceKind::sim) {
+      EXPECT_NE(up.explain().find("shared=1"), std::string::npos) << up.explain();
+    }
+    const auto want = product(c.gathers ? gathered(X, slot_of, 3) : X, W, lengths),
+               b = bias.to_doubles(), a = A.to_doubles(), got = H.to_doubles();
     const auto owners = lengths.owners();
     const auto width = static_cast<std::size_t>(2 * i);
     const auto pre = [&](std::size_t r, std::size_t n) {

@@ -77,7 +77,7 @@ TEST_P(MoeLayer, TilesOfEveryKind) {
 }
 
 /// The bits of permuted rows, with dropped choices, pre-activations of training, and experts
-/// without rows.
+/// without rows, in clusters that multicast the weights, too.
 TEST_P(MoeLayer, GatheredRowsAreTheSame) {
   for (const bool swap_ab : {false, true}) {
     LayerCase c{.tokens = 70,
@@ -86,9 +86,9 @@ TEST_P(MoeLayer, GatheredRowsAreTheSame) {
                 .scheme = qwen3(2),
                 .capacity = ExpertCapacity{.rows = 30}};
     const LayerInputs in(c, GetParam());
-    ExpertTileConfig tiles{.bm = swap_ab ? 48 : 128, .bn = 64, .swap_ab = swap_ab};
-    const auto run = [&](bool gathers) {
-      tiles.gathers = gathers;
+    ExpertTileConfig tiles{.bm = swap_ab ? 112 : 128, .bn = 64, .swap_ab = swap_ab};
+    const auto run = [&](bool gathers, bool multicast) {
+      tiles.gathers = gathers, tiles.multicast = multicast;
       c.tiles.up = tiles;
       const Moe layer = moe(c.options());
       const Tensor Y = Tensor::full({c.tokens, c.h}, NAN, c.dtype, GetParam());
@@ -99,7 +99,9 @@ TEST_P(MoeLayer, GatheredRowsAreTheSame) {
       for (const double x : saved.hidden.to_doubles()) all.push_back(x);
       return all;
     };
-    EXPECT_EQ(run(true), run(false)) << swap_ab;
+    const Row permuted = run(false, false);
+    for (const bool multicast : {false, true})
+      EXPECT_EQ(run(true, multicast), permuted) << swap_ab << multicast;
   }
 }
 

@@ -1,6 +1,7 @@
 // The space of experts' GEMMs: sound, and what the model takes.
 #include "autotune/experts/space.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -104,6 +105,19 @@ TEST(ExpertSpace, TheTunerTriesOthers) {
     ASSERT_TRUE(c);
     EXPECT_TRUE(is_runnable(expert_space(), p, *c, test::limits())) << text;
   }
+}
+
+/// Tiles that gather their rows may multicast the weights, which no choice takes before somebody
+/// has measured it.
+TEST(ExpertSpace, TheTunerTriesGatheredTilesInClusters) {
+  const ExpertProblem p{256, 768, 2048, 128, ExpertProduct::up, DType::bf16, true, /*choices=*/8};
+  const ExpertTileConfig usual = choose_expert_tiles(p, host_profile());
+  EXPECT_TRUE(usual.gathers && !usual.multicast) << text_of(usual);
+  ExpertTileConfig paired = usual;
+  paired.multicast = true;
+  EXPECT_TRUE(is_runnable(expert_space(), p, paired, test::limits()));
+  const auto list = list_candidates(expert_space(), p, host_profile(), usual, {64, false, ""});
+  EXPECT_THAT(list.texts, testing::Contains(text_of(paired)));
 }
 
 }  // namespace
