@@ -34,6 +34,18 @@ void clone_op(Builder& b, OpId op, ValueMap& map) {
   b.place(copy_op(b.kernel(), op, b.kernel(), map));
 }
 
+Value clone_computation(Builder& b, Value v, ValueMap& map,
+                        const std::function<Value(Value)>& instead) {
+  if (const auto known = map.find(v); known != map.end()) return known->second;
+  if (const Value other = instead(v)) return map[v] = other;
+  const OpId def = b.kernel()[v].def;
+  const std::vector<Value> operands(b.kernel()[def].operands.begin(),
+                                    b.kernel()[def].operands.end());
+  for (Value o : operands) clone_computation(b, o, map, instead);
+  clone_op(b, def, map);
+  return map.at(v);
+}
+
 Kernel clone(const Kernel& k) {
   Kernel to(k.info.name, k.info.form);
   to.info = k.info;

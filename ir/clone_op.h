@@ -1,5 +1,6 @@
 #pragma once
 // Copies of ops within a kernel.
+#include <functional>
 #include <unordered_map>
 
 #include "ir/builder.h"
@@ -23,5 +24,10 @@ inline bool is_movable(const OpData& d) {
 
 /// The op with all it contains, at the builder's insertion point; its results enter the map.
 void clone_op(Builder& b, OpId op, ValueMap& map);
+
+/// The value as the map has it, or else as `instead` gives it; where that gives none, the ops that
+/// compute the value from such others, again at the builder's insertion point.
+Value clone_computation(Builder& b, Value v, ValueMap& map,
+                        const std::function<Value(Value)>& instead);
 
 }  // namespace tegula::ir

@@ -10,6 +10,7 @@
 #include "ir/layout/layout_ops.h"
 #include "ir/layout/swizzle.h"
 #include "support/errors.h"
+#include "tegula/int_math.h"
 
 namespace tegula::codegen {
 
@@ -170,7 +171,7 @@ std::vector<Gathered> share_operands(Lowering& l, const OpData& d, Value& base) 
                                type, l.from.info.cluster));
     Gathered& g = all.back();
     alignment = std::max(alignment, g.shared.alignment());
-    g.at = (bytes + g.shared.alignment() - 1) / g.shared.alignment() * g.shared.alignment();
+    g.at = round_up(bytes, g.shared.alignment());
     bytes = g.at + g.shared.bytes();
   }
   base = l.scratch(bytes, alignment);

@@ -5,6 +5,7 @@
 
 #include "codegen/lower/lowering.h"
 #include "ir/analysis/pingpong_loop.h"
+#include "tegula/int_math.h"
 
 namespace tegula::codegen {
 
@@ -59,10 +60,8 @@ void Lowering::warpgroup_barrier() {
 
 /// As much for each group as the one op that needs the most, which is known at the end.
 Value Lowering::group_scratch(std::int64_t bytes) {
-  group_scratch_bytes_ = std::max(group_scratch_bytes_, (bytes + kScratchAlignment - 1) /
-                                                            kScratchAlignment * kScratchAlignment);
-  const std::int64_t first =
-      (scratch_offset_ + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+  group_scratch_bytes_ = std::max(group_scratch_bytes_, round_up(bytes, kScratchAlignment));
+  const std::int64_t first = round_up(scratch_offset_, kScratchAlignment);
   scratch_end_ = std::max(scratch_end_, first + groups_ * group_scratch_bytes_);
   const Value stride = b.i32(group_scratch_bytes_);
   scratch_strides_.push_back(to[stride].def);

@@ -4,6 +4,7 @@
 
 #include "ir/pipeline.h"
 #include "tegula/error.h"
+#include "tegula/int_math.h"
 
 namespace tegula::codegen {
 
@@ -17,10 +18,6 @@ constexpr std::int64_t kAlignment = 1024;
 /// From this number of buffers on, a store's warps need not synchronise before they write: of those
 /// in flight one can always be unread.
 constexpr int kSpareBuffers = 3;
-
-std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 }  // namespace
 
@@ -39,11 +36,11 @@ std::optional<StoreStaging> StoreStaging::of(const Kernel& machine, int groups, 
     if (machine[op].opcode != Opcode::StoreView || machine[op].attrs.i(AttrName::tma) != 1) return;
     stores.push_back(op);
     const SharedLayout staged = layout(machine.type(machine[op].operands[1]));
-    s.bytes_ = std::max(s.bytes_, aligned(staged.bytes()));
+    s.bytes_ = std::max(s.bytes_, round_up(staged.bytes(), kAlignment));
   });
   if (stores.empty()) return std::nullopt;
   s.groups_ = groups;
-  s.first_ = aligned(end);
+  s.first_ = round_up(end, kAlignment);
   const std::int64_t room =
       (machine.info.target->shared_bytes_per_cta - s.first_) / (groups * s.bytes_);
   const auto most = std::min(kMaxBuffers, static_cast<std::int64_t>(stores.size()));

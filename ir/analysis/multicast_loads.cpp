@@ -113,8 +113,8 @@ void MulticastLoads::equalize_trip_counts(Builder& b, Value other) {
   const Value mine = k_[select].operands[0], end = k_[select].operands[1],
               begin = k_[select].operands[2];
   ValueMap map;
-  clone_for(b, mine, other, map);
-  const Value bounded = b.select(b.op(Opcode::Or, {mine, map.at(mine)}), end, begin);
+  const Value theirs = clone_for(b, mine, other, map);
+  const Value bounded = b.select(b.op(Opcode::Or, {mine, theirs}), end, begin);
   b.kernel()[loop_].operands[1] = bounded;
   restrict_checks(b.kernel(), body_, mine);
 }
@@ -134,8 +134,7 @@ Value MulticastLoads::is_same(Builder& b, OpId load, Value other) {
   ValueMap map;
   Value all;
   for (Value v : of_tile(load)) {
-    clone_for(b, v, other, map);
-    const Value same = b.cmp("eq", v, map.at(v));
+    const Value same = b.cmp("eq", v, clone_for(b, v, other, map));
     all = all ? b.op(Opcode::And, {all, same}) : same;
   }
   return all ? all : b.flag(true);
@@ -192,16 +191,10 @@ void MulticastLoads::collect(Value v, std::vector<Value>& found,
 
 bool MulticastLoads::is_inside(Value v) const { return k_[v].def && k_[k_[v].def].parent == body_; }
 
-/// The ops that `v` is computed by from the tile, again from `other`.
-void MulticastLoads::clone_for(Builder& b, Value v, Value other, ValueMap& map) {
-  if (varies_with(v) != VariesWith::Tile || map.contains(v)) return;
-  if (is_tile(v)) {
-    map[v] = other;
-    return;
-  }
-  const auto operands = k_[k_[v].def].operands;
-  for (Value o : operands) clone_for(b, o, other, map);
-  clone_op(b, k_[v].def, map);
+Value MulticastLoads::clone_for(Builder& b, Value v, Value other, ValueMap& map) {
+  return clone_computation(b, v, map, [&](Value o) {
+    return varies_with(o) != VariesWith::Tile ? o : is_tile(o) ? other : Value();
+  });
 }
 
 }  // namespace tegula::ir

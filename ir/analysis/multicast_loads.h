@@ -39,7 +39,8 @@ class MulticastLoads {
   bool is_inside(Value v) const;
   /// The select that gives a predicated loop its end.
   OpId bound() const;
-  void clone_for(Builder& b, Value v, Value other, std::unordered_map<Value, Value>& map);
+  /// What `v` is computed to from the tile, computed again from `other`.
+  Value clone_for(Builder& b, Value v, Value other, std::unordered_map<Value, Value>& map);
 
   const Kernel& k_;
   RegionId body_;

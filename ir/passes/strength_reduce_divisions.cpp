@@ -137,14 +137,10 @@ class StrengthReduceDivisions {
 
   /// The value in front of the loop. A copy: values that the loop computes from arguments of the
   /// kernel would take registers throughout, and registers are scarce in tile loops.
-  Value copy_in_front(Builder& b, Value v, OpId loop, ValueMap& copies) {
-    if (k_.is_visible_from(v, loop)) return v;
-    if (copies.contains(v)) return copies.at(v);
-    const OpId def = k_[v].def;
-    const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
-    for (Value o : operands) copy_in_front(b, o, loop, copies);
-    clone_op(b, def, copies);
-    return copies.at(v);
+  Value copy_in_front(Builder& b, Value v, OpId loop) {
+    ValueMap copies;
+    return clone_computation(b, v, copies,
+                             [&](Value o) { return k_.is_visible_from(o, loop) ? o : Value(); });
   }
 
   static Value as(Builder& b, Value v, DType dtype) {
@@ -157,8 +153,7 @@ class StrengthReduceDivisions {
     if (!is_new) return it->second;
     Builder b(k_, loop);
     b.loc = loc;
-    ValueMap copies;
-    const Value divisor = as(b, copy_in_front(b, d, loop, copies), DType::u32);
+    const Value divisor = as(b, copy_in_front(b, d, loop), DType::u32);
     return it->second = b.div(b.constant(Type::scalar(DType::u32), kAllOnes), divisor);
   }
 

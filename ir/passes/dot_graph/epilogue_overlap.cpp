@@ -131,23 +131,14 @@ void EpilogueOverlap::enter(std::span<const Type> state, OperandPipeline& late) 
                 head.select(exists_, next.phase, at_.phase)};
 }
 
-/// The value itself, its entry in the map, or a copy of its computation.
-Value EpilogueOverlap::again(Builder& b, Value v, ValueMap& map) const {
-  if (map.contains(v) || !is_of_tile(v)) return mapped(map, v);
-  const OpId def = k_[v].def;
-  const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
-  for (Value operand : operands) again(b, operand, map);
-  clone_op(b, def, map);
-  return map.at(v);
-}
-
 void EpilogueOverlap::write(Builder& b, std::span<const Value> results, ValueMap map) const {
   std::unordered_set<Value> made;
   for (std::size_t i = 0; i < results.size(); ++i) map[k_[loop_].results[i]] = results[i];
   for (OpId op : rest_) made.insert(k_[op].results.begin(), k_[op].results.end());
   for (OpId op : rest_) {
     for (Value v : used_by(k_, op))
-      if (!made.contains(v)) again(b, v, map);
+      if (!made.contains(v))
+        clone_computation(b, v, map, [&](Value o) { return is_of_tile(o) ? Value() : o; });
     clone_op(b, op, map);
   }
 }

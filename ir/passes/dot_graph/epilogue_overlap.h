@@ -49,7 +49,6 @@ class EpilogueOverlap {
   /// Adds a carry of this type to the tile loop, which begins as zeros.
   Value carried(Type type);
   Value behind_tiles(Value arg) const;
-  Value again(Builder& b, Value v, ValueMap& map) const;
   void write(Builder& b, std::span<const Value> results, ValueMap map) const;
 
   MmaLoop& l_;

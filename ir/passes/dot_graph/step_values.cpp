@@ -11,7 +11,6 @@ StepValues::StepValues(Kernel& k, OpId loop, const DotGraph& dots, const LoopOrd
     : k_(k),
       loop_(loop),
       body_(k[loop].regions[0]),
-      dots_(dots),
       order_(order),
       made_(static_cast<std::size_t>(order.last_stage) + 1) {
   // What the loop carries comes first, in its order, unless the last stage makes it.

@@ -39,8 +39,6 @@ class StepValues {
   void read_late_from(std::span<const Value> values);
   /// The types of the values in carried().
   std::vector<Type> carried_types() const;
-  /// The step has not made the value, after all.
-  void forget(Value v, int stage) { made_[static_cast<std::size_t>(stage)].erase(v); }
 
  private:
   /// Where a read comes from: a value of so many steps before.
@@ -68,7 +66,6 @@ class StepValues {
   Kernel& k_;
   OpId loop_;
   RegionId body_;
-  const DotGraph& dots_;
   const LoopOrder& order_;
   std::vector<Carried> carried_;
   std::vector<ValueMap> made_;  ///< by the step, per stage

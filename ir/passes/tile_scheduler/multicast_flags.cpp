@@ -6,20 +6,12 @@
 #include <vector>
 
 #include "ir/analysis/multicast_loads.h"
+#include "ir/passes/dot_graph/dot_graph.h"
 
 namespace tegula::ir {
 namespace {
 
 constexpr int kMaxLoads = 30;  ///< bits of a word
-
-std::vector<OpId> mainloops(const Kernel& k) {
-  std::vector<OpId> found;
-  for (OpId op : k.ops(k.body()))
-    if (k[op].opcode == Opcode::For &&
-        any_op(k, k[op].regions[0], [&](OpId inner) { return k[inner].opcode == Opcode::Dot; }))
-      found.push_back(op);
-  return found;
-}
 
 Value program(Builder& b, Opcode opcode) {
   return b.op(opcode, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
@@ -58,7 +50,8 @@ void flag_loads(Kernel& k, OpId loop) {
 }  // namespace
 
 void add_multicast_flags(Kernel& k) {
-  for (OpId loop : mainloops(k)) flag_loads(k, loop);
+  for (OpId loop : k.ops(k.body()))
+    if (k[loop].opcode == Opcode::For && contains_mma(k, loop)) flag_loads(k, loop);
 }
 
 }  // namespace tegula::ir

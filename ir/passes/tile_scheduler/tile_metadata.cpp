@@ -91,24 +91,15 @@ void TileMetadata::find(Value used) {
 
 std::vector<Value> TileMetadata::of(Builder& b, Value number, Value total) const {
   Kernel& k = b.kernel();
-  ValueMap map;
-  const auto copy = [&](const auto& self, Value v) -> void {
+  const auto instead = [&](Value v) {
     const OpId def = k[v].def;
-    if (!def || map.contains(v)) return;
-    const Opcode opcode = k[def].opcode;
-    if (opcode == Opcode::ProgramId || opcode == Opcode::NumPrograms) {
-      map[v] = opcode == Opcode::ProgramId ? number : total;
-      return;
-    }
-    const std::vector<Value> operands(k[def].operands.begin(), k[def].operands.end());
-    for (Value o : operands) self(self, o);
-    clone_op(b, def, map);
+    if (!def) return v;
+    if (k[def].opcode == Opcode::ProgramId) return number;
+    return k[def].opcode == Opcode::NumPrograms ? total : Value();
   };
+  ValueMap map;
   std::vector<Value> values;
-  for (Value fact : facts_) {
-    copy(copy, fact);
-    values.push_back(map.at(fact));
-  }
+  for (Value fact : facts_) values.push_back(clone_computation(b, fact, map, instead));
   return values;
 }
 
