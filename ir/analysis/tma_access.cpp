@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/gathered_box.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/target.h"
 #include "tegula/int_math.h"
@@ -15,7 +16,10 @@ constexpr std::int64_t kMaxBox = 256, kMaxMapRank = 5;
 constexpr std::int64_t kSector = 32;  // bytes that memory is read in
 constexpr std::int64_t kWidestSwizzle = 128;
 
-std::size_t contiguous_dim(const ViewFacts& facts, std::span<const std::int64_t> axes) {
+/// The tile's dimension that is contiguous in memory.
+std::size_t line_dim(const Kernel& k, const OpData& load) {
+  const ViewFacts& facts = k.type(load.operands[0]).view_facts();
+  const auto axes = load.attrs.ints(AttrName::axes);
   std::size_t fast = 0;
   for (std::size_t t = 0; t < axes.size(); ++t)
     if (facts.strides[static_cast<std::size_t>(axes[t])] == 1) fast = t;
@@ -65,8 +69,16 @@ std::string_view why_not_tma_tile(Type view, std::span<const std::int64_t> axes,
   return "";
 }
 
-bool is_tma_row(Type view, std::span<const std::int64_t> axes, Type tile) {
-  return tile.rank() == 1 && is_tma_loadable(view, axes, tile) &&
+std::string_view why_not_tma_load(const Kernel& k, const OpData& load) {
+  if (gathered_dim(k, load) >= 0) return "an index tile selects its rows";
+  return why_not_tma_tile(k.type(load.operands[0]), load.attrs.ints(AttrName::axes),
+                          k.type(load.results[0]));
+}
+
+bool is_tma_row(const Kernel& k, const OpData& load) {
+  const Type tile = k.type(load.results[0]);
+  return tile.rank() == 1 && gathered_dim(k, load) < 0 &&
+         is_tma_loadable(k.type(load.operands[0]), load.attrs.ints(AttrName::axes), tile) &&
          tile.count() * size_bytes(tile.dtype()) % kTmaLineBytes == 0;
 }
 
@@ -79,10 +91,11 @@ TmaSegments tma_segments(std::int64_t row, std::int64_t end, bool whole_sectors)
   return !whole_sectors && half_sectors(wide, end) < half_sectors(equal, end) ? wide : equal;
 }
 
-TmaSegments tma_segments(Type view, std::span<const std::int64_t> axes, Type tile) {
+TmaSegments tma_segments(const Kernel& k, const OpData& load) {
+  const Type view = k.type(load.operands[0]), tile = k.type(load.results[0]);
   const ViewFacts& facts = view.view_facts();
   const std::int64_t size = size_bytes(tile.dtype());
-  const std::size_t fast = contiguous_dim(facts, axes);
+  const std::size_t fast = line_dim(k, load);
   const std::int64_t row = tile.shape()[fast] * size;
   bool whole_sectors = tile.rank() != 2 || tile.shape()[1 - fast] % kSwizzleRows != 0;
   if (!whole_sectors) {
@@ -93,17 +106,18 @@ TmaSegments tma_segments(Type view, std::span<const std::int64_t> axes, Type til
       whole_sectors = whole_sectors && (stride == 1 || step * size % kSector == 0);
     }
   }
-  const std::int64_t extent = view.shape()[static_cast<std::size_t>(axes[fast])];
+  const auto axis = static_cast<std::size_t>(load.attrs.ints(AttrName::axes)[fast]);
+  const std::int64_t extent = view.shape()[axis];
   const bool is_whole = extent != kDynamic && extent * size <= row;
   return tma_segments(row, is_whole ? extent * size : row + kWidestSwizzle, whole_sectors);
 }
 
-std::int64_t tma_tile_bytes(Type view, std::span<const std::int64_t> axes, Type tile) {
+std::int64_t tma_tile_bytes(const Kernel& k, const OpData& load) {
+  const Type tile = k.type(load.results[0]);
   const std::int64_t bytes = tile.count() * size_bytes(tile.dtype());
   if (tile.rank() != 2) return bytes;
-  const TmaSegments segments = tma_segments(view, axes, tile);
-  const std::int64_t rows = tile.shape()[1 - contiguous_dim(view.view_facts(), axes)];
-  return std::max(bytes, rows * segments.bytes());
+  const std::int64_t rows = tile.shape()[1 - line_dim(k, load)];
+  return std::max(bytes, rows * tma_segments(k, load).bytes());
 }
 
 std::int64_t slot_bytes(Type ring) {
@@ -116,12 +130,12 @@ std::int64_t slot_bytes(Type ring) {
   return bytes / (row * size_bytes(ring.dtype())) * pieces.front().width * pieces.front().count;
 }
 
-bool is_multicast_splittable(Type view, std::span<const std::int64_t> axes, Type tile) {
+bool is_multicast_splittable(const Kernel& k, const OpData& load) {
+  const Type tile = k.type(load.results[0]);
   if (tile.rank() != 2) return false;
-  const std::size_t fast = contiguous_dim(view.view_facts(), axes);
-  const TmaSegments segments = tma_segments(view, axes, tile);
+  const TmaSegments segments = tma_segments(k, load);
   return (segments.count > 0 && segments.count % 2 == 0) ||
-         tile.shape()[1 - fast] % (2 * kSwizzleRows) == 0;
+         tile.shape()[1 - line_dim(k, load)] % (2 * kSwizzleRows) == 0;
 }
 
 }  // namespace tegula::ir

@@ -13,8 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "ir/builder.h"
-#include "ir/gathered_box.h"
+#include "ir/loop.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/layouts/slice_layout.h"
 #include "ir/passes/mma_loop/async_copies.h"
@@ -33,11 +32,14 @@ class LoopPipeliner {
         body_(k[loop].regions[0]) {}
 
   bool run() {
-    for (OperandLoad& c : operand_loads(k_, loop_, context_))
-      if (is_aligned(c) && has_early_indices(c)) candidates_.push_back(std::move(c));
-    if (candidates_.empty()) return false;
-    if (writes_memory(k_, loop_, context_)) return false;
-    copies_.emplace(k_, loop_, stages_, std::move(candidates_));
+    std::vector<OperandLoad> loads = operand_loads(k_, loop_, context_);
+    std::erase_if(loads, [&](const auto& c) { return !is_aligned(c) || !has_early_indices(c); });
+    if (loads.empty()) return false;
+    if (writes_memory(k_, loop_)) {
+      context_.remark(Remark::Kind::Missed, k_[loop_].loc, "not pipelined: the loop writes memory");
+      return false;
+    }
+    copies_.emplace(k_, loop_, stages_, std::move(loads));
     Builder b = before(loop_);
     copies_->allocate(b, context_);
     b.loc = k_[loop_].loc;
@@ -55,20 +57,14 @@ class LoopPipeliner {
     return false;
   }
 
-  /// Index tiles that the loop makes would have to be made ahead, too.
   bool has_early_indices(const OperandLoad& c) {
-    const OpData& load = k_[c.load];
-    for (std::size_t i = first_offset(load); i < load.operands.size(); ++i)
-      if (k_.type(load.operands[i]).is_tile() && !k_.is_visible_from(load.operands[i], loop_)) {
-        context_.remark(Remark::Kind::Missed, load.loc,
-                        "not pipelined: an index tile is made in the loop");
-        return false;
-      }
-    return true;
+    if (ir::has_early_indices(k_, c.load, loop_)) return true;
+    context_.remark(Remark::Kind::Missed, k_[c.load].loc,
+                    "not pipelined: an index tile is made in the loop");
+    return false;
   }
 
   // ---- rewriting
-  // ----------------------------------------------------------------------------------------------------
   Builder before(OpId op) {
     Builder b(k_, op);
     b.loc = k_[loop_].loc;
@@ -77,11 +73,7 @@ class LoopPipeliner {
 
   void rewrite_body() {
     // The slot to read is carried: never derived from the induction variable.
-    Builder outside = before(loop_);
-    const Value zero = outside.i32(0);
-    k_[loop_].operands.push_back(zero);
-    const Value slot = k_.add_arg(body_, Type::scalar(DType::i32));
-    k_.add_result(loop_, Type::scalar(DType::i32));
+    const Value slot = add_carry(k_, loop_, before(loop_).i32(0));
     Builder head = before(k_[body_].first);
     head.effect(Opcode::AsyncWait, {}, {{AttrName::count, stages_ - 2}});
     head.effect(Opcode::CtaBarrier, {});
@@ -113,7 +105,6 @@ class LoopPipeliner {
   }
 
   // ---- cutting along k
-  // ----------------------------------------------------------------------------------------------
   void cut_dots() {
     std::vector<OpId> dots;
     for (OpId op : k_.ops(body_))
@@ -158,7 +149,6 @@ class LoopPipeliner {
   int stages_;
   PassContext& context_;
   RegionId body_;
-  std::vector<OperandLoad> candidates_;
   std::optional<AsyncCopies> copies_;
 };
 

@@ -54,8 +54,9 @@ class Mainloops {
     const OpId dot = first_dot(loop.body);
     if (!dot) return false;
     const Result<DotGraph> found = dot_graph(k_, op, plan_.num_warps, context_);
-    if (!found) {
-      context_.remark(Remark::Kind::Missed, k_[dot].loc, "no wgmma: " + found.reason());
+    if (!found || !found->runs_ahead) {
+      const std::string why = found ? "TMA cannot load an operand ahead" : found.reason();
+      context_.remark(Remark::Kind::Missed, k_[dot].loc, "no wgmma: " + why);
       return false;
     }
     if (found->has_channels() && !loop.find_outer_loops()) return false;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <optional>
 
@@ -79,30 +78,30 @@ std::int64_t elements_per_thread(const Kernel& k, const KernelSummary& s) {
 
 /// Whether a mainloop of the kernel's body, with equal trip counts for every tile, loads a box that
 /// two neighbouring tiles share and that can be split for multicast.
-bool can_multicast(const Kernel& k) {
+bool can_multicast(const Kernel& k, const Plan& p) {
   if (any_op(k, k.body(), [&](OpId op) { return k[op].attrs.i(AttrName::balanced_pairs) == 1; }))
     return false;
   if (k.info.cluster != 1 || !k.info.target->has_clusters) return false;
-  return any_op(k, k.body(), [&](OpId op) {
-    const OpId loop = k[k[op].parent].owner;
-    if (k[op].opcode != Opcode::Dot || !loop || k[loop].parent != k.body()) return false;
+  PassContext context;
+  context.plan = p;
+  context.plan->multicast = true;
+  return std::ranges::any_of(loops_of(k), [&](OpId loop) {
+    if (k[loop].parent != k.body() || !has_mma(k, k[loop].regions[0])) return false;
+    const auto graph = dot_graph(k, loop, p.num_warps, context);
     MulticastLoads neighbours(k, loop);
-    return std::ranges::any_of(std::array{0U, 1U}, [&](std::size_t i) {
-      const OpId load = load_of(k, op, i);
-      return load && is_tma_operand(k, op, i) && neighbours.have_equal_trip_counts() &&
-             is_multicast_splittable(k.type(k[load].operands[0]),
-                                     k[load].attrs.ints(AttrName::axes),
-                                     k.type(k[load].results[0])) &&
-             neighbours.may_multicast(load);
-    });
+    return graph && neighbours.have_equal_trip_counts() &&
+           std::ranges::any_of(graph->loads, [&](const OperandLoad& l) {
+             return !l.dots.empty() && is_multicast_splittable(k, k[l.load]) &&
+                    neighbours.may_multicast(l.load);
+           });
   });
 }
 
 /// Shared memory of all operand rings, including that of stationary operands.
-std::int64_t ring_bytes(const KernelSummary& s, const Plan& p) {
+std::int64_t ring_bytes(const DotNeeds& needs, const Plan& p) {
   const int late = p.late_stages > 0 ? p.late_stages : p.stages;
-  return p.once_stages * s.stationary_bytes + p.stages * (s.stage_bytes - s.mma1_bytes) +
-         late * s.mma1_bytes;
+  return p.once_stages * needs.stationary_bytes +
+         p.stages * (stage_bytes(needs, p) - needs.late_bytes) + late * needs.late_bytes;
 }
 
 /// A tile's first GEMM0 needs its operand early to run next to the last GEMM1 of the previous tile:
@@ -115,7 +114,7 @@ void overlap_epilogue_if_possible(Plan& plan, const KernelSummary& s, const Targ
   Plan overlapped = plan;
   overlapped.overlap_epilogue = true;
   overlapped.once_stages = 2;
-  const auto fits = [&] { return ring_bytes(s, overlapped) <= target.ring_bytes(); };
+  const auto fits = [&] { return ring_bytes(*s.dots, overlapped) <= target.ring_bytes(); };
   if (!fits() && plan.stages > 2) overlapped.late_stages = plan.stages - 1;
   if (fits()) plan = overlapped;
 }
@@ -123,13 +122,10 @@ void overlap_epilogue_if_possible(Plan& plan, const KernelSummary& s, const Targ
 /// Whether a store combines with memory: one TMA instruction does so for a whole box
 /// (bench/results/sweeps/2026-11-23-h200-choices.jsonl).
 bool combines_by_tma(const Kernel& k) {
-  bool combines = false;
-  walk(k, k.body(), [&](OpId op) {
-    combines = combines ||
-               (k[op].opcode == Opcode::StoreView && k[op].attrs.find(AttrName::kind) != nullptr &&
-                why_not_tma_store(k, k[op]).empty());
+  return any_op(k, k.body(), [&](OpId op) {
+    return k[op].opcode == Opcode::StoreView && k[op].attrs.has(AttrName::kind) &&
+           why_not_tma_store(k, k[op]).empty();
   });
-  return combines;
 }
 
 /// Whether results are stored by TMA unless the kernel says so. Only for persistent kernels; with
@@ -138,33 +134,47 @@ bool benefits_from_tma_store(const Kernel& k, const KernelSummary& s, const Plan
   return plan.persistent && !s.back_to_back && combines_by_tma(k);
 }
 
-/// As many slots as shared memory allows, at most those that the loop asks for, or `usual`.
-int ring_slots(const TargetRow& target, const KernelSummary& s, int usual) {
-  const std::int64_t room = (target.ring_bytes() - s.stationary_bytes) / s.stage_bytes;
-  return static_cast<int>(std::min<std::int64_t>(s.stages != 0 ? s.stages : usual, room));
+bool can_pingpong(const Kernel& k, const KernelSummary& s) {
+  return s.are_gemms() && !s.back_to_back && k.info.cluster == 1 && !has_data_dependent_trips(k) &&
+         s.mma_rows % kWgmmaRows == 0 && (s.mma_rows == kWgmmaRows || s.dots->are_row_stacked);
 }
 
-/// Cooperative plan: all warps compute one tile, 16 rows each; the ring is as deep as shared memory
-/// allows.
-std::optional<Plan> wgmma_plan(const Kernel& k, const KernelSummary& s) {
+/// As many slots as shared memory allows, at most those that the loop asks for, or as are of use.
+int ring_slots(const TargetRow& target, const KernelSummary& s, const Plan& p) {
+  const int wanted = s.stages != 0 ? s.stages : p.pingpong ? kMaxPingpongStages : kMaxStages;
+  const std::int64_t room =
+      (target.ring_bytes() - s.dots->stationary_bytes) / stage_bytes(*s.dots, p);
+  return static_cast<int>(std::min<std::int64_t>(wanted, room));
+}
+
+/// The plan for GEMMs, whose ring is as deep as shared memory allows. Cooperative: all warps
+/// compute one tile, 16 rows each. Ping-pong: a tile is one warpgroup's work, all its blocks of 64
+/// rows after each other; two warpgroups take tiles alternately.
+std::optional<Plan> gemm_plan(const Kernel& k, const KernelSummary& s, bool tma_aux_loads,
+                              bool pingpong = false) {
   const TargetRow& target = *k.info.target;
-  if (!target.has_wgmma || !s.wgmma || s.stage_bytes == 0) return std::nullopt;
+  if (!s.are_gemms() || (pingpong && !can_pingpong(k, s))) return std::nullopt;
+  const bool has_known_trips = !has_data_dependent_trips(k);
   Plan plan;
   plan.wgmma = true;
-  plan.num_warps = plan.warps_m = static_cast<int>(s.mma_rows / kWarpRows);
+  plan.pingpong = pingpong;
+  plan.tma_aux_loads = tma_aux_loads;
+  const std::int64_t rows = pingpong ? kWgmmaRows : s.mma_rows;
+  plan.num_warps = plan.warps_m = static_cast<int>(rows / kWarpRows);
   plan.warps_n = 1;
   plan.warp_scheduler_barrier = s.back_to_back && plan.num_warps >= 8;
-  plan.stages = ring_slots(target, s, kMaxStages);
+  plan.stages = ring_slots(target, s, plan);
   // The thread also keeps row statistics and addresses. One of the two emitters takes a little
   // more, and addresses of odd widths do; fragments of two iterations may be live at once.
-  const std::int64_t needed = s.accumulators + s.fragments + 32;
+  const std::int64_t fragments = s.dots->fragments,
+                     needed = s.dots->accumulators * s.mma_rows / rows + fragments + 32;
   // If trip counts come from device memory, the producer warp needs its registers for that work.
-  const std::int64_t held = has_data_dependent_trips(k) ? 0 : s.accumulator_init_registers;
-  add_producer_warps(plan, target, needed + s.fragments + 32, needed + held + 24);
+  const std::int64_t held = has_known_trips && !pingpong ? s.accumulator_init_registers : 0;
+  add_producer_warps(plan, target, needed + fragments + 32, needed + held + 24);
   // Two CTAs on an SM overlap by themselves. Rings that are never empty leave no room for staging.
-  plan.persistent = k.info.cluster == 1 && !k.info.persistent &&
-                    ring_bytes(s, plan) > target.shared_bytes_per_cta / 2;
-  plan.dynamic_scheduler = plan.persistent && !uses_pdl(k) && has_data_dependent_trips(k);
+  plan.persistent = pingpong || (k.info.cluster == 1 && !k.info.persistent &&
+                                 ring_bytes(*s.dots, plan) > target.shared_bytes_per_cta / 2);
+  plan.dynamic_scheduler = plan.persistent && !uses_pdl(k) && !has_known_trips;
   overlap_epilogue_if_possible(plan, s, target);
   plan.stage_stores = !plan.persistent;
   plan.tma_store = benefits_from_tma_store(k, s, plan);
@@ -178,33 +188,6 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const KernelSummary& s) {
   return plan;
 }
 
-bool can_pingpong(const Kernel& k, const KernelSummary& s) {
-  return k.info.target->has_wgmma && s.wgmma && s.stage_bytes > 0 && s.max_accumulator_elems > 0 &&
-         !s.back_to_back && k.info.cluster == 1 && !has_data_dependent_trips(k) &&
-         s.mma_rows % kWgmmaRows == 0 && (s.mma_rows == kWgmmaRows || s.is_row_stacked);
-}
-
-/// Ping-pong plan: a tile is one warpgroup's work, all its blocks of 64 rows after each other; two
-/// warpgroups take tiles alternately.
-std::optional<Plan> pingpong_plan(const Kernel& k, bool tma_aux_loads) {
-  const KernelSummary s = summarize(k, tma_aux_loads);
-  const TargetRow& target = *k.info.target;
-  if (!can_pingpong(k, s)) return std::nullopt;
-  Plan plan;
-  plan.wgmma = plan.persistent = plan.pingpong = true;
-  plan.num_warps = plan.warps_m = kWarpgroupWarps;
-  plan.warps_n = 1;
-  plan.stages = ring_slots(target, s, kMaxPingpongStages);
-  const std::int64_t needed = s.accumulators * s.mma_rows / kWgmmaRows + s.fragments + 32;
-  add_producer_warps(plan, target, needed + s.fragments + 32, needed + 24);
-  plan.stage_stores = false;
-  plan.epilogue_tile_n = kEpilogueTileN;
-  plan.tma_store = benefits_from_tma_store(k, s, plan);
-  plan.tma_aux_loads = tma_aux_loads;
-  if (plan.stages < 2 || needed > plan.registers_per_consumer(target)) return std::nullopt;
-  return plan;
-}
-
 /// The largest number of cp.async stages, at most `wanted`, that fits in shared memory.
 int stages_that_fit(const Kernel& k, int wanted) {
   while (wanted > 1 && cp_async_ring_bytes(k, wanted) > k.info.target->shared_bytes_per_cta)
@@ -212,27 +195,23 @@ int stages_that_fit(const Kernel& k, int wanted) {
   return wanted;
 }
 
-bool sorts(const Kernel& k) {
-  return any_op(k, k.body(), [&](OpId op) { return k[op].opcode == Opcode::Sort; });
-}
-
-Plan make_plan(const Kernel& k, bool tma_aux_loads) {
-  const KernelSummary s = summarize(k);
+Plan make_plan(const Kernel& k, const KernelSummary& s, bool tma_aux_loads) {
   Plan plan;
   if (s.max_accumulator_elems == 0) {
     plan.num_warps = std::max(warps_for(s.max_tile_elems, elements_per_thread(k, s)), 1);
     // While the threads of one CTA synchronise, others must have enough bytes in flight.
     const auto held = register_pressure(k, 32 * plan.num_warps);
     // Sorts need more registers, and have much to do between their barriers.
-    const bool has_sort = sorts(k);
+    const bool has_sort =
+        any_op(k, k.body(), [&](OpId op) { return k[op].opcode == Opcode::Sort; });
     if (held && *held <= (has_sort ? kSortRegisters : kHeldRegisters))
       plan.min_ctas_per_sm = std::max(1, (has_sort ? kSortingWarps : kBusyWarps) / plan.num_warps);
     return plan;
   }
   if (tma_aux_loads)
-    if (const auto hopper = wgmma_plan(k, summarize(k, tma_aux_loads))) return *hopper;
-  if (const auto hopper = wgmma_plan(k, s)) return *hopper;
-  if (const auto graph = dot_graph_plan(k)) return *graph;
+    if (const auto gemms = gemm_plan(k, s, true)) return *gemms;
+  if (const auto gemms = gemm_plan(k, s, false)) return *gemms;
+  if (const auto graph = dot_graph_plan(k, s)) return *graph;
   if (s.back_to_back) {
     plan.num_warps = plan.warps_m = warps_for_rows(s.mma_rows, 8);
     plan.warps_n = 1;
@@ -240,24 +219,23 @@ Plan make_plan(const Kernel& k, bool tma_aux_loads) {
     return plan;
   }
   plan.num_warps = std::clamp(warps_for(s.max_accumulator_elems, 64), 1, 8);
-  plan.warps_m = plan.num_warps >= 4 ? plan.num_warps / 2 : plan.num_warps;
+  plan.warps_m = plan.num_warps >= 4 ? 2 : plan.num_warps;
   plan.warps_n = plan.num_warps / plan.warps_m;
-  if (plan.num_warps == 8) plan.warps_m = 2, plan.warps_n = 4;
   plan.stages = stages_that_fit(k, s.stages != 0 ? s.stages : plan.stages);
   return plan;
 }
 
 /// Whether GEMMs of few rows cannot use wgmma, but their transposes can.
 bool benefits_from_swap_ab(const Kernel& k) {
-  const KernelSummary s = summarize(k);
   // MMAs under a condition, or in a loop that is not counted, cannot be wgmmas.
   if (any_op(k, k.body(),
              [&](OpId op) { return k[op].opcode == Opcode::Dot && !is_in_counted_loops(k, op); }))
     return false;
-  if (!k.info.target->has_wgmma || s.wgmma || s.back_to_back || s.max_accumulator_elems == 0)
+  const KernelSummary s = summarize(k);
+  if (!k.info.target->has_wgmma || s.are_gemms() || s.back_to_back || s.max_accumulator_elems == 0)
     return false;
   Kernel other = clone(k);
-  return swap_ab(other) && wgmma_plan(other, summarize(other)).has_value();
+  return swap_ab(other) && gemm_plan(other, summarize(other), false).has_value();
 }
 
 /// Transposes the GEMMs if asked or useful; returns whether they are transposed now.
@@ -305,7 +283,7 @@ bool may_not_count(const Kernel& k, const Plan& p) { return uses_pdl(k) && !p.mu
 /// of a cluster.
 void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
-  if (!p.multicast || (p.persistent && can_multicast(k))) return;
+  if (!p.multicast || (p.persistent && can_multicast(k, p))) return;
   p.multicast = false;
   context.remark(Remark::Kind::Missed, {},
                  k.info.cluster > 1 ? "no multicast: programs work in clusters"
@@ -321,29 +299,30 @@ void settle_dynamic_scheduler(const Kernel& k, PassContext& context) {
   if (!p.persistent || may_not_count(k, p)) p.dynamic_scheduler = false;
 }
 
-void drop_tma_aux_loads_unless_possible(const Kernel& k, PassContext& context) {
+void drop_tma_aux_loads_unless_possible(const Kernel& k, const KernelSummary& s,
+                                        PassContext& context) {
   Plan& p = *context.plan;
   if (!p.tma_aux_loads) return;
-  const KernelSummary s = summarize(k, true);
-  if (p.wgmma && s.aux_bytes > 0 && ring_bytes(s, p) <= k.info.target->ring_bytes()) return;
+  const bool has_any = s.dots && s.dots->other_bytes > 0;
+  if (p.wgmma && has_any && ring_bytes(*s.dots, p) <= k.info.target->ring_bytes()) return;
   p.tma_aux_loads = false;
   if (s.max_accumulator_elems == 0) return;
-  context.remark(
-      Remark::Kind::Missed, {},
-      !k.info.target->has_tma ? fmt::format("no loads by TMA: {} has none", k.info.target.name())
-      : !p.wgmma              ? "no loads by TMA: MMAs are no wgmmas"
-      : s.aux_bytes == 0      ? "no loads by TMA: mainloops have no auxiliary loads that it can do"
-                              : "no loads by TMA: no shared memory left by the operands");
+  context.remark(Remark::Kind::Missed, {},
+                 !k.info.target->has_tma
+                     ? fmt::format("no loads by TMA: {} has none", k.info.target.name())
+                 : !p.wgmma ? "no loads by TMA: MMAs are no wgmmas"
+                 : !has_any ? "no loads by TMA: mainloops have no auxiliary loads that it can do"
+                            : "no loads by TMA: no shared memory left by the operands");
 }
 
 /// Two slots of each operand ring are enough for back-to-back GEMMs, and one of stationary
 /// operands; the rings of a single GEMM stay as deep.
-void drop_tma_store_unless_possible(const Kernel& k, PassContext& context) {
+void drop_tma_store_unless_possible(const Kernel& k, const KernelSummary& s, PassContext& context) {
   Plan& p = *context.plan;
   if (!p.tma_store) return;
-  const KernelSummary s = summarize(k, p.tma_aux_loads);
-  const std::int64_t staged = p.persistent ? staged_bytes(k, p) : 0;
-  const auto fits = [&] { return ring_bytes(s, p) + staged <= k.info.target->ring_bytes(); };
+  const std::int64_t staged = p.persistent ? staged_bytes(k, p) : 0,
+                     room = k.info.target->ring_bytes() - staged;
+  const auto fits = [&] { return s.dots && ring_bytes(*s.dots, p) <= room; };
   const Plan before = p;
   if (p.overlap_epilogue) p.disable_epilogue_overlap();
   while (s.back_to_back && p.stages > 2 && !fits()) --p.stages;
@@ -369,7 +348,8 @@ PlanPatch applicable_fields(const Kernel& k, const PassContext& context, bool is
                             bool is_graph) {
   PlanPatch preferred = k.info.preferred;
   const bool pairs_gathers = is_graph && preferred.multicast.value_or(false) &&
-                             gathers_alone_on_sm(k, *context.plan) && can_multicast(k);
+                             gathers_alone_on_sm(k, *context.plan) &&
+                             can_multicast(k, *context.plan);
   if (pairs_gathers) preferred.persistent = preferred.persistent.value_or(true);
   if (!is_wgmma || (is_graph && !pairs_gathers)) preferred.multicast.reset();
   if (!is_wgmma || is_graph) preferred.tma_store.reset();
@@ -378,8 +358,8 @@ PlanPatch applicable_fields(const Kernel& k, const PassContext& context, bool is
 }
 
 /// Chooses a ping-pong plan from the first field on and applies the changes to it, too.
-void pingpong_if_possible(const Kernel& k, PassContext& context) {
-  auto plan = pingpong_plan(k, context.plan->tma_aux_loads);
+void pingpong_if_possible(const Kernel& k, const KernelSummary& s, PassContext& context) {
+  auto plan = gemm_plan(k, s, context.plan->tma_aux_loads, true);
   if (plan) plan->apply(wanted_fields(k, context));
   if (plan && plan->pingpong && is_compatible_with_pingpong(*plan)) {
     plan->swap_ab = context.plan->swap_ab;
@@ -401,12 +381,9 @@ bool can_partition(std::int64_t elements, std::int64_t unit, int warps) {
 }
 
 /// Checks that the passes can carry out a plan that the user made or changed.
-void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
+void require_legal(const Plan& p, const Kernel& k, const KernelSummary& s, Loc asked_at) {
   const TargetRow& target = *k.info.target;
-  const KernelSummary s = summarize(k);
-  const bool is_graph = !s.wgmma && dot_graph_fits(k, p);
-  const bool may_be_wgmma = is_graph || (k.info.target->has_wgmma && s.wgmma && s.stage_bytes > 0 &&
-                                         s.max_accumulator_elems > 0);
+  const bool is_graph = !s.are_gemms() && dot_graph_fits(k, p);
   const struct {
     bool holds;
     const char* rule;
@@ -420,7 +397,7 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
       {p.wgmma || (can_partition(s.common_rows, kWarpRows, p.warps_m) &&
                    can_partition(s.common_columns, kMmaColumns, p.warps_n)),
        "warps_m and warps_n are powers of two, times what divides 16 rows and 8 columns of MMAs"},
-      {!p.wgmma || may_be_wgmma, "wgmma=1 needs MMAs that wgmma can compute"},
+      {!p.wgmma || is_graph || s.are_gemms(), "wgmma=1 needs MMAs that wgmma can compute"},
       {!p.wgmma || p.pingpong || is_graph ||
            (p.warps_n == 1 && p.num_warps * kWarpRows == s.mma_rows),
        "with wgmma a warp has 16 rows, and warps_n is 1"},
@@ -434,7 +411,7 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
       {p.wgmma || (p.producer_warps == 0 && !p.persistent),
        "producer_warps and persistent need wgmma"},
       {k.info.cluster == 1 || !p.persistent, "a kernel with clusters is not persistent"},
-      {!p.multicast || (p.persistent && can_multicast(k)),
+      {!p.multicast || (p.persistent && can_multicast(k, p)),
        "multicast is for persistent kernels in which neighbouring tiles share what a loop loads"},
       {!p.pingpong ||
            (p.num_warps == kWarpgroupWarps && p.warps_m == kWarpgroupWarps && can_pingpong(k, s)),
@@ -471,24 +448,25 @@ bool plan(Kernel& kernel, PassContext& context) {
   const bool chosen = !context.plan && context.planned.is_empty();
   const bool swap_ab = swap_if_wanted(kernel, context);
   const int splits = apply_cluster_split_k(kernel, context);
+  const KernelSummary s = summarize(kernel);
   if (!context.plan) {
-    context.plan = make_plan(kernel, wants_tma_aux_loads(kernel, context));
+    context.plan = make_plan(kernel, s, wants_tma_aux_loads(kernel, context));
     const bool was_wgmma = context.plan->wgmma;
-    const bool is_graph = was_wgmma && !summarize(kernel).wgmma;
+    const bool is_graph = was_wgmma && !s.are_gemms();
     context.plan->apply(applicable_fields(kernel, context, was_wgmma, is_graph));
     context.plan->swap_ab = swap_ab;
     context.plan->cluster_split_k = splits;
-    if (context.plan->pingpong) pingpong_if_possible(kernel, context);
-    if (!is_graph) drop_tma_aux_loads_unless_possible(kernel, context);
+    if (context.plan->pingpong) pingpong_if_possible(kernel, s, context);
+    if (!is_graph) drop_tma_aux_loads_unless_possible(kernel, s, context);
     if (!context.plan->wgmma) drop_wgmma_fields(kernel, was_wgmma, context);
     if (context.plan->num_warps < 8) context.plan->warp_scheduler_barrier = false;
     drop_persistent_in_clusters(kernel, context);
     if (!context.plan->persistent) context.plan->overlap_epilogue = false;
     drop_multicast_unless_possible(kernel, context);
     settle_dynamic_scheduler(kernel, context);
-    if (!is_graph) drop_tma_store_unless_possible(kernel, context);
+    if (!is_graph) drop_tma_store_unless_possible(kernel, s, context);
   }
-  if (!chosen) require_legal(*context.plan, kernel, context.planned.at);
+  if (!chosen) require_legal(*context.plan, kernel, s, context.planned.at);
   kernel.info.threads = 32 * context.plan->num_warps;
   kernel.info.min_ctas_per_sm = context.plan->min_ctas_per_sm;
   context.remark(Remark::Kind::Analysis, {}, "plan", {{"plan", context.plan->str()}});

@@ -5,7 +5,6 @@
 
 #include "ir/analysis/tma_access.h"
 #include "ir/analysis/tma_store.h"
-#include "ir/gathered_box.h"
 #include "ir/passes/mma_loop/operand_loads.h"
 #include "ir/schedule/judging.h"
 
@@ -48,9 +47,8 @@ class Channels {
 
   std::int64_t loaded_bytes(Label l, Type tile) const {
     const OpData& d = j_.k[j_.op_of(l)];
-    if (d.opcode != Opcode::LoadView) return tile.count() * size_bytes(tile.dtype());
-    return tma_tile_bytes(j_.k.type(d.operands[0]), d.attrs.ints(AttrName::axes),
-                          j_.k.type(d.results[0]));
+    return d.opcode == Opcode::LoadView ? tma_tile_bytes(j_.k, d)
+                                        : tile.count() * size_bytes(tile.dtype());
   }
 
   std::int64_t slot_bytes(const Channel& c) const {
@@ -86,9 +84,7 @@ class Channels {
   std::string why_not_tma(const OpData& d) const {
     if (!j_.s.target->has_tma) return fmt::format("{} has none", j_.s.target.name());
     if (d.opcode != Opcode::LoadView) return "it is addressed by pointers";
-    if (gathered_dim(j_.k, d) >= 0) return "an index tile selects its rows";
-    return std::string(why_not_tma_tile(j_.k.type(d.operands[0]), d.attrs.ints(AttrName::axes),
-                                        j_.k.type(d.results[0]).with_layout(nullptr)));
+    return std::string(why_not_tma_load(j_.k, d));
   }
 
   void cp_async(Label l) {
@@ -125,11 +121,8 @@ class Channels {
                                                             : "";
     if (!why.empty())
       return j_.refuse(Rule::C7, {c.payload.front()}, "{} multicast: {}", c.name, why);
-    const bool has_halves = std::ranges::any_of(c.payload, [&](Label l) {
-      const OpData& d = j_.k[j_.op_of(l)];
-      return is_multicast_splittable(j_.k.type(d.operands[0]), d.attrs.ints(AttrName::axes),
-                                     j_.k.type(d.results[0]).with_layout(nullptr));
-    });
+    const bool has_halves = std::ranges::any_of(
+        c.payload, [&](Label l) { return is_multicast_splittable(j_.k, j_.k[j_.op_of(l)]); });
     if (!has_halves)
       j_.refuse(Rule::C7, {c.payload.front()}, "{} multicast: its boxes have no halves", c.name);
   }

@@ -9,7 +9,6 @@
 #include "ir/layout/shared_layout.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/layouts/warp_grid.h"
-#include "ir/passes/schedule/kernel_summary.h"
 #include "ir/passes/schedule/producer_warps.h"
 #include "ir/schedule/graph.h"
 #include "ir/uses.h"
@@ -17,16 +16,28 @@
 namespace tegula::ir {
 namespace {
 
+/// The most rows of a dot.
+constexpr std::int64_t kMaxRows = 256;
 /// Parts of 64 rows that share their columns: an offset of B must be one number times the part.
 constexpr int kMaxColumnParts = 2;
 
 std::int64_t bytes_of(Type tile) { return tile.count() * size_bytes(tile.dtype()); }
 
+const OperandLoad* load_in(const std::vector<OperandLoad>& loads, OpId load) {
+  const auto it = std::ranges::find(loads, load, &OperandLoad::load);
+  return it == loads.end() ? nullptr : &*it;
+}
+
+bool is_brought_by_tma(const DotOperand& operand) {
+  return operand.form == OperandForm::Ring || operand.form == OperandForm::Stationary;
+}
+
 class Analysis {
  public:
   Analysis(const Kernel& k, OpId loop, int num_warps, PassContext& context)
-      : k_(k), body_(k[loop].regions[0]), num_warps_(num_warps), context_(context), uses_(k) {
+      : k_(k), body_(k[loop].regions[0]), context_(context), uses_(k) {
     graph_.loop = loop;
+    graph_.num_warps = num_warps;
     told_.pass = context.pass;
   }
 
@@ -35,17 +46,21 @@ class Analysis {
       if (k_[op].opcode == Opcode::Dot) graph_.dots.push_back({op, {}});
     }
     if (graph_.dots.empty()) return refused("no dots");
+    for (const GraphDot& dot : graph_.dots)
+      if (const std::string_view why = why_not_shape(dot); !why.empty()) return refused(why);
     graph_.loads = tile_loads(k_, graph_.loop, told_);
     for (GraphDot& dot : graph_.dots)
       for (std::size_t i : {0U, 1U})
         if (const std::string_view why = find_source(dot, i); !why.empty()) return refused(why);
     if (is_gemm()) graph_.rings = RingSharing::One;
     settle_forms();
-    if (graph_.registers(k_, num_warps_) + kNonAccumulatorRegisters > budget()) share_fragments();
+    DotNeeds needs;
+    graph_.add_needs(k_, needs);
+    if (needs.live_registers + kNonAccumulatorRegisters > budget()) share_fragments();
     if (!graph_.is_gemm() && has_inner_mma(k_, graph_.loop))
       return refused("dots in a loop or branch within it");
     for (const GraphDot& dot : graph_.dots)
-      if (const std::string_view why = why_not(dot); !why.empty()) return refused(why);
+      if (const std::string_view why = why_not_operands(dot); !why.empty()) return refused(why);
     if (!graph_.is_gemm())
       for (OperandLoad& load : graph_.loads) load.dots.clear();
     if (graph_.loads.empty() && graph_.gathers.empty())
@@ -73,7 +88,7 @@ class Analysis {
 
   // ---- GEMMs
   bool is_gemm() {
-    if (any_op(k_, body_, [&](OpId op) { return info(k_[op].opcode).has(kWrites); })) return false;
+    if (writes_memory(k_, graph_.loop)) return false;
     return std::ranges::all_of(graph_.dots, [&](const GraphDot& d) { return is_of_gemm(d); }) &&
            std::ranges::all_of(graph_.loads, [&](OperandLoad& l) { return is_one_operand(l); });
   }
@@ -86,14 +101,14 @@ class Analysis {
 
   /// A is 16 rows a warp, or in shared memory any number of them.
   bool is_of_gemm(const GraphDot& dot) const {
-    const auto& [a, b] = dot.operands;
     const auto is_copied = [&](const DotOperand& operand) {
       return operand.form == OperandForm::Ring ||
              (operand.form == OperandForm::Gathered && joins_gathers());
     };
-    if (!is_copied(b) || (a.form == OperandForm::Gathered && !is_copied(a))) return false;
-    const bool is_shared = is_copied(a) || a.form == OperandForm::Stationary;
-    const std::int64_t at_once = kWarpRows * num_warps_;
+    if (!is_copied(dot.b()) || (dot.a().form == OperandForm::Gathered && !joins_gathers()))
+      return false;
+    const bool is_shared = is_copied(dot.a()) || dot.a().form == OperandForm::Stationary;
+    const std::int64_t at_once = kWarpRows * graph_.num_warps;
     return is_shared ? rows(dot) % at_once == 0 : rows(dot) == at_once;
   }
 
@@ -129,11 +144,15 @@ class Analysis {
     DotOperand& operand = dot.operands[i];
     if (k_[load].parent == body_) {
       operand.form = OperandForm::Ring;
-      return graph_.load_of(k_, operand.tile) ? "" : find_gather(operand, load);
+      if (graph_.ring_load(k_, operand.tile)) return {};
+      auto found = tile_load(k_, graph_.loop, load);
+      if (!found) return find_gather(dot, i, load);
+      graph_.loads.push_back(std::move(*found));
+      graph_.runs_ahead = false;
+      return {};
     }
     operand.form = OperandForm::Stationary;
-    const auto is_known = [&](const OperandLoad& l) { return l.load == load; };
-    if (std::ranges::any_of(graph_.stationary, is_known)) return {};
+    if (load_in(graph_.stationary, load)) return {};
     auto found = stationary_load(k_, graph_.loop, load);
     if (found && is_for_dots(operand.tile)) {
       graph_.stationary.push_back(std::move(*found));
@@ -144,11 +163,14 @@ class Analysis {
     return i == 0 ? "" : "TMA cannot load its second operand in front of the loop";
   }
 
-  std::string_view find_gather(DotOperand& operand, OpId load) {
+  std::string_view find_gather(GraphDot& dot, std::size_t i, OpId load) {
+    DotOperand& operand = dot.operands[i];
     operand.form = OperandForm::Gathered;
     if (graph_.gather_of(k_, operand.tile)) return {};
     auto found = copied_load(k_, graph_.loop, load);
-    if (!found || !is_for_dots(operand.tile)) return "TMA cannot load one of its operands";
+    if (!found || !is_for_dots(operand.tile))
+      return i == 0 ? "TMA does not take its first operand as it lies"
+                    : "TMA does not take its second operand as it lies";
     graph_.gathers.push_back(std::move(*found));
     return {};
   }
@@ -182,9 +204,9 @@ class Analysis {
   /// Registers that the consumers of such a kernel can have.
   std::int64_t budget() const {
     const TargetRow& target = *k_.info.target;
-    const int beside = target.setmaxnreg_beside(num_warps_, kWarpgroupWarps,
+    const int beside = target.setmaxnreg_beside(graph_.num_warps, kWarpgroupWarps,
                                                 static_cast<int>(target.least_setmaxnreg));
-    return std::max(beside, target.registers_at_entry(num_warps_ + 1));
+    return std::max(beside, target.registers_at_entry(graph_.num_warps + 1));
   }
 
   /// Fragments do not fit beside the accumulators: all warpgroups read them from shared memory.
@@ -200,21 +222,23 @@ class Analysis {
   }
 
   bool lies_as_a(const GraphDot& dot) const {
-    return rows(dot) == kWarpRows * num_warps_ && lies_as_read(k_, dot.op, 0);
+    return rows(dot) == kWarpRows * graph_.num_warps && lies_as_read(k_, dot.op, 0);
   }
 
   std::int64_t rows(const GraphDot& dot) const { return k_.type(k_[dot.op].results[0]).shape()[0]; }
 
   // ---- legality
-  std::string_view why_not(const GraphDot& dot) const {
+  std::string_view why_not_shape(const GraphDot& dot) const {
     const OpData& d = k_[dot.op];
     const MatrixType* type = matrix_type(k_, d);
     if (!type) return "tensor cores do not take its types";
     const Type acc = k_.type(d.results[0]);
     const std::int64_t m = acc.shape()[0], n = acc.shape()[1];
-    const WarpGrid warps = warp_grid(m, n, num_warps_, num_warps_);
-    if (m > kMaxMmaRows || m % (kWarpRows * warps.rows) != 0 || warps.rows % kWarpgroupWarps != 0)
-      return "its rows are no multiple of 64, or more than 256";
+    const WarpGrid warps = warp_grid(m, n, graph_.num_warps, graph_.num_warps);
+    if (m % kWgmmaRows != 0) return "its rows are no multiple of 64";
+    if (m > kMaxRows) return "it has more than 256 rows";
+    if (m % (kWarpRows * warps.rows) != 0 || warps.rows % kWarpgroupWarps != 0)
+      return "warpgroups cannot divide its rows";
     if (warps.columns > 1 && (warps.columns > kMaxColumnParts ||
                               !std::has_single_bit(static_cast<std::uint64_t>(n / kMmaColumns))))
       return "warpgroups cannot divide its columns";
@@ -224,7 +248,11 @@ class Analysis {
     if (!type->has_columns(n / warps.columns)) return "no instruction has as many columns";
     if (k_.type(d.operands[0]).shape()[1] % type->step() != 0)
       return "a step is no multiple of an instruction's depth";
-    if (dot.operands[0].form == OperandForm::Register && m != kWarpRows * num_warps_)
+    return {};
+  }
+
+  std::string_view why_not_operands(const GraphDot& dot) const {
+    if (dot.a().form == OperandForm::Register && rows(dot) != kWarpRows * graph_.num_warps)
       return "its first operand, in registers, has not 16 rows a warp";
     for (std::size_t i : {0U, 1U})
       if (dot.operands[i].form != OperandForm::Register && !is_readable(dot, i))
@@ -253,18 +281,63 @@ class Analysis {
 
   const Kernel& k_;
   RegionId body_;
-  int num_warps_;
   PassContext& context_;
   Uses uses_;
   DotGraph graph_;
   PassContext told_;  ///< why TMA cannot make loads
 };
 
-std::int64_t bytes_of(const Kernel& k, const std::vector<OperandLoad>& loads) {
+std::int64_t bytes_by_tma(const Kernel& k, const std::vector<OperandLoad>& loads) {
   std::int64_t bytes = 0;
-  for (const OperandLoad& load : loads)
-    bytes += tma_tile_bytes(k.type(k[load.load].operands[0]), load.axes, load.tile);
+  for (const OperandLoad& load : loads) bytes += tma_tile_bytes(k, k[load.load]);
   return bytes;
+}
+
+/// Accumulators that a loop carries are live throughout; of the others two at a time, as one is
+/// computed while another is read.
+void add_registers(const Kernel& k, const DotGraph& graph, DotNeeds& needs) {
+  const int threads = 32 * graph.num_warps;
+  std::int64_t live = 0, most_fragments = 0;
+  std::vector<std::int64_t> others{0, 0};
+  for (const GraphDot& dot : graph.dots) {
+    const OpData& d = k[dot.op];
+    const std::int64_t own = k.type(d.results[0]).count() / threads;
+    needs.accumulators += own;
+    if (k[d.operands[2]].region == d.parent)
+      live += own;
+    else
+      others.push_back(own);
+    const Type a = k.type(d.operands[0]);
+    const std::int64_t made = a.count() * size_bits(a.dtype()) / 32 / threads;
+    const OperandForm form = dot.a().form;
+    if (form == OperandForm::Register || form == OperandForm::Shared) needs.fragments += made;
+    if (form == OperandForm::Register) most_fragments = std::max(most_fragments, made);
+  }
+  std::ranges::sort(others, std::ranges::greater());
+  live += others[0] + others[1] + most_fragments;
+  needs.live_registers = std::max(needs.live_registers, live);
+}
+
+void add_bytes(const Kernel& k, const DotGraph& graph, DotNeeds& needs) {
+  std::unordered_set<OpId> read;
+  std::int64_t operands = 0, largest = 0;
+  for (const GraphDot& dot : graph.dots) {
+    needs.late_bytes = 0;
+    for (const DotOperand& operand : dot.operands)
+      if (const OperandLoad* load = graph.ring_load(k, operand.tile);
+          load && read.insert(load->load).second)
+        needs.late_bytes += tma_tile_bytes(k, k[load->load]);
+    operands += needs.late_bytes;
+  }
+  needs.operand_bytes += operands;
+  needs.other_bytes += bytes_by_tma(k, graph.loads) - operands;
+  for (const OperandLoad& gather : graph.gathers) needs.other_bytes += bytes_of(gather.tile);
+  needs.stationary_bytes += bytes_by_tma(k, graph.stationary);
+  for (Value tile : graph.shared) {
+    needs.stored_bytes += bytes_of(k.type(tile));
+    largest = std::max(largest, bytes_of(k.type(tile)));
+  }
+  needs.second_slot_bytes += largest;
 }
 
 }  // namespace
@@ -293,26 +366,19 @@ const GraphDot* DotGraph::find(OpId dot) const {
 }
 
 const OperandLoad* DotGraph::load_of(const Kernel& k, Value tile) const {
-  for (const auto* list : {&loads, &stationary})
-    for (const OperandLoad& load : *list)
-      if (load.load == k[tile].def) return &load;
-  return nullptr;
+  const OperandLoad* load = load_in(loads, k[tile].def);
+  return load ? load : load_in(stationary, k[tile].def);
 }
 
 const OperandLoad* DotGraph::ring_load(const Kernel& k, Value tile) const {
-  const OperandLoad* load = load_of(k, tile);
-  return load && k[load->load].parent == k[loop].regions[0] ? load : nullptr;
+  return load_in(loads, k[tile].def);
 }
 
 const OperandLoad* DotGraph::gather_of(const Kernel& k, Value tile) const {
-  const auto it = std::ranges::find(gathers, k[tile].def, &OperandLoad::load);
-  return it == gathers.end() ? nullptr : &*it;
+  return load_in(gathers, k[tile].def);
 }
 
-bool DotGraph::is_copied(OpId load) const {
-  return std::ranges::find(loads, load, &OperandLoad::load) != loads.end() ||
-         std::ranges::find(gathers, load, &OperandLoad::load) != gathers.end();
-}
+bool DotGraph::is_copied(OpId load) const { return load_in(loads, load) || load_in(gathers, load); }
 
 bool DotGraph::is_plain() const {
   return dots.size() == 1 && gathers.empty() &&
@@ -320,38 +386,20 @@ bool DotGraph::is_plain() const {
          dots.front().operands[1].form != OperandForm::Stationary;
 }
 
-DotGraphNeeds DotGraph::needs(const Kernel& k) const {
-  DotGraphNeeds needs;
-  needs.stage_bytes = bytes_of(k, loads);
-  for (const OperandLoad& gather : gathers) needs.stage_bytes += bytes_of(gather.tile);
-  needs.fixed_bytes = bytes_of(k, stationary);
-  for (Value tile : shared) {
-    const std::int64_t bytes = bytes_of(k.type(tile));
-    needs.fixed_bytes += bytes;
-    needs.second_slot_bytes = std::max(needs.second_slot_bytes, bytes);
-  }
-  return needs;
-}
-
-/// Accumulators that a loop carries are live throughout; of the others two at a time, as one is
-/// computed while another is read.
-std::int64_t DotGraph::registers(const Kernel& k, int num_warps) const {
-  std::int64_t carried = 0, fragments = 0;
-  std::vector<std::int64_t> others;
-  for (const GraphDot& dot : dots) {
-    const OpData& d = k[dot.op];
-    const std::int64_t own = k.type(d.results[0]).count() / (32 * num_warps);
-    if (k[d.operands[2]].region == d.parent)
-      carried += own;
-    else
-      others.push_back(own);
-    const Type a = k.type(d.operands[0]);
-    if (dot.operands[0].form == OperandForm::Register)
-      fragments = std::max(fragments, a.count() * size_bits(a.dtype()) / 32 / (32 * num_warps));
-  }
-  std::ranges::sort(others, std::ranges::greater());
-  others.resize(2);
-  return carried + others[0] + others[1] + fragments;
+void DotGraph::add_needs(const Kernel& k, DotNeeds& all) const {
+  const auto is_row_stacked = [&](const GraphDot& dot) {
+    const auto columns = static_cast<std::uint64_t>(k.type(k[dot.op].results[0]).shape()[1]);
+    return is_brought_by_tma(dot.a()) && std::has_single_bit(columns);
+  };
+  add_bytes(k, *this, all);
+  add_registers(k, *this, all);
+  all.are_gemms &=
+      std::ranges::all_of(dots, &GraphDot::is_loaded_by_tma) && !writes_memory(k, loop);
+  all.are_plain &= is_plain();
+  all.are_row_stacked &= std::ranges::all_of(dots, is_row_stacked);
+  all.can_expand &= runs_ahead && (!has_channels() || is_in_counted_loops(k, loop));
+  all.has_channels |= has_channels();
+  all.has_gathers |= !gathers.empty();
 }
 
 int DotGraph::first_shared_slots(const Kernel& k, int stages) const {
@@ -360,8 +408,10 @@ int DotGraph::first_shared_slots(const Kernel& k, int stages) const {
     if (k[op].opcode == Opcode::StoreView && k[op].attrs.i(AttrName::tma) == 1)
       staged = std::max(staged, bytes_of(k.type(k[op].operands[1])));
   });
-  const DotGraphNeeds n = needs(k);
-  const std::int64_t bytes = stages * n.stage_bytes + n.fixed_bytes + n.second_slot_bytes + staged;
+  DotNeeds n;
+  add_needs(k, n);
+  const std::int64_t bytes =
+      stages * n.stage_bytes() + n.fixed_bytes() + n.second_slot_bytes + staged;
   return bytes <= k.info.target->ring_bytes() ? 2 : 1;
 }
 
@@ -369,6 +419,22 @@ Type stored_type(Type tile, int slots) { return slots_type(tile.with_layout(null
 
 Result<DotGraph> dot_graph(const Kernel& k, OpId loop, int num_warps, PassContext& context) {
   return Analysis(k, loop, num_warps, context).run();
+}
+
+Result<DotNeeds> dot_needs(const Kernel& k, int num_warps) {
+  DotNeeds needs;
+  PassContext unused;
+  std::size_t dots = 0, found = 0;
+  walk(k, k.body(), [&](OpId op) { dots += k[op].opcode == Opcode::Dot ? 1 : 0; });
+  for (OpId loop : loops_of(k)) {
+    if (!has_mma(k, k[loop].regions[0])) continue;
+    const auto graph = dot_graph(k, loop, num_warps, unused);
+    if (!graph) return Result<DotNeeds>::refused(graph.reason());
+    found += graph->dots.size();
+    graph->add_needs(k, needs);
+  }
+  if (found < dots) return Result<DotNeeds>::refused("it is in no loop");
+  return needs;
 }
 
 }  // namespace tegula::ir

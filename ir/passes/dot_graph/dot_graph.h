@@ -32,6 +32,13 @@ struct DotOperand {
 struct GraphDot {
   OpId op;
   std::array<DotOperand, 2> operands;
+
+  const DotOperand& a() const { return operands[0]; }
+  const DotOperand& b() const { return operands[1]; }
+  /// TMA loads B in each iteration, and what of A is loaded.
+  bool is_loaded_by_tma() const {
+    return b().form == OperandForm::Ring && a().form != OperandForm::Gathered;
+  }
 };
 
 /// How the loads of a loop share rings, each of which is waited for and released as one.
@@ -43,15 +50,33 @@ enum class RingSharing : std::uint8_t {
              ///< all other loads
 };
 
-/// Shared memory of loops.
-struct DotGraphNeeds {
-  std::int64_t stage_bytes = 0;        ///< that are copied in an iteration
-  std::int64_t fixed_bytes = 0;        ///< of what is loaded once, and of tiles that threads store
-  std::int64_t second_slot_bytes = 0;  ///< of the largest tile that threads store
+/// Shared memory that the dots of loops need, and registers of a thread.
+struct DotNeeds {
+  std::int64_t operand_bytes = 0;      ///< that TMA copies for dots in an iteration
+  std::int64_t late_bytes = 0;         ///< among these, those that the last dot alone reads
+  std::int64_t other_bytes = 0;        ///< that are copied in an iteration besides
+  std::int64_t stationary_bytes = 0;   ///< that TMA copies once
+  std::int64_t stored_bytes = 0;       ///< of tiles that threads store
+  std::int64_t second_slot_bytes = 0;  ///< of the largest of these
+  std::int64_t accumulators = 0;       ///< registers for those of all dots
+  std::int64_t fragments = 0;          ///< registers for each A that threads make
+  std::int64_t live_registers = 0;     ///< for the accumulators and fragments that are live at once
+  bool are_gemms = true;  ///< what dots read is loaded by TMA or stays with the threads that
+                          ///< make it, and no loop writes memory
+  bool are_plain = true;  ///< each loop has one dot, which reads memory
+  bool are_row_stacked =
+      true;                   ///< a thread's registers of 64 rows come before those of the next 64
+  bool can_expand = true;     ///< operands are loaded ahead, if by TMA in counted loops alone
+  bool has_channels = false;  ///< TMA copies something, not the threads alone
+  bool has_gathers = false;   ///< the threads copy something
+
+  std::int64_t stage_bytes() const { return operand_bytes + other_bytes; }
+  std::int64_t fixed_bytes() const { return stationary_bytes + stored_bytes; }
 };
 
 struct DotGraph {
   OpId loop;
+  int num_warps = 0;
   std::vector<GraphDot> dots;            ///< in the order of the text
   std::vector<OperandLoad> loads;        ///< of the loop, by TMA: operands and others
   std::vector<OperandLoad> gathers;      ///< of the loop, by cp.async
@@ -59,6 +84,9 @@ struct DotGraph {
   std::vector<Value> shared;             ///< tiles of form Shared, each once
   std::unordered_map<Value, int> slots;  ///< of these, where an author's Schedule says so
   RingSharing rings = RingSharing::Joined;
+  /// No load of an operand depends on what an iteration computes, or reads what the program writes:
+  /// else threads have to make it in its iteration.
+  bool runs_ahead = true;
 
   /// Dots that threads make at most A for, each load being one operand of theirs: the rings are not
   /// Joined.
@@ -78,9 +106,8 @@ struct DotGraph {
   /// A load of the loop that is copied ahead of its iteration.
   bool is_copied(OpId load) const;
 
-  DotGraphNeeds needs(const Kernel& k) const;
-  /// Registers of a thread for accumulators and fragments.
-  std::int64_t registers(const Kernel& k, int num_warps) const;
+  /// Adds what the loop needs to what others do.
+  void add_needs(const Kernel& k, DotNeeds& all) const;
   /// Slots of the tile that is stored first in an iteration: with two, no barrier separates the
   /// reads of one iteration from the stores of the next. In machine form.
   int first_shared_slots(const Kernel& k, int stages) const;
@@ -98,7 +125,11 @@ std::string name(const DotOperand& operand);
 Type stored_type(Type tile, int slots);
 
 /// The graph of a loop, for so many warps; or why its dots cannot all be wgmmas. TMA makes other
-/// loads of a GEMM's loop than its operands' only if the context's plan says so.
+/// loads of a GEMM's loop than its operands' unless the context's plan says otherwise.
 Result<DotGraph> dot_graph(const Kernel& k, OpId loop, int num_warps, PassContext& context);
+
+/// What the dots of a kernel in tile form need together as wgmmas of so many warps; or why one of
+/// them can be none.
+Result<DotNeeds> dot_needs(const Kernel& k, int num_warps);
 
 }  // namespace tegula::ir

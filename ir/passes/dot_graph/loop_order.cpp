@@ -48,6 +48,8 @@ DotOps dot_ops(const Kernel& k, const DotGraph& dots) {
     const auto users = uses.of(k[op].results[0]);
     if (!users.empty() && std::ranges::all_of(users, is_free)) found.dropped.insert(op);
   }
+  for (OpId op : ops)
+    if (dots.is_copied(op)) found.dropped.insert(op);
   return found;
 }
 
@@ -95,8 +97,6 @@ class Ordering {
   }
 
   LoopOrder run() {
-    for (OpId op : k_.ops(body_))
-      if (dots_.is_copied(op)) skipped_.insert(op);
     std::vector<Step> steps = schedule_.steps;
     std::erase_if(steps, [&](const Step& step) { return ops_of(step).empty(); });
     std::ranges::stable_sort(steps, {}, &Step::order);
@@ -237,13 +237,10 @@ class EarlyDots {
   }
 
   void collect() {
-    std::unordered_set<OpId> skipped = special_.dropped;
-    for (OpId op : k_.ops(body_))
-      if (dots_.is_copied(op)) skipped.insert(op);
     const OpId end = k_.terminator(body_);
     std::unordered_map<std::size_t, std::size_t> unit_of_node;
     for (OpId op : k_.ops(body_)) {
-      if (op == end || skipped.contains(op)) continue;
+      if (op == end || special_.dropped.contains(op)) continue;
       const auto node = node_of(graph_, dots_, op);
       const auto known = node ? unit_of_node.find(*node) : unit_of_node.end();
       const std::size_t unit = known == unit_of_node.end() ? units_.size() : known->second;

@@ -15,7 +15,8 @@ struct DotOps {
   /// The ops that make the fragments of a dot in its registers, by dot, in text order: a wgmma that
   /// is in flight must not see registers written that a later one reads (ptxas, C7513).
   std::unordered_map<OpId, std::vector<OpId>> fragments;
-  /// Permutes and conversions that only dots need which read shared memory: nothing computes them.
+  /// Loads that are copied ahead, and permutes and conversions that only dots need which read
+  /// shared memory: nothing computes them.
   std::unordered_set<OpId> dropped;
 };
 DotOps dot_ops(const Kernel& k, const DotGraph& dots);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "ir/analysis/access_width.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/copy_layout.h"
 #include "ir/gathered_box.h"
@@ -27,18 +26,12 @@ void AsyncCopies::place_indices(const OperandLoad& c) {
   const int gathered = gathered_dim(k_, k_[load]);
   if (gathered < 0) return;
   const auto view_dim = k_[load].attrs.ints(AttrName::axes)[static_cast<std::size_t>(gathered)];
-  const int bytes = size_bytes(c.tile.dtype());
-  const ViewFacts& facts = k_.type(k_[load].operands[0]).view_facts();
+  const auto along = static_cast<int>(std::ranges::find(c.axes, view_dim) - c.axes.begin());
   Dims shape;
-  int fast = 0, along = 0;
-  for (std::size_t t = 0; t < c.axes.size(); ++t) {
-    shape.push_back(static_cast<int>(c.tile.shape()[t]));
-    if (facts.strides[static_cast<std::size_t>(c.axes[t])] == 1) fast = static_cast<int>(t);
-    if (c.axes[t] == view_dim) along = static_cast<int>(t);
-  }
-  const int vector = std::min(access_elements(k_, k_[load]), 16 / bytes);
-  const LinearLayout* lines =
-      index_tile_layout(copy_layout(shape, fast, vector, k_.info.threads / 32), along);
+  for (std::int64_t extent : c.tile.shape()) shape.push_back(static_cast<int>(extent));
+  const int vector = access_bytes(k_, c) / size_bytes(c.tile.dtype());
+  const LinearLayout* lines = index_tile_layout(
+      copy_layout(shape, contiguous_dim(k_, c), vector, k_.info.threads / 32), along);
   Builder b(k_, loop_);
   b.loc = k_[load].loc;
   for (std::size_t i = first_offset(k_[load]); i < k_[load].operands.size(); ++i) {

@@ -86,10 +86,9 @@ Value MmaLoop::multicast_loads(std::vector<RingLoads>& rings) {
   bool any = false;
   for (RingLoads& ring : rings)
     for (OperandLoad& load : ring.loads) {
-      const Ints axes = load.axes;
       const AttrList& attrs = k[load.load].attrs;
       if (load.dots.empty() || load.is_alone || !attrs.has(AttrName::multicast) ||
-          !is_multicast_splittable(k.type(k[load.load].operands[0]), axes, load.tile))
+          !is_multicast_splittable(k, k[load.load]))
         continue;
       const Value bit = b.i32(std::int64_t{1} << attrs.i(AttrName::multicast));
       const Value same = b.cmp("ne", b.op(Opcode::And, {word, bit}), b.i32(0));

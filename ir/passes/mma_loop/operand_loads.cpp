@@ -24,9 +24,6 @@ constexpr int kWidestCopy = 16;
 /// or the threads, which begin right in front of it.
 enum class CopiedBy : std::uint8_t { Tma, Threads };
 
-/// Whether tiles of one dimension count.
-enum class Rows : std::uint8_t { No, Too };
-
 class Finder {
  public:
   Finder(const Kernel& k, OpId loop, PassContext& context, CopiedBy by)
@@ -57,7 +54,7 @@ class Finder {
 
   /// A load of a tile that TMA can make, of a row too, whoever uses it.
   std::optional<OperandLoad> find_tile_or_row(OpId op) {
-    auto c = box(op, Rows::Too);
+    auto c = box(op);
     return c && offsets_are_pure(*c) && may_be_read_ahead(op) ? c : std::nullopt;
   }
 
@@ -67,18 +64,12 @@ class Finder {
                                                         : std::nullopt;
   }
 
-  std::optional<OperandLoad> box(OpId op, Rows takes_rows) {
+  std::optional<OperandLoad> box(OpId op) {
     if (k_[op].opcode != Opcode::LoadView || !k_.type(k_[op].results[0]).is_tile() ||
         uses_.count(k_[op].results[0]) == 0)
       return std::nullopt;
-    const OperandLoad c = tile_of(op);
-    const std::string_view why_not =
-        gathered_dim(k_, k_[op]) >= 0
-            ? "an index tile selects its rows"
-            : why_not_tma_tile(k_.type(k_[op].operands[0]), c.axes, c.tile);
-    const bool is_row = takes_rows == Rows::Too && gathered_dim(k_, k_[op]) < 0 &&
-                        is_tma_row(k_.type(k_[op].operands[0]), c.axes, c.tile);
-    if (why_not.empty() || is_row) return c;
+    const std::string_view why_not = why_not_tma_load(k_, k_[op]);
+    if (why_not.empty() || is_tma_row(k_, k_[op])) return tile_of(op);
     context_.remark(Remark::Kind::Missed, k_[op].loc,
                     fmt::format("loaded by threads, not by TMA: {}", why_not));
     return std::nullopt;
@@ -88,8 +79,7 @@ class Finder {
   /// one before.
   std::optional<OperandLoad> chain(OpId load) const {
     if (k_[load].opcode != Opcode::LoadView) return std::nullopt;
-    OperandLoad c;
-    c.load = load;
+    OperandLoad c = tile_of(load);
     Value operand = k_[load].results[0];
     const auto pass_through = [&](Opcode opcode) {
       const OpId user = only_user(operand);
@@ -103,9 +93,8 @@ class Finder {
     c.dots = dots_on(operand);
     if (c.dots.empty()) return std::nullopt;
     c.tile = k_.type(operand).with_layout(nullptr);
-    const auto axes = k_[load].attrs.ints(AttrName::axes);
-    c.axes.assign(axes.begin(), axes.end());
     if (c.permute) {
+      const Ints axes = c.axes;
       const auto order = k_[c.permute].attrs.ints(AttrName::order);
       for (std::size_t i = 0; i < order.size(); ++i)
         c.axes[i] = axes[static_cast<std::size_t>(order[i])];
@@ -187,6 +176,18 @@ std::vector<OpId> loops_of(const Kernel& k) {
   return ops_where(k, k.body(), [&](OpId op) { return k[op].opcode == Opcode::For; });
 }
 
+bool has_mma(const Kernel& k, RegionId r) {
+  bool found = false;
+  for (OpId op : k.ops(r)) found = found || k[op].opcode == Opcode::Dot;
+  return found;
+}
+
+bool is_in_counted_loops(const Kernel& k, OpId op) {
+  OpId owner = k[k[op].parent].owner;
+  while (owner && k[owner].opcode == Opcode::For) owner = k[k[owner].parent].owner;
+  return !owner;
+}
+
 namespace {
 
 std::vector<OperandLoad> found_by(std::optional<OperandLoad> (Finder::*find)(OpId), const Kernel& k,
@@ -208,11 +209,16 @@ std::vector<OperandLoad> tile_loads(const Kernel& k, OpId loop, PassContext& con
   return found_by(&Finder::find_tile_or_row, k, loop, context, CopiedBy::Tma);
 }
 
+std::optional<OperandLoad> tile_load(const Kernel& k, OpId loop, OpId load) {
+  PassContext unused;
+  return Finder(k, loop, unused, CopiedBy::Tma).box(load);
+}
+
 std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load) {
   if (k[load].parent != k[loop].parent) return std::nullopt;
   PassContext unused;
   Finder finder(k, loop, unused, CopiedBy::Tma);
-  auto found = finder.box(load, Rows::No);
+  auto found = finder.box(load);
   return found && finder.may_be_read_ahead(load) ? found : std::nullopt;
 }
 
@@ -220,26 +226,26 @@ std::optional<OperandLoad> copied_load(const Kernel& k, OpId loop, OpId load) {
   const OpData& d = k[load];
   if (d.opcode != Opcode::LoadView || !k.type(d.results[0]).is_tile()) return std::nullopt;
   if (gathered_dim(k, d) < 0 && !k.type(d.operands[0]).view_facts().is_made) return std::nullopt;
-  for (std::size_t i = first_offset(d); i < d.operands.size(); ++i)
-    if (k.type(d.operands[i]).is_tile() && !k.is_visible_from(d.operands[i], loop))
-      return std::nullopt;
+  if (!has_early_indices(k, load, loop)) return std::nullopt;
   PassContext unused;
   auto found = Finder(k, loop, unused, CopiedBy::Threads).tile(load);
   return found && access_bytes(k, *found) == kWidestCopy ? found : std::nullopt;
 }
 
-bool writes_memory(const Kernel& k, OpId loop, PassContext& context) {
-  const bool found =
-      any_op(k, k[loop].regions[0], [&](OpId op) { return info(k[op].opcode).has(kWrites); });
-  if (found)
-    context.remark(Remark::Kind::Missed, k[loop].loc, "not pipelined: the loop writes memory");
-  return found;
+bool writes_memory(const Kernel& k, OpId loop) {
+  return any_op(k, k[loop].regions[0], [&](OpId op) { return info(k[op].opcode).has(kWrites); });
 }
 
 int access_bytes(const Kernel& k, const OperandLoad& load) {
   const OpData& box = k[load.load];
   if (contiguous_dim(k, box) < 0) return 0;
   return std::min(kWidestCopy, access_elements(k, box) * size_bytes(load.tile.dtype()));
+}
+
+bool has_early_indices(const Kernel& k, OpId load, OpId loop) {
+  return std::ranges::all_of(k[load].operands, [&](Value v) {
+    return !k.type(v).is_tile() || k.is_visible_from(v, loop);
+  });
 }
 
 bool is_cp_async_load(const Kernel& k, const OperandLoad& load) {
@@ -250,7 +256,7 @@ std::int64_t cp_async_ring_bytes(const Kernel& k, int slots) {
   PassContext unused;
   std::int64_t end = 0;
   for (OpId loop : loops_of(k)) {
-    if (writes_memory(k, loop, unused)) continue;
+    if (writes_memory(k, loop)) continue;
     for (const OperandLoad& load : operand_loads(k, loop, unused)) {
       if (!is_cp_async_load(k, load)) continue;
       const SharedLayout& ring = *ring_type(k, load, slots).shared_layout();
@@ -282,7 +288,8 @@ Type slots_of(Type tile, const Dims& dims, const SharedLayout& layout) {
   return Type::shared(tile.dtype(), Ints(dims.begin(), dims.end()), intern_layout(layout));
 }
 
-/// The tile's dimension that is contiguous in memory.
+}  // namespace
+
 int contiguous_dim(const Kernel& k, const OperandLoad& load) {
   const ViewFacts& facts = k.type(k[load.load].operands[0]).view_facts();
   int fast = -1;
@@ -290,8 +297,6 @@ int contiguous_dim(const Kernel& k, const OperandLoad& load) {
     if (facts.strides[static_cast<std::size_t>(load.axes[t])] == 1) fast = static_cast<int>(t);
   return fast;
 }
-
-}  // namespace
 
 Type slots_type(Type tile, int fast, int slots) {
   const Dims dims = slot_dims(tile, slots), order = slot_order(dims, fast);
@@ -307,7 +312,7 @@ Type ring_type(const Kernel& k, const OperandLoad& load, int slots) {
 
 Type tma_ring_type(const Kernel& k, const OperandLoad& load, int slots) {
   if (load.tile.rank() != 2) return ring_type(k, load, slots);
-  const TmaSegments segments = tma_segments(k.type(k[load.load].operands[0]), load.axes, load.tile);
+  const TmaSegments segments = tma_segments(k, k[load.load]);
   if (segments.count == 0) return ring_type(k, load, slots);
   const Dims dims = slot_dims(load.tile, slots);
   const auto width = static_cast<int>(segments.swizzle);

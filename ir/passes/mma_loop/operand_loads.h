@@ -12,6 +12,10 @@ namespace tegula::ir {
 
 /// All `for` loops of the kernel, outer ones first.
 std::vector<OpId> loops_of(const Kernel& k);
+/// Whether the region itself has dots.
+bool has_mma(const Kernel& k, RegionId r);
+/// All that stands around the op are counted loops.
+bool is_in_counted_loops(const Kernel& k, OpId op);
 
 /// load_view -> [permute] -> convert_layout -> dots inside a loop body; in tile form without
 /// conversion. Or a load_view alone, of a tile with other uses.
@@ -34,8 +38,11 @@ struct OperandLoad {
 /// the threads.
 std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context);
 
-/// All loads of the loop that TMA can make, whoever uses them, with offsets as above.
+/// All loads of the loop, of tiles or rows, that TMA can make, whoever uses them, with offsets as
+/// above.
 std::vector<OperandLoad> tile_loads(const Kernel& k, OpId loop, PassContext& context);
+/// A load of the loop as one that TMA makes, whatever its offsets are; none where it cannot.
+std::optional<OperandLoad> tile_load(const Kernel& k, OpId loop, OpId load);
 /// A load in front of the loop as one that TMA makes for all its iterations; none where it cannot.
 std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load);
 
@@ -44,12 +51,16 @@ std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load
 /// that cannot be.
 std::optional<OperandLoad> copied_load(const Kernel& k, OpId loop, OpId load);
 
-/// Whether the body writes memory, which loads ahead might read; remarked if it does.
-bool writes_memory(const Kernel& k, OpId loop, PassContext& context);
+/// Whether the body writes memory, which loads ahead might read.
+bool writes_memory(const Kernel& k, OpId loop);
 
 /// Bytes that one access may have along the dimension that is contiguous in memory, 16 at most; 0:
 /// none is.
 int access_bytes(const Kernel& k, const OperandLoad& load);
+
+/// Whether index tiles of a load are made in front of the loop: else they would have to be made
+/// ahead, too.
+bool has_early_indices(const Kernel& k, OpId load, OpId loop);
 
 /// Whether cp.async can load it: 4, 8 or 16 bytes at a time.
 bool is_cp_async_load(const Kernel& k, const OperandLoad& load);
@@ -57,6 +68,9 @@ bool is_cp_async_load(const Kernel& k, const OperandLoad& load);
 /// Shared memory of rings with that many slots for all operands that cp.async loads
 /// (pipeline_cp_async).
 std::int64_t cp_async_ring_bytes(const Kernel& k, int slots);
+
+/// The tile's dimension that is contiguous in memory.
+int contiguous_dim(const Kernel& k, const OperandLoad& load);
 
 /// A tile's slots: outermost; lines along dimension `fast` of the tile, under the widest swizzle
 /// that fits.

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "ir/passes/dot_graph/dot_graph.h"
-#include "ir/passes/mma_loop/operand_loads.h"
-#include "ir/passes/schedule/kernel_summary.h"
 #include "ir/passes/schedule/producer_warps.h"
 #include "ir/pipeline.h"
 
@@ -17,13 +14,13 @@ constexpr int kMinStages = 2, kMaxStages = 4;
 /// Two CTAs on an SM, where both have three stages: threads that copy their operands themselves
 /// have nothing to do beside the first copies and the epilogue of a tile, and meet in each step.
 /// `beside` are bytes besides the rings.
-void pair_ctas(Plan& plan, const TargetRow& target, const DotGraphNeeds& needs, std::int64_t beside,
+void pair_ctas(Plan& plan, const TargetRow& target, const DotNeeds& needs, std::int64_t beside,
                std::int64_t needed) {
   constexpr int kMinPairedStages = 3;
   const std::int64_t bytes =
-      target.shared_bytes_per_sm / 2 - target.shared_bytes_reserved - needs.fixed_bytes - beside;
+      target.shared_bytes_per_sm / 2 - target.shared_bytes_reserved - needs.fixed_bytes() - beside;
   const auto stages =
-      static_cast<int>(std::min<std::int64_t>(bytes / needs.stage_bytes, kMaxStages));
+      static_cast<int>(std::min<std::int64_t>(bytes / needs.stage_bytes(), kMaxStages));
   if (stages < kMinPairedStages || needed > target.registers_at_entry(2 * plan.num_warps)) return;
   plan.stages = stages;
   plan.min_ctas_per_sm = 2;
@@ -40,8 +37,8 @@ std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
   // Stores within a loop leave no room, and no time, for an exchange through shared memory.
   plan.stage_stores = false;
   const auto stages_beside = [&](std::int64_t bytes) {
-    const std::int64_t left = target.ring_bytes() - needs->fixed_bytes - bytes;
-    return static_cast<int>(std::clamp<std::int64_t>(left / needs->stage_bytes, 0, kMaxStages));
+    const std::int64_t left = target.ring_bytes() - needs->fixed_bytes() - bytes;
+    return static_cast<int>(std::clamp<std::int64_t>(left / needs->stage_bytes(), 0, kMaxStages));
   };
   std::int64_t beside = staged_bytes(k, plan);
   plan.tma_store = beside > 0 && stages_beside(beside) >= kMinStages;
@@ -50,7 +47,7 @@ std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
   if (stages_beside(beside + needs->second_slot_bytes) >= kMinStages)
     beside += needs->second_slot_bytes;
   plan.stages = stages_beside(beside);
-  const std::int64_t needed = needs->registers + kNonAccumulatorRegisters;
+  const std::int64_t needed = needs->live_registers + kNonAccumulatorRegisters;
   if (needs->has_channels)
     add_producer_warps(plan, target, needed + 32, needed);
   else
@@ -59,44 +56,17 @@ std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
   return plan;
 }
 
-/// Rows of the dots with the most.
-std::int64_t most_rows(const Kernel& k) {
-  std::int64_t most = 0;
-  walk(k, k.body(), [&](OpId op) {
-    if (k[op].opcode == Opcode::Dot) most = std::max(most, k.type(k[op].results[0]).shape()[0]);
-  });
-  return most;
-}
-
 }  // namespace
 
-std::optional<KernelNeeds> dot_graph_needs(const Kernel& k, int num_warps) {
-  std::size_t all = 0, taken = 0;
-  bool is_graph = false;  // some loop is no GEMM's
-  walk(k, k.body(), [&](OpId op) { all += k[op].opcode == Opcode::Dot ? 1 : 0; });
-  KernelNeeds needs;
-  PassContext unused;
-  for (OpId loop : loops_of(k)) {
-    if (!has_mma(k, k[loop].regions[0])) continue;
-    const auto graph = dot_graph(k, loop, num_warps, unused);
-    if (!graph || (graph->has_channels() && !is_in_counted_loops(k, loop))) return std::nullopt;
-    needs.has_channels |= graph->has_channels();
-    needs.gathers |= !graph->gathers.empty();
-    taken += graph->dots.size();
-    is_graph |= !graph->is_plain();
-    const DotGraphNeeds own = graph->needs(k);
-    needs.stage_bytes += own.stage_bytes;
-    needs.fixed_bytes += own.fixed_bytes;
-    needs.second_slot_bytes += own.second_slot_bytes;
-    needs.registers = std::max(needs.registers, graph->registers(k, num_warps));
-  }
-  return is_graph && all == taken ? std::optional(needs) : std::nullopt;
+std::optional<DotNeeds> dot_graph_needs(const Kernel& k, int num_warps) {
+  const auto needs = dot_needs(k, num_warps);
+  return needs && needs->can_expand && !needs->are_plain ? std::optional(*needs) : std::nullopt;
 }
 
 /// One warpgroup where 64 rows are the most there are, as long as their accumulators fit; else two.
-std::optional<Plan> dot_graph_plan(const Kernel& k) {
+std::optional<Plan> dot_graph_plan(const Kernel& k, const KernelSummary& s) {
   if (!k.info.target->has_wgmma || k.info.cluster > 1) return std::nullopt;
-  if (most_rows(k) <= kWgmmaRows)
+  if (s.most_rows <= kWgmmaRows)
     if (const auto plan = plan_for(k, kWarpgroupWarps)) return plan;
   return plan_for(k, 2 * kWarpgroupWarps);
 }
@@ -108,8 +78,8 @@ bool dot_graph_fits(const Kernel& k, const Plan& plan) {
 
 bool gathers_alone_on_sm(const Kernel& k, const Plan& plan) {
   const auto needs = dot_graph_needs(k, plan.num_warps);
-  return needs && needs->gathers && needs->has_channels &&
-         plan.stages * needs->stage_bytes > k.info.target->shared_bytes_per_cta / 2;
+  return needs && needs->has_gathers && needs->has_channels &&
+         plan.stages * needs->stage_bytes() > k.info.target->shared_bytes_per_cta / 2;
 }
 
 }  // namespace tegula::ir

@@ -15,18 +15,17 @@ namespace {
 /// Collects the reasons of one plan.
 class Reasons {
  public:
-  Reasons(const Plan& plan, const Kernel& k)
-      : p_(plan), k_(k), s_(summarize(k, plan.tma_aux_loads)) {}
+  Reasons(const Plan& plan, const Kernel& k) : p_(plan), k_(k), s_(summarize(k)) {}
 
   std::vector<std::string> all() {
     if (s_.max_accumulator_elems == 0)
       of_rows();
     else if (!p_.wgmma)
       mma_sync_reasons();
-    else if (const auto needs = s_.wgmma ? std::nullopt : dot_graph_needs(k_, p_.num_warps))
+    else if (s_.are_gemms())
+      of_gemms(*s_.dots);
+    else if (const auto needs = dot_graph_needs(k_, p_.num_warps))
       of_graph(*needs);
-    else
-      of_wgmma();
     return std::move(reasons_);
   }
 
@@ -52,13 +51,12 @@ class Reasons {
     add("stages={}: {} bytes a step", p_.stages, cp_async_ring_bytes(k_, 1));
   }
 
-  void of_graph(const KernelNeeds& needs) {
+  void of_graph(const DotNeeds& needs) {
     add("wgmma=1: any graph of dots in a loop; what threads compute for others goes through shared "
         "memory");
     add("num_warps={}: accumulators and fragments take {} registers", p_.num_warps,
-        needs.registers);
-    add("stages={}: {} bytes a step, {} once, room for {}", p_.stages, needs.stage_bytes,
-        needs.fixed_bytes, (k_.info.target->ring_bytes() - needs.fixed_bytes) / needs.stage_bytes);
+        needs.live_registers);
+    stages("", needs.stage_bytes(), needs.fixed_bytes());
     if (p_.min_ctas_per_sm > 1)
       add("min_ctas_per_sm={}: the threads copy all operands themselves; while those of one CTA "
           "synchronise, or begin or end a tile, others compute",
@@ -67,8 +65,14 @@ class Reasons {
         p_.tma_store ? "there is room for it beside the rings" : "no room, or no such store");
   }
 
-  void of_wgmma() {
-    const std::int64_t ring = s_.stationary_bytes + p_.stages * s_.stage_bytes;
+  void stages(std::string_view why, std::int64_t step, std::int64_t once) {
+    add("stages={}: {}{} bytes a step, {} once, room for {}", p_.stages, why, step, once,
+        (k_.info.target->ring_bytes() - once) / step);
+  }
+
+  void of_gemms(const DotNeeds& needs) {
+    const std::int64_t step = stage_bytes(needs, p_),
+                       ring = needs.stationary_bytes + p_.stages * step;
     if (p_.swap_ab)
       add("swap_ab=1: tiles' rows are no warpgroup's; {} columns are, as the transposes' rows",
           s_.mma_rows);
@@ -77,10 +81,9 @@ class Reasons {
           s_.mma_rows);
     else
       add("num_warps={}: {} rows of accumulators, {} a warp", p_.num_warps, s_.mma_rows, kWarpRows);
-    add("stages={}: {}; {} bytes a step, {} once, room for {}", p_.stages,
-        s_.stages != 0 ? "the loop asks for it" : "as deep as is of use", s_.stage_bytes,
-        s_.stationary_bytes, (k_.info.target->ring_bytes() - s_.stationary_bytes) / s_.stage_bytes);
-    of_registers();
+    stages(s_.stages != 0 ? "the loop asks for it; " : "as deep as is of use; ", step,
+           needs.stationary_bytes);
+    of_registers(needs);
     if (p_.persistent)
       add("persistent=1: rings of {} bytes fill an SM", ring);
     else
@@ -101,15 +104,15 @@ class Reasons {
       add("multicast=1: the kernel prefers it, and neighbouring tiles share a load");
     if (p_.tma_aux_loads)
       add("tma_aux_loads=1: the kernel prefers it; {} bytes an iteration are auxiliary",
-          s_.aux_bytes);
+          needs.other_bytes);
     if (p_.tma_store)
       add("tma_store=1: the kernel prefers it, or results are combined with memory, and there is "
           "room next to the rings");
   }
 
-  void of_registers() {
+  void of_registers(const DotNeeds& needs) {
     const std::int64_t stacked = p_.pingpong ? s_.mma_rows / kWgmmaRows : 1,
-                       needed = s_.accumulators * stacked + s_.fragments;
+                       needed = needs.accumulators * stacked + needs.fragments;
     if (p_.consumer_registers != 0)
       add("consumer_registers={}: accumulators and fragments take {}, and the producer warpgroup "
           "gives up its own",
@@ -138,9 +141,8 @@ class Reasons {
 std::string wgmma_missed_remark(const Kernel& k) {
   const KernelSummary s = summarize(k);
   if (!k.info.target->has_wgmma) return fmt::format("wgmma=0: {} has none", k.info.target.name());
-  const auto graph = s.wgmma ? std::nullopt : dot_graph_needs(k, 2 * kWarpgroupWarps);
-  if (!s.wgmma && !graph) return fmt::format("wgmma=0: for some MMA, {}", s.why_not_wgmma);
   if (s.max_accumulator_elems == 0) return "wgmma=0: there are no MMAs";
+  if (!s.dots) return fmt::format("wgmma=0: for some MMA, {}", s.dots.reason());
   return "wgmma=0: accumulators, fragments and two stages of operands do not fit a CTA";
 }
 
