@@ -80,6 +80,8 @@ class Walk {
   }
 
   // ---- numbers
+  static constexpr std::int64_t kPlaces = 16;  ///< of a table, whose entries differ
+
   void set(Value v, std::int64_t number) { put(v, Cell{.i = number}); }
   void put(Value v, const std::optional<Cell>& cell) {
     known_[v.index] = cell.has_value();
@@ -110,12 +112,13 @@ class Walk {
 
   /// Numbers from memory ascend in program order, so that a range whose end is loaded after its
   /// begin is not empty; those of a table with their places, where both programs of a cluster shall
-  /// read the same. Truth values of tiles stay unknown.
+  /// read the same. A place that is an entry itself may be far behind, where numbers begin anew.
+  /// Truth values of tiles stay unknown.
   void unknown(OpId op) {
     const auto read = reads_.find(op);
     const bool is_entry =
         k_.info.cluster > 1 && is_invariant_scalar_load(k_, op) && k_[op].operands.size() == 2;
-    const std::int64_t rank = is_entry               ? number(k_[op].operands[1])
+    const std::int64_t rank = is_entry               ? number(k_[op].operands[1]) % kPlaces
                               : read == reads_.end() ? 0
                                                      : read->second;
     for (Value v : k_[op].results)

@@ -111,7 +111,7 @@ void judge_cycles(Judging& j);
 void judge_dots(Judging& j);
 void judge_conditions(Judging& j);
 void judge_channels(Judging& j);
-/// Stored tiles and their readers (rules C5, C6, C13, P).
+/// Stored tiles and their readers (rules C5, C6, P).
 void judge_slots(Judging& j);
 void judge_resources(Judging& j);
 void judge_tiles(Judging& j);

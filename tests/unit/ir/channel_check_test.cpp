@@ -7,6 +7,7 @@
 
 #include <functional>
 
+#include "ir/analysis/channel_trace.h"
 #include "ir/builder.h"
 #include "ir/pipeline.h"
 #include "ir/text.h"
@@ -17,8 +18,12 @@ namespace {
 
 using testing::HasSubstr;
 
-Kernel machine(const std::string& file, const std::string& changes = "") {
-  Kernel k = parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/" + file), file);
+std::string text_of(const std::string& file) {
+  return read_file(std::string(TEGULA_SOURCE_DIR) + "/" + file);
+}
+
+Kernel machine_of(const std::string& text, const std::string& file, const std::string& changes) {
+  Kernel k = parse(text, file);
   k.info.target = ir::Target("sm_90a");
   PassContext context;
   context.planned = parse_plan_request(changes);
@@ -28,6 +33,10 @@ Kernel machine(const std::string& file, const std::string& changes = "") {
     k.info.form = pass.leaves;
   }
   return k;
+}
+
+Kernel machine(const std::string& file, const std::string& changes = "") {
+  return machine_of(text_of(file), file, changes);
 }
 
 const std::string kProduct = "tests/filetests/pipeline_wgmma/loop.tir",
@@ -192,6 +201,25 @@ TEST(ChannelCheck, TripsOfTheOtherTile) {
     const Value mine = k[op].operands[0];
     k.replace_all_uses(k[op].results[0], mine);
   }));
+}
+
+/// Trips that a table has for an entry of an entry of a table: in a cluster, too, few are followed.
+TEST(ChannelCheck, TripsOfEntriesOfEntries) {
+  std::string text = text_of(kCounter);
+  const std::string read = "  %deep = load_view %n, %pid [axes = []] : i32\n";
+  const std::size_t at = text.find(read);
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, read.size(),
+               "  %first = load_view %n, %pid [axes = []] : i32\n"
+               "  %second = load_view %n, %first [axes = []] : i32\n"
+               "  %third = load_view %n, %second [axes = []] : i32\n"
+               "  %deep = load_view %n, %third [axes = []] : i32\n");
+  Kernel k = machine_of(text, kCounter, "persistent=0");
+  k.info.cluster = 2;
+  const ChannelExtents extents{.extent = 10, .scalar = 10, .rank = 1};
+  const std::size_t events = channel_trace(k, ChannelRole::Producer, extents).size();
+  EXPECT_GT(events, 10U);
+  EXPECT_LT(events, 1000U);
 }
 
 /// The auxiliary ring; the operands' barriers guard it, too, as the copies are in order.
