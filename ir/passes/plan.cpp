@@ -380,10 +380,17 @@ bool can_partition(std::int64_t elements, std::int64_t unit, int warps) {
   return odd == 1 || elements % (unit * odd) == 0;
 }
 
+/// Whether the plan is that of a graph of dots: of loops that are no GEMM's, or of a GEMM whose
+/// accumulators need more warps than its rows have.
+bool is_of_graph(const Kernel& k, const KernelSummary& s, const Plan& p) {
+  const bool is_of_rows = s.are_gemms() && (p.pingpong || p.num_warps * kWarpRows == s.mma_rows);
+  return !is_of_rows && dot_graph_fits(k, p);
+}
+
 /// Checks that the passes can carry out a plan that the user made or changed.
 void require_legal(const Plan& p, const Kernel& k, const KernelSummary& s, Loc asked_at) {
   const TargetRow& target = *k.info.target;
-  const bool is_graph = !s.are_gemms() && dot_graph_fits(k, p);
+  const bool is_graph = is_of_graph(k, s, p);
   const struct {
     bool holds;
     const char* rule;
@@ -452,7 +459,7 @@ bool plan(Kernel& kernel, PassContext& context) {
   if (!context.plan) {
     context.plan = make_plan(kernel, s, wants_tma_aux_loads(kernel, context));
     const bool was_wgmma = context.plan->wgmma;
-    const bool is_graph = was_wgmma && !s.are_gemms();
+    const bool is_graph = was_wgmma && is_of_graph(kernel, s, *context.plan);
     context.plan->apply(applicable_fields(kernel, context, was_wgmma, is_graph));
     context.plan->swap_ab = swap_ab;
     context.plan->cluster_split_k = splits;

@@ -72,7 +72,7 @@ std::optional<Plan> dot_graph_plan(const Kernel& k, const KernelSummary& s) {
 }
 
 bool dot_graph_fits(const Kernel& k, const Plan& plan) {
-  return k.info.target->has_wgmma && plan.wgmma && plan.warps_n == 1 &&
+  return k.info.target->has_wgmma && plan.wgmma && plan.warps_n == 1 && plan.num_warps > 0 &&
          plan.num_warps % kWarpgroupWarps == 0 && dot_graph_needs(k, plan.num_warps).has_value();
 }
 

@@ -76,6 +76,17 @@ TEST_P(MoeLayer, TilesOfEveryKind) {
                     ExpertTileConfig{.bm = 80, .bn = 64, .swap_ab = true}}});
 }
 
+/// Accumulators of 64 rows that take two warpgroups: the plan that is chosen is legal, too.
+TEST_P(MoeLayer, WideTilesExplainThemselves) {
+  const LayerCase c{.tokens = 20,
+                    .router = routers::mixtral(),
+                    .scheme = mixtral(),
+                    .tiles = {.up = ExpertTileConfig{.bm = 64, .bn = 256}}};
+  const Moe layer = moe(c.options());
+  expect_layer(layer, c, GetParam());
+  EXPECT_NO_THROW(layer.explain(c.dtype));
+}
+
 /// The bits of permuted rows, with dropped choices, pre-activations of training, and experts
 /// without rows, in clusters that multicast the weights, too.
 TEST_P(MoeLayer, GatheredRowsAreTheSame) {
