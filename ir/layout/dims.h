@@ -11,9 +11,9 @@
 
 namespace tegula::ir {
 
-inline constexpr int kMaxRank = 5;
+inline constexpr int kMaxRank = 6;
 
-/// Up to five integers: a shape, an element index, an order of dimensions.
+/// Up to six integers: a shape, an element index, an order of dimensions.
 class Dims {
  public:
   constexpr Dims() = default;

@@ -87,7 +87,7 @@ TEST(ProgramsError, FoldsOverACluster) {
   });
   expect("T0123 gathered_type", [&] {
     in_cluster([](Tile t) {
-      cluster_gather(t.reshape({2, 2, 2, 2, 1}));
+      cluster_gather(t.reshape({2, 2, 2, 2, 1, 1}));
       return t;
     });
   });

@@ -60,7 +60,7 @@ TEST(LinearLayout, ReadsOnlyWhatItWrites) {
   for (const char* bad :
        {"", "lin<", "lin<8", "lin<8>x", "lin<8; reg=[9]>", "lin<8; reg=[(1,2)]>", "lin<24>",
         "lin<24; rep=[0*5]>", "lin<8; rep=[1*3]>", "lin<8/4>", "lin<0>", "lin<8; rag=[1]>",
-        "lin<24; rep=[0*1]>", "lin<8; reg=[-1]>", "lin<1x1x1x1x1x1>"}) {
+        "lin<24; rep=[0*1]>", "lin<8; reg=[-1]>", "lin<1x1x1x1x1x1x1>"}) {
     EXPECT_FALSE(LinearLayout::parse(bad)) << bad;
   }
   const auto spaced = LinearLayout::parse("lin< 24 x 8 ; lane=[ (0,1), 0 ]; rep=[ 0*3 ] >");
