@@ -142,6 +142,79 @@ TEST_P(AnyExtents, FreeTiles) {
 }
 
 /// A scan's layout has all lanes along its axis, most of which pad a short one.
+/// As many dimensions as a tile may have.
+TEST_P(AnyExtents, SixDimensions) {
+  const auto six =
+      kernel("six", [](In<i32, 6> x, Out<i32, 6> y, Out<i32, 5> sums, Out<i32, 6> turned) {
+        for (auto [a, b, c, d, e, f] : grid(y, 2, 3, 2, 2, 3, 4)) {
+          const Tile t = x(a, b, c, d, e, f);
+          y(a, b, c, d, e, f) = t + 1;
+          sums(a, b, d, e, f) = sum(sort(cumsum(t, 4), 2), 2);
+          turned(f, a, c, b, e, d) = permute(
+              cat({t, flip(t, 5)}, 1)(all, part(0, 3), all, all, all, all), {5, 0, 2, 1, 4, 3});
+        }
+      });
+  const std::int64_t n[6] = {3, 4, 2, 2, 3, 5};
+  const Tensor x = iota({3, 4, 2, 2, 3, 5}, DType::i32), y = empty({3, 4, 2, 2, 3, 5}, DType::i32),
+               sums = empty({3, 4, 2, 3, 5}, DType::i32),
+               turned = empty({5, 3, 2, 4, 3, 2}, DType::i32);
+  six(stream(), x, y, sums, turned);
+  const auto in = x.to_doubles();
+  std::vector<double> more, folded, moved;
+  const auto at = [&](std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d,
+                      std::int64_t e, std::int64_t f) {
+    return in[static_cast<std::size_t>(
+        ((((a * n[1] + b) * n[2] + c) * n[3] + d) * n[4] + e) * n[5] + f)];
+  };
+  for (const double v : in) more.push_back(v + 1);
+  for (int a = 0; a < n[0]; ++a)
+    for (int b = 0; b < n[1]; ++b)
+      for (int d = 0; d < n[3]; ++d)
+        for (int e = 0; e < n[4]; ++e)
+          for (int f = 0; f < n[5]; ++f) {
+            folded.push_back(0);
+            for (int c = 0; c < n[2]; ++c)
+              for (int k = 0; k <= e; ++k) folded.back() += at(a, b, c, d, k, f);
+          }
+  for (int f = 0; f < n[5]; ++f)
+    for (int a = 0; a < n[0]; ++a)
+      for (int c = 0; c < n[2]; ++c)
+        for (int b = 0; b < n[1]; ++b)
+          for (int e = 0; e < n[4]; ++e)
+            for (int d = 0; d < n[3]; ++d) moved.push_back(at(a, b, c, d, e, f));
+  expect_equal(y, more);
+  expect_equal(sums, folded);
+  expect_equal(turned, moved);
+}
+
+/// Three warps share products of f32 whose second operand's columns are contiguous: they divide the
+/// 48 rows, not the 64 columns.
+TEST_P(AnyExtents, ProductsByThreeWarps) {
+  const auto chain = kernel("chain", [](In<f32, 2> A, In<f32, 2> B, In<f32, 2> C, Out<f32, 2> Y) {
+    for (auto m : grid(rows(Y), 48)) {
+      Tile acc = zeros<f32>(48, 64);
+      for (auto n : steps(B.cols(), 16))
+        acc = dot(dot(A(m, slice(0, 32)), B(slice(0, 32), n)), C(n, slice(0, 64)), acc);
+      Y(m, slice(0, 64)) = acc;
+    }
+  });
+  const auto numbers = [&](const Dims& shape, std::uint64_t seed) {
+    return Tensor::integers(shape, DType::f32, -2, 3, seed, GetParam());
+  };
+  const Tensor A = numbers({5, 30}, 1), B = numbers({30, 28}, 2),
+               C = numbers({64, 28}, 3).transpose(0, 1), Y = empty({5, 64}, DType::f32);
+  chain(stream(), A, B, C, Y);
+  const auto a = A.to_doubles(), b = B.to_doubles(), c = C.to_doubles();
+  std::vector<double> want(5 * 64);
+  for (std::size_t i = 0; i < 5; ++i)
+    for (std::size_t j = 0; j < 28; ++j) {
+      double inner = 0;
+      for (std::size_t k = 0; k < 30; ++k) inner += a[i * 30 + k] * b[k * 28 + j];
+      for (std::size_t p = 0; p < 64; ++p) want[i * 64 + p] += inner * c[j * 64 + p];
+    }
+  expect_equal(Y, want);
+}
+
 TEST_P(AnyExtents, ScansOfShortAxes) {
   const auto scanned = kernel("scanned", [](In<f32, 1> x, Out<f32, 1> y) {
     for (auto i : grid(x, 277))

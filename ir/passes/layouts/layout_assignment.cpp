@@ -363,7 +363,11 @@ DotLayouts LayoutAssignment::dot(const OpData& d) const {
         4, 1 << std::countr_zero(std::bit_floor(static_cast<unsigned>(std::max(1, extent / 8)))));
   };
   const int rows = per_thread(m), cols = per_thread(n);
-  const Dims warps = m >= n ? Dims{plan_.num_warps, 1} : Dims{1, plan_.num_warps};
+  // Warps whose number is no power of two divide rows; columns that they would share are read by no
+  // thread from slots that are swizzled along them.
+  const bool by_rows = m >= n || (!std::has_single_bit(static_cast<unsigned>(plan_.num_warps)) &&
+                                  m % (4 * rows * plan_.num_warps) == 0);
+  const Dims warps = by_rows ? Dims{plan_.num_warps, 1} : Dims{1, plan_.num_warps};
   const LinearLayout fma = blocked(acc, {rows, cols}, {4, 8}, warps, {1, 0});
   out.acc = intern_layout(fma);
   const auto operand = [&](Operand o) {
