@@ -101,7 +101,7 @@ bool can_multicast(const Kernel& k, const Plan& p) {
 std::int64_t ring_bytes(const DotNeeds& needs, const Plan& p) {
   const int late = p.late_stages > 0 ? p.late_stages : p.stages;
   return p.once_stages * needs.stationary_bytes +
-         p.stages * (stage_bytes(needs, p) - needs.late_bytes) + late * needs.late_bytes;
+         p.stages * (stage_bytes(needs, p) - needs.mma1_bytes) + late * needs.mma1_bytes;
 }
 
 /// A tile's first GEMM0 needs its operand early to run next to the last GEMM1 of the previous tile:

@@ -322,12 +322,12 @@ void add_bytes(const Kernel& k, const DotGraph& graph, DotNeeds& needs) {
   std::unordered_set<OpId> read;
   std::int64_t operands = 0, largest = 0;
   for (const GraphDot& dot : graph.dots) {
-    needs.late_bytes = 0;
+    needs.mma1_bytes = 0;
     for (const DotOperand& operand : dot.operands)
       if (const OperandLoad* load = graph.ring_load(k, operand.tile);
           load && read.insert(load->load).second)
-        needs.late_bytes += tma_tile_bytes(k, k[load->load]);
-    operands += needs.late_bytes;
+        needs.mma1_bytes += tma_tile_bytes(k, k[load->load]);
+    operands += needs.mma1_bytes;
   }
   needs.operand_bytes += operands;
   needs.other_bytes += bytes_by_tma(k, graph.loads) - operands;

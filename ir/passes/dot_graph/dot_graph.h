@@ -53,7 +53,7 @@ enum class RingSharing : std::uint8_t {
 /// Shared memory that the dots of loops need, and registers of a thread.
 struct DotNeeds {
   std::int64_t operand_bytes = 0;      ///< that TMA copies for dots in an iteration
-  std::int64_t late_bytes = 0;         ///< among these, those that the last dot alone reads
+  std::int64_t mma1_bytes = 0;         ///< among these, those that the last dot alone reads
   std::int64_t other_bytes = 0;        ///< that are copied in an iteration besides
   std::int64_t stationary_bytes = 0;   ///< that TMA copies once
   std::int64_t stored_bytes = 0;       ///< of tiles that threads store

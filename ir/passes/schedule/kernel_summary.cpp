@@ -16,9 +16,9 @@ constexpr int kColumnTermRegisters = 4;
 
 /// Warps of the whole warpgroups that have 16 rows a warp, in all a CTA's at most.
 int warps_of_rows(std::int64_t rows) {
-  constexpr std::int64_t kMostWarpgroups = 4;
+  constexpr std::int64_t kMaxWarpgroups = 4;
   return kWarpgroupWarps *
-         static_cast<int>(std::clamp<std::int64_t>(rows / kWgmmaRows, 1, kMostWarpgroups));
+         static_cast<int>(std::clamp<std::int64_t>(rows / kWgmmaRows, 1, kMaxWarpgroups));
 }
 
 /// A dot whose first operand is computed from another dot's result.
