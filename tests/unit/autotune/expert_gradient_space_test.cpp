@@ -36,11 +36,11 @@ TEST(ExpertGradientSpace, TheModelTakesOneByRowsAndColumns) {
 
 /// A tuner may find tiles of rows as high as most experts have; those of weights end nowhere.
 TEST(ExpertGradientSpace, TilesOfRowsAloneAreSwapped) {
-  const ExpertTileConfig swapped{.bm = 136, .bn = 256, .swap_ab = true};
+  const ExpertTileConfig tiles{.bm = 136, .bn = 256, .swap_ab = true};
   const ExpertGradientProblem rows{256, 2048, 1536, 128, ExpertGradient::rows},
       weights{1536, 2048, 256, 128, ExpertGradient::weights};
-  EXPECT_TRUE(is_runnable(expert_gradient_space(), rows, swapped, test::limits()));
-  EXPECT_FALSE(is_runnable(expert_gradient_space(), weights, swapped, test::limits()));
+  EXPECT_TRUE(is_runnable(expert_gradient_space(), rows, tiles, test::limits()));
+  EXPECT_FALSE(is_runnable(expert_gradient_space(), weights, tiles, test::limits()));
 }
 
 TEST(ExpertGradientSpace, TheTunerTriesWhatRuns) {
