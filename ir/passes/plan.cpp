@@ -245,9 +245,8 @@ bool swap_if_wanted(Kernel& k, PassContext& context) {
   if (!asked.value_or(benefits_from_swap_ab(k))) return false;
   if (swap_ab(k)) return true;
   if (context.plan)
-    refuse_plan(k, context.plan->str(),
-                "swap needs MMAs with loop-carried accumulators, and no cluster",
-                context.planned.at);
+    refuse_plan(k, *context.plan, context.planned,
+                "swap needs MMAs with loop-carried accumulators, and no cluster");
   context.remark(Remark::Kind::Missed, {}, "no swap A/B: no loop-carried accumulators");
   return false;
 }
@@ -387,8 +386,17 @@ bool is_of_graph(const Kernel& k, const KernelSummary& s, const Plan& p) {
   return !is_of_rows && dot_graph_fits(k, p);
 }
 
+/// Where the number of warps alone is asked for, they are divided as the passes do.
+void divide_warps(Plan& p, const PlanPatch& asked) {
+  if (!asked.num_warps || asked.warps_m || asked.warps_n || p.warps_m * p.warps_n == p.num_warps)
+    return;
+  p.warps_m = p.wgmma ? p.num_warps : 0;
+  p.warps_n = p.wgmma ? 1 : 0;
+}
+
 /// Checks that the passes can carry out a plan that the user made or changed.
-void require_legal(const Plan& p, const Kernel& k, const KernelSummary& s, Loc asked_at) {
+void require_legal(const Plan& p, const Kernel& k, const KernelSummary& s,
+                   const PlanRequest& asked) {
   const TargetRow& target = *k.info.target;
   const bool is_graph = is_of_graph(k, s, p);
   const struct {
@@ -441,7 +449,7 @@ void require_legal(const Plan& p, const Kernel& k, const KernelSummary& s, Loc a
        "registers is more than all have at the entry"},
   };
   for (const auto& [holds, rule] : kRules)
-    if (!holds) refuse_plan(k, p.str(), rule, asked_at);
+    if (!holds) refuse_plan(k, p, asked, rule);
 }
 
 }  // namespace
@@ -460,7 +468,9 @@ bool plan(Kernel& kernel, PassContext& context) {
     context.plan = make_plan(kernel, s, wants_tma_aux_loads(kernel, context));
     const bool was_wgmma = context.plan->wgmma;
     const bool is_graph = was_wgmma && is_of_graph(kernel, s, *context.plan);
-    context.plan->apply(applicable_fields(kernel, context, was_wgmma, is_graph));
+    const PlanPatch fields = applicable_fields(kernel, context, was_wgmma, is_graph);
+    context.plan->apply(fields);
+    divide_warps(*context.plan, fields);
     context.plan->swap_ab = swap_ab;
     context.plan->cluster_split_k = splits;
     if (context.plan->pingpong) pingpong_if_possible(kernel, s, context);
@@ -473,7 +483,7 @@ bool plan(Kernel& kernel, PassContext& context) {
     settle_dynamic_scheduler(kernel, context);
     if (!is_graph) drop_tma_store_unless_possible(kernel, s, context);
   }
-  if (!chosen) require_legal(*context.plan, kernel, s, context.planned.at);
+  if (!chosen) require_legal(*context.plan, kernel, s, context.planned);
   kernel.info.threads = 32 * context.plan->num_warps;
   kernel.info.min_ctas_per_sm = context.plan->min_ctas_per_sm;
   context.remark(Remark::Kind::Analysis, {}, "plan", {{"plan", context.plan->str()}});
