@@ -32,6 +32,18 @@ bool is_brought_by_tma(const DotOperand& operand) {
   return operand.form == OperandForm::Ring || operand.form == OperandForm::Stationary;
 }
 
+/// In front of the loop, by TMA or, into registers, by the threads.
+bool is_loaded_in_front(const Kernel& k, const DotOperand& operand) {
+  const OpId def = k[operand.tile].def;
+  return operand.form == OperandForm::Stationary ||
+         (operand.form == OperandForm::Register && def && k[def].opcode == Opcode::LoadView);
+}
+
+bool is_made_by_threads(const Kernel& k, const DotOperand& operand) {
+  return operand.form == OperandForm::Shared ||
+         (operand.form == OperandForm::Register && !is_loaded_in_front(k, operand));
+}
+
 class Analysis {
  public:
   Analysis(const Kernel& k, OpId loop, int num_warps, PassContext& context)
@@ -302,16 +314,15 @@ void add_registers(const Kernel& k, const DotGraph& graph, DotNeeds& needs) {
   for (const GraphDot& dot : graph.dots) {
     const OpData& d = k[dot.op];
     const std::int64_t own = k.type(d.results[0]).count() / threads;
-    needs.accumulators += own;
+    needs.accumulators += k.type(d.results[0]).shape()[1] / 2;
     if (k[d.operands[2]].region == d.parent)
       live += own;
     else
       others.push_back(own);
     const Type a = k.type(d.operands[0]);
-    const std::int64_t made = a.count() * size_bits(a.dtype()) / 32 / threads;
-    const OperandForm form = dot.a().form;
-    if (form == OperandForm::Register || form == OperandForm::Shared) needs.fragments += made;
-    if (form == OperandForm::Register) most_fragments = std::max(most_fragments, made);
+    if (is_made_by_threads(k, dot.a())) needs.fragments += a.shape()[1] * size_bits(a.dtype()) / 64;
+    if (dot.a().form == OperandForm::Register)
+      most_fragments = std::max(most_fragments, a.count() * size_bits(a.dtype()) / 32 / threads);
   }
   std::ranges::sort(others, std::ranges::greater());
   live += others[0] + others[1] + most_fragments;
@@ -328,13 +339,18 @@ void add_bytes(const Kernel& k, const DotGraph& graph, DotNeeds& needs) {
           load && read.insert(load->load).second)
         needs.mma1_bytes += tma_tile_bytes(k, k[load->load]);
     operands += needs.mma1_bytes;
+    if (is_loaded_in_front(k, dot.a())) {
+      const OpData& load = k[k[dot.a().tile].def];
+      needs.stationary_bytes += why_not_tma_load(k, load).empty() ? tma_tile_bytes(k, load)
+                                                                  : bytes_of(k.type(dot.a().tile));
+    }
   }
   needs.operand_bytes += operands;
   needs.other_bytes += bytes_by_tma(k, graph.loads) - operands;
   for (const OperandLoad& gather : graph.gathers) needs.other_bytes += bytes_of(gather.tile);
-  needs.stationary_bytes += bytes_by_tma(k, graph.stationary);
+  needs.fixed_bytes += bytes_by_tma(k, graph.stationary);
   for (Value tile : graph.shared) {
-    needs.stored_bytes += bytes_of(k.type(tile));
+    needs.fixed_bytes += bytes_of(k.type(tile));
     largest = std::max(largest, bytes_of(k.type(tile)));
   }
   needs.second_slot_bytes += largest;
@@ -389,7 +405,7 @@ bool DotGraph::is_plain() const {
 void DotGraph::add_needs(const Kernel& k, DotNeeds& all) const {
   const auto is_row_stacked = [&](const GraphDot& dot) {
     const auto columns = static_cast<std::uint64_t>(k.type(k[dot.op].results[0]).shape()[1]);
-    return is_brought_by_tma(dot.a()) && std::has_single_bit(columns);
+    return !is_made_by_threads(k, dot.a()) && std::has_single_bit(columns);
   };
   add_bytes(k, *this, all);
   add_registers(k, *this, all);
@@ -411,7 +427,7 @@ int DotGraph::first_shared_slots(const Kernel& k, int stages) const {
   DotNeeds n;
   add_needs(k, n);
   const std::int64_t bytes =
-      stages * n.stage_bytes() + n.fixed_bytes() + n.second_slot_bytes + staged;
+      stages * n.stage_bytes() + n.fixed_bytes + n.second_slot_bytes + staged;
   return bytes <= k.info.target->ring_bytes() ? 2 : 1;
 }
 

@@ -55,11 +55,11 @@ struct DotNeeds {
   std::int64_t operand_bytes = 0;      ///< that TMA copies for dots in an iteration
   std::int64_t mma1_bytes = 0;         ///< among these, those that the last dot alone reads
   std::int64_t other_bytes = 0;        ///< that are copied in an iteration besides
-  std::int64_t stationary_bytes = 0;   ///< that TMA copies once
-  std::int64_t stored_bytes = 0;       ///< of tiles that threads store
-  std::int64_t second_slot_bytes = 0;  ///< of the largest of these
-  std::int64_t accumulators = 0;       ///< registers for those of all dots
-  std::int64_t fragments = 0;          ///< registers for each A that threads make
+  std::int64_t stationary_bytes = 0;   ///< of each A that is loaded in front of its loop
+  std::int64_t fixed_bytes = 0;        ///< of what TMA copies once and of tiles that threads store
+  std::int64_t second_slot_bytes = 0;  ///< of the largest tile that threads store
+  std::int64_t accumulators = 0;       ///< registers for those of all dots, 16 rows a warp
+  std::int64_t fragments = 0;          ///< the same for each A that threads compute
   std::int64_t live_registers = 0;     ///< for the accumulators and fragments that are live at once
   bool are_gemms = true;  ///< what dots read is loaded by TMA or stays with the threads that
                           ///< make it, and no loop writes memory
@@ -71,7 +71,6 @@ struct DotNeeds {
   bool has_gathers = false;   ///< the threads copy something
 
   std::int64_t stage_bytes() const { return operand_bytes + other_bytes; }
-  std::int64_t fixed_bytes() const { return stationary_bytes + stored_bytes; }
 };
 
 struct DotGraph {

@@ -18,7 +18,7 @@ void pair_ctas(Plan& plan, const TargetRow& target, const DotNeeds& needs, std::
                std::int64_t needed) {
   constexpr int kMinPairedStages = 3;
   const std::int64_t bytes =
-      target.shared_bytes_per_sm / 2 - target.shared_bytes_reserved - needs.fixed_bytes() - beside;
+      target.shared_bytes_per_sm / 2 - target.shared_bytes_reserved - needs.fixed_bytes - beside;
   const auto stages =
       static_cast<int>(std::min<std::int64_t>(bytes / needs.stage_bytes(), kMaxStages));
   if (stages < kMinPairedStages || needed > target.registers_at_entry(2 * plan.num_warps)) return;
@@ -37,7 +37,7 @@ std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
   // Stores within a loop leave no room, and no time, for an exchange through shared memory.
   plan.stage_stores = false;
   const auto stages_beside = [&](std::int64_t bytes) {
-    const std::int64_t left = target.ring_bytes() - needs->fixed_bytes() - bytes;
+    const std::int64_t left = target.ring_bytes() - needs->fixed_bytes - bytes;
     return static_cast<int>(std::clamp<std::int64_t>(left / needs->stage_bytes(), 0, kMaxStages));
   };
   std::int64_t beside = staged_bytes(k, plan);

@@ -56,7 +56,7 @@ class Reasons {
         "memory");
     add("num_warps={}: accumulators and fragments take {} registers", p_.num_warps,
         needs.live_registers);
-    stages("", needs.stage_bytes(), needs.fixed_bytes());
+    stages("", needs.stage_bytes(), needs.fixed_bytes);
     if (p_.min_ctas_per_sm > 1)
       add("min_ctas_per_sm={}: the threads copy all operands themselves; while those of one CTA "
           "synchronise, or begin or end a tile, others compute",
