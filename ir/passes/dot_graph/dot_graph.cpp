@@ -119,7 +119,7 @@ class Analysis {
     };
     if (!is_copied(dot.b()) || (dot.a().form == OperandForm::Gathered && !joins_gathers()))
       return false;
-    const bool is_shared = is_copied(dot.a()) || dot.a().form == OperandForm::Stationary;
+    const bool is_shared = is_brought_by_tma(dot.a()) || is_copied(dot.a());
     const std::int64_t at_once = kWarpRows * graph_.num_warps;
     return is_shared ? rows(dot) % at_once == 0 : rows(dot) == at_once;
   }
