@@ -202,6 +202,25 @@ TEST_P(Untied, SlotsAndOrderOfLoads) {
       << changed.explain();
 }
 
+/// As many warps as an author says, and nothing else of the plan.
+TEST_P(DotGraphSchedules, NumberOfWarpsAlone) {
+  const auto gemm = kernel("gemm", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
+    for (auto [m, n] : grid(C, 64, 64)) {
+      Tile sum = zeros<f32>(64, 64);
+      for (auto k : steps(A.cols(), 32)) sum = dot(A(m, k), B(k, n), sum);
+      C(m, n) = sum;
+    }
+  });
+  const Tensor A = integers({70, 72}, DType::bf16, 1), B = integers({72, 136}, DType::bf16, 2),
+               C = empty({70, 136}, DType::f32);
+  for (const int warps : {1, 2, 8, 16}) {
+    SCOPED_TRACE(warps);
+    gemm.with_plan({.num_warps = warps, .wgmma = false, .producer_warps = 0, .persistent = false})(
+        stream(), A, B, C);
+    test::expect_equal(C, product(A.to_doubles(), B.to_doubles(), 70, 72, 136));
+  }
+}
+
 /// What both products load shares a channel, whose slots the first product waits for and the last
 /// one releases: one iteration late, and in the same iteration.
 TEST_P(Untied, LoadsThatShareAChannel) {

@@ -37,6 +37,19 @@ TEST(Plan, ChangesThatFit) {
   EXPECT_THAT(refusal("product_sm_80.tir", "stages=1"), HasSubstr("legal: "));
 }
 
+/// A number of warps alone is divided as the passes do.
+TEST(Plan, NumberOfWarpsAlone) {
+  for (const int warps : {1, 2, 4, 8}) {
+    Kernel k =
+        parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/plan/product_sm_80.tir"),
+              "product_sm_80.tir");
+    PassContext context;
+    context.planned.asked.num_warps = warps;
+    EXPECT_NO_THROW(find_pass(ir_passes(), "plan")->run(k, context)) << warps;
+    EXPECT_EQ(context.plan->num_warps, warps);
+  }
+}
+
 TEST(Plan, EveryRule) {
   const auto hopper = [](const char* changes) { return refusal("product_sm_90a.tir", changes); };
   EXPECT_THAT(hopper("num_warps=0"), HasSubstr("warps and producer_warps are 1 to 32 together"));
