@@ -39,7 +39,7 @@ class MulticastLoads {
   bool is_inside(Value v) const;
   /// The select that gives a predicated loop its end.
   OpId bound() const;
-  /// What `v` is computed to from the tile, computed again from `other`.
+  /// The value `v`, which is computed from the tile, computed again from `other`.
   Value clone_for(Builder& b, Value v, Value other, std::unordered_map<Value, Value>& map);
 
   const Kernel& k_;

@@ -386,7 +386,7 @@ bool is_of_graph(const Kernel& k, const KernelSummary& s, const Plan& p) {
   return !is_of_rows && dot_graph_fits(k, p);
 }
 
-/// Where the number of warps alone is asked for, they are divided as the passes do.
+/// Divides the warps as the passes do, if their number alone is asked for.
 void divide_warps(Plan& p, const PlanPatch& asked) {
   if (!asked.num_warps || asked.warps_m || asked.warps_n || p.warps_m * p.warps_n == p.num_warps)
     return;

@@ -23,8 +23,8 @@ struct EditedSchedule {
 /// parse_schedule does.
 EditedSchedule with_edits(Schedule s, std::string_view edits, Loc at = {});
 
-/// What goes through a channel goes through the one named `to` instead, which is made like the
-/// first where there is none. False, and nothing changes, where no channel has it.
+/// Moves a payload from its channel to the one named `to`, which is made like the first where there
+/// is none. False, and nothing changes, where no channel has it.
 bool move_to_channel(Schedule& s, Label payload, Name to);
 
 }  // namespace tegula::ir

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "ir/builder.h"
+#include "tests/differential/nth_op.h"
 #include "tests/differential/planted_program.h"
 
 namespace tegula::ir {
@@ -53,16 +54,8 @@ test::MemoryProgram five_products(Device device) {
   return p;
 }
 
-std::vector<OpId> all(const Kernel& k, Opcode opcode) {
-  return ops_where(k, k.body(), [&](OpId op) { return k[op].opcode == opcode; });
-}
-
 /// The store of a tile for all warpgroups is the first by matrices.
-OpId stored(const Kernel& k) { return all(k, Opcode::StMatrix).front(); }
-OpId next(const Kernel& k, OpId from, Opcode opcode) {
-  while (from && k[from].opcode != opcode) from = k[from].next;
-  return from;
-}
+OpId stored(const Kernel& k) { return test::all_ops(k, Opcode::StMatrix).front(); }
 
 struct Bug {
   const char* name;
@@ -71,20 +64,22 @@ struct Bug {
 
 const Bug kBugs[] = {
     {"no fence between the store and the wgmma that reads it",
-     [](Kernel& k) { k.erase(next(k, stored(k), Opcode::FenceProxyAsync)); }},
-    {"no barrier between them", [](Kernel& k) { k.erase(next(k, stored(k), Opcode::BarSync)); }},
+     [](Kernel& k) { k.erase(test::next_op(k, stored(k), Opcode::FenceProxyAsync)); }},
+    {"no barrier between them",
+     [](Kernel& k) { k.erase(test::next_op(k, stored(k), Opcode::BarSync)); }},
     {"a slot is released in front of the wait for its last reader",
      [](Kernel& k) {
-       const OpId release = all(k, Opcode::MbarArrive).front();
+       const OpId release = test::all_ops(k, Opcode::MbarArrive).front();
        OpId wait = release;
        while (k[wait].opcode != Opcode::WgmmaWait) wait = k[wait].prev;
        k.unlink(release);
        k.insert_before(wait, release);
      }},
-    {"a slot is never released", [](Kernel& k) { k.erase(all(k, Opcode::MbarArrive).front()); }},
+    {"a slot is never released",
+     [](Kernel& k) { k.erase(test::all_ops(k, Opcode::MbarArrive).front()); }},
     {"a result is taken while its group is in flight",
      [](Kernel& k) {
-       const OpId wait = all(k, Opcode::WgmmaWait).front();
+       const OpId wait = test::all_ops(k, Opcode::WgmmaWait).front();
        k[wait].attrs.set(AttrName::count, k[wait].attrs.i(AttrName::count) + 1);
      }},
     {"a slot is not waited for",
@@ -95,11 +90,11 @@ const Bug kBugs[] = {
      }},
     {"the staging buffer is written before the reduction has read it",
      [](Kernel& k) {
-       for (OpId op : all(k, Opcode::TmaWait)) k.erase(op);
+       for (OpId op : test::all_ops(k, Opcode::TmaWait)) k.erase(op);
      }},
     {"no fence in front of the reduction",
      [](Kernel& k) {
-       OpId reduce = all(k, Opcode::TmaReduce).front();
+       OpId reduce = test::all_ops(k, Opcode::TmaReduce).front();
        OpId at = k[k[reduce].parent].owner;
        while (k[at].opcode != Opcode::FenceProxyAsync) at = k[at].prev;
        k.erase(at);
@@ -109,7 +104,7 @@ const Bug kBugs[] = {
 TEST(DotGraphBugs, EachIsFound) {
   const test::PlantedProgram program(five_products);
   const Kernel sound = program.compile([](std::string_view, Kernel&, bool) {});
-  ASSERT_EQ(all(sound, Opcode::Wgmma).size(), 5u);
+  ASSERT_EQ(test::all_ops(sound, Opcode::Wgmma).size(), 5u);
   ASSERT_EQ(program.how_caught(sound), "");
   for (const Bug& bug : kBugs) {
     SCOPED_TRACE(bug.name);

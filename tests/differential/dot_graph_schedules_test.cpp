@@ -202,15 +202,20 @@ TEST_P(Untied, SlotsAndOrderOfLoads) {
       << changed.explain();
 }
 
-/// As many warps as an author says, and nothing else of the plan.
-TEST_P(DotGraphSchedules, NumberOfWarpsAlone) {
-  const auto gemm = kernel("gemm", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
-    for (auto [m, n] : grid(C, 64, 64)) {
-      Tile sum = zeros<f32>(64, 64);
-      for (auto k : steps(A.cols(), 32)) sum = dot(A(m, k), B(k, n), sum);
+/// C = A B in square tiles.
+auto plain_gemm(int tile, int bk) {
+  return kernel("gemm", [=](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
+    for (auto [m, n] : grid(C, tile, tile)) {
+      Tile sum = zeros<f32>(tile, tile);
+      for (auto k : steps(A.cols(), bk)) sum = dot(A(m, k), B(k, n), sum);
       C(m, n) = sum;
     }
   });
+}
+
+/// As many warps as an author says, and nothing else of the plan.
+TEST_P(DotGraphSchedules, NumberOfWarpsAlone) {
+  const auto gemm = plain_gemm(64, 32);
   const Tensor A = integers({70, 72}, DType::bf16, 1), B = integers({72, 136}, DType::bf16, 2),
                C = empty({70, 136}, DType::f32);
   for (const int warps : {1, 2, 8, 16}) {
@@ -221,7 +226,7 @@ TEST_P(DotGraphSchedules, NumberOfWarpsAlone) {
   }
 }
 
-/// What both products load shares a channel, whose slots the first product waits for and the last
+/// The loads of both products share a channel, whose slots the first product waits for and the last
 /// one releases: one iteration late, and in the same iteration.
 TEST_P(Untied, LoadsThatShareAChannel) {
   const auto plain = untied();
@@ -241,13 +246,7 @@ TEST_P(Untied, LoadsThatShareAChannel) {
 
 /// A GEMM's operands have a channel each, of other depths.
 TEST_P(DotGraphSchedules, AChannelForEachOperand) {
-  const auto gemm = kernel("gemm", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
-    for (auto [m, n] : grid(C, 128, 128)) {
-      Tile sum = zeros<f32>(128, 128);
-      for (auto k : steps(A.cols(), 64)) sum = dot(A(m, k), B(k, n), sum);
-      C(m, n) = sum;
-    }
-  });
+  const auto gemm = plain_gemm(128, 64);
   const auto call = [&](const auto& kernel, int depth) {
     const Tensor A = integers({200, depth}, DType::bf16, 1),
                  B = integers({depth, 136}, DType::bf16, 2), C = empty({200, 136}, DType::f32);

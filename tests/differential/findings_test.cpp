@@ -243,7 +243,7 @@ TEST_P(Findings, AnElementThatAMaskHides) {
   EXPECT_EQ(y.to_doubles(), want);
 }
 
-/// What pads a tile to the machine's extents holds nothing, and nothing looks at it.
+/// Elements that pad a tile to the machine's extents hold nothing, and nothing looks at them.
 TEST_P(Findings, PaddingOfAnIndexThatIsNotThere) {
   const auto chosen = kernel("chosen", [](In<i32, 2> x, InOut<i32, 1> y) {
     for (auto r : grid({1}, 1)) {

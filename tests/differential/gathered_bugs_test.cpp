@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "ir/builder.h"
+#include "tests/differential/nth_op.h"
 #include "tests/differential/planted_program.h"
 
 namespace tegula::ir {
@@ -45,24 +46,16 @@ test::MemoryProgram gathered_segments(Device device) {
   return p;
 }
 
-std::vector<OpId> all(const Kernel& k, Opcode opcode) {
-  return ops_where(k, k.body(), [&](OpId op) { return k[op].opcode == opcode; });
-}
-OpId next(const Kernel& k, OpId from, Opcode opcode) {
-  while (from && k[from].opcode != opcode) from = k[from].next;
-  return from;
-}
-
 /// The wait for a step's rows; behind it stand a fence and a barrier.
-OpId wait_for_rows(const Kernel& k) { return all(k, Opcode::CpAsyncWait).front(); }
+OpId wait_for_rows(const Kernel& k) { return test::all_ops(k, Opcode::CpAsyncWait).front(); }
 /// The wait for a tile's last MMAs: behind it stands the barrier in front of the next copies.
 OpId end_of_tile(const Kernel& k) {
-  for (OpId wait : all(k, Opcode::WgmmaWait))
+  for (OpId wait : test::all_ops(k, Opcode::WgmmaWait))
     if (k[wait].attrs.i(AttrName::count) == 0) return wait;
   return {};
 }
 /// The commit of a step's copies, those of the prologue first.
-OpId commit_of_step(const Kernel& k) { return all(k, Opcode::CpAsyncCommit).back(); }
+OpId commit_of_step(const Kernel& k) { return test::all_ops(k, Opcode::CpAsyncCommit).back(); }
 
 bool goes_to_both(const OpData& d) { return d.attrs.i(AttrName::cluster_ctas) == 2; }
 
@@ -79,9 +72,9 @@ const Bug kBugs[] = {
        k[wait].attrs.set(AttrName::count, k[wait].attrs.i(AttrName::count) + 1);
      }},
     {"no fence behind the wait",
-     [](Kernel& k) { k.erase(next(k, wait_for_rows(k), Opcode::FenceProxyAsync)); }},
+     [](Kernel& k) { k.erase(test::next_op(k, wait_for_rows(k), Opcode::FenceProxyAsync)); }},
     {"no barrier behind the wait",
-     [](Kernel& k) { k.erase(next(k, wait_for_rows(k), Opcode::BarSync)); }},
+     [](Kernel& k) { k.erase(test::next_op(k, wait_for_rows(k), Opcode::BarSync)); }},
     {"copies of a step are no group", [](Kernel& k) { k.erase(commit_of_step(k)); }},
     {"a tile's last MMAs are not waited for",
      [](Kernel& k) {
@@ -90,12 +83,12 @@ const Bug kBugs[] = {
      }},
     {"a half for its own CTA alone",
      [](Kernel& k) {
-       for (OpId load : all(k, Opcode::TmaLoad))
+       for (OpId load : test::all_ops(k, Opcode::TmaLoad))
          if (goes_to_both(k[load])) return k[load].attrs.erase(AttrName::cluster_ctas);
      }},
     {"tiles of two segments taken for neighbours",
      [](Kernel& k) {
-       for (OpId load : all(k, Opcode::TmaLoad)) {
+       for (OpId load : test::all_ops(k, Opcode::TmaLoad)) {
          if (!goes_to_both(k[load])) continue;
          const OpId branch = k[k[load].parent].owner;
          const Value in_step = k[k[k[branch].operands[0]].def].operands[0];
@@ -104,7 +97,7 @@ const Bug kBugs[] = {
      }},
     {"releases counted as those of one CTA",
      [](Kernel& k) {
-       for (OpId init : all(k, Opcode::MbarInit))
+       for (OpId init : test::all_ops(k, Opcode::MbarInit))
          if (k[init].attrs.i(AttrName::count) == 16)
            k[init].attrs.set(AttrName::count, std::int64_t{8});
      }},
@@ -130,7 +123,7 @@ TEST(GatheredBugs, IndexTileOfAnotherTile) {
   const test::PlantedProgram program(gathered_segments);
   const Kernel k = program.compile([](std::string_view pass, Kernel& machine, bool is_behind) {
     if (pass != "make_persistent" || !is_behind) return;
-    for (OpId load : all(machine, Opcode::LoadView))
+    for (OpId load : test::all_ops(machine, Opcode::LoadView))
       if (machine.type(machine[load].results[0]).is_tile() &&
           machine.type(machine[load].results[0]).dtype() == DType::i32) {
         Builder b(machine, load);

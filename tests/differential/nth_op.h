@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <stdexcept>
+#include <vector>
 
 #include "ir/kernel.h"
 #include "ir/op.h"
@@ -23,6 +24,16 @@ inline ir::OpId nth_op(
   if (!found)
     throw std::runtime_error(fmt::format("no {} to plant the fault in", ir::info(opcode).mnemonic));
   return found;
+}
+
+/// All ops of this kind, in program order.
+inline std::vector<ir::OpId> all_ops(const ir::Kernel& k, ir::Opcode opcode) {
+  return ir::ops_where(k, k.body(), [&](ir::OpId op) { return k[op].opcode == opcode; });
+}
+/// The first op of this kind from `from` on in its region; or none.
+inline ir::OpId next_op(const ir::Kernel& k, ir::OpId from, ir::Opcode opcode) {
+  while (from && k[from].opcode != opcode) from = k[from].next;
+  return from;
 }
 
 inline void insert_after(ir::Kernel& k, ir::OpId where, ir::OpId op) {

@@ -227,7 +227,7 @@ TEST_P(MulticastSegments, ChecksOfTilesWithoutRows) {
   expect_multicast(product, "dynamic_scheduler=1");
 }
 
-/// What the program states of a tile's own rows need not hold for a tile without rows.
+/// Facts that the program states of a tile's own rows need not hold for a tile without rows.
 TEST_P(MulticastSegments, StatedFacts) {
   Env changed = env();
   changed.plan = "multicast=1";

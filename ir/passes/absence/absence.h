@@ -212,7 +212,7 @@ bool begins_at(const Kernel& k, const PresenceBound& bound, Value offset);
 
 /// A crop that leaves nothing of its tile.
 bool is_nowhere(const Kernel& k, Value v);
-/// What stands for a select whose other side is nowhere, in the type of its result.
+/// The value that replaces a select whose other side is nowhere, in the type of its result.
 Value side_that_is_somewhere(Kernel& k, OpId select);
 
 /// Adds what is not there yet.

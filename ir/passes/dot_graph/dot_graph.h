@@ -127,8 +127,8 @@ Type stored_type(Type tile, int slots);
 /// loads of a GEMM's loop than its operands' unless the context's plan says otherwise.
 Result<DotGraph> dot_graph(const Kernel& k, OpId loop, int num_warps, PassContext& context);
 
-/// What the dots of a kernel in tile form need together as wgmmas of so many warps; or why one of
-/// them can be none.
+/// The needs of all dots of a kernel in tile form, as wgmmas of so many warps; or why one of them
+/// can be none.
 Result<DotNeeds> dot_needs(const Kernel& k, int num_warps);
 
 }  // namespace tegula::ir

@@ -19,7 +19,7 @@ struct KernelSummary {
       false;  ///< a dot's operand depends on another dot: rows must stay within a warp
   std::int64_t accumulator_init_registers = 0;  ///< registers for the accumulators' initial values
   int stages = 0;                               ///< stages that a loop asks for; 0: none
-  /// What the dots need as wgmmas of 16 rows a warp; or why one of them can be none.
+  /// The needs of the dots as wgmmas of 16 rows a warp; or why one of them can be none.
   Result<DotNeeds> dots = Result<DotNeeds>::refused("there are none");
 
   /// All dots are wgmmas of GEMMs, back to back or not.
