@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <tuple>
@@ -152,15 +151,15 @@ void run_backward(const Stream& s, Tensors t, double k) {
                 {.X = t[12], .logits = t[13], .up = t[14], .down = t[15]});
 }
 
-/// The same with the tiles of rows' gradients that a number says, rows + 1000 columns, or,
-/// negative, with those of weights' gradients; kNumber times the number, and k.
+/// The same with tiles of rows as high as the code says: rows + 1000 columns, 0 for those that are
+/// chosen; k behind kNumber of it.
 void run_tiled_backward(const Stream& s, Tensors t, double code) {
   static std::map<std::pair<std::int64_t, double>, Moe> layers;
-  const int size = std::abs(static_cast<int>(code)), number = size / kNumber, k = size % kNumber;
-  const ExpertTileConfig tiles{.bm = number % 1000, .bn = number / 1000, .swap_ab = code > 0};
+  const int number = static_cast<int>(code) / kNumber, k = static_cast<int>(code) % kNumber;
+  const ExpertTileConfig tiles{.bm = number % 1000, .bn = number / 1000, .swap_ab = true};
   const auto make = [&] {
     MoeOptions o{.router = routers::qwen3(k), .experts = static_cast<int>(t[1].size(1))};
-    (code > 0 ? o.tiles.row_gradients : o.tiles.weight_gradients) = tiles;
+    if (number != 0) o.tiles.row_gradients = tiles;
     return moe(o);
   };
   auto found = layers.find({t[1].size(1), code});

@@ -232,7 +232,7 @@ def routing_form(t, tokens, block, tiles, is_one_launch):
 
 
 def backward(t, model, tokens, tiles=None):
-    """With `tiles` (of what, rows, columns) beside those that the layer chooses."""
+    """With `tiles` (rows, columns) of the gradients of rows, beside those that the layer chooses."""
     h, i, experts, k = MODELS[model]
     up, down = weights_of(h, i, experts)
     x, z = torch.randn(tokens, h, device=DEVICE, dtype=torch.bfloat16), logits_of(tokens, experts)
@@ -242,10 +242,7 @@ def backward(t, model, tokens, tiles=None):
     t.caller("moe_training_forward", [x, z, up, down, y, *saved], k)()
     arguments = [x, z, up, down, dy, *saved, dx, dz, dup, ddown]
     chosen = t.caller("moe_backward", arguments, k)
-    run = chosen
-    if tiles:
-        of, rows, columns = tiles
-        run = t.caller("moe_backward_tiles", arguments, (1 if of == "rows" else -1) * (k + 16 * (rows + 1000 * columns)))
+    run = t.caller("moe_backward_tiles", arguments, k + 16 * (tiles[0] + 1000 * tiles[1])) if tiles else chosen
     run()
     leaves = [v.detach().requires_grad_() for v in (x, z, up, down)]
     made = []
@@ -315,8 +312,8 @@ def backwards(t):
     for model, lengths in (("qwen3_30b", (4096, 16384)), ("mixtral", (4096,))):
         for tokens in lengths:
             yield "moe_backward", f"{model} T{tokens} bf16", functools.partial(backward, t, model, tokens)
-            for tiles in (("rows", 144, 128), ("rows", 144, 192), ("rows", 136, 256), ("weights", 192, 192)):
-                yield "moe_backward_tiles", f"{model} T{tokens} {tiles[0]} {tiles[1]}x{tiles[2]}", functools.partial(backward, t, model, tokens, tiles)
+            for rows, columns in ((144, 128), (144, 192), (136, 256)):
+                yield "moe_backward_tiles", f"{model} T{tokens} {rows}x{columns}", functools.partial(backward, t, model, tokens, (rows, columns))
 
 
 SUITES = [routers, routing_forms, layers, fp8_layers, tiles, backwards]

@@ -81,10 +81,6 @@ class BackwardPlan {
   /// Tiles of an expert's GEMM [m, k] by [k, n].
   ExpertTileConfig tiles_of(ExpertGradient gradient, std::int64_t m, std::int64_t n,
                             std::int64_t k) const {
-    const MoeTiles& tiles = options_.tiles;
-    const std::optional<ExpertTileConfig>& given =
-        gradient == ExpertGradient::rows ? tiles.row_gradients : tiles.weight_gradients;
-    if (given) return *given;
     return choose_gradient_tiles({m, n, k, all_experts(options_), gradient, dtype_of<T>},
                                  plan_.device());
   }
@@ -100,7 +96,9 @@ class BackwardPlan {
   }
   /// X W of each expert, packed: X are aligned rows, of k columns.
   PlanSlot product(PlanSlot X, PlanSlot W, std::int64_t n, std::int64_t k) {
-    const ExpertTileConfig tiles = tiles_of(ExpertGradient::rows, mean_rows(), n, k);
+    const std::optional<ExpertTileConfig>& given = options_.tiles.row_gradients;
+    const ExpertTileConfig tiles =
+        given ? *given : tiles_of(ExpertGradient::rows, mean_rows(), n, k);
     const SegmentSlots s = segments(tiles.bm);
     const PlanSlot result = plan_.scratch({rows_, n}, dtype_of<T>);
     plan_.launch(kernels_.backward.rows.of(tiles), X, W, s.offsets, s.first_tiles, aligned_.offsets,

@@ -110,12 +110,6 @@ void check_options(const MoeOptions& o) {
   check_tiles("tiles.up", o.tiles.up, gathers_rows(o));
   check_tiles("tiles.down", o.tiles.down, false);
   check_tiles("tiles.row_gradients", o.tiles.row_gradients, false);
-  check_tiles("tiles.weight_gradients", o.tiles.weight_gradients, false);
-  if (const auto& tiles = o.tiles.weight_gradients; tiles && (tiles->swap_ab || tiles->multicast))
-    throw_argument_error(
-        ErrorId::kernel_argument, "moe",
-        tiles->swap_ab ? "tiles.weight_gradients.swap_ab" : "tiles.weight_gradients.multicast",
-        true, "false: no tile of weights ends with an expert's rows");
   const int bins = all_experts(o) * (o.capacity && o.capacity->by_slot ? choices_per_token(o) : 1);
   if (bins > kMaxKeys) throw_argument_error(ErrorId::moe_experts, bins, kMaxKeys);
 }

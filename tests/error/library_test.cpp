@@ -201,11 +201,6 @@ TEST(LibraryError, LayersOfExperts) {
          .scales_inputs = true,
          .tiles = {.up = ExpertTileConfig{.gathers = true}}});
   });
-  expect("T1662 kernel_argument of swapped tiles of weights", [] {
-    moe({.router = routers::mixtral(),
-         .experts = 4,
-         .tiles = {.weight_gradients = ExpertTileConfig{.swap_ab = true}}});
-  });
   expect("T1671 moe_experts", [] {
     moe({.router = routers::mixtral(8),
          .experts = 600,

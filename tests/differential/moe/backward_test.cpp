@@ -222,7 +222,7 @@ TEST_P(MoeBackward, RowsOfSeveralTiles) {
 }
 
 /// Tiles of rows as high as most experts have rows, which backward counts itself: experts with
-/// none, one and two of them. Tiles of weights that end outside of them.
+/// none, one and two of them.
 TEST_P(MoeBackward, TilesOfOtherHeights) {
   for (const ExpertTileConfig& tiles : {ExpertTileConfig{.bm = 24, .bn = 64, .swap_ab = true},
                                         ExpertTileConfig{.bm = 136, .bn = 256, .swap_ab = true},
@@ -230,7 +230,6 @@ TEST_P(MoeBackward, TilesOfOtherHeights) {
     LayerCase c{.tokens = 150, .h = 136, .i = 72};
     c.experts = 3, c.router = routers::mixtral(1), c.scheme = mixtral(1);
     c.tiles.row_gradients = tiles;
-    c.tiles.weight_gradients = ExpertTileConfig{.bm = 192, .bn = 192};
     expect_gradients(c, GetParam());
   }
 }

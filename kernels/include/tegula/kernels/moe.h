@@ -70,10 +70,10 @@ struct ExpertQuantisation {
 };
 
 /// Configurations of the two GEMMs of forward, and of those of backward whose results are gradients
-/// of rows and of weights (bm of a multiple of 64, without `swap_ab`); those that are left out are
-/// chosen by the mean number of rows an expert, which follows from shapes.
+/// of rows; those that are left out are chosen by the mean number of rows an expert, which follows
+/// from shapes.
 struct MoeTiles {
-  std::optional<ExpertTileConfig> up = {}, down = {}, row_gradients = {}, weight_gradients = {};
+  std::optional<ExpertTileConfig> up = {}, down = {}, row_gradients = {};
 };
 
 struct MoeOptions {
