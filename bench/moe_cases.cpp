@@ -151,23 +151,6 @@ void run_backward(const Stream& s, Tensors t, double k) {
                 {.X = t[12], .logits = t[13], .up = t[14], .down = t[15]});
 }
 
-/// The same with tiles of rows as high as the code says: rows + 1000 columns, 0 for those that are
-/// chosen; k behind kNumber of it.
-void run_tiled_backward(const Stream& s, Tensors t, double code) {
-  static std::map<std::pair<std::int64_t, double>, Moe> layers;
-  const int number = static_cast<int>(code) / kNumber, k = static_cast<int>(code) % kNumber;
-  const ExpertTileConfig tiles{.bm = number % 1000, .bn = number / 1000, .swap_ab = true};
-  const auto make = [&] {
-    MoeOptions o{.router = routers::qwen3(k), .experts = static_cast<int>(t[1].size(1))};
-    if (number != 0) o.tiles.row_gradients = tiles;
-    return moe(o);
-  };
-  auto found = layers.find({t[1].size(1), code});
-  if (found == layers.end()) found = layers.emplace(std::pair{t[1].size(1), code}, make()).first;
-  found->second.backward(s, t[0], t[1], {.up = t[2], .down = t[3]}, {routing_of(t, 5), t[11]}, t[4],
-                         {.X = t[12], .logits = t[13], .up = t[14], .down = t[15]});
-}
-
 /// Tiles of the two products that compete, by number (bench/moe_suites.py).
 struct TilePair {
   ExpertTileConfig up, down;
@@ -213,9 +196,6 @@ constexpr TilePair kTiles[] = {
     {{.bm = 144, .bn = 128, .swap_ab = true, .gathers = true}, kDown},
     {{.bm = 16, .bn = 128, .swap_ab = true, .gathers = true}, with_swap_ab(16)},
     {{.bm = 48, .bn = 128, .swap_ab = true, .gathers = true}, with_swap_ab(48)},
-    // Down products of three and four warpgroups, as wide as those of 128 rows.
-    {{.bm = 144, .bn = 128, .swap_ab = true, .gathers = true}, with_swap_ab(144, 192)},
-    {{.bm = 144, .bn = 128, .swap_ab = true, .gathers = true}, with_swap_ab(136, 256)},
     // Rows that are gathered beside weights that clusters multicast.
     {{.bm = 128, .bn = 128, .gathers = true, .multicast = true}, kDown},
     {{.bm = 144, .bn = 128, .swap_ab = true, .gathers = true, .multicast = true}, kDown}};
@@ -245,7 +225,6 @@ void add_moe_cases(std::vector<Case>& list) {
   list.push_back({"moe_tiles", run_tiled_layer});
   list.push_back({"moe_training_forward", run_training_forward});
   list.push_back({"moe_backward", run_backward});
-  list.push_back({"moe_backward_tiles", run_tiled_backward});
 }
 
 }  // namespace tegula::bench

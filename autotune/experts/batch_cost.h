@@ -2,7 +2,6 @@
 // Tiles of experts as configurations of a batch of GEMMs, whose cost core knows what they take.
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <numbers>
 
@@ -21,26 +20,6 @@ inline MatmulConfig as_matmul(const MatmulProblem& batch, const ExpertTileConfig
 
 inline bool is_too_deep(const MatmulProblem& batch, const ExpertTileConfig& c, ir::Target target) {
   return c.stages > stages_that_fit(batch, as_matmul(batch, c, target), target);
-}
-
-/// Warpgroups that have a part of the accumulator.
-inline int consumer_warpgroups(const ExpertTileConfig& c) {
-  return (c.swap_ab ? c.bn : c.bm) / ir::kWgmmaRows;
-}
-
-inline bool has_wgmma_rows(const ExpertTileConfig& c) {
-  return c.swap_ab || (c.bm % ir::kWgmmaRows == 0 && c.bm <= 192);
-}
-
-/// Whether consumer threads have registers for their accumulators: beside a producer, threads of
-/// two warpgroups have 232, of three 160, of four 112, of which an instruction can name 96. One
-/// warpgroup transposes twice as much of an accumulator.
-inline bool fits_registers(const MatmulProblem& batch, const ExpertTileConfig& c) {
-  constexpr int kRegisters[] = {96, 160, 96, 70}, kThreads = 128;
-  const AccumulatorShape t = accumulator_of(batch, {.bm = c.bm, .bn = c.bn, .swap_ab = c.swap_ab});
-  const int groups = std::max(1, consumer_warpgroups(c));
-  return groups <= std::ssize(kRegisters) &&
-         t.rows * t.columns <= groups * kThreads * kRegisters[groups - 1];
 }
 
 /// Tiles of `height` rows that an expert has in the mean, where an even routing scatters its rows

@@ -20,15 +20,13 @@ constexpr int kAlignedRows = 64;
 /// Columns from which on wide tiles are enough where their number is no multiple of 256.
 constexpr std::int64_t kManyColumns = 1024;
 
-/// With `swap_ab` tiles can be as high as most experts have rows.
-constexpr int kRows[] = {128, 64, 16, 32, 48, 80, 112, 136, 144, 160, 192};
+constexpr int kRows[] = {128, 64};
 constexpr int kColumns[] = {128, 256, 64, 192};
 constexpr int kDepths[] = {64, 32, 128};
 constexpr int kStages[] = {0, 2, 3, 4, 5, 6, 7, 8};
 constexpr int kGroups[] = {8, 1, 4, 16};
 constexpr int kFlag[] = {0, 1};
 constexpr Axis<C> kAxes[] = {
-    {"swap_ab", [](C& c, int v) { c.swap_ab = v != 0; }, kFlag},
     {"bm", [](C& c, int v) { c.bm = v; }, kRows},
     {"bn", [](C& c, int v) { c.bn = v; }, kColumns},
     {"bk", [](C& c, int v) { c.bk = v; }, kDepths},
@@ -46,14 +44,11 @@ MatmulProblem as_batch(const P& p) {
 
 bool is_of_weights(const P& p) { return p.gradient == ExpertGradient::weights; }
 
-bool swaps_weights(const P& p, const C& c, const Limits&) { return c.swap_ab && is_of_weights(p); }
-bool swaps_rows(const P&, const C& c, const Limits&) { return c.swap_ab; }
-bool has_rows_of_no_wgmma(const P&, const C& c, const Limits&) { return !has_wgmma_rows(c); }
 bool has_other_height(const P& p, const C& c, const Limits&) {
   return c.bm != (!is_of_weights(p) && p.m <= kAlignedRows ? kAlignedRows : 128);
 }
-bool has_no_room_for_accumulator(const P& p, const C& c, const Limits&) {
-  return !fits_registers(as_batch(p), c);
+bool is_wide_for_few_rows(const P&, const C& c, const Limits&) {
+  return c.bm == kAlignedRows && c.bn == 256;
 }
 bool has_other_width(const P& p, const C& c, const Limits&) {
   const bool is_wide = c.bm == 128 && (p.n % 256 == 0 || p.n > kManyColumns);
@@ -81,36 +76,29 @@ bool multicasts_otherwise(const P& p, const C& c, const Limits&) {
 
 using enum Severity;
 constexpr Rule<P, C> kRules[] = {
-    {"one_form", "the gradients of weights have no ragged rows", refused, 0, swaps_weights},
-    {"swapped", "tiles as high as most experts have rows were not measured", dominated, 0,
-     swaps_rows},
-    {"rows", "wgmma's tiles have 64, 128 or 192 rows here", degraded, 1, has_rows_of_no_wgmma},
-    {"height", "most experts have one tile, of 128 rows at most", dominated, 1, has_other_height},
-    {"accumulator", "the accumulator leaves a thread no registers", degraded, 2,
-     has_no_room_for_accumulator},
-    {"width", "other widths were slower in the layers that were measured", dominated, 2,
+    {"height", "most experts have one tile, of 128 rows at most", dominated, 0, has_other_height},
+    {"few_rows", "the registers of one warpgroup hold no wide tile beside its epilogue", degraded,
+     1, is_wide_for_few_rows},
+    {"width", "other widths were slower in the layers that were measured", dominated, 1,
      has_other_width},
     {"aligned", "an expert's rows are a multiple of 64, which a step along them does not leave",
-     refused, 3, has_other_steps_than_rows},
-    {"depth", "an iteration of 128 bytes along k is as long as its barriers want", dominated, 3,
+     refused, 2, has_other_steps_than_rows},
+    {"depth", "an iteration of 128 bytes along k is as long as its barriers want", dominated, 2,
      has_other_depth},
-    {"shared_memory", "the ring does not fit shared memory", refused, 4,
+    {"shared_memory", "the ring does not fit shared memory", refused, 3,
      is_deeper_than_shared_memory, true},
-    {"stages", "the compiler knows what the epilogue needs", dominated, 4, has_given_stages},
-    {"one_order", "tiles of the gradients of weights have one order", refused, 5,
+    {"stages", "the compiler knows what the epilogue needs", dominated, 3, has_given_stages},
+    {"one_order", "tiles of the gradients of weights have one order", refused, 4,
      groups_without_effect},
-    {"group", "concurrent tiles share operands in L2 in groups of eight rows", dominated, 5,
+    {"group", "concurrent tiles share operands in L2 in groups of eight rows", dominated, 4,
      groups_otherwise},
-    {"multicast_rows", "the gradients of weights read rows alone", refused, 6, multicasts_rows},
-    {"multicast", "tiles below each other share weights where the mainloop is long", dominated, 6,
+    {"multicast_rows", "the gradients of weights read rows alone", refused, 5, multicasts_rows},
+    {"multicast", "tiles below each other share weights where the mainloop is long", dominated, 5,
      multicasts_otherwise},
 };
 
 double cycles(const P& p, const C& c, const DeviceProfile& gpu) {
-  const MatmulProblem batch = as_batch(p);
-  if (is_of_weights(p)) return cycles_of_batch(batch, c, gpu);
-  const ir::Target target = limits_of(gpu).target;
-  return cycles_of_segments(work_of_segments(batch, as_matmul(batch, c, target), target), gpu);
+  return cycles_of_batch(as_batch(p), c, gpu);
 }
 
 }  // namespace

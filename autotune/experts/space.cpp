@@ -42,13 +42,23 @@ MatmulProblem as_batch(const P& p) {
   return batch;
 }
 
-bool has_rows_of_no_wgmma(const P&, const C& c, const Limits&) { return !has_wgmma_rows(c); }
+/// Warpgroups that have a part of the accumulator.
+int consumer_warpgroups(const C& c) { return (c.swap_ab ? c.bn : c.bm) / ir::kWgmmaRows; }
+
+bool has_rows_of_no_wgmma(const P&, const C& c, const Limits&) {
+  return !c.swap_ab && (c.bm % ir::kWgmmaRows != 0 || c.bm > 192);
+}
 bool is_low_without_swap(const P&, const C& c, const Limits&) { return !c.swap_ab && c.bm < 128; }
+/// Registers of a consumer thread for its accumulators: beside a producer two warpgroups have 232,
+/// three 160. One warpgroup transposes twice as much of an accumulator.
 bool has_no_room_for_accumulator(const P& p, const C& c, const Limits&) {
-  constexpr int kColumnsOfBytes = 128;
+  constexpr int kRegisters[] = {96, 160, 96}, kThreads = 128, kColumnsOfBytes = 128;
+  const AccumulatorShape t =
+      accumulator_of(as_batch(p), {.bm = c.bm, .bn = c.bn, .swap_ab = c.swap_ab});
+  const int groups = std::max(1, consumer_warpgroups(c));
   // Sums of 8 bits may be promoted from accumulators of their own.
   if (size_bytes(p.operands) == 1 && c.swap_ab && c.bm > kColumnsOfBytes) return true;
-  return !fits_registers(as_batch(p), c);
+  return groups > 3 || t.rows * t.columns > groups * kThreads * kRegisters[groups - 1];
 }
 bool has_third_warpgroup(const P&, const C& c, const Limits&) { return consumer_warpgroups(c) > 2; }
 /// How much of the waves' SMs have a tile, of as many tiles below each other as there are experts.

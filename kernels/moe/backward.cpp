@@ -70,13 +70,9 @@ class BackwardPlan {
   PlanSlot of_aligned(std::int64_t columns) {
     return plan_.scratch({aligned_rows_, columns}, dtype_of<T>);
   }
-  /// Tiles of `rows` rows, as routing has counted them, or else by a launch of their own.
   SegmentSlots segments(int rows) {
     const RoutingSlots r{{}, {}, {}, {}, at(kOffsets), at(kFirstTiles)};
-    if (const auto table = gradient_table(rows)) return segments_of(plan_, r, *table);
-    const PlanSlot first_tiles = plan_.scratch(tensor(kOffsets).shape(), DType::i32);
-    plan_.launch(kernels_.backward.count, r.offsets, rows, first_tiles);
-    return {r.offsets, first_tiles};
+    return segments_of(plan_, r, gradient_table(rows));
   }
   /// Tiles of an expert's GEMM [m, k] by [k, n].
   ExpertTileConfig tiles_of(ExpertGradient gradient, std::int64_t m, std::int64_t n,
@@ -96,9 +92,7 @@ class BackwardPlan {
   }
   /// X W of each expert, packed: X are aligned rows, of k columns.
   PlanSlot product(PlanSlot X, PlanSlot W, std::int64_t n, std::int64_t k) {
-    const std::optional<ExpertTileConfig>& given = options_.tiles.row_gradients;
-    const ExpertTileConfig tiles =
-        given ? *given : tiles_of(ExpertGradient::rows, mean_rows(), n, k);
+    const ExpertTileConfig tiles = tiles_of(ExpertGradient::rows, mean_rows(), n, k);
     const SegmentSlots s = segments(tiles.bm);
     const PlanSlot result = plan_.scratch({rows_, n}, dtype_of<T>);
     plan_.launch(kernels_.backward.rows.of(tiles), X, W, s.offsets, s.first_tiles, aligned_.offsets,

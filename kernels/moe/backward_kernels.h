@@ -50,19 +50,6 @@ struct ActivationGradient {
   }
 };
 
-/// The table of first tiles [experts + 1] of tiles of `rows` rows, where routing has made none.
-struct CountTiles {
-  void operator()(In<i32, 1> offsets, Scalar<i32> rows, Out<i32, 1> first_tiles) const {
-    const int experts = offsets.static_dim(0) - 1;
-    for ([[maybe_unused]] auto one : grid(GridSpace(Tile(1)), 1)) {
-      grid_dependency_wait();
-      const Tile behind = arange(experts, 1), sizes = offsets(behind) - offsets(arange(experts));
-      first_tiles(0) = 0;
-      first_tiles(behind) = cumsum(cdiv(fill_absent(sizes, 0), rows), 0);
-    }
-  }
-};
-
 /// Gradients of what an expert multiplied by W, packed: dH W, of aligned rows.
 template <class T>
 struct RowGradient {
@@ -75,11 +62,11 @@ struct RowGradient {
     for (auto [e, m, n] : expert_grid(segments, dP.rows(), dP.cols(), v)) {
       grid_dependency_wait();
       const Index from = aligned.reaching(e, m);
-      Tile sum = accumulator(v);
+      Tile sum = zeros<f32>(v.bm, v.bn);
       for (auto j : steps(dH.cols(), v.bk).stages(v.stages))
-        sum = accumulate(v, fill_absent(dH(from, j), 0), W(e, j, n).T(), sum);
+        sum = dot(fill_absent(dH(from, j), 0), W(e, j, n), sum);
       dP.partial();
-      dP(m, n) = rows_by_columns(v, sum);
+      dP(m, n) = sum;
     }
   }
 };

@@ -1,8 +1,5 @@
 #pragma once
 // Rows of experts as segments, and the tiles that cover them.
-#include <iterator>
-#include <optional>
-
 #include "tegula/kernels/moe.h"
 #include "tegula/tegula.h"
 
@@ -18,13 +15,8 @@ inline Subscript whole(int extent) {
 /// last two are of the up and of the down product of forward.
 inline constexpr int kGradientTileRows[] = {64, 128};
 inline constexpr int kTileTables = 4;
-/// The row of the table of first tiles for tiles of backward of `rows` rows; none where backward
-/// counts them itself.
-constexpr std::optional<int> gradient_table(int rows) {
-  for (int table = 0; table < std::ssize(kGradientTileRows); ++table)
-    if (rows == kGradientTileRows[table]) return table;
-  return std::nullopt;
-}
+/// The row of the table of first tiles for tiles of backward of `rows` rows.
+constexpr int gradient_table(int rows) { return rows == kGradientTileRows[0] ? 0 : 1; }
 inline constexpr int kUpTable = 2, kDownTable = 3;
 
 /// Places of the experts' rows, both [experts + 1]: `offsets` ascends from 0; `first_tiles` counts

@@ -109,7 +109,6 @@ void check_options(const MoeOptions& o) {
                          fmt::format("a multiple of {}, or 0", kGroupTokens));
   check_tiles("tiles.up", o.tiles.up, gathers_rows(o));
   check_tiles("tiles.down", o.tiles.down, false);
-  check_tiles("tiles.row_gradients", o.tiles.row_gradients, false);
   const int bins = all_experts(o) * (o.capacity && o.capacity->by_slot ? choices_per_token(o) : 1);
   if (bins > kMaxKeys) throw_argument_error(ErrorId::moe_experts, bins, kMaxKeys);
 }

@@ -58,7 +58,6 @@ struct BackwardKernels {
 
   decltype(kernel("", ActivationGradient<T>{})) activation;
   mutable ConfiguredKernel<RowGradient<T>> rows{"moe_row_gradient", {}};
-  decltype(kernel("", CountTiles{})) count = kernel("moe_count_tiles", CountTiles{});
   decltype(kernel("", PermuteAlignedRows<T>{})) permute =
       kernel("moe_permute_aligned", PermuteAlignedRows<T>{});
   decltype(kernel("", ClearLeftOverRows<T>{})) clear =

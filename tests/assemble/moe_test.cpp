@@ -8,13 +8,13 @@ namespace {
 class AssembledMoe : public Assembled {};
 
 /// Forward and backward of 400 tokens by 2 experts, on the host.
-void train(const MoeTiles& tiles = {}) {
+void train() {
   constexpr int kTokens = 400, kExperts = 2, kHidden = 256, kInner = 128;
   const auto like = [](Dims shape, DType dtype) {
     return Tensor::zeros(shape, dtype, Device::cpu());
   };
   const auto bf = [&](Dims shape) { return like(shape, DType::bf16); };
-  const Moe layer = moe({.router = routers::mixtral(1), .experts = kExperts, .tiles = tiles});
+  const Moe layer = moe({.router = routers::mixtral(1), .experts = kExperts});
   const MoeWeights w{.up = bf({kExperts, 2 * kInner, kHidden}),
                      .down = bf({kExperts, kHidden, kInner})};
   const Tensor X = bf({kTokens, kHidden}), Y = bf({kTokens, kHidden}),
@@ -28,20 +28,9 @@ void train(const MoeTiles& tiles = {}) {
 TEST_F(AssembledMoe, ProductsOfTrainingAreWgmma) {
   const std::vector<std::string> names{"moe_up", "moe_down", "moe_row_gradient",
                                        "moe_weight_gradient"};
-  for (const ir::Kernel& tile : all_traced(names, [] { train(); })) {
+  for (const ir::Kernel& tile : all_traced(names, train)) {
     SCOPED_TRACE(tile.info.name);
     for (const runtime::Backend backend : here()) expect_clean(tile, "sm_90a", true, backend);
-  }
-}
-
-/// Tiles of rows of the gradients, of two and of four warpgroups.
-TEST_F(AssembledMoe, GradientsOfRowsOfOtherHeightsAreWgmma) {
-  for (const auto& [bm, bn] : {std::pair{144, 128}, {136, 256}}) {
-    SCOPED_TRACE(bm);
-    const ExpertTileConfig tiles{.bm = bm, .bn = bn, .swap_ab = true};
-    const auto call = [&] { train({.row_gradients = tiles}); };
-    for (const ir::Kernel& tile : all_traced({"moe_row_gradient"}, call))
-      for (const runtime::Backend backend : here()) expect_clean(tile, "sm_90a", true, backend);
   }
 }
 

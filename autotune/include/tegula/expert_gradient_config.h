@@ -34,7 +34,7 @@ struct ExpertGradientProblem {
   friend bool operator==(const ExpertGradientProblem&, const ExpertGradientProblem&) = default;
 };
 
-/// The configuration that the model takes.
+/// The configuration that the model takes; `swap_ab` is never set.
 ExpertTileConfig choose_gradient_tiles(const ExpertGradientProblem& problem,
                                        const DeviceProfile& gpu);
 /// The decision of a call on a device: a winner of the tuner for this problem, or a near one, else

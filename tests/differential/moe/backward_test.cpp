@@ -221,19 +221,6 @@ TEST_P(MoeBackward, RowsOfSeveralTiles) {
                    GetParam());
 }
 
-/// Tiles of rows as high as most experts have rows, which backward counts itself: experts with
-/// none, one and two of them.
-TEST_P(MoeBackward, TilesOfOtherHeights) {
-  for (const ExpertTileConfig& tiles : {ExpertTileConfig{.bm = 24, .bn = 64, .swap_ab = true},
-                                        ExpertTileConfig{.bm = 136, .bn = 256, .swap_ab = true},
-                                        ExpertTileConfig{.bm = 192, .bn = 64}}) {
-    LayerCase c{.tokens = 150, .h = 136, .i = 72};
-    c.experts = 3, c.router = routers::mixtral(1), c.scheme = mixtral(1);
-    c.tiles.row_gradients = tiles;
-    expect_gradients(c, GetParam());
-  }
-}
-
 /// The gradients of experts that a token of NaN does not go to are those of a layer without it.
 TEST_P(MoeBackward, NanStaysWithItsExperts) {
   const LayerCase c{.tokens = 40, .router = routers::mixtral(), .scheme = mixtral()};

@@ -34,15 +34,6 @@ TEST(ExpertGradientSpace, TheModelTakesOneByRowsAndColumns) {
   expect({2048, 1000, 4, 64, ExpertGradient::weights}, 128, 128);
 }
 
-/// A tuner may find tiles of rows as high as most experts have; those of weights end nowhere.
-TEST(ExpertGradientSpace, TilesOfRowsAloneAreSwapped) {
-  const ExpertTileConfig tiles{.bm = 136, .bn = 256, .swap_ab = true};
-  const ExpertGradientProblem rows{256, 2048, 1536, 128, ExpertGradient::rows},
-      weights{1536, 2048, 256, 128, ExpertGradient::weights};
-  EXPECT_TRUE(is_runnable(expert_gradient_space(), rows, tiles, test::limits()));
-  EXPECT_FALSE(is_runnable(expert_gradient_space(), weights, tiles, test::limits()));
-}
-
 TEST(ExpertGradientSpace, TheTunerTriesWhatRuns) {
   const ExpertGradientProblem p{200, 4096, 2048, 64, ExpertGradient::rows};
   const ExpertTileConfig model = choose_gradient_tiles(p, host_profile());

@@ -69,11 +69,10 @@ struct ExpertQuantisation {
   bool fp32_promotion = false;
 };
 
-/// Configurations of the two GEMMs of forward, and of those of backward whose results are gradients
-/// of rows; those that are left out are chosen by the mean number of rows an expert, which follows
-/// from shapes.
+/// Configurations of the two GEMMs; those that are left out are chosen by the mean number of rows
+/// an expert, which follows from shapes.
 struct MoeTiles {
-  std::optional<ExpertTileConfig> up = {}, down = {}, row_gradients = {};
+  std::optional<ExpertTileConfig> up = {}, down = {};
 };
 
 struct MoeOptions {
