@@ -8,9 +8,10 @@ LinearLayout copy_layout(const Dims& shape, int fast, int vector, int warps) {
   Dims order{fast};
   for (int dim = shape.size() - 1; dim >= 0; --dim)
     if (dim != fast) order.push_back(dim);
-  // Each byte is written once: lanes that pad would write over their neighbours'.
-  const LinearLayout dist = coalesced(shape, vector, warps, order);
-  return dist.is_exact() ? dist : unpadded(shape, vector, warps, order);
+  const LinearLayout padded = coalesced(shape, vector, warps, order);
+  if (padded.is_exact()) return padded;
+  const LinearLayout exact = unpadded(shape, vector, warps, order);
+  return padded.registers() < exact.registers() ? padded : exact;
 }
 
 }  // namespace tegula::ir

@@ -65,7 +65,9 @@ Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layo
                        const IndexParts& parts) {
   const auto v = static_cast<std::size_t>(axes_[static_cast<std::size_t>(t)]);
   const std::int64_t extent = layout.shape()[t];
-  const bool padded = layout.cover()[t] != extent;
+  const std::vector<bool> padding = padded_registers(layout, t);
+  const bool padded =
+      std::ranges::any_of(leaders, [&](int r) { return padding[static_cast<std::size_t>(r)]; });
   const bool is_inside = inside_[v] || t == gathered_;  // places are looked at one by one
   if (is_inside && !padded) return {};
   // One comparison per distinct constant, then spread to the registers that share it.

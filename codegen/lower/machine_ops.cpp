@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "codegen/lower/box.h"
+#include "codegen/lower/fold_tuple.h"
 #include "codegen/lower/lowering.h"
 #include "codegen/lower/shared.h"
 #include "ir/analysis/access_width.h"
@@ -47,34 +48,92 @@ void lower_SmemLoad(Lowering& l, OpId op) {
 
 // ---- asynchronous copies
 // --------------------------------------------------------------------------------------------
+namespace {
+
+/// Copies of a view's box into a slot, by the threads of a layout.
+class BoxCopies {
+ public:
+  BoxCopies(Lowering& l, OpId op, const SmemSlot& at)
+      : l_(l), at_(at), box_(Box::of_copy(l, op)), dist_(layout_of_copies(l, op, at.layout)) {
+    auto fn = shared_fn(at.layout, dist_);
+    if (!fn) throw InternalError("copy_async: " + fn.reason());
+    fn_ = std::move(*fn);
+  }
+
+  /// Vectors that pad the box in some threads are copied by the other threads, in branches.
+  void emit() {
+    std::vector<Vector> whole, padded;
+    const std::vector<bool> padding = padded_somewhere();
+    for (const Vector& v : box_.vectors(dist_))
+      (padding[static_cast<std::size_t>(v.registers.front())] ? padded : whole).push_back(v);
+    const Value first_copy = l_.is_replica_zero(dist_);
+    if (!whole.empty()) in_branch(first_copy, whole);
+    for (const Vector& v : padded)
+      in_branch(l_.and_predicates(first_copy, is_inside(v.registers.front())), {v});
+  }
+
+ private:
+  static LinearLayout layout_of_copies(Lowering& l, OpId op, const SharedLayout& slot) {
+    const OpData& d = l.from[op];
+    const int vector = std::min(access_elements(l.from, d), 16 / slot.element_bytes());
+    return copy_layout(slot.shape(), contiguous_dim(l.from, d), vector, l.warps());
+  }
+
+  std::vector<bool> padded_somewhere() const {
+    std::vector<bool> all(static_cast<std::size_t>(dist_.registers()));
+    for (int t = 0; t < dist_.rank(); ++t) {
+      const std::vector<bool> along = padded_registers(dist_, t);
+      for (std::size_t r = 0; r < all.size(); ++r) all[r] = all[r] || along[r];
+    }
+    return all;
+  }
+
+  Value is_inside(int reg) {
+    Value all;
+    for (int t = 0; t < dist_.rank(); ++t)
+      if (const Value inside = inside_along(l_, dist_, t))
+        all = l_.and_predicates(
+            all,
+            l_.b.op(Opcode::Regs, {inside}, {{AttrName::indices, std::vector<std::int64_t>{reg}}}));
+    return all;
+  }
+
+  void in_branch(Value condition, const std::vector<Vector>& vectors) {
+    const RegionId outer = l_.b.region();
+    if (condition) l_.b.at_end(l_.to[l_.b.make_if(condition, {})].regions[0]);
+    copy(vectors);
+    if (condition) l_.b.at_end(outer);
+  }
+
+  void copy(const std::vector<Vector>& vectors) {
+    std::vector<std::pair<int, RegisterOffset>> parts;
+    for (const Vector& v : vectors) {
+      const auto& first = fn_.registers[static_cast<std::size_t>(v.registers.front())];
+      parts.emplace_back(first.slab, first.part);
+    }
+    const auto access = box_.access(vectors, dist_);
+    std::vector<Value> operands{shared_addresses(l_, at_.base, fn_.slabs, parts), access.addresses};
+    if (access.predicate) operands.push_back(access.predicate);
+    const auto copied =
+        static_cast<std::int64_t>(vectors.front().registers.size()) * at_.layout.element_bytes();
+    l_.b.create(
+        Opcode::CpAsync, operands, std::span<const Type>(),
+        attr_list({{AttrName::bytes, copied}, {AttrName::cache, copied == 16 ? "cg" : "ca"}}));
+  }
+
+  Lowering& l_;
+  SmemSlot at_;
+  Box box_;
+  LinearLayout dist_;
+  SharedFn fn_;
+};
+
+}  // namespace
+
 void lower_CopyAsync(Lowering& l, OpId op) {
   l.wait_for_cluster_reads();
   const OpData& d = l.from[op];
-  const SmemSlot at = slot_of(l, d.operands[0], d.operands[1]);
-  const int fast = contiguous_dim(l.from, d);
-  const int bytes = at.layout.element_bytes();
-  const int vector = std::min(access_elements(l.from, d), 16 / bytes);
-  const LinearLayout dist = copy_layout(at.layout.shape(), fast, vector, l.warps());
-  Box box = Box::of_copy(l, op);
-  const auto vectors = box.vectors(dist);
-  const auto fn = shared_fn(at.layout, dist);
-  if (!fn) throw InternalError("copy_async: " + fn.reason());
-  std::vector<std::pair<int, RegisterOffset>> parts;
-  for (const Vector& v : vectors) {
-    const auto& first = fn->registers[static_cast<std::size_t>(v.registers.front())];
-    parts.emplace_back(first.slab, first.part);
-  }
-  const Value first_copy = l.is_replica_zero(dist);
-  const RegionId outer = l.b.region();
-  if (first_copy) l.b.at_end(l.to[l.b.make_if(first_copy, {})].regions[0]);
-  const auto access = box.access(vectors, dist);
-  std::vector<Value> operands{shared_addresses(l, at.base, fn->slabs, parts), access.addresses};
-  if (access.predicate) operands.push_back(access.predicate);
-  const auto copied = static_cast<std::int64_t>(vectors.front().registers.size()) * bytes;
-  AttrList attrs =
-      attr_list({{AttrName::bytes, copied}, {AttrName::cache, copied == 16 ? "cg" : "ca"}});
-  l.b.create(Opcode::CpAsync, operands, std::span<const Type>(), attrs);
-  if (first_copy) l.b.at_end(outer);
+  BoxCopies(l, op, slot_of(l, d.operands[0], d.operands[1])).emit();
 }
 
 void lower_AsyncCommit(Lowering& l, OpId) { l.b.effect(Opcode::CpAsyncCommit, {}); }

@@ -130,6 +130,17 @@ IndexFn index_fn(const LinearLayout& layout, int dim) {
   return fn;
 }
 
+std::vector<bool> padded_registers(const LinearLayout& layout, int dim) {
+  const IndexFn fn = index_fn(layout, dim);
+  std::int64_t last = 0;
+  for (int r = 0; r < layout.registers(); ++r) last = std::max(last, fn.constant(r));
+  const std::int64_t most_of_threads = layout.cover()[dim] - 1 - last;
+  std::vector<bool> padded;
+  for (int r = 0; r < layout.registers(); ++r)
+    padded.push_back(fn.constant(r) + most_of_threads >= layout.shape()[dim]);
+  return padded;
+}
+
 std::int64_t SharedFn::operator()(const HardwareCoord& place) const {
   const Register& r = registers[static_cast<std::size_t>(place.reg)];
   return slabs[static_cast<std::size_t>(r.slab)](place, r.part);

@@ -87,6 +87,8 @@ struct IndexFn {
   }
 };
 IndexFn index_fn(const LinearLayout& layout, int dim);
+/// For each register of an additive function, whether it pads the dimension in some thread.
+std::vector<bool> padded_registers(const LinearLayout& layout, int dim);
 
 /// Byte offset in shared memory of every (register, thread).
 struct SharedFn {

@@ -418,7 +418,7 @@ void DotGraph::add_needs(const Kernel& k, DotNeeds& all) const {
   all.has_gathers |= !gathers.empty();
 }
 
-int DotGraph::first_shared_slots(const Kernel& k, int stages) const {
+std::int64_t DotGraph::shared_bytes(const Kernel& k, int stages) const {
   std::int64_t staged = 0;
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode == Opcode::StoreView && k[op].attrs.i(AttrName::tma) == 1)
@@ -426,9 +426,24 @@ int DotGraph::first_shared_slots(const Kernel& k, int stages) const {
   });
   DotNeeds n;
   add_needs(k, n);
-  const std::int64_t bytes =
-      stages * n.stage_bytes() + n.fixed_bytes + n.second_slot_bytes + staged;
-  return bytes <= k.info.target->ring_bytes() ? 2 : 1;
+  return stages * n.stage_bytes() + n.fixed_bytes + n.second_slot_bytes + staged;
+}
+
+int DotGraph::first_shared_slots(const Kernel& k, int stages) const {
+  return shared_bytes(k, stages) <= k.info.target->ring_bytes() ? 2 : 1;
+}
+
+int DotGraph::gather_slots(const Kernel& k, const Plan& plan) const {
+  if (gathers.empty()) return 0;
+  if (const int asked = gathers.front().slots; asked != 0) return asked;
+  std::int64_t slot = 0;
+  for (const OperandLoad& gather : gathers) slot += bytes_of(gather.tile);
+  const bool is_only_loop = !any_op(k, k.body(), [&](OpId op) {
+    return k[op].is(Opcode::Dot, Opcode::DotAsync) && k[k[op].parent].owner != loop;
+  });
+  const bool has_room = is_only_loop && has_channels() && plan.min_ctas_per_sm == 1 &&
+                        shared_bytes(k, plan.stages) + slot <= k.info.target->ring_bytes();
+  return plan.stages + (has_room ? 1 : 0);
 }
 
 Type stored_type(Type tile, int slots) { return slots_type(tile.with_layout(nullptr), 1, slots); }

@@ -10,6 +10,7 @@
 
 #include "ir/layout/dims.h"
 #include "ir/passes/mma_loop/operand_loads.h"
+#include "ir/plan.h"
 
 namespace tegula::ir {
 
@@ -110,6 +111,13 @@ struct DotGraph {
   /// Slots of the tile that is stored first in an iteration: with two, no barrier separates the
   /// reads of one iteration from the stores of the next. In machine form.
   int first_shared_slots(const Kernel& k, int stages) const;
+  /// Slots of the ring of gathered operands: an author's, or the plan's stages and, where shared
+  /// memory has room, one more: a step begins with the slowest warp's copies. In machine form.
+  int gather_slots(const Kernel& k, const Plan& plan) const;
+
+ private:
+  /// Shared memory of the loop with so many stages, and of what is staged behind it.
+  std::int64_t shared_bytes(const Kernel& k, int stages) const;
 };
 
 /// Whether loops or branches within the loop have MMAs: their waits cover all that is in flight,

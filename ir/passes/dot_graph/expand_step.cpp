@@ -18,13 +18,6 @@ void Expansion::meet_for_gathers(Builder& b) {
   b.effect(Opcode::AsyncWait, {}, {{AttrName::count, gather_lead() - 1}});
   b.effect(Opcode::CtaBarrier, {}, {{AttrName::generic_proxy, 1}});
   if (!stay_in_flight_) stored_.met();
-  has_copied_ = false;
-  if (!stay_in_flight_) copy_ahead();
-}
-
-void Expansion::copy_ahead() {
-  if (!has_gathers() || std::exchange(has_copied_, true)) return;
-  Builder b = here();
   const int freed = gathers_.slots() - gather_lead();
   gathers_.copy_ahead(b, k_[l_.body].args[0], gather_lead(), gathers_.back(b, gather_slot_, freed));
 }
@@ -203,10 +196,8 @@ void Expansion::retire_last_step() {
   const auto is_last = [](const Running& r) { return r.is_of_last_step; };
   const auto is_waiting = [](const Running& r) { return r.is_of_last_step && !r.is_continued; };
   if (std::ranges::any_of(running_, is_waiting)) return;
-  if (const auto count = std::ranges::count_if(running_, is_last); count > 0) {
-    copy_ahead();
+  if (const auto count = std::ranges::count_if(running_, is_last); count > 0)
     retire(running_.size() - static_cast<std::size_t>(count));
-  }
 }
 
 void Expansion::retire(std::size_t left) {

@@ -43,7 +43,7 @@ class Expansion {
         graph_(std::move(graph)),
         order_(std::move(order)),
         values_(k_, old_, graph_, order_),
-        gathers_(k_, old_, gather_slots(), graph_.gathers),
+        gathers_(k_, old_, std::max(graph_.gather_slots(k_, plan), kSlotsInUse), graph_.gathers),
         stored_(k_, graph_),
         choices_(first_iteration_choices(k_, old_)),
         anchor_(l.loop) {}
@@ -71,18 +71,12 @@ class Expansion {
   /// Iterations that are copied ahead. Behind the barrier of a step, all warpgroups have retired
   /// the dots of the step before, or of the one before that if dots stay in flight.
   int gather_lead() const { return gathers_.slots() - (stay_in_flight_ ? kSlotsInUse : 1); }
-  int gather_slots() const {
-    const int asked = graph_.gathers.empty() ? 0 : graph_.gathers.front().slots;
-    return asked != 0 ? std::max(asked, kSlotsInUse) : plan_.stages;
-  }
 
   void begin_gathers(PassContext& context);
 
-  /// The rows of the step have arrived, those of the slot to fill next have been read.
+  /// The rows of the step have arrived, those of the slot to fill next have been read: it is filled
+  /// in front of the step's dots, beside those of the step before.
   void meet_for_gathers(Builder& b);
-
-  /// Dots that are in flight run beside it.
-  void copy_ahead();
 
   // ---- the loop
   void in_step();
@@ -238,7 +232,6 @@ class Expansion {
   Value iteration_;  ///< of stage 0 of the step
   bool is_first_ = false, is_whole_ = false;  ///< the step is the first one, has all stages
   bool is_very_last_ = false;                 ///< the step stands behind all tiles
-  bool has_copied_ = false;                   ///< the step has copied rows of a later one
 };
 
 }  // namespace tegula::ir

@@ -138,11 +138,13 @@ TEST_P(ExpertProducts, UpWithActivationAndPreActivations) {
         {.bm = 16, .bn = 64, .swap_ab = true},
         {.bm = 80, .bn = 64, .swap_ab = true},
         {.bm = 128, .bn = 64, .multicast = true},
+        {.bm = 80, .bn = 128, .swap_ab = true, .gathers = true},
         {.bm = 128, .bn = 64, .gathers = true, .multicast = true},
         {.bm = 112, .bn = 64, .swap_ab = true, .gathers = true, .multicast = true}}) {
     SCOPED_TRACE(testing::Message() << c.bm << " " << c.gathers);
     const Lengths lengths({3, 0, c.gathers ? 300 : 70, 16});
-    const std::int64_t rows = lengths.rows, h = 72, i = 40;
+    // Copies of gathered rows come around their ring.
+    const std::int64_t rows = lengths.rows, h = c.gathers && !c.multicast ? 456 : 72, i = 40;
     const Tensor X = integers({rows, h}, 1), W = integers({4, 2 * i, h}, 2),
                  bias = integers({4, 2 * i}, 3), A = filled({rows, i}), H = filled({rows, 2 * i});
     const ExpertUp<bf16> body{.activation = clamped_swiglu(5), .config = c};

@@ -2,13 +2,16 @@
 // may choose.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "ir/analysis/tma_access.h"
+#include "ir/copy_layout.h"
 #include "ir/layout/bank_conflicts.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/matrix_access.h"
 #include "ir/layout/shared_layout.h"
+#include "ir/layout/thread_fn.h"
 
 namespace tegula::ir {
 namespace {
@@ -298,6 +301,31 @@ TEST(BankUse, KnownCases) {
       "lin<32x32; reg=[(0,1),(0,2),(0,4),(0,8),(0,16),(1,0),(2,0),(4,0),(8,0),(16,0)]; "
       "lane=[0,0,0,0,0]>");
   EXPECT_EQ(bank_use(plain, *replicated, 4)->extra(), 0);  // broadcast
+}
+
+TEST(CopyLayout, PadsWhereThatIsFewerCopiesAThread) {
+  constexpr int kVector = 8, kWarps = 8;
+  const auto copies = [](int rows, int columns) {
+    return copy_layout({rows, columns}, 1, kVector, kWarps);
+  };
+  EXPECT_EQ(copies(128, 64).registers(), 4 * kVector);
+  EXPECT_EQ(copies(144, 64).registers(), 5 * kVector) << "not nine by half of the warps";
+  EXPECT_EQ(copies(136, 64).cover(), (Dims{160, 64}));
+  EXPECT_TRUE(copies(128, 48).is_exact()) << "threads that pad columns would idle";
+}
+
+TEST(CopyLayout, RegistersThatPadInSomeThreadAreKnown) {
+  const LinearLayout layout = copy_layout({144, 64}, 1, 8, 8);
+  const std::vector<bool> padded = padded_registers(layout, 0);
+  for (int r = 0; r < layout.registers(); ++r) {
+    bool pads = false;
+    for (int lane = 0; lane < 32; ++lane)
+      for (int warp = 0; warp < 8; ++warp)
+        pads |= layout.is_absent(layout.apply({.reg = r, .lane = lane, .warp = warp}));
+    EXPECT_EQ(padded[static_cast<std::size_t>(r)], pads) << r;
+  }
+  EXPECT_EQ(std::ranges::count(padded, true), 8);
+  EXPECT_EQ(std::ranges::count(padded_registers(layout, 1), true), 0);
 }
 
 }  // namespace
