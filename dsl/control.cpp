@@ -222,7 +222,6 @@ std::uint64_t GridLoop::start() {
   }
   // A cluster's programs work on one tile.
   ir::AttrList attrs = cluster == 1 ? ir::attr_list({{AttrName::axis, 0}}) : ir::AttrList();
-  if (options_.group_m > 1) attrs.set(AttrName::group_m, std::int64_t{options_.group_m});
   if (options_.balanced_pairs) attrs.set(AttrName::balanced_pairs, std::int64_t{1});
   const ir::Type i32 = ir::Type::scalar(DType::i32);
   const ir::OpId program = t.build.create(cluster == 1 ? Opcode::ProgramId : Opcode::ClusterId, {},

@@ -113,8 +113,4 @@ class SharedLayout {
   std::int64_t bytes_ = 1;
 };
 
-/// Text table of a tile of rank 2: each cell is the byte offset, or with `banks` the bank (offset /
-/// 4 % 32).
-std::string picture(const SharedLayout& layout, bool banks, int max_cells = 32);
-
 }  // namespace tegula::ir

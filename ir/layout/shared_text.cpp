@@ -1,4 +1,4 @@
-// Reading shared-memory layouts, and their pictures.
+// Reading shared-memory layouts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -114,22 +114,6 @@ Result<SharedLayout> SharedLayout::parse(std::string_view source) {
   if (text.accept("swz<")) return parse_pieces(text);
   if (text.accept("mem<")) return parse_matrix(text);
   return not_a_layout(text);
-}
-
-std::string picture(const SharedLayout& layout, bool banks, int max_cells) {
-  std::string out = layout.str() + "\n";
-  if (layout.rank() != 2) return out;
-  const int rows = std::min(layout.shape()[0], max_cells),
-            cols = std::min(layout.shape()[1], max_cells);
-  for (int i = 0; i < rows; ++i) {
-    out += fmt::format("{:>4}:", i);
-    for (int j = 0; j < cols; ++j) {
-      const auto offset = layout.offset({i, j});
-      out += fmt::format(" {:>5}", banks ? offset / 4 % 32 : offset);
-    }
-    out += "\n";
-  }
-  return out;
 }
 
 }  // namespace tegula::ir
