@@ -29,7 +29,6 @@ struct Mbarrier {
                 waited_phase =
                     0;  ///< 1 + phase of the latest copy; completed phases the latest wait saw
   VisibleClocks arriving, done;  ///< clocks of this phase's arrivals; of all completed phases
-  VisibleClocks initialised;     ///< clocks of the initialising warp; orders the first use
   bool async_visible = false;    ///< the initialisation passed fence_mbar_init or fence_proxy_async
   int init_warp = 0;
   Tick init_tick = 0;

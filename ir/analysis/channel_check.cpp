@@ -111,7 +111,7 @@ class Machine {
                                    &Machine::copy,         &Machine::mma,     &Machine::mma_wait,
                                    &Machine::read,         &Machine::store,   &Machine::commit,
                                    &Machine::await_copies, &Machine::barrier, &Machine::order_wait,
-                                   &Machine::order_arrive, &Machine::end};
+                                   &Machine::order_arrive};
     (this->*kRun[static_cast<std::size_t>(e.kind)])(e);
     return true;
   }
@@ -256,7 +256,6 @@ class Machine {
   }
 
   void order_wait(const ChannelEvent&) {}
-  void end(const ChannelEvent&) {}
   void order_arrive(const ChannelEvent& e) { cta().next_in_order = e.number; }
 
   static std::optional<ChannelFault> deadlock(const CtaTraces& cta) {

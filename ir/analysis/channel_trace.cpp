@@ -33,8 +33,6 @@ class Walk {
   std::vector<ChannelEvent> run() {
     for (const Param& p : k_.params()) set(p.value, extents_.scalar);
     region(k_.body());
-    copies_ = is_mine_ = true;
-    add({ChannelEvent::Kind::End, {}});
     return std::move(events_);
   }
 
@@ -92,10 +90,6 @@ class Walk {
   }
   std::int64_t number(Value v) const { return is_known(v) ? numbers_[v.index].i : extents_.scalar; }
   bool is_known(Value v) const { return known_[v.index]; }
-  bool makes_tile(OpId op) const {
-    return std::ranges::any_of(k_[op].results,
-                               [&](Value v) { return k_.type(v).is(TypeKind::Tile); });
-  }
   bool is_number(Value v) const {
     const Type t = k_.type(v);
     return t.is_scalar() && !t.is_pointer() && !is_float(t.dtype());
@@ -103,8 +97,6 @@ class Walk {
 
   void elementwise(OpId op) {
     const OpData& d = k_[op];
-    const bool counts = is_mine_ && role_ != ChannelRole::Producer;
-    if (counts && (d.opcode == Opcode::StoreView || makes_tile(op))) computed_.push_back(op);
     if (d.results.size() != 1 || !is_number(d.results[0])) return unknown(op);
     const auto result = evaluate_scalar(k_, d, [&](Value v) { return cell(v); });
     result ? put(d.results[0], *result) : unknown(op);
@@ -240,7 +232,6 @@ class Walk {
   void add(ChannelEvent e) {
     if (role_ == ChannelRole::Producer ? !copies_ : !is_mine_) return;
     e.tile = tile_;
-    e.computed = std::exchange(computed_, {});
     events_.push_back(std::move(e));
   }
   void channel_wait(OpId op) {
@@ -320,7 +311,6 @@ class Walk {
   std::unordered_map<OpId, std::int64_t> reads_;  ///< ops that read memory, numbered
   std::vector<Cell> numbers_;                     ///< number of every value
   std::vector<bool> known_;
-  std::vector<OpId> computed_;
   std::vector<ChannelEvent> events_;
 };
 

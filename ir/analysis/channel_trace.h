@@ -28,8 +28,7 @@ struct ChannelEvent {
     AsyncWait,
     Barrier,
     OrderWait,
-    OrderArrive,
-    End
+    OrderArrive
   };
   Kind kind;
   OpId op;
@@ -45,8 +44,6 @@ struct ChannelEvent {
   enum class SignalScope : std::uint8_t { OwnCta, BothCtas, OwnCtaTwice };
   SignalScope signals = SignalScope::OwnCta;
   int tile = 0;  ///< number of the tile, in ping-pong mode
-  /// Tile ops since the event before; consumers have them.
-  std::vector<OpId> computed = {};
 };
 
 /// Warps whose events are traced: the consumers, the producer, or a thread that is both.
@@ -62,8 +59,8 @@ struct ChannelExtents {
   int group = 0, groups = 1;
 };
 
-/// Ends with Kind::End. Branches whose condition depends on tiles do nothing to channels and are
-/// passed over; so are loops without channels.
+/// Branches whose condition depends on tiles do nothing to channels and are passed over; so are
+/// loops without channels.
 std::vector<ChannelEvent> channel_trace(const Kernel& machine, ChannelRole role,
                                         const ChannelExtents& extents);
 
