@@ -51,32 +51,17 @@ Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value nu
   return flips;
 }
 
-/// How a slice is read: the address of every vector, its registers, and the position of each
-/// register afterwards.
-struct PartRoute {
-  std::vector<ThreadOffset> slabs;
-  std::vector<std::pair<int, RegisterOffset>> places;
-  std::vector<std::int64_t> position;  ///< position of each register among the loaded ones
-  std::int64_t width = 1;
-};
-
-PartRoute route(const SharedLayout& shared, const LinearLayout& part) {
-  const auto fn = shared_fn(shared, part);
-  if (!fn) throw InternalError(fmt::format("{} in {}: {}", part.str(), shared.str(), fn.reason()));
-  const auto vectors = shared_vectors(*fn, shared);
-  if (!vectors)
-    throw InternalError(fmt::format("{} in {}: {}", part.str(), shared.str(), vectors.reason()));
-  PartRoute r{fn->slabs,
-              {},
-              std::vector<std::int64_t>(static_cast<std::size_t>(part.registers())),
-              static_cast<std::int64_t>(vectors->front().registers.size())};
-  std::int64_t next = 0;
-  for (const Vector& v : *vectors) {
-    const auto& first = fn->registers[static_cast<std::size_t>(v.registers.front())];
-    r.places.emplace_back(first.slab, first.part);
-    for (int reg : v.registers) r.position[static_cast<std::size_t>(reg)] = next++;
-  }
-  return r;
+/// Shared memory in which each CTA of the cluster leaves a tile that all others read.
+SharedLayout exchanged(const Lowering& l, const OpData& d, const LinearLayout& giving,
+                       const LinearLayout& taking, Type type) {
+  const int ctas = l.from.info.cluster;
+  const std::string_view name = info(d.opcode).mnemonic;
+  if (ctas == 1) throw InternalError(fmt::format("{} without a cluster", name));
+  const auto exchange = synthesize_exchange(giving, taking, size_bytes(type.dtype()),
+                                            {.stmatrix = false, .ldmatrix = false, .reads = ctas});
+  if (!exchange)
+    throw InternalError(fmt::format("{} of {}: {}", name, giving.str(), exchange.reason()));
+  return exchange->layout;
 }
 
 /// Sums of neighbours, then of neighbours of these: each rank reads from the others in another
@@ -103,6 +88,11 @@ void Lowering::cluster_barrier() {
   b.effect(Opcode::ClusterWait, {});
 }
 
+void Lowering::leave_cluster() {
+  b.effect(Opcode::ClusterArrive, {});
+  is_read_by_cluster_ = true;
+}
+
 void lower_ClusterRank(Lowering& l, OpId op) {
   const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
   l.set(l.from[op].results[0], l.b.cast(rank, l.from.type(l.from[op].results[0]).dtype()));
@@ -122,39 +112,19 @@ namespace {
 
 /// A tile that the programs of a cluster give each other.
 struct Gathered {
-  ir::LinearLayout own;  ///< what a thread gives, and gets of each program
+  LinearLayout own;  ///< what a thread gives, and gets of each program
   SharedLayout shared;
   std::int64_t at = 0;  ///< bytes behind the others
 
-  static Gathered of(const ir::LinearLayout& given, const ir::LinearLayout& taken, Type type,
-                     int ctas) {
-    const auto exchange =
-        synthesize_exchange(given, taken, size_bytes(type.dtype()),
-                            {.stmatrix = false, .ldmatrix = false, .reads = ctas});
-    if (!exchange)
-      throw InternalError(fmt::format("cluster_gather of {}: {}", given.str(), exchange.reason()));
-    return {taken, exchange->layout};
-  }
-  /// The tile in the program at whose shared memory `there` points, as it is loaded.
-  Value load(Lowering& l, Value there, const PartRoute& r, Type type) const {
-    const Value base = l.b.add(there, l.b.i32(at));
-    Value addresses = shared_addresses(l, base, r.slabs, r.places);
-    if (!own.is_exact())
-      addresses =
-          kept_inside(l, addresses, base, shared.bytes() - r.width * size_bytes(type.dtype()));
-    return l.b.op(Opcode::LdCluster, {addresses}, Type::vec(type.elem(), own.registers()),
-                  {{AttrName::width, r.width}});
-  }
   /// The place of each register of the result among those loaded, program after program.
-  std::vector<std::int64_t> positions(const ir::LinearLayout& result, const PartRoute& r) const {
+  std::vector<std::int64_t> positions(const LinearLayout& result) const {
     const auto of_own = broadcast_registers(expand_dim(own, 0), result);
     if (!of_own)
       throw InternalError(fmt::format("cluster_gather into {}: {}", result.str(), of_own.reason()));
     std::vector<std::int64_t> out;
     for (int reg = 0; reg < result.registers(); ++reg) {
       const int cta = result.apply({.reg = reg})[0];
-      const int held = (*of_own)[static_cast<std::size_t>(reg)];
-      out.push_back(cta * own.registers() + r.position[static_cast<std::size_t>(held)]);
+      out.push_back(cta * own.registers() + (*of_own)[static_cast<std::size_t>(reg)]);
     }
     return out;
   }
@@ -167,12 +137,12 @@ std::vector<Gathered> share_operands(Lowering& l, const OpData& d, Value& base) 
   int alignment = 16;
   for (std::size_t i = 0; i < d.operands.size(); ++i) {
     const Type type = l.from.type(d.operands[i]);
-    all.push_back(Gathered::of(layout_of(type), slice(layout_of(l.from.type(d.results[i])), 0),
-                               type, l.from.info.cluster));
-    Gathered& g = all.back();
-    alignment = std::max(alignment, g.shared.alignment());
-    g.at = round_up(bytes, g.shared.alignment());
-    bytes = g.at + g.shared.bytes();
+    LinearLayout own = slice(layout_of(l.from.type(d.results[i])), 0);
+    SharedLayout shared = exchanged(l, d, layout_of(type), own, type);
+    alignment = std::max(alignment, shared.alignment());
+    const std::int64_t at = round_up(bytes, shared.alignment());
+    bytes = at + shared.bytes();
+    all.push_back({std::move(own), std::move(shared), at});
   }
   base = l.scratch(bytes, alignment);
   l.barrier();
@@ -186,41 +156,32 @@ std::vector<Gathered> share_operands(Lowering& l, const OpData& d, Value& base) 
 
 void lower_ClusterGather(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
-  const int ctas = l.from.info.cluster;
-  if (ctas == 1) throw InternalError("cluster_gather without a cluster");
   Value base;
   const std::vector<Gathered> all = share_operands(l, d, base);
   l.cluster_barrier();
   std::vector<Value> theirs;
-  for (int cta = 0; cta < ctas; ++cta)
+  for (int cta = 0; cta < l.from.info.cluster; ++cta)
     theirs.push_back(l.b.op(Opcode::MapShared, {base, l.b.i32(cta)}));
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const Type type = l.from.type(d.operands[i]);
-    const PartRoute r = route(all[i].shared, all[i].own);
+    const Elem elem = l.from.type(d.operands[i]).elem();
     std::vector<Value> loaded;
-    for (const Value there : theirs) loaded.push_back(all[i].load(l, there, r, type));
+    for (const Value there : theirs)
+      loaded.push_back(
+          load_cluster(l, l.b.add(there, l.b.i32(all[i].at)), all[i].shared, all[i].own, elem));
     const Value joined = l.b.op(Opcode::Concat, loaded);
-    l.set(d.results[i], l.regs(joined, all[i].positions(layout_of(l.from.type(d.results[i])), r)));
+    l.set(d.results[i], l.regs(joined, all[i].positions(layout_of(l.from.type(d.results[i])))));
   }
-  // Nobody may write here, or exit, before all have read.
-  l.b.effect(Opcode::ClusterArrive, {});
-  l.will_leave_cluster();
+  l.leave_cluster();
 }
 
 void lower_ClusterReduceScatter(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Type type = l.from.type(d.results[0]);
   const int ctas = l.from.info.cluster;
-  if (ctas == 1) throw InternalError("cluster_reduce_scatter without a cluster");
   const LinearLayout giving = in_parts(layout_of(l.from.type(d.operands[0])),
                                        static_cast<int>(d.attrs.i(AttrName::axis)), ctas, d.loc);
   const LinearLayout taking = expand_dim(layout_of(type), 0);
-  const auto exchange = synthesize_exchange(giving, taking, size_bytes(type.dtype()),
-                                            {.stmatrix = false, .ldmatrix = false, .reads = ctas});
-  if (!exchange)
-    throw InternalError(
-        fmt::format("cluster_reduce_scatter of {}: {}", giving.str(), exchange.reason()));
-  const SharedLayout& shared = exchange->layout;
+  const SharedLayout shared = exchanged(l, d, giving, taking, type);
   const Value base = l.scratch(shared.bytes(), std::max(16, shared.alignment()));
   l.barrier();
   store_shared(l, base, shared, giving, l.get(d.operands[0]), /*matrices=*/false);
@@ -228,23 +189,14 @@ void lower_ClusterReduceScatter(Lowering& l, OpId op) {
 
   const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
   const Value flips = flips_of_part(l, shared, ctas, rank);
-  const PartRoute r = route(shared, taking);
-  const Type flat = Type::vec(type.elem(), taking.registers());
   std::vector<Value> terms;
   for (int i = 0; i < ctas; ++i) {
     const Value peer = l.b.op(Opcode::Xor, {rank, l.b.i32(i)});
     const Value there = l.b.op(Opcode::MapShared, {base, peer});
-    Value addresses = shared_addresses(l, there, r.slabs, r.places, flips);
-    if (!taking.is_exact())
-      addresses =
-          kept_inside(l, addresses, there, shared.bytes() - r.width * size_bytes(type.dtype()));
-    const Value loaded = l.b.op(Opcode::LdCluster, {addresses}, flat, {{AttrName::width, r.width}});
-    terms.push_back(l.regs(loaded, r.position));
+    terms.push_back(load_cluster(l, there, shared, taking, type.elem(), flips));
   }
   l.set(d.results[0], sum_of_pairs(l, std::move(terms)));
-  // Nobody may write here, or exit, before all have read.
-  l.b.effect(Opcode::ClusterArrive, {});
-  l.will_leave_cluster();
+  l.leave_cluster();
 }
 
 }  // namespace tegula::codegen

@@ -127,7 +127,8 @@ class Lowering {
   /// Waits for other CTAs that may still read this CTA's shared memory after a
   /// cluster_reduce_scatter, before it is overwritten or ends.
   void wait_for_cluster_reads();
-  void will_leave_cluster() { is_read_by_cluster_ = true; }
+  /// The CTA has read the others' shared memory: nobody may write there, or exit, before all have.
+  void leave_cluster();
   /// Barrier of all threads of the cluster that have not exited.
   void cluster_barrier();
 

@@ -122,19 +122,19 @@ void keep(Route& r, const std::vector<int>& wanted) {
   r = std::move(kept);
 }
 
-}  // namespace
-
+/// Registers that pad the tile read something of it, not of what lies behind: no offset from `base`
+/// is beyond `last`.
 Value kept_inside(Lowering& l, Value addresses, Value base, std::int64_t last) {
   const Value origin = l.splat(base, l.type(addresses).count());
   const Value offset = l.b.op(Opcode::Min, {l.b.sub(addresses, origin), l.b.i32(last)});
   return l.b.add(origin, offset);
 }
 
-Value load_shared(Lowering& l, Value base, const SharedLayout& shared, const LinearLayout& dist,
-                  Elem elem, bool matrices, std::vector<int> wanted) {
-  Route r = choose_route(shared, dist, matrices && size_bits(elem.dtype) == 16);
-  keep(r, wanted);
-  Value addresses = shared_addresses(l, base, r.slabs, r.parts);
+/// `opcode` loads where the route is no matrices'.
+Value load_by(Lowering& l, const Route& r, Value base, const SharedLayout& shared,
+              const LinearLayout& dist, Elem elem, Opcode opcode, std::vector<int> wanted,
+              Value more_flips) {
+  Value addresses = shared_addresses(l, base, r.slabs, r.parts, more_flips);
   const std::int64_t access = r.by_matrix ? 16 : r.num * size_bytes(elem.dtype);
   if (!dist.is_exact()) addresses = kept_inside(l, addresses, base, shared.bytes() - access);
   std::vector<int> order;
@@ -145,7 +145,7 @@ Value load_shared(Lowering& l, Value base, const SharedLayout& shared, const Lin
     AttrInits attrs{{AttrName::num, r.num}, {AttrName::trans, r.transposed ? 1 : 0}};
     loaded = l.b.op(Opcode::Repack, {l.b.op(Opcode::LdMatrix, {addresses}, attrs)}, flat);
   } else {
-    loaded = l.b.op(Opcode::LdShared, {addresses}, flat, {{AttrName::width, r.num}});
+    loaded = l.b.op(opcode, {addresses}, flat, {{AttrName::width, r.num}});
   }
   if (wanted.empty())
     for (int i = 0; i < dist.registers(); ++i) wanted.push_back(i);
@@ -156,6 +156,21 @@ Value load_shared(Lowering& l, Value base, const SharedLayout& shared, const Lin
     picked.push_back(at - order.begin());
   }
   return l.regs(loaded, picked);
+}
+
+}  // namespace
+
+Value load_shared(Lowering& l, Value base, const SharedLayout& shared, const LinearLayout& dist,
+                  Elem elem, bool matrices, std::vector<int> wanted) {
+  Route r = choose_route(shared, dist, matrices && size_bits(elem.dtype) == 16);
+  keep(r, wanted);
+  return load_by(l, r, base, shared, dist, elem, Opcode::LdShared, std::move(wanted), {});
+}
+
+Value load_cluster(Lowering& l, Value there, const SharedLayout& shared, const LinearLayout& dist,
+                   Elem elem, Value more_flips) {
+  return load_by(l, choose_route(shared, dist, false), there, shared, dist, elem, Opcode::LdCluster,
+                 {}, more_flips);
 }
 
 void store_shared(Lowering& l, Value base, const SharedLayout& shared, const LinearLayout& dist,

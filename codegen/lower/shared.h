@@ -11,14 +11,13 @@ namespace tegula::codegen {
 ir::Value shared_addresses(Lowering& l, ir::Value base, const std::vector<ir::ThreadOffset>& slabs,
                            const std::vector<std::pair<int, ir::RegisterOffset>>& parts,
                            ir::Value more_flips = {});
-/// Registers that pad the tile read something of it, not of what lies behind: no offset from `base`
-/// is beyond `last`.
-ir::Value kept_inside(Lowering& l, ir::Value addresses, ir::Value base, std::int64_t last);
-
 /// Registers of `dist` from a tile at `base`; only `wanted` of them (all if empty), in that order.
 ir::Value load_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared,
                       const ir::LinearLayout& dist, ir::Elem elem, bool matrices,
                       std::vector<int> wanted = {});
+/// All of them from the shared memory of a CTA of the cluster, `there`.
+ir::Value load_cluster(Lowering& l, ir::Value there, const ir::SharedLayout& shared,
+                       const ir::LinearLayout& dist, ir::Elem elem, ir::Value more_flips = {});
 
 /// `behind`: of the tile from `base`, bytes, which the instructions' addresses have as immediates.
 void store_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared,
