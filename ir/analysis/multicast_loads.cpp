@@ -35,7 +35,7 @@ class Sample {
     const OpId def = k_[v].def;
     if (!def) return is_param(k_, v) ? std::optional(kLarge) : std::nullopt;
     const OpData& d = k_[def];
-    if (d.is(Opcode::ProgramId, Opcode::ClusterTile)) return tile_;
+    if (d.opcode == Opcode::ProgramId) return tile_;
     if (d.opcode == Opcode::NumPrograms) return kLarge;
     if (d.opcode == Opcode::Const) return d.attrs.i(AttrName::value);
     if (d.opcode == Opcode::ViewDim) {
@@ -168,9 +168,7 @@ MulticastLoads::VariesWith MulticastLoads::computed_from(Value v) {
 
 bool MulticastLoads::is_tile(Value v) const {
   const OpId def = k_[v].def;
-  if (!def) return false;
-  return k_[def].opcode == Opcode::ClusterTile ||
-         (k_[def].opcode == Opcode::ProgramId && k_[def].attrs.i(AttrName::axis) == 0);
+  return def && k_[def].opcode == Opcode::ProgramId && k_[def].attrs.i(AttrName::axis) == 0;
 }
 
 std::vector<Value> MulticastLoads::of_tile(OpId load) {

@@ -8,8 +8,8 @@
 
 namespace tegula::ir {
 
-/// Analyses a loop of a kernel with tile ids: `program_id` before the pass `make_persistent`,
-/// `cluster_tile` after it.
+/// Analyses a loop of a kernel whose tile ids are `program_id` still, in front of the pass
+/// `make_persistent`.
 class MulticastLoads {
  public:
   MulticastLoads(const Kernel& k, OpId loop) : k_(k), body_(k[loop].regions[0]), loop_(loop) {}

@@ -149,7 +149,7 @@ bool is_of_pairs(const Kernel& k, OpId op) {
   if (d.opcode != Opcode::Load || !loop || k[loop].opcode != Opcode::For) return false;
   const Type tile = k.type(d.results[0]);
   return tile.is_tile() && tile.rank() == 2 && tile.shape()[0] > 1 && tile.shape()[1] > 1 &&
-         has_mma(k, d.parent);
+         first_dot(k, d.parent);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "ir/analysis/index_facts.h"
 #include "ir/clone_op.h"
+#include "ir/passes/schedule/kernel_summary.h"
 #include "ir/passes/tile_scheduler/dynamic_tile_scheduler.h"
 #include "ir/passes/tile_scheduler/multicast_flags.h"
 #include "ir/pipeline.h"
@@ -33,10 +34,6 @@ Value total_tiles(Kernel& k, Builder& b) {
     if (op != yield) clone_op(b, op, map);
   const Value total = mapped(map, k[yield].operands[0]);
   return k.type(total) == Type::scalar(DType::i32) ? total : Value();
-}
-
-Value program_of(Builder& b, Opcode opcode) {
-  return b.op(opcode, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
 }
 
 /// Assigns tiles to CTAs. The CTAs of a cluster get neighbouring tiles, 2 n and 2 n + 1; an odd
@@ -88,12 +85,6 @@ class StaticTileScheduler {
   Value total_, position_, programs_, tiles_per_pass_, full_, rest_, last_wave_is_single_;
 };
 
-bool uses_balanced_pairs(const Kernel& k) {
-  return any_op(k, k.body(), [&](OpId op) {
-    return k[op].opcode == Opcode::ProgramId && k[op].attrs.i(AttrName::balanced_pairs) == 1;
-  });
-}
-
 /// In what follows the loop's head, the launch grid is that of the tiles.
 void rename_grid(Kernel& k, RegionId body, Value tile, Value total) {
   std::vector<OpId> stale;
@@ -131,7 +122,7 @@ void add_static_scheduler(Kernel& k, Builder& b, Value total, std::span<const Op
                           const Plan& plan) {
   const int cluster = plan.multicast ? 2 : 1;
   k.info.cluster = cluster;
-  const StaticTileScheduler tiles(b, total, uses_balanced_pairs(k), cluster);
+  const StaticTileScheduler tiles(b, total, has_balanced_pairs(k), cluster);
   const OpId loop = b.make_for(b.i32(0), tiles.waves(b), b.i32(1), {});
   if (plan.pingpong) k[loop].attrs.set(AttrName::pingpong, std::int64_t{1});
   const RegionId body = k[loop].regions[0];

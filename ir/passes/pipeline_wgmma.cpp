@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "ir/analysis/pingpong_loop.h"
-#include "ir/passes/dot_graph/expand_dot_graph.h"
+#include "ir/passes/dot_graph/expansion.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -51,7 +51,7 @@ class Mainloops {
  private:
   bool rewrite(OpId op) {
     MmaLoop loop(k_, op, plan_, context_);
-    const OpId dot = first_dot(loop.body);
+    const OpId dot = first_dot(k_, loop.body);
     if (!dot) return false;
     const Result<DotGraph> found = dot_graph(k_, op, plan_.num_warps, context_);
     if (!found || !found->runs_ahead) {
@@ -67,15 +67,9 @@ class Mainloops {
     LoopOrder order = order_of(dots);
     const bool is_skewed = order.last_stage > 0;
     // What was asked for is not always had: the Schedule that is read off says so.
-    if (!expand_dot_graph(loop, std::move(dots), std::move(order), plan_, context_) && !is_skewed)
+    if (!Expansion(loop, std::move(dots), std::move(order), plan_).run(context_) && !is_skewed)
       for (Step& step : context_.expanded.back().steps.steps) step.in_flight = 0;
     return true;
-  }
-
-  OpId first_dot(RegionId body) const {
-    for (OpId op : k_.ops(body))
-      if (k_[op].opcode == Opcode::Dot) return op;
-    return {};
   }
 
   /// Channels, their slots and the order of loads, as the author's Schedule has them.
@@ -86,15 +80,10 @@ class Mainloops {
       const auto node = op ? graph_->find(op) : std::nullopt;
       return node ? (*graph_)[*node].label : Label();
     };
-    const auto channel_of = [&](OpId op) {
-      return std::ranges::find_if(s.channels, [&](const Channel& c) {
-        return std::ranges::find(c.payload, label(op)) != c.payload.end();
-      });
-    };
     for (auto* loads : {&dots.loads, &dots.gathers})
       for (OperandLoad& load : *loads) {
-        if (const auto c = channel_of(load.load); c != s.channels.end()) {
-          load.channel = static_cast<int>(c - s.channels.begin());
+        if (const Channel* c = s.find_channel(label(load.load))) {
+          load.channel = static_cast<int>(c - s.channels.data());
           load.slots = c->slots;
           load.is_alone = !c->multicast;
         }
@@ -103,8 +92,7 @@ class Mainloops {
             if (step.op == label(load.load)) load.order = step.order;
       }
     for (Value tile : dots.shared)
-      if (const auto c = channel_of(k_[tile].def); c != s.channels.end())
-        dots.slots[tile] = c->slots;
+      if (const Channel* c = s.find_channel(label(k_[tile].def))) dots.slots[tile] = c->slots;
   }
 
   LoopOrder order_of(DotGraph& dots) {

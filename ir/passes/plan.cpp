@@ -79,14 +79,12 @@ std::int64_t elements_per_thread(const Kernel& k, const KernelSummary& s) {
 /// Whether a mainloop of the kernel's body, with equal trip counts for every tile, loads a box that
 /// two neighbouring tiles share and that can be split for multicast.
 bool can_multicast(const Kernel& k, const Plan& p) {
-  if (any_op(k, k.body(), [&](OpId op) { return k[op].attrs.i(AttrName::balanced_pairs) == 1; }))
-    return false;
-  if (k.info.cluster != 1 || !k.info.target->has_clusters) return false;
+  if (has_balanced_pairs(k) || k.info.cluster != 1 || !k.info.target->has_clusters) return false;
   PassContext context;
   context.plan = p;
   context.plan->multicast = true;
   return std::ranges::any_of(loops_of(k), [&](OpId loop) {
-    if (k[loop].parent != k.body() || !has_mma(k, k[loop].regions[0])) return false;
+    if (k[loop].parent != k.body() || !first_dot(k, k[loop].regions[0])) return false;
     const auto graph = dot_graph(k, loop, p.num_warps, context);
     MulticastLoads neighbours(k, loop);
     return graph && neighbours.have_equal_trip_counts() &&

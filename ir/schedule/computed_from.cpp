@@ -35,6 +35,7 @@ class Search {
   OpId from_merge(const Merge& merge) {
     if (const OpId found = from_all(incoming_values(k_, merge))) return found;
     const OpData& d = k_[merge.op];
+    if (d.opcode == Opcode::While) return from(k_[k_.terminator(d.regions[0])].operands[0]);
     const std::size_t deciding = is_loop(d) ? first_init(d.opcode) : 1;
     return from_all(std::span(d.operands).first(std::min(deciding, d.operands.size())));
   }

@@ -148,14 +148,11 @@ class Editor {
 }  // namespace
 
 bool move_to_channel(Schedule& s, Label payload, Name to) {
-  const auto has_it = [&](const Channel& c) {
-    return std::ranges::find(c.payload, payload) != c.payload.end();
-  };
-  const auto from = std::ranges::find_if(s.channels, has_it);
-  if (from == s.channels.end()) return false;
-  std::erase(from->payload, payload);
+  const Channel* from = s.find_channel(payload);
+  if (!from) return false;
   Channel made = *from;
   made.name = to, made.payload = {};
+  for (Channel& c : s.channels) std::erase(c.payload, payload);
   std::erase_if(s.channels, [](const Channel& c) { return c.payload.empty(); });
   auto at = std::ranges::find(s.channels, to, &Channel::name);
   if (at == s.channels.end()) at = s.channels.insert(at, std::move(made));

@@ -23,12 +23,6 @@ int Judging::total_warps() const {
   return warps;
 }
 
-const Channel* Judging::channel_of(Label payload) const {
-  for (const Channel& c : s.channels)
-    if (std::ranges::find(c.payload, payload) != c.payload.end()) return &c;
-  return nullptr;
-}
-
 Judging::Operand Judging::operand(OpId dot, std::size_t operand) const {
   Operand found{source_of(k, dot, operand), {}, nullptr};
   for (OpId at = k[k[dot].operands[operand]].def; at; at = k[k[at].operands[0]].def) {

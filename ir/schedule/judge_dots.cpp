@@ -13,8 +13,6 @@ namespace {
 
 /// The most rows of a warpgroup's part of a dot.
 constexpr std::int64_t kMaxRows = 256;
-/// Bytes of a row that a swizzle moves together.
-constexpr std::int64_t kSwizzleBytes = 32;
 
 class Dots {
  public:

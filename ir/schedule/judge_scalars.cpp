@@ -7,6 +7,7 @@
 #include "ir/analysis/invariant_load.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/loop.h"
+#include "ir/passes/schedule/kernel_summary.h"
 #include "ir/schedule/computed_from.h"
 #include "ir/schedule/judging.h"
 
@@ -131,10 +132,8 @@ void judge_conditions(Judging& j) { Scalars(j).conditions(); }
 
 void judge_tiles(Judging& j) {
   const Tiles& t = j.s.tiles;
-  const bool is_dependent = any_op(
-      j.k, j.k.body(), [&](OpId op) { return j.k[op].opcode == Opcode::GridDependencyWait; });
   const bool multicasts = std::ranges::any_of(j.s.channels, &Channel::multicast);
-  if (t.order == TileOrder::Counter && (t.cluster > 1 ? !multicasts : is_dependent))
+  if (t.order == TileOrder::Counter && (t.cluster > 1 ? !multicasts : uses_pdl(j.k)))
     j.refuse(Rule::T1, {}, "{}",
              t.cluster > 1 ? "tiles from a counter go to clusters that multicast, and to no others"
                            : "a kernel that waits for the one before it has no counter of tiles");

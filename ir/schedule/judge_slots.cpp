@@ -10,9 +10,6 @@
 namespace tegula::ir {
 namespace {
 
-/// Bytes of a row that the narrowest swizzle moves together.
-constexpr std::int64_t kMinSwizzle = 32;
-
 /// An operand of a wgmma that a slot holds.
 struct Reader {
   Label dot;
@@ -72,7 +69,7 @@ class Slots {
     for (const Reader& r : readers) {
       const Type tile = j_.tile_of(*j_.g.find(l));
       const bool is_swizzled =
-          tile.rank() == 2 && tile.shape()[1] * size_bytes(tile.dtype()) % kMinSwizzle == 0;
+          tile.rank() == 2 && tile.shape()[1] * size_bytes(tile.dtype()) % kSwizzleBytes == 0;
       if (is_swizzled && (r.is_k_major || r.type->any_major())) continue;
       j_.refuse(Rule::C5, {l, r.dot}, "{} cannot be stored so that {} reads it: {}", l, r.dot,
                 is_swizzled ? "k is not contiguous" : "its rows have no swizzle");

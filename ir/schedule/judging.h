@@ -15,6 +15,9 @@
 
 namespace tegula::ir {
 
+/// Bytes of a row that the narrowest swizzle moves together.
+inline constexpr std::int64_t kSwizzleBytes = 32;
+
 /// The place at which a node of a scheduled loop runs. A node that the Schedule does not list runs
 /// just before its earliest consumer; `order` lies between the consumers' neighbours then.
 struct Place {
@@ -65,7 +68,7 @@ class Judging {
   int warpgroups(std::size_t role) const { return s.roles[role].warps / kWarpgroupWarps; }
 
   /// The channel through which a node's tile goes; null if there is none.
-  const Channel* channel_of(Label payload) const;
+  const Channel* channel_of(Label payload) const { return s.find_channel(payload); }
   /// The nodes whose tile operand `operand` of a dot is: the source first, then permutations and
   /// conversions behind it; and the channel that brings one of them through shared memory, or null.
   struct Operand {

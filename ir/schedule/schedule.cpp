@@ -20,6 +20,12 @@ const LoopSchedule* Schedule::find_loop(Label loop) const {
   return at == loops.end() ? nullptr : &*at;
 }
 
+const Channel* Schedule::find_channel(Label payload) const {
+  for (const Channel& c : channels)
+    if (std::ranges::find(c.payload, payload) != c.payload.end()) return &c;
+  return nullptr;
+}
+
 std::size_t Schedule::role_index(Name name) const {
   return static_cast<std::size_t>(std::ranges::find(roles, name, &Role::name) - roles.begin());
 }

@@ -127,6 +127,8 @@ struct Schedule {
 
   const DotForm* find_dot(Label dot) const;
   const LoopSchedule* find_loop(Label loop) const;
+  /// The channel that the payload goes through; null if there is none.
+  const Channel* find_channel(Label payload) const;
   /// Index of the role of this name; roles.size() where there is none.
   std::size_t role_index(Name name) const;
   friend bool operator==(const Schedule&, const Schedule&) = default;

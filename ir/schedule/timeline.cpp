@@ -64,14 +64,18 @@ struct Ring {
 class Simulation {
  public:
   Simulation(const Kernel& k, const Graph& g, const Schedule& s, const TimelineOptions& options)
-      : j_(k, g, s), k_(k), g_(g), s_(s), o_(options), m_(sm_model(s.target)) {
+      : j_(k, g, s),
+        k_(k),
+        g_(g),
+        s_(s),
+        o_(options),
+        m_(sm_model(s.target)),
+        consumer_(j_.role_of_dots()),
+        producer_(consumer_) {
     j_.place_nodes();
     for (const LoopSchedule& loop : s.loops)
-      for (const Step& step : loop.steps) {
-        if (s.find_dot(step.op)) consumer_ = step.role;
+      for (const Step& step : loop.steps)
         if (j_.is_copy(*g.find(step.op))) producer_ = step.role;
-      }
-    if (producer_ == kNone) producer_ = consumer_;
     for (std::size_t n = 0; n < g.nodes().size(); ++n) {
       const Channel* c = j_.channel_of(j_.label(n));
       channels_.push_back(c ? static_cast<std::size_t>(c - s.channels.data()) : kNone);
@@ -383,10 +387,10 @@ class Simulation {
   const TimelineOptions& o_;
   SmModel m_;
   Timeline out_;
-  std::size_t consumer_ = 0, producer_ = kNone;  ///< roles
-  std::vector<std::size_t> channels_;            ///< through which each node's tile goes
-  std::vector<std::vector<Edge>> inputs_;        ///< of each node
-  std::vector<Ring> rings_;                      ///< as Schedule::channels
+  std::size_t consumer_, producer_;        ///< roles
+  std::vector<std::size_t> channels_;      ///< through which each node's tile goes
+  std::vector<std::vector<Edge>> inputs_;  ///< of each node
+  std::vector<Ring> rings_;                ///< as Schedule::channels
   std::vector<Actor> actors_;
   std::vector<std::pair<int, double>> tokens_;  ///< how often passed, and when last
   double copy_free_ = 0, tensor_free_ = 0, lanes_free_ = 0, exponentials_free_ = 0;

@@ -458,7 +458,7 @@ Result<DotNeeds> dot_needs(const Kernel& k, int num_warps) {
   std::size_t dots = 0, found = 0;
   walk(k, k.body(), [&](OpId op) { dots += k[op].opcode == Opcode::Dot ? 1 : 0; });
   for (OpId loop : loops_of(k)) {
-    if (!has_mma(k, k[loop].regions[0])) continue;
+    if (!first_dot(k, k[loop].regions[0])) continue;
     const auto graph = dot_graph(k, loop, num_warps, unused);
     if (!graph) return Result<DotNeeds>::refused(graph.reason());
     found += graph->dots.size();

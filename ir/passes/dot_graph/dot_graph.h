@@ -1,6 +1,6 @@
 #pragma once
 // A loop whose dots form any graph: what each of them reads, and in which form. The input of the
-// expansion to wgmma (expand_dot_graph.h); read in tile form, where layouts are not known yet, to
+// expansion to wgmma (expansion.h); read in tile form, where layouts are not known yet, to
 // choose a plan, and again in machine form.
 #include <array>
 #include <optional>

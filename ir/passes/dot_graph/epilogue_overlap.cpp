@@ -17,6 +17,7 @@
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/layout/linear_layout.h"
+#include "ir/loop.h"
 #include "ir/schedule/graph.h"
 
 namespace tegula::ir {
@@ -112,7 +113,7 @@ void EpilogueOverlap::add_outside(Value v) {
 }
 
 Value EpilogueOverlap::carried(Type type) {
-  return l_.add_carry(tiles_, l_.before(tiles_).zero(type));
+  return add_carry(k_, tiles_, l_.before(tiles_).zero(type));
 }
 
 Value EpilogueOverlap::behind_tiles(Value arg) const {

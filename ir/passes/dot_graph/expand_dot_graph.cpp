@@ -18,8 +18,6 @@
 // retires its last reader; a barrier stands between the store of a tile and the first dot that
 // reads it. Only accumulators that nothing else reads may be in flight from one step to the next:
 // the wait behind the next step's dots retires them.
-#include "ir/passes/dot_graph/expand_dot_graph.h"
-
 #include <algorithm>
 
 #include "ir/analysis/index_facts.h"
@@ -28,6 +26,27 @@
 #include "ir/passes/dot_graph/expansion.h"
 
 namespace tegula::ir {
+namespace {
+
+/// The ops `select(iv == lo, a, b)` of the loop's body: the first iteration takes a, all others b.
+std::unordered_set<OpId> first_iteration_choices(const Kernel& k, OpId loop) {
+  using enum Opcode;
+  const RegionId body = k[loop].regions[0];
+  const auto bounds = {k[body].args[0], k[loop].operands[0]};
+  std::unordered_set<Value> conditions;  // true in the first iteration, in no other
+  std::unordered_set<OpId> selects;
+  for (OpId op : k.ops(body)) {
+    const OpData& d = k[op];
+    const bool asks = d.opcode == Cmp && d.attrs.s(AttrName::pred) == "eq" &&
+                      std::ranges::is_permutation(d.operands, bounds);
+    const bool repeats = d.is(Splat, Broadcast, ExpandDims, ConvertLayout);
+    if (asks || (repeats && conditions.contains(d.operands[0]))) conditions.insert(d.results[0]);
+    if (d.opcode == Select && conditions.contains(d.operands[0])) selects.insert(op);
+  }
+  return selects;
+}
+
+}  // namespace
 
 bool Expansion::run(PassContext& context) {
   // A slot to copy into is none that dots in flight read. Of three slots, where another CTA
@@ -43,25 +62,23 @@ bool Expansion::run(PassContext& context) {
                     {"a", name(dot.operands[0])},
                     {"b", name(dot.operands[1])},
                     {"overlapped", stay_in_flight_ || order_.stage(dot.op) > 0 ? "1" : "0"}});
-  uses_ = ring_uses(k_, graph_, order_);
   if (order_.last_stage > 0 && l_.is_nested()) early_stationary_ = readers_of_stationary();
-  std::vector<RingLoads> rings;
-  for (RingUse& use : uses_) {
-    for (const OperandLoad& load : use.brings) ring_of_[load.load] = rings.size();
-    rings.push_back({use.brings, use.last_stage});
-  }
-  l_.allocate(std::move(rings), graph_.stationary);
+  l_.allocate(ring_uses(k_, graph_, order_), graph_.stationary);
+  for (OperandPipeline& use : l_.pipelines)
+    for (const OperandLoad& load : use.ring.loads()) ring_of_[load.load] = &use;
   if (order_.turn.first) l_.order_warpgroups();
   begin_overlap();
-  for (std::size_t i = 0; i < uses_.size(); ++i) uses_[i].at = l_.pipelines[i].begin;
+  for (OperandPipeline& use : l_.pipelines) use.at = use.begin;
   stored_.allocate(l_, order_, plan_.stages);
   l_.fill_prologue(order_.last_stage);
   begin_gathers(context);
+  if (order_.last_stage > 0) choices_ = first_iteration_choices(k_, old_);
   order_.last_stage == 0 ? in_step() : skewed();
   // The next iteration of an outer loop stores again what warpgroups may still read.
   Builder b = l_.before(old_);
   if (l_.is_nested() && (!stored_.empty() || has_gathers())) b.effect(Opcode::CtaBarrier, {});
-  l_.sync_before_reuse(b);
+  // Later code may use the rings' memory, unless a further iteration fills them.
+  if (!l_.is_nested()) b.effect(Opcode::CtaBarrier, {});
   erase_old();
   l_.finish();
   if (tiles_) tiles_->close();
@@ -100,7 +117,7 @@ void Expansion::in_step() {
   build_loop(first);
   const bool always = IndexFacts(k_).is_less(first, last);
   Builder b = l_.before(old_);
-  for (std::size_t i = 0; i < uses_.size(); ++i) l_.pipelines[i].end = uses_[i].at;
+  for (OperandPipeline& use : l_.pipelines) use.end = use.at;
   if (l_.is_skipped_by_other_warpgroup())
     for (OperandPipeline& p : l_.pipelines) p.end = l_.end_position(b, p);
   if (always) k_[l_.loop].attrs.set(AttrName::has_trip, std::int64_t{1});
@@ -123,11 +140,8 @@ void Expansion::finish_accumulators(Builder& b, Value runs, bool always,
     types.push_back(k_.type(acc.init));
   }
   const std::vector<Value> done = MmaLoop::wait(b, pending, types, 0);
-  for (std::size_t i = 0; i < uses_.size(); ++i)
-    if (is_late(uses_[i])) {
-      const ChannelRing& ring = l_.pipelines[i].ring;
-      ring.release(b, ring.back(b, l_.pipelines[i].end, 1).slot, runs, uses_[i].has_threads);
-    }
+  for (const OperandPipeline& use : l_.pipelines)
+    if (is_late(use)) use.ring.release(b, use.ring.back(b, use.end, 1).slot, runs, use.has_threads);
   for (std::size_t i = 0; i < done.size(); ++i)
     results[accumulators_[i].carry] =
         always ? done[i] : b.select(runs, done[i], accumulators_[i].init);
@@ -139,17 +153,15 @@ void Expansion::skewed() {
   const OpId branch = always ? OpId() : enter_branch();
   tiles_ ? step_beside_last_tile(first) : first_step(first);
   Builder b = here();
-  for (std::size_t i = 0; i < uses_.size(); ++i)
-    uses_[i].at = uses_[i].first_stage == 0 ? l_.pipelines[i].ring.next(b, uses_[i].at)
-                                            : l_.pipelines[i].begin;
+  for (OperandPipeline& use : l_.pipelines)
+    use.at = use.first_stage == 0 ? use.ring.next(b, use.at) : use.begin;
   stored_.next_turn(b);
   build_loop(here().add(first, k_[old_].operands[2]));
   if (tiles_) return leave_to_next_tile();
   step(1, 1, {}, false);
   Builder tail = here();
-  for (std::size_t i = 0; i < uses_.size(); ++i)
-    l_.pipelines[i].end =
-        uses_[i].first_stage == 0 ? uses_[i].at : l_.pipelines[i].ring.next(tail, uses_[i].at);
+  for (OperandPipeline& use : l_.pipelines)
+    use.end = use.first_stage == 0 ? use.at : use.ring.next(tail, use.at);
   const Value yes = tail.flag(true);
   if (early_stationary_.empty()) l_.release_stationary(tail, yes);
   l_.stationary_end = l_.next_stationary(tail, yes);
@@ -172,8 +184,9 @@ OpId Expansion::only_late_dot() const {
   std::vector<OpId> late;
   for (const ScheduledOp& at : order_.ops)
     if (at.stage > 0) late.push_back(at.op);
-  const auto is_read_late = [](const RingUse& use) { return use.last_stage > 0; };
-  const bool has_own_ring = std::ranges::count_if(uses_, is_read_late) == 1 && late_pipeline();
+  const auto is_read_late = [](const OperandPipeline& use) { return use.last_stage > 0; };
+  const bool has_own_ring =
+      std::ranges::count_if(l_.pipelines, is_read_late) == 1 && late_pipeline();
   return late.size() == 1 && graph_.find(late.front()) && has_own_ring && graph_.shared.empty()
              ? late.front()
              : OpId();
@@ -182,7 +195,7 @@ OpId Expansion::only_late_dot() const {
 void Expansion::read_late_from(std::span<const Value> state, RingPosition at) {
   values_.read_late_from(state);
   adds_ = state.back();
-  for (RingUse& use : uses_)
+  for (OperandPipeline& use : l_.pipelines)
     if (use.first_stage > 0) use.at = at;
 }
 
@@ -223,7 +236,7 @@ bool Expansion::accumulator_starts_at_zero(OpId dot) const {
 }
 
 void Expansion::leave_to_next_tile() {
-  for (std::size_t i = 0; i < uses_.size(); ++i) l_.pipelines[i].end = uses_[i].at;
+  for (OperandPipeline& use : l_.pipelines) use.end = use.at;
   Builder tail = l_.before(k_.terminator(k_[l_.loop].parent));
   l_.stationary_end = l_.next_stationary(tail, tail.flag(true));
   std::vector<Value> state = values_.carried();
@@ -286,8 +299,7 @@ void Expansion::build_loop(Value first) {
   take(body_carries(k_, loop));
   step(0, order_.last_stage, k_[l_.body].args[0], true);
   Builder tail = here();
-  for (std::size_t i = 0; i < uses_.size(); ++i)
-    uses_[i].at = l_.pipelines[i].ring.next(tail, uses_[i].at);
+  for (OperandPipeline& use : l_.pipelines) use.at = use.ring.next(tail, use.at);
   stored_.next_turn(tail);
   if (gather_slot_) gather_slot_ = gathers_.next(tail, gather_slot_);
   if (adds_) adds_ = tail.flag(true);
@@ -300,7 +312,7 @@ void Expansion::build_loop(Value first) {
 
 std::vector<Value*> Expansion::positions() {
   std::vector<Value*> all;
-  for (RingUse& use : uses_) all.insert(all.end(), {&use.at.slot, &use.at.phase});
+  for (OperandPipeline& use : l_.pipelines) all.insert(all.end(), {&use.at.slot, &use.at.phase});
   if (stored_.turn) all.push_back(&stored_.turn);
   if (gather_slot_) all.push_back(&gather_slot_);
   if (adds_) all.push_back(&adds_);
@@ -318,11 +330,6 @@ void Expansion::erase_old() {
         unused.push_back(def);
   k_.erase(old_);
   erase_unused(k_, std::move(unused));
-}
-
-bool expand_dot_graph(MmaLoop& loop, DotGraph graph, LoopOrder order, const Plan& plan,
-                      PassContext& context) {
-  return Expansion(loop, std::move(graph), std::move(order), plan).run(context);
 }
 
 }  // namespace tegula::ir

@@ -7,11 +7,8 @@
 
 namespace tegula::ir {
 
-RingPosition Expansion::position(Builder& b, std::size_t ring, int stage) const {
-  const RingUse& use = uses_[ring];
-  return stage == use.first_stage
-             ? use.at
-             : l_.pipelines[ring].ring.back(b, use.at, stage - use.first_stage);
+RingPosition Expansion::position(Builder& b, const OperandPipeline& use, int stage) {
+  return stage == use.first_stage ? use.at : use.ring.back(b, use.at, stage - use.first_stage);
 }
 
 void Expansion::meet_for_gathers(Builder& b) {
@@ -30,7 +27,7 @@ void Expansion::step(int first, int last, Value iteration, bool is_steady) {
   is_first_ = first == 0 && !is_steady;
   is_whole_ = first == 0 && last == order_.last_stage;
   stationary_left_ = first == 0 ? early_stationary_ : std::unordered_set<OpId>();
-  for (RingUse& use : uses_) {
+  for (OperandPipeline& use : l_.pipelines) {
     use.is_waited_for = false;
     use.is_released = use.last_stage < first || use.last_stage > last || is_very_last_;
     use.left = use.dots;
@@ -38,9 +35,8 @@ void Expansion::step(int first, int last, Value iteration, bool is_steady) {
   }
   Builder head = here();
   if (is_steady) {
-    for (std::size_t i = 0; i < uses_.size(); ++i)
-      if (!is_late(uses_[i]))
-        l_.prefetch_next(head, l_.pipelines[i], position(head, i, uses_[i].last_stage));
+    for (const OperandPipeline& use : l_.pipelines)
+      if (!is_late(use)) l_.prefetch_next(head, use, position(head, use, use.last_stage));
     if (stay_in_flight_)
       for (const PendingAccumulator& acc : accumulators_)
         running_.push_back(
@@ -68,7 +64,7 @@ void Expansion::place(const ScheduledOp& at) {
   retire_last_step();
   Builder turn = here();
   begin_turn(turn, at.op);
-  if (order_.last_stage > 0 && at.stage == 0 && choices_.contains(at.op)) return choose(at.op);
+  if (at.stage == 0 && choices_.contains(at.op)) return choose(at.op);
   const std::vector<Value> used = used_by(k_, at.op);
   for (Value v : used) {
     need(v, at.stage);
@@ -100,33 +96,29 @@ void Expansion::choose(OpId select) {
 }
 
 void Expansion::read(OpId load, int stage) {
-  const std::size_t i = ring_of_.at(load);
   const Value loaded = k_[load].results[0];
   const std::pair now(load, stage);
   if (std::ranges::find(read_, now) != read_.end()) return;
   read_.push_back(now);
-  RingUse& use = uses_[i];
+  OperandPipeline& use = *ring_of_.at(load);
   Builder b = here();
   b.loc = k_[load].loc;
-  wait(b, i, stage);
+  wait(b, use, stage);
   const Value tile =
-      b.op(Opcode::SmemLoad, {l_.ring_of(load), position(b, i, stage).slot}, k_.type(loaded));
+      b.op(Opcode::SmemLoad, {l_.ring_of(load), position(b, use, stage).slot}, k_.type(loaded));
   values_.define(loaded, stage, tile);
   if (stage == use.last_stage && !is_late(use)) use.left.erase(load);
-  release_if_read(b, i);
+  release_if_read(b, use);
 }
 
-void Expansion::release_if_read(Builder& b, std::size_t i) {
-  RingUse& use = uses_[i];
-  if (!use.left.empty() || use.is_released) return;
-  use.is_released = true;
-  const ChannelRing& ring = l_.pipelines[i].ring;
+void Expansion::release_if_read(Builder& b, OperandPipeline& use) {
+  if (!use.left.empty() || std::exchange(use.is_released, true)) return;
   if (is_late(use)) {
-    ring.release(b, ring.back(b, use.at, 1).slot, is_later_, use.has_threads);
-    l_.prefetch_next(b, l_.pipelines[i], use.at);
+    use.ring.release(b, use.ring.back(b, use.at, 1).slot, is_later_, use.has_threads);
+    l_.prefetch_next(b, use, use.at);
   } else {
     const Value is_read = exists_ && use.first_stage > 0 ? exists_ : b.flag(true);
-    ring.release(b, position(b, i, use.last_stage).slot, is_read, use.has_threads);
+    use.ring.release(b, position(b, use, use.last_stage).slot, is_read, use.has_threads);
   }
 }
 
@@ -178,8 +170,8 @@ Value Expansion::shared_operand(Builder& b, const DotOperand& operand, int stage
   if (operand.form == OperandForm::Stationary) {
     operands.push_back(l_.stationary_position.slot);
   } else {
-    wait(b, ring_of_.at(load), stage);
-    operands.push_back(position(b, ring_of_.at(load), stage).slot);
+    wait(b, *ring_of_.at(load), stage);
+    operands.push_back(position(b, *ring_of_.at(load), stage).slot);
   }
   return l_.ring_of(load);
 }
@@ -230,12 +222,12 @@ void Expansion::retire(std::size_t left) {
         values_.define(k_[r.dot].results[0], r.stage, r.pending);
     }
     if (i >= over) continue;
-    for (RingUse& use : uses_)
+    for (OperandPipeline& use : l_.pipelines)
       if (is_late(use) == r.is_of_last_step) use.left.erase(r.dot);
     stationary_read_ |= stationary_left_.erase(r.dot) > 0 && stationary_left_.empty();
   }
   running_.erase(running_.begin(), running_.begin() + static_cast<std::ptrdiff_t>(over));
-  for (std::size_t i = 0; i < uses_.size(); ++i) release_if_read(b, i);
+  for (OperandPipeline& use : l_.pipelines) release_if_read(b, use);
   if (!std::exchange(stationary_read_, false)) return;
   const auto& bounds = k_[old_].operands;
   l_.release_stationary(b, b.cmp("ge", b.add(iteration_, bounds[2]), bounds[1]));

@@ -12,7 +12,6 @@
 
 #include "ir/loop.h"
 #include "ir/passes/dot_graph/epilogue_overlap.h"
-#include "ir/passes/dot_graph/peeled_iteration.h"
 #include "ir/passes/dot_graph/ring_use.h"
 #include "ir/passes/dot_graph/step_values.h"
 #include "ir/passes/dot_graph/stored_tiles.h"
@@ -33,8 +32,11 @@ struct Running {
   bool is_continued = false;  ///< a later dot adds to its accumulator
 };
 
+/// Expands a loop of a graph of dots into wgmmas, rings, stored tiles and the waits between them.
 class Expansion {
  public:
+  /// `order` can be expanded (why_not_expandable). The loop's outer loops must have been found
+  /// (MmaLoop::find_outer_loops).
   Expansion(MmaLoop& l, DotGraph graph, LoopOrder order, const Plan& plan)
       : l_(l),
         k_(l.k),
@@ -45,7 +47,6 @@ class Expansion {
         values_(k_, old_, graph_, order_),
         gathers_(k_, old_, std::max(graph_.gather_slots(k_, plan), kSlotsInUse), graph_.gathers),
         stored_(k_, graph_),
-        choices_(first_iteration_choices(k_, old_)),
         anchor_(l.loop) {}
 
   /// Gives whether all dots stay in flight over the end of a step.
@@ -63,8 +64,8 @@ class Expansion {
   // ---- rings
   const OperandLoad* ring_load(Value tile) const { return graph_.ring_load(k_, tile); }
   /// Its slots are free one step later than their last reader was issued.
-  bool is_late(const RingUse& use) const { return stay_in_flight_ && !use.dots.empty(); }
-  RingPosition position(Builder& b, std::size_t ring, int stage) const;
+  bool is_late(const OperandPipeline& use) const { return stay_in_flight_ && !use.dots.empty(); }
+  static RingPosition position(Builder& b, const OperandPipeline& use, int stage);
 
   // ---- rows that threads copy
   bool has_gathers() const { return !gathers_.loads().empty(); }
@@ -102,8 +103,8 @@ class Expansion {
   /// The dot that alone runs late, on a ring of its own; or none.
   OpId only_late_dot() const;
   OperandPipeline* late_pipeline() const {
-    for (std::size_t i = 0; i < uses_.size(); ++i)
-      if (uses_[i].first_stage > 0) return &l_.pipelines[i];
+    for (OperandPipeline& use : l_.pipelines)
+      if (use.first_stage > 0) return &use;
     return nullptr;
   }
   void read_late_from(std::span<const Value> state, RingPosition at);
@@ -151,13 +152,12 @@ class Expansion {
   void read(OpId load, int stage);
 
   /// The warps have waited for an iteration of a later stage in the step before.
-  void wait(Builder& b, std::size_t i, int stage) {
-    RingUse& use = uses_[i];
+  static void wait(Builder& b, OperandPipeline& use, int stage) {
     if (stage == use.first_stage && !std::exchange(use.is_waited_for, true))
-      l_.pipelines[i].ring.wait(b, use.at);
+      use.ring.wait(b, use.at);
   }
 
-  void release_if_read(Builder& b, std::size_t i);
+  void release_if_read(Builder& b, OperandPipeline& use);
 
   // ---- wgmmas
   void issue(const ScheduledOp& at);
@@ -210,12 +210,12 @@ class Expansion {
   StepValues values_;
   AsyncCopies gathers_;
   StoredTiles stored_;
-  std::unordered_set<OpId> choices_;               ///< of the first iteration
-  std::vector<RingUse> uses_;                      ///< of each ring
-  std::unordered_map<OpId, std::size_t> ring_of_;  ///< of each load of the loop
-  OpId anchor_;                                    ///< ops go in front of it
-  std::vector<PendingAccumulator> accumulators_;   ///< one for each dot, or none
-  bool stay_in_flight_ = false;                    ///< all dots, over the end of a step
+  /// Choices that are known where the first iteration stands in front of the loop.
+  std::unordered_set<OpId> choices_;
+  std::unordered_map<OpId, OperandPipeline*> ring_of_;  ///< of each load of the loop
+  OpId anchor_;                                         ///< ops go in front of it
+  std::vector<PendingAccumulator> accumulators_;        ///< one for each dot, or none
+  bool stay_in_flight_ = false;                         ///< all dots, over the end of a step
   std::vector<Running> running_;
   std::vector<std::pair<OpId, int>> read_;  ///< loads that threads have read in the step, by stage
   Value is_later_;                          ///< the step is not the first

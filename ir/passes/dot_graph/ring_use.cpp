@@ -15,7 +15,7 @@ class Finder {
   Finder(const Kernel& k, const DotGraph& graph, const LoopOrder& order)
       : k_(k), graph_(graph), order_(order) {}
 
-  std::vector<RingUse> run() {
+  std::vector<OperandPipeline> run() {
     add_given_channels();
     if (graph_.rings == RingSharing::One)
       for (const OperandLoad& load : graph_.loads) add_to_ring(0, load);
@@ -26,8 +26,10 @@ class Finder {
     for (const ScheduledOp& at : order_.ops)
       for (Value v : tiles_of(at.op))
         if (const OperandLoad* load = graph_.ring_load(k_, v)) add_reader(*load, at);
-    for (RingUse& use : uses_) std::ranges::stable_sort(use.brings, {}, &OperandLoad::order);
-    std::ranges::stable_sort(uses_, {}, [](const RingUse& u) { return u.brings.front().order; });
+    for (OperandPipeline& use : uses_)
+      std::ranges::stable_sort(use.brings, {}, &OperandLoad::order);
+    std::ranges::stable_sort(uses_, {},
+                             [](const OperandPipeline& u) { return u.brings.front().order; });
     return std::move(uses_);
   }
 
@@ -71,7 +73,7 @@ class Finder {
   }
 
   void add_reader(const OperandLoad& load, const ScheduledOp& at) {
-    RingUse& use = uses_[ring_of_.at(load.load)];
+    OperandPipeline& use = uses_[ring_of_.at(load.load)];
     use.first_stage = std::min(use.first_stage, at.stage);
     if (at.stage > use.last_stage) {
       use.last_stage = at.stage;
@@ -86,7 +88,7 @@ class Finder {
   const Kernel& k_;
   const DotGraph& graph_;
   const LoopOrder& order_;
-  std::vector<RingUse> uses_;
+  std::vector<OperandPipeline> uses_;
   std::unordered_map<OpId, std::size_t> ring_of_;  ///< of each load
 };
 
@@ -103,7 +105,8 @@ std::optional<std::size_t> pending_carry(const Kernel& k, const Uses& uses, OpId
 
 }  // namespace
 
-std::vector<RingUse> ring_uses(const Kernel& k, const DotGraph& graph, const LoopOrder& order) {
+std::vector<OperandPipeline> ring_uses(const Kernel& k, const DotGraph& graph,
+                                       const LoopOrder& order) {
   return Finder(k, graph, order).run();
 }
 

@@ -4,27 +4,15 @@
 #include <vector>
 
 #include "ir/passes/dot_graph/loop_order.h"
-#include "ir/passes/mma_loop/channel_ring.h"
+#include "ir/passes/mma_loop/mma_loop.h"
 
 namespace tegula::ir {
-
-/// A ring's readers, and the part of them that the step has still to see.
-struct RingUse {
-  std::vector<OperandLoad> brings;
-  int first_stage = 0, last_stage = 0;  ///< of its readers
-  bool has_threads = false;             ///< threads read it, too
-  /// Readers of the last stage: dots, and loads that threads read. A slot is free when they have
-  /// retired: dots in flight, in the next step.
-  std::unordered_set<OpId> dots, loads;
-  std::unordered_set<OpId> left;
-  bool is_waited_for = false, is_released = false;
-  RingPosition at{};  ///< of the iteration of first_stage
-};
 
 /// The rings of an author's channels. Else each load of an operand fills a ring of its own, as do
 /// those that one dot waits for together, and other loads share the ring that was waited for before
 /// them.
-std::vector<RingUse> ring_uses(const Kernel& k, const DotGraph& graph, const LoopOrder& order);
+std::vector<OperandPipeline> ring_uses(const Kernel& k, const DotGraph& graph,
+                                       const LoopOrder& order);
 
 /// A carry that begins as zeros, that a dot adds to and nothing else reads: it is pending around
 /// the loop, and the first MMA does not read it.

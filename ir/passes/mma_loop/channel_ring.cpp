@@ -18,14 +18,15 @@ void ChannelRing::allocate_channels(Builder& b) {
   full_ = b.op(Opcode::SmemAlloc, {}, channel);
   empty_ = b.op(Opcode::SmemAlloc, {}, channel);
   const OpId init = b.effect(Opcode::ChannelInit, {full_, empty_});
-  if (is_multicast_) (*k_)[init].attrs.set(AttrName::cluster_ctas, std::int64_t{k_->info.cluster});
+  Kernel& k = b.kernel();
+  if (is_multicast_) k[init].attrs.set(AttrName::cluster_ctas, std::int64_t{k.info.cluster});
 }
 
 void ChannelRing::allocate_slots(Builder& b) {
   const Loc loc = b.loc;
   for (OperandLoad& load : loads_) {
-    b.loc = (*k_)[load.load].loc;
-    load.ring = b.op(Opcode::SmemAlloc, {}, tma_ring_type(*k_, load, slots_));
+    b.loc = b.kernel()[load.load].loc;
+    load.ring = b.op(Opcode::SmemAlloc, {}, tma_ring_type(b.kernel(), load, slots_));
   }
   b.loc = loc;
 }
@@ -57,13 +58,13 @@ void ChannelRing::release(Builder& b, Value slot, Value condition, bool generic_
   std::vector<Value> operands{empty_, slot, condition};
   if (is_multicast_) operands.push_back(is_multicast_);
   const OpId release = b.effect(Opcode::ChannelRelease, operands);
-  if (generic_proxy) (*k_)[release].attrs.set(AttrName::generic_proxy, std::int64_t{1});
+  if (generic_proxy) b.kernel()[release].attrs.set(AttrName::generic_proxy, std::int64_t{1});
 }
 
 void ChannelRing::fill(Builder& b, IterationOffsets& offsets, Value slot, Value free) const {
   if (free) b.effect(Opcode::ChannelWait, {empty_, slot, free});
   std::int64_t bytes = 0;
-  for (const OperandLoad& load : loads_) bytes += slot_bytes(k_->type(load.ring));
+  for (const OperandLoad& load : loads_) bytes += slot_bytes(b.kernel().type(load.ring));
   b.effect(Opcode::ChannelExpectTx, {full_, slot}, {{AttrName::bytes, bytes}});
   for (const OperandLoad& load : loads_) {
     const Value into[] = {load.ring, slot, full_};

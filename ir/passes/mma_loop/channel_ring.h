@@ -17,8 +17,8 @@ class ChannelRing {
  public:
   /// `in_step` (i1), if given: the CTAs of the cluster multicast loads, and the peer has a tile. It
   /// is known where the ring is filled and released.
-  ChannelRing(Kernel& k, int slots, std::vector<OperandLoad> loads, Value in_step = {})
-      : k_(&k), slots_(slots), loads_(std::move(loads)), is_multicast_(in_step) {}
+  ChannelRing(int slots, std::vector<OperandLoad> loads, Value in_step = {})
+      : slots_(slots), loads_(std::move(loads)), is_multicast_(in_step) {}
 
   int slots() const { return slots_; }
   const std::vector<OperandLoad>& loads() const { return loads_; }
@@ -50,7 +50,6 @@ class ChannelRing {
   void release(Builder& b, Value slot, Value condition, bool generic_proxy = false) const;
 
  private:
-  Kernel* k_;
   int slots_;
   std::vector<OperandLoad> loads_;
   Value is_multicast_;

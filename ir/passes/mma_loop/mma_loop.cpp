@@ -29,15 +29,16 @@ bool MmaLoop::find_outer_loops() {
 }
 
 // ---- rings
-void MmaLoop::allocate(std::vector<RingLoads> rings, std::vector<OperandLoad> stationary) {
-  const Value in_step = multicast_loads(rings);
-  for (RingLoads& ring : rings) {
-    const int asked = ring.loads.front().slots,
-              usual = ring.lag > 0 && plan_.late_stages > 0 ? plan_.late_stages : plan_.stages,
+void MmaLoop::allocate(std::vector<OperandPipeline> rings, std::vector<OperandLoad> stationary) {
+  pipelines = std::move(rings);
+  const Value in_step = multicast_loads();
+  for (OperandPipeline& p : pipelines) {
+    const int asked = p.brings.front().slots,
+              usual = p.last_stage > 0 && plan_.late_stages > 0 ? plan_.late_stages : plan_.stages,
               slots = asked != 0 ? std::max(asked, kMinSlots) : usual;
-    pipelines.push_back({ChannelRing(k, slots, std::move(ring.loads), in_step), ring.lag});
+    p.ring = ChannelRing(slots, std::move(p.brings), in_step);
   }
-  if (!stationary.empty()) stationary_.emplace(k, plan_.once_stages, std::move(stationary));
+  if (!stationary.empty()) stationary_.emplace(plan_.once_stages, std::move(stationary));
   allocate_rings();
   remark();
   enter_outer_loops();
@@ -71,7 +72,7 @@ void MmaLoop::allocate_rings() {
   producer_thread_ = b.op(Opcode::ProducerThread, std::initializer_list<Value>{});
 }
 
-Value MmaLoop::multicast_loads(std::vector<RingLoads>& rings) {
+Value MmaLoop::multicast_loads() {
   if (!plan_.multicast || k.info.cluster != 2 || outer_.size() != 1) return {};
   OpId mine, flags;
   for (OpId op = k[k[loop].parent].first; op != loop; op = k[op].next) {
@@ -84,8 +85,8 @@ Value MmaLoop::multicast_loads(std::vector<RingLoads>& rings) {
   const Value next = b.op(Opcode::Xor, {k[mine].results[0], b.i32(1)});
   const Value in_step = b.cmp("lt", next, k[mine].operands[1]), word = k[flags].operands[0];
   bool any = false;
-  for (RingLoads& ring : rings)
-    for (OperandLoad& load : ring.loads) {
+  for (OperandPipeline& pipeline : pipelines)
+    for (OperandLoad& load : pipeline.brings) {
       const AttrList& attrs = k[load.load].attrs;
       if (load.dots.empty() || load.is_alone || !attrs.has(AttrName::multicast) ||
           !is_multicast_splittable(k, k[load.load]))
@@ -114,10 +115,10 @@ void MmaLoop::enter_outer_loops() {
   for (OperandPipeline& pipeline : pipelines) pipeline.begin = ChannelRing::first(b);
   for (OpId outer : outer_) {
     for (OperandPipeline& pipeline : pipelines)
-      pipeline.begin = {add_carry(outer, pipeline.begin.slot),
-                        add_carry(outer, pipeline.begin.phase)};
+      pipeline.begin = {add_carry(k, outer, pipeline.begin.slot),
+                        add_carry(k, outer, pipeline.begin.phase)};
     if (stationary_)
-      for (Value* v : stationary_carries(stationary_position)) *v = add_carry(outer, *v);
+      for (Value* v : stationary_carries(stationary_position)) *v = add_carry(k, outer, *v);
   }
 }
 
@@ -159,7 +160,9 @@ void MmaLoop::fill_prologue(int first) {
   Value iv = k[loop].operands[0];
   std::vector<RingPosition> at;
   for (const OperandPipeline& pipeline : pipelines) at.push_back(pipeline.begin);
-  const auto count = [&](const OperandPipeline& f) { return first - f.lag - 1 + f.ring.slots(); };
+  const auto count = [&](const OperandPipeline& f) {
+    return first - f.last_stage - 1 + f.ring.slots();
+  };
   const int most = count(*std::ranges::max_element(pipelines, {}, count));
   for (int step = 0; step < most; ++step) {
     for (std::size_t i = 0; i < pipelines.size(); ++i) {
@@ -175,7 +178,7 @@ void MmaLoop::fill_prologue(int first) {
 
 void MmaLoop::prefetch_next(Builder& b, const OperandPipeline& pipeline, RingPosition at) {
   Value ahead = k[body].args[0];
-  for (int s = pipeline.lag + 1; s < pipeline.ring.slots(); ++s)
+  for (int s = pipeline.last_stage + 1; s < pipeline.ring.slots(); ++s)
     ahead = b.add(ahead, k[loop].operands[2]);
   const RingPosition read = pipeline.ring.back(b, at, 1);
   fill_iteration(b, pipeline, ahead, read.slot, read.phase, false);
@@ -193,8 +196,6 @@ Builder MmaLoop::before(OpId op) {
   b.loc = k[loop].loc;
   return b;
 }
-
-Value MmaLoop::add_carry(OpId to, Value init) { return ir::add_carry(k, to, init); }
 
 void MmaLoop::wait_stationary(Builder& b) {
   if (stationary_) stationary_->wait(b, stationary_position);
@@ -220,10 +221,6 @@ RingPosition MmaLoop::end_position(Builder& b, const OperandPipeline& pipeline) 
   const Value extent = b.op(Opcode::Max, {b.sub(last, first), b.constant(type, std::int64_t{0})});
   const Value rounded = b.sub(b.add(extent, step), b.constant(type, std::int64_t{1}));
   return pipeline.ring.after(b, pipeline.begin, b.div(rounded, step));
-}
-
-void MmaLoop::sync_before_reuse(Builder& b) {
-  if (!is_nested()) b.effect(Opcode::CtaBarrier, {});
 }
 
 std::vector<Value> MmaLoop::wait(Builder& b, std::vector<Value> pending,

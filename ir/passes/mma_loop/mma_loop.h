@@ -8,18 +8,22 @@
 
 namespace tegula::ir {
 
-/// The loads of a ring, which the loop reads `lag` iterations late.
-struct RingLoads {
-  std::vector<OperandLoad> loads;
-  int lag = 0;
-};
-
-/// A ring of operands and the loop's position in it.
+/// A ring of operands, its readers, and the loop's position in it.
 struct OperandPipeline {
-  ChannelRing ring;
-  int lag = 0;           ///< iteration i of the loop reads the load of iteration i - lag
+  std::vector<OperandLoad> brings;  ///< what the ring will have, until it is allocated
+  ChannelRing ring{0, {}};
+  /// Of its readers: iteration i of the loop reads the loads of iterations i - last_stage and on.
+  int first_stage = 0, last_stage = 0;
+  bool has_threads = false;  ///< threads read it, too
+  /// Readers of the last stage: dots, and loads that threads read. A slot is free when they have
+  /// retired: dots in flight, in the next step.
+  std::unordered_set<OpId> dots, loads;
   RingPosition begin{};  ///< position of the first iteration
   RingPosition end{};    ///< position after the last iteration
+  // Of the step that is built.
+  std::unordered_set<OpId> left;  ///< readers that it has still to see
+  bool is_waited_for = false, is_released = false;
+  RingPosition at{};  ///< of the iteration of first_stage
 };
 
 class MmaLoop {
@@ -34,7 +38,7 @@ class MmaLoop {
 
   /// Allocates shared memory and channels in front of all loops, and the positions that these
   /// carry: the loop's rings, and the operands that are loaded in front of the loop.
-  void allocate(std::vector<RingLoads> rings, std::vector<OperandLoad> stationary);
+  void allocate(std::vector<OperandPipeline> rings, std::vector<OperandLoad> stationary);
   /// Lets warpgroups issue their MMAs in an order.
   void order_warpgroups();
   /// This loop is built in the place of the one that was there, whose body still says what to load.
@@ -55,7 +59,6 @@ class MmaLoop {
   Builder before(OpId op);
   /// In front of the loop and all loops around it.
   Builder before_all() { return before(is_nested() ? outer_.front() : loop); }
-  Value add_carry(OpId to, Value init);
   void wait_stationary(Builder& b);
   /// Releases stationary operands if the condition holds: the next iteration of the outer loop may
   /// overwrite them.
@@ -71,8 +74,6 @@ class MmaLoop {
   /// the loop needs it.
   RingPosition end_position(Builder& b, const OperandPipeline& pipeline) const;
   bool is_skipped_by_other_warpgroup() const { return plan_.pingpong && is_nested(); }
-  /// Later code may use the rings' memory, unless a further iteration fills them.
-  void sync_before_reuse(Builder& b);
   /// Waits for all accumulators in flight and the operands `a` in registers; leaves `count` MMAs
   /// running.
   static std::vector<Value> wait(Builder& b, std::vector<Value> pending,
@@ -102,7 +103,7 @@ class MmaLoop {
   RegionId body_of(OpId outer) const { return k[outer].regions.back(); }
   /// In a kernel of clusters: marks loads that may be the same for both CTAs, if these run in
   /// lockstep. Returns an i1 that says whether the peer CTA has a tile, too; else none.
-  Value multicast_loads(std::vector<RingLoads>& rings);
+  Value multicast_loads();
   void remark();
   void enter_outer_loops();
   void leave_outer_loops();

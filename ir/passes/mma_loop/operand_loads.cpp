@@ -146,19 +146,12 @@ class Finder {
   bool collect(Value v, std::unordered_set<OpId>& slice) {
     const ValueData& d = k_[v];
     if (!d.def) return d.region != body_ || d.position == 0;
-    if (!is_inside_body(d.def)) return true;
+    if (!is_inside(k_, d.def, loop_)) return true;
     const OpData& op = k_[d.def];
     const bool repeatable = info(op.opcode).has(kPure) || is_invariant_scalar_load(k_, d.def);
     if (!repeatable || !op.regions.empty() || op.parent != body_) return false;
     slice.insert(d.def);
     return std::ranges::all_of(op.operands, [&](Value o) { return collect(o, slice); });
-  }
-  bool is_inside_body(OpId op) const {
-    for (RegionId r = k_[op].parent; r; r = k_[k_[r].owner].parent) {
-      if (r == body_) return true;
-      if (!k_[r].owner) return false;
-    }
-    return false;
   }
 
   const Kernel& k_;
@@ -176,10 +169,10 @@ std::vector<OpId> loops_of(const Kernel& k) {
   return ops_where(k, k.body(), [&](OpId op) { return k[op].opcode == Opcode::For; });
 }
 
-bool has_mma(const Kernel& k, RegionId r) {
-  bool found = false;
-  for (OpId op : k.ops(r)) found = found || k[op].opcode == Opcode::Dot;
-  return found;
+OpId first_dot(const Kernel& k, RegionId r) {
+  for (OpId op : k.ops(r))
+    if (k[op].opcode == Opcode::Dot) return op;
+  return {};
 }
 
 bool is_in_counted_loops(const Kernel& k, OpId op) {

@@ -12,8 +12,8 @@ namespace tegula::ir {
 
 /// All `for` loops of the kernel, outer ones first.
 std::vector<OpId> loops_of(const Kernel& k);
-/// Whether the region itself has dots.
-bool has_mma(const Kernel& k, RegionId r);
+/// The first dot that stands in the region itself; none if there is none.
+OpId first_dot(const Kernel& k, RegionId r);
 /// All that stands around the op are counted loops.
 bool is_in_counted_loops(const Kernel& k, OpId op);
 

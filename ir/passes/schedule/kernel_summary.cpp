@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <numeric>
-#include <unordered_set>
 
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/tma_store.h"
+#include "ir/schedule/computed_from.h"
 #include "ir/schedule/graph.h"
 
 namespace tegula::ir {
@@ -46,20 +46,6 @@ bool is_repeated_row(const Kernel& k, Value acc, RegionId loop_body) {
          k.type(k[def].operands[0]).shape()[0] == 1;
 }
 
-/// The value is computed from what is read from memory.
-bool is_read(const Kernel& k, Value v, std::unordered_set<Value>& seen) {
-  const OpId def = k[v].def;
-  if (!def || !seen.insert(v).second) return false;
-  const auto any = [&](const auto& values) {
-    return std::ranges::any_of(values, [&](Value o) { return is_read(k, o, seen); });
-  };
-  return info(k[def].opcode).has(kReads) || any(k[def].operands) ||
-         std::ranges::any_of(k[def].regions, [&](RegionId r) {
-           const OpId yield = k.terminator(r);
-           return yield && any(k[yield].operands);
-         });
-}
-
 }  // namespace
 
 bool is_aux_load(const Kernel& k, OpId load) {
@@ -71,7 +57,7 @@ bool is_aux_load(const Kernel& k, OpId load) {
   for (OpId op : k.ops(d.parent))
     for (std::size_t i : {0U, 1U})
       if (k[op].opcode == Opcode::Dot && source_of(k, op, i).op == load) return false;
-  return has_mma(k, d.parent);
+  return bool(first_dot(k, d.parent));
 }
 
 PlanPatch wanted_fields(const Kernel& k, const PassContext& context) {
@@ -124,12 +110,17 @@ std::int64_t staged_bytes(const Kernel& k, const Plan& p) {
 }
 
 bool has_data_dependent_trips(const Kernel& k) {
-  std::unordered_set<Value> seen;
+  const auto reads = [&](OpId op) { return info(k[op].opcode).has(kReads) || touches_tile(k, op); };
   return any_op(k, k.body(), [&](OpId op) {
     const OpId loop = k[k[op].parent].owner;
     if (k[op].opcode != Opcode::Dot || !loop || k[loop].opcode != Opcode::For) return false;
-    return is_read(k, k[loop].operands[0], seen) || is_read(k, k[loop].operands[1], seen);
+    return computed_from(k, k[loop].operands[0], reads) ||
+           computed_from(k, k[loop].operands[1], reads);
   });
+}
+
+bool has_balanced_pairs(const Kernel& k) {
+  return any_op(k, k.body(), [&](OpId op) { return k[op].attrs.i(AttrName::balanced_pairs) == 1; });
 }
 
 bool uses_pdl(const Kernel& k) {

@@ -45,6 +45,8 @@ bool is_aux_load(const Kernel& k, OpId load);
 std::int64_t staged_bytes(const Kernel& k, const Plan& plan);
 /// Whether lists, tables or lengths in memory determine the trip counts of mainloops.
 bool has_data_dependent_trips(const Kernel& k);
+/// Whether two neighbouring tiles are as much work as any other two.
+bool has_balanced_pairs(const Kernel& k);
 /// It may be started before the kernel in front of it has ended, which counts its tiles at the same
 /// place.
 bool uses_pdl(const Kernel& k);

@@ -8,7 +8,7 @@ constexpr int kSlots = 2;  // the producer thread is at most this many tiles ahe
 
 DynamicTileScheduler::DynamicTileScheduler(Builder& b, Value total, const TileMetadata& facts,
                                            bool in_turn)
-    : channel_(b.kernel(), kSlots, {}), facts_(&facts), total_(total) {
+    : channel_(kSlots, {}), facts_(&facts), total_(total) {
   if (!in_turn) {
     AttrList counter;
     counter.set(AttrName::component, "counter");
@@ -16,7 +16,7 @@ DynamicTileScheduler::DynamicTileScheduler(Builder& b, Value total, const TileMe
   }
   channel_.allocate_channels(b);
   words_ = channel_.allocate_words(b, 1 + facts.count());
-  programs_ = b.op(Opcode::NumPrograms, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
+  programs_ = program_of(b, Opcode::NumPrograms);
   producer_thread_ = b.op(Opcode::ProducerThread, std::initializer_list<Value>{});
 }
 

@@ -7,21 +7,18 @@
 
 #include "ir/analysis/multicast_loads.h"
 #include "ir/passes/dot_graph/dot_graph.h"
+#include "ir/passes/tile_scheduler/tile_metadata.h"
 
 namespace tegula::ir {
 namespace {
 
 constexpr int kMaxLoads = 30;  ///< bits of a word
 
-Value program(Builder& b, Opcode opcode) {
-  return b.op(opcode, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
-}
-
 /// The neighbour of this program's tile; the tile itself where there is none, as what is computed
 /// from a number behind the last tile might be a division by 0.
 Value neighbour(Builder& b) {
-  const Value tile = program(b, Opcode::ProgramId), next = b.op(Opcode::Xor, {tile, b.i32(1)});
-  return b.select(b.cmp("lt", next, program(b, Opcode::NumPrograms)), next, tile);
+  const Value tile = program_of(b, Opcode::ProgramId), next = b.op(Opcode::Xor, {tile, b.i32(1)});
+  return b.select(b.cmp("lt", next, program_of(b, Opcode::NumPrograms)), next, tile);
 }
 
 void flag_loads(Kernel& k, OpId loop) {

@@ -7,6 +7,11 @@
 
 namespace tegula::ir {
 
+/// The launch's program_id or num_programs, by its opcode.
+inline Value program_of(Builder& b, Opcode opcode) {
+  return b.op(opcode, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
+}
+
 class TileMetadata {
  public:
   /// Finds the values in the kernel's body, for tiles that are program_id of num_programs: scalars
