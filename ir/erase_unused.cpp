@@ -27,7 +27,7 @@ void erase_unused(Kernel& k, std::vector<OpId> ops) {
     });
   const auto erase = [&](OpId op) {
     const OpData& d = k[op];
-    if (d.erased || !info(d.opcode).has(kPure) ||
+    if (d.erased || !is_removable(info(d.opcode)) ||
         std::ranges::any_of(d.results, [&](Value v) { return uses[v] > 0; }))
       return d.erased;
     for (Value v : d.operands) --uses[v];

@@ -10,6 +10,7 @@
 
 #include "ir/analysis/invariant_load.h"
 #include "ir/clone_op.h"
+#include "ir/erase_unused.h"
 #include "ir/eval/cell.h"
 #include "ir/eval/evaluate.h"
 #include "ir/made_view.h"
@@ -330,11 +331,6 @@ class Canonicalizer {
 
   // ---- dead ops
   // -----------------------------------------------------------------------------------------------------
-  static bool is_removable(const OpInfo& row) {
-    return (row.has(kPure) || row.has(kAllocates) || row.has(kReads)) && !row.has(kWrites) &&
-           !row.has(kEffects);
-  }
-
   void remove_dead() {
     std::unordered_map<Value, int> uses;
     const auto count = [&](OpId op) {

@@ -14,6 +14,7 @@
 
 #include "ir/analysis/memory_hazards.h"
 #include "ir/builder.h"
+#include "ir/erase_unused.h"
 #include "ir/gathered_box.h"
 #include "ir/passes/layouts/slice_layout.h"
 #include "ir/passes/layouts/split_dim.h"
@@ -75,9 +76,11 @@ class EpilogueSubtiles {
       narrow_divisor(attrs);
       b.create(Opcode::StoreView, operands, std::span<const Type>(), std::move(attrs));
     }
-    const Value whole = k_[store_].operands[1];
+    std::vector<OpId> whole;
+    for (OpId op : k_.ops(region_))
+      if (is_cut(op) && followed_.contains(k_[op].results[0])) whole.push_back(op);
     k_.erase(store_);
-    erase_unused(whole);
+    erase_unused(k_, std::move(whole));
   }
 
  private:
@@ -235,16 +238,6 @@ class EpilogueSubtiles {
     }
     const Type t = slice_type(k_.type(k_[op].results[0]), dim, block * columns_, columns_);
     return k_[here(op).create(k_[op].opcode, operands, std::span(&t, 1), k_[op].attrs)].results[0];
-  }
-
-  /// Erases split ops that nobody else needs.
-  void erase_unused(Value v) {
-    const OpId def = k_[v].def;
-    if (!followed_.contains(v) || !is_cut(def) || is_used(k_, v)) return;
-    const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
-    k_.erase(def);
-    followed_.erase(v);
-    for (Value operand : operands) erase_unused(operand);
   }
 
   Kernel& k_;

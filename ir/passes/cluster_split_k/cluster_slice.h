@@ -46,6 +46,7 @@ class ClusterSlicer {
     made_[accumulator][accumulators_.at(accumulator)] = slice;
   }
   Value part(Value v, int dim);
+  Type part_type(Type t, int dim) const;
   /// Moves a box of `extent` elements along the split dimension to the CTA's slice. `first` is the
   /// index of its first offset among the operands.
   void move_box(OpId op, std::size_t first, int dim, std::int64_t extent);
@@ -55,7 +56,6 @@ class ClusterSlicer {
   bool is_computed_here(OpId def) const;
   std::optional<int> operand_dim(OpId op, Value operand, int dim) const;
   std::optional<int> result_dim(OpId op, Value operand, int dim) const;
-  Type part_type(Type t, int dim) const;
   Value rank_times(std::int64_t extent, DType dtype);
   void remake(OpId op, int dim);
   /// Uses all operands of the value whole.

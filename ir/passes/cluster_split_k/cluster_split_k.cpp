@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "ir/analysis/index_facts.h"
+#include "ir/erase_unused.h"
 #include "ir/loop.h"
 #include "ir/passes/cluster_split_k/accumulation_loop.h"
 #include "ir/passes/cluster_split_k/cluster_hazards.h"
@@ -206,11 +207,9 @@ class SplitKRewrite {
   void add_parts(const CarriedAccumulator& sum) {
     const OpId def = k_[sum.total].def;
     Builder b = Builder::behind(k_, def);
-    const Type t = k_.type(sum.total);
-    std::vector<std::int64_t> shape(t.shape().begin(), t.shape().end());
-    shape[static_cast<std::size_t>(sum.axis)] /= parts_;
-    Value part = b.op(Opcode::ClusterReduceScatter, {sum.total}, Type::tile(t.elem(), shape),
-                      {{AttrName::axis, sum.axis}});
+    Value part =
+        b.op(Opcode::ClusterReduceScatter, {sum.total},
+             share_->part_type(k_.type(sum.total), sum.axis), {{AttrName::axis, sum.axis}});
     if (const Value init = init_of(sum); !is_zero(k_, init)) {
       part = b.add(part, share_->part(init, 0));
       begin_with_zeros(sum);
@@ -270,21 +269,10 @@ class SplitKRewrite {
 
   /// Erases ops that only whole tiles needed.
   void erase_replaced() {
-    const Uses uses(k_);
-    std::unordered_map<Value, std::size_t> left;
-    const auto uses_of = [&](Value v) -> std::size_t& {
-      return left.try_emplace(v, uses.of(v).size()).first->second;
-    };
-    for (OpId op = k_[k_.body()].last; op;) {
-      const OpId before = k_[op].prev;
-      const OpInfo& row = info(k_[op].opcode);
-      const bool may_go = (row.has(kPure) || reads_memory(k_, op)) && k_[op].regions.empty();
-      if (may_go && std::ranges::all_of(k_[op].results, [&](Value v) { return uses_of(v) == 0; })) {
-        for (Value v : k_[op].operands) --uses_of(v);
-        k_.erase(op);
-      }
-      op = before;
-    }
+    std::vector<OpId> ops;
+    for (OpId op : k_.ops(k_.body()))
+      if (k_[op].regions.empty()) ops.push_back(op);
+    erase_unused(k_, std::move(ops));
   }
 
   Kernel& k_;
