@@ -181,7 +181,8 @@ namespace {
 
 /// Each element in its order: gives the old value, and stores what `update` makes of its bits.
 template <class Update>
-void update_elements(Program& p, OpId id, PointerOp& op, std::size_t values, Update update) {
+void update_elements(Program& p, OpId id, PointerOp& op, std::size_t values, const char* verb,
+                     Update update) {
   const auto size = static_cast<std::size_t>(size_bytes(op.pointee()));
   TileValue& out = op.start_result();
   for (std::size_t i = 0; i < out.cells.size(); ++i) {
@@ -199,7 +200,7 @@ void update_elements(Program& p, OpId id, PointerOp& op, std::size_t values, Upd
       continue;
     }
     const MemoryRegion* region = nullptr;
-    std::byte* at = op.address(i, "updates", region);
+    std::byte* at = op.address(i, verb, region);
     if (at == nullptr) continue;
     p.touch_atomic(*region, at, size, id, p.attrs(id).s(AttrName::sem, "relaxed"));
     std::uint64_t before = 0;
@@ -218,7 +219,7 @@ void eval_AtomicRmw(Program& p, OpId id) {
   PointerOp op(p, id, 2);
   const Combine combine = combine_of(p.attrs(id).s(AttrName::kind));
   update_elements(
-      p, id, op, 1,
+      p, id, op, 1, "updates",
       [&](std::size_t i, std::uint64_t before, const MemoryRegion& region, const std::byte* at) {
         return to_bits(
             combine(from_bits(before, op.pointee()), op.stored(i, region, at), op.pointee()),
@@ -229,7 +230,7 @@ void eval_AtomicRmw(Program& p, OpId id) {
 void eval_AtomicCas(Program& p, OpId id) {
   PointerOp op(p, id, 3);
   update_elements(
-      p, id, op, 2,
+      p, id, op, 2, "updates",
       [&](std::size_t i, std::uint64_t before, const MemoryRegion& region, const std::byte* at) {
         const std::uint64_t expected = to_bits(op.stored(i, region, at), op.pointee()),
                             desired = to_bits(op.stored(i, region, at, 2), op.pointee());
@@ -239,23 +240,10 @@ void eval_AtomicCas(Program& p, OpId id) {
 
 void eval_AtomicLoad(Program& p, OpId id) {
   PointerOp op(p, id, 1);
-  const auto size = static_cast<std::size_t>(size_bytes(op.pointee()));
-  TileValue& out = op.start_result();
-  for (std::size_t i = 0; i < out.cells.size(); ++i) {
-    out.cells[i] = Cell{.i = 0};
-    if (op.is_absent(i)) {
-      out.add_state(i, kAbsent);
-    } else if (op.is_masked_off(i)) {
-      out.add_state(i, kPoison);
-      out.origin = id;
-    } else if (const MemoryRegion* region = nullptr;
-               const std::byte* at = op.address(i, "reads", region)) {
-      p.touch_atomic(*region, at, size, id, p.attrs(id).s(AttrName::sem, "relaxed"));
-      std::uint64_t bits = 0;
-      std::memcpy(&bits, at, size);
-      out.cells[i] = from_bits(bits, op.pointee());
-    }
-  }
+  const auto keep = [](std::size_t, std::uint64_t bits, const MemoryRegion&, const std::byte*) {
+    return bits;
+  };
+  update_elements(p, id, op, 0, "reads", keep);
 }
 
 void eval_AtomicStore(Program& p, OpId id) {
