@@ -2,6 +2,14 @@
 
 namespace tegula::ir {
 
+std::vector<Value> deciding_values(const Kernel& k, OpId op) {
+  const OpData& d = k[op];
+  if (d.opcode == Opcode::While) return {k[k.terminator(d.regions[0])].operands[0]};
+  const auto first = d.operands.begin();
+  if (d.opcode == Opcode::For) return {first, first + first_init(d.opcode)};
+  return d.opcode == Opcode::If ? std::vector{*first} : std::vector<Value>();
+}
+
 Value add_carry(Kernel& k, OpId loop, Value init) {
   const Type type = k.type(init);
   k[loop].operands.push_back(init);

@@ -38,6 +38,14 @@ auto loop_nexts(AnyKernel& k, OpId loop) {
   return std::span(k[k.terminator(k[loop].regions.back())].operands);
 }
 
+/// The region of the op that makes the value, or of which it is an argument.
+inline RegionId home_of(const Kernel& k, Value v) {
+  return k[v].def ? k[k[v].def].parent : k[v].region;
+}
+
+/// The values that decide how a loop or a branch goes: bounds of a `for`, the condition of others.
+std::vector<Value> deciding_values(const Kernel& k, OpId op);
+
 /// Adds a carry behind the others and gives it as the body sees it; the body yields it once the
 /// caller has appended its next value.
 Value add_carry(Kernel& k, OpId loop, Value init);

@@ -66,18 +66,14 @@ void ProducerSlice::find_leaders() {
 void ProducerSlice::need(OpId op) {
   if (!ops_.insert(op).second) return;
   const OpData& d = (*k_)[op];
-  if (is_loop(d))
-    for (Value v : std::span(d.operands).first(first_init(d.opcode))) need(v);
-  else if (d.opcode == Opcode::If)
-    need(d.operands[0]);
+  if (d.is(Opcode::For, Opcode::If, Opcode::While))
+    for (Value v : deciding_values(*k_, op)) need(v);
   else if (!d.is(Opcode::Yield, Opcode::ReceiveTile))
     for (Value v : d.operands) need(v);
   if (const OpId owner = (*k_)[d.parent].owner) need(owner);
   if (d.is(Opcode::For, Opcode::If, Opcode::While))
     for (RegionId r : d.regions)
       if (const OpId yield = k_->terminator(r)) need(yield);
-  if (d.opcode == Opcode::While)  // it ends by its condition
-    need((*k_)[k_->terminator(d.regions[0])].operands[0]);
 }
 
 void ProducerSlice::need(Value v) {

@@ -33,17 +33,13 @@ class Search {
 
   /// The values that meet, and the bounds or the condition that chooses among them.
   OpId from_merge(const Merge& merge) {
-    if (const OpId found = from_all(incoming_values(k_, merge))) return found;
-    const OpData& d = k_[merge.op];
-    if (d.opcode == Opcode::While) return from(k_[k_.terminator(d.regions[0])].operands[0]);
-    const std::size_t deciding = is_loop(d) ? first_init(d.opcode) : 1;
-    return from_all(std::span(d.operands).first(std::min(deciding, d.operands.size())));
+    const OpId found = from_all(incoming_values(k_, merge));
+    return found ? found : from_all(deciding_values(k_, merge.op));
   }
 
   OpId from_loop_variable(Value v) {
     const OpId owner = k_[v].region ? k_[k_[v].region].owner : OpId();
-    if (!owner || k_[owner].opcode != Opcode::For) return {};
-    return from_all(std::span(k_[owner].operands).first(first_init(Opcode::For)));
+    return owner ? from_all(deciding_values(k_, owner)) : OpId();
   }
 
   const Kernel& k_;

@@ -85,12 +85,9 @@ OperandSource source_of(const Kernel& k, OpId dot, std::size_t operand) {
   using Kind = OperandSource::Kind;
   source.op = at;
   source.tile = v;
-  const RegionId home = k[dot].parent;
-  if (!at)
-    source.kind = k[v].region == home ? Kind::Computed : Kind::Invariant;
-  else if (k[at].parent != home)
+  if (home_of(k, v) != k[dot].parent)
     source.kind = Kind::Invariant;
-  else if (k[at].opcode == Opcode::LoadView)
+  else if (at && k[at].opcode == Opcode::LoadView)
     source.kind = gathered_dim(k, k[at]) >= 0 ? Kind::Gather : Kind::Memory;
   return source;
 }

@@ -92,19 +92,13 @@ class Scalars {
   /// Threads read an element one by one: another program may write it in between.
   void condition(Label dot) {
     const auto may_change = [&](OpId op) { return reads_written(op); };
-    for (RegionId r = j_.k[j_.op_of(dot)].parent; j_.k[r].owner; r = j_.k[j_.k[r].owner].parent) {
-      const OpData& d = j_.k[j_.k[r].owner];
-      std::vector<Value> deciding;
-      if (d.opcode == Opcode::If) deciding = {d.operands[0]};
-      if (d.opcode == Opcode::While) deciding = {j_.k[j_.k.terminator(d.regions[0])].operands[0]};
-      if (d.opcode == Opcode::For) deciding = {d.operands[0], d.operands[1], d.operands[2]};
-      for (Value v : deciding)
+    for (RegionId r = j_.k[j_.op_of(dot)].parent; j_.k[r].owner; r = j_.k[j_.k[r].owner].parent)
+      for (Value v : deciding_values(j_.k, j_.k[r].owner))
         if (computed_from(j_.k, v, may_change))
           return j_.refuse(Rule::W11, {dot},
                            "{}: the condition around it is read from memory that the "
                            "kernel writes, and may differ within a warpgroup",
                            dot);
-    }
   }
 
   std::string why_not_counted(OpId loop) {

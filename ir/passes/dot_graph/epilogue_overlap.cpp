@@ -17,7 +17,6 @@
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/layout/linear_layout.h"
-#include "ir/loop.h"
 #include "ir/schedule/graph.h"
 
 namespace tegula::ir {
@@ -85,12 +84,6 @@ bool EpilogueOverlap::meets_others() const {
   return std::ranges::any_of(later, [&](OpId x) {
     return std::ranges::any_of(others, [&](OpId y) { return !hazards.may_pass(x, y); });
   });
-}
-
-bool EpilogueOverlap::is_of_tile(Value v) const {
-  const RegionId body = k_[loop_].parent;
-  const OpId def = k_[v].def;
-  return def ? k_[def].parent == body : k_[v].region == body;
 }
 
 /// Whether the value is the same in every tile.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/clone_op.h"
+#include "ir/loop.h"
 #include "ir/passes/mma_loop/mma_loop.h"
 
 namespace tegula::ir {
@@ -43,7 +44,7 @@ class EpilogueOverlap {
 
   bool collect();
   bool meets_others() const;
-  bool is_of_tile(Value v) const;
+  bool is_of_tile(Value v) const { return home_of(k_, v) == k_[loop_].parent; }
   bool is_invariant(Value v) const;
   void add_outside(Value v);
   /// Adds a carry of this type to the tile loop, which begins as zeros.

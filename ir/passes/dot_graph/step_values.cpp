@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "ir/loop.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
@@ -30,11 +29,6 @@ StepValues::StepValues(Kernel& k, OpId loop, const DotGraph& dots, const LoopOrd
     for (const DotOperand& operand : dot->operands)
       if (operand.form == OperandForm::Shared) need(operand.tile, at.stage);
   }
-}
-
-bool StepValues::is_made_in_body(Value v) const {
-  const OpId def = k_[v].def;
-  return def ? k_[def].parent == body_ : k_[v].region == body_;
 }
 
 std::optional<StepValues::Source> StepValues::source(Value v, int stage) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/clone_op.h"
+#include "ir/loop.h"
 #include "ir/passes/dot_graph/loop_order.h"
 
 namespace tegula::ir {
@@ -55,7 +56,7 @@ class StepValues {
   };
 
   int age_of_result(int stage) const;
-  bool is_made_in_body(Value v) const;
+  bool is_made_in_body(Value v) const { return home_of(k_, v) == body_; }
   std::optional<Source> source(Value v, int stage) const;
   void need(Value v, int stage);
   Carried& carry(const Source& s);
