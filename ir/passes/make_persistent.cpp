@@ -145,7 +145,7 @@ void add_dynamic_scheduler(Kernel& k, Builder& b, Value total, std::vector<OpId>
   const TileMetadata facts(k);
   b.loc = k[k.terminator(k.launch())].loc;
   const DynamicTileScheduler queue(b, total, facts, multicast);
-  const RingPosition start = DynamicTileScheduler::first(b);
+  const RingPosition start = ChannelRing::first(b);
   const Value first = program_of(b, Opcode::ProgramId);
   std::vector<Value> inits{start.slot, start.phase, first};
   // A cluster may have a program more than there are tiles.

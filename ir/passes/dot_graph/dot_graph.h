@@ -99,7 +99,7 @@ struct DotGraph {
   const OperandLoad* ring_load(const Kernel& k, Value tile) const;
   /// The load by cp.async that brings the tile, or none.
   const OperandLoad* gather_of(const Kernel& k, Value tile) const;
-  /// One dot that reads memory: a GEMM's, which has a pipeline of its own.
+  /// One dot that reads memory: a GEMM's, for which GEMMs have a plan of their own.
   bool is_plain() const;
   /// TMA loads something, and says so by a channel: ring positions go through all loops around.
   bool has_channels() const { return !loads.empty() || !stationary.empty(); }

@@ -66,7 +66,10 @@ bool Expansion::run(PassContext& context) {
   l_.allocate(ring_uses(k_, graph_, order_), graph_.stationary);
   for (OperandPipeline& use : l_.pipelines)
     for (const OperandLoad& load : use.ring.loads()) ring_of_[load.load] = &use;
-  if (order_.turn.first) l_.order_warpgroups();
+  if (order_.turn.first) {
+    l_.before_all().effect(Opcode::OrderInit, {});
+    Builder(k_, k_.body()).effect(Opcode::OrderDrain, {});
+  }
   begin_overlap();
   for (OperandPipeline& use : l_.pipelines) use.at = use.begin;
   stored_.allocate(l_, order_, plan_.stages);
@@ -126,7 +129,7 @@ void Expansion::in_step() {
   for (std::size_t i = 0; i < k_[old_].results.size(); ++i) results.push_back(values_.result(i));
   finish_accumulators(b, runs, always, results);
   l_.release_stationary(b, runs);
-  l_.stationary_end = l_.next_stationary(b, runs);
+  l_.end_stationary(b, runs);
   replace_results(results);
 }
 
@@ -164,7 +167,7 @@ void Expansion::skewed() {
     use.end = use.first_stage == 0 ? use.at : use.ring.next(tail, use.at);
   const Value yes = tail.flag(true);
   if (early_stationary_.empty()) l_.release_stationary(tail, yes);
-  l_.stationary_end = l_.next_stationary(tail, yes);
+  l_.end_stationary(tail, yes);
   std::vector<Value> results = loop_results();
   if (branch) results = leave_branch(branch, std::move(results));
   replace_results(results);
@@ -238,7 +241,7 @@ bool Expansion::accumulator_starts_at_zero(OpId dot) const {
 void Expansion::leave_to_next_tile() {
   for (OperandPipeline& use : l_.pipelines) use.end = use.at;
   Builder tail = l_.before(k_.terminator(k_[l_.loop].parent));
-  l_.stationary_end = l_.next_stationary(tail, tail.flag(true));
+  l_.end_stationary(tail, tail.flag(true));
   std::vector<Value> state = values_.carried();
   state.push_back(adds_);
   anchor_ = tiles_->leave(std::move(state));
@@ -250,21 +253,11 @@ void Expansion::leave_to_next_tile() {
   tiles_->finish_very_last_tile(b, loop_results());
 }
 
-std::vector<Value*> Expansion::ends() {
-  std::vector<Value*> all;
-  if (!l_.is_nested()) return all;
-  for (OperandPipeline& p : l_.pipelines) all.insert(all.end(), {&p.end.slot, &p.end.phase});
-  if (l_.has_stationary())
-    for (Value* v : l_.stationary_carries(l_.stationary_end)) all.push_back(v);
-  return all;
-}
-
 OpId Expansion::enter_branch() {
   Builder b = l_.before(old_);
   const auto inits = loop_inits(k_[old_]);
   std::vector<Value> otherwise(inits.begin(), inits.end());
-  for (OperandPipeline& p : l_.pipelines) p.end = p.begin;
-  l_.stationary_end = l_.stationary_position;
+  for (OperandPipeline* p : l_.all()) p->end = p->begin;
   for (const Value* v : ends()) otherwise.push_back(*v);
   std::vector<Type> types;
   for (Value v : otherwise) types.push_back(k_.type(v));

@@ -168,7 +168,7 @@ Value Expansion::shared_operand(Builder& b, const DotOperand& operand, int stage
     return std::ranges::find(gathers_.loads(), load, &OperandLoad::load)->ring;
   }
   if (operand.form == OperandForm::Stationary) {
-    operands.push_back(l_.stationary_position.slot);
+    operands.push_back(l_.stationary->begin.slot);
   } else {
     wait(b, *ring_of_.at(load), stage);
     operands.push_back(position(b, *ring_of_.at(load), stage).slot);

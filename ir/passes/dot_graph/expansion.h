@@ -121,7 +121,7 @@ class Expansion {
 
   /// The values behind the loop that positions of rings have, in the order in which a branch
   /// yields them.
-  std::vector<Value*> ends();
+  std::vector<Value*> ends() { return l_.is_nested() ? l_.ends() : std::vector<Value*>(); }
 
   OpId enter_branch();
   std::vector<Value> leave_branch(OpId branch, std::vector<Value> results);

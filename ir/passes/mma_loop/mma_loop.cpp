@@ -29,7 +29,7 @@ bool MmaLoop::find_outer_loops() {
 }
 
 // ---- rings
-void MmaLoop::allocate(std::vector<OperandPipeline> rings, std::vector<OperandLoad> stationary) {
+void MmaLoop::allocate(std::vector<OperandPipeline> rings, std::vector<OperandLoad> in_front) {
   pipelines = std::move(rings);
   const Value in_step = multicast_loads();
   for (OperandPipeline& p : pipelines) {
@@ -38,27 +38,30 @@ void MmaLoop::allocate(std::vector<OperandPipeline> rings, std::vector<OperandLo
               slots = asked != 0 ? std::max(asked, kMinSlots) : usual;
     p.ring = ChannelRing(slots, std::move(p.brings), in_step);
   }
-  if (!stationary.empty()) stationary_.emplace(plan_.once_stages, std::move(stationary));
+  if (!in_front.empty())
+    stationary.emplace().ring = ChannelRing(plan_.once_stages, std::move(in_front));
   allocate_rings();
   remark();
   enter_outer_loops();
 }
 
-void MmaLoop::order_warpgroups() {
-  before_all().effect(Opcode::OrderInit, {});
-  Builder(k, k.body()).effect(Opcode::OrderDrain, {});
-}
-
-std::vector<const ChannelRing*> MmaLoop::rings() const {
-  std::vector<const ChannelRing*> all;
-  for (const OperandPipeline& pipeline : pipelines) all.push_back(&pipeline.ring);
-  if (stationary_) all.push_back(&*stationary_);
+std::vector<OperandPipeline*> MmaLoop::all() {
+  std::vector<OperandPipeline*> all;
+  for (OperandPipeline& pipeline : pipelines) all.push_back(&pipeline);
+  if (stationary) all.push_back(&*stationary);
   return all;
 }
 
-Value MmaLoop::ring_of(OpId load) const {
-  for (const ChannelRing* ring : rings())
-    for (const OperandLoad& l : ring->loads())
+std::vector<Value*> MmaLoop::ends() {
+  std::vector<Value*> values;
+  for (OperandPipeline* pipeline : all())
+    std::ranges::copy(pipeline->carries(pipeline->end), std::back_inserter(values));
+  return values;
+}
+
+Value MmaLoop::ring_of(OpId load) {
+  for (const OperandPipeline* pipeline : all())
+    for (const OperandLoad& l : pipeline->ring.loads())
       if (l.load == load) return l.ring;
   return {};
 }
@@ -66,8 +69,8 @@ Value MmaLoop::ring_of(OpId load) const {
 void MmaLoop::allocate_rings() {
   Builder b = before_all();
   for (OperandPipeline& pipeline : pipelines) pipeline.ring.allocate_channels(b);
-  if (stationary_) stationary_->allocate_channels(b);
-  if (stationary_) stationary_->allocate_slots(b);
+  if (stationary) stationary->ring.allocate_channels(b);
+  if (stationary) stationary->ring.allocate_slots(b);
   for (OperandPipeline& pipeline : pipelines) pipeline.ring.allocate_slots(b);
   producer_thread_ = b.op(Opcode::ProducerThread, std::initializer_list<Value>{});
 }
@@ -111,23 +114,14 @@ void MmaLoop::remark() {
 
 void MmaLoop::enter_outer_loops() {
   Builder b = before_all();
-  stationary_position = ChannelRing::first(b);
-  for (OperandPipeline& pipeline : pipelines) pipeline.begin = ChannelRing::first(b);
-  for (OpId outer : outer_) {
-    for (OperandPipeline& pipeline : pipelines)
-      pipeline.begin = {add_carry(k, outer, pipeline.begin.slot),
-                        add_carry(k, outer, pipeline.begin.phase)};
-    if (stationary_)
-      for (Value* v : stationary_carries(stationary_position)) *v = add_carry(k, outer, *v);
-  }
+  for (OperandPipeline* pipeline : all()) pipeline->begin = ChannelRing::first(b);
+  for (OpId outer : outer_)
+    for (OperandPipeline* pipeline : all())
+      for (Value* v : pipeline->carries(pipeline->begin)) *v = add_carry(k, outer, *v);
 }
 
 void MmaLoop::leave_outer_loops() {
-  std::vector<Value*> carried;
-  for (OperandPipeline& pipeline : pipelines)
-    carried.insert(carried.end(), {&pipeline.end.slot, &pipeline.end.phase});
-  if (stationary_)
-    std::ranges::copy(stationary_carries(stationary_end), std::back_inserter(carried));
+  const std::vector<Value*> carried = ends();
   for (std::size_t i = outer_.size(); i-- > 0;) {
     const OpId yield = k.terminator(body_of(outer_[i]));
     for (Value* v : carried) k[yield].operands.push_back(*v);
@@ -148,10 +142,10 @@ void MmaLoop::fill_iteration(Builder& b, const OperandPipeline& pipeline, Value 
   inner.loc = b.loc;
   IterationOffsets offsets(k, source_body_, iv);
   pipeline.ring.fill(inner, offsets, slot, free);
-  if (with_stationary && stationary_)
-    stationary_->fill(
-        inner, offsets, stationary_position.slot,
-        is_nested() ? inner.op(Opcode::Xor, {stationary_position.phase, inner.i32(1)}) : Value());
+  if (with_stationary && stationary)
+    stationary->ring.fill(
+        inner, offsets, stationary->begin.slot,
+        is_nested() ? inner.op(Opcode::Xor, {stationary->begin.phase, inner.i32(1)}) : Value());
 }
 
 void MmaLoop::fill_prologue(int first) {
@@ -186,8 +180,8 @@ void MmaLoop::prefetch_next(Builder& b, const OperandPipeline& pipeline, RingPos
 
 void MmaLoop::finish() {
   leave_outer_loops();
-  for (const ChannelRing* ring : rings())
-    for (const OperandLoad& load : ring->loads()) erase_load(k, load);
+  for (const OperandPipeline* pipeline : all())
+    for (const OperandLoad& load : pipeline->ring.loads()) erase_load(k, load);
 }
 
 // ---- building
@@ -198,21 +192,23 @@ Builder MmaLoop::before(OpId op) {
 }
 
 void MmaLoop::wait_stationary(Builder& b) {
-  if (stationary_) stationary_->wait(b, stationary_position);
+  if (stationary) stationary->ring.wait(b, stationary->begin);
 }
 
 void MmaLoop::release_stationary(Builder& b, Value condition) {
-  if (stationary_ && is_nested()) stationary_->release(b, stationary_position.slot, condition);
+  if (stationary && is_nested()) stationary->ring.release(b, stationary->begin.slot, condition);
 }
 
-RingPosition MmaLoop::next_stationary(Builder& b, Value brought) const {
-  if (!stationary_ || !is_nested()) return {};
-  if (stationary_->slots() == 1)
-    return {stationary_position.slot,
-            b.op(Opcode::Xor, {stationary_position.phase, b.cast(brought, DType::i32)})};
-  const RingPosition next = stationary_->next(b, stationary_position);
-  return {b.select(brought, next.slot, stationary_position.slot),
-          b.select(brought, next.phase, stationary_position.phase)};
+void MmaLoop::end_stationary(Builder& b, Value brought) {
+  if (!stationary || !is_nested()) return;
+  const RingPosition at = stationary->begin;
+  if (stationary->ring.slots() == 1) {
+    stationary->end = {at.slot, b.op(Opcode::Xor, {at.phase, b.cast(brought, DType::i32)})};
+    return;
+  }
+  const RingPosition next = stationary->ring.next(b, at);
+  stationary->end = {b.select(brought, next.slot, at.slot),
+                     b.select(brought, next.phase, at.phase)};
 }
 
 RingPosition MmaLoop::end_position(Builder& b, const OperandPipeline& pipeline) const {

@@ -24,6 +24,12 @@ struct OperandPipeline {
   std::unordered_set<OpId> left;  ///< readers that it has still to see
   bool is_waited_for = false, is_released = false;
   RingPosition at{};  ///< of the iteration of first_stage
+
+  /// The values of a position that loops carry: with one slot its phase alone.
+  std::vector<Value*> carries(RingPosition& position) const {
+    return ring.slots() == 1 ? std::vector{&position.phase}
+                             : std::vector{&position.slot, &position.phase};
+  }
 };
 
 class MmaLoop {
@@ -38,9 +44,7 @@ class MmaLoop {
 
   /// Allocates shared memory and channels in front of all loops, and the positions that these
   /// carry: the loop's rings, and the operands that are loaded in front of the loop.
-  void allocate(std::vector<OperandPipeline> rings, std::vector<OperandLoad> stationary);
-  /// Lets warpgroups issue their MMAs in an order.
-  void order_warpgroups();
+  void allocate(std::vector<OperandPipeline> rings, std::vector<OperandLoad> in_front);
   /// This loop is built in the place of the one that was there, whose body still says what to load.
   void build(OpId new_loop) {
     loop = new_loop;
@@ -63,13 +67,9 @@ class MmaLoop {
   /// Releases stationary operands if the condition holds: the next iteration of the outer loop may
   /// overwrite them.
   void release_stationary(Builder& b, Value condition);
-  /// Position that the next outer iteration waits for, if this one has loaded stationary operands.
-  RingPosition next_stationary(Builder& b, Value brought) const;
-  /// Values of a position that loops carry.
-  template <class Position>
-  auto stationary_carries(Position& at) const {
-    return stationary_->slots() == 1 ? std::vector{&at.phase} : std::vector{&at.slot, &at.phase};
-  }
+  /// Finds the position that the next outer iteration waits for, if this one has loaded stationary
+  /// operands.
+  void end_stationary(Builder& b, Value brought);
   /// Position of the pipeline after all iterations, counted, not followed: a warpgroup that skips
   /// the loop needs it.
   RingPosition end_position(Builder& b, const OperandPipeline& pipeline) const;
@@ -85,19 +85,20 @@ class MmaLoop {
   OpId tile_loop() const {
     return k.info.persistent && outer_.size() == 1 ? outer_.front() : OpId();
   }
-  bool has_stationary() const { return stationary_.has_value(); }
   /// The ring that this load fills, of the loop or in front of it; none if it fills none.
-  Value ring_of(OpId load) const;
+  Value ring_of(OpId load);
+  /// The pipelines, then that of operands that are loaded in front of the loop.
+  std::vector<OperandPipeline*> all();
+  /// The positions behind the loop, as outer loops carry them.
+  std::vector<Value*> ends();
 
   Kernel& k;
   OpId loop;
   RegionId body;
   std::vector<OperandPipeline> pipelines;
-  RingPosition stationary_position, stationary_end;
+  std::optional<OperandPipeline> stationary;  ///< operands loaded before the first iteration
 
  private:
-  /// The pipelines' rings, then that of stationary operands.
-  std::vector<const ChannelRing*> rings() const;
   void allocate_rings();
   /// The region that a loop repeats: the last one.
   RegionId body_of(OpId outer) const { return k[outer].regions.back(); }
@@ -112,9 +113,8 @@ class MmaLoop {
 
   const Plan& plan_;
   PassContext& context_;
-  RegionId source_body_;                   ///< with the loads' offsets
-  std::vector<OpId> outer_;                ///< loops around this one, outermost first
-  std::optional<ChannelRing> stationary_;  ///< operands loaded before the first iteration
+  RegionId source_body_;     ///< with the loads' offsets
+  std::vector<OpId> outer_;  ///< loops around this one, outermost first
   Value producer_thread_;
 };
 

@@ -17,7 +17,6 @@ class DynamicTileScheduler {
   /// States that the number, however it came about, counts from 0.
   static void assume_counted(Builder& b, Value tile);
 
-  static RingPosition first(Builder& b) { return ChannelRing::first(b); }
   RingPosition next(Builder& b, RingPosition at) const { return channel_.next(b, at); }
   /// Fetches the id of the tile behind `tile`, less the number of programs; it is used later.
   Value fetch(Builder& b, Value tile) const;
