@@ -50,10 +50,11 @@ class LoopPipeliner {
 
  private:
   bool is_aligned(const OperandLoad& c) {
-    if (is_cp_async_load(k_, c)) return true;
+    const int bytes = access_bytes(k_, c.load);
+    if (bytes >= kMinCpAsyncBytes) return true;
     context_.remark(Remark::Kind::Missed, k_[c.load].loc,
                     "not pipelined: rows are not aligned for cp.async",
-                    {{"bytes", fmt::format("{}", access_bytes(k_, c))}});
+                    {{"bytes", fmt::format("{}", bytes)}});
     return false;
   }
 

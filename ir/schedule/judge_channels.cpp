@@ -14,7 +14,6 @@ namespace {
 /// The largest transaction count of an mbarrier (PTX ISA, "mbarrier").
 constexpr std::int64_t kMaxSlotBytes = (1 << 20) - 1;
 constexpr int kMaxRegisterSlots = 2;
-constexpr int kMinCpAsyncBytes = 4;
 
 class Channels {
  public:
@@ -88,11 +87,8 @@ class Channels {
   }
 
   void cp_async(Label l) {
-    OperandLoad load;
-    load.load = j_.op_of(l);
-    const OpData& d = j_.k[load.load];
-    load.tile = j_.k.type(d.results[0]).with_layout(nullptr);
-    const int bytes = d.opcode == Opcode::LoadView ? access_bytes(j_.k, load) : 0;
+    const OpId load = j_.op_of(l);
+    const int bytes = j_.k[load].opcode == Opcode::LoadView ? access_bytes(j_.k, load) : 0;
     if (bytes < kMinCpAsyncBytes)
       j_.refuse(Rule::C3, {l}, "{} by cp.async: an access has {} bytes, not {} or more", l, bytes,
                 kMinCpAsyncBytes);

@@ -29,7 +29,7 @@ void AsyncCopies::place_indices(const OperandLoad& c) {
   const auto along = static_cast<int>(std::ranges::find(c.axes, view_dim) - c.axes.begin());
   Dims shape;
   for (std::int64_t extent : c.tile.shape()) shape.push_back(static_cast<int>(extent));
-  const int vector = access_bytes(k_, c) / size_bytes(c.tile.dtype());
+  const int vector = access_bytes(k_, load) / size_bytes(c.tile.dtype());
   const LinearLayout* lines = index_tile_layout(
       copy_layout(shape, contiguous_dim(k_, c), vector, k_.info.threads / 32), along);
   Builder b(k_, loop_);

@@ -222,17 +222,18 @@ std::optional<OperandLoad> copied_load(const Kernel& k, OpId loop, OpId load) {
   if (!has_early_indices(k, load, loop)) return std::nullopt;
   PassContext unused;
   auto found = Finder(k, loop, unused, CopiedBy::Threads).tile(load);
-  return found && access_bytes(k, *found) == kWidestCopy ? found : std::nullopt;
+  return found && access_bytes(k, load) == kWidestCopy ? found : std::nullopt;
 }
 
 bool writes_memory(const Kernel& k, OpId loop) {
   return any_op(k, k[loop].regions[0], [&](OpId op) { return info(k[op].opcode).has(kWrites); });
 }
 
-int access_bytes(const Kernel& k, const OperandLoad& load) {
-  const OpData& box = k[load.load];
+int access_bytes(const Kernel& k, OpId load) {
+  const OpData& box = k[load];
   if (contiguous_dim(k, box) < 0) return 0;
-  return std::min(kWidestCopy, access_elements(k, box) * size_bytes(load.tile.dtype()));
+  return std::min(kWidestCopy,
+                  access_elements(k, box) * size_bytes(k.type(box.results[0]).dtype()));
 }
 
 bool has_early_indices(const Kernel& k, OpId load, OpId loop) {
@@ -241,17 +242,13 @@ bool has_early_indices(const Kernel& k, OpId load, OpId loop) {
   });
 }
 
-bool is_cp_async_load(const Kernel& k, const OperandLoad& load) {
-  return access_bytes(k, load) >= 4;
-}
-
 std::int64_t cp_async_ring_bytes(const Kernel& k, int slots) {
   PassContext unused;
   std::int64_t end = 0;
   for (OpId loop : loops_of(k)) {
     if (writes_memory(k, loop)) continue;
     for (const OperandLoad& load : operand_loads(k, loop, unused)) {
-      if (!is_cp_async_load(k, load)) continue;
+      if (access_bytes(k, load.load) < kMinCpAsyncBytes) continue;
       const SharedLayout& ring = *ring_type(k, load, slots).shared_layout();
       const std::int64_t alignment = ring.alignment();
       end = round_up(end, alignment) + ring.bytes();

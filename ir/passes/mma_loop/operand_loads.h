@@ -56,14 +56,14 @@ bool writes_memory(const Kernel& k, OpId loop);
 
 /// Bytes that one access may have along the dimension that is contiguous in memory, 16 at most; 0:
 /// none is.
-int access_bytes(const Kernel& k, const OperandLoad& load);
+int access_bytes(const Kernel& k, OpId load);
 
 /// Whether index tiles of a load are made in front of the loop: else they would have to be made
 /// ahead, too.
 bool has_early_indices(const Kernel& k, OpId load, OpId loop);
 
-/// Whether cp.async can load it: 4, 8 or 16 bytes at a time.
-bool is_cp_async_load(const Kernel& k, const OperandLoad& load);
+/// Bytes that cp.async copies at a time at least; else 8 or 16.
+inline constexpr int kMinCpAsyncBytes = 4;
 
 /// Shared memory of rings with that many slots for all operands that cp.async loads
 /// (pipeline_cp_async).
