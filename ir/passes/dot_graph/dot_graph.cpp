@@ -288,7 +288,9 @@ class Analysis {
     if (operand.form == OperandForm::Shared) return stored_type(k_.type(operand.tile), 1);
     if (operand.form == OperandForm::Gathered)
       return ring_type(k_, *graph_.gather_of(k_, operand.tile), 1);
-    return tma_ring_type(k_, *graph_.load_of(k_, operand.tile), 1);
+    const bool is_inside = operand.form == OperandForm::Ring;
+    const auto& loads = is_inside ? graph_.loads : graph_.stationary;
+    return tma_ring_type(k_, *load_in(loads, k_[operand.tile].def), 1);
   }
 
   const Kernel& k_;
@@ -379,11 +381,6 @@ std::string name(const DotOperand& operand) {
 const GraphDot* DotGraph::find(OpId dot) const {
   const auto it = std::ranges::find(dots, dot, &GraphDot::op);
   return it == dots.end() ? nullptr : &*it;
-}
-
-const OperandLoad* DotGraph::load_of(const Kernel& k, Value tile) const {
-  const OperandLoad* load = load_in(loads, k[tile].def);
-  return load ? load : load_in(stationary, k[tile].def);
 }
 
 const OperandLoad* DotGraph::ring_load(const Kernel& k, Value tile) const {

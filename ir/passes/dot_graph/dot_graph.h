@@ -92,10 +92,7 @@ struct DotGraph {
   /// Joined.
   bool is_gemm() const { return rings != RingSharing::Joined; }
   const GraphDot* find(OpId dot) const;
-  /// The load by TMA that brings the tile, or none.
-  const OperandLoad* load_of(const Kernel& k, Value tile) const;
-
-  /// The same of those in the loop alone.
+  /// The load by TMA in the loop that brings the tile, or none.
   const OperandLoad* ring_load(const Kernel& k, Value tile) const;
   /// The load by cp.async that brings the tile, or none.
   const OperandLoad* gather_of(const Kernel& k, Value tile) const;
