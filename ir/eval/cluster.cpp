@@ -21,17 +21,13 @@ void for_part(const AxisShape& part, std::size_t whole_extent, std::size_t rank,
 }
 
 /// Edges of the slice: those along `axis` are cut.
-std::vector<std::uint8_t> edges_of_part(const std::vector<std::uint8_t>& edges,
-                                        std::span<const std::int64_t> shape, std::size_t axis,
-                                        std::size_t extent, std::size_t rank) {
+std::vector<std::uint8_t> edges_of_part(const TileValue& tile, std::span<const std::int64_t> shape,
+                                        std::size_t axis, std::size_t extent, std::size_t rank) {
   std::vector<std::uint8_t> out;
-  std::size_t at = 0;
-  for (std::size_t d = 0; d < shape.size() && !edges.empty(); ++d) {
-    const auto n = static_cast<std::size_t>(shape[d]);
-    const std::size_t first = d == axis ? at + rank * extent : at;
-    const auto from = edges.begin() + static_cast<std::ptrdiff_t>(first);
-    out.insert(out.end(), from, from + static_cast<std::ptrdiff_t>(d == axis ? extent : n));
-    at += n;
+  for (std::size_t d = 0; d < shape.size() && !tile.edges.empty(); ++d) {
+    auto edge = tile.edge(shape, d);
+    if (d == axis) edge = edge.subspan(rank * extent, extent);
+    out.insert(out.end(), edge.begin(), edge.end());
   }
   return out;
 }
@@ -67,7 +63,7 @@ void receive(std::span<const std::unique_ptr<Program>> programs, OpId id, std::s
     for_part(part, whole, receiver, [&](std::size_t to, std::size_t from) {
       out.add_state(to, own.state(from) & kAbsent);
     });
-  out.edges = edges_of_part(own.edges, p.kernel().type(v).shape(), static_cast<std::size_t>(axis),
+  out.edges = edges_of_part(own, p.kernel().type(v).shape(), static_cast<std::size_t>(axis),
                             part.extent, receiver);
   p.result(id) = std::move(out);
 }
