@@ -76,23 +76,20 @@ class Mainloops {
   void ask_schedule(DotGraph& dots) const {
     if (!context_.planned.schedule) return;
     const Schedule& s = *context_.planned.schedule;
-    const auto label = [&](OpId op) {
-      const auto node = op ? graph_->find(op) : std::nullopt;
-      return node ? (*graph_)[*node].label : Label();
-    };
     for (auto* loads : {&dots.loads, &dots.gathers})
       for (OperandLoad& load : *loads) {
-        if (const Channel* c = s.find_channel(label(load.load))) {
+        if (const Channel* c = s.find_channel(graph_->label_of(load.load))) {
           load.channel = static_cast<int>(c - s.channels.data());
           load.slots = c->slots;
           load.is_alone = !c->multicast;
         }
         for (const LoopSchedule& loop : s.loops)
           for (const Step& step : loop.steps)
-            if (step.op == label(load.load)) load.order = step.order;
+            if (step.op == graph_->label_of(load.load)) load.order = step.order;
       }
     for (Value tile : dots.shared)
-      if (const Channel* c = s.find_channel(label(k_[tile].def))) dots.slots[tile] = c->slots;
+      if (const Channel* c = s.find_channel(graph_->label_of(k_[tile].def)))
+        dots.slots[tile] = c->slots;
   }
 
   LoopOrder order_of(DotGraph& dots) {
@@ -120,8 +117,7 @@ class Mainloops {
 
   std::optional<Token> token_of(const Turn& turn) const {
     if (!turn.first) return std::nullopt;
-    const auto label_of = [&](OpId op) { return label((*graph_)[*graph_->find(op)].label); };
-    return Token{"mma", 0, label_of(turn.first), label_of(turn.last)};
+    return Token{"mma", 0, label(graph_->label_of(turn.first)), label(graph_->label_of(turn.last))};
   }
 
   Kernel& k_;

@@ -127,6 +127,11 @@ std::optional<std::size_t> Graph::find(OpId op) const {
   return at == node_of_.end() ? std::nullopt : std::optional(at->second);
 }
 
+Label Graph::label_of(OpId op) const {
+  const auto node = find(op);
+  return node ? nodes_[*node].label : Label();
+}
+
 std::vector<std::size_t> Graph::nodes_of(RegionId region) const {
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < nodes_.size(); ++i)

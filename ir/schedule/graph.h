@@ -77,6 +77,8 @@ class Graph {
   /// Index of the node with this label, or of the node that has the op.
   std::optional<std::size_t> find(Label label) const;
   std::optional<std::size_t> find(OpId op) const;
+  /// The label of the node that has the op; empty where none has.
+  Label label_of(OpId op) const;
   /// Nodes of the region, in text order.
   std::vector<std::size_t> nodes_of(RegionId region) const;
 

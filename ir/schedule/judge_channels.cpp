@@ -96,11 +96,11 @@ class Channels {
 
   void store(const Channel& c, Label l, const OpData& d) {
     if (const OpId tells = first_announcement(j_.k)) {
-      const auto node = j_.g.find(tells);
-      return j_.refuse(Rule::C10, {l, node ? j_.label(*node) : Label()},
+      const Label teller = j_.g.label_of(tells);
+      return j_.refuse(Rule::C10, {l, teller},
                        "{} by TMA {}: {} tells others that it is there, and does not "
                        "wait for TMA",
-                       l, name(c.kind), node ? j_.label(*node) : info(j_.k[tells].opcode).name);
+                       l, name(c.kind), teller ? teller : info(j_.k[tells].opcode).name);
     }
     std::string why = d.opcode != Opcode::StoreView ? "it is no box of a view"
                       : !j_.s.target->has_tma ? fmt::format("{} has no TMA", j_.s.target.name())

@@ -80,10 +80,9 @@ class Scalars {
     for (Value v : needed) {
       const OpId from = computed_from(j_.k, v, is_elsewhere);
       if (!from) continue;
-      const auto node = j_.g.find(from);
       const std::string_view how =
           reads_written(from) ? "read from memory that the kernel writes" : "computed from a tile";
-      return j_.refuse(Rule::G4, {j_.label(n), node ? j_.label(*node) : Label()},
+      return j_.refuse(Rule::G4, {j_.label(n), j_.g.label_of(from)},
                        "{} needs a scalar for {} which is {} in {}", j_.role_name(role),
                        j_.label(n), how, j_.role_name(*only_role(from)));
     }

@@ -54,7 +54,7 @@ class Slots {
   std::optional<bool> turns(OpId dot, std::size_t i, Label payload) const {
     bool turned = false;
     for (OpId at = j_.k[j_.k[dot].operands[i]].def; at; at = j_.k[j_.k[at].operands[0]].def) {
-      if (const auto node = j_.g.find(at); node && j_.label(*node) == payload) return turned;
+      if (j_.g.label_of(at) == payload) return turned;
       if (!j_.k[at].is(Opcode::Permute, Opcode::ConvertLayout)) break;
       if (j_.k[at].opcode == Opcode::Permute) turned = !turned;
     }

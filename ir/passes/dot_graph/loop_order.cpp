@@ -203,7 +203,7 @@ class EarlyDots {
 
   LoopSchedule run() {
     collect();
-    schedule_.loop = graph_[*graph_.find(dots_.loop)].label;
+    schedule_.loop = graph_.label_of(dots_.loop);
     while (!left_.empty()) {
       const auto next = pick();
       const std::size_t unit = *next;
@@ -415,7 +415,7 @@ class SkewedSteps {
 
   LoopSchedule run() {
     const RegionId body = k_[dots_.loop].regions[0];
-    schedule_.loop = graph_[*graph_.find(dots_.loop)].label;
+    schedule_.loop = graph_.label_of(dots_.loop);
     // A node stands where its last op does: ops of two nodes may stand between each other.
     std::vector<std::size_t> nodes;
     for (OpId op : k_.ops(body))
@@ -486,9 +486,9 @@ std::string why_not_followed(const Kernel& k, const Graph& graph, const DotGraph
 
 LoopSchedule steps_of(const Kernel& k, const Graph& graph, const DotGraph& dots,
                       const DotOps& special, PassContext& context) {
-  const auto node = graph.find(dots.loop);
-  if (node && context.planned.schedule) {
-    if (const LoopSchedule* wanted = context.planned.schedule->find_loop(graph[*node].label)) {
+  if (context.planned.schedule) {
+    if (const LoopSchedule* wanted =
+            context.planned.schedule->find_loop(graph.label_of(dots.loop))) {
       const std::string why = why_not_followed(k, graph, dots, special, *wanted);
       if (why.empty()) return *wanted;
       context.remark(Remark::Kind::Missed, k[dots.loop].loc, "schedule not followed: " + why);
@@ -510,10 +510,7 @@ Turn turn_of(const Graph& graph, const DotGraph& dots, const LoopOrder& order,
   };
   if (wanted && !wanted->tokens.empty()) {
     const auto has_label = [&](Label label) {
-      return [&graph, label](OpId op) {
-        const auto node = graph.find(op);
-        return node && graph[*node].label == label;
-      };
+      return [&graph, label](OpId op) { return graph.label_of(op) == label; };
     };
     for (const Token& token : wanted->tokens)
       if (const Turn turn = range(has_label(token.first), has_label(token.last)); turn.first)
