@@ -12,7 +12,7 @@ namespace tegula::ir {
 struct OperandPipeline {
   std::vector<OperandLoad> brings;  ///< what the ring will have, until it is allocated
   ChannelRing ring{0, {}};
-  /// Of its readers: iteration i of the loop reads the loads of iterations i - last_stage and on.
+  /// Stages of its readers: iteration i of the loop reads loads from iteration i - last_stage on.
   int first_stage = 0, last_stage = 0;
   bool has_threads = false;  ///< threads read it, too
   /// Readers of the last stage: dots, and loads that threads read. A slot is free when they have
@@ -20,7 +20,7 @@ struct OperandPipeline {
   std::unordered_set<OpId> dots, loads;
   RingPosition begin{};  ///< position of the first iteration
   RingPosition end{};    ///< position after the last iteration
-  // Of the step that is built.
+  // The step that is built changes these.
   std::unordered_set<OpId> left;  ///< readers that it has still to see
   bool is_waited_for = false, is_released = false;
   RingPosition at{};  ///< of the iteration of first_stage
