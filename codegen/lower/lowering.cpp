@@ -46,8 +46,10 @@ Lowering::Lowering(const Kernel& machine, PassContext& ctx)
 }
 
 void Lowering::reserve_store_staging() {
-  staging_ = StoreStaging::of(from, groups_, scratch_offset_);
-  if (staging_) scratch_offset_ = scratch_end_ = staging_->end();
+  staging_ = StoreStaging::of(from, context.planned.schedule.get(), groups_, scratch_offset_);
+  if (!staging_) return;
+  scratch_offset_ = scratch_end_ = staging_->end();
+  to.info.shared_uses.push_back(staging_->use(from));
 }
 
 Kernel Lowering::run() {

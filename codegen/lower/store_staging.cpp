@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "ir/pipeline.h"
-#include "tegula/error.h"
 #include "tegula/int_math.h"
 
 namespace tegula::codegen {
@@ -12,80 +11,113 @@ using namespace ir;
 
 namespace {
 
-constexpr std::int64_t kMaxBuffers = 4;
-/// Alignment of swizzled tiles.
-constexpr std::int64_t kAlignment = 1024;
-/// From this number of buffers on, a store's warps need not synchronise before they write: of those
-/// in flight one can always be unread.
-constexpr int kSpareBuffers = 3;
+/// From this number of unread groups on, a store's warps need not synchronise before they write:
+/// they wait as they hand over the store before, while a group is still unread.
+constexpr int kSpareGroups = 2;
+
+/// A warpgroup has the same bytes of a buffer for each of these tiles: rows of as many bytes in all
+/// their pieces, or the same columns.
+bool are_parts_alike(const Kernel& k, const std::vector<OpId>& stores) {
+  const int warps = k.info.threads / 32;
+  if (warps <= kWarpgroupWarps) return true;
+  const auto tile_of = [&](OpId op) { return k.type(k[op].operands[1]); };
+  const auto has_rows = [&](OpId op) { return tile_of(op).shape()[0] % (kWarpRows * warps) == 0; };
+  const Type first = tile_of(stores.front());
+  const SharedLayout layout = staged_layout(first);
+  return std::ranges::all_of(stores, [&](OpId op) {
+    const SharedLayout own = staged_layout(tile_of(op));
+    if (own == layout) return true;
+    const auto is_as_wide = [&](const SwizzleSegment& piece) {
+      return piece.width == layout.piece_list().front().width;
+    };
+    return has_rows(op) && has_rows(stores.front()) && tile_of(op).shape()[0] == first.shape()[0] &&
+           std::ranges::all_of(layout.piece_list(), is_as_wide) &&
+           std::ranges::all_of(own.piece_list(), is_as_wide);
+  });
+}
+
+/// The stores of a list that stand in this region.
+std::vector<OpId> in_region(const Kernel& k, const std::vector<OpId>& stores, RegionId region) {
+  std::vector<OpId> found;
+  std::ranges::copy_if(stores, std::back_inserter(found),
+                       [&](OpId op) { return k[op].parent == region; });
+  return found;
+}
 
 }  // namespace
 
-SharedLayout StoreStaging::layout(Type tile) {
-  const Dims shape{static_cast<int>(tile.shape()[0]), static_cast<int>(tile.shape()[1])};
-  const auto swizzled = SharedLayout::swizzled(shape, size_bytes(tile.dtype()), {1, 0}, 128,
-                                               SegmentRule::WidestFirst);
-  if (!swizzled) throw InternalError("a store of " + tile.str() + ": " + swizzled.reason());
-  return *swizzled;
-}
-
-std::optional<StoreStaging> StoreStaging::of(const Kernel& machine, int groups, std::int64_t end) {
-  std::vector<OpId> stores;
+std::optional<StoreStaging> StoreStaging::of(const Kernel& machine, const Schedule* asked,
+                                             int groups, std::int64_t end) {
+  const std::vector<StagingRing> rings = staging_rings(machine, asked, groups, end);
+  if (rings.empty()) return std::nullopt;
   StoreStaging s;
-  walk(machine, machine.body(), [&](OpId op) {
-    if (machine[op].opcode != Opcode::StoreView || machine[op].attrs.i(AttrName::tma) != 1) return;
-    stores.push_back(op);
-    const SharedLayout staged = layout(machine.type(machine[op].operands[1]));
-    s.bytes_ = std::max(s.bytes_, round_up(staged.bytes(), kAlignment));
-  });
-  if (stores.empty()) return std::nullopt;
   s.groups_ = groups;
-  s.first_ = round_up(end, kAlignment);
-  const std::int64_t room =
-      (machine.info.target->shared_bytes_per_cta - s.first_) / (groups * s.bytes_);
-  const auto most = std::min(kMaxBuffers, static_cast<std::int64_t>(stores.size()));
-  s.buffers_ = static_cast<int>(std::clamp<std::int64_t>(room, 1, most));
-  s.assign_slots(machine, stores);
-  s.find_meetings(machine, stores);
+  s.first_ = round_up(end, kStagingAlignment);
+  walk(machine, machine.body(), [&](OpId op) {
+    for (const StagingRing& ring : rings)
+      if (std::ranges::find(ring.stores, op) != ring.stores.end()) s.stores_.push_back(op);
+  });
+  for (const StagingRing& ring : rings) s.add(machine, ring);
   return s;
 }
 
-/// Warpgroups divide some tiles by rows, others by columns. A buffer's parts stay those of the
-/// iteration before in the first loop with a store alone.
-void StoreStaging::find_meetings(const Kernel& machine, const std::vector<OpId>& stores) {
-  const auto has_rows = [&](OpId op) {
-    return machine.type(machine[op].operands[1]).shape()[0] %
-               (kWarpRows * (machine.info.threads / 32)) ==
-           0;
-  };
-  if (std::ranges::all_of(stores, has_rows) || std::ranges::none_of(stores, has_rows)) return;
-  const RegionId first = machine[stores.front()].parent;
-  const OpId loop = machine[first].owner;
-  const bool is_alone =
-      std::ranges::count(stores, first, [&](OpId op) { return machine[op].parent; }) == 1;
-  const bool is_first = loop && is_alone && machine[loop].parent == machine.body();
-  for (OpId op : stores) slots_[op].all_meet = !(is_first && op == stores.front());
+SharedUse StoreStaging::use(const Kernel& machine) const {
+  return {machine[stores_.front()].loc, "staging buffers of stores by TMA", groups_ * bytes_};
 }
 
-/// If all stores follow each other in one region and use the buffers evenly, a tile continues with
-/// the buffers as the previous one left them. Else the first store waits until all buffers are
-/// free.
-void StoreStaging::assign_slots(const Kernel& machine, const std::vector<OpId>& stores) {
-  const int count = static_cast<int>(stores.size());
-  const bool in_a_row = std::ranges::all_of(
-      stores, [&](OpId op) { return machine[op].parent == machine[stores[0]].parent; });
-  const bool goes_round = in_a_row && count % buffers_ == 0;
-  const bool has_spare = buffers_ >= kSpareBuffers;
-  for (int i = 0; i < count; ++i) {
-    StagingSlot slot;
-    slot.buffer = i % buffers_;
-    if (!in_a_row || (i == 0 && !goes_round))
-      slot.unread_before = 0;
-    else if (!has_spare && (goes_round || i >= buffers_))
-      slot.unread_before = buffers_ - 1;
-    if (has_spare && in_a_row && (goes_round || (i + 1 >= buffers_ && i + 1 < count)))
-      slot.unread_behind = buffers_ - 2;
-    slots_[stores[static_cast<std::size_t>(i)]] = slot;
+void StoreStaging::add(const Kernel& machine, const StagingRing& ring) {
+  for (std::size_t i = 0; i < ring.stores.size(); ++i)
+    slots_[ring.stores[i]].offset =
+        first_ + bytes_ + static_cast<std::int64_t>(i) % ring.buffers * ring.buffer_bytes;
+  bytes_ += ring.buffers * ring.buffer_bytes;
+  const RegionId region = machine[ring.stores[0]].parent;
+  const bool is_in_a_row = in_region(machine, ring.stores, region).size() == ring.stores.size();
+  is_in_a_row ? wait_in_turn(machine, ring) : wait_for_all(machine, ring);
+}
+
+/// Each store waits until all buffers are free. Where warpgroups have other parts of a buffer from
+/// store to store, all of them meet; in the first loop with a store alone, they have had the same
+/// ones in the iteration before.
+void StoreStaging::wait_for_all(const Kernel& machine, const StagingRing& ring) {
+  const OpId front = ring.stores.front();
+  const bool is_mixed = !are_parts_alike(machine, ring.stores);
+  const RegionId region = machine[front].parent;
+  const OpId loop = machine[region].owner;
+  const bool is_alone = in_region(machine, ring.stores, region).size() == 1;
+  const bool is_first = loop && is_alone && machine[loop].parent == machine.body();
+  for (OpId op : ring.stores) {
+    slots_[op].unread_before = 0;
+    slots_[op].all_meet = is_mixed && !(is_first && op == front);
+  }
+}
+
+/// Stores that follow each other in one region. If they use the buffers evenly, the region
+/// continues with the buffers as it left them the last time; else its first store waits until all
+/// are free. Groups of other rings that are committed in between may be unread, too.
+void StoreStaging::wait_in_turn(const Kernel& machine, const StagingRing& ring) {
+  const std::vector<OpId>& stores = ring.stores;
+  const std::vector<OpId> in_turn = in_region(machine, stores_, machine[stores[0]].parent);
+  const auto place = [&](OpId op) { return std::ranges::find(in_turn, op) - in_turn.begin(); };
+  const std::size_t count = stores.size(), buffers = static_cast<std::size_t>(ring.buffers);
+  const bool goes_round = count % buffers == 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool begins_anew = i == 0 && !goes_round, is_of_last_time = i < buffers;
+    if (is_of_last_time && !goes_round && !begins_anew) continue;
+    // The store that had the buffer before; the last one of all where the ring begins anew.
+    const OpId before = stores[!is_of_last_time ? i - buffers
+                               : goes_round     ? i + count - buffers
+                                                : count - 1];
+    const auto between = static_cast<int>(place(stores[i]) - place(before) - 1 +
+                                          (is_of_last_time ? std::ssize(in_turn) : 0));
+    StagingSlot& slot = slots_[stores[i]];
+    slot.all_meet =
+        !are_parts_alike(machine, begins_anew ? stores : std::vector{before, stores[i]});
+    if (between < kSpareGroups || begins_anew || slot.all_meet) {
+      slot.unread_before = between;
+      continue;
+    }
+    const std::size_t all = in_turn.size(), at = static_cast<std::size_t>(place(stores[i]));
+    slots_[in_turn[(at + all - 1) % all]].unread_behind = between - 1;
   }
 }
 

@@ -1,12 +1,13 @@
 #pragma once
 // Staging buffers in shared memory between accumulator registers and TMA stores. The stores of a
-// CTA use the buffers round-robin.
+// ring use its buffers round-robin.
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "ir/kernel.h"
-#include "ir/layout/shared_layout.h"
+#include "ir/schedule/staging_rings.h"
 
 namespace tegula::codegen {
 
@@ -14,39 +15,39 @@ namespace tegula::codegen {
 /// that "all but the last n have been read" can be waited for.
 struct StagingSlot {
   static constexpr int kNoWait = -1;
-  int buffer = 0;
+  std::int64_t offset = 0;  ///< of the buffer, in shared memory; of the first group of warps
   /// Commit groups that may be unread before the buffer is written, and the warps synchronise.
   int unread_before = kNoWait;
   /// The same before they synchronise to hand their writes over: then the next store's buffer is
   /// free.
   int unread_behind = kNoWait;
   /// Not the warps of a warpgroup, but all meet before the buffer is written: other warpgroups have
-  /// had other parts of it.
+  /// had parts of it that they do not have now.
   bool all_meet = false;
 };
 
 class StoreStaging {
  public:
   /// For the stores by TMA of a kernel in machine form whose shared memory ends at `end`; none
-  /// where there are none. It has one buffer for each store where shared memory allows, at most
-  /// four, and at least one. `groups` of warps have their own.
-  static std::optional<StoreStaging> of(const ir::Kernel& machine, int groups, std::int64_t end);
-
-  /// Layout of a stored tile in a buffer.
-  static ir::SharedLayout layout(ir::Type tile);
+  /// where there are none. Rings and their buffers are those of ir::staging_rings.
+  static std::optional<StoreStaging> of(const ir::Kernel& machine, const ir::Schedule* asked,
+                                        int groups, std::int64_t end);
 
   StagingSlot slot(ir::OpId store) const { return slots_.at(store); }
-  std::int64_t offset(int buffer) const { return first_ + buffer * bytes_; }
   /// From one group's buffers to the next one's.
-  std::int64_t group_stride() const { return buffers_ * bytes_; }
-  std::int64_t end() const { return first_ + groups_ * group_stride(); }
+  std::int64_t group_stride() const { return bytes_; }
+  std::int64_t end() const { return first_ + groups_ * bytes_; }
+  /// What its bytes are for, as a message says it.
+  ir::SharedUse use(const ir::Kernel& machine) const;
 
  private:
-  void assign_slots(const ir::Kernel& machine, const std::vector<ir::OpId>& stores);
-  void find_meetings(const ir::Kernel& machine, const std::vector<ir::OpId>& stores);
+  void add(const ir::Kernel& machine, const ir::StagingRing& ring);
+  void wait_for_all(const ir::Kernel& machine, const ir::StagingRing& ring);
+  void wait_in_turn(const ir::Kernel& machine, const ir::StagingRing& ring);
 
-  std::int64_t first_ = 0, bytes_ = 0;  ///< extent of one buffer
-  int buffers_ = 1, groups_ = 1;
+  std::int64_t first_ = 0, bytes_ = 0;  ///< extent of a group's buffers
+  int groups_ = 1;
+  std::vector<ir::OpId> stores_;  ///< of all rings, in text order
   std::unordered_map<ir::OpId, StagingSlot> slots_;
 };
 

@@ -121,13 +121,13 @@ void store_by_tma(Lowering& l, OpId store) {
   const StoreStaging& staging = *l.store_staging();
   const StagingSlot slot = staging.slot(store);
   const Type tile = l.from.type(d.operands[1]);
-  const SharedLayout layout = StoreStaging::layout(tile);
+  const SharedLayout layout = staged_layout(tile);
   if (slot.unread_before != StagingSlot::kNoWait) {
     wait_until_read(l, slot.unread_before);
     slot.all_meet ? l.barrier() : sync_warpgroup(l);
   }
   // All buffers' addresses are one register's and immediates.
-  const std::int64_t at = staging.offset(slot.buffer);
+  const std::int64_t at = slot.offset;
   Value base = l.shared_address(0);
   if (l.groups() > 1)
     base = l.b.add(base, l.b.mul(l.group(), l.b.i32(static_cast<int>(staging.group_stride()))));

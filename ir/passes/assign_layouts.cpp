@@ -18,6 +18,8 @@
 #include "ir/passes/layouts/layout_assignment.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
+#include "ir/schedule/graph.h"
+#include "ir/schedule/staging_rings.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
@@ -295,9 +297,16 @@ class Assigner {
     context_.remark(by_tma ? Remark::Kind::Applied : Remark::Kind::Missed, d.loc,
                     by_tma ? "stored by TMA" : "not stored by TMA",
                     {{"tile", stored.str()},
-                     {"why", by_tma            ? "as the plan says"
-                             : why_not.empty() ? "has another layout than accumulators"
-                                               : std::string(why_not)}});
+                     {"why", by_tma              ? "as the plan says"
+                             : has_no_channel(d) ? "the Schedule has no channel for it"
+                             : why_not.empty()   ? "has another layout than accumulators"
+                                                 : std::string(why_not)}});
+  }
+
+  /// The author's Schedule has it stored by threads.
+  bool has_no_channel(const OpData& store) const {
+    const Schedule* asked = context_.planned.schedule.get();
+    return asked && !store_channel(*asked, store);
   }
 
   void remark_dot(const OpData& d) {
@@ -317,9 +326,18 @@ class Assigner {
   std::vector<std::map<std::pair<Value, Layout>, Value>> made_;
 };
 
+/// Stores have the labels by which a Schedule gives them channels.
+void label_stores(Kernel& k) {
+  const Graph graph = Graph::without_edges(k);
+  for (const Node& node : graph.nodes())
+    if (node.kind == NodeKind::Store)
+      k[node.ops.front()].attrs.set(AttrName::label, node.label.str());
+}
+
 }  // namespace
 
 bool assign_layouts(Kernel& kernel, PassContext& context) {
+  if (context.planned.schedule) label_stores(kernel);
   if (!context.plan) context.plan = Plan{.num_warps = std::max(1, kernel.info.threads / 32)};
   kernel = Assigner(kernel, context).run();
   return true;

@@ -317,7 +317,8 @@ void drop_tma_aux_loads_unless_possible(const Kernel& k, const KernelSummary& s,
 void drop_tma_store_unless_possible(const Kernel& k, const KernelSummary& s, PassContext& context) {
   Plan& p = *context.plan;
   if (!p.tma_store) return;
-  const std::int64_t staged = p.persistent ? staged_bytes(k, p) : 0,
+  const Schedule* asked = context.planned.schedule.get();
+  const std::int64_t staged = p.persistent || asked ? staged_bytes(k, p, asked) : 0,
                      room = k.info.target->ring_bytes() - staged;
   const auto fits = [&] { return s.dots && ring_bytes(*s.dots, p) <= room; };
   const Plan before = p;
@@ -327,9 +328,9 @@ void drop_tma_store_unless_possible(const Kernel& k, const KernelSummary& s, Pas
   p = before;
   p.tma_store = false;
   context.remark(Remark::Kind::Missed, {},
-                 !p.persistent ? "no stores by TMA: not a persistent kernel's"
-                 : staged == 0 ? "no stores by TMA: no result that it can store"
-                               : "no stores by TMA: no shared memory left by the rings");
+                 !p.persistent && !asked ? "no stores by TMA: not a persistent kernel's"
+                 : staged == 0           ? "no stores by TMA: no result that it can store"
+                                         : "no stores by TMA: no shared memory left by the rings");
 }
 
 /// Whether the other fields allow ping-pong: a static scheduler, and producer warps.
@@ -433,7 +434,7 @@ void require_legal(const Plan& p, const Kernel& k, const KernelSummary& s,
        "pingpong needs persistent and producer_warps, and goes neither with dynamic_scheduler nor "
        "with warp_scheduler_barrier"},
       {p.persistent || !p.dynamic_scheduler, "dynamic_scheduler needs persistent"},
-      {p.persistent || !p.tma_store || is_graph, "tma_store needs persistent"},
+      {p.persistent || !p.tma_store || is_graph || asked.schedule, "tma_store needs persistent"},
       {p.wgmma || !p.tma_aux_loads, "tma_aux_loads needs wgmma"},
       {!p.dynamic_scheduler || !may_not_count(k, p),
        "a kernel that waits for the one before it has dynamic_scheduler with multicast alone"},

@@ -19,6 +19,7 @@
 #include "ir/passes/layouts/slice_layout.h"
 #include "ir/passes/layouts/split_dim.h"
 #include "ir/pipeline.h"
+#include "ir/schedule/staging_rings.h"
 
 namespace tegula::ir {
 namespace {
@@ -39,11 +40,11 @@ bool stores(const Kernel& k, OpId op) {
 /// One store, and the ops that it depends on.
 class EpilogueSubtiles {
  public:
-  EpilogueSubtiles(Kernel& k, OpId store, const Plan& plan)
+  EpilogueSubtiles(Kernel& k, OpId store, int columns, const Plan& plan)
       : k_(k),
         store_(store),
         region_(k[store].parent),
-        columns_(plan.epilogue_tile_n),
+        columns_(columns),
         registers_(plan.registers_per_consumer(*k.info.target) - kOtherRegisters),
         hazards_(k) {}
 
@@ -260,15 +261,17 @@ class EpilogueSubtiles {
 
 bool subtile_epilogue(Kernel& kernel, PassContext& context) {
   const Plan plan = context.plan.value_or(Plan{});
-  if (plan.epilogue_tile_n == 0) return false;
   const std::vector<OpId> stores = ops_where(
       kernel, kernel.body(), [&](OpId op) { return kernel[op].opcode == Opcode::StoreView; });
   bool changed = false;
   for (OpId store : stores) {
-    EpilogueSubtiles blocks(kernel, store, plan);
+    const int columns =
+        stored_columns(context.planned.schedule.get(), kernel[store], plan.epilogue_tile_n);
+    if (columns == 0) continue;
+    EpilogueSubtiles blocks(kernel, store, columns, plan);
     if (!blocks.analyze()) continue;
     context.remark(Remark::Kind::Applied, kernel[store].loc, "stored by blocks of columns",
-                   {{"columns", std::to_string(plan.epilogue_tile_n)}});
+                   {{"columns", std::to_string(columns)}});
     blocks.run();
     changed = true;
   }

@@ -10,16 +10,13 @@
 #include "ir/layout/shared_layout.h"
 #include "ir/matrix_type.h"
 #include "ir/schedule/graph.h"
-#include "tegula/int_math.h"
+#include "ir/schedule/staging_rings.h"
 
 namespace tegula::ir {
 namespace {
 
 /// The first pass that pipelines: in front of it the graph of a kernel is that of its author.
 constexpr std::string_view kFirstPipelining = "make_persistent";
-
-/// Staging buffers of TMA stores: how many at most, and their alignment (codegen/lower).
-constexpr std::int64_t kMaxStagingBuffers = 4, kStagingAlignment = 1024;
 
 /// Copies that passes make of an op have its label, too.
 void label_ops(Kernel& k) {
@@ -32,9 +29,14 @@ void label_ops(Kernel& k) {
 /// the passes have left it, where ops have their labels.
 class Reader {
  public:
-  Reader(const Kernel& before, const Kernel& after, const Plan& plan,
+  Reader(const Kernel& before, const Kernel& after, const Plan& plan, const Schedule* asked,
          std::span<const ExpandedLoop> expanded)
-      : before_(before), k_(after), plan_(plan), expanded_(expanded), graph_(before) {}
+      : before_(before),
+        k_(after),
+        plan_(plan),
+        asked_(asked),
+        expanded_(expanded),
+        graph_(before) {}
 
   Schedule read() {
     s_.target = k_.info.target;
@@ -53,9 +55,7 @@ class Reader {
       if (node.kind == NodeKind::Dot) dot(node);
     if (plan_.pingpong && !s_.loops.empty())
       s_.tokens.push_back({"mma", consumer_, s_.loops.front().loop, s_.loops.back().loop});
-    // Stores that overwrite share a channel, stores that combine with memory another one.
-    stores(ChannelKind::Store);
-    stores(ChannelKind::Reduce);
+    stores();
     return std::move(s_);
   }
 
@@ -291,35 +291,40 @@ class Reader {
     s_.dots.push_back({node.label, engine, plan_.swap_ab});
   }
 
-  void stores(ChannelKind kind) {
-    std::vector<Label> payload;
-    int columns = 0;
-    std::int64_t bytes = 0, count = 0;
-    walk(k_, k_.body(), [&](OpId op) {
-      const OpData& d = k_[op];
-      if (d.opcode != Opcode::StoreView || d.attrs.i(AttrName::tma) != 1) return;
-      if (d.attrs.has(AttrName::kind) != (kind == ChannelKind::Reduce)) return;
-      const Label store(d.attrs.s(AttrName::label));
-      const auto node = graph_.find(store);
-      if (!node) return;
-      const Type tile = k_.type(d.operands[1]);
-      ++count;
-      bytes = std::max(bytes, round_up(tile.count() * size_bytes(tile.dtype()), kStagingAlignment));
-      if (std::ranges::find(payload, store) == payload.end()) payload.push_back(store);
-      if (plan_.epilogue_tile_n == tile.shape()[1]) columns = plan_.epilogue_tile_n;
-    });
-    if (count == 0) return;
-    const std::int64_t room =
-        (k_.info.target->shared_bytes_per_cta - round_up(k_.info.smem_bytes, kStagingAlignment)) /
-        (bytes * plan_.groups());
-    add_channel(kind, std::clamp<std::int64_t>(room, 1, std::min(count, kMaxStagingBuffers)),
-                payload)
-        .columns = columns;
+  // ---- stores
+  /// One channel for each ring of staging buffers; those whose stores all combine with memory
+  /// reduce.
+  void stores() {
+    for (const StagingRing& ring : staging_rings(k_, asked_, plan_.groups(), k_.info.smem_bytes)) {
+      std::vector<Label> payload;
+      for (OpId op : ring.stores)
+        if (const Label store(k_[op].attrs.s(AttrName::label));
+            std::ranges::find(payload, store) == payload.end())
+          payload.push_back(store);
+      const bool reduces = std::ranges::all_of(
+          ring.stores, [&](OpId op) { return k_[op].attrs.has(AttrName::kind); });
+      const ChannelKind kind = reduces ? ChannelKind::Reduce : ChannelKind::Store;
+      const int columns = columns_of(ring);
+      add_channel(kind, ring.buffers, std::move(payload)).columns = columns;
+    }
+  }
+
+  /// Columns of the widest tile that a buffer takes; 0 where that is the widest one of the author.
+  int columns_of(const StagingRing& ring) const {
+    std::int64_t widest = 0, of_author = 0;
+    for (OpId op : ring.stores) {
+      const Node& node = graph_[*graph_.find(Label(k_[op].attrs.s(AttrName::label)))];
+      const Value tile = before_[node.ops.front()].operands[1];
+      widest = std::max(widest, k_.type(k_[op].operands[1]).shape()[1]);
+      of_author = std::max(of_author, before_.type(tile).shape()[1]);
+    }
+    return widest == of_author ? 0 : static_cast<int>(widest);
   }
 
   const Kernel& before_;
   const Kernel& k_;
   const Plan& plan_;
+  const Schedule* asked_;  ///< the author's
   std::span<const ExpandedLoop> expanded_;
   Graph graph_;                             ///< of the kernel before
   std::map<Label, std::vector<OpId>> ops_;  ///< that have the label now, in text order
@@ -348,8 +353,9 @@ CarriedOut schedule_carried_out(const Kernel& tile, PassContext& context) {
   for (const Pass& pass : passes.subspan(cut))
     if (pass.name != "check_channels") run_pipeline(rest, {&pass, 1}, context, options);
   const Plan plan = context.plan.value_or(Plan{});
-  out.schedule =
-      Reader(out.machine, rest, plan, std::span(context.expanded).subspan(before)).read();
+  out.schedule = Reader(out.machine, rest, plan, context.planned.schedule.get(),
+                        std::span(context.expanded).subspan(before))
+                     .read();
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include "ir/analysis/tma_store.h"
 #include "ir/passes/mma_loop/operand_loads.h"
 #include "ir/schedule/judging.h"
+#include "ir/schedule/staging_rings.h"
 
 namespace tegula::ir {
 namespace {
@@ -32,6 +33,7 @@ class Channels {
         j_.refuse(Rule::C4, {c.payload.front()}, "{} has {} slots, it needs {}", c.name, c.slots,
                   derived.minimal_slots);
       multicast(c);
+      columns(c);
       if (c.kind == ChannelKind::Register) registers(c);
     }
     for (const Token& t : j_.s.tokens) token(t);
@@ -56,16 +58,39 @@ class Channels {
     for (Label l : c.payload) {
       const Type tile = tile_of(l);
       if (!tile.is_tile()) continue;
-      const bool is_part = c.columns != 0 && tile.rank() == 2;
-      const std::int64_t count = is_part ? tile.shape()[0] * c.columns : tile.count();
-      const std::int64_t bytes = c.kind == ChannelKind::Tma && !is_part
-                                     ? loaded_bytes(l, tile)
-                                     : count * size_bytes(tile.dtype());
+      const std::int64_t bytes = c.kind == ChannelKind::Tma ? loaded_bytes(l, tile)
+                                 : is_of_stores(c.kind) && tile.rank() == 2
+                                     ? staging_bytes(tile, c.columns)
+                                     : tile.count() * size_bytes(tile.dtype());
       sum += bytes;
       most = std::max(most, bytes);
     }
     // Stores take turns with the slots, loads fill one together.
-    return c.kind == ChannelKind::Store || c.kind == ChannelKind::Reduce ? most : sum;
+    return is_of_stores(c.kind) ? most : sum;
+  }
+
+  /// Columns of a slot cut the tiles that are wider into equal parts.
+  void columns(const Channel& c) {
+    if (c.columns == 0) return;
+    if (!is_of_stores(c.kind))
+      return j_.refuse(Rule::C13, {c.payload.front()}, "{} columns {}: {} is no channel of stores",
+                       c.name, c.columns, name(c.kind));
+    if (c.columns % kMmaColumns != 0)
+      return j_.refuse(Rule::C13, {c.payload.front()},
+                       "{} columns {}: accumulators have them by {}", c.name, c.columns,
+                       kMmaColumns);
+    bool is_any_wider = false;
+    for (Label l : c.payload) {
+      const Type tile = tile_of(l);
+      const std::int64_t own = tile.is_tile() && tile.rank() == 2 ? tile.shape()[1] : 0;
+      is_any_wider |= own > c.columns;
+      if (own > c.columns && own % c.columns != 0)
+        j_.refuse(Rule::C13, {l}, "{} columns {}: {} has {}, which they do not divide", c.name,
+                  c.columns, l, own);
+    }
+    if (!is_any_wider)
+      j_.refuse(Rule::C13, {c.payload.front()}, "{} columns {}: no tile has more, leave them out",
+                c.name, c.columns);
   }
 
   void payload(const Channel& c, Label l) {
@@ -75,7 +100,7 @@ class Channels {
       if (!why.empty()) j_.refuse(Rule::C1, {l}, "{} by TMA: {}", l, why);
     } else if (c.kind == ChannelKind::CpAsync) {
       cp_async(l);
-    } else if (c.kind == ChannelKind::Store || c.kind == ChannelKind::Reduce) {
+    } else if (is_of_stores(c.kind)) {
       store(c, l, d);
     }
   }
@@ -94,6 +119,8 @@ class Channels {
                 kMinCpAsyncBytes);
   }
 
+  bool reduces(Label l) const { return j_.k[j_.op_of(l)].attrs.has(AttrName::kind); }
+
   void store(const Channel& c, Label l, const OpData& d) {
     if (const OpId tells = first_announcement(j_.k)) {
       const Label teller = j_.g.label_of(tells);
@@ -105,8 +132,11 @@ class Channels {
     std::string why = d.opcode != Opcode::StoreView ? "it is no box of a view"
                       : !j_.s.target->has_tma ? fmt::format("{} has no TMA", j_.s.target.name())
                                               : std::string(why_not_tma_store(j_.k, d));
-    if (why.empty() && (c.kind == ChannelKind::Reduce) != d.attrs.has(AttrName::kind))
-      why = c.kind == ChannelKind::Reduce ? "it overwrites" : "it reduces";
+    // Stores of both kinds may share the slots of one that overwrites.
+    if (why.empty() && c.kind == ChannelKind::Reduce && !reduces(l)) why = "it overwrites";
+    if (why.empty() && c.kind == ChannelKind::Store &&
+        std::ranges::all_of(c.payload, [&](Label other) { return reduces(other); }))
+      why = "it reduces";
     if (!why.empty()) j_.refuse(Rule::C9, {l}, "{} by TMA {}: {}", l, name(c.kind), why);
   }
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "ir/schedule/judging.h"
+#include "ir/schedule/staging_rings.h"
 
 namespace tegula::ir {
 namespace {
@@ -158,7 +159,7 @@ class Order {
         if (at && at_first && at->role != at_first->role)
           j_.refuse(Rule::G9, {c.payload.front(), l}, "{} is filled by {} and by {}", c.name,
                     j_.role_name(at_first->role), j_.role_name(at->role));
-        if (c.kind == ChannelKind::Store || j_.g[node].region == j_.g[first].region) continue;
+        if (is_of_stores(c.kind) || j_.g[node].region == j_.g[first].region) continue;
         j_.refuse(Rule::G9, {c.payload.front(), l},
                   "{} is filled by {} and by {}, which stand in different loops", c.name,
                   c.payload.front(), l);

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "ir/schedule/judging.h"
+#include "ir/schedule/staging_rings.h"
 
 namespace tegula::ir {
 namespace {
@@ -34,7 +35,10 @@ class Resources {
       const std::int64_t bytes = j_.verdict.derived.channels[i].slot_bytes;
       if (bytes == 0) continue;
       const bool has_mbarriers = c.kind == ChannelKind::Tma || c.kind == ChannelKind::Smem;
-      const std::int64_t all = c.slots * (bytes + (has_mbarriers ? 2 * kMbarrierBytes : 0));
+      // Copies of a role store their tiles through buffers of their own.
+      const int owners = is_of_stores(c.kind) ? j_.s.roles[j_.role_of_dots()].copies : 1;
+      const std::int64_t all =
+          owners * c.slots * (bytes + (has_mbarriers ? 2 * kMbarrierBytes : 0));
       sum += all;
       parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", c.name, all);
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "ir/schedule/staging_rings.h"
 #include "ir/schedule/text.h"
 #include "support/text.h"
 
@@ -20,11 +21,7 @@ class Fields {
     roles();
     tiles();
     rings();
-    for (const Channel& c : s_.channels)
-      if (c.kind == ChannelKind::Store || c.kind == ChannelKind::Reduce) {
-        out_.tma_store = true;
-        if (c.columns != 0) out_.epilogue_tile_n = c.columns;
-      }
+    out_.tma_store = std::ranges::any_of(s_.channels, is_of_stores, &Channel::kind);
     // Ping-pong's token is that of a loop: it orders tiles.
     out_.warp_scheduler_barrier = std::ranges::any_of(
         s_.tokens, [](const Token& t) { return !t.first.str().starts_with("loop#"); });

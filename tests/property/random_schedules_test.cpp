@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -13,6 +14,7 @@
 #include "ir/schedule/judge.h"
 #include "ir/schedule/list_schedule.h"
 #include "ir/schedule/search.h"
+#include "ir/schedule/staging_rings.h"
 #include "ir/schedule/text.h"
 #include "ir/schedule/timeline.h"
 #include "tests/compiled.h"
@@ -40,7 +42,8 @@ class RandomSchedules {
     tile_.info.target = ir::Target("sm_90a");
     ir::PassContext context;
     base_ = ir::schedule_carried_out(tile_, context);
-    const auto verdict = ir::judge(base_.machine, ir::Graph(base_.machine), base_.schedule);
+    graph_.emplace(base_.machine);
+    const auto verdict = ir::judge(base_.machine, *graph_, base_.schedule);
     for (const ir::Reason& r : verdict.reasons)
       ADD_FAILURE() << shape.name << "\n" << r.str() << "\n" << ir::print(base_.schedule);
   }
@@ -50,6 +53,7 @@ class RandomSchedules {
     for (std::uint64_t last = 0, i = 0; i - last < kVainDraws && ran_ < count; ++i) {
       ir::Schedule s = base_.schedule;
       if (random_() % 2 == 0) vary(s);
+      if (random_() % 2 == 0) vary_stores(s);
       for (std::uint64_t moves = random_() % 8; moves > 0; --moves) {
         ir::Schedule moved = s;
         if (ir::random_move(moved, random_)) s = std::move(moved);
@@ -78,12 +82,35 @@ class RandomSchedules {
     if (random_() % 4 == 0) s.tiles.ctas = 2;
   }
 
+  /// Each store goes through one of two channels, or through none: their slots, and columns.
+  void vary_stores(ir::Schedule& s) {
+    std::erase_if(s.channels, [](const ir::Channel& c) { return ir::is_of_stores(c.kind); });
+    ir::Channel drawn[2];
+    for (const ir::Node& node : graph_->nodes())
+      if (node.kind == ir::NodeKind::Store)
+        if (const std::size_t to = random_() % 3; to < std::size(drawn))
+          drawn[to].payload.push_back(node.label);
+    constexpr int kColumns[] = {0, 8, 16, 24, 32};
+    for (ir::Channel& c : drawn) {
+      if (c.payload.empty()) continue;
+      c.name = ir::Name("s" + std::to_string(&c - drawn));
+      const auto adds = [&](ir::Label l) {
+        return base_.machine[(*graph_)[*graph_->find(l)].ops.front()].attrs.has(ir::AttrName::kind);
+      };
+      c.kind =
+          std::ranges::all_of(c.payload, adds) ? ir::ChannelKind::Reduce : ir::ChannelKind::Store;
+      c.slots = 1 + static_cast<int>(random_() % 4);
+      c.columns = kColumns[random_() % std::size(kColumns)];
+      s.channels.push_back(std::move(c));
+    }
+  }
+
   static unsigned long long as_long(std::uint64_t n) { return n; }
 
   void check(const ir::Schedule& s) {
     const std::string text = ir::print(s);
     SCOPED_TRACE(shape_.name + "\n" + text);
-    const ir::Verdict verdict = ir::judge(base_.machine, ir::Graph(base_.machine), s);
+    const ir::Verdict verdict = ir::judge(base_.machine, *graph_, s);
     if (!verdict.is_legal()) {
       ++refused_;
       for (const ir::Reason& r : verdict.reasons) {
@@ -92,7 +119,7 @@ class RandomSchedules {
       }
       return;
     }
-    const auto timeline = ir::timeline_of(base_.machine, ir::Graph(base_.machine), s);
+    const auto timeline = ir::timeline_of(base_.machine, *graph_, s);
     ASSERT_TRUE(timeline) << "legal, and the model finds a deadlock";
     expect_rings(*timeline);
     runtime::CompileRequest request;
@@ -133,6 +160,7 @@ class RandomSchedules {
   std::map<int, std::vector<std::vector<double>>> want_;
   ir::Kernel tile_{"none"};
   ir::CarriedOut base_{ir::Kernel("none"), {}};
+  std::optional<ir::Graph> graph_;  ///< of it
   std::set<std::string> drawn_;
   std::uint64_t refused_ = 0, not_had_ = 0, ran_ = 0;
 };

@@ -20,6 +20,7 @@
 #include "ir/passes/layouts/infer_operand_layout.h"
 #include "ir/passes/layouts/warp_grid.h"
 #include "ir/passes/schedule/kernel_summary.h"
+#include "ir/schedule/staging_rings.h"
 
 namespace tegula::ir {
 namespace {
@@ -79,6 +80,7 @@ bool has_whole_segments(Type tile, int parts) {
 LayoutAssignment::LayoutAssignment(const Kernel& k, const PassContext& context)
     : k_(k),
       plan_(*context.plan),
+      asked_(context.planned.schedule.get()),
       uses_(k),
       wants_aux_in_accumulator_layout_(
           plan_.wgmma &&
@@ -198,8 +200,8 @@ const LinearLayout* LayoutAssignment::store(const OpData& d) const {
 }
 
 bool LayoutAssignment::is_by_tma(const OpData& d) const {
-  return plan_.tma_store && why_not_tma_store(k_, d).empty() &&
-         has_accumulator_layout(d.operands[1]);
+  return plan_.tma_store && (!asked_ || store_channel(*asked_, d)) &&
+         why_not_tma_store(k_, d).empty() && has_accumulator_layout(d.operands[1]);
 }
 
 /// Each warpgroup has 64 rows, or a part of their columns, in the lanes that a wgmma leaves them

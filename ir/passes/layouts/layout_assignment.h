@@ -78,6 +78,7 @@ class LayoutAssignment {
 
   const Kernel& k_;
   const Plan& plan_;
+  const Schedule* asked_;  ///< the author's
   const Uses uses_;
   bool wants_aux_in_accumulator_layout_;  ///< for auxiliary loads
   std::unordered_map<Value, const LinearLayout*> chosen_;

@@ -7,6 +7,7 @@
 #include "ir/analysis/tma_store.h"
 #include "ir/schedule/computed_from.h"
 #include "ir/schedule/graph.h"
+#include "ir/schedule/staging_rings.h"
 
 namespace tegula::ir {
 namespace {
@@ -44,6 +45,24 @@ bool is_repeated_row(const Kernel& k, Value acc, RegionId loop_body) {
   const OpId def = k[acc].def;
   return def && k[def].opcode == Opcode::Broadcast && k[def].parent != loop_body &&
          k.type(k[def].operands[0]).shape()[0] == 1;
+}
+
+/// Bytes of all slots of a Schedule's channels of stores, for one group of warps.
+std::int64_t asked_staging_bytes(const Kernel& k, const Schedule& asked) {
+  const Graph graph = Graph::without_edges(k);
+  std::int64_t sum = 0;
+  for (const Channel& c : asked.channels) {
+    if (!is_of_stores(c.kind)) continue;
+    std::int64_t most = 0;
+    for (Label l : c.payload)
+      if (const auto node = graph.find(l)) {
+        const OpData& d = k[graph[*node].ops.front()];
+        if (d.opcode == Opcode::StoreView && why_not_tma_store(k, d).empty())
+          most = std::max(most, staging_bytes(k.type(d.operands[1]), c.columns));
+      }
+    sum += c.slots * most;
+  }
+  return sum;
 }
 
 }  // namespace
@@ -96,7 +115,8 @@ KernelSummary summarize(const Kernel& k) {
   return s;
 }
 
-std::int64_t staged_bytes(const Kernel& k, const Plan& p) {
+std::int64_t staged_bytes(const Kernel& k, const Plan& p, const Schedule* asked) {
+  if (asked) return asked_staging_bytes(k, *asked) * p.groups();
   std::int64_t most = 0;
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode != Opcode::StoreView || !why_not_tma_store(k, k[op]).empty()) return;

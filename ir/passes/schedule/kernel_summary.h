@@ -41,8 +41,9 @@ bool wants_tma_aux_loads(const Kernel& k, const PassContext& context);
 /// Whether a load_view of a tile stands in a mainloop, and is no operand of any dot.
 bool is_aux_load(const Kernel& k, OpId load);
 /// Bytes of the largest staging buffer for TMA stores of a kernel in tile form, for all warpgroups
-/// together; 0 if no store qualifies.
-std::int64_t staged_bytes(const Kernel& k, const Plan& plan);
+/// together; 0 if no store qualifies. Of an author's Schedule, bytes of all the buffers that it
+/// asks for.
+std::int64_t staged_bytes(const Kernel& k, const Plan& plan, const Schedule* asked = nullptr);
 /// Whether lists, tables or lengths in memory determine the trip counts of mainloops.
 bool has_data_dependent_trips(const Kernel& k);
 /// Whether two neighbouring tiles are as much work as any other two.
