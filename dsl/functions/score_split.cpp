@@ -31,8 +31,16 @@ bool depends_on(const ir::Kernel& k, ir::Value v, ir::Value on,
                              [&](ir::Value o) { return depends_on(k, o, on, seen); });
 }
 
+/// The select that a value is, or a broadcast of it: a choice of whole rows stands inside of one of
+/// pairs as a tile of fewer elements. None if the value is no select.
+ir::OpId select_of(const ir::Kernel& k, ir::Value v) {
+  ir::OpId def = k[v].def;
+  while (def && k[def].opcode == ir::Opcode::Broadcast) def = k[k[def].operands[0]].def;
+  return def && k[def].opcode == ir::Opcode::Select ? def : ir::OpId();
+}
+
 /// The selects that a score ends with, as long as one of their values is -inf: their conditions,
-/// and the value that is left.
+/// and the value that is left. Scalars and tiles of one score have the same chain.
 struct SelectChain {
   struct Condition {
     ir::Value value;
@@ -42,8 +50,7 @@ struct SelectChain {
   ir::Value rest;
 
   SelectChain(const ir::Kernel& k, ir::Value score) : rest(score) {
-    while (const ir::OpId def = k[rest].def) {
-      if (k[def].opcode != ir::Opcode::Select) return;
+    while (const ir::OpId def = select_of(k, rest)) {
       const auto& operands = k[def].operands;
       const bool hides_else = is_minus_infinity(k, operands[2]);
       if (!hides_else && !is_minus_infinity(k, operands[1])) return;

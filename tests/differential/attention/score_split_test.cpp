@@ -107,5 +107,20 @@ TEST_P(SplitScores, Results) {
   expect_attention(host, t, /*maxima=*/true);
 }
 
+/// A choice of whole rows inside of a choice of pairs: the inner select has fewer dimensions than
+/// what it is chosen for, so that a broadcast stands between the two.
+TEST_P(SplitScores, RowsInsideOfPairs) {
+  const Device device = GetParam();
+  const Attention attention({.score = [](Tile s, Tile, Tile h, Tile q, Tile kv) {
+    const Tile of_rows = where(q % 7 == 1, -kInf, s);
+    return where((q + kv) % 5 == 0, -kInf, where(h == 1, -kInf, of_rows));
+  }});
+  HostAttention host;
+  host.mask = [](int, int h, int q, int kv) { return q % 7 != 1 && h != 1 && (q + kv) % 5 != 0; };
+  const Tensors t({1, 2, 1, 70, 133, 32, 32}, DType::bf16, Order::bhsd, device);
+  attention(Stream(device), t.Q, t.K, t.V, t.O, t.extras());
+  expect_attention(host, t, /*maxima=*/true);
+}
+
 }  // namespace
 }  // namespace tegula::test
