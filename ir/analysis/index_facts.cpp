@@ -105,10 +105,10 @@ bool is_same(const Kernel& k, Value a, Value b, int depth) {
 
 namespace {
 
-/// The op is inside of a branch.
-bool is_conditional(const Kernel& k, OpId op) {
-  for (OpId owner = k[k[op].parent].owner; owner; owner = k[k[owner].parent].owner)
-    if (k[owner].opcode == Opcode::If) return true;
+/// Whether the region holds the op, itself or in an op of it.
+bool encloses(const Kernel& k, RegionId region, OpId op) {
+  for (; op; op = k[k[op].parent].owner)
+    if (k[op].parent == region) return true;
   return false;
 }
 
@@ -129,14 +129,16 @@ void IndexFacts::collect(OpId assume, Value condition) {
   const Value a = k_[def].operands[0], b = k_[def].operands[1];
   const std::string_view pred = k_[def].attrs.s(AttrName::pred);
   const RegionId home = k_[a].def ? k_[k_[a].def].parent : k_[a].region;
-  const bool is_home = k_[assume].parent == home;
-  if (pred == "lt" && (is_home || !is_conditional(k_, assume))) less_than_[a].push_back(b);
-  if (pred == "ge" && is_zero(k_, b) && is_home) at_least_zero_.insert(a);
+  const RegionId here = k_[assume].parent;
+  if (pred == "lt") less_than_[a].push_back({b, here});
+  if (pred == "ge" && is_zero(k_, b) && here == home) at_least_zero_.insert(a);
 }
 
-bool IndexFacts::is_less(Value a, Value b) const {
+bool IndexFacts::is_less(Value a, Value b, OpId at) const {
   const auto it = less_than_.find(a);
-  return it != less_than_.end() && std::ranges::find(it->second, b) != it->second.end();
+  return it != less_than_.end() && std::ranges::any_of(it->second, [&](const Less& fact) {
+           return fact.than == b && encloses(k_, fact.where, at);
+         });
 }
 
 }  // namespace tegula::ir

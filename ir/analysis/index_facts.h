@@ -36,8 +36,9 @@ class IndexFacts {
   /// none for others. Stricter than is_non_negative, which follows sums and products of any size:
   /// for rewrites that must not depend on the meaning of numbers.
   std::optional<std::int64_t> upper_bound(Value v) const;
-  /// True if some `assume` says a < b.
-  bool is_less(Value a, Value b) const;
+  /// True if some `assume` says a < b that is reached wherever `at` is: it stands in a region
+  /// around `at`, not in a loop or branch beside it.
+  bool is_less(Value a, Value b, OpId at) const;
   /// True if offset >= 0 and offset + extent <= the view's dimension for every execution of `at`.
   bool is_inside(Value offset, std::int64_t extent, Value view, int axis, OpId at) const {
     return facts_.is_non_negative(offset, at) && facts_.ends_inside(offset, extent, view, axis, at);
@@ -49,9 +50,14 @@ class IndexFacts {
 
   class UpperBound;
 
+  struct Less {
+    Value than;
+    RegionId where;  ///< the `assume` stands in it
+  };
+
   const Kernel& k_;
   Facts facts_;
-  std::unordered_map<Value, std::vector<Value>> less_than_;  ///< but for what branches assume
+  std::unordered_map<Value, std::vector<Less>> less_than_;
   std::unordered_set<Value> at_least_zero_;  ///< as an `assume` says wherever they are computed
 };
 

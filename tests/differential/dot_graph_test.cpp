@@ -180,5 +180,29 @@ TEST_P(DotGraph, LinearAttention) {
   expect_wgmmas(chunks, 4);
 }
 
+/// A loop that is not entered says nothing of another one.
+TEST_P(DotGraph, WhatALoopAssumes) {
+  const auto sums = kernel("assumed", [](In<bf16, 2> A, In<bf16, 2> B, Scalar<i32> first,
+                                         Scalar<i32> second, Out<f32, 2> C) {
+    for (auto [m, n] : grid(C, 64, 64)) {
+      Tile one = zeros<f32>(64, 64), other = zeros<f32>(64, 64);
+      for (auto k : steps(first, 64)) {
+        assume(0 < second);
+        one = dot(A(m, k), B(k, n), one);
+      }
+      for (auto k : steps(second, 64)) other = dot(A(m, k), B(k, n), other);
+      C(m, n) = one + other;
+    }
+  });
+  const Tensor A = Tensor::full({64, 128}, 1, DType::bf16, GetParam()),
+               B = Tensor::full({128, 64}, 1, DType::bf16, GetParam()),
+               C = empty({64, 64}, DType::f32);
+  for (const auto& [first, second] : {std::pair{0, 0}, {64, 128}}) {
+    sums(stream(), A, B, first, second, C);
+    test::expect_equal(C, std::vector<double>(64 * 64, first + second));
+  }
+  expect_wgmmas(sums, 2);
+}
+
 }  // namespace
 }  // namespace tegula

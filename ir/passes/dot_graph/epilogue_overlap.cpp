@@ -44,7 +44,8 @@ std::optional<EpilogueOverlap> EpilogueOverlap::of(MmaLoop& l) {
   if (!l.tile_loop()) return std::nullopt;
   const auto& bounds = l.k[l.loop].operands;
   EpilogueOverlap found(l);
-  if (!IndexFacts(l.k).is_less(bounds[0], bounds[1]) || !found.collect()) return std::nullopt;
+  if (!IndexFacts(l.k).is_less(bounds[0], bounds[1], l.loop) || !found.collect())
+    return std::nullopt;
   return found;
 }
 

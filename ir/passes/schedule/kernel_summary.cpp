@@ -106,7 +106,7 @@ KernelSummary summarize(const Kernel& k) {
     s.common_columns = std::gcd(s.common_columns, acc.shape()[1]);
     s.back_to_back = s.back_to_back || depends_on_dot(k, d.operands[0], 0);
     if (const OpId loop = k[d.parent].owner; loop && k[loop].opcode == Opcode::For)
-      s.has_trip = bounds.is_less(k[loop].operands[0], k[loop].operands[1]);
+      s.has_trip = bounds.is_less(k[loop].operands[0], k[loop].operands[1], loop);
     if (is_repeated_row(k, d.operands[2], d.parent))
       s.accumulator_init_registers += acc.shape()[1] / 4 + kColumnTermRegisters;
   });
