@@ -10,6 +10,18 @@ Tile keys_of(const PlacementShape& shape, const Tile& ids) {
   return ravel(where(is_expert, key, -1));
 }
 
+Tile PlacementShape::sizes(const Tile& claims, const Tile& capacity) const {
+  if (!has_capacity) return claims;
+  const Tile bounded = min(claims, capacity);
+  if (shared == 0) return bounded;
+  return where(arange(static_cast<int>(claims.dim(0))) < routed(), bounded, claims);
+}
+
+Tile PlacementShape::has_room(const Tile& expert, const Tile& place, const Tile& capacity) const {
+  const Tile is_below = place < capacity;
+  return shared == 0 ? is_below : is_below || expert >= routed();
+}
+
 void PlacementSegments::write(const Tile& sizes) const {
   const auto experts = static_cast<int>(sizes.dim(0));
   const Tile behind = arange(experts, 1);
@@ -76,7 +88,7 @@ void Placement::sum_groups(const Tile& groups) const {
       run = sum(slots, 0);
     }
     if (shape_.group_tokens > 0) tables_.kept(number, whole(shape_.experts)) = kept;
-    kept = kept + (shape_.has_capacity ? min(run, capacity_) : run);
+    kept = kept + shape_.sizes(run, capacity_);
   };
   if (shape_.group_tokens == 0) {
     compete(Tile(0), Tile(0), groups);
@@ -100,7 +112,8 @@ void Placement::place(const Tile& tile, const Tile& ids, const PlacementRows& ro
   const bool is_grouped = shape_.group_tokens > 0;
   const Tile number = is_grouped ? group / shape_.groups_together() : Tile(0);
   if (shape_.by_slot) place = place + tables_.bases(number, known);
-  const Tile is_kept = shape_.has_capacity ? is_placed && place < capacity_ : is_placed;
+  const Tile is_kept =
+      shape_.has_capacity ? is_placed && shape_.has_room(expert, place, capacity_) : is_placed;
   if (is_grouped) place = place + tables_.kept(number, expert);
   const Tile row = where(is_kept, segments_.offsets(expert) + place, -1);
   rows.row_of(t, whole(shape_.k)) = row.reshape({shape_.block, shape_.k});

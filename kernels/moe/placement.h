@@ -8,10 +8,11 @@ namespace tegula::experts {
 
 /// Tiles of tokens whose counts one program sums.
 inline constexpr int kTilesPerGroup = 16;
-/// How choices are counted: `experts`, k choices a token, `block` tokens at a time. By slots, all
+/// How choices are counted: `experts`, k choices a token, `block` tokens at a time. The last
+/// `shared` of both are of experts that all tokens go to: those have no capacity. By slots, all
 /// first choices claim rows before all second ones.
 struct PlacementShape {
-  int experts = 1, k = 1, block = 16;
+  int experts = 1, k = 1, block = 16, shared = 0;
   bool has_capacity = false, by_slot = false;
   int group_tokens = 0;  ///< that compete for an expert's rows; 0: all
 
@@ -22,6 +23,11 @@ struct PlacementShape {
     return group_tokens == 0 ? 1 : (groups + groups_together() - 1) / groups_together();
   }
   int bins() const { return by_slot ? k * experts : experts; }
+  int routed() const { return experts - shared; }
+  /// Rows of the experts 0, 1, .. that so many choices claim.
+  Tile sizes(const Tile& claims, const Tile& capacity) const;
+  /// Whether choices of `expert` that are not the first ones, but number `place`, get a row.
+  Tile has_room(const Tile& expert, const Tile& place, const Tile& capacity) const;
 };
 
 /// Tables that the placement is made by. Counts are of choices with equal keys: of each tile of

@@ -8,12 +8,11 @@
 
 namespace tegula::experts {
 
-/// Choices of tokens by `router` from `logits` [tokens, experts] (+ `bias`), behind them `shared`
-/// experts that all tokens go to, with weight 1.
+/// Choices of tokens by `router` from `logits` [tokens, experts] (+ `bias`), behind them the
+/// shape's shared experts, with weight 1.
 struct TokenChoices {
   Router router;
-  PlacementShape shape;  ///< shared experts and choices included
-  int shared = 0;
+  PlacementShape shape;
 
   /// Choices of a tile of tokens [block, k]; there are none of tokens behind the last.
   Routing of(const In<f32, 2>& logits, const std::optional<In<f32, 1>>& bias,
@@ -22,8 +21,9 @@ struct TokenChoices {
     Tile z = logits(t, experts);
     if (bias) z = z + (*bias)(experts)(none, all);
     auto [weights, ids] = router.choose(z, t);
-    if (shared > 0) {
-      const Tile number = arange(shared, shape.experts - shared)(none, all);
+    if (const int shared = shape.shared; shared > 0) {
+      ids = where(ids < shape.routed(), ids, -1);  // a router chooses none of the shared ones
+      const Tile number = arange(shared, shape.routed())(none, all);
       ids = cat({ids, broadcast(number, {shape.block, shared})}, 1);
       weights = cat({weights, full<f32>(1.0f, shape.block, shared)}, 1);
     }

@@ -21,6 +21,7 @@ constexpr std::int64_t kPlacingPrograms = 128;
 PlacementShape placement_shape(const MoeOptions& o) {
   return {.experts = all_experts(o),
           .k = choices_per_token(o),
+          .shared = o.shared_experts,
           .has_capacity = o.capacity.has_value(),
           .by_slot = o.capacity && o.capacity->by_slot,
           .group_tokens = o.capacity ? o.capacity->group_tokens : 0};
@@ -44,13 +45,13 @@ RoutingShapes::RoutingShapes(const MoeOptions& o, std::int64_t tokens)
 
 // ---- tiles of tokens ----------------------------------------------------------------------------
 
-TiledRouting::TiledRouting(const Router& router, PlacementShape shape, int shared, int block)
+TiledRouting::TiledRouting(const Router& router, PlacementShape shape, int block)
     : shape_([&] {
         shape.block = block;
         return shape;
       }()),
-      one_(kernel("moe_route", RouteOneTile{{router, shape_, shared}})),
-      route_(kernel("moe_route", RouteTiles{{router, shape_, shared}})) {
+      one_(kernel("moe_route", RouteOneTile{{router, shape_}})),
+      route_(kernel("moe_route", RouteTiles{{router, shape_}})) {
   const PlanPatch routing{.num_warps = routing_warps(shape_.block, shape_.experts)};
   one_ = one_.with_plan(routing), route_ = route_.with_plan(routing);
   const PlanPatch placing{.num_warps = kPlacingWarps, .min_ctas_per_sm = 1};
@@ -82,14 +83,14 @@ void TiledRouting::plan(PlanBuilder& plan, const RoutingInputs& in, const Routin
 
 RoutingKernels::RoutingKernels(const MoeOptions& o)
     : shape_(placement_shape(o)),
-      route_(kernel("moe_route", RouteTokens{{o.router, shape_, o.shared_experts}})),
+      route_(kernel("moe_route", RouteTokens{{o.router, shape_}})),
       place_(kernel("moe_place", PlaceTokens{shape_})),
       is_by_experts_(o.expert_choice.has_value()),
       is_batch_invariant_(o.is_batch_invariant) {
   const int experts = counted_experts(shape_.experts);
   for (const int block : kBlocks)
     if (block == kBlocks[0] || block * experts <= 32 * kMaxWarps * kLogitsPerThread)
-      tiled_.emplace_back(o.router, shape_, o.shared_experts, block);
+      tiled_.emplace_back(o.router, shape_, block);
 }
 
 /// Choices that compete by slots or in groups need the tables of all. Sums along a token's row are

@@ -45,7 +45,7 @@ struct RoutingInputs {
 /// The kernels of tile_routing.h for tiles of one number of tokens.
 class TiledRouting {
  public:
-  TiledRouting(const Router& router, PlacementShape shape, int shared, int block);
+  TiledRouting(const Router& router, PlacementShape shape, int block);
   int block() const { return shape_.block; }
   /// Launches one program for at most block() tokens.
   void plan_one(PlanBuilder& plan, const RoutingInputs& in, const RoutingSlots& out) const;

@@ -41,10 +41,6 @@ class TileRows {
 
   const Tile& key() const { return key_; }
   const Tile& expert() const { return expert_; }
-  /// Rows of experts with `counts` choices.
-  Tile sizes(const Tile& counts, const Tile& capacity) const {
-    return shape_.has_capacity ? min(counts, capacity) : counts;
-  }
   /// Stores rows of choices, in front of which so many others chose the same expert: `ranks`
   /// [tokens * k] in their tile and, where there are more tiles, `claimed` [tiles * experts] in
   /// earlier ones.
@@ -53,7 +49,7 @@ class TileRows {
     Tile is_kept = is_placed_, first = cumsum(sizes, 0, {.exclusive = true}), claims = ranks;
     if (shape_.has_capacity) {
       if (claimed) claims = claims + gather(*claimed, place_in(*claimed, sizes), 0);
-      is_kept = is_placed_ && claims < capacity;
+      is_kept = is_placed_ && shape_.has_room(expert_, claims, capacity);
       first = gather(first, expert_, 0);
     } else if (claimed) {
       first = gather(*claimed + repeated(first, claimed->dim(0)), place_in(*claimed, sizes), 0);
@@ -98,7 +94,7 @@ struct RouteOneTile {
       ids(t, whole(shape.k)) = id, weights(t, whole(shape.k)) = weight;
       const TileRows of(shape, id);
       const auto [ranks, counts] = key_ranks(of.key(), shape.experts);
-      const Tile sizes = of.sizes(counts, capacity);
+      const Tile sizes = shape.sizes(counts, capacity);
       of.store(t, ranks, {}, sizes, capacity, rows);
       segments.write(sizes);
     }
@@ -149,7 +145,7 @@ struct PlaceTiles {
       const auto [before, total] = sums(pairs, first);
       const Tile claimed =
           own ? ravel(cumsum(*own, 0, {.exclusive = true}) + before(none, all)) : before;
-      const Tile sizes = of.sizes(total, capacity);
+      const Tile sizes = shape.sizes(total, capacity);
       if_(
           program < programs, [&] { of.store(t, ranks, claimed, sizes, capacity, rows); },
           [&] { segments.write(sizes); });

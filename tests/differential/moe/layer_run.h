@@ -123,7 +123,8 @@ inline Routed kept_choices(const LayerCase& c, const LayerInputs& in) {
       place(routed, c.experts + c.shared,
             {.rows = c.capacity->rows.value(),
              .priority = c.capacity->by_slot ? Priority::slot_major : Priority::token_major,
-             .group = c.capacity->group_tokens > 0 ? c.capacity->group_tokens : c.tokens});
+             .group = c.capacity->group_tokens > 0 ? c.capacity->group_tokens : c.tokens,
+             .shared = c.shared});
   for (std::size_t i = 0; i < routed.ids.size(); ++i)
     if (placed.row_of[i] < 0) routed.ids[i] = -1;
   return routed;

@@ -21,6 +21,7 @@ struct Capacity {
   int rows = std::numeric_limits<int>::max();  ///< of an expert in a group
   Priority priority = Priority::token_major;
   int group = std::numeric_limits<int>::max();  ///< tokens that share the places
+  int shared = 0;                               ///< the last experts, which have no capacity
 };
 
 /// Rows of the choices, sorted by expert: [tokens, k] and back.
@@ -64,7 +65,7 @@ inline Placement place(const Routed& r, int experts, const Capacity& c = {}) {
     for (std::size_t choice : order) {
       const int e = r.ids[choice];
       if (group_of(choice) != g || e < 0) continue;
-      if (taken[static_cast<std::size_t>(e)]++ < c.rows)
+      if (taken[static_cast<std::size_t>(e)]++ < c.rows || e >= experts - c.shared)
         kept[static_cast<std::size_t>(e)].push_back(choice);
     }
   }

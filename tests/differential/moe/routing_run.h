@@ -35,6 +35,7 @@ struct RoutingCase {
     return {.experts = experts + shared,
             .k = k + shared,
             .block = block,
+            .shared = shared,
             .has_capacity = capacity >= 0,
             .by_slot = by_slot,
             .group_tokens = group_tokens};
@@ -92,7 +93,7 @@ inline RoutedTensors run_routing(const Router& router, const RoutingCase& c, con
                                  const Tensor& bias = {}) {
   using namespace tegula::experts;
   const Device device = logits.device();
-  const TokenChoices choices{router, c.shape(router.k), c.shared};
+  const TokenChoices choices{router, c.shape(router.k)};
   const PlacementShape& shape = choices.shape;
   const auto integers = [&](const Dims& dims) {
     return Tensor::full(dims, -7, DType::i32, device);
@@ -126,7 +127,8 @@ inline std::vector<int> ints(const Tensor& t) { return t.to_vector<i32>(); }
 /// The rows that the choices of the kernel itself must have.
 inline void expect_placed(const RoutedTensors& got, const RoutingCase& c, int k) {
   const Routed chosen{k + c.shared, ints(got.ids), got.weights.to_doubles()};
-  Capacity capacity{.priority = c.by_slot ? Priority::slot_major : Priority::token_major};
+  Capacity capacity{.priority = c.by_slot ? Priority::slot_major : Priority::token_major,
+                    .shared = c.shared};
   if (c.capacity >= 0) capacity.rows = c.capacity;
   if (c.group_tokens > 0) capacity.group = c.group_tokens;
   const Placement want = place(chosen, c.experts + c.shared, capacity);

@@ -104,6 +104,33 @@ TEST_P(MoeRouting, Capacity) {
       {.tokens = 27, .experts = 6, .capacity = 5, .form = RoutingForm::one_tile, .block = 32});
 }
 
+TEST_P(MoeRouting, SharedExpertsHaveNoCapacity) {
+  for (const int capacity : {0, 5}) {
+    RoutingCase c{.tokens = 50, .experts = 6, .shared = 2, .capacity = capacity};
+    expect_scheme(routers::gshard(), gshard(), c);
+    c.form = RoutingForm::tables;
+    for (const int group_tokens : {0, 256})
+      for (const bool by_slot : {false, true}) {
+        c.by_slot = by_slot, c.group_tokens = group_tokens, c.tokens = 50 + 2 * group_tokens;
+        expect_scheme(routers::gshard(), gshard(), c);
+      }
+    c = {.tokens = 27, .experts = 6, .shared = 2, .capacity = capacity};
+    c.form = RoutingForm::one_tile, c.block = 32;
+    expect_scheme(routers::gshard(), gshard(), c);
+  }
+}
+
+/// Numbers behind the router's experts are not those of shared ones to a router.
+TEST_P(MoeRouting, ARouterChoosesNoSharedExpert) {
+  const RoutingCase c{.tokens = 40, .experts = 4, .shared = 2};
+  const Router beyond{1, [](const Tile& z, const Index&) {
+                        return Routing{full<f32>(1.0f, z.dim(0), 1), full<i32>(4, z.dim(0), 1)};
+                      }};
+  const RoutedTensors got = run_routing(beyond, c, few_logits(c, 1, GetParam()));
+  EXPECT_EQ(ints(got.offsets), (std::vector{0, 0, 0, 0, 0, 40, 80}));
+  expect_placed(got, c, 1);
+}
+
 /// Groups that 16 tiles, or 32, make up, the last one with fewer tokens.
 TEST_P(MoeRouting, CapacityByGroups) {
   for (const int capacity : {0, 40, 1000})
