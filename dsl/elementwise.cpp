@@ -89,6 +89,20 @@ ir::Value operand(Tracer& t, const Arg& a) {
   return a.is_literal() ? constant(t, a, alone(a)) : t.value(a);
 }
 
+ir::Value end_operand(Tracer& t, const Arg& a) {
+  const DType index = t.index_type();
+  if (a.is_literal() || size_bits(t.type(a).dtype()) <= size_bits(index))
+    return operand(t, a, index);
+  const DType wide = t.type(a).dtype();
+  const auto bounded = [&](ir::Value v, const char* within, std::int64_t limit) {
+    const ir::Value at = t.build.constant(ir::Type::scalar(wide), limit);
+    return t.build.select(t.build.cmp(within, v, at), v, at);
+  };
+  ir::Value v = bounded(t.value(a), "le", INT32_MAX);
+  if (is_signed(wide)) v = bounded(v, "ge", INT32_MIN);
+  return convert(t, v, index);
+}
+
 ir::Value truth(Tracer& t, const Arg& a) { return operand(t, a, DType::i1); }
 
 // ---- shapes -------------------------------------------------------------------------------------

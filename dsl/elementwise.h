@@ -16,6 +16,8 @@ DType promote_types(Tracer& t, std::string_view what, std::span<const Arg> args)
 ir::Value operand(Tracer& t, const Arg& a, DType dtype);
 /// The operand in its own type; literals as they stand alone.
 ir::Value operand(Tracer& t, const Arg& a);
+/// An end of indices: what these do not hold of a wider integer is the nearest one that they do.
+ir::Value end_operand(Tracer& t, const Arg& a);
 /// Scalar or tile, an i1: numbers are compared with 0.
 ir::Value truth(Tracer& t, const Arg& a);
 ir::Value convert(Tracer& t, ir::Value v, DType to);

@@ -298,10 +298,9 @@ Tile crop(const Arg& x, Axis axis, const Arg& first, const Arg& end) {
   const ir::Value v = dsl::operand(t, x);
   const ir::Type type = t.kernel.type(v);
   const int at = dsl::checked_axis("crop", type, axis.value(), x.loc());
-  return t.tile(
-      t.build.op(Opcode::Crop,
-                 {v, dsl::operand(t, first, t.index_type()), dsl::operand(t, end, t.index_type())},
-                 type, {{AttrName::axis, at}}));
+  return t.tile(t.build.op(Opcode::Crop,
+                           {v, dsl::operand(t, first, t.index_type()), dsl::end_operand(t, end)},
+                           type, {{AttrName::axis, at}}));
 }
 
 namespace {

@@ -60,8 +60,8 @@ Index Index::until(const Arg& end) const {
   const DType type = dsl::promote_types(t, "until", std::span(&end, 1));
   dsl::require_integers("until", type, end.loc());
   Index bounded = *this;
-  bounded.end_ = t.tile(t.indices.restated(t.build, dsl::operand(t, end, t.index_type()),
-                                           dsl::IndexTypes::Kind::Index));
+  bounded.end_ =
+      t.tile(t.indices.restated(t.build, dsl::end_operand(t, end), dsl::IndexTypes::Kind::Index));
   // An earlier end stays one.
   if (end_) bounded.end_ = min(*end_, *bounded.end_);
   if (block_ == 1) assume(first_ < *bounded.end_);
@@ -116,32 +116,31 @@ bool selects_by_tile(Tracer& t, const Subscript& s) {
   return !s.is_all() && s.block() == 1 && !s.first().is_literal() && t.type(s.first()).is_tile();
 }
 
-ir::Value offset_of(Tracer& t, std::uint32_t param, const Subscript& s) {
-  if (!s.first().is_literal() && !is_integer(t.type(s.first()).dtype()))
-    fail(ErrorId::tile_subscript, s.loc(), {t.origin(t.value(s.first()), "the subscript")},
-         name(t.type(s.first()).dtype()), t.param_text(param));
-  return dsl::operand(t, s.first(), t.index_type());
-}
-
-/// An index tile of wider integers than indices are: what these do not hold lies outside.
-ir::Value narrowed(Tracer& t, ir::Value index) {
-  const DType wide = t.kernel.type(index).dtype();
-  if (size_bits(wide) <= size_bits(t.index_type())) return t.build.cast(index, t.index_type());
+/// A subscript as an index. Of wider integers, what indices do not hold lies outside.
+ir::Value narrowed(Tracer& t, const Arg& a) {
+  const DType wide = t.type(a).dtype();
+  if (size_bits(wide) <= size_bits(t.index_type())) return dsl::operand(t, a, t.index_type());
+  const ir::Value index = t.value(a);
   const auto number = [&](std::int64_t n) { return t.build.constant(ir::Type::scalar(wide), n); };
   const ir::Value is_index = t.build.op(Opcode::And, {t.build.cmp("ge", index, number(0)),
                                                       t.build.cmp("le", index, number(INT32_MAX))});
   return t.build.cast(t.build.select(is_index, index, number(-1)), t.index_type());
 }
 
+ir::Value offset_of(Tracer& t, std::uint32_t param, const Subscript& s) {
+  if (s.first().is_literal()) return dsl::operand(t, s.first(), t.index_type());
+  if (!is_integer(t.type(s.first()).dtype()))
+    fail(ErrorId::tile_subscript, s.loc(), {t.origin(t.value(s.first()), "the subscript")},
+         name(t.type(s.first()).dtype()), t.param_text(param));
+  return narrowed(t, s.first());
+}
+
 /// The index tiles among the subscripts, of one shape; scalars elsewhere stay.
 std::vector<ir::Value> index_tiles(Tracer& t, std::uint32_t param,
                                    std::span<const Subscript> subscripts, Loc at) {
   std::vector<ir::Value> tiles;
-  for (const Subscript& s : subscripts) {
-    if (!selects_by_tile(t, s)) continue;
-    offset_of(t, param, s);  // refuses what is no integer
-    tiles.push_back(narrowed(t, t.value(s.first())));
-  }
+  for (const Subscript& s : subscripts)
+    if (selects_by_tile(t, s)) tiles.push_back(offset_of(t, param, s));
   dsl::broadcast_shapes(t, "subscripts", tiles, at);
   return tiles;
 }

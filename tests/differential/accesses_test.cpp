@@ -99,5 +99,52 @@ TEST_P(Accesses, CapturedTensorsAreWritten) {
   EXPECT_THROW(step(stream(), state), CompileError);
 }
 
+/// Indices of 64 bits whose lower halves name an element: they lie outside, as others that no
+/// tensor of the call has room for do.
+TEST_P(Accesses, IndicesBeyond32Bits) {
+  constexpr std::int64_t kFar = std::int64_t{1} << 32;
+  const std::vector<i64> wide{1, -1, 16, kFar + 2, INT64_MIN, INT64_MAX, 3 - kFar, 5};
+  const Tensor ids = Tensor::from(wide, GetParam()), x = Tensor::iota({16}, DType::f32, GetParam());
+  const auto read = kernel("read", [](In<f32, 1> x, In<i64, 1> ids, Out<f32, 1> y, int block) {
+    for (auto i : grid(y, block)) y(i) = x(ids(i)) + 1.0f;
+  });
+  for (const int block : {1, 8}) {
+    const Tensor y = Tensor::zeros({8}, DType::f32, GetParam());
+    read(stream(), x, ids, y, block);
+    EXPECT_EQ(y.to_doubles(), (std::vector<double>{2, 1, 1, 1, 1, 1, 1, 6})) << block;
+  }
+
+  const auto write = kernel("write", [](In<i64, 1> ids, InOut<f32, 1> stored, InOut<f32, 1> added) {
+    for (auto i : grid(ids, 8)) {
+      stored(ids(i)) = full<f32>(7, 8);
+      atomic_add(added(ids(i)), full<f32>(7, 8));
+    }
+  });
+  const Tensor stored = Tensor::zeros({16}, DType::f32, GetParam()), added = stored.clone();
+  write(stream(), ids, stored, added);
+  std::vector<double> inside(16, 0);
+  inside[1] = inside[5] = 7;
+  EXPECT_EQ(stored.to_doubles(), inside);
+  EXPECT_EQ(added.to_doubles(), inside);
+}
+
+/// Ends of 64 bits: beyond the tensor is beyond it, however far.
+TEST_P(Accesses, EndsBeyond32Bits) {
+  const auto sums = kernel("sums", [](In<f32, 1> x, Scalar<i64> end, Out<f32, 1> y) {
+    for (auto p : grid(y, 2)) {
+      const Tile cropped = sum(crop(x(slice(0, 16)), axis(0), 0, end)),
+                 until = sum(x(slice(0, 16).until(end)));
+      y(p) = where(p.indices() == 0, cropped, until);
+    }
+  });
+  const Tensor x = Tensor::full({16}, 1, DType::f32, GetParam()),
+               y = Tensor::zeros({2}, DType::f32, GetParam());
+  for (const i64 end : {i64{5}, (i64{1} << 32) + 5, i64{INT64_MAX}, i64{INT64_MIN}}) {
+    sums(stream(), x, end, y);
+    const double want = end < 0 ? 0 : end == 5 ? 5 : 16;
+    EXPECT_EQ(y.to_doubles(), std::vector<double>(2, want)) << end;
+  }
+}
+
 }  // namespace
 }  // namespace tegula

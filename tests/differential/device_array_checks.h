@@ -183,7 +183,19 @@ inline void check_histogram(std::int64_t n, std::int64_t bins, DType dtype, Devi
   }
 }
 
+/// Keys whose lower halves alone are numbers of bins are in no bin.
+inline void check_histogram_of_far_keys(std::int64_t bins, Device device) {
+  constexpr std::int64_t kFar = std::int64_t{1} << 32;
+  const std::vector<i64> keys{3, INT64_MIN, kFar + 1, 1 - kFar, INT64_MAX, 3, -1};
+  const Tensor counts = unwritten_rows({bins}, DType::i32, device);
+  device_histogram(Stream(device), Tensor::from(keys, device), counts);
+  Doubles want(bins, 0);
+  want[3] = 2;
+  expect_elements(counts, want, 0, 0);
+}
+
 inline void check_histograms(Device device) {
+  for (const std::int64_t bins : {33, 5000}) check_histogram_of_far_keys(bins, device);
   for (const std::int64_t n : {0, 1, 4097, 20000})
     for (const std::int64_t bins : {1, 2, 33, 256, 5000})
       for (const DType dtype : {DType::i32, DType::i64, DType::u8}) {
