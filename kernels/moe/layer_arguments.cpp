@@ -96,17 +96,28 @@ void check_tiles(const char* what, const std::optional<ExpertTileConfig>& tiles,
                          "quantised");
 }
 
+void check_capacity(const ExpertCapacity& c) {
+  const auto refuse = [](const char* what, const auto& number, const std::string& wanted) {
+    throw_argument_error(ErrorId::kernel_argument, "moe", what, number, wanted);
+  };
+  constexpr int kGroupTokens = PlacementShape{}.block * kTilesPerGroup;
+  if (c.group_tokens < 0 || c.group_tokens % kGroupTokens != 0)
+    refuse("capacity.group_tokens", c.group_tokens,
+           fmt::format("a multiple of {}, or 0", kGroupTokens));
+  if (c.rows.value_or(0) < 0) refuse("capacity.rows", *c.rows, "0 or more");
+  if (!(c.factor >= 0)) refuse("capacity.factor", c.factor, "0 or more");
+}
+
 }  // namespace
 
 void check_options(const MoeOptions& o) {
   if (!o.router.choose || o.router.k < 1 || o.experts < 1 || o.shared_experts < 0 ||
       (o.expert_choice && o.shared_experts > 0))
     throw_argument_error(ErrorId::moe_options, o.experts, o.router.k, o.shared_experts);
-  constexpr int kGroupTokens = PlacementShape{}.block * kTilesPerGroup;
-  const int group = o.capacity ? o.capacity->group_tokens : 0;
-  if (group < 0 || group % kGroupTokens != 0)
-    throw_argument_error(ErrorId::kernel_argument, "moe", "capacity.group_tokens", group,
-                         fmt::format("a multiple of {}, or 0", kGroupTokens));
+  if (o.capacity) check_capacity(*o.capacity);
+  if (o.expert_choice && !(o.expert_choice->factor >= 0))
+    throw_argument_error(ErrorId::kernel_argument, "moe", "expert_choice.factor",
+                         o.expert_choice->factor, "0 or more");
   check_tiles("tiles.up", o.tiles.up, gathers_rows(o));
   check_tiles("tiles.down", o.tiles.down, false);
   const int bins = all_experts(o) * (o.capacity && o.capacity->by_slot ? choices_per_token(o) : 1);

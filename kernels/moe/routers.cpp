@@ -1,5 +1,7 @@
 #include "tegula/kernels/moe_routers.h"
 
+#include "kernels/argument_error.h"
+
 namespace tegula {
 namespace {
 
@@ -114,6 +116,7 @@ Router gshard_random(Tensor draws, float threshold) {
 Router deepseek_v3(Tensor bias, DeepSeekV3 o) {
   RouterParts p{.k = o.k, .score = [](const Tile& z, const Index&) { return sigmoid(z); }};
   p.rank = [bias](const Tile& s, const Index&) {
+    require_tensor("routers::deepseek_v3", "bias", bias, DType::f32, {s.dim(1)});
     return s + view<f32, 1>(bias)(slice(0, s.dim(1)))(none, all);
   };
   p.score_gradient = [](const Tile& z, const Index&, const Tile& ds) {

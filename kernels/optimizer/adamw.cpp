@@ -223,6 +223,8 @@ AdamW::AdamW(std::span<const AdamWTensors> tensors, Loc at) {
 void AdamW::step(const Stream& stream, std::int64_t t, const AdamWOptions& options, Loc at) const {
   const detail::CallPlace here(at);
   const State& s = *state_;
+  if (t < 1)
+    throw_argument_error(ErrorId::kernel_argument, "adamw", "t", t, "1 for the first step");
   if (!s.chunks.defined()) return;
   const auto& [rate, beta1, beta2, epsilon, decay, gradient_scale, seed] = options;
   const auto at_step = static_cast<double>(t);

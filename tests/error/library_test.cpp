@@ -190,6 +190,20 @@ TEST(LibraryError, LayersOfExperts) {
          .experts = 4,
          .capacity = ExpertCapacity{.group_tokens = 100}});
   });
+  expect("T1662 kernel_argument of rows", [] {
+    moe({.router = routers::gshard(), .experts = 4, .capacity = ExpertCapacity{.rows = -1}});
+  });
+  expect("T1662 kernel_argument of a factor", [] {
+    moe({.router = routers::gshard(), .experts = 4, .capacity = ExpertCapacity{.factor = -1}});
+  });
+  expect("T1662 kernel_argument of expert choice",
+         [] { moe({.router = {}, .experts = 4, .expert_choice = ExpertChoice{.factor = -1}}); });
+  expect("T1662 kernel_argument of a router", [] {
+    const Moe layer = moe(
+        {.router = routers::deepseek_v3(of({4}, DType::f32), {.k = 2, .groups = 1}), .experts = 8});
+    const Tensor logits = of({8, 8}, DType::f32);
+    layer.route(stream(), logits, {}, layer.make_routing(8, Device::cpu()));
+  });
   expect("T1662 kernel_argument of tiles", [] {
     moe({.router = routers::mixtral(),
          .experts = 4,
@@ -284,6 +298,11 @@ TEST(LibraryError, Rows) {
   expect("T1662 moments", [&] {
     const AdamWTensors bad{of({8}, DType::f32), of({8}, DType::f32), of({8}), of({8}, DType::f32)};
     AdamW(std::span(&bad, 1));
+  });
+  expect("T1662 step", [&] {
+    const Tensor t = of({8}, DType::f32);
+    const AdamWTensors tensors{t, of({8}, DType::f32), of({8}, DType::f32), of({8}, DType::f32)};
+    AdamW(std::span(&tensors, 1)).step(stream(), 0);
   });
   expect("T1662 gradient of x", [&] {
     linear_cross_entropy(stream(), x, of({16, 8}), of({4}, DType::i32), of({2, 16}), of_rows,
