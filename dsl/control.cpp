@@ -24,9 +24,16 @@ const char* dimension_of(const Tracer& t, ir::Value extent) {
   return "";
 }
 
+/// A bound as an index. Of wider integers, cpu and sim report what indices do not hold.
 Tile bound(Tracer& t, std::string_view what, const Arg& a) {
   const DType d = dsl::promote_types(t, what, std::span(&a, 1));
   dsl::require_integers(what, d, a.loc());
+  if (!a.is_literal() && size_bits(d) > size_bits(t.index_type())) {
+    const Tracer::Pin pin(t, a.loc());
+    const Tile wide = t.tile(t.value(a));
+    assume(wide <= INT32_MAX);
+    if (is_signed(d)) assume(wide >= INT32_MIN);
+  }
   return t.tile(dsl::operand(t, a, t.index_type()));
 }
 

@@ -146,5 +146,25 @@ TEST_P(Accesses, EndsBeyond32Bits) {
   }
 }
 
+/// Bounds of loops are indices: the host's devices report one of 64 bits that these do not hold.
+TEST(LoopBounds, Beyond32Bits) {
+  const auto count = kernel("count", [](Scalar<i64> first, Scalar<i64> end, Out<i32, 1> y) {
+    for (auto p : grid(y, 1)) {
+      Tile steps_made = full<i32>(0);
+      for ([[maybe_unused]] auto i : steps(first, end, 1 << 20)) steps_made += 1;
+      y(p) = steps_made;
+    }
+  });
+  constexpr i64 kFar = i64{1} << 32;
+  for (const Device device : {Device::cpu(), Device::sim()}) {
+    SCOPED_TRACE(device.str());
+    const Tensor y = Tensor::zeros({1}, DType::i32, device);
+    count(Stream(device), i64{-5}, i64{3} << 20, y);
+    EXPECT_EQ(y.to_vector<i32>()[0], 4);
+    EXPECT_THROW(count(Stream(device), i64{0}, kFar + 5, y), ProgramError);
+    EXPECT_THROW(count(Stream(device), -kFar, i64{5}, y), ProgramError);
+  }
+}
+
 }  // namespace
 }  // namespace tegula
