@@ -36,11 +36,12 @@ class Reader {
   Reader(const CallShape& shape, const detail::Exported& callee, Device device, bool described)
       : shape_(shape), params_(callee.callable().params), device_(device), described_(described) {
     for (const ExportParam& p : params_)
-      for (const std::string_view dim : split(p.dims, ' '))
-        if (const auto n = number_of<std::int64_t>(word(std::string(dim)))) {
-          extents_.insert_or_assign(std::string(dim), *n);
-          used_.insert(std::string(dim));
-        }
+      for (const std::string_view dim : split(p.dims, ' ')) {
+        const std::string name(dim), given = word(name);
+        if (given.empty()) continue;
+        extents_.insert_or_assign(name, extent(name, given));
+        used_.insert(name);
+      }
   }
 
   std::unique_ptr<ShapedCall> read() {
@@ -60,6 +61,12 @@ class Reader {
   std::string word(const std::string& name) const {
     const auto at = shape_.words.find(name);
     return at == shape_.words.end() ? std::string() : at->second;
+  }
+
+  std::int64_t extent(const std::string& name, std::string_view given) const {
+    const auto n = number_of<std::int64_t>(given);
+    if (!n || *n < 0) refuse(shape_, fmt::format("{}={} is no extent", name, given));
+    return *n;
   }
 
   DType dtype_named(const std::string& name) {
@@ -89,7 +96,7 @@ class Reader {
       if (open > 0) dtype = dtype_named(given.substr(0, open));
       for (const std::string_view n :
            split(std::string_view(given).substr(open + 1, given.size() - open - 2), ','))
-        shape.push_back(number_of<std::int64_t>(n).value_or(-1));
+        shape.push_back(extent(p.name, n));
     } else {
       used_.insert("dtype");
       if (p.any_dtype) dtype = dtype_named(word("dtype").empty() ? "bf16" : word("dtype"));

@@ -32,6 +32,8 @@ with tempfile.TemporaryDirectory() as name:
         shapes.write_text(line + "\n")
         return run(program, "aot", "--lib", library, "--shapes", str(shapes), "-o", str(folder / "none"), *options, code=2)
 
+    for extent in "x", "-4", "4.5", "99999999999999999999":
+        assert f"line 1, add N={extent}: N={extent} is no extent" in refused(f"add N={extent}")
     assert "is no kernel with values of tune()" in refused("product M=64 N=96 K=128 ROWS=8")
     assert "no model is called B300" in refused("product M=64 N=96 K=128", "--gpu", "B300")
     assert "it is decided for NVIDIA H200" in refused("product M=64 N=96 K=128", "--gpu", "h200", "--target", "sm_80")
