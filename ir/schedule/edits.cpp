@@ -1,6 +1,7 @@
 #include "ir/schedule/edits.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 #include "ir/schedule/scanner.h"
@@ -8,6 +9,18 @@
 
 namespace tegula::ir {
 namespace {
+
+/// Takes a payload out of its channel, which goes if it was the last one; gives that channel.
+std::optional<Channel> leave_channel(Schedule& s, Label payload) {
+  const auto from = std::ranges::find_if(s.channels, [&](const Channel& c) {
+    return std::ranges::find(c.payload, payload) != c.payload.end();
+  });
+  if (from == s.channels.end()) return std::nullopt;
+  std::erase(from->payload, payload);
+  Channel left = *from;
+  if (left.payload.empty()) s.channels.erase(from);
+  return left;
+}
 
 class Editor {
  public:
@@ -59,7 +72,8 @@ class Editor {
     const Name name(in_.take_name("a channel's name"));
     if (in_.take_if("takes")) {
       const Label payload(in_.take());
-      if (!move_to_channel(s_, payload, name)) refuse(Rule::L1, "no channel has {}", payload);
+      if (!move_to_channel(s_, payload, name) && !add_store(payload, name))
+        refuse(Rule::L1, "no channel has {}", payload);
       return;
     }
     Channel& c = found(s_.channels, name, "channel");
@@ -106,7 +120,25 @@ class Editor {
     at != s_.tokens.end() ? * at = t : s_.tokens.emplace_back(t);
   }
 
+  /// A store that threads have made goes through a channel, or a new one of one slot.
+  bool add_store(Label payload, Name to) {
+    if (!payload.str().starts_with("store#")) return false;
+    auto at = std::ranges::find(s_.channels, to, &Channel::name);
+    if (at == s_.channels.end()) {
+      at = s_.channels.insert(at, Channel());
+      at->name = to;
+      at->kind = ChannelKind::Store;
+    }
+    at->payload.push_back(payload);
+    return true;
+  }
+
   void drop() {
+    if (in_.at_label()) {
+      const Label payload(in_.take());
+      if (!leave_channel(s_, payload)) refuse(Rule::L1, "no channel has {}", payload);
+      return;
+    }
     const Name name(in_.take_name("a token's name"));
     if (std::erase_if(s_.tokens, [&](const Token& t) { return t.name == name; }) == 0)
       refuse(Rule::L2, "there is no token {}", name);
@@ -148,12 +180,10 @@ class Editor {
 }  // namespace
 
 bool move_to_channel(Schedule& s, Label payload, Name to) {
-  const Channel* from = s.find_channel(payload);
-  if (!from) return false;
-  Channel made = *from;
+  auto left = leave_channel(s, payload);
+  if (!left) return false;
+  Channel made = std::move(*left);
   made.name = to, made.payload = {};
-  for (Channel& c : s.channels) std::erase(c.payload, payload);
-  std::erase_if(s.channels, [](const Channel& c) { return c.payload.empty(); });
   auto at = std::ranges::find(s.channels, to, &Channel::name);
   if (at == s.channels.end()) at = s.channels.insert(at, std::move(made));
   at->payload.push_back(payload);

@@ -4,10 +4,11 @@
 //   role NAME regs N | warps N [x N]
 //   LABEL ROLE STAGE.ORDER | in_flight N | pin
 //   dots LABEL ENGINE [flip]
-//   token NAME ROLE { FIRST [.. LAST] }        drop NAME
+//   token NAME ROLE { FIRST [.. LAST] }        drop NAME | LABEL
 //   tiles ...
 // A step is put in front of the one that has its place; a token is added, or replaces that of its
-// name; a load goes to another channel, or to a new one like its own.
+// name, or is dropped; a load or store goes to another channel, or to a new one like its own, or
+// leaves it. A store without channel goes through one of one slot.
 #include <string_view>
 
 #include "ir/schedule/reason.h"

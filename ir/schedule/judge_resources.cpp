@@ -35,8 +35,7 @@ class Resources {
       const std::int64_t bytes = j_.verdict.derived.channels[i].slot_bytes;
       if (bytes == 0) continue;
       const bool has_mbarriers = c.kind == ChannelKind::Tma || c.kind == ChannelKind::Smem;
-      // Copies of a role store their tiles through buffers of their own.
-      const int owners = is_of_stores(c.kind) ? j_.s.roles[j_.role_of_dots()].copies : 1;
+      const int owners = is_of_stores(c.kind) ? most_copies() : 1;
       const std::int64_t all =
           owners * c.slots * (bytes + (has_mbarriers ? 2 * kMbarrierBytes : 0));
       sum += all;
@@ -46,6 +45,13 @@ class Resources {
         std::min(target_.shared_bytes_per_cta,
                  target_.shared_bytes_per_sm / j_.s.tiles.ctas - target_.shared_bytes_reserved);
     if (sum > limit) j_.refuse(Rule::R1, {}, "{} bytes: {}; {} allowed", sum, parts, limit);
+  }
+
+  /// Copies of a role store their tiles through buffers of their own.
+  int most_copies() const {
+    int most = 1;
+    for (const Role& r : j_.s.roles) most = std::max(most, r.copies);
+    return most;
   }
 
   void threads() {

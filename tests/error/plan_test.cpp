@@ -101,19 +101,23 @@ TEST(PlanError, FieldsThatCannotBeHad) {
 /// A Schedule is carried out as it is, or refused with the rules against it or with the one that is
 /// possible.
 TEST(PlanError, SchedulesThatCannotBeHad) {
-  const auto scheduled = [](const std::string& slots, const std::string& dot) {
+  const auto scheduled = [](const std::string& slots, const std::string& dot,
+                            const std::string& stores = "") {
     call(
         product().with_plan("schedule sm_90a { roles producer(warps 4, regs 40) "
                             "consumer(warps 8, regs 232) dots dot#0 wgmma tiles serpentine "
                             "channel ab tma slots " +
-                            slots +
-                            " load#0 load#1 loop#0 { load#0 producer 0.0 load#1 producer 0.1 "
+                            slots + " load#0 load#1 " + stores +
+                            " loop#0 { load#0 producer 0.0 load#1 producer 0.1 "
                             "dot#0 consumer " +
                             dot + " } }"));
   };
   EXPECT_NO_THROW(scheduled("4", "2.0")) << "a role's stages count from its first one";
   expect("a legal schedule that no plan gives", [&] { scheduled("4", "0.0 in_flight 2"); });
   expect("an illegal schedule", [&] { scheduled("4", "0.0 in_flight 4"); });
+  expect("stores that do not fit",
+         [&] { scheduled("4", "0.0 in_flight 1", "channel c store slots 3 store#0 columns 32"); });
+  EXPECT_NO_THROW(scheduled("4", "0.0 in_flight 1", "channel c store slots 2 store#0 columns 32"));
 }
 
 /// A matmul whose tile `body` computes and stores, split in two.

@@ -1,6 +1,6 @@
 #pragma once
-// Twelve shapes of loops with dots, on small integers: each is exact whatever the order of its
-// sums.
+// Twelve shapes of loops with dots, and a tile that is stored twice, on small integers: each is
+// exact whatever the order of its sums.
 #include <functional>
 #include <string>
 #include <utility>
@@ -102,6 +102,27 @@ inline LoopShape one_dot() {
                          return std::vector{small(d, {2 * kSide, kSide * n}, 1),
                                             small(d, {kSide * n, kSide}, 2),
                                             sums(d, {2 * kSide, kSide})};
+                       });
+}
+
+/// Tiles of two warpgroups, each stored in bf16 and f32.
+inline LoopShape stored_twice() {
+  return loop_shape<4>("stored twice",
+                       kernel("stored_twice",
+                              [](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C, Out<f32, 2> D) {
+                                for (auto [m, n] : grid(C, 2 * kSide, kSide)) {
+                                  auto acc = zeros<f32>(2 * kSide, kSide);
+                                  for (auto k : steps(A.cols(), kSide))
+                                    acc = dot(A(m, k), B(k, n), acc);
+                                  C(m, n) = acc;
+                                  D(m, n) = acc;
+                                }
+                              }),
+                       2, [](Device d, int n) {
+                         return std::vector{small(d, {4 * kSide, kSide * n}, 1),
+                                            small(d, {kSide * n, kSide}, 2),
+                                            Tensor::zeros({4 * kSide, kSide}, DType::bf16, d),
+                                            sums(d, {4 * kSide, kSide})};
                        });
 }
 

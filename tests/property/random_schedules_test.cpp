@@ -1,6 +1,6 @@
-// Random Schedules of twelve shapes of loops: one that judge refuses has its reasons; one that is
-// legal and carried out runs exactly in the simulator, without a finding. TEGULA_FUZZ_PROGRAMS and
-// TEGULA_FUZZ_SEED choose how many are run and which.
+// Random Schedules of twelve shapes of loops and of tiles that are stored twice: one that judge
+// refuses has its reasons; one that is legal and carried out runs exactly in the simulator, without
+// a finding. TEGULA_FUZZ_PROGRAMS and TEGULA_FUZZ_SEED choose how many are run and which.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -168,7 +168,8 @@ class RandomSchedules {
 TEST(RandomSchedules, LegalOnesRunExactly) {
   const std::uint64_t count = fuzz::number_from_env("TEGULA_FUZZ_PROGRAMS", 36),
                       seed = fuzz::number_from_env("TEGULA_FUZZ_SEED", 1);
-  const auto shapes = test::loop_shapes();
+  auto shapes = test::loop_shapes();
+  shapes.push_back(test::stored_twice());
   std::uint64_t ran = 0;
   // Shapes of few Schedules come first: others make up for them.
   for (std::size_t i = 0; i < shapes.size(); ++i) {

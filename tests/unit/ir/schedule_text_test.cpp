@@ -228,6 +228,9 @@ TEST(ScheduleEdits, EachChangesItsField) {
   change("token mufu consumer { ew#1 .. cvt#0 }",
          [](Schedule& s) { s.tokens.push_back({"mufu", 1, "ew#1", "cvt#0"}); });
   change("drop mma", [](Schedule& s) { s.tokens.clear(); });
+  change("drop load#2", [](Schedule& s) { s.channels.erase(s.channels.begin() + 2); });
+  change("channel o takes store#0; channel o slots 2",
+         [](Schedule& s) { s.channels.push_back({"o", ChannelKind::Store, 2, {"store#0"}}); });
 }
 
 /// The step takes the place, those from there on move back.
@@ -243,14 +246,16 @@ TEST(ScheduleEdits, AStepMovesInFrontOfTheOneInItsPlace) {
 TEST(ScheduleEdits, WhatIsNotThereIsAReason) {
   const auto p = with_edits(parse_schedule(kAttention),
                             "channel x slots 2\nrole y regs 24\ndot#7 pin\ndrop z\n"
-                            "dots dot#5 mma\nchannel k slots 4",
+                            "dots dot#5 mma\nchannel k slots 4\ndrop load#7\n"
+                            "channel k takes load#7",
                             Loc("k.cpp", 3));
   std::vector<std::string> texts;
   for (const Reason& r : p.reasons) texts.push_back(r.str());
   EXPECT_EQ(texts, (std::vector<std::string>{
                        "k.cpp:3: L2: there is no channel x", "k.cpp:4: L2: there is no role y",
                        "k.cpp:5: L1: no loop has a step dot#7", "k.cpp:6: L2: there is no token z",
-                       "k.cpp:7: L1: there is no dot dot#5"}));
+                       "k.cpp:7: L1: there is no dot dot#5", "k.cpp:9: L1: no channel has load#7",
+                       "k.cpp:10: L1: no channel has load#7"}));
   EXPECT_EQ(p.schedule.channels.at(1).slots, 4);
 }
 
