@@ -237,7 +237,8 @@ std::uint64_t GridLoop::start() {
       dsl::RasterOrder(t.build, options_, counts).decode(t.kernel[program].results[0]);
   for (std::size_t i = 0; i < tiles.size(); ++i) {
     // States the range that bounds proofs start from; the decoding alone does not show it.
-    t.build.effect(Opcode::Assume, {t.build.cmp("lt", tiles[i], counts[i])});
+    t.build.effect(Opcode::Assume, {t.build.cmp("lt", tiles[i], counts[i])},
+                   {{AttrName::kind, "count"}});
     if (segments_ && i == 0) {
       place_ = segments_->at(t.tile(tiles[0]), options_.blocks[0]);
       starts_.push_back(place_->first);
@@ -272,7 +273,8 @@ Index GridLoop::index_in_tile_loop(Tracer& t, std::size_t dimension) const {
   std::vector<ir::Value> counts;
   for (const Tile& count : counts_) counts.push_back(t.value(count));
   const auto tiles = dsl::RasterOrder(t.build, options_, counts).decode(t.induction(open_.id));
-  t.build.effect(Opcode::Assume, {t.build.cmp("lt", tiles[dimension], counts[dimension])});
+  t.build.effect(Opcode::Assume, {t.build.cmp("lt", tiles[dimension], counts[dimension])},
+                 {{AttrName::kind, "count"}});
   ir::Value start = t.build.cast(tiles[dimension], t.index_type());
   const ir::Type type = t.kernel.type(start);
   const std::int64_t block = options_.blocks[dimension];

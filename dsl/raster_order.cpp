@@ -96,6 +96,8 @@ std::vector<Index> TileRaster::at(const Arg& number) const {
     if (const std::int64_t block = options_.blocks[i]; block > 1)
       first = t.build.mul(first, t.build.constant(type, block));
     const ir::Value extent = t.build.cast(t.value(extents_[i]), t.index_type());
+    const ir::Value zero = t.build.constant(t.kernel.type(first), std::int64_t{0});
+    t.build.effect(dsl::Opcode::Assume, {t.build.cmp("ge", first, zero)});
     t.build.effect(dsl::Opcode::Assume, {t.build.cmp("lt", first, extent)});
     first = t.indices.restated(t.build, first, dsl::IndexTypes::Kind::Index);
     indices.emplace_back(t.tile(first), options_.blocks[i]);

@@ -33,6 +33,10 @@ bool states_fact(const Kernel& k, OpId assume) {
   return k[assume].attrs.s(AttrName::kind) != "inside";
 }
 
+bool counts_from_zero(const Kernel& k, OpId assume) {
+  return k[assume].attrs.s(AttrName::kind) == "count";
+}
+
 Facts::Facts(const Kernel& k) : k_(k) {
   std::vector<OpId> assumes;
   walk(k, k.body(), [&](OpId op) {
@@ -269,13 +273,9 @@ std::optional<std::int64_t> Facts::least(Term x, Search& s) const {
         if (holds(e, s.at)) take(least(e.other, s));
     --s.depth;
   }
-  // A tile's number: the fact that bounds it from above is stated of what counts from 0.
-  if (const auto it = most_.find(x.node); !best && it != most_.end() && x.value) {
-    const OpId def = k_[x.value].def;
-    const bool counts = !def || !k_[def].is(Opcode::Sub, Opcode::Neg);
-    if (counts && std::ranges::any_of(it->second, [&](const Edge& e) { return holds(e, s.at); }))
-      take(0);
-  }
+  if (const auto it = most_.find(x.node); !best && it != most_.end())
+    for (const Edge& e : it->second)
+      if (counts_from_zero(k_, e.assume) && holds(e, s.at)) take(-term(e.left).plus);
   if (best) *best += x.plus;
   return best;
 }

@@ -16,6 +16,8 @@ namespace tegula::ir {
 /// An `assume` states a fact for the analyses. One of kind "inside" is a check alone: what it says
 /// must not change the code.
 bool states_fact(const Kernel& k, OpId assume);
+/// One of kind "count" says that the first number is below the second one, and counts from 0.
+bool counts_from_zero(const Kernel& k, OpId assume);
 
 class Facts {
  public:

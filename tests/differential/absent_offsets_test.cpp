@@ -4,6 +4,8 @@
 // summed or stored.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
@@ -62,6 +64,26 @@ void expect_pages(Device device, bool is_filled) {
 
 TEST_P(AbsentOffsets, AreZeroWhereATableHasNoEntry) { expect_pages(GetParam(), false); }
 TEST_P(AbsentOffsets, NameNoPageWhereFilledSo) { expect_pages(GetParam(), true); }
+
+/// A number that is assumed to be below an extent may be below 0.
+TEST_P(AbsentOffsets, AnUpperBoundLeavesTheSignOpen) {
+  const auto k =
+      kernel("below", [](In<f32, 1> x, In<i32, 1> first, Scalar<i32> start, Out<f32, 2> y) {
+        for (auto i : grid(cols(y), 16)) {
+          const Tile at = first(0);
+          assume(at < x.dim(0));
+          assume(start + 16 <= x.dim(0));
+          y(0, i) = fill_absent(x(at), -5.0f) + full<f32>(0, 16);
+          y(1, i) = fill_absent(x(slice(start, 16)), -5.0f);
+        }
+      });
+  const Tensor y = Tensor::empty({2, 16}, DType::f32, GetParam());
+  k(Stream(GetParam()), Tensor::full({40}, 2, DType::f32, GetParam()),
+    Tensor::from(std::vector<i32>{-1}, GetParam()), -3, y);
+  std::vector<double> want(32, -5);
+  std::fill(want.begin() + 19, want.end(), 2);
+  EXPECT_EQ(y.to_doubles(), want);
+}
 
 }  // namespace
 }  // namespace tegula::test
