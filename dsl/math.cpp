@@ -7,6 +7,7 @@
 
 #include "dsl/elementary/composed.h"
 #include "dsl/elementary/of_doubles.h"
+#include "tegula/elementary.h"
 #include "tegula/rounding.h"
 
 namespace tegula {
@@ -190,7 +191,7 @@ Tile gelu(const Arg& x) { return dsl::composed("gelu", x, gelu_of); }
 Tile gelu_tanh_approx(const Arg& x) { return dsl::composed("gelu_tanh_approx", x, gelu_tanh_of); }
 Tile softplus(const Arg& x) {
   return dsl::composed("softplus", x,
-                       [](const Tile& v) { return max(v, 0.0f) + log(1.0f + exp(-abs(v))); });
+                       [](const Tile& v) { return max(v, 0.0f) + log1p(exp(-abs(v))); });
 }
 Tile isnan(const Arg& x) {
   return dsl::composed("isnan", x, [](const Tile& v) { return v != v; });
@@ -208,10 +209,15 @@ Tile pow(const Arg& x, const Arg& y) {
   const DType wide = d == DType::f64 ? d : DType::f32;
   const Tile base = cast(x, wide), power = cast(y, wide);
   const Tile size = exp2(power * log2(abs(base)));
-  const Tile is_odd = floor(power * 0.5f) != power * 0.5f;
-  const Tile of_negative = where(floor(power) == power, where(is_odd, -size, size), nan);
-  const Tile is_one = power == 0.0f || base == 1.0f;  // of NaN and infinities, too
-  return cast(where(is_one, 1.0f, where(base < 0.0f, of_negative, size)), d);
+  const Tile is_whole = floor(power) == power,
+             is_odd = is_whole && floor(power * 0.5f) != power * 0.5f;
+  const Tile sign =
+      d == DType::f64 ? bitcast<i64>(base) < 0 : bitcast<i32>(base) < 0;  // of -0, too
+  const Tile known =
+      where(base < 0.0f && base > -inf && !is_whole, nan, where(sign && is_odd, -size, size));
+  // Of NaN and infinities, too.
+  const Tile is_one = power == 0.0f || base == 1.0f || (base == -1.0f && abs(power) == inf);
+  return cast(where(is_one, 1.0f, known), d);
 }
 
 // ---- reassociable sums

@@ -63,8 +63,8 @@ Tile tanh_approx(const Arg& x);
 Tile sin_approx(const Arg& x);
 Tile cos_approx(const Arg& x);
 
-/// x^y as exp2(y log2 |x|), negated for negative x and odd integer y; NaN for negative x and other
-/// y. x^0 and 1^y are 1 for all x and y.
+/// x^y as exp2(y log2 |x|), negated for x below 0 or -0 and odd integer y; NaN for finite x below 0
+/// and y that is no integer. x^0 and 1^y are 1 for all x and y, as in C.
 Tile pow(const Arg& x, const Arg& y);
 /// 1 / (1 + e^-x), within 2^-21 relative; what is subnormal is 0.
 Tile sigmoid(const Arg& x);
@@ -77,7 +77,7 @@ Tile gelu(const Arg& x);
 /// Gimpel, arXiv:1606.08415; PyTorch's approximate="tanh"), by tanh_approx: within 2^-11.9 |x|. It
 /// has half as many f32 operations, which tensor cores wait for, as `gelu`. NaN of -inf.
 Tile gelu_tanh_approx(const Arg& x);
-/// log(1 + e^x), without overflow.
+/// log(1 + e^x), without overflow, as accurate as e^x where that is small.
 Tile softplus(const Arg& x);
 Tile isnan(const Arg& x);
 Tile isinf(const Arg& x);

@@ -201,6 +201,21 @@ TEST(Functions, MatchTheirDefinitions) {
   expect("pow 0", map<f32>(x, [](Tile t) { return pow(t, 0.0f); }), [](double) { return 1.0; });
   EXPECT_THAT((map<f32>(std::vector<f32>{inf, -inf, nan, 0}, [](Tile t) { return pow(1.0f, t); })),
               ElementsAre(1, 1, 1, 1));
+  for (const float y : {-inf, -2.0f, -1.0f, -0.5f, 0.5f, 1.0f, 2.0f, 3.0f, inf}) {
+    const Floats edges{-0.0f, 0.0f, -1.0f, -inf, inf, -2.0f};
+    const auto got = map<f32>(edges, [y](Tile t) { return pow(t, y); });
+    for (std::size_t i = 0; i < edges.size(); ++i) {
+      const float want = std::pow(edges[i], y);
+      EXPECT_EQ(std::isnan(got[i]), std::isnan(want)) << edges[i] << "^" << y;
+      if (std::isnan(want)) continue;
+      EXPECT_FLOAT_EQ(got[i], want) << edges[i] << "^" << y;
+      EXPECT_EQ(std::signbit(got[i]), std::signbit(want)) << edges[i] << "^" << y;
+    }
+  }
+  const Floats low{-2, -17, -20, -40, -80};
+  const auto small = map<f32>(low, [](Tile t) { return softplus(t); });
+  for (std::size_t i = 0; i < low.size(); ++i)
+    EXPECT_NEAR(small[i] / std::log1p(std::exp(low[i])), 1, 1e-6) << low[i];
   expect("fma", map<f32>(x, [](Tile t) { return fma(t, t, 1.0f); }),
          [](double v) { return v * v + 1; });
 }
