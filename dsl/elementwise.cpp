@@ -89,10 +89,33 @@ ir::Value operand(Tracer& t, const Arg& a) {
   return a.is_literal() ? constant(t, a, alone(a)) : t.value(a);
 }
 
+namespace {
+
+bool is_wider_than_indices(Tracer& t, const Arg& a) {
+  return !a.is_literal() && size_bits(t.type(a).dtype()) > size_bits(t.index_type());
+}
+
+/// In front of every tensor with all of a box. A large power of two keeps the divisors that are
+/// known of the offsets, and sums with extents do not wrap around.
+constexpr std::int64_t kOutside = -(std::int64_t{1} << 30);
+
+}  // namespace
+
+ir::Value index_operand(Tracer& t, const Arg& a) {
+  if (!is_wider_than_indices(t, a)) return operand(t, a, t.index_type());
+  const DType wide = t.type(a).dtype();
+  const ir::Value v = t.value(a);
+  const auto number = [&](std::int64_t n) { return t.build.constant(ir::Type::scalar(wide), n); };
+  ir::Value is_index = t.build.cmp("le", v, number(INT32_MAX));
+  if (is_signed(wide))
+    is_index = t.build.op(ir::Opcode::And, {t.build.cmp("ge", v, number(INT32_MIN)), is_index});
+  const ir::Value narrow = t.build.cast(v, t.index_type());
+  const ir::Value outside = t.build.constant(ir::Type::scalar(t.index_type()), kOutside);
+  return t.build.select(is_index, narrow, outside);
+}
+
 ir::Value end_operand(Tracer& t, const Arg& a) {
-  const DType index = t.index_type();
-  if (a.is_literal() || size_bits(t.type(a).dtype()) <= size_bits(index))
-    return operand(t, a, index);
+  if (!is_wider_than_indices(t, a)) return operand(t, a, t.index_type());
   const DType wide = t.type(a).dtype();
   const auto bounded = [&](ir::Value v, const char* within, std::int64_t limit) {
     const ir::Value at = t.build.constant(ir::Type::scalar(wide), limit);
@@ -100,7 +123,7 @@ ir::Value end_operand(Tracer& t, const Arg& a) {
   };
   ir::Value v = bounded(t.value(a), "le", INT32_MAX);
   if (is_signed(wide)) v = bounded(v, "ge", INT32_MIN);
-  return convert(t, v, index);
+  return convert(t, v, t.index_type());
 }
 
 ir::Value truth(Tracer& t, const Arg& a) { return operand(t, a, DType::i1); }

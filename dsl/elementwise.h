@@ -16,6 +16,9 @@ DType promote_types(Tracer& t, std::string_view what, std::span<const Arg> args)
 ir::Value operand(Tracer& t, const Arg& a, DType dtype);
 /// The operand in its own type; literals as they stand alone.
 ir::Value operand(Tracer& t, const Arg& a);
+/// A subscript or a box's first element as an index. What indices do not hold of a wider integer
+/// lies outside of every tensor, as the whole box does.
+ir::Value index_operand(Tracer& t, const Arg& a);
 /// An end of indices: what these do not hold of a wider integer is the nearest one that they do.
 ir::Value end_operand(Tracer& t, const Arg& a);
 /// Scalar or tile, an i1: numbers are compared with 0.

@@ -299,8 +299,8 @@ Tile crop(const Arg& x, Axis axis, const Arg& first, const Arg& end) {
   const ir::Type type = t.kernel.type(v);
   const int at = dsl::checked_axis("crop", type, axis.value(), x.loc());
   return t.tile(t.build.op(Opcode::Crop,
-                           {v, dsl::operand(t, first, t.index_type()), dsl::end_operand(t, end)},
-                           type, {{AttrName::axis, at}}));
+                           {v, dsl::index_operand(t, first), dsl::end_operand(t, end)}, type,
+                           {{AttrName::axis, at}}));
 }
 
 namespace {

@@ -70,6 +70,10 @@ Index Index::until(const Arg& end) const {
 Index slice(const Arg& first, std::int64_t block) {
   if (!dsl::is_block(block)) fail(ErrorId::bad_block, first.loc(), {}, block);
   Tracer& t = Tracer::at(first.loc(), "slice");
+  // A wider integer stays one: a view of an address may have elements there.
+  const bool is_wide =
+      !first.is_literal() && size_bits(t.type(first).dtype()) > size_bits(t.index_type());
+  if (is_wide && is_integer(t.type(first).dtype())) return Index(t.tile(t.value(first)), block);
   const ir::Value at = dsl::operand(t, first, t.index_type());
   return Index(t.tile(t.indices.restated(t.build, at, dsl::IndexTypes::Kind::Index)), block);
 }
@@ -116,23 +120,11 @@ bool selects_by_tile(Tracer& t, const Subscript& s) {
   return !s.is_all() && s.block() == 1 && !s.first().is_literal() && t.type(s.first()).is_tile();
 }
 
-/// A subscript as an index. Of wider integers, what indices do not hold lies outside.
-ir::Value narrowed(Tracer& t, const Arg& a) {
-  const DType wide = t.type(a).dtype();
-  if (size_bits(wide) <= size_bits(t.index_type())) return dsl::operand(t, a, t.index_type());
-  const ir::Value index = t.value(a);
-  const auto number = [&](std::int64_t n) { return t.build.constant(ir::Type::scalar(wide), n); };
-  const ir::Value is_index = t.build.op(Opcode::And, {t.build.cmp("ge", index, number(0)),
-                                                      t.build.cmp("le", index, number(INT32_MAX))});
-  return t.build.cast(t.build.select(is_index, index, number(-1)), t.index_type());
-}
-
 ir::Value offset_of(Tracer& t, std::uint32_t param, const Subscript& s) {
-  if (s.first().is_literal()) return dsl::operand(t, s.first(), t.index_type());
-  if (!is_integer(t.type(s.first()).dtype()))
+  if (!s.first().is_literal() && !is_integer(t.type(s.first()).dtype()))
     fail(ErrorId::tile_subscript, s.loc(), {t.origin(t.value(s.first()), "the subscript")},
          name(t.type(s.first()).dtype()), t.param_text(param));
-  return narrowed(t, s.first());
+  return dsl::index_operand(t, s.first());
 }
 
 /// The index tiles among the subscripts, of one shape; scalars elsewhere stay.
@@ -176,7 +168,7 @@ ViewAccessRecord make_box_access(Tracer& t, std::uint32_t param,
       shape.push_back(s.is_all() ? whole_extent(t, param, static_cast<int>(i), s.loc())
                                  : s.block());
       whole.push_back(shape.back());
-      part.ends.push_back(s.end().present() ? t.value(s.end()) : ir::Value());
+      part.ends.push_back(s.end().present() ? dsl::end_operand(t, s.end()) : ir::Value());
     }
     part.axes.push_back(static_cast<std::int64_t>(i));
   }

@@ -2,6 +2,7 @@
 // that is here, against host arithmetic.
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <vector>
 
 #include "tegula/tegula.h"
@@ -143,6 +144,58 @@ TEST_P(Accesses, EndsBeyond32Bits) {
     sums(stream(), x, end, y);
     const double want = end < 0 ? 0 : end == 5 ? 5 : 16;
     EXPECT_EQ(y.to_doubles(), std::vector<double>(2, want)) << end;
+  }
+}
+
+/// Sums of 4 elements of x[i] = 1 + i that begin at `first`; those outside are absent.
+double sum_of_box(i64 first) {
+  double sum = 0;
+  for (i64 i = 0; i < 16; ++i)
+    if (first <= i && i - 4 < first) sum += static_cast<double>(1 + i);
+  return sum;
+}
+
+/// Boxes that begin at 64 bits: no element of one beyond indices is there, and one that begins in
+/// front of the tensor has its later elements.
+TEST_P(Accesses, BoxesBeyond32Bits) {
+  constexpr i64 kFar = i64{1} << 32;
+  const std::vector<i64> firsts{
+      5, 14, -3, -8, kFar + 5, 5 - kFar, INT32_MAX, INT32_MIN, INT64_MAX - 4, INT64_MIN};
+  const auto read = kernel("read", [](In<f32, 1> x, Scalar<i64> first, Out<f32, 1> y) {
+    for (auto p : grid(y, 4)) {
+      const Tile n = p.indices();
+      const Tile whole = sum(x(slice(first, 4))), shifted = sum(x(slice(0, 4).shifted(first))),
+                 part = sum(x(slice(0, 16).slice(first, 4))),
+                 cropped = sum(crop(full<f32>(1, 4), axis(0), first, 16));
+      y(p) = where(n == 0, whole, where(n == 1, shifted, where(n == 2, part, cropped)));
+    }
+  });
+  const auto write =
+      kernel("write", [](Scalar<i64> first, InOut<f32, 1> stored, InOut<f32, 1> added) {
+        for ([[maybe_unused]] auto p : grid(GridSpace({1}), 1)) {
+          stored(slice(first, 4)) = full<f32>(1, 4);
+          atomic_add(added(slice(0, 4).shifted(first)), full<f32>(1, 4));
+        }
+      });
+  std::vector<float> elements(16);
+  std::iota(elements.begin(), elements.end(), 1.0f);
+  const Tensor x = Tensor::from(elements, {16}, GetParam());
+  for (const i64 first : firsts) {
+    SCOPED_TRACE(first);
+    double inside = 0;
+    std::vector<double> marks(16, 0);
+    for (i64 i = 0; i < 16; ++i) {
+      marks[static_cast<std::size_t>(i)] = first <= i && i - 4 < first;
+      inside += marks[static_cast<std::size_t>(i)];
+    }
+    const Tensor y = Tensor::zeros({4}, DType::f32, GetParam());
+    read(stream(), x, first, y);
+    const double sum = sum_of_box(first);
+    EXPECT_EQ(y.to_doubles(), (std::vector<double>{sum, sum, sum, inside}));
+    const Tensor stored = Tensor::zeros({16}, DType::f32, GetParam()), added = stored.clone();
+    write(stream(), first, stored, added);
+    EXPECT_EQ(stored.to_doubles(), marks);
+    EXPECT_EQ(added.to_doubles(), marks);
   }
 }
 
