@@ -212,10 +212,10 @@ Tile pow(const Arg& x, const Arg& y) {
   const Tile is_whole = floor(power) == power,
              is_odd = is_whole && floor(power * 0.5f) != power * 0.5f;
   const Tile sign =
-      d == DType::f64 ? bitcast<i64>(base) < 0 : bitcast<i32>(base) < 0;  // of -0, too
+      d == DType::f64 ? bitcast<i64>(base) < 0 : bitcast<i32>(base) < 0;  // -0 has one
   const Tile known =
       where(base < 0.0f && base > -inf && !is_whole, nan, where(sign && is_odd, -size, size));
-  // Of NaN and infinities, too.
+  // NaN and infinities to the power of 0 are 1, too.
   const Tile is_one = power == 0.0f || base == 1.0f || (base == -1.0f && abs(power) == inf);
   return cast(where(is_one, 1.0f, known), d);
 }

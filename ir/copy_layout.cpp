@@ -1,5 +1,7 @@
 #include "ir/copy_layout.h"
 
+#include <algorithm>
+
 #include "ir/layout/distributed.h"
 
 namespace tegula::ir {
@@ -11,7 +13,10 @@ LinearLayout copy_layout(const Dims& shape, int fast, int vector, int warps) {
   const LinearLayout padded = coalesced(shape, vector, warps, order);
   if (padded.is_exact()) return padded;
   const LinearLayout exact = unpadded(shape, vector, warps, order);
-  return padded.registers() < exact.registers() ? padded : exact;
+  // Slots are addressed by bits of a thread's number, not by digits of another base.
+  const bool has_digits = std::ranges::any_of(
+      padded.repeats(), [](const Repeat& r) { return r.in != HwDim::Register; });
+  return !has_digits && padded.registers() < exact.registers() ? padded : exact;
 }
 
 }  // namespace tegula::ir

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_set>
 
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/tma_store.h"
-#include "ir/schedule/computed_from.h"
 #include "ir/schedule/graph.h"
 #include "ir/schedule/staging_rings.h"
 
@@ -45,6 +45,20 @@ bool is_repeated_row(const Kernel& k, Value acc, RegionId loop_body) {
   const OpId def = k[acc].def;
   return def && k[def].opcode == Opcode::Broadcast && k[def].parent != loop_body &&
          k.type(k[def].operands[0]).shape()[0] == 1;
+}
+
+/// The value is computed from what is read from memory, through tiles, too.
+bool is_read(const Kernel& k, Value v, std::unordered_set<Value>& seen) {
+  const OpId def = k[v].def;
+  if (!def || !seen.insert(v).second) return false;
+  const auto any = [&](const auto& values) {
+    return std::ranges::any_of(values, [&](Value o) { return is_read(k, o, seen); });
+  };
+  return info(k[def].opcode).has(kReads) || any(k[def].operands) ||
+         std::ranges::any_of(k[def].regions, [&](RegionId r) {
+           const OpId yield = k.terminator(r);
+           return yield && any(k[yield].operands);
+         });
 }
 
 /// Bytes of all slots of a Schedule's channels of stores, for one group of warps.
@@ -130,12 +144,11 @@ std::int64_t staged_bytes(const Kernel& k, const Plan& p, const Schedule* asked)
 }
 
 bool has_data_dependent_trips(const Kernel& k) {
-  const auto reads = [&](OpId op) { return info(k[op].opcode).has(kReads) || touches_tile(k, op); };
+  std::unordered_set<Value> seen;
   return any_op(k, k.body(), [&](OpId op) {
     const OpId loop = k[k[op].parent].owner;
     if (k[op].opcode != Opcode::Dot || !loop || k[loop].opcode != Opcode::For) return false;
-    return computed_from(k, k[loop].operands[0], reads) ||
-           computed_from(k, k[loop].operands[1], reads);
+    return is_read(k, k[loop].operands[0], seen) || is_read(k, k[loop].operands[1], seen);
   });
 }
 
