@@ -89,11 +89,11 @@ ir::Value operand(Tracer& t, const Arg& a) {
   return a.is_literal() ? constant(t, a, alone(a)) : t.value(a);
 }
 
-namespace {
-
 bool is_wider_than_indices(Tracer& t, const Arg& a) {
   return !a.is_literal() && size_bits(t.type(a).dtype()) > size_bits(t.index_type());
 }
+
+namespace {
 
 /// In front of every tensor with all of a box. A large power of two keeps the divisors that are
 /// known of the offsets, and sums with extents do not wrap around.

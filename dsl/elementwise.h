@@ -16,6 +16,8 @@ DType promote_types(Tracer& t, std::string_view what, std::span<const Arg> args)
 ir::Value operand(Tracer& t, const Arg& a, DType dtype);
 /// The operand in its own type; literals as they stand alone.
 ir::Value operand(Tracer& t, const Arg& a);
+/// A value whose type has more bits than indices have.
+bool is_wider_than_indices(Tracer& t, const Arg& a);
 /// A subscript or a box's first element as an index. What indices do not hold of a wider integer
 /// lies outside of every tensor, as the whole box does.
 ir::Value index_operand(Tracer& t, const Arg& a);

@@ -71,9 +71,8 @@ Index slice(const Arg& first, std::int64_t block) {
   if (!dsl::is_block(block)) fail(ErrorId::bad_block, first.loc(), {}, block);
   Tracer& t = Tracer::at(first.loc(), "slice");
   // A wider integer stays one: a view of an address may have elements there.
-  const bool is_wide =
-      !first.is_literal() && size_bits(t.type(first).dtype()) > size_bits(t.index_type());
-  if (is_wide && is_integer(t.type(first).dtype())) return Index(t.tile(t.value(first)), block);
+  if (dsl::is_wider_than_indices(t, first) && is_integer(t.type(first).dtype()))
+    return Index(t.tile(t.value(first)), block);
   const ir::Value at = dsl::operand(t, first, t.index_type());
   return Index(t.tile(t.indices.restated(t.build, at, dsl::IndexTypes::Kind::Index)), block);
 }

@@ -37,7 +37,7 @@ class StoreStaging {
   /// From one group's buffers to the next one's.
   std::int64_t group_stride() const { return bytes_; }
   std::int64_t end() const { return first_ + groups_ * bytes_; }
-  /// What its bytes are for, as a message says it.
+  /// The bytes of all buffers and their purpose, as a message names them.
   ir::SharedUse use(const ir::Kernel& machine) const;
 
  private:
