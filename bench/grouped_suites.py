@@ -43,7 +43,8 @@ def weights():
     return torch.empty(SEGMENTS, N, K, device=DEVICE, dtype=torch.bfloat16).normal_(std=K ** -0.5)
 
 
-def grouped(t, sizes, is_even):
+def grouped(t, sizes, is_even, has_forms=False):
+    """Beside torch; or beside other tiles of ours."""
     ends = torch.cumsum(torch.tensor(sizes), 0).to(DEVICE, torch.int32)
     offsets = torch.cat((torch.zeros_like(ends[:1]), ends))
     rows, w = int(ends[-1]), weights()
@@ -51,10 +52,10 @@ def grouped(t, sizes, is_even):
     y = torch.empty(rows, N, device=DEVICE, dtype=torch.bfloat16)
     run = t.caller("grouped_matmul", [x, w, offsets, y], 0)
     peers = {"grouped_mm": lambda: torch._grouped_mm(x, w.transpose(1, 2), offs=ends)}
-    if is_even:
+    if is_even and not has_forms:
         peers["dense"] = lambda: torch.matmul(x, w[0].T)
     z, first_tiles = torch.empty_like(y), torch.empty_like(offsets)
-    for number in range(1, 6):
+    for number in range(1, 6) if has_forms else ():
         peers[f"tiles {number}"] = t.caller("grouped_matmul", [x, w, offsets, z], number)
         peers[f"pairs {number}"] = t.caller("grouped_matmul_pairs", [x, w, offsets, first_tiles, z], number)
     run()
@@ -72,4 +73,9 @@ def products(t):
         yield "grouped_matmul", f"64 x {rows} even, {N} x {K} bf16", functools.partial(grouped, t, [rows] * SEGMENTS, True)
 
 
-SUITES = [products]
+def forms(t):
+    for name, sizes in SIZES.items():
+        yield "grouped_forms", f"64 x {ROWS // SEGMENTS} {name}, {N} x {K} bf16", functools.partial(grouped, t, sizes, False, has_forms=True)
+
+
+SUITES = [products, forms]

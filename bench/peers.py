@@ -285,6 +285,7 @@ def main():
     args.add_argument("--out")
     args.add_argument("--rounds", type=int, default=30)
     args.add_argument("--commit", default="")
+    args.add_argument("--part", default="0/1", help="I/N: each N-th case from the I-th on, for a machine of N cards")
     args.add_argument("--ladder", action="store_true", help="the rungs of bench/ladder.def only")
     options = args.parse_args()
     tegula = Tegula(options.lib)
@@ -298,16 +299,16 @@ def main():
 
     empty = torch.empty(1, device=DEVICE)
     emit({"suite": "floor", "case": "empty launch between events (fill of one element)", "ms": statistics.median(time_once(lambda: empty.zero_()) for _ in range(20)), **facts})
-    for suite in [matmul_suites.rungs] if options.ladder else SUITES:
-        for name, case, make in suite(tegula):
-            if not re.search(options.filter, f"{name} {case}"):
-                continue
-            try:
-                emit({**row_of(name, case, make, options.rounds), **facts})
-            except Exception as problem:  # one broken case must not lose the others' rows
-                emit({"suite": name, "case": case, "error": str(problem)[:2000], **facts})
-            torch.cuda.empty_cache()
-    if not options.filter and not options.ladder:
+    part, parts = map(int, options.part.split("/"))
+    suites = [matmul_suites.rungs] if options.ladder else SUITES
+    cases = [made for suite in suites for made in suite(tegula) if re.search(options.filter, f"{made[0]} {made[1]}")]
+    for name, case, make in cases[part::parts]:
+        try:
+            emit({**row_of(name, case, make, options.rounds), **facts})
+        except Exception as problem:  # one broken case must not lose the others' rows
+            emit({"suite": name, "case": case, "error": str(problem)[:2000], **facts})
+        torch.cuda.empty_cache()
+    if not options.filter and not options.ladder and part == 0:
         for line in (tegula.lib.tegula_bench_launch(200).decode() + "\n" + tegula.lib.tegula_bench_compile(5).decode()).splitlines():
             if line.startswith("{"):
                 emit({**facts, **json.loads(line)})

@@ -8,6 +8,8 @@ import statistics
 import sys
 import textwrap
 
+import triton_page
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 COMMAND = "`make gpu-pack && python3 bench/peers.py --out bench/results/FILE.jsonl`, then `tools/dev/results_table.py`"
@@ -21,14 +23,28 @@ WORKLOADS = [
     ("matmul f16, tf32, int8", ["matmul_f16", "matmul_tf32", "matmul_int8"], "cuBLAS(Lt)"),
     ("matmul fp8, three scalings", ["matmul_fp8", "matmul_fp8_promoted", "matmul_fp8_rowwise"], "cuBLASLt"),
     ("matmul + GELU + residual, SwiGLU", ["matmul_bias_gelu_residual", "matmul_swiglu"], "PyTorch"),
+    ("grouped GEMM, 64 segments", ["grouped_matmul"], "torch grouped_mm"),
     ("attention, causal and full", ["attention_causal", "attention_full"], "cuDNN"),
     ("attention, packed sequences", ["attention_varlen", "attention_varlen_causal"], "FlashAttention-2"),
     ("attention, masks as lambdas", ["mask_causal", "mask_document", "mask_prefix", "mask_window"], "FlexAttention"),
     ("attention, scores as lambdas", ["score_alibi", "score_distances", "score_softcap", "score_t5"], "FlexAttention"),
     ("attention, decoding", ["attention_decode"], "cuDNN"),
-    ("softmax, RMSNorm, vector add", ["softmax", "rms_norm", "vector_add"], "torch.compile, torch.add"),
+    ("experts bf16, 128 .. 16384 tokens", ["moe"], "torch grouped_mm, compiled"),
+    ("experts bf16, 1 .. 32 tokens", ["moe_decode"], "torch grouped_mm, compiled"),
+    ("experts fp8", ["moe_fp8"], "torch grouped_mm, compiled"),
+    ("experts bf16, backward", ["moe_backward"], "torch grouped_mm, compiled"),
+    ("routing of tokens", ["router"], "torch.compile"),
+    ("softmax, norms", ["softmax", "rms_norm", "rms_norm_residual", "layer_norm"], "torch, torch.compile"),
+    ("their gradients", ["softmax_backward", "rms_norm_backward", "layer_norm_backward"], "torch, torch.compile"),
+    ("gated activations, both ways", [f"{name}{form}" for name in ("swiglu", "geglu", "geglu_tanh") for form in ("", "_halves", "_backward")], "torch.compile"),
+    ("RoPE, fp8 quantisation, Hadamard", ["rope", "quantise_fp8", "hadamard"], "torch.compile"),
+    ("cross entropy, both ways", ["cross_entropy", "cross_entropy_backward"], "torch, torch.compile"),
+    ("embedding, AdamW", ["embedding", "embedding_backward", "adamw"], "torch"),
+    ("scan, select, sums of segments", ["device_scan", "device_select", "device_segment_sum"], "torch"),
+    ("sort, top-k, search, histogram", ["device_sort", "device_topk", "device_searchsorted", "device_histogram"], "torch"),
+    ("Triton's tutorials", [f"triton_{suite}" for *_, suites in triton_page.TUTORIALS for suite in suites], "Triton"),
 ]
-NOT_PEERS = ("ours_plain",)
+NOT_PEERS = ("ours_plain", "copy", "dense")  # other work than ours: bounds, not peers
 
 
 def every_row():
@@ -39,9 +55,10 @@ def every_row():
                 yield row
 
 
-def rows():
-    newest = {(row["suite"], row["case"], row.get("backend")): row for row in every_row()}
-    return [newest[key] for key in sorted(newest)]
+def rows_by_device():
+    """The newest row of each suite, case and back end; cards in order of their names."""
+    newest = {(row["device"], row["suite"], row["case"], row.get("backend")): row for row in every_row()}
+    return {device: [newest[key] for key in sorted(newest) if key[0] == device] for device in sorted({key[0] for key in newest})}
 
 
 def ratios(row):
@@ -56,16 +73,17 @@ def table_row(*cells):
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
 
 
-def head(found):
-    return wrapped(
-        f"{found[0]['device']}, random inputs, cold L2, medians of interleaved runs after warm-up, from commit 6d1a047 on in "
-        "another order in each round; ratio = peer time / our time, above 1 is faster than the peer. Cases marked clean began "
-        "with an L2 of clean lines, the others with what a fill had left, which whoever was timed wrote back.") + f"\n\nCommand: {COMMAND}.\n"
+def head():
+    return "# Results\n\n" + wrapped(
+        "Random inputs, cold L2, medians of interleaved runs after warm-up, from commit 6d1a047 on in another order in each round; ratio = "
+        "peer time / our time, above 1 is faster than the peer. Cases marked clean began with an L2 of clean lines, the others with what a "
+        "fill had left, which whoever was timed wrote back. The peers copy and dense are bounds: a copy of as many bytes, one dense "
+        "product of as many rows.") + f"\n\nCommand: {COMMAND}.\n"
 
 
-def every_case(found):
+def every_case(device, found):
     """A table a suite, a column a peer."""
-    out = ["# Results", "", head(found) + "\n## Cases", "",
+    out = ["", f"## {device}", "",
            "Behind the rate stand the ratios to peers; the last columns are the clock in MHz with the power in W, and the commit."]
     suites = {}
     for r in found:
@@ -74,7 +92,7 @@ def every_case(found):
         peers = list(dict.fromkeys(peer for r in cases for peer in ratios(r)))
         key, unit = next(((key, unit) for key, unit in (("tflops", "TFLOPS"), ("gbs", "GB/s")) if all(key in r for r in cases)),
                          ("", "rate"))
-        out += ["", f"### {suite}", "", table_row("case", "back end", "ms", unit, *peers, "MHz, W", "commit"),
+        out += ["", f"#### {suite}", "", table_row("case", "back end", "ms", unit, *peers, "MHz, W", "commit"),
                 "|" + "---|" * (6 + len(peers))]
         for r in cases:
             shown = [f"{ratios(r)[peer]:.2f}" if peer in ratios(r) else "-" for peer in peers]
@@ -90,7 +108,7 @@ def of_errors(found):
     for r in found:
         if "cudnn_err" in r:
             suites.setdefault((r["suite"], r["backend"]), []).append((r["max_err"], r["max_err"] / r["cudnn_err"]))
-    out = ["", "## Errors of attention", "", wrapped(
+    out = ["", "### Errors of attention", "", wrapped(
         "Relative error (2-norm) of results of bf16 (two of attention_shapes: f16) against fp64, and its ratio to cuDNN's, from "
         "the least to the largest case. Causal and full ones were not rescaled (`Rescaling::never`, the choice for so much work); "
         "[attention](attention.md) says what that costs."), "", "| kernel | back end | cases | error | by cuDNN's |", "|---|---|---|---|---|"]
@@ -106,7 +124,7 @@ def of_masks(found):
     if not rows:
         return ""
     causal = {(r["case"], r["backend"], r["commit"]): r["computed_tflops"] for r in every_row() if r["suite"] == "mask_causal" and "computed_tflops" in r}
-    out = ["", "## Pairs under masks", "", wrapped(
+    out = ["", "### Pairs under masks", "", wrapped(
         "Computed pairs are those of the blocks that the kernel visits; the cover has the 64 x 8 blocks that hold a kept pair "
         "([masks](masks.md)). TFLOPS are those of kept and of computed pairs; the column causal has the latter by those of "
         "mask_causal."), "",
@@ -127,7 +145,7 @@ def by_suite(found):
     for r in found:
         for peer, value in ratios(r).items():
             suites.setdefault((r["suite"], r["backend"], peer), []).append((value, r["case"]))
-    out = ["", "## By kernel and peer", "", "| kernel | back end | peer | cases | geometric mean of the ratios | least (case) |", "|---|---|---|---|---|---|"]
+    out = ["", "### By kernel and peer", "", "| kernel | back end | peer | cases | geometric mean of the ratios | least (case) |", "|---|---|---|---|---|---|"]
     for (suite, backend, peer), values in sorted(suites.items()):
         mean = math.exp(sum(math.log(v) for v, _ in values) / len(values))
         least, case = min(values)
@@ -140,28 +158,36 @@ def span(values, form="{:.0f}"):
     return low if low == high else f"{low} .. {high}"
 
 
+def of_workload(rows, suites):
+    """Rates, and ratios to the fastest peer of each case, of a workload on one card by LLVM."""
+    cases = [r for r in rows if r["suite"] in suites and r["backend"] == "llvm"]
+    best = [min(v for name, v in ratios(r).items() if name not in NOT_PEERS) for r in cases if set(ratios(r)) - set(NOT_PEERS)]
+    if not best:
+        return len(cases), "-", "-"
+    unit, key = ("TFLOPS", "tflops") if all("tflops" in r for r in cases) else ("GB/s", "gbs")
+    median = f"{statistics.median(best):.2f}"
+    return len(cases), f"{span([r[key] for r in cases])} {unit}", f"{median if float(median) >= 1 else f'**{median}**'} ({span(best, '{:.2f}')})"
+
+
 def summary(found):
-    """The README's table: a row a workload, by LLVM, beside the fastest peer of each case."""
-    out = [f"{found[0]['device']}, LLVM back end. Ratio = time of the fastest peer / our time, median (least .. largest case):",
-           "above 1 we are faster; rows whose median is below 1 are marked **slower**.", "",
-           "| workload | cases | rate | fastest peer | ratio |", "|---|---|---|---|---|"]
+    """The README's table: a row a workload, by LLVM, beside the fastest peer of each case; a column a card."""
+    names = [device.split()[1] for device in found]
+    out = [f"LLVM back end. Ratio = time of the fastest peer / our time, median (least .. largest case): above 1 we are faster, medians below 1",
+           f"are **bold**. Rates are those of the {names[-1]}.", "",
+           f"| workload | cases | rate | fastest peer | {' | '.join(names)} |", "|---|---|---|---|" + "---|" * len(names)]
     for title, suites, peer in WORKLOADS:
-        cases = [r for r in found if r["suite"] in suites and r["backend"] == "llvm"]
-        best = sorted(min(v for name, v in ratios(r).items() if name not in NOT_PEERS) for r in cases)
-        unit, key = ("TFLOPS", "tflops") if all("tflops" in r for r in cases) else ("GB/s", "gbs")
-        median = statistics.median(best)
-        mark = " **slower**" if round(median, 2) < 1 else ""
-        out.append(f"| {title} | {len(cases)} | {span([r[key] for r in cases])} {unit} | {peer} | {median:.2f} ({span(best, '{:.2f}')}){mark} |")
+        cards = [of_workload(rows, suites) for rows in found.values()]
+        out.append(f"| {title} | {cards[-1][0]} | {cards[-1][1]} | {peer} | {' | '.join(ratio for *_, ratio in cards)} |")
     return "\n".join(out) + "\n"
 
 
 def main():
-    found = rows()
+    found = rows_by_device()
     readme, page = ROOT / "README.md", ROOT / "docs/results.md"
     text = readme.read_text()
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    wanted = {readme: before + BEGIN + "\n" + summary(found) + END + after, page: every_case(found) + by_suite(found) + of_masks(found) + of_errors(found)}
+    wanted = {readme: before + BEGIN + "\n" + summary(found) + END + after, page: head() + "".join(every_case(device, rows) + by_suite(rows) + of_masks(rows) + of_errors(rows) for device, rows in found.items())}
     if "--check" in sys.argv:
         stale = [path.name for path, content in wanted.items() if not path.exists() or path.read_text() != content]
         sys.exit(f"{', '.join(stale)}: results are not those of bench/results; run tools/dev/results_table.py" if stale else 0)
