@@ -164,9 +164,10 @@ def of_workload(rows, suites):
     best = [min(v for name, v in ratios(r).items() if name not in NOT_PEERS) for r in cases if set(ratios(r)) - set(NOT_PEERS)]
     if not best:
         return len(cases), "-", "-"
-    unit, key = ("TFLOPS", "tflops") if all("tflops" in r for r in cases) else ("GB/s", "gbs")
+    unit, key = next(((unit, key) for unit, key in (("TFLOPS", "tflops"), ("GB/s", "gbs")) if all(key in r for r in cases)), ("", ""))
+    rate = f"{span([r[key] for r in cases])} {unit}" if key else "-"
     median = f"{statistics.median(best):.2f}"
-    return len(cases), f"{span([r[key] for r in cases])} {unit}", f"{median if float(median) >= 1 else f'**{median}**'} ({span(best, '{:.2f}')})"
+    return len(cases), rate, f"{median if float(median) >= 1 else f'**{median}**'} ({span(best, '{:.2f}')})"
 
 
 def summary(found):
