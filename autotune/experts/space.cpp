@@ -38,6 +38,7 @@ constexpr Axis<C> kAxes[] = {
 MatmulProblem as_batch(const P& p) {
   MatmulProblem batch{.m = p.rows, .n = p.columns, .k = p.k, .batch = p.experts};
   batch.is_batched = true, batch.operands = batch.result = p.operands;
+  batch.fp32_promotion = p.fp32_promotion;
   batch.b_k_major = true, batch.gates = p.is_gated ? 2 : 1;
   return batch;
 }
@@ -55,10 +56,18 @@ bool has_no_room_for_accumulator(const P& p, const C& c, const Limits&) {
   constexpr int kRegisters[] = {96, 160, 96}, kThreads = 128, kColumnsOfBytes = 128;
   const AccumulatorShape t =
       accumulator_of(as_batch(p), {.bm = c.bm, .bn = c.bn, .swap_ab = c.swap_ab});
-  const int groups = std::max(1, consumer_warpgroups(c));
-  // Sums of 8 bits may be promoted from accumulators of their own.
+  const int groups = std::max(1, consumer_warpgroups(c)),
+            elements = t.rows * t.columns * (p.fp32_promotion ? 2 : 1);
+  // Scales of 144 columns beside their sums spill (208 bytes of a gated tile).
   if (size_bytes(p.operands) == 1 && c.swap_ab && c.bm > kColumnsOfBytes) return true;
-  return groups > 3 || t.rows * t.columns > groups * kThreads * kRegisters[groups - 1];
+  return groups > 3 || elements > groups * kThreads * kRegisters[groups - 1];
+}
+/// Results of 8 bits are exchanged between threads in front of their packing, a tile with outputs
+/// along its rows all at once: more spill (828 bytes of a gated tile of 80 rows).
+bool has_no_room_to_pack(const P& p, const C& c, const Limits&) {
+  constexpr int kPackedElements = 12288;
+  const AccumulatorShape t = accumulator_of(as_batch(p), {.bm = c.bm, .bn = c.bn, .swap_ab = true});
+  return size_bytes(p.result) == 1 && c.swap_ab && t.rows * t.columns > kPackedElements;
 }
 bool has_third_warpgroup(const P&, const C& c, const Limits&) { return consumer_warpgroups(c) > 2; }
 /// How much of the waves' SMs have a tile, of as many tiles below each other as there are experts.
@@ -114,6 +123,8 @@ constexpr Rule<P, C> kRules[] = {
      is_low_without_swap},
     {"accumulator", "the accumulator leaves a thread no registers", degraded, 2,
      has_no_room_for_accumulator},
+    {"packing", "exchanging the results leaves a thread no registers", degraded, 2,
+     has_no_room_to_pack},
     {"third_warpgroup", "three warpgroups gained nothing in the products that were measured",
      dominated, 2, has_third_warpgroup},
     {"width",

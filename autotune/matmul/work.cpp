@@ -90,7 +90,8 @@ int ctas_per_sm(const MatmulProblem& p, const MatmulConfig& c, ir::Target target
   constexpr int kOtherRegisters = 56, kWarpThreads = 32;
   const AccumulatorShape t = accumulator_of(p, c);
   const int warps = t.rows / ir::kWarpRows;
-  const int registers = t.rows * t.columns + warps * kWarpThreads * kOtherRegisters;
+  const int accumulators = p.fp32_promotion ? 2 : 1;
+  const int registers = accumulators * t.rows * t.columns + warps * kWarpThreads * kOtherRegisters;
   const int most = t.rows < ir::kWgmmaRows ? 8 : 4;
   const auto ring = c.stages * static_cast<std::int64_t>(stage_bytes(p, c));
   const std::int64_t by_shared = ring > 0 ? target->ring_bytes() / ring : most;

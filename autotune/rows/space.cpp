@@ -69,14 +69,14 @@ bool has_other_rows(const P& p, const C& c, const Limits&) {
 bool has_ctas_for_nothing(const P&, const C& c, const Limits&) {
   return is_cluster(c) != (c.ctas > 1);
 }
-bool has_fewer_than_four(const P&, const C& c, const Limits&) { return c.ctas == 2; }
 bool does_not_hold_the_row(const P& p, const C& c, const Limits&) {
   if (!is_cluster(c)) return c.columns_of_cta != 0;
   return c.columns_of_cta == 0 || p.columns > std::int64_t{c.ctas} * c.columns_of_cta;
 }
+/// A cluster of half as many full CTAs would hold the row, too.
 bool is_larger_than_needed(const P& p, const C& c, const Limits&) {
-  return is_cluster(c) &&
-         (c.columns_of_cta != kColumnsOfCta || (c.ctas == 8 && p.columns <= 4 * kColumnsOfCta));
+  return is_cluster(c) && (c.columns_of_cta != kColumnsOfCta ||
+                           (c.ctas > 2 && p.columns <= c.ctas / 2 * kColumnsOfCta));
 }
 
 using enum Severity;
@@ -90,7 +90,6 @@ constexpr Rule<P, C> kRules[] = {
     {"rows_of_tile", "a warp holds a whole row, in accesses of 16 bytes", dominated, 1,
      has_other_rows},
     {"ctas", "only clusters have several CTAs", refused, 2, has_ctas_for_nothing},
-    {"pairs", "a row that two CTAs hold is held by one", dominated, 2, has_fewer_than_four},
     {"row", "the cluster does not hold the row", refused, 3, does_not_hold_the_row},
     {"least_cluster", "a smaller cluster of full CTAs holds the row", dominated, 3,
      is_larger_than_needed},

@@ -40,10 +40,26 @@ LayerTiles tiles_of_layer(PlanBuilder& plan, const MoeOptions& options, std::int
   const auto tiles = [&](const std::optional<ExpertTileConfig>& given, const ExpertProblem& p) {
     return given ? *given : choose_expert_tiles(p, plan.device());
   };
-  return {tiles(options.tiles.up,
-                {mean, i, h, experts, ExpertProduct::up, operands, options.activation.is_gated,
-                 gathers_rows(options) ? choices_per_token(options) : 0}),
-          tiles(options.tiles.down, {mean, h, i, experts, ExpertProduct::down, operands})};
+  const auto& q = options.quantisation;
+  const bool promotes = q && q->fp32_promotion, packs = q && q->scaling == ExpertScaling::tensor;
+  const ExpertProblem up{.rows = mean,
+                         .columns = i,
+                         .k = h,
+                         .experts = experts,
+                         .product = ExpertProduct::up,
+                         .operands = operands,
+                         .is_gated = options.activation.is_gated,
+                         .choices = gathers_rows(options) ? choices_per_token(options) : 0,
+                         .result = packs ? operands : DType::bf16,
+                         .fp32_promotion = promotes},
+      down{.rows = mean,
+           .columns = h,
+           .k = i,
+           .experts = experts,
+           .product = ExpertProduct::down,
+           .operands = operands,
+           .fp32_promotion = promotes};
+  return {tiles(options.tiles.up, up), tiles(options.tiles.down, down)};
 }
 
 GateAndUp hidden_halves(PlanBuilder& plan, PlanSlot hidden, const MoeOptions& options) {

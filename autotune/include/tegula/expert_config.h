@@ -56,6 +56,9 @@ struct ExpertProblem {
   bool is_gated = false;  ///< bn is of the gate's columns, and as many of the other matrix
   /// Choices of a token, where rows can be gathered from those of tokens; else 0.
   std::int64_t choices = 0;
+  DType result = DType::bf16;
+  /// Two accumulators per tile, for FP32 promotion.
+  bool fp32_promotion = false;
 
   template <class Self, class Visit>
   static void each_field(Self& p, const Visit& visit) {
@@ -67,6 +70,8 @@ struct ExpertProblem {
     visit("operands", p.operands);
     visit("is_gated", p.is_gated);
     visit("choices", p.choices);
+    visit("result", p.result);
+    visit("fp32_promotion", p.fp32_promotion);
   }
   friend bool operator==(const ExpertProblem&, const ExpertProblem&) = default;
 };

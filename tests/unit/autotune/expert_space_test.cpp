@@ -20,6 +20,10 @@ std::vector<ExpertProblem> expert_problems() {
       for (const bool is_gated : {false, true})
         all.push_back({rows, columns, 2048, 64, ExpertProduct::up, DType::bf16, is_gated,
                        /*choices=*/rows % 2 * 8});
+  for (const DType result : {DType::bf16, DType::f8e4m3})
+    for (const bool promotes : {false, true})
+      all.push_back(
+          {200, 1024, 2048, 64, ExpertProduct::up, DType::f8e4m3, true, 0, result, promotes});
   return all;
 }
 
@@ -93,6 +97,25 @@ TEST(ExpertSpace, AnIterationHas128BytesOf8BitsToo) {
     EXPECT_EQ(c.bk, 128) << text_of(c);
     EXPECT_LE(c.bm, rows == 4 ? 16 : 128) << text_of(c);
   }
+}
+
+/// Elements of an accumulator that a thread has, those that promotion adds to counted.
+int elements_of_thread(const ExpertProblem& p) {
+  const ExpertTileConfig c = choose_expert_tiles(p, host_profile());
+  const int groups = (c.swap_ab ? c.bn : c.bm) / 64, gates = p.is_gated ? 2 : 1;
+  return c.bm * c.bn * gates * (p.fp32_promotion ? 2 : 1) / (groups * 128);
+}
+
+TEST(ExpertSpace, PromotedSumsAndPackedResultsLeaveRegisters) {
+  for (const std::int64_t rows : {64, 128, 256, 1024})
+    for (const bool is_gated : {false, true}) {
+      ExpertProblem p{rows, 2048, 7168, 128, ExpertProduct::up, DType::f8e4m3, is_gated};
+      p.fp32_promotion = true;
+      EXPECT_LE(elements_of_thread(p), 160);
+      p.fp32_promotion = false, p.result = DType::f8e4m3;
+      const ExpertTileConfig c = choose_expert_tiles(p, host_profile());
+      EXPECT_LE(c.swap_ab ? c.bm * (is_gated ? 2 : 1) : 0, 96) << text_of(c);
+    }
 }
 
 TEST(ExpertSpace, TheTunerTriesOthers) {

@@ -34,6 +34,8 @@ TEST(RowSpace, TheModelHoldsRowsAsLongAsItCan) {
   EXPECT_EQ(chosen(65537), (RowConfig{RowMethod::cluster, 1, 8, 16384}));
   EXPECT_EQ(chosen(131073), RowConfig{RowMethod::two_pass});
   EXPECT_EQ(chosen(16385, RowKernel::softmax_backward),
+            (RowConfig{RowMethod::cluster, 1, 2, 16384}));
+  EXPECT_EQ(chosen(32769, RowKernel::softmax_backward),
             (RowConfig{RowMethod::cluster, 1, 4, 16384}));
   EXPECT_EQ(chosen(32769, RowKernel::norm), RowConfig{RowMethod::two_pass});
   EXPECT_EQ(chosen(256, RowKernel::hadamard), (RowConfig{.tile_rows = 16}));
