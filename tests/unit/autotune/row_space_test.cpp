@@ -8,10 +8,11 @@
 namespace tegula::autotune {
 namespace {
 
-RowConfig chosen(std::int64_t columns, RowKernel kernel = RowKernel::softmax, int capability = 90) {
+RowConfig chosen(std::int64_t columns, RowKernel kernel = RowKernel::softmax, int capability = 90,
+                 DType type = DType::bf16) {
   DeviceProfile gpu = host_profile();
   gpu.capability = capability;
-  return choose_rows({4096, columns, kernel}, gpu);
+  return choose_rows({4096, columns, kernel, type}, gpu);
 }
 
 TEST(RowSpace, IsSound) {
@@ -32,9 +33,11 @@ TEST(RowSpace, TheModelHoldsRowsAsLongAsItCan) {
   EXPECT_EQ(chosen(32768), RowConfig{});
   EXPECT_EQ(chosen(32769), (RowConfig{RowMethod::cluster, 1, 4, 16384}));
   EXPECT_EQ(chosen(65537), (RowConfig{RowMethod::cluster, 1, 8, 16384}));
+  EXPECT_EQ(chosen(65536, RowKernel::softmax, 90, DType::f32),
+            (RowConfig{RowMethod::cluster, 1, 8, 8192}));
   EXPECT_EQ(chosen(131073), RowConfig{RowMethod::two_pass});
   EXPECT_EQ(chosen(16385, RowKernel::softmax_backward),
-            (RowConfig{RowMethod::cluster, 1, 2, 16384}));
+            (RowConfig{RowMethod::cluster, 1, 8, 4096}));
   EXPECT_EQ(chosen(32769, RowKernel::softmax_backward),
             (RowConfig{RowMethod::cluster, 1, 4, 16384}));
   EXPECT_EQ(chosen(32769, RowKernel::norm), RowConfig{RowMethod::two_pass});
