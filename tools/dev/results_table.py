@@ -173,8 +173,9 @@ def of_workload(rows, suites):
 def summary(found):
     """The README's table: a row a workload, by LLVM, beside the fastest peer of each case; a column a card."""
     names = [device.split()[1] for device in found]
-    out = [f"LLVM back end. Ratio = time of the fastest peer / our time, median (least .. largest case): above 1 we are faster, medians below 1",
-           f"are **bold**. Rates are those of the {names[-1]}.", "",
+    out = [wrapped(
+        "LLVM back end. Ratio = time of the fastest peer / our time, median (least .. largest case): above 1 we are faster, medians "
+        f"below 1 are **bold**. Rates are those of the {names[-1]}."), "",
            f"| workload | cases | rate | fastest peer | {' | '.join(names)} |", "|---|---|---|---|" + "---|" * len(names)]
     for title, suites, peer in WORKLOADS:
         cards = [of_workload(rows, suites) for rows in found.values()]
