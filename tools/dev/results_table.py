@@ -31,7 +31,7 @@ WORKLOADS = [
     ("attention, decoding", ["attention_decode"], "cuDNN"),
     ("experts bf16, 128 .. 16384 tokens", ["moe"], "torch grouped_mm, compiled"),
     ("experts bf16, 1 .. 32 tokens", ["moe_decode"], "torch grouped_mm, compiled"),
-    ("experts fp8", ["moe_fp8"], "torch grouped_mm, compiled"),
+    ("experts fp8", ["moe_fp8"], "torch scaled_grouped_mm"),
     ("experts bf16, backward", ["moe_backward"], "torch grouped_mm, compiled"),
     ("routing of tokens", ["router"], "torch.compile"),
     ("softmax, norms", ["softmax", "rms_norm", "rms_norm_residual", "layer_norm"], "torch, torch.compile"),
@@ -153,8 +153,9 @@ def by_suite(found):
     return "\n".join(out) + "\n"
 
 
-def span(values, form="{:.0f}"):
-    low, high = (form.format(value) for value in (min(values), max(values)))
+def span(values, digits=None):
+    """With so many digits behind the point; None: two significant ones at least."""
+    low, high = (f"{v:.{int(v < 10) if digits is None else digits}f}" for v in (min(values), max(values)))
     return low if low == high else f"{low} .. {high}"
 
 
@@ -167,7 +168,7 @@ def of_workload(rows, suites):
     unit, key = next(((unit, key) for unit, key in (("TFLOPS", "tflops"), ("GB/s", "gbs")) if all(key in r for r in cases)), ("", ""))
     rate = f"{span([r[key] for r in cases])} {unit}" if key else "-"
     median = f"{statistics.median(best):.2f}"
-    return len(cases), rate, f"{median if float(median) >= 1 else f'**{median}**'} ({span(best, '{:.2f}')})"
+    return len(cases), rate, f"{median if float(median) >= 1 else f'**{median}**'} ({span(best, 2)})"
 
 
 def summary(found):
