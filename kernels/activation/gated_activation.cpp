@@ -35,7 +35,8 @@ Activated gelu_of(const Tile& x) {
 Activated gelu_tanh_of(const Tile& x) {
   constexpr float kCubic = 0.044715f,
                   kScale = std::numbers::sqrt2_v<float> * std::numbers::inv_sqrtpi_v<float>;
-  const Tile square = x * x, t = tanh(kScale * x * (1.0f + kCubic * square));
+  // Beyond the bound, where the slope counts no more, it would overflow and make NaN of 0 * inf.
+  const Tile square = min(x * x, 0x1p100f), t = tanh(kScale * x * (1.0f + kCubic * square));
   const Tile slope = kScale * (1.0f + 3 * kCubic * square);
   return {0.5f * x * (1.0f + t), 0.5f * (1.0f + t + x * (1.0f - t * t) * slope)};
 }
