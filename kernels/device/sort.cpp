@@ -235,6 +235,7 @@ void device_sort(const Stream& stream, const Tensor& keys, const Tensor& sorted,
   const detail::CallPlace here(at);
   const char* const name = "device_sort";
   require_rank(name, "keys", keys, 1);
+  device::require_places(name, "keys", keys);
   require_tensor(name, "sorted", sorted, keys.dtype(), keys.shape());
   require_optional(name, "sorted_values", options.sorted_values, DType::i32, keys.shape());
   require_optional(name, "values", options.values, DType::i32, keys.shape());
