@@ -179,6 +179,13 @@ TEST(LibraryError, Arrays) {
   });
   const Tensor far = of({1}, DType::i32).broadcast_to({std::int64_t{1} << 31}),
                far_rows = of({1, 1}, DType::f32).broadcast_to({1, std::int64_t{1} << 31});
+  const Tensor many = of({5000}, DType::i32), few = of({10}, DType::i32);
+  for (const Tensor& t : {many, few})
+    expect("T0706 sorted in place", [&] { device_sort(stream(), t, t); });
+  expect("T0706 in place", [] {
+    const Tensor t = of({4, 8});
+    softmax(stream(), t, t);
+  });
   expect("T1662 places of a sort", [&] { device_sort(stream(), far, far); });
   expect("T1662 places of a selection", [&] { device_select(stream(), far, y, far, y); });
   expect("T1662 places of a search", [&] { device_searchsorted(stream(), far, x, y); });
