@@ -6,6 +6,7 @@
 
 #include "dsl/errors.h"
 #include "dsl/instance.h"
+#include "dsl/library_call.h"
 
 namespace tegula::dsl {
 namespace {
@@ -138,7 +139,7 @@ void check_overlap(const KernelInstance& k, const CallArgs& a) {
     for (std::size_t j = 0; j < a.count; ++j)
       if (j != i && a.args[j].tensor && share_memory(*a.args[i].tensor, *a.args[j].tensor))
           [[unlikely]]
-        fail(ErrorId::overlap, k.loc(), {}, std::min(i, j), std::max(i, j), k.name(), i);
+        fail_overlap(k.loc(), k.name(), std::min(i, j), std::max(i, j), i);
   }
 }
 

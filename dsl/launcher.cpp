@@ -6,10 +6,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "dsl/ahead/call_recording.h"
 #include "dsl/at_kernel.h"
+#include "dsl/compiled_table.h"
 #include "dsl/eager.h"
 #include "dsl/errors.h"
 #include "dsl/instance.h"
@@ -25,30 +25,6 @@ namespace tegula::dsl {
 namespace {
 
 using runtime::CompiledKernel;
-
-/// Kernels of the whole process by their IR: a lambda made anew compiles nothing.
-class CompiledByIr {
- public:
-  std::shared_ptr<const CompiledKernel> find(const std::string& name) {
-    const std::lock_guard lock(mutex_);
-    const auto at = kernels_.find(name);
-    return at == kernels_.end() ? nullptr : at->second;
-  }
-  void add(const std::string& name, std::shared_ptr<const CompiledKernel> kernel) {
-    const std::lock_guard lock(mutex_);
-    kernels_.emplace(name, std::move(kernel));
-  }
-
- private:
-  std::mutex mutex_;
-  std::unordered_map<std::string, std::shared_ptr<const CompiledKernel>> kernels_;
-};
-
-CompiledByIr& compiled_by_ir() {
-  static CompiledByIr* const table =
-      new CompiledByIr;  // kernels may be launched while statics are destroyed
-  return *table;
-}
 
 Hash128 hash_of(const ir::Kernel& k) { return hash128(ir::print(k, {.locations = false})); }
 

@@ -3,10 +3,10 @@
 #include <string>
 #include <string_view>
 
+#include "tegula/library_call.h"
+
 namespace tegula::detail {
 namespace {
-
-thread_local Loc here;
 
 /// Without "<..>" at its end.
 std::string_view without_template_arguments(std::string_view name) {
@@ -30,11 +30,11 @@ std::string short_name(std::string_view function) {
 }  // namespace
 
 CallPlace::CallPlace(Loc at, std::source_location callable)
-    : before_(here),
+    : before_(line_of_library_call()),
       range_(ProfilerRange::is_heard() ? short_name(callable.function_name()).c_str() : "") {
-  if (!here.known()) here = at;
+  if (!before_.known()) line_of_library_call() = at;
 }
-CallPlace::~CallPlace() { here = before_; }
-Loc CallPlace::current() { return here; }
+CallPlace::~CallPlace() { line_of_library_call() = before_; }
+Loc CallPlace::current() { return line_of_library_call(); }
 
 }  // namespace tegula::detail

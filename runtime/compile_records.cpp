@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <mutex>
 #include <string_view>
-#include <vector>
 
 #include "support/env.h"
 
@@ -20,7 +21,11 @@ constexpr std::array<std::string_view, 3> kSourceNames{"bundle", "disk cache", "
 /// Never destroyed: kernels may be compiled while statics are.
 struct Records {
   std::mutex mutex;
-  std::vector<CompileRecord> all;
+  std::deque<CompileRecord> latest;
+  /// Counts and time of all, those that are gone among them.
+  std::array<std::size_t, kSourceNames.size()> counts{};
+  std::size_t all = 0;
+  double ms = 0;
 };
 
 Records& records() {
@@ -33,30 +38,30 @@ void write_report() { std::fputs(compile_report().c_str(), stderr); }
 }  // namespace
 
 void record_compile(CompileRecord record) {
-  const std::lock_guard lock(records().mutex);
-  if (records().all.empty() && env().report) std::atexit(write_report);
-  records().all.push_back(std::move(record));
+  Records& r = records();
+  const std::lock_guard lock(r.mutex);
+  if (r.all == 0 && env().report) std::atexit(write_report);
+  ++r.all, ++r.counts[static_cast<std::size_t>(record.source)], r.ms += record.ms;
+  if (r.latest.size() == kMaxCompileRecords) r.latest.pop_front();
+  r.latest.push_back(std::move(record));
 }
 
 }  // namespace runtime
 
 std::string compile_report() {
   using namespace runtime;
+  const Records& all = records();
   const std::lock_guard lock(records().mutex);
   std::string text;
-  std::array<int, kSourceNames.size()> counts{};
-  double sum = 0;
-  for (const CompileRecord& r : records().all) {
-    const auto source = static_cast<std::size_t>(r.source);
+  if (const std::size_t earlier = all.all - all.latest.size(); earlier > 0)
+    text = fmt::format("{} kernels before these\n", earlier);
+  for (const CompileRecord& r : all.latest)
     text += fmt::format("{:<32} {:<8} {:<10} {:<6} {:9.2f} ms\n", r.kernel, r.target,
-                        kSourceNames[source], r.by, r.ms);
-    ++counts[source];
-    sum += r.ms;
-  }
+                        kSourceNames[static_cast<std::size_t>(r.source)], r.by, r.ms);
   return text + fmt::format(
                     "{} kernels: {} from bundles, {} from the disk cache, {} compiled; "
                     "{:.2f} ms\n",
-                    records().all.size(), counts[0], counts[1], counts[2], sum);
+                    all.all, all.counts[0], all.counts[1], all.counts[2], all.ms);
 }
 
 }  // namespace tegula

@@ -1,5 +1,6 @@
 #pragma once
 // Records of the kernels that a process compiled or found, for compile_report().
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -17,7 +18,10 @@ struct CompileRecord {
   double ms = 0;  ///< from the key to the machine code
 };
 
-/// Keeps a record until the process ends; safe on any thread.
+/// The records of the last kernels are kept, of those before them their counts.
+inline constexpr std::size_t kMaxCompileRecords = 4096;
+
+/// Keeps a record; safe on any thread.
 void record_compile(CompileRecord record);
 
 }  // namespace tegula::runtime

@@ -58,6 +58,19 @@ KernelResources read_resources(cu::Function function) {
           get(cu::kFuncMaxThreadsPerBlock)};
 }
 
+/// Keeps what the driver has loaded to the end of the process, as the driver does: it may read an
+/// image, and write a log, whenever it wants.
+std::shared_ptr<Module> kept(std::shared_ptr<Module> module) {
+  struct Modules {
+    std::mutex mutex;
+    std::vector<std::shared_ptr<const Module>> all;
+  };
+  static auto* const modules = new Modules;  // the driver may outlive statics
+  const std::lock_guard lock(modules->mutex);
+  modules->all.push_back(module);
+  return module;
+}
+
 }  // namespace
 
 std::shared_ptr<Module> Module::load_cubin(std::span<const char> cubin) {
@@ -76,7 +89,7 @@ std::shared_ptr<Module> Module::load_cubin(std::span<const char> cubin) {
   if (result == cu::kErrorInvalidImage)
     throw InternalError("the driver does not recognise a cubin as one");
   check(result, "cuLibraryLoadData");
-  return module;
+  return kept(module);
 }
 
 std::shared_ptr<Module> Module::load_ptx(std::string ptx, int context_ordinal) {
@@ -96,7 +109,7 @@ std::shared_ptr<Module> Module::load_ptx(std::string ptx, int context_ordinal) {
       &module->library_, module->image_.data(), module->jit_options_.data(),
       module->jit_values_.data(), module->jit_options_.size(), nullptr, nullptr, 0);
   if (result != cu::kSuccess) throw_compile_fault(result, ptx, module->compiler_log());
-  return module;
+  return kept(module);
 }
 
 std::string Module::compiler_log() const { return text_of(info_log_) + text_of(error_log_); }

@@ -39,9 +39,9 @@ struct LoadedKernel {
   std::shared_ptr<const Module> module;
 };
 
-/// One cubin, or one PTX text compiled by the driver. Independent of any context; thread-safe. The
-/// driver keeps it to the end of the process: a CUDA graph may hold its kernels longer than the
-/// module lives, and unloading breaks a capture in progress.
+/// One cubin, or one PTX text compiled by the driver. Independent of any context; thread-safe. It
+/// is kept to the end of the process, by the driver, too: a CUDA graph may hold its kernels longer
+/// than anybody holds the module, and unloading breaks a capture in progress.
 class Module : public std::enable_shared_from_this<Module> {
  public:
   /// The bytes are copied. Throws DeviceError where no GPU of this machine takes the cubin.

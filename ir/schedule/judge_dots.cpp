@@ -11,9 +11,6 @@
 namespace tegula::ir {
 namespace {
 
-/// The most rows of a warpgroup's part of a dot.
-constexpr std::int64_t kMaxRows = 256;
-
 class Dots {
  public:
   explicit Dots(Judging& j) : j_(j) {}
@@ -56,10 +53,11 @@ class Dots {
       return j_.refuse(Rule::W2, {d.dot}, "{}: the {} warps of {} are no whole warpgroups", d.dot,
                        warps, j_.role_name(role));
     const WarpGrid grid = grid_of(d, role);
-    const std::int64_t columns = acc.shape()[d.flip ? 0 : 1] / grid.columns;
-    if (grid.rows % kWarpgroupWarps != 0 || rows % (kWarpRows * grid.rows) != 0 ||
-        rows > kMaxRows * grid.rows / kWarpgroupWarps)
-      j_.refuse(Rule::W2, {d.dot}, "{}: {} rows over {} warpgroups", d.dot, rows, groups);
+    const std::int64_t all_columns = acc.shape()[d.flip ? 0 : 1],
+                       columns = all_columns / grid.columns;
+    if (const std::string_view why = why_not_divided(rows, all_columns, grid); !why.empty())
+      j_.refuse(Rule::W2, {d.dot}, "{}: {} x {} over {} warpgroups: {}", d.dot, rows, all_columns,
+                groups, why);
     if (!type.has_columns(columns) || columns == 0)
       j_.refuse(Rule::W3, {d.dot}, "{}: no instruction has {} columns", d.dot, columns);
     instruction(d, columns);

@@ -4,6 +4,7 @@
 // The order of arrival decides nothing, so floats have the same bits in every run.
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 #include "kernels/argument_error.h"
@@ -76,6 +77,14 @@ void plan_scan(PlanBuilder& plan, PlanSlot x, PlanSlot y, bool is_exclusive) {
   const PlanSlot starts = plan.scratch({chunks_of(plan.tensor(x).size(0))}, dtype_of<T>);
   plan.launch(*starts_kernel, x, starts, PlanSlot(), plan.counters(1));
   plan.launch(*scan_kernel, x, starts, y, is_exclusive);
+}
+
+/// Throws T1662 where a dimension has 2^31 elements or more: places in it are i32.
+inline void require_places(const char* kernel, const char* name, const Tensor& tensor,
+                           int dim = 0) {
+  if (tensor.size(dim) > std::numeric_limits<std::int32_t>::max())
+    throw_argument_error(ErrorId::kernel_argument, kernel, name, tensor.str(),
+                         "less than 2147483648 elements: their places are i32");
 }
 
 /// Throws T1662: the element type is none of those that `types` names.

@@ -54,6 +54,7 @@ void device_searchsorted(const Stream& stream, const Tensor& sorted, const Tenso
                          const Tensor& y, SearchSide side, Loc at) {
   const detail::CallPlace here(at);
   require_rank("device_searchsorted", "sorted", sorted, 1);
+  device::require_places("device_searchsorted", "sorted", sorted);
   require_rank("device_searchsorted", "values", values, 1);
   require_tensor("device_searchsorted", "values", values, sorted.dtype(), values.shape());
   require_tensor("device_searchsorted", "y", y, DType::i32, values.shape());

@@ -46,6 +46,7 @@ void device_select(const Stream& stream, const Tensor& x, const Tensor& keep, co
                    const Tensor& count, Loc at) {
   const detail::CallPlace here(at);
   require_rank("device_select", "x", x, 1);
+  device::require_places("device_select", "x", x);
   require_tensor("device_select", "keep", keep, DType::i1, x.shape());
   require_tensor("device_select", "y", y, x.dtype(), x.shape());
   require_tensor("device_select", "count", count, DType::i32, {1});

@@ -235,9 +235,15 @@ void device_sort(const Stream& stream, const Tensor& keys, const Tensor& sorted,
   const detail::CallPlace here(at);
   const char* const name = "device_sort";
   require_rank(name, "keys", keys, 1);
+  device::require_places(name, "keys", keys);
   require_tensor(name, "sorted", sorted, keys.dtype(), keys.shape());
   require_optional(name, "sorted_values", options.sorted_values, DType::i32, keys.shape());
   require_optional(name, "values", options.values, DType::i32, keys.shape());
+  // One launch has both where the keys are few, none where they are many.
+  const ByteRange read = keys.byte_range(), written = sorted.byte_range();
+  if (keys.is_contiguous() && sorted.is_contiguous() && read.begin < written.end &&
+      written.begin < read.end)
+    throw_argument_error(ErrorId::overlap, 0, 1, name, 1);
   if (options.values.defined())
     require_tensor(name, "sorted_values", options.sorted_values, DType::i32, keys.shape());
   if (!sorts_any<bf16, f16, f32, f64, i32, u32, i64, u64>(stream, keys, sorted, options))

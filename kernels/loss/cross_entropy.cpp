@@ -23,14 +23,16 @@ struct LossTerms {
   Scalar<f32> label_smoothing, z_loss;
 };
 
-/// The label of a row, and whether it counts.
+/// The label of a row, whether it counts, and whether it is one of the classes. A row that counts
+/// and is of no class has no loss and no gradient: both are NaN, so that none goes unseen.
 struct Label {
-  Tile index, counts;
+  Tile index, counts, is_class;
 };
 template <class L>
-Label label_of(const In<L, 1>& labels, const LossTerms& terms, const Index& r) {
+Label label_of(const In<L, 1>& labels, const LossTerms& terms, const Index& r,
+               const Tile& classes) {
   const Tile label = cast<i64>(labels(r)), counts = label != terms.ignore_index;
-  return {where(counts, label, 0), counts};
+  return {where(counts, label, 0), counts, label >= 0 && label < cast<i64>(classes)};
 }
 
 template <class T, class L>
@@ -47,8 +49,7 @@ auto forward_kernel() {
       }
       const auto [top, total] = exponentials.of_row();
       const Tile log_total = top + log2(total) * kLn2, classes = cast<f32>(logits.cols());
-      const auto [label, counts] = label_of(labels, terms, r);
-      const Tile is_class = label >= 0 && label < cast<i64>(logits.cols());
+      const auto [label, counts, is_class] = label_of(labels, terms, r, logits.cols());
       Tile of_row = log_total - cast<f32>(logits(r, label));
       if (is_smoothed)
         of_row += terms.label_smoothing * (cast<f32>(logits(r, label)) - sum(plain) / classes);
@@ -64,12 +65,12 @@ template <class L>
 Tile gradient_of(const Tile& x, const Index& r, const Index& c, const In<L, 1>& labels,
                  const In<f32, 1>& lse, const In<f32, 1>& dloss, const LossTerms& terms,
                  const Tile& classes) {
-  const auto [label, counts] = label_of(labels, terms, r);
+  const auto [label, counts, is_class] = label_of(labels, terms, r, classes);
   const Tile log_total = lse(r), share = terms.label_smoothing / cast<f32>(classes);
   const Tile p = exp_above(cast<f32>(x), log_total);
   const Tile weight = 1.0f + 2.0f * terms.z_loss * log_total;
   const Tile target = where(cast<i64>(c.indices()) == label, 1.0f - terms.label_smoothing, 0.0f);
-  return where(counts, (p * weight - share - target) * dloss(r), 0.0f);
+  return where(counts, where(is_class, (p * weight - share - target) * dloss(r), nan), 0.0f);
 }
 
 template <class T, class L>

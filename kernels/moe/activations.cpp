@@ -31,25 +31,30 @@ ExpertActivation relu_squared() {
   return {.is_gated = false,
           .value =
               [](const Tile& x, const Tile&) {
-                const Tile positive = max(x, 0.0f);
+                const Tile positive = max(x, 0.0f, Nan::propagate);
                 return positive * positive;
               },
           .gradient = [](const Tile& x, const Tile&) -> std::array<Tile, 2> {
-            return {max(x, 0.0f) * 2.0f, zeros<f32>(1)};
+            return {max(x, 0.0f, Nan::propagate) * 2.0f, zeros<f32>(1)};
           }};
 }
 
 ExpertActivation clamped_swiglu(float limit, float alpha) {
+  // NaN stays NaN, in both directions: a clamp of numbers would make `limit` of it.
+  const auto gate_of = [=](const Tile& g) { return min(g, limit, Nan::propagate); };
+  const auto factor_of = [=](const Tile& u) {
+    return min(max(u, -limit, Nan::propagate), limit, Nan::propagate) + 1.0f;
+  };
   return {.is_gated = true,
           .value =
               [=](const Tile& g, const Tile& u) {
-                const Tile gate = min(g, limit);
-                return gate * sigmoid(gate * alpha) * (clamp(u, -limit, limit) + 1.0f);
+                const Tile gate = gate_of(g);
+                return gate * sigmoid(gate * alpha) * factor_of(u);
               },
           .gradient = [=](const Tile& g, const Tile& u) -> std::array<Tile, 2> {
-            const Tile gate = min(g, limit), s = sigmoid(gate * alpha), a = gate * s;
-            const Tile dg = (clamp(u, -limit, limit) + 1.0f) * fma(a * alpha, 1.0f - s, s);
-            return {where(g <= limit, dg, 0.0f), where(abs(u) <= limit, a, 0.0f)};
+            const Tile gate = gate_of(g), s = sigmoid(gate * alpha), a = gate * s;
+            const Tile dg = factor_of(u) * fma(a * alpha, 1.0f - s, s);
+            return {where(g > limit, 0.0f, dg), where(abs(u) > limit, 0.0f, a)};
           }};
 }
 

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <limits>
+#include <string>
 
 #include "kernels/argument_error.h"
 #include "kernels/moe/placement.h"
@@ -108,6 +111,20 @@ void check_capacity(const ExpertCapacity& c) {
   if (!(c.factor >= 0)) refuse("capacity.factor", c.factor, "0 or more");
 }
 
+/// ceil(factor * rows / experts), of the factor as it is written: of 0.1, which a float holds a bit
+/// too large, 10 rows of 100, not 11. So the factor is its shortest decimal, and what the double
+/// precision of the product adds to a whole number counts for nothing.
+int rows_by(float factor, std::int64_t rows, int experts) {
+  if (rows == 0) return 0;
+  constexpr double kRounding = 0x1p-50;
+  constexpr int kMost = std::numeric_limits<int>::max();
+  double as_written = factor;
+  const std::string decimal = fmt::format("{}", factor);
+  std::from_chars(decimal.data(), decimal.data() + decimal.size(), as_written);
+  const double product = as_written * static_cast<double>(rows) / experts;
+  return product < kMost ? static_cast<int>(std::ceil(product * (1 - kRounding))) : kMost;
+}
+
 }  // namespace
 
 void check_options(const MoeOptions& o) {
@@ -189,18 +206,15 @@ std::int64_t rows_of_experts(const MoeOptions& o, std::int64_t tokens) {
 }
 
 int capacity_of(const MoeOptions& o, std::int64_t tokens) {
-  if (o.expert_choice) {
-    const double mean = static_cast<double>(tokens) / o.experts;
-    return static_cast<int>(std::min(std::ceil(static_cast<double>(o.expert_choice->factor) * mean),
-                                     static_cast<double>(tokens)));
-  }
+  if (o.expert_choice)
+    return static_cast<int>(
+        std::min<std::int64_t>(rows_by(o.expert_choice->factor, tokens, o.experts), tokens));
   if (!o.capacity) return -1;
   if (o.capacity->rows) return *o.capacity->rows;
   const int group = o.capacity->group_tokens;
   const std::int64_t competing = group > 0 ? std::min<std::int64_t>(group, tokens) : tokens;
-  const double mean = static_cast<double>(competing) * o.router.k / o.experts;
   return std::max(o.capacity->at_least,
-                  static_cast<int>(std::ceil(static_cast<double>(o.capacity->factor) * mean)));
+                  rows_by(o.capacity->factor, competing * o.router.k, o.experts));
 }
 
 }  // namespace tegula::experts

@@ -138,7 +138,8 @@ Router noisy_top_k(int k, Tensor noise_logits, Tensor noise) {
 Router sqrt_softplus(int k) {
   RouterParts p{.k = k, .score = [](const Tile& z, const Index&) { return sqrt(softplus(z)); }};
   p.score_gradient = [](const Tile& z, const Index&, const Tile& ds) {
-    return ds * sigmoid(z) * 0.5f * rsqrt(softplus(z));
+    // Logits so low that softplus is 0 have a slope of 0, not of 0 * inf.
+    return ds * sigmoid(z) * 0.5f * rsqrt(max(softplus(z), 0x1p-126f));
   };
   return router(over_their_sum(std::move(p)));
 }

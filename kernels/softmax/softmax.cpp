@@ -2,8 +2,6 @@
 // long for that are read twice, the first time for their maximum and sum.
 #include "tegula/kernels/softmax.h"
 
-#include <numbers>
-
 #include "kernels/cluster_rows.h"
 #include "kernels/float_types.h"
 #include "kernels/online_exponentials.h"
@@ -15,15 +13,13 @@ namespace tegula {
 namespace {
 
 constexpr int kColumnsPerStep = 8192;
-/// Base 2: one fma and one instruction for the exponential.
-constexpr float kLog2E = std::numbers::log2e_v<float>;
 
 template <class T>
 auto softmax_of_held_rows() {
   return kernel("softmax", [](In<T, 2> x, Out<T, 2> y, int tile_rows) {
     for (auto r : grid(rows(y), tile_rows)) {
       const Tile v = cast<f32>(x.with(kReadOnce)(r, all));
-      const Tile e = exp2(fma(v, kLog2E, along_row(max(v, axis(-1)) * -kLog2E)));
+      const Tile e = exp_above(v, along_row(max(v, axis(-1))));
       y(r, all) = e * along_row(rcp(sum(e, -1)));
     }
   });

@@ -14,15 +14,20 @@ TEST_P(CrossEntropies, AndTheirGradients) { check_cross_entropies(GetParam()); }
 
 TEST_P(CrossEntropies, WithTheLinearLayer) { check_linear_cross_entropies(GetParam()); }
 
-/// A label that is no class, a NaN among the logits, and a class of probability 0.
+/// Labels that are no class, a NaN among the logits, and a class of probability 0.
 TEST_P(CrossEntropies, OfNoNumbers) {
   const Device device = GetParam();
-  Doubles logits = Tensor::normal({4, 50}, DType::f32, 0, 1, 1, Device::cpu()).to_doubles();
+  Doubles logits = Tensor::normal({7, 50}, DType::f32, 0, 1, 1, Device::cpu()).to_doubles();
   logits[3] = std::nan(""), logits[2 * 50 + 7] = -INFINITY;
-  const Doubles labels{1, 50, 2, 0};
-  check_cross_entropy(Tensor::from(logits, {4, 50}, Device::cpu()).cast(DType::f32).to(device),
-                      Tensor::from(labels, {4}, Device::cpu()).cast(DType::i32).to(device), {},
-                      true);
+  for (const auto& [dtype, far] :
+       {std::pair{DType::i32, std::int64_t{0x7fffffff}}, {DType::i64, std::int64_t{1} << 40}}) {
+    const Doubles labels{1, 50, 2, 0, -1, static_cast<double>(far), static_cast<double>(-far)};
+    const CrossEntropyOptions plain, smoothed{.label_smoothing = 0.1f, .z_loss = 1e-3f};
+    for (const CrossEntropyOptions& options : {plain, smoothed})
+      check_cross_entropy(Tensor::from(logits, {7, 50}, Device::cpu()).cast(DType::f32).to(device),
+                          Tensor::from(labels, {7}, Device::cpu()).cast(dtype).to(device), options,
+                          true);
+  }
 }
 
 /// A row that does not count has a gradient of 0, whatever its logits are.

@@ -1,7 +1,9 @@
 #pragma once
 // Kernels of whole arrays: running sums, compaction, sums of segments, places in a sorted array,
 // counts of keys.
+#include <limits>
 #include <numeric>
+#include <type_traits>
 
 #include "tegula/kernels/device_histogram.h"
 #include "tegula/kernels/device_scan.h"
@@ -13,7 +15,7 @@
 namespace tegula::test {
 
 /// Lengths around those of a chunk of 8192 elements, and of several.
-inline const std::vector<std::int64_t> kArrayLengths{0, 1, 31, 129, 8191, 8192, 8193, 40000};
+inline const std::vector<std::int64_t> kArrayLengths{0, 1, 2, 31, 129, 8191, 8192, 8193, 40000};
 
 /// The numbers as a tensor of this type.
 inline Tensor array_of(const Doubles& values, DType dtype, Device device) {
@@ -42,6 +44,22 @@ inline void check_scan(std::int64_t n, DType dtype, const DeviceScanOptions& opt
   }
   device_scan(Stream(device), from, y, options);
   expect_elements(y, want, 0, 0);
+}
+
+/// Sums of the largest numbers, which wrap around.
+template <class T>
+void check_scan_of_extremes(Device device) {
+  using Word = std::make_unsigned_t<T>;
+  std::vector<T> x, want;
+  Word sum = 0;
+  for (int i = 0; i < 9000; ++i) {
+    x.push_back(i % 3 == 2 ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max());
+    want.push_back(static_cast<T>(sum += static_cast<Word>(x.back())));
+  }
+  const Tensor from = Tensor::from(x, device),
+               y = Tensor::zeros(from.shape(), from.dtype(), device);
+  device_scan(Stream(device), from, y);
+  EXPECT_EQ(y.to_vector<T>(), want);
 }
 
 /// Sums of any floats: near those of a reference, and the same bits in every run.
@@ -73,6 +91,7 @@ inline void check_scans(Device device) {
         if (dtype == DType::f32) check_scan(n, dtype, {.kind = kind, .look_back = true}, device);
       }
   check_scan_of_floats(device);
+  check_scan_of_extremes<i32>(device), check_scan_of_extremes<i64>(device);
 }
 
 /// Keeps all elements of a stretch, none of another, and every third of the others.
@@ -131,6 +150,22 @@ inline void check_segment_sum(std::int64_t segments, std::int64_t columns, DType
   expect_elements(y, want, 0, 0);
 }
 
+/// Segments whose offsets fall are empty, in front of a long one, too.
+inline void check_falling_segments(Device device) {
+  constexpr std::int64_t kElements = 900;
+  const Doubles offsets{700, 20, 20, 25, 3, 800, 0, 1};
+  const Tensor x = Tensor::full({kElements}, 1, DType::f32, device),
+               y = unwritten_rows({7}, DType::f32, device);
+  const Tensor of = array_of(offsets, DType::i32, device);
+  const Doubles want{0, 0, 5, 0, 797, 0, 1};
+  device_segment_sum(Stream(device), x, of, y);
+  EXPECT_EQ(y.to_doubles(), want);
+  const Tensor rows = x.reshape({kElements, 1}), of_rows = y.reshape({7, 1});
+  of_rows.fill(-1);
+  device_segment_sum(Stream(device), rows, of, of_rows);
+  EXPECT_EQ(of_rows.to_doubles(), want);
+}
+
 inline void check_segment_sums(Device device) {
   for (const std::int64_t segments : {0, 1, 7, 50})
     for (const std::int64_t columns : {0, 1, 3, 130})
@@ -138,6 +173,27 @@ inline void check_segment_sums(Device device) {
         SCOPED_TRACE(testing::Message() << segments << " x " << columns << " " << name(dtype));
         check_segment_sum(segments, columns, dtype, device);
       }
+  check_falling_segments(device);
+}
+
+/// Places among the smallest and largest numbers, zeros of either sign, and NaN.
+inline void check_search_of_extremes(Device device) {
+  const auto places = [&](const Tensor& sorted, const Tensor& values, SearchSide side) {
+    const Tensor y = unwritten_rows(values.shape(), DType::i32, device);
+    device_searchsorted(Stream(device), sorted, values, y, side);
+    return y.to_vector<i32>();
+  };
+  const std::vector<i64> whole{INT64_MIN, INT64_MIN,     INT64_MIN + 1, -1,
+                               0,         INT64_MAX - 1, INT64_MAX};
+  const Tensor all = Tensor::from(whole, device);
+  EXPECT_EQ(places(all, all, SearchSide::left), (std::vector<i32>{0, 0, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(places(all, all, SearchSide::right), (std::vector<i32>{2, 2, 3, 4, 5, 6, 7}));
+  const std::vector<f32> numbers{-INFINITY, -1, -0.0f, 0.0f, -0.0f, 1e-45f, INFINITY, NAN, NAN};
+  const Tensor floats = Tensor::from(numbers, device);
+  EXPECT_EQ(places(floats, floats, SearchSide::left),
+            (std::vector<i32>{0, 1, 2, 2, 2, 5, 6, 9, 9}));
+  EXPECT_EQ(places(floats, floats, SearchSide::right),
+            (std::vector<i32>{1, 2, 5, 5, 5, 6, 7, 9, 9}));
 }
 
 inline void check_search(std::int64_t n, std::int64_t m, DType dtype, SearchSide side,
@@ -165,6 +221,7 @@ inline void check_searches(Device device) {
           SCOPED_TRACE(testing::Message() << m << " in " << n << " of " << name(dtype));
           check_search(n, m, dtype, side, device);
         }
+  check_search_of_extremes(device);
 }
 
 /// Keys of which half are one number, and some are in no bin.
@@ -191,6 +248,9 @@ inline void check_histogram_of_far_keys(std::int64_t bins, Device device) {
   device_histogram(Stream(device), Tensor::from(keys, device), counts);
   Doubles want(bins, 0);
   want[3] = 2;
+  expect_elements(counts, want, 0, 0);
+  const std::vector<i32> narrow{INT32_MIN, 3, INT32_MAX, -1, 3};
+  device_histogram(Stream(device), Tensor::from(narrow, device), counts);
   expect_elements(counts, want, 0, 0);
 }
 

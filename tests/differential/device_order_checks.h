@@ -84,7 +84,40 @@ inline void check_sorts(std::initializer_list<DType> dtypes,
       }
 }
 inline void check_common_sorts(Device device) {
-  check_sorts({DType::f32, DType::i32}, {0, 1, 33, 2049, 9000}, device);
+  check_sorts({DType::f32, DType::i32}, {0, 1, 2, 33, 2049, 9000}, device);
+}
+
+/// The smallest and the largest numbers of a type and those near 0, some of each.
+template <class T>
+std::vector<T> extremes_of(std::int64_t n) {
+  constexpr T kLow = std::numeric_limits<T>::min(), kHigh = std::numeric_limits<T>::max();
+  constexpr T kAll[] = {kHigh, 0, kLow, 1, T(kHigh - 1), T(kLow + 1), T(0) - T(1), kHigh / 2};
+  std::vector<T> values;
+  for (std::int64_t i = 0; i < n; ++i) values.push_back(kAll[(i * 7 + i / 8) % 8]);
+  return values;
+}
+template <class T>
+void check_sort_of_extremes(Device device) {
+  for (const std::int64_t n : {13, 2100})
+    for (const Direction direction : {Direction::ascending, Direction::descending}) {
+      const std::vector<T> keys = extremes_of<T>(n);
+      std::vector<i32> order(keys.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](i32 a, i32 b) {
+        return direction == Direction::ascending ? keys[a] < keys[b] : keys[a] > keys[b];
+      });
+      std::vector<T> want;
+      for (const i32 i : order) want.push_back(keys[i]);
+      const Tensor x = Tensor::from(keys, device), y = Tensor::zeros(x.shape(), x.dtype(), device),
+                   places = unwritten_rows({n}, DType::i32, device);
+      device_sort(Stream(device), x, y, {.direction = direction, .sorted_values = places});
+      EXPECT_EQ(y.to_vector<T>(), want) << n << name(x.dtype());
+      EXPECT_EQ(places.to_vector<i32>(), order) << n << name(x.dtype());
+    }
+}
+inline void check_sorts_of_extremes(Device device) {
+  check_sort_of_extremes<i32>(device), check_sort_of_extremes<u32>(device);
+  check_sort_of_extremes<i64>(device), check_sort_of_extremes<u64>(device);
 }
 /// More tiles than a program looks at before it decides.
 inline void check_sort_of_many_tiles(Device device) {
@@ -124,7 +157,8 @@ inline void check_topks(Device device) {
        {TopkCase{0, 5, 2}, TopkCase{1, 1, 1}, TopkCase{70, 64, 8}, TopkCase{5, 500, 8},
         TopkCase{130, 128, 8}, TopkCase{33, 256, 7}, TopkCase{9, 129, 1}, TopkCase{3, 1000, 16},
         TopkCase{3, 1025, 1}, TopkCase{2, 4096, 40}, TopkCase{2, 4097, 1}, TopkCase{1, 30000, 70},
-        TopkCase{1, 4100, 10}})
+        TopkCase{1, 4100, 10}, TopkCase{5, 2, 1}, TopkCase{4, 2, 2}, TopkCase{3, 37, 37},
+        TopkCase{3, 128, 128}, TopkCase{2, 1000, 1000}, TopkCase{1, 4101, 4096}})
     for (const DType dtype : {DType::bf16, DType::f32, DType::i32}) {
       SCOPED_TRACE(testing::Message()
                    << name(dtype) << " " << c.k << " of " << c.rows << " x " << c.n);
@@ -150,6 +184,12 @@ inline void check_topks_of_extremes(Device device) {
         check_topk({1, n, 8}, tensor_of(far, {1, n}, dtype, device), direction);
         check_topk({1, n, 8}, tensor_of(none, {1, n}, dtype, device), direction);
       }
+  for (const std::int64_t n : {7, 64, 300, 5000})
+    for (const Direction direction : {Direction::descending, Direction::ascending}) {
+      SCOPED_TRACE(n);
+      const Tensor x = Tensor::from(extremes_of<i32>(n), device).reshape({1, n});
+      check_topk({1, n, 7}, x, direction);
+    }
 }
 
 /// Rows of the lengths that words of key and place compare: with ties, all alike, and of NaN but

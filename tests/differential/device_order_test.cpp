@@ -12,6 +12,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, DeviceOrder, testing::ValuesIn(devices()), dev
 TEST_P(DeviceOrder, CommonSorts) { check_common_sorts(GetParam()); }
 TEST_P(DeviceOrder, SortOfManyTiles) { check_sort_of_many_tiles(GetParam()); }
 TEST_P(DeviceOrder, OtherSorts) { check_other_sorts(GetParam()); }
+TEST_P(DeviceOrder, SortsOfExtremes) { check_sorts_of_extremes(GetParam()); }
 TEST_P(DeviceOrder, BestOfRows) { check_topks(GetParam()); }
 TEST_P(DeviceOrder, BestOfExtremes) { check_topks_of_extremes(GetParam()); }
 TEST_P(DeviceOrder, BestByWords) { check_topks_by_words(GetParam()); }

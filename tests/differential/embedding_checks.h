@@ -54,8 +54,9 @@ inline void check_embedding(const EmbeddingCase& c, DType dtype, Device device, 
 
 inline void check_embeddings(Device device) {
   for (const EmbeddingCase& c :
-       {EmbeddingCase{1, 1, 1}, EmbeddingCase{5, 64, 0}, EmbeddingCase{130, 7, 67},
-        EmbeddingCase{70, 130, 1100}, EmbeddingCase{3, 5000, 20}})
+       {EmbeddingCase{1, 1, 1}, EmbeddingCase{5, 64, 0}, EmbeddingCase{5, 0, 9},
+        EmbeddingCase{0, 7, 9}, EmbeddingCase{130, 7, 67}, EmbeddingCase{70, 130, 1100},
+        EmbeddingCase{3, 5000, 20}})
     for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
       SCOPED_TRACE(testing::Message() << name(dtype) << " " << c.rows << " x " << c.columns << ", "
                                       << c.tokens << " tokens");

@@ -11,6 +11,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, GatedActivations, testing::ValuesIn(devices())
 
 TEST_P(GatedActivations, AndTheirGradients) { check_gated_activations(GetParam()); }
 
+TEST_P(GatedActivations, OfNumbersOfAnySize) { check_gated_extremes(GetParam()); }
+
 /// NaN and infinities stay where they are.
 TEST_P(GatedActivations, OfNoNumbers) {
   const Doubles values{1, std::nan(""), INFINITY, 40, -40, 2};

@@ -65,7 +65,8 @@ inline void check_linear_cross_entropy(const LinearCase& c, DType dtype, Device 
 
 inline void check_linear_cross_entropies(Device device) {
   for (const LinearCase& c :
-       {LinearCase{1, 8, 3, 4}, LinearCase{100, 64, 130, 48}, LinearCase{70, 40, 300, 70}})
+       {LinearCase{1, 8, 3, 4}, LinearCase{0, 8, 3, 4}, LinearCase{5, 0, 3, 4},
+        LinearCase{100, 64, 130, 48}, LinearCase{70, 40, 300, 70}})
     for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
       SCOPED_TRACE(testing::Message()
                    << name(dtype) << " " << c.tokens << " x " << c.features << " x " << c.classes);

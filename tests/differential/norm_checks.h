@@ -121,9 +121,9 @@ inline void check_norm(const NormCase& c, Device device) {
 
 /// Shapes whose rows are held, several in a program or one, and streamed; one element; none.
 inline const std::vector<Dims>& norm_shapes() {
-  static const std::vector<Dims> shapes{{1, 1},    {0, 64},    {67, 7},   {130, 64},
-                                        {33, 100}, {9, 1000},  {6, 1024}, {5, 2049},
-                                        {3, 8192}, {2, 20000}, {3, 40000}};
+  static const std::vector<Dims> shapes{{1, 1},    {0, 64},   {5, 0},     {67, 7},
+                                        {130, 64}, {33, 100}, {9, 1000},  {6, 1024},
+                                        {5, 2049}, {3, 8192}, {2, 20000}, {3, 40000}};
   return shapes;
 }
 

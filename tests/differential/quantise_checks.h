@@ -35,9 +35,9 @@ inline void check_quantised(const Tensor& x, DType to, const QuantiseOptions& op
     largest[block_of(i)] = std::fmax(largest[block_of(i)], std::abs(v[i]));
   for (const double l : largest) {
     const double plain = l == 0 ? 1 : l / most;
-    want.push_back(options.power_of_two_scales
-                       ? std::max(std::exp2(std::ceil(std::log2(plain) - 1e-6)), 0x1p-126)
-                       : plain);
+    want.push_back(std::max(
+        options.power_of_two_scales ? std::exp2(std::ceil(std::log2(plain) - 1e-6)) : plain,
+        0x1p-126));
   }
   expect_elements(scales, want, 0);
   for (std::size_t i = 0; i < v.size(); ++i) {
@@ -52,8 +52,8 @@ inline void check_quantised(const Tensor& x, DType to, const QuantiseOptions& op
 }
 
 inline void check_quantisations(Device device) {
-  const std::vector<Dims> shapes{{1, 1},     {0, 64},   {67, 7},   {33, 300},
-                                 {130, 256}, {3, 2049}, {2, 40000}};
+  const std::vector<Dims> shapes{{1, 1},    {0, 64},    {5, 0},    {67, 7},
+                                 {33, 300}, {130, 256}, {3, 2049}, {2, 40000}};
   for (const ScaleBlock block :
        {ScaleBlock::row, ScaleBlock::block_1x128, ScaleBlock::block_128x128})
     for_row_shapes(
@@ -65,16 +65,19 @@ inline void check_quantisations(Device device) {
         });
 }
 
-/// Blocks of zeros, with a NaN, of the smallest numbers and of the largest ones.
+/// Blocks of zeros, with a NaN, of the smallest numbers and of the largest ones, and of numbers
+/// whose scale would have an infinite inverse, beside a zero.
 inline void check_quantised_extremes(Device device) {
-  Doubles values(5 * 256, 0);
+  Doubles values(7 * 256, 0);
   for (int i = 0; i < 256; ++i) {
     values[256 + i] = i == 3 ? std::nan("") : i;
     values[512 + i] = (i - 128) * 0x1p-126;
     values[768 + i] = (i - 128) * 0x1p120;
     values[1024 + i] = i % 2 ? 448 : -448;
+    values[1280 + i] = (i - 128) * 0x1p-128;
+    values[1536 + i] = (i - 128) * 0x1p-149;
   }
-  const Tensor x = Tensor::from(values, {5, 256}, Device::cpu()).cast(DType::f32).to(device);
+  const Tensor x = Tensor::from(values, {7, 256}, Device::cpu()).cast(DType::f32).to(device);
   for (const ScaleBlock block : {ScaleBlock::row, ScaleBlock::block_1x128})
     for (const bool power_of_two : {false, true})
       check_quantised(x, DType::f8e4m3, {block, power_of_two}, true);

@@ -56,8 +56,9 @@ inline void check_ropes(Device device) {
   for (const RopePairs pairs : {RopePairs::half_split, RopePairs::interleaved})
     for (const bool has_positions : {false, true})
       for (const RopeCase& of :
-           {RopeCase{1, 1, 4, 4}, RopeCase{0, 4, 64, 64}, RopeCase{13, 5, 64, 64},
-            RopeCase{37, 1, 96, 96}, RopeCase{9, 3, 80, 40}, RopeCase{5, 40, 128, 128}})
+           {RopeCase{1, 1, 4, 4}, RopeCase{0, 4, 64, 64}, RopeCase{3, 0, 64, 64},
+            RopeCase{13, 5, 64, 64}, RopeCase{37, 1, 96, 96}, RopeCase{9, 3, 80, 40},
+            RopeCase{5, 40, 128, 128}})
         for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
           RopeCase c = of;
           c.pairs = pairs, c.has_positions = has_positions;

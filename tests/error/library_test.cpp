@@ -177,6 +177,19 @@ TEST(LibraryError, Arrays) {
     const Tensor values = of({2, 9}, DType::f32), indices = of({2, 9}, DType::i32);
     device_topk(stream(), of({2, 8}, DType::f32), values, indices);
   });
+  const Tensor far = of({1}, DType::i32).broadcast_to({std::int64_t{1} << 31}),
+               far_rows = of({1, 1}, DType::f32).broadcast_to({1, std::int64_t{1} << 31});
+  const Tensor many = of({5000}, DType::i32), few = of({10}, DType::i32);
+  for (const Tensor& t : {many, few})
+    expect("T0706 sorted in place", [&] { device_sort(stream(), t, t); });
+  expect("T0706 in place", [] {
+    const Tensor t = of({4, 8});
+    softmax(stream(), t, t);
+  });
+  expect("T1662 places of a sort", [&] { device_sort(stream(), far, far); });
+  expect("T1662 places of a selection", [&] { device_select(stream(), far, y, far, y); });
+  expect("T1662 places of a search", [&] { device_searchsorted(stream(), far, x, y); });
+  expect("T1662 places of the best", [&] { device_topk(stream(), far_rows, far_rows, y); });
   expect("T1662 segments", [&] { device_segment_sum(stream(), x, of({3}, DType::i32), y); });
   expect("T1662 places", [&] { device_searchsorted(stream(), x, y, y); });
   expect("T1662 keys", [&] { device_histogram(stream(), x, of({4}, DType::i32)); });
@@ -307,6 +320,10 @@ TEST(LibraryError, Rows) {
   expect("T1662 gradient of x", [&] {
     linear_cross_entropy(stream(), x, of({16, 8}), of({4}, DType::i32), of({2, 16}), of_rows,
                          of({4}, DType::f32), {.dloss = of_rows, .x = {}, .weight = {}});
+  });
+  expect("T1662 labels of a part", [&] {
+    linear_cross_entropy(stream(), x, of({16, 8}), of({5}, DType::i32), of({2, 16}), of_rows,
+                         of({4}, DType::f32));
   });
   expect("T1662 smoothing", [&] {
     cross_entropy(stream(), x, of({4}, DType::i32), of_rows, of({4}, DType::f32),

@@ -1,10 +1,11 @@
 #pragma once
-// Random layers of experts: scheme, extents, distribution of rows, capacity, tiles. Several layers
-// share their options, and so the kernels, for which extents are numbers of the run.
+// Random layers of experts: scheme, extents, distribution of rows, capacity, tiles, forward and
+// backward. Several layers share their options, and so the kernels, for which extents are numbers
+// of the run.
 #include <iterator>
 #include <random>
 
-#include "tests/differential/moe/layer_run.h"
+#include "tests/differential/moe/gradient_run.h"
 #include "tests/fuzz/number_from_env.h"
 
 namespace tegula::test::experts {
@@ -26,6 +27,7 @@ class RandomLayer {
     if (chance(4)) c.capacity = ExpertCapacity{.rows = between(0, 20), .by_slot = chance(2)};
     if (chance(2)) c.tiles = {.up = tiles(), .down = tiles()};
     if (chance(3)) draw_quantisation(c);
+    c.is_crowded = chance(3);
     if (c.tiles.up && !c.scales_inputs && !c.quantisation) c.tiles.up->gathers = chance(2);
     return c;
   }
@@ -105,9 +107,13 @@ class RandomLayer {
 /// Layers of each seed on the simulator, where to run takes longer than to compile.
 inline constexpr std::uint64_t kLayersOfSeed = 5;
 
-/// `count` layers, of seeds from `first` on, each of which makes `of_seed` of them.
+enum class LayerPass : std::uint8_t { forward, both };
+
+/// `count` layers, of seeds from `first` on, each of which makes `of_seed` of them. Experts of 8
+/// bits have no backward: of those the forward pass runs alone.
 inline void run_random_layers(std::uint64_t first, std::uint64_t count, Device device,
-                              std::uint64_t of_seed = kLayersOfSeed) {
+                              std::uint64_t of_seed = kLayersOfSeed,
+                              LayerPass pass = LayerPass::forward) {
   for (std::uint64_t n = 0; n < count; n += of_seed) {
     const std::uint64_t seed = first + n / of_seed;
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -115,7 +121,10 @@ inline void run_random_layers(std::uint64_t first, std::uint64_t count, Device d
     LayerCase c = random.drawn();
     const Moe layer = moe(c.options());
     for (std::uint64_t i = 0; i < of_seed; ++i, random.draw_extents(c)) {
-      expect_layer(layer, c, device);
+      if (pass == LayerPass::both && !c.quantisation)
+        expect_gradients(layer, c, device, seed % 2 == 0);
+      else
+        expect_layer(layer, c, device);
       if (testing::Test::HasFailure()) return;
     }
   }

@@ -16,11 +16,6 @@
 namespace tegula::ir {
 namespace {
 
-/// The most rows of a dot.
-constexpr std::int64_t kMaxRows = 256;
-/// Parts of 64 rows that share their columns: an offset of B must be one number times the part.
-constexpr int kMaxColumnParts = 2;
-
 std::int64_t bytes_of(Type tile) { return tile.count() * size_bytes(tile.dtype()); }
 
 const OperandLoad* load_in(const std::vector<OperandLoad>& loads, OpId load) {
@@ -247,16 +242,7 @@ class Analysis {
     const Type acc = k_.type(d.results[0]);
     const std::int64_t m = acc.shape()[0], n = acc.shape()[1];
     const WarpGrid warps = warp_grid(m, n, graph_.num_warps, graph_.num_warps);
-    if (m % kWgmmaRows != 0) return "its rows are no multiple of 64";
-    if (m > kMaxRows) return "it has more than 256 rows";
-    if (m % (kWarpRows * warps.rows) != 0 || warps.rows % kWarpgroupWarps != 0)
-      return "warpgroups cannot divide its rows";
-    if (warps.columns > 1 && (warps.columns > kMaxColumnParts ||
-                              !std::has_single_bit(static_cast<std::uint64_t>(n / kMmaColumns))))
-      return "warpgroups cannot divide its columns";
-    if (m > kWarpRows * warps.rows &&
-        !std::has_single_bit(static_cast<std::uint64_t>(n / kMmaColumns)))
-      return "warps have several blocks of its rows, and its columns are no power of two";
+    if (const std::string_view why = why_not_divided(m, n, warps); !why.empty()) return why;
     if (!type->has_columns(n / warps.columns)) return "no instruction has as many columns";
     if (k_.type(d.operands[0]).shape()[1] % type->step() != 0)
       return "a step is no multiple of an instruction's depth";

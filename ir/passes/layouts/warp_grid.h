@@ -1,6 +1,8 @@
 #pragma once
 // How the warps of a plan divide the accumulator of a dot.
+#include <bit>
 #include <cstdint>
+#include <string_view>
 
 #include "ir/target.h"
 
@@ -19,6 +21,26 @@ constexpr WarpGrid warp_grid(std::int64_t m, std::int64_t n, int warps_m, int nu
          n >= static_cast<std::int64_t>(kMmaColumns) * grid.columns * 2)
     grid.rows /= 2, grid.columns *= 2;
   return grid;
+}
+
+/// The most rows of a tile that warpgroups multiply by wgmma.
+inline constexpr std::int64_t kMaxWgmmaTileRows = 256;
+/// Parts of 64 rows that share their columns: an offset of B must be one number times the part.
+inline constexpr int kMaxColumnParts = 2;
+
+/// Why whole warpgroups cannot divide an accumulator of m rows and n columns so that wgmma computes
+/// it; empty where they can.
+constexpr std::string_view why_not_divided(std::int64_t m, std::int64_t n, const WarpGrid& warps) {
+  const bool has_binary_columns = std::has_single_bit(static_cast<std::uint64_t>(n / kMmaColumns));
+  if (m % kWgmmaRows != 0) return "its rows are no multiple of 64";
+  if (m > kMaxWgmmaTileRows) return "it has more than 256 rows";
+  if (m % (kWarpRows * warps.rows) != 0 || warps.rows % kWarpgroupWarps != 0)
+    return "warpgroups cannot divide its rows";
+  if (warps.columns > 1 && (warps.columns > kMaxColumnParts || !has_binary_columns))
+    return "warpgroups cannot divide its columns";
+  if (m > kWarpRows * warps.rows && !has_binary_columns)
+    return "warps have several blocks of its rows, and its columns are no power of two";
+  return {};
 }
 
 }  // namespace tegula::ir

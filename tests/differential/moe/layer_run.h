@@ -34,6 +34,8 @@ struct LayerCase {
   /// The router keeps second choices whose draw times `threshold` is below their weight (GShard).
   std::vector<f32> draws = {};
   f32 threshold = 0.2f;
+  /// All tokens choose one expert first.
+  bool is_crowded = false;
 
   MoeOptions options() const {
     return {.router = router,
@@ -61,12 +63,22 @@ struct LayerInputs {
     const int all = c.experts + c.shared;
     X = normal({c.tokens, c.h}, 1, 1);
     logits = few_logits({.tokens = c.tokens, .experts = c.experts}, seed, device);
+    if (c.is_crowded) crowd(c);
     weights.up = normal({all, c.up_rows(), c.h}, 2, 1 / std::sqrt(c.h));
     weights.down = normal({all, c.h, c.i}, 3, 1 / std::sqrt(c.i));
     if (c.quantisation) quantise(weights, c.quantisation->scaling);
     if (!c.has_biases) return;
     weights.up_bias = normal({all, c.up_rows()}, 4, 1);
     weights.down_bias = normal({all, c.h}, 5, 1);
+  }
+
+ private:
+  /// By more than the others differ, and little enough to leave them gradients.
+  void crowd(const LayerCase& c) {
+    std::vector<f32> values = logits.to_vector<f32>();
+    const auto experts = static_cast<std::size_t>(c.experts);
+    for (std::size_t i = experts / 2; i < values.size(); i += experts) values[i] += 8;
+    logits = Tensor::from(values, {c.tokens, c.experts}, logits.device());
   }
 };
 

@@ -206,6 +206,13 @@ TEST(Module, KernelIsPreparedOnce) {
               HasSubstr("no kernel called 'absent'"));
 }
 
+/// The driver, which keeps it, may look at its image.
+TEST(Module, StaysWhereNobodyHoldsIt) {
+  const MockDriver driver;
+  const std::weak_ptr<const Module> module = load().module;
+  EXPECT_FALSE(module.expired());
+}
+
 TEST(Module, DriverCompilesPtxAndReports) {
   const MockDriver driver;
   mock().jit_log =

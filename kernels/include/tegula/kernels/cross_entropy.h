@@ -28,7 +28,8 @@ void cross_entropy(const Stream& stream, const Tensor& logits, const Tensor& lab
                    Loc at = std::source_location::current());
 
 /// The gradient of the logits from dloss, that of the losses (f32 [rows]), and the lse of the
-/// forward pass. `dlogits`, of the type and shape of the logits, may be the logits themselves.
+/// forward pass. `dlogits`, of the type and shape of the logits, may be the logits themselves. It
+/// is NaN where the loss is NaN by a label that is no class.
 void cross_entropy_backward(const Stream& stream, const Tensor& logits, const Tensor& labels,
                             const Tensor& lse, const Tensor& dloss, const Tensor& dlogits,
                             const CrossEntropyOptions& options = {},

@@ -31,8 +31,9 @@ ExpertActivation relu_squared();
 ExpertActivation clamped_swiglu(float limit = 7, float alpha = 1.702f);
 
 /// How many rows an expert takes: max(at_least, ceil(factor * k * tokens / experts)), or `rows`
-/// where that is given. Choices beyond are dropped: they count as 0. Shared experts take all
-/// tokens. CompileError for groups of another number of tokens.
+/// where that is given. The factor counts as it is written, 0.1f as 1 / 10: whole products are not
+/// rounded up. Choices beyond are dropped: they count as 0. Shared experts take all tokens.
+/// CompileError for groups of another number of tokens.
 struct ExpertCapacity {
   float factor = 1.25f;
   int at_least = 0;
