@@ -3,10 +3,10 @@
 #include <string>
 #include <string_view>
 
+#include "support/called_from.h"
+
 namespace tegula::detail {
 namespace {
-
-thread_local Loc here;
 
 /// Without "<..>" at its end.
 std::string_view without_template_arguments(std::string_view name) {
@@ -30,11 +30,11 @@ std::string short_name(std::string_view function) {
 }  // namespace
 
 CallPlace::CallPlace(Loc at, std::source_location callable)
-    : before_(here),
+    : before_(called_from()),
       range_(ProfilerRange::is_heard() ? short_name(callable.function_name()).c_str() : "") {
-  if (!here.known()) here = at;
+  if (!before_.known()) set_called_from(at);
 }
-CallPlace::~CallPlace() { here = before_; }
-Loc CallPlace::current() { return here; }
+CallPlace::~CallPlace() { set_called_from(before_); }
+Loc CallPlace::current() { return called_from(); }
 
 }  // namespace tegula::detail

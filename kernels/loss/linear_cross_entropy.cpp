@@ -33,8 +33,8 @@ void matmul_add(const Stream& stream, const Tensor& A, const Tensor& B, const Te
   });
 }
 
-void check(const Tensor& x, const Tensor& weight, const Tensor& logits,
-           const LinearCrossEntropyGradients& gradients) {
+void check(const Tensor& x, const Tensor& weight, const Tensor& labels, const Tensor& logits,
+           const Tensor& loss, const Tensor& lse, const LinearCrossEntropyGradients& gradients) {
   constexpr const char* kName = "linear_cross_entropy";
   require_rank(kName, "x", x, 2);
   require_rank(kName, "weight", weight, 2);
@@ -42,10 +42,15 @@ void check(const Tensor& x, const Tensor& weight, const Tensor& logits,
   require_rank(kName, "logits", logits, 2);
   require_tensor(kName, "logits", logits, x.dtype(),
                  {std::max<std::int64_t>(logits.size(0), 1), weight.size(0)});
+  const Dims tokens{x.size(0)};
+  require_tensor(kName, "labels", labels, labels.dtype() == DType::i64 ? DType::i64 : DType::i32,
+                 tokens);
+  require_tensor(kName, "loss", loss, DType::f32, tokens);
+  require_tensor(kName, "lse", lse, DType::f32, tokens);
   if (!gradients.x.defined() && !gradients.weight.defined() && !gradients.dloss.defined()) return;
   require_tensor(kName, "the gradient of x", gradients.x, x.dtype(), x.shape());
   require_tensor(kName, "the gradient of weight", gradients.weight, DType::f32, weight.shape());
-  require_tensor(kName, "dloss", gradients.dloss, DType::f32, {x.size(0)});
+  require_tensor(kName, "dloss", gradients.dloss, DType::f32, tokens);
 }
 
 }  // namespace
@@ -55,7 +60,7 @@ void linear_cross_entropy(const Stream& stream, const Tensor& x, const Tensor& w
                           const Tensor& lse, const LinearCrossEntropyGradients& gradients,
                           const CrossEntropyOptions& options, Loc at) {
   const detail::CallPlace here(at);
-  check(x, weight, logits, gradients);
+  check(x, weight, labels, logits, loss, lse, gradients);
   const std::int64_t tokens = x.size(0), held = logits.size(0);
   for (std::int64_t begin = 0; begin < tokens; begin += held) {
     const std::int64_t end = std::min(begin + held, tokens);

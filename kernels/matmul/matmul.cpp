@@ -1,6 +1,10 @@
 // Matrix products by element types known at run time; the kernels are in fused_matmul.h.
 #include "tegula/kernels/matmul.h"
 
+#include <fmt/format.h>
+
+#include <bit>
+
 #include "kernels/argument_error.h"
 #include "tegula/kernels/fused_matmul.h"
 
@@ -18,6 +22,23 @@ bool uses_tensor_cores(const Tensor& A, const MatmulOptions& options) {
 SplitK split_of(const MatmulConfig& c, const Tensor& A) {
   if (c.split == SplitK::stream) return c.parts > 0 && A.size(-1) > 0 ? c.split : SplitK::none;
   return A.rank() == 3 || c.parts <= 1 ? SplitK::none : c.split;
+}
+
+/// Throws T1662 for a configuration of the caller's that divides k among the CTAs of a cluster
+/// which cannot be: each takes an equal slice of the tensor cores' rows, whose layouts are cut by
+/// powers of two alone (three m64 pieces of 192 rows are not).
+void check_cluster(const MatmulConfig& c) {
+  if (c.split != SplitK::cluster || c.parts == 1) return;
+  if (c.parts != 2 && c.parts != 4 && c.parts != 8)
+    throw_argument_error(ErrorId::kernel_argument, "matmul", "config.parts", c.parts,
+                         "1, 2, 4 or 8 CTAs of a cluster with SplitK::cluster");
+  const int rows = c.swap_ab ? c.bn : c.bm;
+  if (rows < c.parts || !std::has_single_bit(static_cast<unsigned>(rows)))
+    throw_argument_error(
+        ErrorId::kernel_argument, "matmul", c.swap_ab ? "config.bn" : "config.bm", rows,
+        fmt::format("64, 128 or 256 with SplitK::cluster, whose {} CTAs take equal slices of these "
+                    "rows of the accumulator, or another split",
+                    c.parts));
 }
 
 Dims workspace_shape(SplitK split, const MatmulConfig& c, const Tensor& C) {
@@ -69,6 +90,7 @@ MatmulSteps::MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const Mat
   int matrices = 0;
   for (std::size_t i = 3; i < plan.size(); ++i)
     matrices += plan.tensor(plan.argument(i)).rank() > 1;
+  if (given) check_cluster(*given);
   config = given ? *given : choose_matmul(matmul_problem(A, B, C, options, matrices), A.device());
   split = split_of(config, A), is_batched = A.rank() == 3;
   if (split == SplitK::stream) counters = plan.counters(config.parts);
