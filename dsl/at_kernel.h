@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "support/called_from.h"
+#include "tegula/called_from.h"
 #include "tegula/error.h"
 #include "tegula/location.h"
 
@@ -12,7 +12,7 @@ namespace tegula::dsl {
 
 /// The line that an error about the arguments of a call names.
 inline Loc place_of_call(const Loc& made_at) {
-  const Loc at = called_from();
+  const Loc at = detail::called_from();
   return at.known() ? at : made_at;
 }
 
@@ -21,10 +21,12 @@ inline Loc place_of_call(const Loc& made_at) {
 template <class E>
 [[noreturn]] void rethrow_at(const Loc& made_at, const E& e) {
   std::vector<Diagnostic> all = e.diagnostics();
-  const auto is_placed = [](const Diagnostic& d) { return d.loc.known() && !is_of_call(d.loc); };
+  const auto is_placed = [](const Diagnostic& d) {
+    return d.loc.known() && !detail::is_of_call(d.loc);
+  };
   if (std::ranges::all_of(all, is_placed)) throw;
   for (Diagnostic& d : all)
-    if (!d.loc.known() && !called_from().known()) d.loc = made_at;
+    if (!d.loc.known() && !detail::called_from().known()) d.loc = made_at;
   throw E(std::move(all));  // which places it at the call
 }
 

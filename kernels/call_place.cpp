@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "support/called_from.h"
+#include "tegula/called_from.h"
 
 namespace tegula::detail {
 namespace {

@@ -1,12 +1,12 @@
 // Errors inside of the kernel library are about the line that called it.
-#include "support/called_from.h"
+#include "tegula/called_from.h"
 
 #include <array>
 #include <source_location>
 #include <string_view>
 #include <utility>
 
-namespace tegula {
+namespace tegula::detail {
 namespace {
 
 thread_local Loc here;
@@ -48,4 +48,4 @@ std::vector<Diagnostic> at_caller(std::vector<Diagnostic> all) {
   return all;
 }
 
-}  // namespace tegula
+}  // namespace tegula::detail

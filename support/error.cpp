@@ -7,7 +7,7 @@
 #include <fstream>
 #include <utility>
 
-#include "support/called_from.h"
+#include "tegula/called_from.h"
 
 namespace tegula {
 namespace {
@@ -85,13 +85,13 @@ std::string Diagnostic::str() const {
 CompileError::CompileError(Diagnostic d) : CompileError(std::vector{std::move(d)}) {}
 
 CompileError::CompileError(std::vector<Diagnostic> all)
-    : Error(joined(all = at_caller(std::move(all)))), all_(std::move(all)) {
+    : Error(joined(all = detail::at_caller(std::move(all)))), all_(std::move(all)) {
   // An error without a diagnostic would leave diagnostic() nothing to return.
   if (all_.empty()) throw InternalError("CompileError without a diagnostic");
 }
 
 ProgramError::ProgramError(std::vector<Diagnostic> all)
-    : Error(joined(all = at_caller(std::move(all)))), all_(std::move(all)) {
+    : Error(joined(all = detail::at_caller(std::move(all)))), all_(std::move(all)) {
   if (all_.empty()) throw InternalError("ProgramError without a diagnostic");
 }
 

@@ -1,10 +1,6 @@
 // Matrix products by element types known at run time; the kernels are in fused_matmul.h.
 #include "tegula/kernels/matmul.h"
 
-#include <fmt/format.h>
-
-#include <bit>
-
 #include "kernels/argument_error.h"
 #include "tegula/kernels/fused_matmul.h"
 
@@ -24,21 +20,15 @@ SplitK split_of(const MatmulConfig& c, const Tensor& A) {
   return A.rank() == 3 || c.parts <= 1 ? SplitK::none : c.split;
 }
 
-/// Throws T1662 for a configuration of the caller's that divides k among the CTAs of a cluster
-/// which cannot be: each takes an equal slice of the tensor cores' rows, whose layouts are cut by
-/// powers of two alone (three m64 pieces of 192 rows are not).
+/// Throws T1662 for a cluster whose CTAs cannot cut the accumulator's rows: three of m64 are not.
 void check_cluster(const MatmulConfig& c) {
-  if (c.split != SplitK::cluster || c.parts == 1) return;
-  if (c.parts != 2 && c.parts != 4 && c.parts != 8)
-    throw_argument_error(ErrorId::kernel_argument, "matmul", "config.parts", c.parts,
-                         "1, 2, 4 or 8 CTAs of a cluster with SplitK::cluster");
   const int rows = c.swap_ab ? c.bn : c.bm;
-  if (rows < c.parts || !std::has_single_bit(static_cast<unsigned>(rows)))
-    throw_argument_error(
-        ErrorId::kernel_argument, "matmul", c.swap_ab ? "config.bn" : "config.bm", rows,
-        fmt::format("64, 128 or 256 with SplitK::cluster, whose {} CTAs take equal slices of these "
-                    "rows of the accumulator, or another split",
-                    c.parts));
+  if (c.split != SplitK::cluster || c.parts <= 1) return;
+  if ((c.parts == 2 || c.parts == 4 || c.parts == 8) && rows >= c.parts && (rows & (rows - 1)) == 0)
+    return;
+  throw_argument_error(ErrorId::kernel_argument, "matmul", "the configuration", c.str(),
+                       "2, 4 or 8 parts with SplitK::cluster, which take equal slices of a power "
+                       "of two of rows, 64, 128 or 256: bm, with swap_ab bn. Or another split");
 }
 
 Dims workspace_shape(SplitK split, const MatmulConfig& c, const Tensor& C) {
