@@ -27,8 +27,8 @@ void check_cluster(const MatmulConfig& c) {
   if ((c.parts == 2 || c.parts == 4 || c.parts == 8) && rows >= c.parts && (rows & (rows - 1)) == 0)
     return;
   throw_argument_error(ErrorId::kernel_argument, "matmul", "the configuration", c.str(),
-                       "2, 4 or 8 parts with SplitK::cluster, which take equal slices of a power "
-                       "of two of rows, 64, 128 or 256: bm, with swap_ab bn. Or another split");
+                       "SplitK::cluster 2, 4 or 8 parts and 64, 128 or 256 rows of the accumulator "
+                       "(bm; bn if swapped), which its CTAs halve; or take another split");
 }
 
 Dims workspace_shape(SplitK split, const MatmulConfig& c, const Tensor& C) {
