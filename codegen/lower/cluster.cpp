@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
+#include <string_view>
 
 #include "codegen/lower/lowering.h"
 #include "codegen/lower/shared.h"
