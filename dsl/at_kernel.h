@@ -1,22 +1,33 @@
 #pragma once
-// Errors of a call whose line nobody knows are about the line that made the kernel.
+// Errors of a call whose line nobody knows are about the line that called the kernel library, else
+// about the line that made the kernel.
 #include <algorithm>
 #include <vector>
 
+#include "tegula/called_from.h"
 #include "tegula/error.h"
 #include "tegula/location.h"
 
 namespace tegula::dsl {
 
-/// Throws the error again, whose diagnostics without a line are about `made_at`.
+/// The line that an error about the arguments of a call names.
+inline Loc place_of_call(const Loc& made_at) {
+  const Loc at = detail::called_from();
+  return at.known() ? at : made_at;
+}
+
+/// Throws the error again, whose diagnostics without a line are about `made_at`, and those of other
+/// threads, too, about the call.
 template <class E>
 [[noreturn]] void rethrow_at(const Loc& made_at, const E& e) {
   std::vector<Diagnostic> all = e.diagnostics();
-  const auto is_known = [](const Diagnostic& d) { return d.loc.known(); };
-  if (std::ranges::all_of(all, is_known)) throw;
+  const auto is_placed = [](const Diagnostic& d) {
+    return d.loc.known() && !detail::is_of_call(d.loc);
+  };
+  if (std::ranges::all_of(all, is_placed)) throw;
   for (Diagnostic& d : all)
-    if (!is_known(d)) d.loc = made_at;
-  throw E(std::move(all));
+    if (!d.loc.known() && !detail::called_from().known()) d.loc = made_at;
+  throw E(std::move(all));  // which places it at the call
 }
 
 /// Calls `f`. What it refuses without knowing a line is said of the kernel's own line.

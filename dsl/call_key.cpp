@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <optional>
 
+#include "dsl/at_kernel.h"
 #include "dsl/errors.h"
 #include "dsl/instance.h"
-#include "dsl/library_call.h"
 
 namespace tegula::dsl {
 namespace {
@@ -58,8 +58,8 @@ void check_equal_extents(const KernelInstance& k, const CallArgs& a) {
       return a.args[e.arg[i]].tensor->shape()[static_cast<std::size_t>(e.axis[i])];
     };
     if (extent(0) != extent(1)) [[unlikely]]
-      fail(ErrorId::extents_differ, k.loc(), {}, e.name, extent(0), e.text[0], extent(1),
-           e.text[1]);
+      fail(ErrorId::extents_differ, place_of_call(k.loc()), {}, e.name, extent(0), e.text[0],
+           extent(1), e.text[1]);
   }
 }
 
@@ -72,7 +72,7 @@ CallKey make_call_key(const KernelInstance& k, std::span<const HostArg> args, De
   const auto take = [&](const HostArg& a, const ParamInfo& info, std::size_t position) {
     check_argument(k.callee(), position, a, info);
     if (a.tensor && a.tensor->device() != device) [[unlikely]]
-      fail(ErrorId::other_device, k.loc(), {}, k.callee().argument(position),
+      fail(ErrorId::other_device, place_of_call(k.loc()), {}, k.callee().argument(position),
            a.tensor->device().str(), device.str());
     add_argument(key, a, known, out.count, wide);
     if (info.kind != ParamKind::Constant) out.add(a, info);
@@ -139,7 +139,8 @@ void check_overlap(const KernelInstance& k, const CallArgs& a) {
     for (std::size_t j = 0; j < a.count; ++j)
       if (j != i && a.args[j].tensor && share_memory(*a.args[i].tensor, *a.args[j].tensor))
           [[unlikely]]
-        fail_overlap(k.loc(), k.name(), std::min(i, j), std::max(i, j), i);
+        fail(ErrorId::overlap, place_of_call(k.loc()), {}, std::min(i, j), std::max(i, j), k.name(),
+             i);
   }
 }
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "dsl/at_kernel.h"
-#include "dsl/library_call.h"
+#include "dsl/errors.h"
 #include "tegula/scratch.h"
 
 namespace tegula::dsl {
@@ -98,7 +98,8 @@ void check_apart(const CallPlan& plan, const CallSlots& values) {
   for (const ApartArguments& a : plan.apart) {
     const Tensor *x = values.tensor(a.slot[0]), *y = values.tensor(a.slot[1]);
     if (x && y && share_memory(*x, *y)) [[unlikely]]
-      fail_overlap(a.made_at, a.kernel, a.position[0], a.position[1], a.written);
+      fail(ErrorId::overlap, place_of_call(a.made_at), {}, a.position[0], a.position[1], a.kernel,
+           a.written);
   }
 }
 

@@ -66,7 +66,7 @@ class KernelInstance {
   const std::string& name() const { return closure_->name; }
   const Loc& loc() const { return closure_->loc; }
   /// For messages about the arguments of a call.
-  Callee callee() const { return {name(), loc(), closure_->names}; }
+  Callee callee() const { return {name(), loc(), closure_->names, params().size()}; }
   const Tuning& tuning() const { return options_.tuning; }
   const KernelOptions& options() const { return options_; }
 

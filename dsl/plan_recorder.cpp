@@ -96,12 +96,17 @@ void PlanRecorder::keep_apart(const KernelInstance& kernel, const CallArgs& args
     if (given(i) < 0 || args.access[i] == detail::ViewAccess::In) continue;
     if (args.is_pointer[i] && !kernel.known().is_stored_through(i)) continue;
     for (std::size_t j = 0; j < args.count; ++j)
-      if (j != i && given(j) >= 0)
+      if (j != i && given(j) >= 0) {
+        // Tensors of the call are numbered as the call has them, which the caller knows.
+        const bool are_arguments = std::max(given(i), given(j)) < slots::kCaptured;
+        const std::size_t x = are_arguments ? static_cast<std::size_t>(given(i)) : i,
+                          y = are_arguments ? static_cast<std::size_t>(given(j)) : j;
         plan_.apart.push_back({{given(i), given(j)},
-                               {std::min(i, j), std::max(i, j)},
-                               i,
+                               {std::min(x, y), std::max(x, y)},
+                               x,
                                kernel.name(),
                                kernel.loc()});
+      }
   }
 }
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "dsl/at_kernel.h"
 #include "dsl/errors.h"
-
 #include "runtime/records.h"
 
 namespace tegula::dsl {
@@ -42,6 +42,7 @@ std::uint8_t divisor_class(std::int64_t n) {
 bool needs_wide_index(const Tensor& t) { return span_of(t) >= kSmallSpan; }
 
 std::string Callee::argument(std::size_t position) const {
+  if (position >= params) return fmt::format("a tensor captured by {}", kernel);
   if (position < names.size())
     return fmt::format("argument {} of {}", names[position].name, kernel);
   return fmt::format("argument {} of {}", position, kernel);
@@ -55,15 +56,16 @@ void check_argument(const Callee& callee, std::size_t position, const HostArg& a
   const bool is_view = info.kind == ParamKind::View;
   if (!t.defined()) [[unlikely]] {
     if (!is_view) return;  // the null pointer
-    fail(ErrorId::argument_undefined, callee.loc, {}, callee.argument(position));
+    fail(ErrorId::argument_undefined, place_of_call(callee.loc), {}, callee.argument(position));
   }
   if (is_view && t.rank() != info.rank) [[unlikely]]
-    fail(ErrorId::argument_rank, callee.loc, {}, callee.argument(position), t.rank(), info.rank);
+    fail(ErrorId::argument_rank, place_of_call(callee.loc), {}, callee.argument(position), t.rank(),
+         info.rank);
   if (t.dtype() != info.dtype) [[unlikely]]
-    fail(ErrorId::argument_type, callee.loc, {}, callee.argument(position), name(t.dtype()),
-         name(info.dtype));
+    fail(ErrorId::argument_type, place_of_call(callee.loc), {}, callee.argument(position),
+         name(t.dtype()), name(info.dtype));
   if (!is_view && !t.is_contiguous()) [[unlikely]]
-    fail(ErrorId::pointer_strides, callee.loc, {}, callee.argument(position));
+    fail(ErrorId::pointer_strides, place_of_call(callee.loc), {}, callee.argument(position));
 }
 
 std::int64_t bucket_of(std::int64_t extent) {
@@ -133,7 +135,7 @@ Signature signature_of(const Callee& callee, std::span<const HostArg> args,
   }
   for (const Capture& c : known.captures) {
     run_time.push_back(c.read());
-    check_argument(callee, run_time.size() - 1, run_time.back(), c.info);
+    check_argument(callee, params.size(), run_time.back(), c.info);
     s.args.push_back(classify(run_time.back(), c.info));
   }
   for (const SpecializationRequest& r : known.requests)

@@ -117,8 +117,9 @@ inline constexpr std::int64_t kSmallSpan = (std::int64_t{1} << 31) - (std::int64
 /// The kernel whose arguments are checked: for messages.
 struct Callee {
   std::string_view kernel;
-  Loc loc;                           ///< definition of the kernel
-  std::span<const ParamName> names;  ///< empty, or one a parameter
+  Loc loc;                               ///< definition of the kernel
+  std::span<const ParamName> names;      ///< empty, or one a parameter
+  std::size_t params = ~std::size_t{0};  ///< arguments behind them are captured
 
   /// "argument x of rows", or by its number where it has no name.
   std::string argument(std::size_t position) const;

@@ -24,4 +24,12 @@ void require_rank(const char* kernel, const char* name, const Tensor& tensor, in
                        fmt::format("a tensor of {} dimensions", rank));
 }
 
+void require_table(const char* kernel, const char* name, const Tensor& tensor, DType dtype,
+                   int rank) {
+  if (tensor.defined() && tensor.dtype() == dtype && tensor.rank() == rank) return;
+  throw_argument_error(
+      ErrorId::kernel_argument, kernel, name, tensor.defined() ? tensor.str() : "left out",
+      fmt::format("{} of {} dimension{}", tegula::name(dtype), rank, rank == 1 ? "" : "s"));
+}
+
 }  // namespace tegula

@@ -20,5 +20,8 @@ void require_optional(const char* kernel, const char* name, const Tensor& tensor
                       const Dims& shape);
 /// Throws T1662 unless the tensor has so many dimensions.
 void require_rank(const char* kernel, const char* name, const Tensor& tensor, int rank);
+/// Throws T1662 unless the tensor has this type and so many dimensions.
+void require_table(const char* kernel, const char* name, const Tensor& tensor, DType dtype,
+                   int rank);
 
 }  // namespace tegula

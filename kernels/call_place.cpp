@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "tegula/library_call.h"
+#include "tegula/called_from.h"
 
 namespace tegula::detail {
 namespace {
@@ -30,11 +30,11 @@ std::string short_name(std::string_view function) {
 }  // namespace
 
 CallPlace::CallPlace(Loc at, std::source_location callable)
-    : before_(line_of_library_call()),
+    : before_(called_from()),
       range_(ProfilerRange::is_heard() ? short_name(callable.function_name()).c_str() : "") {
-  if (!before_.known()) line_of_library_call() = at;
+  if (!before_.known()) set_called_from(at);
 }
-CallPlace::~CallPlace() { line_of_library_call() = before_; }
-Loc CallPlace::current() { return line_of_library_call(); }
+CallPlace::~CallPlace() { set_called_from(before_); }
+Loc CallPlace::current() { return called_from(); }
 
 }  // namespace tegula::detail

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <utility>
 
+#include "tegula/called_from.h"
+
 namespace tegula {
 namespace {
 
@@ -80,14 +82,16 @@ std::string Diagnostic::str() const {
   return text;
 }
 
-CompileError::CompileError(Diagnostic d) : Error(explained(d)), all_{std::move(d)} {}
+CompileError::CompileError(Diagnostic d) : CompileError(std::vector{std::move(d)}) {}
 
-CompileError::CompileError(std::vector<Diagnostic> all) : Error(joined(all)), all_(std::move(all)) {
+CompileError::CompileError(std::vector<Diagnostic> all)
+    : Error(joined(all = detail::at_caller(std::move(all)))), all_(std::move(all)) {
   // An error without a diagnostic would leave diagnostic() nothing to return.
   if (all_.empty()) throw InternalError("CompileError without a diagnostic");
 }
 
-ProgramError::ProgramError(std::vector<Diagnostic> all) : Error(joined(all)), all_(std::move(all)) {
+ProgramError::ProgramError(std::vector<Diagnostic> all)
+    : Error(joined(all = detail::at_caller(std::move(all)))), all_(std::move(all)) {
   if (all_.empty()) throw InternalError("ProgramError without a diagnostic");
 }
 

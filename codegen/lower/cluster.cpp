@@ -1,9 +1,12 @@
 // Lowering of clusters: the reduce-scatter and the gather of the CTAs' tiles through shared memory
 // that the CTAs of the cluster read from each other (PTX ISA, "mapa", "barrier.cluster").
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
+#include <string>
+#include <string_view>
 
 #include "codegen/lower/lowering.h"
 #include "codegen/lower/shared.h"
@@ -20,6 +23,21 @@ namespace {
 
 int log2_of(int n) { return std::countr_zero(static_cast<unsigned>(n)); }
 
+[[noreturn]] void refuse_cut(const LinearLayout& whole, int axis, int parts,
+                             std::string_view reason, Loc loc) {
+  const auto extent = static_cast<unsigned>(whole.shape()[axis]);
+  const std::string why =
+      std::has_single_bit(extent)
+          ? std::string(reason)
+          : fmt::format(
+                "{} is no power of two, and a slice would end within a piece that the "
+                "threads hold whole",
+                extent);
+  fail(ErrorId::cluster_cut, loc, {},
+       fmt::format("[{}]", fmt::join(whole.shape().begin(), whole.shape().end(), ", ")), parts,
+       axis, why, axis, std::bit_floor(extent), std::bit_ceil(extent));
+}
+
 /// The layout of a tile whose dimension `axis` is split into slices: the slice number comes first.
 LinearLayout in_parts(const LinearLayout& whole, int axis, int parts, Loc loc) {
   ir::Dims shape, order{axis};
@@ -30,7 +48,7 @@ LinearLayout in_parts(const LinearLayout& whole, int axis, int parts, Loc loc) {
   for (int d = 0; d < shape.size(); ++d)
     if (d != axis) order.push_back(d);
   const auto cut = reshape(whole, shape);
-  if (!cut) fail(ErrorId::cluster_cut, loc, {}, parts, axis, whole.str(), cut.reason());
+  if (!cut) refuse_cut(whole, axis, parts, cut.reason(), loc);
   return permute(*cut, order);
 }
 

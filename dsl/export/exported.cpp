@@ -142,7 +142,12 @@ const Exported::Made& Exported::made() const {
 const Exportable& Exported::callable() const { return made().callable; }
 const TegulaSignature& Exported::signature() const { return made().signature; }
 
-Registered::Registered(const char* n, Exported& (*g)()) noexcept : name(n), get(g) {
+template <std::uint64_t Layout>
+const char Headers<Layout>::is_built_with_another_version_of_tegula_and_must_be_rebuilt = 0;
+template struct Headers<export_layout()>;
+
+Registered::Registered(const char* n, Exported& (*g)(), const char& /*headers*/) noexcept
+    : name(n), get(g) {
   const std::lock_guard lock(c::registry_lock());
   Registered** at = &c::registry();
   while (*at) at = &(*at)->next;

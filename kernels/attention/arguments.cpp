@@ -1,5 +1,10 @@
 #include "kernels/attention/arguments.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
 #include "kernels/argument_error.h"
 #include "kernels/attention/query_rows.h"
 #include "tegula/attention_tiles.h"
@@ -31,13 +36,28 @@ struct Layout {
 constexpr Layout kDense{4, 0, 1, 2, "[batch, heads, length, head_dim]"},
     kVarlen{3, -1, 1, 0, "[total length, heads, head_dim]"};
 
+bool is_attended(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
+
+/// The tensor, Q or another, is of Q's type.
+void check_type(NamedTensor Q, NamedTensor t) {
+  const DType type = Q.tensor.dtype();
+  if (!is_attended(type))
+    throw_argument_error(ErrorId::attention_type, fmt::format("Q is {}", Q.tensor.str()),
+                         "Q, K and V to bf16 by cast(DType::bf16), and allocate O as bf16");
+  if (t.tensor.dtype() == type) return;
+  const bool is_result = std::string_view(t.name) == "O";
+  throw_argument_error(ErrorId::attention_type,
+                       fmt::format("Q is {}, {} is {}", Q.tensor.str(), t.name, t.tensor.str()),
+                       is_result
+                           ? fmt::format("the result afterwards, and allocate O as {}", name(type))
+                           : fmt::format("{} by cast(DType::{})", t.name, name(type)));
+}
+
 void check_tensors(const Layout& l, NamedTensor Q, NamedTensor K, NamedTensor V, NamedTensor O) {
   for (const NamedTensor& t : {Q, K, V, O}) {
     if (t.tensor.rank() != l.rank)
       throw_argument_error(ErrorId::attention_rank, t.name, t.tensor.str(), l.rank, l.shape);
-    if (!(t.tensor.dtype() == Q.tensor.dtype() && size_bytes(t.tensor.dtype()) == 2 &&
-          is_float(t.tensor.dtype())))
-      throw_argument_error(ErrorId::attention_type, t.name, t.tensor.str(), Q.tensor.str());
+    check_type(Q, t);
   }
   const int dim = l.rank - 1;
   if (l.batch >= 0)
@@ -121,10 +141,12 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
   const std::int64_t sequences = lengths.q.size(0) - 1;
   if (sequences > kMaxSequences)
     throw_argument_error(ErrorId::too_many_sequences, sequences, +kMaxSequences);
-  if (lengths.max_seqlen_q < 0 || lengths.max_seqlen_q > Q.size(0))
-    throw_argument_error(ErrorId::longest_sequence, lengths.max_seqlen_q, Q.str());
+  if (lengths.max_seqlen_q < 0)
+    throw_argument_error(ErrorId::longest_sequence, lengths.max_seqlen_q);
+  // A bound, such as the longest sequence of a model: none is longer than all together.
+  const std::int64_t longest = std::min(lengths.max_seqlen_q, Q.size(0));
   // Fallback flags are numbered by sequence, head and tile of the longest sequence.
-  if (sequences * Q.size(1) * (lengths.max_seqlen_q / kMinRows + 1) > kMaxTiles)
+  if (sequences * Q.size(1) * (longest / kMinRows + 1) > kMaxTiles)
     throw_argument_error(ErrorId::varlen_tiles, +kMinRows);
   check_extras(extras, {Q.size(0), Q.size(1)}, Q.size(1));
   return {as_batch(Q),
@@ -132,9 +154,9 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
           as_batch(V),
           as_batch(O),
           {as_batch(extras.lse), as_batch(extras.row_max), extras.sinks},
-          lengths,
+          {lengths.q, lengths.kv, longest},
           false,
-          static_cast<std::int32_t>(lengths.max_seqlen_q)};
+          static_cast<std::int32_t>(longest)};
 }
 
 void require_keys_for_queries(const Tensor& Q, const Tensor& K) {

@@ -116,6 +116,8 @@ void check_schedule(const AttentionSchedule& schedule) {
 }
 
 void check_spec(const AttentionSpec& spec) {
+  if (spec.scale && !(*spec.scale > 0 && std::isfinite(*spec.scale)))
+    throw_argument_error(ErrorId::attention_scale, *spec.scale);
   if (!spec.blocks) return;
   if (spec.weighting == AttentionNormalization::stick_breaking)
     throw_argument_error(ErrorId::stick_breaking_blocks);
@@ -216,7 +218,6 @@ struct Attention::Kernels {
   }
   void build(PlanBuilder& plan, const AttentionCall& call) const {
     const float scale = spec().scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
-    if (!(scale > 0)) throw_argument_error(ErrorId::attention_scale, scale);
     const AttentionSlots slots = slots_of(plan, call);
     const SplitKv splits = facts->split_kv(call);
     const AttentionConfig config = facts->config(call, splits.all() > 1);
@@ -275,12 +276,14 @@ void Attention::varlen(const Stream& stream, const Tensor& Q, const Tensor& K, c
   kernels_->call(stream, Q, K, V, O, extras, lengths, true);
 }
 
-std::string Attention::explain(DType dtype) const {
+std::string Attention::explain(DType dtype, Loc at) const {
+  const detail::CallPlace here(at);
   const std::string kernel = detail::explain(*kernels_->latest(dtype));
   const KvTraversal& traversal = kernels_->facts->traversal;
   return kernel + "keys visited: " + traversal.text() + "\n" + traversal.explain();
 }
-std::string Attention::dump(std::string_view verb, DType dtype) const {
+std::string Attention::dump(std::string_view verb, DType dtype, Loc at) const {
+  const detail::CallPlace here(at);
   return detail::dump(*kernels_->latest(dtype), verb);
 }
 

@@ -3,6 +3,7 @@
 
 #include <numbers>
 
+#include "kernels/argument_error.h"
 #include "kernels/attention/query_rows.h"
 #include "kernels/attention/softmax_state.h"
 #include "kernels/attention/split_kv.h"
@@ -286,14 +287,25 @@ class Program {
     return spec_.weighting == AttentionNormalization::none ? s : kLog2E * s;
   }
 
+  /// What the mask lets through. One of floats is refused: it is likely to be added to scores, as
+  /// 0 and -inf, whose truth is the opposite.
+  Tile kept(const TileResult& s, const Index& b, const Tile& columns) const {
+    const Tile mask = spec_.mask(b, s.rows.heads, s.rows.positions, columns);
+    if (is_float(mask.dtype()))
+      throw_argument_error(ErrorId::kernel_argument, "attention", "the result of `mask`",
+                           name(mask.dtype()),
+                           "a comparison, true where the query attends to the key; what is added "
+                           "to scores is a `score`");
+    return mask;
+  }
+
   Tile masked(Tile scores, const TileResult& s, const Index& b, const Index& n,
               const KvBlockIterator& kv_blocks, const Index& step) const {
     const Tile columns = expand(n, 0);
     if_(kv_blocks.needs_mask(step, spec_.mask != nullptr), [&] {
       const Tile inside = columns < s.sequence.seqlen_kv;
-      scores = where(
-          spec_.mask ? inside && spec_.mask(b, s.rows.heads, s.rows.positions, columns) : inside,
-          scores, masked_score(spec_.weighting));
+      scores = where(spec_.mask ? inside && kept(s, b, columns) : inside, scores,
+                     masked_score(spec_.weighting));
     });
     return scores;
   }

@@ -42,15 +42,15 @@ void check(const Tensor& x, const Tensor& weight, const Tensor& labels, const Te
   require_rank(kName, "logits", logits, 2);
   require_tensor(kName, "logits", logits, x.dtype(),
                  {std::max<std::int64_t>(logits.size(0), 1), weight.size(0)});
-  // Parts of these fit whatever their whole is.
+  const Dims tokens{x.size(0)};
   require_tensor(kName, "labels", labels, labels.dtype() == DType::i64 ? DType::i64 : DType::i32,
-                 {x.size(0)});
-  require_tensor(kName, "loss", loss, DType::f32, {x.size(0)});
-  require_tensor(kName, "lse", lse, DType::f32, {x.size(0)});
+                 tokens);
+  require_tensor(kName, "loss", loss, DType::f32, tokens);
+  require_tensor(kName, "lse", lse, DType::f32, tokens);
   if (!gradients.x.defined() && !gradients.weight.defined() && !gradients.dloss.defined()) return;
   require_tensor(kName, "the gradient of x", gradients.x, x.dtype(), x.shape());
   require_tensor(kName, "the gradient of weight", gradients.weight, DType::f32, weight.shape());
-  require_tensor(kName, "dloss", gradients.dloss, DType::f32, {x.size(0)});
+  require_tensor(kName, "dloss", gradients.dloss, DType::f32, tokens);
 }
 
 }  // namespace

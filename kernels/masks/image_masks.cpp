@@ -2,7 +2,7 @@
 // in masks.h describes.
 #include <bit>
 
-#include "kernels/argument_error.h"
+#include "kernels/masks/mask_arguments.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/math.h"
 
@@ -46,9 +46,16 @@ Tile with_text(const Tile& q, const Tile& kv, const Tile& pixels, const Tile& te
   return q < end && kv < end && (q >= pixels || kv >= pixels || seen);
 }
 
+void require_size(const char* mask, const char* width, const char* height, const ImageSize& size) {
+  require_positive(mask, width, size.width);
+  require_positive(mask, height, size.height);
+}
+
 }  // namespace
 
 Mask neighbourhood(MaskScalar width, MaskScalar height, MaskScalar size) {
+  require_size("masks::neighbourhood", "width", "height", {width, height});
+  require_positive("masks::neighbourhood", "size", size);
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile w = width.value();
     return is_near({q % w, q / w}, {kv % w, kv / w}, w, height.value(), size.value());
@@ -56,6 +63,10 @@ Mask neighbourhood(MaskScalar width, MaskScalar height, MaskScalar size) {
 }
 
 Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskScalar size) {
+  constexpr const char* kMask = "masks::tiled_neighbourhood";
+  require_size(kMask, "image.width", "image.height", image);
+  require_size(kMask, "tile.width", "tile.height", tile);
+  require_positive(kMask, "size", size);
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile width = image.width.value(), w = tile.width.value(), h = tile.height.value();
     const Tile pixels = w * h, tiles = width / w, strip = h * width;
@@ -73,6 +84,7 @@ Mask morton_neighbourhood(int side, MaskScalar size, Loc at) {
   const detail::CallPlace here(at);
   if (side < 1 || side > (1 << 15) || !std::has_single_bit(static_cast<unsigned>(side)))
     throw_argument_error(ErrorId::morton_side, side);
+  require_positive("masks::morton_neighbourhood", "size", size);
   return [=](Tile, Tile, Tile q, Tile kv) {
     const int bits = std::countr_zero(static_cast<unsigned>(side));
     const auto place = [&](const Tile& i) {
@@ -83,6 +95,11 @@ Mask morton_neighbourhood(int side, MaskScalar size, Loc at) {
 }
 
 Mask sliding_tiles(ImageSize image, ImageSize tile, ImageSize window, MaskScalar text) {
+  constexpr const char* kMask = "masks::sliding_tiles";
+  require_size(kMask, "image.width", "image.height", image);
+  require_size(kMask, "tile.width", "tile.height", tile);
+  require_size(kMask, "window.width", "window.height", window);
+  require_count(kMask, "text", text);
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile width = image.width.value(), height = image.height.value();
     const Tile w = tile.width.value(), h = tile.height.value();
@@ -95,6 +112,14 @@ Mask sliding_tiles(ImageSize image, ImageSize tile, ImageSize window, MaskScalar
 }
 
 Mask sliding_tiles(VideoSize video, VideoSize tile, VideoSize window, MaskScalar text) {
+  constexpr const char* kMask = "masks::sliding_tiles";
+  require_size(kMask, "video.width", "video.height", {video.width, video.height});
+  require_positive(kMask, "video.frames", video.frames);
+  require_size(kMask, "tile.width", "tile.height", {tile.width, tile.height});
+  require_positive(kMask, "tile.frames", tile.frames);
+  require_size(kMask, "window.width", "window.height", {window.width, window.height});
+  require_positive(kMask, "window.frames", window.frames);
+  require_count(kMask, "text", text);
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile pixels = video.width.value() * video.height.value() * video.frames.value(),
                of_tile = tile.width.value() * tile.height.value() * tile.frames.value();

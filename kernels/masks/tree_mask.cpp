@@ -1,5 +1,5 @@
 // Masks of trees of tokens, by the bits of each node's ancestors.
-#include "kernels/argument_error.h"
+#include "kernels/masks/mask_arguments.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/math.h"
 
@@ -44,6 +44,7 @@ Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes, De
 Mask tree(MaskScalar prefix, Tensor ancestors, int nodes, Loc at) {
   const detail::CallPlace here(at);
   check_nodes("tree", nodes);
+  require_count("masks::tree", "prefix", prefix);
   const auto words = static_cast<int>(words_of(nodes));
   const std::int64_t one = std::int64_t{nodes} * words;
   if (ancestors.rank() != 1 || ancestors.numel() == 0 || ancestors.numel() % one != 0)

@@ -20,6 +20,17 @@ SplitK split_of(const MatmulConfig& c, const Tensor& A) {
   return A.rank() == 3 || c.parts <= 1 ? SplitK::none : c.split;
 }
 
+/// Throws T1662 for a cluster whose CTAs cannot cut the accumulator's rows: three of m64 are not.
+void check_cluster(const MatmulConfig& c) {
+  const int rows = c.swap_ab ? c.bn : c.bm;
+  if (c.split != SplitK::cluster || c.parts <= 1) return;
+  if ((c.parts == 2 || c.parts == 4 || c.parts == 8) && rows >= c.parts && (rows & (rows - 1)) == 0)
+    return;
+  throw_argument_error(ErrorId::kernel_argument, "matmul", "the configuration", c.str(),
+                       "SplitK::cluster 2, 4 or 8 parts and 64, 128 or 256 rows of the accumulator "
+                       "(bm; bn if swapped), which its CTAs halve; or take another split");
+}
+
 Dims workspace_shape(SplitK split, const MatmulConfig& c, const Tensor& C) {
   if (split == SplitK::partials) return {c.parts, C.size(0), C.size(1)};
   if (split != SplitK::stream) return {};
@@ -69,6 +80,7 @@ MatmulSteps::MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const Mat
   int matrices = 0;
   for (std::size_t i = 3; i < plan.size(); ++i)
     matrices += plan.tensor(plan.argument(i)).rank() > 1;
+  if (given) check_cluster(*given);
   config = given ? *given : choose_matmul(matmul_problem(A, B, C, options, matrices), A.device());
   split = split_of(config, A), is_batched = A.rank() == 3;
   if (split == SplitK::stream) counters = plan.counters(config.parts);

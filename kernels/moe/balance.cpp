@@ -136,7 +136,8 @@ void check_logits(const Tensor& logits) {
 
 }  // namespace
 
-MoeBalance make_moe_balance(int experts, Device device) {
+MoeBalance make_moe_balance(int experts, Device device, Loc at) {
+  const detail::CallPlace here(at);
   return {Tensor::empty({experts}, DType::i32, device),
           Tensor::empty({experts}, DType::f32, device), Tensor::empty({2}, DType::f32, device)};
 }

@@ -233,7 +233,8 @@ void Moe::from_logits(const Stream& stream, const Tensor& X, const Tensor& logit
   from_logits(stream, X, logits, weights, Y, MoeSaved{}, at);
 }
 
-MoeRouting Moe::make_routing(std::int64_t tokens, Device device) const {
+MoeRouting Moe::make_routing(std::int64_t tokens, Device device, Loc at) const {
+  const detail::CallPlace here(at);
   const RoutingShapes s(kernels_->options, tokens);
   const auto integers = [&](const Dims& shape) { return Tensor::empty(shape, DType::i32, device); };
   return {integers(s.choices), Tensor::empty(s.choices, DType::f32, device),
@@ -241,7 +242,8 @@ MoeRouting Moe::make_routing(std::int64_t tokens, Device device) const {
           integers(s.offsets), integers(s.first_tiles)};
 }
 
-MoeSaved Moe::make_saved(const Tensor& X, const MoeWeights& weights) const {
+MoeSaved Moe::make_saved(const Tensor& X, const MoeWeights& weights, Loc at) const {
+  const detail::CallPlace here(at);
   const std::int64_t tokens = X.size(0), rows = rows_of_experts(kernels_->options, tokens);
   return {make_routing(tokens, X.device()),
           Tensor::empty({rows, weights.up.size(1)}, X.dtype(), X.device())};
@@ -263,7 +265,8 @@ void Moe::route(const Stream& stream, const Tensor& logits, const Tensor& bias,
 
 const MoeOptions& Moe::options() const { return kernels_->options; }
 
-std::string Moe::explain(DType dtype) const {
+std::string Moe::explain(DType dtype, Loc at) const {
+  const detail::CallPlace here(at);
   const auto all = [](const auto&) { return true; };
   std::string text;
   kernels_->with_type(dtype, [&](const auto& kernels) {

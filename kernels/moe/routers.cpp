@@ -1,9 +1,28 @@
 #include "tegula/kernels/moe_routers.h"
 
+#include <fmt/format.h>
+
 #include "kernels/argument_error.h"
 
 namespace tegula {
 namespace {
+
+void require_within(const char* name, int value, std::int64_t most, const char* of) {
+  if (value < 1 || value > most)
+    throw_argument_error(ErrorId::kernel_argument, "router", name, value,
+                         fmt::format("1 to {}, the number of {}", most, of));
+}
+
+/// Throws T1662 for numbers that do not fit the experts of the layer, which are known here first.
+void check_parts(const RouterParts& p, std::int64_t experts) {
+  require_within("k", p.k, experts, "experts");
+  if (p.groups <= 1) return;
+  if (experts % p.groups != 0)
+    throw_argument_error(ErrorId::kernel_argument, "router", "groups", p.groups,
+                         fmt::format("a divisor of {}, the number of experts", experts));
+  require_within("kept_groups", p.kept_groups, p.groups, "groups");
+  require_within("group_top", p.group_top, experts / p.groups, "experts of a group");
+}
 
 /// The ranks with -inf in groups that are not kept; 0 would be better than a negative rank.
 Tile in_kept_groups(const RouterParts& p, const Tile& ranks) {
@@ -16,6 +35,7 @@ Tile in_kept_groups(const RouterParts& p, const Tile& ranks) {
 }
 
 Routing choose(const RouterParts& p, const Tile& logits, const Index& tokens) {
+  check_parts(p, logits.dim(1));
   const Tile scores = p.score(logits, tokens);
   Tile ranks = p.rank ? p.rank(scores, tokens) : scores;
   if (p.groups > 1) ranks = in_kept_groups(p, ranks);

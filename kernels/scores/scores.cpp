@@ -1,6 +1,8 @@
 // The library of score functions. Each returns the lambda that its comment in scores.h describes.
 #include "tegula/kernels/scores.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -52,6 +54,15 @@ Score bias_of(Tensor bias) {
   };
 }
 
+/// Throws T1662 for a constant that is no finite number above `least`, at the line that gives it.
+void require_finite(const char* score, const char* name, const ScoreScalar& number,
+                    float least = -inf) {
+  const std::optional<float> constant = number.constant();
+  if (constant && !(*constant > least && std::isfinite(*constant)))
+    fail(ErrorId::kernel_argument, number.loc(), {}, score, name, *constant,
+         least == -inf ? "a finite number" : fmt::format("a finite number above {}", least));
+}
+
 }  // namespace
 
 Score compose(Score first, Score second) {
@@ -62,6 +73,7 @@ Score compose(Score first, Score second) {
 }
 
 Score softcap(ScoreScalar cap, Tanh kind) {
+  require_finite("scores::softcap", "cap", cap, 0);
   return [=](Tile s, Tile, Tile, Tile, Tile) {
     const Tile c = cap.value(), share = s * rcp(c);
     assume(c > 0.0f);  // so that the maximum of a row may be scaled instead of each score
@@ -77,22 +89,29 @@ Score alibi(int heads, Loc at) {
     return fma(cast<f32>(kv - q), slope, s);
   };
 }
-Score alibi(Tensor slopes) {
+Score alibi(Tensor slopes, Loc at) {
+  const detail::CallPlace here(at);
+  require_table("scores::alibi", "slopes", slopes, DType::f32, 1);
   return [slopes = std::move(slopes)](Tile s, Tile, Tile h, Tile q, Tile kv) {
     return fma(cast<f32>(kv - q), of_head(slopes, h), s);
   };
 }
 
 Score relative_bias(ScoreScalar weight) {
+  require_finite("scores::relative_bias", "weight", weight);
   return [=](Tile s, Tile, Tile, Tile q, Tile kv) {
     return fma(cast<f32>(q - kv), weight.value(), s);
   };
 }
-Score head_bias(Tensor bias) {
+Score head_bias(Tensor bias, Loc at) {
+  const detail::CallPlace here(at);
+  require_table("scores::head_bias", "bias", bias, DType::f32, 1);
   return
       [bias = std::move(bias)](Tile s, Tile, Tile h, Tile, Tile) { return s + of_head(bias, h); };
 }
-Score distance_bias(Tensor table, int offset) {
+Score distance_bias(Tensor table, int offset, Loc at) {
+  const detail::CallPlace here(at);
+  require_table("scores::distance_bias", "table", table, DType::f32, 2);
   return [table = std::move(table), offset](Tile s, Tile, Tile h, Tile q, Tile kv) {
     return s + view<f32, 2>(table)(q - kv + offset, h);
   };
@@ -100,7 +119,8 @@ Score distance_bias(Tensor table, int offset) {
 
 Score t5_bias(Tensor table, int max_distance, bool bidirectional, Loc at) {
   const detail::CallPlace here(at);
-  if (table.rank() != 2) throw_argument_error(ErrorId::t5_table, table.str());
+  if (table.rank() != 2 || table.dtype() != DType::f32)
+    throw_argument_error(ErrorId::t5_table, table.str());
   const auto all = static_cast<int>(table.size(0)), buckets = bidirectional ? all / 2 : all;
   if (buckets < 2 || max_distance <= buckets / 2)
     throw_argument_error(ErrorId::t5_buckets, all, max_distance);
@@ -119,10 +139,14 @@ Score bias(Tensor bias, Loc at) {
   if (bias.rank() != 4) throw_argument_error(ErrorId::bias_rank, bias.str());
   if (bias.dtype() == DType::bf16) return bias_of<bf16>(std::move(bias));
   if (bias.dtype() == DType::f16) return bias_of<f16>(std::move(bias));
-  return bias_of<f32>(std::move(bias));
+  if (bias.dtype() == DType::f32) return bias_of<f32>(std::move(bias));
+  throw_argument_error(ErrorId::bias_rank, bias.str());
 }
 
-Score graph_distance(Tensor bias, Tensor distance) {
+Score graph_distance(Tensor bias, Tensor distance, Loc at) {
+  const detail::CallPlace here(at);
+  require_table("scores::graph_distance", "bias", bias, DType::f32, 2);
+  require_table("scores::graph_distance", "distance", distance, DType::i32, 3);
   return [bias = std::move(bias), distance = std::move(distance)](Tile s, Tile b, Tile h, Tile q,
                                                                   Tile kv) {
     return s + view<f32, 2>(bias)(h, view<i32, 3>(distance)(b, q, kv));
@@ -131,7 +155,10 @@ Score graph_distance(Tensor bias, Tensor distance) {
 
 Score graph_edges(Tensor table, Tensor types, Tensor lengths, Loc at) {
   const detail::CallPlace here(at);
-  if (table.rank() != 3) throw_argument_error(ErrorId::graph_table, table.str());
+  if (table.rank() != 3 || table.dtype() != DType::f32)
+    throw_argument_error(ErrorId::graph_table, table.str());
+  require_table("scores::graph_edges", "types", types, DType::i32, 4);
+  require_table("scores::graph_edges", "lengths", lengths, DType::i32, 3);
   return [table = std::move(table), types = std::move(types), lengths = std::move(lengths)](
              Tile s, Tile b, Tile h, Tile q, Tile kv) {
     const Tile length = view<i32, 3>(lengths)(b, q, kv);
@@ -144,23 +171,30 @@ Score graph_edges(Tensor table, Tensor types, Tensor lengths, Loc at) {
   };
 }
 
-Score query_temperature(Tensor factors) {
+Score query_temperature(Tensor factors, Loc at) {
+  const detail::CallPlace here(at);
+  require_table("scores::query_temperature", "factors", factors, DType::f32, 1);
   return [factors = std::move(factors)](Tile s, Tile, Tile, Tile q, Tile) {
     return s * view<f32, 1>(factors)(q);
   };
 }
-Score head_temperature(Tensor factors) {
+Score head_temperature(Tensor factors, Loc at) {
+  const detail::CallPlace here(at);
+  require_table("scores::head_temperature", "factors", factors, DType::f32, 1);
   return [factors = std::move(factors)](Tile s, Tile, Tile h, Tile, Tile) {
     return s * of_head(factors, h);
   };
 }
 Score log_length(ScoreScalar length) {
+  require_finite("scores::log_length", "length", length, 1);
   return [=](Tile s, Tile, Tile, Tile q, Tile) {
     return s * (log2(cast<f32>(q + 1)) * rcp(log2(length.value())));
   };
 }
 
-Score forgetting(Tensor f) {
+Score forgetting(Tensor f, Loc at) {
+  const detail::CallPlace here(at);
+  require_table("scores::forgetting", "f", f, DType::f32, 3);
   return [f = std::move(f)](Tile s, Tile b, Tile h, Tile q, Tile kv) {
     const auto sums = view<f32, 3>(f);
     return s + (sums(b, h, q) - sums(b, h, kv));

@@ -121,12 +121,22 @@ def _packed(name, param, value, stream, kept):
     raise TypeError(f"argument {param.name} of {name} is a {type(value).__name__}: neither a number nor has it __dlpack__")
 
 
+def _opened(path):
+    try:
+        return ctypes.CDLL(path)
+    except OSError as error:
+        if "is_built_with_another_version_of_tegula" not in str(error):
+            raise
+        raise ImportError(f"{path} was compiled with the headers of another version of Tegula than the libtegula.so "
+                          "that is loaded with it: compile it again") from None
+
+
 class Library:
     """What one shared library exports, as attributes: `mine.scale`. `names` lists them."""
 
     def __init__(self, path):
         self.path = path
-        self.api = _c.declare(ctypes.CDLL(path))
+        self.api = _c.declare(_opened(path))
         if self.api.tegula_abi() != _c.ABI:
             raise ImportError(f"{path} has version {self.api.tegula_abi()} of the interface, this package {_c.ABI}")
         self._call_objects = None

@@ -58,7 +58,7 @@ class Pinned {
 };
 
 /// "/any/where/x_test.cpp:57:9" -> "x:+2:9" for base line 55; what lies above the case is
-/// "x:above".
+/// "x:above". Lines of the library's own sources are "x.cpp:library".
 inline std::string with_relative_lines(const std::string& text, unsigned base) {
   static const std::regex place(R"((?:[^\s:]*/)?(\w+)_test\.cpp:(\d+)((?::\d+)?))");
   std::string out;
@@ -71,7 +71,8 @@ inline std::string with_relative_lines(const std::string& text, unsigned base) {
     from = m->suffix().first;
   }
   out.append(from, text.cend());
-  return out + "\n";
+  static const std::regex of_library(R"([^\s:]*/(\w+\.(?:cpp|h)):\d+)");
+  return std::regex_replace(out, of_library, "$1:library") + "\n";
 }
 
 /// The text of the CompileError that `f` throws.

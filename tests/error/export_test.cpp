@@ -1,4 +1,6 @@
 // Calls that the C interface refuses, word for word in export.txt.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
 #include <tegula.h>
 
 #include <filesystem>
@@ -117,6 +119,17 @@ TEST(ExportError, AheadOfACall) {
   expect("T0614 nothing to tune", tegula_tune(scale, call.args, 3, "quick"));
   EXPECT_EQ(tegula_prepare(scale, call.args, 3), TEGULA_OK);
   expect("a bundle that is none", tegula_bundle_add("/nonexistent.tgb"));
+}
+
+/// A library that was compiled with the headers of another version does not get as far as to run
+/// its constructors, even where the loader binds functions at their first call.
+TEST(ExportError, LibrariesOfAnotherVersion) {
+  for (const int mode : {RTLD_LAZY, RTLD_NOW}) {
+    EXPECT_EQ(dlopen(TEGULA_STALE_EXPORTS, mode), nullptr);
+    EXPECT_THAT(dlerror(),
+                testing::HasSubstr("is_built_with_another_version_of_tegula_and_must_be_rebuilt"));
+  }
+  EXPECT_EQ(tegula_find("stale"), nullptr);
 }
 
 TEST(ExportError, Tables) {

@@ -1,4 +1,6 @@
 // Calls of the kernel library that it refuses, word for word in library.txt, each at its line.
+#include <stdexcept>
+
 #include "expect_error.h"
 #include "tegula/kernels/adamw.h"
 #include "tegula/kernels/attention.h"
@@ -76,7 +78,7 @@ TEST(LibraryError, SequencesInOneTensor) {
   };
   expect("T1607 cu_seqlens", [&] { varlen(attn, t, of({2}, DType::f32), 32); });
   expect("T1608 too_many_sequences", [&] { varlen(attn, t, of({70000}, DType::i32), 32); });
-  expect("T1609 longest_sequence", [&] { varlen(attn, t, two, 33); });
+  expect("T1609 longest_sequence", [&] { varlen(attn, t, two, -1); });
   expect("T1610 varlen_tiles", [&] {
     const Tensor many = of({1, 1, 8}).broadcast_to({1 << 30, 1, 8});
     varlen(attn, many, of({60000}, DType::i32), 1 << 30);
@@ -128,12 +130,92 @@ TEST(LibraryError, ListsOfBlocks) {
   expect("T1628 selected_keys", [&] { select(indices, 0, list); });
 }
 
+TEST(LibraryError, NumbersOfMasks) {
+  using namespace masks;
+  expect("T1662 of chunked", [] { chunked(0); });
+  expect("T1662 of a negative chunk", [] { and_(causal(), chunked(-4)); });
+  expect("T1662 of sliding_window", [] { sliding_window(-1); });
+  expect("T1662 of window", [] { window(-1, 0); });
+  expect("T1662 of dilated_window", [] { dilated_window(8, 0); });
+  expect("T1662 of sink_window", [] { sink_window(-1, 8); });
+  expect("T1662 of prefix_lm", [] { prefix_lm(-1); });
+  expect("T1662 of block_causal", [] { block_causal(0); });
+  expect("T1662 of batchify", [] { batchify(0, causal()); });
+  expect("T1662 of block_diffusion", [] { block_diffusion(8, 0); });
+  expect("T1662 of speculative_blocks", [] { speculative_blocks(8, 0); });
+  expect("T1662 of zigzag", [] { zigzag(0, 1, 2, 0, causal()); });
+  expect("T1662 of svg_temporal_head", [] { svg_temporal_head(8, 0, 2); });
+  expect("T1662 of neighbourhood", [] { neighbourhood(8, 0, 3); });
+  expect("T1662 of tiled_neighbourhood", [] { tiled_neighbourhood({8, 8}, {0, 4}, 3); });
+  expect("T1662 of morton_neighbourhood", [] { morton_neighbourhood(8, 0); });
+  expect("T1662 of sliding_tiles", [] { sliding_tiles({8, 8}, {4, 4}, {1, 1}, -1); });
+  expect("T1662 of frames", [] { sliding_tiles({8, 8, 8}, {4, 4, 0}, {1, 1, 1}, 0); });
+  expect("T1662 of latest_image", [] { latest_image(of({8}, DType::i32), 0); });
+  expect("T1662 of document", [] { document(of({8}, DType::f32)); });
+  expect("T1662 of packed_causal", [] { packed_causal(of({8}, DType::i32), {}); });
+}
+
 TEST(LibraryError, Masks) {
   expect("T1630 tree_nodes", [] { masks::ancestor_bits({{-1}}, 0, Device::cpu()); });
   expect("T1631 tree_size", [] { masks::ancestor_bits({{-1, 0, 0}}, 2, Device::cpu()); });
   expect("T1632 tree_parent", [] { masks::ancestor_bits({{-1, 1}}, 2, Device::cpu()); });
   expect("T1633 tree_ancestors", [] { masks::tree(16, of({5}, DType::u32), 2); });
   expect("T1634 morton_side", [] { masks::morton_neighbourhood(24, 3); });
+}
+
+TEST(LibraryError, NumbersOfScores) {
+  expect("T1662 of softcap", [] { scores::softcap(0); });
+  expect("T1662 of a negative cap", [] { scores::softcap(-30.0f, scores::Tanh::approximate); });
+  expect("T1662 of a cap of NaN", [] { scores::softcap(nan); });
+  expect("T1662 of relative_bias", [] { scores::relative_bias(inf); });
+  expect("T1662 of log_length", [] { scores::log_length(1); });
+  expect("T1662 of forgetting", [] { scores::forgetting(of({1, 4, 8})); });
+  expect("T1618 of infinity", [] { attention({.scale = inf}); });
+}
+
+/// What is wrong in a lambda is said of its line, what it gives of the line of the call.
+TEST(LibraryError, LambdasOfTheCaller) {
+  const Tensor t = of(kShape), o = of(kShape), a = of({32, 64}), b = of({64, 32}), c = of({32, 32});
+  expect("an operation in a mask", [&] {
+    attention({.mask = [](Tile, Tile, Tile q, Tile kv) { return q + arange(5) >= kv; }})(t, t, t,
+                                                                                         o);
+  });
+  expect("a mask of numbers", [&] {
+    attention({.mask = [](Tile, Tile, Tile q, Tile kv) { return cast<f32>(q - kv); }})(t, t, t, o);
+  });
+  expect("an operation in a score", [&] {
+    attention({.score = [](Tile s, Tile, Tile, Tile, Tile) { return s & 3; }})(t, t, t, o);
+  });
+  expect("a score of another shape", [&] {
+    attention({.score = [](Tile s, Tile, Tile, Tile, Tile) { return s + arange(7); }})(t, t, t, o);
+  });
+  const Tensor elsewhere = Tensor::zeros({32}, DType::i32, Device::sim());
+  expect("a table on another device",
+         [&] { attention({.mask = masks::document(elsewhere)})(t, t, t, o); });
+  expect("an operation in an epilogue", [&] {
+    const auto dense =
+        fused_matmul<bf16, bf16>([](Tile acc, Index, Index) { return acc + arange(5); });
+    dense(stream(), a, b, c);
+  });
+  expect("an epilogue of another shape", [&] {
+    const auto dense = fused_matmul<bf16, bf16>([](Tile acc, Index, Index) { return sum(acc, 1); });
+    dense(stream(), a, b, c);
+  });
+  expect("an exception in a mask", [&] {
+    attention({.mask = [](Tile, Tile, Tile q, Tile kv) -> Tile {
+      if (q.rank() > 0) throw std::runtime_error("not today");
+      return q >= kv;
+    }})(t, t, t, o);
+  });
+  const Moe layer = moe({.router = {2,
+                                    [](const Tile& z, const Index&) {
+                                      const Sorted best = topk(z, 2, 1);
+                                      return Routing{best.values & 1, best.indices};
+                                    }},
+                         .experts = 4});
+  expect("an operation in a router", [&] {
+    layer.route(stream(), of({8, 4}, DType::f32), {}, layer.make_routing(8, Device::cpu()));
+  });
 }
 
 TEST(LibraryError, Scores) {
@@ -148,13 +230,41 @@ TEST(LibraryError, Matmul) {
   const Tensor a = of({32, 64}), b = of({64, 32}), c = of({32, 32});
   expect("T1650 matmul_shapes", [&] { matmul(a, a, c); });
   expect("T1651 matmul_types", [&] { matmul(a, b, of({32, 32}, DType::i32)); });
-  // Calls with further arguments are about the line that makes the kernels.
   expect("T1650 of fused_matmul", [&] {
     fused_matmul<bf16, bf16>([](Tile acc, Index, Index) { return acc; })(stream(), a, a, c);
   });
   expect("T1650 of gated_matmul", [&] {
     gated_matmul<bf16, bf16>([](Tile gate, Tile up, Index, Index) { return gate * up; })(
         stream(), a, b, a, c);
+  });
+}
+
+TEST(LibraryError, MatmulsOfAConfiguration) {
+  const Tensor a = of({192, 64}), b = of({64, 64}), c = of({192, 64});
+  const auto call = [&](const MatmulConfig& config, Loc at = std::source_location::current()) {
+    matmul(stream(), a, b, c, config, {}, at);
+  };
+  expect("T1662 rows of a cluster",
+         [&] { call({.bm = 192, .bn = 64, .split = SplitK::cluster, .parts = 2}); });
+  expect("T1662 columns of a cluster", [&] {
+    call({.bm = 64, .bn = 192, .split = SplitK::cluster, .parts = 4, .swap_ab = true});
+  });
+  expect("T1662 CTAs of a cluster",
+         [&] { call({.bm = 64, .bn = 64, .split = SplitK::cluster, .parts = 3}); });
+}
+
+/// Arguments that the library hands to its kernels as they are, in a first call and in later ones.
+TEST(LibraryError, ArgumentsOfKernels) {
+  const Tensor x = of({4, 8}), y = of({4, 8}), q = of(kShape), o = of(kShape);
+  const Tensor elsewhere = Tensor::zeros({4, 8}, DType::bf16, Device::sim());
+  expect("T0706 of softmax", [&] { softmax(stream(), x, x); });
+  softmax(stream(), x, y);
+  expect("T0706 of softmax again", [&] { softmax(stream(), x, x); });
+  expect("T0707 of softmax", [&] { softmax(stream(), x, elsewhere); });
+  expect("T0706 of attention", [&] { attention({})(q, q, q, q); });
+  expect("T0706 of lse and row_max", [&] {
+    const Tensor rows = of({1, 4, 32}, DType::f32);
+    attention({})(stream(), q, q, q, o, {.lse = rows, .row_max = rows});
   });
 }
 
@@ -217,6 +327,17 @@ TEST(LibraryError, LayersOfExperts) {
     const Tensor logits = of({8, 8}, DType::f32);
     layer.route(stream(), logits, {}, layer.make_routing(8, Device::cpu()));
   });
+  const auto route = [](const Router& by, Loc at = std::source_location::current()) {
+    const Moe of_eight = moe({.router = by, .experts = 8});
+    of_eight.route(stream(), of({8, 8}, DType::f32), {}, of_eight.make_routing(8, Device::cpu()),
+                   at);
+  };
+  const Tensor bias = of({8}, DType::f32);
+  expect("T1662 kernel_argument of choices", [&] { route(routers::qwen3(9)); });
+  expect("T1662 kernel_argument of groups",
+         [&] { route(routers::deepseek_v3(bias, {.k = 2, .groups = 3, .kept_groups = 1})); });
+  expect("T1662 kernel_argument of kept groups",
+         [&] { route(routers::deepseek_v3(bias, {.k = 2, .groups = 4, .kept_groups = 5})); });
   expect("T1662 kernel_argument of tiles", [] {
     moe({.router = routers::mixtral(),
          .experts = 4,

@@ -66,6 +66,11 @@ class Calls(unittest.TestCase):
         self.assertEqual(mine.square.backward, ("square_backward", ("x",)))
         self.assertIs(tegula.load(LIBRARY), mine)
 
+    def test_refuses_a_library_of_another_version(self):
+        stale = pathlib.Path(LIBRARY).with_name("libtegula_test_stale_exports.so")
+        with self.assertRaisesRegex(ImportError, "another version of Tegula .*: compile it again"):
+            tegula.load(stale)
+
     def test_calls_by_position_and_by_name(self):
         for versioned in (False, True):
             z = Array([0] * 3, versioned=versioned)

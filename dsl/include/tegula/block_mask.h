@@ -54,7 +54,7 @@ struct BlockListSlots {
 /// which does not check them.
 struct CuSeqlens {
   Tensor q, kv;
-  std::int64_t max_seqlen_q = 0;  ///< queries of the longest sequence
+  std::int64_t max_seqlen_q = 0;  ///< queries of the longest sequence, or any bound of them
 };
 
 /// The rows of a call's query tiles.

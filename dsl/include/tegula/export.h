@@ -144,10 +144,34 @@ class Exported {
   mutable std::unique_ptr<const Made> made_;
 };
 
+/// A number for the headers that an exporting library is compiled with: another one where what it
+/// and libtegula.so share has another layout. The first number rises where a layout stays and its
+/// meaning changes.
+constexpr std::uint64_t export_layout() {
+  std::uint64_t hash = 1;
+  for (const std::size_t bytes :
+       {std::size_t{TEGULA_ABI}, sizeof(Exported), sizeof(Exportable), sizeof(ExportParam),
+        sizeof(ParamInfo), sizeof(HostArg), sizeof(ClosureType), sizeof(Kernel<>), sizeof(Tensor),
+        sizeof(TensorSpec), sizeof(Stream), sizeof(Loc), sizeof(Tile), sizeof(Arg), sizeof(Index),
+        sizeof(Scalar<i32>), sizeof(In<f32, 1>), sizeof(PlanPatch), sizeof(Tuning)})
+    hash = (hash ^ bytes) * 1099511628211u;  // FNV-1a
+  return hash;
+}
+
+/// libtegula.so has this symbol for the layout of its own headers alone. Every exporting library
+/// refers to it, so that the loader refuses one that was compiled with other headers by an error
+/// that has its name, before any code of it runs.
+template <std::uint64_t Layout>
+struct __attribute__((visibility("default"))) Headers {
+  static const char is_built_with_another_version_of_tegula_and_must_be_rebuilt;
+};
+extern template struct Headers<export_layout()>;
+
 /// An entry of the list of what loaded libraries export, while it lives. Makes nothing.
 class Registered {
  public:
-  Registered(const char* name, Exported& (*get)()) noexcept;
+  /// `headers` is the symbol of the library's own headers.
+  Registered(const char* name, Exported& (*get)(), const char& headers) noexcept;
   ~Registered();
   Registered(const Registered&) = delete;
   Registered& operator=(const Registered&) = delete;
@@ -179,8 +203,10 @@ struct RegisteredBackward {
         #name, []() -> ::tegula::Exportable { return ::tegula::detail::to_export(__VA_ARGS__); }); \
     return exported;                                                                               \
   }                                                                                                \
-  static const ::tegula::detail::Registered tegula_registered_##name(#name,                        \
-                                                                     &tegula_exported_##name);     \
+  static const ::tegula::detail::Registered tegula_registered_##name(                              \
+      #name, &tegula_exported_##name,                                                              \
+      ::tegula::detail::Headers<::tegula::detail::export_layout()>::                               \
+          is_built_with_another_version_of_tegula_and_must_be_rebuilt);                            \
   extern "C" TEGULA_PUBLIC const TegulaCallable* tegula_export_##name(void) noexcept;              \
   extern "C" TEGULA_PUBLIC const TegulaCallable* tegula_export_##name(void) noexcept {             \
     return tegula_exported_##name().handle();                                                      \

@@ -68,6 +68,27 @@ TEST_P(Varlen, ManyShortSequences) {
   }
 }
 
+/// The longest sequence is a bound: a caller may give the largest that a model has, at every call.
+TEST_P(Varlen, AnyBoundOfTheQueries) {
+  const Lengths lengths{{1, 70, 0, 33}, {9, 70, 4, 50}};
+  HostAttention near, far;
+  near.mask = [](int, int, int q, int kv) { return q >= kv; };
+  far.mask = [](int, int, int q, int kv) { return (q - kv) / 16 % 2 == 0; };
+  const Attention causal({.mask = masks::causal()}),
+      holes({.mask = [](Tile, Tile, Tile q, Tile kv) { return (q - kv) / 16 % 2 == 0; }});
+  for (const std::int64_t bound : {70L, 104L, 105L, 1L << 20, 1L << 40}) {
+    SCOPED_TRACE(bound);
+    for (const auto& [attention, host] : {std::pair{&causal, &near}, {&holes, &far}}) {
+      Packed p(lengths, 2, 1, 64, 64, DType::bf16, GetParam());
+      p.lengths.max_seqlen_q = bound;
+      attention->varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
+                        p.all.extras());
+      p.expect(*host);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 /// No sequences, and sequences without queries among rows and without rows.
 TEST_P(Varlen, NothingToCompute) {
   const Attention attention(AttentionSpec{});

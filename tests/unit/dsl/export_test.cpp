@@ -81,7 +81,10 @@ TEST(Export, ErrorsAreOfTheirThread) {
 TEST(Export, NamesLiveAsLongAsTheirLibrary) {
   const TegulaCallable* first = tegula_find("mix");
   {
-    const detail::Registered again("mix", &tegula_exported_mix), more("more", &tegula_exported_mix);
+    const char& headers = detail::Headers<
+        detail::export_layout()>::is_built_with_another_version_of_tegula_and_must_be_rebuilt;
+    const detail::Registered again("mix", &tegula_exported_mix, headers),
+        more("more", &tegula_exported_mix, headers);
     EXPECT_EQ(tegula_list(nullptr, 0), 2);
     EXPECT_EQ(tegula_find("mix"), first);
     EXPECT_NE(tegula_find("more"), nullptr);

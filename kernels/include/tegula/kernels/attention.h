@@ -71,7 +71,7 @@ struct AttentionSpec {
   /// The kv blocks to visit, for masks that only the device knows; `mask` is computed in the
   /// partial ones. Excludes given kv ranges and `varlen`; heads are not packed.
   std::optional<BlockList> blocks = {};
-  /// Softmax temperature, positive; default 1 / sqrt(head dim).
+  /// Softmax temperature, positive and finite; default 1 / sqrt(head dim).
   std::optional<float> scale = {};
   /// Queries are the last positions of their sequence, so that mask and score get the query at
   /// position q + seqlen_kv - seqlen_q: chunks of a prefill, decoding with a cache (causal masks
@@ -167,16 +167,17 @@ class Attention {
   /// Sequences of different lengths: Q [total q, heads, head_dim], K [total kv, kv_heads,
   /// head_dim], V [total kv, kv_heads, head_dim_v], O [total q, heads, head_dim_v]; lse and row_max
   /// [total q, heads]. Mask and score get the sequence's number as batch entry and positions within
-  /// it. Rows of O beyond the last sequence keep their contents. Values must be finite, as those of
-  /// the next sequence may be multiplied by weights of 0. Lengths, their number and max_seqlen_q
-  /// vary without compiling.
+  /// it. `lengths.max_seqlen_q` may be any bound of the sequences' queries. Rows of O beyond the
+  /// last sequence keep their contents. Values must be finite, as those of the next sequence may be
+  /// multiplied by weights of 0. Lengths, their number and max_seqlen_q vary without compiling.
   void varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
               const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {},
               Loc at = std::source_location::current()) const;
 
   /// Report on the kernel compiled last for `dtype`: plan, remarks, registers.
-  std::string explain(DType dtype = DType::bf16) const;
-  std::string dump(std::string_view verb, DType dtype = DType::bf16) const;
+  std::string explain(DType dtype = DType::bf16, Loc at = std::source_location::current()) const;
+  std::string dump(std::string_view verb, DType dtype = DType::bf16,
+                   Loc at = std::source_location::current()) const;
 
  private:
   struct Kernels;

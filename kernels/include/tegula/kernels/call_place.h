@@ -3,6 +3,7 @@
 
 #include "tegula/location.h"
 #include "tegula/profiler_range.h"
+#include "tegula/stream.h"
 
 namespace tegula::detail {
 
@@ -21,6 +22,15 @@ class CallPlace {
  private:
   Loc before_;
   ProfilerRange range_;
+};
+
+/// The stream that a call is given, with the line of the call: for calls that end with arguments of
+/// any number, behind which no line can stand.
+struct StreamAt {
+  const Stream& stream;
+  Loc at;
+  StreamAt(const Stream& s, std::source_location where = std::source_location::current())
+      : stream(s), at(where) {}
 };
 
 }  // namespace tegula::detail

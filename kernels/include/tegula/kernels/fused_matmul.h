@@ -1,8 +1,10 @@
 #pragma once
 #include <memory>
+#include <source_location>
 #include <string>
 #include <utility>
 
+#include "tegula/kernels/call_place.h"
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/matmul_kernels.h"
 #include "tegula/trailing_params.h"
@@ -58,17 +60,17 @@ class FusedMatmul {
   using Of = typename detail::TrailingAfter<Index, Fn, 1>::template Append<Body, T, O, Fn>;
 
  public:
-  explicit FusedMatmul(Fn epilogue, MatmulOptions options = {}, Loc at = {})
-      : kernels_(new Kernels(std::move(epilogue))), options_(options), made_at_(at) {}
+  explicit FusedMatmul(Fn epilogue, MatmulOptions options = {})
+      : kernels_(new Kernels(std::move(epilogue))), options_(options) {}
 
   /// A, B, C and what the lambda takes.
   template <class... Args>
-  void operator()(const Stream& stream, const Args&... args) const {
+  void operator()(const detail::StreamAt& stream, const Args&... args) const {
     call(nullptr, stream, args...);
   }
   /// The same with a configuration given.
   template <class... Args>
-  void run(const MatmulConfig& config, const Stream& stream, const Args&... args) const {
+  void run(const MatmulConfig& config, const detail::StreamAt& stream, const Args&... args) const {
     call(&config, stream, args...);
   }
   /// Adds the launches of a call to its plan.
@@ -90,7 +92,8 @@ class FusedMatmul {
     launch(k.split_k_reduce, s.workspace, C);
   }
   /// Report on the kernel of this configuration: plan, remarks.
-  std::string explain(const MatmulConfig& config) const {
+  std::string explain(const MatmulConfig& config, Loc at = std::source_location::current()) const {
+    const detail::CallPlace here(at);
     const auto matches = [&](const MatmulConfig& c) { return c == config; };
     const Kernels& k = *kernels_;
     if (k.stream_k.has(matches)) return k.stream_k.explain(matches);
@@ -114,21 +117,19 @@ class FusedMatmul {
     CallPlans plans;
   };
   template <class... Args>
-  void call(const MatmulConfig* given, const Stream& stream, const Args&... args) const {
-    const detail::CallPlace here(made_at_);
-    kernels_->plans.call(stream, decltype(kernels_->data_parallel.of({}))::pack(args...),
+  void call(const MatmulConfig* given, const detail::StreamAt& stream, const Args&... args) const {
+    const detail::CallPlace here(stream.at);
+    kernels_->plans.call(stream.stream, decltype(kernels_->data_parallel.of({}))::pack(args...),
                          detail::matmul_key(options_, given),
                          [&](PlanBuilder& plan) { build(plan, given, options_); });
   }
   std::shared_ptr<Kernels> kernels_;
   MatmulOptions options_;
-  Loc made_at_;
 };
 
 template <class T, class O, class Fn>
-FusedMatmul<T, O, Fn> fused_matmul(Fn epilogue, MatmulOptions options = {},
-                                   Loc at = std::source_location::current()) {
-  return FusedMatmul<T, O, Fn>(std::move(epilogue), options, at);
+FusedMatmul<T, O, Fn> fused_matmul(Fn epilogue, MatmulOptions options = {}) {
+  return FusedMatmul<T, O, Fn>(std::move(epilogue), options);
 }
 
 }  // namespace tegula

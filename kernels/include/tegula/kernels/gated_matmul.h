@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,21 +70,22 @@ class FusedGatedMatmul {
       typename detail::TrailingAfter<Index, Fn, 2>::template Append<Body, T, O, Fn>>;
 
  public:
-  explicit FusedGatedMatmul(Fn epilogue, MatmulOptions options = {}, Loc at = {})
-      : kernels_(new Kernels(std::move(epilogue))), options_(options), made_at_(at) {}
+  explicit FusedGatedMatmul(Fn epilogue, MatmulOptions options = {})
+      : kernels_(new Kernels(std::move(epilogue))), options_(options) {}
 
   /// A, G, U, C and what the lambda takes.
   template <class... Args>
-  void operator()(const Stream& stream, const Args&... args) const {
+  void operator()(const detail::StreamAt& stream, const Args&... args) const {
     call(nullptr, stream, args...);
   }
   /// The same with a configuration given, whose bn is that of each half.
   template <class... Args>
-  void run(const MatmulConfig& config, const Stream& stream, const Args&... args) const {
+  void run(const MatmulConfig& config, const detail::StreamAt& stream, const Args&... args) const {
     call(&config, stream, args...);
   }
   /// Report on the kernel compiled for matrices: plan, remarks.
-  std::string explain() const {
+  std::string explain(Loc at = std::source_location::current()) const {
+    const detail::CallPlace here(at);
     return kernels_->whole.explain([](const auto&) { return true; });
   }
 
@@ -96,9 +98,9 @@ class FusedGatedMatmul {
     CallPlans plans;
   };
   template <class... Args>
-  void call(const MatmulConfig* given, const Stream& stream, const Args&... args) const {
-    const detail::CallPlace here(made_at_);
-    kernels_->plans.call(stream, decltype(kernels_->whole.of({}))::pack(args...),
+  void call(const MatmulConfig* given, const detail::StreamAt& stream, const Args&... args) const {
+    const detail::CallPlace here(stream.at);
+    kernels_->plans.call(stream.stream, decltype(kernels_->whole.of({}))::pack(args...),
                          detail::matmul_key(options_, given),
                          [&](PlanBuilder& plan) { build(plan, given); });
   }
@@ -120,13 +122,11 @@ class FusedGatedMatmul {
   }
   std::shared_ptr<Kernels> kernels_;
   MatmulOptions options_;
-  Loc made_at_;
 };
 
 template <class T, class O, class Fn>
-FusedGatedMatmul<T, O, Fn> gated_matmul(Fn epilogue, MatmulOptions options = {},
-                                        Loc at = std::source_location::current()) {
-  return FusedGatedMatmul<T, O, Fn>(std::move(epilogue), options, at);
+FusedGatedMatmul<T, O, Fn> gated_matmul(Fn epilogue, MatmulOptions options = {}) {
+  return FusedGatedMatmul<T, O, Fn>(std::move(epilogue), options);
 }
 
 }  // namespace tegula

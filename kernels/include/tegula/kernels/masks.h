@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <source_location>
 #include <vector>
 
@@ -11,21 +12,31 @@
 
 /// Masks of attention as functions to be composed: `and_(causal(), document(ids))`. Each is an
 /// ordinary mask lambda; which blocks it leaves empty or full is derived from what it computes.
+/// Tables are i32 [entries]; others throw CompileError.
 namespace tegula {
 
 /// A number in a mask. An int is compiled in; a Scalar is read at every launch, so that it changes
-/// without compiling.
+/// without compiling. Functions below throw CompileError for an int with which they mean nothing,
+/// such as a chunk of no positions, at the line that gives it.
 class MaskScalar {
  public:
-  MaskScalar(int constant) : constant_(constant) {}
+  MaskScalar(int constant, std::source_location at = std::source_location::current())
+      : constant_(constant), at_(at) {}
   MaskScalar(Scalar<i32> at_launch) : scalar_(std::move(at_launch)), is_scalar_(true) {}
   /// The traced value, inside a mask.
   Tile value() const { return is_scalar_ ? scalar_.value() : Tile(constant_); }
+  /// The number that is compiled in; none of a Scalar.
+  std::optional<int> constant() const {
+    return is_scalar_ ? std::nullopt : std::optional(constant_);
+  }
+  /// The line that gives the constant.
+  const Loc& loc() const { return at_; }
 
  private:
   int constant_ = 0;
   Scalar<i32> scalar_;
   bool is_scalar_ = false;
+  Loc at_;
 };
 
 /// Extents of an image, or of what is counted in it, as tiles and windows are.
@@ -159,57 +170,61 @@ Mask sliding_tiles(VideoSize video, VideoSize tile, VideoSize window, MaskScalar
 
 /// Pairs of one document: ids[q] == ids[kv], where `ids` (i32) has an entry for each position.
 /// Ascending ids make every document one interval.
-Mask document(Tensor ids);
+Mask document(Tensor ids, Loc at = std::source_location::current());
 
 /// Packed causal documents: kv from the start of q's document up to q. `ids` (i32) numbers the
 /// document of each position, `starts` (i32) its first position.
-Mask packed_causal(Tensor ids, Tensor starts);
+Mask packed_causal(Tensor ids, Tensor starts, Loc at = std::source_location::current());
 
 /// Another mask within each of packed documents, on positions that count from the document's start:
 /// ids[q] == ids[kv] and inner(q - starts[ids[q]], kv - starts[ids[kv]]). `ids` and `starts` as in
 /// packed_causal.
-Mask within_documents(Tensor ids, Tensor starts, Mask inner);
+Mask within_documents(Tensor ids, Tensor starts, Mask inner,
+                      Loc at = std::source_location::current());
 
 /// A prefix of `length` positions that all documents share, followed by packed causal documents
 /// (Juravsky et al. 2024, Hydragen); the prefix is itself causal. `ids` and `starts` as in
 /// packed_causal, the prefix being a document.
-Mask shared_prefix(MaskScalar length, Tensor ids, Tensor starts);
+Mask shared_prefix(MaskScalar length, Tensor ids, Tensor starts,
+                   Loc at = std::source_location::current());
 
 /// Keys below the length of their batch entry: kv < lengths[b] (i32).
-Mask key_padding(Tensor lengths);
+Mask key_padding(Tensor lengths, Loc at = std::source_location::current());
 
 /// Keys from the first real one of their batch entry on: kv >= padding[b] (i32).
-Mask left_padding(Tensor padding);
+Mask left_padding(Tensor padding, Loc at = std::source_location::current());
 
 /// |q - kv| <= window, and positions marked in `is_global` (i32, not 0) attend to and are attended
 /// to by all (Longformer).
-Mask global_window(MaskScalar window, Tensor is_global);
+Mask global_window(MaskScalar window, Tensor is_global, Loc at = std::source_location::current());
 
 /// Text and images in one sequence: causal, and full within an image (Zhou et al. 2024,
 /// arXiv:2408.11039, Transfusion): kv < span_ends[q]. `span_ends` (i32) has an entry for each
 /// position: the first position after its image; for text at i, which is a span of its own, i + 1.
-Mask transfusion(Tensor span_ends);
+Mask transfusion(Tensor span_ends, Loc at = std::source_location::current());
 
 /// Cross attention of text to images, each of which is `image_tokens` keys: query q attends to the
 /// keys of image images[q] only, images[q] == kv / image_tokens. `images` (i32) has an entry for
 /// each query: the latest image before it, or -1 for none (Alayrac et al. 2022, arXiv:2204.14198,
 /// Flamingo).
-Mask latest_image(Tensor images, MaskScalar image_tokens);
+Mask latest_image(Tensor images, MaskScalar image_tokens, Loc at = std::source_location::current());
 
 /// Cross attention of text to images by what text an image is shown to: starts[i] <= q < ends[i]
 /// where i = kv / image_tokens. `starts` and `ends` (i32) have an entry for each image; several
 /// images may be shown to one text (attention-gym's Flamingo mask).
-Mask shown_images(Tensor starts, Tensor ends, MaskScalar image_tokens);
+Mask shown_images(Tensor starts, Tensor ends, MaskScalar image_tokens,
+                  Loc at = std::source_location::current());
 
 /// Keys of given intervals for each query: begins[q] <= kv < ends[q] for some of `intervals`. The
 /// general mask function of HSTU (Zhai et al. 2024, arXiv:2402.17152) and of MagiAttention.
-Mask row_intervals(std::vector<RowInterval> intervals);
+Mask row_intervals(std::vector<RowInterval> intervals, Loc at = std::source_location::current());
 
 /// Rows that each key is hidden from, as two intervals of a column (Wang et al. 2024,
 /// arXiv:2410.01359, FlashMask): neither lower_starts[kv] <= q < lower_ends[kv] nor
 /// upper_starts[kv] <= q < upper_ends[kv]. Four i32 tables with an entry for each key; an empty
 /// interval hides nothing. Causal forms are and_(causal(), ...).
-Mask flash_mask(Tensor lower_starts, Tensor lower_ends, Tensor upper_starts, Tensor upper_ends);
+Mask flash_mask(Tensor lower_starts, Tensor lower_ends, Tensor upper_starts, Tensor upper_ends,
+                Loc at = std::source_location::current());
 
 /// A table for `tree` of trees of up to `nodes` nodes, one for each batch entry or one for all:
 /// parents[t][i] is the parent of node i of tree t, a node before it, or -1 for a root. Bit j % 32

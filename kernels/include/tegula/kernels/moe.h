@@ -180,12 +180,14 @@ class Moe {
   /// Routing alone, from logits f32 [T, E] and a bias f32 [E], which may be left out.
   void route(const Stream& stream, const Tensor& logits, const Tensor& bias, const MoeRouting& out,
              Loc at = std::source_location::current()) const;
-  MoeRouting make_routing(std::int64_t tokens, Device device) const;
-  MoeSaved make_saved(const Tensor& X, const MoeWeights& weights) const;
+  MoeRouting make_routing(std::int64_t tokens, Device device,
+                          Loc at = std::source_location::current()) const;
+  MoeSaved make_saved(const Tensor& X, const MoeWeights& weights,
+                      Loc at = std::source_location::current()) const;
 
   const MoeOptions& options() const;
   /// Reports on the kernels compiled for `dtype`: plans, remarks.
-  std::string explain(DType dtype = DType::bf16) const;
+  std::string explain(DType dtype = DType::bf16, Loc at = std::source_location::current()) const;
 
   struct Kernels;
 

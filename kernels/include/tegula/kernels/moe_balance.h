@@ -17,7 +17,7 @@ struct MoeBalance {
   /// and mean(logsumexp(logits)^2), the z-loss (ST-MoE; Zoph et al. 2022).
   Tensor losses;
 };
-MoeBalance make_moe_balance(int experts, Device device);
+MoeBalance make_moe_balance(int experts, Device device, Loc at = std::source_location::current());
 
 /// From logits f32 [T, E] and choices ids i32 [T, k]. Without tokens all are 0.
 void moe_balance(const Stream& stream, const Tensor& logits, const Tensor& ids,

@@ -1,10 +1,14 @@
 #pragma once
+#include <source_location>
+
+#include "tegula/location.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
 namespace tegula {
 
-/// z = x + y; f32 vectors of one length.
-void vector_add(const Stream& stream, const Tensor& x, const Tensor& y, const Tensor& z);
+/// z = x + y; f32 vectors of one length. Throws CompileError for what does not fit.
+void vector_add(const Stream& stream, const Tensor& x, const Tensor& y, const Tensor& z,
+                Loc at = std::source_location::current());
 
 }  // namespace tegula
