@@ -141,8 +141,8 @@ CtaStatus Cta::run_warps(std::int64_t instructions) {
   return CtaStatus::Finished;
 }
 
-/// A warp that waits where warps that spin come by, at a barrier in their loop, has moved since they
-/// began an iteration: it may end their loop.
+/// A warp that waits where warps that spin come by, at a barrier in their loop, has moved since
+/// they began an iteration: it may end their loop.
 bool Cta::is_spinning() const {
   if (!events_.empty()) return false;
   const auto spins = [&](const Warp& w) { return w.spin.loop && w.spin.effects == effects; };

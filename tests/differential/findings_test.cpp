@@ -262,12 +262,13 @@ TEST_P(Findings, PaddingOfAnIndexThatIsNotThere) {
 
 /// Addresses count where the mask holds: those that it hides, or that pad a tile, are nowhere.
 TEST_P(Findings, AddressesThatAMaskHides) {
-  const auto followed = kernel("followed", [](Ptr<i32> next, Ptr<i32> p, Ptr<i32> q, Scalar<i32> n) {
-    for (auto i : grid({32}, 32)) {
-      const Tile there = i.indices() < n, at = load(next + i.indices(), there);
-      store(q + at, load(p + at, there), there);
-    }
-  });
+  const auto followed =
+      kernel("followed", [](Ptr<i32> next, Ptr<i32> p, Ptr<i32> q, Scalar<i32> n) {
+        for (auto i : grid({32}, 32)) {
+          const Tile there = i.indices() < n, at = load(next + i.indices(), there);
+          store(q + at, load(p + at, there), there);
+        }
+      });
   const Tensor q = i32s({16}, -7);
   EXPECT_EQ(found_by([&] { followed(i32s({16}, 3), i32s({16}, 5), q, 16); }).text, "");
   EXPECT_EQ(q.to_doubles()[3], 5);
