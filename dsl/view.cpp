@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "dsl/elementwise.h"
 #include "dsl/hint_attrs.h"
@@ -203,19 +204,42 @@ std::uint32_t make_access(Tracer& t, std::uint32_t param, Hints hints,
   return static_cast<std::uint32_t>(t.accesses.size() - 1);
 }
 
-ir::Value read_part(Tracer& t, const ViewAccessRecord& part) {
+/// The part with the places along the one dimension that ends as an index tile, where the kernel
+/// writes the tensor: what stands behind the end is another's, who may write it meanwhile.
+std::optional<ViewAccessRecord> by_places(Tracer& t, const ViewAccessRecord& part) {
+  const bool has_one_end = std::ranges::count_if(part.ends, [](ir::Value e) { return !!e; }) == 1;
+  if (t.arg_class(part.param).info.access == detail::ViewAccess::In || !has_one_end) return {};
+  for (ir::Value offset : part.offsets)
+    if (t.kernel.type(offset).is_tile()) return {};
+  const auto dim = static_cast<std::size_t>(
+      std::ranges::find_if(part.ends, [](ir::Value e) { return !!e; }) - part.ends.begin());
+  const auto axis = static_cast<std::size_t>(part.axes[dim]);
+  const ir::Elem index{t.kernel.type(part.offsets[axis]).dtype(), false};
+  const ir::Type line = ir::Type::tile(index, ir::Ints{part.type.shape()[dim]});
+  const ir::Value at =
+      t.build.add(t.build.op(Opcode::Arange, {}, line, {{AttrName::start, 0}}), part.offsets[axis]);
+  const ir::Value nowhere = t.build.constant(ir::Type::of(index), std::int64_t{-1});
+  ViewAccessRecord places = part;
+  places.offsets[axis] = t.build.select(t.build.cmp("lt", at, part.ends[dim]), at, nowhere);
+  places.gather = part.axes.size() == 1;
+  if (places.gather) dsl::broadcast_shapes(t, "subscripts", places.offsets, part.loc);
+  return places;
+}
+
+ir::Value read_part(Tracer& t, const ViewAccessRecord& whole) {
+  const std::optional<ViewAccessRecord> places = by_places(t, whole);
+  const ViewAccessRecord& part = places ? *places : whole;
   if (part.gather) {
     const ir::ViewAddresses a = dsl::addresses(t, part);
     const ir::Type scalar = ir::Type::scalar(part.type.dtype());
     const ir::Value zero = t.build.zero(scalar);
-    return t
-        .kernel[t.build.create(Opcode::Load, std::array{a.pointers, a.inside, zero},
-                               dsl::attrs_of(part.hints))]
-        .results[0];
+    const ir::OpId load = t.build.create(Opcode::Load, std::array{a.pointers, a.inside, zero},
+                                         dsl::attrs_of(part.hints));
+    return dsl::cropped(t, whole, t.kernel[load].results[0]);
   }
   const ir::OpId load = t.build.create(Opcode::LoadView, dsl::box_operands(t, part),
                                        std::span(&part.type, 1), dsl::box_attrs(part));
-  return dsl::shaped(t, dsl::cropped(t, part, t.kernel[load].results[0]), part.shape);
+  return dsl::shaped(t, dsl::cropped(t, whole, t.kernel[load].results[0]), part.shape);
 }
 
 void write_part(Tracer& t, const ViewAccessRecord& part, const Arg& value) {

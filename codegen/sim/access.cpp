@@ -5,9 +5,9 @@
 
 namespace tegula::sim {
 
-void Cta::must_be_defined(Warp& w, const Instr& i, Slot s, std::string_view what) {
+void Cta::must_be_defined(Warp& w, const Instr& i, Slot s, std::string_view what, LaneMask in) {
   if (!w.has_poison(s)) return;
-  const LaneMask lanes = w.poisoned_lanes(s) & w.mask;
+  const LaneMask lanes = w.poisoned_lanes(s) & w.mask & in;
   if (lanes == 0) return;
   report(w, i, Detector::Poison,
          fmt::format("{} of {} is uninitialised (from {})", what, op_name(kernel(), i.id),

@@ -141,10 +141,17 @@ CtaStatus Cta::run_warps(std::int64_t instructions) {
   return CtaStatus::Finished;
 }
 
+/// A warp that waits where warps that spin come by, at a barrier in their loop, has moved since
+/// they began an iteration: it may end their loop.
 bool Cta::is_spinning() const {
-  return events_.empty() && std::ranges::all_of(warps_, [&](const Warp& w) {
-           return w.done || w.waiting.text != nullptr || (w.spin.loop && w.spin.effects == effects);
-         });
+  if (!events_.empty()) return false;
+  const auto spins = [&](const Warp& w) { return w.spin.loop && w.spin.effects == effects; };
+  std::uint64_t since = now;
+  for (const Warp& w : warps_)
+    if (!w.done && spins(w)) since = std::min(since, w.spin.since);
+  return std::ranges::all_of(warps_, [&](const Warp& w) {
+    return w.done || spins(w) || (w.waiting.text != nullptr && w.moved <= since);
+  });
 }
 
 std::vector<Finding> Cta::finish() {
@@ -171,7 +178,7 @@ bool Cta::run_warp(Warp& w) {
     if (w.done) return true;
     if (step == Step::Next) ++w.pc;
     ++w.steps;
-    ++now;
+    w.moved = ++now;
     ++executed_;
   }
   return true;

@@ -129,8 +129,9 @@ class Cta {
   void report(Warp& w, const Instr& i, Detector d, std::string text, int lane = -1,
               std::uint64_t address = 0, ir::OpId other = {});
 
-  /// Reports poison in the active lanes of an operand that decides something.
-  void must_be_defined(Warp& w, const Instr& i, Slot s, std::string_view what);
+  /// Reports poison in the active lanes (of `in`) of an operand that decides something.
+  void must_be_defined(Warp& w, const Instr& i, Slot s, std::string_view what,
+                       LaneMask in = ~LaneMask{0});
   /// The one value an operand has in all active lanes; reports where they differ.
   std::int64_t uniform(Warp& w, const Instr& i, Slot s);
 

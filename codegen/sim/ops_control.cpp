@@ -125,6 +125,8 @@ void begin_iteration(Warp& w, const Instr& i) {
   ++f.iterations;
   w.spin.loop = f.repeats >= kRepeats ? i.id : ir::OpId();
   w.spin.effects = f.effects;
+  w.spin.since = f.began;
+  f.began = w.cta.now;
   if (f.repeats == kRepeats) w.cta.check_wait(w, i);
   if (f.repeats == 0) w.spin.read = ir::OpId();
   if (f.iterations <= w.cta.launch.options.loop_limit) return;

@@ -17,9 +17,15 @@ LaneMask predicated(Warp& w, const Instr& i, std::size_t operand, std::uint32_t 
   return w.mask & w.bits(p, w.info(p).regs == 1 ? 0 : a);
 }
 
+/// Addresses count where the predicate holds: what pads a tile has none.
 void check_operands(Warp& w, const Instr& i, std::size_t predicate) {
-  w.cta.must_be_defined(w, i, i.in[0], "the address");
   if (i.in.size() > predicate) w.cta.must_be_defined(w, i, i.in[predicate], "the predicate");
+  const Slot addresses = i.in[0];
+  if (!w.has_poison(addresses)) return;
+  LaneMask lanes = 0;
+  for (std::uint32_t a = 0; a < w.info(addresses).regs; ++a)
+    lanes |= w.poison(addresses)[a] & predicated(w, i, predicate, a);
+  w.cta.must_be_defined(w, i, addresses, "the address", lanes);
 }
 
 AccessCounter& counter(Warp& w, const Instr& i) { return w.cta.launch.accesses[i.index]; }

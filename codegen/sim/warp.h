@@ -41,6 +41,7 @@ struct Frame {
   int repeats = 0;            ///< iterations that began alike and changed nothing
   std::uint64_t state = 0;    ///< hash of what the latest iteration began with
   std::uint64_t effects = 0;  ///< effects of the CTA when it began
+  std::uint64_t began = 0;    ///< time at which it began
 };
 
 /// Poison of a register: lanes whose lower and whose upper 16 bits hold no value.
@@ -63,6 +64,7 @@ struct Spin {
   std::uint64_t address = 0;
   std::int64_t value = 0;
   std::uint64_t effects = 0;  ///< effects of the CTA when the loop's latest iteration began
+  std::uint64_t since = 0;    ///< time at which the iteration before that one began
 };
 
 /// Commit groups of copies that a thread waits for in order.
@@ -154,6 +156,7 @@ class Warp {
   Spin spin;
   std::uint32_t turn = 0;   ///< iterations of loops ended so far
   std::uint64_t steps = 0;  ///< instructions executed
+  std::uint64_t moved = 0;  ///< time after the latest of them
 
   // Synchronisations that order the memory of a warp's lanes: bar.warp.sync, and barriers of
   // several warps. Other convergent instructions, shuffles among them, do not (PTX ISA,

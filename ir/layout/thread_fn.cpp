@@ -306,7 +306,9 @@ Result<std::vector<Vector>> shared_vectors(const SharedFn& fn, const SharedLayou
   const int registers = static_cast<int>(fn.registers.size());
   std::vector<Vector> out;
   for (int bytes = max_bytes; bytes > element_bytes; bytes /= 2) {
-    if (!keeps_alignment(fn, bytes)) continue;
+    // Another tile may lie right behind this one (the next slot of a ring), and what pads a tile is
+    // kept inside of it by an access that ends with it: both begin where vectors do.
+    if (shared.bytes() % bytes != 0 || !keeps_alignment(fn, bytes)) continue;
     const auto key = [&](int r) {
       const auto& reg = fn.registers[static_cast<std::size_t>(r)];
       const std::int64_t constant =

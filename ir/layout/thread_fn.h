@@ -118,7 +118,8 @@ struct Vector {
   std::vector<int> registers;
 };
 /// Widest vectors of at most `max_bytes` (1..16) such that each thread's are contiguous and
-/// aligned. Every register is in one vector; all have the same width. Refused as shared_fn is.
+/// aligned, in each of several tiles that lie one behind the other. Every register is in one
+/// vector; all have the same width. Refused as shared_fn is.
 Result<std::vector<Vector>> shared_vectors(const SharedFn& fn, const SharedLayout& shared,
                                            int max_bytes = 16);
 /// The same for global memory with unit stride along `dim`, where accesses may be up to

@@ -215,6 +215,27 @@ TEST_P(AnyExtents, ProductsByThreeWarps) {
   expect_equal(Y, want);
 }
 
+/// Rings whose slots are no whole vectors: 19 x 11 elements of 4 bytes.
+TEST_P(AnyExtents, ProductsOfOddRows) {
+  const auto product = kernel("product", [](In<f32, 2> A, In<f32, 2> B, Out<f32, 2> C) {
+    for (auto [m, n] : grid(C, 19, 5)) {
+      Tile acc = zeros<f32>(19, 5);
+      for (auto k : steps(A.cols(), 11)) acc = dot(A(m, k), B(n, k).T(), acc);
+      C(m, n) = acc;
+    }
+  });
+  const Tensor A = Tensor::integers({19, 40}, DType::f32, -3, 4, 1, GetParam()),
+               B = Tensor::integers({7, 40}, DType::f32, -3, 4, 2, GetParam()),
+               C = empty({19, 7}, DType::f32);
+  product(stream(), A, B, C);
+  const auto a = A.to_doubles(), b = B.to_doubles();
+  std::vector<double> want(19 * 7);
+  for (std::size_t m = 0; m < 19; ++m)
+    for (std::size_t n = 0; n < 7; ++n)
+      for (std::size_t k = 0; k < 40; ++k) want[m * 7 + n] += a[m * 40 + k] * b[n * 40 + k];
+  expect_equal(C, want);
+}
+
 TEST_P(AnyExtents, ScansOfShortAxes) {
   const auto scanned = kernel("scanned", [](In<f32, 1> x, Out<f32, 1> y) {
     for (auto i : grid(x, 277))

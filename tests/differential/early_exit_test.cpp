@@ -197,5 +197,26 @@ TEST_P(EarlyExit, MapsElementsByNestedLoops) {
     }
 }
 
+/// Warps whose elements have left the loop go round it, changing nothing, until the last one has.
+TEST_P(EarlyExit, MapsElementsOfWhichOneWarpIsLast) {
+  const auto k = kernel("counted", [](In<i32, 1> x, Out<i32, 1> y) {
+    for (auto i : grid(y, 256))
+      y(i) = map(
+          [](Tile n) {
+            Tile taken = full<i32>(0);
+            while_([&] { return taken < n; }, [&] { taken += 1; });
+            return taken;
+          },
+          x(i));
+  });
+  for (const int last : {0, 40, 200}) {
+    std::vector<i32> in(256, 1);
+    in[static_cast<std::size_t>(last)] = 300;
+    const Tensor x = Tensor::from(in, GetParam()), y = Tensor::empty({256}, DType::i32, GetParam());
+    k.prefer({.num_warps = 8})(x, y);
+    EXPECT_EQ(y.to_vector<i32>(), in);
+  }
+}
+
 }  // namespace
 }  // namespace tegula

@@ -260,6 +260,33 @@ TEST_P(Findings, PaddingOfAnIndexThatIsNotThere) {
   EXPECT_EQ(y.to_doubles(), want);
 }
 
+/// Addresses count where the mask holds: those that it hides, or that pad a tile, are nowhere.
+TEST_P(Findings, AddressesThatAMaskHides) {
+  const auto followed =
+      kernel("followed", [](Ptr<i32> next, Ptr<i32> p, Ptr<i32> q, Scalar<i32> n) {
+        for (auto i : grid({32}, 32)) {
+          const Tile there = i.indices() < n, at = load(next + i.indices(), there);
+          store(q + at, load(p + at, there), there);
+        }
+      });
+  const Tensor q = i32s({16}, -7);
+  EXPECT_EQ(found_by([&] { followed(i32s({16}, 3), i32s({16}, 5), q, 16); }).text, "");
+  EXPECT_EQ(q.to_doubles()[3], 5);
+  const auto sorted = kernel("sorted", [](In<i32, 1> x, Ptr<i32> p) {
+    for (auto i : grid({1}, 1)) {
+      (void)i;
+      Tile keys = x(slice(0, 14));
+      for (int shift = 0; shift < 8; shift += 4) {
+        const Tile digit = (keys >> shift) & 15;
+        const Ranks r = key_ranks(digit, 16);
+        store(p + (r.ranks + gather(cumsum(r.counts, 0, {.exclusive = true}), digit, 0)), keys);
+        keys = load(p + arange(14));
+      }
+    }
+  });
+  EXPECT_EQ(found_by([&] { sorted(i32s({14}, 0x31), i32s({14}, 0)); }).text, "");
+}
+
 TEST_P(Findings, AFalseAssumption) {
   const auto of_scalar = kernel("of_scalar", [](Out<i32, 1> z, Scalar<i32> n) {
     for (auto i : grid(z, 32)) {

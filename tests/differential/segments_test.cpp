@@ -363,6 +363,30 @@ TEST_P(Segments, ContractionsThatEnd) {
   }
 }
 
+/// Tensors that a kernel adds to: a tile reads no row of the next segment, which others write.
+TEST_P(Segments, RowsThatAreAddedTo) {
+  const auto add = kernel("add", [](In<i32, 1> offsets, InOut<f32, 2> y, InOut<f32, 1> z) {
+    for (auto [s, m, n] : grid(segments(offsets, y.rows()).by(y.cols()), 16, 32)) {
+      y(m, n) += cast<f32>(s.first() + 1);
+      if_(n.first() == 0, [&] { z(m) = z(m) * 2.0f + 1.0f; });
+    }
+  });
+  const auto offsets = offsets_of({5, 0, 20, 7});
+  const std::int64_t rows = offsets.back() + 3;
+  const Tensor y = Tensor::iota({rows, 40}, DType::f32, GetParam()),
+               z = Tensor::iota({rows}, DType::f32, GetParam());
+  add(stream(), table(offsets), y, z);
+  std::vector<double> want_y, want_z;
+  for (std::int64_t r = 0, s = 0; r < rows; ++r) {
+    while (s < 4 && r >= offsets[static_cast<std::size_t>(s + 1)]) ++s;
+    for (int c = 0; c < 40; ++c)
+      want_y.push_back(static_cast<double>(r * 40 + c + (s < 4 ? s + 1 : 0)));
+    want_z.push_back(static_cast<double>(s < 4 ? 2 * r + 1 : r));
+  }
+  EXPECT_EQ(y.to_doubles(), want_y);
+  EXPECT_EQ(z.to_doubles(), want_z);
+}
+
 /// An index that ends: loads, stores, atomic operations and what is computed from its elements.
 TEST_P(Segments, EndsOfIndices) {
   const auto ends = kernel("ends", [](In<f32, 1> x, In<i32, 1> end, InOut<f32, 1> y,
