@@ -24,17 +24,41 @@ const char* dimension_of(const Tracer& t, ir::Value extent) {
   return "";
 }
 
-/// A bound as an index. Of wider integers, cpu and sim report what indices do not hold.
+/// An integer of 64 bits where indices have 32 of them; else nothing.
+ir::Value wide_of_index(const Tracer& t, ir::Value index) {
+  const ir::Value v = dsl::stated(t.kernel, index);
+  const ir::OpId def = t.kernel[v].def;
+  if (!def || t.kernel[def].opcode != Opcode::Cast) return {};
+  const ir::Value from = t.kernel[def].operands[0];
+  return size_bits(t.kernel.type(from).dtype()) > size_bits(t.kernel.type(v).dtype()) ? from
+                                                                                      : ir::Value();
+}
+
+/// `programs`, or more than any launch takes where an extent lies beyond indices. A negative number
+/// stays one.
+ir::Value or_refused(dsl::HostScalars& host, ir::Builder& b, ir::Value programs, ir::Value wide) {
+  const ir::Value extent = host.copy(wide);
+  if (!extent) return programs;
+  const ir::Value first = b.constant(b.kernel().type(extent), std::int64_t{1} << 31);
+  const ir::Value beyond = b.cast(b.mul(b.div(extent, first), first), DType::i32);
+  return b.op(Opcode::Max, {programs, b.add(beyond, b.op(Opcode::Min, {programs, b.i32(0)}))});
+}
+
+/// Has the launch refuse a bound beyond indices that the host can compute.
+void refuse_at_launch(Tracer& t, ir::Value wide) {
+  const ir::OpId yield = t.kernel.terminator(t.kernel.launch());
+  if (!yield || t.runs()) return;
+  ir::Builder b(t.kernel, yield);
+  b.loc = t.build.loc;
+  dsl::HostScalars host(t.kernel, b);
+  const ir::Value programs = or_refused(host, b, t.kernel[yield].operands[0], wide);
+  t.kernel[yield].operands[0] = programs;
+}
+
 Tile bound(Tracer& t, std::string_view what, const Arg& a) {
-  const DType d = dsl::promote_types(t, what, std::span(&a, 1));
-  dsl::require_integers(what, d, a.loc());
-  if (!a.is_literal() && size_bits(d) > size_bits(t.index_type())) {
-    const Tracer::Pin pin(t, a.loc());
-    const Tile wide = t.tile(t.value(a));
-    assume(wide <= INT32_MAX);
-    if (is_signed(d)) assume(wide >= INT32_MIN);
-  }
-  return t.tile(dsl::operand(t, a, t.index_type()));
+  const Tile index = dsl::index_bound(t, what, a);
+  if (const ir::Value wide = wide_of_index(t, t.value(index))) refuse_at_launch(t, wide);
+  return index;
 }
 
 }  // namespace
@@ -178,6 +202,9 @@ void record_launch(Tracer& t, std::span<const ir::Value> counts, std::span<const
       fail(ErrorId::grid_extent, t.build.loc, {t.origin(t.value(extents[i]), "the extent")});
     programs = i == 0 ? count : b.mul(programs, count);
   }
+  for (const Tile& extent : extents)
+    if (const ir::Value wide = wide_of_index(t, t.value(extent)))
+      programs = or_refused(host, b, programs, wide);
   if (cluster > 1) programs = b.mul(programs, b.i32(cluster));
   if (others) programs = b.op(Opcode::Max, {programs, others});
   const ir::Value one = b.i32(1);

@@ -6,6 +6,7 @@
 #include "dsl/eager.h"
 #include "dsl/elementwise.h"
 #include "dsl/tracer.h"
+#include "ir/analysis/loop_end.h"
 
 namespace tegula {
 namespace {
@@ -111,8 +112,10 @@ void Tracer::end_steps(OpenScope& loop) {
     return;
   }
   const std::uint64_t id = loop.id;
-  const ir::Value step = kernel[loop.op].operands[2];
-  const ir::Value following = close_rests(build.add(induction(id), step));
+  const bool may_pass = ir::may_pass_indices(ir::Facts(kernel), kernel, loop.op);
+  const ir::Value next = may_pass ? ir::next_index(build, loop.op, induction(id))
+                                  : build.add(induction(id), kernel[loop.op].operands[2]);
+  const ir::Value following = close_rests(next);
   OpenScope& s = top(id);
   if (!s.second) s.following = following;
 }

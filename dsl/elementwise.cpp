@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "tegula/memory.h"
+
 namespace tegula::dsl {
 namespace {
 
@@ -124,6 +126,19 @@ ir::Value end_operand(Tracer& t, const Arg& a) {
   ir::Value v = bounded(t.value(a), "le", INT32_MAX);
   if (is_signed(wide)) v = bounded(v, "ge", INT32_MIN);
   return convert(t, v, t.index_type());
+}
+
+Tile index_bound(Tracer& t, std::string_view what, const Arg& a) {
+  const DType d = promote_types(t, what, std::span(&a, 1));
+  require_integers(what, d, a.loc());
+  const int width = size_bits(t.index_type());
+  if (!a.is_literal() && (size_bits(d) > width || (size_bits(d) == width && !is_signed(d)))) {
+    const Tracer::Pin pin(t, a.loc());
+    const Tile wide = t.tile(t.value(a));
+    assume(wide <= (width == 32 ? INT32_MAX : INT64_MAX));
+    if (is_signed(d)) assume(wide >= INT32_MIN);
+  }
+  return t.tile(operand(t, a, t.index_type()));
 }
 
 ir::Value truth(Tracer& t, const Arg& a) { return operand(t, a, DType::i1); }

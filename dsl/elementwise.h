@@ -23,6 +23,8 @@ bool is_wider_than_indices(Tracer& t, const Arg& a);
 ir::Value index_operand(Tracer& t, const Arg& a);
 /// An end of indices: what these do not hold of a wider integer is the nearest one that they do.
 ir::Value end_operand(Tracer& t, const Arg& a);
+/// A bound of a loop or a grid as an index. What indices do not hold of it, cpu and sim report.
+Tile index_bound(Tracer& t, std::string_view what, const Arg& a);
 /// Scalar or tile, an i1: numbers are compared with 0.
 ir::Value truth(Tracer& t, const Arg& a);
 ir::Value convert(Tracer& t, ir::Value v, DType to);

@@ -269,9 +269,24 @@ void barrier(std::source_location at) {
   t.build.effect(Opcode::CtaBarrier, {});
 }
 
+namespace {
+
+/// The facts that a scalar is a conjunction of, one by one: a wrong one is told by its numbers.
+void assume_each(Tracer& t, ir::Value fact) {
+  const ir::OpId def = t.kernel[fact].def;
+  if (!def || t.kernel[def].opcode != Opcode::And || !t.kernel.type(fact).is_scalar()) {
+    t.build.effect(Opcode::Assume, {fact});
+    return;
+  }
+  const ir::Value facts[] = {t.kernel[def].operands[0], t.kernel[def].operands[1]};
+  for (const ir::Value one : facts) assume_each(t, one);
+}
+
+}  // namespace
+
 void assume(const Arg& fact) {
   Tracer& t = Tracer::at(fact.loc(), "assume");
-  t.build.effect(Opcode::Assume, {dsl::truth(t, fact)});
+  assume_each(t, dsl::truth(t, fact));
 }
 
 }  // namespace tegula

@@ -21,18 +21,15 @@ Tile as_index(const Tile& i) { return slice(i, 1).first(); }
 Segments::Segments(const In<i32, 1>& offsets, const Arg& rows)
     : offsets_(offsets), loc_(rows.loc()) {
   Tracer& t = Tracer::at(loc_, "segments");
-  dsl::require_integers("segments", dsl::promote_types(t, "segments", std::span(&rows, 1)), loc_);
-  extents_.push_back(t.tile(dsl::operand(t, rows, t.index_type())));
+  extents_.push_back(dsl::index_bound(t, "segments", rows));
 }
 
 Segments segments(const In<i32, 1>& offsets, const Arg& rows) { return Segments(offsets, rows); }
 
 Segments Segments::by(const Arg& extent) const {
   Tracer& t = Tracer::at(extent.loc(), "segments");
-  dsl::require_integers("segments", dsl::promote_types(t, "segments", std::span(&extent, 1)),
-                        extent.loc());
   Segments more = *this;
-  more.extents_.push_back(t.tile(dsl::operand(t, extent, t.index_type())));
+  more.extents_.push_back(dsl::index_bound(t, "segments", extent));
   return more;
 }
 

@@ -2,12 +2,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <concepts>
+#include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <numbers>
 #include <span>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "runtime/context.h"
@@ -17,13 +21,36 @@
 namespace tegula {
 namespace {
 
+/// As kernels cast: towards zero, the nearest one of what the type lacks, 0 of NaN.
+template <std::integral To>
+To to_integer(double value) {
+  using Limits = std::numeric_limits<To>;
+  if (std::isnan(value)) return 0;
+  if (value <= static_cast<double>(Limits::min())) return Limits::min();
+  return value >= static_cast<double>(Limits::max()) ? Limits::max() : static_cast<To>(value);
+}
+
+/// Whether an integer type lacks the value.
+template <class Number>
+bool is_beyond(DType dtype, Number value) {
+  return is_integer(dtype) && visit_dtype(dtype, [&](auto type) {
+           using T = typename decltype(type)::type;
+           if constexpr (!std::is_integral_v<T> || std::is_same_v<T, bool>)
+             return false;
+           else if constexpr (std::is_integral_v<Number>)
+             return !std::in_range<T>(value);
+           else
+             return !(std::trunc(value) >= static_cast<double>(std::numeric_limits<T>::min()) &&
+                      std::trunc(value) < std::ldexp(1.0, std::numeric_limits<T>::digits));
+         });
+}
+
 template <Element To, Element From>
 To convert(From value) {
   if constexpr (std::is_same_v<To, bool>)
     return static_cast<double>(value) != 0;
   else if constexpr (std::is_integral_v<To> && !std::is_integral_v<From>)
-    // Through 64 bits, so that negative values wrap for unsigned types instead of being undefined.
-    return static_cast<To>(static_cast<std::int64_t>(static_cast<double>(value)));
+    return to_integer<To>(static_cast<double>(value));
   else if constexpr (std::is_arithmetic_v<From>)
     return static_cast<To>(value);
   else
@@ -119,13 +146,16 @@ Tensor Tensor::zeros(const Dims& shape, DType dtype, Device device, Loc at) {
 }
 
 Tensor Tensor::full(const Dims& shape, double value, DType dtype, Device device, Loc at) {
+  if (is_beyond(dtype, value)) fail(ErrorId::value_range, at, {}, "full", value, name(dtype));
   return generate(shape, dtype, each([value](std::uint64_t) { return value; }), at).to(device);
 }
 
 Tensor Tensor::iota(const Dims& shape, DType dtype, Device device, Loc at) {
-  return generate(shape, dtype, each([](std::uint64_t i) { return static_cast<std::int64_t>(i); }),
-                  at)
-      .to(device);
+  const Tensor t = generate(shape, dtype,
+                            each([](std::uint64_t i) { return static_cast<std::int64_t>(i); }), at);
+  if (const std::int64_t last = t.numel() - 1; last > 0 && is_beyond(dtype, last))
+    fail(ErrorId::value_range, at, {}, "iota", last, name(dtype));
+  return t.to(device);
 }
 
 Tensor Tensor::uniform(const Dims& shape, DType dtype, double low, double high, std::uint64_t seed,
@@ -154,6 +184,8 @@ Tensor Tensor::normal(const Dims& shape, DType dtype, double mean, double deviat
 Tensor Tensor::integers(const Dims& shape, DType dtype, std::int64_t low, std::int64_t high,
                         std::uint64_t seed, Device device, Loc at) {
   if (high <= low) fail(ErrorId::no_integer, at, {}, low, high);
+  for (const std::int64_t end : {low, high - 1})
+    if (is_beyond(dtype, end)) fail(ErrorId::value_range, at, {}, "integers", end, name(dtype));
   const auto span = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   return generate(shape, dtype, each([=](std::uint64_t i) {
                     const auto scaled =

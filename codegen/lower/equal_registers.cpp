@@ -172,9 +172,9 @@ class EqualRegisters {
     if (!classes.merges()) return false;
     Builder b(k_, op);
     const OpData d = k_[op];
-    const Value x = registers(b, d.operands[0], classes.first);
-    replace(b, op, b.op(Opcode::Shr, {x, d.operands[1]}, type_of(op, classes.first.size())),
-            classes.of);
+    const Value x = registers(b, d.operands[0], classes.first),
+                by_each = registers(b, d.operands[1], classes.first);
+    replace(b, op, b.op(Opcode::Shr, {x, by_each}, type_of(op, classes.first.size())), classes.of);
     return true;
   }
 

@@ -11,6 +11,7 @@
 
 #include "codegen/lower/lower_simt.h"
 #include "codegen/lower/tma.h"
+#include "ir/analysis/loop_end.h"
 #include "ir/layout/linear_layout.h"
 #include "ir/loop.h"
 #include "tegula/error.h"
@@ -293,6 +294,13 @@ void Lowering::lower_yield(OpId op) {
   b.yield(operands);
 }
 
+/// Whether an index behind the loop's last one may wrap around: such a loop counts its iterations,
+/// others compare their index with the end.
+bool Lowering::counts_iterations(OpId loop) {
+  if (!facts_) facts_.emplace(from);
+  return may_pass_indices(*facts_, from, loop);
+}
+
 void Lowering::lower_for(OpId op) {
   const OpData& d = from[op];
   const std::vector<std::size_t> carries = kept(d.results);
@@ -301,7 +309,10 @@ void Lowering::lower_for(OpId op) {
     const Value init = get(loop_inits(d)[i]);
     inits.push_back(as_type(init, carried_type(type(init))));
   }
-  const OpId loop = b.make_for(get(d.operands[0]), get(d.operands[1]), get(d.operands[2]), inits);
+  const Value lo = get(d.operands[0]), hi = get(d.operands[1]), step = get(d.operands[2]);
+  const bool counts = counts_iterations(op);
+  const OpId loop = counts ? b.make_for(b.i32(0), trip_count(b, lo, hi, step), b.i32(1), inits)
+                           : b.make_for(lo, hi, step, inits);
   to[loop].attrs = d.attrs;
   const RegionId body = to[loop].regions[0], machine_body = d.regions[0];
   const RegionId outer = b.region();
@@ -309,11 +320,12 @@ void Lowering::lower_for(OpId op) {
   const auto bind = [&](Value machine_value, Value carried) {
     set(machine_value, as_type(carried, lowered_type(from.type(machine_value))));
   };
-  bind(from[machine_body].args[0], to[body].args[0]);
+  const Value number = to[body].args[0], index = counts ? b.add(lo, b.mul(number, step)) : number;
+  bind(from[machine_body].args[0], index);
   for (std::size_t n = 0; n < carries.size(); ++n)
     bind(body_carries(from, op)[carries[n]], body_carries(to, loop)[n]);
   if (is_pingpong(op))
-    lower_own_tile(op, to[body].args[0]);
+    lower_own_tile(op, index);
   else
     lower_region(machine_body);
   if (!to.terminator(body)) b.yield({});

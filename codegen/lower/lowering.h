@@ -11,6 +11,7 @@
 #include "codegen/lower/producer_slice.h"
 #include "codegen/lower/store_staging.h"
 #include "codegen/lower/toeplitz.h"
+#include "ir/analysis/facts.h"
 #include "ir/builder.h"
 #include "ir/layout/thread_fn.h"
 #include "ir/pipeline.h"
@@ -164,6 +165,7 @@ class Lowering {
   ir::Value lower_ramp(ir::Type type, const ir::Ramp& ramp);
   ir::Value lower_rescaling(ir::OpId op, ir::Value x, ir::Value by);
   void lower_for(ir::OpId op);
+  bool counts_iterations(ir::OpId loop);
   void lower_yield(ir::OpId op);
   /// The same bits as another vector type.
   ir::Value as_type(ir::Value v, ir::Type wanted);
@@ -187,6 +189,7 @@ class Lowering {
   std::unordered_map<ir::Value, ViewParts> views_;
   std::unordered_map<ir::Value, const ir::Param*> params_;
   std::map<ir::HwDim, ir::Value> coordinates_;
+  std::optional<ir::Facts> facts_;
   ir::Value smem_base_;
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
   ir::SharedUse most_scratch_;  ///< scratch of one op

@@ -1,6 +1,7 @@
 // Lowering of global memory: boxes of views.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "codegen/lower/box.h"
@@ -184,30 +185,67 @@ void lower_MakeView(Lowering& l, OpId op) {
     (i < parts.size() / 2 ? view.dims : view.strides).push_back(l.get(parts[i]));
   l.set_view(d.results[0], std::move(view));
 }
+namespace {
+
+/// The simulator reports an assumption that does not hold.
+void check(Lowering& l, Value holds, std::span<const Value> compared, const AttrList& attrs) {
+  const OpId check = l.b.make_if(l.b.op(Opcode::Not, {holds}), std::span<const Type>());
+  const RegionId outer = l.b.region();
+  for (const RegionId branch : {l.to[check].regions[0], l.to[check].regions[1]}) {
+    l.b.at_end(branch);
+    if (branch == l.to[check].regions[0])
+      l.b.create(Opcode::Trap, compared, std::span<const Type>(), attrs);
+    l.b.yield(std::span<const Value>());
+  }
+  l.b.at_end(outer);
+}
+
+/// The comparison that an assumption states, if it is one of numbers that lie as its result does.
+OpId comparison_of(const Kernel& k, Value fact) {
+  const OpId def = k[fact].def;
+  // Where elements may be absent, that is the other side, which was made later.
+  if (def && k[def].opcode == Opcode::Or)
+    return comparison_of(k, std::ranges::min(k[def].operands, {}, &Value::index));
+  if (!def || k[def].opcode != Opcode::Cmp) return {};
+  const bool is_told = std::ranges::all_of(k[def].operands, [&](Value v) {
+    const Type t = k.type(v);
+    return !t.is_pointer() && (t.is_scalar() || t.layout() == k.type(fact).layout());
+  });
+  return is_told ? def : OpId();
+}
+
+}  // namespace
+
 /// A fact for the analyses; only the simulator looks whether it holds, in each thread's elements.
 void lower_Assume(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   if (!l.context.keep_checks || l.is_producer()) return;
-  Value holds = l.get(d.operands[0]);
-  if (const Type tile = l.from.type(d.operands[0]); tile.is_tile()) {
-    const Value element = is_element(l, layout_of(tile));
-    if (element) holds = l.b.op(Opcode::Or, {holds, l.b.op(Opcode::Not, {element})});
-    Value all;
-    for (int r = 0; r < layout_of(tile).registers(); ++r)
-      all = l.and_predicates(all, l.regs(holds, std::vector<std::int64_t>{r}));
-    holds = all;
-  }
-  const OpId check = l.b.make_if(l.b.op(Opcode::Not, {holds}), std::span<const Type>());
-  const RegionId outer = l.b.region();
+  const Type type = l.from.type(d.operands[0]);
   AttrList attrs = d.attrs;
-  if (ir::states_fact(l.from, op)) attrs.set(AttrName::kind, std::string("assume"));
-  for (const RegionId branch : {l.to[check].regions[0], l.to[check].regions[1]}) {
-    l.b.at_end(branch);
-    if (branch == l.to[check].regions[0])
-      l.b.create(Opcode::Trap, std::span<const Value>(), std::span<const Type>(), attrs);
-    l.b.yield(std::span<const Value>());
+  OpId compared;
+  if (ir::states_fact(l.from, op)) {
+    attrs.set(AttrName::kind, std::string("assume"));
+    compared = comparison_of(l.from, d.operands[0]);
+    if (compared) attrs.set(AttrName::pred, std::string(l.from[compared].attrs.s(AttrName::pred)));
   }
-  l.b.at_end(outer);
+  Value holds = l.get(d.operands[0]);
+  if (const Value element = type.is_tile() ? is_element(l, layout_of(type)) : Value())
+    holds = l.b.op(Opcode::Or, {holds, l.b.op(Opcode::Not, {element})});
+  const auto part = [&](Value machine, Value v, int r) {
+    return l.from.type(machine).is_tile() ? l.regs(v, std::vector<std::int64_t>{r}) : v;
+  };
+  Value all;
+  for (int r = 0; r < (type.is_tile() ? layout_of(type).registers() : 1); ++r) {
+    const Value one = part(d.operands[0], holds, r);
+    if (!compared) {
+      all = l.and_predicates(all, one);
+      continue;
+    }
+    std::vector<Value> sides;
+    for (Value v : l.from[compared].operands) sides.push_back(part(v, l.get(v), r));
+    check(l, one, sides, attrs);
+  }
+  if (all) check(l, all, {}, attrs);
 }
 
 }  // namespace tegula::codegen

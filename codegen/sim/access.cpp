@@ -5,14 +5,22 @@
 
 namespace tegula::sim {
 
+void Cta::report_poison(Warp& w, const Instr& i, ir::OpId origin, std::string_view use, int lane,
+                        std::uint64_t address) {
+  if (origin && kernel()[origin].is(ir::Opcode::Div, ir::Opcode::Rem))
+    return findings.add({Detector::DivisionByZero, origin, i.id, w.index, lane, address},
+                        fmt::format("the result of an integer division by zero {}", use));
+  report(w, i, Detector::Poison,
+         fmt::format("an uninitialised value (from {}) {}", op_name(kernel(), origin), use), lane,
+         address, origin);
+}
+
 void Cta::must_be_defined(Warp& w, const Instr& i, Slot s, std::string_view what, LaneMask in) {
   if (!w.has_poison(s)) return;
   const LaneMask lanes = w.poisoned_lanes(s) & w.mask & in;
   if (lanes == 0) return;
-  report(w, i, Detector::Poison,
-         fmt::format("{} of {} is uninitialised (from {})", what, op_name(kernel(), i.id),
-                     op_name(kernel(), w.poison_origin(s))),
-         std::countr_zero(lanes), 0, w.poison_origin(s));
+  report_poison(w, i, w.poison_origin(s), fmt::format("is {} of {}", what, op_name(kernel(), i.id)),
+                std::countr_zero(lanes));
 }
 
 std::int64_t Cta::uniform(Warp& w, const Instr& i, Slot s) {

@@ -129,6 +129,10 @@ class Cta {
   void report(Warp& w, const Instr& i, Detector d, std::string text, int lane = -1,
               std::uint64_t address = 0, ir::OpId other = {});
 
+  /// Reports a use of poison that op `origin` made: "is stored to global memory". A quotient by
+  /// zero is reported at its division.
+  void report_poison(Warp& w, const Instr& i, ir::OpId origin, std::string_view use, int lane,
+                     std::uint64_t address = 0);
   /// Reports poison in the active lanes (of `in`) of an operand that decides something.
   void must_be_defined(Warp& w, const Instr& i, Slot s, std::string_view what,
                        LaneMask in = ~LaneMask{0});

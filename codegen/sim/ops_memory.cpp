@@ -127,10 +127,8 @@ class AtomicAccess {
 void report_poison(Warp& w, const Instr& i, Slot value, std::uint32_t reg, int lane,
                    std::uint64_t address, std::string_view happens) {
   if (!((w.poison(value)[reg] >> lane) & 1) || !w.has_poison(value)) return;
-  w.cta.report(w, i, Detector::Poison,
-               fmt::format("an uninitialised value (from {}) is {} global memory",
-                           op_name(w.cta.kernel(), w.poison_origin(value)), happens),
-               lane, address, w.poison_origin(value));
+  w.cta.report_poison(w, i, w.poison_origin(value), fmt::format("is {} global memory", happens),
+                      lane, address);
 }
 
 Step load_atomically(Warp& w, const Instr& i) {

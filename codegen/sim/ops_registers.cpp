@@ -221,10 +221,12 @@ Step sim_SpecialReg(Warp& w, const Instr& i) {
 
 Step sim_Trap(Warp& w, const Instr& i) {
   if (i.op->attrs.s(AttrName::kind) == "assume") {
-    const std::string_view message = i.op->attrs.s(AttrName::message);
-    w.cta.report(w, i, Detector::Assume,
-                 fmt::format("assumption does not hold{}{}", message.empty() ? "" : ": ", message),
-                 std::countr_zero(w.mask));
+    const int lane = std::countr_zero(w.mask);
+    std::string text = "assumption does not hold";
+    if (!i.in.empty())
+      text += ": " + ir::comparison(i.op->attrs.s(AttrName::pred), w.info(i.in[0]).elem.dtype,
+                                    w.cell(i.in[0], 0, lane), w.cell(i.in[1], 0, lane));
+    w.cta.report(w, i, Detector::Assume, std::move(text), lane);
     return Step::Next;
   }
   if (i.op->attrs.s(AttrName::kind) == "inside") {

@@ -2,6 +2,7 @@
 #include "ir/analysis/facts.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "ir/analysis/index_facts.h"
@@ -12,7 +13,20 @@ namespace {
 
 constexpr int kMaxDepth = 12;
 
+/// Extents that are indices of 32 bits are below this, so that blocks may pass them.
+constexpr std::int64_t kMaxExtent = (std::int64_t{1} << 31) - (std::int64_t{1} << 20);
+
 bool is_index(Type t) { return t.is_scalar() && !t.is_pointer() && is_integer(t.dtype()); }
+
+/// The least or the largest number of an integer type.
+std::int64_t limit_of(DType d, bool largest) {
+  const int bits = size_bits(d) - (is_signed(d) ? 1 : 0);
+  if (!largest) return is_signed(d) ? static_cast<std::int64_t>(-1ull << bits) : 0;
+  return bits >= 63 ? std::numeric_limits<std::int64_t>::max() : (std::int64_t{1} << bits) - 1;
+}
+
+/// Whether arithmetic of the type wraps before indices do.
+bool wraps_early(Type t) { return size_bits(t.dtype()) < 32; }
 
 /// (dim + block - 1) / block, as cdiv writes it: dim.
 Value counted_dim(const Kernel& k, Value count, std::int64_t block) {
@@ -42,6 +56,8 @@ Facts::Facts(const Kernel& k) : k_(k) {
   walk(k, k.body(), [&](OpId op) {
     order_.emplace(op, static_cast<std::uint32_t>(order_.size()));
     if (k[op].opcode == Opcode::Assume && states_fact(k, op)) assumes.push_back(op);
+    if (k[op].opcode == Opcode::ViewDim && size_bits(k.type(k[op].results[0]).dtype()) > 32)
+      are_indices_wide_ = true;
   });
   for (OpId op : assumes) collect(op, k[op].operands[0]);
 }
@@ -95,11 +111,12 @@ Facts::Term Facts::term(Value v) const {
       t.value = v;
       return t;
     }
-    if (d.opcode == Opcode::Cast && is_index(k_.type(d.operands[0]))) {
+    if (d.opcode == Opcode::Cast && is_index(k_.type(d.operands[0])) &&
+        holds_all_of(k_.type(v).dtype(), k_.type(d.operands[0]).dtype())) {
       v = d.operands[0];
       continue;
     }
-    if (!d.is(Opcode::Add, Opcode::Sub)) break;
+    if (!d.is(Opcode::Add, Opcode::Sub) || wraps_early(k_.type(v))) break;
     const auto right = constant_value(k_, d.operands[1]);
     const auto left =
         d.opcode == Opcode::Add ? constant_value(k_, d.operands[0]) : std::optional<std::int64_t>();
@@ -161,6 +178,19 @@ std::optional<std::int64_t> Facts::least(Value v, OpId at) const {
   return least(term(v), s);
 }
 
+/// What an integer cast gives is at most its operand: what lies below its type is raised.
+bool Facts::is_not_raised(const OpData& cast, Search& s) const {
+  if (!is_index(k_.type(cast.operands[0]))) return false;
+  if (!is_signed(k_.type(cast.operands[0]).dtype())) return true;
+  const auto low = least(term(cast.operands[0]), s);
+  return low && *low >= limit_of(k_.type(cast.results[0]).dtype(), false);
+}
+bool Facts::is_not_lowered(const OpData& cast, Search& s) const {
+  return is_index(k_.type(cast.operands[0])) &&
+         reaches(term(cast.operands[0]), {{}, {}, limit_of(k_.type(cast.results[0]).dtype(), true)},
+                 s);
+}
+
 /// x <= target.
 bool Facts::reaches(Term x, const Term& target, Search& s) const {
   if (x.node == target.node) return x.plus <= target.plus;
@@ -168,6 +198,9 @@ bool Facts::reaches(Term x, const Term& target, Search& s) const {
     const auto low = least(Term{target.node, target.value, 0}, s);
     return low && x.plus <= *low + target.plus;
   }
+  if (x.node.axis >= 0 && target.node.index == kZero && !are_indices_wide_ &&
+      x.plus + kMaxExtent <= target.plus)
+    return true;
   if (s.depth >= kMaxDepth || --s.left < 0) return false;
   ++s.depth;
   bool found = false;
@@ -215,8 +248,10 @@ std::vector<Facts::Term> Facts::above(const Term& x, Search& s) const {
   if (!def) return all;
   const OpData& d = k_[def];
   using enum Opcode;
+  if (d.opcode == Cast && is_not_raised(d, s)) push(term(d.operands[0]), 0);
   if (d.opcode == Min)
     for (Value v : d.operands) push(term(v), 0);
+  if (wraps_early(k_.type(x.value)) && !d.is(Div, Rem)) return all;
   if (d.opcode == Sub) {
     const auto low = least(term(d.operands[1]), s);
     if (low) push(term(d.operands[0]), -*low);
@@ -288,6 +323,8 @@ std::optional<std::int64_t> Facts::min_result(Value v, Search& s) const {
   const auto of = [&](std::size_t i) { return least(term(d.operands[i]), s); };
   using enum Opcode;
   if (d.is(ProgramId, NumPrograms, ClusterRank, ClusterId, ClusterTile, ViewDim)) return 0;
+  if (d.opcode == Cast) return is_not_lowered(d, s) ? of(0) : std::nullopt;
+  if (wraps_early(k_.type(v)) && d.is(Sub, Add, Mul)) return std::nullopt;
   if (d.opcode == Rem) {
     const auto a = of(0);
     return a && *a >= 0 ? std::optional<std::int64_t>(0) : std::nullopt;
@@ -315,7 +352,7 @@ std::optional<std::int64_t> Facts::most(Value v, int depth) const {
   if (d.opcode == Opcode::ClusterRank) return k_.info.cluster - 1;
   if (d.opcode == Opcode::Cast && is_index(k_.type(d.operands[0])))
     return most(d.operands[0], depth + 1);
-  if (d.opcode != Opcode::Mul) return std::nullopt;
+  if (d.opcode != Opcode::Mul || wraps_early(k_.type(v))) return std::nullopt;
   for (std::size_t i = 0; i < 2; ++i)
     if (const auto by = constant_value(k_, d.operands[i]); by && *by >= 0)
       if (const auto high = most(d.operands[1 - i], depth + 1)) return *by * *high;

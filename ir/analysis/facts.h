@@ -12,7 +12,8 @@
 namespace tegula::ir {
 
 /// An `assume` counts where it dominates, and for what is computed in its own region: that is never
-/// computed without the assume being reached. Sums are taken not to wrap, as indices do not.
+/// computed without the assume being reached. Sums are taken not to wrap, as indices do not;
+/// numbers of fewer than 32 bits, and those that a cast may have changed, are numbers of their own.
 /// An `assume` states a fact for the analyses. One of kind "inside" is a check alone: what it says
 /// must not change the code.
 bool states_fact(const Kernel& k, OpId assume);
@@ -30,6 +31,11 @@ class Facts {
   bool is_extent_at_most(Value view, int axis, Value b, OpId at = {}) const {
     Search s{at};
     return reaches(extent(view, axis), term(b), s);
+  }
+  /// The value is at most `limit`.
+  bool is_at_most(Value v, std::int64_t limit, OpId at = {}) const {
+    Search s{at};
+    return reaches(term(v), {{}, {}, limit}, s);
   }
   /// A number that the value never is below.
   std::optional<std::int64_t> least(Value v, OpId at = {}) const;
@@ -73,6 +79,8 @@ class Facts {
   bool holds(const Edge& e, OpId at) const;
   RegionId home(Value v) const;
   bool is_induction(Value v) const;
+  bool is_not_lowered(const OpData& cast, Search& s) const;
+  bool is_not_raised(const OpData& cast, Search& s) const;
 
   bool reaches(Term x, const Term& target, Search& s) const;
   std::vector<Term> above(const Term& x, Search& s) const;
@@ -86,6 +94,7 @@ class Facts {
   const Kernel& k_;
   Edges most_, least_;
   std::unordered_map<OpId, std::uint32_t> order_;
+  bool are_indices_wide_ = false;
 };
 
 }  // namespace tegula::ir

@@ -35,7 +35,10 @@ void Implications::add_scalar(Positions& to, Value v, std::int64_t factor, int d
   if (!def || depth > kMaxDepth) return atom({v.index | kOfValue, -1});
   const OpData& d = k_[def];
   using enum Opcode;
-  if (d.opcode == Cast && is_integer(k_.type(d.operands[0]).dtype()))
+  const DType type = k_.type(v).dtype();
+  if (size_bits(type) < 32 && d.opcode != Cast) return atom({v.index | kOfValue, -1});
+  if (d.opcode == Cast && is_integer(k_.type(d.operands[0]).dtype()) &&
+      holds_all_of(type, k_.type(d.operands[0]).dtype()))
     return add_scalar(to, d.operands[0], factor, depth + 1);
   if (d.is(Add, Sub)) {
     add_scalar(to, d.operands[0], factor, depth + 1);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/eval/cell.h"
+
 namespace tegula::ir {
 namespace {
 
@@ -28,6 +30,9 @@ std::int64_t divisor_of_argument(const Kernel& k, Value v, int depth) {
   return std::gcd(divisor(k, k[owner].operands[0], depth), divisor(k, k[owner].operands[2], depth));
 }
 
+/// The factor that is left when a number wraps around.
+std::int64_t power_of_two_in(std::int64_t divisor) { return divisor & -divisor; }
+
 std::int64_t divisor(const Kernel& k, Value v, int depth) {
   if (depth > kMaxDepth) return 1;
   const OpId def = k[v].def;
@@ -47,7 +52,12 @@ std::int64_t divisor(const Kernel& k, Value v, int depth) {
   }
   if (d.is(Add, Sub, Min, Max)) return std::gcd(of(0), of(1));
   if (d.opcode == Select) return std::gcd(of(1), of(2));
-  if (d.is(Cast, Neg)) return of(0);
+  if (d.opcode == Neg) return of(0);
+  if (d.opcode == Cast) {
+    const DType from = k.type(d.operands[0]).dtype();
+    if (is_integer(from) && holds_all_of(k.type(v).dtype(), from)) return of(0);
+    return is_integer(from) && !d.attrs.has(AttrName::sat) ? power_of_two_in(of(0)) : 1;
+  }
   if (d.opcode == Shl)
     if (const auto c = constant_value(k, d.operands[1]); c && *c >= 0 && *c < 30)
       return of(0) << *c;
@@ -55,6 +65,11 @@ std::int64_t divisor(const Kernel& k, Value v, int depth) {
 }
 
 }  // namespace
+
+bool holds_all_of(DType type, DType of) {
+  const int more = size_bits(type) - size_bits(of);
+  return is_signed(type) == is_signed(of) ? more >= 0 : is_signed(type) && more > 0;
+}
 
 bool is_zero(const Kernel& k, Value v) {
   const OpId def = k[v].def;
@@ -67,8 +82,11 @@ std::optional<std::int64_t> constant_value(const Kernel& k, Value v) {
   const OpId def = k[v].def;
   if (!def) return std::nullopt;
   const OpData& d = k[def];
-  if (d.opcode == Opcode::Cast && is_integer(k.type(v).dtype()))
-    return constant_value(k, d.operands[0]);
+  if (d.opcode == Opcode::Cast && is_integer(k.type(v).dtype())) {
+    const auto number = constant_value(k, d.operands[0]);
+    if (!number || d.attrs.has(AttrName::sat)) return std::nullopt;
+    return canonical(Cell{.i = *number}, k.type(v).dtype()).i;
+  }
   if (d.opcode != Opcode::Const || k.type(v).is_pointer()) return std::nullopt;
   const auto* i = std::get_if<std::int64_t>(d.attrs.find(AttrName::value));
   return i ? std::optional(*i) : std::nullopt;

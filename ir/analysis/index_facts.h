@@ -12,6 +12,9 @@ namespace tegula::ir {
 /// The integer value as a constant, if it is one.
 std::optional<std::int64_t> constant_value(const Kernel& k, Value v);
 
+/// Whether every number of one integer type is one of the other.
+bool holds_all_of(DType type, DType of);
+
 /// The constant 0, of whatever type.
 bool is_zero(const Kernel& k, Value v);
 

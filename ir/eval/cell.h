@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "ir/kernel.h"
 
@@ -37,6 +39,8 @@ ElementwiseFn elementwise_fn(Opcode op);
 
 /// Rounds or wraps a value to what `dtype` can hold (round to nearest even; integers wrap).
 Cell canonical(Cell value, DType dtype);
+/// A comparison in the language's words: "50 < 10".
+std::string comparison(std::string_view pred, DType dtype, Cell a, Cell b);
 /// The bits of an element in memory, and back.
 std::uint64_t to_bits(Cell value, DType dtype);
 Cell from_bits(std::uint64_t bits, DType dtype);

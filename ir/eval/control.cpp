@@ -212,6 +212,22 @@ void eval_ReadRegister(Program& p, OpId id) {
 void eval_GridDependencyWait(Program&, OpId) {}
 void eval_GridLaunchDependents(Program&, OpId) {}
 
+namespace {
+
+/// What a comparison has compared at an element: ": 50 < 10".
+std::string compared(Program& p, Value condition, std::size_t element) {
+  const OpId def = p.kernel()[condition].def;
+  if (!def || p.op(def).opcode != Opcode::Cmp || p.operand_type(def, 0).is_pointer()) return "";
+  const auto side = [&](std::size_t i) {
+    const Value v = p.op(def).operands[i];
+    return p.dense(v)[p.kernel().type(v).is_scalar() ? 0 : element];
+  };
+  return ": " + comparison(p.attrs(def).s(AttrName::pred), p.operand_type(def, 0).dtype(), side(0),
+                           side(1));
+}
+
+}  // namespace
+
 void eval_Assume(Program& p, OpId id) {
   const Value v = p.op(id).operands[0];
   const Cell* cells = p.dense(v);
@@ -228,10 +244,9 @@ void eval_Assume(Program& p, OpId id) {
                [&] { return std::string(p.attrs(id).s(AttrName::message)); });
     } else if (cells[i].i == 0) {
       p.report(FindingKind::AssumeViolated, id, p.op(id).loc, [&] {
-        const std::string_view message = p.attrs(id).s(AttrName::message);
-        return fmt::format("assumption does not hold{}{}{}", shape.empty() ? "" : " at ",
-                           shape.empty() ? "" : index_str(shape, static_cast<std::int64_t>(i)),
-                           message.empty() ? "" : fmt::format(": {}", message));
+        return fmt::format("assumption does not hold{}{}", shape.empty() ? "" : " at ",
+                           shape.empty() ? "" : index_str(shape, static_cast<std::int64_t>(i))) +
+               compared(p, v, i);
       });
     }
   }

@@ -1,4 +1,6 @@
 // The scalar meaning of arithmetic, bit operations, comparison and selection.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -61,17 +63,19 @@ void map_bits(std::string_view op, const ElementwiseCall& c, F f) {
 
 /// Outcomes of comparing two elements for which the predicate is true.
 struct Predicate {
-  std::string_view name;
+  std::string_view name, sign;
   bool less, equal, greater, unordered;
 };
 constexpr std::array kPredicates{
-    Predicate{"eq", false, true, false, false}, Predicate{"ne", true, false, true, true},
-    Predicate{"lt", true, false, false, false}, Predicate{"le", true, true, false, false},
-    Predicate{"gt", false, false, true, false}, Predicate{"ge", false, true, true, false},
+    Predicate{"eq", "==", false, true, false, false},
+    Predicate{"ne", "!=", true, false, true, true},
+    Predicate{"lt", "<", true, false, false, false},
+    Predicate{"le", "<=", true, true, false, false},
+    Predicate{"gt", ">", false, false, true, false},
+    Predicate{"ge", ">=", false, true, true, false},
 };
 
-Predicate predicate_of(const AttrList& attrs) {
-  const std::string_view name = attrs.s(AttrName::pred);
+Predicate predicate_of(std::string_view name) {
   const auto* found = std::find_if(kPredicates.begin(), kPredicates.end(),
                                    [&](const Predicate& p) { return p.name == name; });
   if (found == kPredicates.end())
@@ -90,6 +94,15 @@ void fma_of_halves(const ElementwiseCall& c) {
 }
 
 }  // namespace
+
+std::string comparison(std::string_view pred, DType dtype, Cell a, Cell b) {
+  const auto number = [&](Cell c) {
+    return is_float(dtype)    ? fmt::format("{}", c.f)
+           : is_signed(dtype) ? fmt::format("{}", c.i)
+                              : fmt::format("{}", static_cast<std::uint64_t>(c.i));
+  };
+  return fmt::format("{} {} {}", number(a), predicate_of(pred).sign, number(b));
+}
 
 void scalar_Add(const ElementwiseCall& c) {
   map_numbers<2>(c, [](auto a, auto b) { return a + b; });
@@ -220,7 +233,7 @@ void scalar_Clz(const ElementwiseCall& c) {
 }
 
 void scalar_Cmp(const ElementwiseCall& c) {
-  const Predicate p = predicate_of(c.attrs);
+  const Predicate p = predicate_of(c.attrs.s(AttrName::pred));
   visit_dtype(held_as(c.in[0]), [&](auto tag) {
     using T = typename decltype(tag)::type;
     map_cells<2>(c, [&](Cell x, Cell y) {

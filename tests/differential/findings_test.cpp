@@ -295,7 +295,16 @@ TEST_P(Findings, AFalseAssumption) {
     }
   });
   EXPECT_EQ(found_by([&] { of_scalar(i32s({100}, 0), 9); }).text, "");
-  EXPECT_EQ(found_by([&] { of_scalar(i32s({100}, 0), 50); }).code, "T1305");
+  const auto scalar = found_by([&] { of_scalar(i32s({100}, 0), 50); });
+  EXPECT_EQ(scalar.code, "T1305");
+  EXPECT_THAT(scalar.text, HasSubstr("assumption does not hold: 50 < 10"));
+  const auto of_two = kernel("of_two", [](Out<i32, 1> z, Scalar<i32> n) {
+    for (auto i : grid(z, 32)) {
+      assume(n < 10 && n >= 3);
+      z(i) = n;
+    }
+  });
+  EXPECT_THAT(found_by([&] { of_two(i32s({100}, 0), 2); }).text, HasSubstr("2 >= 3"));
   const auto of_tile = kernel("of_tile", [](In<i32, 1> x, Out<i32, 1> z) {
     for (auto i : grid(z, 32)) {
       const Tile v = x(i);
@@ -307,6 +316,7 @@ TEST_P(Findings, AFalseAssumption) {
   EXPECT_EQ(found_by([&] { of_tile(i32s({100}, 5), i32s({100}, 0)); }).text, "");
   const auto f = found_by([&] { of_tile(i32s({100}, 4), i32s({100}, 0)); });
   EXPECT_EQ(f.code, "T1305");
+  EXPECT_THAT(f.text, HasSubstr("4 > 4"));
   EXPECT_THAT(f.place, HasSubstr("findings_test.cpp"));
 }
 
@@ -323,6 +333,31 @@ TEST_P(Findings, AnAssumptionOfARowThatWarpsShare) {
   EXPECT_EQ(found_by([&] { k(f32s({6, 100}), f32s({6})); }).text, "");
   EXPECT_EQ(found_by([&] { k(Tensor::zeros({6, 100}, DType::f32, device()), f32s({6})); }).code,
             "T1305");
+}
+
+// ---- divisions by zero --------------------------------------------------------------------------
+
+TEST_P(Findings, AQuotientByZero) {
+  const auto k = kernel("quotients", [](In<i32, 1> x, Out<i32, 2> z, Scalar<i32> n) {
+    for (auto i : grid(cols(z), 32)) {
+      z(0, i) = 10 / x(i);
+      z(1, i) = x(i) % n;
+      z(2, i) = where(x(i) != 0, 10 / x(i), 0);
+    }
+  });
+  std::vector<i32> x(40, 3);
+  const auto run = [&](int n) {
+    return found_by(
+        [&] { k(Tensor::from(x, device()), Tensor::empty({3, 40}, DType::i32, device()), n); });
+  };
+  EXPECT_EQ(run(7).text, "");
+  const auto remainder = run(0);
+  x[33] = 0;
+  for (const Found& f : {remainder, run(7)}) {
+    EXPECT_EQ(f.code, "T1304") << f.text;
+    EXPECT_THAT(f.text, HasSubstr("integer division by zero"));
+    EXPECT_THAT(f.place, HasSubstr("findings_test.cpp"));
+  }
 }
 
 // ---- elements that no program stores ------------------------------------------------------------

@@ -159,7 +159,8 @@ void Expansion::skewed() {
   for (OperandPipeline& use : l_.pipelines)
     use.at = use.first_stage == 0 ? use.ring.next(b, use.at) : use.begin;
   stored_.next_turn(b);
-  build_loop(here().add(first, k_[old_].operands[2]));
+  Builder at_loop = here();
+  build_loop(l_.second_index(at_loop));
   if (tiles_) return leave_to_next_tile();
   step(1, 1, {}, false);
   Builder tail = here();

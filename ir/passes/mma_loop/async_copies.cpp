@@ -4,11 +4,20 @@
 
 #include <algorithm>
 
+#include "ir/analysis/loop_end.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/copy_layout.h"
 #include "ir/gathered_box.h"
 
 namespace tegula::ir {
+
+AsyncCopies::AsyncCopies(Kernel& k, OpId loop, int slots, std::vector<OperandLoad> loads)
+    : k_(k),
+      loop_(loop),
+      body_(k[loop].regions[0]),
+      slots_(slots),
+      may_pass_(may_pass_indices(Facts(k), k, loop, slots)),
+      loads_(std::move(loads)) {}
 
 void AsyncCopies::allocate(Builder& b, PassContext& context) {
   for (OperandLoad& load : loads_) {
@@ -44,7 +53,7 @@ void AsyncCopies::place_indices(const OperandLoad& c) {
 }
 
 void AsyncCopies::copy(Builder& b, Value iv, Value slot) const {
-  const OpId branch = b.make_if(b.cmp("lt", iv, k_[loop_].operands[1]), {});
+  const OpId branch = b.make_if(has_iteration(b, loop_, iv, may_pass_), {});
   Builder inner(k_, k_[branch].regions[0]);
   inner.loc = b.loc;
   IterationOffsets offsets(k_, body_, iv);

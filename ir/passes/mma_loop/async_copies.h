@@ -7,8 +7,7 @@ namespace tegula::ir {
 
 class AsyncCopies {
  public:
-  AsyncCopies(Kernel& k, OpId loop, int slots, std::vector<OperandLoad> loads)
-      : k_(k), loop_(loop), body_(k[loop].regions[0]), slots_(slots), loads_(std::move(loads)) {}
+  AsyncCopies(Kernel& k, OpId loop, int slots, std::vector<OperandLoad> loads);
 
   const std::vector<OperandLoad>& loads() const { return loads_; }
   int slots() const { return slots_; }
@@ -32,6 +31,7 @@ class AsyncCopies {
   OpId loop_;
   RegionId body_;
   int slots_;
+  bool may_pass_;  ///< copies ahead may be for what lies beyond indices
   std::vector<OperandLoad> loads_;
 };
 

@@ -136,7 +136,7 @@ void MmaLoop::leave_outer_loops() {
 /// the wait for that must not delay the rest.
 void MmaLoop::fill_iteration(Builder& b, const OperandPipeline& pipeline, Value iv, Value slot,
                              Value free, bool with_stationary) {
-  const Value exists = b.cmp("lt", iv, k[loop].operands[1]);
+  const Value exists = has_iteration(b, loop, iv, may_pass_);
   const OpId branch = b.make_if(b.op(Opcode::And, {producer_thread_, exists}), {});
   Builder inner(k, k[branch].regions[0]);
   inner.loc = b.loc;
@@ -214,9 +214,15 @@ void MmaLoop::end_stationary(Builder& b, Value brought) {
 RingPosition MmaLoop::end_position(Builder& b, const OperandPipeline& pipeline) const {
   const Value first = k[loop].operands[0], last = k[loop].operands[1], step = k[loop].operands[2];
   const Type type = k.type(first);
+  if (may_pass_) return pipeline.ring.after(b, pipeline.begin, trip_count(b, first, last, step));
   const Value extent = b.op(Opcode::Max, {b.sub(last, first), b.constant(type, std::int64_t{0})});
   const Value rounded = b.sub(b.add(extent, step), b.constant(type, std::int64_t{1}));
   return pipeline.ring.after(b, pipeline.begin, b.div(rounded, step));
+}
+
+Value MmaLoop::second_index(Builder& b) const {
+  const Value first = k[loop].operands[0];
+  return may_pass_ ? next_index(b, loop, first) : b.add(first, k[loop].operands[2]);
 }
 
 std::vector<Value> MmaLoop::wait(Builder& b, std::vector<Value> pending,

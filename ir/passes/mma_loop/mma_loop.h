@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "ir/analysis/loop_end.h"
 #include "ir/passes/mma_loop/channel_ring.h"
 
 namespace tegula::ir {
@@ -40,7 +41,8 @@ class MmaLoop {
         body(kernel[loop].regions[0]),
         plan_(plan),
         context_(context),
-        source_body_(body) {}
+        source_body_(body),
+        may_pass_(may_pass_indices(Facts(kernel), kernel, loop, kMaxSlots)) {}
 
   /// Allocates shared memory and channels in front of all loops, and the positions that these
   /// carry: the loop's rings, and the operands that are loaded in front of the loop.
@@ -73,6 +75,8 @@ class MmaLoop {
   /// Position of the pipeline after all iterations, counted, not followed: a warpgroup that skips
   /// the loop needs it.
   RingPosition end_position(Builder& b, const OperandPipeline& pipeline) const;
+  /// In front of the loop: the index behind its first one.
+  Value second_index(Builder& b) const;
   bool is_skipped_by_other_warpgroup() const { return plan_.pingpong && is_nested(); }
   /// Waits for all accumulators in flight and the operands `a` in registers; leaves `count` MMAs
   /// running.
@@ -99,6 +103,9 @@ class MmaLoop {
   std::optional<OperandPipeline> stationary;  ///< operands loaded before the first iteration
 
  private:
+  /// More than fit in shared memory.
+  static constexpr std::int64_t kMaxSlots = 64;
+
   void allocate_rings();
   /// The region that a loop repeats: the last one.
   RegionId body_of(OpId outer) const { return k[outer].regions.back(); }
@@ -114,6 +121,7 @@ class MmaLoop {
   const Plan& plan_;
   PassContext& context_;
   RegionId source_body_;     ///< with the loads' offsets
+  bool may_pass_;            ///< loads ahead may be of what lies beyond indices
   std::vector<OpId> outer_;  ///< loops around this one, outermost first
   Value producer_thread_;
 };

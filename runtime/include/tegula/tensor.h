@@ -89,7 +89,8 @@ class Tensor {
                       Loc at = std::source_location::current());
   static Tensor zeros(const Dims& shape, DType dtype, Device device = Device::best(),
                       Loc at = std::source_location::current());
-  /// Every element is `value`, rounded to `dtype`.
+  /// Every element is `value`, rounded to `dtype`, towards zero to an integer. Throws CompileError
+  /// (T1230), as `iota` and `integers` do, where an integer type lacks a value.
   static Tensor full(const Dims& shape, double value, DType dtype, Device device = Device::best(),
                      Loc at = std::source_location::current());
   /// 0, 1, 2, ... in row-major order, rounded to `dtype`.
@@ -195,7 +196,8 @@ class Tensor {
   Tensor contiguous() const;
   /// A row-major copy in memory of its own.
   Tensor clone() const;
-  /// A copy with another element type: rounded to nearest even, integers wrapped.
+  /// A copy with another element type, as kernels cast: integers wrapped, floats rounded to nearest
+  /// even, to integers towards zero; of those that the type lacks its nearest one, of NaN 0.
   Tensor cast(DType dtype) const;
   /// Overwrites the elements with those of a tensor of the same shape and type, on any device.
   void copy_from(const Tensor& source, const Stream& stream,

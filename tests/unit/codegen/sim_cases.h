@@ -329,6 +329,12 @@ inline const std::string kTrap = kernel(32, R"(
   if %c { trap } { }
 )");
 
+inline const std::string kQuotient = kernel(32, R"(
+  %q = div %t, %one
+  %at = addptr %g, %t
+  st_global %at, %q [width = 1]
+)");
+
 inline const std::string bar = "bar_sync %zero [count = 64]";
 inline const std::string kBarOfFlag = "bar_sync %zero [count = 64]\n    %before";
 
@@ -411,6 +417,10 @@ inline std::vector<Case> global_cases() {
       {Detector::Deadlock, "loop that changes nothing", kLoop, "add %j, %one", "add %j, %zero"},
       {Detector::Assume, "assumption that does not hold",
        replaced(kTrap, "trap", "trap [kind = \"assume\"]"), "pred = \"lt\"", "pred = \"eq\""},
+      {Detector::Assume, "comparison that does not hold",
+       replaced(kTrap, "trap", "trap %t, %zero [kind = \"assume\", pred = \"gt\"]"),
+       "pred = \"lt\"", "pred = \"eq\""},
+      {Detector::DivisionByZero, "stored quotient by zero", kQuotient, "%t, %one", "%t, %zero"},
       {Detector::OutsideRead, "element read outside its view",
        replaced(kTrap, "trap", "trap [kind = \"inside\"]"), "pred = \"lt\"", "pred = \"eq\""},
   };

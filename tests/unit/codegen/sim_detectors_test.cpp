@@ -65,6 +65,17 @@ TEST(SimDetectors, FindingsNameBothLines) {
   EXPECT_NE(f->text.find("ld_shared"), std::string::npos);
 }
 
+TEST(SimDetectors, AssumptionsTellWhatTheyCompare) {
+  const std::string compared =
+      replaced(kTrap, "trap", "trap %t, %one [kind = \"assume\", pred = \"gt\"]");
+  const Report r =
+      run(replaced(compared, "cmp %t, %zero [pred = \"lt\"]", "cmp %t, %one [pred = \"le\"]"),
+          {1, 1, 1}, 1, DetectorSet::all());
+  const Finding* f = r.find(Detector::Assume);
+  ASSERT_NE(f, nullptr) << r.str();
+  EXPECT_EQ(f->text, "assumption does not hold: 0 > 1");
+}
+
 TEST(SimDetectors, DeadlockTellsWhatEachWarpWaitsFor) {
   const Report r =
       run(replaced(kTmaLoad, "mbar_init %bar [count = 1]", "mbar_init %bar [count = 2]"), {1, 1, 1},

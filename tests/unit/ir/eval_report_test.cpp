@@ -399,14 +399,14 @@ TEST(EvalReport, AssumptionsAreChecked) {
   const std::string text = R"(kernel @a tile (%n: i32) {
     %r = arange [start = 0] : tile<4xi32>
     %c = cmp %r, %n [pred = "lt"]
-    assume %c [message = "at most four"] loc("k.cpp":3:3)
+    assume %c loc("k.cpp":3:3)
   })";
   const EvalReport r = run(text, {int_arg(2)});
-  ASSERT_THAT(texts(r), ElementsAre("assumption does not hold at [2]: at most four"));
+  ASSERT_THAT(texts(r), ElementsAre("assumption does not hold at [2]: 2 < 2"));
   EXPECT_EQ(r.findings[0].kind, FindingKind::AssumeViolated);
   EXPECT_EQ(r.findings[0].count, 2);
   EXPECT_EQ(r.str(),
-            "k.cpp:3:3: assumption violated: assumption does not hold at [2]: at most four "
+            "k.cpp:3:3: assumption violated: assumption does not hold at [2]: 2 < 2 "
             "(program 0, 0, 0; 2 times)\n");
   EXPECT_TRUE(run(text, {int_arg(4)}).clean());
 }

@@ -152,7 +152,14 @@ TEST(Tensor, CastRoundsOnce) {
   const Tensor t = Tensor::from(std::vector<double>{1 + 0x1p-8 + 0x1p-40, -3.7, 1e300, NAN}, kCpu);
   EXPECT_EQ(t.cast(DType::bf16).to_doubles()[0], 1 + 0x1p-7);
   EXPECT_EQ(t.slice(0, 1, 2).cast(DType::i32).to_vector<i32>(), std::vector<i32>{-3});
-  EXPECT_EQ(t.slice(0, 1, 2).cast(DType::u8).to_vector<u8>(), std::vector<u8>{253});
+  EXPECT_EQ(t.slice(0, 1, 2).cast(DType::i32).cast(DType::u8).to_vector<u8>(),
+            std::vector<u8>{253});
+  const Tensor far = Tensor::from(std::vector<double>{-3, 300.5, NAN, 1e30, -1e30, INFINITY}, kCpu);
+  EXPECT_EQ(far.cast(DType::u8).to_vector<u8>(), (std::vector<u8>{0, 255, 0, 255, 0, 255}));
+  EXPECT_EQ(far.cast(DType::i64).to_vector<i64>(),
+            (std::vector<i64>{-3, 300, 0, INT64_MAX, INT64_MIN, INT64_MAX}));
+  EXPECT_EQ(Tensor::full({1}, 0x1p63, DType::u64, kCpu).to_vector<u64>()[0], u64{1} << 63);
+  EXPECT_EQ(Tensor::full({1}, -128.9, DType::i8, kCpu).to_vector<i8>()[0], -128);
   EXPECT_EQ(t.cast(DType::f8e4m3).to_doubles()[2], 448);
   EXPECT_TRUE(std::isnan(t.cast(DType::f8e4m3).to_doubles()[3]));
   EXPECT_EQ(

@@ -1,0 +1,44 @@
+#include "ir/analysis/loop_end.h"
+
+#include <cstdint>
+
+#include "ir/analysis/index_facts.h"
+
+namespace tegula::ir {
+namespace {
+
+/// Two i32 lie this far apart, the first one not behind the second one.
+Value distance(Builder& b, Value from, Value to) { return b.cast(b.sub(to, from), DType::u32); }
+
+}  // namespace
+
+bool may_pass_indices(const Facts& facts, const Kernel& k, OpId loop, std::int64_t steps) {
+  const auto& bounds = k[loop].operands;
+  // Nobody waits for a loop that comes near the end of 64 bits.
+  if (size_bits(k.type(bounds[1]).dtype()) > 32) return false;
+  const auto step = constant_value(k, bounds[2]);
+  if (!step || *step <= 0) return true;
+  // The last index is below the end.
+  const std::int64_t ahead = *step * steps - 1;
+  return ahead > 0 && !facts.is_at_most(bounds[1], INT32_MAX - ahead, loop);
+}
+
+Value next_index(Builder& b, OpId loop, Value index) {
+  const Value hi = b.kernel()[loop].operands[1], step = b.kernel()[loop].operands[2];
+  const Value goes_on = b.cmp("lt", b.cast(step, DType::u32), distance(b, index, hi));
+  return b.select(goes_on, b.add(index, step), hi);
+}
+
+Value has_iteration(Builder& b, OpId loop, Value index, bool may_pass) {
+  const Value lo = b.kernel()[loop].operands[0], hi = b.kernel()[loop].operands[1];
+  const Value ends_behind = b.cmp("lt", index, hi);
+  return may_pass ? b.op(Opcode::And, {ends_behind, b.cmp("ge", index, lo)}) : ends_behind;
+}
+
+Value trip_count(Builder& b, Value lo, Value hi, Value step) {
+  const Value one = b.constant(Type::scalar(DType::u32), std::int64_t{1});
+  const Value more = b.div(b.sub(distance(b, lo, hi), one), b.cast(step, DType::u32));
+  return b.select(b.cmp("lt", lo, hi), b.cast(b.add(more, one), DType::i32), b.i32(0));
+}
+
+}  // namespace tegula::ir
