@@ -39,8 +39,8 @@ Activated gelu_tanh_of(const Tile& x) {
   constexpr float kCubic = 0.044715f,
                   kScale = 2 * std::numbers::sqrt2_v<float> * std::numbers::inv_sqrtpi_v<float>;
   // Beyond the bound, where the slope counts no more, it would overflow and make NaN of 0 * inf.
-  const Tile square = min(x * x, 0x1p100f),
-             s = sigmoid(kScale * x * (1.0f + kCubic * square)), value = x * s;
+  const Tile square = min(x * x, 0x1p100f), s = sigmoid(kScale * x * (1.0f + kCubic * square)),
+             value = x * s;
   const Tile slope = kScale * (1.0f + 3 * kCubic * square);
   return {value, s + value * (1.0f - s) * slope};
 }
