@@ -58,7 +58,7 @@ bool has_no_room_for_accumulator(const P& p, const C& c, const Limits&) {
       accumulator_of(as_batch(p), {.bm = c.bm, .bn = c.bn, .swap_ab = c.swap_ab});
   const int groups = std::max(1, consumer_warpgroups(c)),
             elements = t.rows * t.columns * (p.fp32_promotion ? 2 : 1);
-  // Scales of 144 columns beside their sums spill (208 bytes of a gated tile).
+  // With the scales of 144 columns a gated tile spills 208 bytes.
   if (size_bytes(p.operands) == 1 && c.swap_ab && c.bm > kColumnsOfBytes) return true;
   return groups > 3 || elements > groups * kThreads * kRegisters[groups - 1];
 }

@@ -111,11 +111,11 @@ std::array<PlanSlot, N> as_rows(PlanBuilder& plan) {
 /// 2048 elements: two 16-byte accesses of bf16 by each thread of four warps. Of widths from 256 on,
 /// the widest that pads the rows least: 5000 columns are five tiles of 1024, not three of 2048.
 TileShape tile_of(const Tensor& t) {
-  constexpr std::int64_t kElements = 2048, kLeastColumns = 256, kMaxRows = 64;
+  constexpr std::int64_t kElements = 2048, kMinColumns = 256, kMaxRows = 64;
   const std::int64_t extent = std::max<std::int64_t>(t.size(1), 1);
   auto columns = static_cast<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(std::min(extent, kElements))));
-  for (std::int64_t narrower = columns / 2; narrower >= kLeastColumns; narrower /= 2)
+  for (std::int64_t narrower = columns / 2; narrower >= kMinColumns; narrower /= 2)
     if (round_up(extent, narrower) < round_up(extent, columns)) columns = narrower;
   return {static_cast<int>(std::min(kElements / columns,
                                     std::min(kMaxRows, std::max<std::int64_t>(t.size(0), 1)))),

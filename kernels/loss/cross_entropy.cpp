@@ -69,7 +69,7 @@ Tile gradient_of(const Tile& x, const Index& r, const Index& c, const In<L, 1>& 
   const Tile log_total = lse(r), share = terms.label_smoothing / cast<f32>(classes);
   const Tile p = exp_above(cast<f32>(x), log_total);
   const Tile weight = 1.0f + 2.0f * terms.z_loss * log_total;
-  // Of a row, not of each element: columns are compared in 32 bits, which hold those of a class.
+  // Both are made once a row; 32 bits hold the column of a class.
   const Tile column = cast<i32>(where(is_class, label, -1)), scale = where(is_class, dloss(r), nan);
   const Tile target = where(cast<i32>(c.indices()) == column, 1.0f - terms.label_smoothing, 0.0f);
   return where(counts, (p * weight - share - target) * scale, 0.0f);
