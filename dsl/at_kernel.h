@@ -27,7 +27,7 @@ template <class E>
   if (std::ranges::all_of(all, is_placed)) throw;
   for (Diagnostic& d : all)
     if (!d.loc.known() && !detail::called_from().known()) d.loc = made_at;
-  throw E(std::move(all));  // which places it at the call
+  throw E(std::move(all));  // its constructor places it at the call
 }
 
 /// Calls `f`. What it refuses without knowing a line is said of the kernel's own line.

@@ -14,7 +14,7 @@ CompiledTable::Kernel CompiledTable::find(const std::string& name) {
 }
 
 void CompiledTable::add(const std::string& name, Kernel kernel) {
-  Order gone;  // freed without the lock
+  Order gone;  // its kernels are freed behind the lock
   const std::lock_guard lock(mutex_);
   if (by_name_.contains(name)) return;
   order_.push_front({name, std::move(kernel)});

@@ -17,7 +17,7 @@ inline constexpr std::size_t kMaxCompiledKernels = 512;
 
 /// Thread-safe. Kernel objects and call plans hold the kernels that they have launched; of the
 /// others those stay that were asked for last, so that a process that makes kernels for ever, each
-/// of other IR, takes no more memory for ever.
+/// of other IR, takes no more memory for ever, but for machine code that a GPU has loaded.
 class CompiledTable {
  public:
   using Kernel = std::shared_ptr<const runtime::CompiledKernel>;

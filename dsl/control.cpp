@@ -39,8 +39,11 @@ ir::Value wide_of_index(const Tracer& t, ir::Value index) {
 ir::Value or_refused(dsl::HostScalars& host, ir::Builder& b, ir::Value programs, ir::Value wide) {
   const ir::Value extent = host.copy(wide);
   if (!extent) return programs;
-  const ir::Value first = b.constant(b.kernel().type(extent), std::int64_t{1} << 31);
-  const ir::Value beyond = b.cast(b.mul(b.div(extent, first), first), DType::i32);
+  const ir::Type wide_type = b.kernel().type(extent);
+  const ir::Value first = b.constant(wide_type, std::int64_t{1} << 31),
+                  one = b.constant(wide_type, std::int64_t{1});
+  const ir::Value is_beyond = b.op(Opcode::Min, {b.div(extent, first), one});
+  const ir::Value beyond = b.cast(b.mul(is_beyond, first), DType::i32);
   return b.op(Opcode::Max, {programs, b.add(beyond, b.op(Opcode::Min, {programs, b.i32(0)}))});
 }
 

@@ -205,7 +205,8 @@ std::uint32_t make_access(Tracer& t, std::uint32_t param, Hints hints,
 }
 
 /// The part with the places along the one dimension that ends as an index tile, where the kernel
-/// writes the tensor: what stands behind the end is another's, who may write it meanwhile.
+/// writes the tensor: what stands behind the end is another's, who may write it meanwhile. Parts
+/// that end along several dimensions, or beside an index tile, are read as they lie.
 std::optional<ViewAccessRecord> by_places(Tracer& t, const ViewAccessRecord& part) {
   const bool has_one_end = std::ranges::count_if(part.ends, [](ir::Value e) { return !!e; }) == 1;
   if (t.arg_class(part.param).info.access == detail::ViewAccess::In || !has_one_end) return {};

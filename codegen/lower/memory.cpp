@@ -203,8 +203,8 @@ void check(Lowering& l, Value holds, std::span<const Value> compared, const Attr
 /// The comparison that an assumption states, if it is one of numbers that lie as its result does.
 OpId comparison_of(const Kernel& k, Value fact) {
   const OpId def = k[fact].def;
-  // Where elements may be absent, that is the other side, which was made later.
-  if (def && k[def].opcode == Opcode::Or)
+  // A tile's fact holds, too, for elements that are absent: that side was made later.
+  if (def && k[def].opcode == Opcode::Or && k.type(fact).is_tile())
     return comparison_of(k, std::ranges::min(k[def].operands, {}, &Value::index));
   if (!def || k[def].opcode != Opcode::Cmp) return {};
   const bool is_told = std::ranges::all_of(k[def].operands, [&](Value v) {

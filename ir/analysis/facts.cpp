@@ -178,7 +178,7 @@ std::optional<std::int64_t> Facts::least(Value v, OpId at) const {
   return least(term(v), s);
 }
 
-/// What an integer cast gives is at most its operand: what lies below its type is raised.
+/// Whether an integer cast gives at most its operand: numbers below its type are raised.
 bool Facts::is_not_raised(const OpData& cast, Search& s) const {
   if (!is_index(k_.type(cast.operands[0]))) return false;
   if (!is_signed(k_.type(cast.operands[0]).dtype())) return true;

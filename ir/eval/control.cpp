@@ -214,7 +214,7 @@ void eval_GridLaunchDependents(Program&, OpId) {}
 
 namespace {
 
-/// What a comparison has compared at an element: ": 50 < 10".
+/// The numbers that a comparison has compared at an element: ": 50 < 10".
 std::string compared(Program& p, Value condition, std::size_t element) {
   const OpId def = p.kernel()[condition].def;
   if (!def || p.op(def).opcode != Opcode::Cmp || p.operand_type(def, 0).is_pointer()) return "";

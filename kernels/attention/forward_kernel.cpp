@@ -287,8 +287,8 @@ class Program {
     return spec_.weighting == AttentionNormalization::none ? s : kLog2E * s;
   }
 
-  /// What the mask lets through. One of floats is refused: it is likely to be added to scores, as
-  /// 0 and -inf, whose truth is the opposite.
+  /// Whether the mask lets a pair through. One of floats is refused: it is likely to be added to
+  /// scores, as 0 and -inf, whose truth is the opposite.
   Tile kept(const TileResult& s, const Index& b, const Tile& columns) const {
     const Tile mask = spec_.mask(b, s.rows.heads, s.rows.positions, columns);
     if (is_float(mask.dtype()))

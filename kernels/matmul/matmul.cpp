@@ -80,7 +80,7 @@ MatmulSteps::MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const Mat
   int matrices = 0;
   for (std::size_t i = 3; i < plan.size(); ++i)
     matrices += plan.tensor(plan.argument(i)).rank() > 1;
-  if (given) check_cluster(*given);
+  if (given && split_of(*given, A) == SplitK::cluster) check_cluster(*given);
   config = given ? *given : choose_matmul(matmul_problem(A, B, C, options, matrices), A.device());
   split = split_of(config, A), is_batched = A.rank() == 3;
   if (split == SplitK::stream) counters = plan.counters(config.parts);

@@ -191,7 +191,7 @@ TEST_P(LoopEnds, LaunchesRefuseBoundsBeyondIndices) {
   }
 }
 
-/// What the host cannot compute, its devices report.
+/// Devices report bounds that the host cannot compute.
 TEST(LoopEndsFound, BoundsBeyondIndices) {
   const auto of_i64 = kernel("loaded", [](In<i64, 1> bounds, Out<i32, 1> y) {
     for (auto p : grid(y, 1)) {

@@ -173,7 +173,7 @@ TEST(LibraryError, NumbersOfScores) {
   expect("T1618 of infinity", [] { attention({.scale = inf}); });
 }
 
-/// What is wrong in a lambda is said of its line, what it gives of the line of the call.
+/// An error in a lambda is said of its line, one of its result of the line of the call.
 TEST(LibraryError, LambdasOfTheCaller) {
   const Tensor t = of(kShape), o = of(kShape), a = of({32, 64}), b = of({64, 32}), c = of({32, 32});
   expect("an operation in a mask", [&] {
@@ -251,6 +251,9 @@ TEST(LibraryError, MatmulsOfAConfiguration) {
   });
   expect("T1662 CTAs of a cluster",
          [&] { call({.bm = 64, .bn = 64, .split = SplitK::cluster, .parts = 3}); });
+  // Batches are not split.
+  const MatmulConfig split{.bm = 192, .bn = 64, .split = SplitK::cluster, .parts = 2};
+  EXPECT_NO_THROW(matmul(stream(), of({2, 192, 64}), of({2, 64, 64}), of({2, 192, 64}), split));
 }
 
 /// Arguments that the library hands to its kernels as they are, in a first call and in later ones.

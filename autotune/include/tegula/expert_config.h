@@ -56,7 +56,7 @@ struct ExpertProblem {
   bool is_gated = false;  ///< bn is of the gate's columns, and as many of the other matrix
   /// Choices of a token, where rows can be gathered from those of tokens; else 0.
   std::int64_t choices = 0;
-  DType result = DType::bf16;
+  DType result = DType::bf16;  ///< type that the product stores; up packs f8
   /// Two accumulators per tile, for FP32 promotion.
   bool fp32_promotion = false;
 

@@ -229,8 +229,7 @@ void Expansion::retire(std::size_t left) {
   running_.erase(running_.begin(), running_.begin() + static_cast<std::ptrdiff_t>(over));
   for (OperandPipeline& use : l_.pipelines) release_if_read(b, use);
   if (!std::exchange(stationary_read_, false)) return;
-  const auto& bounds = k_[old_].operands;
-  l_.release_stationary(b, b.cmp("ge", b.add(iteration_, bounds[2]), bounds[1]));
+  l_.release_stationary(b, l_.is_last_index(b, old_, iteration_));
 }
 
 }  // namespace tegula::ir

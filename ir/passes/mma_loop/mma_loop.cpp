@@ -225,6 +225,12 @@ Value MmaLoop::second_index(Builder& b) const {
   return may_pass_ ? next_index(b, loop, first) : b.add(first, k[loop].operands[2]);
 }
 
+Value MmaLoop::is_last_index(Builder& b, OpId over, Value index) const {
+  const Value end = k[over].operands[1], step = k[over].operands[2];
+  return may_pass_ ? b.cmp("eq", next_index(b, over, index), end)
+                   : b.cmp("ge", b.add(index, step), end);
+}
+
 std::vector<Value> MmaLoop::wait(Builder& b, std::vector<Value> pending,
                                  std::span<const Type> types, int count, std::vector<Value> a) {
   pending.insert(pending.end(), a.begin(), a.end());

@@ -77,6 +77,8 @@ class MmaLoop {
   RingPosition end_position(Builder& b, const OperandPipeline& pipeline) const;
   /// In front of the loop: the index behind its first one.
   Value second_index(Builder& b) const;
+  /// Whether an index of the loop, in `over` as it is now, is its last one.
+  Value is_last_index(Builder& b, OpId over, Value index) const;
   bool is_skipped_by_other_warpgroup() const { return plan_.pingpong && is_nested(); }
   /// Waits for all accumulators in flight and the operands `a` in registers; leaves `count` MMAs
   /// running.

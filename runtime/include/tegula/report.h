@@ -4,7 +4,7 @@
 
 namespace tegula {
 
-/// A line for each kernel that this process compiled or found so far, in order: its name, target,
+/// A line for each of the last 4096 kernels that this process compiled or found: its name, target,
 /// where its code came from (a bundle, the disk cache, or compiled, with the back end) and the
 /// milliseconds from trace to machine code; then their number and sum. TEGULA_REPORT=1 writes it to
 /// the standard error stream as the process ends.

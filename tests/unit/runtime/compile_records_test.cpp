@@ -1,4 +1,4 @@
-// What a process compiled: the last kernels by name, the others by their number.
+// The kernels that a process compiled: the last kernels by name, the others by their number.
 #include "runtime/compile_records.h"
 
 #include <gmock/gmock.h>
