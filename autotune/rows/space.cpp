@@ -73,6 +73,7 @@ bool does_not_hold_the_row(const P& p, const C& c, const Limits&) {
   if (!is_cluster(c)) return c.columns_of_cta != 0;
   return c.columns_of_cta == 0 || p.columns > std::int64_t{c.ctas} * c.columns_of_cta;
 }
+
 /// Columns of a CTA, so that several share an SM and load while others wait for their clusters:
 /// gradients of 32768 columns took 10 % longer in halves of a row, f32 softmax of 65536 44 % longer
 /// in quarters (H100, bench/results/sweeps/2026-11-27-h100-row-clusters.txt).
