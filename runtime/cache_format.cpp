@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <map>
 
 namespace tegula::runtime {
 namespace {
