@@ -33,18 +33,12 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
 endif()
 
-# Half of what compiling a file takes is to read the standard library and {fmt}. A build without TEGULA_PCH (`dev`,
-# `release`) proves that files include what they use.
+# The headers of TEGULA_PCH, which only test programs precompile (TegulaTests.cmake). The library compiles without: presets
+# `no-gpu`, `dev` and the tools of users find a missing include.
 set(TEGULA_PCH_HEADERS "")
 if(TEGULA_PCH)
   set(TEGULA_PCH_HEADERS <algorithm> <array> <cstdint> <functional> <map> <memory> <optional> <ranges> <set> <span>
       <string> <string_view> <unordered_map> <utility> <variant> <vector> <fmt/format.h>)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # what ccache needs to see through one
-    # GCC forgets that such a header is the system's, and reports what it suspects there.
-    add_compile_options(-Wno-array-bounds -Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow
-                        -Wno-stringop-overread -Wno-dangling-pointer -Wno-free-nonheap-object)
-  endif()
 endif()
 
 # Flags of every target of ours; never exported.

@@ -1,51 +1,69 @@
-# tegula_test(SOURCE NAME LABEL LIBS...): one GoogleTest program, run as one ctest test (a process a case would cost
-# more than the cases themselves).
+# GoogleTest programs. A program holds the tests of many files, since linking and starting a program per file costs more
+# than most tests; ctest runs each file in a process of its own (tests/main/main.cpp), under a name made of its path:
+# unit/ir/plan_test.cpp is the test unit_ir_plan_test, wherever it is linked.
 find_package(GTest REQUIRED CONFIG)
 
-# Aggregates to build one kind alone: unit_tests, core_tests (those of the layers up to the runtime), gpu_tests.
+# Aggregates: unit_tests builds every unit test, core_tests those of the layers up to the runtime.
 add_custom_target(unit_tests)
 add_custom_target(core_tests)
-add_custom_target(gpu_tests)
 
-# A test runs once for each time that it is compiled. Those of these labels compute what they expect, for minutes; the own
-# code of others takes little of their run, so that optimizing it costs more than it gains.
+# Tests with these labels spend minutes in their own code, which is therefore optimized. Others are compiled at -O0: they
+# run once per compilation, and optimizing them costs more than it gains.
 set(optimized_labels differential gpu property)
 
-# What every test includes is precompiled once: they reuse the headers of one of these programs.
+add_library(tegula_test_main OBJECT "${PROJECT_SOURCE_DIR}/tests/main/main.cpp")
+target_link_libraries(tegula_test_main PRIVATE tegula_flags GTest::gmock)
+target_compile_definitions(tegula_test_main PRIVATE TEGULA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+
+# The headers that every test includes are precompiled once per optimization level.
 if(TEGULA_PCH)
   file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp" CONTENT "int main() {}\n")
   foreach(headers tegula_test_headers tegula_optimized_test_headers)
-    add_executable(${headers} "${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp")
+    add_executable(${headers} EXCLUDE_FROM_ALL "${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp")
     target_link_libraries(${headers} PRIVATE tegula_flags dep::fmt GTest::gmock)
     target_precompile_headers(${headers} PRIVATE <gmock/gmock.h> ${TEGULA_PCH_HEADERS})
   endforeach()
   target_compile_options(tegula_test_headers PRIVATE $<$<CONFIG:Debug>:-O0>)
 endif()
 
-function(tegula_test source name label)
-  add_executable(${name} ${source})
-  target_link_libraries(${name} PRIVATE tegula_flags ${ARGN} GTest::gmock GTest::gtest_main)
+# tegula_test_program(NAME LABEL SOURCES files... LIBS targets...): the program NAME and a test for each file `x_test.cpp`.
+# Paths are relative to tests/.
+function(tegula_test_program name label)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE tegula_flags tegula_test_main ${arg_LIBS} GTest::gmock)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_compile_definitions(${name} PRIVATE TEGULA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  tegula_unity(${name} 6)
   set(headers tegula_optimized_test_headers)
   if(NOT label IN_LIST optimized_labels)
     set(headers tegula_test_headers)
     target_compile_options(${name} PRIVATE $<$<CONFIG:Debug>:-O0>)
   endif()
-  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
-  target_compile_definitions(${name} PRIVATE TEGULA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(TEGULA_PCH)
     target_precompile_headers(${name} REUSE_FROM ${headers})
   endif()
-  add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
-  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300 SKIP_RETURN_CODE 77)
-  # Tests of the cache choose a folder of their own; no other test may find an earlier run's kernels.
-  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT TEGULA_CACHE=off)
-  if(TARGET ${label}_tests)
-    add_dependencies(${label}_tests ${name})
-  endif()
-  if(name MATCHES "^unit_(support|ir|codegen|runtime)_")
-    add_dependencies(core_tests ${name})
+  if(label STREQUAL unit)
+    add_dependencies(unit_tests ${name})
+    if(name MATCHES "^unit_(support|ir|codegen|runtime)_")
+      add_dependencies(core_tests ${name})
+    endif()
   endif()
   if(TARGET tegula_llvm AND (NOT label STREQUAL unit OR name MATCHES "llvm"))
     add_dependencies(${name} tegula_llvm)
   endif()
+  foreach(source IN LISTS arg_SOURCES)
+    if(source MATCHES "_test\\.cpp$")
+      string(REGEX REPLACE "\\.cpp$" "" test "${source}")
+      string(REPLACE "/" "_" test "${test}")
+      tegula_test(${test} ${label} ${name} ${source})
+    endif()
+  endforeach()
+endfunction()
+
+# tegula_test(TEST LABEL PROGRAM FILE [ARGUMENTS...]): runs the tests of one file of a program.
+function(tegula_test test label program file)
+  add_test(NAME ${test} COMMAND ${program} --file=${file} --gtest_brief=1 ${ARGN})
+  # Tests of the cache choose a folder of their own; no other test may find an earlier run's kernels.
+  set_tests_properties(${test} PROPERTIES LABELS ${label} TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT TEGULA_CACHE=off)
 endfunction()

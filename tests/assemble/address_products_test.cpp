@@ -3,7 +3,7 @@
 #include "examples/triton/grouped_gemm.h"
 #include "tests/assemble/assembled.h"
 
-namespace tegula::test {
+namespace tegula::test::address_products_test {
 namespace {
 
 int count(const std::string& text, std::string_view part) {
@@ -36,4 +36,4 @@ TEST_F(Assembled, GroupedProductsByAddress) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::address_products_test

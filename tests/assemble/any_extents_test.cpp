@@ -1,7 +1,7 @@
 // Tiles of any extents that change threads through shared memory, by both back ends. Needs ptxas.
 #include "tests/assemble/assembled.h"
 
-namespace tegula {
+namespace tegula::any_extents_test {
 namespace {
 
 class AnyExtents : public test::Assembled {};
@@ -29,4 +29,4 @@ TEST_F(AnyExtents, NumbersConditionsAndPointers) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::any_extents_test

@@ -1,7 +1,7 @@
 // Every atomic operation of every type through the assembler, by both back ends. Needs ptxas.
 #include "tests/assemble/assembled.h"
 
-namespace tegula {
+namespace tegula::atomics_test {
 namespace {
 
 class Atomics : public test::Assembled {};
@@ -102,4 +102,4 @@ TEST_F(Atomics, OfRunsOfNeighbours) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::atomics_test

@@ -8,7 +8,7 @@
 #include "tegula/tegula.h"
 #include "tests/assemble/assembled.h"
 
-namespace tegula::test {
+namespace tegula::test::attention_scores_test {
 namespace {
 
 /// Registers for the operands of scores come on top of those that attention itself keeps.
@@ -77,4 +77,4 @@ TEST_F(Assembled, AttentionWithTermsUnderMasks) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::attention_scores_test

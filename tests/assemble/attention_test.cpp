@@ -10,7 +10,7 @@
 #include "tegula/tegula.h"
 #include "tests/assemble/assembled.h"
 
-namespace tegula::test {
+namespace tegula::test::attention_test {
 namespace {
 
 TEST_F(Assembled, Attention) {
@@ -228,4 +228,4 @@ TEST_F(Assembled, AttentionOfHeadDim256ForSm80) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::attention_test

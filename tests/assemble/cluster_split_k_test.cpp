@@ -5,7 +5,7 @@
 #include "tegula/tegula.h"
 #include "tests/assemble/assembled.h"
 
-namespace tegula {
+namespace tegula::cluster_split_k_test {
 namespace {
 
 using namespace test;
@@ -62,4 +62,4 @@ TEST_F(Assembled, SplitGatedMatmuls) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::cluster_split_k_test

@@ -12,7 +12,7 @@
 #include "tegula/tegula.h"
 #include "tests/unit/runtime/mock_driver.h"
 
-namespace tegula {
+namespace tegula::compile_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -140,4 +140,4 @@ TEST(Compile, GpusOfOneTargetShareIt) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::compile_test

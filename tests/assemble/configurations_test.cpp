@@ -16,7 +16,7 @@
 #include "tests/assemble/assembled.h"
 #include "tests/assemble/chosen_products.h"
 
-namespace tegula {
+namespace tegula::configurations_test {
 namespace {
 
 using namespace test;
@@ -271,4 +271,4 @@ TEST_F(Configurations, AreClean) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::configurations_test

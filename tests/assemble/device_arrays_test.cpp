@@ -5,7 +5,7 @@
 #include "tegula/kernels/device_topk.h"
 #include "tests/assemble/assembled.h"
 
-namespace tegula::test {
+namespace tegula::test::device_arrays_test {
 namespace {
 
 class DeviceArrays : public Assembled {};
@@ -56,4 +56,4 @@ TEST_F(DeviceArrays, BestOfRowsByWordsDoNotSpill) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::device_arrays_test

@@ -4,7 +4,7 @@
 
 #include "tests/assemble/assembled.h"
 
-namespace tegula {
+namespace tegula::hadamard_test {
 namespace {
 
 using namespace test;
@@ -44,4 +44,4 @@ TEST_F(Assembled, HadamardOfLongRows) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::hadamard_test

@@ -7,7 +7,7 @@
 #include "runtime/nvrtc.h"
 #include "tests/assemble/assembled.h"
 
-namespace tegula {
+namespace tegula::memory_barriers_test {
 namespace {
 
 using namespace test;
@@ -120,4 +120,4 @@ TEST(MemoryBarriers, ThoseOfALock) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::memory_barriers_test

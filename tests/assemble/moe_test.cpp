@@ -2,7 +2,7 @@
 #include "kernels/moe/layer_kernels.h"
 #include "tests/assemble/assembled.h"
 
-namespace tegula::test {
+namespace tegula::test::moe_test {
 namespace {
 
 class AssembledMoe : public Assembled {};
@@ -134,4 +134,4 @@ TEST_F(AssembledMoe, RoutingDoesNotSpill) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::moe_test

@@ -7,7 +7,7 @@
 #include "tests/assemble/assembled.h"
 #include "tests/placed_barriers.h"
 
-namespace tegula {
+namespace tegula::never_rescaled_test {
 namespace {
 
 using test::all_traced;
@@ -75,4 +75,4 @@ TEST_F(NeverRescaled, Scores) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::never_rescaled_test

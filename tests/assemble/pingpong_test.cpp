@@ -8,7 +8,7 @@
 #include "tegula/kernels/gated_matmul.h"
 #include "tests/assemble/assembled.h"
 
-namespace tegula {
+namespace tegula::pingpong_test {
 namespace {
 
 using test::Assembled;
@@ -76,4 +76,4 @@ TEST_F(Assembled, PingpongMatmul) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::pingpong_test

@@ -11,7 +11,7 @@
 #include "tests/assemble/assembled.h"
 #include "tests/gpu/two_products.h"
 
-namespace tegula::test {
+namespace tegula::test::products_test {
 namespace {
 
 TEST_F(Assembled, Matmul) {
@@ -281,4 +281,4 @@ TEST_F(Assembled, ForSm80) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::products_test

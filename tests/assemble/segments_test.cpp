@@ -1,7 +1,7 @@
 // Products of ragged segments, assembled: wgmma on rings of TMA as a dense product, no spills.
 #include "tests/assemble/assembled.h"
 
-namespace tegula::test {
+namespace tegula::test::segments_test {
 namespace {
 
 class AssembledSegments : public Assembled {};
@@ -37,4 +37,4 @@ TEST_P(GroupedProduct, IsPersistentWgmma) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::segments_test

@@ -5,7 +5,7 @@
 #include "tests/assemble/assembled.h"
 #include "tests/placed_barriers.h"
 
-namespace tegula {
+namespace tegula::stream_k_test {
 namespace {
 
 using namespace test;
@@ -71,4 +71,4 @@ TEST_F(StreamKMatmul, Epilogue) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::stream_k_test

@@ -5,7 +5,7 @@
 #include "tegula/tegula.h"
 #include "tests/assemble/assembled.h"
 
-namespace tegula {
+namespace tegula::swap_ab_test {
 namespace {
 
 using namespace test;
@@ -30,4 +30,4 @@ TEST_F(Assembled, SwappedMatmuls) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::swap_ab_test

@@ -5,7 +5,7 @@
 #include "tegula/kernels/scores.h"
 #include "tests/assemble/assembled.h"
 
-namespace tegula {
+namespace tegula::tall_attention_test {
 namespace {
 
 using namespace test;
@@ -72,4 +72,4 @@ TEST_F(Assembled, TallTilesOfSequencesAndGroups) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tall_attention_test

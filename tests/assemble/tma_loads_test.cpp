@@ -6,7 +6,7 @@
 #include "tegula/kernels/scores.h"
 #include "tests/assemble/assembled.h"
 
-namespace tegula {
+namespace tegula::tma_loads_test {
 namespace {
 
 using namespace test;
@@ -77,4 +77,4 @@ TEST_F(Assembled, TallAttentionWithABiasByTma) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tma_loads_test

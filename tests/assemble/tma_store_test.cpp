@@ -8,7 +8,7 @@
 #include "tegula/kernels/masks.h"
 #include "tests/assemble/assembled.h"
 
-namespace tegula {
+namespace tegula::tma_store_test {
 namespace {
 
 using namespace test;
@@ -73,4 +73,4 @@ TEST_F(Assembled, AttentionStoredByTma) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tma_store_test

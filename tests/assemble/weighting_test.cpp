@@ -4,7 +4,7 @@
 #include "tegula/kernels/scores.h"
 #include "tests/assemble/assembled.h"
 
-namespace tegula {
+namespace tegula::weighting_test {
 namespace {
 
 using namespace test;
@@ -40,4 +40,4 @@ TEST_F(Assembled, AttentionWithoutSoftmax) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::weighting_test

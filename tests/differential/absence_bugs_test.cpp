@@ -9,7 +9,7 @@
 #include "tests/differential/nth_op.h"
 #include "tests/differential/text_program.h"
 
-namespace tegula {
+namespace tegula::absence_bugs_test {
 namespace {
 
 using namespace ir;
@@ -341,4 +341,4 @@ TEST(AbsenceBugs, AMaskThatBranchesHandOut) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::absence_bugs_test

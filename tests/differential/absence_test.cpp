@@ -12,7 +12,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::absence_test {
 namespace {
 
 constexpr int kN = 16;
@@ -385,4 +385,4 @@ TEST_P(Absence, OfAChoiceFarFromTheStart) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::absence_test

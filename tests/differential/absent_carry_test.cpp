@@ -9,7 +9,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::absent_carry_test {
 namespace {
 
 class AbsentCarry : public testing::TestWithParam<Device> {
@@ -272,4 +272,4 @@ TEST_P(AbsentCarry, WhereTakesThePresenceOfItsChoice) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::absent_carry_test

@@ -9,7 +9,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::absent_offsets_test {
 namespace {
 
 class AbsentOffsets : public testing::TestWithParam<Device> {};
@@ -86,4 +86,4 @@ TEST_P(AbsentOffsets, AnUpperBoundLeavesTheSignOpen) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::absent_offsets_test

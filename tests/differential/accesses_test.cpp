@@ -8,7 +8,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula {
+namespace tegula::accesses_test {
 namespace {
 
 class Accesses : public testing::TestWithParam<Device> {
@@ -232,4 +232,4 @@ TEST_P(Accesses, NarrowIndices) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::accesses_test

@@ -3,7 +3,7 @@
 
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::adamw_test {
 namespace {
 
 class AdamWSteps : public testing::TestWithParam<Device> {};
@@ -16,4 +16,4 @@ TEST_P(AdamWSteps, OfNoTensors) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::adamw_test

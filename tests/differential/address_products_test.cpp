@@ -9,7 +9,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::address_products_test {
 namespace {
 
 std::uint64_t address_of(const Tensor& t) { return reinterpret_cast<std::uint64_t>(t.data()); }
@@ -268,4 +268,4 @@ TEST(AddressProduct, UnalignedRows) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::address_products_test

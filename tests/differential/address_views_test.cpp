@@ -7,7 +7,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula {
+namespace tegula::address_views_test {
 namespace {
 
 std::uint64_t address_of(const Tensor& t) { return reinterpret_cast<std::uint64_t>(t.data()); }
@@ -300,4 +300,4 @@ TEST(AddressView, OutsideOfAllTensors) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::address_views_test

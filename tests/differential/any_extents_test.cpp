@@ -10,7 +10,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::any_extents_test {
 namespace {
 
 using test::expect_equal;
@@ -273,4 +273,4 @@ TEST_P(AnyExtents, Carried) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::any_extents_test

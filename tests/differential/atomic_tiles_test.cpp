@@ -15,7 +15,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::atomic_tiles_test {
 namespace {
 
 using test::expect_equal;
@@ -271,4 +271,4 @@ TEST_P(AtomicTiles, PlacesByACounter) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::atomic_tiles_test

@@ -12,7 +12,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::atomic_types_test {
 namespace {
 
 using test::expect_equal;
@@ -196,4 +196,4 @@ TEST_P(AtomicTypes, OfFloats) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::atomic_types_test

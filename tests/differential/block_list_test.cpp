@@ -3,7 +3,7 @@
 #include "tegula/kernels/masks.h"
 #include "tests/differential/attention_expected.h"
 
-namespace tegula {
+namespace tegula::block_list_test {
 namespace {
 
 using test::AttentionInputs;
@@ -129,4 +129,4 @@ TEST(BlockList, WhatDoesNotFitIsRefused) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::block_list_test

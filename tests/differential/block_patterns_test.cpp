@@ -7,7 +7,7 @@
 #include "tegula/kernels/masks.h"
 #include "tests/differential/attention_expected.h"
 
-namespace tegula {
+namespace tegula::block_patterns_test {
 namespace {
 
 using test::AttentionInputs;
@@ -207,4 +207,4 @@ TEST(BlockPattern, WhatDoesNotFitIsRefused) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::block_patterns_test

@@ -7,7 +7,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::chosen_widths_test {
 namespace {
 
 using test::expect_equal;
@@ -66,4 +66,4 @@ TEST_P(ChosenWidths, SplitK) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::chosen_widths_test

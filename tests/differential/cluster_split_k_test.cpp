@@ -14,7 +14,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::cluster_split_k_test {
 namespace {
 
 using test::expect_equal;
@@ -327,4 +327,4 @@ TEST_P(Splits, BatchesAddedToMemory) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::cluster_split_k_test

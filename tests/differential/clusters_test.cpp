@@ -13,7 +13,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::clusters_test {
 namespace {
 
 using test::expect_equal;
@@ -298,4 +298,4 @@ TEST_P(Clusters, Epilogues) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::clusters_test

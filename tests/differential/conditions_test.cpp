@@ -3,7 +3,7 @@
 #include "tests/differential/condition_kernels.h"
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::conditions_test {
 namespace {
 
 class Conditions : public testing::TestWithParam<Device> {};
@@ -15,4 +15,4 @@ TEST_P(Conditions, AreThoseOfPlainCpp) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::conditions_test

@@ -10,7 +10,7 @@
 #include "tegula/error.h"
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::copy_test {
 namespace {
 
 class Copies : public testing::TestWithParam<Device> {
@@ -112,4 +112,4 @@ TEST_P(Copies, OperandsAsTmaTakesThem) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::copy_test

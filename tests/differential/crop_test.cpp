@@ -6,7 +6,7 @@
 
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::crop_test {
 namespace {
 
 class Crop : public testing::TestWithParam<Device> {};
@@ -52,4 +52,4 @@ TEST_P(Crop, StoresAndSumsStopAtTheGroupsEnd) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::crop_test

@@ -4,7 +4,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/linear_cross_entropy_checks.h"
 
-namespace tegula::test {
+namespace tegula::test::cross_entropy_test {
 namespace {
 
 class CrossEntropies : public testing::TestWithParam<Device> {};
@@ -46,4 +46,4 @@ TEST_P(CrossEntropies, IgnoredRowsOfNaN) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::cross_entropy_test

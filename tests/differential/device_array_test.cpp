@@ -3,7 +3,7 @@
 
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::device_array_test {
 namespace {
 
 class DeviceArrays : public testing::TestWithParam<Device> {};
@@ -16,4 +16,4 @@ TEST_P(DeviceArrays, PlacesInSortedArrays) { check_searches(GetParam()); }
 TEST_P(DeviceArrays, CountsOfKeys) { check_histograms(GetParam()); }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::device_array_test

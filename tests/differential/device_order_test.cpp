@@ -3,7 +3,7 @@
 
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::device_order_test {
 namespace {
 
 class DeviceOrder : public testing::TestWithParam<Device> {};
@@ -19,4 +19,4 @@ TEST_P(DeviceOrder, BestByWords) { check_topks_by_words(GetParam()); }
 TEST_P(DeviceOrder, BestOfPartsOfRows) { check_topk_of_parts(GetParam()); }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::device_order_test

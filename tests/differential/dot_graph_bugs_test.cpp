@@ -8,7 +8,7 @@
 #include "tests/differential/nth_op.h"
 #include "tests/differential/planted_program.h"
 
-namespace tegula::ir {
+namespace tegula::ir::dot_graph_bugs_test {
 namespace {
 
 /// Attention's five products, with a clamp in place of exponentials; two blocks of keys, of which
@@ -117,4 +117,4 @@ TEST(DotGraphBugs, EachIsFound) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::dot_graph_bugs_test

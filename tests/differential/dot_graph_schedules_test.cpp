@@ -15,7 +15,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::dot_graph_schedules_test {
 namespace {
 
 class DotGraphSchedules : public test::OnDevice {
@@ -433,4 +433,4 @@ TEST_P(DotGraphSchedules, TwoGemmsBackToBack) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::dot_graph_schedules_test

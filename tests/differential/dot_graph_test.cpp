@@ -8,7 +8,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::dot_graph_test {
 namespace {
 
 class DotGraph : public test::OnDevice {
@@ -205,4 +205,4 @@ TEST_P(DotGraph, WhatALoopAssumes) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::dot_graph_test

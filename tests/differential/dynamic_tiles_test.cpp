@@ -12,7 +12,7 @@
 #include "tests/differential/attention_expected.h"
 #include "tests/differential/ragged_matmul.h"
 
-namespace tegula {
+namespace tegula::dynamic_tiles_test {
 namespace {
 
 using test::AttentionInputs;
@@ -177,4 +177,4 @@ TEST_F(Planted, ACounterThatIsNotSetBack) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::dynamic_tiles_test

@@ -6,7 +6,7 @@
 #include "devices.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::early_exit_test {
 namespace {
 
 class EarlyExit : public testing::TestWithParam<Device> {
@@ -219,4 +219,4 @@ TEST_P(EarlyExit, MapsElementsOfWhichOneWarpIsLast) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::early_exit_test

@@ -3,7 +3,7 @@
 
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::embedding_test {
 namespace {
 
 class Embeddings : public testing::TestWithParam<Device> {};
@@ -12,4 +12,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, Embeddings, testing::ValuesIn(devices()), devi
 TEST_P(Embeddings, AndTheirGradients) { check_embeddings(GetParam()); }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::embedding_test

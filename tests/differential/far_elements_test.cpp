@@ -5,7 +5,7 @@
 
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::far_elements_test {
 namespace {
 
 constexpr std::int64_t k2To31 = std::int64_t{1} << 31;
@@ -70,4 +70,4 @@ TEST_P(FarElements, AreFoundByTheirStride) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::far_elements_test

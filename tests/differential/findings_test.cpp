@@ -11,7 +11,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::findings_test {
 namespace {
 
 using testing::AllOf;
@@ -399,4 +399,4 @@ TEST_P(Findings, ARowOfATableThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::findings_test

@@ -7,7 +7,7 @@
 #include "tests/differential/devices.h"
 #include "tests/first_kernels.h"
 
-namespace tegula {
+namespace tegula::first_kernels_test {
 namespace {
 
 class EveryDevice : public testing::TestWithParam<Device> {};
@@ -147,4 +147,4 @@ TEST_P(EveryDevice, CausalWindowAttention) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::first_kernels_test

@@ -10,7 +10,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula {
+namespace tegula::first_step_test {
 namespace {
 
 class PeeledIteration : public testing::TestWithParam<Device> {};
@@ -126,4 +126,4 @@ TEST_P(PeeledIteration, OperandsOfTheSecondMmaAreAddedUp) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::first_step_test

@@ -3,7 +3,7 @@
 
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::gated_activation_test {
 namespace {
 
 class GatedActivations : public testing::TestWithParam<Device> {};
@@ -29,4 +29,4 @@ TEST_P(GatedActivations, OfNoNumbers) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::gated_activation_test

@@ -9,7 +9,7 @@
 #include "tests/differential/nth_op.h"
 #include "tests/differential/planted_program.h"
 
-namespace tegula::ir {
+namespace tegula::ir::gathered_bugs_test {
 namespace {
 
 /// Segments of two tiles, none and one, six steps each; some rows are none.
@@ -135,4 +135,4 @@ TEST(GatheredBugs, IndexTileOfAnotherTile) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::gathered_bugs_test

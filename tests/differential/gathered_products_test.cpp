@@ -11,7 +11,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::gathered_products_test {
 namespace {
 
 class GatheredProducts : public test::OnDevice {
@@ -237,4 +237,4 @@ TEST_P(GatheredProducts, SumsThatTheLoopReads) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::gathered_products_test

@@ -9,7 +9,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula {
+namespace tegula::gathered_rows_test {
 namespace {
 
 class GatheredRows : public testing::TestWithParam<Device> {
@@ -238,4 +238,4 @@ TEST_P(GatheredRows, ScatterThenGather) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::gathered_rows_test

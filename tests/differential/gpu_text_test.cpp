@@ -10,7 +10,7 @@
 #include "support/env.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::gpu_text_test {
 namespace {
 
 using Parameter = std::tuple<Device, const char*>;
@@ -54,4 +54,4 @@ TEST_P(GpuText, IsThatOfTheKernel) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::gpu_text_test

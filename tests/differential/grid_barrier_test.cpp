@@ -6,7 +6,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula {
+namespace tegula::grid_barrier_test {
 namespace {
 
 class GridBarrier : public testing::TestWithParam<Device> {
@@ -112,4 +112,4 @@ TEST(GridBarriers, AreLaunchedWithWhatIsResident) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::grid_barrier_test

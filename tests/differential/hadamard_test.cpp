@@ -3,7 +3,7 @@
 
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::hadamard_test {
 namespace {
 
 class Hadamards : public testing::TestWithParam<Device> {};
@@ -13,4 +13,4 @@ TEST_P(Hadamards, OfPowersOfTwo) { check_hadamards(GetParam()); }
 TEST_P(Hadamards, Matrix) { check_hadamard_matrix(GetParam()); }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::hadamard_test

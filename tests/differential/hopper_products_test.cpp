@@ -8,7 +8,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula {
+namespace tegula::hopper_products_test {
 namespace {
 
 class HopperMatmul : public testing::TestWithParam<Device> {
@@ -252,4 +252,4 @@ TEST_P(HopperMatmul, OddStrides) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::hopper_products_test

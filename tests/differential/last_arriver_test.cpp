@@ -14,7 +14,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::last_arriver_test {
 namespace {
 
 constexpr int kRows = 8, kColumns = 256, kParts = 5;
@@ -144,4 +144,4 @@ TEST_F(PlantedArrival, ACounterThatIsNotSetBack) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::last_arriver_test

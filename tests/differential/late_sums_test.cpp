@@ -11,7 +11,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula {
+namespace tegula::late_sums_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -146,4 +146,4 @@ TEST_P(DeferReductions, InfiniteFactors) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::late_sums_test

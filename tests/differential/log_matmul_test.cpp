@@ -3,7 +3,7 @@
 
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::log_matmul_test {
 namespace {
 
 class LogMatmuls : public testing::TestWithParam<Device> {};
@@ -13,4 +13,4 @@ TEST_P(LogMatmuls, Shapes) { check_log_matmuls(GetParam()); }
 TEST_P(LogMatmuls, NumbersFarApart) { check_log_matmul_extremes(GetParam()); }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::log_matmul_test

@@ -8,7 +8,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula {
+namespace tegula::loop_ends_test {
 namespace {
 
 class LoopEnds : public testing::TestWithParam<Device> {
@@ -225,4 +225,4 @@ TEST(LoopEndsFound, BoundsBeyondIndices) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::loop_ends_test

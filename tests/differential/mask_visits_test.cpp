@@ -9,7 +9,7 @@
 #include "tests/property/mask_lambdas.h"
 #include "tools/workload/visited_blocks.h"
 
-namespace tegula {
+namespace tegula::mask_visits_test {
 namespace {
 
 using catalogue::Case;
@@ -120,4 +120,4 @@ TEST(MaskVisitsOfLambdas, HoldEveryVisiblePair) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::mask_visits_test

@@ -4,7 +4,7 @@
 #include "tests/differential/attention_expected.h"
 #include "tests/property/mask_catalogue.h"
 
-namespace tegula {
+namespace tegula::masked_attention_test {
 namespace {
 
 using catalogue::Case;
@@ -172,4 +172,4 @@ TEST_P(MaskedAttention, NothingToSeeGivesZero) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::masked_attention_test

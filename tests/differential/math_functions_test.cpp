@@ -7,7 +7,7 @@
 #include "devices.h"
 #include "tests/math_functions.h"
 
-namespace tegula {
+namespace tegula::math_functions_test {
 namespace {
 
 template <class T>
@@ -73,4 +73,4 @@ TEST_P(MathFunctions, NeighboursAreThoseOfTheType) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::math_functions_test

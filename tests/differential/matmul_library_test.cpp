@@ -11,7 +11,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::matmul_library_test {
 namespace {
 
 using test::expect_equal;
@@ -417,4 +417,4 @@ TEST_P(MatmulLibrary, WhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::matmul_library_test

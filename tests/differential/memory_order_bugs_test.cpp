@@ -7,7 +7,7 @@
 #include "tests/differential/planted_program.h"
 #include "tests/differential/programs_between.h"
 
-namespace tegula {
+namespace tegula::memory_order_bugs_test {
 namespace {
 
 using namespace ir;
@@ -114,4 +114,4 @@ TEST(MemoryOrderBugs, ABarrierBehindTheAccess) { expect_found(Fault::Late, 14); 
 TEST(MemoryOrderBugs, ABarrierInFrontOfTheLoop) { expect_found(Fault::InFrontOfTheLoop, 2); }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::memory_order_bugs_test

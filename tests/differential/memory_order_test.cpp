@@ -6,7 +6,7 @@
 #include "tests/differential/programs_between.h"
 #include "tests/placed_barriers.h"
 
-namespace tegula {
+namespace tegula::memory_order_test {
 namespace {
 
 std::vector<test::MakeProgram> programs() {
@@ -79,4 +79,4 @@ TEST(MemoryOrder, ProgramsShareACta) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::memory_order_test

@@ -6,7 +6,7 @@
 
 #include "tests/differential/scheduled_matmul.h"
 
-namespace tegula::ir {
+namespace tegula::ir::multicast_bugs_test {
 namespace {
 
 using test::all_of;
@@ -169,4 +169,4 @@ TEST(MulticastMatmul, EveryPlantedBugIsCaught) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::multicast_bugs_test

@@ -14,7 +14,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::multicast_test {
 namespace {
 
 using test::expect_equal;
@@ -215,4 +215,4 @@ TEST_P(Multicast, OtherPlans) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::multicast_test

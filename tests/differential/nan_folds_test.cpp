@@ -13,7 +13,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::nan_folds_test {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -246,4 +246,4 @@ TEST_P(NanFolds, EightBitFloats) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::nan_folds_test

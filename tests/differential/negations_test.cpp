@@ -7,7 +7,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula {
+namespace tegula::negations_test {
 namespace {
 
 class Negations : public testing::TestWithParam<Device> {};
@@ -67,4 +67,4 @@ TEST_P(Negations, AreReduced) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::negations_test

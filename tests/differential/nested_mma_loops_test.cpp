@@ -6,7 +6,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::nested_mma_loops_test {
 namespace {
 
 class NestedMmaLoops : public test::OnDevice {};
@@ -73,4 +73,4 @@ TEST_P(NestedMmaLoops, MmasNextToAnInnerLoop) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::nested_mma_loops_test

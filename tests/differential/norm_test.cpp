@@ -2,7 +2,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/norm_checks.h"
 
-namespace tegula::test {
+namespace tegula::test::norm_test {
 namespace {
 
 class Norms : public testing::TestWithParam<Device> {};
@@ -44,4 +44,4 @@ TEST_P(Norms, GradientsAreTheSameBitsEachTime) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::norm_test

@@ -6,7 +6,7 @@
 #include "support/env.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::one_language_test {
 namespace {
 
 /// The text that a call throws, without the lines that name the device.
@@ -137,4 +137,4 @@ TEST(OneLanguage, ThePlanIsWhatWasDone) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::one_language_test

@@ -14,7 +14,7 @@
 #include "tests/differential/programs_between.h"
 #include "tests/differential/waiting_programs.h"
 
-namespace tegula {
+namespace tegula::order_between_bugs_test {
 namespace {
 
 using namespace ir;
@@ -166,4 +166,4 @@ TEST(OrderBetweenBugs, StepsThatAreStatedToBeIndependent) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::order_between_bugs_test

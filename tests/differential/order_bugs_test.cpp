@@ -9,7 +9,7 @@
 #include "tests/differential/nth_op.h"
 #include "tests/differential/text_program.h"
 
-namespace tegula {
+namespace tegula::order_bugs_test {
 namespace {
 
 using namespace ir;
@@ -235,4 +235,4 @@ TEST(OrderBugs, PlacesThatASortGivesAreSorted) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::order_bugs_test

@@ -12,7 +12,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::order_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -415,4 +415,4 @@ TEST_P(KeyRanks, OfATileOfAnotherShapeAndType) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::order_test

@@ -4,7 +4,7 @@
 #include "devices.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::param_structs_test {
 namespace {
 
 struct Tensors {
@@ -49,4 +49,4 @@ TEST_P(ParamStructs, MembersAreParameters) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::param_structs_test

@@ -6,7 +6,7 @@
 
 #include "tests/differential/scheduled_matmul.h"
 
-namespace tegula::ir {
+namespace tegula::ir::pingpong_bugs_test {
 namespace {
 
 using test::all_of;
@@ -139,4 +139,4 @@ TEST(PingpongTiles, MachineFormMeansTheSame) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::pingpong_bugs_test

@@ -12,7 +12,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::pingpong_test {
 namespace {
 
 using test::expect_equal;
@@ -328,4 +328,4 @@ TEST_P(Pingpong, AskedForInVain) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::pingpong_test

@@ -4,7 +4,7 @@
 #include "devices.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::plain_programs_test {
 namespace {
 
 class PlainPrograms : public testing::TestWithParam<Device> {};
@@ -60,4 +60,4 @@ TEST_P(PlainPrograms, ANumberIsAddedToALargeTile) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::plain_programs_test

@@ -16,7 +16,7 @@
 #include "tests/differential/nth_op.h"
 #include "tests/fuzz/run_program.h"
 
-namespace tegula {
+namespace tegula::planted_bugs_test {
 namespace {
 
 using namespace ir;
@@ -100,7 +100,7 @@ Argument tensor(DType d, Ints dims, int low, int high) {
 }
 
 struct Program {
-  Kernel tile;
+  ir::Kernel tile;
   Arguments args;
   Plan plan;
 };
@@ -138,22 +138,22 @@ Program tied_rows() { return rows(108, -91); }
 // ----------------------------------------------------------------------------------------------------------
 using test::nth_op;
 
-OpId loop(const Kernel& k) { return nth_op(k, Opcode::For, 0); }
-bool is_in_loop(const Kernel& k, const OpData& d) {
+OpId loop(const ir::Kernel& k) { return nth_op(k, Opcode::For, 0); }
+bool is_in_loop(const ir::Kernel& k, const OpData& d) {
   return k[d.parent].owner && k[k[d.parent].owner].opcode == Opcode::For;
 }
 
-Builder before(Kernel& k, OpId op) {
+Builder before(ir::Kernel& k, OpId op) {
   Builder b(k);
   b.before(op);
   return b;
 }
-void set_constant_operand(Kernel& k, OpId op, std::size_t operand, std::int64_t value) {
+void set_constant_operand(ir::Kernel& k, OpId op, std::size_t operand, std::int64_t value) {
   const Value c = before(k, op).i32(value);
   k[op].operands[operand] = c;
 }
 /// The operand's registers in another order: register i becomes order(i).
-void reorder(Kernel& k, OpId op, std::size_t operand,
+void reorder(ir::Kernel& k, OpId op, std::size_t operand,
              const std::function<std::int64_t(std::int64_t)>& order) {
   const Value v = k[op].operands[operand];
   Ints indices;
@@ -161,7 +161,7 @@ void reorder(Kernel& k, OpId op, std::size_t operand,
   const Value moved = before(k, op).op(Opcode::Regs, {v}, {{AttrName::indices, indices}});
   k[op].operands[operand] = moved;
 }
-void erase_all(Kernel& k, Opcode opcode) {
+void erase_all(ir::Kernel& k, Opcode opcode) {
   std::vector<OpId> all;
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode == opcode) all.push_back(op);
@@ -169,8 +169,8 @@ void erase_all(Kernel& k, Opcode opcode) {
   EXPECT_FALSE(all.empty());
   for (OpId op : all) k.erase(op);
 }
-OpId definition(const Kernel& k, Value v) { return k[v].def; }
-Value param(const Kernel& k, std::string_view part, std::int64_t arg) {
+OpId definition(const ir::Kernel& k, Value v) { return k[v].def; }
+Value param(const ir::Kernel& k, std::string_view part, std::int64_t arg) {
   for (const Param& p : k.params())
     if (p.attrs.s(AttrName::component) == part && p.attrs.i(AttrName::arg) == arg) return p.value;
   ADD_FAILURE() << "no parameter " << part << " of " << arg;
@@ -183,12 +183,12 @@ test::WantedOp with_mode(const char* mode) {
 struct Bug {
   const char* name;
   Program (*program)();
-  void (*plant)(Kernel&);
+  void (*plant)(ir::Kernel&);
   const char* statically = "";  ///< what the check of the simt form finds, too; nothing if empty
 };
 
 /// The comparison a memory op's predicate comes from.
-OpId guard(const Kernel& k, OpId access, std::size_t predicate) {
+OpId guard(const ir::Kernel& k, OpId access, std::size_t predicate) {
   OpId at = definition(k, k[access].operands[predicate]);
   for (int depth = 0; depth < 8 && at && k[at].opcode != Opcode::Cmp; ++depth)
     at = definition(k, k[at].operands[0]);
@@ -198,39 +198,39 @@ OpId guard(const Kernel& k, OpId access, std::size_t predicate) {
 
 const Bug kBugs[] = {
     {"wrong mask of a reduction's shuffle", wide_rows,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        set_constant_operand(k, nth_op(k, Opcode::Shfl, 0, with_mode("xor")), 1, 0);
      }},
     {"wrong distance of a scan's shuffle", wide_rows,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        set_constant_operand(k, nth_op(k, Opcode::Shfl, 0, with_mode("down")), 1, 3);
      }},
     {"dropped barrier between warps' partial results", wide_rows,
-     [](Kernel& k) { k.erase(nth_op(k, Opcode::BarSync, 1)); }},
+     [](ir::Kernel& k) { k.erase(nth_op(k, Opcode::BarSync, 1)); }},
     {"dropped barrier of the ring", matmul,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        k.erase(nth_op(k, Opcode::BarSync, 0, [&](const OpData& d) { return is_in_loop(k, d); }));
      }},
     {"off-by-one predicate of a load", vector_add,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        k[guard(k, nth_op(k, Opcode::LdGlobal, 0), 1)].attrs.set(AttrName::pred, "le");
      }},
     {"lost predicate of a load", vector_add,
-     [](Kernel& k) { k[nth_op(k, Opcode::LdGlobal, 0)].operands.resize(1); }},
+     [](ir::Kernel& k) { k[nth_op(k, Opcode::LdGlobal, 0)].operands.resize(1); }},
     {"lost predicate of a store", vector_add,
-     [](Kernel& k) { k[nth_op(k, Opcode::StGlobal, 0)].operands.resize(2); }},
+     [](ir::Kernel& k) { k[nth_op(k, Opcode::StGlobal, 0)].operands.resize(2); }},
     {"order of A's fragment registers", matmul,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        reorder(k, nth_op(k, Opcode::Mma, 0), 0, [](std::int64_t i) {
          return i % 4 == 1 ? i + 1 : i % 4 == 2 ? i - 1 : i;
        });
      }},
     {"order of B's fragment registers", matmul,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        reorder(k, nth_op(k, Opcode::Mma, 1), 1, [](std::int64_t i) { return i ^ 1; });
      }},
     {"swap_ab operands of mma", matmul,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        const OpId mma = nth_op(k, Opcode::Mma, 0);
        const Value a = k[mma].operands[0], b = k[mma].operands[1];
        Ints for_a, for_b;
@@ -242,51 +242,51 @@ const Bug kBugs[] = {
        k[mma].operands[0] = new_a;
        k[mma].operands[1] = new_b;
      }},
-    {"missing cp_async_wait", matmul, [](Kernel& k) { erase_all(k, Opcode::CpAsyncWait); }},
+    {"missing cp_async_wait", matmul, [](ir::Kernel& k) { erase_all(k, Opcode::CpAsyncWait); }},
     {"cp_async_wait that leaves a group too many", matmul,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        const OpId wait = nth_op(k, Opcode::CpAsyncWait, 0);
        k[wait].attrs.set(AttrName::count, k[wait].attrs.i(AttrName::count) + 1);
      }},
     {"ring slot that does not advance", matmul,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        const RegionId body = k[loop(k)].regions[0];
        k[k.terminator(body)].operands.back() = k[body].args.back();
      }},
     {"refill of the slot that is read", matmul,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        const OpId select =
            nth_op(k, Opcode::Select, 0, [&](const OpData& d) { return is_in_loop(k, d); });
        k.replace_all_uses(k[select].results[0], k[k[loop(k)].regions[0]].args.back());
      }},
     {"wrong xor constant of a swizzle", matmul,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        const OpId load = nth_op(k, Opcode::LdMatrix, 0);
        Builder b = before(k, load);
        const Value moved = b.op(Opcode::Xor, {k[load].operands[0], b.i32(16)});
        k[load].operands[0] = moved;
      }},
     {"ldmatrix without its transposition", matmul,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        k[nth_op(k, Opcode::LdMatrix, 0, [](const OpData& d) {
          return d.attrs.i(AttrName::trans) == 1;
        })].attrs.set(AttrName::trans, AttrValue(std::int64_t{0}));
      }},
     {"wrong identity of a reduction", short_rows,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        k[nth_op(k, Opcode::Const, 0, [](const OpData& d) {
          return std::isinf(d.attrs.f(AttrName::value));
        })].attrs.set(AttrName::value, AttrValue(0.0));
      }},
     {"missing select for padding", wide_rows,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        const OpId select = nth_op(k, Opcode::Select, 1);
        k.replace_all_uses(k[select].results[0], k[select].operands[1]);
      }},
     {"swap_ab strides", matmul,
-     [](Kernel& k) { k.replace_all_uses(param(k, "stride", 0), param(k, "stride", 1)); }},
+     [](ir::Kernel& k) { k.replace_all_uses(param(k, "stride", 0), param(k, "stride", 1)); }},
     {"tie of arg_reduce goes to the last", tied_rows,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        // The first comparison of indices follows the first "eq" of two values.
        const OpId eq = nth_op(k, Opcode::Cmp, 0, [](const OpData& d) {
          return d.attrs.s(AttrName::pred) == "eq" && d.operands[0] != d.operands[1];
@@ -300,35 +300,35 @@ const Bug kBugs[] = {
 };
 static_assert(std::size(kBugs) == 20);
 
-void erase_nth(Kernel& k, int n, std::initializer_list<Opcode> opcodes) {
+void erase_nth(ir::Kernel& k, int n, std::initializer_list<Opcode> opcodes) {
   for (const Opcode o : opcodes) k.erase(nth_op(k, o, n));
 }
 
 const Bug kClusterBugs[] = {
     {"no barrier of the cluster before it reads", shares,
-     [](Kernel& k) { erase_nth(k, 0, {Opcode::ClusterArrive, Opcode::ClusterWait}); },
+     [](ir::Kernel& k) { erase_nth(k, 0, {Opcode::ClusterArrive, Opcode::ClusterWait}); },
      "shared-race"},
-    {"no wait before it reads", shares, [](Kernel& k) { erase_nth(k, 0, {Opcode::ClusterWait}); },
+    {"no wait before it reads", shares, [](ir::Kernel& k) { erase_nth(k, 0, {Opcode::ClusterWait}); },
      "shared-race"},
     {"no barrier of the cluster before exit", shares,
-     [](Kernel& k) { erase_nth(k, 1, {Opcode::ClusterArrive, Opcode::ClusterWait}); },
+     [](ir::Kernel& k) { erase_nth(k, 1, {Opcode::ClusterArrive, Opcode::ClusterWait}); },
      "remote-exit"},
-    {"no wait before exit", shares, [](Kernel& k) { erase_nth(k, 1, {Opcode::ClusterWait}); },
+    {"no wait before exit", shares, [](ir::Kernel& k) { erase_nth(k, 1, {Opcode::ClusterWait}); },
      "remote-exit"},
     {"arrival before the reads", shares,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        const OpId arrive = nth_op(k, Opcode::ClusterArrive, 1);
        k.unlink(arrive);
        k.insert_before(nth_op(k, Opcode::LdCluster, 3), arrive);
      },
      "remote-exit"},
     {"own memory in place of a neighbour's", shares,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        const Value rank = k[nth_op(k, Opcode::CtaRank, 0)].results[0];
        k[nth_op(k, Opcode::MapShared, 1)].operands[1] = rank;
      }},
     {"the first part for everybody", shares,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        const Value rank = k[nth_op(k, Opcode::CtaRank, 0)].results[0];
        const OpId bit =
            nth_op(k, Opcode::And, 0, [&](const OpData& d) { return d.operands[0] == rank; });
@@ -339,7 +339,7 @@ const Bug kClusterBugs[] = {
 // ---- running
 // --------------------------------------------------------------------------------------------------------
 /// How the kernel is found wrong; empty where it is not.
-std::string how_caught(const Kernel& simt, const Program& p, const Arguments& want) {
+std::string how_caught(const ir::Kernel& simt, const Program& p, const Arguments& want) {
   Arguments got = p.args;
   const auto grid = evaluate_launch(p.tile, fuzz::eval_args(got));
   const sim::Report report = fuzz::simulate(simt, grid, got, 1, 5'000'000);
@@ -353,7 +353,7 @@ std::string caught_by(const Bug& bug) {
   const Program p = bug.program();
   Arguments want = p.args;
   EXPECT_EQ(fuzz::interpret(p.tile, want), "");
-  Kernel simt = fuzz::lowered(p.tile, p.plan);
+  ir::Kernel simt = fuzz::lowered(p.tile, p.plan);
   EXPECT_EQ(how_caught(simt, p, want), "") << "without the bug";
   const std::string text = print(simt);
   bug.plant(simt);
@@ -379,4 +379,4 @@ TEST(PlantedBugs, AllOfAClusterAreCaught) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::planted_bugs_test

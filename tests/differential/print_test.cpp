@@ -11,7 +11,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula {
+namespace tegula::print_test {
 namespace {
 
 class Print : public testing::TestWithParam<Device> {
@@ -131,4 +131,4 @@ TEST(PrintEagerly, OfTheOneProgram) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::print_test

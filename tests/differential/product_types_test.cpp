@@ -5,7 +5,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula {
+namespace tegula::product_types_test {
 namespace {
 
 class MatmulTypes : public testing::TestWithParam<Device> {};
@@ -140,4 +140,4 @@ TEST_P(MatmulTypes, ComputedOperand) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::product_types_test

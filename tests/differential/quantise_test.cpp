@@ -2,7 +2,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/quantise_checks.h"
 
-namespace tegula::test {
+namespace tegula::test::quantise_test {
 namespace {
 
 class Quantisations : public testing::TestWithParam<Device> {};
@@ -12,4 +12,4 @@ TEST_P(Quantisations, ByRowsAndBlocks) { check_quantisations(GetParam()); }
 TEST_P(Quantisations, OfExtremes) { check_quantised_extremes(GetParam()); }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::quantise_test

@@ -8,7 +8,7 @@
 #include "devices.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::random_test {
 namespace {
 
 using Words = std::array<std::uint32_t, 4>;
@@ -213,4 +213,4 @@ TEST_P(Random, SeedsAndOffsetsAreBroadcast) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::random_test

@@ -4,7 +4,7 @@
 #include "devices.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::rank_zero_test {
 namespace {
 
 class RankZero : public testing::TestWithParam<Device> {};
@@ -64,4 +64,4 @@ TEST_P(RankZero, OldValuesOfAnElement) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::rank_zero_test

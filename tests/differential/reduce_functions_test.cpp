@@ -7,7 +7,7 @@
 #include "devices.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::reduce_functions_test {
 namespace {
 
 class ReduceFunctions : public testing::TestWithParam<Device> {
@@ -77,4 +77,4 @@ TEST_P(ReduceFunctions, ACapturedScalarIsUniform) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::reduce_functions_test

@@ -6,7 +6,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::rescaled_test {
 namespace {
 
 constexpr int kRows = 64, kColumns = 32;
@@ -45,4 +45,4 @@ TEST_P(Rescaled, IsAProduct) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::rescaled_test

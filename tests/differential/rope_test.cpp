@@ -3,7 +3,7 @@
 
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::rope_test {
 namespace {
 
 class Ropes : public testing::TestWithParam<Device> {};
@@ -24,4 +24,4 @@ TEST_P(Ropes, OfHeadsInsideAWiderTensor) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::rope_test

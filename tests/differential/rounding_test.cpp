@@ -9,7 +9,7 @@
 #include "devices.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::rounding_test {
 namespace {
 
 /// Floats of all exponents, with the edges of the small types among them.
@@ -209,4 +209,4 @@ TEST_P(Rounding, NanWinsWhereAsked) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::rounding_test

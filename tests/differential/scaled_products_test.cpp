@@ -10,7 +10,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::scaled_products_test {
 namespace {
 
 using test::expect_equal;
@@ -137,4 +137,4 @@ TEST_P(ScaledMatmul, StoredIn8Bits) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::scaled_products_test

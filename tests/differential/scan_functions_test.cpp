@@ -9,7 +9,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::scan_functions_test {
 namespace {
 
 /// The map x -> a x + b of wrapping integers: composing two of them does not commute.
@@ -265,4 +265,4 @@ TEST_P(ScanFunctions, FoldsTakeAnyExtent) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::scan_functions_test

@@ -14,7 +14,7 @@
 #include "tests/compiled.h"
 #include "tests/property/loop_shapes.h"
 
-namespace tegula::ir {
+namespace tegula::ir::schedule_bugs_test {
 namespace {
 
 /// More than any ring has slots.
@@ -315,4 +315,4 @@ TEST(ScheduleBugs, AreCaught) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::schedule_bugs_test

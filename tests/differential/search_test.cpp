@@ -9,7 +9,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula {
+namespace tegula::search_test {
 namespace {
 
 class Search : public testing::TestWithParam<Device> {
@@ -190,4 +190,4 @@ TEST_P(Search, AConditionOfElementsThatAreNotThere) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::search_test

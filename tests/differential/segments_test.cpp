@@ -11,7 +11,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula {
+namespace tegula::segments_test {
 namespace {
 
 class Segments : public testing::TestWithParam<Device> {
@@ -450,4 +450,4 @@ TEST_P(Segments, WrongOffsetsAreFound) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::segments_test

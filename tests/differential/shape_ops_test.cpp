@@ -12,7 +12,7 @@
 #include "tests/differential/exact_matmul.h"
 #include "tests/error/expect_error.h"
 
-namespace tegula {
+namespace tegula::shape_ops_test {
 namespace {
 
 using test::expect_equal;
@@ -365,4 +365,4 @@ TEST_P(ShapeOps, BatchedDots) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::shape_ops_test

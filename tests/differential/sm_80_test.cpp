@@ -17,7 +17,7 @@
 #include "tests/differential/exact_matmul.h"
 #include "tests/differential/scheduled_matmul.h"
 
-namespace tegula {
+namespace tegula::sm_80_test {
 namespace {
 
 using runtime::LaunchArg;
@@ -265,4 +265,4 @@ TEST(Sm80, MissingWaitsAreFound) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::sm_80_test

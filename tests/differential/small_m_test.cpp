@@ -9,7 +9,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::small_m_test {
 namespace {
 
 using test::expect_equal;
@@ -81,4 +81,4 @@ TEST_P(FewRows, Epilogues) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::small_m_test

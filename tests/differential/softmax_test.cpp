@@ -3,7 +3,7 @@
 
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::softmax_test {
 namespace {
 
 class Softmaxes : public testing::TestWithParam<Device> {};
@@ -33,4 +33,4 @@ TEST_P(Softmaxes, OfTheLargestNumbers) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::softmax_test

@@ -9,7 +9,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::statistics_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -131,4 +131,4 @@ TEST_P(Statistics, FoldsOfBits) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::statistics_test

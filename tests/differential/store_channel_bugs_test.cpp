@@ -13,7 +13,7 @@
 #include "tests/compiled.h"
 #include "tests/property/loop_shapes.h"
 
-namespace tegula::ir {
+namespace tegula::ir::store_channel_bugs_test {
 namespace {
 
 constexpr int kIterations = 2;
@@ -116,4 +116,4 @@ TEST(StoreChannelBugs, WaitsOfTwoRingsCount) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::store_channel_bugs_test

@@ -13,7 +13,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::store_channels_test {
 namespace {
 
 /// C and D = A B, in bf16 and f32.
@@ -198,4 +198,4 @@ TEST_P(StoreChannels, Refused) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::store_channels_test

@@ -18,7 +18,7 @@
 #include "tegula/error.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::storms_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -170,4 +170,4 @@ TEST_F(Storms, Emit) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::storms_test

@@ -9,7 +9,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::stream_k_test {
 namespace {
 
 using test::expect_equal;
@@ -152,4 +152,4 @@ TEST_P(StreamKMatmul, IsDeterministic) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::stream_k_test

@@ -12,7 +12,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::swap_ab_test {
 namespace {
 
 using test::expect_equal;
@@ -185,4 +185,4 @@ TEST_P(SwappedTiles, AsAsked) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::swap_ab_test

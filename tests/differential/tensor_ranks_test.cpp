@@ -7,7 +7,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::tensor_ranks_test {
 namespace {
 
 using test::product;
@@ -103,4 +103,4 @@ TEST_P(TensorRanks, Six) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tensor_ranks_test

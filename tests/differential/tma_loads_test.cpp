@@ -11,7 +11,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula {
+namespace tegula::tma_loads_test {
 namespace {
 
 class TmaLoads : public testing::TestWithParam<Device> {
@@ -186,4 +186,4 @@ TEST_P(TmaLoads, OperandsThatAreComputed) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tma_loads_test

@@ -4,7 +4,7 @@
 
 #include "tests/differential/scheduled_matmul.h"
 
-namespace tegula::ir {
+namespace tegula::ir::tma_store_bugs_test {
 namespace {
 
 using test::all_of;
@@ -114,4 +114,4 @@ TEST(StoresByTma, BuffersAreWrittenWhenTheyAreFree) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::tma_store_bugs_test

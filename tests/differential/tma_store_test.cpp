@@ -15,7 +15,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula {
+namespace tegula::tma_store_test {
 namespace {
 
 using test::expect_equal;
@@ -238,4 +238,4 @@ TEST_P(TmaStore, NotWhatIsReadAgain) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tma_store_test

@@ -2,7 +2,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/triton_tutorial_checks.h"
 
-namespace tegula::test {
+namespace tegula::test::triton_tutorials_test {
 namespace {
 
 class TritonTutorials : public testing::TestWithParam<Device> {};
@@ -17,4 +17,4 @@ TEST_P(TritonTutorials, LayerNorm) { check_layer_norm_tutorial(GetParam()); }
 TEST_P(TritonTutorials, Attention) { check_attention_tutorial(GetParam()); }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::triton_tutorials_test

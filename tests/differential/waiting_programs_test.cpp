@@ -10,7 +10,7 @@
 #include "tests/differential/devices.h"
 #include "tests/placed_barriers.h"
 
-namespace tegula {
+namespace tegula::waiting_programs_test {
 namespace {
 
 class WaitingPrograms : public testing::TestWithParam<std::tuple<Device, std::size_t>> {};
@@ -203,4 +203,4 @@ TEST(Deadlocks, AreFound) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::waiting_programs_test

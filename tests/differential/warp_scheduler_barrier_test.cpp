@@ -8,7 +8,7 @@
 #include "ir/verify.h"
 #include "tests/fuzz/run_program.h"
 
-namespace tegula {
+namespace tegula::warp_scheduler_barrier_test {
 namespace {
 
 using namespace ir;
@@ -141,4 +141,4 @@ TEST_P(WarpSchedulerBarrier, AreOutOfOrderWithoutWaiting) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::warp_scheduler_barrier_test

@@ -7,7 +7,7 @@
 #include "tegula/error.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::bad_input_test {
 namespace {
 
 using testing::AllOf;
@@ -93,4 +93,4 @@ TEST(BadInputs, WithoutToolsInterpreterAndSimulatorWork) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::bad_input_test

@@ -7,7 +7,7 @@
 #include "support/env.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::devices_test {
 namespace {
 
 test::Pinned& pinned() {
@@ -132,4 +132,4 @@ TEST(DeviceError, TextsOfKernels) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::devices_test

@@ -9,7 +9,7 @@
 #include "support/text.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::language_test {
 namespace {
 
 using test::error_of;
@@ -595,4 +595,4 @@ TEST(LanguageErrorTable, EveryRowIsProvoked) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::language_test

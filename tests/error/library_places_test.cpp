@@ -40,7 +40,7 @@
 #include "tegula/kernels/vector_add.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::library_places_test {
 namespace {
 
 using Tensors = std::vector<Tensor>;
@@ -348,4 +348,4 @@ TEST(LibraryPlaces, Reports) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::library_places_test

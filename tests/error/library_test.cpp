@@ -31,7 +31,7 @@
 #include "tegula/kernels/softmax.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::library_test {
 namespace {
 
 test::Pinned& pinned() {
@@ -456,4 +456,4 @@ TEST(LibraryError, Rows) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::library_test

@@ -3,7 +3,7 @@
 #include "support/env.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::plan_test {
 namespace {
 
 test::Pinned& pinned() {
@@ -291,4 +291,4 @@ TEST(PlanError, SplitsOfOtherKernels) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::plan_test

@@ -5,7 +5,7 @@
 #include "expect_error.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::programs_test {
 namespace {
 
 test::Pinned& pinned() {
@@ -136,4 +136,4 @@ TEST(ProgramsError, Prints) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::programs_test

@@ -5,7 +5,7 @@
 #include "expect_error.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::refusals_test {
 namespace {
 
 using test::error_of;
@@ -243,4 +243,4 @@ TEST(Refusal, LaunchesInsideOfKernels) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::refusals_test

@@ -2,7 +2,7 @@
 #include "expect_error.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::tensors_test {
 namespace {
 
 test::Pinned& pinned() {
@@ -109,4 +109,4 @@ TEST(TensorError, GridsThatNoGpuLaunches) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tensors_test

@@ -9,7 +9,7 @@
 #include "support/env.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::warning_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -226,4 +226,4 @@ TEST(Warning, Text) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::warning_test

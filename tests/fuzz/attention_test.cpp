@@ -2,7 +2,7 @@
 // reference has them. TEGULA_FUZZ_PROGRAMS and TEGULA_FUZZ_SEED choose how many and which.
 #include "tests/fuzz/random_attention.h"
 
-namespace tegula::test {
+namespace tegula::test::attention_test {
 namespace {
 
 TEST(RandomAttention, OnTheSimulator) {
@@ -11,4 +11,4 @@ TEST(RandomAttention, OnTheSimulator) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::attention_test

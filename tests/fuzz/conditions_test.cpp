@@ -11,7 +11,7 @@
 #include "tests/fuzz/number_from_env.h"
 #include "tests/fuzz/random_conditions.h"
 
-namespace tegula::fuzz {
+namespace tegula::fuzz::conditions_test {
 namespace {
 
 TEST(RandomConditions, InterpreterAndSimulatorAgree) {
@@ -70,4 +70,4 @@ out:
 }
 
 }  // namespace
-}  // namespace tegula::fuzz
+}  // namespace tegula::fuzz::conditions_test

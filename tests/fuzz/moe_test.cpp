@@ -2,7 +2,7 @@
 // the reference has them. TEGULA_FUZZ_PROGRAMS and TEGULA_FUZZ_SEED choose how many and which.
 #include "tests/fuzz/random_moe.h"
 
-namespace tegula::test::experts {
+namespace tegula::test::experts::moe_test {
 namespace {
 
 TEST(RandomMoe, OnTheSimulator) {
@@ -17,4 +17,4 @@ TEST(RandomMoe, GradientsOnTheSimulator) {
 }
 
 }  // namespace
-}  // namespace tegula::test::experts
+}  // namespace tegula::test::experts::moe_test

@@ -22,7 +22,7 @@
 #include "tests/fuzz/mutated_text.h"
 #include "tests/fuzz/number_from_env.h"
 
-namespace tegula::fuzz {
+namespace tegula::fuzz::parsers_test {
 namespace {
 
 using Texts = std::vector<std::string>;
@@ -268,4 +268,4 @@ TEST(Parsers, EntriesOfTheDiskCache) {
 }
 
 }  // namespace
-}  // namespace tegula::fuzz
+}  // namespace tegula::fuzz::parsers_test

@@ -11,7 +11,7 @@
 #include "tests/differential/devices.h"
 #include "tests/math_functions.h"
 
-namespace tegula {
+namespace tegula::random_functions_test {
 namespace {
 
 using Random = std::mt19937_64;
@@ -158,4 +158,4 @@ TEST(RandomFunctions, AllDevicesComputeTheSameBits) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::random_functions_test

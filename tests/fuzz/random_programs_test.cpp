@@ -17,7 +17,7 @@
 #include "tests/fuzz/random_program_memory.h"
 #include "tests/fuzz/reduce_program.h"
 
-namespace tegula::fuzz {
+namespace tegula::fuzz::random_programs_test {
 namespace {
 
 struct Tally {
@@ -189,4 +189,4 @@ TEST(RandomPrograms, InterpreterAndSimulatorAgree) {
 }
 
 }  // namespace
-}  // namespace tegula::fuzz
+}  // namespace tegula::fuzz::random_programs_test

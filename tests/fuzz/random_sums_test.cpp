@@ -14,7 +14,7 @@
 #include "ir/verify.h"
 #include "tests/fuzz/run_program.h"
 
-namespace tegula::fuzz {
+namespace tegula::fuzz::random_sums_test {
 namespace {
 
 using enum ir::Opcode;
@@ -323,4 +323,4 @@ TEST(RandomSums, KeepTheirValues) {
 }
 
 }  // namespace
-}  // namespace tegula::fuzz
+}  // namespace tegula::fuzz::random_sums_test

@@ -6,7 +6,7 @@
 
 #include "tests/fuzz/random_program_memory.h"
 
-namespace tegula::fuzz {
+namespace tegula::fuzz::reduce_program_test {
 namespace {
 
 /// The program as a compiler would leave it that exchanges the operands of each `op`.
@@ -60,4 +60,4 @@ TEST(ReducedPrograms, ShowAPlantedFaultAndLittleElse) {
 }
 
 }  // namespace
-}  // namespace tegula::fuzz
+}  // namespace tegula::fuzz::reduce_program_test

@@ -16,7 +16,7 @@
 #include "tests/fuzz/mutated_text.h"
 #include "tests/fuzz/number_from_env.h"
 
-namespace tegula::fuzz {
+namespace tegula::fuzz::stored_kernel_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -89,4 +89,4 @@ TEST_F(StoredKernels, AreTakenOrCompiledAgain) {
 }
 
 }  // namespace
-}  // namespace tegula::fuzz
+}  // namespace tegula::fuzz::stored_kernel_test

@@ -5,7 +5,7 @@
 #include "tests/gpu/by_back_end.h"
 #include "tests/gpu/recorded_graph.h"
 
-namespace tegula::test {
+namespace tegula::test::attention_test {
 namespace {
 
 class AttentionOnGpu : public ByBackEnd {};
@@ -63,4 +63,4 @@ TEST_P(AttentionOnGpu, SharedKeysOnStreamsAndInGraphs) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::attention_test

@@ -11,7 +11,7 @@
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::clusters_test {
 namespace {
 
 struct Plain {
@@ -150,4 +150,4 @@ TEST_P(ClustersByBoth, BackEndsAgreeBitForBit) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::clusters_test

@@ -8,7 +8,7 @@
 #include "tests/fuzz/random_conditions.h"
 #include "tests/gpu/by_back_end.h"
 
-namespace tegula::test {
+namespace tegula::test::conditions_test {
 namespace {
 
 class ConditionsOnGpu : public ByBackEnd {};
@@ -37,4 +37,4 @@ TEST_P(ConditionsOnGpu, OfRandomKernelsAreTheInterpreters) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::conditions_test

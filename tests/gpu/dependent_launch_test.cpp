@@ -12,7 +12,7 @@
 #include "tegula/tegula.h"
 #include "tests/gpu/recorded_graph.h"
 
-namespace tegula {
+namespace tegula::dependent_launch_test {
 namespace {
 
 struct Plain {
@@ -115,4 +115,4 @@ TEST_F(DependentLaunchOnGpu, Captured) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::dependent_launch_test

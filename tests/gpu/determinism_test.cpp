@@ -8,7 +8,7 @@
 #include "tests/gpu/repeated_calls.h"
 #include "tests/property/mask_catalogue.h"
 
-namespace tegula::test {
+namespace tegula::test::determinism_test {
 namespace {
 
 constexpr int kHeads = 2, kDim = 64, kCalls = 100;
@@ -206,4 +206,4 @@ TEST(Determinism, LongListsAreThoseOfFp64) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::determinism_test

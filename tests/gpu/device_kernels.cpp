@@ -5,7 +5,7 @@
 #include "tests/differential/log_matmul_checks.h"
 #include "tests/gpu/by_back_end.h"
 
-namespace tegula::test {
+namespace tegula::test::device_kernels {
 namespace {
 
 class DeviceKernelsOnGpu : public ByBackEnd {};
@@ -33,4 +33,4 @@ TEST_P(DeviceKernelsOnGpu, LogMatmuls) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::device_kernels

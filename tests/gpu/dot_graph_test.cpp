@@ -7,7 +7,7 @@
 #include "bench/dot_graph_kernels.h"
 #include "tests/gpu/by_back_end.h"
 
-namespace tegula {
+namespace tegula::dot_graph_test {
 namespace {
 
 class DotGraphs : public test::ByBackEnd {
@@ -73,4 +73,4 @@ TEST_P(DotGraphs, LinearAttentionAndMlp) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::dot_graph_test

@@ -7,7 +7,7 @@
 #include "tests/gpu/by_back_end.h"
 #include "tests/gpu/recorded_graph.h"
 
-namespace tegula::test {
+namespace tegula::test::dynamic_tiles_test {
 namespace {
 
 constexpr std::int64_t kManyTiles = 400;  // some for each SM
@@ -74,4 +74,4 @@ TEST_P(DynamicTilesOnGpu, InGraphs) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::dynamic_tiles_test

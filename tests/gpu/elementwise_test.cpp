@@ -18,7 +18,7 @@
 #include "tegula/tensor.h"
 #include "tests/unit/llvm/elementwise_cases.h"
 
-namespace tegula {
+namespace tegula::elementwise_test {
 namespace {
 
 using ir::Cell;
@@ -232,4 +232,4 @@ INSTANTIATE_TEST_SUITE_P(Types, Elementwise,
                          });
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::elementwise_test

@@ -5,7 +5,7 @@
 
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::event_test {
 namespace {
 
 TEST(GpuEvent, TellsTheTimeOfAKernel) {
@@ -35,4 +35,4 @@ TEST(GpuEvent, TellsTheTimeOfAKernel) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::event_test

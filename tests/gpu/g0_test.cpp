@@ -8,7 +8,7 @@
 #include "tests/gpu/by_back_end.h"
 #include "tests/gpu/simt_launch.h"
 
-namespace tegula::test {
+namespace tegula::test::g0_test {
 namespace {
 
 class G0 : public OnHopper {};
@@ -155,4 +155,4 @@ TEST(G0Twins, BackEndsAgreeBitForBit) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::g0_test

@@ -8,7 +8,7 @@
 #include "tegula/error.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::large_tensors_test {
 namespace {
 
 constexpr std::int64_t k2To31 = std::int64_t{1} << 31;
@@ -79,4 +79,4 @@ TEST_F(LargeTensors, OfTwoDimensions) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::large_tensors_test

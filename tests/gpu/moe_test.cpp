@@ -6,7 +6,7 @@
 #include "tests/gpu/by_back_end.h"
 #include "tests/gpu/recorded_graph.h"
 
-namespace tegula::test::experts {
+namespace tegula::test::experts::moe_test {
 namespace {
 
 class MoeOnGpu : public ByBackEnd {};
@@ -81,4 +81,4 @@ TEST_P(MoeOnGpu, EqualBitsInEachRun) {
 }
 
 }  // namespace
-}  // namespace tegula::test::experts
+}  // namespace tegula::test::experts::moe_test

@@ -11,7 +11,7 @@
 #include "tests/gpu/simt_launch.h"
 #include "tests/replaced.h"
 
-namespace tegula::test {
+namespace tegula::test::planted_faults_test {
 namespace {
 
 struct Fault {
@@ -85,4 +85,4 @@ TEST_P(PlantedFaults, AreSeen) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::planted_faults_test

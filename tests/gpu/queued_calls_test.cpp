@@ -22,7 +22,7 @@
 #include "tegula/tegula.h"
 #include "tests/gpu/by_back_end.h"
 
-namespace tegula {
+namespace tegula::queued_calls_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -191,4 +191,4 @@ TEST_P(QueuedCalls, ProductsRowsAndCopies) { expect_no_waiting(product_calls());
 INSTANTIATE_TEST_SUITE_P(BackEnds, QueuedCalls, ::testing::Values("llvm", "nvrtc"));
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::queued_calls_test

@@ -6,7 +6,7 @@
 #include "tests/fuzz/random_moe.h"
 #include "tests/gpu/by_back_end.h"
 
-namespace tegula::test::experts {
+namespace tegula::test::experts::random_moe {
 namespace {
 
 constexpr std::uint64_t kParts = 8, kOfSeed = 13;
@@ -31,4 +31,4 @@ TEST_P(RandomMoeOnGpu, Part6) { run_part(6); }
 TEST_P(RandomMoeOnGpu, Part7) { run_part(7); }
 
 }  // namespace
-}  // namespace tegula::test::experts
+}  // namespace tegula::test::experts::random_moe

@@ -16,7 +16,7 @@
 #include "tests/fuzz/on_device.h"
 #include "tests/fuzz/random_program_memory.h"
 
-namespace tegula::fuzz {
+namespace tegula::fuzz::random_programs_test {
 namespace {
 
 struct Outcomes {
@@ -122,4 +122,4 @@ TEST(RandomProgramsOnGpu, BothBackEndsGiveWhatTheInterpreterGives) {
 }
 
 }  // namespace
-}  // namespace tegula::fuzz
+}  // namespace tegula::fuzz::random_programs_test

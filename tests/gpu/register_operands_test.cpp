@@ -15,7 +15,7 @@
 #include "tests/differential/attention/exact_attention.h"
 #include "tests/gpu/two_products.h"
 
-namespace tegula {
+namespace tegula::register_operands_test {
 namespace {
 
 constexpr int kLaunches = 10000;
@@ -145,4 +145,4 @@ TEST_P(RegisterOperands, AttentionIsTheSameTenThousandTimes) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::register_operands_test

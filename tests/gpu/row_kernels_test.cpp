@@ -12,7 +12,7 @@
 #include "tests/differential/softmax_checks.h"
 #include "tests/gpu/by_back_end.h"
 
-namespace tegula::test {
+namespace tegula::test::row_kernels_test {
 namespace {
 
 class RowKernelsOnGpu : public ByBackEnd {};
@@ -45,4 +45,4 @@ TEST_P(RowKernelsOnGpu, Embeddings) { check_embeddings(Device::cuda()); }
 TEST_P(RowKernelsOnGpu, AdamW) { check_adamw(Device::cuda()); }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::row_kernels_test

@@ -16,7 +16,7 @@
 #include "tegula/tensor.h"
 #include "tests/gpu/recorded_graph.h"
 
-namespace tegula::runtime {
+namespace tegula::runtime::runtime_launch_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -404,4 +404,4 @@ TEST_F(Gpu, TensorMapCacheAgainstEncoding) {
 }
 
 }  // namespace
-}  // namespace tegula::runtime
+}  // namespace tegula::runtime::runtime_launch_test

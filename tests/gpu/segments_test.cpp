@@ -6,7 +6,7 @@
 #include "tests/gpu/by_back_end.h"
 #include "tests/gpu/recorded_graph.h"
 
-namespace tegula::test {
+namespace tegula::test::segments_test {
 namespace {
 
 class SegmentsOnGpu : public ByBackEnd {};
@@ -68,4 +68,4 @@ TEST_P(SegmentsOnGpu, ReplaysWithOtherOffsets) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::segments_test

@@ -12,7 +12,7 @@
 #include "tests/gpu/by_back_end.h"
 #include "tests/gpu/recorded_graph.h"
 
-namespace tegula::test {
+namespace tegula::test::stream_k_test {
 namespace {
 
 /// Operands are small integers, so that sums are exact.
@@ -124,4 +124,4 @@ TEST_P(StreamKOnGpu, InGraphs) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::stream_k_test

@@ -3,7 +3,7 @@
 #include "tests/differential/triton_tutorial_checks.h"
 #include "tests/gpu/by_back_end.h"
 
-namespace tegula::test {
+namespace tegula::test::triton_tutorials_test {
 namespace {
 
 class TritonTutorialsOnGpu : public ByBackEnd {};
@@ -19,4 +19,4 @@ TEST_P(TritonTutorialsOnGpu, LayerNorm) { check_layer_norm_tutorial(Device::cuda
 TEST_P(TritonTutorialsOnGpu, Attention) { check_attention_tutorial(Device::cuda()); }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::triton_tutorials_test

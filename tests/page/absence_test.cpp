@@ -1,7 +1,7 @@
 // The kernels of docs/language/absence.md, as they stand there.
 #include "tests/page/page.h"
 
-namespace tegula::page {
+namespace tegula::page::absence_test {
 namespace {
 
 class Absence : public Page {};
@@ -99,4 +99,4 @@ TEST_P(Absence, AnElementOutsideIsNothing) {
 INSTANTIATE_TEST_SUITE_P(Devices, Absence, cpu_and_sim(), name_of);
 
 }  // namespace
-}  // namespace tegula::page
+}  // namespace tegula::page::absence_test

@@ -1,7 +1,7 @@
 // The kernels of docs/language/control-flow.md, as they stand there.
 #include "tests/page/page.h"
 
-namespace tegula::page {
+namespace tegula::page::control_flow_test {
 namespace {
 
 class ControlFlow : public Page {};
@@ -73,4 +73,4 @@ TEST_P(ControlFlow, AFoldMayBranch) {
 INSTANTIATE_TEST_SUITE_P(Devices, ControlFlow, cpu_and_sim(), name_of);
 
 }  // namespace
-}  // namespace tegula::page
+}  // namespace tegula::page::control_flow_test

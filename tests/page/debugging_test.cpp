@@ -8,7 +8,7 @@
 #include "support/text.h"
 #include "tests/page/page.h"
 
-namespace tegula::page {
+namespace tegula::page::debugging_test {
 namespace {
 
 TEST(Debugging, BothHostDevices) {
@@ -82,4 +82,4 @@ TEST(Debugging, AKernelSpeaks) {
 }
 
 }  // namespace
-}  // namespace tegula::page
+}  // namespace tegula::page::debugging_test

@@ -3,7 +3,7 @@
 #include "tegula/kernels/fused_matmul.h"
 #include "tests/page/page.h"
 
-namespace tegula::page {
+namespace tegula::page::fused_kernel_test {
 namespace {
 
 using Matrix = std::vector<double>;
@@ -90,4 +90,4 @@ TEST(FusedKernelPlan, KeepsTheMainloop) {
 }
 
 }  // namespace
-}  // namespace tegula::page
+}  // namespace tegula::page::fused_kernel_test

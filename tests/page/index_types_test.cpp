@@ -1,7 +1,7 @@
 // The kernels of docs/language/index-types.md, as they stand there.
 #include "tests/page/page.h"
 
-namespace tegula::page {
+namespace tegula::page::index_types_test {
 namespace {
 
 class IndexTypes : public Page {};
@@ -58,4 +58,4 @@ TEST(IndexType, DependsOnTheSizeOfTensors) {
 INSTANTIATE_TEST_SUITE_P(Devices, IndexTypes, cpu_and_sim(), name_of);
 
 }  // namespace
-}  // namespace tegula::page
+}  // namespace tegula::page::index_types_test

@@ -1,7 +1,7 @@
 // The kernels of docs/language/memory.md, as they stand there.
 #include "tests/page/page.h"
 
-namespace tegula::page {
+namespace tegula::page::memory_test {
 namespace {
 
 class Memory : public Page {};
@@ -56,4 +56,4 @@ TEST_P(Memory, TheLastProgramSeesAll) {
 INSTANTIATE_TEST_SUITE_P(Devices, Memory, cpu_and_sim(), name_of);
 
 }  // namespace
-}  // namespace tegula::page
+}  // namespace tegula::page::memory_test

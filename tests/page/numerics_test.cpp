@@ -1,7 +1,7 @@
 // The kernels of docs/language/numerics.md, as they stand there.
 #include "tests/page/page.h"
 
-namespace tegula::page {
+namespace tegula::page::numerics_test {
 namespace {
 
 class Numerics : public Page {};
@@ -31,4 +31,4 @@ TEST_P(Numerics, ARowWithoutNumbers) {
 INSTANTIATE_TEST_SUITE_P(Devices, Numerics, cpu_and_sim(), name_of);
 
 }  // namespace
-}  // namespace tegula::page
+}  // namespace tegula::page::numerics_test

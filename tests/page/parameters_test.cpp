@@ -1,7 +1,7 @@
 // The kernel of docs/language/parameters.md, as it stands there.
 #include "tests/page/page.h"
 
-namespace tegula::page {
+namespace tegula::page::parameters_test {
 namespace {
 
 class Parameters : public Page {};
@@ -24,4 +24,4 @@ TEST_P(Parameters, AStructStandsForItsMembers) {
 INSTANTIATE_TEST_SUITE_P(Devices, Parameters, cpu_and_sim(), name_of);
 
 }  // namespace
-}  // namespace tegula::page
+}  // namespace tegula::page::parameters_test

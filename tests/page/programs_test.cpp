@@ -2,7 +2,7 @@
 #include "tegula/look_back.h"
 #include "tests/page/page.h"
 
-namespace tegula::page {
+namespace tegula::page::programs_test {
 namespace {
 
 class Programs : public Page {};
@@ -71,4 +71,4 @@ TEST_P(Programs, ARowInACluster) {
 INSTANTIATE_TEST_SUITE_P(Devices, Programs, cpu_and_sim(), name_of);
 
 }  // namespace
-}  // namespace tegula::page
+}  // namespace tegula::page::programs_test

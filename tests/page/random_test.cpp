@@ -1,7 +1,7 @@
 // The kernels of docs/language/random.md, as they stand there.
 #include "tests/page/page.h"
 
-namespace tegula::page {
+namespace tegula::page::random_test {
 namespace {
 
 class RandomPage : public Page {};
@@ -33,4 +33,4 @@ TEST_P(RandomPage, SmallStepsAddUp) {
 INSTANTIATE_TEST_SUITE_P(Devices, RandomPage, cpu_and_sim(), name_of);
 
 }  // namespace
-}  // namespace tegula::page
+}  // namespace tegula::page::random_test

@@ -10,7 +10,7 @@
 
 #include "support/text.h"
 
-namespace tegula {
+namespace tegula::readme_test {
 namespace {
 
 class Readme : public testing::TestWithParam<Device> {};
@@ -77,4 +77,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, Readme, testing::Values(Device::cpu(), Device:
                          [](const auto& p) { return p.param.str(); });
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::readme_test

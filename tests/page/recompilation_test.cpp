@@ -1,7 +1,7 @@
 // The kernels of docs/language/recompilation.md, as they stand there.
 #include "tests/page/page.h"
 
-namespace tegula::page {
+namespace tegula::page::recompilation_test {
 namespace {
 
 class Recompilation : public Page {};
@@ -45,4 +45,4 @@ TEST_P(Recompilation, RowsOfOneBucket) {
 INSTANTIATE_TEST_SUITE_P(Devices, Recompilation, cpu_and_sim(), name_of);
 
 }  // namespace
-}  // namespace tegula::page
+}  // namespace tegula::page::recompilation_test

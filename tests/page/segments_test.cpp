@@ -1,7 +1,7 @@
 // The kernels of docs/language/segments.md, as they stand there.
 #include "tests/page/page.h"
 
-namespace tegula::page {
+namespace tegula::page::segments_test {
 namespace {
 
 class Segments : public Page {
@@ -54,4 +54,4 @@ TEST_P(Segments, BoundedSteps) {
 INSTANTIATE_TEST_SUITE_P(Devices, Segments, cpu_and_sim(), name_of);
 
 }  // namespace
-}  // namespace tegula::page
+}  // namespace tegula::page::segments_test

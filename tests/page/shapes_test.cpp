@@ -5,7 +5,7 @@
 
 #include "tests/page/page.h"
 
-namespace tegula::page {
+namespace tegula::page::shapes_test {
 namespace {
 
 class Shapes : public Page {};
@@ -62,4 +62,4 @@ TEST_P(Shapes, ProductsSideBySide) {
 INSTANTIATE_TEST_SUITE_P(Devices, Shapes, cpu_and_sim(), name_of);
 
 }  // namespace
-}  // namespace tegula::page
+}  // namespace tegula::page::shapes_test

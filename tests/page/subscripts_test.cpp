@@ -1,7 +1,7 @@
 // The kernels of docs/language/subscripts.md, as they stand there.
 #include "tests/page/page.h"
 
-namespace tegula::page {
+namespace tegula::page::subscripts_test {
 namespace {
 
 class Subscripts : public Page {};
@@ -35,4 +35,4 @@ TEST_P(Subscripts, Combine) {
 INSTANTIATE_TEST_SUITE_P(Devices, Subscripts, cpu_and_sim(), name_of);
 
 }  // namespace
-}  // namespace tegula::page
+}  // namespace tegula::page::subscripts_test

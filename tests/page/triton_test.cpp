@@ -1,7 +1,7 @@
 // The kernels of docs/language/triton.md, as they stand there.
 #include "tests/page/page.h"
 
-namespace tegula::page {
+namespace tegula::page::triton_test {
 namespace {
 
 class Triton : public Page {
@@ -59,4 +59,4 @@ TEST_P(Triton, LayerNorm) {
 INSTANTIATE_TEST_SUITE_P(Devices, Triton, cpu_and_sim(), name_of);
 
 }  // namespace
-}  // namespace tegula::page
+}  // namespace tegula::page::triton_test

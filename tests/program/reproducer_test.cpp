@@ -15,7 +15,7 @@
 #include "support/text.h"
 #include "tegula/error.h"
 
-namespace tegula::runtime {
+namespace tegula::runtime::reproducer_test {
 namespace {
 
 using testing::HasSubstr;
@@ -156,4 +156,4 @@ TEST(Reproducer, ADumpedTraceIsOne) {
 }
 
 }  // namespace
-}  // namespace tegula::runtime
+}  // namespace tegula::runtime::reproducer_test

@@ -17,7 +17,7 @@
 #include "tegula/tegula.h"
 #include "tests/unit/runtime/mock_driver.h"
 
-namespace tegula::dsl {
+namespace tegula::dsl::ahead_test {
 namespace {
 
 using runtime::testing::mock;
@@ -284,4 +284,4 @@ TEST_F(AheadTables, DamagedBytesAreRefused) {
 }
 
 }  // namespace
-}  // namespace tegula::dsl
+}  // namespace tegula::dsl::ahead_test

@@ -19,7 +19,7 @@
 #include "tests/property/counted_mallocs.h"
 #include "tests/unit/runtime/mock_driver.h"
 
-namespace tegula {
+namespace tegula::call_plans_test {
 namespace {
 
 namespace mocked = runtime::testing;
@@ -169,4 +169,4 @@ TEST_F(CallsByPlans, AFirstCallMayBeRecorded) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::call_plans_test

@@ -14,7 +14,7 @@
 #include "tegula/tegula.h"
 #include "tests/property/mask_random.h"
 
-namespace tegula {
+namespace tegula::derived_lists_test {
 namespace {
 
 using ir::testing::BruteForce;
@@ -370,4 +370,4 @@ TEST(DerivedBlockLists, KnowNothingOfWhatWrapsAround) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::derived_lists_test

@@ -22,7 +22,7 @@
 #include "tegula/tegula.h"
 #include "tests/unit/runtime/mock_driver.h"
 
-namespace tegula {
+namespace tegula::driver_calls_test {
 namespace {
 
 namespace mocked = runtime::testing;
@@ -293,4 +293,4 @@ TEST_F(DriverCalls, Kernels) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::driver_calls_test

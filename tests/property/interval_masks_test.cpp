@@ -13,7 +13,7 @@
 #include "tests/fuzz/run_program.h"
 #include "tests/replaced.h"
 
-namespace tegula {
+namespace tegula::interval_masks_test {
 namespace {
 
 constexpr int kRows = 4, kColumns = 8;
@@ -169,4 +169,4 @@ TEST(MasksToRowBounds, KeepWhatTheyKept) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::interval_masks_test

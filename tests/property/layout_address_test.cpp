@@ -8,7 +8,7 @@
 #include "ir/layout/thread_fn.h"
 #include "tests/property/layout_random.h"
 
-namespace tegula::ir {
+namespace tegula::ir::layout_address_test {
 namespace {
 
 using testing::RandomLayouts;
@@ -209,4 +209,4 @@ TEST_P(Address, GlobalVectorsAreContiguousAndAligned) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::layout_address_test

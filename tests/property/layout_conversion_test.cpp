@@ -7,7 +7,7 @@
 #include "ir/layout/conversion.h"
 #include "tests/property/layout_random.h"
 
-namespace tegula::ir {
+namespace tegula::ir::layout_conversion_test {
 namespace {
 
 using testing::RandomLayouts;
@@ -285,4 +285,4 @@ TEST(Conversion, SaysWhyNot) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::layout_conversion_test

@@ -6,7 +6,7 @@
 #include "ir/layout/conversion.h"
 #include "tests/property/layout_random.h"
 
-namespace tegula::ir {
+namespace tegula::ir::layout_laws_test {
 namespace {
 
 using testing::RandomLayouts;
@@ -91,4 +91,4 @@ TEST(Subspaces, MeetOnlyWhereTheyMust) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::layout_laws_test

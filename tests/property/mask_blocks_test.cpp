@@ -7,7 +7,7 @@
 #include "ir/text.h"
 #include "tests/property/mask_random.h"
 
-namespace tegula::ir {
+namespace tegula::ir::mask_blocks_test {
 namespace {
 
 using testing::BruteForce;
@@ -103,4 +103,4 @@ TEST(MaskBlocks, RangesAndCongruencesHoldAtEveryElement) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::mask_blocks_test

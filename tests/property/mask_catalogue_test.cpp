@@ -11,7 +11,7 @@
 #include "tools/workload/mask_ranges.h"
 #include "tools/workload/traced_mask.h"
 
-namespace tegula {
+namespace tegula::mask_catalogue_test {
 namespace {
 
 using catalogue::Case;
@@ -166,4 +166,4 @@ TEST(MortonNeighbourhood, RefusesSidesThatAreNoPowerOfTwo) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::mask_catalogue_test

@@ -10,7 +10,7 @@
 #include "tests/property/mask_random.h"
 #include "tools/workload/mask_ranges.h"
 
-namespace tegula::ir {
+namespace tegula::ir::mask_ranges_test {
 namespace {
 
 using testing::BruteForce;
@@ -112,4 +112,4 @@ TEST(MaskRanges, HoldOfCoordinatesAndBits) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::mask_ranges_test

@@ -13,7 +13,7 @@
 #include "tests/fuzz/number_from_env.h"
 #include "tests/math_functions.h"
 
-namespace tegula {
+namespace tegula::math_bounds_test {
 namespace {
 
 using test::MathFunction;
@@ -190,4 +190,4 @@ TEST(MathBounds, AreThoseOfThePage) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::math_bounds_test

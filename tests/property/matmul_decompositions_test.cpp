@@ -2,7 +2,7 @@
 // whatever is drawn where nothing is forced. The law: random_products.h.
 #include "tests/property/random_products.h"
 
-namespace tegula {
+namespace tegula::matmul_decompositions_test {
 namespace {
 
 using test::DrawnProduct;
@@ -117,4 +117,4 @@ TEST(MatmulDecompositions, Any) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::matmul_decompositions_test

@@ -2,7 +2,7 @@
 // in matmul_split_k_test.cpp, others in matmul_decompositions_test.cpp. The law: random_products.h.
 #include "tests/property/random_products.h"
 
-namespace tegula {
+namespace tegula::matmul_plans_test {
 namespace {
 
 using test::DrawnProduct;
@@ -137,4 +137,4 @@ TEST(MatmulPlans, RegistersTakenOver) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::matmul_plans_test

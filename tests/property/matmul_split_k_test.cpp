@@ -1,7 +1,7 @@
 // Each kind of split-K, 100 random matmuls each. The law: random_products.h.
 #include "tests/property/random_products.h"
 
-namespace tegula {
+namespace tegula::matmul_split_k_test {
 namespace {
 
 using test::DrawnProduct;
@@ -67,4 +67,4 @@ TEST(MatmulSplitK, StreamK) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::matmul_split_k_test

@@ -10,7 +10,7 @@
 #include "tegula/profiler_range.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::nvtx_test {
 namespace {
 
 /// The events that the library has recorded.
@@ -61,4 +61,4 @@ TEST(Nvtx, CallsAndLaunchesAreRanges) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::nvtx_test

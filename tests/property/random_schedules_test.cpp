@@ -21,7 +21,7 @@
 #include "tests/fuzz/number_from_env.h"
 #include "tests/property/loop_shapes.h"
 
-namespace tegula {
+namespace tegula::random_schedules_test {
 namespace {
 
 constexpr int kIterations[] = {0, 1, 2, 3, 5};
@@ -210,4 +210,4 @@ TEST(RandomSchedules, TheSearchsAreLegal) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::random_schedules_test

@@ -16,7 +16,7 @@
 #include "tests/assemble/assembled.h"
 #include "tests/error/expect_error.h"
 
-namespace tegula {
+namespace tegula::schedules_test {
 namespace {
 
 using test::host;
@@ -210,4 +210,4 @@ TEST_F(Schedules, Ladder) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::schedules_test

@@ -14,7 +14,7 @@
 #include "tests/fuzz/run_program.h"
 #include "tests/replaced.h"
 
-namespace tegula {
+namespace tegula::strength_reduce_divisions_test {
 namespace {
 
 /// The dividends are kept from being negative by a maximum, of u32 are what they are.
@@ -200,4 +200,4 @@ INSTANTIATE_TEST_SUITE_P(Types, StrengthReduceDivisions, ::testing::Values(DType
                          [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::strength_reduce_divisions_test

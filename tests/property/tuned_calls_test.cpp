@@ -12,7 +12,7 @@
 #include "tegula/tegula.h"
 #include "tests/unit/runtime/mock_driver.h"
 
-namespace tegula {
+namespace tegula::tuned_calls_test {
 namespace {
 
 namespace mocked = runtime::testing;
@@ -103,4 +103,4 @@ TEST(TunedCalls, TheFastestSettingIsFoundAndUsed) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tuned_calls_test

@@ -16,7 +16,7 @@
 #include "tools/workload/mask_ranges.h"
 #include "tools/workload/traced_mask.h"
 
-namespace tegula {
+namespace tegula::unsolved_masks_test {
 namespace {
 
 /// An i32 of the host that wraps around as a kernel's does.
@@ -318,4 +318,4 @@ TEST(UnsolvedMasks, InRandomCompositions) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::unsolved_masks_test

@@ -5,7 +5,7 @@
 #include "tests/differential/attention/varlen_tensors.h"
 #include "tools/workload/visited_blocks.h"
 
-namespace tegula::test {
+namespace tegula::test::derived_rows_test {
 namespace {
 
 class DerivedRows : public testing::TestWithParam<Device> {};
@@ -231,4 +231,4 @@ TEST_P(DerivedRowsOfLengths, ChangeWithoutCompiling) { check(false); }
 TEST_P(DerivedRowsOfLengths, ChangeWithoutCompilingTheOrder) { check(true); }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::derived_rows_test

@@ -8,7 +8,7 @@
 #include "tegula/kernels/masks.h"
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::exact_test {
 namespace {
 
 class ExactlyAttention : public testing::TestWithParam<Device> {};
@@ -26,4 +26,4 @@ TEST_P(ExactlyAttention, MeansOfIntegers) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::exact_test

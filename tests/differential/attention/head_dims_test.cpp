@@ -5,7 +5,7 @@
 #include "support/env.h"
 #include "tegula/kernels/masks.h"
 
-namespace tegula::test {
+namespace tegula::test::head_dims_test {
 namespace {
 
 class HeadDims : public testing::TestWithParam<Device> {};
@@ -57,4 +57,4 @@ TEST_P(HeadDims, ByMma) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::head_dims_test

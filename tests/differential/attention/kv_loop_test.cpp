@@ -4,7 +4,7 @@
 #include "tegula/kernels/masks.h"
 #include "tests/assemble/assembled.h"
 
-namespace tegula::test {
+namespace tegula::test::kv_loop_test {
 namespace {
 
 struct Step {
@@ -70,4 +70,4 @@ TEST(StepForm, SumsAreAddedBehindTheLoop) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::kv_loop_test

@@ -2,7 +2,7 @@
 #include "tegula/kernels/masks.h"
 #include "tests/differential/attention/attention_reference.h"
 
-namespace tegula::test {
+namespace tegula::test::lengths_test {
 namespace {
 
 class Lengths : public testing::TestWithParam<Device> {};
@@ -152,4 +152,4 @@ TEST_P(Lengths, NeighboursShareKeys) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::lengths_test

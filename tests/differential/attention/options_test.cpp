@@ -5,7 +5,7 @@
 #include "tests/differential/attention/attention_reference.h"
 #include "tests/error/expect_error.h"
 
-namespace tegula::test {
+namespace tegula::test::options_test {
 namespace {
 
 class AttentionOptions : public testing::TestWithParam<Device> {};
@@ -183,4 +183,4 @@ TEST(AttentionErrors, AreReadable) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::options_test

@@ -2,7 +2,7 @@
 #include "tegula/kernels/masks.h"
 #include "tests/differential/attention/attention_reference.h"
 
-namespace tegula::test {
+namespace tegula::test::pack_gqa_test {
 namespace {
 
 class PackedHeads : public testing::TestWithParam<Device> {};
@@ -96,4 +96,4 @@ TEST_P(PackedHeads, AreTheCallersChoice) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::pack_gqa_test

@@ -8,7 +8,7 @@
 #include "tests/assemble/assembled.h"
 #include "tests/differential/attention/attention_reference.h"
 
-namespace tegula::test {
+namespace tegula::test::score_split_test {
 namespace {
 
 constexpr float kInf = INFINITY;
@@ -123,4 +123,4 @@ TEST_P(SplitScores, RowsInsideOfPairs) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::score_split_test

@@ -9,7 +9,7 @@
 #include "tegula/math.h"
 #include "tests/differential/devices.h"
 
-namespace tegula::test {
+namespace tegula::test::score_terms_test {
 namespace {
 
 /// Scores that a thread has of a block of 128 x 128.
@@ -83,4 +83,4 @@ TEST(ScoreTerms, CostWhatIsLeftOfThem) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::score_terms_test

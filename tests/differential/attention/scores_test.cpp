@@ -4,7 +4,7 @@
 #include "tegula/kernels/masks.h"
 #include "tests/differential/attention/attention_reference.h"
 
-namespace tegula::test {
+namespace tegula::test::scores_test {
 namespace {
 
 constexpr int kBatch = 2, kHeads = 4, kQueries = 70, kKeys = 133;
@@ -306,4 +306,4 @@ TEST(ScoreErrors, AreReadable) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::scores_test

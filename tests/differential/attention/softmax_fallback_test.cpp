@@ -4,7 +4,7 @@
 #include "tegula/kernels/scores.h"
 #include "tests/differential/attention/attention_reference.h"
 
-namespace tegula::test {
+namespace tegula::test::softmax_fallback_test {
 namespace {
 
 constexpr AttentionNumerics kNever{.rescaling = Rescaling::never};
@@ -191,4 +191,4 @@ TEST_P(FallbackFlags, OneAgain) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::softmax_fallback_test

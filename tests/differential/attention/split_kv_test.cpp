@@ -3,7 +3,7 @@
 #include "tegula/kernels/scores.h"
 #include "tests/differential/attention/attention_reference.h"
 
-namespace tegula::test {
+namespace tegula::test::split_kv_test {
 namespace {
 
 class SplitKeys : public testing::TestWithParam<Device> {};
@@ -226,4 +226,4 @@ TEST_P(SplitKeys, AreTheCallersChoice) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::split_kv_test

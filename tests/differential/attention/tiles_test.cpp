@@ -4,7 +4,7 @@
 #include "tegula/kernels/scores.h"
 #include "tests/differential/attention/attention_reference.h"
 
-namespace tegula::test {
+namespace tegula::test::tiles_test {
 namespace {
 
 class Tiles : public testing::TestWithParam<Device> {};
@@ -193,4 +193,4 @@ TEST_P(Tiles, WithoutEffectUnderLists) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::tiles_test

@@ -5,7 +5,7 @@
 #include "tegula/kernels/scores.h"
 #include "tests/differential/attention/attention_reference.h"
 
-namespace tegula::test {
+namespace tegula::test::tma_loads_test {
 namespace {
 
 constexpr const char* kByTma = "applied: gathered box loaded as one";
@@ -249,4 +249,4 @@ TEST_P(TmaLoads, ElementByElement) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::tma_loads_test

@@ -3,7 +3,7 @@
 #include "tests/differential/attention/attention_reference.h"
 #include "tests/differential/attention/varlen_tensors.h"
 
-namespace tegula::test {
+namespace tegula::test::varlen_test {
 namespace {
 
 class Varlen : public testing::TestWithParam<Device> {};
@@ -158,4 +158,4 @@ TEST_P(Varlen, NeverRescaled) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::varlen_test

@@ -3,7 +3,7 @@
 #include "tegula/kernels/scores.h"
 #include "tests/differential/attention/attention_reference.h"
 
-namespace tegula::test {
+namespace tegula::test::weighting_test {
 namespace {
 
 class AttentionWeighting : public testing::TestWithParam<Device> {};
@@ -171,4 +171,4 @@ TEST_P(AttentionWeighting, SticksBreakInOrder) {
 }
 
 }  // namespace
-}  // namespace tegula::test
+}  // namespace tegula::test::weighting_test

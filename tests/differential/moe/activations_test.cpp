@@ -10,7 +10,7 @@
 #include "tests/differential/moe/expert_reference.h"
 #include "tests/differential/row_checks.h"
 
-namespace tegula::test::experts {
+namespace tegula::test::experts::activations_test {
 namespace {
 
 class MoeActivations : public testing::TestWithParam<Device> {};
@@ -124,4 +124,4 @@ TEST_P(MoeActivations, GradientsOfLogitsFarFromZero) {
 }
 
 }  // namespace
-}  // namespace tegula::test::experts
+}  // namespace tegula::test::experts::activations_test

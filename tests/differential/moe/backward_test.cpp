@@ -10,7 +10,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/moe/gradient_run.h"
 
-namespace tegula::test::experts {
+namespace tegula::test::experts::backward_test {
 namespace {
 
 class MoeBackward : public testing::TestWithParam<Device> {};
@@ -150,4 +150,4 @@ TEST_P(MoeBackward, EmptyExpertsGetZeros) {
 }
 
 }  // namespace
-}  // namespace tegula::test::experts
+}  // namespace tegula::test::experts::backward_test

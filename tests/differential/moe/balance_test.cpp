@@ -8,7 +8,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/moe/routing_run.h"
 
-namespace tegula::test::experts {
+namespace tegula::test::experts::balance_test {
 namespace {
 
 class MoeBalances : public testing::TestWithParam<Device> {
@@ -100,4 +100,4 @@ TEST_P(MoeBalances, NoisyTopK) {
 }
 
 }  // namespace
-}  // namespace tegula::test::experts
+}  // namespace tegula::test::experts::balance_test

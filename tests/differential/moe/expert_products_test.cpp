@@ -13,7 +13,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/moe/placement_reference.h"
 
-namespace tegula::test::experts {
+namespace tegula::test::experts::expert_products_test {
 namespace {
 
 using tegula::experts::CombineRows;
@@ -207,4 +207,4 @@ TEST_P(ExpertProducts, RowsComeAndGo) {
 }
 
 }  // namespace
-}  // namespace tegula::test::experts
+}  // namespace tegula::test::experts::expert_products_test

@@ -10,7 +10,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/moe/layer_run.h"
 
-namespace tegula::test::experts {
+namespace tegula::test::experts::layer_test {
 namespace {
 
 class MoeLayer : public testing::TestWithParam<Device> {
@@ -225,4 +225,4 @@ TEST_P(MoeLayer, WithItsOwnRouter) {
 }
 
 }  // namespace
-}  // namespace tegula::test::experts
+}  // namespace tegula::test::experts::layer_test

@@ -7,7 +7,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/moe/layer_run.h"
 
-namespace tegula::test::experts {
+namespace tegula::test::experts::quantised_layer_test {
 namespace {
 
 constexpr ExpertQuantisation kByRow{}, kByTensor{.scaling = ExpertScaling::tensor};
@@ -208,4 +208,4 @@ TEST_P(QuantisedMoe, ByTmaAndWgmmaOnHopper) {
 }
 
 }  // namespace
-}  // namespace tegula::test::experts
+}  // namespace tegula::test::experts::quantised_layer_test

@@ -7,7 +7,7 @@
 #include "tests/differential/moe/placement_reference.h"
 #include "tests/differential/moe/routing_reference.h"
 
-namespace tegula::test::experts {
+namespace tegula::test::experts::reference_test {
 namespace {
 
 Row normal(std::size_t count, unsigned seed) {
@@ -100,4 +100,4 @@ TEST(MoeReference, GradientsAreFiniteDifferences) {
 }
 
 }  // namespace
-}  // namespace tegula::test::experts
+}  // namespace tegula::test::experts::reference_test

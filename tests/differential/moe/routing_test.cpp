@@ -4,7 +4,7 @@
 #include "tests/differential/devices.h"
 #include "tests/differential/moe/routing_run.h"
 
-namespace tegula::test::experts {
+namespace tegula::test::experts::routing_test {
 namespace {
 
 class MoeRouting : public testing::TestWithParam<Device> {
@@ -244,4 +244,4 @@ TEST_P(MoeRouting, JitterIsUniformAndFollowsTheSeed) {
 }
 
 }  // namespace
-}  // namespace tegula::test::experts
+}  // namespace tegula::test::experts::routing_test

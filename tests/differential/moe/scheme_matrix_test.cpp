@@ -10,7 +10,7 @@
 #include "tests/differential/devices.h"
 #include "tests/fuzz/number_from_env.h"
 
-namespace tegula::test::experts {
+namespace tegula::test::experts::scheme_matrix_test {
 namespace {
 
 constexpr int kExperts[] = {1, 7, 64, 160, 256, 384, 512};
@@ -65,4 +65,4 @@ TEST_P(SchemeMatrix, NoCapacityAtAll) {
 }
 
 }  // namespace
-}  // namespace tegula::test::experts
+}  // namespace tegula::test::experts::scheme_matrix_test

@@ -11,7 +11,7 @@
 #include "tegula/attention_tiles.h"
 #include "tests/unit/autotune/sound_space.h"
 
-namespace tegula::autotune {
+namespace tegula::autotune::attention_space_test {
 namespace {
 
 using test::expect_sound;
@@ -98,4 +98,4 @@ TEST(AttentionSpace, CandidatesOfTheTuner) {
 }
 
 }  // namespace
-}  // namespace tegula::autotune
+}  // namespace tegula::autotune::attention_space_test

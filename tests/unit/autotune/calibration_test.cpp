@@ -13,7 +13,7 @@
 #include "tests/unit/autotune/own_store.h"
 #include "tests/unit/runtime/mock_driver.h"
 
-namespace tegula::autotune {
+namespace tegula::autotune::calibration_test {
 namespace {
 
 namespace cu = runtime::cu;
@@ -194,4 +194,4 @@ TEST(MeasuredRatesOfAKnownModel, AreNotAskedFor) {
 }
 
 }  // namespace
-}  // namespace tegula::autotune
+}  // namespace tegula::autotune::calibration_test

@@ -6,7 +6,7 @@
 
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::configured_kernel_test {
 namespace {
 
 struct Steps {
@@ -56,4 +56,4 @@ TEST(ConfiguredKernel, PrefersItsPlan) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::configured_kernel_test

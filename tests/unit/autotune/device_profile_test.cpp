@@ -8,7 +8,7 @@
 #include "tegula/matmul_config.h"
 #include "tests/unit/runtime/mock_driver.h"
 
-namespace tegula {
+namespace tegula::device_profile_test {
 namespace {
 
 using runtime::testing::mock;
@@ -71,4 +71,4 @@ TEST(DeviceProfile, DoctorTellsWhichRowServesAGpu) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::device_profile_test

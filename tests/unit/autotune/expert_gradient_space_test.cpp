@@ -6,7 +6,7 @@
 #include "autotune/calls/candidate_list.h"
 #include "tests/unit/autotune/sound_space.h"
 
-namespace tegula::autotune {
+namespace tegula::autotune::expert_gradient_space_test {
 namespace {
 
 std::vector<ExpertGradientProblem> problems() {
@@ -48,4 +48,4 @@ TEST(ExpertGradientSpace, TheTunerTriesWhatRuns) {
 }
 
 }  // namespace
-}  // namespace tegula::autotune
+}  // namespace tegula::autotune::expert_gradient_space_test

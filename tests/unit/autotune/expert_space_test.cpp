@@ -10,7 +10,7 @@
 #include "autotune/experts/batch_cost.h"
 #include "tests/unit/autotune/sound_space.h"
 
-namespace tegula::autotune {
+namespace tegula::autotune::expert_space_test {
 namespace {
 
 std::vector<ExpertProblem> expert_problems() {
@@ -144,4 +144,4 @@ TEST(ExpertSpace, TheTunerTriesGatheredTilesInClusters) {
 }
 
 }  // namespace
-}  // namespace tegula::autotune
+}  // namespace tegula::autotune::expert_space_test

@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-namespace tegula::autotune {
+namespace tegula::autotune::field_test {
 
 enum class Order : std::uint8_t { row, column, serpentine };
 constexpr auto enumerator_names(Order) {
@@ -115,4 +115,4 @@ TEST(Fields, HashesAreOfTheValuesAlone) {
 }
 
 }  // namespace
-}  // namespace tegula::autotune
+}  // namespace tegula::autotune::field_test

@@ -6,7 +6,7 @@
 #include "autotune/profiles/rows.h"
 #include "tests/unit/autotune/matmul_problems.h"
 
-namespace tegula {
+namespace tegula::matmul_config_test {
 namespace {
 
 using test::packed;
@@ -175,4 +175,4 @@ TEST(MatmulConfig, OfADevice) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::matmul_config_test

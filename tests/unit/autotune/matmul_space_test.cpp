@@ -12,7 +12,7 @@
 #include "autotune/matmul/work.h"
 #include "tests/unit/autotune/matmul_problems.h"
 
-namespace tegula::autotune {
+namespace tegula::autotune::matmul_space_test {
 namespace {
 
 using test::drawn_problems;
@@ -212,4 +212,4 @@ TEST(CostModel, EveryRateCounts) {
 }
 
 }  // namespace
-}  // namespace tegula::autotune
+}  // namespace tegula::autotune::matmul_space_test

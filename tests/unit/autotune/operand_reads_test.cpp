@@ -8,7 +8,7 @@
 #include "autotune/profiles/rows.h"
 #include "tests/unit/autotune/matmul_problems.h"
 
-namespace tegula::autotune {
+namespace tegula::autotune::operand_reads_test {
 namespace {
 
 using test::packed;
@@ -117,4 +117,4 @@ TEST(MatmulWork, ClustersOfABatchShareRows) {
 }
 
 }  // namespace
-}  // namespace tegula::autotune
+}  // namespace tegula::autotune::operand_reads_test

@@ -5,7 +5,7 @@
 
 #include "tests/unit/autotune/sound_space.h"
 
-namespace tegula::autotune {
+namespace tegula::autotune::row_space_test {
 namespace {
 
 RowConfig chosen(std::int64_t columns, RowKernel kernel = RowKernel::softmax, int capability = 90,
@@ -58,4 +58,4 @@ TEST(RowSpace, KernelsWithOneOrderOfSumsHaveOneClassOfBits) {
 }
 
 }  // namespace
-}  // namespace tegula::autotune
+}  // namespace tegula::autotune::row_space_test

@@ -9,7 +9,7 @@
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
 
-namespace tegula::bench {
+namespace tegula::bench::attention_cases_test {
 namespace {
 
 constexpr int kHeads = 2, kLength = 40;
@@ -78,4 +78,4 @@ TEST(AttentionCases, SequencesBehindEachOther) {
 }
 
 }  // namespace
-}  // namespace tegula::bench
+}  // namespace tegula::bench::attention_cases_test

@@ -9,7 +9,7 @@
 
 #include "tegula/tegula.h"
 
-namespace tegula::bench {
+namespace tegula::bench::choices_test {
 namespace {
 
 const Device kSim = Device::sim();
@@ -80,4 +80,4 @@ TEST(Choices, FormsComputeTheSame) {
 }
 
 }  // namespace
-}  // namespace tegula::bench
+}  // namespace tegula::bench::choices_test

@@ -13,7 +13,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/exact_matmul.h"
 
-namespace tegula::bench {
+namespace tegula::bench::ladder_test {
 namespace {
 
 using testing::HasSubstr;
@@ -52,4 +52,4 @@ TEST(Ladder, EveryRungIsCarriedOut) {
 }
 
 }  // namespace
-}  // namespace tegula::bench
+}  // namespace tegula::bench::ladder_test

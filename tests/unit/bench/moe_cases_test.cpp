@@ -5,7 +5,7 @@
 
 #include "bench/bench.h"
 
-namespace tegula::bench {
+namespace tegula::bench::moe_cases_test {
 namespace {
 
 /// A layer that kept the first call's bias would read memory that the second call's results have.
@@ -66,4 +66,4 @@ TEST(MoeCases, FormsOfRoutingComputeTheSame) {
 }
 
 }  // namespace
-}  // namespace tegula::bench
+}  // namespace tegula::bench::moe_cases_test

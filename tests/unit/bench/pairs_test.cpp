@@ -6,7 +6,7 @@
 
 #include "bench/bench.h"
 
-namespace tegula::bench {
+namespace tegula::bench::pairs_test {
 namespace {
 
 constexpr int kQueries = 113, kKeys = 203;
@@ -92,4 +92,4 @@ TEST(BenchPairs, OfOtherKernelsAreAnError) {
 }
 
 }  // namespace
-}  // namespace tegula::bench
+}  // namespace tegula::bench::pairs_test

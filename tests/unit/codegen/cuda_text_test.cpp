@@ -15,7 +15,7 @@
 #include "tegula/error.h"
 #include "tests/unit/codegen/f8_kernels.h"
 
-namespace tegula::codegen {
+namespace tegula::codegen::cuda_text_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -314,4 +314,4 @@ TEST(CudaIndices, FormulasTakeFormulas) {
 }
 
 }  // namespace
-}  // namespace tegula::codegen
+}  // namespace tegula::codegen::cuda_text_test

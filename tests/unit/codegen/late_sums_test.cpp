@@ -6,7 +6,7 @@
 #include "ir/text.h"
 #include "support/text.h"
 
-namespace tegula::codegen {
+namespace tegula::codegen::late_sums_test {
 namespace {
 
 /// Shuffles inside of loops and behind them, of a kernel among the file tests.
@@ -49,4 +49,4 @@ TEST(DeferReductions, WhatAStepNeedsStays) {
 }
 
 }  // namespace
-}  // namespace tegula::codegen
+}  // namespace tegula::codegen::late_sums_test

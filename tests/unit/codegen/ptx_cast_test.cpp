@@ -16,7 +16,7 @@
 #include "support/text.h"
 #include "tests/unit/codegen/f8_kernels.h"
 
-namespace tegula::codegen {
+namespace tegula::codegen::ptx_cast_test {
 namespace {
 
 using ir::Cell;
@@ -263,4 +263,4 @@ TEST(RoundsOnceInCuda, TheSourceHasTheseInstructionsAndNoOther) {
 }
 
 }  // namespace
-}  // namespace tegula::codegen
+}  // namespace tegula::codegen::ptx_cast_test

@@ -7,7 +7,7 @@
 #include "tests/unit/codegen/sat_casts.h"
 #include "tests/unit/codegen/sim_test.h"
 
-namespace tegula {
+namespace tegula::sat_cast_test {
 namespace {
 
 using testing::SatCast;
@@ -62,4 +62,4 @@ INSTANTIATE_TEST_SUITE_P(Pairs, SatCasts, ::testing::ValuesIn(testing::kSatCasts
                          });
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::sat_cast_test

@@ -2,7 +2,7 @@
 // simulator stays silent. Disabling a detector loses exactly its own cases.
 #include "tests/unit/codegen/sim_cases.h"
 
-namespace tegula::sim {
+namespace tegula::sim::sim_detectors_test {
 namespace {
 
 Report run(const std::string& text, Grid grid, std::uint64_t seed, DetectorSet detectors) {
@@ -272,4 +272,4 @@ TEST(SimDetectors, SilentOnATransferAheadOfItsExpectation) {
 }
 
 }  // namespace
-}  // namespace tegula::sim
+}  // namespace tegula::sim::sim_detectors_test

@@ -8,7 +8,7 @@
 
 #include "tests/unit/codegen/sim_test.h"
 
-namespace tegula::sim {
+namespace tegula::sim::sim_g0_test {
 namespace {
 
 std::string source(const std::string& name) {
@@ -275,4 +275,4 @@ TEST(SimG0, FaultsPlantedInTheAttentionAreFound) {
 }
 
 }  // namespace
-}  // namespace tegula::sim
+}  // namespace tegula::sim::sim_g0_test

@@ -7,7 +7,7 @@
 
 #include "tests/unit/codegen/sim_test.h"
 
-namespace tegula::sim {
+namespace tegula::sim::sim_matrix_test {
 namespace {
 
 template <class T>
@@ -507,4 +507,4 @@ TEST(SimMma, CopiesMayWriteTheSameUndefinedPadding) {
 }
 
 }  // namespace
-}  // namespace tegula::sim
+}  // namespace tegula::sim::sim_matrix_test

@@ -4,7 +4,7 @@
 
 #include "tests/unit/codegen/sim_test.h"
 
-namespace tegula::sim {
+namespace tegula::sim::sim_run_test {
 namespace {
 
 constexpr std::string_view kAdd = R"(
@@ -373,4 +373,4 @@ TEST(SimRun, RefusesWhatItCannotExecute) {
 }
 
 }  // namespace
-}  // namespace tegula::sim
+}  // namespace tegula::sim::sim_run_test

@@ -7,7 +7,7 @@
 
 #include "tests/unit/codegen/sim_test.h"
 
-namespace tegula::sim {
+namespace tegula::sim::sim_tensor_ranks_test {
 namespace {
 
 constexpr std::array<int, 5> kDims{13, 5, 4, 3, 3}, kBox{8, 4, 2, 2, 2};
@@ -156,4 +156,4 @@ TEST(SimTma, OtherRanksAreFound) {
 }
 
 }  // namespace
-}  // namespace tegula::sim
+}  // namespace tegula::sim::sim_tensor_ranks_test

@@ -11,7 +11,7 @@
 #include "tegula/error.h"
 #include "tests/unit/codegen/sim_cases.h"
 
-namespace tegula::sim {
+namespace tegula::sim::simt_check_test {
 namespace {
 
 std::string found(const std::string& text) {
@@ -183,4 +183,4 @@ TEST(SimtCheck, ThePassRefuses) {
 }
 
 }  // namespace
-}  // namespace tegula::sim
+}  // namespace tegula::sim::simt_check_test

@@ -14,7 +14,7 @@
 #include "support/env.h"
 #include "support/generation.h"
 
-namespace tegula {
+namespace tegula::call_plan_test {
 namespace {
 
 using dsl::kMaxPlans;
@@ -231,4 +231,4 @@ TEST(CallPlan, ThreadsShareCallables) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::call_plan_test

@@ -5,7 +5,7 @@
 
 #include "run_on_host.h"
 
-namespace tegula {
+namespace tegula::compiled_table_test {
 namespace {
 
 using dsl::compiled_by_ir;
@@ -62,4 +62,4 @@ TEST(CompiledTable, KeepsAllThatAreHeld) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::compiled_table_test

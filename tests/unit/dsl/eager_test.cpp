@@ -8,7 +8,7 @@
 #include "tegula/address_view.h"
 #include "tegula/error.h"
 
-namespace tegula {
+namespace tegula::eager_test {
 namespace {
 
 using test::empty;
@@ -293,4 +293,4 @@ TEST_F(Eager, OutsideOfSuchARunTilesHaveTypesOnly) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::eager_test

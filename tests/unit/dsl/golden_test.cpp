@@ -9,7 +9,7 @@
 #include "run_on_host.h"
 #include "tests/first_kernels.h"
 
-namespace tegula {
+namespace tegula::golden_test {
 namespace {
 
 using test::empty;
@@ -147,4 +147,4 @@ TEST(Meaning, AttentionWithMaskScoreAndCapturedTables) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::golden_test

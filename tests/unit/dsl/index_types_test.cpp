@@ -4,7 +4,7 @@
 
 #include "run_on_host.h"
 
-namespace tegula {
+namespace tegula::index_types_test {
 namespace {
 
 constexpr std::int64_t kSmall = 1000, kLarge = std::int64_t{1} << 22;
@@ -129,4 +129,4 @@ TEST(IndexTypes, BranchesAndSlicesOfIntegers) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::index_types_test

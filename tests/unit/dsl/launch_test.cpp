@@ -6,7 +6,7 @@
 #include "run_on_host.h"
 #include "support/env.h"
 
-namespace tegula {
+namespace tegula::launch_test {
 namespace {
 
 using test::empty;
@@ -343,4 +343,4 @@ TEST(Launch, AFunctionIsAKernelToo) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::launch_test

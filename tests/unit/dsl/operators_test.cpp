@@ -7,7 +7,7 @@
 
 #include "run_on_host.h"
 
-namespace tegula {
+namespace tegula::operators_test {
 namespace {
 
 using test::empty;
@@ -303,4 +303,4 @@ TEST(Functions, SmallFloatsAreComputedInF32AndRoundedOnce) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::operators_test

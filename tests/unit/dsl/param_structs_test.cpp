@@ -3,7 +3,7 @@
 
 #include "run_on_host.h"
 
-namespace tegula {
+namespace tegula::param_structs_test {
 namespace {
 
 using test::empty;
@@ -129,4 +129,4 @@ TEST(ParamStructs, MembersHaveNames) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::param_structs_test

@@ -3,7 +3,7 @@
 
 #include "run_on_host.h"
 
-namespace tegula {
+namespace tegula::parts_test {
 namespace {
 
 using test::empty;
@@ -115,4 +115,4 @@ TEST(Clusters, NeitherMulticastNorPingpong) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::parts_test

@@ -8,7 +8,7 @@
 #include "tegula/call_plan.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::prepare_test {
 namespace {
 
 auto filling() {
@@ -93,4 +93,4 @@ TEST_P(Prepare, EndsWithAnErrorOfTheCalls) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::prepare_test

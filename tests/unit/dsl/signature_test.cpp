@@ -6,7 +6,7 @@
 #include "dsl/call_key.h"
 #include "run_on_host.h"
 
-namespace tegula::dsl {
+namespace tegula::dsl::signature_test {
 namespace {
 
 using test::kHost;
@@ -95,4 +95,4 @@ TEST(Key, ReadsAsText) {
 }
 
 }  // namespace
-}  // namespace tegula::dsl
+}  // namespace tegula::dsl::signature_test

@@ -5,7 +5,7 @@
 
 #include "run_on_host.h"
 
-namespace tegula {
+namespace tegula::tiles_test {
 namespace {
 
 using test::empty;
@@ -454,4 +454,4 @@ TEST(Locations, NameTheOperatorInTheUsersSource) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tiles_test

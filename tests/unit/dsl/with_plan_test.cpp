@@ -6,7 +6,7 @@
 #include "support/env.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::with_plan_test {
 namespace {
 
 using testing::HasSubstr;
@@ -93,4 +93,4 @@ TEST(WithPlan, TheEnvironmentGoesOverIt) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::with_plan_test

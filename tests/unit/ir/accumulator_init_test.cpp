@@ -15,7 +15,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 
-namespace tegula::ir {
+namespace tegula::ir::accumulator_init_test {
 namespace {
 
 constexpr std::size_t kRows = 2, kColumns = 64;
@@ -153,4 +153,4 @@ TEST(FirstSums, KeepTheirAccuracyFarOut) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::accumulator_init_test

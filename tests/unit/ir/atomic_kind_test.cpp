@@ -7,7 +7,7 @@
 
 #include "tegula/error.h"
 
-namespace tegula::ir {
+namespace tegula::ir::atomic_kind_test {
 namespace {
 
 std::int64_t whole(const char* kind, std::int64_t old, std::int64_t value, DType dtype) {
@@ -43,4 +43,4 @@ TEST(AtomicKind, OfFloats) {
 TEST(AtomicKind, AnotherNameIsRefused) { EXPECT_THROW(interp::combine_of("mul"), InternalError); }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::atomic_kind_test

@@ -4,7 +4,7 @@
 #include "ir/pipeline.h"
 #include "ir/text.h"
 
-namespace tegula::ir {
+namespace tegula::ir::canonicalize_test {
 namespace {
 
 std::string canonical_text(const std::string& body) {
@@ -63,4 +63,4 @@ TEST(Canonicalize, LeavesAConversionThatIsNotTheUsualOne) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::canonicalize_test

@@ -7,7 +7,7 @@
 
 #include "ir/eval/cell.h"
 
-namespace tegula::ir {
+namespace tegula::ir::cast_mode_test {
 namespace {
 
 /// Every value of a type of at most 16 bits.
@@ -61,4 +61,4 @@ TEST(CastMode, SatSaysNothingWhereNothingOverflows) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::cast_mode_test

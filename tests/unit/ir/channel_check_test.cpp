@@ -13,7 +13,7 @@
 #include "ir/text.h"
 #include "support/text.h"
 
-namespace tegula::ir {
+namespace tegula::ir::channel_check_test {
 namespace {
 
 using testing::HasSubstr;
@@ -403,4 +403,4 @@ TEST_F(StoredTiles, StoreWhileItIsRead) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::channel_check_test

@@ -5,7 +5,7 @@
 #include "support/env.h"
 #include "support/text.h"
 
-namespace tegula::ir {
+namespace tegula::ir::docs_test {
 namespace {
 
 TEST(Docs, IrPageIsUpToDate) {
@@ -23,4 +23,4 @@ TEST(Docs, ArchitectureNamesEveryPass) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::docs_test

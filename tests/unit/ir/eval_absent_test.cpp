@@ -4,7 +4,7 @@
 
 #include "tests/unit/ir/eval_fixture.h"
 
-namespace tegula::ir {
+namespace tegula::ir::eval_absent_test {
 namespace {
 
 using ::testing::Each;
@@ -342,4 +342,4 @@ TEST(EvalAbsent, AssumeIgnoresAbsentElements) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::eval_absent_test

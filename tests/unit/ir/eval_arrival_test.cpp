@@ -3,7 +3,7 @@
 #include "support/text.h"
 #include "tests/unit/ir/eval_fixture.h"
 
-namespace tegula::ir {
+namespace tegula::ir::eval_arrival_test {
 namespace {
 
 using ::testing::Contains;
@@ -75,4 +75,4 @@ TEST(EvalArrival, OfTooFewOneReadsTooEarly) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::eval_arrival_test

@@ -1,7 +1,7 @@
 // Machine form: TMA copies into slots that channels guard, and MMAs that are waited for.
 #include "tests/unit/ir/eval_fixture.h"
 
-namespace tegula::ir {
+namespace tegula::ir::eval_channel_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -144,4 +144,4 @@ TEST(EvalChannel, AbsentElementsAreFilled) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::eval_channel_test

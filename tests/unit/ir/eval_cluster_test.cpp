@@ -2,7 +2,7 @@
 #include "tegula/error.h"
 #include "tests/unit/ir/eval_fixture.h"
 
-namespace tegula::ir {
+namespace tegula::ir::eval_cluster_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -121,4 +121,4 @@ TEST(EvalCluster, GridsThatDoNotDivideAreRefused) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::eval_cluster_test

@@ -8,7 +8,7 @@
 #include "support/text.h"
 #include "tests/unit/ir/eval_fixture.h"
 
-namespace tegula::ir {
+namespace tegula::ir::eval_coverage_test {
 namespace {
 
 constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_0123456789";
@@ -50,4 +50,4 @@ TEST(EvalCoverage, EveryExecutedOpHasATest) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::eval_coverage_test

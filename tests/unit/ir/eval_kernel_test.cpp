@@ -6,7 +6,7 @@
 
 #include "tests/unit/ir/eval_fixture.h"
 
-namespace tegula::ir {
+namespace tegula::ir::eval_kernel_test {
 namespace {
 
 template <class T>
@@ -188,4 +188,4 @@ TEST(EvalKernel, AttentionOfAThousandKeysIsFastEnough) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::eval_kernel_test

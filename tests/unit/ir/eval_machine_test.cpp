@@ -2,7 +2,7 @@
 // they are waited for.
 #include "tests/unit/ir/eval_fixture.h"
 
-namespace tegula::ir {
+namespace tegula::ir::eval_machine_test {
 namespace {
 
 using ::testing::Each;
@@ -261,4 +261,4 @@ TEST(EvalMachine, RolesLeaveTheGroupsOfOthersAlone) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::eval_machine_test

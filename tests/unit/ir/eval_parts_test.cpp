@@ -1,7 +1,7 @@
 // Concatenations, gathers, scatters and views at an address as the interpreter defines them.
 #include "tests/unit/ir/eval_fixture.h"
 
-namespace tegula::ir {
+namespace tegula::ir::eval_parts_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -72,4 +72,4 @@ TEST(EvalParts, ScatterStoresOrCombinesWhereTheIndexSays) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::eval_parts_test

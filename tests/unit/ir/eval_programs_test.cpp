@@ -2,7 +2,7 @@
 // before a release, and compares and swaps in one step.
 #include "tests/unit/ir/eval_fixture.h"
 
-namespace tegula::ir {
+namespace tegula::ir::eval_programs_test {
 namespace {
 
 using ::testing::Contains;
@@ -114,4 +114,4 @@ TEST(EvalPrograms, WithoutABarrierTheyRace) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::eval_programs_test

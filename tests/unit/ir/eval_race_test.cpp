@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tegula::ir::interp {
+namespace tegula::ir::interp::eval_race_test {
 namespace {
 
 class RaceTest : public ::testing::Test {
@@ -83,4 +83,4 @@ TEST_F(RaceTest, AtomicsConflictOnlyWithPlainAccesses) {
 }
 
 }  // namespace
-}  // namespace tegula::ir::interp
+}  // namespace tegula::ir::interp::eval_race_test

@@ -2,7 +2,7 @@
 // stays silent.
 #include "tests/unit/ir/eval_fixture.h"
 
-namespace tegula::ir {
+namespace tegula::ir::eval_report_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -421,4 +421,4 @@ TEST(EvalReport, NothingIsReportedWhenNotAsked) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::eval_report_test

@@ -7,7 +7,7 @@
 #include "tegula/error.h"
 #include "tests/unit/ir/eval_fixture.h"
 
-namespace tegula::ir {
+namespace tegula::ir::eval_scalar_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -411,4 +411,4 @@ TEST(EvalScalar, ANewNanIsCanonical) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::eval_scalar_test

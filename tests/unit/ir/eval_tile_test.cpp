@@ -6,7 +6,7 @@
 #include "tegula/error.h"
 #include "tests/unit/ir/eval_fixture.h"
 
-namespace tegula::ir {
+namespace tegula::ir::eval_tile_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -571,4 +571,4 @@ TEST(EvalTile, MathOnTiles) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::eval_tile_test

@@ -5,7 +5,7 @@
 #include "support/text.h"
 #include "tests/unit/ir/eval_fixture.h"
 
-namespace tegula::ir {
+namespace tegula::ir::eval_tiles_test {
 namespace {
 
 using ::testing::Each;
@@ -116,4 +116,4 @@ TEST(EvalTiles, AWholeKernelInOrder) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::eval_tiles_test

@@ -14,7 +14,7 @@
 #include "ir/passes/layouts/flip_layouts.h"
 #include "ir/text.h"
 
-namespace tegula::ir {
+namespace tegula::ir::flip_layouts_test {
 namespace {
 
 /// One flip: of `extent` elements that are `stride` apart.
@@ -157,4 +157,4 @@ TEST(FlipLayouts, OddExtentsStay) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::flip_layouts_test

@@ -7,7 +7,7 @@
 #include "ir/pipeline.h"
 #include "ir/text.h"
 
-namespace tegula::ir {
+namespace tegula::ir::hoist_broadcast_terms_test {
 namespace {
 
 constexpr std::int64_t kRows = 4, kColumns = 8;
@@ -60,4 +60,4 @@ TEST(HoistBroadcastTerms, DistancesKeepTheirAccuracyFarOut) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::hoist_broadcast_terms_test

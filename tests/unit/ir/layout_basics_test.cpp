@@ -9,7 +9,7 @@
 #include "ir/layout/layout_ops.h"
 #include "ir/layout/layout_text.h"
 
-namespace tegula::ir {
+namespace tegula::ir::layout_basics_test {
 namespace {
 
 template <class F>
@@ -253,4 +253,4 @@ TEST(LinearLayout, BestOfWordsAreSharedByTheLanesOfALine) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::layout_basics_test

@@ -10,7 +10,7 @@
 #include "ir/layout/layout_ops.h"
 #include "ir/layout/reduction.h"
 
-namespace tegula::ir {
+namespace tegula::ir::layout_ops_test {
 namespace {
 
 const std::vector<LinearLayout>& samples() {
@@ -275,4 +275,4 @@ TEST(LayoutOps, LongerRunsExchangeLanesForColumnsElseForRows) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::layout_ops_test

@@ -13,7 +13,7 @@
 #include "ir/layout/shared_layout.h"
 #include "ir/layout/thread_fn.h"
 
-namespace tegula::ir {
+namespace tegula::ir::layout_shared_test {
 namespace {
 
 template <class F>
@@ -329,4 +329,4 @@ TEST(CopyLayout, RegistersThatPadInSomeThreadAreKnown) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::layout_shared_test

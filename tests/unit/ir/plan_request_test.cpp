@@ -9,7 +9,7 @@
 #include "support/text.h"
 #include "tegula/error.h"
 
-namespace tegula::ir {
+namespace tegula::ir::plan_request_test {
 namespace {
 
 using testing::HasSubstr;
@@ -67,4 +67,4 @@ TEST(PlanRequest, PreferencesStandInAKernelsText) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::plan_request_test

@@ -11,7 +11,7 @@
 #include "tegula/error.h"
 #include "tests/replaced.h"
 
-namespace tegula::ir {
+namespace tegula::ir::plan_test {
 namespace {
 
 using testing::HasSubstr;
@@ -292,4 +292,4 @@ TEST(Plan, WhatIsNoField) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::plan_test

@@ -6,7 +6,7 @@
 #include "ir/schedule/reason.h"
 #include "support/text.h"
 
-namespace tegula::ir {
+namespace tegula::ir::schedule_rules_test {
 namespace {
 
 TEST(ScheduleRules, EachIsTripped) {
@@ -26,4 +26,4 @@ TEST(ScheduleRules, AReasonTellsItsLines) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::schedule_rules_test

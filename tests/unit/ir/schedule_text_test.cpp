@@ -8,7 +8,7 @@
 #include "ir/schedule/edits.h"
 #include "tegula/error.h"
 
-namespace tegula::ir {
+namespace tegula::ir::schedule_text_test {
 namespace {
 
 /// FlashAttention-3's order (docs/schedule.md).
@@ -266,4 +266,4 @@ TEST(ScheduleEdits, OtherWordsAreErrors) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::schedule_text_test

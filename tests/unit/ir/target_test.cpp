@@ -4,7 +4,7 @@
 
 #include "ir/plan.h"
 
-namespace tegula::ir {
+namespace tegula::ir::target_test {
 namespace {
 
 using testing::ElementsAre;
@@ -70,4 +70,4 @@ TEST(Target, OccupancyIsOfWhateverIsShortest) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::target_test

@@ -11,7 +11,7 @@
 #include "ir/verify.h"
 #include "tegula/error.h"
 
-namespace tegula::ir {
+namespace tegula::ir::text_test {
 namespace {
 
 std::string read(const std::filesystem::path& path) {
@@ -177,4 +177,4 @@ TEST(OpTable, NamesAreUniqueAndDocumented) {
 }
 
 }  // namespace
-}  // namespace tegula::ir
+}  // namespace tegula::ir::text_test

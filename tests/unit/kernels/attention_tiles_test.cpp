@@ -3,7 +3,7 @@
 
 #include "tegula/attention_tiles.h"
 
-namespace tegula {
+namespace tegula::attention_tiles_test {
 namespace {
 
 AttentionProblem problem(int dim, KvExtent kv_extent, std::int64_t queries, std::int64_t keys) {
@@ -165,4 +165,4 @@ TEST(AttentionTileShape, UsualWhereLittleIsKnownOrRegistersAreTaken) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::attention_tiles_test

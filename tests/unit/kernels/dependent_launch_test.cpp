@@ -15,7 +15,7 @@
 #include "tegula/kernels/gated_matmul.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::dependent_launch_test {
 namespace {
 
 using detail::MatmulTraits;
@@ -119,4 +119,4 @@ TEST(DependentLaunchOfExperts, TablesAreReadBehindTheWait) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::dependent_launch_test

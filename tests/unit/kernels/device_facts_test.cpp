@@ -5,7 +5,7 @@
 #include "tegula/kernels/fused_matmul.h"
 #include "tests/unit/runtime/mock_driver.h"
 
-namespace tegula {
+namespace tegula::device_facts_test {
 namespace {
 
 using runtime::testing::mock;
@@ -36,4 +36,4 @@ TEST(DeviceFacts, WgmmaIsOfHopperAlone) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::device_facts_test

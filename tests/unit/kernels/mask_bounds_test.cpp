@@ -11,7 +11,7 @@
 #include "tegula/tegula.h"
 #include "tests/property/mask_lambdas.h"
 
-namespace tegula {
+namespace tegula::mask_bounds_test {
 namespace {
 
 using namespace masks;
@@ -396,4 +396,4 @@ TEST(DerivedRange, KeysThatNoRowSeesAreNotComputed) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::mask_bounds_test

@@ -7,7 +7,7 @@
 
 #include "tegula/kernels/attention.h"
 
-namespace tegula {
+namespace tegula::masks_test {
 namespace {
 
 using namespace masks;
@@ -75,4 +75,4 @@ TEST(Masks, KeyPadding) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::masks_test

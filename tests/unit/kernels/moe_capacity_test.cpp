@@ -6,7 +6,7 @@
 
 #include "kernels/moe/layer_arguments.h"
 
-namespace tegula::experts {
+namespace tegula::experts::moe_capacity_test {
 namespace {
 
 int capacity(float factor, int k, int experts, std::int64_t tokens, int group_tokens = 0) {
@@ -53,4 +53,4 @@ TEST(MoeCapacity, OfFactorsWithoutBound) {
 }
 
 }  // namespace
-}  // namespace tegula::experts
+}  // namespace tegula::experts::moe_capacity_test

@@ -6,7 +6,7 @@
 #include "tegula/kernels/moe.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::moe_decisions_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -60,4 +60,4 @@ TEST(MoeDecisions, EachGemmHasOne) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::moe_decisions_test

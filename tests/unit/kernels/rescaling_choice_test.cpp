@@ -6,7 +6,7 @@
 #include "tegula/kernels/scores.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::rescaling_choice_test {
 namespace {
 
 AttentionCall call_of(std::int64_t length, DType dtype = DType::bf16, std::int64_t dim = 128) {
@@ -71,4 +71,4 @@ TEST(RescalingChoice, NotWhereDataSaysWhatRowsSee) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::rescaling_choice_test

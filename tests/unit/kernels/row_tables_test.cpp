@@ -11,7 +11,7 @@
 #include "tegula/kernels/masks.h"
 #include "tests/assemble/assembled.h"
 
-namespace tegula {
+namespace tegula::row_tables_test {
 namespace {
 
 /// Attention with a table of documents; traced only once in a process.
@@ -73,4 +73,4 @@ TEST(RowTables, AreConvertedInFrontOfTheLoopWithoutWgmma) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::row_tables_test

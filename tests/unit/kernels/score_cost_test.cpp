@@ -6,7 +6,7 @@
 #include "tegula/kernels/scores.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::score_cost_test {
 namespace {
 
 Tensor f32s(const Dims& shape) { return Tensor::zeros(shape, DType::f32, Device::cpu()); }
@@ -127,4 +127,4 @@ TEST(ScoreTraits, OfNeither) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::score_cost_test

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <future>
 
-namespace tegula {
+namespace tegula::scratch_test {
 namespace {
 
 TEST(Scratch, OneThreadAtATimeHandsOn) {
@@ -19,4 +19,4 @@ TEST(Scratch, OneThreadAtATimeHandsOn) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::scratch_test

@@ -5,7 +5,7 @@
 #include "tegula/kernels/masks.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::tile_order_choice_test {
 namespace {
 
 AttentionCall call_of(std::int64_t batch, std::int64_t heads, std::int64_t queries,
@@ -41,4 +41,4 @@ TEST(TileOrderChoice, AsAsked) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tile_order_choice_test

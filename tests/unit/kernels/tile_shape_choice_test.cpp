@@ -5,7 +5,7 @@
 #include "tegula/kernels/scores.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::tile_shape_choice_test {
 namespace {
 
 AttentionCall call_of(std::int64_t dim) {
@@ -54,4 +54,4 @@ TEST(TileShapeChoice, OperandsThatTmaDoesNotTake) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tile_shape_choice_test

@@ -8,7 +8,7 @@
 #include "tegula/tune.h"
 #include "tests/unit/autotune/own_store.h"
 
-namespace tegula {
+namespace tegula::tune_attention_test {
 namespace {
 
 using ::testing::Contains;
@@ -84,4 +84,4 @@ TEST_F(TuneAttention, GivenTilesAreNoDecision) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tune_attention_test

@@ -8,7 +8,7 @@
 #include "tegula/tune.h"
 #include "tests/unit/autotune/own_store.h"
 
-namespace tegula {
+namespace tegula::tune_matmul_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -79,4 +79,4 @@ TEST_F(TuneMatmul, WinnersOfTheStoreAreUsedWhereTheyAreLegal) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tune_matmul_test

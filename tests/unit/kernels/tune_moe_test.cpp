@@ -10,7 +10,7 @@
 #include "tegula/tune.h"
 #include "tests/unit/autotune/own_store.h"
 
-namespace tegula {
+namespace tegula::tune_moe_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -132,4 +132,4 @@ TEST_F(TuneMoe, NearRowsUseTheWinner) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tune_moe_test

@@ -12,7 +12,7 @@
 #include "ir/op.h"
 #include "tests/unit/llvm/emit_testing.h"
 
-namespace tegula {
+namespace tegula::emit_files_test {
 namespace {
 
 using testing::count;
@@ -81,4 +81,4 @@ TEST(EmitFiles, UseEveryOpThatReachesAnEmitter) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::emit_files_test

@@ -11,7 +11,7 @@
 #include "tests/unit/llvm/elementwise_cases.h"
 #include "tests/unit/llvm/emit_testing.h"
 
-namespace tegula {
+namespace tegula::emit_test {
 namespace {
 
 using codegen::EmitOptions;
@@ -251,4 +251,4 @@ TEST(Assembler, FindsIgnoredRegistersAndSerialisedMmas) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::emit_test

@@ -17,7 +17,7 @@
 #include "tegula/error.h"
 #include "tests/unit/runtime/mock_driver.h"
 
-namespace tegula::runtime {
+namespace tegula::runtime::artefact_test {
 namespace {
 
 using testing::mock;
@@ -216,4 +216,4 @@ TEST_F(TwoGpus, AreLaunchedOnTheirOwn) {
 }
 
 }  // namespace
-}  // namespace tegula::runtime
+}  // namespace tegula::runtime::artefact_test

@@ -17,7 +17,7 @@
 #include "support/text.h"
 #include "tegula/error.h"
 
-namespace tegula::runtime {
+namespace tegula::runtime::assemble_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -225,4 +225,4 @@ TEST(Process, PassesFilesAndGathersOutput) {
 }
 
 }  // namespace
-}  // namespace tegula::runtime
+}  // namespace tegula::runtime::assemble_test

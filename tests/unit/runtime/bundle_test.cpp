@@ -21,7 +21,7 @@
 #include "tegula/report.h"
 #include "tegula/warning.h"
 
-namespace tegula::runtime {
+namespace tegula::runtime::bundle_test {
 namespace {
 
 using ::testing::Contains;
@@ -305,4 +305,4 @@ TEST_F(Bundles, AKernelThatIsCompiledLateIsWarnedOf) {
 }
 
 }  // namespace
-}  // namespace tegula::runtime
+}  // namespace tegula::runtime::bundle_test

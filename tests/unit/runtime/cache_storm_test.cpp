@@ -16,7 +16,7 @@
 #include "runtime/cache.h"
 #include "support/text.h"
 
-namespace tegula::runtime {
+namespace tegula::runtime::cache_storm_test {
 namespace {
 
 CacheKey key_of(int i) {
@@ -181,4 +181,4 @@ TEST_F(CacheStorm, SweepersAndReadersDoNotDisturbEachOther) {
 }
 
 }  // namespace
-}  // namespace tegula::runtime
+}  // namespace tegula::runtime::cache_storm_test

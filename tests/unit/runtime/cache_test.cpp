@@ -17,7 +17,7 @@
 #include "support/text.h"
 #include "tests/unit/faulty_vfs.h"
 
-namespace tegula::runtime {
+namespace tegula::runtime::cache_test {
 namespace {
 
 using ::testing::Contains;
@@ -490,4 +490,4 @@ TEST_F(Cache, SweepRemovesTheLongestUnusedOnly) {
 }
 
 }  // namespace
-}  // namespace tegula::runtime
+}  // namespace tegula::runtime::cache_test

@@ -7,7 +7,7 @@
 
 #include "tegula/report.h"
 
-namespace tegula::runtime {
+namespace tegula::runtime::compile_records_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -29,4 +29,4 @@ TEST(CompileRecords, TheLastAreListedAllAreCounted) {
 }
 
 }  // namespace
-}  // namespace tegula::runtime
+}  // namespace tegula::runtime::compile_records_test

@@ -14,7 +14,7 @@
 #include "support/text.h"
 #include "tegula/error.h"
 
-namespace tegula::runtime {
+namespace tegula::runtime::cuda_source_test {
 namespace {
 
 using ir::AttrName;
@@ -390,4 +390,4 @@ TEST_P(CudaHopper, KeepsItsRegistersAndItsAsynchrony) {
 INSTANTIATE_TEST_SUITE_P(G0, CudaHopper, ::testing::Values("gemm", "attention"));
 
 }  // namespace
-}  // namespace tegula::runtime
+}  // namespace tegula::runtime::cuda_source_test

@@ -9,7 +9,7 @@
 #include "mock_driver.h"
 #include "support/env.h"
 
-namespace tegula::runtime {
+namespace tegula::runtime::doctor_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -73,4 +73,4 @@ TEST(Doctor, FindsMisspeltVariables) {
 }
 
 }  // namespace
-}  // namespace tegula::runtime
+}  // namespace tegula::runtime::doctor_test

@@ -8,7 +8,7 @@
 
 #include "tegula/error.h"
 
-namespace tegula {
+namespace tegula::event_test {
 namespace {
 
 TEST(Event, TellsTheTimeBetweenTwo) {
@@ -38,4 +38,4 @@ TEST(Event, RefusesOtherDevicesAndEventsWithoutAPlace) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::event_test

@@ -8,7 +8,7 @@
 #include "runtime/driver_api.h"
 #include "tegula/error.h"
 
-namespace tegula::runtime {
+namespace tegula::runtime::fork_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -48,4 +48,4 @@ TEST(Fork, AChildOfAProcessThatUsedTheDriverIsRefused) {
 }
 
 }  // namespace
-}  // namespace tegula::runtime
+}  // namespace tegula::runtime::fork_test

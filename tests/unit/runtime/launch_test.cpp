@@ -19,7 +19,7 @@
 #include "tegula/scratch.h"
 #include "tegula/tensor.h"
 
-namespace tegula::runtime {
+namespace tegula::runtime::launch_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -538,4 +538,4 @@ TEST(DeviceTensor, RoundTripsAndFrees) {
 }
 
 }  // namespace
-}  // namespace tegula::runtime
+}  // namespace tegula::runtime::launch_test

@@ -6,7 +6,7 @@
 #include "support/env.h"
 #include "tegula/error.h"
 
-namespace tegula::runtime {
+namespace tegula::runtime::nvrtc_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -84,4 +84,4 @@ TEST(Nvrtc, WrongLibraryIsExplained) {
 }
 
 }  // namespace
-}  // namespace tegula::runtime
+}  // namespace tegula::runtime::nvrtc_test

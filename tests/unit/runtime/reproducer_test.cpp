@@ -9,7 +9,7 @@
 #include "support/text.h"
 #include "tegula/error.h"
 
-namespace tegula::runtime {
+namespace tegula::runtime::reproducer_test {
 namespace {
 
 TEST(Reproducer, IsTheTracedKernel) {
@@ -40,4 +40,4 @@ TEST(Reproducer, IsTheTracedKernel) {
 }
 
 }  // namespace
-}  // namespace tegula::runtime
+}  // namespace tegula::runtime::reproducer_test

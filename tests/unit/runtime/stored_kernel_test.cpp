@@ -17,7 +17,7 @@
 #include "support/text.h"
 #include "tegula/tensor.h"
 
-namespace tegula::runtime {
+namespace tegula::runtime::stored_kernel_test {
 namespace {
 
 using ::testing::Contains;
@@ -450,4 +450,4 @@ TEST_F(StoredCode, LinesMatterOnlyWhereTheyAreKept) {
 }
 
 }  // namespace
-}  // namespace tegula::runtime
+}  // namespace tegula::runtime::stored_kernel_test

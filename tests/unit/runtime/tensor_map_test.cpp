@@ -12,7 +12,7 @@
 #include "mock_driver.h"
 #include "tegula/error.h"
 
-namespace tegula::runtime {
+namespace tegula::runtime::tensor_map_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -157,4 +157,4 @@ TEST(TensorMap, ThreadWithoutContextIsServed) {
 }
 
 }  // namespace
-}  // namespace tegula::runtime
+}  // namespace tegula::runtime::tensor_map_test

@@ -8,7 +8,7 @@
 #include "runtime/storage.h"
 #include "tegula/error.h"
 
-namespace tegula {
+namespace tegula::tensor_test {
 namespace {
 
 constexpr Device kCpu = Device::cpu();
@@ -284,4 +284,4 @@ TEST(Device, Parse) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tensor_test

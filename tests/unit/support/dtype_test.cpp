@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tegula {
+namespace tegula::dtype_test {
 namespace {
 
 /// The facts of a format, written down once more and independently of dtype.h.
@@ -126,4 +126,4 @@ TEST(DType, TableAgreesWithTheHostTypes) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::dtype_test

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <unordered_set>
 
-namespace tegula {
+namespace tegula::entity_test {
 namespace {
 
 using ValueId = EntityId<struct ValueTag>;
@@ -38,4 +38,4 @@ TEST(EntityMap, IdsOutliveGrowth) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::entity_test

@@ -8,7 +8,7 @@
 #include "support/text.h"
 #include "tegula/error.h"
 
-namespace tegula {
+namespace tegula::env_test {
 namespace {
 
 using testing::ElementsAre;
@@ -100,4 +100,4 @@ TEST(Env, DocumentationIsCurrent) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::env_test

@@ -15,7 +15,7 @@
 #include "support/markdown.h"
 #include "support/text.h"
 
-namespace tegula {
+namespace tegula::error_codes_test {
 namespace {
 
 constexpr const char* kTables[] = {"support/errors.def", "ir/eval/findings.def",
@@ -224,4 +224,4 @@ TEST(ErrorCodes, EveryErrorHasOne) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::error_codes_test

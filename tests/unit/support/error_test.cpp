@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace tegula {
+namespace tegula::error_test {
 namespace {
 
 TEST(Diagnostic, PrintsPlaceCodeNotesAndHint) {
@@ -111,4 +111,4 @@ TEST(Intern, IsSafeFromManyThreads) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::error_test

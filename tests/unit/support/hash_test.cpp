@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-namespace tegula {
+namespace tegula::hash_test {
 namespace {
 
 // The values of `xxhsum -H2`: keys on disk must never change by accident.
@@ -51,4 +51,4 @@ TEST(Hash, HexKeepsLeadingZeros) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::hash_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tegula {
+namespace tegula::markdown_test {
 namespace {
 
 TEST(Markdown, ItemsAreAsWideAsThePage) {
@@ -23,4 +23,4 @@ TEST(Markdown, ALongWordStaysWhole) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::markdown_test

@@ -9,7 +9,7 @@
 
 #include "tegula/error.h"
 
-namespace tegula {
+namespace tegula::text_test {
 namespace {
 
 using testing::ElementsAre;
@@ -74,4 +74,4 @@ TEST_F(TextFiles, ReadersSeeOldOrNewOnly) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::text_test

@@ -9,7 +9,7 @@
 #include "tegula/kernels/masks.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::attention_pairs_test {
 namespace {
 
 using Sees = std::function<bool(int q, int kv)>;
@@ -173,4 +173,4 @@ TEST(AttentionWorkload, OfListsOfTheCaller) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::attention_pairs_test

@@ -9,7 +9,7 @@
 #include "tegula/tegula.h"
 #include "tools/workload/traced_mask.h"
 
-namespace tegula {
+namespace tegula::mask_import_test {
 namespace {
 
 using ir::BlockCoverage;
@@ -129,4 +129,4 @@ TEST(MaskImport, ANumberThatALoopChangesIsUnknown) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::mask_import_test

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-namespace tegula {
+namespace tegula::tile_schedule_test {
 namespace {
 
 using Times = std::vector<std::int64_t>;
@@ -87,4 +87,4 @@ TEST(TileSchedule, IsWithinGrahamsBound) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tile_schedule_test

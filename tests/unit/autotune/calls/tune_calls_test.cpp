@@ -9,7 +9,7 @@
 #include "tegula/tegula.h"
 #include "tests/unit/autotune/own_store.h"
 
-namespace tegula {
+namespace tegula::tune_calls_test {
 
 /// Mode 1 gives wrong results, 2 other bits.
 struct AddingConfig {
@@ -260,4 +260,4 @@ TEST(CandidateLists, HaveTheReferenceTheModelsAndOthers) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tune_calls_test

@@ -10,7 +10,7 @@
 #include "tests/unit/autotune/race/simulated_measure.h"
 #include "tests/unit/autotune/store/store_fixture.h"
 
-namespace tegula::autotune {
+namespace tegula::autotune::race_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -340,4 +340,4 @@ TEST_F(StoreTest, AKilledRaceIsResumed) {
 }
 
 }  // namespace
-}  // namespace tegula::autotune
+}  // namespace tegula::autotune::race_test

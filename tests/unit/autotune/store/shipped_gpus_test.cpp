@@ -8,7 +8,7 @@
 #include "runtime/described_gpu.h"
 #include "tegula/device_profile.h"
 
-namespace tegula::autotune {
+namespace tegula::autotune::shipped_gpus_test {
 namespace {
 
 TEST(ShippedGpus, HaveTheClassOfTheirWinners) {
@@ -28,4 +28,4 @@ TEST(ShippedGpus, HaveTheClassOfTheirWinners) {
 }
 
 }  // namespace
-}  // namespace tegula::autotune
+}  // namespace tegula::autotune::shipped_gpus_test

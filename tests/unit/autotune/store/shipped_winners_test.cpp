@@ -13,7 +13,7 @@
 #include "autotune/store/winner_table.h"
 #include "tests/unit/autotune/store/store_fixture.h"
 
-namespace tegula::autotune {
+namespace tegula::autotune::shipped_winners_test {
 namespace {
 
 class ShippedWinners : public StoreTest {
@@ -105,4 +105,4 @@ TEST(ShippedFiles, HaveRowsOfTheirFamilies) {
 }
 
 }  // namespace
-}  // namespace tegula::autotune
+}  // namespace tegula::autotune::shipped_winners_test

@@ -8,7 +8,7 @@
 
 #include "tests/unit/autotune/store/store_fixture.h"
 
-namespace tegula::autotune {
+namespace tegula::autotune::store_faults_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -314,4 +314,4 @@ TEST_F(StoreTest, SixtyFourProcessesStormTheSameKeys) {
 }
 
 }  // namespace
-}  // namespace tegula::autotune
+}  // namespace tegula::autotune::store_faults_test

@@ -9,7 +9,7 @@
 #include "autotune/store/winner_table.h"
 #include "tests/unit/autotune/store/store_fixture.h"
 
-namespace tegula::autotune {
+namespace tegula::autotune::tuning_store_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -213,4 +213,4 @@ TEST_F(StoreTest, WinnersPublishedHereAreVisibleHere) {
 }
 
 }  // namespace
-}  // namespace tegula::autotune
+}  // namespace tegula::autotune::tuning_store_test

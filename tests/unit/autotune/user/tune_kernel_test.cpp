@@ -10,7 +10,7 @@
 #include "tegula/tegula.h"
 #include "tests/unit/autotune/own_store.h"
 
-namespace tegula {
+namespace tegula::tune_kernel_test {
 namespace {
 
 using ::testing::Contains;
@@ -317,4 +317,4 @@ TEST(ArgumentCopies, LargeTensorsAreComparedByAllThreads) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tune_kernel_test

@@ -13,7 +13,7 @@
 #include "tegula/tegula.h"
 #include "tests/unit/runtime/mock_driver.h"
 
-namespace tegula {
+namespace tegula::tune_on_gpu_test {
 namespace {
 
 namespace cu = runtime::cu;
@@ -126,4 +126,4 @@ TEST_F(TuneOnGpu, CodeThatPassesDegradeIsNotAssembled) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::tune_on_gpu_test

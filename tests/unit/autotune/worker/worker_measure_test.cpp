@@ -9,7 +9,7 @@
 #include "tegula/error.h"
 #include "tests/unit/autotune/worker/planted_kernels.h"
 
-namespace tegula::autotune {
+namespace tegula::autotune::worker_measure_test {
 namespace {
 
 using runtime::testing::mock;
@@ -233,4 +233,4 @@ TEST_F(WorkerMeasureTest, ARaceRemembersWhatHungAndFaulted) {
 }
 
 }  // namespace
-}  // namespace tegula::autotune
+}  // namespace tegula::autotune::worker_measure_test
