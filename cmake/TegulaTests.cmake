@@ -3,9 +3,11 @@
 # unit/ir/plan_test.cpp is the test unit_ir_plan_test, wherever it is linked.
 find_package(GTest REQUIRED CONFIG)
 
-# Aggregates: unit_tests builds every unit test, core_tests those of the layers up to the runtime.
+# Aggregates: unit_tests builds every unit test, core_tests those of the layers up to the runtime, package_tests all that
+# uses the library as a user does: file tests, lessons, C programs and the program `tegula`.
 add_custom_target(unit_tests)
 add_custom_target(core_tests)
+add_custom_target(package_tests)
 
 # Tests with these labels spend minutes in their own code, which is therefore optimized. Others are compiled at -O0: they
 # run once per compilation, and optimizing them costs more than it gains.
@@ -53,7 +55,7 @@ function(tegula_test_program name label)
     add_dependencies(${name} tegula_llvm)
   endif()
   foreach(source IN LISTS arg_SOURCES)
-    if(source MATCHES "_test\\.cpp$")
+    if(source MATCHES "_test\\.cpp$" AND NOT label STREQUAL filetest)
       string(REGEX REPLACE "\\.cpp$" "" test "${source}")
       string(REPLACE "/" "_" test "${test}")
       tegula_test(${test} ${label} ${name} ${source})
@@ -61,9 +63,11 @@ function(tegula_test_program name label)
   endforeach()
 endfunction()
 
-# tegula_test(TEST LABEL PROGRAM FILE [ARGUMENTS...]): runs the tests of one file of a program.
+# tegula_test(TEST LABEL PROGRAM FILE [ARGUMENTS...]): runs the tests of one file of a program. The report of its cases is
+# cases/TEST.json in the build folder (tools/dev/count_tests.py).
 function(tegula_test test label program file)
   add_test(NAME ${test} COMMAND ${program} --file=${file} --gtest_brief=1 ${ARGN})
   # Tests of the cache choose a folder of their own; no other test may find an earlier run's kernels.
-  set_tests_properties(${test} PROPERTIES LABELS ${label} TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT TEGULA_CACHE=off)
+  set_tests_properties(${test} PROPERTIES LABELS ${label} TIMEOUT 300 SKIP_RETURN_CODE 77
+    ENVIRONMENT "TEGULA_CACHE=off;GTEST_OUTPUT=json:${PROJECT_BINARY_DIR}/cases/${test}.json")
 endfunction()

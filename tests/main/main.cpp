@@ -4,7 +4,6 @@
 //   PROGRAM --files                                           lists the files
 #include <fnmatch.h>
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -58,16 +57,6 @@ bool select_file(std::string_view file) {
   return found;
 }
 
-/// Gives the report of `file` a name of its own if GTEST_OUTPUT names a folder: processes of one program run at once.
-void name_report(std::string file) {
-  std::string output = testing::GTEST_FLAG(output);
-  if (output.empty() || output.back() != '/') return;
-  file.erase(file.rfind('.'));
-  for (char& c : file)
-    if (c == '/') c = '_';
-  testing::GTEST_FLAG(output) = output + file + "." + std::to_string(getpid()) + ".json";
-}
-
 }  // namespace
 
 int main(int count, char** words) {
@@ -81,11 +70,10 @@ int main(int count, char** words) {
       for (const std::string& file : files) std::puts(file.c_str());
       return EXIT_SUCCESS;
     }
-    if (word.substr(0, kFile.size()) != kFile || !select_file(word.substr(kFile.size()))) {
+    if (!word.starts_with(kFile) || !select_file(word.substr(kFile.size()))) {
       std::fprintf(stderr, "%s: no test in '%s'; --files lists the files\n", words[0], words[i]);
       return EXIT_FAILURE;
     }
-    name_report(std::string(word.substr(kFile.size())));
   }
   return RUN_ALL_TESTS();
 }

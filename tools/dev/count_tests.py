@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""count_tests.py CTEST_LOG CASES_DIR: prints the closing line `N passed, N failed` of a test run.
+"""count_tests.py CTEST_LOG CASES_DIR: prints the slowest tests of a run and its closing line `N passed, N failed`.
 
-A GoogleTest program counts by its cases, any other test as one. A program that died counts as one failure.
+A test of a GoogleTest program counts by its cases (CASES_DIR/TEST.json), any other test as one. A program that died
+counts as one failure.
 """
 import json
 import pathlib
@@ -9,33 +10,33 @@ import re
 import sys
 
 
-def main(log_path, cases_dir):
-    passed = failed = skipped = 0
-    counted = set()
-    for path in pathlib.Path(cases_dir).glob("*.json"):
-        try:
-            report = json.loads(path.read_text())
-        except ValueError:
-            continue  # cut short by a crash: ctest's verdict stands
-        counted.add(re.sub(r"(_\d+)?$", "", path.stem))
-        for suite in report["testsuites"]:
-            for case in suite["testsuite"]:
-                if case["result"] == "SKIPPED":
-                    skipped += 1
-                elif case.get("failures"):
-                    failed += 1
-                else:
-                    passed += 1
+def count_cases(report):
+    """Returns (passed, failed, skipped) of a GoogleTest report, or None if a crash cut it short."""
+    try:
+        suites = json.loads(report.read_text())["testsuites"]
+    except (OSError, ValueError):
+        return None
+    cases = [case for suite in suites for case in suite["testsuite"]]
+    skipped = sum(case["result"] == "SKIPPED" for case in cases)
+    failed = sum(bool(case.get("failures")) for case in cases)
+    return len(cases) - failed - skipped, failed, skipped
 
-    for name, verdict in re.findall(r"Test +#\d+: (\S+) \.*(.*?)\s+[\d.]+ sec", pathlib.Path(log_path).read_text()):
-        if name in counted:
-            continue
-        if "Passed" in verdict:
-            passed += 1
-        elif "Skipped" in verdict or "Not Run (Disabled)" in verdict:
-            skipped += 1
-        else:
-            failed += 1
+
+def main(log_path, cases_dir):
+    log = pathlib.Path(log_path).read_text()
+    tests = re.findall(r"Test +#\d+: (\S+) \.*(.*?)\s+([\d.]+) sec", log)
+    passed = failed = skipped = 0
+    for name, verdict, _ in tests:
+        cases = count_cases(pathlib.Path(cases_dir) / f"{name}.json")
+        if cases is None:
+            is_skipped = "Skipped" in verdict or "Not Run (Disabled)" in verdict
+            cases = (0, 0, 1) if is_skipped else (1, 0, 0) if "Passed" in verdict else (0, 1, 0)
+        passed, failed, skipped = passed + cases[0], failed + cases[1], skipped + cases[2]
+
+    seconds = sorted(((float(s), name) for name, _, s in tests), reverse=True)
+    print(f"{sum(s for s, _ in seconds):.0f} s of processes, the slowest:")
+    for line in range(0, min(30, len(seconds)), 3):
+        print("".join(f"{s:7.1f} {name:<44}" for s, name in seconds[line:line + 3]).rstrip())
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
 
 

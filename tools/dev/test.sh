@@ -5,11 +5,10 @@ cd "$(dirname "$0")/../.."
 preset=$1
 shift
 log=$(mktemp)
-cases=$(mktemp -d)
-trap 'rm -rf "$log" "$cases"' EXIT
+trap 'rm -f "$log"' EXIT
 
-# GoogleTest programs also leave their cases here (a folder: one file a program).
-GTEST_OUTPUT="json:$cases/" ctest --preset "$preset" --parallel "$(nproc)" "$@" 2>&1 | tee "$log"
+rm -rf "build/$preset/cases"  # reports of GoogleTest's cases, one file per test
+ctest --preset "$preset" --parallel "$(nproc)" "$@" 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
-python3 tools/dev/count_tests.py "$log" "$cases"
+python3 tools/dev/count_tests.py "$log" "build/$preset/cases"
 exit "$status"
