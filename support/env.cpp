@@ -26,7 +26,7 @@ struct EnvRow {
   const char* doc;
 };
 
-constexpr EnvRow kRows[] = {
+constexpr EnvRow kVariables[] = {
 #define TEGULA_ENV(Kind, field, fallback, name, values, doc) {#Kind, name, values, #fallback, doc},
 #include "support/env.def"
 #undef TEGULA_ENV
@@ -115,7 +115,7 @@ std::vector<std::string> unknown_variables(const std::vector<std::string>& entri
     const std::string name = entry.substr(0, entry.find('='));
     const bool ours = name.starts_with("TEGULA_");
     const bool known =
-        std::ranges::any_of(kRows, [&](const EnvRow& row) { return name == row.name; });
+        std::ranges::any_of(kVariables, [&](const EnvRow& row) { return name == row.name; });
     if (ours && !known) unknown.push_back(name);
   }
   std::ranges::sort(unknown);
@@ -137,7 +137,7 @@ std::string env_markdown() {
           "allowed is a `DeviceError`; `tegula doctor` names `TEGULA_*` variables that are not in "
           "this list.") +
       "\n";
-  for (const EnvRow& row : kRows) {
+  for (const EnvRow& row : kVariables) {
     std::string values = row.values;
     if (std::string_view(row.kind) == "Choice") {
       values = fmt::format("{}", fmt::join(split(row.values, '|'), ", "));

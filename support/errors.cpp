@@ -7,7 +7,7 @@
 namespace tegula {
 namespace {
 
-constexpr ErrorRow kRows[] = {
+constexpr ErrorRow kErrorRows[] = {
 #define TEGULA_ERROR(code, name, message, hint) {#code, #name, message, hint},
 #include "support/errors.def"
 #undef TEGULA_ERROR
@@ -21,8 +21,8 @@ int placeholders(std::string_view text) {
 
 }  // namespace
 
-const ErrorRow& row(ErrorId mistake) { return kRows[static_cast<std::size_t>(mistake)]; }
-int mistake_count() { return static_cast<int>(std::size(kRows)); }
+const ErrorRow& row(ErrorId mistake) { return kErrorRows[static_cast<std::size_t>(mistake)]; }
+int mistake_count() { return static_cast<int>(std::size(kErrorRows)); }
 
 Diagnostic diagnose(ErrorId mistake, Loc loc, std::vector<Note> notes, fmt::format_args arguments,
                     std::size_t count) {
