@@ -11,8 +11,6 @@
 namespace tegula::ir {
 namespace {
 
-Inferred one(Type t) { return {{t}, ""}; }
-
 /// The type that scalar operands broadcast to: the first operand that is not a scalar, or the first
 /// operand.
 Type shape_leader(std::span<const Type> operands) {
@@ -56,7 +54,7 @@ Inferred infer_same(const InferArgs& a) {
   for (const auto& check :
        {not_data(a.operands), elements_disagree(a.operands), shapes_disagree(a.operands)})
     if (!check.empty()) return Inferred::fail(check);
-  return one(shape_leader(a.operands));
+  return one_result(shape_leader(a.operands));
 }
 
 Inferred infer_tied(const InferArgs& a) { return {{a.operands.begin(), a.operands.end()}, ""}; }
@@ -64,13 +62,13 @@ Inferred infer_tied(const InferArgs& a) { return {{a.operands.begin(), a.operand
 Inferred infer_float(const InferArgs& a) {
   if (!is_data(a.operands[0]) || a.operands[0].is_pointer() || !is_float(a.operands[0].dtype()))
     return Inferred::fail("the operand must be floating point");
-  return one(a.operands[0]);
+  return one_result(a.operands[0]);
 }
 
 Inferred infer_cmp(const InferArgs& a) {
   Inferred same = infer_same(a);
   if (!same.error.empty()) return same;
-  return one(same.types[0].with_elem({DType::i1, false}));
+  return one_result(same.types[0].with_elem({DType::i1, false}));
 }
 
 Inferred infer_select(const InferArgs& a) {
@@ -79,7 +77,7 @@ Inferred infer_select(const InferArgs& a) {
   if (const std::string e = elements_disagree(a.operands.subspan(1)); !e.empty())
     return Inferred::fail(e);
   if (const std::string e = shapes_disagree(a.operands); !e.empty()) return Inferred::fail(e);
-  return one(shape_leader(a.operands).with_elem(a.operands[1].elem()));
+  return one_result(shape_leader(a.operands).with_elem(a.operands[1].elem()));
 }
 
 Inferred infer_addptr(const InferArgs& a) {
@@ -87,12 +85,12 @@ Inferred infer_addptr(const InferArgs& a) {
   if (a.operands[1].is_pointer() || !is_integer(a.operands[1].dtype()))
     return Inferred::fail("the offset must be an integer");
   if (const std::string e = shapes_disagree(a.operands); !e.empty()) return Inferred::fail(e);
-  return one(shape_leader(a.operands).with_elem(a.operands[0].elem()));
+  return one_result(shape_leader(a.operands).with_elem(a.operands[0].elem()));
 }
 
-Inferred infer_i1(const InferArgs&) { return one(Type::scalar(DType::i1)); }
-Inferred infer_i32(const InferArgs&) { return one(Type::scalar(DType::i32)); }
-Inferred infer_i64(const InferArgs&) { return one(Type::scalar(DType::i64)); }
+Inferred infer_i1(const InferArgs&) { return one_result(Type::scalar(DType::i1)); }
+Inferred infer_i32(const InferArgs&) { return one_result(Type::scalar(DType::i32)); }
+Inferred infer_i64(const InferArgs&) { return one_result(Type::scalar(DType::i64)); }
 
 Inferred infer_for(const InferArgs& a) {
   for (int i = 0; i < 3; ++i)
@@ -106,7 +104,7 @@ Inferred infer_while(const InferArgs& a) { return infer_tied(a); }
 
 Inferred infer_view_ptr(const InferArgs& a) {
   if (!a.operands[0].is_view()) return Inferred::fail("the operand must be a view");
-  return one(Type::pointer(a.operands[0].dtype()));
+  return one_result(Type::pointer(a.operands[0].dtype()));
 }
 
 Inferred infer_expand_dims(const InferArgs& a) {
@@ -115,7 +113,7 @@ Inferred infer_expand_dims(const InferArgs& a) {
   if (!t.is_tile() || axis < 0 || axis > t.rank()) return Inferred::fail("axis is out of range");
   Ints shape(t.shape().begin(), t.shape().end());
   shape.insert(shape.begin() + axis, 1);
-  return one(Type::tile(t.elem(), shape));
+  return one_result(Type::tile(t.elem(), shape));
 }
 
 Inferred infer_permute(const InferArgs& a) {
@@ -130,7 +128,7 @@ Inferred infer_permute(const InferArgs& a) {
   if (!t.is_tile() || static_cast<std::int64_t>(order.size()) != t.rank())
     return Inferred::fail("order must name every dimension of the tile once");
   for (std::int64_t d : order) shape.push_back(t.shape()[static_cast<std::size_t>(d)]);
-  return one(Type::tile(t.elem(), shape));
+  return one_result(Type::tile(t.elem(), shape));
 }
 
 Inferred infer_load(const InferArgs& a) {
@@ -142,14 +140,14 @@ Inferred infer_load(const InferArgs& a) {
   if (a.operands.size() > 2 && a.operands[2].elem() != result.elem())
     return Inferred::fail("the fill value must have the pointee's type");
   if (const std::string e = shapes_disagree(a.operands); !e.empty()) return Inferred::fail(e);
-  return one(result);
+  return one_result(result);
 }
 
 Inferred infer_atomic(const InferArgs& a) {
   if (!a.operands[0].is_pointer() || a.operands[1].elem() != Elem{a.operands[0].dtype(), false})
     return Inferred::fail("needs pointers and values of the pointee's type");
   if (const std::string e = shapes_disagree(a.operands); !e.empty()) return Inferred::fail(e);
-  return one(shape_leader(a.operands.first(2)).with_elem(a.operands[1].elem()));
+  return one_result(shape_leader(a.operands.first(2)).with_elem(a.operands[1].elem()));
 }
 
 Inferred infer_cas(const InferArgs& a) {
@@ -158,7 +156,7 @@ Inferred infer_cas(const InferArgs& a) {
   if (a.operands[1].elem() != pointee || a.operands[2].elem() != pointee)
     return Inferred::fail("needs expected and desired values of the pointee's type");
   if (const std::string e = shapes_disagree(a.operands); !e.empty()) return Inferred::fail(e);
-  return one(shape_leader(a.operands.first(3)).with_elem(pointee));
+  return one_result(shape_leader(a.operands.first(3)).with_elem(pointee));
 }
 
 Inferred infer_wait(const InferArgs& a) {
@@ -176,7 +174,7 @@ Inferred infer_arrival(const InferArgs& a) {
   if (!counter.is_scalar() || !counter.is_pointer() || counter.dtype() != DType::u32)
     return Inferred::fail("the counter must be a pointer to u32");
   if (a.operands[1] != Type::scalar(DType::i32)) return Inferred::fail("the count must be i32");
-  return one(Type::scalar(DType::i1));
+  return one_result(Type::scalar(DType::i1));
 }
 
 namespace {
@@ -192,7 +190,7 @@ std::optional<Type> without_axis(Type t, std::int64_t axis) {
 Inferred infer_reduce(const InferArgs& a) {
   const auto t = without_axis(a.operands[0], a.attrs.i(AttrName::axis));
   if (!t) return Inferred::fail("axis is out of range");
-  return one(*t);
+  return one_result(*t);
 }
 
 Inferred infer_arg_reduce(const InferArgs& a) {
@@ -268,7 +266,7 @@ Inferred infer_dot(const InferArgs& in) {
   if (c.shape()[row] != m || c.shape()[row + 1] != n)
     return Inferred::fail(fmt::format("the accumulator is {}x{}, the product is {}x{}",
                                       c.shape()[row], c.shape()[row + 1], m, n));
-  return one(c);
+  return one_result(c);
 }
 
 }  // namespace tegula::ir

@@ -4,6 +4,9 @@
 
 namespace tegula::ir {
 
+/// The result of a rule for an op with one result.
+inline Inferred one_result(Type t) { return {{t}, ""}; }
+
 Inferred infer_none(const InferArgs&);
 Inferred infer_same(const InferArgs&);
 Inferred infer_tied(const InferArgs&);

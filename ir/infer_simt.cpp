@@ -10,7 +10,6 @@
 namespace tegula::ir {
 namespace {
 
-Inferred one(Type t) { return {{t}, ""}; }
 bool is_register(Type t) { return t.is_scalar() || t.is_vec(); }
 Type pending_or_self(Type t) { return t.is(TypeKind::Pending) ? t.inner() : t; }
 
@@ -23,7 +22,7 @@ Inferred infer_concat(const InferArgs& a) {
       return Inferred::fail("operands must be registers of one type");
     count += t.count();
   }
-  return one(Type::vec(a.operands[0].elem(), count));
+  return one_result(Type::vec(a.operands[0].elem(), count));
 }
 
 Inferred infer_regs(const InferArgs& a) {
@@ -35,8 +34,9 @@ Inferred infer_regs(const InferArgs& a) {
       return Inferred::fail(fmt::format("register index {} is out of range", i));
   if (indices.empty()) return Inferred::fail("no register named");
   const Elem elem = a.operands[0].elem();
-  return one(indices.size() == 1 ? Type::of(elem)
-                                 : Type::vec(elem, static_cast<std::int64_t>(indices.size())));
+  return one_result(indices.size() == 1
+                        ? Type::of(elem)
+                        : Type::vec(elem, static_cast<std::int64_t>(indices.size())));
 }
 
 Inferred infer_shfl(const InferArgs& a) {
@@ -44,12 +44,12 @@ Inferred infer_shfl(const InferArgs& a) {
       size_bits(a.operands[0].dtype()) != 32)
     return Inferred::fail("only 32-bit registers can be shuffled (repack others)");
   if (a.operands[1] != Type::scalar(DType::i32)) return Inferred::fail("the lane must be an i32");
-  return one(a.operands[0]);
+  return one_result(a.operands[0]);
 }
 
 Inferred infer_vote(const InferArgs& a) {
   if (a.operands[0] != Type::scalar(DType::i1)) return Inferred::fail("the operand must be an i1");
-  return one(Type::scalar(a.attrs.s(AttrName::kind) == "ballot" ? DType::u32 : DType::i1));
+  return one_result(Type::scalar(a.attrs.s(AttrName::kind) == "ballot" ? DType::u32 : DType::i1));
 }
 
 Inferred infer_atom_global(const InferArgs& a) {
@@ -58,13 +58,14 @@ Inferred infer_atom_global(const InferArgs& a) {
   if (a.operands[1].elem() != Elem{a.operands[0].dtype(), false} ||
       a.operands[1].count() != a.operands[0].count())
     return Inferred::fail("one value of the pointee's type per address");
-  return one(a.operands[1]);
+  return one_result(a.operands[1]);
 }
 
 Inferred infer_ldmatrix(const InferArgs& a) {
   if (!is_register(a.operands[0]) || a.operands[0].elem() != Elem{DType::i32, false})
     return Inferred::fail("the row address must be i32");
-  return one(Type::vec({DType::i32, false}, a.operands[0].count() * a.attrs.i(AttrName::num, 4)));
+  const std::int64_t count = a.operands[0].count() * a.attrs.i(AttrName::num, 4);
+  return one_result(Type::vec({DType::i32, false}, count));
 }
 
 Inferred infer_mma(const InferArgs& a) {
@@ -73,7 +74,7 @@ Inferred infer_mma(const InferArgs& a) {
   if (tiles.size() == 3 && a.operands[2].count() != tiles[0] * tiles[1] * 4)
     return Inferred::fail(fmt::format("{} accumulator registers, tiles need {}",
                                       a.operands[2].count(), tiles[0] * tiles[1] * 4));
-  return one(a.operands[2]);
+  return one_result(a.operands[2]);
 }
 
 Inferred infer_wgmma(const InferArgs& a) {
@@ -90,7 +91,7 @@ Inferred infer_wgmma(const InferArgs& a) {
   if (a.operands[2] != Type::scalar(DType::i64))
     return Inferred::fail("B must be an i64 descriptor");
   if (a.operands[3] != Type::scalar(DType::i1)) return Inferred::fail("scale_d must be an i1");
-  return one(Type::pending(acc));
+  return one_result(Type::pending(acc));
 }
 
 }  // namespace tegula::ir

@@ -23,7 +23,7 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-std::string number(double v) {
+std::string float_text(double v) {
   if (std::isnan(v)) return "nan";
   if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
   std::string text = fmt::format("{}", v);
@@ -34,7 +34,7 @@ std::string number(double v) {
 
 struct AttrText {
   std::string operator()(std::int64_t v) const { return fmt::format("{}", v); }
-  std::string operator()(double v) const { return number(v); }
+  std::string operator()(double v) const { return float_text(v); }
   std::string operator()(const char* v) const { return quoted(v); }
   std::string operator()(const Ints& v) const {
     std::string out = "[";

@@ -10,7 +10,7 @@ namespace tegula::ir {
 namespace {
 
 Value integer(Builder& b, DType t, std::int64_t v) { return b.constant(Type::scalar(t), v); }
-Value number(Builder& b, DType t, std::int64_t v) {
+Value constant_of(Builder& b, DType t, std::int64_t v) {
   return is_float(t) ? b.constant(Type::scalar(t), static_cast<double>(v)) : integer(b, t, v);
 }
 Value extreme(Builder& b, DType t, bool smallest) {
@@ -25,8 +25,8 @@ Value extreme(Builder& b, DType t, bool smallest) {
 }
 
 constexpr std::array kKinds{
-    ReduceKind{"sum", Opcode::Add, [](Builder& b, DType t) { return number(b, t, 0); }},
-    ReduceKind{"prod", Opcode::Mul, [](Builder& b, DType t) { return number(b, t, 1); }},
+    ReduceKind{"sum", Opcode::Add, [](Builder& b, DType t) { return constant_of(b, t, 0); }},
+    ReduceKind{"prod", Opcode::Mul, [](Builder& b, DType t) { return constant_of(b, t, 1); }},
     ReduceKind{"max", Opcode::Max, [](Builder& b, DType t) { return extreme(b, t, true); }},
     ReduceKind{"min", Opcode::Min, [](Builder& b, DType t) { return extreme(b, t, false); }},
     ReduceKind{"and", Opcode::And,

@@ -11,12 +11,6 @@ using namespace ir;
 
 namespace {
 
-ir::Dims dims_of(std::span<const std::int64_t> shape) {
-  ir::Dims d;
-  for (std::int64_t extent : shape) d.push_back(static_cast<int>(extent));
-  return d;
-}
-
 void say(Lowering& l, OpId op, const char* how) {
   l.context.remark(Remark::Kind::Analysis, l.from[op].loc, how,
                    {{"tile", l.from.type(l.from[op].operands[0]).str()}});

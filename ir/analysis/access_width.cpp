@@ -10,7 +10,9 @@
 namespace tegula::ir {
 namespace {
 
-Value view_of(const OpData& box) { return box.operands[box.opcode == Opcode::CopyAsync ? 2 : 0]; }
+Value view_of_box(const OpData& box) {
+  return box.operands[box.opcode == Opcode::CopyAsync ? 2 : 0];
+}
 
 /// store_view: limits follow the offsets where absence narrowed the box.
 std::int64_t limit_divisor(const Kernel& k, const OpData& box, std::size_t view_dim,
@@ -41,7 +43,7 @@ std::int64_t extent_along(const Kernel& k, const OpData& box) {
 bool has_overlapping_lines(const Kernel& k, const OpData& box) {
   const auto axes = box.attrs.ints(AttrName::axes);
   const Type tile = tile_of(k, box);
-  const ViewFacts& facts = k.type(view_of(box)).view_facts();
+  const ViewFacts& facts = k.type(view_of_box(box)).view_facts();
   int lines = 0;
   for (std::size_t t = 0; t < axes.size(); ++t) {
     const auto extent = tile.shape()[static_cast<std::size_t>(tile.rank()) - axes.size() + t];
@@ -54,7 +56,7 @@ bool has_overlapping_lines(const Kernel& k, const OpData& box) {
 
 int contiguous_dim(const Kernel& k, const OpData& box) {
   const auto axes = box.attrs.ints(AttrName::axes);
-  const ViewFacts& facts = k.type(view_of(box)).view_facts();
+  const ViewFacts& facts = k.type(view_of_box(box)).view_facts();
   for (std::size_t t = 0; t < axes.size(); ++t)
     if (const auto v = static_cast<std::size_t>(axes[t]); facts.strides[v] == 1)
       return is_gathered(k, box, v) ? -1 : static_cast<int>(t);
@@ -62,7 +64,7 @@ int contiguous_dim(const Kernel& k, const OpData& box) {
 }
 
 int piece_elements(const Kernel& k, const OpData& box) {
-  const Type view = k.type(view_of(box));
+  const Type view = k.type(view_of_box(box));
   const ViewFacts& facts = view.view_facts();
   if (has_overlapping_lines(k, box)) return 1;
   std::int64_t elements = std::max<std::int64_t>(1, facts.align / size_bytes(view.dtype()));
@@ -76,7 +78,7 @@ int piece_elements(const Kernel& k, const OpData& box) {
 }
 
 int access_elements(const Kernel& k, const OpData& box) {
-  const Type view = k.type(view_of(box));
+  const Type view = k.type(view_of_box(box));
   const ViewFacts& facts = view.view_facts();
   const auto inside = box.attrs.ints(AttrName::in_bounds);
   std::int64_t elements = piece_elements(k, box);

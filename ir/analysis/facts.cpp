@@ -6,12 +6,11 @@
 #include <numeric>
 
 #include "ir/analysis/index_facts.h"
+#include "ir/analysis/walk_depth.h"
 #include "ir/made_view.h"
 
 namespace tegula::ir {
 namespace {
-
-constexpr int kMaxDepth = 12;
 
 /// Extents that are indices of 32 bits are below this, so that blocks may pass them.
 constexpr std::int64_t kMaxExtent = (std::int64_t{1} << 31) - (std::int64_t{1} << 20);
@@ -96,7 +95,7 @@ Facts::Term Facts::extent(Value view, int axis) const {
 
 Facts::Term Facts::term(Value v) const {
   std::int64_t plus = 0;
-  for (int steps = 0; steps < kMaxDepth; ++steps) {
+  for (int steps = 0; steps < kMaxWalkDepth; ++steps) {
     if (const auto c = constant_value(k_, v)) return {{}, {}, plus + *c};
     const OpId def = k_[v].def;
     if (!def) break;
@@ -201,7 +200,7 @@ bool Facts::reaches(Term x, const Term& target, Search& s) const {
   if (x.node.axis >= 0 && target.node.index == kZero && !are_indices_wide_ &&
       x.plus + kMaxExtent <= target.plus)
     return true;
-  if (s.depth >= kMaxDepth || --s.left < 0) return false;
+  if (s.depth >= kMaxWalkDepth || --s.left < 0) return false;
   ++s.depth;
   bool found = false;
   for (const Term& y : above(x, s))
@@ -300,7 +299,7 @@ std::optional<std::int64_t> Facts::least(Term x, Search& s) const {
     if (low && (!best || *low > *best)) best = low;
   };
   if (x.node.axis >= 0) take(0);
-  if (s.depth < kMaxDepth && --s.left >= 0) {
+  if (s.depth < kMaxWalkDepth && --s.left >= 0) {
     ++s.depth;
     if (x.value && x.node.axis < 0) take(min_result(x.value, s));
     if (const auto it = least_.find(x.node); it != least_.end())
@@ -347,7 +346,7 @@ std::optional<std::int64_t> Facts::min_result(Value v, Search& s) const {
 std::optional<std::int64_t> Facts::most(Value v, int depth) const {
   if (const auto c = constant_value(k_, v)) return c;
   const OpId def = k_[v].def;
-  if (!def || depth > kMaxDepth) return std::nullopt;
+  if (!def || depth > kMaxWalkDepth) return std::nullopt;
   const OpData& d = k_[def];
   if (d.opcode == Opcode::ClusterRank) return k_.info.cluster - 1;
   if (d.opcode == Opcode::Cast && is_index(k_.type(d.operands[0])))

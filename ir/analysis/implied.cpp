@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include "ir/analysis/index_facts.h"
+#include "ir/analysis/walk_depth.h"
 
 namespace tegula::ir {
 namespace {
 
-constexpr int kMaxDepth = 12;
 constexpr std::uint32_t kOfValue = 0x80000000;  ///< keys of values, not of views' extents
 
 }  // namespace
@@ -32,7 +32,7 @@ void Implications::add_scalar(Positions& to, Value v, std::int64_t factor, int d
   const auto atom = [&](Positions::Key key) {
     if ((to.terms[key] += factor) == 0) to.terms.erase(key);
   };
-  if (!def || depth > kMaxDepth) return atom({v.index | kOfValue, -1});
+  if (!def || depth > kMaxWalkDepth) return atom({v.index | kOfValue, -1});
   const OpData& d = k_[def];
   using enum Opcode;
   const DType type = k_.type(v).dtype();
@@ -108,7 +108,7 @@ bool Implications::compares(const OpData& cmp, bool when, const Positions& wante
 bool Implications::implies(Value condition, bool when, const Positions& wanted, OpId at,
                            int depth) {
   const OpId def = k_[condition].def;
-  if (!def || depth > kMaxDepth) return false;
+  if (!def || depth > kMaxWalkDepth) return false;
   const OpData& d = k_[def];
   using enum Opcode;
   if (d.opcode == Cmp) return compares(d, when, wanted, at);

@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/analysis/walk_depth.h"
 #include "ir/eval/cell.h"
 
 namespace tegula::ir {
 namespace {
-
-constexpr int kMaxDepth = 12;
 
 std::int64_t divisor(const Kernel& k, Value v, int depth);
 
@@ -34,7 +33,7 @@ std::int64_t divisor_of_argument(const Kernel& k, Value v, int depth) {
 std::int64_t power_of_two_in(std::int64_t divisor) { return divisor & -divisor; }
 
 std::int64_t divisor(const Kernel& k, Value v, int depth) {
-  if (depth > kMaxDepth) return 1;
+  if (depth > kMaxWalkDepth) return 1;
   const OpId def = k[v].def;
   if (!def) {
     for (const Param& p : k.params())
@@ -98,7 +97,7 @@ bool is_cluster_uniform(const Kernel& k, Value v, int depth) {
   const OpId def = k[v].def;
   if (!def) return !k[v].region;  // a parameter
   const OpData& d = k[def];
-  if (depth > kMaxDepth || d.is(Opcode::ClusterRank, Opcode::ProgramId, Opcode::ClusterTile) ||
+  if (depth > kMaxWalkDepth || d.is(Opcode::ClusterRank, Opcode::ProgramId, Opcode::ClusterTile) ||
       !info(d.opcode).has(kPure))
     return false;
   return std::ranges::all_of(d.operands,
@@ -108,7 +107,7 @@ bool is_cluster_uniform(const Kernel& k, Value v, int depth) {
 bool is_same(const Kernel& k, Value a, Value b, int depth) {
   if (a == b) return true;
   const OpId x = k[a].def, y = k[b].def;
-  if (!x || !y || depth > kMaxDepth || k.type(a) != k.type(b)) return false;
+  if (!x || !y || depth > kMaxWalkDepth || k.type(a) != k.type(b)) return false;
   const OpData &p = k[x], &q = k[y];
   if (p.opcode != q.opcode || p.attrs != q.attrs || !info(p.opcode).has(kPure) ||
       p.operands.size() != q.operands.size() || !p.regions.empty())

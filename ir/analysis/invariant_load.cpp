@@ -13,14 +13,14 @@ bool is_invariant_scalar_load(const Kernel& k, OpId op) {
 namespace {
 
 /// The view whose addresses these are, where all come from one.
-Value view_of(const Kernel& k, Value pointers) {
+Value view_of_pointers(const Kernel& k, Value pointers) {
   const OpId def = k[pointers].def;
   if (!def) return {};
   const OpData& d = k[def];
   using enum Opcode;
   if (d.opcode == ViewPtr) return d.operands[0];
   const bool passes_on = d.is(AddPtr, Splat, Broadcast, ExpandDims, Reshape);
-  return passes_on ? view_of(k, d.operands[0]) : Value();
+  return passes_on ? view_of_pointers(k, d.operands[0]) : Value();
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ Value view_of(const Kernel& k, Value pointers) {
 bool is_invariant_load(const Kernel& k, OpId op) {
   const OpData& d = k[op];
   if (d.opcode != Opcode::Load) return false;
-  const Value view = view_of(k, d.operands[0]);
+  const Value view = view_of_pointers(k, d.operands[0]);
   return view && k.type(view).view_facts().access == Access::In;
 }
 

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "ir/analysis/index_facts.h"
+#include "ir/analysis/walk_depth.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/layout/linear_layout.h"
 #include "ir/loop.h"
@@ -12,8 +13,6 @@
 
 namespace tegula::ir {
 namespace {
-
-constexpr int kMaxDepth = 12;
 
 /// Collects the parameters that an address derives from, also through loops and branches.
 class Roots {
@@ -212,7 +211,7 @@ void MemoryHazards::add(Linear& sum, Value v, std::int64_t times, int depth) con
     return;
   }
   const OpId def = k_[v].def;
-  if (def && depth < kMaxDepth) {
+  if (def && depth < kMaxWalkDepth) {
     const OpData& d = k_[def];
     using enum Opcode;
     if (d.is(Add, Sub)) {
@@ -253,7 +252,7 @@ std::optional<std::int64_t> MemoryHazards::distance(const Linear& a, const Linea
                                                     OpId carried) const {
   Linear all = b;
   all.constant -= a.constant;
-  for (const auto& [term, factor] : a.terms) add(all, term, -factor, kMaxDepth);
+  for (const auto& [term, factor] : a.terms) add(all, term, -factor, kMaxWalkDepth);
   for (const auto& [term, factor] : all.terms)
     if (factor != 0) return std::nullopt;
   // In another iteration a term may be another number.
@@ -383,7 +382,7 @@ std::optional<MemoryHazards::Pointers> MemoryHazards::shaped(const OpData& d, Po
 
 std::optional<MemoryHazards::Pointers> MemoryHazards::pointers(Value v, int depth) {
   const OpId def = k_[v].def;
-  if (depth > kMaxDepth) return std::nullopt;
+  if (depth > kMaxWalkDepth) return std::nullopt;
   if (!def) return k_.type(v).is_tile() ? std::nullopt : std::optional(Pointers{v, {}, {}});
   const OpData& d = k_[def];
   using enum Opcode;

@@ -2,17 +2,14 @@
 
 #include <algorithm>
 
+#include "ir/analysis/walk_depth.h"
+
 namespace tegula::ir {
-namespace {
-
-constexpr int kMaxDepth = 12;
-
-}  // namespace
 
 bool is_uniform(const Kernel& k, Value v, int depth) {
   if (!k.type(v).is_tile()) return true;
   const OpId def = k[v].def;
-  if (!def || depth > kMaxDepth) return false;
+  if (!def || depth > kMaxWalkDepth) return false;
   const OpData& d = k[def];
   using enum Opcode;
   if (d.is(Const, Splat)) return true;

@@ -69,7 +69,8 @@ void receive(std::span<const std::unique_ptr<Program>> programs, OpId id, std::s
 }
 
 /// Gives the program of rank `receiver` the tiles of all.
-void gather(std::span<const std::unique_ptr<Program>> programs, OpId id, std::size_t receiver) {
+void gather_operands(std::span<const std::unique_ptr<Program>> programs, OpId id,
+                     std::size_t receiver) {
   Program& p = *programs[receiver];
   for (std::size_t i = 0; i < p.op(id).operands.size(); ++i) {
     const Value v = p.op(id).operands[i];
@@ -106,7 +107,7 @@ void run_cluster(std::span<const std::unique_ptr<Program>> programs, std::int64_
       if (opcode == Opcode::ClusterReduceScatter)
         receive(programs, id, i);
       else if (opcode == Opcode::ClusterGather)
-        gather(programs, id, i);
+        gather_operands(programs, id, i);
       else
         eval_fn(opcode)(*programs[i], id);
     }

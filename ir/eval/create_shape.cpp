@@ -26,8 +26,8 @@ Ints row_major_strides(std::span<const std::int64_t> shape) {
 
 /// out[i] = in[sum of index * stride], over `shape` in row-major order.
 template <class T>
-void gather(const T* in, std::span<const std::int64_t> shape, std::span<const std::int64_t> strides,
-            T* out) {
+void copy_strided(const T* in, std::span<const std::int64_t> shape,
+                  std::span<const std::int64_t> strides, T* out) {
   const std::size_t rank = shape.size();
   const std::int64_t inner = rank == 0 ? 1 : shape[rank - 1];
   const std::int64_t step = rank == 0 ? 0 : strides[rank - 1];
@@ -59,10 +59,10 @@ void rearrange(Program& p, OpId id, std::span<const std::int64_t> strides, std::
   } else {
     const Type type = p.result_type(id);
     out.reset(static_cast<std::size_t>(type.count()));
-    gather(in.cells.data() + first, type.shape(), strides, out.cells.data());
+    copy_strided(in.cells.data() + first, type.shape(), strides, out.cells.data());
     if (!in.states.empty()) {
       out.states.resize(out.cells.size());
-      gather(in.states.data() + first, type.shape(), strides, out.states.data());
+      copy_strided(in.states.data() + first, type.shape(), strides, out.states.data());
     }
   }
   out.origin = in.origin;

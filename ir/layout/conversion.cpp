@@ -9,9 +9,6 @@ namespace tegula::ir {
 namespace {
 
 constexpr int kLaneBits = 5;
-constexpr int kWordBytes = 4;
-
-BitVector unit(int i) { return BitVector{1} << i; }
 
 /// A place map within each warp, cut into its blocks: registers and lanes of the source from those
 /// of the target.
@@ -35,13 +32,14 @@ std::optional<WarpMap> within_warps(const LinearLayout& from, const LinearLayout
     if (from.in_bits(in) != to.in_bits(in)) return std::nullopt;
   if (!same_thread_digits(from, to) || from.in_bits(HwDim::Lane) != kLaneBits) return std::nullopt;
   const int regs = from.in_bits(HwDim::Register), first_to = to.in_bits(HwDim::Register);
-  const BitVector reg_mask = unit(regs) - 1, lane_mask = (unit(kLaneBits) - 1) << regs;
+  const BitVector reg_mask = unit_vector(regs) - 1;
+  const BitVector lane_mask = (unit_vector(kLaneBits) - 1) << regs;
   WarpMap out{BitMatrix(first_to, regs), BitMatrix(first_to, kLaneBits), BitMatrix(kLaneBits, regs),
               BitMatrix(kLaneBits, kLaneBits)};
   for (int i = 0; i < map.matrix.inputs(); ++i) {
     const BitVector column = map.matrix.column(i);
     if (i >= first_to + kLaneBits) {
-      if (column != unit(i - first_to + regs)) return std::nullopt;
+      if (column != unit_vector(i - first_to + regs)) return std::nullopt;
       continue;
     }
     if (column & ~(reg_mask | lane_mask)) return std::nullopt;
@@ -112,7 +110,7 @@ std::optional<ShuffleRounds> stagger(const WarpMap& m) {
     if (chosen < 0) return std::nullopt;
     // The relation's last lane is the dependent one; it alone is staggered.
     const int lane = static_cast<int>(std::bit_width(lanes)) - 1;
-    out.stagger.set_column(lane, unit(chosen));
+    out.stagger.set_column(lane, unit_vector(chosen));
     out.lanes.set_column(lane, out.lanes.column(lane) ^ m.lane_from_reg.column(chosen));
   }
   return out;
@@ -128,7 +126,7 @@ BitMatrix flips_of_sources(const WarpMap& m, const ShuffleRounds& rounds) {
   for (BitVector v : complement(rounds.lanes.image(), kLaneBits)) echelon.add(v);
   BitMatrix flips(kLaneBits, wished.outputs());
   for (int s = 0; s < kLaneBits; ++s)
-    flips.set_column(s, wished(*echelon.solve(unit(s)) & (unit(kLaneBits) - 1)));
+    flips.set_column(s, wished(*echelon.solve(unit_vector(s)) & (unit_vector(kLaneBits) - 1)));
   return flips;
 }
 

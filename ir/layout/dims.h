@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -59,6 +60,13 @@ class Dims {
   std::array<int, kMaxRank> values_{};  // unused entries stay zero, so that == may compare all
   int size_ = 0;
 };
+
+/// Returns the values as a shape, an index or an order; there are at most kMaxRank of them.
+inline Dims dims_of(std::span<const std::int64_t> values) {
+  Dims d;
+  for (std::int64_t v : values) d.push_back(static_cast<int>(v));
+  return d;
+}
 
 /// A value, or the reason why there is none (shown in remarks).
 template <class T>

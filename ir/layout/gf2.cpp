@@ -7,7 +7,6 @@
 namespace tegula::ir {
 namespace {
 
-constexpr BitVector unit(int i) { return BitVector{1} << i; }
 int leading_bit(BitVector v) { return 63 - std::countl_zero(v); }
 
 BitBasis joined(std::span<const BitVector> a, std::span<const BitVector> b) {
@@ -31,7 +30,7 @@ Echelon::Reduced Echelon::reduce(BitVector v) const {
 
 bool Echelon::add(BitVector v) {
   const auto [rest, combination] = reduce(v);
-  const BitVector self = unit(added_++);
+  const BitVector self = unit_vector(added_++);
   if (rest == 0) {
     relations_.push_back(combination ^ self);
     return false;
@@ -52,7 +51,7 @@ std::optional<BitVector> Echelon::solve(BitVector v) const {
 
 BitMatrix BitMatrix::identity(int n) {
   BitMatrix m(n, n);
-  for (int i = 0; i < n; ++i) m.set_column(i, unit(i));
+  for (int i = 0; i < n; ++i) m.set_column(i, unit_vector(i));
   return m;
 }
 
@@ -80,7 +79,7 @@ std::optional<BitMatrix> BitMatrix::right_inverse() const {
   const Echelon echelon(columns());
   BitMatrix inverse(outputs_, inputs_);
   for (int i = 0; i < outputs_; ++i) {
-    const auto x = echelon.solve(unit(i));
+    const auto x = echelon.solve(unit_vector(i));
     if (!x) return std::nullopt;
     inverse.set_column(i, *x);
   }
@@ -97,7 +96,8 @@ BitBasis intersection(std::span<const BitVector> a, std::span<const BitVector> b
   const BitBasis independent_a = extension({}, a);
   const BitBasis independent_b = extension({}, b);
   const BitMatrix from_a = BitMatrix::from_columns(independent_a, 64);
-  const BitVector mask_a = independent_a.size() == 64 ? ~BitVector{0} : unit(from_a.inputs()) - 1;
+  const BitVector mask_a =
+      independent_a.size() == 64 ? ~BitVector{0} : unit_vector(from_a.inputs()) - 1;
   BitBasis out;
   // Sums of both that vanish: their part from `a` lies in `b` too.
   const BitBasis relations = Echelon(joined(independent_a, independent_b)).relations();
@@ -107,7 +107,7 @@ BitBasis intersection(std::span<const BitVector> a, std::span<const BitVector> b
 
 BitBasis complement(std::span<const BitVector> a, int dimension) {
   BitBasis units;
-  for (int i = 0; i < dimension; ++i) units.push_back(unit(i));
+  for (int i = 0; i < dimension; ++i) units.push_back(unit_vector(i));
   return extension(a, units);
 }
 

@@ -15,6 +15,8 @@ namespace tegula::ir {
 using BitVector = std::uint64_t;
 using BitBasis = std::vector<BitVector>;
 
+inline constexpr BitVector unit_vector(int bit) { return BitVector{1} << bit; }
+
 /// Row-echelon form built one vector at a time. Each kept vector remembers which of the added
 /// vectors it is the sum of; only vectors that were independent when added ("pivots") ever appear
 /// in such a sum, which is what makes solutions canonical.

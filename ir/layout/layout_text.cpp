@@ -75,7 +75,7 @@ std::string repeats_str(std::span<const Repeat> repeats) {
   return out;
 }
 
-bool accept_shape(LayoutText& text, LayoutSpec& spec, Dims& cover) {
+bool accept_covered_shape(LayoutText& text, LayoutSpec& spec, Dims& cover) {
   if (text.accept("()")) return true;
   do {
     int extent = 0;
@@ -127,7 +127,7 @@ bool derive_bits(const Dims& cover, LayoutSpec& spec) {
 
 bool accept_layout(LayoutText& text, LayoutSpec& spec) {
   Dims cover;
-  if (!text.accept("lin<") || !accept_shape(text, spec, cover)) return false;
+  if (!text.accept("lin<") || !accept_covered_shape(text, spec, cover)) return false;
   while (text.accept(";")) {
     bool known = false;
     for (HwDim in : kIns)

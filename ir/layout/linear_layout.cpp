@@ -80,6 +80,11 @@ int LinearLayout::repeat_factor(int dim) const {
   return factor;
 }
 
+bool LinearLayout::has_thread_digit(int dim) const {
+  return std::ranges::any_of(
+      repeats(), [dim](const Repeat& r) { return r.dim == dim && r.in != HwDim::Register; });
+}
+
 int LinearLayout::size(HwDim in) const {
   int total = 1 << in_bits(in);
   for (const Repeat& r : repeats())

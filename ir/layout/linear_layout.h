@@ -19,6 +19,7 @@ namespace tegula::ir {
 /// The coordinates of a place, in the order in which duplicates are resolved.
 enum class HwDim : std::uint8_t { Register, Lane, Warp, Block };
 inline constexpr std::array kIns{HwDim::Register, HwDim::Lane, HwDim::Warp, HwDim::Block};
+inline constexpr std::array kThreadIns{HwDim::Lane, HwDim::Warp, HwDim::Block};
 /// "reg", "lane", "warp", "block".
 const char* name(HwDim in);
 
@@ -83,6 +84,8 @@ class LinearLayout {
   std::span<const Repeat> repeats() const { return {repeats_.data(), repeat_count_}; }
   /// Product of the counts of the repeats along `dim`.
   int repeat_factor(int dim) const;
+  /// Whether lanes, warps or blocks count a repeat along `dim`.
+  bool has_thread_digit(int dim) const;
 
   /// Matrix bits of a coordinate, and its whole size (2^bits times its repeats).
   int in_bits(HwDim in) const { return in_bits_[static_cast<std::size_t>(in)]; }

@@ -9,13 +9,11 @@
 namespace tegula::ir {
 namespace {
 
-constexpr int kRowBytes = 16;
-constexpr int kWordBytes = 4;
 constexpr const char* kNotAligned = "rows are not aligned to 16 bytes";
 constexpr const char* kNotARow = "the lanes do not cover rows of 16 bytes";
 
 bool is_row_aligned(std::uint32_t flip, std::int64_t add) {
-  return flip % kRowBytes == 0 && add % kRowBytes == 0;
+  return flip % kMatrixRowBytes == 0 && add % kMatrixRowBytes == 0;
 }
 
 /// One 32-bit register: the part of its matrix, and its element registers.
@@ -152,7 +150,7 @@ class MatrixPlanner {
       rows.bits.push_back(row);
     }
     for (const ThreadDigit& d : slab.digits)
-      if (d.stride % kRowBytes != 0) return kNotAligned;
+      if (d.stride % kMatrixRowBytes != 0) return kNotAligned;
     rows.digits = slab.digits;
     plan_.rows.push_back(std::move(rows));
     return found == in_row ? "" : kNotARow;

@@ -8,8 +8,6 @@
 namespace tegula::ir {
 namespace {
 
-constexpr std::array kThreadIns{HwDim::Lane, HwDim::Warp, HwDim::Block};
-
 /// First register of thread 0 for each index held there. Where two layouts agree about threads,
 /// equal elements in thread 0 are equal elements in every thread.
 class ThreadZero {
@@ -29,7 +27,7 @@ class ThreadZero {
   std::map<std::vector<int>, int> registers_;
 };
 
-Dims unit(int rank, int dim, int value) {
+Dims unit_dims(int rank, int dim, int value) {
   Dims d = Dims::filled(rank, 0);
   d[dim] = value;
   return d;
@@ -74,7 +72,7 @@ Result<LinearLayout> broadcast(const LinearLayout& layout, int dim, int extent) 
   spec.shape[dim] = extent;
   spec.bits[dim] = std::countr_zero(static_cast<unsigned>(extent));
   for (int b = 0; b < spec.bits[dim]; ++b)
-    spec.of(HwDim::Register).push_back(unit(layout.rank(), dim, 1 << b));
+    spec.of(HwDim::Register).push_back(unit_dims(layout.rank(), dim, 1 << b));
   spec.repeats.push_back({dim, extent >> spec.bits[dim], HwDim::Register});
   return LinearLayout(spec);
 }
@@ -110,7 +108,7 @@ std::string cut(LayoutSpec& spec, int dim, int offset, int extent) {
   auto& registers = spec.of(HwDim::Register);
   for (const Dims& basis : registers)
     if (basis[dim] >= block &&
-        basis != unit(basis.size(), dim, std::bit_floor(static_cast<unsigned>(basis[dim]))))
+        basis != unit_dims(basis.size(), dim, std::bit_floor(static_cast<unsigned>(basis[dim]))))
       return "a register bit mixes the box with another dimension";
   std::erase_if(registers, [&](const Dims& basis) { return basis[dim] >= block; });
   for (const Repeat& r : spec.repeats)

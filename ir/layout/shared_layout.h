@@ -12,6 +12,11 @@
 
 namespace tegula::ir {
 
+/// Bytes of a register, and of a bank.
+inline constexpr int kWordBytes = 4;
+/// Bytes of a row of an ldmatrix matrix: 8 elements of 16 bits.
+inline constexpr int kMatrixRowBytes = 16;
+
 /// Rows of `width` bytes under a hardware swizzle of `swizzle` bytes (128, 64, 32; 0: none),
 /// `count` of them side by side. In a swizzled segment the width is the swizzle's.
 struct SwizzleSegment {

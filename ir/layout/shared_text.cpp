@@ -13,7 +13,7 @@ namespace {
 /// few enough for the arithmetic on offsets.
 constexpr std::int64_t kMaxElements = 1 << 20;
 
-bool accept_shape(LayoutText& text, Dims& shape, int& element_bytes) {
+bool accept_shape_and_element(LayoutText& text, Dims& shape, int& element_bytes) {
   std::int64_t elements = 1;
   if (!text.accept("()")) {
     do {
@@ -76,7 +76,7 @@ Parsed parse_pieces(LayoutText& text) {
     return true;
   };
   const auto piece = [&] { return accept_piece(text, pieces.emplace_back()); };
-  if (!accept_shape(text, shape, element_bytes) || !text.accept(";") ||
+  if (!accept_shape_and_element(text, shape, element_bytes) || !text.accept(";") ||
       !accept_list(text, "order", dim) || !is_order(order, shape.size()) || !text.accept(";") ||
       !accept_list(text, "rows", piece) || pieces.empty())
     return not_a_layout(text);
@@ -97,7 +97,7 @@ Parsed parse_matrix(LayoutText& text) {
     Repeat& r = digits.emplace_back();
     return text.accept(r.dim) && text.accept("*") && text.accept(r.count);
   };
-  if (!accept_shape(text, shape, element_bytes) || !text.accept(";") ||
+  if (!accept_shape_and_element(text, shape, element_bytes) || !text.accept(";") ||
       !accept_list(text, "off", vector))
     return not_a_layout(text);
   if (text.accept(";") && !accept_list(text, "rep", digit)) return not_a_layout(text);

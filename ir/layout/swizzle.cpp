@@ -10,8 +10,6 @@ namespace tegula::ir {
 namespace {
 
 constexpr int kBankRowBytes = 128;
-constexpr int kRowBytes = 16;
-constexpr int kWordBytes = 4;
 
 int log2_of(int v) { return std::countr_zero(static_cast<unsigned>(v)); }
 
@@ -25,11 +23,6 @@ std::span<const BitVector> prefix(std::span<const BitVector> list, int n) {
   return list.first(std::min(list.size(), static_cast<std::size_t>(n)));
 }
 
-bool has_thread_digit(const LinearLayout& l, int dim) {
-  return std::any_of(l.repeats().begin(), l.repeats().end(),
-                     [dim](const Repeat& r) { return r.dim == dim && r.in != HwDim::Register; });
-}
-
 /// The index space both layouts share: per dimension the bits counted in binary, and a digit above.
 /// Register digits of a layout may lie among these bits, being constants; thread digits may not.
 struct Cover {
@@ -40,8 +33,8 @@ struct Cover {
     for (int d = 0; d < a.rank(); ++d) {
       const int extent = std::max(a.cover()[d], b.cover()[d]);
       const LinearLayout& coarser = a.bits(d) < b.bits(d) ? a : b;
-      bits.push_back(has_thread_digit(coarser, d) ? coarser.bits(d)
-                                                  : std::max(a.bits(d), b.bits(d)));
+      bits.push_back(coarser.has_thread_digit(d) ? coarser.bits(d)
+                                                 : std::max(a.bits(d), b.bits(d)));
       shape.push_back(extent);
       const int count = (extent + (1 << bits[d]) - 1) >> bits[d];
       if (count > 1) digits.push_back({d, count, HwDim::Register});

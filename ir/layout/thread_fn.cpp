@@ -8,8 +8,6 @@
 namespace tegula::ir {
 namespace {
 
-constexpr std::array kThreadIns{HwDim::Lane, HwDim::Warp, HwDim::Block};
-
 std::uint32_t bit_at(int i) { return std::uint32_t{1} << i; }
 
 /// A repeat with its divisor in its coordinate and its weight along its dimension.
@@ -235,17 +233,12 @@ class SlabFn {
   Dims high_by_thread_;
 };
 
-bool has_thread_digit(const LinearLayout& dist, int dim) {
-  return std::any_of(dist.repeats().begin(), dist.repeats().end(),
-                     [dim](const Repeat& r) { return r.in != HwDim::Register && r.dim == dim; });
-}
-
 }  // namespace
 
 Result<SharedFn> shared_fn(const SharedLayout& shared, const LinearLayout& dist) {
   using LayoutRefusal = Result<SharedFn>;
   if (shared.rank() != dist.rank()) return LayoutRefusal::refused("the ranks differ");
-  if (shared.slabs().size() > 1 && has_thread_digit(dist, shared.split_dim()))
+  if (shared.slabs().size() > 1 && dist.has_thread_digit(shared.split_dim()))
     return LayoutRefusal::refused("a thread's digit runs across pieces");
   SharedFn out;
   std::vector<SlabFn> builders;

@@ -53,12 +53,6 @@ const LinearLayout* interned(const Result<LinearLayout>& layout) {
   return layout ? intern_layout(*layout) : nullptr;
 }
 
-Dims dims_of(const Ints& values) {
-  Dims d;
-  for (const std::int64_t v : values) d.push_back(static_cast<int>(v));
-  return d;
-}
-
 /// Nothing if threads hold no partials of their own, or the layout does not tell.
 std::optional<ReductionShapes> parts_of(Type t, int axis) {
   const auto runs = axis_segments(*t.layout(), axis);

@@ -27,10 +27,10 @@ void label_ops(Kernel& k) {
 
 /// Reads off a Schedule what the plan and the steps leave open: from the kernel as it was, and as
 /// the passes have left it, where ops have their labels.
-class Reader {
+class ScheduleReader {
  public:
-  Reader(const Kernel& before, const Kernel& after, const Plan& plan, const Schedule* asked,
-         std::span<const ExpandedLoop> expanded)
+  ScheduleReader(const Kernel& before, const Kernel& after, const Plan& plan, const Schedule* asked,
+                 std::span<const ExpandedLoop> expanded)
       : before_(before),
         k_(after),
         plan_(plan),
@@ -353,8 +353,8 @@ CarriedOut schedule_carried_out(const Kernel& tile, PassContext& context) {
   for (const Pass& pass : passes.subspan(cut))
     if (pass.name != "check_channels") run_pipeline(rest, {&pass, 1}, context, options);
   const Plan plan = context.plan.value_or(Plan{});
-  out.schedule = Reader(out.machine, rest, plan, context.planned.schedule.get(),
-                        std::span(context.expanded).subspan(before))
+  out.schedule = ScheduleReader(out.machine, rest, plan, context.planned.schedule.get(),
+                                std::span(context.expanded).subspan(before))
                      .read();
   return out;
 }

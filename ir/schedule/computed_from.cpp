@@ -8,9 +8,9 @@
 namespace tegula::ir {
 namespace {
 
-class Search {
+class SourceSearch {
  public:
-  Search(const Kernel& k, const std::function<bool(OpId)>& is_wanted)
+  SourceSearch(const Kernel& k, const std::function<bool(OpId)>& is_wanted)
       : k_(k), is_wanted_(is_wanted) {}
 
   OpId from(Value v) {
@@ -56,7 +56,7 @@ bool touches_tile(const Kernel& k, OpId op) {
 }
 
 OpId computed_from(const Kernel& k, Value v, const std::function<bool(OpId)>& is_wanted) {
-  return Search(k, is_wanted).from(v);
+  return SourceSearch(k, is_wanted).from(v);
 }
 
 }  // namespace tegula::ir

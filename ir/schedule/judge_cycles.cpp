@@ -21,7 +21,7 @@ constexpr int kMaxSlots = 64;
 enum class Verb : std::uint8_t { Acquire, Commit, Wait, Release };
 
 /// A verb for iteration t - key in step t.
-struct Event {
+struct ChannelEvent {
   Verb verb;
   std::size_t role, channel;
   double order;
@@ -49,7 +49,7 @@ class Cycles {
 
  private:
   bool is_ring(std::size_t c) const {
-    return std::ranges::any_of(events_, [&](const Event& e) { return e.channel == c; });
+    return std::ranges::any_of(events_, [&](const ChannelEvent& e) { return e.channel == c; });
   }
 
   /// The fewest slots of each channel, all others having theirs, or plenty where these are too few.
@@ -63,7 +63,7 @@ class Cycles {
     }
   }
 
-  Event retirement(std::size_t dot, Event at) const {
+  ChannelEvent retirement(std::size_t dot, ChannelEvent at) const {
     std::tie(at.key, at.order) = j_.retired(loop_, dot);
     return at;
   }
@@ -72,7 +72,7 @@ class Cycles {
     for (std::size_t c = 0; c < j_.s.channels.size(); ++c) {
       const Channel& channel = j_.s.channels[c];
       if (channel.kind == ChannelKind::Register || channel.kind == ChannelKind::Store) continue;
-      std::map<std::size_t, std::vector<Event>> fills, reads;
+      std::map<std::size_t, std::vector<ChannelEvent>> fills, reads;
       const auto in_loop = j_.nodes_of(loop_);
       for (Label l : channel.payload) {
         const std::size_t node = *j_.g.find(l);
@@ -82,9 +82,9 @@ class Cycles {
         for (const Edge& e : j_.edges_of(loop_)) {
           if (e.from != node || e.kind != EdgeKind::Flow) continue;
           const Place& to = *j_.place(e.to);
-          const Event wait{Verb::Wait, to.role, c, to.order, to.stage + e.distance};
+          const ChannelEvent wait{Verb::Wait, to.role, c, to.order, to.stage + e.distance};
           reads[to.role].push_back(wait);
-          Event release = j_.g[e.to].kind == NodeKind::Dot ? retirement(e.to, wait) : wait;
+          ChannelEvent release = j_.g[e.to].kind == NodeKind::Dot ? retirement(e.to, wait) : wait;
           release.verb = Verb::Release;
           reads[to.role].push_back(release);
         }
@@ -93,17 +93,18 @@ class Cycles {
       add_ends(reads, Verb::Wait, Verb::Release);
     }
     // Within a step: by order; of one node, waits and acquires come before what they allow.
-    std::ranges::stable_sort(events_, {},
-                             [](const Event& e) { return std::tuple(e.role, e.order, e.verb); });
+    std::ranges::stable_sort(
+        events_, {}, [](const ChannelEvent& e) { return std::tuple(e.role, e.order, e.verb); });
   }
 
   /// A role acquires or waits once an iteration, at its first access, and commits or releases
   /// behind its last one.
-  void add_ends(const std::map<std::size_t, std::vector<Event>>& of_roles, Verb first, Verb last) {
-    const auto place = [](const Event& e) { return std::pair(e.key, e.order); };
+  void add_ends(const std::map<std::size_t, std::vector<ChannelEvent>>& of_roles, Verb first,
+                Verb last) {
+    const auto place = [](const ChannelEvent& e) { return std::pair(e.key, e.order); };
     for (const auto& [role, events] : of_roles) {
-      Event begin = *std::ranges::min_element(events, {}, place);
-      Event end = *std::ranges::max_element(events, {}, place);
+      ChannelEvent begin = *std::ranges::min_element(events, {}, place);
+      ChannelEvent end = *std::ranges::max_element(events, {}, place);
       begin.verb = first;
       end.verb = last;
       events_.push_back(begin);
@@ -119,11 +120,11 @@ class Cycles {
   std::vector<Before> edges(const std::vector<int>& slots) const {
     std::vector<Before> found;
     for (std::size_t i = 0; i < events_.size(); ++i) {
-      const Event& e = events_[i];
+      const ChannelEvent& e = events_[i];
       const bool is_last = i + 1 == events_.size() || events_[i + 1].role != e.role;
       if (!is_last) found.push_back({i, i + 1, 0});
       for (std::size_t to = 0; to < events_.size(); ++to) {
-        const Event& other = events_[to];
+        const ChannelEvent& other = events_[to];
         if (is_last && other.role == e.role && (to == 0 || events_[to - 1].role != e.role))
           found.push_back({i, to, 1});
         if (other.channel != e.channel) continue;
@@ -156,7 +157,7 @@ class Cycles {
 
   Judging& j_;
   const LoopSchedule& loop_;
-  std::vector<Event> events_;
+  std::vector<ChannelEvent> events_;
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace tegula::ir {
 namespace {
 
 /// An operand of a wgmma that a slot holds.
-struct Reader {
+struct WgmmaReader {
   Label dot;
   const MatrixType* type;
   bool is_k_major;  ///< the payload's last dimension, which is contiguous, is k
@@ -36,8 +36,8 @@ class Slots {
  private:
   // ---- layouts
   /// The payload's readers, as operands of wgmmas.
-  std::vector<Reader> readers_of(const Channel& c, Label payload) const {
-    std::vector<Reader> readers;
+  std::vector<WgmmaReader> readers_of(const Channel& c, Label payload) const {
+    std::vector<WgmmaReader> readers;
     for (const DotForm& d : j_.s.dots) {
       const OpId op = j_.op_of(d.dot);
       const MatrixType* type = matrix_type(j_.k, j_.k[op]);
@@ -62,11 +62,11 @@ class Slots {
   }
 
   void stored(const Channel& c, Label l) {
-    const std::vector<Reader> readers = readers_of(c, l);
-    for (const Reader& r : readers)
+    const std::vector<WgmmaReader> readers = readers_of(c, l);
+    for (const WgmmaReader& r : readers)
       if (!r.type->any_major() && r.is_k_major != readers.front().is_k_major)
         return different(c, readers.front().dot, r.dot);
-    for (const Reader& r : readers) {
+    for (const WgmmaReader& r : readers) {
       const Type tile = j_.tile_of(*j_.g.find(l));
       const bool is_swizzled =
           tile.rank() == 2 && tile.shape()[1] * size_bytes(tile.dtype()) % kSwizzleBytes == 0;

@@ -91,9 +91,9 @@ class Moves {
   std::mt19937_64& random_;
 };
 
-class Search {
+class ScheduleSearch {
  public:
-  Search(const Kernel& k, const Graph& g, const SearchOptions& options)
+  ScheduleSearch(const Kernel& k, const Graph& g, const SearchOptions& options)
       : k_(k), g_(g), o_(options), random_(options.seed) {}
 
   SearchResult run(const Schedule& start) {
@@ -149,7 +149,7 @@ bool random_move(Schedule& s, std::mt19937_64& random) { return Moves(s, random)
 
 SearchResult search_schedules(const Kernel& k, const Graph& graph, const Schedule& start,
                               const SearchOptions& options) {
-  return Search(k, graph, options).run(start);
+  return ScheduleSearch(k, graph, options).run(start);
 }
 
 }  // namespace tegula::ir

@@ -24,7 +24,7 @@ struct Turn {
 };
 
 /// A node that an actor comes to, the begin or the end of a token's range, or the end of a loop.
-struct Event {
+struct ActorEvent {
   enum class Kind : std::uint8_t { Node, TakeToken, PassToken, Drain };
   Kind kind = Kind::Node;
   std::size_t index = 0;  ///< of the node, or of the token
@@ -41,7 +41,7 @@ struct InFlight {
 struct Actor {
   Timeline::Actor drawn;
   int group = 0;  ///< number among the warpgroups of its role, those of all copies
-  std::vector<Event> events;
+  std::vector<ActorEvent> events;
   std::size_t next = 0;
   double now = 0;
   std::deque<InFlight> in_flight;
@@ -181,7 +181,7 @@ class Simulation {
       if (const LoopSchedule* loop = s_.find_loop(j_.label(n)))
         add_loop(a, *loop, tile);
       else if (role_of(n) == a.drawn.role)
-        a.events.push_back({Event::Kind::Node, n, {tile, 0}});
+        a.events.push_back({ActorEvent::Kind::Node, n, {tile, 0}});
     }
   }
 
@@ -190,22 +190,22 @@ class Simulation {
     if (nodes.empty()) return;
     int last_stage = 0;
     for (std::size_t n : nodes) last_stage = std::max(last_stage, j_.place(n)->stage);
-    const auto token = [&](Event::Kind kind, Label Token::* end, Label label, Turn at) {
+    const auto token = [&](ActorEvent::Kind kind, Label Token::* end, Label label, Turn at) {
       for (std::size_t t = 0; t < s_.tokens.size(); ++t)
         if (s_.tokens[t].role == a.drawn.role && s_.tokens[t].*end == label)
           a.events.push_back({kind, t, at});
     };
-    token(Event::Kind::TakeToken, &Token::first, loop.loop, {tile, 0});
+    token(ActorEvent::Kind::TakeToken, &Token::first, loop.loop, {tile, 0});
     for (int t = 0; t < o_.iterations + last_stage; ++t)
       for (std::size_t n : nodes) {
         const int i = t - j_.place(n)->stage;
         // Tokens go round in every step, those of parts in front and behind included.
-        token(Event::Kind::TakeToken, &Token::first, j_.label(n), {tile, t});
-        if (i >= 0 && i < o_.iterations) a.events.push_back({Event::Kind::Node, n, {tile, i}});
-        token(Event::Kind::PassToken, &Token::last, j_.label(n), {tile, t});
+        token(ActorEvent::Kind::TakeToken, &Token::first, j_.label(n), {tile, t});
+        if (i >= 0 && i < o_.iterations) a.events.push_back({ActorEvent::Kind::Node, n, {tile, i}});
+        token(ActorEvent::Kind::PassToken, &Token::last, j_.label(n), {tile, t});
       }
-    a.events.push_back({Event::Kind::Drain, 0, {tile, 0}});
-    token(Event::Kind::PassToken, &Token::last, loop.loop, {tile, 0});
+    a.events.push_back({ActorEvent::Kind::Drain, 0, {tile, 0}});
+    token(ActorEvent::Kind::PassToken, &Token::last, loop.loop, {tile, 0});
   }
 
   // ---- running
@@ -237,15 +237,15 @@ class Simulation {
 
   /// Nothing as long as it is not known.
   std::optional<Ready> ready(const Actor& a) const {
-    const Event& e = a.events[a.next];
+    const ActorEvent& e = a.events[a.next];
     Ready ready{a.now};
-    if (e.kind == Event::Kind::TakeToken) {
+    if (e.kind == ActorEvent::Kind::TakeToken) {
       const int holders = groups(a.drawn.role) * s_.roles[a.drawn.role].copies;
       const auto& [turn, passed] = tokens_[e.index];
       if (turn % holders != a.group) return std::nullopt;
       ready.wait_for(passed, "token ", s_.tokens[e.index].name.str());
     }
-    if (e.kind != Event::Kind::Node) return ready;
+    if (e.kind != ActorEvent::Kind::Node) return ready;
     if (j_.is_copy(e.index)) {
       const std::size_t c = channels_[e.index];
       const std::int64_t before = number(c, e.turn) - s_.channels[c].slots;
@@ -284,11 +284,11 @@ class Simulation {
     a.now = std::max(a.now, ready.at);
   }
 
-  void perform(Actor& a, const Event& e) {
-    if (e.kind == Event::Kind::PassToken)
+  void perform(Actor& a, const ActorEvent& e) {
+    if (e.kind == ActorEvent::Kind::PassToken)
       tokens_[e.index] = {tokens_[e.index].first + 1, a.now + m_.barrier};
-    if (e.kind == Event::Kind::Drain) retire(a, a.in_flight.size());
-    if (e.kind == Event::Kind::Node) j_.is_copy(e.index) ? copy(a, e) : compute(a, e);
+    if (e.kind == ActorEvent::Kind::Drain) retire(a, a.in_flight.size());
+    if (e.kind == ActorEvent::Kind::Node) j_.is_copy(e.index) ? copy(a, e) : compute(a, e);
   }
 
   /// A unit of the SM works for one at a time.
@@ -296,7 +296,7 @@ class Simulation {
     return free = std::max(free, from) + cycles;
   }
 
-  void copy(Actor& a, const Event& e) {
+  void copy(Actor& a, const ActorEvent& e) {
     const std::size_t c = channels_[e.index];
     const std::int64_t n = number(c, e.turn);
     Ring::Fill& f = rings_[c].fills[n];
@@ -308,7 +308,7 @@ class Simulation {
     a.now += m_.issue;
   }
 
-  void compute(Actor& a, const Event& e) {
+  void compute(Actor& a, const ActorEvent& e) {
     // An MMA adds to the result of another one without waiting for it.
     const Value added =
         g_[e.index].kind == NodeKind::Dot ? k_[g_[e.index].ops.front()].operands[2] : Value();
@@ -333,7 +333,7 @@ class Simulation {
     f.drawn.landed = std::max(f.drawn.landed, a.now + m_.barrier);
   }
 
-  void issue(Actor& a, const Event& e, const NodeCost& cost) {
+  void issue(Actor& a, const ActorEvent& e, const NodeCost& cost) {
     const double begin = std::max(a.now, tensor_free_), end = use(tensor_free_, begin, cost.tensor);
     a.in_flight.push_back({e.index, e.turn, end + m_.mma_latency});
     Timeline::Span span{begin, end, 0, std::string(j_.label(e.index).str()), a.drawn.name};

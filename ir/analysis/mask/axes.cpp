@@ -7,24 +7,24 @@
 
 namespace tegula::ir {
 
-using Kind = MaskNode::Kind;
-
 namespace {
+
+using Kind = MaskNode::Kind;
 
 /// Requirement on an op's second operand such that the result rises with the first one. Unknown for
 /// ops without a row.
-enum class Second : std::uint8_t { Unknown, None, Rising, Fixed, Positive };
-constexpr auto kRising = op_table<Second>({
-    {Opcode::Add, Second::Rising},
-    {Opcode::Min, Second::Rising},
-    {Opcode::Max, Second::Rising},
-    {Opcode::Sub, Second::Fixed},
-    {Opcode::Mul, Second::Positive},
-    {Opcode::Div, Second::Positive},
-    {Opcode::Cast, Second::None},
+enum class RisingCondition : std::uint8_t { Unknown, None, Rising, Fixed, Positive };
+constexpr auto kRising = op_table<RisingCondition>({
+    {Opcode::Add, RisingCondition::Rising},
+    {Opcode::Min, RisingCondition::Rising},
+    {Opcode::Max, RisingCondition::Rising},
+    {Opcode::Sub, RisingCondition::Fixed},
+    {Opcode::Mul, RisingCondition::Positive},
+    {Opcode::Div, RisingCondition::Positive},
+    {Opcode::Cast, RisingCondition::None},
 });
 
-MaskAxis join(MaskAxis a, MaskAxis b) {
+MaskAxis join_axes(MaskAxis a, MaskAxis b) {
   if (a == MaskAxis::Unknown || b == MaskAxis::Unknown) return MaskAxis::Unknown;
   if (a == MaskAxis::Uniform || a == b) return b;
   return b == MaskAxis::Uniform ? a : MaskAxis::Both;
@@ -61,7 +61,7 @@ MaskAxisDependence::MaskAxisDependence(const MaskExpr& e, const std::vector<bool
   const auto& nodes = expr.nodes;
   for (const MaskNode& n : nodes) {
     MaskAxis mine = own_side(n, is_scalar, heads_are_rows);
-    for (std::size_t i = 0; i < n.operands; ++i) mine = join(mine, side[n.in[i]]);
+    for (std::size_t i = 0; i < n.operands; ++i) mine = join_axes(mine, side[n.in[i]]);
     // A table at an index of both axes is neither exact nor an interval.
     if (n.kind == Kind::Table && mine == MaskAxis::Both) mine = MaskAxis::Unknown;
     side.push_back(mine);
@@ -102,12 +102,12 @@ bool MaskAxisDependence::may_fall(MaskNodeId id) const {
       n.kind == Kind::Head)
     return false;
   if (is_bool(n.dtype) || n.kind == Kind::Table) return true;
-  const Second second = kRising[static_cast<std::size_t>(n.opcode)];
-  if (second == Second::Unknown || may_fall(n.in[0])) return true;
-  if (second == Second::Rising) return may_fall(n.in[1]);
-  if (second == Second::Fixed) return side[n.in[1]] != MaskAxis::Uniform;
+  const RisingCondition second = kRising[static_cast<std::size_t>(n.opcode)];
+  if (second == RisingCondition::Unknown || may_fall(n.in[0])) return true;
+  if (second == RisingCondition::Rising) return may_fall(n.in[1]);
+  if (second == RisingCondition::Fixed) return side[n.in[1]] != MaskAxis::Uniform;
   const MaskNode& by = expr[n.in[1]];
-  return second == Second::Positive && !(by.kind == Kind::Const && by.value > 0);
+  return second == RisingCondition::Positive && !(by.kind == Kind::Const && by.value > 0);
 }
 
 }  // namespace tegula::ir

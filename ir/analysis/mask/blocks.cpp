@@ -7,8 +7,11 @@
 #include "tegula/int_math.h"
 
 namespace tegula::ir {
+namespace {
 
 using Kind = MaskNode::Kind;
+
+}  // namespace
 
 MaskBlocks::MaskBlocks(const MaskExpr& expr)
     : expr_(expr), values_(expr.nodes.size()), wraps_(expr.nodes.size()) {}

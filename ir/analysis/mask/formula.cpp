@@ -14,7 +14,7 @@ namespace {
 using Kind = MaskNode::Kind;
 
 /// Parts of one formula after which what is left stays opaque: choices multiply.
-constexpr int kMaxParts = 400;
+constexpr int kMaxFormulaParts = 400;
 constexpr int kMaxSums = 4000;
 constexpr std::size_t kMaxRequired = 64;
 
@@ -60,7 +60,8 @@ class Solver {
   MaskFormula build(MaskNodeId id, bool negated) {
     const MaskNode n = node(id);  // a copy: building adds nodes
     if (n.kind == Kind::Const) return constant((n.value != 0) != negated);
-    if (n.kind != Kind::Op || !on_key(id) || ++parts_ > kMaxParts) return opaque(id, negated);
+    if (n.kind != Kind::Op || !on_key(id) || ++parts_ > kMaxFormulaParts)
+      return opaque(id, negated);
     const LogicFn logic = logic_of(n.opcode);
     return logic ? (this->*logic)(id, n, negated) : opaque(id, negated);
   }
@@ -184,7 +185,7 @@ class Solver {
   /// sum <= bound if `below`, else sum >= bound. Minima, maxima, magnitudes and choices that
   /// depend on kv become logic.
   MaskFormula side(MaskNodeId id, const LinearSum& sum, bool below, std::int64_t bound) {
-    if (++parts_ > kMaxParts) return opaque_side(id, sum, below, bound);
+    if (++parts_ > kMaxFormulaParts) return opaque_side(id, sum, below, bound);
     for (const Linear::Term t : sum.form) {
       const MaskNode n = node(t.symbol);
       if (n.kind != Kind::Op || !on_key(t.symbol)) continue;

@@ -8,14 +8,14 @@ namespace tegula::ir {
 namespace {
 
 /// Requirement of MaskOverflow on an op's second operand; it cannot follow ops without a row.
-enum class Second : std::uint8_t { Unknown, None, Followed, Divisor };
-constexpr auto kFollowed = op_table<Second>({
-    {Opcode::Neg, Second::None},
-    {Opcode::Add, Second::Followed},
-    {Opcode::Sub, Second::Followed},
-    {Opcode::Mul, Second::Followed},
-    {Opcode::Div, Second::Divisor},
-    {Opcode::Rem, Second::Divisor},
+enum class OverflowCondition : std::uint8_t { Unknown, None, Followed, Divisor };
+constexpr auto kFollowed = op_table<OverflowCondition>({
+    {Opcode::Neg, OverflowCondition::None},
+    {Opcode::Add, OverflowCondition::Followed},
+    {Opcode::Sub, OverflowCondition::Followed},
+    {Opcode::Mul, OverflowCondition::Followed},
+    {Opcode::Div, OverflowCondition::Divisor},
+    {Opcode::Rem, OverflowCondition::Divisor},
 });
 
 }  // namespace
@@ -78,9 +78,10 @@ bool SolvedConditions::is_checkable(MaskNodeId id) const {
   if (n.kind != MaskNode::Kind::Op)
     return n.kind == MaskNode::Kind::Query || n.kind == MaskNode::Kind::Key || is_number(id);
   if (n.dtype != DType::i32 || !is_checkable(n.in[0])) return false;
-  const Second second = kFollowed[static_cast<std::size_t>(n.opcode)];
-  if (second == Second::Followed) return is_checkable(n.in[1]);
-  return second == Second::Divisor ? is_divisor(n.in[1]) : second == Second::None;
+  const OverflowCondition second = kFollowed[static_cast<std::size_t>(n.opcode)];
+  if (second == OverflowCondition::Followed) return is_checkable(n.in[1]);
+  if (second == OverflowCondition::Divisor) return is_divisor(n.in[1]);
+  return second == OverflowCondition::None;
 }
 
 Interval SolvedConditions::truth_of_opaque(const MaskFormula& f) const {
@@ -196,7 +197,7 @@ struct SolvedConditions::Shapes {
     return a && b ? few(united(*a, *b)) : std::nullopt;
   }
   static Set few(std::vector<Shape> shapes) {
-    return shapes.size() > kMaxParts ? std::nullopt : Set(std::move(shapes));
+    return shapes.size() > kMaxSolutionIntervals ? std::nullopt : Set(std::move(shapes));
   }
 };
 

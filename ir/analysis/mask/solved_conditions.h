@@ -16,7 +16,7 @@ inline constexpr Interval kMaskPositions{0,
                                          (std::int64_t{1} << 31) - (std::int64_t{1} << 20) + 1024};
 
 /// More intervals than these are not worth the choice between them in every iteration.
-inline constexpr std::size_t kMaxParts = 4;
+inline constexpr std::size_t kMaxSolutionIntervals = 4;
 
 /// Unions of intervals with ends `lo` and `hi` that may be absent; functions `intersect` and `hull`
 /// come with the intervals.

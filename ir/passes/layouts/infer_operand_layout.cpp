@@ -13,12 +13,6 @@ Dims inverse_order(std::span<const std::int64_t> order) {
   return inverse;
 }
 
-Dims dims_of(Type tile) {
-  Dims shape;
-  for (std::int64_t extent : tile.shape()) shape.push_back(static_cast<int>(extent));
-  return shape;
-}
-
 LinearLayout before_broadcast(Type narrow, Type wide, LinearLayout layout) {
   for (int dim = 0; dim < narrow.rank(); ++dim)
     if (narrow.shape()[static_cast<std::size_t>(dim)] !=
@@ -37,7 +31,7 @@ LinearLayout any_layout(const Dims& shape, int warps) {
 }  // namespace
 
 const LinearLayout* layout_before_reshape(Type operand, const LinearLayout& wanted) {
-  const auto layout = reshape(wanted, dims_of(operand));
+  const auto layout = reshape(wanted, dims_of(operand.shape()));
   return layout ? intern_layout(*layout) : nullptr;
 }
 
@@ -53,7 +47,7 @@ const LinearLayout* infer_operand_layout(const Kernel& k, const OpData& d, Value
     return intern_layout(before_broadcast(type, k.type(d.results[0]), wanted));
   if (d.opcode == Reshape) {
     if (const LinearLayout* same = layout_before_reshape(type, wanted)) return same;
-    return intern_layout(any_layout(dims_of(type), wanted.size(HwDim::Warp)));
+    return intern_layout(any_layout(dims_of(type.shape()), wanted.size(HwDim::Warp)));
   }
   return intern_layout(wanted);
 }

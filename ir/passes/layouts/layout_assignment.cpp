@@ -25,12 +25,6 @@
 namespace tegula::ir {
 namespace {
 
-Dims dims_of(std::span<const std::int64_t> shape) {
-  Dims d;
-  for (std::int64_t extent : shape) d.push_back(static_cast<int>(extent));
-  return d;
-}
-
 /// Bytes of a 32-byte sector that each of the four lanes of an accumulator's row has.
 constexpr int kSectorShare = 8;
 constexpr int kWord = 4;

@@ -5,15 +5,6 @@
 #include "ir/type.h"
 
 namespace tegula::ir {
-namespace {
-
-Dims dims_of(std::span<const std::int64_t> values) {
-  Dims d;
-  for (std::int64_t v : values) d.push_back(static_cast<int>(v));
-  return d;
-}
-
-}  // namespace
 
 const LinearLayout* box_layout(const LinearLayout& whole, std::span<const std::int64_t> offsets,
                                std::span<const std::int64_t> extents) {

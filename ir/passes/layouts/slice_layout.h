@@ -13,8 +13,7 @@ namespace tegula::ir {
 /// select them.
 inline std::optional<LinearLayout> slice_layout(Type t, int dim, std::int64_t at,
                                                 std::int64_t extent) {
-  Dims offset = Dims::filled(static_cast<int>(t.rank()), 0), extents;
-  for (std::int64_t e : t.shape()) extents.push_back(static_cast<int>(e));
+  Dims offset = Dims::filled(static_cast<int>(t.rank()), 0), extents = dims_of(t.shape());
   offset[dim] = static_cast<int>(at);
   extents[dim] = static_cast<int>(extent);
   const auto view = subtile(*t.layout(), offset, extents);

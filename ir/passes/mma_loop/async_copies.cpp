@@ -36,8 +36,7 @@ void AsyncCopies::place_indices(const OperandLoad& c) {
   if (gathered < 0) return;
   const auto view_dim = k_[load].attrs.ints(AttrName::axes)[static_cast<std::size_t>(gathered)];
   const auto along = static_cast<int>(std::ranges::find(c.axes, view_dim) - c.axes.begin());
-  Dims shape;
-  for (std::int64_t extent : c.tile.shape()) shape.push_back(static_cast<int>(extent));
+  const Dims shape = dims_of(c.tile.shape());
   const int vector = access_bytes(k_, load) / size_bytes(c.tile.dtype());
   const LinearLayout* lines = index_tile_layout(
       copy_layout(shape, contiguous_dim(k_, c), vector, k_.info.threads / 32), along);
