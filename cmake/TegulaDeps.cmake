@@ -30,6 +30,8 @@ add_library(dep::fmt ALIAS dep_fmt)
 target_include_directories(dep_fmt SYSTEM INTERFACE ${TEGULA_fmt_INCLUDE})
 
 tegula_archive(zstd zstd.h libzstd.a zstd)
+tegula_archive(sqlite3 sqlite3.h libsqlite3.a sqlite3)
+target_link_libraries(dep_sqlite3 INTERFACE m ${CMAKE_DL_LIBS} Threads::Threads)
 
 # Header only: xxHash is inlined, the others have no library.
 find_path(TEGULA_xxhash_INCLUDE xxhash.h REQUIRED)
@@ -40,9 +42,3 @@ find_path(TEGULA_json_INCLUDE nlohmann/json.hpp REQUIRED)
 add_library(dep_json INTERFACE)
 add_library(dep::json ALIAS dep_json)
 target_include_directories(dep_json SYSTEM INTERFACE ${TEGULA_json_INCLUDE})
-# SQLite's header alone: its library is opened at run time, where the machine has it (autotune/store/sqlite_library.h).
-# The distributions' archive is not position independent, so that it cannot be a part of libtegula.so.
-find_path(TEGULA_sqlite3_INCLUDE sqlite3.h REQUIRED)
-add_library(dep_sqlite3 INTERFACE)
-add_library(dep::sqlite3 ALIAS dep_sqlite3)
-target_include_directories(dep_sqlite3 SYSTEM INTERFACE ${TEGULA_sqlite3_INCLUDE})

@@ -1,15 +1,14 @@
 #pragma once
 // One connection to SQLite, and its statements.
+#include <sqlite3.h>
+
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 
-#include "autotune/store/sqlite_library.h"
-
 namespace tegula::autotune {
 
-/// A failed call of SQLite's. It stays inside of the store, which never throws.
+/// A failed call of SQLite. The store catches all of them.
 struct SqliteError {
   int code = 0;  ///< the extended one
   std::string text;
@@ -18,7 +17,7 @@ struct SqliteError {
 
 class Statement {
  public:
-  Statement(const SqliteApi& api, ::sqlite3* connection, const std::string& sql);
+  Statement(::sqlite3* connection, const std::string& sql);
   ~Statement();
   Statement(const Statement&) = delete;
   Statement& operator=(const Statement&) = delete;
@@ -37,15 +36,14 @@ class Statement {
  private:
   void check(int result) const;
 
-  const SqliteApi& api_;
   ::sqlite3* connection_;
   ::sqlite3_stmt* statement_ = nullptr;
 };
 
 class Database {
  public:
-  /// Opens `path` through the file system of that name; ":memory:" needs none. Throws SqliteError.
-  Database(const SqliteApi& api, const std::string& path, const char* vfs, int flags);
+  /// Opens `path` with the flags of sqlite3_open_v2. Throws SqliteError.
+  Database(const std::string& path, int flags);
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
@@ -59,11 +57,8 @@ class Database {
   void begin();
   void commit();
   void rollback() noexcept;
-  /// Forgets the connection without closing it: it belongs to the process that forked this one.
-  void abandon() { connection_ = nullptr; }
 
  private:
-  const SqliteApi& api_;
   ::sqlite3* connection_ = nullptr;
 };
 

@@ -9,7 +9,6 @@
 
 #include "autotune/store/database.h"
 #include "autotune/store/process_identity.h"
-#include "autotune/store/sqlite_vfs.h"
 #include "autotune/store/store_text.h"
 #include "autotune/store/tables.h"
 #include "runtime/cache.h"
@@ -27,6 +26,20 @@ constexpr int kMaxKept = 3;  // damaged files
 struct Unusable {
   std::string why;
 };
+
+/// Returns whether the file exists. Throws Unusable unless it is a regular file that only this user
+/// can write. Its folder is private: nobody else can replace the file before SQLite opens it.
+bool is_present(runtime::Vfs& files, const std::string& path) {
+  struct stat s{};
+  if (files.stat_path(path, &s) != 0) {
+    if (errno == ENOENT) return false;
+    throw Unusable{fmt::format("{}: {}", path, std::strerror(errno))};
+  }
+  if (S_ISLNK(s.st_mode)) throw Unusable{fmt::format("{} is a symbolic link", path)};
+  if (!S_ISREG(s.st_mode) || !runtime::is_private(files, s))
+    throw Unusable{fmt::format("{} is not a file of this user that others cannot write", path)};
+  return true;
+}
 
 std::string schema_text(Database& db) {
   std::string all;
@@ -88,10 +101,8 @@ void TuningStore::tell_unsound(int rows) {
 
 void TuningStore::open_memory() {
   place_ = Place::nowhere;
-  if (api_ == nullptr) return;
   try {
-    db_ = std::make_unique<Database>(*api_, ":memory:", nullptr,
-                                     SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    db_ = std::make_unique<Database>(":memory:", SQLITE_OPEN_READWRITE);
     create_tables(*db_);
     place_ = Place::memory;
     is_writable_ = true;
@@ -129,17 +140,14 @@ void TuningStore::handle(const SqliteError& error) {
     return;
   }
   if (error.is_damage() && !options_.read_only) return move_away(error.text);
-  std::string why = error.text;
-  if (vfs_ != nullptr && !vfs_->refusal.empty()) why = vfs_->refusal;
-  degrade(fmt::format("{} cannot be used ({})", path_.string(), why));
+  degrade(fmt::format("{} cannot be used ({})", path_.string(), error.text));
 }
 
 /// A connection must not be carried across fork(): the child opens one of its own.
 void TuningStore::forget_parents_connection() {
   if (pid_ == ::getpid() || db_ == nullptr) return;
   if (place_ == Place::disk) {
-    db_->abandon();
-    db_ = nullptr;
+    (void)db_.release();  // it belongs to the parent, which alone may close it
     place_ = Place::unopened;
   }
   pid_ = ::getpid();
@@ -180,12 +188,16 @@ bool TuningStore::open_disk(bool writes) {
   if (!S_ISDIR(s.st_mode) || !runtime::is_private(files, s))
     throw Unusable{
         fmt::format("{} must be a folder of this user that others cannot write", folder)};
-  if (!writes && files.stat_path(path_.string(), &s) != 0 && errno == ENOENT) return false;
-  if (vfs_ == nullptr) vfs_ = std::make_unique<SqliteVfs>(*api_, files);
-  const int flags = options_.read_only ? SQLITE_OPEN_READONLY
-                    : writes           ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
-                                       : SQLITE_OPEN_READWRITE;
-  db_ = std::make_unique<Database>(*api_, path_.string(), vfs_->name(), flags);
+  const std::string path = path_.string();
+  if (!is_present(files, path)) {
+    if (!writes) return false;
+    // SQLite would create a file that other users can read, and can therefore lock.
+    const int file = files.open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file >= 0) files.close(file);
+  }
+  is_present(files, path + "-journal");
+  const int flags = options_.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
+  db_ = std::make_unique<Database>(path, flags);
   db_->set_patience(writes ? options_.write_patience_ms : options_.read_patience_ms);
   db_->exec(
       "PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA synchronous = NORMAL; "
@@ -207,12 +219,6 @@ bool TuningStore::open(bool writes) {
     db_->set_patience(options_.write_patience_ms);
   if (place_ == Place::disk || place_ == Place::memory) return true;
   if (place_ == Place::nowhere) return false;
-  std::string why;
-  api_ = sqlite_library(&why);
-  if (api_ == nullptr) {
-    if (writes || !options_.read_only) degrade(why);
-    return false;
-  }
   if (path_.empty() || (writes && options_.read_only)) {
     open_memory();
     return place_ == Place::memory;

@@ -17,8 +17,6 @@
 namespace tegula::autotune {
 
 class Database;
-class SqliteVfs;
-struct SqliteApi;
 struct SqliteError;
 
 struct StoreOptions {
@@ -27,6 +25,7 @@ struct StoreOptions {
   /// Waiting for a lock of another process: a reader is in a hurry, a tuner is not.
   int read_patience_ms = 200, write_patience_ms = 10'000;
   std::function<void(const std::string&)> warn;  ///< is called once at most
+  /// Calls by which files are checked and moved; SQLite reads and writes by its own.
   runtime::Vfs* vfs = &runtime::Vfs::posix();
   std::function<std::int64_t()> now;  ///< seconds since 1970; default: the system's clock
 };
@@ -79,7 +78,7 @@ class TuningStore {
   bool is_on_disk();
 
  private:
-  enum class Place : std::uint8_t { unopened, absent, disk, memory, nowhere };
+  enum class Place : std::uint8_t { unopened, disk, memory, nowhere };
 
   bool open(bool writes);
   bool open_disk(bool writes);
@@ -99,8 +98,6 @@ class TuningStore {
 
   StoreOptions options_;
   std::filesystem::path path_;
-  const SqliteApi* api_ = nullptr;
-  std::unique_ptr<SqliteVfs> vfs_;
   std::unique_ptr<Database> db_;
   Place place_ = Place::unopened;
   bool is_writable_ = false;

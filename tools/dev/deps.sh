@@ -6,7 +6,7 @@ packages=(
   g++ cmake ninja-build ccache lld git python3 ca-certificates
   llvm-19-dev libzstd-dev zlib1g-dev   # llvm-19-dev needs the two, without saying so
   libfmt-dev libxxhash-dev libcli11-dev nlohmann-json3-dev
-  libsqlite3-dev libsqlite3-0  # header, and the library that the tuner opens at run time
+  libsqlite3-dev  # its archive becomes a part of libtegula.so
   libpng-dev  # the pictures of `tegula mask`
   libgtest-dev libgmock-dev libbenchmark-dev
 )

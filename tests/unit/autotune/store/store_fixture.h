@@ -49,8 +49,7 @@ class StoreTest : public ::testing::Test {
                 ("tegula-store-" + std::to_string(::getpid()) + "-" + std::to_string(next_++))) {}
   ~StoreTest() override { std::filesystem::remove_all(folder_); }
 
-  StoreOptions options() { return options(sound_); }
-  StoreOptions options(runtime::Vfs& vfs) {
+  StoreOptions options(runtime::Vfs& vfs = runtime::Vfs::posix()) {
     StoreOptions o;
     o.folder = folder_;
     o.vfs = &vfs;
@@ -81,7 +80,6 @@ class StoreTest : public ::testing::Test {
   }
 
   static inline int next_ = 0;
-  runtime::Faulty sound_;  ///< nothing fails
   std::filesystem::path folder_;
   std::vector<std::string> warnings_;
   std::int64_t now_ = 1'764'000'000;
