@@ -17,16 +17,6 @@ ssize_t Vfs::read(int file, char* to, std::size_t bytes) { return ::read(file, t
 ssize_t Vfs::write(int file, const char* from, std::size_t bytes) {
   return ::write(file, from, bytes);
 }
-ssize_t Vfs::read_at(int file, char* to, std::size_t bytes, off_t at) {
-  return ::pread(file, to, bytes, at);
-}
-ssize_t Vfs::write_at(int file, const char* from, std::size_t bytes, off_t at) {
-  return ::pwrite(file, from, bytes, at);
-}
-int Vfs::truncate(int file, off_t bytes) { return ::ftruncate(file, bytes); }
-int Vfs::sync(int file) { return ::fdatasync(file); }
-int Vfs::lock(int file, struct flock& range) { return ::fcntl(file, F_OFD_SETLK, &range); }
-int Vfs::test_lock(int file, struct flock& range) { return ::fcntl(file, F_OFD_GETLK, &range); }
 int Vfs::make_folder(const std::string& path, mode_t mode) { return ::mkdir(path.c_str(), mode); }
 
 int Vfs::link_open_file(int file, const std::string& path) {

@@ -1,6 +1,6 @@
 #pragma once
-// The file calls of the disk cache and of the tuner's store, in one place, so that tests can make
-// any of them fail.
+// File calls of the disk cache and of the tuner's store, which tests replace by failing ones.
+// SQLite reads and writes by its own.
 #include <fcntl.h>
 
 #include <cstddef>
@@ -22,15 +22,6 @@ class Vfs {
                         struct stat* out);  ///< the link itself, not its target
   virtual ssize_t read(int file, char* to, std::size_t bytes);
   virtual ssize_t write(int file, const char* from, std::size_t bytes);
-  virtual ssize_t read_at(int file, char* to, std::size_t bytes, off_t at);
-  virtual ssize_t write_at(int file, const char* from, std::size_t bytes, off_t at);
-  virtual int truncate(int file, off_t bytes);
-  virtual int sync(int file);
-  /// Takes or gives back (F_UNLCK) the lock of an open file description on `range`, without
-  /// waiting.
-  virtual int lock(int file, struct flock& range);
-  /// Fills `range` with a lock of another description that stands against it, or with F_UNLCK.
-  virtual int test_lock(int file, struct flock& range);
   virtual int make_folder(const std::string& path, mode_t mode);
   /// Gives an unnamed file (O_TMPFILE) a name; fails with EEXIST instead of replacing.
   virtual int link_open_file(int file, const std::string& path);

@@ -1,7 +1,6 @@
 #pragma once
-// File systems that fail, or end the process, at a chosen call.
+// File systems that fail, or throw, at a chosen call.
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,24 +15,19 @@ struct OtherUser : Vfs {
   uid_t user() override { return Vfs::user() + 1; }
 };
 
-/// Fails (or dies at) the n-th call.
+/// Fails (or throws Killed at) the n-th call.
 struct Faulty : Vfs {
   struct Killed {};
-  enum class Death : std::uint8_t { thrown, exit };
 
   int countdown = 0;
-  int code = 0;  ///< 0: die
-  Death death = Death::thrown;
+  int code = 0;  ///< errno; 0: throw Killed
   bool fails_from_there_on = false;  ///< all calls after the n-th fail, too
   bool no_unnamed_files = false;
   bool no_links = false;
   std::size_t chunk = SIZE_MAX;
-  int calls = 0;
 
   bool fails() {
-    ++calls;
     if (countdown == 0 || --countdown != 0) return false;
-    if (code == 0 && death == Death::exit) ::_exit(99);
     if (code == 0) throw Killed{};
     if (fails_from_there_on) countdown = 1;
     errno = code;
@@ -51,19 +45,6 @@ struct Faulty : Vfs {
   }
   ssize_t write(int file, const char* from, std::size_t n) override {
     return fails() ? -1 : Vfs::write(file, from, std::min(n, chunk));
-  }
-  ssize_t read_at(int file, char* to, std::size_t n, off_t at) override {
-    return fails() ? -1 : Vfs::read_at(file, to, std::min(n, chunk), at);
-  }
-  ssize_t write_at(int file, const char* from, std::size_t n, off_t at) override {
-    return fails() ? -1 : Vfs::write_at(file, from, std::min(n, chunk), at);
-  }
-  int truncate(int file, off_t n) override { return fails() ? -1 : Vfs::truncate(file, n); }
-  /// Nothing is synchronised: no test loses its power, and the disk takes milliseconds.
-  int sync(int) override { return fails() ? -1 : 0; }
-  int lock(int file, struct flock& range) override { return fails() ? -1 : Vfs::lock(file, range); }
-  int test_lock(int file, struct flock& range) override {
-    return fails() ? -1 : Vfs::test_lock(file, range);
   }
   int stat_file(int file, struct stat* s) override {
     return fails() ? -1 : Vfs::stat_file(file, s);
