@@ -17,7 +17,7 @@ constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
 /// No GPU has more shared memory: addresses that may lie beyond it are unknown.
 constexpr std::int64_t kMaxShared = std::int64_t{1} << 18;
 /// Rounds in which a carry may grow: more than a ring has slots.
-constexpr int kMaxFixpointIterations = 20;
+constexpr int kMaxCarryRounds = 20;
 
 /// All bits that a number up to `hi` can have.
 std::int64_t bits_up_to(std::int64_t hi) {
@@ -208,7 +208,7 @@ Range IndexRanges::of_merge(Value v, const Merge& merge) {
 
 Range IndexRanges::carried(Value arg, Value first, Value next) {
   Range r = get(first);
-  for (int round = 0; round < kMaxFixpointIterations && r.is_known(); ++round) {
+  for (int round = 0; round < kMaxCarryRounds && r.is_known(); ++round) {
     const std::size_t mark = trail_.size();
     put(arg, r);
     const Range grown = hull(r, get(next));

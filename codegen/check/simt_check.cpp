@@ -19,7 +19,7 @@ using namespace ir;
 namespace {
 
 /// Rounds of a loop after which what is open may still change; more are not worth their time.
-constexpr int kMaxFixpointIterations = 4;
+constexpr int kMaxLoopRounds = 4;
 
 class Walk {
  public:
@@ -130,7 +130,7 @@ class Walk {
   }
 
   void loop(OpId op, SharedState& state, const ThreadContext& who) {
-    for (int round = 0; round < kMaxFixpointIterations; ++round) {
+    for (int round = 0; round < kMaxLoopRounds; ++round) {
       SharedState next = state;
       for (RegionId r : k_[op].regions) region(r, next, who);
       next.join(state);

@@ -70,8 +70,8 @@ Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value nu
 }
 
 /// Shared memory in which each CTA of the cluster leaves a tile that all others read.
-SharedLayout exchanged(const Lowering& l, const OpData& d, const LinearLayout& giving,
-                       const LinearLayout& taking, Type type) {
+SharedLayout cluster_exchange_layout(const Lowering& l, const OpData& d, const LinearLayout& giving,
+                                     const LinearLayout& taking, Type type) {
   const int ctas = l.from.info.cluster;
   const std::string_view name = info(d.opcode).mnemonic;
   if (ctas == 1) throw InternalError(fmt::format("{} without a cluster", name));
@@ -156,7 +156,7 @@ std::vector<Gathered> share_operands(Lowering& l, const OpData& d, Value& base) 
   for (std::size_t i = 0; i < d.operands.size(); ++i) {
     const Type type = l.from.type(d.operands[i]);
     LinearLayout own = slice(layout_of(l.from.type(d.results[i])), 0);
-    SharedLayout shared = exchanged(l, d, layout_of(type), own, type);
+    SharedLayout shared = cluster_exchange_layout(l, d, layout_of(type), own, type);
     alignment = std::max(alignment, shared.alignment());
     const std::int64_t at = round_up(bytes, shared.alignment());
     bytes = at + shared.bytes();
@@ -199,7 +199,7 @@ void lower_ClusterReduceScatter(Lowering& l, OpId op) {
   const LinearLayout giving = in_parts(layout_of(l.from.type(d.operands[0])),
                                        static_cast<int>(d.attrs.i(AttrName::axis)), ctas, d.loc);
   const LinearLayout taking = expand_dim(layout_of(type), 0);
-  const SharedLayout shared = exchanged(l, d, giving, taking, type);
+  const SharedLayout shared = cluster_exchange_layout(l, d, giving, taking, type);
   const Value base = l.scratch(shared.bytes(), std::max(16, shared.alignment()));
   l.barrier();
   store_shared(l, base, shared, giving, l.get(d.operands[0]), /*matrices=*/false);

@@ -76,7 +76,7 @@ Value source_lane(Lowering& l, const ShufflePlan& plan) {
 }
 
 /// All words that cross by the same flip move by one op.
-Value exchanged(Lowering& l, Value words, const ShufflePlan& plan, int target_words) {
+Value shuffled_words(Lowering& l, Value words, const ShufflePlan& plan, int target_words) {
   std::map<int, std::vector<const Shuffle*>> by_flip;
   for (const Shuffle& s : plan.shuffles) by_flip[s.lane_flip].push_back(&s);
   const Value source = plan.is_butterfly() ? Value() : source_lane(l, plan);
@@ -113,7 +113,8 @@ Value through_shuffles(Lowering& l, Value v, const ShufflePlan& plan, int per_wo
   const Type words = Type::vec({DType::i32, false}, type.count() / per_word);
   Value moved = l.b.op(Opcode::Repack, {v}, words);
   moved = with_lanes_swapped(l, moved, plan.before);
-  moved = with_lanes_swapped(l, exchanged(l, moved, plan, target_registers / per_word), plan.after);
+  moved = with_lanes_swapped(l, shuffled_words(l, moved, plan, target_registers / per_word),
+                             plan.after);
   return l.b.op(Opcode::Repack, {moved}, Type::vec(type.elem(), target_registers));
 }
 

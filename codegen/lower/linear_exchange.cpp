@@ -40,7 +40,7 @@ bool has_vectors(const SharedLayout& shared, const LinearLayout& layout) {
 /// A part that is the whole tile is addressed as it lies; the box of a larger tile is not.
 bool is_all_of(const LinearLayout& layout, const Dims& whole) { return layout.shape() == whole; }
 
-void write(Lowering& l, Value base, const TilePart& part, const Dims& whole) {
+void store_part(Lowering& l, Value base, const TilePart& part, const Dims& whole) {
   const LinearLayout& layout = *part.layout;
   const int bytes = size_bytes(l.type(part.registers).dtype());
   if (const SharedLayout shared = row_major(whole, bytes);
@@ -65,15 +65,15 @@ Value read(Lowering& l, Value base, const LinearLayout& layout, const Dims& whol
 }
 
 /// `written` and `wanted` are shapes of as many elements.
-Value exchanged(Lowering& l, std::span<const TilePart> parts, const Dims& written,
-                const LinearLayout& to, const Dims& wanted, const Dims& offset) {
+Value exchanged_linearly(Lowering& l, std::span<const TilePart> parts, const Dims& written,
+                         const LinearLayout& to, const Dims& wanted, const Dims& offset) {
   const Elem elem = l.type(parts[0].registers).elem();
   std::vector<TilePart> stored(parts.begin(), parts.end());
   for (TilePart& part : stored) part.registers = as_stored(l, part.registers);
   const Elem in_memory = l.type(stored[0].registers).elem();
   const Value base = l.scratch(linear_bytes(l, written, stored[0].registers), 16);
   l.barrier();
-  for (const TilePart& part : stored) write(l, base, part, written);
+  for (const TilePart& part : stored) store_part(l, base, part, written);
   l.barrier();
   return as_before(l, read(l, base, to, wanted, offset, in_memory), elem);
 }
@@ -130,18 +130,19 @@ LinearAddresses::LinearAddresses(Lowering& l, Value base, const LinearLayout& la
 }
 
 void write_linear(Lowering& l, Value base, const LinearLayout& layout, Value stored) {
-  write(l, base, {stored, &layout, Dims::filled(layout.rank(), 0)}, layout.shape());
+  store_part(l, base, {stored, &layout, Dims::filled(layout.rank(), 0)}, layout.shape());
 }
 
 Value through_linear_memory(Lowering& l, Value v, const LinearLayout& from,
                             const LinearLayout& to) {
   const TilePart all{v, &from, Dims::filled(from.rank(), 0)};
-  return exchanged(l, std::span(&all, 1), from.shape(), to, to.shape(), Dims::filled(to.rank(), 0));
+  return exchanged_linearly(l, std::span(&all, 1), from.shape(), to, to.shape(),
+                            Dims::filled(to.rank(), 0));
 }
 
 Value assembled_in_memory(Lowering& l, std::span<const TilePart> parts, const Dims& whole,
                           const LinearLayout& to, const Dims& offset) {
-  return exchanged(l, parts, whole, to, whole, offset);
+  return exchanged_linearly(l, parts, whole, to, whole, offset);
 }
 
 }  // namespace tegula::codegen

@@ -74,8 +74,8 @@ namespace {
 bool combines(const OpData& store) { return store.attrs.find(AttrName::kind) != nullptr; }
 
 /// Stores, or has memory combine the elements, `width` at a time.
-void write(Lowering& l, const OpData& store, const std::vector<Value>& operands,
-           std::int64_t width) {
+void store_or_combine(Lowering& l, const OpData& store, const std::vector<Value>& operands,
+                      std::int64_t width) {
   if (!combines(store)) {
     l.b.create(Opcode::StGlobal, operands, std::span<const Type>(),
                access_attrs(store.attrs, width));
@@ -126,7 +126,8 @@ void lower_StoreView(Lowering& l, OpId op) {
   const Value value = l.get(d.operands[1]);
   if (!type.is_tile()) {
     const Value at = l.b.op(Opcode::AddPtr, {box.base, box.offset});
-    return write(l, d, {at, value, l.and_predicates(l.is_first_thread(), box.scalar_predicate)}, 1);
+    return store_or_combine(
+        l, d, {at, value, l.and_predicates(l.is_first_thread(), box.scalar_predicate)}, 1);
   }
   const LinearLayout& layout = layout_of(type);
   const CombinedElements combined =
@@ -141,8 +142,9 @@ void lower_StoreView(Lowering& l, OpId op) {
   if (access.predicate)
     operands.push_back(l.type(access.predicate).is_vec() ? access.predicate
                                                          : l.splat(access.predicate, count));
-  write(l, d, operands,
-        combines(d) ? combined.run : static_cast<std::int64_t>(vectors.front().registers.size()));
+  store_or_combine(
+      l, d, operands,
+      combines(d) ? combined.run : static_cast<std::int64_t>(vectors.front().registers.size()));
 }
 
 void lower_AtomicView(Lowering&, OpId) {

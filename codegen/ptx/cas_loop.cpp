@@ -43,7 +43,7 @@ std::string swap(std::string_view sem, std::string_view scope, int bits) {
       sem, scope, bits);
 }
 
-std::string guard(const CasOperands& o) {
+std::string skip_unless_predicate(const CasOperands& o) {
   return o.predicate.empty() ? "" : fmt::format("@!{} bra END;\n", o.predicate);
 }
 
@@ -56,8 +56,8 @@ std::string whole_words(std::string_view kind, DType d, std::string_view sem,
       "mov.b{0} word, 0;\nmov.b64 at, {1};\nmov.b{0} v, {2};\n{3}"
       "ld.relaxed.{4}.global.b{0} word, [at];\nAGAIN:\n{{\n.reg .b{0} old;\nmov.b{0} old, word;\n"
       "{5}}}\nmov.b{0} changed, next;\n{6}{7}END:\n{8}}}",
-      bits, o.address, o.value, guard(o), scope, next, skip_unchanged(kind, sem, bits),
-      swap(sem, scope, bits),
+      bits, o.address, o.value, skip_unless_predicate(o), scope, next,
+      skip_unchanged(kind, sem, bits), swap(sem, scope, bits),
       o.result.empty() ? "" : fmt::format("mov.b{} {}, word;\n", bits, o.result));
 }
 
@@ -74,8 +74,8 @@ std::string bytes_of_words(std::string_view kind, DType d, std::string_view sem,
       "ld.relaxed.{4}.global.b32 word, [at];\nAGAIN:\nbfe.{1}32 old, word, shift, 8;\n{5}"
       "and.b32 next, next, 0xff;\nshl.b32 next, next, shift;\nand.b32 changed, word, rest;\n"
       "or.b32 changed, changed, next;\n{6}{7}END:\n{8}}}",
-      o.address, sign, o.value, guard(o), scope, next, skip_unchanged(kind, sem, 32),
-      swap(sem, scope, 32),
+      o.address, sign, o.value, skip_unless_predicate(o), scope, next,
+      skip_unchanged(kind, sem, 32), swap(sem, scope, 32),
       o.result.empty() ? "" : fmt::format("cvt.u16.u32 {}, old;\n", o.result));
 }
 

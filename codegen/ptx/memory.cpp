@@ -53,7 +53,7 @@ std::string modifiers(const Access& a) {
   return s;
 }
 
-std::string guard(bool predicated, int operand) {
+std::string predicate_prefix(bool predicated, int operand) {
   return predicated ? fmt::format("@#{} ", operand) : "";
 }
 
@@ -95,9 +95,10 @@ Asm load(const Access& a) {
   const int value = out.add(a.unit(), a.predicated ? Role::InOut : Role::Out, a.units());
   const int address = out.add(address_reg(a.space), Role::In);
   const int predicate = a.predicated ? out.add(Reg::pred, Role::In) : 0;
-  out.text = with_policy(l2_policy(a.evict),
-                         fmt::format("{}ld{}{} {}, [#{}]", guard(a.predicated, predicate),
-                                     modifiers(a), vector_suffix(a), registers(a, value), address));
+  out.text =
+      with_policy(l2_policy(a.evict),
+                  fmt::format("{}ld{}{} {}, [#{}]", predicate_prefix(a.predicated, predicate),
+                              modifiers(a), vector_suffix(a), registers(a, value), address));
   return out;
 }
 
@@ -110,9 +111,9 @@ Asm store(const Access& a) {
   const std::string operation = a.adds
                                     ? fmt::format("red{}.add.u{}", modifiers(a), size_bits(a.dtype))
                                     : fmt::format("st{}{}", modifiers(a), vector_suffix(a));
-  out.text =
-      with_policy(l2_policy(a.evict), fmt::format("{}{} [#{}], {}", guard(a.predicated, predicate),
-                                                  operation, address, registers(a, value)));
+  out.text = with_policy(l2_policy(a.evict),
+                         fmt::format("{}{} [#{}], {}", predicate_prefix(a.predicated, predicate),
+                                     operation, address, registers(a, value)));
   return out;
 }
 
@@ -142,7 +143,7 @@ Asm atomic(const ir::AttrList& attrs, DType d, bool predicated, bool result_used
   // add.v4.f32
   std::string of_run = operation;
   if (run > 1) of_run.insert(operation.rfind('.'), fmt::format(".v{}", run));
-  out.text = fmt::format("{}{}{}.global.{} {}[{}], {};", guard(predicated, predicate),
+  out.text = fmt::format("{}{}{}.global.{} {}[{}], {};", predicate_prefix(predicated, predicate),
                          need_result ? "atom" : "red", order(sem, scope), of_run,
                          need_result ? result + ", " : "", address, value);
   return out;
@@ -156,8 +157,9 @@ Asm compare_and_swap(const ir::AttrList& attrs, DType d, bool predicated) {
   out.add(Reg::b64, Role::In);
   out.add(reg, Role::In, 2);
   if (predicated) out.add(Reg::pred, Role::In);
-  out.text = fmt::format("{}atom{}.global.cas.b{} #0, [#1], #2, #3;", guard(predicated, 4),
-                         order(attrs.s(AttrName::sem), attrs.s(AttrName::scope)), size_bits(d));
+  out.text =
+      fmt::format("{}atom{}.global.cas.b{} #0, [#1], #2, #3;", predicate_prefix(predicated, 4),
+                  order(attrs.s(AttrName::sem), attrs.s(AttrName::scope)), size_bits(d));
   return out;
 }
 

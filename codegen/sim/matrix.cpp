@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "codegen/sim/warp.h"
 #include "tegula/error.h"
 
 namespace tegula::sim {
@@ -12,8 +13,6 @@ namespace tegula::sim {
 using ir::Cell;
 
 namespace {
-
-constexpr int kLanes = 32;
 
 template <class T>
 void decode_small(const std::uint8_t* from, int count, double* to) {

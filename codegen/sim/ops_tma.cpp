@@ -13,7 +13,7 @@ using codegen::TensorMap;
 
 namespace {
 
-constexpr std::uint32_t kChunk = 16;  // swizzles move 16-byte chunks
+constexpr std::uint32_t kSwizzleChunkBytes = 16;
 
 struct Box {
   const TensorMap* map = nullptr;
@@ -64,7 +64,7 @@ void for_rows(const Box& box, const F& f) {
 }
 
 /// Why the driver or the copy engine would refuse, or nothing.
-std::string rule_broken(const Box& box) {
+std::string broken_box_rule(const Box& box) {
   const TensorMap& m = *box.map;
   if (m.rank < 1 || m.rank > codegen::kMaxTensorRank)
     return fmt::format("rank {} is not in 1..5", m.rank);
@@ -77,7 +77,7 @@ std::string rule_broken(const Box& box) {
         (m.strides[d] % 16 != 0 || m.strides[d] < 0 || m.strides[d] >= (std::int64_t{1} << 40)))
       return fmt::format("stride {} is not a multiple of 16 below 2^40", m.strides[d]);
   }
-  if (box.row_bytes() % kChunk != 0)
+  if (box.row_bytes() % kSwizzleChunkBytes != 0)
     return fmt::format("the box is {} bytes wide, not a multiple of 16", box.row_bytes());
   if (m.swizzle != 0 && m.swizzle != 32 && m.swizzle != 64 && m.swizzle != 128)
     return fmt::format("there is no {}-byte swizzle", m.swizzle);
@@ -96,7 +96,7 @@ bool read_box(Warp& w, const Instr& i, Slot map, Slot address, std::span<const S
   box.address = static_cast<std::uint32_t>(w.cells(address)[lane].i);
   for (std::size_t d = 0; d < coordinates.size() && d < box.at.size(); ++d)
     box.at[d] = w.cells(coordinates[d])[lane].i;
-  std::string why = box.map ? rule_broken(box) : "there is no tensor map";
+  std::string why = box.map ? broken_box_rule(box) : "there is no tensor map";
   if (why.empty() && static_cast<std::int32_t>(coordinates.size()) != box.map->rank)
     why = fmt::format("{} coordinates for a tensor of rank {}", coordinates.size(), box.map->rank);
   if (!why.empty()) {
@@ -118,10 +118,10 @@ void land(Cta& cta, const Box& box) {
   for_rows(box, [&](const TmaRow& row) {
     std::fill(bytes.begin(), bytes.end(), 0);
     if (row.global) std::memcpy(bytes.data() + row.begin, row.global, row.end - row.begin);
-    for (std::uint32_t n = 0; n < bytes.size(); n += kChunk) {
+    for (std::uint32_t n = 0; n < bytes.size(); n += kSwizzleChunkBytes) {
       const std::uint32_t to = codegen::swizzled(box.address + row.offset + n, box.map->swizzle);
-      std::memcpy(cta.shared.at(to), bytes.data() + n, kChunk);
-      std::memset(cta.shared.valid(to), 1, kChunk);
+      std::memcpy(cta.shared.at(to), bytes.data() + n, kSwizzleChunkBytes);
+      std::memset(cta.shared.valid(to), 1, kSwizzleChunkBytes);
     }
   });
 }
@@ -192,9 +192,10 @@ void issue_store(Warp& w, const Instr& i, const Box& box, int lane, const PutRow
   w.bulk_writes.issue(i.id);
   cta.post_event([&w, &cta, box, group, put] {
     std::vector<std::uint8_t> data(box.bytes());
-    for (std::uint32_t n = 0; n < data.size(); n += kChunk)
+    for (std::uint32_t n = 0; n < data.size(); n += kSwizzleChunkBytes)
       std::memcpy(data.data() + n,
-                  cta.shared.at(codegen::swizzled(box.address + n, box.map->swizzle)), kChunk);
+                  cta.shared.at(codegen::swizzled(box.address + n, box.map->swizzle)),
+                  kSwizzleChunkBytes);
     --w.bulk.in_flight[group];
     cta.post_event([&w, &cta, box, group, put, data = std::move(data)] {
       for_rows(box, [&](const TmaRow& row) {

@@ -12,7 +12,7 @@ namespace tegula::sim {
 namespace {
 
 using ir::kMmaStepBytes;
-constexpr std::uint32_t kChunk = 16;
+constexpr std::uint32_t kCoreRowBytes = 16;  // row of a core matrix
 
 /// One wgmma op of one warp, with everything its execution needs.
 struct Work {
@@ -33,11 +33,11 @@ void for_chunks(const SharedMemory& memory, const Descriptor& d, bool mn_major, 
                 int rows, int elem_bytes, const F& f) {
   if (!mn_major) {
     for (int r = first_row; r < first_row + rows; ++r)
-      for (std::uint32_t c = 0; c < kMmaStepBytes / kChunk; ++c)
+      for (std::uint32_t c = 0; c < kMmaStepBytes / kCoreRowBytes; ++c)
         f(memory.window() + d.k_major(static_cast<std::uint32_t>(r), c), r, static_cast<int>(c));
     return;
   }
-  const int per_chunk = static_cast<int>(kChunk) / elem_bytes;
+  const int per_chunk = static_cast<int>(kCoreRowBytes) / elem_bytes;
   for (int k = 0; k < kMmaStepBytes / elem_bytes; ++k)
     for (int c = first_row / per_chunk; c < (first_row + rows) / per_chunk; ++c)
       f(memory.window() + d.mn_major(static_cast<std::uint32_t>(k), static_cast<std::uint32_t>(c)),
@@ -46,13 +46,13 @@ void for_chunks(const SharedMemory& memory, const Descriptor& d, bool mn_major, 
 
 void read_shared_operand(Cta& cta, const Descriptor& d, bool mn_major, int first_row, int rows,
                          const MatrixElem& elem, Operand& out) {
-  const int per_chunk = static_cast<int>(kChunk) / elem.bytes;
+  const int per_chunk = static_cast<int>(kCoreRowBytes) / elem.bytes;
   out.reset(rows, kMmaStepBytes / elem.bytes);
-  double values[kChunk];
+  double values[kCoreRowBytes];
   for_chunks(cta.shared, d, mn_major, first_row, rows, elem.bytes,
              [&](std::uint32_t address, int outer, int chunk) {
-               const bool inside = cta.shared.contains(address, kChunk);
-               const bool valid = inside && cta.shared.all_valid(address, kChunk);
+               const bool inside = cta.shared.contains(address, kCoreRowBytes);
+               const bool valid = inside && cta.shared.all_valid(address, kCoreRowBytes);
                if (inside) elem.decode(cta.shared.at(address), per_chunk, values);
                for (int e = 0; e < per_chunk; ++e) {
                  const int row = mn_major ? chunk * per_chunk + e - first_row : outer - first_row;
@@ -108,12 +108,12 @@ void check_reads(Warp& w, const Work& k, Tick sequence) {
   const auto check = [&](const Descriptor& d, bool mn_major, int first_row, int rows,
                          const MatrixElem& e) {
     bool inside = true;
-    for_chunks(w.cta.shared, d, mn_major, first_row, rows, e.bytes,
-               [&](std::uint32_t address, int, int) {
-                 inside = inside && w.cta.shared_access(w, *k.instr, address, kChunk, -1);
-                 if (inside)
-                   w.cta.engine_access(w, *k.instr, agent, sequence, true, address, kChunk, false);
-               });
+    for_chunks(
+        w.cta.shared, d, mn_major, first_row, rows, e.bytes, [&](std::uint32_t address, int, int) {
+          inside = inside && w.cta.shared_access(w, *k.instr, address, kCoreRowBytes, -1);
+          if (inside)
+            w.cta.engine_access(w, *k.instr, agent, sequence, true, address, kCoreRowBytes, false);
+        });
   };
   for (std::size_t s = 0; s < static_cast<std::size_t>(k.steps); ++s) {
     for (int m = 0; m < k.row_tiles && !k.a_in_registers; ++m)
@@ -123,7 +123,7 @@ void check_reads(Warp& w, const Work& k, Tick sequence) {
   }
 }
 
-std::string rule_broken(const Warp& w, const Instr& i, const Work& k) {
+std::string broken_wgmma_rule(const Warp& w, const Instr& i, const Work& k) {
   const std::int64_t shape_k = i.op->attrs.ints(AttrName::shape)[2];
   const ir::Type acc = w.cta.kernel().type(i.op->results[0]).inner();
   if (acc.count() != k.row_tiles * k.n / 2)
@@ -171,7 +171,7 @@ Work decode(Warp& w, const Instr& i) {
     k.a_poison.assign(w.poison(i.in[1]), w.poison(i.in[1]) + regs);
   }
   k.keep = w.cta.uniform(w, i, i.in[3]) != 0;
-  if (const std::string why = rule_broken(w, i, k); !why.empty())
+  if (const std::string why = broken_wgmma_rule(w, i, k); !why.empty())
     throw InternalError("wgmma: " + why);
   return k;
 }
