@@ -131,7 +131,7 @@ Tile cropped(const AddressedPart& part, Tile all) {
   return all;
 }
 
-ir::Type type_of(const AddressedPart& part, DType dtype) {
+ir::Type part_type(const AddressedPart& part, DType dtype) {
   return part.shape.empty() ? ir::Type::scalar(dtype) : ir::Type::tile({dtype, false}, part.shape);
 }
 
@@ -240,7 +240,7 @@ Tile AddressedTensor::read(const AddressedPart& part, std::span<const Subscript>
   if (part.is_box) {
     ir::AttrList attrs;
     attrs.set(AttrName::axes, part.axes);
-    const ir::Type type = type_of(part, pointee);
+    const ir::Type type = part_type(part, pointee);
     const ir::OpId load = t.build.create(Opcode::LoadView, box_operands(t, part),
                                          std::span(&type, 1), std::move(attrs));
     return cropped(part, t.tile(t.kernel[load].results[0]));
@@ -266,7 +266,7 @@ void store_part(const AddressedPart& part, const Arg& value) {
   const Tracer::Pin pin(t, part.loc);
   require_open(t, ir::Value(part.view), part.loc);
   const DType pointee = t.kernel.type(ir::Value(part.view)).dtype();
-  const ir::Value stored = dsl::stored_value(t, value, type_of(part, pointee), part.loc);
+  const ir::Value stored = dsl::stored_value(t, value, part_type(part, pointee), part.loc);
   if (part.is_box) {
     const Tile kept = cropped(part, t.tile(stored));
     ir::AttrList attrs;

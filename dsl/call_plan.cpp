@@ -103,7 +103,7 @@ void check_apart(const CallPlan& plan, const CallSlots& values) {
   }
 }
 
-void launch(const PlanStep& step, const CallSlots& values, const Stream& stream) {
+void launch_step(const PlanStep& step, const CallSlots& values, const Stream& stream) {
   Room<LaunchArg, CallArgs::kMax> args;
   for (std::size_t i = 0; i < step.args.size(); ++i) args.make(i, values[step.args[i]]);
   const std::span<const LaunchArg> all(args.data(), step.args.size());
@@ -115,7 +115,7 @@ void launch(const PlanStep& step, const CallSlots& values, const Stream& stream)
   });
 }
 
-void launch(const LookedAtStep& step, const CallSlots& values, const Stream& stream) {
+void launch_step(const LookedAtStep& step, const CallSlots& values, const Stream& stream) {
   static const Tensor kUndefined;
   std::vector<HostArg> args;
   for (const PlanBuilder::Given& g : step.args) {
@@ -144,8 +144,8 @@ void CallPlan::run(const Stream& stream, std::span<const HostArg> args,
   const StreamScope one_call;
   if (!made.empty()) values.make(*this, stream);
   check_apart(*this, values);  // views among them, of a plan that was recorded
-  for (const PlanStep& step : steps) launch(step, values, stream);
-  for (const LookedAtStep& step : looked_at) launch(step, values, stream);
+  for (const PlanStep& step : steps) launch_step(step, values, stream);
+  for (const LookedAtStep& step : looked_at) launch_step(step, values, stream);
 }
 
 }  // namespace tegula::dsl

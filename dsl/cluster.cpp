@@ -145,7 +145,7 @@ Tile gathered_for(std::string_view what, const char* kind, const Arg& x) {
 }
 
 /// Extremes of floats of 8 bits are found in f16.
-Tile extreme(std::string_view what, const char* kind, const Arg& x) {
+Tile cluster_extreme(std::string_view what, const char* kind, const Arg& x) {
   const Tile all = gathered_for(what, kind, x);
   const Tile best = std::string_view(kind) == "max" ? max(all, axis(0)) : min(all, axis(0));
   Tracer& t = Tracer::at(x.loc(), what);
@@ -164,8 +164,8 @@ Tile cluster_sum(const Arg& x) {
   dsl::require_arithmetic("cluster_sum", t.kernel.type(dsl::operand(t, x)).dtype(), x.loc());
   return sum(gathered_for("cluster_sum", "sum", x), axis(0));
 }
-Tile cluster_max(const Arg& x) { return extreme("cluster_max", "max", x); }
-Tile cluster_min(const Arg& x) { return extreme("cluster_min", "min", x); }
+Tile cluster_max(const Arg& x) { return cluster_extreme("cluster_max", "max", x); }
+Tile cluster_min(const Arg& x) { return cluster_extreme("cluster_min", "min", x); }
 
 std::vector<Tile> detail::cluster_gather(std::span<const Tile> tiles, Loc at) {
   Tracer& t = Tracer::at(at, "cluster_reduce");

@@ -54,7 +54,7 @@ bool is_allowed(const ir::Kernel& k, const ir::OpData& d) {
                                  d.opcode == Opcode::Const);
 }
 
-const char* text_of(Opcode opcode) {
+const char* refusal_text(Opcode opcode) {
   const auto* at = std::ranges::find(kRefused, opcode, &LayoutRefusal::opcode);
   return at == std::end(kRefused) ? "a tile" : at->text;
 }
@@ -73,7 +73,7 @@ void check_fold_body(Tracer& t, std::string_view what, ir::RegionId body) {
   ir::OpId found;
   for (ir::OpId op : k.ops(body))
     if (!is_allowed(k, k[op]) && (!found || is_name(k[found]))) found = op;
-  if (found) fail(ErrorId::fold_body, k[found].loc, {}, text_of(k[found].opcode), what, what);
+  if (found) fail(ErrorId::fold_body, k[found].loc, {}, refusal_text(k[found].opcode), what, what);
 }
 
 void check_map_op(Tracer& t, ir::OpId op) {

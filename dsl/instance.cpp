@@ -72,7 +72,7 @@ ParamName parse_name(std::string_view text, int rank, Loc at) {
   return out;
 }
 
-std::string text_of(const ParamName& n) {
+std::string param_text(const ParamName& n) {
   return fmt::format("{}[{}]", n.name, fmt::join(n.dims, ", "));
 }
 
@@ -86,8 +86,10 @@ std::vector<EqualExtents> equal_extents_of(const std::vector<ParamName>& names) 
       const auto [at, fresh] = first.try_emplace(name, arg, axis);
       const auto [other, other_axis] = at->second;
       if (!fresh)
-        out.push_back(
-            {{other, arg}, {other_axis, axis}, name, {text_of(names[other]), text_of(names[arg])}});
+        out.push_back({{other, arg},
+                       {other_axis, axis},
+                       name,
+                       {param_text(names[other]), param_text(names[arg])}});
     }
   return out;
 }

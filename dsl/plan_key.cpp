@@ -19,7 +19,7 @@ std::uint64_t stride_class(std::int64_t stride) {
          (stride == 0 ? 16u : 0u) | (stride < 0 ? 32u : 0u);
 }
 
-std::uint64_t class_of_address(const void* address) {
+std::uint64_t alignment_of_address(const void* address) {
   return alignment_class(reinterpret_cast<std::uintptr_t>(address));
 }
 
@@ -30,7 +30,7 @@ constexpr std::uint64_t kAbsent = ~std::uint64_t{0};  // no tensor's first word
 void PlanKey::add(const Tensor& t) {
   if (!t.defined()) return add(kAbsent);
   add(static_cast<std::uint64_t>(t.dtype()) | static_cast<std::uint64_t>(t.rank()) << 8 |
-      class_of_address(t.data()) << 16 | static_cast<std::uint64_t>(needs_wide_index(t)) << 21 |
+      alignment_of_address(t.data()) << 16 | static_cast<std::uint64_t>(needs_wide_index(t)) << 21 |
       static_cast<std::uint64_t>(t.device().kind) << 24 |
       static_cast<std::uint64_t>(t.device().index) << 32);
   std::uint64_t strides = 0;

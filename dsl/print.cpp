@@ -18,7 +18,7 @@ using runtime::RecordKind;
 constexpr std::int64_t kMaxElements = 4096;
 
 /// A value of a record as two words an element, and whether each is present.
-struct Words {
+struct PrintedWords {
   Tile low, high, is_present;
   std::int64_t count;
   runtime::RecordedValue value;
@@ -31,13 +31,13 @@ DType written_as(DType d) {
   return is_signed(d) ? DType::i64 : DType::u64;
 }
 
-Words words_of(Tracer& t, const Arg& x) {
+PrintedWords printed_words(Tracer& t, const Arg& x) {
   const ir::Value given = dsl::operand(t, x);
   const ir::Type type = t.kernel.type(given);
   if (type.is_pointer())
     fail(ErrorId::pointer_operand, x.loc(), {t.origin(given, "the value")}, "print");
   const DType d = written_as(type.dtype());
-  Words w;
+  PrintedWords w;
   w.count = type.is_tile() ? type.count() : 1;
   w.value = {d, {type.shape().begin(), type.shape().end()}};
   Tile v = t.tile(given);
@@ -63,13 +63,13 @@ class Recorder {
     if (t.grid_done) fail(ErrorId::after_grid, text.loc, {{t.grid_loc, "the grid loop"}});
     std::int64_t elements = 0;
     for (const Arg& x : values) {
-      values_.push_back(words_of(t, x));
+      values_.push_back(printed_words(t, x));
       elements += values_.back().count;
     }
     if (elements > kMaxElements) fail(ErrorId::print_size, text.loc, {}, elements, kMaxElements);
     length_ = runtime::kRecordHeader + runtime::kElementWords * elements;
     runtime::RecordSite site{kind, t.kernel.info.name, std::string(text.text), text.loc, {}};
-    for (const Words& w : values_) site.values.push_back(w.value);
+    for (const PrintedWords& w : values_) site.values.push_back(w.value);
     site_ = runtime::record_site(site);
     buffer_ = t.tile(t.param(t.param_of_records()));
   }
@@ -85,7 +85,7 @@ class Recorder {
     store(first + 1, site_, fits);
     store(first + 2, cast<u32>(program), fits);
     std::int64_t offset = runtime::kRecordHeader;
-    for (const Words& w : values_) {
+    for (const PrintedWords& w : values_) {
       put(first + offset, w, fits);
       offset += runtime::kElementWords * w.count;
     }
@@ -94,7 +94,7 @@ class Recorder {
   }
 
  private:
-  static void put(const Tile& to, const Words& w, const Tile& fits) {
+  static void put(const Tile& to, const PrintedWords& w, const Tile& fits) {
     const int stride = runtime::kElementWords;
     const Tile at = w.low.rank() == 0 ? to : to + arange(w.count) * stride;
     store(at, w.low, fits);
@@ -104,7 +104,7 @@ class Recorder {
 
   Tracer& t_;
   Tracer::Pin pin_;
-  std::vector<Words> values_;
+  std::vector<PrintedWords> values_;
   std::int64_t length_ = 0;
   std::int64_t site_ = 0;
   Tile buffer_;

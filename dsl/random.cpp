@@ -23,11 +23,11 @@ Tile lower_half(const Tile& x) { return cast<u32>(x); }
 Tile upper_half(const Tile& x) { return cast<u32>(x >> 32); }
 
 /// The four words of a counter.
-using Words = std::array<Tile, 4>;
+using PhiloxWords = std::array<Tile, 4>;
 
-Words words_of(const Tile& seed, const Tile& counter, const Tile& subsequence) {
-  Words c{lower_half(counter), upper_half(counter), lower_half(subsequence),
-          upper_half(subsequence)};
+PhiloxWords philox_words(const Tile& seed, const Tile& counter, const Tile& subsequence) {
+  PhiloxWords c{lower_half(counter), upper_half(counter), lower_half(subsequence),
+                upper_half(subsequence)};
   Tile key0 = lower_half(seed), key1 = upper_half(seed);
   for (int i = 0; i < kRounds; ++i) {
     if (i > 0) {
@@ -36,21 +36,21 @@ Words words_of(const Tile& seed, const Tile& counter, const Tile& subsequence) {
     }
     const Tile high0 = mulhi(c[0], kMultiplier0), low0 = c[0] * kMultiplier0;
     const Tile high1 = mulhi(c[2], kMultiplier1), low1 = c[2] * kMultiplier1;
-    c = Words{high1 ^ c[1] ^ key0, low1, high0 ^ c[3] ^ key1, low0};
+    c = PhiloxWords{high1 ^ c[1] ^ key0, low1, high0 ^ c[3] ^ key1, low0};
   }
   return c;
 }
 
 /// Word `offset % 4` of counter `offset / 4`.
 Tile word_at(const Tile& seed, const Tile& offset) {
-  const Words w = words_of(seed, offset >> 2, Tile(std::uint64_t{0}));
+  const PhiloxWords w = philox_words(seed, offset >> 2, Tile(std::uint64_t{0}));
   const Tile place = lower_half(offset), odd = (place & 1u) != 0u, late = (place & 2u) != 0u;
   return where(late, where(odd, w[3], w[2]), where(odd, w[1], w[0]));
 }
 
 /// 64 bits: words 2 i and 2 i + 1 of counter `offset / 2`, i = offset % 2.
 Tile pair_at(const Tile& seed, const Tile& offset) {
-  const Words w = words_of(seed, offset >> 1, Tile(std::uint64_t{0}));
+  const PhiloxWords w = philox_words(seed, offset >> 1, Tile(std::uint64_t{0}));
   const Tile late = (lower_half(offset) & 1u) != 0u;
   const Tile low = where(late, w[2], w[0]), high = where(late, w[3], w[1]);
   return (cast<u64>(high) << 32) | cast<u64>(low);
@@ -75,7 +75,7 @@ std::array<Tile, 4> philox(const Arg& seed, const Arg& counter, const Arg& subse
   Tracer& t = Tracer::at(seed.loc(), "philox");
   const Tracer::Pin pin(t, seed.loc());
   const auto [key, first] = place_of(t, "philox", seed, counter);
-  return words_of(key, first, counted(t, "philox", subsequence));
+  return philox_words(key, first, counted(t, "philox", subsequence));
 }
 
 Tile rand(const Arg& seed, const Arg& offset, DType type) {
@@ -93,7 +93,7 @@ Tile randn(const Arg& seed, const Arg& offset) {
   Tracer& t = Tracer::at(seed.loc(), "randn");
   const Tracer::Pin pin(t, seed.loc());
   const auto [key, at] = place_of(t, "randn", seed, offset);
-  const Words w = words_of(key, at >> 2, Tile(std::uint64_t{0}));
+  const PhiloxWords w = philox_words(key, at >> 2, Tile(std::uint64_t{0}));
   const Tile place = lower_half(at), late = (place & 2u) != 0u;
   const Tile first = where(late, w[2], w[0]), second = where(late, w[3], w[1]);
   // Uniform in (0, 1]: half a step above 0.

@@ -7,7 +7,7 @@ namespace tegula {
 namespace {
 
 /// The operand's own type.
-DType type_of(Tracer& t, std::string_view what, const Arg& x) {
+DType promoted_type(Tracer& t, std::string_view what, const Arg& x) {
   return dsl::promote_types(t, what, std::span(&x, 1));
 }
 
@@ -53,7 +53,7 @@ Tile cut_to_bf16(const Tile& x, const Arg& random) {
   return where((bits & 0x7fffffffu) >= 0x7f800000u, x, bitcast<f32>(sum));
 }
 
-Tile extreme(std::string_view what, Opcode op, const Arg& a, const Arg& b, Nan policy) {
+Tile extreme_with_policy(std::string_view what, Opcode op, const Arg& a, const Arg& b, Nan policy) {
   if (policy == Nan::ignore) return op == Opcode::Min ? min(a, b) : max(a, b);
   return dsl::record_extreme(what, op, a, b, {{dsl::AttrName::nan, "propagate"}});
 }
@@ -63,7 +63,7 @@ Tile extreme(std::string_view what, Opcode op, const Arg& a, const Arg& b, Nan p
 Tile cast(const Arg& x, DType to, Round mode, Saturate saturate) {
   Tracer& t = Tracer::at(x.loc(), "cast");
   if (!x.is_literal() && t.type(x).is_pointer()) return cast(x, to);  // refuses it
-  const DType from = type_of(t, "cast", x);
+  const DType from = promoted_type(t, "cast", x);
   const Tracer::Pin pin(t, x.loc());
   Tile v = t.tile(dsl::operand(t, x, from));
   if (is_float(from) && !is_float(to)) {
@@ -80,7 +80,7 @@ Tile cast(const Arg& x, DType to, Round mode, Saturate saturate) {
 Tile cast(const Arg& x, DType to, const Stochastic& by) {
   Tracer& t = Tracer::at(x.loc(), "cast");
   if (!is_float(to) || size_bits(to) > 16) fail(ErrorId::stochastic_type, x.loc(), {}, name(to));
-  const DType bits = type_of(t, "cast", by.bits);
+  const DType bits = promoted_type(t, "cast", by.bits);
   if (!by.bits.is_literal() && bits != DType::u32)
     fail(ErrorId::stochastic_bits, by.bits.loc(), {t.origin(t.value(by.bits), "the operand")},
          name(bits));
@@ -90,10 +90,10 @@ Tile cast(const Arg& x, DType to, const Stochastic& by) {
 }
 
 Tile min(const Arg& a, const Arg& b, Nan policy) {
-  return extreme("min", Opcode::Min, a, b, policy);
+  return extreme_with_policy("min", Opcode::Min, a, b, policy);
 }
 Tile max(const Arg& a, const Arg& b, Nan policy) {
-  return extreme("max", Opcode::Max, a, b, policy);
+  return extreme_with_policy("max", Opcode::Max, a, b, policy);
 }
 
 }  // namespace tegula

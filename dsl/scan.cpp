@@ -27,7 +27,7 @@ struct Request {
   Loc at;
 };
 
-ir::AttrList attrs_of(int axis, bool is_reverse, bool is_exclusive) {
+ir::AttrList scan_attrs(int axis, bool is_reverse, bool is_exclusive) {
   ir::AttrList attrs = ir::attr_list({{AttrName::axis, axis}});
   if (is_reverse) attrs.set(AttrName::reverse, std::int64_t{1});
   if (is_exclusive) attrs.set(AttrName::exclusive, std::int64_t{1});
@@ -38,7 +38,7 @@ std::vector<Tile> record_scan(Tracer& t, const Request& r, const FoldFunction& c
   std::vector<ir::Value> operands = r.tiles;
   if (r.is_exclusive) operands.insert(operands.end(), r.identity.begin(), r.identity.end());
   const ir::OpId op =
-      t.build.create(Opcode::ScanWith, operands, attrs_of(r.axis, r.is_reverse, r.is_exclusive));
+      t.build.create(Opcode::ScanWith, operands, scan_attrs(r.axis, r.is_reverse, r.is_exclusive));
   return dsl::trace_fold(t, r.what, op, r.tiles, combine, r.at);
 }
 
@@ -89,8 +89,8 @@ std::vector<Tile> record_segments(Tracer& t, Request r, const Tile& starts,
   return values;
 }
 
-std::vector<Tile> record(Tracer& t, const Request& r, const Tile& starts,
-                         const FoldFunction& combine) {
+std::vector<Tile> record_scans(Tracer& t, const Request& r, const Tile& starts,
+                               const FoldFunction& combine) {
   return starts.defined() ? record_segments(t, r, starts, combine) : record_scan(t, r, combine);
 }
 
@@ -127,7 +127,7 @@ Tile named(std::string_view what, const char* kind, const Arg& x, int axis,
                           .at = x.loc()};
     out = t.value(record_segments(t, request, options.starts, function_of(fold.op)).front());
   } else {
-    ir::AttrList attrs = attrs_of(a, options.reverse, options.exclusive);
+    ir::AttrList attrs = scan_attrs(a, options.reverse, options.exclusive);
     attrs.set(AttrName::kind, std::string(kind));
     const ir::OpId op = t.build.create(Opcode::Scan, std::span(&in, 1), std::move(attrs));
     out = t.kernel[op].results[0];
@@ -167,7 +167,7 @@ std::vector<Tile> detail::scan_with(std::span<const Tile> tiles, std::span<const
   if (options.exclusive && identity.empty()) fail(ErrorId::scan_identity, at, {});
   for (std::size_t i = 0; i < identity.size(); ++i)
     r.identity.push_back(dsl::operand(t, identity[i], t.kernel.type(r.tiles[i]).dtype()));
-  return record(t, r, options.starts, combine);
+  return record_scans(t, r, options.starts, combine);
 }
 
 }  // namespace tegula

@@ -23,7 +23,7 @@ Tile shaped_like(const Tile& line, const std::vector<std::int64_t>& shape) {
 }
 
 /// How many elements of a tile of one dimension are present.
-Tile present_count(const Tile& x) {
+Tile present_in_line(const Tile& x) {
   Tracer& t = Tracer::at(Loc(), "count");
   return sum(cast<i32>(dsl::presence(t, t.value(x))), axis(0));
 }
@@ -93,7 +93,7 @@ Tile searchsorted(const Arg& sorted, const Arg& values, Side side) {
     fail(ErrorId::key_type, sorted.loc(), {t.origin(s, "the sorted tile")}, "searchsorted",
          type.str());
   const Tile line = t.tile(s), all = fill_absent(line, 0);
-  return detail::searched(present_count(line), values, side, [&](const Tile& index) {
+  return detail::searched(present_in_line(line), values, side, [&](const Tile& index) {
     return index.rank() == 0 ? extract(all, 0, index) : gather(all, index, 0);
   });
 }

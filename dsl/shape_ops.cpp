@@ -49,7 +49,7 @@ void check_range(Tracer& t, std::string_view what, ir::Value v, int a, std::int6
 
 /// Integers of 32 or 64 bits; an unsigned one that is too large becomes negative, and is outside,
 /// too.
-ir::Value index_operand(Tracer& t, std::string_view what, const Arg& index) {
+ir::Value checked_index(Tracer& t, std::string_view what, const Arg& index) {
   const ir::Value v = dsl::operand(t, index);
   if (t.kernel.type(v).is_pointer())
     fail(ErrorId::pointer_operand, index.loc(), {t.origin(v, "the index")}, what);
@@ -116,7 +116,7 @@ Tile extract(const Arg& x, Axis axis, const Arg& i) {
     check_range(t, "extract", v, a, i.as_int(), 1, i.loc());
     return without(t, sliced(t, v, a, i.as_int(), 1), a);
   }
-  const ir::Value at = index_operand(t, "extract", i);
+  const ir::Value at = checked_index(t, "extract", i);
   if (!t.kernel.type(at).is_scalar())
     fail(ErrorId::scalar_wanted, i.loc(), {t.origin(at, "the index")}, "extract", t.type_text(at));
   ir::Ints shape = shape_of(t, v);
@@ -132,7 +132,7 @@ Tile insert(const Arg& x, Axis axis, const Arg& i, const Arg& value) {
   const ir::Type type = t.kernel.type(v);
   const int a = dsl::checked_axis("insert", type, axis.value(), x.loc());
   if (i.is_literal()) check_range(t, "insert", v, a, i.as_int(), 1, i.loc());
-  const ir::Value at = index_operand(t, "insert", i);
+  const ir::Value at = checked_index(t, "insert", i);
   if (!t.kernel.type(at).is_scalar())
     fail(ErrorId::scalar_wanted, i.loc(), {t.origin(at, "the index")}, "insert", t.type_text(at));
   ir::Ints line(static_cast<std::size_t>(type.rank()), 1);
@@ -337,7 +337,7 @@ Tile ravel(const Arg& x) {
 // ---- by an index --------------------------------------------------------------------------------
 Tile gather(const Arg& x, const Arg& index, Axis axis) {
   Tracer& t = Tracer::at(x.loc(), "gather");
-  ir::Value v = dsl::operand(t, x), at = index_operand(t, "gather", index);
+  ir::Value v = dsl::operand(t, x), at = checked_index(t, "gather", index);
   const int a = dsl::checked_axis("gather", t.kernel.type(v), axis.value(), x.loc());
   meet(t, "gather", v, at, a, /*keeps_first=*/false, x.loc());
   return gathered(t, v, at, a);
@@ -345,7 +345,7 @@ Tile gather(const Arg& x, const Arg& index, Axis axis) {
 
 Tile scatter(const Arg& x, const Arg& index, const Arg& values, Axis axis, Combine combine) {
   Tracer& t = Tracer::at(x.loc(), "scatter");
-  ir::Value into = dsl::operand(t, x), at = index_operand(t, "scatter", index);
+  ir::Value into = dsl::operand(t, x), at = checked_index(t, "scatter", index);
   const ir::Type type = t.kernel.type(into);
   const int a = dsl::checked_axis("scatter", type, axis.value(), x.loc());
   if (combine != Combine::store && !is_integer(type.dtype()))

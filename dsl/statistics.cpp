@@ -46,7 +46,7 @@ Tile along(const Tile& folded, const Operand& x) {
 }
 
 /// How many elements are present along the axis.
-Tile present_count(const Operand& x) {
+Tile present_along_axis(const Operand& x) {
   Tracer& t = Tracer::at(Loc(), "count");
   const ir::Value v = t.value(x.tile);
   return cast(sum(dsl::presence(t, v), x.axis), t.kernel.type(v).dtype());
@@ -68,12 +68,12 @@ Tile logsumexp(const Arg& t, Axis axis) {
 
 Tile mean(const Arg& t, Axis axis) {
   const Operand x = float_operand("mean", t, axis.value());
-  return cast(sum(x.tile, x.axis) / present_count(x), x.given);
+  return cast(sum(x.tile, x.axis) / present_along_axis(x), x.given);
 }
 
 Moments moments(const Arg& t, Axis axis) {
   const Operand x = float_operand("moments", t, axis.value());
-  const Tile count = present_count(x), mean = sum(x.tile, x.axis) / count;
+  const Tile count = present_along_axis(x), mean = sum(x.tile, x.axis) / count;
   const Tile difference = x.tile - along(mean, x);
   return {count, mean, sum(difference * difference, x.axis)};
 }

@@ -174,7 +174,7 @@ Tile accumulate(std::string_view what, const char* kind, const Arg& x, int axis)
   return fold(what, kind, x, axis, size_bits(d) < 32 ? DType::i32 : d);
 }
 
-Tile extreme(std::string_view what, const char* kind, const Arg& x, int axis) {
+Tile folded_extreme(std::string_view what, const char* kind, const Arg& x, int axis) {
   Tracer& t = Tracer::at(x.loc(), what);
   const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   const Tile best = fold(what, kind, x, axis, is_bool(d) ? DType::i32 : dsl::order_type(d));
@@ -189,7 +189,7 @@ void require_scalar(std::string_view what, const Arg& x, const Arg& n) {
        what, n.as_int(), what, n.as_int());
 }
 
-Tile logical(std::string_view what, const char* kind, const Arg& x, int axis) {
+Tile folded_logical(std::string_view what, const char* kind, const Arg& x, int axis) {
   Tracer& t = Tracer::at(x.loc(), what);
   const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   if (!is_bool(d))
@@ -215,10 +215,10 @@ Tile sum(const Arg& x) { return accumulate("sum", "sum", x, kAllAxes); }
 Tile sum(const Arg& x, Axis axis) { return accumulate("sum", "sum", x, axis.value()); }
 Tile prod(const Arg& x) { return accumulate("prod", "prod", x, kAllAxes); }
 Tile prod(const Arg& x, Axis axis) { return accumulate("prod", "prod", x, axis.value()); }
-Tile max(const Arg& x) { return extreme("max", "max", x, kAllAxes); }
-Tile max(const Arg& x, Axis axis) { return extreme("max", "max", x, axis.value()); }
-Tile min(const Arg& x) { return extreme("min", "min", x, kAllAxes); }
-Tile min(const Arg& x, Axis axis) { return extreme("min", "min", x, axis.value()); }
+Tile max(const Arg& x) { return folded_extreme("max", "max", x, kAllAxes); }
+Tile max(const Arg& x, Axis axis) { return folded_extreme("max", "max", x, axis.value()); }
+Tile min(const Arg& x) { return folded_extreme("min", "min", x, kAllAxes); }
+Tile min(const Arg& x, Axis axis) { return folded_extreme("min", "min", x, axis.value()); }
 Tile detail::max_with_integer(const Arg& x, const Arg& n) {
   require_scalar("max", x, n);
   return max(x, n);
@@ -227,10 +227,10 @@ Tile detail::min_with_integer(const Arg& x, const Arg& n) {
   require_scalar("min", x, n);
   return min(x, n);
 }
-Tile any(const Arg& x) { return logical("any", "or", x, kAllAxes); }
-Tile any(const Arg& x, Axis axis) { return logical("any", "or", x, axis.value()); }
-Tile All::operator()(const Arg& x) const { return logical("all", "and", x, kAllAxes); }
-Tile All::operator()(const Arg& x, int axis) const { return logical("all", "and", x, axis); }
+Tile any(const Arg& x) { return folded_logical("any", "or", x, kAllAxes); }
+Tile any(const Arg& x, Axis axis) { return folded_logical("any", "or", x, axis.value()); }
+Tile All::operator()(const Arg& x) const { return folded_logical("all", "and", x, kAllAxes); }
+Tile All::operator()(const Arg& x, int axis) const { return folded_logical("all", "and", x, axis); }
 std::pair<Tile, Tile> max_and_argmax(const Arg& x, Axis axis) {
   return arg_reduce("argmax", "max", x, axis.value());
 }

@@ -307,18 +307,18 @@ Tile Tile::constant(double f, std::int64_t i, DType dtype, Loc at) {
 }
 
 namespace {
-ir::Type type_of(const Tile& tile) {
+ir::Type tile_type(const Tile& tile) {
   Tracer& t = Tracer::at({}, "the type of a tile");
   return t.kernel.type(t.value(tile));
 }
 }  // namespace
 
-DType Tile::dtype() const { return type_of(*this).dtype(); }
-bool Tile::is_pointer() const { return type_of(*this).is_pointer(); }
+DType Tile::dtype() const { return tile_type(*this).dtype(); }
+bool Tile::is_pointer() const { return tile_type(*this).is_pointer(); }
 std::vector<std::int64_t> Tile::shape() const {
-  const auto s = type_of(*this).shape();
+  const auto s = tile_type(*this).shape();
   return {s.begin(), s.end()};
 }
-int Tile::rank() const { return static_cast<int>(type_of(*this).rank()); }
+int Tile::rank() const { return static_cast<int>(tile_type(*this).rank()); }
 
 }  // namespace tegula

@@ -17,16 +17,16 @@
 namespace tegula::runtime {
 namespace {
 
-constexpr std::array<char, 8> kMagic{'T', 'E', 'G', 'U', 'L', 'A', 'B', '1'};
+constexpr std::array<char, 8> kBundleMagic{'T', 'E', 'G', 'U', 'L', 'A', 'B', '1'};
 constexpr std::size_t kAlignment = 64;  // of entries, and so of the machine code in them
 
-struct Header {
+struct BundleHeader {
   std::array<char, 8> magic;
   std::uint64_t file_bytes;
   std::uint64_t count;
   std::uint64_t hash_high, hash_low;  // of the index
 };
-static_assert(sizeof(Header) == 40 && sizeof(BundleRow) == 32);
+static_assert(sizeof(BundleHeader) == 40 && sizeof(BundleRow) == 32);
 
 /// Fields of a key that name tools: code of any of them computes the same.
 constexpr std::string_view kToolFields[] = {"back end", "tegula", "llvm",
@@ -57,14 +57,15 @@ std::string_view mapped(const std::filesystem::path& file) {
 
 /// The fault of header and index, or nothing.
 std::string fault_of(std::string_view bytes) {
-  if (bytes.size() < sizeof(Header)) return "too short";
-  Header header;
+  if (bytes.size() < sizeof(BundleHeader)) return "too short";
+  BundleHeader header;
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.magic != kMagic) return "not a bundle of this version";
+  if (header.magic != kBundleMagic) return "not a bundle of this version";
   if (header.file_bytes != bytes.size()) return "truncated or extended";
-  if (header.count > (bytes.size() - sizeof(Header)) / sizeof(BundleRow))
+  if (header.count > (bytes.size() - sizeof(BundleHeader)) / sizeof(BundleRow))
     return "its index is beyond the end";
-  const std::string_view index = bytes.substr(sizeof(Header), header.count * sizeof(BundleRow));
+  const std::string_view index =
+      bytes.substr(sizeof(BundleHeader), header.count * sizeof(BundleRow));
   const Hash128 hash = hash128(index);
   if (hash.high != header.hash_high || hash.low != header.hash_low)
     return "the checksum of its index differs";
@@ -92,9 +93,9 @@ Bundle::Bundle(const std::filesystem::path& file) : file_(file), bytes_(mapped(f
     ::munmap(const_cast<char*>(bytes_.data()), bytes_.size());
     throw DeviceError(fmt::format("the bundle {} cannot be used: {}", file.string(), fault));
   }
-  Header header;
+  BundleHeader header;
   std::memcpy(&header, bytes_.data(), sizeof header);
-  rows_ = reinterpret_cast<const BundleRow*>(bytes_.data() + sizeof(Header));
+  rows_ = reinterpret_cast<const BundleRow*>(bytes_.data() + sizeof(BundleHeader));
   count_ = header.count;
 }
 
@@ -118,7 +119,7 @@ std::string encode_bundle(const std::vector<BundledKernel>& kernels) {
   for (const BundledKernel& kernel : kernels)
     entries[kernel.key.hash()] = encode_entry(kernel.key, kernel.entry);
   std::string index, body;
-  const std::size_t index_end = sizeof(Header) + entries.size() * sizeof(BundleRow);
+  const std::size_t index_end = sizeof(BundleHeader) + entries.size() * sizeof(BundleRow);
   for (const auto& [key, bytes] : entries) {
     const std::size_t end = index_end + body.size();
     body.append((kAlignment - end % kAlignment) % kAlignment, '\0');
@@ -126,7 +127,8 @@ std::string encode_bundle(const std::vector<BundledKernel>& kernels) {
     body += bytes;
   }
   const Hash128 hash = hash128(index);
-  const Header header{kMagic, index_end + body.size(), entries.size(), hash.high, hash.low};
+  const BundleHeader header{kBundleMagic, index_end + body.size(), entries.size(), hash.high,
+                            hash.low};
   return std::string(bytes_of(header)) + index + body;
 }
 

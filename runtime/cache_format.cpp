@@ -13,13 +13,13 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "the file format is written as the host's memory");
 
-constexpr std::array<char, 8> kMagic{'T', 'E', 'G', 'U', 'L', 'A', 'K', '1'};
-constexpr std::array<char, 8> kEnd{'1', 'K', 'A', 'L', 'U', 'G', 'E', 'T'};
+constexpr std::array<char, 8> kEntryMagic{'T', 'E', 'G', 'U', 'L', 'A', 'K', '1'};
+constexpr std::array<char, 8> kEntryEnd{'1', 'K', 'A', 'L', 'U', 'G', 'E', 'T'};
 constexpr std::uint32_t kMaxSections = 32;
 constexpr std::size_t kSmall = 512;  // not worth packing
 constexpr std::uint32_t kPacked = 1;
 
-struct Header {
+struct EntryHeader {
   std::array<char, 8> magic;
   std::uint32_t section_count;
   std::uint32_t reserved;
@@ -39,7 +39,7 @@ struct Trailer {
   std::array<char, 8> end;
 };
 
-static_assert(sizeof(Header) == 24 && sizeof(TableRow) == 32 && sizeof(Trailer) == 24);
+static_assert(sizeof(EntryHeader) == 24 && sizeof(TableRow) == 32 && sizeof(Trailer) == 24);
 
 template <class T>
 void put(std::string& out, const T& value) {
@@ -78,17 +78,17 @@ struct Sections {
 };
 
 std::string header_fault(std::string_view file) {
-  if (file.size() < sizeof(Header) + sizeof(Trailer)) return "too short";
+  if (file.size() < sizeof(EntryHeader) + sizeof(Trailer)) return "too short";
   if (file.size() > kMaxEntryBytes) return "too long";
-  const auto header = get<Header>(file, 0);
-  if (header.magic != kMagic) return "not a cache entry of this version";
+  const auto header = get<EntryHeader>(file, 0);
+  if (header.magic != kEntryMagic) return "not a cache entry of this version";
   if (header.file_bytes != file.size()) return "truncated or extended";
   if (header.section_count > kMaxSections) return "too many sections";
   const std::size_t trailer_at = file.size() - sizeof(Trailer);
-  if (sizeof(Header) + header.section_count * sizeof(TableRow) > trailer_at)
+  if (sizeof(EntryHeader) + header.section_count * sizeof(TableRow) > trailer_at)
     return "section table beyond the end";
   const auto trailer = get<Trailer>(file, trailer_at);
-  if (trailer.end != kEnd) return "no end mark";
+  if (trailer.end != kEntryEnd) return "no end mark";
   const Hash128 hash = hash128(file.substr(0, trailer_at));
   if (hash.high != trailer.hash_high || hash.low != trailer.hash_low) return "checksum differs";
   return {};
@@ -100,11 +100,11 @@ Sections read_sections(std::string_view file) {
   Sections result;
   result.why = header_fault(file);
   if (!result.why.empty()) return result;
-  const auto header = get<Header>(file, 0);
+  const auto header = get<EntryHeader>(file, 0);
   const std::size_t end = file.size() - sizeof(Trailer);
   std::size_t plain_total = 0;
   for (std::uint32_t i = 0; i < header.section_count; ++i) {
-    const auto row = get<TableRow>(file, sizeof(Header) + i * sizeof(TableRow));
+    const auto row = get<TableRow>(file, sizeof(EntryHeader) + i * sizeof(TableRow));
     if (row.offset > end || row.stored_bytes > end - row.offset)
       return {{}, "section beyond the end"};
     if (row.plain_bytes > kMaxEntryBytes || (plain_total += row.plain_bytes) > kMaxEntryBytes)
@@ -192,7 +192,7 @@ std::string encode_entry(const CacheKey& key, const CacheEntry& entry) {
     if (!(entry.*field.text).empty()) sections.emplace_back(field.section, &(entry.*field.text));
   std::string table;
   std::string body;
-  const std::size_t body_at = sizeof(Header) + sections.size() * sizeof(TableRow);
+  const std::size_t body_at = sizeof(EntryHeader) + sections.size() * sizeof(TableRow);
   for (const auto& [section, text] : sections) {
     const std::string stored = text->size() < kSmall ? *text : packed(*text);
     const std::uint32_t flags = stored.size() < text->size() ? kPacked : 0;
@@ -203,11 +203,11 @@ std::string encode_entry(const CacheKey& key, const CacheEntry& entry) {
   const std::size_t total = body_at + body.size() + sizeof(Trailer);
   std::string file;
   file.reserve(total);
-  put(file, Header{kMagic, static_cast<std::uint32_t>(sections.size()), 0, total});
+  put(file, EntryHeader{kEntryMagic, static_cast<std::uint32_t>(sections.size()), 0, total});
   file += table;
   file += body;
   const Hash128 hash = hash128(file);
-  put(file, Trailer{hash.high, hash.low, kEnd});
+  put(file, Trailer{hash.high, hash.low, kEntryEnd});
   return file;
 }
 

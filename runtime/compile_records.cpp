@@ -19,7 +19,7 @@ namespace {
 constexpr std::array<std::string_view, 3> kSourceNames{"bundle", "disk cache", "compiled"};
 
 /// Never destroyed: kernels may be compiled while statics are.
-struct Records {
+struct CompileRecords {
   std::mutex mutex;
   std::deque<CompileRecord> latest;
   /// Counts and time of all, those that are gone among them.
@@ -28,8 +28,8 @@ struct Records {
   double ms = 0;
 };
 
-Records& records() {
-  static auto* one = new Records();
+CompileRecords& compile_records() {
+  static auto* one = new CompileRecords();
   return *one;
 }
 
@@ -38,7 +38,7 @@ void write_report() { std::fputs(compile_report().c_str(), stderr); }
 }  // namespace
 
 void record_compile(CompileRecord record) {
-  Records& r = records();
+  CompileRecords& r = compile_records();
   const std::lock_guard lock(r.mutex);
   if (r.all == 0 && env().report) std::atexit(write_report);
   ++r.all, ++r.counts[static_cast<std::size_t>(record.source)], r.ms += record.ms;
@@ -50,8 +50,8 @@ void record_compile(CompileRecord record) {
 
 std::string compile_report() {
   using namespace runtime;
-  const Records& all = records();
-  const std::lock_guard lock(records().mutex);
+  const CompileRecords& all = compile_records();
+  const std::lock_guard lock(compile_records().mutex);
   std::string text;
   if (const std::size_t earlier = all.all - all.latest.size(); earlier > 0)
     text = fmt::format("{} kernels before these\n", earlier);

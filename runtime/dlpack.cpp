@@ -16,7 +16,7 @@ struct TypeRow {
   int bits;  ///< DLPack stores booleans as bytes
 };
 
-constexpr TypeRow kTypes[] = {
+constexpr TypeRow kDLPackTypes[] = {
     {DType::i1, TypeCode::boolean, 8},         {DType::i8, TypeCode::signed_int, 8},
     {DType::i16, TypeCode::signed_int, 16},    {DType::i32, TypeCode::signed_int, 32},
     {DType::i64, TypeCode::signed_int, 64},    {DType::u8, TypeCode::unsigned_int, 8},
@@ -26,10 +26,10 @@ constexpr TypeRow kTypes[] = {
     {DType::bf16, TypeCode::bfloat, 16},       {DType::f32, TypeCode::floating, 32},
     {DType::f64, TypeCode::floating, 64},
 };
-static_assert(std::size(kTypes) == kDTypeCount);
+static_assert(std::size(kDLPackTypes) == kDTypeCount);
 
 DType type_from(const dlpack::DataType& type, Loc at) {
-  for (const TypeRow& row : kTypes)
+  for (const TypeRow& row : kDLPackTypes)
     if (static_cast<std::uint8_t>(row.code) == type.code && row.bits == type.bits &&
         type.lanes == 1)
       return row.dtype;
@@ -91,7 +91,7 @@ Managed* hand_out(const Tensor& tensor) {
 }  // namespace
 
 dlpack::DataType runtime::dlpack_type(DType dtype) {
-  const TypeRow& row = kTypes[static_cast<std::size_t>(dtype)];
+  const TypeRow& row = kDLPackTypes[static_cast<std::size_t>(dtype)];
   return {static_cast<std::uint8_t>(row.code), static_cast<std::uint8_t>(row.bits), 1};
 }
 

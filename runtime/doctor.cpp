@@ -9,6 +9,7 @@
 #include "codegen/emit.h"
 #include "runtime/assemble.h"
 #include "runtime/cache.h"
+#include "runtime/driver_api.h"
 #include "runtime/nvrtc.h"
 #include "runtime/subprocess.h"
 #include "support/env.h"
@@ -17,10 +18,6 @@
 
 namespace tegula::runtime {
 namespace {
-
-std::string version_text(int version) {
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
 
 DoctorCheck examine_driver() {
   DoctorCheck f{"driver", false, {}, "devices cuda:N", {}};
@@ -32,7 +29,7 @@ DoctorCheck examine_driver() {
     f.remedy = "install the NVIDIA driver, 555 or later, which understands PTX 8.5";
     return f;
   }
-  f.detail = fmt::format("{}, CUDA {}", driver->path, version_text(driver->version));
+  f.detail = fmt::format("{}, CUDA {}", driver->path, cuda_version_text(driver->version));
   for (const MissingEntry& row : driver->missing)
     f.detail += fmt::format("\nwithout {}: no {}", row.symbol, row.feature);
   return f;

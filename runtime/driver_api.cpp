@@ -18,17 +18,13 @@ using GetProcAddress = cu::Result (*)(const char*, void**, int, std::uint64_t, c
 
 constexpr int kOldestDriver = 12000;  // cuLibraryLoadData and cuTensorMapEncodeTiled
 
-std::string version_text(int version) {
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
-
 enum class DriverEntryRow : int {
 #define TEGULA_DRIVER(member, symbol, since, feature, params) member,
 #include "runtime/driver.def"
 #undef TEGULA_DRIVER
 };
 
-constexpr MissingEntry kRows[] = {
+constexpr MissingEntry kEntryRows[] = {
 #define TEGULA_DRIVER(member, symbol, since, feature, params) {symbol, feature, since},
 #include "runtime/driver.def"
 #undef TEGULA_DRIVER
@@ -40,11 +36,11 @@ struct Missing;
 template <DriverEntryRow R, class... Args>
 struct Missing<R, cu::Result(Args...)> {
   static cu::Result call(Args...) {
-    const MissingEntry& row = kRows[static_cast<int>(R)];
+    const MissingEntry& row = kEntryRows[static_cast<int>(R)];
     throw DeviceError(
         fmt::format("the CUDA driver has no {}, which is needed for {}; it came with CUDA {}: "
                     "update the NVIDIA driver",
-                    row.symbol, row.feature, version_text(row.since)),
+                    row.symbol, row.feature, cuda_version_text(row.since)),
         cu::kErrorNotFound, "CUDA_ERROR_NOT_FOUND");
   }
 };
@@ -71,22 +67,22 @@ void fill_table(Driver& table, GetProcAddress lookup) {
     table.missing.push_back(row);
     return nullptr;
   };
-#define TEGULA_DRIVER(member, symbol, since, feature, params)                \
-  if (void* address = find(kRows[static_cast<int>(DriverEntryRow::member)])) \
+#define TEGULA_DRIVER(member, symbol, since, feature, params)                     \
+  if (void* address = find(kEntryRows[static_cast<int>(DriverEntryRow::member)])) \
     table.member = reinterpret_cast<cu::Result(*) params>(address);
 #include "runtime/driver.def"
 #undef TEGULA_DRIVER
 }
 
-struct Loaded {
+struct LoadedDriver {
   std::unique_ptr<const Driver> table;
   std::string why_not;
   int code = 0;
   std::string name;
 };
 
-Loaded load_driver(const std::vector<std::string>& candidates) {
-  Loaded loaded;
+LoadedDriver load_driver(const std::vector<std::string>& candidates) {
+  LoadedDriver loaded;
   const SharedLibrary library = SharedLibrary::open(candidates);
   if (!library) {
     loaded.why_not = no_library_text(library);
@@ -98,7 +94,7 @@ Loaded load_driver(const std::vector<std::string>& candidates) {
         "the CUDA driver at {} has no cuGetProcAddress_v2: it is older than CUDA {}, which Tegula "
         "needs; update the "
         "NVIDIA driver (525 or later). The devices 'cpu' and 'sim' still work.",
-        library.path(), version_text(kOldestDriver));
+        library.path(), cuda_version_text(kOldestDriver));
     return loaded;
   }
   auto table = std::make_unique<Driver>(Driver::unavailable());
@@ -125,10 +121,10 @@ Loaded load_driver(const std::vector<std::string>& candidates) {
 std::atomic<const Driver*> g_replacement{nullptr};
 std::atomic<bool> g_forked{false};
 
-const Loaded& process_driver() {
+const LoadedDriver& process_driver() {
   // Never destroyed: static destructors elsewhere may still hold device memory.
-  static const Loaded* loaded = [] {
-    auto* fresh = new Loaded(load_driver({"libcuda.so.1", "libcuda.so"}));
+  static const LoadedDriver* loaded = [] {
+    auto* fresh = new LoadedDriver(load_driver({"libcuda.so.1", "libcuda.so"}));
     if (fresh->table) ::pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); });
     return fresh;
   }();
@@ -142,13 +138,17 @@ constexpr const char* kForkText =
 
 }  // namespace
 
+std::string cuda_version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
 Driver Driver::unavailable() {
   Driver table{};
 #define TEGULA_DRIVER(member, symbol, since, feature, params) \
   table.member = &Missing<DriverEntryRow::member, cu::Result params>::call;
 #include "runtime/driver.def"
 #undef TEGULA_DRIVER
-  table.missing.assign(std::begin(kRows), std::end(kRows));
+  table.missing.assign(std::begin(kEntryRows), std::end(kEntryRows));
   return table;
 }
 
@@ -160,7 +160,7 @@ bool Driver::has(const char* symbol) const {
 
 const Driver* try_driver(std::string* why) {
   if (const Driver* replacement = g_replacement.load(std::memory_order_acquire)) return replacement;
-  const Loaded& loaded = process_driver();
+  const LoadedDriver& loaded = process_driver();
   if (why != nullptr) *why = g_forked ? kForkText : loaded.why_not;
   return g_forked ? nullptr : loaded.table.get();
 }
@@ -169,7 +169,7 @@ const Driver& driver() {
   if (const Driver* table = try_driver()) return *table;
   if (g_forked)
     throw DeviceError(kForkText, cu::kErrorNotInitialized, "CUDA_ERROR_NOT_INITIALIZED");
-  const Loaded& loaded = process_driver();
+  const LoadedDriver& loaded = process_driver();
   throw DeviceError(loaded.why_not, loaded.code, loaded.name);
 }
 

@@ -7,6 +7,9 @@
 
 namespace tegula::runtime {
 
+/// "12.4" for 12040, as CUDA encodes its versions.
+std::string cuda_version_text(int version);
+
 /// One row of driver.def that this driver lacks.
 struct MissingEntry {
   const char* symbol;

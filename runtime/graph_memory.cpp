@@ -33,7 +33,7 @@ std::size_t block_bytes(std::size_t bytes) {
 }
 
 /// On a stream of its own: what the recording one did would be recorded.
-void clear(const Block& block, Device device) {
+void clear_block(const Block& block, Device device) {
   const Stream stream = Stream::create(device);
   check(driver().set_bytes(reinterpret_cast<cu::DevicePtr>(block.memory.get()), 0, block.bytes,
                            static_cast<cu::Stream>(stream.handle())),
@@ -91,7 +91,7 @@ class BlockPool {
       return block;
     }
     Block block{allocate_or_free(bytes, device), bytes};
-    if (is_cleared_) clear(block, device);
+    if (is_cleared_) clear_block(block, device);
     return block;
   }
 

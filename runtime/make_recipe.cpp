@@ -20,7 +20,7 @@ struct OpRow {
   Opcode opcode;
   GridOp op;
 };
-constexpr OpRow kRows[] = {
+constexpr OpRow kOpRows[] = {
     {Opcode::Const, GridOp::constant},    {Opcode::ViewDim, GridOp::dim},
     {Opcode::ViewStride, GridOp::stride}, {Opcode::Add, GridOp::add},
     {Opcode::Sub, GridOp::sub},           {Opcode::Mul, GridOp::mul},
@@ -47,8 +47,8 @@ class GridCompiler {
       for (std::size_t i = 0; i < 3; ++i) recipe_.grid[i] = operand(d.operands[i]);
       return;
     }
-    const auto row = std::ranges::find(kRows, d.opcode, &OpRow::opcode);
-    if (row == std::end(kRows))
+    const auto row = std::ranges::find(kOpRows, d.opcode, &OpRow::opcode);
+    if (row == std::end(kOpRows))
       throw InternalError(fmt::format("launch region: {} is not evaluated on the host",
                                       ir::info(d.opcode).mnemonic));
     GridStep s;
@@ -163,7 +163,7 @@ class ArgLister {
 }  // namespace
 
 bool is_grid_op(ir::Opcode opcode) {
-  return std::ranges::find(kRows, opcode, &OpRow::opcode) != std::end(kRows);
+  return std::ranges::find(kOpRows, opcode, &OpRow::opcode) != std::end(kOpRows);
 }
 
 LaunchRecipe grid_recipe(const ir::Kernel& tile) {

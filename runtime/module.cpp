@@ -18,13 +18,9 @@ constexpr unsigned kDefaultSharedBytes = 48 * 1024;  // more must be asked for
 
 void* as_value(std::size_t number) { return reinterpret_cast<void*>(number); }
 
-std::string text_of(const std::vector<char>& buffer) {
+std::string log_text(const std::vector<char>& buffer) {
   return buffer.empty() ? std::string()
                         : std::string(buffer.data(), ::strnlen(buffer.data(), buffer.size()));
-}
-
-std::string version_text(int version) {
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
 /// The version a PTX text asks for, as in ".version 8.5", or "".
@@ -42,7 +38,7 @@ std::string ptx_version(std::string_view ptx) {
     throw DeviceError(fmt::format("this NVIDIA driver (CUDA {}) does not understand PTX {}: update "
                                   "the driver, or install "
                                   "ptxas, whose cubins it may still take\n{}",
-                                  version_text(driver().version), ptx_version(ptx), log),
+                                  cuda_version_text(driver().version), ptx_version(ptx), log),
                       result, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION");
   if (result == cu::kErrorInvalidPtx) throw InternalError("the driver refused our PTX:\n" + log);
   throw_driver_error(result, "cuLibraryLoadData");
@@ -112,7 +108,7 @@ std::shared_ptr<Module> Module::load_ptx(std::string ptx, int context_ordinal) {
   return kept(module);
 }
 
-std::string Module::compiler_log() const { return text_of(info_log_) + text_of(error_log_); }
+std::string Module::compiler_log() const { return log_text(info_log_) + log_text(error_log_); }
 
 AssembleReport Module::report() const {
   AssembleReport report = parse_assembler_log(compiler_log());

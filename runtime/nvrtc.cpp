@@ -33,7 +33,7 @@ struct Api {
   int (*log)(Program, char*);
 };
 
-struct Loaded {
+struct LoadedNvrtc {
   std::optional<Api> api;
   NvrtcInfo info;
   std::string why_not;
@@ -84,8 +84,8 @@ bool bind_all(const SharedLibrary& lib, Api& api, std::string& missing) {
          bind(lib, "nvrtcGetProgramLog", api.log, missing);
 }
 
-Loaded load() {
-  Loaded loaded;
+LoadedNvrtc load() {
+  LoadedNvrtc loaded;
   const SharedLibrary library = SharedLibrary::open(candidates());
   if (!library) {
     loaded.why_not = "NVRTC (libnvrtc.so.13 or .12) could not be loaded:\n" + library.failures() +
@@ -114,9 +114,9 @@ Loaded load() {
 }
 
 /// One library for each value of TEGULA_NVRTC, of which a process has one and tests have several.
-const Loaded& loaded_nvrtc() {
+const LoadedNvrtc& loaded_nvrtc() {
   static std::mutex mutex;
-  static auto* known = new std::map<std::string, Loaded>();
+  static auto* known = new std::map<std::string, LoadedNvrtc>();
   const std::lock_guard lock(mutex);
   const auto [at, is_new] = known->try_emplace(env().nvrtc.string());
   if (is_new) at->second = load();
@@ -124,7 +124,7 @@ const Loaded& loaded_nvrtc() {
 }
 
 const Api& nvrtc() {
-  const Loaded& loaded = loaded_nvrtc();
+  const LoadedNvrtc& loaded = loaded_nvrtc();
   if (!loaded.api) throw DeviceError(loaded.why_not);
   return *loaded.api;
 }
@@ -211,7 +211,7 @@ std::vector<std::string> options_for(const NvrtcJob& job, const std::string& arc
 }  // namespace
 
 std::optional<NvrtcInfo> find_nvrtc(std::string* why) {
-  const Loaded& loaded = loaded_nvrtc();
+  const LoadedNvrtc& loaded = loaded_nvrtc();
   if (why != nullptr) *why = loaded.why_not;
   if (!loaded.api) return std::nullopt;
   return loaded.info;

@@ -21,14 +21,14 @@ namespace {
 
 constexpr unsigned kPortableAndMapped = 1 | 2;  // CU_MEMHOSTALLOC_PORTABLE, .._DEVICEMAP
 
-struct Records {
+struct RecordRegistry {
   std::mutex mutex;
   std::vector<RecordSite> sites;
   std::function<void(std::string_view)> sink;
 };
 
-Records& all() {
-  static auto* records = new Records();  // leaked: kernels may end after static destructors
+RecordRegistry& record_registry() {
+  static auto* records = new RecordRegistry();  // leaked: kernels may end after static destructors
   return *records;
 }
 
@@ -78,7 +78,7 @@ std::string value_text(const RecordedValue& v, const std::uint32_t*& words, std:
   return text + "]";
 }
 
-std::string text_of(const Record& r) {
+std::string record_text(const Record& r) {
   std::string out;
   std::size_t next = 0;
   const std::string& format = r.site->format;
@@ -113,8 +113,8 @@ std::pair<std::vector<Record>, std::uint32_t> complete_records(const std::vector
 
 Diagnostic finding_of(const Record& r) {
   return {"T1316",
-          fmt::format("kernel {}: assertion failed: {} (program {})", r.site->kernel, text_of(r),
-                      r.program),
+          fmt::format("kernel {}: assertion failed: {} (program {})", r.site->kernel,
+                      record_text(r), r.program),
           r.site->loc,
           {},
           ""};
@@ -123,7 +123,7 @@ Diagnostic finding_of(const Record& r) {
 }  // namespace
 
 std::uint32_t record_site(const RecordSite& site) {
-  Records& r = all();
+  RecordRegistry& r = record_registry();
   const std::lock_guard lock(r.mutex);
   const auto same = [&](const RecordSite& s) {
     return s.kind == site.kind && s.kernel == site.kernel && s.format == site.format &&
@@ -136,7 +136,7 @@ std::uint32_t record_site(const RecordSite& site) {
 }
 
 std::uint64_t record_buffer() {
-  const std::lock_guard lock(all().mutex);
+  const std::lock_guard lock(record_registry().mutex);
   if (buffer == nullptr) buffer = make_buffer();
   return reinterpret_cast<std::uintptr_t>(buffer.load());
 }
@@ -148,7 +148,7 @@ bool is_record_buffer(std::uint64_t address) {
 void read_records() {
   std::uint32_t* const words = buffer;
   if (words == nullptr || words[0] == 0) return;
-  Records& r = all();
+  RecordRegistry& r = record_registry();
   const std::lock_guard lock(r.mutex);
   const auto [found, used] = complete_records(r.sites, words);
   const auto say = [&](const std::string& line) {
@@ -162,7 +162,7 @@ void read_records() {
     if (record.site->kind == RecordKind::Assert)
       failed.push_back(finding_of(record));
     else
-      say(fmt::format("{}({}): {}\n", record.site->kernel, record.program, text_of(record)));
+      say(fmt::format("{}({}): {}\n", record.site->kernel, record.program, record_text(record)));
   }
   if (words[1] != 0) say(fmt::format("{} more records did not fit\n", words[1]));
   std::memset(words, 0, (std::size_t{kRecordHead} + used) * sizeof(std::uint32_t));
@@ -176,7 +176,7 @@ void read_records() {
 namespace tegula {
 
 void set_print_sink(std::function<void(std::string_view line)> sink) {
-  runtime::Records& r = runtime::all();
+  runtime::RecordRegistry& r = runtime::record_registry();
   const std::lock_guard lock(r.mutex);
   r.sink = std::move(sink);
 }

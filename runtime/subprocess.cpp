@@ -21,7 +21,7 @@ extern char**
 namespace tegula::runtime {
 namespace {
 
-[[noreturn]] void fail(const char* call) {
+[[noreturn]] void throw_errno(const char* call) {
   throw DeviceError(fmt::format("{} failed: {}", call, std::strerror(errno)), errno, {});
 }
 
@@ -29,7 +29,7 @@ void write_all(int descriptor, std::span<const char> content) {
   while (!content.empty()) {
     const ssize_t n = ::write(descriptor, content.data(), content.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("write");
+    if (n < 0) throw_errno("write");
     content = content.subspan(static_cast<std::size_t>(n));
   }
 }
@@ -37,7 +37,7 @@ void write_all(int descriptor, std::span<const char> content) {
 struct Pipe {
   std::array<int, 2> end{-1, -1};
   Pipe() {
-    if (::pipe2(end.data(), O_CLOEXEC) != 0) fail("pipe2");
+    if (::pipe2(end.data(), O_CLOEXEC) != 0) throw_errno("pipe2");
   }
   ~Pipe() {
     close_end(0);
@@ -78,7 +78,7 @@ bool drain(int descriptor, std::chrono::steady_clock::time_point deadline, std::
 
 MemoryFile::MemoryFile(const char* label, std::span<const char> content)
     : descriptor_(::memfd_create(label, MFD_CLOEXEC)) {
-  if (descriptor_ < 0) fail("memfd_create");
+  if (descriptor_ < 0) throw_errno("memfd_create");
   write_all(descriptor_, content);
 }
 
@@ -92,7 +92,7 @@ std::vector<char> MemoryFile::read_all() const {
     const ssize_t n = ::pread(descriptor_, content.data() + done, content.size() - done,
                               static_cast<off_t>(done));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail("pread");
+    if (n <= 0) throw_errno("pread");
     done += static_cast<std::size_t>(n);
   }
   return content;

@@ -13,7 +13,7 @@
 namespace tegula::runtime {
 namespace {
 
-constexpr std::array<cu::TensorMapType, kDTypeCount> kTypes = [] {
+constexpr std::array<cu::TensorMapType, kDTypeCount> kTensorMapTypes = [] {
   std::array<cu::TensorMapType, kDTypeCount> types{};
   const auto set = [&](DType d, cu::TensorMapType t) { types[static_cast<std::size_t>(d)] = t; };
   // TMA moves bits: a type without one of its own goes as the unsigned type of its size.
@@ -88,7 +88,7 @@ void encode_tensor_map(const codegen::TensorMap& m, cu::TensorMap* out, cu::Tens
   }
   const auto swizzle = swizzle_mode(m.swizzle);
   const auto encode = [&] {
-    return driver().tensor_map_encode(out, kTypes[static_cast<std::size_t>(m.dtype)],
+    return driver().tensor_map_encode(out, kTensorMapTypes[static_cast<std::size_t>(m.dtype)],
                                       static_cast<std::uint32_t>(m.rank), m.base, dims.data(),
                                       strides.data(), box.data(), ones.data(), cu::kInterleaveNone,
                                       swizzle, l2, cu::kFillZero);

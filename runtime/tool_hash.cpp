@@ -27,7 +27,7 @@ struct OpenFile {
   }
 };
 
-[[noreturn]] void fail(const std::filesystem::path& file) {
+[[noreturn]] void throw_unreadable(const std::filesystem::path& file) {
   throw DeviceError(fmt::format("{} cannot be read: {}", file.string(), std::strerror(errno)),
                     errno, {});
 }
@@ -44,7 +44,7 @@ Hash128 identity(const struct stat& s) {
 Hash128 content_hash(const std::filesystem::path& file, int descriptor, std::size_t bytes) {
   if (bytes == 0) return hash128({});
   void* mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_POPULATE, descriptor, 0);
-  if (mapped == MAP_FAILED) fail(file);
+  if (mapped == MAP_FAILED) throw_unreadable(file);
   const Hash128 hash = hash128({static_cast<const char*>(mapped), bytes});
   ::munmap(mapped, bytes);
   return hash;
@@ -76,7 +76,7 @@ void write_memo(const std::filesystem::path& memo, const Hash128& hash) {
 Hash128 tool_hash(const std::filesystem::path& file, const std::filesystem::path& memo_folder) {
   const OpenFile open(file);
   struct stat s{};
-  if (open.descriptor < 0 || ::fstat(open.descriptor, &s) != 0) fail(file);
+  if (open.descriptor < 0 || ::fstat(open.descriptor, &s) != 0) throw_unreadable(file);
   const Hash128 id = identity(s);
 
   static std::mutex mutex;

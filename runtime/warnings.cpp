@@ -17,7 +17,7 @@ enum class Cause : std::uint8_t {
 struct WarningRow {
   const char *code, *text, *hint;
 };
-constexpr WarningRow kRows[] = {
+constexpr WarningRow kWarningRows[] = {
 #define TEGULA_WARNING(code, name, text, hint) {#code, text, hint},
 #include "runtime/warnings.def"
 #undef TEGULA_WARNING
@@ -29,7 +29,7 @@ class Collected {
 
   template <class... Args>
   void add(Cause cause, Loc at, const Args&... args) {
-    const WarningRow& row = kRows[static_cast<std::size_t>(cause)];
+    const WarningRow& row = kWarningRows[static_cast<std::size_t>(cause)];
     Warning w{row.code, kernel_, at, fmt::format(fmt::runtime(row.text), args...), row.hint};
     if (std::ranges::find(all, w) == all.end()) all.push_back(std::move(w));
   }

@@ -43,7 +43,7 @@ bool is_enough(const Workspace* w, std::size_t scratch_bytes, std::size_t counte
   return w != nullptr && w->scratch_bytes >= scratch_bytes && w->counter_count >= counters;
 }
 
-void clear(void* memory, std::size_t bytes, const Stream& stream) {
+void clear_counters(void* memory, std::size_t bytes, const Stream& stream) {
   if (stream.device().on_host()) {
     std::memset(memory, 0, bytes);
     return;
@@ -73,7 +73,7 @@ const Workspace& grow(Slot& slot, const Stream& stream, std::size_t scratch_byte
     const std::size_t bytes = fresh->counter_count * sizeof(std::uint32_t);
     slot.memory.push_back(allocate(bytes, stream.device()));
     fresh->counters = static_cast<std::uint32_t*>(slot.memory.back().get());
-    clear(fresh->counters, bytes, stream);
+    clear_counters(fresh->counters, bytes, stream);
   }
   slot.all.push_back(std::move(fresh));
   slot.current.store(slot.all.back().get(), std::memory_order_release);

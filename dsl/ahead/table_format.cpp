@@ -71,7 +71,7 @@ json fields_of(const ArgClass& a) {
           {"absent", a.absent},
           {"dims", std::move(dims)}};
 }
-ArgClass class_of(const json& f) {
+ArgClass arg_class_of(const json& f) {
   ArgClass a;
   a.info = info_of(f.at("info"));
   f.at("align").get_to(a.align);
@@ -106,7 +106,7 @@ json fields_of(const AheadClass& c) {
 }
 AheadClass call_class_of(const json& f) {
   AheadClass c;
-  for (const json& a : f.at("args")) c.args.push_back(class_of(a));
+  for (const json& a : f.at("args")) c.args.push_back(arg_class_of(a));
   f.at("constants").get_to(c.constants);
   f.at("wide").get_to(c.is_wide);
   for (const json& d : f.at("strides")) c.strides.push_back(dims_of(d));

@@ -55,7 +55,7 @@ std::optional<std::uint64_t> bits_in(const TegulaArg& arg) {
   }
 }
 
-HostArg number(const CalleeName& callee, const ExportParam& param, const TegulaArg& arg) {
+HostArg number_arg(const CalleeName& callee, const ExportParam& param, const TegulaArg& arg) {
   const DType dtype = param.info.dtype;
   if (arg.kind != TEGULA_INT && !(arg.kind == TEGULA_FLOAT && is_float(dtype)))
     refuse_kind(callee, param, arg);
@@ -113,7 +113,7 @@ Arguments::Arguments(const CalleeName& callee, std::span<const ExportParam> para
       const void* address = tensor ? tensor->data() : arg.value.pointer;
       host_.push_back({ParamKind::Pointer, dtype, tensor, detail::bits_of(address)});
     } else {
-      host_.push_back(number(callee, param, arg));
+      host_.push_back(number_arg(callee, param, arg));
     }
   }
 }
