@@ -18,6 +18,18 @@
 #include "tegula/tegula.h"
 
 namespace tegula {
+
+/// A mask, and which of its parts depend on which axis.
+struct MaskSides {
+  MaskSides(MaskFunction f, bool heads_are_rows)
+      : source(std::move(f)), sides(source.expr, source.is_scalar, heads_are_rows) {}
+  MaskSides(const MaskSides&) = delete;
+  MaskSides& operator=(const MaskSides&) = delete;
+
+  MaskFunction source;
+  ir::MaskAxisDependence sides;
+};
+
 namespace {
 
 using ir::MaskAxis;
@@ -27,20 +39,8 @@ using ir::MaskNodeId;
 constexpr int kChunk = 256;
 constexpr int kSecond = 1 << 16;
 
-/// Minimum and maximum of the leaves of one axis over the pieces of a block, by leaf * pieces +
-/// piece.
-using LeafBounds = std::vector<TileBounds>;  // by leaf * pieces + piece
-
-/// A mask, and which of its parts depend on which axis.
-struct Sides {
-  Sides(MaskFunction f, bool heads_are_rows)
-      : source(std::move(f)), sides(source.expr, source.is_scalar, heads_are_rows) {}
-  Sides(const Sides&) = delete;
-  Sides& operator=(const Sides&) = delete;
-
-  MaskFunction source;
-  ir::MaskAxisDependence sides;
-};
+/// Bounds of the leaves of one axis over the pieces of a block, by leaf * pieces + piece.
+using LeafBounds = std::vector<TileBounds>;
 
 /// Positions by which the mask knows the rows or columns of a block.
 struct Positions {
@@ -48,7 +48,7 @@ struct Positions {
 };
 
 /// Folds the leaves over the lanes of a block, which are where `at` says.
-LeafBounds fold(const Sides& mask, MaskAxis side, const Tile& b, int extent,
+LeafBounds fold(const MaskSides& mask, MaskAxis side, const Tile& b, int extent,
                 const std::function<Positions(const Tile& lane)>& at) {
   const auto& leaves = mask.sides.leaves(side);
   const int pieces = mask.sides.pieces(side);
@@ -82,8 +82,8 @@ LeafBounds fold(const Sides& mask, MaskAxis side, const Tile& b, int extent,
 }
 
 /// Bounds of keys [first, first + block) below `length`.
-LeafBounds fold_keys(const Sides& mask, const Tile& b, const Tile& h, const Tile& first, int block,
-                     const Tile& length) {
+LeafBounds fold_keys(const MaskSides& mask, const Tile& b, const Tile& h, const Tile& first,
+                     int block, const Tile& length) {
   return fold(mask, MaskAxis::Key, b, block,
               [&](const Tile& lane) { return Positions{h, min(first + lane, length - 1)}; });
 }
@@ -124,7 +124,7 @@ constexpr int kShares = 32;
 
 /// Bounds[2 * (leaf * pieces + piece) + {0, 1}, b, h, block] of the key leaves of a mask; with many
 /// sequences b is 0, and their blocks stand in the columns of their lists.
-auto make_bounds_kernel(std::shared_ptr<const Sides> mask) {
+auto make_bounds_kernel(std::shared_ptr<const MaskSides> mask) {
   return kernel("attention_key_bounds", [mask](Out<i32, 4> Bounds, Scalar<i32> seqlen_kv,
                                                std::optional<In<i32, 1>> cu_q,
                                                std::optional<In<i32, 1>> cu_kv) {
@@ -152,7 +152,7 @@ auto make_bounds_kernel(std::shared_ptr<const Sides> mask) {
 }
 
 /// Bounds of the keys' leaves over a chunk of blocks.
-LeafBounds key_bounds(const Sides& mask, const In<i32, 4>& table, const Tile& b, const Tile& h,
+LeafBounds key_bounds(const MaskSides& mask, const In<i32, 4>& table, const Tile& b, const Tile& h,
                       const Index& n, int block, const SequenceLists& part) {
   if (mask.sides.is_plain_key()) {
     const Tile first = cast<i32>(n.indices() * block);
@@ -171,7 +171,7 @@ LeafBounds key_bounds(const Sides& mask, const In<i32, 4>& table, const Tile& b,
 }
 
 /// Values of the leaves that no axis changes, each its own bounds.
-LeafBounds launch_values(const Sides& mask, const Tile& b, const Tile& h) {
+LeafBounds launch_values(const MaskSides& mask, const Tile& b, const Tile& h) {
   MaskValues values(mask.source, b, h, full<i32>(0));
   LeafBounds bounds;
   for (const MaskNodeId id : mask.sides.launch_leaves) {
@@ -186,7 +186,7 @@ struct BlockBounds {
 };
 
 /// The truth value that holds for every pair of the block.
-ThreeValued classify(const Sides& mask, const BlockBounds& block) {
+ThreeValued classify(const MaskSides& mask, const BlockBounds& block) {
   const MaskIntervals intervals(mask.sides);
   std::optional<ThreeValued> all;
   const int query_pieces = mask.sides.pieces(MaskAxis::Query),
@@ -211,7 +211,7 @@ ThreeValued classify(const Sides& mask, const BlockBounds& block) {
 }
 
 /// Rows of a tile, from row `first` of `group` heads of `part.seqlen_q` queries each on.
-LeafBounds fold_queries(const Sides& mask, const Tile& b, const Tile& h, const Tile& first,
+LeafBounds fold_queries(const MaskSides& mask, const Tile& b, const Tile& h, const Tile& first,
                         int rows, const SequenceLists& part, const QueryTileRows& call) {
   return fold(mask, MaskAxis::Query, b, rows, [&](const Tile& lane) {
     const Tile count = call.group > 1 ? part.seqlen_q * call.group : part.seqlen_q;
@@ -225,8 +225,8 @@ LeafBounds fold_queries(const Sides& mask, const Tile& b, const Tile& h, const T
 
 /// Writes a row of the list: full blocks from its front, partial ones from its back.
 struct BlockListWriter {
-  BlockListWriter(const Sides& of, const In<i32, 4>& key_bounds, const Out<i32, 4>& to, int keys,
-                  const SequenceLists& of_part, const Tile& has_queries)
+  BlockListWriter(const MaskSides& of, const In<i32, 4>& key_bounds, const Out<i32, 4>& to,
+                  int keys, const SequenceLists& of_part, const Tile& has_queries)
       : mask(of),
         key_bounds_of(key_bounds),
         blocks(to),
@@ -236,7 +236,7 @@ struct BlockListWriter {
         count(part.columns ? where(has_queries, cdiv(part.seqlen_kv, block), 0)
                            : cdiv(part.seqlen_kv, block)) {}
 
-  const Sides& mask;
+  const MaskSides& mask;
   const In<i32, 4>& key_bounds_of;
   const Out<i32, 4>& blocks;
   int block;
@@ -270,7 +270,7 @@ struct BlockListWriter {
   }
 };
 
-auto make_list_kernel(std::shared_ptr<const Sides> mask) {
+auto make_list_kernel(std::shared_ptr<const MaskSides> mask) {
   return kernel(
       "attention_block_list",
       [mask](In<i32, 4> KeyBounds, Out<i32, 4> Blocks, Out<i32, 3> Counts, Out<i32, 3> Full,
@@ -368,7 +368,7 @@ KvIndexWindow KvIndexWindow::of_sequence(const Tile& b, const Tile& first, const
 
 struct DerivedBlockLists::Kernels {
   Kernels(const MaskFunction& source, bool heads_are_rows)
-      : mask(std::make_shared<const Sides>(source, heads_are_rows)),
+      : mask(std::make_shared<const MaskSides>(source, heads_are_rows)),
         bounds(make_bounds_kernel(mask)),
         list(make_list_kernel(mask)),
         order(make_order_kernel()) {}
@@ -398,7 +398,7 @@ struct DerivedBlockLists::Kernels {
     return text;
   }
 
-  std::shared_ptr<const Sides> mask;
+  std::shared_ptr<const MaskSides> mask;
   decltype(make_bounds_kernel({})) bounds;
   decltype(make_list_kernel({})) list;
   decltype(make_order_kernel()) order;

@@ -56,7 +56,7 @@ struct TileShape {
 };
 
 template <class T>
-auto forward_kernel() {
+auto gated_forward_kernel() {
   return kernel("gated_activation", [](In<T, 2> gate, In<T, 2> up, Out<T, 2> y,
                                        GateActivation activation, TileShape tile) {
     for (auto [r, c] : grid(y, tile.rows, tile.columns))
@@ -65,7 +65,7 @@ auto forward_kernel() {
 }
 
 template <class T>
-auto backward_kernel() {
+auto gated_backward_kernel() {
   return kernel("gated_activation_backward",
                 [](In<T, 2> gate, In<T, 2> up, In<T, 2> dy, Out<T, 2> dgate, Out<T, 2> dup,
                    GateActivation activation, TileShape tile) {
@@ -81,13 +81,15 @@ auto backward_kernel() {
 template <class T>
 struct GatedKernels {
   // A thread has 16 elements of each of two or more tensors: as many bytes under way as 32 of one.
-  decltype(forward_kernel<T>()) forward = forward_kernel<T>().with_plan({.num_warps = 4});
-  decltype(backward_kernel<T>()) backward = backward_kernel<T>().with_plan({.num_warps = 4});
+  decltype(gated_forward_kernel<T>()) forward =
+      gated_forward_kernel<T>().with_plan({.num_warps = 4});
+  decltype(gated_backward_kernel<T>()) backward =
+      gated_backward_kernel<T>().with_plan({.num_warps = 4});
   // Plans depend on which tensors are contiguous, and classes of strides do not tell.
   CallPlans forward_plans{StrideKey::exact}, backward_plans{StrideKey::exact};
 };
 template <class T>
-const GatedKernels<T>& kernels() {
+const GatedKernels<T>& gated_kernels() {
   static const auto* const all = new GatedKernels<T>;  // statics may call, too
   return *all;
 }
@@ -122,7 +124,8 @@ TileShape tile_of(const Tensor& t) {
           static_cast<int>(columns)};
 }
 
-void check(const char* name, std::initializer_list<std::pair<const char*, const Tensor*>> tensors) {
+void check_gated_tensors(const char* name,
+                         std::initializer_list<std::pair<const char*, const Tensor*>> tensors) {
   const Tensor& gate = *tensors.begin()->second;
   require_rank(name, "gate", gate, 2);
   for (const auto& [of, tensor] : tensors)
@@ -135,8 +138,8 @@ void gated_activation(const Stream& stream, GateActivation activation, const Ten
                       const Tensor& up, const Tensor& y, Loc at) {
   const detail::CallPlace here(at);
   for_float("gated_activation", gate.dtype(), [&]<class T>(T) {
-    check("gated_activation", {{"gate", &gate}, {"up", &up}, {"y", &y}});
-    const auto& k = kernels<T>();
+    check_gated_tensors("gated_activation", {{"gate", &gate}, {"up", &up}, {"y", &y}});
+    const auto& k = gated_kernels<T>();
     const PlanOptions key{static_cast<std::int64_t>(activation)};
     k.forward_plans.call(stream, tensor_args(gate, up, y), key, [&](PlanBuilder& plan) {
       const auto [g, u, out] = as_rows<3>(plan);
@@ -151,9 +154,10 @@ void gated_activation_backward(const Stream& stream, GateActivation activation, 
                                const Tensor& dup, Loc at) {
   const detail::CallPlace here(at);
   for_float("gated_activation_backward", gate.dtype(), [&]<class T>(T) {
-    check("gated_activation_backward",
-          {{"gate", &gate}, {"up", &up}, {"dy", &dy}, {"dgate", &dgate}, {"dup", &dup}});
-    const auto& k = kernels<T>();
+    check_gated_tensors(
+        "gated_activation_backward",
+        {{"gate", &gate}, {"up", &up}, {"dy", &dy}, {"dgate", &dgate}, {"dup", &dup}});
+    const auto& k = gated_kernels<T>();
     const PlanOptions key{static_cast<std::int64_t>(activation)};
     k.backward_plans.call(stream, tensor_args(gate, up, dy, dgate, dup), key,
                           [&](PlanBuilder& plan) {

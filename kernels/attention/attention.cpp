@@ -15,32 +15,35 @@
 #include "tegula/tegula.h"
 
 namespace tegula {
+
+/// Slots of the split-KV workspace: partial accumulators and row statistics.
+struct SplitKvSlots {
+  PlanSlot acc_partials, row_stats;
+};
+
 namespace {
 
 /// Keys per kv block of the recompute pass, which need not be fast: few.
 constexpr int kKeysAgain = 64;
 
-/// Workspace of split-KV: partial accumulators and row statistics.
-struct SharedSlots {
-  PlanSlot acc_partials, row_stats;
-};
-
 /// Rows are padded so that the kernel is the same for all numbers of rows and clusters, which
 /// strides are products of.
 constexpr std::int64_t kRowsOfStride = 16;
 
-SharedSlots shared_slots(PlanBuilder& plan, const AttentionCall& c, std::int64_t clusters) {
+SplitKvSlots split_kv_slots(PlanBuilder& plan, const AttentionCall& c, std::int64_t clusters) {
   const std::int64_t tiles = c.Q.size(0) * c.Q.size(1),
                      rows = ceil_div(c.Q.size(2), kRowsOfStride) * kRowsOfStride;
   return {plan.scratch({tiles, clusters, rows, c.V.size(3)}, DType::f32),
           plan.scratch({tiles, clusters, 2, rows}, DType::f32)};
 }
 
+}  // namespace
+
 /// The kernels of one element type: each configuration's, and the one that computes again what it
 /// leaves in doubt.
 template <class T>
-struct KernelsOf {
-  explicit KernelsOf(std::shared_ptr<const AttentionHeuristics> of)
+struct AttentionKernels {
+  explicit AttentionKernels(std::shared_ptr<const AttentionHeuristics> of)
       : facts(std::move(of)),
         uncalled(forward_kernel<T>("attention", facts, {}).shared_instance()),
         latest(uncalled.get()) {}
@@ -48,7 +51,7 @@ struct KernelsOf {
   void build(PlanBuilder& plan, const AttentionCall& c, const AttentionSlots& slots, float scale,
              const SplitKv& splits, const AttentionConfig& config,
              const BlockListSlots& lists) const {
-    SharedSlots shared;
+    SplitKvSlots shared;
     const auto launch = [&](const ForwardKernel<T>& kernel, SoftmaxPass pass, PlanSlot flags,
                             int programs) {
       // An argument for each member of the kernel's structs.
@@ -61,7 +64,7 @@ struct KernelsOf {
         main, "attention", tiles_of(c, splits, config, plan.tensor(lists.order).defined()));
     latest = kernel.shared_instance().get();
     if (splits.clusters > 1) {
-      shared = shared_slots(plan, c, splits.clusters);
+      shared = split_kv_slots(plan, c, splits.clusters);
       const std::int64_t tiles = c.Q.size(0) * c.Q.size(1);
       return launch(kernel, SoftmaxPass::exact, plan.counters(splits.cluster_ctas * tiles),
                     static_cast<int>(splits.clusters));
@@ -99,6 +102,8 @@ struct KernelsOf {
   std::shared_ptr<dsl::KernelInstance> uncalled;
   mutable std::atomic<dsl::KernelInstance*> latest;
 };
+
+namespace {
 
 void check_tiles(const AttentionTileShape& t) {
   const auto is_in = [](std::initializer_list<int> list, int n) {
@@ -172,7 +177,7 @@ AttentionSlots slots_of(PlanBuilder& plan, const AttentionCall& c) {
 }
 
 /// Tensors that have a meaning for softmax alone.
-void check_extras(AttentionNormalization weighting, const AttentionExtras& x) {
+void check_weighting_extras(AttentionNormalization weighting, const AttentionExtras& x) {
   if (weighting == AttentionNormalization::softmax) return;
   if (x.sinks.defined() || x.row_max.defined())
     throw_argument_error(ErrorId::without_softmax, x.sinks.defined() ? "sinks" : "row_max");
@@ -202,7 +207,7 @@ struct Attention::Kernels {
     const BlockList& list = spec().blocks ? *spec().blocks : kNone;
     plans.call(stream, arguments(Q, K, V, O, extras, lengths, list),
                PlanOptions{is_varlen, lengths.max_seqlen_q}, [&](PlanBuilder& plan) {
-                 check_extras(spec().weighting, extras);
+                 check_weighting_extras(spec().weighting, extras);
                  is_varlen ? build_varlen(plan, varlen_call(Q, K, V, O, lengths, extras))
                            : build_dense(plan, dense_call(Q, K, V, O, extras));
                });
@@ -234,8 +239,8 @@ struct Attention::Kernels {
   }
 
   std::shared_ptr<const AttentionHeuristics> facts;
-  KernelsOf<bf16> of_bf16;
-  KernelsOf<f16> of_f16;
+  AttentionKernels<bf16> of_bf16;
+  AttentionKernels<f16> of_f16;
   CallPlans plans{StrideKey::exact};  ///< whether heads are packed is decided by exact strides
 };
 

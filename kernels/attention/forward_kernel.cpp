@@ -12,7 +12,7 @@
 namespace tegula {
 namespace {
 
-constexpr float kLog2E = std::numbers::log2e_v<float>;
+constexpr float kScoresToBase2 = std::numbers::log2e_v<float>;
 
 /// Records the work on each query tile when the kernel is traced.
 template <class T>
@@ -284,7 +284,7 @@ class Program {
 
   /// Scores as exponents of 2, or unchanged if weights are the scores themselves.
   Tile scaled(const Tile& s) const {
-    return spec_.weighting == AttentionNormalization::none ? s : kLog2E * s;
+    return spec_.weighting == AttentionNormalization::none ? s : kScoresToBase2 * s;
   }
 
   /// Whether the mask lets a pair through. One of floats is refused: it is likely to be added to

@@ -8,12 +8,12 @@
 namespace tegula {
 namespace {
 
-constexpr int kRows = 32, kColumns = 64;
+constexpr int kCopyRows = 32, kCopyColumns = 64;
 
 template <class T>
 auto copy_one() {
   return kernel("copy", [](In<T, 3> X, Out<T, 3> Y) {
-    for (auto [b, m, n] : grid(Y, 1, kRows, kColumns)) {
+    for (auto [b, m, n] : grid(Y, 1, kCopyRows, kCopyColumns)) {
       grid_launch_dependents();
       Y(b, m, n) = X(b, m, n);
     }
@@ -23,7 +23,8 @@ auto copy_one() {
 template <class T>
 auto copy_two() {
   return kernel("copy_two", [](In<T, 3> X, Out<T, 3> Y, In<T, 3> V, Out<T, 3> W) {
-    const auto first = tiles_of(Y, 1, kRows, kColumns), second = tiles_of(W, 1, kRows, kColumns);
+    const auto first = tiles_of(Y, 1, kCopyRows, kCopyColumns),
+               second = tiles_of(W, 1, kCopyRows, kCopyColumns);
     for (auto p : grid(GridSpace({first.count() + second.count()}), 1)) {
       grid_launch_dependents();
       const auto copy_tile = [](const auto& from, const auto& to, const auto& at) {
@@ -49,7 +50,7 @@ struct CopyKernels {
   decltype(copy_two<T>()) two = copy_two<T>();
 };
 template <class T>
-const CopyKernels<T>& kernels() {
+const CopyKernels<T>& copy_kernels() {
   static const auto* const all = new CopyKernels<T>;  // statics may copy, too
   return *all;
 }
@@ -73,9 +74,9 @@ template <class T>
 void copy_all(const Stream& stream, std::span<const TensorCopy> copies) {
   const auto bits = [](const Tensor& t) { return as_bits(t, dtype_of<T>); };
   for (; copies.size() > 1; copies = copies.subspan(2))
-    kernels<T>().two(stream, bits(copies[0].from), bits(copies[0].to), bits(copies[1].from),
-                     bits(copies[1].to));
-  if (!copies.empty()) kernels<T>().one(stream, bits(copies[0].from), bits(copies[0].to));
+    copy_kernels<T>().two(stream, bits(copies[0].from), bits(copies[0].to), bits(copies[1].from),
+                          bits(copies[1].to));
+  if (!copies.empty()) copy_kernels<T>().one(stream, bits(copies[0].from), bits(copies[0].to));
 }
 
 template <class T>
@@ -84,12 +85,12 @@ void plan_all(PlanBuilder& plan, std::span<const SlotCopy> copies) {
     return plan.view(slot, [](const Tensor& t) { return as_bits(t, dtype_of<T>); });
   };
   for (; copies.size() > 1; copies = copies.subspan(2))
-    plan.launch(kernels<T>().two, bits(copies[0].from), bits(copies[0].to), bits(copies[1].from),
-                bits(copies[1].to));
-  if (!copies.empty()) plan.launch(kernels<T>().one, bits(copies[0].from), bits(copies[0].to));
+    plan.launch(copy_kernels<T>().two, bits(copies[0].from), bits(copies[0].to),
+                bits(copies[1].from), bits(copies[1].to));
+  if (!copies.empty()) plan.launch(copy_kernels<T>().one, bits(copies[0].from), bits(copies[0].to));
 }
 
-void check(const TensorCopy& c, DType dtype) {
+void check_copy(const TensorCopy& c, DType dtype) {
   if (c.from.shape() == c.to.shape() && c.from.dtype() == dtype && c.to.dtype() == dtype &&
       c.from.rank() >= 1 && c.from.rank() <= 3)
     return;
@@ -102,7 +103,7 @@ void copy(const Stream& stream, std::span<const TensorCopy> copies, Loc at) {
   const detail::CallPlace here(at);
   if (copies.empty()) return;
   const DType dtype = copies.front().from.dtype();
-  for (const TensorCopy& c : copies) check(c, dtype);
+  for (const TensorCopy& c : copies) check_copy(c, dtype);
   with_bits(dtype, [&]<class T>(T) { copy_all<T>(stream, copies); });
 }
 

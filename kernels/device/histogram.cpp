@@ -14,7 +14,7 @@ constexpr int keys_of_tile(std::int64_t bins) { return bins > 1024 ? 2 * kKeys :
 /// Programs that share an SM.
 constexpr std::int64_t kProgramsOfSm = 4;
 
-auto zero_kernel() {
+auto histogram_zero_kernel() {
   return kernel("device_histogram_zero", [](Out<i32, 1> counts) {
     for (auto b : grid(counts, 1024)) counts(b) = zeros<i32>(1024);
   });
@@ -48,7 +48,7 @@ template <class T>
 bool counts_keys(const Stream& stream, const Tensor& keys, const Tensor& counts) {
   if (keys.dtype() != dtype_of<T>) return false;
   static const auto* const plans = new CallPlans;  // statics may call, too
-  static const auto* const zero = new auto(zero_kernel());
+  static const auto* const zero = new auto(histogram_zero_kernel());
   static const auto* const tile_bins =
       new auto(tile_bins_kernel<T>().with_plan({.num_warps = 8, .min_ctas_per_sm = 4}));
   static const auto* const many_bins = new auto(many_bins_kernel<T>());

@@ -24,13 +24,13 @@ constexpr int kParts = 16, kOffsets = 4096, kLengths = 1024;
 constexpr int kStep = 1024;
 
 /// Elements of a tile of rows, and the most columns of it.
-constexpr int kTile = 4096, kMaxColumns = 512;
+constexpr int kRowsTile = 4096, kMaxColumns = 512;
 
 template <class T>
 auto sums_of_rows() {
   return kernel("device_segment_sum_rows",
                 [](In<T, 2> x, In<i32, 1> offsets, Out<f32, 2> y, int columns) {
-                  const int rows = kTile / columns;
+                  const int rows = kRowsTile / columns;
                   for (auto [s, c] : grid(y, 1, columns)) {
                     Tile total = zeros<f32>(rows, columns);
                     const Tile first = offsets(s), end = offsets(s.first() + 1);
@@ -51,7 +51,7 @@ auto longest_kernel() {
 
 /// Sums of parts, if a segment is long.
 template <class T>
-auto parts_kernel() {
+auto segment_parts_kernel() {
   return kernel("device_segment_parts", [](In<T, 1> x, In<i32, 1> longest, Out<f32, 1> parts) {
     for (auto p : grid(parts, kParts)) {
       grid_dependency_wait();
@@ -100,7 +100,7 @@ auto sums_of_elements() {
 template <class T>
 void plan_elements(PlanBuilder& plan) {
   static const auto* const longest = new auto(longest_kernel());
-  static const auto* const parts = new auto(parts_kernel<T>());
+  static const auto* const parts = new auto(segment_parts_kernel<T>());
   static const auto* const sums = new auto(sums_of_elements<T>());
   const auto at_least_one = [](std::int64_t n, std::int64_t each) {
     return std::max<std::int64_t>(1, ceil_div(n, each));

@@ -24,9 +24,9 @@ constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
 /// Keys that one program sorts by itself.
 constexpr std::int64_t kMaxOneTile = 2048;
 /// Bytes of the keys of a tile: what the exchange through shared memory takes.
-constexpr int kTileBytes = 16384;
+constexpr int kSortTileBytes = 16384;
 template <class T>
-constexpr int kTile = kTileBytes / (sizeof(T) < 4 ? 4 : static_cast<int>(sizeof(T)));
+constexpr int kSortTile = kSortTileBytes / (sizeof(T) < 4 ? 4 : static_cast<int>(sizeof(T)));
 
 /// Programs that count, of an SM.
 constexpr std::int64_t kCountersOfSm = 3;
@@ -62,7 +62,7 @@ auto one_tile_kernel() {
 }
 
 /// Counters of all digits and the words of the look-back become 0.
-auto zero_kernel() {
+auto sort_zero_kernel() {
   return kernel("device_sort_zero", [](Out<u64, 1> words, Out<i32, 2> counts, int passes) {
     constexpr int kWords = 2048;
     for (auto w : grid(words, kWords)) {
@@ -82,7 +82,8 @@ auto starts_kernel() {
     for (auto p : grid({programs}, 1)) {
       grid_dependency_wait();
       std::vector<Tile> counts(kPasses, zeros<i32>(kDigits));
-      for (auto c : steps(p.first() * kTile<T>, keys.dim(0), kTile<T>, programs * kTile<T>)) {
+      for (auto c :
+           steps(p.first() * kSortTile<T>, keys.dim(0), kSortTile<T>, programs * kSortTile<T>)) {
         const Tile word = OrderedKey<T>(direction).word_of(keys(c));
         for (int pass = 0; pass < kPasses; ++pass)
           counts[pass] += histogram(digit_of(word, pass * kDigitBits), kDigits);
@@ -107,7 +108,7 @@ auto move_kernel() {
                                        Ptr<u32> tickets, Scalar<i32> pass, Direction direction) {
     using Word = typename OrderedKey<T>::Word;
     const OrderedKey<T> order(direction);
-    constexpr int kElements = kTile<T>;
+    constexpr int kElements = kSortTile<T>;
     for ([[maybe_unused]] auto program : grid(keys, kElements)) {
       grid_dependency_wait();
       const Tile number = ticket(tickets, cast<i32>(cdiv(keys.dim(0), kElements)));
@@ -148,7 +149,7 @@ auto move_kernel() {
 template <class T>
 struct SortKernels {
   decltype(one_tile_kernel<T>()) one_tile = one_tile_kernel<T>();
-  decltype(zero_kernel()) zero = zero_kernel();
+  decltype(sort_zero_kernel()) zero = sort_zero_kernel();
   decltype(starts_kernel<T>()) starts = starts_kernel<T>().with_plan(kCountPlan);
   decltype(move_kernel<T>()) move = move_kernel<T>().with_plan(kMovePlan);
 };
@@ -170,7 +171,7 @@ class Building {
 
   void build() const {
     if (elements_ <= kMaxOneTile) return one_tile();
-    const std::int64_t tiles = ceil_div<std::int64_t>(elements_, kTile<T>),
+    const std::int64_t tiles = ceil_div<std::int64_t>(elements_, kSortTile<T>),
                        programs = std::min(tiles, num_sms(plan_.device()) * kCountersOfSm);
     constexpr int kPasses = OrderedKey<T>::kBits / kDigitBits;
     const PlanSlot words = plan_.scratch({kDigits * tiles}, DType::u64),

@@ -122,7 +122,7 @@ auto words_kernel() {
 
 /// The best of one part of a row. `from` are the places in the row, where x is what others found.
 template <class T>
-auto parts_kernel() {
+auto topk_parts_kernel() {
   return kernel("device_topk_parts",
                 [](In<T, 2> x, std::optional<In<i32, 2>> from, Out<T, 2> values,
                    Out<i32, 2> indices, Scalar<i32> parts, int part, int k, Direction direction) {
@@ -141,7 +141,7 @@ auto parts_kernel() {
 /// a network with the best of its groups.
 constexpr PlanPatch kPlan{.num_warps = 8, .min_ctas_per_sm = 4},
     kGroupsPlan{.num_warps = 4, .min_ctas_per_sm = 4};
-constexpr int kTileBytes = 32768;
+constexpr int kTopKTileBytes = 32768;
 /// Half as much, so that eight programs of an SM hide each other's waits.
 constexpr PlanPatch kWordsPlan{.num_warps = 4, .min_ctas_per_sm = 8};
 constexpr std::int64_t kWordsTile = 8192;
@@ -172,7 +172,7 @@ template <class T>
 struct TopkKernels {
   decltype(rows_kernel<T>()) rows = rows_kernel<T>().with_plan(kPlan);
   decltype(groups_kernel<T>()) groups = groups_kernel<T>().with_plan(kGroupsPlan);
-  decltype(parts_kernel<T>()) parts = parts_kernel<T>().with_plan(kPlan);
+  decltype(topk_parts_kernel<T>()) parts = topk_parts_kernel<T>().with_plan(kPlan);
 };
 
 bool build_words(PlanBuilder& plan, int k, Direction direction) {
@@ -199,7 +199,7 @@ void build(PlanBuilder& plan, int k, Direction direction) {
     const auto row_bytes =
         static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(n)) * sizeof(T));
     return plan.launch(kernels->groups, x, plan.argument(1), plan.argument(2),
-                       kTileBytes / row_bytes, k, group, direction);
+                       kTopKTileBytes / row_bytes, k, group, direction);
   }
   if (n <= kMinPart)
     return plan.launch(kernels->rows, x, plan.argument(1), plan.argument(2), rows_per_tile(n), k,

@@ -74,7 +74,7 @@ struct EmbeddingKernels {
   decltype(scatter_in_order<T>()) in_order = scatter_in_order<T>();
 };
 template <class T>
-const EmbeddingKernels<T>& kernels() {
+const EmbeddingKernels<T>& embedding_kernels() {
   static const auto* const all = new EmbeddingKernels<T>;  // statics may call, too
   return *all;
 }
@@ -85,8 +85,8 @@ int tile_columns(const Tensor& t) {
 }
 
 /// `rows` is [tokens, columns], `table` a row for each id.
-void check(const char* name, const char* rows_name, const Tensor& rows, const Tensor& ids,
-           const char* table_name, const Tensor& table, DType table_type) {
+void check_embedding(const char* name, const char* rows_name, const Tensor& rows, const Tensor& ids,
+                     const char* table_name, const Tensor& table, DType table_type) {
   require_rank(name, rows_name, rows, 2);
   require_tensor(name, "ids", ids, DType::i32, {rows.size(0)});
   require_rank(name, table_name, table, 2);
@@ -98,17 +98,18 @@ void check(const char* name, const char* rows_name, const Tensor& rows, const Te
 void embedding(const Stream& stream, const Tensor& table, const Tensor& ids, const Tensor& y,
                Loc at) {
   const detail::CallPlace here(at);
-  check("embedding", "y", y, ids, "table", table, y.dtype());
-  for_float("embedding", y.dtype(),
-            [&]<class T>(T) { kernels<T>().gather(stream, table, ids, y, tile_columns(y)); });
+  check_embedding("embedding", "y", y, ids, "table", table, y.dtype());
+  for_float("embedding", y.dtype(), [&]<class T>(T) {
+    embedding_kernels<T>().gather(stream, table, ids, y, tile_columns(y));
+  });
 }
 
 void embedding_backward(const Stream& stream, const Tensor& dy, const Tensor& ids,
                         const Tensor& dtable, ScatterOrder order, Loc at) {
   const detail::CallPlace here(at);
-  check("embedding_backward", "dy", dy, ids, "dtable", dtable, DType::f32);
+  check_embedding("embedding_backward", "dy", dy, ids, "dtable", dtable, DType::f32);
   for_float("embedding_backward", dy.dtype(), [&]<class T>(T) {
-    const auto& k = kernels<T>();
+    const auto& k = embedding_kernels<T>();
     if (order == ScatterOrder::any)
       k.scatter(stream, dy, ids, dtable, tile_columns(dy));
     else

@@ -21,10 +21,10 @@ namespace {
 /// rounded as a subnormal is off by 2^-40 at most.
 constexpr int kScaleBits = 15;
 constexpr float kScale = 1 << kScaleBits;
-constexpr int kColumnsPerStep = 4096;
+constexpr int kLogMatmulStep = 4096;
 /// Tile of columns whose maxima a program finds, and its rows at a time: few columns, for programs
 /// on all SMs, and many rows, for few waits.
-constexpr int kColumns = 16, kRowsPerStep = 256;
+constexpr int kColumnsPerProgram = 16, kRowsPerStep = 256;
 /// Tile that is computed again, and its terms at a time.
 constexpr int kExactRows = 16, kExactColumns = 64, kExactTerms = 8;
 /// Rows of f16 begin at multiples of 16 bytes.
@@ -38,11 +38,11 @@ Tile scaled_exponentials(const Tile& x, const Tile& top) {
 auto rows_kernel() {
   return kernel("log_matmul_rows", [](In<f32, 2> A, Out<f16, 2> E, Out<f32, 1> tops) {
     for (auto r : grid(rows(E), 1)) {
-      Tile best = full<f32>(-inf, kColumnsPerStep);
-      for (auto c : steps(A.cols(), kColumnsPerStep)) best = max(best, fill_absent(A(r, c), -inf));
+      Tile best = full<f32>(-inf, kLogMatmulStep);
+      for (auto c : steps(A.cols(), kLogMatmulStep)) best = max(best, fill_absent(A(r, c), -inf));
       const Tile top = max(best), reference = finite_reference(top);
       tops(r) = top;
-      for (auto c : steps(E.cols(), kColumnsPerStep))
+      for (auto c : steps(E.cols(), kLogMatmulStep))
         E(r, c) = scaled_exponentials(A(r, c), reference);
     }
   });
@@ -50,8 +50,8 @@ auto rows_kernel() {
 
 auto columns_kernel() {
   return kernel("log_matmul_columns", [](In<f32, 2> B, Out<f16, 2> F, Out<f32, 1> tops) {
-    for (auto c : grid(cols(F), kColumns)) {
-      Tile best = full<f32>(-inf, kRowsPerStep, kColumns);
+    for (auto c : grid(cols(F), kColumnsPerProgram)) {
+      Tile best = full<f32>(-inf, kRowsPerStep, kColumnsPerProgram);
       for (auto r : steps(B.rows(), kRowsPerStep)) best = max(best, fill_absent(B(r, c), -inf));
       const Tile top = max(best, axis(0)), reference = finite_reference(top);
       tops(c) = top;

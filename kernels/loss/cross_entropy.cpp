@@ -36,7 +36,7 @@ Label label_of(const In<L, 1>& labels, const LossTerms& terms, const Index& r,
 }
 
 template <class T, class L>
-auto forward_kernel() {
+auto loss_forward_kernel() {
   return kernel("cross_entropy", [](In<T, 2> logits, In<L, 1> labels, Out<f32, 1> loss,
                                     Out<f32, 1> lse, LossTerms terms, bool is_smoothed, int block) {
     for (auto r : grid(rows(logits), 1)) {
@@ -76,7 +76,7 @@ Tile gradient_of(const Tile& x, const Index& r, const Index& c, const In<L, 1>& 
 }
 
 template <class T, class L>
-auto backward_kernel() {
+auto loss_backward_kernel() {
   return kernel("cross_entropy_backward", [](In<T, 2> logits, In<L, 1> labels, In<f32, 1> lse,
                                              In<f32, 1> dloss, Out<T, 2> dlogits, LossTerms terms,
                                              int block) {
@@ -97,14 +97,14 @@ auto backward_in_place() {
 
 template <class T, class L>
 struct LossKernels {
-  decltype(forward_kernel<T, L>()) forward = forward_kernel<T, L>();
-  decltype(backward_kernel<T, L>()) backward = backward_kernel<T, L>();
+  decltype(loss_forward_kernel<T, L>()) forward = loss_forward_kernel<T, L>();
+  decltype(loss_backward_kernel<T, L>()) backward = loss_backward_kernel<T, L>();
   decltype(backward_in_place<T, L>()) in_place = backward_in_place<T, L>();
 };
 
 /// Calls `run` with the kernels for the types of the tensors.
 template <class Run>
-void for_types(const char* name, const Tensor& logits, const Tensor& labels, const Run& run) {
+void for_loss_types(const char* name, const Tensor& logits, const Tensor& labels, const Run& run) {
   for_float(name, logits.dtype(), [&]<class T>(T) {
     const auto with_labels = [&]<class L>(L) {
       static const auto* const kernels = new LossKernels<T, L>;  // statics may call, too
@@ -114,8 +114,8 @@ void for_types(const char* name, const Tensor& logits, const Tensor& labels, con
   });
 }
 
-void check(const char* name, const Tensor& logits, const Tensor& labels,
-           const CrossEntropyOptions& options) {
+void check_cross_entropy(const char* name, const Tensor& logits, const Tensor& labels,
+                         const CrossEntropyOptions& options) {
   require_rank(name, "logits", logits, 2);
   require_tensor(name, "labels", labels, labels.dtype() == DType::i64 ? DType::i64 : DType::i32,
                  {logits.size(0)});
@@ -137,11 +137,11 @@ void cross_entropy(const Stream& stream, const Tensor& logits, const Tensor& lab
                    Loc at) {
   constexpr const char* kName = "cross_entropy";
   const detail::CallPlace here(at);
-  check(kName, logits, labels, options);
+  check_cross_entropy(kName, logits, labels, options);
   require_tensor(kName, "loss", loss, DType::f32, {logits.size(0)});
   require_tensor(kName, "lse", lse, DType::f32, {logits.size(0)});
   const auto& [ignore_index, smoothing, z_loss] = options;
-  for_types(kName, logits, labels, [&](const auto& kernels) {
+  for_loss_types(kName, logits, labels, [&](const auto& kernels) {
     kernels.forward(stream, logits, labels, loss, lse, ignore_index, smoothing, z_loss,
                     smoothing != 0, block_of(logits, kClassesPerStep));
   });
@@ -152,13 +152,13 @@ void cross_entropy_backward(const Stream& stream, const Tensor& logits, const Te
                             const CrossEntropyOptions& options, Loc at) {
   constexpr const char* kName = "cross_entropy_backward";
   const detail::CallPlace here(at);
-  check(kName, logits, labels, options);
+  check_cross_entropy(kName, logits, labels, options);
   require_tensor(kName, "lse", lse, DType::f32, {logits.size(0)});
   require_tensor(kName, "dloss", dloss, DType::f32, {logits.size(0)});
   require_tensor(kName, "dlogits", dlogits, logits.dtype(), logits.shape());
   const auto& [ignore_index, smoothing, z_loss] = options;
   const bool in_place = dlogits.data() == logits.data() && dlogits.strides() == logits.strides();
-  for_types(kName, logits, labels, [&](const auto& kernels) {
+  for_loss_types(kName, logits, labels, [&](const auto& kernels) {
     const int block = block_of(logits, kClassesPerTile);
     if (in_place)
       kernels.in_place(stream, logits, labels, lse, dloss, ignore_index, smoothing, z_loss, block);

@@ -33,8 +33,9 @@ void matmul_add(const Stream& stream, const Tensor& A, const Tensor& B, const Te
   });
 }
 
-void check(const Tensor& x, const Tensor& weight, const Tensor& labels, const Tensor& logits,
-           const Tensor& loss, const Tensor& lse, const LinearCrossEntropyGradients& gradients) {
+void check_linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& labels,
+                                const Tensor& logits, const Tensor& loss, const Tensor& lse,
+                                const LinearCrossEntropyGradients& gradients) {
   constexpr const char* kName = "linear_cross_entropy";
   require_rank(kName, "x", x, 2);
   require_rank(kName, "weight", weight, 2);
@@ -60,7 +61,7 @@ void linear_cross_entropy(const Stream& stream, const Tensor& x, const Tensor& w
                           const Tensor& lse, const LinearCrossEntropyGradients& gradients,
                           const CrossEntropyOptions& options, Loc at) {
   const detail::CallPlace here(at);
-  check(x, weight, labels, logits, loss, lse, gradients);
+  check_linear_cross_entropy(x, weight, labels, logits, loss, lse, gradients);
   const std::int64_t tokens = x.size(0), held = logits.size(0);
   for (std::int64_t begin = 0; begin < tokens; begin += held) {
     const std::int64_t end = std::min(begin + held, tokens);

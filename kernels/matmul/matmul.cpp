@@ -124,7 +124,7 @@ struct Plain {
 };
 
 /// A call of `matmul` while its plan is built.
-struct Building {
+struct MatmulPlan {
   PlanBuilder& plan;
   const MatmulConfig* given;
   const MatmulOptions& options;
@@ -150,7 +150,7 @@ void call(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& 
   static const auto* const plans = new CallPlans;  // statics may call, too
   const auto key = detail::matmul_key(options, given);
   plans->call(stream, tensor_args(A, B, C), key, [&](PlanBuilder& plan) {
-    const Building b{plan, given, options};
+    const MatmulPlan b{plan, given, options};
     if (!(b.is_built_as<bf16, bf16, f32>() || b.is_built_as<f16, f16, f32>() ||
           b.is_built_as<f32, f32>() || b.is_built_as<f8e4m3, bf16, f16, f32>() ||
           b.is_built_as<f8e5m2, bf16, f16, f32>() || b.is_built_as<i8, i32, f32>() ||

@@ -11,31 +11,6 @@ namespace {
 
 using namespace experts;
 
-/// Places of the arguments in the plan of backward.
-enum Argument : std::size_t {
-  kX,
-  kLogits,
-  kRouterBias,
-  kUp,
-  kDown,
-  kDownBias,
-  kDY,
-  kIds,
-  kWeights,
-  kRowOf,
-  kSlotOf,
-  kOffsets,
-  kFirstTiles,
-  kHidden,
-  kDX,
-  kDLogits,
-  kDWeights,
-  kDUp,
-  kDUpBias,
-  kDDown,
-  kDDownBias
-};
-
 /// Backward of one call while its plan is built.
 template <class T>
 class BackwardPlan {
@@ -64,6 +39,31 @@ class BackwardPlan {
   }
 
  private:
+  /// Places of the arguments in the plan of backward.
+  enum Argument : std::size_t {
+    kX,
+    kLogits,
+    kRouterBias,
+    kUp,
+    kDown,
+    kDownBias,
+    kDY,
+    kIds,
+    kWeights,
+    kRowOf,
+    kSlotOf,
+    kOffsets,
+    kFirstTiles,
+    kHidden,
+    kDX,
+    kDLogits,
+    kDWeights,
+    kDUp,
+    kDUpBias,
+    kDDown,
+    kDDownBias
+  };
+
   PlanSlot at(Argument a) const { return plan_.argument(a); }
   const Tensor& tensor(Argument a) const { return plan_.tensor(at(a)); }
   bool is_given(Argument a) const { return tensor(a).defined(); }

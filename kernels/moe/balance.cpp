@@ -6,6 +6,7 @@
 
 #include "kernels/argument_error.h"
 #include "kernels/moe/expert_tiles.h"
+#include "kernels/moe/moe_tensor.h"
 #include "tegula/call_plan.h"
 
 namespace tegula {
@@ -120,14 +121,6 @@ std::int64_t tiles_of_tokens(const Tensor& logits) {
   return std::max<std::int64_t>(1, (logits.size(0) + kTokens - 1) / kTokens);
 }
 
-void check(const char* what, const Tensor& t, const Dims& shape, DType dtype,
-           const Tensor& logits) {
-  if (t.defined() && t.shape() == shape && t.dtype() == dtype && t.device() == logits.device())
-    return;
-  throw_argument_error(ErrorId::moe_tensor, what, t.defined() ? t.str() : "left out",
-                       std::string(name(dtype)) + shape.str(), logits.str());
-}
-
 /// The logits themselves: f32 [T, E].
 void check_logits(const Tensor& logits) {
   if (logits.rank() == 2 && logits.dtype() == DType::f32) return;
@@ -149,10 +142,11 @@ void moe_balance(const Stream& stream, const Tensor& logits, const Tensor& ids,
   static const auto* const plans = new CallPlans;
   check_logits(logits);
   const std::int64_t experts = logits.size(1);
-  check("ids", ids, {logits.size(0), ids.rank() == 2 ? ids.size(1) : 0}, DType::i32, logits);
-  check("counts", out.counts, {experts}, DType::i32, logits);
-  check("probability", out.probability, {experts}, DType::f32, logits);
-  check("losses", out.losses, {2}, DType::f32, logits);
+  check_moe_tensor("ids", ids, {logits.size(0), ids.rank() == 2 ? ids.size(1) : 0}, DType::i32,
+                   logits);
+  check_moe_tensor("counts", out.counts, {experts}, DType::i32, logits);
+  check_moe_tensor("probability", out.probability, {experts}, DType::f32, logits);
+  check_moe_tensor("losses", out.losses, {2}, DType::f32, logits);
   const auto args = tensor_args(logits, ids, out.counts, out.probability, out.losses);
   plans->call(stream, args, {}, [&](PlanBuilder& plan) {
     const std::int64_t tiles = tiles_of_tokens(logits);
@@ -168,8 +162,8 @@ void moe_balance_gradient(const Stream& stream, const Tensor& logits, const MoeB
   const detail::CallPlace here(at);
   static const auto* const gradient = new auto(kernel("moe_balance_gradient", BalanceGradient{}));
   check_logits(logits);
-  check("counts", balance.counts, {logits.size(1)}, DType::i32, logits);
-  check("dlogits", dlogits, logits.shape(), DType::f32, logits);
+  check_moe_tensor("counts", balance.counts, {logits.size(1)}, DType::i32, logits);
+  check_moe_tensor("dlogits", dlogits, logits.shape(), DType::f32, logits);
   (*gradient)(stream, logits, balance.counts, dlogits, balance_weight, z_weight);
 }
 
@@ -177,8 +171,8 @@ void moe_update_bias(const Stream& stream, const Tensor& counts, const Tensor& b
                      Loc at) {
   const detail::CallPlace here(at);
   static const auto* const update = new auto(kernel("moe_update_bias", UpdateBias{}));
-  check("counts", counts, {counts.numel()}, DType::i32, counts);
-  check("bias", bias, counts.shape(), DType::f32, counts);
+  check_moe_tensor("counts", counts, {counts.numel()}, DType::i32, counts);
+  check_moe_tensor("bias", bias, counts.shape(), DType::f32, counts);
   (*update)(stream, counts, bias, gamma);
 }
 
@@ -190,11 +184,11 @@ void noisy_top_k_sums(const Stream& stream, const Tensor& logits, const Tensor& 
   check_logits(logits);
   const std::int64_t experts = logits.size(1);
   if (k < 1 || k >= experts) throw_argument_error(ErrorId::moe_options, experts, k, 0);
-  check("noise_logits", noise_logits, logits.shape(), DType::f32, logits);
-  check("noise", noise, logits.shape(), DType::f32, logits);
-  check("importance", out.importance, {experts}, DType::f32, logits);
-  check("load", out.load, {experts}, DType::f32, logits);
-  check("losses", out.losses, {2}, DType::f32, logits);
+  check_moe_tensor("noise_logits", noise_logits, logits.shape(), DType::f32, logits);
+  check_moe_tensor("noise", noise, logits.shape(), DType::f32, logits);
+  check_moe_tensor("importance", out.importance, {experts}, DType::f32, logits);
+  check_moe_tensor("load", out.load, {experts}, DType::f32, logits);
+  check_moe_tensor("losses", out.losses, {2}, DType::f32, logits);
   const auto args = tensor_args(logits, noise_logits, noise, out.importance, out.load, out.losses);
   plans->call(stream, args, PlanOptions{k}, [&](PlanBuilder& plan) {
     const std::int64_t tiles = tiles_of_tokens(logits);

@@ -12,7 +12,7 @@ namespace {
 using namespace experts;
 
 /// Places of the arguments in the plan of forward.
-enum Argument : std::size_t {
+enum ForwardArgument : std::size_t {
   kX,
   kLogits,
   kRouter,

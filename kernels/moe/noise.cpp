@@ -1,5 +1,6 @@
 // Noise of routers: the gradient of its level, and jitter of what a router multiplies.
 #include "kernels/argument_error.h"
+#include "kernels/moe/moe_tensor.h"
 #include "tegula/kernels/call_place.h"
 #include "tegula/kernels/moe_routers.h"
 
@@ -26,12 +27,6 @@ struct Jitter {
   }
 };
 
-void check(const char* what, const Tensor& t, const Dims& shape, DType dtype, const Tensor& of) {
-  if (t.defined() && t.shape() == shape && t.dtype() == dtype && t.device() == of.device()) return;
-  throw_argument_error(ErrorId::moe_tensor, what, t.defined() ? t.str() : "left out",
-                       std::string(name(dtype)) + shape.str(), of.str());
-}
-
 }  // namespace
 
 void noisy_top_k_gradient(const Stream& stream, const Tensor& dlogits, const Tensor& noise_logits,
@@ -40,9 +35,9 @@ void noisy_top_k_gradient(const Stream& stream, const Tensor& dlogits, const Ten
   static const auto* const gradient = new auto(kernel("moe_noise_gradient", NoiseGradient{}));
   if (dlogits.rank() != 2 || dlogits.dtype() != DType::f32)
     throw_argument_error(ErrorId::moe_logits, dlogits.str());
-  check("noise_logits", noise_logits, dlogits.shape(), DType::f32, dlogits);
-  check("noise", noise, dlogits.shape(), DType::f32, dlogits);
-  check("dnoise_logits", dnoise_logits, dlogits.shape(), DType::f32, dlogits);
+  check_moe_tensor("noise_logits", noise_logits, dlogits.shape(), DType::f32, dlogits);
+  check_moe_tensor("noise", noise, dlogits.shape(), DType::f32, dlogits);
+  check_moe_tensor("dnoise_logits", dnoise_logits, dlogits.shape(), DType::f32, dlogits);
   (*gradient)(stream, dlogits, noise_logits, noise, dnoise_logits);
 }
 
@@ -53,8 +48,8 @@ void jitter(const Stream& stream, const Tensor& X, float epsilon, const Tensor& 
   static const auto* const of_f16 = new auto(kernel("moe_jitter", Jitter<f16>{}));
   if (X.rank() != 2 || (X.dtype() != DType::bf16 && X.dtype() != DType::f16))
     throw_argument_error(ErrorId::moe_input, X.str());
-  check("seed", seed, {1}, DType::i64, X);
-  check("out", out, X.shape(), X.dtype(), X);
+  check_moe_tensor("seed", seed, {1}, DType::i64, X);
+  check_moe_tensor("out", out, X.shape(), X.dtype(), X);
   if (X.dtype() == DType::bf16)
     (*of_bf16)(stream, X, seed, out, epsilon);
   else

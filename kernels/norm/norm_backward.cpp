@@ -22,7 +22,7 @@ constexpr std::int64_t kMaxCarriedColumns = 16384, kMaxTwiceCarriedColumns = 819
 constexpr std::int64_t kMaxShortColumns = 128;
 /// Columns of the longest row behind which the next one is loaded while it is computed.
 constexpr std::int64_t kMaxPrefetchedColumns = 8192;
-constexpr int kColumnsPerStep = 8192;
+constexpr int kNormBackwardStep = 8192;
 /// Tile of the sums over rows of long rows, and of partial sums: these are few columns of many
 /// programs, so that enough programs add them up.
 constexpr int kSummedRows = 32, kSummedColumns = 128;
@@ -162,14 +162,14 @@ auto gradient_in_two_passes() {
   return kernel("norm_backward_two_pass", [](BackwardInputs<T> t, RowGradients<T> to) {
     for (auto r : grid(rows(to.dx), 1)) {
       const RowStatistics statistics = t.statistics(r);
-      Tile dot = zeros<f32>(kColumnsPerStep), gradient = dot;
-      for (auto c : steps(t.x.cols(), kColumnsPerStep)) {
+      Tile dot = zeros<f32>(kNormBackwardStep), gradient = dot;
+      for (auto c : steps(t.x.cols(), kNormBackwardStep)) {
         const Tile g = t.scaled(t.dy(r, c), c);
         dot += g * t.normalised(t.x(r, c), statistics);
         if (t.mean) gradient += g;
       }
       const RowMeans means = means_of(t, sum(gradient), sum(dot));
-      for (auto c : steps(t.x.cols(), kColumnsPerStep))
+      for (auto c : steps(t.x.cols(), kNormBackwardStep))
         store_gradient(t, to, r, c, t.scaled(t.dy(r, c), c), t.normalised(t.x(r, c), statistics),
                        statistics.rstd, means);
     }
@@ -215,11 +215,11 @@ struct BackwardKernels {
 };
 
 /// A call of a backward pass while its plan is built; its arguments are in the order of `Slot`.
-class Building {
+class NormBackwardPlan {
  public:
   enum Slot : std::uint8_t { dy, x, weight, mean, rstd, dsum, dx, dweight, dbias };
 
-  explicit Building(PlanBuilder& plan) : plan_(plan) {}
+  explicit NormBackwardPlan(PlanBuilder& plan) : plan_(plan) {}
 
   template <class T>
   void build() const {
@@ -272,8 +272,8 @@ class Building {
   PlanBuilder& plan_;
 };
 
-void check(const char* name, const NormTape& tape, const Tensor& dy, const NormGradients& gradients,
-           const Tensor& dsum) {
+void check_norm_backward(const char* name, const NormTape& tape, const Tensor& dy,
+                         const NormGradients& gradients, const Tensor& dsum) {
   const Tensor& x = tape.x;
   require_rank(name, "x", x, 2);
   const Dims columns{x.size(1)}, rows{x.size(0)};
@@ -291,13 +291,13 @@ void check(const char* name, const NormTape& tape, const Tensor& dy, const NormG
 
 void backward(const char* name, const Stream& stream, const NormTape& tape, const Tensor& dy,
               const NormGradients& gradients, const Tensor& dsum) {
-  check(name, tape, dy, gradients, dsum);
+  check_norm_backward(name, tape, dy, gradients, dsum);
   if (tape.x.size(1) == 0) return;
   for_float(name, tape.x.dtype(), [&]<class T>(T) {
     static const auto* const plans = new CallPlans;  // statics may call, too
     const auto args = tensor_args(dy, tape.x, tape.weight, tape.mean, tape.rstd, dsum, gradients.x,
                                   gradients.weight, gradients.bias);
-    plans->call(stream, args, {}, [&](PlanBuilder& plan) { Building(plan).build<T>(); });
+    plans->call(stream, args, {}, [&](PlanBuilder& plan) { NormBackwardPlan(plan).build<T>(); });
   });
 }
 

@@ -12,7 +12,7 @@
 namespace tegula {
 namespace {
 
-constexpr int kColumnsPerStep = 8192;
+constexpr int kNormStep = 8192;
 
 template <class T>
 struct NormTensors {
@@ -55,10 +55,10 @@ RowMoments moments_of_held(const Tile& v, const Tile& columns, bool is_centred) 
 template <class T>
 RowMoments moments_of_blocks(const NormTensors<T>& t, const Index& r, bool is_centred) {
   Tile mean = full<f32>(0), squares = full<f32>(0);
-  for (auto c : steps(t.x.cols(), kColumnsPerStep)) {
+  for (auto c : steps(t.x.cols(), kNormStep)) {
     const Tile v = normalised_elements(t, r, c), left = cast<f32>(t.x.cols() - c.first());
     store_sum(t, r, c, v);
-    const Tile seen = cast<f32>(c.first()), count = min(left, static_cast<float>(kColumnsPerStep));
+    const Tile seen = cast<f32>(c.first()), count = min(left, static_cast<float>(kNormStep));
     const RowMoments part = moments_of_held(v, count, is_centred);
     const Tile share = count / (seen + count), away = part.mean - mean;
     squares += part.squares + away * away * seen * share;
@@ -102,7 +102,7 @@ auto norm_in_two_passes() {
     for (auto r : grid(rows(t.y), 1)) {
       const auto [mean, squares] = moments_of_blocks(t, r, is_centred);
       const Tile rstd = rsqrt(squares / cast<f32>(t.x.cols()) + epsilon);
-      for (auto c : steps(t.x.cols(), kColumnsPerStep))
+      for (auto c : steps(t.x.cols(), kNormStep))
         store_normalised(t, r, c, normalised_elements(t, r, c), mean, rstd, is_centred);
       store_statistics(t, r, mean, rstd);
     }
@@ -116,8 +116,8 @@ struct NormKernels {
   CallPlans plans;
 };
 
-void check(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias,
-           const Tensor& y, const NormExtras& extras) {
+void check_norm(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                const Tensor& y, const NormExtras& extras) {
   require_rank(name, "x", x, 2);
   const Dims columns{x.size(1)}, rows{x.size(0)};
   require_tensor(name, "y", y, x.dtype(), x.shape());
@@ -139,7 +139,7 @@ void norm(const char* name, const Stream& stream, const Tensor& x, const Tensor&
     kernels->plans.call(
         stream, args, PlanOptions{std::bit_cast<std::int32_t>(epsilon), is_centred},
         [&](PlanBuilder& plan) {
-          check(name, x, weight, bias, y, extras);
+          check_norm(name, x, weight, bias, y, extras);
           const int tensors = 2 + residual.defined() + sum.defined();
           const RowConfig c = choose_rows(
               {x.size(0), x.size(1), RowKernel::norm, x.dtype(), tensors}, plan.device());

@@ -25,7 +25,7 @@ constexpr std::int64_t kGranuleBytes = 16;
 
 /// Columns of the table: where a chunk begins in the memory of each kind of tensor, in elements;
 /// how many it has; whether it is a whole one whose tensors are aligned.
-enum Column : std::uint8_t { kWeight, kGradient, kFirst, kSecond, kCount, kIsWhole, kColumns };
+enum Column : std::uint8_t { kWeight, kGradient, kFirst, kSecond, kCount, kIsWhole, kColumnCount };
 
 /// The numbers of a step, as the update needs them.
 struct StepScalars {
@@ -167,7 +167,7 @@ bool is_aligned(const Tensor* t) {
   return reinterpret_cast<std::uintptr_t>(t->data()) % kGranuleBytes == 0;
 }
 
-void check(const AdamWTensors& t, const AdamWTensors& of_first) {
+void check_adamw(const AdamWTensors& t, const AdamWTensors& of_first) {
   constexpr const char* kName = "adamw";
   const DType weight = of_first.weight.dtype(), gradient = of_first.gradient.dtype();
   require_tensor(kName, "weight", t.weight, weight == DType::bf16 ? weight : DType::f32,
@@ -194,7 +194,7 @@ AdamW::AdamW(std::span<const AdamWTensors> tensors, Loc at) {
   auto state = std::make_shared<State>();
   MemorySpan span;
   for (const AdamWTensors& t : tensors) {
-    check(t, tensors.front());
+    check_adamw(t, tensors.front());
     for (const Tensor* tensor : all_of(t)) span.add(*tensor);
     if (t.weight.numel() > 0) state->tensors.push_back(t);
   }
@@ -214,7 +214,7 @@ AdamW::AdamW(std::span<const AdamWTensors> tensors, Loc at) {
     state->weight = span.as(first.weight.dtype());
     state->gradient = span.as(first.gradient.dtype()), state->moments = span.as(DType::f32);
     state->chunks =
-        Tensor::from(table, {static_cast<std::int64_t>(table.size()) / kColumns, kColumns},
+        Tensor::from(table, {static_cast<std::int64_t>(table.size()) / kColumnCount, kColumnCount},
                      first.weight.device());
   }
   state_ = std::move(state);

@@ -13,7 +13,7 @@ namespace {
 constexpr int kBlock = 128;
 /// Rows of a program whose scales are those of blocks of one row.
 constexpr int kRowsOf1x128 = 32;
-constexpr int kColumnsPerStep = 8192;
+constexpr int kQuantiseStep = 8192;
 
 template <class T, class Q>
 auto by_held_row() {
@@ -33,11 +33,11 @@ auto by_row_in_two_passes() {
   return kernel("quantise_fp8_two_pass",
                 [](In<T, 2> x, Out<Q, 2> q, Out<f32, 1> scales, bool is_power_of_two) {
                   for (auto r : grid(rows(q), 1)) {
-                    Tile largest = zeros<f32>(kColumnsPerStep);
-                    for (auto c : steps(x.cols(), kColumnsPerStep))
+                    Tile largest = zeros<f32>(kQuantiseStep);
+                    for (auto c : steps(x.cols(), kQuantiseStep))
                       largest = max(largest, fill_absent(abs(cast<f32>(x(r, c))), 0));
                     const Fp8Scale scale = scale_of<Q>(max(largest), is_power_of_two);
-                    for (auto c : steps(x.cols(), kColumnsPerStep))
+                    for (auto c : steps(x.cols(), kQuantiseStep))
                       q(r, c) = cast<f32>(x(r, c)) * scale.inverse;
                     scales(r) = scale.value;
                   }
@@ -81,7 +81,7 @@ struct QuantiseKernels {
 
 /// Calls `run` with the kernels for the types of the tensors.
 template <class Run>
-void for_types(const Tensor& x, const Tensor& q, const Run& run) {
+void for_quantised_types(const Tensor& x, const Tensor& q, const Run& run) {
   for_float("quantise_fp8", x.dtype(), [&]<class T>(T) {
     const auto to = [&]<class Q>(Q) {
       static const auto* const kernels = new QuantiseKernels<T, Q>;  // statics may call, too
@@ -109,7 +109,7 @@ void quantise_fp8(const Stream& stream, const Tensor& x, const Tensor& q, const 
                  x.shape());
   require_tensor(kName, "scales", scales, DType::f32, scales_shape(x, block));
   const PlanOptions options_of_call{static_cast<std::int64_t>(block), is_power_of_two};
-  for_types(x, q, [&](const auto& k) {
+  for_quantised_types(x, q, [&](const auto& k) {
     k.plans.call(stream, tensor_args(x, q, scales), options_of_call, [&](PlanBuilder& plan) {
       const auto launch = [&](const auto& kernel, const auto&... numbers) {
         plan.launch(kernel, plan.argument(0), plan.argument(1), plan.argument(2), is_power_of_two,

@@ -86,8 +86,8 @@ auto rope_kernel() {
   });
 }
 
-void check(const char* name, const Tensor& x, const RopeTables& tables, const Tensor& y,
-           bool is_backward) {
+void check_rope(const char* name, const Tensor& x, const RopeTables& tables, const Tensor& y,
+                bool is_backward) {
   require_rank(name, is_backward ? "dy" : "x", x, 3);
   require_tensor(name, is_backward ? "dx" : "y", y, x.dtype(), x.shape());
   require_rank(name, "cos", tables.cos, 2);
@@ -106,7 +106,7 @@ void check(const char* name, const Tensor& x, const RopeTables& tables, const Te
 void rotate(const char* name, const Stream& stream, RopePairs pairs, const Tensor& x,
             const RopeTables& tables, const Tensor& y, bool is_backward) {
   constexpr std::int64_t kElements = 4096;
-  check(name, x, tables, y, is_backward);
+  check_rope(name, x, tables, y, is_backward);
   const auto rows = static_cast<std::uint64_t>(std::max<std::int64_t>(kElements / x.size(2), 1));
   const auto heads =
       std::min(std::bit_floor(rows),

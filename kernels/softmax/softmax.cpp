@@ -12,7 +12,7 @@
 namespace tegula {
 namespace {
 
-constexpr int kColumnsPerStep = 8192;
+constexpr int kSoftmaxStep = 8192;
 
 template <class T>
 auto softmax_of_held_rows() {
@@ -49,12 +49,12 @@ template <class T>
 auto softmax_in_two_passes() {
   return kernel("softmax_two_pass", [](In<T, 2> x, Out<T, 2> y) {
     for (auto r : grid(rows(y), 1)) {
-      OnlineExponentials exponentials(kColumnsPerStep);
-      for (auto c : steps(x.cols(), kColumnsPerStep))
+      OnlineExponentials exponentials(kSoftmaxStep);
+      for (auto c : steps(x.cols(), kSoftmaxStep))
         exponentials.add(fill_absent(cast<f32>(x(r, c)), -inf));
       const auto [top, total] = exponentials.of_row();
       const Tile scale = rcp(total);
-      for (auto c : steps(x.cols(), kColumnsPerStep))
+      for (auto c : steps(x.cols(), kSoftmaxStep))
         y(r, c) = exp_above(cast<f32>(x(r, c)), top) * scale;
     }
   });
@@ -87,11 +87,10 @@ template <class T>
 auto backward_in_two_passes() {
   return kernel("softmax_backward_two_pass", [](In<T, 2> y, In<T, 2> dy, Out<T, 2> dx) {
     for (auto r : grid(rows(dx), 1)) {
-      Tile dot = zeros<f32>(kColumnsPerStep);
-      for (auto c : steps(dx.cols(), kColumnsPerStep))
-        dot += cast<f32>(y(r, c)) * cast<f32>(dy(r, c));
+      Tile dot = zeros<f32>(kSoftmaxStep);
+      for (auto c : steps(dx.cols(), kSoftmaxStep)) dot += cast<f32>(y(r, c)) * cast<f32>(dy(r, c));
       const Tile total = sum(dot);
-      for (auto c : steps(dx.cols(), kColumnsPerStep))
+      for (auto c : steps(dx.cols(), kSoftmaxStep))
         dx(r, c) = cast<f32>(y(r, c)) * (cast<f32>(dy(r, c)) - total);
     }
   });
@@ -119,7 +118,7 @@ struct SoftmaxKernels {
 };
 
 template <class T>
-const SoftmaxKernels<T>& kernels() {
+const SoftmaxKernels<T>& softmax_kernels() {
   static const auto* const all = new SoftmaxKernels<T>;  // statics may call, too
   return *all;
 }
@@ -135,7 +134,7 @@ RowConfig choose(const PlanBuilder& plan, RowKernel kernel) {
 void softmax(const Stream& stream, const Tensor& x, const Tensor& y, Loc at) {
   const detail::CallPlace here(at);
   for_float("softmax", x.dtype(), [&]<class T>(T) {
-    const SoftmaxKernels<T>& k = kernels<T>();
+    const SoftmaxKernels<T>& k = softmax_kernels<T>();
     k.plans.call(stream, tensor_args(x, y), {}, [&](PlanBuilder& plan) {
       require_rank("softmax", "x", x, 2);
       require_tensor("softmax", "y", y, x.dtype(), x.shape());
@@ -155,7 +154,7 @@ void softmax_backward(const Stream& stream, const Tensor& y, const Tensor& dy, c
                       Loc at) {
   const detail::CallPlace here(at);
   for_float("softmax_backward", y.dtype(), [&]<class T>(T) {
-    const SoftmaxKernels<T>& k = kernels<T>();
+    const SoftmaxKernels<T>& k = softmax_kernels<T>();
     k.backward_plans.call(stream, tensor_args(y, dy, dx), {}, [&](PlanBuilder& plan) {
       require_rank("softmax_backward", "y", y, 2);
       require_tensor("softmax_backward", "dy", dy, y.dtype(), y.shape());
