@@ -11,6 +11,7 @@
 
 namespace tegula {
 namespace autotune {
+namespace attention_rules {
 namespace {
 
 using P = AttentionProblem;
@@ -179,8 +180,10 @@ std::uint64_t numerics(const P&, const C& c, const Limits&) {
 }
 
 }  // namespace
+}  // namespace attention_rules
 
 const AttentionSpace& attention_space() {
+  using namespace attention_rules;
   static const AttentionSpace space{
       kAxes,
       kRules,

@@ -9,6 +9,7 @@
 
 namespace tegula {
 namespace autotune {
+namespace split_kv_rules {
 namespace {
 
 using P = SplitKvProblem;
@@ -82,12 +83,14 @@ double microseconds_of(const P& p, const C& c, const AttentionRates& r) {
 }
 
 }  // namespace
+}  // namespace split_kv_rules
 
 std::int64_t clusters_at_once(int cluster_ctas, const Limits& gpu) {
   return (cluster_ctas <= 2 ? gpu.num_sms : gpu.num_sms - gpu.leftover_sms) / cluster_ctas;
 }
 
 const SplitKvSpace& split_kv_space() {
+  using namespace split_kv_rules;
   static const SplitKvSpace space{
       kAxes,
       kRules,

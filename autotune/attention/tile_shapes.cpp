@@ -7,7 +7,7 @@
 namespace tegula {
 namespace {
 
-constexpr int kStep = 16, kMaxKeys = 128, kMaxWideKeys = 224, kCostlyKeys = 64, kRows = 128,
+constexpr int kStep = 16, kMaxKeys = 128, kMaxWideKeys = 224, kCostlyKeys = 64, kUsualRows = 128,
               kBytes = 2;
 /// Rows of tiles of three warpgroups, and fewer keys a step than gain anything there.
 constexpr int kTallRows = 192, kLimits = 12;
@@ -63,9 +63,9 @@ AttentionTileShape attention_tiles(const TileRequirements& needs) {
   if (needs.score.is_toeplitz)
     by_registers =
         std::max(by_registers - (is_full ? 2 : 1) * kStep, std::min(by_registers, costly));
-  const int by_shared = keys_by_shared(needs.dim, needs.head_dim_v, kRows, 0);
+  const int by_shared = keys_by_shared(needs.dim, needs.head_dim_v, kUsualRows, 0);
   const int most = needs.score.has_per_element_state ? costly : kMaxKeys;
-  return {kRows, std::min({most, by_registers, by_shared}) / kStep * kStep};
+  return {kUsualRows, std::min({most, by_registers, by_shared}) / kStep * kStep};
 }
 
 AttentionTileShape large_n_tiles(const TileRequirements& needs) {
@@ -73,9 +73,9 @@ AttentionTileShape large_n_tiles(const TileRequirements& needs) {
   // Registers: scores (block_kv / 2), one block of P in 16 bits (block_kv / 4), the output
   // accumulator.
   const int by_registers = (all_registers_for_sums() - head_dim_v / 2) * 4 / 3;
-  return {kRows, std::min({kMaxWideKeys, by_registers,
-                           keys_by_shared(needs.dim, needs.head_dim_v, kRows, 0)}) /
-                     kStep * kStep};
+  return {kUsualRows, std::min({kMaxWideKeys, by_registers,
+                                keys_by_shared(needs.dim, needs.head_dim_v, kUsualRows, 0)}) /
+                          kStep * kStep};
 }
 
 AttentionTileShape three_warpgroup_tiles(const TileRequirements& needs, KvExtent kv_extent) {
@@ -103,8 +103,8 @@ AttentionTileShape tma_bias_tiles(const TileRequirements& needs) {
   const int by_registers =
       bytes < kOfF32 ? all.block_kv
                      : (registers_for_sums() - head_dim_v / 2) * kOfF32 / (kOfF32 + bytes / 2);
-  const int by_shared = keys_by_shared(needs.dim, needs.head_dim_v, kRows, bytes);
-  return {kRows, std::min({all.block_kv, by_registers, by_shared}) / kStep * kStep};
+  const int by_shared = keys_by_shared(needs.dim, needs.head_dim_v, kUsualRows, bytes);
+  return {kUsualRows, std::min({all.block_kv, by_registers, by_shared}) / kStep * kStep};
 }
 
 }  // namespace tegula

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kCopied = std::int64_t{1} << 26;  // f32: several times any L2
 constexpr std::int64_t kInL2 = std::int64_t{1} << 21;    // f32: a part of an L2
-constexpr int kBlock = 4096, kRows = 128, kColumns = 256, kDepth = 64, kLaps = 1024;
+constexpr int kBlock = 4096, kGemmRows = 128, kGemmColumns = 256, kDepth = 64, kLaps = 1024;
 constexpr std::int64_t kSpinNs = 200'000;
 constexpr int kProgramsOfSm = 2;
 
@@ -107,7 +107,7 @@ class Calibration {
 
   /// Tiles that stay in shared memory are multiplied again and again, until the GPU is warm.
   double tensor_tflops(double launch_ns) {
-    const int rows = kRows, columns = has_wgmma(gpu_) ? kColumns : kColumns / 2;
+    const int rows = kGemmRows, columns = has_wgmma(gpu_) ? kGemmColumns : kGemmColumns / 2;
     const auto multiply =
         kernel("calibrate_tensor",
                [rows, columns](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Scalar<i32> laps) {

@@ -9,6 +9,7 @@
 
 namespace tegula {
 namespace autotune {
+namespace expert_gradient_rules {
 namespace {
 
 using P = ExpertGradientProblem;
@@ -102,8 +103,10 @@ double cycles(const P& p, const C& c, const DeviceProfile& gpu) {
 }
 
 }  // namespace
+}  // namespace expert_gradient_rules
 
 const ExpertGradientSpace& expert_gradient_space() {
+  using namespace expert_gradient_rules;
   static const ExpertGradientSpace space{kAxes, kRules, [](const P&, const Limits&) { return C{}; },
                                          [](C c, const P&, const Limits&) { return c; }, cycles};
   return space;

@@ -9,6 +9,7 @@
 
 namespace tegula {
 namespace autotune {
+namespace expert_rules {
 namespace {
 
 using P = ExpertProblem;
@@ -163,8 +164,10 @@ double cycles(const P& p, const C& c, const DeviceProfile& gpu) {
 }
 
 }  // namespace
+}  // namespace expert_rules
 
 const ExpertSpace& expert_space() {
+  using namespace expert_rules;
   static const ExpertSpace space{kAxes,
                                  kRules,
                                  [](const P&, const Limits&) { return C{}; },

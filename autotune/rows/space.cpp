@@ -11,6 +11,7 @@
 
 namespace tegula {
 namespace autotune {
+namespace row_rules {
 namespace {
 
 using P = RowProblem;
@@ -122,8 +123,10 @@ std::uint64_t numerics(const P& p, const C& c, const Limits&) {
 }
 
 }  // namespace
+}  // namespace row_rules
 
 const RowSpace& row_space() {
+  using namespace row_rules;
   static const RowSpace space{kAxes,
                               kRules,
                               [](const P&, const Limits&) { return C{}; },
