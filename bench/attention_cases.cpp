@@ -75,11 +75,11 @@ AttentionSetup splits(Tensors, double number) {
   return {AttentionSpec{}, {.split_kv = static_cast<int>(number)}};
 }
 
-using SetupOf = std::function<AttentionSetup(Tensors, double)>;
+using NumberedSetup = std::function<AttentionSetup(Tensors, double)>;
 
 /// A case with one attention for each key of a call.
 template <class Key>
-Case keyed(const char* name, const SetupOf& setup, Key (*key)(Tensors, double)) {
+Case keyed(const char* name, const NumberedSetup& setup, Key (*key)(Tensors, double)) {
   const auto made = std::make_shared<std::map<Key, Attention>>();
   return {name,
           [=](const Stream& s, Tensors t, double number) {
@@ -89,7 +89,7 @@ Case keyed(const char* name, const SetupOf& setup, Key (*key)(Tensors, double)) 
 }
 
 /// A case with one attention, whose Scalars are set at each call.
-Case single(const char* name, const SetupOf& setup) {
+Case single(const char* name, const NumberedSetup& setup) {
   const auto made = std::make_shared<std::optional<Attention>>();
   return {name,
           [=](const Stream& s, Tensors t, double number) {

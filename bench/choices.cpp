@@ -13,11 +13,11 @@
 namespace tegula::bench {
 namespace {
 
-using SetupOf = std::function<AttentionSetup(Tensors)>;
+using CapturedSetup = std::function<AttentionSetup(Tensors)>;
 
 /// One attention for each tensor that the spec captures; calls of the same reuse what was compiled.
 /// Freed memory comes again with other extents.
-Case attention_form(const char* name, const SetupOf& setup) {
+Case attention_form(const char* name, const CapturedSetup& setup) {
   const auto made = std::make_shared<std::map<std::pair<void*, std::int64_t>, Attention>>();
   return {name, [=](const Stream& s, Tensors t, double) {
             const auto captured = t.size() > 5 ? std::pair(t[5].data(), t[5].size(-1))

@@ -23,7 +23,7 @@ ExportParam output(const char* name, const char* dims, int rank) {
   return tensor(name, dims, rank, detail::ViewAccess::Out);
 }
 
-Exportable product(const char* a, const char* b, const char* c, int rank, bool transposes_b) {
+Exportable matmul_export(const char* a, const char* b, const char* c, int rank, bool transposes_b) {
   return {{tensor("A", a, rank), tensor("B", b, rank), output("C", c, rank)},
           [transposes_b, rank](const Stream& stream, Args args, Loc at) {
             const Tensor& B = *args[1].tensor;
@@ -53,9 +53,9 @@ Exportable softmax_of_rows() {
 }  // namespace
 
 // Linear layers: weights [N, K], as PyTorch stores them, and [K, N].
-TEGULA_EXPORT(common_linear, product("M K", "N K", "M N", 2, true));
-TEGULA_EXPORT(common_matmul, product("M K", "K N", "M N", 2, false));
-TEGULA_EXPORT(common_batched_matmul, product("B M K", "B K N", "B M N", 3, false));
+TEGULA_EXPORT(common_linear, matmul_export("M K", "N K", "M N", 2, true));
+TEGULA_EXPORT(common_matmul, matmul_export("M K", "K N", "M N", 2, false));
+TEGULA_EXPORT(common_batched_matmul, matmul_export("B M K", "B K N", "B M N", 3, false));
 TEGULA_EXPORT(common_attention, exportable(Attention(AttentionSpec{})));
 TEGULA_EXPORT(common_causal_attention, exportable(Attention({.mask = masks::causal()})));
 TEGULA_EXPORT(common_rms_norm, norm(false));

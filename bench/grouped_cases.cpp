@@ -46,21 +46,21 @@ struct FirstTiles {
 };
 
 /// Tiles that compete where segments have many rows, by number from 1 on.
-constexpr std::array kTiles{
+constexpr std::array kGroupedTiles{
     ExpertTileConfig{.bm = 128, .bn = 256}, ExpertTileConfig{.bm = 128, .bn = 128},
     ExpertTileConfig{.bm = 256, .bn = 128}, ExpertTileConfig{.bm = 64, .bn = 256},
     ExpertTileConfig{.bm = 128, .bn = 256, .group_m = 2}};
 
 /// Tiles of a number; of 0 what the library chooses.
 ExpertTileConfig tiles_of(const Tensors& t, double number) {
-  if (number > 0) return kTiles.at(static_cast<std::size_t>(number) - 1);
+  if (number > 0) return kGroupedTiles.at(static_cast<std::size_t>(number) - 1);
   const std::int64_t groups = t[1].size(0);
   return choose_expert_tiles(
       {t[0].size(0) / groups, t[1].size(1), t[0].size(1), groups, ExpertProduct::down, DType::bf16},
       t[0].device());
 }
 
-ConfiguredKernel<GroupedProduct>& product() {
+ConfiguredKernel<GroupedProduct>& grouped_product() {
   static ConfiguredKernel<GroupedProduct> kernels("grouped_matmul", {});
   return kernels;
 }
@@ -69,7 +69,7 @@ ConfiguredKernel<GroupedProduct>& product() {
 void run_grouped(const Stream& s, Tensors t, double number) {
   ExpertTileConfig tiles = tiles_of(t, number);
   tiles.multicast = false;  // segments without first tiles have gaps
-  product().of(tiles)(s, t[0], t[1], t[2], Tensor(), t[3]);
+  grouped_product().of(tiles)(s, t[0], t[1], t[2], Tensor(), t[3]);
 }
 
 /// A, W, offsets, first tiles (memory for them), C; the number of tiles, in clusters of two that
@@ -79,7 +79,7 @@ void run_pairs(const Stream& s, Tensors t, double number) {
   ExpertTileConfig tiles = tiles_of(t, number);
   tiles.multicast = true;
   first_tiles.of(tiles)(s, t[2], t[3]);
-  product().of(tiles)(s, t[0], t[1], t[2], t[3], t[4]);
+  grouped_product().of(tiles)(s, t[0], t[1], t[2], t[3], t[4]);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ constexpr Rung kRungs[] = {
 #undef LADDER_RUNG
 };
 
-auto product() {
+auto ladder_product() {
   return kernel("ladder", [](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
     const int bm = tune("BM", {64, 128}, 128), bn = tune("BN", {128, 256}, 256),
               group = tune("GROUP", {0, 8}, 0);
@@ -27,8 +27,8 @@ auto product() {
 }
 
 const auto& kernel_of(const Rung& rung) {
-  static const auto base = product();
-  static std::map<const Rung*, decltype(product())> made;
+  static const auto base = ladder_product();
+  static std::map<const Rung*, decltype(ladder_product())> made;
   return made
       .try_emplace(&rung,
                    base.with({{"BM", rung.rows}, {"BN", rung.columns}, {"GROUP", rung.group}})

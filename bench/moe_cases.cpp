@@ -159,7 +159,7 @@ constexpr ExpertTileConfig kUp{.bm = 128, .bn = 128}, kDown{.bm = 128, .bn = 256
 constexpr ExpertTileConfig with_swap_ab(int rows, int columns = 128) {
   return {.bm = rows, .bn = columns, .swap_ab = true};
 }
-constexpr TilePair kTiles[] = {
+constexpr TilePair kExpertTiles[] = {
     {kUp, kDown},  // what a layer chooses for many rows
     // Some leave an SM to two CTAs, of which one stores while the other multiplies.
     {{.bm = 64, .bn = 128}, kDown},
@@ -207,7 +207,7 @@ void run_tiled_layer(const Stream& s, Tensors t, double code) {
   const auto make = [&] {
     return moe({.router = routers::qwen3(k),
                 .experts = static_cast<int>(t[1].size(1)),
-                .tiles = {.up = kTiles[number].up, .down = kTiles[number].down}});
+                .tiles = {.up = kExpertTiles[number].up, .down = kExpertTiles[number].down}});
   };
   auto found = layers.find({t[1].size(1), code});
   if (found == layers.end()) found = layers.emplace(std::pair{t[1].size(1), code}, make()).first;
