@@ -25,7 +25,7 @@ struct AotArgs {
   std::string target{runtime::default_target(Device::cpu()).name()};  // the newest
 };
 
-void write(const std::filesystem::path& file, const std::string& content) {
+void write_output(const std::filesystem::path& file, const std::string& content) {
   std::ofstream out(file, std::ios::binary);
   out << content;
   if (!out.flush()) throw std::runtime_error("cannot write " + file.string());
@@ -44,7 +44,7 @@ std::string params_text(const dsl::AheadCallable& c) {
   return text;
 }
 
-std::string header_of(const AotArgs& args, const dsl::AheadTable& table, std::size_t bytes) {
+std::string c_header_of(const AotArgs& args, const dsl::AheadTable& table, std::size_t bytes) {
   const std::string guard = upper(args.name) + "_H_";
   std::string text = fmt::format(
       "/* Written by `tegula aot`: {0} calls for {1} in {2}.o, which needs libtegula.so and no\n"
@@ -109,9 +109,9 @@ void compile_ahead(const AotArgs& args) {
   const std::filesystem::path folder = args.folder;
   std::filesystem::create_directories(folder);
   const std::string bytes = table.encode();
-  write(folder / (args.name + ".o"), elf_object(args.name + "_table", bytes));
-  write(folder / (args.name + ".h"), header_of(args, table, bytes.size()));
-  write(folder / (args.name + ".cmake"), cmake_of(args.name));
+  write_output(folder / (args.name + ".o"), elf_object(args.name + "_table", bytes));
+  write_output(folder / (args.name + ".h"), c_header_of(args, table, bytes.size()));
+  write_output(folder / (args.name + ".cmake"), cmake_of(args.name));
   const auto kernels = table.kernels();
   const auto cubins = std::ranges::count_if(kernels, [](const auto& kernel) {
     return kernel->artefact().kind == runtime::ImageKind::cubin;

@@ -16,7 +16,7 @@
 namespace tegula::tools {
 namespace {
 
-struct Options {
+struct BenchOptions {
   std::string suite, filter;
   int repeats = 20;
   bool json = false, list = false;
@@ -58,7 +58,7 @@ void print_names() {
   for (const auto& c : tegula::bench::cases()) fmt::print("  {}\n", c.name);
 }
 
-int bench(const Options& o) {
+int bench(const BenchOptions& o) {
   if (o.list) return print_names(), 0;
   if (o.suite.empty())
     throw CompileError(Diagnostic{"", "which suite?", {}, {}, "tegula bench --list names them"});
@@ -76,7 +76,7 @@ int bench(const Options& o) {
 
 #else
 
-int bench(const Options&) {
+int bench(const BenchOptions&) {
   throw DeviceError("this build has no benchmark library; build the target tegula_bench");
 }
 
@@ -87,7 +87,7 @@ int bench(const Options&) {
 void add_bench(CLI::App& program, int& exit_code) {
   CLI::App* c = program.add_subcommand(
       "bench", "Measure: compile (each verb and pass), launch (excess over the bare driver call)");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BenchOptions>();
   c->add_option("SUITE", o->suite, "compile or launch; ratios to peers come from bench/peers.py")
       ->check(CLI::IsMember({"compile", "launch"}));
   c->add_option("--filter", o->filter, "Cases whose name has a match of this regular expression");

@@ -16,7 +16,7 @@
 namespace tegula::tools {
 namespace {
 
-constexpr int kFailed = 2;
+constexpr int kDamaged = 2;
 constexpr std::size_t kShortId = 8;
 
 /// The artefact of an entry; nothing for a kernel of the simulator or an entry of another version.
@@ -50,7 +50,7 @@ std::string shortened(std::string_view value) {
   return fmt::format("{} lines", std::ranges::count(value, '\n'));
 }
 
-void show(const std::string& prefix) {
+void show_entry(const std::string& prefix) {
   runtime::KernelCache cache = open_cache();
   const std::vector<CachedKernel> all = all_kernels(cache);
   const CachedKernel& k = kernel_of(all, prefix);
@@ -75,7 +75,7 @@ int verify() {
   const std::size_t sound = all_kernels(cache, &damaged).size();
   for (const std::string& path : damaged) fmt::print("damaged: {}\n", path);
   fmt::print("{} sound, {} damaged\n", sound, damaged.size());
-  return damaged.empty() ? 0 : kFailed;
+  return damaged.empty() ? 0 : kDamaged;
 }
 
 void collect(std::size_t max_bytes) {
@@ -144,7 +144,7 @@ void add_cache(CLI::App& program, int& exit_code) {
   command->add_subcommand("ls", "List the kernels")->callback(list);
   CLI::App* shown = command->add_subcommand("show", "Tell what an entry is and what it depends on");
   shown->add_option("KEY", args->from, "First digits of its id")->required();
-  shown->callback([args] { show(args->from); });
+  shown->callback([args] { show_entry(args->from); });
   CLI::App* compared = command->add_subcommand("why", "Tell in what two entries' keys differ");
   compared->add_option("FROM", args->from, "First digits of an id")->required();
   compared->add_option("TO", args->to, "First digits of another")->required();

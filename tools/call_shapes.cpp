@@ -17,7 +17,7 @@
 namespace tegula::tools {
 namespace {
 
-[[noreturn]] void refuse(const CallShape& shape, const std::string& why) {
+[[noreturn]] void refuse_shape(const CallShape& shape, const std::string& why) {
   throw std::runtime_error(
       fmt::format("line {}, {} {}: {}", shape.line, shape.callable, shape.text, why));
 }
@@ -51,7 +51,8 @@ class Reader {
       if (used_.contains(name) || name == "flops") continue;
       const auto n = number_of<int>(value);
       if (!n)
-        refuse(shape_, fmt::format("{}={} is no dimension, parameter or number", name, value));
+        refuse_shape(shape_,
+                     fmt::format("{}={} is no dimension, parameter or number", name, value));
       out->tuning[name] = *n;
     }
     return out;
@@ -65,13 +66,13 @@ class Reader {
 
   std::int64_t extent(const std::string& name, std::string_view given) const {
     const auto n = number_of<std::int64_t>(given);
-    if (!n || *n < 0) refuse(shape_, fmt::format("{}={} is no extent", name, given));
+    if (!n || *n < 0) refuse_shape(shape_, fmt::format("{}={} is no extent", name, given));
     return *n;
   }
 
   DType dtype_named(const std::string& name) {
     if (const auto found = dtype_from_name(name)) return *found;
-    refuse(shape_, fmt::format("no element type is called {}", name));
+    refuse_shape(shape_, fmt::format("no element type is called {}", name));
   }
 
   TegulaArg argument(const ExportParam& p, ShapedCall& out) {
@@ -86,7 +87,7 @@ class Reader {
   TegulaArg number(const ExportParam& p, const std::string& given) {
     if (const auto i = number_of<std::int64_t>(given)) return {TEGULA_INT, 0, {.i = *i}};
     if (const auto f = number_of<double>(given)) return {TEGULA_FLOAT, 0, {.f = *f}};
-    refuse(shape_, fmt::format("give the number {}=..", p.name));
+    refuse_shape(shape_, fmt::format("give the number {}=..", p.name));
   }
 
   TegulaArg tensor(const ExportParam& p, const std::string& given, ShapedCall& out) {
@@ -104,8 +105,9 @@ class Reader {
         const auto extent = dim.empty() ? std::nullopt : c::extent_of(dim, extents_);
         if (!extent && p.info.optional) return {TEGULA_NONE, 0, {0}};
         if (!extent)
-          refuse(shape_, fmt::format("the extent {} of {} is missing: give {}=.., or {}=f32[64,32]",
-                                     dim, p.name, dim.empty() ? "it" : dim, p.name));
+          refuse_shape(shape_,
+                       fmt::format("the extent {} of {} is missing: give {}=.., or {}=f32[64,32]",
+                                   dim, p.name, dim.empty() ? "it" : dim, p.name));
         shape.push_back(*extent);
       }
     }
@@ -174,7 +176,7 @@ void open_libraries(const std::vector<std::string>& files) {
 
 const detail::Exported& exported_of(const CallShape& shape) {
   const detail::Exported* found = c::find_exported(shape.callable);
-  if (found == nullptr) refuse(shape, "no library that was given exports it");
+  if (found == nullptr) refuse_shape(shape, "no library that was given exports it");
   return *found;
 }
 

@@ -30,7 +30,7 @@ void put(std::string& out, const T& value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-Elf64_Ehdr header_of(std::uint64_t sections_at) {
+Elf64_Ehdr elf_header(std::uint64_t sections_at) {
   Elf64_Ehdr h{};
   std::memcpy(h.e_ident, ELFMAG, SELFMAG);
   h.e_ident[EI_CLASS] = ELFCLASS64;
@@ -83,7 +83,7 @@ std::string elf_object(const std::string& name, std::string_view bytes) {
   add(kStack, ".note.GNU-stack", SHT_PROGBITS, {}, 1);
 
   body.resize((body.size() + 7) / 8 * 8);
-  const Elf64_Ehdr header = header_of(body.size());
+  const Elf64_Ehdr header = elf_header(body.size());
   std::memcpy(body.data(), &header, sizeof header);
   for (const Elf64_Shdr& s : sections) put(body, s);
   return body;

@@ -23,7 +23,7 @@ namespace {
 
 using ir::BlockCoverage;
 
-struct Options {
+struct MaskOptions {
   std::string name, svg, png;
   MaskLengths lengths;
   int bm = 128, bn = 128;
@@ -38,7 +38,8 @@ char sign(BlockCoverage c) {
 
 /// One row of blocks for each query tile.
 std::vector<std::vector<BlockCoverage>> grid_of(ir::MaskBlocks& blocks,
-                                                const ir::MaskParams& params, const Options& o) {
+                                                const ir::MaskParams& params,
+                                                const MaskOptions& o) {
   std::vector<std::vector<BlockCoverage>> rows;
   const auto [queries, keys] = o.lengths;
   for (int q = 0; q < queries; q += o.bm) {
@@ -56,13 +57,13 @@ std::string ranges_text(const IntervalSet& set) {
   return text.empty() ? " none" : text;
 }
 
-void write(const std::string& path, const std::string& text) {
+void write_picture(const std::string& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary);
   out << text << std::flush;
   if (!out) throw CompileError(Diagnostic{"", "mask: cannot write " + path, {}, {}, ""});
 }
 
-void show(const Options& o, const Mask& mask) {
+void show_mask(const MaskOptions& o, const Mask& mask) {
   const TracedMask traced = trace_mask(mask);
   const ir::MaskClosedForm form = ir::solve_mask(traced.expr);
   const ir::MaskParams params = traced.params();
@@ -100,11 +101,11 @@ void show(const Options& o, const Mask& mask) {
     say(fmt::format("density {:.2f} %", 100 * static_cast<double>(*pairs.kept) /
                                             (static_cast<double>(o.lengths.q) * o.lengths.kv)));
   say(text(pairs));
-  if (!o.svg.empty()) write(o.svg, svg(picture));
-  if (!o.png.empty()) write(o.png, png(picture));
+  if (!o.svg.empty()) write_picture(o.svg, svg(picture));
+  if (!o.png.empty()) write_picture(o.png, png(picture));
 }
 
-int draw(const Options& o) {
+int draw_mask(const MaskOptions& o) {
   if (o.work) {
     fmt::print("{}", work_table(o.heads));
     return 0;
@@ -125,7 +126,7 @@ int draw(const Options& o) {
     return 2;
   }
   std::ranges::copy(o.numbers, numbers.begin());
-  show(o, entry.make(numbers, o.lengths));
+  show_mask(o, entry.make(numbers, o.lengths));
   return 0;
 }
 
@@ -146,7 +147,7 @@ CLI::Validator named(std::string ending) {
 void add_mask(CLI::App& program, int& exit_code) {
   CLI::App* c = program.add_subcommand(
       "mask", "Blocks of a mask of the library: empty (.), partial (/) or full (#), and its class");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<MaskOptions>();
   std::vector<std::string> names;
   for (const MaskEntry& e : mask_entries()) names.push_back(e.name);
   c->add_option("NAME", o->name, "Which")->check(CLI::IsMember(names));
@@ -173,7 +174,7 @@ void add_mask(CLI::App& program, int& exit_code) {
                   host_profile().num_sms));
   c->add_option("--svg", o->svg, "Write the picture to this SVG file")->check(named(".svg"));
   c->add_option("--png", o->png, "Write the picture to this PNG file")->check(named(".png"));
-  c->callback([o, &exit_code] { exit_code = draw(*o); });
+  c->callback([o, &exit_code] { exit_code = draw_mask(*o); });
 }
 
 }  // namespace tegula::tools

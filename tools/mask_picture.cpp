@@ -11,9 +11,9 @@
 namespace tegula::tools {
 namespace {
 
-constexpr int kSide = 12, kLine = 16;
+constexpr int kBlockSide = 12, kLine = 16;
 
-std::string_view color(ir::BlockCoverage c) {
+std::string_view coverage_color(ir::BlockCoverage c) {
   return c == ir::BlockCoverage::Empty  ? "#f2f2f2"
          : c == ir::BlockCoverage::Full ? "#c8553d"
                                         : "#f2b880";
@@ -21,20 +21,20 @@ std::string_view color(ir::BlockCoverage c) {
 
 std::string block(std::size_t x, std::size_t y, ir::BlockCoverage c) {
   return fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n", x, y,
-                     kSide, kSide, color(c));
+                     kBlockSide, kBlockSide, coverage_color(c));
 }
 
-std::string line(std::size_t x, std::size_t y, std::string_view text) {
+std::string caption_line(std::size_t x, std::size_t y, std::string_view text) {
   return fmt::format("<text x=\"{}\" y=\"{}\" stroke=\"none\">{}</text>\n", x, y, escaped(text));
 }
 
 }  // namespace
 
 std::string svg(const MaskPicture& p) {
-  const std::size_t blocks = p.rows.size() * kSide;
+  const std::size_t blocks = p.rows.size() * kBlockSide;
   std::size_t longest = 24;  // characters of a legend line's lines
   for (const std::string& text : p.caption) longest = std::max(longest, text.size());
-  const std::size_t width = std::max(p.rows[0].size() * kSide, longest * 7 + 8),
+  const std::size_t width = std::max(p.rows[0].size() * kBlockSide, longest * 7 + 8),
                     height = blocks + (p.caption.size() + 1) * kLine + 8;
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" stroke=\"white\" "
@@ -45,16 +45,16 @@ std::string svg(const MaskPicture& p) {
     if (y < p.notes.size()) out += "<title>" + escaped(p.notes[y]) + "</title>";
     out += "\n";
     for (std::size_t x = 0; x < p.rows[y].size(); ++x)
-      out += block(x * kSide, y * kSide, p.rows[y][x]);
+      out += block(x * kBlockSide, y * kBlockSide, p.rows[y][x]);
     out += "</g>\n";
   }
   constexpr std::array<std::string_view, 3> kNames{"empty", "partial", "full"};
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     out += block(i * 80, blocks + 6, static_cast<ir::BlockCoverage>(i));
-    out += line(i * 80 + kSide + 4, blocks + kLine, kNames[i]);
+    out += caption_line(i * 80 + kBlockSide + 4, blocks + kLine, kNames[i]);
   }
   for (std::size_t i = 0; i < p.caption.size(); ++i)
-    out += line(0, blocks + (i + 2) * kLine, p.caption[i]);
+    out += caption_line(0, blocks + (i + 2) * kLine, p.caption[i]);
   return out + "</svg>\n";
 }
 

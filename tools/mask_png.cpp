@@ -12,7 +12,7 @@
 namespace tegula::tools {
 namespace {
 
-constexpr std::size_t kSide = 12;  // pixels of a block, the last of which are white
+constexpr std::size_t kBlockPixels = 12;  // pixels of a block, the last of which are white
 constexpr std::uint8_t kWhite = 3;
 /// Colours of empty, partial and full blocks, and white.
 constexpr std::array<png_color, 4> kPalette{
@@ -21,11 +21,12 @@ constexpr std::array<png_color, 4> kPalette{
 using Line = std::vector<std::uint8_t>;
 
 /// A line of pixels through a row of blocks, each the number of its colour.
-Line line(const std::vector<ir::BlockCoverage>& row, bool is_between) {
-  Line out(row.size() * kSide, kWhite);
+Line pixel_line(const std::vector<ir::BlockCoverage>& row, bool is_between) {
+  Line out(row.size() * kBlockPixels, kWhite);
   if (is_between) return out;
   for (std::size_t x = 0; x < out.size(); ++x)
-    if (x % kSide != kSide - 1) out[x] = static_cast<std::uint8_t>(row[x / kSide]);
+    if (x % kBlockPixels != kBlockPixels - 1)
+      out[x] = static_cast<std::uint8_t>(row[x / kBlockPixels]);
   return out;
 }
 
@@ -36,14 +37,14 @@ struct Content {
 };
 
 Content content_of(const MaskPicture& p) {
-  Content c{static_cast<png_uint_32>(p.rows[0].size() * kSide),
-            static_cast<png_uint_32>(p.rows.size() * kSide),
+  Content c{static_cast<png_uint_32>(p.rows[0].size() * kBlockPixels),
+            static_cast<png_uint_32>(p.rows.size() * kBlockPixels),
             {},
             {},
             {}};
   for (const auto& row : p.rows) {
-    c.inside.push_back(line(row, false));
-    c.between.push_back(line(row, true));
+    c.inside.push_back(pixel_line(row, false));
+    c.between.push_back(pixel_line(row, true));
   }
   for (const std::string& said : p.caption) c.description += said + "\n";
   return c;
@@ -54,7 +55,7 @@ void append(png_structp png, png_bytep bytes, std::size_t count) {
 }
 
 /// libpng comes back from an error by longjmp, which passes destructors by: nothing here has one.
-bool write(png_structp png, png_infop info, const Content& c) {
+bool write_png(png_structp png, png_infop info, const Content& c) {
   if (setjmp(png_jmpbuf(png))) return false;
   png_set_IHDR(png, info, c.width, c.height, 2, PNG_COLOR_TYPE_PALETTE, PNG_INTERLACE_NONE,
                PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
@@ -69,7 +70,9 @@ bool write(png_structp png, png_infop info, const Content& c) {
   png_write_info(png, info);
   png_set_packing(png);  // four pixels a byte
   for (png_uint_32 y = 0; y < c.height; ++y)
-    png_write_row(png, (y % kSide == kSide - 1 ? c.between : c.inside)[y / kSide].data());
+    png_write_row(
+        png,
+        (y % kBlockPixels == kBlockPixels - 1 ? c.between : c.inside)[y / kBlockPixels].data());
   png_write_end(png, nullptr);
   return true;
 }
@@ -82,7 +85,7 @@ std::string png(const MaskPicture& p) {
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
   png_infop info = png ? png_create_info_struct(png) : nullptr;
   if (info) png_set_write_fn(png, &out, append, nullptr);
-  const bool is_written = info && write(png, info, content);
+  const bool is_written = info && write_png(png, info, content);
   png_destroy_write_struct(&png, &info);
   if (!is_written)
     throw CompileError(Diagnostic{

@@ -24,7 +24,7 @@ struct MaskWorkRow {
 };
 
 /// The first four are those that bench/attention_suites.py times.
-const std::vector<MaskWorkRow>& rows() {
+const std::vector<MaskWorkRow>& mask_work_rows() {
   static const std::vector<MaskWorkRow> kRows{
       {"causal", [](int) { return MaskScalars{}; }},
       {"sliding_window", [](int) { return MaskScalars{1024}; }},
@@ -83,7 +83,7 @@ struct Case {
 };
 
 void for_each_case(const HeadShape& heads, const std::function<void(const Case&)>& visit) {
-  for (const MaskWorkRow& row : rows())
+  for (const MaskWorkRow& row : mask_work_rows())
     for (const int s : kLengths) {
       const MaskLengths lengths{s, s};
       const MaskScalars numbers = row.numbers(s);

@@ -21,7 +21,7 @@
 namespace tegula::tools {
 namespace {
 
-struct Options {
+struct OptOptions {
   std::string file, out, emit, target;
   std::string plan;  ///< whole; else one is chosen
   std::string plan_changes = env().plan;
@@ -32,7 +32,7 @@ struct Options {
   bool locations = false, timing = false, remarks = false, list = false;
 };
 
-[[noreturn]] void refuse(std::string message, std::string hint) {
+[[noreturn]] void refuse_options(std::string message, std::string hint) {
   throw CompileError(Diagnostic{"", std::move(message), {}, {}, std::move(hint)});
 }
 
@@ -42,7 +42,7 @@ std::string read_input(const std::string& file) {
 }
 
 /// Without other options, the comment on a reproducer's first line says what to do.
-Options with_header(Options o, std::string_view text) {
+OptOptions with_header(OptOptions o, std::string_view text) {
   if (!o.passes.empty() || !o.emit.empty()) return o;
   const ir::OptHeader header = ir::opt_header(text);
   if (header.passes.empty()) return o;
@@ -58,7 +58,7 @@ std::vector<ir::Pass> passes_named(const std::vector<std::string>& names) {
   std::vector<ir::Pass> chosen;
   for (const std::string& name : names) {
     const ir::Pass* pass = ir::find_pass(all, name);
-    if (!pass) refuse("no pass is called '" + name + "'", "tegula opt --list names them");
+    if (!pass) refuse_options("no pass is called '" + name + "'", "tegula opt --list names them");
     chosen.push_back(*pass);
   }
   return chosen;
@@ -76,14 +76,14 @@ std::vector<ir::Pass> passes_from(ir::Form form) {
 void check_chain(ir::Form form, const std::vector<ir::Pass>& passes) {
   for (const ir::Pass& p : passes) {
     if (p.takes != form)
-      refuse(fmt::format("pass {} takes the {} form, here the kernel is in {} form", p.name,
-                         ir::name(p.takes), ir::name(form)),
-             "tegula opt --list tells what each pass takes and leaves");
+      refuse_options(fmt::format("pass {} takes the {} form, here the kernel is in {} form", p.name,
+                                 ir::name(p.takes), ir::name(form)),
+                     "tegula opt --list tells what each pass takes and leaves");
     form = p.leaves;
   }
 }
 
-ir::PassContext context_of(const Options& o) {
+ir::PassContext context_of(const OptOptions& o) {
   ir::PassContext context;
   if (!o.plan.empty()) context.plan.emplace().apply(ir::parse_plan_patch(o.plan));
   context.planned = ir::parse_plan_request(o.plan_changes);
@@ -91,7 +91,7 @@ ir::PassContext context_of(const Options& o) {
   return context;
 }
 
-void run_passes(ir::Kernel& kernel, const std::vector<ir::Pass>& passes, const Options& o) {
+void run_passes(ir::Kernel& kernel, const std::vector<ir::Pass>& passes, const OptOptions& o) {
   check_chain(kernel.info.form, passes);
   ir::PassContext context = context_of(o);
   const auto timings = ir::run_pipeline(kernel, passes, context);
@@ -105,7 +105,7 @@ void run_passes(ir::Kernel& kernel, const std::vector<ir::Pass>& passes, const O
 }
 
 /// The verbs after `optimize`, each by what it leaves behind.
-std::string code_of(ir::Kernel simt, const Options& o) {
+std::string code_of(ir::Kernel simt, const OptOptions& o) {
   runtime::Compilation k;
   runtime::CompileRequest request;
   request.target = simt.info.target;
@@ -132,15 +132,15 @@ std::string code_of(ir::Kernel simt, const Options& o) {
   return {k.cubin.begin(), k.cubin.end()};
 }
 
-std::string result_of(const Options& given) {
+std::string result_of(const OptOptions& given) {
   const std::string text = read_input(given.file);
   ir::Kernel kernel = ir::parse(text, given.file);
   ir::verify_or_throw(kernel, "parse");
   if (!given.target.empty()) kernel.info.target = target_of(given.target);
-  const Options o = with_header(given, text);
+  const OptOptions o = with_header(given, text);
   if (o.emit == "schedule") {
     if (kernel.info.form != ir::Form::Tile)
-      refuse("--emit=schedule takes the tile form", "give the kernel as it was traced");
+      refuse_options("--emit=schedule takes the tile form", "give the kernel as it was traced");
     ir::PassContext context = context_of(o);
     return ir::print(ir::requested_schedule(kernel, context, o.schedule).schedule);
   }
@@ -151,18 +151,18 @@ std::string result_of(const Options& given) {
   if (o.emit.empty() || o.emit == "trace" || o.emit == "optimize")
     return ir::print(kernel, {.locations = o.locations});
   if (kernel.info.form != ir::Form::Simt)
-    refuse("--emit=" + o.emit + " takes the simt form, these passes leave another",
-           "leave out --passes");
+    refuse_options("--emit=" + o.emit + " takes the simt form, these passes leave another",
+                   "leave out --passes");
   return code_of(std::move(kernel), o);
 }
 
-int opt(const Options& o) {
+int opt(const OptOptions& o) {
   if (o.list) {
     for (const ir::Pass& p : runtime::optimize_passes())
       fmt::print("{:<22}{:<8} -> {:<8} {}\n", p.name, ir::name(p.takes), ir::name(p.leaves), p.doc);
     return 0;
   }
-  if (o.file.empty()) refuse("which file?", "tegula opt FILE, or - for standard input");
+  if (o.file.empty()) refuse_options("which file?", "tegula opt FILE, or - for standard input");
   const std::string result = result_of(o);
   if (!o.out.empty())
     write_file(o.out, result);
@@ -178,7 +178,7 @@ void add_opt(CLI::App& program, int& exit_code) {
       program.add_subcommand("opt",
                              "Run passes or verbs on a kernel's text; without any, those that a "
                              "reproducer's first line names, else check and print");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<OptOptions>();
   c->add_option("FILE", o->file, "Kernel in any form; - is standard input");
   auto* passes = c->add_option("--passes", o->passes, "Passes to run, comma-separated")
                      ->delimiter(',')

@@ -15,7 +15,7 @@
 namespace tegula::tools {
 namespace {
 
-constexpr double kWidth = 640, kHeight = 260, kMargin = 48;
+constexpr double kPlotWidth = 640, kPlotHeight = 260, kPlotMargin = 48;
 
 /// A linear map from values to a stretch of the picture.
 struct Axis {
@@ -24,8 +24,8 @@ struct Axis {
     return high == low ? (from + to) / 2 : from + (v - low) / (high - low) * (to - from);
   }
 };
-Axis across(double low, double high) { return {low, high, kMargin, kWidth - kMargin}; }
-Axis up(double low, double high) { return {low, high, kHeight - kMargin, kMargin / 2}; }
+Axis across(double low, double high) { return {low, high, kPlotMargin, kPlotWidth - kPlotMargin}; }
+Axis up(double low, double high) { return {low, high, kPlotHeight - kPlotMargin, kPlotMargin / 2}; }
 
 std::string text_at(double x, double y, const std::string& text, const char* anchor = "middle") {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>", x, y, anchor,
@@ -35,17 +35,19 @@ std::string line_of(double x1, double y1, double x2, double y2, const char* kind
   return fmt::format("<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>",
                      kind, x1, y1, x2, y2);
 }
-std::string svg(const char* kind, const std::string& body) {
+std::string plot_svg(const char* kind, const std::string& body) {
   return fmt::format("<svg class=\"{}\" viewBox=\"0 0 {} {}\" role=\"img\">{}</svg>\n", kind,
-                     kWidth, kHeight, body);
+                     kPlotWidth, kPlotHeight, body);
 }
 std::string frame(const std::string& x_title, const std::string& y_title) {
-  return line_of(kMargin, kHeight - kMargin, kWidth - kMargin, kHeight - kMargin, "axis") +
-         line_of(kMargin, kHeight - kMargin, kMargin, kMargin / 2, "axis") +
-         text_at(kWidth / 2, kHeight - 8, x_title) + text_at(kMargin, 14, y_title, "start");
+  return line_of(kPlotMargin, kPlotHeight - kPlotMargin, kPlotWidth - kPlotMargin,
+                 kPlotHeight - kPlotMargin, "axis") +
+         line_of(kPlotMargin, kPlotHeight - kPlotMargin, kPlotMargin, kPlotMargin / 2, "axis") +
+         text_at(kPlotWidth / 2, kPlotHeight - 8, x_title) +
+         text_at(kPlotMargin, 14, y_title, "start");
 }
-std::string none(const char* kind, const std::string& why) {
-  return svg(kind, text_at(kWidth / 2, kHeight / 2, why));
+std::string empty_plot(const char* kind, const std::string& why) {
+  return plot_svg(kind, text_at(kPlotWidth / 2, kPlotHeight / 2, why));
 }
 
 /// Green where it is fast, red where it is slow.
@@ -79,16 +81,16 @@ struct ByValue {
 using AxisValues = std::set<std::string, ByValue>;
 
 std::string ticks(const Axis& x, const Axis& y) {
-  return text_at(x.from, kHeight - kMargin + 16, fmt::format("{:.3g}", x.low)) +
-         text_at(x.to, kHeight - kMargin + 16, fmt::format("{:.3g}", x.high)) +
-         text_at(kMargin - 4, y.from, fmt::format("{:.3g}", y.low), "end") +
-         text_at(kMargin - 4, y.to + 8, fmt::format("{:.3g}", y.high), "end");
+  return text_at(x.from, kPlotHeight - kPlotMargin + 16, fmt::format("{:.3g}", x.low)) +
+         text_at(x.to, kPlotHeight - kPlotMargin + 16, fmt::format("{:.3g}", x.high)) +
+         text_at(kPlotMargin - 4, y.from, fmt::format("{:.3g}", y.low), "end") +
+         text_at(kPlotMargin - 4, y.to + 8, fmt::format("{:.3g}", y.high), "end");
 }
 
 }  // namespace
 
 std::string convergence_svg(const ReportedShape& shape) {
-  if (shape.candidates.empty()) return none("convergence", "nothing was timed");
+  if (shape.candidates.empty()) return empty_plot("convergence", "nothing was timed");
   std::vector<ReportedCandidate> order = shape.candidates;
   std::ranges::stable_sort(order, {}, &ReportedCandidate::seconds);
   const auto [best, worst] = range_of_ratios(shape);
@@ -103,32 +105,33 @@ std::string convergence_svg(const ReportedShape& shape) {
         fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>{} {:.3f}</title></circle>",
                     x(c.seconds), y(c.ratio), escaped(c.config), c.ratio);
   }
-  return svg("convergence", body + fmt::format("<path class=\"best\" d=\"{}\"/>", path));
+  return plot_svg("convergence", body + fmt::format("<path class=\"best\" d=\"{}\"/>", path));
 }
 
 std::string parallel_svg(const ReportedShape& shape) {
   std::set<std::string> names;
   for (const ReportedCandidate& c : shape.candidates)
     for (const auto& [name, value] : c.values()) names.insert(name);
-  if (names.empty()) return none("parallel", "nothing was timed");
+  if (names.empty()) return empty_plot("parallel", "nothing was timed");
   std::string body;
   std::vector<std::pair<Axis, AxisValues>> axes;
-  double at = kMargin;
+  double at = kPlotMargin;
   for (const std::string& name : names) {
     AxisValues values;
     for (const ReportedCandidate& c : shape.candidates)
       if (const auto all = c.values(); all.contains(name)) values.insert(all.at(name));
     const Axis y = up(0, static_cast<double>(values.size()) - 1);
-    body += line_of(at, y.from, at, y.to, "axis") + text_at(at, kHeight - 16, name);
+    body += line_of(at, y.from, at, y.to, "axis") + text_at(at, kPlotHeight - 16, name);
     int i = 0;
     for (const std::string& v : values) body += text_at(at - 4, y(i++) + 4, v, "end");
     axes.emplace_back(y, std::move(values));
-    at += names.size() > 1 ? (kWidth - 2 * kMargin) / static_cast<double>(names.size() - 1) : 0;
+    at += names.size() > 1 ? (kPlotWidth - 2 * kPlotMargin) / static_cast<double>(names.size() - 1)
+                           : 0;
   }
   const auto [best, worst] = range_of_ratios(shape);
   for (const ReportedCandidate* c : by_speed(shape)) {
     std::string path;
-    double x = kMargin;
+    double x = kPlotMargin;
     auto axis = axes.begin();
     const auto values = c->values();
     for (const std::string& name : names) {
@@ -137,7 +140,8 @@ std::string parallel_svg(const ReportedShape& shape) {
         path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : " L", x,
                             axis->first(static_cast<double>(i)));
       }
-      x += names.size() > 1 ? (kWidth - 2 * kMargin) / static_cast<double>(names.size() - 1) : 0;
+      x += names.size() > 1 ? (kPlotWidth - 2 * kPlotMargin) / static_cast<double>(names.size() - 1)
+                            : 0;
       ++axis;
     }
     body += fmt::format(
@@ -146,7 +150,7 @@ std::string parallel_svg(const ReportedShape& shape) {
         "</title></path>",
         c->ratio, colour_of(c->ratio, best, worst), path, escaped(c->config), c->ratio);
   }
-  return svg("parallel", body);
+  return plot_svg("parallel", body);
 }
 
 std::string model_svg(const ReportedShape& shape) {
@@ -155,7 +159,7 @@ std::string model_svg(const ReportedShape& shape) {
   for (const ReportedCandidate& c : shape.candidates)
     if (c.estimate_us > 0 && c.us > 0)
       estimates.push_back(std::log10(c.estimate_us)), times.push_back(std::log10(c.us));
-  if (estimates.empty()) return none("model", "there is no model");
+  if (estimates.empty()) return empty_plot("model", "there is no model");
   const auto [low_x, high_x] = std::ranges::minmax(estimates);
   const auto [low_y, high_y] = std::ranges::minmax(times);
   const double low = std::min(low_x, low_y), high = std::max(high_x, high_y);
@@ -167,12 +171,12 @@ std::string model_svg(const ReportedShape& shape) {
     axis.low = std::pow(10, axis.low), axis.high = std::pow(10, axis.high);
     return axis;
   };
-  return svg("model",
-             frame("estimated us", "measured us") + ticks(in_us(x), in_us(y)) +
-                 line_of(x.from, y.from, x.to, y.to, "axis") + points +
-                 text_at(x.to, kMargin / 2,
-                         fmt::format("rank correlation {:.2f}", rank_correlation(estimates, times)),
-                         "end"));
+  return plot_svg("model", frame("estimated us", "measured us") + ticks(in_us(x), in_us(y)) +
+                               line_of(x.from, y.from, x.to, y.to, "axis") + points +
+                               text_at(x.to, kPlotMargin / 2,
+                                       fmt::format("rank correlation {:.2f}",
+                                                   rank_correlation(estimates, times)),
+                                       "end"));
 }
 
 std::string occupancy_svg(const ReportedShape& shape, const ReportedDevice& device) {
@@ -190,13 +194,13 @@ std::string occupancy_svg(const ReportedShape& shape, const ReportedDevice& devi
                     fmt::format("{} by {}", o.ctas, o.limiter), "start");
     y += 22;
   }
-  return body.empty() ? none("occupancy", "registers and threads are not known")
-                      : svg("occupancy", body);
+  return body.empty() ? empty_plot("occupancy", "registers and threads are not known")
+                      : plot_svg("occupancy", body);
 }
 
 std::string roofline_svg(const ReportedShape& shape, const ReportedDevice& device) {
   if (shape.bytes == 0 || shape.us == 0 || device.bytes_per_s == 0)
-    return none("roofline", "the GPU's rates, or the time of a call, are not known");
+    return empty_plot("roofline", "the GPU's rates, or the time of a call, are not known");
   const double flops = shape.flops > 0 ? shape.flops : shape.bytes;  // one operation a byte
   const double intensity = flops / shape.bytes, rate = flops / (shape.us * 1e-6);
   const double peak = device.flops_per_s > 0 ? device.flops_per_s : device.bytes_per_s * 100;
@@ -213,9 +217,9 @@ std::string roofline_svg(const ReportedShape& shape, const ReportedDevice& devic
     body += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2\"/>", x(std::log10(intensity)),
                         y(std::log10(flops / (c.us * 1e-6))));
   const double share = rate / std::min(peak, intensity * device.bytes_per_s);
-  return svg("roofline",
-             body + text_at(x(std::log10(intensity)) + 6, y(std::log10(rate)),
-                            fmt::format("{:.0f} % of the ceiling", 100 * share), "start"));
+  return plot_svg("roofline",
+                  body + text_at(x(std::log10(intensity)) + 6, y(std::log10(rate)),
+                                 fmt::format("{:.0f} % of the ceiling", 100 * share), "start"));
 }
 
 }  // namespace tegula::tools

@@ -16,7 +16,7 @@
 namespace tegula::tools {
 namespace {
 
-struct Options {
+struct ScheduleOptions {
   std::string file, target, svg;
   std::string plan_changes = env().plan;
   std::string schedule;  ///< whole, or edits of the one that the plan gives
@@ -24,7 +24,7 @@ struct Options {
   int iterations = 6, tiles = 1;
 };
 
-ir::CarriedOut requested(const Options& o) {
+ir::CarriedOut requested(const ScheduleOptions& o) {
   ir::Kernel kernel = ir::parse(read_file(o.file), o.file);
   ir::verify_or_throw(kernel, "parse");
   if (!o.target.empty()) kernel.info.target = target_of(o.target);
@@ -33,32 +33,32 @@ ir::CarriedOut requested(const Options& o) {
   return ir::requested_schedule(kernel, context, o.schedule);
 }
 
-void draw(const Options& o, const ir::CarriedOut& done, const ir::Schedule& s) {
+void draw_schedule(const ScheduleOptions& o, const ir::CarriedOut& done, const ir::Schedule& s) {
   const PictureOptions options{done.machine.info.name, {}, o.iterations, o.tiles};
   if (!o.svg.empty()) write_file(o.svg, schedule_svg(done.machine, s, options));
 }
 
-int show(const Options& o) {
+int show_schedule(const ScheduleOptions& o) {
   const ir::CarriedOut done = requested(o);
   const auto cycles = ir::cycles_of_iteration(done.machine, ir::Graph(done.machine), done.schedule);
   fmt::print("{}", ir::print(done.schedule));
   if (cycles) fmt::print("# {:.0f} cycles an iteration, by the model\n", *cycles);
-  draw(o, done, done.schedule);
+  draw_schedule(o, done, done.schedule);
   return 0;
 }
 
-int search(const Options& o) {
+int search(const ScheduleOptions& o) {
   const ir::CarriedOut done = requested(o);
   const ir::Graph graph(done.machine);
   const auto before = ir::cycles_of_iteration(done.machine, graph, done.schedule);
   const ir::SearchResult found = ir::search_schedules(done.machine, graph, done.schedule, o.search);
   fmt::print("{}# {:.0f} cycles an iteration, {:.0f} before, by the model; {} tried, {} legal\n",
              ir::print(found.schedule), found.cycles, before.value_or(0), found.tried, found.legal);
-  draw(o, done, found.schedule);
+  draw_schedule(o, done, found.schedule);
   return 0;
 }
 
-void add_common(CLI::App* c, Options& o) {
+void add_common(CLI::App* c, ScheduleOptions& o) {
   c->add_option("FILE", o.file, "Kernel in tile form")->required();
   c->add_option("--schedule", o.schedule,
                 "A Schedule, or edits of the one that the passes carry out");
@@ -78,10 +78,10 @@ void add_common(CLI::App* c, Options& o) {
 void add_schedule(CLI::App& program, int& exit_code) {
   CLI::App* c = program.add_subcommand("schedule", "Schedules of a kernel's text");
   c->require_subcommand(1);
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ScheduleOptions>();
   CLI::App* shown = c->add_subcommand("show", "Judge one, print it, and draw it");
   add_common(shown, *o);
-  shown->callback([o, &exit_code] { exit_code = show(*o); });
+  shown->callback([o, &exit_code] { exit_code = show_schedule(*o); });
   CLI::App* searched = c->add_subcommand(
       "search", "Look for a faster one by list scheduling, random restarts and local moves");
   add_common(searched, *o);

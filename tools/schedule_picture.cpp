@@ -17,7 +17,7 @@
 namespace tegula::tools {
 namespace {
 
-constexpr double kWidth = 1200, kMargin = 28, kLabel = 128;
+constexpr double kPictureWidth = 1200, kPictureMargin = 28, kLabel = 128;
 constexpr double kLane = 36, kSlot = 15, kGap = 10;
 constexpr double kRing = 60, kWarps = 86;  ///< heights in the panel of roles and rings
 /// One for each fill of a ring, so that a k-iteration has one color wherever it is drawn.
@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 6> kColors{"#4e79a7", "#f28e2b", "#59a14f
 constexpr std::string_view kInk = "#1f2733", kGrey = "#6b7684", kPaper = "#ffffff",
                            kPanel = "#f5f7fa", kWork = "#f2c14e";
 
-std::string_view color(std::int64_t number) {
+std::string_view iteration_color(std::int64_t number) {
   return kColors[static_cast<std::size_t>(number) % kColors.size()];
 }
 
@@ -82,7 +82,7 @@ class Svg {
                "patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"#eef1f4\"/>"
                "<rect width=\"2\" height=\"6\" fill=\"#d5dbe2\"/></pattern>\n"
                "</defs>\n<rect width=\"{0:.0f}\" height=\"{1:.0f}\" rx=\"8\" fill=\"{3}\"/>\n",
-               kWidth, height, kGrey, kPaper) +
+               kPictureWidth, height, kGrey, kPaper) +
            out_ + "</svg>\n";
   }
 
@@ -108,13 +108,13 @@ class Picture {
     structure();
     timeline();
     legend();
-    return svg_.finish(y_ + kMargin);
+    return svg_.finish(y_ + kPictureMargin);
   }
 
  private:
   void heading() {
-    svg_.text(kMargin, 44, escaped(title_), 20, kInk, "start", true);
-    svg_.text(kMargin, 66, facts(), 13, kGrey);
+    svg_.text(kPictureMargin, 44, escaped(title_), 20, kInk, "start", true);
+    svg_.text(kPictureMargin, 66, facts(), 13, kGrey);
     y_ = 84;
   }
 
@@ -142,7 +142,8 @@ class Picture {
     const std::size_t consumers = consumers_.size();
     const double rings_height = static_cast<double>(t_.rings.size()) * kRing + 16,
                  warps_height = static_cast<double>(consumers) * kWarps - 12;
-    const Box panel{kMargin, y_, kWidth - 2 * kMargin, std::max(rings_height, warps_height) + 76};
+    const Box panel{kPictureMargin, y_, kPictureWidth - 2 * kPictureMargin,
+                    std::max(rings_height, warps_height) + 76};
     svg_.rect(panel, kPanel, "rx=\"8\"");
     const double middle = panel.y + 30 + (panel.height - 30) / 2;
     std::int64_t slots = 0;
@@ -197,7 +198,7 @@ class Picture {
                 kGrey);
       for (std::int64_t s = 0; s < r.slots; ++s) {
         const Box slot{b.x + 84 + static_cast<double>(s) * width, y, width - 6, 34};
-        svg_.rect(slot, color(s), "rx=\"3\" fill-opacity=\"0.85\"");
+        svg_.rect(slot, iteration_color(s), "rx=\"3\" fill-opacity=\"0.85\"");
         svg_.text(slot.x + slot.width / 2, slot.y + 22, fmt::format("{}", s), 13, kPaper, "middle",
                   true);
         mbarrier(slot.x + slot.width / 2 - 7, slot.bottom() + 8, true);
@@ -246,17 +247,17 @@ class Picture {
 
   // ---- what happens when
   double x_of(double cycle) const {
-    return kMargin + kLabel + cycle / t_.end * (kWidth - 2 * kMargin - kLabel);
+    return kPictureMargin + kLabel + cycle / t_.end * (kPictureWidth - 2 * kPictureMargin - kLabel);
   }
 
   void lane_label(double y, std::string_view words, std::string_view more = "") {
-    svg_.text(kMargin, y + 19, words, 13, kInk, "start", true);
-    if (!more.empty()) svg_.text(kMargin + kLabel - 10, y + 19, more, 11, kGrey, "end");
+    svg_.text(kPictureMargin, y + 19, words, 13, kInk, "start", true);
+    if (!more.empty()) svg_.text(kPictureMargin + kLabel - 10, y + 19, more, 11, kGrey, "end");
   }
 
   void timeline() {
-    svg_.text(kMargin, y_, fmt::format("timeline of {}, in cycles", drawn()), 14, kInk, "start",
-              true);
+    svg_.text(kPictureMargin, y_, fmt::format("timeline of {}, in cycles", drawn()), 14, kInk,
+              "start", true);
     y_ += 36;
     axis(y_ - 6);
     for (std::size_t i : others_) {
@@ -265,7 +266,7 @@ class Picture {
         span(s, 0, "url(#wait)", "waits for " + escaped(s.note));
       for (const ir::Timeline::Fill& f : t_.fills)
         if (i == others_.front())
-          svg_.rect({x_of(f.issued), y_ + 2, 3, kLane - 10}, color(f.number));
+          svg_.rect({x_of(f.issued), y_ + 2, 3, kLane - 10}, iteration_color(f.number));
       y_ += kLane;
     }
     for (std::size_t ring = 0; ring < t_.rings.size(); ++ring) ring_lanes(ring);
@@ -285,7 +286,7 @@ class Picture {
   }
 
   void lane_label(std::string_view words) {
-    svg_.text(kMargin, y_ + 20, words, 13, kInk, "start", true);
+    svg_.text(kPictureMargin, y_ + 20, words, 13, kInk, "start", true);
   }
 
   void span(const ir::Timeline::Span& s, double from, std::string_view fill,
@@ -296,7 +297,7 @@ class Picture {
 
   void mma(const ir::Timeline::Span& m) {
     const Box b{x_of(m.begin), y_, x_of(m.end) - x_of(m.begin), kLane - 6};
-    svg_.noted(b, color(m.number), "rx=\"2\" stroke=\"#ffffff\" stroke-width=\"0.8\"",
+    svg_.noted(b, iteration_color(m.number), "rx=\"2\" stroke=\"#ffffff\" stroke-width=\"0.8\"",
                fmt::format("{} of iteration {}, {}", m.text, m.number, escaped(m.note)));
     const std::string words = s_.dots.size() > 1 ? fmt::format("{} of {}", m.text, m.number)
                                                  : fmt::format("{}", m.number);
@@ -310,12 +311,13 @@ class Picture {
       span(s, 8, "url(#wait)", "waits for " + escaped(s.note));
     for (const ir::Timeline::Span& s : r.computes) span(s, 8, kWork, s.note);
     for (const ir::Timeline::Span& s : r.mmas)
-      svg_.rect({x_of(s.begin), y_, x_of(s.end) - x_of(s.begin) - 0.8, 6}, color(s.number));
+      svg_.rect({x_of(s.begin), y_, x_of(s.end) - x_of(s.begin) - 0.8, 6},
+                iteration_color(s.number));
     for (const ir::Timeline::Span& s : r.releases)
       svg_.raw(
           fmt::format("<path d=\"M{0:.1f} {1:.1f}l4.5 8h-9z\" fill=\"{2}\" stroke=\"#ffffff\" "
                       "stroke-width=\"0.7\"/>\n",
-                      x_of(s.begin), y_ + kLane - 10, color(s.number)));
+                      x_of(s.begin), y_ + kLane - 10, iteration_color(s.number)));
     y_ += kLane + 4;
   }
 
@@ -337,18 +339,19 @@ class Picture {
 
   void ring_lanes(std::size_t ring) {
     const ir::Timeline::Ring& r = t_.rings[ring];
-    svg_.text(kMargin, y_ + 12, "ring " + escaped(r.name), 13, kInk, "start", true);
+    svg_.text(kPictureMargin, y_ + 12, "ring " + escaped(r.name), 13, kInk, "start", true);
     for (std::int64_t s = 0; s < r.slots; ++s)
-      svg_.text(kMargin + kLabel - 10, y_ + static_cast<double>(s) * kSlot + 11,
+      svg_.text(kPictureMargin + kLabel - 10, y_ + static_cast<double>(s) * kSlot + 11,
                 fmt::format("slot {}", s), 10, kGrey, "end");
     for (const ir::Timeline::Fill& f : t_.fills) {
       if (f.ring != ring) continue;
       const double y = y_ + static_cast<double>(f.slot) * kSlot;
       const Box flies{x_of(f.issued), y + 3, x_of(f.landed) - x_of(f.issued), kSlot - 8};
-      svg_.noted(flies, color(f.number), "fill-opacity=\"0.35\"", "the TMA load is under way");
+      svg_.noted(flies, iteration_color(f.number), "fill-opacity=\"0.35\"",
+                 "the TMA load is under way");
       const Box holds{x_of(f.landed), y, std::max(0.0, x_of(f.released) - x_of(f.landed)),
                       kSlot - 2};
-      svg_.noted(holds, color(f.number), "rx=\"2\"",
+      svg_.noted(holds, iteration_color(f.number), "rx=\"2\"",
                  fmt::format("full, {} of {}", f.number, escaped(r.name)));
       if (holds.width > 16)
         svg_.text(holds.x + holds.width / 2, y + 10.5, fmt::format("{}", f.number), 10, kPaper,
@@ -359,22 +362,22 @@ class Picture {
 
   void legend() {
     y_ += 6;
-    double x = kMargin;
+    double x = kPictureMargin;
     const auto entry = [&](std::string_view fill, std::string_view more, std::string_view words) {
       svg_.rect({x, y_, 22, 13}, fill, more);
       svg_.text(x + 29, y_ + 11, words, 12, kGrey);
       x += 50 + 6.3 * static_cast<double>(words.size());
     };
-    entry(color(0), "fill-opacity=\"0.35\"", "load under way");
-    entry(color(0), "rx=\"2\"", "slot full; MMA: colors and numbers are k-iterations");
+    entry(iteration_color(0), "fill-opacity=\"0.35\"", "load under way");
+    entry(iteration_color(0), "rx=\"2\"", "slot full; MMA: colors and numbers are k-iterations");
     entry("url(#wait)", "rx=\"2\"", "waits");
     entry(kWork, "rx=\"2\"", "on registers; stores");
-    svg_.raw(
-        fmt::format("<path d=\"M{:.1f} {:.1f}l4 7h-8z\" fill=\"{}\"/>\n", x + 8, y_ + 3, color(0)));
+    svg_.raw(fmt::format("<path d=\"M{:.1f} {:.1f}l4 7h-8z\" fill=\"{}\"/>\n", x + 8, y_ + 3,
+                         iteration_color(0)));
     svg_.text(x + 20, y_ + 11, "releases a slot", 12, kGrey);
     y_ += 30;
     svg_.text(
-        kMargin, y_,
+        kPictureMargin, y_,
         "Drawn from the Schedule: order, waits and overlap are its own; lengths are of a simple "
         "model of an SM, not measured.",
         12, kGrey);

@@ -161,7 +161,7 @@ std::vector<Feature> features() {
   return all;
 }
 
-Probe probe_of(const Feature& feature) {
+Probe feature_probe(const Feature& feature) {
   const auto call = [](Device device, const auto& use) {
     const Tensor y = Tensor::zeros({kElements}, DType::f32, device);
     return use(Tensor::iota({kElements}, DType::f32, device),
@@ -240,7 +240,7 @@ std::vector<std::pair<std::string, Probe>> access_probes() {
 std::vector<FeatureSupport> feature_support(AssembledShare& assembled) {
   std::vector<FeatureSupport> list;
   for (const Feature& f : features())
-    list.push_back({f.text, outcome_of(probe_of(f), assembled.takes_next())});
+    list.push_back({f.text, outcome_of(feature_probe(f), assembled.takes_next())});
   for (const auto& [text, probe] : access_probes())
     list.push_back({text, outcome_of(probe, assembled.takes_next())});
   return list;

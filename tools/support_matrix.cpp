@@ -98,7 +98,7 @@ Tile zero_of(const Tile& a) { return cast(Tile(0), a.dtype()); }
 /// A function for reduce.
 Tile added(Tile x, Tile y) { return x + y; }
 
-struct Row {
+struct MatrixRow {
   std::string group, text;
   OnTiles tiles = nullptr, pointers = nullptr;
   OnView view = nullptr;
@@ -107,8 +107,8 @@ struct Row {
 
 /// Spaces after commas and around operators are those of the source, but for strings of several
 /// lines.
-std::vector<Row> rows() {
-  std::vector<Row> list;
+std::vector<MatrixRow> matrix_rows() {
+  std::vector<MatrixRow> list;
   std::string group;
 #define GROUP(heading) group = heading;
 #define TILES(...)                                                        \
@@ -199,7 +199,7 @@ auto cluster_kernel(InCluster row) {
 
 /// The probe of a kernel that takes so many tensors of numbers, then the one that holds the bits.
 template <int Count, class K>
-Probe probe_of(K kernel, DType type) {
+Probe typed_probe(K kernel, DType type) {
   const auto call = [=](Device device, const auto& use) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       const Tensor bits = results(device);
@@ -218,13 +218,13 @@ Probe probe_of(K kernel, DType type) {
           }};
 }
 
-Outcome support_of(const Row& row, DType type, DType to, AssembledShare& assembled) {
+Outcome support_of(const MatrixRow& row, DType type, DType to, AssembledShare& assembled) {
   const Probe probe = visit_dtype(type, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return row.tiles      ? probe_of<3>(tiles_kernel<T>(row.tiles, to), type)
-           : row.pointers ? probe_of<2>(pointers_kernel<T>(row.pointers), type)
-           : row.cluster  ? probe_of<2>(cluster_kernel<T>(row.cluster), type)
-                          : probe_of<2>(view_kernel<T>(row.view), type);
+    return row.tiles      ? typed_probe<3>(tiles_kernel<T>(row.tiles, to), type)
+           : row.pointers ? typed_probe<2>(pointers_kernel<T>(row.pointers), type)
+           : row.cluster  ? typed_probe<2>(cluster_kernel<T>(row.cluster), type)
+                          : typed_probe<2>(view_kernel<T>(row.view), type);
   });
   return outcome_of(probe, assembled.takes_next());
 }
@@ -279,7 +279,7 @@ ProductSupport product_of(DType type, Precision precision, AssembledShare& assem
 
 std::vector<OperationSupport> operation_support(AssembledShare& assembled) {
   std::vector<OperationSupport> list;
-  for (const Row& row : rows()) {
+  for (const MatrixRow& row : matrix_rows()) {
     list.push_back({row.group, row.text, {}});
     for (const DTypeInfo& type : kDTypeInfo)
       list.back().outcomes.push_back(support_of(row, type.dtype, DType::f32, assembled));
@@ -288,7 +288,7 @@ std::vector<OperationSupport> operation_support(AssembledShare& assembled) {
 }
 
 std::vector<OperationSupport> cast_support(AssembledShare& assembled) {
-  const Row row{"", "", [](const Operands& o) { return cast(o.a, o.to); }};
+  const MatrixRow row{"", "", [](const Operands& o) { return cast(o.a, o.to); }};
   std::vector<OperationSupport> list;
   for (const DTypeInfo& from : kDTypeInfo) {
     list.push_back({"", std::string(from.name), {}});
