@@ -44,7 +44,8 @@ std::vector<std::vector<VisitedBlock>> visited_blocks(const AttentionHeuristics&
   const std::int64_t queries = call.Q.size(2), keys = call.K.size(2);
   // Each closed range may have a block that is not full of its keys.
   const std::int64_t rows = ceil_div(queries, tiles.block_q),
-                     most = keys / tiles.block_kv + 1 + static_cast<std::int64_t>(ir::kMaxParts);
+                     most = keys / tiles.block_kv + 1 +
+                            static_cast<std::int64_t>(ir::kMaxSolutionIntervals);
   const Device device = call.Q.device();
   const Stream stream(device);
   const Tensor steps = Tensor::full({rows, most}, -1, DType::i32, device);
