@@ -85,6 +85,18 @@ Case product_form(const char* name, int rows, const char* fields) {
             k(s, t[0], t[1], t[2]);
           }};
 }
+/// The same in tiles of 128 x 128, whose iterations `ctas` CTAs of a cluster divide.
+Case split_form(const char* name, int ctas) {
+  const auto product = kernel("product", [ctas](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
+    for (auto [m, n] : grid(C, 128, 128, cluster(ctas))) {
+      auto acc = zeros<f32>(128, 128);
+      for (auto k : steps(A.cols(), 64).chunk(cluster_rank(), ctas))
+        acc = dot(A(m, k), B(k, n), acc);
+      C(cluster_slice(m), n) = cluster_reduce_scatter(acc, axis(0));
+    }
+  });
+  return {name, [product](const Stream& s, Tensors t, double) { product(s, t[0], t[1], t[2]); }};
+}
 Case library_product(const char* name) {
   return {name, [](const Stream& s, Tensors t, double) { matmul(s, t[0], t[1], t[2]); }};
 }
@@ -123,10 +135,10 @@ void add_choices(std::vector<Case>& list) {
   list.push_back(product_form("few_rows/mma", 16, "swap_ab=0"));
   list.push_back(product_form("few_rows/swapped", 16, "swap_ab=1"));
   list.push_back(library_product("few_rows/library"));
-  list.push_back(product_form("long_k/whole", 128, "cluster_split_k=1"));
-  list.push_back(product_form("long_k/splits2", 128, "cluster_split_k=2"));
-  list.push_back(product_form("long_k/splits4", 128, "cluster_split_k=4"));
-  list.push_back(product_form("long_k/splits8", 128, "cluster_split_k=8"));
+  list.push_back(split_form("long_k/whole", 1));
+  list.push_back(split_form("long_k/splits2", 2));
+  list.push_back(split_form("long_k/splits4", 4));
+  list.push_back(split_form("long_k/splits8", 8));
   list.push_back(library_product("long_k/library"));
   list.push_back(sums_in_memory("sums_in_memory/elements", "tma_store=0"));
   list.push_back(sums_in_memory("sums_in_memory/tma", "tma_store=1"));

@@ -204,6 +204,36 @@ TEST_P(Clusters, GatheredTilesHaveZerosForWhatIsAbsent) {
 
 // ---- products -----------------------------------------------------------------------------------
 
+/// The kernel of docs/clusters.md. Slices of k may be ragged or empty.
+TEST_P(Clusters, SplitKInTheLanguage) {
+  for (const int ctas : {1, 2, 4, 8}) {
+    const auto dense = kernel("dense", [ctas](In<bf16, 2> A, In<bf16, 2> B, In<f32, 1> bias,
+                                              In<f32, 2> residual, Out<f32, 2> C) {
+      for (auto [m, n] : grid(C, 64, 64, cluster(ctas))) {
+        auto acc = zeros<f32>(64, 64);
+        for (auto k : steps(A.cols(), 64).chunk(cluster_rank(), ctas))
+          acc = dot(A(m, k), B(k, n), acc);
+        const Tile sum = cluster_reduce_scatter(acc, axis(0));
+        const Index mine = cluster_slice(m);
+        C(mine, n) = max(sum + expand(bias(n), 0), 0) + residual(mine, n);
+      }
+    });
+    for (const std::int64_t k : {0, 8, 72, 520}) {
+      SCOPED_TRACE(testing::Message() << ctas << " CTAs, k " << k);
+      const std::int64_t m = 136, n = 88;
+      const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
+                   bias = integers({n}, DType::f32, 3), residual = integers({m, n}, DType::f32, 4),
+                   C = empty({m, n}, DType::f32);
+      dense(stream(), A, B, bias, residual, C);
+      auto want = product(A, B);
+      const auto b = bias.to_doubles(), r = residual.to_doubles();
+      for (std::size_t i = 0; i < want.size(); ++i)
+        want[i] = std::max(want[i] + b[i % b.size()], 0.0) + r[i];
+      expect_equal(C, want);
+    }
+  }
+}
+
 MatmulConfig in_cluster(int bm, int bn, int bk, int splits, bool swap_ab = false) {
   return {bm, bn, bk, SplitK::cluster, splits, swap_ab};
 }
