@@ -11,7 +11,6 @@
 #include "ir/analysis/tma_access.h"
 #include "ir/analysis/tma_store.h"
 #include "ir/analysis/toeplitz.h"
-#include "ir/passes/cluster_split_k/cluster_split_k.h"
 #include "ir/passes/mma_loop/operand_loads.h"
 #include "ir/passes/schedule/dot_graph_plan.h"
 #include "ir/passes/schedule/kernel_summary.h"
@@ -461,7 +460,6 @@ bool plan(Kernel& kernel, PassContext& context) {
   }
   const bool chosen = !context.plan && context.planned.is_empty();
   const bool swap_ab = swap_if_wanted(kernel, context);
-  const int splits = apply_cluster_split_k(kernel, context);
   const KernelSummary s = summarize(kernel);
   if (!context.plan) {
     context.plan = make_plan(kernel, s, wants_tma_aux_loads(kernel, context));
@@ -471,7 +469,6 @@ bool plan(Kernel& kernel, PassContext& context) {
     context.plan->apply(fields);
     divide_warps(*context.plan, fields);
     context.plan->swap_ab = swap_ab;
-    context.plan->cluster_split_k = splits;
     if (context.plan->pingpong) pingpong_if_possible(kernel, s, context);
     if (!is_graph) drop_tma_aux_loads_unless_possible(kernel, s, context);
     if (!context.plan->wgmma) drop_wgmma_fields(kernel, was_wgmma, context);

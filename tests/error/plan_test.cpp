@@ -95,6 +95,15 @@ TEST(PlanError, FieldsThatCannotBeHad) {
   });
   expect("two warpgroups and tiles by a counter",
          [] { call(product().with_plan("dynamic_scheduler=1, pingpong=1")); });
+  expect("clusters, persistent", [] {
+    call(kernel("clusters", [](In<bf16, 2> a, In<bf16, 2> b, Out<f32, 2> c) {
+           for (auto [m, n] : grid(c, 64, 64, cluster(2))) {
+             auto acc = zeros<f32>(64, 64);
+             for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
+             c(cluster_slice(m), n) = cluster_reduce_scatter(acc, axis(0));
+           }
+         }).with_plan("persistent=1"));
+  });
   expect("a rule", [] { call(product().with_plan("producer_warps=2")); });
 }
 
@@ -118,176 +127,6 @@ TEST(PlanError, SchedulesThatCannotBeHad) {
   expect("stores that do not fit",
          [&] { scheduled("4", "0.0 in_flight 1", "channel c store slots 3 store#0 columns 32"); });
   EXPECT_NO_THROW(scheduled("4", "0.0 in_flight 1", "channel c store slots 2 store#0 columns 32"));
-}
-
-/// A matmul whose tile `body` computes and stores, split in two.
-template <class Body>
-auto split(const Body& body) {
-  return kernel("product",
-                [=](In<bf16, 2> a, In<bf16, 2> b, InOut<f32, 2> c) {
-                  for (auto [m, n] : grid(c, 64, 64)) body(a, b, c, m, n);
-                })
-      .with_plan("cluster_split_k=2");
-}
-
-Tile sums(const In<bf16, 2>& a, const In<bf16, 2>& b, const Index& m, const Index& n) {
-  auto acc = zeros<f32>(64, 64);
-  for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
-  return acc;
-}
-
-using A = const In<bf16, 2>&;
-using C = const InOut<f32, 2>&;
-using I = const Index&;
-
-/// Code after the loop that needs the rows of other CTAs.
-TEST(PlanError, AccumulatorsThatCannotBeSliced) {
-  expect("cluster_split_k, a fold over rows", [] {
-    call(split([](A a, A b, C c, I m, I n) {
-      const Tile acc = sums(a, b, m, n);
-      c(m, n) = acc - expand(max(acc, axis(0)), 0);
-    }));
-  });
-  expect("cluster_split_k, a product of sums", [] {
-    call(split([](A a, A b, C c, I m, I n) {
-      const Tile acc = cast<bf16>(sums(a, b, m, n));
-      c(m, n) = dot(acc, b(slice(0, 64), n), zeros<f32>(64, 64));
-    }));
-  });
-  expect("cluster_split_k, sums under a condition", [] {
-    call(split([](A a, A b, C c, I m, I n) {
-      const Tile acc = sums(a, b, m, n);
-      if_(a.cols() > 8, [&] { c(m, n) = acc; });
-    }));
-  });
-  expect("cluster_split_k, old values", [] {
-    call(split([](A a, A b, C c, I m, I n) {
-      const Tile acc = sums(a, b, m, n);
-      c(m, n) = atomic_add(c(m, n), acc);
-    }));
-  });
-}
-
-/// Loops whose steps do not add alone, or cannot be told apart.
-TEST(PlanError, StepsThatCannotBeShared) {
-  expect("cluster_split_k, more than sums", [] {
-    call(split([](A a, A b, C c, I m, I n) {
-      auto acc = zeros<f32>(64, 64);
-      for (auto k : steps(a.cols(), 64)) acc = max(0, dot(a(m, k), b(k, n), acc));
-      c(m, n) = acc;
-    }));
-  });
-  expect("cluster_split_k, a loop in a loop",
-         [] { call(row_of_products().with_plan("cluster_split_k=2")); });
-  expect("cluster_split_k, sums of a loop and of one in it", [] {
-    call(split([](A a, A b, C c, I m, I n) {
-      auto acc = zeros<f32>(64, 64);
-      for (auto r : steps(a.rows(), 64)) {
-        for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
-        acc = acc + cast<f32>(r.first());
-      }
-      c(m, n) = acc;
-    }));
-  });
-  expect("cluster_split_k, products under a condition", [] {
-    call(split([](A a, A b, C c, I m, I n) {
-      auto acc = zeros<f32>(64, 64);
-      for (auto k : steps(a.cols(), 64))
-        if_(k.first() > 8, [&] { acc = dot(a(m, k), b(k, n), acc); });
-      c(m, n) = acc;
-    }));
-  });
-  expect("cluster_split_k, two products on each other", [] {
-    call(split([](A a, A b, C c, I m, I n) {
-      auto acc = zeros<f32>(64, 64);
-      for (auto k : steps(a.cols(), 64)) {
-        const Tile first = dot(a(m, k), b(k, n), zeros<f32>(64, 64));
-        acc = dot(cast<bf16>(first), b(k, n), acc);
-      }
-      c(m, n) = acc;
-    }));
-  });
-  expect("cluster_split_k, a product of other sums", [] {
-    call(split([](A a, A b, C c, I m, I n) {
-      const Tile first = cast<bf16>(sums(a, b, m, n));
-      auto acc = zeros<f32>(64, 64);
-      for (auto k : steps(a.cols(), 64)) acc = dot(first, b(k, n), acc);
-      c(m, n) = acc;
-    }));
-  });
-}
-
-/// Another program may have stored already what this one reads; or would store it, too.
-TEST(PlanError, MemoryThatProgramsWouldShare) {
-  expect("cluster_split_k, other rows of the result", [] {
-    call(split([](A a, A b, C c, I m, I n) {
-      const Tile acc = sums(a, b, m, n);
-      c(m, n) = acc + c(m.shifted(1), n);
-    }));
-  });
-  expect("cluster_split_k, all and some rows of the result", [] {
-    call(split([](A a, A b, C c, I m, I n) {
-      const Tile acc = sums(a, b, m, n), old = c(m, n);
-      c(m, n) = acc + old + expand(max(old, axis(0)), 0);
-    }));
-  });
-  expect("cluster_split_k, two stores", [] {
-    call(split([](A a, A b, C c, I m, I n) {
-      const Tile acc = sums(a, b, m, n);
-      c(m, n) = acc;
-      c(n, m) = acc.T();
-    }));
-  });
-  expect("cluster_split_k, a store and what is added to it", [] {
-    call(split([](A a, A b, C c, I m, I n) {
-      const Tile acc = sums(a, b, m, n);
-      c(m, n) = acc;
-      atomic_add(c(n, m), acc.T());
-    }));
-  });
-  expect("cluster_split_k, a row of the result", [] {
-    call(split([](A a, A b, C c, I m, I n) {
-      const Tile acc = sums(a, b, m, n);
-      c(m, n) = acc + c(slice(0, 1), n);
-    }));
-  });
-  expect("cluster_split_k, a read behind a store", [] {
-    call(split([](A a, A b, C c, I m, I n) {
-      const Tile acc = sums(a, b, m, n);
-      c(m, n) = acc;
-      c(m, n) = acc + c(m, n);
-    }));
-  });
-  expect("cluster_split_k, what is no sum", [] {
-    call(split([](A a, A b, C c, I m, I n) {
-      c(m, n) = sums(a, b, m, n);
-      c(m, n) = cast<f32>(a(m, n));
-    }));
-  });
-}
-
-TEST(PlanError, SplitsOfOtherKernels) {
-  expect("cluster_split_k, 3", [] { call(product().with_plan("cluster_split_k=3")); });
-  expect("cluster_split_k, persistent",
-         [] { call(product().with_plan("cluster_split_k=2, persistent=1")); });
-  expect("cluster_split_k, 8 rows", [] {
-    call(kernel("rows", [](In<bf16, 2> a, In<bf16, 2> b, Out<f32, 2> c) {
-           for (auto [m, n] : grid(c, 8, 64)) {
-             auto acc = zeros<f32>(8, 64);
-             for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
-             c(m, n) = acc;
-           }
-         }).with_plan("cluster_split_k=8, swap_ab=0"));
-  });
-  expect("cluster_split_k, clusters", [] {
-    call(kernel("clusters", [](In<bf16, 2> a, In<bf16, 2> b, Out<f32, 2> c) {
-           for (auto [m, n] : grid(c, 64, 64, cluster(2))) {
-             auto acc = zeros<f32>(64, 64);
-             for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
-             c(cluster_slice(m), n) = cluster_reduce_scatter(acc, axis(0));
-           }
-         }).with_plan("cluster_split_k=2"));
-  });
 }
 
 }  // namespace

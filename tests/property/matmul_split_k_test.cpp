@@ -38,23 +38,6 @@ TEST(MatmulSplitK, InACluster) {
                    }});
 }
 
-/// The kernel of a data-parallel matmul, or of a batch, split by its plan.
-TEST(MatmulSplitK, SplitByThePlan) {
-  expect_exact_in({"split by the plan",
-                   [](Draws& d, DrawnProduct& x) {
-                     force_whole(x);
-                     x.k = 16 * d.between(0, 24);
-                     x.plan["cluster_split_k"] = d.of({2, 4, 8});
-                     if (x.rows() == 192) (x.config.swap_ab ? x.config.bn : x.config.bm) = 128;
-                   },
-                   [](const DrawnProduct& x, std::string_view said) {
-                     return is_by_wgmma(said) &&
-                            says(said, "cluster_split_k=" +
-                                           std::to_string(x.plan.at("cluster_split_k")) + " ") &&
-                            says(said, "split-K in a cluster");
-                   }});
-}
-
 TEST(MatmulSplitK, StreamK) {
   expect_exact_in({"steps dealt evenly",
                    [](Draws& d, DrawnProduct& x) {

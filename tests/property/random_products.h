@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -163,7 +162,6 @@ inline void draw_plan(Draws& d, DrawnProduct& x) {
             {"consumer_registers", 0},
             {"epilogue_tile_n", d.of({0, 16, 32, 48, 64})}};
   if (d.flip()) x.plan["stages"] = d.between(2, 8);
-  if (d.rarely(6)) x.plan["cluster_split_k"] = d.of({2, 4, 8});
 }
 
 /// Widths that wgmma has and a thread's registers hold, and rings that fit: other widths and depths
@@ -172,8 +170,6 @@ inline void fit_to_machine(DrawnProduct& x) {
   const int rows = x.rows();
   int& columns = x.config.swap_ab ? x.config.bm : x.config.bn;
   columns = std::min(columns, rows <= 128 ? 256 : rows == 192 ? 192 : 128);
-  // Programs of a cluster cut accumulators of a power of two of rows only.
-  if (!std::has_single_bit(static_cast<unsigned>(rows))) x.plan.erase("cluster_split_k");
   if (x.options.fp32_promotion) columns = std::min(columns, 128);
   if (x.is_of_integers() && columns > 32) columns = columns / 16 * 16;
   constexpr int kRoom = 160 * 1024;
@@ -226,7 +222,6 @@ inline void force_whole(DrawnProduct& x) {
 inline void force_persistent(DrawnProduct& x) {
   force_whole(x);
   x.plan["persistent"] = 1;
-  x.plan.erase("cluster_split_k");
 }
 inline void not_swapped(Draws& d, DrawnProduct& x, int bm) {
   if (x.config.swap_ab) x.config.bn = 16 * d.between(1, 12);

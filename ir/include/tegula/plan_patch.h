@@ -25,9 +25,6 @@ struct PlanPatch {
   /// A tile whose layout is narrower than the widest memory access is converted through shared
   /// memory before its store; else lanes exchange registers to widen it.
   std::optional<bool> stage_stores{};
-  /// Cluster split-K: CTAs of a cluster that share a tile, each with a slice of k and, after the
-  /// reduction, a slice of the tile; 1, 2, 4 or 8.
-  std::optional<int> cluster_split_k{};
   /// GEMMs are computed as their transposes (swap A/B), A's rows along the tensor cores' columns:
   /// for tiles of fewer rows than a warpgroup computes.
   std::optional<bool> swap_ab{};

@@ -150,23 +150,18 @@ std::vector<std::string> plan_reasons(const Plan& plan, const Kernel& k) {
   return Reasons(plan, k).all();
 }
 
-void refuse_plan(const Kernel& k, const std::string& asked, const std::string& rule, Loc asked_at,
-                 const Plan* plan) {
+void refuse_plan(const Kernel& k, const Plan& plan, const PlanRequest& asked,
+                 const std::string& rule) {
   Loc product;
   walk(k, k.body(), [&](OpId op) {
     if (!product.known() && k[op].opcode == Opcode::Dot) product = k[op].loc;
   });
-  std::vector<Note> notes;
-  if (asked_at.known() && product.known()) notes.push_back({product, "the first product"});
-  if (plan) notes.push_back({{}, "with what is chosen beside it: " + plan->str()});
-  fail(ErrorId::plan_rule, asked_at.known() ? asked_at : product, std::move(notes), asked, rule);
-}
-
-void refuse_plan(const Kernel& k, const Plan& plan, const PlanRequest& asked,
-                 const std::string& rule) {
   const std::string fields = str(asked.fields());
-  if (fields.empty()) refuse_plan(k, plan.str(), rule, asked.at);
-  refuse_plan(k, fields, rule, asked.at, &plan);
+  std::vector<Note> notes;
+  if (asked.at.known() && product.known()) notes.push_back({product, "the first product"});
+  if (!fields.empty()) notes.push_back({{}, "with what is chosen beside it: " + plan.str()});
+  fail(ErrorId::plan_rule, asked.at.known() ? asked.at : product, std::move(notes),
+       fields.empty() ? plan.str() : fields, rule);
 }
 
 }  // namespace tegula::ir

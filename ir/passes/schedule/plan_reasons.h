@@ -14,11 +14,7 @@ std::string wgmma_missed_remark(const Kernel& k);
 /// "field=value: the reason", of the fields of a plan that was chosen for the kernel.
 std::vector<std::string> plan_reasons(const Plan& plan, const Kernel& k);
 
-/// Throws T1407: what was `asked`, at a line of the kernel's author or elsewhere, breaks the rule.
-/// `plan`: with the other fields as they were chosen.
-[[noreturn]] void refuse_plan(const Kernel& k, const std::string& asked, const std::string& rule,
-                              Loc asked_at, const Plan* plan = nullptr);
-/// The same of what was asked of this plan, or, if nothing was, of the plan itself.
+/// Throws T1407: the requested fields, or the whole plan if none were requested, break the rule.
 [[noreturn]] void refuse_plan(const Kernel& k, const Plan& plan, const PlanRequest& asked,
                               const std::string& rule);
 

@@ -245,48 +245,6 @@ TEST(Plan, Pingpong) {
   }
 }
 
-/// Split-K by the plan where there are clusters and the kernel's accumulators can be sliced; else
-/// it is dropped, or, of a plan that was given, refused.
-TEST(Plan, ClusterSplitK) {
-  const auto run = [](const std::string& file, PassContext& context) {
-    Kernel k =
-        parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/plan/" + file), file);
-    context.pass = "plan";
-    find_pass(ir_passes(), "plan")->run(k, context);
-    return k.info.cluster;
-  };
-  PassContext asked;
-  asked.planned = parse_plan_request("cluster_split_k=4 persistent=1");
-  EXPECT_EQ(run("split_sm_90a.tir", asked), 4);
-  EXPECT_EQ(asked.plan->cluster_split_k, 4);
-  EXPECT_FALSE(asked.plan->persistent);
-  PassContext given;
-  given.plan = asked.plan;
-  EXPECT_EQ(run("split_sm_90a.tir", given), 4);
-  EXPECT_EQ(given.plan, asked.plan);
-  for (const auto& [file, why] : {std::pair("product_sm_80.tir", "sm_80 has no clusters"),
-                                  {"memory_bound.tir", "there are no MMAs"},
-                                  {"product_sm_90a.tir", "it has no grid"},
-                                  {"no_split.tir", "reduce mixes rows of accumulators"}}) {
-    SCOPED_TRACE(file);
-    PassContext dropped;
-    dropped.planned = parse_plan_request("cluster_split_k=4");
-    EXPECT_EQ(run(file, dropped), 1);
-    EXPECT_EQ(dropped.plan->cluster_split_k, 1);
-    EXPECT_EQ(dropped.remarks.front().reason, std::string("no cluster split-K: ") + why);
-    dropped.plan->cluster_split_k = 4;
-    try {
-      run(file, dropped);
-      ADD_FAILURE() << "no error";
-    } catch (const CompileError& e) {
-      EXPECT_THAT(e.what(), HasSubstr(std::string("cluster_split_k=4: ") + why));
-    }
-  }
-  PassContext no_number;
-  no_number.planned = parse_plan_request("cluster_split_k=6");
-  EXPECT_THROW(run("memory_bound.tir", no_number), CompileError);
-}
-
 TEST(Plan, WhatIsNoField) {
   EXPECT_THAT(refusal("product_sm_90a.tir", "depth=3"), HasSubstr("'depth=3' is no field=number"));
 }

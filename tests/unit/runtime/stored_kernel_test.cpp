@@ -116,30 +116,6 @@ TEST_F(Stored, ASecondCompileSkipsThePassesAndComputesTheSame) {
   EXPECT_EQ(entries().size(), 1u);
 }
 
-/// The launch of a kernel that its plan has split is that of the form that was kept, not of the
-/// traced one.
-TEST_F(Stored, ASplitProductComesBackWithItsClusters) {
-  const Tensor a = Tensor::integers({80, 528}, DType::bf16, -3, 4, 1, Device::sim()),
-               b = Tensor::integers({528, 112}, DType::bf16, -3, 4, 2, Device::sim());
-  CompileRequest request = request_for("matmul");
-  const auto result_of = [&](const CompiledKernel& k) {
-    const Tensor c = Tensor::zeros({80, 112}, DType::bf16, Device::sim());
-    const LaunchArg args[] = {{&a, 0}, {&b, 0}, {&c, 0}};
-    k.launch(Stream(Device::sim()), args);
-    return c.to_vector<bf16>();
-  };
-  const auto whole = compile(request);
-  request.planned = ir::parse_plan_request("cluster_split_k=4");
-  const auto first = compile(request), second = compile(request);
-  EXPECT_FALSE(is_from_disk(*first)) << "the plan is a part of the key";
-  ASSERT_TRUE(is_from_disk(*second));
-  EXPECT_THAT(second->dump("launch"), HasSubstr("4 programs each"));
-  EXPECT_EQ(second->plan.cluster_split_k, 4);
-  EXPECT_EQ(second->artefact().cluster, 4);
-  EXPECT_EQ(result_of(*first), result_of(*whole));
-  EXPECT_EQ(result_of(*second), result_of(*whole));
-}
-
 /// The whole of a kernel survives, remarks with their lines included.
 TEST_F(Stored, EveryGoldenKernelComesBackWordForWord) {
   for (const std::string name : {"vector_add", "row_softmax", "matmul", "attention"}) {
