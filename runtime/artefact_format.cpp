@@ -131,8 +131,8 @@ json fields_of(const LaunchRecipe& r) {
   for (const GridStep& s : r.steps) steps.push_back(fields_of(s));
   for (const MachineArg& a : r.args) args.push_back(fields_of(a));
   for (const MapShape& m : r.maps) maps.push_back(fields_of(m));
-  return {{"ranks", r.ranks},     {"steps", steps}, {"grid", r.grid}, {"splits", r.splits},
-          {"cluster", r.cluster}, {"args", args},   {"maps", maps}};
+  return {{"ranks", r.ranks}, {"steps", steps}, {"grid", r.grid}, {"cluster", r.cluster},
+          {"args", args},     {"maps", maps}};
 }
 
 LaunchRecipe recipe_of(const json& j) {
@@ -140,7 +140,6 @@ LaunchRecipe recipe_of(const json& j) {
   r.ranks = list_of<std::int8_t>(j.at("ranks"), number<std::int8_t>);
   r.steps = list_of<GridStep>(j.at("steps"), step_of);
   for (std::size_t i = 0; i < 3; ++i) r.grid[i] = number<std::uint16_t>(j.at("grid").at(i));
-  r.splits = number<std::int64_t>(j.at("splits"));
   r.cluster = number<std::int64_t>(j.at("cluster"));
   r.args = list_of<MachineArg>(j.at("args"), arg_of);
   r.maps = list_of<MapShape>(j.at("maps"), map_of);

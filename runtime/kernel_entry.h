@@ -5,9 +5,9 @@
 
 namespace tegula::runtime {
 
-/// Version of what an artefact's recipe and argument block mean. It rises with every change that
-/// would make a kernel of an older library read its arguments wrongly.
-inline constexpr int kArtefactVersion = 1;
+/// Version of an artefact's recipe, argument block and plan. It rises with every change after which
+/// this library would misread a kernel of an older one.
+inline constexpr int kArtefactVersion = 2;
 
 /// True where the kernel's result names lines of the source: the simulator's reports do, and line
 /// tables. Other machine code is the same wherever the source lies.

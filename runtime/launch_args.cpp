@@ -86,7 +86,7 @@ std::array<std::int64_t, 3> grid_of(const LaunchRecipe& recipe, std::span<const 
   // many.
   std::int64_t ctas = values[recipe.grid[0]];
   if (ctas >= 0 && ctas <= ir::kMaxPrograms[0])
-    ctas = std::min(round_up(ctas * recipe.splits, recipe.cluster), max_ctas);
+    ctas = std::min(round_up(ctas, recipe.cluster), max_ctas);
   return {ctas, values[recipe.grid[1]], values[recipe.grid[2]]};
 }
 

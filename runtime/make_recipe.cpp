@@ -179,11 +179,8 @@ LaunchRecipe grid_recipe(const ir::Kernel& tile) {
 
 LaunchRecipe make_recipe(const ir::Kernel& tile, const ir::Kernel& simt) {
   LaunchRecipe r = grid_recipe(tile);
-  // The clusters of a persistent kernel share the tiles of its grid, and make no more of them.
-  if (simt.info.persistent)
-    r.cluster = simt.info.cluster;
-  else
-    r.splits = simt.info.cluster / tile.info.cluster;
+  // The grid of a kernel in clusters counts their CTAs; that of a persistent kernel counts tiles.
+  if (simt.info.persistent) r.cluster = simt.info.cluster;
   ArgLister lister(tile, simt, r);
   for (const ir::Param& p : simt.params()) lister.add(p);
   if (const std::string fault = recipe_fault(r); !fault.empty())

@@ -32,8 +32,7 @@ std::vector<ArgumentSlot> LaunchRecipe::slots() const {
 }
 
 std::string LaunchRecipe::str() const {
-  std::string out = fmt::format("grid: {} steps{}\n", steps.size(),
-                                splits > 1 ? fmt::format(", {} programs each", splits) : "");
+  std::string out = fmt::format("grid: {} steps\n", steps.size());
   for (const MachineArg& a : args)
     out += fmt::format("+{:<4} {} of argument {} axis {} as {}\n", a.offset,
                        kArgComponentNames[static_cast<std::size_t>(a.component)], a.arg, a.axis,
@@ -54,8 +53,7 @@ class RecipeCheck {
       if (!is_step_sound(r_.steps[i], i)) return fmt::format("step {} of its grid", i);
     for (const std::uint16_t extent : r_.grid)
       if (extent >= r_.steps.size()) return "an extent of its grid";
-    if (r_.splits < 1 || r_.cluster < 1 || r_.splits > kMaxCluster || r_.cluster > kMaxCluster)
-      return "its clusters";
+    if (r_.cluster < 1 || r_.cluster > kMaxCluster) return "its clusters";
     for (std::size_t i = 0; i < r_.maps.size(); ++i)
       if (!is_map_sound(r_.maps[i])) return fmt::format("tensor map {}", i);
     std::uint32_t end = 0;

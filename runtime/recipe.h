@@ -80,8 +80,6 @@ struct LaunchRecipe {
   std::vector<std::int8_t> ranks;
   std::vector<GridStep> steps;
   std::array<std::uint16_t, 3> grid{};  ///< the steps whose values are the extents
-  /// CTAs of a cluster that share one program of the traced grid.
-  std::int64_t splits = 1;
   /// CTAs are launched in multiples of this: the clusters of a persistent kernel, the last of which
   /// may have more CTAs than there is work for.
   std::int64_t cluster = 1;

@@ -165,10 +165,10 @@ TEST(LaunchRecipe, MoreProgramsThanALaunchTakesAreNotCapped) {
   const auto grid = [&](std::int64_t programs) {
     r.steps = {{.immediate = programs}, {.immediate = 1}};
     r.grid = {0, 1, 1};
-    r.splits = 4;
+    r.cluster = 4;
     return grid_of(r, {}, 132)[0];
   };
-  EXPECT_EQ(grid(7), 28);
+  EXPECT_EQ(grid(7), 8);
   EXPECT_EQ(grid(ir::kMaxPrograms[0]), 132);
   EXPECT_EQ(grid(ir::kMaxPrograms[0] + 1), ir::kMaxPrograms[0] + 1);
   EXPECT_EQ(grid(std::int64_t{1} << 62), std::int64_t{1} << 62);
