@@ -8,11 +8,11 @@ help:            ## this list
 deps:            ## install what the build needs (Debian 12, Ubuntu 24.04; others: lists the packages)
 	@tools/dev/deps.sh
 
-demo: deps       ## build the release and show a kernel from lambda to result
-	@tools/dev/build.sh release tegula_program
-	@build/release/tools/tegula demo
+demo: deps       ## build the library and the program, and show a kernel from lambda to result
+	@tools/dev/build.sh ci tegula_program
+	@build/ci/tools/tegula demo
 
-test: deps       ## build everything with assertions and run all tests but the GPU's and the long ones
+test: deps       ## build the tests, too, and run all but the GPU's and the long ones
 	@tools/dev/build.sh ci
 	@tools/dev/test.sh ci -LE 'gpu|long'
 
@@ -23,7 +23,7 @@ test-long: deps  ## 20,000 random programs, 1,000,000 inputs of parsers, all sch
 test-sanitized: deps ## every unit and file test under ASan and UBSan, threads under TSan: an hour of two cores
 	@tools/dev/build.sh asan-ubsan unit_tests filetests
 	@tools/dev/test.sh asan-ubsan -L 'unit|filetest' -LE long
-	@tools/dev/build.sh tsan unit_tests differential_storms_test
+	@tools/dev/build.sh tsan unit_tests differential_tests
 	@tools/dev/test.sh tsan -R 'storms|runtime|dsl_(launch|call_plan)|sim_run|eval_(kernel|race)'
 
 gpu-pack: deps   ## .gpu/: what a GPU machine needs to run the GPU tests and the program
@@ -34,9 +34,9 @@ compare-pack: deps ## .compare/COMMIT/: the libraries of this commit, for bench/
 	@tools/dev/gpu_pack.sh --libraries .compare/$$(git rev-parse --short HEAD)
 
 assemble-all: deps ## assemble every configuration of the kernel library (needs ptxas)
-	@tools/dev/build.sh ci
+	@tools/dev/build.sh ci assemble_tests
 	@TEGULA_TEST_ASSEMBLE=all tools/dev/test.sh ci -L assemble -E assemble_configurations_test
-	@TEGULA_TEST_ASSEMBLE=all TEGULA_CACHE=off build/ci/tests/assemble_configurations_test # longer than ctest lets a test run
+	@TEGULA_TEST_ASSEMBLE=all TEGULA_CACHE=off build/ci/tests/assemble_tests --file=assemble/configurations_test.cpp # longer than ctest lets a test run
 
 format:          ## format every C++ file
 	@tools/dev/format.sh
