@@ -5,6 +5,7 @@
 #include <string>
 
 #include "dsl/export/exported.h"
+#include "support/env.h"
 #include "support/errors.h"
 
 namespace tegula::c {
@@ -38,6 +39,20 @@ std::string text_of(const CalleeName& callee, const ExportParam& param) {
                               const TegulaArg& arg) {
   fail(ErrorId::export_kind, callee.loc, {}, text_of(callee, param), kind_name(arg.kind),
        kind_name(kind_of(param)));
+}
+
+/// Whether calls on tensors in host memory run in the simulator: TEGULA_DEVICE=sim. DLPack has one
+/// device for host memory, so that the tensors do not decide.
+bool host_means_sim() {
+  static const bool chosen = env().device == "sim";
+  return chosen;
+}
+
+Tensor borrow_tensor(const DLTensor& given, Loc at) {
+  Tensor t = Tensor::borrow(reinterpret_cast<const dlpack::Tensor&>(given), at);
+  if (t.device() == Device::cpu() && host_means_sim())
+    t = Tensor::borrow(t.data(), t.shape(), t.dtype(), Device::sim(), t.strides(), nullptr, at);
+  return t;
 }
 
 /// The bits of a number of host type T, if it holds the value.
@@ -94,8 +109,7 @@ Arguments::Arguments(const CalleeName& callee, std::span<const ExportParam> para
     if (!arg.value.tensor) fail(ErrorId::export_null, callee.loc, {}, text_of(callee, param));
     DLTensor given = *arg.value.tensor;
     if (may_lack_memory && given.data == nullptr) given.data = kNowhere;
-    return &tensors_.emplace_back(
-        Tensor::borrow(reinterpret_cast<const dlpack::Tensor&>(given), callee.loc));
+    return &tensors_.emplace_back(borrow_tensor(given, callee.loc));
   };
   for (std::size_t i = 0; i < params.size(); ++i) {
     const ExportParam& param = params[i];

@@ -3,7 +3,7 @@ import ctypes
 import os
 import struct
 
-from . import _c, _dlpack
+from . import _bundled, _c, _dlpack
 from ._errors import raise_last
 
 
@@ -122,6 +122,7 @@ def _packed(name, param, value, stream, kept):
 
 
 def _opened(path):
+    _bundled.open_library()
     try:
         return ctypes.CDLL(path)
     except OSError as error:
