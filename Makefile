@@ -1,6 +1,6 @@
 # The commands a person types. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help deps demo test test-long test-sanitized gpu-pack assemble-all format format-check tidy check
+.PHONY: help deps demo test test-long test-sanitized gpu-pack package assemble-all format format-check tidy check
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/  make \1\t\2/p;s/^\([a-z-]*\):  *## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -28,6 +28,9 @@ test-sanitized: deps ## every unit and file test under ASan and UBSan, threads u
 
 gpu-pack: deps   ## .gpu/: what a GPU machine needs to run the GPU tests and the program
 	@tools/dev/gpu_pack.sh
+
+package: deps    ## build/package/: an archive of the libraries and the program, and a Python wheel
+	@tools/dev/package.sh
 
 .PHONY: compare-pack
 compare-pack: deps ## .compare/COMMIT/: the libraries of this commit, for bench/compare.py

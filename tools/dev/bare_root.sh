@@ -69,6 +69,7 @@ remove_root() {
 
 # in_root FOLDER COMMAND: runs a shell command there as a new login would, with $root_env.
 in_root() {
+  # shellcheck disable=SC2016  # the inner shell expands these
   env -i HOME=/root TERM="${TERM:-dumb}" LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     "${root_env[@]}" chroot "$root" /bin/bash -c 'cd "$1" && eval "$2"' bash "$1" "$2"
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""make_wheel.py PREFIX OUT: packs the components `library` and `python`, installed in PREFIX, as a wheel in OUT.
+"""make_wheel.py PREFIX OUT: packs the components `library` and `python`, installed in PREFIX, as a wheel in OUT, with the
+texts in PREFIX/licenses.
 
 The wheel holds the Python package with the shared libraries in tegula/lib, so that pip only unpacks it. Its platform tag
 is that of the oldest glibc whose symbols the libraries need (PEP 600). Uses the standard library and readelf.
@@ -79,6 +80,8 @@ def main(prefix, out):
             write(wheel, path, file.read_bytes(), file in elf, record)
         for path, text in texts.items():
             write(wheel, f"{info}/{path}", text.encode(), False, record)
+        for path in sorted(prefix.glob("licenses/*")):
+            write(wheel, f"{info}/licenses/{path.name}", path.read_bytes(), False, record)
         listed = "\n".join([*record, f"{info}/RECORD,,"]) + "\n"
         write(wheel, f"{info}/RECORD", listed.encode(), False, [])
 

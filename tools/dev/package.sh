@@ -29,14 +29,27 @@ install_stripped() {
   find "$prefix" -type f \( -name '*.so' -o -name '*.so.*' -o -perm -u=x \) -exec strip --strip-unneeded {} +
 }
 
+# copy_licenses FOLDER: those of the libraries that are linked statically, as Debian's packages state them.
+copy_licenses() {
+  local package
+  mkdir -p "$1"
+  for package in llvm-19-dev libfmt-dev libzstd-dev zlib1g-dev libpng-dev libxxhash-dev nlohmann-json3-dev libcli11-dev; do
+    if [ -e "/usr/share/doc/$package/copyright" ]; then
+      cp -L "/usr/share/doc/$package/copyright" "$1/$package"
+    fi
+  done
+}
+
 name=tegula-$version-linux-$(uname -m)
 install_stripped "$stage/$name" library program
+copy_licenses "$stage/$name/licenses"
 cp LICENSE README.md "$stage/$name/"
 cp -r docs "$stage/$name/docs"
 tar --directory "$stage" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct)" \
   --create "$name" | gzip -9n >"$out/$name.tar.gz"
 
 install_stripped "$stage/wheel" library python
+copy_licenses "$stage/wheel/licenses"
 python3 tools/dev/make_wheel.py "$stage/wheel" $out
 
 for file in "$out"/*; do
