@@ -13,14 +13,14 @@ function(tegula_archive name header archive shared)
   target_link_libraries(dep_${name} INTERFACE ${TEGULA_${name}_LIBRARY})
 endfunction()
 
-# {fmt}: the archive where there is one, else compiled here (9.x) or header-only (later versions without an archive).
+# {fmt}: the archive where there is one, else compiled here (9.x and 10.x) or header-only (later versions without an archive).
 find_package(fmt 9 QUIET CONFIG)
 find_path(TEGULA_fmt_INCLUDE fmt/core.h REQUIRED)
 find_library(TEGULA_fmt_ARCHIVE NAMES libfmt.a)
 if(TEGULA_fmt_ARCHIVE)
   add_library(dep_fmt INTERFACE)
   target_link_libraries(dep_fmt INTERFACE ${TEGULA_fmt_ARCHIVE})
-elseif(fmt_VERSION VERSION_LESS 10)
+elseif(fmt_VERSION VERSION_LESS 11)
   add_library(dep_fmt STATIC "${CMAKE_CURRENT_LIST_DIR}/fmt.cpp")
 else()
   add_library(dep_fmt INTERFACE)

@@ -96,8 +96,7 @@ Exportable rms_norm_backward_export() {
            output("grad_weight", "N")},
           [](const Stream& stream, Args args, Loc at) {
             rms_norm_backward(
-                stream,
-                {.x = *args[1].tensor, .weight = *args[2].tensor, .rstd = *args[3].tensor},
+                stream, {.x = *args[1].tensor, .weight = *args[2].tensor, .rstd = *args[3].tensor},
                 *args[0].tensor, {.x = *args[4].tensor, .weight = *args[5].tensor}, {}, at);
           }};
 }
@@ -114,6 +113,5 @@ TEGULA_EXPORT(rms_norm, rms_norm_export());
 TEGULA_EXPORT(rms_norm_backward, rms_norm_backward_export());
 TEGULA_EXPORT_BACKWARD(rms_norm, rms_norm_backward, "x weight rstd");
 TEGULA_EXPORT(attention, attention({}));
-TEGULA_EXPORT(causal_attention, attention({.mask = [](auto, auto, auto q, auto kv) {
-                                  return q >= kv;
-                                }}));
+TEGULA_EXPORT(causal_attention,
+              attention({.mask = [](auto, auto, auto q, auto kv) { return q >= kv; }}));

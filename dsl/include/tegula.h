@@ -135,11 +135,12 @@ const TegulaCallable* tegula_find(const char* name);
 /* Null if the callable could not be made. */
 const TegulaSignature* tegula_signature(const TegulaCallable* callable);
 
-/* Queues a call. The device is that of the first tensor: a GPU, or the interpreter for tensors in
- * host memory, which returns when all is done. `stream` is a CUstream of that GPU (null and 1: the
- * legacy stream, 2: the one of this thread), and ignored on the host. Trailing optional arguments
- * may be missing. The first call of a class of arguments compiles. Strides and byte_offset count;
- * the structures may go when the call returns, the memory must stay until the stream has passed. */
+/* Queues a call. The device is that of the first tensor: a GPU, or for tensors in host memory the
+ * interpreter (with TEGULA_DEVICE=sim the simulator), which returns when all is done. `stream` is a
+ * CUstream of that GPU (null and 1: the legacy stream, 2: the one of this thread), and ignored on
+ * the host. Trailing optional arguments may be missing. The first call of a class of arguments
+ * compiles. Strides and byte_offset count; the structures may go when the call returns, the memory
+ * must stay until the stream has passed. */
 TegulaCode tegula_call(const TegulaCallable* callable, const TegulaArg* args, int32_t count,
                        void* stream);
 /* Shapes, dtypes and device of the outputs of a call with these arguments, whose outputs are
