@@ -5,7 +5,6 @@
 #include "bench/bench.h"
 #include "runtime/context.h"
 #include "tegula/kernels/fused_matmul.h"
-#include "tegula/kernels/gated_matmul.h"
 #include "tegula/tegula.h"
 
 namespace tegula::bench {

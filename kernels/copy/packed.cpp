@@ -59,7 +59,7 @@ std::int64_t RepackedOperand::pitch_bytes() const {
   return pitch * size_bytes(tensor.dtype());
 }
 
-std::vector<PlanSlot> repack(PlanBuilder& plan, std::initializer_list<OperandSlot> operands) {
+std::vector<PlanSlot> repack(PlanBuilder& plan, const std::vector<OperandSlot>& operands) {
   std::vector<PlanSlot> read;
   std::vector<SlotCopy> copies;
   for (const auto& [slot, operand] : operands) {

@@ -1,6 +1,8 @@
 // Matrix products by element types known at run time; the kernels are in fused_matmul.h.
 #include "tegula/kernels/matmul.h"
 
+#include <vector>
+
 #include "kernels/argument_error.h"
 #include "tegula/kernels/fused_matmul.h"
 
@@ -73,24 +75,34 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
 }
 
 MatmulSteps::MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options,
-                         DType acc_type) {
-  a = plan.argument(0), b = plan.argument(1);
-  const Tensor &A = plan.tensor(a), &B = plan.tensor(b), &C = plan.tensor(plan.argument(2));
-  check_matmul(A, B, C);
-  int matrices = 0;
-  for (std::size_t i = 3; i < plan.size(); ++i)
-    matrices += plan.tensor(plan.argument(i)).rank() > 1;
-  if (given && split_of(*given, A) == SplitK::cluster) check_cluster(*given);
-  config = given ? *given : choose_matmul(matmul_problem(A, B, C, options, matrices), A.device());
+                         DType acc_type, std::size_t products) {
+  for (std::size_t i = 0; i <= products; ++i) operands.push_back(plan.argument(i));
+  const Tensor &A = plan.tensor(operands[0]), &B = plan.tensor(operands[1]),
+               &C = plan.tensor(plan.argument(products + 1));
+  for (std::size_t i = 1; i <= products; ++i) check_matmul(A, plan.tensor(operands[i]), C);
+  const bool is_gated = products > 1;
+  const auto chosen = [&] {
+    int matrices = 0;  // of gated products, the choice does not depend on them
+    for (std::size_t i = products + 2; i < plan.size() && !is_gated; ++i)
+      matrices += plan.tensor(plan.argument(i)).rank() > 1;
+    MatmulProblem problem = matmul_problem(A, B, C, options, matrices);
+    problem.gates = static_cast<int>(products);
+    return choose_matmul(problem, A.device(), is_gated ? "gated_matmul" : "matmul");
+  };
+  if (given && !is_gated && split_of(*given, A) == SplitK::cluster) check_cluster(*given);
+  config = given ? *given : chosen();
+  if (is_gated) config.split = SplitK::none, config.swap_ab = false;
   split = split_of(config, A), is_batched = A.rank() == 3;
   if (split == SplitK::stream) counters = plan.counters(config.parts);
   if (const Dims shape = workspace_shape(split, config, C); !shape.empty())
     workspace = plan.scratch(shape, acc_type);
-  const auto read = repack(plan, {{a, matmul_operand(A, -1, options, config.operands)},
-                                  {b, matmul_operand(B, -2, options, config.operands)}});
-  const bool is_repacked = read[0] != a || read[1] != b;
-  variant = {config, options, split == SplitK::cluster ? config.parts : 1, is_repacked};
-  a = read[0], b = read[1];
+  std::vector<OperandSlot> wanted;
+  for (const PlanSlot slot : operands)
+    wanted.push_back({slot, matmul_operand(plan.tensor(slot), wanted.empty() ? -1 : -2, options,
+                                           config.operands)});
+  const std::vector<PlanSlot> read = repack(plan, wanted);
+  variant = {config, options, split == SplitK::cluster ? config.parts : 1, read != operands};
+  operands = read;
 }
 
 PlanOptions matmul_key(const MatmulOptions& o, const MatmulConfig* given) {

@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "tegula/kernels/fused_matmul.h"
-#include "tegula/kernels/gated_matmul.h"
 #include "tests/assemble/assembled.h"
 #include "tests/assemble/chosen_products.h"
 

@@ -5,7 +5,6 @@
 #include <span>
 
 #include "tegula/kernels/fused_matmul.h"
-#include "tegula/kernels/gated_matmul.h"
 #include "tests/assemble/assembled.h"
 
 namespace tegula::pingpong_test {

@@ -5,7 +5,6 @@
 #include "runtime/jit_verbs.h"
 #include "support/env.h"
 #include "tegula/kernels/fused_matmul.h"
-#include "tegula/kernels/gated_matmul.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/tegula.h"
 #include "tests/assemble/assembled.h"

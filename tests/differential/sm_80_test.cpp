@@ -9,7 +9,6 @@
 #include "runtime/jit_verbs.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/fused_matmul.h"
-#include "tegula/kernels/gated_matmul.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
 #include "tegula/kernels/softmax.h"

@@ -10,7 +10,6 @@
 
 #include "support/env.h"
 #include "tegula/kernels/fused_matmul.h"
-#include "tegula/kernels/gated_matmul.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"

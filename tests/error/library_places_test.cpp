@@ -24,7 +24,6 @@
 #include "tegula/kernels/embedding.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/gated_activation.h"
-#include "tegula/kernels/gated_matmul.h"
 #include "tegula/kernels/hadamard.h"
 #include "tegula/kernels/linear_cross_entropy.h"
 #include "tegula/kernels/log_matmul.h"

@@ -14,7 +14,6 @@
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/fused_matmul.h"
-#include "tegula/kernels/gated_matmul.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/norm.h"

@@ -10,7 +10,6 @@
 #include "ir/schedule/text.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/fused_matmul.h"
-#include "tegula/kernels/gated_matmul.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/softmax.h"
 #include "tests/assemble/assembled.h"

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Checks that matrix products stay short. Counted are lines that are not blank, comments included.
 
-- The library's product with the plans of its calls, at most 450: every file of kernels/matmul, and of
-  kernels/include/tegula/kernels the headers matmul.h (what callers see), matmul_kernels.h (the kernels) and
+- The library's product, gated ones too, with the plans of its calls, at most 540: every file of kernels/matmul, and
+  of kernels/include/tegula/kernels the headers matmul.h (what callers see), matmul_kernels.h (the kernels) and
   fused_matmul.h (epilogues). It stands on files that are not counted, for others use them: the language (dsl), the
   choice of a configuration (autotune/matmul), copies of operands (kernels/copy).
-- Gated products of matrices and batches, which are made of its parts, at most 120: gated_matmul.h.
 - Log-space products, of which one of its kernels is a part, at most 160: log_matmul.h and kernels/log_matmul.
 - The kernel that a user writes, at most 10: that of examples/03_matmul.cpp, from `kernel(` to `});`.
 
@@ -34,11 +33,10 @@ def main(arguments):
     product = sorted((ROOT / "kernels/matmul").rglob("*.*"))
     product += [HEADERS / name for name in ("matmul.h", "matmul_kernels.h", "fused_matmul.h")]
     log_space = [HEADERS / "log_matmul.h", *(ROOT / "kernels/log_matmul").glob("*.cpp")]
-    known = {HEADERS / "gated_matmul.h", *product, *log_space}
+    known = {*product, *log_space}
     # A new header of products is to be counted somewhere.
     faults = [f"{path.relative_to(ROOT)} is counted nowhere" for path in HEADERS.glob("*matmul*") if path not in known]
-    limits = [("the library's product", sum(len(lines(path)) for path in product), 450),
-              ("gated products", len(lines(HEADERS / "gated_matmul.h")), 120),
+    limits = [("the library's product", sum(len(lines(path)) for path in product), 540),
               ("log-space products", sum(len(lines(path)) for path in log_space), 160),
               ("the user's kernel", lambda_lines(ROOT / "examples/03_matmul.cpp", "kernel("), 10)]
     if "--report" in arguments:

@@ -12,7 +12,6 @@
 #include "ir/text.h"
 #include "kernels/moe/expert_products.h"
 #include "tegula/kernels/fused_matmul.h"
-#include "tegula/kernels/gated_matmul.h"
 #include "tegula/tegula.h"
 
 namespace tegula::dependent_launch_test {
@@ -104,7 +103,7 @@ TEST_P(DependentLaunch, OfPartsOfK) {
 }
 
 TEST_P(DependentLaunch, OfAGatedUnit) {
-  ConfiguredKernel<detail::GatedMatmul<bf16, bf16, Both>> gated("waits_gated", {});
+  ConfiguredKernel<detail::DataParallelMatmul<bf16, bf16, Both>> gated("waits_gated", {});
   expect_waits(gated.of(variant({.bm = 128, .bn = 64})), GetParam(), a, b, b, c);
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <initializer_list>
 #include <source_location>
 #include <span>
 #include <vector>
@@ -59,6 +58,6 @@ struct OperandSlot {
 /// The operands, of one type, as a kernel can read them: those without the required layout are
 /// repacked by launches of the plan, into scratch memory with rows padded to 128 bytes. The kernels
 /// that repack let the next one start before they end.
-std::vector<PlanSlot> repack(PlanBuilder& plan, std::initializer_list<OperandSlot> operands);
+std::vector<PlanSlot> repack(PlanBuilder& plan, const std::vector<OperandSlot>& operands);
 
 }  // namespace tegula

@@ -1,36 +1,42 @@
 #pragma once
+#include <cstddef>
 #include <memory>
 #include <source_location>
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "tegula/kernels/call_place.h"
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/matmul_kernels.h"
 #include "tegula/trailing_params.h"
 
-/// GEMMs whose epilogue is a lambda: DSL code on the accumulator tile, before it is stored. Two
-/// GEMMs at once: tegula/kernels/gated_matmul.h. Other inputs of the lambda are its trailing
-/// parameters, and arguments of every call:
+/// GEMMs whose epilogue is a lambda: DSL code on the accumulator tile, before it is stored. Other
+/// inputs of the lambda are its trailing parameters, and arguments of every call:
 ///
 ///     auto dense = fused_matmul<bf16, bf16>(
 ///         [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
 ///           return max(acc + expand(cast<f32>(bias(n)), 0), 0.0f) + residual(m, n);
 ///         });
 ///     dense(stream, A, B, C, bias, residual);
+///
+/// Two GEMMs on one A with a common epilogue: `gated_matmul`.
 namespace tegula {
 namespace detail {
 
-/// Arguments of a GEMM's kernels in a plan whose first launches repack operands. Chooses the
-/// configuration where none is given. Throws CompileError unless shapes fit.
+/// Arguments of a GEMM's kernels in a plan whose first launches repack operands. The call's
+/// arguments are A, one B for each of the `products`, C, and the epilogue's other inputs. Chooses
+/// the configuration if none is given. Throws CompileError unless shapes fit.
 struct MatmulSteps {
   MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options,
-              DType acc_type);
+              DType acc_type, std::size_t products);
   MatmulConfig config;
   SplitK split;  ///< the configuration's, as far as the call carries it out
   bool is_batched;
   MatmulTraits variant;
-  PlanSlot a, b, workspace, counters;  ///< the last two for partial accumulators
+  std::vector<PlanSlot> operands;  ///< A and each B
+  PlanSlot workspace, counters;    ///< for partial accumulators
 };
 
 /// Key of a plan of a GEMM, besides its arguments.
@@ -54,16 +60,22 @@ RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOpti
 /// Index m, Index n, trailing..), types written out: `acc` is the accumulator at rows m and columns
 /// n, and the result is rounded to O. Copies share compiled kernels. Calls throw CompileError for
 /// shapes that do not fit.
+///
+/// If the lambda takes two accumulators, (Tile gate, Tile up, ..), C = epilogue(A G, A U) and the
+/// arguments are A, G, U, C: one pass over A. A configuration's bn is then the width of each half,
+/// and its `split`, `parts` and `swap_ab` are ignored.
 template <class T, class O, class Fn>
 class FusedMatmul {
+  static constexpr std::size_t kProducts = detail::Products<Fn>::size();
+  static_assert(kProducts == 1 || kProducts == 2, "tegula: an epilogue takes one or two tiles");
   template <template <class...> class Body>
-  using Of = typename detail::TrailingAfter<Index, Fn, 1>::template Append<Body, T, O, Fn>;
+  using Of = typename detail::TrailingAfter<Index, Fn, kProducts>::template Append<Body, T, O, Fn>;
 
  public:
   explicit FusedMatmul(Fn epilogue, MatmulOptions options = {})
       : kernels_(new Kernels(std::move(epilogue))), options_(options) {}
 
-  /// A, B, C and what the lambda takes.
+  /// A, each B, C and what the lambda takes.
   template <class... Args>
   void operator()(const detail::StreamAt& stream, const Args&... args) const {
     call(nullptr, stream, args...);
@@ -76,46 +88,72 @@ class FusedMatmul {
   /// Adds the launches of a call to its plan.
   void build(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options) const {
     Kernels& k = *kernels_;
-    const detail::MatmulSteps s(plan, given, options, dtype_of<Accumulator<T>>);
-    const PlanSlot C = plan.argument(2);
+    const detail::MatmulSteps s(plan, given, options, dtype_of<Accumulator<T>>, kProducts);
+    const PlanSlot C = plan.argument(kProducts + 1);
     const auto launch = [&](const auto& kernel, const auto&... first) {
-      plan.launch_with_rest(kernel, 3, first...);
+      plan.launch_with_rest(kernel, kProducts + 2, first...);
     };
-    const auto batch = [&](PlanSlot slot) { return plan.with_rank(slot, 3); };
-    if (s.split == SplitK::stream)
-      return launch(k.stream_k.of(s.variant), batch(s.a), batch(s.b), batch(C), s.workspace,
-                    s.counters, s.config.parts);
-    if (s.is_batched) return launch(k.batched.of(s.variant), s.a, s.b, C);
-    if (s.split == SplitK::cluster) return launch(k.cluster_split_k.of(s.variant), s.a, s.b, C);
-    if (s.split == SplitK::none) return launch(k.data_parallel.of(s.variant), s.a, s.b, C);
-    plan.launch(k.split_k.of(s.variant), s.a, s.b, s.workspace);
-    launch(k.split_k_reduce, s.workspace, C);
+    const auto launch_whole = [&](auto& kernels) {
+      [&]<std::size_t... I>(std::index_sequence<I...>) {
+        launch(kernels.of(s.variant), s.operands[I]..., C);
+      }(std::make_index_sequence<kProducts + 1>());
+    };
+    if constexpr (kProducts == 1) {
+      const PlanSlot a = s.operands[0], b = s.operands[1];
+      const auto batch = [&](PlanSlot slot) { return plan.with_rank(slot, 3); };
+      if (s.split == SplitK::stream)
+        return launch(k.stream_k.of(s.variant), batch(a), batch(b), batch(C), s.workspace,
+                      s.counters, s.config.parts);
+      if (s.split == SplitK::cluster) return launch_whole(k.cluster_split_k);
+      if (s.split == SplitK::partials) {
+        plan.launch(k.split_k.of(s.variant), a, b, s.workspace);
+        return launch(k.split_k_reduce, s.workspace, C);
+      }
+    }
+    s.is_batched ? launch_whole(k.batched) : launch_whole(k.data_parallel);
   }
   /// Report on the kernel of this configuration: plan, remarks.
   std::string explain(const MatmulConfig& config, Loc at = std::source_location::current()) const {
     const detail::CallPlace here(at);
     const auto matches = [&](const MatmulConfig& c) { return c == config; };
     const Kernels& k = *kernels_;
-    if (k.stream_k.has(matches)) return k.stream_k.explain(matches);
     if (k.batched.has(matches)) return k.batched.explain(matches);
-    if (k.cluster_split_k.has(matches)) return k.cluster_split_k.explain(matches);
-    if (k.split_k.has(matches)) return k.split_k.explain(matches);
+    if constexpr (kProducts == 1) {
+      if (k.stream_k.has(matches)) return k.stream_k.explain(matches);
+      if (k.cluster_split_k.has(matches)) return k.cluster_split_k.explain(matches);
+      if (k.split_k.has(matches)) return k.split_k.explain(matches);
+    }
     return k.data_parallel.explain(matches);
+  }
+  /// Report on the kernels of a gated product that are compiled for matrices.
+  std::string explain(Loc at = std::source_location::current()) const
+    requires(kProducts == 2)
+  {
+    const detail::CallPlace here(at);
+    return kernels_->data_parallel.explain([](const auto&) { return true; });
   }
 
  private:
-  struct Kernels {
-    explicit Kernels(Fn fn) : epilogue(std::move(fn)) {}
+  struct WholeKernels {
+    explicit WholeKernels(Fn fn) : epilogue(std::move(fn)) {}
     Fn epilogue;
-    ConfiguredKernel<Of<detail::DataParallelMatmul>> data_parallel{"matmul", {epilogue}},
-        cluster_split_k{"matmul_cluster_split_k", {epilogue}};
-    ConfiguredKernel<Of<detail::BatchedMatmul>> batched{"matmul_batched", {epilogue}};
-    ConfiguredKernel<Of<detail::StreamKMatmul>> stream_k{"matmul_stream_k", {epilogue}};
-    ConfiguredKernel<detail::SplitKMatmul<T>> split_k{"matmul_split_k", {}};
-    decltype(kernel("", std::declval<Of<detail::SplitKReduction>>())) split_k_reduce =
-        kernel("matmul_split_k_reduce", Of<detail::SplitKReduction>{epilogue});
+    ConfiguredKernel<Of<detail::DataParallelMatmul>> data_parallel{
+        kProducts == 1 ? "matmul" : "matmul_gated", {epilogue}};
+    ConfiguredKernel<Of<detail::BatchedMatmul>> batched{
+        kProducts == 1 ? "matmul_batched" : "matmul_gated_batched", {epilogue}};
     CallPlans plans;
   };
+  struct SplitKernels : WholeKernels {
+    explicit SplitKernels(Fn fn) : WholeKernels(std::move(fn)) {}
+    ConfiguredKernel<Of<detail::DataParallelMatmul>> cluster_split_k{"matmul_cluster_split_k",
+                                                                     {this->epilogue}};
+    ConfiguredKernel<Of<detail::StreamKMatmul>> stream_k{"matmul_stream_k", {this->epilogue}};
+    ConfiguredKernel<detail::SplitKMatmul<T>> split_k{"matmul_split_k", {}};
+    decltype(kernel("", std::declval<Of<detail::SplitKReduction>>())) split_k_reduce =
+        kernel("matmul_split_k_reduce", Of<detail::SplitKReduction>{this->epilogue});
+  };
+  using Kernels = std::conditional_t<kProducts == 1, SplitKernels, WholeKernels>;
+
   template <class... Args>
   void call(const MatmulConfig* given, const detail::StreamAt& stream, const Args&... args) const {
     const detail::CallPlace here(stream.at);
@@ -130,6 +168,14 @@ class FusedMatmul {
 template <class T, class O, class Fn>
 FusedMatmul<T, O, Fn> fused_matmul(Fn epilogue, MatmulOptions options = {}) {
   return FusedMatmul<T, O, Fn>(std::move(epilogue), options);
+}
+
+/// C = epilogue(A G, A U), the two halves of a gated unit (SwiGLU; Shazeer 2020).
+template <class T, class O, class Fn>
+using FusedGatedMatmul = FusedMatmul<T, O, Fn>;
+template <class T, class O, class Fn>
+FusedGatedMatmul<T, O, Fn> gated_matmul(Fn epilogue, MatmulOptions options = {}) {
+  return fused_matmul<T, O>(std::move(epilogue), options);
 }
 
 }  // namespace tegula

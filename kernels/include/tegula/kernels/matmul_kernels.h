@@ -1,5 +1,8 @@
 #pragma once
+#include <array>
+#include <cstddef>
 #include <tuple>
+#include <utility>
 
 #include "tegula/configured_kernel.h"
 #include "tegula/control.h"
@@ -7,6 +10,7 @@
 #include "tegula/stream_k.h"
 #include "tegula/tile_ops.h"
 #include "tegula/tiles.h"
+#include "tegula/trailing_params.h"
 #include "tegula/view.h"
 
 /// GEMM kernels around an epilogue: data-parallel, batched, split-K in three ways.
@@ -38,52 +42,83 @@ Tile mma_accumulate(const MatmulOptions& options, const Arg& a, const Arg& b, co
                                          : dot(a, b, acc, precision);
 }
 
-/// Mainloop of A's rows `m` and B's columns `n` over some k-iterations. The accumulator is as the
-/// tensor cores have it: with swap A/B, A's rows lie along its columns.
-template <class T, class ViewA, class ViewB>
-Tile mainloop(const MatmulTraits& v, const ViewA& A, const ViewB& B, const Index& m, const Index& n,
-              const LoopRange& some) {
-  Tile acc = v.swap_ab ? zeros<Accumulator<T>>(v.bn, v.bm) : zeros<Accumulator<T>>(v.bm, v.bn);
-  for (auto k : some.stages(v.stages))
-    acc = v.swap_ab ? mma_accumulate<T>(v.options, B(k, n).T(), A(m, k).T(), acc)
-                    : mma_accumulate<T>(v.options, A(m, k), B(k, n), acc);
-  return acc;
+/// An index for each accumulator that an epilogue takes, which are products of one A.
+template <class Fn>
+using Products = std::make_index_sequence<run_end<Tile>(&Fn::operator(), 0)>;
+
+template <class P, std::size_t>
+using Repeated = P;
+
+/// Mainloop of A's rows `m` and the columns `n` of each B over some k-iterations. The accumulators
+/// have the shape of the tensor cores' tiles: with swap A/B, A's rows are their columns.
+template <class T, class ViewA, class... ViewB>
+std::array<Tile, sizeof...(ViewB)> mainloop(const MatmulTraits& v, const Index& m, const Index& n,
+                                            const LoopRange& some, const ViewA& A,
+                                            const ViewB&... B) {
+  constexpr bool kSharesA = sizeof...(ViewB) > 1;
+  const auto accumulator = [&](const auto& /*b*/) {
+    return v.swap_ab ? zeros<Accumulator<T>>(v.bn, v.bm) : zeros<Accumulator<T>>(v.bm, v.bn);
+  };
+  std::array<Tile, sizeof...(ViewB)> sums{accumulator(B)...};
+  for (auto k : some.stages(v.stages)) {
+    const Tile shared = kSharesA ? A(m, k) : Tile();
+    const auto a = [&]() -> Tile { return kSharesA ? shared : A(m, k); };
+    const auto add = [&](const auto& b, Tile& acc) {
+      acc = v.swap_ab ? mma_accumulate<T>(v.options, b(k, n).T(), a().T(), acc)
+                      : mma_accumulate<T>(v.options, a(), b(k, n), acc);
+    };
+    std::size_t i = 0;
+    (add(B, sums[i++]), ...);
+  }
+  return sums;
 }
 
-/// C = epilogue(A B). The programs of a cluster take a slice of k each, then one of the tile.
-template <class T, class O, class Fn, class... Extra>
-struct DataParallelMatmul {
+/// C = epilogue(A B), or epilogue(A B.., one for each `I`). The programs of a cluster take a slice
+/// of k each, then one of the tile.
+template <class Indices, class T, class O, class Fn, class... Extra>
+struct DataParallelMatmuls;
+template <std::size_t... I, class T, class O, class Fn, class... Extra>
+struct DataParallelMatmuls<std::index_sequence<I...>, T, O, Fn, Extra...> {
   Fn epilogue;
   MatmulTraits config{};
   PlanPatch plan() const { return config.plan(); }
-  void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
+  void operator()(In<T, 2> A, Repeated<In<T, 2>, I>... B, Out<O, 2> C, Extra... extra) const {
     const MatmulTraits& v = config;
     for (auto [m, n] : grid(C, v.bm, v.bn, group_m(v.group_m), cluster(v.programs))) {
       v.wait_for_repack();
       const auto mine = steps(A.cols(), v.bk).chunk(cluster_rank(), v.programs);
-      const Tile acc = v.undo_swap_ab(mainloop<T>(v, A, B, m, n, mine));
-      const Tile sum = cluster_reduce_scatter(acc, v.swap_ab ? 1 : 0);  // along the MMA's rows
+      auto sums = mainloop<T>(v, m, n, mine, A, B...);
+      for (Tile& sum : sums)  // along the MMA's rows
+        sum = cluster_reduce_scatter(v.undo_swap_ab(sum), v.swap_ab ? 1 : 0);
       const Index rows = v.swap_ab ? m : cluster_slice(m), cols = v.swap_ab ? cluster_slice(n) : n;
-      C(rows, cols) = call_with(epilogue, std::tie(sum), Index(Tile(0), 1), rows, cols, extra...);
+      const auto accs = std::tuple_cat(sums);
+      C(rows, cols) = call_with(epilogue, accs, Index(Tile(0), 1), rows, cols, extra...);
     }
   }
 };
-
-/// C[b] = epilogue(A[b] B[b]).
 template <class T, class O, class Fn, class... Extra>
-struct BatchedMatmul {
+using DataParallelMatmul = DataParallelMatmuls<Products<Fn>, T, O, Fn, Extra...>;
+
+/// C[b] = epilogue(A[b] B[b]), or epilogue(A[b] B[b]..).
+template <class Indices, class T, class O, class Fn, class... Extra>
+struct BatchedMatmuls;
+template <std::size_t... I, class T, class O, class Fn, class... Extra>
+struct BatchedMatmuls<std::index_sequence<I...>, T, O, Fn, Extra...> {
   Fn epilogue;
   MatmulTraits config{};
   PlanPatch plan() const { return config.plan(); }
-  void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, Extra... extra) const {
+  void operator()(In<T, 3> A, Repeated<In<T, 3>, I>... B, Out<O, 3> C, Extra... extra) const {
     const MatmulTraits& v = config;
     for (auto [b, m, n] : grid(C, 1, v.bm, v.bn)) {
       v.wait_for_repack();
-      const Tile sum = v.undo_swap_ab(mainloop<T>(v, A[b], B[b], m, n, steps(A.dim(2), v.bk)));
-      C(b, m, n) = call_with(epilogue, std::tie(sum), b, m, n, extra...);
+      auto sums = mainloop<T>(v, m, n, steps(A.dim(2), v.bk), A[b], B[b]...);
+      for (Tile& sum : sums) sum = v.undo_swap_ab(sum);
+      C(b, m, n) = call_with(epilogue, std::tuple_cat(sums), b, m, n, extra...);
     }
   }
 };
+template <class T, class O, class Fn, class... Extra>
+using BatchedMatmul = BatchedMatmuls<Products<Fn>, T, O, Fn, Extra...>;
 
 /// P[s] = the partial accumulator of A B over the k-iterations from s * ceil(steps / parts) on.
 template <class T>
@@ -95,7 +130,7 @@ struct SplitKMatmul {
       grid_launch_dependents();
       v.wait_for_repack();
       const auto part = steps(A.cols(), v.bk).chunk(s.first(), P.dim(0));
-      P(s, m, n) = v.undo_swap_ab(mainloop<T>(v, A, B, m, n, part));
+      P(s, m, n) = v.undo_swap_ab(mainloop<T>(v, m, n, part, A, B)[0]);
     }
   }
 };
@@ -130,10 +165,10 @@ struct StreamKMatmul {
       for (auto i : steps(mine.count(), 1)) {
         const StreamKWork s = mine.at(i);
         const auto [b, m, n] = tiles.at(s.tile);
-        Tile sum = mainloop<T>(v, A[b], B[b], m, n, s.range());
+        Tile sum = mainloop<T>(v, m, n, s.range(), A[b], B[b])[0];
         if_(fixup(sum, s, workspace, arrivals), [&] {
-          C(b, m, n) =
-              call_with(epilogue, std::forward_as_tuple(v.undo_swap_ab(sum)), b, m, n, extra...);
+          const Tile acc = v.undo_swap_ab(sum);
+          C(b, m, n) = call_with(epilogue, std::tie(acc), b, m, n, extra...);
         });
       }
     }
