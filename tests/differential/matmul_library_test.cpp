@@ -255,6 +255,30 @@ TEST_P(MatmulLibrary, AddedInPlace) {
   expect_equal(total, want_total);
 }
 
+/// Results that are added to C, by each way to split k.
+TEST_P(MatmulLibrary, AddedToResults) {
+  const auto add = fused_matmul<bf16, detail::AddedTo<f32>>(
+      [](Tile acc, Index m, Index, In<f32, 1> factors) { return acc * expand(factors(m), 1); });
+  const std::int64_t m = 136, n = 328, k = 256;
+  const Tensor A = integers({k, m}, DType::bf16, 1).transpose(0, 1),
+               B = integers({k, n}, DType::bf16, 2),
+               factors = Tensor::full({m}, 2, DType::f32, GetParam());
+  const auto of_product = product(A, B);
+  for (const MatmulConfig& c :
+       {MatmulConfig{.bm = 128, .bn = 256},
+        {.bm = 64, .bn = 256, .pingpong = true},
+        {.bm = 128, .bn = 128, .split = SplitK::partials, .parts = 2},
+        {.bm = 128, .bn = 128, .split = SplitK::stream, .parts = 3},
+        {.bm = 16, .bn = 128, .split = SplitK::cluster, .parts = 2, .swap_ab = true}}) {
+    SCOPED_TRACE(c.str());
+    const Tensor C = integers({m, n}, DType::f32, 3);
+    auto want = C.to_doubles();
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] += 2 * of_product[i];
+    add.run(c, stream(), A, B, C, factors);
+    expect_equal(C, want);
+  }
+}
+
 /// A second result, and the largest magnitude of each tile, in one pass.
 TEST_P(MatmulLibrary, ScaledResults) {
   const auto both = fused_matmul<bf16, f32>(

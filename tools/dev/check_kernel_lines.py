@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that matrix products stay short. Counted are lines that are not blank, comments included.
 
-- The library's product, gated ones too, with the plans of its calls, at most 540: every file of kernels/matmul, and
+- The library's product, gated ones too, with the plans of its calls, at most 560: every file of kernels/matmul, and
   of kernels/include/tegula/kernels the headers matmul.h (what callers see), matmul_kernels.h (the kernels) and
   fused_matmul.h (epilogues). It stands on files that are not counted, for others use them: the language (dsl), the
   choice of a configuration (autotune/matmul), copies of operands (kernels/copy).
@@ -36,7 +36,7 @@ def main(arguments):
     known = {*product, *log_space}
     # A new header of products is to be counted somewhere.
     faults = [f"{path.relative_to(ROOT)} is counted nowhere" for path in HEADERS.glob("*matmul*") if path not in known]
-    limits = [("the library's product", sum(len(lines(path)) for path in product), 540),
+    limits = [("the library's product", sum(len(lines(path)) for path in product), 560),
               ("log-space products", sum(len(lines(path)) for path in log_space), 160),
               ("the user's kernel", lambda_lines(ROOT / "examples/03_matmul.cpp", "kernel("), 10)]
     if "--report" in arguments:

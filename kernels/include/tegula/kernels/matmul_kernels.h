@@ -2,11 +2,13 @@
 #include <array>
 #include <cstddef>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "tegula/configured_kernel.h"
 #include "tegula/control.h"
 #include "tegula/kernels/matmul.h"
+#include "tegula/memory.h"
 #include "tegula/stream_k.h"
 #include "tegula/tile_ops.h"
 #include "tegula/tiles.h"
@@ -40,6 +42,27 @@ Tile mma_accumulate(const MatmulOptions& options, const Arg& a, const Arg& b, co
   const bool is_f8 = size_bytes(dtype_of<T>) == 1 && dtype_of<Accumulator<T>> == DType::f32;
   return is_f8 && options.fp32_promotion ? acc + dot(a, b, {}, precision)
                                          : dot(a, b, acc, precision);
+}
+
+/// As the result type of a GEMM: C += epilogue(A B) for a C of O, by one atomic addition to each
+/// element.
+template <class O>
+struct AddedTo {};
+
+template <class O, int Rank>
+struct ResultView : std::type_identity<Out<O, Rank>> {};
+template <class O, int Rank>
+struct ResultView<AddedTo<O>, Rank> : std::type_identity<InOut<O, Rank>> {};
+template <class O, int Rank>
+using Result = typename ResultView<O, Rank>::type;
+
+template <class O, int Rank, class... At>
+void store_result(const Arg& value, const Out<O, Rank>& C, const At&... at) {
+  C(at...) = value;
+}
+template <class O, int Rank, class... At>
+void store_result(const Arg& value, const InOut<O, Rank>& C, const At&... at) {
+  atomic_add(C(at...), value);
 }
 
 /// An index for each accumulator that an epilogue takes, which are products of one A.
@@ -82,7 +105,7 @@ struct DataParallelMatmuls<std::index_sequence<I...>, T, O, Fn, Extra...> {
   Fn epilogue;
   MatmulTraits config{};
   PlanPatch plan() const { return config.plan(); }
-  void operator()(In<T, 2> A, Repeated<In<T, 2>, I>... B, Out<O, 2> C, Extra... extra) const {
+  void operator()(In<T, 2> A, Repeated<In<T, 2>, I>... B, Result<O, 2> C, Extra... extra) const {
     const MatmulTraits& v = config;
     for (auto [m, n] : grid(C, v.bm, v.bn, group_m(v.group_m), cluster(v.programs))) {
       v.wait_for_repack();
@@ -92,7 +115,8 @@ struct DataParallelMatmuls<std::index_sequence<I...>, T, O, Fn, Extra...> {
         sum = cluster_reduce_scatter(v.undo_swap_ab(sum), v.swap_ab ? 1 : 0);
       const Index rows = v.swap_ab ? m : cluster_slice(m), cols = v.swap_ab ? cluster_slice(n) : n;
       const auto accs = std::tuple_cat(sums);
-      C(rows, cols) = call_with(epilogue, accs, Index(Tile(0), 1), rows, cols, extra...);
+      store_result(call_with(epilogue, accs, Index(Tile(0), 1), rows, cols, extra...), C, rows,
+                   cols);
     }
   }
 };
@@ -107,13 +131,13 @@ struct BatchedMatmuls<std::index_sequence<I...>, T, O, Fn, Extra...> {
   Fn epilogue;
   MatmulTraits config{};
   PlanPatch plan() const { return config.plan(); }
-  void operator()(In<T, 3> A, Repeated<In<T, 3>, I>... B, Out<O, 3> C, Extra... extra) const {
+  void operator()(In<T, 3> A, Repeated<In<T, 3>, I>... B, Result<O, 3> C, Extra... extra) const {
     const MatmulTraits& v = config;
     for (auto [b, m, n] : grid(C, 1, v.bm, v.bn)) {
       v.wait_for_repack();
       auto sums = mainloop<T>(v, m, n, steps(A.dim(2), v.bk), A[b], B[b]...);
       for (Tile& sum : sums) sum = v.undo_swap_ab(sum);
-      C(b, m, n) = call_with(epilogue, std::tuple_cat(sums), b, m, n, extra...);
+      store_result(call_with(epilogue, std::tuple_cat(sums), b, m, n, extra...), C, b, m, n);
     }
   }
 };
@@ -139,12 +163,12 @@ struct SplitKMatmul {
 template <class T, class O, class Fn, class... Extra>
 struct SplitKReduction {
   Fn epilogue;
-  void operator()(In<Accumulator<T>, 3> P, Out<O, 2> C, Extra... extra) const {
+  void operator()(In<Accumulator<T>, 3> P, Result<O, 2> C, Extra... extra) const {
     for (auto [m, n] : grid(C, 4, 256)) {
       grid_dependency_wait();
       Tile sum = zeros<Accumulator<T>>(4, 256);
       for (auto s : steps(P.dim(0), 1)) sum = sum + P(s, m, n);
-      C(m, n) = call_with(epilogue, std::tie(sum), Index(Tile(0), 1), m, n, extra...);
+      store_result(call_with(epilogue, std::tie(sum), Index(Tile(0), 1), m, n, extra...), C, m, n);
     }
   }
 };
@@ -154,7 +178,7 @@ template <class T, class O, class Fn, class... Extra>
 struct StreamKMatmul {
   Fn epilogue;
   MatmulTraits config{};
-  void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, InOut<Accumulator<T>, 3> workspace,
+  void operator()(In<T, 3> A, In<T, 3> B, Result<O, 3> C, InOut<Accumulator<T>, 3> workspace,
                   Ptr<u32> arrivals, Scalar<i32> programs, Extra... extra) const {
     const MatmulTraits& v = config;
     workspace.static_dim(1), workspace.static_dim(2);
@@ -168,7 +192,7 @@ struct StreamKMatmul {
         Tile sum = mainloop<T>(v, m, n, s.range(), A[b], B[b])[0];
         if_(fixup(sum, s, workspace, arrivals), [&] {
           const Tile acc = v.undo_swap_ab(sum);
-          C(b, m, n) = call_with(epilogue, std::tie(acc), b, m, n, extra...);
+          store_result(call_with(epilogue, std::tie(acc), b, m, n, extra...), C, b, m, n);
         });
       }
     }
