@@ -6,7 +6,7 @@
 #include "tegula/math.h"
 #include "tests/differential/attention/attention_reference.h"
 
-namespace tegula::test::diagonals_test {
+namespace tegula::test::toeplitz_test {
 namespace {
 
 class ScoresOfDistance : public testing::TestWithParam<Device> {
@@ -126,4 +126,4 @@ TEST_P(ScoresOfDistance, PackedHeadsKeepTheirElements) {
 }
 
 }  // namespace
-}  // namespace tegula::test::diagonals_test
+}  // namespace tegula::test::toeplitz_test

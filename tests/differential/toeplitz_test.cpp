@@ -11,7 +11,7 @@
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
-namespace tegula::diagonals_test {
+namespace tegula::toeplitz_test {
 namespace {
 
 constexpr const char* kOnce = "computed once a diagonal";
@@ -176,4 +176,4 @@ TEST_P(ToeplitzTiles, WhatIsNot) {
 }
 
 }  // namespace
-}  // namespace tegula::diagonals_test
+}  // namespace tegula::toeplitz_test
