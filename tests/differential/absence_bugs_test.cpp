@@ -162,7 +162,7 @@ const Program kNested{
 using test::nth_op;
 
 /// The parameter that holds a component of the first view along an axis.
-Value first_view(const Kernel& k, std::string_view component, int axis) {
+Value first_view(const ir::Kernel& k, std::string_view component, int axis) {
   for (const Param& p : k.params())
     if (p.attrs.s(AttrName::component) == component && p.attrs.i(AttrName::arg) == 0 &&
         p.attrs.i(AttrName::axis) == axis)
@@ -170,18 +170,18 @@ Value first_view(const Kernel& k, std::string_view component, int axis) {
   throw std::runtime_error("no such parameter");
 }
 /// Replaces the op's result by one of its operands.
-void becomes(Kernel& k, OpId op, std::size_t operand) {
+void becomes(ir::Kernel& k, OpId op, std::size_t operand) {
   const Value v = k[op].operands[operand];
   k.replace_all_uses(k[op].results[0], v);
 }
 /// The operand of a fold or matmul is replaced by the one before its masking select.
-void unmask(Kernel& k, OpId op, std::size_t operand) {
+void unmask(ir::Kernel& k, OpId op, std::size_t operand) {
   const OpId select = k[k[op].operands[operand]].def;
   if (!select || k[select].opcode != Opcode::Select) throw std::runtime_error("no select");
   k[op].operands[operand] = k[select].operands[1];
 }
-void erase(Kernel& k, OpId op) { k.erase(op); }
-test::WantedOp yields(const Kernel& k, DType d, bool is_tile) {
+void erase(ir::Kernel& k, OpId op) { k.erase(op); }
+test::WantedOp yields(const ir::Kernel& k, DType d, bool is_tile) {
   return [&k, d, is_tile](const OpData& o) {
     const Type t = k.type(o.results[0]);
     return t.dtype() == d && t.is_tile() == is_tile;
@@ -190,21 +190,21 @@ test::WantedOp yields(const Kernel& k, DType d, bool is_tile) {
 test::WantedOp of_kind(const char* kind) {
   return [kind](const OpData& d) { return d.attrs.s(AttrName::kind) == kind; };
 }
-OpId barrier(const Kernel& k, int n) { return nth_op(k, Opcode::CtaBarrier, n); }
-void move_behind(Kernel& k, OpId op, int steps) {
+OpId barrier(const ir::Kernel& k, int n) { return nth_op(k, Opcode::CtaBarrier, n); }
+void move_behind(ir::Kernel& k, OpId op, int steps) {
   OpId to = op;
   for (int i = 0; i < steps && k[to].next; ++i) to = k[to].next;
   k.unlink(op);
   test::insert_after(k, to, op);
 }
-OpId loop(const Kernel& k, int n) { return nth_op(k, Opcode::For, n); }
-Value first_of(Kernel& k, OpId loop) { return k[loop].operands[3]; }
+OpId loop(const ir::Kernel& k, int n) { return nth_op(k, Opcode::For, n); }
+Value first_of(ir::Kernel& k, OpId loop) { return k[loop].operands[3]; }
 
 struct Fault {
   const char* name;
   const Program& program;
   const char* behind;  ///< the pass that makes the mistake
-  void (*plant)(Kernel&);
+  void (*plant)(ir::Kernel&);
 };
 
 constexpr const char* kMaterialize = "materialize_absence";
@@ -215,9 +215,9 @@ constexpr const char* kLower = "lower_simt";
 const Fault kFaults[] = {
     // ---- absence
     {"a maximum sees absent elements", kFolds, kMaterialize,
-     [](Kernel& k) { unmask(k, nth_op(k, Opcode::Reduce, 0, of_kind("max")), 0); }},
+     [](ir::Kernel& k) { unmask(k, nth_op(k, Opcode::Reduce, 0, of_kind("max")), 0); }},
     {"a maximum's identity is 0", kFolds, kMaterialize,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        const OpId fold = nth_op(k, Opcode::Reduce, 0, of_kind("max"));
        const OpId select = k[k[fold].operands[0]].def;
        Builder b(k);
@@ -226,72 +226,72 @@ const Fault kFaults[] = {
        k[select].operands[2] = zero;
      }},
     {"a sum sees absent elements", kFolds, kMaterialize,
-     [](Kernel& k) { unmask(k, nth_op(k, Opcode::Reduce, 0, of_kind("sum")), 0); }},
+     [](ir::Kernel& k) { unmask(k, nth_op(k, Opcode::Reduce, 0, of_kind("sum")), 0); }},
     {"an argmax sees absent elements", kFolds, kMaterialize,
-     [](Kernel& k) { unmask(k, nth_op(k, Opcode::ArgReduce, 0), 0); }},
+     [](ir::Kernel& k) { unmask(k, nth_op(k, Opcode::ArgReduce, 0), 0); }},
     {"a scan counts absent elements", kFolds, kMaterialize,
-     [](Kernel& k) { unmask(k, nth_op(k, Opcode::Scan, 0), 0); }},
+     [](ir::Kernel& k) { unmask(k, nth_op(k, Opcode::Scan, 0), 0); }},
     {"a row more is there", kFolds, kMaterialize,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        k[nth_op(k, Opcode::Cmp, 0, [](const OpData& d) {
          return d.attrs.s(AttrName::pred) == "lt";
        })].attrs.set(AttrName::pred, "le");
      }},
     {"a store forgets what its value lacks", kFolds, kMaterialize,
-     [](Kernel& k) { k[nth_op(k, Opcode::StoreView, 0)].operands.resize(3); }},
+     [](ir::Kernel& k) { k[nth_op(k, Opcode::StoreView, 0)].operands.resize(3); }},
     {"a product's left side is not 0 along k", kProduct, kMaterialize,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        unmask(k, nth_op(k, Opcode::Dot, 0), 0);
        unmask(k, nth_op(k, Opcode::Dot, 0), 1);
      }},
     {"a product forgets the rows that its left side lacks", kProduct, kMaterialize,
-     [](Kernel& k) { k[nth_op(k, Opcode::StoreView, 0)].operands.resize(4); }},
+     [](ir::Kernel& k) { k[nth_op(k, Opcode::StoreView, 0)].operands.resize(4); }},
     {"a reshape loses the mask", kMoved, kMaterialize,
-     [](Kernel& k) { k[nth_op(k, Opcode::Store, 0)].operands.resize(2); }},
+     [](ir::Kernel& k) { k[nth_op(k, Opcode::Store, 0)].operands.resize(2); }},
     {"a choice takes the mask of one side", kMoved, kMaterialize,
-     [](Kernel& k) { becomes(k, nth_op(k, Opcode::Select, 0, yields(k, DType::i1, true)), 2); }},
+     [](ir::Kernel& k) { becomes(k, nth_op(k, Opcode::Select, 0, yields(k, DType::i1, true)), 2); }},
     {"a choice takes the other side's mask", kMoved, kMaterialize,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        const OpId select = nth_op(k, Opcode::Select, 0, yields(k, DType::i1, true));
        std::swap(k[select].operands[1], k[select].operands[2]);
      }},
     {"a branch takes what both sides lack", kMoved, kMaterialize,
-     [](Kernel& k) { becomes(k, nth_op(k, Opcode::Select, 1, yields(k, DType::i32, false)), 1); }},
+     [](ir::Kernel& k) { becomes(k, nth_op(k, Opcode::Select, 1, yields(k, DType::i32, false)), 1); }},
     {"a variable does not keep its elements", kCarried, kCarries,
-     [](Kernel& k) { becomes(k, nth_op(k, Opcode::Select, 0, yields(k, DType::i32, true)), 1); }},
+     [](ir::Kernel& k) { becomes(k, nth_op(k, Opcode::Select, 0, yields(k, DType::i32, true)), 1); }},
     {"a variable keeps all its elements", kCarried, kCarries,
-     [](Kernel& k) { becomes(k, nth_op(k, Opcode::Select, 0, yields(k, DType::i32, true)), 2); }},
+     [](ir::Kernel& k) { becomes(k, nth_op(k, Opcode::Select, 0, yields(k, DType::i32, true)), 2); }},
     {"presence stays that of the first value", kCarried, kCarries,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        const OpId yield = k.terminator(k[loop(k, 1)].regions[0]);
        k[yield].operands[1] = k[k[loop(k, 1)].regions[0]].args[2];
      }},
     {"a loop without a step gives all elements", kCarried, kCarries,
-     [](Kernel& k) { becomes(k, k[first_of(k, loop(k, 2))].def, 0); }},
+     [](ir::Kernel& k) { becomes(k, k[first_of(k, loop(k, 2))].def, 0); }},
     // ---- barriers
     {"no barrier in front of the loop's first read", kOrder, kMemory,
-     [](Kernel& k) { erase(k, barrier(k, 0)); }},
+     [](ir::Kernel& k) { erase(k, barrier(k, 0)); }},
     {"no barrier in front of the overwrite", kOrder, kMemory,
-     [](Kernel& k) { erase(k, barrier(k, 1)); }},
-    {"no barrier behind the loop", kOrder, kMemory, [](Kernel& k) { erase(k, barrier(k, 2)); }},
+     [](ir::Kernel& k) { erase(k, barrier(k, 1)); }},
+    {"no barrier behind the loop", kOrder, kMemory, [](ir::Kernel& k) { erase(k, barrier(k, 2)); }},
     {"a barrier in front of the loop only", kOrder, kMemory,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        const OpId at = barrier(k, 1);
        k.unlink(at);
        k.insert_before(loop(k, 0), at);
      }},
     {"a barrier behind the overwrite", kOrder, kMemory,
-     [](Kernel& k) { move_behind(k, barrier(k, 1), 1); }},
+     [](ir::Kernel& k) { move_behind(k, barrier(k, 1), 1); }},
     // ---- lowering
     {"a store without its predicate", kFolds, kLower,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        k[nth_op(k, Opcode::StGlobal, 0, [](const OpData& d) { return d.operands.size() > 2; })]
            .operands.resize(2);
      }},
     {"a load without its predicate", kMoved, kLower,
-     [](Kernel& k) { k[nth_op(k, Opcode::LdGlobal, 0)].operands.resize(1); }},
+     [](ir::Kernel& k) { k[nth_op(k, Opcode::LdGlobal, 0)].operands.resize(1); }},
     {"a fold's shuffle that reads its own lane", kFolds, kLower,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        const OpId shuffle = nth_op(k, Opcode::Shfl, 0);
        Builder b(k);
        b.before(shuffle);
@@ -299,9 +299,9 @@ const Fault kFaults[] = {
        k[shuffle].operands[1] = zero;
      }},
     {"no barrier between the warps of a fold", kFolds, kLower,
-     [](Kernel& k) { erase(k, nth_op(k, Opcode::BarSync, 1)); }},
+     [](ir::Kernel& k) { erase(k, nth_op(k, Opcode::BarSync, 1)); }},
     {"an address of shared memory that is a word off", kFolds, kLower,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        const OpId load = nth_op(k, Opcode::LdShared, 0);
        Builder b(k);
        b.before(load);
@@ -309,7 +309,7 @@ const Fault kFaults[] = {
        k[load].operands[0] = at;
      }},
     {"registers of a store in another order", kOrder, kLower,
-     [](Kernel& k) {
+     [](ir::Kernel& k) {
        const OpId store = nth_op(k, Opcode::StGlobal, 0);
        const Value v = k[store].operands[1];
        Ints order;
@@ -322,19 +322,19 @@ const Fault kFaults[] = {
        k[store].operands[1] = moved;
      }},
     {"a stride of another axis", kMoved, kLower,
-     [](Kernel& k) { k.replace_all_uses(first_view(k, "stride", 0), first_view(k, "stride", 1)); }},
+     [](ir::Kernel& k) { k.replace_all_uses(first_view(k, "stride", 0), first_view(k, "stride", 1)); }},
     {"an extent of another axis", kFolds, kLower,
-     [](Kernel& k) { k.replace_all_uses(first_view(k, "dim", 1), first_view(k, "dim", 0)); }},
+     [](ir::Kernel& k) { k.replace_all_uses(first_view(k, "dim", 1), first_view(k, "dim", 0)); }},
 };
 static_assert(std::size(kFaults) == 30);
 
 TEST(AbsenceBugs, TwentyEightOfThirtyAreCaught) {
-  EXPECT_GE(test::count_caught(kFaults, [](Kernel& k, const Fault& f) { f.plant(k); }), 28);
+  EXPECT_GE(test::count_caught(kFaults, [](ir::Kernel& k, const Fault& f) { f.plant(k); }), 28);
 }
 
 /// Ops that say what a mask lacks stood in front of what they use: `cpu` crashed.
 TEST(AbsenceBugs, AMaskThatBranchesHandOut) {
-  const Kernel tile = parse(kNested.text);
+  const ir::Kernel tile = parse(kNested.text);
   fuzz::Arguments want = test::arguments(kNested, tile);
   ASSERT_EQ(fuzz::interpret(tile, want), "");
   EXPECT_EQ(test::how_caught(tile, test::compiled_with(tile), kNested, want), "");

@@ -107,7 +107,7 @@ TEST(MaskVisitsOfLambdas, HoldEveryVisiblePair) {
   std::mt19937 random(3);
   int listed = 0, with_gaps = 0;
   for (int i = 0; i < 600; ++i) {
-    const auto [mask, sees] = testing::random_mask(random, 3);
+    const auto [mask, sees] = test::random_mask(random, 3);
     const Case c{"random", mask, [&](int q, int kv) { return sees(q, kv); }, "", 0, 0};
     check(c, visited(mask, Device::cpu(), {16, 16}, 61, 87));
     const KvTraversal way({.mask = mask});

@@ -29,7 +29,7 @@ std::vector<T> operands(unsigned seed) {
   return out;
 }
 
-class MathFunctions : public testing::TestWithParam<Device> {
+class MathFunctions : public ::testing::TestWithParam<Device> {
  protected:
   template <class T>
   static void expect_bits_of_cpu() {

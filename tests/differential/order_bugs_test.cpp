@@ -121,13 +121,13 @@ struct Fault {
   std::string_view word = {};
 };
 
-Value added(Kernel& k, OpId op, Value v, int number) {
+Value added(ir::Kernel& k, OpId op, Value v, int number) {
   Builder b(k);
   b.before(op);
   return b.add(v, b.i32(number));
 }
 
-void plant(Kernel& k, const Fault& f) {
+void plant(ir::Kernel& k, const Fault& f) {
   const OpId op = nth_op(k, f.opcode, f.nth);
   const auto number = static_cast<std::size_t>(f.number);
   switch (f.edit) {
@@ -228,7 +228,7 @@ static_assert(std::size(kFaults) == 40);
 TEST(OrderBugs, ThirtyEightOfFortyAreCaught) { EXPECT_GE(test::count_caught(kFaults, plant), 38); }
 
 TEST(OrderBugs, PlacesThatASortGivesAreSorted) {
-  const Kernel tile = parse(kPlaces.text);
+  const ir::Kernel tile = parse(kPlaces.text);
   fuzz::Arguments want = test::arguments(kPlaces, tile);
   ASSERT_EQ(fuzz::interpret(tile, want), "");
   EXPECT_EQ(test::how_caught(tile, fuzz::lowered(tile), kPlaces, want), "");

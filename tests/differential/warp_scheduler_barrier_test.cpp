@@ -34,7 +34,7 @@ constexpr const char* kTurns =
   order_drain
 }})";
 
-OpId only(const Kernel& k, Opcode opcode, bool in_loop) {
+OpId only(const ir::Kernel& k, Opcode opcode, bool in_loop) {
   OpId found;
   walk(k, k.body(), [&](OpId op) {
     const OpId owner = k[k[op].parent].owner;
@@ -45,7 +45,7 @@ OpId only(const Kernel& k, Opcode opcode, bool in_loop) {
 }
 
 /// A warpgroup that has the order appends its number to the number in memory, in base 5.
-void append_in_turn(Kernel& k) {
+void append_in_turn(ir::Kernel& k) {
   Builder b(k);
   b.before(only(k, Opcode::BarArrive, true));
   const Value warp = b.op(Opcode::WarpId, std::initializer_list<Value>{}),
@@ -68,7 +68,7 @@ struct Ran {
   std::int64_t order;
 };
 
-Ran run(const Kernel& simt, std::uint64_t seed) {
+Ran run(const ir::Kernel& simt, std::uint64_t seed) {
   fuzz::Arguments args{
       {.dtype = DType::i32, .is_view = true, .dims = {1}, .strides = {1}, .bytes = {}}};
   args[0].bytes.resize(4);
@@ -77,8 +77,8 @@ Ran run(const Kernel& simt, std::uint64_t seed) {
   return {report.clean() ? "" : report.str(), args[0].at(0).i};
 }
 
-Kernel lowered(int groups) {
-  Kernel k = parse(fmt::format(kTurns, groups * 128, kRounds), "turns.tir");
+ir::Kernel lowered(int groups) {
+  ir::Kernel k = parse(fmt::format(kTurns, groups * 128, kRounds), "turns.tir");
   PassContext context;
   context.plan = Plan{.num_warps = groups * 4, .warp_scheduler_barrier = true};
   codegen::lower_simt(k, context);
@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Warpgroups, WarpSchedulerBarrier, testing::Values(2, 3,
                          testing::PrintToStringParamName());
 
 TEST_P(WarpSchedulerBarrier, GoRound) {
-  const Kernel k = lowered(GetParam());
+  const ir::Kernel k = lowered(GetParam());
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const Ran ran = run(k, seed);
     EXPECT_EQ(ran.findings, "");
@@ -111,7 +111,7 @@ TEST_P(WarpSchedulerBarrier, GoRound) {
 /// The last does not pass it on to the first, or the first never gets it: all wait for ever.
 TEST_P(WarpSchedulerBarrier, StopWhereOneIsNotPassedOn) {
   for (const bool starts : {false, true}) {
-    Kernel k = lowered(GetParam());
+    ir::Kernel k = lowered(GetParam());
     const OpId arrive = only(k, Opcode::BarArrive, starts);
     if (starts) {
       const OpId next = k[k[k[arrive].operands[0]].def].opcode == Opcode::Add
@@ -130,7 +130,7 @@ TEST_P(WarpSchedulerBarrier, StopWhereOneIsNotPassedOn) {
 
 /// A warpgroup that does not wait for the order.
 TEST_P(WarpSchedulerBarrier, AreOutOfOrderWithoutWaiting) {
-  Kernel k = lowered(GetParam());
+  ir::Kernel k = lowered(GetParam());
   k.erase(only(k, Opcode::BarSync, true));
   bool found = false;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {

@@ -12,7 +12,7 @@ namespace tegula::test::g0_test {
 namespace {
 
 class G0 : public OnHopper {};
-INSTANTIATE_TEST_SUITE_P(BackEnds, G0, testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(BackEnds, G0, ::testing::Bool(),
                          [](const auto& i) { return std::string(i.param ? "nvrtc" : "llvm"); });
 
 TEST_P(G0, GemmIsRight) {

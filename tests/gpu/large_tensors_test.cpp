@@ -23,7 +23,7 @@ std::optional<Tensor> room_for(const Dims& shape, DType dtype, double value) {
   }
 }
 
-class LargeTensors : public testing::Test {
+class LargeTensors : public ::testing::Test {
  protected:
   void SetUp() override {
     if (Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";

@@ -7,7 +7,7 @@
 
 #include "tegula/kernels/masks.h"
 
-namespace tegula::testing {
+namespace tegula::test {
 
 using Seen = std::function<bool(std::int64_t q, std::int64_t kv)>;
 
@@ -42,4 +42,4 @@ inline std::pair<Mask, Seen> random_mask(std::mt19937& random, int depth) {
   return {masks::and_(a, b), [=](auto q, auto kv) { return seen_a(q, kv) && seen_b(q, kv); }};
 }
 
-}  // namespace tegula::testing
+}  // namespace tegula::test

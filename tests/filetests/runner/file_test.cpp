@@ -5,7 +5,7 @@
 
 #include "support/text.h"
 
-namespace tegula::filetest::file_test {
+namespace tegula::filetest {
 namespace {
 
 constexpr std::string_view kRun = "; run: ", kOutput = ";>";
@@ -57,4 +57,4 @@ std::string with_outputs(std::string_view text, const std::vector<std::string>& 
   return out;
 }
 
-}  // namespace tegula::filetest::file_test
+}  // namespace tegula::filetest

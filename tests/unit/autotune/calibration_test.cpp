@@ -89,7 +89,7 @@ void install_gpu(runtime::Driver& d) {
   };
 }
 
-class CalibrationTest : public test::OwnStore {
+class CalibrationTest : public tegula::test::OwnStore {
  protected:
   CalibrationTest() {
     gpu() = {};

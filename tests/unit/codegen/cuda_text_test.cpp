@@ -76,18 +76,18 @@ TEST(CudaText, IncludesNothingAndNamesTheLaunch) {
 }
 
 TEST(CudaText, Fp8IsRefusedWhereTheTargetCannotConvertIt) {
-  for (std::string_view op : testing::kConvertsF8) {
+  for (std::string_view op : test::kConvertsF8) {
     try {
-      cuda_of(testing::f8_kernel("sm_80", op));
+      cuda_of(test::f8_kernel("sm_80", op));
       ADD_FAILURE() << op << " was emitted";
     } catch (const CompileError& e) {
       EXPECT_THAT(e.what(), HasSubstr("of 8-bit floats needs a GPU of sm_90 or later"));
       EXPECT_THAT(e.what(), HasSubstr(std::string(op.substr(5, 4)))) << "the op is named";
     }
-    EXPECT_NO_THROW(cuda_of(testing::f8_kernel("sm_90a", op))) << op;
+    EXPECT_NO_THROW(cuda_of(test::f8_kernel("sm_90a", op))) << op;
   }
-  for (std::string_view op : testing::kMovesF8)
-    EXPECT_NO_THROW(cuda_of(testing::f8_kernel("sm_80", op))) << op;
+  for (std::string_view op : test::kMovesF8)
+    EXPECT_NO_THROW(cuda_of(test::f8_kernel("sm_80", op))) << op;
 }
 
 TEST(CudaText, OtherFormsAreRefused) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace tegula::testing {
+namespace tegula::test {
 
 /// Need a conversion, which the hardware lacks.
 inline constexpr std::string_view kConvertsF8[] = {
@@ -57,4 +57,4 @@ inline std::string f8_kernel(std::string_view target, std::string_view op) {
       target, elem, op, type[2]);
 }
 
-}  // namespace tegula::testing
+}  // namespace tegula::test

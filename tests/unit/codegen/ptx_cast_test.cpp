@@ -257,7 +257,7 @@ TEST(RoundsOnceInCuda, TheSourceHasTheseInstructionsAndNoOther) {
 }})",
                 vector ? "v<2xf64>" : "f64", vector ? "v<2xf8e5m2>" : "f8e5m2", vector ? 2 : 1)))
             .source;
-    EXPECT_EQ(testing::lacks_f64_to_f8(source), "") << source;
+    EXPECT_EQ(test::lacks_f64_to_f8(source), "") << source;
     EXPECT_EQ(source.find("float("), std::string::npos) << source;
   }
 }

@@ -58,9 +58,9 @@ TEST(Export, PacksArgumentsWithoutAllocating) {
   const Call call;
   const auto& callee = *c::find_exported("mix");
   callee.signature();
-  const int before = g_allocations;
+  const int before = tegula::test::allocations();
   const c::Arguments packed(callee, call.args);
-  EXPECT_EQ(g_allocations - before, 0);
+  EXPECT_EQ(tegula::test::allocations() - before, 0);
   const auto args = packed.host();
   ASSERT_EQ(args.size(), 6u);
   EXPECT_EQ(args[0].tensor->shape(), (Dims{2, 2}));

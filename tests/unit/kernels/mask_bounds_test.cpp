@@ -15,8 +15,8 @@ namespace tegula::mask_bounds_test {
 namespace {
 
 using namespace masks;
-using testing::random_mask;
-using testing::Seen;
+using test::random_mask;
+using test::Seen;
 
 struct HostRange {
   std::int64_t lo, hi;

@@ -171,8 +171,8 @@ kernel @k simt target(sm_90a) threads(32) (%p: ptr<f64> [arg = 0, component = "p
 }
 
 TEST(EmitLlvm, RefusesFp8WithTheWordsOfTheOtherEmitterWhereTheTargetCannotConvertIt) {
-  for (std::string_view op : testing::kConvertsF8) {
-    const std::string text = testing::f8_kernel("sm_80", op);
+  for (std::string_view op : test::kConvertsF8) {
+    const std::string text = test::f8_kernel("sm_80", op);
     const auto words = [&](auto emit) -> std::string {
       try {
         emit(kernel_of(text), EmitOptions{});
@@ -185,18 +185,18 @@ TEST(EmitLlvm, RefusesFp8WithTheWordsOfTheOtherEmitterWhereTheTargetCannotConver
     EXPECT_NE(words(codegen::emit_llvm).find("of 8-bit floats needs a GPU of sm_90"),
               std::string::npos)
         << op;
-    EXPECT_NO_THROW(ptx_of(testing::f8_kernel("sm_90a", op))) << op;
+    EXPECT_NO_THROW(ptx_of(test::f8_kernel("sm_90a", op))) << op;
   }
-  for (std::string_view op : testing::kMovesF8)
-    EXPECT_NO_THROW(ptx_of(testing::f8_kernel("sm_80", op))) << op;
+  for (std::string_view op : test::kMovesF8)
+    EXPECT_NO_THROW(ptx_of(test::f8_kernel("sm_80", op))) << op;
 }
 
 TEST(EmitLlvm, RoundsF64ToFp8Once) {
-  std::string ptx = ptx_of(testing::f8_kernel("sm_90a", "%y = cast %d : v<2xf8e5m2>"));
+  std::string ptx = ptx_of(test::f8_kernel("sm_90a", "%y = cast %d : v<2xf8e5m2>"));
   ptx.erase(0, ptx.find("// begin inline asm"));
   const std::string second = ptx.substr(ptx.find("// end inline asm"));
-  EXPECT_EQ(testing::lacks_f64_to_f8(ptx.substr(0, ptx.size() - second.size())), "") << ptx;
-  EXPECT_EQ(testing::lacks_f64_to_f8(second), "") << ptx;
+  EXPECT_EQ(test::lacks_f64_to_f8(ptx.substr(0, ptx.size() - second.size())), "") << ptx;
+  EXPECT_EQ(test::lacks_f64_to_f8(second), "") << ptx;
 }
 
 TEST(EmitLlvm, CastsSaturateWhereSomethingCanOverflowAndOnlyThere) {

@@ -10,7 +10,7 @@
 #include <set>
 #include <thread>
 
-#include "counted_allocations.h"
+#include "tests/unit/runtime/counted_allocations.h"
 #include "mock_driver.h"
 #include "runtime/context.h"
 #include "runtime/stream_state.h"
@@ -97,7 +97,7 @@ TEST(Launch, TakesNoMemoryAndLittleTime) {
   const PreparedLaunch plan(load(), {}, layout.slots());
   std::array<std::byte, 96> block{};
   mock().record_launches = false;
-  const int before = g_allocations;
+  const int before = test::allocations();
   double best = 1e9;
   for (int round = 0; round < 50; ++round) {
     const auto start = std::chrono::steady_clock::now();
@@ -107,7 +107,7 @@ TEST(Launch, TakesNoMemoryAndLittleTime) {
         std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() /
             1000);
   }
-  EXPECT_EQ(g_allocations, before);
+  EXPECT_EQ(test::allocations(), before);
   RecordProperty("ns_per_launch", static_cast<int>(best));
   // Tests are compiled unoptimized and share the machine, so this finds a slip of an order of
   // magnitude alone; the goal of 150 ns beyond the driver's call is held by
@@ -282,9 +282,9 @@ TEST(Workspace, GrowsAndKeepsWhatQueuedWorkMayUse) {
   EXPECT_NE(b.scratch, a.scratch);
   EXPECT_EQ(b.counters, a.counters);
   EXPECT_EQ(mock().live_memory.count(reinterpret_cast<std::uintptr_t>(a.scratch)), 1u);
-  const int before = g_allocations;
+  const int before = test::allocations();
   acquire_workspace(stream, 1000, 4);
-  EXPECT_EQ(g_allocations, before);
+  EXPECT_EQ(test::allocations(), before);
   mock().stream_id = 8;  // the same handle, another stream
   EXPECT_NE(acquire_workspace(stream, 1000, 4).scratch, b.scratch);
 }
@@ -410,9 +410,9 @@ TEST(Workspace, CountersOfStreamsAndOfRecordedLaunches) {
   mock().capturing = false;
   std::uint32_t* const mine = acquire_scheduler_counter(stream);
   EXPECT_EQ(*mine, 0u);
-  const int before = g_allocations;
+  const int before = test::allocations();
   EXPECT_EQ(acquire_scheduler_counter(stream), mine);
-  EXPECT_EQ(g_allocations, before);
+  EXPECT_EQ(test::allocations(), before);
   mock().stream_id = 11;
   EXPECT_NE(acquire_scheduler_counter(stream), mine);
   // A stream on which nothing has run may record, too; no two launches share a counter.

@@ -21,9 +21,9 @@ TEST(Reproducer, IsTheTracedKernel) {
     optimize(k, {});
     FAIL() << "nothing was thrown";
   } catch (const InternalError& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("takes tile form, the kernel is in simt form"));
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("takes tile form, the kernel is in simt form"));
     EXPECT_THAT(e.reproducer(),
-                testing::StartsWith("tegula opt --target sm_90a --backend llvm --emit optimize"));
+                ::testing::StartsWith("tegula opt --target sm_90a --backend llvm --emit optimize"));
     const std::string file = e.reproducer().substr(e.reproducer().rfind(' ') + 1);
     EXPECT_EQ(read_file(file), ir::print(k.tile));
     std::filesystem::remove(file);
@@ -34,7 +34,7 @@ TEST(Reproducer, IsTheTracedKernel) {
     optimize(k, planned);
     FAIL() << "nothing was thrown";
   } catch (const InternalError& e) {
-    EXPECT_THAT(e.reproducer(), testing::StartsWith("TEGULA_PLAN=\"stages=2\" tegula opt "));
+    EXPECT_THAT(e.reproducer(), ::testing::StartsWith("TEGULA_PLAN=\"stages=2\" tegula opt "));
     std::filesystem::remove(e.reproducer().substr(e.reproducer().rfind(' ') + 1));
   }
 }

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "counted_allocations.h"
+#include "tests/unit/runtime/counted_allocations.h"
 #include "mock_driver.h"
 #include "tegula/error.h"
 
@@ -121,9 +121,9 @@ TEST(TensorMap, CacheHitTakesNoMemory) {
   TensorMapCache cache;
   first_word(cache, box_at(0x10000));
   testing::take_calls();
-  const int before = g_allocations;
+  const int before = test::allocations();
   for (int i = 0; i < 100; ++i) first_word(cache, box_at(0x10000));
-  EXPECT_EQ(g_allocations, before);
+  EXPECT_EQ(test::allocations(), before);
   EXPECT_TRUE(testing::take_calls().empty());
 }
 
