@@ -41,8 +41,8 @@ std::string text_of(const CalleeName& callee, const ExportParam& param) {
        kind_name(kind_of(param)));
 }
 
-/// Whether calls on tensors in host memory run in the simulator: TEGULA_DEVICE=sim. DLPack has one
-/// device for host memory, so that the tensors do not decide.
+/// Returns true if calls on tensors in host memory run in the simulator (TEGULA_DEVICE=sim). DLPack
+/// has a single device for host memory, so the tensors cannot select it.
 bool host_means_sim() {
   static const bool chosen = env().device == "sim";
   return chosen;

@@ -215,7 +215,7 @@ TEST_P(Clusters, SplitKInTheLanguage) {
           acc = dot(A(m, k), B(k, n), acc);
         const Tile sum = cluster_reduce_scatter(acc, axis(0));
         const Index mine = cluster_slice(m);
-        C(mine, n) = max(sum + expand(bias(n), 0), 0) + residual(mine, n);
+        C(mine, n) = max(0, sum + expand(bias(n), 0)) + residual(mine, n);
       }
     });
     for (const std::int64_t k : {0, 8, 72, 520}) {

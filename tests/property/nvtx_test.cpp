@@ -13,14 +13,14 @@
 namespace tegula::nvtx_test {
 namespace {
 
-/// The events that the library has recorded.
-std::vector<std::string> events() {
+/// The events that the library has recorded, without the first `skipped`.
+std::vector<std::string> events(std::size_t skipped = 0) {
   void* const library = dlopen(env().nvtx_injection.c_str(), RTLD_NOW);
   if (!library) return {"no library"};
   const auto count = reinterpret_cast<int (*)()>(dlsym(library, "fake_nvtx_count"));
   const auto event = reinterpret_cast<const char* (*)(int)>(dlsym(library, "fake_nvtx_event"));
   std::vector<std::string> all;
-  for (int i = 0; i < count(); ++i) all.emplace_back(event(i));
+  for (int i = static_cast<int>(skipped); i < count(); ++i) all.emplace_back(event(i));
   return all;
 }
 
@@ -34,6 +34,7 @@ struct TypedCallable {
 };
 
 TEST(Nvtx, CallsAndLaunchesAreRanges) {
+  const std::size_t before = events().size();  // of initializers in other files of the program
   const auto twice = kernel("twice", [](In<f32, 1> x, Out<f32, 1> y) {
     for (auto i : grid(y, 16)) y(i) = x(i) * 2;
   });
@@ -50,11 +51,11 @@ TEST(Nvtx, CallsAndLaunchesAreRanges) {
   TypedCallable<std::vector<int>>{}();
   if (!env().nvtx) {
     EXPECT_FALSE(ProfilerRange::is_heard());
-    EXPECT_THAT(events(), testing::IsEmpty());
+    EXPECT_THAT(events(before), testing::IsEmpty());
     return;
   }
   EXPECT_TRUE(ProfilerRange::is_heard());
-  EXPECT_THAT(events(),
+  EXPECT_THAT(events(before),
               testing::ElementsAre("push twice", "pop", "push twice", "pop", "push a step",
                                    "push softmax", "push softmax", "pop", "pop", "pop",
                                    "push Callable", "pop", "push TypedCallable", "pop"));
