@@ -1,4 +1,4 @@
-// Errors inside of the kernel library are about the line that called it.
+// Attributes errors inside the kernel library to the user's line that called it.
 #include "tegula/called_from.h"
 
 #include <array>
@@ -11,14 +11,15 @@ namespace {
 
 thread_local Loc here;
 
-/// The folder that the library was compiled in, with a slash; "" where paths are relative to it.
+/// Returns the folder that the library was compiled in, with a trailing slash; "" if source paths
+/// are relative to it.
 constexpr std::string_view source_root() {
   constexpr std::string_view kOwn = "support/called_from.cpp";
   std::string_view file = std::source_location::current().file_name();
   return file.ends_with(kOwn) ? file.substr(0, file.size() - kOwn.size()) : file;
 }
 
-/// Whether a source or a header of the library, wherever it is installed, has this path.
+/// Returns true if `file` is a source or header of the library, wherever it is installed.
 bool is_source_of_library(std::string_view file) {
   static constexpr std::array<std::string_view, 7> kLayers{
       "support/", "ir/", "codegen/", "runtime/", "dsl/", "autotune/", "kernels/"};

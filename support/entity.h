@@ -9,8 +9,8 @@
 
 namespace tegula {
 
-/// A typed index into a dense array: cheap to copy, stable when the array grows, and not to be
-/// mixed up with the index of another kind of entity.
+/// A typed index into a dense array: cheap to copy, stable when the array grows, and a type
+/// distinct from the index of any other kind of entity.
 template <class Tag>
 struct EntityId {
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
@@ -22,7 +22,7 @@ struct EntityId {
   friend constexpr auto operator<=>(EntityId, EntityId) = default;
 };
 
-/// Dense storage addressed by one kind of id. Entities are never moved to another id, only retired.
+/// Dense storage addressed by one kind of id. An entity keeps its id; ids are never reused.
 template <class Id, class Data>
 class EntityMap {
  public:

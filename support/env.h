@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-/// The environment, typed: one row a variable in env.def, read once.
+/// Typed values of the environment variables in env.def, which are read once.
 namespace tegula {
 
 struct Env {
@@ -22,15 +22,15 @@ struct Env {
 #undef TEGULA_ENV
 
   using Lookup = std::function<std::optional<std::string>(const char* name)>;
-  /// Reads every row; an unset or empty variable gives the fallback. A value its row does not allow
-  /// is a DeviceError.
+  /// Reads every row; an unset or empty variable gives the fallback. Throws DeviceError for a value
+  /// that its row does not allow.
   static Env read(const Lookup& lookup);
 };
 
-/// This process's environment as it was at the first call.
+/// Returns this process's environment as it was at the first call, or the current EnvOverride.
 const Env& env();
 
-/// Replaces what env() returns during its life; for tests, on one thread.
+/// Replaces the result of env() during its lifetime; for tests, on one thread.
 class EnvOverride {
  public:
   explicit EnvOverride(Env replacement);
@@ -43,12 +43,13 @@ class EnvOverride {
   const Env* before_;
 };
 
-/// Names of variables that begin with TEGULA_ and have no row: misspelt, or of another version.
-/// `entries` holds NAME=VALUE texts; the doctor passes environment_entries().
+/// Returns the names of variables that begin with TEGULA_ and have no row in env.def, sorted: they
+/// are misspelt, or belong to another version. `entries` contains NAME=VALUE strings, as
+/// environment_entries() returns them.
 std::vector<std::string> unknown_variables(const std::vector<std::string>& entries);
 std::vector<std::string> environment_entries();
 
-/// The table as Markdown (docs/env.md).
+/// Returns the table as Markdown (docs/env.md).
 std::string env_markdown();
 
 }  // namespace tegula

@@ -1,4 +1,4 @@
-// Texts of errors: the form editors and terminals recognise, one place a line.
+// Formats errors in the form that editors and terminals recognise: one location per line.
 #include "tegula/error.h"
 
 #include <fmt/format.h>
@@ -12,14 +12,14 @@
 namespace tegula {
 namespace {
 
-/// `file:line:col: `, without the column or the whole where unknown.
+/// Returns `file:line:col: `, without the column if it is unknown; "" if the location is unknown.
 std::string place(const Loc& loc) {
   if (!loc.known()) return {};
   if (loc.column == 0) return fmt::format("{}:{}: ", loc.file, loc.line);
   return fmt::format("{}:{}:{}: ", loc.file, loc.line, loc.column);
 }
 
-/// Line `number` of a file; empty where it cannot be read, or is too long to show.
+/// Returns line `number` of a file; "" if the file cannot be read or the line is too long to show.
 std::string source_line(const char* file, std::uint32_t number) {
   constexpr std::size_t kLongest = 200;
   std::ifstream in(file);
@@ -30,8 +30,8 @@ std::string source_line(const char* file, std::uint32_t number) {
   return line.size() > kLongest ? std::string() : line;
 }
 
-/// The source line of a place with a caret under its column, each line behind a line break; nothing
-/// where the file cannot be read.
+/// Returns the source line of a location with a caret under its column, each preceded by a line
+/// break; "" if the file cannot be read.
 std::string snippet(const Loc& loc) {
   if (!loc.known() || loc.column == 0) return {};
   const std::string line = source_line(loc.file, loc.line);
@@ -42,7 +42,7 @@ std::string snippet(const Loc& loc) {
   return fmt::format("\n{:>5} | {}\n      | {}^", loc.line, line, under);
 }
 
-/// The whole diagnostic, with the source line behind its first line.
+/// Returns the whole diagnostic with the source line inserted after its message.
 std::string explained(const Diagnostic& d) {
   std::string text = d.str();
   const std::size_t head = place(d.loc).size() + d.message.size();

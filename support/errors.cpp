@@ -1,4 +1,4 @@
-// The table of mistakes as data, and its texts filled in.
+// The table of mistakes (errors.def), and the formatting of their messages and hints.
 #include "support/errors.h"
 
 #include <iterator>
@@ -30,7 +30,8 @@ Diagnostic diagnose(ErrorId mistake, Loc loc, std::vector<Note> notes, fmt::form
   const int in_message = placeholders(r.message);
   if (static_cast<int>(count) != in_message + placeholders(r.hint))
     throw InternalError(fmt::format("{} takes other arguments than it was given", r.code));
-  // Both texts at once, so that automatic numbering runs through; the separator is in neither.
+  // Formats both texts at once, so that automatic numbering of the arguments continues from the
+  // message into the hint. Neither text contains the separator.
   constexpr char kSeparator = '\x1f';
   const std::string both =
       fmt::vformat(fmt::format("{}{}{}", r.message, kSeparator, r.hint), arguments);

@@ -25,7 +25,8 @@ struct ErrorRow {
 const ErrorRow& row(ErrorId mistake);
 int mistake_count();
 
-/// The diagnostic of a mistake; `arguments` fill the message, then the hint.
+/// Returns the diagnostic of a mistake. `arguments` (`count` of them) fill the {} of the message,
+/// then those of the hint. Throws InternalError if their number is wrong.
 Diagnostic diagnose(ErrorId mistake, Loc loc, std::vector<Note> notes, fmt::format_args arguments,
                     std::size_t count);
 

@@ -1,14 +1,14 @@
 #pragma once
-// The facts that decide calls of the library may change while the process runs: an override of the
-// environment, another driver, a sticky device error. Decisions that were kept are of a generation,
-// and count in it alone.
+// The facts on which library calls base their decisions may change while the process runs: an
+// override of the environment, another driver, a sticky device error. A cached decision records its
+// generation and is valid in that generation only.
 #include <cstdint>
 
 namespace tegula {
 
-/// The generation of now; 1 at first.
+/// Returns the current generation; the first one is 1.
 std::uint64_t generation();
-/// Everything decided so far is decided again where it is wanted next.
+/// Begins a new generation: decisions cached in earlier ones are made again when next needed.
 void begin_generation();
 
 }  // namespace tegula

@@ -8,29 +8,32 @@
 
 namespace tegula {
 
-/// 128 bits of content: names of cache entries and keys. Equal on every machine for equal input.
+/// 128-bit hash of content, which names cache entries and keys. Equal input gives an equal hash on
+/// every machine.
 struct Hash128 {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
 
   friend auto operator<=>(const Hash128&, const Hash128&) = default;
-  /// 32 lower-case hexadecimal digits.
+  /// Returns 32 lower-case hexadecimal digits.
   std::string hex() const;
 };
 
-/// XXH3-128, fed piece by piece. Not cryptographic: it names content, it does not guard it.
+/// Incremental XXH3-128. It is not cryptographic: it identifies content but does not protect it.
 class Hasher {
  public:
   Hasher();
   ~Hasher();
   Hasher(Hasher&&) noexcept;
 
-  /// The bytes alone: add("a").bytes("b") differs from bytes("ab"), bytes("a").bytes("b") does not.
+  /// Appends raw bytes: add("a").bytes("b") differs from bytes("ab"), bytes("a").bytes("b") does
+  /// not.
   Hasher& bytes(std::string_view data);
-  /// A text as a field: its length first, so that neighbouring fields cannot trade characters.
+  /// Appends a string as a field: its length comes first, so that adjacent fields cannot trade
+  /// characters.
   Hasher& add(std::string_view field);
-  /// A number as a field of eight bytes, little-endian whatever its type, so that int and long
-  /// agree.
+  /// Appends a number as a field of eight little-endian bytes whatever its type, so that int and
+  /// long agree.
   template <std::integral T>
   Hasher& add(T value) {
     return add_number(static_cast<std::uint64_t>(value));
@@ -41,7 +44,7 @@ class Hasher {
     return add(static_cast<std::underlying_type_t<T>>(value));
   }
 
-  /// The hash of all that was fed so far; feeding may go on.
+  /// Returns the hash of everything appended so far; more may be appended afterwards.
   Hash128 digest() const;
 
  private:
@@ -50,7 +53,7 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
-/// The hash of one text.
+/// Returns the hash of one string.
 Hash128 hash128(std::string_view data);
 
 }  // namespace tegula

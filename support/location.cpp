@@ -1,4 +1,4 @@
-// The pool behind intern(): texts that outlive every kernel, error and dump.
+// The pool of intern(): strings that outlive every kernel, error and dump.
 #include "tegula/location.h"
 
 #include <mutex>

@@ -2,17 +2,17 @@
 #include <string>
 #include <string_view>
 
-/// Markdown as our generated pages have it.
+/// Markdown in the format of the generated pages.
 namespace tegula {
 
-/// Longest line of a page.
+/// Maximum length of a line of a page.
 inline constexpr std::size_t kPageWidth = 120;
 
-/// A list item: "- " and the text, whose further lines are indented by two blanks. A word longer
-/// than a line stays whole.
+/// Returns a list item: "- " and the text, with continuation lines indented by two spaces. A word
+/// longer than a line is not broken.
 std::string markdown_item(std::string_view text);
 
-/// A paragraph of lines that are as long as the page is wide.
+/// Returns a paragraph wrapped at the page width.
 std::string markdown_paragraph(std::string_view text);
 
 }  // namespace tegula

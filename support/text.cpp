@@ -30,14 +30,15 @@ class File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   int get() const { return descriptor_; }
-  /// Closing is where some file systems report a failed write.
+  /// Closes the file and returns whether that succeeded; some file systems report a failed write
+  /// here.
   bool close() { return ::close(std::exchange(descriptor_, -1)) == 0; }
 
  private:
   int descriptor_;
 };
 
-/// 0, or the errno of the first failure.
+/// Returns 0, or the errno of the first failure.
 int write_all(const std::filesystem::path& path, std::string_view content) {
   File file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (file.get() < 0) return errno;
@@ -49,7 +50,7 @@ int write_all(const std::filesystem::path& path, std::string_view content) {
   return file.close() ? 0 : errno;
 }
 
-/// A name no other thread or process writes at the same time.
+/// Returns a file name next to `path` that no other thread or process writes at the same time.
 std::filesystem::path sibling(const std::filesystem::path& path) {
   static std::atomic<unsigned> counter = 0;
   std::filesystem::path result = path;

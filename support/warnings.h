@@ -1,15 +1,15 @@
 #pragma once
-// The process's handler of warnings, as those see it who find some.
+// The process's warning handler, for the code that finds warnings.
 #include <span>
 
 #include "tegula/warning.h"
 
 namespace tegula {
 
-/// Hands them to the handler, or writes them where TEGULA_WARN asks for it and there is none.
+/// Passes the warnings to the handler; without one, writes them to stderr if TEGULA_WARN is set.
 void report_warnings(std::span<const Warning> warnings);
 
-/// While it lives, this thread reports no warnings.
+/// Suppresses the warnings that this thread reports during the object's lifetime.
 class WarningsMuted {
  public:
   WarningsMuted();

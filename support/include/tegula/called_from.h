@@ -4,20 +4,20 @@
 #include "tegula/error.h"
 #include "tegula/location.h"
 
-/// The line that called the kernel library, for the errors of the call.
+/// Location of the user's call of the kernel library, to which errors are attributed.
 namespace tegula::detail {
 
-/// The user's line that called the kernel library, which runs on this thread; unknown outside of a
+/// Returns the user's line that called the kernel library on this thread; unknown outside of a
 /// call.
 Loc called_from();
-/// Begins or ends a call; returns what `called_from` was.
+/// Begins or ends a call; returns the previous value of `called_from`.
 Loc set_called_from(Loc at);
 
-/// Whether an error at this place, thrown now, would be about a line of the library's own sources,
-/// or about none, where the line of the user's call is known.
+/// Returns true if an error at this location belongs to the current call of the library: the line
+/// of the call is known, and the location is unknown or in the library's own sources.
 bool is_of_call(const Loc& at);
-/// The diagnostics of a call of the library, each about a line of the user's: those of the user's
-/// lambdas keep it, others get the call's, and a note where in the library they come from.
+/// Returns the diagnostics of a library call, each with a location in the user's code. Those in the
+/// user's lambdas keep theirs; others get that of the call, and a note with the library's line.
 std::vector<Diagnostic> at_caller(std::vector<Diagnostic> all);
 
 }  // namespace tegula::detail

@@ -36,8 +36,8 @@ namespace detail {
 
 /// An IEEE-like binary format of at most 16 bits. All conversions round once, to nearest even.
 /// NaN always becomes the canonical NaN that the GPU's `cvt` writes: sign 0 and every other bit 1.
-/// `Saturates` formats have no way to reach infinity by conversion: what is too large, infinity
-/// included, becomes the largest finite value, as `cvt.rn.satfinite` does for both fp8 types.
+/// `Saturates` formats cannot reach infinity by conversion: values that are too large, infinity
+/// included, become the largest finite value, as `cvt.rn.satfinite` does for both fp8 types.
 template <class Self, class Bits, int Exponent, int Mantissa, bool HasInfinity, bool Saturates>
 struct SmallFloat {
   static constexpr int kExponentBits = Exponent;
@@ -51,7 +51,7 @@ struct SmallFloat {
   Bits bits;  ///< the encoding as stored in memory
 
   SmallFloat() = default;
-  /// Rounds to nearest even. Exact for every `float` and `double`: rounding happens once.
+  /// Rounds to nearest even, once, for every `float` and `double`.
   template <class T>
     requires std::is_arithmetic_v<T>
   constexpr explicit SmallFloat(T value) : bits(encode(static_cast<double>(value))) {}
@@ -83,7 +83,7 @@ struct SmallFloat {
     const int field = static_cast<int>((raw >> 52) & 0x7ff);
     const std::uint64_t fraction = raw & ((std::uint64_t{1} << 52) - 1);
     if (field == 0x7ff && fraction != 0) return kNanBits;
-    if (field == 0) return static_cast<Bits>(sign);  // double subnormals lie far below every format
+    if (field == 0) return static_cast<Bits>(sign);  // double subnormals are far below every format
     const int exponent = field - 1023;
     const int below = exponent < kMinExponent ? kMinExponent - exponent : 0;
     const int shift = 52 - Mantissa + below;
@@ -168,7 +168,7 @@ using storage_t = std::tuple_element_t<static_cast<std::size_t>(D), AllDTypes>;
 
 enum class DTypeKind : std::uint8_t { boolean, signed_int, unsigned_int, floating };
 
-/// Facts of one element type.
+/// Properties of one element type.
 struct DTypeInfo {
   DType dtype;
   std::string_view name;  ///< as written in the IR and in messages
@@ -198,15 +198,15 @@ inline constexpr std::array<DTypeInfo, kDTypeCount> kDTypeInfo{{
 
 constexpr const DTypeInfo& dtype_info(DType d) { return kDTypeInfo[static_cast<std::size_t>(d)]; }
 
-/// "bf16", "i32", ...
+/// Returns "bf16", "i32", ...
 constexpr std::string_view name(DType d) { return dtype_info(d).name; }
-/// Bits that carry the value: 1 for i1.
+/// Returns the number of bits that carry the value: 1 for i1.
 constexpr int size_bits(DType d) { return dtype_info(d).bits; }
-/// Bytes one element takes in memory: 1 for i1.
+/// Returns the bytes that one element takes in memory: 1 for i1.
 constexpr int size_bytes(DType d) { return (dtype_info(d).bits + 7) / 8; }
 constexpr bool is_float(DType d) { return dtype_info(d).kind == DTypeKind::floating; }
 constexpr bool is_bool(DType d) { return dtype_info(d).kind == DTypeKind::boolean; }
-/// Signed or unsigned, not i1.
+/// Returns true for signed and unsigned integers, but not for i1.
 constexpr bool is_integer(DType d) {
   return dtype_info(d).kind == DTypeKind::signed_int ||
          dtype_info(d).kind == DTypeKind::unsigned_int;
@@ -215,7 +215,7 @@ constexpr bool is_signed(DType d) {
   return dtype_info(d).kind == DTypeKind::signed_int || dtype_info(d).kind == DTypeKind::floating;
 }
 
-/// The type called `text`, or nothing.
+/// Returns the type called `text`, or nothing.
 constexpr std::optional<DType> dtype_from_name(std::string_view text) {
   for (const DTypeInfo& info : kDTypeInfo)
     if (info.name == text) return info.dtype;

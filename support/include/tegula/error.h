@@ -5,7 +5,7 @@
 
 #include "tegula/location.h"
 
-/// Errors are classed by who must act: the kernel's author, the machine's owner, or us.
+/// Errors are classified by who must act: the kernel's author, the machine's owner, or us.
 namespace tegula {
 
 /// One further place that explains an error, e.g. where an operand was made.
@@ -14,19 +14,19 @@ struct Note {
   std::string text;
 };
 
-/// One error: the mistake, its place, and one way to mend it.
+/// One error: the mistake, its location, and one way to fix it.
 struct Diagnostic {
-  std::string code;  ///< stable, e.g. "T0207"; empty where none is assigned
+  std::string code;  ///< stable, e.g. "T0207"; empty if none is assigned
   std::string message;
   Loc loc;
   std::vector<Note> notes;
   std::string hint;
 
-  /// `file:line:column: error CODE: message`, then notes and the hint, one a line.
+  /// Returns `file:line:column: error CODE: message`, then notes and the hint, one per line.
   std::string str() const;
 };
 
-/// Base of everything Tegula throws; `what()` is the whole text.
+/// Base class of everything that Tegula throws; `what()` is the whole text.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -45,9 +45,9 @@ class CompileError : public Error {
   std::vector<Diagnostic> all_;
 };
 
-/// The kernel's author must act, and only running the kernel could tell: what the devices `cpu` and
-/// `sim` find in a program while it runs (races, bounds, false assumptions, elements that nobody
-/// stored, endless loops). Each diagnostic has a code from T1301 on.
+/// The kernel's author must act, and only running the kernel could reveal it: the devices `cpu` and
+/// `sim` detect errors while a program runs (races, bounds, false assumptions, elements that were
+/// never stored, endless loops). Each diagnostic has a code from T1301 on.
 class ProgramError : public Error {
  public:
   explicit ProgramError(std::vector<Diagnostic> all);
@@ -58,10 +58,10 @@ class ProgramError : public Error {
   std::vector<Diagnostic> all_;
 };
 
-/// The machine must be mended: driver, memory, missing library, unsupported device.
+/// The machine must be fixed: driver, memory, missing library, unsupported device.
 class DeviceError : public Error {
  public:
-  /// `code` and `name` are the driver's (0 and "" where the driver was not reached).
+  /// `code` and `name` are the driver's (0 and "" if the driver was not reached).
   DeviceError(std::string message, int code = 0, std::string name = {});
   int code() const { return code_; }
   const std::string& name() const { return name_; }
@@ -71,13 +71,13 @@ class DeviceError : public Error {
   std::string name_;
 };
 
-/// We must act: a broken invariant. Carries what is needed to reproduce it.
+/// We must act: an invariant is broken. Carries what is needed to reproduce the failure.
 class InternalError : public Error {
  public:
   explicit InternalError(std::string message, std::string reproducer = {});
-  /// The fault, without the command that replays it.
+  /// Returns the fault, without the command that replays it.
   const std::string& message() const { return message_; }
-  /// A command line that replays the failure, or empty.
+  /// Returns a command line that replays the failure, or "".
   const std::string& reproducer() const { return reproducer_; }
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// Quotients of integers, rounded the way a name says; divisors are positive.
+// Integer division with explicit rounding; divisors are positive.
 #include <type_traits>
 
 namespace tegula {
@@ -14,7 +14,7 @@ constexpr T ceil_div(T a, std::type_identity_t<T> b) {
   return a / b + (a % b > 0 ? 1 : 0);
 }
 
-/// The least multiple of `unit` that is not below `a`.
+/// Returns the least multiple of `unit` that is not below `a`.
 template <class T>
 constexpr T round_up(T a, std::type_identity_t<T> unit) {
   return ceil_div(a, unit) * unit;
