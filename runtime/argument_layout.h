@@ -1,5 +1,5 @@
 #pragma once
-// Layout of a kernel's arguments in the block that a launch hands to the driver.
+// Layout of a kernel's arguments in the block that a launch passes to the driver.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace tegula::runtime {
 
-/// Maximum bytes of a kernel's parameters.
+/// Maximum size of a kernel's parameters.
 inline constexpr std::size_t kMaxBlockBytes = 4096;
 
 /// Position of one kernel argument in the block of arguments.
@@ -16,8 +16,8 @@ struct ArgumentSlot {
   std::uint32_t bytes = 0;
 };
 
-/// Lays out arguments one after another, each aligned to its own need, as the kernel's parameters
-/// are.
+/// Lays out arguments one after another, each at its own alignment, as the kernel's parameters are
+/// laid out.
 class ArgumentLayout {
  public:
   /// Adds an argument and returns its offset. Tensor maps: 128 bytes, aligned to 64.

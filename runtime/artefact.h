@@ -1,6 +1,6 @@
 #pragma once
-// A compiled kernel as data: what compilation leaves behind, without IR, pointers or a device. The
-// disk cache stores it, and any number of GPUs load it (runtime/loaded_artefact.h).
+// A compiled kernel as data: the result of compilation, without IR, pointers or a device. The disk
+// cache stores it, and any number of GPUs load it (runtime/loaded_artefact.h).
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ namespace tegula::runtime {
 enum class ImageKind : std::uint8_t {
   none,   ///< nothing: a kernel of the simulator or the interpreter
   cubin,  ///< machine code of one target
-  ptx     ///< text that the driver compiles when it loads it: the way without an assembler
+  ptx     ///< text that the driver compiles at load time: used without an assembler
 };
 
 struct Artefact {
@@ -30,28 +30,28 @@ struct Artefact {
   int threads = 0;                          ///< threads of a CTA
   int cluster = 1;                          ///< CTAs of a cluster
   std::uint32_t shared_bytes = 0;           ///< dynamic shared memory of a CTA
-  bool programmatic_launch = false;         ///< may overlap the end of the kernel before
+  bool programmatic_launch = false;         ///< may overlap the end of the previous kernel
   bool persistent = false;                  ///< each CTA computes many tiles
   bool cooperative = false;                 ///< its CTAs wait for one another
   bool has_mma = false, has_wgmma = false;  ///< tensor core instructions in the code
-  std::string key_text;                     ///< the key as text, for people
+  std::string key_text;                     ///< human-readable text of the key
   std::string schedule_text;                ///< the plan as text
-  AssembleReport report;                    ///< empty where nothing was assembled
+  AssembleReport report;                    ///< empty if nothing was assembled
 };
 
-/// The image is the cubin or, where there is none, the PTX.
+/// Sets the image to the cubin or, if that is empty, to the PTX.
 void set_image(Artefact& artefact, std::vector<char> cubin);
 
-/// CTAs that one SM of the target holds at once, from registers, threads and shared memory;
-/// registers count where the report has them.
+/// Returns the number of CTAs that are resident on one SM of the target, limited by registers,
+/// threads and shared memory. Registers are ignored if the report lacks them.
 int ctas_per_sm(const Artefact& artefact, const AssembleReport& report);
 
-/// Registers, memory and spills as text, then the assembler's warnings, a line each.
+/// Returns registers, memory and spills as text, then the assembler's warnings, one per line.
 std::string assembler_text(const AssembleReport& report, std::int64_t shared_bytes,
                            std::size_t cubin_bytes);
 
-/// The PTX, empty where there is no code. An artefact of NVRTC has it made now; throws DeviceError
-/// where NVRTC is missing.
+/// Returns the PTX; "" for an artefact without code. For an artefact of NVRTC this call compiles
+/// it; throws DeviceError if NVRTC is missing.
 std::string ptx_of(const Artefact& artefact);
 
 }  // namespace tegula::runtime

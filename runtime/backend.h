@@ -1,5 +1,5 @@
 #pragma once
-// The two ways from the simt form to machine code.
+// The two back ends that turn the simt form into machine code.
 #include <cstdint>
 #include <string_view>
 
@@ -7,7 +7,7 @@ namespace tegula::runtime {
 
 enum class Backend : std::uint8_t { Llvm, Nvrtc };
 std::string_view name(Backend b);
-/// TEGULA_BACKEND, else LLVM.
+/// Returns the back end of TEGULA_BACKEND, else LLVM.
 Backend default_backend();
 
 }  // namespace tegula::runtime

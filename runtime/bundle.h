@@ -1,8 +1,9 @@
 #pragma once
 // A bundle: compiled kernels in one file (.tgb) that is written once, mapped and never changed.
-// Its kernels are found by what they mean, so that it serves a machine without LLVM, NVRTC and
-// ptxas. Layout, little-endian: header, index sorted by key, entries at multiples of 64 bytes. The
-// index has a checksum of its own and so has every entry, so that opening a bundle reads no entry.
+// Lookups use the kernel's meaning, without the tools that compiled it, so that a bundle serves a
+// machine without LLVM, NVRTC and ptxas. Layout, little-endian: header, index sorted by key,
+// entries at multiples of 64 bytes. The index and each entry have their own checksums, so that
+// opening a bundle does not read the entries.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -15,7 +16,7 @@
 
 namespace tegula::runtime {
 
-/// Key of a bundle's entry: a key of the disk cache without its tools.
+/// Returns the key of a bundle's entry: a key of the disk cache without the fields that name tools.
 CacheKey portable_key(const CacheKey& key);
 
 /// A row of the index.
@@ -26,8 +27,8 @@ struct BundleRow {
 
 class Bundle {
  public:
-  /// Maps the file and checks header and index. Throws DeviceError for a file that cannot be read
-  /// or is no sound bundle.
+  /// Maps the file and checks its header and index. Throws DeviceError for a file that cannot be
+  /// read or is not a valid bundle.
   explicit Bundle(const std::filesystem::path& file);
   ~Bundle();
   Bundle(const Bundle&) = delete;
@@ -35,9 +36,9 @@ class Bundle {
 
   const std::filesystem::path& file() const { return file_; }
   std::span<const BundleRow> rows() const { return {rows_, count_}; }
-  /// Bytes of an entry, as encode_entry made them.
+  /// Returns the bytes of an entry, as encode_entry wrote them.
   std::string_view entry(const BundleRow& row) const;
-  /// The entry of a portable key; nothing where the bundle has none or its bytes are damaged.
+  /// Returns the entry of a portable key; nothing if there is none or its bytes are damaged.
   std::optional<CacheEntry> find(const CacheKey& key) const;
 
  private:
@@ -47,13 +48,13 @@ class Bundle {
   std::size_t count_ = 0;
 };
 
-/// An entry to be put into a bundle.
+/// An entry for encode_bundle.
 struct BundledKernel {
   CacheKey key;  ///< portable
   CacheEntry entry;
 };
 
-/// The bundle's bytes. Of several kernels of one key the last one counts.
+/// Returns the bundle's bytes. If several kernels have one key, the last one is used.
 std::string encode_bundle(const std::vector<BundledKernel>& kernels);
 
 }  // namespace tegula::runtime

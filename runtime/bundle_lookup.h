@@ -1,6 +1,6 @@
 #pragma once
-// The bundles of the process, seen from the verbs: a traced kernel that a bundle holds needs no
-// compiler, and the disk cache is not asked for it.
+// Lookup of traced kernels in the bundles of the process. A kernel that a bundle contains needs no
+// compiler, and the disk cache is not searched for it.
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -12,19 +12,19 @@
 
 namespace tegula::runtime {
 
-/// The folder of the bundles that `tegula cache import` copies: below the disk cache's. Empty where
-/// there is no disk cache.
+/// Returns the folder to which `tegula cache import` copies bundles, a subfolder of the disk cache;
+/// "" without a disk cache.
 std::filesystem::path bundle_folder();
 
-/// Bundles in the order in which they are asked: those of TEGULA_BUNDLES, then the folder's.
+/// Bundles in search order: those of TEGULA_BUNDLES, the added ones, then those of bundle_folder().
 class BundleLayers {
  public:
-  /// Opens what the environment names, then `added`. Files that are no bundles are told by
-  /// `faults`, not thrown.
+  /// Opens the bundles that the environment names, then `added`, then the imported ones. Files that
+  /// are not bundles are reported by `faults`; nothing is thrown for them.
   explicit BundleLayers(const std::vector<std::filesystem::path>& added);
 
   std::optional<CacheEntry> find(const CacheKey& key, std::string* file = nullptr) const;
-  /// The entries of one key in all bundles.
+  /// Returns the entries of one key in all bundles.
   std::vector<CacheEntry> find_all(const CacheKey& key) const;
   const std::vector<std::string>& faults() const { return faults_; }
 
@@ -35,14 +35,15 @@ class BundleLayers {
   std::vector<std::string> faults_;
 };
 
-/// Adds a bundle to those of this process, from now on. Throws DeviceError where it cannot be used.
+/// Adds a bundle to those of this process. Throws DeviceError if it cannot be used.
 void add_bundle(const std::filesystem::path& file);
 
-/// The bundles of this process, opened at the first call and kept to its end.
+/// Returns the bundles of this process, which are opened by the first call and never closed.
 const BundleLayers& bundle_layers();
 
-/// Completes a traced kernel up to the verb `assemble` from a bundle. Bundles hold kernels of GPUs;
-/// TEGULA_DUMP, which is to show every stage, passes them by.
+/// Completes a traced kernel up to the verb `assemble` from a bundle; returns false if no bundle
+/// has it. Bundles contain kernels for GPUs only. With TEGULA_DUMP, which shows every stage,
+/// bundles are ignored.
 bool load_from_bundle(Compilation& k, const CompileRequest& request, Artefact& artefact);
 
 }  // namespace tegula::runtime

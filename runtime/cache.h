@@ -1,7 +1,7 @@
 #pragma once
-// Compiled kernels on disk: one checksummed file a key, published at once or not at all. Nothing
-// here throws for the state of the disk: what cannot be read is a miss, what cannot be written is
-// not kept.
+// Compiled kernels on disk: one checksummed file per key, published atomically. Nothing here throws
+// because of the state of the disk: an entry that cannot be read is a miss, and one that cannot be
+// written is not stored.
 #include <atomic>
 #include <chrono>
 #include <ctime>
@@ -18,8 +18,8 @@
 
 namespace tegula::runtime {
 
-/// TEGULA_CACHE_DIR, else $XDG_CACHE_HOME/tegula, else ~/.cache/tegula; empty where there is none
-/// of them.
+/// Returns TEGULA_CACHE_DIR, else $XDG_CACHE_HOME/tegula, else ~/.cache/tegula; "" if none of them
+/// is set.
 std::filesystem::path default_cache_folder();
 
 struct CacheOptions {
@@ -28,18 +28,18 @@ struct CacheOptions {
   bool read_only = false;
   std::size_t max_bytes = kMaxBytes;
   std::function<void(const std::string&)>
-      log;  ///< gets one line for each thing out of the ordinary
+      log;  ///< receives one line for each unusual event
   Vfs* vfs = &Vfs::posix();
 };
 
 struct CacheCounts {
   int hits = 0, misses = 0, stored = 0;
   int damaged = 0;  ///< entries moved to quarantine/
-  int refused = 0;  ///< links, foreign owners, writable by others
+  int refused = 0;  ///< links, files of other owners, files writable by others
 };
 
-/// Held by the one process that builds a key; released by the destructor, or by the kernel if the
-/// process dies.
+/// Held by the one process that builds a key; released by the destructor, or by the operating
+/// system if the process dies.
 class BuildLock {
  public:
   BuildLock(Vfs& vfs, int file) : vfs_(vfs), file_(file) {}
@@ -52,7 +52,7 @@ class BuildLock {
   int file_;
 };
 
-/// A file of the cache that holds an entry.
+/// A file of the cache that contains an entry.
 struct CacheFile {
   std::filesystem::path path;
   std::time_t used;   ///< last use, to a day
@@ -63,36 +63,38 @@ class KernelCache {
  public:
   explicit KernelCache(CacheOptions options);
 
-  /// Files of all entries, the longest unused first.
+  /// Returns the files of all entries, least recently used first.
   std::vector<CacheFile> files() const;
-  /// Bytes of a file of the cache; nothing where it cannot be read or is not this user's alone.
+  /// Returns the bytes of a file of the cache; nothing if it cannot be read or is not private to
+  /// this user.
   std::optional<std::string> read_trusted(const std::string& path);
 
-  /// The entry of a key. A damaged file is moved away, so that a good one can take its place.
+  /// Returns the entry of a key. A damaged file is moved away, so that a good one can replace it.
   std::optional<CacheEntry> find(const CacheKey& key);
 
-  /// Publishes an entry unless the key has one. Use the bytes in hand afterwards: neither a failure
-  /// to store nor another process that was faster is told. The first failure to write turns writing
-  /// off.
+  /// Publishes an entry unless the key has one. Callers keep using the bytes that they have: a
+  /// failed store, or another process that was faster, is not reported. The first failure to write
+  /// turns writing off.
   void store(const CacheKey& key, const CacheEntry& entry);
 
-  /// Moves an entry away whose bytes are sound and whose content is of no use, so that a good one
-  /// can take its place.
+  /// Moves an entry away whose checksum is right but whose content is useless, so that a good one
+  /// can replace it.
   void discard(const CacheKey& key);
 
-  /// Waits until no other process builds a key of the same shard, for `patience` at most; null if
-  /// that passes or if locks do not work here. An optimisation only: without it a kernel may be
-  /// built twice, nothing worse.
+  /// Waits until no other process builds a key of the same shard, for `patience` at most; returns
+  /// null after that, or if locks do not work here. This is an optimisation only: without it, a
+  /// kernel may be built twice.
   std::unique_ptr<BuildLock> lock_for_build(const CacheKey& key,
                                             std::chrono::milliseconds patience);
 
-  /// Removes the entries longest unused until `max_bytes` * 0.8 are left, if there are more than
-  /// `max_bytes`; never ones younger than ten minutes. Returns the number of entries removed.
+  /// If there are more than `max_bytes`, removes the least recently used entries until 0.8 *
+  /// `max_bytes` are left, but none younger than ten minutes. Returns the number of entries
+  /// removed.
   int sweep();
 
-  /// Path of the entry of this key, whether or not it exists.
+  /// Returns the path of the entry of this key, whether or not it exists.
   std::filesystem::path path_of(const CacheKey& key) const;
-  /// Folder in which hashes of tools are remembered; empty if nothing is written.
+  /// Returns the folder in which hashes of tools are cached; "" if nothing is written.
   std::filesystem::path memo_folder();
   bool writes() const { return !read_only_; }
   CacheCounts counts() const;

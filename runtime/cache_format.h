@@ -1,6 +1,6 @@
 #pragma once
-// One cache entry as bytes: header, section table, sections, checksum. Little-endian, every size
-// bounded before it is believed.
+// Encoding of one cache entry: header, section table, sections, checksum. Little-endian; every size
+// is checked against its bounds before it is used.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,19 +12,19 @@
 
 namespace tegula::runtime {
 
-/// The facts a compiled kernel depends on, in the order they were added. Never paths, users, times
-/// or GPU names.
+/// The facts that a compiled kernel depends on, in the order in which they were added. They never
+/// include paths, users, times or GPU names.
 class CacheKey {
  public:
   void add(std::string_view field, std::string_view value);
-  /// The key of such a text; nothing where its lengths do not fit.
+  /// Returns the key of a canonical text; nothing if its lengths are inconsistent.
   static std::optional<CacheKey> parse(std::string canonical);
-  /// All fields, length-prefixed: equal exactly if the keys are.
+  /// Returns all fields, length-prefixed: equal exactly if the keys are.
   const std::string& canonical() const { return canonical_; }
-  /// Names and values in order, which live as long as the key.
+  /// Returns names and values in order; the views are valid as long as the key.
   std::vector<std::pair<std::string_view, std::string_view>> fields() const;
   Hash128 hash() const { return hash128(canonical_); }
-  /// "field: value" a line, for people.
+  /// Returns "field: value" lines for people.
   std::string str() const;
 
  private:
@@ -33,8 +33,8 @@ class CacheKey {
 
 enum class Section : std::uint32_t { key = 1, meta = 2, cubin = 3, ptx = 4, ir = 5, log = 6 };
 
-/// Entry of the disk cache. `meta` is the artefact but for its code, `ptx` what the back end
-/// emitted, and `log` the remarks of the passes, each as its owner encodes it.
+/// Entry of the disk cache. `meta` is the artefact without its code, `ptx` the text emitted by the
+/// back end, and `log` the remarks of the passes, each in the encoding of its owner.
 struct CacheEntry {
   std::string meta;
   std::string cubin;
@@ -56,10 +56,10 @@ struct ReadResult {
   std::string why;  ///< empty if ok
 };
 
-/// Never throws for any bytes.
+/// Decodes an entry and compares its key with `wanted`. Does not throw, whatever the bytes are.
 ReadResult decode_entry(std::string_view file, const CacheKey& wanted);
 
-/// The canonical key inside an entry, for listings; nothing if it is damaged.
+/// Returns the canonical key inside an entry, for listings; nothing if the entry is damaged.
 std::optional<std::string> entry_key(std::string_view file);
 
 }  // namespace tegula::runtime

@@ -4,8 +4,8 @@
 
 namespace tegula::runtime {
 
-/// Lets this thread allocate, load kernels and wait for other streams, although a stream records a
-/// graph: of the work that is recorded nothing depends on that.
+/// Lets this thread allocate, load kernels and wait for other streams while a stream records a
+/// graph. The recorded work does not depend on any of that.
 class RelaxedCaptureScope {
  public:
   RelaxedCaptureScope();
@@ -14,7 +14,7 @@ class RelaxedCaptureScope {
   RelaxedCaptureScope& operator=(const RelaxedCaptureScope&) = delete;
 
  private:
-  cu::CaptureMode mode_ = cu::kCaptureRelaxed;  ///< the one to exchange with
+  cu::CaptureMode mode_ = cu::kCaptureRelaxed;  ///< the mode to exchange with the thread's
 };
 
 struct Capture {
@@ -22,12 +22,13 @@ struct Capture {
   cu::Graph graph = nullptr;
 };
 
-/// The capture that `stream` records. Throws DeviceError if it records nothing or the capture is
-/// invalid.
+/// Returns the capture that `stream` records. Throws DeviceError if the stream does not record or
+/// the capture is invalid.
 Capture capture_of(cu::Stream stream);
 
-/// Has `release` called with `data` when the graph, and what was made of it, is gone: on a thread
-/// of the driver's, where it must not call the driver. It is called as well where this throws.
+/// Makes the driver call `release(data)` when the graph and everything instantiated from it are
+/// destroyed: on a thread of the driver, where `release` must not call the driver. If this function
+/// throws, it calls `release` as well.
 void keep_for_graph(cu::Graph graph, void* data, cu::HostFunction release);
 
 }  // namespace tegula::runtime

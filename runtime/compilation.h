@@ -1,5 +1,5 @@
 #pragma once
-// A kernel under compilation: what the verbs of runtime/jit.cpp hand on to each other.
+// A kernel under compilation: the state that the verbs of runtime/jit.cpp pass to each other.
 #include <functional>
 #include <optional>
 #include <string>
@@ -17,11 +17,11 @@ struct CompileRequest {
   std::string key;                    ///< text of the key, for dumps
   std::function<ir::Kernel()> trace;  ///< the tile form; called once
   Device device;
-  /// Empty: the device's own, for which a GPU must be here.
+  /// Empty: the target of the device, whose GPU must be present.
   std::optional<ir::Target> target;
   std::optional<Backend> backend;  ///< empty: default_backend()
   std::optional<ir::Plan> plan;    ///< empty: the pass `plan` chooses
-  /// Fields that the chosen plan must have. TEGULA_PLAN goes over them.
+  /// Fields that the chosen plan must have. TEGULA_PLAN overrides them.
   ir::PlanRequest planned;
   bool lineinfo = false;
 };
@@ -36,14 +36,14 @@ struct Compilation {
   std::string key_text;
   std::string name;
   ir::Target target;
-  /// Architecture to assemble for: the GPU's own where the code of an older target
-  /// runs. Empty: the target.
+  /// Architecture to assemble for: that of the GPU if it runs the code of an older target. Empty:
+  /// the target.
   std::string assembler_target;
   Backend backend = Backend::Llvm;
   ir::Kernel tile{"", ir::Form::Tile};
-  ir::Kernel simt{"", ir::Form::Simt};  ///< empty where a stored kernel has not been parsed
+  ir::Kernel simt{"", ir::Form::Simt};  ///< empty for a stored kernel that has not been parsed
   std::string simt_text;                ///< text of a stored kernel's simt form
-  ir::PlanRequest planned;              ///< what the request and TEGULA_PLAN ask of the plan
+  ir::PlanRequest planned;              ///< plan fields required by the request and TEGULA_PLAN
   ir::Plan plan;
   codegen::Emitted emitted;
   std::vector<char> cubin;

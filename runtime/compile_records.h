@@ -8,7 +8,7 @@
 
 namespace tegula::runtime {
 
-/// Where the code of a kernel came from.
+/// Origin of a kernel's code.
 enum class CodeSource : std::uint8_t { bundle, disk, compiled };
 
 struct CompileRecord {
@@ -18,10 +18,10 @@ struct CompileRecord {
   double ms = 0;  ///< from the key to the machine code
 };
 
-/// The records of the last kernels are kept, of those before them their counts.
+/// Number of records kept; of earlier ones only the counts remain.
 inline constexpr std::size_t kMaxCompileRecords = 4096;
 
-/// Keeps a record; safe on any thread.
+/// Keeps a record. Safe to call on any thread.
 void record_compile(CompileRecord record);
 
 }  // namespace tegula::runtime

@@ -1,6 +1,6 @@
 #pragma once
-// A kernel ready to be launched: its artefact, the IR that the interpreter, the simulator and
-// explain() read, and the artefact as each GPU of the process has loaded it.
+// A kernel that is ready to launch: its artefact, the IR that the interpreter, the simulator and
+// explain() read, and the artefact as loaded on each GPU of the process.
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -17,44 +17,45 @@
 
 namespace tegula::runtime {
 
-/// Immutable but for what is loaded or parsed at its first use; safe to launch from many threads.
+/// Immutable except for data loaded or parsed at its first use; safe to launch from many threads.
 class CompiledKernel {
  public:
-  /// `of` was taken up to the verb `assemble`, or comes from the disk, and `artefact` is its
+  /// `of` was compiled up to the verb `assemble` or comes from the disk, and `artefact` is its
   /// result.
   CompiledKernel(Compilation of, Artefact artefact);
   ~CompiledKernel();
   CompiledKernel(const CompiledKernel&) = delete;
   CompiledKernel& operator=(const CompiledKernel&) = delete;
 
-  /// Queues the kernel on the stream's device (runs it to the end on cpu and sim). Throws
-  /// ProgramError with everything the interpreter or the simulator found.
+  /// Queues the kernel on the stream's device; on cpu and sim, runs it to completion. Throws
+  /// ProgramError with everything that the interpreter or the simulator found.
   void launch(const Stream& stream, std::span<const LaunchArg> args) const;
-  /// Loads it on the stream's device, and makes ready what the first launch on the stream would
-  /// allocate.
+  /// Loads the kernel on the stream's device, and allocates what its first launch on the stream
+  /// would allocate.
   void prepare(const Stream& stream) const;
-  /// The artefact on GPU `ordinal`, loaded by the first call.
+  /// Returns the artefact on GPU `ordinal`, which the first call loads.
   const LoadedArtefact& on(int ordinal) const;
 
   const Artefact& artefact() const { return *artefact_; }
-  /// The simt form; that of a stored kernel is parsed now.
+  /// Returns the simt form; for a stored kernel, the first call parses it.
   const ir::Kernel& simt() const;
 
   const Device device;  ///< the first device compiled for; every GPU of its target runs it
   const ir::Kernel tile;
-  const ir::PlanRequest planned;  ///< what was asked of the plan, an author's Schedule among it
+  const ir::PlanRequest planned;  ///< requested plan fields, including the author's Schedule
   const ir::Plan plan;
   const std::vector<ir::Remark> remarks;
   const std::vector<ir::PassTiming> passes;
   const std::vector<VerbTiming> timings;
   const std::vector<Warning> warnings;
 
-  /// Text of a verb's result, as TEGULA_DUMP writes it: key trace optimize emit assemble launch, or
-  /// ptx.
+  /// Returns the text of a verb's result, as TEGULA_DUMP writes it. Verbs: key trace optimize emit
+  /// assemble launch, or ptx.
   std::string dump(std::string_view verb) const;
-  /// Plan, remarks, registers, shared memory, occupancy.
+  /// Returns the plan, remarks, registers, shared memory and occupancy as text.
   std::string explain() const;
-  /// Warnings about the code as it is on a device: of a GPU whose driver compiled the PTX, its too.
+  /// Returns the warnings about the code on a device, including those of its driver if that
+  /// compiled the PTX.
   std::vector<Warning> warnings_on(Device where) const;
 
  private:
@@ -66,7 +67,7 @@ class CompiledKernel {
   const AssembleReport& report() const;
 
   std::shared_ptr<const Artefact> artefact_;
-  std::string source_;  ///< LLVM IR, where it was kept
+  std::string source_;  ///< LLVM IR, if it was kept
   mutable std::once_flag parsed_;
   std::string simt_text_;
   mutable ir::Kernel simt_;

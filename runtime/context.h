@@ -1,5 +1,5 @@
 #pragma once
-// GPUs as the driver lists them: their properties and their primary contexts.
+// GPUs as listed by the driver: their properties and their primary contexts.
 #include <cstddef>
 #include <string>
 
@@ -9,18 +9,18 @@
 
 namespace tegula::runtime {
 
-/// Facts of one GPU, read once.
+/// Properties of one GPU, read once.
 struct DeviceProperties {
   int ordinal = 0;
   std::string name;
-  std::string uuid;  ///< 32 hex digits, or empty where the driver does not tell
+  std::string uuid;  ///< 32 hex digits, or empty if the driver does not report it
   int compute_major = 0;
   int compute_minor = 0;
   int sm_count = 0;
   int max_threads_per_block = 0;
   int registers_per_sm = 0;
   std::size_t shared_bytes_per_sm = 0;
-  std::size_t shared_bytes_per_block = 0;  ///< the most one block may ask for
+  std::size_t shared_bytes_per_block = 0;  ///< maximum of one block, with opt-in
   std::size_t l2_bytes = 0;
   std::size_t memory_bytes = 0;
   int memory_bus_bits = 0;
@@ -28,22 +28,22 @@ struct DeviceProperties {
   int memory_clock_khz = 0;
   bool has_clusters = false;
 
-  /// 90 for compute capability 9.0.
+  /// Returns 90 for compute capability 9.0.
   int compute() const { return compute_major * 10 + compute_minor; }
 };
 
-/// How many GPUs there are; 0 without a driver. Does not throw.
+/// Returns the number of GPUs; 0 without a driver. Does not throw.
 int cuda_device_count() noexcept;
 
-/// Properties of GPU `ordinal`. Throws DeviceError if there is no such GPU.
+/// Returns the properties of GPU `ordinal`. Throws DeviceError if it does not exist.
 const DeviceProperties& device_properties(int ordinal);
 
-/// Target of code for a device: the newest target that a GPU runs, and the newest of all
-/// on the host's devices. GPUs newer than every target take the sm_80 path through the driver.
+/// Returns the target of code for a device: the newest one that the GPU runs; on the host's devices
+/// the newest of all. GPUs newer than every target take the sm_80 path through the driver.
 ir::Target default_target(Device device);
 
-/// Makes the primary context of a GPU current on this thread and restores the previous one at the
-/// end. Costs one driver call where that context is current already.
+/// Makes the primary context of a GPU current on this thread and restores the previous one when
+/// destroyed. Costs one driver call if that context is current already.
 class ContextScope {
  public:
   explicit ContextScope(int ordinal);
@@ -55,8 +55,8 @@ class ContextScope {
   bool pushed_ = false;
 };
 
-/// Returns what `call` does, called again with the primary context of GPU `ordinal` current where
-/// this thread has none, or another GPU's: the usual call does not pay for looking.
+/// Returns the result of `call`. If this thread has no context, or that of another GPU, repeats the
+/// call with the primary context of GPU `ordinal` current. The usual call does not pay for a check.
 template <class Call>
 cu::Result call_in_context(int ordinal, const Call& call) {
   constexpr auto kInvalidContext = static_cast<cu::Result>(201),

@@ -1,11 +1,12 @@
 #pragma once
-// A GPU that is known by its description alone.
+// A GPU that is known only by its description.
 #include "runtime/context.h"
 
 namespace tegula::runtime {
 
-/// From now on GPU 0 of this process is the one that is described, whatever the driver lists: only
-/// its properties are known, by which calls of the library are decided ahead of time.
+/// Replaces the properties of GPU `properties.ordinal` for the rest of the process, whatever the
+/// driver lists. Nothing else is known about that GPU; library calls use its properties to make
+/// their decisions ahead of time.
 void describe_gpu(DeviceProperties properties);
 
 }  // namespace tegula::runtime

@@ -1,6 +1,6 @@
 #pragma once
-// The disk cache of compiled kernels, seen from the verbs: after the trace a kernel is looked up by
-// everything its machine code depends on; found, it needs no optimize, emit and assemble.
+// Lookup of traced kernels in the disk cache. The key is everything that the machine code depends
+// on; a kernel that is found skips optimize, emit and assemble.
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -11,21 +11,22 @@
 
 namespace tegula::runtime {
 
-/// Key of everything that the result of compiling a traced kernel depends on: its IR, target, back
-/// end, plan, options and the content of every tool. `memos` is the folder in which hashes of tools
-/// are remembered, or empty. Throws DeviceError if a tool cannot be read or is not there.
+/// Returns the key of everything that the result of compiling a traced kernel depends on: its IR,
+/// target, back end, plan, options and the content of every tool. `memos` is the folder in which
+/// hashes of tools are cached, or "". Throws DeviceError if a tool is missing or cannot be read.
 CacheKey disk_key(const Compilation& k, const CompileRequest& request,
                   const std::filesystem::path& memos = {});
 
-/// The place of one kernel in the disk cache, from the look-up to the publishing. Nothing here
-/// throws: whatever goes wrong is a miss, told in the kernel's remarks.
+/// Access to one kernel's entry of the disk cache, from the lookup to the publication. Does not
+/// throw: every failure is a miss, reported in the kernel's remarks.
 class DiskCacheLookup {
  public:
-  /// `k` is traced; it and the request must outlive this. TEGULA_CACHE=off and TEGULA_DUMP, which
-  /// is to show every stage, make all that follows do nothing.
+  /// `k` is traced; it and the request must outlive this object. With TEGULA_CACHE=off or
+  /// TEGULA_DUMP, which shows every stage, all other functions do nothing.
   DiskCacheLookup(Compilation& k, const CompileRequest& request);
 
-  /// Completes the kernel up to the verb `assemble` from the disk; false where it must be compiled.
+  /// Completes the kernel up to the verb `assemble` from the disk; returns false if it must be
+  /// compiled.
   bool load(Artefact& artefact);
   /// Publishes the compiled kernel.
   void save(const Artefact& artefact);
@@ -37,7 +38,7 @@ class DiskCacheLookup {
 
   Compilation& k_;
   const CompileRequest& request_;
-  bool with_lines_;  ///< the kernel's result names lines of the source
+  bool with_lines_;  ///< the kernel's result contains lines of the source
   std::vector<std::string> notes_;
   std::unique_ptr<KernelCache> cache_;
   CacheKey key_;

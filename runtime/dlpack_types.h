@@ -1,5 +1,5 @@
 #pragma once
-// Element types in DLPack's words.
+// Mapping of element types to DLPack's.
 #include "tegula/dlpack.h"
 #include "tegula/dtype.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-// Lists the parts of this machine that Tegula uses: present or missing, the package that brings
-// each and the features it enables. Data only: the tool prints it.
+// Lists the parts of this machine that Tegula uses: whether each is present, the package that
+// provides it and the features it enables. Data only: the tool prints it.
 #include <string>
 #include <vector>
 
@@ -21,16 +21,16 @@ struct Diagnosis {
   std::vector<DoctorCheck> findings;
   std::vector<DeviceProperties> gpus;
   Device default_device;
-  bool makes_ptx = false;     ///< the LLVM back end is there
+  bool makes_ptx = false;     ///< the LLVM back end is present
   bool makes_cubins = false;  ///< ptxas with LLVM, or NVRTC
-  bool launches = false;      ///< a GPU that the driver can use
+  bool launches = false;      ///< the driver can use a GPU
 
   const DoctorCheck& finding(const std::string& part) const;
-  /// The lines that `tegula doctor` prints.
+  /// Returns the lines that `tegula doctor` prints.
   std::string str() const;
 };
 
-/// Looks at everything. Does not throw for what is missing; loads the driver and NVRTC, not LLVM.
+/// Examines all parts. Does not throw for missing ones. Loads the driver and NVRTC, but not LLVM.
 Diagnosis diagnose();
 
 }  // namespace tegula::runtime

@@ -1,7 +1,7 @@
 #pragma once
-// The part of the CUDA driver's binary interface that Tegula uses, declared here so that nothing of
-// CUDA is needed to build. Values and layouts are checked against cuda.h in
-// tests/unit/runtime/driver_abi_test.cpp.
+// The part of the CUDA driver's binary interface that Tegula uses, declared here so that the build
+// does not depend on CUDA. tests/unit/runtime/driver_abi_test.cpp checks values and layouts against
+// cuda.h.
 #include <cstdint>
 
 namespace tegula::runtime::cu {

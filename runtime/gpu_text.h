@@ -7,9 +7,9 @@
 
 namespace tegula::runtime {
 
-/// The text of verb "emit" or "ptx" for the kernel's target, by its back end: what was emitted, or,
-/// of a kernel for cpu or sim, what is emitted now for a GPU of that target. Throws what a
-/// compilation for the GPU throws.
+/// Returns the text of the verb "emit" or "ptx" for the kernel's target and back end. For a kernel
+/// of cpu or sim, this call emits it for a GPU of that target, and throws what a compilation for
+/// the GPU throws.
 std::string gpu_text(const CompiledKernel& kernel, std::string_view verb);
 
 }  // namespace tegula::runtime

@@ -1,5 +1,5 @@
 #pragma once
-// From a traced kernel to something that can be launched: the six verbs key, trace, optimize, emit,
+// Compiles a traced kernel to one that can be launched, in six verbs: key, trace, optimize, emit,
 // assemble, launch.
 #include <memory>
 #include <vector>
@@ -10,12 +10,12 @@
 
 namespace tegula::runtime {
 
-/// The verbs up to `assemble`, or up to `trace` where the disk cache holds the rest. Needs no GPU
-/// where the request names its target. Throws CompileError for mistakes of the kernel's author,
-/// DeviceError where a back end or an assembler is missing or fails.
+/// Runs the verbs up to `assemble`, or up to `trace` if a bundle or the disk cache has the rest.
+/// Does not need a GPU if the request names its target. Throws CompileError for mistakes of the
+/// kernel's author, DeviceError if a back end or an assembler is missing or fails.
 std::shared_ptr<const CompiledKernel> compile(const CompileRequest& request);
 
-/// Passes of the verb `optimize`, in order: those of ir/passes and the lowering.
+/// Returns the passes of the verb `optimize`, in order: those of ir/passes and the lowering.
 std::vector<ir::Pass> optimize_passes();
 
 }  // namespace tegula::runtime

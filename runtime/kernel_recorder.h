@@ -1,5 +1,5 @@
 #pragma once
-// Compiled kernels of a process with what a bundle needs of them.
+// Records the compiled kernels of a process for a bundle.
 #include <map>
 #include <memory>
 #include <mutex>
@@ -10,8 +10,8 @@
 
 namespace tegula::runtime {
 
-/// Keeps, while it lives, an entry for each kernel of a GPU that the process compiles or finds. One
-/// at a time.
+/// During its lifetime, keeps an entry for each GPU kernel that the process compiles or finds. Only
+/// one may exist at a time.
 class KernelRecorder {
  public:
   KernelRecorder();
@@ -21,7 +21,7 @@ class KernelRecorder {
 
   std::optional<BundledKernel> find(const CompiledKernel& kernel) const;
 
-  /// The one that lives; null for none.
+  /// Returns the existing recorder, or null.
   static KernelRecorder* current();
   void record(std::shared_ptr<const CompiledKernel> kernel, BundledKernel entry);
 

@@ -1,5 +1,6 @@
 #pragma once
-// The verb `launch`, driver side: everything that does not change between calls is made ready once.
+// The driver's side of the verb `launch`: everything that does not change between calls is prepared
+// once.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -16,18 +17,18 @@ struct DeviceProperties;
 using Extent3 = std::array<unsigned, 3>;
 
 struct LaunchShape {
-  Extent3 grid{1, 1, 1};  ///< blocks; may be replaced at each launch
+  Extent3 grid{1, 1, 1};  ///< blocks; each launch may replace it
   Extent3 block{1, 1, 1};
   Extent3 cluster{1, 1, 1};
   unsigned shared_bytes = 0;  ///< dynamic
   bool programmatic_launch =
-      false;  ///< may overlap the end of the kernel before; only if it executes griddepcontrol.wait
+      false;  ///< may overlap the previous kernel; requires griddepcontrol.wait in the kernel
   bool cooperative = false;  ///< all blocks must be resident at once
   int priority = 0;
 };
 
-/// A kernel with its launch configuration and argument layout. `launch` takes no lock and no memory
-/// and may be called from many threads.
+/// A kernel with its launch configuration and argument layout. `launch` takes no lock, allocates
+/// nothing and may be called from many threads.
 class PreparedLaunch {
  public:
   static constexpr std::size_t kMaxArguments = 128;
@@ -38,7 +39,7 @@ class PreparedLaunch {
                  std::span<const ArgumentSlot> slots);
 
   /// Queues the kernel. `arguments` is the block laid out by the slots; it may be reused at once.
-  /// A grid with an extent of 0 is no launch at all.
+  /// Does nothing for a grid with an extent of 0.
   void launch(cu::Stream stream, const std::byte* arguments, const Extent3& grid) const {
     if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
     std::array<void*, kMaxArguments> pointers;
@@ -58,7 +59,7 @@ class PreparedLaunch {
     launch(stream, arguments, shape_.grid);
   }
 
-  /// Clusters that the GPU runs at one time; 0 where the driver does not say.
+  /// Returns the clusters that the GPU runs at one time; 0 if the driver does not report it.
   int max_active_clusters() const;
 
   const LaunchShape& shape() const { return shape_; }
@@ -76,7 +77,7 @@ class PreparedLaunch {
   std::array<std::uint32_t, kMaxArguments> offsets_{};
 };
 
-/// Why this grid cannot be launched, or "".
+/// Returns the reason why this grid cannot be launched, or "".
 std::string grid_fault(const Extent3& grid, const Extent3& cluster);
 
 }  // namespace tegula::runtime

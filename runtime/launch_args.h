@@ -1,6 +1,6 @@
 #pragma once
-// The arguments of a call as a launch needs them: the launch recipe evaluated, without lock or
-// allocation where a GPU runs the kernel.
+// Evaluates the launch recipe for the arguments of a call, without locks or allocations if a GPU
+// runs the kernel.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -28,31 +28,31 @@ struct LaunchArg {
 
 inline constexpr std::int64_t kAnyCtas = std::numeric_limits<std::int64_t>::max();
 
-/// Grid extents of a call; 0 where there is nothing to do. No more than `max_ctas` CTAs are ever
-/// launched along x: a persistent kernel runs the rest itself. Computed in 64 bits, whatever the
-/// type of the kernel's indices.
+/// Returns the grid extents of a call; 0 if there is nothing to do. At most `max_ctas` CTAs are
+/// launched along x: a persistent kernel loops over the remaining tiles. Computed in 64 bits,
+/// whatever the type of the kernel's indices.
 std::array<std::int64_t, 3> grid_of(const LaunchRecipe& recipe, std::span<const LaunchArg> args,
                                     std::int64_t max_ctas = kAnyCtas);
-/// The same as the launch takes it. Throws CompileError for an extent that no GPU launches.
+/// Returns the same as the launch takes it. Throws CompileError for an extent that no GPU supports.
 std::array<unsigned, 3> checked_grid(const LaunchRecipe& recipe, std::span<const LaunchArg> args,
                                      std::int64_t max_ctas, const std::string& kernel);
 
-/// The encoded maps of a kernel on one GPU, one cache for each of LaunchRecipe::maps.
+/// The encoded maps of a kernel on one GPU: one cache per element of LaunchRecipe::maps.
 using EncodedMaps = std::vector<std::unique_ptr<TensorMapCache>>;
 EncodedMaps encoded_maps(const LaunchRecipe& recipe, const std::string& kernel);
 
-/// Writes the machine arguments into a block of kMaxBlockBytes; `counter` is 0 between launches, or
-/// none where the kernel needs none.
+/// Writes the machine arguments into a block of kMaxBlockBytes. `counter` is 0 between launches, or
+/// null if the kernel does not need it.
 void pack(const LaunchRecipe& recipe, std::span<const LaunchArg> args, const EncodedMaps& encoded,
           std::byte* block, std::uint32_t* counter = nullptr);
 
-/// The same as the simulator takes them. Tensor maps are kept in `maps`, which must outlive the
-/// arguments.
+/// Returns the machine arguments for the simulator. Tensor maps are stored in `maps`, which must
+/// outlive the arguments.
 std::vector<sim::SimArg> sim_args(const LaunchRecipe& recipe, std::span<const LaunchArg> args,
                                   std::vector<codegen::TensorMap>& maps,
                                   std::uint32_t* counter = nullptr);
 
-/// The arguments as the interpreter takes them, for parameters of `tile`.
+/// Returns the arguments for the interpreter, for the parameters of `tile`.
 std::vector<ir::EvalArg> eval_args(const ir::Kernel& tile, std::span<const LaunchArg> args);
 
 }  // namespace tegula::runtime

@@ -1,6 +1,6 @@
 #pragma once
-// An artefact on one GPU: its image in the driver, and everything about a launch that does not
-// change between calls.
+// An artefact on one GPU: its image in the driver, and all launch data that does not change between
+// calls.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -12,23 +12,23 @@
 
 namespace tegula::runtime {
 
-/// Immutable but for its cache of tensor maps; safe to launch from many threads.
+/// Immutable except for its cache of tensor maps; safe to launch from many threads.
 class LoadedArtefact {
  public:
-  /// Loads the image on GPU `ordinal`. Throws DeviceError where the driver or the GPU refuses it,
-  /// and InternalError where it refuses our PTX.
+  /// Loads the image on GPU `ordinal`. Throws DeviceError if the driver or the GPU rejects it, and
+  /// InternalError if the driver rejects our PTX.
   LoadedArtefact(std::shared_ptr<const Artefact> artefact, int ordinal);
 
   /// Queues the kernel on a stream of this GPU. Throws CompileError for a grid that no GPU
-  /// launches.
+  /// supports.
   void launch(const Stream& stream, std::span<const LaunchArg> args) const;
-  /// Makes ready what the first launch on the stream would allocate.
+  /// Allocates what the first launch on the stream would allocate.
   void prepare(const Stream& stream) const;
 
   int ordinal() const { return plan_.kernel().ordinal; }
   const PreparedLaunch& plan() const { return plan_; }
   const EncodedMaps& maps() const { return maps_; }
-  /// The assembler's, or that of the driver where it compiled the PTX.
+  /// Returns the assembler's report, or the driver's if it compiled the PTX.
   const AssembleReport& report() const { return report_; }
   double load_ms() const { return load_ms_; }
 

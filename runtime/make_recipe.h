@@ -1,18 +1,19 @@
 #pragma once
-// The compiler's side of the launch recipe.
+// Compile-time construction of the launch recipe.
 #include "ir/kernel.h"
 #include "runtime/recipe.h"
 
 namespace tegula::runtime {
 
-/// The recipe of a kernel whose tile form holds the launch region, and whose simt form the
-/// flattened parameters. Throws InternalError where a parameter names no argument.
+/// Returns the recipe of a kernel whose tile form contains the launch region and whose simt form
+/// contains the flattened parameters. Throws InternalError if a parameter does not name an
+/// argument.
 LaunchRecipe make_recipe(const ir::Kernel& tile, const ir::Kernel& simt);
 
-/// Whether a grid program can compute the op.
+/// Returns true if a grid program can compute the op.
 bool is_grid_op(ir::Opcode opcode);
 
-/// The part of the recipe that the tile form alone decides: `ranks`, `steps` and `grid`.
+/// Returns the part of the recipe that depends on the tile form alone: `ranks`, `steps` and `grid`.
 LaunchRecipe grid_recipe(const ir::Kernel& tile);
 
 }  // namespace tegula::runtime

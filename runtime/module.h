@@ -1,5 +1,5 @@
 #pragma once
-// Machine code in the driver: libraries, kernels and what they need.
+// Machine code in the driver: libraries, kernels and the attributes that they need.
 #include <array>
 #include <map>
 #include <memory>
@@ -19,10 +19,10 @@ struct KernelResources {
   int registers = 0;
   int local_bytes = 0;  ///< stack and spills of a thread
   int static_shared_bytes = 0;
-  int max_threads = 0;  ///< threads of a block, given its registers
+  int max_threads = 0;  ///< maximum threads of a block, given its registers
 };
 
-/// Attributes of a kernel beyond the defaults; set once, when it is first taken.
+/// Attributes of a kernel that exceed the defaults; set when the kernel is first taken.
 struct KernelNeeds {
   unsigned dynamic_shared_bytes = 0;
   bool large_cluster = false;  ///< more than 8 blocks
@@ -40,28 +40,28 @@ struct LoadedKernel {
 };
 
 /// One cubin, or one PTX text compiled by the driver. Independent of any context; thread-safe. It
-/// is kept to the end of the process, by the driver, too: a CUDA graph may hold its kernels longer
-/// than anybody holds the module, and unloading breaks a capture in progress.
+/// stays loaded until the process ends: a CUDA graph may use its kernels after all references to
+/// the module are gone, and unloading breaks a capture in progress.
 class Module : public std::enable_shared_from_this<Module> {
  public:
-  /// The bytes are copied. Throws DeviceError where no GPU of this machine takes the cubin.
+  /// Loads a copy of the bytes. Throws DeviceError if no GPU of this machine accepts the cubin.
   static std::shared_ptr<Module> load_cubin(std::span<const char> cubin);
-  /// Has the driver compile PTX: the way without ptxas. `context_ordinal` is the GPU to compile
-  /// for. Throws DeviceError where the driver is older than the PTX, InternalError where it refuses
+  /// Has the driver compile PTX, which works without ptxas. `context_ordinal` is the GPU to compile
+  /// for. Throws DeviceError if the driver is older than the PTX, and InternalError if it rejects
   /// the PTX.
   static std::shared_ptr<Module> load_ptx(std::string ptx, int context_ordinal);
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  /// The kernel called `name` on GPU `ordinal`, loaded to the end: a first launch does no more work
-  /// than a later one. Calls with larger needs raise those of earlier ones.
+  /// Returns the kernel called `name` on GPU `ordinal`, fully loaded: the first launch does not do
+  /// more work than later ones. Calls with larger needs raise those of earlier ones.
   LoadedKernel kernel(const std::string& name, int ordinal, const KernelNeeds& needs) const;
 
-  /// Messages of the driver's compiler; empty for a cubin, and for PTX that the driver found
-  /// compiled in its own cache. Complete once a kernel was taken.
+  /// Returns the messages of the driver's compiler; "" for a cubin, and for PTX that the driver
+  /// found in its own cache. Complete once a kernel was taken.
   std::string compiler_log() const;
-  /// The log, read. Where it is silent, registers, stack and shared memory are those of the kernels
-  /// taken so far, as the driver tells them.
+  /// Returns the parsed log. If the log is empty, registers, stack and shared memory are those that
+  /// the driver reports for the kernels taken so far.
   AssembleReport report() const;
 
  private:
@@ -73,7 +73,7 @@ class Module : public std::enable_shared_from_this<Module> {
 
   cu::Library library_ = nullptr;
   std::vector<char> image_;
-  // The driver may compile as late as the first use of a kernel, so what it writes to lives as long
+  // The driver may compile as late as the first use of a kernel, so its output buffers live as long
   // as the library.
   std::vector<char> info_log_, error_log_;
   std::array<cu::JitOption, 5> jit_options_{};

@@ -1,5 +1,5 @@
 #pragma once
-// CUDA C++ to cubin through NVRTC, found at run time. Sources include no header.
+// Compiles CUDA C++ to a cubin by NVRTC, which is loaded at run time. Sources include no header.
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -19,17 +19,17 @@ struct NvrtcInfo {
   std::filesystem::path path;
   NvrtcVersion version;
   std::vector<std::string>
-      targets;  ///< "sm_80", "sm_90", ... as it tells; sm_90a is not listed but works with sm_90
+      targets;  ///< "sm_80", "sm_90", ... as it reports; sm_90a is not listed but works with sm_90
 };
 
-/// The NVRTC found, or nothing with the reason in `why`.
+/// Returns the NVRTC found, or nothing with the reason in `why`.
 std::optional<NvrtcInfo> find_nvrtc(std::string* why = nullptr);
 
 struct NvrtcJob {
   std::string source;
   std::string name = "kernel.cu";    ///< appears in the log
   std::string target;                ///< "sm_90a"
-  std::vector<std::string> options;  ///< after the standard ones, so that they win
+  std::vector<std::string> options;  ///< appended to the standard ones, which they override
 };
 
 struct NvrtcResult {
@@ -39,11 +39,12 @@ struct NvrtcResult {
   double ms = 0;
 };
 
-/// Throws DeviceError where NVRTC is missing or too old, and InternalError where it refuses the
-/// source (we emitted it): the message holds its log.
+/// Compiles the source. Throws DeviceError if NVRTC is missing or too old, and InternalError if it
+/// rejects the source (we emitted it): the message contains its log.
 NvrtcResult compile_cuda(const NvrtcJob& job);
-/// The PTX of the same source, which is not assembled; throws alike. A compilation for a real
-/// architecture keeps none, so that this one is for the virtual architecture of the same name.
+/// Returns the PTX of the same source without assembling it; throws the same errors. A compilation
+/// for a real architecture does not keep PTX, so this one uses the virtual architecture of the same
+/// name.
 std::string ptx_of_cuda(const NvrtcJob& job);
 
 }  // namespace tegula::runtime

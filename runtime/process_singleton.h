@@ -1,12 +1,12 @@
 #pragma once
-// Objects that the process keeps to its end, one per key.
+// Objects that live until the process ends, one per key.
 #include <map>
 #include <mutex>
 
 namespace tegula::runtime {
 
-/// The T of `key`, made when it is first asked for. Never destroyed: graphs and queued work may
-/// outlive static destructors, and these must not call the driver.
+/// Returns the T of `key`, which the first call creates. It is never destroyed: graphs and queued
+/// work may outlive static destructors, which must not call the driver.
 template <class T, class Key>
 T& process_singleton(const Key& key) {
   static std::mutex mutex;

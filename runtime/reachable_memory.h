@@ -1,5 +1,5 @@
 #pragma once
-// Memory that a kernel may reach beside its arguments, where the host runs it.
+// Memory that a kernel run on the host may access in addition to its arguments.
 #include <vector>
 
 #include "ir/eval/eval.h"
@@ -7,8 +7,8 @@
 
 namespace tegula::runtime {
 
-/// The live host tensors that a kernel in tile form may reach that takes addresses; none for
-/// others.
+/// Returns the live host tensors that a kernel in tile form may access if it takes addresses; none
+/// for other kernels.
 std::vector<ir::HostMemory> reachable_memory(const ir::Kernel& tile);
 
 }  // namespace tegula::runtime

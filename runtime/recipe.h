@@ -1,6 +1,6 @@
 #pragma once
 // The launch recipe of a kernel, as data: how the arguments of a call become the grid and the block
-// of machine arguments. The compiler makes it once (runtime/make_recipe.h), it is stored with the
+// of machine arguments. The compiler creates it once (runtime/make_recipe.h), it is stored with the
 // machine code (runtime/artefact_format.h), and a launch evaluates it (runtime/launch_args.h).
 #include <array>
 #include <cstddef>
@@ -26,7 +26,7 @@ inline constexpr std::string_view kGridOpNames[] = {
 #undef TEGULA_GRID_OP
 };
 
-/// One step of the grid's straight-line program: the value of step i is op(step a, step b), or is
+/// One step of the grid's straight-line program. The value of step i is op(step a, step b), or is
 /// read from argument `arg`.
 struct GridStep {
   GridOp op = GridOp::constant;
@@ -38,7 +38,7 @@ struct GridStep {
 
 /// Component of an argument of the call that becomes a machine argument.
 enum class ArgComponent : std::uint8_t { pointer, dim, stride, value, map, counter };
-/// Spellings of the components in the attribute of a parameter in simt form.
+/// Names of the components in the attribute of a parameter in simt form.
 inline constexpr std::string_view kArgComponentNames[] = {"ptr",   "dim", "stride",
                                                           "value", "map", "counter"};
 
@@ -62,7 +62,8 @@ struct MapBound {
   friend bool operator==(const MapBound&, const MapBound&) = default;
 };
 
-/// A tensor map but for what a call says: `map` has the element type, the box and the swizzle.
+/// The part of a tensor map that does not depend on the call: `map` has the element type, the box
+/// and the swizzle.
 struct MapShape {
   std::string tensor;  ///< the argument's name, for messages
   std::array<std::uint8_t, codegen::kMaxTensorRank>
@@ -76,25 +77,25 @@ struct LaunchRecipe {
   static constexpr std::size_t kMaxSteps = 128;
   static constexpr std::int8_t kNoTensor = -1;
 
-  /// The rank of each tensor argument of a call, kNoTensor for numbers and addresses.
+  /// Rank of each tensor argument of a call; kNoTensor for numbers and addresses.
   std::vector<std::int8_t> ranks;
   std::vector<GridStep> steps;
   std::array<std::uint16_t, 3> grid{};  ///< the steps whose values are the extents
-  /// CTAs are launched in multiples of this: the clusters of a persistent kernel, the last of which
-  /// may have more CTAs than there is work for.
+  /// CTAs are launched in multiples of this: the cluster size of a persistent kernel, whose last
+  /// cluster may have more CTAs than there is work for.
   std::int64_t cluster = 1;
   std::vector<MachineArg> args;
   std::vector<MapShape> maps;
   friend bool operator==(const LaunchRecipe&, const LaunchRecipe&) = default;
 
-  /// Whether the kernel counts its tiles in memory.
+  /// Returns true if the kernel counts its tiles in memory.
   bool needs_counter() const;
   std::vector<ArgumentSlot> slots() const;
   std::string str() const;
 };
 
-/// Why a launch must not evaluate the recipe: a step, argument, axis, map or offset that is out of
-/// range. Empty for every recipe that the compiler makes.
+/// Returns the reason why a launch must not evaluate the recipe: a step, argument, axis, map or
+/// offset that is out of range. Returns "" for every recipe that the compiler creates.
 std::string recipe_fault(const LaunchRecipe& recipe);
 
 }  // namespace tegula::runtime

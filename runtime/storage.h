@@ -1,7 +1,7 @@
 #pragma once
 // Memory of tensors: host memory between red zones, device memory of the primary context, and the
-// list of all live host allocations, by which the simulator and the interpreter name what an
-// address belongs to.
+// list of all live host allocations, in which the simulator and the interpreter look up the
+// allocation of an address.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,9 +17,9 @@ inline constexpr std::size_t kHostAlignment = 4096;
 inline constexpr unsigned char kRedZoneByte = 0xb5;
 inline constexpr unsigned char kUninitialisedByte = 0xff;
 
-/// New memory of `bytes` bytes; the pointer is the first usable byte and the deleter frees it. Host
-/// memory is filled with kUninitialisedByte. Null for 0 bytes. Throws DeviceError when memory runs
-/// out.
+/// Allocates `bytes` bytes and returns a pointer to the first usable byte, whose deleter frees the
+/// memory; null for 0 bytes. Host memory is filled with kUninitialisedByte. Throws DeviceError if
+/// memory runs out.
 std::shared_ptr<void> allocate(std::size_t bytes, Device device);
 
 /// One live host allocation of `allocate`.
@@ -28,14 +28,14 @@ struct HostAllocation {
   std::size_t bytes = 0;
 };
 
-/// All that are alive.
+/// Returns all live host allocations.
 std::vector<HostAllocation> host_allocations();
 
-/// The allocation whose usable bytes or red zones contain `address`, or nothing.
+/// Returns the allocation whose usable bytes or red zones contain `address`, or nothing.
 std::optional<HostAllocation> find_host_allocation(std::uintptr_t address);
 
-/// Offset from `begin` of the first damaged red-zone byte (negative: before the memory), or
-/// nothing.
+/// Returns the offset from `begin` of the first damaged red-zone byte (negative: before the
+/// memory), or nothing.
 std::optional<std::int64_t> red_zone_damage(const HostAllocation& allocation);
 
 }  // namespace tegula::runtime

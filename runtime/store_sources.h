@@ -1,5 +1,5 @@
 #pragma once
-// Origins of the values that a kernel stores, for findings about elements that nobody stored.
+// Origins of the values that a kernel stores, for reports of elements that were never stored.
 #include <span>
 #include <vector>
 
@@ -9,8 +9,8 @@
 
 namespace tegula::runtime {
 
-/// The stores to parameter `i` of a kernel of tile form, with the loads that their values are
-/// computed from.
+/// Returns the stores to parameter `i` of a kernel in tile form, with the loads from which their
+/// values are computed.
 std::vector<sim::StoreSource> store_sources(const ir::Kernel& tile,
                                             std::span<const ir::EvalArg> args, std::size_t i);
 

@@ -1,12 +1,12 @@
 #pragma once
-// Walks over strided host memory.
+// Iteration over strided host memory.
 #include <cstdint>
 
 #include "tegula/tensor.h"
 
 namespace tegula::runtime {
 
-/// Row-major strides of a shape, in elements.
+/// Returns the row-major strides of a shape, in elements.
 inline Dims row_major(const Dims& shape) {
   Dims strides = Dims::filled(shape.size(), 1);
   for (std::size_t i = shape.size(); i-- > 1;)

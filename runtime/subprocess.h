@@ -7,7 +7,7 @@
 
 namespace tegula::runtime {
 
-/// A file that exists in memory only; a child that inherits it opens it under `path()`.
+/// A file that exists in memory only. A child process that inherits it can open it as `path()`.
 class MemoryFile {
  public:
   MemoryFile(const char* label, std::span<const char> content);
@@ -16,7 +16,7 @@ class MemoryFile {
   MemoryFile& operator=(const MemoryFile&) = delete;
 
   int descriptor() const { return descriptor_; }
-  /// The same for parent and child.
+  /// Returns a path that is valid in the parent and in the child.
   std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
   std::vector<char> read_all() const;
 
@@ -31,11 +31,11 @@ struct ProcessResult {
   std::string output;      ///< stdout and stderr together
 
   bool ok() const { return exit_code == 0; }
-  /// "exit code 2", "signal 11", "no answer within 60 s".
+  /// Returns "exit code 2", "signal 11" or "no answer within 60 s".
   std::string how_it_ended() const;
 };
 
-/// Runs argv[0] with the given inherited files and waits. Throws DeviceError if it cannot be
+/// Runs argv[0] with the given inherited files and waits for it. Throws DeviceError if it cannot be
 /// started.
 ProcessResult run_process(const std::vector<std::string>& argv,
                           std::span<const MemoryFile* const> inherited,

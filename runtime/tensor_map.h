@@ -1,5 +1,5 @@
 #pragma once
-// Tensor maps for the driver: what TMA reads to address a box of a tensor.
+// Encodes the driver's tensor maps, by which TMA addresses a box of a tensor.
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -14,22 +14,22 @@
 
 namespace tegula::runtime {
 
-/// Why the hardware has no such tensor map, or "": alignment of address and strides, extents, box
-/// and swizzle.
+/// Returns the reason why the hardware does not support this tensor map, or "": alignment of
+/// address and strides, extents, box and swizzle.
 std::string tensor_map_fault(const codegen::TensorMap& map);
 
-/// Throws CompileError with tensor_map_fault() if the driver refuses the map for one of its
-/// reasons, else DeviceError; either names `tensor`, such as "argument A of kernel matmul".
+/// Encodes a tensor map. If the driver rejects it, throws CompileError with tensor_map_fault() if
+/// that is not empty, else DeviceError; both name `tensor`, such as "argument A of kernel matmul".
 void encode_tensor_map(const codegen::TensorMap& map, cu::TensorMap* out,
                        cu::TensorMapL2 l2 = cu::kL2Promote256,
                        const std::string& tensor = "this tensor");
 
-/// The encoded tensor maps of one argument of one kernel: maps that differ in address, extents and
-/// strides alone. Addressing only is encoded, so an entry stays right when the tensor's contents
-/// change. Many threads may ask; a hit takes no lock and writes nothing that is shared.
+/// Cache of the encoded tensor maps of one argument of one kernel, which differ only in address,
+/// extents and strides. Only addressing is encoded, so an entry stays valid when the contents of
+/// the tensor change. Many threads may call `get`; a hit takes no lock and writes no shared state.
 ///
-/// It has sets of four ways: one set at first, twice as many whenever a set is full, so that the
-/// tensors of many layers stay, and at most kMaxSets.
+/// The cache consists of sets of four ways. It begins with one set and doubles their number
+/// whenever a set is full, up to kMaxSets, so that the tensors of many layers stay cached.
 class TensorMapCache {
  public:
   explicit TensorMapCache(std::string tensor = "this tensor") : tensor_(std::move(tensor)) {}

@@ -1,6 +1,6 @@
 #pragma once
 // File calls of the disk cache and of the tuner's store, which tests replace by failing ones.
-// SQLite reads and writes by its own.
+// SQLite uses its own file calls.
 #include <fcntl.h>
 
 #include <cstddef>
@@ -36,9 +36,9 @@ class Vfs {
   static Vfs& posix();
 };
 
-/// Tells whether a file or folder is this user's and nobody else can write it.
+/// Returns true if a file or folder belongs to this user and is not writable by others.
 bool is_private(Vfs& vfs, const struct stat& s);
-/// Makes the folders above `path` that are missing, private as the XDG specification asks.
+/// Creates the missing parent folders of `path`, private as the XDG specification requires.
 void make_parents(Vfs& vfs, const std::string& path);
 
 }  // namespace tegula::runtime

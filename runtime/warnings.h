@@ -1,5 +1,5 @@
 #pragma once
-// Warnings about a compiled kernel, given without being asked for.
+// Warnings about compiled kernels and about the tuner's results.
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,30 +13,31 @@
 
 namespace tegula::runtime {
 
-/// Sources of a kernel's warnings.
+/// The data from which a kernel's warnings are derived.
 struct WarningSources {
   const Artefact& artefact;
   DeviceKind device;
   const ir::Kernel& tile;
-  const ir::Kernel& simt;  ///< without a name where it is not known
+  const ir::Kernel& simt;  ///< has no name if the simt form is not known
   std::span<const ir::Remark> remarks;
 };
 
-/// Warnings of the assembler's report and the products' instructions; each once. Products of a
-/// kernel that came from the disk cache have their lines where all of them are of one kind.
+/// Returns the warnings from the assembler's report and from the instructions chosen for dots, each
+/// once. For a kernel that came from the disk cache, warnings about dots have lines only if all of
+/// them use the same instruction.
 std::vector<Warning> warnings_of(const WarningSources& sources);
 
-/// Warnings of the assembler's report alone.
+/// Returns the warnings from the assembler's report alone.
 std::vector<Warning> warnings_of_report(const std::string& kernel, const AssembleReport& report);
 
-/// The warning of TEGULA_JIT=warn about a kernel that has to be compiled.
+/// Returns the warning of TEGULA_JIT=warn about a kernel that has to be compiled.
 Warning compiled_late_warning(const std::string& kernel, std::string_view target,
                               const std::string& key);
 
-/// The warning that the tuner's results are lost or not kept; `what` says which and why.
+/// Returns the warning that the tuner's results are lost or not stored; `what` names which and why.
 Warning store_warning(const std::string& what);
 
-/// The warning that the tuner has no process of its own to measure in.
+/// Returns the warning that the tuner has no separate process to measure in.
 Warning worker_warning(const std::string& why);
 
 }  // namespace tegula::runtime
