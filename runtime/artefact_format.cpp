@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A number that the file holds, which must be one of T's.
+/// Returns a number of the file. Throws unless type T can represent it.
 template <class T>
 T number(const json& j) {
   const auto value = j.get<std::int64_t>();
@@ -32,7 +32,7 @@ std::int64_t number<std::int64_t>(const json& j) {
   return j.get<std::int64_t>();
 }
 
-/// The position of a name that the file holds in a list of all names.
+/// Returns the position in `names` of a name of the file. Throws if it is not in the list.
 template <class Names>
 std::size_t named(const json& j, const Names& names) {
   const auto text = j.get<std::string>();
@@ -61,7 +61,7 @@ std::vector<T> list_of(const json& j, const Each& each) {
   return out;
 }
 
-// ---- the recipe
+// ---- recipe
 
 json fields_of(const GridStep& s) {
   return {kGridOpNames[static_cast<std::size_t>(s.op)], s.arg, s.axis, s.a, s.b, s.immediate};
@@ -147,12 +147,12 @@ LaunchRecipe recipe_of(const json& j) {
   return r;
 }
 
-// ---- the artefact
+// ---- artefact
 
 constexpr std::string_view kBackends[] = {"llvm", "nvrtc"};
 constexpr std::string_view kImages[] = {"none", "cubin", "ptx"};
 
-/// Refuses a shape of a CTA that a launch would hand to the driver unchecked.
+/// Rejects the shape of a CTA that a launch would pass to the driver unchecked.
 void check_shape(const Artefact& a) {
   constexpr int kMaxThreads = 1024, kMaxCluster = 16;
   constexpr std::uint32_t kMaxShared = 1 << 20;

@@ -28,7 +28,7 @@ std::vector<std::string> program_folders() {
   return folders;
 }
 
-/// The first line of the log that names an error.
+/// Returns the first line of the log that names an error.
 std::string first_error(std::string_view log) {
   for (std::string_view line : split(log, '\n'))
     if (line.find("error") != std::string_view::npos ||
@@ -37,7 +37,8 @@ std::string first_error(std::string_view log) {
   return std::string(trim(log));
 }
 
-/// Keeps refused PTX, so that the failure can be replayed. Empty if it cannot be written.
+/// Writes rejected PTX to a file and returns the command that replays the failure; "" if the file
+/// cannot be written.
 std::string keep_reproducer(const std::filesystem::path& ptxas, const AssembleJob& job) {
   std::string name = (std::filesystem::temp_directory_path() / "tegula-XXXXXX.ptx").string();
   const int descriptor = ::mkostemps(name.data(), 4, O_CLOEXEC);
@@ -49,7 +50,7 @@ std::string keep_reproducer(const std::filesystem::path& ptxas, const AssembleJo
                : std::string();
 }
 
-/// A tool that exits with 0 and wrote nothing did not work.
+/// Returns true if the tool wrote an ELF file. A tool that exits with 0 without one has failed.
 bool is_elf(const std::vector<char>& file) {
   return file.size() > 64 && std::memcmp(file.data(), "\177ELF", 4) == 0;
 }

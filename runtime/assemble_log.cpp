@@ -10,8 +10,8 @@
 namespace tegula::runtime {
 namespace {
 
-/// The number that stands right before `unit` in a line, e.g. 168 for "Used 168 registers, ..." and
-/// " registers".
+/// Returns the number right before `unit` in a line, e.g. 168 for "Used 168 registers, ..." and "
+/// registers".
 std::optional<int> number_before(std::string_view line, std::string_view unit) {
   const std::size_t at = line.find(unit);
   if (at == std::string_view::npos) return std::nullopt;
@@ -38,7 +38,7 @@ constexpr Statistic kStatistics[] = {
     {" bytes smem", &AssembleReport::smem, false},
 };
 
-/// "C7510" from a line with "(C7510)", or "".
+/// Returns "C7510" for a line with "(C7510)", or "".
 std::string code_of(std::string_view line) {
   const std::size_t open = line.find("(C");
   if (open == std::string_view::npos) return {};

@@ -18,13 +18,13 @@ namespace tegula::runtime {
 namespace {
 
 constexpr std::array<char, 8> kBundleMagic{'T', 'E', 'G', 'U', 'L', 'A', 'B', '1'};
-constexpr std::size_t kAlignment = 64;  // of entries, and so of the machine code in them
+constexpr std::size_t kAlignment = 64;  // alignment of the entries, and thus of their machine code
 
 struct BundleHeader {
   std::array<char, 8> magic;
   std::uint64_t file_bytes;
   std::uint64_t count;
-  std::uint64_t hash_high, hash_low;  // of the index
+  std::uint64_t hash_high, hash_low;  // hash of the index
 };
 static_assert(sizeof(BundleHeader) == 40 && sizeof(BundleRow) == 32);
 

@@ -23,7 +23,7 @@ std::vector<std::filesystem::path> imported_bundles() {
   return files;
 }
 
-/// The back end that a bundle's kernel must be of: any, unless one is asked for.
+/// Returns the back end that a bundle's kernel must have; nothing if any back end will do.
 std::optional<Backend> wanted_backend(const Compilation& k, const CompileRequest& request) {
   if (request.backend || !env().backend.empty()) return k.backend;
   return std::nullopt;
@@ -69,7 +69,7 @@ std::vector<CacheEntry> BundleLayers::find_all(const CacheKey& key) const {
 
 namespace {
 
-/// Tests replace the environment, so layers are kept for each that was seen.
+/// Tests replace the environment, so there is one BundleLayers per environment.
 struct ProcessLayers {
   std::mutex mutex;
   std::vector<std::filesystem::path> added;

@@ -125,7 +125,7 @@ std::optional<std::string> KernelCache::read_trusted(const std::string& path) {
     log(fmt::format("{} is not a file of this user that others cannot write: ignored", path));
     return std::nullopt;
   }
-  // One byte more than allowed is enough to know that it is too long.
+  // One byte more than allowed is enough to detect that the file is too long.
   std::string bytes(std::min<std::size_t>(static_cast<std::size_t>(s.st_size), kMaxEntryBytes + 1),
                     0);
   std::size_t done = 0;
@@ -217,7 +217,7 @@ bool KernelCache::make_folders(const std::string& shard) {
   return true;
 }
 
-/// Tells backup programs to leave the folder out (bford.info/cachedir).
+/// Marks the folder so that backup programs skip it (bford.info/cachedir).
 void KernelCache::tag_folder() {
   const File tag(vfs_, vfs_.open(options_.folder.string() + "/CACHEDIR.TAG",
                                  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode));

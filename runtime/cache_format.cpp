@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little,
 constexpr std::array<char, 8> kEntryMagic{'T', 'E', 'G', 'U', 'L', 'A', 'K', '1'};
 constexpr std::array<char, 8> kEntryEnd{'1', 'K', 'A', 'L', 'U', 'G', 'E', 'T'};
 constexpr std::uint32_t kMaxSections = 32;
-constexpr std::size_t kSmall = 512;  // not worth packing
+constexpr std::size_t kSmall = 512;  // too small to compress
 constexpr std::uint32_t kPacked = 1;
 
 struct EntryHeader {
@@ -71,7 +71,7 @@ constexpr Field kFields[] = {{Section::meta, &CacheEntry::meta},
                              {Section::ir, &CacheEntry::ir},
                              {Section::log, &CacheEntry::log}};
 
-/// Sections by kind, or why there are none.
+/// Sections by kind, or the reason why they cannot be read.
 struct Sections {
   std::map<Section, std::string> text;
   std::string why;
@@ -94,8 +94,8 @@ std::string header_fault(std::string_view file) {
   return {};
 }
 
-/// Also guards against entries whose checksum is right and whose content is not: written by a bug
-/// or by hand.
+/// Reads the sections. Also detects entries whose checksum is right but whose content is malformed:
+/// written by a bug or by hand.
 Sections read_sections(std::string_view file) {
   Sections result;
   result.why = header_fault(file);
@@ -127,7 +127,7 @@ Sections read_sections(std::string_view file) {
   return result;
 }
 
-/// A cubin is an ELF file for machine 190.
+/// Returns true for an ELF file for machine 190 (CUDA).
 bool is_cubin(const std::string& bytes) {
   constexpr std::uint16_t kCudaMachine = 190;
   return bytes.size() >= 64 && bytes.compare(0, 4, "\177ELF", 4) == 0 &&

@@ -1,4 +1,4 @@
-// Keeping the kernel cache within its size.
+// Limits the size of the kernel cache.
 #include <fcntl.h>
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 namespace tegula::runtime {
 namespace {
 
-constexpr std::time_t kYoung = 10 * 60;  // may be in use by whoever just wrote it
+constexpr std::time_t kYoung = 10 * 60;  // the process that wrote it may still use it
 constexpr std::time_t kStale =
     60 * 60;  // temporary files of dead processes, and the time between sweeps
 constexpr std::time_t kOld = 30 * 24 * 60 * 60;  // a hash of a tool that was likely replaced

@@ -18,11 +18,11 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kSourceNames{"bundle", "disk cache", "compiled"};
 
-/// Never destroyed: kernels may be compiled while statics are.
+/// Never destroyed: kernels may be compiled during static destruction.
 struct CompileRecords {
   std::mutex mutex;
   std::deque<CompileRecord> latest;
-  /// Counts and time of all, those that are gone among them.
+  /// Counts and total time of all records, including those no longer kept.
   std::array<std::size_t, kSourceNames.size()> counts{};
   std::size_t all = 0;
   double ms = 0;

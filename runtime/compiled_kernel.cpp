@@ -1,4 +1,4 @@
-// Launching and describing compiled kernels.
+// Launches and describes compiled kernels.
 #include "runtime/compiled_kernel.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@
 namespace tegula::runtime {
 namespace {
 
-/// One way to mend what the code stands for.
+/// Returns a way to fix the error with this code, or "".
 std::string hint_of(std::string_view code) {
   if (code == "T1301")
     return "order them by release and acquire, by arrive_and_test_last, or by another launch";
@@ -43,7 +43,7 @@ template <class Findings>
   throw ProgramError(std::move(all));
 }
 
-/// The memory of the arguments, by name.
+/// Adds the memory ranges of the arguments, with their names.
 void add_ranges(sim::SimOptions& options, const ir::Kernel& tile, std::span<const LaunchArg> args) {
   const std::vector<ir::EvalArg> values = eval_args(tile, args);
   for (std::size_t i = 0; i < args.size(); ++i) {
@@ -73,8 +73,8 @@ void add_ranges(sim::SimOptions& options, const ir::Kernel& tile, std::span<cons
   }
 }
 
-/// CTAs of a persistent kernel that the simulator runs at one time: few, so that small grids take
-/// several turns.
+/// Returns the number of CTAs of a persistent kernel that the simulator runs at one time: few, so
+/// that each runs several tiles even for small grids.
 std::int64_t simulated_ctas(const Artefact& a) {
   constexpr std::int64_t kSimulated = 4;
   if (!a.persistent) return kAnyCtas;
@@ -83,7 +83,7 @@ std::int64_t simulated_ctas(const Artefact& a) {
 
 }  // namespace
 
-/// One of a list that only grows at its head, so that readers need no lock.
+/// Node of a list that grows only at its head, so that readers need no lock.
 struct CompiledKernel::OnGpu {
   LoadedArtefact artefact;
   std::unique_ptr<const OnGpu> next;
@@ -147,7 +147,7 @@ void CompiledKernel::run_on_sim(std::span<const LaunchArg> args) const {
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
   sim::SimOptions options;
   options.threads = 2;
-  // A warp takes as long for an iteration as the interpreter for a hundred.
+  // The simulator takes as long for one iteration of a warp as the interpreter for a hundred.
   options.loop_limit = std::max<std::int64_t>(1, env().loop_limit / 100);
   add_ranges(options, tile, args);
   for (const ir::HostMemory& m : reachable_memory(tile))
@@ -178,7 +178,8 @@ void CompiledKernel::launch(const Stream& stream, std::span<const LaunchArg> arg
   run_on_sim(args);
 }
 
-/// Report about the machine code: the assembler's, else that of the driver, if it compiled the PTX.
+/// Returns the report about the machine code: the driver's if it compiled the PTX, else the
+/// assembler's.
 const AssembleReport& CompiledKernel::report() const {
   const OnGpu* at = newest_.load(std::memory_order_acquire);
   return at && artefact_->kind == ImageKind::ptx ? at->artefact.report() : artefact_->report;
@@ -207,8 +208,8 @@ std::string CompiledKernel::dump(std::string_view verb) const {
 
 namespace {
 
-/// The Schedule that the passes carry out for a plan and the author's Schedule, if there is one,
-/// and the rules that refuse it, if any.
+/// Returns the Schedule that the passes execute for a plan and the author's Schedule, if any, and
+/// the rules that it violates.
 std::string schedule_text(const ir::Kernel& traced, const ir::Plan& plan,
                           const ir::PlanRequest& planned, ir::Target target) {
   ir::Kernel tile = ir::clone(traced);
@@ -216,7 +217,8 @@ std::string schedule_text(const ir::Kernel& traced, const ir::Plan& plan,
   ir::PassContext context;
   context.planned = planned;
   context.plan = plan;
-  // The plan tells what was carried out; where wgmma was not, its other fields still go back to it.
+  // The plan records the outcome: wgmma may be unset although its other fields come from a plan
+  // with wgmma.
   context.plan->wgmma |= plan.producer_warps > 0 || plan.persistent;
   const ir::CarriedOut done = ir::schedule_carried_out(tile, context);
   std::string out = ir::print(done.schedule);

@@ -22,25 +22,25 @@ struct Gpu {
   cu::Context context = nullptr;
 };
 
-/// Facts about each GPU belong to one driver table, so that tests may bring their own.
+/// Properties of each GPU, per driver table, so that tests may use their own tables.
 struct Gpus {
   const Driver* owner = nullptr;
-  std::atomic<int> count = 0;  ///< as the driver said last, which a process's driver does once
+  std::atomic<int> count = 0;  ///< as the driver last reported it
   std::array<Gpu, kMaxDevices> gpu;
 };
 
 std::mutex g_gpus_mutex;
 
-/// The functions of the table that was asked about last: asking again takes no lock.
+/// The GPUs of the table that was used last: using it again takes no lock.
 std::atomic<Gpus*> g_latest{nullptr};
 
-/// Null: the driver's own.
+/// Described GPU; null if the driver's properties apply.
 std::atomic<const DeviceProperties*> g_described{nullptr};
 
 Gpus& gpus_of(const Driver& table) {
   if (Gpus* latest = g_latest.load(std::memory_order_acquire); latest && latest->owner == &table)
     return *latest;
-  // Leaked: a GPU may still be in use when static destructors run. Tests make one or two tables
+  // Leaked: a GPU may still be in use when static destructors run. Tests create one or two tables
   // each.
   static auto* known = new std::vector<Gpus*>();
   const std::lock_guard lock(g_gpus_mutex);
@@ -112,7 +112,7 @@ DeviceProperties read_properties(int ordinal) {
   return p;
 }
 
-/// The primary context of GPU `ordinal`, retained once for the life of the process.
+/// Returns the primary context of GPU `ordinal`, retained once for the life of the process.
 cu::Context primary_context(int ordinal) {
   Gpu& gpu = gpu_at(ordinal);
   std::call_once(gpu.retained, [&] {
@@ -138,8 +138,7 @@ int cuda_device_count() noexcept {
 }
 
 void describe_gpu(DeviceProperties properties) {
-  // A description stays for as long as the process: profiles are remembered by the address of the
-  // properties that they are of.
+  // A description is never freed: device profiles are cached by the address of their properties.
   static std::list<DeviceProperties>& described = *new std::list<DeviceProperties>();
   const std::lock_guard lock(g_gpus_mutex);
   g_described = &described.emplace_back(std::move(properties));

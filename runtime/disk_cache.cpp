@@ -13,12 +13,12 @@
 namespace tegula::runtime {
 namespace {
 
-constexpr std::chrono::seconds kPatience{2};  // for another process that compiles the same kernel
+constexpr std::chrono::seconds kPatience{2};  // for another process that compiles it
 
-// ---- the key
+// ---- key
 
-/// The file this code was loaded from: passes, lowering and the CUDA C++ emitter are in it, and the
-/// layout of the entries too.
+/// Returns the file from which this code was loaded. It contains the passes, the lowering, the CUDA
+/// C++ emitter and the layout of the entries.
 std::filesystem::path own_file() { return file_of(reinterpret_cast<const void*>(&disk_key)); }
 
 class ToolFields {
@@ -29,8 +29,8 @@ class ToolFields {
     key_.add(field, tool_hash(file, memos_).hex());
   }
 
-  /// Every file that could be the module: which one the loader takes is known only once it is
-  /// opened, and a kernel found on disk must not open it.
+  /// Adds every file that could be the LLVM module. Only opening it would show which one the loader
+  /// takes, and a kernel found on disk must not open it.
   void llvm() {
     bool any = false;
     std::error_code ignored;
@@ -104,7 +104,7 @@ bool DiskCacheLookup::load(Artefact& artefact) {
   auto entry = cache_->find(key_);
   if (!entry) {
     lock_ = cache_->lock_for_build(key_, kPatience);
-    if (lock_) entry = cache_->find(key_);  // whoever held the lock may have published it
+    if (lock_) entry = cache_->find(key_);  // the process that held the lock may have published it
   }
   if (!entry || !restore(*entry, artefact)) return false;
   lock_ = nullptr;
@@ -114,7 +114,8 @@ bool DiskCacheLookup::load(Artefact& artefact) {
   return true;
 }
 
-/// The checksum is right by now, so what fails here was written by another hand or by a bug.
+/// The checksum has been verified, so a failure here means that a bug or another program wrote the
+/// entry.
 bool DiskCacheLookup::restore(const CacheEntry& entry, Artefact& artefact) try {
   artefact = restore_kernel(entry, k_, with_lines_, k_.backend);
   return true;

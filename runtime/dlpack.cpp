@@ -51,7 +51,7 @@ Device device_from(const dlpack::Device& device, Loc at) {
 template <class Managed>
 Tensor import(Managed* managed, Loc at) {
   if (managed == nullptr) fail(ErrorId::dlpack_null, at, {});
-  // Everything that can be refused is looked at before the tensor is taken over.
+  // Checks everything that can be rejected before it takes ownership of the tensor.
   const Tensor view = Tensor::borrow(managed->tensor, at);
   std::shared_ptr<void> owner(managed, [](void* taken) {
     auto* m = static_cast<Managed*>(taken);
@@ -61,7 +61,7 @@ Tensor import(Managed* managed, Loc at) {
                         std::move(owner), at);
 }
 
-/// Memory that a handed-out DLPack tensor points into.
+/// Memory to which an exported DLPack tensor points.
 template <class Managed>
 struct Export {
   Managed managed{};

@@ -42,7 +42,7 @@ std::string describe(const DeviceProperties& p) {
       static_cast<double>(p.memory_bytes) / (1 << 30), p.shared_bytes_per_block / 1024);
 }
 
-/// Some target's code runs there.
+/// Returns true if the GPU runs the code of some target.
 bool has_target(const DeviceProperties& p) {
   return p.compute() >= ir::Target::of_capability(p.compute())->capability;
 }
@@ -74,7 +74,7 @@ DoctorCheck examine_gpus(std::vector<DeviceProperties>& gpus) {
   return f;
 }
 
-/// The last line of `ptxas --version` that names a release.
+/// Returns the first line of `ptxas --version` that names a release.
 std::string ptxas_version(const std::string& program) {
   const ProcessResult run = run_process({program, "--version"}, {}, std::chrono::seconds(10));
   for (std::string_view line : split(run.output, '\n'))
@@ -116,7 +116,7 @@ DoctorCheck examine_nvrtc() {
   return f;
 }
 
-/// Not opened: loading 40 MB to see whether a file is there would be waste.
+/// Does not open the module: loading 40 MB only to check that a file exists would be wasteful.
 DoctorCheck examine_llvm() {
   DoctorCheck f{"LLVM", false, {}, "the back end 'llvm': PTX in milliseconds", {}};
   std::error_code ignored;
@@ -162,7 +162,7 @@ DoctorCheck examine_environment() {
   return f;
 }
 
-/// `text` with its further lines under the first.
+/// Returns `text` with its continuation lines indented by `spaces`.
 std::string hanging(std::string_view text, int spaces) {
   std::string out;
   for (std::string_view line : split(text, '\n')) {

@@ -30,7 +30,7 @@ constexpr MissingEntry kEntryRows[] = {
 #undef TEGULA_DRIVER
 };
 
-/// Stands in for an entry that the driver lacks.
+/// Replaces an entry that the driver lacks.
 template <DriverEntryRow R, class Signature>
 struct Missing;
 template <DriverEntryRow R, class... Args>
@@ -122,7 +122,7 @@ std::atomic<const Driver*> g_replacement{nullptr};
 std::atomic<bool> g_forked{false};
 
 const LoadedDriver& process_driver() {
-  // Never destroyed: static destructors elsewhere may still hold device memory.
+  // Never destroyed: static destructors elsewhere may still own device memory.
   static const LoadedDriver* loaded = [] {
     auto* fresh = new LoadedDriver(load_driver({"libcuda.so.1", "libcuda.so"}));
     if (fresh->table) ::pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); });

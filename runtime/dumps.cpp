@@ -1,4 +1,4 @@
-// TEGULA_DUMP: the result of each verb as a file.
+// TEGULA_DUMP: writes the result of each verb to a file.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,7 +13,8 @@
 namespace tegula::runtime {
 namespace {
 
-/// The traced kernel under a line by which `tegula opt` does what was done here.
+/// Returns the traced kernel, preceded by a comment line with which `tegula opt` repeats these
+/// passes.
 std::string replayable_trace(const CompiledKernel& k) {
   ir::Kernel tile = ir::clone(k.tile);
   tile.info.target = k.artefact().target;
@@ -43,7 +44,7 @@ void write_dumps(const CompiledKernel& k) {
     if (verbs == "all" || verbs.find(verb) != std::string::npos) {
       const bool is_replayable = verb == std::string_view("trace") && !k.passes.empty();
       const std::string text = is_replayable ? replayable_trace(k) : k.dump(verb);
-      // A stage that a device has no use for has no file: nothing is emitted for cpu and sim.
+      // A stage that does not exist for a device has no file: nothing is emitted for cpu and sim.
       if (!text.empty()) write_file(folder / file, text);
     }
   const Artefact& a = k.artefact();

@@ -26,13 +26,13 @@ struct Block {
   std::size_t bytes = 0;
 };
 
-/// Rounds to one of a few sizes, so that blocks suit later graphs.
+/// Rounds up to one of a few sizes, so that later graphs can reuse the blocks.
 std::size_t block_bytes(std::size_t bytes) {
   constexpr std::size_t kLeast = 64 << 10, kCoarse = 2 << 20;
   return bytes <= kCoarse ? std::bit_ceil(std::max(bytes, kLeast)) : round_up(bytes, kCoarse);
 }
 
-/// On a stream of its own: what the recording one did would be recorded.
+/// Uses a separate stream, because the work of the recording stream would become part of the graph.
 void clear_block(const Block& block, Device device) {
   const Stream stream = Stream::create(device);
   check(driver().set_bytes(reinterpret_cast<cu::DevicePtr>(block.memory.get()), 0, block.bytes,
@@ -41,20 +41,21 @@ void clear_block(const Block& block, Device device) {
   stream.synchronize();
 }
 
-/// Blocks of one device that graphs have, or had.
+/// Blocks of one device that graphs use, or used.
 class BlockPool {
  public:
-  /// Whether blocks are 0 when a graph gets them, as graphs leave them then.
+  /// `is_cleared` means that blocks are 0 when a graph receives them, and that graphs leave them 0.
   explicit BlockPool(bool is_cleared) : is_cleared_(is_cleared) {}
 
-  /// A block that `graph` keeps.
+  /// Returns a block that is owned by `graph`.
   Block allocate_for_graph(cu::Graph graph, std::size_t bytes, Device device) {
     const Block block = free_or_new(block_bytes(bytes), device);
     keep_for_graph(graph, new GraphBlock{this, block}, give_back);
     return block;
   }
 
-  /// The memory of graphs that are gone since it was asked last.
+  /// Moves the blocks of graphs destroyed since the last call to the free list and returns their
+  /// addresses.
   std::vector<void*> reclaim() {
     std::vector<void*> gone;
     const std::lock_guard lock(returning_);
@@ -72,15 +73,15 @@ class BlockPool {
     Block block;
   };
 
-  /// While the driver calls it, another thread may wait for the driver, but none that holds
-  /// `returning_`.
+  /// Called by the driver. Another thread may wait for the driver meanwhile, but never while it
+  /// holds `returning_`.
   static void give_back(void* data) {
     const std::unique_ptr<GraphBlock> loan(static_cast<GraphBlock*>(data));
     const std::lock_guard lock(loan->owner->returning_);
     loan->owner->returned_.push_back(std::move(loan->block));
   }
 
-  /// The smallest that is large enough, unless most of it would be wasted.
+  /// Returns the smallest sufficient free block, unless most of it would be wasted.
   Block free_or_new(std::size_t bytes, Device device) {
     constexpr std::size_t kMaxTooLarge = 4;
     const auto rank = [&](const Block& b) { return b.bytes < bytes ? SIZE_MAX : b.bytes; };
@@ -151,25 +152,27 @@ class GraphMemory {
   }
 
  private:
-  /// A capture, and one of its streams: what two of them record may run at once. By handle, as
-  /// identifiers (cuStreamGetId) are not to be had of a stream that records.
+  /// A capture and one of its streams: work recorded by different streams may run concurrently. The
+  /// key uses handles, because identifiers (cuStreamGetId) are not available while a stream
+  /// records.
   using Recorder = std::tuple<unsigned long long, void*, std::uint64_t>;
 
-  /// The thread whose stream it is, if each thread has its own by one handle; else 0.
+  /// Returns a number of the calling thread for the per-thread default stream, whose handle all
+  /// threads share; else 0.
   static std::uint64_t thread_of(const Stream& stream) {
     static std::atomic<std::uint64_t> threads = 0;
     thread_local const std::uint64_t mine = ++threads;
     return stream.handle() == cu::kStreamPerThread ? mine : 0;
   }
 
-  /// The rest of a block whose front launches have taken.
+  /// A block whose first `used` bytes have been given to launches.
   struct CaptureArena : Block {
     std::size_t used = 0;
   };
 
   static std::byte* start(const Block& b) { return static_cast<std::byte*>(b.memory.get()); }
 
-  /// Drops the memory of graphs that are `gone`.
+  /// Removes the memory of destroyed graphs, `gone`, from a map.
   static void forget(auto& held, const std::vector<void*>& gone) {
     for (const void* memory : gone)
       std::erase_if(held, [&](const auto& h) { return h.second.memory.get() == memory; });

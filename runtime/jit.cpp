@@ -1,5 +1,5 @@
-// The six verbs. This is the first file to read: a kernel's way from the user's lambda to the GPU.
-// The sixth, launch, is CompiledKernel::launch: the artefact is loaded on a GPU at its first call
+// The six verbs. Read this file first: it takes a kernel from the user's lambda to the GPU. The
+// sixth verb, launch, is CompiledKernel::launch: it loads the artefact on a GPU at its first call
 // there.
 #include "runtime/jit.h"
 
@@ -19,7 +19,7 @@
 namespace tegula::runtime {
 namespace {
 
-/// Runs one verb and notes what it took.
+/// Runs one verb and records its duration.
 template <class Step>
 void timed(Compilation& c, const char* verb, Step step) {
   const auto start = std::chrono::steady_clock::now();
@@ -29,7 +29,7 @@ void timed(Compilation& c, const char* verb, Step step) {
                  .count()});
 }
 
-/// The first line of the author's that the kernel names.
+/// Returns the first location in the kernel that is known.
 Loc first_place(const ir::Kernel& tile) {
   Loc at;
   ir::walk(tile, tile.body(), [&](ir::OpId op) {
@@ -38,7 +38,7 @@ Loc first_place(const ir::Kernel& tile) {
   return at;
 }
 
-/// Refuses a kernel that has to be compiled, or warns, as TEGULA_JIT says.
+/// Rejects a kernel that has to be compiled, or warns about it, as TEGULA_JIT specifies.
 void check_jit_policy(const Compilation& c, const CompileRequest& request) {
   if (env().jit == "allow") return;
   const std::string key = kernel_key(c, request).hash().hex();
@@ -51,7 +51,8 @@ void check_jit_policy(const Compilation& c, const CompileRequest& request) {
   fail(ErrorId::compile_denied, first_place(c.tile), {}, c.name, c.target.name(), key, faults);
 }
 
-/// The verbs behind `trace` for a kernel that has code: found, or made and kept.
+/// Runs the verbs after `trace` for a kernel that has code: finds the code, or compiles and stores
+/// it.
 CodeSource find_or_make(Compilation& c, const CompileRequest& request, Artefact& artefact) {
   DiskCacheLookup on_disk(c, request);
   bool is_bundled = false, is_on_disk = false;

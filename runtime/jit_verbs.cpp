@@ -1,4 +1,4 @@
-// The verbs' work: see runtime/jit.cpp for their order.
+// Implementation of the verbs; runtime/jit.cpp has their order.
 #include "runtime/jit_verbs.h"
 
 #include <fmt/format.h>
@@ -38,8 +38,8 @@ std::vector<ir::Pass> optimize_passes() {
 
 namespace {
 
-/// Code of an older target is assembled for the GPU that runs it where ptxas can, so that its own
-/// machine code is what runs.
+/// Returns the architecture to assemble for. Code of an older target is assembled for the GPU's own
+/// architecture if the target table has it.
 std::string assembler_target(ir::Target target, Device device) {
   if (device.kind != DeviceKind::cuda) return std::string(target.name());
   return target.assembled_for(device_properties(device.index).compute());
@@ -86,7 +86,7 @@ void emit(Compilation& k, const CompileRequest& request) {
 
 namespace {
 
-/// A pass that a kernel can do without if registers are short, which only the assembler knows.
+/// A pass that may be dropped if registers run short, which only the assembler detects.
 struct RegisterHungryPass {
   std::string_view pass, remark;
 };
@@ -123,7 +123,7 @@ bool has_changed(const Compilation& k, std::string_view name) {
       k.passes, [&](const ir::PassTiming& pass) { return pass.changed && pass.name == name; });
 }
 
-/// Each alone, then together; bit i for the one numbered i.
+/// Returns each dropped pass alone, then all of them together; bit i denotes pass i.
 std::vector<unsigned> pass_subsets_to_drop(const Compilation& k) {
   unsigned all = 0;
   std::vector<unsigned> sets;
@@ -136,8 +136,8 @@ std::vector<unsigned> pass_subsets_to_drop(const Compilation& k) {
   return sets;
 }
 
-/// Under the same plan. Nothing where that does not fit the shared memory: without a pass, other
-/// tiles are converted through it.
+/// Compiles again under the same plan. Returns nothing if the result does not fit in shared memory:
+/// without a pass, other tiles need shared memory for layout conversions.
 std::optional<Compilation> recompile_without(unsigned set, const Compilation& k,
                                              const CompileRequest& request) {
   std::vector<ir::Pass> passes = optimize_passes();
@@ -196,7 +196,7 @@ Artefact make_artefact(Compilation& c) {
   a.backend = c.backend;
   a.key_text = c.key_text;
   a.schedule_text = c.plan.str();
-  if (c.device.kind == DeviceKind::cpu) return a;  // the trace is what runs
+  if (c.device.kind == DeviceKind::cpu) return a;  // the interpreter runs the trace
   a.recipe = make_recipe(c.tile, c.simt);
   a.threads = c.simt.info.threads;
   a.cluster = c.simt.info.cluster;

@@ -40,7 +40,7 @@ ir::Remark remark_of(const json& kept) {
   return r;
 }
 
-/// Refuses an artefact that differs from the trace in what the trace alone decides.
+/// Rejects an artefact that differs from the trace in what the trace alone determines.
 void check_artefact(const Artefact& found, const Compilation& k) {
   const LaunchRecipe grid = grid_recipe(k.tile);
   const bool is_for_gpu = k.device.kind == DeviceKind::cuda;
@@ -50,7 +50,7 @@ void check_artefact(const Artefact& found, const Compilation& k) {
     throw InternalError("another kernel");
 }
 
-/// The SIMT form of a kernel whose reports name lines, which must fit the recipe.
+/// Returns the simt form of a kernel whose reports contain lines. Throws unless it fits the recipe.
 ir::Kernel parsed_simt(const CacheEntry& entry, const Compilation& k, const Artefact& found) {
   ir::Kernel simt = ir::parse(entry.ir, "a stored kernel");
   ir::verify_or_throw(simt);
@@ -86,7 +86,7 @@ CacheEntry kernel_entry(const Compilation& k, const Artefact& artefact, bool wit
   json remarks = json::array();
   for (const ir::Remark& r : k.remarks) remarks.push_back(remark_fields(r, with_lines));
   entry.log = remarks.dump();
-  // A kernel that was found has the text alone.
+  // A kernel found in a cache has only the text.
   entry.ir = k.simt_text.empty() ? ir::print(k.simt, {.locations = with_lines}) : k.simt_text;
   return entry;
 }
@@ -103,7 +103,7 @@ Artefact restore_kernel(const CacheEntry& entry, Compilation& k, bool with_lines
   if (with_lines)
     k.simt = parsed_simt(entry, k, found);
   else
-    k.simt_text = entry.ir;  // explain() and dumps alone read it
+    k.simt_text = entry.ir;  // used only by explain() and dumps
   found.key_text = k.key_text;
   k.plan = plan;
   k.backend = found.backend;

@@ -11,13 +11,13 @@ namespace {
 
 constexpr cu::Result kErrorInvalidContext = static_cast<cu::Result>(201);
 constexpr cu::Result kErrorInvalidHandle = static_cast<cu::Result>(400);
-/// Hardware stack error to launch failure: what kernels end with, reported by a later call.
+/// Codes from hardware stack error to launch failure: faults of kernels, reported by a later call.
 constexpr cu::Result kFirstFault = static_cast<cu::Result>(714),
                      kLastFault = static_cast<cu::Result>(719);
 
 std::uint64_t volume(const Extent3& e) { return std::uint64_t{e[0]} * e[1] * e[2]; }
 
-/// Why a launch of this shape cannot work on that GPU, or "". The grid is not looked at.
+/// Returns the reason why a launch of this shape cannot work on that GPU, or "". Ignores the grid.
 std::string launch_fault(const LaunchShape& shape, const KernelResources& resources,
                          const DeviceProperties& gpu) {
   const std::uint64_t threads = volume(shape.block);
@@ -101,7 +101,8 @@ int PreparedLaunch::max_active_clusters() const {
 void PreparedLaunch::retry_or_throw(cu::Result result, const cu::LaunchConfig& config,
                                     void** pointers) const {
   if (result == kErrorInvalidContext || result == kErrorInvalidHandle) {
-    // This thread has no context, or another GPU's: the launch path does not pay for looking.
+    // This thread has no context, or that of another GPU: the launch path does not check that
+    // first.
     const ContextScope scope(kernel_.ordinal);
     result = entry_(&config, kernel_.function, pointers, nullptr);
     if (result == cu::kSuccess) return;

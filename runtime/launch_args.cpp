@@ -14,7 +14,7 @@ namespace {
 
 std::uint64_t bits(std::int64_t v) { return static_cast<std::uint64_t>(v); }
 std::int64_t wrapped(std::uint64_t v) { return static_cast<std::int64_t>(v); }
-/// 0 for a division by zero, as the kernel itself has it.
+/// Returns 0 for a division by zero, as the kernel itself does.
 std::int64_t quotient(std::int64_t a, std::int64_t b) {
   if (b == 0) return 0;
   return b == -1 ? wrapped(0 - bits(a)) : a / b;
@@ -65,7 +65,8 @@ std::int64_t value_of(const MachineArg& m, std::span<const LaunchArg> args,
   return static_cast<std::int64_t>(a.bits);
 }
 
-/// The driver refuses maps of empty tensors; no box of one is ever copied.
+/// Writes the encoded map. For an empty tensor writes zeros: the driver rejects such maps, and no
+/// box of such a tensor is ever copied.
 void write_map(const codegen::TensorMap& map, TensorMapCache& encoded, std::byte* to) {
   if (std::any_of(map.dims, map.dims + map.rank, [](std::int64_t d) { return d == 0; }))
     std::memset(to, 0, sizeof(cu::TensorMap));
@@ -82,8 +83,8 @@ std::array<std::int64_t, 3> grid_of(const LaunchRecipe& recipe, std::span<const 
     const GridStep& s = recipe.steps[i];
     values[i] = kStepFns[static_cast<std::size_t>(s.op)](s, values.data(), args);
   }
-  // A persistent kernel counts its tiles in 32 bits: more programs than a launch takes stay as
-  // many.
+  // A persistent kernel counts its tiles in 32 bits. A number of programs that exceeds that is not
+  // clamped, so that the launch rejects it.
   std::int64_t ctas = values[recipe.grid[0]];
   if (ctas >= 0 && ctas <= ir::kMaxPrograms[0])
     ctas = std::min(round_up(ctas, recipe.cluster), max_ctas);
@@ -92,7 +93,7 @@ std::array<std::int64_t, 3> grid_of(const LaunchRecipe& recipe, std::span<const 
 
 namespace {
 
-/// An extent that is divided by 0 counts as 0.
+/// Throws CompileError if an extent of the grid is divided by 0, which evaluates to 0.
 void refuse_division_by_zero(const LaunchRecipe& recipe, std::span<const LaunchArg> args,
                              const std::string& kernel) {
   std::array<std::int64_t, LaunchRecipe::kMaxSteps> values;
@@ -161,7 +162,7 @@ std::vector<ir::EvalArg> eval_args(const ir::Kernel& tile, std::span<const Launc
   for (std::size_t i = 0; i < tile.params().size(); ++i) {
     const ir::Type t = tile.type(tile.params()[i].value);
     const LaunchArg& a = args[i];
-    if (t.is_view() && !a.tensor) {  // left out: never touched
+    if (t.is_view() && !a.tensor) {  // omitted argument: never accessed
       out.emplace_back(ir::TensorArg{nullptr, ir::Ints(t.shape().size(), 0),
                                      ir::Ints(t.shape().size(), 1), t.dtype()});
     } else if (t.is_view()) {

@@ -11,7 +11,7 @@
 namespace tegula::runtime {
 namespace {
 
-/// The image on a GPU, and what of the report only the driver can tell.
+/// Loads the image on a GPU and completes the report with what only the driver knows.
 PreparedLaunch loaded(const Artefact& a, int ordinal, AssembleReport& report) {
   const auto module = a.kind == ImageKind::cubin
                           ? Module::load_cubin(a.image)
@@ -45,8 +45,8 @@ LoadedArtefact::LoadedArtefact(std::shared_ptr<const Artefact> artefact, int ord
   if (artefact_->persistent) max_ctas_ = resident_ctas();
 }
 
-/// CTAs that the GPU runs at one time, one on each SM, in whole clusters: the groups of SMs that
-/// clusters must lie in may not be full.
+/// Returns the number of CTAs that the GPU runs at one time, one on each SM, in whole clusters. The
+/// GPCs that contain the clusters may lack some of their SMs.
 std::int64_t LoadedArtefact::resident_ctas() const {
   const std::int64_t cluster = artefact_->cluster, all = device_properties(ordinal()).sm_count;
   const int clusters = cluster > 1 ? plan_.max_active_clusters() : 0;

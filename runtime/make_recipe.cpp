@@ -29,14 +29,14 @@ constexpr OpRow kOpRows[] = {
     {Opcode::Cast, GridOp::copy},
 };
 
-/// The op that reads a scalar argument, whose bytes end in zeros.
+/// Returns the op that reads a scalar argument, whose upper bytes are zero.
 GridOp scalar_of(DType d) {
   if (d == DType::i8) return GridOp::scalar8;
   if (d == DType::i16) return GridOp::scalar16;
   return d == DType::i32 ? GridOp::scalar32 : GridOp::scalar64;
 }
 
-/// Turns the ops of a launch region into steps.
+/// Translates the ops of a launch region to steps.
 class GridCompiler {
  public:
   GridCompiler(const ir::Kernel& tile, LaunchRecipe& recipe) : tile_(tile), recipe_(recipe) {}
@@ -71,7 +71,7 @@ class GridCompiler {
     throw InternalError("launch region uses a value that is no parameter");
   }
 
-  /// A scalar parameter enters as its integer value.
+  /// Returns the step of an operand. A scalar parameter is read as its integer value.
   std::uint16_t operand(ir::Value v) {
     if (const auto it = at_.find(v); it != at_.end()) return it->second;
     GridStep load;
@@ -92,7 +92,7 @@ class GridCompiler {
   std::unordered_map<ir::Value, std::uint16_t> at_;
 };
 
-/// Lists the machine arguments, in the order of the parameters of the simt form.
+/// Lists the machine arguments in the order of the simt form's parameters.
 class ArgLister {
  public:
   ArgLister(const ir::Kernel& tile, const ir::Kernel& simt, LaunchRecipe& recipe)
@@ -179,7 +179,7 @@ LaunchRecipe grid_recipe(const ir::Kernel& tile) {
 
 LaunchRecipe make_recipe(const ir::Kernel& tile, const ir::Kernel& simt) {
   LaunchRecipe r = grid_recipe(tile);
-  // The grid of a kernel in clusters counts their CTAs; that of a persistent kernel counts tiles.
+  // The grid counts the CTAs of a kernel in clusters, but the tiles of a persistent kernel.
   if (simt.info.persistent) r.cluster = simt.info.cluster;
   ArgLister lister(tile, simt, r);
   for (const ir::Param& p : simt.params()) lister.add(p);

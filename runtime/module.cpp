@@ -14,7 +14,7 @@
 namespace tegula::runtime {
 namespace {
 
-constexpr unsigned kDefaultSharedBytes = 48 * 1024;  // more must be asked for
+constexpr unsigned kDefaultSharedBytes = 48 * 1024;  // more requires an attribute
 
 void* as_value(std::size_t number) { return reinterpret_cast<void*>(number); }
 
@@ -23,7 +23,7 @@ std::string log_text(const std::vector<char>& buffer) {
                         : std::string(buffer.data(), ::strnlen(buffer.data(), buffer.size()));
 }
 
-/// The version a PTX text asks for, as in ".version 8.5", or "".
+/// Returns the version that a PTX text requires, as in ".version 8.5", or "".
 std::string ptx_version(std::string_view ptx) {
   constexpr std::string_view kDirective = ".version";
   const std::size_t at = ptx.find(kDirective);
@@ -54,8 +54,8 @@ KernelResources read_resources(cu::Function function) {
           get(cu::kFuncMaxThreadsPerBlock)};
 }
 
-/// Keeps what the driver has loaded to the end of the process, as the driver does: it may read an
-/// image, and write a log, whenever it wants.
+/// Keeps a loaded module until the process ends, as the driver does: it may read an image, and
+/// write a log, at any time.
 std::shared_ptr<Module> kept(std::shared_ptr<Module> module) {
   struct Modules {
     std::mutex mutex;
@@ -70,7 +70,7 @@ std::shared_ptr<Module> kept(std::shared_ptr<Module> module) {
 }  // namespace
 
 std::shared_ptr<Module> Module::load_cubin(std::span<const char> cubin) {
-  // The driver may look at the image as late as the first use of a kernel.
+  // The driver may read the image as late as the first use of a kernel.
   if (!std::string_view(cubin.data(), cubin.size())
            .starts_with("\x7f"
                         "ELF"))

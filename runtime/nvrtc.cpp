@@ -16,7 +16,7 @@ namespace {
 using Program = struct ProgramOpaque*;
 constexpr int kSuccess = 0;
 
-/// NVRTC's entry points; every one exists since CUDA 11.3.
+/// NVRTC's entry points; all of them exist since CUDA 11.3.
 struct Api {
   const char* (*error_text)(int);
   int (*version)(int*, int*);
@@ -113,7 +113,7 @@ LoadedNvrtc load() {
   return loaded;
 }
 
-/// One library for each value of TEGULA_NVRTC, of which a process has one and tests have several.
+/// Returns the library for the current TEGULA_NVRTC. A process uses one value; tests use several.
 const LoadedNvrtc& loaded_nvrtc() {
   static std::mutex mutex;
   static auto* known = new std::map<std::string, LoadedNvrtc>();
@@ -166,7 +166,7 @@ class OwnedProgram {
   }
 
  private:
-  /// NVRTC counts the final zero, which is not part of the text.
+  /// Returns a text without its terminating zero, which NVRTC includes in the size.
   std::string text(int (*size)(Program, std::size_t*), int (*read)(Program, char*)) const {
     std::size_t bytes = 0;
     check(size(program_, &bytes), "size of an NVRTC text");
@@ -180,14 +180,14 @@ class OwnedProgram {
   Program program_ = nullptr;
 };
 
-/// Options that every compile gets for `target`.
+/// Returns the options of every compilation for `target`.
 std::vector<std::string> nvrtc_standard_options(const std::string& target) {
-  // Contraction is a pass of ours and both back ends must round alike.
+  // Contraction is one of our passes, and both back ends must round alike.
   return {"--gpu-architecture=" + target,
           "--std=c++20",
           "-fmad=false",
           "--device-as-default-execution-space",
-          "--diag-suppress=550",  // a loop hands on what one kernel needs and another does not
+          "--diag-suppress=550",  // a loop may yield unused values
           "--ptxas-options=-v",
           "--ptxas-options=--warn-on-spills",
           "--ptxas-options=--warn-on-local-memory-usage"};
@@ -195,8 +195,8 @@ std::vector<std::string> nvrtc_standard_options(const std::string& target) {
 
 std::vector<std::string> options_for(const NvrtcJob& job, const std::string& architecture) {
   std::vector<std::string> options = nvrtc_standard_options(architecture);
-  // NVRTC's own disk cache (12.9 and later) would hide what a compile costs and what a tool change
-  // does.
+  // NVRTC's own disk cache (12.9 and later) would hide the cost of a compilation and the effect of
+  // a replaced tool.
   const NvrtcVersion version = loaded_nvrtc().info.version;
   if (version.major > 12 || (version.major == 12 && version.minor >= 9))
     options.emplace_back("--no-cache");

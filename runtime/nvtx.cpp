@@ -1,6 +1,6 @@
-// The client's side of NVTX version 3: a profiler's library is opened and asked to fill in a table
-// of functions, module by module (NVTX's header nvtxTypes.h has the numbers). This process calls
-// two of them; the others are there because profilers fill in what they know without asking.
+// The client's side of NVTX version 3: loads a profiler's library and has it fill in a table of
+// functions for each module (NVTX's header nvtxTypes.h has the numbers). This process calls two of
+// the functions; the others exist because profilers fill in all functions that they know.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -16,15 +16,15 @@ namespace {
 using Function = void (*)();
 
 constexpr int kCore = 1, kModules = 7;
-/// Functions of each module, the absent one of number 0 included: core, CUDA driver, OpenCL, CUDA
-/// runtime, domains, synchronisation.
+/// Number of functions of each module, including the unused number 0: core, CUDA driver, OpenCL,
+/// CUDA runtime, domains, synchronisation.
 constexpr std::array<unsigned, kModules> kSizes{0, 16, 9, 15, 7, 16, 7};
 constexpr unsigned kMost = 16, kPushA = 9, kPop = 11;
 constexpr std::uint32_t kCallbacks = 1, kVersionInfo = 3, kVersion = 3;
 
 struct Tables {
   std::array<std::array<Function, kMost>, kModules> functions{};
-  /// Addresses of the functions; a null behind them ends a table for a reader without a count.
+  /// Addresses of the functions; a null after them ends a table for readers without a count.
   std::array<std::array<Function*, kMost + 1>, kModules> places{};
 };
 Tables& tables() {
@@ -58,7 +58,7 @@ const void* export_table(std::uint32_t which) {
   return which == kVersionInfo ? &kInfo : nullptr;
 }
 
-/// The sink of ranges: functions that the profiler's library has filled in.
+/// Receiver of ranges: functions that the profiler's library has filled in.
 struct NvtxSink {
   int (*push)(const char* name) = nullptr;
   int (*pop)() = nullptr;
@@ -78,7 +78,7 @@ NvtxSink injected(const std::string& path) {
           reinterpret_cast<int (*)()>(all.functions[kCore][kPop])};
 }
 
-/// Null where nobody listens.
+/// Returns the receiver of ranges, or null without a profiler.
 const NvtxSink* nvtx_sink() {
   static const NvtxSink* const sink = []() -> const NvtxSink* {
     if (!env().nvtx || env().nvtx_injection.empty()) return nullptr;

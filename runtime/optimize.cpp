@@ -1,5 +1,5 @@
-// The verb `optimize`: the passes, again with a smaller plan where a kernel does not fit the shared
-// memory.
+// The verb `optimize`: runs the passes, and repeats them with a smaller plan if a kernel does not
+// fit in shared memory.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -34,7 +34,7 @@ ir::PassContext context_of(const Compilation& k, const CompileRequest& request,
   return context;
 }
 
-/// Keeps the traced kernel in a file; empty if it cannot be written.
+/// Writes the traced kernel to a file and returns its name; "" if it cannot be written.
 std::string keep_traced(const Compilation& k) {
   std::string file = (std::filesystem::temp_directory_path() / "tegula-XXXXXX.tir").string();
   const int descriptor = ::mkostemps(file.data(), 4, O_CLOEXEC);
@@ -46,7 +46,7 @@ std::string keep_traced(const Compilation& k) {
   return whole ? file : std::string();
 }
 
-/// The command that hands the traced kernel to these passes again; `command` begins it.
+/// Returns the command that runs these passes on the traced kernel again; it begins with `command`.
 std::string replay(const Compilation& k, const std::string& command,
                    std::span<const ir::Pass> passes) {
   const std::string file = keep_traced(k);
@@ -78,7 +78,8 @@ void run_passes(Compilation& k, ir::PassContext& context, std::span<const ir::Pa
 
 int fewest_stages(const ir::Plan& plan) { return plan.wgmma ? 2 : 1; }
 
-/// Scratch cannot lie over rings that are never empty; shorter rings leave it more.
+/// Returns the next plan to try with less shared memory. Scratch memory cannot overlap rings that
+/// are never empty; shorter rings leave more space for it.
 std::optional<ir::Plan> plans_with_less_smem(ir::Plan plan) {
   if (plan.tma_store) {
     plan.tma_store = false;
@@ -99,9 +100,9 @@ std::optional<ir::Plan> plans_with_less_smem(ir::Plan plan) {
   return plan;
 }
 
-// ---- a plan that was asked for
+// ---- requested plans
 
-/// The source of the request, and its words.
+/// Returns the source of the request and its text.
 std::string requested_plan(const CompileRequest& request) {
   if (request.plan) return request.plan->str();
   const std::string ours = fmt::format("with_plan(\"{}\")", request.planned.str()),
@@ -110,7 +111,7 @@ std::string requested_plan(const CompileRequest& request) {
   return env().plan.empty() ? ours : ours + " under " + environment;
 }
 
-/// The author's line, or that of the first product.
+/// Returns the author's line, or that of the first dot.
 Loc place_of(const Compilation& k, const CompileRequest& request) {
   Loc at = request.planned.at;
   ir::walk(k.tile, k.tile.body(), [&](ir::OpId op) {
@@ -119,7 +120,7 @@ Loc place_of(const Compilation& k, const CompileRequest& request) {
   return at;
 }
 
-/// Compiles so; whether that fits.
+/// Compiles with this context and returns true if the result fits.
 bool fits_with(Compilation& k, ir::PassContext context) {
   try {
     run_passes(k, context, optimize_passes());
@@ -130,7 +131,7 @@ bool fits_with(Compilation& k, ir::PassContext context) {
 }
 
 /// Throws because the requested plan takes `bytes` of shared memory. Compiles with fewer stages, or
-/// without the request, to say how much there is room for.
+/// without the request, to report how much would fit.
 [[noreturn]] void refuse_plan(Compilation& k, const CompileRequest& request,
                               const ir::SharedMemoryError& e) {
   Diagnostic said = diagnostic(ErrorId::plan_too_large, place_of(k, request), e.diagnostic().notes,
@@ -153,8 +154,8 @@ bool fits_with(Compilation& k, ir::PassContext context) {
   throw CompileError(said);
 }
 
-/// The Schedule that was asked for is carried out as it is; else the error has a line of it that is
-/// not, and the rules that refuse it or what is carried out in its place.
+/// Checks that the requested Schedule is executed unchanged. If not, throws an error with the first
+/// line that differs, and either the rules that reject it or what is executed instead.
 void require_schedule(const Compilation& k, const ir::PlanRequest& planned) {
   const ir::Schedule& wanted = *planned.schedule;
   ir::Kernel tile = ir::clone(k.tile);
@@ -173,8 +174,8 @@ void require_schedule(const Compilation& k, const ir::PlanRequest& planned) {
   throw CompileError(said);
 }
 
-/// The author's fields are in the plan that was made. Fields of TEGULA_PLAN are an experiment,
-/// which goes over them; a Schedule that it holds is asked for as the author's is.
+/// Checks that the plan has the author's fields. Fields of TEGULA_PLAN are an experiment that
+/// overrides them and are not checked, but a Schedule in TEGULA_PLAN is, like the author's.
 void require_changes(const Compilation& k, const CompileRequest& request) {
   const ir::PlanRequest experiment = ir::parse_plan_request(env().plan);
   if (experiment.schedule) return require_schedule(k, experiment);
@@ -190,7 +191,8 @@ void require_changes(const Compilation& k, const CompileRequest& request) {
   throw CompileError(said);
 }
 
-/// Only the lowering knows how much scratch memory it needs beside the rings.
+/// Repeats the passes until the kernel fits: only the lowering knows how much scratch memory it
+/// needs in addition to the rings.
 void optimize_to_fit(Compilation& k, const CompileRequest& request) {
   optimize_by(k, request, request.plan);
   if (fits(k)) return;

@@ -42,7 +42,7 @@ std::string LaunchRecipe::str() const {
 
 namespace {
 
-/// The checks of one recipe; each returns what is wrong, or nothing.
+/// The checks of one recipe; each function returns the fault, or "".
 class RecipeCheck {
  public:
   explicit RecipeCheck(const LaunchRecipe& recipe) : r_(recipe) {}
@@ -84,7 +84,7 @@ class RecipeCheck {
     return s.a < at && (s.b < at || s.op == GridOp::copy);
   }
 
-  /// Checks the map itself; is_arg_sound checks the axes and arguments where the map is used.
+  /// Checks the map itself; is_arg_sound checks axes and arguments at each use of the map.
   bool is_map_sound(const MapShape& m) const {
     if (m.map.rank < 1 || m.map.rank > codegen::kMaxTensorRank) return false;
     return std::ranges::all_of(m.bounds, [&](const MapBound& b) {

@@ -34,12 +34,12 @@ RecordRegistry& record_registry() {
 
 std::atomic<std::uint32_t*> buffer{nullptr};
 
-/// Page-locked memory has one address on the host and on all GPUs.
+/// Allocates the buffer. Page-locked memory has the same address on the host and on all GPUs.
 std::uint32_t* make_buffer() {
   constexpr std::size_t kBytes = std::size_t{kRecordWords} * sizeof(std::uint32_t);
   void* memory = nullptr;
   if (Device::cuda_count() > 0) {
-    const ContextScope scope(0);  // any one: the memory is portable
+    const ContextScope scope(0);  // any GPU will do: the memory is portable
     check(driver().host_alloc(&memory, kBytes, kPortableAndMapped), "cuMemHostAlloc");
   } else {
     memory = std::aligned_alloc(4096, kBytes);
@@ -49,7 +49,7 @@ std::uint32_t* make_buffer() {
   return static_cast<std::uint32_t*>(memory);
 }
 
-/// One record as it stands in the buffer.
+/// One record as stored in the buffer.
 struct Record {
   const RecordSite* site = nullptr;
   std::uint32_t program = 0;
@@ -65,7 +65,7 @@ std::string element_text(const std::uint32_t* words, DType d) {
   return is_signed(d) ? fmt::format("{}", c.i) : fmt::format("{}", static_cast<std::uint64_t>(c.i));
 }
 
-/// Rows in brackets, one inside the other.
+/// Returns the elements in nested brackets, one pair per row.
 std::string value_text(const RecordedValue& v, const std::uint32_t*& words, std::size_t dim = 0) {
   if (dim == v.shape.size()) {
     const std::string text = element_text(words, v.dtype);
@@ -94,7 +94,7 @@ std::string record_text(const Record& r) {
   return out;
 }
 
-/// The records that are complete, and how many words they take.
+/// Returns the complete records and the number of words that they take.
 std::pair<std::vector<Record>, std::uint32_t> complete_records(const std::vector<RecordSite>& sites,
                                                                const std::uint32_t* words) {
   std::vector<Record> found;

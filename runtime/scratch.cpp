@@ -20,7 +20,7 @@ Tensor Scratch::take(const Dims& shape, DType dtype) {
 }
 
 std::unique_lock<std::mutex> Scratch::lock(const Stream& stream) {
-  static std::array<std::mutex, 61> locks;  // streams that share one wait without need
+  static std::array<std::mutex, 61> locks;  // streams that share a lock may wait unnecessarily
   const auto place = reinterpret_cast<std::uintptr_t>(stream.handle()) / 64 +
                      static_cast<std::uintptr_t>(stream.device().index);
   return std::unique_lock(locks[place % locks.size()]);

@@ -20,7 +20,7 @@ std::vector<std::string> glob_files(const std::string& pattern) {
 }
 
 namespace {
-/// "13.0" sorts above "9.2", which plain text order would not do.
+/// Returns the numbers in a path, so that "13.0" sorts above "9.2", unlike in text order.
 std::vector<int> version_digits(const std::string& path) {
   std::vector<int> digits;
   int value = -1;

@@ -24,8 +24,8 @@ Registry& registry() {
   return *all;
 }
 
-/// The second red zone starts right after the last usable byte, so that one element too many is
-/// seen.
+/// Returns the bytes after the usable ones. The second red zone starts right after the last usable
+/// byte, so that an access to one element too many is detected.
 std::size_t tail_bytes(std::size_t bytes) {
   return round_up(bytes, kHostAlignment) - bytes + kRedZoneBytes;
 }
@@ -77,7 +77,7 @@ std::shared_ptr<void> allocate_device(std::size_t bytes, int ordinal) {
         result, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED");
   check(result, "cuMemAlloc");
   return std::shared_ptr<void>(reinterpret_cast<void*>(address), [ordinal](void* memory) {
-    // At exit the driver may be gone, and then so is the memory.
+    // At exit the driver may already be gone, and the memory with it.
     try {
       if (try_driver() == nullptr) return;
       const ContextScope free_scope(ordinal);
@@ -109,7 +109,7 @@ std::optional<HostAllocation> find_host_allocation(std::uintptr_t address) {
     const HostAllocation& candidate = std::prev(after)->second;
     const std::uintptr_t end = candidate.begin + candidate.bytes + tail_bytes(candidate.bytes);
     if (address >= candidate.begin - kRedZoneBytes && address < end) return candidate;
-    // The red zone before one allocation may follow directly on another's: look one further.
+    // The red zone before one allocation may be adjacent to another allocation: check one more.
     if (candidate.begin <= address) break;
     --after;
   }

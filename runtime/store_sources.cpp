@@ -9,7 +9,7 @@
 namespace tegula::runtime {
 namespace {
 
-/// "x at k.cpp:7:3, which is [90]"; empty for a view that is no parameter.
+/// Returns "x at k.cpp:7:3, which is [90]"; "" for a view that is not a parameter.
 std::string load_text(const ir::Kernel& k, std::span<const ir::EvalArg> args, ir::OpId load) {
   const auto& params = k.params();
   const auto param = std::ranges::find(params, k[load].operands[0], &ir::Param::value);
@@ -22,7 +22,7 @@ std::string load_text(const ir::Kernel& k, std::span<const ir::EvalArg> args, ir
                      fmt::join(tensor->dims, ", "));
 }
 
-/// The loads that the value is computed from, the last first.
+/// Returns the loads from which the value is computed, the last one first.
 std::vector<ir::OpId> loads_of(const ir::Kernel& k, ir::Value v) {
   std::vector<ir::OpId> loads;
   std::vector<ir::Value> left{v};

@@ -30,8 +30,8 @@ Stream Stream::create(Device device) {
   check(driver().stream_create(&made, cu::kStreamNonBlocking), "cuStreamCreate");
   stream.handle_ = made;
   stream.owned_ = std::shared_ptr<void>(made, [](void* handle) {
-    // The driver may be gone already when the last copy dies at exit; there is nothing left to free
-    // then.
+    // When the last copy is destroyed at exit, the driver may be gone already; then there is
+    // nothing left to free.
     if (const runtime::Driver* table = runtime::try_driver())
       table->stream_destroy(static_cast<cu::Stream>(handle));
   });

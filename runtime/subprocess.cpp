@@ -55,7 +55,8 @@ struct FileActions {
   ~FileActions() { ::posix_spawn_file_actions_destroy(&actions); }
 };
 
-/// Reads until the child closes its output or the deadline passes; true at the end of the output.
+/// Reads until the child closes its output or the deadline passes; returns true at the end of the
+/// output.
 bool drain(int descriptor, std::chrono::steady_clock::time_point deadline, std::string& output) {
   std::array<char, 16384> chunk{};
   for (;;) {
@@ -112,7 +113,7 @@ ProcessResult run_process(const std::vector<std::string>& argv,
   ::posix_spawn_file_actions_addopen(&spawn.actions, 0, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&spawn.actions, pipe.end[1], 1);
   ::posix_spawn_file_actions_adddup2(&spawn.actions, pipe.end[1], 2);
-  // Duplicating a descriptor onto itself clears its close-on-exec flag in the child alone.
+  // Duplicating a descriptor onto itself clears its close-on-exec flag in the child only.
   for (const MemoryFile* file : inherited)
     ::posix_spawn_file_actions_adddup2(&spawn.actions, file->descriptor(), file->descriptor());
 

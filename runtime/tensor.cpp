@@ -1,4 +1,4 @@
-// Shapes, views and ownership of tensors. Copies are in tensor_copy.cpp, values in tensor_fill.cpp.
+// Shapes, views and ownership of tensors. tensor_copy.cpp has copies, tensor_fill.cpp values.
 #include "tegula/tensor.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,8 @@
 namespace tegula {
 namespace {
 
-/// Number of elements; refuses negative extents and products beyond what an address can count.
+/// Returns the number of elements. Throws for negative extents and for more bytes than an address
+/// can count.
 std::int64_t count_elements(const Dims& shape, DType dtype, Loc at) {
   std::int64_t count = 1;
   bool overflow = false;
@@ -45,8 +46,9 @@ Tensor Tensor::empty(const Dims& shape, DType dtype, Device device, Loc at) {
 
 namespace {
 
-/// Other libraries give dimensions of extent 1 a stride of 1. Beside one that really is contiguous
-/// it would be taken for it, and TMA wants strides of 16 bytes even where nothing is stepped over.
+/// Replaces the stride of 1 that other libraries give dimensions of extent 1. If another dimension
+/// is contiguous, the unit dimension could be mistaken for it, and TMA requires strides of
+/// multiples of 16 bytes even for extents of 1.
 Dims without_idle_ones(const Dims& shape, Dims strides) {
   std::int64_t span = 0;
   bool has_contiguous = false;

@@ -63,7 +63,7 @@ std::size_t packed_bytes(const Tensor& t) {
 
 cu::DevicePtr address(const Tensor& t) { return reinterpret_cast<cu::DevicePtr>(t.data()); }
 
-/// Between two row-major tensors of which one at least is on a GPU. Waits for the copy.
+/// Copies between two row-major tensors, at least one of them on a GPU. Waits for the copy.
 void copy_packed(const Tensor& to, const Tensor& from, const Stream& stream) {
   const std::size_t bytes = packed_bytes(to);
   if (bytes == 0) return;
@@ -81,8 +81,8 @@ void copy_packed(const Tensor& to, const Tensor& from, const Stream& stream) {
   runtime::read_records();
 }
 
-/// A host tensor with the same values and strides pattern as one on a GPU: the touched bytes are
-/// fetched whole.
+/// Returns a host tensor with the values and the stride pattern of one on a GPU: copies the whole
+/// byte range of the tensor.
 Tensor fetch_strided(const Tensor& t, const Stream& stream) {
   const ByteRange range = t.byte_range();
   const auto bytes = static_cast<std::int64_t>(range.end - range.begin);
@@ -96,7 +96,7 @@ Tensor fetch_strided(const Tensor& t, const Stream& stream) {
                         Device::cpu(), t.strides(), owner);
 }
 
-/// The queue a copy runs on where the caller names none: the one of the GPU involved.
+/// Returns the default queue for a copy: that of the GPU involved.
 Stream queue_between(const Tensor& a, const Tensor& b) {
   return Stream(a.device().on_host() ? b.device() : a.device());
 }
@@ -139,8 +139,7 @@ void Tensor::copy_from(const Tensor& source, const Stream& stream, Loc at) const
   if (is_contiguous() && source.is_contiguous()) return copy_packed(*this, source, stream);
   if (!source.device_.on_host()) return copy_from(fetch_strided(source, stream), stream);
   if (is_contiguous()) return copy_packed(*this, source.clone(), stream);
-  // Strided on a GPU: fetch what is there, overwrite the elements on the host, and put the bytes
-  // back.
+  // Strided on a GPU: fetch the bytes, overwrite the elements on the host, and copy the bytes back.
   const Tensor image = fetch_strided(*this, stream);
   image.copy_from(source);
   const ByteRange ours = byte_range();

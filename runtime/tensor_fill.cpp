@@ -21,7 +21,7 @@
 namespace tegula {
 namespace {
 
-/// As kernels cast: towards zero, the nearest one of what the type lacks, 0 of NaN.
+/// Converts as kernels cast: rounds towards zero, saturates, and returns 0 for NaN.
 template <std::integral To>
 To to_integer(double value) {
   using Limits = std::numeric_limits<To>;
@@ -30,7 +30,7 @@ To to_integer(double value) {
   return value >= static_cast<double>(Limits::max()) ? Limits::max() : static_cast<To>(value);
 }
 
-/// Whether an integer type lacks the value.
+/// Returns true if `dtype` is an integer type that cannot represent the value.
 template <class Number>
 bool is_beyond(DType dtype, Number value) {
   return is_integer(dtype) && visit_dtype(dtype, [&](auto type) {
@@ -57,17 +57,17 @@ To convert(From value) {
     return static_cast<To>(static_cast<float>(value));
 }
 
-/// A type that holds every value of T exactly, on the way to another type.
+/// A type that represents every value of T exactly, as an intermediate for conversions.
 template <Element T>
 using Wide =
     std::conditional_t<!std::is_integral_v<T>, double,
                        std::conditional_t<std::is_same_v<T, std::uint64_t>, T, std::int64_t>>;
 
-/// Writes the values from position `first` on.
+/// Writes the values starting at position `first`.
 template <class W>
 using Values = std::function<void(std::uint64_t first, std::span<W> out)>;
 
-/// The value at i is make(i).
+/// Returns Values whose value at position i is make(i).
 template <class Make, class W = std::invoke_result_t<Make, std::uint64_t>>
 Values<W> each(Make make) {
   return [make](std::uint64_t i, std::span<W> out) {
@@ -98,8 +98,8 @@ void parallel_ranges(std::int64_t count,
   f(std::int64_t{0}, parts == 1 ? count : count / parts);
 }
 
-/// A row-major host tensor. Types meet in pieces of memory, not in the loop over elements: each
-/// with each would be hundreds of loops to compile.
+/// Returns a row-major host tensor. Types are converted per chunk, outside the loop over elements:
+/// a loop for each pair of types would be hundreds of loops to compile.
 template <class W>
 Tensor generate(const Dims& shape, DType dtype, const Values<W>& values, Loc made_at) {
   Tensor t = Tensor::empty(shape, dtype, Device::cpu(), made_at);
@@ -114,7 +114,8 @@ Tensor generate(const Dims& shape, DType dtype, const Values<W>& values, Loc mad
   return t;
 }
 
-/// 64 random bits of position `i` of stream `seed`: two rounds of the splitmix64 finaliser.
+/// Returns 64 random bits for position `i` of stream `seed`: two rounds of the splitmix64
+/// finaliser.
 std::uint64_t random_bits(std::uint64_t seed, std::uint64_t i) {
   const auto mix = [](std::uint64_t x) {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -125,7 +126,7 @@ std::uint64_t random_bits(std::uint64_t seed, std::uint64_t i) {
   return mix(mix((seed + 1) * kGolden) + (i + 1) * kGolden);
 }
 
-/// In [0, 1), from the upper 53 bits.
+/// Returns a value in [0, 1) from the upper 53 bits.
 double unit(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
 }  // namespace
@@ -170,7 +171,7 @@ Tensor Tensor::uniform(const Dims& shape, DType dtype, double low, double high, 
 Tensor Tensor::normal(const Dims& shape, DType dtype, double mean, double deviation,
                       std::uint64_t seed, Device device, Loc at) {
   return generate(shape, dtype, each([=](std::uint64_t i) {
-                    // Box and Muller; 1 - u lies in (0, 1], where the logarithm is finite.
+                    // Box-Muller transform; 1 - u is in (0, 1], for which the logarithm is finite.
                     const double radius =
                         std::sqrt(-2 * std::log(1 - unit(random_bits(seed, 2 * i))));
                     return mean +

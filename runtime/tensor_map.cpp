@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<cu::TensorMapType, kDTypeCount> kTensorMapTypes = [] {
   std::array<cu::TensorMapType, kDTypeCount> types{};
   const auto set = [&](DType d, cu::TensorMapType t) { types[static_cast<std::size_t>(d)] = t; };
-  // TMA moves bits: a type without one of its own goes as the unsigned type of its size.
+  // TMA moves bits: a type that TMA lacks uses the unsigned type of its size.
   for (DType d : {DType::i1, DType::i8, DType::u8, DType::f8e4m3, DType::f8e5m2})
     set(d, cu::kMapU8);
   for (DType d : {DType::i16, DType::u16}) set(d, cu::kMapU16);
@@ -84,7 +84,7 @@ void encode_tensor_map(const codegen::TensorMap& m, cu::TensorMap* out, cu::Tens
     dims[d] = static_cast<std::uint64_t>(m.dims[i]);
     box[d] = static_cast<std::uint32_t>(m.box[i]);
     if (i > 0)
-      strides[d - 1] = static_cast<std::uint64_t>(m.strides[i]);  // the driver knows the innermost
+      strides[d - 1] = static_cast<std::uint64_t>(m.strides[i]);  // the innermost is implicit
   }
   const auto swizzle = swizzle_mode(m.swizzle);
   const auto encode = [&] {
@@ -93,7 +93,7 @@ void encode_tensor_map(const codegen::TensorMap& m, cu::TensorMap* out, cu::Tens
                                       strides.data(), box.data(), ones.data(), cu::kInterleaveNone,
                                       swizzle, l2, cu::kFillZero);
   };
-  // The driver wants a current context, although the map does not depend on which.
+  // The driver requires a current context, although the map does not depend on it.
   cu::Result result = call_in_context(0, encode);
   if (result == cu::kSuccess) return;
   if (const std::string fault = tensor_map_fault(m); !fault.empty())
@@ -113,7 +113,7 @@ bool TensorMapCache::Entry::read(const Key& wanted, std::byte* to) const {
   return true;
 }
 
-/// One writer at a time. Whoever sees a new word sees the odd version, too.
+/// One writer at a time. A reader that sees a new word also sees the odd version.
 void TensorMapCache::Entry::write(const Key& of,
                                   const std::array<std::uint64_t, kMapWords>& words) {
   const std::uint64_t before = version.load(std::memory_order_relaxed);

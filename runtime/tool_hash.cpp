@@ -32,8 +32,8 @@ struct OpenFile {
                     errno, {});
 }
 
-/// ctime is part of it because nobody sets it back: a file replaced with its old mtime still
-/// differs.
+/// Returns the identity of a file. It includes ctime, which programs do not set back: a file
+/// replaced with its old mtime still differs.
 Hash128 identity(const struct stat& s) {
   Hasher h;
   h.add(s.st_dev).add(s.st_ino).add(s.st_size);

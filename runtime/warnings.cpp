@@ -34,7 +34,7 @@ class Collected {
     if (std::ranges::find(all, w) == all.end()) all.push_back(std::move(w));
   }
 
-  /// The line of the log with this code, or the code.
+  /// Returns the line of the log with this code, or the code.
   static std::string line_of(const AssembleReport& r, std::string_view code) {
     const auto& lines = r.warnings;
     const auto found = std::ranges::find_if(
@@ -52,8 +52,8 @@ class Collected {
     }
   }
 
-  /// Lines of the products that became mma: where their lines are not known, one line that is not,
-  /// or, if none became wgmma, those of all products.
+  /// Returns the lines of the dots that became mma. If their lines are not known, returns one
+  /// unknown line or, if no dot became wgmma, the lines of all dots.
   static std::vector<Loc> products_by_mma(const WarningSources& k) {
     if (!k.artefact.has_mma) return {};
     std::vector<Loc> places;
@@ -70,7 +70,7 @@ class Collected {
     return places;
   }
 
-  /// The first reason that a pass gives, behind its colon.
+  /// Returns the first reason that a pass gives, without its prefix.
   static std::string wgmma_missed_remark(const WarningSources& k) {
     for (const std::string_view begin : {"no wgmma: ", "wgmma=0: "})
       for (const ir::Remark& r : k.remarks)
@@ -83,7 +83,7 @@ class Collected {
     for (const Loc at : products_by_mma(k)) add(Cause::no_wgmma, at, wgmma_missed_remark(k));
   }
 
-  /// The operands are of types that tensor cores take as they are.
+  /// Warns about dots computed by FMA although tensor cores support their operand types.
   void of_scalar_products(const WarningSources& k) {
     for (const ir::Remark& r : k.remarks) {
       if (r.reason != "dot by FMA" || r.values.empty()) continue;

@@ -21,15 +21,15 @@
 namespace tegula::runtime {
 namespace {
 
-/// The driver table is part of the key so that the memory of a test's driver is never taken for the
-/// real one's.
+/// The driver table is part of the key, so that memory of a test's driver is never mistaken for
+/// that of the real driver.
 using Key = std::tuple<const Driver*, DeviceKind, int, unsigned long long>;
 
 struct Slot {
   std::atomic<const Workspace*> current{nullptr};
   std::mutex growth_mutex;
   std::vector<std::unique_ptr<const Workspace>>
-      all;  // old ones stay: other threads may still read them
+      all;  // outgrown ones: other threads may still read them
   std::vector<std::shared_ptr<void>> memory;
 };
 
@@ -101,8 +101,8 @@ constexpr std::size_t kAlignedCounters = 4;
 constexpr std::size_t kFallbackFrom = kAlignedCounters,
                       kCountersFrom = kFallbackFrom + kFallbackWords;
 
-/// `count` counters of the stream from number `first` on, or, while it records a graph, counters of
-/// the graph's own.
+/// Returns `count` counters of the stream, starting at number `first`. While the stream records a
+/// graph, returns counters that the graph owns.
 std::uint32_t* counters_from(std::size_t first, const Stream& stream, std::size_t count) {
   const std::size_t whole = (count + kAlignedCounters - 1) / kAlignedCounters * kAlignedCounters;
   const StreamState state = state_of(stream);

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-/// The binary interface of DLPack 1.x, by which tensors pass between libraries without a copy.
+/// The binary interface of DLPack 1.x, which passes tensors between libraries without a copy.
 /// Layouts are those of dlpack.h: cast a `DLManagedTensorVersioned*` to
 /// `tegula::dlpack::ManagedTensorVersioned*` and back.
 namespace tegula::dlpack {

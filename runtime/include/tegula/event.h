@@ -5,24 +5,24 @@
 
 namespace tegula {
 
-/// A place in a stream's queue, for the time between two of them and for waiting. Copies are the
-/// same event; recording one again moves it.
+/// A point in a stream's queue, for measuring the time between two of them and for waiting. Copies
+/// refer to the same event; recording it again moves it.
 class Event {
  public:
-  /// An event for the streams of a device. Throws DeviceError where the driver refuses.
+  /// Creates an event for the streams of a device. Throws DeviceError if the driver fails.
   explicit Event(Device device = Device::best());
 
   Device device() const { return device_; }
-  /// Puts the event behind all that the stream has been given so far. Throws DeviceError for a
-  /// stream of another device.
+  /// Places the event after all work queued on the stream so far. Throws DeviceError for a stream
+  /// of another device.
   void record(const Stream& stream);
-  /// Whether what came before it is done; true for one that was never recorded.
+  /// Returns true if all work before the event is done, or if it was never recorded.
   bool is_done() const;
-  /// Waits for that. Throws DeviceError if work failed.
+  /// Waits until that work is done. Throws DeviceError if the work failed.
   void synchronize() const;
-  /// Milliseconds from another event of the device to this one, after waiting for both. On the host
-  /// that is the time between the calls of `record`. Throws DeviceError where one was never
-  /// recorded.
+  /// Returns the milliseconds from another event of the device to this one, after waiting for both.
+  /// On the host that is the time between the calls of `record`. Throws DeviceError if either event
+  /// was never recorded.
   double ms_since(const Event& start) const;
 
  private:

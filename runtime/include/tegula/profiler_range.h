@@ -2,13 +2,13 @@
 
 namespace tegula {
 
-/// A range of NVTX, NVIDIA's tools extension, on the calling thread as long as it lives: profilers
-/// such as Nsight Systems show it beside the work of the GPU. Calls of the library and launches of
-/// kernels are ranges with their names.
+/// A range of NVTX (NVIDIA Tools Extension) on the calling thread during the object's lifetime.
+/// Profilers such as Nsight Systems show it next to the work of the GPU. Calls of the library and
+/// launches of kernels are ranges with their names.
 ///
-/// Nothing unless the environment has TEGULA_NVTX=1 and a profiler has said, by
-/// NVTX_INJECTION64_PATH, which library takes ranges; decided at the first range of the process.
-/// `name` is read at once. May be used on many threads.
+/// Has no effect unless TEGULA_NVTX=1 is set and a profiler has set NVTX_INJECTION64_PATH to the
+/// library that receives ranges; this is decided at the first range of the process. The constructor
+/// reads `name` at once. Safe to use on many threads.
 class ProfilerRange {
  public:
   explicit ProfilerRange(const char* name);
@@ -16,7 +16,7 @@ class ProfilerRange {
   ProfilerRange(const ProfilerRange&) = delete;
   ProfilerRange& operator=(const ProfilerRange&) = delete;
 
-  /// Whether ranges go anywhere.
+  /// Returns true if a profiler receives ranges.
   static bool is_heard();
 
  private:

@@ -9,28 +9,28 @@ namespace tegula {
 /// returns, so a stream there is only a name. Copies of a Stream mean the same queue.
 class Stream {
  public:
-  /// The default queue of `Device::best()`.
+  /// Refers to the default queue of `Device::best()`.
   Stream();
-  /// The default queue of a device: the driver's legacy stream on a GPU.
+  /// Refers to the default queue of a device: the driver's legacy stream on a GPU.
   explicit Stream(Device device);
 
-  /// A CUstream (or cudaStream_t) that someone else made and keeps alive, e.g. PyTorch's current
+  /// Wraps a CUstream (or cudaStream_t) that the caller keeps alive, e.g. PyTorch's current
   /// stream.
   static Stream wrap(void* cu_stream, Device device = Device::cuda(0));
-  /// A new queue that does not wait for the legacy stream; destroyed with the last copy of the
-  /// Stream.
+  /// Creates a queue that does not wait for the legacy stream; it is destroyed with the last copy
+  /// of the Stream.
   static Stream create(Device device);
 
   Device device() const { return device_; }
-  /// The CUstream, or null for the default queue and on the host.
+  /// Returns the CUstream, or null for the default queue and on the host.
   void* handle() const { return handle_; }
 
   /// Waits until everything queued so far is done. Throws DeviceError if work failed, or while
   /// capturing.
   void synchronize() const;
-  /// True while the queue records a CUDA graph instead of running. Scratch memory and counters that
-  /// kernels need beside their arguments are then the graph's: it may be replayed on any queue,
-  /// but two instances of one graph, or two clones as child graphs, must not run at once.
+  /// Returns true while the queue records a CUDA graph instead of running. The graph then owns the
+  /// scratch memory and counters of its kernels: it may be replayed on any queue, but two instances
+  /// of one graph, or two clones as child graphs, must not run at once.
   bool capturing() const;
 
   friend bool operator==(const Stream& a, const Stream& b) {

@@ -18,7 +18,7 @@
 
 namespace tegula {
 
-/// Up to eight integers held in place: a shape, strides or an index.
+/// Up to eight integers stored in place: a shape, strides or an index.
 class Dims {
  public:
   static constexpr int kMaxRank = 8;
@@ -32,7 +32,7 @@ class Dims {
     if (values.size() > kMaxRank) too_many(values.size());
     for (std::int64_t v : values) values_[size_++] = v;
   }
-  /// `count` times `value`.
+  /// Returns `count` copies of `value`.
   static constexpr Dims filled(std::size_t count, std::int64_t value) {
     Dims d;
     if (count > kMaxRank) too_many(count);
@@ -51,7 +51,7 @@ class Dims {
     if (size_ == kMaxRank) too_many(size_ + 1);
     values_[size_++] = v;
   }
-  /// "[2, 3]"
+  /// Returns "[2, 3]".
   std::string str() const;
 
   friend constexpr bool operator==(const Dims& a, const Dims& b) {
@@ -67,33 +67,33 @@ class Dims {
   std::size_t size_ = 0;
 };
 
-/// The addresses a tensor may touch: [begin, end). Empty for a tensor without elements.
+/// The addresses that a tensor may access: [begin, end). Empty for a tensor without elements.
 struct ByteRange {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
   friend constexpr bool operator==(const ByteRange&, const ByteRange&) = default;
 };
 
-/// A strided array of elements on a device. Copying a Tensor copies the handle: both mean the same
-/// elements. The memory is shared by all views of it and freed with the last; a borrowed tensor
-/// frees nothing. Mistakes in shapes and types throw CompileError with the caller's line, failures
-/// of the machine DeviceError.
+/// A strided array of elements on a device. Copying a Tensor copies the handle: both refer to the
+/// same elements. The memory is shared by all views and freed with the last one; a borrowed tensor
+/// frees nothing. Mistakes in shapes and types throw CompileError with the caller's line; failures
+/// of the machine throw DeviceError.
 class Tensor {
  public:
-  /// No tensor at all: rank 0, no data, `defined()` is false.
+  /// Creates an undefined tensor: rank 0, no data, `defined()` is false.
   Tensor() = default;
 
-  /// New memory whose elements are not initialised. On the host every byte is set to 0xff (NaN,
-  /// -1), so that a use before a store shows, and the memory lies between red zones.
+  /// Allocates memory without initialising its elements. On the host every byte is set to 0xff
+  /// (NaN, -1), so that a use before a store is noticed, and red zones surround the memory.
   static Tensor empty(const Dims& shape, DType dtype, Device device = Device::best(),
                       Loc at = std::source_location::current());
   static Tensor zeros(const Dims& shape, DType dtype, Device device = Device::best(),
                       Loc at = std::source_location::current());
-  /// Every element is `value`, rounded to `dtype`, towards zero to an integer. Throws CompileError
-  /// (T1230), as `iota` and `integers` do, where an integer type lacks a value.
+  /// Sets every element to `value`, rounded to `dtype`, towards zero for an integer type. Throws
+  /// CompileError (T1230), as `iota` and `integers` do, if an integer type lacks a value.
   static Tensor full(const Dims& shape, double value, DType dtype, Device device = Device::best(),
                      Loc at = std::source_location::current());
-  /// 0, 1, 2, ... in row-major order, rounded to `dtype`.
+  /// Returns 0, 1, 2, ... in row-major order, rounded to `dtype`.
   static Tensor iota(const Dims& shape, DType dtype, Device device = Device::best(),
                      Loc at = std::source_location::current());
 
@@ -109,7 +109,7 @@ class Tensor {
                          std::uint64_t seed, Device device = Device::best(),
                          Loc at = std::source_location::current());
 
-  /// A copy of host values in row-major order.
+  /// Copies host values in row-major order.
   template <Element T>
   static Tensor from(std::span<const T> values, const Dims& shape, Device device = Device::best(),
                      Loc at = std::source_location::current()) {
@@ -126,20 +126,20 @@ class Tensor {
       return from(std::span<const T>(values), shape, device, at);
     }
   }
-  /// A vector as a tensor of rank 1.
+  /// Returns a vector as a tensor of rank 1.
   template <Element T>
   static Tensor from(const std::vector<T>& values, Device device = Device::best(),
                      Loc at = std::source_location::current()) {
     return from(values, Dims{static_cast<std::int64_t>(values.size())}, device, at);
   }
 
-  /// Foreign memory: `data` is the address of element 0. Strides count elements and may be negative
-  /// or zero; none means row-major; that of an extent of 1 may be another in the tensor. `owner` is
-  /// kept alive as long as any view.
+  /// Wraps foreign memory: `data` is the address of element 0. Strides count elements and may be
+  /// negative or zero; none means row-major. The tensor may replace the stride of an extent of 1.
+  /// `owner` is kept alive as long as any view.
   static Tensor borrow(void* data, const Dims& shape, DType dtype, Device device,
                        const Dims& strides = {}, std::shared_ptr<void> owner = nullptr,
                        Loc at = std::source_location::current());
-  /// The memory that a DLPack tensor describes; the description may go, the memory must stay.
+  /// Wraps the memory of a DLPack tensor; the description may be freed, the memory must stay valid.
   /// Throws CompileError for types, devices and ranks that Tegula lacks, and for null memory.
   static Tensor borrow(const dlpack::Tensor& tensor, Loc at = std::source_location::current());
 
@@ -148,65 +148,65 @@ class Tensor {
   Device device() const { return device_; }
   int rank() const { return static_cast<int>(shape_.size()); }
   const Dims& shape() const { return shape_; }
-  /// In elements.
+  /// Returns the strides in elements.
   const Dims& strides() const { return strides_; }
-  /// Extent of a dimension; negative counts from the last. Throws CompileError out of range.
+  /// Returns the extent of dimension `dim` (-1: the last). Throws CompileError if out of range.
   std::int64_t size(int dim, Loc at = std::source_location::current()) const;
   std::int64_t stride(int dim, Loc at = std::source_location::current()) const;
   std::int64_t numel() const { return numel_; }
-  /// Address of element 0: of this device, not to be read on the host unless `device().on_host()`.
+  /// Returns the address of element 0; the host may read it only if `device().on_host()`.
   void* data() const { return data_; }
-  /// The host address of element 0 as a `T`. Throws CompileError unless the dtype is T's and the
-  /// memory the host's.
+  /// Returns the host address of element 0 as a `T*`. Throws CompileError unless the dtype is T's
+  /// and the memory is on the host.
   template <Element T>
   T* data_as(Loc at = std::source_location::current()) const {
     require_host_type(dtype_of<T>, at);
     return static_cast<T*>(data_);
   }
-  /// Row-major without gaps (extents of 1 may have any stride).
+  /// Returns true if row-major without gaps (extents of 1 may have any stride).
   bool is_contiguous() const;
   ByteRange byte_range() const;
-  /// "bf16[128, 64] on cuda:0", with the strides where they are not row-major.
+  /// Returns "bf16[128, 64] on cuda:0", with the strides if they are not row-major.
   std::string str() const;
 
-  /// Elements begin, begin + step, ... before `end` of one dimension. A negative step walks down:
-  /// from `begin` to just above `end` (-1 reaches element 0). Negative `dim` counts from the last.
+  /// Returns elements begin, begin + step, ... before `end` of one dimension. A negative step goes
+  /// down to just above `end` (-1 reaches element 0). Negative `dim` counts from the last.
   Tensor slice(int dim, std::int64_t begin, std::int64_t end, std::int64_t step = 1,
                Loc at = std::source_location::current()) const;
-  /// One index of a dimension, which disappears.
+  /// Returns one index of a dimension; the result lacks that dimension.
   Tensor select(int dim, std::int64_t index, Loc at = std::source_location::current()) const;
   Tensor transpose(int a, int b, Loc at = std::source_location::current()) const;
   /// Dimension i of the result is dimension order[i] of this.
   Tensor permute(const Dims& order, Loc at = std::source_location::current()) const;
-  /// The dimension read backwards.
+  /// Returns the dimension in reverse order.
   Tensor flip(int dim, Loc at = std::source_location::current()) const;
-  /// The same elements in another shape; -1 stands for one extent to be computed. Contiguous
-  /// tensors only.
+  /// Returns the same elements in another shape; an extent of -1 is computed. Requires a contiguous
+  /// tensor.
   Tensor reshape(const Dims& shape, Loc at = std::source_location::current()) const;
-  /// Dimensions of extent 1 in front of the others, until there are `rank`.
+  /// Prepends dimensions of extent 1 until there are `rank`.
   Tensor with_rank(int rank) const;
-  /// Extents of 1 repeated by a stride of 0.
+  /// Repeats extents of 1 by a stride of 0.
   Tensor broadcast_to(const Dims& shape, Loc at = std::source_location::current()) const;
 
-  /// The same elements on another device (this very tensor if it is there already). Waits for the
-  /// copy.
+  /// Returns the same elements on another device (this tensor itself if it is there already). Waits
+  /// for the copy.
   Tensor to(Device device, const Stream& stream) const;
   Tensor to(Device device) const;
-  /// A row-major copy, or this very tensor if it is row-major.
+  /// Returns a row-major copy, or this tensor itself if it is row-major.
   Tensor contiguous() const;
-  /// A row-major copy in memory of its own.
+  /// Returns a row-major copy in new memory.
   Tensor clone() const;
-  /// A copy with another element type, as kernels cast: integers wrapped, floats rounded to nearest
-  /// even, to integers towards zero; of those that the type lacks its nearest one, of NaN 0.
+  /// Returns a copy with another element type, as kernels cast: integers wrap, floats round to
+  /// nearest even, or towards zero to an integer type, which saturates and gives 0 for NaN.
   Tensor cast(DType dtype) const;
   /// Overwrites the elements with those of a tensor of the same shape and type, on any device.
   void copy_from(const Tensor& source, const Stream& stream,
                  Loc at = std::source_location::current()) const;
   void copy_from(const Tensor& source, Loc at = std::source_location::current()) const;
-  /// Sets every element.
+  /// Sets every element to `value`.
   void fill(double value) const;
 
-  /// The elements in row-major order. Throws CompileError unless `T` is the element type.
+  /// Returns the elements in row-major order. Throws CompileError unless `T` is the element type.
   template <Element T>
   std::vector<T> to_vector(Loc at = std::source_location::current()) const {
     require_type(dtype_of<T>, at);
@@ -214,20 +214,20 @@ class Tensor {
     const auto* first = static_cast<const T*>(host.data());
     return std::vector<T>(first, first + host.numel());
   }
-  /// The elements in row-major order, each as a double (exact unless i64 or u64 beyond 2^53).
+  /// Returns the elements in row-major order as doubles (exact unless i64 or u64 beyond 2^53).
   std::vector<double> to_doubles() const;
 
-  /// The first byte of a red zone around this host memory that was overwritten, as an offset in
-  /// bytes from the first byte of the allocation; nothing if the zones are whole or there are none.
+  /// Returns the offset, in bytes from the first byte of the allocation, of the first overwritten
+  /// byte in a red zone around this host memory; nothing if the zones are intact or there are none.
   std::optional<std::int64_t> red_zone_damage() const;
 
-  /// Takes over a DLPack tensor: its deleter is called with the last view. Throws CompileError for
-  /// types Tegula lacks, after which the caller still owns it.
+  /// Takes ownership of a DLPack tensor: its deleter is called with the last view. Throws
+  /// CompileError for types that Tegula lacks; the caller still owns the tensor then.
   static Tensor from_dlpack(dlpack::ManagedTensorVersioned* managed,
                             Loc at = std::source_location::current());
   static Tensor from_dlpack(dlpack::ManagedTensor* managed,
                             Loc at = std::source_location::current());
-  /// Hands out a DLPack tensor sharing this memory; whoever takes it calls its deleter.
+  /// Returns a DLPack tensor that shares this memory; the receiver must call its deleter.
   dlpack::ManagedTensorVersioned* to_dlpack() const;
   dlpack::ManagedTensor* to_dlpack_unversioned() const;
 
