@@ -1,6 +1,6 @@
 #pragma once
-// Creates ops at an insertion point. Result types are inferred where the op's row can; a mismatch
-// throws InternalError with the builder's current location.
+// Creates ops at an insertion point. Result types are inferred if the op's row has a rule for that;
+// a mismatch throws InternalError with the builder's current location.
 #include <initializer_list>
 
 #include "ir/kernel.h"
@@ -24,49 +24,49 @@ class Builder {
  public:
   explicit Builder(Kernel& kernel) : kernel_(kernel), region_(kernel.body()) {}
   Builder(Kernel& kernel, RegionId region) : kernel_(kernel), region_(region) {}
-  /// New ops go in front of `op` and have its location.
+  /// Inserts new ops before `op`, with its location.
   Builder(Kernel& kernel, OpId op)
       : loc(kernel[op].loc), kernel_(kernel), region_(kernel[op].parent), before_(op) {}
 
-  /// New ops go behind `op` and have its location.
+  /// Inserts new ops after `op`, with its location.
   static Builder behind(Kernel& kernel, OpId op);
 
   Kernel& kernel() { return kernel_; }
   Loc loc;  ///< given to every op created
 
   RegionId region() const { return region_; }
-  /// New ops go to the end of `region`.
+  /// Inserts new ops at the end of `region`.
   void at_end(RegionId region) {
     region_ = region;
     before_ = OpId();
   }
-  /// New ops go in front of `op`.
+  /// Inserts new ops before `op`.
   void before(OpId op) {
     region_ = kernel_[op].parent;
     before_ = op;
   }
 
-  /// Puts an op that is in no region where new ops go.
+  /// Inserts an op that is in no region at the insertion point.
   OpId place(OpId op);
-  /// Creates an op whose result types follow from its operands.
+  /// Creates an op whose result types are inferred from its operands.
   OpId create(Opcode opcode, std::span<const Value> operands, AttrList attrs = {});
-  /// Creates an op with given result types.
+  /// Creates an op with the given result types.
   OpId create(Opcode opcode, std::span<const Value> operands, std::span<const Type> types,
               AttrList attrs = {});
 
-  /// The single result of an op with inferred type.
+  /// Creates an op and returns its single result, whose type is inferred.
   Value op(Opcode opcode, std::initializer_list<Value> operands, AttrInits attrs = {});
   Value op(Opcode opcode, std::span<const Value> operands, AttrInits attrs = {});
-  /// The single result of an op with a given type.
+  /// Creates an op and returns its single result, which has the given type.
   Value op(Opcode opcode, std::initializer_list<Value> operands, Type type, AttrInits attrs = {});
   Value op(Opcode opcode, std::span<const Value> operands, Type type, AttrInits attrs = {});
-  /// An op without results.
+  /// Creates an op without results.
   OpId effect(Opcode opcode, std::initializer_list<Value> operands, AttrInits attrs = {});
   OpId effect(Opcode opcode, std::span<const Value> operands, AttrInits attrs = {});
 
   Value constant(Type type, std::int64_t value);
   Value constant(Type type, double value);
-  /// Zeros, or the null pointer.
+  /// Returns zeros, or the null pointer.
   Value zero(Type type);
   Value i32(std::int64_t value) { return constant(Type::scalar(DType::i32), value); }
   Value i64(std::int64_t value) { return constant(Type::scalar(DType::i64), value); }
@@ -85,13 +85,13 @@ class Builder {
   Value cast(Value v, DType to);
   void yield(std::span<const Value> values) { effect(Opcode::Yield, values); }
 
-  /// A `for` with an empty body region (arguments iv, carries...); the caller fills it and ends it
-  /// with yield.
+  /// Creates a `for` with an empty body region (arguments iv, carries...). The caller fills it and
+  /// ends it with a yield.
   OpId make_for(Value lo, Value hi, Value step, std::span<const Value> inits);
-  /// A `while` with two empty regions (arguments carries...): the caller ends the first with a
-  /// yield of the condition, the second with one of the next carries.
+  /// Creates a `while` with two empty regions (arguments carries...). The caller ends the first
+  /// with a yield of the condition, the second with a yield of the next carries.
   OpId make_while(std::span<const Value> inits);
-  /// An `if` with two empty regions.
+  /// Creates an `if` with two empty regions.
   OpId make_if(Value condition, std::span<const Type> results);
 
  private:

@@ -3,7 +3,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Binary digits of the largest magnitude of an integer type or i1.
+/// Returns the binary digits of the largest magnitude of an integer type or i1.
 int digits(DType d) { return size_bits(d) - (is_signed(d) ? 1 : 0); }
 
 }  // namespace
@@ -11,8 +11,8 @@ int digits(DType d) { return size_bits(d) - (is_signed(d) ? 1 : 0); }
 bool holds_all(DType to, DType from) {
   if (to == from) return true;
   const DTypeInfo &t = dtype_info(to), &f = dtype_info(from);
-  // More exponent bits reach further at both ends. f8e4m3 has no infinity, but no type with fewer
-  // exponent bits than its 4 could bring one.
+  // More exponent bits extend the range at both ends. f8e4m3 has no infinity, but neither has any
+  // type with fewer exponent bits.
   if (is_float(to) && is_float(from))
     return t.exponent_bits >= f.exponent_bits && t.mantissa_bits >= f.mantissa_bits;
   // With all digits kept, the exponent range is wide enough in every float type.

@@ -5,8 +5,8 @@
 namespace tegula::ir {
 namespace {
 
-/// A copy of an op of `from`, with all it contains, that is in no region of `to` yet. The two may
-/// be one kernel, whose lists may move while ops are made.
+/// Returns a copy in `to` of an op of `from`, with its regions; the copy is in no region yet. The
+/// two may be one kernel, whose lists may be reallocated while ops are created.
 OpId copy_op(const Kernel& from, OpId op, Kernel& to, ValueMap& map) {
   std::vector<Value> operands;
   for (Value v : from[op].operands) operands.push_back(mapped(map, v));

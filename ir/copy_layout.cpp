@@ -13,7 +13,7 @@ LinearLayout copy_layout(const Dims& shape, int fast, int vector, int warps) {
   const LinearLayout padded = coalesced(shape, vector, warps, order);
   if (padded.is_exact()) return padded;
   const LinearLayout exact = unpadded(shape, vector, warps, order);
-  // Slots are addressed by bits of a thread's number, not by digits of another base.
+  // Bits of the thread's number address the slots, not digits in another base.
   const bool has_digits = std::ranges::any_of(
       padded.repeats(), [](const Repeat& r) { return r.in != HwDim::Register; });
   return !has_digits && padded.registers() < exact.registers() ? padded : exact;

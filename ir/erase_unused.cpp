@@ -34,7 +34,7 @@ void erase_unused(Kernel& k, std::vector<OpId> ops) {
     k.erase(op);
     return true;
   };
-  // From behind, as most are computed from earlier ones.
+  // Iterates backwards, because most ops are computed from earlier ones.
   std::ranges::reverse(ops);
   while (std::erase_if(ops, erase) > 0) {
   }

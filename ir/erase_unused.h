@@ -5,18 +5,19 @@
 
 namespace tegula::ir {
 
-/// Whether an op may go where nothing needs its results: it writes nothing and has no effect.
+/// Returns true if an op can be erased when its results are unused: it does not write and has no
+/// other effects.
 inline bool is_removable(const OpInfo& row) {
   return (row.has(kPure) || row.has(kAllocates) || row.has(kReads)) && !row.has(kWrites) &&
          !row.has(kEffects);
 }
 
-/// Takes away the pure op of a value that nothing in the kernel's body needs, and then those whose
-/// values only it needed, up to products: passes that pipeline them hold on to them.
+/// Erases the pure op that defines `v` if the kernel's body does not use `v`, then likewise the ops
+/// of its operands. Stops at dots, because the passes that pipeline them keep their ids.
 void erase_unused(Kernel& k, Value v);
 
-/// Erases those of `ops` that may go and whose results nothing in the kernel uses, and then those
-/// among them that were for these only.
+/// Erases the removable ones of `ops` whose results the kernel does not use, then those of `ops`
+/// that only the erased ones used.
 void erase_unused(Kernel& k, std::vector<OpId> ops);
 
 }  // namespace tegula::ir

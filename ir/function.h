@@ -1,13 +1,13 @@
 #pragma once
-// A function of scalars that was traced on its own.
+// A function of scalars that was traced separately.
 #include <vector>
 
 #include "ir/kernel.h"
 
 namespace tegula::ir {
 
-/// `body` computes `result` from `arguments`, which are its first parameters; those behind them are
-/// what the traced lambda captured.
+/// `body` computes `result` from `arguments`, which are its first parameters; the remaining
+/// parameters are the values that the traced lambda captured.
 struct Function {
   Kernel body{"function"};
   std::vector<Value> arguments;

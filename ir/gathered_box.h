@@ -1,19 +1,19 @@
 #pragma once
 // Boxes that are gathered or scattered along one dimension of their tile: index tiles among the
-// offsets of a load_view, store_view, atomic_view or copy_async name the places there.
+// offsets of a load_view, store_view, atomic_view or copy_async select the positions along it.
 #include "ir/kernel.h"
 
 namespace tegula::ir {
 
-/// Place of the first offset among the box's operands.
+/// Returns the position of the first offset among the box's operands.
 std::size_t first_offset(const OpData& box);
-/// An index tile names the places along a view dimension.
+/// Returns true if an index tile selects the positions along a view dimension.
 bool is_gathered(const Kernel& k, const OpData& box, std::size_t view_dim);
-/// The tile dimension that index tiles go along: that of the first one, at whose view dimension all
-/// meet; -1: none does.
+/// Returns the tile dimension along which index tiles run: that of the first gathered view
+/// dimension, which all index tiles share; -1 if no dimension is gathered.
 int gathered_dim(const Kernel& k, const OpData& box);
-/// Layout of the index tiles of a box that goes along layout `box`: of each element, the thread
-/// that has it has its place.
+/// Returns the layout of the index tiles of a box with layout `box`: the thread that holds an
+/// element of the box also holds its index.
 const LinearLayout* index_tile_layout(const LinearLayout& box, int gathered_dim);
 
 }  // namespace tegula::ir

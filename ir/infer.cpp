@@ -1,5 +1,5 @@
-// Result types of structure, elementwise and tile ops. Ops that change the shape infer no layout:
-// in machine form the pass that assigns layouts gives it, and the verifier compares without it.
+// Result types of structure, elementwise and tile ops. Ops that change the shape do not infer a
+// layout: in machine form the pass that assigns layouts sets it, and the verifier ignores it.
 #include "ir/infer.h"
 
 #include <fmt/format.h>
@@ -11,8 +11,8 @@
 namespace tegula::ir {
 namespace {
 
-/// The type that scalar operands broadcast to: the first operand that is not a scalar, or the first
-/// operand.
+/// Returns the type to which scalar operands broadcast: that of the first operand that is not a
+/// scalar, or of the first operand.
 Type shape_leader(std::span<const Type> operands) {
   for (Type t : operands)
     if (!t.is_scalar()) return t;

@@ -4,7 +4,7 @@
 
 namespace tegula::ir {
 
-/// The result of a rule for an op with one result.
+/// Returns the result of a rule for an op with one result.
 inline Inferred one_result(Type t) { return {{t}, ""}; }
 
 Inferred infer_none(const InferArgs&);

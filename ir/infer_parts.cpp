@@ -1,4 +1,4 @@
-// Result types of the ops that put tiles together and choose elements by an index.
+// Result types of the ops that combine tiles and select elements by an index.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Tiles of equal extents but along `axis`.
+/// Returns an error unless the tiles have equal extents except along `axis`.
 std::string lines_disagree(std::span<const Type> tiles, std::int64_t axis) {
   for (Type t : tiles) {
     if (!t.is_tile() || t.rank() != tiles[0].rank()) return "operands must be tiles of one rank";

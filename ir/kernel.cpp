@@ -7,7 +7,6 @@
 namespace tegula::ir {
 
 // ---- attributes
-// -----------------------------------------------------------------------------------------------------
 void AttrList::set(AttrName name, AttrValue value) {
   const auto at = std::lower_bound(items_.begin(), items_.end(), name,
                                    [](const auto& item, AttrName n) { return item.first < n; });
@@ -52,7 +51,6 @@ std::span<const std::int64_t> AttrList::ints(AttrName name) const {
 bool operator==(const AttrList& a, const AttrList& b) { return a.items_ == b.items_; }
 
 // ---- construction
-// ---------------------------------------------------------------------------------------------------
 Kernel::Kernel(std::string kernel_name, Form form)
     : arena_(std::make_unique<std::pmr::monotonic_buffer_resource>(std::size_t{1} << 14)),
       ops_(arena_.get()),
@@ -65,8 +63,8 @@ Kernel::Kernel(std::string kernel_name, Form form)
 }
 Kernel::Kernel(Kernel&&) noexcept = default;
 Kernel& Kernel::operator=(Kernel&& other) noexcept {
-  // The arrays must go before the arena they live in, and pmr containers do not take over each
-  // other's arena.
+  // The arrays must be destroyed before the arena that contains them, and pmr containers do not
+  // adopt each other's arena.
   if (this != &other) {
     this->~Kernel();
     new (this) Kernel(std::move(other));
@@ -117,7 +115,6 @@ Value Kernel::add_result(OpId op, Type type) {
 }
 
 // ---- order
-// ----------------------------------------------------------------------------------------------------------
 void Kernel::append(RegionId region, OpId op) {
   RegionData& r = regions_[region];
   OpData& d = ops_[op];
@@ -194,7 +191,7 @@ bool Kernel::is_visible_from(Value v, OpId at) const {
         if (before == d.def) return true;
       return false;
     }
-    // Parameters belong to the body but serve the launch region too.
+    // Parameters belong to the body but are also visible in the launch region.
     if (region == launch_ && home == body_ && !d.def) return true;
     op = regions_[region].owner;
   }

@@ -60,7 +60,7 @@ struct OpData {
   OpId prev, next;  ///< neighbours in the parent region
   bool erased = false;
 
-  /// The op is one of `ops`.
+  /// Returns true if the op is one of `ops`.
   bool is(auto... ops) const { return ((opcode == ops) || ...); }
 };
 
@@ -86,14 +86,14 @@ struct Param {
   AttrList attrs;
 };
 
-/// Launch facts that are not part of any op.
-/// Something that takes shared memory, for messages about too much of it.
+/// A use of shared memory, for error messages about exceeding it.
 struct SharedUse {
   Loc loc;
   std::string what;
   std::int64_t bytes = 0;
 };
 
+/// Launch facts that are not part of any op.
 struct KernelInfo {
   std::string name;
   Form form = Form::Tile;
@@ -103,10 +103,9 @@ struct KernelInfo {
   std::vector<SharedUse> shared_uses;
   int cluster = 1;          ///< programs that run at once and see each other's shared memory
   int min_ctas_per_sm = 1;  ///< per SM, passed to the assembler
-  /// The body computes any share of the grid's programs: launched with one CTA an SM, if there are
-  /// as many.
+  /// The body loops over any share of the grid's programs; launched with at most one CTA per SM.
   bool persistent = false;
-  /// Fields that the plan has where it can; none once layouts are assigned.
+  /// Plan fields that are set if possible; empty once layouts are assigned.
   PlanPatch preferred;
 };
 
@@ -120,8 +119,8 @@ class Kernel {
   KernelInfo info;
 
   RegionId body() const { return body_; }
-  /// Scalar ops on the parameters' extents that yield the three grid extents; evaluated on the host
-  /// at launch.
+  /// Region of scalar ops on the parameters' extents that yields the three grid extents; evaluated
+  /// on the host at launch.
   RegionId launch() const { return launch_; }
   std::vector<Param>& params() { return params_; }
   const std::vector<Param>& params() const { return params_; }
@@ -138,7 +137,7 @@ class Kernel {
   std::size_t value_count() const { return values_.size(); }
   std::size_t op_count() const { return ops_.size(); }
 
-  /// Makes an op that is in no region yet.
+  /// Creates an op that is in no region yet.
   OpId make_op(Opcode opcode, std::span<const Value> operands, std::span<const Type> result_types,
                Loc loc);
   RegionId add_region(OpId owner);
@@ -146,15 +145,15 @@ class Kernel {
   Value add_result(OpId op, Type type);
   void append(RegionId region, OpId op);
   void insert_before(OpId where, OpId op);
-  /// Takes an op out of its region; it stays usable.
+  /// Removes an op from its region; it stays usable.
   void unlink(OpId op);
   /// Unlinks and retires an op with everything inside it. Its results must be unused.
   void erase(OpId op);
   void replace_all_uses(Value from, Value to);
-  /// The op that ends a region, or none.
+  /// Returns the op that ends a region, or none.
   OpId terminator(RegionId region) const;
-  /// The region an op is executed in contains the definition of `v`, directly or through its
-  /// owners.
+  /// Returns true if the region of op `at`, or a region that encloses it, contains the definition
+  /// of `v`.
   bool is_visible_from(Value v, OpId at) const;
 
   /// Forward range over the ops of a region; the current op may be erased or replaced while
@@ -210,7 +209,7 @@ void walk(const Kernel& k, RegionId region, const Visit& visit) {
   }
 }
 
-/// `holds` of the op, or of an op inside it.
+/// Returns true if `holds` returns true for the op or for an op inside it.
 template <class Test>
 bool any_op(const Kernel& k, OpId op, const Test& holds) {
   if (holds(op)) return true;
@@ -218,14 +217,15 @@ bool any_op(const Kernel& k, OpId op, const Test& holds) {
     if (any_op(k, r, holds)) return true;
   return false;
 }
-/// `holds` of some op of the region or of the regions inside it.
+/// Returns true if `holds` returns true for some op of the region or of the regions inside it.
 template <class Test>
 bool any_op(const Kernel& k, RegionId region, const Test& holds) {
   for (OpId op : k.ops(region))
     if (any_op(k, op, holds)) return true;
   return false;
 }
-/// The ops of the region, and of the regions inside it, of which `holds`, in the order of the text.
+/// Returns the ops of the region, and of the regions inside it, for which `holds` returns true, in
+/// the order of the text.
 template <class Test>
 std::vector<OpId> ops_where(const Kernel& k, RegionId region, const Test& holds) {
   std::vector<OpId> found;
@@ -234,10 +234,10 @@ std::vector<OpId> ops_where(const Kernel& k, RegionId region, const Test& holds)
   });
   return found;
 }
-/// Some op of the body takes the value.
+/// Returns true if some op of the body uses the value.
 bool is_used(const Kernel& k, Value v);
 
-/// A deep copy; ids are renumbered densely.
+/// Returns a deep copy; ids are renumbered densely.
 Kernel clone(const Kernel& k);
 
 }  // namespace tegula::ir

@@ -8,7 +8,7 @@
 namespace tegula::ir {
 namespace {
 
-/// The number that the tracer keeps from falling below 0.
+/// Returns the extent without the lower bound of 0 that the tracer adds.
 Value without_floor(const Kernel& k, Value extent) {
   const OpId def = k[extent].def;
   const bool is_floor = def && k[def].opcode == Opcode::Max && is_zero(k, k[def].operands[1]);

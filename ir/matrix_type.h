@@ -13,18 +13,19 @@ struct MatrixType {
   DType sum;              ///< type of the accumulator
 
   constexpr int step() const { return 256 / bits; }  ///< k of one instruction
-  /// wgmma reads it from shared memory with either dimension contiguous, else with k.
+  /// Returns true if wgmma reads it from shared memory with either dimension contiguous, false if k
+  /// must be contiguous.
   constexpr bool any_major() const { return bits == 16; }
-  /// wgmma has this many columns.
+  /// Returns true if wgmma supports this many columns.
   constexpr bool has_columns(std::int64_t n) const {
     return n <= 256 && n % (sum == DType::i32 && n > 32 ? 16 : 8) == 0;
   }
 };
 
-/// Matrix type for operands of this type, f32 rounded to tf32; null if there is none.
+/// Returns the matrix type for operands of this type, f32 rounded to tf32; null if there is none.
 const MatrixType* matrix_type_of(DType operand);
 
-/// Matrix type that the target's tensor cores use for a dot; null if it is left to FMA.
+/// Returns the matrix type with which the target's tensor cores compute a dot; null for FMA.
 const MatrixType* matrix_type(const Kernel& k, const OpData& dot);
 
 }  // namespace tegula::ir

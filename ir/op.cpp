@@ -44,7 +44,7 @@ constexpr std::array<std::string_view, 3> kForms{"tile", "machine", "simt"};
 }  // namespace
 
 bool OpInfo::allowed_in(Form form) const {
-  // Expert ops (simt) may stand in any form: they pass through the passes untouched.
+  // Expert ops (simt) are legal in any form: passes leave them unchanged.
   if (family == Family::Structure || family == Family::Elementwise || family == Family::Simt)
     return true;
   if (family == Family::Machine) return form == Form::Machine;

@@ -1,5 +1,5 @@
 #pragma once
-// The op table: everything that is known about an op without looking at a program.
+// The op table: everything that is known about an op independently of a program.
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -27,7 +27,7 @@ enum class AttrName : std::uint8_t {
 
 enum class AttrKind : std::uint8_t { Int, Float, Number, Str, Ints };
 
-/// Row macro that an op was declared with: says which duties it owes.
+/// The row macro that declares an op, which determines its duties (see ops.def).
 enum class Family : std::uint8_t { Structure, Elementwise, Math, Tile, Machine, Simt };
 
 enum class Form : std::uint8_t { Tile, Machine, Simt };
@@ -64,7 +64,7 @@ struct InferArgs {
   std::span<const Type> operands;
   const AttrList& attrs;
 };
-/// Result types, or why the operands do not fit.
+/// Result types, or the reason why the operands do not fit.
 struct Inferred {
   std::vector<Type> types;
   std::string error;
@@ -79,12 +79,13 @@ struct OpInfo {
   Arity operands;
   int results;
   int regions;
-  InferFn infer;  ///< null: result types are given by whoever creates the op
+  InferFn infer;  ///< null: the code that creates the op gives its result types
   Traits traits;
   std::string_view doc;
 
   bool has(Traits t) const { return (traits & t) != 0; }
-  /// Each element of the result is computed from the elements of the operands that stand there.
+  /// Returns true if each element of the result is computed from the operands' elements at the same
+  /// position.
   bool is_elementwise() const { return family == Family::Elementwise || family == Family::Math; }
   bool allowed_in(Form form) const;
 };
@@ -101,7 +102,7 @@ std::span<const OpInfo> all_ops();
 std::span<const AttrInfo> all_attrs();
 std::optional<Opcode> find_op(std::string_view mnemonic);
 std::optional<AttrName> find_attr(std::string_view name);
-/// Position of the mask of an access by address, if it has one; none for other ops.
+/// Returns the position of the mask among the operands of an access by address; none for other ops.
 std::optional<std::size_t> mask_operand(Opcode op);
 std::string_view name(Form form);
 std::optional<Form> parse_form(std::string_view text);

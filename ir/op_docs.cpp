@@ -1,4 +1,4 @@
-// The op table as Markdown.
+// Prints the op table as Markdown.
 #include "ir/op_docs.h"
 
 #include <fmt/format.h>

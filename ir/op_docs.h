@@ -1,5 +1,5 @@
 #pragma once
-// docs/ir.md, made from the op table.
+// Generates docs/ir.md from the op table.
 #include <string>
 
 namespace tegula::ir {

@@ -1,5 +1,5 @@
 #pragma once
-// Tables by op where most ops have no entry: a row for each that has one.
+// Tables indexed by op in which most ops have no entry; only ops with an entry have a row.
 #include <array>
 #include <cstddef>
 
@@ -13,7 +13,7 @@ struct OpRow {
   T entry;
 };
 
-/// The entry of every op, T{} (null) of one without a row.
+/// Returns a table of the entries of all ops; T{} (null) for ops without a row.
 template <class T, std::size_t N>
 constexpr std::array<T, kOpCount> op_table(const OpRow<T> (&rows)[N]) {
   std::array<T, kOpCount> table{};

@@ -8,7 +8,7 @@ namespace {
 constexpr std::string_view kProgram = "tegula opt", kPasses = " --passes=", kPlan = " --plan=",
                            kChanges = "TEGULA_PLAN=", kChecks = " --checks";
 
-/// Text after the flag, in quotes or up to the next space.
+/// Returns the text after the flag, in quotes or up to the next space.
 std::string value_after(std::string_view line, std::string_view flag) {
   const std::size_t at = line.find(flag);
   if (at == std::string_view::npos) return {};
@@ -21,7 +21,7 @@ std::string value_after(std::string_view line, std::string_view flag) {
 }  // namespace
 
 std::string opt_command(const PassContext& context) {
-  // A plan that is there is carried out as it is.
+  // An existing plan is executed unchanged.
   const std::string_view checks = context.keep_checks ? kChecks : "";
   if (context.plan)
     return fmt::format("{}{}{}\"{}\"", kProgram, checks, kPlan, context.plan->str());

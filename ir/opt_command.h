@@ -1,5 +1,5 @@
 #pragma once
-// How a person runs passes again.
+// Commands with which a person runs passes again.
 #include <string>
 #include <string_view>
 
@@ -7,15 +7,15 @@
 
 namespace tegula::ir {
 
-/// The beginning of a command of `tegula opt` that hands passes the context's plan:
-/// `tegula opt --plan="plan { .. }"`, or where one is still to be chosen, with what it must have,
-/// `TEGULA_PLAN="stages=2" tegula opt`.
+/// Returns the beginning of a command of `tegula opt` that uses the context's plan: `tegula opt
+/// --plan="plan { .. }"`. Without a plan, it contains the requested fields: `TEGULA_PLAN="stages=2"
+/// tegula opt`.
 std::string opt_command(const PassContext& context);
 
-/// The line on top of a kernel's text that says which passes it is for; opt_header reads it.
+/// Returns the first line of a kernel's text, which names its passes; opt_header parses it.
 std::string opt_comment(std::string_view command, std::string_view passes);
 
-/// The options of such a command in a comment on a file's first line; empty where there are none.
+/// The options of such a command, read from the first line of a file; empty if it has none.
 struct OptHeader {
   std::string passes, plan, plan_changes;
   bool keeps_checks = false;

@@ -36,7 +36,6 @@ class Parser {
 
  private:
   // ---- characters
-  // ---------------------------------------------------------------------------------------------------
   [[noreturn]] void fail(const std::string& message) const {
     const std::string_view read = text_.substr(0, text_.size() - rest_.size());
     const auto line = 1 + std::count(read.begin(), read.end(), '\n');
@@ -124,7 +123,7 @@ class Parser {
     return *t;
   }
 
-  /// The fields in front of a ')'.
+  /// Parses the fields before a ')'.
   PlanPatch plan_patch() {
     const std::string_view fields = rest_.substr(0, rest_.find(')'));
     rest_.remove_prefix(fields.size());
@@ -132,7 +131,6 @@ class Parser {
   }
 
   // ---- kernel
-  // -------------------------------------------------------------------------------------------------------
   void header() {
     KernelInfo& info = kernel_->info;
     const auto form = parse_form(word("a form: tile, machine or simt"));
@@ -191,7 +189,6 @@ class Parser {
   }
 
   // ---- attributes
-  // ---------------------------------------------------------------------------------------------------
   AttrList attributes() {
     AttrList list;
     if (!try_token("[")) return list;
@@ -243,13 +240,12 @@ class Parser {
   }
 
   // ---- ops
-  // ----------------------------------------------------------------------------------------------------------
   void ops_until_brace(RegionId region) {
     while (!try_token("}")) op(region);
   }
 
   void region(RegionId r, bool with_args) {
-    // Passes follow regions by recursion, as this reader does.
+    // Passes recurse into regions, as this parser does.
     constexpr int kMaxNested = 100;
     if (nested_ == kMaxNested) fail(fmt::format("more than {} regions in each other", kMaxNested));
     ++nested_;
@@ -288,7 +284,7 @@ class Parser {
     std::vector<Value> operands;
     skip();
     if (rest_.starts_with("%")) {
-      // The next op's results also begin with '%'; they are told apart by the '=' behind them.
+      // The next op's results also begin with '%'; the '=' after them distinguishes them.
       if (!next_is_definition()) do
           operands.push_back(use());
         while (try_token(","));
@@ -363,7 +359,7 @@ class Parser {
   const char* file_;
   Kernel* kernel_ = nullptr;
   std::unordered_map<std::string, Value> values_;
-  int nested_ = 0;  ///< regions around what is read
+  int nested_ = 0;  ///< number of regions that enclose the current position
 };
 
 }  // namespace

@@ -64,7 +64,7 @@ std::vector<PassTiming> run_pipeline(Kernel& kernel, std::span<const Pass> passe
   for (std::size_t i = 0; i < passes.size(); ++i) {
     const Pass& pass = passes[i];
     context.pass = pass.name;
-    // Only kept where something may go wrong: a copy is a fraction of what verifying costs.
+    // Copied only if passes are verified: the copy costs a fraction of the verification.
     std::optional<Kernel> before;
     std::string command;
     if (options.verify) {

@@ -1,6 +1,7 @@
 #pragma once
-// Runs passes in order: checks the chain of forms, verifies after each, times, reports changes, and
-// turns any failure into a reproducer that `tegula opt` replays.
+// Runs passes in order: checks that their forms match, verifies the kernel after each pass,
+// measures times, reports changes, and turns any failure into a reproducer that `tegula opt`
+// replays.
 #include <functional>
 #include <optional>
 #include <span>
@@ -17,7 +18,7 @@
 
 namespace tegula::ir {
 
-/// Why an optimisation was or was not applied, as data.
+/// The reason why an optimisation was or was not applied, as data.
 struct Remark {
   enum class Kind : std::uint8_t { Applied, Missed, Analysis };
   std::string pass;
@@ -26,24 +27,24 @@ struct Remark {
   std::string reason;
   std::vector<std::pair<std::string, std::string>> values;
 
-  /// "k.cpp:12: missed: the reason rows=3", or the pass where no line is known.
+  /// Returns "k.cpp:12: missed: the reason rows=3", with the pass if the line is not known.
   std::string str() const;
 };
 
-/// What pipeline_wgmma has expanded a loop from, by the labels that ops have as attributes, else by
-/// those of the kernel in front of the pass.
+/// The schedule from which pipeline_wgmma expanded a loop. It names ops by the labels in their
+/// attributes, or else by the labels that the kernel had before the pass.
 struct ExpandedLoop {
   LoopSchedule steps;
-  std::optional<Token> token;  ///< of the consumers
+  std::optional<Token> token;  ///< token of the consumers
 };
 
 /// Inputs of a pass besides the kernel.
 struct PassContext {
-  /// Set by whoever compiles; the pass `plan` makes one where it is missing.
+  /// Set by the caller; otherwise the pass `plan` chooses one.
   std::optional<Plan> plan;
-  /// Fields of the plan so made that are given, not chosen.
+  /// Fields that the pass `plan` must not choose, because they are requested.
   PlanRequest planned;
-  /// The assumptions of the kernel are checked by the code that is made (for the simulator).
+  /// The generated code checks the assumptions of the kernel (for the simulator).
   bool keep_checks = false;
   std::vector<Remark> remarks;
   std::vector<ExpandedLoop> expanded;
@@ -65,7 +66,8 @@ class SharedMemoryError : public CompileError {
   std::int64_t bytes_;
 };
 
-/// A pass plans reading only, then rewrites. Returns whether it changed the kernel.
+/// A pass first analyses the kernel without changing it, then rewrites it. Returns true if it
+/// changed the kernel.
 using PassFn = bool (*)(Kernel&, PassContext&);
 
 struct Pass {
@@ -75,7 +77,7 @@ struct Pass {
   std::string_view doc;
 };
 
-/// The passes of ir/passes/passes.def, in their order.
+/// Returns the passes of ir/passes/passes.def, in their order.
 std::span<const Pass> ir_passes();
 const Pass* find_pass(std::span<const Pass> passes, std::string_view name);
 

@@ -1,6 +1,6 @@
 #pragma once
-// The schedule as a value: what the passes of the machine form carry out. A plan is made by the
-// pass `plan` from the traced kernel, and may be printed, edited and given back.
+// The decisions that the passes of the machine form execute, as a value. The pass `plan` makes a
+// plan from the traced kernel; it can be printed, edited and passed in again.
 #include <cstdint>
 #include <string>
 
@@ -9,29 +9,30 @@
 
 namespace tegula::ir {
 
-/// Fields and their meaning: ir/plan.def.
+/// ir/plan.def describes the fields.
 struct Plan {
 #define PLAN_FIELD(type, name, fallback, doc) type name = fallback;
 #include "ir/plan.def"
 #undef PLAN_FIELD
 
-  /// Warpgroups that compute a tile each (ping-pong); one if all warps compute a tile together.
+  /// Returns the number of warp groups that compute different tiles: 2 for ping-pong, else 1.
   int groups() const { return pingpong ? 2 : 1; }
-  /// Consumer warps of the CTA.
+  /// Returns the number of consumer warps of the CTA.
   int consumer_warps() const { return num_warps * groups(); }
-  /// Registers a thread can have where every warp has as many.
+  /// Returns the registers available to a thread if all warps have the same number.
   int registers_at_entry(const TargetRow& target) const {
     return target.registers_at_entry(consumer_warps() + producer_warps);
   }
-  /// Registers of a consumer thread.
+  /// Returns the registers of a consumer thread.
   int registers_per_consumer(const TargetRow& target) const {
     return consumer_registers != 0 ? consumer_registers : registers_at_entry(target);
   }
-  /// Registers that a producer thread keeps if consumer threads take over `consumer_registers` of
-  /// all that the CTA has at its entry. setmaxnreg waits for ever for more than that.
+  /// Returns the registers that a producer thread keeps if consumer threads take
+  /// `consumer_registers` of all registers that the CTA has at entry. setmaxnreg would wait forever
+  /// for more.
   int producer_registers(const TargetRow& target) const;
 
-  /// Each tile ends before the next one begins; stationary operands have one slot.
+  /// Makes each tile end before the next one begins; stationary operands then have one slot.
   void disable_epilogue_overlap() {
     overlap_epilogue = false;
     once_stages = 1;
@@ -39,9 +40,9 @@ struct Plan {
   }
 
   std::string str() const;
-  /// Sets the fields that the patch has.
+  /// Sets the fields that the patch contains.
   void apply(const PlanPatch& patch);
-  /// The first field of the patch that the plan does not have, as "name=value"; empty: it has all.
+  /// Returns the first field of the patch that the plan lacks, as "name=value"; "" if it has all.
   std::string first_mismatch(const PlanPatch& patch) const;
   friend bool operator==(const Plan&, const Plan&) = default;
 };

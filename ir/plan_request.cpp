@@ -24,7 +24,7 @@ constexpr std::string_view kFieldNames =
 #undef PLAN_FIELD
     ;
 
-// The public struct has a member for each row.
+// PlanPatch has a member for each row.
 #define PLAN_FIELD(type, name, fallback, doc) \
   static_assert(std::is_same_v<decltype(PlanPatch::name), std::optional<type>>);
 #include "ir/plan.def"
@@ -54,8 +54,8 @@ int value_of(std::string_view digits, std::string_view change) {
   return value;
 }
 
-/// Takes the next "name=value" from the text, past the words and braces of a printed plan; empty at
-/// its end.
+/// Removes the next "name=value" from the text and returns it, skipping the keywords and braces of
+/// a printed plan; "" at its end.
 std::string_view next_change(std::string_view& text) {
   constexpr std::string_view kBetween = " ,}\n\t", kBegin = "plan {";
   const auto skip = [&] {
@@ -67,7 +67,7 @@ std::string_view next_change(std::string_view& text) {
   return change;
 }
 
-/// Length of the Schedule's text: up to the brace that closes its first one.
+/// Returns the length of the Schedule's text: up to the brace that closes its first one.
 std::size_t schedule_length(std::string_view text) {
   int depth = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -1,6 +1,6 @@
 #pragma once
-// A plan request: the fields of a kernel's plan that a person demands, read from their text once.
-// Fields that it has where it can are the kernel's own (KernelInfo::preferred).
+// A plan request: the fields of a kernel's plan that a person requires, parsed from text once.
+// Fields that are only preferred belong to the kernel (KernelInfo::preferred).
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,34 +14,35 @@ namespace tegula::ir {
 struct Schedule;
 
 struct PlanRequest {
-  /// Fields that the kernel's author, or TEGULA_PLAN, asks for.
+  /// Fields that the kernel's author, or TEGULA_PLAN, requires.
   PlanPatch asked;
-  /// The author's Schedule; `asked` goes over its fields.
+  /// The author's Schedule; `asked` overrides its fields.
   std::shared_ptr<const Schedule> schedule;
-  /// The author's line.
+  /// Location of the request in the author's code.
   Loc at;
 
-  /// Nothing is asked for.
+  /// Returns true if nothing is requested.
   bool is_empty() const { return asked == PlanPatch() && !schedule; }
-  /// The fields that are asked for, those of the Schedule among them.
+  /// Returns the requested fields, including those of the Schedule.
   PlanPatch fields() const;
-  /// The text of what is asked for, which parse_plan_request reads.
+  /// Returns the text of the request, which parse_plan_request parses.
   std::string str() const;
-  /// Adds what a later request asks for. Its Schedule replaces all that was asked before.
+  /// Adds a later request, whose fields take precedence. Its Schedule replaces the whole earlier
+  /// request.
   void add(const PlanRequest& later);
 };
 
-/// Reads "name=value name=value ..", a plan as it is printed, or a Schedule's text, which fields
-/// may follow. Throws CompileError for what is none of these.
+/// Parses "name=value name=value ..", a printed plan, or a Schedule's text, which fields may
+/// follow. Throws CompileError for any other text.
 PlanRequest parse_plan_request(std::string_view text, Loc at = {});
 
-/// The same without a Schedule.
+/// Parses the same texts except Schedules.
 PlanPatch parse_plan_patch(std::string_view text);
 
-/// "stages=2 persistent=0": the fields that are set, in the order of ir/plan.def.
+/// Returns "stages=2 persistent=0": the fields that are set, in the order of ir/plan.def.
 std::string str(const PlanPatch& patch);
 
-/// `patch` with the fields of `over` in the place of its own.
+/// Returns `patch` with the fields of `over` overriding its own.
 PlanPatch merged(PlanPatch patch, const PlanPatch& over);
 
 }  // namespace tegula::ir

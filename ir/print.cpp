@@ -1,4 +1,4 @@
-// IR to text.
+// Prints IR as text.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ std::string float_text(double v) {
   if (std::isnan(v)) return "nan";
   if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
   std::string text = fmt::format("{}", v);
-  // A float must read back as a float.
+  // A float must be parsed as a float again.
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }
@@ -167,7 +167,7 @@ class Printer {
   PrintOptions options_;
   std::string out_;
   std::unordered_map<Value, std::string> names_;
-  std::unordered_set<std::string> taken_;  ///< by parameters
+  std::unordered_set<std::string> taken_;  ///< names used by parameters
   int next_ = 0;
 };
 

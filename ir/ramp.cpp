@@ -3,7 +3,7 @@
 namespace tegula::ir {
 namespace {
 
-/// The scalar that is added in every element, if `v` is that.
+/// Returns the scalar that `v` is, or is a splat of; none for other values.
 Value added_scalar(const Kernel& k, Value v) {
   if (k.type(v).is_scalar()) return v;
   const OpId def = k[v].def;
@@ -30,7 +30,7 @@ std::optional<IntRamp> iota_of(Builder& b, Value v) {
   using enum Opcode;
   if (o == Arange) return IntRamp{k.type(v).count(), k[def].attrs.i(AttrName::start), 1, {}};
   if (o != ExpandDims && o != Reshape && o != Add && o != Sub && o != Neg) return std::nullopt;
-  // A copy, not a reference to the op: sums of bases create others.
+  // A copy, not a reference to the op: creating sums of bases may move the ops.
   const Value x = k[def].operands[0];
   if (o == ExpandDims || o == Reshape) return iota_of(b, x);
   if (o == Neg) return reversed(b, iota_of(b, x));

@@ -6,8 +6,8 @@
 
 namespace tegula::ir {
 
-/// Ops whose region is a function of scalars that runs for pairs of elements: no pass looks into it
-/// as into a loop or a branch.
+/// Returns true for ops whose region is a function of scalars that is applied to pairs of elements.
+/// Passes do not treat that region as they treat loops and branches.
 constexpr bool is_fold_by_function(Opcode o) {
   return o == Opcode::ReduceWith || o == Opcode::ScanWith;
 }
@@ -15,11 +15,11 @@ constexpr bool is_fold_by_function(Opcode o) {
 struct ReduceKind {
   std::string_view name;
   Opcode op;
-  /// A scalar constant of the type.
+  /// Returns the neutral element as a scalar constant of the type.
   Value (*identity)(Builder&, DType);
 };
 
-/// Throws InternalError for a name that is no kind.
+/// Returns the row of a kind. Throws InternalError for an unknown name.
 const ReduceKind& reduce_kind(std::string_view name);
 
 }  // namespace tegula::ir

@@ -11,15 +11,16 @@ struct ReshapeGroup {
   std::size_t from, from_end, to, to_end;
 };
 
-/// The finest such groups, in order.
+/// Returns the finest groups, in order.
 std::vector<ReshapeGroup> reshape_groups(std::span<const std::int64_t> from,
                                          std::span<const std::int64_t> to);
 
-/// The dimension of the result that all of the group's elements run along; `to_end` where none
-/// does.
+/// Returns the result dimension that contains all of the group's elements; `to_end` if there is
+/// none.
 std::size_t whole_dim(const ReshapeGroup& group, std::span<const std::int64_t> to);
 
-/// Result dimension that operand dimension `dim` becomes together with its whole group, or -1.
+/// Returns the result dimension that operand dimension `dim` becomes together with its whole group,
+/// or -1.
 int dim_after_reshape(std::span<const std::int64_t> from, std::span<const std::int64_t> to,
                       int dim);
 

@@ -28,9 +28,9 @@ struct PrintOptions {
 };
 
 std::string print(const Kernel& kernel, PrintOptions options = {});
-/// One op on one line (regions elided), for messages.
+/// Returns one op on one line (regions elided), for messages.
 std::string print_op(const Kernel& kernel, OpId op);
-/// Throws CompileError with `file_name`:line of the text.
+/// Parses a kernel. Throws CompileError with `file_name`:line of the text.
 Kernel parse(std::string_view text, std::string_view file_name = "<text>");
 
 }  // namespace tegula::ir

@@ -21,7 +21,7 @@ struct TypeData {
   const SharedLayout* shared = nullptr;
   ViewFacts facts;
   Type inner;
-  std::string text;  ///< doubles as the interning key
+  std::string text;  ///< also the key for interning
 };
 
 namespace {
@@ -126,7 +126,7 @@ TypeData data_of(TypeKind kind, Elem elem = {}, std::span<const std::int64_t> sh
 }  // namespace
 
 Type Type::of(Elem e) {
-  // Scalars are asked for so often that the tracer would feel the lock.
+  // Scalars are cached: the tracer needs them so often that the lock would be measurable.
   static const auto table = [] {
     std::array<std::array<Type, 2>, kDTypeCount> t;
     for (std::size_t d = 0; d < kDTypeCount; ++d)
@@ -200,8 +200,7 @@ Type Type::with_layout(const LinearLayout* layout) const {
 }
 std::string Type::str() const { return data_ ? data_->text : "none"; }
 
-// ---- reading
-// --------------------------------------------------------------------------------------------------------
+// ---- parsing
 namespace {
 
 bool take(std::string_view& s, std::string_view token) {
@@ -226,7 +225,7 @@ std::string_view take_word(std::string_view& s) {
   return word;
 }
 
-/// `4x?x16` not followed by an element; stops before an `x` that no number follows.
+/// Parses `4x?x16` not followed by an element; stops before an `x` that no number follows.
 std::vector<std::int64_t> take_list(std::string_view& s) {
   std::vector<std::int64_t> list;
   for (;;) {
@@ -250,7 +249,7 @@ std::optional<Elem> take_elem(std::string_view& s) {
   return Elem{*dtype, pointer};
 }
 
-/// The text between a `#` and its matching end, which is a `,` or `>` outside all brackets.
+/// Returns the text between a `#` and its matching end, which is a `,` or `>` outside all brackets.
 std::string_view take_balanced(std::string_view& s) {
   int depth = 0;
   std::size_t n = 0;
@@ -329,7 +328,7 @@ std::optional<Type> take_view(std::string_view& s) {
 }
 
 std::optional<Type> take_pending(std::string_view& s) {
-  if (s.starts_with("pending<")) return std::nullopt;  // nothing waits for what waits
+  if (s.starts_with("pending<")) return std::nullopt;  // a pending value does not contain another
   const auto inner = parse_type(s);
   if (!inner || !take(s, ">")) return std::nullopt;
   return Type::pending(*inner);

@@ -1,6 +1,6 @@
 #pragma once
 // Types of the IR: interned, immutable, compared by identity. One set of types serves all three
-// forms; `docs/ir.md` says which form may hold which.
+// forms; `docs/ir.md` lists the types of each form.
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -29,13 +29,13 @@ enum class Access : std::uint8_t { In, Out, InOut };
 /// Extent or stride that is only known at launch.
 inline constexpr std::int64_t kDynamic = -1;
 
-/// Facts about a tensor: those that the signature of a call fixed of an argument, or those that a
-/// make_view has of its operands. All lists have the view's rank.
+/// Facts about a tensor: for an argument, those that the signature of a call fixes; for a
+/// make_view, those known about its operands. All lists have the view's rank.
 struct ViewFacts {
-  std::vector<std::int64_t> strides;     ///< elements, kDynamic where only known at launch
+  std::vector<std::int64_t> strides;     ///< elements, kDynamic if only known at launch
   std::vector<std::int64_t> dim_div;     ///< the extent is a multiple of this
   std::vector<std::int64_t> stride_div;  ///< the stride is a multiple of this
-  std::int64_t align = 1;                ///< bytes the base address is a multiple of
+  std::int64_t align = 1;                ///< the base address is a multiple of this many bytes
   Access access = Access::In;
   bool is_made = false;  ///< by a make_view in the kernel: it has no tensor map
   friend bool operator==(const ViewFacts&, const ViewFacts&) = default;
@@ -43,7 +43,7 @@ struct ViewFacts {
 
 struct TypeData;
 
-/// Handle of an interned type; cheap to copy. A default-made Type is "none".
+/// Handle of an interned type; cheap to copy. A default-constructed Type is "none".
 class Type {
  public:
   Type() = default;
@@ -53,7 +53,7 @@ class Type {
   static Type of(Elem e);
   static Type tile(Elem e, std::span<const std::int64_t> shape,
                    const LinearLayout* layout = nullptr);
-  /// `count` registers of a thread. A Vec of one element is a type of its own, not the scalar.
+  /// `count` registers of a thread. A Vec of one element is not the same type as the scalar.
   static Type vec(Elem e, std::int64_t count);
   static Type view(DType d, std::span<const std::int64_t> shape, ViewFacts facts);
   static Type shared(DType d, std::span<const std::int64_t> shape, const SharedLayout* layout);
@@ -74,18 +74,18 @@ class Type {
   Elem elem() const;
   DType dtype() const { return elem().dtype; }
   bool is_pointer() const { return elem().pointer; }
-  /// Tile, Shared and View extents; {count} of a Vec; {} of a scalar.
+  /// Returns the extents of a Tile, Shared or View; {count} of a Vec; {} of a scalar.
   std::span<const std::int64_t> shape() const;
   std::int64_t rank() const { return static_cast<std::int64_t>(shape().size()); }
-  /// Product of the extents (1 for a scalar).
+  /// Returns the product of the extents (1 for a scalar).
   std::int64_t count() const;
   const LinearLayout* layout() const;
   const SharedLayout* shared_layout() const;
   const ViewFacts& view_facts() const;
-  /// The type that a Pending resolves to.
+  /// Returns the type to which a Pending resolves.
   Type inner() const;
 
-  /// Same kind, shape and layout, another element.
+  /// Returns the type with the same kind, shape and layout, but another element.
   Type with_elem(Elem e) const;
   Type with_dtype(DType d) const { return with_elem({d, false}); }
   Type with_layout(const LinearLayout* layout) const;
@@ -98,13 +98,13 @@ class Type {
   const TypeData* data_ = nullptr;
 };
 
-/// The one copy of an equal layout, alive as long as the process, so that types can be compared by
-/// identity.
+/// Returns the unique copy of a layout, alive as long as the process, so that types can be compared
+/// by identity.
 const LinearLayout* intern_layout(const LinearLayout& layout);
 const SharedLayout* intern_layout(const SharedLayout& layout);
 
-/// Reads a type from the front of `text` and removes it; nothing (and an unchanged text) where
-/// there is none.
+/// Parses a type at the beginning of `text` and removes it. Returns nothing, and leaves the text
+/// unchanged, if there is none.
 std::optional<Type> parse_type(std::string_view& text);
 
 }  // namespace tegula::ir

@@ -9,7 +9,7 @@
 
 namespace tegula::ir {
 
-/// As they were when it was made.
+/// The uses at the time of construction.
 class Uses {
  public:
   struct Use {
@@ -21,7 +21,7 @@ class Uses {
 
   std::span<const Use> of(Value v) const;
   std::size_t count(Value v) const { return of(v).size(); }
-  /// None where there are none, or several.
+  /// Returns the single use of the value; nothing if there are none or several.
   std::optional<Use> only(Value v) const;
 
  private:

@@ -27,11 +27,11 @@ bool legal_in(Type t, Form form) {
     case TypeKind::Shared:
       return form == Form::Machine;
     default:
-      return true;  // registers, pending values, tensor maps: expert ops stand in every form
+      return true;  // registers, pending values, tensor maps: expert ops are legal in every form
   }
 }
 
-/// Layouts are assigned, not inferred: compare types without them.
+/// Compares types without their layouts, which are assigned, not inferred.
 bool same_without_layout(Type a, Type b) {
   if (a.is_tile() && b.is_tile()) return a.with_layout(nullptr) == b.with_layout(nullptr);
   return a == b;
@@ -127,7 +127,7 @@ class Verifier {
                                inferred.types[i].str()));
   }
 
-  /// The result's type is written, not inferred.
+  /// Checks a reshape, whose result type is given, not inferred.
   void reshape(OpId op) {
     const Type from = k_.type(k_[op].operands[0]), to = k_.type(k_[op].results[0]);
     if (!from.is_tile() || !to.is_tile() || from.elem() != to.elem() || from.count() != to.count())
@@ -157,7 +157,7 @@ class Verifier {
     }
   }
 
-  /// Extents are compared with offsets.
+  /// Checks that offsets have the type of the extents, with which they are compared.
   void box_of_made_view(OpId op) {
     const OpData& d = k_[op];
     const std::size_t first = first_offset(d);
@@ -186,7 +186,7 @@ class Verifier {
       return report(op, "axis is out of range");
     Ints shape(whole.shape().begin(), whole.shape().end());
     std::int64_t& extent = shape[static_cast<std::size_t>(axis)];
-    if (k_.info.cluster < 1) return;  // an error of its own
+    if (k_.info.cluster < 1) return;  // reported separately
     if (extent % k_.info.cluster != 0)
       return report(op, fmt::format("cannot cut {} into {}", extent, k_.info.cluster));
     extent /= k_.info.cluster;
@@ -215,7 +215,7 @@ class Verifier {
     }
   }
 
-  /// The types a region of `owner` must yield.
+  /// Returns the types that a region of `owner` must yield.
   std::vector<Type> yielded(OpId owner, RegionId r) const {
     const OpData& d = k_[owner];
     std::vector<Type> types;
@@ -261,8 +261,8 @@ class Verifier {
     }
   }
 
-  /// A pending value may be used once, by what DESIGN 4 (Asynchrony) lists. Different regions of
-  /// one `if` count once each.
+  /// Checks that each pending value has one use, by one of the ops below. Uses in different regions
+  /// of an `if` are counted separately.
   void pending_is_linear() {
     std::unordered_map<Value, std::vector<OpId>> uses;
     walk(k_, k_.body(), [&](OpId op) {

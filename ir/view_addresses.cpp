@@ -8,8 +8,8 @@
 namespace tegula::ir {
 namespace {
 
-/// Along view dimension `v`, of every element of the box: a scalar where its tile does not run
-/// along it.
+/// Returns the index along view dimension `v` of every element of the box: a scalar if its tile
+/// does not extend along that dimension.
 Value index_along(Builder& b, const OpData& op, Type tile, int v) {
   const Value first = op.operands[first_offset(op) + static_cast<std::size_t>(v)];
   const auto axes = op.attrs.ints(AttrName::axes);
@@ -32,7 +32,7 @@ Value index_along(Builder& b, const OpData& op, Type tile, int v) {
 }  // namespace
 
 ViewAddresses box_addresses(Builder& b, const OpData& op, Type tile) {
-  // A view of rank 0 has no offset that would tell the index type.
+  // A view of rank 0 has no offset from which to take the index type.
   const std::size_t first = first_offset(op);
   const Type index = Type::scalar(
       op.operands.size() > first ? b.kernel().type(op.operands[first]).dtype() : DType::i32);

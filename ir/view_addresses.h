@@ -1,5 +1,5 @@
 #pragma once
-// Elements of a view by their addresses.
+// Computes the addresses of elements of a view.
 #include <functional>
 
 #include "ir/builder.h"
@@ -8,15 +8,15 @@ namespace tegula::ir {
 
 struct ViewAddresses {
   Value pointers;
-  Value inside;  ///< i1: within the view
+  Value inside;  ///< i1: the element is within the view
 };
 
-/// The elements at `index(axis)`: scalars or tiles of one shape, of the scalar type `index_type`.
-/// Each index is asked for once, in the order of the axes.
+/// Returns the addresses of the elements at `index(axis)`: scalars or tiles of one shape, of the
+/// scalar type `index_type`. Calls `index` once per axis, in the order of the axes.
 ViewAddresses view_addresses(Builder& b, Value view, Type index_type,
                              const std::function<Value(int axis)>& index);
 
-/// Addresses of the box that a load_view, store_view or atomic_view names, whose tile has type
+/// Returns the addresses of the box of a load_view, store_view or atomic_view whose tile has type
 /// `tile`.
 ViewAddresses box_addresses(Builder& b, const OpData& op, Type tile);
 

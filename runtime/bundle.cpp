@@ -28,7 +28,7 @@ struct BundleHeader {
 };
 static_assert(sizeof(BundleHeader) == 40 && sizeof(BundleRow) == 32);
 
-/// Fields of a key that name tools: code of any of them computes the same.
+/// Fields of a key that name tools: the code of any tool computes the same.
 constexpr std::string_view kToolFields[] = {"back end", "tegula", "llvm",
                                             "ptxas",    "nvrtc",  "nvrtc builtins"};
 
@@ -55,7 +55,7 @@ std::string_view mapped(const std::filesystem::path& file) {
   return {static_cast<const char*>(at), bytes};
 }
 
-/// The fault of header and index, or nothing.
+/// Returns the fault of header and index, or "".
 std::string fault_of(std::string_view bytes) {
   if (bytes.size() < sizeof(BundleHeader)) return "too short";
   BundleHeader header;

@@ -267,7 +267,7 @@ bool KernelCache::publish(const std::string& path, const std::string& bytes) {
   }
   if (!write_all(file.get(), bytes)) return false;
   if (vfs_.link_open_file(file.get(), path) == 0 || errno == EEXIST) return true;
-  return publish_by_name(path, bytes);  // no /proc, for one
+  return publish_by_name(path, bytes);  // e.g. without /proc
 }
 
 void KernelCache::store(const CacheKey& key, const CacheEntry& entry) {

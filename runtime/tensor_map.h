@@ -63,7 +63,8 @@ class TensorMapCache {
   }
 
   /// A seqlock: the version is odd while the entry is written, and 0 before. Every word of it is
-  /// atomic, and readers' loads acquire, so that they see the version of what they have read.
+  /// atomic, and readers load with acquire order, so that they see the version of the words that
+  /// they read.
   struct alignas(64) Entry {
     std::atomic<std::uint64_t> version = 0;
     std::array<std::atomic<std::uint64_t>, kKeyWords> key{};
@@ -79,7 +80,7 @@ class TensorMapCache {
       return entries.get() + (hash_of(key) >> 32) % sets * kWays;
     }
     bool find(const Key& key, std::byte* to) const;
-    /// A way of the key's set that holds nothing, or null.
+    /// Returns an unused way of the key's set, or null.
     Entry* free_way(const Key& key) const;
 
     std::size_t sets;
