@@ -1,4 +1,4 @@
-// How wide one memory access of a box may be.
+// Computes the width of the memory accesses to a box.
 #include "ir/analysis/access_width.h"
 
 #include <algorithm>
@@ -14,7 +14,8 @@ Value view_of_box(const OpData& box) {
   return box.operands[box.opcode == Opcode::CopyAsync ? 2 : 0];
 }
 
-/// store_view: limits follow the offsets where absence narrowed the box.
+/// Returns the divisor of a store_view's limit along a view dimension, or 0 if it has no limits.
+/// The limits follow the offsets if absence narrowed the box.
 std::int64_t limit_divisor(const Kernel& k, const OpData& box, std::size_t view_dim,
                            std::size_t rank) {
   if (box.opcode != Opcode::StoreView || box.operands.size() <= 2 + rank) return 0;
@@ -27,9 +28,9 @@ Type tile_of(const Kernel& k, const OpData& box) {
                     : box.operands[box.opcode == Opcode::StoreView ? 1 : 0]);
 }
 
-/// Extent of the box along the dimension that accesses run along; 0 if there is none. Guards check
-/// the first element of an access, so an access must not reach over the box's end, where other
-/// elements lie.
+/// Returns the extent of the box along the dimension that accesses run along, or 0 if no dimension
+/// is contiguous. Guards check only the first element of an access, so an access must not cross the
+/// end of the box, where other elements are stored.
 std::int64_t extent_along(const Kernel& k, const OpData& box) {
   const int t = contiguous_dim(k, box);
   const Type tile = tile_of(k, box);
@@ -38,8 +39,8 @@ std::int64_t extent_along(const Kernel& k, const OpData& box) {
   return tile.shape()[slots + static_cast<std::size_t>(t)];
 }
 
-/// Lines of the box begin one element after each other (windows of a signal, whose two strides are
-/// 1), so that most of them are aligned to nothing.
+/// Returns true if consecutive lines of the box start one element apart (windows of a signal, with
+/// two strides of 1). Most of these lines are unaligned.
 bool has_overlapping_lines(const Kernel& k, const OpData& box) {
   const auto axes = box.attrs.ints(AttrName::axes);
   const Type tile = tile_of(k, box);

@@ -5,7 +5,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Sums of more are no positions.
+/// Sums of more scalars are not recognized.
 constexpr std::size_t kMaxScalars = 16;
 
 AffineIndex negated(AffineIndex x) {
@@ -92,7 +92,7 @@ std::optional<AffineIndex> AffineIndices::reshaped(const OpData& d) {
   } else if (d.opcode == Opcode::Broadcast) {
     const auto before = k_.type(d.operands[0]).shape();
     if (before.size() != shape.size()) return std::nullopt;
-    // The one element that a dimension has is index 0 of it.
+    // The single element of a dimension of extent 1 has index 0.
     for (std::size_t i = 0; i < shape.size(); ++i)
       if (before[i] == 1) x.factor[i] = 0;
   } else {

@@ -1,5 +1,5 @@
 #pragma once
-// Integers that vary evenly along the dimensions of a tile: positions, and sums of them.
+// Finds integers that are affine in the indices of a tile, such as positions and sums of positions.
 #include <functional>
 #include <optional>
 #include <unordered_map>
@@ -9,27 +9,29 @@
 
 namespace tegula::ir {
 
-/// start + sum of plus - sum of minus + sum over dimensions of factor * index. Sums wrap, so that
-/// their order does not matter.
+/// start + sum of plus - sum of minus + sum over dimensions of factor * index. Sums wrap, so their
+/// order does not matter.
 struct AffineIndex {
   Ints factor;  ///< factor of each dimension of the tile; none for a scalar
   std::int64_t start = 0;
   std::vector<Value> plus, minus;  ///< scalars
 
-  /// Varies along this dimension alone, by one each; nothing if along none, or otherwise.
+  /// Returns the only dimension along which the value varies, if its factor there is 1; otherwise
+  /// nothing.
   std::optional<std::size_t> single_dim() const;
   bool is_uniform() const;
 };
 
-/// The first element, a scalar of `dtype`; `get` maps each scalar of the index to a value.
+/// Returns the first element as a scalar of `dtype`. `get` maps each scalar of the index to a
+/// value.
 Value first_of(Builder& b, const AffineIndex& at, DType dtype,
                const std::function<Value(Value)>& get);
 
-/// Finds them, each value once.
+/// Finds affine indices and caches the result for each value.
 class AffineIndices {
  public:
   explicit AffineIndices(const Kernel& k) : k_(k) {}
-  /// Nothing for what is no such integer.
+  /// Returns nothing if the value is not an affine index.
   const std::optional<AffineIndex>& of(Value v);
 
  private:

@@ -21,10 +21,10 @@ namespace {
 using Kind = ChannelEvent::Kind;
 using SignalScope = ChannelEvent::SignalScope;
 
-/// Tiles that are followed in ping-pong mode.
+/// Number of tiles that are traced in ping-pong mode.
 constexpr int kTripsOfPingpong = 5;
 
-/// A slot of a channel or a ring in the shared memory of a CTA.
+/// Identifies a slot of a channel or a ring in the shared memory of a CTA.
 struct Key {
   int cta = 0;
   std::uint32_t of = 0;
@@ -32,33 +32,33 @@ struct Key {
   friend auto operator<=>(const Key&, const Key&) = default;
 };
 
-/// An mbarrier: phases that are complete, and what the current one lacks.
+/// State of an mbarrier: completed phases, and what the current phase still needs.
 struct Barrier {
   int complete = 0, arrived = 0;
   bool is_announced = false;
-  std::int64_t missing = 0;  ///< below 0: bytes of the other CTA's loads came first
-  OpId announced;            ///< the expectation of the current phase
+  std::int64_t missing = 0;  ///< negative if bytes of the other CTA's loads arrived early
+  OpId announced;            ///< the op that expects the bytes of the current phase
 };
 
-/// A slot of a ring: how often it was filled, and which fill the reader has waited for.
+/// State of a ring slot: number of fills, and the last fill that the reader has waited for.
 struct Slot {
   int fills = 0, seen = 0;
-  bool is_half = false;  ///< half of the latest fill is still to come
+  bool is_half = false;  ///< the second half of the latest fill has not been copied yet
   OpId filled;
   Key channel{};
-  int phase = 0;  ///< phase of the channel that the fill completes
+  int phase = 0;  ///< phase of the channel that completes with the fill
   int tile = 0;
 };
 
-/// A slot that threads store and MMAs read.
+/// A slot that threads write and MMAs read.
 struct StoredSlot {
   OpId stored;
-  bool is_in_flight = false;  ///< a copy by cp.async that nobody has waited for
-  bool is_published = false;  ///< a fence and a barrier came behind the store
-  bool is_read = false;       ///< by MMAs since all warps have met behind the last of them
+  bool is_in_flight = false;  ///< written by a cp.async that has not been waited for
+  bool is_published = false;  ///< a fence and a barrier followed the store
+  bool is_read = false;       ///< by MMAs after which no barrier has run yet
 };
 
-/// The events of a role, and how far it has come.
+/// The events of a role, and the position of the next one.
 struct RoleTrace {
   std::vector<ChannelEvent> events;
   std::size_t next = 0;
@@ -67,17 +67,17 @@ struct RoleTrace {
   bool is_over() const { return next == events.size(); }
 };
 
-/// The events of a CTA, by role: the producer first.
+/// The events of a CTA by role, starting with the producer.
 struct CtaTraces {
   std::vector<RoleTrace> roles;
-  std::int64_t next_in_order = 0;        ///< the group whose it is
-  std::vector<Key> copies;               ///< by cp.async, of the group that is open
-  std::vector<std::vector<Key>> groups;  ///< that are in flight
+  std::int64_t next_in_order = 0;        ///< the warpgroup that the order barrier admits next
+  std::vector<Key> copies;               ///< cp.async copies of the open commit group
+  std::vector<std::vector<Key>> groups;  ///< commit groups in flight
 };
 
-/// Runs the traces of a CTA, or of the two of a cluster, against each other, the producer always as
-/// far ahead as it can: a slot that it could overwrite too early, it does. The MMAs of the last CTA
-/// run when nothing else can.
+/// Simulates the traces of one CTA, or of both CTAs of a cluster, against each other. The producer
+/// always runs as far ahead as it can, so that every possible early overwrite of a slot happens.
+/// The MMAs of the last CTA run only when nothing else can.
 class Machine {
  public:
   explicit Machine(std::vector<CtaTraces> ctas) : ctas_(std::move(ctas)) { learn_guards(); }
@@ -98,7 +98,7 @@ class Machine {
     return false;
   }
 
-  /// Runs the role's next event; false where it waits or has none.
+  /// Runs the role's next event; returns false if it has to wait or there is none.
   bool step() {
     RoleTrace& role = mine();
     if (role.is_over()) return false;
@@ -159,7 +159,8 @@ class Machine {
     for (int to = 0; to < static_cast<int>(ctas_.size()); ++to) land(e, to, e.number / 2);
   }
 
-  /// The bytes that a load brings to a CTA: all of a load of its own, or half if two CTAs load.
+  /// Records the bytes of a load that arrive in a CTA: the whole load, or half of the tile if both
+  /// CTAs load it together.
   void land(const ChannelEvent& e, int to, std::int64_t bytes) {
     Slot& slot = slots_[key(e.at, to)];
     const bool second = e.signals == SignalScope::BothCtas && slot.is_half;
@@ -241,8 +242,8 @@ class Machine {
       for (const Key& place : groups.front()) stored_[place].is_in_flight = false;
   }
 
-  /// All threads of the CTA that compute are here: stores before it are published, and slots are
-  /// free that no MMA in flight reads.
+  /// All consumer threads of the CTA have arrived: earlier stores are published, and slots that no
+  /// MMA in flight reads are free.
   void barrier(const ChannelEvent& e) {
     for (auto& [place, slot] : stored_) {
       if (place.cta != cta_) continue;
@@ -282,7 +283,7 @@ class Machine {
     return std::nullopt;
   }
 
-  /// A producer thread's branch waits for a channel and then fills rings.
+  /// A branch of the producer thread waits for a channel and then fills rings.
   void learn_guards() {
     Value waited, expecting;
     for (const ChannelEvent& e : ctas_.front().roles.front().events) {
@@ -292,8 +293,8 @@ class Machine {
     }
   }
 
-  /// Whether releases of `channel` come after the MMAs that read this ring: then loads into the
-  /// ring wait for it.
+  /// Returns true if loads into `ring` wait for `channel`, which must then be released only after
+  /// the MMAs that read the ring.
   bool guards(Value channel, Value ring) const {
     const auto it = guards_.find(ring);
     return it != guards_.end() && it->second == channel;
@@ -308,7 +309,7 @@ class Machine {
   }
 
   std::vector<CtaTraces> ctas_;
-  int cta_ = 0;  ///< CTA of the event at hand
+  int cta_ = 0;  ///< CTA of the current event
   std::size_t role_ = 0;
   std::map<Key, Barrier> barriers_;
   std::map<Key, Slot> slots_;
@@ -317,8 +318,8 @@ class Machine {
   std::optional<ChannelFault> fault_;
 };
 
-/// Slots of the deepest ring, the k-iteration's extent, the CTAs that share channels, and the
-/// ping-pong warpgroups of each.
+/// The number of slots of the deepest ring, the step of the mainloop, the number of CTAs that share
+/// channels, and the number of ping-pong warpgroups per CTA.
 struct Rings {
   std::int64_t slots = 0, step = 1;
   int programs = 1, groups = 1;
@@ -364,7 +365,8 @@ std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_prod
   if (rings.slots == 0) return std::nullopt;
   std::set<std::int64_t> steps{0, 1, 2};
   for (std::int64_t n = rings.slots - 1; n <= rings.slots + 2; ++n) steps.insert(n);
-  // More tiles than a cluster takes at once, the last of them alone or not.
+  // More tiles than a cluster processes at a time: an even number, and an odd one whose last tile
+  // is alone.
   for (std::int64_t more = 2; rings.programs > 1 && more <= 3; ++more)
     steps.insert(2 * rings.slots + more);
   for (const std::int64_t n : steps) {
@@ -372,7 +374,7 @@ std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_prod
     for (int rank = 0; rank < rings.programs; ++rank)
       ctas.push_back(traces_of(machine, rings, n, rank, with_producer));
     if (auto fault = Machine(ctas).run()) return fault;
-    // The other one lags.
+    // Swaps the CTAs so that the other one lags.
     if (rings.programs > 1) std::ranges::reverse(ctas);
     for (CtaTraces& cta : ctas)
       if (cta.roles.size() > 2) std::ranges::reverse(std::span(cta.roles).subspan(1));

@@ -1,6 +1,6 @@
 #pragma once
-// Static check of rings and channels: no deadlock, no slot overwritten before it is read, byte
-// counts equal (DESIGN 4, "Plan").
+// Static check of rings and channels: no deadlock, no slot is overwritten before it is read, and
+// the byte counts match (DESIGN 4, "Plan").
 #include <optional>
 #include <string>
 
@@ -8,16 +8,17 @@
 
 namespace tegula::ir {
 
-/// A fault of a kernel in machine form, at two ops.
+/// A fault in a kernel of machine form, with the two ops involved.
 struct ChannelFault {
   std::string what;
-  OpId first, second;  ///< the second may be none
+  OpId first, second;  ///< `second` may be absent
 };
 
-/// Follows the roles of the first CTA, or of the two of a cluster that share channels, for extents
-/// of 0, 1, 2 and about as many iterations as a ring has slots, over three trips of the outer
-/// loops. `with_producer`: producer warps issue the loads, and consumer warpgroups take tiles
-/// alternately in ping-pong kernels; else a consumer thread issues the loads.
+/// Checks the roles of the first CTA, or of the two CTAs of a cluster that share channels, for
+/// extents of 0, 1, 2 and about as many iterations as a ring has slots, and three iterations of the
+/// outer loops (five tiles in ping-pong kernels). If `with_producer`, producer warps issue the
+/// loads, and the consumer warpgroups of ping-pong kernels process tiles alternately; otherwise a
+/// consumer thread issues the loads. Returns the first fault, or nothing.
 std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_producer);
 
 }  // namespace tegula::ir

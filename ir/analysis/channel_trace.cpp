@@ -39,8 +39,8 @@ class Walk {
  private:
   using Run = void (Walk::*)(OpId);
   struct Visit {
-    Run run = nullptr;     ///< none: what it computes element by element
-    bool touches = false;  ///< channels or rings
+    Run run = nullptr;     ///< null: elementwise evaluation
+    bool touches = false;  ///< accesses channels or rings
   };
   static const Visit& visit_of(Opcode opcode) {
     using enum Opcode;
@@ -78,7 +78,7 @@ class Walk {
   }
 
   // ---- numbers
-  static constexpr std::int64_t kPlaces = 16;  ///< of a table, whose entries differ
+  static constexpr std::int64_t kPlaces = 16;  ///< number of distinct entries of a table
 
   void set(Value v, std::int64_t number) { put(v, Cell{.i = number}); }
   void put(Value v, const std::optional<Cell>& cell) {
@@ -102,10 +102,10 @@ class Walk {
     result ? put(d.results[0], *result) : unknown(op);
   }
 
-  /// Numbers from memory ascend in program order, so that a range whose end is loaded after its
-  /// begin is not empty; those of a table with their places, where both programs of a cluster shall
-  /// read the same. A place that is an entry itself may be far behind, where numbers begin anew.
-  /// Truth values of tiles stay unknown.
+  /// Numbers loaded from memory ascend in program order, so that a range whose end is loaded after
+  /// its begin is not empty. In clusters, table entries depend only on their index, because both
+  /// CTAs have to read the same numbers. An index that is itself a table entry may be large, so
+  /// entries repeat after kPlaces. Truth values of tiles stay unknown.
   void unknown(OpId op) {
     const auto read = reads_.find(op);
     const bool is_entry =
@@ -171,8 +171,8 @@ class Walk {
     for (std::size_t i = 0; i < carried.size(); ++i) put(d.results[i], last[i]);
   }
 
-  /// The tiles themselves do not matter to channels: the loop runs as often as any outer loop. Only
-  /// a program whose neighbour has the last tile has none.
+  /// The tiles themselves do not matter to channels, so the loop runs as often as any outer loop.
+  /// It runs no iteration only in a CTA whose neighbor has the last tile.
   void tile_loop(OpId op) {
     if (!with_channels_.contains(op)) return unknown(op);
     const OpData& d = k_[op];
@@ -190,7 +190,7 @@ class Walk {
       hand_to(k_[body].args);
       region(body);
       const auto& yielded = k_[k_.terminator(body)].operands;
-      // Every tile is as much work as the first.
+      // Every tile has the same amount of work as the first one.
       for (std::size_t i = 0; i < carried.size(); ++i)
         if (const OpId def = k_[yielded[i]].def; !def || k_[def].opcode != Opcode::ReceiveTile)
           carried[i] = yielded[i];
@@ -257,7 +257,7 @@ class Walk {
       e.signals = ChannelEvent::SignalScope::BothCtas;
     add(std::move(e));
   }
-  /// A tile id is announced and written at once.
+  /// A tile id is announced and written by one op.
   void put(OpId op) {
     const std::int64_t bytes = size_bytes(DType::i32);
     const SlotRef channel = at(op, 2, 1);
@@ -304,12 +304,12 @@ class Walk {
   const Kernel& k_;
   ChannelRole role_;
   ChannelExtents extents_;
-  bool copies_ = false;  ///< inside of a branch of the producer thread
-  bool is_mine_ = true;  ///< whether the tile at hand is this warpgroup's (ping-pong)
-  int tile_ = 0;         ///< its number
+  bool copies_ = false;  ///< inside a branch of the producer thread
+  bool is_mine_ = true;  ///< true if this warpgroup computes the current tile (ping-pong)
+  int tile_ = 0;         ///< number of the current tile
   std::unordered_set<OpId> with_channels_;
-  std::unordered_map<OpId, std::int64_t> reads_;  ///< ops that read memory, numbered
-  std::vector<Cell> numbers_;                     ///< number of every value
+  std::unordered_map<OpId, std::int64_t> reads_;  ///< indices of the ops that read memory
+  std::vector<Cell> numbers_;                     ///< number of each value
   std::vector<bool> known_;
   std::vector<ChannelEvent> events_;
 };

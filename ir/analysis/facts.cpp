@@ -1,4 +1,4 @@
-// Comparisons are edges x <= y + c of a graph of values; a question is a search for a path.
+// Comparisons are edges x <= y + c of a graph of values; a query searches for a path.
 #include "ir/analysis/facts.h"
 
 #include <algorithm>
@@ -12,22 +12,23 @@
 namespace tegula::ir {
 namespace {
 
-/// Extents that are indices of 32 bits are below this, so that blocks may pass them.
+/// Extents that are 32-bit indices are below this, so that a block may extend past them without
+/// overflow.
 constexpr std::int64_t kMaxExtent = (std::int64_t{1} << 31) - (std::int64_t{1} << 20);
 
 bool is_index(Type t) { return t.is_scalar() && !t.is_pointer() && is_integer(t.dtype()); }
 
-/// The least or the largest number of an integer type.
+/// Returns the smallest or the largest number of an integer type.
 std::int64_t limit_of(DType d, bool largest) {
   const int bits = size_bits(d) - (is_signed(d) ? 1 : 0);
   if (!largest) return is_signed(d) ? static_cast<std::int64_t>(-1ull << bits) : 0;
   return bits >= 63 ? std::numeric_limits<std::int64_t>::max() : (std::int64_t{1} << bits) - 1;
 }
 
-/// Whether arithmetic of the type wraps before indices do.
+/// Returns true if arithmetic in the type wraps before 32-bit indices do.
 bool wraps_early(Type t) { return size_bits(t.dtype()) < 32; }
 
-/// (dim + block - 1) / block, as cdiv writes it: dim.
+/// Returns dim if `count` is (dim + block - 1) / block, the form that cdiv emits.
 Value counted_dim(const Kernel& k, Value count, std::int64_t block) {
   OpId def = k[count].def;
   while (def && k[def].opcode == Opcode::Cast) def = k[k[def].operands[0]].def;
@@ -78,7 +79,7 @@ void Facts::collect(OpId assume, Value condition) {
   if (pred == "ge" || pred == "eq") add(assume, b, a, 0);
 }
 
-/// less + strict <= more.
+/// Adds the edge less + strict <= more.
 void Facts::add(OpId assume, Value less, Value more, std::int64_t strict) {
   const Term x = term(less), y = term(more);
   const std::int64_t plus = y.plus - x.plus - strict;
@@ -126,7 +127,7 @@ Facts::Term Facts::term(Value v) const {
   return {{v.index, -1}, v, plus};
 }
 
-/// The region in which a value is computed; none if every region may compute it.
+/// Returns the region in which a value is computed, or none if any region may compute it.
 RegionId Facts::home(Value v) const {
   while (k_[v].def && k_[k_[v].def].opcode == Opcode::Cast) v = k_[k_[v].def].operands[0];
   const OpId def = k_[v].def;
@@ -146,7 +147,8 @@ bool Facts::holds(const Edge& e, OpId at) const {
   }
   if (!over) return false;
   const auto a = order_.find(e.assume), b = order_.find(over);
-  // An op that was made after the facts were collected: `at` itself is never one.
+  // An op created after the facts were collected is not in `order_`; `at` itself never is such an
+  // op.
   return a != order_.end() && b != order_.end() && a->second < b->second;
 }
 
@@ -162,7 +164,7 @@ bool Facts::ends_inside(Value offset, std::int64_t extent_of_box, Value view, in
   Term x = term(offset);
   x.plus += extent_of_box;
   if (reaches(x, extent(view, axis), s)) return true;
-  // The extent of a made view is the larger of two: reaching either will do.
+  // The extent of a made view is the maximum of two values; reaching either of them suffices.
   const OpId make = maker_of(k_, view);
   const OpId floor = make ? k_[made_extent(k_, make, axis)].def : OpId();
   if (!floor || k_[floor].opcode != Opcode::Max) return false;
@@ -177,7 +179,8 @@ std::optional<std::int64_t> Facts::least(Value v, OpId at) const {
   return least(term(v), s);
 }
 
-/// Whether an integer cast gives at most its operand: numbers below its type are raised.
+/// Returns true if an integer cast yields at most its operand. Numbers below the range of the
+/// result type would be raised.
 bool Facts::is_not_raised(const OpData& cast, Search& s) const {
   if (!is_index(k_.type(cast.operands[0]))) return false;
   if (!is_signed(k_.type(cast.operands[0]).dtype())) return true;
@@ -190,7 +193,7 @@ bool Facts::is_not_lowered(const OpData& cast, Search& s) const {
                  s);
 }
 
-/// x <= target.
+/// Returns true if x <= target.
 bool Facts::reaches(Term x, const Term& target, Search& s) const {
   if (x.node == target.node) return x.plus <= target.plus;
   if (x.node.index == kZero) {
@@ -223,7 +226,7 @@ bool Facts::all_reach(std::span<const Value> values, std::int64_t plus, const Te
   });
 }
 
-/// Terms each of which is at least x.
+/// Returns terms that are each at least x.
 std::vector<Facts::Term> Facts::above(const Term& x, Search& s) const {
   std::vector<Term> all;
   const auto push = [&](Term t, std::int64_t plus) {
@@ -236,7 +239,8 @@ std::vector<Facts::Term> Facts::above(const Term& x, Search& s) const {
   if (!x.value) return all;
   if (is_induction(x.value)) {
     const auto& d = k_[k_[k_[x.value].region].owner];
-    // A number that divides all three bounds lies between the last step and the end.
+    // The gap between the last index and the end is at least the number that divides all three
+    // bounds.
     const std::int64_t step =
         std::gcd(std::gcd(divisor_of(k_, d.operands[0]), divisor_of(k_, d.operands[2])),
                  divisor_of(k_, d.operands[1]));
@@ -268,8 +272,8 @@ std::vector<Facts::Term> Facts::above(const Term& x, Search& s) const {
   return all;
 }
 
-/// block * i, where i counts blocks of a dimension: it ends where the dimension does, or, where
-/// blocks do not divide that, begins before.
+/// Handles block * i, where i counts blocks of a dimension: the product ends at the end of the
+/// dimension or, if blocks do not divide the dimension, begins before its end.
 void Facts::above_product(const Term& x, std::vector<Term>& all, Search& s) const {
   const OpData& d = k_[k_[x.value].def];
   for (std::size_t i = 0; i < 2; ++i) {
@@ -277,7 +281,7 @@ void Facts::above_product(const Term& x, std::vector<Term>& all, Search& s) cons
     if (!block || *block < 1) continue;
     const Term index = term(d.operands[1 - i]);
     for (const Term& y : above(index, s)) {
-      // index.plus is part of y.plus already.
+      // y.plus already contains index.plus.
       if (y.node.index == kZero) {
         all.push_back({{}, {}, x.plus + *block * y.plus});
         continue;
@@ -342,7 +346,7 @@ std::optional<std::int64_t> Facts::min_result(Value v, Search& s) const {
   return *a >= 0 && *b >= 0 ? std::optional<std::int64_t>(0) : std::nullopt;
 }
 
-/// A number that the value never is above, whatever the arguments are.
+/// Returns an upper bound of the value that holds for all arguments, if one is known.
 std::optional<std::int64_t> Facts::most(Value v, int depth) const {
   if (const auto c = constant_value(k_, v)) return c;
   const OpId def = k_[v].def;

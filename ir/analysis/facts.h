@@ -1,6 +1,6 @@
 #pragma once
-// Comparisons that hold between scalar integers, at a place of the kernel: from `assume`s, loop
-// bounds, grid indices, extents, minima and maxima. Reads only.
+// Proves comparisons between scalar integers at a point of the kernel, from `assume` ops, loop
+// bounds, grid indices, extents, minima and maxima. Does not modify the kernel.
 #include <compare>
 #include <map>
 #include <optional>
@@ -11,33 +11,35 @@
 
 namespace tegula::ir {
 
-/// An `assume` counts where it dominates, and for what is computed in its own region: that is never
-/// computed without the assume being reached. Sums are taken not to wrap, as indices do not;
-/// numbers of fewer than 32 bits, and those that a cast may have changed, are numbers of their own.
-/// An `assume` states a fact for the analyses. One of kind "inside" is a check alone: what it says
-/// must not change the code.
+/// Returns true if the `assume` states a fact for the analyses. An `assume` of kind "inside" is
+/// only a check, and its condition must not change the code.
 bool states_fact(const Kernel& k, OpId assume);
-/// One of kind "count" says that the first number is below the second one, and counts from 0.
+/// Returns true for an `assume` of kind "count": its first number is below the second one and
+/// counts from 0.
 bool counts_from_zero(const Kernel& k, OpId assume);
 
+/// Proves comparisons from `assume` ops and definitions. An `assume` applies where it dominates,
+/// and to values computed in its own region, because they are never computed without the assume
+/// being reached. Sums are assumed not to wrap, as indices do not. Numbers of fewer than 32 bits,
+/// and numbers that a cast may have changed, are separate nodes.
 class Facts {
  public:
   explicit Facts(const Kernel& k);
 
-  /// offset + extent <= the view's dimension wherever `at` is executed; without `at` in the whole
-  /// kernel.
+  /// Returns true if offset + extent <= the view's dimension whenever `at` is executed, or in the
+  /// whole kernel if `at` is absent.
   bool ends_inside(Value offset, std::int64_t extent, Value view, int axis, OpId at = {}) const;
-  /// The view's dimension is at most `b`.
+  /// Returns true if the view's dimension is at most `b`.
   bool is_extent_at_most(Value view, int axis, Value b, OpId at = {}) const {
     Search s{at};
     return reaches(extent(view, axis), term(b), s);
   }
-  /// The value is at most `limit`.
+  /// Returns true if the value is at most `limit`.
   bool is_at_most(Value v, std::int64_t limit, OpId at = {}) const {
     Search s{at};
     return reaches(term(v), {{}, {}, limit}, s);
   }
-  /// A number that the value never is below.
+  /// Returns a lower bound of the value, if one is known.
   std::optional<std::int64_t> least(Value v, OpId at = {}) const;
   bool is_non_negative(Value v, OpId at = {}) const {
     const auto low = least(v, at);
@@ -52,14 +54,13 @@ class Facts {
     friend auto operator<=>(const Node&, const Node&) = default;
   };
   static constexpr std::uint32_t kZero = UINT32_MAX;
-  /// node + plus; `value` is what the node was taken from.
+  /// node + plus; `value` is the value that the node was created from.
   struct Term {
     Node node;
     Value value;
     std::int64_t plus = 0;
   };
-  /// The node it is listed under is at most (or, in least_, at least) `other`, where `assume`
-  /// holds.
+  /// The node that owns the edge is at most (in least_: at least) `other` wherever `assume` holds.
   struct Edge {
     Term other;
     Value left, right;

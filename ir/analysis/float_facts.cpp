@@ -9,7 +9,7 @@
 namespace tegula::ir {
 namespace {
 
-/// The value that this one repeats or rearranges.
+/// Returns the value that `v` repeats or rearranges.
 Value repeated(const Kernel& k, Value v) {
   using enum Opcode;
   for (OpId def = k[v].def; def; def = k[v].def) {
@@ -53,7 +53,7 @@ bool FloatFacts::is_never_infinite(Value v) const {
   return k_[def].opcode == Opcode::Exp2 && is_at_most_zero(operands[0]);
 }
 
-/// a - max(a, ..), times what is positive.
+/// Recognizes a - max(a, ..), optionally times a positive number.
 bool FloatFacts::is_at_most_zero(Value v) const {
   v = repeated(k_, v);
   if (const auto number = number_of(k_, v)) return *number <= 0;

@@ -6,15 +6,17 @@
 
 namespace tegula::ir {
 
-/// Facts that constants, `assume` ops and differences from maxima give. False says nothing.
+/// Derives facts from constants, `assume` ops and differences from maxima. A result of false means
+/// unknown.
 class FloatFacts {
  public:
-  /// Collects what `assume` ops state.
+  /// Collects the facts that `assume` ops state.
   explicit FloatFacts(const Kernel& k);
 
-  /// A scalar greater than 0 and finite. Products of such do not underflow.
+  /// Returns true for a scalar that is greater than 0 and finite. Products of such scalars are
+  /// assumed not to underflow.
   bool is_positive(Value v) const;
-  /// A scalar or a tile of numbers that are not infinite; NaN may be among them.
+  /// Returns true for a scalar or tile that contains no infinity. It may contain NaN.
   bool is_never_infinite(Value v) const;
 
  private:

@@ -1,4 +1,4 @@
-// Comparisons as sums that are at least 0: one implies another where their difference is so.
+// Represents comparisons as sums that are >= 0. One implies another if their difference is >= 0.
 #include "ir/analysis/implied.h"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ std::optional<Positions> Implications::positions(Value v) {
   return all;
 }
 
-/// `known` >= 0 makes `wanted` >= 0.
+/// Returns true if `known` >= 0 implies `wanted` >= 0.
 bool Implications::follows(const Positions& known, const Positions& wanted, OpId at) const {
   Positions rest = wanted;
   rest.add(known, -1);

@@ -1,5 +1,6 @@
 #pragma once
-// Bounds that a condition on the elements of a tile implies for their positions. Reads only.
+// Derives bounds of positions from a condition on the elements of a tile. Does not modify the
+// kernel.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -10,8 +11,8 @@
 
 namespace tegula::ir {
 
-/// Sum of scalars by their factors, of an index along one dimension by its own, and a constant.
-/// Extents of views are one scalar wherever they are asked for.
+/// Sum of scalars times their factors, of the index along each dimension times its factor, and of a
+/// constant. All ViewDim ops of one view dimension are the same scalar.
 struct Positions {
   using Key = std::pair<std::uint32_t, int>;
   std::map<Key, std::int64_t> terms;
@@ -25,9 +26,10 @@ class Implications {
  public:
   Implications(const Kernel& k, const Facts& facts) : k_(k), facts_(facts), indices_(k) {}
 
-  /// Whether element i along `dim` has limit - offset - i > 0 if the i1 tile `condition` is `when`.
+  /// Returns true if limit - offset - i > 0 for each element i along `dim` at which the i1 tile
+  /// `condition` equals `when`.
   bool is_below(Value condition, bool when, int dim, Value offset, Value limit, OpId at);
-  /// offset + i >= 0.
+  /// Returns true if offset + i >= 0 for each element i at which `condition` equals `when`.
   bool is_not_negative(Value condition, bool when, int dim, Value offset, OpId at);
 
  private:

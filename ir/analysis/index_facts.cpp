@@ -1,4 +1,4 @@
-// Divisors and containment of index values, by following their definitions.
+// Derives divisors and containment of index values from their definitions.
 #include "ir/analysis/index_facts.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::int64_t divisor_of_dim(const Kernel& k, const OpData& d) {
   return view.shape()[axis] != kDynamic ? view.shape()[axis] : facts.dim_div[axis];
 }
 
-/// Divisor of a loop's induction variable, which starts at lo and moves by step.
+/// Returns a divisor of a loop's induction variable, which starts at lo and advances by step.
 std::int64_t divisor_of_argument(const Kernel& k, Value v, int depth) {
   const ValueData& d = k[v];
   const OpId owner = d.region ? k[d.region].owner : OpId();
@@ -29,7 +29,7 @@ std::int64_t divisor_of_argument(const Kernel& k, Value v, int depth) {
   return std::gcd(divisor(k, k[owner].operands[0], depth), divisor(k, k[owner].operands[2], depth));
 }
 
-/// The factor that is left when a number wraps around.
+/// Returns the factor that remains when a number wraps around.
 std::int64_t power_of_two_in(std::int64_t divisor) { return divisor & -divisor; }
 
 std::int64_t divisor(const Kernel& k, Value v, int depth) {
@@ -122,7 +122,7 @@ bool is_same(const Kernel& k, Value a, Value b, int depth) {
 
 namespace {
 
-/// Whether the region holds the op, itself or in an op of it.
+/// Returns true if the region contains the op, directly or in a nested region.
 bool encloses(const Kernel& k, RegionId region, OpId op) {
   for (; op; op = k[k[op].parent].owner)
     if (k[op].parent == region) return true;

@@ -1,5 +1,6 @@
 #pragma once
-// Facts about index values: divisors, and boxes that lie inside their view. Reads only.
+// Facts about index values: divisors, and boxes that are inside their view. Does not modify the
+// kernel.
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -9,23 +10,23 @@
 
 namespace tegula::ir {
 
-/// The integer value as a constant, if it is one.
+/// Returns the integer value if it is a constant.
 std::optional<std::int64_t> constant_value(const Kernel& k, Value v);
 
-/// Whether every number of one integer type is one of the other.
+/// Returns true if `type` can represent every number of the integer type `of`.
 bool holds_all_of(DType type, DType of);
 
-/// The constant 0, of whatever type.
+/// Returns true for the constant 0 of any type.
 bool is_zero(const Kernel& k, Value v);
 
-/// The largest known power-of-two-or-other factor of an integer value; 0 for the constant 0, which
-/// everything divides.
+/// Returns the largest known divisor of an integer value, or 0 for the constant 0, which every
+/// number divides.
 std::int64_t divisor_of(const Kernel& k, Value v);
 
-/// The two values come from equal pure ops on the same values.
+/// Returns true if both values are computed by equal pure ops from the same values.
 bool is_same(const Kernel& k, Value a, Value b, int depth = 0);
 
-/// Whether the value is the same in all CTAs of a cluster.
+/// Returns true if the value is the same in all CTAs of a cluster.
 bool is_cluster_uniform(const Kernel& k, Value v, int depth = 0);
 
 class IndexFacts {
@@ -33,16 +34,18 @@ class IndexFacts {
   /// Collects the facts that `assume` ops state.
   explicit IndexFacts(const Kernel& k);
 
-  /// True if the integer value is surely >= 0 wherever `at` is executed; without `at` everywhere.
+  /// Returns true if the integer value is known to be >= 0 whenever `at` is executed, or everywhere
+  /// if `at` is absent.
   bool is_non_negative(Value v, OpId at = {}) const { return facts_.is_non_negative(v, at); }
-  /// Upper bound of a scalar integer that is surely >= 0 and whose computation cannot have wrapped;
-  /// none for others. Stricter than is_non_negative, which follows sums and products of any size:
-  /// for rewrites that must not depend on the meaning of numbers.
+  /// Returns an upper bound of a scalar integer that is known to be >= 0 and whose computation
+  /// cannot have wrapped; otherwise nothing. This is stricter than is_non_negative, which accepts
+  /// sums and products of any size, and serves rewrites that must not rely on indices not wrapping.
   std::optional<std::int64_t> upper_bound(Value v) const;
-  /// True if some `assume` says a < b that is reached wherever `at` is: it stands in a region
-  /// around `at`, not in a loop or branch beside it.
+  /// Returns true if some `assume` states a < b and its region encloses `at`. An `assume` in
+  /// another loop or branch does not apply.
   bool is_less(Value a, Value b, OpId at) const;
-  /// True if offset >= 0 and offset + extent <= the view's dimension for every execution of `at`.
+  /// Returns true if offset >= 0 and offset + extent <= the view's dimension for every execution of
+  /// `at`.
   bool is_inside(Value offset, std::int64_t extent, Value view, int axis, OpId at) const {
     return facts_.is_non_negative(offset, at) && facts_.ends_inside(offset, extent, view, axis, at);
   }
@@ -55,13 +58,13 @@ class IndexFacts {
 
   struct Less {
     Value than;
-    RegionId where;  ///< the `assume` stands in it
+    RegionId where;  ///< region that contains the `assume`
   };
 
   const Kernel& k_;
   Facts facts_;
   std::unordered_map<Value, std::vector<Less>> less_than_;
-  std::unordered_set<Value> at_least_zero_;  ///< as an `assume` says wherever they are computed
+  std::unordered_set<Value> at_least_zero_;  ///< stated by an `assume` in their region
 };
 
 }  // namespace tegula::ir

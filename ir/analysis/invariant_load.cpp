@@ -12,7 +12,7 @@ bool is_invariant_scalar_load(const Kernel& k, OpId op) {
 
 namespace {
 
-/// The view whose addresses these are, where all come from one.
+/// Returns the view that all the addresses come from, if it is known.
 Value view_of_pointers(const Kernel& k, Value pointers) {
   const OpId def = k[pointers].def;
   if (!def) return {};

@@ -1,19 +1,19 @@
 #pragma once
-// Reads that may be repeated anywhere: one element of a tensor that the kernel only reads.
+// Loads that may be repeated anywhere because the kernel only reads the tensor.
 #include "ir/kernel.h"
 
 namespace tegula::ir {
 
-/// True for a load_view of a scalar of a view with access In. Nobody writes the element while the
-/// kernel runs (the launch refuses overlapping tensors), so it has the same value in an earlier
-/// iteration and in another warp; with an index outside of the view it is 0.
+/// Returns true for a load_view of one scalar from a view with access In. The element does not
+/// change while the kernel runs (the launch rejects overlapping tensors), so it has the same value
+/// in an earlier iteration and in another warp. With an index outside the view the result is 0.
 bool is_invariant_scalar_load(const Kernel& k, OpId op);
 
-/// True for a load through addresses in a view with access In, of any shape.
+/// Returns true for a load of any shape through addresses in a view with access In.
 bool is_invariant_load(const Kernel& k, OpId op);
 
-/// True for a masked load of a row or column through addresses in a view with access In: it has the
-/// same values in front of a loop that computes none of its operands.
+/// Returns true for a masked load of a row or column through addresses in a view with access In: it
+/// yields the same values before a loop that computes none of its operands.
 bool is_invariant_row_load(const Kernel& k, OpId op);
 
 }  // namespace tegula::ir

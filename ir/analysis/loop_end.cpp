@@ -7,14 +7,14 @@
 namespace tegula::ir {
 namespace {
 
-/// Two i32 lie this far apart, the first one not behind the second one.
+/// Returns to - from for two i32 with from <= to.
 Value distance(Builder& b, Value from, Value to) { return b.cast(b.sub(to, from), DType::u32); }
 
 }  // namespace
 
 bool may_pass_indices(const Facts& facts, const Kernel& k, OpId loop, std::int64_t steps) {
   const auto& bounds = k[loop].operands;
-  // Nobody waits for a loop that comes near the end of 64 bits.
+  // No practical loop gets near the end of the 64-bit range.
   if (size_bits(k.type(bounds[1]).dtype()) > 32) return false;
   const auto step = constant_value(k, bounds[2]);
   if (!step || *step <= 0) return true;

@@ -14,7 +14,8 @@
 namespace tegula::ir {
 namespace {
 
-/// Collects the parameters that an address derives from, also through loops and branches.
+/// Collects the parameters that an address derives from, including paths through loops and
+/// branches.
 class Roots {
  public:
   explicit Roots(const Kernel& k) : k_(k) {}
@@ -27,7 +28,7 @@ class Roots {
       return std::ranges::all_of(incoming_values(k_, *merge), [&](Value x) { return follow(x); });
     if (!def) return !k_[k_[v].region].owner && add(v);
     const OpData& d = k_[def];
-    // The pointer that a carry has before the first iteration: nothing is accessed through it.
+    // The initial value of a pointer carry; no access uses it.
     if (d.is(Opcode::Poison, Opcode::Const)) return true;
     bool found = false;
     for (Value operand : d.operands) {
@@ -125,7 +126,8 @@ std::optional<MemoryAccess> MemoryHazards::find(OpId op) const {
     return std::nullopt;
   }
   a.address = d.operands[address];
-  // Pointers have the layout of the values they transfer; a scalar value may go to many.
+  // Pointers have the layout of the values they transfer. A scalar value may be stored through many
+  // pointers.
   if (k_.type(a.address).is_tile()) a.tile = k_.type(a.address);
   a.roots = memory_roots(k_, a.address);
   const auto is_in = [&](Value v) {
@@ -255,7 +257,7 @@ std::optional<std::int64_t> MemoryHazards::distance(const Linear& a, const Linea
   for (const auto& [term, factor] : a.terms) add(all, term, -factor, kMaxWalkDepth);
   for (const auto& [term, factor] : all.terms)
     if (factor != 0) return std::nullopt;
-  // In another iteration a term may be another number.
+  // A term may have another value in another iteration.
   for (const Linear* x : {&a, &b})
     for (const auto& [term, factor] : x->terms)
       if (factor != 0 && carried && !k_.is_visible_from(term, carried)) return std::nullopt;
@@ -301,8 +303,8 @@ bool MemoryHazards::moves_with(const MemoryAccess& box, OpId loop) {
   return false;
 }
 
-/// Boxes of one view, whose elements are the same memory in all iterations of `carried`, and no two
-/// of which share any.
+/// Returns true for boxes of one view whose elements are the same memory in all iterations of
+/// `carried`, where no two elements of the view share memory.
 bool MemoryHazards::are_of_one_tensor(const MemoryAccess& a, const MemoryAccess& b,
                                       OpId carried) const {
   return a.is_box() && b.is_box() && a.address == b.address &&
@@ -310,21 +312,22 @@ bool MemoryHazards::are_of_one_tensor(const MemoryAccess& a, const MemoryAccess&
          (!maker_of(k_, a.address) || is_same_in_all(carried, a.address));
 }
 
-/// Each offset is a multiple of the smaller extent, or all differ by such multiples.
+/// Returns true if each pair of offsets is equal, differs by a multiple of the smaller extent, or
+/// consists of multiples of it.
 bool MemoryHazards::inside_or_disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried) {
   if (!a.is_box() && !b.is_box()) {
     const auto x = pointers(a.address), y = pointers(b.address);
     if (!x || !y || x->base != y->base || x->factor != y->factor) return false;
     if (!is_same_in_all(carried, x->base)) return false;
     if (distance(x->at, y->at, carried) == 0) return true;
-    // Adjacent elements, in runs of that many.
+    // Adjacent elements in aligned runs of `count`.
     const std::int64_t count = k_.type(a.address).count();
     return x->factor == Ints{1} && k_.type(b.address).count() == count &&
            divisor(x->at) % count == 0 && divisor(y->at) % count == 0;
   }
   if (!are_of_one_tensor(a, b, carried) || a.axes != b.axes) return false;
   for (std::size_t d = 0; d < a.offsets.size(); ++d) {
-    // An index tile may select a place twice, in two threads.
+    // An index tile may select a place twice, for two different threads.
     if (is_gathered(a, d) || is_gathered(b, d)) return false;
     const std::int64_t size = std::min(extent(a, d), extent(b, d));
     if (size <= 0 || std::max(extent(a, d), extent(b, d)) % size != 0) return false;
@@ -404,7 +407,7 @@ std::optional<MemoryHazards::Pointers> MemoryHazards::pointers(Value v, int dept
 }
 
 // ---- threads
-/// Whether several threads of a program hold an element, or some hold none of their own.
+/// Returns true if several threads of a program hold an element, or some hold no unique element.
 bool MemoryHazards::is_replicated(const MemoryAccess& a) const {
   const LinearLayout& layout = *a.tile.layout();
   if (layout.free_bits(HwDim::Lane) != 0 || layout.free_bits(HwDim::Warp) != 0) return true;
@@ -416,8 +419,9 @@ bool MemoryHazards::is_replicated(const MemoryAccess& a) const {
 
 namespace {
 
-/// Whether every block of `whole` with the extents of `part` lies in the registers of the threads
-/// that `part` names: the subtiles in which the pass subtile_epilogue stores a tile.
+/// Returns true if the registers of the threads that `part` assigns hold every block of `whole`
+/// with the extents of `part`. Such blocks are the subtiles in which the pass subtile_epilogue
+/// stores a tile.
 bool is_cut_into(const LinearLayout& whole, const LinearLayout& part) {
   if (whole.rank() != part.rank()) return false;
   for (int d = 0; d < whole.rank(); ++d)
@@ -433,7 +437,7 @@ bool is_cut_into(const LinearLayout& whole, const LinearLayout& part) {
   }
 }
 
-/// Different indices are different elements.
+/// Returns true if different indices address different elements.
 bool is_injective(const Ints& factor, std::span<const std::int64_t> shape) {
   std::vector<std::pair<std::int64_t, std::int64_t>> steps;
   for (std::size_t i = 0; i < factor.size(); ++i)
@@ -449,7 +453,7 @@ bool is_injective(const Ints& factor, std::span<const std::int64_t> shape) {
 
 }  // namespace
 
-/// One of the boxes is a block of the other, and each thread has the same elements of both.
+/// Returns true if one box is a block of the other and each thread has the same elements of both.
 bool MemoryHazards::share_by_blocks(const MemoryAccess& a, const MemoryAccess& b) const {
   const bool a_is_whole = a.tile.count() > b.tile.count();
   const auto &whole = a_is_whole ? a : b, &part = a_is_whole ? b : a;
@@ -463,7 +467,7 @@ bool MemoryHazards::same_thread(const MemoryAccess& a, const MemoryAccess& b, Op
   if (!a.tile.layout() || !b.tile.layout()) return false;
   const bool is_equal = *a.tile.layout() == *b.tile.layout();
   if (!is_equal && !share_by_blocks(a, b)) return false;
-  // Tensors that a call lets overlap may overlap in any elements.
+  // Tensors that a call allows to overlap may overlap in any elements.
   if (share_memory_by_call(a) && (a.is_box() ? !is_same_box(a, b) : a.address != b.address))
     return false;
   if (!inside_or_disjoint(a, b, carried)) return false;
@@ -471,7 +475,7 @@ bool MemoryHazards::same_thread(const MemoryAccess& a, const MemoryAccess& b, Op
     const auto p = pointers(a.address);
     if (!p || !is_injective(p->factor, k_.type(a.address).shape())) return false;
   }
-  // The first replica of an element writes, and all replicas read.
+  // Only the first replica of an element writes it, but all replicas read it.
   return (is_equal && a.writes && b.writes) || (!is_replicated(a) && !is_replicated(b));
 }
 

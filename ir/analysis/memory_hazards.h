@@ -1,7 +1,7 @@
 #pragma once
-// Memory hazards between accesses of one program to global memory: accesses that have to stay in
-// order, and those that only a barrier orders, since different threads make them. Programs are not
-// ordered among each other.
+// Memory hazards between accesses of one program to global memory: accesses that must stay in
+// order, and accesses that need a barrier because different threads execute them. Accesses of
+// different programs are not ordered.
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -12,17 +12,17 @@
 
 namespace tegula::ir {
 
-/// Attr kind of a parameter whose memory other parameters may share. Without it different
-/// parameters are different memory, which a launch checks, and nobody writes a view with access In
+/// Attr kind of a parameter whose memory other parameters may share. Without it, different
+/// parameters are different memory, which a launch checks, and a view with access In is not written
 /// while the kernel runs.
 inline constexpr const char* kMayAlias = "may_alias";
 
-/// The parameters that addresses, or a view, may come from; none where that is not known.
+/// Returns the parameters that addresses, or a view, may derive from, or nothing if unknown.
 std::optional<std::vector<Value>> memory_roots(const Kernel& k, Value addresses);
 
-/// An access of tile or machine form to memory that is written somewhere.
+/// An access of tile or machine form to memory that some op may write.
 struct MemoryAccess {
-  /// The maker of an access: threads as the tile's layout says, or an engine at another time.
+  /// The agent of an access: threads, as the tile's layout assigns them, or an asynchronous engine.
   enum class By : std::uint8_t { Threads, Copies };
 
   OpId op;
@@ -36,56 +36,59 @@ struct MemoryAccess {
   std::string_view commutes_as;  ///< kind of an atomic operation whose order does not matter
 
   bool is_box() const { return !offsets.empty(); }
-  /// One thread makes it: of scalars what has an effect, while all threads read them.
+  /// Returns true if one thread makes the access: only the first thread executes scalar writes,
+  /// while all threads execute scalar reads.
   bool is_first_threads() const { return !tile.is_tile() && writes; }
 };
 
-/// Whether an atomic operation publishes earlier effects of the program, and whether later ones see
-/// those of others.
+/// Returns true if an op publishes earlier effects of the program (release), or makes published
+/// effects of other programs visible to later ones (acquire).
 bool is_release(const OpData& d);
 bool is_acquire(const OpData& d);
 
-/// The loop over a CTA's tiles that the pass make_persistent created: each iteration is a program.
+/// Returns true for a loop over a CTA's tiles that the pass make_persistent created. Each of its
+/// iterations is a program.
 bool is_tile_loop(const Kernel& k, OpId loop);
 
-/// Whether the iterations of a loop never conflict in memory: those of tile loops, and of loops
-/// whose author says so.
+/// Returns true if the iterations of a loop never conflict in memory: tile loops, and loops that
+/// the author declared independent.
 bool has_independent_turns(const Kernel& k, OpId loop);
 
-/// The op is in one of the loop's regions, at any depth.
+/// Returns true if the op is in one of the loop's regions, at any depth.
 bool is_inside(const Kernel& k, OpId op, OpId loop);
 
 class MemoryHazards {
  public:
   explicit MemoryHazards(const Kernel& k) : k_(k), affine_(k) {}
 
-  /// Null if the op does not access global memory, or reads memory that nobody writes.
+  /// Returns null if the op does not access global memory, or reads memory that is never written.
   const MemoryAccess* access(OpId op);
 
-  /// Whether the accesses may touch the same element, one of them writing, and their order matters.
-  /// `a` comes before `b`: in the same iteration of all common loops, or in an earlier one of loop
-  /// `carried`.
+  /// Returns true if both accesses may touch the same element, one of them writes, and their order
+  /// matters. `a` precedes `b` in the same iteration of all common loops, or in an earlier
+  /// iteration of loop `carried`.
   bool may_collide(const MemoryAccess& a, const MemoryAccess& b, OpId carried = {});
 
-  /// Whether they conflict between threads: a barrier has to stand between them.
+  /// Returns true if the accesses may collide between threads, so that a barrier is required
+  /// between them.
   bool conflict(const MemoryAccess& a, const MemoryAccess& b, OpId carried = {});
 
-  /// Whether `a` may move after `b`, in the same iteration of all loops.
+  /// Returns true if `a` may move after `b`, in the same iteration of all loops.
   bool may_pass(OpId a, OpId b);
 
-  /// Whether a tile that the loop loads, or that is loaded in front of it, may be loaded ahead of
-  /// its iteration: nobody writes it before the loop has ended, and no earlier op tells the program
-  /// that another one has.
+  /// Returns true if a tile that is loaded in the loop, or before it, may be loaded ahead of its
+  /// iteration: its memory is not written before the loop ends, and no earlier op acquires the
+  /// writes of another program.
   bool may_be_read_ahead(OpId load, OpId loop);
 
-  /// The same for copies by the program's own threads, the first of which stand right in front of
-  /// the loop, behind a barrier if need be: nobody writes the tile in the loop.
+  /// The same for copies by the program's own threads. The first copies are placed immediately
+  /// before the loop, after a barrier if needed, so only the loop itself must not write the tile.
   bool may_be_read_early_within(OpId load, OpId loop);
 
-  /// The same box in every dimension.
+  /// Returns true if both boxes are equal in every dimension.
   bool is_same_box(const MemoryAccess& a, const MemoryAccess& b);
 
-  /// Whether the box is another one, without overlap, in every iteration of the loop.
+  /// Returns true if the boxes of different iterations of the loop do not overlap.
   bool moves_with(const MemoryAccess& box, OpId loop);
 
  private:
@@ -94,7 +97,7 @@ class MemoryHazards {
     std::int64_t constant = 0;
     std::vector<std::pair<Value, std::int64_t>> terms;
   };
-  /// base + linear + sum over the tile's dimensions of factor * index, in elements.
+  /// base + at + sum over the tile's dimensions of factor * index, in elements.
   struct Pointers {
     Value base;
     Ints factor;
@@ -105,7 +108,7 @@ class MemoryHazards {
   bool may_alias(const MemoryAccess& a, const MemoryAccess& b) const;
   bool share_memory_by_call(const MemoryAccess& a) const;
   bool are_of_one_tensor(const MemoryAccess& a, const MemoryAccess& b, OpId carried) const;
-  /// The value is the same one in all iterations of a loop, if there is one.
+  /// Returns true if the value is the same in all iterations of `carried`, or `carried` is absent.
   bool is_same_in_all(OpId carried, Value v) const {
     return !carried || k_.is_visible_from(v, carried);
   }
@@ -120,7 +123,7 @@ class MemoryHazards {
   void add(Linear& sum, Value v, std::int64_t times, int depth = 0) const;
   Linear linear(Value v) const;
   std::int64_t divisor(const Linear& x) const;
-  /// b - a if it is one number in all iterations of `carried`.
+  /// Returns b - a if it is the same number in all iterations of `carried`.
   std::optional<std::int64_t> distance(const Linear& a, const Linear& b, OpId carried) const;
   std::optional<Pointers> pointers(Value v, int depth = 0);
   std::optional<Pointers> shaped(const OpData& d, Pointers p) const;

@@ -13,12 +13,12 @@
 namespace tegula::ir {
 namespace {
 
-/// Extents and numbers that are not known: large, so that the first two tiles are none at an edge.
+/// Value of unknown extents and scalars: large, so that the first two tiles are interior tiles.
 constexpr std::int64_t kLarge = 1 << 14;
 
 bool is_param(const Kernel& k, Value v) { return !k[v].def && k[v].region == k.body(); }
 
-/// The number that a pure scalar is for a tile, where it can be computed here.
+/// Evaluates pure scalars for a given tile, where possible.
 class Sample {
  public:
   Sample(const Kernel& k, std::int64_t tile) : k_(k), tile_(tile) {}
@@ -51,7 +51,7 @@ class Sample {
     return result ? std::optional(result->i) : std::nullopt;
   }
 
-  /// Entries of tables, such as offsets of segments, ascend from 0.
+  /// Table entries, such as segment offsets, are assumed to ascend from 0.
   std::optional<std::int64_t> entry(const OpData& load) {
     const auto index = number(load.operands[1]);
     return index ? std::optional(*index * kLarge) : std::nullopt;
@@ -67,7 +67,7 @@ bool states_facts(const Kernel& k, RegionId body) {
                 [&](OpId op) { return k[op].opcode == Opcode::Assume && states_fact(k, op); });
 }
 
-/// Checks in the body hold where `condition` does not.
+/// Restricts the checks in the body to programs for which `condition` is true.
 void restrict_checks(Kernel& k, RegionId body, Value condition) {
   std::vector<OpId> checks;
   walk(k, body, [&](OpId op) {
@@ -92,7 +92,7 @@ bool MulticastLoads::have_equal_trip_counts() {
   const OpId select = bound();
   if (!select) return is_equal(bounds[1]);
   const Value condition = k_[select].operands[0];
-  // In trips for the neighbour alone, the fact of an `assume` need not hold.
+  // In iterations that only the neighbor needs, the fact of an `assume` may not hold.
   return is_equal(k_[select].operands[1]) &&
          (is_equal(condition) ||
           (varies_with(condition) == VariesWith::Tile && !states_facts(k_, body_)));
@@ -140,7 +140,7 @@ Value MulticastLoads::is_same(Builder& b, OpId load, Value other) {
   return all ? all : b.flag(true);
 }
 
-// ---- what values are computed from
+// ---- dependences of values
 MulticastLoads::VariesWith MulticastLoads::varies_with(Value v) {
   if (const auto it = known_.find(v); it != known_.end()) return it->second;
   return known_[v] = computed_from(v);

@@ -1,5 +1,5 @@
 #pragma once
-// Multicast analysis: boxes of views that a loop loads for both of two neighbouring tiles.
+// Finds boxes of views that a loop loads for both of two neighboring tiles.
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -8,38 +8,38 @@
 
 namespace tegula::ir {
 
-/// Analyses a loop of a kernel whose tile ids are `program_id` still, in front of the pass
+/// Analyzes a loop of a kernel whose tile ids are still `program_id`, before the pass
 /// `make_persistent`.
 class MulticastLoads {
  public:
   MulticastLoads(const Kernel& k, OpId loop) : k_(k), body_(k[loop].regions[0]), loop_(loop) {}
 
-  /// Whether the loop has the same trip count for all tiles, or may have that of its neighbour
-  /// where it has none of its own (attribute `predicated`).
+  /// Returns true if the loop has the same trip count for all tiles, or may run its neighbor's
+  /// iterations when its own trip count is 0 (attribute `predicated`).
   bool have_equal_trip_counts();
-  /// Gives a loop that has trips for this tile or for the tile `other` those trips, so that both
-  /// have equally many; computed at `b`, in front of the loop.
+  /// Makes the loop run if it has iterations for this tile or for the tile `other`, so that both
+  /// have the same trip count. The new bound is computed at `b`, before the loop.
   void equalize_trip_counts(Builder& b, Value other);
-  /// Whether the load's offsets are pure scalars of the tile id and of values that all tiles share,
-  /// and equal for the first two tiles of a large problem.
+  /// Returns true if the load's offsets are pure scalars of the tile id and of values that all
+  /// tiles share, and are equal for the first two tiles of a large problem.
   bool may_multicast(OpId load);
-  /// Whether both tiles' boxes are the same in every iteration (i1), given may_multicast: computed
-  /// at `b`, in front of the loop, for this tile and for the tile `other`.
+  /// Returns an i1 that is true if the boxes of this tile and of the tile `other` are the same in
+  /// every iteration. Requires may_multicast. The value is computed at `b`, before the loop.
   Value is_same(Builder& b, OpId load, Value other);
 
  private:
-  /// Unknown: it may differ between CTAs for another reason than their tiles.
+  /// Unknown: the value may differ between CTAs for another reason than the tile.
   enum class VariesWith : std::uint8_t { Nothing, Tile, Unknown };
   VariesWith varies_with(Value v);
   VariesWith computed_from(Value v);
   bool is_tile(Value v) const;
-  /// Offsets that are computed in front of the loop from the tile id.
+  /// Returns the offsets, or their parts, that are computed from the tile id before the loop.
   std::vector<Value> of_tile(OpId load);
   void collect(Value v, std::vector<Value>& found, std::unordered_set<Value>& visited);
   bool is_inside(Value v) const;
-  /// The select that gives a predicated loop its end.
+  /// Returns the select that computes the end of a predicated loop, if any.
   OpId bound() const;
-  /// The value `v`, which is computed from the tile, computed again from `other`.
+  /// Recomputes `v`, which depends on the tile id, for the tile `other`.
   Value clone_for(Builder& b, Value v, Value other, std::unordered_map<Value, Value>& map);
 
   const Kernel& k_;

@@ -20,8 +20,8 @@ bool ignores_nan(const OpData& d) {
   return d.is(Opcode::Max, Opcode::Min) && d.attrs.s(AttrName::nan) != "propagate";
 }
 
-/// A carry is assumed to be free of NaN while its next value is examined: induction over the
-/// iterations.
+/// Returns true if a value is never NaN. Assumes that a carry is not NaN while its next value is
+/// examined: induction over the iterations.
 class NeverNan {
  public:
   explicit NeverNan(const Kernel& k) : k_(k) {}
@@ -45,7 +45,8 @@ class NeverNan {
   }
 
  private:
-  /// An assumption about one operand is worth nothing for the other where it fails.
+  /// Discards the assumptions made for one operand if the proof fails, so that they do not affect
+  /// the other operand.
   bool alone(Value v) {
     auto before = seen_;
     if ((*this)(v)) return true;

@@ -3,8 +3,8 @@
 
 namespace tegula::ir {
 
-/// The tile loop of a ping-pong kernel, whose warpgroups take every second tile; none if all warps
-/// compute a tile together.
+/// Returns the tile loop of a ping-pong kernel, in which each warpgroup computes every second tile,
+/// or none if all warps compute a tile together.
 OpId pingpong_loop(const Kernel& k);
 
 }  // namespace tegula::ir

@@ -17,7 +17,7 @@ bool is_sync_point(Opcode o) {
 
 bool is_loaded(Opcode o) { return o == Opcode::LoadView || o == Opcode::Load; }
 
-/// From the op that makes a tile to the last one that needs it, in the order of the text.
+/// Live range of a tile, from its definition to its last use in program order.
 struct LiveSpan {
   std::int64_t registers = 0, first = 0, last = 0;
   bool is_loaded = false;
@@ -53,7 +53,7 @@ class LiveSpans {
       found->second.last = std::max(found->second.last, at);
   }
 
-  /// A value that a loop or a branch reads from outside is live until its end.
+  /// A value that a loop or a branch reads from outside is live to the end of the loop or branch.
   void region(RegionId r) {
     for (OpId op : k_.ops(r)) {
       const OpData& d = k_[op];
@@ -74,13 +74,13 @@ class LiveSpans {
     }
   }
 
-  /// Carries of a loop are held all through it.
+  /// Loop carries are live throughout the loop.
   void carries(const OpData& d, std::int64_t at, std::int64_t end) {
     for (Value v : d.results)
       if (k_.type(v).is_tile()) others_.push_back({registers_of(k_.type(v)), at, end, true});
   }
 
-  /// A sort holds, besides its operand, keys and indices.
+  /// A sort holds keys and indices in addition to its operand.
   void keep_keys(Value operand, std::int64_t at) {
     const Type t = k_.type(operand);
     if (t.is_tile()) others_.push_back({2 * registers_of(t), at - 1, at, true});

@@ -10,13 +10,13 @@
 namespace tegula::ir {
 namespace {
 
-constexpr std::int64_t kGranule = 16;  // bytes that bases and strides must be multiples of
+constexpr std::int64_t kGranule = 16;  // bytes; bases and strides must be multiples
 constexpr std::int64_t kNarrowestSwizzle = 32;
 constexpr std::int64_t kMaxBox = 256, kMaxMapRank = 5;
-constexpr std::int64_t kSector = 32;  // bytes that memory is read in
+constexpr std::int64_t kSector = 32;  // bytes of a memory sector, the unit of reads
 constexpr std::int64_t kWidestSwizzle = 128;
 
-/// The tile's dimension that is contiguous in memory.
+/// Returns the tile dimension that is contiguous in memory.
 std::size_t line_dim(const Kernel& k, const OpData& load) {
   const ViewFacts& facts = k.type(load.operands[0]).view_facts();
   const auto axes = load.attrs.ints(AttrName::axes);
@@ -26,7 +26,8 @@ std::size_t line_dim(const Kernel& k, const OpData& load) {
   return fast;
 }
 
-/// Sectors that TMA reads for a row, in halves: rows begin in the middle of every second one.
+/// Returns the number of half sectors that TMA reads for a row, if every second row begins in the
+/// middle of a sector.
 std::int64_t half_sectors(TmaSegments s, std::int64_t end) {
   std::int64_t sum = 0;
   for (std::int64_t begin = 0; begin < std::min(s.bytes(), end); begin += s.swizzle)

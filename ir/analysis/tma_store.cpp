@@ -10,10 +10,11 @@
 namespace tegula::ir {
 namespace {
 
-/// Vectors of an accumulator's registers are two elements: narrower ones would be stored by bytes.
+/// Accumulator registers form vectors of two elements; narrower elements would need byte stores.
 bool has_staged_size(DType dtype) { return size_bytes(dtype) == 2 || size_bytes(dtype) == 4; }
 
-/// Whether `cp.reduce.async.bulk` has the operation of a store (PTX ISA, 9.7.9.25.5.3).
+/// Returns true if `cp.reduce.async.bulk` supports the operation of a store (PTX ISA,
+/// 9.7.9.25.5.3).
 bool is_combined_by_tma(std::string_view kind, DType dtype) {
   if (kind.empty()) return true;
   const bool is_16_bit_float = dtype == DType::f16 || dtype == DType::bf16,
@@ -21,7 +22,7 @@ bool is_combined_by_tma(std::string_view kind, DType dtype) {
   return is_16_bit_float || is_32_bit_integer || (kind == "add" && dtype == DType::f32);
 }
 
-/// The bounds of which `limit` is the least; false where a launch does not know one.
+/// Collects the bounds whose minimum is `limit`; returns false if one is not known at launch.
 bool collect(const Kernel& k, Value limit, std::int64_t dim, std::vector<TensorMapBound>& clips) {
   const OpId def = k[limit].def;
   if (!def) return false;
@@ -46,8 +47,8 @@ bool is_extent_of(const Kernel& k, const TensorMapBound& clip, Value view) {
   return clip.value == clip.dim && k.params()[static_cast<std::size_t>(clip.arg)].value == view;
 }
 
-/// TMA writes whole 16-byte chunks of a row, also beyond its end in the last chunk (seen on an
-/// H200).
+/// TMA writes whole 16-byte chunks of a row, and the last chunk may extend past its end (observed
+/// on an H200).
 constexpr std::int64_t kPieceBytes = 16;
 
 bool has_whole_pieces(const Kernel& k, Value view, std::size_t dim, DType dtype) {
@@ -69,8 +70,8 @@ bool rows_end_with_a_piece(const Kernel& k, const OpData& store, std::size_t inn
   return has_whole_pieces(k, store.operands[0], inner, dtype) && std::ranges::all_of(clips, ends);
 }
 
-/// Whether the kernel signals its results to others or reads them again: the writes of TMA are not
-/// ordered by that.
+/// Returns true if the kernel signals its results to others or reads them again. Neither orders TMA
+/// writes.
 bool may_be_read_again(const Kernel& k, const OpData& store) {
   if (first_announcement(k)) return true;
   int uses = 0;
@@ -82,8 +83,8 @@ bool may_be_read_again(const Kernel& k, const OpData& store) {
   return uses > 1;
 }
 
-/// A later iteration of a loop of the kernel may store the same elements: TMA orders no two stores.
-/// Elements that are combined with memory may come in any order.
+/// Returns true if a later iteration of a loop may store the same elements, because TMA stores are
+/// not ordered. Stores that combine with memory may run in any order.
 bool may_be_stored_again(const Kernel& k, const OpData& store) {
   if (store.attrs.find(AttrName::kind) != nullptr) return false;
   MemoryHazards hazards(k);
@@ -97,7 +98,8 @@ bool may_be_stored_again(const Kernel& k, const OpData& store) {
   return false;
 }
 
-/// Memory that other arguments may share: what these do with it is not ordered with TMA's stores.
+/// Returns true for memory that other arguments may share. Their accesses are not ordered with TMA
+/// stores.
 bool is_shared_by_call(const Kernel& k, Value view) {
   return std::ranges::any_of(k.params(), [&](const Param& p) {
     return p.value == view && p.attrs.s(AttrName::kind) == kMayAlias;
@@ -124,7 +126,8 @@ OpId first_announcement(const Kernel& k) {
     using enum Opcode;
     const bool signals =
         d.is(ArriveAndTestLast, AtomicRmw, AtomicCas, AtomicStore, GridBarrier, CtaBarrier);
-    // Results are tiles of rows and columns: what else is combined counts or tells something.
+    // Results are two-dimensional tiles; a store that combines other tiles is a counter or a
+    // signal.
     const bool counts = d.opcode == StoreView && d.attrs.find(AttrName::kind) != nullptr &&
                         k.type(d.operands[1]).rank() != 2;
     if (signals || counts) found = op;

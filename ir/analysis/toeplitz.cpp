@@ -19,7 +19,7 @@ bool is_matrix(Type t) {
   return t.is_tile() && t.rank() == 2 && t.shape()[0] > 1 && t.shape()[1] > 1;
 }
 
-/// A ramp that is repeated, and along which dimension it lies.
+/// A repeated ramp, and the dimension along which it runs.
 struct RepeatedRamp {
   Ramp ramp;
   int dim;
@@ -40,7 +40,8 @@ std::optional<RepeatedRamp> repeated_ramp(const Kernel& k, Value v) {
 
 }  // namespace
 
-/// Steps of one are as exact as the distance is: whole numbers, as long as floats have them all.
+/// Steps of one are as exact as the distance: whole numbers, as long as the float type represents
+/// them all.
 std::optional<RampSum> ToeplitzAnalysis::ramps(Value v) const {
   const OpData& d = k_[k_[v].def];
   if (d.opcode != Opcode::Add || !d.attrs.i(AttrName::reassoc)) return std::nullopt;
@@ -58,7 +59,7 @@ ToeplitzKind ToeplitzAnalysis::of(Value v) {
   return known_[v] = found;
 }
 
-/// A load from memory that nobody writes while the kernel runs may move to the uses of its result.
+/// A load from memory that is not written while the kernel runs may move to the uses of its result.
 bool ToeplitzAnalysis::may_be_computed(const OpData& d) const {
   if (d.results.size() != 1 || d.operands.empty()) return false;
   return info(d.opcode).family == Family::Elementwise || d.opcode == Opcode::ConvertLayout ||
@@ -84,7 +85,7 @@ ToeplitzKind ToeplitzAnalysis::find(Value v) {
   for (Value x : d.operands) {
     const ToeplitzKind kind = of(x);
     if (kind == none) return none;
-    // Loop-invariant values are computed in front of the loop.
+    // Loop-invariant values are computed before the loop.
     if (kind == computed && k_[k_[x].def].parent != d.parent) return none;
     varies = varies || kind != uniform;
   }

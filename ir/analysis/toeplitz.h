@@ -1,6 +1,6 @@
 #pragma once
-// Tiles [m, n] that are functions of the column's position less the row's: all elements of a
-// diagonal are the same, so that there are m + n - 1 different ones at most (Toeplitz matrices).
+// Tiles [m, n] that are functions of the column position minus the row position. All elements of a
+// diagonal are equal, so there are at most m + n - 1 distinct ones (Toeplitz matrices).
 #include <unordered_map>
 
 #include "ir/analysis/affine_index.h"
@@ -10,12 +10,12 @@ namespace tegula::ir {
 enum class ToeplitzKind : std::uint8_t {
   none,
   uniform,   ///< one number
-  distance,  ///< an integer that changes by one from a diagonal to the next
+  distance,  ///< an integer that changes by one from one diagonal to the next
   ramp,      ///< a distance as a float: evenly spaced columns and rows, reassociable, added
-  computed,  ///< elementwise, loads included, from such ones of the same region
+  computed,  ///< elementwise, including loads, from operands of these kinds in the same region
 };
 
-/// step * (column - row) + the sum of what the first column and the first row begin with.
+/// step * (column - row) + the start values of the column ramp and the row ramp.
 struct RampSum {
   Value step, column, row;
 };
@@ -25,13 +25,13 @@ class ToeplitzAnalysis {
   explicit ToeplitzAnalysis(const Kernel& k) : k_(k), indices_(k) {}
 
   ToeplitzKind of(Value v);
-  /// Index of a value: of a `distance` it is factor[1] * (column - row) + the first element. Of a
-  /// `uniform` value, if it is a sum of integers; else none.
+  /// Returns the affine index of a value. A `distance` is factor[1] * (column - row) + the first
+  /// element. A `uniform` value has one if it is a sum of integers.
   const std::optional<AffineIndex>& index(Value v) { return indices_.of(v); }
-  /// The sum of ramps of a value that is `ramp`.
+  /// Returns the ramps whose sum is `v`, a value of kind `ramp`.
   std::optional<RampSum> ramps(Value v) const;
-  /// Whether computing `v`, which is `computed`, takes a load or a special function: more than
-  /// passing the result from one thread to another.
+  /// Returns true if computing `v`, a value of kind `computed`, requires a load or a special
+  /// function, which cost more than passing the result from one thread to another.
   bool is_costly(Value v);
 
  private:

@@ -1,11 +1,11 @@
 #pragma once
-// Tiles all of whose elements are one scalar by the way they are computed.
+// Tiles whose elements are all equal because of how they are computed.
 #include "ir/kernel.h"
 
 namespace tegula::ir {
 
-/// True for scalars, constants, splats, what elementwise ops make of these alone, and what shape
-/// ops make of one of them. Choices by such a condition are of whole tiles.
+/// Returns true for scalars, constants, splats, and results of elementwise and shape ops on such
+/// values only. A selection by such a condition selects whole tiles.
 bool is_uniform(const Kernel& k, Value v, int depth = 0);
 
 }  // namespace tegula::ir

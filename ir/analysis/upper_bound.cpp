@@ -1,4 +1,4 @@
-// The most that an index value can be, by following its definition.
+// Computes upper bounds of index values from their definitions.
 #include <algorithm>
 #include <bit>
 
@@ -12,14 +12,15 @@ namespace {
 
 using Maximum = std::optional<std::int64_t>;
 
-/// Definitions that are looked at: many more than say where a tile lies.
+/// Maximum number of definitions that are visited, many more than a tile offset needs.
 constexpr int kMaxSteps = 256;
 
-/// Blocks are no longer than this: a dimension that is rounded up to blocks still fits its type.
-/// (Where it does not, the grid is computed from the same sum, and has no programs.)
+/// Upper bound of block lengths. A dimension that is rounded up to blocks still fits its type. (If
+/// it does not, the grid is computed from the same sum and has no programs.)
 constexpr std::int64_t kLongestBlock = std::int64_t{1} << 16;
 
-/// Largest number of an integer type such that two can be added; 0 for types that no index has.
+/// Returns the largest number of an integer type such that two can be added without overflow, or 0
+/// for types that indices do not have.
 std::int64_t largest(Type t) {
   if (t.is_pointer() || !t.is_scalar() || !is_integer(t.dtype())) return 0;
   if (size_bits(t.dtype()) == 64) return std::int64_t{1} << 61;
@@ -32,15 +33,15 @@ Maximum product(std::int64_t a, std::int64_t b, Type t) {
   return a * b;
 }
 
-/// The largest number that has no more bits.
+/// Returns the largest number with the same number of bits.
 std::int64_t bits_below(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n) + 1)) - 1;
 }
 
 }  // namespace
 
-/// A loop carry is at least 0 if it begins so and an iteration leaves it so: while its iteration is
-/// examined, that is taken as given.
+/// Computes the upper bound of a value. A loop carry is at least 0 if its initial value is and an
+/// iteration preserves it; this is assumed while the iteration is examined.
 class IndexFacts::UpperBound {
  public:
   explicit UpperBound(const IndexFacts& bounds) : bounds_(bounds), k_(bounds.k_) {}
@@ -54,7 +55,7 @@ class IndexFacts::UpperBound {
   }
 
  private:
-  /// Rule for a result of the op, by its number.
+  /// Computes the bound of result number `result` of the op.
   using Rule = Maximum (UpperBound::*)(OpId op, std::size_t result);
 
   static Rule rule_of(Opcode opcode) {
@@ -63,7 +64,7 @@ class IndexFacts::UpperBound {
         {ViewDim, &UpperBound::dimension}, {ProgramId, &UpperBound::any},
         {NumPrograms, &UpperBound::any},   {ClusterRank, &UpperBound::any},
         {ClusterId, &UpperBound::any},     {ClusterTile, &UpperBound::any},
-        {FetchTile, &UpperBound::any},     {Poison, &UpperBound::any},  // whatever suits
+        {FetchTile, &UpperBound::any},     {Poison, &UpperBound::any},  // may take any value
         {Cast, &UpperBound::same},         {Bitcast, &UpperBound::same},
         {ReceiveTile, &UpperBound::taken}, {While, &UpperBound::carry},
         {For, &UpperBound::carry},         {If, &UpperBound::either_branch},
@@ -112,7 +113,7 @@ class IndexFacts::UpperBound {
     return c && *c > 0 ? *p.a / *c : *p.a;
   }
 
-  /// Refused where it exceeds the type.
+  /// The caller rejects a sum that exceeds the type.
   Maximum sum(OpId op, std::size_t) {
     const Pair p = operands(op);
     return p.are_known() ? Maximum(*p.a + *p.b) : std::nullopt;
@@ -121,12 +122,12 @@ class IndexFacts::UpperBound {
     const Pair p = operands(op);
     return p.are_known() ? product(*p.a, *p.b, type_of(op, result)) : std::nullopt;
   }
-  /// Serves remainders, too.
+  /// Also used for remainders.
   Maximum smaller(OpId op, std::size_t) {
     const Pair p = operands(op);
     return p.are_known() ? Maximum(std::min(*p.a, *p.b)) : std::nullopt;
   }
-  /// At least 0 if one of them is.
+  /// The result is at least 0 if one operand is.
   Maximum larger(OpId op, std::size_t result) {
     const Pair p = operands(op);
     if (p.are_known()) return std::max(*p.a, *p.b);
@@ -164,14 +165,14 @@ class IndexFacts::UpperBound {
     const OpId owner = region ? k_[region].owner : OpId();
     if (!owner || k_[owner].opcode != Opcode::For) return std::nullopt;
     const OpData& d = k_[owner];
-    // From lo upwards, and less than hi.
+    // The index starts at lo and stays below hi.
     const auto step = constant_value(k_, d.operands[2]);
     if (!step || *step <= 0 || !of(d.operands[0])) return std::nullopt;
     const Maximum hi = of(d.operands[1]);
     return hi ? std::max<std::int64_t>(*hi - 1, 0) : largest(k_.type(v));
   }
 
-  /// By induction over the turns.
+  /// Computes the bound by induction over the iterations.
   Maximum carry(OpId loop, std::size_t i) {
     const OpData& d = k_[loop];
     if (!of(loop_inits(d)[i])) return std::nullopt;

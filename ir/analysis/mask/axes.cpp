@@ -11,8 +11,8 @@ namespace {
 
 using Kind = MaskNode::Kind;
 
-/// Requirement on an op's second operand such that the result rises with the first one. Unknown for
-/// ops without a row.
+/// Requirement on an op's second operand under which the result rises with the first operand. Ops
+/// without a row are unknown.
 enum class RisingCondition : std::uint8_t { Unknown, None, Rising, Fixed, Positive };
 constexpr auto kRising = op_table<RisingCondition>({
     {Opcode::Add, RisingCondition::Rising},
@@ -30,7 +30,7 @@ MaskAxis join_axes(MaskAxis a, MaskAxis b) {
   return b == MaskAxis::Uniform ? a : MaskAxis::Both;
 }
 
-/// Ops that the analyses know have no other attributes than a comparison's predicate.
+/// The ops that the analyses support have no attributes other than a comparison's predicate.
 bool is_computable(const MaskNode& n) {
   const bool is_known = n.kind != Kind::Op || MaskTransfer::of(n.opcode) != nullptr;
   return is_known && (is_bool(n.dtype) || is_integer(n.dtype));
@@ -62,7 +62,8 @@ MaskAxisDependence::MaskAxisDependence(const MaskExpr& e, const std::vector<bool
   for (const MaskNode& n : nodes) {
     MaskAxis mine = own_side(n, is_scalar, heads_are_rows);
     for (std::size_t i = 0; i < n.operands; ++i) mine = join_axes(mine, side[n.in[i]]);
-    // A table at an index of both axes is neither exact nor an interval.
+    // A table at an index that depends on both axes can be computed neither exactly nor as an
+    // interval.
     if (n.kind == Kind::Table && mine == MaskAxis::Both) mine = MaskAxis::Unknown;
     side.push_back(mine);
   }
@@ -95,7 +96,7 @@ bool MaskAxisDependence::is_plain_key() const {
   return key_leaves.empty() || (key_leaves.size() == 1 && expr[key_leaves[0]].kind == Kind::Key);
 }
 
-/// Whether the values may be other than ascending with the position.
+/// Returns true unless the values are known to ascend with the position.
 bool MaskAxisDependence::may_fall(MaskNodeId id) const {
   const MaskNode& n = expr[id];
   if (side[id] == MaskAxis::Uniform || n.kind == Kind::Query || n.kind == Kind::Key ||

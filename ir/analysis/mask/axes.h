@@ -1,6 +1,7 @@
 #pragma once
-// The axis that each part of a mask depends on, if any. A part of one axis can be computed exactly,
-// element by element, and folded over a block; only parts of both axes need intervals.
+// The axis that each part of a mask depends on, if any. A part that depends on one axis can be
+// computed exactly, element by element, and folded over a block; only parts that depend on both
+// axes need intervals.
 #include <vector>
 
 #include "ir/analysis/mask/expr.h"
@@ -8,17 +9,19 @@
 namespace tegula::ir {
 
 enum class MaskAxis : std::uint8_t {
-  Uniform,  ///< one value for a batch entry and head
+  Uniform,  ///< one value per batch entry and head
   Query,
   Key,
   Both,
-  Unknown,  ///< cannot be computed in a kernel of ours
+  Unknown,  ///< cannot be computed in a generated kernel
 };
 
-/// The largest parts of a mask that depend on one axis, or on none, are its leaves.
+/// Axes that the nodes of a mask depend on. The leaves are the largest parts of the mask that
+/// depend on one axis or on none.
 struct MaskAxisDependence {
-  /// `is_scalar`: which slots of the expression's numbers a kernel can read. `heads_are_rows`: a
-  /// tile's rows are of several heads, so that a head is one side with a query's position.
+  /// `is_scalar`: slots of the expression's numbers that a kernel can read. `heads_are_rows`: the
+  /// rows of a tile belong to several heads, so that the head is on the same axis as the query
+  /// position.
   MaskAxisDependence(const MaskExpr& expr, const std::vector<bool>& is_scalar,
                      bool heads_are_rows = false);
 
@@ -28,9 +31,10 @@ struct MaskAxisDependence {
   }
   bool on_batch() const { return expr.depends(expr.root, kOnBatch); }
   bool on_head() const { return expr.depends(expr.root, kOnHead); }
-  /// Pieces into which blocks are divided along an axis on which one of its leaves falls: 1 or 2.
+  /// Returns the number of pieces (1 or 2) that blocks are divided into along an axis: 2 if one of
+  /// its leaves may fall.
   int pieces(MaskAxis s) const;
-  /// True if the keys' leaves are `kv` alone, whose bounds need no looking up.
+  /// Returns true if the key axis has no leaf other than `kv`, whose bounds need no lookup.
   bool is_plain_key() const;
 
   const MaskExpr& expr;

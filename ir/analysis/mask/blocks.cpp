@@ -1,4 +1,4 @@
-// The evaluation of a mask over a block, and the cutting of undecided blocks.
+// Evaluates a mask over a block, and cuts undecided blocks.
 #include "ir/analysis/mask/blocks.h"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ void MaskBlocks::evaluate(const Ranges& ranges, const MaskParams& params) {
   }
 }
 
-/// An entry outside of the table may be anything.
+/// An entry outside the table may have any value.
 MaskValue MaskBlocks::look_up(const MaskNode& node, MaskNodeId id, const MaskParams& params) {
   MaskValue v{Interval::of(node.dtype), {}, Linear::symbol(id)};
   const auto slot = static_cast<std::size_t>(node.value);
@@ -104,7 +104,7 @@ MaskValue MaskBlocks::look_up(const MaskNode& node, MaskNodeId id, const MaskPar
   return v;
 }
 
-/// Takes the mathematical result into the node's type: it wraps unless it surely fits.
+/// Converts the mathematical result to the node's type: it wraps unless it certainly fits.
 void MaskBlocks::finish(MaskNodeId id, std::optional<MaskValue> v) {
   const Interval all = Interval::of(expr_[id].dtype);
   if (v) reduce(*v);
@@ -118,7 +118,7 @@ void MaskBlocks::finish(MaskNodeId id, std::optional<MaskValue> v) {
 }
 
 void MaskBlocks::reduce(MaskValue& v) const {
-  // The node at hand as its own symbol says nothing new, and has no range yet.
+  // The current node as its own symbol adds no information, and its range is not known yet.
   const bool is_self = v.form.count == 1 && v.form.terms[0].symbol == current_;
   if (!is_self) {
     if (const auto range = range_of(v.form)) v.range = meet(v.range, *range);

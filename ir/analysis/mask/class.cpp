@@ -22,7 +22,8 @@ class Classifier {
     form_.tells_blocks = reads_table(form_.formula);
     for (const MaskUnsolved& terms : unsolved) {
       const Verdict v = of(terms);
-      // A list has the minimum and the maximum over each block for conditions on kv alone.
+      // A block list has the minimum and the maximum over each block for conditions that depend
+      // only on kv.
       form_.tells_blocks = form_.tells_blocks || v.mask_class != MaskClass::Data ||
                            !depend(terms, kOnQuery | kOnUnknown);
       set_class(v);
@@ -44,8 +45,8 @@ class Classifier {
     form_.reason = std::move(v.reason);
   }
 
-  // ---- what is solved
-  /// True if what is solved, or does not depend on kv, reads a table.
+  // ---- solved conditions
+  /// Returns true if a solved part, or a part that does not depend on kv, reads a table.
   bool reads_table(const MaskFormula& f) const {
     if (f.kind == MaskFormula::Kind::Opaque)
       return !on_key(f.index) && expr_.depends(f.index, kOnTable);
@@ -71,8 +72,8 @@ class Classifier {
                    : "every condition is solved for kv; ends come from captured tables"};
   }
 
-  // ---- what is not
-  /// True if something that `from` is computed of holds.
+  // ---- unsolved conditions
+  /// Returns true if `holds` is true for a node that `from` is computed from.
   bool anywhere(MaskNodeId from, auto&& holds) const {
     std::vector<bool> used(from + 1);
     used[from] = true;
@@ -90,7 +91,7 @@ class Classifier {
     return std::ranges::any_of(terms, [&](MaskNodeId id) { return anywhere(id, holds); });
   }
 
-  /// A function of a captured table's entry at kv, and of nothing else of the positions.
+  /// Returns true for functions of captured table entries at kv that depend on no other position.
   bool of_entry(MaskNodeId id) const {
     const MaskNode& n = node(id);
     if (expr_.depends(id, kOnQuery)) return false;
@@ -99,7 +100,8 @@ class Classifier {
       if (!is_of_entry_[n.in[i]]) return false;
     return n.kind == Kind::Op;
   }
-  /// Whether a node repeats with kv. The remainder of a table's entry is one more entry.
+  /// Returns true if the node is periodic in kv. A remainder of a table entry only counts as
+  /// another entry.
   bool is_remainder(MaskNodeId id) const {
     const MaskNode& n = node(id);
     return on_key(id) && !is_of_entry_[id] &&
@@ -108,9 +110,10 @@ class Classifier {
   }
   bool is_quotient(MaskNodeId id) const { return on_key(id) && is_division(expr_, id); }
 
-  /// Bits of a table's entry, of which a position says which: of one for each query a row of a
-  /// matrix of bits, as trees and lists of chosen blocks have them (D of the catalogue), of keys
-  /// alone one more table. That (bits >> x) & 1 has the form of a remainder makes x no coordinate.
+  /// Returns true if the node selects bits of a table entry by a position. If the entry depends on
+  /// the query, the entries are rows of a bit matrix, as in tree masks and in lists of selected
+  /// blocks (class D of the catalogue); if it depends only on keys, it acts as another table. (bits
+  /// >> x) & 1 has the form of a remainder, but x is not a coordinate.
   bool picks_bit(MaskNodeId id) const {
     const MaskNode& n = node(id);
     const bool is_bitwise = n.is_op(Opcode::Shl) || n.is_op(Opcode::Shr) || n.is_op(Opcode::And) ||

@@ -1,5 +1,6 @@
 #pragma once
-// The class of a mask: by the conditions that are solved for kv, and how the others depend on kv.
+// Determines the class of a mask from the conditions that are solved for kv and from how the other
+// conditions depend on kv.
 #include <span>
 #include <vector>
 
@@ -7,11 +8,11 @@
 
 namespace tegula::ir {
 
-/// The unsolvable rest of a condition on kv: the terms of a sum that depend on it, or a node that
-/// is not taken apart.
+/// The unsolved rest of a condition on kv: the terms of a sum that depend on kv, or a node that is
+/// not decomposed.
 using MaskUnsolved = std::vector<MaskNodeId>;
 
-/// Sets what MaskClosedForm says of the class.
+/// Sets the members of MaskClosedForm that describe its class.
 void classify_mask(MaskClosedForm& form, std::span<const MaskUnsolved> unsolved);
 
 }  // namespace tegula::ir

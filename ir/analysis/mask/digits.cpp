@@ -5,11 +5,10 @@ namespace {
 
 using Kind = MaskNode::Kind;
 
-/// A quotient times a number, as a term of a form: `by` is the divisor of `division`, or the node
-/// that it is multiplied by.
+/// A quotient times a number, as a term of a form. The number is `times`, or the divisor itself.
 struct High {
   MaskNodeId division;
-  std::optional<std::int64_t> times;  ///< nothing: by the divisor itself, a number of the launch
+  std::optional<std::int64_t> times;  ///< absent: the divisor, a launch-time number
   std::vector<MaskNodeId> exact;
 };
 
@@ -21,7 +20,7 @@ std::optional<std::int64_t> divisor_of(const MaskExpr& expr, const MaskNode& div
   return std::int64_t{1} << by.value;
 }
 
-/// x / n with a constant n, or the product (x / n) * n.
+/// Matches x / n with a constant n, or the product (x / n) * n.
 std::optional<High> high_digit(const MaskExpr& expr, MaskNodeId id) {
   if (is_division(expr, id)) {
     const auto size = divisor_of(expr, expr[id]);
@@ -37,7 +36,8 @@ std::optional<High> high_digit(const MaskExpr& expr, MaskNodeId id) {
   return std::nullopt;
 }
 
-/// Whether y is x / m and `division` is x / (m * n), constants that are positive: y / n then.
+/// Returns true if y is x / m and `division` is x / (m * n) for positive constants m and n, so that
+/// `division` equals y / n.
 bool divides_further(const MaskExpr& expr, const MaskNode& division, MaskNodeId y, std::int64_t n) {
   if (!is_division(expr, y) || expr[y].in[0] != division.in[0]) return false;
   const auto m = divisor_of(expr, expr[y]), whole = divisor_of(expr, division);
@@ -45,8 +45,9 @@ bool divides_further(const MaskExpr& expr, const MaskNode& division, MaskNodeId 
   return checked_mul(*m, n) == whole;
 }
 
-/// Quotients and remainders of negative numbers are rounded towards 0, shifts and bits downwards:
-/// only those of one kind are digits of one number.
+/// Returns the modulus of `n` if it is a remainder by a constant of the same kind as `division`.
+/// Quotients and remainders of negative numbers round towards 0, shifts and bit masks round down,
+/// so only operations of the same kind are digits of one number.
 std::optional<std::int64_t> modulus_of(const MaskExpr& expr, const MaskNode& n,
                                        const MaskNode& division) {
   if (n.kind != Kind::Op || n.operands != 2 || expr[n.in[1]].kind != Kind::Const)

@@ -1,5 +1,5 @@
 #pragma once
-// Quotients and remainders in a mask's expression, as the digits of one number.
+// Quotients and remainders in a mask's expression as the digits of one number.
 #include <optional>
 #include <vector>
 
@@ -8,17 +8,17 @@
 
 namespace tegula::ir {
 
-/// x / n or x >> n, by a number of the launch.
+/// Returns true for x / n and x >> n where n is a launch-time number.
 bool is_division(const MaskExpr& expr, MaskNodeId id);
 
-/// Whether `n` is a remainder by the divisor of `division`, of any number.
+/// Returns true if `n` is a remainder, of any number, by the divisor of `division`.
 bool is_remainder_by(const MaskExpr& expr, const MaskNode& n, const MaskNode& division);
 
-/// Two terms of a form that are factor * number: of x / n * n + x % n the number is x.
+/// Two terms of a form that together are factor * number: x / n * n + x % n is x.
 struct MaskDigits {
   Linear::Term high, low;
   MaskNodeId number = 0;
-  std::vector<MaskNodeId> exact;  ///< nodes that must not wrap for that
+  std::vector<MaskNodeId> exact;  ///< nodes that must not wrap for this to hold
 };
 std::optional<MaskDigits> find_digits(const MaskExpr& expr, const Linear& form);
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
 
-/// a mod m in [0, m); m > 0.
+/// Returns a mod m in [0, m). Requires m > 0.
 std::int64_t positive_rem(std::int64_t a, std::int64_t m) {
   const std::int64_t r = a % m;
   return r < 0 ? r + m : r;
@@ -19,7 +19,7 @@ std::int64_t positive_rem(std::int64_t a, std::int64_t m) {
 
 std::int64_t gcd(std::int64_t a, std::int64_t b) { return std::gcd(a, b); }
 
-/// The congruence of a modulus and a residue that may have overflowed.
+/// Returns the congruence of a modulus and a residue, which are absent if they overflowed.
 Congruence normal(std::optional<std::int64_t> modulus, std::optional<std::int64_t> residue) {
   if (!modulus || !residue || *modulus == kMin) return {};
   const std::int64_t m = *modulus < 0 ? -*modulus : *modulus;

@@ -1,7 +1,7 @@
 #pragma once
 // Abstract values of an integer that varies over a block: bounds, a congruence, and an exact linear
-// form. All arithmetic is that of mathematical integers; a result beyond 64 bits is reported as
-// nothing, never wrapped.
+// form. All arithmetic is on mathematical integers; if a result exceeds 64 bits, the functions
+// return nothing and never wrap.
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -11,18 +11,18 @@
 
 namespace tegula::ir {
 
-/// lo..hi, both included.
+/// Closed interval lo..hi.
 struct Interval {
   std::int64_t lo = std::numeric_limits<std::int64_t>::min();
   std::int64_t hi = std::numeric_limits<std::int64_t>::max();
 
   static Interval point(std::int64_t v) { return {v, v}; }
-  /// All values of an integer type or i1; of anything else, everything.
+  /// Returns all values of an integer type or i1; for other types, the full 64-bit range.
   static Interval of(DType d);
   bool is_point() const { return lo == hi; }
   bool contains(std::int64_t v) const { return lo <= v && v <= hi; }
   bool is_within(Interval o) const { return o.lo <= lo && hi <= o.hi; }
-  /// Number of values less one, saturated.
+  /// Returns the number of values minus one, saturated.
   std::uint64_t width() const {
     return static_cast<std::uint64_t>(hi) - static_cast<std::uint64_t>(lo);
   }
@@ -35,9 +35,10 @@ std::optional<std::int64_t> checked_mul(std::int64_t a, std::int64_t b);
 std::optional<Interval> add(Interval a, Interval b);
 std::optional<Interval> scale(Interval a, std::int64_t factor);
 std::optional<Interval> mul(Interval a, Interval b);
-/// The smallest interval around both.
+/// Returns the smallest interval that contains both.
 Interval hull(Interval a, Interval b);
-/// Intersection of both; `a` if they contradict (which only a value without meaning can make them).
+/// Returns the intersection, or `a` if the two are disjoint (possible only for a value that has no
+/// meaning).
 Interval meet(Interval a, Interval b);
 
 /// v = residue (mod modulus); modulus 0: v is the residue, 1: anything.
@@ -46,20 +47,20 @@ struct Congruence {
 
   static Congruence point(std::int64_t v) { return {0, v}; }
   bool allows(std::int64_t v) const;
-  /// The same knowledge of a known divisor of the modulus.
+  /// Returns the congruence that this one implies modulo `divisor`, a divisor of the modulus.
   Congruence coarser(std::int64_t divisor) const;
 };
 Congruence add(Congruence a, Congruence b);
 Congruence scale(Congruence a, std::int64_t factor);
 Congruence mul(Congruence a, Congruence b);
-/// The strongest congruence that both imply.
+/// Returns the strongest congruence that both imply.
 Congruence join(Congruence a, Congruence b);
-/// The more telling of two that both hold.
+/// Returns the stronger of two congruences that both hold.
 Congruence stronger(Congruence a, Congruence b);
-/// The bounds moved inwards to values that the congruence allows.
+/// Moves the bounds inwards to values that the congruence allows.
 Interval tighten(Interval range, Congruence c);
 
-/// constant + sum of factor * symbol. A symbol is a node of the mask that is not taken apart.
+/// constant + sum of factor * symbol. A symbol is a node of the mask that is not decomposed.
 struct Linear {
   static constexpr int kMaxTerms = 5;
   struct Term {
@@ -68,18 +69,18 @@ struct Linear {
     friend bool operator==(Term, Term) = default;
   };
   std::int64_t constant = 0;
-  std::array<Term, kMaxTerms> terms{};  ///< by ascending symbol, no factor 0
+  std::array<Term, kMaxTerms> terms{};  ///< in ascending order of symbols, no factor is 0
   int count = 0;
 
   static Linear symbol(std::uint32_t s);
   static Linear number(std::int64_t v);
   const Term* begin() const { return terms.data(); }
   const Term* end() const { return terms.data() + count; }
-  /// True if every factor and the constant are multiples of `d`.
+  /// Returns true if every factor and the constant are multiples of `d`.
   bool is_divisible(std::int64_t d) const;
 };
-/// a + factor * b; nothing where it overflows or has too many terms. Every factor it gives can be
-/// negated.
+/// Returns a + factor * b, or nothing if it overflows or has too many terms. Every factor of the
+/// result can be negated.
 std::optional<Linear> add(const Linear& a, const Linear& b, std::int64_t factor = 1);
 Linear divide_exactly(Linear a, std::int64_t d);
 

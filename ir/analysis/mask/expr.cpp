@@ -1,4 +1,4 @@
-// From IR to the graph of a mask.
+// Imports a mask from the IR.
 #include "ir/analysis/mask/expr.h"
 
 #include <fmt/format.h>
@@ -65,7 +65,7 @@ class Importer {
                           d.opcode == Opcode::Permute;
     if (d.opcode == Opcode::Splat || d.opcode == Opcode::Broadcast) return visit(d.operands[0]);
     if (is_shape) {
-      // Moving elements about is harmless only where all are equal.
+      // Rearranging elements is harmless only if all elements are equal.
       const MaskNodeId of = visit(d.operands[0]);
       return expr_.depends(of, kOnQuery | kOnKey | kOnUnknown) ? unknown(v) : of;
     }
@@ -119,7 +119,7 @@ class Importer {
     }
     return v;
   }
-  /// The operands of the op that defines `v`, shapes apart, if it is an `opcode`.
+  /// Returns the operands of the op that defines `v`, without shape ops, if its opcode is `opcode`.
   std::vector<Value> parts(Value v, Opcode opcode) const {
     const OpId def = k_[strip(v)].def;
     if (!def || k_[def].opcode != opcode) return {};
@@ -137,8 +137,8 @@ class Importer {
            is_integer(t.dtype()) && size_bits(t.dtype()) <= 32;
   }
 
-  /// x(i) of a one-dimensional tensor that is only read, as `view.cpp` of the language records it:
-  /// a box of one element, or a gather whose address is that of entry i.
+  /// Matches x(i) of a one-dimensional read-only tensor, in the forms that the language's
+  /// `view.cpp` records: a box of one element, or a gather with the address of entry i.
   std::optional<Lookup> find_table(const OpData& d) const {
     if (d.opcode == Opcode::LoadView && is_table(d.operands[0]) &&
         k_.type(d.results[0]).is_scalar())
@@ -151,8 +151,8 @@ class Importer {
     if (base.empty() || !is_table(base[0]) || offset.size() != 2 ||
         !is_of_view(offset[1], Opcode::ViewStride, base[0]))
       return std::nullopt;
-    // Entries outside are masked off; the analysis takes them to be anything. But a mask that is
-    // stricter than the bounds would put the fill in place of entries.
+    // Entries out of bounds are masked off, and the analysis assumes that they may have any value.
+    // A mask that is stricter than the bounds would replace entries with the fill value.
     if (d.operands.size() > 1 && !is_bounds_check(d.operands[1], offset[0], base[0]))
       return std::nullopt;
     return Lookup{base[0], offset[0]};
@@ -181,7 +181,7 @@ class Importer {
     return expr_.add(n);
   }
 
-  /// A value that is not taken apart.
+  /// Creates a node for a value that is not decomposed.
   MaskNodeId leaf(Value v) {
     if (!k_.type(v).is_scalar() || !is_number(k_.type(v)) || !is_uniform(v)) return unknown(v);
     MaskNode n;
@@ -197,16 +197,15 @@ class Importer {
     MaskNode n;
     n.dtype = dtype_of_value(v);
     n.depends = kOnUnknown | kOnQuery | kOnKey;
-    n.value = v.index;  // two unknown values are not the same
+    n.value = v.index;  // two unknown values are never the same
     return expr_.add(n);
   }
 
-  /// True if the value does not vary with b, h, q or kv, nor from one iteration of a loop to the
-  /// next.
+  /// Returns true if the value does not vary with b, h, q or kv, nor between iterations of a loop.
   bool is_uniform(Value v) {
     const auto [it, is_new] = uniform_.emplace(v, false);
     if (is_new) {
-      const bool uniform = find_uniform(v);  // adds others, so that `it` is not valid any more
+      const bool uniform = find_uniform(v);  // inserts others, which may invalidate `it`
       uniform_[v] = uniform;
       return uniform;
     }

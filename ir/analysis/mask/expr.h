@@ -1,7 +1,7 @@
 #pragma once
-// The expression of an attention mask, (b, h, q, kv) -> i1, taken out of the IR it was traced into:
-// a small graph that the mask analyses evaluate over blocks. Shapes are gone: what was a tile is
-// the value at one (q, kv), what was a scalar is a parameter of the launch.
+// The expression of an attention mask, (b, h, q, kv) -> i1, extracted from the IR that it was
+// traced into: a small graph that the mask analyses evaluate over blocks. Shapes are removed: a
+// tile becomes its value at one (q, kv), a scalar becomes a launch parameter.
 #include <array>
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace tegula::ir {
 
-/// Index of a node; operands have smaller ones than their user.
+/// Index of a node. Operands have smaller indices than their users.
 using MaskNodeId = std::uint32_t;
 
 /// Inputs that a node depends on, as a bit set.
@@ -22,10 +22,10 @@ enum MaskDependence : std::uint8_t {
   kOnKey = 8,
   kOnParam = 16,
   kOnTable = 32,
-  kOnUnknown = 64,  ///< on something that no analysis can follow
+  kOnUnknown = 64,  ///< on something that no analysis supports
 };
 
-/// Comparisons as the analyses know them: `>` and `>=` are turned around when they are imported.
+/// Comparisons as the analyses represent them: `>` and `>=` are swapped on import.
 enum class MaskPred : std::uint8_t { Lt, Le, Eq, Ne };
 
 struct MaskNode {
@@ -43,29 +43,28 @@ struct MaskNode {
   friend bool operator==(const MaskNode&, const MaskNode&) = default;
 };
 
-/// Values that the lambda was called with. A missing one does not occur in the mask.
+/// Values that the mask lambda was called with. An absent value does not occur in the mask.
 struct MaskArgs {
   Value batch, head, query, key;
 };
 
 struct MaskExpr {
-  std::vector<MaskNode> nodes;  ///< in order of evaluation, each once
+  std::vector<MaskNode> nodes;  ///< in evaluation order, without duplicates
   MaskNodeId root = 0;
-  std::vector<Value> params;  ///< scalar of the IR behind each Param slot
-  std::vector<Value> tables;  ///< one-dimensional view behind each Table slot
+  std::vector<Value> params;  ///< IR scalar of each Param slot
+  std::vector<Value> tables;  ///< one-dimensional view of each Table slot
 
   const MaskNode& operator[](MaskNodeId id) const { return nodes[id]; }
   bool depends(MaskNodeId id, unsigned on) const { return (nodes[id].depends & on) != 0; }
-  /// Adds a node, or finds the equal one.
+  /// Returns the equal node if there is one; otherwise adds `node`.
   MaskNodeId add(MaskNode node);
-  /// "(q >= kv) & ((q - kv) < p0)", for messages.
+  /// Returns text such as "(q >= kv) & ((q - kv) < p0)" for messages.
   std::string str() const { return str(root); }
   std::string str(MaskNodeId id, int depth = 10) const;
 };
 
-/// Follows the definition of `root`, an i1 scalar or tile. What it cannot follow becomes Unknown
-/// where it varies with q or kv, and a Param where it is one scalar for the whole block; so this
-/// never fails.
+/// Imports the definition of `root`, an i1 scalar or tile. Never fails: an unsupported value
+/// becomes Unknown if it varies with q or kv, and a Param if it is one scalar for the whole block.
 MaskExpr import_mask(const Kernel& k, Value root, const MaskArgs& roles);
 
 }  // namespace tegula::ir

@@ -1,4 +1,4 @@
-// From the graph of a mask to conditions on kv.
+// Converts the graph of a mask to conditions on kv.
 #include "ir/analysis/mask/formula.h"
 
 #include <optional>
@@ -13,13 +13,14 @@ namespace {
 
 using Kind = MaskNode::Kind;
 
-/// Parts of one formula after which what is left stays opaque: choices multiply.
+/// Maximum number of parts of one formula, because choices multiply them; the rest stays opaque.
 constexpr int kMaxFormulaParts = 400;
 constexpr int kMaxSums = 4000;
 constexpr std::size_t kMaxRequired = 64;
 
-/// `q / n == kv / n`, or `ids[q] == ids[kv]`, was found to hold: both sides are one number, so
-/// remainders by n compare like the dividends, and what is looked up by the ids is one entry.
+/// A condition `q / n == kv / n` or `ids[q] == ids[kv]` that is known to hold. Both sides are one
+/// number, so remainders by n compare like the dividends, and lookups by the ids yield the same
+/// entry.
 struct SameQuotient {
   MaskNodeId key, query;  ///< the two sides
 };
@@ -58,7 +59,7 @@ class Solver {
   }
 
   MaskFormula build(MaskNodeId id, bool negated) {
-    const MaskNode n = node(id);  // a copy: building adds nodes
+    const MaskNode n = node(id);  // a copy, because building adds nodes
     if (n.kind == Kind::Const) return constant((n.value != 0) != negated);
     if (n.kind != Kind::Op || !on_key(id) || ++parts_ > kMaxFormulaParts)
       return opaque(id, negated);
@@ -66,7 +67,7 @@ class Solver {
     return logic ? (this->*logic)(id, n, negated) : opaque(id, negated);
   }
 
-  /// The formula of the i1 node `id`, which is `n`, or of its negation.
+  /// Builds the formula of the i1 node `id`, which is `n`, or of its negation.
   using LogicFn = MaskFormula (Solver::*)(MaskNodeId id, const MaskNode& n, bool negated);
   static LogicFn logic_of(Opcode op) {
     static constexpr auto kTable = op_table<LogicFn>({
@@ -104,7 +105,7 @@ class Solver {
   MaskFormula disjunction(const MaskNode& n, bool negated) {
     return group(MaskFormula::Kind::Any, {build(n.in[0], negated), build(n.in[1], negated)});
   }
-  /// a differs from b; from !b if `same`.
+  /// Builds "a differs from b", or "a differs from !b" if `same`.
   MaskFormula exclusive(MaskNodeId a, MaskNodeId b, bool same) {
     return group(MaskFormula::Kind::Any,
                  {group(MaskFormula::Kind::All, {build(a, false), build(b, !same)}),
@@ -116,7 +117,7 @@ class Solver {
                   group(MaskFormula::Kind::All, {build(c, true), build(b, negated)})});
   }
 
-  /// Everything that the conjunction at `id` requires, with each one's negation.
+  /// Collects the conditions that the conjunction at `id` requires, each with its negation flag.
   void flatten(MaskNodeId id, bool negated, std::vector<std::pair<MaskNodeId, bool>>& out) const {
     const MaskNode& n = node(id);
     if (n.is_op(Opcode::Not)) return flatten(n.in[0], !negated, out);
@@ -139,7 +140,7 @@ class Solver {
         found.push_back(*same);
       }
     std::vector<MaskFormula> parts;
-    for (std::size_t i = 0; i < required.size(); ++i)  // the equalities themselves stay as they are
+    for (std::size_t i = 0; i < required.size(); ++i)  // the equalities are not rewritten
       if (is_equality[i]) parts.push_back(build(required[i].first, required[i].second));
     same_.insert(same_.end(), found.begin(), found.end());
     for (std::size_t i = 0; i < required.size(); ++i)
@@ -182,7 +183,7 @@ class Solver {
     return group(MaskFormula::Kind::Any, {side(id, sum, true, -1), side(id, sum, false, 1)});
   }
 
-  /// sum <= bound if `below`, else sum >= bound. Minima, maxima, magnitudes and choices that
+  /// Builds sum <= bound if `below`, else sum >= bound. Minima, maxima, magnitudes and choices that
   /// depend on kv become logic.
   MaskFormula side(MaskNodeId id, const LinearSum& sum, bool below, std::int64_t bound) {
     if (++parts_ > kMaxFormulaParts) return opaque_side(id, sum, below, bound);
@@ -217,7 +218,7 @@ class Solver {
     next.exact.insert(next.exact.end(), other->exact.begin(), other->exact.end());
     return side(id, next, below, bound);
   }
-  /// Neither proved nor refuted anywhere, unless the bounds of the sum decide it.
+  /// Undecided everywhere, unless the bounds of the sum decide it.
   MaskFormula opaque_side(MaskNodeId id, const LinearSum& sum, bool below, std::int64_t bound) {
     unsolved_.push_back({id});
     return add_condition(sum, {}, below, bound);
@@ -267,10 +268,11 @@ class Solver {
   }
 
   // ---- linear forms ----
-  /// The value as a sum of symbols, if the nodes in `exact` do not wrap.
+  /// Returns the value as a sum of symbols, valid if the nodes in `exact` do not wrap.
   std::optional<LinearSum> linear(MaskNodeId id) {
     const MaskNode n = node(id);
-    // A shared node is followed from each of its users: bounded, as their number may double.
+    // A shared node is expanded once per user. The limit is needed because the number of expansions
+    // may double at each node.
     if (++sums_ > kMaxSums) return symbol(id);
     if (n.kind == Kind::Const) return LinearSum{Linear::number(n.value), {}};
     if (n.kind == Kind::Table)
@@ -333,14 +335,14 @@ class Solver {
     }
     return sum;
   }
-  /// Coordinates put together again are the position: kv / n * n + kv % n is kv.
+  /// Recombines coordinates into the position: kv / n * n + kv % n is kv.
   bool join_digits(LinearSum& sum) {
     const auto digits = find_digits(out_.expr, sum.form);
     const auto x = digits ? linear(digits->number) : std::nullopt;
     if (!x) return false;
     auto form = add(sum.form, Linear::symbol(digits->high.symbol), -digits->high.factor);
     if (form) form = add(*form, Linear::symbol(digits->low.symbol), -digits->low.factor);
-    // The factor of a sum of both is the remainder's.
+    // The factor of the combined term is that of the remainder.
     if (form) form = add(*form, x->form, digits->low.factor);
     if (!form) return false;
     sum.form = *form;
@@ -349,7 +351,7 @@ class Solver {
     return true;
   }
 
-  /// x % n as x - n * (x / n), where x / n is one of the quotients known to be equal.
+  /// Returns x % n as x - n * (x / n) if x / n is one of the quotients known to be equal.
   std::optional<LinearSum> open_remainder(const MaskNode& n, const SameQuotient& same) {
     const MaskNode key = node(same.key), query = node(same.query);
     if (key.kind != Kind::Op) return std::nullopt;
@@ -369,7 +371,7 @@ class Solver {
     }
     return form ? std::optional(LinearSum{*form, x->exact}) : std::nullopt;
   }
-  /// The same table at another index.
+  /// Returns the same table at another index.
   MaskNodeId entry(MaskNode table, MaskNodeId index) {
     table.in[0] = index;
     table.depends = static_cast<std::uint8_t>(node(index).depends | kOnTable);

@@ -13,23 +13,23 @@ namespace tegula::ir {
 inline constexpr std::int64_t kMinusInfinity = std::numeric_limits<std::int64_t>::min();
 inline constexpr std::int64_t kPlusInfinity = std::numeric_limits<std::int64_t>::max();
 
-/// One reduction of a condition towards kv: factor * symbol + rest. The symbol is kv itself, or a
-/// division whose dividend the next one takes apart.
+/// One step in solving a condition for kv: factor * symbol + rest. The symbol is kv itself, or a
+/// division whose dividend the next step decomposes.
 struct MaskStep {
   MaskNodeId symbol = 0;
   std::int64_t factor = 0;
-  Linear rest;  ///< depends on q and the launch only
+  Linear rest;  ///< depends only on q and launch parameters
 };
 
 /// lo <= form <= hi.
 struct MaskCondition {
   Linear form;
-  Interval target;                ///< kMinusInfinity, kPlusInfinity where there is no bound
-  std::vector<MaskStep> steps;    ///< empty: does not depend on kv, or cannot be solved for it
-  std::vector<MaskNodeId> exact;  ///< nodes that must not wrap for the form to be their value
+  Interval target;                ///< kMinusInfinity or kPlusInfinity if unbounded
+  std::vector<MaskStep> steps;    ///< empty: independent of kv, or not solvable for kv
+  std::vector<MaskNodeId> exact;  ///< nodes that must not wrap, so that the form equals their value
 };
 
-/// Negations are gone: they were moved into the conditions.
+/// Formula without negations, which were moved into the conditions.
 struct MaskFormula {
   enum class Kind : std::uint8_t {
     All,        ///< every part holds
@@ -38,13 +38,14 @@ struct MaskFormula {
     Opaque,     ///< the i1 node `index`, or its negation
   };
   Kind kind = Kind::All;
-  bool negated = false;  ///< whether an Opaque is negated
+  bool negated = false;  ///< true if an Opaque is negated
   std::uint32_t index = 0;
   std::vector<MaskFormula> parts;
 };
 
-/// What a formula says, put together from its parts: `ops.leaf` tells what a condition or an opaque
-/// part says, `ops.constant` what always or never holds, and `ops.both` and `ops.either` join two.
+/// Folds a formula over its parts: `ops.leaf` evaluates a condition or an opaque part,
+/// `ops.constant` a formula that always or never holds, and `ops.both` and `ops.either` combine two
+/// results.
 template <class Ops>
 auto fold(const MaskFormula& f, const Ops& ops) -> decltype(ops.leaf(f)) {
   if (f.kind == MaskFormula::Kind::Condition || f.kind == MaskFormula::Kind::Opaque)
@@ -56,7 +57,7 @@ auto fold(const MaskFormula& f, const Ops& ops) -> decltype(ops.leaf(f)) {
   return sum;
 }
 
-/// How far a mask can be decided; docs: research/attention.md (d).
+/// Classifies masks by the extent to which they can be decided (docs/masks.md).
 enum class MaskClass : std::uint8_t {
   Interval,    ///< I: the kv of each query tile are a few intervals with closed-form ends
   Table,       ///< T: the same, with ends looked up in captured one-dimensional tables
@@ -67,14 +68,14 @@ enum class MaskClass : std::uint8_t {
 /// "I", "T", "C", "G" or "D".
 std::string_view name(MaskClass c);
 
-/// The closed form of a mask and how it was classified.
+/// The closed form of a mask, and its class.
 struct MaskClosedForm {
-  MaskExpr expr;  ///< the mask's, followed by nodes that the formula needed
+  MaskExpr expr;  ///< nodes of the mask, followed by nodes that the formula added
   std::vector<MaskCondition> conditions;
   MaskFormula formula;
   MaskClass mask_class = MaskClass::Interval;
-  std::string reason;  ///< why it is of that class, for remarks
-  /// Whether a list of blocks may say more than the conditions that are solved without a table.
+  std::string reason;  ///< why the mask is in that class, for remarks
+  /// True if a block list may decide more than the conditions that are solved without a table.
   bool tells_blocks = false;
 };
 

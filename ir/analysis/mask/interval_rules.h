@@ -1,7 +1,7 @@
 #pragma once
-// Bounds of an op's result from bounds of its operands, written once for every type of number:
-// 128-bit integers of the host, in which no rule overflows, or tiles that a kernel records
-// (dsl/block_mask/recorded_interval). Operators, `min`, `max` and `where` are those of the type. A
+// Bounds of an op's result from bounds of its operands, written once for every number type: 128-bit
+// host integers, for which no rule overflows, or tiles that a kernel records
+// (dsl/block_mask/recorded_interval). Operators, `min`, `max` and `where` come from the type. Each
 // rule is a function object.
 #include <cstdint>
 #include <optional>
@@ -12,14 +12,15 @@ namespace tegula::ir {
 
 using WideInt = __int128;
 
-/// lo <= x <= hi. Of a condition: whether it holds everywhere, and whether it holds somewhere.
+/// lo <= x <= hi. For a condition, `lo` is true if it holds everywhere and `hi` if it holds
+/// somewhere.
 template <class N>
 struct Enclosure {
   N lo, hi;
 };
 
 inline Enclosure<WideInt> wide(Interval i) { return {i.lo, i.hi}; }
-/// Nothing where 64 bits do not hold the bounds.
+/// Returns nothing if 64 bits cannot represent the bounds.
 inline std::optional<Interval> fitted(const Enclosure<WideInt>& b) {
   const Interval all;
   if (b.lo < all.lo || b.hi > all.hi) return std::nullopt;
@@ -58,16 +59,16 @@ inline constexpr auto larger = []<class N>(const Enclosure<N>& a, const Enclosur
 inline constexpr auto hull = []<class N>(const Enclosure<N>& a, const Enclosure<N>& b) {
   return Enclosure<N>{min(a.lo, b.lo), max(a.hi, b.hi)};
 };
-/// Truncated, by a positive number.
+/// Truncating division by a positive number.
 inline constexpr auto quotient = []<class N>(const Enclosure<N>& a, const N& by) {
   return Enclosure<N>{a.lo / by, a.hi / by};
 };
-/// A quotient or a remainder by any positive number.
+/// Bounds of a quotient or a remainder by any positive number.
 inline constexpr auto towards_zero = []<class N>(const Enclosure<N>& a) {
   return Enclosure<N>{min(0, a.lo), max(0, a.hi)};
 };
-/// With the sign of the dividend, by a positive number: a straight line where all quotients are
-/// one.
+/// Remainder by a positive number, with the sign of the dividend. It is linear if all quotients are
+/// equal.
 inline constexpr auto remainder = []<class N>(const Enclosure<N>& a, const N& by) {
   const N first = a.lo / by;
   const auto is_straight = first == a.hi / by;
@@ -75,7 +76,7 @@ inline constexpr auto remainder = []<class N>(const Enclosure<N>& a, const N& by
   return Enclosure<N>{where(is_straight, a.lo - first * by, max(min(0, a.lo), -most)),
                       where(is_straight, a.hi - first * by, min(max(0, a.hi), most))};
 };
-/// x & (2^bits - 1).
+/// Bounds of x & (2^bits - 1).
 template <class N>
 Enclosure<N> low_bits(const Enclosure<N>& a, int bits) {
   const std::int64_t mask = (std::int64_t{1} << bits) - 1;
@@ -86,7 +87,7 @@ template <class N>
 Enclosure<N> shifted_right(const Enclosure<N>& a, int bits) {
   return {a.lo >> bits, a.hi >> bits};
 }
-/// `a` where the condition holds, else `b`.
+/// Bounds of `a` where the condition holds, else of `b`.
 template <class N, class C>
 Enclosure<N> chosen(const Enclosure<C>& condition, const Enclosure<N>& a, const Enclosure<N>& b) {
   const Enclosure<N> either = hull(a, b);

@@ -7,7 +7,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Requirement of MaskOverflow on an op's second operand; it cannot follow ops without a row.
+/// Requirement of MaskOverflow on an op's second operand; ops without a row are not supported.
 enum class OverflowCondition : std::uint8_t { Unknown, None, Followed, Divisor };
 constexpr auto kFollowed = op_table<OverflowCondition>({
     {Opcode::Neg, OverflowCondition::None},
@@ -94,7 +94,7 @@ std::optional<SolvedConditions::Limit> SolvedConditions::limit(const MaskConditi
   const MaskStep& step = c.steps[0];
   if (below == (c.target.hi == kPlusInfinity) || (step.factor != 1 && step.factor != -1))
     return std::nullopt;
-  // factor * symbol + rest against one number: symbol against factor * (number - rest).
+  // factor * symbol + rest compared with a number is symbol compared with factor * (number - rest).
   auto form = add(Linear::number(below ? c.target.hi : c.target.lo), step.rest, -1);
   if (form) form = add(Linear::number(0), *form, step.factor);
   const bool is_upper = below == (step.factor > 0);
@@ -107,8 +107,8 @@ std::optional<SolvedConditions::Limit> SolvedConditions::limit(const MaskConditi
   const MaskNode& by = node(found.of->by);
   const bool is_plain = found.of->offset.count == 0 && found.of->offset.constant == 0;
   if (by.kind == MaskNode::Kind::Param || !is_plain) return found;
-  // Positions are not negative, so that kv / n < x is kv < n * x, and likewise for >=, whatever x
-  // is.
+  // Positions are not negative, so kv / n < x is equivalent to kv < n * x for any x, and likewise
+  // for >=.
   const auto scaled = add(Linear::number(0), *form, by.value);
   return scaled ? std::optional(Limit{*scaled, is_upper}) : std::nullopt;
 }
@@ -171,9 +171,9 @@ Interval SolvedConditions::range_of_symbol(MaskNodeId id) const {
   return hull(dividend, Interval::point(0));
 }
 
-// ---- the shape of what is visible
+// ---- shape of the visible keys
 struct SolvedConditions::Shapes {
-  /// Nothing where not all ends can be computed, or where there are too many.
+  /// Empty if some ends cannot be computed or there are too many.
   using Set = std::optional<std::vector<Shape>>;
   const SolvedConditions& of;
 
@@ -182,7 +182,7 @@ struct SolvedConditions::Shapes {
     return truth.is_point() ? constant(truth.lo != 0) : std::nullopt;
   }
   Set leaf(const MaskFormula& f) const {
-    // Rows that decide a condition give all keys or none: an end.
+    // A condition on rows makes all keys of a row visible or none, which an upper end expresses.
     if (f.kind == MaskFormula::Kind::Opaque)
       return of.is_of_rows(f) ? std::vector{Shape{false, true}} : decided(of.truth_of_opaque(f));
     const Solution s = of.solve(of.form_.conditions[f.index]);

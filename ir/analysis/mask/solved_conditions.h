@@ -10,16 +10,17 @@
 
 namespace tegula::ir {
 
-/// No position lies above: kernels whose tensors are larger compute indices in 64 bits, and the
-/// rows of a tile that reach past its tensor do so by less than a block.
+/// Range of positions. Kernels with larger tensors compute indices in 64 bits, and the rows of a
+/// tile extend past the end of its tensor by less than a block.
 inline constexpr Interval kMaskPositions{0,
                                          (std::int64_t{1} << 31) - (std::int64_t{1} << 20) + 1024};
 
-/// More intervals than these are not worth the choice between them in every iteration.
+/// Maximum number of intervals; with more, selecting one in every iteration costs more than it
+/// saves.
 inline constexpr std::size_t kMaxSolutionIntervals = 4;
 
-/// Unions of intervals with ends `lo` and `hi` that may be absent; functions `intersect` and `hull`
-/// come with the intervals.
+/// Intersects two unions of intervals whose ends `lo` and `hi` may be absent. The interval type
+/// provides functions `intersect` and `hull`.
 template <class T>
 std::vector<T> intersection(const std::vector<T>& a, const std::vector<T>& b) {
   std::vector<T> out;
@@ -27,7 +28,7 @@ std::vector<T> intersection(const std::vector<T>& a, const std::vector<T>& b) {
     for (const T& y : b) out.push_back(intersect(x, y));
   return out;
 }
-/// Two that begin, or end, together are one.
+/// Unites two unions. Two intervals that begin, or end, together become their hull.
 template <class T>
 std::vector<T> united(std::vector<T> a, const std::vector<T>& b) {
   for (const T& y : b) {
@@ -41,59 +42,60 @@ std::vector<T> united(std::vector<T> a, const std::vector<T>& b) {
   return a;
 }
 
-/// Bounds of a condition that is not solved for kv, over the block at hand, where nothing wraps.
+/// Returns bounds of a condition that is not solved for kv, over the current block, if nothing
+/// wraps.
 Interval truth_of(const MaskCondition& c, const MaskBlocks& blocks);
 
 class SolvedConditions {
  public:
-  /// `is_scalar`: which slots of the expression's numbers a kernel can read.
+  /// `is_scalar`: slots of the expression's numbers that a kernel can read.
   SolvedConditions(const MaskClosedForm& form, const std::vector<bool>& is_scalar);
 
-  /// (kv + offset) / by, truncated; the offset is of Scalars and constants.
+  /// (kv + offset) / by, truncated. The offset consists of Scalars and constants.
   struct Quotient {
     MaskNodeId by;
     Linear offset;
   };
-  /// kv < form if `is_upper`, else kv >= form; of the quotient where there is one. The form is of
-  /// symbols that do not fall with q.
+  /// kv < form if `is_upper`, else kv >= form. If `of` is present, the quotient takes the place of
+  /// kv. The symbols of the form do not fall with q.
   struct Limit {
     Linear form;
     bool is_upper;
     std::optional<Quotient> of = {};
   };
-  /// Solution of a condition; all members are absent if nothing is known.
+  /// Solution of a condition. All members are absent if nothing is known.
   struct Solution {
     std::optional<Limit> limit;
-    std::optional<Interval> truth;  ///< over all positions, of what is not solved for kv
-    /// Nodes that must not wrap around for that to hold, and may.
+    std::optional<Interval> truth;  ///< over all positions, if not solved for kv
+    /// Nodes that may wrap around and must not, for the solution to hold.
     std::vector<MaskNodeId> overflow_checks = {};
   };
   Solution solve(const MaskCondition& c) const;
-  /// Bounds of a part of the formula that is not taken apart, over all positions.
+  /// Returns bounds of an opaque part of the formula, over all positions.
   Interval truth_of_opaque(const MaskFormula& f) const;
-  /// Whether such a part compares what rises with q with a number, so that between the first row
-  /// and the last it changes at most once.
+  /// Returns true if an opaque part compares a value that rises with q with a number, so that it
+  /// changes at most once between the first row and the last one.
   bool is_of_rows(const MaskFormula& f) const;
-  /// Nodes below one that may wrap around.
+  /// Returns the nodes below `id`, inclusive, that may wrap around.
   std::vector<MaskNodeId> wrapping(MaskNodeId id) const;
 
-  /// Number of intervals of the visible keys of a query tile; nothing if not all of their bounds
-  /// can be computed.
+  /// Returns the number of intervals of the visible keys of a query tile, or nothing if some of
+  /// their bounds cannot be computed.
   std::optional<std::size_t> intervals() const;
 
-  /// Whether the mask is one comparison, before whose limit all keys are visible.
+  /// Returns true if the mask is one comparison, and all keys before its limit are visible.
   bool is_single_comparison() const;
 
-  /// Bounds of a symbol at all positions, if it fits.
+  /// Returns bounds of a symbol over all positions, if it does not wrap.
   Interval range_of_symbol(MaskNodeId id) const;
-  /// Whether a node is a Scalar of i32.
+  /// Returns true if a node is an i32 Scalar.
   bool is_scalar(MaskNodeId id) const;
 
   const MaskNode& node(MaskNodeId id) const { return form_.expr[id]; }
   bool may_overflow(MaskNodeId id) const { return blocks_.may_overflow(id); }
 
  private:
-  /// Ends that an interval of keys has; one without both holds all of them.
+  /// Ends that an interval of keys has. An interval without ends contains all keys.
   struct Shape {
     bool lo = false, hi = false;
     friend Shape intersect(Shape a, Shape b) { return {a.lo || b.lo, a.hi || b.hi}; }
@@ -102,12 +104,12 @@ class SolvedConditions {
   struct Shapes;
 
   std::optional<Limit> limit(const MaskCondition& c) const;
-  /// Whether MaskOverflow can follow a node.
+  /// Returns true if MaskOverflow supports the node.
   bool is_checkable(MaskNodeId id) const;
-  /// A positive constant, or a Scalar.
+  /// Returns true for a positive constant or a Scalar.
   bool is_divisor(MaskNodeId id) const;
   std::optional<Quotient> quotient(const MaskCondition& c) const;
-  /// q, a Scalar, or a quotient of q plus such numbers: what does not fall with q.
+  /// Returns true for q, a Scalar, or a quotient of q plus numbers; none of them falls with q.
   bool is_symbol(MaskNodeId id) const;
   bool is_rising(MaskNodeId id) const;
   bool is_number(MaskNodeId id) const;

@@ -1,4 +1,4 @@
-// Transfer functions: arithmetic, comparison and choice.
+// Transfer functions for arithmetic, comparison and selection.
 #include "ir/analysis/mask/transfer.h"
 
 #include <algorithm>
@@ -13,12 +13,12 @@ namespace {
 
 using Result = MaskTransfer::Result;
 
-/// Pieces of constant quotient that are worth cutting a block into.
+/// Largest number of pieces with constant quotient for which a block is cut.
 constexpr std::uint64_t kMaxPieces = 16;
 
 Result add_(MaskTransfer& t) { return t.sum(t.operand(0), t.operand(1), 1); }
 
-/// On numbers of one bit, addition is exclusive or; it wraps in `finish` like any other.
+/// On one-bit numbers addition is exclusive or; `finish` wraps it like any other sum.
 Result sub_(MaskTransfer& t) { return t.sum(t.operand(0), t.operand(1), -1); }
 
 Result mul_(MaskTransfer& t) {
@@ -76,7 +76,7 @@ Result shift_left(MaskTransfer& t) {
 
 Result shift_right(MaskTransfer& t) {
   const MaskValue &a = t.operand(0), &by = t.operand(1);
-  const auto amount = [&](std::int64_t n) {  // a negative amount is far beyond any width
+  const auto amount = [&](std::int64_t n) {  // negative amounts are unsigned and exceed any width
     return n < 0 || n > 63 ? std::int64_t{63} : n;
   };
   if (by.range.lo < 0 && !by.range.is_point()) return std::nullopt;
@@ -121,7 +121,7 @@ Result bitwise(MaskTransfer& t) {
 Result and_(MaskTransfer& t) { return both_bool(t) ? min_(t) : bitwise(t); }
 Result or_(MaskTransfer& t) { return both_bool(t) ? max_(t) : bitwise(t); }
 
-/// Whether the difference is 0.
+/// Compares the difference with 0.
 MaskValue equals(const MaskTransfer& t, const MaskValue& difference, bool when_equal) {
   if (difference.range == Interval::point(0)) return t.constant(when_equal);
   if (!difference.range.contains(0) || !difference.stride.allows(0)) return t.constant(!when_equal);
@@ -219,7 +219,7 @@ Result MaskTransfer::larger(const MaskValue& a, const MaskValue& b) {
   return bounded(interval_rules::larger(wide(a.range), wide(b.range)), join(a.stride, b.stride));
 }
 
-/// The smallest number after `from` whose truncated quotient by `size` > 0 is another.
+/// Returns the smallest number after `from` whose truncated quotient by `size` > 0 differs.
 static std::optional<std::int64_t> next_quotient(std::int64_t from, std::int64_t size) {
   const std::int64_t q = from / size;
   const auto edge = checked_mul(q < 0 ? q : q + 1, size);
@@ -252,7 +252,7 @@ Result MaskTransfer::remainder(const MaskValue& a, std::int64_t divisor) {
                  a.stride.coarser(std::gcd(a.stride.modulus, size)));
 }
 
-/// Bitwise op with a constant: within an aligned block of 2^k values only the low k bits vary.
+/// Bitwise op with a constant. Within an aligned block of 2^k values only the low k bits vary.
 Result MaskTransfer::bits(Opcode op, const MaskValue& a, std::int64_t mask) {
   const auto apply = [&](std::int64_t x) {
     return op == Opcode::And ? x & mask : op == Opcode::Or ? x | mask : x ^ mask;
@@ -272,7 +272,7 @@ Result MaskTransfer::bits(Opcode op, const MaskValue& a, std::int64_t mask) {
   if (varying == 0 || varying == low) {
     if (op == Opcode::And && varying == 0) return constant(high);
     if (op == Opcode::Or && varying == low) return constant(high | low);
-    // The low bits stay, or are reversed.
+    // The low bits are unchanged or inverted.
     const bool turn = op == Opcode::Xor && varying == low && low != 0;
     const auto offset = turn ? sum(constant(base), a, -1) : sum(a, constant(base), -1);
     return offset ? plus(*offset, turn ? high | low : high) : std::nullopt;

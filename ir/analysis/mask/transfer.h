@@ -5,8 +5,8 @@
 
 namespace tegula::ir {
 
-/// Evaluation of one node. A transfer function returns the mathematical result, before it wraps
-/// into the node's type, or nothing if it knows nothing.
+/// Evaluation of one node. A transfer function returns the mathematical result, before it wraps to
+/// the node's type, or nothing if the result is unknown.
 struct MaskTransfer {
   MaskBlocks& blocks;
   const MaskNode& node;
@@ -14,13 +14,13 @@ struct MaskTransfer {
 
   using Result = std::optional<MaskValue>;
   using Fn = Result (*)(MaskTransfer&);
-  /// The function of an op; null where there is none.
+  /// Returns the transfer function of an op, or null if there is none.
   static Fn of(Opcode op);
 
   const MaskValue& operand(std::size_t i) const { return blocks.values_[node.in[i]]; }
   DType dtype(std::size_t i) const { return blocks.expr_[node.in[i]].dtype; }
 
-  /// An unknown combination of nothing but a range.
+  /// Returns a value of which only the range and the stride are known.
   MaskValue value(Interval range, Congruence stride = {}) const {
     return {range, stride, Linear::symbol(id)};
   }
@@ -33,7 +33,7 @@ struct MaskTransfer {
   Result sum(const MaskValue& a, const MaskValue& b, std::int64_t factor) const;
   Result scaled(const MaskValue& a, std::int64_t factor) const;
   Result plus(const MaskValue& a, std::int64_t constant) const;
-  /// Bounds of a - b, exact for what the two have in common.
+  /// Returns bounds of a - b; terms that both have in common cancel exactly.
   MaskValue difference(const MaskValue& a, const MaskValue& b) const;
   Result smaller(const MaskValue& a, const MaskValue& b);
   Result larger(const MaskValue& a, const MaskValue& b);
