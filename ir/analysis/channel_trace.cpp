@@ -172,7 +172,7 @@ class Walk {
   }
 
   /// The tiles themselves do not matter to channels, so the loop runs as often as any outer loop.
-  /// It runs no iteration only in a CTA whose neighbor has the last tile.
+  /// It runs no iteration only in a CTA whose neighbour has the last tile.
   void tile_loop(OpId op) {
     if (!with_channels_.contains(op)) return unknown(op);
     const OpData& d = k_[op];

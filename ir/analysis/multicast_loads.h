@@ -1,5 +1,5 @@
 #pragma once
-// Finds boxes of views that a loop loads for both of two neighboring tiles.
+// Finds boxes of views that a loop loads for both of two neighbouring tiles.
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -14,7 +14,7 @@ class MulticastLoads {
  public:
   MulticastLoads(const Kernel& k, OpId loop) : k_(k), body_(k[loop].regions[0]), loop_(loop) {}
 
-  /// Returns true if the loop has the same trip count for all tiles, or may run its neighbor's
+  /// Returns true if the loop has the same trip count for all tiles, or may run its neighbour's
   /// iterations when its own trip count is 0 (attribute `predicated`).
   bool have_equal_trip_counts();
   /// Makes the loop run if it has iterations for this tile or for the tile `other`, so that both

@@ -5,7 +5,7 @@
 namespace tegula::ir {
 namespace {
 
-/// The coordinate that a bit of the index belongs to; nothing if it is no coordinate's alone.
+/// Returns the coordinate that alone determines a bit of the index, or nothing if there is none.
 std::optional<HwDim> owner_of_bit(const LinearLayout& layout, int dim, int bit) {
   std::optional<HwDim> owner;
   for (HwDim in : kIns)

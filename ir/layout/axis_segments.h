@@ -7,15 +7,17 @@
 
 namespace tegula::ir {
 
-/// Neighbouring digits of the index that are all of registers, or all of lanes, warps and blocks.
+/// A run of adjacent digits of the index that are all in registers, or all in lanes, warps and
+/// blocks.
 struct AxisSegment {
   int extent = 1;
   bool is_in_registers = true;
   friend bool operator==(const AxisSegment&, const AxisSegment&) = default;
 };
 
-/// Most significant first; extents multiply to the dimension's. Refused where a place moves along
-/// several dimensions or bits at once (a swizzle), and where the dimension is padded.
+/// Returns the segments, most significant first; their extents multiply to the dimension's extent.
+/// Refused if a hardware coordinate moves along several dimensions or bits at once (a swizzle), or
+/// if the dimension is padded.
 Result<std::vector<AxisSegment>> axis_segments(const LinearLayout& layout, int dim);
 
 }  // namespace tegula::ir

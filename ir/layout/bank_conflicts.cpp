@@ -1,4 +1,4 @@
-// Counting wavefronts: see bank_conflicts.h.
+// Counts wavefronts; see bank_conflicts.h.
 #include "ir/layout/bank_conflicts.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ constexpr int kBanks = 32;
 constexpr int kBankBytes = 4;
 constexpr int kLanes = 32;
 
-/// Wavefronts of lanes served together.
+/// Returns the number of wavefronts for lanes that are served together.
 int phase_wavefronts(std::span<const std::int64_t> addresses, int bytes_per_lane) {
   // At most 32 words: a phase moves 128 bytes.
   std::array<std::int64_t, kLanes> words;
@@ -30,15 +30,15 @@ int phase_wavefronts(std::span<const std::int64_t> addresses, int bytes_per_lane
   return fullest;
 }
 
-/// Sums over instructions. Constants of registers and warps are XORed to all lanes within the low
-/// block of a slab and added in multiples of it; the block is a power of two, so lanes that met in
-/// a bank still do, and no others: every instruction of one width on one slab conflicts alike, and
-/// counting one is enough.
+/// Accumulates counts over instructions. Constants of registers and warps are XORed to all lanes
+/// within the low block of a slab and added in multiples of the block. Because the block is a power
+/// of two, two lanes conflict in one instruction if and only if they conflict in another: all
+/// instructions of one width on one slab have the same conflicts, and it is enough to count one.
 class Counter {
  public:
   explicit Counter(const LinearLayout& dist) : warps_(dist.size(HwDim::Warp)) {}
 
-  /// `address(place)` of each lane of warp 0.
+  /// Counts an instruction; `address(coord)` returns the address for each lane of warp 0.
   template <class Address>
   void count(int slab, int lanes, int bytes_per_lane, const Address& address) {
     if (slab != last_slab_) {

@@ -1,4 +1,4 @@
-// Planning layout conversions: see conversion.h.
+// Plans layout conversions; see conversion.h.
 #include "ir/layout/conversion.h"
 
 #include <algorithm>
@@ -10,13 +10,14 @@ namespace {
 
 constexpr int kLaneBits = 5;
 
-/// A place map within each warp, cut into its blocks: registers and lanes of the source from those
-/// of the target.
+/// The four blocks of a coordinate map within a warp, from target registers and lanes to source
+/// registers and lanes.
 struct WarpMap {
   BitMatrix reg_from_reg{0, 0}, lane_from_reg{0, 0}, reg_from_lane{0, 0}, lane_from_lane{0, 0};
 };
 
-/// Same repeats on warps and blocks, in the same order and along the same dimensions?
+/// Returns true if both have the same repeats on warps and blocks, in the same order and along the
+/// same dimensions.
 bool same_thread_digits(const LinearLayout& a, const LinearLayout& b) {
   std::vector<Repeat> in_a, in_b;
   const auto on_threads = [](const Repeat& r) { return r.in != HwDim::Register; };
@@ -25,7 +26,8 @@ bool same_thread_digits(const LinearLayout& a, const LinearLayout& b) {
   return in_a == in_b;
 }
 
-/// Do warps and blocks stay where they are, and registers and lanes within them?
+/// Returns the map within each warp if no element moves to another warp or block; otherwise
+/// nothing.
 std::optional<WarpMap> within_warps(const LinearLayout& from, const LinearLayout& to,
                                     const CoordMap& map) {
   for (HwDim in : {HwDim::Lane, HwDim::Warp, HwDim::Block})
@@ -51,7 +53,7 @@ std::optional<WarpMap> within_warps(const LinearLayout& from, const LinearLayout
   return out;
 }
 
-/// Register number of the source for the repeat digits of each target register, low bits zero.
+/// Returns the source register for the repeat digits of each target register, with low bits zero.
 std::vector<int> digit_registers(const LinearLayout& from, const LinearLayout& to,
                                  const CoordMap& map) {
   std::vector<int> weight(from.repeats().size(), 0);
@@ -73,7 +75,8 @@ std::vector<int> digit_registers(const LinearLayout& from, const LinearLayout& t
   return out;
 }
 
-/// A linear map from lanes to register flips, as swaps: one for each dimension of its image.
+/// Decomposes a linear map from lanes to register flips into swaps, one for each dimension of its
+/// image.
 std::vector<LaneSwap> swaps_of(const BitMatrix& flip_of_lane) {
   const Echelon echelon(flip_of_lane.columns());
   std::vector<LaneSwap> out;
@@ -89,9 +92,9 @@ std::vector<LaneSwap> swaps_of(const BitMatrix& flip_of_lane) {
 }
 
 /// In round j (a target register), lane l fills register j ^ stagger(l) and reads from lane
-/// lanes(l) ^ lane_from_reg(j). The stagger makes readers of one lane want one register: it is zero
-/// where the map from lanes to lanes is injective already, and elsewhere trades a register bit for
-/// the lost lane bit.
+/// lanes(l) ^ lane_from_reg(j). The stagger makes all readers of a lane request the same register.
+/// It is zero if the map from lanes to lanes is injective already; otherwise a register bit
+/// replaces the lost lane bit.
 struct ShuffleRounds {
   BitMatrix stagger{0, 0};  // lane -> target register
   BitMatrix lanes{0, 0};    // lane -> source lane
@@ -103,12 +106,12 @@ std::optional<ShuffleRounds> stagger(const WarpMap& m) {
   const BitBasis lost = reached.relations();
   for (BitVector lanes : lost) {
     if (m.reg_from_lane(lanes) == 0)
-      continue;  // copies of each other: they may read the same register
+      continue;  // replicas of each other may read the same register
     int chosen = -1;
     for (int r = 0; r < m.lane_from_reg.inputs() && chosen < 0; ++r)
       if (reached.add(m.lane_from_reg.column(r))) chosen = r;
     if (chosen < 0) return std::nullopt;
-    // The relation's last lane is the dependent one; it alone is staggered.
+    // The last lane of the relation is the dependent one; only this lane is staggered.
     const int lane = static_cast<int>(std::bit_width(lanes)) - 1;
     out.stagger.set_column(lane, unit_vector(chosen));
     out.lanes.set_column(lane, out.lanes.column(lane) ^ m.lane_from_reg.column(chosen));
@@ -116,8 +119,8 @@ std::optional<ShuffleRounds> stagger(const WarpMap& m) {
   return out;
 }
 
-/// Bits that the source lane must flip for its readers, found by inverting `rounds.lanes` on its
-/// image. Lanes with one source are replicas of each other and ask for the same.
+/// Returns the register flip of each source lane for its readers, found by inverting `rounds.lanes`
+/// on its image. Readers with the same source lane are replicas and require the same flip.
 BitMatrix flips_of_sources(const WarpMap& m, const ShuffleRounds& rounds) {
   BitMatrix wished(kLaneBits, m.reg_from_reg.outputs());
   for (int l = 0; l < kLaneBits; ++l)
@@ -142,7 +145,7 @@ std::optional<ShufflePlan> plan_shuffles(const WarpMap& m, const std::vector<int
     plan.source_of_bit[static_cast<std::size_t>(l)] = static_cast<int>(rounds->lanes.column(l));
   const int bits = m.reg_from_reg.inputs();
   const auto per_word = static_cast<std::size_t>(std::max(1, kWordBytes / element_bytes));
-  std::map<int, std::size_t> open;  // by lane flip: the shuffle with room left
+  std::map<int, std::size_t> open;  // lane flip -> a shuffle that has room left
   for (std::size_t d = 0; d < digits.size(); ++d)
     for (int j = 0; j < 1 << bits; ++j) {
       const BitVector lane_flip = m.lane_from_reg(static_cast<BitVector>(j));
@@ -160,7 +163,8 @@ std::optional<ShufflePlan> plan_shuffles(const WarpMap& m, const std::vector<int
   return plan;
 }
 
-/// Target registers from registers of the same thread; nothing if some come from elsewhere.
+/// Maps target registers to source registers of the same thread; returns nothing if some elements
+/// are in other threads.
 std::optional<std::vector<int>> plan_registers(const WarpMap& m, const std::vector<int>& digits) {
   if (m.lane_from_lane != BitMatrix::identity(kLaneBits)) return std::nullopt;
   for (BitVector v : m.lane_from_reg.columns())
@@ -174,8 +178,8 @@ std::optional<std::vector<int>> plan_registers(const WarpMap& m, const std::vect
   return out;
 }
 
-/// Cycles of one warp: a shuffle moves 32 words like a wavefront of shared memory; selects and
-/// packing work on words too, two instructions a cycle.
+/// Estimates the cycles of one warp. A shuffle moves 32 words, like a wavefront of shared memory;
+/// selects and packing also work on words, two instructions per cycle.
 int cost_of(const ShufflePlan& plan, const LinearLayout& from, const LinearLayout& to,
             int element_bytes) {
   const int per_word = std::max(1, kWordBytes / element_bytes);

@@ -1,5 +1,5 @@
 #pragma once
-// Small fixed-capacity integer vector for shapes, indices and dimension orders, and the result of
+// A small fixed-capacity integer vector for shapes, indices and dimension orders, and the result of
 // an operation that may be refused.
 
 #include <array>
@@ -14,7 +14,7 @@ namespace tegula::ir {
 
 inline constexpr int kMaxRank = 6;
 
-/// Up to six integers: a shape, an element index, an order of dimensions.
+/// Up to six integers: a shape, an element index, or an order of dimensions.
 class Dims {
  public:
   constexpr Dims() = default;
@@ -26,7 +26,7 @@ class Dims {
     for (int i = 0; i < rank; ++i) d.push_back(value);
     return d;
   }
-  /// 0, 1, ... rank-1.
+  /// Returns 0, 1, ... rank-1.
   static constexpr Dims iota(int rank) {
     Dims d;
     for (int i = 0; i < rank; ++i) d.push_back(i);
@@ -61,14 +61,14 @@ class Dims {
   int size_ = 0;
 };
 
-/// Returns the values as a shape, an index or an order; there are at most kMaxRank of them.
+/// Returns the values as a shape, an index or an order. Requires at most kMaxRank values.
 inline Dims dims_of(std::span<const std::int64_t> values) {
   Dims d;
   for (std::int64_t v : values) d.push_back(static_cast<int>(v));
   return d;
 }
 
-/// A value, or the reason why there is none (shown in remarks).
+/// A value, or the reason for its absence (shown in remarks).
 template <class T>
 class Result {
  public:

@@ -1,4 +1,4 @@
-// Distributed layouts, built bit by bit from the innermost outwards.
+// Builds distributed layouts bit by bit from the innermost bit outwards.
 #include "ir/layout/distributed.h"
 
 #include <fmt/format.h>
@@ -64,7 +64,8 @@ LinearLayout LayoutBuilder::build(const Dims& fill_order) const {
   for (int d = 0; d < rank; ++d) {
     const int unit = digit[d] << taken[d];
     if (shape_[d] <= unit >> 1 || shape_[d] <= 1 << taken[d]) {
-      // The threads suffice without their odd digit, or even without some bits: these hold copies.
+      // The threads cover the extent without their odd digit, or even without some bits, which hold
+      // copies.
       const bool keep_digit = digit[d] > 1 && shape_[d] > 1 << taken[d];
       if (!keep_digit) digit[d] = 1;
       const int per_digit = ceil_div(shape_[d], digit[d]);
@@ -106,8 +107,8 @@ LinearLayout blocked(const Dims& shape, const Dims& elems_per_thread, const Dims
 
 namespace {
 
-/// The power of two up to `most`, but not below 4 if there is that much to do, that pads least; the
-/// largest of several.
+/// Returns the power of two up to `most` that causes the least padding, the largest if there are
+/// several. It is at least 4 if there are that many vectors.
 int lanes_along(int vectors, int most) {
   int best = std::min({most, 4, 1 << log2_ceil(vectors)});
   const auto padded = [vectors](int lanes) { return round_up(vectors, lanes); };
@@ -150,8 +151,8 @@ LinearLayout coalesced(const Dims& shape, int vector, int warps, const Dims& ord
 
 namespace {
 
-/// Gives bits of lanes and warps, and the odd digit of warps, to lines along the dimensions but
-/// `axis`. Those that no line needs hold copies.
+/// Assigns bits of lanes and warps, and the odd digit of warps, to lines along the dimensions other
+/// than `axis`. Bits that no line needs hold copies.
 LinearLayout with_other_lines(LayoutBuilder builder, const Dims& shape, int axis, int lanes,
                               int warp_bits, int warps) {
   int odd = warps >> std::countr_zero(static_cast<unsigned>(warps));
@@ -215,7 +216,7 @@ LinearLayout order_layout(const Dims& shape, int axis, int warps, int kept) {
   const int warp_bits = std::countr_zero(static_cast<unsigned>(warps));
   int all = 0;
   for (int extent : shape) all += log2_ceil(extent);
-  // Registers first: their elements meet without a shuffle.
+  // Registers are assigned first: their elements are compared without a shuffle.
   const int wanted = std::clamp(all - 5 - warp_bits, 0, std::min(bits, kMaxRegisterBits));
   const int lanes = std::min(5, bits - wanted);
   const int along = std::min(warp_bits, bits - wanted - lanes);
@@ -231,8 +232,8 @@ LinearLayout order_layout(const Dims& shape, int axis, int warps, int kept) {
 
 namespace {
 
-/// Bits of an index along `axis` that registers hold, as their sum; none unless each bit is one bit
-/// of a register or a lane, and moves along no other dimension.
+/// Returns the mask of the index bits along `axis` that registers hold, or nothing unless each bit
+/// is one bit of a register or a lane and moves along no other dimension.
 std::optional<int> registers_of_line(const LinearLayout& layout, int axis) {
   int found = 0, registers = 0;
   for (const HwDim in : {HwDim::Register, HwDim::Lane, HwDim::Warp})
@@ -358,8 +359,8 @@ namespace {
 
 constexpr int kM = 0, kN = 1;
 
-/// The 16x8 tile that every accumulator of mma.m16n8 and wgmma is made of: g = lane>>2 rows, 2t
-/// columns, then 8 rows.
+/// Adds the 16x8 tile that every accumulator of mma.m16n8 and wgmma consists of: g = lane>>2 rows,
+/// 2t columns, then 8 rows.
 LayoutBuilder& accumulator_fragment(LayoutBuilder& builder) {
   return builder.fix(HwDim::Register, kN, 1)
       .fix(HwDim::Lane, kN, 2)
@@ -367,8 +368,8 @@ LayoutBuilder& accumulator_fragment(LayoutBuilder& builder) {
       .fix(HwDim::Register, kM, 1);
 }
 
-/// The operand tile: a 32-bit register holds consecutive k; `rows` is M of A (two register halves)
-/// or N of B (one).
+/// Adds the operand tile. A 32-bit register holds consecutive k; `row_dim` is M for A (two register
+/// halves) or N for B (one).
 LayoutBuilder& operand_fragment(LayoutBuilder& builder, int k_dim, int row_dim, int element_bits,
                                 bool two_halves) {
   builder.fix(HwDim::Register, k_dim, log2_exact(32 / element_bits)).fix(HwDim::Lane, k_dim, 2);
@@ -377,8 +378,8 @@ LayoutBuilder& operand_fragment(LayoutBuilder& builder, int k_dim, int row_dim, 
   return builder.fix(HwDim::Register, k_dim, 1);
 }
 
-/// Columns of a warp lie beside each other, where their number is a power of two: an instruction's
-/// B is one part of the tile.
+/// Makes the columns of a warp adjacent if their number is a power of two, so that the B operand of
+/// an instruction is one contiguous part of the tile.
 void adjacent_columns(LayoutBuilder& builder, int n, int warps_n) {
   const int tiles = n / 8 / warps_n;
   if (warps_n > 1 && n % (8 * warps_n) == 0 && std::has_single_bit(static_cast<unsigned>(tiles)))

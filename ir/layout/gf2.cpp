@@ -1,4 +1,4 @@
-// Linear algebra over GF(2): see gf2.h.
+// Linear algebra over GF(2); see gf2.h.
 #include "ir/layout/gf2.h"
 
 #include <algorithm>
@@ -99,7 +99,7 @@ BitBasis intersection(std::span<const BitVector> a, std::span<const BitVector> b
   const BitVector mask_a =
       independent_a.size() == 64 ? ~BitVector{0} : unit_vector(from_a.inputs()) - 1;
   BitBasis out;
-  // Sums of both that vanish: their part from `a` lies in `b` too.
+  // Relations between both bases; the part of a relation that comes from `a` is also in span(b).
   const BitBasis relations = Echelon(joined(independent_a, independent_b)).relations();
   for (BitVector relation : relations) out.push_back(from_a(relation & mask_a));
   return out;

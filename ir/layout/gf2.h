@@ -1,7 +1,7 @@
 #pragma once
-// Linear algebra over GF(2) on machine words: a vector is a 64-bit word, addition is XOR.
-// Everything the layouts ask for (rank, solving, kernels, common complements) is answered from one
-// incremental echelon form, so the answers agree with each other.
+// Linear algebra over GF(2) on machine words: a vector is a 64-bit word, addition is XOR. Rank,
+// solutions, kernels and common complements are all computed from one incremental echelon form, so
+// the results are consistent with each other.
 
 #include <array>
 #include <cstdint>
@@ -17,24 +17,24 @@ using BitBasis = std::vector<BitVector>;
 
 inline constexpr BitVector unit_vector(int bit) { return BitVector{1} << bit; }
 
-/// Row-echelon form built one vector at a time. Each kept vector remembers which of the added
-/// vectors it is the sum of; only vectors that were independent when added ("pivots") ever appear
-/// in such a sum, which is what makes solutions canonical.
+/// Row-echelon form built one vector at a time. Each stored vector records the set of added vectors
+/// whose sum it is. Only vectors that were independent when added ("pivots") appear in such a sum,
+/// which makes solutions canonical.
 class Echelon {
  public:
   Echelon() = default;
   explicit Echelon(std::span<const BitVector> vectors) {
     for (BitVector v : vectors) add(v);
   }
-  /// Adds the next vector; true if it was independent of the earlier ones.
+  /// Adds the next vector; returns true if it was independent of the earlier ones.
   bool add(BitVector v);
   bool contains(BitVector v) const { return reduce(v).rest == 0; }
-  /// Mask of added vectors (pivots only) whose sum is `v`.
+  /// Returns the mask of added vectors (pivots only) whose sum is `v`, or nothing if there is none.
   std::optional<BitVector> solve(BitVector v) const;
   int rank() const { return rank_; }
-  /// Mask of the added vectors that were independent of their predecessors.
+  /// Returns the mask of the added vectors that were independent of their predecessors.
   BitVector pivots() const { return pivots_; }
-  /// One mask of added vectors with sum zero for each dependent vector added.
+  /// Returns one mask of added vectors with sum zero for each dependent vector added.
   const BitBasis& relations() const& { return relations_; }
   BitBasis relations() && { return std::move(relations_); }
 
@@ -72,14 +72,15 @@ class BitMatrix {
   int rank() const { return Echelon(columns()).rank(); }
   bool is_injective() const { return rank() == inputs_; }
   bool is_surjective() const { return rank() == outputs_; }
-  /// Basis of the inputs that map to zero.
+  /// Returns a basis of the inputs that map to zero.
   BitBasis kernel() const { return Echelon(columns()).relations(); }
-  /// Independent columns: a basis of the image.
+  /// Returns the independent columns, a basis of the image.
   BitBasis image() const;
-  /// R with (*this) * R = identity; dependent inputs are never used. Needs a surjective map.
+  /// Returns R with (*this) * R = identity, or nothing if the map is not surjective. R never uses
+  /// dependent inputs.
   std::optional<BitMatrix> right_inverse() const;
 
-  /// First `b`, then `a`.
+  /// Applies `b` first, then `a`.
   friend BitMatrix operator*(const BitMatrix& a, const BitMatrix& b);
   friend bool operator==(const BitMatrix&, const BitMatrix&) = default;
 
@@ -89,15 +90,15 @@ class BitMatrix {
   int outputs_ = 0;
 };
 
-/// Basis of span(a) ∩ span(b).
+/// Returns a basis of span(a) ∩ span(b).
 BitBasis intersection(std::span<const BitVector> a, std::span<const BitVector> b);
-/// Unit vectors (lowest first) that extend `a` to a basis of the first `dimension` bits.
+/// Returns unit vectors (lowest first) that extend `a` to a basis of the first `dimension` bits.
 BitBasis complement(std::span<const BitVector> a, int dimension);
-/// Vectors of `from` (in order) that are independent of `a` and of each other.
+/// Returns the vectors of `from` (in order) that are independent of `a` and of each other.
 BitBasis extension(std::span<const BitVector> a, std::span<const BitVector> from);
-/// A largest subspace that meets neither span(a) nor span(b) except in zero. It has the dimension
-/// dimension - max(dim a, dim b): wherever one of them leaves room, so does the other after adding
-/// a vector of each to form a diagonal.
+/// Returns a basis of a largest subspace that intersects span(a) and span(b) only in zero. Its
+/// dimension is dimension - max(dim a, dim b): if only one of them leaves room, the sum of a vector
+/// of each (a diagonal) extends the complement.
 BitBasis common_complement(std::span<const BitVector> a, std::span<const BitVector> b,
                            int dimension);
 

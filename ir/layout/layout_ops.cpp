@@ -1,4 +1,4 @@
-// Shape operations on layouts: see layout_ops.h.
+// Shape operations on layouts; see layout_ops.h.
 #include "ir/layout/layout_ops.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ Result<LinearLayout> number_lanes_first(const LinearLayout& layout) {
   spec.shape = Dims{1 << layout.index_bits()};
   spec.bits = Dims{layout.index_bits()};
   Echelon seen;
-  std::vector<int> numbers;  // by the place in `seen`; of those that later ones are sums of
+  std::vector<int> numbers;  // indexed like the vectors added to `seen`
   for (HwDim in : kOrder)
     for (int bit = 0; bit < layout.in_bits(in); ++bit) {
       const BitVector element = layout.packed_basis(in, bit);
@@ -105,9 +105,9 @@ LinearLayout permute(const LinearLayout& layout, const Dims& order) {
 
 namespace {
 
-/// One reshape in progress. Row-major order lists the bits of all dimensions in the order of a
-/// packed index, so the packed bases stay; only where dimensions begin and which one a digit
-/// belongs to must be found.
+/// State of one reshape. Row-major order lists the bits of all dimensions in the order of a packed
+/// index, so the packed bases are unchanged. Only the dimension boundaries and the dimension of
+/// each digit have to be determined.
 class Reshaping {
  public:
   Reshaping(const LinearLayout& layout, const Dims& shape) : layout_(layout), shape_(shape) {
@@ -115,7 +115,7 @@ class Reshaping {
     repeats_.assign(layout.repeats().begin(), layout.repeats().end());
   }
 
-  /// Reason for refusal, empty when done.
+  /// Returns the reason for refusal, or an empty string on success.
   std::string run() {
     int from = layout_.rank() - 1, to = shape_.size() - 1;
     while (from >= 0 || to >= 0) {
@@ -156,7 +156,7 @@ class Reshaping {
 
  private:
   struct Digit {
-    int repeat;  // -1: `count` matrix bits, else a repeat
+    int repeat;  // -1: `count` matrix bits; otherwise the index of a repeat
     int count;
   };
 
@@ -211,7 +211,7 @@ class Reshaping {
       }
   }
 
-  /// Along one dimension the list order is the order of significance.
+  /// Along one dimension the list order of repeats is their order of significance.
   std::string check_digit_order() const {
     for (std::size_t i = 0; i < placed_.size(); ++i)
       for (std::size_t j = i + 1; j < placed_.size(); ++j) {

@@ -1,4 +1,4 @@
-// Text of layouts: exact inverses `str` and `parse`, and tables for humans.
+// Text of layouts: the exact inverses `str` and `parse`, and tables for human readers.
 #include "ir/layout/layout_text.h"
 
 #include <fmt/format.h>
@@ -110,7 +110,7 @@ bool accept_repeats(LayoutText& text, std::vector<Repeat>& repeats) {
   return text.accept("]");
 }
 
-/// The matrix bits follow from the cover: what the repeats leave of it must be a power of two.
+/// Derives the matrix bits from the cover: the cover divided by the repeats must be a power of two.
 bool derive_bits(const Dims& cover, LayoutSpec& spec) {
   for (int d = 0; d < cover.size(); ++d) {
     int left = cover[d];

@@ -1,6 +1,5 @@
 #pragma once
-// Reading layouts: the pieces of text that LinearLayout and SharedLayout share, and pictures for
-// humans.
+// Text parsing shared by LinearLayout and SharedLayout, and tables of layouts for human readers.
 
 #include <string>
 #include <string_view>
@@ -9,7 +8,7 @@
 
 namespace tegula::ir {
 
-/// Cursor over the text of a layout; every `accept` skips blanks first and consumes only on
+/// Cursor over the text of a layout. Every `accept` skips blanks first and consumes text only on
 /// success.
 class LayoutText {
  public:
@@ -23,14 +22,14 @@ class LayoutText {
   std::string_view rest_;
 };
 
-/// The spelling of one index: `0`, `7` (rank 1) or `(0,8)`.
+/// Returns the text of one index: `0`, `7` (rank 1) or `(0,8)`.
 std::string basis_str(const Dims& basis);
-/// Reads what basis_str wrote.
+/// Parses the output of basis_str.
 bool accept_basis(LayoutText& text, int rank, Dims& basis);
 
-/// Table of a tile of rank <= 2 (of higher rank: its first slice): each cell says `w0 l5 r3`,
-/// duplicates on more places end in `+`, absent elements are `.`. At most `max_cells` rows and
-/// columns are shown.
+/// Returns a table of a tile of rank <= 2 (for a higher rank: of its first slice). Each cell
+/// contains `w0 l5 r3`; a `+` at the end marks elements held at several coordinates, absent
+/// elements are `.`. At most `max_cells` rows and columns are shown.
 std::string picture(const LinearLayout& layout, int max_cells = 32);
 
 }  // namespace tegula::ir

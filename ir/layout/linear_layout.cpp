@@ -193,7 +193,7 @@ Dims LinearLayout::unpack(BitVector packed) const {
 
 namespace {
 
-/// Chooses, for one basis of `to`, a sum of `from`'s bases that stays as close as possible to the
+/// Chooses, for one basis of `to`, a sum of bases of `from` that stays as close as possible to the
 /// same thread.
 class SourceFinder {
  public:
@@ -204,8 +204,8 @@ class SourceFinder {
       if (keep_own && (in == HwDim::Register || bit >= from_.in_bits(in))) continue;
       const BitVector own = keep_own ? BitVector{1} << (from_.first_input(in) + bit) : 0;
       const BitVector rest = keep_own ? target ^ from_.packed_basis(in, bit) : target;
-      // Moving within the thread is cheapest, then within the warp; a lane rather than a register
-      // selected by lane.
+      // Moving within the thread is cheapest, then within the warp. A lane is preferred to a
+      // register selected by lane.
       using enum HwDim;
       const std::vector<std::vector<HwDim>> reach =
           in == Lane && !keep_own
@@ -238,7 +238,7 @@ class SourceFinder {
   const LinearLayout& from_;
 };
 
-/// Positions of the repeats along `dim`, innermost first.
+/// Returns the indices of the repeats along `dim`, innermost first.
 std::vector<int> repeats_along(const LinearLayout& layout, int dim) {
   std::vector<int> out;
   for (std::size_t i = 0; i < layout.repeats().size(); ++i)

@@ -1,5 +1,5 @@
 #pragma once
-// The map from (register, lane, warp, block) to the element of a tile that is held there.
+// The map from (register, lane, warp, block) to the tile element that is held there.
 
 #include <array>
 #include <cstddef>
@@ -16,15 +16,15 @@
 
 namespace tegula::ir {
 
-/// The coordinates of a place, in the order in which duplicates are resolved.
+/// The hardware coordinates, in the order in which duplicates are resolved.
 enum class HwDim : std::uint8_t { Register, Lane, Warp, Block };
 inline constexpr std::array kIns{HwDim::Register, HwDim::Lane, HwDim::Warp, HwDim::Block};
 inline constexpr std::array kThreadIns{HwDim::Lane, HwDim::Warp, HwDim::Block};
-/// "reg", "lane", "warp", "block".
+/// Returns "reg", "lane", "warp" or "block".
 const char* name(HwDim in);
 
-/// A thread's register: `reg` counts elements held by the thread (not 32-bit registers), `lane` is
-/// within the warp, `warp` within the role, `block` within the cluster.
+/// A register of a thread: `reg` counts elements held by the thread (not 32-bit registers), `lane`
+/// is within the warp, `warp` within the role, `block` within the cluster.
 struct HardwareCoord {
   int reg = 0;
   int lane = 0;
@@ -36,8 +36,8 @@ struct HardwareCoord {
 };
 
 /// An exact digit outside the bit matrix. The digit is the most significant part of coordinate `in`
-/// not yet taken by an earlier repeat, and likewise of the index along `dim` (kNoDim: the copies
-/// hold the same elements).
+/// that no earlier repeat uses, and likewise of the index along `dim` (kNoDim: the copies hold the
+/// same elements).
 struct Repeat {
   static constexpr int kNoDim = -1;
   int dim = kNoDim;
@@ -46,29 +46,30 @@ struct Repeat {
   friend bool operator==(const Repeat&, const Repeat&) = default;
 };
 
-/// All that defines a layout, in a form that is easy to edit; LinearLayout checks and packs it.
+/// The definition of a layout in a form that is easy to edit; LinearLayout checks and packs it.
 struct LayoutSpec {
   Dims shape;  ///< extents of the tile
   Dims bits;   ///< index bits per dimension that the matrix covers
   std::array<std::vector<Dims>, 4>
-      basis;  ///< per coordinate, per bit: the index that the bit selects
+      basis;  ///< for each coordinate and bit: the index that the bit selects
   std::vector<Repeat> repeats;
 
   std::vector<Dims>& of(HwDim in) { return basis.at(static_cast<std::size_t>(in)); }
   const std::vector<Dims>& of(HwDim in) const { return basis.at(static_cast<std::size_t>(in)); }
 };
 
-/// Index of a place = XOR of the bases of its set bits, plus (along each dimension, above the bits)
-/// its repeat digits. A value: comparable, hashable, printed inside IR types.
+/// Linear layout. The index at a coordinate is the XOR of the bases of its set bits plus, along
+/// each dimension and above the bits, its repeat digits. A value type: comparable, hashable,
+/// printed inside IR types.
 ///
 ///     lin<16x8; reg=[(0,1),(8,0)]; lane=[(0,2),(0,4),(1,0),(2,0),(4,0)]>
 ///
 /// is the accumulator of mma.m16n8k16. `100/112x64` means that 112 rows are covered and those from
-/// 100 on are absent; `rep=[1*3,warp:0*3]` are repeat digits (register unless named); `0` is the
-/// zero index of any rank.
+/// 100 on are absent; `rep=[1*3,warp:0*3]` are repeat digits (of registers unless a coordinate is
+/// named); `0` is the zero index of any rank.
 class LinearLayout {
  public:
-  /// A rank-0 tile held in one register of one thread.
+  /// Creates a rank-0 tile held in one register of one thread.
   LinearLayout() = default;
   /// Throws InternalError if the parts do not fit together.
   explicit LinearLayout(const LayoutSpec& spec);
@@ -76,15 +77,16 @@ class LinearLayout {
 
   int rank() const { return shape_.size(); }
   const Dims& shape() const { return shape_; }
-  /// Extents with padding: cover(d) = 2^bits(d) times the repeat counts along d.
+  /// Returns the extents with padding: cover(d) = 2^bits(d) times the repeat counts along d.
   Dims cover() const;
   int bits(int dim) const { return bits_[dim]; }
-  /// Bits of all dimensions; in a packed index the last dimension is lowest.
+  /// Returns the number of index bits of all dimensions. In a packed index the last dimension is
+  /// lowest.
   int index_bits() const;
   std::span<const Repeat> repeats() const { return {repeats_.data(), repeat_count_}; }
-  /// Product of the counts of the repeats along `dim`.
+  /// Returns the product of the counts of the repeats along `dim`.
   int repeat_factor(int dim) const;
-  /// Whether lanes, warps or blocks count a repeat along `dim`.
+  /// Returns true if lanes, warps or blocks have a repeat along `dim`.
   bool has_thread_digit(int dim) const;
 
   /// Matrix bits of a coordinate, and its whole size (2^bits times its repeats).
@@ -94,25 +96,26 @@ class LinearLayout {
   Dims basis(HwDim in, int bit) const { return unpack(packed_basis(in, bit)); }
   BitVector packed_basis(HwDim in, int bit) const;
   std::span<const BitVector> packed_bases(HwDim in) const;
-  /// All bases as one matrix; inputs are register, lane, warp, block bits in that order.
+  /// Returns all bases as one matrix; inputs are register, lane, warp, block bits in that order.
   BitMatrix matrix() const;
-  /// Position of bit 0 of a coordinate among the matrix's inputs.
+  /// Returns the position of bit 0 of a coordinate among the matrix's inputs.
   int first_input(HwDim in) const;
 
   Dims apply(const HardwareCoord& place) const;
-  /// True for indices that exist only as padding.
+  /// Returns true for indices that exist only as padding.
   bool is_absent(const Dims& index) const;
-  /// The canonical place of an element (free bits and copies zero); nothing if no place holds it.
+  /// Returns the canonical coordinate of an element (free bits and copies zero), or nothing if no
+  /// coordinate holds it.
   std::optional<HardwareCoord> locate(const Dims& index) const;
 
   bool is_surjective() const;
-  /// Every covered element is held exactly once.
+  /// Returns true if every covered element is held exactly once.
   bool is_bijective() const;
-  /// Bits of a coordinate whose toggling revisits elements reachable with earlier bits (registers
-  /// first): places where all of them are zero hold every element once, up to repeats with no
-  /// dimension.
+  /// Returns the bits of a coordinate whose toggling revisits elements reachable with earlier bits
+  /// (registers first). Coordinates in which all of them are zero hold every element once, up to
+  /// repeats without a dimension.
   std::uint32_t free_bits(HwDim in) const;
-  /// No padding: every covered element is an element of the tile.
+  /// Returns true if nothing is padded: every covered element is an element of the tile.
   bool is_exact() const { return cover() == shape_; }
 
   BitVector pack(const Dims& index) const;
@@ -134,16 +137,16 @@ class LinearLayout {
   std::array<BitVector, kMaxInputs> basis_{};
 };
 
-/// Map from the coordinates of one layout to those of another that hold the same element. Digits
-/// map by `digit_of`: repeat i of the first goes to repeat digit_of[i] of the second.
+/// Map from the coordinates of one layout to coordinates of another that hold the same element.
+/// Digits map by `digit_of`: repeat i of the first layout maps to repeat digit_of[i] of the second.
 struct CoordMap {
   BitMatrix matrix{0, 0};
   std::vector<int> digit_of;  ///< -1 for a repeat without dimension
 };
 
-/// Finds the elements of `to` in `from`: right inverse of `from` after `to`. Among duplicates in
-/// `from` the one in the same lane, warp and block is preferred. Refused if the two cover the tile
-/// differently.
+/// Finds the elements of `to` in `from`: the right inverse of `from` applied after `to`. Among
+/// duplicates in `from`, the one in the same lane, warp and block is preferred. Refused if the two
+/// cover the tile differently.
 Result<CoordMap> coord_map(const LinearLayout& from, const LinearLayout& to);
 
 }  // namespace tegula::ir

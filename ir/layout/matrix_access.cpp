@@ -1,4 +1,4 @@
-// ldmatrix and stmatrix: see matrix_access.h.
+// ldmatrix and stmatrix; see matrix_access.h.
 #include "ir/layout/matrix_access.h"
 
 #include <map>
@@ -30,7 +30,7 @@ RegisterOffset difference(const RegisterOffset& a, const RegisterOffset& b) {
   return {a.flip ^ b.flip, a.add - b.add};
 }
 
-/// Words found by slab and part.
+/// Finds words by slab and part.
 class WordIndex {
  public:
   explicit WordIndex(const std::vector<Word>& words) {
@@ -47,7 +47,7 @@ class WordIndex {
   std::map<std::tuple<int, std::uint32_t, std::int64_t>, std::size_t> index_;
 };
 
-/// Pairs up words that differ by `step`; each pair becomes one word with the registers of both.
+/// Pairs words that differ by `step`; each pair becomes one word with the registers of both.
 std::optional<std::vector<Word>> paired(const std::vector<Word>& words,
                                         const RegisterOffset& step) {
   const WordIndex index(words);
@@ -65,7 +65,7 @@ std::optional<std::vector<Word>> paired(const std::vector<Word>& words,
   return out;
 }
 
-/// The first step from word 0 that pairs up all words.
+/// Returns the first step from word 0 that pairs all words.
 std::optional<RegisterOffset> pairing_step(std::vector<Word>& words) {
   for (std::size_t i = 1; i < words.size(); ++i) {
     if (words[i].slab != words[0].slab) continue;
@@ -128,7 +128,7 @@ class MatrixPlanner {
     return true;
   }
 
-  /// Lane bits that lie within a row become bytes; the others, renumbered, are the row's number.
+  /// Lane bits within a row become byte offsets; the others, renumbered, become the row number.
   std::string add_slab(const ThreadOffset& slab) {
     ThreadOffset rows;
     const int first_in_row = transposed_ ? 2 : 0, in_row = transposed_ ? 3 : 2;

@@ -8,11 +8,11 @@
 
 namespace tegula::ir {
 
-/// How to load (store) all registers of a distributed layout as 8x8 matrices of 16-byte rows. Lane
-/// l supplies the address of row l & 7 of matrix l >> 3, as rows[slab](l, warp, block) combined
-/// with the access's base as in SharedFn; 32-bit register i of lane l then holds bytes 4 (l & 3) ..
-/// +3 of row l >> 2 of matrix i (transposed, 16-bit only: elements l >> 2 of rows 2 (l & 3) and
-/// +1).
+/// Plan for loading (storing) all registers of a distributed layout as 8x8 matrices of 16-byte
+/// rows. Lane l supplies the address of row l & 7 of matrix l >> 3, which is rows[slab](l, warp,
+/// block) combined with the access's base as in SharedFn. 32-bit register i of lane l then holds
+/// bytes 4 (l & 3) .. +3 of row l >> 2 of matrix i (transposed, 16-bit only: elements l >> 2 of
+/// rows 2 (l & 3) and +1).
 struct MatrixPlan {
   bool transposed = false;
   int matrices = 1;  ///< .x1, .x2 or .x4, the same for every access
@@ -25,14 +25,15 @@ struct MatrixPlan {
   };
   std::vector<Access> accesses;
 
-  /// Byte address of the row supplied by `thread` (its lane counts rows and matrices).
+  /// Returns the byte address of the row supplied by `thread` (its lane selects row and matrix).
   std::int64_t row_address(const Access& access, const HardwareCoord& thread) const;
 };
 
-/// Refused with a reason where the bits do not fit; plain vectors then do. Serves both directions.
+/// Returns a plan for both directions. Refused, with a reason, if the bits do not fit; plain
+/// vectors then work.
 Result<MatrixPlan> matrix_plan(const SharedLayout& shared, const LinearLayout& dist,
                                bool transposed);
-/// Untransposed if legal, else transposed.
+/// Returns the untransposed plan if it is legal, else the transposed one.
 Result<MatrixPlan> ldmatrix_plan(const SharedLayout& shared, const LinearLayout& dist);
 
 }  // namespace tegula::ir

@@ -1,6 +1,6 @@
-// Planning reductions: see reduction.h. Places with equal indices but for the reduced dimension
-// differ by the kernel of the sliced map; the plan reads off which part of that kernel lies in
-// registers, lanes, warps and blocks.
+// Plans reductions; see reduction.h. Coordinates whose indices are equal except along the reduced
+// dimension differ by the kernel of the sliced map. The plan is derived from the parts of that
+// kernel in registers, lanes, warps and blocks.
 #include "ir/layout/reduction.h"
 
 #include <map>
@@ -11,7 +11,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Bases of one coordinate without dimension `dim`, packed.
+/// Returns the packed bases of one coordinate without dimension `dim`.
 BitBasis sliced_bases(const LinearLayout& layout, HwDim in, int dim) {
   BitBasis out;
   for (int b = 0; b < layout.in_bits(in); ++b) {
@@ -24,7 +24,7 @@ BitBasis sliced_bases(const LinearLayout& layout, HwDim in, int dim) {
 
 BitBasis kernel_of(const BitBasis& columns) { return Echelon(columns).relations(); }
 
-/// Masks of one coordinate that lead to other parts of the same result, copies left out.
+/// Returns masks of one coordinate that lead to other parts of the same result, without copies.
 std::vector<int> masks(const LinearLayout& layout, HwDim in, int dim) {
   const auto own = layout.packed_bases(in);
   const BitBasis copies = kernel_of(BitBasis(own.begin(), own.end()));
@@ -34,7 +34,7 @@ std::vector<int> masks(const LinearLayout& layout, HwDim in, int dim) {
   return out;
 }
 
-/// Is the kernel the sum of the kernels of the coordinates?
+/// Returns true if the kernel is the sum of the kernels of the coordinates.
 bool is_separable(const std::array<BitBasis, 4>& bases) {
   BitBasis all;
   std::size_t parts = 0;

@@ -1,4 +1,4 @@
-// Operations that add, drop or renumber registers: see layout_ops.h.
+// Operations that add, drop or renumber registers; see layout_ops.h.
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -8,15 +8,15 @@
 namespace tegula::ir {
 namespace {
 
-/// First register of thread 0 for each index held there. Where two layouts agree about threads,
-/// equal elements in thread 0 are equal elements in every thread.
+/// The first register of thread 0 for each index held there. If two layouts agree on the threads,
+/// elements that are equal in thread 0 are equal in every thread.
 class ThreadZero {
  public:
   explicit ThreadZero(const LinearLayout& layout) {
     for (int r = 0; r < layout.registers(); ++r)
       registers_.try_emplace(key(layout.apply({.reg = r})), r);
   }
-  /// -1 if thread 0 does not hold it.
+  /// Returns -1 if thread 0 does not hold the index.
   int find(const Dims& index) const {
     const auto it = registers_.find(key(index));
     return it == registers_.end() ? -1 : it->second;
@@ -38,14 +38,15 @@ bool has_repeat(const LinearLayout& layout, HwDim in) {
                      [in](const Repeat& r) { return r.in == in; });
 }
 
-/// Index `i` with the dimensions along which `from` is broadcast set to zero.
+/// Returns index `i` with the dimensions along which `from` is broadcast set to zero.
 Dims projected(const LinearLayout& from, Dims i) {
   for (int d = 0; d < i.size(); ++d)
     if (from.shape()[d] == 1) i[d] = 0;
   return i;
 }
 
-/// Do both place register 0 of every thread at the same element, up to broadcast dimensions?
+/// Returns true if both layouts hold the same element in register 0 of every thread, up to
+/// broadcast dimensions.
 bool same_threads(const LinearLayout& from, const LinearLayout& to) {
   for (HwDim in : kThreadIns) {
     if (from.size(in) != to.size(in)) return false;
@@ -54,7 +55,8 @@ bool same_threads(const LinearLayout& from, const LinearLayout& to) {
       place[in] = i;
       if (from.apply(place) != projected(from, to.apply(place))) return false;
     }
-    // A thread's digit is added while bits are XORed: the border between the two must be the same.
+    // A thread's digit is added while bits are XORed, so the boundary between the two must be the
+    // same.
     if (has_repeat(from, in) || has_repeat(to, in))
       for (int d = 0; d < to.rank(); ++d)
         if (from.shape()[d] != 1 && from.bits(d) != to.bits(d)) return false;
@@ -95,8 +97,8 @@ Result<std::vector<int>> broadcast_registers(const LinearLayout& from, const Lin
 
 namespace {
 
-/// Cuts one dimension of the spec to `extent` elements from a multiple of its power-of-two part;
-/// empty when done.
+/// Cuts one dimension of the spec to `extent` elements that start at a multiple of its power-of-two
+/// part. Returns the reason for refusal, or an empty string.
 std::string cut(LayoutSpec& spec, int dim, int offset, int extent) {
   if (offset + extent > spec.shape[dim]) return "the box leaves the tile";
   const int bits =
@@ -154,7 +156,7 @@ Result<LinearLayout> lengthen_runs(const LinearLayout& layout, int dim, int run)
   };
   auto& registers = spec.of(HwDim::Register);
   auto& lanes = spec.of(HwDim::Lane);
-  // Shuffles move words: a pair of elements across would be torn apart, which takes shared memory.
+  // Shuffles move words: splitting a pair of elements between lanes would require shared memory.
   const bool has_pairs = !registers.empty() && along(registers.front()) == 1;
   for (int step = 1; step < run; step *= 2) {
     const auto is_step = [&](const Dims& basis) { return along(basis) == step; };

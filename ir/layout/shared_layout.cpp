@@ -1,4 +1,4 @@
-// Shared-memory layouts: plain, hardware-swizzled in segments, and given by a matrix.
+// Shared-memory layouts: plain, hardware-swizzled in segments, or given by a matrix.
 #include "ir/layout/shared_layout.h"
 
 #include <fmt/format.h>
@@ -13,28 +13,29 @@
 namespace tegula::ir {
 namespace {
 
-constexpr int kSwizzleUnit = 16;  // bytes that stay together
-constexpr int kSwizzleRows = 8;   // rows of the swizzle's width after which the pattern repeats
+constexpr int kSwizzleUnit = 16;  // bytes of a chunk that the swizzle does not split
+constexpr int kSwizzleRows = 8;   // rows of the swizzle width after which the pattern repeats
 
 int trailing_zeros(std::int64_t v) { return std::countr_zero(static_cast<std::uint64_t>(v)); }
 
-/// 128 B: address bits 4..6 ^= bits 7..9; 64 B: 4..5 ^= 7..8; 32 B: 4 ^= 7 (PTX ISA, "Swizzling
-/// Modes").
+/// Applies the hardware swizzle. 128 B: address bits 4..6 ^= bits 7..9; 64 B: 4..5 ^= 7..8; 32 B: 4
+/// ^= 7 (PTX ISA, "Swizzling Modes").
 std::uint32_t swizzle_address(std::uint32_t address, int swizzle) {
   const auto chunks = static_cast<std::uint32_t>(swizzle / kSwizzleUnit);
   return chunks == 0 ? address : address ^ ((address >> 7 & (chunks - 1)) << 4);
 }
 
-/// Address bits that the swizzle reads lie below this.
+/// Returns the bytes after which the swizzle pattern repeats. The swizzle reads only address bits
+/// below this.
 int swizzle_span(int swizzle) { return swizzle == 0 ? 0 : swizzle * kSwizzleRows; }
 
-/// Lays out one run of equal segments, dimension after dimension.
+/// Lays out one run of equal segments, dimension by dimension.
 class SlabBuilder {
  public:
   SlabBuilder(const Dims& shape, int element_bytes, const Dims& order, int batch)
       : shape_(shape), element_bytes_(element_bytes), order_(order), inner_(order.size() - batch) {}
 
-  /// Bytes of the run are left in `run_bytes` (all batches excluded).
+  /// Builds the slab and sets `run_bytes` to the bytes of the run, without batches.
   Slab build(int begin, const SwizzleSegment& piece) {
     Slab slab;
     slab.begin = begin;
@@ -63,7 +64,8 @@ class SlabBuilder {
   std::int64_t run_bytes = 0;
 
  private:
-  /// Adds a dimension outside `bytes`; its power-of-two part is linear while everything inside is.
+  /// Adds a dimension that encloses `bytes`. Its power-of-two part is linear as long as everything
+  /// inside it is.
   std::int64_t nest(Slab& slab, int dim, int extent, std::int64_t bytes) {
     const int bits = contiguous_ ? trailing_zeros(extent) : 0;
     slab.bits[dim] = bits;

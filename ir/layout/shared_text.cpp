@@ -1,4 +1,4 @@
-// Reading shared-memory layouts.
+// Parses shared-memory layouts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 namespace tegula::ir {
 namespace {
 
-/// Elements of a layout that is read, and widths of its segments: far more than a CTA can have, and
-/// few enough for the arithmetic on offsets.
+/// Maximum number of elements of a parsed layout, and of the widths of its segments: far more than
+/// fit a CTA, and small enough that offset arithmetic does not overflow.
 constexpr std::int64_t kMaxElements = 1 << 20;
 
 bool accept_shape_and_element(LayoutText& text, Dims& shape, int& element_bytes) {
@@ -29,7 +29,7 @@ bool accept_shape_and_element(LayoutText& text, Dims& shape, int& element_bytes)
           element_bytes == 16);
 }
 
-/// `name=[item,item]`, possibly empty.
+/// Parses `name=[item,item]`, possibly empty.
 template <class Item>
 bool accept_list(LayoutText& text, std::string_view name, Item item) {
   if (!text.accept(name) || !text.accept("=[")) return false;

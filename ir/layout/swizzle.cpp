@@ -1,4 +1,4 @@
-// Synthesis of swizzles by the subspace method: see swizzle.h.
+// Synthesizes swizzles by the subspace method; see swizzle.h.
 #include "ir/layout/swizzle.h"
 
 #include <algorithm>
@@ -23,8 +23,9 @@ std::span<const BitVector> prefix(std::span<const BitVector> list, int n) {
   return list.first(std::min(list.size(), static_cast<std::size_t>(n)));
 }
 
-/// The index space both layouts share: per dimension the bits counted in binary, and a digit above.
-/// Register digits of a layout may lie among these bits, being constants; thread digits may not.
+/// The index space that both layouts share: for each dimension, the bits that are counted in
+/// binary, and a digit above them. Register digits of a layout may be among these bits, because
+/// they are constants; thread digits may not.
 struct Cover {
   Dims shape, bits;
   std::vector<Repeat> digits;
@@ -59,7 +60,7 @@ struct Cover {
   }
 };
 
-/// Writer or reader, in the bits of the cover.
+/// The writer or the reader, in terms of the bits of the cover.
 struct Side {
   const LinearLayout& layout;
   BitBasis registers, lanes;
@@ -71,8 +72,8 @@ struct Side {
       lanes.push_back(cover.pack(l.basis(HwDim::Lane, b)));
   }
 
-  /// Bits that the instruction needs contiguous, lowest first (for vectors: all that registers
-  /// hold).
+  /// Returns the bits that the instruction needs contiguous, lowest first (for vectors: all bits
+  /// that registers hold).
   std::optional<BitBasis> vector(AccessForm form, int element_bytes) const {
     if (form == AccessForm::Vector) return registers;
     const auto in_word = static_cast<std::size_t>(log2_of(kWordBytes / element_bytes));
@@ -85,7 +86,7 @@ struct Side {
     return own;
   }
 
-  /// Elements accessed in one phase if 2^width elements are contiguous.
+  /// Returns the elements accessed in one phase if 2^width elements are contiguous.
   BitBasis phase(AccessForm form, std::span<const BitVector> contiguous, int width,
                  int element_bytes) const {
     if (form == AccessForm::Matrix) return concat({std::span(lanes).subspan(2), contiguous});
@@ -96,8 +97,8 @@ struct Side {
     return concat({prefix(lanes, lane_bits), prefix(contiguous, width)});
   }
 
-  /// How many of `contiguous` this side covers with one access; nothing if the form needs other
-  /// ones.
+  /// Returns the number of bits of `contiguous` that this side covers with one access, or nothing
+  /// if the form needs other bits.
   std::optional<int> width(AccessForm form, std::span<const BitVector> contiguous,
                            int element_bytes) const {
     if (form != AccessForm::Vector) {
@@ -152,7 +153,8 @@ class Synthesis {
     return out;
   }
 
-  /// Every access of full width and without conflicts: no other form can be cheaper.
+  /// Returns true if every access has full width and no conflicts, so that no other form can be
+  /// cheaper.
   bool is_perfect(const SharedExchange& e) const {
     const auto full = [&](const BankUse& use, const LinearLayout& l) {
       const std::int64_t bytes = static_cast<std::int64_t>(l.registers()) * l.size(HwDim::Lane) *
@@ -162,7 +164,8 @@ class Synthesis {
     return full(e.write_use, sides_[0].layout) && full(e.read_use, sides_[1].layout);
   }
 
-  /// Vector bits chosen for the leader, those that the other side holds in registers too first.
+  /// Returns the vector bits chosen for the leader, starting with those that are also in registers
+  /// on the other side.
   std::optional<BitBasis> vector_bits(const Forms& forms, std::size_t leader) const {
     auto own = sides_[leader].vector(forms[leader], element_bytes_);
     if (!own || forms[leader] != AccessForm::Vector) return own;
@@ -183,7 +186,7 @@ class Synthesis {
     for (std::size_t s = 0; s < 2; ++s) {
       const auto width = sides_[s].width(forms[s], *contiguous, element_bytes_);
       if (!width) return;
-      // Elements of one word never collide, so the rest of the word counts as accessed.
+      // Elements of one word never conflict, so the rest of the word counts as accessed.
       const int in_word = log2_of(std::max(1, kWordBytes / element_bytes_));
       phases[s] = concat({sides_[s].phase(forms[s], *contiguous, *width, element_bytes_),
                           prefix(*contiguous, in_word)});
@@ -197,13 +200,13 @@ class Synthesis {
     if (!best_ || found.cost() < best_->cost()) best_ = found;
   }
 
-  /// Vector bits lowest, then banks, then segments that neither side meets within a phase.
+  /// Assigns vector bits to the lowest offset bits, then banks, then segments that neither side
+  /// accesses within a phase.
   std::optional<SharedLayout> place(const BitBasis& contiguous,
                                     const std::array<BitBasis, 2>& phases) const {
     const int total = cover_.total_bits();
     const int segments = std::max(0, total - log2_of(kBankRowBytes / element_bytes_));
-    // Plain bits that no phase touches make the simplest addresses, so they come before the
-    // diagonals.
+    // Plain bits that no phase accesses give the simplest addresses, so they precede the diagonals.
     BitBasis free = common_complement(phases[0], phases[1], total);
     std::stable_sort(free.begin(), free.end(), [](BitVector a, BitVector b) {
       return std::has_single_bit(a) > std::has_single_bit(b);

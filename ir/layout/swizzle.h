@@ -1,12 +1,12 @@
 #pragma once
-// Swizzles made to measure for one writer and one reader.
+// Synthesizes swizzles for one writer and one reader.
 
 #include "ir/layout/bank_conflicts.h"
 #include "ir/layout/shared_layout.h"
 
 namespace tegula::ir {
 
-/// How the registers of a distributed layout travel.
+/// Instructions that transfer the registers of a distributed layout.
 enum class AccessForm : std::uint8_t {
   Vector,            ///< ld/st.shared of consecutive registers
   Matrix,            ///< ldmatrix, stmatrix
@@ -17,10 +17,10 @@ struct ExchangeOptions {
   int max_vector_bytes = 16;
   bool stmatrix = true;  ///< sm_90 and later
   bool ldmatrix = true;
-  int reads = 1;  ///< reads of every element for each write
+  int reads = 1;  ///< number of reads of every element per write
 };
 
-/// A tile handed over through shared memory.
+/// A transfer of a tile through shared memory.
 struct SharedExchange {
   SharedLayout layout;
   AccessForm write = AccessForm::Vector;
@@ -34,11 +34,11 @@ struct SharedExchange {
   }
 };
 
-/// The cheapest exchange found. Offset bits are divided into vector bits (what one lane, or one row
-/// of a matrix, covers), bank bits and segment bits. Two places collide when they differ by
-/// segments only, so the segments are taken from a common complement of what writer and reader
-/// access in one phase; such a complement exists, so the only conflicts left are those of vectors
-/// that the other side scatters.
+/// Returns the cheapest exchange found. Offset bits are divided into vector bits (which one lane,
+/// or one row of a matrix, covers), bank bits and segment bits. Two locations conflict if they
+/// differ only in segments, so the segments are chosen from a common complement of the elements
+/// that the writer and the reader access in one phase. Such a complement exists, so the only
+/// remaining conflicts are those of vectors that the other side scatters.
 Result<SharedExchange> synthesize_exchange(const LinearLayout& writer, const LinearLayout& reader,
                                            int element_bytes, const ExchangeOptions& options = {});
 

@@ -1,4 +1,4 @@
-// Affine forms of layouts over GF(2) and the integers: see thread_fn.h.
+// Affine forms of layouts over GF(2) and the integers; see thread_fn.h.
 #include "ir/layout/thread_fn.h"
 
 #include <algorithm>
@@ -152,14 +152,14 @@ SharedFn::Cut SharedFn::cut(int reg) const {
 
 namespace {
 
-/// Derives the parts of one slab. Throughout, an index is split at the slab's bits: low parts flip,
-/// high parts add.
+/// Derives the parts of one slab. An index is split at the slab's bits: low parts are XORed, high
+/// parts are added.
 class SlabFn {
  public:
   SlabFn(const SharedLayout& shared, const Slab& slab, const LinearLayout& dist)
       : shared_(shared), slab_(slab), dist_(dist) {}
 
-  /// Reason for refusal, empty when done.
+  /// Returns the reason for refusal, or an empty string on success.
   std::string build(ThreadOffset& fn) {
     high_by_thread_ = Dims::filled(dist_.rank(), 0);
     for (HwDim in : kThreadIns)
@@ -185,14 +185,14 @@ class SlabFn {
     return {};
   }
 
-  /// `index` is the register's at thread 0.
+  /// Computes the part of a register whose index in thread 0 is `index`.
   std::string build(Dims index, RegisterOffset& part) const {
     const int split = shared_.split_dim();
     if (dist_.rank() > 0) {
       const int reach = reach_along(split);
       const int first = index[split] & ~(reach - 1);
       const bool last =
-          &slab_ == &shared_.slabs().back();  // beyond its end there are only absent elements
+          &slab_ == &shared_.slabs().back();  // only absent elements are beyond its end
       if (first < slab_.begin || (!last && first + reach > slab_.end) || slab_.begin % reach != 0)
         return "a thread's elements straddle pieces";
       index[split] -= slab_.begin;
@@ -218,7 +218,7 @@ class SlabFn {
     return part;
   }
 
-  /// Size of the aligned block within which threads move a register's index.
+  /// Returns the size of the aligned block within which threads move a register's index.
   int reach_along(int dim) const {
     unsigned all = 0;
     for (HwDim in : kThreadIns)
@@ -272,8 +272,8 @@ bool keeps_alignment(const SharedFn& fn, int bytes) {
   return true;
 }
 
-/// Registers by aligned block of `width` units, if each block is full; `offset(reg)` in units
-/// within `block(reg)`.
+/// Groups registers by aligned block of `width` units; returns false unless each block is full.
+/// `key(reg)` returns the block and the offset within it, in units.
 template <class Key>
 bool group(int registers, int width, const Key& key, std::vector<Vector>& out) {
   out.clear();
@@ -299,8 +299,9 @@ Result<std::vector<Vector>> shared_vectors(const SharedFn& fn, const SharedLayou
   const int registers = static_cast<int>(fn.registers.size());
   std::vector<Vector> out;
   for (int bytes = max_bytes; bytes > element_bytes; bytes /= 2) {
-    // Another tile may lie right behind this one (the next slot of a ring), and what pads a tile is
-    // kept inside of it by an access that ends with it: both begin where vectors do.
+    // Another tile may follow this one immediately (the next slot of a ring), and an access to the
+    // end of the tile must not extend past its padding: both are ensured if the tile size is a
+    // multiple of the vector size.
     if (shared.bytes() % bytes != 0 || !keeps_alignment(fn, bytes)) continue;
     const auto key = [&](int r) {
       const auto& reg = fn.registers[static_cast<std::size_t>(r)];

@@ -28,30 +28,32 @@ struct ThreadDigit {
   friend bool operator==(const ThreadDigit&, const ThreadDigit&) = default;
 };
 
-/// Repeat digits of a coordinate along `dim`; with Repeat::kNoDim those that number copies.
+/// Returns the repeat digits of a coordinate along `dim`; for Repeat::kNoDim, the digits that
+/// number copies.
 std::vector<ThreadDigit> digits_along(const LinearLayout& layout, HwDim in, int dim);
 
-/// The register's part: value = (thread's flips ^ flip) + thread's adds + add.
+/// Contribution of a register: value = (thread's flips ^ flip) + thread's adds + add.
 struct RegisterOffset {
   std::uint32_t flip = 0;
   std::int64_t add = 0;
   friend bool operator==(const RegisterOffset&, const RegisterOffset&) = default;
 };
 
-/// value(thread) = XOR of the flips of its set bits + their adds + its digits.
+/// Function of the thread: XOR of the flips of its set bits, plus their adds, plus its digits.
 class ThreadOffset {
  public:
   std::vector<ThreadBit> bits;
   std::vector<ThreadDigit> digits;
 
   std::int64_t operator()(const HardwareCoord& thread, const RegisterOffset& part = {}) const;
-  /// Result bits that some flip can toggle.
+  /// Returns the result bits that some flip can toggle.
   std::uint32_t flipped() const;
-  /// Every result bit is toggled by one input bit at most, so that XOR may be emitted as OR or ADD.
+  /// Returns true if at most one input bit toggles each result bit, so that XOR may be emitted as
+  /// OR or ADD.
   bool is_disjoint() const;
 
-  /// The flips as few machine operations: XOR over terms of (coordinate & mask) << shift (shift <
-  /// 0: right).
+  /// One term of the flips in few machine operations: the XOR over all terms of (coordinate & mask)
+  /// << shift (shift < 0: right).
   struct Shift {
     HwDim in;
     std::uint32_t mask;
@@ -59,7 +61,8 @@ class ThreadOffset {
     friend bool operator==(const Shift&, const Shift&) = default;
   };
   std::vector<Shift> shifts() const;
-  /// The adds: sum over terms of ((coordinate & mask) >> first bit of mask) * factor.
+  /// One term of the adds: the sum over all terms of ((coordinate & mask) >> first bit of mask) *
+  /// factor.
   struct Multiple {
     HwDim in;
     std::uint32_t mask;
@@ -76,18 +79,18 @@ class ThreadOffset {
 struct IndexFn {
   ThreadOffset thread;
   std::vector<RegisterOffset> registers;
-  /// No register's flip meets a thread's: index = thread + constant().
+  /// True if register flips and thread flips use different bits: index = thread + constant().
   bool is_additive = true;
 
   std::int64_t operator()(const HardwareCoord& place) const;
-  /// Constant of a register in an additive function.
+  /// Returns the constant of a register in an additive function.
   std::int64_t constant(int reg) const {
     const auto& r = registers[static_cast<std::size_t>(reg)];
     return r.flip + r.add;
   }
 };
 IndexFn index_fn(const LinearLayout& layout, int dim);
-/// For each register of an additive function, whether it pads the dimension in some thread.
+/// For each register of an additive function, returns true if it pads the dimension in some thread.
 std::vector<bool> padded_registers(const LinearLayout& layout, int dim);
 
 /// Byte offset in shared memory of every (register, thread).
@@ -101,7 +104,7 @@ struct SharedFn {
   std::vector<Register> registers;
 
   std::int64_t operator()(const HardwareCoord& place) const;
-  /// A register's flip cut in two: the part that must be XORed to the thread's function, and the
+  /// A register's flip split in two: the part that must be XORed to the thread's function, and the
   /// part that may go into the constant offset of the instruction.
   struct Cut {
     std::uint32_t flip;
@@ -109,22 +112,22 @@ struct SharedFn {
   };
   Cut cut(int reg) const;
 };
-/// Refused where the offset is not of that form: a thread's bits straddle slabs, or meet a
-/// register's above the linear block. The caller then computes indices (index_fn) and strides.
+/// Refused if the offset does not have that form: a thread's bits straddle slabs, or overlap a
+/// register's bits above the linear block. The caller then computes indices (index_fn) and strides.
 Result<SharedFn> shared_fn(const SharedLayout& shared, const LinearLayout& dist);
 
 /// Registers accessed by one instruction, in address order.
 struct Vector {
   std::vector<int> registers;
 };
-/// Widest vectors of at most `max_bytes` (1..16) such that each thread's are contiguous and
-/// aligned, in each of several tiles that lie one behind the other. Every register is in one
-/// vector; all have the same width. Refused as shared_fn is.
+/// Returns the widest vectors of at most `max_bytes` (1..16) such that each thread's vectors are
+/// contiguous and aligned, also if several tiles are consecutive in memory. Every register is in
+/// one vector; all vectors have the same width. Refused like shared_fn.
 Result<std::vector<Vector>> shared_vectors(const SharedFn& fn, const SharedLayout& shared,
                                            int max_bytes = 16);
-/// The same for global memory with unit stride along `dim`, where accesses may be up to
-/// `max_elements` wide: a power of two that divides base address, other strides, and the bound of
-/// `dim` (or the extents, if bounds are masked).
+/// Like shared_vectors(), for global memory with unit stride along `dim`, where accesses may be up
+/// to `max_elements` wide: a power of two that divides base address, other strides, and the bound
+/// of `dim` (or the extents, if bounds are masked).
 std::vector<Vector> global_vectors(const LinearLayout& dist, int dim, int max_elements);
 
 }  // namespace tegula::ir
