@@ -6,11 +6,11 @@
 
 namespace tegula::ir::interp {
 
-/// New element of an atomic op from the old element and a value; both are of `dtype`.
+/// Returns the new element of an atomic op from the old element and a value; both are of `dtype`.
 using Combine = Cell (*)(Cell old, Cell value, DType dtype);
 
-/// By attr kind: add max min and or xor xchg, and inc, which counts up to the value and begins
-/// again at 0. Throws CompileError for another one.
+/// Returns the function of an attr kind: add max min and or xor xchg, or inc, which counts up to
+/// the value and then restarts at 0. Throws InternalError for another kind.
 Combine combine_of(std::string_view kind);
 
 }  // namespace tegula::ir::interp

@@ -1,6 +1,6 @@
 #pragma once
-// A box of a view: the elements that load_view, store_view and copy_async touch, and which of them
-// lie inside the tensor.
+// A box of a view: the elements that load_view, store_view and copy_async access, and the subset of
+// them inside the tensor.
 #include "ir/eval/number.h"
 #include "ir/eval/program.h"
 
@@ -8,27 +8,30 @@ namespace tegula::ir::interp {
 
 struct Box {
   /// One dimension of the tile: its extent, its step in memory, and the indices [low, high) that
-  /// lie in the tensor.
+  /// are inside the tensor.
   struct Dim {
     std::int64_t extent, step_bytes, low, high;
   };
-  /// An index along the dimension that index tiles go along: its distance from `first`, where it
-  /// lies in the tensor. Absent are those whose place is; one outside is there, but nowhere.
+  /// An index along the dimension that index tiles select from. `bytes` is its distance from
+  /// `first` if it is inside the tensor. An index is absent if the index tile's element is absent;
+  /// an out-of-bounds index is present but has no address.
   struct Place {
     std::int64_t bytes = 0;
     bool is_inside = true, is_absent = false;
   };
-  const MemoryRegion* region = nullptr;  ///< null: nothing is touched
+  const MemoryRegion* region = nullptr;  ///< null: no memory is accessed
   const TensorArg* tensor = nullptr;
   std::vector<Dim> dims;
   const std::byte* first = nullptr;  ///< address of index 0 of the tile, even if absent
-  /// A dimension that the tile does not run along is out of range: every element lies outside.
+  /// True if the offset along a dimension that the tile does not run along is out of bounds, so
+  /// that every element is outside.
   bool is_outside = false;
   std::size_t gathered = kNone;  ///< dimension of the tile that has places instead of a step
   std::vector<Place> places;
 
   static constexpr std::size_t kNone = SIZE_MAX;
-  /// Distance of index `i` of dimension `d`; nothing where it lies nowhere.
+  /// Returns the distance of index `i` of dimension `d` from `first`, or nothing if it has no
+  /// address.
   std::optional<std::int64_t> distance(std::size_t d, std::int64_t i) const {
     if (d != gathered) return i * dims[d].step_bytes;
     const Place& at = places[static_cast<std::size_t>(i)];
@@ -39,12 +42,13 @@ struct Box {
   std::size_t count() const;
 };
 
-/// The box of operand `view` of the op, whose offsets are the operands from `first_offset` on and
-/// whose tile has `shape`.
+/// Returns the box of operand `view` of the op. The offsets are the operands from `first_offset`
+/// on, and the tile has shape `shape`.
 Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
              std::span<const std::int64_t> shape);
 
-/// Marks the indices of `out` that the box has outside of the tensor. `out` holds its cells.
+/// Marks the indices of `out` at which the box is outside the tensor. The cells of `out` must be
+/// set.
 void mark_outside(const Box& box, TileValue& out);
 
 /// Calls visit(index in the tile, address) for every element inside the tensor, in row-major order.

@@ -1,5 +1,5 @@
-// Channels: TMA copies that land when their slot is waited for. The program is one thread here, the
-// leader; a wait that nothing can end is reported.
+// Channels: TMA copies that land when their slot is waited for. The program runs as one thread, the
+// producer thread; a wait that can never end is reported.
 #include <fmt/format.h>
 
 #include <utility>
@@ -13,7 +13,7 @@ namespace {
 struct Phase {
   SharedTile* channel = nullptr;
   std::int64_t slot = 0;
-  /// Bytes still to be announced by copies; phases that have ended.
+  /// Returns the number of phases that have ended.
   Cell& ended() const { return channel->cells[static_cast<std::size_t>(slot)]; }
 };
 

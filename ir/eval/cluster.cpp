@@ -1,4 +1,4 @@
-// Clusters: programs that run side by side and hand each other parts of a sum.
+// Clusters: programs that run in lockstep and exchange parts of a sum.
 #include "ir/eval/cluster.h"
 
 #include <vector>
@@ -9,7 +9,7 @@
 namespace tegula::ir::interp {
 namespace {
 
-/// Part `rank` of a tile along an axis: calls visit(element of the part, element of the tile).
+/// Calls visit(element of the part, element of the tile) for part `rank` of a tile along an axis.
 template <class Visit>
 void for_part(const AxisShape& part, std::size_t whole_extent, std::size_t rank,
               const Visit& visit) {
@@ -20,7 +20,7 @@ void for_part(const AxisShape& part, std::size_t whole_extent, std::size_t rank,
               (o * whole_extent + rank * part.extent + k) * part.inner + j);
 }
 
-/// Edges of the slice: those along `axis` are cut.
+/// Returns the edges of the slice: those along `axis` are cut.
 std::vector<std::uint8_t> edges_of_part(const TileValue& tile, std::span<const std::int64_t> shape,
                                         std::size_t axis, std::size_t extent, std::size_t rank) {
   std::vector<std::uint8_t> out;
@@ -32,7 +32,7 @@ std::vector<std::uint8_t> edges_of_part(const TileValue& tile, std::span<const s
   return out;
 }
 
-/// Computes the slice that the program of rank `receiver` gets.
+/// Computes the slice that the program of rank `receiver` receives.
 void receive(std::span<const std::unique_ptr<Program>> programs, OpId id, std::size_t receiver) {
   Program& p = *programs[receiver];
   const Value v = p.op(id).operands[0];
@@ -68,7 +68,7 @@ void receive(std::span<const std::unique_ptr<Program>> programs, OpId id, std::s
   p.result(id) = std::move(out);
 }
 
-/// Gives the program of rank `receiver` the tiles of all.
+/// Gives the program of rank `receiver` the concatenated tiles of all programs.
 void gather_operands(std::span<const std::unique_ptr<Program>> programs, OpId id,
                      std::size_t receiver) {
   Program& p = *programs[receiver];
@@ -127,7 +127,7 @@ void eval_ClusterTile(Program& p, OpId id) {
     p.result(id).set_scalar(Cell{.i = *tile});
 }
 
-// Only run_cluster knows the other programs.
+// Only run_cluster has access to the other programs.
 void eval_ClusterReduceScatter(Program& p, OpId id) {
   fail(ErrorId::eager_cluster, p.op(id).loc, {}, "cluster_reduce_scatter");
 }

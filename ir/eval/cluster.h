@@ -1,5 +1,5 @@
 #pragma once
-// Programs of a cluster, which run side by side.
+// Runs the programs of a cluster together.
 #include <memory>
 #include <span>
 
@@ -7,8 +7,8 @@
 
 namespace tegula::ir::interp {
 
-/// Runs the programs `first`, `first` + 1, .. of one cluster, each on its own values. They run
-/// op by op in lockstep, so that each finds the others' tiles of a cluster_reduce_scatter.
+/// Runs the programs `first`, `first` + 1, .. of one cluster, each with its own values. They run op
+/// by op in lockstep, so that the tiles of all programs are available at a cluster_reduce_scatter.
 void run_cluster(std::span<const std::unique_ptr<Program>> programs, std::int64_t first);
 
 }  // namespace tegula::ir::interp

@@ -1,4 +1,4 @@
-// Control flow, roles, and the checks a program states about itself.
+// Control flow, roles, and the checks that a program contains.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace tegula::ir::interp {
 namespace {
 
-/// The values a region ended with become `to`, all at once: a carry may be yielded into another
-/// carry's place.
+/// Moves the values yielded by a region to `to`, all at once, because a carry may be yielded into
+/// the position of another carry.
 void hand_over(Program& p, OpId yield, std::span<const Value> to) {
   auto& yielded = p.carry_scratch;
   yielded.resize(std::max(yielded.size(), to.size()));
@@ -74,11 +74,12 @@ bool is_same(const TileValue& a, const TileValue& b) {
          std::memcmp(a.cells.data(), b.cells.data(), a.cells.size() * sizeof(Cell)) == 0;
 }
 
-/// A loop that changes something in each iteration may wait for others all the same.
+/// Number of iterations after which a loop that makes changes yields to other programs, because it
+/// may still wait for them.
 constexpr int kIterationsOfATurn = 1000;
 
-/// An iteration that began with `before`, ended with `after` and changed no memory is followed by
-/// equal ones until another program changes some.
+/// Detects a loop without progress: after an iteration that began with `before`, ended with `after`
+/// and changed no memory, all iterations are equal until another program changes memory.
 void require_progress(Program& p, OpId id, std::span<const Value> before,
                       std::span<const Value> after) {
   if (!p.evaluation().is_sequential) return;
@@ -159,8 +160,8 @@ void eval_If(Program& p, OpId id) {
   for (std::size_t i = 0; i < d.results.size(); ++i) p.value(d.results[i]) = p.operand(yield, i);
 }
 
-// Roles cannot wait for one another in this form, so any order of them is one that may happen. What
-// they share is checked by the tags they leave in shared memory.
+// Roles cannot wait for one another in this form, so any order of them is possible. Their accesses
+// to shared memory are checked by the role tags stored there.
 void eval_Roles(Program& p, OpId id) {
   const std::uint32_t outer_tag = p.role_tag;
   ++p.role_runs;
@@ -168,7 +169,7 @@ void eval_Roles(Program& p, OpId id) {
   for (const RegionId region : p.op(id).regions) {
     p.role_tag = p.role_runs * 64 + ++role;
     AsyncCopies outer;
-    std::swap(outer, p.asyncs);  // groups of copies belong to the threads that made them
+    std::swap(outer, p.asyncs);  // commit groups belong to the threads that issued the copies
     p.run_region(region);
     std::swap(outer, p.asyncs);
   }
@@ -214,7 +215,7 @@ void eval_GridLaunchDependents(Program&, OpId) {}
 
 namespace {
 
-/// The numbers that a comparison has compared at an element: ": 50 < 10".
+/// Returns the numbers that a comparison compared at an element: ": 50 < 10".
 std::string compared(Program& p, Value condition, std::size_t element) {
   const OpId def = p.kernel()[condition].def;
   if (!def || p.op(def).opcode != Opcode::Cmp || p.operand_type(def, 0).is_pointer()) return "";
@@ -252,7 +253,7 @@ void eval_Assume(Program& p, OpId id) {
   }
 }
 
-/// The results of the op's model.
+/// Evaluates the op's model.
 void eval_AsmElementwise(Program& p, OpId id) {
   const OpData& d = p.op(id);
   const auto count = static_cast<std::size_t>(

@@ -1,4 +1,4 @@
-// Ops that make tiles, and ops that only rearrange them.
+// Ops that create tiles, and ops that only rearrange them.
 #include <algorithm>
 #include <numeric>
 
@@ -24,7 +24,7 @@ Ints row_major_strides(std::span<const std::int64_t> shape) {
   return strides;
 }
 
-/// out[i] = in[sum of index * stride], over `shape` in row-major order.
+/// Computes out[i] = in[sum of index * stride], over `shape` in row-major order.
 template <class T>
 void copy_strided(const T* in, std::span<const std::int64_t> shape,
                   std::span<const std::int64_t> strides, T* out) {
@@ -48,8 +48,8 @@ void copy_strided(const T* in, std::span<const std::int64_t> shape,
   }
 }
 
-/// The result is the operand read with these strides from element `first` on; edges are the
-/// caller's.
+/// Sets the result to the operand, read with these strides from element `first` on. The caller sets
+/// the edges.
 void rearrange(Program& p, OpId id, std::span<const std::int64_t> strides, std::int64_t first = 0) {
   TileValue &in = p.operand(id, 0), &out = p.result(id);
   if (in.cells.size() == 1) {
@@ -68,8 +68,8 @@ void rearrange(Program& p, OpId id, std::span<const std::int64_t> strides, std::
   out.origin = in.origin;
 }
 
-/// Whether each of the group's elements lies outside in one of the group's dimensions of the
-/// operand.
+/// Returns a flag for each element of the group: true if the element is outside in one of the
+/// group's dimensions of the operand.
 std::vector<std::uint8_t> flattened_edge(const TileValue& v, std::span<const std::int64_t> shape,
                                          const ReshapeGroup& g) {
   std::vector<std::uint8_t> flat(1, 0);
@@ -84,7 +84,7 @@ std::vector<std::uint8_t> flattened_edge(const TileValue& v, std::span<const std
   return flat;
 }
 
-/// Edges stay apart where a group becomes one dimension; where it is split they become states of
+/// Edges stay edges if a group becomes one dimension; if the group is split, they become states of
 /// the elements.
 void reshape_edges(const TileValue& in, std::span<const std::int64_t> from,
                    std::span<const std::int64_t> to, TileValue& out) {
@@ -125,7 +125,7 @@ void eval_Const(Program& p, OpId id) {
 
 namespace {
 
-/// An element that a load reads by itself, outside of its view.
+/// Returns true for a single element that a load reads outside its view.
 bool is_outside_element(Program& p, Value v) {
   const OpId def = p.kernel()[v].def;
   return def && p.op(def).opcode == Opcode::LoadView && !p.kernel().type(v).is_tile() &&
@@ -160,7 +160,7 @@ void eval_Crop(Program& p, OpId id) {
   const std::int64_t first = p.operand(id, 1).cells[0].i, end = p.operand(id, 2).cells[0].i;
   TileValue& out = p.result(id);
   out = TileValue(p.operand(id, 0));
-  // One flag an index of each dimension.
+  // One flag per index of each dimension.
   if (out.edges.empty())
     out.edges.assign(
         static_cast<std::size_t>(std::accumulate(shape.begin(), shape.end(), std::int64_t{0})), 0);

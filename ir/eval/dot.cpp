@@ -1,4 +1,4 @@
-// dot: products and sums in double (integers: modulo 2^64), rounded or wrapped once to the
+// dot: multiplies and adds in double (integers: modulo 2^64), and rounds or wraps once to the
 // accumulator's type.
 #include <algorithm>
 
@@ -22,7 +22,8 @@ double to_tf32(double v) {
   return std::bit_cast<float>((bits + 0xfffu + ((bits >> 13) & 1u)) & 0xffffe000u);
 }
 
-/// Matrix number `batch` of the operand, which is one by itself unless it has three dimensions.
+/// Returns matrix number `batch` of the operand, which is a single matrix unless it has three
+/// dimensions.
 Matrix matrix(Program& p, OpId id, std::size_t operand, bool as_tf32, std::size_t batch = 0) {
   const Value v = p.op(id).operands[operand];
   const auto shape = p.kernel().type(v).shape().last(2);
@@ -41,8 +42,8 @@ Matrix matrix(Program& p, OpId id, std::size_t operand, bool as_tf32, std::size_
   return m;
 }
 
-/// sums[j] += row of a times column j of b. Four rows of b at a time, so that a sum is loaded and
-/// stored once for four.
+/// Computes sums[j] += row of a times column j of b, four rows of b at a time, so that each
+/// accumulator is loaded and stored once per four rows.
 void accumulate_row(const Cell* a, const Matrix& b, double* sums) {
   const std::size_t n = b.columns;
   std::size_t k = 0;
@@ -84,9 +85,9 @@ void dot_integers(const Matrix& a, const Matrix& b, const Cell* acc, DType dtype
   }
 }
 
-/// Poison where any present element of a row or column of an operand is. Absent ones count as 0
-/// along k; only an edge of the operand along its other dimension makes a row or column of the
-/// result absent.
+/// Returns poison if any present element of a row or column of an operand is poison. Absent
+/// elements count as 0 along k; only an edge of the operand along its other dimension makes a row
+/// or column of the result absent.
 std::uint8_t line_state(const TileValue& v, std::size_t first, std::size_t step,
                         std::size_t count) {
   if (v.states.empty()) return 0;
@@ -98,7 +99,8 @@ std::uint8_t line_state(const TileValue& v, std::size_t first, std::size_t step,
   return any;
 }
 
-/// Rows that a lacks, columns that b lacks, and whatever the accumulator lacks.
+/// Marks as absent the rows that a lacks, the columns that b lacks, and the rows and columns that
+/// the accumulator lacks.
 void join_edges(Program& p, OpId id, TileValue& out) {
   const TileValue &va = p.operand(id, 0), &vb = p.operand(id, 1), &vacc = p.operand(id, 2);
   if (va.edges.empty() && vb.edges.empty() && vacc.edges.empty()) return;
@@ -152,8 +154,8 @@ void transpose(Matrix& m) {
   std::swap(m.rows, m.columns);
 }
 
-/// Operand A or B of dot_async: a tile, or the slot of a shared tile, or its transpose (attrs
-/// trans_a, trans_b). `next_slot` is the operand that names the slot of the next shared one.
+/// Returns operand A or B of dot_async: a tile, or a slot of a shared tile, or its transpose (attrs
+/// trans_a, trans_b). `next_slot` is the operand that contains the slot of the next shared operand.
 Matrix async_operand(Program& p, OpId id, std::size_t operand, std::size_t& next_slot) {
   if (!p.operand_type(id, operand).is(TypeKind::Shared)) return matrix(p, id, operand, false);
   const auto shape = p.operand_type(id, operand).shape();
@@ -194,8 +196,7 @@ void eval_Dot(Program& p, OpId id) {
   join_edges(p, id, out);
 }
 
-// Computed when it is issued: what may still change under it until its wait is for the simulator to
-// find.
+// The result is computed at issue. The simulator detects changes of the operands before the wait.
 void eval_DotAsync(Program& p, OpId id) {
   const Type sum = p.result_type(id).inner();
   check_types(p.operand_type(id, 2).dtype(), sum.dtype());

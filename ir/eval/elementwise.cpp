@@ -1,4 +1,4 @@
-// Elementwise ops on tiles: operands broadcast, absence and poison spread.
+// Elementwise ops on tiles: operands broadcast, and absence and poison propagate.
 #include <algorithm>
 
 #include "ir/analysis/uniform.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kMaxOperands = 3;
 
-/// Absent where any operand is absent, poison where any is.
+/// Makes an element absent if any operand is absent there, and poison if any operand is poison.
 void join_states(Program& p, const OpData& d, TileValue& out) {
   for (const Value v : d.operands) {
     const TileValue& in = p.value(v);
@@ -21,7 +21,7 @@ void join_states(Program& p, const OpData& d, TileValue& out) {
   }
 }
 
-/// `and` of a 0 and `or` of a true have a value whatever the other operand holds.
+/// `and` with a 0 and `or` with a true have a value for any other operand.
 void join_logic_states(Program& p, OpId id, TileValue& out) {
   const OpData& d = p.op(id);
   join_states(p, d, out);
@@ -36,7 +36,7 @@ void join_logic_states(Program& p, OpId id, TileValue& out) {
   }
 }
 
-/// The state of each element, edges included.
+/// Returns the state of each element, edges included.
 std::vector<std::uint8_t> all_states(Program& p, Value v, std::size_t count) {
   std::vector<std::uint8_t> out(count, 0);
   const TileValue& t = p.value(v);
@@ -47,7 +47,7 @@ std::vector<std::uint8_t> all_states(Program& p, Value v, std::size_t count) {
   return out;
 }
 
-/// One condition for all takes a side as it is.
+/// A uniform condition selects one side unchanged.
 void take_side(const TileValue& condition, const TileValue& side, TileValue& out) {
   out.join_edges(side.edges);
   if (!out.origin) out.origin = side.origin;
@@ -57,8 +57,8 @@ void take_side(const TileValue& condition, const TileValue& side, TileValue& out
   for (std::size_t i = 0; i < out.states.size(); ++i) out.states[i] |= side.state(i);
 }
 
-/// Each element is there where the condition is and the side that it takes has it; the other side
-/// may be absent or poison. Coordinates that neither side has stay apart from single elements.
+/// An element is present if the condition and the selected side are present there; the other side
+/// may be absent or poison. Coordinates that both sides lack stay edges.
 void join_select_states(Program& p, OpId id, TileValue& out) {
   const OpData& d = p.op(id);
   const TileValue &condition = p.value(d.operands[0]), &yes = p.value(d.operands[1]),

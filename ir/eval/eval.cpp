@@ -1,4 +1,4 @@
-// Checks the arguments, orders the programs, runs them, and collects what they did wrong.
+// Checks the arguments, orders the programs, runs them, and collects their faults.
 #include "ir/eval/eval.h"
 
 #include <fmt/format.h>
@@ -19,9 +19,9 @@
 
 namespace tegula::ir {
 
-/// The pass (ir/passes/carry_presence.cpp).
+/// The pass in ir/passes/carry_presence.cpp.
 bool carry_presence(Kernel&, PassContext&);
-/// The pass (ir/passes/outside_reads.cpp).
+/// The pass in ir/passes/outside_reads.cpp.
 bool outside_reads(Kernel&, PassContext&);
 
 namespace {
@@ -58,7 +58,7 @@ void check_view_facts(const Param& param, const TensorArg& t, Type type) {
 
 void check_argument(const Param& param, Type type, const EvalArg& arg) {
   if (param.attrs.has(AttrName::component))
-    return;  // a flattened part takes what it needs from any argument
+    return;  // a component of a flattened argument accepts any kind of argument
   if (type.is_view()) {
     const auto* t = std::get_if<TensorArg>(&arg);
     if (t == nullptr) refuse_argument(param, "a tensor is expected");
@@ -84,8 +84,8 @@ void check_arguments(const Kernel& kernel, std::span<const EvalArg> args) {
   }
 }
 
-/// The launch region of a kernel, with integers of 64 bits: a launch recipe computes in 64 bits,
-/// too, so that an extent of 2^32 is refused in place of one of 0.
+/// Returns the kernel's launch region with 64-bit integers. A launch recipe also computes in 64
+/// bits, so that an extent of 2^32 is rejected and does not wrap to 0.
 Kernel wide_launch(const Kernel& k) {
   Kernel wide(k.info.name, k.info.form);
   Builder b(wide, wide.launch());
@@ -144,19 +144,19 @@ bool has(const Kernel& kernel, Opcode opcode) {
   return any_op(kernel, kernel.body(), [&](OpId op) { return kernel[op].opcode == opcode; });
 }
 
-/// Whether a program may wait for what another one does.
+/// Returns true if a program may wait for an effect of another one.
 bool may_wait(const Kernel& kernel) {
   return has(kernel, Opcode::WaitUntil) || has(kernel, Opcode::GridBarrier) ||
          (has(kernel, Opcode::While) && has_atomics(kernel));
 }
 
-/// Numbers of programs, or clusters, in the order they are run in.
+/// Returns the numbers of the programs, or clusters, in execution order.
 std::vector<std::int64_t> program_order(std::int64_t count, std::optional<std::uint64_t> seed) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   if (!seed) return order;
   std::uint64_t state = *seed;
-  const auto next = [&] {  // splitmix64: the same order wherever the library is built
+  const auto next = [&] {  // splitmix64: the same order on every host
     std::uint64_t z = state += 0x9e3779b97f4a7c15ULL;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
@@ -166,7 +166,7 @@ std::vector<std::int64_t> program_order(std::int64_t count, std::optional<std::u
   return order;
 }
 
-/// A program, or all of a cluster.
+/// Runs one program, or all programs of a cluster.
 void run(std::span<const std::unique_ptr<Program>> programs, std::int64_t number) {
   if (programs.size() == 1) return programs.front()->run(number);
   interp::run_cluster(programs, number * static_cast<std::int64_t>(programs.size()));
@@ -194,10 +194,10 @@ void run_programs(Evaluation& evaluation, std::span<const std::int64_t> order, i
   if (failure) std::rethrow_exception(failure);
 }
 
-/// Programs of a kernel with grid_barrier: few, so that each has several tiles.
+/// Maximum number of programs of a kernel with grid_barrier: few, so that each has several tiles.
 constexpr std::int64_t kMaxMeeting = 6;
 
-/// Small launches stay on one thread, where their findings come in one order.
+/// Smaller launches run on one thread, so that their findings have a fixed order.
 constexpr std::int64_t kProgramsWorthAThread = 8;
 
 }  // namespace
@@ -233,7 +233,7 @@ EvalReport run_programs_of(const Kernel& kernel, std::span<const EvalArg> args,
                            const EvalOptions& options) {
   Evaluation evaluation(kernel, args, options, options.check);
   evaluation.grid = launch_grid(kernel, args);
-  // Programs that meet are resident at once, and each takes what tiles there are.
+  // All programs of a grid barrier are resident at once, and each processes several tiles.
   if (has(kernel, Opcode::GridBarrier))
     evaluation.grid[0] = std::min(evaluation.grid[0], kMaxMeeting);
   const std::int64_t count = evaluation.grid[0] * evaluation.grid[1] * evaluation.grid[2];
@@ -262,7 +262,8 @@ EvalReport run_programs_of(const Kernel& kernel, std::span<const EvalArg> args,
 EvalReport evaluate(const Kernel& kernel, std::span<const EvalArg> args,
                     const EvalOptions& options) {
   check_arguments(kernel, args);
-  // The pass is the meaning of what loops carry; a kernel that it leaves alone is run as it is.
+  // The pass defines the semantics of loop carries. A kernel that it does not change runs
+  // unmodified.
   if (kernel.info.form == Form::Tile) {
     Kernel meant = clone(kernel);
     PassContext context;

@@ -1,17 +1,17 @@
 #pragma once
-// The interpreter of the tile and machine forms: the meaning of every op, and the oracle of every
-// test. A kernel is run for each program of its launch grid on host memory, and what no program may
-// do is reported.
+// The interpreter of the tile and machine forms. It defines the semantics of every op and is the
+// oracle of every test. It runs a kernel for each program of its launch grid on host memory, and
+// reports the faults of the programs.
 //
 // Numerics: integers are exact. Elementwise ops are those of ir/eval/cell.h. sum, prod, scan and
 // dot are computed in double and rounded once to the result's type, so a device that adds n terms
 // in f32 differs by at most n * 2^-24 * sum |terms|; dot with precision tf32 first rounds its
-// operands to 10 fraction bits, to nearest even. Raw addresses are virtual: arguments lie so far
-// apart that no stray offset of one falls into another. Programs run to completion one after
-// another, those of a cluster side by side (or on two threads where they share no atomics). Where
-// they may wait for one another, one that waits gives way (program_scheduler.h); a wait that
-// nothing can end, a loop that changes nothing, and one of more than `loop_limit` iterations, are
-// an error.
+// operands to 10 fraction bits, to nearest even. Raw addresses are virtual: the arguments are so
+// far apart that an out-of-bounds offset of one never reaches another. Programs run to completion
+// one at a time (on two threads if they have no atomics), and those of a cluster in lockstep. If
+// programs may wait for one another, a waiting program lets others run (program_scheduler.h). A
+// wait that can never end, a loop that changes nothing, and a loop of more than `loop_limit`
+// iterations are errors.
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -32,19 +32,19 @@ struct TensorArg {
   DType dtype = DType::f32;
 };
 
-/// A pointer argument and the bytes [begin, end) that may be reached through it.
+/// A pointer argument and the bytes [begin, end) that may be accessed through it.
 struct PointerArg {
   void* base = nullptr;
   void* begin = nullptr;
   void* end = nullptr;
 };
 
-/// The index of the element that begins at an address; none where it falls between elements. The
-/// address must lie in the tensor's memory.
+/// Returns the index of the element that begins at an address, or nothing if the address is between
+/// elements. The address must be in the tensor's memory.
 std::optional<Ints> index_of_address(const TensorArg& tensor, std::uint64_t address);
 
-/// One a kernel parameter in tile and machine form. Where parameters have the attribute `arg` (simt
-/// form's flattened ones) it is the index here.
+/// The argument of one kernel parameter in tile and machine form. For parameters with the attribute
+/// `arg` (the flattened ones of the simt form), `arg` is the index of the argument.
 using EvalArg = std::variant<Cell, TensorArg, PointerArg>;
 
 enum class FindingKind : std::uint8_t {
@@ -64,7 +64,7 @@ constexpr const FindingRow& row(FindingKind kind) {
   return kFindingRows[static_cast<std::size_t>(kind)];
 }
 constexpr std::string_view name(FindingKind kind) { return row(kind).name; }
-/// Stable, "T1301".
+/// Returns the stable code of the kind, such as "T1301".
 constexpr std::string_view code(FindingKind kind) { return row(kind).code; }
 
 /// One fault of the program that ran, reported once per op and kind.
@@ -72,12 +72,12 @@ struct Finding {
   FindingKind kind{};
   std::string text;
   Loc loc;
-  std::array<std::int64_t, 3> program{};  ///< the first program it was seen in
-  std::int64_t count = 1;                 ///< elements, over all programs
+  std::array<std::int64_t, 3> program{};  ///< the first program in which it was detected
+  std::int64_t count = 1;                 ///< number of elements, over all programs
 
-  /// "race: ... (program 1, 0, 0)"
+  /// Returns "race: ... (program 1, 0, 0)".
   std::string what() const;
-  /// "k.cpp:12:3: race: ... (program 1, 0, 0)"
+  /// Returns "k.cpp:12:3: race: ... (program 1, 0, 0)".
   std::string str() const;
 };
 
@@ -87,41 +87,43 @@ struct EvalReport {
   std::string str() const;
 };
 
-/// Bytes [begin, begin + bytes) of the host.
+/// Bytes [begin, begin + bytes) of host memory.
 struct HostMemory {
   std::uintptr_t begin = 0;
   std::size_t bytes = 0;
 };
 
 struct EvalOptions {
-  /// Track races and report faults. Without it a fault has no defined result, but never touches
-  /// memory of others.
+  /// Track races and report faults. Without it a fault has no defined result, but never accesses
+  /// memory outside the arguments.
   bool check = true;
-  /// Report elements of Out arguments (but partial ones) that no program stored.
+  /// Report elements of Out arguments (except partial ones) that no program stored.
   bool find_unstored = false;
-  /// Run the programs in an order drawn from this seed instead of ascending.
+  /// Run the programs in an order drawn from this seed instead of ascending order.
   std::optional<std::uint64_t> shuffle_seed;
-  /// 0 chooses. Kernels with atomics always run on one thread, so that every run gives the same
-  /// bits.
+  /// Number of host threads; 0 chooses one. Kernels with atomics always run on one thread, so that
+  /// every run yields the same bits.
   int threads = 0;
-  /// Memory beside that of the arguments, for kernels that take addresses.
+  /// Memory in addition to that of the arguments, for kernels that take addresses.
   std::span<const HostMemory> reachable = {};
-  /// Iterations of one loop after which it is taken to be endless.
+  /// Number of iterations after which a loop is considered endless.
   std::int64_t loop_limit = 10'000'000;
 };
 
-/// Whether the kernel makes pointers of integers.
+/// Returns true if the kernel converts integers to pointers.
 bool takes_addresses(const Kernel& kernel);
 
-/// Programs along each axis of a grid that a GPU launches (CUDA C programming guide, compute
-/// capabilities).
+/// Maximum number of programs along each axis of a grid that a GPU launches (CUDA C programming
+/// guide, compute capabilities).
 inline constexpr std::int64_t kMaxPrograms[3] = {2147483647, 65535, 65535};
 
-/// Extents of the launch grid. Throws CompileError where one is divided by 0 or that of no grid.
+/// Returns the extents of the launch grid. Throws CompileError if an extent divides by 0 or is not
+/// valid for a grid.
 std::array<std::int64_t, 3> evaluate_launch(const Kernel& kernel, std::span<const EvalArg> args);
 
-/// Runs every program of the grid. Throws CompileError where an op cannot be executed on the host,
-/// ProgramError where a loop does not end.
+/// Runs every program of the grid. Throws CompileError for inline PTX without a model and for an
+/// invalid grid, ProgramError for a loop or wait that does not end, and InternalError if the
+/// arguments do not match the parameters or the interpreter does not support an op.
 EvalReport evaluate(const Kernel& kernel, std::span<const EvalArg> args,
                     const EvalOptions& options = {});
 

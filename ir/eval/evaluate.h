@@ -1,5 +1,5 @@
 #pragma once
-// Elementwise ops on known numbers, for passes and analyses.
+// Evaluates elementwise ops on known numbers, for passes and analyses.
 #include <array>
 #include <optional>
 #include <span>
@@ -9,15 +9,15 @@
 
 namespace tegula::ir {
 
-/// Operands of an elementwise op at most.
+/// Maximum number of operands of an elementwise op.
 inline constexpr std::size_t kMaxElementwiseOperands = 3;
 
-/// Computes the elements of an elementwise op's result; an operand has as many, or one. False where
-/// the op is none, or an element is poison.
+/// Computes the elements of an elementwise op's result. Each operand has the same number of
+/// elements, or one. Returns false if the op is not elementwise or an element is poison.
 bool evaluate_elementwise(const Kernel& k, const OpData& d,
                           std::span<const std::span<const Cell>> operands, std::span<Cell> result);
 
-/// The scalar that an elementwise op gives where `get` knows its operands.
+/// Returns the scalar result of an elementwise op if `get` returns a cell for each operand.
 template <class Get>
 std::optional<Cell> evaluate_scalar(const Kernel& k, const OpData& d, const Get& get) {
   const std::size_t n = d.operands.size();

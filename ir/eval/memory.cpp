@@ -1,4 +1,4 @@
-// Regions of the arguments: where they lie, what may be reached, and whose element an address is.
+// Memory regions of the arguments: their addresses and bounds, and the element at an address.
 #include "ir/eval/memory.h"
 
 #include <fmt/format.h>
@@ -14,14 +14,15 @@ namespace tegula::ir {
 namespace interp {
 namespace {
 
-// A virtual address is kVirtual + (region + 1) * kSpacing + offset; the low bits of the host
-// address are kept, so that alignment is what it is on the host. Addresses below kVirtual are the
-// host's own (read from a table in memory).
+// A virtual address is kVirtual + (region + 1) * kSpacing + offset. The low bits of the host
+// address are kept, so that the alignment is that of the host. Addresses below kVirtual are host
+// addresses (read from a table in memory).
 constexpr std::int64_t kVirtual = std::int64_t{1} << 62;
 constexpr std::int64_t kSpacing = std::int64_t{1} << 40;
 constexpr std::int64_t kKeptLowBits = 0xfff;
 
-/// Offsets in elements of the lowest and one past the highest element; {0, 0} for an empty view.
+/// Returns the offsets, in elements, of the lowest element and one past the highest; {0, 0} for an
+/// empty view.
 std::pair<std::int64_t, std::int64_t> span_of(const TensorArg& t) {
   std::int64_t low = 0, high = 1;
   for (std::size_t d = 0; d < t.dims.size(); ++d) {
@@ -32,8 +33,8 @@ std::pair<std::int64_t, std::int64_t> span_of(const TensorArg& t) {
   return {low, high};
 }
 
-/// The index of the element at `offset` from the view's first; nothing where the offset falls
-/// between elements.
+/// Returns the index of the element at `offset` from the view's first element, or nothing if the
+/// offset is between elements.
 std::optional<Ints> index_of(const TensorArg& t, std::int64_t offset) {
   std::vector<std::size_t> by_stride(t.dims.size());
   std::iota(by_stride.begin(), by_stride.end(), std::size_t{0});
@@ -68,7 +69,7 @@ namespace {
 
 DType element_of(Type t) { return t.is_view() || t.is_scalar() ? t.dtype() : DType::u8; }
 
-/// Parameters whose memory some program may write.
+/// Returns the parameters whose memory some program may write.
 std::unordered_set<Value> written_params(const Kernel& k) {
   std::unordered_set<Value> written, by_address;
   bool writes_by_address = false;
@@ -161,7 +162,7 @@ void Memory::make_shadows(const Kernel& kernel) {
       if (last > first && at(r.begin) >= block->end) break;
       block->end = std::max(block->end, at(r.end));
       is_written |= order[last].is_written;
-      // Bytes of the smallest element that can be touched, where all elements are aligned alike.
+      // Bytes of the smallest accessible element, if all elements have the same alignment.
       const auto size = static_cast<std::size_t>(size_bytes(r.dtype));
       block->granule = last == first ? size : std::gcd(block->granule, size);
       block->granule = std::gcd(block->granule, at(r.begin) - block->begin);

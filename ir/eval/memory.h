@@ -1,6 +1,6 @@
 #pragma once
-// Global memory as the interpreted programs see it: one region per argument, virtual addresses,
-// bounds, and the shadow that finds races.
+// Global memory of the interpreted programs: one region per argument, virtual addresses, bounds,
+// and the shadow memory of the race detector.
 #include <deque>
 #include <optional>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace tegula::ir::interp {
 
-/// Memory that one argument gives the programs access to.
+/// Memory to which one argument gives the programs access.
 struct MemoryRegion {
   std::string_view name;  ///< name of the parameter
   DType dtype{};          ///< type of its elements
@@ -19,7 +19,7 @@ struct MemoryRegion {
   std::byte* base = nullptr;
   std::byte *begin = nullptr, *end = nullptr;
   std::int64_t address = 0;       ///< virtual address of `base`
-  ShadowBlock* shadow = nullptr;  ///< null where no program can write, or races are not tracked
+  ShadowBlock* shadow = nullptr;  ///< null if no program can write, or races are not tracked
 };
 
 class Memory {
@@ -27,18 +27,19 @@ class Memory {
   Memory(const Kernel& kernel, std::span<const EvalArg> args, std::span<const HostMemory> reachable,
          bool track_races);
 
-  /// The region of the kernel's parameter `i`; null for a scalar.
+  /// Returns the region of the kernel's parameter `i`, or null for a scalar.
   const MemoryRegion* region_of_param(std::size_t i) const {
     return regions_[i] ? &*regions_[i] : nullptr;
   }
-  /// The host address of `size` bytes and their region; null where they are not inside one.
+  /// Returns the host address of `size` bytes and sets `region`, or returns null if they are not
+  /// inside one region.
   std::byte* resolve(std::int64_t address, std::size_t size, const MemoryRegion*& region) const;
-  /// The argument that an address was computed from, though it may lie outside of it; null where it
-  /// is none's.
+  /// Returns the region of the argument that an address was computed from, although the address may
+  /// be out of its bounds; null if there is none.
   const MemoryRegion* owner(std::int64_t address) const;
-  /// A region that holds these bytes, a parameter's where there is one; or null.
+  /// Returns a region that contains these bytes, preferably a parameter's, or null.
   const MemoryRegion* holding(const std::byte* begin, const std::byte* end) const;
-  /// "x[3, 17]" for an address of a view's element, "p[1027]" relative to a pointer.
+  /// Returns "x[3, 17]" for the address of a view's element, "p[1027]" relative to a pointer.
   std::string describe(const MemoryRegion& region, std::int64_t address) const;
   std::int64_t address_of(const MemoryRegion& region, const std::byte* at) const {
     return region.address + (at - region.base);
@@ -52,11 +53,12 @@ class Memory {
   void make_shadows(const Kernel& kernel);
 
   std::vector<std::optional<MemoryRegion>> regions_;
-  std::deque<std::pair<std::string, MemoryRegion>> reachable_;  ///< and its name
+  std::deque<std::pair<std::string, MemoryRegion>> reachable_;  ///< region and its name
   std::vector<std::unique_ptr<ShadowBlock>> blocks_;
 };
 
-/// The argument index of parameter `i`: its own position, or attribute `arg` of a flattened one.
+/// Returns the argument index of parameter `i`: its position, or attribute `arg` of a flattened
+/// parameter.
 std::size_t arg_index(const Param& param, std::size_t i);
 
 }  // namespace tegula::ir::interp

@@ -1,7 +1,7 @@
 #pragma once
-// Exact conversions between cells, the host number an op computes with, and the bits in memory.
-// Small floats compute in f32; a NaN that an op makes is the canonical one (as the GPU writes it),
-// a NaN that is only moved keeps its bits.
+// Exact conversions between cells, the host numbers that ops compute with, and the bits in memory.
+// Small floats compute in f32. A NaN that an op produces is the canonical NaN (as on the GPU); a
+// NaN that is only moved keeps its bits.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -20,14 +20,14 @@ inline constexpr bool kIsSmallFloat = std::is_same_v<T, f16> || std::is_same_v<T
 template <class T>
 inline constexpr bool kIsFloat = kIsSmallFloat<T> || std::is_floating_point_v<T>;
 
-/// The host type that an op on elements of type T computes with.
+/// The host type in which an op on elements of type T computes.
 template <Element T>
 using compute_t = std::conditional_t<kIsSmallFloat<T>, float, T>;
 
 constexpr Cell int_cell(std::int64_t v) { return Cell{.i = v}; }
 constexpr Cell float_cell(double v) { return Cell{.f = v}; }
 
-/// A pointer is held and compared as its address.
+/// Returns the type that represents an element; a pointer is stored and compared as its address.
 constexpr DType held_as(Elem e) { return e.pointer ? DType::u64 : e.dtype; }
 
 template <Element T>
@@ -38,7 +38,7 @@ compute_t<T> take(Cell c) {
     return static_cast<T>(c.i);
 }
 
-/// The value rounded once, to nearest even, as the double a cell holds.
+/// Returns the value rounded once, to nearest even, as the double of a cell.
 template <Element T, class V>
 double rounded(V v) {
   if (v != v) return kNaN;
@@ -60,7 +60,7 @@ Cell give(compute_t<T> v) {
     return int_cell(static_cast<std::int64_t>(v));
 }
 
-/// The low bits of `v` as an integer element.
+/// Returns the low bits of `v` as an integer element.
 template <Element T>
 T wrap(std::uint64_t v) {
   if constexpr (std::is_same_v<T, bool>)
@@ -144,7 +144,8 @@ void write_element(std::byte* at, Cell c) {
   std::memcpy(at, &bits, sizeof bits);
 }
 
-/// The most negative and the largest value an element can have (infinite where it has infinities).
+/// The most negative and the largest value of an element type (infinite if the type has
+/// infinities).
 template <Element T>
 Cell lowest_cell() {
   if constexpr (std::is_same_v<T, f8e4m3>)
@@ -164,7 +165,7 @@ Cell highest_cell() {
     return int_cell(static_cast<std::int64_t>(std::numeric_limits<T>::max()));
 }
 
-/// min and max of one type. -0 is below +0; a NaN gives way to a number unless `propagate`.
+/// min and max of one type. -0 is less than +0; a number is preferred to a NaN unless `propagate`.
 template <class V>
 V smaller(V a, V b, bool propagate) {
   if constexpr (std::is_floating_point_v<V>) {

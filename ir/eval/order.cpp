@@ -1,4 +1,4 @@
-// Sorts and ranks, as they are defined: by a stable sort of each line, and by counting.
+// Sorts and ranks by their definitions: a stable sort of each line, and counting.
 #include <algorithm>
 #include <numeric>
 
@@ -9,7 +9,7 @@
 namespace tegula::ir::interp {
 namespace {
 
-/// Numbers come first, absent elements last.
+/// Sort classes: numbers come first, absent elements last.
 enum Class : std::uint8_t { kNumber, kNotANumber, kNowhere };
 
 class Sorting {
@@ -43,8 +43,8 @@ class Sorting {
     return states_ != nullptr && (states_[i] & state) != 0;
   }
 
-  /// Coordinates along the axis that are outside of the tensor in every line: as many are absent at
-  /// the end of the result.
+  /// Marks the end of the result's axis as absent: coordinates along the axis that are outside the
+  /// tensor in every line are sorted last.
   void mark_edges() {
     const TileValue& in = p_.operand(id_, 0);
     if (in.edges.empty()) return;

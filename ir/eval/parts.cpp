@@ -1,4 +1,4 @@
-// Ops that put tiles together, and those by which an index chooses elements.
+// Ops that combine tiles, and ops that select elements by an index.
 #include <algorithm>
 
 #include "ir/eval/fold.h"
@@ -11,7 +11,8 @@ std::uint8_t state_of(const std::uint8_t* states, std::size_t i) {
   return states == nullptr ? 0 : states[i];
 }
 
-/// Coordinates that no operand has are none of the result; the others' absence is in the states.
+/// Coordinates along the other axes that all operands lack are edges of the result; other absence
+/// is in the states.
 void keep_common_edges(Program& p, OpId id, std::size_t axis) {
   const auto shape = p.result_type(id).shape();
   const std::size_t operands = p.op(id).operands.size();
@@ -29,8 +30,8 @@ void keep_common_edges(Program& p, OpId id, std::size_t axis) {
   if (has_any) p.result(id).edges = std::move(edges);
 }
 
-/// Absent coordinates of a gather's result: those of the index, and but for the axis those
-/// of the tile.
+/// Sets the absent coordinates of a gather's result: those of the index and, except along the axis,
+/// those of the tile.
 void join_gathered_edges(Program& p, OpId id, std::size_t axis) {
   const TileValue& tile = p.operand(id, 0);
   TileValue& out = p.result(id);

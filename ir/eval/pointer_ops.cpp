@@ -1,5 +1,5 @@
-// Loads, stores and atomics through raw pointers: every address is checked against the argument it
-// came from.
+// Loads, stores and atomics through raw pointers. Every address is checked against the argument
+// from which it was computed.
 #include <fmt/format.h>
 
 #include <array>
@@ -12,7 +12,7 @@
 namespace tegula::ir::interp {
 namespace {
 
-/// A scalar or tile operand, element by element.
+/// A scalar or tile operand, accessed element by element.
 struct Lane {
   const Cell* cells = nullptr;
   const std::uint8_t* states = nullptr;
@@ -22,7 +22,7 @@ struct Lane {
   std::uint8_t state(std::size_t i) const { return states == nullptr ? 0 : states[i * stride]; }
 };
 
-/// An op on pointers: its operands, and which elements it touches.
+/// An op on pointers: its operands, and the elements that it accesses.
 class PointerOp {
  public:
   PointerOp(Program& p, OpId id, std::size_t mask_operand) : p_(p), id_(id) {
@@ -40,7 +40,7 @@ class PointerOp {
   DType pointee() const { return pointee_; }
   const Lane& lane(std::size_t operand) const { return lanes_[operand]; }
 
-  /// The states of the elements; coordinates that an operand lacks are none of the result.
+  /// Starts the result; coordinates that an operand lacks are edges of the result.
   TileValue& start_result() {
     TileValue& out = p_.result(id_);
     out.reset(static_cast<std::size_t>(p_.result_type(id_).count()));
@@ -59,7 +59,8 @@ class PointerOp {
     }
     return mask.cell(i).i == 0;
   }
-  /// Address of element `i`, and its memory region; null (and reported) if it must not be touched.
+  /// Returns the address of element `i` and sets its memory region; reports a fault and returns
+  /// null if the element must not be accessed.
   std::byte* address(std::size_t i, std::string_view verb, const MemoryRegion*& region) {
     const Lane& pointer = lanes_[0];
     if ((pointer.state(i) & kPoison) != 0) {
@@ -72,7 +73,7 @@ class PointerOp {
     if (at == nullptr) report_outside(pointer.cell(i).i, verb);
     return at;
   }
-  /// An element of a value operand, checked before it goes to memory.
+  /// Returns an element of a value operand, checked before it is written to memory.
   Cell stored(std::size_t i, const MemoryRegion& region, const std::byte* at,
               std::size_t operand = 1) {
     const Lane& value = lanes_[operand];
@@ -84,7 +85,7 @@ class PointerOp {
     return value.cell(i);
   }
 
-  /// Reports an element that is not where attrs align and axis promise it.
+  /// Reports an element whose address violates the promise of attrs align and axis.
   void check_promise(std::size_t i) {
     const std::int64_t align = p_.attrs(id_).i(AttrName::align, 0), size = size_bytes(pointee_);
     if (align == 0) return;
@@ -179,7 +180,8 @@ void eval_Store(Program& p, OpId id) {
 
 namespace {
 
-/// Each element in its order: gives the old value, and stores what `update` makes of its bits.
+/// Updates each element in order: returns the old value, and stores the result of `update` on its
+/// bits.
 template <class Update>
 void update_elements(Program& p, OpId id, PointerOp& op, std::size_t values, const char* verb,
                      Update update) {
@@ -301,7 +303,7 @@ void eval_WaitUntil(Program& p, OpId id) {
 
 namespace {
 
-/// The counter before this one of `total` counts, the last of which sets it back to 0.
+/// Increments a counter and returns its previous value. Count number `total` resets it to 0.
 std::optional<std::uint32_t> count_up(Program& p, OpId id, std::int64_t total,
                                       std::string_view sem) {
   PointerOp op(p, id, 2);

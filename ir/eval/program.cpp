@@ -17,7 +17,7 @@ void eval_elsewhere(Program& p, OpId op) {
       fmt::format("{} cannot be executed by the interpreter", info(p.op(op).opcode).mnemonic));
 }
 
-/// The cell of a flattened parameter (`part` of host argument `arg`).
+/// Returns the cell of a flattened parameter (`part` of host argument `arg`).
 std::optional<Cell> part_of(const EvalArg& arg, const MemoryRegion* region, const AttrList& attrs) {
   const std::string_view part = attrs.s(AttrName::component, "value");
   const auto axis = static_cast<std::size_t>(attrs.i(AttrName::axis));
@@ -179,7 +179,7 @@ bool Program::count_repeat(FindingKind kind, OpId op) {
 
 void Program::add_finding(FindingKind kind, OpId op, Loc loc, std::string text) {
   const std::lock_guard lock(evaluation_.mutex);
-  // While the text was made, another thread may have found the same.
+  // Another thread may have added the same finding while the text was formatted.
   if (evaluation_.counts(kind, op)) return;
   evaluation_.found.push_back({op, {kind, std::move(text), loc, coordinates()}});
 }
@@ -213,7 +213,7 @@ void Program::report_race(const MemoryRegion& region, const std::byte* at, OpId 
   });
 }
 
-/// Elements are told apart as the shadow of races between programs tells them.
+/// Uses the same granularity as the race detector's shadow memory.
 void Program::touch_in_steps(const MemoryRegion& region, const std::byte* at, std::size_t size,
                              OpId id, StepUse use) {
   const std::size_t granule = region.shadow->granule;

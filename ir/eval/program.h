@@ -1,6 +1,6 @@
 #pragma once
-// One running program of the interpreter: its values, its shared memory, and how ops reach memory
-// and report faults.
+// One running program of the interpreter: its values, its shared memory, its memory accesses and
+// its fault reports.
 #include <deque>
 #include <mutex>
 
@@ -9,7 +9,7 @@
 
 namespace tegula::ir::interp {
 
-/// States of a tile's element besides a plain number. The last two only occur in shared memory.
+/// States of a tile's element other than a plain number. The last two occur only in shared memory.
 enum ElementState : std::uint8_t { kAbsent = 1, kPoison = 2, kUnwritten = 4, kInFlight = 8 };
 
 /// An allocation of shared memory.
@@ -20,33 +20,33 @@ struct SharedTile {
   std::int64_t bytes = 0;
   std::vector<Cell> cells;
   std::vector<std::uint8_t> states;
-  std::vector<std::int64_t> expected;  ///< bytes announced less bytes copied of a channel, by slot
+  std::vector<std::int64_t> expected;  ///< bytes announced minus bytes copied, per channel slot
   std::vector<std::uint32_t> writers,
-      readers;  ///< role tags, sized when a role first touches the tile
+      readers;  ///< role tags, sized when a role first accesses the tile
 };
 
-/// A view at an address, whose base is null where no argument owns that.
+/// A view at an address. Its base is null if no argument contains the address.
 struct MadeView {
   TensorArg tensor;
   std::int64_t address = 0;
 };
 
-/// The value of one SSA name. Tiles hold one cell an element in row-major order, or a single one
-/// where all are equal.
+/// The value of one SSA name. Tiles have one cell per element in row-major order, or a single cell
+/// if all elements are equal.
 struct TileValue {
   std::vector<Cell> cells;
   /// Empty, or the ElementState of each cell.
   std::vector<std::uint8_t> states;
-  /// Indices of each dimension that lie outside the tensor from which the tile was loaded, one
-  /// dimension after the other; empty if none does. Kept apart from `states` because reductions and
-  /// dot need to know the dimension.
+  /// Flags of the indices of each dimension that are outside the tensor from which the tile was
+  /// loaded, one dimension after another; empty if all are inside. Separate from `states` because
+  /// reductions and dot need the dimension.
   std::vector<std::uint8_t> edges;
-  OpId origin;                           ///< op that made the first poisoned element
-  const MemoryRegion* region = nullptr;  ///< memory of a view; null for one that no argument owns
-  std::shared_ptr<const MadeView> made;  ///< of a view that a make_view makes
+  OpId origin;                           ///< op that produced the first poisoned element
+  const MemoryRegion* region = nullptr;  ///< memory of a view; null if no argument contains it
+  std::shared_ptr<const MadeView> made;  ///< for a view created by a make_view
   std::shared_ptr<SharedTile> shared;
 
-  /// Becomes `count` plain cells of unspecified value.
+  /// Resets the value to `count` plain cells of unspecified value.
   void reset(std::size_t count) {
     cells.resize(count);
     states.clear();
@@ -57,14 +57,15 @@ struct TileValue {
     reset(1);
     cells[0] = c;
   }
-  /// Lacks these coordinates, too.
+  /// Marks these coordinates as absent in addition to the current ones.
   void join_edges(const std::vector<std::uint8_t>& more) {
     if (edges.empty())
       edges = more;
     else
       for (std::size_t i = 0; i < more.size(); ++i) edges[i] |= more[i];
   }
-  /// Flags of the indices along dimension `dim` of a tile of this shape; empty if none is outside.
+  /// Returns the flags of the indices along dimension `dim` of a tile of this shape; empty if all
+  /// are inside.
   std::span<const std::uint8_t> edge(std::span<const std::int64_t> shape, std::size_t dim) const {
     if (edges.empty()) return {};
     std::size_t first = 0;
@@ -80,13 +81,13 @@ struct TileValue {
   }
 };
 
-/// Copies on their way to shared memory.
+/// An asynchronous copy to shared memory that has not landed.
 struct AsyncCopy {
   std::shared_ptr<SharedTile> to;
   std::size_t first = 0;
   std::vector<Cell> cells;
 };
-/// A copy whose landing a channel's slot counts.
+/// A copy that is counted by a channel's slot.
 struct ChannelCopy {
   AsyncCopy copy;
   const SharedTile* channel = nullptr;
@@ -100,12 +101,12 @@ struct AsyncCopies {
 
 class ProgramScheduler;
 
-/// The meeting of a launch's programs in a grid_barrier.
+/// State of the grid barrier of a launch.
 struct GridMeeting {
   std::int64_t arrived = 0;
   std::uint64_t generation = 0;
-  /// The race detector's names of the meetings, alternately: a program may arrive at the next
-  /// one before another has left the last.
+  /// Addresses that identify the barrier's generations in the race detector, alternately: a program
+  /// may arrive at the next barrier before another has left the last one.
   std::array<std::byte, 2> tokens{};
 };
 
@@ -118,11 +119,11 @@ struct Evaluation {
   std::span<const EvalArg> args;
   const EvalOptions& options;
   std::array<std::int64_t, 3> grid{1, 1, 1};
-  /// One program runs at a time, to its end: nobody else changes memory meanwhile.
+  /// True if one program runs at a time, to its end, so that memory does not change otherwise.
   bool is_sequential = false;
-  ProgramScheduler* scheduler = nullptr;  ///< where programs may wait for one another
+  ProgramScheduler* scheduler = nullptr;  ///< null unless programs may wait for one another
   GridMeeting meeting;
-  std::int64_t registers_read = 0;  ///< by read_register
+  std::int64_t registers_read = 0;  ///< number of reads by read_register
   Memory memory;
   std::mutex mutex;  ///< guards the members below
   struct LocatedFinding {
@@ -130,7 +131,7 @@ struct Evaluation {
     Finding finding;
   };
   std::vector<LocatedFinding> found;
-  /// An element that a store left out.
+  /// An element that a store dropped.
   struct Drop {
     OpId op;
     const MemoryRegion* region = nullptr;
@@ -139,7 +140,7 @@ struct Evaluation {
     std::string why;
   };
   std::vector<Drop> drops;
-  /// Counts a finding that is there already; also true where there are enough.
+  /// Counts a repeated finding; returns true for repeats, and if there are enough findings.
   bool counts(FindingKind kind, OpId op);
 
   std::array<std::int64_t, 3> coordinates(std::int64_t program) const {
@@ -152,7 +153,8 @@ class Program {
   explicit Program(Evaluation& evaluation);
   /// Runs the kernel's body as program number `index`.
   void run(std::int64_t index);
-  /// For who makes the kernel while it runs: starts as program `index`, then executes op by op.
+  /// For eager execution, while the kernel is built: starts as program `index`; then execute() runs
+  /// one op at a time.
   void start(std::int64_t index);
   void execute(OpId op);
   /// Executes a region and returns its terminator (none if it has no ops after the last effect).
@@ -170,52 +172,53 @@ class Program {
   Type operand_type(OpId id, std::size_t i) const { return kernel().type(op(id).operands[i]); }
   Type result_type(OpId id, std::size_t i = 0) const { return kernel().type(op(id).results[i]); }
 
-  /// The cells of `v`, one for each of its `count` elements.
+  /// Returns the cells of `v`, one for each of its elements.
   const Cell* dense(Value v);
-  /// The state of each element, edges included; null where all are plain. Valid until the next call
-  /// with this slot.
+  /// Returns the state of each element, edges included, or null if all are plain. Valid until the
+  /// next call with this slot.
   const std::uint8_t* states(Value v, std::size_t slot = 0);
-  /// The scalar operand as an integer. Poison and absence are reported as a use ("a loop bound")
-  /// and give nothing.
+  /// Returns the scalar operand as an integer. Reports poison and absence as a use ("a loop bound")
+  /// and returns nothing for them.
   std::optional<std::int64_t> integer(OpId id, std::size_t i, std::string_view used_as);
 
   template <class Text>
   void report(FindingKind kind, OpId op, Loc loc, const Text& text);
-  /// `<op> <before> poison <after>`.
+  /// Reports `<op> <before> poison <after>`.
   void report_poison(OpId op, std::string_view before, std::string_view after, OpId origin);
 
-  /// Tells the race detector; `size` bytes of `region` at `at`.
+  /// Report an access to `size` bytes of `region` at `at` to the race detector.
   void touch_read(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op);
   void touch_write(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op);
-  /// `sem`: memory order of the op, as its attribute says it.
+  /// `sem`: memory order of the op, as in its attribute.
   void touch_atomic(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op,
                     std::string_view sem);
 
-  /// Lets other programs run, where they may, until one has changed memory. False: none can.
+  /// Lets other programs run, if they can, until one has changed memory. Returns false if none can.
   bool wait_for_others();
-  /// Lets others run for a while, though this one can go on.
+  /// Lets other programs run for a while although this one can continue.
   void let_others_run();
   [[noreturn]] void stop_deadlocked(OpId op, std::string why) const;
 
-  /// The order that a meeting of programs at `token` makes, before and after it.
+  /// Establish the order before and after a synchronization of programs at `token`.
   void release_at(const std::byte* token) { evaluation_.memory.races.release(token, clock_); }
   void acquire_at(const std::byte* token) { evaluation_.memory.races.acquire(token, clock_); }
 
-  /// The program's last read of global memory: a loop that changes nothing waits for it.
+  /// The program's last read of global memory. A loop that changes nothing waits for its value to
+  /// change.
   struct LastRead {
     const MemoryRegion* region = nullptr;
     const std::byte* at = nullptr;
     OpId op;
   };
   LastRead last_read;
-  std::vector<OpId> dropped;  ///< stores that left out an element
-  std::uint64_t effects = 0;  ///< changes of global or shared memory so far
+  std::vector<OpId> dropped;  ///< stores that dropped an element
+  std::uint64_t effects = 0;  ///< number of changes of global or shared memory so far
 
   AsyncCopies asyncs;
   std::vector<std::weak_ptr<SharedTile>> placed;  ///< allocations with an offset, which may overlap
   std::vector<TileValue>
-      carry_scratch;  ///< keeps its buffers from one iteration of a loop to the next
-  std::vector<StepRaces> independent;  ///< loops of independent steps around, outermost first
+      carry_scratch;  ///< keeps its buffers between iterations of a loop
+  std::vector<StepRaces> independent;  ///< enclosing independent loops, outermost first
   std::uint32_t role_tag = 0;  ///< 0 outside of roles; else (execution of `roles`) * 64 + role + 1
   std::uint32_t role_runs = 0;
 
@@ -244,11 +247,11 @@ void Program::report(FindingKind kind, OpId op, Loc loc, const Text& text) {
 using EvalFn = void (*)(Program&, OpId);
 EvalFn eval_fn(Opcode op);
 
-/// "k.cpp:3:7"
+/// Returns "k.cpp:3:7".
 std::string str(Loc loc);
-/// "the op at k.cpp:3:7" without a location: "load".
+/// Returns "the op at k.cpp:3:7", or without a location the mnemonic: "load".
 std::string op_at(const Kernel& k, OpId op);
-/// Row-major index of element `i`, "[3, 17]".
+/// Returns the row-major index of element `i`, "[3, 17]".
 std::string index_str(std::span<const std::int64_t> shape, std::int64_t i);
 
 #define ROW(Name, ...) void eval_##Name(Program&, OpId);

@@ -6,7 +6,7 @@ namespace tegula::ir::interp {
 
 namespace {
 
-/// Programs that wait at a time at most; a GPU has some thousand of them resident.
+/// Maximum number of programs that wait at a time; a GPU has a few thousand resident.
 constexpr std::size_t kMaxWorkers = 2048;
 
 }  // namespace
@@ -21,7 +21,7 @@ void ProgramScheduler::run_all() {
     const Lock lock(mutex_);
     hand_over();
   }
-  // Workers are made by workers; the deque's elements stay where they are.
+  // Workers create other workers; elements of the deque do not move.
   for (std::size_t i = 0;; ++i) {
     Worker* worker = nullptr;
     {

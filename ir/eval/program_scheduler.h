@@ -1,5 +1,5 @@
 #pragma once
-// Programs of the interpreter that wait for one another: another one runs meanwhile.
+// Runs programs of the interpreter that may wait for one another, by switching between them.
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -14,24 +14,24 @@
 
 namespace tegula::ir::interp {
 
-/// Runs the programs of a launch, one at a time. Each that has begun and not ended has a thread of
-/// the host to itself, which keeps its place in the kernel; the threads hand a turn to one another.
-/// A program that waits gets the turn again once another one has changed something; further
-/// programs begin where none that has begun can go on.
+/// Runs the programs of a launch, one at a time. Each program that has begun and not ended has a
+/// dedicated host thread, which preserves its position in the kernel; exactly one thread is active.
+/// A waiting program becomes active again after another one has changed something; new programs
+/// begin when no started program can continue.
 class ProgramScheduler {
  public:
   using RunFn = void (*)(std::span<const std::unique_ptr<Program>> programs, std::int64_t number);
 
-  /// `order`: numbers of programs, or of clusters, each of which `run` runs to its end.
+  /// `order`: numbers of programs, or of clusters; `run` runs one of them to its end.
   ProgramScheduler(Evaluation& evaluation, std::span<const std::int64_t> order, RunFn run);
 
-  /// Runs all of them. Throws what one of them throws.
+  /// Runs all programs. Rethrows the first exception of a program.
   void run_all();
 
-  /// The program that has the turn cannot go on: returns once something has changed that it may
-  /// wait for. False: no program can go on any more.
+  /// Suspends the active program until something has changed that it may wait for. Returns false if
+  /// no program can continue.
   bool wait(const Program& program);
-  /// Others get the turn before the program that has it goes on.
+  /// Lets other programs run before the active one continues.
   void yield(const Program& program);
 
  private:
@@ -43,8 +43,8 @@ class ProgramScheduler {
     std::condition_variable wakes;
     State state = State::Idle;
     bool has_turn = false;
-    std::uint64_t counted = 0;  ///< changes by its programs that are among changes_
-    std::uint64_t seen = 0;     ///< the changes that it has seen in vain
+    std::uint64_t counted = 0;  ///< changes by its programs that are included in changes_
+    std::uint64_t seen = 0;     ///< value of changes_ when it last found no progress
   };
   struct Stopped {};
   using Lock = std::unique_lock<std::mutex>;
@@ -54,7 +54,7 @@ class ProgramScheduler {
   void work(Worker& me);
   void run_program(Worker& me, std::int64_t number);
   void count_changes(Worker& me);
-  /// Gives the turn to the next worker, if there is one to have it.
+  /// Makes the next worker active, if there is one.
   void hand_over();
   Worker* next();
   Worker* first_in(State state, bool may_go_on);
@@ -66,7 +66,7 @@ class ProgramScheduler {
   RunFn run_;
   std::mutex mutex_;
   std::deque<std::unique_ptr<Worker>> workers_;
-  std::deque<Worker*> queue_;  ///< those that wait, yield or are idle; who came last stands last
+  std::deque<Worker*> queue_;  ///< workers that wait, yield or are idle, in order of arrival
   std::size_t begun_ = 0;
   std::uint64_t changes_ = 0;
   bool is_stuck_ = false;

@@ -1,4 +1,4 @@
-// Shadow words of global memory and the order between programs.
+// Shadow words of global memory, and the order between programs.
 #include "ir/eval/race.h"
 
 #include <sys/mman.h>
@@ -16,7 +16,7 @@ std::uint64_t load(std::uint64_t& word) {
   return std::atomic_ref(word).load(std::memory_order_seq_cst);
 }
 
-/// The access in `word` if it is another program's and nothing orders it before now.
+/// Returns the access in `word` if another program made it and nothing orders it before now.
 std::optional<Touch> conflict(std::uint64_t& word, const ProgramClock& clock) {
   const Touch past(load(word));
   if (!past || clock.is_ordered_before_now(past)) return std::nullopt;
@@ -27,7 +27,8 @@ void store(std::uint64_t& word, Touch a) {
   std::atomic_ref(word).store(a.word(), std::memory_order_seq_cst);
 }
 
-/// Keeps the first access that is not over for us, and beside it the last one of another program.
+/// Stores the first access that is not ordered before now, and in `other` the last one of another
+/// program.
 void remember(std::uint64_t& word, std::uint64_t& other, Touch me, const ProgramClock& clock) {
   std::uint64_t first = load(word);
   if (first == 0 || clock.is_ordered_before_now(Touch(first)))

@@ -1,8 +1,8 @@
 #pragma once
-// Race detector: remembers the last accesses of each element and finds two programs that access one
-// element, one of them writing, without an order between them. Order comes from release and acquire
-// atomics on one address (vector clocks); one program runs at a time where they may wait for one
-// another, so of two accesses the one seen first lies in the past.
+// Race detector: records the last accesses to each element, and finds two programs that access one
+// element without an order between them, one of them writing. Release and acquire atomics on one
+// address establish order (vector clocks). Programs that may wait for one another run one at a
+// time, so the access that is recorded first is the earlier one.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace tegula::ir::interp {
 
-/// Program, epoch between two releases of it, and op, packed so that one atomic word holds them. 0:
-/// nobody.
+/// Program, epoch between two of its releases, and op, packed into one atomic word. 0 means no
+/// access.
 class Touch {
  public:
   Touch() = default;
@@ -30,8 +30,8 @@ class Touch {
   std::uint64_t word_ = 0;
 };
 
-/// The last accesses of one element. Two readers and two atomics, so that a later access differs
-/// from one of them.
+/// The last accesses to one element. There are two readers and two atomics, so that a later access
+/// differs from one of them in its program.
 struct Shadow {
   std::uint64_t writer, reader, other_reader, atomic, other_atomic;
 };
@@ -41,12 +41,12 @@ struct UnmapShadows {
   void operator()(Shadow* p) const;
 };
 
-/// Shadows of one stretch of host memory; several arguments share it where they overlap.
+/// Shadows of a contiguous range of host memory, shared by arguments that overlap.
 struct ShadowBlock {
   std::uintptr_t begin = 0, end = 0;
   std::size_t granule = 1;
-  /// Zeros whose untouched pages cost nothing, not even a promise of memory: a view with long
-  /// strides spans far more than it has.
+  /// Zeros whose untouched pages are neither allocated nor reserved: a view with large strides
+  /// spans much more memory than it accesses.
   std::unique_ptr<Shadow[], UnmapShadows> shadows;
 
   void allocate();
@@ -63,19 +63,20 @@ class ProgramClock {
   friend class RaceDetector;
   std::uint32_t program_ = 0, epoch_ = 0;
   std::unordered_map<std::uint32_t, std::uint32_t>
-      known_;  ///< program -> last epoch that is over for us
+      known_;  ///< program -> last epoch that is ordered before now
 };
 
 class RaceDetector {
  public:
-  /// The earlier access that conflicts, if any. `size` bytes at `at`, all inside `block`.
+  /// Returns the earlier access that conflicts, if any. The `size` bytes at `at` must be inside
+  /// `block`.
   std::optional<Touch> read(ShadowBlock& block, const std::byte* at, std::size_t size,
                             const ProgramClock& clock, std::uint32_t op);
   std::optional<Touch> write(ShadowBlock& block, const std::byte* at, std::size_t size,
                              const ProgramClock& clock, std::uint32_t op);
   std::optional<Touch> atomic(ShadowBlock& block, const std::byte* at, std::size_t size,
                               const ProgramClock& clock, std::uint32_t op);
-  /// Effects of an atomic's memory order, before and after it. Only from one thread.
+  /// Apply an atomic's memory order, before and after it. Must be called from a single thread.
   void acquire(const std::byte* at, ProgramClock& clock);
   void release(const std::byte* at, ProgramClock& clock);
 

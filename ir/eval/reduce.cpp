@@ -1,5 +1,5 @@
-// Reductions and scans. Absent elements along the axis count as the identity; what is outside of
-// the tensor along another dimension stays absent.
+// Reductions and scans. Absent elements along the axis count as the identity; elements outside the
+// tensor along another dimension stay absent.
 #include <algorithm>
 
 #include "ir/eval/fold.h"
@@ -16,7 +16,7 @@ constexpr bool is_poison(const std::uint8_t* states, std::size_t i) {
   return states != nullptr && (states[i] & (kAbsent | kPoison)) == kPoison;
 }
 
-/// A tile operand seen along the axis of the op.
+/// A tile operand viewed along the axis of the op.
 struct Along {
   AxisShape shape;
   const Cell* cells;
@@ -32,7 +32,7 @@ Along along_axis(Program& p, OpId id, std::size_t operand, std::size_t slot = 0)
           p.states(v, slot)};
 }
 
-/// The result of a reduction, not yet folded: what lies outside along another dimension is marked.
+/// Starts the result of a reduction: marks the elements outside along other dimensions.
 TileValue& start_result(Program& p, OpId id, std::size_t result, std::size_t operand) {
   TileValue& out = p.result(id, result);
   const TileValue& in = p.operand(id, operand);
@@ -43,7 +43,7 @@ TileValue& start_result(Program& p, OpId id, std::size_t result, std::size_t ope
   return out;
 }
 
-/// Whether `a` beats `b` in an arg_reduce; a NaN beats nothing.
+/// Returns true if `a` beats `b` in an arg_reduce; a NaN never does.
 template <class T, bool kMax>
 bool beats(Cell a, Cell b) {
   return kMax ? take<T>(b) < take<T>(a) : take<T>(a) < take<T>(b);
@@ -74,8 +74,8 @@ void arg_fold(const Along& in, TileValue& best, TileValue& index) {
     }
 }
 
-/// Extremes begin with the identity, against which a first NaN loses; a sum begins with its first
-/// element, which may be -0.
+/// Extremes begin with the identity, which is preferred to a leading NaN; a sum begins with its
+/// first element, which may be -0.
 bool is_extreme(const AttrList& attrs) {
   return attrs.s(AttrName::kind) == "max" || attrs.s(AttrName::kind) == "min";
 }

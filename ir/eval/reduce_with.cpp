@@ -1,6 +1,5 @@
-// reduce_with and scan_with: folds by a region. Where the region is elementwise it is run once per
-// step along the axis for all the other elements at once, each scalar of it holding one cell a
-// lane.
+// reduce_with and scan_with: folds by a region. An elementwise region runs once per index along the
+// axis, for all other elements at once; each of its scalars then has one cell per lane.
 #include <algorithm>
 
 #include "ir/eval/fold.h"
@@ -46,7 +45,7 @@ class RegionFold {
     for (std::size_t i = 0; i < count_; ++i) {
       TileValue& out = p_.result(id_, i);
       out.reset(lanes());
-      // Coordinates that one operand lacks are none of any result.
+      // Coordinates that one operand lacks are edges of every result.
       for (std::size_t o = 0; o < count_; ++o)
         out.join_edges(edges_without(p_.operand(id_, o).edges, p_.operand_type(id_, o).shape(),
                                      p_.attrs(id_).i(AttrName::axis)));
@@ -58,7 +57,7 @@ class RegionFold {
   std::size_t lanes() const { return shape_.outer * shape_.inner; }
   std::size_t batch() const { return is_elementwise(p_.kernel(), region_) ? lanes() : 1; }
 
-  /// An element takes part only where it is present in every operand.
+  /// An element takes part only if it is present in every operand.
   void join_states(std::size_t operand) {
     const std::uint8_t* states = p_.states(p_.op(id_).operands[operand]);
     if (states == nullptr) return;
@@ -103,7 +102,7 @@ class RegionFold {
     }
   }
 
-  /// Starts a scan from the identities, or from nothing.
+  /// Starts a scan from the identities, or empty.
   void begin_scan(std::size_t batch) {
     is_empty_.assign(batch, is_exclusive_ ? 0 : 1);
     for (std::size_t i = 0; i < count_; ++i) {
@@ -127,7 +126,7 @@ class RegionFold {
     }
   }
 
-  /// The running fold becomes element k of the results, where the operands have one.
+  /// Stores the running fold to element k of the results where all operands are present.
   void put(std::size_t k, std::size_t first, std::size_t batch) {
     for (std::size_t i = 0; i < count_; ++i) {
       TileValue& out = p_.result(id_, i);
@@ -177,7 +176,7 @@ class RegionFold {
   bool is_reverse_, is_exclusive_;  ///< of a scan
   std::vector<std::uint8_t> absent_;
   std::vector<TileValue> left_;
-  std::vector<std::uint8_t> is_empty_;  ///< lanes that have met no present element yet
+  std::vector<std::uint8_t> is_empty_;  ///< lanes without a present element so far
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// Loops shared by the scalar_*.cpp files: one call, all its elements, the element type chosen
-// outside the loop.
+// Loops shared by the scalar_*.cpp files: one call processes all elements, and the element type is
+// selected outside the loop.
 #include "ir/eval/number.h"
 #include "tegula/error.h"
 
@@ -8,7 +8,7 @@ namespace tegula::ir {
 
 [[noreturn]] void refuse_elem(std::string_view op, Elem elem);
 
-/// result[i] = f(cell of each operand).
+/// Computes result[i] = f(cell of each operand).
 template <int N, class F>
 void map_cells(const ElementwiseCall& c, F f) {
   static_assert(N >= 1 && N <= 3);
@@ -27,7 +27,7 @@ void map_cells(const ElementwiseCall& c, F f) {
   }
 }
 
-/// Calls `loop(std::type_identity<T>)` for the integer type (i1 included) that `elem` is held as.
+/// Calls `loop(std::type_identity<T>)` for the integer type (i1 included) that represents `elem`.
 template <class Loop>
 void for_integer(std::string_view op, Elem elem, Loop loop) {
   visit_dtype(held_as(elem), [&](auto tag) {
@@ -39,7 +39,7 @@ void for_integer(std::string_view op, Elem elem, Loop loop) {
   });
 }
 
-/// The same for floats.
+/// Like for_integer(), for floats.
 template <class Loop>
 void for_float(std::string_view op, Elem elem, Loop loop) {
   visit_dtype(held_as(elem), [&](auto tag) {
@@ -51,7 +51,7 @@ void for_float(std::string_view op, Elem elem, Loop loop) {
   });
 }
 
-/// f on the result's type: floats in their compute type, rounded once; integers as 64 bits,
+/// Applies f in the result's type: floats in their compute type, rounded once; integers as 64 bits,
 /// wrapped.
 template <int N, class F>
 void map_numbers(const ElementwiseCall& c, F f) {

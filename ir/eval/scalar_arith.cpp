@@ -1,4 +1,4 @@
-// The scalar meaning of arithmetic, bit operations, comparison and selection.
+// Scalar semantics of arithmetic, bit operations, comparison and selection.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,11 +15,12 @@ void refuse_elem(std::string_view op, Elem elem) {
 
 namespace {
 
-/// Quotient or remainder of two integers of one type, where the divisor is not 0.
+/// Returns the quotient or remainder of two integers of one type. Requires a nonzero divisor.
 template <class T, bool kRemainder>
 T divide(T a, T b) {
   if constexpr (std::is_signed_v<T>) {
-    // min / -1 wraps to min, and leaves 0: computed apart because the host's instruction traps.
+    // min / -1 wraps to min with remainder 0. It is handled separately because the host's
+    // instruction traps.
     if (b == T(-1)) return kRemainder ? T(0) : wrap<T>(-static_cast<std::uint64_t>(a));
   }
   return static_cast<T>(kRemainder ? a % b : a / b);
@@ -61,7 +62,7 @@ void map_bits(std::string_view op, const ElementwiseCall& c, F f) {
   });
 }
 
-/// Outcomes of comparing two elements for which the predicate is true.
+/// The outcomes of comparing two elements for which the predicate is true.
 struct Predicate {
   std::string_view name, sign;
   bool less, equal, greater, unordered;
@@ -86,8 +87,8 @@ Predicate predicate_of(std::string_view name) {
 template <class T>
 inline constexpr int kWidth = std::is_same_v<T, bool> ? 1 : static_cast<int>(sizeof(T)) * 8;
 
-/// The hardware's, which rounds once. In double the product is exact, and the sum is as near as no
-/// second rounding sees a difference: what it drops lies too far below the last bit of an f16.
+/// Matches the hardware fma, which rounds once. In double the product is exact, and the rounding of
+/// the sum is far below the last bit of an f16, so a second rounding has no effect.
 void fma_of_halves(const ElementwiseCall& c) {
   map_cells<3>(
       c, [](Cell a, Cell b, Cell d) { return float_cell(rounded<f16>(std::fma(a.f, b.f, d.f))); });
@@ -190,7 +191,7 @@ void scalar_Not(const ElementwiseCall& c) {
   });
 }
 
-// An amount is unsigned: a negative one is far beyond any width.
+// Shift amounts are unsigned, so a negative amount exceeds any width.
 void scalar_Shl(const ElementwiseCall& c) {
   for_integer("shl", c.out, [&](auto tag) {
     using T = typename decltype(tag)::type;

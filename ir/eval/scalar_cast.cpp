@@ -1,4 +1,4 @@
-// The scalar meaning of conversions, the bits of an element, and the table of all scalar functions.
+// Scalar semantics of conversions, the bits of an element, and the table of all scalar functions.
 #include <algorithm>
 
 #include "ir/cast_mode.h"
@@ -9,8 +9,8 @@ namespace {
 
 using Wide = __int128;
 
-/// The integer as a double that no later rounding to at most 24 bits can tell from it: digits
-/// beyond the 53rd are folded into the last one kept.
+/// Returns a double that rounds like the integer to any type of at most 24 bits: digits beyond the
+/// 53rd are folded into the last digit that is kept.
 double sticky_double(Wide v) {
   const bool negative = v < 0;
   auto magnitude = static_cast<std::uint64_t>(negative ? -v : v);
@@ -52,7 +52,7 @@ template <Element T>
 Cell int_from_double(double v) {
   if constexpr (std::is_same_v<T, bool>) return int_cell(v != 0);
   if (v != v) return int_cell(0);
-  // 2^63 and 2^64 are doubles, the limits just below them are not.
+  // 2^63 and 2^64 are doubles; the limits just below them are not.
   const double above = std::ldexp(1.0, std::numeric_limits<T>::digits);
   if (v >= above) return highest_cell<T>();
   if (v < static_cast<double>(std::numeric_limits<T>::min())) return lowest_cell<T>();
@@ -67,7 +67,7 @@ Cell int_from_int(Wide v, CastMode mode) {
       std::clamp<Wide>(v, std::numeric_limits<T>::min(), std::numeric_limits<T>::max())));
 }
 
-/// Rounding a 64-bit integer to f64 is the one conversion that sticky_double would spoil.
+/// Conversion of a 64-bit integer to f64 is the only one for which sticky_double is wrong.
 template <Element T>
 Cell float_from_int(Wide v, CastMode mode) {
   if constexpr (std::is_same_v<T, f64>) {
@@ -109,7 +109,7 @@ void cast_to(const ElementwiseCall& c, CastMode mode) {
 }  // namespace
 
 void scalar_Cast(const ElementwiseCall& c) {
-  // Only moved, so a NaN keeps its bits and an infinity of fp8 does not saturate.
+  // The value is only moved, so a NaN keeps its bits and an fp8 infinity does not saturate.
   if (c.out == c.in[0]) return map_cells<1>(c, [](Cell a) { return a; });
   const CastMode mode = cast_mode(c.attrs, held_as(c.in[0]), held_as(c.out));
   visit_dtype(held_as(c.out), [&](auto tag) { cast_to<typename decltype(tag)::type>(c, mode); });

@@ -1,6 +1,6 @@
-// The scalar meaning of the functions of one float. f32 and smaller are evaluated in double and
-// rounded to f32, which is the correctly rounded value of the exact function but for a few
-// arguments in 2^28; an approximate instruction of the GPU may differ from it by the error its row
+// Scalar semantics of the functions of one float. f32 and smaller types are evaluated in double and
+// rounded to f32, which is the correctly rounded value of the exact function except for a few
+// arguments in 2^28. An approximate GPU instruction may differ from it by the error that its row
 // states.
 #include <cfloat>
 
@@ -9,7 +9,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Whether the GPU's f32 instruction flushes subnormal arguments and results to zero.
+/// Selects whether the GPU's f32 instruction flushes subnormal arguments and results to zero.
 enum class Subnormals : bool { Keep, Flush };
 
 float flushed(float v) { return std::fabs(v) < FLT_MIN ? std::copysign(0.0f, v) : v; }

@@ -1,6 +1,6 @@
-// Shared memory of the machine form, and asynchronous copies into it. A copy reads its source when
-// it is issued and lands when its group is waited for; in between nothing else may touch its
-// destination.
+// Shared memory of the machine form, and asynchronous copies into it. A copy reads its source at
+// issue and lands when its group is waited for; between the two, other accesses to its destination
+// are not allowed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -71,7 +71,7 @@ void report_in_flight(Program& p, OpId id, const Slot& slot, std::size_t i) {
 
 namespace {
 
-/// Calls visit(first element, elements) for each slot of `t` that lies in bytes [begin, end) of
+/// Calls visit(first element, elements) for each slot of `t` that is in bytes [begin, end) of
 /// shared memory. The layout determines the bytes inside a slot, so slots are the unit.
 template <class Visit>
 void for_each_slot_in(const SharedTile& t, std::int64_t begin, std::int64_t end,

@@ -18,20 +18,21 @@ struct Slot {
   }
 };
 
-/// The slot that operand `slot_operand` (if the op has it) names of the shared tile `tile_operand`.
-/// Nothing, and reported, where there is no such slot.
+/// Returns the slot of shared tile `tile_operand` whose number is operand `slot_operand` (if the op
+/// has it). Reports a fault and returns nothing if that slot does not exist.
 std::optional<Slot> slot_of(Program& p, OpId id, std::size_t tile_operand, std::size_t slot_operand,
                             std::size_t tile_rank);
 
-/// Elements that the running role touches: another role of the same execution must not, unless both
-/// read.
+/// Records an access by the running role. Another role of the same execution must not access the
+/// same elements unless both read.
 void touch_shared(Program& p, OpId id, const Slot& slot, bool writes);
 /// Marks the elements at the same offsets in other allocations as lost.
 void clobber_others(Program& p, const SharedTile& written, std::size_t first, std::size_t count);
-/// Reports the elements of the slot that cannot be read: copies in flight, or nothing written.
+/// Reports the elements of the slot that cannot be read because a copy is in flight or they were
+/// never written.
 void check_readable(Program& p, OpId id, const Slot& slot);
 
-/// The copy of a box (operands shared tile, slot, .., view, offsets) that the op starts.
+/// Returns the copy of a box (operands shared tile, slot, .., view, offsets) that the op starts.
 std::optional<AsyncCopy> start_copy(Program& p, OpId id, std::size_t view);
 void land(const AsyncCopy& copy);
 

@@ -1,4 +1,4 @@
-// The elements that the steps of an independent loop have touched.
+// Tracks the elements that the iterations of an independent loop access.
 #include "ir/eval/step_race.h"
 
 namespace tegula::ir::interp {
@@ -7,7 +7,7 @@ std::optional<OpId> StepRaces::touch(std::uintptr_t element, StepUse use, OpId o
   std::optional<OpId> found;
   Element& e = elements_[element];
   for (const StepUse other : {StepUse::Write, StepUse::Read, StepUse::Atomic}) {
-    // Reads meet reads, and atomic operations meet each other.
+    // Two reads do not conflict, nor do two atomic operations.
     if (other == use && use != StepUse::Write) continue;
     const First& earlier = e.first[static_cast<std::size_t>(other)];
     if (earlier.step != 0 && earlier.step != step_ && !found) found = earlier.op;

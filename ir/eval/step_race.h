@@ -1,7 +1,7 @@
 #pragma once
-// Loops whose author says that their steps are independent: finds two steps of one program that
-// touch one element, one of them writing. Steps run one after another, so of two accesses the one
-// seen first is of an earlier step, or of the same one.
+// Checks loops that the author declared independent: finds two iterations of one program that
+// access one element, one of them writing. Iterations run one at a time, so the access that is
+// recorded first belongs to an earlier iteration or to the same one.
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -18,11 +18,11 @@ class StepRaces {
 
   OpId loop() const { return loop_; }
   void next_step() { ++step_; }
-  /// The op of an earlier step that conflicts, if any. `element` is an address of the host.
+  /// Returns the op of an earlier iteration that conflicts, if any. `element` is a host address.
   std::optional<OpId> touch(std::uintptr_t element, StepUse use, OpId op);
 
  private:
-  /// The earliest access of each kind; step 0: none.
+  /// The earliest access of each kind; step 0 means there is none.
   struct First {
     std::int64_t step = 0;
     OpId op;

@@ -9,14 +9,14 @@
 namespace tegula::ir::interp {
 namespace {
 
-/// The first operand of the op some element of which is absent.
+/// Returns the first operand of the op that has an absent element.
 std::optional<Value> absent_operand(Program& p, OpId op) {
   for (const Value v : p.op(op).operands)
     if (!p.value(v).is_plain()) return v;
   return std::nullopt;
 }
 
-/// Follows an absent value to the load that made it so: "x at k.cpp:7, which is [90]".
+/// Follows an absent value to the load that made it absent: "x at k.cpp:7, which is [90]".
 std::string origin_of(Program& p, Value v) {
   const Kernel& k = p.kernel();
   for (OpId def = k[v].def; def; def = k[v].def) {

@@ -1,14 +1,14 @@
 #pragma once
-// Elements of Out arguments that no program stored, and the stores that left them out.
+// Finds elements of Out arguments that no program stored, and the stores that dropped them.
 
 #include "ir/eval/program.h"
 
 namespace tegula::ir::interp {
 
-/// Notes that a store left out the element at `at`, for its value is absent there.
+/// Records that a store dropped the element at `at` because its value is absent there.
 void note_drop(Program& p, OpId store, const MemoryRegion& region, const std::byte* at);
 
-/// To be called when all programs have run.
+/// Reports the elements that were never stored. Must be called after all programs have run.
 void find_unstored(Evaluation& evaluation);
 
 }  // namespace tegula::ir::interp

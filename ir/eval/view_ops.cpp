@@ -31,16 +31,16 @@ const TensorArg& tensor_of(const TileValue& view) {
   return view.made ? view.made->tensor : *view.region->tensor;
 }
 
-/// The offset operand of view dimension `d`; nothing where it is absent, or poison (which is
-/// reported).
+/// Returns the offset of a view dimension from its operand, or nothing if it is absent or poison
+/// (which is reported).
 std::optional<std::int64_t> offset_along(Program& p, OpId id, std::size_t operand) {
   const std::uint8_t state = p.operand(id, operand).state(0);
   if ((state & (kAbsent | kPoison)) == kAbsent) return std::nullopt;
   return p.integer(id, operand, "an offset");
 }
 
-/// Checks the proofs of earlier passes about the box (attributes `inside`, `offset_divisibility`):
-/// later passes drop guards for them.
+/// Checks properties that earlier passes proved for the box (attributes `in_bounds`,
+/// `offset_divisibility`), because later passes drop guards that depend on them.
 void check_proofs(Program& p, OpId id, const Box& box, std::span<const std::int64_t> known_strides,
                   std::span<const std::int64_t> offsets) {
   const AttrList& attrs = p.attrs(id);
@@ -90,7 +90,8 @@ void select_places(Program& p, OpId id, std::size_t operand, std::size_t d, Box&
                     p.value(tile).origin);
 }
 
-/// Lowest and highest distance of the elements inside from `first`, in bytes.
+/// Returns the lowest and highest distance from `first`, in bytes, of the elements inside the
+/// tensor.
 std::pair<std::int64_t, std::int64_t> reach_of(const Box& box) {
   std::int64_t low = 0, high = 0;
   for (std::size_t d = 0; d < box.dims.size(); ++d) {
@@ -105,8 +106,8 @@ std::pair<std::int64_t, std::int64_t> reach_of(const Box& box) {
   return {low, high};
 }
 
-/// Reports a box of a made view that is not where its promise says, or in no argument's memory,
-/// which then counts as outside.
+/// Reports a made view whose address or strides do not have the promised alignment, and a box that
+/// is not in the memory of any argument; the box then counts as outside.
 void check_made(Program& p, OpId id, const MadeView& view, Type type, Box& box) {
   const ViewFacts& facts = type.view_facts();
   const std::string_view mnemonic = info(p.op(id).opcode).mnemonic;
@@ -129,7 +130,7 @@ void check_made(Program& p, OpId id, const MadeView& view, Type type, Box& box) 
   if (region != nullptr && box.first + low >= region->begin &&
       box.first + high + size <= region->end)
     return;
-  // The argument at the view's address may be a part of a tensor that the view has more of.
+  // The argument at the view's address may be only a part of the memory that the view covers.
   const MemoryRegion* around =
       region == nullptr ? nullptr
                         : p.evaluation().memory.holding(box.first + low, box.first + high + size);
@@ -201,13 +202,14 @@ Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
 
 namespace {
 
-/// The limits that a store may have behind its offsets: elements at or beyond them are dropped.
+/// Applies the limits that a store may have after its offsets: elements at or beyond them are
+/// dropped.
 void apply_limits(Program& p, OpId id, Box& box) {
   const std::size_t rank = box.tensor->dims.size();
   if (p.op(id).operands.size() <= 2 + rank) return;
   const auto axes = p.attrs(id).ints(AttrName::axes);
   for (std::size_t v = 0; v < rank && !box.is_outside; ++v) {
-    if (p.operand_type(id, 2 + v).is_tile()) continue;  // its places are inside, or nowhere
+    if (p.operand_type(id, 2 + v).is_tile()) continue;  // its places are inside, or have no address
     const auto limit = p.integer(id, 2 + rank + v, "a limit");
     const std::int64_t left = limit.value_or(0) - p.operand(id, 2 + v).cells[0].i;
     const auto axis = std::ranges::find(axes, static_cast<std::int64_t>(v)) - axes.begin();
@@ -290,7 +292,8 @@ void eval_MakeView(Program& p, OpId id) {
     made->tensor.strides.push_back(p.integer(id, 1 + rank + d, "a stride").value_or(0));
   }
   TileValue& out = p.result(id);
-  // An element of no bytes: the address may be that of an empty tensor, or one behind another.
+  // The size is 0 because the address may be that of an empty tensor, or one past the end of
+  // another.
   if (std::byte* base = p.evaluation().memory.resolve(made->address, 0, out.region))
     made->tensor.base = base;
   else
@@ -304,7 +307,7 @@ void eval_LoadView(Program& p, OpId id) {
   TileValue& out = p.result(id);
   out.reset(static_cast<std::size_t>(type.count()));
   read_box(p, id, box, out.cells.data());
-  // An element by itself is there: 0 outside of the view, but for fill_absent.
+  // A single element is never absent: it is 0 outside the view, except for fill_absent.
   if (type.is_tile()) mark_outside(box, out);
 }
 
@@ -331,7 +334,7 @@ void for_each_stored(Program& p, OpId id, const Write& write) {
   });
 }
 
-/// The element becomes the combination by attr kind of itself and the value: what it was.
+/// Combines the element with the value according to attr kind, and returns the old element.
 Cell combine_at(Program& p, OpId id, const MemoryRegion& region, std::byte* at, Cell value) {
   const DType dtype = p.operand_type(id, 0).dtype();
   const auto size = static_cast<std::size_t>(size_bytes(dtype));
@@ -367,9 +370,9 @@ void eval_AtomicView(Program& p, OpId id) {
   TileValue& out = p.result(id);
   out.reset(static_cast<std::size_t>(p.result_type(id).count()));
   const Box box = make_box(p, id, 0, 2, p.operand_type(id, 1).shape());
-  // A place outside of the view has no old value, and gives 0 as a gather does.
+  // A place outside the view has no old value and yields 0, as a gather does.
   if (!box.places.empty()) std::ranges::fill(out.cells, Cell{.i = 0});
-  // Coordinates that the value or the view lacks are none of the old values either.
+  // Coordinates that the value or the view lacks are also absent in the result.
   const TileValue& value = p.operand(id, 1);
   if (!box.is_inside()) mark_edges(box, out);
   out.join_edges(value.edges);
