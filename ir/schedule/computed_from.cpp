@@ -31,7 +31,7 @@ class SourceSearch {
     return {};
   }
 
-  /// The values that meet, and the bounds or the condition that chooses among them.
+  /// Searches the merged values, then the bounds or the condition that selects among them.
   OpId from_merge(const Merge& merge) {
     const OpId found = from_all(incoming_values(k_, merge));
     return found ? found : from_all(deciding_values(k_, merge.op));

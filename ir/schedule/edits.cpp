@@ -10,7 +10,8 @@
 namespace tegula::ir {
 namespace {
 
-/// Takes a payload out of its channel, which goes if it was the last one; gives that channel.
+/// Removes a payload from its channel, and the channel if it becomes empty. Returns a copy of the
+/// channel, or nothing if no channel carries the payload.
 std::optional<Channel> leave_channel(Schedule& s, Label payload) {
   const auto from = std::ranges::find_if(s.channels, [&](const Channel& c) {
     return std::ranges::find(c.payload, payload) != c.payload.end();
@@ -54,7 +55,8 @@ class Editor {
     reasons_.push_back({rule, fmt::format(text, std::forward<Args>(args)...), {}, at_});
   }
 
-  /// The role or channel of the name; one that is not there takes its edits with it.
+  /// Returns the role or channel of this name. If there is none, records a reason and returns a
+  /// dummy that absorbs the edit.
   template <class T>
   T& found(std::vector<T>& list, Name name, std::string_view what) {
     const auto at = std::ranges::find(list, name, &T::name);
@@ -120,7 +122,8 @@ class Editor {
     at != s_.tokens.end() ? * at = t : s_.tokens.emplace_back(t);
   }
 
-  /// A store that threads have made goes through a channel, or a new one of one slot.
+  /// Routes a store without a channel through channel `to`, which is created with one slot if it
+  /// does not exist. Returns false if the payload is not a store.
   bool add_store(Label payload, Name to) {
     if (!payload.str().starts_with("store#")) return false;
     auto at = std::ranges::find(s_.channels, to, &Channel::name);
@@ -173,8 +176,8 @@ class Editor {
   Schedule s_;
   ScheduleScanner in_;
   Reasons reasons_;
-  Loc at_;                             ///< of the edit
-  std::tuple<Channel, Role> nowhere_;  ///< what edits of names that are not there change
+  Loc at_;                             ///< of the current edit
+  std::tuple<Channel, Role> nowhere_;  ///< dummies that edits of unknown names modify
 };
 
 }  // namespace

@@ -6,9 +6,10 @@
 //   dots LABEL ENGINE [flip]
 //   token NAME ROLE { FIRST [.. LAST] }        drop NAME | LABEL
 //   tiles ...
-// A step is put in front of the one that has its place; a token is added, or replaces that of its
-// name, or is dropped; a load or store goes to another channel, or to a new one like its own, or
-// leaves it. A store without channel goes through one of one slot.
+// A step is inserted before the step that has its place. A token is added, replaces the token of
+// the same name, or is dropped. A load or store moves to another channel, moves to a new channel
+// with the settings of its old one, or leaves its channel. A new channel for a store that had none
+// gets one slot.
 #include <string_view>
 
 #include "ir/schedule/reason.h"
@@ -17,15 +18,16 @@ namespace tegula::ir {
 
 struct EditedSchedule {
   Schedule schedule;
-  Reasons reasons;  ///< edits that name what the Schedule does not have, which were left out
+  Reasons reasons;  ///< one per edit that names something unknown; such edits are skipped
 };
 
-/// The Schedule with the edits of a text, which `;` may separate. Throws CompileError as
-/// parse_schedule does.
+/// Returns the Schedule with the edits of a text applied; `;` may separate them. Throws
+/// CompileError for malformed text, as parse_schedule does.
 EditedSchedule with_edits(Schedule s, std::string_view edits, Loc at = {});
 
-/// Moves a payload from its channel to the one named `to`, which is made like the first where there
-/// is none. False, and nothing changes, where no channel has it.
+/// Moves a payload from its channel to the channel named `to`, which is created with the settings
+/// of the old one if it does not exist. Returns false and changes nothing if no channel carries the
+/// payload.
 bool move_to_channel(Schedule& s, Label payload, Name to);
 
 }  // namespace tegula::ir

@@ -11,7 +11,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Anchors by number; carried tiles come behind the anchors.
+/// Set of anchors by number. The numbers of carried tiles follow those of the ops.
 using Anchors = std::set<std::size_t>;
 
 class Sets {
@@ -46,14 +46,16 @@ class Sets {
            k_.type(d.results[0]).is_tile();
   }
 
-  /// The op that makes the value, if it stands in the region.
+  /// Returns the index of the op that makes the value, or ops_.size() if the op is not in the
+  /// region.
   std::size_t def(Value v) const {
     const OpId op = k_[v].def;
     const auto at = op ? index_.find(op) : index_.end();
     return at == index_.end() ? ops_.size() : at->second;
   }
 
-  /// Number of a tile that the loop carries, behind the numbers of ops; 0: it is none.
+  /// Returns the number of a tile that the loop carries, greater than those of ops, or 0 if the
+  /// value is not a carried tile.
   std::size_t carried(Value v) const {
     const OpId owner = k_[region_].owner;
     const bool is_carry = !k_[v].def && k_[v].region == region_ && owner && is_loop(k_[owner]);

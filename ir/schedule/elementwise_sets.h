@@ -7,9 +7,8 @@
 
 namespace tegula::ir {
 
-/// For each op of the region that some anchor or carried tile reaches and that is pure tile
-/// arithmetic, the first op (in text order) of its set. `is_anchor` tells ops that are nodes of
-/// their own.
+/// Maps each pure tile op of the region that depends on an anchor or a carried tile to the first op
+/// (in text order) of its set. `is_anchor` returns true for ops that are nodes themselves.
 std::unordered_map<OpId, OpId> elementwise_sets(const Kernel& k, RegionId region,
                                                 const std::function<bool(OpId)>& is_anchor);
 

@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::array<std::string_view, 8> kNodeKinds{"load", "dot", "reduce", "store",
                                                      "cvt",  "if",  "loop",   "ew"};
-/// Carries that hand a value on to each other count as far as this.
+/// Chains of carries that pass a value on are followed for at most this many iterations.
 constexpr int kMaxDistance = 3;
 
-/// The kind of an op that is a node by itself.
+/// Returns the kind of the node that the op starts, or nothing for other ops.
 std::optional<NodeKind> anchor_kind(const Kernel& k, OpId op) {
   const OpData& d = k[op];
   const bool makes_tile = !d.results.empty() && k.type(d.results[0]).is_tile();
@@ -37,7 +37,8 @@ std::optional<NodeKind> anchor_kind(const Kernel& k, OpId op) {
   return std::nullopt;
 }
 
-/// The load that the op hands on, permuted or converted, in the load's own region; else none.
+/// Returns the load whose tile the op permutes or converts, if both are in one region; else a null
+/// op.
 OpId handed_on(const Kernel& k, OpId op) {
   OpId at = op;
   while (at && k[at].is(Opcode::Permute, Opcode::ConvertLayout)) at = k[k[at].operands[0]].def;
@@ -46,8 +47,8 @@ OpId handed_on(const Kernel& k, OpId op) {
                                                                                        : OpId();
 }
 
-/// The loop over the tiles of a persistent kernel, which passes have put around what its author
-/// wrote: no node, so that labels are as they were before.
+/// Returns true for the tile loop of a persistent kernel that passes wrapped around the author's
+/// ops. It does not become a node, so that labels are the same as without it.
 bool is_loop_around_all(const Kernel& k, OpId op) {
   if (!is_loop(k[op]) || !is_tile_loop(k, op)) return false;
   for (OpId inner : k.ops(k[op].regions.back()))

@@ -14,10 +14,10 @@
 
 namespace tegula::ir {
 
-/// The kind of a node gives its label: load#0, dot#0, reduce#0, store#0, cvt#0, if#0, loop#0, ew#0,
-/// each kind numbered in text order. Elementwise: a maximal connected set of pure tile ops with the
-/// same anchors (nodes of other kinds, tiles that the loop carries) before it, and the same behind
-/// it.
+/// The kind of a node determines its label: load#0, dot#0, reduce#0, store#0, cvt#0, if#0, loop#0,
+/// ew#0, with each kind numbered in text order. An Elementwise node is a maximal connected set of
+/// pure tile ops that depend on the same anchors (nodes of other kinds, tiles that the loop
+/// carries) and that the same anchors depend on.
 enum class NodeKind : std::uint8_t { Load, Dot, Reduce, Store, Convert, If, Loop, Elementwise };
 std::string_view name(NodeKind kind);
 
@@ -25,66 +25,68 @@ struct Node {
   Label label;
   NodeKind kind;
   RegionId region;
-  /// In text order. A load has with it the permutations and conversions of a dot's operand.
+  /// In text order. A load node includes the permutations and layout conversions of its tile.
   std::vector<OpId> ops;
 };
 
-/// Flow: `to` reads what `from` makes. Memory: the accesses may touch the same element, one of them
-/// writing.
+/// Flow: `to` reads a result of `from`. Memory: both may access the same element, and at least one
+/// of them writes it.
 enum class EdgeKind : std::uint8_t { Flow, Memory };
 
-/// `to` in iteration i + distance needs `from` of iteration i of the loop around both.
+/// `to` in iteration i + distance depends on `from` in iteration i of the loop that contains both.
 struct Edge {
   std::size_t from, to;
   int distance = 0;
   EdgeKind kind = EdgeKind::Flow;
-  Value value = {};  ///< of a flow edge: what `to` reads
+  Value value = {};  ///< of a flow edge: the value that `to` reads
   friend bool operator==(const Edge&, const Edge&) = default;
 };
 
 /// The source of operand A or B of a dot.
 struct OperandSource {
   /// Memory: a box loaded in the dot's region; Gather: rows that an index tile selects; Invariant:
-  /// made outside of the region; Computed: all others.
+  /// defined outside of the region; Computed: all others.
   enum class Kind : std::uint8_t { Memory, Gather, Invariant, Computed };
   Kind kind = Kind::Computed;
-  /// The load, or the op behind which permutations and conversions stand, or none; and its tile.
+  /// The op that defines the tile before permutations and conversions, or null; and that tile.
   OpId op;
   Value tile;
   bool transposed = false;
 };
-/// Strips conversions and permutations off operand `operand` (0: A, 1: B) of a dot.
+/// Finds the source of operand `operand` (0: A, 1: B) of a dot, before conversions and
+/// permutations.
 OperandSource source_of(const Kernel& k, OpId dot, std::size_t operand);
-/// Whether threads have the operand's tile as the dot reads it: it is not transposed, and its
-/// conversion exchanges nothing. In tile form it lies as the dot wants it.
+/// Returns true if each thread already holds the elements that the dot reads: the operand is not
+/// transposed, and its conversion moves no data between threads. Without layouts (tile form), only
+/// the transposition is checked.
 bool lies_as_read(const Kernel& k, OpId dot, std::size_t operand);
 
-/// Values that the op reads, itself or in nested ops.
+/// Returns the operands of the op and of all ops nested in it.
 std::vector<Value> used_by(const Kernel& k, OpId op);
 
 /// Nodes and edges of a kernel in tile form, or in machine form before its dots are pipelined.
-/// Edges connect nodes of one region; what nested regions read and write belongs to the node of the
-/// op that owns them.
+/// Edges connect nodes of one region. Reads and writes in a nested region are attributed to the
+/// node of the op that owns the region.
 class Graph {
  public:
   explicit Graph(const Kernel& k) : Graph(without_edges(k)) { connect(); }
-  /// The nodes alone: who asks for labels needs no edges, which take most of the time.
+  /// Builds nodes only. Edges dominate construction time, and label lookups do not need them.
   static Graph without_edges(const Kernel& k) { return Graph(k, NodesOnly()); }
 
   std::span<const Node> nodes() const { return nodes_; }
   std::span<const Edge> edges() const { return edges_; }
   const Node& operator[](std::size_t index) const { return nodes_[index]; }
-  /// Index of the node with this label, or of the node that has the op.
+  /// Returns the index of the node with this label, or of the node that contains the op.
   std::optional<std::size_t> find(Label label) const;
   std::optional<std::size_t> find(OpId op) const;
-  /// The label of the node that has the op; empty where none has.
+  /// Returns the label of the node that contains the op, or an empty label.
   Label label_of(OpId op) const;
-  /// Nodes of the region, in text order.
+  /// Returns the nodes of the region in text order.
   std::vector<std::size_t> nodes_of(RegionId region) const;
 
  private:
-  /// A node (index >= 0) or a carry of the loop (-1 - position) that a value depends on, and how
-  /// many iterations before.
+  /// A node (index >= 0) or a carry of the loop (-1 - position) that a value depends on, and the
+  /// number of iterations between them.
   struct Producer {
     std::int64_t index;
     int distance;

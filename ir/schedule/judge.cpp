@@ -49,15 +49,15 @@ std::size_t Judging::role_of_dots() const {
   return s.roles.size() - 1;
 }
 
-/// The place that waits for this very MMA: `in_flight` iterations later, or in front of the first
-/// node of its role that reads the result.
+/// Returns the moment of the first wait for this MMA itself: `in_flight` iterations later, or
+/// before the first node of its role that reads the result.
 Judging::Moment Judging::waited_for(std::size_t dot) const {
   const Place& own = *place(dot);
   Moment first(own.stage + own.in_flight, own.order);
   for (const Edge& e : reads_of(dot)) {
     if (e.to == dot || !place(e.to) || adds_to(e)) continue;
     const Place& reader = *place(e.to);
-    // The reader of this iteration's result runs in step `stage + distance` of it.
+    // The reader of the result of iteration i runs in step i + stage + distance.
     if (reader.role == own.role)
       first = std::min(first, Moment(reader.stage + e.distance, reader.order));
   }
@@ -124,7 +124,7 @@ std::optional<Place> Judging::default_place(std::size_t node) const {
     if (!first || std::pair(to.stage, to.order) < std::pair(first->stage, first->order)) first = to;
   }
   if (!first) return first;
-  // Nodes are placed from the last one of the text on: each comes right in front.
+  // Nodes are placed in reverse text order, each immediately before its first consumer.
   constexpr double kNext = 1.0 / 4096;
   first->order -= kNext;
   first->in_flight = 0;

@@ -1,4 +1,4 @@
-// Rules C: tiles go through their channels.
+// Rules C: channels can carry their tiles.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,11 +65,11 @@ class Channels {
       sum += bytes;
       most = std::max(most, bytes);
     }
-    // Stores take turns with the slots, loads fill one together.
+    // Stores use the slots in turn; the loads of a channel fill one slot together.
     return is_of_stores(c.kind) ? most : sum;
   }
 
-  /// Columns of a slot cut the tiles that are wider into equal parts.
+  /// Checks that the columns of a slot divide all wider tiles into equal parts.
   void columns(const Channel& c) {
     if (c.columns == 0) return;
     if (!is_of_stores(c.kind))
@@ -132,7 +132,7 @@ class Channels {
     std::string why = d.opcode != Opcode::StoreView ? "it is no box of a view"
                       : !j_.s.target->has_tma ? fmt::format("{} has no TMA", j_.s.target.name())
                                               : std::string(why_not_tma_store(j_.k, d));
-    // Stores of both kinds may share the slots of one that overwrites.
+    // Overwriting and reducing stores may share a store channel, but not a reduce channel.
     if (why.empty() && c.kind == ChannelKind::Reduce && !reduces(l)) why = "it overwrites";
     if (why.empty() && c.kind == ChannelKind::Store &&
         std::ranges::all_of(c.payload, [&](Label other) { return reduces(other); }))

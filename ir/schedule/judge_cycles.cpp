@@ -1,9 +1,10 @@
-// Rule G10 and minimal slots: the roles of a loop do not wait for each other in a cycle.
+// Rule G10 and minimum slots: the roles of a loop do not wait for each other in a cycle.
 //
-// Events of the steady state are the verbs of channels (acquire, commit, wait, release), in the
-// order of their roles. "x before y of k steps later" is an edge of weight k: the roles' own
-// orders, a commit before the wait for the same iteration, a release before the acquire `slots`
-// iterations later. A cycle of weight 0 or less waits for itself.
+// The events of the steady state are the verbs of channels (acquire, commit, wait, release), in the
+// order of their roles. An edge of weight k from x to y means that x precedes the y of k steps
+// later. Edges represent the order within each role, a commit before the wait for the same
+// iteration, and a release before the acquire `slots` iterations later. A cycle of weight 0 or less
+// is a deadlock.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,12 +16,12 @@
 namespace tegula::ir {
 namespace {
 
-/// Slots that are tried for a channel that has too few.
+/// Largest number of slots that is tried for a channel that has too few.
 constexpr int kMaxSlots = 64;
 
 enum class Verb : std::uint8_t { Acquire, Commit, Wait, Release };
 
-/// A verb for iteration t - key in step t.
+/// In step t, the verb runs for iteration t - key.
 struct ChannelEvent {
   Verb verb;
   std::size_t role, channel;
@@ -52,7 +53,7 @@ class Cycles {
     return std::ranges::any_of(events_, [&](const ChannelEvent& e) { return e.channel == c; });
   }
 
-  /// The fewest slots of each channel, all others having theirs, or plenty where these are too few.
+  /// Computes the minimum slots of each channel while all others have kMaxSlots.
   void minimal_slots(const std::vector<int>& slots) {
     for (std::size_t c = 0; c < slots.size(); ++c) {
       if (!is_ring(c)) continue;
@@ -92,13 +93,13 @@ class Cycles {
       add_ends(fills, Verb::Acquire, Verb::Commit);
       add_ends(reads, Verb::Wait, Verb::Release);
     }
-    // Within a step: by order; of one node, waits and acquires come before what they allow.
+    // Sort by order within a role. At one node, acquires and waits precede what they allow.
     std::ranges::stable_sort(
         events_, {}, [](const ChannelEvent& e) { return std::tuple(e.role, e.order, e.verb); });
   }
 
-  /// A role acquires or waits once an iteration, at its first access, and commits or releases
-  /// behind its last one.
+  /// A role acquires or waits once per iteration, before its first access, and commits or releases
+  /// after its last one.
   void add_ends(const std::map<std::size_t, std::vector<ChannelEvent>>& of_roles, Verb first,
                 Verb last) {
     const auto place = [](const ChannelEvent& e) { return std::pair(e.key, e.order); };
@@ -137,7 +138,8 @@ class Cycles {
     return found;
   }
 
-  /// Bellman and Ford: with each edge a little lighter, a cycle of weight 0 is a negative one.
+  /// Returns true if there is a cycle of weight 0 or less, by the Bellman-Ford algorithm. Scaled
+  /// weights are reduced by 1 so that a cycle of weight 0 becomes negative.
   bool has_cycle(const std::vector<int>& slots) const {
     const auto count = static_cast<std::int64_t>(events_.size());
     const std::vector<Before> all = edges(slots);

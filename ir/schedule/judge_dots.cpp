@@ -66,14 +66,15 @@ class Dots {
                 type.step());
   }
 
-  /// The warps of the role along the rows and columns of the result.
+  /// Returns the warps of the role along the rows and columns of the result.
   WarpGrid grid_of(const DotForm& d, std::size_t role) const {
     const auto shape = j_.k.type(j_.k[j_.op_of(d.dot)].results[0]).shape();
     const int warps = j_.s.roles[role].warps;
     return warp_grid(shape[d.flip ? 1 : 0], shape[d.flip ? 0 : 1], warps, warps);
   }
 
-  /// Registers of one instruction are allocated before setmaxnreg gives a role more (C7602).
+  /// Checks that one instruction fits in the registers at kernel entry: its registers are allocated
+  /// before setmaxnreg gives a role more (C7602).
   void instruction(const DotForm& d, std::int64_t columns) {
     const int warps = j_.total_warps();
     const int has = j_.s.target->registers_at_entry(warps);
@@ -85,8 +86,8 @@ class Dots {
                 d.dot, takes, warps, has);
   }
 
-  /// A that is computed in the loop and goes through no shared memory: the warps that have its rows
-  /// are those that compute the result's.
+  /// Checks an A that is computed in the loop and does not go through shared memory: the warps that
+  /// hold its rows must be those that compute the same rows of the result.
   void fragments_of(const DotForm& d, std::size_t i, std::size_t role) {
     const OpId op = j_.op_of(d.dot);
     const Judging::Operand a = j_.operand(op, i);
@@ -95,16 +96,17 @@ class Dots {
     if (grid_of(d, role).columns > 1)
       return j_.refuse(Rule::W13, {d.dot, maker}, "{} is split along columns, its A along rows",
                        d.dot);
-    // The layouts of a flipped dot are others.
+    // The layouts of a flipped dot differ from those of the kernel: only check its transposition.
     if (d.flip ? a.source.transposed : lies_as_read(j_.k, op, i)) return;
     j_.refuse(Rule::W6, {d.dot, maker},
               "{}: rows of A lie in other warps: flip {} or give it an smem channel", d.dot,
               maker ? maker : "what makes it");
   }
 
-  /// An accumulator has one set of registers: the chained MMA adds to them, one that begins anew
-  /// writes them an iteration later. Whoever reads them runs before, or reads a copy, which needs
-  /// the MMA to be complete.
+  /// Checks that readers of an accumulator run before its registers are overwritten. The chained
+  /// MMA adds to these registers; an MMA that starts a new accumulator overwrites them one
+  /// iteration later. Readers after that read a copy, which requires that the MMA is complete
+  /// before then.
   void overwriting(std::size_t dot) {
     std::optional<Edge> next;
     for (const Edge& e : j_.reads_of(dot))
@@ -130,7 +132,7 @@ class Dots {
     return (i == 0) != d.flip ? "A" : "B";
   }
 
-  /// Operand `i` of the kernel's dot, which is the other one of a flipped dot.
+  /// Checks operand `i` of the kernel's dot. If the dot is flipped, A and B are exchanged.
   void operand(const DotForm& d, const MatrixType& type, std::size_t i) {
     const OpId op = j_.op_of(d.dot);
     const OperandSource source = source_of(j_.k, op, i);
@@ -147,7 +149,7 @@ class Dots {
     order_of_load(d, type, i, source);
   }
 
-  /// The dimension of the operand that is contiguous in memory.
+  /// Checks which dimension of a loaded operand is contiguous in memory.
   void order_of_load(const DotForm& d, const MatrixType& type, std::size_t i,
                      const OperandSource& source) {
     const OpData& load = j_.k[source.op];
@@ -177,7 +179,7 @@ class Dots {
     }
   }
 
-  /// A in registers must have been read before it is written for a later iteration.
+  /// Checks that an A in registers is read before it is overwritten for a later iteration.
   void fragments(const Step& step, const Edge& e, const Channel* c) {
     const bool is_a = source_of(j_.k, j_.op_of(step.op), 0).kind == OperandSource::Kind::Computed &&
                       j_.k[j_.op_of(step.op)].operands[0] == e.value;

@@ -1,4 +1,4 @@
-// Rules L: what a Schedule names is there.
+// Rules L: everything that a Schedule names exists.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class Labels {
       j_.refuse(Rule::L2, {}, "{} is of role {}, there are {}", what, index, j_.s.roles.size());
   }
 
-  /// The label is a node's, perhaps of one kind.
+  /// Checks that the label is that of a node, and that the node has the given kind, if any.
   bool expect(Label label, std::optional<NodeKind> kind = {}) {
     const auto node = j_.g.find(label);
     if (node && (!kind || j_.g[*node].kind == *kind)) return true;
@@ -57,7 +57,7 @@ class Labels {
     return false;
   }
 
-  /// "dot#0 .. dot#2", or "no dot".
+  /// Returns the range of labels of the same kind: "dot#0 .. dot#2", or "no dot".
   std::string others(Label label) const {
     const std::string_view kind = label.str().substr(0, label.str().find('#'));
     std::vector<Label> all;

@@ -1,4 +1,4 @@
-// Rules G but for cycles: every node runs behind what it needs.
+// Rules G except for cycles: every node runs after the nodes that it depends on.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 namespace tegula::ir {
 namespace {
 
-/// Stages that dots and arithmetic of a role may lie apart: each is peeled off once more.
+/// Largest distance in stages between dots and arithmetic of a role. Each stage of distance
+/// requires another peeled iteration.
 constexpr int kMaxSkew = 2;
 
 class Order {
@@ -67,7 +68,7 @@ class Order {
                 j_.role_name(to.role), u, j_.role_name(from.role));
   }
 
-  /// Nodes that are peeled off a loop, not put under a predicate.
+  /// Returns true for nodes that are peeled off a loop instead of being predicated.
   bool is_straight(std::size_t n) const {
     const NodeKind kind = j_.g[n].kind;
     return kind != NodeKind::Load && kind != NodeKind::Store;
@@ -109,7 +110,7 @@ class Order {
               stage < low ? "leads" : "lags", stage < low ? low - stage : stage - high);
   }
 
-  /// The loop and the range of orders of a token; whole loops have none.
+  /// The loop and the range of orders of a token. A token over whole loops has no range.
   struct Range {
     OpId loop;
     double first = 0, last = 0;

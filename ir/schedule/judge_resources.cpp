@@ -47,7 +47,7 @@ class Resources {
     if (sum > limit) j_.refuse(Rule::R1, {}, "{} bytes: {}; {} allowed", sum, parts, limit);
   }
 
-  /// Copies of a role store their tiles through buffers of their own.
+  /// Returns the largest number of copies of a role. Each copy has its own staging buffers.
   int most_copies() const {
     int most = 1;
     for (const Role& r : j_.s.roles) most = std::max(most, r.copies);
@@ -89,7 +89,8 @@ class Resources {
     return tile.count() * size_bytes(tile.dtype()) / 4 / std::max<std::int64_t>(1, threads);
   }
 
-  /// Accumulators that the loop carries, the largest other one, and fragments that it carries.
+  /// Checks the registers of carried accumulators, of the largest other one, and of the fragments
+  /// in register channels.
   void mma_registers() {
     for (std::size_t role = 0; role < j_.s.roles.size(); ++role) {
       std::int64_t needed = 0;

@@ -50,13 +50,13 @@ class Scalars {
     return j_.place(node) ? j_.place(node)->role : j_.role_of_dots();
   }
 
-  /// Whether it reads one element of memory that the kernel writes.
+  /// Returns true if the op reads a single element of memory that the kernel writes.
   bool reads_written(OpId op) {
     const MemoryAccess* access = hazards_.access(op);
     return access && access->reads && !access->tile.is_tile();
   }
 
-  /// The role that computes what the op makes; nothing if each role can.
+  /// Returns the only role that can compute the results of the op, or nothing if every role can.
   std::optional<std::size_t> only_role(OpId op) {
     if (reads_written(op)) return j_.role_of_dots();
     if (!touches_tile(j_.k, op)) return {};
@@ -88,7 +88,8 @@ class Scalars {
     }
   }
 
-  /// Threads read an element one by one: another program may write it in between.
+  /// Checks the conditions around a dot. Each thread reads an element of memory separately, and
+  /// another program may write it in between.
   void condition(Label dot) {
     const auto may_change = [&](OpId op) { return reads_written(op); };
     for (RegionId r = j_.k[j_.op_of(dot)].parent; j_.k[r].owner; r = j_.k[j_.k[r].owner].parent)

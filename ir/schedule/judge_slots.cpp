@@ -1,5 +1,5 @@
-// Rules C5, C6, P1 and P2: writers and readers of a slot agree on its layout, and something orders
-// stores, reads and refills.
+// Rules C5, C6, P1 and P2: writers and readers of a slot agree on its layout, and stores, reads and
+// refills are ordered.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace tegula::ir {
 namespace {
 
-/// An operand of a wgmma that a slot holds.
+/// A wgmma operand that is read from a slot.
 struct WgmmaReader {
   Label dot;
   const MatrixType* type;
@@ -35,7 +35,7 @@ class Slots {
 
  private:
   // ---- layouts
-  /// The payload's readers, as operands of wgmmas.
+  /// Returns the wgmma operands that read the payload from the channel.
   std::vector<WgmmaReader> readers_of(const Channel& c, Label payload) const {
     std::vector<WgmmaReader> readers;
     for (const DotForm& d : j_.s.dots) {
@@ -50,7 +50,8 @@ class Slots {
     return readers;
   }
 
-  /// Whether a dot's operand is the payload's transpose; nothing if it is made from another node.
+  /// Returns true if a dot's operand is the transpose of the payload, false if it is the payload
+  /// itself, or nothing if it is made from another node.
   std::optional<bool> turns(OpId dot, std::size_t i, Label payload) const {
     bool turned = false;
     for (OpId at = j_.k[j_.k[dot].operands[i]].def; at; at = j_.k[j_.k[at].operands[0]].def) {
@@ -81,7 +82,8 @@ class Slots {
   }
 
   // ---- order
-  /// All warpgroups have stored before one of them reads: a token lets one at a time in.
+  /// Checks that no tile is both stored and read within a token: all warpgroups must store before
+  /// one of them reads, but a token admits one warpgroup at a time.
   void meeting(const Channel& c, const Token& t) {
     if (j_.warpgroups(t.role) < 2) return;
     for (Label l : c.payload) {
@@ -110,7 +112,7 @@ class Slots {
            at->order <= j_.place(last)->order;
   }
 
-  /// Threads that read a slot release it: they read it in some step.
+  /// Checks that every reader of a slot is placed in a step, because the readers release the slot.
   void released(const Channel& c, Label l) {
     const std::size_t load = *j_.g.find(l);
     if (!j_.place(load)) return;

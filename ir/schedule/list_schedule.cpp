@@ -12,7 +12,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Both stages are tried for so many dots; others run in the stage of the loads.
+/// Number of dots for which both stages are tried; other dots run in stage 0.
 constexpr std::size_t kMaxLateDots = 6;
 
 /// `from` of iteration i - distance runs before `to` of iteration i.
@@ -35,7 +35,8 @@ class ListScheduler {
     find_heights();
   }
 
-  /// Sets of dots that may run an iteration late; none where a role both computes and copies.
+  /// Returns the number of sets of dots that may run one iteration late; 0 unless one role does all
+  /// computing and issues no copies.
   std::uint32_t choices() const {
     const auto computes = [&](std::size_t n) {
       return j_.place(n)->role == j_.place(dots_.front())->role;
@@ -45,8 +46,8 @@ class ListScheduler {
     return applies ? 1U << std::min(dots_.size(), kMaxLateDots) : 0;
   }
 
-  /// The Schedule with these stages of the dots, in the order of the list; nothing if no order has
-  /// them.
+  /// Returns the Schedule with these stages of the dots, in the order that list() finds; nothing if
+  /// there is no such order or the Schedule is not legal.
   std::optional<Schedule> with_stages(std::uint32_t late_dots) {
     if (!find_stages(late_dots)) return std::nullopt;
     const auto order = list();
@@ -96,7 +97,7 @@ class ListScheduler {
     const int groups = std::max(1, j_.warpgroups(j_.place(n)->role));
     return cost_of(k_, g_[n], form ? form->engine : Engine::Fma, groups, m_).all();
   }
-  /// The longest way from a node to the end of its iteration.
+  /// Computes the critical path from each node to the end of its iteration.
   void find_heights() {
     for (std::size_t i = nodes_.size(); i-- > 0;) {
       double& height = height_[nodes_[i]];
@@ -106,7 +107,8 @@ class ListScheduler {
     }
   }
 
-  /// Stages of what is computed follow from those of the dots: as early as it can.
+  /// Derives the earliest stage of each other node from the stages of the dots. Returns false if
+  /// these stages violate a dependence.
   bool find_stages(std::uint32_t late_dots) {
     stage_.clear();
     for (std::size_t n : nodes_) stage_[n] = 0;
@@ -121,8 +123,9 @@ class ListScheduler {
     return true;
   }
 
-  /// Nodes of a step in the order in which they can begin; of those that can at nearly the same
-  /// time, the one with the longest way first.
+  /// Returns the nodes of a step in the order in which they can start. Among nodes that can start
+  /// at nearly the same time, the one with the longest critical path comes first. Returns nothing
+  /// if the dependences are cyclic.
   std::optional<std::vector<std::size_t>> list() {
     std::vector<std::size_t> left = nodes_, order;
     std::map<std::size_t, double> done;

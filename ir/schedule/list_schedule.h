@@ -1,5 +1,5 @@
 #pragma once
-// The general policy: an order for the dots and the arithmetic of any loop, by list scheduling.
+// The general scheduling policy: orders the dots and the arithmetic of any loop by list scheduling.
 #include <optional>
 
 #include "ir/schedule/graph.h"
@@ -7,14 +7,15 @@
 
 namespace tegula::ir {
 
-/// `base` is legal for the kernel (as for judge) and says all but the order: roles, forms of dots,
-/// channels. The result has, in each loop, the stages of dots (one iteration late or not), the
-/// order and the MMAs in flight with which an iteration takes the fewest cycles of the model
-/// (timeline.h); `base` itself where none takes fewer. Channels get as many slots as they need.
-/// Loops whose consumers load for themselves stay as they are.
+/// Returns `base` with new stages of dots (at most one iteration late), orders and MMAs in flight
+/// in each loop, chosen to minimize the cycles of an iteration in the model of timeline.h; `base`
+/// itself if nothing takes fewer. `base` must be legal for the kernel (see judge) and fixes roles,
+/// forms of dots and channels, whose slots are raised if necessary. Loops whose consumer role also
+/// issues copies, or that compute in several roles, are not changed.
 Schedule list_schedule(const Kernel& k, const Graph& graph, const Schedule& base);
 
-/// The Schedule with as many slots as the channels need at least, if it is legal then.
+/// Returns the Schedule with at least the minimum slots of each channel, or nothing if it is not
+/// legal then.
 std::optional<Schedule> with_needed_slots(const Kernel& k, const Graph& graph, Schedule s);
 
 }  // namespace tegula::ir

@@ -5,7 +5,7 @@
 namespace tegula::ir {
 namespace {
 
-/// The tile whose elements the op goes through; none if it has none.
+/// Returns the tile whose elements the op processes, or a null value.
 Value tile_of(const Kernel& k, const OpData& d) {
   const Value tile = d.opcode == Opcode::StoreView ? d.operands[1]
                      : d.opcode == Opcode::Reduce  ? d.operands[0]
@@ -14,7 +14,8 @@ Value tile_of(const Kernel& k, const OpData& d) {
   return tile && k.type(tile).is_tile() ? tile : Value();
 }
 
-/// An element takes a lane for a cycle, or two where it goes to another thread or to memory.
+/// Adds the cost of an op. An element occupies a lane for one cycle, or for two if it moves to
+/// another thread or to memory.
 void add(NodeCost& cost, const Kernel& k, OpId op, int parts, const SmModel& m) {
   using enum Opcode;
   const OpData& d = k[op];

@@ -1,5 +1,5 @@
 #pragma once
-// Cycles that a warpgroup's part of a node keeps each unit of an SM busy, by the model.
+// Model of the cycles for which a warpgroup's part of a node occupies each unit of an SM.
 #include "ir/schedule/timeline.h"
 
 namespace tegula::ir {
@@ -9,10 +9,11 @@ struct NodeCost {
   double all() const { return tensor + lanes + exponentials; }
 };
 
-/// The node's work is divided among `parts` warpgroups. `engine` is a dot's.
+/// Returns the cost of one warpgroup's part of the node if `parts` warpgroups share its work.
+/// `engine` applies to dots only.
 NodeCost cost_of(const Kernel& k, const Node& node, Engine engine, int parts, const SmModel& m);
 
-/// Bytes of the tile that a load brings, or that a store takes.
+/// Returns the bytes of the tile that a load or store moves; 0 if it has no tile.
 double bytes_of(const Kernel& k, const Node& node);
 
 }  // namespace tegula::ir

@@ -59,7 +59,7 @@ std::string text_of(const Schedule& s, const Step& step) {
                      step.pin ? " pin" : "");
 }
 
-/// Whether two steps of a role have the same order: then counting anew would hide it.
+/// Returns true if two steps of a role have the same order, which renumbering would hide.
 bool has_ties(const std::vector<Step>& sorted) {
   const auto same = [](const Step& a, const Step& b) {
     return a.role == b.role && a.order == b.order;

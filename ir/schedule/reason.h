@@ -1,5 +1,5 @@
 #pragma once
-// Reasons why a Schedule cannot be carried out, as data.
+// Reasons why a Schedule is not legal, as data.
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -22,16 +22,16 @@ enum class Rule : std::uint8_t {
 struct RuleRow {
   std::string_view id, doc;
 };
-/// All rules in the order of the enum.
+/// Returns all rules in the order of the enum.
 std::span<const RuleRow> all_rules();
 
 struct Reason {
   Rule rule;
   std::string text;
   std::vector<Label> labels = {};
-  Loc at = {}, other = {};  ///< lines of the kernel, of the first and the second label
+  Loc at = {}, other = {};  ///< source locations of the first and the second label
 
-  /// "k.cpp:12: G1: text (other line: k.cpp:14)".
+  /// Formats the reason as "k.cpp:12: G1: text (k.cpp:14)".
   std::string str() const;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// A Schedule that a person writes or edits, judged for a kernel.
+// Schedules that a user writes or edits, checked for a kernel.
 #include <string_view>
 
 #include "ir/schedule/carried_out.h"
@@ -8,12 +8,13 @@
 
 namespace tegula::ir {
 
-/// `text` is a whole Schedule, or edits (edits.h) of the one that the passes carry out for a kernel
-/// in tile form; empty: that one itself. Throws CompileError with every reason that refuses it, the
-/// rule as its code.
+/// Returns the Schedule that `text` requests for a kernel in tile form. `text` is a whole Schedule,
+/// or edits (edits.h) of the one that the passes produce; if it is empty, that one is returned.
+/// Throws CompileError with one diagnostic per reason why it is not legal; the code of a diagnostic
+/// is the violated rule.
 CarriedOut requested_schedule(const Kernel& tile, PassContext& context, std::string_view text);
 
-/// The reasons as one error; there is at least one.
+/// Throws all reasons as one CompileError. Requires at least one reason.
 [[noreturn]] void throw_reasons(const Reasons& reasons);
 
 }  // namespace tegula::ir

@@ -20,7 +20,7 @@ bool is_mark(std::string_view word) {
   return word.size() == 1 && kPunctuation.find(word[0]) != std::string_view::npos;
 }
 
-/// Whether the whole word is a number of the type, which it then becomes.
+/// Returns true if the whole word is a number of the type, and stores the number in `value`.
 template <class Number>
 bool is_number(std::string_view word, Number& value) {
   const char* const last = word.data() + word.size();

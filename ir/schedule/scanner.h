@@ -1,5 +1,5 @@
 #pragma once
-// Words of a Schedule's text, or of edits of one.
+// Scanner for the text of a Schedule, or for edits of one.
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -10,31 +10,32 @@
 
 namespace tegula::ir {
 
-/// Splits a text into words and the characters `{ } ( ) , ;`; `#` between blanks begins a comment.
-/// Errors are CompileErrors at the word's line, counted from that of the text.
+/// Splits a text into words and the characters `{ } ( ) , ;`. A word that starts with `#` begins a
+/// comment, which extends to the end of the line. Errors are CompileErrors at the line of the
+/// current word, counted from that of the text.
 class ScheduleScanner {
  public:
   ScheduleScanner(std::string_view text, Loc at);
 
   bool at_end() const { return next_ == words_.size(); }
-  /// The word `ahead` words on, without taking it; empty at the end.
+  /// Returns the word `ahead` words after the next one without consuming it; empty at the end.
   std::string_view peek(std::size_t ahead = 0) const;
-  /// The next word is a label such as dot#0.
+  /// Returns true if the next word is a label such as dot#0.
   bool at_label() const { return peek().find('#') != std::string_view::npos; }
   std::string_view take();
-  /// Takes the word if it is the next one.
+  /// Consumes the next word if it equals `word`, and returns true if so.
   bool take_if(std::string_view word);
-  /// Takes the word or fails.
+  /// Consumes `word`, or throws if it is not the next word.
   void expect(std::string_view word);
-  /// A name or label: no punctuation.
+  /// Consumes and returns a name or label; throws for punctuation.
   std::string_view take_name(std::string_view what);
-  /// A number within bounds, as the type of a field.
+  /// Consumes a number in [least, most] and returns it in the type of a field.
   template <class Field = int>
   Field take_number(std::string_view what, std::int64_t least = 0,
                     std::int64_t most = std::numeric_limits<Field>::max()) {
     return static_cast<Field>(take_int(what, least, most));
   }
-  /// "1.2": a step's stage and order.
+  /// Consumes a step's stage and order, such as "1.2".
   std::pair<std::int8_t, std::int16_t> take_place();
   Loc loc() const;
   [[noreturn]] void fail(const std::string& message) const;
@@ -50,13 +51,13 @@ class ScheduleScanner {
   Loc at_;
 };
 
-/// Phrases that a Schedule and its edits share. Words of roles are looked up by the caller.
+/// Parsers of phrases that a Schedule and its edits share. Callers look up the names of roles.
 DotForm take_dot_form(ScheduleScanner& in);
 Tiles take_tiles(ScheduleScanner& in);
 Role take_role(ScheduleScanner& in);
-/// "4 x 2": warps of a copy, and copies.
+/// Parses "4 x 2": warps per copy, and number of copies.
 void take_warps(ScheduleScanner& in, Role& r);
-/// "{ FIRST [.. LAST] }" of a token.
+/// Parses "{ FIRST [.. LAST] }", the range of a token.
 std::pair<Label, Label> take_range(ScheduleScanner& in);
 Channel take_channel(ScheduleScanner& in);
 ChannelKind take_channel_kind(ScheduleScanner& in);

@@ -1,9 +1,10 @@
 #pragma once
-// A Schedule: who runs which op of a kernel, when, and through which channels tiles move. A plain
-// value of names and numbers: it refers to ops by label and so outlives the kernel it was made for.
+// A Schedule: which role runs each op of a kernel, when, and through which channels tiles move. It
+// is a plain value of names and numbers that refers to ops by label, so it can outlive the kernel
+// it was made for.
 //
-// Waits, releases, fences, barrier ids and arrival counts follow from a Schedule (judge.h) and are
-// no part of it.
+// Waits, releases, fences, barrier ids and arrival counts are derived from a Schedule (judge.h),
+// not stored in it.
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -15,7 +16,7 @@
 
 namespace tegula::ir {
 
-/// An interned name: copies and comparisons for equality cost as much as a pointer's.
+/// An interned name. Copying it costs as much as copying a pointer.
 template <class Tag>
 class Symbol {
  public:
@@ -34,8 +35,8 @@ class Symbol {
   const char* text_ = "";
 };
 
-/// Label of a node of the dependence graph: load#0, dot#1, reduce#0, store#0, cvt#0, if#0, loop#0,
-/// ew#0 (labels.h).
+/// Label of a node of the dependence graph (graph.h): load#0, dot#1, reduce#0, store#0, cvt#0,
+/// if#0, loop#0, ew#0.
 using Label = Symbol<struct LabelTag>;
 /// Name of a role, a channel or a token.
 using Name = Symbol<struct NameTag>;
@@ -45,7 +46,8 @@ using Name = Symbol<struct NameTag>;
 enum class ChannelKind : std::uint8_t { Tma, CpAsync, Smem, Reduce, Store, Register };
 /// The instructions of a dot: wgmma, mma.sync, or scalar fma.
 enum class Engine : std::uint8_t { Wgmma, Mma, Fma };
-/// Order of tiles: one per CTA; the others are persistent (docs/schedule.md).
+/// Order in which CTAs compute tiles. Each: one tile per CTA; the others are persistent
+/// (docs/schedule.md).
 enum class TileOrder : std::uint8_t { Each, Serpentine, Balanced, Counter };
 
 std::string_view name(ChannelKind kind);
@@ -57,7 +59,7 @@ struct Role {
   Name name;
   int warps = 4;   ///< of one copy
   int copies = 1;  ///< 1 or 2
-  int regs = 0;    ///< registers a thread after setmaxnreg; 0: as at the kernel's entry
+  int regs = 0;    ///< registers per thread after setmaxnreg; 0: as at kernel entry
   friend bool operator==(const Role&, const Role&) = default;
 };
 
@@ -76,24 +78,24 @@ struct Channel {
   int slots = 1;
   /// Loads that fill a slot together, or nodes whose tile goes through it.
   std::vector<Label> payload;
-  bool multicast = false;  ///< CTAs of a cluster load a part each, for all of them
-  int columns = 0;         ///< of a store or reduce: columns a slot; 0: all
+  bool multicast = false;  ///< each CTA of a cluster loads a part and multicasts it
+  int columns = 0;         ///< of a store or reduce: columns per slot; 0: all
   friend bool operator==(const Channel&, const Channel&) = default;
 };
 
-/// Node `op` runs in role `role`; in steady-state iteration t it runs for iteration t - stage, in
-/// the order of `order` among the role's steps.
+/// Node `op` runs in role `role`. In step t of the steady state it runs for iteration t - stage;
+/// `order` sorts the steps of a role.
 struct Step {
   Label op;
   std::uint8_t role = 0;  ///< index into Schedule::roles
   std::int8_t stage = 0;
   std::int16_t order = 0;
-  std::int8_t in_flight = 0;  ///< of a dot: earlier MMAs of it that may be incomplete behind it
-  bool pin = false;           ///< a pin stands before the last wait in front of it
+  std::int8_t in_flight = 0;  ///< of a dot: its earlier MMAs that may be incomplete after it
+  bool pin = false;           ///< a pin precedes the last wait before the step
   friend bool operator==(const Step&, const Step&) = default;
 };
 
-/// Warpgroups of a role run the range first .. last of its order one after another.
+/// Makes the warpgroups of a role run the steps first .. last one after another.
 struct Token {
   Name name;
   std::uint8_t role = 0;
@@ -110,8 +112,8 @@ struct LoopSchedule {
 
 struct Tiles {
   TileOrder order = TileOrder::Each;
-  int cluster = 1;       ///< CTAs of a cluster on neighbouring tiles
-  bool overlap = false;  ///< the last stages of a tile run beside the first ones of the next
+  int cluster = 1;       ///< CTAs per cluster, on adjacent tiles
+  bool overlap = false;  ///< the last stages of a tile overlap the first ones of the next
   int ctas = 1;          ///< CTAs that must fit on an SM
   friend bool operator==(const Tiles&, const Tiles&) = default;
 };
@@ -127,9 +129,9 @@ struct Schedule {
 
   const DotForm* find_dot(Label dot) const;
   const LoopSchedule* find_loop(Label loop) const;
-  /// The channel that the payload goes through; null if there is none.
+  /// Returns the channel that carries the payload, or null.
   const Channel* find_channel(Label payload) const;
-  /// Index of the role of this name; roles.size() where there is none.
+  /// Returns the index of the role of this name, or roles.size().
   std::size_t role_index(Name name) const;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };

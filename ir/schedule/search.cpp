@@ -45,7 +45,7 @@ class Moves {
     return number >= 0;
   }
 
-  /// The step and the next one of its role.
+  /// Swaps the step with the next one of its role.
   static bool swap(LoopSchedule& loop, Step& step) {
     Step* next = nullptr;
     for (Step& b : loop.steps)
@@ -61,7 +61,7 @@ class Moves {
     c.kind = c.kind == Smem ? Register : Smem;
     return true;
   }
-  /// A load goes to another channel of TMA loads, or to one of its own.
+  /// Moves a load to another channel of TMA loads, or to a new channel.
   bool regroup(const Channel& from) {
     const Channel& to = any(s_.channels);
     if (from.kind != ChannelKind::Tma || to.kind != ChannelKind::Tma) return false;
@@ -108,7 +108,7 @@ class ScheduleSearch {
     return cycles_of_iteration(k_, g_, s).value_or(std::numeric_limits<double>::max());
   }
 
-  /// The score of a legal Schedule, which becomes the best one if it is.
+  /// Returns the score of a legal Schedule, and records the Schedule if it is the best one so far.
   double offer(const Schedule& s) {
     const double cycles = score(s);
     if (cycles >= best_.cycles) return cycles;
@@ -116,9 +116,9 @@ class ScheduleSearch {
     return best_.cycles = cycles;
   }
 
-  /// Worse neighbours are accepted with a probability that falls with what they lose and with time.
+  /// Accepts worse neighbours with a probability that falls with their loss and with time.
   void descend(Schedule s) {
-    constexpr double kFirstLoss = 0.1;  // of the cycles, at the beginning
+    constexpr double kFirstLoss = 0.1;  // fraction of the cycles, at the beginning
     double cycles = score(s);
     for (int i = 0; i < o_.moves; ++i) {
       Schedule moved = s;

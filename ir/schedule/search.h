@@ -9,10 +9,10 @@
 
 namespace tegula::ir {
 
-/// One random change of a Schedule, which may make it illegal: two steps of a role change places, a
-/// step moves by a stage, slots, MMAs in flight or registers change by one unit, a tile that is
-/// stored stays in registers or the other way round, a token comes or goes. False if it did
-/// nothing.
+/// Applies one random change to a Schedule, which may make it illegal. The change swaps two steps
+/// of a role, moves a step by one stage, changes slots, MMAs in flight or registers by one unit,
+/// switches a channel between smem and register, moves a load to another TMA channel, or adds or
+/// removes a token. Returns false if the change does not apply.
 bool random_move(Schedule& s, std::mt19937_64& random);
 
 struct SearchOptions {
@@ -21,13 +21,14 @@ struct SearchOptions {
 };
 
 struct SearchResult {
-  Schedule schedule;  ///< the best one; the start where none is better
-  double cycles = 0;  ///< of an iteration
+  Schedule schedule;  ///< the best one found; `start` if none is better
+  double cycles = 0;  ///< per iteration, in the model
   int tried = 0, legal = 0;
 };
 
-/// `start` is legal for the kernel (as for judge). Restarts begin with it and with the list
-/// scheduler's; worse neighbours are taken now and then, at the beginning more often.
+/// Searches by simulated annealing from `start`, which must be legal for the kernel (see judge).
+/// Restarts alternate between the best Schedule so far and `start`; the first candidate for the
+/// best one comes from the list scheduler.
 SearchResult search_schedules(const Kernel& k, const Graph& graph, const Schedule& start,
                               const SearchOptions& options = {});
 

@@ -16,7 +16,7 @@ Result<SharedLayout> swizzled_layout(Type tile, std::int64_t columns) {
                                 SegmentRule::WidestFirst);
 }
 
-/// Buffers of a ring that all stores share.
+/// Returns the number of buffers of the ring that all stores share.
 int buffers_in(std::int64_t room, const StagingRing& ring) {
   const auto most = std::min(kMaxBuffers, static_cast<std::int64_t>(ring.stores.size()));
   return static_cast<int>(std::clamp<std::int64_t>(room / ring.buffer_bytes, 1, most));

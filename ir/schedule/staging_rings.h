@@ -1,7 +1,7 @@
 #pragma once
-// Channels of stores: rings of staging buffers in shared memory, from which TMA stores what threads
-// have laid down there. An author's Schedule says which stores share a ring, how many buffers it
-// has and how many columns of a tile one holds; else all stores share one.
+// Rings of staging buffers in shared memory: threads write tiles to the buffers, and TMA stores
+// them to global memory. An author's Schedule specifies which stores share a ring, how many buffers
+// it has, and how many columns of a tile a buffer holds. Without one, all stores share a ring.
 #include <cstdint>
 #include <vector>
 
@@ -11,39 +11,41 @@
 
 namespace tegula::ir {
 
-/// Buffers begin where swizzled tiles may.
+/// Alignment of buffers in bytes, as required for swizzled tiles.
 inline constexpr std::int64_t kStagingAlignment = 1024;
 
-/// Whether a channel of this kind takes tiles to global memory.
+/// Returns true if channels of this kind move tiles to global memory.
 constexpr bool is_of_stores(ChannelKind kind) {
   return kind == ChannelKind::Store || kind == ChannelKind::Reduce;
 }
 
-/// The channel of a Schedule that a store goes through, by the label that the op has as an
-/// attribute; null: none, threads store it themselves.
+/// Returns the channel of the Schedule that carries a store, found by the label attribute of the
+/// op; null if threads store the tile themselves.
 const Channel* store_channel(const Schedule& s, const OpData& store);
 
-/// Columns of a store's tile that are stored at a time; 0: all.
+/// Returns the columns of a store's tile that are stored at a time (0: all): those of its channel
+/// in `asked`, or else `planned`.
 int stored_columns(const Schedule* asked, const OpData& store, int planned);
 
-/// Layout of a stored tile in a buffer.
+/// Returns the layout of a stored tile in a buffer. Throws InternalError if it cannot be swizzled.
 SharedLayout staged_layout(Type tile);
 
-/// Bytes of a buffer for so many columns of a tile of two dimensions; 0: all.
+/// Returns the bytes of a buffer for `columns` columns (0: all) of a two-dimensional tile, rounded
+/// up to kStagingAlignment.
 std::int64_t staging_bytes(Type tile, std::int64_t columns = 0);
 
-/// Buffers that stores take in turn.
+/// A ring of buffers that its stores use in turn.
 struct StagingRing {
-  const Channel* channel = nullptr;  ///< of the author's Schedule
+  const Channel* channel = nullptr;  ///< in the author's Schedule; null if not in one
   std::vector<OpId> stores;          ///< in text order
   std::int64_t buffer_bytes = 0;
   int buffers = 1;
 };
 
-/// The rings of a kernel in machine form whose shared memory ends at `end`, in text order of their
-/// first stores. One of the author's Schedule has the slots that it says, at most one for each of
-/// its stores. Else there is one buffer for each store where shared memory allows, at most four,
-/// and at least one. `groups` of warps have their own.
+/// Returns the rings of a kernel in machine form, in text order of their first stores. `end` is the
+/// end of the shared memory in use; each of `groups` groups of warps has its own buffers. A ring of
+/// the author's Schedule has the slots of its channel, at most one per store. Another ring has one
+/// buffer per store if shared memory allows, at most 4 and at least 1.
 std::vector<StagingRing> staging_rings(const Kernel& machine, const Schedule* asked, int groups,
                                        std::int64_t end);
 

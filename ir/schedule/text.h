@@ -8,21 +8,23 @@
 
 namespace tegula::ir {
 
-/// The Schedule with its loops' steps sorted by role and order, and orders counted 0, 1, 2, ..
-/// within each role of a loop. Steps of one role with equal orders keep theirs as they are.
+/// Returns the Schedule with the steps of each loop sorted by role and order, and orders renumbered
+/// 0, 1, 2, .. within each role. A loop in which two steps of a role have equal orders keeps its
+/// numbers.
 Schedule canonical(Schedule s);
 
-/// The canonical text: equal for Schedules that mean the same, fields at their defaults left out.
-/// parse_schedule(print(s)) == canonical(s).
+/// Returns the canonical text. It is equal for Schedules with the same meaning and omits fields
+/// that have their default values. parse_schedule(print(s)) == canonical(s).
 std::string print(const Schedule& s);
 
-/// Throws CompileError with the line of the text (counted from `at`) that is no Schedule's.
+/// Parses the text of a Schedule. Throws CompileError at the offending line, counted from `at`.
 Schedule parse_schedule(std::string_view text, Loc at = {});
 
-/// The Schedule with channels called c0, c1, .. and tokens t0, t1, .. in their order.
+/// Returns the Schedule with its channels renamed c0, c1, .. and its tokens t0, t1, .. in order.
 Schedule with_numbered_names(Schedule s);
 
-/// Hash of the canonical text; names of channels and tokens do not count.
+/// Returns the hash of the canonical text, which does not depend on the names of channels and
+/// tokens.
 Hash128 hash(const Schedule& s);
 
 }  // namespace tegula::ir

@@ -16,14 +16,14 @@ namespace {
 
 constexpr std::size_t kNone = ~std::size_t{0};
 
-/// A tile and an iteration of it; nodes beside loops have iteration 0.
+/// A tile and an iteration within it. Nodes outside of loops have iteration 0.
 struct Turn {
   int tile = 0, iteration = 0;
   Turn before(int distance) const { return {tile, iteration - distance}; }
   friend auto operator<=>(const Turn&, const Turn&) = default;
 };
 
-/// A node that an actor comes to, the begin or the end of a token's range, or the end of a loop.
+/// A node that an actor runs, the start or the end of a token's range, or the end of a loop.
 struct ActorEvent {
   enum class Kind : std::uint8_t { Node, TakeToken, PassToken, Drain };
   Kind kind = Kind::Node;
@@ -40,12 +40,12 @@ struct InFlight {
 
 struct Actor {
   Timeline::Actor drawn;
-  int group = 0;  ///< number among the warpgroups of its role, those of all copies
+  int group = 0;  ///< index among the warpgroups of all copies of its role
   std::vector<ActorEvent> events;
   std::size_t next = 0;
   double now = 0;
   std::deque<InFlight> in_flight;
-  std::map<std::pair<std::size_t, std::int64_t>, int> reads;  ///< so far, of a channel's fill
+  std::map<std::pair<std::size_t, std::int64_t>, int> reads;  ///< so far, per channel and fill
 };
 
 struct Ring {
@@ -55,9 +55,9 @@ struct Ring {
   };
   std::map<std::int64_t, Fill> fills;  ///< by number
   bool is_in_loop = false;
-  std::size_t drawn = kNone;         ///< index in Timeline::rings, of copies
-  int parts = 1;                     ///< of a fill
-  std::map<std::size_t, int> reads;  ///< of a fill, by an actor of each role
+  std::size_t drawn = kNone;         ///< index in Timeline::rings; kNone unless filled by copies
+  int parts = 1;                     ///< per fill
+  std::map<std::size_t, int> reads;  ///< per fill, by one actor of each role
   int readers = 0;                   ///< actors that release a fill
 };
 
@@ -102,16 +102,17 @@ class Simulation {
   }
 
  private:
-  // ---- what there is
+  // ---- inputs and rings
   int groups(std::size_t role) const { return std::max(1, j_.warpgroups(role)); }
   std::size_t role_of(std::size_t node) const {
     return j_.place(node) ? j_.place(node)->role : j_.is_copy(node) ? producer_ : consumer_;
   }
 
-  /// Flow edges into a node: those of its loop, and from what is loaded in front of it.
+  /// Returns the flow edges into a node, including those from operands that are loaded before its
+  /// loop.
   std::vector<Edge> inputs(std::size_t node) const {
     std::vector<Edge> found;
-    // Nodes of a scheduled loop read for themselves what the loop reads.
+    // A scheduled loop has no inputs itself: its nodes read what the loop reads.
     if (s_.find_loop(j_.label(node))) return found;
     for (const Edge& e : g_.edges())
       if (e.to == node && e.kind == EdgeKind::Flow) found.push_back(e);
@@ -160,7 +161,7 @@ class Simulation {
                          : fmt::format("{}", fmt::join(names, " "));
   }
 
-  // ---- programs
+  // ---- events of actors
   void make_actors(std::size_t role) {
     const Role& r = s_.roles[role];
     const int count = groups(role) * r.copies;
@@ -174,7 +175,7 @@ class Simulation {
     }
   }
 
-  /// Adds the nodes beside the scheduled loops, in the order of the text, and the loops.
+  /// Adds the scheduled loops and the nodes around them, in text order.
   void add_tile(Actor& a, int tile) {
     if (s_.loops.empty()) return;
     for (std::size_t n : g_.nodes_of(g_[*g_.find(s_.loops.front().loop)].region)) {
@@ -199,7 +200,7 @@ class Simulation {
     for (int t = 0; t < o_.iterations + last_stage; ++t)
       for (std::size_t n : nodes) {
         const int i = t - j_.place(n)->stage;
-        // Tokens go round in every step, those of parts in front and behind included.
+        // Tokens are passed in every step, including those of the prologue and the epilogue.
         token(ActorEvent::Kind::TakeToken, &Token::first, j_.label(n), {tile, t});
         if (i >= 0 && i < o_.iterations) a.events.push_back({ActorEvent::Kind::Node, n, {tile, i}});
         token(ActorEvent::Kind::PassToken, &Token::last, j_.label(n), {tile, t});
@@ -208,8 +209,8 @@ class Simulation {
     token(ActorEvent::Kind::PassToken, &Token::last, loop.loop, {tile, 0});
   }
 
-  // ---- running
-  /// When an actor can go on, and what it waits for until then.
+  // ---- simulation
+  /// The time at which an actor can continue, and what it waits for until then.
   struct Ready {
     double at;
     std::string_view what = {}, of = {};
@@ -219,7 +220,7 @@ class Simulation {
     }
   };
 
-  /// Runs the next event of the actor that can go on first.
+  /// Runs the next event of the actor that can continue first. Returns false if no actor can.
   bool step() {
     Actor* first = nullptr;
     Ready when{0};
@@ -235,7 +236,7 @@ class Simulation {
     return true;
   }
 
-  /// Nothing as long as it is not known.
+  /// Returns when the next event of the actor can run, or nothing if this is not known yet.
   std::optional<Ready> ready(const Actor& a) const {
     const ActorEvent& e = a.events[a.next];
     Ready ready{a.now};
@@ -272,7 +273,7 @@ class Simulation {
     const std::size_t drawn = rings_[c].drawn;
     return drawn == kNone ? s_.channels[c].name.str() : std::string_view(out_.rings[drawn].name);
   }
-  /// Number of the channel's fill of a turn.
+  /// Returns the number of the channel's fill for a turn.
   std::int64_t number(std::size_t c, Turn at) const {
     return rings_[c].is_in_loop ? std::int64_t{at.tile} * o_.iterations + at.iteration : at.tile;
   }
@@ -291,7 +292,7 @@ class Simulation {
     if (e.kind == ActorEvent::Kind::Node) j_.is_copy(e.index) ? copy(a, e) : compute(a, e);
   }
 
-  /// A unit of the SM works for one at a time.
+  /// Occupies a unit of the SM, which serves one user at a time, and returns when it is free again.
   static double use(double& free, double from, double cycles) {
     return free = std::max(free, from) + cycles;
   }
@@ -344,7 +345,7 @@ class Simulation {
     a.drawn.mmas.push_back(span);
     out_.mmas.push_back(std::move(span));
     a.now += m_.issue;
-    // The MMA of this dot `in_flight` iterations before is complete behind this.
+    // The MMA of this dot from `in_flight` iterations ago is complete after this.
     const auto& place = j_.place(e.index);
     retire_up_to(a, e.index, e.turn.before(place ? place->in_flight : 0));
   }
@@ -365,7 +366,8 @@ class Simulation {
     }
   }
 
-  /// The node has read its inputs. The last read of a fill by an actor releases the slot.
+  /// Records that the node has read its inputs. The last read of a fill by an actor releases the
+  /// slot.
   void read_inputs(Actor& a, std::size_t node, Turn turn) {
     for (const Edge& edge : inputs_[node]) {
       const std::size_t c = channels_[edge.from];
@@ -388,11 +390,11 @@ class Simulation {
   SmModel m_;
   Timeline out_;
   std::size_t consumer_, producer_;        ///< roles
-  std::vector<std::size_t> channels_;      ///< through which each node's tile goes
+  std::vector<std::size_t> channels_;      ///< channel of each node's tile; kNone if it has none
   std::vector<std::vector<Edge>> inputs_;  ///< of each node
-  std::vector<Ring> rings_;                ///< as Schedule::channels
+  std::vector<Ring> rings_;                ///< indexed like Schedule::channels
   std::vector<Actor> actors_;
-  std::vector<std::pair<int, double>> tokens_;  ///< how often passed, and when last
+  std::vector<std::pair<int, double>> tokens_;  ///< number of passes, time of the last one
   double copy_free_ = 0, tensor_free_ = 0, lanes_free_ = 0, exponentials_free_ = 0;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// A Schedule in time: what the roles of a CTA do when, by a simple model of an SM. Order, waits and
-// releases are those of the Schedule; lengths are the model's.
+// Simulated timeline of a Schedule: what each role of a CTA does when, by a simple model of an SM.
+// Order, waits and releases follow the Schedule; durations come from the model.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace tegula::ir {
 
-/// The work of an SM in a cycle, and latencies in cycles (NVIDIA H100 white paper: 989 TFLOPS of
-/// dense bf16, 132 SMs of 128 lanes, 16 exponentials a cycle).
+/// Throughput of an SM per cycle, and latencies in cycles (NVIDIA H100 white paper: 989 TFLOPS of
+/// dense bf16, 132 SMs of 128 lanes, 16 exponentials per cycle).
 struct SmModel {
   double multiply_adds = 2048;  ///< of 16-bit operands, by wgmma
   double lanes = 128, exponentials = 16;
@@ -20,23 +20,23 @@ struct SmModel {
   double copy_latency = 700, mma_latency = 60, barrier = 30;
   double issue = 20;  ///< of a TMA load, or of the wgmmas of a dot
 };
-/// The model of a target's SM: without wgmma, tensor cores do half the work in a cycle.
+/// Returns the model of a target's SM. Without wgmma, tensor cores do half the work per cycle.
 SmModel sm_model(Target target);
 
 struct Timeline {
-  /// Slots in shared memory of a channel.
+  /// The slots of a channel in shared memory.
   struct Ring {
     std::size_t channel = 0;  ///< index in Schedule::channels
-    std::string name;         ///< tensors that it brings, or the channel's own name
+    std::string name;         ///< tensors that it loads, or the channel's own name
     std::int64_t slots = 1, slot_bytes = 0;
   };
-  /// Something that takes time. `number` counts the fills of the ring it is about.
+  /// An interval of time. `number` is the number of the ring fill that it refers to.
   struct Span {
     double begin = 0, end = 0;
     std::int64_t number = 0;
     std::string text, note;
   };
-  /// A slot from the copy's issue over its landing to the release by its last reader.
+  /// One fill of a slot: issue of the copy, arrival of its data, release by the last reader.
   struct Fill {
     std::size_t ring = 0;
     std::int64_t slot = 0, number = 0;
@@ -58,16 +58,17 @@ struct Timeline {
 
 struct TimelineOptions {
   int iterations = 6, tiles = 1;  ///< iterations of each scheduled loop in each tile
-  /// Names of tensors by position among the kernel's arguments; else the parameters' own.
+  /// Names of tensors, indexed by kernel argument; other parameters keep their own names.
   std::vector<std::string> names = {};
 };
 
-/// `k` is in machine form before its dots are pipelined, `s` legal for it. Branches count as not
-/// taken. Nothing if the roles wait for each other.
+/// Simulates a Schedule. `k` is in machine form before its dots are pipelined, and `s` is legal for
+/// it. Branches are assumed not taken. Returns nothing if the roles wait for each other in a cycle.
 std::optional<Timeline> timeline_of(const Kernel& k, const Graph& graph, const Schedule& s,
                                     const TimelineOptions& options = {});
 
-/// Cycles of an iteration in the steady state; nothing if the roles wait for each other.
+/// Returns the cycles of an iteration in the steady state, or nothing if the roles wait for each
+/// other in a cycle.
 std::optional<double> cycles_of_iteration(const Kernel& k, const Graph& graph, const Schedule& s);
 
 }  // namespace tegula::ir

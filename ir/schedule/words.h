@@ -1,5 +1,5 @@
 #pragma once
-// The words of a Schedule's text for its enums, in the order of their values.
+// The keywords for the enums of a Schedule, in the order of the enum values.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -21,7 +21,7 @@ constexpr std::string_view word_of(const std::array<std::string_view, N>& words,
   return words[static_cast<std::size_t>(value)];
 }
 
-/// The value of a word; nothing if it is none of them.
+/// Returns the enum value of a word, or nothing if the word is not in the list.
 template <class Enum, std::size_t N>
 constexpr std::optional<Enum> value_of_word(const std::array<std::string_view, N>& words,
                                             std::string_view word) {
