@@ -41,7 +41,7 @@ bool Absence::is_zero_filled(Value v, std::int64_t axis) const {
   const OpData& d = k_[def];
   using enum Opcode;
   if (d.opcode == LoadView) return at_offsets(def).empty();
-  // A crop of another dimension leaves whole lines out.
+  // A crop along another dimension excludes whole lines.
   if (d.opcode == Crop && axis >= 0 && d.attrs.i(AttrName::axis) != axis)
     return is_zero_filled(d.operands[0], axis);
   if (d.opcode == Permute && axis >= 0)
@@ -69,7 +69,7 @@ std::vector<PresenceBound> Absence::at_indices(OpId op) const {
   for (std::size_t i = first_offset(k_[op]); along >= 0 && i < k_[op].operands.size(); ++i) {
     if (!k_.type(k_[op].operands[i]).is_tile()) continue;
     for (PresenceBound bound : of(k_[op].operands[i])) {
-      // Elements of one dimension are a line.
+      // A mask of elements of a one-dimensional index tile is a mask along that dimension.
       if (bound.dim != PresenceBound::kNotSplit) bound.dim = along;
       merge_bounds(bounds, std::array{bound});
     }
@@ -103,7 +103,7 @@ Absence::List Absence::union_of_operands(OpId op) const {
 }
 
 // ---- shape ops
-/// The mask after an op that moves elements, moved likewise.
+/// Returns the mask after an op that moves elements, by applying the same op to it.
 Value Absence::moved_mask(OpId id, Value mask) {
   Value& moved = moved_[{id, mask}];
   if (moved) return moved;
@@ -139,7 +139,7 @@ void Absence::broadcast(OpId id) {
       bound.is_broadcast = true;
       continue;
     }
-    // A line of one element is repeated by itself.
+    // A mask of one element is broadcast along the dimension.
     Value& moved = moved_[{id, bound.mask}];
     if (!moved) {
       Builder b(k_, id);
@@ -151,7 +151,8 @@ void Absence::broadcast(OpId id) {
   set(k_[id].results[0], std::move(wide));
 }
 
-/// The bound as a mask. One dimension that a whole group becomes stays a coordinate.
+/// Returns the bound after a reshape, as a mask. If the dimensions of its group are merged into a
+/// single one, the mask is along that dimension.
 PresenceBound Absence::reshaped(Builder& b, const PresenceBound& bound,
                                 std::span<const std::int64_t> from,
                                 std::span<const std::int64_t> to) {
@@ -163,7 +164,7 @@ PresenceBound Absence::reshaped(Builder& b, const PresenceBound& bound,
     of_result.mask = b.op(Opcode::Reshape, {all}, Type::tile({DType::i1, false}, to));
     return of_result;
   }
-  // The group by itself, whose dimensions become the one.
+  // Compute the mask of the group alone, whose dimensions become one.
   const auto groups = reshape_groups(from, to);
   const auto group = std::ranges::find_if(groups, [&](const ReshapeGroup& g) {
     return static_cast<std::size_t>(bound.dim) < g.from_end;
@@ -178,8 +179,8 @@ PresenceBound Absence::reshaped(Builder& b, const PresenceBound& bound,
   return of_result;
 }
 
-/// Splitting or merging moves elements between dimensions; followed as intervals are dimensions
-/// that stay, and bounds that leave out everything or nothing. The others become masks.
+/// Splitting or merging moves elements between dimensions. Bounds on dimensions that do not change,
+/// and bounds that exclude everything or nothing, stay intervals. Other bounds become masks.
 void Absence::reshape(OpId id) {
   const auto from = k_.type(k_[id].operands[0]).shape(), to = k_.type(k_[id].results[0]).shape();
   List moved(of(k_[id].operands[0]).begin(), of(k_[id].operands[0]).end());
@@ -209,13 +210,13 @@ Value Absence::limit(Value view, std::int64_t axis, Type type) {
   if (const OpId make = maker_of(k_, view)) return made_extent(k_, make, static_cast<int>(axis));
   Value& v = limits_[{view.index, axis}];
   if (v) return v;
-  // At the head of the body, so that equal bounds are one value that every region sees.
+  // At the start of the body, so that equal bounds share one value that is visible in every region.
   Builder b(k_);
   b.before(k_[k_.body()].first);
   return v = b.op(Opcode::ViewDim, {view}, type, {{AttrName::axis, axis}});
 }
 
-/// The bounds of the box that a load reads.
+/// Returns the bounds of the box that a load reads.
 Absence::List Absence::outside(OpId op, std::vector<Value> operands) {
   const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(),
                   k_[op].attrs.ints(AttrName::axes).end());
@@ -226,7 +227,7 @@ Absence::List Absence::outside(OpId op, std::vector<Value> operands) {
   List bounds = at_offsets(op);
   merge_bounds(bounds, at_indices(op));
   for (std::int64_t v = 0; v < k_.type(view).rank(); ++v) {
-    // An element that an index tile selects outside of the view is present: 0.
+    // An element that an index tile selects outside of the view is present, with value 0.
     if (std::ranges::find(inside, v) != inside.end() ||
         is_gathered(k_, k_[op], static_cast<std::size_t>(v)))
       continue;
@@ -246,7 +247,7 @@ void Absence::load(OpId op) {
     set(k_[op].results[0], at_offsets(op));
     return;
   }
-  // Copies: making the limits' ops moves the op.
+  // The operands are copied because inserting the ops of limits may reallocate the op.
   List bounds = outside(op, {k_[op].operands.begin(), k_[op].operands.end()});
   set(k_[op].results[0], std::move(bounds));
 }
@@ -277,7 +278,7 @@ void Absence::crop(OpId id) {
   set(d.results[0], std::move(bounds));
 }
 
-/// Start of the program's slice of a tile at `offset`.
+/// Returns the start of this CTA's slice of a tile at `offset`.
 Value Absence::share(OpId id, Value offset, std::int64_t extent) {
   Value& at = shares_[{id, offset}];
   if (at) return at;
@@ -288,7 +289,7 @@ Value Absence::share(OpId id, Value offset, std::int64_t extent) {
   return at = b.add(offset, first);
 }
 
-/// Bounds of the receiver's own slice.
+/// Propagates the bounds to the slice that this CTA receives.
 void Absence::cluster_reduce_scatter(OpId id) {
   const Value whole = k_[id].operands[0], part = k_[id].results[0];
   const std::int64_t axis = k_[id].attrs.i(AttrName::axis);
@@ -316,7 +317,7 @@ void Absence::reduce(OpId id) {
     if (bound.dim > axis) --bound.dim;
     kept.push_back(bound);
   }
-  // Without a known identity nothing becomes of nothing.
+  // A reduce_with has no known identity, so its result is absent if all of its elements are.
   if (k_[id].opcode == Opcode::ReduceWith && !skipped.empty()) {
     DerivedBounds& made = made_[{id, 0}];
     if (made.from != skipped) {
@@ -393,8 +394,8 @@ void Absence::op(OpId id) {
     if (k_.type(v).is_tile() || k_.type(v).is_scalar()) set(v, all);
 }
 
-// ---- conditions that say what a bound says
-/// Compares without sign where a value below zero is outside too.
+// ---- bounds as conditions
+/// Returns at < limit. The comparison is unsigned if values below zero are outside, too.
 Value Absence::below(Builder& b, Value at, const PresenceBound& bound) {
   if (bound.is_upper) return b.cmp("lt", at, bound.limit);
   const DType u = k_.type(bound.limit).dtype() == DType::i32 ? DType::u32 : DType::u64;

@@ -1,7 +1,8 @@
 #pragma once
-// Elements of each tile that may be absent, as bounds per dimension and, if no interval describes
-// them, as masks (docs/language/absence.md). Needs prove_bounds' attributes or proves boxes inside
-// itself. Adds the ops that bounds are made of, and makes loop carries keep their elements.
+// Analysis of the elements of each tile that may be absent, as bounds per dimension or, if no
+// interval describes them, as masks (docs/language/absence.md). It uses the attributes of
+// prove_bounds, or proves boxes in bounds itself. It inserts the ops that compute bounds, and
+// rewrites loop carries so that they keep their elements.
 #include <map>
 #include <span>
 #include <unordered_map>
@@ -15,31 +16,37 @@
 
 namespace tegula::ir {
 
-/// Element i along `dim` is present only if 0 <= offset + i < limit; where a broadcast repeats the
-/// one element there was, each only if 0 <= offset < limit. dim kWhole: the whole tile only if 0 <=
-/// offset < limit. A fold of another dimension stays absent by `dim`, but not by kWhole.
-/// With a mask there is no interval: a scalar i1 for the whole tile, an i1 of one dimension along
-/// `dim`, or for dim kElements an i1 of the tile's shape.
+/// A condition under which elements are present. Element i along `dim` is present only if 0 <=
+/// offset + i < limit. If a broadcast repeats a single element (is_broadcast), each copy is present
+/// only if 0 <= offset < limit. With dim kNotSplit, the whole tile is present only if 0 <= offset <
+/// limit. The result of a reduction along another dimension keeps a bound on `dim`, but not one
+/// with kNotSplit.
+///
+/// A mask replaces the interval: a scalar i1 for the whole tile, an i1 of one dimension along
+/// `dim`, or, with dim kElements, an i1 of the tile's shape.
 struct PresenceBound {
   static constexpr int kNotSplit = -1, kElements = -2;
   int dim = kNotSplit;
   Value offset{}, limit{};
   bool is_broadcast = false;
   Value mask{};
-  /// Elements in front of the view are not left out: offset + i < limit.
+  /// Only the upper end is checked, offset + i < limit: elements before the start of the view are
+  /// present.
   bool is_upper = false;
-  /// A bound that a condition chooses: where it does not hold, the limit is that of a tile without
-  /// end.
+  /// A condition selects the bound: where the condition does not hold, no element reaches the
+  /// limit.
   bool is_guarded = false;
-  /// Says of elements, not of coordinates: a fold of another dimension skips what is left out.
+  /// The bound applies to elements, not to coordinates: a reduction along another dimension skips
+  /// the absent elements.
   bool is_of_elements = false;
 
-  /// The bound is one that a crop states: an interval of coordinates.
+  /// Returns true if a crop can express the bound: an interval of coordinates.
   bool is_interval() const { return !mask && !is_upper && !is_of_elements; }
   bool is_elements() const { return dim == kElements || is_of_elements; }
-  /// Leaves out every element or none.
+  /// Returns true if the bound excludes all elements or none.
   bool is_whole() const { return dim == kNotSplit || is_broadcast; }
-  /// Leaves out all of a line along `axis` or nothing of it, the same for all lines.
+  /// Returns true if the bound excludes all elements of a line along `axis` or none, and treats all
+  /// lines alike.
   bool is_whole_along(std::int64_t axis) const {
     return dim == kNotSplit || (is_broadcast && dim == axis);
   }
@@ -48,60 +55,63 @@ struct PresenceBound {
 
 class Absence {
  public:
-  /// Adds the view_dim ops of the limits at the head of the body, and those of crops before them.
-  /// `defines_carries`: first values of loops come to lack what all later values lack, and where
-  /// they lack more, presence is carried, too.
+  /// Runs the analysis. Adds the view_dim ops of limits at the start of the body, and the ops for
+  /// the limits of crops before these. `defines_carries`: initial values of loop carries are made
+  /// to lack what all later values lack, and if they lack more, the loop also carries presence.
   explicit Absence(Kernel& k, bool defines_carries = false);
 
   std::span<const PresenceBound> of(Value v) const;
-  /// Bounds of a load_view or store_view from its scalar offsets: its box is absent if one of them
-  /// is.
+  /// Returns the bounds of the scalar offsets of a load_view or store_view. Its box is absent if
+  /// one of them is.
   std::vector<PresenceBound> at_offsets(OpId op) const;
-  /// Bounds of its index tiles, as bounds of the tile dimension that these go along.
+  /// Returns the bounds of the op's index tiles, as bounds on the gathered dimension of its tile.
   std::vector<PresenceBound> at_indices(OpId op) const;
-  /// The bounds that fill_absent finds absent: of an element that is read right before it, that it
-  /// lies outside.
+  /// Returns the bounds that a fill_absent of the value fills. For a single element that a
+  /// load_view reads, they include the bounds of its view.
   std::vector<PresenceBound> before_fill(Value v);
-  /// Absent elements of the value read as 0 already; with an axis, those that are absent in a line
-  /// along it that has others.
+  /// Returns true if the absent elements of the value already read as 0. With an axis, lines along
+  /// it without any present element are ignored.
   bool is_zero_filled(Value v, std::int64_t axis = -1) const;
   template <class From, class To>
   void rename(const From& from, const To& to) {
     for (std::size_t i = 0; i < from.size(); ++i) bounds_[to[i]] = bounds_[from[i]];
   }
   const Facts& facts() const { return known_.facts(); }
-  /// Whether it matters what the value has outside of an interval (absence_use.cpp): not where all
-  /// that becomes of it is stored, and the stores drop it by themselves.
+  /// Returns true if the contents of the value outside of an interval matter (absence_use.cpp).
+  /// They do not if they only reach stores that drop these elements anyway.
   bool is_observed(Value v, const PresenceBound& interval);
-  /// Selects of which a mask says what is there of their result.
+  /// Returns the selects whose results are described by a mask.
   std::span<const OpId> masked_choices() const { return masked_choices_; }
-  /// Something that a loop carries was made to keep its elements.
+  /// Returns true if a loop carry was rewritten.
   bool rewrote_carries() const { return rewritten_ != 0; }
 
-  // ---- conditions that say what a bound says
-  /// The condition of a bound that is whole: a scalar i1.
+  // ---- bounds as conditions
+  /// Returns the condition of a bound that is whole, as a scalar i1.
   Value scalar_inside(Builder& b, const PresenceBound& bound);
-  /// i1 of one dimension, along that of the bound.
+  /// Returns the condition of a bound along its dimension, as an i1 tile of one dimension.
   Value line(Builder& b, const PresenceBound& bound, std::int64_t extent);
-  /// i1 tile of `shape` that is true where the bound holds.
+  /// Returns an i1 tile of `shape` that is true where the bound holds.
   Value mask(Builder& b, const PresenceBound& bound, std::span<const std::int64_t> shape);
-  /// The same of all bounds, for values of any type; none where there are no bounds.
+  /// Returns the conjunction of all bounds for a value of `type`, tile or scalar; null if there are
+  /// no bounds.
   Value mask_of_all(Builder& b, std::span<const PresenceBound> bounds, Type type);
-  /// An offset that may be absent itself: 0 where it is.
+  /// Returns an offset, replaced by 0 where it is itself absent.
   Value plain(Builder& b, Value offset);
-  /// The index of a scatter, -1 where it or the value is absent, so that the scatter drops it.
+  /// Returns the index of a scatter, replaced by -1 where the index or the value is absent, so that
+  /// the scatter drops the element.
   Value dropped_index(Builder& b, OpId scatter);
-  /// The index of a gather, 0 where it is absent: registers there may hold anything.
+  /// Returns the index of a gather, replaced by 0 where it is absent, because its registers may
+  /// contain anything there.
   Value filled_index(Builder& b, OpId gather);
 
  private:
   using List = std::vector<PresenceBound>;
   struct Sides {
-    List both, first, second;  ///< bounds of both values, of the first alone, of the second alone
+    List both, first, second;  ///< bounds of both values, of the first only, of the second only
   };
 
   struct Lacking {
-    List always, at_times;  ///< bounds of a carry's next value in every iteration, in some
+    List always, at_times;  ///< bounds of a carry's next value: in all iterations, in some
   };
 
   void region(RegionId r);
@@ -139,7 +149,7 @@ class Absence {
   void gather(OpId op);
   void scatter(OpId op);
 
-  // ---- what becomes of two values (absence_choice.cpp)
+  // ---- selects and branches (absence_choice.cpp)
   static Sides compare(std::span<const PresenceBound> first, std::span<const PresenceBound> second);
   Value repeated_scalar(Value condition);
   Value present_condition(OpId choice, Value v);
@@ -185,37 +195,38 @@ class Absence {
   IndexFacts known_;
   std::unordered_map<Value, List> bounds_;
   std::map<std::pair<std::uint32_t, std::int64_t>, Value> limits_;
-  std::unordered_map<Value, Value> scalars_;  ///< scalars of conditions that repeat one
+  std::unordered_map<Value, Value> scalars_;  ///< scalars that uniform condition tiles repeat
   std::map<std::pair<OpId, Value>, Value> present_conditions_;  ///< conditions of choices, filled
   std::unordered_map<OpId, Value> ends_;                        ///< ends of crops
   std::map<std::pair<OpId, Value>, Value> shares_;  ///< offsets of parts of cluster sums
   std::map<std::pair<OpId, Value>, Value> moved_;   ///< masks that shape ops moved
-  /// The ops made of these lists at an op, so that looking at it again makes nothing new.
+  /// Bounds derived from the list `from` at an op, cached so that another visit of the op adds no
+  /// ops.
   struct DerivedBounds {
     List from, bounds;
   };
   std::map<std::pair<OpId, std::size_t>, DerivedBounds> made_;
-  std::map<std::pair<OpId, Value>, Value> exported_;  ///< values of branches that they hand out
-  /// Masks that were made of bounds: nothing says of them what is there, for it is said beside
-  /// them, and the ops that would say so may stand behind them.
+  std::map<std::pair<OpId, Value>, Value> exported_;  ///< branch results added for inner values
+  /// Masks made from bounds. No bounds are recorded for them: separate bounds describe their
+  /// absence, and the ops of such bounds may come after the masks.
   std::unordered_set<Value> masks_;
   std::optional<Uses> uses_;
-  std::size_t uses_of_ = 0;  ///< ops there were when uses were looked for
+  std::size_t uses_of_ = 0;  ///< op count when uses_ was computed
   std::vector<OpId> masked_choices_;
-  std::size_t rewritten_ = 0;  ///< carries of loops that became others
+  std::size_t rewritten_ = 0;  ///< number of rewritten loop carries
   bool defines_carries_;
-  int unsettled_ = 0;  ///< loops around, of which it is not known yet what they carry
+  int unsettled_ = 0;  ///< enclosing loops whose carries are not settled yet
 };
 
-/// The bound's tile begins at the offset, which may be a narrower index than the bound has.
+/// Returns true if the bound starts at `offset`, or at a cast of it.
 bool begins_at(const Kernel& k, const PresenceBound& bound, Value offset);
 
-/// A crop that leaves nothing of its tile.
+/// Returns true for a crop that leaves no element of its tile.
 bool is_nowhere(const Kernel& k, Value v);
-/// The value that replaces a select whose other side is nowhere, in the type of its result.
+/// Returns the first side of a select whose other side is nowhere, in the type of its result.
 Value side_that_is_somewhere(Kernel& k, OpId select);
 
-/// Adds what is not there yet.
+/// Appends the bounds of `more` that `into` does not contain yet.
 void merge_bounds(std::vector<PresenceBound>& into, std::span<const PresenceBound> more);
 
 }  // namespace tegula::ir

@@ -1,13 +1,13 @@
-// Absence of what loops carry. A bound that is the same in every step is one of the carry, and of
-// what the loop leaves behind. Where what a step's value lacks may change from step to step, the
-// carry keeps its element instead:
+// Absence of loop carries. A bound that is the same in every iteration is a bound of the carry and
+// of the loop's result. If the elements that the next value lacks may change from iteration to
+// iteration, the carry keeps its old elements instead:
 //
 //   next = add old, x                ->  kept = add old, (fill_absent x, 0)
 //   next                             ->  kept = select present, (any value) next, (any value) old
 //
-// cropped by the bounds that do not change. The first value is cropped by these, too, so that the
-// number of steps does not matter. Where the first value lacks what later ones have, presence is
-// carried beside the values (absence_presence.cpp).
+// cropped by the invariant bounds. The initial value is cropped by these, too, so that the number
+// of iterations does not matter. If the initial value lacks elements that later values have, the
+// loop also carries presence (absence_presence.cpp).
 #include <algorithm>
 #include <iterator>
 
@@ -32,14 +32,14 @@ bool is_inside_loop(const Kernel& k, OpId loop, Value v) {
 
 }  // namespace
 
-/// Whether the value is the same in every iteration: computed from nothing that the loop counts,
-/// carries or may write.
+/// Returns true if the value is the same in every iteration: it does not depend on an induction
+/// variable, a carry or memory that the loop may write.
 bool Absence::is_invariant(OpId loop, Value v, int depth) const {
   if (!v || !is_inside_loop(k_, loop, v)) return true;
   const OpId def = k_[v].def;
   if (!def || depth > kMaxDepth || !k_[def].regions.empty()) return false;
   const OpData& d = k_[def];
-  // An element that nobody writes is invariant.
+  // An element of a read-only view is invariant.
   const bool is_read = d.opcode == Opcode::LoadView && k_.type(v).is_scalar() &&
                        k_.type(d.operands[0]).view_facts().access == Access::In;
   if (!is_read && !info(d.opcode).has(kPure) && d.opcode != Opcode::Const) return false;
@@ -53,7 +53,7 @@ void Absence::move_in_front(OpId loop, Value v) {
   for (Value o : operands) move_in_front(loop, o);
   k_.unlink(def);
   k_.insert_before(loop, def);
-  // Nothing is proved at the op's new position.
+  // Facts proved at the old position may not hold at the new one.
   k_[def].attrs.erase(AttrName::in_bounds);
 }
 
@@ -64,7 +64,7 @@ bool Absence::bring_in_front(OpId loop, const PresenceBound& bound) {
   return true;
 }
 
-/// The value, absent outside of intervals that hold for all iterations.
+/// Returns the value cropped to intervals that hold for all iterations.
 Value Absence::cropped(Builder& b, Value v, std::span<const PresenceBound> bounds) {
   for (const PresenceBound& bound : bounds) {
     const Value first = bound.offset;
@@ -75,7 +75,7 @@ Value Absence::cropped(Builder& b, Value v, std::span<const PresenceBound> bound
       continue;
     }
     if (bound.is_guarded) {
-      // Nearer than "no limit", to which no offset can be added.
+      // Closer than "no limit", to which no offset can be added without overflow.
       const std::int64_t extent = k_.type(v).shape()[static_cast<std::size_t>(axis)];
       const Value far = b.add(first, b.constant(k_.type(first), (extent + 63) / 64 * 64));
       end = b.op(Opcode::Min, {end, far});
@@ -85,8 +85,8 @@ Value Absence::cropped(Builder& b, Value v, std::span<const PresenceBound> bound
   return v;
 }
 
-/// `next` as the sum of the old value and something that lacks all that `next` lacks and is 0
-/// there: then the sum is what is kept. None where it is no such sum.
+/// If `next` adds to the old value an operand that lacks all varying elements, returns the sum with
+/// that operand filled with 0, which keeps the old elements. Returns null for other ops.
 Value Absence::sum_that_keeps(Builder& b, OpId next, Value old, const List& varying) {
   if (!next || k_[next].operands.size() != 2) return {};
   const OpData& d = k_[next];
@@ -123,7 +123,7 @@ void Absence::keep(OpId loop, std::size_t i, const List& varying, const List& in
   Value kept = sum_that_keeps(b, k_[next].def, old, varying);
   if (!kept) {
     const Type type = k_.type(next);
-    // One condition for the whole tile, if that is all that varies.
+    // A scalar condition suffices if all varying bounds are whole.
     const bool is_whole =
         std::ranges::all_of(varying, [](const PresenceBound& x) { return x.is_whole(); });
     const Value present = mask_of_all(b, varying, is_whole ? Type::scalar(type.dtype()) : type);
@@ -135,7 +135,7 @@ void Absence::keep(OpId loop, std::size_t i, const List& varying, const List& in
   ++rewritten_;
 }
 
-/// Whether the carry lacks more, the same in every iteration, than was known of it.
+/// Adds the invariant bounds of the next value to those of the carry. Returns true if it added any.
 bool Absence::grow(OpId loop, std::size_t i, List& carried) {
   const Value next = loop_nexts(k_, loop)[i];
   // A scalar cannot be cropped.
@@ -154,8 +154,8 @@ std::span<const PresenceBound> Absence::begin_of(OpId loop, std::size_t i) const
   return of(loop_inits(k_[loop])[i]);
 }
 
-/// Bounds by which the next value lacks elements: in every iteration, by bounds that hold in front
-/// of the loop, and in some iterations.
+/// Returns the bounds of the next value: those that hold in every iteration, computed before the
+/// loop, and those of some iterations.
 Absence::Lacking Absence::next_lacks(OpId loop, std::size_t i, const List& carried) const {
   Lacking lacking;
   for (const PresenceBound& bound : of(loop_nexts(k_, loop)[i]))
@@ -166,8 +166,8 @@ Absence::Lacking Absence::next_lacks(OpId loop, std::size_t i, const List& carri
   return lacking;
 }
 
-/// Carries presence next to a carry whose first value lacks elements that later values have.
-/// Returns whether the carry is one.
+/// Adds carried presence to a carry whose initial value lacks elements that later values have.
+/// Returns true if it did.
 bool Absence::begin_apart(OpId loop, std::size_t i, const List& carried) {
   const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end());
   const Lacking next = next_lacks(loop, i, carried);
@@ -178,12 +178,12 @@ bool Absence::begin_apart(OpId loop, std::size_t i, const List& carried) {
   return true;
 }
 
-/// Makes a carry keep its elements if its next value lacks others from iteration to iteration.
-/// Returns whether it is one.
+/// Makes a carry keep its old elements if its next value lacks different elements from iteration to
+/// iteration. Returns true if it did.
 bool Absence::keep_at_times(OpId loop, std::size_t i, const List& carried) {
   Lacking next = next_lacks(loop, i, carried);
   if (next.at_times.empty()) return false;
-  // Masks and open intervals are no crops: they count as varying.
+  // A crop cannot express masks and open intervals, so they are treated as varying.
   List cut;
   for (const PresenceBound& bound : next.always)
     (bound.is_interval() ? cut : next.at_times).push_back(bound);
@@ -195,8 +195,8 @@ bool Absence::keep_at_times(OpId loop, std::size_t i, const List& carried) {
   return true;
 }
 
-/// The first value comes to lack what every later value lacks. Whether the loop has to be followed
-/// again.
+/// Makes the initial value lack what every later value lacks. Returns true if the loop must be
+/// analyzed again.
 bool Absence::begin_alike(OpId loop, std::size_t i, const List& carried) {
   const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end()),
       found = next_lacks(loop, i, carried).always;
@@ -218,7 +218,7 @@ bool Absence::begin_alike(OpId loop, std::size_t i, const List& carried) {
   return true;
 }
 
-/// The first and the next value come to lack the same by the same ops.
+/// Applies the same ops to the initial and the next value, so that both lack the same elements.
 void Absence::lack_alike(OpId loop, std::size_t i, const List& found) {
   List cut, masked, whole;
   for (const PresenceBound& bound : found)
@@ -236,7 +236,7 @@ void Absence::lack_alike(OpId loop, std::size_t i, const List& found) {
   const OpId before = k_[loop].prev;
   const Value start = lacking(loop_inits(k_[loop])[i]);
   loop_inits(k_[loop])[i] = start;
-  // The ops in front are not visited again, as those of the body are.
+  // The new ops before the loop are not visited again, unlike those of its body.
   for (OpId made = before ? k_[before].next : k_[k_[loop].parent].first; made != loop;
        made = k_[made].next)
     op(made);
@@ -246,24 +246,25 @@ void Absence::lack_alike(OpId loop, std::size_t i, const List& found) {
 }
 
 void Absence::loop(OpId id) {
-  // Each time a carry became another, which it does twice at most.
+  // Each round but the last rewrites a carry, which happens at most twice per carry.
   constexpr int kMaxRounds = 1000;
   const OpId behind = k_[id].next;
   for (int round = 0; !follow(id); ++round)
     if (round == kMaxRounds) throw InternalError("absence: what a loop carries does not settle");
-  // The walk over the region goes on after the ops that were added there.
+  // Visit the ops that were added after the loop: the walk over the region skips them.
   for (OpId made = k_[id].next; made != behind; made = k_[made].next) op(made);
 }
 
-/// Whether what the loop carries is settled; else ops were added, and it begins anew.
+/// Propagates absence through a loop. Returns true if its carries are settled; otherwise ops were
+/// added and the loop must be analyzed again.
 bool Absence::follow(OpId id) {
   const std::size_t carries = k_[id].results.size();
   std::vector<List> carried(carries);
   for (std::size_t i = 0; i < carries; ++i)
     carried[i].assign(begin_of(id, i).begin(), begin_of(id, i).end());
   const std::vector<RegionId> regions(k_[id].regions.begin(), k_[id].regions.end());
-  // A mask computed from the carry's own absence changes in each round: then it is no bound of all
-  // iterations.
+  // A mask computed from the carry's own absence changes in each round, and so is not a bound of
+  // all iterations.
   const std::size_t rounds = carries + 4;
   bool changed = true;
   for (std::size_t round = 0; changed; ++round) {
@@ -283,7 +284,7 @@ bool Absence::follow(OpId id) {
   for (std::size_t i = 0; i < carries; ++i) set(k_[id].results[i], carried[i]);
   if (unsettled_ != 0) return true;
   if (defines_carries_ && any(&Absence::begin_apart)) return false;
-  // Loops inside, now that it is known what they are given.
+  // Visit nested loops, now that the absence of their initial values is known.
   const std::size_t before = rewritten_;
   for (RegionId r : regions) region(r);
   if (rewritten_ != before) return false;

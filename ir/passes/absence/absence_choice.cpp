@@ -1,5 +1,5 @@
-// Absence of what is chosen: of each element by a select, of whole values by a branch. An element
-// is there where the side that is chosen has it.
+// Absence of choices: a select chooses each element, a branch chooses whole values. An element is
+// present if the chosen side has it.
 #include <algorithm>
 
 #include "ir/analysis/implied.h"
@@ -24,7 +24,7 @@ Absence::Sides Absence::compare(std::span<const PresenceBound> first,
   return s;
 }
 
-/// The scalar that a condition of a tile repeats.
+/// Returns the scalar that a uniform condition tile repeats; null if the tile is not uniform.
 Value Absence::repeated_scalar(Value condition) {
   if (!k_.type(condition).is_tile()) return condition;
   Value& scalar = scalars_[condition];
@@ -46,8 +46,9 @@ Value Absence::repeated_scalar(Value condition) {
   return scalars_[condition] = made;
 }
 
-/// The condition of a choice, or the scalar that it repeats, for ops that say what the result
-/// lacks: they are present. The result is absent where the condition is, whatever is taken there.
+/// Returns the condition of a choice, or the scalar that it repeats, without absent elements, for
+/// ops that compute the bounds of the result. The value there is arbitrary, because the result is
+/// absent where the condition is.
 Value Absence::present_condition(OpId choice, Value v) {
   if (of(k_[choice].operands[0]).empty()) return v;
   Value& present = present_conditions_[{choice, v}];
@@ -77,7 +78,7 @@ void Absence::select(OpId id) {
   set(result, std::move(all));
 }
 
-/// The first side where the condition holds, and nothing elsewhere: it is the mask.
+/// Handles a select between a value and nothing: its condition is the mask of the result.
 void Absence::select_present(OpId id) {
   const Value condition = k_[id].operands[0];
   List all(of(condition).begin(), of(condition).end());
@@ -88,9 +89,9 @@ void Absence::select_present(OpId id) {
   set(k_[id].results[0], std::move(all));
 }
 
-/// Bounds of one side, that say of each element whether it is there where that side is chosen.
-/// Nothing is left of those that the condition implies; what nobody looks at stays the interval it
-/// was; the rest is a mask.
+/// Adds the bounds of only one side, which apply to the elements chosen from that side. Bounds that
+/// the condition implies are dropped, intervals that are not observed stay intervals, and the
+/// others become a mask.
 void Absence::choose_elements(OpId id, Value condition, const Sides& sides, List& all) {
   Implications implied(k_, facts());
   const Value result = k_[id].results[0];
@@ -124,7 +125,7 @@ void Absence::choose_elements(OpId id, Value condition, const Sides& sides, List
   if (is_seen) join_edges(id, sides, all);
   if (masked[0].empty() && masked[1].empty()) return;
   List from = masked[0];
-  from.push_back(PresenceBound{});  // between the two sides
+  from.push_back(PresenceBound{});  // separates the two sides
   from.insert(from.end(), masked[1].begin(), masked[1].end());
   DerivedBounds& made = made_[{id, 0}];
   if (made.from != from) {
@@ -144,7 +145,7 @@ void Absence::choose_elements(OpId id, Value condition, const Sides& sides, List
   all.push_back(made.bounds[0]);
 }
 
-/// Coordinates that neither side has are none of the result either.
+/// Adds bounds for the coordinates that neither side has: the result lacks them, too.
 void Absence::join_edges(OpId id, const Sides& sides, List& all) {
   const auto shape = k_.type(k_[id].results[0]).shape();
   for (int dim = 0; dim < static_cast<int>(shape.size()); ++dim) {
@@ -181,8 +182,8 @@ void Absence::join_edges(OpId id, const Sides& sides, List& all) {
 }
 
 // ---- branches -----------------------------------------------------------------------------------
-/// The value as ops behind `choice` see it. One that the region `from` of the branch computes is
-/// handed out of it; where the other region was taken it is 0.
+/// Returns the value in a form that is visible after `choice`. A value of region `from` of the
+/// branch becomes a result of the branch, which is 0 if the other region is taken.
 Value Absence::visible_behind(OpId choice, RegionId from, Value v) {
   if (!from || k_.is_visible_from(v, choice)) return v;
   Value& out = exported_[{choice, v}];
@@ -202,10 +203,11 @@ Value Absence::visible_behind(OpId choice, RegionId from, Value v) {
   return is_bool(type.dtype()) ? made_mask(out) : out;
 }
 
-/// The bound, of what is chosen where the scalar `condition` is `when`.
+/// Returns the bound for the case that the scalar `condition` is `when`. It excludes nothing in the
+/// other case.
 PresenceBound Absence::guarded(OpId choice, Value condition, bool when, PresenceBound bound,
                                RegionId from) {
-  // The key: which of the two sides, by a mark behind the bound.
+  // The key is the bound followed by a marker for the side.
   List key{bound, PresenceBound{when ? PresenceBound::kNotSplit : PresenceBound::kElements}};
   std::size_t slot = 16;
   for (; made_.contains({choice, slot}); ++slot)
@@ -219,7 +221,7 @@ PresenceBound Absence::guarded(OpId choice, Value condition, bool when, Presence
   if (bound.mask) {
     bound.mask = made_mask(choose(bound.mask, b.constant(k_.type(bound.mask), std::int64_t{1})));
   } else {
-    // Its absence, if it has any, counts where the side is chosen only.
+    // Absence of the offset itself matters only if this side is chosen.
     const Value offset = plain(b, bound.offset);
     bound.offset = choose(offset, b.constant(k_.type(offset), std::int64_t{0}));
     bound.limit = choose(bound.limit, b.constant(k_.type(bound.limit), kNoLimit));
@@ -229,7 +231,7 @@ PresenceBound Absence::guarded(OpId choice, Value condition, bool when, Presence
   return bound;
 }
 
-/// The bounds that the branch taken leaves absent.
+/// Combines the bounds of both regions. A bound of only one region applies if that region is taken.
 void Absence::branch(OpId id) {
   const std::vector<RegionId> regions(k_[id].regions.begin(), k_[id].regions.end());
   for (RegionId r : regions) region(r);

@@ -1,5 +1,5 @@
-// Absence of what is sorted: absent elements of a line come to stand behind the others, so what is
-// there of the result is as many elements as the line has.
+// Absence of sorted tiles: sort moves the absent elements of a line to its end, so the present
+// elements of a line of the result come first.
 #include <array>
 
 #include "ir/passes/absence/absence.h"
@@ -13,14 +13,15 @@ bool is_along(const PresenceBound& bound, int axis) {
 
 }  // namespace
 
-/// The bounds are of coordinates along the axis: the same elements are there in every line.
+/// Returns the bound of the result if the bounds are on coordinates along the axis: every line has
+/// the same present elements.
 PresenceBound Absence::sorted_line(Builder& b, OpId id, std::span<const PresenceBound> bounds) {
   const int axis = static_cast<int>(k_[id].attrs.i(AttrName::axis));
   const std::int64_t extent = k_.type(k_[id].operands[0]).shape()[static_cast<std::size_t>(axis)];
   const PresenceBound& one = bounds.front();
   if (bounds.size() == 1 && !one.mask && facts().is_non_negative(one.offset, id)) {
     Value rest = b.sub(one.limit, plain(b, one.offset));
-    // "No limit" of a bound that a condition chooses would overflow where an offset is added to it.
+    // "No limit" of a guarded bound would overflow if an offset were added to it.
     if (one.is_guarded) rest = b.op(Opcode::Min, {rest, b.constant(k_.type(rest), extent)});
     const Value zero = b.constant(k_.type(rest), std::int64_t{0});
     return {.dim = axis, .offset = zero, .limit = b.op(Opcode::Max, {rest, zero})};
@@ -35,7 +36,8 @@ PresenceBound Absence::sorted_line(Builder& b, OpId id, std::span<const Presence
   return {.dim = axis, .offset = b.i32(0), .limit = count};
 }
 
-/// Some bounds are of elements: each line has its own number of them.
+/// Returns the bound of the result if some bounds are on elements: the number of present elements
+/// differs from line to line.
 PresenceBound Absence::sorted_elements(Builder& b, OpId id, std::span<const PresenceBound> bounds) {
   const int axis = static_cast<int>(k_[id].attrs.i(AttrName::axis));
   const Type type = k_.type(k_[id].operands[0]), sorted = k_.type(k_[id].results[1]);
@@ -81,7 +83,7 @@ void Absence::sort(OpId id) {
   for (Value v : std::array{k_[id].results[0], k_[id].results[1]}) set(v, kept);
 }
 
-/// Ranks are there where the keys are, counts always.
+/// Ranks are present where the keys are; counts are always present.
 void Absence::key_ranks(OpId id) {
   const List of_keys(of(k_[id].operands[0]).begin(), of(k_[id].operands[0]).end());
   set(k_[id].results[0], of_keys);

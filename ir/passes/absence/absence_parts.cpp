@@ -1,4 +1,4 @@
-// Absence of parts of tiles, of tiles put together, and of elements that an index chooses.
+// Absence of tile slices, of concatenated tiles, and of gathered and scattered elements.
 #include <algorithm>
 
 #include "ir/passes/absence/absence.h"
@@ -6,7 +6,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Bounds that say which coordinates along `dim` there are.
+/// Returns the bounds on coordinates along `dim`.
 std::vector<PresenceBound> along(std::span<const PresenceBound> bounds, int dim) {
   std::vector<PresenceBound> found;
   for (const PresenceBound& bound : bounds)
@@ -14,7 +14,7 @@ std::vector<PresenceBound> along(std::span<const PresenceBound> bounds, int dim)
   return found;
 }
 
-/// Lists one behind the other, told apart.
+/// Returns the concatenation of the lists, with a separator after each.
 std::vector<PresenceBound> key_of(std::span<const std::vector<PresenceBound>> lists) {
   std::vector<PresenceBound> key;
   for (const auto& list : lists) {
@@ -26,7 +26,7 @@ std::vector<PresenceBound> key_of(std::span<const std::vector<PresenceBound>> li
 
 }  // namespace
 
-/// Coordinates count from where the box begins.
+/// Returns the bound in coordinates relative to the start of the slice.
 PresenceBound Absence::sliced(OpId id, PresenceBound bound) {
   const auto dim = static_cast<std::size_t>(bound.dim);
   const std::int64_t start = k_[id].attrs.ints(AttrName::offsets)[dim];
@@ -56,8 +56,8 @@ void Absence::tile_slice(OpId id) {
   set(k_[id].results[0], std::move(moved));
 }
 
-/// Bounds that all parts have stay bounds. The others become a mask, and those of coordinates that
-/// no part has a line.
+/// Bounds that all parts share stay bounds. The others become a mask, and bounds along the other
+/// dimensions for the coordinates that no part has.
 void Absence::tile_concat(OpId id) {
   const int axis = static_cast<int>(k_[id].attrs.i(AttrName::axis));
   const std::vector<Value> parts(k_[id].operands.begin(), k_[id].operands.end());
@@ -98,7 +98,7 @@ PresenceBound Absence::concatenated(OpId id, std::span<const Value> parts,
   return made.bounds[0];
 }
 
-/// Coordinates along `dim` that none of the parts has.
+/// Adds a bound for the coordinates along `dim` that no part has.
 void Absence::join_lines(OpId id, std::span<const List> bounds, int dim, List& all) {
   std::vector<List> lines;
   for (const List& list : bounds) lines.push_back(along(list, dim));
@@ -123,7 +123,8 @@ void Absence::join_lines(OpId id, std::span<const List> bounds, int dim, List& a
   all.push_back(made.bounds[0]);
 }
 
-/// An index outside of the tile gives 0, which is there: the mask is gathered as what is absent.
+/// An index outside of the tile yields 0, which is present. The mask is therefore gathered
+/// inverted: true for absent elements.
 void Absence::gather(OpId id) {
   const Value tile = k_[id].operands[0], index = k_[id].operands[1];
   const std::int64_t axis = k_[id].attrs.i(AttrName::axis);
@@ -171,7 +172,7 @@ Value Absence::filled_index(Builder& b, OpId gather) {
                   b.constant(Type::scalar(k_.type(index).dtype()), std::int64_t{0}));
 }
 
-/// Stored elements are present; the rest of the tile as before.
+/// Stored elements are present; the others are as before.
 void Absence::scatter(OpId id) {
   const Value into = k_[id].operands[0];
   const List before(of(into).begin(), of(into).end());

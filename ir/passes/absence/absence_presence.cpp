@@ -1,10 +1,10 @@
-// Presence that a loop carries. Where the first value of a variable lacks elements that later
-// values have, no bound says what the variable lacks: an i1 an element is carried beside it.
+// Presence carried by a loop. If the initial value of a variable lacks elements that later values
+// have, no bound describes what the variable lacks, so the loop also carries an i1 per element:
 //
 //   loop start, next                 ->  loop (any value) start, (present start),
 //                                             (any value) next, (present next)
 //
-// Inside of the loop and behind it the variable is there where its i1 says so.
+// Inside and after the loop, an element of the variable is present where its i1 is true.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +31,8 @@ Value side_that_is_somewhere(Kernel& k, OpId select) {
   return k.type(side) == type ? side : Builder(k, select).op(Opcode::Splat, {side}, type);
 }
 
-/// An end that a crop makes this bound's limit of.
+/// Returns the end of the crop from which the limit of the bound was made: x if the limit is max(x,
+/// 0), else the limit itself, or null if there is no limit.
 Value Absence::end_of(const PresenceBound& bound) const {
   if (!bound.limit) return {};
   const OpId def = k_[bound.limit].def;
@@ -39,13 +40,13 @@ Value Absence::end_of(const PresenceBound& bound) const {
   return is_end ? k_[def].operands[0] : bound.limit;
 }
 
-/// A crop's bound has this limit.
+/// Returns true if the limit has the form of a crop's: max(x, 0) or the extent of a view.
 bool Absence::is_limit_of_crop(const PresenceBound& bound) const {
   const OpId def = k_[bound.limit].def;
   return end_of(bound) != bound.limit || (def && k_[def].opcode == Opcode::ViewDim);
 }
 
-/// The bound of the list that says the same.
+/// Returns the equivalent bound in the list, or null.
 const PresenceBound* Absence::find_bound(std::span<const PresenceBound> list,
                                          const PresenceBound& bound) const {
   const auto same = [&](Value a, Value b) { return a == b || (a && b && is_same(k_, a, b)); };
@@ -64,14 +65,14 @@ bool Absence::has_bound(std::span<const PresenceBound> list, const PresenceBound
   return find_bound(list, bound) != nullptr;
 }
 
-/// The value without absent elements, whatever they become.
+/// Returns the value with arbitrary values in place of absent elements.
 Value Absence::any_value(Builder& b, Value v) const {
   const Type type = k_.type(v);
   const Value zero = b.zero(Type::of(type.elem()));
   return b.op(Opcode::FillAbsent, {v, zero}, type, {{AttrName::kind, "any"}});
 }
 
-/// The tile where the condition, of a tile or one for all, holds; absent elsewhere.
+/// Returns the tile with elements absent where the condition, a tile or a scalar, is false.
 Value Absence::only_where(Builder& b, Value condition, Value v) const {
   const Value zero = b.i32(0);
   const Value nowhere =
@@ -85,20 +86,20 @@ void Absence::refuse(OpId loop, Value start, Value next) const {
        {{place(start), "the first value"}, {place(next), "the next value"}}, k_.type(start).str());
 }
 
-/// Every user of `v` comes to use what `only_where` makes of it.
+/// Replaces all uses of `v` by `v` restricted to `present` and cropped by `cut`.
 void Absence::replace_by_present(Builder& b, Value v, Value present,
                                  std::span<const PresenceBound> cut) {
   const Value there = only_where(b, present, v);
   const OpId choice = k_[there].def, nowhere = k_[k_[choice].operands[2]].def;
   const Value all = cropped(b, there, cut);
   k_.replace_all_uses(v, all);
-  // But for the ops that make it.
+  // Restore the uses in the replacement itself.
   k_[nowhere].operands[0] = v;
   k_[choice].operands[1] = v;
 }
 
-/// Carries beside value `i` of the loop which of its elements are there, but for those that every
-/// value lacks by bounds of `always`. `keeps`: an element that the next value lacks stays.
+/// Makes the loop carry the presence of each element of carry `i`. All next values lack the
+/// elements excluded by `always`. `keeps`: elements that the next value lacks keep their old value.
 void Absence::add_presence(OpId loop, std::size_t i, const List& always, bool keeps) {
   List cut, masks;
   for (const PresenceBound& bound : always) (bound.is_interval() ? cut : masks).push_back(bound);

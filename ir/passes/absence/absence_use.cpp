@@ -1,5 +1,5 @@
-// Whether it matters that elements of a value are absent: not where all that becomes of them is
-// stored, and the stores drop them by themselves.
+// Determines whether the absent elements of a value are observed. They are not if they only reach
+// stores that drop them anyway.
 #include <algorithm>
 #include <set>
 
@@ -15,7 +15,7 @@ class Follower {
   Follower(const Kernel& k, const Facts& facts, const Uses& uses, const PresenceBound& bound)
       : k_(k), facts_(facts), uses_(uses), bound_(bound) {}
 
-  /// Whether elements along dimension `dim` outside of the bound are used.
+  /// Returns true if elements along dimension `dim` outside of the bound are used.
   bool is_observed(Value v, int dim) {
     if (!seen_.insert({v.index, dim}).second) return false;
     return std::ranges::any_of(uses_.of(v), [&](const auto& use) { return looks(use.op, v, dim); });
@@ -65,7 +65,7 @@ class Follower {
     const OpData& d = k_[op];
     for (std::size_t i = 0; i < 3; ++i) {
       if (d.operands[i] != v) continue;
-      // Along the contraction, and where a batch is missing, absent elements count as 0.
+      // Absent elements along the contraction or a batch dimension are treated as 0.
       const int row = static_cast<int>(k_.type(v).rank()) - 2;
       if ((i == 0 && dim == row + 1) || (i == 1 && dim == row) || (i < 2 && dim < row)) return true;
       if (result(op, dim)) return true;
@@ -73,7 +73,8 @@ class Follower {
     return false;
   }
 
-  /// A store of the same elements drops what lies beyond its own view.
+  /// Returns false for a store of the same coordinates whose view ends at the bound or before: it
+  /// drops the elements itself.
   bool stores(const OpData& d, Value v, int dim) const {
     if (std::ranges::count(d.operands, v) != 1 || d.operands[1] != v) return true;
     const auto axis = d.attrs.ints(AttrName::axes)[static_cast<std::size_t>(dim)];

@@ -10,7 +10,8 @@
 namespace tegula::ir {
 namespace {
 
-/// Bounds that leave out elements of a line along `axis`. Others leave out results as well.
+/// Returns the bounds that exclude elements of a line along `axis`. Other bounds exclude results as
+/// well.
 std::vector<PresenceBound> bounds_along(const Absence& absence, Value v, std::int64_t axis) {
   std::vector<PresenceBound> along;
   for (const PresenceBound& bound : absence.of(v))
@@ -19,7 +20,7 @@ std::vector<PresenceBound> bounds_along(const Absence& absence, Value v, std::in
   return along;
 }
 
-/// Number of each element along the axis, as a tile of the type's shape.
+/// Returns the index of each element along the axis, as a tile of the type's shape.
 Value places(Builder& b, Type type, int axis) {
   const std::int64_t extent = type.shape()[static_cast<std::size_t>(axis)];
   Value at = b.op(Opcode::Arange, {}, Type::tile({DType::i32, false}, std::span(&extent, 1)),
@@ -29,7 +30,7 @@ Value places(Builder& b, Type type, int axis) {
   return type.rank() == 1 ? at : b.op(Opcode::Broadcast, {at}, type.with_dtype(DType::i32));
 }
 
-/// The place of the first element that is there, 0 where none is.
+/// Returns the index of the first present element, or 0 if there is none.
 Value first_present(Builder& b, Type type, int axis, Value present) {
   const Value extent = b.i32(type.shape()[static_cast<std::size_t>(axis)]);
   const Value first = b.op(Opcode::Reduce, {b.select(present, places(b, type, axis), extent)},
@@ -47,13 +48,13 @@ bool fill_arg_reduce(Kernel& k, Absence& absence, OpId op) {
   if (bounds.empty()) return false;
   Builder b(k, op);
   const Value present = absence.mask_of_all(b, bounds, type);
-  if (is_float(type.dtype())) {  // NaN has no place
+  if (is_float(type.dtype())) {  // NaN never wins
     const Value nan = b.constant(Type::scalar(type.dtype()), std::nan(""));
     k[op].operands[0] = b.select(present, v, nan);
     return true;
   }
-  // Integers have nothing that every element exceeds, so that the filling may equal the extreme:
-  // ties go to the smallest place, which is wrong where absent elements stand in front of others.
+  // No integer loses to all others, so the fill value may equal the extreme. Ties go to the
+  // smallest index, which is wrong if absent elements precede present ones.
   const Value identity = reduce_kind(k[op].attrs.s(AttrName::kind)).identity(b, type.dtype());
   const Value filled = b.select(present, v, identity);
   const auto ends_line = [&](const PresenceBound& bound) {

@@ -1,11 +1,11 @@
 #pragma once
-// Places of extremes in tiles some of whose elements are absent.
+// Arg-reductions of tiles with absent elements.
 #include "ir/passes/absence/absence.h"
 
 namespace tegula::ir {
 
-/// Gives the absent elements along the axis of an arg_reduce a value that never wins, and makes the
-/// place that of an element which is there. False if none is absent.
+/// Fills the absent elements along the axis of an arg_reduce with a value that never wins, and
+/// makes the resulting index that of a present element. Returns false if no element is absent.
 bool fill_arg_reduce(Kernel& k, Absence& absence, OpId op);
 
 }  // namespace tegula::ir
