@@ -27,7 +27,8 @@ bool is_brought_by_tma(const DotOperand& operand) {
   return operand.form == OperandForm::Ring || operand.form == OperandForm::Stationary;
 }
 
-/// In front of the loop, by TMA or, into registers, by the threads.
+/// Returns true if the operand is loaded before the loop, by TMA or, into registers, by the
+/// threads.
 bool is_loaded_in_front(const Kernel& k, const DotOperand& operand) {
   const OpId def = k[operand.tile].def;
   return operand.form == OperandForm::Stationary ||
@@ -82,7 +83,8 @@ class Analysis {
     return Result<DotGraph>::refused(std::string(why));
   }
 
-  /// A GEMM's operands come first; whether TMA is asked to make other loads, of tiles, too.
+  /// Moves a GEMM's operands to the front, and drops other loads that TMA may not perform. Returns
+  /// true if TMA may perform loads of other tiles.
   bool sort_loads() {
     const bool takes_others = !context_.plan || context_.plan->tma_aux_loads;
     std::ranges::stable_partition(graph_.loads,
@@ -100,13 +102,14 @@ class Analysis {
            std::ranges::all_of(graph_.loads, [&](OperandLoad& l) { return is_one_operand(l); });
   }
 
-  /// Clusters that multicast release a slot in both CTAs: what TMA loads beside gathered rows
-  /// shares a ring, too, and is released once.
+  /// Returns true if TMA loads share one ring although there are gathered rows. Clusters that
+  /// multicast release a slot in both CTAs, so all TMA loads must be released together.
   bool joins_gathers() const {
     return context_.plan && context_.plan->multicast && !graph_.loads.empty();
   }
 
-  /// A is 16 rows a warp, or in shared memory any number of them.
+  /// Returns true for a dot of a GEMM. A has 16 rows per warp, or, in shared memory, a multiple of
+  /// that.
   bool is_of_gemm(const GraphDot& dot) const {
     const auto is_copied = [&](const DotOperand& operand) {
       return operand.form == OperandForm::Ring ||
@@ -119,7 +122,8 @@ class Analysis {
     return is_shared ? rows(dot) % at_once == 0 : rows(dot) == at_once;
   }
 
-  /// Notes the dots that read a load: as one operand, and nothing else reads it, or no dot does.
+  /// Records the dots that read a load. Returns true if all take it as the same operand and nothing
+  /// else reads it, or if no dot reads it.
   bool is_one_operand(OperandLoad& load) const {
     const Value tile = k_[load.load].results[0];
     std::optional<std::pair<std::size_t, bool>> operand;
@@ -134,7 +138,8 @@ class Analysis {
     return load.dots.empty() || is_for_dots(tile);
   }
 
-  /// The tile that an operand is made from; empty, or why no form takes it.
+  /// Finds the tile that an operand is made from. Returns an empty string, or why no form is
+  /// possible.
   std::string_view find_source(GraphDot& dot, std::size_t i) {
     DotOperand& operand = dot.operands[i];
     const OperandSource source = source_of(k_, dot.op, i);
@@ -191,7 +196,8 @@ class Analysis {
     });
   }
 
-  /// A computed tile stays in registers if one dot alone reads it, and it lies there as A.
+  /// Keeps computed tiles of a GEMM in registers, and other ones only if a single dot reads them
+  /// and they are in the layout of A there. All others are stored to shared memory.
   void settle_forms() {
     std::unordered_map<Value, int> readers;
     for (const GraphDot& dot : graph_.dots)
@@ -208,7 +214,7 @@ class Analysis {
       }
   }
 
-  /// Registers that the consumers of such a kernel can have.
+  /// Returns the registers per thread that the consumers of such a kernel can have.
   std::int64_t budget() const {
     const TargetRow& target = *k_.info.target;
     const int beside = target.setmaxnreg_beside(graph_.num_warps, kWarpgroupWarps,
@@ -216,7 +222,8 @@ class Analysis {
     return std::max(beside, target.registers_at_entry(graph_.num_warps + 1));
   }
 
-  /// Fragments do not fit beside the accumulators: all warpgroups read them from shared memory.
+  /// Moves fragments that do not fit next to the accumulators to shared memory, from which all
+  /// warpgroups read them.
   void share_fragments() {
     graph_.rings = RingSharing::Joined;
     for (GraphDot& dot : graph_.dots) {
@@ -258,7 +265,8 @@ class Analysis {
     return {};
   }
 
-  /// Swizzled lines, with k contiguous or of 16 bits.
+  /// Returns true if wgmma can read the operand from shared memory: swizzled lines, with k
+  /// contiguous or elements of 16 bits.
   bool is_readable(const GraphDot& dot, std::size_t i) const {
     const DotOperand& operand = dot.operands[i];
     const MatrixType* type = matrix_type(k_, k_[dot.op]);
@@ -284,7 +292,7 @@ class Analysis {
   PassContext& context_;
   Uses uses_;
   DotGraph graph_;
-  PassContext told_;  ///< why TMA cannot make loads
+  PassContext told_;  ///< receives why TMA cannot perform loads
 };
 
 std::int64_t bytes_by_tma(const Kernel& k, const std::vector<OperandLoad>& loads) {
@@ -293,8 +301,8 @@ std::int64_t bytes_by_tma(const Kernel& k, const std::vector<OperandLoad>& loads
   return bytes;
 }
 
-/// Accumulators that a loop carries are live throughout; of the others two at a time, as one is
-/// computed while another is read.
+/// Accumulators that a loop carries are live throughout. Of the others, two are live at a time,
+/// because one is computed while another is read.
 void add_registers(const Kernel& k, const DotGraph& graph, DotNeeds& needs) {
   const int threads = 32 * graph.num_warps;
   std::int64_t live = 0, most_fragments = 0;

@@ -1,7 +1,7 @@
 #pragma once
-// A loop whose dots form any graph: what each of them reads, and in which form. The input of the
-// expansion to wgmma (expansion.h); read in tile form, where layouts are not known yet, to
-// choose a plan, and again in machine form.
+// A loop whose dots form any graph: what each dot reads, and in which form. It is the input of the
+// expansion to wgmma (expansion.h). It is built in tile form, before layouts are known, to choose a
+// plan, and again in machine form.
 #include <array>
 #include <optional>
 #include <string>
@@ -19,9 +19,9 @@ enum class OperandForm : std::uint8_t {
   Ring,        ///< TMA loads it in each iteration
   Gathered,    ///< the threads copy it by cp.async in each iteration: rows that an index tile
                ///< selects, or a tile of a view that has no tensor map
-  Stationary,  ///< TMA loads it once, in front of the loop
-  Register,    ///< the threads have computed it, and it lies as A in their registers
-  Shared,      ///< the threads have computed it, and store it for all warpgroups
+  Stationary,  ///< TMA loads it once, before the loop
+  Register,    ///< threads compute it, in registers in the layout of A
+  Shared,      ///< threads compute it and store it for all warpgroups
 };
 
 struct DotOperand {
@@ -36,40 +36,40 @@ struct GraphDot {
 
   const DotOperand& a() const { return operands[0]; }
   const DotOperand& b() const { return operands[1]; }
-  /// TMA loads B in each iteration, and what of A is loaded.
+  /// Returns true if TMA loads B in each iteration, and threads do not copy A by cp.async.
   bool is_loaded_by_tma() const {
     return b().form == OperandForm::Ring && a().form != OperandForm::Gathered;
   }
 };
 
-/// How the loads of a loop share rings, each of which is waited for and released as one.
+/// How the loads of a loop share rings. The loads of a ring are waited for and released together.
 enum class RingSharing : std::uint8_t {
-  Joined,  ///< a ring for what each dot loads; other loads join the one that was waited for before
-  One,     ///< all loads share a ring: GEMMs wait once for what they read, those of gathered rows
-           ///< where clusters multicast the other operand
-  Separate,  ///< of two GEMMs back to back, one late: a ring for what each dot loads, and one for
+  Joined,  ///< a ring for the loads of each dot; others join the ring that was waited for before
+  One,     ///< all loads share a ring: GEMMs, which wait once for their operands; with gathered
+           ///< rows only if clusters multicast the other operand
+  Separate,  ///< two back-to-back GEMMs, one late: a ring for the loads of each dot, and one for
              ///< all other loads
 };
 
-/// Shared memory that the dots of loops need, and registers of a thread.
+/// Shared memory and registers of a thread that the dots of loops need.
 struct DotNeeds {
-  std::int64_t operand_bytes = 0;      ///< that TMA copies for dots in an iteration
-  std::int64_t mma1_bytes = 0;         ///< among these, those that the last dot alone reads
-  std::int64_t other_bytes = 0;        ///< that are copied in an iteration besides
-  std::int64_t stationary_bytes = 0;   ///< of each A that is loaded in front of its loop
-  std::int64_t fixed_bytes = 0;        ///< of what TMA copies once and of tiles that threads store
+  std::int64_t operand_bytes = 0;      ///< that TMA loads for dots in an iteration
+  std::int64_t mma1_bytes = 0;         ///< the part of these that only the last dot reads
+  std::int64_t other_bytes = 0;        ///< of all other copies in an iteration
+  std::int64_t stationary_bytes = 0;   ///< of each A that is loaded before its loop
+  std::int64_t fixed_bytes = 0;        ///< of tiles that TMA loads once or that threads store
   std::int64_t second_slot_bytes = 0;  ///< of the largest tile that threads store
-  std::int64_t accumulators = 0;       ///< registers for those of all dots, 16 rows a warp
+  std::int64_t accumulators = 0;       ///< registers of all accumulators, with 16 rows per warp
   std::int64_t fragments = 0;          ///< the same for each A that threads compute
   std::int64_t live_registers = 0;     ///< for the accumulators and fragments that are live at once
-  bool are_gemms = true;  ///< what dots read is loaded by TMA or stays with the threads that
-                          ///< make it, and no loop writes memory
+  bool are_gemms = true;  ///< each B is loaded by TMA in each iteration, no A is copied by
+                          ///< cp.async, and no loop writes memory
   bool are_plain = true;  ///< each loop has one dot, which reads memory
   bool are_row_stacked =
       true;                   ///< a thread's registers of 64 rows come before those of the next 64
-  bool can_expand = true;     ///< operands are loaded ahead, if by TMA in counted loops alone
-  bool has_channels = false;  ///< TMA copies something, not the threads alone
-  bool has_gathers = false;   ///< the threads copy something
+  bool can_expand = true;     ///< operands are loaded ahead, by TMA only in counted loops
+  bool has_channels = false;  ///< TMA loads something
+  bool has_gathers = false;   ///< threads copy something by cp.async
 
   std::int64_t stage_bytes() const { return operand_bytes + other_bytes; }
 };
@@ -80,60 +80,65 @@ struct DotGraph {
   std::vector<GraphDot> dots;            ///< in the order of the text
   std::vector<OperandLoad> loads;        ///< of the loop, by TMA: operands and others
   std::vector<OperandLoad> gathers;      ///< of the loop, by cp.async
-  std::vector<OperandLoad> stationary;   ///< in front of the loop, by TMA
+  std::vector<OperandLoad> stationary;   ///< before the loop, by TMA
   std::vector<Value> shared;             ///< tiles of form Shared, each once
-  std::unordered_map<Value, int> slots;  ///< of these, where an author's Schedule says so
+  std::unordered_map<Value, int> slots;  ///< of these, if an author's Schedule sets them
   RingSharing rings = RingSharing::Joined;
-  /// No load of an operand depends on what an iteration computes, or reads what the program writes:
-  /// else threads have to make it in its iteration.
+  /// No operand load depends on values that an iteration computes or reads memory that the program
+  /// writes. Otherwise threads have to load it in its iteration.
   bool runs_ahead = true;
 
-  /// Dots that threads make at most A for, each load being one operand of theirs: the rings are not
-  /// Joined.
+  /// Returns true if threads make at most operand A of each dot and each load is one operand. The
+  /// rings are not Joined then.
   bool is_gemm() const { return rings != RingSharing::Joined; }
   const GraphDot* find(OpId dot) const;
-  /// The load by TMA in the loop that brings the tile, or none.
+  /// Returns the TMA load in the loop that loads the tile, or null.
   const OperandLoad* ring_load(const Kernel& k, Value tile) const;
-  /// The load by cp.async that brings the tile, or none.
+  /// Returns the cp.async load that loads the tile, or null.
   const OperandLoad* gather_of(const Kernel& k, Value tile) const;
-  /// One dot that reads memory: a GEMM's, for which GEMMs have a plan of their own.
+  /// Returns true if there is a single dot that reads memory, as in a GEMM, which has its own kind
+  /// of plan.
   bool is_plain() const;
-  /// TMA loads something, and says so by a channel: ring positions go through all loops around.
+  /// Returns true if TMA loads something, so that all enclosing loops carry ring positions.
   bool has_channels() const { return !loads.empty() || !stationary.empty(); }
-  /// A load of the loop that is copied ahead of its iteration.
+  /// Returns true if the load is copied ahead of its iteration.
   bool is_copied(OpId load) const;
 
-  /// Adds what the loop needs to what others do.
+  /// Adds the needs of this loop to `all`.
   void add_needs(const Kernel& k, DotNeeds& all) const;
-  /// Slots of the tile that is stored first in an iteration: with two, no barrier separates the
-  /// reads of one iteration from the stores of the next. In machine form.
+  /// Returns the slots of the tile that is stored first in an iteration. With two slots, no barrier
+  /// separates the reads of one iteration from the stores of the next. Requires machine form.
   int first_shared_slots(const Kernel& k, int stages) const;
-  /// Slots of the ring of gathered operands: an author's, or the plan's stages and, where shared
-  /// memory has room, one more: a step begins with the slowest warp's copies. In machine form.
+  /// Returns the slots of the ring of gathered operands: those of an author's Schedule, or the
+  /// plan's stages plus one if shared memory has room, because a step starts only after the slowest
+  /// warp's copies. Requires machine form.
   int gather_slots(const Kernel& k, const Plan& plan) const;
 
  private:
-  /// Shared memory of the loop with so many stages, and of what is staged behind it.
+  /// Returns the bytes of shared memory of the loop with `stages` stages, including the staging of
+  /// stores.
   std::int64_t shared_bytes(const Kernel& k, int stages) const;
 };
 
-/// Whether loops or branches within the loop have MMAs: their waits cover all that is in flight,
-/// and know nothing of the loop's own accumulators. Or whether the op contains some.
+/// Return true if loops or branches within the loop, or regions of the op, contain MMAs. Waits for
+/// these cover everything in flight and do not account for the loop's own accumulators.
 bool has_inner_mma(const Kernel& k, OpId loop);
 bool contains_mma(const Kernel& k, OpId op);
 
-/// "ring", "ring^T", .. for remarks.
+/// Returns "ring", "ring^T", .. for remarks.
 std::string name(const DotOperand& operand);
 
-/// Shared memory of a tile that the threads store: rows of its last dimension, swizzled.
+/// Returns the shared-memory type of a tile that threads store: swizzled rows of its last
+/// dimension.
 Type stored_type(Type tile, int slots);
 
-/// The graph of a loop, for so many warps; or why its dots cannot all be wgmmas. TMA makes other
-/// loads of a GEMM's loop than its operands' unless the context's plan says otherwise.
+/// Returns the graph of a loop for `num_warps` warps, or why its dots cannot all be wgmmas. In a
+/// GEMM's loop, TMA also performs loads other than those of operands unless the context's plan
+/// forbids it.
 Result<DotGraph> dot_graph(const Kernel& k, OpId loop, int num_warps, PassContext& context);
 
-/// The needs of all dots of a kernel in tile form, as wgmmas of so many warps; or why one of them
-/// can be none.
+/// Returns the needs of all dots of a kernel in tile form as wgmmas of `num_warps` warps, or why
+/// one of them cannot be a wgmma.
 Result<DotNeeds> dot_needs(const Kernel& k, int num_warps);
 
 }  // namespace tegula::ir

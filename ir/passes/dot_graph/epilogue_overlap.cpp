@@ -7,8 +7,8 @@
 //            for k = 1.. { .. }
 //          }
 //          if there was a tile { o = p V[last], o; store h(o) }
-// so that no tile ends with a product that nothing runs beside, and the next one's first scores are
-// there when its predecessor is stored.
+// so that the last product of a tile overlaps the first product of the next tile, whose first
+// scores are ready when the previous tile is stored.
 #include "ir/passes/dot_graph/epilogue_overlap.h"
 
 #include <algorithm>
@@ -22,10 +22,11 @@
 namespace tegula::ir {
 namespace {
 
-/// Registers that a thread may hold of the previous tile, besides its accumulator.
+/// Largest number of registers of a value that is kept from the previous tile, besides its
+/// accumulator.
 constexpr std::int64_t kMaxRegisters = 8;
 
-/// MMAs and loops wait in an order of their own.
+/// Returns true if the op may be delayed. MMAs, loops and synchronization keep their order.
 bool may_come_later(const Kernel& k, OpId op) {
   return !any_op(k, op, [&](OpId o) {
     using enum Opcode;
@@ -70,8 +71,8 @@ bool EpilogueOverlap::collect() {
   });
 }
 
-/// Whether the delayed ops access the same memory as others: the pass memory_order treats an
-/// iteration of the tile loop as a program.
+/// Returns true if the delayed ops may access the same memory as others: the pass memory_order
+/// treats an iteration of the tile loop as a program.
 bool EpilogueOverlap::meets_others() const {
   MemoryHazards hazards(k_);
   std::vector<OpId> later, others;
@@ -87,7 +88,7 @@ bool EpilogueOverlap::meets_others() const {
   });
 }
 
-/// Whether the value is the same in every tile.
+/// Returns true if the value is the same in every tile.
 bool EpilogueOverlap::is_invariant(Value v) const {
   if (!is_of_tile(v)) return true;
   const OpId def = k_[v].def;
@@ -95,7 +96,8 @@ bool EpilogueOverlap::is_invariant(Value v) const {
          std::ranges::all_of(k_[def].operands, [&](Value o) { return is_invariant(o); });
 }
 
-/// Tiles are recomputed from the scalars that they come from.
+/// Adds a value that the delayed ops use. Tiles are recomputed from the scalars that they depend
+/// on.
 void EpilogueOverlap::add_outside(Value v) {
   if (is_invariant(v) || std::ranges::count(from_tile_, v) > 0) return;
   const OpId def = k_[v].def;

@@ -11,13 +11,14 @@
 //     }
 // With ops of stage 1, which run one iteration late:
 //     if any { the first step, without stage 1; for the other iterations { a step }; stage 1 }
-// In a persistent kernel stage 1 of a tile's last iteration may stand in the first step of the next
+// In a persistent kernel, stage 1 of a tile's last iteration may run in the first step of the next
 // tile instead (epilogue_overlap.h).
-// Waits, releases and barriers follow from the order: a wait stands where something needs a result
-// that is in flight and leaves what was issued behind it; a slot is released behind the wait that
-// retires its last reader; a barrier stands between the store of a tile and the first dot that
-// reads it. Only accumulators that nothing else reads may be in flight from one step to the next:
-// the wait behind the next step's dots retires them.
+//
+// Waits, releases and barriers follow from the order. A wait is inserted where an op needs a result
+// that is in flight; it leaves the dots that were issued later in flight. A slot is released after
+// the wait that retires its last reader. A barrier separates the store of a tile from the first dot
+// that reads it. Only accumulators that nothing else reads may be in flight from one step to the
+// next: the wait after the next step's dots retires them.
 #include <algorithm>
 
 #include "ir/analysis/index_facts.h"
@@ -28,7 +29,8 @@
 namespace tegula::ir {
 namespace {
 
-/// The ops `select(iv == lo, a, b)` of the loop's body: the first iteration takes a, all others b.
+/// Returns the ops `select(iv == lo, a, b)` of the loop's body: a in the first iteration, b in all
+/// others.
 std::unordered_set<OpId> first_iteration_choices(const Kernel& k, OpId loop) {
   using enum Opcode;
   const RegionId body = k[loop].regions[0];
@@ -49,8 +51,9 @@ std::unordered_set<OpId> first_iteration_choices(const Kernel& k, OpId loop) {
 }  // namespace
 
 bool Expansion::run(PassContext& context) {
-  // A slot to copy into is none that dots in flight read. Of three slots, where another CTA
-  // multiplies meanwhile, copies two steps ahead are worth more than dots that stay in flight.
+  // The slot that is being filled must not be read by dots in flight. With three slots and another
+  // CTA that multiplies meanwhile, copies two steps ahead are worth more than dots that stay in
+  // flight.
   const bool are_paired = !graph_.has_channels() && plan_.min_ctas_per_sm > 1;
   if (!has_gathers() || gathers_.slots() > kSlotsInUse + (are_paired ? 1 : 0)) {
     accumulators_ = pending_accumulators(k_, graph_, order_);
@@ -77,7 +80,7 @@ bool Expansion::run(PassContext& context) {
   begin_gathers(context);
   if (order_.last_stage > 0) choices_ = first_iteration_choices(k_, old_);
   order_.last_stage == 0 ? in_step() : skewed();
-  // The next iteration of an outer loop stores again what warpgroups may still read.
+  // The next iteration of an outer loop overwrites what warpgroups may still read.
   Builder b = l_.before(old_);
   if (l_.is_nested() && (!stored_.empty() || has_gathers())) b.effect(Opcode::CtaBarrier, {});
   // Later code may use the rings' memory, unless a further iteration fills them.
@@ -216,7 +219,8 @@ void Expansion::step_beside_last_tile(Value first) {
   Builder b = here();
   tiles_->finish_last_tile(b, loop_results());
   values_.take(next);
-  // An accumulator that is not read may hold anything: the registers of the tile before.
+  // An accumulator that is not read may contain anything, such as the registers of the previous
+  // tile.
   const bool is_zero = accumulator_starts_at_zero(late);
   if (is_zero)
     values_.begin_with(acc, late_sum_);
@@ -248,7 +252,7 @@ void Expansion::leave_to_next_tile() {
   anchor_ = tiles_->leave(std::move(state));
   values_.take(tiles_->very_last_state());
   read_late_from(tiles_->very_last_state(), tiles_->very_last_position());
-  is_very_last_ = true;  // nobody waits for its slots
+  is_very_last_ = true;  // nothing waits for its slots
   step(1, 1, {}, false);
   Builder b = here();
   tiles_->finish_very_last_tile(b, loop_results());

@@ -1,6 +1,6 @@
 #pragma once
-// The expansion of one loop (expand_dot_graph.cpp): what it knows of the loop, of the step that it
-// builds and of the wgmmas in flight. Its steps are written by expand_step.cpp.
+// The expansion of one loop (expand_dot_graph.cpp): its state for the loop, for the step that is
+// being built and for the wgmmas in flight. The steps are built by expand_step.cpp.
 #include <algorithm>
 #include <optional>
 #include <ranges>
@@ -19,8 +19,8 @@
 
 namespace tegula::ir {
 
-/// Slots that dots read when those of a step stay in flight over its end: a slot that is filled
-/// must be another one.
+/// Number of slots that dots read if the dots of a step stay in flight past its end. A slot that is
+/// being filled must be another one.
 inline constexpr int kSlotsInUse = 2;
 
 /// A dot that was issued.
@@ -35,8 +35,8 @@ struct Running {
 /// Expands a loop of a graph of dots into wgmmas, rings, stored tiles and the waits between them.
 class Expansion {
  public:
-  /// `order` can be expanded (why_not_expandable). The loop's outer loops must have been found
-  /// (MmaLoop::find_outer_loops).
+  /// `order` must be expandable (why_not_expandable), and the loop's outer loops must have been
+  /// found (MmaLoop::find_outer_loops).
   Expansion(MmaLoop& l, DotGraph graph, LoopOrder order, const Plan& plan)
       : l_(l),
         k_(l.k),
@@ -49,7 +49,7 @@ class Expansion {
         stored_(k_, graph_),
         anchor_(l.loop) {}
 
-  /// Gives whether all dots stay in flight over the end of a step.
+  /// Expands the loop. Returns true if all dots stay in flight past the end of a step.
   bool run(PassContext& context);
 
  private:
@@ -57,36 +57,40 @@ class Expansion {
     return std::ranges::find(accumulators_, dot, &PendingAccumulator::dot) != accumulators_.end();
   }
 
-  /// Dots that read what is loaded in front of the loop, if none of them runs late: behind those of
-  /// the last iteration it may be overwritten, long before the loop ends.
+  /// Returns the dots that read operands loaded before the loop, or nothing if one of them runs
+  /// late. After those of the last iteration, the operands may be overwritten, long before the loop
+  /// ends.
   std::unordered_set<OpId> readers_of_stationary() const;
 
   // ---- rings
   const OperandLoad* ring_load(Value tile) const { return graph_.ring_load(k_, tile); }
-  /// Its slots are free one step later than their last reader was issued.
+  /// Returns true if the slots are free only one step after their last reader was issued.
   bool is_late(const OperandPipeline& use) const { return stay_in_flight_ && !use.dots.empty(); }
   static RingPosition position(Builder& b, const OperandPipeline& use, int stage);
 
   // ---- rows that threads copy
   bool has_gathers() const { return !gathers_.loads().empty(); }
-  /// Iterations that are copied ahead. Behind the barrier of a step, all warpgroups have retired
-  /// the dots of the step before, or of the one before that if dots stay in flight.
+  /// Returns the number of iterations that are copied ahead. After the barrier of a step, all
+  /// warpgroups have retired the dots of the previous step, or of the one before it if dots stay in
+  /// flight.
   int gather_lead() const { return gathers_.slots() - (stay_in_flight_ ? kSlotsInUse : 1); }
 
   void begin_gathers(PassContext& context);
 
-  /// The rows of the step have arrived, those of the slot to fill next have been read: it is filled
-  /// in front of the step's dots, beside those of the step before.
+  /// Waits until the rows of the step have arrived and those in the slot to fill next have been
+  /// read. The slot is filled before the dots of the step are issued, while those of the previous
+  /// step run.
   void meet_for_gathers(Builder& b);
 
   // ---- the loop
   void in_step();
 
-  /// Waits for the last MMAs, and selects the result of an empty loop unless it `always` runs.
+  /// Waits for the last MMAs. Selects the initial values if the loop is empty, unless it `always`
+  /// runs.
   void finish_accumulators(Builder& b, Value runs, bool always, std::vector<Value>& results);
 
-  /// The first step and the last stage stand around the loop, in a branch unless there is an
-  /// iteration for sure.
+  /// Builds the loop with its first step before it and the last stage after it, in a branch unless
+  /// there is always an iteration.
   void skewed();
   void first_step(Value first) {
     step(0, 0, first, false);
@@ -100,7 +104,7 @@ class Expansion {
 
   // ---- overlapped tiles
   void begin_overlap();
-  /// The dot that alone runs late, on a ring of its own; or none.
+  /// Returns the dot if it is the only op that runs late and has its own ring; else a null op.
   OpId only_late_dot() const;
   OperandPipeline* late_pipeline() const {
     for (OperandPipeline& use : l_.pipelines)
@@ -109,26 +113,27 @@ class Expansion {
   }
   void read_late_from(std::span<const Value> state, RingPosition at);
 
-  /// The first step of a tile, with stage 1 of the last iteration of the tile before.
+  /// Builds the first step of a tile, together with stage 1 of the last iteration of the previous
+  /// tile.
   void step_beside_last_tile(Value first);
 
-  /// Whether the accumulator begins with zeros and is at most scaled in an iteration: the first MMA
-  /// need not read it.
+  /// Returns true if the accumulator starts as zeros and is at most scaled in an iteration, so that
+  /// the first MMA need not read it.
   bool accumulator_starts_at_zero(OpId dot) const;
 
-  /// Behind the tile loop, stage 1 of the last tile's last iteration and what follows from it.
+  /// Builds stage 1 of the last tile's last iteration, and the ops that depend on it, after the
+  /// tile loop.
   void leave_to_next_tile();
 
-  /// The values behind the loop that positions of rings have, in the order in which a branch
-  /// yields them.
+  /// Returns the ring positions after the loop, in the order in which a branch yields them.
   std::vector<Value*> ends() { return l_.is_nested() ? l_.ends() : std::vector<Value*>(); }
 
   OpId enter_branch();
   std::vector<Value> leave_branch(OpId branch, std::vector<Value> results);
 
-  /// The loop of the steady state, in front of the anchor, from `first` on.
+  /// Builds the loop of the steady state before the anchor, starting at `first`.
   void build_loop(Value first);
-  /// Positions that the loop carries behind its values.
+  /// Returns the positions that the loop carries after its values.
   std::vector<Value*> positions();
   void take(std::span<const Value> values) {
     std::size_t next = values_.carried().size();
@@ -139,19 +144,20 @@ class Expansion {
   // ---- a step
   Builder here() { return l_.before(anchor_); }
 
-  /// The ops of these stages; `iteration` is that of stage 0.
+  /// Builds the ops of stages `first` .. `last`; `iteration` is that of stage 0.
   void step(int first, int last, Value iteration, bool is_steady);
 
   void place(const ScheduledOp& at);
 
-  /// The first step is the first iteration, the loop has all others: what only the other choice
-  /// needs goes.
+  /// Replaces a select that chooses by the first iteration: the first step is the first iteration,
+  /// the loop has all others. Values that only the other choice needs become unused.
   void choose(OpId select);
 
-  /// Threads read a tile that TMA has loaded, all of it.
+  /// Makes the threads read a whole tile that TMA has loaded.
   void read(OpId load, int stage);
 
-  /// The warps have waited for an iteration of a later stage in the step before.
+  /// Waits for the ring once per step, in its first stage. For a later stage, the warps have waited
+  /// in an earlier step.
   static void wait(Builder& b, OperandPipeline& use, int stage) {
     if (stage == use.first_stage && !std::exchange(use.is_waited_for, true))
       use.ring.wait(b, use.at);
@@ -163,7 +169,7 @@ class Expansion {
   void issue(const ScheduledOp& at);
   bool is_of_last_tile(int stage) const { return exists_ && stage > 0; }
 
-  /// The warpgroup waits for its turn in front of the first op that it may run in its turn alone.
+  /// Makes the warpgroup wait for its turn before the first op of the turn.
   void begin_turn(Builder& b, OpId op) const {
     if (is_whole_ && op == order_.turn.first) b.effect(Opcode::OrderWait, {});
   }
@@ -173,65 +179,65 @@ class Expansion {
     b.effect(Opcode::OrderArrive, {});
   }
 
-  /// The shared tile of an operand; its slot is added to the op's operands.
+  /// Returns the shared-memory tile of an operand, and appends its slot to the op's operands.
   Value shared_operand(Builder& b, const DotOperand& operand, int stage,
                        std::vector<Value>& operands);
 
-  /// Waits for the dot whose result this is, if the step has issued it and reads it.
+  /// Waits for the dot whose result this is, if this step has issued it.
   void need(Value v, int stage);
-  /// The op of the loop that makes the value, in the iteration before for one that is carried.
+  /// Returns the op of the loop that makes the value; for a carry, in the previous iteration.
   OpId made_by(Value v) const {
     const RegionId body = k_[old_].regions[0];
     if (k_[v].def || k_[v].region != body || k_[v].position == 0) return k_[v].def;
     return k_[loop_nexts(std::as_const(k_), old_)[k_[v].position - 1]].def;
   }
 
-  /// Behind a step's dots, those of the step before are complete.
+  /// Retires the dots of the previous step if the dots of this step continue all of them.
   void retire_last_step();
 
-  /// All but the last `left` dots are complete behind this.
+  /// Waits for all but the last `left` dots.
   void retire(std::size_t left);
 
-  // ---- behind the loop
+  // ---- after the loop
   void replace_results(std::span<const Value> results) {
     for (std::size_t i = 0; i < k_[old_].results.size(); ++i)
       k_.replace_all_uses(k_[old_].results[i], results[i]);
   }
 
-  /// The old loop, and permutes and conversions of an operand in front of it.
+  /// Erases the old loop, and permutes and conversions of operands before it.
   void erase_old();
 
   MmaLoop& l_;
   Kernel& k_;
-  OpId old_;  ///< the loop as it was
+  OpId old_;  ///< the original loop
   const Plan& plan_;
   DotGraph graph_;
   LoopOrder order_;
   StepValues values_;
   AsyncCopies gathers_;
   StoredTiles stored_;
-  /// Choices that are known where the first iteration stands in front of the loop.
+  /// Selects whose choice is known if the first iteration is peeled.
   std::unordered_set<OpId> choices_;
   std::unordered_map<OpId, OperandPipeline*> ring_of_;  ///< of each load of the loop
-  OpId anchor_;                                         ///< ops go in front of it
+  OpId anchor_;                                         ///< ops are inserted before it
   std::vector<PendingAccumulator> accumulators_;        ///< one for each dot, or none
-  bool stay_in_flight_ = false;                         ///< all dots, over the end of a step
+  bool stay_in_flight_ = false;                         ///< all dots, past the end of a step
   std::vector<Running> running_;
   std::vector<std::pair<OpId, int>> read_;  ///< loads that threads have read in the step, by stage
   Value is_later_;                          ///< the step is not the first
   Value gather_slot_;                       ///< slot of the step's gathered rows
-  std::vector<Value> unused_;               ///< what only choices not taken need
-  /// Dots that read what is loaded once, if that is released behind them; those of the step that
-  /// have still to retire.
+  std::vector<Value> unused_;               ///< needed only by operands not chosen
+  /// Dots that read stationary operands, if these are released after them; and those of the step
+  /// that have not retired yet.
   std::unordered_set<OpId> early_stationary_, stationary_left_;
   bool stationary_read_ = false;          ///< they have just retired
-  std::optional<EpilogueOverlap> tiles_;  ///< where the next tile runs beside the end of one
-  Value exists_;                          ///< in a step beside the tile before: there is one
-  Value adds_;       ///< whether the late dot adds to its accumulator; none: it always does
-  Value late_sum_;   ///< of the tile before
+  std::optional<EpilogueOverlap> tiles_;  ///< if the next tile overlaps the end of one
+  Value exists_;                          ///< in a step that ends the previous tile: there is one
+  Value adds_;       ///< i1: the late dot adds to its accumulator; null: it always does
+  Value late_sum_;   ///< of the previous tile
   Value iteration_;  ///< of stage 0 of the step
   bool is_first_ = false, is_whole_ = false;  ///< the step is the first one, has all stages
-  bool is_very_last_ = false;                 ///< the step stands behind all tiles
+  bool is_very_last_ = false;                 ///< the step is after all tiles
 };
 
 }  // namespace tegula::ir

@@ -15,8 +15,8 @@ DotOps dot_ops(const Kernel& k, const DotGraph& dots) {
   const Uses uses(k);
   DotOps found;
   std::unordered_set<OpId> kept;
-  // From the tile on: what makes it (rounds it, masks it), if only the dot takes the result, and
-  // conversions.
+  // Add the conversions after the tile, and the ops that make the tile (round it, mask it) if only
+  // the dot reads the result.
   for (const GraphDot& dot : dots.dots) {
     const DotOperand& a = dot.operands[0];
     if (a.form != OperandForm::Register) continue;
@@ -55,7 +55,8 @@ DotOps dot_ops(const Kernel& k, const DotGraph& dots) {
 
 namespace {
 
-/// Effects and reads of memory keep their order; a nest of pure ops has none.
+/// Returns true for ops with effects or reads of memory, which keep their order. A nest of pure ops
+/// has no effect.
 bool has_effect(const Kernel& k, OpId op) {
   return any_op(k, op, [&](OpId o) {
     return !info(k[o].opcode).has(kPure) &&
@@ -63,7 +64,8 @@ bool has_effect(const Kernel& k, OpId op) {
   });
 }
 
-/// What an op needs: of a dot its tiles, whatever converts them.
+/// Returns the values that an op needs. For the operands that a dot reads from shared memory, these
+/// are the tiles before conversions.
 std::vector<Value> needed_by(const Kernel& k, const DotGraph& dots, OpId op) {
   const GraphDot* dot = dots.find(op);
   if (!dot) return used_by(k, op);
@@ -75,8 +77,8 @@ std::vector<Value> needed_by(const Kernel& k, const DotGraph& dots, OpId op) {
   return needed;
 }
 
-/// The node of an op, but for loads that are copied ahead: whoever reads these does so in its own
-/// stage.
+/// Returns the node of an op, or nothing for loads that are copied ahead, which each op reads in
+/// its own stage.
 std::optional<std::size_t> node_of(const Graph& graph, const DotGraph& dots, OpId op) {
   const auto node = graph.find(op);
   return node && dots.is_copied(graph[*node].ops.front()) ? std::nullopt : node;
@@ -100,7 +102,8 @@ class Ordering {
     std::vector<Step> steps = schedule_.steps;
     std::erase_if(steps, [&](const Step& step) { return ops_of(step).empty(); });
     std::ranges::stable_sort(steps, {}, &Step::order);
-    // Where the consumers load for themselves, their stages count from the loads' on.
+    // If the consumers issue loads themselves, their stages are relative to the first stage that
+    // computes.
     if (!steps.empty()) first_stage_ = std::ranges::min_element(steps, {}, &Step::stage)->stage;
     for (Step& step : steps) {
       step.stage = static_cast<std::int8_t>(step.stage - first_stage_);
@@ -131,8 +134,8 @@ class Ordering {
     return graph_[*at].ops;
   }
 
-  /// Conversions of what threads have loaded stand where they are needed, so that no more registers
-  /// are live beside accumulators than in the text.
+  /// Conversions of tiles that threads load are placed where they are needed, so that no more
+  /// registers are live next to accumulators than in text order.
   std::vector<OpId> listed_by(const Step& step) const {
     std::vector<OpId> ops = ops_of(step);
     if (!ops.empty() && k_[ops.front()].opcode == Opcode::LoadView) ops.resize(1);
@@ -168,7 +171,7 @@ class Ordering {
     order_.ops.push_back({op, stage});
   }
 
-  /// Places the effects that stand in front of this place in the text.
+  /// Places the effects that precede this position in the text.
   void flush_effects(int position) {
     while (next_effect_ < effects_.size() && positions_.at(effects_[next_effect_]) < position)
       place(effects_[next_effect_++], 0);
@@ -182,15 +185,16 @@ class Ordering {
   LoopOrder order_;
   int first_stage_ = 0;
   std::unordered_set<OpId> skipped_, listed_, placed_;
-  std::unordered_map<OpId, std::unordered_set<int>> instances_;  ///< stages of ops of no node
+  std::unordered_map<OpId, std::unordered_set<int>> instances_;  ///< stages of ops without a node
   std::unordered_map<OpId, int> positions_;                      ///< in the text
-  std::vector<OpId> effects_;                                    ///< of no node, in text order
+  std::vector<OpId> effects_;                                    ///< without a node, in text order
   std::size_t next_effect_ = 0;
 };
 
-/// The policy: steps of stage 0 in which each dot is as early as what it reads allows. A
-/// topological order: dots first, those whose result the iteration reads before others; all else
-/// as in the text. Steps are written a unit at a time: the ops of a node, or an op of none.
+/// The default policy: all steps are in stage 0, and each dot is as early as its operands allow.
+/// The order is topological: dots come first, those whose result the iteration reads before others;
+/// all other ops are in text order. Steps are added one unit at a time: the ops of a node, or an op
+/// without a node.
 class EarlyDots {
  public:
   EarlyDots(const Kernel& k, const Graph& graph, const DotGraph& dots, const DotOps& special)
@@ -211,7 +215,7 @@ class EarlyDots {
       for (std::size_t fragment : units_[unit].fragments) place(fragment);
       place(unit);
     }
-    // Sums that no iteration reads may be in flight over its end.
+    // Sums that no iteration reads may stay in flight past its end.
     if (std::ranges::none_of(dots_.dots, [&](const GraphDot& d) { return is_read(d.op); }))
       for (Step& step : schedule_.steps)
         if (dots_.find(graph_[*graph_.find(step.op)].ops.front())) step.in_flight = 1;
@@ -267,7 +271,7 @@ class EarlyDots {
     if (unit != other) units_[unit].needs.push_back(other);
   }
 
-  /// Units that make the fragments of a dot and nothing else go directly in front of it.
+  /// Units that make only the fragments of a dot go directly before it.
   void find_fragments() {
     for (const auto& [dot, ops] : special_.fragments) {
       Unit& reader = units_[unit_of_.at(dot)];
@@ -289,7 +293,7 @@ class EarlyDots {
                                [&](std::size_t need) { return placed_.contains(need); });
   }
 
-  /// Whether the iteration reads the dot's result, and not only the next one.
+  /// Returns true if the same iteration reads the dot's result, not only the next one.
   bool is_read(OpId dot) const {
     return std::ranges::any_of(uses_.of(k_[dot].results[0]), [&](const Uses::Use& use) {
       return use.op != k_.terminator(body_);
@@ -329,8 +333,8 @@ LoopOrder loop_order(const Kernel& k, const Graph& graph, const DotGraph& dots,
 
 namespace {
 
-/// Why the expansion cannot follow the order; empty if it can. Each value is made before it is
-/// read, in the steps of the loop.
+/// Returns why the expansion cannot follow the order; empty if it can. Each value must be made
+/// before it is read, in the steps of the loop.
 std::string why_not_expandable(const Kernel& k, const DotGraph& dots, const LoopOrder& order) {
   if (!order.is_possible) return "an op stands in front of what it reads";
   if (order.last_stage > 1) return "dots are skewed by more than one iteration";
@@ -359,7 +363,8 @@ std::string why_not_expandable(const Kernel& k, const DotGraph& dots, const Loop
   return {};
 }
 
-/// Ops of the loop's body that depend on the value, by operands, by nested ops or through others.
+/// Returns the ops of the loop's body that depend on the value, directly, in nested ops or through
+/// other ops.
 std::unordered_set<OpId> dependents(const Kernel& k, RegionId body, Value on) {
   std::unordered_set<Value> reached{on};
   std::unordered_set<OpId> found;
@@ -372,7 +377,7 @@ std::unordered_set<OpId> dependents(const Kernel& k, RegionId body, Value on) {
   return found;
 }
 
-/// The loop's carry that the dot's sum is; or none.
+/// Returns the loop's carry whose next value is the dot's sum, or null.
 Value carry_of(const Kernel& k, const DotGraph& dots, OpId dot) {
   const auto nexts = loop_nexts(k, dots.loop);
   const auto at = std::ranges::find(nexts, k[dot].results[0]);
@@ -398,10 +403,10 @@ OpId late_gemm(const Kernel& k, const DotGraph& dots) {
 
 namespace {
 
-/// The policy for two GEMMs back to back (FlashAttention-3, 3.2): GEMM1 runs one iteration late,
-/// and what does not need its sum runs beside it. The order of a step: what stands in front of
-/// GEMM0, both GEMMs, what does not need GEMM1's sum, what makes fragments besides, and all that
-/// waits for that sum. All else as in the text.
+/// The policy for two back-to-back GEMMs (FlashAttention-3, 3.2): GEMM1 runs one iteration late and
+/// overlaps the ops that do not need its sum. The order of a step is: ops before GEMM0, both GEMMs,
+/// ops that do not need GEMM1's sum, nodes that also make fragments, and ops that need that sum or
+/// make only fragments. Within each group the text order is kept.
 class SkewedSteps {
  public:
   SkewedSteps(const Kernel& k, const Graph& graph, const DotGraph& dots, const DotOps& special,
@@ -416,7 +421,8 @@ class SkewedSteps {
   LoopSchedule run() {
     const RegionId body = k_[dots_.loop].regions[0];
     schedule_.loop = graph_.label_of(dots_.loop);
-    // A node stands where its last op does: ops of two nodes may stand between each other.
+    // The position of a node is that of its last op, because the ops of two nodes may be
+    // interleaved.
     std::vector<std::size_t> nodes;
     for (OpId op : k_.ops(body))
       if (const auto node = node_of(graph_, dots_, op); node && graph_[*node].ops.back() == op)
@@ -431,7 +437,7 @@ class SkewedSteps {
   }
 
  private:
-  /// Adds the step of a node, behind those of all that it needs.
+  /// Adds the step of a node, after those of the nodes that it needs.
   void add(std::size_t node) {
     if (left_.erase(node) == 0) return;
     const OpId op = graph_[node].ops.front();
@@ -468,13 +474,14 @@ class SkewedSteps {
   const Graph& graph_;
   const DotGraph& dots_;
   OpId late_;
-  std::unordered_set<OpId> needs_sum_;  ///< ops that do
+  std::unordered_set<OpId> needs_sum_;  ///< ops that need GEMM1's sum
   const std::vector<OpId>& fragments_;
   std::unordered_set<std::size_t> left_;  ///< nodes without a step
   LoopSchedule schedule_;
 };
 
-/// Waits retire the MMAs of the iteration before.
+/// Returns why the expansion cannot follow the steps; empty if it can. Waits retire the MMAs of the
+/// previous iteration, so no MMA can stay in flight for longer.
 std::string why_not_followed(const Kernel& k, const Graph& graph, const DotGraph& dots,
                              const DotOps& special, const LoopSchedule& wanted) {
   if (std::ranges::any_of(wanted.steps, [](const Step& s) { return s.in_flight > 1; }))

@@ -1,5 +1,5 @@
 #pragma once
-// The ops of a loop of a graph of dots as a LoopSchedule orders them.
+// The order of the ops in a loop with a dot graph, as a LoopSchedule defines it.
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -10,13 +10,13 @@
 
 namespace tegula::ir {
 
-/// Ops that the expansion treats by what the dots need of them, whatever the order.
+/// Ops whose placement is dictated by a dot operand, whatever the order.
 struct DotOps {
-  /// The ops that make the fragments of a dot in its registers, by dot, in text order: a wgmma that
-  /// is in flight must not see registers written that a later one reads (ptxas, C7513).
+  /// The ops that make the register fragments of each dot, in text order. While a wgmma is in
+  /// flight, registers that a later one reads must not be written (ptxas, C7513).
   std::unordered_map<OpId, std::vector<OpId>> fragments;
-  /// Loads that are copied ahead, and permutes and conversions that only dots need which read
-  /// shared memory: nothing computes them.
+  /// Loads that are copied ahead, and permutes and conversions that are needed only by dots that
+  /// read shared memory. No step computes them.
   std::unordered_set<OpId> dropped;
 };
 DotOps dot_ops(const Kernel& k, const DotGraph& dots);
@@ -29,21 +29,21 @@ struct ScheduledOp {
 
 /// Ops of a step that the warpgroups of a role run one after another (a Schedule's token).
 struct Turn {
-  OpId first, last;  ///< none: all at once
+  OpId first, last;  ///< null: all warpgroups at once
 };
 
 struct LoopOrder {
-  /// A step of the steady state: dots and all that is computed, without loads by TMA and without
-  /// the terminator. Scalars and effects that are no nodes of the graph stand in front of the op
-  /// that needs them, effects in text order; a stage has its own instance of each scalar.
+  /// A step of the steady state: dots and all computations, without TMA loads and the terminator.
+  /// Scalars and effects that are not nodes of the graph precede the op that needs them, effects in
+  /// text order. Each stage has its own instance of each scalar.
   std::vector<ScheduledOp> ops;
   std::unordered_map<OpId, int> stages;  ///< of nodes' ops
-  std::unordered_set<OpId> in_flight;    ///< dots that may stay incomplete over an iteration's end
+  std::unordered_set<OpId> in_flight;    ///< dots that may stay incomplete past an iteration's end
   std::unordered_set<OpId> fragments;    ///< ops that write fragments
-  std::unordered_set<OpId> pinned;       ///< dots with a pin in front of the wait for them
+  std::unordered_set<OpId> pinned;       ///< dots with a pin before the wait for them
   int last_stage = 0;
   Turn turn;                ///< in steps of all stages
-  bool is_possible = true;  ///< no op of the Schedule stands in front of what it reads
+  bool is_possible = true;  ///< no op of the Schedule precedes what it reads
 
   int stage(OpId op) const {
     const auto it = stages.find(op);
@@ -51,21 +51,21 @@ struct LoopOrder {
   }
 };
 
-/// The order of a Schedule's loop; nodes of the loop that it does not list stand where the first
-/// op that needs them does.
+/// Returns the order of a Schedule's loop. Nodes of the loop that it does not list are placed
+/// before the first op that needs them.
 LoopOrder loop_order(const Kernel& k, const Graph& graph, const DotGraph& dots,
                      const DotOps& special, const LoopSchedule& schedule);
 
-/// GEMM1 of two GEMMs back to back, if it can run one iteration late: it is computed from GEMM0,
-/// which does not need its sum. None of other graphs.
+/// Returns GEMM1 of two back-to-back GEMMs if it can run one iteration late: it is computed from
+/// GEMM0, which does not need its sum. Returns a null op for other graphs.
 OpId late_gemm(const Kernel& k, const DotGraph& dots);
-/// The steps that a loop is expanded from: those of the Schedule that the context's changes of the
-/// plan begin with, unless the expansion cannot follow them, else the policy's. `graph` has the
-/// labels of the kernel as it was in front of all pipelining.
+/// Returns the steps from which a loop is expanded: those of the Schedule in `context.planned`,
+/// unless the expansion cannot follow them, else those of the policy. `graph` has the labels of the
+/// kernel before any pipelining.
 LoopSchedule steps_of(const Kernel& k, const Graph& graph, const DotGraph& dots,
                       const DotOps& special, PassContext& context);
-/// The range that a token of the author's Schedule has in this loop; where that has no token, the
-/// range of all dots, if there are several.
+/// Returns the range of a token of the author's Schedule in this loop. If the Schedule has no
+/// token, returns the range of all dots if there are several.
 Turn turn_of(const Graph& graph, const DotGraph& dots, const LoopOrder& order,
              const Schedule* wanted);
 

@@ -65,7 +65,7 @@ class Finder {
         add_to_ring(ring_of_channel.try_emplace(load.channel, uses_.size()).first->second, load);
   }
 
-  /// Adds a load that has no ring yet; the ring may be a new one behind all others.
+  /// Adds a load to a ring unless it is in one already. The ring may be a new one after all others.
   void add_to_ring(std::size_t ring, const OperandLoad& load) {
     if (!ring_of_.try_emplace(load.load, ring).second) return;
     if (ring == uses_.size()) uses_.emplace_back().first_stage = order_.last_stage;

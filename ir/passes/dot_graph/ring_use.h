@@ -1,5 +1,5 @@
 #pragma once
-// The readers of the rings of a loop of a graph of dots, and the sums that stay in flight.
+// Readers of the rings of a loop with a dot graph, and the sums that stay in flight.
 #include <unordered_set>
 #include <vector>
 
@@ -8,24 +8,24 @@
 
 namespace tegula::ir {
 
-/// The rings of an author's channels. Else each load of an operand fills a ring of its own, as do
-/// those that one dot waits for together, and other loads share the ring that was waited for before
-/// them.
+/// Returns the rings of a loop. The loads of an author's channel share a ring. Other loads share
+/// rings as `graph.rings` specifies (RingSharing).
 std::vector<OperandPipeline> ring_uses(const Kernel& k, const DotGraph& graph,
                                        const LoopOrder& order);
 
-/// A carry that begins as zeros, that a dot adds to and nothing else reads: it is pending around
-/// the loop, and the first MMA does not read it.
+/// A carry that starts as zeros, that a dot adds to and nothing else reads. It is pending
+/// throughout the loop, and the first MMA does not read it.
 struct PendingAccumulator {
   OpId dot;
   std::size_t carry = 0;
   Value init = {};
 };
-/// One for each dot, or none if not all have one.
+/// Returns one per dot, or nothing if not all dots have one.
 std::vector<PendingAccumulator> pending_accumulators(const Kernel& k, const DotGraph& graph,
                                                      const LoopOrder& order);
-/// Whether all dots, if they have such accumulators, are in flight over the end of an iteration:
-/// none reads a tile that threads have made, which belongs to the MMA of its iteration.
+/// Returns true if all dots with such accumulators stay in flight past the end of an iteration.
+/// None of them may read a tile that threads make, because such a tile is rewritten in each
+/// iteration.
 bool stay_in_flight(const DotGraph& graph, const LoopOrder& order);
 
 }  // namespace tegula::ir

@@ -12,7 +12,7 @@ StepValues::StepValues(Kernel& k, OpId loop, const DotGraph& dots, const LoopOrd
       body_(k[loop].regions[0]),
       order_(order),
       made_(static_cast<std::size_t>(order.last_stage) + 1) {
-  // What the loop carries comes first, in its order, unless the last stage makes it.
+  // Loop carries come first, in their order, unless the last stage makes them.
   for (Value v : body_carries(k, loop)) {
     Source s = *source(v, 0);
     s.age = age_of_result(s.stage);
@@ -87,7 +87,8 @@ Value StepValues::read(Value v, int stage) const {
   const auto s = source(v, stage);
   if (!s) return v;
   if (s->age == 0) {
-    // The first step lacks late stages: what they hand on is what the loop begins with.
+    // The first step has no late stages, so their carries still have the initial values of the
+    // loop.
     const bool is_carry = !k_[v].def && k_[s->made].def;
     if (is_carry && is_made_in_body(s->made) &&
         !made_[static_cast<std::size_t>(s->stage)].contains(s->made))
@@ -122,7 +123,7 @@ std::vector<Value> StepValues::next() const {
   for (const Carried& c : carried_) {
     const bool is_made = !is_made_in_body(c.made) || !k_[c.made].def ||
                          made_[static_cast<std::size_t>(c.stage)].contains(c.made);
-    // The step lacks its stage: the iteration before the first one, still.
+    // The step does not have this stage: the value from before the first iteration is kept.
     all.push_back(is_made ? now(c.made, c.stage) : c.of_age.front());
     all.insert(all.end(), c.of_age.begin(), c.of_age.end() - 1);
   }
@@ -135,7 +136,8 @@ void StepValues::take(std::span<const Value> values) {
     for (Value& v : c.of_age) v = values[next++];
 }
 
-/// Behind the loop's steps, or in the step behind them that the last stage needs.
+/// Returns the age of a carry after the loop's steps, or in the additional step that the last stage
+/// needs.
 int StepValues::age_of_result(int stage) const {
   return order_.last_stage == 0 ? 1 : order_.last_stage - stage;
 }

@@ -1,9 +1,10 @@
 #pragma once
-// Values of a loop's steps: a step reads what it has made itself, or what an earlier one has.
+// Values of a loop's steps: a step reads values that it has made itself or that an earlier step has
+// made.
 //
-// In step t an op of stage s runs for iteration t - s. A value of an op of stage u that it reads
-// was made s - u steps before; one that the loop carries, s + 1 - u steps before. Such values are
-// carried by the loop that is built, as often as they are steps old.
+// In step t, an op of stage s runs for iteration t - s. A value of an op of stage u that it reads
+// was made s - u steps before; a value that the loop carries, s + 1 - u steps before. The loop that
+// is built carries such a value once per step of its age.
 #include <unordered_map>
 #include <vector>
 
@@ -17,35 +18,36 @@ class StepValues {
  public:
   StepValues(Kernel& k, OpId loop, const DotGraph& dots, const LoopOrder& order);
 
-  /// Whether the value is made in the very step in which an op of this stage reads it.
+  /// Returns true if the value is made in the same step in which an op of this stage reads it.
   bool is_of_this_step(Value v, int stage) const;
-  /// The value as an op of this stage reads it, in the step that is built.
+  /// Returns the value that an op of this stage reads, in the step that is being built.
   Value read(Value v, int stage) const;
   void define(Value v, int stage, Value made) { made_[static_cast<std::size_t>(stage)][v] = made; }
 
-  /// In front of the first step; `iteration` is the induction variable of each step.
+  /// Starts a step; `iteration` is its induction variable.
   void begin_step(Value iteration);
-  /// The values age by a step.
+  /// Ends a step: all values become one step older.
   void end_step();
-  /// What the loop of the steady state begins with, and yields at the end of its step.
+  /// Return the initial values of the steady-state loop, and the values that its step yields.
   std::vector<Value> carried() const;
   std::vector<Value> next() const;
-  /// Takes the carries of that loop, or its results: from `values` on, as in carried().
+  /// Replaces the values by the carries or results of that loop, in the order of carried().
   void take(std::span<const Value> values);
-  /// Result `index` of the loop behind its last step, or behind the last one's late stages.
+  /// Returns result `index` of the loop after its last step, or after the late stages of the last
+  /// step.
   Value result(std::size_t index) const;
-  /// The loop of the steady state begins with this value of the key, in all ages.
+  /// Sets the initial value of `key` in the steady-state loop, for all ages.
   void begin_with(Value key, Value init);
-  /// The late stages read values of another loop's, which ended with these (as in carried()).
+  /// Makes the late stages read the final values of another loop, in the order of carried().
   void read_late_from(std::span<const Value> values);
-  /// The types of the values in carried().
+  /// Returns the types of the values in carried().
   std::vector<Type> carried_types() const;
 
  private:
-  /// Where a read comes from: a value of so many steps before.
+  /// The source of a read: a value that was made `age` steps before.
   struct Source {
     Value key;   ///< a carry of the old loop, a value of its body, or its induction variable
-    Value made;  ///< the value whose ages those are
+    Value made;  ///< the value of the body that becomes `key`
     int stage = 0, age = 0;
   };
   struct Carried {
@@ -69,7 +71,7 @@ class StepValues {
   RegionId body_;
   const LoopOrder& order_;
   std::vector<Carried> carried_;
-  std::vector<ValueMap> made_;  ///< by the step, per stage
+  std::vector<ValueMap> made_;  ///< made by the step, per stage
   Value iteration_;
 };
 

@@ -6,7 +6,7 @@
 namespace tegula::ir {
 namespace {
 
-/// A slot of each of two iterations, which take turns.
+/// Two consecutive iterations alternate between two slots.
 constexpr int kMaxStoredSlots = 2;
 
 }  // namespace
@@ -42,8 +42,8 @@ void StoredTiles::begin_step() {
   for (Tile& t : stored_) t.is_stored = t.is_published = false;
 }
 
-/// Slots of the iteration before are free: its wgmmas have retired, and with a slot for each of two
-/// iterations, or behind a barrier, those of all warpgroups have.
+/// The slots of the previous iteration are free: its wgmmas have retired, and those of all
+/// warpgroups have retired if there was a barrier or if consecutive iterations use different slots.
 void StoredTiles::store(Builder& b, Value tile, Value made) {
   const auto t = std::ranges::find(stored_, tile, &Tile::tile);
   if (t == stored_.end()) return;

@@ -13,19 +13,20 @@ class StoredTiles {
  public:
   StoredTiles(Kernel& k, const DotGraph& graph) : k_(k), graph_(graph) {}
 
-  /// Allocates shared memory in front of all loops; `stages`: slots of the loop's rings.
+  /// Allocates shared memory before all loops; `stages`: slots of the loop's rings.
   void allocate(MmaLoop& l, const LoopOrder& order, int stages);
   bool empty() const { return stored_.empty(); }
-  /// The slot of tiles with two slots, which the loop carries; none if no tile has two.
+  /// The current slot of tiles with two slots, which the loop carries; null if no tile has two.
   Value turn;
   void next_turn(Builder& b);
 
   void begin_step();
-  /// All warps have met behind the wgmmas of the step before.
+  /// Records that all warps have synchronized after the wgmmas of the previous step.
   void met() { have_met_ = true; }
-  /// Stores the value that was made for the tile, if that is to be stored.
+  /// Stores the value that was made for the tile, if the tile is one of the stored tiles.
   void store(Builder& b, Value tile, Value made);
-  /// The shared tile, which wgmmas may read behind this; its slot is added to the operands.
+  /// Returns the shared-memory tile, which wgmmas may read after this, and appends its slot to the
+  /// operands.
   Value read(Builder& b, Value tile, std::vector<Value>& operands);
 
  private:
@@ -40,7 +41,7 @@ class StoredTiles {
   Kernel& k_;
   const DotGraph& graph_;
   std::vector<Tile> stored_;
-  bool have_met_ = false;  ///< a barrier stands in the step, behind all wgmmas of the one before
+  bool have_met_ = false;  ///< the step has a barrier after all wgmmas of the previous step
 };
 
 }  // namespace tegula::ir

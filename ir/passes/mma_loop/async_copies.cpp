@@ -29,7 +29,7 @@ void AsyncCopies::allocate(Builder& b, PassContext& context) {
   }
 }
 
-/// Converts index tiles, once, so that each thread has the places of what it copies.
+/// Converts index tiles once, so that each thread holds the indices of the rows that it copies.
 void AsyncCopies::place_indices(const OperandLoad& c) {
   const OpId load = c.load;
   const int gathered = gathered_dim(k_, k_[load]);
@@ -68,8 +68,8 @@ void AsyncCopies::copy_ahead(Builder& b, Value iv, int steps, Value slot) const 
   copy(b, iv, slot);
 }
 
-/// One barrier in front of all copies, where the program may have written what they read: the
-/// copies themselves stand in branches.
+/// Inserts one barrier before all copies if the program may have written what they read. There
+/// cannot be one per copy, because the copies are in branches.
 void AsyncCopies::prologue(Builder& b, int steps) const {
   MemoryHazards hazards(k_);
   if (std::ranges::any_of(loads_, [&](const OperandLoad& l) { return hazards.access(l.load); }))

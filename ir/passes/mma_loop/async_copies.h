@@ -1,6 +1,6 @@
 #pragma once
-// Rings of slots in shared memory that the threads of a loop fill themselves, by cp.async, and read
-// behind a barrier.
+// Rings of slots in shared memory that the threads of a loop fill by cp.async and read after a
+// barrier.
 #include "ir/passes/mma_loop/operand_loads.h"
 
 namespace tegula::ir {
@@ -12,14 +12,16 @@ class AsyncCopies {
   const std::vector<OperandLoad>& loads() const { return loads_; }
   int slots() const { return slots_; }
 
-  /// Allocates the rings at the builder's point, and places index tiles in front of the loop.
+  /// Allocates the rings at the insertion point, and converts index tiles before the loop.
   void allocate(Builder& b, PassContext& context);
-  /// Copies the first `steps` iterations in front of the loop, each a group of its own.
+  /// Issues the copies of the first `steps` iterations before the loop, one commit group per
+  /// iteration.
   void prologue(Builder& b, int steps) const;
   /// Copies the operands of the iteration at `iv`, a value of the induction variable, into `slot`
-  /// of every ring; none past the loop's end, but a group all the same, so that waits count right.
+  /// of every ring. Past the end of the loop it copies nothing, but still commits a group, so that
+  /// the counts of waits stay valid.
   void copy(Builder& b, Value iv, Value slot) const;
-  /// The same for the iteration so many steps behind that at `iv`.
+  /// Does the same for the iteration `steps` iterations after that at `iv`.
   void copy_ahead(Builder& b, Value iv, int steps, Value slot) const;
   Value next(Builder& b, Value slot) const;
   Value back(Builder& b, Value slot, int steps) const;
@@ -31,7 +33,7 @@ class AsyncCopies {
   OpId loop_;
   RegionId body_;
   int slots_;
-  bool may_pass_;  ///< copies ahead may be for what lies beyond indices
+  bool may_pass_;  ///< the index of a copy ahead may overflow
   std::vector<OperandLoad> loads_;
 };
 

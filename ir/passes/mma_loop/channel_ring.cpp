@@ -46,7 +46,7 @@ RingPosition ChannelRing::back(Builder& b, RingPosition at, int steps) const {
 }
 
 RingPosition ChannelRing::after(Builder& b, RingPosition at, Value steps) const {
-  // After two rounds all is as before.
+  // Slot and phase repeat after two rounds.
   const Value rest = b.rem(steps, b.constant(b.kernel().type(steps), std::int64_t{2} * slots_));
   const Value slot = b.add(at.slot, b.cast(rest, DType::i32));
   const Value rounds = b.div(slot, b.i32(slots_));

@@ -81,7 +81,7 @@ Value MmaLoop::multicast_loads() {
   for (OpId op = k[k[loop].parent].first; op != loop; op = k[op].next) {
     if (k[op].opcode == Opcode::ClusterTile) mine = op;
     if (k[op].opcode == Opcode::MulticastFlags) flags = op;
-    if (k[op].opcode == Opcode::For) flags = {};  // those were for it
+    if (k[op].opcode == Opcode::For) flags = {};  // they belong to that loop
   }
   if (!mine || !flags) return {};
   Builder b = before(loop);
@@ -131,9 +131,9 @@ void MmaLoop::leave_outer_loops() {
   }
 }
 
-/// Issues the loads of the iteration at `iv` by the producer thread, if that exists. Stationary
-/// operands come after the loads of the first iteration: the previous tile may still read them, and
-/// the wait for that must not delay the rest.
+/// Issues the loads of the iteration at `iv` from the producer thread, if that iteration exists.
+/// Stationary operands follow the loads of the first iteration: the previous tile may still read
+/// them, and waiting for that must not delay the other loads.
 void MmaLoop::fill_iteration(Builder& b, const OperandPipeline& pipeline, Value iv, Value slot,
                              Value free, bool with_stationary) {
   const Value exists = has_iteration(b, loop, iv, may_pass_);
@@ -149,7 +149,7 @@ void MmaLoop::fill_iteration(Builder& b, const OperandPipeline& pipeline, Value 
 }
 
 void MmaLoop::fill_prologue(int first) {
-  if (pipelines.empty()) return;  // the threads copy all there is
+  if (pipelines.empty()) return;  // threads copy everything
   Builder b = before(loop);
   Value iv = k[loop].operands[0];
   std::vector<RingPosition> at;
@@ -161,7 +161,7 @@ void MmaLoop::fill_prologue(int first) {
   for (int step = 0; step < most; ++step) {
     for (std::size_t i = 0; i < pipelines.size(); ++i) {
       if (step >= count(pipelines[i])) continue;
-      // The previous use of the slot lies one phase back.
+      // The previous use of the slot was one phase earlier.
       const Value free = is_nested() ? b.op(Opcode::Xor, {at[i].phase, b.i32(1)}) : Value();
       fill_iteration(b, pipelines[i], iv, at[i].slot, free, step == 0 && i == 0);
       at[i] = pipelines[i].ring.next(b, at[i]);

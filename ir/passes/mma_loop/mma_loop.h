@@ -1,6 +1,6 @@
 #pragma once
-// A mainloop whose MMAs become wgmmas on rings filled by TMA, for the expansion of its graph of
-// dots (dot_graph/expand_dot_graph.cpp). Ring positions are carried through the outer loops.
+// A mainloop whose MMAs become wgmmas on rings filled by TMA, for the expansion of its dot graph
+// (dot_graph/expand_dot_graph.cpp). The outer loops carry the ring positions.
 #include <optional>
 #include <vector>
 
@@ -11,22 +11,24 @@ namespace tegula::ir {
 
 /// A ring of operands, its readers, and the loop's position in it.
 struct OperandPipeline {
-  std::vector<OperandLoad> brings;  ///< what the ring will have, until it is allocated
+  std::vector<OperandLoad> brings;  ///< loads of the ring, until it is allocated
   ChannelRing ring{0, {}};
-  /// Stages of its readers: iteration i of the loop reads loads from iteration i - last_stage on.
+  /// Stages of the readers: step i of the loop reads the loads of iterations i - last_stage .. i -
+  /// first_stage.
   int first_stage = 0, last_stage = 0;
   bool has_threads = false;  ///< threads read it, too
   /// Readers of the last stage: dots, and loads that threads read. A slot is free when they have
-  /// retired: dots in flight, in the next step.
+  /// retired, which for dots that stay in flight is in the next step.
   std::unordered_set<OpId> dots, loads;
   RingPosition begin{};  ///< position of the first iteration
   RingPosition end{};    ///< position after the last iteration
-  // The step that is built changes these.
-  std::unordered_set<OpId> left;  ///< readers that it has still to see
+  // State of the step that is being built.
+  std::unordered_set<OpId> left;  ///< readers that have not retired yet
   bool is_waited_for = false, is_released = false;
   RingPosition at{};  ///< of the iteration of first_stage
 
-  /// The values of a position that loops carry: with one slot its phase alone.
+  /// Returns the values of a position that loops carry: slot and phase, or only the phase if there
+  /// is one slot.
   std::vector<Value*> carries(RingPosition& position) const {
     return ring.slots() == 1 ? std::vector{&position.phase}
                              : std::vector{&position.slot, &position.phase};
@@ -44,15 +46,17 @@ class MmaLoop {
         source_body_(body),
         may_pass_(may_pass_indices(Facts(kernel), kernel, loop, kMaxSlots)) {}
 
-  /// Allocates shared memory and channels in front of all loops, and the positions that these
-  /// carry: the loop's rings, and the operands that are loaded in front of the loop.
+  /// Allocates shared memory and channels before all loops, and makes these carry the ring
+  /// positions. `rings` are filled in the loop; the loads of `in_front` run before it.
   void allocate(std::vector<OperandPipeline> rings, std::vector<OperandLoad> in_front);
-  /// This loop is built in the place of the one that was there, whose body still says what to load.
+  /// Replaces the loop by `new_loop`. The body of the original loop still provides the offsets of
+  /// loads.
   void build(OpId new_loop) {
     loop = new_loop;
     body = k[new_loop].regions[0];
   }
-  /// False if the loop stands in anything but counted loops and the loop over tiles.
+  /// Finds the enclosing loops. Returns false if anything but counted loops and the loop over tiles
+  /// encloses the loop.
   bool find_outer_loops();
   /// Issues the loads of the prologue, for a loop that starts with iteration `first`.
   void fill_prologue(int first);
@@ -63,39 +67,39 @@ class MmaLoop {
 
   // ---- building
   Builder before(OpId op);
-  /// In front of the loop and all loops around it.
+  /// Returns a builder before the loop and all loops around it.
   Builder before_all() { return before(is_nested() ? outer_.front() : loop); }
   void wait_stationary(Builder& b);
   /// Releases stationary operands if the condition holds: the next iteration of the outer loop may
   /// overwrite them.
   void release_stationary(Builder& b, Value condition);
-  /// Finds the position that the next outer iteration waits for, if this one has loaded stationary
-  /// operands.
+  /// Computes the position that the next outer iteration waits for. `brought` is true if this one
+  /// has loaded stationary operands.
   void end_stationary(Builder& b, Value brought);
-  /// Position of the pipeline after all iterations, counted, not followed: a warpgroup that skips
-  /// the loop needs it.
+  /// Returns the position of the pipeline after all iterations, computed from the trip count, for
+  /// warpgroups that skip the loop.
   RingPosition end_position(Builder& b, const OperandPipeline& pipeline) const;
-  /// In front of the loop: the index behind its first one.
+  /// Returns the second index of the loop, computed before the loop.
   Value second_index(Builder& b) const;
-  /// Whether an index of the loop, in `over` as it is now, is its last one.
+  /// Returns an i1 that is true if `index` is the last one of the loop, which is `over` at present.
   Value is_last_index(Builder& b, OpId over, Value index) const;
   bool is_skipped_by_other_warpgroup() const { return plan_.pingpong && is_nested(); }
-  /// Waits for all accumulators in flight and the operands `a` in registers; leaves `count` MMAs
-  /// running.
+  /// Waits for all accumulators in flight and the register operands `a`, and leaves `count` MMAs in
+  /// flight. Returns the results of the wait.
   static std::vector<Value> wait(Builder& b, std::vector<Value> pending,
                                  std::span<const Type> types, int count, std::vector<Value> a = {});
 
-  // ---- asking
+  // ---- queries
   bool is_nested() const { return !outer_.empty(); }
-  /// The loop over a CTA's tiles, if this loop stands in it directly.
+  /// Returns the loop over a CTA's tiles if this loop is directly inside it, else a null op.
   OpId tile_loop() const {
     return k.info.persistent && outer_.size() == 1 ? outer_.front() : OpId();
   }
-  /// The ring that this load fills, of the loop or in front of it; none if it fills none.
+  /// Returns the ring that a load in or before the loop fills, or null.
   Value ring_of(OpId load);
-  /// The pipelines, then that of operands that are loaded in front of the loop.
+  /// Returns the pipelines, then that of the stationary operands.
   std::vector<OperandPipeline*> all();
-  /// The positions behind the loop, as outer loops carry them.
+  /// Returns the positions after the loop, as the outer loops carry them.
   std::vector<Value*> ends();
 
   Kernel& k;
@@ -105,14 +109,15 @@ class MmaLoop {
   std::optional<OperandPipeline> stationary;  ///< operands loaded before the first iteration
 
  private:
-  /// More than fit in shared memory.
+  /// Exceeds the number of slots that fit in shared memory.
   static constexpr std::int64_t kMaxSlots = 64;
 
   void allocate_rings();
-  /// The region that a loop repeats: the last one.
+  /// Returns the region that a loop repeats, which is its last one.
   RegionId body_of(OpId outer) const { return k[outer].regions.back(); }
-  /// In a kernel of clusters: marks loads that may be the same for both CTAs, if these run in
-  /// lockstep. Returns an i1 that says whether the peer CTA has a tile, too; else none.
+  /// In a kernel with clusters whose CTAs run in lockstep, marks the loads that may be the same for
+  /// both CTAs. Returns an i1 that is true if the peer CTA has a tile, too, or null if nothing is
+  /// multicast.
   Value multicast_loads();
   void remark();
   void enter_outer_loops();
@@ -122,9 +127,9 @@ class MmaLoop {
 
   const Plan& plan_;
   PassContext& context_;
-  RegionId source_body_;     ///< with the loads' offsets
-  bool may_pass_;            ///< loads ahead may be of what lies beyond indices
-  std::vector<OpId> outer_;  ///< loops around this one, outermost first
+  RegionId source_body_;     ///< original body, with the offsets of loads
+  bool may_pass_;            ///< the index of a load ahead may overflow
+  std::vector<OpId> outer_;  ///< enclosing loops, outermost first
   Value producer_thread_;
 };
 

@@ -20,8 +20,8 @@ namespace {
 /// Bytes of the widest copy by cp.async.
 constexpr int kWidestCopy = 16;
 
-/// The maker of a loop's copies: TMA, which may run ahead of all that stands in front of the loop,
-/// or the threads, which begin right in front of it.
+/// The agent that performs a loop's copies: TMA, which may run ahead of everything before the loop,
+/// or the threads, which start just before the loop.
 enum class CopiedBy : std::uint8_t { Tma, Threads };
 
 class Finder {
@@ -42,7 +42,8 @@ class Finder {
     return offsets_are_pure(*c) && may_be_read_ahead(op) ? c : std::nullopt;
   }
 
-  /// Whether a load may run ahead of its iteration: no barrier of the consumers holds it back.
+  /// Returns true if a load may run ahead of its iteration, without a barrier of the consumers that
+  /// would delay it.
   bool may_be_read_ahead(OpId load) {
     if (by_ == CopiedBy::Threads ? hazards_.may_be_read_early_within(load, loop_)
                                  : hazards_.may_be_read_ahead(load, loop_))
@@ -52,7 +53,7 @@ class Finder {
     return false;
   }
 
-  /// A load of a tile that TMA can make, of a row too, whoever uses it.
+  /// Finds a load of a tile or a row that TMA can perform, whatever uses it.
   std::optional<OperandLoad> find_tile_or_row(OpId op) {
     auto c = box(op);
     return c && offsets_are_pure(*c) && may_be_read_ahead(op) ? c : std::nullopt;
@@ -75,8 +76,8 @@ class Finder {
     return std::nullopt;
   }
 
-  /// load_view -> [permute] -> convert_layout (of machine form) -> dots, each the only user of the
-  /// one before.
+  /// Matches load_view -> [permute] -> convert_layout (in machine form) -> dots, where each op is
+  /// the only user of the previous one.
   std::optional<OperandLoad> chain(OpId load) const {
     if (k_[load].opcode != Opcode::LoadView) return std::nullopt;
     OperandLoad c = tile_of(load);
@@ -117,7 +118,7 @@ class Finder {
     return use ? use->op : OpId();
   }
 
-  /// The users, if all are dots of one region that take the value as the same operand.
+  /// Returns the users, if all are dots of one region that take the value as the same operand.
   std::vector<OpId> dots_on(Value v) const {
     std::vector<OpId> users;
     for (const Uses::Use& use : uses_.of(v)) users.push_back(use.op);
@@ -131,8 +132,9 @@ class Finder {
     return users;
   }
 
-  /// The offsets must be computable for another step: pure ops of the body, and reads of what does
-  /// not change, on its induction variable and values from outside.
+  /// Returns true if the offsets can be computed for another step: by pure ops of the body and
+  /// reads of unchanging memory, from the induction variable and values from outside of the loop.
+  /// Collects these ops in the slice.
   bool offsets_are_pure(OperandLoad& c) {
     const auto& operands = k_[c.load].operands;
     for (Value v : operands)
@@ -259,7 +261,7 @@ std::int64_t cp_async_ring_bytes(const Kernel& k, int slots) {
 
 namespace {
 
-/// Slots outermost, then the other dimensions, then `fast`.
+/// Returns the order of dimensions, fastest first: `fast`, the other dimensions, the slots.
 Dims slot_order(Dims dims, int fast) {
   Dims order{fast + 1};
   for (int d = dims.size() - 1; d >= 1; --d)

@@ -1,5 +1,5 @@
 #pragma once
-// Operands of dots that a loop loads from memory: the start of every pipelining pass.
+// Operands of dots that a loop loads from memory. Every pipelining pass starts from these.
 #include <optional>
 #include <span>
 #include <unordered_set>
@@ -10,87 +10,90 @@
 
 namespace tegula::ir {
 
-/// All `for` loops of the kernel, outer ones first.
+/// Returns all `for` loops of the kernel, outer loops first.
 std::vector<OpId> loops_of(const Kernel& k);
-/// The first dot that stands in the region itself; none if there is none.
+/// Returns the first dot directly in the region, or a null op.
 OpId first_dot(const Kernel& k, RegionId r);
-/// All that stands around the op are counted loops.
+/// Returns true if only counted loops enclose the op.
 bool is_in_counted_loops(const Kernel& k, OpId op);
 
-/// load_view -> [permute] -> convert_layout -> dots inside a loop body; in tile form without
-/// conversion. Or a load_view alone, of a tile with other uses.
+/// A chain load_view -> [permute] -> convert_layout -> dots in a loop body (without convert_layout
+/// in tile form), or only a load_view of a tile with other uses.
 struct OperandLoad {
   OpId load, permute, convert;
   std::vector<OpId> dots;          ///< all users; the same operand of each
-  Type tile;                       ///< as its users want it, without layout
+  Type tile;                       ///< as its users read it, without layout
   Ints axes;                       ///< view dimension of each tile dimension
   Value ring;                      ///< its slots in shared memory, once allocated
   Value same;                      ///< i1: the peer CTA of the cluster loads the same box; or none
   std::unordered_set<OpId> slice;  ///< ops of the body that the offsets need
-  // As an author's Schedule has it, if there is one.
-  int channel = -1;       ///< number of its channel, whose loads share a ring; -1: not said
-  int slots = 0;          ///< of that ring; 0: not said
+  // Set by an author's Schedule, if there is one.
+  int channel = -1;       ///< index of its channel, whose loads share a ring; -1: unspecified
+  int slots = 0;          ///< of that ring; 0: unspecified
   int order = 0;          ///< among the loads of a step
   bool is_alone = false;  ///< it is not multicast
 };
 
-/// All operand loads of the loop whose offsets can be computed for another iteration, for copies by
-/// the threads.
+/// Returns the operand loads of the loop that threads can copy ahead, because their offsets can be
+/// computed for another iteration.
 std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context);
 
-/// All loads of the loop, of tiles or rows, that TMA can make, whoever uses them, with offsets as
-/// above.
+/// Returns all loads of tiles or rows in the loop that TMA can perform, whatever uses them, and
+/// whose offsets can be computed for another iteration.
 std::vector<OperandLoad> tile_loads(const Kernel& k, OpId loop, PassContext& context);
-/// A load of the loop as one that TMA makes, whatever its offsets are; none where it cannot.
+/// Returns a load of the loop as a TMA load, whatever its offsets are, or nothing if TMA cannot
+/// perform it.
 std::optional<OperandLoad> tile_load(const Kernel& k, OpId loop, OpId load);
-/// A load in front of the loop as one that TMA makes for all its iterations; none where it cannot.
+/// Returns a load before the loop as a TMA load for all iterations, or nothing if TMA cannot
+/// perform it.
 std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load);
 
-/// A load of the loop that cp.async copies 16 bytes at a time and TMA cannot make: its rows are
-/// selected by an index tile from in front of the loop, or its view has no tensor map. None where
-/// that cannot be.
+/// Returns a load of the loop that cp.async copies 16 bytes at a time and TMA cannot perform,
+/// because an index tile from before the loop selects its rows or its view has no tensor map.
+/// Returns nothing for other loads.
 std::optional<OperandLoad> copied_load(const Kernel& k, OpId loop, OpId load);
 
-/// Whether the body writes memory, which loads ahead might read.
+/// Returns true if the body writes memory, which loads ahead might read.
 bool writes_memory(const Kernel& k, OpId loop);
 
-/// Bytes that one access may have along the dimension that is contiguous in memory, 16 at most; 0:
-/// none is.
+/// Returns the bytes that one access may have along the dimension that is contiguous in memory, at
+/// most 16; 0 if no dimension is contiguous.
 int access_bytes(const Kernel& k, OpId load);
 
-/// Whether index tiles of a load are made in front of the loop: else they would have to be made
-/// ahead, too.
+/// Returns true if the index tiles of a load are computed before the loop. Otherwise they would
+/// have to be computed ahead, too.
 bool has_early_indices(const Kernel& k, OpId load, OpId loop);
 
-/// Bytes that cp.async copies at a time at least; else 8 or 16.
+/// Smallest copy by cp.async in bytes; the other sizes are 8 and 16.
 inline constexpr int kMinCpAsyncBytes = 4;
 
-/// Shared memory of rings with that many slots for all operands that cp.async loads
-/// (pipeline_cp_async).
+/// Returns the bytes of shared memory of rings with `slots` slots for all operands that cp.async
+/// loads (pipeline_cp_async).
 std::int64_t cp_async_ring_bytes(const Kernel& k, int slots);
 
-/// The tile's dimension that is contiguous in memory.
+/// Returns the tile's dimension that is contiguous in memory, or -1.
 int contiguous_dim(const Kernel& k, const OperandLoad& load);
 
-/// A tile's slots: outermost; lines along dimension `fast` of the tile, under the widest swizzle
-/// that fits.
+/// Returns the type of a tile's slots. Slots are the outermost dimension; lines are along dimension
+/// `fast` of the tile, with the widest swizzle that fits.
 Type slots_type(Type tile, int fast, int slots);
-/// Slots outermost; rows along the dimension that is contiguous in memory, under the widest swizzle
-/// that fits.
+/// Returns the type of a load's slots. Slots are the outermost dimension; rows are along the
+/// dimension that is contiguous in memory, with the widest swizzle that fits.
 Type ring_type(const Kernel& k, const OperandLoad& load, int slots);
-/// The same for TMA, which fills the rows a segment at a time (`tma_segments`).
+/// Returns the same for TMA, which fills the rows one segment at a time (`tma_segments`).
 Type tma_ring_type(const Kernel& k, const OperandLoad& load, int slots);
 
-/// Erases what is left of a load and of the ops between it and its dots.
+/// Erases what remains of a load and of the ops between it and its dots.
 void erase_load(Kernel& k, const OperandLoad& load);
 
-/// Offsets of the loads of one iteration, computed for another value of the induction variable.
+/// Computes the offsets of the loads of one iteration for another value of the induction variable.
 class IterationOffsets {
  public:
   IterationOffsets(Kernel& k, RegionId body, Value iv) : k_(k), body_(body) {
     map_[k[body].args[0]] = iv;
   }
-  /// `opcode` on operands `into`, then view and offsets; attributes of a box.
+  /// Creates an op `opcode` on the operands `into`, then the view and offsets of the load, with the
+  /// attributes of its box.
   void copy(Builder& b, const OperandLoad& load, Opcode opcode, std::span<const Value> into);
 
  private:
