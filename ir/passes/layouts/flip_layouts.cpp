@@ -1,6 +1,7 @@
-// A flip exchanges elements whose row-major numbers differ by fixed bits: free where registers hold
-// all of these bits, a shuffle where lanes do, and a trip through shared memory where warps do. A
-// conversion is such a trip, too, but one serves as many flips as registers have bits.
+// A flip exchanges elements whose row-major indices differ in fixed bits. It is free if registers
+// hold all of these bits, a shuffle if lanes do, and an exchange through shared memory if warps do.
+// A conversion is such an exchange, too, but one conversion serves as many flips as registers have
+// bits.
 #include "ir/passes/layouts/flip_layouts.h"
 
 #include <algorithm>
@@ -16,17 +17,17 @@
 namespace tegula::ir {
 namespace {
 
-/// Costs an element, in words that cross the pipe to shared memory. An exchange and a conversion
-/// write and read one, and wait for all warps.
+/// Costs per element, in words that cross the pipe to shared memory. An exchange and a conversion
+/// write and read one word each, and synchronize all warps.
 constexpr int kShuffle = 1;
 constexpr int kExchange = 3;
 
 struct Flip {
   Value tile;
-  BitVector bits;  ///< of the elements' row-major numbers
+  BitVector bits;  ///< of the elements' row-major indices
 };
 
-/// The flip of the tile among its users; none where its extents are no powers of two.
+/// Returns the flip among the users of the tile; nothing if an extent is not a power of two.
 std::optional<OpId> flip_of(const Kernel& k, const Uses& uses, Value tile) {
   const auto has_bits = [](std::int64_t extent) {
     return std::has_single_bit(static_cast<std::uint64_t>(extent));
@@ -46,7 +47,8 @@ BitVector flipped_bits(const Kernel& k, OpId flip) {
   return static_cast<BitVector>((shape[axis] - 1) * stride);
 }
 
-/// The result of the only user of the value, where it keeps the elements in their places.
+/// Returns the result of the only user of the value if that op keeps the elements in their places,
+/// else null.
 Value next_of(const Kernel& k, const Uses& uses, Value v) {
   const auto use = uses.only(v);
   if (!use) return {};
@@ -67,7 +69,8 @@ std::vector<Flip> flips_from(const Kernel& k, const Uses& uses, Value first) {
   return flips;
 }
 
-/// The layout of the tile as one line, where every bit of a place is one of an element's number.
+/// Returns the layout of the tile as one line, if each basis vector of registers, lanes and warps
+/// is a single bit of the element index.
 std::optional<LinearLayout> as_line(const LinearLayout& layout) {
   const auto line = reshape(layout, Dims{static_cast<int>(layout.shape().product())});
   if (!line || !line->is_bijective() || !line->is_exact() || !line->repeats().empty() ||
@@ -90,7 +93,8 @@ int cost_of(const LinearLayout& line, BitVector flipped) {
   return flipped & bits_in(line, HwDim::Lane) ? kShuffle : 0;
 }
 
-/// Registers and other places change roles, so that registers hold all of `wanted`.
+/// Exchanges bits of registers with bits of lanes and warps, so that registers hold all of
+/// `wanted`.
 LinearLayout with_registers(const LinearLayout& line, BitVector wanted) {
   LayoutSpec spec = line.spec();
   const auto is_wanted = [&](const Dims& basis) { return (line.pack(basis) & wanted) != 0; };
@@ -101,8 +105,9 @@ LinearLayout with_registers(const LinearLayout& line, BitVector wanted) {
   return LinearLayout(spec);
 }
 
-/// A layout whose registers hold the bits of as many flips as possible. The other registers keep
-/// what they hold at home, where a thread's neighbours are those that it loads and stores together.
+/// Returns a layout whose registers hold the bits of as many flips as possible. The remaining
+/// registers keep the bits that they hold in `home`, where a thread loads and stores neighbours
+/// together.
 LinearLayout layout_for(std::span<const Flip> flips, const LinearLayout& now,
                         const LinearLayout& home) {
   const int room = now.in_bits(HwDim::Register);

@@ -1,5 +1,5 @@
 #pragma once
-// Layouts of tiles that a chain of flips reads.
+// Layouts of the tiles in a chain of flips.
 #include <unordered_map>
 
 #include "ir/kernel.h"
@@ -9,13 +9,14 @@ namespace tegula::ir {
 
 class LinearLayout;
 
-/// By the tile of each flip in the chain from `first` on, which has `layout`: where registers hold
-/// the elements that this flip and the next ones exchange, so that one conversion takes the place
-/// of an exchange between lanes or warps for each. Null for tiles that stay where they are, which
-/// are all where conversions would cost more than the exchanges that they save.
+/// Returns, for the tile of each flip in the chain that starts at `first` with `layout`, a layout
+/// whose registers hold the elements that this flip and the next ones exchange. One conversion then
+/// replaces several exchanges between lanes or warps. The layout is null for tiles that are not
+/// converted; that is all of them if the conversions would cost more than the exchanges that they
+/// save.
 ///
-/// A chain: elementwise operations and reshapes of one value, and flips whose tile a reshape makes;
-/// its extents are powers of two.
+/// A chain consists of elementwise operations and reshapes of one value, and of flips whose tile is
+/// made by a reshape. Its extents are powers of two.
 std::unordered_map<Value, const LinearLayout*> flip_layouts(const Kernel& k, const Uses& uses,
                                                             Value first,
                                                             const LinearLayout& layout);

@@ -21,7 +21,8 @@ LinearLayout before_broadcast(Type narrow, Type wide, LinearLayout layout) {
   return layout;
 }
 
-/// Lanes and warps along the last dimensions: for elements that change threads anyway.
+/// Returns a layout with lanes and warps along the last dimensions, for elements that change
+/// threads anyway.
 LinearLayout any_layout(const Dims& shape, int warps) {
   Dims order;
   for (int d = shape.size() - 1; d >= 0; --d) order.push_back(d);

@@ -1,5 +1,5 @@
-// Anchors are MMAs and memory accesses; everything else follows its operands. Constants, ranges and
-// broadcasts are rematerializable: they cost nothing to make in the layout of their users.
+// Anchors are MMAs and memory accesses; all other ops follow their operands. Constants, ranges and
+// broadcasts are rematerializable: computing them in the layout of their users costs nothing.
 #include "ir/passes/layouts/layout_assignment.h"
 
 #include <algorithm>
@@ -25,15 +25,16 @@
 namespace tegula::ir {
 namespace {
 
-/// Bytes of a 32-byte sector that each of the four lanes of an accumulator's row has.
+/// Bytes of a 32-byte sector that each of the four lanes of an accumulator row holds.
 constexpr int kSectorShare = 8;
 constexpr int kWord = 4;
 
-/// Bytes between neighbouring lanes from which on a store of the widest accesses is worth a
-/// conversion: it would write half of a sector in as many lines as the warp has lanes.
+/// Distance of neighbouring lanes in bytes above which a store of the widest accesses is worth a
+/// conversion: it would write half a sector in as many lines as the warp has lanes.
 constexpr int kFarLanes = 64;
 
-/// Elements between lanes that are neighbours along the dimension; 0 where none are.
+/// Returns the distance in elements of lanes that are neighbours along the dimension; 0 if there
+/// are none.
 int lane_step(const LinearLayout& layout, int fast) {
   int step = 0;
   for (int bit = 0; bit < layout.in_bits(HwDim::Lane); ++bit)
@@ -42,7 +43,7 @@ int lane_step(const LinearLayout& layout, int fast) {
   return step;
 }
 
-/// Rows over which a warp's lanes are spread.
+/// Returns the number of rows over which a warp's lanes are spread.
 int rows_of_warp(const LinearLayout& layout, int fast) {
   int rows = 1;
   for (int bit = 0; bit < layout.in_bits(HwDim::Lane); ++bit) {
@@ -53,7 +54,7 @@ int rows_of_warp(const LinearLayout& layout, int fast) {
   return rows;
 }
 
-/// Fastest dimension first: `fast`, then the others from last to first.
+/// Returns the order of dimensions, fastest first: `fast`, then the others from last to first.
 Dims order_with(int rank, int fast) {
   Dims order;
   order.push_back(fast);
@@ -62,7 +63,8 @@ Dims order_with(int rank, int fast) {
   return order;
 }
 
-/// Whether a part of the columns is whole segments of the widest swizzle, as TMA stores them.
+/// Returns true if each part of the columns consists of whole segments of the widest swizzle, as
+/// TMA stores them.
 bool has_whole_segments(Type tile, int parts) {
   constexpr int kWidestSwizzle = 128;
   const std::int64_t bytes = tile.shape()[1] * size_bytes(tile.dtype());
@@ -80,11 +82,11 @@ LayoutAssignment::LayoutAssignment(const Kernel& k, const PassContext& context)
           plan_.wgmma &&
           (plan_.tma_aux_loads || wanted_fields(k, context).tma_aux_loads.value_or(false))) {
   if (!plan_.wgmma) assign_sorted_loads();
-  // Loop carries may be decided by what the body yields, so go round until nothing changes.
+  // The body's yields may determine the layouts of loop carries, so iterate until nothing changes.
   assign_remaining();
   propagate_accumulator_layouts();
   assign_remaining();
-  // Results of control flow that nothing decided cannot be made again like free ops: they get the
+  // Results of control flow cannot be rematerialized like free ops: give undetermined ones the
   // standard layout.
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
@@ -135,7 +137,8 @@ const LinearLayout* LayoutAssignment::standard(Type tile) const {
       coalesced(shape, vector, plan_.num_warps, order_with(shape.size(), shape.size() - 1)));
 }
 
-/// Runs of eight: those of 16-bit and of 32-bit elements then meet without a conversion.
+/// Runs of at least eight elements, so that 16-bit and 32-bit elements combine without a
+/// conversion.
 const LinearLayout* LayoutAssignment::by_runs(const OpData& d, Type tile) const {
   constexpr std::int64_t kRun = 8;
   const Dims shape = dims_of(tile.shape());
@@ -178,7 +181,7 @@ const LinearLayout* LayoutAssignment::store(const OpData& d) const {
   if (plan_.stage_stores) {
     if (width(*own) != width(*coalesced_layout))
       return width(*own) < width(*coalesced_layout) ? coalesced_layout : own;
-    // A store of single elements writes a part of a sector in every row that the warp has.
+    // A store of single elements writes a part of a sector in each row of the warp.
     const bool is_narrow = static_cast<int>(width(*own)) * size_bytes(tile.dtype()) < kWord;
     const bool writes_parts =
         is_narrow && rows_of_warp(*coalesced_layout, fast) < rows_of_warp(*own, fast);
@@ -186,8 +189,9 @@ const LinearLayout* LayoutAssignment::store(const OpData& d) const {
                ? coalesced_layout
                : own;
   }
-  // Without shared memory for it, lanes exchange what makes their vectors wider. Four lanes of an
-  // accumulator that hold 8 bytes each fill sectors, and what is exchanged needs registers twice.
+  // Without shared memory, lanes exchange elements to widen their vectors. Four lanes of an
+  // accumulator that hold 8 bytes each fill sectors already, and exchanged elements need registers
+  // twice.
   if (static_cast<int>(width(*own)) * size_bytes(tile.dtype()) >= kSectorShare) return own;
   const auto wider = lengthen_runs(*own, fast, widest);
   return wider && width(*own) < width(*wider) ? intern_layout(*wider) : own;
@@ -198,8 +202,8 @@ bool LayoutAssignment::is_by_tma(const OpData& d) const {
          why_not_tma_store(k_, d).empty() && has_accumulator_layout(d.operands[1]);
 }
 
-/// Each warpgroup has 64 rows, or a part of their columns, in the lanes that a wgmma leaves them
-/// in.
+/// Returns true if each warpgroup has 64 rows, or a part of their columns, in the lanes in which
+/// wgmma leaves them.
 bool LayoutAssignment::has_accumulator_layout(Value v) const {
   const LinearLayout* own = of(v);
   const Dims shape = dims_of(k_.type(v).shape());
@@ -211,15 +215,15 @@ bool LayoutAssignment::has_accumulator_layout(Value v) const {
          *own == wgmma_acc(shape[0], shape[1], 1, parts);
 }
 
-/// Loads outside of mainloops wait for the layout of the accumulator that they may be combined
-/// with.
+/// Returns true for loads outside of mainloops, which wait for the layout of the accumulator that
+/// they may be combined with.
 bool LayoutAssignment::is_behind_products(const OpData& load) const {
   bool is_behind = plan_.wgmma;
   for (OpId op : k_.ops(load.parent)) is_behind = is_behind && k_[op].opcode != Opcode::Dot;
   return is_behind;
 }
 
-/// In reverse program order, so that of several users the first one counts.
+/// Visits ops in reverse program order, so that the first of several users determines the layout.
 void LayoutAssignment::propagate_accumulator_layouts() {
   sums_are_settled_ = true;
   std::vector<OpId> ops;
@@ -242,8 +246,8 @@ void LayoutAssignment::propagate_accumulator_layouts() {
 }
 
 /// A load that is combined with an accumulator takes its layout, so that it needs no shared memory,
-/// in which rings that are never empty leave no room. Loads that an exchange within warps can widen
-/// are loaded wider; if several threads hold an element, as of a bias, they load it from the cache.
+/// of which persistent rings leave none. Loads that an exchange within warps can widen are loaded
+/// wider. If several threads hold an element, such as that of a bias, they load it from the cache.
 const LinearLayout* LayoutAssignment::aux_layout(const OpData& load) const {
   const Type tile = k_.type(load.results[0]);
   const LinearLayout* coalesced_layout = access(load, tile);
@@ -266,14 +270,15 @@ const LinearLayout* LayoutAssignment::aux_layout(const OpData& load) const {
 }
 
 /// TMA loads are read from shared memory in the layout of the accumulator that they are combined
-/// with. Without room for them threads load in that layout: a conversion would take even more room.
+/// with. Without room for them, threads load in that layout, because a conversion would take even
+/// more room.
 const LinearLayout* LayoutAssignment::read_aux_layout(const OpData& load) const {
   const auto met = neighbour_layouts_.find(load.results[0]);
   return met != neighbour_layouts_.end() ? met->second : access(load, k_.type(load.results[0]));
 }
 
-/// Values gathered for the rows of accumulators are read by every thread that needs them, so that
-/// warps do not synchronise. For columns a thread would have to hold too many.
+/// Each thread reads the values gathered for the rows of accumulators itself, so that warps do not
+/// synchronize. For columns, a thread would have to hold too many.
 const LinearLayout* LayoutAssignment::gathered_aux_layout(const OpData& load) const {
   constexpr int kFewRegisterBits = 2;
   const auto met = neighbour_layouts_.find(load.results[0]);
@@ -300,7 +305,7 @@ const LinearLayout* LayoutAssignment::sorted(const OpData& d) const {
 void LayoutAssignment::sort(const OpData& d) {
   const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
   const int kept = dims_of(k_.type(d.results[0]).shape())[axis];
-  // A tile that other elements of a thread could be chosen from stays where it is.
+  // A tile keeps its layout if a sort with `count` can select elements in it.
   const LinearLayout* own = of(d.operands[0]);
   const bool may_stay =
       own && d.attrs.has(AttrName::count) && own->registers() == sorted(d)->registers();
@@ -314,7 +319,7 @@ void LayoutAssignment::sort(const OpData& d) {
   for (Value v : d.results) set(v, first);
 }
 
-/// Shared memory may be read in any order: segments that are 16 bytes once rounded to 16-bit
+/// Shared memory may be read in any order. Segments that are 16 bytes after rounding to 16-bit
 /// elements can be stored without a conversion.
 const LinearLayout* LayoutAssignment::cluster_slice(Type tile) const {
   constexpr std::int64_t kRun = 8;
@@ -326,7 +331,8 @@ const LinearLayout* LayoutAssignment::cluster_slice(Type tile) const {
                                  order_with(shape.size(), shape.size() - 1)));
 }
 
-/// A thread gets from every program the elements that it has itself, and folds them alone.
+/// Each thread receives from every CTA of the cluster the elements that it holds itself, and
+/// reduces them alone.
 void LayoutAssignment::cluster_gather(const OpData& d) {
   for (std::size_t i = 0; i < d.operands.size(); ++i) {
     const LinearLayout own = drop_register_copies(*own_or_standard(d.operands[i])).layout;
@@ -344,7 +350,7 @@ DotLayouts LayoutAssignment::dot(const OpData& d) const {
   if (type && m % 16 == 0 && n % 8 == 0 && k % type->step() == 0 && m >= 16 * wm && n >= 8 * wn) {
     const int bits = type->bits;
     out.tensor_core = true;
-    // Warpgroups that share 64 rows have adjacent columns each, as their wgmmas take B.
+    // Warpgroups that share 64 rows have adjacent columns each, which is how their wgmmas take B.
     const bool has_parts = plan_.wgmma && wn > 1 && wm % kWarpgroupWarps == 0;
     out.acc = intern_layout(has_parts ? wgmma_acc(m, n, wm / kWarpgroupWarps, wn)
                                       : mma_m16n8k16_acc(acc, wm, wn));
@@ -359,8 +365,8 @@ DotLayouts LayoutAssignment::dot(const OpData& d) const {
         4, 1 << std::countr_zero(std::bit_floor(static_cast<unsigned>(std::max(1, extent / 8)))));
   };
   const int rows = per_thread(m), cols = per_thread(n);
-  // Warps whose number is no power of two divide rows; columns that they would share are read by no
-  // thread from slots that are swizzled along them.
+  // If the number of warps is not a power of two, they divide rows: no thread could read columns
+  // that they share from slots that are swizzled along them.
   const bool by_rows = m >= n || (!std::has_single_bit(static_cast<unsigned>(plan_.num_warps)) &&
                                   m % (4 * rows * plan_.num_warps) == 0);
   const Dims warps = by_rows ? Dims{plan_.num_warps, 1} : Dims{1, plan_.num_warps};
@@ -461,8 +467,8 @@ void LayoutAssignment::op(OpId id) {
                intern_layout(permute(*known, dims_of(d.attrs.ints(AttrName::order)))));
   }
   if (is_rematerializable(d.opcode)) return;
-  // A loaded value changes its layout before a cast widens it. Values made of rematerializable ones
-  // only stay free.
+  // A loaded value is converted before a cast widens it. Values made only of rematerializable ones
+  // stay free.
   const auto met = neighbour_layouts_.find(d.results[0]);
   set(d.results[0], known && met != neighbour_layouts_.end() ? met->second : known);
 }

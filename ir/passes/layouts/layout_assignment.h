@@ -1,6 +1,6 @@
 #pragma once
-// Layout assignment: the layout that each tile of a kernel should have, for the pass
-// assign_layouts. Reads only.
+// Layout assignment: chooses the layout of each tile of a kernel for the pass assign_layouts. Does
+// not change the kernel.
 #include <unordered_map>
 
 #include "ir/kernel.h"
@@ -23,30 +23,30 @@ class LayoutAssignment {
  public:
   LayoutAssignment(const Kernel& k, const PassContext& context);
 
-  /// The layout in which the value is computed; null where it is free: made in whatever layout its
-  /// user wants.
+  /// Returns the layout in which the value is computed. Null if the value is free: it is computed
+  /// in the layout that its user requires.
   const LinearLayout* of(Value v) const;
   DotLayouts dot(const OpData& d) const;
-  /// Layout of coalesced access for a load or store of this tile.
+  /// Returns the layout of coalesced access for a load or store of this tile.
   const LinearLayout* access(const OpData& box, Type tile) const;
-  /// Layout of a load or store through pointers, of this tile, that promises runs of neighbours
-  /// (attr align).
+  /// Returns the layout of a load or store of this tile through pointers that promises runs of
+  /// neighbours (attr align).
   const LinearLayout* by_runs(const OpData& d, Type tile) const;
-  /// A tile that nothing else decides.
+  /// Returns the layout of a tile that nothing else determines.
   const LinearLayout* standard(Type tile) const;
-  /// Layout in which operand `i` of an op on parts of tiles should arrive.
+  /// Returns the layout in which operand `i` of an op on parts of tiles should arrive.
   const LinearLayout* part_operand(const OpData& d, std::size_t i) const;
-  /// An op that takes tiles apart, puts them together, or chooses elements by an index.
+  /// Returns true for an op that slices or concatenates tiles, or selects elements by an index.
   static bool is_of_parts(const OpData& d);
-  /// Layout in which store_view should receive its value.
+  /// Returns the layout in which store_view should receive its value.
   const LinearLayout* store(const OpData& d) const;
-  /// Layout in which a sort receives its operands.
+  /// Returns the layout in which a sort receives its operands.
   const LinearLayout* sorted(const OpData& sort) const;
-  /// Whether the value goes through shared memory in the accumulator's layout, and from there by
-  /// TMA.
+  /// Returns true if the value is written to shared memory in the accumulator's layout and stored
+  /// from there by TMA.
   bool is_by_tma(const OpData& store) const;
 
-  /// True for an op that can be made again in any layout.
+  /// Returns true for an op that can be rematerialized in any layout.
   static bool is_rematerializable(Opcode op);
 
  private:
@@ -86,7 +86,7 @@ class LayoutAssignment {
   std::unordered_map<Value, const LinearLayout*> kept_orders_;
   /// For values that have no layout yet: the layout of the operand they are combined with.
   std::unordered_map<Value, const LinearLayout*> neighbour_layouts_;
-  /// For tiles in chains of flips: the layout that their flip wants; null where it takes any.
+  /// For tiles in chains of flips: the layout that their flip requires; null if it accepts any.
   std::unordered_map<Value, const LinearLayout*> flip_layouts_;
   bool changed_ = false;
   bool sums_are_settled_ = false;

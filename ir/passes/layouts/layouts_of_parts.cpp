@@ -1,6 +1,6 @@
-// Layouts of ops that take tiles apart, put them together, or choose elements by an index: those in
-// which registers of the same thread suffice, where there are such; else the elements go through
-// shared memory and any layout serves.
+// Layouts of ops that slice or concatenate tiles, or select elements by an index. Layouts in which
+// each thread needs only its own registers are preferred; if there are none, the elements go
+// through shared memory and any layout is possible.
 #include <algorithm>
 
 #include "ir/layout/distributed.h"
@@ -14,7 +14,7 @@ bool LayoutAssignment::is_of_parts(const OpData& d) {
   return d.is(Opcode::TileSlice, Opcode::TileConcat, Opcode::Gather, Opcode::Scatter);
 }
 
-/// Also of a value that is free but for the one that it expands.
+/// Returns the layout of a value, also of a free one that expands a value with a layout.
 const LinearLayout* LayoutAssignment::of_expanded(Value v) const {
   const LinearLayout* own = of(v);
   const OpId def = k_[v].def;
@@ -45,8 +45,8 @@ const LinearLayout* LayoutAssignment::of_concat(const OpData& d) const {
   return known && !stacked ? standard(k_.type(d.results[0])) : stacked;
 }
 
-/// A result lies as its index does. Where the index may lie as it likes, single elements stay with
-/// the threads of their lines.
+/// The result has the layout of its index. If the index is free, single elements stay in the
+/// threads that hold their lines.
 const LinearLayout* LayoutAssignment::of_gather(const OpData& d) const {
   if (const LinearLayout* own = of(d.operands[1])) return own;
   const LinearLayout* tile = of_expanded(d.operands[0]);
@@ -58,8 +58,8 @@ const LinearLayout* LayoutAssignment::of_gather(const OpData& d) const {
                        : standard(k_.type(d.results[0]));
 }
 
-/// A line of constants that elements are put into is read from shared memory lane by lane: without
-/// bank conflicts, and a warp's stores of single elements are side by side.
+/// A line of constants into which elements are scattered is read from shared memory lane by lane.
+/// This avoids bank conflicts, and the stores of single elements by a warp are adjacent.
 const LinearLayout* LayoutAssignment::of_scatter(const OpData& d) const {
   const OpId base = k_[d.operands[0]].def;
   const bool is_new_line =
@@ -67,7 +67,7 @@ const LinearLayout* LayoutAssignment::of_scatter(const OpData& d) const {
   return is_new_line ? by_lanes(k_.type(d.operands[0])) : of_expanded(d.operands[0]);
 }
 
-/// Null as long as the operands may still get one.
+/// Returns null while the operands may still get a layout.
 const LinearLayout* LayoutAssignment::of_parts(const OpData& d) const {
   const LinearLayout* layout = nullptr;
   if (d.opcode == Opcode::TileConcat) layout = of_concat(d);

@@ -1,5 +1,5 @@
 #pragma once
-// Layouts of parts of tiles and of tiles put together, where the registers of each thread suffice.
+// Layouts of tile slices and concatenated tiles for which each thread needs only its own registers.
 #include <cstdint>
 #include <span>
 
@@ -7,13 +7,14 @@ namespace tegula::ir {
 
 class LinearLayout;
 
-/// Layout of the box of `extents` at `offsets`; null if registers alone do not select it.
+/// Returns the layout of the box of `extents` at `offsets`; null if registers alone do not select
+/// it.
 const LinearLayout* box_layout(const LinearLayout& whole, std::span<const std::int64_t> offsets,
                                std::span<const std::int64_t> extents);
-/// Layout of `count` tiles of layout `part` one behind the other along `axis`, each thread holding
-/// what it holds of each; null if no layout is that.
+/// Returns the layout of `count` tiles of layout `part` concatenated along `axis`, in which each
+/// thread holds its elements of each part; null if there is none.
 const LinearLayout* concat_layout(const LinearLayout& part, int axis, int count);
-/// Layout of one element of each line along `axis`, in the threads that hold the line.
+/// Returns the layout of one element of each line along `axis`, in the threads that hold the line.
 const LinearLayout* element_layout(const LinearLayout& lines, int axis);
 
 }  // namespace tegula::ir

@@ -9,8 +9,8 @@
 
 namespace tegula::ir {
 
-/// Layout of `extent` elements from `at` along one dimension; nothing if registers alone do not
-/// select them.
+/// Returns the layout of `extent` elements from `at` along one dimension; nothing if registers
+/// alone do not select them.
 inline std::optional<LinearLayout> slice_layout(Type t, int dim, std::int64_t at,
                                                 std::int64_t extent) {
   Dims offset = Dims::filled(static_cast<int>(t.rank()), 0), extents = dims_of(t.shape());
@@ -20,7 +20,7 @@ inline std::optional<LinearLayout> slice_layout(Type t, int dim, std::int64_t at
   return view ? std::optional(view->layout) : std::nullopt;
 }
 
-/// The type of such a slice, which there is.
+/// Returns the type of such a slice, whose layout must exist.
 inline Type slice_type(Type t, int dim, std::int64_t at, std::int64_t extent) {
   std::vector<std::int64_t> shape(t.shape().begin(), t.shape().end());
   shape[static_cast<std::size_t>(dim)] = extent;

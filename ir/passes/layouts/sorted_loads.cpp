@@ -1,4 +1,4 @@
-// Layouts of loads that sorts and ranks of keys decide.
+// Layouts of loads that are determined by sorts and by ranks of keys.
 #include <algorithm>
 #include <functional>
 #include <unordered_set>
@@ -10,7 +10,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Visits ops of the shape of `v` that it is made of, through elementwise ops.
+/// Visits the ops of the shape of `v` that it is computed from, through elementwise ops.
 void visit_elementwise(const Kernel& k, Value v, const std::function<void(OpId)>& visit) {
   const auto shape = k.type(v).shape();
   std::unordered_set<Value> seen;
@@ -25,7 +25,7 @@ void visit_elementwise(const Kernel& k, Value v, const std::function<void(OpId)>
   from(v);
 }
 
-/// Whether values are put where ranks of keys say.
+/// Returns true if ranks of keys determine where the scatter puts values.
 bool is_by_ranks(const Kernel& k, const OpData& scatter) {
   bool has_ranks = false;
   visit_elementwise(k, scatter.operands[1],
@@ -35,10 +35,11 @@ bool is_by_ranks(const Kernel& k, const OpData& scatter) {
 
 }  // namespace
 
-/// A load that ends in a sort along its contiguous dimension, with elementwise ops between them at
-/// most, is read where the sort needs it: a thread's run fills 16-byte accesses and the lanes' runs
-/// are one behind the other, so that shared memory would gain nothing. Keys that are ranked, and
-/// what goes where ranks say, are read a warp's consecutive elements at a time for the same reason.
+/// A load that is sorted along its contiguous dimension, with at most elementwise ops in between,
+/// is read in the layout of the sort: a thread's run fills 16-byte accesses and the runs of lanes
+/// are consecutive, so that staging in shared memory would gain nothing. For the same reason,
+/// ranked keys, and values that are scattered by ranks, are read as consecutive elements of each
+/// warp.
 void LayoutAssignment::assign_sorted_loads() {
   constexpr int kWideAccess = 16;
   const auto assign = [&](Value end, int axis, int bytes, const LinearLayout* layout) {
@@ -60,13 +61,13 @@ void LayoutAssignment::assign_sorted_loads() {
   });
 }
 
-/// Each warp has consecutive elements of a line, lane by lane.
+/// Returns a layout in which each warp has consecutive elements of a line, lane by lane.
 const LinearLayout* LayoutAssignment::by_lanes(Type line) const {
   return intern_layout(rank_layout(static_cast<int>(line.count()), plan_.num_warps));
 }
 
-/// Ranks follow the order of the line. Counts alone take keys wherever these are, if every thread
-/// has its own.
+/// Ranks follow the order of the line. If only counts are used, keys may have any layout in which
+/// every thread has its own.
 const LinearLayout* LayoutAssignment::ranked(const OpData& d) const {
   const LinearLayout* own = of(d.operands[0]);
   const bool takes_any = own && !is_used(k_, d.results[0]) &&

@@ -12,8 +12,8 @@ struct WarpGrid {
   int rows = 1, columns = 1;  ///< warps along each; their product is the number of warps
 };
 
-/// `warps_m` of `num_warps` along the rows. Where there are fewer rows than these cover, warps move
-/// over to the columns.
+/// Returns a grid with `warps_m` of `num_warps` warps along the rows. If there are fewer rows than
+/// these cover, warps move from the rows to the columns.
 constexpr WarpGrid warp_grid(std::int64_t m, std::int64_t n, int warps_m, int num_warps) {
   WarpGrid grid{warps_m > 0 ? warps_m : num_warps};
   grid.columns = num_warps / grid.rows;
@@ -23,13 +23,14 @@ constexpr WarpGrid warp_grid(std::int64_t m, std::int64_t n, int warps_m, int nu
   return grid;
 }
 
-/// The most rows of a tile that warpgroups multiply by wgmma.
+/// Largest number of rows of a tile that warpgroups multiply by wgmma.
 inline constexpr std::int64_t kMaxWgmmaTileRows = 256;
-/// Parts of 64 rows that share their columns: an offset of B must be one number times the part.
+/// Largest number of parts into which the columns of 64 rows are divided: an offset of B must be a
+/// multiple of the part.
 inline constexpr int kMaxColumnParts = 2;
 
-/// Why whole warpgroups cannot divide an accumulator of m rows and n columns so that wgmma computes
-/// it; empty where they can.
+/// Returns why whole warpgroups cannot divide an accumulator of m rows and n columns for wgmma;
+/// empty if they can.
 constexpr std::string_view why_not_divided(std::int64_t m, std::int64_t n, const WarpGrid& warps) {
   const bool has_binary_columns = std::has_single_bit(static_cast<std::uint64_t>(n / kMmaColumns));
   if (m % kWgmmaRows != 0) return "its rows are no multiple of 64";

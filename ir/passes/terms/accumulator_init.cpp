@@ -1,10 +1,10 @@
-// factor * dot(a, b) + ramp = factor * dot(a, b, ramp / factor) + what the ramp begins with.
+// factor * dot(a, b) + ramp = factor * dot(a, b, ramp / factor) + start of the ramp.
 //
 // The MMA then adds the column terms for free, as the initial value of its accumulator. Row terms
 // and scalars remain and cost nothing per element. A product of halves is rounded (on Hopper
-// truncated) at each k step, and so is the accumulator: it begins with a ramp from 0, whose terms
-// are as small as the tile is narrow. The ramp's start is a scalar; terms that are no ramp, which
-// may be of any magnitude, are left alone.
+// truncated) at each k step, and so is the accumulator. It therefore starts with a ramp from 0,
+// whose terms are small because the tile is narrow. The start of the ramp is a scalar. Terms that
+// are not a ramp may have any magnitude and are not moved.
 #include "ir/analysis/index_facts.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/terms/linear_form.h"
@@ -13,11 +13,11 @@
 namespace tegula::ir {
 namespace {
 
-/// Narrower tiles have little to save, and attention takes them where head dims leave no registers.
+/// Narrower tiles save little, and attention uses them where head dims leave no registers.
 constexpr std::int64_t kMinColumns = 64;
 
-/// A product whose sums are as accurate as floats (of fp8 Hopper keeps 14 bits), on a target that
-/// has registers for the terms beside them: without wgmma operands are held there, too, and spill.
+/// Returns true for a dot whose sums are as accurate as floats (with fp8, Hopper keeps 14 bits), on
+/// a target with registers for the terms. Without wgmma, operands are in registers, too, and spill.
 bool can_init_accumulator(const Kernel& k, OpId dot) {
   if (!dot || k[dot].opcode != Opcode::Dot || !k.info.target->has_wgmma) return false;
   const MatrixType* type = matrix_type(k, k[dot]);

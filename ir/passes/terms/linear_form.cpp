@@ -16,7 +16,8 @@ bool fit(const RowOrColTerm& x, const RowOrColTerm& y) {
   return x.axis == y.axis || x.axis < 0 || y.axis < 0;
 }
 
-/// Dimension along which a broadcast's operand of rank 2 varies; nothing where it is one number.
+/// Returns the dimension along which a broadcast's operand of rank 2 varies; nothing if it is a
+/// single number.
 std::optional<int> long_axis(Type t) {
   const auto shape = t.shape();
   if (shape.size() != 2 || (shape[0] == 1) == (shape[1] == 1)) return std::nullopt;
@@ -30,8 +31,9 @@ bool LinearForms::has_broadcast_dims(Type t) {
 }
 
 // ---- narrow values ------------------------------------------------------------------------------
-/// A dimension of extent 1 may lie outside of its view. What is repeated along it is absent by that
-/// dimension, and a tile without the dimension could not say so.
+/// Returns true if the value may be absent along a dimension of extent 1, which may be outside of
+/// its view. Its repetitions are absent along that dimension, and a tile without the dimension
+/// could not represent this.
 bool LinearForms::may_be_absent_along(Value v, int dim) const {
   if (!k_.type(v).is_tile()) return false;
   const OpId def = k_[v].def;
@@ -41,7 +43,7 @@ bool LinearForms::may_be_absent_along(Value v, int dim) const {
   if (d.is(Const, Arange, Splat, FillAbsent)) return false;
   if (!info(d.opcode).is_elementwise() && !d.is(ExpandDims, Permute, Broadcast, Load)) return true;
   return std::ranges::any_of(d.operands, [&](Value x) {
-    // A repeated element is absent by the one element that the operand has there.
+    // A repeated element is absent if the operand's single element is.
     const int at = d.opcode == Broadcast ? dim : dim_of_operand(k_, d, x, dim);
     return at != kNotSplit && may_be_absent_along(x, at);
   });
@@ -70,8 +72,8 @@ std::optional<RowOrColTerm> LinearForms::repeated_scalar(Value v) {
   return RowOrColTerm{k_[made].results[0]};
 }
 
-/// [m, 1] or [1, n] as a tile of rank 1. Sums that may be rearranged are made of ramps where they
-/// can be.
+/// Returns [m, 1] or [1, n] as a tile of rank 1. Sums that may be rearranged are made of ramps if
+/// possible.
 RowOrColTerm LinearForms::squeeze(Value v, int axis) {
   if (const auto scalar = repeated_scalar(v)) return *scalar;
   const OpId def = k_[v].def;
@@ -185,9 +187,9 @@ std::optional<LinearForm> LinearForms::sum_of_fulls(const LinearForm& x, const L
   return LinearForm{b_.op(Opcode::Fma, {x.tile, repeated(x.factor, type), scaled}), {}, {}};
 }
 
-/// Merges the scalar into the row or column term if that is the only one and the other form has one
-/// along the same axis: terms that were rounded together (a maximum that is subtracted) then
-/// cancel.
+/// Merges the scalar into the row or column term if there is only one such term and the other form
+/// has one along the same axis. Terms that were rounded together (a maximum that is subtracted)
+/// then cancel.
 LinearForm LinearForms::merged_with_axis_of(const LinearForm& f, const LinearForm& other) {
   for (const int axis : {0, 1})
     if (f.term(axis) && other.term(axis) && !f.term(1 - axis)) return with_scalar_merged(f);
@@ -249,9 +251,9 @@ RowOrColTerm LinearForms::to_float(const RowOrColTerm& n) {
   return {make_ramp(b_, {i->extent, first, b_.f32(static_cast<double>(i->step))}), n.axis};
 }
 
-// Positions kv - q with kv = n + j and q = m + i, j and i small: (n - m) + j is rounded like the
-// result, j and i are exact. Split as they stand, kv and q would each be rounded beyond 2^24, and
-// their difference off by whole positions.
+// Positions kv - q with kv = n + j and q = m + i, where j and i are small: (n - m) + j is rounded
+// like the result, and j and i are exact. Without this split, kv and q would each be rounded beyond
+// 2^24, and their difference would be off by whole positions.
 std::optional<LinearForm> LinearForms::cast(const LinearForm& x, DType to) {
   if (x.tile || to != DType::f32) return std::nullopt;
   LinearForm out;
@@ -261,7 +263,7 @@ std::optional<LinearForm> LinearForms::cast(const LinearForm& x, DType to) {
     out.term(n->axis) = to_float(*n);
     return out;
   }
-  // Rows first: what does not change in a loop stays in registers, and a thread has few rows.
+  // Rows first: loop invariants stay in registers, and a thread has few rows.
   for (const int axis : {0, 1}) {
     const auto i = iota_of(b_, x.term(axis).value);
     if (!i || std::abs(i->start) + std::abs(i->step) * i->extent > kExactInF32) continue;
@@ -276,7 +278,7 @@ std::optional<LinearForm> LinearForms::cast(const LinearForm& x, DType to) {
 }
 
 // ---- back to tiles ------------------------------------------------------------------------------
-/// The scalar among the terms joins that of a dimension: a ramp's at no cost, else the rows', of
+/// Merges the scalar term into that of a dimension: into a ramp at no cost, else into the rows, of
 /// which a thread has fewer.
 LinearForm LinearForms::with_scalar_merged(LinearForm f) {
   if (!f.term(-1) || (!f.term(0) && !f.term(1))) return f;

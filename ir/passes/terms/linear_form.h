@@ -1,6 +1,6 @@
 #pragma once
 // Tiles [m, n] as factor * tile + terms, where factor and terms are scalars or vary along one
-// dimension only: computing with those costs m or n operations, not m * n.
+// dimension only. Computing with these costs m or n operations instead of m * n.
 #include <array>
 #include <optional>
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace tegula::ir {
 
-/// A scalar (axis -1), or a tile of rank 1 that lies along dimension `axis` of a wider one.
+/// A scalar (axis -1), or a tile of rank 1 along dimension `axis` of a wider one.
 struct RowOrColTerm {
   Value value;
   int axis = -1;
@@ -25,9 +25,9 @@ struct LinearForm {
   RowOrColTerm& term(int axis) { return terms[static_cast<std::size_t>(axis + 1)]; }
   const RowOrColTerm& term(int axis) const { return terms[static_cast<std::size_t>(axis + 1)]; }
   bool has_terms() const { return terms[0] || terms[1] || terms[2]; }
-  /// The value is no more than its tile.
+  /// Returns true if the form is only its tile.
   bool is_tile() const { return tile && !factor && !has_terms(); }
-  /// Ops of each element that write it out.
+  /// Returns the number of ops per element that write the form out.
   int cost() const {
     const int lines = (term(0) ? 1 : 0) + (term(1) ? 1 : 0);
     const int sums = lines > 0 ? lines : term(-1) ? 1 : 0;  // scalars join a line
@@ -35,13 +35,14 @@ struct LinearForm {
   }
 };
 
-/// Computes with forms; ops go where `before` says. Results are nothing where a form cannot hold
-/// them.
+/// Arithmetic on forms. Ops are inserted at the point set by `before`. A result is nothing if no
+/// form can represent it.
 class LinearForms {
  public:
   explicit LinearForms(Kernel& k) : k_(k), b_(k) {}
 
-  /// Tiles that have something narrower than they are: two dimensions, both of more than 1.
+  /// Returns true for tiles that may be broadcasts of something narrower: two dimensions with
+  /// extents greater than 1.
   static bool has_broadcast_dims(Type t);
   void before(OpId op) {
     b_.before(op);
@@ -49,11 +50,11 @@ class LinearForms {
   }
   Builder& builder() { return b_; }
 
-  /// The axis of a value that is narrow: a scalar, or a repeated scalar, row or column.
+  /// Returns the axis of a narrow value: a scalar, or a repeated scalar, row or column.
   std::optional<int> narrow_axis(Value v) const;
-  /// The form of a value: a row or column term if it is a broadcast, else a tile.
+  /// Returns the form of a value: a row or column term if it is a broadcast, else a tile.
   LinearForm of(Value v);
-  /// The one narrow value that a form without tile is; none where there are two or more.
+  /// Returns a form without tile as a single narrow value; nothing if it has two or more.
   std::optional<RowOrColTerm> narrow(const LinearForm& f);
 
   std::optional<LinearForm> sum(const LinearForm& x, const LinearForm& y);
@@ -63,16 +64,16 @@ class LinearForms {
   /// Converts an integer form to floats. A sum of positions is split by dimension, so that each
   /// term's rounding error is small relative to the sum.
   std::optional<LinearForm> cast(const LinearForm& x, DType to);
-  /// The form with an MMA whose accumulator begins with the terms of `axis` instead of zeros;
-  /// nothing if it has no such MMA, the terms are no ramp, or the factor no scalar. The factor must
-  /// not be 0.
+  /// Returns the form with an MMA whose accumulator starts as the terms of `axis` instead of zeros;
+  /// nothing if its tile is not such an MMA, the terms are not a ramp, or the factor is not a
+  /// scalar. The factor must not be 0.
   std::optional<LinearForm> with_accumulator_init(const LinearForm& f, int axis);
-  /// An elementwise op (with its attributes) on narrow operands.
+  /// Applies an elementwise op (with its attributes) to narrow operands.
   std::optional<RowOrColTerm> elementwise(OpId like, std::span<const RowOrColTerm> operands);
 
-  /// The form as a tile of `type`.
+  /// Returns the form as a tile of `type`.
   Value emit(const LinearForm& f, Type type);
-  /// factor * x + terms, where x is what a fold left of the tile along the other dimension.
+  /// Returns factor * x + terms, where x is the reduction of the tile along the other dimension.
   Value emit_folded(Value x, const LinearForm& f);
 
  private:

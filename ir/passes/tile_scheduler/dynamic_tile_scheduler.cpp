@@ -31,9 +31,9 @@ Value DynamicTileScheduler::fetch(Builder& b, Value tile) const {
 
 std::vector<Value> DynamicTileScheduler::by_producer(Builder& b, Value fetched,
                                                      RingPosition at) const {
-  // The CTAs' own numbers are the first tile ids.
+  // The program ids of the CTAs are the first tile ids.
   std::vector<Value> numbers{b.add(programs_, fetched)};
-  // Behind the last tile is nothing to be known.
+  // There is no metadata after the last tile, so clamp the id.
   const Value tile = b.op(Opcode::Min, {numbers[0], b.sub(total_, b.i32(1))});
   assume_counted(b, tile);
   for (Value fact : facts_->of(b, tile, total_)) numbers.push_back(fact);

@@ -1,8 +1,8 @@
 #pragma once
-// Dynamic tile scheduler: tile ids come one by one from a counter in memory, or, to clusters of two
-// that multicast, in turn. The producer thread fetches an id while the previous tile runs, computes
-// the tile's metadata, and hands both to every warp through a channel of two slots. (The protocol
-// of FlashAttention-3's and CUTLASS's dynamic persistent schedulers.)
+// Dynamic tile scheduler: tile ids come one at a time from a counter in memory, or, for clusters of
+// two that multicast, in turn. The producer thread fetches an id while the previous tile runs,
+// computes the tile's metadata, and passes both to every warp through a channel of two slots. This
+// is the protocol of the dynamic persistent schedulers of FlashAttention-3 and CUTLASS.
 #include "ir/passes/mma_loop/channel_ring.h"
 #include "ir/passes/tile_scheduler/tile_metadata.h"
 
@@ -10,17 +10,18 @@ namespace tegula::ir {
 
 class DynamicTileScheduler {
  public:
-  /// The channel and the slots, made ready at the builder's point; without `in_turn` a counter, as
-  /// a parameter.
+  /// Initializes the channel and its slots at the insertion point, and adds a counter as a
+  /// parameter unless tiles are taken `in_turn`.
   DynamicTileScheduler(Builder& b, Value total, const TileMetadata& facts, bool in_turn);
 
-  /// States that the number, however it came about, counts from 0.
+  /// Inserts an assumption that the tile number is not negative, however it was computed.
   static void assume_counted(Builder& b, Value tile);
 
   RingPosition next(Builder& b, RingPosition at) const { return channel_.next(b, at); }
-  /// Fetches the id of the tile behind `tile`, less the number of programs; it is used later.
+  /// Fetches the id of the tile after `tile`, minus the number of programs. The result is used
+  /// later.
   Value fetch(Builder& b, Value tile) const;
-  /// The number that was fetched and its tile's facts, through the slot `at`, to every warp.
+  /// Passes the fetched number and its tile's metadata to every warp through the slot `at`.
   std::vector<Value> broadcast_tile(Builder& b, Value fetched, RingPosition at) const;
 
  private:

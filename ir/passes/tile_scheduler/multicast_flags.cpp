@@ -1,6 +1,6 @@
-// Both tiles of a cluster of two, compared where the tile id is still the program's number: the
-// dynamic tile scheduler takes the result for a fact of the tile, which its producer thread
-// computes ahead.
+// Compares both tiles of a cluster of two while the tile id is still the program id. The dynamic
+// tile scheduler treats the result as metadata of the tile, which its producer thread computes
+// ahead.
 #include "ir/passes/tile_scheduler/multicast_flags.h"
 
 #include <vector>
@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kMaxLoads = 30;  ///< bits of a word
 
-/// The neighbour of this program's tile; the tile itself where there is none, as what is computed
-/// from a number behind the last tile might be a division by 0.
+/// Returns the neighbour of this program's tile, or the tile itself if it has none, because
+/// computations with an id after the last tile might divide by 0.
 Value neighbour(Builder& b) {
   const Value tile = program_of(b, Opcode::ProgramId), next = b.op(Opcode::Xor, {tile, b.i32(1)});
   return b.select(b.cmp("lt", next, program_of(b, Opcode::NumPrograms)), next, tile);

@@ -11,8 +11,8 @@ namespace tegula::ir {
 namespace {
 /// Each is a word that one thread writes and every warp reads.
 constexpr std::size_t kMost = 12;
-/// A choice that takes more slow ops than that, such as a search, is handed over itself, not each
-/// of these.
+/// A selection that takes more slow ops than this, such as a search, is passed on itself instead of
+/// its operands.
 constexpr int kMaxSlow = 4;
 }  // namespace
 
@@ -22,7 +22,8 @@ TileMetadata::TileMetadata(const Kernel& k) : k_(&k) {
     const OpData& d = k[op];
     const bool code = d.results.size() == 1 && is_code(d.results[0]);
     if (code) return;  // reached from its users
-    // Two tiles have to be known for these: each on its own would be twice as many words.
+    // Multicast flags depend on two tiles: passing the inputs of both would take twice as many
+    // words.
     if (d.opcode == Opcode::MulticastFlags && is_code(d.operands[0]) && of_tile_[d.operands[0]])
       flags.push_back(d.operands[0]), facts_.push_back(d.operands[0]);
     for (Value v : d.operands) find(v);
@@ -31,7 +32,7 @@ TileMetadata::TileMetadata(const Kernel& k) : k_(&k) {
     return is_invariant_scalar_load(k, k[v].def) || std::ranges::find(flags, v) != flags.end();
   });
   if (facts_.size() > kMost) facts_.resize(kMost);
-  // Reads keep their order: what comes first may be where something begins.
+  // Reads keep their order, because the first one may be where a range begins.
   std::unordered_map<Value, int> place;
   for (OpId op : k.ops(k.body()))
     for (Value v : k[op].results) place[v] = static_cast<int>(place.size());

@@ -1,27 +1,27 @@
 #pragma once
-// Values that depend on the tile id alone but take long to compute: elements of read-only tensors
-// (how many blocks, where a sequence begins), quotients and remainders, choices that take several
+// Values that depend only on the tile id but take long to compute: elements of read-only tensors
+// (block counts, starts of sequences), quotients and remainders, and selections that take several
 // of these (a search). A producer that knows the tile id early can compute them before the
 // consumers need them.
 #include "ir/clone_op.h"
 
 namespace tegula::ir {
 
-/// The launch's program_id or num_programs, by its opcode.
+/// Returns the launch's program_id or num_programs, depending on the opcode.
 inline Value program_of(Builder& b, Opcode opcode) {
   return b.op(opcode, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
 }
 
 class TileMetadata {
  public:
-  /// Finds the values in the kernel's body, for tiles that are program_id of num_programs: scalars
-  /// (i32) that its ops use, a few at most.
+  /// Finds the values in the kernel's body, for tiles that are program_id of num_programs: a few
+  /// scalars (i32) that its ops use.
   explicit TileMetadata(const Kernel& k);
 
   std::size_t count() const { return facts_.size(); }
-  /// The values of tile `number` of `total`, computed at the builder's point.
+  /// Returns the values of tile `number` of `total`, computed at the insertion point.
   std::vector<Value> of(Builder& b, Value number, Value total) const;
-  /// From here on `values` stand for them.
+  /// Replaces all uses of the values by `values`.
   void replace(Kernel& k, std::span<const Value> values) const;
 
  private:
@@ -31,7 +31,7 @@ class TileMetadata {
   void find(Value used);
 
   const Kernel* k_;
-  std::unordered_map<Value, bool> code_;     ///< computed from scalars alone, in front of all loops
+  std::unordered_map<Value, bool> code_;     ///< computed only from scalars, before all loops
   std::unordered_map<Value, bool> of_tile_;  ///< whether these depend on the tile id
   std::unordered_map<Value, bool> long_choice_;
   std::vector<Value> facts_;
