@@ -1,5 +1,5 @@
-// Places shared-memory tiles. Before and after: machine form; every smem_alloc has attr offset,
-// kernel.info.smem_bytes covers them. What ops of the lowering need as scratch comes behind.
+// Places shared-memory tiles. Before and after: machine form; every smem_alloc has attr offset, and
+// kernel.info.smem_bytes covers them. Scratch memory of lowered ops is placed after them.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -18,7 +18,7 @@
 namespace tegula::ir {
 namespace {
 
-/// "4 slots of bf16 [128, 64]"
+/// Returns "4 slots of bf16 [128, 64]".
 std::string words(Type shared) {
   const auto slot = shared.shape().subspan(1);
   const std::int64_t slots = shared.shape().front();
@@ -26,7 +26,7 @@ std::string words(Type shared) {
                      fmt::join(slot, ", "));
 }
 
-/// The largest first.
+/// Returns the uses of shared memory, the largest first.
 std::vector<SharedUse> sorted_uses(const Kernel& kernel) {
   std::vector<SharedUse> uses = kernel.info.shared_uses;
   std::ranges::stable_sort(uses, std::ranges::greater(), &SharedUse::bytes);

@@ -1,7 +1,7 @@
 // Gives every tile a layout. Before: tile form. After: machine form; every tile type has a layout,
-// operands of one op agree, and convert_layout stands wherever a value is wanted in another layout
-// than it was computed in. Free ops (constants, ranges, broadcasts) are made again in each layout
-// that is wanted.
+// operands of one op agree, and a convert_layout is inserted wherever a value is needed in a layout
+// other than that in which it is computed. Free ops (constants, ranges, broadcasts) are
+// rematerialized in each layout that is needed.
 #include <fmt/format.h>
 
 #include <map>
@@ -54,11 +54,11 @@ class Assigner {
   }
 
  private:
-  // ---- wanted values
-  // ------------------------------------------------------------------------------------------------
+  // ---- required values
+  //------------------------------------------------------------------------------------------------
   Layout own_layout(Value v) const { return choice_.of(v); }
 
-  /// The value in the layout, or the scalar.
+  /// Returns the value in the layout, or the scalar.
   Value get(Value v, Layout wanted) {
     if (!from_.type(v).is_tile()) return map_.at(v);
     const Layout own = own_layout(v);
@@ -75,7 +75,7 @@ class Assigner {
     return b_.op(Opcode::ConvertLayout, {map_.at(v)}, type);
   }
 
-  /// A free value's op again, with its operands in the layouts that `wanted` asks of them.
+  /// Clones the op of a free value, with its operands in the layouts that `wanted` requires.
   Value remade(Value v, Layout wanted) {
     const OpId def = from_[v].def;
     if (!def) throw InternalError("a region argument without layout");
@@ -98,7 +98,7 @@ class Assigner {
   }
 
   // ---- ops
-  // ----------------------------------------------------------------------------------------------------------
+  // -----------------------------------------------------------------------------------------------
   void region(RegionId r) {
     made_.emplace_back();
     for (OpId op : from_.ops(r)) place(op);
@@ -110,10 +110,10 @@ class Assigner {
     b_.loc = d.loc;
     if (!d.regions.empty() && !is_fold_by_function(d.opcode)) return structured(op);
     const bool tile_result = !d.results.empty() && from_.type(d.results[0]).is_tile();
-    if (tile_result && !own_layout(d.results[0])) return;  // free: made when wanted
+    if (tile_result && !own_layout(d.results[0])) return;  // free: made when needed
     if (d.opcode == Opcode::Yield) return yield(op);
     if (d.opcode == Opcode::Assume && !context_.keep_checks && from_.type(d.operands[0]).is_tile())
-      return;  // says nothing to the passes that follow
+      return;  // later passes do not use it
     std::vector<Value> operands;
     for (std::size_t i = 0; i < d.operands.size(); ++i)
       operands.push_back(get(d.operands[i], wanted_by(d, i)));
@@ -135,8 +135,8 @@ class Assigner {
     return o == Opcode::Reduce || o == Opcode::ArgReduce || o == Opcode::ReduceWith;
   }
 
-  /// A fold's result lies as its operand does, whatever was chosen for it before the operand's
-  /// layout was settled.
+  /// The result of a reduction follows the operand's layout, whatever was chosen before that layout
+  /// was settled.
   void follow_operand(std::vector<Type>& types, Value operand, const AttrList& attrs) const {
     const Type t = to_.type(operand);
     if (!t.is_tile() || !t.layout()) return;
@@ -151,7 +151,7 @@ class Assigner {
     return t.is_tile() ? t.with_layout(own_layout(v)) : t;
   }
 
-  /// Layout in which operand i should arrive.
+  /// Returns the layout in which operand i should arrive.
   Layout wanted_by(const OpData& d, std::size_t i) {
     const Value operand = d.operands[i];
     if (!from_.type(operand).is_tile()) return nullptr;
@@ -183,7 +183,8 @@ class Assigner {
     return own_layout(d.results[0]);
   }
 
-  /// Layout of ops whose result does not say: that of the first operand that has one.
+  /// Returns the layout of ops whose result does not determine one: that of the first operand that
+  /// has one.
   Layout common(const OpData& d) const {
     for (Value v : d.operands)
       if (from_.type(v).is_tile())
@@ -206,7 +207,8 @@ class Assigner {
     b_.yield(operands);
   }
 
-  /// Layout of a loop carry or branch result; the standard layout if nothing decided it.
+  /// Returns the layout of a loop carry or branch result; the standard layout if nothing determined
+  /// it.
   Layout result_layout(OpId owner, std::size_t i) const {
     const Value v = from_[owner].results[i];
     const Layout l = own_layout(v);
@@ -242,7 +244,7 @@ class Assigner {
     for (std::size_t i = 0; i < d.results.size(); ++i) map_[d.results[i]] = to_[made].results[i];
   }
 
-  /// A value from outside a loop is converted once, in front of the loop.
+  /// Hoists conversions of values from outside a loop, so that they run once before the loop.
   void hoist_conversions(RegionId r) {
     for (OpId op : to_.ops(r)) {
       if (is_fold_by_function(to_[op].opcode)) continue;
@@ -258,8 +260,9 @@ class Assigner {
     }
   }
 
-  /// Conversions of the region, and those in its branches that cost few registers: a conversion
-  /// through shared memory synchronises all warps in every iteration that takes the branch.
+  /// Collects conversions of the region, and those in its branches that cost few registers. A
+  /// conversion through shared memory synchronizes all warps in every iteration that takes the
+  /// branch.
   void conversions(RegionId r, bool always, std::vector<OpId>& found) const {
     constexpr std::int64_t kFewElements = 1024;
     for (OpId op : to_.ops(r)) {
@@ -303,7 +306,7 @@ class Assigner {
                                                  : std::string(why_not)}});
   }
 
-  /// The author's Schedule has it stored by threads.
+  /// Returns true if the author's Schedule has threads store it.
   bool has_no_channel(const OpData& store) const {
     const Schedule* asked = context_.planned.schedule.get();
     return asked && !store_channel(*asked, store);
@@ -326,7 +329,7 @@ class Assigner {
   std::vector<std::map<std::pair<Value, Layout>, Value>> made_;
 };
 
-/// Stores have the labels by which a Schedule gives them channels.
+/// Attaches the labels by which a Schedule assigns channels to stores.
 void label_stores(Kernel& k) {
   const Graph graph = Graph::without_edges(k);
   for (const Node& node : graph.nodes())

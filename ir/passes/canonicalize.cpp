@@ -1,6 +1,5 @@
-// Folds constants and identities, merges equal pure ops, hoists loop-invariant pure ops, drops dead
-// ops. Before and after: any form. Ops whose execution by a whole warp matters are left where they
-// are.
+// Folds constants and identities, merges equal pure ops, hoists loop-invariant pure ops, removes
+// dead ops. Before and after: any form. Ops that must be executed by a whole warp are not moved.
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -58,7 +57,7 @@ class Canonicalizer {
 
  private:
   // ---- folding
-  // ------------------------------------------------------------------------------------------------------
+  // -----------------------------------------------------------------------------------------------
   Value resolved(Value v) {
     for (auto it = replaced_.find(v); it != replaced_.end(); it = replaced_.find(v)) v = it->second;
     return v;
@@ -83,7 +82,7 @@ class Canonicalizer {
     }
   }
 
-  /// Result of an op on constants.
+  /// Returns the result of an op on constants.
   std::optional<Value> fold(OpId op) {
     const OpData& d = k_[op];
     const Type type = d.results.size() == 1 ? k_.type(d.results[0]) : Type();
@@ -94,7 +93,8 @@ class Canonicalizer {
     return is_float(type.dtype()) ? b.constant(type, result->f) : b.constant(type, result->i);
   }
 
-  /// An operand the result equals. Float identities are left alone: -0 and NaN.
+  /// Returns an operand that the result equals. Float identities are not applied because of -0 and
+  /// NaN.
   std::optional<Value> identity(OpId op) {
     const OpData& d = k_[op];
     if (d.results.size() != 1) return std::nullopt;
@@ -133,9 +133,9 @@ class Canonicalizer {
     return std::nullopt;
   }
 
-  /// `select(c, cast(x), constant)` from f32 to a narrower float as `cast(select(c, x, constant))`.
-  /// Narrow elements share registers, which a select would take apart and pack again; and the wide
-  /// select is often there already, for a sum of the same elements.
+  /// Rewrites `select(c, cast(x), constant)` from f32 to a narrower float as `cast(select(c, x,
+  /// constant))`. Narrow elements share registers, which a select would unpack and pack again; and
+  /// the wide select often exists already, for a sum of the same elements.
   std::optional<Value> select_before_cast(OpId op) {
     const OpData& d = k_[op];
     if (d.opcode != Opcode::Select || k_.info.form != Form::Simt) return std::nullopt;
@@ -155,9 +155,10 @@ class Canonicalizer {
     return b.cast(b.select(condition, x, b.f32(constant->f)), type.dtype());
   }
 
-  /// `0 - x`, `a - (a + x)`, products by -2^n and quotients by a negative constant as the minus
-  /// that compilers behind us make of them, so that it is written in the one way that ptxas gets
-  /// right (ptx::int_neg). Late, since analyses of indices follow products better.
+  /// Rewrites `0 - x`, `a - (a + x)`, products by -2^n and quotients by a negative constant as the
+  /// negation that later compilers make of them, so that it is emitted in the one form that ptxas
+  /// compiles correctly (ptx::int_neg). This happens late, because analyses of indices handle
+  /// products better.
   std::optional<Value> negation(OpId op) {
     const OpData& d = k_[op];
     if (k_.info.form != Form::Simt || d.results.size() != 1) return std::nullopt;
@@ -183,7 +184,7 @@ class Canonicalizer {
     return minus(b.op(opcode, {x, b.constant(Type::scalar(type.dtype()), *by)}));
   }
 
-  /// x of `0 - x` and of `a - (a + x)`.
+  /// Returns x of `0 - x` and of `a - (a + x)`.
   std::optional<Value> subtracted(Value a, Value b) {
     if (is_int_constant(k_, a, 0)) return b;
     const OpId sum = k_[b].def;
@@ -192,7 +193,7 @@ class Canonicalizer {
     return x == a ? std::optional(y) : y == a ? std::optional(x) : std::nullopt;
   }
 
-  /// The number whose negative a constant is.
+  /// Returns the negation of a negative constant.
   std::optional<std::int64_t> opposite(Value v) const {
     const auto c = constant_of(k_, v);
     if (!c) return std::nullopt;
@@ -204,7 +205,7 @@ class Canonicalizer {
   }
 
   // ---- hoisting
-  // -----------------------------------------------------------------------------------------------------
+  // -----------------------------------------------------------------------------------------------
   void hoist(RegionId region) {
     for (OpId op : k_.ops(region)) {
       for (RegionId r : k_[op].regions) hoist(r);
@@ -212,8 +213,8 @@ class Canonicalizer {
     }
   }
 
-  /// Scalars always; tiles and vectors would stay alive in registers all through the loop, so only
-  /// what is free to hold.
+  /// Hoists scalars always. Tiles and vectors would occupy registers throughout the loop, so in
+  /// machine and SIMT form they are not hoisted.
   void hoist_from_loop(OpId loop) {
     const RegionId body = k_[loop].regions[0];
     std::unordered_set<Value> inside(k_[body].args.begin(), k_[body].args.end());
@@ -236,13 +237,15 @@ class Canonicalizer {
     k_.insert_before(loop, op);
     changed_ = true;
   }
-  /// Nothing that it is computed from is `inside`, and it may be where it would not be reached.
+  /// Returns true if the op depends on nothing that is `inside`, and may run where it would not be
+  /// reached.
   bool is_invariant(OpId op, const std::unordered_set<Value>& inside) const {
     const OpData& d = k_[op];
     return (is_movable(d) || is_same_in_front(op)) && !may_trap(d) &&
            std::ranges::none_of(d.operands, [&](Value v) { return inside.contains(v); });
   }
-  /// Collects values of an `if`'s branches, in order; varying ones are added to `inside`.
+  /// Collects the invariant ops of an `if`'s branches, in order. Varying values are added to
+  /// `inside`.
   void collect_invariants(OpId branch, std::unordered_set<Value>& inside,
                           std::vector<OpId>& found) const {
     if (k_[branch].opcode != Opcode::If) return;
@@ -256,9 +259,9 @@ class Canonicalizer {
         collect_invariants(op, inside, found);
       }
   }
-  /// Loads, with the ops that compute their addresses: a chain of loads in a branch would be waited
-  /// for in every iteration that takes it. Arithmetic stays, it costs less than registers all
-  /// through the loop.
+  /// Returns the loads, with the ops that compute their addresses: every iteration that takes the
+  /// branch would wait for a chain of loads in it. Arithmetic stays, because it costs less than
+  /// registers throughout the loop.
   std::vector<OpId> reads_and_operands(const std::vector<OpId>& ops) const {
     std::unordered_set<Value> needed;
     std::vector<OpId> kept;
@@ -273,7 +276,8 @@ class Canonicalizer {
     std::ranges::reverse(kept);
     return kept;
   }
-  /// A read that a loop repeats; guarded, so that it may also be one that the loop never reaches.
+  /// Returns true for a read that the loop repeats. It is guarded, so it may also be one that the
+  /// loop never reaches.
   bool is_same_in_front(OpId op) const {
     return k_.info.form == Form::Tile &&
            (is_invariant_scalar_load(k_, op) || is_invariant_row_load(k_, op));
@@ -283,7 +287,7 @@ class Canonicalizer {
   }
 
   // ---- merging
-  // ------------------------------------------------------------------------------------------------------
+  // -----------------------------------------------------------------------------------------------
   std::size_t hash(const OpData& d) const {
     std::size_t h = static_cast<std::size_t>(d.opcode);
     for (Value v : d.operands) h = h * 1000003 + v.index;
@@ -304,7 +308,7 @@ class Canonicalizer {
     for (OpId op : k_.ops(region)) {
       for (Value& v : k_[op].operands) v = resolved(v);
       const OpData& d = k_[op];
-      // A pending value has one use: two accumulators that begin as poison each keep their own.
+      // A pending value has one use: two accumulators that start as poison stay separate.
       const bool linear = !d.results.empty() && k_.type(d.results[0]).is(TypeKind::Pending);
       if (is_movable(d) && !d.results.empty() && !linear && !merge_one(op)) {
         const std::size_t h = hash(d);
@@ -330,7 +334,7 @@ class Canonicalizer {
   }
 
   // ---- dead ops
-  // -----------------------------------------------------------------------------------------------------
+  // -----------------------------------------------------------------------------------------------
   void remove_dead() {
     std::unordered_map<Value, int> uses;
     const auto count = [&](OpId op) {
@@ -358,7 +362,7 @@ class Canonicalizer {
     }
   }
 
-  /// Drops carries of a while loop that nobody reads: one role may need fewer than another.
+  /// Removes unused carries of a while loop: one role may need fewer than another.
   bool drop_carries(OpId loop, std::unordered_map<Value, int>& uses) {
     const RegionId test = k_[loop].regions[0], body = k_[loop].regions[1];
     const OpId yield = k_.terminator(body);
@@ -389,7 +393,8 @@ class Canonicalizer {
       k_[values[i]].position = static_cast<std::uint32_t>(i);
   }
 
-  /// A loop or branch without results goes when nothing in it has an effect.
+  /// Returns true if the op can be removed. A loop or branch without used results can if nothing in
+  /// it has an effect.
   bool removable_op(const OpData& d) const {
     if (d.regions.empty()) return is_removable(info(d.opcode));
     if (d.is(Opcode::While, Opcode::Roles)) return false;

@@ -1,7 +1,7 @@
-// The meaning of absence in loops, written out: a carry keeps its elements where what a step gives
-// lacks some that may be others in the next step, and has what its values lack in every step from
-// its first value on (ir/passes/absence/absence_carry.cpp). The interpreter runs this pass, too, so
-// that it is the meaning on every device.
+// Makes the meaning of absence in loops explicit: a carry keeps its elements where a step's value
+// lacks elements that may differ from step to step, and lacks from its first value on what its
+// values lack in every step (ir/passes/absence/absence_carry.cpp). The interpreter runs this pass,
+// too, so that the meaning is the same on every device.
 
 #include "ir/erase_unused.h"
 #include "ir/loop.h"
@@ -11,7 +11,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Loops carry something, and something may be absent.
+/// Returns true if loops carry values and something may be absent.
 bool has_varying_carries(const Kernel& kernel) {
   const auto carries = [&](OpId op) { return is_loop(kernel[op]) && !kernel[op].results.empty(); };
   const auto loads = [&](OpId op) { return kernel[op].is(Opcode::LoadView, Opcode::Crop); };
@@ -22,7 +22,7 @@ bool has_varying_carries(const Kernel& kernel) {
 
 bool carry_presence(Kernel& kernel, PassContext&) {
   if (!has_varying_carries(kernel)) return false;
-  // Following absence adds and moves ops: a copy is followed, and the kernel only if need be.
+  // The analysis adds and moves ops: run it on a copy first, and on the kernel only if necessary.
   Kernel copy = clone(kernel);
   if (!Absence(copy, true).rewrote_carries()) return false;
   const std::size_t before = kernel.op_count();

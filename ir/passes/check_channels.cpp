@@ -1,6 +1,6 @@
-// Before and after: machine form, unchanged. Follows the roles of a kernel over its rings and
-// channels (ir/analysis/channel_check) and refuses one that would hang or read what was
-// overwritten.
+// Follows the roles of a kernel through its rings and channels (ir/analysis/channel_check) and
+// rejects a kernel that would hang or read overwritten data. Before and after: machine form,
+// unchanged.
 #include <fmt/format.h>
 
 #include "ir/analysis/channel_check.h"
@@ -25,7 +25,7 @@ void require_none(const Kernel& k, const std::optional<ChannelFault>& fault) {
 }  // namespace
 
 bool check_channels(Kernel& kernel, PassContext& context) {
-  // Checks the kernel in program order, as one thread would run it, and by roles.
+  // Check the kernel in program order, as one thread would run it, and by roles.
   require_none(kernel, check_channels(kernel, false));
   if (context.plan && context.plan->producer_warps > 0)
     require_none(kernel, check_channels(kernel, true));

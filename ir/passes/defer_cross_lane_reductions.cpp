@@ -3,12 +3,12 @@
 // Before:  for l = l0 { .. l = l * f + reduce p }                  p: [m, n], l, f: [m]
 // After:   for l = l0 in thread 0, else 0 { .. l = l * f + reduce (p as [m, threads, regs]) }
 //          l = reduce l                                            l: [m, threads]
-// The inner reduce folds the registers of one thread, so that an iteration has no shuffles and no
-// barriers. The order of additions changes. (FlashAttention-2 keeps row_sum this way; Dao, 2023.)
-// The same holds for products, maxima and the like.
+// The inner reduce combines the registers of one thread, so that an iteration has no shuffles and
+// no barriers. The order of additions changes. (FlashAttention-2 keeps row_sum this way; Dao,
+// 2023.) The same is done for products, maxima and other reductions.
 //
-// A factor that is infinite in some iteration would make NaN of the partials that are 0, where the
-// sum is infinite: it must be known not to be, or the sum be `reassoc`.
+// An infinite factor would turn partials of 0 into NaN where the sum is infinite. The factor must
+// therefore be known to be finite, or the sum must be `reassoc`.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -34,7 +34,7 @@ struct CarriedReduction {
   OpId loop = {};
   std::size_t carry = 0;
   OpId update = {}, reduce = {};
-  OpId scaling = {}, convert = {};  ///< or none
+  OpId scaling = {}, convert = {};  ///< or null
   Value factor = {};                ///< factor of the carry, or none
   int axis = 0;
 };
@@ -53,7 +53,8 @@ const LinearLayout* interned(const Result<LinearLayout>& layout) {
   return layout ? intern_layout(*layout) : nullptr;
 }
 
-/// Nothing if threads hold no partials of their own, or the layout does not tell.
+/// Returns the partition of a tile along `axis`; nothing if the axis is within single threads or
+/// the layout cannot be partitioned.
 std::optional<ReductionShapes> parts_of(Type t, int axis) {
   const auto runs = axis_segments(*t.layout(), axis);
   if (!runs || std::ranges::all_of(*runs, &AxisSegment::is_in_registers)) return std::nullopt;
@@ -94,7 +95,7 @@ std::optional<ReductionShapes> parts_of(Type t, int axis) {
   return p;
 }
 
-/// Whether combining a value twice changes nothing.
+/// Returns true if combining a value with itself changes nothing.
 bool is_idempotent(Opcode o) {
   using enum Opcode;
   return o == Max || o == Min || o == And || o == Or;
@@ -112,7 +113,7 @@ class DeferReductions {
         const auto fold = find(loop, i);
         if (!fold || !rewrite(*fold)) continue;
         changed = true;
-        uses_ = Uses(k_);  // a factor may be what another loop has summed
+        uses_ = Uses(k_);  // a factor may be the sum of another loop
       }
     return changed;
   }
@@ -121,7 +122,7 @@ class DeferReductions {
   // ---- finding
   bool is_used_once(Value v) const { return uses_.count(v) == 1; }
 
-  /// The op of the loop's body that makes the value for one user.
+  /// Returns the op of the loop's body that makes the value, if it has a single user.
   OpId maker(Value v, RegionId body) const {
     const OpId def = k_[v].def;
     return def && k_[def].parent == body && is_used_once(v) ? def : OpId();
@@ -140,7 +141,7 @@ class DeferReductions {
     return std::nullopt;
   }
 
-  /// Values that may be the reduce's result, each with the rest of the update.
+  /// Returns values that may be the reduce's result, each with the rest of the update.
   std::vector<std::pair<Value, CarriedReduction>> updates(OpId update, Value before,
                                                           RegionId body) const {
     const auto& of = k_[update].operands;
@@ -181,25 +182,25 @@ class DeferReductions {
     const ReduceKind& kind = reduce_kind(reduce.attrs.s(AttrName::kind));
     const bool is_sum = kind.op == Opcode::Add;
     if (update.opcode != kind.op && !(is_sum && update.opcode == Opcode::Fma)) return false;
-    // The NaN mode would have to be the reduce's.
+    // A NaN mode is not supported: it would have to be that of the reduce.
     if (!update.attrs.s(AttrName::nan).empty() || !reduce.attrs.s(AttrName::nan).empty())
       return false;
     const DType t = k_.type(update.results[0]).dtype();
-    if (is_float(t) && size_bits(t) < 32) return false;  // a thread's partial would be rounded, too
+    if (is_float(t) && size_bits(t) < 32) return false;  // partial sums would be rounded, too
     if (!f.factor) return true;
     const bool is_relaxed = update.attrs.i(AttrName::reassoc) == 1;
     return is_sum && (!is_float(t) || is_relaxed || facts_.is_never_infinite(f.factor));
   }
 
   // ---- rewriting
-  /// Whether every thread that holds partials of a row can have the row's value.
+  /// Returns true if every thread that holds partials of a row can hold the row's value.
   bool can_widen(Value v, const ReductionShapes& p, int axis) const {
     const Type t = k_.type(v);
     return !t.is_tile() ||
            broadcast_registers(expand_dim(*t.layout(), axis), *p.partials.layout()).operator bool();
   }
 
-  /// The value of each row, repeated for the partials of the row.
+  /// Returns the value of each row, repeated for the partials of the row.
   Value widen(Builder& b, Value v, const ReductionShapes& p, int axis) const {
     const Type t = k_.type(v), wanted = p.partials.with_elem(t.elem());
     if (!t.is_tile()) return b.op(Opcode::Splat, {v}, wanted);
@@ -210,7 +211,7 @@ class DeferReductions {
     return b.op(Opcode::Broadcast, {column}, wanted);
   }
 
-  /// True in the partials of one thread of each row.
+  /// Returns an i1 tile that is true in the partials of one thread of each row.
   Value is_first_part(Builder& b, const ReductionShapes& p, int axis) const {
     LinearLayout of_parts = *p.partials.layout();
     for (int d = static_cast<int>(p.partials.rank()); d-- > 0;)
@@ -293,7 +294,7 @@ class DeferReductions {
     return again(f.update, {again(f.scaling, {before, factor}), partials});
   }
 
-  /// Behind the loop: over lanes and warps.
+  /// Reduces over lanes and warps after the loop.
   void finish(OpId loop, const AttrList& folding, const ReductionShapes& p, Value result,
               Type whole) const {
     Builder b = Builder::behind(k_, loop);

@@ -1,13 +1,13 @@
-// Writes a dot of three dimensions as one dot for each index along the first of them.
+// Expands a dot of three dimensions to one dot for each index along the first dimension.
 //
 //   r = dot a, b, acc : tile<Bxmxn>   ->   for each i of B:
 //                                            a_i = reshape (tile_slice a [i, 0, 0])
 //                                            r_i = dot a_i, b_i, acc_i
 //                                          r = tile_concat (expand_dims r_i) ..
 //
-// An operand that is loaded for this dot alone is loaded in B boxes instead, so that each product
-// is pipelined as one by itself would be. Absent elements are zeros and masks by now, so that the
-// parts, which no longer have the first dimension, need not know what was absent along it.
+// An operand that is loaded only for this dot is loaded as B boxes instead, so that each product is
+// pipelined like a separate dot. Absent elements have become zeros and masks before this pass, so
+// that the parts, which lack the first dimension, need no bounds along it.
 #include <vector>
 
 #include "ir/builder.h"
@@ -54,7 +54,7 @@ class BatchedDots {
       if (is_own_load(v)) k_.erase(k_[v].def);
   }
 
-  /// The dot is the only one that uses what the load brings, and no index tile says from where.
+  /// Returns true if the dot is the only user of the load and no index tile selects its rows.
   bool is_own_load(Value v) const {
     const OpId def = k_[v].def;
     return def && k_[def].opcode == Opcode::LoadView && uses_.count(v) == 1 &&
@@ -92,7 +92,7 @@ class BatchedDots {
     const auto axes = attrs.ints(AttrName::axes);
     Value& offset = operands[static_cast<std::size_t>(1 + axes[0])];
     if (i != 0) offset = b.add(offset, b.constant(k_.type(offset), i));
-    // Along a dimension of stride 1 the offset's divisor counts.
+    // The offset's divisibility matters along a dimension of stride 1.
     const auto view_dim = static_cast<std::size_t>(axes[0]);
     if (i != 0 && k_.type(operands[0]).view_facts().strides[view_dim] == 1)
       attrs.set(AttrName::offset_divisibility, std::int64_t{1});

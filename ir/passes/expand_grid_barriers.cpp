@@ -1,10 +1,11 @@
-// Meetings of all programs, as a counter that each of them raises and waits for.
+// Implements grid barriers by a counter that each program increments and waits for.
 //
 //   grid_barrier   ->   before = atomic_rmw counter, 1 [add, release]
 //                       wait_until counter, (before / programs + 1) * programs
 //
-// The counter's value that a program finds tells which meeting it is: all must have come to the
-// last one before anybody comes to the next. The last program to end sets the counter back to 0.
+// The counter's previous value determines the number of the barrier: all programs must have arrived
+// at one barrier before any arrives at the next. The last program to finish resets the counter to
+// 0.
 #include "ir/builder.h"
 #include "ir/pipeline.h"
 
@@ -31,7 +32,7 @@ class GridBarriers {
     b.loc = k_[k_.terminator(k_.launch())].loc;
     if (const OpId yield = k_.terminator(k_.body())) b.before(yield);
     clear(b);
-    // Any number of programs does what there is to do; as many as are resident are launched.
+    // Any number of programs can do the work; the launch uses the number that is resident at once.
     k_.info.persistent = true;
   }
 

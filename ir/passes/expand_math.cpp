@@ -1,5 +1,5 @@
-// Writes math functions in terms of the instructions the hardware has. Before: tile form. After: no
-// op of family Math is left; bf16 and f16 functions are computed in f32.
+// Expands math functions to instructions that the hardware has. Before: tile form. After: no op of
+// family Math is left; bf16 and f16 functions are computed in f32.
 #include <array>
 #include <numbers>
 

@@ -22,13 +22,13 @@
 namespace tegula::ir {
 namespace {
 
-/// An index into one dimension of a view: positions along a dimension of the tile, or of none.
+/// An index into one dimension of a view: it varies along one dimension of the tile, or along none.
 struct Position {
   AffineIndex index;
   DType dtype;
 };
 
-/// The operands of nested ops of this kind.
+/// Collects the operands of nested ops of this kind.
 void flatten(const Kernel& k, Value v, Opcode opcode, std::vector<Value>& leaves) {
   const OpId def = k[v].def;
   if (!def || k[def].opcode != opcode) return leaves.push_back(v);
@@ -60,14 +60,14 @@ class Gather {
   }
 
  private:
-  /// The axis that `v` is a fact of.
+  /// Returns the axis whose extent or stride (`fact`) `v` is.
   std::optional<std::size_t> axis_of(Value v, Opcode fact) const {
     const OpId def = k_[v].def;
     if (!def || k_[def].opcode != fact || k_[def].operands[0] != box_.view) return std::nullopt;
     return static_cast<std::size_t>(k_[def].attrs.i(AttrName::axis));
   }
 
-  /// Each dimension's index times its stride, and nothing else.
+  /// Finds the index of each dimension: the offset must be the sum of indices times strides.
   bool find_indices(Value offset) {
     std::vector<Value> terms;
     flatten(k_, offset, Opcode::Add, terms);
@@ -81,7 +81,7 @@ class Gather {
     return std::ranges::all_of(indices_, [](Value v) { return static_cast<bool>(v); });
   }
 
-  /// Whether exactly the elements outside of the view are masked.
+  /// Returns true if exactly the elements outside of the view are masked.
   bool is_guarded() const {
     std::vector<Value> conditions;
     flatten(k_, d_.operands[1], Opcode::And, conditions);
@@ -103,7 +103,7 @@ class Gather {
     return std::ranges::count(from, false) + std::ranges::count(to, false) == 0;
   }
 
-  /// Each dimension of the tile is one of the view.
+  /// Finds the positions in the view. Each dimension of the tile must be one of the view.
   bool find_positions() {
     const auto shape = k_.type(d_.results[0]).shape();
     box_.axes.assign(shape.size(), -1);
@@ -142,7 +142,7 @@ void load_box(Kernel& k, OpId load, const RecoveredBox& box) {
   k.erase(load);
 }
 
-/// A tile of rows and columns, in a mainloop.
+/// Returns true for a load of a tile of rows and columns in a mainloop.
 bool is_of_pairs(const Kernel& k, OpId op) {
   const OpData& d = k[op];
   const OpId loop = k[d.parent].owner;

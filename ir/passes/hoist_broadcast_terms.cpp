@@ -1,12 +1,12 @@
 // Hoists terms that are constant along rows or columns out of per-element arithmetic and computes
 // them once per row or column. Before and after: tile form.
 //
-// An elementwise op on broadcasts is computed before they are repeated: exact, in every kernel.
-// Float ops marked `reassoc` are followed as forms factor * tile + terms (linear_form.h), which are
-// written out where something needs the tile. Some users need less: a maximum along rows is that of
-// the tile plus the row term, and if row maxima are subtracted next, that happens per row, too. A
-// select against an infinity and a branch pass on deferrable terms. The accumulator of an MMA may
-// begin with the remaining terms (accumulator_init.cpp).
+// An elementwise op on broadcasts is computed before they are broadcast, which is exact and happens
+// in every kernel. Float ops marked `reassoc` are represented as forms factor * tile + terms
+// (linear_form.h), which are written out where an op needs the tile. Some users need less: a
+// maximum along rows is that of the tile plus the row term, and if row maxima are subtracted next,
+// that happens per row, too. A select against an infinity and a branch pass on deferrable terms.
+// The accumulator of an MMA may start as the remaining terms (accumulator_init.cpp).
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
@@ -66,7 +66,7 @@ class HoistBroadcastTerms {
   }
 
   static bool is_sum(Opcode o) { return o == Opcode::Add || o == Opcode::Sub || o == Opcode::Neg; }
-  /// Whether the op is a sum or product that may be reassociated.
+  /// Returns true if the op is a sum or product that may be reassociated.
   bool is_linear(OpId op) const {
     const OpData& d = k_[op];
     if (d.results.size() != 1 || !is_float_wide(d.results[0])) return false;
@@ -75,7 +75,7 @@ class HoistBroadcastTerms {
                       (d.opcode == Cast && is_integer_wide(d.operands[0]));
     return fits && d.attrs.i(AttrName::reassoc) != 0;
   }
-  /// A linear op that can take the used value as a form.
+  /// Returns true if the user is a linear op that can take the value as a form.
   bool takes_form(const Use& u) const {
     if (!is_linear(u.op)) return false;
     const OpData& d = k_[u.op];
@@ -91,14 +91,14 @@ class HoistBroadcastTerms {
     const std::string_view kind = d.attrs.s(AttrName::kind);
     return d.opcode == Opcode::Reduce && (kind == "max" || kind == "min");
   }
-  /// Index of the operand that a select chooses, if it chooses between that and an infinity.
+  /// Returns the index of the operand that a select chooses, if the other one is an infinity.
   std::optional<std::size_t> chosen(const OpData& d) const {
     if (d.opcode != Opcode::Select || !is_float_wide(d.results[0])) return std::nullopt;
     if (is_infinite(k_, d.operands[2])) return 1;
     if (is_infinite(k_, d.operands[1])) return 2;
     return std::nullopt;
   }
-  /// The branch that the region belongs to; none for other regions.
+  /// Returns the branch that the region belongs to, or a null op for other regions.
   OpId branch_of(RegionId r) const {
     const OpId owner = k_[r].owner;
     return owner && k_[owner].opcode == Opcode::If ? owner : OpId();
@@ -112,7 +112,8 @@ class HoistBroadcastTerms {
     return forms_.of(v);
   }
 
-  /// Sums of integers are exact in any order. Their ops stay as they are for other users.
+  /// Returns the form of an integer value. Integer sums are exact in any order. Their ops stay for
+  /// other users.
   std::optional<LinearForm> integer_form(Value v) {
     const OpId def = k_[v].def;
     if (!def || (!is_sum(k_[def].opcode) && k_[def].opcode != Opcode::Mul)) return std::nullopt;
@@ -131,12 +132,12 @@ class HoistBroadcastTerms {
     if (o == Div) return forms_.quotient(x[0], x[1]);
     if (o == Cast) return forms_.cast(x[0], DType::f32);
     const auto product = forms_.product(x[0], x[1]);
-    // The subtrahend of a tile often comes from it: it goes first, as layouts follow first
-    // operands.
+    // The subtrahend of a tile often depends on the tile: the tile comes first, because layouts
+    // follow first operands.
     return o == Mul || !product ? product : forms_.sum(x[2], *product);
   }
 
-  /// The value as a tile of its own, made right after its definition.
+  /// Returns the value as a complete tile, computed right after its definition.
   Value whole(Value v) {
     const auto it = known_.find(v);
     if (it == known_.end()) return v;
@@ -161,7 +162,7 @@ class HoistBroadcastTerms {
 
   void visit(OpId op) {
     if (k_[op].opcode == Opcode::If) return branch(op);
-    if (k_[op].opcode == Opcode::Yield && branch_of(k_[op].parent)) return;  // branch sees to it
+    if (k_[op].opcode == Opcode::Yield && branch_of(k_[op].parent)) return;  // handled by branch()
     forms_.before(op);
     if (linear(op) || before_broadcasts(op) || extremum(op) || select(op)) {
       replaced_.push_back(op);
@@ -185,7 +186,7 @@ class HoistBroadcastTerms {
     return true;
   }
 
-  /// An elementwise op whose operands are all narrow.
+  /// Rewrites an elementwise op whose operands are all narrow.
   bool before_broadcasts(OpId op) {
     if (!info(k_[op].opcode).is_elementwise()) return false;
     if (k_[op].results.size() != 1 || !LinearForms::has_broadcast_dims(k_.type(k_[op].results[0])))
@@ -230,7 +231,7 @@ class HoistBroadcastTerms {
     return true;
   }
 
-  /// Terms that both regions leave to be added are added to the result.
+  /// Adds terms that both regions defer to the result of the branch.
   void branch(OpId op) {
     const std::vector<RegionId> regions(k_[op].regions.begin(), k_[op].regions.end());
     for (RegionId r : regions) region(r);
@@ -260,7 +261,8 @@ class HoistBroadcastTerms {
     return visible(f.factor) && std::ranges::all_of(f.terms, visible);
   }
 
-  // ---- what can wait ----------------------------------------------------------------------------
+  // ---- deferred terms
+  // -----------------------------------------------------------------------------
   bool is_deferrable(const RowOrColTerm& factor) const {
     return !factor || (factor.axis < 0 && facts_.is_positive(factor.value));
   }
@@ -277,7 +279,7 @@ class HoistBroadcastTerms {
     return p;
   }
 
-  /// Writes the value's form out, but for what can wait.
+  /// Writes the value's form out, except for deferred terms.
   void write_out(Value v, const LinearForm& f) {
     DeferredTerms p{f, {}};
     if (f.tile) {
@@ -293,8 +295,8 @@ class HoistBroadcastTerms {
       known_[v] = p.later;
   }
 
-  /// Starts the accumulator of an MMA that nothing else uses with the form's terms, if that saves
-  /// work per element.
+  /// Initializes the accumulator of an MMA that nothing else uses with terms of the form, if that
+  /// saves work per element.
   std::optional<DeferredTerms> with_accumulator_init(Value v, const LinearForm& f,
                                                      const Deferrable& w) {
     if (!is_deferrable(f.factor) || !is_only_for(f.tile, v)) return std::nullopt;
@@ -312,7 +314,8 @@ class HoistBroadcastTerms {
     }
     return std::nullopt;
   }
-  /// Whether the only path from `x` leads to `v`, through sums and products in the same region.
+  /// Returns true if the only path from `x` leads to `v`, through sums and products in the same
+  /// region.
   bool is_only_for(Value x, Value v) const {
     const RegionId here = k_[k_[v].def].parent;
     while (x != v) {
@@ -344,7 +347,7 @@ class HoistBroadcastTerms {
     w.factor = is_deferrable(f.factor);
     std::unordered_set<Value> carriers{v};
     follow(v, w, carriers);
-    // A branch hands on what both of its regions leave.
+    // A branch passes on only what both of its regions defer.
     for (Value carrier : carriers) {
       const OpId def = k_[carrier].def;
       if (k_[def].opcode != Opcode::If) continue;
@@ -373,8 +376,9 @@ class HoistBroadcastTerms {
     }
   }
 
-  // ---- what is left over ------------------------------------------------------------------------
-  /// Removes replaced ops, and ops of forms that nobody wrote out.
+  // ---- cleanup
+  // ------------------------------------------------------------------------------------
+  /// Removes replaced ops, and ops of forms that were not written out.
   void remove_unused() {
     std::vector<OpId> ops = replaced_;
     for (auto id = first_new_; id < k_.op_count(); ++id) ops.push_back(OpId(id));
@@ -386,8 +390,8 @@ class HoistBroadcastTerms {
   LinearForms forms_;
   FloatFacts facts_;
   std::uint32_t first_new_;
-  Uses uses_;  ///< as they were before the pass
-  /// Forms of values whose op stands for less, or nothing.
+  Uses uses_;  ///< before the pass
+  /// Forms of values whose op computes only a part of them, or nothing.
   std::unordered_map<Value, LinearForm> known_;
   std::unordered_map<Value, Value> whole_;
   std::vector<OpId> replaced_;

@@ -1,10 +1,10 @@
-// Atomic operations on parts of views.
+// Lowers atomic operations on parts of views.
 //
 // Before:  old = atomic_view V, t, i, j [kind = "add"]
 // After:   store_view V, t, i, j [kind = "add"]                       where nothing needs `old`
 //          old = crop (atomic_rmw (addptr (view_ptr V), ..), t, inside)      else
-// A box that nothing comes back from is one that TMA can combine with what is there
-// (ir/analysis/tma_store.h); what was there is read by the threads.
+// TMA can combine a box with the contents of memory if the old values are not needed
+// (ir/analysis/tma_store.h); otherwise threads read the old values.
 #include <unordered_set>
 #include <vector>
 
@@ -28,7 +28,7 @@ void by_address(Kernel& k, Builder& b, OpId op) {
                    {{AttrName::kind, d.attrs.s(AttrName::kind)}});
   const auto axes = d.attrs.ints(AttrName::axes);
   const int gathered = gathered_dim(k, d);
-  // The old value is 0 where an index tile selects nothing, as a gather reads.
+  // The old value is 0 where an index tile selects nothing, as for a gather.
   if (gathered >= 0) old = b.select(at.inside, old, b.zero(Type::scalar(k.type(old).dtype())));
   for (std::size_t i = 0; i < axes.size(); ++i) {
     if (static_cast<int>(i) == gathered) continue;

@@ -1,15 +1,16 @@
 // Makes a kernel persistent: one CTA computes many tiles, so that the epilogue of a tile overlaps
-// the loads of the next one and the operand ring never runs empty.
+// the loads of the next tile and the operand ring never runs empty.
 //
 // Before:   launch { .. yield total, 1, 1 }   body of tile program_id
 // After:    for w in 0 .. waves { body of tile .. }, kernel.info.persistent
 // dynamic:  tile = program_id; while tile < total { fetch; body of tile; tile = what was fetched }
 // The static scheduler assigns tiles to CTAs in serpentine order: the direction alternates from
-// wave to wave, so that no CTA gets the heaviest tile of every wave. If two neighbouring tiles are
-// as much work as any other two (an attribute of program_id), tiles go in pairs (in serpentine
-// order too: pairs may differ after all). Right for any number of CTAs; the launch takes as many as
-// are resident at once. With multicast, tiles go to clusters, two neighbours to each: the dynamic
-// scheduler has no counter then, so that the CTAs of a cluster need not tell each other.
+// wave to wave, so that no CTA gets the heaviest tile of every wave. If all pairs of neighbouring
+// tiles have equal work (an attribute of program_id), tiles are assigned in pairs, also in
+// serpentine order, because pairs may differ after all. Any number of CTAs is correct; the launch
+// uses the number that is resident at once. With multicast, each cluster gets two neighbouring
+// tiles. The dynamic scheduler has no counter then, so that the CTAs of a cluster need not
+// communicate.
 #include <algorithm>
 
 #include "ir/analysis/index_facts.h"
@@ -22,8 +23,8 @@
 namespace tegula::ir {
 namespace {
 
-/// The launch region's first result as i32, computed in the body; none where the grid has other
-/// dimensions.
+/// Returns the launch region's first result as i32, computed in the body; null if the grid has
+/// other dimensions.
 Value total_tiles(Kernel& k, Builder& b) {
   const OpId yield = k.terminator(k.launch());
   if (!yield || constant_value(k, k[yield].operands[1]) != 1 ||
@@ -36,8 +37,8 @@ Value total_tiles(Kernel& k, Builder& b) {
   return k.type(total) == Type::scalar(DType::i32) ? total : Value();
 }
 
-/// Assigns tiles to CTAs. The CTAs of a cluster get neighbouring tiles, 2 n and 2 n + 1; an odd
-/// last tile has no neighbour.
+/// Assigns tiles to CTAs. The CTAs of a cluster get neighbouring tiles, 2 n and 2 n + 1; if the
+/// number of tiles is odd, the last tile has no neighbour.
 class StaticTileScheduler {
  public:
   StaticTileScheduler(Builder& b, Value total, bool pairs, int cluster)
@@ -70,8 +71,9 @@ class StaticTileScheduler {
   }
 
  private:
-  /// The CTA's number, counted from the other end in every second wave (of pairs). The CTAs of a
-  /// cluster change places at that end, and so have neighbours in the same order again.
+  /// Returns the CTA's number, counted from the other end in every second wave (of pairs). The CTAs
+  /// of a cluster swap places when counting from that end, so that neighbours are in the same order
+  /// again.
   Value serpentine(Builder& b, Value wave) const {
     const Value position =
         cluster_ == 1 ? position_ : b.op(Opcode::Xor, {position_, b.i32(cluster_ - 1)});
@@ -85,7 +87,7 @@ class StaticTileScheduler {
   Value total_, position_, programs_, tiles_per_pass_, full_, rest_, last_wave_is_single_;
 };
 
-/// In what follows the loop's head, the launch grid is that of the tiles.
+/// Replaces the launch grid by that of the tiles in the ops of `body`.
 void rename_grid(Kernel& k, RegionId body, Value tile, Value total) {
   std::vector<OpId> stale;
   walk(k, body, [&](OpId op) {
@@ -105,8 +107,8 @@ void move_into(Kernel& k, RegionId body, std::span<const OpId> ops) {
   }
 }
 
-/// Takes out what begins a dependent launch: the first tile's facts may be read from what the
-/// kernel in front has written.
+/// Removes the ops that start a dependent launch from `ops`: the first tile's metadata may be read
+/// from memory that the previous kernel has written.
 std::vector<OpId> take_launch_ops(Kernel& k, std::vector<OpId>& ops) {
   const auto stays = std::ranges::stable_partition(ops, [&](OpId op) {
     return !k[op].is(Opcode::GridLaunchDependents, Opcode::GridDependencyWait);
@@ -135,9 +137,9 @@ void add_static_scheduler(Kernel& k, Builder& b, Value total, std::span<const Op
   Builder(k, body).yield({});
 }
 
-/// Builds the dynamic tile scheduler. The fetch stands at the head and its result is used after the
-/// tile, so that nobody waits for memory. With multicast a cluster's first tiles are its programs'
-/// numbers, and the next ones as many further on as there are programs.
+/// Builds the dynamic tile scheduler. The fetch is at the start of the body and its result is used
+/// after the tile, so that no thread waits for memory. With multicast, the first tiles of a cluster
+/// are its program ids, and each following tile is num_programs further on.
 void add_dynamic_scheduler(Kernel& k, Builder& b, Value total, std::vector<OpId> ops,
                            bool multicast) {
   if (multicast) k.info.cluster = 2;
@@ -148,7 +150,7 @@ void add_dynamic_scheduler(Kernel& k, Builder& b, Value total, std::vector<OpId>
   const RingPosition start = ChannelRing::first(b);
   const Value first = program_of(b, Opcode::ProgramId);
   std::vector<Value> inits{start.slot, start.phase, first};
-  // A cluster may have a program more than there are tiles.
+  // A cluster may have one more program than there are tiles.
   const Value known = multicast ? b.op(Opcode::Min, {first, b.sub(total, b.i32(1))}) : first;
   for (Value fact : facts.of(b, known, total)) inits.push_back(fact);
   const OpId loop = b.make_while(inits);

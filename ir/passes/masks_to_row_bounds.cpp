@@ -3,10 +3,11 @@
 // Before:  and (cmp lt cols, length), (cmp ge rows, cols)                     of tiles [m, n]
 // After:   limit = min (length - first), (rows + 1 - first)          of [m, 1], within 0 .. n
 //          cmp lt (arange n), limit
-// A mask's cost is what it costs each element. However many comparisons with a position it is made
-// of, a row has one limit above and one below: an element takes one comparison with each
-// (docs/masks.md). Exact for all limits: they are clamped to the tile before they are counted from
-// its first column. That a position minus a position does not wrap is taken for granted.
+// The cost of a mask is its cost per element. However many comparisons with a position it contains,
+// a row has one upper and one lower limit, and an element is compared once with each
+// (docs/masks.md). This is exact for all limits, because they are clamped to the tile before they
+// are made relative to its first column. The pass assumes that the difference of two positions does
+// not wrap.
 #include <algorithm>
 #include <optional>
 #include <unordered_set>
@@ -21,15 +22,15 @@
 namespace tegula::ir {
 namespace {
 
-/// first <= column < end of the tile's columns; none: no limit on that side.
+/// first <= column < end of the tile's columns; null: no limit on that side.
 struct RowBounds {
   Value first, end;
 };
 
-/// sign * column + rest; a sign of 0 has no column.
+/// sign * column + rest; without a column if the sign is 0.
 struct Side {
   int sign = 0;
-  Value rest;  ///< a scalar or [m, 1]; none: 0
+  Value rest;  ///< a scalar or [m, 1]; null: 0
   bool is_position = false;
 };
 
@@ -57,13 +58,13 @@ class MasksToRowBounds {
   }
 
  private:
-  /// Nothing but loads from addresses asks for it.
+  /// Returns true if only loads from addresses use the value.
   bool is_guard(const Uses& uses, Value v) const {
     return std::ranges::all_of(uses.of(v),
                                [&](const Uses::Use& u) { return k_[u.op].opcode == Opcode::Load; });
   }
-  /// Guards of what is looked up by distance are themselves the same along diagonals, as long as
-  /// they are written so (ir/analysis/diagonals).
+  /// Returns true if the condition compares distances. Guards of lookups by distance are constant
+  /// along diagonals themselves as long as they are written this way (ir/analysis/diagonals).
   bool compares_distances(Value v) const {
     const OpId def = k_[v].def;
     if (!def) return false;
@@ -82,7 +83,7 @@ class MasksToRowBounds {
     return LinearForms::has_broadcast_dims(t) && t.dtype() == DType::i1;
   }
 
-  /// A conjunction: combines its bounds, and keeps the other conditions.
+  /// Rewrites a conjunction: combines its bounds, and keeps the other conditions.
   bool rewrite(OpId root) {
     const Value whole = k_[root].results[0];
     type_ = k_.type(whole);
@@ -136,7 +137,7 @@ class MasksToRowBounds {
   RowBounds both(const RowBounds& x, const RowBounds& y) {
     return {tightest(Opcode::Max, x.first, y.first), tightest(Opcode::Min, x.end, y.end)};
   }
-  /// An interval too where both are limited on the same side only.
+  /// Returns the union; it is an interval if both are limited on the same side only.
   std::optional<RowBounds> either(const RowBounds& x, const RowBounds& y) {
     if (!x.first && !y.first) return RowBounds{{}, tightest(Opcode::Max, x.end, y.end)};
     if (!x.end && !y.end) return RowBounds{tightest(Opcode::Min, x.first, y.first), {}};
@@ -152,7 +153,8 @@ class MasksToRowBounds {
       return std::nullopt;
     const auto x = side(left), y = x ? side(right) : std::nullopt;
     if (!x || !y || std::abs(x->sign - y->sign) != 1) return std::nullopt;
-    // column + rest on one side, a limit on the other; a negative column changes sides.
+    // column + rest on one side, a limit on the other. A negative column is moved to the other
+    // side.
     const bool column_left = x->sign - y->sign == 1;
     const Side& of_column = x->sign != 0 ? *x : *y;
     const Side& of_limit = x->sign != 0 ? *y : *x;
@@ -162,7 +164,8 @@ class MasksToRowBounds {
                                             : difference(of_column.rest, of_limit.rest);
     const bool below = (pred == "lt" || pred == "le") == column_left;
     const bool includes = pred == "le" || pred == "ge";
-    // column < limit and column >= limit cut at it, column <= limit and column > limit behind it.
+    // column < limit and column >= limit cut at the limit; column <= limit and column > limit cut
+    // after it.
     const bool is_position = of_column.sign == 1 && !of_column.rest && of_limit.is_position;
     const Value cut = counted(limit, below == includes, is_position);
     return below ? RowBounds{{}, cut} : RowBounds{cut, {}};
@@ -175,8 +178,8 @@ class MasksToRowBounds {
     return b_.sub(from, b_.cast(y, DType::i64));
   }
 
-  /// The limit counted from the tile's first column, one further if `behind`, within 0 .. n.
-  /// A position needs no clamping.
+  /// Returns the limit relative to the tile's first column, plus one if the cut is after it,
+  /// clamped to 0 .. n. A position needs no clamping.
   Value counted(Value limit, bool behind, bool is_position) {
     const std::int64_t n = type_.shape()[1], extra = behind ? 1 : 0;
     const DType type = k_.type(limit).dtype();
@@ -215,15 +218,16 @@ class MasksToRowBounds {
     return Side{1, b_.op(Opcode::Neg, {y->rest}), true};
   }
 
-  /// A loaded row has the layout of wgmma accumulators; elsewhere it would be converted in front of
-  /// the loop, and values computed of it in a loop would be converted there.
+  /// Accepts a row operand. With wgmma, a loaded row has the layout of accumulators. On other
+  /// targets it would be converted before the loop, and values computed from it in a loop would be
+  /// converted there.
   std::optional<Side> row(Value v) {
     const bool is_position = iota_of(b_, v).has_value();
     if (!is_position && !rows_lie_together_) return std::nullopt;
     return Side{0, v, is_position};
   }
 
-  /// Columns count from the same place in all comparisons of a condition.
+  /// Accepts a column operand. All comparisons of a condition must use the same columns.
   std::optional<Side> column(Value v) {
     if (v == columns_) return Side{1, {}};
     const auto i = iota_of(b_, v);
@@ -237,8 +241,8 @@ class MasksToRowBounds {
     return Side{1, {}};
   }
 
-  // ---- what is left
-  // -------------------------------------------------------------------------------
+  // ---- results
+  //-------------------------------------------------------------------------------
   Value written(const RowBounds& l) {
     const std::int64_t n = type_.shape()[1];
     Value line = b_.op(Opcode::Arange, {}, Type::tile({DType::i32, false}, std::span(&n, 1)),
@@ -256,7 +260,7 @@ class MasksToRowBounds {
     return condition;
   }
 
-  /// One comparison: as an unsigned number what is below the first column is beyond the last.
+  /// Uses one comparison: as an unsigned number, a column before the first one is after the last.
   Value between(Value line, const RowBounds& l) {
     const Type numbers = type_.with_elem({DType::i32, false});
     const Value count = b_.sub(b_.op(Opcode::Max, {l.end, l.first}), l.first);
@@ -267,7 +271,7 @@ class MasksToRowBounds {
                   b_.op(Opcode::Broadcast, {end}, type_.with_elem({DType::u32, false})));
   }
 
-  /// A bound that all rows share is compared once for them.
+  /// Compares a bound that all rows share only once.
   Value compared_with(Value line, Value limit, std::string_view pred) {
     if (k_.type(limit).is_scalar())
       return b_.op(Opcode::Broadcast, {b_.cmp(pred, line, limit)}, type_);
@@ -280,7 +284,7 @@ class MasksToRowBounds {
   Builder b_;
   bool rows_lie_together_;
   Type type_;
-  std::optional<Value> columns_;  ///< the condition's, and the first of them
+  std::optional<Value> columns_;  ///< of the condition; `first_` is the first of them
   Value first_;
   int comparisons_ = 0;
 };

@@ -1,10 +1,10 @@
 // Turns absent elements into plain values. Before: elements of a box outside its view are absent.
-// After: they read as 0, and wherever absence matters something says so: reductions and scans get
-// the identity by a select, dot gets zeros along k, accesses through pointers get masks, and
-// store_view gets limits (one per view dimension after its offsets) where its value is absent
-// inside the view. Absence is followed as bounds per tile dimension (element i is present if
-// 0 <= offset + i < limit), which cost a comparison per row or column, not per element. Boxes of
-// made views whose pieces the end may cut are accessed by address.
+// After: they read as 0, and the ops for which absence matters are guarded: reductions and scans
+// select the identity, dot gets zeros along k, accesses through pointers get masks, and store_view
+// gets limits (one per view dimension after its offsets) if its value is absent inside the view.
+// Absence is tracked as bounds per tile dimension (element i is present if 0 <= offset + i <
+// limit), which cost one comparison per row or column instead of one per element. Boxes of made
+// views whose pieces may be cut by the end are accessed by address.
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -79,7 +79,7 @@ class Materializer {
   }
 
   // ---- masks
-  /// And of two conditions, the first of which may be none yet.
+  /// Returns the conjunction of two conditions, the first of which may be null.
   static Value both(Builder& b, Value all, Value one) {
     return all ? b.op(Opcode::And, {all, one}) : one;
   }
@@ -90,7 +90,7 @@ class Materializer {
     return absence_.mask(b, bound, shape);
   }
 
-  /// All bounds of the value that matter for a fold along `axis`.
+  /// Returns the mask of all bounds of the value that matter for a reduction along `axis`.
   Value mask_along(Builder& b, Value v, std::int64_t axis, bool with_whole = true) {
     Value all;
     for (const PresenceBound& bound : absence_.of(v)) {
@@ -128,7 +128,7 @@ class Materializer {
     changed_ = true;
   }
 
-  /// A tile that is absent as a whole folds to the identity: one select of the result instead of
+  /// A tile that is absent as a whole reduces to the identity: one select of the result instead of
   /// one per element.
   void select_result(OpId op) {
     Builder b(k_, op);
@@ -149,8 +149,8 @@ class Materializer {
     narrow_operand(folded);
   }
 
-  /// A user's combination has no known identity: a validity flag travels along and picks the side
-  /// that exists.
+  /// A user's combination has no known identity: a validity flag is reduced with the values and
+  /// selects the side that exists.
   void fold_with_validity(OpId op) {
     Builder b(k_, op);
     Value present;
@@ -160,8 +160,9 @@ class Materializer {
     if (present) with_validity(op, present);
   }
 
-  /// Absent elements of an exclusive scan become the identity. Otherwise a validity flag travels
-  /// along, but where they stand behind all that are present: nothing there reaches these.
+  /// Absent elements of an exclusive scan become the identity. In other scans a validity flag is
+  /// scanned with the values, except for absent elements after all present ones, which cannot
+  /// affect these.
   void scan_operands(OpId op) {
     Builder b(k_, op);
     const bool is_exclusive = k_[op].attrs.i(AttrName::exclusive) != 0;
@@ -206,7 +207,7 @@ class Materializer {
     changed_ = true;
   }
 
-  /// Moves the region of `from` into `to`, whose operands have one more: the flag.
+  /// Moves the region of `from` into `to`, which has the flag as an additional operand.
   void guard_region(OpId from, OpId to) {
     const RegionId old = k_[from].regions[0];
     const RegionId made = k_.add_region(to);
@@ -232,11 +233,11 @@ class Materializer {
       k_[yield].operands[i] =
           b.select(both, k_[yield].operands[i], b.select(left_valid, left[i], right[i]));
     const Value either =
-        b.op(Opcode::Or, {left_valid, right_valid});  // first: making an op may move the yield
+        b.op(Opcode::Or, {left_valid, right_valid});  // first: creating an op may move the yield
     k_[yield].operands.push_back(either);
   }
 
-  /// A sort takes what is present as a tile; keys that are absent are in no bin.
+  /// A sort takes the presence mask as an operand; absent keys are in no bin.
   void ordered_operand(OpId op) {
     Builder b(k_, op);
     const Value v = k_[op].operands[0];
@@ -261,7 +262,7 @@ class Materializer {
       const std::int64_t axis = i == 0 ? rank - 1 : rank - 2;
       if (absence_.is_zero_filled(v, rank == 3 ? -1 : axis)) continue;
       Value present = mask_along(b, v, axis);
-      // A product of a batch that is absent is 0.
+      // The product of an absent batch is 0.
       if (const Value batch = rank == 3 ? mask_along(b, v, 0) : Value())
         present = both(b, present, batch);
       if (!present) continue;
@@ -270,8 +271,8 @@ class Materializer {
     }
   }
 
-  /// An element that is absent for the sender alone is 0. If it is absent for the receiver too,
-  /// nobody reads the sum.
+  /// Elements that only the sender lacks become 0. If the receiver lacks them, too, nothing reads
+  /// the sum.
   void sum_operand(OpId op) {
     Builder b(k_, op);
     const Value v = k_[op].operands[0];
@@ -290,7 +291,7 @@ class Materializer {
     changed_ = true;
   }
 
-  /// Others know nothing of this program's bounds.
+  /// Fills absent elements, because the other CTAs do not know the bounds of this one.
   void gathered_operands(OpId op) {
     Builder b(k_, op);
     for (std::size_t i = 0; i < k_[op].operands.size(); ++i) {
@@ -304,8 +305,8 @@ class Materializer {
     }
   }
 
-  /// The outermost loop around the op that has nothing to do with its index tiles and the bounds:
-  /// places that no iteration changes can be copied from ahead of it. Else the op.
+  /// Returns the outermost enclosing loop in which neither the op's index tiles nor the bounds
+  /// change, so that loop-invariant indices can be copied ahead; the op itself if there is none.
   OpId in_front_of_loops(OpId op, std::span<const PresenceBound> bounds) const {
     OpId at = op;
     const auto is_known = [&](Value v, OpId loop) {
@@ -326,7 +327,7 @@ class Materializer {
     return at;
   }
 
-  /// Index tiles select nothing if one of the bounds does not hold.
+  /// Makes index tiles select nothing where one of the bounds does not hold.
   void drop_places(OpId op, std::vector<PresenceBound> bounds) {
     if (bounds.empty()) return;
     Builder b(k_, in_front_of_loops(op, bounds));
@@ -345,7 +346,7 @@ class Materializer {
     }
   }
 
-  /// A store that scatters leaves out whole lines by its index tiles.
+  /// A scattering store leaves out whole lines by its index tiles.
   void scatter_places(OpId op, std::vector<PresenceBound>& bounds) {
     const int along = gathered_dim(k_, k_[op]);
     if (along < 0) return;
@@ -384,8 +385,7 @@ class Materializer {
         std::ranges::any_of(all, [&](const PresenceBound& x) { return needs_mask(op, x, axes); }))
       return store_by_address(op, all, axes);
     for (const PresenceBound& bound : all) {
-      // A box that is absent as a whole is stored nowhere: its first dimension's limit becomes
-      // nothing.
+      // A box that is absent as a whole is not stored: the limit of its first dimension becomes 0.
       const auto v =
           static_cast<std::size_t>(bound.is_whole() ? (axes.empty() ? 0 : axes[0])
                                                     : axes[static_cast<std::size_t>(bound.dim)]);
@@ -402,7 +402,7 @@ class Materializer {
     changed_ = true;
   }
 
-  /// Through pointers nothing is read or written where an address or a value is absent.
+  /// Masks accesses through pointers where an address or a value is absent.
   void access_mask(OpId op) {
     Builder b(k_, op);
     const std::size_t mask_at = *mask_operand(k_[op].opcode);
@@ -426,19 +426,19 @@ class Materializer {
     changed_ = true;
   }
 
-  /// Nothing is assumed of absent elements.
+  /// Assumptions do not apply to absent elements.
   void assumed(OpId op) {
     const Value v = k_[op].operands[0];
     Builder b(k_, op);
     const Value present = absence_.mask_of_all(b, absence_.of(v), k_.type(v));
     if (!present) return;
-    const Value absent = b.op(Opcode::Not, {present});  // first: making an op may move the assume
+    const Value absent = b.op(Opcode::Not, {present});  // first: creating an op may move the assume
     const Value holds = b.op(Opcode::Or, {v, absent});
     k_[op].operands[0] = holds;
     changed_ = true;
   }
 
-  /// Elements outside of an interval that nobody reads need not be filled.
+  /// Drops intervals whose absent elements are not observed, because these need not be filled.
   void drop_unobserved(std::vector<PresenceBound>& bounds, Value filled) {
     std::erase_if(bounds, [&](const PresenceBound& x) {
       return x.dim >= 0 && !x.is_broadcast && !x.mask && !absence_.is_observed(filled, x);
@@ -462,9 +462,10 @@ class Materializer {
     settled_.emplace_back(op, filled);
   }
 
-  /// At the end: until then users tell by the op what is absent, and bounds name its result.
+  /// Replaces the settled ops. This comes last, because users find out by these ops which elements
+  /// are absent, and bounds refer to their results.
   void replace_settled() {
-    // The last one first: what one becomes may be another's result.
+    // In reverse order, because the replacement of one may be the result of another.
     for (auto it = settled_.rbegin(); it != settled_.rend(); ++it) {
       k_.replace_all_uses(k_[it->first].results[0], it->second);
       k_.erase(it->first);
@@ -480,7 +481,7 @@ class Materializer {
            k_[def].attrs.i(AttrName::axis) == axis;
   }
 
-  /// The store drops what the bound leaves out by its own view's limit.
+  /// Returns true if the limit of the store's own view drops all that the bound excludes.
   bool adds_nothing(OpId op, const PresenceBound& bound, Value offset, int view_dim) const {
     if (bound.is_whole() || bound.mask || !begins_at(k_, bound, offset)) return false;
     const Value view = k_[op].operands[0];
@@ -488,7 +489,8 @@ class Materializer {
            absence_.facts().is_extent_at_most(view, view_dim, bound.limit, op);
   }
 
-  /// A limit cuts off the end only: elements in front of the view, or some among others, need more.
+  /// Returns true if the bound requires a mask. A limit only cuts off the end, not elements before
+  /// the view or arbitrary ones.
   bool needs_mask(OpId op, const PresenceBound& bound, const Ints& axes) const {
     if (bound.is_whole()) return false;
     if (bound.mask) return true;
@@ -506,7 +508,7 @@ class Materializer {
     changed_ = true;
   }
 
-  /// Element by element, those that are there.
+  /// Stores the present elements one by one.
   void store_by_address(OpId op, std::span<const PresenceBound> bounds, const Ints& axes) {
     Builder b(k_, op);
     const OpData d = k_[op];
@@ -531,10 +533,12 @@ class Materializer {
     changed_ = true;
   }
 
-  /// A multiple of every access width, so that it does not narrow the accesses.
+  /// Returns the extent rounded up to a multiple of every access width, so that it does not narrow
+  /// the accesses.
   static std::int64_t beyond(std::int64_t extent) { return (extent + 63) / 64 * 64; }
 
-  /// `extent` is that of the tile along the bound's dimension.
+  /// Returns the bound as a limit in the view; `extent` is that of the tile along the bound's
+  /// dimension.
   Value limit_in_view(Builder& b, const PresenceBound& bound, Value offset, std::int64_t extent) {
     const Type index = k_.type(offset);
     if (bound.is_whole()) {
@@ -551,13 +555,13 @@ class Materializer {
     }
     if (is_same(k_, bound.offset, offset)) return bound.limit;
     const Value first = absence_.plain(b, bound.offset);
-    // A box that begins beyond its view's end has a negative rest; the comparison with bounds is
+    // A box that starts after its view's end has a negative rest; the comparison with bounds is
     // unsigned.
     Value rest = b.sub(bound.limit, first);
     const Type wide = k_.type(rest);
     const bool is_converted = wide != index;
-    // "No limit" plus an offset would overflow; what is beyond the tile does not matter, nor how
-    // far the tile is beyond the limit.
+    // "No limit" plus an offset would overflow. Elements after the tile do not matter, nor how far
+    // the tile is beyond the limit.
     if (bound.is_guarded || is_converted)
       rest = b.op(Opcode::Min, {rest, b.constant(wide, beyond(extent))});
     if (is_converted) {
@@ -578,7 +582,7 @@ class Materializer {
   Kernel& k_;
   Absence absence_;
   std::vector<std::pair<OpId, Value>>
-      settled_;  ///< ops that say what is absent, and what they become
+      settled_;  ///< ops that define absence, and their replacements
   bool keep_checks_;
   bool changed_ = false;
 };

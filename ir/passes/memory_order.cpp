@@ -1,14 +1,14 @@
 // Inserts barriers that make a program's accesses to global memory happen in program order,
-// although many threads make them.
+// although many threads perform them.
 //
 // Before:  store_view Y, a, %i ..; b = load_view Y, %j ..; atomic_rmw lock [sem = "release"]
 // After:   store_view Y, a, %i ..; cta_barrier; b = load_view Y, %j ..; cta_barrier; atomic_rmw ..
-// A barrier stands between an access and a conflicting earlier one of another thread that no
-// barrier separates from it on some path: as late as possible, so that it serves all later
-// accesses, and in front of the loops that hold the later access alone. A release comes after a
-// barrier, so that it publishes the writes of all threads; after an acquire all threads
-// synchronise. If every thread accesses its own elements only, as in epilogues, there is nothing to
-// do.
+// A barrier is inserted between an access and a conflicting earlier access of another thread if no
+// barrier separates them on some path. It is placed as late as possible, so that it serves all
+// later accesses, and before the loops that contain only the later access. A release comes after a
+// barrier, so that it publishes the writes of all threads; after an acquire, all threads
+// synchronize. If every thread accesses only its own elements, as in epilogues, no barrier is
+// needed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,10 +28,10 @@
 namespace tegula::ir {
 namespace {
 
-/// An access since which, on some path, no barrier has come.
+/// An access after which some path has had no barrier yet.
 struct Open {
   OpId op;
-  OpId carried;  ///< the access was in an earlier iteration of this loop; none: in this one
+  OpId carried;  ///< the access was in an earlier iteration of this loop; null: in this one
   friend bool operator==(const Open&, const Open&) = default;
 };
 using State = std::vector<Open>;
@@ -43,8 +43,7 @@ void add(State& to, const State& from) {
   for (const Open& a : from) add(to, a);
 }
 
-/// Position of a missing barrier: in front of `op`, for the sake of accesses before it, or after
-/// it.
+/// Position of a missing barrier: before `op`, because of the accesses in `before`, or after it.
 struct Missing {
   OpId op;
   State before;
@@ -57,7 +56,7 @@ class MemoryOrder {
 
   bool run() {
     State open;
-    // Barriers that are placed after an op are visited, too.
+    // Barriers that are inserted after an op are visited, too.
     for (OpId op = k_[k_.body()].first; op; op = k_[op].next)
       for (;;) {
         State now = open;
@@ -72,18 +71,18 @@ class MemoryOrder {
   }
 
  private:
-  // ---- what an op does
+  // ---- effects of ops
   bool meets_for_result(const OpData& d) const {
     using enum Opcode;
     return d.is(AtomicRmw, AtomicCas, AtomicLoad, ReadRegister) &&
            k_.type(d.results[0]).is_scalar() && !uses_.of(d.results[0]).empty();
   }
-  /// Whether threads synchronise before the op has its effects, as lowering emits it.
+  /// Returns true if the lowering synchronizes threads before the op has its effects.
   bool meets_before(const OpData& d) const {
     return d.opcode == Opcode::ArriveAndTestLast || meets_for_result(d);
   }
-  /// Whether elements change warps: they go through shared memory, whose writers and readers
-  /// synchronise.
+  /// Returns true if elements change warps: they go through shared memory, whose writers and
+  /// readers synchronize.
   bool crosses_warps(const OpData& d) const {
     const Type from = k_.type(d.operands[0]), to = k_.type(d.results[0]);
     if (!from.layout() || !to.layout() || uses_.of(d.results[0]).empty()) return false;
@@ -117,7 +116,7 @@ class MemoryOrder {
     return found;
   }
 
-  /// False where a barrier is missing and that is asked for.
+  /// Returns false if a barrier is missing and `asks` is set.
   bool visit_leaf(OpId op, State& open, bool asks) {
     const OpData& d = k_[op];
     if (meets_before(d)) open.clear();
@@ -155,7 +154,7 @@ class MemoryOrder {
     return true;
   }
 
-  /// Visits one iteration; `open` becomes the open accesses after it, `left` those where the loop
+  /// Visits one iteration. `open` becomes the open accesses after it, `left` those where the loop
   /// ends.
   bool visit_turn(OpId loop, State& open, State& left, bool asks) {
     const bool tests = k_[loop].opcode == Opcode::While;
@@ -186,15 +185,16 @@ class MemoryOrder {
     return true;
   }
 
-  /// Accesses that both iterations see stay the same in all iterations of the outermost loop.
+  /// Returns the access as seen from a later iteration. Values that both iterations share stay the
+  /// same in all iterations of the outermost loop that carries it.
   Open carried(Open o, OpId loop) const {
     const bool keeps = o.carried && (o.carried == loop || is_inside(k_, loop, o.carried));
     return {o.op, keeps ? o.carried : loop};
   }
 
   // ---- barriers
-  /// In front of the outermost loop around the op that has none of the earlier accesses; gives what
-  /// it stands in front of.
+  /// Inserts a barrier before the outermost loop around the op that contains none of the earlier
+  /// accesses. Returns the op that the barrier precedes.
   OpId place(const Missing& m) {
     OpId at = m.op;
     for (OpId owner = k_[k_[m.op].parent].owner; owner && !m.behind;
@@ -214,7 +214,7 @@ class MemoryOrder {
     return m.behind ? OpId() : at;
   }
 
-  /// The op, and the earlier accesses that it conflicts with.
+  /// Returns the op, and the earlier accesses that it conflicts with, for a remark.
   std::vector<std::pair<std::string, std::string>> accesses(const Missing& m) const {
     const auto named = [&](OpId op) {
       return fmt::format("{}@{}", info(k_[op].opcode).mnemonic, k_[op].loc.line);

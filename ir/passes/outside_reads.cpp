@@ -1,16 +1,16 @@
-// Reports of elements that are read outside of their view and decide something. An element that is
-// read by itself is 0 there, which is a number like any other: where it is an index, the bound of a
-// loop or of a crop, an address, a mask or a condition, the kernel says so by an assume that only
-// the interpreter and the simulator look at.
+// Reports elements that are read outside of their view and used to make a decision. A single
+// element that is read there is 0, which is a valid number. Where it is used as an index, the bound
+// of a loop or of a crop, an address, a mask or a condition, the pass inserts an assume that only
+// the interpreter and the simulator check.
 //
 //   n = load_view V, i                    ->  n = load_view V, i
 //                                             is_outside = i < 0 or i >= extent of V
 //   for 0, n, 1 { .. }                        assume not is_outside [kind = "inside"]
 //                                             for 0, n, 1 { .. }
 //
-// An element is followed through elementwise ops and shapes; a `select` counts for the side that it
-// takes, a conjunction where its other side does not decide. fill_absent ends it, and so do memory
-// and what branches and loops hand on.
+// An element is tracked through elementwise ops and shape ops. A `select` uses only the side that
+// it takes, and an operand of a conjunction matters only if the other operand does not decide the
+// result. Tracking ends at fill_absent, at memory, and at results of branches and loops.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@
 namespace tegula::ir {
 namespace {
 
-/// An element that a value depends on, and the scalar i1 of whether it lies outside its view (and
+/// An element that a value depends on, and a scalar i1 that is true if it is outside its view (and
 /// matters).
 struct Origin {
   OpId load;
@@ -35,7 +35,7 @@ struct Origin {
 };
 using Origins = std::vector<Origin>;
 
-/// Values that depend on more elements are followed for the first ones only.
+/// If a value depends on more elements, only the first ones are tracked.
 constexpr std::size_t kMaxOrigins = 8;
 
 bool is_scalar_flag(const Kernel& k, Value v) {
@@ -85,7 +85,7 @@ class OutsideReads {
       check(op, 0, "a condition");
   }
 
-  /// The yield is that of a while loop's condition.
+  /// Returns true for the yield of a while loop's condition.
   bool is_loop_condition(OpId op) const {
     const OpId owner = k_[k_[op].parent].owner;
     return k_[op].opcode == Opcode::Yield && owner && k_[owner].opcode == Opcode::While &&
@@ -101,7 +101,8 @@ class OutsideReads {
     for (std::size_t i = first; i < k_[op].operands.size(); ++i) check(op, i, used_as);
   }
 
-  /// A view that nobody accesses may be made of anything.
+  /// Checks the operands of a made view at its access: a view that is not accessed may be made of
+  /// anything.
   void made_view(OpId access, Value view) {
     const OpId make = maker_of(k_, view);
     if (!make) return;
@@ -127,7 +128,7 @@ class OutsideReads {
     }
   }
 
-  /// Each index must name an element of the tile.
+  /// Checks that each index of a gather selects an element of the tile.
   void gathered(OpId op) {
     const Value index = k_[op].operands[1];
     const auto axis = static_cast<std::size_t>(k_[op].attrs.i(AttrName::axis));
@@ -188,7 +189,7 @@ class OutsideReads {
       if (std::ranges::find(all, from) == all.end()) all.push_back(from);
   }
 
-  /// A load of one element that is not proved to lie inside.
+  /// Returns the origin for a load of one element that is not proved to be in bounds.
   Origins element(OpId load) {
     if (k_.type(k_[load].results[0]).is_tile()) return {};
     const Value view = k_[load].operands[0];
@@ -208,7 +209,7 @@ class OutsideReads {
     return {{load, is_outside}};
   }
 
-  /// The same elements, where `condition` (or its opposite) holds.
+  /// Returns the same elements, restricted to where `condition` (or its opposite) holds.
   Origins where(const Origins& some, OpId behind, Value condition, bool holds) {
     Origins all;
     for (const Origin& from : some) {
@@ -219,7 +220,7 @@ class OutsideReads {
     return all;
   }
 
-  /// A condition for each element of a tile says of no side as a whole that it is taken.
+  /// If a condition varies by element, neither side is known to be taken as a whole.
   Origins choice(OpId op) {
     const Value condition = k_[op].operands[0], yes = k_[op].operands[1], no = k_[op].operands[2];
     Origins all = origins(condition);
@@ -239,11 +240,11 @@ class OutsideReads {
   Kernel& k_;
   IndexFacts known_;
   std::unordered_map<Value, Origins> origins_;
-  Origins checked_;  ///< in this region and those around it, before this op
+  Origins checked_;  ///< in this and enclosing regions, before this op
   bool changed_ = false;
 };
 
-/// Elements are read by themselves or chosen by an index, and have no checks yet.
+/// Returns true if single elements are read or chosen by an index, and there are no checks yet.
 bool lacks_checks(const Kernel& kernel) {
   bool reads = false, checks = false;
   walk(kernel, kernel.body(), [&](OpId op) {

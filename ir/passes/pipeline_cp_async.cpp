@@ -1,11 +1,11 @@
-// Operand loads of matrix products in a loop become a ring of asynchronous copies.
+// Turns operand loads of matrix products in a loop into rings of asynchronous copies.
 //
 // Before:  for k { t = load_view V[.., k]; a = convert_layout t; .. dot a .. }
 // After:   ring of `stages` slots; the first stages-1 steps are copied ahead; then
 //          for k, slot { async_wait stages-2; cta_barrier; a = smem_load ring[slot]; .. dot a ..;
 //          copy step k + stages-1 into the slot that the barrier proved free; async_commit }
-// Steps past the end copy nothing but still commit, so that the wait's count stays right. A dot
-// whose operands all come from rings is cut along k, so that few fragments are alive at once: a
+// Steps past the end copy nothing but still commit, so that the count of the wait stays valid. A
+// dot with an operand from a ring is split along k, so that few fragments are live at a time: a
 // smem_load whose users are slices is read slice by slice.
 #include <fmt/format.h>
 
@@ -78,13 +78,13 @@ class LoopPipeliner {
     Builder head = before(k_[body_].first);
     head.effect(Opcode::AsyncWait, {}, {{AttrName::count, stages_ - 2}});
     head.effect(Opcode::CtaBarrier, {});
-    // Into the slot before the current one, which the barrier has just proved free.
+    // Fill the slot before the current one, which the barrier has just proved free.
     copies_->copy_ahead(head, k_[body_].args[0], stages_ - 1, copies_->back(head, slot, 1));
     for (const OperandLoad& c : copies_->loads()) read_slot(c, slot);
     cut_dots();
     const OpId yield = k_.terminator(body_);
     Builder tail = before(yield);
-    // First: making ops moves those that are there.
+    // First, because creating ops moves existing ones.
     const Value next = copies_->next(tail, slot);
     k_[yield].operands.push_back(next);
     drain();
@@ -98,7 +98,8 @@ class LoopPipeliner {
     erase_load(k_, c);
   }
 
-  /// The next loop (or the next run of this one) uses the slots again: nobody may still read them.
+  /// The next loop (or the next run of this one) uses the slots again, so all reads must be
+  /// complete.
   void drain() {
     Builder b = Builder::behind(k_, loop_);
     b.effect(Opcode::AsyncWait, {}, {{AttrName::count, 0}});

@@ -9,8 +9,8 @@
 //       k + stages - 1
 //     }
 // Each wait completes the MMA of the previous iteration, whose slot is then free, while the current
-// MMA runs: loops are expanded from the graph of their dots (dot_graph/expand_dot_graph.cpp), GEMMs
-// and GEMMs back to back among them. (CUTLASS, sm90 TMA mainloops;
+// MMA runs. Loops, including GEMMs and back-to-back GEMMs, are expanded from their dot graph
+// (dot_graph/expand_dot_graph.cpp). (CUTLASS, sm90 TMA mainloops;
 // PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".)
 #include <algorithm>
 #include <optional>
@@ -30,11 +30,11 @@ class Mainloops {
  public:
   Mainloops(Kernel& k, const Plan& plan, PassContext& context)
       : k_(k), plan_(plan), context_(context) {
-    // With the labels of the kernel as it was, in front of all loops.
+    // With the labels of the original kernel, before all loops.
     if (context.planned.schedule) graph_.emplace(Graph::without_edges(k));
   }
 
-  /// A loop that is expanded is built anew, with copies of the loops in it.
+  /// Expands the loops. An expanded loop is rebuilt, with copies of the loops in it.
   bool rewrite() {
     bool changed = false;
     std::unordered_set<OpId> seen;
@@ -61,18 +61,18 @@ class Mainloops {
     }
     if (found->has_channels() && !loop.find_outer_loops()) return false;
     DotGraph dots = *found;
-    // Ping-pong tiles pass the order on once per tile; a skewed loop would do so in between.
+    // Ping-pong tiles pass the order on once per tile; a skewed loop would pass it on in between.
     if (dots.is_gemm() && !plan_.pingpong && late_gemm(k_, dots))
       dots.rings = RingSharing::Separate;
     LoopOrder order = order_of(dots);
     const bool is_skewed = order.last_stage > 0;
-    // What was asked for is not always had: the Schedule that is read off says so.
+    // The expansion may not keep MMAs in flight; the extracted Schedule reports what it did.
     if (!Expansion(loop, std::move(dots), std::move(order), plan_).run(context_) && !is_skewed)
       for (Step& step : context_.expanded.back().steps.steps) step.in_flight = 0;
     return true;
   }
 
-  /// Channels, their slots and the order of loads, as the author's Schedule has them.
+  /// Applies channels, their slots and the order of loads from the author's Schedule.
   void ask_schedule(DotGraph& dots) const {
     if (!context_.planned.schedule) return;
     const Schedule& s = *context_.planned.schedule;
@@ -93,7 +93,7 @@ class Mainloops {
   }
 
   LoopOrder order_of(DotGraph& dots) {
-    // A loop within one that was expanded is a copy.
+    // A loop inside an expanded one is a copy.
     if (!graph_ || !graph_->find(dots.loop)) graph_.emplace(Graph::without_edges(k_));
     ask_schedule(dots);
     const DotOps special = dot_ops(k_, dots);
@@ -107,7 +107,7 @@ class Mainloops {
     return order;
   }
 
-  /// The label that the op of a node has as an attribute, or else this one.
+  /// Returns the label attribute of the node's op, or else `node`.
   Label label(Label node) const {
     const auto at = graph_->find(node);
     const std::string_view given =
@@ -126,10 +126,9 @@ class Mainloops {
   std::optional<Graph> graph_;
 };
 
-/// Ping-pong: the MMAs of a tile come after those of the previous one. A wait tells phases of a
-/// slot apart only by their parity, so nobody may wait for a slot more than one phase ahead. The
-/// warpgroup that has issued its MMAs passes the order on, and the rest of its tile overlaps the
-/// next one.
+/// Ping-pong: the MMAs of a tile come after those of the previous one. A wait distinguishes phases
+/// of a slot only by their parity, so no wait may be more than one phase ahead. The warpgroup that
+/// has issued its MMAs passes the order on, and the rest of its tile overlaps the next one.
 void order_warpgroups(Kernel& k) {
   const OpId loop = pingpong_loop(k);
   if (!loop) return;
@@ -149,7 +148,7 @@ void order_warpgroups(Kernel& k) {
   arrive.effect(Opcode::OrderArrive, {});
 }
 
-/// Why no mainloop has this dot; empty if the loop's own remark says it.
+/// Returns why the dot is in no mainloop; empty if the loop's own remark gives the reason.
 std::string_view why_in_no_loop(const Kernel& k, OpId dot) {
   bool is_in_loop = false;
   for (RegionId r = k[dot].parent; k[r].owner; r = k[k[r].owner].parent) {

@@ -1,12 +1,12 @@
 // Takes mainloops out of branches of the kernel's body, so that their copies can run ahead: the
-// branch's condition becomes a bound of their trips.
+// branch's condition becomes a bound of their trip counts.
 //
 // Before:  if c { a = load_view ..; s = for lo, hi { .. dot .. }; store_view ..; effects }
-// After:   a = load_view ..; s = for lo, select c, hi, lo { .. dot .. } [predicated]; if c {
-// store_view ..; effects } Loads of boxes of In views and pure ops that a mainloop needs are
-// computed whether the condition holds or not; everything else stays in a branch. A store of a tile
-// that is cropped to nothing unless the condition holds (a tile of a ragged segment, first < end)
-// needs none.
+// After:   a = load_view ..; s = for lo, select c, hi, lo { .. dot .. } [predicated]
+//          if c { store_view ..; effects }
+// Loads of boxes of In views and pure ops that a mainloop needs are computed whether the condition
+// holds or not; everything else stays in a branch. A store of a tile that is cropped to nothing
+// unless the condition holds (a tile of a ragged segment, first < end) needs no branch.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -19,7 +19,7 @@
 namespace tegula::ir {
 namespace {
 
-/// A dot stands in the loop, or in a loop in it, under no condition.
+/// Returns true if the loop, or a loop in it, contains a dot that is not under a condition.
 bool is_mainloop(const Kernel& k, OpId op) {
   if (k[op].opcode != Opcode::For) return false;
   for (OpId inner : k.ops(k[op].regions[0]))
@@ -55,14 +55,14 @@ class BranchOfMainloops {
   bool is_own(OpId op) const { return op && std::ranges::find(ops_, op) != ops_.end(); }
   bool is_out(OpId op) const { return out_.contains(op); }
   bool is_pure(OpId op) const { return info(k_[op].opcode).has(kPure); }
-  /// The condition may be that the divisor is not 0.
+  /// Returns true for a division whose divisor may be 0. The branch's condition may exclude that.
   bool may_divide_by_zero(OpId op) const {
     const OpData& d = k_[op];
     return d.is(Opcode::Div, Opcode::Rem) && !is_float(k_.type(d.results[0]).dtype()) &&
            constant_value(k_, d.operands[1]).value_or(0) == 0;
   }
-  /// May be executed whether the condition holds or not. What somebody writes is read only where
-  /// the program was told that it may.
+  /// Returns true if the op may be executed whether the condition holds or not. Writable memory is
+  /// read only under the condition.
   bool is_free(OpId op) const {
     const OpData& d = k_[op];
     if (d.opcode == Opcode::LoadView)
@@ -71,7 +71,7 @@ class BranchOfMainloops {
     return is_pure(op) && !may_divide_by_zero(op);
   }
 
-  /// A store of nothing where the condition, first < end, does not hold.
+  /// Returns true for a store of nothing if the condition, first < end, does not hold.
   bool is_dropped_store(OpId op) const {
     const OpData& d = k_[op];
     if (d.opcode != Opcode::StoreView) return false;
@@ -82,7 +82,7 @@ class BranchOfMainloops {
            k_[crop].operands[2] == k_[test].operands[1];
   }
 
-  /// Values of the branch that the op or an op in it takes.
+  /// Returns the ops of the branch whose results the op or an op in it uses.
   std::vector<OpId> sources(OpId op) const {
     std::vector<OpId> found;
     any_op(k_, op, [&](OpId inner) {
@@ -93,7 +93,8 @@ class BranchOfMainloops {
     return found;
   }
 
-  /// With all that it needs and that may be computed anyway.
+  /// Takes the op out of the branch, with the ops that it needs and that may be executed
+  /// unconditionally.
   void take_out(OpId op) {
     if (!is_own(op) || (!is_free(op) && !is_mainloop(k_, op) && !is_dropped_store(op)) ||
         !out_.insert(op).second)
@@ -101,8 +102,9 @@ class BranchOfMainloops {
     for (OpId source : sources(op)) take_out(source);
   }
 
-  /// Divides what stays into branches: what goes out keeps its place among effects and behind what
-  /// it needs. False where that took out a pure op that several of them use.
+  /// Divides the remaining ops into branches. An op that is taken out keeps its place among effects
+  /// and after the ops that it needs. Returns false if a pure op that several branches use was
+  /// taken out.
   bool settle_groups() {
     group_.clear();
     int now = 0;
@@ -135,7 +137,7 @@ class BranchOfMainloops {
     for (OpId op : ops_) {
       k_.unlink(op);
       if (is_out(op)) {
-        // In front of the open branch, unless it needs something of it or must keep its order.
+        // Before the open branch, unless the op needs a value of it or must keep its order.
         const bool behind = open && (uses_group(op, now) || (!is_pure(op) && has_effects(now)));
         if (behind) open = OpId();
         k_.insert_before(open ? open : branch_, op);
@@ -187,7 +189,7 @@ class BranchOfMainloops {
       k_.replace_all_uses(results[i], b.select(condition_, yielded(0, i), yielded(1, i)));
   }
 
-  /// Values of a branch that others use are 0 if it is not taken.
+  /// Completes a branch: its values that other ops use are 0 if it is not taken.
   void finish(OpId branch) {
     const RegionId then = k_[branch].regions[0], otherwise = k_[branch].regions[1];
     Builder in_then(k_, then), in_otherwise(k_, otherwise);
@@ -228,7 +230,7 @@ class BranchOfMainloops {
   Value condition_;
   std::vector<OpId> ops_;                ///< of the branch, in order
   std::unordered_set<OpId> out_;         ///< those that leave it
-  std::unordered_map<OpId, int> group_;  ///< branch that the others go to
+  std::unordered_map<OpId, int> group_;  ///< branch that the remaining ops move to
   std::vector<OpId> made_;               ///< these branches
 };
 

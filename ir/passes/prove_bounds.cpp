@@ -1,7 +1,7 @@
-// Finds boxes that lie inside their view and how offsets divide. Before: tile form. After:
-// load_view and store_view carry attrs `inside` (view dimensions that need no guard) and
-// `offset_divisibility`, and the types of made views say what is known of their operands; nothing
-// else changed.
+// Finds boxes that are inside their view, and the divisibility of offsets. Before: tile form.
+// After: load_view and store_view have attrs `in_bounds` (view dimensions that need no guard) and
+// `offset_divisibility`, and the types of made views contain the known facts of their operands;
+// nothing else changed.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -14,7 +14,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Extent of the box along a view dimension; 1 where no tile dimension runs along it.
+/// Returns the extent of the box along a view dimension; 1 if no tile dimension runs along it.
 std::int64_t box_extent(const Kernel& k, const OpData& d, std::size_t view_dim) {
   const auto axes = d.attrs.ints(AttrName::axes);
   const Type tile = d.opcode == Opcode::LoadView ? k.type(d.results[0]) : k.type(d.operands[1]);
@@ -54,7 +54,8 @@ bool annotate(Kernel& k, OpId op, const IndexFacts& bounds, PassContext& context
 
 bool prove_bounds(Kernel& kernel, PassContext& context) {
   bool changed = false;
-  // Divisors of operands are known better than when the view was recorded, in the middle of loops.
+  // More is known about divisors of operands now than when the view was recorded, in the middle of
+  // loops.
   walk(kernel, kernel.body(), [&](OpId op) {
     const OpData& d = kernel[op];
     if (d.opcode != Opcode::MakeView) return;

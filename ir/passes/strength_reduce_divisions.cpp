@@ -1,6 +1,6 @@
-// Division by invariant integers using multiplication (Granlund and Montgomery, 1994): persistent
-// kernels find out where each of their tiles lies by dividing its number by counts that never
-// change, and the next tile's copies and products wait for it.
+// Division by invariant integers using multiplication (Granlund and Montgomery, 1994). Persistent
+// kernels compute the coordinates of each tile by dividing its id by invariant counts, and the
+// copies and products of the next tile wait for the result.
 //
 // Before:  for .. { q = div n, d; r = rem n, d }     where n >= 0, d >= 0, and d is the same
 // After:   m = div 0xffffffff, d
@@ -9,12 +9,12 @@
 // Exact for 0 <= n < 2^32 and 1 <= d < 2^32: let m = floor((2^32 - 1) / d). Then m <= 2^32 / d, and
 // as d (m + 1) >= 2^32 also m >= 2^32 / d - 1, so
 //   n / d >= n m / 2^32 >= n / d - n / 2^32 > n / d - 1.
-// What is between n / d - 1 and n / d has a floor that is that of n / d or one less: r is less than
-// 2 d, and one step corrects it. (r fits: it is n less something between 0 and n.)
-// Where d is 0, m is poison as the quotient was, if somebody looks at it.
+// The floor of a number between n / d - 1 and n / d is that of n / d or one less. So r is less than
+// 2 d, and one step corrects it. (r fits: it is n minus a number between 0 and n.)
+// If d is 0, m is poison, as the quotient was; this matters only if it is used.
 //
-// Groups of tiles have as many rows as they should, but for the last one. So a divisor min(x, c),
-// c constant, that the loop changes is c wherever the branch around it says so.
+// All groups of tiles but the last have the full number of rows. So a divisor min(x, c) with a
+// constant c, which the loop changes, is usually c, and a branch tests for that.
 //
 // Before:  for .. { q = div n, min(x, c) }
 // After:   for .. { q = if x < c { div n, x } else { div n, c } }
@@ -54,7 +54,7 @@ class StrengthReduceDivisions {
 
  private:
   struct Division {
-    OpId op, loop;   ///< the outermost loop that the divisor is the same in; none: mostly constant
+    OpId op, loop;   ///< outermost loop with an invariant divisor; null: mostly constant
     bool has_signs;  ///< an operand may be negative
   };
   /// min(other, constant), in either order.
@@ -65,13 +65,13 @@ class StrengthReduceDivisions {
     Value quotient, rest;
   };
 
-  /// `loops`: the loops around the region, outermost first.
+  /// Collects divisions. `loops`: the loops around the region, outermost first.
   void collect(RegionId region, std::vector<OpId>& loops, const IndexFacts& bounds) {
     for (OpId op : k_.ops(region)) {
       if (divides(op) && !loops.empty()) find(op, loops, bounds);
       const bool loops_around = is_loop(k_[op]);
       if (!loops_around && k_[op].opcode != Opcode::If)
-        continue;  // what reduces is as its user wrote it
+        continue;  // regions of reductions are not changed
       if (loops_around) loops.push_back(op);
       for (RegionId r : k_[op].regions) collect(r, loops, bounds);
       if (loops_around) loops.pop_back();
@@ -106,8 +106,9 @@ class StrengthReduceDivisions {
     return std::nullopt;
   }
 
-  /// None where a loop changes the divisor, or none changes the dividend: there the division is
-  /// done once, wherever it stands, or is the back end's to do so.
+  /// Returns the outermost loop in which the divisor is invariant. Returns nothing if the innermost
+  /// loop changes the divisor, or no loop changes the dividend: the division is then done once, or
+  /// left to the back end.
   std::optional<OpId> loop_of(OpId op, const std::vector<OpId>& loops) {
     const OpData& d = k_[op];
     const auto changes = [&](Value v) {
@@ -120,8 +121,8 @@ class StrengthReduceDivisions {
     return *std::prev(divisor);
   }
 
-  /// Whether the value is computed in front of the loop, or can be recomputed there. Divisions can:
-  /// by 0 they are poison, which does not matter without a use.
+  /// Returns true if the value is computed before the loop, or can be recomputed there. Divisions
+  /// can: division by 0 is poison, which does not matter without a use.
   bool is_invariant(Value v, OpId loop) {
     const auto [it, is_new] = invariant_.try_emplace({v.index, loop.index}, false);
     if (is_new) it->second = k_.is_visible_from(v, loop) || can_be_in_front(v, loop);
@@ -135,8 +136,9 @@ class StrengthReduceDivisions {
            std::ranges::all_of(d.operands, [&](Value o) { return is_invariant(o, loop); });
   }
 
-  /// The value in front of the loop. A copy: values that the loop computes from arguments of the
-  /// kernel would take registers throughout, and registers are scarce in tile loops.
+  /// Returns a copy of the value before the loop. It is a copy because values that the loop
+  /// computes from kernel arguments would take registers throughout, and registers are scarce in
+  /// tile loops.
   Value copy_in_front(Builder& b, Value v, OpId loop) {
     ValueMap copies;
     return clone_computation(b, v, copies,
@@ -161,13 +163,13 @@ class StrengthReduceDivisions {
     const Value n = as(b, dividend, DType::u32), d = as(b, divisor, DType::u32);
     const Value estimate = b.op(Opcode::MulHi, {n, reciprocal});
     const Value rest = b.sub(n, b.mul(estimate, d));
-    const Value is_less = b.cmp("ge", rest, d);  // than the quotient, by one
+    const Value is_less = b.cmp("ge", rest, d);  // the estimate is less than the quotient by one
     const Value one = b.constant(Type::scalar(DType::u32), std::int64_t{1});
     return {b.select(is_less, b.add(estimate, one), estimate),
             b.select(is_less, b.sub(rest, d), rest)};
   }
 
-  /// By the constant without signs where the dividend has none: a shift, as a rule.
+  /// Divides by the constant, unsigned if the dividend has no sign: usually a shift.
   Quotient divide_by(Builder& b, Value n, const MostlyConstant& by, bool has_sign) {
     const DType own = k_.type(n).dtype();
     const Type types[] = {k_.type(n), k_.type(n)};
@@ -184,8 +186,8 @@ class StrengthReduceDivisions {
     return {k_[branch].results[0], k_[branch].results[1]};
   }
 
-  /// In program order: the multiplier of an earlier division is visible to a later one, or is in
-  /// another branch.
+  /// Called in program order: the multiplier of an earlier division is visible to a later one, or
+  /// is in another branch.
   void rewrite(const Division& f) {
     const Value n = k_[f.op].operands[0], d = k_[f.op].operands[1], result = k_[f.op].results[0];
     const DType dtype = k_.type(result).dtype();

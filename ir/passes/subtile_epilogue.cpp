@@ -3,9 +3,9 @@
 // Before:  r = load_view R; v = f(sums, cast r); store_view C, v                   (128x256)
 // After:   for each subtile: r = load_view R there; v = f(tile_slice sums, cast r); store_view
 // A thread then holds the operands and intermediate values of one subtile only, besides the
-// accumulator. Loads are a few subtiles ahead: the computation in between hides their latency, and
-// as they stand in front of stores they stay there. The first ones go in front of the wait for the
-// last MMAs.
+// accumulator. Loads run a few subtiles ahead: the computation in between hides their latency, and
+// they cannot move past the stores that follow them. The first loads are placed before the wait for
+// the last MMAs.
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
@@ -26,8 +26,7 @@ namespace {
 
 constexpr int kColumns = 1;
 
-/// Registers of a thread for loads ahead: the maximum, and the registers that a subtile's other
-/// values take.
+/// Registers per thread: maximum for loads ahead, and those for other values of a subtile.
 constexpr std::int64_t kAheadRegisters = 24, kOtherRegisters = 56;
 
 bool stores(const Kernel& k, OpId op) {
@@ -48,7 +47,7 @@ class EpilogueSubtiles {
         registers_(plan.registers_per_consumer(*k.info.target) - kOtherRegisters),
         hazards_(k) {}
 
-  /// Reads only.
+  /// Returns true if the epilogue can be split. Changes nothing.
   bool analyze() {
     const Type tile = k_.type(k_[store_].operands[1]);
     if (tile.rank() != 2 || !tile.layout()) return false;
@@ -91,8 +90,8 @@ class EpilogueSubtiles {
            op == Permute || op == ConvertLayout || info(op).family == Family::Elementwise;
   }
 
-  /// Collects loads that may move to the store, as nothing is written in between, and those that
-  /// may move in front of the wait for the last MMAs.
+  /// Collects the loads that may move to the store, because nothing is written in between, and
+  /// those that may move before the wait for the last MMAs.
   void collect_movable() {
     std::unordered_set<OpId> behind_wait;
     for (OpId op : k_.ops(region_)) {
@@ -108,14 +107,14 @@ class EpilogueSubtiles {
     }
   }
 
-  /// Whether a subtile of the load may be loaded after earlier subtiles were stored.
+  /// Returns true if a subtile of the load may be loaded after earlier subtiles were stored.
   bool may_be_loaded_late(OpId load) {
     const MemoryAccess *read = hazards_.access(load), *written = hazards_.access(store_);
     return !read || !written || !hazards_.may_collide(*read, *written) ||
            hazards_.is_same_box(*read, *written);
   }
 
-  /// An index tile selects what subtiles divide.
+  /// Returns true if an index tile selects along the dimension that subtiles divide.
   bool selects_columns(OpId load) const {
     const int along = gathered_dim(k_, k_[load]);
     return along >= 0 && (along == kColumns || k_.type(k_[load].results[0]).rank() == 1);
@@ -155,8 +154,8 @@ class EpilogueSubtiles {
     return b;
   }
 
-  /// Subtiles that are loaded ahead: the accumulator leaves few registers, so the rest is loaded
-  /// where its subtile begins.
+  /// Returns the number of subtiles that are loaded ahead. The accumulator leaves few registers, so
+  /// the others are loaded at the start of their subtile.
   std::int64_t blocks_ahead() const {
     std::int64_t bytes = 0;
     for (const auto& [v, dim] : ordered_loads_)
@@ -179,7 +178,7 @@ class EpilogueSubtiles {
     for (const auto& [v, dim] : ordered_loads_) part(v, dim, block);
   }
 
-  /// Operands of a subtile's load or store, without the stored value.
+  /// Returns the operands of a subtile's load or store, without the stored value.
   std::vector<Value> box(Builder& b, OpId op, std::size_t first_offset, int dim,
                          std::int64_t block) {
     std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
@@ -192,7 +191,7 @@ class EpilogueSubtiles {
     return operands;
   }
 
-  /// Index tiles lie as the subtile's rows do.
+  /// Converts index tiles to the layout of the subtile's rows.
   void place_indices(Builder& b, OpId op, std::size_t first_offset, int dim,
                      std::vector<Value>& operands) {
     const int along = gathered_dim(k_, k_[op]);
@@ -248,7 +247,7 @@ class EpilogueSubtiles {
   std::int64_t registers_;  ///< registers of accumulators and loads
   std::int64_t blocks_ = 0;
   bool has_sums_ = false;
-  OpId wait_;  ///< the last wait in front of the loads
+  OpId wait_;  ///< the last wait before the loads
   OpId at_;    ///< position of new ops
   MemoryHazards hazards_;
   std::unordered_set<OpId> loads_, late_;

@@ -47,7 +47,7 @@ class ListScheduler {
   }
 
   /// Returns the Schedule with these stages of the dots, in the order that list() finds; nothing if
-  /// there is no such order or the Schedule is not legal.
+  /// no order exists or the Schedule is not legal.
   std::optional<Schedule> with_stages(std::uint32_t late_dots) {
     if (!find_stages(late_dots)) return std::nullopt;
     const auto order = list();

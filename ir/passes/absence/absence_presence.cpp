@@ -32,7 +32,7 @@ Value side_that_is_somewhere(Kernel& k, OpId select) {
 }
 
 /// Returns the end of the crop from which the limit of the bound was made: x if the limit is max(x,
-/// 0), else the limit itself, or null if there is no limit.
+/// 0), else the limit itself, or null without a limit.
 Value Absence::end_of(const PresenceBound& bound) const {
   if (!bound.limit) return {};
   const OpId def = k_[bound.limit].def;

@@ -33,7 +33,7 @@ std::vector<Value> DynamicTileScheduler::by_producer(Builder& b, Value fetched,
                                                      RingPosition at) const {
   // The program ids of the CTAs are the first tile ids.
   std::vector<Value> numbers{b.add(programs_, fetched)};
-  // There is no metadata after the last tile, so clamp the id.
+  // Tiles after the last one have no metadata, so clamp the id.
   const Value tile = b.op(Opcode::Min, {numbers[0], b.sub(total_, b.i32(1))});
   assume_counted(b, tile);
   for (Value fact : facts_->of(b, tile, total_)) numbers.push_back(fact);
