@@ -29,7 +29,7 @@
 namespace tegula::ir {
 namespace {
 
-/// A carry of the loop that each iteration folds a reduce into and that nothing else reads.
+/// A carry of the loop that each iteration combines with a reduce and that nothing else reads.
 struct CarriedReduction {
   OpId loop = {};
   std::size_t carry = 0;
@@ -39,7 +39,7 @@ struct CarriedReduction {
   int axis = 0;
 };
 
-/// Partition of the reduced tile over threads, and the part that is folded in a thread.
+/// Partition of the reduced tile over threads, and the part that is reduced within a thread.
 struct ReductionShapes {
   Ints digits;         ///< shape of the tile with the axis cut into its runs
   Ints order;          ///< order of these, with the registers' segments last

@@ -1,6 +1,6 @@
 // Turns gathers in a mainloop whose indices form a box of a view into loads of that box, so that
-// TMA can make them. Only if the plan is to have `tma_aux_loads`: for a tensor that a score
-// function reads at each pair, for instance.
+// TMA can perform them. It runs only if the plan should have `tma_aux_loads`, for example for a
+// tensor that a score function reads at each pair.
 //
 // Before:  p = addptr (view_ptr V), q * (view_stride V 0) + kv * (view_stride V 1)
 //          x = load p, (0 <= q < view_dim V 0 and 0 <= kv < view_dim V 1), 0

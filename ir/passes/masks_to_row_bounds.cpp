@@ -209,7 +209,7 @@ class MasksToRowBounds {
     if (k_[def].opcode == Broadcast) return side(operands[0]);
     if (k_[def].opcode == Splat) return Side{0, operands[0]};
     if (k_[def].opcode != Sub) return std::nullopt;
-    // A position minus a position.
+    // Match the difference of two positions.
     const auto x = side(operands[0]), y = x ? side(operands[1]) : std::nullopt;
     if (!x || !y || x->sign + y->sign != 1 || (x->rest && y->rest)) return std::nullopt;
     const Side& other = x->rest ? *x : *y;

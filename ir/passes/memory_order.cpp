@@ -185,8 +185,8 @@ class MemoryOrder {
     return true;
   }
 
-  /// Returns the access as seen from a later iteration. Values that both iterations share stay the
-  /// same in all iterations of the outermost loop that carries it.
+  /// Returns the access as one of an earlier iteration of `loop`, or of an enclosing loop that
+  /// carries it already.
   Open carried(Open o, OpId loop) const {
     const bool keeps = o.carried && (o.carried == loop || is_inside(k_, loop, o.carried));
     return {o.op, keeps ? o.carried : loop};

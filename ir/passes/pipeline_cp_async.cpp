@@ -73,7 +73,7 @@ class LoopPipeliner {
   }
 
   void rewrite_body() {
-    // The slot to read is carried: never derived from the induction variable.
+    // The loop carries the slot to read; it is never derived from the induction variable.
     const Value slot = add_carry(k_, loop_, before(loop_).i32(0));
     Builder head = before(k_[body_].first);
     head.effect(Opcode::AsyncWait, {}, {{AttrName::count, stages_ - 2}});

@@ -27,8 +27,8 @@ struct SearchResult {
 };
 
 /// Searches by simulated annealing from `start`, which must be legal for the kernel (see judge).
-/// Restarts alternate between the best Schedule so far and `start`; the first candidate for the
-/// best one comes from the list scheduler.
+/// Restarts alternate between the best Schedule so far, initially `start` or that of the list
+/// scheduler, and `start`.
 SearchResult search_schedules(const Kernel& k, const Graph& graph, const Schedule& start,
                               const SearchOptions& options = {});
 

@@ -14,7 +14,7 @@
 
 namespace tegula::ir {
 
-/// How a wgmma gets an operand.
+/// Where a wgmma gets an operand from.
 enum class OperandForm : std::uint8_t {
   Ring,        ///< TMA loads it in each iteration
   Gathered,    ///< the threads copy it by cp.async in each iteration: rows that an index tile

@@ -32,7 +32,7 @@ struct Running {
   bool is_continued = false;  ///< a later dot adds to its accumulator
 };
 
-/// Expands a loop of a graph of dots into wgmmas, rings, stored tiles and the waits between them.
+/// Expands a loop with a dot graph into wgmmas, rings, stored tiles and the waits between them.
 class Expansion {
  public:
   /// `order` must be expandable (why_not_expandable), and the loop's outer loops must have been

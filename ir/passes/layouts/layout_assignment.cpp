@@ -305,7 +305,7 @@ const LinearLayout* LayoutAssignment::sorted(const OpData& d) const {
 void LayoutAssignment::sort(const OpData& d) {
   const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
   const int kept = dims_of(k_.type(d.results[0]).shape())[axis];
-  // A tile keeps its layout if a sort with `count` can select elements in it.
+  // A tile from whose registers each thread can select elements in place keeps its layout.
   const LinearLayout* own = of(d.operands[0]);
   const bool may_stay =
       own && d.attrs.has(AttrName::count) && own->registers() == sorted(d)->registers();

@@ -25,8 +25,8 @@ constexpr WarpGrid warp_grid(std::int64_t m, std::int64_t n, int warps_m, int nu
 
 /// Largest number of rows of a tile that warpgroups multiply by wgmma.
 inline constexpr std::int64_t kMaxWgmmaTileRows = 256;
-/// Largest number of parts into which the columns of 64 rows are divided: an offset of B must be a
-/// multiple of the part.
+/// Largest number of parts into which the columns of 64 rows are divided: an offset of B must be
+/// one constant times the index of the part.
 inline constexpr int kMaxColumnParts = 2;
 
 /// Returns why whole warpgroups cannot divide an accumulator of m rows and n columns for wgmma;
