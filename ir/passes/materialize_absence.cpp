@@ -291,7 +291,7 @@ class Materializer {
     changed_ = true;
   }
 
-  /// Fills absent elements, because the other CTAs do not know the bounds of this one.
+  /// Fills absent elements: the other CTAs do not know the bounds of this one.
   void gathered_operands(OpId op) {
     Builder b(k_, op);
     for (std::size_t i = 0; i < k_[op].operands.size(); ++i) {
@@ -462,8 +462,7 @@ class Materializer {
     settled_.emplace_back(op, filled);
   }
 
-  /// Replaces the settled ops. This comes last, because users find out by these ops which elements
-  /// are absent, and bounds refer to their results.
+  /// Replaces the settled ops. This comes last: they identify absent elements and define bounds.
   void replace_settled() {
     // In reverse order, because the replacement of one may be the result of another.
     for (auto it = settled_.rbegin(); it != settled_.rend(); ++it) {

@@ -106,9 +106,9 @@ class StrengthReduceDivisions {
     return std::nullopt;
   }
 
-  /// Returns the outermost loop in which the divisor is invariant. Returns nothing if the innermost
-  /// loop changes the divisor, or no loop changes the dividend: the division is then done once, or
-  /// left to the back end.
+  /// Returns the outermost loop around the op in which the divisor is invariant. Returns nothing if
+  /// no such loop changes the dividend: the division is then done once wherever it is, or is left
+  /// to the back end.
   std::optional<OpId> loop_of(OpId op, const std::vector<OpId>& loops) {
     const OpData& d = k_[op];
     const auto changes = [&](Value v) {

@@ -27,7 +27,7 @@ class ChannelRing {
   /// any ring, because scratch memory of the lowering may overlap slots, but never mbarriers.
   void allocate_channels(Builder& b);
   void allocate_slots(Builder& b);
-  /// `count` words for each slot, kept like the mbarriers next to them.
+  /// Allocates `count` 64-bit words per slot. Scratch memory overlaps neither these nor mbarriers.
   Value allocate_words(Builder& b, std::size_t count) const;
 
   static RingPosition first(Builder& b) { return {b.i32(0), b.i32(0)}; }
