@@ -41,12 +41,12 @@ Box::Box(Lowering& l, OpId op, Value machine_view, std::size_t first_offset)
     const Value limit = l.b.op(Opcode::Bitcast, {limits_[v]}, Type::scalar(u));
     scalar_predicate = l.and_predicates(scalar_predicate, l.b.cmp("lt", at, limit));
   }
-  // A view of rank 0 has no dimension to go along.
+  // A view of rank 0 has no dimension to contribute an offset.
   if (!offset) offset = l.b.constant(Type::scalar(index_), std::int64_t{0});
 }
 
-/// Exclusive bound of a guarded view dimension: an operand where absence narrowed it, else the
-/// extent.
+/// Exclusive bound of a guarded view dimension: the operand of a store that narrows the box, else
+/// the view's extent.
 Value Box::limit(const OpData& d, std::size_t operand, std::size_t v) {
   if (d.opcode == Opcode::StoreView && operand < d.operands.size())
     return l_.get(d.operands[operand]);
@@ -68,9 +68,9 @@ Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layo
   const std::vector<bool> padding = padded_registers(layout, t);
   const bool padded =
       std::ranges::any_of(leaders, [&](int r) { return padding[static_cast<std::size_t>(r)]; });
-  const bool is_inside = inside_[v] || t == gathered_;  // places are looked at one by one
+  const bool is_inside = inside_[v] || t == gathered_;  // gathered indices are checked one by one
   if (is_inside && !padded) return {};
-  // One comparison per distinct constant, then spread to the registers that share it.
+  // One comparison per distinct constant; registers that share the constant share the result.
   std::vector<std::int64_t> distinct;
   std::vector<std::int64_t> which;
   for (int r : leaders) {
@@ -84,7 +84,7 @@ Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layo
   Value ok;
   if (padded) ok = l_.b.cmp("lt", index, l_.b.constant(Type::scalar(index_), extent));
   if (!is_inside) {
-    // Unsigned comparison: an offset below zero is outside too.
+    // Unsigned comparison: a negative offset is out of bounds too.
     const DType u = index_ == DType::i32 ? DType::u32 : DType::u64;
     const Value at = l_.b.add(index, offsets_[v]);
     const Value unsigned_at = l_.b.op(Opcode::Bitcast, {at}, l_.type(at).with_dtype(u));
@@ -94,8 +94,8 @@ Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layo
   return l_.regs(ok, which);
 }
 
-/// The places of the leaders' elements by the index tiles. Threads hold the places of their own
-/// elements (index_tile_layout), each once.
+/// Offsets and predicates of the leaders' elements, taken from the index tiles. Each thread holds
+/// the indices of exactly its elements (index_tile_layout), each once.
 Box::Places Box::places(const std::vector<int>& leaders, const LinearLayout& layout) {
   const OpData& d = l_.from[op_];
   const LinearLayout* line = index_tile_layout(layout, gathered_);
@@ -107,7 +107,7 @@ Box::Places Box::places(const std::vector<int>& leaders, const LinearLayout& lay
   std::vector<std::int64_t> which;
   for (int r : leaders) which.push_back((*registers)[static_cast<std::size_t>(r)]);
   const DType u = index_ == DType::i32 ? DType::u32 : DType::u64;
-  // Padding has no place: an index of it that came through shared memory was never written.
+  // An index of padding that came through shared memory was never written: use -1 for it.
   const Value element = is_element(l_, *line);
   const Value nowhere = l_.b.constant(Type::scalar(index_), std::int64_t{-1});
   Places all;

@@ -7,7 +7,7 @@
 
 namespace tegula::codegen {
 
-/// Address and bounds of the box; made once per op, then asked for the registers of a layout.
+/// Address and bounds of a box; created once per op and queried for the registers of a layout.
 class Box {
  public:
   static Box of_load(Lowering& l, ir::OpId op) { return Box(l, op, l.from[op].operands[0], 1); }
@@ -15,9 +15,9 @@ class Box {
   static Box of_copy(Lowering& l, ir::OpId op) { return Box(l, op, l.from[op].operands[2], 3); }
 
   ir::Value base;              ///< pointer to the view's first element
-  ir::Value offset;            ///< elements from there to the box's origin
-  ir::Value scalar_predicate;  ///< view dimensions that no tile dimension runs along are inside;
-                               ///< none: always
+  ir::Value offset;            ///< elements from the first element to the box's origin
+  ir::Value scalar_predicate;  ///< true if the box is in bounds in the view dimensions that no tile
+                               ///< dimension covers; none: always
 
   /// Vectors of registers that one access of a thread may cover.
   std::vector<ir::Vector> vectors(const ir::LinearLayout& layout, int max_bytes = 16) const;
@@ -34,8 +34,8 @@ class Box {
   ir::Value rows_inside(const std::vector<int>& leaders, const ir::LinearLayout& layout,
                         int tile_dim, const IndexParts& parts);
   struct Places {
-    ir::Value offset;     ///< elements from the view's first one, for each leader
-    ir::Value predicate;  ///< inside of the view
+    ir::Value offset;     ///< elements from the view's first element, per leader
+    ir::Value predicate;  ///< in bounds of the view
   };
   Places places(const std::vector<int>& leaders, const ir::LinearLayout& layout);
 
@@ -44,10 +44,10 @@ class Box {
   ir::Value view_;
   ir::Type view_type_;
   std::vector<ir::Value> offsets_;  ///< per view dimension, simt
-  std::vector<ir::Value> limits_;   ///< per view dimension, simt; none where nothing is guarded
+  std::vector<ir::Value> limits_;   ///< per view dimension, simt; none where no check is needed
   std::vector<std::int64_t> axes_;  ///< view dimension of each tile dimension
-  std::vector<bool> inside_;        ///< per view dimension: the box is proved to be inside
-  int gathered_ = -1;               ///< tile dimension that index tiles go along
+  std::vector<bool> inside_;        ///< per view dimension: the box is proved to be in bounds
+  int gathered_ = -1;               ///< tile dimension that index tiles address
   DType index_ = DType::i32;
 };
 

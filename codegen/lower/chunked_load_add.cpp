@@ -1,5 +1,5 @@
-// Loads a tile in chunks that are added to another tile at once, some chunks ahead: if a thread
-// holds much of both, it need not hold all of it next to the sum.
+// Loads a tile in chunks, a few of them in flight, and adds each chunk to another tile at once, so
+// that a thread never holds all registers of both tiles.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -21,7 +21,7 @@ constexpr int kManyRegisters = 64, kPartRegisters = 16;
 /// Chunks in flight at a time: enough to hide most of their latency.
 constexpr std::size_t kChunksAhead = 3;
 
-/// Whether nothing between the two ops writes memory or synchronises.
+/// Returns true if no op between the two writes memory or synchronizes.
 bool are_side_by_side(const Kernel& k, OpId load, OpId use) {
   if (k[load].parent != k[use].parent) return false;
   bool found = false;
@@ -39,7 +39,8 @@ bool is_much(Type t) {
          t.layout()->registers() >= kManyRegisters;
 }
 
-/// The operand of an addition that is loaded for it alone.
+/// Returns the operand of an addition whose load has no other purpose; none if there is none or
+/// two.
 Value find_added(const Kernel& k, OpId op) {
   if (k[op].opcode != Opcode::Add || !is_much(k.type(k[op].results[0]))) return {};
   Value found;
@@ -52,7 +53,7 @@ Value find_added(const Kernel& k, OpId op) {
   return found;
 }
 
-/// The registers of a tile that one access each covers, some accesses at a time.
+/// Loads the registers of a tile in chunks of whole accesses.
 class LoadChunks {
  public:
   LoadChunks(Lowering& l, OpId load) : l_(l), d_(l.from[load]), box_(Box::of_load(l, load)) {

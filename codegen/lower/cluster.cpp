@@ -38,7 +38,7 @@ int log2_of(int n) { return std::countr_zero(static_cast<unsigned>(n)); }
        axis, why, axis, std::bit_floor(extent), std::bit_ceil(extent));
 }
 
-/// The layout of a tile whose dimension `axis` is split into slices: the slice number comes first.
+/// Layout of a tile whose dimension `axis` is split into slices; the slice number comes first.
 LinearLayout in_parts(const LinearLayout& whole, int axis, int parts, Loc loc) {
   ir::Dims shape, order{axis};
   for (int d = 0; d < whole.rank(); ++d) {
@@ -52,7 +52,7 @@ LinearLayout in_parts(const LinearLayout& whole, int axis, int parts, Loc loc) {
   return permute(*cut, order);
 }
 
-/// Bits that the slice number, known to the thread only, flips in the offsets of its elements.
+/// XOR mask on the offsets of a slice's elements; the slice number is a run-time value.
 Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value number) {
   const Slab& slab = shared.slabs().front();
   if (shared.slabs().size() != 1 || slab.bits[0] != log2_of(parts))
@@ -69,7 +69,7 @@ Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value nu
   return flips;
 }
 
-/// Shared memory in which each CTA of the cluster leaves a tile that all others read.
+/// Layout of the shared memory in which each CTA of the cluster leaves a tile for the others.
 SharedLayout cluster_exchange_layout(const Lowering& l, const OpData& d, const LinearLayout& giving,
                                      const LinearLayout& taking, Type type) {
   const int ctas = l.from.info.cluster;
@@ -82,8 +82,8 @@ SharedLayout cluster_exchange_layout(const Lowering& l, const OpData& d, const L
   return exchange->layout;
 }
 
-/// Sums of neighbours, then of neighbours of these: each rank reads from the others in another
-/// order, (r, r ^ 1), (r ^ 2, r ^ 3), .., and as a sum of two has no order, all get the same bits.
+/// Adds neighbors, then neighbors of these sums. Each rank reads the others in a different order,
+/// (r, r ^ 1), (r ^ 2, r ^ 3), .., but a sum of two is commutative, so all ranks get the same bits.
 Value sum_of_pairs(Lowering& l, std::vector<Value> terms) {
   while (terms.size() > 1) {
     for (std::size_t i = 0; i < terms.size() / 2; ++i)
@@ -128,13 +128,13 @@ void lower_ClusterTile(Lowering& l, OpId op) {
 
 namespace {
 
-/// A tile that the programs of a cluster give each other.
+/// A tile that the CTAs of a cluster exchange.
 struct Gathered {
-  LinearLayout own;  ///< what a thread gives, and gets of each program
+  LinearLayout own;  ///< layout of one CTA's tile within the result
   SharedLayout shared;
-  std::int64_t at = 0;  ///< bytes behind the others
+  std::int64_t at = 0;  ///< byte offset after the preceding tiles
 
-  /// The place of each register of the result among those loaded, program after program.
+  /// Position of each result register among the loaded registers, which are ordered by CTA.
   std::vector<std::int64_t> positions(const LinearLayout& result) const {
     const auto of_own = broadcast_registers(expand_dim(own, 0), result);
     if (!of_own)
@@ -148,7 +148,7 @@ struct Gathered {
   }
 };
 
-/// Puts the operands into shared memory, side by side.
+/// Writes the operands to shared memory, one after another.
 std::vector<Gathered> share_operands(Lowering& l, const OpData& d, Value& base) {
   std::vector<Gathered> all;
   std::int64_t bytes = 0;

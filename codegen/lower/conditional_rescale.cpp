@@ -1,4 +1,4 @@
-// Products by factors that are mostly 1.
+// Conditional rescaling: multiplication by factors that are mostly 1.
 #include <algorithm>
 #include <array>
 
@@ -10,10 +10,10 @@ using namespace ir;
 
 namespace {
 
-/// More factors than these a thread would look at as long as it multiplies.
+/// With more factors, the test would cost a thread as much as the multiplication.
 constexpr std::size_t kMaxFactors = 8;
 
-/// The different registers of a vector that repeats some others; nothing where they are many.
+/// Distinct registers of a vector that repeats some; empty if there are too many.
 std::vector<Value> different_registers(Lowering& l, Value v) {
   const OpId def = l.to[v].def;
   if (!def || l.to[def].opcode != Opcode::Regs) return {};
@@ -32,7 +32,7 @@ std::vector<Value> different_registers(Lowering& l, Value v) {
 
 }  // namespace
 
-/// A product by 1 changes nothing: where no lane of a warp has another factor, it is skipped.
+/// Multiplication by 1 changes nothing, so it is skipped if no lane of the warp has another factor.
 Value Lowering::lower_rescaling(OpId op, Value x, Value by) {
   const auto product = [&] {
     const Type result = type(x);

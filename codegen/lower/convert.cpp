@@ -29,8 +29,8 @@ Value through_shared(Lowering& l, Value v, const LinearLayout& from, const Linea
 }
 
 // ---- shuffles
-/// A plan for elements as one for 32-bit words of `per_word` of them: nothing where elements of a
-/// word part ways.
+/// Converts a plan for elements into a plan for 32-bit words of `per_word` elements; none if the
+/// elements of a word move to different places.
 std::optional<ShufflePlan> in_words(ShufflePlan plan, int per_word) {
   const auto is_word = [&](const std::vector<int>& registers) {
     for (std::size_t i = 0; i < registers.size(); ++i)
@@ -62,7 +62,7 @@ Value with_lanes_swapped(Lowering& l, Value words, const std::vector<LaneSwap>& 
   return words;
 }
 
-/// Lane that a lane reads from, but for a shuffle's flip.
+/// Lane from which each lane reads, before a shuffle's flip is applied.
 Value source_lane(Lowering& l, const ShufflePlan& plan) {
   Value source = l.b.i32(0);
   for (std::size_t bit = 0; bit < plan.source_of_bit.size(); ++bit) {
@@ -75,7 +75,7 @@ Value source_lane(Lowering& l, const ShufflePlan& plan) {
   return source;
 }
 
-/// All words that cross by the same flip move by one op.
+/// Moves all words that have the same lane flip by one op.
 Value shuffled_words(Lowering& l, Value words, const ShufflePlan& plan, int target_words) {
   std::map<int, std::vector<const Shuffle*>> by_flip;
   for (const Shuffle& s : plan.shuffles) by_flip[s.lane_flip].push_back(&s);
@@ -100,7 +100,7 @@ Value shuffled_words(Lowering& l, Value words, const ShufflePlan& plan, int targ
   return l.regs(l.concat(parts), std::move(place));
 }
 
-/// Elements of a word, for types that shuffles take: 0 for others.
+/// Elements per 32-bit word; 0 for types that shuffles do not support.
 int elements_of_word(Type t) {
   if (t.is_pointer() || !t.is_vec()) return 0;
   const int bits = size_bits(t.dtype());
@@ -131,7 +131,7 @@ void lower_ConvertLayout(Lowering& l, OpId op) {
   ConversionOptions options;
   options.allow_shuffles = per_word != 0;
   options.exchange.stmatrix = l.from.info.target->has_stmatrix;
-  // Rings that are never empty leave no shared memory to spare.
+  // In a persistent kernel the rings are never empty, so no shared memory is left for an exchange.
   if (l.from.info.persistent) options.shared_overhead = 1 << 20;
   auto plan = plan_conversion(from, to, bytes, options);
   std::optional<ShufflePlan> shuffles;
@@ -144,7 +144,7 @@ void lower_ConvertLayout(Lowering& l, OpId op) {
     l.context.remark(Remark::Kind::Analysis, d.loc, how,
                      {{"tile", l.from.type(d.operands[0]).str()}});
   };
-  // Padding of the layouts has a place in an exchange, too, which may be more than there is.
+  // An exchange also stores the padding of the layouts, which may exceed the shared memory.
   const bool is_too_large =
       plan && plan->kind == ConversionKind::Shared &&
       plan->shared->layout.bytes() > l.from.info.target->shared_bytes_per_cta / 2 &&

@@ -60,7 +60,8 @@ void by_fma(Lowering& l, OpId op) {
   l.set(d.results[0], acc);
 }
 
-/// The accumulator of mma.sync: thread 0 holds columns 0 and 1, and rows 0 and 8.
+/// Returns true for the accumulator layout of mma.sync, in which thread 0 holds columns 0 and 1 of
+/// rows 0 and 8.
 bool is_mma(const LinearLayout& acc) {
   return acc.in_bits(HwDim::Lane) == 5 && acc.basis(HwDim::Lane, 0) == ir::Dims{0, 2} &&
          acc.basis(HwDim::Lane, 2) == ir::Dims{1, 0} && acc.in_bits(HwDim::Register) >= 2 &&

@@ -1,7 +1,7 @@
-// Registers of a thread that are equal because a shift or a mask drops what they differ by, as the
-// counter of neighbouring random numbers or the number of a scale's block: they, and what is
-// computed from them, are computed once. Only what such an op begins is followed, so that other
-// code stays as it was lowered.
+// Merges registers of a thread that are equal because a shift or a mask drops the bits in which
+// they differ, such as the counter of neighboring random numbers or the block number of a scale.
+// They, and the values computed from them, are computed once. Only values that originate from such
+// a shift or mask are followed, so other code is unchanged.
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -33,7 +33,7 @@ bool is_integer_cast(const Kernel& k, const OpData& d) {
          !k.type(d.operands[0]).is_pointer() && is_integer(k.type(d.operands[0]).dtype());
 }
 
-/// Low bits of a scalar integer that are known to be 0.
+/// Number of low bits of a scalar integer that are known to be 0.
 int low_zeros(const Kernel& k, Value v, int depth = kDepth) {
   if (const auto c = integer_of(k, v))
     return *c == 0 ? kAllZeros : std::countr_zero(static_cast<std::uint64_t>(*c));
@@ -50,8 +50,8 @@ int low_zeros(const Kernel& k, Value v, int depth = kDepth) {
   return by && *by >= 0 && *by < kAllZeros ? std::min(of(0) + static_cast<int>(*by), kAllZeros) : 0;
 }
 
-/// Registers that are a common number, whose `zeros` low bits are 0, plus an offset each; or those
-/// after a conversion, which keeps low bits and which high bits are equal.
+/// Registers that are a common number with `zeros` low zero bits, plus one offset each; possibly
+/// after a conversion, which preserves the low bits and the equality of high bits.
 struct OffsetRegisters {
   std::vector<std::int64_t> offsets;
   int zeros = 0;
@@ -108,7 +108,7 @@ class SumReader {
   const Kernel& k_;
 };
 
-/// Numbers equal keys alike, from 0 in the order in which they come first.
+/// Numbers the distinct keys from 0, in order of first occurrence.
 template <class Key>
 struct Classes {
   std::vector<std::int64_t> of;     ///< the class of each register
@@ -135,7 +135,7 @@ class EqualRegisters {
   }
 
  private:
-  /// Registers `of` the distinct ones.
+  /// Register i of the value is register of[i] of `distinct`.
   struct Expansion {
     Value distinct;
     std::vector<std::int64_t> of;
@@ -163,7 +163,7 @@ class EqualRegisters {
     return sum && (d.opcode == Opcode::Shr ? shift(op, *sum, *by) : mask(op, *sum, *by));
   }
 
-  /// Bits above the shifted ones depend on the common number and the offset's bits there alone.
+  /// Bits above the shift depend only on the common number and on the same bits of the offsets.
   bool shift(OpId op, const OffsetRegisters& sum, std::int64_t by) {
     if (by > sum.zeros) return false;
     std::vector<std::int64_t> high;
@@ -178,7 +178,7 @@ class EqualRegisters {
     return true;
   }
 
-  /// Bits of the offsets alone.
+  /// The masked bits are those of the offsets.
   bool mask(OpId op, const OffsetRegisters& sum, std::int64_t by) {
     if (static_cast<int>(std::bit_width(static_cast<std::uint64_t>(by))) > sum.zeros) return false;
     std::vector<std::int64_t> low;
@@ -192,7 +192,7 @@ class EqualRegisters {
     return true;
   }
 
-  /// An op on expansions, scalars and constants, of registers that are not packed.
+  /// Handles an op on expansions, scalars and constants whose registers are not packed.
   void follow(OpId op) {
     const OpData d = k_[op];
     const auto count = static_cast<std::size_t>(k_.type(d.results[0]).count());
@@ -223,13 +223,13 @@ class EqualRegisters {
   bool is_constant(Value v) const { return k_[v].def && k_[k_[v].def].opcode == Opcode::Const; }
   static bool is_packed(Type t) { return t.dtype() != DType::i1 && size_bits(t.dtype()) < 32; }
 
-  /// One register is a scalar.
+  /// Type of `count` registers; a single register is a scalar.
   Type type_of(OpId op, std::size_t count) const {
     const Elem e = k_.type(k_[op].results[0]).elem();
     return count == 1 ? Type::of(e) : Type::vec(e, static_cast<std::int64_t>(count));
   }
 
-  /// Some registers of a value, or the value if it is the same in all.
+  /// Some registers of a value, or the value itself if all registers are the same.
   Value registers(Builder& b, Value v, const std::vector<std::int64_t>& which) {
     if (k_.type(v).is_scalar()) return v;
     if (is_constant(v)) {

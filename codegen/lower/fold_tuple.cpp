@@ -13,7 +13,7 @@ Combine combine_by_region(Lowering& l, RegionId region) {
     Tuple args = a;
     args.insert(args.end(), b.begin(), b.end());
     Tuple combined = l.inline_scalar_region(region, args);
-    // A function may return a number that is the same for all.
+    // A user function may return a scalar.
     for (std::size_t i = 0; i < combined.size(); ++i)
       if (!l.type(combined[i]).is_vec()) combined[i] = l.splat(combined[i], l.type(a[i]).count());
     return combined;

@@ -1,6 +1,6 @@
 #pragma once
-// Parts that reductions and scans share: tuples of register vectors, functions that combine two
-// of them, and the exchange of the warps' parts of a result.
+// Shared parts of reductions and scans: tuples of register vectors, functions that combine two
+// tuples, and the exchange of partial results between warps.
 #include <functional>
 
 #include "codegen/lower/linear_exchange.h"
@@ -12,29 +12,29 @@ using Tuple = std::vector<ir::Value>;
 /// Combines two tuples of register vectors of equal length.
 using Combine = std::function<Tuple(const Tuple&, const Tuple&)>;
 
-/// The region of a fold by a function, inlined at each use.
+/// Returns a function that inlines the region of a user-defined fold at each use.
 Combine combine_by_region(Lowering& l, ir::RegionId region);
-/// Tuples with one i1 more behind the others: of two that are valid the combination, else the valid
+/// For tuples with an i1 "valid" as last member: combines two valid tuples, else returns the valid
 /// one.
 Combine combine_valid(Lowering& l, Combine combine);
-/// True where the registers hold elements of the tile; none where nothing along the dimension is
-/// padding.
+/// True where the registers hold elements of the tile; none if the dimension has no padding.
 ir::Value inside_along(Lowering& l, const ir::LinearLayout& layout, int dim);
 
-/// Parts of the same results that several warps have, in scratch memory laid out
+/// Partial results of several warps for the same elements, in scratch memory laid out
 /// [element][part].
 struct WarpParts {
   std::int64_t elements = 1, parts = 1;
-  std::function<ir::Value()> element;  ///< of each register, its element's number
-  std::function<ir::Value(std::int64_t bytes)> own_part;  ///< number of the warp's part times bytes
+  std::function<ir::Value()> element;  ///< element number of each register
+  std::function<ir::Value(std::int64_t bytes)> own_part;  ///< part number of the warp times bytes
   std::function<ir::Value()> writes;  ///< predicate of the threads that write; none: all
 };
-/// Every part of the registers' elements: a thread reads the parts of one by vectors.
+/// Returns every part of the registers' elements; a thread reads the parts of an element as
+/// vectors.
 std::vector<ir::Value> exchange_parts(Lowering& l, ir::Value v, const WarpParts& p);
-/// True in one of the places that hold copies of `layout`; `lanes` are bits of lanes that hold
-/// copies besides.
+/// True in one of the threads that hold copies of `layout`; `lanes` is the mask of lane bits that
+/// number the copies.
 ir::Value is_first_copy(Lowering& l, const ir::LinearLayout& layout, std::uint32_t lanes);
-/// Bits of lanes that hold copies of `layout`.
+/// Mask of the lane bits that number copies of `layout`.
 std::uint32_t lanes_of_copies(const ir::LinearLayout& layout);
 
 }  // namespace tegula::codegen

@@ -10,15 +10,14 @@
 
 namespace tegula::codegen {
 
-/// Register of thread 0 that holds each element it has; other threads have theirs in the same
-/// registers.
+/// Maps each element of thread 0 to its register; other threads hold theirs in the same registers.
 class RegisterOf {
  public:
   explicit RegisterOf(const ir::LinearLayout& layout);
-  /// Throws InternalError where thread 0 does not hold the element.
+  /// Throws InternalError if thread 0 does not hold the element.
   int operator()(int row, int col) const;
-  /// Distinct rows (dim 0) or columns of instruction tiles of the given extent that thread 0 takes
-  /// part in.
+  /// Distinct row tiles (dim 0) or column tiles of the given extent in which thread 0 holds
+  /// elements.
   std::vector<int> tiles(int dim, int extent) const;
 
  private:
@@ -45,7 +44,7 @@ std::vector<std::int64_t> acc_order(const RegisterOf& at, const std::vector<int>
 
 /// The fragment's registers as 32-bit words.
 ir::Value words(Lowering& l, ir::Value fragment);
-/// All of a tile in the layout of operand A, as words.
+/// A whole tile in the layout of operand A, as 32-bit words.
 ir::Value a_fragments(Lowering& l, ir::Value machine_tile);
 
 }  // namespace tegula::codegen

@@ -1,8 +1,8 @@
-// Lowering of gathers and scatters along a tile's axis. A gather selects among the registers of its
-// own thread where these hold few elements of the line and agree otherwise, and one that reverses
-// lines exchanges lanes, or warps without bank conflicts; else the tile stands in shared memory,
-// and each element is read where its index says. A scatter stores there, or, where it combines,
-// each element takes up the values that name it in their order.
+// Lowering of gathers and scatters along a tile's axis. A gather selects among the registers of the
+// thread if these hold few elements of the line and the layouts otherwise agree. A gather that
+// reverses lines exchanges lanes, or warps without bank conflicts. Any other gather writes the tile
+// to shared memory and reads each element at its index. A scatter stores there; a combining scatter
+// lets each element of the tile combine the values that name it, in order.
 #include <map>
 #include <utility>
 
@@ -22,8 +22,8 @@ namespace {
 /// Elements of a line that a chain of selects may choose from.
 constexpr int kFewElements = 8;
 
-/// Registers of each result register's line, by their index along the axis; none where a thread
-/// does not hold all of its lines by itself.
+/// For each result register, the registers of its line by index along the axis; none if a thread
+/// does not hold all elements of its lines.
 using Lines = std::vector<std::map<int, int>>;
 std::optional<Lines> lines_in_registers(const LinearLayout& tile, const LinearLayout& result,
                                         int axis) {
@@ -58,7 +58,7 @@ Value zeros(Lowering& l, Elem elem, std::int64_t count) {
   return l.splat(l.b.zero(Type::of(elem)), count);
 }
 
-/// An index outside of the tile meets none of its elements, and leaves 0.
+/// An out-of-bounds index matches no element and yields 0.
 Value from_registers(Lowering& l, Value tile, Value index, const Lines& lines,
                      const LinearLayout& layout, int axis) {
   const DType dtype = l.type(index).dtype();
@@ -73,8 +73,8 @@ Value from_registers(Lowering& l, Value tile, Value index, const Lines& lines,
   return chosen;
 }
 
-/// Bits of each coordinate whose toggling reverses the lines along an axis; none where other bits
-/// place elements along `axis`, or these elsewhere, too.
+/// Bits of each coordinate whose toggling reverses the lines along `axis`; none if one of them also
+/// moves elements along another dimension, or if they do not form the whole index.
 using Toggles = std::map<HwDim, int>;
 std::optional<Toggles> reversal_of(const LinearLayout& layout, int axis) {
   if (layout.repeat_factor(axis) != 1 || layout.cover()[axis] != layout.shape()[axis])
@@ -94,7 +94,7 @@ std::optional<Toggles> reversal_of(const LinearLayout& layout, int axis) {
   return left == 0 ? std::optional(bits) : std::nullopt;
 }
 
-/// Elements of other lanes of the warp, or of its own registers.
+/// Reads each element from another lane of the warp, another register, or both.
 Value exchanged_in_warp(Lowering& l, Value tile, int registers, int lanes) {
   std::vector<std::int64_t> from;
   for (std::int64_t r = 0; r < l.type(tile).count(); ++r) from.push_back(r ^ registers);
@@ -102,14 +102,14 @@ Value exchanged_in_warp(Lowering& l, Value tile, int registers, int lanes) {
   return lanes == 0 ? own : shuffle(l, own, l.b.i32(lanes), "xor");
 }
 
-/// Elements of other threads, whose number differs by `flips`; lanes count fastest in the numbers.
+/// Reads each element from the thread whose number differs by `flips`; lanes vary fastest.
 Value exchanged_in_memory(Lowering& l, Value tile, const LinearLayout& numbers, int flips) {
   const Value stored = as_stored(l, tile);
   const Elem elem = l.type(stored).elem();
   const int bytes = size_bytes(elem.dtype);
   const Value base = l.scratch(std::int64_t{numbers.shape()[0]} * bytes, 16);
   const IndexParts parts = l.index_parts(numbers, 0);
-  // Bits of threads and of registers are apart, so that constants stay behind one address.
+  // Thread bits and register bits are disjoint, so register offsets are immediates of one address.
   const Value registers = l.b.mul(l.constants(DType::i32, parts.constant), l.b.i32(bytes));
   const auto address_of = [&](Value thread) {
     return l.b.add(registers, l.b.add(l.b.mul(thread, l.b.i32(bytes)), base));
@@ -123,7 +123,7 @@ Value exchanged_in_memory(Lowering& l, Value tile, const LinearLayout& numbers, 
   return as_before(l, read, l.type(tile).elem());
 }
 
-/// The lines along `axis` from last to first; none where bits of the layout cannot say so.
+/// Reverses the lines along `axis`; none if the layout's bits do not allow it.
 std::optional<Value> reversed(Lowering& l, Value tile, const LinearLayout& layout, int axis) {
   std::optional<Toggles> bits = reversal_of(layout, axis);
   if (!bits || bits->contains(HwDim::Block)) return std::nullopt;
@@ -136,11 +136,11 @@ std::optional<Value> reversed(Lowering& l, Value tile, const LinearLayout& layou
                              numbers->apply(thread)[0]);
 }
 
-/// Index as i32 bytes behind the first element of its line; compared before it is narrowed.
+/// Byte offset (i32) from the first element of the line; bounds are checked before narrowing.
 struct ChosenOffset {
   Value bytes;
   Value is_inside;
-  /// Registers of padding, which `are_elements` names, hold anything and choose the first element.
+  /// Padding registers, where `are_elements` is false, hold anything and choose the first element.
   ChosenOffset(Lowering& l, Value index, Value are_elements, std::int64_t extent,
                std::int64_t stride) {
     if (are_elements)
@@ -202,7 +202,7 @@ struct Scatter {
         axis(static_cast<int>(d.attrs.i(AttrName::axis))) {}
 };
 
-/// Stores over the tile in shared memory.
+/// Stores the values over the tile in shared memory.
 Value stored(Lowering& l, const Scatter& s) {
   const Value tile = as_stored(l, s.tile), values = as_stored(l, s.values);
   const Elem elem = l.type(tile).elem();
@@ -232,7 +232,7 @@ Opcode combining(std::string_view kind) {
   return kOps.at(kind);
 }
 
-/// Index and values stand in shared memory; each element of the tile looks at all of its line.
+/// Index and values are in shared memory; each element of the tile scans its whole line.
 Value combined(Lowering& l, const Scatter& s, Opcode by) {
   const ir::Dims &shape = s.layout.shape(), origin = ir::Dims::filled(shape.size(), 0);
   const Elem elem = l.type(s.values).elem(), index_elem = l.type(s.index).elem();

@@ -1,8 +1,8 @@
-// Lowering of key_ranks. Each warp has a consecutive part of the line and counters of its own in
-// shared memory. In a round, which a register is, the lanes with equal keys find each other by
-// votes on the keys' bits; a lane's rank is the counter plus the lower lanes among them. The
-// counters of earlier warps are added up, bin by bin, and added at the end. No atomic operation
-// decides an order. Where nothing but the counts is wanted, all threads add to the same counters.
+// Lowering of key_ranks. Each warp ranks a contiguous part of the line with separate counters in
+// shared memory. Each round handles one register: lanes with equal keys find each other by votes on
+// the key bits, and a lane's rank is the counter plus the number of lower lanes among them. At the
+// end, the counters of earlier warps are summed per bin and added. No rank depends on the order of
+// atomic operations. If only the counts are used, all threads add to one set of counters.
 #include <algorithm>
 #include <bit>
 
@@ -16,7 +16,7 @@ using namespace ir;
 namespace {
 
 constexpr std::int64_t kCounterBytes = 4;
-/// Counters of a thread that are read before the first sum is stored, so that they wait together.
+/// Counters per thread that are loaded before the first sum is stored, so that the loads overlap.
 constexpr std::int64_t kCountersAtOnce = 32;
 
 class Ranking {
@@ -30,7 +30,7 @@ class Ranking {
   void run() {
     const OpData& d = l_.from[op_];
     Value keys = l_.get(d.operands[0]);
-    // Registers of padding hold anything; votes and addresses are made of all lanes' keys.
+    // Padding registers may hold anything, but votes and addresses use the keys of all lanes.
     if (const Value inside = inside_along(l_, layout_, 0))
       keys = l_.b.select(inside, keys, l_.b.i32(-1));
     const Value known = is_in_bins(keys);
@@ -67,7 +67,7 @@ class Ranking {
   Value counter(Value row, Value key) {
     return l_.b.add(l_.b.mul(key, l_.b.i32(kCounterBytes)), row);
   }
-  /// Vectors read as predicates say; scalars too.
+  /// Loads counters under a predicate; accepts vectors and scalars.
   Value load(Value address, Value predicate) {
     const Value at = l_.as_vec(address);
     const std::int64_t count = l_.type(at).count();
@@ -81,7 +81,7 @@ class Ranking {
   }
   void sync_warp() { l_.b.effect(Opcode::WarpSync, {}); }
 
-  /// The row's counters become 0, by as many threads.
+  /// Clears the counters of the row, shared among `threads` threads.
   void clear(Value thread, std::int64_t threads) {
     std::vector<std::int64_t> of_thread;
     for (std::int64_t bin = 0; bin < bins_; bin += threads) of_thread.push_back(bin);
@@ -94,22 +94,22 @@ class Ranking {
   Value ballot(Value predicate) {
     return l_.b.op(Opcode::Vote, {predicate}, {{AttrName::kind, "ballot"}});
   }
-  /// Lanes whose key is this lane's, where it is in a bin.
+  /// Mask of the lanes whose key is in a bin and equals this lane's key.
   Value peers_of(Value key, Value known) {
     Value peers = ballot(known);
     for (std::int64_t bit = 0; std::int64_t{1} << bit < bins_; ++bit) {
-      // The bit as a sign, which makes the predicate and, shifted back, a word of it.
+      // Shift the bit to the sign: it gives the predicate and, shifted back, a mask of that bit.
       const Value sign = l_.b.op(Opcode::Shl, {key, l_.b.i32(31 - bit)});
       const Value own = l_.b.op(Opcode::Bitcast, {l_.b.op(Opcode::Shr, {sign, l_.b.i32(31)})},
                                 Type::scalar(DType::u32));
-      // One instruction for three operands: those whose bit is not this lane's drop out.
+      // These become one three-input instruction, which drops the lanes whose bit differs.
       const Value differ = l_.b.op(Opcode::Xor, {ballot(l_.b.cmp("lt", sign, l_.b.i32(0))), own});
       peers = l_.b.op(Opcode::And, {peers, l_.b.op(Opcode::Not, {differ})});
     }
     return peers;
   }
 
-  /// Rank of each lane's key within the warp; the lowest of equal lanes counts them.
+  /// Rank of each lane's key within the warp; the lowest of the equal lanes updates the counter.
   Value round(Value key, Value known) {
     const Value peers = peers_of(key, known), lower = l_.b.op(Opcode::And, {peers, lower_lanes()});
     const Value at = counter(row_, key);
@@ -131,8 +131,8 @@ class Ranking {
                l_.b.op(Opcode::Bitcast, {l_.b.sub(bit, l_.b.i32(1))}, Type::scalar(DType::u32));
   }
 
-  /// Warps that hold the same elements have counters of their own: a copy's rows are together.
-  /// The upper bits of a warp's number name the copy.
+  /// Warps that hold copies of the same elements have separate counters, and the rows of one copy
+  /// are contiguous. The upper bits of a warp's number select the copy.
   void find_copy() {
     const int copies = std::popcount(layout_.free_bits(HwDim::Warp));
     warps_of_copy_ = std::int64_t{1} << (layout_.in_bits(HwDim::Warp) - copies);
@@ -145,8 +145,8 @@ class Ranking {
     return l_.b.add(first_row_, l_.b.i32(warp * bins_ * kCounterBytes));
   }
 
-  /// The counters of each warp become their sums with those of the copy's earlier warps; a thread
-  /// adds up some bins.
+  /// Replaces the counters of each warp by their sums over all warps of the copy up to this one;
+  /// each thread handles some bins.
   void add_up_warps() {
     const std::int64_t threads = 32 * warps_of_copy_;
     std::vector<std::int64_t> of_thread;
@@ -169,8 +169,8 @@ class Ranking {
       }
     }
   }
-  /// Once they are added up. The first warp reads its own row, so that no read is under a
-  /// condition of the warp, and takes none of it.
+  /// Counts of the earlier warps, after add_up_warps. The first warp reads its row and discards the
+  /// result, so that no load depends on a condition of the warp.
   Value of_earlier_warps(Value keys, Value known) {
     const Value has_earlier = l_.b.cmp("gt", warp_in_copy_, l_.b.i32(0)),
                 takes = l_.b.op(Opcode::And, {known, has_earlier});
@@ -185,13 +185,13 @@ class Ranking {
     l_.set(counts, load(counter(row, bin), l_.b.cmp("lt", bin, l_.b.i32(bins_))));
   }
 
-  /// The first of the lanes and warps that hold the same elements count them.
+  /// True for known keys in the first of the lanes and warps that hold copies of an element.
   Value is_counted_here(Value known) {
     const Value first = is_first_copy(l_, layout_, lanes_of_copies(layout_));
     return first ? l_.b.op(Opcode::And, {known, first}) : known;
   }
 
-  /// No ranks: additions to one row of counters, of which none is awaited.
+  /// Computes counts without ranks: additions to one row of counters, whose results are not needed.
   void count_alone(Value keys, Value known) {
     counters_ = row_ = l_.scratch(bins_ * kCounterBytes, 16);
     l_.barrier();
@@ -213,9 +213,9 @@ class Ranking {
   OpId op_;
   const LinearLayout& layout_;
   std::int64_t bins_;
-  Value counters_, row_;  ///< shared memory: a row of counters for each warp; that of this one
+  Value counters_, row_;  ///< shared memory: one row of counters per warp; this warp's row
   std::int64_t warps_of_copy_ = 1;
-  Value warp_in_copy_, first_row_;  ///< this warp's number in its copy; counters of the first
+  Value warp_in_copy_, first_row_;  ///< this warp's number in its copy; first row of the copy
   Value lower_lanes_;
 };
 

@@ -1,5 +1,5 @@
-// The general exchange: one replica of each element is written at its row-major index, all threads
-// synchronise, and each thread reads the elements it needs.
+// General exchange: one replica of each element is written at its row-major index, all threads
+// synchronize, and each thread reads the elements that it needs.
 #include "codegen/lower/linear_exchange.h"
 
 #include "codegen/lower/shared.h"
@@ -31,13 +31,13 @@ SharedLayout row_major(const Dims& shape, int bytes) {
   return SharedLayout::plain(shape, bytes, order);
 }
 
-/// Both sides address the same bytes by the same numbers, so a side whose layout allows it uses
-/// vectors whatever the other side does. What pads a layout has no number.
+/// Both sides address the same bytes by element number, so either side may use vectors if its
+/// layout allows, independently of the other. Padding has no element number.
 bool has_vectors(const SharedLayout& shared, const LinearLayout& layout) {
   return layout.is_exact() && shared_fn(shared, layout);
 }
 
-/// A part that is the whole tile is addressed as it lies; the box of a larger tile is not.
+/// A part that is the whole tile is addressed directly; the box of a larger tile is not.
 bool is_all_of(const LinearLayout& layout, const Dims& whole) { return layout.shape() == whole; }
 
 void store_part(Lowering& l, Value base, const TilePart& part, const Dims& whole) {
@@ -64,7 +64,7 @@ Value read(Lowering& l, Value base, const LinearLayout& layout, const Dims& whol
                 {{AttrName::width, 1}});
 }
 
-/// `written` and `wanted` are shapes of as many elements.
+/// `written` and `wanted` have the same number of elements.
 Value exchanged_linearly(Lowering& l, std::span<const TilePart> parts, const Dims& written,
                          const LinearLayout& to, const Dims& wanted, const Dims& offset) {
   const Elem elem = l.type(parts[0].registers).elem();

@@ -8,7 +8,7 @@ namespace tegula::codegen {
 /// arg, part, axis).
 bool lower_simt(ir::Kernel& kernel, ir::PassContext& context);
 
-/// Before and after: simt form. Computes registers once that shifts and masks leave equal.
+/// Before and after: simt form. Merges registers that shifts and masks make equal.
 bool merge_equal_registers(ir::Kernel& kernel, ir::PassContext& context);
 
 }  // namespace tegula::codegen

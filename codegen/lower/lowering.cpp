@@ -22,7 +22,7 @@ namespace {
 
 using namespace ir;
 
-/// One entry per op: null where the driver handles the whole family.
+/// One entry per op; null if the driver handles the whole family.
 constexpr std::array kLower{
 #define ROW(Name, ...) LowerFn{nullptr},
 #define TILE_OP(Name, ...) LowerFn{&lower_##Name},
@@ -71,8 +71,7 @@ Kernel Lowering::run() {
 }
 
 // ---- parameters
-// -----------------------------------------------------------------------------------------------------
-/// Parameters that nobody reads are not passed: sub-views are made at their uses.
+/// Unread parameters are not passed; sub-views are created at their uses.
 void Lowering::add_params() {
   std::unordered_set<Value> read;
   walk(from, from.body(),
@@ -134,7 +133,6 @@ Value Lowering::view_stride(Value machine_view, int axis, DType dtype) {
 }
 
 // ---- values
-// ---------------------------------------------------------------------------------------------------------
 Type Lowering::lowered_type(Type t) {
   if (t.is(TypeKind::Pending)) return Type::pending(lowered_type(t.inner()));
   return t.is_tile() ? Type::vec(t.elem(), layout_of(t).registers()) : t;
@@ -187,7 +185,6 @@ Value Lowering::and_predicates(Value a, Value other) {
 }
 
 // ---- structure
-// ------------------------------------------------------------------------------------------------------
 void Lowering::lower_region(RegionId machine_region) {
   for (OpId op : from.ops(machine_region)) lower_op(op);
 }
@@ -196,8 +193,8 @@ void Lowering::lower_body() {
   lower_region(from.body());
   if (staging_ && role_ != Role::Producer) await_tma_stores(*this);
   wait_for_cluster_reads();
-  // Channels must be there as long as others may signal them. Warps that copy have ended by then,
-  // or count as having ended when they have.
+  // Channels must stay valid while other CTAs may signal them. Producer warps have exited by then,
+  // or count as arrived once they exit.
   if (is_signalled_by_cluster_ && role_ != Role::Producer) cluster_barrier();
 }
 
@@ -207,7 +204,7 @@ void Lowering::lower_op(OpId op) {
   now_ = order_.at(op);
   if (toeplitz_->is_within(op)) return;
   if (const WarpToeplitz* here = toeplitz_->at(op)) return lower_toeplitz(op, *here);
-  // All threads are here, which inside a branch they may not be.
+  // Wait here, where all threads arrive; inside a branch some may be missing.
   if (!from[op].regions.empty()) wait_for_cluster_reads();
   const Opcode opcode = from[op].opcode;
   if (const LowerFn fn = kLower[static_cast<std::size_t>(opcode)]) return fn(*this, op);
@@ -236,7 +233,7 @@ void Lowering::lower_elementwise(OpId op) {
   set(d.results[0], to[made].results[0]);
 }
 
-/// A thread's registers differ by constants: one fma each, besides one for the thread's start.
+/// A thread's registers differ by constants: one fma per register, plus one for the thread's start.
 Value Lowering::lower_ramp(Type type, const Ramp& ramp) {
   const IndexParts parts = index_parts(layout_of(type), 0);
   const Value step = get(ramp.step), first = get(ramp.first);
@@ -264,7 +261,7 @@ void Lowering::lower_other_structure(OpId op) {
 
 namespace {
 
-/// Loops carry 16-bit registers in pairs: else each iteration would unpack and pack them again.
+/// Loops carry 16-bit registers in pairs; otherwise each iteration would unpack and pack them.
 Type carried_type(Type t) {
   const bool halves = t.is_vec() && !t.is_pointer() && size_bits(t.dtype()) == 16;
   return halves && t.count() % 2 == 0 ? Type::vec({DType::i32, false}, t.count() / 2) : t;
@@ -294,8 +291,8 @@ void Lowering::lower_yield(OpId op) {
   b.yield(operands);
 }
 
-/// Whether an index behind the loop's last one may wrap around: such a loop counts its iterations,
-/// others compare their index with the end.
+/// Returns true if the index may wrap around after the last iteration. Such a loop counts its
+/// iterations; other loops compare their index with the end.
 bool Lowering::counts_iterations(OpId loop) {
   if (!facts_) facts_.emplace(from);
   return may_pass_indices(*facts_, from, loop);
@@ -377,7 +374,7 @@ std::vector<Value> Lowering::inline_scalar_region(RegionId region, std::span<con
       for (Value v : d.operands) yielded.push_back(get(v));
       break;
     }
-    // Scalars of the region become vectors of registers, so types are inferred anew from the
+    // Scalars of the region become vectors of registers, so types are inferred again from the
     // operands.
     std::vector<Value> operands;
     std::int64_t count = 0;
@@ -394,11 +391,10 @@ std::vector<Value> Lowering::inline_scalar_region(RegionId region, std::span<con
 }
 
 // ---- the thread
-// -----------------------------------------------------------------------------------------------------
 Value Lowering::coordinate(HwDim in) {
   Value& v = coordinates_[in];
   if (v) return v;
-  // Made at the head of the body, so that every region sees it.
+  // Created at the start of the body, so that every region sees it.
   Builder head(to);
   if (const OpId first = to[to.body()].first) head.before(first);
   v = head.op(in == HwDim::Lane ? Opcode::LaneId : Opcode::WarpId, std::initializer_list<Value>{});
@@ -466,7 +462,7 @@ Value Lowering::is_replica_zero(const LinearLayout& layout) {
 
 bool Lowering::is_sliced_load(Value machine_value) {
   if (sliced_only_.empty()) {
-    // Filled at once for all shared loads of the kernel.
+    // Computed once for all shared loads of the kernel.
     walk(from, from.body(), [&](OpId op) {
       if (from[op].opcode == Opcode::SmemLoad) sliced_only_[from[op].results[0]] = true;
     });
@@ -482,7 +478,6 @@ bool Lowering::is_sliced_load(Value machine_value) {
 }
 
 // ---- shared memory
-// --------------------------------------------------------------------------------------------------
 Value Lowering::shared_address(std::int64_t offset) {
   if (!smem_base_) {
     Builder head(to);
@@ -499,7 +494,7 @@ void Lowering::find_live_ranges() {
     for (OpId op : from.ops(region)) {
       order_[op] = next++;
       const OpData& d = from[op];
-      // Mbarriers and the words beside them stay what they are; nothing else may be written there.
+      // Memory of type i64 (mbarriers and published words) stays live and is never reused.
       if (d.opcode == Opcode::SmemAlloc && from.type(d.results[0]).dtype() != DType::i64) {
         ring_of[d.results[0]] = rings_.size();
         // A producer warp may fill a ring at any time before its last use.
@@ -510,14 +505,15 @@ void Lowering::find_live_ranges() {
     }
   };
   visit(visit, from.body());
-  // A ring that is made in a loop is written again in the next iteration, by the first warp there.
+  // A ring allocated in a loop is written again in the next iteration, by the first warp that gets
+  // there.
   const auto outside_of_loops = [&](RegionId home) {
     RegionId outermost = home;
     for (OpId o = from[home].owner; o; o = from[from[o].parent].owner)
       if (is_loop(from[o])) outermost = from[o].parent;
     return outermost;
   };
-  // A use inside a loop keeps the allocation alive to the loop's end.
+  // A use inside a loop keeps the allocation live to the end of the loop.
   walk(from, from.body(), [&](OpId op) {
     for (Value v : from[op].operands)
       if (const auto ring = ring_of.find(v); ring != ring_of.end()) {
@@ -543,7 +539,7 @@ Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
     most_scratch_ = {b.loc, "what threads exchange here", bytes * groups_};
   if (groups_ > 1) return group_scratch(bytes);
   std::int64_t from_here = scratch_offset_;
-  // Behind the rings lies what TMA, or other warps, may still be reading.
+  // Staging and Toeplitz memory follows the rings; TMA or other warps may still be reading it.
   if (!has_live_ring() && !staging_ && toeplitz_offset_ < 0)
     for (const LiveRange& r : rings_) from_here = std::min(from_here, r.offset);
   const std::int64_t at = round_up(from_here, alignment);
@@ -553,7 +549,7 @@ Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
 
 void Lowering::barrier() {
   if (groups_ > 1 && role_ == Role::Consumer) return warpgroup_barrier();
-  // Barrier 0 is the whole CTA's.
+  // Barrier 0 synchronizes the whole CTA.
   const int id = role_ == Role::Consumer ? 1 : 0;
   const int threads = role_ == Role::All ? to.info.threads : from.info.threads;
   b.effect(Opcode::BarSync, {b.i32(id)}, {{AttrName::count, threads}});
@@ -561,8 +557,8 @@ void Lowering::barrier() {
 
 namespace {
 
-/// The plan that is told is the one that was carried out; pipeline_wgmma has said why it is not the
-/// one that was chosen.
+/// Makes the reported plan match the generated code. pipeline_wgmma has already reported why the
+/// chosen plan was not carried out.
 void tell_true_plan(const Kernel& simt, PassContext& context) {
   const bool has_wgmma =
       any_op(simt, simt.body(), [&](OpId op) { return simt[op].opcode == Opcode::Wgmma; });

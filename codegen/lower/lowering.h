@@ -45,9 +45,9 @@ class Lowering {
   ir::Value get(ir::Value machine_value) const { return map_.at(machine_value); }
   void set(ir::Value machine_value, ir::Value simt_value) { map_[machine_value] = simt_value; }
   ir::Type type(ir::Value simt_value) const { return to.type(simt_value); }
-  /// Registers a thread holds of a tile; scalars stay scalars.
+  /// Type of the registers that a thread holds of a tile; scalars stay scalars.
   static ir::Type lowered_type(ir::Type t);
-  /// The words of an A operand that a wgmma in flight reads.
+  /// 32-bit words of an A operand that a wgmma in flight reads.
   ir::Value fragments(ir::Value machine_tile) const { return fragments_.at(machine_tile); }
   void set_fragments(ir::Value machine_tile, ir::Value words) { fragments_[machine_tile] = words; }
   void lower_region(ir::RegionId machine_region);
@@ -63,46 +63,46 @@ class Lowering {
   /// The same scalar in `count` registers.
   ir::Value splat(ir::Value scalar, std::int64_t count);
   ir::Value as_vec(ir::Value v);
-  /// Elementwise and of two predicates, either of which may be none (always true).
+  /// Elementwise AND of two predicates, either of which may be none (always true).
   ir::Value and_predicates(ir::Value a, ir::Value b);
 
   // ---- the thread
   ir::Value coordinate(ir::HwDim in);
   ir::Value thread_value(const ir::ThreadOffset& fn);
   IndexParts index_parts(const ir::LinearLayout& layout, int dim);
-  /// True where this thread holds the replica of a replicated tile that writes; none if nothing is
+  /// True in the threads that hold the writing replica of a replicated tile; none if no element is
   /// replicated.
   ir::Value is_replica_zero(const ir::LinearLayout& layout);
   /// The same for replicas that repeat digits of a coordinate number.
   ir::Value is_replica_zero_along(const ir::LinearLayout& layout, ir::HwDim in);
-  /// A smem_load every user of which is a tile_slice is emitted slice by slice.
+  /// Returns true if all users of a smem_load are tile_slice ops: it is then emitted per slice.
   bool is_sliced_load(ir::Value machine_value);
-  /// A loaded tile that this addition alone takes up, and is lowered with, or that this load is;
-  /// none where it is lowered by itself.
+  /// Returns the loaded tile that is lowered in chunks together with the addition that uses it,
+  /// given either op; none otherwise.
   ir::Value chunked_load_add(ir::OpId op);
   /// Warps that compute a tile together: all consumers of the CTA, or those of each warpgroup.
   int warps() const { return from.info.threads / 32; }
-  /// Warpgroups that take tiles alternately (ping-pong), one of which runs the code at hand; 1: all
-  /// warps compute a tile together.
+  /// Warpgroups that take tiles alternately (ping-pong); the code runs in one of them. 1: all warps
+  /// compute a tile together.
   int groups() const { return groups_; }
   ir::Value group();
   /// True in the first thread of the warps that compute a tile together.
   ir::Value is_first_thread();
-  /// True in the thread that issues TMA loads; none if the code is that thread's alone.
+  /// True in the thread that issues TMA loads; none if only that thread runs the code.
   ir::Value is_producer_thread();
-  /// Positions of the carries, or of results, that the role at hand needs.
+  /// Positions of the carries or results that the current role needs.
   std::vector<std::size_t> kept(std::span<const ir::Value> results) const;
-  /// Whether the code is for the producer warps, or for the consumer warps only.
+  /// Return true if the code runs only in the producer warps, or only in the consumer warps.
   bool is_producer() const { return role_ == Role::Producer; }
   bool is_consumer() const { return role_ == Role::Consumer; }
 
   // ---- views
   ViewParts& view(ir::Value machine_view) { return views_.at(machine_view); }
-  /// Extent or stride as the index type `dtype`: a constant where the signature fixed it.
+  /// Extent or stride in index type `dtype`: a constant if the signature fixes it.
   ir::Value view_dim(ir::Value machine_view, int axis, DType dtype);
   ir::Value view_stride(ir::Value machine_view, int axis, DType dtype);
   ir::Value view_pointer(ir::Value machine_view);
-  /// The base, extents and strides of a made view, behind its make_view.
+  /// Sets the base, extents and strides of a view created by make_view.
   void set_view(ir::Value machine_view, ViewParts parts) {
     views_[machine_view] = std::move(parts);
   }
@@ -113,29 +113,29 @@ class Lowering {
   /// Address of the mbarrier of a channel's slot.
   ir::Value mbarrier(ir::Value machine_channel, ir::Value machine_slot);
   ir::Value mbarrier(ir::Value machine_channel);  ///< the first slot's
-  /// A tensor map parameter for boxes of a view, which `clip` (attr map_bounds) may end earlier:
-  /// made on first use.
+  /// Tensor map parameter for boxes of a view, created on first use; `clip` (attr map_bounds) may
+  /// shorten its extents.
   ir::Value tensor_map(ir::Value machine_view, const ir::Ints& order, const ir::Ints& box,
                        int swizzle, const ir::Ints& clip = {});
-  /// The mbarriers of channels: in front of the roles, where there are any.
+  /// Initializes the mbarriers of channels; precedes the roles, if there are any.
   void init_channels(std::span<const ir::OpId> channel_inits);
-  /// Scratch memory of one op, reused by the next: guarded by barriers on both sides. Lies over
-  /// allocations of which none is alive at this op.
+  /// Scratch memory of one op, reused by the next op and guarded by barriers before and after. It
+  /// may overlap allocations if none of them is live at this op.
   ir::Value scratch(std::int64_t bytes, std::int64_t alignment);
   void barrier();
   /// Staging buffers of TMA stores; null if there are none.
   const StoreStaging* store_staging() const { return staging_ ? &*staging_ : nullptr; }
   /// Waits for other CTAs that may still read this CTA's shared memory after a
-  /// cluster_reduce_scatter, before it is overwritten or ends.
+  /// cluster_reduce_scatter; needed before it is overwritten or the CTA exits.
   void wait_for_cluster_reads();
-  /// The CTA has read the others' shared memory: nobody may write there, or exit, before all have.
+  /// Signals that this CTA has read the others' shared memory, which stays valid until all have.
   void leave_cluster();
   /// Barrier of all threads of the cluster that have not exited.
   void cluster_barrier();
 
  private:
-  /// Part of the kernel that is being lowered. Skip: the loop carries of a tile of the other
-  /// warpgroup.
+  /// Part of the kernel that is being lowered. Skip: only the loop carries of a tile that the other
+  /// warpgroup computes.
   enum class Role : std::uint8_t { All, Consumer, Producer, Skip };
   void add_params();
   void lower_roles();
@@ -167,7 +167,7 @@ class Lowering {
   void lower_for(ir::OpId op);
   bool counts_iterations(ir::OpId loop);
   void lower_yield(ir::OpId op);
-  /// The same bits as another vector type.
+  /// Reinterprets the bits as another vector type.
   ir::Value as_type(ir::Value v, ir::Type wanted);
   void lower_while(ir::OpId op);
   void lower_if(ir::OpId op);
@@ -179,7 +179,7 @@ class Lowering {
   int groups_ = 1;
   ir::Value group_;
   std::int64_t group_scratch_bytes_ = 0;
-  std::vector<ir::OpId> scratch_strides_;  ///< constants: what one group needs
+  std::vector<ir::OpId> scratch_strides_;  ///< constants: scratch bytes per group
   Role role_ = Role::All;
   std::unordered_map<ir::Value, ir::Value> map_;
   std::unordered_map<ir::Value, ir::Value> fragments_;
@@ -192,21 +192,21 @@ class Lowering {
   std::optional<ir::Facts> facts_;
   ir::Value smem_base_;
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
-  ir::SharedUse most_scratch_;  ///< scratch of one op
+  ir::SharedUse most_scratch_;  ///< largest scratch memory of one op
   std::optional<StoreStaging> staging_;
   std::optional<ToeplitzTiles> toeplitz_;
   std::int64_t toeplitz_offset_ = -1;  ///< none: -1
   bool is_read_by_cluster_ = false;
   bool is_signalled_by_cluster_ = false;  ///< others arrive at this CTA's mbarriers
-  /// First and last op at which an allocation is alive, in the order of the text.
+  /// First and last op at which an allocation is live, in program order.
   struct LiveRange {
     int first = 0, last = 0;
     std::int64_t offset = 0;
-    bool after_barrier = false;  ///< all threads synchronise before it is first written
+    bool after_barrier = false;  ///< all threads synchronize before its first write
   };
   std::vector<LiveRange> rings_;
   std::unordered_map<ir::OpId, int> order_;
-  int now_ = 0;  ///< order of the op that is lowered
+  int now_ = 0;  ///< position of the op being lowered
 };
 
 using LowerFn = void (*)(Lowering&, ir::OpId);
@@ -214,7 +214,7 @@ using LowerFn = void (*)(Lowering&, ir::OpId);
 #define MACHINE_OP(Name, ...) void lower_##Name(Lowering&, ir::OpId);
 #include "ir/op_rows.h"
 
-/// Tile type's layout as a reference; throws InternalError for a tile without one.
+/// Returns the layout of a tile type; throws InternalError for a tile without one.
 const ir::LinearLayout& layout_of(ir::Type tile);
 
 }  // namespace tegula::codegen

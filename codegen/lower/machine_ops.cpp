@@ -18,7 +18,6 @@ namespace tegula::codegen {
 using namespace ir;
 
 // ---- shared tiles
-// ---------------------------------------------------------------------------------------------------
 namespace {
 
 Value optional_operand(const OpData& d, std::size_t i) {
@@ -27,7 +26,7 @@ Value optional_operand(const OpData& d, std::size_t i) {
 
 }  // namespace
 
-// The address is known from attr offset; its users ask slot_of.
+// Emits nothing: attr offset is the address, and users call slot_of.
 void lower_SmemAlloc(Lowering&, OpId) {}
 
 void lower_SmemStore(Lowering& l, OpId op) {
@@ -47,10 +46,9 @@ void lower_SmemLoad(Lowering& l, OpId op) {
 }
 
 // ---- asynchronous copies
-// --------------------------------------------------------------------------------------------
 namespace {
 
-/// Copies of a view's box into a slot, by the threads of a layout.
+/// Copies a view's box into a slot with the threads of a layout.
 class BoxCopies {
  public:
   BoxCopies(Lowering& l, OpId op, const SmemSlot& at)
@@ -60,7 +58,7 @@ class BoxCopies {
     fn_ = std::move(*fn);
   }
 
-  /// Vectors that pad the box in some threads are copied by the other threads, in branches.
+  /// Vectors that are padding in some threads are copied by the other threads, under a branch.
   void emit() {
     std::vector<Vector> whole, padded;
     const std::vector<bool> padding = padded_somewhere();
@@ -141,7 +139,7 @@ void lower_AsyncWait(Lowering& l, OpId op) {
   l.b.effect(Opcode::CpAsyncWait, {}, {{AttrName::count, l.from[op].attrs.i(AttrName::count)}});
 }
 void lower_CtaBarrier(Lowering& l, OpId op) {
-  // Attr generic_proxy: what threads have stored in front of it, wgmma and TMA read behind it.
+  // Attr generic_proxy: wgmma and TMA after the barrier read what threads stored before it.
   if (l.from[op].attrs.i(AttrName::generic_proxy) == 1) l.b.effect(Opcode::FenceProxyAsync, {});
   l.barrier();
 }
@@ -149,15 +147,15 @@ void lower_CtaBarrier(Lowering& l, OpId op) {
 // ---- neighbours on the stream
 namespace {
 
-/// Targets without dependent launch run kernels of a stream one after another anyway.
+/// Targets without dependent launch run the kernels of a stream in sequence anyway.
 void on_dependent_launch(Lowering& l, Opcode opcode) {
   if (l.from.info.target->has_dependent_launch) l.b.effect(opcode, {});
 }
 
 }  // namespace
 
-/// Pinned: the assembler would move work from before the wait, which can overlap the previous
-/// kernels, behind it.
+/// Pinned: otherwise ptxas would sink work from before the wait, which can overlap the previous
+/// kernels, below it.
 void lower_GridDependencyWait(Lowering& l, OpId) {
   on_dependent_launch(l, Opcode::Pin);
   on_dependent_launch(l, Opcode::GridDepWait);

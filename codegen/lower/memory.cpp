@@ -18,7 +18,7 @@ using namespace ir;
 
 namespace {
 
-/// Order of registers in which the vectors hold them, and back.
+/// Registers in the order of the vectors, and the inverse permutation.
 std::vector<int> flattened(const std::vector<Vector>& vectors) {
   std::vector<int> order;
   for (const Vector& v : vectors) order.insert(order.end(), v.registers.begin(), v.registers.end());
@@ -31,7 +31,7 @@ std::vector<int> inverse(const std::vector<int>& order, int registers) {
   return at;
 }
 
-/// Registers that hold an element no earlier register of the thread holds.
+/// Drops the vectors whose elements an earlier register of the thread also holds.
 std::vector<Vector> without_copies(std::vector<Vector> vectors, const LinearLayout& layout) {
   const std::uint32_t copies = layout.free_bits(HwDim::Register);
   std::erase_if(vectors, [&](const Vector& v) {
@@ -73,7 +73,7 @@ namespace {
 
 bool combines(const OpData& store) { return store.attrs.find(AttrName::kind) != nullptr; }
 
-/// Stores, or has memory combine the elements, `width` at a time.
+/// Stores the elements, or combines them in memory, `width` at a time.
 void store_or_combine(Lowering& l, const OpData& store, const std::vector<Value>& operands,
                       std::int64_t width) {
   if (!combines(store)) {
@@ -84,8 +84,8 @@ void store_or_combine(Lowering& l, const OpData& store, const std::vector<Value>
   emit_reduction(l, operands, store.attrs.s(AttrName::kind), width);
 }
 
-/// Elements that one instruction may add, 16 bytes of them: `red.add.v4.f32`, `red.add.noftz.v8` of
-/// f16 and bf16, on GPUs with TMA (PTX ISA, "red": vectors need sm_90). 1 where it adds one.
+/// Elements that one instruction can add, at most 16 bytes: `red.add.v4.f32`, `red.add.noftz.v8` of
+/// f16 and bf16, on GPUs with TMA (PTX ISA, "red": vectors need sm_90). 1 if there are no vectors.
 std::size_t longest_reduction(const Lowering& l, const OpData& store, DType dtype) {
   const bool is_vector_type = dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
   const bool has_vectors =
@@ -93,8 +93,8 @@ std::size_t longest_reduction(const Lowering& l, const OpData& store, DType dtyp
   return has_vectors ? 16 / static_cast<std::size_t>(size_bytes(dtype)) : 1;
 }
 
-/// A run of neighbours is combined by one instruction where there is one. Each element has an
-/// address all the same.
+/// Registers to combine in runs of `run` neighbors, one instruction per run. Each element still has
+/// an address.
 struct CombinedElements {
   std::vector<Vector> elements;
   std::int64_t run = 1;
@@ -152,7 +152,6 @@ void lower_AtomicView(Lowering&, OpId) {
 }
 
 // ---- facts about the launch
-// -----------------------------------------------------------------------------------------
 namespace {
 void lower_special(Lowering& l, OpId op, Opcode simt) {
   const OpData& d = l.from[op];
@@ -189,7 +188,7 @@ void lower_MakeView(Lowering& l, OpId op) {
 }
 namespace {
 
-/// The simulator reports an assumption that does not hold.
+/// Traps if an assumption does not hold; the simulator reports the trap.
 void check(Lowering& l, Value holds, std::span<const Value> compared, const AttrList& attrs) {
   const OpId check = l.b.make_if(l.b.op(Opcode::Not, {holds}), std::span<const Type>());
   const RegionId outer = l.b.region();
@@ -202,10 +201,12 @@ void check(Lowering& l, Value holds, std::span<const Value> compared, const Attr
   l.b.at_end(outer);
 }
 
-/// The comparison that an assumption states, if it is one of numbers that lie as its result does.
+/// Returns the comparison that an assumption states; none if it is another op, or if its operands
+/// are pointers or tiles in another layout than the result.
 OpId comparison_of(const Kernel& k, Value fact) {
   const OpId def = k[fact].def;
-  // A tile's fact holds, too, for elements that are absent: that side was made later.
+  // The fact of a tile is or-ed with "the element is absent". That operand was created later, so
+  // the smaller index is the comparison.
   if (def && k[def].opcode == Opcode::Or && k.type(fact).is_tile())
     return comparison_of(k, std::ranges::min(k[def].operands, {}, &Value::index));
   if (!def || k[def].opcode != Opcode::Cmp) return {};
@@ -218,7 +219,7 @@ OpId comparison_of(const Kernel& k, Value fact) {
 
 }  // namespace
 
-/// A fact for the analyses; only the simulator looks whether it holds, in each thread's elements.
+/// A fact for the analyses. Only the simulator checks it, for each thread's elements.
 void lower_Assume(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   if (!l.context.keep_checks || l.is_producer()) return;

@@ -1,5 +1,5 @@
-// Lowering of slices of tiles and of tiles put together: a choice of registers where the layouts
-// agree (the pass assign_layouts sees to it where it can), else one trip through shared memory.
+// Lowering of slices and concatenations of tiles: a choice of registers if the layouts agree (the
+// pass assign_layouts arranges this where it can), else one exchange through shared memory.
 #include "codegen/lower/linear_exchange.h"
 #include "codegen/lower/lowering.h"
 #include "codegen/lower/shared.h"
@@ -16,7 +16,7 @@ void say(Lowering& l, OpId op, const char* how) {
                    {{"tile", l.from.type(l.from[op].operands[0]).str()}});
 }
 
-/// The parts' registers in the order of the whole's; none where some part lies in other threads.
+/// Positions of the parts' registers in the whole's order; none if a part is in other threads.
 std::optional<std::vector<std::int64_t>> places_of(const LinearLayout& whole,
                                                    std::span<const TilePart> parts) {
   std::vector<std::int64_t> place(static_cast<std::size_t>(whole.registers()), 0);

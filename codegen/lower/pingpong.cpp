@@ -1,6 +1,6 @@
-// Ping-pong: two warpgroups take the tiles of a CTA alternately. Each runs the code of its own
-// tiles; for the other's tiles it only advances the scalar loop carries (ring positions). The
-// warpgroup's number is known at run time only, so the code exists once.
+// Ping-pong: two warpgroups take the tiles of a CTA alternately. Each runs the code of the tiles
+// assigned to it; for the other's tiles it only advances the scalar loop carries (ring positions).
+// The warpgroup's number is a run-time value, so the code exists once.
 #include <bit>
 
 #include "codegen/lower/lowering.h"
@@ -13,8 +13,8 @@ using namespace ir;
 
 namespace {
 
-/// Named barriers: 0 and 1 are Lowering::barrier's without ping-pong, the order of warpgroups has
-/// the next ones.
+/// Named barriers: Lowering::barrier uses 0 and 1 without ping-pong, and the order of warpgroups
+/// uses the next two.
 constexpr int kFirstOrderBarrier = 2, kFirstGroup = kFirstOrderBarrier + 2;
 constexpr int kTwoWarpgroups = 2 * kWarpgroupThreads;
 constexpr std::int64_t kScratchAlignment = 1024;
@@ -29,7 +29,7 @@ void Lowering::find_groups() {
     groups_ = context.plan->groups();
     return;
   }
-  // Machine form is right for one group alone, too.
+  // The machine form is also correct for a single group.
   context.remark(Remark::Kind::Missed, {}, "no ping-pong: copies depend on tiles in registers");
 }
 
@@ -58,7 +58,7 @@ void Lowering::warpgroup_barrier() {
            {{AttrName::count, from.info.threads}});
 }
 
-/// As much for each group as the one op that needs the most, which is known at the end.
+/// All groups get the scratch size of the op that needs the most, which is known at the end.
 Value Lowering::group_scratch(std::int64_t bytes) {
   group_scratch_bytes_ = std::max(group_scratch_bytes_, round_up(bytes, kScratchAlignment));
   const std::int64_t first = round_up(scratch_offset_, kScratchAlignment);
@@ -72,11 +72,11 @@ void Lowering::settle_group_scratch() {
   for (OpId stride : scratch_strides_) to[stride].attrs.set(AttrName::value, group_scratch_bytes_);
 }
 
-// ---- order of warpgroups: a named barrier each, at which a warpgroup waits for the previous one
+// ---- order of warpgroups: one named barrier each, at which a warpgroup waits for the previous one
 // (FlashAttention-3, section 3.1; PTX ISA, "bar": an arriving thread does not wait)
 namespace {
 
-/// Groups that have a tile each, or the warpgroups that have one together.
+/// Number of groups that have one tile each, or of warpgroups that share one tile.
 int order_participants(const Lowering& l) {
   return l.groups() > 1 ? l.groups() : l.warps() / kWarpgroupWarps;
 }
@@ -89,7 +89,7 @@ void order_barrier(Lowering& l, Opcode opcode, Value index) {
              {{AttrName::count, kTwoWarpgroups}});
 }
 
-/// One warpgroup alone does this to a barrier.
+/// Emits `opcode` on the barrier in one warpgroup only.
 void order_barrier_by(Lowering& l, Value who, Opcode opcode, Value index) {
   const RegionId outer = l.b.region();
   const Value is_it = l.b.cmp("eq", order_index(l), who);
@@ -118,7 +118,7 @@ void lower_OrderArrive(Lowering& l, OpId) {
 }
 
 // ---- tiles
-/// Runs the tile if it is this warpgroup's; else the branch yields the carries for the next one.
+/// Runs the tile if it is this warpgroup's; else yields the carries for the next tile.
 void Lowering::lower_own_tile(OpId tiles, Value number) {
   const RegionId body = from[tiles].regions[0];
   const Value mine = b.cmp("eq", b.op(Opcode::And, {number, b.i32(groups_ - 1)}), group());
@@ -142,7 +142,7 @@ void Lowering::lower_pingpong(OpId tiles) {
   lower_OrderInit(*this, {});
   const Value end = get(from[tiles].operands[1]);
   lower_for(tiles);
-  // The next warpgroup in the order waits for the last arrival, so that none is left over.
+  // The warpgroup that is next in the order consumes the last arrival, so that none stays pending.
   const Value next = b.op(Opcode::And, {end, b.i32(groups_ - 1)});
   order_barrier_by(*this, next, Opcode::BarSync, next);
 }

@@ -1,6 +1,6 @@
-// Lowering of accesses to global memory through pointers. What pads a tile is no element of it:
-// its registers access nothing. An element is written or combined once, by one of the threads and
-// registers that hold it; what the others hold of an old value they are told through shared memory.
+// Lowering of accesses to global memory through pointers. Padding registers access nothing. An
+// element is written or combined once, by one of the threads and registers that hold it; the others
+// receive the old value through shared memory.
 #include "codegen/lower/pointers.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ AttrList access_attrs(const AttrList& from, std::int64_t width) {
 
 namespace {
 
-/// Broadcasts a scalar operand of a pointer access to as many registers as the pointers have.
+/// Broadcasts a scalar operand of a pointer access to the number of registers of the pointers.
 Value like(Lowering& l, Value v, Value pointers) {
   const Type p = l.type(pointers);
   return p.is_vec() && !l.type(v).is_vec() ? l.splat(v, p.count()) : v;
@@ -45,18 +45,18 @@ Value is_element(Lowering& l, const LinearLayout& layout) {
 
 namespace {
 
-/// Predicate that restricts an access to elements whose mask, if the op has one, is true.
+/// Predicate that restricts an access to elements, and to those whose mask, if any, is true.
 Value mask_of(Lowering& l, const OpData& d, std::size_t mask) {
   const Value given = d.operands.size() > mask ? l.get(d.operands[mask]) : Value();
   const Type tile = l.from.type(d.operands[0]);
   const Value element = tile.is_tile() ? is_element(l, layout_of(tile)) : Value();
   if (!given || !element) return given ? given : element;
-  // Padding of the tile has no mask either: one that came through shared memory was never written.
+  // The mask of padding is ignored: one that came through shared memory was never written.
   return l.b.select(element, given, l.b.constant(Type::scalar(DType::i1), std::int64_t{0}));
 }
 
-/// Registers that one access of at most 16 bytes may have, by what the op promises (attr align): so
-/// many neighbours along the axis stand in consecutive registers.
+/// Registers that one access of at most 16 bytes may cover, as attr align guarantees: that number
+/// of neighbors along the axis is in consecutive registers.
 int registers_of_access(const Lowering& l, const OpData& d, DType dtype) {
   const Type tile = l.from.type(d.operands[0]);
   if (!tile.is_tile() || !d.attrs.find(AttrName::align)) return 1;
@@ -74,14 +74,14 @@ int registers_of_access(const Lowering& l, const OpData& d, DType dtype) {
   return 1 << bits;
 }
 
-/// Every `width`-th register.
+/// Selects every `width`-th register.
 Value leaders(Lowering& l, Value v, int width) {
   std::vector<std::int64_t> registers;
   for (std::int64_t r = 0; r < l.type(v).count(); r += width) registers.push_back(r);
   return l.regs(v, registers);
 }
 
-/// For each access of `width` registers: whether it has all of its elements.
+/// For each access of `width` registers: true if the mask has all of its elements.
 Value all_of_access(Lowering& l, Value mask, int width) {
   Value all;
   for (std::int64_t i = 0; i < width; ++i) {
@@ -92,15 +92,15 @@ Value all_of_access(Lowering& l, Value mask, int width) {
   return all;
 }
 
-/// The elements of the mask whose access does not have all of its own.
+/// Masked elements whose access is not complete.
 Value rest_of_mask(Lowering& l, Value mask, Value all, int width) {
   std::vector<std::int64_t> registers;
   for (std::int64_t r = 0; r < l.type(mask).count(); ++r) registers.push_back(r / width);
   return l.b.op(Opcode::And, {mask, l.b.op(Opcode::Not, {l.regs(all, registers)})});
 }
 
-/// A load of `width` registers at once. Accesses that lack an element are made one by one, unless
-/// the mask has all or none of them.
+/// Loads `width` registers per access. Incomplete accesses load their elements one by one, unless
+/// the mask always has all or none of an access.
 Value load_runs(Lowering& l, const OpData& d, int width, Type result) {
   const Value pointers = l.get(d.operands[0]), mask = mask_of(l, d, 1);
   const auto emit = [&](std::vector<Value> operands, int elements) {
@@ -118,7 +118,7 @@ Value load_runs(Lowering& l, const OpData& d, int width, Type result) {
   return is_whole ? wide : emit({pointers, rest_of_mask(l, each, all, width), wide}, 1);
 }
 
-/// One thread, or one copy of a replicated tile, has the effect.
+/// True in the thread, or in the replica of a replicated tile, that performs the effect.
 Value is_first(Lowering& l, Type tile) {
   return tile.is_tile() ? l.is_replica_zero(layout_of(tile)) : l.is_first_thread();
 }
@@ -155,7 +155,7 @@ void emit_store(Lowering& l, OpId op, AttrList attrs) {
 
 namespace {
 
-/// A store of `width` registers at once where the mask has all of them, else one by one.
+/// Stores `width` registers per access where the mask has all of them, else one by one.
 void store_runs(Lowering& l, const OpData& d, int width) {
   const Value pointers = l.get(d.operands[0]), values = like(l, l.get(d.operands[1]), pointers);
   const auto emit = [&](std::vector<Value> operands, int elements) {
@@ -182,7 +182,7 @@ void lower_Store(Lowering& l, OpId op) {
 // ---- atomics ------------------------------------------------------------------------------------
 namespace {
 
-/// The first of the registers that hold the same element, for each register.
+/// For each register, the first register that holds the same element.
 struct FirstReplicas {
   explicit FirstReplicas(const LinearLayout& layout) {
     const std::uint32_t copies = layout.free_bits(HwDim::Register);
@@ -208,8 +208,8 @@ Value broadcast_to_replicas(Lowering& l, Type tile, Value old) {
   return load_shared(l, base, shared, layout_of(tile), tile.elem(), false);
 }
 
-/// An atomic operation of the machine form that gives values, and its simt op. The mask stands
-/// behind the operands, which are an address and values.
+/// An atomic operation of the machine form that returns values, and its simt op. Operands: an
+/// address, values, then the mask.
 struct Atomic {
   const OpData& d;
   Opcode opcode;
@@ -248,7 +248,7 @@ Value combine_tile(Lowering& l, const Atomic& a) {
   return first && is_used(l.from, d.results[0]) ? broadcast_to_replicas(l, tile, old) : old;
 }
 
-/// The value of `make` in the first thread, for all threads.
+/// Evaluates `make` in the first thread and broadcasts the value to all threads.
 template <class Make>
 Value first_threads(Lowering& l, Type type, const Make& make) {
   const Value word = l.scratch(size_bytes(type.dtype()), 8);
@@ -258,7 +258,7 @@ Value first_threads(Lowering& l, Type type, const Make& make) {
   return l.b.op(Opcode::LdShared, {word}, type, {{AttrName::width, 1}});
 }
 
-/// By the first thread.
+/// Performs the operation in the first thread.
 Value combine_scalar(Lowering& l, const Atomic& a) {
   const OpData& d = a.d;
   const Type type = l.from.type(d.results[0]);
@@ -287,8 +287,8 @@ void lower_AtomicStore(Lowering& l, OpId op) {
   emit_store(l, op, std::move(attrs));
 }
 
-/// The first thread asks again and again; a barrier that the pass memory_order has placed behind it
-/// holds the others.
+/// The first thread polls; a barrier that the pass memory_order has placed after the op holds the
+/// others.
 void lower_WaitUntil(Lowering& l, OpId op) {
   constexpr std::int64_t kPause = 40;  // nanoseconds
   const OpData& d = l.from[op];
@@ -333,8 +333,8 @@ void emit_reduction(Lowering& l, const std::vector<Value>& operands, std::string
   l.b.create(Opcode::AtomGlobal, operands, std::span(&old, 1), attrs);
 }
 
-/// All threads' writes come before the count of one, and its answer before their reads: what one
-/// thread has fenced, barriers hand on to the others (PTX ISA, "Causality order").
+/// All threads' writes precede the counter's increment, and its result precedes their reads:
+/// barriers extend the fences of one thread to the others (PTX ISA, "Causality order").
 void lower_ArriveAndTestLast(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Value last = l.b.cast(l.b.sub(l.get(d.operands[1]), l.b.i32(1)), DType::u32);

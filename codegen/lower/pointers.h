@@ -6,14 +6,14 @@
 
 namespace tegula::codegen {
 
-/// Attributes of an access of `width` elements, with the hints of the op that makes it.
+/// Returns the attributes of an access of `width` elements, with the cache hints of the op `from`.
 ir::AttrList access_attrs(const ir::AttrList& from, std::int64_t width);
 
-/// Tells for each register whether it holds an element, not padding; none where all do.
+/// True in registers that hold an element, not padding; none if all do.
 ir::Value is_element(Lowering& l, const ir::LinearLayout& layout);
 
-/// Operands addresses, values and a predicate, if any: each element there becomes the combination
-/// of itself and the value.
+/// Emits an atomic reduction without a result. Operands: addresses, values and optionally a
+/// predicate. Each element becomes the combination of itself and the value.
 void emit_reduction(Lowering& l, const std::vector<ir::Value>& operands, std::string_view kind,
                     std::int64_t run);
 

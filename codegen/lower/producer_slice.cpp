@@ -13,7 +13,7 @@ using namespace ir;
 
 namespace {
 
-/// Some, and each made ready before all else.
+/// Returns true if the kernel has channels and initializes all of them at the top level.
 bool are_channels_first(const Kernel& k) {
   int all = 0, first = 0;
   walk(k, k.body(), [&](OpId op) { all += k[op].opcode == Opcode::ChannelInit ? 1 : 0; });
@@ -44,7 +44,7 @@ void ProducerSlice::find_leaders() {
   walk(k, k.body(), [&](OpId op) {
     // A producer may load data that an earlier kernel writes.
     if (k[op].opcode == Opcode::GridDependencyWait) need(op);
-    if (k[op].opcode == Opcode::FetchTile) {  // like what is in a branch of the producer thread
+    if (k[op].opcode == Opcode::FetchTile) {  // like an op in a branch of the producer thread
       producers_.insert(op);
       need(op);
     }
@@ -62,7 +62,7 @@ void ProducerSlice::find_leaders() {
   }
 }
 
-/// The op, its operands and what encloses it. Carries and branch results are needed one by one.
+/// Adds the op, its operands and enclosing ops. Carries and branch results are added one by one.
 void ProducerSlice::need(OpId op) {
   if (!ops_.insert(op).second) return;
   const OpData& d = (*k_)[op];
@@ -84,7 +84,7 @@ void ProducerSlice::need(Value v) {
   need(op);
   const OpData& d = (*k_)[op];
   if (d.opcode == Opcode::ReceiveTile)
-    need(d.operands[2 + value.position]);  // the number that the producer thread has
+    need(d.operands[2 + value.position]);  // the tile id that the producer thread holds
   const auto merge = merge_of(*k_, v);
   if (!merge) return;
   need(d.results[merge->index]);

@@ -1,5 +1,5 @@
 // Lowering of reductions: a tree over a thread's registers, xor-shuffles over the lanes that share
-// a result, then shared memory over the warps that do. All kinds go through one path over tuples of
+// a result, then shared memory over the warps that share one. All kinds use one path over tuples of
 // register vectors.
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ namespace {
 
 class Reduction {
  public:
-  /// How a thread's own registers are folded.
+  /// Order in which a thread folds its registers.
   enum class Order : std::uint8_t { Halves, OneByOne };
 
   Reduction(Lowering& l, OpId op, Combine combine, Order order = Order::Halves)
@@ -35,7 +35,7 @@ class Reduction {
         layout_(layout_of(l.from.type(l.from[op].operands[0]))),
         plan_(make_plan(layout_, axis_)) {}
 
-  /// Registers of each result, in the order of the result's layout.
+  /// Returns the registers of each result, in the order of the result's layout.
   Tuple run(Tuple tuple) {
     tuple = over_registers(tuple);
     if (vote_ && is_over_whole_warps()) {
@@ -50,7 +50,7 @@ class Reduction {
     return plan_.needs_shared() ? over_warps(tuple) : tuple;
   }
 
-  /// Replaces elements that are only padding by the identity.
+  /// Replaces padding by the identity.
   Value without_padding(Value v, Value identity) {
     const Value real = inside_along(l_, layout_, axis_);
     return real ? l_.b.select(real, v, identity) : v;
@@ -58,7 +58,7 @@ class Reduction {
 
   Value index_along_axis() { return index_along(l_, layout_, axis_); }
 
-  /// Truth values are folded over a warp by a vote of this kind.
+  /// Folds i1 values over a warp by a vote of this kind.
   void fold_by_vote(const char* kind) { vote_ = kind; }
 
  private:
@@ -83,9 +83,8 @@ class Reduction {
     return *plan;
   }
 
-  /// The registers that are folded into each result register, as a matrix with a column for each
-  /// result, row by row. Elements of 16 bits share words with their neighbours of the same result:
-  /// column by column.
+  /// Registers folded into each result register, as a row-major matrix with one column per result.
+  /// 16-bit elements are stored column by column, so that neighbors of one result share a word.
   Tuple matrix(const Tuple& tuple) {
     is_by_columns_ = size_bits(l_.type(tuple[0]).dtype()) == 16;
     std::vector<std::int64_t> indices(plan_.registers.size() * plan_.registers.front().size());
@@ -111,7 +110,8 @@ class Reduction {
     return picked;
   }
 
-  /// Halves while even, so that one op combines many registers; an odd rest goes one by one.
+  /// Folds halves while the count is even, so that one op combines many registers; an odd rest is
+  /// folded one by one.
   Tuple over_registers(const Tuple& tuple) {
     std::size_t count = plan_.registers.front().size();
     Tuple all = matrix(tuple);
@@ -123,8 +123,7 @@ class Reduction {
   }
 
   // ---- across warps
-  // -------------------------------------------------------------------------------------------------
-  /// The coordinates that number a warp's part of a result.
+  /// Digits of the warp number that identify a warp's part of a result.
   std::vector<ThreadDigit> warp_digits() const {
     std::vector<ThreadDigit> digits;
     for (int mask : plan_.warp_masks) {
@@ -148,8 +147,8 @@ class Reduction {
     return sum;
   }
 
-  /// Number of a result element, for each register: in the order of the lanes if bits alone make
-  /// the layout, so that scratch memory is accessed without bank conflicts.
+  /// Number of each register's result element: in lane order if the layout consists of bits only,
+  /// so that scratch memory is accessed without bank conflicts.
   Value element_number(std::int64_t registers) {
     const auto by_lanes = number_lanes_first(plan_.result);
     const LinearLayout& result = by_lanes ? *by_lanes : plan_.result;
@@ -166,7 +165,7 @@ class Reduction {
     return element;
   }
 
-  /// coordinate / divisor % count; both are powers of two but for odd warp counts.
+  /// coordinate / divisor % count; both are powers of two except for odd warp counts.
   Value digit_of(const ThreadDigit& d) {
     const auto divisor = static_cast<unsigned>(d.divisor), count = static_cast<unsigned>(d.count);
     const Value warp = l_.coordinate(HwDim::Warp);
@@ -195,8 +194,8 @@ class Reduction {
     return mine;
   }
 
-  /// One lane of those that hold copies writes, and one warp of those that hold copies of the
-  /// operand.
+  /// True in one of the lanes that hold copies of the result and one of the warps that hold copies
+  /// of the operand.
   Value first_lane_of_copies() { return is_first_copy(l_, layout_, lanes_of_copies(plan_.result)); }
 
   Lowering& l_;
@@ -206,10 +205,10 @@ class Reduction {
   const LinearLayout& layout_;
   ReductionPlan plan_;
   bool is_by_columns_ = false;
-  const char* vote_ = nullptr;  ///< any or all; null: lanes exchange what they have
+  const char* vote_ = nullptr;  ///< any or all; null: lanes exchange values
 };
 
-/// A tile's result is registers, a scalar's is one register.
+/// A tile's result is a register vector, a scalar's is one register.
 void set_results(Lowering& l, OpId op, const Tuple& tuple) {
   const OpData& d = l.from[op];
   for (std::size_t i = 0; i < d.results.size(); ++i) {
@@ -232,8 +231,8 @@ void lower_Reduce(Lowering& l, OpId op) {
   const auto combine = [&](const Tuple& a, const Tuple& b) {
     return Tuple{l.b.op(kind.op, {a[0], b[0]})};
   };
-  // The summands come from the special function unit one by one (attention, softmax). A chain keeps
-  // up with it; adding halves first would wait for two summands that lie far apart: 1-3 % of
+  // The special function unit delivers the summands one by one (attention, softmax). A chain keeps
+  // up with it; adding halves first would wait for two summands that arrive far apart: 1-3 % of
   // attention on an H200 (bench/results/sweeps/*-attention-plans.jsonl).
   const bool is_float_sum = kind.op == Opcode::Add && is_float(wide);
   Reduction reduction(l, op, combine,
@@ -243,7 +242,7 @@ void lower_Reduce(Lowering& l, OpId op) {
   const Value value = l.b.cast(l.get(d.operands[0]), wide);
   const Value identity = kind.identity(l.b, wide);
   Tuple result = reduction.run({reduction.without_padding(value, identity)});
-  // The hardware's extreme of NaN alone is NaN.
+  // The hardware's min or max of NaNs alone is NaN.
   const bool may_be_nan = is_float(wide) && (kind.op == Opcode::Max || kind.op == Opcode::Min) &&
                           !loses_to_users(l.from, d.results[0], kind.op);
   if (may_be_nan) result[0] = l.b.op(kind.op, {result[0], identity});
@@ -257,7 +256,7 @@ void lower_ArgReduce(Lowering& l, OpId op) {
   const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
   const bool largest = d.attrs.s(AttrName::kind) == "max";
   const auto combine = [&](const Tuple& a, const Tuple& b) {
-    // b wins if it is better, or equal with a smaller index, or a is NaN.
+    // b wins if it is better, or equal with a smaller index; NaNs are replaced below.
     const Value better = l.b.cmp(largest ? "gt" : "lt", b[0], a[0]);
     const Value equal = l.b.cmp("eq", b[0], a[0]);
     const Value earlier = l.b.cmp("lt", b[1], a[1]);
@@ -267,18 +266,18 @@ void lower_ArgReduce(Lowering& l, OpId op) {
   Reduction reduction(l, op, combine);
   const ReduceKind& kind = reduce_kind(largest ? "max" : "min");
   const Value identity = kind.identity(l.b, type.dtype());
-  // Padding may hold anything, so it must not decide the index.
+  // Padding may hold anything, so it must not determine the index.
   const Value value = reduction.without_padding(l.get(d.operands[0]), identity);
   const Value index = reduction.index_along_axis(),
               behind = l.b.add(index, l.b.i32(layout_of(type).cover()[axis]));
   Tuple both{value, index};
-  // NaN never wins: it becomes the identity with the last index.
+  // NaN never wins: it is replaced by the identity with an index past the end.
   if (is_float(type.dtype())) {
     const Value number = l.b.cmp("eq", value, value);
     both = {l.b.select(number, value, identity), l.b.select(number, index, behind)};
   }
   Tuple result = reduction.run({both[0], reduction.without_padding(both[1], behind)});
-  // If no number was found, the first element stands for all.
+  // If all elements are NaN, the result is index 0.
   if (is_float(type.dtype()))
     result[1] = l.b.select(l.b.cmp("lt", result[1], l.b.i32(layout_of(type).shape()[axis])),
                            result[1], l.b.i32(0));
@@ -292,7 +291,7 @@ void lower_ReduceWith(Lowering& l, OpId op) {
   Combine combine = combine_by_region(l, d.regions[0]);
   Tuple values;
   for (Value v : d.operands) values.push_back(l.get(v));
-  // A function has no identity that could stand for padding.
+  // A user function has no identity to replace padding by.
   if (const Value inside = inside_along(l, layout, axis)) {
     values.push_back(inside);
     combine = combine_valid(l, std::move(combine));

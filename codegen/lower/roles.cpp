@@ -1,6 +1,6 @@
 // Warp specialization: lowers the same machine form once for the consumer warps and once for the
-// producer warp. Channels (mbarriers) order the two. Consumers may be two ping-pong warpgroups
-// (pingpong.cpp).
+// producer warp. Channels (mbarriers) synchronize the two. Consumers may be two ping-pong
+// warpgroups (pingpong.cpp).
 
 #include "codegen/lower/lowering.h"
 
@@ -50,8 +50,8 @@ void Lowering::lower_roles() {
   role_ = Role::All;
 }
 
-/// Prefetches tensor maps, as the first use would wait for them. The maps of all loads are known
-/// once these are lowered.
+/// Prefetches tensor maps, because the first use would wait for them. All maps are known once the
+/// loads are lowered.
 void Lowering::prefetch_maps(RegionId copies) {
   Builder head(to);
   head.before(to[copies].first);
@@ -63,7 +63,7 @@ void Lowering::lower_role(Role role, OpId roles) {
   role_ = role;
   const RegionId outer = b.region();
   b.at_end(to.add_region(roles));
-  // Registers were divided over all consumer warpgroups.
+  // The plan divided the registers over all of its consumer warpgroups.
   const bool is_as_planned = groups_ == context.plan->groups();
   if (const int registers = context.plan->consumer_registers; registers != 0 && is_as_planned) {
     const bool computes = role == Role::Consumer;

@@ -1,6 +1,6 @@
 // Lowering of scans. The pass assign_layouts gives a scan a layout in which a thread holds
-// consecutive elements along the axis, lanes hold consecutive runs and warps consecutive parts: a
-// prefix in the thread, then across the lanes, then, through shared memory, across the warps.
+// consecutive elements along the axis, lanes hold consecutive runs and warps consecutive parts. The
+// prefix is computed in each thread, then across lanes, then, through shared memory, across warps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,8 +18,7 @@ using namespace ir;
 
 namespace {
 
-/// rows[i]: for each line of the tile that the thread holds, its i-th register along the axis, in
-/// scan order.
+/// rows[i] has the i-th register along the axis, in scan order, of each line that the thread holds.
 std::vector<std::vector<int>> lines(const LinearLayout& layout, int axis, bool reverse) {
   std::map<std::vector<int>, std::map<int, int>> by_line;
   for (int r = 0; r < layout.registers(); ++r) {
@@ -37,7 +36,7 @@ std::vector<std::vector<int>> lines(const LinearLayout& layout, int axis, bool r
   return rows;
 }
 
-/// The lowest bits of lanes or warps lie along the axis, in its order.
+/// Number of low bits of lanes or warps along the axis; throws if they are not in the axis' order.
 int bits_along(const LinearLayout& layout, HwDim in, int axis) {
   int bits = 0, last = 0;
   for (int bit = 0; bit < layout.in_bits(in); ++bit) {
@@ -52,7 +51,7 @@ int bits_along(const LinearLayout& layout, HwDim in, int axis) {
 
 class Scanning {
  public:
-  /// `identity` of an exclusive scan: a scalar for each member of the tuple.
+  /// `identity`: for an exclusive scan, one scalar per member of the tuple.
   Scanning(Lowering& l, OpId op, Combine combine, Tuple identity)
       : l_(l),
         layout_(layout_of(l.from.type(l.from[op].results[0]))),
@@ -84,14 +83,14 @@ class Scanning {
   }
 
  private:
-  /// All that stands before a part in scan order: nothing where `exists` does not hold. Without
-  /// value there never is anything.
+  /// Fold of all elements before a part in scan order; valid where `exists` is true. An empty value
+  /// means that no part has predecessors.
   struct Before {
     Tuple value;
     Value exists;
   };
 
-  /// `a` stands before `b` in scan order; the function sees the order of the axis.
+  /// `a` precedes `b` in scan order; the combine function receives them in axis order.
   Tuple join(const Tuple& a, const Tuple& b) {
     return is_reverse_ ? combine_(b, a) : combine_(a, b);
   }
@@ -106,7 +105,7 @@ class Scanning {
     return before.value.empty() ? value : choose(before.exists, join(before.value, value), value);
   }
 
-  /// An exclusive scan's first element of the thread: what stands before, or the identity.
+  /// First element of the thread in an exclusive scan: the preceding fold, or the identity.
   Tuple first_of(const Before& before, const Tuple& like) {
     Tuple identity;
     for (std::size_t i = 0; i < like.size(); ++i)
@@ -124,17 +123,18 @@ class Scanning {
             l_.b.op(Opcode::Or, {lanes.exists, warps.exists})};
   }
 
-  /// Number of a lane's or warp's part along the axis.
+  /// Number of this lane's or warp's part along the axis.
   Value part_of(HwDim in, int bits) {
     return l_.b.op(Opcode::And, {l_.coordinate(in), l_.b.i32((1 << bits) - 1)});
   }
-  /// Parts at least `by` from the first in scan order.
+  /// True in parts at least `by` after the first in scan order.
   Value is_behind(Value part, int bits, int by) {
     return is_reverse_ ? l_.b.cmp("lt", part, l_.b.i32((1 << bits) - by))
                        : l_.b.cmp("ge", part, l_.b.i32(by));
   }
 
-  /// `running` becomes the fold of the lanes up to this one.
+  /// Replaces `running` by the fold of all lanes up to this one; returns the fold of the lanes
+  /// before.
   Before before_lane(Tuple& running) {
     if (lane_bits_ == 0) return {};
     const Value part = part_of(HwDim::Lane, lane_bits_);
@@ -149,7 +149,7 @@ class Scanning {
     return out;
   }
 
-  /// The warps' totals are those of their last lanes.
+  /// A warp's total is that of its last lane.
   Before before_warp(const Tuple& running) {
     if (warp_bits_ == 0) return {};
     const int parts = 1 << warp_bits_;
@@ -186,7 +186,7 @@ class Scanning {
                              l_.b.cmp("eq", part_of(HwDim::Lane, lane_bits_), l_.b.i32(last)));
   }
 
-  /// Number of each line that the thread has.
+  /// Number of each line that the thread holds.
   Value line_number() {
     const std::vector<int>& row = rows_.front();
     Value number = l_.constants(DType::i32, std::vector<std::int64_t>(row.size(), 0));
@@ -200,7 +200,7 @@ class Scanning {
     return number;
   }
 
-  /// Registers of the rows, in the order of the layout.
+  /// Returns the registers of the rows, in the order of the layout.
   Tuple in_layout(const std::vector<Tuple>& out) {
     std::vector<std::int64_t> back(static_cast<std::size_t>(layout_.registers()), 0);
     const std::size_t width = rows_.front().size();
@@ -237,10 +237,10 @@ void lower_Scan(Lowering& l, OpId op) {
   const ReduceKind& kind = reduce_kind(d.attrs.s(AttrName::kind));
   const Value identity = kind.identity(l.b, wide);
   Value value = l.b.cast(l.get(d.operands[0]), wide);
-  // Padding stands behind the last element, so it comes first where the scan runs backwards.
+  // Padding follows the last element, so a reverse scan visits it first.
   if (const Value inside = inside_along(l, layout, static_cast<int>(d.attrs.i(AttrName::axis))))
     value = l.b.select(inside, value, identity);
-  // The hardware's extreme of NaN alone is NaN.
+  // The hardware's min or max of NaNs alone is NaN.
   if (is_float(wide) && (kind.op == Opcode::Max || kind.op == Opcode::Min))
     value = l.b.op(kind.op, {value, identity});
   const Combine combine = [&](const Tuple& a, const Tuple& b) {
@@ -258,7 +258,7 @@ void lower_ScanWith(Lowering& l, OpId op) {
   Tuple values, identity;
   for (std::size_t i = 0; i < n; ++i) values.push_back(l.get(d.operands[i]));
   for (std::size_t i = n; i < d.operands.size(); ++i) identity.push_back(l.get(d.operands[i]));
-  // Padding stands behind all elements: it only matters where the scan runs backwards.
+  // Padding follows all elements, so it matters only in reverse scans.
   const Value inside = d.attrs.i(AttrName::reverse) != 0
                            ? inside_along(l, layout, static_cast<int>(d.attrs.i(AttrName::axis)))
                            : Value();

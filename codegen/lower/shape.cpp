@@ -41,8 +41,8 @@ void lower_Broadcast(Lowering& l, OpId op) {
   l.set(d.results[0], l.regs(l.get(d.operands[0]), *registers));
 }
 
-// The layouts of operand and result agree register by register: the pass assign_layouts sees to it,
-// but for reshapes that no layout follows.
+// The layouts of operand and result agree register by register: the pass assign_layouts ensures
+// this, except for reshapes that no layout can follow.
 void lower_ExpandDims(Lowering& l, OpId op) {
   l.set(l.from[op].results[0], l.get(l.from[op].operands[0]));
 }
@@ -52,7 +52,7 @@ void lower_Permute(Lowering& l, OpId op) {
 
 namespace {
 
-/// Each register's element has the same number in both.
+/// Returns true if each register's element has the same row-major number in both layouts.
 bool agree(const LinearLayout& before, const LinearLayout& after) {
   if (const auto moved = reshape(before, after.shape()); moved && *moved == after) return true;
   const auto back = reshape(after, before.shape());

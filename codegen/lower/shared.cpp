@@ -57,7 +57,7 @@ Value shared_addresses(Lowering& l, Value base, const std::vector<ThreadOffset>&
 
 namespace {
 
-/// How the registers travel: by 8x8 matrices or by vectors; in both cases a list of accesses.
+/// Accesses that move the registers, either 8x8 matrices or vectors.
 struct Route {
   bool by_matrix = false;
   bool transposed = false;
@@ -94,7 +94,7 @@ Route vector_route(const SharedLayout& shared, const LinearLayout& dist) {
   return r;
 }
 
-/// Planned once per pair of layouts: a tile read slice by slice asks for the same route each time.
+/// Routes are cached per pair of layouts: each slice of a sliced tile needs the same route.
 const Route& choose_route(const SharedLayout& shared, const LinearLayout& dist, bool matrices) {
   thread_local std::unordered_map<std::string, Route> known;
   const std::string key = fmt::format("{} {} {}", shared.str(), dist.str(), matrices);
@@ -106,7 +106,7 @@ const Route& choose_route(const SharedLayout& shared, const LinearLayout& dist, 
   return known.emplace(key, vector_route(shared, dist)).first->second;
 }
 
-/// Keeps the accesses that touch a wanted register.
+/// Keeps only the accesses that touch a wanted register.
 void keep(Route& r, const std::vector<int>& wanted) {
   if (wanted.empty()) return;
   Route kept = r;
@@ -122,15 +122,14 @@ void keep(Route& r, const std::vector<int>& wanted) {
   r = std::move(kept);
 }
 
-/// Registers that pad the tile read something of it, not of what lies behind: no offset from `base`
-/// is beyond `last`.
+/// Clamps the addresses of padding registers to the tile: no offset from `base` exceeds `last`.
 Value kept_inside(Lowering& l, Value addresses, Value base, std::int64_t last) {
   const Value origin = l.splat(base, l.type(addresses).count());
   const Value offset = l.b.op(Opcode::Min, {l.b.sub(addresses, origin), l.b.i32(last)});
   return l.b.add(origin, offset);
 }
 
-/// `opcode` loads where the route is no matrices'.
+/// `opcode` is the load op for vector routes; matrix routes use ldmatrix.
 Value load_by(Lowering& l, const Route& r, Value base, const SharedLayout& shared,
               const LinearLayout& dist, Elem elem, Opcode opcode, std::vector<int> wanted,
               Value more_flips) {

@@ -19,7 +19,7 @@ Value shuffle(Lowering& l, Value v, Value lane, const char* mode) {
     return type.is_vec() ? back : l.b.op(Opcode::Regs, {back}, {{AttrName::indices, Ints{0}}});
   }
   if (bits == 32) return exchange(v);
-  // Bits of 8-bit floats, which sm_80 does not convert.
+  // 8-bit floats move as bits, because sm_80 cannot convert them.
   if (is_float(type.dtype()) && bits == 8) {
     const Type as_bits =
         type.is_vec() ? Type::vec({DType::u8, false}, type.count()) : Type::scalar(DType::u8);

@@ -1,6 +1,6 @@
 // Lowering of sorts: a bitonic network (Batcher 1968) over the bits of an element's index, each of
-// which is a bit of the register, the lane or the warp. Where only the first K elements are wanted,
-// runs of K are sorted, and of two runs, one of them backwards, the better half is kept, which is
+// which is a bit of the register, the lane or the warp. If only the first K elements are needed,
+// runs of K are sorted; of each two runs, one in reverse order, the better half is kept, which is
 // bitonic again.
 #include <fmt/format.h>
 
@@ -39,7 +39,7 @@ class Network {
     if (found != bits_) throw InternalError(fmt::format("sort along {} of {}", axis, layout.str()));
   }
 
-  /// The registers of `result`, the layout of the first elements.
+  /// Returns the registers of `result`, the layout of the first elements.
   Tuple run(const LinearLayout& result) {
     const int kept = result.bits(axis_);
     for (int size = 1; size <= kept; ++size) merge(size);
@@ -58,10 +58,9 @@ class Network {
     int bit = 0;
   };
 
-  /// Runs of 2^size elements of two runs in opposite order.
+  /// Merges pairs of runs in opposite order into runs of 2^size.
   void merge(int size) { clean(size, size); }
-  /// Sorts bitonic runs of 2^size; those whose index has bit `backwards`, if there is one, in
-  /// reverse.
+  /// Sorts bitonic runs of 2^size; in reverse where the index has bit `backwards`, if it exists.
   void clean(int size, int backwards) {
     for (int bit = size - 1; bit >= 0; --bit) exchange(bit, backwards);
   }
@@ -84,7 +83,7 @@ class Network {
     return out;
   }
 
-  /// Whether this thread has the bit of its lane or warp set.
+  /// True if the thread's lane or warp number has the bit set.
   Value thread_bit(const Place& p) {
     Value& known = thread_bits_[{p.in, p.bit}];
     if (!known)
@@ -92,14 +91,14 @@ class Network {
                        l_.b.i32(0));
     return known;
   }
-  /// One of two conditions, but not both; none never holds.
+  /// Exclusive or of two conditions; none means always false.
   Value either(Value a, Value b) {
     if (!a || !b) return a ? a : b;
     return l_.b.op(Opcode::Xor, {a, b});
   }
 
   bool is_register(int bit) const { return bit < bits_ && place(bit).in == HwDim::Register; }
-  /// True in threads that sort backwards, by the bit of a lane or warp.
+  /// True in threads that sort in reverse because of a lane or warp bit.
   Value backwards_in_thread(int bit) {
     return bit < bits_ && !is_register(bit) ? thread_bit(place(bit)) : Value();
   }
@@ -113,13 +112,12 @@ class Network {
   void exchange(int bit, int backwards_bit) {
     if (is_register(bit)) return exchange_registers(bit, backwards_bit);
     const Tuple other = from_partner(bit);
-    // The upper one of two keeps the worse key.
+    // The upper of the two threads keeps the worse key.
     const Value keeps_worse = either(backwards(backwards_bit), thread_bit(place(bit)));
     keys_ = choose(either(key_.less(other, keys_), keeps_worse), other, keys_);
   }
 
-  /// First and second register of each pair in the order wanted, of those whose bit is clear and
-  /// set.
+  /// Registers of each pair, which differ in the index bit, in the order required by the sort.
   struct Pairs {
     std::vector<std::int64_t> first, second;
   };
@@ -158,7 +156,8 @@ class Network {
       keys_[i] = l_.regs(l_.concat(std::vector{first[i], second[i]}), back);
   }
 
-  /// Keeps the better ones of elements whose indices differ in the bit, wherever both were.
+  /// Keeps the better of each two elements whose indices differ in the bit, in one thread or in
+  /// two.
   void keep_better(int bit) {
     if (!is_register(bit)) {
       keys_ = better(from_partner(bit), keys_);
@@ -177,7 +176,7 @@ class Network {
                           : choose(key_.less(a, b), a, b);
   }
 
-  /// The keys of the thread whose lane or warp differs in the bit.
+  /// Returns the keys of the thread whose lane or warp number differs in the bit.
   Tuple from_partner(int bit) {
     const Place& p = place(bit);
     Tuple out;
@@ -210,13 +209,13 @@ class Network {
   Lowering& l_;
   SortKey& key_;
   int axis_, bits_;
-  std::vector<Place> places_;  ///< of each bit of an index along the axis
-  std::vector<Dims> slots_;    ///< the part of an index that each register stands for
+  std::vector<Place> places_;  ///< place of each bit of an index along the axis
+  std::vector<Dims> slots_;    ///< register part of each register's index
   Tuple keys_;
   std::map<std::pair<HwDim, int>, Value> thread_bits_;
 };
 
-/// Picks what this lane has in `result` of elements that all lanes along the axis have in `all`.
+/// Selects this lane's elements in `result` from those that all lanes along the axis hold in `all`.
 Tuple own_elements(Lowering& l, Tuple keys, int axis, const LinearLayout& all,
                    const LinearLayout& result) {
   std::vector<Dims> slots;
@@ -245,8 +244,8 @@ Tuple own_elements(Lowering& l, Tuple keys, int axis, const LinearLayout& all,
   return out;
 }
 
-/// Whether threads may have exchanged anything through shared memory before the op: not behind
-/// loads and element-wise ops alone, once a kernel.
+/// Returns true if threads may have exchanged values through shared memory before the op. They have
+/// not if it is at the top level and only loads and elementwise ops precede it.
 bool is_behind_exchanges(const Kernel& k, OpId op) {
   using enum Opcode;
   constexpr std::array kOwn{
@@ -273,7 +272,7 @@ void lower_Sort(Lowering& l, OpId op) {
   SortKey key(l, type.dtype(), is_descending, word);
   const Value given = d.operands.size() > 1 ? l.get(d.operands[1]) : Value();
   const Value inside = inside_along(l, layout, axis), index = index_along(l, layout, axis);
-  // Padding is not given either: a flag of it that came through shared memory was never written.
+  // Padding counts as absent: a flag of it that came through shared memory was never written.
   const Value present =
       inside && given
           ? l.b.select(inside, given, l.b.constant(Type::scalar(DType::i1), std::int64_t{0}))

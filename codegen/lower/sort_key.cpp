@@ -8,8 +8,8 @@ using namespace ir;
 
 namespace {
 
-/// Added to the index of what is not there: beyond every index, so that it stands behind a number
-/// with the same key.
+/// Added to the index of an absent element: larger than any index, so that the element follows a
+/// number with the same key.
 constexpr std::int64_t kNowhere = std::int64_t{1} << 21;
 
 }  // namespace
@@ -31,8 +31,8 @@ std::uint64_t SortKey::all_ones() const {
   return is_packed() ? 0xffffu : bits_ == DType::u64 ? ~std::uint64_t{0} : 0xffffffffu;
 }
 
-/// Bits of a number with its sign turned, of a negative one all: larger numbers are larger. Those
-/// of the canonical NaN, of 32 bits, are all ones.
+/// Flips the sign bit of positive numbers and all bits of negative ones: larger numbers get larger
+/// keys. The canonical NaN of 32 bits becomes all ones.
 Value SortKey::ordered_float(Value x) {
   const bool is_wide = bits_ == DType::u64;
   const DType integer = is_wide ? DType::i64 : DType::i32;
@@ -46,8 +46,8 @@ Value SortKey::ordered_float(Value x) {
   return l_.b.op(Opcode::Bitcast, {l_.b.op(Opcode::Xor, {bits, flips})}, type.with_dtype(bits_));
 }
 
-/// The numbers in ascending order, of a descending sort their negatives, zeros as +0, and NaN as
-/// the canonical one, which is what an addition makes of any.
+/// The numbers of an ascending sort, or the negatives of a descending one. Zeros become +0 and NaNs
+/// canonical, because an addition produces the canonical NaN.
 Value SortKey::forwards(Value x) {
   const Value zero = l_.b.constant(Type::scalar(wide_), 0.0);
   return is_descending_ ? l_.b.sub(zero, x) : l_.b.add(x, zero);
@@ -77,7 +77,7 @@ Value SortKey::ordered(Value registers) {
 
 Tuple SortKey::encode(Value registers, Value index, Value present) {
   Value key = ordered(registers), at = index;
-  // Floats of 8 and 16 bits have no lower bits in f32; those of negative ones are turned.
+  // These floats have zero low bits in f32, which the encoding flips for negative numbers.
   if (is_packed())
     key = is_float(dtype_) ? l_.b.op(Opcode::And, {key, number(0xffff0000u)})
                            : l_.b.op(Opcode::Shl, {key, number(16)});
@@ -116,8 +116,8 @@ Value SortKey::restored(Value key) {
   if (is_float(dtype_)) {
     Value bits = key;
     if (is_packed()) {
-      // The low half of a positive number is 0, that of a negative one, all of whose bits are
-      // turned, is ones.
+      // The low half is 0 for a positive number and all ones for a negative one, whose bits are all
+      // flipped.
       const Value low =
           l_.b.select(l_.b.cmp("ge", bits, number(0x8000)), number(0), number(0xffff));
       bits = l_.b.op(Opcode::Or, {l_.b.op(Opcode::Shl, {bits, number(16)}), low});

@@ -1,24 +1,23 @@
 #pragma once
-// Elements of a sort as unsigned keys whose order is the order of the result.
+// Encodes elements of a sort as unsigned keys whose order is the order of the result.
 #include "codegen/lower/fold_tuple.h"
 #include "ir/analysis/sort_words.h"
 
 namespace tegula::codegen {
 
-/// A key of each register, in one of three forms: types of up to 16 bits (but f16) have one u32,
-/// the ordered bits above the index; integers of 32 bits whose index nobody asks for the ordered
-/// bits alone; the others have the ordered bits, u32 or u64, and the index as an i32 that decides
-/// between equal ones. NaN stands behind numbers in either direction, what is not there behind NaN,
-/// in order of the index.
+/// A key per register, in one of three forms. Types of up to 16 bits except f16: one u32, the
+/// ordered bits above the index. 32-bit integers whose index is unused: the ordered bits only. All
+/// others: the ordered bits, u32 or u64, and the index as an i32 that orders equal keys. NaN
+/// follows all numbers in either direction, and absent elements follow NaN, in index order.
 class SortKey {
  public:
   SortKey(Lowering& l, DType dtype, bool descending, ir::SortWord word);
 
-  /// `present`: a predicate for each register; none: all are there.
+  /// `present`: a predicate for each register; none: all elements are present.
   Tuple encode(ir::Value registers, ir::Value index, ir::Value present);
-  /// Values and indices; 0 and 0 of what is not there, if there is an index.
+  /// Returns values and indices; 0 and 0 for absent elements if the key has an index.
   Tuple decode(const Tuple& key);
-  /// True where the first key stands before the second.
+  /// True where the first key precedes the second.
   ir::Value less(const Tuple& a, const Tuple& b);
   bool is_word() const { return word_ != ir::SortWord::None; }
 
@@ -35,7 +34,7 @@ class SortKey {
   bool has_canonical_nan() const { return wide_ == DType::f32; }
 
   Lowering& l_;
-  DType dtype_, wide_, bits_;  ///< of the tile, of what is computed with, of the key
+  DType dtype_, wide_, bits_;  ///< of the tile, of the computation, of the key
   bool is_descending_;
   ir::SortWord word_;
 };

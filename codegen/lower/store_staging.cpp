@@ -11,12 +11,12 @@ using namespace ir;
 
 namespace {
 
-/// From this number of unread groups on, a store's warps need not synchronise before they write:
-/// they wait as they hand over the store before, while a group is still unread.
+/// With at least this number of unread groups, a store's warps need not synchronize before they
+/// write: they wait when they hand over the previous store, while a group is still unread.
 constexpr int kSpareGroups = 2;
 
-/// A warpgroup has the same bytes of a buffer for each of these tiles: rows of as many bytes in all
-/// their pieces, or the same columns.
+/// Returns true if a warpgroup uses the same bytes of a buffer for each of these tiles: rows whose
+/// segments all have the same width, or the same columns.
 bool are_parts_alike(const Kernel& k, const std::vector<OpId>& stores) {
   const int warps = k.info.threads / 32;
   if (warps <= kWarpgroupWarps) return true;
@@ -36,7 +36,7 @@ bool are_parts_alike(const Kernel& k, const std::vector<OpId>& stores) {
   });
 }
 
-/// The stores of a list that stand in this region.
+/// Returns the stores of a list that are in this region.
 std::vector<OpId> in_region(const Kernel& k, const std::vector<OpId>& stores, RegionId region) {
   std::vector<OpId> found;
   std::ranges::copy_if(stores, std::back_inserter(found),
@@ -75,9 +75,9 @@ void StoreStaging::add(const Kernel& machine, const StagingRing& ring) {
   is_in_a_row ? wait_in_turn(machine, ring) : wait_for_all(machine, ring);
 }
 
-/// Each store waits until all buffers are free. Where warpgroups have other parts of a buffer from
-/// store to store, all of them meet; in the first loop with a store alone, they have had the same
-/// ones in the iteration before.
+/// Each store waits until all buffers are free. If warpgroups use different parts of a buffer from
+/// store to store, all of them synchronize. A lone store in an outermost loop need not: the
+/// warpgroups used the same parts in the previous iteration.
 void StoreStaging::wait_for_all(const Kernel& machine, const StagingRing& ring) {
   const OpId front = ring.stores.front();
   const bool is_mixed = !are_parts_alike(machine, ring.stores);
@@ -91,9 +91,10 @@ void StoreStaging::wait_for_all(const Kernel& machine, const StagingRing& ring) 
   }
 }
 
-/// Stores that follow each other in one region. If they use the buffers evenly, the region
-/// continues with the buffers as it left them the last time; else its first store waits until all
-/// are free. Groups of other rings that are committed in between may be unread, too.
+/// Stores that follow each other in one region. If they use the buffers evenly, each execution of
+/// the region continues with the buffers as the previous one left them; otherwise its first store
+/// waits until all are free. Groups of other rings that are committed in between may be unread,
+/// too.
 void StoreStaging::wait_in_turn(const Kernel& machine, const StagingRing& ring) {
   const std::vector<OpId>& stores = ring.stores;
   const std::vector<OpId> in_turn = in_region(machine, stores_, machine[stores[0]].parent);
@@ -103,7 +104,7 @@ void StoreStaging::wait_in_turn(const Kernel& machine, const StagingRing& ring) 
   for (std::size_t i = 0; i < count; ++i) {
     const bool begins_anew = i == 0 && !goes_round, is_of_last_time = i < buffers;
     if (is_of_last_time && !goes_round && !begins_anew) continue;
-    // The store that had the buffer before; the last one of all where the ring begins anew.
+    // The store that used the buffer before; the last one of all if the ring starts again.
     const OpId before = stores[!is_of_last_time ? i - buffers
                                : goes_round     ? i + count - buffers
                                                 : count - 1];

@@ -11,33 +11,34 @@
 
 namespace tegula::codegen {
 
-/// How one store gets a buffer that is free. A thread's stores are bulk groups in their order, so
-/// that "all but the last n have been read" can be waited for.
+/// Waits by which one store gets a free buffer. A thread's stores are bulk groups in program order,
+/// so it can wait until all but the last n have been read.
 struct StagingSlot {
   static constexpr int kNoWait = -1;
-  std::int64_t offset = 0;  ///< of the buffer, in shared memory; of the first group of warps
-  /// Commit groups that may be unread before the buffer is written, and the warps synchronise.
+  std::int64_t offset = 0;  ///< of the buffer in shared memory, for the first group of warps
+  /// Commit groups that may be unread when the buffer is written; the warps synchronize after the
+  /// wait.
   int unread_before = kNoWait;
-  /// The same before they synchronise to hand their writes over: then the next store's buffer is
-  /// free.
+  /// Commit groups that may be unread when the warps synchronize after their writes: the next
+  /// store's buffer is then free.
   int unread_behind = kNoWait;
-  /// Not the warps of a warpgroup, but all meet before the buffer is written: other warpgroups have
-  /// had parts of it that they do not have now.
+  /// All warps, not only those of one warpgroup, synchronize before the buffer is written, because
+  /// other warpgroups used parts of it that they do not use now.
   bool all_meet = false;
 };
 
 class StoreStaging {
  public:
-  /// For the stores by TMA of a kernel in machine form whose shared memory ends at `end`; none
-  /// where there are none. Rings and their buffers are those of ir::staging_rings.
+  /// Assigns buffers to the TMA stores of a kernel in machine form whose shared memory ends at
+  /// `end`; none if it has no TMA stores. Rings and buffers are those of ir::staging_rings.
   static std::optional<StoreStaging> of(const ir::Kernel& machine, const ir::Schedule* asked,
                                         int groups, std::int64_t end);
 
   StagingSlot slot(ir::OpId store) const { return slots_.at(store); }
-  /// From one group's buffers to the next one's.
+  /// Bytes from one group's buffers to the next group's.
   std::int64_t group_stride() const { return bytes_; }
   std::int64_t end() const { return first_ + groups_ * bytes_; }
-  /// The bytes of all buffers and their purpose, as a message names them.
+  /// Bytes of all buffers and their purpose, for messages.
   ir::SharedUse use(const ir::Kernel& machine) const;
 
  private:

@@ -8,7 +8,7 @@ using namespace ir;
 
 void lower_FetchTile(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
-  // It counts up to its operand and then begins again.
+  // The atomic counts up to its operand and then wraps to 0.
   const Value last = l.b.cast(l.b.sub(l.get(d.operands[1]), l.b.i32(1)), DType::u32);
   std::vector<Value> operands{l.get(d.operands[0]), last};
   if (const Value producer_thread = l.is_producer_thread()) operands.push_back(producer_thread);
@@ -18,14 +18,14 @@ void lower_FetchTile(Lowering& l, OpId op) {
   l.set(d.results[0], l.b.cast(before, DType::i32));
 }
 
-/// Loads that are multicast know their flags already.
+/// Emits nothing: multicast loads already carry their flags.
 void lower_MulticastFlags(Lowering&, OpId) {}
 
 namespace {
 
 constexpr std::int64_t kWordBytes = 8;
 
-/// The first word of the slot.
+/// Address of the first word of the slot.
 Value words_of(Lowering& l, const OpData& d) {
   const OpId alloc = l.from[d.operands[0]].def;
   const std::int64_t bytes = l.from.type(d.operands[0]).shape()[1] * kWordBytes;
@@ -48,9 +48,9 @@ void lower_PublishTile(Lowering& l, OpId op) {
   l.b.effect(Opcode::MbarArrive, {l.mbarrier(d.operands[2], d.operands[1])});
 }
 
-/// All lanes read before they synchronise, and one releases the slot for them (the shuffle, which
-/// makes the words uniform, orders no memory). If the producer thread is one of the lanes, lane 0
-/// reads.
+/// All lanes read before they synchronize, and then one lane releases the slot for them (the
+/// shuffle, which makes the words uniform, orders no memory). If the producer thread is one of the
+/// lanes, only lane 0 reads.
 void lower_ReceiveTile(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   if (l.is_producer()) {

@@ -84,8 +84,8 @@ void lower_ChannelInit(Lowering& l, OpId op) { l.init_channels({&op, 1}); }
 
 namespace {
 
-/// One lane for each of the two CTAs of the cluster arrives there; or, if the peer is not in
-/// lockstep, both arrive here.
+/// One lane per CTA of the cluster arrives at that CTA's mbarrier; if the peer is not in lockstep,
+/// both lanes arrive at this CTA's.
 void release_to_cluster(Lowering& l, const OpData& d) {
   const Value lane = l.coordinate(HwDim::Lane);
   const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
@@ -103,7 +103,7 @@ void release_to_cluster(Lowering& l, const OpData& d) {
 void lower_ChannelRelease(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   if (d.attrs.i(AttrName::generic_proxy) == 1) {
-    // All lanes' reads come before what TMA writes, for which one of them says that it may.
+    // All lanes' reads precede the TMA writes that one lane's arrival permits.
     l.b.effect(Opcode::FenceProxyAsync, {});
     l.b.effect(Opcode::WarpSync, {});
   }
@@ -126,8 +126,8 @@ void lower_ChannelWait(Lowering& l, OpId op) {
 
 namespace {
 
-/// The segments of a box that TMA loads one by one, and its split into two halves: half the
-/// segments, or half the rows of each.
+/// Segments of a box that TMA loads one by one, and its split into two halves: half the segments,
+/// or half the rows of each segment.
 class TmaBox {
  public:
   TmaBox(Lowering& l, OpId op)

@@ -10,10 +10,10 @@ namespace tegula::codegen {
 /// the rest.
 ir::Ints map_order(std::span<const std::int64_t> axes, std::int64_t view_rank, int fast);
 
-/// A store_view with attr tma, of a combining one a reduction: through the buffer that StoreStaging
-/// says.
+/// Lowers a store_view with attr tma, or a reduction if it combines, through the buffer that
+/// StoreStaging assigned.
 void store_by_tma(Lowering& l, ir::OpId store);
-/// Shared memory must outlive what reads it.
+/// Waits until TMA stores have read shared memory, which must outlive the reads.
 void await_tma_stores(Lowering& l);
 
 }  // namespace tegula::codegen

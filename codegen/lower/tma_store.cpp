@@ -1,5 +1,5 @@
-// Stores by TMA: each warpgroup lays its rows down in shared memory and one of its threads has them
-// stored, a bulk group a store.
+// Stores by TMA: each warpgroup writes its rows to shared memory, and one of its threads issues the
+// store, one bulk group per store.
 #include <functional>
 
 #include "codegen/lower/shared.h"
@@ -16,7 +16,7 @@ namespace {
 /// order.
 constexpr int kFirstBarrier = 8;
 
-/// Index of the warpgroup that runs the code: each has a tile, or some rows of it.
+/// Index of the warpgroup that runs the code; each has one tile, or some rows of a shared tile.
 Value warpgroup(Lowering& l) {
   if (l.groups() > 1) return l.group();
   if (l.warps() == kWarpgroupWarps) return l.b.i32(0);
@@ -28,7 +28,7 @@ void sync_warpgroup(Lowering& l) {
              {{AttrName::count, kWarpgroupThreads}});
 }
 
-/// By the one thread of a warpgroup that has all its bulk groups.
+/// Runs `what` in the one thread of a warpgroup that owns all of its bulk groups.
 void by_one(Lowering& l, const std::function<void()>& what) {
   const Value thread = l.b.op(Opcode::Tid, std::initializer_list<Value>{});
   const Value first =
@@ -44,7 +44,7 @@ void wait_until_read(Lowering& l, int but) {
          [&] { l.b.effect(Opcode::TmaWait, {}, {{AttrName::count, but}, {AttrName::read, 1}}); });
 }
 
-/// The rows of one warpgroup, or its columns of them, segment by segment.
+/// Stores the rows of one warpgroup, or its columns of shared rows, segment by segment.
 class StoredBox {
  public:
   StoredBox(Lowering& l, const OpData& d, const SharedLayout& layout, Value base)
@@ -109,7 +109,7 @@ class StoredBox {
   const SharedLayout& layout_;
   Value base_, warpgroup_;
   std::int64_t rows_;
-  int columns_ = 0;  ///< of a warpgroup that shares its rows with others; 0: it has all columns
+  int columns_ = 0;  ///< columns of a warpgroup that shares rows with others; 0: all columns
   Ints order_, clip_;
   std::vector<Value> corner_;
 };
@@ -126,7 +126,7 @@ void store_by_tma(Lowering& l, OpId store) {
     wait_until_read(l, slot.unread_before);
     slot.all_meet ? l.barrier() : sync_warpgroup(l);
   }
-  // All buffers' addresses are one register's and immediates.
+  // One register and immediates address all buffers.
   const std::int64_t at = slot.offset;
   Value base = l.shared_address(0);
   if (l.groups() > 1)

@@ -14,7 +14,7 @@ using namespace ir;
 
 namespace {
 
-/// Registers of a tile per computed register from which on an exchange between lanes pays.
+/// Minimum ratio of tile registers to computed registers at which an exchange between lanes pays.
 constexpr std::int64_t kWorthwhile = 2;
 
 /// Contribution of the lanes, or of the warps, to an index.
@@ -30,7 +30,7 @@ ThreadOffset part_of(const ThreadOffset& fn, HwDim in) {
 // ---- which ones ---------------------------------------------------------------------------------
 std::optional<WarpToeplitz> WarpToeplitz::of(const LinearLayout& layout) {
   WarpToeplitz d{index_fn(layout, 0), index_fn(layout, 1)};
-  // Padding of a tile lies on diagonals without elements.
+  // Padding would add diagonals without elements.
   if (!layout.is_exact() || layout.in_bits(HwDim::Block) > 0) return std::nullopt;
   for (const IndexFn* fn : {&d.rows, &d.columns})
     if (!fn->is_additive || !fn->thread.is_disjoint()) return std::nullopt;
@@ -58,7 +58,7 @@ ToeplitzTiles::ToeplitzTiles(const Kernel& k, bool has_memory) : has_memory_(has
       find(k, op, uses, diagonals);
 }
 
-/// Users come before what they use.
+/// Users are visited before the values that they use.
 void ToeplitzTiles::find(const Kernel& k, OpId op, const Uses& uses, ToeplitzAnalysis& diagonals) {
   const Value v = k[op].results[0];
   if (uses.count(v) == 0) return;
@@ -96,7 +96,7 @@ class ToeplitzValues {
   ToeplitzValues(Lowering& l, const WarpToeplitz& here)
       : l_(l), here_(here), toeplitz_(l.from), count_(here.registers()) {}
 
-  /// Registers of a lane: diagonals that many lanes apart.
+  /// Registers of a lane, whose diagonals are kLanes apart.
   Value of(Value v) {
     if (l_.from.type(v).is_scalar()) return l_.get(v);
     Value& made = made_[v];
@@ -158,7 +158,7 @@ class ToeplitzValues {
     return l_.b.op(Opcode::Fma, {column_less_row(DType::f32), l_.get(sum.step), begin});
   }
 
-  /// Lanes beyond the last diagonal compute that one again: nothing else may be read.
+  /// Lanes past the last diagonal recompute it, so that they read no other elements.
   Value column_less_row(DType dtype) {
     if (!at_) {
       std::vector<std::int64_t> apart;
@@ -169,7 +169,7 @@ class ToeplitzValues {
       Value begin = l_.thread_value(part_of(here_.columns.thread, HwDim::Warp));
       if (const Value rows = l_.thread_value(part_of(here_.rows.thread, HwDim::Warp)))
         begin = l_.b.sub(begin ? begin : l_.b.i32(0), rows);
-      // Register 0 of lane 0 lies on diagonal 0, so the first diagonal is not after it.
+      // Register 0 of lane 0 is on diagonal 0, so the first diagonal is not after it.
       const Value first = l_.b.i32(-here_.first);
       at_ = begin ? l_.b.add(at_, l_.b.sub(begin, first)) : l_.b.sub(at_, first);
     }
@@ -198,8 +198,8 @@ struct HeldToeplitz {
   std::vector<std::int64_t> each, of_register;
 };
 
-/// Offset of a lane's diagonal from lane 0's diagonal of the same register, counted from the first
-/// diagonal of the warp.
+/// Offset from lane 0's diagonal to this lane's diagonal of the same register, counted from the
+/// first diagonal of the warp.
 Value lane_offset(Lowering& l, const WarpToeplitz& here) {
   Value offset = l.b.i32(-here.first);
   if (const Value columns = l.thread_value(part_of(here.columns.thread, HwDim::Lane)))
@@ -209,8 +209,8 @@ Value lane_offset(Lowering& l, const WarpToeplitz& here) {
   return offset;
 }
 
-/// Exchange through the warp's shared memory at `base`. Only the warp's lanes synchronise: before,
-/// they read the previous iteration's values.
+/// Exchange through the warp's shared memory at `base`. Only the warp's lanes synchronize; the
+/// first time because they read the previous iteration's values.
 Value through_memory(Lowering& l, const WarpToeplitz& here, Value values, Value base) {
   const Elem elem = l.type(values).elem();
   const int bytes = size_bytes(elem.dtype);
@@ -230,8 +230,8 @@ Value through_memory(Lowering& l, const WarpToeplitz& here, Value values, Value 
   return l.regs(each, held.of_register);
 }
 
-/// The lanes need neighbouring diagonals for one register, no more than there are lanes. A lane has
-/// one of these, in one register or, if they begin after it, in the next.
+/// For one register, the lanes need contiguous diagonals, at most kLanes of them. Each lane holds
+/// one of these, in one register or, if they start after it, in the next.
 Value by_shuffles(Lowering& l, const WarpToeplitz& here, Value values) {
   const HeldToeplitz held(here);
   std::map<std::int64_t, std::vector<std::size_t>> by_lane;
@@ -281,7 +281,7 @@ void Lowering::lower_toeplitz(OpId op, const WarpToeplitz& here) {
   set(v, through_memory(*this, here, values, base));
 }
 
-/// Shared memory that warps keep for this alone.
+/// Reserves shared memory that each warp uses only for this exchange.
 void Lowering::reserve_toeplitz() {
   toeplitz_.emplace(from, /*has_memory=*/true);
   const std::int64_t bytes = toeplitz_->bytes_per_warp() * groups_ * warps();

@@ -1,8 +1,8 @@
 #pragma once
 // Tiles that are functions of column - row (ir/analysis/toeplitz.h). A warp's part of such a tile
-// has few diagonals: each lane computes some of them, and the lanes of the warp exchange their
-// results, so that no warp waits for another: through shared memory of the warp's own, or by
-// shuffles if there is no room.
+// has few diagonals. Each lane computes some of them, and the lanes of the warp exchange their
+// results through shared memory reserved for the warp, or by shuffles without enough memory. No
+// warp waits for another.
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -16,15 +16,15 @@ namespace tegula::codegen {
 
 inline constexpr int kLanes = 32;
 
-/// Diagonals (column - row) on which the elements of a layout lie that one warp holds: `count` of
-/// them, from the value of `warp` plus first on.
+/// Diagonals (column - row) of the elements that one warp holds in a layout: `count` of them,
+/// starting at the warp's offset plus `first`.
 struct WarpToeplitz {
-  /// Nothing where a thread's place is not lane + warp + register.
+  /// None unless each index is a sum of lane, warp and register offsets.
   static std::optional<WarpToeplitz> of(const ir::LinearLayout& layout);
   /// Diagonals that a lane computes, including those beyond the last one.
   std::int64_t registers() const { return (count + kLanes - 1) / kLanes; }
 
-  /// Whether shuffles can give each register its diagonals: one of each lane.
+  /// Returns true if a shuffle can supply each register: every lane holds one of its diagonals.
   bool is_for_shuffles() const;
   std::int64_t of_register(int r) const { return columns.constant(r) - rows.constant(r); }
 
@@ -34,17 +34,17 @@ struct WarpToeplitz {
   std::int64_t lane_first = 0, lane_count = 0;
 };
 
-/// Finds the values of a kernel in machine form that are worth it.
+/// Finds the values of a kernel in machine form for which the exchange pays.
 class ToeplitzTiles {
  public:
-  /// `has_memory`: else by shuffles.
+  /// `has_memory`: exchange through shared memory; otherwise by shuffles.
   ToeplitzTiles(const ir::Kernel& k, bool has_memory);
 
-  /// The op's result is computed by diagonals.
+  /// Returns the diagonals if the op's result is computed per diagonal, else null.
   const WarpToeplitz* at(ir::OpId op) const;
-  /// Whether the op is computed as a part of those only.
+  /// Returns true if the op is computed only as part of such a result.
   bool is_within(ir::OpId op) const { return within_.contains(op); }
-  /// Shared memory that a warp needs; 0: there are none.
+  /// Bytes of shared memory that a warp needs; 0 if it has no such values.
   std::int64_t bytes_per_warp() const;
   bool has_memory() const { return has_memory_; }
 

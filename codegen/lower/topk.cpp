@@ -14,7 +14,7 @@ using namespace ir;
 namespace {
 
 constexpr int kMaxKeptBits = 5, kMinBits = 5, kMaxBits = 11;
-/// Bytes of a key; keys that a shared store moves at once.
+/// Bytes of a key; number of keys that a shared store moves at once.
 constexpr std::int64_t kKeyBytes = 4, kVector = 4;
 
 int log2_ceil(std::int64_t n) { return std::bit_width(static_cast<std::uint64_t>(n - 1)); }
@@ -64,7 +64,7 @@ PackedTopk::PackedTopk(Lowering& l, SortKey& key, const LinearLayout& layout, in
       count_(result.shape()[axis]),
       kept_(std::int64_t{1} << log2_ceil(count_)),
       index_mask_((std::uint64_t{1} << layout.bits(axis)) - 1) {
-  std::vector<std::pair<int, int>> steps;  // in the result, largest first; bits
+  std::vector<std::pair<int, int>> steps;  // step in the result, largest first; bit
   for (const auto& [bit, step] : steps_along(layout, HwDim::Lane, axis))
     steps.emplace_back(-result.basis(HwDim::Lane, bit)[axis], bit);
   std::ranges::sort(steps);
@@ -119,7 +119,7 @@ Tuple PackedTopk::from_lane(const Tuple& v, int bits) {
   return out;
 }
 
-/// One element of each row by `f`, which combines two tuples, over registers and lanes.
+/// Folds each row to one element by `f`, which combines two tuples, over registers and lanes.
 template <class F>
 Tuple PackedTopk::fold_rows(Tuple v, const F& f) {
   const auto half = [&](std::int64_t each, std::int64_t first) {
@@ -135,7 +135,7 @@ Tuple PackedTopk::fold_rows(Tuple v, const F& f) {
 
 // ---- the network --------------------------------------------------------------------------------
 
-/// The pairs of each run of `length` words come into order.
+/// Sorts each pair of words in each run of `length` words.
 Value PackedTopk::exchange(Value words, std::int64_t length, const Pairs& pairs) {
   const std::int64_t all = l_.type(words).count();
   Indices first, second, back(static_cast<std::size_t>(all));
@@ -168,7 +168,7 @@ Value PackedTopk::clean(Value words, std::int64_t length) {
   return words;
 }
 
-/// The better half of each two sorted runs.
+/// Keeps the better half of each two sorted runs.
 Value PackedTopk::halve(Value words) {
   Indices first, second;
   for (std::int64_t run = 0; run < l_.type(words).count(); run += 2 * kept_)
@@ -177,7 +177,7 @@ Value PackedTopk::halve(Value words) {
   return clean(l_.b.op(Opcode::Min, {l_.regs(words, first), l_.regs(words, second)}), kept_);
 }
 
-/// `words` of each run of `length`, the last one first.
+/// Reverses each run of `length` words.
 Value PackedTopk::backwards(Value words, std::int64_t length) {
   Indices back;
   for (std::int64_t i = 0; i < l_.type(words).count(); ++i)
@@ -185,23 +185,23 @@ Value PackedTopk::backwards(Value words, std::int64_t length) {
   return l_.regs(words, back);
 }
 
-/// Each two words, one of this lane and one of that whose bit differs, come into order: the lane
-/// whose bit is set keeps the larger one.
+/// Sorts pairs of words of this lane and the lane whose bit differs: the lane whose bit is set
+/// keeps the larger one.
 Value PackedTopk::exchange_lanes(Value words, Value others, int bit) {
   const Value other = from_lane({others}, 1 << bit)[0];
   const Value takes = l_.b.op(Opcode::Xor, {l_.b.cmp("lt", other, words), has_lane_bit(bit)});
   return l_.b.select(takes, other, words);
 }
 
-/// The better half of a row's words, which lanes hold that differ in the `meeting` bits before, and
-/// of those of the lanes that differ in this one, too.
+/// Keeps the better half of a row's words on two sides: lanes that differ in the first `meeting`
+/// lane bits hold one side, and the lanes that also differ in the next bit hold the other.
 ///
-/// In order, the sorted words p of one side and kept_ - 1 - p of the other meet. All lane bits are
-/// other ones there, and registers go backwards. So long as lanes have several words of a row, each
-/// side keeps the lower half of its registers for itself and sends the upper one: what both compute
-/// are different elements, a bitonic sequence, of which the other side's half lies backwards.
-/// Exchanges along the lane bits, in order of the steps that they stand for, then leave sequences
-/// of a lane's registers, which are bitonic in either direction.
+/// Sorted word p of one side is compared with word kept_ - 1 - p of the other. The partner lane has
+/// all of these lane bits complemented, and its registers are in reverse order. While lanes hold
+/// several words of a row, each side keeps the lower half of its registers and sends the upper
+/// half, so that the two sides compute different elements of a bitonic sequence, the other side's
+/// half in reverse. Exchanges along the lane bits, in order of their steps, then leave bitonic
+/// sequences in each lane's registers.
 Value PackedTopk::meet(Value words, std::size_t meeting) {
   int lanes = 0;
   for (std::size_t i = 0; i < std::min(meeting, split_lanes_); ++i) lanes |= 1 << lane_bits_[i];
@@ -227,14 +227,14 @@ Value PackedTopk::has_lane_bit(int bit) {
                   l_.b.i32(0));
 }
 
-/// All words [rows][kept] from those that the lanes have of them.
+/// Gathers all words [rows][kept] from the parts that the lanes hold.
 Value PackedTopk::of_all_lanes(Value words) {
   std::int64_t sharing = 0;
   for (std::size_t i = 0; i < split_lanes_; ++i) sharing |= std::int64_t{1} << lane_bits_[i];
   const Value others = l_.b.op(Opcode::And, {l_.coordinate(HwDim::Lane), l_.b.i32(31 & ~sharing)});
   std::vector<Value> parts;
   for (std::int64_t part = 0; part < std::int64_t{1} << split_lanes_; ++part) {
-    std::int64_t lane = 0;  // the first of the lanes stands for the largest step
+    std::int64_t lane = 0;  // the first of the split lane bits has the largest step
     for (std::size_t i = 0; i < split_lanes_; ++i)
       if (part >> (split_lanes_ - 1 - i) & 1) lane |= std::int64_t{1} << lane_bits_[i];
     parts.push_back(shuffle(l_, words, l_.b.op(Opcode::Or, {others, l_.b.i32(lane)}), "idx"));
@@ -246,7 +246,7 @@ Value PackedTopk::of_all_lanes(Value words) {
   return l_.regs(l_.concat(parts), order);
 }
 
-/// This lane's part of words [rows][kept].
+/// Selects this lane's part of words [rows][kept].
 Value PackedTopk::of_this_lane(Value words) {
   for (std::size_t i = 0; i < split_lanes_; ++i) {
     const std::int64_t each = kept_ >> i;
@@ -292,8 +292,8 @@ Value PackedTopk::offset_of(Value index) {
   return sum;
 }
 
-/// The keys of elements [rows][kept] by their indices. Rows lie in one warp, so that it alone
-/// waits; whoever used the scratch memory before has met all warps.
+/// Reads the keys of elements [rows][kept] by their indices. A row is in one warp, so only that
+/// warp synchronizes; earlier users of the scratch memory have synchronized all warps.
 Value PackedTopk::read_back(Value index) {
   const std::int64_t vector = std::min(kVector, registers()),
                      threads = 32 * std::int64_t{l_.warps()};
@@ -335,13 +335,13 @@ Value PackedTopk::any_of(Value flags) {
   return l_.b.op(Opcode::Regs, {v}, {{AttrName::indices, Ints{0}}});
 }
 
-/// True in threads of a row whose best elements may be others, or be in another order.
+/// True in threads of a row whose best elements may be wrong or in the wrong order.
 Value PackedTopk::is_wrong(Value words, Value best) {
   const auto last = [&](Value v) { return part_of_rows(v, kept_, count_ - 1, 1); };
   const auto better = [&](Value keys, std::int64_t each) {
     return l_.b.cast(l_.b.cmp("lt", keys, expanded(last(best), each)), DType::i32);
   };
-  // Words of NaN and of what is absent are alike.
+  // NaN and absent elements have the same words.
   Value wrong = any_of(l_.b.cmp("ge", last(words), number(~index_mask_ & 0xffffffffu)));
   const auto also = [&](Value flags) { wrong = l_.b.op(Opcode::Or, {wrong, any_of(flags)}); };
   if (count_ > 1)
@@ -357,7 +357,7 @@ Value PackedTopk::is_wrong(Value words, Value best) {
   return wrong;
 }
 
-/// The best one of each row among the elements behind (last_key, last_at).
+/// The best element of each row after (last_key, last_at) in sort order.
 Tuple PackedTopk::next_best(Value last_key, Value last_at) {
   const Value is_behind =
       key_.less({expanded(last_key, per_row()), expanded(last_at, per_row())}, {keys_, at_});
@@ -400,7 +400,7 @@ Value PackedTopk::select(Value words, Value of_lane) {
   return words;
 }
 
-/// Registers of this lane's part of the best, [rows][held], in the order of the result's.
+/// Registers of this lane's part of the best, [rows][held], in the order of the result's registers.
 PackedTopk::Indices PackedTopk::places() const {
   Indices places;
   for (int r = 0; r < result_.registers(); ++r) {
@@ -411,7 +411,7 @@ PackedTopk::Indices PackedTopk::places() const {
   return places;
 }
 
-/// Keeps those of `flags` [rows][held] whose elements are wanted, not only kept.
+/// Keeps those of `flags` [rows][held] whose elements are in the result, not only kept.
 Value PackedTopk::among_wanted(Value flags) {
   if (count_ == kept_) return flags;
   const Value index = index_along(l_, result_, axis_);
@@ -422,7 +422,7 @@ Value PackedTopk::among_wanted(Value flags) {
   return l_.b.op(Opcode::And, {flags, l_.b.cmp("lt", l_.regs(index, registers), l_.b.i32(count_))});
 }
 
-/// One tuple or the other, as a condition of all the warp's threads says; `f` and `g` give them.
+/// Yields f() if the condition is true in any thread of the warp, else g().
 template <class F, class G>
 Tuple PackedTopk::either(Value condition, DType first, const F& f, const G& g) {
   const Value any = l_.b.op(Opcode::Vote, {condition}, {{AttrName::kind, "any"}});
@@ -438,10 +438,10 @@ Tuple PackedTopk::either(Value condition, DType first, const F& f, const G& g) {
   return {l_.to[branch].results[0], l_.to[branch].results[1]};
 }
 
-/// Words of the distance from the row's best number in units of its last place, with all of its
-/// bits as far as they reach. The bits of numbers of one sign are in order, so that the distance is
-/// a difference of bits; numbers of the other sign, NaN, and what is absent are farther than words
-/// reach if the best one's magnitude is in a range that leaves out the ends.
+/// Words of the distance from the row's best number in units of its last place, with all bits up to
+/// the range of a word. The bits of numbers of one sign are ordered, so the distance is a
+/// difference of bits. Numbers of the other sign, NaN and absent elements are out of range if the
+/// best number's magnitude is not too small or too large.
 PackedTopk::Found PackedTopk::by_distance(Value numbers) {
   constexpr std::uint64_t kSign = 0x80000000u, kInfinity = 0x7f800000u;
   const int index_bits = layout_.bits(axis_);
@@ -492,11 +492,11 @@ PackedTopk::Found PackedTopk::by_upper_bits() {
   return {{of_this_lane(best), of_this_lane(at)}, is_wrong(words, best)};
 }
 
-/// By keys, which are exact and take longer.
+/// Selects by keys, which are exact and slower.
 Tuple PackedTopk::by_keys(Value present) {
   const Tuple keys = key_.encode(given_, at_, present);
   keys_ = keys[0], at_ = keys[1];
-  // Rows that only pad the tile may hold anything, and must not decide an address.
+  // Rows of padding may hold anything and must not determine an address.
   if (pads_) keys_ = l_.b.select(pads_, number(0), keys_);
   const Found upper = by_upper_bits();
   return key_.decode(
@@ -525,8 +525,8 @@ Tuple PackedTopk::run(Value numbers, Value index, Value present) {
     known = l_.b.select(present, known, number_of(-std::numeric_limits<double>::infinity()));
   if (pads_) known = l_.b.select(pads_, number_of(1), known);
   const Found near = by_distance(known);
-  // Rows that fail take scratch memory. Without a meeting in front of it each warp goes on as soon
-  // as its numbers are there.
+  // Rows that fail use scratch memory. Without a barrier before it, each warp continues as soon as
+  // its numbers have arrived.
   if (is_behind_exchanges_) l_.barrier();
   const Tuple found =
       either(near.fails, DType::f32, [&] { return by_keys(present); }, [&] { return near.best; });

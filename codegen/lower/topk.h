@@ -1,38 +1,38 @@
 #pragma once
-// The best few elements along an axis by words that hold a key and an index together.
+// Selects the best few elements along an axis by words that hold both a key and an index.
 #include "codegen/lower/sort_key.h"
 #include "ir/layout/linear_layout.h"
 
 namespace tegula::codegen {
 
-/// Selects the best elements of rows that lie in the registers and lanes of a warp. A SortKey of
-/// one register is a word that holds key and index; of numbers of f32 words are made.
+/// Selects the best elements of rows that are in the registers and lanes of a warp. If SortKey
+/// needs only one register, that is the word; for f32, words are built here.
 ///
 /// A word holds a key and an index, so that a comparator is a minimum and a maximum. Each thread
-/// sorts its elements in runs, keeps the better half of two runs until it has one, and then of its
-/// run and that of another lane. Two lanes that meet share out what is left, so that none computes
-/// what the other one does. Keys have more bits than a word has room for:
+/// sorts its elements in runs and keeps the better half of two runs until one run is left, then the
+/// better half of its run and another lane's. The two lanes share the remaining words, so that they
+/// do not duplicate work. Keys have more bits than a word has room for:
 ///
-/// 1. The number's distance from the row's best one, in units of the last place, has all its bits
-///    where the best few are near each other: within two octaves in a row of 256. Then their order
-///    is exact. Bits of f32 are compared as they are, without a key.
-/// 2. A warp with a row where they are not takes words of the keys' upper bits. Elements whose keys
-///    differ in the others alone may come out in a wrong order, which is tested: the exact keys of
-///    the best must ascend, and no other element of the row may be better than the last of them.
-/// 3. A warp with a row that fails searches by exact keys, one place after the other, in a loop.
+/// 1. The number's distance from the row's best one, in units of the last place, keeps all its
+///    bits if the best few are close to each other: within two octaves in a row of 256. Then their
+///    order is exact. The bits of f32 are compared directly, without a key.
+/// 2. Otherwise the warp takes words of the keys' upper bits. Elements whose keys differ only in
+///    the lower bits may be in the wrong order, which is tested: the exact keys of the best
+///    must ascend, and no other element of the row may be better than the last of them.
+/// 3. If the test fails, the warp searches by exact keys, one result after another, in a loop.
 class PackedTopk {
  public:
-  /// `result`: as shared_first_elements of `layout` shares out the best. `is_behind_exchanges`:
-  /// whether scratch memory may be in use.
+  /// `result`: layout in which shared_first_elements of `layout` divides the best.
+  /// `is_behind_exchanges`: whether scratch memory may be in use.
   PackedTopk(Lowering& l, SortKey& key, const ir::LinearLayout& layout, int axis,
              const ir::LinearLayout& result, bool is_descending, bool is_behind_exchanges);
 
-  /// Whether rows of that layout, of keys of up to 4 bytes, are selected from in this way: threads
-  /// hold whole runs, no row is in two warps, and there are enough bits for the index.
+  /// Returns true if rows of that layout, with keys of up to 4 bytes, are supported: threads hold
+  /// whole runs, no row spans two warps, and a word has enough bits for the index.
   static bool is_possible(const ir::LinearLayout& layout, int axis, std::int64_t count);
 
-  /// Numbers and indices of the best in the registers of the result, 0 and 0 of what is not there.
-  /// `present`: a predicate for each register; none: all are there.
+  /// Numbers and indices of the best, in the registers of the result; 0 and 0 for absent elements.
+  /// `present`: a predicate for each register; none: all are present.
   Tuple run(ir::Value numbers, ir::Value index, ir::Value present);
 
  private:
@@ -44,13 +44,13 @@ class PackedTopk {
   std::int64_t registers() const { return static_cast<std::int64_t>(order_.size()); }
   std::int64_t per_row() const { return registers() / rows(); }
   std::int64_t rows() const { return static_cast<std::int64_t>(row_index_.size()); }
-  /// Words of a row's best that a lane has at the end.
+  /// Words of a row's best that a lane holds at the end.
   std::int64_t held() const { return kept_ >> split_lanes_; }
 
   ir::Value number(std::uint64_t v);
   ir::Value bits_of(ir::Value v, DType dtype);
   ir::Value expanded(ir::Value of_rows, std::int64_t each);
-  /// `count` of each row's `each` registers, from the `first` on.
+  /// Selects `count` of each row's `each` registers, starting at `first`.
   ir::Value part_of_rows(ir::Value v, std::int64_t each, std::int64_t first, std::int64_t count);
   template <class F>
   Tuple fold_rows(Tuple of_registers, const F& f);
@@ -69,7 +69,7 @@ class PackedTopk {
   ir::Value of_all_lanes(ir::Value words);
   ir::Value of_this_lane(ir::Value words);
 
-  /// The best, and whether those of a row of this thread may be wrong.
+  /// The best, and whether those of one of the thread's rows may be wrong.
   struct Found {
     Tuple best;
     ir::Value fails;
@@ -79,7 +79,7 @@ class PackedTopk {
   Tuple by_keys(ir::Value present);
   template <class F, class G>
   Tuple either(ir::Value condition, DType first, const F& f, const G& g);
-  /// Numbers whose largest one is the best, or those of the tile again.
+  /// Negates if needed, so that the largest number is the best; an involution.
   ir::Value turned(ir::Value numbers);
 
   Indices places() const;
@@ -101,11 +101,11 @@ class PackedTopk {
   std::uint64_t index_mask_;
   Indices order_;  ///< registers by row, in each by index
   std::vector<ir::Dims> row_index_;
-  /// Along the axis, in the order in which they meet; the first of them share out the result, the
+  /// Lane bits along the axis in merge order. The first `split_lanes_` of them divide the result,
   /// largest step first.
   std::vector<int> lane_bits_;
   std::size_t split_lanes_ = 0;
-  // In that order; `pads_` is none where no rows pad the tile.
+  // In the order of order_; `pads_` is none if no rows are padding.
   ir::Value given_, at_, pads_, keys_;
 };
 

@@ -16,10 +16,10 @@ using namespace ir;
 
 namespace {
 
-/// Bits of the address in a descriptor.
+/// Address bits that a descriptor encodes.
 constexpr int kAddressBits = 18;
 
-/// An operand in shared memory as the instruction takes it.
+/// A shared-memory operand of the instruction.
 struct Matrix {
   Value descriptor;
   bool mn_major = false;
@@ -58,11 +58,11 @@ Matrix matrix(Lowering& l, const SmemSlot& at, int k_dim, Value first_byte) {
   return m;
 }
 
-/// How warpgroups divide an accumulator: by its rows, and then by its columns.
+/// Division of an accumulator among warpgroups: by rows first, then by columns.
 struct Partition {
   int warps_m = 0;        ///< warps along the rows
   int columns = 0;        ///< of each warpgroup
-  std::vector<int> rows;  ///< the first of each 16 rows that a warp has
+  std::vector<int> rows;  ///< first row of each 16 rows of a warp
 };
 
 /// The first 16 rows of all warps come before the second 16 of any.
@@ -110,7 +110,7 @@ void lower_DotAsync(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Type acc_type = l.from.type(d.results[0]).inner(), a_type = l.from.type(d.operands[1]);
   const Partition part = partition_of(l, op, acc_type);
-  // The contracted dimension of what lies there: a shared tile may be the operand's transpose.
+  // The contracted dimension of the shared tile, which may be the operand's transpose.
   const int k_of_a = d.attrs.i(AttrName::trans_a) == 1 ? 0 : 1,
             k_of_b = d.attrs.i(AttrName::trans_b) == 1 ? 1 : 0;
   std::size_t next_slot = 4;
@@ -133,7 +133,7 @@ void lower_DotAsync(Lowering& l, OpId op) {
   const Matrix b = matrix(l, at_b, k_of_b, column_offset(l, part, at_b.layout, k_of_b));
   if (b.mn_major) attrs.set(AttrName::trans_b, std::int64_t{1});
   if (step_a.empty()) step_a.assign(b.steps.size(), 0);
-  // Registers the instruction reads are ordered before it.
+  // The fence orders the registers that the instruction reads before it.
   std::vector<Value> ordered;
   if (l.type(acc).is_vec()) ordered.push_back(acc);
   if (l.type(a).is_vec()) ordered.push_back(a);
