@@ -1,4 +1,4 @@
-// Checks around every access: bounds, alignment, poison, and the texts of races.
+// Checks around every access: bounds, alignment, poison, and the messages of races.
 #include <fmt/format.h>
 
 #include "codegen/sim/cluster.h"
@@ -75,7 +75,7 @@ bool Cta::global_access(Warp& w, const Instr& i, std::uint64_t address, std::uin
 
 namespace {
 
-/// Access of one lane of a warp, which may be of another CTA than the memory.
+/// Access of one lane of a warp, which may belong to another CTA than the memory.
 Access access_of(Warp& w, const Instr& i, int lane) {
   const Agent a = w.cta.agents.of_lane(w.index, lane);
   return {{w.known.generic.at(a), w.warp_syncs, i.id.index, a, static_cast<std::uint8_t>(lane), 0},

@@ -1,5 +1,5 @@
 #pragma once
-// Vector clocks: which accesses of which agent are known to be over. Agents are the warps (two
+// Vector clocks: which accesses of which agent are known to be complete. Agents are the warps (two
 // each) and, for each kind of asynchronous engine, the unit in which its work is waited for (see
 // shadow.h).
 #include <algorithm>
@@ -43,11 +43,11 @@ class Clock {
   std::vector<Tick> ticks_;
 };
 
-/// Knowledge of the agents of another cluster, by atomics that released and acquired.
+/// Knowledge about the agents of another cluster, acquired through release-acquire atomics.
 struct ForeignClock {
-  std::uint32_t home = 0;                ///< number of the cluster
+  std::uint32_t home = 0;                ///< number of the other cluster
   std::shared_ptr<const Clock> seen;     ///< accesses that happened before
-  std::shared_ptr<const Clock> present;  ///< clocks of its warps at the latest of the releases
+  std::shared_ptr<const Clock> present;  ///< clocks of its warps at the latest of these releases
   std::shared_ptr<const Clock>
       narrow;  ///< like `seen`, but at a scope that does not include this cluster
 
@@ -60,7 +60,7 @@ class Foreign {
   const ForeignClock* find(std::uint32_t home) const;
   void join(const Foreign& other);
   void join(ForeignClock clock);
-  /// All of it at a scope that does not reach other clusters.
+  /// Returns the same knowledge at a scope that does not include other clusters.
   Foreign narrowed() const;
   void clear() { list_.reset(); }
 
@@ -71,8 +71,8 @@ class Foreign {
 /// Clocks that a release hands to an acquire.
 struct VisibleClocks {
   Clock generic;         ///< accesses that happened before
-  Clock async_proxy;     ///< the part of them that a proxy fence made visible to TMA and wgmma
-  Clock proxied_global;  ///< the part whose writes of global memory such a fence made visible
+  Clock async_proxy;     ///< the subset that a proxy fence made visible to TMA and wgmma
+  Clock proxied_global;  ///< the subset whose writes to global memory a proxy fence made visible
   Foreign foreign;
 
   void join(const VisibleClocks& other) {

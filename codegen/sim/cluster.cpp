@@ -25,8 +25,8 @@ CtaStatus Cluster::run(std::int64_t instructions) {
   return CtaStatus::Finished;
 }
 
-/// A CTA with nothing left to run may wait for another; if all do, and none makes progress, they
-/// wait for ever, or for another cluster if some repeat a loop.
+/// A CTA that cannot run may be waiting for another one. If all wait and none makes progress, they
+/// are deadlocked, or, if some repeat a loop, wait for another cluster.
 CtaStatus Cluster::run_interleaved(std::int64_t instructions) {
   constexpr std::int64_t kMost = 500;  // instructions of a CTA before another one runs
   while (instructions > 0) {

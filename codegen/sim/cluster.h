@@ -1,5 +1,5 @@
 #pragma once
-// The CTAs that run at once and read each other's shared memory; one alone if the kernel has no
+// The CTAs that run together and read each other's shared memory; a single CTA if the kernel has no
 // clusters.
 #include <cstdint>
 #include <memory>
@@ -11,34 +11,36 @@
 
 namespace tegula::sim {
 
-/// barrier.cluster: a phase is over when every warp that has not exited has arrived.
+/// barrier.cluster: a phase completes when every warp that has not exited has arrived.
 struct ClusterBarrier {
   std::int64_t phase = 0;
-  VisibleClocks arriving, done;  ///< clocks of this phase's arrivals; of the previous phase's
+  VisibleClocks arriving, done;  ///< clocks of this phase's arrivals; clocks of the previous
+                                 ///< phase's arrivals
 };
 
 class Cluster {
  public:
-  /// `first`: the number of its first CTA in the launch.
+  /// `first`: number of its first CTA in the launch.
   Cluster(Launch& launch, std::int64_t first);
   Cluster(const Cluster&) = delete;
 
-  /// Runs for about `instructions` instructions. Never returns Blocked: that is reported.
+  /// Runs for about `instructions` instructions. Never returns Blocked, which it reports as a
+  /// deadlock.
   CtaStatus run(std::int64_t instructions);
-  /// Reports that no other cluster will change what this one, which spins, waits for.
+  /// Reports that this cluster spins on memory that no other cluster will change.
   void report_spin();
-  /// By CTA number. To be called once, at the end.
+  /// Returns the findings by CTA number. Call once, at the end.
   std::vector<std::pair<std::int64_t, std::vector<Finding>>> finish();
 
   // ---- for ops ----------------------------------------------------------------------------------
   int size() const { return static_cast<int>(ctas_.size()); }
   Cta& cta(int rank) { return *ctas_[static_cast<std::size_t>(rank)]; }
   ClusterBarrier barrier;
-  /// Ends the barrier's phase if all have arrived: called when a warp arrived or exited.
+  /// Completes the barrier's phase if all warps have arrived: called when a warp arrives or exits.
   void settle();
   int missing_warps() const;
 
-  /// CTA `rank` seen through addresses that map_shared gives: the rank above, the address below.
+  /// map_shared puts the CTA's rank above this bit of an address and the offset below it.
   static constexpr int kRankShift = 24;
 
  private:

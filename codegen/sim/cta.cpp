@@ -1,4 +1,4 @@
-// Running a CTA: the scheduler, the clock of asynchronous completion, and what ends a run.
+// Runs a CTA: the scheduler, the clock of asynchronous completion, and the end of a run.
 #include "codegen/sim/cluster.h"
 
 #include <fmt/format.h>
@@ -14,13 +14,13 @@ constexpr int kMaxQuantum = 24;  // instructions a warp runs before another may 
 
 int warp_count(const Program& p) { return (p.threads() + kLanes - 1) / kLanes; }
 
-/// Registers a thread has at entry: what the assembler may use with one CTA per SM.
+/// Registers of a thread at entry: as many as the assembler may use with one CTA per SM.
 std::int64_t entry_registers(const ir::TargetRow& target, int threads) {
   const int fair = target.registers_per_sm / threads;
   return std::min(target.max_registers, fair / target.register_unit * target.register_unit);
 }
 
-/// Numbers for the agents of a CTA in a cluster; the clocks grow with them.
+/// Numbers the agents of a CTA of a cluster; clocks grow with the numbers.
 Agents agents_of(const Program& p, int rank) {
   constexpr int kMbarriers = 64;
   Agents a{warp_count(p)};
@@ -89,7 +89,7 @@ void Cta::bind_arguments() {
   }
 }
 
-/// True (and reported) when the CTA cannot or must not go on.
+/// Returns true if the CTA must stop; the watchdog reports the reason.
 bool Cta::stop_early() {
   if (trapped) return true;
   if (now > static_cast<std::uint64_t>(launch.options.max_steps)) {
@@ -115,8 +115,8 @@ CtaStatus Cta::run_warps(std::int64_t instructions) {
     blocked_.clear();
   };
   const std::uint64_t until = now + static_cast<std::uint64_t>(instructions);
-  ++effects;  // others may have changed what loops wait for
-  // The others have run meanwhile.
+  ++effects;  // other CTAs may have changed what loops wait for
+  // Other CTAs have run in the meantime.
   if (cluster.size() > 1) wake();
   while (!ready_.empty() || !blocked_.empty()) {
     if (stop_early()) return CtaStatus::Finished;
@@ -141,8 +141,8 @@ CtaStatus Cta::run_warps(std::int64_t instructions) {
   return CtaStatus::Finished;
 }
 
-/// A warp that waits where warps that spin come by, at a barrier in their loop, has moved since
-/// they began an iteration: it may end their loop.
+/// Returns true if no warp can make progress alone. A waiting warp that has moved since the
+/// spinning warps began an iteration, e.g. at a barrier in their loop, may still end the loop.
 bool Cta::is_spinning() const {
   if (!events_.empty()) return false;
   const auto spins = [&](const Warp& w) { return w.spin.loop && w.spin.effects == effects; };
@@ -162,7 +162,7 @@ std::vector<Finding> Cta::finish() {
   return findings.take();
 }
 
-/// Runs a warp for a random while. True if it executed anything.
+/// Runs a warp for a random number of instructions. Returns true if it executed any.
 bool Cta::run_warp(Warp& w) {
   const auto code = launch.program.code();
   const int quantum = 1 + static_cast<int>(random(kMaxQuantum));
@@ -233,7 +233,7 @@ void Cta::report(Warp& w, const Instr& i, Detector d, std::string text, int lane
   findings.add({d, i.id, other, w.index, lane, address}, std::move(text));
 }
 
-// ---- ends of a run ------------------------------------------------------------------------------
+// ---- end of a run -------------------------------------------------------------------------------
 
 std::string Cta::describe_wait(Warp& w) {
   const Loc loc = w.waiting.op ? kernel()[w.waiting.op].loc : Loc();

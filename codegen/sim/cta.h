@@ -1,6 +1,6 @@
 #pragma once
-// One CTA: its warps, shared memory, barriers and whatever is in flight, run in a seeded random
-// order until every warp has exited. Ops reach all of it through their warp.
+// One CTA: its warps, shared memory, barriers and asynchronous work, run in a seeded random order
+// until every warp has exited. Ops access all of it through their warp.
 #include <array>
 #include <deque>
 #include <functional>
@@ -16,20 +16,21 @@
 namespace tegula::sim {
 
 struct Mbarrier {
-  int number = 0;  ///< number of its agent
+  int number = 0;  ///< number by which its agent is identified
   std::uint32_t address = 0;
-  std::int64_t count = 1;    ///< arrivals a phase needs
-  std::int64_t pending = 1;  ///< arrivals still missing
+  std::int64_t count = 1;    ///< arrivals that a phase needs
+  std::int64_t pending = 1;  ///< missing arrivals
   std::int64_t tx =
-      0;  ///< bytes still missing; may be negative while a copy is ahead of its expect_tx
+      0;  ///< missing bytes; may be negative while a copy is ahead of its expect_tx
   std::int64_t expected = 0, delivered = 0;  ///< bytes of this phase
   int copies = 0;                            ///< TMA loads of this phase that have not landed
   std::uint32_t phase = 0;                   ///< completed phases
   std::uint32_t copy_phase = 0,
                 waited_phase =
-                    0;  ///< 1 + phase of the latest copy; completed phases the latest wait saw
-  VisibleClocks arriving, done;  ///< clocks of this phase's arrivals; of all completed phases
-  bool async_visible = false;    ///< the initialisation passed fence_mbar_init or fence_proxy_async
+                    0;  ///< 1 + phase of the latest copy; completed phases at the latest wait
+  VisibleClocks arriving, done;  ///< clocks of this phase's arrivals; clocks of all completed
+                                 ///< phases
+  bool async_visible = false;    ///< the initialization passed fence_mbar_init or fence_proxy_async
   int init_warp = 0;
   Tick init_tick = 0;
   ir::OpId init_op, expect_op, copy_op;
@@ -37,9 +38,9 @@ struct Mbarrier {
 
 /// A warp's latest wait on an mbarrier.
 struct LastWait {
-  std::uint32_t phase = 0;  ///< completed phases when it passed
-  bool stale = false;  ///< it passed on a phase it had already waited for, or before any phase of
-                       ///< the barrier was over
+  std::uint32_t phase = 0;  ///< completed phases when the wait passed
+  bool stale = false;  ///< it passed on a phase that was already waited for, or before the barrier
+                       ///< completed any phase
 };
 
 struct NamedBarrier {
@@ -50,7 +51,7 @@ struct NamedBarrier {
   ir::OpId first_op;
 };
 
-/// Work of an asynchronous engine that completes at a time.
+/// Asynchronous work that completes at a given time.
 struct Event {
   std::uint64_t due = 0;
   std::uint64_t order = 0;
@@ -68,9 +69,9 @@ struct Launch {
   std::vector<AccessCounter> accesses;  ///< by instruction index
 };
 
-/// Counts the passes over the banks that one access of a warp takes.
+/// Counts the passes over the banks that one warp-wide access needs.
 void count_wavefronts(Warp& w, const Instr& i, std::span<const std::uint32_t> addresses, int bytes);
-/// Writes bytes of one lane to shared memory, with all checks but bounds.
+/// Writes bytes of one lane to shared memory, with all checks except bounds.
 void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uint8_t* bytes,
                   std::uint32_t count, bool valid, int lane);
 
@@ -78,10 +79,10 @@ class Cluster;
 
 /// Status of a CTA after it has run for a while.
 enum class CtaStatus : std::uint8_t {
-  Runnable,  ///< it can go on
+  Runnable,  ///< it can continue
   Blocked,  ///< every warp waits and nothing is in flight: only another CTA of the cluster can help
   Spinning,  ///< every warp waits or repeats a loop that changes nothing
-  Finished,  ///< for whatever reason
+  Finished,  ///< for any reason
 };
 
 class Cta {
@@ -92,25 +93,25 @@ class Cta {
   /// Runs for about `instructions` instructions.
   CtaStatus run(std::int64_t instructions);
   bool is_over() const { return over_; }
-  bool is_complete() const { return complete_; }  ///< every warp exited by itself
+  bool is_complete() const { return complete_; }  ///< every warp exited normally
   std::uint64_t executed() const { return executed_; }
   void report_deadlock();
-  /// The same where warps repeat loops that change nothing.
+  /// Reports a deadlock in which warps repeat loops that change nothing.
   void report_spin();
-  /// To be called once, after run() gave false.
+  /// Returns the findings. Call once, after run() has returned Finished.
   std::vector<Finding> finish();
   bool trapped = false;
 
   // ---- for ops ----------------------------------------------------------------------------------
   Launch& launch;
   Cluster& cluster;
-  const int rank;  ///< in the cluster
+  const int rank;  ///< within the cluster
   const std::array<int, 3> id;
   const Agents agents;
   SharedMemory shared;
   Findings findings;
   std::uint64_t now = 0;      ///< instructions executed by all warps
-  std::uint64_t effects = 0;  ///< changes of memory, and of what warps wait for, by this CTA
+  std::uint64_t effects = 0;  ///< changes by this CTA of memory and of anything that warps wait for
   std::map<std::uint32_t, Mbarrier> mbarriers;  ///< by address
   std::array<NamedBarrier, 16> named;
   std::vector<Warpgroup> warpgroups;
@@ -124,22 +125,24 @@ class Cta {
   std::int64_t cta_number() const;
   std::uint64_t random(std::uint64_t below) { return rng_() % below; }
 
-  /// Runs `f` after a random time.
+  /// Runs `f` after a random delay.
   void post_event(std::function<void()> f);
   void report(Warp& w, const Instr& i, Detector d, std::string text, int lane = -1,
               std::uint64_t address = 0, ir::OpId other = {});
 
-  /// Reports a use of poison that op `origin` made: "is stored to global memory". A quotient by
-  /// zero is reported at its division.
+  /// Reports a use of poison that op `origin` produced; `use` completes the message, e.g. "is
+  /// stored to global memory". A quotient by zero is reported at its division.
   void report_poison(Warp& w, const Instr& i, ir::OpId origin, std::string_view use, int lane,
                      std::uint64_t address = 0);
-  /// Reports poison in the active lanes (of `in`) of an operand that decides something.
+  /// Reports poison in the active lanes (of `in`) of an operand that determines addresses or
+  /// control.
   void must_be_defined(Warp& w, const Instr& i, Slot s, std::string_view what,
                        LaneMask in = ~LaneMask{0});
-  /// The one value an operand has in all active lanes; reports where they differ.
+  /// Returns the value of an operand, which must be equal in all active lanes; reports a
+  /// difference.
   std::int64_t uniform(Warp& w, const Instr& i, Slot s);
 
-  /// Checks bounds and alignment of a shared access; false: leave it out.
+  /// Checks bounds and alignment of a shared access; returns false if it must be skipped.
   bool shared_access(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane,
                      std::uint32_t align = 0);
   bool global_access(Warp& w, const Instr& i, std::uint64_t address, std::uint64_t bytes, int lane,
@@ -147,59 +150,60 @@ class Cta {
   /// Reports a write into a live mbarrier.
   void overwrites_barrier(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes,
                           int lane);
-  /// The mbarrier at an address, usable by this warp; null (and reported) where there is none.
+  /// Returns the mbarrier at an address if this warp may use it; otherwise reports and returns
+  /// null.
   Mbarrier* mbarrier(Warp& w, const Instr& i, std::uint32_t address, int lane);
 
-  /// Race checks. `tick` is the agent's; generic accesses use the warp's own.
+  /// Race checks. `tick` is the engine agent's; generic accesses use the warp's tick.
   void generic_read(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane);
   void generic_write(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane,
                      bool same_value);
   void engine_access(Warp& w, const Instr& i, Agent agent, Tick tick, bool async_proxy,
                      std::uint32_t address, std::uint32_t bytes, bool writes);
 
-  /// Reports a loop that repeats and whose latest read of global memory is a plain load of what the
+  /// Reports a repeating loop whose latest read of global memory is a plain load of memory that the
   /// kernel writes.
   void check_wait(Warp& w, const Instr& i);
 
-  /// Race checks of global memory. They are made under a lock, which one op takes at its first
-  /// access to memory that the kernel writes.
+  /// Race checks of global memory, under a lock that an op takes at its first access to memory that
+  /// the kernel writes.
   using GlobalLock = std::unique_lock<std::mutex>;
   GlobalLock global_lock() { return GlobalLock(global().shadow().mutex(), std::defer_lock); }
   void touch_global(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t address,
                     std::uint64_t bytes, int lane, GlobalUse use);
-  /// By an engine.
+  /// For an access by an engine.
   void touch_global(Warp& w, const Instr& i, Agent agent, Tick tick, std::uint64_t address,
                     std::uint64_t bytes, GlobalUse use);
-  /// Effects of an atomic's memory order, after and before it, of lanes at one address.
+  /// Memory order of an atomic, after and before its access, for lanes at one address.
   void release_global(Warp& w, LaneMask lanes, std::uint64_t address, std::string_view scope);
   void acquire_global(Warp& w, std::uint64_t address, std::string_view scope);
 
-  /// The CTA of the cluster whose memory an address of map_shared names, and the address there;
-  /// null (and reported) where there is none, or it is over. Its memory must stay until it is known
-  /// there that this warp has been here.
+  /// Returns the CTA whose memory an address of map_shared names, and sets the address there; null
+  /// (and reported) if there is none, or if it has finished. The memory must stay valid until that
+  /// CTA knows of this warp's access.
   Cta* map_cluster_address(Warp& w, const Instr& i, std::uint32_t& address, int lane);
-  /// The same for a read, which is checked.
+  /// The same for a read, which is also checked.
   Cta* cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uint32_t bytes, int lane);
 
-  /// Ends the period of a warp's accesses that later releases do not cover.
+  /// Starts a new tick for the warp: later accesses are not covered by earlier releases.
   void tick(Warp& w);
-  /// The lanes of a warp have met in an op that orders their memory.
+  /// Records that an op has synchronized the lanes of a warp and ordered their memory accesses.
   void sync_lanes(Warp& w);
-  /// Hands over what an arrival by `lanes` releases: the warp's accesses before its last lane
-  /// synchronisation, and the lanes' own if they are all lanes or lane 0 is among them.
+  /// Adds the clocks that an arrival by `lanes` releases: the warp's accesses before its latest
+  /// lane synchronization, and the accesses of `lanes` if they are all lanes or include lane 0.
   void release(Warp& w, LaneMask lanes, VisibleClocks& to);
-  /// Reports an access to the memory of CTA `owner` that nothing orders before its exit.
+  /// Reports an access to the memory of CTA `owner` that may follow its exit.
   void report_exit_race(ir::OpId op, int owner, int warp);
-  /// The warp's record of an mbarrier, and whether it is new.
+  /// Returns the warp's record of an mbarrier, and whether it is new.
   std::pair<LastWait*, bool> first_wait(int warp, int mbarrier) {
     const auto [it, is_new] = last_waits_.try_emplace({warp, mbarrier});
     return {&it->second, is_new};
   }
-  /// Called when arrivals or bytes of an mbarrier changed.
+  /// Completes the phase if possible; called when arrivals or bytes of an mbarrier change.
   void complete_phase(Mbarrier& b);
 
  private:
-  /// The latest access to this CTA's memory by a warp of another.
+  /// Latest access to this CTA's memory by a warp of another CTA.
   struct RemoteAccess {
     Tick tick = 0;
     ir::OpId op;
@@ -222,7 +226,7 @@ class Cta {
   std::string global_side(const GlobalRecord& r, GlobalUse use) const;
   std::string last_change(std::uint64_t address);
   std::uint32_t home() const;
-  /// The knowledge that a release by these lanes hands on, at this scope.
+  /// Knowledge that a release by these lanes passes on, at this scope.
   Foreign given_away(Warp& w, LaneMask lanes, std::string_view scope);
   void learn(Warp& w, const Foreign& what, std::string_view scope);
   void bind_arguments();

@@ -11,7 +11,7 @@
 
 namespace tegula::sim {
 
-/// A fault that an op of the program met. `other` is the op on the other side, if any.
+/// A fault at an op of the program. `other` is the op on the other side, if any.
 struct Fault {
   Detector kind;
   ir::OpId op;
@@ -28,7 +28,7 @@ class Findings {
 
   bool wants(Detector d) const { return options_.detectors.has(d); }
   void add(const Fault& fault, std::string text);
-  /// Counts a fault that is known already; saves making its text.
+  /// Counts a fault that was already reported, in which case its text need not be formatted.
   bool is_repetition(const Fault& fault);
   std::vector<Finding> take() { return std::move(list_); }
 

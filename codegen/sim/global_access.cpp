@@ -1,4 +1,4 @@
-// Races of global memory: accesses, what atomics release and acquire, and the texts.
+// Races in global memory: accesses, release and acquire by atomics, and messages.
 #include <fmt/format.h>
 
 #include "codegen/sim/cluster.h"

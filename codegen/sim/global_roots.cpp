@@ -12,7 +12,7 @@ using ir::Opcode;
 using ir::OpId;
 using ir::Value;
 
-/// A bit a parameter; the last one stands for those beyond, and for addresses from elsewhere.
+/// One bit per parameter; the last bit represents further parameters and unknown addresses.
 using Roots = std::uint64_t;
 constexpr Roots kUnknown = Roots{1} << 63;
 
@@ -70,11 +70,11 @@ class RootFinder {
   bool changed_ = false;
 };
 
-/// Finds what the kernel does with the memory of each parameter.
+/// Summarizes the kernel's accesses to the memory of each parameter.
 struct Accesses {
   Roots written = 0;
-  std::vector<std::uint32_t> granules;  ///< smallest elements
-  std::uint32_t by_address = 4;         ///< those of memory that no parameter names
+  std::vector<std::uint32_t> granules;  ///< smallest element size per parameter
+  std::uint32_t by_address = 4;         ///< the same for memory that is not a parameter's
 
   Accesses(const ir::Kernel& k, std::span<const SimArg> args) : granules(k.params().size(), 4) {
     const RootFinder roots(k);
@@ -139,7 +139,7 @@ std::vector<WatchedRange> watched_ranges(const ir::Kernel& kernel, std::span<con
       if (at < r.begin || at >= r.end) continue;
       is_written |= accesses.writes(p);
       r.granule = std::min(r.granule, accesses.granules[p]);
-      // Elements lie at multiples of their size from where the argument points.
+      // Elements are at multiples of their size from the address of the argument.
       r.granule = std::gcd(r.granule, static_cast<std::uint32_t>((at - r.begin) % 4));
     }
     if (is_written) watched.push_back(r);

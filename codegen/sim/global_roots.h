@@ -1,5 +1,5 @@
 #pragma once
-// Finds the memory of its arguments that a kernel may write.
+// Finds the memory of the arguments that a kernel may write.
 #include <span>
 #include <vector>
 
@@ -8,8 +8,8 @@
 
 namespace tegula::sim {
 
-/// The arguments' ranges that are written or combined into by some op of the kernel, joined where
-/// they overlap. All of them where an address comes from elsewhere.
+/// Returns the argument ranges that some op of the kernel writes or combines into, merged if they
+/// overlap. Returns all ranges if an address does not come from a parameter.
 std::vector<WatchedRange> watched_ranges(const ir::Kernel& kernel, std::span<const SimArg> args,
                                          std::span<const GlobalRange> ranges);
 

@@ -1,4 +1,4 @@
-// The race check of global memory: happens-before by vector clocks.
+// Race check of global memory: happens-before by vector clocks.
 #include "codegen/sim/global_shadow.h"
 
 #include <sys/mman.h>
@@ -58,8 +58,9 @@ void GlobalShadow::compare_all(std::uint32_t first, GlobalUse earlier_use, const
 
 namespace {
 
-/// An access by an agent of the same cluster is not known to be complete. Replicas of a tile, and
-/// equal elements of one scatter, are stored by one op.
+/// Returns true if the earlier access, by an agent of the same cluster, is not known to be
+/// complete. Replicas of a tile and equal elements of one scatter are stored by one op and do not
+/// race.
 bool races_at_home(const GlobalRecord& earlier, GlobalUse earlier_use, const GlobalRecord& later,
                    GlobalUse later_use, const GlobalAccess& by) {
   if (earlier_use == GlobalUse::Write && later_use == GlobalUse::Write && earlier.op == later.op &&
@@ -71,7 +72,7 @@ bool races_at_home(const GlobalRecord& earlier, GlobalUse earlier_use, const Glo
   return !same_lane && earlier.warp_sync == later.warp_sync;
 }
 
-/// TMA reads what a thread changed, and no proxy fence stands on the way.
+/// Returns true if TMA reads a thread's change without a proxy fence in between.
 bool lacks_proxy_fence(const GlobalRecord& earlier, GlobalUse earlier_use, const GlobalAccess& by) {
   return earlier_use != GlobalUse::Read && by.agents.kind(by.record.agent) == AgentKind::Tma &&
          by.agents.kind(earlier.agent) == AgentKind::Generic &&
@@ -125,8 +126,8 @@ void GlobalShadow::note_write(Granule& g, GlobalRecord record, const Now& now) {
   forget(g.atomics);
 }
 
-/// One record an agent, of a few agents at most: a later access that is unordered with more agents
-/// is so with one of these.
+/// Keeps one record per agent, of a limited number of agents: a later access that is unordered with
+/// more agents is also unordered with one of these.
 void GlobalShadow::note(std::uint32_t& first, const GlobalRecord& record) {
   constexpr int kMost = 16;
   int count = 0;

@@ -1,7 +1,7 @@
 #pragma once
-// Remembers for the elements of global memory that a kernel writes the last write and the reads and
-// atomics since, and compares each new access with them. Inside a CTA barriers order accesses;
-// between CTAs only an atomic that releases and one that acquires it.
+// Records for each element of global memory that a kernel writes the last write and the reads and
+// atomics since, and compares each new access with them. Within a CTA barriers order accesses;
+// between CTAs only an atomic that releases and one that acquires.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,16 +18,16 @@ struct GlobalRecord {
   Tick tick = 0;                ///< 0: none
   std::uint32_t home = 0;       ///< number of the cluster
   std::uint32_t op = 0;         ///< OpId
-  std::uint32_t warp_sync = 0;  ///< times that the lanes of its warp had met
-  std::uint32_t turn = 0;       ///< iterations of loops that its warp had ended
+  std::uint32_t warp_sync = 0;  ///< number of lane synchronizations of its warp so far
+  std::uint32_t turn = 0;       ///< number of loop iterations that its warp had completed
   Agent agent = 0;
   std::uint8_t lane = 0;
-  bool released = false;  ///< an atomic has released something here since the last write
+  bool released = false;  ///< an atomic has released here since the last write
 };
 
 enum class GlobalUse : std::uint8_t { Read, Write, Atomic };
 
-/// One access, by whom, and what that agent knows.
+/// An access, with the agent that made it and the agent's knowledge.
 struct GlobalAccess {
   GlobalRecord record;
   const VisibleClocks* known = nullptr;
@@ -36,12 +36,12 @@ struct GlobalAccess {
 
 /// Why two accesses are not ordered.
 enum class GlobalConflictKind : std::uint8_t {
-  InProgram,  ///< threads of one CTA, and no barrier between them
+  InProgram,  ///< by threads of one CTA without a barrier between them
   BetweenCtas,
-  EarlyRelease,    ///< a release that was acquired came too early for the access of another thread
-  NarrowScope,     ///< the order holds at a narrower scope only
-  BulkUnfinished,  ///< the earlier one is a TMA store that is not known to have written
-  NoProxyFence,    ///< ordered, but TMA reads what a thread wrote
+  EarlyRelease,    ///< the acquired release was too early to cover another thread's access
+  NarrowScope,     ///< ordered only at a narrower scope
+  BulkUnfinished,  ///< the earlier access is a TMA store that may not have written yet
+  NoProxyFence,    ///< ordered, but TMA reads a thread's write without a proxy fence
 };
 
 struct GlobalConflict {
@@ -53,13 +53,13 @@ struct GlobalConflict {
   std::uint64_t address;
 };
 
-/// Memory that some thread of the launch may write.
+/// Memory that a thread of the launch may write.
 struct WatchedRange {
   std::uint64_t begin = 0, end = 0;
-  std::uint32_t granule = 4;  ///< bytes told apart
+  std::uint32_t granule = 4;  ///< bytes per tracked element
 };
 
-/// The accesses known of an element.
+/// Recorded accesses to an element.
 struct GlobalGranule {
   GlobalRecord write;
   std::uint32_t reads = 0, atomics = 0;  ///< first nodes, 0: none
@@ -79,20 +79,20 @@ class GlobalShadow {
   bool is_watched(std::uint64_t address) const {
     return address >= lowest_ && address < highest_ && find(address) != nullptr;
   }
-  /// To be held during the calls below, by one op at a time.
+  /// Hold it during the calls below; one op at a time.
   std::mutex& mutex() { return mutex_; }
   void access(std::uint64_t address, std::uint64_t bytes, GlobalUse use, const GlobalAccess& by,
               const OnConflict& on_conflict);
-  /// An atomic releases the known clocks; others may have done so before at this address.
+  /// Adds the clocks that an atomic releases at this address to those released before.
   void release(std::uint64_t address, const Foreign& what);
-  /// Nothing if nobody has released since the last store to the address.
+  /// Returns null if there was no release since the last store to the address.
   const Foreign* released(std::uint64_t address) const;
-  /// The op that changed the element last; none if nobody has.
+  /// Returns the access that last changed the element, or null.
   const GlobalRecord* last_change(std::uint64_t address);
 
  private:
   using Granule = GlobalGranule;
-  /// Zeros whose untouched pages cost nothing.
+  /// Zero pages; untouched ones cost nothing.
   struct Range : WatchedRange {
     std::unique_ptr<Granule[], UnmapGranules> granules;
   };

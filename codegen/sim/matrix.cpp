@@ -30,7 +30,7 @@ void decode_small(const std::uint8_t* from, int count, double* to) {
   }
 }
 
-/// The unit reads the upper 19 bits of a register.
+/// The tensor core reads the upper 19 bits of a register.
 void decode_tf32(const std::uint8_t* from, int count, double* to) {
   for (int n = 0; n < count; ++n) {
     std::uint32_t b;

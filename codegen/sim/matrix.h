@@ -13,14 +13,14 @@
 
 namespace tegula::sim {
 
-/// How operands named by attrs a_type and b_type are read.
+/// Interpretation of operands named by attrs a_type and b_type.
 struct MatrixElem {
   int bytes = 0;
   bool integer = false;
-  /// Decodes `count` elements stored one after the other.
+  /// Decodes `count` consecutive elements.
   void (*decode)(const std::uint8_t* from, int count, double* to) = nullptr;
 };
-/// Throws InternalError for a name that is no matrix element type.
+/// Throws InternalError if the name is not a matrix element type.
 const MatrixElem& matrix_elem(std::string_view name);
 
 /// Fields of a wgmma matrix descriptor, in bytes.
@@ -29,7 +29,7 @@ struct Descriptor {
   int swizzle = 0;
 
   static Descriptor decode(std::uint64_t bits);
-  /// The same moved by a k step.
+  /// Returns the descriptor advanced by `bytes`, one k step.
   Descriptor advanced(std::int64_t bytes) const;
   /// Shared address of the 16 bytes that hold, K-major: k bytes [16 * chunk, +16) of row `mn`;
   /// MN-major: mn bytes [16 * chunk, +16) of row `k`. PTX ISA "Strides", CuTe's canonical layouts.
@@ -43,7 +43,7 @@ struct Descriptor {
 std::uint64_t encode_descriptor(std::uint32_t address, std::int64_t lbo, std::int64_t sbo,
                                 std::int64_t swizzle);
 
-/// One operand of one instruction: `rows` rows (of M or N) of `depth` values along k.
+/// One operand of one instruction: `rows` rows (of M or N) with `depth` values along k.
 struct Operand {
   int rows = 0, depth = 0;
   std::vector<double> value;         ///< [k][row], so that the inner loop runs along rows of B
@@ -58,9 +58,9 @@ struct Operand {
   double& at(int row, int k) { return value[static_cast<std::size_t>(k * rows + row)]; }
 };
 
-/// Registers of a fragment: `regs` points at 32 cells of 32 bits a register. Row of register j is g
-/// + 8 * (j & 1) for A (16 rows) and g for B (8 rows), k = e * t + h + 4 * e * (j >> 1 for A, j for
-/// B), with e elements a register.
+/// Reads the registers of a fragment: `regs` points to 32 cells of 32 bits per register. Register j
+/// holds row g + 8 * (j & 1) for A (16 rows) or g for B (8 rows), and k = e * t + h + 4 * e * (j >>
+/// 1 for A, j for B), with e elements per register.
 void read_a_fragment(const ir::Cell* regs, const std::uint32_t* poison, int count,
                      const MatrixElem& elem, Operand& out);
 void read_b_fragment(const ir::Cell* regs, const std::uint32_t* poison, int count,

@@ -17,8 +17,8 @@ GlobalMemory::GlobalMemory(const SimOptions& options, std::span<const WatchedRan
     ranges_.emplace_back(reinterpret_cast<std::uintptr_t>(r.begin),
                          reinterpret_cast<std::uintptr_t>(r.end));
   std::sort(ranges_.begin(), ranges_.end());
-  // Arguments may lie inside each other. Each range then reaches as far as the ones before it that
-  // it overlaps, so that the last one that begins before an address decides.
+  // Arguments may overlap. Each range is extended to the end of the earlier ranges that it
+  // overlaps, so that the last range that begins before an address decides.
   for (std::size_t i = 1; i < ranges_.size(); ++i)
     if (ranges_[i].first < ranges_[i - 1].second)
       ranges_[i].second = std::max(ranges_[i].second, ranges_[i - 1].second);
@@ -45,7 +45,7 @@ std::string GlobalMemory::describe(std::uint64_t address) const {
 }
 
 Wavefronts wavefronts(std::span<const std::uint32_t> addresses, int bytes) {
-  // A phase is the lanes whose bytes fill the 128 bytes of one pass.
+  // A phase consists of the lanes whose bytes fill the 128 bytes of one pass.
   const std::size_t lanes_per_phase = bytes <= 4 ? 32 : static_cast<std::size_t>(128 / bytes);
   Wavefronts w;
   for (std::size_t begin = 0; begin < addresses.size(); begin += lanes_per_phase) {

@@ -1,5 +1,5 @@
 #pragma once
-// Shared memory of a CTA (bytes, their validity, their accesses) and global memory (host memory,
+// Shared memory of a CTA (bytes, their validity and accesses) and global memory (host memory,
 // checked).
 #include <atomic>
 #include <cstdint>
@@ -17,11 +17,10 @@ namespace tegula::sim {
 
 class SharedMemory {
  public:
-  /// Start of dynamic shared memory in a CTA's window; the hardware keeps the first 1024 bytes for
-  /// itself.
+  /// Start of dynamic shared memory in a CTA's window; the hardware reserves the first 1024 bytes.
   static constexpr std::uint32_t kBase = 1024;
-  /// In a cluster a CTA's own addresses begin with its rank, as on the H200; from this bit on, so
-  /// that they are not taken for those of map_shared.
+  /// In a cluster a CTA's own addresses contain its rank, as on the H200, from this bit on.
+  /// Addresses of map_shared use lower bits, so the two kinds are distinct.
   static constexpr int kOwnRankShift = 28;
 
   explicit SharedMemory(std::size_t bytes, int rank = 0)
@@ -29,7 +28,7 @@ class SharedMemory {
         bytes_(bytes),
         valid_(bytes, 0) {}
 
-  /// The first address of the window, whose upper bits all its addresses share.
+  /// First address of the window; all of its addresses share the upper bits.
   std::uint32_t window() const { return window_; }
   std::uint32_t base() const { return window_ + kBase; }
 
@@ -52,7 +51,7 @@ class SharedMemory {
   std::vector<std::uint8_t> bytes_, valid_;
 };
 
-/// Common to all CTAs of a launch, and to the host threads that run them.
+/// Shared by all CTAs of a launch and by the host threads that run them.
 class GlobalMemory {
  public:
   GlobalMemory(const SimOptions& options, std::span<const WatchedRange> watched);
@@ -62,10 +61,10 @@ class GlobalMemory {
   Unstored& unstored() { return unstored_; }
   std::mutex& atomics() { return atomics_; }
 
-  /// How often anybody has changed it.
+  /// Number of changes so far, by any CTA.
   std::uint64_t changes() const { return changes_; }
   void has_changed() { ++changes_; }
-  /// "y[3, 17]" where the argument is known, else "global address 0x...".
+  /// "y[3, 17]" if the argument is known, else "global address 0x...".
   std::string describe(std::uint64_t address) const;
 
  private:
@@ -77,8 +76,8 @@ class GlobalMemory {
   std::mutex atomics_;
 };
 
-/// Passes over the 32 banks that a shared access of a warp takes; 8- and 16-byte accesses are made
-/// by half and quarter warps.
+/// Passes over the 32 banks that a warp-wide shared access needs; 8- and 16-byte accesses are split
+/// into half and quarter warps.
 struct Wavefronts {
   int taken = 0, ideal = 0;
 };

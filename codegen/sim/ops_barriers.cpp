@@ -11,7 +11,7 @@ constexpr std::int64_t kMaxTx = (1 << 20) - 1;  // PTX ISA, "mbarrier": range of
 
 std::int64_t padded_threads(const Warp& w) { return std::int64_t{w.cta.agents.warps} * kLanes; }
 
-/// One warp arrives. True when it was the last.
+/// One warp arrives. Returns true if it is the last.
 bool arrive(Warp& w, const Instr& i, NamedBarrier& b, std::int64_t id) {
   const std::int64_t threads =
       i.op->attrs.i(AttrName::count) ? i.op->attrs.i(AttrName::count) : padded_threads(w);
@@ -91,7 +91,7 @@ Step sim_BarSync(Warp& w, const Instr& i) {
   return Step::Next;
 }
 
-/// Lanes run together here; what counts is that their accesses are ordered.
+/// Lanes run in lockstep here; only the order of their accesses matters.
 Step sim_WarpSync(Warp& w, const Instr&) {
   w.cta.sync_lanes(w);
   return Step::Next;
@@ -180,7 +180,7 @@ void arrive_lanes(Warp& w, const Instr& i, std::int64_t bytes) {
       b->expected += bytes;
       b->expect_op = i.id;
     }
-    LaneMask alike = 0;  // lanes that arrive there, too
+    LaneMask alike = 0;  // lanes that arrive at the same mbarrier
     for_lanes(lanes, [&](int other) {
       if (w.cells(i.in[0])[other].i == w.cells(i.in[0])[lane].i) alike |= LaneMask{1} << other;
     });
@@ -266,7 +266,7 @@ Step sim_FenceMbarInit(Warp& w, const Instr&) {
   return Step::Next;
 }
 
-// Kernels run one after another here.
+// Kernels run one after another in the simulator.
 Step sim_GridDepWait(Warp&, const Instr&) { return Step::Next; }
 Step sim_GridDepLaunch(Warp&, const Instr&) { return Step::Next; }
 

@@ -20,7 +20,7 @@ Step sim_MapShared(Warp& w, const Instr& i) {
       w.cta.report(w, i, Detector::SharedBounds,
                    fmt::format("there is no CTA {} in a cluster of {}", rank, w.cta.cluster.size()),
                    lane);
-    // Rank 0 is 1 here: addresses that were not mapped are told apart.
+    // Rank 0 is encoded as 1, so that addresses that were not mapped are recognized.
     w.cells(i.out[0])[lane].i =
         w.cells(i.in[0])[lane].i - w.cta.shared.window() + ((rank + 1) << Cluster::kRankShift);
   });
@@ -61,7 +61,7 @@ Cta* Cta::cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uin
   return target;
 }
 
-/// The memory is there as long as a warp of the CTA is.
+/// A CTA's memory is valid until its last warp has exited.
 void Cta::check_remote_accesses() {
   VisibleClocks all;
   for (Warp& w : warps_) all.join(w.known);

@@ -7,7 +7,7 @@
 namespace tegula::sim {
 namespace {
 
-/// Copies as if all at once: a source may be the destination of an earlier pair.
+/// Copies all pairs simultaneously: a source may be the destination of an earlier pair.
 void parallel_copy(Warp& w, std::span<const Slot> from, std::span<const Slot> to) {
   bool overlaps = false;
   for (std::size_t n = 1; n < from.size(); ++n)
@@ -101,7 +101,7 @@ Step control_for_next(Warp& w, const Instr& i) {
 
 namespace {
 
-/// A hash of what an iteration begins with: active lanes and carried registers.
+/// Hash of the state at the start of an iteration: active lanes and carried registers.
 std::uint64_t state_of(Warp& w, const Instr& i) {
   std::uint64_t hash = w.mask;
   for (const Slot s : i.out) {
@@ -112,8 +112,9 @@ std::uint64_t state_of(Warp& w, const Instr& i) {
   return hash;
 }
 
-/// Counts an iteration of the loop on top. Two that begin alike, with no change by this CTA in
-/// between, are followed by equal ones until another CTA changes what they read.
+/// Counts an iteration of the innermost loop. If two iterations begin in the same state and this
+/// CTA changes nothing in between, further iterations are equal until another CTA changes what they
+/// read.
 void begin_iteration(Warp& w, const Instr& i) {
   constexpr int kRepeats = 2;
   Frame& f = w.frames.back();
@@ -158,7 +159,7 @@ Step control_jump(Warp& w, const Instr& i) {
   return Step::Jumped;
 }
 
-/// Enters region `role` if this warp belongs to it, else goes on to the next role.
+/// Enters region `role` if this warp belongs to it, else jumps to the next role.
 Step control_role(Warp& w, const Instr& i) {
   std::int64_t first = 0;
   const auto warps = i.op->attrs.ints(ir::AttrName::warps);
@@ -178,7 +179,7 @@ Step control_exit(Warp& w, const Instr&) {
 
 namespace {
 
-/// Lanes in which one operand of `and` or `or` decides the result alone: a 0, or a true.
+/// Lanes in which one operand of `and` or `or` alone decides the result: a 0, or a true.
 LaneMask decided_by(Warp& w, const Instr& i, std::size_t operand, std::uint32_t reg,
                     LaneMask poison) {
   const bool is_and = i.op->opcode == Opcode::And;
@@ -193,8 +194,9 @@ LaneMask decided_by(Warp& w, const Instr& i, std::size_t operand, std::uint32_t 
   return lanes;
 }
 
-/// Registers of a result are poison where one of an operand is; select looks only at the operand it
-/// takes, and `and` and `or` of what one operand decides do not look at the other.
+/// A register of a result is poison if one of the operands is, with two exceptions: select ignores
+/// the operand that it does not take, and `and` and `or` ignore an operand if the other one
+/// decides.
 void propagate_poison(Warp& w, const Instr& i) {
   const Slot out = i.out[0];
   ir::OpId origin;
@@ -220,7 +222,7 @@ void propagate_poison(Warp& w, const Instr& i) {
   w.wrote_poison(out, origin);
 }
 
-/// Integer division by zero gives poison.
+/// Integer division by zero yields poison.
 void poison_zero_divisors(Warp& w, const Instr& i) {
   const Slot out = i.out[0], divisor = i.in[1];
   bool any = false;
@@ -253,7 +255,7 @@ Step control_elementwise(Warp& w, const Instr& i) {
   };
   if (!mixed) {
     call(w.cells(out), regs * kLanes);
-  } else {  // a scalar operand goes to every register
+  } else {  // a scalar operand is used for every register
     for (std::uint32_t r = 0; r < regs; ++r) {
       for (std::size_t n = 0; n < arity; ++n)
         operands[n] = w.cells(i.in[n]) + (w.info(i.in[n]).regs == regs ? r * kLanes : 0);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kRowBytes = 16;  // row of an 8x8 matrix of 16-bit elements
 
-/// Bytes that lane `lane` holds of a matrix: two elements, each at (row, column).
+/// Position of an element that lane `lane` holds of a matrix; each lane holds two elements.
 struct MatrixElement {
   int row, column;
 };
@@ -20,7 +20,7 @@ MatrixElement element_at(int lane, int half, bool transposed) {
   return transposed ? MatrixElement{b, a} : MatrixElement{a, b};
 }
 
-/// Row addresses of matrix `m` of address register `a`; 0 where the row cannot be accessed.
+/// Row addresses of matrix `m` of address register `a`; 0 if the row cannot be accessed.
 std::array<std::uint32_t, 8> row_addresses(Warp& w, const Instr& i, std::uint32_t a, int m) {
   std::array<std::uint32_t, 8> rows{};
   std::array<std::uint32_t, 8> used{};

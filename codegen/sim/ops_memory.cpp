@@ -1,4 +1,4 @@
-// Loads, stores, atomics and cp.async of the threads.
+// Loads, stores, atomics and cp.async of threads.
 #include <fmt/format.h>
 #include <cstring>
 
@@ -10,14 +10,14 @@
 namespace tegula::sim {
 namespace {
 
-/// Active lanes for which the predicate of address `a` holds.
+/// Active lanes in which the predicate of address `a` is true.
 LaneMask predicated(Warp& w, const Instr& i, std::size_t operand, std::uint32_t a) {
   if (i.in.size() <= operand) return w.mask;
   const Slot p = i.in[operand];
   return w.mask & w.bits(p, w.info(p).regs == 1 ? 0 : a);
 }
 
-/// Addresses count where the predicate holds: what pads a tile has none.
+/// Addresses must be defined only where the predicate is true: padding has no address.
 void check_operands(Warp& w, const Instr& i, std::size_t predicate) {
   if (i.in.size() > predicate) w.cta.must_be_defined(w, i, i.in[predicate], "the predicate");
   const Slot addresses = i.in[0];
@@ -30,8 +30,8 @@ void check_operands(Warp& w, const Instr& i, std::size_t predicate) {
 
 AccessCounter& counter(Warp& w, const Instr& i) { return w.cta.launch.accesses[i.index]; }
 
-/// 32-byte sectors that one global access of the warp touches, and the fewest that could hold its
-/// bytes.
+/// Counts the 32-byte sectors that one warp-wide global access touches, and the minimum number that
+/// could hold its bytes.
 void count_sectors(Warp& w, const Instr& i, std::uint32_t a, LaneMask lanes, std::uint64_t bytes) {
   if (lanes == 0) return;
   std::array<std::uint64_t, 2 * kLanes> sectors;
@@ -45,7 +45,7 @@ void count_sectors(Warp& w, const Instr& i, std::uint32_t a, LaneMask lanes, std
   AccessCounter& c = counter(w, i);
   ++c.requests;
   c.sectors += std::unique(sectors.begin(), sectors.begin() + n) - sectors.begin();
-  // Lanes may share bytes (broadcast): what could be packed is the distinct addresses.
+  // Lanes may share bytes (broadcast), so the minimum is that of the distinct addresses.
   std::array<std::uint64_t, kLanes> addresses;
   std::size_t m = 0;
   for_lanes(lanes, [&](int lane) {
@@ -86,8 +86,7 @@ void count_shared(Warp& w, const Instr& i, std::uint32_t a, LaneMask lanes, int 
 
 namespace {
 
-/// An atomic access of the warp while the others hold still: what its memory order does to each
-/// lane's.
+/// A warp's atomic access, exclusive of all others: applies its memory order to each lane's access.
 class AtomicAccess {
  public:
   AtomicAccess(Warp& w, const Instr& i)
@@ -102,13 +101,13 @@ class AtomicAccess {
   bool acquires() const { return sem_ == "acquire" || sem_ == "acq_rel"; }
   bool releases() const { return sem_ == "release" || sem_ == "acq_rel"; }
 
-  /// Before a lane's access.
+  /// Call before a lane's access.
   void touch(std::uint64_t address, std::uint32_t size, int lane) {
     if (acquires()) w_.cta.acquire_global(w_, address, scope_);
     w_.cta.touch_global(w_, i_, shadow_, address, size, lane, GlobalUse::Atomic);
     if (releases()) w_.cta.release_global(w_, LaneMask{1} << lane, address, scope_);
   }
-  /// After the access of all lanes.
+  /// Call after the access of all lanes.
   void end(bool changes) {
     if (releases() && w_.mask != 0) w_.cta.tick(w_);
     if (!changes) return;
@@ -261,7 +260,7 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
   const ir::Elem e = w.info(value).elem;
   const auto size = static_cast<std::uint32_t>(element_bytes(e));
   const auto combine = ir::interp::combine_of(i.op->attrs.s(AttrName::kind, "add"));
-  // The first address and predicate of a run of neighbours are those of all.
+  // A run of neighbors uses the address and predicate of its first element.
   const auto run = static_cast<std::uint32_t>(i.op->attrs.i(AttrName::width, 1));
   AtomicAccess access(w, i);
   bool changes = false;
@@ -327,7 +326,8 @@ Step sim_CasGlobal(Warp& w, const Instr& i) {
 
 namespace {
 
-/// `find(address, bytes, lane)` gives the CTA whose memory is read, or none, and the address there.
+/// `find(address, bytes, lane)` returns the CTA whose memory is read, or null, and sets the address
+/// there.
 template <class Find>
 Step load_shared(Warp& w, const Instr& i, const Find& find) {
   check_operands(w, i, 1);
@@ -373,7 +373,7 @@ Step sim_LdCluster(Warp& w, const Instr& i) {
 void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uint8_t* bytes,
                   std::uint32_t count, bool valid, int lane) {
   SharedMemory& shared = w.cta.shared;
-  // Copies of a tile write the same, undefined padding included.
+  // Copies of a tile write the same bytes, including undefined padding.
   const std::uint8_t* known = shared.valid(address);
   const bool same =
       std::all_of(known, known + count, [&](std::uint8_t v) { return (v != 0) == valid; }) &&
@@ -387,8 +387,8 @@ void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uin
 
 namespace {
 
-/// Additions of one instruction to one address are steps of their own, in whichever order: between
-/// them, as between equal values, there is no race.
+/// Additions of one instruction to one address are separate atomic steps in any order. They do not
+/// race, like writes of equal values.
 void add_shared(Warp& w, const Instr& i, std::uint32_t address, std::int64_t addend, bool valid,
                 int lane) {
   SharedMemory& shared = w.cta.shared;

@@ -1,4 +1,4 @@
-// Identity of the thread, moves between registers and between lanes.
+// Thread identity and moves between registers and between lanes.
 #include <fmt/format.h>
 #include <bit>
 
@@ -40,11 +40,11 @@ Step sim_NumCtas(Warp& w, const Instr& i) {
 
 Step sim_SmemBase(Warp& w, const Instr& i) { return fill(w, i, w.cta.shared.base()); }
 
-// ---- renaming: no instruction on the machine, so order against wgmma_fence is inherited ---------
+// ---- renaming: not a machine instruction, so order relative to wgmma_fence is inherited ---------
 
 namespace {
 
-/// Location of register `n` in the operands' concatenation.
+/// Location of register `n` in the concatenation of the operands.
 std::pair<Slot, std::uint32_t> nth_register(const Warp& w, std::span<const Slot> operands,
                                             std::uint32_t n) {
   for (const Slot s : operands) {
@@ -99,12 +99,12 @@ unsigned width_of(const Warp& w, Slot s) {
   return w.info(s).elem.pointer ? 64u : static_cast<unsigned>(size_bits(w.info(s).elem.dtype));
 }
 
-/// A pointer's registers hold its address, whatever it points to.
+/// A pointer's registers hold its address, independently of its element type.
 DType bits_type(const Warp& w, Slot s) {
   return w.info(s).elem.pointer ? DType::u64 : w.info(s).elem.dtype;
 }
 
-/// In words of 32 bits each half is moved on its own; other groups of registers are poison as a
+/// In 32-bit words the two halves are tracked separately; other groups of registers are poison as a
 /// whole.
 void repack_poison(Warp& w, const Instr& i) {
   const Slot in = i.in[0], out = i.out[0];
@@ -159,7 +159,7 @@ Step sim_Repack(Warp& w, const Instr& i) {
 
 namespace {
 
-/// Lane that a shuffle reads; up and down past the warp's end give the lane itself.
+/// Lane that a shuffle reads; up and down past the warp's end return the lane itself.
 int shuffle_source(std::string_view mode, int lane, std::int64_t amount) {
   if (mode == "idx") return static_cast<int>(amount & 31);
   if (mode == "xor") return static_cast<int>((lane ^ amount) & 31);
@@ -212,7 +212,7 @@ Step sim_Asm(Warp& w, const Instr& i) {
 
 Step sim_Nanosleep(Warp&, const Instr&) { return Step::Next; }
 
-/// Neighbouring CTAs are on different SMs, of which there are few; time is counted in instructions.
+/// Consecutive CTAs are on different SMs, of which there are few; time is counted in instructions.
 Step sim_SpecialReg(Warp& w, const Instr& i) {
   constexpr std::int64_t kSms = 4;
   const bool is_sm = i.op->attrs.s(AttrName::kind) == "smid";

@@ -26,7 +26,7 @@ struct Box {
   std::uint32_t bytes() const { return static_cast<std::uint32_t>(box_bytes(*map)); }
 };
 
-/// The part of one row of a box that lies inside the tensor.
+/// The part of one row of a box that is inside the tensor.
 struct TmaRow {
   std::uint32_t offset = 0;          ///< offset of the row in the box, bytes
   std::uint32_t begin = 0, end = 0;  ///< bytes of the row inside the tensor
@@ -63,7 +63,7 @@ void for_rows(const Box& box, const F& f) {
   }
 }
 
-/// Why the driver or the copy engine would refuse, or nothing.
+/// Returns why the driver or the copy engine would reject the box; empty if valid.
 std::string broken_box_rule(const Box& box) {
   const TensorMap& m = *box.map;
   if (m.rank < 1 || m.rank > codegen::kMaxTensorRank)
@@ -89,7 +89,7 @@ std::string broken_box_rule(const Box& box) {
   return "";
 }
 
-/// The box that one lane of a TMA op names; false (and reported) where it cannot be copied.
+/// Reads the box of one lane of a TMA op; false (and reported) if it cannot be copied.
 bool read_box(Warp& w, const Instr& i, Slot map, Slot address, std::span<const Slot> coordinates,
               int lane, Box& box) {
   box.map = reinterpret_cast<const TensorMap*>(w.cells(map)[lane].i);
@@ -135,7 +135,7 @@ void touch_rows(Warp& w, const Instr& i, Agent agent, Tick tick, const Box& box,
   });
 }
 
-/// Into the memory of `cta`, which may be another of the cluster.
+/// Loads into the memory of `cta`, which may be another CTA of the cluster.
 void issue_load(Warp& w, const Instr& i, Cta& cta, const Box& box, Mbarrier& b, int lane) {
   const std::uint32_t bytes = box.bytes();
   if (!b.async_visible)
@@ -177,7 +177,7 @@ void check_source(Warp& w, const Instr& i, const Box& box, int lane) {
   });
 }
 
-/// How the bytes of a row reach the tensor.
+/// Writes the bytes of a row to the tensor.
 using PutRow = std::function<void(Cta& cta, std::uint8_t* global, const std::uint8_t* from,
                                   std::uint32_t bytes)>;
 
@@ -227,7 +227,7 @@ PutRow combine_row(std::string_view kind, DType dtype) {
   };
 }
 
-/// The CTAs that a load goes to.
+/// CTAs that receive a load.
 std::vector<Cta*> receivers(Warp& w, const Instr& i) {
   const std::int64_t programs = i.op->attrs.i(AttrName::cluster_ctas, 1);
   if (programs == 1) return {&w.cta};
@@ -255,7 +255,7 @@ Step sim_TmaLoad(Warp& w, const Instr& i) {
         w.cta.report_exit_race(i.id, cta->rank, w.index);
         continue;
       }
-      // The same place in that CTA's memory.
+      // The same offset in that CTA's memory.
       const std::uint32_t away = cta->shared.window() - w.cta.shared.window();
       Box there = box;
       there.address += away;

@@ -14,7 +14,7 @@ namespace {
 using ir::kMmaStepBytes;
 constexpr std::uint32_t kCoreRowBytes = 16;  // row of a core matrix
 
-/// One wgmma op of one warp, with everything its execution needs.
+/// One wgmma op of one warp, with everything that its execution needs.
 struct Work {
   const Instr* instr = nullptr;
   const MatrixElem *a_elem = nullptr, *b_elem = nullptr;
@@ -27,7 +27,7 @@ struct Work {
 };
 
 /// Calls `f(shared address, row or k, chunk)` for the 16-byte chunks of an operand at one k step.
-/// The unit reads the CTA's own memory, wherever its addresses begin.
+/// The tensor core reads the CTA's own memory, independently of where its addresses begin.
 template <class F>
 void for_chunks(const SharedMemory& memory, const Descriptor& d, bool mn_major, int first_row,
                 int rows, int elem_bytes, const F& f) {
@@ -67,7 +67,7 @@ void read_shared_operand(Cta& cta, const Descriptor& d, bool mn_major, int first
              });
 }
 
-/// Bytes from A's first 64 rows to those of tile `m`.
+/// Bytes from A's first 64 rows to the rows of tile `m`.
 std::int64_t row_advance(const Work& k, int m) {
   const auto rows = k.instr->op->attrs.ints(AttrName::rows_a);
   return rows.empty() ? 0 : rows[static_cast<std::size_t>(m)];
@@ -100,7 +100,7 @@ void execute(Cta& cta, const Work& k, Accumulator& acc) {
   }
 }
 
-/// Checks bounds and races of a warp's part of the wgmma in shared memory.
+/// Checks bounds and races of the shared memory that a warp's part of the wgmma reads.
 void check_reads(Warp& w, const Work& k, Tick sequence) {
   const auto step_a = k.instr->op->attrs.ints(AttrName::step_a),
              step_b = k.instr->op->attrs.ints(AttrName::step_b);
@@ -176,7 +176,7 @@ Work decode(Warp& w, const Instr& i) {
   return k;
 }
 
-/// The accumulator of an op: the one in flight that is chained, or a new one with the operand's
+/// Returns the accumulator of an op: the chained one in flight, or a new one with the operand's
 /// registers.
 std::uint32_t accumulator_of(Warp& w, const Instr& i) {
   WgmmaQueue& q = w.wgmma;
@@ -208,13 +208,13 @@ std::uint32_t accumulator_of(Warp& w, const Instr& i) {
   return number;
 }
 
-/// Computes what is queued up to a sequence number.
+/// Executes the queued work up to a sequence number.
 void flush(Accumulator& acc, std::uint32_t sequence) {
   for (; !acc.queued.empty() && acc.queued.front().first <= sequence; acc.queued.pop_front())
     acc.queued.front().second();
 }
 
-/// A wgmma is complete for all four warps at once: after any of them has waited for it, its
+/// A wgmma is complete for all four warps at once: after one of them has waited for it, its
 /// operands may be overwritten.
 void complete(Warp& w, std::uint32_t sequence) {
   for (int n = w.index / 4 * 4; n < w.index / 4 * 4 + 4; ++n) {

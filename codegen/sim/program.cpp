@@ -21,7 +21,7 @@ using ir::Value;
 
 namespace {
 
-/// Executor of every simt op, by opcode; null for the others.
+/// Executor of every simt op, by opcode; null for other ops.
 constexpr std::array<ExecFn, ir::kOpCount> kExecutors{
 #define ROW(...) nullptr,
 #define SIMT_OP(Name, ...) sim_##Name,
@@ -153,7 +153,7 @@ class Decoder {
     emit(control_leave, id);
   }
 
-  /// Results share the slots of the carried values: after the loop the last ones are there.
+  /// Results share the slots of the carried values: after the loop these hold the final values.
   std::span<const Slot> carries(const ir::OpData& op, std::span<const Value> args) {
     for (std::size_t n = 0; n < args.size(); ++n) alias(op.results[n], slot_of(args[n]));
     return slots_of(args);

@@ -1,6 +1,6 @@
 #pragma once
 // A kernel in simt form, decoded once per launch: structured control becomes jumps in one
-// instruction array and every SSA value gets a fixed slot of registers.
+// instruction array, and every SSA value gets a fixed slot of registers.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -14,7 +14,7 @@ namespace tegula::sim {
 class Warp;
 struct Instr;
 
-/// Outcome of an instruction: go on, stay because it has to wait, or it has set `pc` itself.
+/// Outcome of an instruction: continue, stay because it must wait, or `pc` is already set.
 enum class Step : std::uint8_t { Next, Blocked, Jumped };
 using ExecFn = Step (*)(Warp&, const Instr&);
 
@@ -22,7 +22,7 @@ using Slot = std::uint32_t;
 
 /// Location of an SSA value in a warp's register file.
 struct SlotInfo {
-  std::uint32_t first = 0;  ///< index of its first register; a register holds one cell a lane
+  std::uint32_t first = 0;  ///< index of its first register; a register holds one cell per lane
   std::uint32_t regs = 1;
   ir::Elem elem;
   bool pending = false;  ///< the register holds the number of an accumulator in flight
@@ -52,7 +52,7 @@ class Program {
   std::size_t slot_count() const { return slots_.size(); }
   std::uint32_t register_count() const { return registers_; }
   std::span<const Slot> params() const { return params_; }
-  /// Slots whose value never changes, with the op (const or poison) that says what it is.
+  /// Slots whose value never changes, with the op (const or poison) that defines it.
   std::span<const std::pair<Slot, ir::OpId>> constants() const { return constants_; }
   int threads() const { return kernel_.info.threads; }
 
@@ -68,7 +68,7 @@ class Program {
   std::uint32_t registers_ = 0;
 };
 
-// Executors of simt ops, one function each; a forgotten one is a link error.
+// Executors of simt ops, one function each; a missing one is a link error.
 #define SIMT_OP(Name, ...) Step sim_##Name(Warp&, const Instr&);
 #include "ir/op_rows.h"
 

@@ -1,4 +1,4 @@
-// Names of the detectors, collection and text of findings.
+// Names of the detectors, and collection and text of findings.
 #include <fmt/format.h>
 
 #include "codegen/sim/findings.h"

@@ -1,5 +1,5 @@
-// The race check: happens-before by vector clocks, one record a writer and a reader of every four
-// bytes.
+// Race check of shared memory: happens-before by vector clocks, with one record per writer and per
+// reader for every four bytes.
 #include "codegen/sim/shadow.h"
 
 #include <bit>

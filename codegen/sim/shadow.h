@@ -1,7 +1,7 @@
 #pragma once
-// Remembers for every four shared bytes the last write and the reads since, and compares each new
-// access with them. Two accesses of which one writes must be ordered by barriers; an access of TMA
-// or wgmma after a generic write needs a proxy fence on the way as well.
+// Records for every four shared bytes the last write and the reads since, and compares each new
+// access with them. Two accesses of which one writes must be ordered by barriers. An access by TMA
+// or wgmma after a generic write also needs a proxy fence in between.
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -11,19 +11,19 @@
 
 namespace tegula::sim {
 
-/// Kinds of agents. Generic: the loads and stores of a warp. The others are engines, waited for in
-/// groups. Bulk: reads of shared memory by TMA stores; BulkWrite: their writes of global memory.
+/// Kinds of agents. Generic: loads and stores of a warp. The others are engines, waited for in
+/// groups. Bulk: reads of shared memory by TMA stores; BulkWrite: their writes to global memory.
 enum class AgentKind : std::uint8_t { Generic, CpAsync, Bulk, BulkWrite, Wgmma, Tma };
 
-/// Numbering of the agents of a CTA, different from those of the other CTAs of its cluster. A warp
-/// is two: lane 0, which usually arrives at mbarriers for it, and its other lanes. A TMA load
-/// belongs to its mbarrier, because that orders it.
+/// Numbering of the agents of a CTA, distinct from those of other CTAs of its cluster. A warp has
+/// two: lane 0, which usually arrives at mbarriers for the warp, and its other lanes. A TMA load
+/// belongs to its mbarrier, which orders it.
 struct Agents {
   static constexpr int kAlone = 1 << 16;
 
   int warps = 0;
   int first = 0;        ///< first number of this CTA
-  int stride = kAlone;  ///< from CTA to CTA
+  int stride = kAlone;  ///< distance between CTAs
   int groups() const { return (warps + 3) / 4; }
   Agent lanes(int w) const { return agent(w); }
   Agent lane_0(int w) const { return agent(warps + w); }
@@ -35,17 +35,17 @@ struct Agents {
   Agent mbarrier(int number) const { return agent(5 * warps + groups() + number); }
   int mbarriers() const {
     return stride - 5 * warps - groups();
-  }  ///< mbarriers for which there are numbers
+  }  ///< number of mbarriers that can be numbered
   AgentKind kind(Agent a) const;
-  /// For several lanes of that agent's warp.
+  /// Returns the agent that represents several lanes of that agent's warp.
   Agent of_many(Agent a) const { return static_cast<Agent>(rank(a) * stride + number(a)); }
-  /// Whether two agents are lanes of one warp.
+  /// Returns true if both agents are lanes of one warp.
   bool of_one_warp(Agent a, Agent b) const {
     return kind(a) == AgentKind::Generic && kind(b) == AgentKind::Generic && rank(a) == rank(b) &&
            number(a) == number(b);
   }
   int rank(Agent a) const { return a / stride; }  ///< rank of its CTA in the cluster
-  /// Warp, warpgroup or mbarrier number.
+  /// Returns the number of the warp, warpgroup or mbarrier.
   int number(Agent a) const;
 
  private:
@@ -56,14 +56,14 @@ inline constexpr std::uint8_t kManyLanes = 255;
 
 struct AccessRecord {
   Tick tick = 0;                ///< 0: none
-  std::uint32_t warp_sync = 0;  ///< times that the lanes of its warp had met
+  std::uint32_t warp_sync = 0;  ///< number of lane synchronizations of its warp so far
   std::uint32_t op = 0;         ///< OpId
   Agent agent = 0;
   std::uint8_t lane = 0;
-  std::uint8_t bytes = 0;  ///< mask of the four
+  std::uint8_t bytes = 0;  ///< mask of the four bytes
 };
 
-/// One access, by whom, and what that agent knows.
+/// An access, with the agent that made it and the agent's knowledge.
 struct Access {
   AccessRecord record;  ///< without bytes
   const VisibleClocks* known = nullptr;
@@ -78,7 +78,7 @@ struct Conflict {
   bool earlier_writes;
   AccessRecord later;
   bool later_writes;
-  std::uint32_t offset;  ///< offset of the first byte both touch
+  std::uint32_t offset;  ///< offset of the first byte that both access
 };
 
 class Shadow {

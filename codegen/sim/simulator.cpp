@@ -1,4 +1,4 @@
-// The launch: decodes the kernel once and runs the CTAs of the grid, on one or more host threads.
+// The launch: decodes the kernel once and runs the CTAs of the grid on one or more host threads.
 #include "codegen/sim/simulator.h"
 
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ void check_launch(const ir::Kernel& k, const Grid& grid, std::span<const SimArg>
   }
 }
 
-/// Results of one host thread's CTAs.
+/// Results of the CTAs of one host thread.
 struct HostThreadWork {
   explicit HostThreadWork(Launch l) : launch(std::move(l)) {}
   Launch launch;
@@ -47,13 +47,13 @@ struct HostThreadWork {
   std::exception_ptr error;
 };
 
-/// Tells clusters that wait for others, on any host thread, from deadlocked ones.
+/// Distinguishes deadlocked clusters from clusters that wait for others on any host thread.
 class Standstill {
  public:
   explicit Standstill(std::size_t works) : waits_(works, kRuns) {}
 
-  /// All clusters of a host thread have spun since memory last changed. True: so have those of all
-  /// others.
+  /// Records that all clusters of a host thread have spun since memory last changed. Returns true
+  /// if those of all other host threads have, too.
   bool is_over(std::size_t work, std::uint64_t change, const GlobalMemory& memory) {
     const std::lock_guard lock(mutex_);
     waits_[work] = change;
@@ -72,13 +72,13 @@ class Standstill {
     waits_[work] = what;
   }
   std::mutex mutex_;
-  std::vector<std::uint64_t> waits_;  ///< the number of changes that each has seen
+  std::vector<std::uint64_t> waits_;  ///< number of memory changes that each host thread has seen
   bool over_ = false;
 };
 
-/// The clusters that one host thread runs alternately: another one is begun only when those begun
-/// have used up their instructions without ending, so that a CTA may wait for a later one through
-/// global memory.
+/// The clusters that one host thread runs alternately. It starts another one only when those
+/// started have used up their instructions without finishing, so that a CTA may wait for a later
+/// one through global memory.
 class Turns {
  public:
   Turns(HostThreadWork& work, std::atomic<std::int64_t>& next, std::int64_t clusters)
@@ -99,15 +99,15 @@ class Turns {
 
  private:
   static constexpr std::int64_t kTurn = 100'000;   // instructions
-  static constexpr std::size_t kMaxWaiting = 256;  // clusters begun where all wait
+  static constexpr std::size_t kMaxWaiting = 256;  // clusters started while all wait
   struct Live {
     std::unique_ptr<Cluster> cluster;
-    std::optional<std::uint64_t> spun_at;  ///< the number of changes that it has seen in vain
+    std::optional<std::uint64_t> spun_at;  ///< number of memory changes seen when it last spun
   };
 
   const GlobalMemory& memory() const { return work_.launch.global; }
 
-  /// The number of changes is read once for all: another host thread may change memory meanwhile.
+  /// The caller reads the number of changes once: another host thread may change memory meanwhile.
   bool all_spin(std::uint64_t change) const {
     return std::ranges::all_of(live_, [&](const Live& l) { return l.spun_at == change; });
   }
@@ -177,7 +177,7 @@ void add_counters(Counters& to, std::vector<AccessCounter>& accesses, const Laun
   }
 }
 
-/// Equal findings of different CTAs (kind and both places) become one.
+/// Merges equal findings of different CTAs (kind and both places).
 void merge(std::vector<Finding>& all, std::vector<Finding> found) {
   for (Finding& f : found) {
     const auto same = std::find_if(all.begin(), all.end(), [&](const Finding& o) {
@@ -201,7 +201,7 @@ bool watches_memory(const DetectorSet& detectors) {
          detectors.has(WaitPlain);
 }
 
-/// Every CTA came to its end.
+/// Returns true if every CTA finished.
 bool ended(const Report& r) {
   using enum Detector;
   return !r.find(Deadlock) && !r.find(Watchdog) && !r.find(Trapped);

@@ -1,8 +1,8 @@
 #pragma once
 // Device `sim`: executes a kernel in simt form on the host, exactly and instrumented. Global memory
 // is host memory; shared memory, barriers, TMA and wgmma are modelled with their asynchrony, so
-// that races, deadlocks and missing fences are found without a GPU. `docs/simulator.md` says what
-// the model assumes.
+// that races, deadlocks and missing fences are found without a GPU. `docs/simulator.md` documents
+// the model's assumptions.
 #include <array>
 #include <bitset>
 #include <cstdint>
@@ -35,7 +35,7 @@ inline constexpr int kDetectorCount = 0
 #undef SHARED_DETECTOR
 
 std::string_view name(Detector d);
-/// Stable, "T1301".
+/// Stable code, such as "T1301".
 std::string_view code(Detector d);
 std::string_view doc(Detector d);
 
@@ -65,12 +65,12 @@ class DetectorSet {
   std::bitset<kDetectorCount> bits_ = std::bitset<kDetectorCount>().set();
 };
 
-/// One fault, at the first place it was seen; repetitions are only counted.
+/// One fault, where it was first seen; repetitions are only counted.
 struct Finding {
   Detector kind{};
   std::string text;
-  Loc loc;    ///< the op that met the fault
-  Loc other;  ///< the other access, the waited-for op or the origin of a poison value
+  Loc loc;    ///< the op at fault
+  Loc other;  ///< the other access, the op waited for, or the origin of a poison value
   std::array<int, 3> cta{};  ///< grid coordinates
   int warp = -1;
   int lane = -1;              ///< -1: the whole warp
@@ -83,8 +83,8 @@ struct Finding {
   std::string str() const;
 };
 
-/// How well the accesses of one op used the memory system; only for ops that touched shared or
-/// global memory.
+/// Memory system utilization of the accesses of one op; only for ops that touched shared or global
+/// memory.
 struct AccessCounter {
   Loc loc;
   std::string_view op;
@@ -92,7 +92,7 @@ struct AccessCounter {
   std::int64_t wavefronts = 0;        ///< shared: passes over the banks
   std::int64_t ideal_wavefronts = 0;  ///< shared: passes without bank conflicts
   std::int64_t sectors = 0;           ///< global: 32-byte sectors
-  std::int64_t ideal_sectors = 0;     ///< global: sectors if the bytes lay together
+  std::int64_t ideal_sectors = 0;     ///< global: sectors if the bytes were contiguous
 
   std::int64_t bank_conflicts() const { return wavefronts - ideal_wavefronts; }
   std::int64_t excess_sectors() const { return sectors - ideal_sectors; }
@@ -115,40 +115,40 @@ struct Report {
 
   bool clean() const { return findings.empty(); }
   const Finding* find(Detector d) const;
-  /// One line a finding.
+  /// One line per finding.
   std::string str() const;
 };
 
-/// The value of one parameter of a simt kernel: integers and addresses, floats, or a tensor map
-/// (kept alive by the caller).
+/// Value of one parameter of a simt kernel: an integer or address, a float, or a tensor map (kept
+/// alive by the caller).
 using SimArg = std::variant<std::int64_t, double, const codegen::TensorMap*>;
 inline SimArg arg_pointer(const void* p) {
   return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(p));
 }
 
-/// A store to an argument, as the kernel's author wrote it.
+/// A store to an argument, as written in the source.
 struct StoreSource {
   Loc loc;
-  std::string loads = {};  ///< loads that its value comes from: "x at k.cpp:7:3, which is [90]"
+  std::string loads = {};  ///< loads that the value depends on: "x at k.cpp:7:3, which is [90]"
 };
 
-/// Addresses [begin, end) a kernel may touch.
+/// Addresses [begin, end) that a kernel may touch.
 struct GlobalRange {
   const void* begin = nullptr;
   const void* end = nullptr;
   std::string name = {};                     ///< name of the argument, for findings
-  std::optional<ir::TensorArg> tensor = {};  ///< the tensor that owns the elements, if it is one
-  bool must_be_stored = false;               ///< the launch is to store every element of `tensor`
-  std::vector<StoreSource> stores = {};      ///< to `tensor`, if it must be stored
+  std::optional<ir::TensorArg> tensor = {};  ///< the tensor that owns the elements, if any
+  bool must_be_stored = false;               ///< the launch must store every element of `tensor`
+  std::vector<StoreSource> stores = {};      ///< stores to `tensor`, if it must be stored
 };
 
 struct SimOptions {
   std::uint64_t seed = 1;  ///< seed of warp scheduling and of asynchronous completion
   DetectorSet detectors = DetectorSet::all();
   std::int64_t max_steps = 200'000'000;  ///< instructions of one CTA before the watchdog stops it
-  std::int64_t loop_limit = 100'000;     ///< iterations of a while that a warp may make
-  int max_delay = 400;  ///< an asynchronous copy lands within so many instructions of its issue
-  int resident = 8;  ///< CTAs (clusters of them) of one host thread that may take turns; those that
+  std::int64_t loop_limit = 100'000;     ///< iterations that a warp may make of one while loop
+  int max_delay = 400;  ///< maximum delay of an asynchronous copy, in instructions
+  int resident = 8;  ///< CTAs (or clusters) that one host thread may run alternately; those that
                      ///< wait for each other must fit
   int threads = 1;   ///< host threads that share the CTAs of the grid
   int max_findings = 64;            ///< distinct findings kept
@@ -157,8 +157,8 @@ struct SimOptions {
 
 using Grid = std::array<int, 3>;
 
-/// Runs every CTA of the grid. Throws CompileError for what the simulator cannot execute (inline
-/// PTX).
+/// Runs every CTA of the grid. Throws CompileError for ops that the simulator cannot execute
+/// (inline PTX).
 Report simulate(const ir::Kernel& kernel, Grid grid, std::span<const SimArg> args,
                 const SimOptions& options = {});
 

@@ -1,4 +1,4 @@
-// Marks what is stored, and tells what is not.
+// Marks stored elements and reports the missing ones.
 #include "codegen/sim/unstored.h"
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 namespace tegula::sim {
 
 bool Unstored::Argument::is_stored(std::uint64_t address) const {
-  // CTAs of several host threads mark.
+  // CTAs on several host threads mark elements concurrently.
   return std::atomic_ref(const_cast<std::uint8_t&>(stored[number(address)]))
              .load(std::memory_order_relaxed) != 0;
 }
@@ -57,7 +57,7 @@ std::vector<Finding> Unstored::find(const ir::Kernel& kernel) const {
   return found;
 }
 
-/// With the number of elements that are missing; 0: none.
+/// The count is the number of missing elements; 0: none.
 Finding Unstored::finding(const Argument& a, const ir::Kernel& kernel) {
   const ir::TensorArg& t = *a.range->tensor;
   Finding f;

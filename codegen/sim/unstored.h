@@ -1,5 +1,5 @@
 #pragma once
-// Elements of arguments that a launch is to define and that nobody stored.
+// Elements of arguments that a launch must define but did not store.
 #include <cstdint>
 #include <mutex>
 #include <span>
@@ -11,17 +11,17 @@ namespace tegula::sim {
 
 class Unstored {
  public:
-  /// Follows the ranges that must be stored.
+  /// Tracks the ranges that must be stored.
   explicit Unstored(std::span<const GlobalRange> ranges);
 
   void store(std::uint64_t address, std::uint64_t bytes) {
     if (address < highest_ && address + bytes > lowest_) mark(address, bytes);
   }
-  /// An op whose predicate is false would have stored here.
+  /// Records that an op with a false predicate would have stored here.
   void leave_out(ir::OpId op, std::uint64_t address) {
     if (address < highest_ && address >= lowest_) note(op, address);
   }
-  /// One finding an argument.
+  /// Returns one finding per argument.
   std::vector<Finding> find(const ir::Kernel& kernel) const;
 
  private:
@@ -33,7 +33,7 @@ class Unstored {
     const GlobalRange* range = nullptr;
     std::uint64_t begin = 0, end = 0, size = 1;
     std::vector<std::uint8_t> stored;  ///< by element from `begin`
-    std::vector<LeftOut> left_out;     ///< the latest of each op that nobody had stored yet
+    std::vector<LeftOut> left_out;     ///< latest address of each op, among those not yet stored
 
     std::uint64_t number(std::uint64_t address) const { return (address - begin) / size; }
     bool is_stored(std::uint64_t address) const;

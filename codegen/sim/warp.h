@@ -1,6 +1,6 @@
 #pragma once
-// A warp: register file, active lanes, position, and what it has in flight. It runs until it must
-// wait and is then resumed at the same instruction.
+// A warp: register file, active lanes, position, and asynchronous work in flight. It runs until it
+// must wait and resumes at the same instruction.
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -31,25 +31,26 @@ void for_lanes(LaneMask mask, const F& f) {
   for (; mask != 0; mask &= mask - 1) f(std::countr_zero(mask));
 }
 
-/// One level of divergence: the lanes to return to, and those of an `if` that still have to run its
-/// second region.
+/// One level of divergence: the lanes to return to, and the lanes of an `if` that must still run
+/// its second region.
 struct Frame {
   LaneMask saved = 0;
   LaneMask other = 0;
   // State of a while loop:
   std::int64_t iterations = 0;
-  int repeats = 0;            ///< iterations that began alike and changed nothing
-  std::uint64_t state = 0;    ///< hash of what the latest iteration began with
-  std::uint64_t effects = 0;  ///< effects of the CTA when it began
-  std::uint64_t began = 0;    ///< time at which it began
+  int repeats = 0;            ///< consecutive iterations that began in the same state and changed
+                              ///< nothing
+  std::uint64_t state = 0;    ///< hash of the state at the start of the latest iteration
+  std::uint64_t effects = 0;  ///< effects of the CTA at that start
+  std::uint64_t began = 0;    ///< time of that start
 };
 
-/// Poison of a register: lanes whose lower and whose upper 16 bits hold no value.
+/// Poison of a register: lanes whose lower and whose upper 16 bits are undefined.
 using PoisonedHalves = std::array<LaneMask, 2>;
 
 class Warp;
 
-/// Reason why a warp is blocked. The text is made only when somebody asks.
+/// Reason why a warp is blocked. The text is formatted on demand.
 struct Waiting {
   std::string (*text)(Warp&) = nullptr;  ///< null while it runs
   ir::OpId op;
@@ -57,21 +58,22 @@ struct Waiting {
   std::int64_t detail = 0;
 };
 
-/// A loop whose iterations change nothing, and what the warp read of global memory last.
+/// A loop whose iterations change nothing, and the warp's latest read of global memory.
 struct Spin {
   ir::OpId loop;  ///< none while the warp makes progress
   ir::OpId read;
   std::uint64_t address = 0;
   std::int64_t value = 0;
-  std::uint64_t effects = 0;  ///< effects of the CTA when the loop's latest iteration began
-  std::uint64_t since = 0;    ///< time at which the iteration before that one began
+  std::uint64_t effects = 0;  ///< effects of the CTA at the start of the latest iteration
+  std::uint64_t since = 0;    ///< time of the start of the previous iteration
 };
 
-/// Commit groups of copies that a thread waits for in order.
+/// Commit groups of copies, which a thread waits for in order.
 struct CopyGroups {
   Tick open = 1;                        ///< number of the group being filled
-  std::vector<int> in_flight = {0, 0};  ///< copies not landed yet, by group number
-  Tick newest = 0, waited = 0;          ///< newest group with a copy in it; newest group waited for
+  std::vector<int> in_flight = {0, 0};  ///< copies that have not landed, by group number
+  Tick newest = 0, waited = 0;          ///< newest group that contains a copy; newest group waited
+                                        ///< for
   ir::OpId last;                        ///< latest copy, for messages
 
   void issue(ir::OpId op) {
@@ -83,7 +85,7 @@ struct CopyGroups {
     ++open;
     in_flight.push_back(0);
   }
-  /// The newest group that `wait_group count` retires.
+  /// Returns the newest group that `wait_group count` retires.
   Tick retired(std::int64_t count) const {
     const std::int64_t g = std::int64_t{open} - 1 - count;
     return g > 0 ? static_cast<Tick>(g) : 0;
@@ -94,7 +96,7 @@ struct CopyGroups {
   }
 
  private:
-  Tick landed_ = 0;  ///< every group up to here is complete
+  Tick landed_ = 0;  ///< all groups up to this one have landed
 };
 
 class Warp {
@@ -103,41 +105,42 @@ class Warp {
 
   // ---- registers --------------------------------------------------------------------------------
   const SlotInfo& info(Slot s) const { return program_.slot(s); }
-  /// The first register; a register is 32 cells, registers follow one another.
+  /// First register of the value; a register is 32 cells, and registers are contiguous.
   ir::Cell* cells(Slot s) { return cells_.get() + std::size_t{info(s).first} * kLanes; }
   ir::Cell& cell(Slot s, std::uint32_t reg, int lane) {
     return cells(s)[reg * kLanes + static_cast<std::uint32_t>(lane)];
   }
-  /// Lane mask of every register: lanes that hold no value.
+  /// Lane mask of each register: lanes whose value is undefined.
   LaneMask* poison(Slot s) { return poison_.data() + info(s).first; }
   bool has_poison(Slot s) const { return state_[s].has_poison; }
-  /// Poisoned lanes of any register of the value.
+  /// Lanes in which any register of the value is poisoned.
   LaneMask poisoned_lanes(Slot s) const;
   ir::OpId poison_origin(Slot s) const { return state_[s].origin; }
-  /// Lanes of a 32-bit register whose lower (0) or upper (1) 16 bits hold no value: a register that
+  /// Lanes of a 32-bit register whose lower (0) or upper (1) 16 bits are undefined: a register that
   /// ldmatrix fills may be half defined.
   LaneMask poisoned_half(Slot s, std::uint32_t reg, std::size_t half) {
     const auto& halves = state_[s].halves;
     return halves.empty() ? poison(s)[reg] : halves[reg][half];
   }
-  /// To be called after a result was written: forgets or keeps its poison.
+  /// Call after writing a result: clears or keeps its poison.
   void wrote_clean(Slot s);
   void wrote_poison(Slot s, ir::OpId origin);
-  /// The same where it is known by halves.
+  /// The same if poison is known per half.
   void wrote_halves(Slot s, std::vector<PoisonedHalves> halves, ir::OpId origin);
   void copy(Slot to, Slot from, LaneMask lanes);
-  /// Copies in the active lanes where a source may also be a destination.
+  /// Copies simultaneously in the active lanes; a source may also be a destination.
   void copy_together(std::span<const Slot> from, std::span<const Slot> to);
 
   // ---- wgmma order ------------------------------------------------------------------------------
-  /// When an ordinary instruction last wrote the value; compared with the last wgmma_fence.
+  /// Time at which an ordinary instruction last wrote the value; compared with the last
+  /// wgmma_fence.
   std::uint64_t written(Slot s) const { return state_[s].written; }
   void set_written(Slot s, std::uint64_t when) { state_[s].written = when; }
-  /// Wgmma sequence number that reads the registers of this value as A; 0: none.
+  /// Sequence number of the wgmma that reads the registers of this value as A; 0: none.
   std::uint32_t a_fragment_of(Slot s) const { return state_[s].a_fragment; }
   void set_a_fragment(Slot s, std::uint32_t sequence) { state_[s].a_fragment = sequence; }
 
-  /// Notes the read of a loop that changes nothing, for the report of a deadlock.
+  /// Records a read in a loop that changes nothing, for deadlock reports.
   void has_read(ir::OpId op, std::uint64_t address, ir::Cell value) {
     spin.read = op;
     spin.address = address;
@@ -154,31 +157,31 @@ class Warp {
   bool done = false;
   Waiting waiting;
   Spin spin;
-  std::uint32_t turn = 0;   ///< iterations of loops ended so far
+  std::uint32_t turn = 0;   ///< loop iterations completed so far
   std::uint64_t steps = 0;  ///< instructions executed
-  std::uint64_t moved = 0;  ///< time after the latest of them
+  std::uint64_t moved = 0;  ///< time after the latest instruction
 
-  // Synchronisations that order the memory of a warp's lanes: bar.warp.sync, and barriers of
-  // several warps. Other convergent instructions, shuffles among them, do not (PTX ISA,
+  // Synchronizations that order the memory accesses of a warp's lanes: bar.warp.sync, and barriers
+  // of several warps. Other convergent instructions, including shuffles, do not (PTX ISA,
   // "shfl.sync").
-  std::uint32_t warp_syncs = 1;  ///< so far, +1
-  Tick last_sync_tick = 0;       ///< its tick at the last one
+  std::uint32_t warp_syncs = 1;  ///< number so far, plus 1
+  Tick last_sync_tick = 0;       ///< the warp's tick at the latest one
 
   std::int64_t barrier_generation = -1;  ///< generation of the named barrier it waits in; -1: none
-  /// Phase of the cluster barrier at which the warp has arrived and for which it has not waited;
-  /// -1: none.
+  /// Phase of the cluster barrier at which the warp has arrived but not yet waited; -1: none.
   std::int64_t cluster_phase = -1;
 
   VisibleClocks known;
   CopyGroups cp_async, bulk,
-      bulk_writes;  ///< bulk: sources still to be read; bulk_writes: destinations
+      bulk_writes;  ///< bulk: sources not yet read; bulk_writes: destinations
   WgmmaQueue wgmma;
 
  private:
   struct SlotState {
     bool has_poison = false;
     ir::OpId origin;
-    std::vector<PoisonedHalves> halves;  ///< by register; empty: all of a poisoned one is
+    std::vector<PoisonedHalves> halves;  ///< per register; empty: poisoned registers are poisoned
+                                         ///< as a whole
     std::uint64_t written = 0;
     std::uint32_t a_fragment = 0;
   };
@@ -192,7 +195,7 @@ class Warp {
     void operator()(void* p) const { std::free(p); }
   };
   std::unique_ptr<ir::Cell[], Free>
-      cells_;  // from calloc: pages of roles this warp never plays stay unmapped
+      cells_;  // from calloc: pages of roles that this warp never runs stay unmapped
   std::vector<LaneMask> poison_;
   std::vector<SlotState> state_;
 };

@@ -13,14 +13,14 @@ namespace tegula::sim {
 
 /// One issued wgmma (all its k steps).
 struct WgmmaIssue {
-  int warps = 0;  ///< how many of the four have issued it
+  int warps = 0;  ///< number of the four warps that have issued it
   ir::OpId op;
   std::uint64_t a = 0, b = 0;  ///< descriptors of the first warp
 };
 
-/// Accumulator of one warp between its first wgmma and the wait that gives it back. Work is kept
-/// until its values are needed or computed at once, at random: both orders are right for a correct
-/// kernel.
+/// Accumulator of one warp between its first wgmma and the wait that returns it. Work is either
+/// queued until its values are needed or computed at once, at random: both orders are valid for a
+/// correct kernel.
 struct Accumulator {
   std::vector<ir::Cell> value;        ///< register-major, 32 lanes each
   std::vector<std::uint32_t> poison;  ///< lane mask by register
@@ -39,10 +39,11 @@ struct WgmmaQueue {
       0};                       ///< sequence number of the last wgmma of each committed group
   std::uint32_t retired = 0;    ///< sequence number up to which wgmmas are known to be complete
   std::uint64_t fenced_at = 0;  ///< step of the warp's latest wgmma_fence
-  bool needs_fence = true;      ///< registers of accumulators were used since
+  bool needs_fence = true;      ///< accumulator registers were used since the latest fence
   std::deque<std::pair<std::uint32_t, ir::OpId>> a_reads;  ///< wgmmas in flight with A in registers
   std::vector<std::unique_ptr<Accumulator>> accumulators;  ///< by number in the pending register
-  std::vector<std::uint32_t> in_flight;                    ///< their numbers
+  std::vector<std::uint32_t> in_flight;                    ///< numbers of the accumulators in
+                                                           ///< flight
 };
 
 struct Warpgroup {
