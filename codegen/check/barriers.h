@@ -1,5 +1,5 @@
 #pragma once
-// Named barriers and mbarriers: the threads that arrive, and the expected counts.
+// Named barriers and mbarriers: arriving threads and expected counts.
 #include <array>
 #include <bitset>
 #include <map>
@@ -13,9 +13,9 @@ class NamedBarriers {
  public:
   explicit NamedBarriers(Checker& c) : c_(c) {}
 
-  /// bar_sync or bar_arrive.
+  /// Visits a bar_sync or bar_arrive.
   void visit(SharedState& state, ir::OpId op, const ThreadContext& who);
-  /// Reports at the end of the kernel.
+  /// Reports faults at the end of the kernel.
   void finish();
 
  private:
@@ -23,7 +23,7 @@ class NamedBarriers {
     ir::OpId first;
     std::int64_t count = 0;
     Threads threads;
-    bool waits = false;  ///< some of them
+    bool waits = false;  ///< some of the threads wait
   };
   std::int64_t count_of(const ir::OpData& d) const;
   std::map<std::int64_t, Threads> by_id(ir::Value id, const Threads& threads) const;
@@ -33,20 +33,20 @@ class NamedBarriers {
 
   Checker& c_;
   std::array<BarrierUse, ir::kNamedBarriers> uses_{};
-  std::bitset<ir::kNamedBarriers> at_run_time_;  ///< others may come to these, too
+  std::bitset<ir::kNamedBarriers> at_run_time_;  ///< other threads may use these, too
 };
 
 class Mbarriers {
  public:
   explicit Mbarriers(Checker& c) : c_(c) {}
 
-  /// Before anything else: an mbar_arrive of the kernel.
+  /// Registers an mbar_arrive of the kernel; call before all other functions.
   void add_arrival_of_threads(ir::OpId op);
   void init(SharedState& state, ir::OpId op, const ThreadContext& who);
-  /// mbar_arrive, mbar_expect_tx.
+  /// Visits an mbar_arrive or mbar_expect_tx.
   void arrive(SharedState& state, ir::OpId op, const ThreadContext& who);
   void wait(SharedState& state, ir::OpId op, const ThreadContext& who);
-  /// A TMA load names its mbarrier.
+  /// Visits the mbarrier that a TMA load names.
   void name(const SharedState& state, ir::OpId op, const ThreadContext& who);
   void finish();
 
@@ -74,14 +74,13 @@ class Mbarriers {
   std::vector<Arrival> arrivals_;
 };
 
-/// Memory and mbarriers of other CTAs: accessible from the first cluster barrier on, until the
-/// last.
+/// Memory and mbarriers of other CTAs: accessible between the first and the last cluster barrier.
 class ClusterCheck {
  public:
   explicit ClusterCheck(Checker& c) : c_(c) {}
 
   static bool is_for_cluster(const ir::OpData& d);
-  /// ld_cluster; an arrival or a TMA load at other CTAs.
+  /// Visits a ld_cluster, or an arrival or a TMA load at other CTAs.
   void visit(SharedState& state, ir::OpId op);
   void arrive(SharedState& state);
   void wait(SharedState& state);
@@ -91,7 +90,8 @@ class ClusterCheck {
   Checker& c_;
 };
 
-/// Each mbar_expect_tx announces the bytes of the TMA loads that name its mbarrier in its region.
+/// Checks that each mbar_expect_tx announces the bytes of the TMA loads of its mbarrier in its
+/// region.
 void check_announced_bytes(Checker& c);
 
 }  // namespace tegula::codegen

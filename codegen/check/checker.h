@@ -1,5 +1,5 @@
 #pragma once
-// State that the parts of the check share.
+// State shared by the parts of the check.
 #include <unordered_map>
 #include <vector>
 
@@ -11,14 +11,14 @@
 
 namespace tegula::codegen {
 
-/// The threads that run the op at hand.
+/// The threads that run the current op.
 struct ThreadContext {
   Threads threads;
-  /// No branch around it is taken by some of them only, without it being known by whom.
+  /// True if it is known which of the threads take each enclosing branch.
   bool is_exact = true;
-  /// Nor by one warpgroup at a time.
+  /// True if, in addition, no enclosing branch is taken by one warpgroup at a time.
   bool is_convergent = true;
-  /// Whether some warp takes part only in part.
+  /// True if only a part of some warp runs the op.
   bool has_partial_warp = false;
 };
 
@@ -34,22 +34,23 @@ struct Checker {
   std::unordered_map<ir::Value, const ir::Param*> params;
 
   void report(sim::Detector kind, const char* what, ir::OpId op, ir::OpId other = {});
-  /// Elements of the box of a tensor map parameter; 0 where it is none that the lowering made.
+  /// Elements of the box of a tensor map parameter; 0 if the lowering did not create the map.
   std::int64_t box_elements(ir::Value map) const;
   /// Element size that a swizzled map of the same argument declares; 0 if none does.
   std::int64_t element_bytes(ir::Value map) const;
   /// Bytes that a TMA op loads or stores; at least one.
   std::int64_t box_bytes(ir::Value map) const;
-  /// An access of `size` bytes at `address` by the warpgroup's threads among these.
+  /// Returns an access of `size` bytes at `address` by the threads of warpgroup `group` in
+  /// `threads`.
   SmemAccess place(ir::OpId op, AccessKind use, int group, const Threads& threads,
                    ir::Value address, std::int64_t size);
-  /// The threads of one warpgroup among these.
+  /// Returns the threads of one warpgroup in `threads`.
   static Threads within(const Threads& threads, int group) {
     return threads & threads_between(group * kWarpgroupThreads, (group + 1) * kWarpgroupThreads);
   }
 };
 
-/// Calls `f(group)` for each warpgroup that has a thread there.
+/// Calls `f(group)` for each warpgroup with a thread in `threads`.
 template <class F>
 void for_groups(const Threads& threads, const F& f) {
   const std::uint32_t groups = warpgroups_of(threads);
@@ -58,13 +59,13 @@ void for_groups(const Threads& threads, const F& f) {
 }
 
 // ---- shared memory (shared_accesses.cpp)
-/// st_shared, stmatrix, cp_async.
+/// Visits a st_shared, stmatrix or cp_async.
 void visit_write(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& who);
 void visit_tma_load(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& who);
 void visit_tma_store(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& who);
-/// TMA or a wgmma is there: threads' writes must be fenced and ordered before it.
+/// Checks that threads' writes are fenced and ordered before access `there` by TMA or wgmma.
 void access_by_async_proxy(Checker& c, const SharedState& state, const SmemAccess& there);
-/// The role is over.
+/// Checks accesses in flight at the end of a role.
 void visit_exit(Checker& c, const SharedState& state);
 
 }  // namespace tegula::codegen

@@ -10,7 +10,7 @@ namespace tegula::codegen {
 
 using namespace ir;
 
-/// Loops ask again and again.
+/// Results are cached, because loops repeat the query.
 bool ExactAddresses::do_touch(const SmemAccess& a, const SmemAccess& b) {
   const auto number = [](int n) { return static_cast<std::uint32_t>(n); };
   const Pair pair{a.op.index, number(a.part), number(a.group),
@@ -38,7 +38,7 @@ std::optional<ExactAddresses::Bytes> ExactAddresses::bytes_of(const SmemAccess& 
     if (!at) return std::nullopt;
     for (const Cell& c : *at) found.spans.push_back({c.i, c.i + p.size});
     found.is_carried = found.is_carried || is_carried_;
-    if (p.use != AccessKind::GenericWrite) break;  // the same in all of them
+    if (p.use != AccessKind::GenericWrite) break;  // the same address in all threads
   }
   return found;
 }
@@ -69,7 +69,7 @@ std::optional<ExactAddresses::Registers> ExactAddresses::compute(Value v) {
   return d.is(Opcode::Concat, Opcode::Regs) ? gathered(d) : elementwise(d, t);
 }
 
-/// The initial value of a loop carry; a loop without iterations returns it.
+/// The initial value of a loop carry, which is the result of a loop without iterations.
 std::optional<ExactAddresses::Registers> ExactAddresses::first_of(Value v, const OpData& d) {
   if (!is_loop(d)) return std::nullopt;
   is_carried_ = true;

@@ -1,6 +1,6 @@
 #pragma once
-// The exact addresses of threads in the first iteration of all loops: computed if ranges say that
-// two accesses may overlap, before that is called a fault.
+// Exact addresses of threads in the first iteration of all loops. They are computed when ranges
+// show a possible overlap of two accesses, before it is reported as a fault.
 #include <array>
 #include <map>
 #include <optional>
@@ -16,17 +16,17 @@ class ExactAddresses {
  public:
   explicit ExactAddresses(const ir::Kernel& simt) : k_(simt) {}
 
-  /// Whether the two accesses overlap. False if that is not known; and if both move along a ring,
-  /// whose slots need not be the same ones.
+  /// Returns true if the two accesses overlap. False if unknown, or if both advance along a ring,
+  /// in which case their slots may differ.
   bool do_touch(const SmemAccess& a, const SmemAccess& b);
 
  private:
   using Registers = std::vector<ir::Cell>;
   struct Bytes {
     std::vector<ByteRange> spans;
-    bool is_carried = false;  ///< a loop moves them
+    bool is_carried = false;  ///< a loop carry moves them
   };
-  using Pair = std::array<std::uint32_t, 6>;  ///< op, part and group of both
+  using Pair = std::array<std::uint32_t, 6>;  ///< op, part and group of both accesses
   bool find_touch(const SmemAccess& a, const SmemAccess& b);
   std::optional<Bytes> bytes_of(const SmemAccess& p);
   const Registers* of(ir::Value v);
@@ -40,7 +40,7 @@ class ExactAddresses {
   std::int64_t thread_ = 0;
   bool is_carried_ = false;
   std::unordered_map<ir::Value, std::optional<Registers>>
-      known_;  ///< registers of the thread at hand
+      known_;  ///< registers of the current thread
 };
 
 }  // namespace tegula::codegen

@@ -14,12 +14,12 @@ namespace {
 
 constexpr std::int64_t kFar = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
-/// No GPU has more shared memory: addresses that may lie beyond it are unknown.
+/// No GPU has more shared memory: addresses that may exceed it are unknown.
 constexpr std::int64_t kMaxShared = std::int64_t{1} << 18;
-/// Rounds in which a carry may grow: more than a ring has slots.
+/// Rounds in which a carry may grow: more than the slots of a ring.
 constexpr int kMaxCarryRounds = 20;
 
-/// All bits that a number up to `hi` can have.
+/// All bits that may be set in an integer up to `hi`.
 std::int64_t bits_up_to(std::int64_t hi) {
   return hi <= 0 ? 0
                  : static_cast<std::int64_t>(
@@ -45,10 +45,10 @@ Range difference(const Range& a, const Range& b) {
   return Range::of(a.lo - b.hi, a.hi - b.lo);
 }
 
-/// Bits that are not the same in all numbers from `lo` to `hi`: those above are.
+/// Bits that differ among the integers from `lo` to `hi`; the higher bits are equal.
 std::int64_t varying_bits(const Range& r) { return bits_up_to(r.lo ^ r.hi) & r.bits; }
 
-/// Range of a bitwise op; bits that neither operand can have are 0.
+/// Range of a bitwise op; bits that are 0 in both operands are 0.
 template <bool exclusive>
 Range either(const Range& a, const Range& b) {
   if (!a.is_known() || !b.is_known() || a.lo < 0 || b.lo < 0) return Range::unknown();
@@ -193,7 +193,7 @@ Range IndexRanges::compute(Value v) {
   return Range::of(first.lo, std::max(first.lo, end.hi - 1));
 }
 
-/// A carry is that of the loop's body, wherever it is seen.
+/// A carry, wherever it is used, has the range of the body's argument.
 Range IndexRanges::of_merge(Value v, const Merge& merge) {
   if (!is_loop(k_[merge.op])) {
     const std::vector<Value> yielded = incoming_values(k_, merge);
@@ -234,7 +234,7 @@ Range IndexRanges::of_const(const OpData& d) {
   return number ? Range::exactly(*number) : Range::unknown();
 }
 
-/// Where the CTA is: its shared memory begins at 0.
+/// Position of the CTA. Its shared memory begins at 0.
 Range IndexRanges::of_cta(const OpData& d) {
   if (d.opcode == Opcode::SmemBase) return Range::exactly(0);
   if (d.opcode == Opcode::CtaRank) return Range::of(0, k_.info.cluster - 1);
@@ -287,7 +287,7 @@ Range IndexRanges::of_cmp(const OpData& d) {
   return either_way;
 }
 
-/// A value computed from `assumed` and a constant, where that is in `range`.
+/// Range of a value computed from `assumed` and a constant if `assumed` is in `range`.
 Range IndexRanges::under(Value v, Value assumed, const Range& range) {
   if (v == assumed) return range;
   const OpId def = k_[v].def;
@@ -297,7 +297,7 @@ Range IndexRanges::under(Value v, Value assumed, const Range& range) {
   return k_[def].opcode == Opcode::Sub ? difference(range, other) : get(v);
 }
 
-/// Positions in rings wrap: what a comparison with a constant says holds on either side.
+/// Ring positions wrap: a comparison with a constant narrows the range of each operand.
 Range IndexRanges::of_select(const OpData& d) {
   const Range condition = get(d.operands[0]);
   if (condition.is_one()) return get(d.operands[condition.lo != 0 ? 1 : 2]);

@@ -1,6 +1,6 @@
 #pragma once
-// Ranges of integers in the simt form, per warpgroup: above all addresses in shared memory, counted
-// from the start of dynamic shared memory.
+// Ranges of integers in the simt form, per warpgroup; mainly of shared-memory addresses, relative
+// to the start of dynamic shared memory.
 #include <unordered_set>
 #include <vector>
 
@@ -8,10 +8,10 @@
 
 namespace tegula::codegen {
 
-/// Threads of a warpgroup, and warps.
+/// Threads and warps of a warpgroup.
 using ir::kWarpgroupThreads, ir::kWarpgroupWarps;
 
-/// From `lo` to `hi`; where that is not negative, no bit outside of `bits` is set.
+/// Integers from `lo` to `hi`; if `lo` is not negative, only bits of `bits` may be set.
 struct Range {
   std::int64_t lo = 0, hi = 0, bits = 0;
 
@@ -23,20 +23,20 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-/// Bytes from `first` up to `end`; none where that is not known.
+/// Bytes [first, end); empty if unknown.
 struct ByteRange {
   std::int64_t first = 0, end = 0;
   bool overlaps(const ByteRange& o) const { return first < o.end && o.first < end; }
 };
 
-/// Computed when asked for; loops are followed until their carries do not grow.
+/// Computed on demand; loops are iterated until their carries stop growing.
 class IndexRanges {
  public:
   explicit IndexRanges(const ir::Kernel& simt);
 
   /// Range over all registers of the value.
   Range of(ir::Value v, int warpgroup);
-  /// Hull of the `bytes` bytes from each of these addresses on.
+  /// Hull of `bytes` bytes from each of these addresses.
   ByteRange bytes_at(ir::Value addresses, int warpgroup, std::int64_t bytes);
 
  private:
@@ -62,9 +62,9 @@ class IndexRanges {
   void forget(std::size_t mark);
 
   const ir::Kernel& k_;
-  std::vector<std::vector<Known>> known_;  ///< by warpgroup, of every value
-  std::unordered_set<ir::Value> extents_;  ///< extents of tensors, given at launch
-  std::vector<ir::Value> trail_;           ///< computed values, in order
+  std::vector<std::vector<Known>> known_;  ///< per warpgroup and value
+  std::unordered_set<ir::Value> extents_;  ///< tensor extents, given at launch
+  std::vector<ir::Value> trail_;           ///< computed values, in order of computation
   int group_ = 0;
 };
 

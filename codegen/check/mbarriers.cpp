@@ -1,4 +1,4 @@
-// mbarriers: made before they are used, arrivals that add up, bytes that are announced.
+// mbarriers: initialized before use, matching arrival counts, announced bytes.
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -29,7 +29,8 @@ void Mbarriers::init(SharedState& state, OpId op, const ThreadContext& who) {
   });
 }
 
-/// The mbarrier was made, and a barrier has told so.
+/// Checks that the mbarrier was initialized and that a barrier orders the initialization before
+/// `op`.
 void Mbarriers::expect_initialized(const SharedState& state, OpId op, Value address,
                                    const ThreadContext& who) {
   for_groups(who.threads, [&](int g) {
@@ -95,7 +96,8 @@ void Mbarriers::add_arrival_of_threads(OpId op) {
     thread_arrivals_.push_back(c_.ranges.bytes_at(c_.k[op].operands[0], g, kBarrierBytes));
 }
 
-/// Orders what threads did before they arrived; one that only TMA completes says nothing of them.
+/// Orders accesses of threads before their arrival; an mbarrier that only TMA completes orders
+/// none.
 void Mbarriers::wait(SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c_.k[op];
   expect_initialized(state, op, d.operands[0], who);
@@ -108,7 +110,7 @@ void Mbarriers::wait(SharedState& state, OpId op, const ThreadContext& who) {
     join_warpgroups(state, c_.places, warpgroups_of(threads_between(0, c_.k.info.threads)));
 }
 
-/// The mbarriers that an arrival may be at expect different counts.
+/// Returns true if the mbarriers that the arrival may use expect different counts.
 bool Mbarriers::is_ambiguous(const Arrival& a) const {
   std::int64_t count = 0;
   for (const InitializedBarrier& m : initialized_) {
@@ -121,7 +123,7 @@ bool Mbarriers::is_ambiguous(const Arrival& a) const {
 
 namespace {
 
-/// Number of arriving threads; of warpgroups that arrive separately, the maximum over them.
+/// Number of arriving threads; the maximum over warpgroups if they arrive separately.
 std::int64_t arriving(const Threads& threads, bool is_convergent) {
   if (is_convergent) return static_cast<std::int64_t>(threads.count());
   std::size_t most = 0;
@@ -131,7 +133,7 @@ std::int64_t arriving(const Threads& threads, bool is_convergent) {
 
 }  // namespace
 
-/// A thread arrives once in a phase.
+/// Checks the arrivals against the count: a thread arrives once per phase.
 void Mbarriers::expect_count(const InitializedBarrier& barrier) {
   Threads all;
   bool is_convergent = true;
@@ -164,10 +166,10 @@ class Announced {
  public:
   Announced(const Checker& c, Value mbarrier) : c_(c), mbarrier_(mbarrier) {}
 
-  OpId load;  ///< the first of them
+  OpId load;  ///< the first load
   int announcements = 0;
 
-  /// None where that cannot be told.
+  /// None if the number of bytes is unknown.
   std::optional<std::vector<std::int64_t>> bytes(RegionId region) {
     std::vector<std::int64_t> all{0};
     for (OpId op : c_.k.ops(region)) {
@@ -198,7 +200,7 @@ class Announced {
       const OpId before = load;
       const auto inside = bytes(r);
       if (!inside) return false;
-      if (d.opcode != Opcode::If && load != before) return false;  // how often is not known
+      if (d.opcode != Opcode::If && load != before) return false;  // unknown number of executions
       for (std::int64_t n : *inside)
         for (std::int64_t m : all)
           if (std::ranges::find(more, n + m) == more.end()) more.push_back(n + m);

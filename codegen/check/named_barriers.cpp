@@ -14,13 +14,13 @@ constexpr int kWarp = 32;
 
 }  // namespace
 
-/// Without a count all threads of the CTA synchronise, in whole warps.
+/// Without a count all threads of the CTA synchronize, in whole warps.
 std::int64_t NamedBarriers::count_of(const OpData& d) const {
   const std::int64_t count = d.attrs.i(AttrName::count);
   return count != 0 ? count : (c_.k.info.threads + kWarp - 1) / kWarp * kWarp;
 }
 
-/// The threads that use each barrier; none where the number is not known.
+/// Threads that use each barrier; empty if the barrier number is unknown.
 std::map<std::int64_t, Threads> NamedBarriers::by_id(Value id, const Threads& threads) const {
   std::map<std::int64_t, Threads> found;
   if (const auto* numbers = c_.sets.by_thread(id)) {
@@ -49,7 +49,7 @@ void NamedBarriers::use(std::int64_t id, std::int64_t count, OpId op, const Thre
   u.waits = u.waits || c_.k[op].opcode == Opcode::BarSync;
 }
 
-/// Numbers that are known at run time only.
+/// Marks barriers whose number is known only at run time.
 void NamedBarriers::may_be(Value id, const Threads& threads) {
   for_groups(threads, [&](int g) {
     const Range r = c_.ranges.of(id, g);
@@ -74,8 +74,8 @@ void NamedBarriers::visit(SharedState& state, OpId op, const ThreadContext& who)
     const auto there = static_cast<std::int64_t>(threads.count());
     if (who.is_exact && there > count)
       c_.report(Detector::BarrierCount, "more threads come to a barrier than it counts", op);
-    // Other warps may arrive that this analysis does not know, so all warpgroups may be
-    // synchronised.
+    // Warps that this analysis does not know may also arrive, so all warpgroups may be
+    // synchronized.
     if (waits) join_warpgroups(state, c_.places, there >= count ? warpgroups_of(threads) : all);
   }
 }

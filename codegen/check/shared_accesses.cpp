@@ -1,4 +1,4 @@
-// Accesses to shared memory by threads, TMA and wgmma, and in which order they must come.
+// Ordering rules for shared-memory accesses by threads, TMA and wgmma.
 #include "codegen/check/checker.h"
 
 namespace tegula::codegen {
@@ -8,9 +8,9 @@ using sim::Detector;
 
 namespace {
 
-constexpr std::int64_t kMatrixRow = 16;  // bytes that one address of stmatrix is for
+constexpr std::int64_t kMatrixRow = 16;  // bytes that one address of stmatrix covers
 
-/// Bytes that an op writes from each of its addresses.
+/// Bytes that an op writes at each of its addresses.
 std::int64_t written_bytes(const Kernel& k, const OpData& d) {
   if (d.opcode == Opcode::StMatrix) return kMatrixRow;
   if (d.opcode == Opcode::CpAsync) return d.attrs.i(AttrName::bytes);
@@ -19,8 +19,8 @@ std::int64_t written_bytes(const Kernel& k, const OpData& d) {
 
 bool is_within(const Threads& some, const Threads& all) { return (some & ~all).none(); }
 
-/// A TMA store must have read its source before threads overwrite it, and they must know; null if
-/// they may write.
+/// Returns why a TMA store forbids the write, or null. The store must have read its source, and the
+/// writing threads must be ordered after the read.
 const char* refuses_store(const SmemAccess& p, const AccessStatus& s, const SmemAccess& write) {
   if (s.age == AccessStatus::kOpen)
     return "shared memory is written while a TMA store that was never committed reads it";
@@ -38,8 +38,8 @@ const char* refuses_product(const SmemAccess& p, const AccessStatus& s, const Sm
   return nullptr;
 }
 
-/// Why these bytes may not be written now; null if they may. TMA loads write other slots than those
-/// that MMAs read: the machine form says which.
+/// Returns why these bytes may not be written now, or null. TMA loads never write slots that MMAs
+/// read: the machine form assigns the slots.
 const char* refuses(const SmemAccess& p, const AccessStatus& s, const SmemAccess& write) {
   switch (p.use) {
     case AccessKind::TmaStore:
@@ -58,8 +58,8 @@ bool is_on_mbarrier(Opcode o) {
   return o == MbarArrive || o == MbarExpectTx || o == MbarWait || o == TmaLoad;
 }
 
-/// Whether the threads that execute `op` may still reach an mbarrier: after the last loop over
-/// rings, the memory of all mbarriers is free.
+/// Returns true if the threads that execute `op` may still use an mbarrier: after the last loop
+/// over rings, the memory of all mbarriers is free.
 bool mbarriers_follow(const Kernel& k, OpId op) {
   RegionId own = k[op].parent;
   OpId loop;

@@ -1,6 +1,6 @@
 #pragma once
-// Accesses in flight in shared memory at a point of the program, as far as a later access must be
-// ordered after them: writes of threads, reads of TMA and wgmma, initialised mbarriers.
+// Shared-memory accesses in flight at a point of the program that later accesses must be ordered
+// after: writes by threads, reads by TMA and wgmma, initialized mbarriers.
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -18,7 +18,7 @@ enum class AccessKind : std::uint8_t {
   MbarrierInit   ///< initialization of an mbarrier
 };
 
-/// An access of one op by one warpgroup: the same whenever the op runs.
+/// An access of one op by one warpgroup; identical whenever the op runs.
 struct SmemAccess {
   ir::OpId op;
   int part = 0;  ///< number among the accesses of an op
@@ -30,39 +30,39 @@ struct SmemAccess {
   std::int64_t size = 0;
 };
 
-/// How far one is.
+/// Progress of an access.
 struct AccessStatus {
   static constexpr int kOpen = -1;
 
   std::uint32_t place = 0;
-  int age = kOpen;                ///< groups committed since its own; kOpen: not committed itself
+  int age = kOpen;                ///< groups committed after its group; kOpen: not committed
   bool fenced = false;            ///< for TMA and wgmma, by the writing threads
-  bool done = false;              ///< read, and its own warpgroup (or thread) knows
+  bool done = false;              ///< complete, as known to its warpgroup (or thread)
   bool is_reaccumulated = false;  ///< a later wgmma adds to its accumulator
-  std::uint32_t seen = 0;         ///< warpgroups that a later barrier has synchronised with it
-  std::uint32_t clean = 0;        ///< warpgroups among these behind its fence
+  std::uint32_t seen = 0;         ///< warpgroups that a later barrier has synchronized with it
+  std::uint32_t clean = 0;        ///< the subset of `seen` that is ordered after its fence
   friend bool operator==(const AccessStatus&, const AccessStatus&) = default;
 };
 
-/// One for each place that was reached, on some path.
+/// Accesses in flight on some path, one status per place.
 struct SharedState {
   std::vector<AccessStatus> open;  ///< ordered by place
   bool needs_wgmma_fence = true;
-  /// Whether a cluster barrier has been passed.
+  /// True after a cluster barrier.
   bool is_after_cluster_barrier = false;
-  /// State of accesses to other CTAs' memory: whether an arrival at the cluster barrier comes after
-  /// them, or none yet.
+  /// State of accesses to other CTAs' memory: none pending, followed by an arrival at the cluster
+  /// barrier, or not yet followed by one.
   enum class Remote : std::uint8_t { None, Arrived, Open };
   Remote remote = Remote::None;
   ir::OpId remote_use;
 
   void set(const AccessStatus& s);
-  /// Takes the less finished state of both paths.
+  /// Takes the less complete status of both paths.
   void join(const SharedState& other);
   friend bool operator==(const SharedState&, const SharedState&) = default;
 };
 
-/// All places by number.
+/// All accesses by number.
 class SmemAccesses {
  public:
   std::uint32_t number(const SmemAccess& p);
@@ -74,13 +74,13 @@ class SmemAccesses {
   std::unordered_map<std::uint64_t, std::uint32_t> known_;
 };
 
-/// Warpgroups synchronise: each knows what any of them knows.
+/// Synchronizes warpgroups: each knows what any of them knew.
 void join_warpgroups(SharedState& state, const SmemAccesses& places, std::uint32_t groups);
-/// fence_proxy_async by these threads; or, of mbarriers alone, fence_mbar_init.
+/// Applies fence_proxy_async by these threads; or, if inits_only, fence_mbar_init.
 void fence(SharedState& state, const SmemAccesses& places, const Threads& threads, bool inits_only);
-/// A group of that use is committed by these threads.
+/// Commits a group of that kind by these threads.
 void commit(SharedState& state, const SmemAccesses& places, AccessKind use, const Threads& threads);
-/// All but the `count` latest groups of these threads are over.
+/// Completes all but the `count` latest groups of these threads.
 void retire(SharedState& state, const SmemAccesses& places, AccessKind use, const Threads& threads,
             std::int64_t count);
 

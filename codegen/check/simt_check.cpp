@@ -1,5 +1,5 @@
-// Walks the structured program, each role with the open accesses of the beginning; branches are
-// joined, loops are repeated until the state does not grow.
+// Walks the structured program, each role with the accesses open at its start. Branches are joined,
+// and loops are repeated until the state stops growing.
 #include "codegen/check/simt_check.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ using namespace ir;
 
 namespace {
 
-/// Rounds of a loop after which what is open may still change; more are not worth their time.
+/// Rounds after which the state of a loop may still change; more are not worth the time.
 constexpr int kMaxLoopRounds = 4;
 
 class Walk {
@@ -44,7 +44,7 @@ class Walk {
   using Run = void (Walk::*)(OpId, SharedState&, const ThreadContext&);
   struct Visit {
     Run run = nullptr;
-    bool is_async = false;  ///< only matters next to TMA, wgmma and mbarriers
+    bool is_async = false;  ///< only relevant with TMA, wgmma and mbarriers
   };
   static const Visit& visit_of(Opcode opcode) {
     using enum Opcode;
@@ -80,7 +80,7 @@ class Walk {
     return kVisits[static_cast<std::size_t>(opcode)];
   }
 
-  /// Kernels without asynchronous units need no more than a check of their barriers.
+  /// Kernels without asynchronous units only need a check of their barriers.
   void find_async() {
     walk(k_, k_.body(), [&](OpId op) {
       using enum Opcode;
@@ -104,7 +104,7 @@ class Walk {
     }
   }
 
-  /// Some threads take one branch and others the other, or all take one of them.
+  /// Some threads take one branch and the others the other, or all take the same one.
   void branch(OpId op, SharedState& state, const ThreadContext& who) {
     const OpData& d = k_[op];
     const BranchThreads taken = c_.sets.where(d.operands[0]);
@@ -230,7 +230,7 @@ std::int64_t Checker::element_bytes(Value map) const {
   for (const Param& p : k.params()) {
     if (p.attrs.i(AttrName::arg, -1) != arg) continue;
     if (p.attrs.s(AttrName::component) == "ptr") return size_bytes(k.type(p.value).dtype());
-    // A swizzle is as wide as the rows of its boxes.
+    // The swizzle width equals the row width of its boxes.
     const auto box = p.attrs.ints(AttrName::box);
     const std::int64_t swizzle = p.attrs.i(AttrName::swizzle);
     if (!box.empty() && swizzle % box[0] == 0 && swizzle > 0) return swizzle / box[0];

@@ -1,7 +1,7 @@
 #pragma once
-// Static check of the simt form, before it is emitted: follows the ops that the lowering adds to a
-// kernel (proxy fences, barriers, bulk groups, wgmma groups, mbarrier counts) along the structured
-// program, without data and without running it. `docs/simulator.md` lists its limits.
+// Static check of the simt form before emission: follows the ops that the lowering adds to a kernel
+// (proxy fences, barriers, bulk groups, wgmma groups, mbarrier counts) along the structured
+// program, without data and without executing it. `docs/simulator.md` lists its limits.
 #include <string>
 #include <vector>
 
@@ -10,7 +10,7 @@
 
 namespace tegula::codegen {
 
-/// A fault under the name that the simulator has for it, at two ops.
+/// A fault at two ops, named as in the simulator.
 struct SimtFault {
   sim::Detector kind{};
   std::string what;
@@ -21,11 +21,11 @@ struct SimtFault {
   std::string str(const ir::Kernel& simt) const;
 };
 
-/// All faults of a kernel in simt form, each pair of ops once. A fault is reported only if the path
-/// in the program certainly has it; whether the path is ever taken is not asked.
+/// Returns all faults of a kernel in simt form, one per pair of ops. A fault is reported only if it
+/// certainly occurs on a path of the program; the path itself may never be taken.
 std::vector<SimtFault> find_simt_faults(const ir::Kernel& simt);
 
-/// The pass: throws InternalError where there is a fault, and changes nothing.
+/// The pass: throws InternalError if there is a fault, and changes nothing.
 bool check_simt(ir::Kernel& kernel, ir::PassContext& context);
 
 }  // namespace tegula::codegen

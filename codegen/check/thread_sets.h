@@ -1,5 +1,5 @@
 #pragma once
-// Computes which threads of a CTA take a branch whose condition depends on the thread index alone.
+// Computes which threads of a CTA take a branch whose condition depends only on the thread index.
 #include <bitset>
 #include <memory>
 #include <span>
@@ -14,29 +14,30 @@ namespace tegula::codegen {
 inline constexpr std::size_t kMaxThreads = 1024;
 using Threads = std::bitset<kMaxThreads>;
 
-/// Result of an op in thread `thread` of its CTA: its index, lane or warp, or whether it is the
-/// elected lane of its warp; null for ops that do not tell threads apart.
+/// Result of an op in thread `thread` of its CTA: its index, lane or warp; null for ops whose
+/// result does not depend on the thread.
 using ThreadNumber = int (*)(int thread);
 ThreadNumber thread_number(const ir::OpData& d);
 
 /// Threads first .. end - 1.
 Threads threads_between(int first, int end);
 
-/// Whether some warp of the CTA's `all` threads is among them only in part.
+/// Returns true if only a part of some warp of the CTA's `all` threads is in `threads`.
 bool has_part_of_warp(const Threads& threads, int all);
 
-/// Bit g: some of the warpgroup's threads are among them.
+/// Bit g is set if a thread of warpgroup g is in `threads`.
 std::uint32_t warpgroups_of(const Threads& threads);
 
-/// Among which threads a value differs.
+/// Granularity at which a value differs between threads.
 enum class Divergence : std::uint8_t { Uniform, PerWarpgroup, PerThread };
 
 /// Threads for which a condition may hold.
 struct BranchThreads {
   Threads threads;             ///< threads for which it may hold
-  bool by_thread_id = false;   ///< for all of them, and for no other, by their number alone
-  bool is_exact = false;       ///< for all of them or for none, or for those of one warpgroup
-  bool is_convergent = false;  ///< it does not tell warpgroups apart but by their number
+  bool by_thread_id = false;   ///< it holds for exactly these threads, by the thread number alone
+  bool is_exact = false;       ///< it holds for all of them, for none, or for those of one
+                               ///< warpgroup
+  bool is_convergent = false;  ///< it distinguishes warpgroups only by their number
   Divergence varies = Divergence::Uniform;
 };
 
@@ -45,7 +46,7 @@ class ThreadSets {
   explicit ThreadSets(const ir::Kernel& simt) : k_(simt), threads_(simt.info.threads) {}
 
   BranchThreads where(ir::Value condition);
-  /// The number that each thread has, where it is a function of the thread alone; else null.
+  /// Returns each thread's value if it depends only on the thread index, else null.
   const std::vector<ir::Cell>* by_thread(ir::Value v);
   Divergence varies(ir::Value v);
 

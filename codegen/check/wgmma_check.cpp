@@ -11,13 +11,13 @@ using sim::Detector;
 
 namespace {
 
-/// Parts of a product's place: itself with what it reads of B, and what it reads of A.
+/// Parts of a wgmma's accesses: the op itself with its reads of B, and its reads of A.
 constexpr int kItself = 0, kOfA = 1;
 
 bool is_pending(const Kernel& k, Value v) { return k.type(v).is(TypeKind::Pending); }
 
-/// Bytes that a descriptor of `rows` rows covers over its k steps (PTX ISA, "Strides"). K-major, k
-/// steps inside of a swizzled row do not leave its segment.
+/// Bytes that a descriptor of `rows` rows covers over its k steps (PTX ISA, "Strides"). If K-major,
+/// k steps within a swizzled row stay in its segment.
 std::int64_t reach_of(const OpData& descriptor, std::int64_t rows, bool mn_major,
                       std::int64_t last_step) {
   const std::int64_t lbo = descriptor.attrs.i(AttrName::lbo),
@@ -48,7 +48,7 @@ void WgmmaCheck::collect(Value v, Values& into, std::vector<Value>& passed) {
   for (Value x : incoming_values(k, *merge)) collect(x, into, passed);
 }
 
-/// The values that this one may be, through carries, branches and waits.
+/// Returns the values that this one may originate from, through carries, branches and waits.
 const WgmmaCheck::Values& WgmmaCheck::origins(Value v) {
   const auto [it, is_new] = origins_.try_emplace(v);
   if (is_new) {
@@ -65,8 +65,8 @@ bool WgmmaCheck::comes_from(Value v, Value origin) {
 // ---- issue
 void WgmmaCheck::fence(SharedState& state) { state.needs_wgmma_fence = false; }
 
-/// No register operand is written between the last fence and the op, where they stand in one
-/// region. Poison writes nothing.
+/// Checks that no register operand is written between the last fence and the op if both are in the
+/// same region. Poison writes nothing.
 void WgmmaCheck::expect_fenced(OpId op) {
   const OpData& d = c_.k[op];
   for (OpId at = d.prev; at && c_.k[at].opcode != Opcode::WgmmaFence; at = c_.k[at].prev)
@@ -129,7 +129,7 @@ void WgmmaCheck::commit(SharedState& state, const ThreadContext& who) {
 }
 
 // ---- waits
-/// The wait orders what it leaves in flight, too.
+/// The wait also orders the groups that it leaves in flight.
 void WgmmaCheck::expect_passed(const AccessStatus& s, OpId wait) {
   const OpId product = c_.places.of(s).op;
   const auto& operands = c_.k[wait].operands;
@@ -156,7 +156,7 @@ void WgmmaCheck::expect_kept(const AccessStatus& s, OpId wait) {
               product);
 }
 
-/// Registers that the wait returns belong to no wgmma any more.
+/// Checks that registers returned by the wait no longer belong to a wgmma.
 void WgmmaCheck::expect_over(const SharedState& state, OpId wait) {
   const OpData& d = c_.k[wait];
   for (const AccessStatus& s : state.open) {

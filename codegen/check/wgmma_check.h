@@ -1,5 +1,5 @@
 #pragma once
-// wgmma: what is in flight, which registers it owns, and what waits for it.
+// wgmma: ops in flight, the registers that they own, and the waits for them.
 #include <unordered_map>
 #include <vector>
 
