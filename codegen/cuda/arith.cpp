@@ -1,8 +1,8 @@
-// Expression templates: arithmetic, bits, comparison, selection and the functions of one float.
+// Expression templates: arithmetic, bits, comparison, selection and unary float functions.
 //
-// Integers wrap in the IR but overflow of a signed number is undefined in C++, so sums and products
-// are written in unsigned arithmetic (`lane * 4u`) and become signed again where the sign matters.
-// Floats below 32 bits are computed in f32 and rounded once.
+// Integers wrap in the IR, but signed overflow is undefined in C++. Sums and products are therefore
+// written in unsigned arithmetic (`lane * 4u`) and converted back where the sign matters. Floats
+// below 32 bits are computed in f32 and rounded once.
 #include <fmt/format.h>
 
 #include <array>
@@ -40,8 +40,8 @@ std::string unsigned_type(const Element& x) {
 
 bool is_wide_int(DType d) { return is_integer(d) && size_bits(d) >= 32; }
 
-/// Operand i for unsigned arithmetic; `converts` is cleared where it makes the whole expression
-/// unsigned by itself.
+/// Operand i for unsigned arithmetic; clears `needs_conversion` if the operand already makes the
+/// whole expression unsigned.
 Text modular_operand(const Element& x, std::size_t i, bool& needs_conversion) {
   const DType d = x.out().dtype;
   const ir::Value v = x.e.operand(x.id, i);
@@ -54,14 +54,14 @@ Text modular_operand(const Element& x, std::size_t i, bool& needs_conversion) {
   return t;
 }
 
-/// a op b on integers that wrap.
+/// a op b with wraparound.
 Text modular(const Element& x, const std::string& op, Prec prec) {
   const DType d = x.out().dtype;
   if (is_bool(d))
     return Text(fmt::format("bool(({} {} {}) & 1)", x.x(0).within(Prec::Unary), op,
                             x.x(1).within(Prec::Unary)));
   if (!is_wide_int(d)) {
-    // 8 and 16 bits are promoted to int, where only a product of two u16 can overflow.
+    // 8 and 16 bits are promoted to int, which only a product of two u16 can overflow.
     Text a = x.x(0);
     if (op == "*") a = Text(fmt::format("{}({})", x.e.use_type("u32"), a.s));
     return inexact(infix(a, op, x.x(1), prec));
@@ -83,16 +83,15 @@ Text bitwise(const Element& x, const std::string& op, const std::string& logical
              Prec logical_prec) {
   if (is_bool(x.out().dtype)) {
     if (x.index.empty()) return infix(x.x(0), logical, x.x(1), logical_prec);
-    // && and || are branches, one a register: NVVM made one of the last, and a copy of a sum that a
-    // wgmma had yet to write with it (C7514).
-    // An int in an initialiser in braces would be a narrowing one.
+    // Use & and | here: short-circuit operators create one branch per register. NVVM turned the
+    // last one into a branch and, with it, copied an accumulator that a wgmma had yet to write
+    // (C7514). bool(..) prevents the narrowing of an int in a braced initializer.
     return {
         "bool(" + x.x(0).within(Prec::Unary) + " " + op + " " + x.x(1).within(Prec::Unary) + ")",
         Prec::Primary};
   }
   const Text a = x.loose(0), b = x.loose(1);
-  // Sums inside are bracketed although C++ would not need it. Any upper bits come from the
-  // operands.
+  // Nested sums get parentheses that C++ does not require. Any upper bits come from the operands.
   Text out{a.within(a.prec == prec ? prec : Prec::Unary) + " " + op + " " + b.within(Prec::Unary),
            prec};
   out.exact = a.exact && b.exact;
@@ -111,7 +110,7 @@ Text extreme(const Element& x, bool is_max) {
   return narrowed(x, call(f, {x.wide(0), x.wide(1)}));
 }
 
-/// One of the functions that ptx::unary spells.
+/// One of the functions that ptx::unary emits.
 Text function_of(const Element& x, std::string_view mnemonic) {
   const DType wide = wide_type(x.out().dtype);
   const bool approx = x.attrs().i(AttrName::approx) != 0;
@@ -119,7 +118,7 @@ Text function_of(const Element& x, std::string_view mnemonic) {
   if (a.text.empty())
     x.e.refuse(x.id, fmt::format("there is no such instruction for {}", name(wide)));
   const std::string type = x.e.c_type({wide, false});
-  // exp2_approx says what the hardware's ex2.approx.ftz does; correctly rounded ones need no word.
+  // exp2_approx names the hardware's ex2.approx.ftz; correctly rounded functions need no suffix.
   const bool is_approx = a.text.find("approx") != std::string::npos &&
                          mnemonic.find("approx") == std::string_view::npos;
   const std::string f =
@@ -128,7 +127,7 @@ Text function_of(const Element& x, std::string_view mnemonic) {
   return narrowed(x, call(f, {x.wide(0)}));
 }
 
-/// Between i32 and u32, i64 and u64.
+/// True for conversions between i32 and u32, or i64 and u64.
 bool changes_sign_only(DType from, DType to) {
   return is_wide_int(from) && is_wide_int(to) && size_bits(from) == size_bits(to) &&
          is_signed(from) != is_signed(to);
@@ -137,13 +136,13 @@ bool changes_sign_only(DType from, DType to) {
 Text with_other_sign(const Element& x) {
   const Text t = x.loose();
   if (is_signed(x.out().dtype)) return inexact(t);
-  // An unfinished signed sum is unsigned already.
+  // An inexact signed sum is already unsigned.
   if (!t.exact) return {t.s, t.prec};
   return Text(fmt::format("{}({})", unsigned_type(x), t.s));
 }
 
-/// Division by a constant other than 0 and -1 is defined in C++; any other goes to the hardware's
-/// instruction.
+/// Division by a constant other than 0 and -1 is defined in C++; any other division uses the
+/// hardware instruction.
 Text divide(const Element& x, bool remainder) {
   const DType d = x.out().dtype;
   const auto c = x.e.constant(x.e.operand(x.id, 1));
@@ -176,7 +175,7 @@ Text shift(const Element& x, bool left) {
   const std::string f = x.e.ptx_value(fmt::format("{}_{}", left ? "shl" : "shr", name(wide)), type,
                                       {type + " a", x.e.use_type("u32") + " amount"},
                                       ptx::shift(left, is_signed(d), wide_bits));
-  // Any bit above the low six makes the amount too large.
+  // An amount with a bit above the low six is too large.
   const Text n = bits == 64 ? Text(fmt::format("min({}({}), 64ull)", x.e.use_type("u64"), x.x(1).s))
                  : bits < 32 ? Text(fmt::format("u{}({})", bits, x.x(1).s))
                              : x.x(1);
@@ -186,7 +185,7 @@ Text shift(const Element& x, bool left) {
   return out;
 }
 
-/// Through the hardware's instruction: NVRTC would negate in the way that ptx::int_neg avoids.
+/// Uses the hardware instruction: NVRTC would negate in the way that ptx::int_neg avoids.
 Text negated(const Element& x) {
   const DType d = x.out().dtype;
   const DType wide = size_bits(d) >= 32 ? d : is_signed(d) ? DType::i32 : DType::u32;
@@ -208,11 +207,11 @@ constexpr std::array kComparisons{
     Comparison{"lt", "<", Prec::Relation},  Comparison{"le", "<=", Prec::Relation},
     Comparison{"gt", ">", Prec::Relation},  Comparison{"ge", ">=", Prec::Relation}};
 
-/// The magnitude bits of a small float.
+/// Sign and magnitude bits of a small float.
 std::string sign_bit(DType d) { return size_bits(d) == 16 ? "0x8000" : "0x80"; }
 std::string magnitude_bits(DType d) { return size_bits(d) == 16 ? "0x7fff" : "0x7f"; }
 
-/// An intrinsic that counts bits gives an int.
+/// Intrinsics that count bits return an int.
 Text count_bits(const Element& x, const std::string& intrinsic, const std::string& bits) {
   const DType d = x.out().dtype;
   const Text n = call(size_bits(d) == 64 ? intrinsic + "ll" : intrinsic, {Text(bits)});
@@ -221,7 +220,7 @@ Text count_bits(const Element& x, const std::string& intrinsic, const std::strin
              : Text(fmt::format("{}({})", x.e.c_type({d, false}), n.s));
 }
 
-/// The bits of an integer without its sign, for counting.
+/// The bits of an integer as an unsigned value, for counting.
 std::string bits(const Element& x) {
   const int n = size_bits(x.out().dtype);
   if (n >= 32 || !is_signed(x.out().dtype)) return x.x().s;

@@ -1,4 +1,4 @@
-// Barriers, mbarriers, fences and the TMA.
+// Barriers, mbarriers, fences and TMA.
 #include <fmt/format.h>
 
 #include "codegen/cuda/emitter.h"
@@ -19,7 +19,7 @@ void emit_named_barrier(Emitter& e, OpId id, std::string_view name, NamedBarrier
   e.line(fmt::format("{}({});", f, e.argument(e.operand(id, 0))));
 }
 
-/// A call with the op's operands: a shared address, and a predicate if there is one.
+/// Emits a call with the op's operands: a shared address and, optionally, a predicate.
 void emit_mbarrier(Emitter& e, OpId id, const std::string& name, const ptx::Asm& a) {
   const bool predicated = e.operand_count(id) > 1;
   std::vector<std::string> parameters{"int mbarrier"}, names{"mbarrier"};
@@ -111,7 +111,7 @@ void cuda_GridDepWait(Emitter& e, OpId) { e.ptx_statement(ptx::griddep_wait()); 
 void cuda_GridDepLaunch(Emitter& e, OpId) { e.ptx_statement(ptx::griddep_launch()); }
 
 void cuda_TmaLoad(Emitter& e, OpId id) {
-  // Operands map, destination, barrier, coordinates; PTX wants destination, map, coordinates,
+  // Operands: map, destination, barrier, coordinates; PTX expects destination, map, coordinates,
   // barrier.
   const auto rank = static_cast<int>(e.operand_count(id)) - 3;
   const std::int64_t ctas = e.attrs(id).i(AttrName::cluster_ctas, 1);
@@ -132,7 +132,7 @@ void cuda_TmaLoad(Emitter& e, OpId id) {
 
 namespace {
 
-/// Operands map, source, coordinates; PTX wants the source last.
+/// Operands: map, source, coordinates; PTX expects the source last.
 void emit_to_global(Emitter& e, OpId id, std::string_view name, int rank, const ptx::Asm& text) {
   std::vector<std::string> parameters{"const " + e.use_type("TensorMap") + "* map"}, names{"map"};
   append_int_parameters(parameters, coordinates(rank));

@@ -12,21 +12,21 @@ std::vector<Value> tail(const std::pmr::vector<Value>& v, std::size_t from = 0) 
   return {v.begin() + static_cast<std::ptrdiff_t>(from), v.end()};
 }
 
-/// The operands of the terminator of a region.
+/// Operands of a region's terminator.
 std::vector<Value> yielded(const Emitter& e, ir::RegionId region) {
   const OpId end = e.kernel.terminator(region);
   return end ? tail(e.op(end).operands) : std::vector<Value>();
 }
 
-/// Whether the loop holds a wgmma and so tests after its body. NVVM leaves a loop that tests first
-/// as it is, and ptxas takes the copies at its end for writes of a wgmma's A registers while one is
-/// in flight, which makes it run all wgmmas one after another (C7513); LLVM's loops have their test
-/// behind.
+/// Returns true if the loop contains a wgmma and must therefore test after its body. NVVM keeps a
+/// loop that tests first, and ptxas takes the copies at its end for writes to the A registers of a
+/// wgmma in flight and serializes all wgmmas (C7513). The LLVM emitter's loops always test at the
+/// end.
 bool holds_wgmma(const ir::Kernel& k, ir::RegionId body) {
   return ir::any_op(k, body, [&](OpId op) { return k[op].opcode == ir::Opcode::Wgmma; });
 }
 
-/// Makes the variable that a loop carries `arg` in and gives it its first value.
+/// Declares the variable in which a loop carries `arg` and initializes it.
 void carry(Emitter& e, OpId loop, Value arg, Value init) {
   const bool is_mine = e.is_array(arg) && e.has_variable(init) &&
                        e.variable(init).count == e.count(arg) && e.uses.count_in(init, loop) == 1 &&
@@ -43,8 +43,8 @@ void carry(Emitter& e, OpId loop, Value arg, Value init) {
   e.line(fmt::format("{} {}{};", made.type, made.name, first));
 }
 
-/// A variable for result `i` of an `if`: one that a branch yields unchanged, if nobody needs it
-/// afterwards.
+/// Creates a variable for result `i` of an `if`, or reuses one that a branch yields unchanged and
+/// that is not read afterwards.
 void make_result(Emitter& e, OpId id, std::size_t i) {
   const Value result = e.result(id, i);
   for (ir::RegionId region : e.op(id).regions) {
@@ -178,7 +178,7 @@ void cuda_Roles(Emitter& e, OpId id) {
     end += warps[role];
     const std::string_view name = role_names.substr(0, role_names.find(','));
     role_names.remove_prefix(std::min(role_names.size(), name.size() + 1));
-    // The last role needs no test where it takes all remaining warps.
+    // The last role needs no test if it takes all remaining warps.
     std::string head = role == 0 ? "" : "} else ";
     if (end * 32 != e.kernel.info.threads || role == 0)
       head += fmt::format("if ({} < {}) ", e.warp(), end);

@@ -1,4 +1,4 @@
-// C++ types, literals, and the functions around inline PTX.
+// C++ types, literals, and functions that wrap inline PTX.
 #include <fmt/format.h>
 
 #include <array>
@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, kDTypeCount> kTypeNames{
     "bool", "i8",     "i16",    "int", "i64",  "u8",    "u16",   "u32",
     "u64",  "f8e4m3", "f8e5m2", "f16", "bf16", "float", "double"};
 
-/// Types that are C++'s own need no declaration.
+/// Built-in C++ types need no declaration.
 bool is_builtin(std::string_view name) {
   return name == "bool" || name == "int" || name == "float" || name == "double";
 }
@@ -33,7 +33,7 @@ ResultRegister result_register(ptx::Reg r) {
   return {"u32", kPlain};
 }
 
-/// The parameter as inline asm takes it: 8 bits and predicates have no register class of their own.
+/// The parameter as an inline-asm operand: 8-bit values and predicates have no register class.
 std::string asm_operand(const std::string& name, ptx::Reg r) {
   if (r == ptx::Reg::pred) return fmt::format("int({})", name);
   if (r == ptx::Reg::b16) return fmt::format("u16({})", name);
@@ -72,7 +72,6 @@ std::string wrapped(const std::string& statement) {
 }
 
 // ---- types and literals
-// ---------------------------------------------------------------------------------------------
 
 const std::string& Emitter::use_type(const std::string& name) {
   return *used_types_.insert(name).first;
@@ -136,7 +135,7 @@ Text Emitter::literal(ir::Elem e, const ir::AttrList& attrs) {
   const std::int64_t value =
       static_cast<std::int64_t>(static_cast<std::uint64_t>(v) << unused) >> unused;
   const bool wide = size_bits(e.dtype) == 64;
-  // The most negative number has no literal of its own type.
+  // The most negative integer cannot be written as one literal.
   const std::int64_t lowest = std::int64_t{-1} << (size_bits(e.dtype) - 1);
   if (value == lowest && size_bits(e.dtype) >= 32)
     return {fmt::format("(-{}{} - 1)", -(value + 1), wide ? "ll" : "")};
@@ -144,13 +143,12 @@ Text Emitter::literal(ir::Elem e, const ir::AttrList& attrs) {
 }
 
 // ---- functions
-// ------------------------------------------------------------------------------------------------------
 
 std::string Emitter::function(std::string_view name, const std::string& signature,
                               const std::string& body) {
   std::string& known = function_names_[signature + "\n" + body];
   if (!known.empty()) return known;
-  // Functions of arrays of different lengths share a name; anything else gets a name of its own.
+  // Overloads for arrays of different lengths share a name; other functions get distinct names.
   auto& signatures = overloads_[std::string(name)];
   const bool overloads = !signatures.empty() && signature.find("(&") != std::string::npos &&
                          signatures.insert(signature).second;

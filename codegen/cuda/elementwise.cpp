@@ -1,4 +1,4 @@
-// Elementwise ops with a variable of their own, and conversions.
+// Elementwise ops that have a variable, and conversions.
 #include <fmt/format.h>
 
 #include "codegen/cuda/emitter.h"
@@ -9,7 +9,7 @@ namespace {
 bool is_small_float(DType d) { return is_float(d) && size_bits(d) < 32; }
 bool is_f8(DType d) { return is_float(d) && size_bits(d) == 8; }
 
-/// A cast that the hardware does for two neighbours at once.
+/// Returns true for a cast that the hardware performs on two neighbors at once.
 bool is_pair_cast(const Emitter& e, OpId id) {
   const ir::OpData& d = e.op(id);
   if (d.opcode != Opcode::Cast) return false;
@@ -73,8 +73,8 @@ void emit_half_pairs(Emitter& e, OpId id) {
   e.close();
 }
 
-/// The array of an operand that ends here and whose registers the expression reads one by one, as a
-/// place for the result.
+/// Returns the array of an operand that dies here and whose registers the expression reads one by
+/// one: the result can overwrite it. Null if there is none.
 const Variable* dying_operand(Emitter& e, OpId id) {
   const Value v = e.result(id);
   Emitter::Reads all;
@@ -93,7 +93,7 @@ const Variable* dying_operand(Emitter& e, OpId id) {
   return nullptr;
 }
 
-/// `x = cond ? x : constant` of a whole array, as where an empty loop's sums are zero.
+/// `x = cond ? x : constant` on a whole array, e.g. where the sums of an empty loop are zero.
 bool keeps_or_replaces(Emitter& e, OpId id, const Variable* place) {
   const ir::OpData& d = e.op(id);
   return d.opcode == Opcode::Select && place != nullptr && !e.is_array(d.operands[0]) &&
@@ -102,8 +102,8 @@ bool keeps_or_replaces(Emitter& e, OpId id, const Variable* place) {
          (place->type == "float" || place->type == "int");
 }
 
-/// A branch that stays one. As a choice for each register ptxas reads sums behind a wgmma while it
-/// still counts them as in flight, and runs all wgmmas one after another (C7514).
+/// Emits a branch that stays a branch. With a select per register, ptxas reads accumulators after a
+/// wgmma while it still considers them in flight, and serializes all wgmmas (C7514).
 void emit_replacement(Emitter& e, OpId id, const std::string& place) {
   const bool is_float = e.type(e.result(id)).dtype() == DType::f32;
   const std::string function =
@@ -140,7 +140,7 @@ Text Element::wide(std::size_t i) const {
   const DType d = e.type(v).dtype();
   if (!is_small_float(d)) return x(i);
   if (const ir::OpData* constant = e.constant_op(v)) {
-    // The literal as the small type rounds it, which f32 holds exactly.
+    // The literal is rounded to the small type, which f32 represents exactly.
     const double value = visit_dtype(d, [&](auto tag) -> double {
       using T = typename decltype(tag)::type;
       if constexpr (requires(T t) { t.bits; })
@@ -157,7 +157,7 @@ Text convert(Emitter& e, const Text& x, DType from, DType to, ir::CastMode mode)
   if (from == to) return x;
   const std::string type = e.c_type({to, false});
   const ptx::Asm a = ptx::cast(from, to, *e.kernel.info.target, mode);
-  // Conversions that C++ defines in the same way read better as casts: integers wrap, and
+  // Conversions that C++ defines in the same way are more readable as casts: integers wrap, and
   // conversions to f32 and f64 round to nearest even.
   const bool plain = !mode.to_zero && !mode.saturate && size_bits(to) >= 32 && is_float(to) &&
                      (!is_float(from) || size_bits(from) >= 32);
@@ -168,7 +168,7 @@ Text convert(Emitter& e, const Text& x, DType from, DType to, ir::CastMode mode)
   if (is_bool(from) && is_small_float(to))
     return convert(e, fmt::format("float({})", x.s), DType::f32, to);
   if (from == DType::bf16 && to == DType::f32) {
-    // Written out, so that the compiler sees through to the packed word it came from.
+    // Written out, so that the compiler can see the packed word that it came from.
     const std::string f =
         e.function("bf16_to_f32", "float NAME(bf16 x)",
                    fmt::format("  return __uint_as_float({}(x) << 16);\n", e.use_type("u32")));

@@ -30,7 +30,7 @@ constexpr std::array<ElementFn, ir::kOpCount> kElement{
 #include "ir/op_rows.h"
 };
 
-/// Types that the program may name, in the order of their declarations.
+/// Types that the program may use, in the order of their declarations.
 struct NamedType {
   std::string_view name, declaration;
 };
@@ -49,7 +49,7 @@ constexpr std::array kNamedTypes{
     NamedType{"TensorMap", "struct alignas(64) TensorMap { unsigned char bytes[128]; };"},
 };
 
-/// The statement for r = 0: no other name is `r`.
+/// The statement for r = 0; no other name is `r`.
 std::string at_register_zero(std::string_view statement) {
   const auto is_word = [&](std::size_t i) {
     return i < statement.size() &&
@@ -82,7 +82,6 @@ void Emitter::refuse(ir::OpId id, std::string_view why) const {
 }
 
 // ---- the program
-// ----------------------------------------------------------------------------------------------------
 
 void Emitter::declare_parameters() {
   for (const ir::Param& p : kernel.params()) {
@@ -150,7 +149,7 @@ void Emitter::locate(const Loc& loc) {
 
 void Emitter::line(std::string_view text) {
   locate(pending_location_);
-  // Before each line, since a line of the user's may be many of these.
+  // Before each line, since one line of the user's source may become many lines.
   if (line_info_ && last_location_.known())
     body_ += fmt::format("#line {} \"{}\"\n", last_location_.line, last_location_.file);
   body_ += fmt::format("{:{}}{}\n", "", 2 * depth_, text);
@@ -182,7 +181,6 @@ void Emitter::for_registers(std::int64_t count, const std::string& statement, st
 }
 
 // ---- entry values
-// ---------------------------------------------------------------------------------------------------
 
 const std::string& Emitter::at_entry(std::string& slot, std::string_view name,
                                      const std::string& type, const std::string& value) {
@@ -197,12 +195,12 @@ const std::string& Emitter::tid() { return at_entry(tid_, "tid", "int", "threadI
 const std::string& Emitter::lane() { return at_entry(lane_, "lane", "int", "threadIdx.x % 32"); }
 
 const std::string& Emitter::warp() {
-  // Through a shuffle: only then does ptxas keep what depends on it in uniform registers.
+  // Through a shuffle: only then does ptxas keep dependent values in uniform registers.
   return at_entry(warp_, "warp", "int", "__shfl_sync(0xffffffff, threadIdx.x / 32, 0)");
 }
 
 const std::string& Emitter::never() {
-  // False, which no compiler can know: it does not look into the PTX.
+  // False, but unknown to compilers, because they do not interpret the PTX.
   ptx::Asm a;
   a.effects = false;
   a.add(ptx::Reg::b32, ptx::Role::Out);

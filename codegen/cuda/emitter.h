@@ -1,11 +1,10 @@
 #pragma once
-// The state of the CUDA C++ emitter and what every op function needs: expressions of values,
+// State of the CUDA C++ emitter and the services for op functions: expressions of values,
 // variables, statements, and helper functions around inline PTX.
 //
 // A `v<NxT>` is an array of N elements that the compiler keeps in registers: every index is a
-// constant once the
-// `#pragma unroll` loops are unrolled. A result tied to an operand takes over the operand's array
-// where that one dies.
+// constant once the `#pragma unroll` loops are unrolled. A result tied to an operand reuses the
+// operand's array if the operand dies there.
 #include <map>
 #include <optional>
 #include <set>
@@ -32,12 +31,12 @@ struct Variable {
   std::string name;
   std::string type;
   std::int64_t count = 0;
-  std::vector<ir::Value> holders;  ///< the values it has held or will hold
+  std::vector<ir::Value> holders;  ///< values that it holds at some time
 };
 
 class Emitter {
  public:
-  /// `line_info`: also say in `#line` which of the user's lines each statement comes from.
+  /// `line_info`: also emit `#line` directives with the user's line of each statement.
   explicit Emitter(const ir::Kernel& kernel, bool line_info = false);
   std::string run();
 
@@ -46,38 +45,37 @@ class Emitter {
   Names names;
 
   // ---- ops
-  // ------------------------------------------------------------------------------------------------
   const ir::OpData& op(ir::OpId id) const { return kernel[id]; }
   const ir::AttrList& attrs(ir::OpId id) const { return kernel[id].attrs; }
   ir::Value operand(ir::OpId id, std::size_t i) const { return kernel[id].operands[i]; }
   std::size_t operand_count(ir::OpId id) const { return kernel[id].operands.size(); }
   ir::Value result(ir::OpId id, std::size_t i = 0) const { return kernel[id].results[i]; }
-  /// The type of the registers that hold `v`: what a pending value resolves to, or its packed
+  /// Type of the registers that hold `v`: the resolved type of a pending value, or its packed
   /// words.
   ir::Type type(ir::Value v) const;
   std::int64_t count(ir::Value v) const { return type(v).count(); }
   bool is_array(ir::Value v) const { return type(v).is_vec(); }
-  /// The op that makes `v` if it is a constant (poison) of the kind, else none.
+  /// Returns the op that defines `v` if it is a constant, else null.
   const ir::OpData* constant_op(ir::Value v) const;
   std::optional<std::int64_t> constant(ir::Value v) const;
   bool is_poison(ir::Value v) const;
-  /// Gives up: the op has no form in CUDA C++ for this target.
+  /// Throws: the op cannot be expressed in CUDA C++ for this target.
   [[noreturn]] void refuse(ir::OpId id, std::string_view why) const;
 
   // ---- statements
-  // -----------------------------------------------------------------------------------------
   void line(std::string_view text);
-  /// Names the user's line of the current op now, where the first line of text comes only later.
+  /// Emits the user's line of the current op now, for ops that emit their first line of text later.
   void comment_location() { locate(pending_location_); }
-  /// "head {" and deeper from here.
+  /// Emits "head {" and increases the indentation.
   void open(std::string_view head);
   void close();
-  /// "} else {"
+  /// Emits "} else {".
   void next_branch(std::string_view head);
   void emit_region(ir::RegionId region);
-  /// "#pragma unroll" and a loop over `r` with one statement; the bare statement for one register.
+  /// Emits "#pragma unroll" and a loop over `r` with one statement; only the statement for one
+  /// register.
   void for_registers(std::int64_t count, const std::string& statement, std::int64_t step = 1);
-  /// The text of statements made by `make`, taken out of the program.
+  /// Returns the text of the statements that `make` emits, removed from the program.
   template <class Make>
   std::string captured(const Make& make) {
     std::string outer = std::move(body_);
@@ -92,20 +90,19 @@ class Emitter {
   std::size_t loop_depth = 0;
 
   // ---- values
-  // ---------------------------------------------------------------------------------------------
   /// The element of `v` at `index` ("r", "2 * r + 1", "5"); a scalar is the same at every index.
   Text text(ir::Value v, std::string_view index = "0");
-  /// The same, converted where the C++ value may differ from the element.
+  /// The same, converted if the C++ value may differ from the element.
   Text exact(ir::Value v, std::string_view index = "0");
   std::string argument(ir::Value v, std::string_view index = "0") { return exact(v, index).s; }
-  /// The array that holds `v`, made now if `v` is a constant or an expression.
+  /// Returns the array that holds `v`; creates it if `v` is a constant or an expression.
   std::string array(ir::Value v);
-  /// Declares a fresh variable for a result; `initial` empty leaves it unset.
+  /// Declares a new variable for a result; not initialized if `initial` is empty.
   std::string declare(ir::Value v, const Text& initial = {});
   std::string declare_array(ir::Value v);
-  /// The array of `result`: that of `tied` where it dies here, else a copy.
+  /// Returns the array of `result`: the array of `tied` if that dies here, else a copy.
   std::string take_over(ir::Value result, ir::Value tied, ir::OpId at);
-  /// `v` is held by the variable that `other` is held by.
+  /// Assigns `v` to the variable that holds `other`.
   void share(ir::Value v, ir::Value other);
   void bind(ir::Value v, std::size_t variable);
   bool has_variable(ir::Value v) const { return variable_[v.index] >= 0; }
@@ -116,46 +113,45 @@ class Emitter {
   std::size_t variable_index(ir::Value v) const {
     return static_cast<std::size_t>(variable_[v.index]);
   }
-  /// `v` is one of the values at the kernel's entry, whose name the caller fills in.
+  /// Returns the variable of a value at the kernel's entry; the caller sets its name.
   Variable& entry_variable(ir::Value v);
   std::size_t new_variable(ir::Value v, std::string_view hint, bool is_declared = true);
-  /// No value in the variable is read after `at`.
+  /// Returns true if no value in the variable is read after `at`.
   bool is_free_at(ir::Value v, ir::OpId at) const;
-  /// The variables that `v`'s expression reads; `other_index` ones at another register than its
-  /// own.
+  /// Variables that `v`'s expression reads, at the same register index or (`other_index`) at
+  /// another.
   struct Reads {
     std::set<std::size_t> same_index, other_index;
     bool any(std::size_t v) const { return same_index.contains(v) || other_index.contains(v); }
   };
   Reads reads(ir::Value v) const;
-  /// to[i] = from[i] for all i at once. `to` are values with variables.
+  /// Emits to[i] = from[i] for all i simultaneously. `to` are values with variables.
   void assign(const std::vector<ir::Value>& to, const std::vector<ir::Value>& from);
 
   // ---- types and helpers
-  // ----------------------------------------------------------------------------------
   /// "float", "bf16", "i64", "float*"
   std::string c_type(ir::Elem e);
   std::string c_type(ir::Type t) { return c_type(t.elem()); }
   const std::string& use_type(const std::string& name);
-  /// A literal of the type, e.g. "1.0f", "-infinity()", "0x7fffu".
+  /// Returns a literal of the type, e.g. "1.0f", "-infinity()", "0x7fffu".
   Text literal(ir::Elem e, const ir::AttrList& attrs);
   Text float_literal(double value, DType d);
-  /// Adds `__device__ __forceinline__ SIGNATURE { BODY }` once and returns the name it got; NAME in
-  /// the signature stands for it.
+  /// Adds `__device__ __forceinline__ SIGNATURE { BODY }` once and returns its name, which replaces
+  /// NAME in the signature.
   std::string function(std::string_view name, const std::string& signature,
                        const std::string& body);
-  /// A function around PTX whose only result, operand 0, is returned. `parameters` are "float x"
-  /// and are the other operands in order.
+  /// Returns a function around PTX that returns its only result, operand 0. `parameters`, such as
+  /// "float x", are the other operands in order.
   std::string ptx_value(std::string_view name, const std::string& type,
                         const std::vector<std::string>& parameters, const ptx::Asm& a);
-  /// A function around PTX without result; `names` are the C++ expressions of its operands.
+  /// Returns a function around PTX without results; `names` are the C++ expressions of its
+  /// operands.
   std::string ptx_effect(std::string_view name, const std::vector<std::string>& parameters,
                          const ptx::Asm& a, const std::vector<std::string>& names);
-  /// PTX without operands, as a statement.
+  /// Emits PTX without operands, as a statement.
   void ptx_statement(const ptx::Asm& a);
 
   // ---- values at the kernel's entry
-  // -----------------------------------------------------------------------
   const std::string& tid();
   const std::string& lane();
   const std::string& warp();
@@ -195,10 +191,10 @@ struct Element {
   ir::Elem in(std::size_t i = 0) const { return e.type(e.operand(id, i)).elem(); }
   ir::Elem out() const { return e.type(e.result(id)).elem(); }
   bool is_float() const { return !in().pointer && tegula::is_float(in().dtype); }
-  /// Operand i, exact or as it comes.
+  /// Operand i, exact or as is.
   Text x(std::size_t i = 0) const { return e.exact(e.operand(id, i), index); }
   Text loose(std::size_t i = 0) const { return e.text(e.operand(id, i), index); }
-  /// Operand i as f32 where its type is a narrower float.
+  /// Operand i, as f32 if its type is a narrower float.
   Text wide(std::size_t i = 0) const;
 };
 
@@ -208,17 +204,17 @@ struct Element {
 #include "ir/op_rows.h"
 
 using ElementFn = Text (*)(const Element&);
-/// The expression template of an elementwise op; null for any other.
+/// Returns the expression template of an elementwise op; null for any other op.
 ElementFn element_fn(ir::Opcode o);
-/// Gives the result of an elementwise op a variable.
+/// Emits an elementwise op whose result has a variable.
 void emit_elementwise(Emitter&, ir::OpId);
-/// The expression of an inlined or single register of `regs`.
+/// Returns the expression of an inlined or single register of `regs`.
 Text regs_element(Emitter&, ir::OpId, std::string_view index);
 
-/// A call that converts one element.
+/// Returns a call that converts one element.
 Text convert(Emitter&, const Text& x, DType from, DType to, ir::CastMode mode = {});
-/// The packed word of two or four neighbouring narrow floats that an inlined `cast` would give:
-/// element n * index on.
+/// Returns the packed word of two or four neighboring narrow floats of an inlined `cast`, from
+/// element n * index.
 std::string packed_cast(Emitter&, ir::OpId cast, std::string_view index);
 
 }  // namespace tegula::codegen::cuda

@@ -1,4 +1,4 @@
-// Recognises start + step * ((r / each) % period).
+// Recognizes start + step * ((r / each) % period).
 #include "codegen/cuda/indices.h"
 
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ std::string spell(const Pattern& p) {
 std::string index_pattern(std::span<const std::int64_t> list) {
   const auto n = static_cast<std::int64_t>(list.size());
   if (n == 0) return "";
-  std::int64_t each = 1;  // how often the first register is repeated
+  std::int64_t each = 1;  // repetitions of the first register
   while (each < n && list[static_cast<std::size_t>(each)] == list[0]) ++each;
   Pattern p{list[0], 0, each, 0};
   if (each == n) return spell({list[0], 0, 1, 0});

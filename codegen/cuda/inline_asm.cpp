@@ -1,5 +1,5 @@
-// The user's own inline PTX, written with LLVM's constraints: `$n` counts results, then operands,
-// register by register; 8- and 16-bit registers that fill 32-bit words count as those words.
+// Inline PTX of the user, with LLVM's constraints: `$n` numbers results, then operands, register by
+// register; 8- and 16-bit registers that fill 32-bit words are passed as those words.
 #include <fmt/format.h>
 
 #include <cctype>
@@ -9,7 +9,7 @@
 namespace tegula::codegen::cuda {
 namespace {
 
-/// How many elements one register of the asm holds, as the LLVM emitter packs them.
+/// Number of elements per register of the asm, as the LLVM emitter packs them.
 int per_register(Emitter& e, Value v) {
   const ir::Type t = e.type(v);
   const int bits = element_bits(t.elem());
@@ -17,7 +17,7 @@ int per_register(Emitter& e, Value v) {
   return packs ? 32 / bits : 1;
 }
 
-/// One register operand: the constraint it was given, and its C++ spelling.
+/// A register operand: its constraint and its C++ expression.
 struct Register {
   std::string constraint, spelling;
 };
@@ -52,7 +52,7 @@ std::string input(Emitter& e, Value v, int per_word, std::int64_t word) {
   return element_bits(e.type(v).elem()) == 8 ? fmt::format("{}({})", word_type(e, 16), x) : x;
 }
 
-/// The PTX with operand `number[n]` for `$n`.
+/// Returns the PTX with `$n` replaced by operand `number[n]`.
 std::string renumbered(std::string_view text, const std::vector<std::size_t>& number) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -73,7 +73,7 @@ std::string renumbered(std::string_view text, const std::vector<std::size_t>& nu
   return out;
 }
 
-/// Declares word variables for a result that is unpacked afterwards; gives their spellings.
+/// Declares word variables for a result that is unpacked afterwards; returns their expressions.
 std::vector<std::string> result_registers(Emitter& e, Value v, std::string& unpack) {
   const int per_word = per_register(e, v);
   const ir::Elem elem = e.type(v).elem();
@@ -121,7 +121,7 @@ void cuda_Asm(Emitter& e, OpId id) {
       if (at >= constraints.size()) e.refuse(id, "has fewer constraints than registers");
       const std::string x = input(e, v, per_word, word);
       if (std::isdigit(static_cast<unsigned char>(
-              constraints[at][0]))) {  // tied: the result starts with this value
+              constraints[at][0]))) {  // tied: initialize the result with this value
         const auto tied = static_cast<std::size_t>(std::stoi(constraints[at]));
         e.line(fmt::format("{} = {};", results[tied].spelling, x));
         results[tied].constraint =

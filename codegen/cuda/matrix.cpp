@@ -1,5 +1,5 @@
-// mma.sync and wgmma. Accumulators are arrays that the asm statements read and write in place
-// ("+f"), so that the assembler sees one register chain for each and moves nothing.
+// mma.sync and wgmma. Accumulators are arrays that the asm statements update in place ("+f"), so
+// that ptxas sees one register chain per accumulator and inserts no moves.
 #include <fmt/format.h>
 
 #include "codegen/cuda/emitter.h"
@@ -12,7 +12,7 @@ DType accumulator_type(ir::Type t) {
   return is_float(t.dtype()) ? t.dtype() : DType::i32;
 }
 
-/// 16-bit elements that become the packed words of a pending value, or come from them.
+/// True if 16-bit elements are converted to or from the packed words of a pending value.
 bool changes_width(const Emitter& e, Value from, Value to) { return e.count(from) != e.count(to); }
 
 std::string packed_array(Emitter& e, Value pending, Value elements) {
@@ -43,7 +43,7 @@ ptx::Reg register_of(Emitter& e, OpId id, Value v) {
   return r;
 }
 
-/// A function around PTX that takes whole values: `changed` by reference, `kept` only read.
+/// Returns a function around PTX on whole values: `changed` by reference, `kept` read-only.
 std::string through_function(Emitter& e, OpId id, std::string_view name, const ptx::Asm& a,
                              const std::vector<Value>& changed, const std::vector<Value>& kept) {
   std::vector<std::string> parameters, names;
@@ -74,7 +74,7 @@ std::string call_with(Emitter& e, const std::string& function, const std::vector
   return fmt::format("{}({});", function, s);
 }
 
-/// Holds each result in its operand's registers and emits `a` over all of them.
+/// Keeps each result in its operand's registers and emits `a` over all of them.
 void emit_through(Emitter& e, OpId id, std::string_view name, const std::vector<Value>& changed,
                   const std::vector<Value>& results, const std::vector<Value>& kept,
                   ptx::Asm (*spell)(OpId, Emitter&, const std::vector<ptx::Reg>&,
@@ -100,7 +100,7 @@ void emit_through(Emitter& e, OpId id, std::string_view name, const std::vector<
       unpack_array(e, results[i], e.variable(changed[i]).name);
 }
 
-/// The descriptor `steps` on; only the low half changes, and 32-bit arithmetic is half the work.
+/// Advances a descriptor by `bytes`. Only its low half changes; 32-bit arithmetic halves the work.
 std::string advanced(Emitter& e, const std::string& descriptor, std::int64_t bytes) {
   if (bytes == 0) return descriptor;
   const std::string u32 = e.use_type("u32"), u64 = e.use_type("u64"), i64 = e.use_type("i64");
@@ -203,7 +203,7 @@ void cuda_SmemDesc(Emitter& e, OpId id) {
 void cuda_WgmmaFence(Emitter& e, OpId id) {
   std::vector<Value> changed, results;
   for (std::size_t i = 0; i < e.operand_count(id); ++i) {
-    // An accumulator not yet begun is no register to order; 16-bit elements are packed only when
+    // An accumulator without a value has no register to order; 16-bit elements are packed only when
     // wgmma takes them.
     const ir::Type type = e.type(e.operand(id, i));
     if (e.is_poison(e.operand(id, i)) || size_bits(type.dtype()) < 32) {

@@ -1,6 +1,6 @@
 // Loads, stores, atomics, asynchronous copies and matrix loads. Each kind of access is one helper
-// function around PTX that takes and gives elements; the calls read like `ld_global_bf16x8(x, p +
-// i)`.
+// function around PTX with elements as parameters and results; calls read like `ld_global_bf16x8(x,
+// p + i)`.
 #include <fmt/format.h>
 
 #include "codegen/cuda/bits.h"
@@ -31,7 +31,7 @@ namespace {
 using ptx::Access;
 using ptx::Space;
 
-/// A load or store with what its helper function needs to know.
+/// A load or store with the properties that its helper function needs.
 struct Port {
   Access access;
   ir::Elem elem;
@@ -86,7 +86,7 @@ std::string pack(Emitter& e, const Port& p, const std::string& source) {
   return s;
 }
 
-/// Statements that set elements from `w[u]`, or the one that returns the only element.
+/// Statements that set elements from `w[u]`, or that return the only element.
 std::string unpack(Emitter& e, const Port& p) {
   if (p.access.width == 1) return fmt::format("  return {};\n", from_bits(e, p.elem, "w[0]"));
   std::string s;
@@ -148,12 +148,12 @@ std::string store_function(Emitter& e, const Port& p) {
                     fmt::format("void NAME({})", parameters), body);
 }
 
-/// "x", "x + 8 * r": where the elements of access `r` begin.
+/// "x", "x + 8 * r": address of the first element of access `r`.
 std::string slice(const std::string& name, std::int64_t stride, bool is_many) {
   return is_many ? fmt::format("{} + {} * r", name, stride) : name;
 }
 
-/// One statement, or one for each of `count` addresses.
+/// Emits one statement, or one for each of `count` addresses.
 void repeat(Emitter& e, std::int64_t count, bool is_many, const std::string& statement) {
   if (is_many)
     e.for_registers(count, statement);
@@ -169,7 +169,7 @@ void emit_load(Emitter& e, OpId id, Space space) {
   const bool many = e.is_array(address);
   const std::string index = many ? "r" : "0";
   std::string guard = predicated ? ", " + e.argument(e.operand(id, 1), index) : "";
-  // Without a fill the element is poison; zero is as good as any value.
+  // Without a fill value the element is poison; zero is a valid choice.
   const auto fill = [&](std::string_view at) {
     return filled ? e.argument(e.operand(id, 2), at) : e.float_literal(0, e.type(v).dtype()).s;
   };
@@ -190,7 +190,7 @@ void emit_load(Emitter& e, OpId id, Space space) {
                      e.argument(address, index), guard));
 }
 
-/// The elements of `v` as an array: a scalar is repeated.
+/// Returns the elements of `v` as an array; a scalar is repeated.
 std::string array_of(Emitter& e, Value v, std::int64_t count) {
   if (e.is_array(v)) return e.array(v);
   const std::string name = e.names.fresh("repeated");
@@ -229,8 +229,8 @@ void cuda_StShared(Emitter& e, OpId id) { emit_store(e, id, Space::Shared); }
 
 namespace {
 
-/// Calls a function of an atomic operation for each address, with all operands. Old values are kept
-/// where something uses them.
+/// Calls the function of an atomic operation for each address, with all operands. Old values are
+/// kept if they are used.
 void call_atomic(Emitter& e, OpId id, const std::string& function) {
   const Value v = e.result(id), address = e.operand(id, 0);
   const bool many = e.is_array(address);
@@ -251,7 +251,7 @@ void call_atomic(Emitter& e, OpId id, const std::string& function) {
 
 namespace {
 
-/// Runs of neighbours, each by one instruction at the address of its first element.
+/// Adds runs of neighbors, each by one instruction at the address of its first element.
 void add_runs(Emitter& e, OpId id, const ptx::Asm& a, std::int64_t run) {
   const Value address = e.operand(id, 0), values = e.operand(id, 1);
   const ir::Elem elem = e.type(values).elem();

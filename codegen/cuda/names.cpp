@@ -22,10 +22,10 @@ constexpr const char* kReserved[] = {
     "max", "abs", "exp", "log", "sin", "cos", "tan", "tanh", "sqrt", "rsqrt", "floor", "ceil",
     "round", "trunc", "fabs", "fma", "pow", "exp2", "log2", "erf", "TensorMap", "i8", "i16", "i64",
     "u8", "u16", "u32", "u64", "bf16", "f16", "f8e4m3", "f8e5m2", "signbit",
-    // The index of registers in the loops that the emitter itself writes.
+    // The register index in the loops that the emitter writes.
     "r"};
 
-/// Name for an operand of an op, by its purpose.
+/// Name of an operand, by its purpose in an op.
 struct Purpose {
   Opcode user;
   std::size_t operand;
@@ -91,12 +91,12 @@ std::string from_type(ir::Type t) {
   return t.is_vec() ? "w" : "t";
 }
 
-/// The value that the loop yields for the carry `v`, as far as one op tells.
+/// Returns the value that the loop yields for the carry `v`, if a single op defines it.
 ir::Value next_carry(const ir::Kernel& k, ir::Value v) {
   const auto merge = ir::merge_of(k, v);
   if (!merge || k[v].def) return {};
   const ir::Value next = ir::loop_nexts(k, merge->op)[merge->index];
-  // Carried through an inner loop too: that one knows more.
+  // If an inner loop also carries it, the value there is more specific.
   const ir::OpId inner = k[next].def;
   if (!inner || k[inner].opcode != Opcode::For) return next;
   const ir::Value deeper = next_carry(k, ir::body_carries(k, inner)[k[next].position]);
@@ -110,7 +110,7 @@ const char* look_up(const Table& table, const ir::Kernel& k, ir::OpId op) {
   return nullptr;
 }
 
-/// Name for an integer, by the first user whose purpose is known.
+/// Name of an integer, by the first user whose purpose is known.
 const char* from_users(const ir::Kernel& k, ir::Value v, std::span<const ir::OpId> users) {
   if (k.type(v).is(ir::TypeKind::Pending) || k.type(v).is(ir::TypeKind::TensorMap) ||
       !is_integer(k.type(v).dtype()))

@@ -1,5 +1,5 @@
 #pragma once
-// C++ names that are free: neither keywords, nor CUDA's own, nor given before.
+// Unique C++ names: neither keywords, nor names of CUDA, nor names returned before.
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,14 +12,15 @@ namespace tegula::codegen::cuda {
 class Names {
  public:
   Names();
-  /// `wanted` made an identifier, with a number behind it if it is taken.
+  /// Returns `wanted` as an identifier, with a number appended if it is taken.
   std::string fresh(std::string_view wanted);
 
  private:
   std::unordered_map<std::string, int> taken_;
 };
 
-/// A readable name for the value: from the op's label, its use, the op that made it, or its type.
+/// Returns a readable name for the value: from the op's label, its use, its defining op, or its
+/// type.
 std::string name_hint(const ir::Kernel& kernel, ir::Value v, std::span<const ir::OpId> users);
 
 }  // namespace tegula::codegen::cuda

@@ -1,4 +1,4 @@
-// Indices, register lists, repacking and the ops between lanes.
+// Indices, register lists, repacking and ops between lanes.
 #include <fmt/format.h>
 
 #include <array>
@@ -9,10 +9,10 @@
 namespace tegula::codegen::cuda {
 namespace {
 
-/// Held in a C++ integer.
+/// True for types that a C++ integer holds.
 bool is_integer_like(DType d) { return is_integer(d) || (is_float(d) && size_bits(d) < 32); }
 
-/// One element for a list in braces, where C++ refuses to narrow an int.
+/// An element for a braced list, in which C++ forbids narrowing an int.
 Text listed(Emitter& e, Value v, std::int64_t index) {
   const Text t = e.exact(v, std::to_string(index));
   const ir::Type type = e.type(v);
@@ -36,7 +36,7 @@ std::string list_of(Emitter& e, OpId id, std::span<const std::int64_t> indices) 
   return s;
 }
 
-/// An array written as a list of its elements.
+/// Declares an array with a list of its elements.
 void declare_list(Emitter& e, Value v, const std::string& elements) {
   const Variable& made = e.variables(e.new_variable(v, "", false));
   e.line(fmt::format("{} {}[{}] = {{{}}};", made.type, made.name, e.count(v), elements));

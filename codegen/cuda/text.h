@@ -1,12 +1,12 @@
 #pragma once
-// A piece of a C++ expression, with what is needed to put it into a larger one without needless
-// brackets or casts.
+// A piece of a C++ expression, with the information needed to insert it into a larger one without
+// redundant parentheses or casts.
 #include <string>
 #include <utility>
 
 namespace tegula::codegen::cuda {
 
-/// How tightly the outermost operator binds; a smaller value binds tighter.
+/// Precedence of the outermost operator; smaller values bind tighter.
 enum class Prec {
   Primary,
   Unary,
@@ -26,20 +26,20 @@ enum class Prec {
 struct Text {
   std::string s;
   Prec prec = Prec::Primary;
-  /// False where only the low bits of the C++ value are the element's: integer arithmetic wraps, so
-  /// it is written in unsigned (or promoted) arithmetic and converted only where the upper bits or
-  /// the sign matter.
+  /// False if only the low bits of the C++ value are those of the element: integer arithmetic
+  /// wraps, so it is written in unsigned (or promoted) arithmetic and converted only where the
+  /// upper bits or the sign matter.
   bool exact = true;
 
   Text() = default;
   Text(std::string text, Prec p = Prec::Primary, bool is_exact = true)
       : s(std::move(text)), prec(p), exact(is_exact) {}
 
-  /// The text as an operand of something that binds like `limit`.
+  /// Returns the text as an operand of an operator with precedence `limit`.
   std::string within(Prec limit) const { return prec <= limit ? s : "(" + s + ")"; }
 };
 
-/// `a op b` of operators that associate to the left.
+/// Returns `a op b` for a left-associative operator.
 inline Text infix(const Text& a, const std::string& op, const Text& b, Prec prec) {
   const auto tighter = static_cast<Prec>(static_cast<int>(prec) - 1);
   return {a.within(prec) + " " + op + " " + b.within(tighter), prec};

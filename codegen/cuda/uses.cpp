@@ -16,7 +16,7 @@ using ir::OpId;
 using ir::Type;
 using ir::Value;
 
-/// Longer expressions are harder to read than a name.
+/// Longer expressions are less readable than a name.
 constexpr int kMaxExpression = 7;
 
 }  // namespace
@@ -60,7 +60,7 @@ void Uses::number(ir::RegionId region) {
 void Uses::find_users() {
   std::vector<OpId> all;
   ir::walk(kernel_, kernel_.body(), [&](OpId op) { all.push_back(op); });
-  // Backwards, so that the users of a value come before its definition.
+  // In reverse order, so that the users of a value precede its definition.
   std::reverse(all.begin(), all.end());
   for (OpId op : all) {
     const ir::OpData& d = kernel_[op];
@@ -77,7 +77,6 @@ int Uses::count_in(Value v, OpId op) const {
 }
 
 // ---- inlining
-// -------------------------------------------------------------------------------------------------------
 
 bool Uses::can_inline(OpId op) const {
   const ir::OpData& d = kernel_[op];
@@ -87,7 +86,7 @@ bool Uses::can_inline(OpId op) const {
   if (users_[v.index].size() != 1) return false;
   const OpId user = users_[v.index].front();
   if (kernel_[user].parent != d.parent) return false;
-  // Convergent ops must be reached by the whole warp, which && and ?: around them would prevent.
+  // The whole warp must reach convergent ops, which && and ?: around them would prevent.
   if (row.has(ir::kConvergent)) return false;
   const bool is_expression = row.family == Family::Elementwise || d.opcode == Opcode::Regs;
   if (!is_expression || !only_pure_between(op, user)) return false;
@@ -98,7 +97,7 @@ bool Uses::can_inline(OpId op) const {
   return takes_vector(user, op, v);
 }
 
-/// The user writes the scalar's expression once, where it is evaluated once.
+/// Returns true if the user writes the scalar's expression once and evaluates it once.
 bool Uses::takes_scalar(OpId user, Value v) const {
   const ir::OpData& u = kernel_[user];
   const Family family = ir::info(u.opcode).family;
@@ -130,7 +129,6 @@ bool Uses::only_pure_between(OpId def, OpId user) const {
 }
 
 // ---- live ranges
-// ----------------------------------------------------------------------------------------------------
 
 OpId Uses::effective(OpId user) const {
   while (kernel_[user].results.size() == 1 && is_inlined(kernel_[user].results[0]))
@@ -165,7 +163,7 @@ bool Uses::is_live_after(Value v, OpId op, std::uint32_t end) const {
     if (at == op || are_exclusive(at, op)) continue;
     if (order_[at.index] > end) return true;
   }
-  // A loop around `op` that does not make `v` anew reads it again.
+  // A loop around `op` reads `v` again unless it redefines it.
   for (OpId loop = owner_of(op); loop; loop = owner_of(loop)) {
     if (!ir::is_loop(kernel_[loop]) || is_inside(v, loop)) continue;
     for (OpId user : users_[v.index]) {
@@ -178,7 +176,7 @@ bool Uses::is_live_after(Value v, OpId op, std::uint32_t end) const {
 
 bool Uses::dies_at(Value v, OpId op) const {
   const ir::ValueData& d = kernel_[v];
-  // Not made yet: a result of a region op that `op` stands in, or of something later.
+  // Not yet defined: a result of a region op that contains `op`, or of a later op.
   if (d.def && order_[d.def.index] <= order_[op.index] && end_[d.def.index] >= order_[op.index])
     return true;
   if (d.def && order_[d.def.index] >= order_[op.index]) return true;

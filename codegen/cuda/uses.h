@@ -9,7 +9,7 @@
 
 namespace tegula::codegen::cuda {
 
-/// Arithmetic of registers that the hardware does on two f16 of a word at once.
+/// Returns true for register arithmetic that the hardware performs on two f16 of a word at once.
 bool is_pair_arithmetic(const ir::Kernel& kernel, ir::OpId op);
 
 class Uses {
@@ -18,19 +18,19 @@ class Uses {
 
   std::span<const ir::OpId> users(ir::Value v) const { return users_[v.index]; }
   bool is_used(ir::Value v) const { return !users_[v.index].empty(); }
-  /// The value has no variable: its expression stands inside that of its only user.
+  /// Returns true if the value has no variable: its expression is part of that of its only user.
   bool is_inlined(ir::Value v) const { return inlined_[v.index]; }
-  /// Nobody reads `v` after `op`, not in a later iteration either. Reads by `op` itself do not
-  /// count.
+  /// Returns true if `v` is not read after `op`, including later iterations. Reads by `op` itself
+  /// are ignored.
   bool dies_at(ir::Value v, ir::OpId op) const;
-  /// The same, where reads inside the regions of `op` do not count either.
+  /// The same, but reads inside the regions of `op` are ignored, too.
   bool dies_inside(ir::Value v, ir::OpId op) const;
-  /// How often `v` is an operand of `op` itself.
+  /// Number of times that `v` is an operand of `op` itself.
   int count_in(ir::Value v, ir::OpId op) const;
 
  private:
   void number(ir::RegionId region);
-  /// Counts the uses by ops that are kept: those with effects, and what they need.
+  /// Records the uses by ops that are kept: those with effects, and those that they need.
   void find_users();
   bool can_inline(ir::OpId op) const;
   bool takes_scalar(ir::OpId user, ir::Value v) const;
@@ -39,16 +39,16 @@ class Uses {
   bool is_live_after(ir::Value v, ir::OpId op, std::uint32_t end) const;
   bool is_inside(ir::Value v, ir::OpId owner) const;
   bool are_exclusive(ir::OpId a, ir::OpId b) const;
-  /// The op at which a read really happens: an inlined op reads when its user does.
+  /// The op at which a read takes place: an inlined op reads where its user does.
   ir::OpId effective(ir::OpId user) const;
   ir::OpId owner_of(ir::OpId op) const;
 
   const ir::Kernel& kernel_;
   std::vector<std::uint32_t> order_,
-      end_;  ///< by op: position in program order, and of the last op inside
+      end_;  ///< by op: position in program order, and that of the last op inside
   std::vector<std::vector<ir::OpId>> users_;
   std::vector<bool> inlined_;
-  std::vector<int> size_;  ///< ops in the expression of a value
+  std::vector<int> size_;  ///< number of ops in the expression of a value
   std::uint32_t next_ = 0;
 };
 

@@ -22,7 +22,7 @@ ir::Type Emitter::type(Value v) const {
   const ir::Type t = kernel.type(v);
   if (!t.is(ir::TypeKind::Pending)) return t;
   const ir::Type inner = t.inner();
-  // Two f16 accumulators share a register, which nothing but wgmma may touch while it is pending.
+  // Two f16 accumulators share a register, which only wgmma may access while it is pending.
   if (size_bits(inner.dtype()) == 16) return ir::Type::vec({DType::u32, false}, inner.count() / 2);
   return inner;
 }
@@ -45,7 +45,6 @@ bool Emitter::is_poison(Value v) const {
 }
 
 // ---- expressions
-// ----------------------------------------------------------------------------------------------------
 
 Text Emitter::text(Value v, std::string_view index) {
   if (const ir::OpData* op = constant_op(v)) return literal(type(v).elem(), op->attrs);
@@ -79,7 +78,6 @@ std::string Emitter::array(Value v) {
 }
 
 // ---- variables
-// ------------------------------------------------------------------------------------------------------
 
 std::size_t Emitter::new_variable(Value v, std::string_view hint, bool is_declared) {
   const ir::Type t = type(v);
@@ -137,7 +135,6 @@ std::string Emitter::take_over(Value result, Value tied, ir::OpId at) {
 }
 
 // ---- assignments
-// ----------------------------------------------------------------------------------------------------
 
 Emitter::Reads Emitter::reads(Value v) const {
   Reads out;
@@ -171,7 +168,7 @@ bool is_blocked(const std::vector<Move>& moves, const Move& m) {
                      [&](const Move& o) { return &o != &m && o.reads.any(m.to); });
 }
 
-/// Evaluates a move's value ahead of all others, which may still read its target.
+/// Evaluates a move's value before the other moves, which may still read its target.
 void evaluate(Emitter& e, Move& m) {
   const bool is_array = e.is_array(m.target);
   m.temporary = e.names.fresh("next");
@@ -209,7 +206,7 @@ void Emitter::assign(const std::vector<Value>& to, const std::vector<Value>& fro
     const auto next = std::find_if(moves.begin(), moves.end(),
                                    [&](const Move& m) { return !is_blocked(moves, m); });
     if (next == moves.end()) {
-      // A cycle: one value is put aside, after which nothing waits for the variables it read.
+      // A cycle: save one value first, so that no move waits for the variables that it reads.
       evaluate(*this, *std::find_if(moves.begin(), moves.end(),
                                     [](const Move& m) { return m.temporary.empty(); }));
       continue;
