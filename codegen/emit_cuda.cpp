@@ -1,4 +1,4 @@
-// The door of the CUDA C++ emitter.
+// Entry point of the CUDA C++ emitter.
 #include <chrono>
 
 #include "codegen/cuda/emitter.h"

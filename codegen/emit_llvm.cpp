@@ -1,4 +1,4 @@
-// Opens libtegula_llvm.so on the first compile and calls its one function.
+// Opens libtegula_llvm.so on the first compile and calls its only function.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -48,8 +48,8 @@ std::vector<std::string> llvm_module_places() {
 }
 
 Emitted emit_llvm(const ir::Kernel& kernel, const EmitOptions& options) {
-  ptx::require_conversions(kernel);           // here: errors come back from the library as words
-  static const EmitFn emit = open_emitter();  // thrown again by the next call where it failed
+  ptx::require_conversions(kernel);           // here, because the library returns errors as text
+  static const EmitFn emit = open_emitter();  // retried by the next call if it failed
   Emitted out;
   std::string error;
   if (emit(&kernel, &options, &out, &error) != 0) throw InternalError(error);
