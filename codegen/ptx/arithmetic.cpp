@@ -1,4 +1,4 @@
-// Arithmetic, approximate functions and the whole matrix of conversions.
+// Arithmetic, approximate functions and all conversions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ Asm pure(Reg result, std::initializer_list<Reg> inputs) {
 
 bool is_narrow(DType d) { return size_bits(d) < 32; }
 bool is_f8(DType d) { return d == DType::f8e4m3 || d == DType::f8e5m2; }
-/// Integers of 8 and 16 bits, i.e. those every f32 holds exactly.
+/// Integers of 8 and 16 bits: f32 represents all of them exactly.
 bool is_small_int(DType d) { return is_integer(d) && is_narrow(d); }
 
 struct Unary {
@@ -41,13 +41,13 @@ constexpr std::array kUnary{
     Unary{"trunc", "cvt.rzi.f32.f32", "cvt.rzi.f32.f32", "cvt.rzi.f64.f64"},
 };
 
-// ---- conversions: x (#1) -> w, an f32 that rounds like x does -> result (#0)
-// ----------------------------------------- A wide value that goes to a narrow float through f32
-// must not be rounded twice: it is rounded to odd first (towards zero, last bit set where that was
-// inexact), after which any further rounding gives what one rounding would have.
+// ---- conversions: x (#1) -> w, an f32 that rounds like x does -> result (#0) -------------------
+// A wide value that is converted to a narrow float through f32 must not be rounded twice. It is
+// first rounded to odd (toward zero; the last bit is set if that was inexact), after which any
+// further rounding equals a single rounding.
 
 std::string source_name(DType d) {
-  // 8-bit integers come extended to 16 bits.
+  // 8-bit integers are passed extended to 16 bits.
   if (d == DType::i8) return "s16";
   if (d == DType::u8) return "u16";
   return std::string(type_suffix(d));
@@ -107,7 +107,7 @@ std::string wide_float(DType from, DType to, bool to_zero) {
   return via_f32(from, "cvt.f64.f32 #0, w;");
 }
 
-/// Truncates and saturates; the hardware turns NaN into 0 only from f32 to 32 bits.
+/// Truncates and saturates; the hardware converts NaN to 0 only from f32 to 32 bits.
 std::string to_int(DType from, DType to) {
   const bool wide = size_bits(to) == 64;
   const std::string_view source = from == DType::f64 ? "f64" : "f32";
@@ -127,7 +127,7 @@ std::string to_int(DType from, DType to) {
   return s + "cvt.u16.u32 #0, n;\n}";
 }
 
-/// Lets a conversion end in the largest finite value instead of infinity: its bits are one less.
+/// Makes a conversion end in the largest finite value instead of infinity, whose bits are one less.
 std::string finite(std::string_view conversion, DType to) {
   const int bits = size_bits(to);
   const std::uint64_t infinity = to == DType::f16    ? 0x7c00
@@ -213,7 +213,7 @@ Asm float_minmax(DType d, bool max, bool propagate_nan) {
 }
 
 std::string_view half_arithmetic(std::string_view mnemonic, DType d) {
-  // Sums of bf16 are rounded from f32; one of two numbers is that number.
+  // Sums of bf16 are rounded from f32; the min or max of two numbers needs no rounding.
   const bool is_extreme = mnemonic == "min" || mnemonic == "max";
   if (d != DType::f16 && !(d == DType::bf16 && is_extreme)) return {};
   static constexpr std::array<std::array<std::string_view, 2>, 6> kNames{{{"add", "add.rn"},
@@ -268,7 +268,7 @@ Asm cast(DType from, DType to, const ir::TargetRow& target, ir::CastMode mode) {
     a.text = narrow_float(from, to, target, mode.to_zero);
   else
     a.text = wide_float(from, to, mode.to_zero);
-  // fp8 has saturated by itself; to f64 come only 64-bit integers, which do not overflow it.
+  // fp8 conversions saturate already; only 64-bit integers reach f64, and they do not overflow it.
   if (mode.saturate && is_float(to) && !is_f8(to) && to != DType::f64) a.text = finite(a.text, to);
   return a;
 }

@@ -1,4 +1,4 @@
-// Renders inline PTX for the two languages it is embedded in.
+// Renders inline PTX for the two languages in which it is embedded.
 #include "codegen/ptx/asm.h"
 
 #include <cctype>
@@ -8,7 +8,7 @@
 namespace tegula::codegen::ptx {
 namespace {
 
-/// Replaces every `#n` of `text` by `name(n)`; other characters go through `literal(c)`.
+/// Replaces every `#n` of `text` by `name(n)`; other characters are passed to `literal(out, c)`.
 template <class Name, class Literal>
 std::string substitute(std::string_view text, const Name& name, const Literal& literal) {
   std::string out;
@@ -28,8 +28,8 @@ std::string substitute(std::string_view text, const Name& name, const Literal& l
 bool is_output(const Operand& o) { return o.role != Role::In; }
 bool is_input(const Operand& o) { return o.role != Role::Out; }
 
-/// A result that is written before every input has been read must not share its register with an
-/// input.
+/// True if a result may be written before every input has been read, in which case it must not
+/// share a register with an input.
 bool early_results(const Asm& a) { return a.convergent || a.text.find('{') == 0; }
 
 void append(std::string& list, std::string_view item) {

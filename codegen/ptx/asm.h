@@ -1,6 +1,6 @@
 #pragma once
-// One piece of inline PTX, independent of the language it is embedded in. Both emitters take their
-// instruction spellings from the functions in instructions.h and render them for LLVM ($n, "b"
+// A piece of inline PTX, independent of the language in which it is embedded. Both emitters get
+// their instruction texts from the functions in instructions.h and render them for LLVM ($n, "b"
 // predicates) or for CUDA C++ (%n, predicates as integers).
 #include <string>
 #include <vector>
@@ -17,8 +17,8 @@ enum class Reg : char {
   pred = 'b',  ///< i1; CUDA C++ passes an int and the rendering converts
 };
 
-/// How an operand is used. An InOut operand is one register: it has the input's value before the
-/// text and the result after.
+/// How an operand is used. An InOut operand is one register: it holds the input's value before the
+/// text and the result after it.
 enum class Role : char { Out, In, InOut };
 
 struct Operand {
@@ -26,9 +26,9 @@ struct Operand {
   Role role;
 };
 
-/// `text` names operand i as `#i` in the order of `operands`. It is one statement, or a block in
-/// braces (whose labels and registers are its own) where results may be written before every input
-/// has been read.
+/// `text` names operand i as `#i` in the order of `operands`. It is one statement, or, if results
+/// may be written before all inputs have been read, a block in braces (with local labels and
+/// registers).
 struct Asm {
   std::string text;
   std::vector<Operand> operands;
@@ -40,7 +40,7 @@ struct Asm {
   int add(Reg reg, Role role, int count = 1);
 };
 
-/// The text between the quotes of an LLVM inline asm call. `outputs` and `inputs` list operand
+/// The text between the quotes of an LLVM inline asm call. `outputs` and `inputs` are operand
 /// indices in the order of the results and of the arguments (an InOut operand is in both).
 struct LlvmAsm {
   std::string text, constraints;
@@ -48,7 +48,7 @@ struct LlvmAsm {
 };
 LlvmAsm render_llvm(const Asm& a);
 
-/// The text itself, with `names[i]` the register of operand i.
+/// The text with operand i replaced by `names[i]`.
 std::string render_ptx(const Asm& a, const std::vector<std::string>& names);
 
 /// `asm volatile("..." : outputs : inputs : "memory");` with `names[i]` the C++ lvalue (or, for an

@@ -1,4 +1,4 @@
-// Lanes, named barriers, mbarriers, fences, and the small change of the TMA.
+// Lanes, named barriers, mbarriers, fences, and small TMA instructions.
 #include <fmt/format.h>
 
 #include "codegen/ptx/instructions.h"
@@ -69,8 +69,8 @@ Asm nanosleep(std::int64_t nanoseconds) {
 
 Asm pin() {
   // A profiler trigger that never fires: one predicated-off instruction, across which ptxas 13
-  // schedules nothing. A branch that is never taken works too but costs four; an empty loop is
-  // deleted; trap serialises wgmma.
+  // schedules nothing. A branch that is never taken also works but costs four instructions; an
+  // empty loop is deleted; trap serializes wgmma.
   Asm a = effect("@#0 pmevent 1;", {Reg::pred});
   a.convergent = true;
   return a;
@@ -110,8 +110,8 @@ Asm mbar_init(std::int64_t count) {
 }
 
 Asm mbar_arrive(bool predicated, bool of_cluster) {
-  // Not .release.cluster, which waits for all the thread has written anywhere: what is released
-  // here are reads.
+  // Not .release.cluster, which waits for everything that the thread has written anywhere: only
+  // reads are released here.
   return guarded(
       fmt::format("mbarrier.arrive.shared::{}.b64 _, [#0];", of_cluster ? "cluster" : "cta"),
       predicated);

@@ -1,6 +1,6 @@
-// A loop reads the word, computes what it should become, and swaps it in unless another thread was
-// faster; what the failed swap saw is the next round's word. PTX labels are local to their braces,
-// so that copies of the text do not collide.
+// A loop reads the word, computes the new word, and swaps it in unless another thread has changed
+// it; the value seen by the failed swap is the next iteration's word. PTX labels are local to their
+// braces, so copies of the text do not collide.
 #include "codegen/ptx/cas_loop.h"
 
 #include <fmt/format.h>
@@ -10,7 +10,8 @@
 namespace tegula::codegen::ptx {
 namespace {
 
-/// `next` from `old` and `v`, registers of `bits` bits each, in which the element may be a part.
+/// Computes `next` from `old` and `v`, registers of `bits` bits each, which may be wider than the
+/// element.
 std::string combination(std::string_view kind, DType d, int bits) {
   const auto line = [](std::string_view operation) {
     return fmt::format("{} next, old, v;\n", operation);
@@ -21,7 +22,7 @@ std::string combination(std::string_view kind, DType d, int bits) {
     if (is_float(d)) return line(fmt::format("{}.{}", kind, type_suffix(d)));
     return line(fmt::format("{}.{}{}", kind, is_signed(d) ? "s" : "u", bits));
   }
-  // add.bf16 comes with sm_90; one product by 1 rounds as the sum does.
+  // add.bf16 requires sm_90; an fma with factor 1 rounds like the sum.
   if (kind == "add" && d == DType::bf16)
     return ".reg .b16 one;\nmov.b16 one, 0x3f80;\nfma.rn.bf16 next, old, one, v;\n";
   if (kind == "add")
@@ -30,7 +31,7 @@ std::string combination(std::string_view kind, DType d, int bits) {
   return line(fmt::format("{}.b{}", kind, bits));
 }
 
-/// An extreme that changes nothing needs no swap, unless an order hangs on it.
+/// A min or max that changes nothing needs no swap, unless the memory order requires it.
 std::string skip_unchanged(std::string_view kind, std::string_view sem, int bits) {
   const bool skips = (kind == "min" || kind == "max") && (sem.empty() || sem == "relaxed");
   return skips ? fmt::format("setp.eq.b{} done, changed, word;\n@done bra END;\n", bits) : "";
@@ -47,7 +48,7 @@ std::string skip_unless_predicate(const CasOperands& o) {
   return o.predicate.empty() ? "" : fmt::format("@!{} bra END;\n", o.predicate);
 }
 
-/// The element is a word of its own.
+/// The element is a whole word.
 std::string whole_words(std::string_view kind, DType d, std::string_view sem,
                         std::string_view scope, const std::string& next, const CasOperands& o) {
   const int bits = size_bits(d);

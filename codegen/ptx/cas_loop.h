@@ -1,5 +1,5 @@
 #pragma once
-// Atomic operations that the hardware does not have, as loops of compare and swap.
+// Atomic operations that the hardware lacks, as compare-and-swap loops.
 #include <string>
 #include <string_view>
 
@@ -7,16 +7,16 @@
 
 namespace tegula::codegen::ptx {
 
-/// Operands of the loop, as the text names them: "#0".
+/// Operands of the loop, as named in the text: "#0".
 struct CasOperands {
-  std::string result;  ///< register of the element's class for the old value; empty: not wanted
+  std::string result;  ///< register of the element's class for the old value; empty: unused
   std::string address, value;
   std::string predicate;  ///< empty: always
 };
 
-/// The loop's text. `kind` as of atomic_rmw but inc; `order` is ".sem.scope". Elements of 8 bits
-/// are a part of a word of 32, the rest of which stays; extremes of floats ignore NaN, as the
-/// interpreter does. Empty for i1, and where fp8 would be computed with.
+/// Returns the text of the loop. `kind` is that of atomic_rmw except inc. An 8-bit element is part
+/// of a 32-bit word whose other bytes are preserved; min and max of floats ignore NaN, as the
+/// interpreter does. Empty for i1, and for arithmetic on fp8.
 std::string cas_loop(std::string_view kind, DType d, std::string_view sem, std::string_view scope,
                      const CasOperands& operands);
 

@@ -16,15 +16,15 @@ int element_bits(std::string_view attr) {
 
 Reg accumulator_reg(DType d) { return d == DType::f32 ? Reg::f32 : Reg::b32; }
 
-/// scale-d of k step `step`: only the first may ignore the accumulator.
+/// scale-d of k step `step`: only the first step may ignore the accumulator.
 std::string_view scale_of(int step, const WgmmaForm& form) {
   if (step > 0) return "1";
   if (form.fresh || form.scale_d == false) return "none";
   return form.scale_d ? "1" : "scale";
 }
 
-/// Immediates behind scale-d: signs of A and B, then transposition where the element type has it.
-/// Integers have none.
+/// Immediates after scale-d: signs of A and B, then transposition if the element type supports it.
+/// Integers have no immediates.
 std::string immediates(const ir::AttrList& attrs, const WgmmaForm& form) {
   if (form.accumulator == DType::i32) return "";
   if (element_bits(attrs.s(AttrName::a_type)) != 16) return ", 1, 1";
@@ -108,7 +108,7 @@ std::uint64_t smem_desc_bits(const ir::AttrList& attrs) {
   const auto field = [&](AttrName name, int shift) {
     return static_cast<std::uint64_t>(attrs.i(name) >> 4) << shift;
   };
-  // Bits 62-63 name the swizzle: none, 128, 64, 32 bytes.
+  // Bits 62-63 encode the swizzle: none, 128, 64, 32 bytes.
   const std::int64_t bytes = attrs.i(AttrName::swizzle);
   const std::uint64_t swizzle = bytes == 128 ? 1 : bytes == 64 ? 2 : bytes == 32 ? 3 : 0;
   return field(AttrName::lbo, 16) | field(AttrName::sbo, 32) | swizzle << 62;

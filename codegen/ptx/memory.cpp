@@ -9,7 +9,7 @@ namespace {
 
 using ir::AttrName;
 
-/// Descriptors of L2 eviction priorities, as `createpolicy.fractional` with fraction 1 makes them;
+/// Descriptors of L2 eviction priorities, as created by `createpolicy.fractional` with fraction 1;
 /// empty for none.
 std::string_view l2_policy(std::string_view evict) {
   if (evict == "first") return "0x12F0000000000000";
@@ -27,7 +27,7 @@ std::string registers(const Access& a, int first) {
   return a.units() == 1 ? fmt::format("#{}", first) : braces(first, a.units());
 }
 
-/// The instruction with its L2 policy, if any, in a register of its own.
+/// The instruction with its L2 policy, if any, in a separate register.
 std::string with_policy(std::string_view policy, const std::string& instruction) {
   if (policy.empty()) return instruction + ";";
   return fmt::format("{{\n.reg .b64 policy;\nmov.b64 policy, {};\n{}, policy;\n}}", policy,
@@ -38,7 +38,7 @@ std::string order(std::string_view sem, std::string_view scope) {
   return fmt::format(".{}.{}", sem.empty() ? "relaxed" : sem, scope.empty() ? "gpu" : scope);
 }
 
-/// ".cs.L1::no_allocate.L2::cache_hint" as far as the attributes ask for it.
+/// ".cs.L1::no_allocate.L2::cache_hint", as requested by the attributes.
 std::string modifiers(const Access& a) {
   if (a.space == Space::Shared) return ".shared";
   if (a.space == Space::Cluster) return ".shared::cluster";
@@ -59,8 +59,8 @@ std::string predicate_prefix(bool predicated, int operand) {
 
 Reg address_reg(Space s) { return s == Space::Global ? Reg::b64 : Reg::b32; }
 
-/// Operation and type of an atomic instruction, "" where there is none. Not every target
-/// adds bf16. Integers' instructions order floats as they do, but for NaN, which would win.
+/// Operation and type of an atomic instruction; "" if the target has none. Not every target adds
+/// bf16. Integer min and max order floats correctly except NaN, which would win.
 std::string atomic_operation(std::string_view kind, DType d, const ir::TargetRow& target) {
   const int bits = size_bits(d);
   if (is_float(d)) {
@@ -123,7 +123,7 @@ Asm atomic(const ir::AttrList& attrs, DType d, bool predicated, bool result_used
                          scope = attrs.s(AttrName::scope);
   const Reg reg = reg_of({d, false});
   const std::string operation = atomic_operation(kind, d, target);
-  // `red` knows no acquire and no exchange.
+  // `red` supports neither acquire nor exchange.
   const bool need_result =
       result_used ||
       (!operation.empty() && (kind == "xchg" || sem == "acquire" || sem == "acq_rel"));
@@ -210,7 +210,7 @@ Asm stmatrix(int num, bool trans) {
   return out;
 }
 
-// TMA lives here because it shares the L2 policies.
+// TMA is here because it shares the L2 policies.
 
 Asm tma_load(int rank, std::string_view evict, std::int64_t ctas) {
   Asm out;
@@ -231,7 +231,7 @@ Asm tma_load(int rank, std::string_view evict, std::int64_t ctas) {
 
 namespace {
 
-/// From shared memory to a box of a tensor, as part of the thread's bulk group.
+/// Copies shared memory to a box of a tensor, as part of the thread's bulk group.
 Asm tma_to_global(std::string_view mnemonic, std::string_view operation, int rank,
                   std::string_view evict) {
   Asm out;
