@@ -1,5 +1,5 @@
-// The elementwise ops, one element each. No float op may be contracted: without fast-math flags
-// NVPTX writes add.rn and mul.rn, which ptxas does not fuse.
+// The elementwise ops, one element each. Float ops must not be contracted: without fast-math flags
+// NVPTX emits add.rn and mul.rn, which ptxas does not fuse.
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include "codegen/llvm/emitter.h"
@@ -18,7 +18,7 @@ Value* extended(Emitter& e, Value* v, bool is_signed, unsigned bits) {
                    : e.b.CreateZExt(v, e.b.getIntNTy(bits));
 }
 
-/// Integer ops the hardware has for 32 and 64 bits only.
+/// Integer ops that the hardware supports only for 32 and 64 bits.
 template <class F>
 Value* in_wide_integer(Emitter& e, const ElementArgs& a, const F& f) {
   llvm::Type* type = a.x[0]->getType();
@@ -28,7 +28,7 @@ Value* in_wide_integer(Emitter& e, const ElementArgs& a, const F& f) {
   return e.b.CreateTrunc(r, type);
 }
 
-/// A sum as what varies and a constant.
+/// A sum as a varying part and a constant.
 struct ConstantOffset {
   Value* varying;
   llvm::APInt constant;
@@ -42,8 +42,8 @@ ConstantOffset split_constant(Value* v) {
   return c == nullptr ? ConstantOffset{v, zero} : ConstantOffset{sum->getOperand(0), c->getValue()};
 }
 
-/// x + y or x - y with the constants of both taken out: the elements of an index tile differ by
-/// constants alone, so that their differences to another index need the varying part only once.
+/// x + y or x - y with the constants of both extracted: the elements of an index tile differ only
+/// by constants, so their differences to another index compute the varying part only once.
 Value* integer_sum(Emitter& e, Value* x, Value* y, bool subtract) {
   const ConstantOffset a = split_constant(x), b = split_constant(y);
   llvm::Type* type = x->getType();
@@ -58,8 +58,7 @@ Value* integer_sum(Emitter& e, Value* x, Value* y, bool subtract) {
   return e.b.CreateAdd(varying, constant);
 }
 
-/// By a variable divisor through PTX: LLVM's own division is undefined, not poison, where the
-/// divisor is 0.
+/// Division by a variable uses PTX: LLVM's division by 0 is undefined behavior, not poison.
 Value* divide(Emitter& e, const ElementArgs& a, bool remainder) {
   return in_wide_integer(e, a, [&](Value* n, Value* d, DType type) -> Value* {
     const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(d);
@@ -70,7 +69,7 @@ Value* divide(Emitter& e, const ElementArgs& a, bool remainder) {
   });
 }
 
-/// PTX clamps amounts, LLVM makes them poison: only constants go through LLVM.
+/// PTX clamps amounts, LLVM makes them poison: only constant amounts use LLVM.
 Value* shift(Emitter& e, const ElementArgs& a, bool left) {
   Value *v = a.x[0], *amount = a.x[1];
   const unsigned bits = width(v);
@@ -99,7 +98,7 @@ Value* extreme(Emitter& e, const ElementArgs& a, bool max) {
   struct Pair {
     ID min, max;
   };
-  // min.f32, min.NaN.f32 and their like.
+  // min.f32, min.NaN.f32 and similar instructions.
   const Pair id = !a.is_float() ? a.is_signed() ? Pair{Intrinsic::smin, Intrinsic::smax}
                                                 : Pair{Intrinsic::umin, Intrinsic::umax}
                   : propagate ? Pair{Intrinsic::minimum, Intrinsic::maximum}
@@ -131,20 +130,20 @@ llvm::CmpInst::Predicate predicate(const ElementArgs& a) {
   return P::BAD_ICMP_PREDICATE;
 }
 
-/// The sign bit of every float that an integer register holds.
+/// The sign bits of all floats that an integer register holds.
 llvm::APInt sign_bits(const ElementArgs& a) {
   return llvm::APInt::getSplat(
       width(a.x[0]), llvm::APInt::getSignMask(static_cast<unsigned>(size_bits(a.in[0].dtype))));
 }
 
-/// Between integers (i1 is 0 or 1), and to i1.
+/// Conversions between integers (i1 is 0 or 1), and to i1.
 Value* cast_integer(Emitter& e, const ElementArgs& a) {
   llvm::Type* to = e.element_type(a.out);
   if (is_bool(a.out.dtype)) return e.b.CreateIsNotNull(a.x[0]);
   return a.is_signed() ? e.b.CreateSExtOrTrunc(a.x[0], to) : e.b.CreateZExtOrTrunc(a.x[0], to);
 }
 
-/// Conversions that LLVM writes as the one PTX instruction they are.
+/// Conversions that LLVM emits as a single PTX instruction.
 Value* cast_natively(Emitter& e, const ElementArgs& a) {
   const DType from = a.in[0].dtype, to = a.out.dtype;
   llvm::Type* type = e.element_type(a.out);
@@ -229,14 +228,15 @@ Value* llvm_Select(Emitter& e, const ElementArgs& a) {
 Value* llvm_Cast(Emitter& e, const ElementArgs& a) {
   const DType from = a.in[0].dtype, to = a.out.dtype;
   if (from == to) return a.x[0];
-  // By the types of the op: narrow floats have been widened to f32 by now.
+  // Uses the types of the op, because narrow floats have been widened to f32.
   const ir::CastMode mode = ir::cast_mode(a.attrs, e.kernel.type(e.operand(a.id, 0)).dtype(), to);
   const bool ends_in_bool = is_bool(from) || is_bool(to);
   const bool rounds_up = !(mode.to_zero && is_float(to));
   const bool narrow_from_bool = is_bool(from) && is_float(to) && size_bits(to) < 32;
   if (!narrow_from_bool && (ends_in_bool || (rounds_up && !mode.saturate)))
     if (Value* v = cast_natively(e, a)) return v;
-  // i1 goes to narrow floats as the integer it is; 8-bit integers are extended for the instruction.
+  // i1 is converted to narrow floats as an integer; 8-bit integers are extended for the
+  // instruction.
   Value* x = is_bool(from) || (!is_float(from) && size_bits(from) == 8)
                  ? extended(e, a.x[0], a.is_signed() && !is_bool(from), 16)
                  : a.x[0];
@@ -257,7 +257,7 @@ Value* llvm_AddPtr(Emitter& e, const ElementArgs& a) {
 }
 
 Value* llvm_Exp2(Emitter& e, const ElementArgs& a) {
-  // As an intrinsic, being the instruction attention has most of.
+  // An intrinsic, because attention executes this instruction more than any other.
   if (a.in[0].dtype == DType::f32)
     return e.b.CreateIntrinsic(Intrinsic::nvvm_ex2_approx_ftz_f, {}, {a.x[0]});
   return unary(e, a);

@@ -1,4 +1,4 @@
-// Named barriers, mbarriers, fences, TMA, and the user's own inline PTX.
+// Named barriers, mbarriers, fences, TMA, and the user's inline PTX.
 #include <fmt/format.h>
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/Support/Error.h>
@@ -66,7 +66,7 @@ void llvm_GridDepWait(Emitter& e, OpId) { e.inline_ptx(ptx::griddep_wait()); }
 void llvm_GridDepLaunch(Emitter& e, OpId) { e.inline_ptx(ptx::griddep_launch()); }
 
 void llvm_TmaLoad(Emitter& e, OpId id) {
-  // Operands map, destination, barrier, coordinates; PTX wants destination, map, coordinates,
+  // Operands: map, destination, barrier, coordinates; PTX expects destination, map, coordinates,
   // barrier.
   const Words coordinates = operand_words(e, id, 3);
   Words args{e.scalar(e.operand(id, 1)), e.scalar(e.operand(id, 0))};
@@ -79,7 +79,7 @@ void llvm_TmaLoad(Emitter& e, OpId id) {
 
 namespace {
 
-/// Operands map, source, coordinates; PTX wants the source last.
+/// Operands: map, source, coordinates; PTX expects the source last.
 void emit_to_global(Emitter& e, OpId id, const ptx::Asm& text) {
   Words args{e.scalar(e.operand(id, 0))};
   args.append(operand_words(e, id, 2));

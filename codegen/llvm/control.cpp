@@ -10,7 +10,7 @@ namespace {
 using ir::RegionId;
 using llvm::BasicBlock;
 
-/// A constant element in its holding type; small floats as their bits.
+/// A constant element in the type that holds it; small floats as their bits.
 llvm::Constant* constant_element(Emitter& e, ir::Elem elem, const ir::AttrList& attrs) {
   llvm::Type* type = e.element_type(elem);
   if (elem.pointer)
@@ -36,7 +36,7 @@ llvm::Constant* constant_element(Emitter& e, ir::Elem elem, const ir::AttrList& 
   });
 }
 
-/// Phis for every word of `values`, with the words as they are on the edge from `from`.
+/// Creates a phi for each of `words`, with that word on the edge from `from`.
 Words make_phis(Emitter& e, llvm::ArrayRef<Value*> words, BasicBlock* from) {
   Words phis;
   for (Value* w : words) {
@@ -60,7 +60,7 @@ Value* is_less(Emitter& e, Value* a, Value* c, ir::Type type) {
   return is_signed(type.dtype()) ? e.b.CreateICmpSLT(a, c) : e.b.CreateICmpULT(a, c);
 }
 
-/// A loop whose three bounds are constants, written out.
+/// Unrolls a loop whose three bounds are constants.
 bool emit_unrolled(Emitter& e, OpId id) {
   const auto lo = e.constant(e.operand(id, 0)), hi = e.constant(e.operand(id, 1)),
              step = e.constant(e.operand(id, 2));
@@ -95,7 +95,7 @@ void llvm_Poison(Emitter& e, OpId id) {
               Words(static_cast<std::size_t>(h.words), llvm::PoisonValue::get(h.word)));
 }
 
-/// The test stands at the end: one block per iteration, and a guard in front unless the first
+/// The test is at the end: one block per iteration, and a guard before the loop unless the first
 /// iteration is certain.
 void llvm_For(Emitter& e, OpId id) {
   if (e.attrs(id).i(AttrName::unroll) != 0 && emit_unrolled(e, id)) return;
@@ -178,7 +178,7 @@ void llvm_Roles(Emitter& e, OpId id) {
   std::int64_t end = 0;
   for (std::size_t role = 0; role < e.op(id).regions.size(); ++role) {
     end += warps[role];
-    // The last role needs no test where it takes all remaining warps.
+    // The last role needs no test if it takes all remaining warps.
     BasicBlock *mine = e.block("role"), *others = join;
     if (end * 32 == e.kernel.info.threads) {
       e.b.CreateBr(mine);

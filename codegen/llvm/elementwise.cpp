@@ -1,5 +1,5 @@
-// Elementwise ops over registers: broadcasting, and the passage of bf16, f16 and fp8 through f32
-// (their arithmetic computes in f32 and rounds once), pairwise where one instruction converts two
+// Elementwise ops on registers: broadcasting, and widening of bf16, f16 and fp8 to f32 (their
+// arithmetic is computed in f32 and rounded once), pairwise if one instruction converts two
 // elements.
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
@@ -15,8 +15,8 @@ bool is_narrow_float(ir::Elem e) {
 }
 constexpr ir::Elem kF32{DType::f32, false};
 
-/// Ops that look at the bits of narrow floats and have no use for their value in f32. A cast to its
-/// own type is one: fp8 would lose its infinities on the way back.
+/// Returns true for ops that use the bits of narrow floats, not their value in f32. This includes a
+/// cast to the same type: fp8 would lose its infinities in a round trip.
 bool works_on_bits(const ir::Kernel& k, const ir::OpData& op) {
   static constexpr Opcode kOps[] = {Opcode::Neg, Opcode::Abs, Opcode::Select, Opcode::Bitcast};
   if (op.opcode == Opcode::Cast)
@@ -24,8 +24,8 @@ bool works_on_bits(const ir::Kernel& k, const ir::OpData& op) {
   return std::find(std::begin(kOps), std::end(kOps), op.opcode) != std::end(kOps);
 }
 
-/// Packed words may be treated whole: the op acts on each bit, or moves elements unchanged, and all
-/// its vectors are packed.
+/// Returns true if packed words may be processed whole: the op is bitwise or moves elements
+/// unchanged, and all its vectors are packed.
 bool goes_by_words(Emitter& e, ir::OpId id) {
   static constexpr Opcode kBitwise[] = {Opcode::And, Opcode::Or, Opcode::Xor, Opcode::Not,
                                         Opcode::Select};
@@ -46,13 +46,13 @@ bool goes_by_words(Emitter& e, ir::OpId id) {
   return true;
 }
 
-/// Arithmetic that the hardware does on numbers of 16 bits as they are, two in a word.
+/// Returns true for arithmetic that the hardware performs directly on 16-bit floats, two per word.
 bool is_half_arithmetic(const ir::Kernel& k, const ir::OpData& op) {
   const ir::Elem elem = k.type(op.results[0]).elem();
   return !elem.pointer && !ptx::half_arithmetic(ir::info(op.opcode).mnemonic, elem.dtype).empty();
 }
 
-/// Operands whose word is not the result's are scalars: in both halves.
+/// Operands that are not packed are scalars, which are duplicated to both halves.
 void emit_half_arithmetic(Emitter& e, ir::OpId id) {
   const ir::OpData& op = e.op(id);
   const ir::Value result = e.result(id);
@@ -76,8 +76,8 @@ void emit_half_arithmetic(Emitter& e, ir::OpId id) {
   e.set_words(result, std::move(results));
 }
 
-/// The result is computed in f32 and rounded to nearest even, so that two may share one
-/// instruction.
+/// Returns true if the result is computed in f32 and rounded to nearest even, so that two elements
+/// may share one instruction.
 bool rounds_from_f32(const ir::Kernel& k, const ir::OpData& op, llvm::ArrayRef<ir::Elem> in) {
   const ir::Elem out = k.type(op.results[0]).elem();
   if (works_on_bits(k, op) || !is_narrow_float(out)) return false;
@@ -102,7 +102,7 @@ Value* f16_to_f32(Emitter& e, Value* half) {
 Words f8_to_f32(Emitter& e, const std::vector<ElementRef>& refs, DType from) {
   Words out;
   for (std::size_t i = 0; i < refs.size(); ++i) {
-    // Two neighbours in one 32-bit word are unpacked together.
+    // Two neighbors in one 32-bit word are unpacked together.
     const bool pair = refs[i].word->getType()->isIntegerTy(32);
     Value* two = pair ? e.b.CreateTrunc(
                             e.b.CreateLShr(refs[i].word, 8u * static_cast<unsigned>(refs[i].part)),
@@ -118,7 +118,7 @@ Words f8_to_f32(Emitter& e, const std::vector<ElementRef>& refs, DType from) {
   return out;
 }
 
-/// Two f32 as one 32-bit word (bf16, f16) or one 16-bit value (fp8).
+/// Packs two f32 into one 32-bit word (bf16, f16) or one 16-bit value (fp8).
 Value* pack_pair(Emitter& e, Value* low, Value* high, DType to) {
   if (to != DType::bf16) return e.inline_ptx_value(ptx::cast_pair(DType::f32, to), {high, low});
   Value* pair = e.b.CreateIntrinsic(llvm::Intrinsic::nvvm_ff2bf16x2_rn, {}, {high, low});

@@ -1,4 +1,4 @@
-// How IR values are held in LLVM values, and inline PTX.
+// Representation of IR values as LLVM values, and inline PTX.
 #include "codegen/llvm/emitter.h"
 
 #include <fmt/format.h>
@@ -52,7 +52,6 @@ std::optional<std::int64_t> Emitter::constant(ir::Value v) const {
 }
 
 // ---- registers
-// ------------------------------------------------------------------------------------------------------
 
 llvm::Type* Emitter::element_type(ir::Elem e) {
   if (e.pointer) return b.getPtrTy(1);
@@ -93,7 +92,7 @@ Value* Emitter::element(ElementRef ref, ir::Elem e) {
   llvm::Type* type = element_type(e);
   const unsigned wide = bit_width(ref.word->getType()), narrow = bit_width(type);
   if (ref.word->getType()->isPointerTy() || wide <= narrow) return bits_as(ref.word, type);
-  // As an element of a small vector, which NVPTX takes apart by `mov.b32 {lo, hi}`.
+  // As an element of a small vector, which NVPTX splits with `mov.b32 {lo, hi}`.
   auto* parts = llvm::FixedVectorType::get(b.getIntNTy(narrow), wide / narrow);
   Value* part = b.CreateExtractElement(b.CreateBitCast(ref.word, parts),
                                        static_cast<std::uint64_t>(ref.part));
@@ -160,7 +159,6 @@ void Emitter::distribute(ArrayRef<ir::Value> values, ArrayRef<Value*> all) {
 }
 
 // ---- LLVM
-// -----------------------------------------------------------------------------------------------------------
 
 llvm::BasicBlock* Emitter::block(const char* name) {
   return llvm::BasicBlock::Create(context, name, &function);
@@ -204,8 +202,8 @@ Words Emitter::inline_ptx(const ptx::Asm& a, ArrayRef<Value*> args) {
   llvm::SmallVector<llvm::Type*, 8> arg_types, result_types;
   for (std::size_t i = 0; i < args.size(); ++i) {
     const ptx::Operand& o = a.operands[static_cast<std::size_t>(r.inputs[i])];
-    // Generic pointers (tensor maps) go in as they are, so that LLVM sees the parameter's address
-    // and nothing else.
+    // Generic pointers (tensor maps) are passed unchanged, so that LLVM sees only the parameter's
+    // address.
     Value* arg = args[i]->getType()->isPointerTy() && o.reg == ptx::Reg::b64
                      ? args[i]
                      : bits_as(args[i], class_type(o.reg));
@@ -245,7 +243,7 @@ Value* Emitter::thread_index() {
 }
 
 Value* Emitter::warp_index() {
-  // Through a shuffle: only then does ptxas keep what depends on it in uniform registers.
+  // Through a shuffle: only then does ptxas keep dependent values in uniform registers.
   return at_entry(warp_index_, [&]() -> Value* {
     return b.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {},
                              {i32(-1), b.CreateLShr(thread_index(), 5), i32(0), i32(31)});

@@ -1,12 +1,12 @@
 #pragma once
-// The emitter's state and the few things every op function needs: what registers an IR value is
-// held in, and inline PTX.
+// State of the emitter and the services for op functions: the registers that hold an IR value, and
+// inline PTX.
 //
 // Registers. A `v<NxT>` is N scalar LLVM values, never an LLVM vector or an array in memory.
 // Elements of 8 and 16 bits that fill whole 32-bit words are held as those words (lowest element
-// first), which is how loads, stores, matrix instructions and `cvt.rn.bf16x2.f32` see them:
-// `repack` and most casts then cost nothing. Floats of up to 16 bits are held as the integer of
-// their bits, f32 and f64 as themselves, pointers as `ptr addrspace(1)`, shared addresses as i32.
+// first), which is the form that loads, stores, matrix instructions and `cvt.rn.bf16x2.f32` use:
+// `repack` and most casts are then free. Floats of up to 16 bits are held as integers with their
+// bits, f32 and f64 as themselves, pointers as `ptr addrspace(1)`, shared addresses as i32.
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
@@ -27,13 +27,13 @@ using llvm::Value;
 
 using Words = llvm::SmallVector<llvm::Value*, 4>;
 
-/// How an IR value is held: `words` LLVM values of one type, each with `per_word` elements.
+/// Registers of an IR value: `words` LLVM values of one type, each with `per_word` elements.
 struct Holding {
   llvm::Type* word = nullptr;
   int words = 1, per_word = 1;
 };
 
-/// One element inside a register.
+/// One element within a register.
 struct ElementRef {
   llvm::Value* word = nullptr;
   int part = 0;
@@ -50,49 +50,46 @@ class Emitter {
   llvm::IRBuilder<> b;
 
   // ---- ops
-  // ------------------------------------------------------------------------------------------------
   const ir::OpData& op(ir::OpId id) const { return kernel[id]; }
   const ir::AttrList& attrs(ir::OpId id) const { return kernel[id].attrs; }
   ir::Value operand(ir::OpId id, std::size_t i) const { return kernel[id].operands[i]; }
   std::size_t operand_count(ir::OpId id) const { return kernel[id].operands.size(); }
   ir::Value result(ir::OpId id, std::size_t i = 0) const { return kernel[id].results[i]; }
   bool is_used(ir::Value v) const { return used_[v.index]; }
-  /// The value of an integer constant, if `v` is one.
+  /// Returns the value of an integer constant, if `v` is one.
   std::optional<std::int64_t> constant(ir::Value v) const;
   void emit_region(ir::RegionId region);
-  /// The operands of the terminator of a region, word by word.
+  /// Returns the operands of a region's terminator, word by word.
   Words yielded(ir::RegionId region);
 
   // ---- registers
-  // ------------------------------------------------------------------------------------------
   /// The LLVM type of one element.
   llvm::Type* element_type(ir::Elem e);
   Holding holding(ir::Type type);
   const Words& words(ir::Value v) const;
   void set_words(ir::Value v, Words words);
-  /// One LLVM value an element.
+  /// Returns one LLVM value per element.
   Words elements(ir::Value v);
   void set_elements(ir::Value v, llvm::ArrayRef<llvm::Value*> elements);
   std::vector<ElementRef> refs(ir::Value v);
-  /// Builds the words of `v`; a word taken whole from one register costs nothing.
+  /// Builds the words of `v`; a word that is a whole register needs no instruction.
   void set_refs(ir::Value v, const std::vector<ElementRef>& refs);
   llvm::Value* element(ElementRef ref, ir::Elem e);
   llvm::Value* scalar(ir::Value v);
-  /// Appends the words of the values one after the other.
+  /// Concatenates the words of the values.
   Words words_of(llvm::ArrayRef<ir::Value> values) const;
   /// Splits `all` among `values` in order.
   void distribute(llvm::ArrayRef<ir::Value> values, llvm::ArrayRef<llvm::Value*> all);
 
   // ---- LLVM
-  // -----------------------------------------------------------------------------------------------
   llvm::Value* i32(std::int64_t v) { return b.getInt32(static_cast<std::uint32_t>(v)); }
   llvm::Value* i64(std::int64_t v) { return b.getInt64(static_cast<std::uint64_t>(v)); }
   llvm::BasicBlock* block(const char* name);
-  /// Same bits as another type of the same width (integers, floats, pointers).
+  /// Reinterprets the bits as another type of the same width (integers, floats, pointers).
   llvm::Value* bits_as(llvm::Value* v, llvm::Type* type);
-  /// Calls inline PTX with the values of its In and InOut operands in order; gives its results in
-  /// order. Arguments of another type than the operand's class are converted bit for bit, narrow
-  /// ones zero-extended.
+  /// Calls inline PTX with the values of its In and InOut operands in order; returns its results in
+  /// order. Arguments of another type than the operand's class are bit-cast, narrow ones
+  /// zero-extended.
   Words inline_ptx(const ptx::Asm& a, llvm::ArrayRef<llvm::Value*> args = {});
   /// The same for PTX with a single result.
   llvm::Value* inline_ptx_value(const ptx::Asm& a, llvm::ArrayRef<llvm::Value*> args = {});
@@ -108,11 +105,11 @@ class Emitter {
   }
   llvm::Value* thread_index();
   llvm::Value* warp_index();
-  /// False at run time, which no compiler can know.
+  /// False at run time, but unknown to compilers.
   llvm::Value* never();
   llvm::Value* grid_register(bool extent, std::int64_t axis);
   llvm::GlobalVariable* shared_memory();
-  /// Gives up: the op cannot be emitted for this target.
+  /// Throws: the op cannot be emitted for this target.
   [[noreturn]] void refuse(ir::OpId id, std::string_view why) const;
 
   void enable_line_info();
@@ -133,8 +130,7 @@ class Emitter {
   std::shared_ptr<LineInfo> lines_;
 };
 
-// ---- duties, one a row of ops.def
-// -------------------------------------------------------------------------
+// ---- op functions, one per row of ops.def
 
 /// One element of an elementwise op. Floats below 32 bits have been widened to f32 (see
 /// elementwise.cpp).
@@ -155,7 +151,8 @@ struct ElementArgs {
 
 /// Applies the per-element function of an elementwise op to its registers.
 void emit_elementwise(Emitter&, ir::OpId);
-/// f32 of narrow float elements, and back (round to nearest even), pairwise where the hardware can.
+/// Convert narrow floats to f32 and back (round to nearest even), pairwise if the hardware supports
+/// it.
 Words widen(Emitter&, ir::Value v);
 void set_narrowed(Emitter&, ir::Value v, llvm::ArrayRef<llvm::Value*> floats);
 

@@ -1,5 +1,5 @@
-// The one function libtegula_llvm.so shows. No C++ exception crosses it: the two libraries carry
-// their own libstdc++.
+// The only function that libtegula_llvm.so exports. No C++ exception crosses it: the two libraries
+// contain separate copies of libstdc++.
 #include <chrono>
 #include <exception>
 #include <string>
@@ -8,7 +8,7 @@
 #include "codegen/llvm/module.h"
 
 namespace {
-/// The message without the prefix that InternalError gives it, for it will be given again.
+/// The message without the prefix of InternalError, because the caller adds it again.
 std::string message_of(const std::exception& e) {
   constexpr std::string_view kPrefix = "internal error: ";
   const std::string_view text = e.what();
@@ -16,7 +16,7 @@ std::string message_of(const std::exception& e) {
 }
 }  // namespace
 
-/// 0: `out` is filled. 1: `error` says what went wrong.
+/// Returns 0 and fills `out`, or returns 1 and sets `error` to the message.
 extern "C" int tegula_llvm_emit(const tegula::ir::Kernel* kernel,
                                 const tegula::codegen::EmitOptions* options,
                                 tegula::codegen::Emitted* out, std::string* error) noexcept {

@@ -1,11 +1,11 @@
-// Conditions are computed where they are first needed.
+// Moves conditions to their first use.
 //
-// A tile's comparisons all come before what selects by them, and a thread has seven predicates:
-// ptxas packs the others into the bits of registers and tests them out again, three instructions
-// for each element of a mask. This pass walks each block forwards: a condition whose users all lie
-// in its block waits, and the first instruction that does not wait itself and needs it has it
-// placed directly in front, behind what the condition needs in turn. No positions are compared, so
-// none can tie.
+// All comparisons of a tile precede the selects that use them, but a thread has only seven
+// predicates: ptxas packs the others into bits of registers and extracts them again, which takes
+// three instructions per element of a mask. This pass walks each block forward. A condition whose
+// users are all in its block is deferred. The first instruction that is not deferred and needs it
+// gets it placed directly before it, after the conditions that it needs in turn. No positions are
+// compared, so ties cannot occur.
 #include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/SmallPtrSet.h>
 #include <llvm/ADT/SmallVector.h>
@@ -19,8 +19,8 @@ namespace {
 
 using Waiting = llvm::SmallPtrSet<llvm::Instruction*, 32>;
 
-/// A phi uses its operand at the end of the block it comes from, so a condition that a phi needs
-/// stays.
+/// A phi uses its operand at the end of the predecessor block, so a condition that a phi needs is
+/// not deferred.
 bool may_wait(const llvm::Instruction& i) {
   const bool is_condition = i.getType()->isIntegerTy(1) &&
                             (llvm::isa<llvm::CmpInst>(i) || llvm::isa<llvm::BinaryOperator>(i));
@@ -30,8 +30,8 @@ bool may_wait(const llvm::Instruction& i) {
          });
 }
 
-/// The last operand comes first: what a condition combines then lies in the order that ptxas has
-/// always got.
+/// The last operand is placed first: the operands of a condition are then in the order that ptxas
+/// has always received.
 llvm::Instruction* waiting_operand(const llvm::Instruction& i, const Waiting& waiting) {
   for (const llvm::Use& use : llvm::reverse(i.operands()))
     if (auto* operand = llvm::dyn_cast<llvm::Instruction>(use.get()); waiting.contains(operand))
@@ -39,7 +39,7 @@ llvm::Instruction* waiting_operand(const llvm::Instruction& i, const Waiting& wa
   return nullptr;
 }
 
-/// Places all waiting conditions that `user` needs, however indirectly, in front of it: operands
+/// Places all deferred conditions that `user` needs, directly or indirectly, before it: operands
 /// before users.
 void place_needed(llvm::Instruction& user, Waiting& waiting) {
   llvm::SmallVector<llvm::Instruction*, 16> needed{&user};

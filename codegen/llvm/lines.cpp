@@ -1,5 +1,5 @@
-// Line tables of the user's source: directives only (`nvcc -lineinfo`), which cost no optimisation
-// and no registers.
+// Line tables for the user's source: directives only (`nvcc -lineinfo`), which affect neither
+// optimization nor registers.
 #include <llvm/IR/DIBuilder.h>
 #include <llvm/Support/Path.h>
 
@@ -13,7 +13,7 @@ struct Emitter::LineInfo {
   explicit LineInfo(llvm::Module& module) : builder(module) {}
   llvm::DIBuilder builder;
   llvm::DISubprogram* program = nullptr;
-  std::map<std::string_view, llvm::DIScope*> scopes;  ///< one for each source file
+  std::map<std::string_view, llvm::DIScope*> scopes;  ///< one per source file
 
   llvm::DIFile* file(std::string_view path) {
     return builder.createFile(llvm::sys::path::filename(path), llvm::sys::path::parent_path(path));

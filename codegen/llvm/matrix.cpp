@@ -1,6 +1,6 @@
-// mma.sync and wgmma. A wgmma op is one piece of PTX with all its k steps; its accumulators are
-// tied from input to output, so that LLVM and ptxas see one register chain per accumulator and move
-// nothing.
+// mma.sync and wgmma. A wgmma op is one piece of PTX with all its k steps. Its accumulators are
+// tied from input to output, so that LLVM and ptxas see one register chain per accumulator and
+// insert no moves.
 #include "codegen/llvm/emitter.h"
 
 namespace tegula::codegen::llvm_backend {
@@ -26,8 +26,8 @@ std::vector<ptx::Reg> classes_of(const Words& words) {
   return out;
 }
 
-/// A descriptor as its two 32-bit halves: a step changes the low one only, and 32-bit arithmetic is
-/// half the work.
+/// A descriptor from its two 32-bit halves: a step changes only the low half, and 32-bit arithmetic
+/// halves the work.
 Value* descriptor_halves(Emitter& e, Value* low, Value* high) {
   Value* both = llvm::PoisonValue::get(llvm::FixedVectorType::get(e.b.getInt32Ty(), 2));
   both = e.b.CreateInsertElement(both, low, std::uint64_t{0});
@@ -96,7 +96,7 @@ void llvm_WgmmaFence(Emitter& e, OpId id) {
   Words through;
   const auto& operands = e.op(id).operands;
   const llvm::ArrayRef<ir::Value> values(operands.data(), operands.size());
-  // Poison (an accumulator not yet begun) is no register to order.
+  // Poison (an accumulator without a value) has no register to order.
   for (Value* w : e.words_of(values))
     if (!llvm::isa<llvm::PoisonValue>(w)) through.push_back(w);
   const Words out = e.inline_ptx(ptx::wgmma_fence(classes_of(through)), through);

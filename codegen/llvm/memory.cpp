@@ -1,5 +1,5 @@
-// Loads, stores, atomics and copies. Unconditional accesses without cache attributes are LLVM's own
-// loads and stores; all others are inline PTX, predicated rather than branched around.
+// Loads, stores, atomics and copies. Unconditional accesses without cache attributes are LLVM loads
+// and stores; all others are inline PTX, predicated rather than branched around.
 #include "codegen/llvm/emitter.h"
 
 namespace tegula::codegen::llvm_backend {
@@ -8,7 +8,7 @@ namespace {
 using ptx::Access;
 using ptx::Space;
 
-/// The elements an access moves, as memory has them: i1 is a byte, a pointer a 64-bit number.
+/// Type of the elements in memory: i1 is a byte, a pointer a 64-bit integer.
 DType stored_as(ir::Elem e) {
   return e.pointer ? DType::u64 : is_bool(e.dtype) ? DType::u8 : e.dtype;
 }
@@ -48,7 +48,7 @@ Value* memory_pointer(Emitter& e, const Access& a, Value* address) {
   return a.space == Space::Shared ? e.b.CreateIntToPtr(address, e.b.getPtrTy(3)) : address;
 }
 
-/// One access as the registers it moves.
+/// Returns the registers that one access loads.
 Words load_units(Emitter& e, const Access& a, Value* address, Value* predicate, const Words& fill) {
   if (!is_plain(a)) {
     llvm::SmallVector<Value*, 8> args(fill.begin(), fill.end());
@@ -85,7 +85,7 @@ void store_units(Emitter& e, const Access& a, Value* address, const Words& units
                          llvm::Align(static_cast<std::uint64_t>(a.bytes())));
 }
 
-/// The registers of access number `n` among `refs`, each filled with as many elements as it holds.
+/// The registers of access number `n` of `refs`, each filled with the elements that it can hold.
 Words units_of(Emitter& e, const Access& a, ir::Elem elem, const std::vector<ElementRef>& refs,
                std::size_t n) {
   const auto per_unit = static_cast<std::size_t>(a.unit_bytes() / size_bytes(a.dtype));
@@ -112,7 +112,7 @@ Words units_of(Emitter& e, const Access& a, ir::Elem elem, const std::vector<Ele
       return bits == 8 && v->getType()->isIntegerTy(1) ? e.b.CreateZExt(v, e.b.getInt8Ty()) : v;
     };
     if (bits == 8 && per_unit == 2) {
-      // NVPTX would join two bytes in local memory.
+      // NVPTX would combine the two bytes in local memory.
       llvm::Type* pair = e.b.getInt16Ty();
       Value* high = e.b.CreateShl(e.b.CreateZExt(e.bits_as(part(1), e.b.getInt8Ty()), pair), 8);
       out.push_back(e.b.CreateOr(high, e.b.CreateZExt(e.bits_as(part(0), e.b.getInt8Ty()), pair)));
@@ -181,7 +181,7 @@ void llvm_AtomGlobal(Emitter& e, OpId id) {
   const ptx::Asm a = ptx::atomic(e.attrs(id), elem.dtype, predicated, used, *e.kernel.info.target);
   if (a.text.empty()) e.refuse(id, "no atomic operation of this kind for this type");
   const Words addresses = e.words(e.operand(id, 0)), values = e.elements(e.operand(id, 1));
-  // The first address of a run of neighbours is that of all.
+  // A run of neighbors uses the address of its first element.
   const auto run = used ? 1 : static_cast<std::size_t>(e.attrs(id).i(AttrName::width, 1));
   Words old;
   for (std::size_t n = 0; n < addresses.size(); n += run) {

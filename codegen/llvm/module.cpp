@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned kTensorMapBytes = 128;
 
-/// Parameters as launched: i1 is a byte.
+/// Parameter types at launch: i1 is a byte.
 llvm::Type* parameter_type(llvm::LLVMContext& context, ir::Type type) {
   if (type.is(ir::TypeKind::TensorMap)) return llvm::PointerType::get(context, 0);
   if (type.is_pointer()) return llvm::PointerType::get(context, 1);
@@ -24,7 +24,7 @@ llvm::Type* parameter_type(llvm::LLVMContext& context, ir::Type type) {
                                std::max(8u, static_cast<unsigned>(size_bits(type.dtype()))));
 }
 
-/// `!nvvm.annotations`; LLVM 19 ignores the same facts as string attributes.
+/// `!nvvm.annotations`; LLVM 19 ignores the same properties as string attributes.
 class Annotations {
  public:
   explicit Annotations(llvm::Function& f)
@@ -60,7 +60,7 @@ llvm::Function* declare(const ir::Kernel& kernel, llvm::Module& module) {
   annotations.add("maxntidx", static_cast<unsigned>(kernel.info.threads));
   annotations.add("maxntidy", 1);
   annotations.add("maxntidz", 1);
-  // Without it ptxas does not know the registers at entry and ignores setmaxnreg.
+  // Without it ptxas does not know the register count at entry and ignores setmaxnreg.
   annotations.add("minctasm", static_cast<unsigned>(kernel.info.min_ctas_per_sm));
 
   llvm::SmallVector<llvm::Metadata*, 4> maps;
@@ -74,7 +74,7 @@ llvm::Function* declare(const ir::Kernel& kernel, llvm::Module& module) {
     f->addParamAttr(i, llvm::Attribute::ReadOnly);
     maps.push_back(annotations.number(i + 1));
   }
-  // Otherwise LLVM would copy the maps to local memory, where the TMA cannot read them.
+  // Otherwise LLVM would copy the maps to local memory, where TMA cannot read them.
   if (!maps.empty()) annotations.add("grid_constant", llvm::MDNode::get(context, maps));
   return f;
 }

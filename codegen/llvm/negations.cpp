@@ -17,7 +17,7 @@ struct Negation {
 constexpr std::array kNegations{Negation{"\tneg.s16 \t", DType::i16},
                                 Negation{"\tneg.s32 \t", DType::i32}};
 
-/// The line `neg.s32 %r2, %r1;` in other words; `operands` is what follows its first tab.
+/// Rewrites the line `neg.s32 %r2, %r1;`; `operands` is the text after the mnemonic.
 std::string rewritten(const Negation& n, std::string_view operands) {
   const std::size_t comma = operands.find(", "), end = operands.find(';');
   if (comma == operands.npos || end == operands.npos || end < comma)

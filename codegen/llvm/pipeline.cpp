@@ -1,10 +1,10 @@
 // LLVM IR to PTX: a minimal pass pipeline and NVPTX's code generator.
 //
-// More passes gain nothing that ptxas would not do (measured: equal SASS from O3 at 1.5 times the
-// time; InstCombine cost a tenth of all and gave more instructions), and unrolling or duplicating
-// convergent code would break wgmma groups apart. Without SimplifyCFG attention gets 5 % more
-// instructions; without a block before each loop ptxas takes loaded A registers of a wgmma for
-// written inside its stage (C7513).
+// More passes have no benefit over ptxas (measured: O3 produced equal SASS in 1.5 times the time;
+// InstCombine took a tenth of the total time and produced more instructions), and unrolling or
+// duplicating convergent code would separate wgmma groups. Without SimplifyCFG attention gets 5 %
+// more instructions. Without a block before each loop, ptxas assumes that loaded A registers of a
+// wgmma are written within its stage (C7513).
 #include <fmt/format.h>
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/Analysis/LoopAnalysisManager.h>
@@ -50,8 +50,8 @@ bool initialize_once() {
   LLVMInitializeNVPTXTargetInfo();
   LLVMInitializeNVPTXTargetMC();
   LLVMInitializeNVPTXAsmPrinter();
-  // Shared addresses are 32 bits. This LLVM is ours alone, hidden in this library, so its options
-  // are too.
+  // Shared addresses are 32 bits. This copy of LLVM is private to this library, and so are its
+  // options.
   const char* options[] = {"tegula", "-nvptx-short-ptr"};
   return llvm::cl::ParseCommandLineOptions(2, options);
 }
@@ -64,7 +64,7 @@ std::unique_ptr<llvm::TargetMachine> target_machine(std::string_view target) {
   if (t == nullptr) throw InternalError("LLVM emitter: " + error);
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  // 8.5 is the newest PTX that LLVM 19 writes; every ptxas since CUDA 12.5 reads it.
+  // 8.5 is the newest PTX version that LLVM 19 emits; every ptxas since CUDA 12.5 accepts it.
   return std::unique_ptr<llvm::TargetMachine>(
       t->createTargetMachine(kTriple, target, "+ptx85", options, llvm::Reloc::PIC_, std::nullopt,
                              llvm::CodeGenOptLevel::Default));
@@ -91,9 +91,9 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   all.run(module, modules);
 }
 
-/// Verifies every function after the last pass over LLVM IR, the code generator's own ones
-/// included. A broken function is emptied, so that instruction selection does not trip over it, and
-/// its faults are kept: an exception may not cross LLVM.
+/// Verifies every function after the last pass over LLVM IR, including the passes of the code
+/// generator. A broken function is emptied, so that instruction selection does not crash on it, and
+/// its faults are recorded: an exception must not pass through LLVM.
 class VerifyLast : public llvm::FunctionPass {
  public:
   explicit VerifyLast(std::string& faults) : FunctionPass(id_), faults_(faults) {}
@@ -111,16 +111,16 @@ class VerifyLast : public llvm::FunctionPass {
   std::string& faults_;
 };
 
-/// The step from LLVM IR to machine instructions, which LLVM only shows its own subclasses.
+/// The step from LLVM IR to machine instructions, which is accessible only to LLVM's subclasses.
 struct PassConfigAccess : llvm::TargetPassConfig {
   static constexpr auto kSelect = &PassConfigAccess::addCoreISelPasses;
 };
 
-/// Does the same as addPassesToEmitFile, but runs only the required ones of the target's passes
-/// over LLVM IR: loop strength reduction took a third of all time, and by rewriting the definitions
-/// of a wgmma's A registers it made ptxas serialise them (C7513). Instructions are selected and
-/// registers coalesced at the default level: level None leaves moves between wgmmas, which
-/// serialises them too.
+/// Like addPassesToEmitFile, but runs only the required ones of the target's passes over LLVM IR:
+/// loop strength reduction took a third of the total time and, by rewriting the definitions of a
+/// wgmma's A registers, made ptxas serialize the wgmmas (C7513). Instruction selection and register
+/// coalescing run at the default level: level None leaves moves between wgmmas, which also
+/// serializes them.
 void add_codegen(llvm::LLVMTargetMachine& machine, llvm::legacy::PassManager& passes,
                  llvm::raw_pwrite_stream& out, std::string& faults) {
   auto* modules = new llvm::MachineModuleInfoWrapperPass(&machine);

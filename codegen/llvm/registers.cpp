@@ -1,4 +1,4 @@
-// Special registers, rearranging of registers, and exchange between lanes.
+// Special registers, rearrangement of registers, and exchange between lanes.
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include "codegen/llvm/emitter.h"
@@ -17,7 +17,7 @@ std::vector<ElementRef> concatenated(Emitter& e, OpId id) {
   return all;
 }
 
-/// A pointer counts as its 64 bits, which LLVM does not say of it.
+/// Bits of a word; 64 for a pointer, for which LLVM returns 0.
 unsigned bits_of(llvm::Type* word) {
   constexpr unsigned kPointer = 64;
   return word->isPointerTy()
@@ -25,7 +25,7 @@ unsigned bits_of(llvm::Type* word) {
              : static_cast<unsigned>(word->getPrimitiveSizeInBits().getFixedValue());
 }
 
-/// Words of `bits` each with the bits of `words`, lowest first.
+/// Regroups the bits of `words` into words of `bits` bits each, lowest first.
 Words regrouped(Emitter& e, const Words& words, unsigned bits) {
   Words out;
   const unsigned have = bits_of(words[0]->getType());
