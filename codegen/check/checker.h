@@ -14,9 +14,9 @@ namespace tegula::codegen {
 /// The threads that run the current op.
 struct ThreadContext {
   Threads threads;
-  /// True if it is known which of the threads take each enclosing branch.
+  /// False if an unknown subset of the threads may take an enclosing branch.
   bool is_exact = true;
-  /// True if, in addition, no enclosing branch is taken by one warpgroup at a time.
+  /// False if an enclosing branch may be taken by one warpgroup at a time.
   bool is_convergent = true;
   /// True if only a part of some warp runs the op.
   bool has_partial_warp = false;

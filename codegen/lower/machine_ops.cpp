@@ -144,7 +144,7 @@ void lower_CtaBarrier(Lowering& l, OpId op) {
   l.barrier();
 }
 
-// ---- neighbours on the stream
+// ---- neighbors on the stream
 namespace {
 
 /// Targets without dependent launch run the kernels of a stream in sequence anyway.

@@ -76,8 +76,8 @@ void StoreStaging::add(const Kernel& machine, const StagingRing& ring) {
 }
 
 /// Each store waits until all buffers are free. If warpgroups use different parts of a buffer from
-/// store to store, all of them synchronize. A lone store in an outermost loop need not: the
-/// warpgroups used the same parts in the previous iteration.
+/// store to store, all of them synchronize. The first store need not if it is alone in an outermost
+/// loop: the warpgroups used the same parts in the previous iteration.
 void StoreStaging::wait_for_all(const Kernel& machine, const StagingRing& ring) {
   const OpId front = ring.stores.front();
   const bool is_mixed = !are_parts_alike(machine, ring.stores);

@@ -33,7 +33,8 @@ std::int64_t offset_at(const SharedLayout& layout, int k_dim, int k, int mn) {
   return layout.offset(index);
 }
 
-/// `k_dim`: the contracted dimension of the tile. `row`: first row of the warpgroup, or none.
+/// `k_dim`: the contracted dimension of the tile. `first_byte`: offset of the warpgroup's rows or
+/// columns in the slot, or none.
 Matrix matrix(Lowering& l, const SmemSlot& at, int k_dim, Value first_byte) {
   const SharedLayout& layout = at.layout;
   const SwizzleSegment piece = layout.piece_list().front();

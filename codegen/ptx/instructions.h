@@ -24,7 +24,7 @@ std::string_view matrix_suffix(std::string_view attr);
 
 // ---- arithmetic (pure; one element)
 
-/// Operands: result, a, b. Amounts of `width` or more give 0 (the sign for a signed right shift).
+/// Operands: result, a, b. Amounts of `bits` or more yield 0 (the sign for a signed right shift).
 /// The value is b32 or b64; the amount is always b32.
 Asm shift(bool left, bool is_signed, int bits);
 /// Operands: result, a, b; 32 or 64 bits. Division by zero returns an unspecified value instead of

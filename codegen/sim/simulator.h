@@ -1,6 +1,6 @@
 #pragma once
 // Device `sim`: executes a kernel in simt form on the host, exactly and instrumented. Global memory
-// is host memory; shared memory, barriers, TMA and wgmma are modelled with their asynchrony, so
+// is host memory; shared memory, barriers, TMA and wgmma are modeled with their asynchrony, so
 // that races, deadlocks and missing fences are found without a GPU. `docs/simulator.md` documents
 // the model's assumptions.
 #include <array>
