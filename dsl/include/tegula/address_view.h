@@ -9,13 +9,13 @@
 #include "tegula/value.h"
 #include "tegula/view.h"
 
-/// Views that a kernel makes itself, of memory at an address: the tensors of a table of addresses,
-/// whose extents and strides are in device memory, too.
+/// Views that a kernel makes of memory at an address: for example the tensors of a table of
+/// addresses, whose extents and strides are in device memory, too.
 namespace tegula {
 
-/// The address as a pointer to elements of T, or a tile of them: what a table of u64 or i64 holds,
-/// such as `reinterpret_cast<std::uint64_t>(tensor.data())`. Throws CompileError for other types.
-/// The devices `cpu` and `sim` check that what is accessed lies in a tensor that is alive.
+/// Returns the address as a pointer to elements of T, or a tile of them, from a u64 or i64 in a
+/// table, such as `reinterpret_cast<std::uint64_t>(tensor.data())`. Throws CompileError for other
+/// types. The devices `cpu` and `sim` check that accesses are inside a tensor that is alive.
 Tile as_pointer(const Arg& address, DType pointee);
 template <Element T>
 Tile as_pointer(const Arg& address) {
@@ -24,29 +24,29 @@ Tile as_pointer(const Arg& address) {
 
 namespace detail {
 
-/// Elements along a dimension of a part that one access may have: they stand side by side from a
-/// multiple of their bytes on.
+/// Elements along a dimension of a part that one access may cover: they are contiguous and aligned
+/// to their total size.
 struct ElementRun {
   int axis = -1;
   std::int64_t elements = 1;
-  bool is_whole = false;  ///< such elements are all inside, or none of them
+  bool is_whole = false;  ///< such elements are all inside, or all outside
 };
 
-/// A part of such a view: a box with its first elements and ends (there or not), or, where index
-/// tiles select, addresses of its elements, and whether each is inside.
+/// A part of such a view: a box with its first elements and its ends (which may be absent), or,
+/// with index tiles, the addresses of its elements and whether each is inside.
 struct AddressedPart {
   bool is_box = false;
   std::vector<Arg> firsts, ends;
   Arg pointers, inside;
   std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> axes;  ///< dimension of the tensor of each of the shape
+  std::vector<std::int64_t> axes;  ///< dimension of the tensor for each dimension of the shape
   ElementRun run;
   std::uint32_t view = 0;
   Loc loc;
 };
 
-/// Recorded where the kernel makes it, so that no loop around an access hides what is known of its
-/// extents and strides.
+/// Recorded where the kernel makes it, so that no loop around an access hides what is known about
+/// its extents and strides.
 struct AddressedTensor {
   AddressedTensor(const Arg& pointer, DType pointee, std::span<const Arg> extents,
                   std::span<const Arg> strides, int alignment);
@@ -73,7 +73,7 @@ class AddressTile : public Tile {
   AddressTile(const AddressTile&) = default;
   AddressTile(AddressTile&&) = default;
 
-  /// Stores. The value is rounded to the element type; elements outside of the tensor are dropped.
+  /// Stores the value, rounded to the element type; elements outside the tensor are dropped.
   void operator=(const Arg& value) && { detail::store_part(part_, value); }
   void operator=(const AddressTile& value) && {
     std::move(*this) = Arg(static_cast<const Tile&>(value));
@@ -100,18 +100,18 @@ struct Addressed<std::index_sequence<I...>> {
 };
 }  // namespace detail
 
-/// A tensor at an address, as an InOut parameter is one: `w(i, j)` is a tile whose elements outside
-/// of the extents are absent, `w(i, j) = t` stores. A subscript is an Index, an integer or an index
-/// tile of one dimension; there is no `all`. Elements are read and written one by one, so that any
-/// address and any strides will do, unless the view is `aligned`. Extents are believed (one below 0
-/// is 0); nothing is known of what else shares the memory, so that accesses keep their order with
-/// all others of the program.
+/// A tensor at an address, used like an InOut parameter: `w(i, j)` is a tile whose elements outside
+/// the extents are absent, `w(i, j) = t` stores. A subscript is an Index, an integer or an index
+/// tile of one dimension; `all` is not supported. Elements are read and written one by one, so that
+/// any address and any strides work, unless the view is `aligned`. Extents are not checked (a
+/// negative one is 0). Other views may share the memory, so that accesses keep their order with all
+/// others of the program.
 template <Element T, int Rank>
 class AddressView : public detail::Addressed<std::make_index_sequence<Rank>> {
  public:
   explicit AddressView(detail::AddressedTensor tensor)
       : detail::Addressed<std::make_index_sequence<Rank>>{std::move(tensor)} {}
-  /// Extent of a dimension; a negative axis counts from the last.
+  /// Returns the extent of a dimension; a negative axis counts from the last.
   Tile dim(int axis, std::source_location at = std::source_location::current()) const {
     return this->tensor.dim(axis, at);
   }
@@ -119,26 +119,26 @@ class AddressView : public detail::Addressed<std::make_index_sequence<Rank>> {
   Tile cols(std::source_location at = std::source_location::current()) const { return dim(1, at); }
 };
 
-/// Address and strides are multiples of so many bytes.
+/// Address and strides are multiples of this many bytes.
 struct Alignment {
   int bytes = 0;
 };
-/// A promise that the address of a view and all its strides but that of 1 are multiples of so many
-/// bytes: a power of two from the size of an element to 16. Parts then move in pieces of up to as
-/// many bytes, along the dimension whose stride is the number 1, where the kernel can see that they
-/// begin at a multiple of a piece (`slice(c * 512, 512)`, steps from 0). A piece that reaches over
-/// the end of the tensor moves element by element; an extent that the kernel can see to be a
-/// multiple (`8 * table(i)`) has no such pieces, and then a product's loop copies its operands
-/// ahead, 16 bytes at a time. The devices `cpu` and `sim` check the promise.
+/// Promises that the address of a view and all its strides other than 1 are multiples of this many
+/// bytes: a power of two from the size of an element to 16. Parts then move in pieces of up to this
+/// many bytes, along the dimension whose stride is the number 1, if the kernel can see that they
+/// begin at a multiple of a piece (`slice(c * 512, 512)`, steps from 0). A piece that crosses the
+/// end of the tensor moves element by element; an extent that the kernel can see to be a multiple
+/// (`8 * table(i)`) has no such pieces, and then a product's loop copies its operands ahead, 16
+/// bytes at a time. The devices `cpu` and `sim` check the promise.
 inline Alignment aligned(int bytes) { return {bytes}; }
 
-/// The tensor of these extents and strides (in elements) at an address, which is a pointer scalar:
+/// Returns the tensor of these extents and strides (in elements) at an address, a pointer scalar:
 ///
 ///   const auto W = view<bf16, 2>(as_pointer<bf16>(table(i, 0)), {rows, cols}, {cols, 1});
 ///   const auto V = view<f32, 1>(as_pointer<f32>(table(i, 1)), {n}, {1}, aligned(16));
 ///
-/// Throws CompileError where the pointer is none of T, an extent or stride no integer, or the
-/// alignment none.
+/// Throws CompileError if the pointer does not point to T, an extent or stride is not an integer,
+/// or the alignment is invalid.
 template <Element T, int Rank>
 AddressView<T, Rank> view(const Arg& pointer, const std::array<Arg, Rank>& extents,
                           const std::array<Arg, Rank>& strides, Alignment alignment = {}) {

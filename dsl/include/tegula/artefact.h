@@ -8,7 +8,7 @@
 #include "tegula/tensor.h"
 #include "tegula/warning.h"
 
-/// Compiling for a GPU that need not be here: Kernel::compile().
+/// Compilation for a GPU that need not be present: Kernel::compile().
 namespace tegula {
 
 namespace runtime {
@@ -16,25 +16,25 @@ class CompiledKernel;
 }
 
 /// The shape, strides and element type of a tensor, without its memory: what a kernel is compiled
-/// for. A Tensor of any device is one, too; none at all stands for an optional argument that is
-/// left out.
+/// for. A Tensor of any device converts to it; an undefined Tensor means an optional argument that
+/// is left out.
 class TensorSpec {
  public:
   TensorSpec(const Tensor& tensor) : tensor_(tensor) {}
-  /// Strides count elements; none means row-major. The address is assumed to be a multiple of 16
-  /// bytes, as those of whole tensors are. Throws CompileError for extents and strides that no
-  /// tensor has.
+  /// Strides are in elements; none means row-major. The address is assumed to be a multiple of 16
+  /// bytes, like those of whole tensors. Throws CompileError for extents and strides that no tensor
+  /// can have.
   TensorSpec(const Dims& shape, DType dtype, const Dims& strides = {});
 
-  /// A tensor that must not be read.
+  /// Returns a tensor whose elements must not be read.
   const Tensor& described() const { return tensor_; }
 
  private:
   Tensor tensor_;
 };
 
-/// `spec<bf16>(1024, 512)`: a row-major tensor of this shape. Throws CompileError for more than
-/// eight or negative extents.
+/// Returns a row-major tensor of this shape: `spec<bf16>(1024, 512)`. Throws CompileError for more
+/// than eight or negative extents.
 template <Element T, std::convertible_to<std::int64_t>... Extents>
 TensorSpec spec(Extents... extents) {
   return TensorSpec(Dims{static_cast<std::int64_t>(extents)...}, dtype_of<T>);
@@ -47,22 +47,22 @@ class Artefact {
   Artefact(std::shared_ptr<const runtime::CompiledKernel> kernel, std::vector<Warning> warnings)
       : kernel_(std::move(kernel)), warnings_(std::move(warnings)) {}
 
-  /// The kernel's name, which is also the entry point's in the code.
+  /// Returns the kernel's name, which is also the entry point's in the code.
   const std::string& name() const;
-  /// "sm_90a"
+  /// Returns the target, such as "sm_90a".
   std::string target() const;
-  /// The PTX. Needs no CUDA toolkit where LLVM has compiled it; under TEGULA_BACKEND=nvrtc NVRTC
-  /// makes it now, and this throws DeviceError where that is gone.
+  /// Returns the PTX. Needs no CUDA toolkit if LLVM compiled it; with TEGULA_BACKEND=nvrtc NVRTC
+  /// makes it now, and DeviceError is thrown if NVRTC is missing.
   std::string ptx() const;
-  /// The machine code: an ELF file for cuModuleLoadData, nvdisasm or cuobjdump. Throws DeviceError
-  /// where no assembler (ptxas or NVRTC) was found when the kernel was compiled.
+  /// Returns the machine code: an ELF file for cuModuleLoadData, nvdisasm or cuobjdump. Throws
+  /// DeviceError if no assembler (ptxas or NVRTC) was found when the kernel was compiled.
   std::vector<char> cubin() const;
-  /// Whether cubin() has one.
+  /// Returns true if cubin() has one.
   bool has_cubin() const;
-  /// Registers that spill, dots that are not on the GPU's fastest path, results that are never
-  /// stored; those of the assembler only if there is one.
+  /// Returns warnings: registers that spill, dots that are not on the GPU's fastest path, results
+  /// that are never stored; those of the assembler only if there is one.
   const std::vector<Warning>& warnings() const { return warnings_; }
-  /// The schedule, what passes did and why, registers, shared memory and occupancy.
+  /// Returns the schedule, what passes did and why, registers, shared memory and occupancy.
   std::string explain() const;
 
  private:

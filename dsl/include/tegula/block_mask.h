@@ -20,11 +20,11 @@ struct KvRange {
   Tile lo, hi;
 };
 
-/// A range that is absent says nothing: all keys are visible, none is seen by all rows.
+/// An absent range means no bound: all keys may be visible, none is known to be seen by all rows.
 struct KvRanges {
   std::optional<KvRange> visible;  ///< no row sees any other key; 0 <= lo <= hi
   std::optional<KvRange> full;     ///< all rows see these, as far as there are keys
-  /// The same with gaps, where there may be some: no order, and one may overlap another.
+  /// The same as intervals, if there may be gaps: unordered, and they may overlap.
   std::vector<KvRange> visible_intervals, full_intervals;
 };
 
@@ -32,7 +32,7 @@ struct KvRanges {
 struct BlockShape {
   int block_q, block_kv;
 };
-/// Queries and keys of the blocks that a list may have.
+/// Queries and keys of the blocks that lists support.
 inline constexpr std::initializer_list<int> kListQueries{16, 32, 64, 128},
     kListKeys{16, 32, 48, 64, 80, 96, 112, 128, 176};
 
@@ -40,7 +40,7 @@ inline constexpr std::initializer_list<int> kListQueries{16, 32, 64, 128},
 /// query tiles] otherwise. Without `full` every block needs the mask.
 struct BlockListArgs {
   Tensor blocks, counts, full;
-  /// Each head's tiles, those that visit most blocks first; undefined: as the kernel likes.
+  /// Each head's tiles, those that visit most blocks first; if undefined, the kernel chooses.
   Tensor order = {};
 };
 
@@ -54,60 +54,60 @@ struct BlockListSlots {
 /// which does not check them.
 struct CuSeqlens {
   Tensor q, kv;
-  std::int64_t max_seqlen_q = 0;  ///< queries of the longest sequence, or any bound of them
+  std::int64_t max_seqlen_q = 0;  ///< queries of the longest sequence, or an upper bound
 };
 
 /// The rows of a call's query tiles.
 struct QueryTileRows {
-  int group = 1;                    ///< heads whose queries are one head's rows, head by head
-  bool align_bottom_right = false;  ///< the last query stands at the last key
-  bool longest_first = false;       ///< whether an order of the tiles is wanted
-  CuSeqlens lengths = {};  ///< starts of consecutive sequences; undefined tensors: there are none
+  int group = 1;                    ///< heads whose queries form the rows of one head, head by head
+  bool align_bottom_right = false;  ///< the last query is at the last key
+  bool longest_first = false;       ///< the lists also order the tiles
+  CuSeqlens lengths = {};  ///< starts of consecutive sequences; undefined: no sequences
 };
 
-/// The columns of a list's rows that hold the blocks of one sequence, where all sequences of a call
-/// have theirs beside each other: as many as there are keys need few more than keys of one.
+/// Columns of a block list that contain the blocks of one sequence. All sequences of a call share a
+/// row of columns, which needs little more capacity than one sequence of all keys.
 struct KvIndexWindow {
   Tile begin, end;
 
-  /// The window of sequence b, whose keys begin at `first`. No other begins before the end.
+  /// Returns the window of sequence b, whose keys begin at `first`. Windows do not overlap.
   static KvIndexWindow of_sequence(const Tile& b, const Tile& first, const Tile& length, int block);
 };
 
-/// How the blocks of keys that a mask lets through are found: by closed ranges, or by lists that
-/// kernels make of what the mask computes.
+/// Finds the blocks of keys that a mask lets through: by closed ranges, or by lists that kernels
+/// make from the mask.
 class BlockMask {
  public:
-  /// Traces the mask over scalars; of one that cannot be, nothing is known. `in_order`: blocks of
-  /// keys must come in ascending order, which lists do not keep.
+  /// Traces the mask over scalars; if that fails, nothing is known about the mask. `in_order`
+  /// requires blocks of keys in ascending order, which lists do not keep.
   explicit BlockMask(const Mask& mask, bool in_order = false);
 
   bool uses_block_list() const { return derived_ != nullptr; }
-  /// True if there are several closed ranges.
+  /// Returns true if there are several closed ranges.
   bool has_parts() const { return has_parts_; }
-  /// True if all keys before one limit, which rises with the rows, are visible.
+  /// Returns true if all keys before a limit that rises with the rows are visible.
   bool is_up_to_row() const { return is_up_to_row_; }
-  /// True if tensors, or what cannot be traced, say what a row sees.
+  /// Returns true if what a row sees depends on tensors, or cannot be traced.
   bool is_data_dependent() const { return depends_on_data_; }
-  /// One line: how blocks are found, and why.
+  /// Returns one line: how blocks are found, and why.
   const std::string& text() const { return text_; }
 
-  /// Records the keys that query rows [first, last] see, in the kernel that is being traced, for
-  /// conditions whose ends are simple enough to be recomputed by every program. Conditions that are
-  /// not affine in q, or whose arithmetic may wrap around, are taken to be unknown.
+  /// Records, in the kernel that is being traced, the keys that query rows [first, last] see, for
+  /// conditions whose ends are simple enough for every program to recompute. Conditions that are
+  /// not affine in q, or whose arithmetic may wrap around, are treated as unknown.
   KvRanges record(const Tile& first, const Tile& last, const Tile& seqlen_kv) const;
-  /// Launches what makes the lists of attention from `Q` to `K` and `V` ([batch, heads, rows,
-  /// head_dim]) into `O`, in the stream's workspace. Nothing where there are none, or where
-  /// positions are computed in 64 bits and the lists may not hold for those.
+  /// Launches the kernels that make the lists for attention from `Q` to `K` and `V` ([batch, heads,
+  /// rows, head_dim]) into `O`, in the stream's workspace. Returns nothing if the mask has no
+  /// lists, or if positions are computed in 64 bits, for which the lists may be wrong.
   std::optional<BlockListArgs> lists(const Stream& stream, const Tensor& Q, const Tensor& K,
                                      const Tensor& V, const Tensor& O, BlockShape block,
                                      const QueryTileRows& rows) const;
-  /// The same as launches of a plan; `rows` has the lengths of its slots `cu_q` and `cu_kv`.
+  /// Does the same as launches of a plan; `cu_q` and `cu_kv` are the slots of `rows.lengths`.
   std::optional<BlockListSlots> lists(PlanBuilder& plan, const Tensor& Q, const Tensor& K,
                                       const Tensor& V, const Tensor& O, BlockShape block,
                                       const QueryTileRows& rows, PlanSlot cu_q,
                                       PlanSlot cu_kv) const;
-  /// Report on the kernels that make the lists, as of a kernel.
+  /// Returns a report on the kernels that make the lists, like that of a kernel.
   std::string explain() const;
 
  private:

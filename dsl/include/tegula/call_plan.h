@@ -13,7 +13,7 @@
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
-/// Call plans: what a callable of several kernels decides is decided once for all calls alike
+/// Call plans: a callable of several kernels makes its decisions once for all calls alike
 /// (docs/call-plans.md).
 ///
 ///     struct Scaled {                                    // y = x * by, from a row-major copy of x
@@ -33,50 +33,50 @@ class PlannedCallable;
 }  // namespace dsl
 
 /// A tensor, number or address of a plan: an argument of the call, a view of another slot, or
-/// memory for the length of the call. The default is none: an optional tensor that is left out.
+/// memory reserved for the call. The default is none: an omitted optional tensor.
 struct PlanSlot {
   int index = -1;
   friend bool operator==(const PlanSlot&, const PlanSlot&) = default;
 };
 
-/// The view of a call that a callable's building function gets: shapes, strides, types and the
-/// alignment of the arguments' addresses, by which plans are kept. Addresses, elements and the
-/// values of scalars differ from call to call and are not to be looked at.
+/// A call as a callable's building function sees it: shapes, strides, types and the alignment of
+/// the arguments' addresses, which are the key of the plan. Addresses, elements and the values of
+/// scalars differ from call to call and must not be used.
 class PlanBuilder {
  public:
   explicit PlanBuilder(dsl::PlanRecorder& recorder) : recorder_(recorder) {}
 
   Device device() const;
-  /// Arguments of the call.
+  /// Returns the number of arguments of the call.
   std::size_t size() const;
-  /// Argument `i` of the call, from 0 on.
+  /// Returns argument `i` of the call, counted from 0.
   PlanSlot argument(std::size_t i) const;
-  /// A tensor as it is in this call; one that is not `defined()` for what is none. Memory of the
-  /// plan has shape, type and alignment alone.
+  /// Returns a tensor as it is in this call, or one that is not `defined()` if the slot is none.
+  /// Memory of the plan has only shape, type and alignment.
   const Tensor& tensor(PlanSlot slot) const;
-  /// The same elements in another shape: `of_tensor` is asked at every call, and must neither keep
-  /// what it is given nor allocate.
+  /// Returns the same elements in another shape. `of_tensor` runs in every call, and must neither
+  /// keep its argument nor allocate.
   PlanSlot view(PlanSlot of, std::function<Tensor(const Tensor&)> of_tensor);
-  /// The slot, or a view of it with dimensions of extent 1 in front until there are `rank`.
+  /// Returns the slot, or a view of it with leading dimensions of extent 1 added up to `rank`.
   PlanSlot with_rank(PlanSlot of, int rank);
-  /// The slot, or a view of it whose extents of 1 are repeated.
+  /// Returns the slot, or a view of it whose extents of 1 are repeated.
   PlanSlot broadcast_to(PlanSlot of, const Dims& shape);
-  /// A row-major tensor in scratch memory of the stream, or of the graph that it records.
+  /// Returns a row-major tensor in scratch memory of the stream, or of the graph that it records.
   PlanSlot scratch(const Dims& shape, DType dtype);
-  /// Counters [count] of u32 that are 0, for launches that leave them 0.
+  /// Returns counters [count] of u32 that are 0; the launches must leave them 0.
   PlanSlot counters(std::int64_t count);
-  /// Flags that a launch leaves to the next one (Scratch::fallback_flags): all launches of such a
-  /// call follow each other on the stream.
+  /// Returns flags that a launch passes to the next one (Scratch::fallback_flags): all launches of
+  /// such a call are consecutive on the stream.
   PlanSlot fallback_flags();
 
-  /// Launches `kernel` at every call of the plan; compiles it now where that is necessary.
-  /// Arguments are slots, or numbers that are the same in every call.
+  /// Launches `kernel` in every call of the plan; compiles it now if necessary. Arguments are
+  /// slots, or numbers that are the same in every call.
   template <class... P, class... Args>
   void launch(const Kernel<P...>& kernel, const Args&... args) {
     static_assert(sizeof...(P) == sizeof...(Args), "tegula: an argument for each parameter");
     add(kernel.shared_instance(), std::array<Given, sizeof...(P)>{given<P>(args)...});
   }
-  /// The same with the call's arguments from number `from` on as the kernel's last ones.
+  /// Does the same, with the call's arguments from number `from` on as the kernel's last ones.
   template <class... P, class... Args>
   void launch_with_rest(const Kernel<P...>& kernel, std::size_t from, const Args&... first) {
     launch_with_rest(kernel, from, std::make_index_sequence<sizeof...(P) - sizeof...(Args)>{},
@@ -110,7 +110,7 @@ class PlanBuilder {
   dsl::PlanRecorder& recorder_;
 };
 
-/// Numbers that a callable decides by besides its arguments.
+/// Numbers, other than the arguments, that a callable's decisions depend on.
 class PlanOptions {
  public:
   PlanOptions(std::initializer_list<std::int64_t> numbers) : count_(numbers.size()) {
@@ -128,32 +128,32 @@ class PlanOptions {
   std::size_t count_;
 };
 
-/// The arguments of a call of tensors alone.
+/// Packs the arguments of a call that has only tensors.
 template <class... Tensors>
 std::array<detail::HostArg, sizeof...(Tensors)> tensor_args(const Tensors&... tensors) {
   return {detail::HostArg{detail::ParamKind::View, tensors.dtype(), &tensors}...};
 }
 
-/// The part of a tensor's strides that tells calls apart.
+/// The part of a tensor's strides that distinguishes calls.
 enum class StrideKey : std::uint8_t {
-  classes,  ///< the power of two up to 128 that divides each, whether it is 1, 0, negative
+  classes,  ///< largest power of two up to 128 that divides each; whether it is 1, 0, negative
   exact,    ///< the strides themselves
 };
 
 /// The plans of one callable. Calls with equal keys share a plan: types, ranks, extents, strides
-/// (StrideKey) and alignment of all arguments, the device, and `options`. Threads may call at one
-/// time.
+/// (StrideKey) and alignment of all arguments, the device, and `options`. Threads may call it
+/// concurrently.
 class CallPlans {
  public:
   explicit CallPlans(StrideKey strides = StrideKey::classes);
-  /// Its plans are forgotten.
+  /// Discards the plans.
   ~CallPlans();
   CallPlans(const CallPlans&) = delete;
   CallPlans& operator=(const CallPlans&) = delete;
 
-  /// One call: launches what `build(PlanBuilder&)` says, which is asked for the first call of a
-  /// key. `args` are of the same kinds in every call; `options` is whatever else `build` decides
-  /// by.
+  /// Makes one call: launches what `build(PlanBuilder&)` records; it runs in the first call of each
+  /// key. `args` are of the same kinds in every call; `options` contains everything else that
+  /// `build` depends on.
   template <class Build>
   void call(const Stream& stream, std::span<const detail::HostArg> args,
             std::span<const std::uint64_t> options, const Build& build) const {

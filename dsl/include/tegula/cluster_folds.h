@@ -8,25 +8,25 @@
 #include "tegula/tile_ops.h"
 #include "tegula/value.h"
 
-/// Folds of what the programs of a cluster have, for rows that are too long for one of them: each
-/// folds its slice of the row, then the programs fold what they found. All of them get the result,
-/// with equal bits.
+/// Folds over the programs of a cluster, for rows that are too long for one program: each folds its
+/// slice of the row, then the programs fold their results. All of them get the result, with equal
+/// bits.
 ///
 ///   for (auto r : grid(rows(y), 1, cluster(8))) {
 ///     const Tile v = x(r, slice(cluster_rank() * 8192, 8192)), top = cluster_max(max(v));
 ///
-/// They stand in the body of the grid loop, outside of loops and branches; without `cluster(...)`
-/// they are folds of one. Throw CompileError for pointers.
+/// Call them in the body of the grid loop, outside loops and branches; without `cluster(...)` they
+/// are folds over one program. They throw CompileError for pointers.
 namespace tegula {
 
-/// The tiles (or scalars) that all programs of the cluster have here: a tile with a new dimension 0
-/// in front, along which programs stand by their ranks. Elements that are absent in their program
-/// are 0, and present.
+/// Returns the tiles (or scalars) of all programs of the cluster as one tile with a new dimension
+/// 0, whose indices are the programs' ranks. Elements that are absent in their program are 0, and
+/// present.
 Tile cluster_gather(const Arg& t);
 
-/// Fold over the programs of the cluster, element by element; of scalars a scalar. Rounded and
-/// added as by `sum`, `max` and `min`. Absent elements do not count; of nothing it is the identity
-/// (0, -inf, inf, or the type's lowest and highest number), which is present.
+/// Fold over the programs of the cluster, element by element or of scalars. Rounding is that of
+/// `sum`, `max` and `min`. Absent elements are skipped; the fold of none is the identity (0, -inf,
+/// inf, or the type's lowest and highest number), which is present.
 Tile cluster_sum(const Arg& t);
 Tile cluster_max(const Arg& t);
 Tile cluster_min(const Arg& t);
@@ -35,7 +35,7 @@ namespace detail {
 std::vector<Tile> cluster_gather(std::span<const Tile> tiles, Loc at);
 }  // namespace detail
 
-/// The same of several tiles (or scalars) in one exchange.
+/// Does the same for several tiles (or scalars) in one exchange.
 template <std::size_t N>
 std::array<Tile, N> cluster_gather(const std::array<Tile, N>& tiles,
                                    std::source_location at = std::source_location::current()) {
@@ -46,8 +46,8 @@ std::array<Tile, N> cluster_gather(const std::array<Tile, N>& tiles,
 }
 
 /// Folds several tiles (or scalars) of one shape over the programs together, such as the maximum
-/// and the sum of softmax: `combine` takes and returns arrays, as that of `reduce` does. Absent
-/// elements count as 0: `fill_absent` gives them another value.
+/// and the sum of softmax: `combine` takes and returns arrays, like that of `reduce`. Absent
+/// elements are treated as 0: `fill_absent` gives them another value.
 template <std::size_t N, class Fn>
 std::array<Tile, N> cluster_reduce(const std::array<Tile, N>& tiles, Fn combine,
                                    std::source_location at = std::source_location::current()) {

@@ -21,7 +21,7 @@ namespace detail {
 struct LoopEnd {};
 
 /// A recorded region that break, return or an exception may leave. It counts exceptions here, in
-/// the user's code, because the library may have a C++ runtime of its own.
+/// the user's code, because the library may have its own C++ runtime.
 struct OpenRegion {
   std::uint64_t id = 0;  ///< 0: not open
   int exceptions = 0;    ///< in flight when it was opened
@@ -62,27 +62,27 @@ class LoopRange {
   }
   LoopEnd end() const { return {}; }
 
-  /// Depth of the software pipeline; without it the compiler chooses.
+  /// Sets the depth of the software pipeline; by default the compiler chooses it.
   LoopRange stages(int n) const;
   /// Unrolls the loop.
   LoopRange unroll() const;
   /// States that no iteration reads or overwrites memory that another iteration of the same program
-  /// has written: then no barrier orders iterations on that account. If that is false, results are
-  /// undefined.
+  /// has written, so that no barriers between iterations are needed for that. If the statement is
+  /// false, results are undefined.
   LoopRange independent() const;
-  /// The loop's indices end where it does: elements of the last step at or beyond the end are
-  /// absent (Index::until), those of a longer tensor, too.
+  /// Ends the loop's indices at the end of the loop: elements of the last step at or beyond the end
+  /// are absent (Index::until), even if the tensor is longer.
   LoopRange bounded() const;
-  /// Chunk `number` of `parts` equal chunks of the iterations; the last chunks may be shorter.
+  /// Keeps chunk `number` of `parts` equal chunks of the iterations; the last ones may be shorter.
   LoopRange chunk(const Arg& number, const Arg& parts) const;
 
  private:
   Tile lo_, hi_;
-  std::optional<Tile> by_;  ///< distance of two iterations, if it is not the block's
+  std::optional<Tile> by_;  ///< distance of two iterations, if it differs from the block
   std::int64_t block_;
   const char* dimension_;
   Loc loc_;
-  std::uint64_t start();  ///< 0: there is no step, in an eager run
+  std::uint64_t start();  ///< returns 0 if an eager run has no step
 
   int stages_ = 0;
   bool unroll_ = false, independent_ = false, bounded_ = false;
@@ -91,14 +91,14 @@ class LoopRange {
 
 }  // namespace detail
 
-/// Iterations over 0 .. extent, `block` elements at a time. The last one may reach past the end:
-/// past the end of a tensor elements are absent, but elements of a longer tensor are read: write
+/// Returns the iterations over 0 .. extent, `block` elements at a time. The last one may reach past
+/// the end: elements outside the tensor are absent, but those of a longer tensor are read. Write
 /// `steps(..).bounded()` if `extent` is not the view's own.
 detail::LoopRange steps(const Arg& extent, std::int64_t block);
-/// Steps over lo .. hi.
+/// Returns the steps over lo .. hi.
 detail::LoopRange steps(const Arg& lo, const Arg& hi, std::int64_t block);
-/// The same, `by` elements further on from one iteration to the next: a traced number above 0
-/// (`cpu` and `sim` check that), such as the number of programs that share the rows.
+/// Does the same with a distance of `by` elements between iterations: a traced number above 0
+/// (`cpu` and `sim` check this), such as the number of programs that share the rows.
 detail::LoopRange steps(const Arg& lo, const Arg& hi, std::int64_t block, const Arg& by);
 
 /// The index space a grid covers: all dimensions of a view, some of them, or given extents.
@@ -120,17 +120,17 @@ class GridSpace {
   std::vector<Tile> extents_;
   Loc loc_;
 };
-/// The first dimension of a view, and the second.
+/// Return the first or the second dimension of a view.
 GridSpace rows(const View& view, std::source_location at = std::source_location::current());
 GridSpace cols(const View& view, std::source_location at = std::source_location::current());
 
-/// In a kernel: waits until the writes of kernels launched earlier on the stream are visible. A
-/// kernel that calls it may be started before they end (programmatic dependent launch; PTX ISA,
-/// "griddepcontrol"), so it must come before all accesses that read their results or write what
+/// Waits until the writes of kernels launched earlier on the stream are visible. A kernel that
+/// calls it may be started before they end (programmatic dependent launch; PTX ISA,
+/// "griddepcontrol"), so the call must precede all accesses that read their results or write what
 /// they read.
 void grid_dependency_wait(std::source_location at = std::source_location::current());
-/// In a kernel: the next kernel of the stream may be started now, if it calls
-/// `grid_dependency_wait`. Without it, that kernel starts as this one's blocks end.
+/// Allows the next kernel of the stream to start now, if it calls `grid_dependency_wait`. Without
+/// this call, it starts as the blocks of this kernel end.
 void grid_launch_dependents(std::source_location at = std::source_location::current());
 
 /// Raster order: groups of `rows` tile rows are finished together, so that they share the
@@ -139,18 +139,18 @@ struct group_m {
   explicit group_m(int n) : rows(n) {}
   int rows;
 };
-/// Tile order for work that grows along the last dimension (triangular): its blocks come from both
-/// ends alternately, last, first, last but one, .., so that two neighbours are as much work as any
-/// other two, and one CTA takes both. Blocks that differ in the last dimension alone stay together:
-/// their common operands stay in L2.
+/// Tile order for work that grows along the last dimension (triangular): blocks are taken from both
+/// ends alternately, last, first, last but one, .., so that any two adjacent ones have equal work,
+/// and one CTA takes both. Blocks that differ only in the last dimension stay together: their
+/// common operands stay in L2.
 struct BalancedPairs {
   bool is_set = true;
-  /// Only for work of that kind; else the order is that of memory.
+  /// Applies the order only if `is_so`; otherwise tiles are in memory order.
   constexpr BalancedPairs when(bool is_so) const { return {is_so}; }
 };
 inline constexpr BalancedPairs balanced_pairs{};
 
-/// Programs for each block: 1, 2, 4 or 8, which run at once and can add up their tiles
+/// Number of programs per block: 1, 2, 4 or 8. They run at the same time and can add up their tiles
 /// (`cluster_reduce_scatter`). More than one needs a GPU with clusters (sm_90).
 struct cluster {
   explicit cluster(int n) : ctas(n) {}
@@ -177,12 +177,12 @@ class GridLoop {
   GridLoop(const Segments& space, GridOptions options);
   GridLoop(const GridLoop&) = delete;
   GridLoop& operator=(const GridLoop&) = delete;
-  /// False: there is nothing to run, in an eager run.
+  /// Returns false if an eager run has nothing to execute.
   bool open() {
     open_.open(start());
     return runs_;
   }
-  bool close();  ///< true: record the body once more
+  bool close();  ///< returns true if the body must be recorded again
   Index index(std::size_t dimension) const;
 
  private:
@@ -236,8 +236,8 @@ void record_grid_barrier(Loc at);
 class RecordedIf {
  public:
   explicit RecordedIf(const Arg& condition);
-  /// Whether the branch is to be called: always while the kernel is recorded; by the condition in
-  /// an eager run.
+  /// Returns true if the branch must be called: always while the kernel is recorded; depending on
+  /// the condition in an eager run.
   bool begin_then() {
     open_.open(start());
     return takes_;
@@ -258,7 +258,7 @@ void record_while(const std::function<Tile()>& condition, const std::function<vo
 }  // namespace detail
 
 /// The launch grid: one program per block of the space. `for (auto [m, n] : grid(C, 128, 64))`;
-/// with one block the variable is the index itself. Once per kernel, or between grid_barriers.
+/// with one block the variable is the index itself. Several grids need grid_barriers between them.
 template <class... Options>
 auto grid(const GridSpace& space, Options... blocks_and_options) {
   constexpr std::size_t n = (std::size_t{0} + ... + std::size_t{std::integral<Options>});
@@ -267,9 +267,9 @@ auto grid(const GridSpace& space, Options... blocks_and_options) {
   (options.add(blocks_and_options), ...);
   return detail::GridRange<n>(space, std::move(options));
 }
-/// One program per block of a segment's rows (and of its further dimensions), as if somebody had
-/// listed them: `for (auto [s, m, n] : grid(segments(offsets, C.rows()).by(C.cols()), 128, 256))`.
-/// The index of the segment comes first. No `cluster(..)`.
+/// The launch grid over segments: one program per block of a segment's rows (and of its further
+/// dimensions): `for (auto [s, m, n] : grid(segments(offsets, C.rows()).by(C.cols()), 128, 256))`.
+/// The index of the segment comes first. `cluster(..)` is not supported.
 template <class... Options>
 auto grid(const Segments& space, Options... blocks_and_options) {
   constexpr std::size_t n = (std::size_t{0} + ... + std::size_t{std::integral<Options>});
@@ -279,19 +279,19 @@ auto grid(const Segments& space, Options... blocks_and_options) {
   return detail::GridRange<n + 1>(space, std::move(options));
 }
 
-/// Between two grid loops of a kernel: what all programs have done in the first one is there before
-/// any begins with the second one. The launch is cooperative: it has as many programs as are
-/// resident on the GPU at once, at most as many as the larger grid has tiles, and each
-/// takes its share of the tiles of both grids. Throws CompileError elsewhere, and for grids of
-/// segments or clusters.
+/// Separates two grid loops of a kernel: all effects of the first one are visible before any
+/// program starts the second one. The launch is cooperative: it has as many programs as are
+/// resident on the GPU at once, at most the number of tiles of the larger grid, and each takes its
+/// share of the tiles of both grids. Throws CompileError elsewhere, and for grids of segments or
+/// clusters.
 inline void grid_barrier(std::source_location at = std::source_location::current()) {
   detail::record_grid_barrier(at);
 }
 
-/// Rank of this program in its cluster: an i32 from 0; always 0 without `cluster(...)`.
+/// Returns the rank of this program in its cluster: an i32 from 0; always 0 without `cluster(...)`.
 Tile cluster_rank(std::source_location at = std::source_location::current());
-/// This program's slice of an index, one of as many as its cluster has programs; all of it without
-/// `cluster(...)`. Each has two elements at least.
+/// Returns this program's slice of an index that is divided equally over the programs of the
+/// cluster; all of it without `cluster(...)`. Each slice has at least two elements.
 Index cluster_slice(const Index& whole, std::source_location at = std::source_location::current());
 
 /// Records both branches; variables rebound in either are merged.
@@ -317,8 +317,8 @@ void while_(Condition&& condition, Body&& body,
   detail::record_while([&] { return Tile(condition()); }, [&] { body(); }, at);
 }
 
-/// A number of `set`: the value given to Kernel::with, else `otherwise`, or the first of the set if
-/// that is left out. The same name means the same number. Kernel::tune() chooses it by measuring.
+/// Returns a number of `set`: the value given to Kernel::with, else `otherwise`, which defaults to
+/// the first of the set. Equal names give equal numbers. Kernel::tune() chooses them by measuring.
 int tune(const char* name, std::initializer_list<int> set, std::optional<int> otherwise = {},
          std::source_location at = std::source_location::current());
 

@@ -3,11 +3,11 @@
 
 #include "tegula/value.h"
 
-/// More functions of floats, each made of correctly rounded operations and integers: `cpu`, `sim`
-/// and every GPU compute the same bits. f32 and f64 within the ulp that stand here (f32, f64),
-/// which are measured (docs/math-bounds.md); f16 and bf16 are computed in f32 and rounded once. NaN
-/// gives NaN; what the real function has no value for gives NaN, and poles infinity, as in C.
-/// Operands are scalars or tiles of floats, else CompileError.
+/// More functions of floats, composed of correctly rounded operations and integer operations:
+/// `cpu`, `sim` and every GPU compute the same bits. Each comment gives the measured error bounds
+/// in ulp, (f32, f64) (docs/math-bounds.md); f16 and bf16 are computed in f32 and rounded once. NaN
+/// gives NaN, arguments without a real result give NaN, and poles give infinity, as in C. Operands
+/// are scalars or tiles of floats, else CompileError.
 namespace tegula {
 
 /// e^x - 1 (2, 2), 10^x (2, 2).
@@ -52,24 +52,24 @@ Tile erfcinv(const Arg& x);
 Tile normcdf(const Arg& x);
 Tile normcdfinv(const Arg& x);
 
-/// log |Gamma(x)| (6, 10); below 0 so many ulp of 1 at least, for it has zeros there.
+/// log |Gamma(x)| (6, 10); below 0, where it has zeros, in ulp of 1 or of a larger result.
 Tile lgamma(const Arg& x);
 /// Gamma(x) (8, 10).
 Tile tgamma(const Arg& x);
 
 /// The exact remainder of x / y with the sign of x; NaN where x is infinite or y is 0.
 Tile fmod(const Arg& x, const Arg& y);
-/// The same of the quotient that is rounded to the nearest integer, ties to even.
+/// The same for the quotient rounded to the nearest integer, ties to even.
 Tile remainder(const Arg& x, const Arg& y);
-/// m and e (i32) with x = m 2^e, 1/2 <= |m| < 1; of 0, infinities and NaN x and 0.
+/// m and e (i32) with x = m 2^e, 1/2 <= |m| < 1; x and 0 if x is 0, infinite or NaN.
 std::pair<Tile, Tile> frexp(const Arg& x);
 /// x 2^exponent, rounded once; `exponent` is an integer.
 Tile ldexp(const Arg& x, const Arg& exponent);
-/// The neighbour of x, in its own type, on the way to y.
+/// The next value after x, in x's type, in the direction of y.
 Tile nextafter(const Arg& x, const Arg& y);
 /// |x| with the sign of y.
 Tile copysign(const Arg& x, const Arg& y);
-/// x - y where it is positive, else 0.
+/// x - y if it is positive, else 0.
 Tile fdim(const Arg& x, const Arg& y);
 
 }  // namespace tegula

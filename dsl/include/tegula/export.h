@@ -32,7 +32,7 @@ namespace tegula {
 /// A parameter of an exported callable.
 struct ExportParam {
   detail::ParamInfo info;  ///< a number has its C++ type as `dtype`
-  bool any_dtype = false;  ///< elements of any type, one for all such tensors of a call
+  bool any_dtype = false;  ///< elements of any type, the same for all such tensors of a call
   std::string name;
   /// Names of a tensor's dimensions, "M K", or none. A dimension may also be a number, or a name
   /// times or plus a number: "8", "M*8", "M+1".
@@ -40,21 +40,21 @@ struct ExportParam {
 };
 
 /// A callable as the C interface sees it. `exportable(callable)`, found by argument-dependent
-/// lookup, makes one: of a Kernel here, of callables of the library in tegula/kernels/export.h, and
-/// of your own types where you write it.
+/// lookup, makes one: for a Kernel here, for callables of the library in tegula/kernels/export.h,
+/// and for your own types if you write it.
 struct Exportable {
   std::vector<ExportParam> params;
-  /// Runs it with an argument for each parameter: of a tensor, `tensor`, null where it is left out;
-  /// of a number, `bits`. `at` is the line of TEGULA_EXPORT.
+  /// Calls it with one argument per parameter: `tensor` for a tensor, null if it is left out;
+  /// `bits` for a number. `at` is the line of TEGULA_EXPORT.
   std::function<void(const Stream& stream, std::span<const detail::HostArg> args, Loc at)> call;
-  /// The kernel that `call` launches, and nothing else, so that it can be tuned, prepared and
-  /// compiled ahead of time; none for other callables.
+  /// The kernel, if `call` launches this kernel and nothing else, so that it can be tuned, prepared
+  /// and compiled ahead of time; null for other callables.
   std::shared_ptr<dsl::KernelInstance> kernel = {};
 };
 
 namespace detail {
 
-/// The element type whose host type is like that of a C++ constant.
+/// Returns the element type whose host type corresponds to the type of a C++ constant.
 template <class P>
 constexpr DType constant_type() {
   if constexpr (std::is_enum_v<P>)
@@ -78,7 +78,7 @@ constexpr ParamInfo export_info() {
   return info;
 }
 
-/// Names and dimensions are those given by `named`; else parameters are arg0, arg1, ..
+/// Uses the names and dimensions given by `named`; otherwise parameters are arg0, arg1, ..
 Exportable export_kernel(std::shared_ptr<dsl::KernelInstance> instance,
                          std::span<const ParamInfo> params);
 
@@ -118,16 +118,16 @@ class Exported {
   static const Exported& of(const TegulaCallable* handle) noexcept {
     return *reinterpret_cast<const Exported*>(handle);
   }
-  /// Before its first use.
+  /// Must be called before the first use.
   void set_backward(const char* name, const char* saved) noexcept;
 
-  /// The call by TVM-FFI's convention, which wants 0, or -1 after raising its error. Outputs are
-  /// arguments; nothing is returned.
+  /// Makes the call by TVM-FFI's convention: returns 0, or -1 after raising an error. Outputs are
+  /// arguments; there is no return value.
   int tvm_ffi(const TegulaFfiAny* args, std::int32_t count) const noexcept;
 
   const char* name() const { return name_; }
   Loc loc() const { return at_; }
-  /// Throws what making the callable threw, each time.
+  /// Throws the exception that making the callable threw, in each call.
   const Exportable& callable() const;
   const TegulaSignature& signature() const;
 
@@ -144,9 +144,9 @@ class Exported {
   mutable std::unique_ptr<const Made> made_;
 };
 
-/// A number for the headers that an exporting library is compiled with: another one where what it
-/// and libtegula.so share has another layout. The first number rises where a layout stays and its
-/// meaning changes.
+/// Returns a hash of the headers that an exporting library is compiled with. It differs if the
+/// layout of the types that the library shares with libtegula.so differs. Increase the first number
+/// if a layout stays and its meaning changes.
 constexpr std::uint64_t export_layout() {
   std::uint64_t hash = 1;
   for (const std::size_t bytes :
@@ -158,16 +158,16 @@ constexpr std::uint64_t export_layout() {
   return hash;
 }
 
-/// libtegula.so has this symbol for the layout of its own headers alone. Every exporting library
-/// refers to it, so that the loader refuses one that was compiled with other headers by an error
-/// that has its name, before any code of it runs.
+/// libtegula.so defines this symbol only for the layout of its own headers. Every exporting library
+/// refers to it, so that the loader rejects one that was compiled with other headers, with an error
+/// that contains this name, before any of its code runs.
 template <std::uint64_t Layout>
 struct __attribute__((visibility("default"))) Headers {
   static const char is_built_with_another_version_of_tegula_and_must_be_rebuilt;
 };
 extern template struct Headers<export_layout()>;
 
-/// An entry of the list of what loaded libraries export, while it lives. Makes nothing.
+/// An entry of the list of exported names, for its lifetime. Does not make the callable.
 class Registered {
  public:
   /// `headers` is the symbol of the library's own headers.
@@ -194,9 +194,9 @@ struct RegisteredBackward {
 
 /// `TEGULA_EXPORT(name, callable);` at namespace scope, outside of namespaces: exports the callable
 /// as `name`, for tegula_find("name"), as the function tegula_export_name, and as the symbol
-/// __tvm_ffi_name of TVM-FFI. The expression is
-/// evaluated at the first use; what it throws is the error of every call. An operation in a lambda
-/// that stands in the macro has no line of its own: define the kernel before, and export it.
+/// __tvm_ffi_name of TVM-FFI. The expression is evaluated at the first use; if it throws, every
+/// call fails with that error. Operations in a lambda inside the macro have no line of their own:
+/// define the kernel before the macro and export it.
 #define TEGULA_EXPORT(name, ...)                                                                   \
   static ::tegula::detail::Exported& tegula_exported_##name() {                                    \
     static ::tegula::detail::Exported exported(                                                    \
@@ -220,9 +220,9 @@ struct RegisteredBackward {
   static_assert(true)
 
 /// `TEGULA_EXPORT_BACKWARD(name, backward, "x y");` after TEGULA_EXPORT(name, ..): the exported
-/// callable `backward` computes the gradients of `name`. Its parameters are found by their names:
-/// arguments of `name` that are listed ("x y"), `grad_o` for an output o, and, as its outputs,
-/// `grad_x` for each input x that has a gradient.
+/// callable `backward` computes the gradients of `name`. Its parameters are matched by name: the
+/// listed arguments of `name` ("x y"), `grad_o` for an output o, and, as its outputs, `grad_x` for
+/// each input x that has a gradient.
 #define TEGULA_EXPORT_BACKWARD(name, backward, saved)                       \
   static const ::tegula::detail::RegisteredBackward tegula_backward_##name( \
       tegula_exported_##name(), #backward, saved)

@@ -5,10 +5,10 @@
 
 #include "tegula/value.h"
 
-/// Lambdas that are arguments of a kernel, and what tracing one on its own tells.
+/// Lambdas that are arguments of a kernel, and the facts found by tracing one separately.
 namespace tegula {
 
-/// True where the query at position q sees the key at position kv. Arguments are traced integers:
+/// True if the query at position q sees the key at position kv. Arguments are traced integers:
 /// batch entry, head, positions.
 using Mask = std::function<Tile(Tile b, Tile h, Tile q, Tile kv)>;
 
@@ -16,43 +16,43 @@ using Mask = std::function<Tile(Tile b, Tile h, Tile q, Tile kv)>;
 /// head, positions of query and key.
 using Score = std::function<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)>;
 
-/// The cost of a score function in registers, found by its trace.
+/// The cost of a score function in registers, found by tracing it.
 struct ScoreTraits {
-  /// Whether the function reads the key's position: the start of a block then stays in registers.
+  /// True if the function reads the key's position: the start of a block then stays in registers.
   bool reads_kv_index = false;
-  /// Whether it needs registers of its own for each element of a block: it reads a tensor at the
+  /// True if it needs separate registers for each element of a block: it reads a tensor at the
   /// key's position, or computes a long function there.
   bool has_per_element_state = false;
-  /// Whether it depends on the distance of key and query alone, which has few values in a block if
+  /// True if it depends only on the distance of key and query, which has few values in a block if
   /// rows are consecutive positions.
   bool is_toeplitz = false;
-  /// Bytes per pair that TMA can load as part of a tile, if these are all that
-  /// `has_per_element_state` means.
+  /// Bytes per pair that TMA can load as part of a tile, if they are the only reason for
+  /// `has_per_element_state`.
   int tma_bytes_per_element = 0;
-  /// Whether turning scores into weights needs the row's other elements of the block.
+  /// True if turning scores into weights needs the row's other elements of the block.
   bool needs_row_scan = false;
-  /// Whether, for equal dot products, scores grow with the distance of the key in front of the
-  /// query, if that is known: unknown for captured tensors and Scalars.
+  /// True if, for equal dot products, scores are known to grow with the distance by which the key
+  /// precedes the query. Not known for captured tensors and Scalars.
   bool grows_with_distance = false;
 };
 
 /// A score function that gives -inf for some pairs, as a mask and a score.
 struct SplitScore {
   Mask is_visible;
-  Score score;  ///< none: the score as it came
+  Score score;  ///< none: the score is unchanged
 };
 
 class TracedFunction;
 
-/// A score function, traced once over scalars. One that cannot be costs nothing and is not split:
-/// what is wrong with it, the kernel's own trace says.
+/// A score function, traced once over scalars. If it cannot be traced, it has no cost and is not
+/// split; the trace of the kernel then reports the error.
 class ScoreFunction {
  public:
   explicit ScoreFunction(Score score);
 
   ScoreTraits cost() const;
-  /// The parts of a score of `where(condition, x, -INFINITY)`, whose condition looks at positions
-  /// and tables but not at the score; nothing where there is no such condition.
+  /// Splits a score `where(condition, x, -INFINITY)`, whose condition depends on positions and
+  /// tables but not on the score. Returns nothing if there is no such condition.
   std::optional<SplitScore> split() const;
 
  private:

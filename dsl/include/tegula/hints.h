@@ -1,8 +1,8 @@
 #pragma once
 #include <cstdint>
 
-/// Hints about caches, of loads and stores. They change speed only (PTX ISA, "Cache Operators",
-/// "Cache Eviction Priority Hints").
+/// Cache hints of loads and stores. They change only the speed (PTX ISA, "Cache Operators", "Cache
+/// Eviction Priority Hints").
 namespace tegula {
 
 /// Cache operator: where the line stays. `cv` and `volatile` reads are never cached.

@@ -23,7 +23,7 @@
 #include "tegula/view.h"
 #include "tegula/warning.h"
 
-/// From a C++ lambda to something that can be called with tensors.
+/// Kernels: C++ lambdas that can be called with tensors.
 namespace tegula {
 
 namespace ir {
@@ -38,7 +38,7 @@ struct TraceResult;
 class Trace {
  public:
   explicit Trace(std::shared_ptr<const dsl::TraceResult> result) : result_(std::move(result)) {}
-  /// The tile form as text.
+  /// Returns the tile form as text, with source locations if `locations` is set.
   std::string text(bool locations = false) const;
   const ir::Kernel& kernel() const;
   const std::vector<Diagnostic>& warnings() const;
@@ -66,14 +66,14 @@ struct ParamInfo {
 struct HostArg {
   ParamKind kind = ParamKind::View;
   DType dtype = DType::f32;
-  const Tensor* tensor = nullptr;  ///< tensor of a View, none if left out; for a Pointer made from
+  const Tensor* tensor = nullptr;  ///< tensor of a View, null if left out; for a Pointer made from
                                    ///< a tensor, that tensor
   /// Bytes of a Scalar or Constant; address of a Pointer; 1 for an optional View that is given.
   std::uint64_t bits = 0;
 };
 
-/// Argument for a Ptr parameter: an address on the device, or a contiguous tensor of T, whose
-/// memory bounds what may be read and written on cpu and sim.
+/// Argument for a Ptr parameter: a device address, or a contiguous tensor of T. On cpu and sim
+/// accesses must stay within the tensor's memory.
 template <class T>
 class HostPointer {
  public:
@@ -127,7 +127,7 @@ template <Element T, int R>
 struct ParamTraits<Out<T, R>> : ViewTraits<Out<T, R>, T, R, ViewAccess::Out> {};
 template <Element T, int R>
 struct ParamTraits<InOut<T, R>> : ViewTraits<InOut<T, R>, T, R, ViewAccess::InOut> {};
-/// A view that a call may leave out by a Tensor that is none: the kernel is traced for either case.
+/// A view that a call may omit by passing an undefined Tensor. The kernel is traced for each case.
 template <class V>
 struct ParamTraits<std::optional<V>> {
   using Host = Tensor;
@@ -170,13 +170,13 @@ struct ClosureType {
   const std::type_info* type = nullptr;
   std::size_t size_bytes = 0;  ///< size of its captures
   bool is_plain =
-      false;  ///< no padding, no floats: its bytes say all about it, addresses in it excepted
+      false;  ///< no padding, no floats: its bytes describe it fully, except memory at addresses
   std::span<const ParamInfo> params;  ///< static
   void (*call)(const void* object, std::span<const HostArg> args) = nullptr;
   void (*destroy)(const void* object) = nullptr;
 };
 
-/// Takes `object`, made by new.
+/// Takes ownership of `object`, which was allocated by new.
 std::shared_ptr<dsl::KernelInstance> make_instance(const char* name, Loc loc, const void* object,
                                                    const ClosureType& type);
 std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance,
@@ -200,7 +200,7 @@ std::vector<Warning> warnings(const dsl::KernelInstance& instance);
 TuneResult tune(dsl::KernelInstance& instance, const TuneOptions& options,
                 std::span<const HostArg> args);
 
-/// A parameter's name, with the place it was written at.
+/// A parameter's name and the source location where it was written.
 struct Name {
   const char* text;
   std::source_location at;
@@ -213,8 +213,8 @@ Loc first_place(const Name& first, const Rest&...) {
   return first.at;
 }
 
-/// Maps the type of an argument of compile() to the host type that a call would take: a
-/// description of a tensor stands for the tensor.
+/// Maps the host type of a call's argument to the type that compile() takes: TensorSpec instead of
+/// Tensor, other types unchanged. host() maps a value back.
 template <class Host>
 struct Described {
   using Type = Host;
@@ -226,7 +226,7 @@ struct Described<Tensor> {
   static const Tensor& host(const TensorSpec& value) { return value.described(); }
 };
 
-/// Position of each parameter among those that exist at run time.
+/// Returns the position of each parameter among those that exist at run time.
 template <class... P>
 constexpr auto run_time_positions(TypeList<P...>) {
   std::array<std::uint32_t, sizeof...(P) + 1> positions{};
@@ -257,7 +257,7 @@ class Kernel {
                   const typename detail::ParamTraits<P>::Host&... args) const {
     detail::launch(*instance_, &stream, pack(args...));
   }
-  /// On the default stream of the tensors' device.
+  /// Launches on the default stream of the tensors' device.
   void operator()(const typename detail::ParamTraits<P>::Host&... args) const {
     detail::launch(*instance_, nullptr, pack(args...));
   }
@@ -265,11 +265,11 @@ class Kernel {
   Trace trace(const typename detail::ParamTraits<P>::Host&... args) const {
     return detail::trace(*instance_, pack(args...));
   }
-  /// Compiles for a GPU of this target, "sm_90a" or "sm_80", without launching: no GPU, no driver
-  /// and, with LLVM, no CUDA toolkit is needed. A view's argument is a Tensor of any device or its
-  /// shape alone, `spec<bf16>(1024, 512)`; of extents, strides and addresses only what divides them
-  /// counts, as in a call. Throws CompileError for mistakes in the kernel or its arguments and for
-  /// other targets, DeviceError where the back end's library is missing.
+  /// Compiles for a GPU target, "sm_90a" or "sm_80", without launching. Needs no GPU, no driver
+  /// and, with LLVM, no CUDA toolkit. A view's argument is a Tensor on any device or only its
+  /// shape, `spec<bf16>(1024, 512)`. As in a call, only the divisibility of extents, strides and
+  /// addresses matters. Throws CompileError for mistakes in the kernel or its arguments and for
+  /// other targets, and DeviceError if the back end's library is missing.
   Artefact compile(
       std::string_view target,
       const typename detail::Described<typename detail::ParamTraits<P>::Host>::Type&... args,
@@ -278,67 +278,67 @@ class Kernel {
         *instance_, target,
         pack(detail::Described<typename detail::ParamTraits<P>::Host>::host(args)...), at);
   }
-  /// The same kernel with these values of tune(). A call throws CompileError where the kernel asks
-  /// for no such name.
+  /// Returns the same kernel with these values of tune(). A call throws CompileError if the kernel
+  /// does not use one of the names.
   Kernel with(const Tuning& tuning,
               std::source_location at = std::source_location::current()) const {
     return Kernel(detail::with_tuning(*instance_, tuning, at));
   }
-  /// Chooses the values of tune() that are not given by measuring calls with these arguments, or
-  /// rather with copies of them: they are not written. Later calls of the same shapes use the
-  /// winner, in other processes too (docs/tuner.md). Throws CompileError for a kernel without such
-  /// values, or with an address that is not a tensor's, because nothing says how much to copy.
+  /// Measures calls to choose the values of tune() that are not given. The calls use copies of
+  /// these arguments, which are not written. Later calls of the same shapes use the winner, in
+  /// other processes too (docs/tuner.md). Throws CompileError if the kernel has no such values, or
+  /// if an address is passed without a tensor, because the size to copy is then unknown.
   TuneResult tune(const TuneOptions& options,
                   const typename detail::ParamTraits<P>::Host&... args) const {
     return detail::tune(*instance_, options, pack(args...));
   }
-  /// With the quick budget.
+  /// Tunes with the quick budget.
   TuneResult tune(const typename detail::ParamTraits<P>::Host&... args) const {
     return detail::tune(*instance_, TuneOptions{}, pack(args...));
   }
 
-  /// The same kernel with names for its parameters and their dimensions: `named("A[M, K]", "B[K,
-  /// N]", "C[M, N]")`. Messages and dumps use them, and a call checks that equal names have equal
-  /// extents.
+  /// Returns the same kernel with names for its parameters and their dimensions: `named("A[M, K]",
+  /// "B[K, N]", "C[M, N]")`. Messages and dumps use them, and a call checks that equal names have
+  /// equal extents.
   Kernel named(NameOf<P>... names) const {
     const std::array<const char*, sizeof...(P)> list{names.text...};
     return Kernel(detail::with_names(*instance_, list, detail::first_place(names...)));
   }
-  /// The same kernel, compiled so that arguments it writes may overlap others.
+  /// Returns the same kernel, compiled so that arguments it writes may overlap others.
   Kernel may_alias() const { return Kernel(detail::allowing_alias(*instance_)); }
-  /// The same kernel with these fields of its plan, `{.stages = 4, .multicast = true}`, instead of
-  /// the chosen ones. A call throws CompileError if the kernel cannot have them. TEGULA_PLAN, for
-  /// experiments, overrides them.
+  /// Returns the same kernel with these plan fields, `{.stages = 4, .multicast = true}`, in place
+  /// of the chosen ones. A call throws CompileError if the kernel does not support them.
+  /// TEGULA_PLAN, for experiments, overrides them.
   Kernel with_plan(const PlanPatch& fields,
                    std::source_location at = std::source_location::current()) const {
     return Kernel(detail::with_plan(*instance_, fields, at));
   }
-  /// The same with a text: "stages=4, multicast=true", or a plan or Schedule as explain() prints it
-  /// (docs/schedule.md). Throws CompileError for a text that is none of these.
+  /// Does the same for a text: "stages=4, multicast=true", or a plan or Schedule as explain()
+  /// prints it (docs/schedule.md). Throws CompileError for any other text.
   Kernel with_plan(std::string_view text,
                    std::source_location at = std::source_location::current()) const {
     return Kernel(detail::with_plan(*instance_, text, at));
   }
-  /// The same kernel with these fields of its plan where it can have them; elsewhere explain() says
-  /// why not. Without effect on kernels whose programs work in clusters.
+  /// Returns the same kernel with these plan fields where it supports them; otherwise explain()
+  /// reports why not. Has no effect on kernels whose programs work in clusters.
   Kernel prefer(const PlanPatch& fields) const {
     return Kernel(detail::preferring(*instance_, fields));
   }
 
-  /// Text of a stage of the latest compilation: key, trace, optimize, emit, ptx, assemble or
-  /// launch. After a call on cpu or sim, emit and ptx are those of a GPU, compiled now; no GPU is
-  /// needed.
+  /// Returns the text of a stage of the latest compilation: key, trace, optimize, emit, ptx,
+  /// assemble or launch. After a call on cpu or sim, emit and ptx are compiled for a GPU on demand;
+  /// no GPU is needed.
   std::string dump(std::string_view verb) const { return detail::dump(*instance_, verb); }
   std::string ptx() const { return detail::dump(*instance_, "ptx"); }
-  /// Report: why the kernel was compiled as it was, and how often.
+  /// Returns a report on why the kernel was compiled as it was, and how often.
   std::string explain() const { return detail::explain(*instance_); }
 
-  /// The warnings about everything compiled so far, each once: spills, dots that are not on the
-  /// GPU's fastest path, results that are never stored. Empty before the first call. They are also
-  /// sent to a handler (set_warning_handler) or, under TEGULA_WARN=1, to the standard error stream.
+  /// Returns the warnings about everything compiled so far, each once: spills, dots that are not on
+  /// the GPU's fastest path, results that are never stored. Empty before the first call. A handler
+  /// (set_warning_handler) or, if TEGULA_WARN=1, standard error also receives them.
   std::vector<Warning> warnings() const { return detail::warnings(*instance_); }
 
-  /// The arguments of a call as they are handed on; tensors among them outlive the result's use.
+  /// Packs the arguments of a call. The result points to the tensors, which must outlive it.
   static std::array<detail::HostArg, sizeof...(P)> pack(
       const typename detail::ParamTraits<P>::Host&... args) {
     return {detail::ParamTraits<P>::pack(args)...};
@@ -357,7 +357,7 @@ using KernelOf = typename detail::Leaves<P...>::template Apply<Kernel>;
 
 namespace detail {
 
-/// Makes parameters of consecutive arguments.
+/// Makes parameters from consecutive arguments.
 struct ArgCursor {
   const HostArg* arg;
   const std::uint32_t* position;
@@ -373,7 +373,7 @@ struct ArgCursor {
   }
 
  private:
-  /// Braces initialise members in order.
+  /// Braced initialisers are evaluated in member order.
   template <class P, class... M>
   P members(TypeList<M...>) {
     return P{make<M>()...};
@@ -446,12 +446,12 @@ concept IsFunctionPointer = std::is_pointer_v<Fn> && std::is_function_v<std::rem
 
 }  // namespace detail
 
-/// Makes a kernel of a lambda or function whose parameters are In, Out, InOut, std::optional of
+/// Makes a kernel from a lambda or function whose parameters are In, Out, InOut, std::optional of
 /// these, Scalar, Ptr, C++ constants, or structs of such parameters (aggregates of at most 16
-/// members without a base, nested as you like). A struct stands for its members: a call gives one
-/// argument for each, in order, and `named` one name, `"tensors.Q[B, H, M, D]"`. Captures are
-/// frozen: values here, and what captured references and pointers, or globals, refer to at the
-/// first call (TEGULA_CHECK=retrace finds where that changes later). Captured Tensors and Scalars
+/// members without a base, nested to any depth). A struct is expanded into its members: a call
+/// passes one argument for each, in order, and `named` one name, `"tensors.Q[B, H, M, D]"`.
+/// Captures are frozen: values in this call; what captured references, pointers and globals refer
+/// to at the first call (TEGULA_CHECK=retrace finds later changes). Captured Tensors and Scalars
 /// are arguments, read at every launch.
 template <class Fn>
 auto kernel(const char* name, Fn&& fn, std::source_location at = std::source_location::current()) {

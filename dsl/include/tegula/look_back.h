@@ -11,28 +11,28 @@
 /// "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016).
 namespace tegula {
 
-/// Combines the aggregates of tiles before a program's own. Every program publishes the aggregate
-/// of its tile, adds up those of the tiles before it until one is a prefix, and publishes its own
-/// prefix:
+/// Combines the aggregates of the tiles before a program's own. Every program publishes the
+/// aggregate of its tile, adds up those of the tiles before it until one is a prefix, and publishes
+/// its own prefix:
 ///
 ///   const Tile number = ticket(counter, cdiv(x.dim(0), kBlock));
 ///   const Tile v = x(slice(number * kBlock, kBlock));
 ///   const Tile before = LookBack<i32>(words).before(number, sum(v, 0), 0, plus);
 ///   y(..) = before + cumsum(v, 0);
 ///
-/// Work that does not need the others goes between the two halves of `before`: others look at
-/// the published aggregate, and this one finds theirs there afterwards.
+/// Work that does not depend on other programs belongs between the two halves of `before`:
+/// meanwhile others read the published aggregate, and this program finds theirs afterwards.
 ///
 ///   const LookBack<i32> tiles(words);
 ///   tiles.publish(number, sum(v, 0));
 ///   const Tile running = cumsum(v, 0), before = tiles.collect(number, sum(v, 0), 0, plus);
 ///
 /// `T`: an element type of 32 bits. `words` (Ptr<u64>): one word for each tile and element of its
-/// aggregate, 0 before the launch, or as launches of smaller rounds have left it. `round` (i32,
-/// from 0 on): so that several scans one after the other take the same words. Tile numbers are
-/// tickets, so that programs of smaller ones have started. `combine` is associative and
-/// commutative; sums of floats depend on which prefixes were there, and so may differ in their last
-/// bits between runs.
+/// aggregate, 0 before the launch, or as left by launches of smaller rounds. `round` (i32, from 0
+/// on): lets several consecutive scans use the same words. Tile numbers are tickets, so that
+/// programs of smaller ones have started. `combine` is associative and commutative; sums of
+/// floats depend on which prefixes were available, and so may differ in their last bits between
+/// runs.
 template <Element T>
 class LookBack {
   static_assert(sizeof(T) == 4, "tegula: LookBack combines elements of 32 bits");
@@ -41,16 +41,16 @@ class LookBack {
   explicit LookBack(const Arg& words, const Arg& round = 0)
       : words_(words), not_there_(2 * cast<i32>(round)) {}
 
-  /// The combination of the aggregates of all tiles before number `tile` (i32), `identity` for the
-  /// first. The aggregate is a scalar, or a tile of one dimension each element of which is combined
-  /// by itself.
+  /// Returns the combination of the aggregates of all tiles before number `tile` (i32), `identity`
+  /// for the first. The aggregate is a scalar, or a tile of one dimension whose elements are
+  /// combined separately.
   template <class Fn>
   Tile before(const Arg& tile, const Arg& aggregate, const Arg& identity, Fn combine) const {
     publish(tile, aggregate);
     return collect(tile, aggregate, identity, combine);
   }
 
-  /// The first half of `before`: tells the other programs what tile number `tile` amounts to.
+  /// The first half of `before`: publishes the aggregate of tile number `tile`.
   void publish(const Arg& tile, const Arg& aggregate) const {
     const Tile number = cast<i32>(tile);
     write(number, cast<T>(aggregate), not_there_ + where(number == 0, kPrefix, kAggregate));
@@ -66,10 +66,10 @@ class LookBack {
   }
 
  private:
-  /// States of a tile, above that of a round in which it was not published.
+  /// States of a tile, relative to that of a round in which it was not published.
   static constexpr int kAggregate = 1, kPrefix = 2;
-  /// Tiles that a program looks at at once: as many as threads of eight warps, or as a thread has
-  /// loads under way.
+  /// Number of tiles that a program reads at once: one for each thread of eight warps, or one for
+  /// each load that a thread has in flight.
   static constexpr int kWindow = 256, kElementWindow = 8;
 
   Tile place(const Tile& number, const Tile& like) const {
@@ -91,7 +91,7 @@ class LookBack {
   Tile elements_before(const Tile& number, const Tile& own, const Tile& start, Fn combine) const;
 
   Arg words_;
-  Tile not_there_;  ///< the largest state that says nothing in this round
+  Tile not_there_;  ///< largest state of a tile that is not published in this round
 };
 
 template <Element T>
@@ -105,8 +105,8 @@ Tile LookBack<T>::scalar_before(const Tile& number, const Tile& start, Fn combin
            const Tile word = atomic_load(words_ + max(0, at), {}, MemoryOrder::relaxed);
            const Tile state = where(at >= 0, state_of(word), prefix);
            const Tile value = where(at >= 0, value_of(word), start);
-           // The nearest tile that ends what counts: a prefix counts itself, one that has published
-           // nothing does not, and is looked at again.
+           // The nearest tile that ends the window: a prefix is included, a tile that is not
+           // published is excluded, and is read again.
            const Tile ends = (state <= not_there_) | (state == prefix);
            const Tile end =
                min(where(ends, 2 * distance + cast<i32>(state == prefix), 2 * kWindow), axis(0));
@@ -123,11 +123,11 @@ Tile LookBack<T>::elements_before(const Tile& number, const Tile& own, const Til
                                   Fn combine) const {
   const int n = static_cast<int>(own.dim(0));
   const Tile element = arange(n), everywhere = element >= 0;
-  // `last` is the next tile that counts, -1 behind a prefix.
+  // `last` is the next tile to add, -1 after a prefix.
   Tile total = where(everywhere, start, own), last = where(everywhere, number - 1, 0);
   while_([&] { return any(last >= 0, axis(0)); },
          [&] {
-           // All loads are under way before the first is awaited.
+           // All loads are in flight before the first one is awaited.
            std::vector<Tile> words;
            for (int i = 0; i < kElementWindow; ++i)
              words.push_back(

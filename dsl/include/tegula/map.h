@@ -7,7 +7,7 @@
 #include "tegula/control.h"
 #include "tegula/value.h"
 
-/// A function of elements, with branches and loops of its own for each of them.
+/// Functions of single elements, with separate branches and loops for each element.
 namespace tegula {
 
 namespace detail {
@@ -23,11 +23,11 @@ class RecordedMap {
 };
 }  // namespace detail
 
-/// f(t, ...) of the elements of tiles, which are broadcast to one shape. In `f` an element is a
-/// Tile that conditions of `if_` and `while_` may be made of: each element takes its own branch and
-/// its own number of iterations. Both branches are computed and one is chosen; a loop goes on until
-/// no element of the program goes on. `f` may have operators, math functions, where, casts, if_,
-/// while_ and values from outside, which it cannot rebind; anything else is a CompileError.
+/// Returns f(t, ...) of the elements of tiles, which are broadcast to one shape. In `f` an element
+/// is a Tile that conditions of `if_` and `while_` can use: each element takes its own branch and
+/// its own number of iterations. Both branches are computed and one is selected; a loop runs until
+/// all elements of the program are done. `f` may contain operators, math functions, where, casts,
+/// if_, while_ and values from outside, which it cannot rebind; anything else is a CompileError.
 template <class Fn, std::convertible_to<Tile>... T>
 Tile map(Fn&& f, const T&... tiles) {
   detail::RecordedMap m({Arg(Tile(tiles))...}, std::source_location::current());

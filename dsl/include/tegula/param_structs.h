@@ -4,8 +4,8 @@
 #include <type_traits>
 #include <utility>
 
-/// Structs of kernel parameters. C++20 has no reflection: members are counted by the braces that
-/// the struct takes, and their types are read by structured bindings.
+/// Structs of kernel parameters. C++20 has no reflection: members are counted by the braced
+/// initialisers that the struct accepts, and their types are read by structured bindings.
 namespace tegula::detail {
 
 template <class... T>
@@ -26,7 +26,7 @@ struct Concat<TypeList<T...>> {
 template <class... T, class... U, class... Rest>
 struct Concat<TypeList<T...>, TypeList<U...>, Rest...> : Concat<TypeList<T..., U...>, Rest...> {};
 
-/// A parameter that stands for its members. Views, scalars and pointers are not aggregates.
+/// A parameter that is expanded into its members. Views, scalars and pointers are not aggregates.
 template <class P>
 concept ParamStruct = std::is_class_v<P> && std::is_aggregate_v<P>;
 
@@ -45,8 +45,8 @@ consteval bool takes_initialisers(std::index_sequence<I...>) {
   return requires { Struct{((void)I, AnyMember<Struct>{})...}; };
 }
 
-/// The most initialisers that Struct takes. Parameters have no default value, so that fewer than
-/// all of them may be none at all.
+/// Returns the largest number of initialisers that Struct accepts. Parameters have no default
+/// value, so that Struct may accept no smaller number.
 template <class Struct, std::size_t N = kMaxMembers + 1>
 consteval std::size_t member_count() {
   if constexpr (N == 0 || takes_initialisers<Struct>(std::make_index_sequence<N>{}))
@@ -60,7 +60,7 @@ TypeList<std::remove_cv_t<T>...> types_of(const T&...) {
   return {};
 }
 
-/// The list of the members' types; called in unevaluated operands only.
+/// Returns the list of the members' types; called in unevaluated operands only.
 template <class Struct>
 auto member_types([[maybe_unused]] Struct& s) {
   constexpr std::size_t kCount = member_count<Struct>();
@@ -123,7 +123,7 @@ auto member_types([[maybe_unused]] Struct& s) {
 template <class Struct>
 using MemberTypes = decltype(member_types(std::declval<Struct&>()));
 
-/// The parameters that P stands for: itself, or those that its members stand for, in order.
+/// The parameters that P expands to: itself, or the expansions of its members, in order.
 template <class P>
 struct LeavesOf {
   using Type = TypeList<P>;
@@ -138,7 +138,7 @@ struct LeavesOf<P> : LeavesOfEach<MemberTypes<P>> {};
 template <class... P>
 using Leaves = typename LeavesOfEach<TypeList<P...>>::Type;
 
-/// Index of each parameter's first leaf among the leaves of all parameters.
+/// Returns the index of each parameter's first leaf among the leaves of all parameters.
 template <class... P>
 consteval auto first_leaves() {
   const std::array<std::size_t, sizeof...(P) + 1> sizes{Leaves<P>::kSize..., 0};

@@ -7,8 +7,8 @@
 
 namespace tegula::detail {
 
-/// A text that knows where it was written: the first argument of functions whose further ones are
-/// of any number.
+/// A text with its source location: the first argument of functions that take any number of further
+/// arguments.
 struct PlacedText {
   template <std::convertible_to<std::string_view> T>
   PlacedText(const T& t, std::source_location at = std::source_location::current())

@@ -10,16 +10,16 @@
 /// Scans: running folds along a dimension of any extent.
 namespace tegula {
 
-/// How a scan runs.
+/// Options of a scan.
 struct ScanOptions {
   bool reverse = false;    ///< from the last element to the first
-  bool exclusive = false;  ///< an element does not count itself
+  bool exclusive = false;  ///< an element's result excludes the element
   Tile starts = {};        ///< an i1 tile of the same shape: a segment begins at this element
 };
 
 /// Running sum, product, maximum and minimum. f16 and bf16 are computed in f32 and rounded at the
 /// end, integers narrower than 32 bits in i32. The result is absent where the operand is; absent
-/// elements do not count. Maxima and minima ignore NaN, and of nothing are the identity.
+/// elements are skipped. Maxima and minima ignore NaN, and without any number are the identity.
 Tile cumsum(const Arg& t, Axis axis, ScanOptions options = {});
 Tile cumprod(const Arg& t, Axis axis, ScanOptions options = {});
 Tile cummax(const Arg& t, Axis axis, ScanOptions options = {});
@@ -29,7 +29,7 @@ namespace detail {
 std::vector<Tile> scan_with(std::span<const Tile> tiles, std::span<const Arg> identity, Axis axis,
                             const CombineFn& combine, const ScanOptions& options, Loc at);
 
-/// A function of arrays of scalars as the recorder of folds calls it.
+/// Adapts a function of arrays of scalars to the recorder of folds.
 template <std::size_t N, class Fn>
 auto combine_arrays(const Fn& combine) {
   return [&combine](std::span<Tile> l, std::span<const Tile> r) {
@@ -50,10 +50,10 @@ std::array<Tile, N> array_of(const std::vector<Tile>& tiles) {
 }
 }  // namespace detail
 
-/// Running fold by an associative function of two scalars, which returns one of exactly their type.
-/// Its first argument stands before the second along the axis, in a reverse scan too, so it need
-/// not commute; the elements are grouped in any way. `reduce` says what it may contain.
-/// `exclusive` needs `scan_from`: CompileError.
+/// Returns the running fold by an associative function of two scalars, whose result has exactly
+/// their type. Its first argument precedes the second along the axis, in a reverse scan too, so it
+/// need not commute; the elements are grouped in any way. See `reduce` for what it may contain.
+/// `exclusive` requires `scan_from`: CompileError.
 template <class Fn>
 Tile scan(const Tile& t, Axis axis, Fn combine, ScanOptions options = {},
           std::source_location at = std::source_location::current()) {
@@ -72,8 +72,8 @@ std::array<Tile, N> scan(const std::array<Tile, N>& tiles, Axis axis, Fn combine
   return detail::array_of<N>(
       detail::scan_with(tiles, {}, axis, detail::combine_arrays<N>(combine), options, at));
 }
-/// The same with the identity of the function: what an exclusive scan, or each segment of one,
-/// begins with. Numbers, or scalars of the tiles' types.
+/// Does the same with the identity of the function, with which an exclusive scan, or each of its
+/// segments, begins. The identity is given as numbers, or scalars of the tiles' types.
 template <std::size_t N, class Fn>
 std::array<Tile, N> scan_from(const std::array<Arg, N>& identity, const std::array<Tile, N>& tiles,
                               Axis axis, Fn combine, ScanOptions options = {},

@@ -7,9 +7,9 @@
 
 namespace tegula {
 
-/// The payloads in the order in which `sort` puts the keys, along an axis: stable, in either
-/// direction. Payloads have the keys' shape and any types; elements whose keys are absent stand
-/// last and stay absent. Throws CompileError for keys without an order and for other shapes.
+/// Returns the payloads in the order in which `sort` puts the keys along an axis: stable, in either
+/// direction. Payloads have the keys' shape and any types. Elements whose keys are absent come last
+/// and stay absent. Throws CompileError for keys without an order and for other shapes.
 template <std::size_t N>
 std::array<Tile, N> sort_by(const Arg& keys, const std::array<Tile, N>& payloads, Axis axis = -1,
                             Direction direction = Direction::ascending) {

@@ -8,14 +8,14 @@
 
 /// Stream-K (Osama, Merrill, Cecka et al. 2023), for kernels whose tiles have equal trip counts but
 /// do not fill a whole number of waves: k-iterations are divided evenly, so that programs end
-/// within one iteration of each other, and most tiles are still one program's.
+/// within one iteration of each other, and most tiles are still computed by one program.
 namespace tegula {
 
 /// Work of one program on one tile: its k-iterations [k_begin, k_end).
 struct StreamKWork {
-  /// Loop over the elements of these k-iterations, at least one.
+  /// Returns a loop over the elements of these k-iterations, of which there is at least one.
   detail::LoopRange range() const {
-    // 32 bits may not hold an element's index.
+    // An element's index may not fit in 32 bits.
     const auto element = [&](const Tile& step) { return slice(step, 1).first() * block; };
     const Tile begin = element(k_begin), end = element(k_end);
     assume(begin < end);
@@ -24,20 +24,20 @@ struct StreamKWork {
   Tile tile, k_begin, k_end;
   /// Elements of a k-iteration.
   int block;
-  /// Number of programs that share the tile, side by side from `first_program`, and this program's
-  /// number among them.
+  /// Number of programs that share the tile, which are consecutive from `first_program`, and this
+  /// program's number among them.
   Tile peers, peer, first_program;
 };
 
-/// The k-iterations of one program. Tiles of whole waves go to one program each; the remaining
-/// ones, with those of the wave before them, if there is one, form one row of k-iterations that is
-/// divided into as many equal parts as there are programs. A tile is then divided at most once, and
+/// The k-iterations of one program. Tiles of whole waves are assigned to one program each. The
+/// remaining tiles, with those of the last whole wave, if there is one, form one row of
+/// k-iterations that is divided equally over all programs. A tile is then divided at most once, and
 /// over more programs only if there are fewer tiles than programs. The divided tiles come first, so
 /// that their fixup overlaps the loads of others.
 class StreamKScheduler {
  public:
   /// Divides the k-iterations of `tiles` tiles over `programs` programs (i32). An iteration takes
-  /// `block` elements of `extent`; there is one at least.
+  /// `block` elements of `extent`; there is at least one.
   StreamKScheduler(const Index& program, const Tile& programs, const Tile& tiles,
                    const Tile& extent, int block)
       : program_(cast<i32>(program.first())),
@@ -56,10 +56,10 @@ class StreamKScheduler {
     count_ = parts_ + (tiles - stream_k_tiles_) / programs;
   }
 
-  /// Number of tiles that the program works on.
+  /// Returns the number of tiles that the program works on.
   const Tile& count() const { return count_; }
 
-  /// The `number`th of them.
+  /// Returns the program's work on the tile with this number, from 0 to count() - 1.
   StreamKWork at(const Index& number) const {
     const Tile i = cast<i32>(number.first());
     const Tile is_part = i < parts_, part = first_tile_ + i, origin = part * steps_;
@@ -76,7 +76,7 @@ class StreamKScheduler {
   }
 
  private:
-  /// The program that does an iteration of the row.
+  /// Returns the program that executes an iteration of the row.
   Tile program_of(const Tile& step) const {
     const Tile longer = remainder_ * (iters_per_cta_ + 1);
     return where(step < longer, step / (iters_per_cta_ + 1),
@@ -89,10 +89,10 @@ class StreamKScheduler {
 };
 
 /// Fixup: adds the partial accumulators of the programs that share a tile, pairwise: the first of
-/// two neighbours to arrive leaves its sum in memory and ends, and the second adds that to its own.
-/// The order of arrival makes no difference, so that results are the same in every run. True in the
-/// program that has the whole sum. `sums` [2 programs, rows, cols] and `arrivals`, as many as
-/// programs and 0, have an entry for the border in front of every program.
+/// two neighbours to arrive stores its sum in memory and ends, and the second adds that to its own.
+/// The order of arrival does not change the results. Returns true in the program that has the whole
+/// sum. `sums` [2 programs, rows, cols] and `arrivals` [programs], which are 0, have an entry for
+/// the border before every program.
 template <Element T>
 Tile fixup(Tile& sum, const StreamKWork& s, const InOut<T, 3>& sums, const Ptr<u32>& arrivals) {
   const auto shape = sum.shape();

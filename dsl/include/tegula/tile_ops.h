@@ -14,8 +14,8 @@
 /// Operations on whole tiles: creation, shape, reductions and dot.
 namespace tegula {
 
-/// Extents of a tile, as the C++ numbers they are. Any positive extent is legal; a tile has at most
-/// 6 dimensions and 2^20 elements: CompileError.
+/// Extents of a tile, which are C++ numbers. Any positive extent is legal; a tile has at most 6
+/// dimensions and 2^20 elements: CompileError.
 class Extent {
  public:
   template <std::integral T>
@@ -51,7 +51,7 @@ template <Element T>
 Tile zeros(Extent a, Extent b, Extent c) {
   return detail::filled(Arg(0).at(a.loc()), dtype_of<T>, std::array{a, b, c});
 }
-/// A tile every element of which is `value`; without extents, a scalar.
+/// Returns a tile whose elements are all `value`; without extents, a scalar.
 template <Element T>
 Tile full(const Arg& value) {
   return detail::filled(value, dtype_of<T>, {});
@@ -68,22 +68,22 @@ template <Element T>
 Tile full(const Arg& value, Extent a, Extent b, Extent c) {
   return detail::filled(value, dtype_of<T>, std::array{a, b, c});
 }
-/// start, start + 1, ... of i32, `count` elements.
+/// Returns start, start + 1, ... of i32, `count` elements.
 Tile arange(Extent count, std::int64_t start = 0);
 
-/// A new dimension of extent 1; a negative axis counts from the end of the result.
+/// Adds a dimension of extent 1; a negative axis counts from the end of the result.
 Tile expand(const Arg& t, int axis);
-/// Dimensions of extent 1 repeated, leading ones added.
+/// Repeats dimensions of extent 1 and adds leading ones.
 Tile broadcast(const Arg& t, std::initializer_list<std::int64_t> shape);
-/// The same elements in row-major order.
+/// Returns the same elements, in row-major order, in another shape.
 Tile reshape(const Arg& t, std::initializer_list<std::int64_t> shape);
 /// Dimension i of the result is dimension order[i] of the tile.
 Tile permute(const Arg& t, std::initializer_list<int> order);
-/// The last two dimensions exchanged.
+/// Exchanges the last two dimensions.
 Tile trans(const Arg& t);
 
 /// A dimension of a tile, counted from 0, or from -1 for the last. `sum(t, 1)` and `sum(t,
-/// axis(1))` are the same; max and min need the word, because `max(t, 1)` could also compare
+/// axis(1))` are the same; max and min require `axis(..)`, because `max(t, 1)` could also compare
 /// with 1.
 class Axis {
  public:
@@ -97,9 +97,9 @@ class Axis {
 constexpr Axis axis(int n) { return Axis(n); }
 
 /// Folds of one dimension, which disappears, or of all. f16 and bf16 are summed in f32 and rounded
-/// at the end, integers narrower than 32 bits and i1 in i32. Absent elements do not count. Sums and
-/// products of a NaN are NaN; maxima and minima ignore it, and of NaN alone, or of nothing, are the
-/// identity (-inf for max, inf for min), as those of `cummax` are.
+/// at the end, integers narrower than 32 bits and i1 in i32. Absent elements are skipped. Sums and
+/// products with a NaN are NaN; maxima and minima ignore NaN, and without any number are the
+/// identity (-inf for max, inf for min), like those of `cummax`.
 Tile sum(const Arg& t);
 Tile sum(const Arg& t, Axis axis);
 Tile prod(const Arg& t);
@@ -112,7 +112,7 @@ namespace detail {
 Tile max_with_integer(const Arg& t, const Arg& n);
 Tile min_with_integer(const Arg& t, const Arg& n);
 }  // namespace detail
-/// Larger and smaller of two scalars. A tile is refused: write max(t, axis(1)) or max(1, t).
+/// Larger and smaller of two scalars. Tiles are rejected: write max(t, axis(1)) or max(1, t).
 template <std::integral N>
 Tile max(const Arg& t, N n, std::source_location at = std::source_location::current()) {
   return detail::max_with_integer(t, Arg(n, at));
@@ -121,18 +121,18 @@ template <std::integral N>
 Tile min(const Arg& t, N n, std::source_location at = std::source_location::current()) {
   return detail::min_with_integer(t, Arg(n, at));
 }
-/// Whether any element of an i1 tile is true.
+/// Returns whether any element of an i1 tile is true.
 Tile any(const Arg& t);
 Tile any(const Arg& t, Axis axis);
-/// Index (i32) of the extreme value; ties go to the smallest index, NaN never wins. If no
-/// element is a number (all are NaN or absent) it is 0, so that it is always in range.
+/// Index (i32) of the extreme value; ties resolve to the smallest index, NaN never wins. If no
+/// element is a number (all are NaN or absent), it is 0, so that it is always in range.
 Tile argmax(const Arg& t, Axis axis);
 Tile argmin(const Arg& t, Axis axis);
-/// The extreme value together with its index.
+/// Return the extreme value together with its index.
 std::pair<Tile, Tile> max_and_argmax(const Arg& t, Axis axis);
 std::pair<Tile, Tile> min_and_argmin(const Arg& t, Axis axis);
-/// Sum over the number of present elements is not known while tracing: divide by the extent that is
-/// meant.
+/// For a mean, divide the sum by the intended extent: the number of present elements is not known
+/// while tracing.
 
 namespace detail {
 using CombineFn = std::function<void(std::span<Tile> left, std::span<const Tile> right)>;
@@ -140,10 +140,10 @@ std::vector<Tile> reduce_with(std::span<const Tile> tiles, Axis axis, const Comb
                               Loc at);
 }  // namespace detail
 
-/// Folds any extent by an associative, commutative function of two scalars, which returns one of
-/// exactly their type. The fold of nothing is absent. It may have operators, math functions, where,
-/// casts, if_ (both sides are computed) and captured scalars, but no loop, load, store, fold or
-/// `assume`: CompileError.
+/// Folds any extent by an associative, commutative function of two scalars, whose result has
+/// exactly their type. The fold of no elements is absent. The function may contain operators, math
+/// functions, where, casts, if_ (both sides are computed) and captured scalars, but no loop, load,
+/// store, fold or `assume`: CompileError.
 template <class Fn>
 Tile reduce(const Tile& t, Axis axis, Fn combine,
             std::source_location at = std::source_location::current()) {
@@ -172,23 +172,23 @@ std::array<Tile, N> reduce(const std::array<Tile, N>& tiles, Axis axis, Fn combi
   return out;
 }
 
-/// Elements of `x` that are absent (outside their tensor) become `value`; the result has none. The
-/// caller must then see to it that they do not count. Free for 0 and a tile as it was loaded.
+/// Replaces absent elements of `x` (outside their tensor) by `value`; none remain. The caller must
+/// make sure that these values do no harm. Free for 0 and a tile as it was loaded.
 Tile fill_absent(const Arg& x, double value);
-/// Absent elements become anything, at no cost: `fill_absent(x, any_value)`, for values that are
-/// kept for a tile whose elements are absent there, too.
+/// Gives absent elements arbitrary values, at no cost: `fill_absent(x, any_value)`, for values that
+/// are kept for a tile whose elements are absent there, too.
 struct AnyValue {};
 inline constexpr AnyValue any_value{};
 Tile fill_absent(const Arg& x, AnyValue);
 
-/// The tile whose elements i along `axis` are absent unless 0 <= first + i < end: stores drop them,
-/// reductions skip them. For a part of a tensor whose end is known to the kernel only.
+/// Returns the tile whose elements i along `axis` are absent unless 0 <= first + i < end: stores
+/// drop them, reductions skip them. For a part of a tensor whose end only the kernel knows.
 Tile crop(const Arg& x, Axis axis, const Arg& first, const Arg& end);
 
-/// Reduce-scatter over the programs of the cluster: the slice along `axis` of the sum of their
-/// tiles that is this program's (`cluster_slice` of the index). For 32- and 64-bit types, outside
-/// of loops and branches; without `cluster(...)` the tile itself. Elements absent in the program's
-/// own tile are absent; those absent in another's count as 0.
+/// Reduce-scatter over the programs of the cluster: returns this program's slice along `axis` of
+/// the sum of their tiles (`cluster_slice` of the index). For 32- and 64-bit types, outside loops
+/// and branches; without `cluster(...)` returns the tile itself. Elements absent in the program's
+/// own tile are absent; those absent in another's are treated as 0.
 Tile cluster_reduce_scatter(const Arg& t, Axis axis);
 
 /// Arithmetic of `dot` on f32 operands: `ieee` multiplies them as f32, without tensor cores; `tf32`
@@ -199,9 +199,9 @@ template <Element T>
 using Accumulator = std::conditional_t<std::is_integral_v<T>, i32,
                                        std::conditional_t<std::is_same_v<T, f64>, f64, f32>>;
 
-/// acc + a @ b, with a [m, k], b [k, n], acc [m, n], or with a leading dimension of one extent in
-/// all three: a product for each index along it. Floats accumulate in f32 (f64 in f64), 8-bit
-/// integers in i32. Elements absent along k count as 0. Without `acc` it starts from 0.
+/// Returns acc + a @ b, with a [m, k], b [k, n], acc [m, n], or with a leading dimension of equal
+/// extent in all three: a product for each index along it. Floats accumulate in f32 (f64 in f64),
+/// 8-bit integers in i32. Elements absent along k are treated as 0. Without `acc` it starts from 0.
 Tile dot(const Arg& a, const Arg& b, const Arg& acc = {}, Precision precision = Precision::ieee);
 
 }  // namespace tegula

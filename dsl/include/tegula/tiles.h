@@ -28,11 +28,11 @@ template <std::size_t N>
 class Tiles {
  public:
   Tiles(const GridSpace& space, GridOptions options) : numbers_(space, std::move(options)) {}
-  /// Number of tiles: an i32.
+  /// Returns the number of tiles, an i32.
   Tile count(std::source_location at = std::source_location::current()) const {
     return numbers_.count(at);
   }
-  /// Tile `number` of them: its place along each dimension.
+  /// Returns tile `number`: its index along each dimension.
   std::array<Index, N> at(const Arg& number) const {
     const std::vector<Index> indices = numbers_.at(number);
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -46,8 +46,8 @@ class Tiles {
 
 }  // namespace detail
 
-/// The tiles of a space, numbered in the raster order of a `grid` of the same blocks and options:
-/// `tiles_of(C, 128, 64).at(number)` gives its rows and columns.
+/// Returns the tiles of a space, numbered in the raster order of a `grid` of the same blocks and
+/// options: `tiles_of(C, 128, 64).at(number)` gives its rows and columns.
 template <class... Options>
   requires((std::integral<Options> || std::same_as<Options, group_m> ||
             std::same_as<Options, BalancedPairs>) &&

@@ -2,7 +2,7 @@
 #include <tuple>
 #include <type_traits>
 
-/// For kernels around a lambda of the user's, whose last parameters are the kernel's own.
+/// For kernels that wrap a user's lambda and take over its last parameters.
 namespace tegula::detail {
 
 /// The parameters of a call operator after its first `Skip` ones:
@@ -19,8 +19,8 @@ template <class C, class R, class First, class... P, int Skip>
 struct TrailingParams<R (C::*)(First, P...) const, Skip>
     : TrailingParams<R (C::*)(P...) const, Skip - 1> {};
 
-/// One past the last of the consecutive parameters of type T that a call operator has from `from`
-/// on.
+/// Returns the end of the run of parameters of type T that starts at parameter `from` of a call
+/// operator.
 template <class T, class C, class R, class... P>
 consteval int run_end(R (C::* /*call*/)(P...) const, int from) {
   constexpr bool kIsT[] = {std::is_same_v<std::remove_cvref_t<P>, T>..., false};
@@ -32,7 +32,7 @@ consteval int run_end(R (C::* /*call*/)(P...) const, int from) {
 template <class T, class Fn, int Skip>
 using TrailingAfter = TrailingParams<decltype(&Fn::operator()), run_end<T>(&Fn::operator(), Skip)>;
 
-/// `fn(first.., maybe, rest..)`, or without `maybe` where the lambda does not take it.
+/// Calls `fn(first.., maybe, rest..)`, without `maybe` if the lambda does not take it.
 template <class Fn, class... First, class Maybe, class... Rest>
 auto call_with(const Fn& fn, const std::tuple<First...>& first, const Maybe& maybe,
                const Rest&... rest) {

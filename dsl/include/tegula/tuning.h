@@ -11,18 +11,18 @@ namespace tegula {
 /// Values of tune() names.
 using Tuning = std::map<std::string, int>;
 
-/// How much is measured: `quick` takes about 3 seconds a problem, `full` about a minute.
+/// How much is measured: `quick` takes about 3 seconds per problem, `full` about a minute.
 enum class TuneBudget : std::uint8_t { quick, full };
 
 struct TuneOptions {
   TuneBudget budget = TuneBudget::quick;
-  /// Accepts values whose results differ from those of the defaults in the last bits, as by another
-  /// order of a sum. Otherwise all outputs must be the same, bit for bit.
+  /// Accepts values whose results differ from those of the defaults in the last bits, for example
+  /// by a different summation order. Otherwise all outputs must be the same, bit for bit.
   bool may_change_bits = false;
-  /// Measures even where the winner of this problem is known. It then stays unless another is
-  /// faster by more than 1 % beyond noise.
+  /// Measures even if the winner of this problem is known. The winner is then replaced only if
+  /// another is faster by more than 1 % beyond noise.
   bool again = false;
-  /// Gets a line for each step.
+  /// Receives a line for each step.
   std::function<void(const std::string& line)> progress;
 };
 
@@ -32,7 +32,7 @@ struct TuneResult {
   bool was_known = false;          ///< found in the store: nothing was measured
   bool is_replaced = false;        ///< measured, and faster than what was used before, beyond noise
   bool is_low_confidence = false;  ///< the device was not steady: nothing was replaced
-  double us = 0;                   ///< time of a call, 0 where it was not measured
+  double us = 0;                   ///< time of a call, 0 if it was not measured
   double ratio = 1;                ///< its time over that of the default values
   double ratio_high = 1;           ///< upper end of the ratio's 95 % interval
   int candidates = 0;              ///< settings that were timed
@@ -40,7 +40,7 @@ struct TuneResult {
   std::vector<std::string> rejected;
 };
 
-/// "BK=64 BM=128", the names in order.
+/// Returns "BK=64 BM=128", the names in order.
 std::string str(const Tuning& tuning);
 
 }  // namespace tegula

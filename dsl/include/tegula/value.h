@@ -12,8 +12,8 @@
 #include "tegula/dtype.h"
 #include "tegula/location.h"
 
-/// Traced values: what a kernel lambda computes with. No arithmetic happens here; every operation
-/// is recorded, with the place in the user's source it came from.
+/// Traced values, which kernel lambdas compute with. No arithmetic happens here: every operation is
+/// recorded together with its location in the user's source.
 namespace tegula {
 
 class Index;
@@ -39,13 +39,13 @@ inline constexpr bool kNever = false;
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
 
-/// Node of an intrusive list, which an object leaves by itself.
+/// Node of an intrusive list, from which an object can remove itself.
 struct Link {
   Link* previous = nullptr;
   Link* next = nullptr;
 };
 
-/// A scalar the host may change between launches; see Scalar.
+/// A scalar that the host may change between launches; see Scalar.
 struct ScalarCell {
   std::uint64_t bits = 0;
   DType dtype = DType::i32;
@@ -53,12 +53,12 @@ struct ScalarCell {
 
 }  // namespace detail
 
-/// A traced value: a scalar (rank 0) or a tile of any positive extents, of numbers or pointers, of
-/// at most 6 dimensions and 2^20 elements. A Tile is a variable, not a value: assignment rebinds
-/// it, and loops carry what was rebound in them.
+/// A traced value: a scalar (rank 0) or a tile of any positive extents, of numbers or pointers,
+/// with at most 6 dimensions and 2^20 elements. A Tile is a variable, not a value: assignment
+/// rebinds it, and loops carry the variables that are rebound in them.
 class Tile : private detail::Link {
  public:
-  /// Names no value until it is assigned.
+  /// Has no value until it is assigned.
   Tile();
   Tile(const Tile& other);
   Tile(Tile&& other);
@@ -93,20 +93,20 @@ class Tile : private detail::Link {
   bool defined() const { return trace_ != 0; }
   DType dtype() const;
   bool is_pointer() const;
-  /// Extents; empty for a scalar.
+  /// Returns the extents; empty for a scalar.
   std::vector<std::int64_t> shape() const;
   int rank() const;
-  /// Extent of a dimension; a negative one counts from the last.
+  /// Returns the extent of a dimension; a negative axis counts from the last.
   std::int64_t dim(int axis) const;
-  /// The last two dimensions exchanged.
+  /// Returns the tile with its last two dimensions exchanged.
   Tile T(std::source_location at = std::source_location::current()) const;
-  /// A new dimension of extent 1 at `axis`.
+  /// Returns the tile with a new dimension of extent 1 at `axis`.
   Tile expand(int axis, std::source_location at = std::source_location::current()) const;
   Tile reshape(std::initializer_list<std::int64_t> shape,
                std::source_location at = std::source_location::current()) const;
 
-  /// A part of the tile, one pick a dimension: `all`, `part(first, extent)`, or one element (an
-  /// integer or an integer scalar), whose dimension disappears. `none` stands for a new dimension
+  /// Returns a part of the tile, by one pick per dimension: `all`, `part(first, extent)`, or one
+  /// element (an integer or an integer scalar), whose dimension disappears. `none` adds a dimension
   /// of extent 1: `row(none, all)`. See Pick in shape_ops.h.
   Tile operator()(const Pick& a) const;
   Tile operator()(const Pick& a, const Pick& b) const;
@@ -127,11 +127,11 @@ class Tile : private detail::Link {
   std::uint32_t scope_ = 0;  ///< the loop or branch body the variable was made in; 0: none
 };
 
-/// For debuggers and prints: what a tile holds in a run with TEGULA_EAGER=1, its type in any other.
+/// Returns text for debuggers and prints: the contents with TEGULA_EAGER=1, otherwise the type.
 std::string debug_string(const Tile& tile);
 
-/// An operand as the operators take it: a traced value or a C++ number, with its source location.
-/// Numbers are weak: they take the type of the other operand's tile.
+/// An operand of the operators: a traced value or a C++ number, with its source location. Numbers
+/// are weak: they take the element type of the other operand.
 class Arg {
  public:
   enum class Kind : std::uint8_t { None, Value, Int, Float, Bool };
@@ -192,7 +192,7 @@ Tile operator>>(const Arg& a, const Arg& b);
 Tile operator-(const Arg& a);
 Tile operator~(const Arg& a);
 
-/// Comparisons give i1.
+/// Comparisons return i1.
 Tile operator==(const Arg& a, const Arg& b);
 Tile operator!=(const Arg& a, const Arg& b);
 Tile operator<(const Arg& a, const Arg& b);
@@ -200,12 +200,12 @@ Tile operator<=(const Arg& a, const Arg& b);
 Tile operator>(const Arg& a, const Arg& b);
 Tile operator>=(const Arg& a, const Arg& b);
 
-/// Logic of i1; numbers count as true unless zero. Both sides are always evaluated.
+/// Logic on i1; numbers are true unless zero. Both sides are always evaluated.
 Tile operator&&(const Arg& a, const Arg& b);
 Tile operator||(const Arg& a, const Arg& b);
 Tile operator!(const Arg& a);
-// The built-in operators would be as good a match for a Tile (it "has" a bool, in order to refuse
-// it) as those above.
+// Without these overloads the built-in operators would match a Tile equally well, because of its
+// conversion to bool (which exists to be rejected).
 Tile operator&&(const Tile& a, const Tile& b);
 Tile operator||(const Tile& a, const Tile& b);
 inline Tile operator&&(const Tile& a, bool b) { return Arg(a) && Arg(b); }
@@ -226,34 +226,34 @@ Tile& operator^=(Tile& a, const Arg& b);
 Tile& operator<<=(Tile& a, const Arg& b);
 Tile& operator>>=(Tile& a, const Arg& b);
 
-/// An index along one dimension: carries the dimension's extent to shapes and its name to messages.
-/// Made by grid(), steps() and slice(). first() and indices(), like extents and strides of views,
-/// are of the type `index`: i32 in code, i64 where an argument is that large. An index and an i32
-/// make an index, an index and an i64 an i64; a variable that is an i32 before a loop or a branch
-/// cannot become an index in it, whatever the tensors' sizes (cast<i32> or cast<i64> it).
+/// An index along one dimension. It passes the dimension's extent to shapes and its name to
+/// messages. grid(), steps() and slice() make them. first() and indices(), like extents and strides
+/// of views, are of type `index`: i32 in code, or i64 if an argument is that large. An index and an
+/// i32 give an index, an index and an i64 an i64. A variable that is an i32 before a loop or a
+/// branch cannot become an index in it, whatever the tensors' sizes: cast<i32> or cast<i64> it.
 class Index {
  public:
-  /// `block` elements from `first`.
+  /// Covers `block` elements from `first`.
   Index(Tile first, std::int64_t block, const char* dimension = "");
 
-  /// The first element's index.
+  /// Returns the first element's index.
   const Tile& first() const { return first_; }
-  /// Elements at once. An index with block 1 is a scalar and drops its dimension.
+  /// Returns the number of elements. An index with block 1 is a scalar and drops its dimension.
   std::int64_t block() const { return block_; }
-  /// Name of the dimension, "" where it has none.
+  /// Returns the name of the dimension, or "" if it has none.
   const char* dimension() const { return dimension_; }
-  /// Indices of all elements: a scalar for block 1, else a tile of one dimension.
+  /// Returns the indices of all elements: a scalar for block 1, else a tile of one dimension.
   Tile indices(std::source_location at = std::source_location::current()) const;
-  /// The same number of elements, `by` further on.
+  /// Returns an index of the same number of elements that starts `by` elements later.
   Index shifted(const Arg& by) const;
-  /// `block` elements from the `offset`th of this one.
+  /// Returns an index of `block` elements that starts at element `offset` of this one.
   Index slice(const Arg& offset, std::int64_t block) const;
-  /// The same elements, of which those at or beyond `end` (an integer) are absent: loads give
-  /// nothing there, stores and atomic operations drop them, and so do all that is computed from
-  /// indices(). `shifted` takes the end along, `slice` keeps it. An index of one element must lie
-  /// in front of the end (`cpu` and `sim` check that).
+  /// Returns the same elements, but those at or beyond `end` (an integer) are absent: loads skip
+  /// them, stores and atomic operations drop them, and values computed from indices() are absent
+  /// there too. `shifted` moves the end by the same distance, `slice` keeps it. An index of one
+  /// element must be less than the end (`cpu` and `sim` check this).
   Index until(const Arg& end) const;
-  /// The end that `until` gave it, if one did.
+  /// Returns the end that was set by `until`, if any.
   const std::optional<Tile>& end() const { return end_; }
 
   operator Tile() const { return indices(); }
@@ -268,11 +268,11 @@ class Index {
 /// A new dimension of extent 1 in `t(all, none)`.
 struct NewDim {};
 inline constexpr NewDim none{};
-/// Has a fold leave its dimension with extent 1: `sum(t, 1, keepdims)`.
+/// Keeps the folded dimension with extent 1: `sum(t, 1, keepdims)`.
 struct KeepDims {};
 inline constexpr KeepDims keepdims{};
 
-/// A whole dimension of a view or a tile; as a function, "true everywhere?" of an i1 tile.
+/// Selects a whole dimension of a view or tile; as a function, tests if an i1 tile is all true.
 struct All {
   Tile operator()(const Arg& t) const;
   Tile operator()(const Arg& t, int axis) const;
@@ -280,7 +280,7 @@ struct All {
 };
 inline constexpr All all{};
 
-/// `block` elements of a dimension from `first`.
+/// Returns an index of `block` elements of a dimension from `first`.
 Index slice(const Arg& first, std::int64_t block);
 
 }  // namespace tegula

@@ -17,13 +17,13 @@ namespace tegula {
 
 class Segments;
 
-/// Selects elements along one dimension of a view: an Index, a scalar (the dimension disappears), a
-/// whole dimension (`all`), or an index tile: an integer tile that names the places one by one.
-/// Beside boxes an index tile selects whole lines, `x(rows, k)`: rows are gathered, `y(rows, n) =
-/// t` scatters them, `atomic_add(y(rows, n), t)` adds to them. Several index tiles meet element by
-/// element, as operands do; their dimensions stand where the first one stands. A place outside of
-/// the view reads 0, and nothing is stored there; an absent place gives an absent line, and drops
-/// what would be stored. If one scatter stores several lines at one place, one of them stays.
+/// Selects elements along one dimension of a view: an Index, a scalar (the dimension disappears),
+/// the whole dimension (`all`), or an index tile, which lists the positions one by one. Combined
+/// with boxes, an index tile selects whole lines: `x(rows, k)` gathers rows, `y(rows, n) = t`
+/// scatters them, `atomic_add(y(rows, n), t)` adds to them. Several index tiles are paired element
+/// by element, as operands are; their dimensions replace the first one's. A position outside the
+/// view reads 0, and stores to it are dropped. An absent position gives an absent line, and stores
+/// to it are dropped. If one scatter stores several lines to one position, one of them remains.
 class Subscript {
  public:
   Subscript(const Index& i, std::source_location at = std::source_location::current());
@@ -39,7 +39,7 @@ class Subscript {
   std::int64_t block() const { return block_; }
   bool is_all() const { return whole_; }
   const char* dimension() const { return dimension_; }
-  /// Elements at or beyond it are absent, if there is one (Index::until).
+  /// Elements at or beyond this end, if there is one, are absent (Index::until).
   const Arg& end() const { return end_; }
   const Loc& loc() const { return loc_; }
 
@@ -59,7 +59,7 @@ class ViewTile : public Tile {
   ViewTile(const ViewTile&) = default;
   ViewTile(ViewTile&&) = default;
 
-  /// Stores. The value is rounded to the view's element type; elements outside the tensor are
+  /// Stores the value, rounded to the view's element type; elements outside the tensor are
   /// dropped.
   void operator=(const Arg& value) &&;
   void operator=(const ViewTile& value) && {
@@ -85,20 +85,20 @@ class View {
  public:
   int rank() const { return rank_; }
   DType dtype() const { return dtype_; }
-  /// Extent of a dimension, known at launch; a negative axis counts from the last.
+  /// Returns the extent of a dimension, known at launch; a negative axis counts from the last.
   Tile dim(int axis, std::source_location at = std::source_location::current()) const;
   Tile rows(std::source_location at = std::source_location::current()) const { return dim(0, at); }
   Tile cols(std::source_location at = std::source_location::current()) const { return dim(1, at); }
-  /// Distance of neighbours along a dimension, in elements.
+  /// Returns the stride of a dimension, in elements.
   Tile stride(int axis, std::source_location at = std::source_location::current()) const;
-  /// The extent as a C++ number: the kernel is compiled for this extent, and for each new one
-  /// again.
+  /// Returns the extent as a C++ number: the kernel is specialized for it, and compiled again for
+  /// each new extent.
   int static_dim(int axis, std::source_location at = std::source_location::current()) const;
-  /// The kernel is compiled once for all extents of the dimension. Otherwise it is compiled for
-  /// each of 1, 2, 4, 8 and 16 that is the largest to divide an extent.
+  /// Compiles the kernel once for all extents of the dimension. By default it is compiled once for
+  /// each largest divisor of the extent among 1, 2, 4, 8 and 16.
   void do_not_specialize(int axis, std::source_location at = std::source_location::current()) const;
-  /// The same of its strides, other than 1: for tensors whose elements are read and written one by
-  /// one, as strides of whole granules are what wider accesses and TMA need.
+  /// Does the same for the strides other than 1. For tensors that are read and written element by
+  /// element; wider accesses and TMA need strides that are multiples of whole granules.
   void do_not_specialize_stride(int axis,
                                 std::source_location at = std::source_location::current()) const;
 
@@ -134,7 +134,7 @@ struct SubView<Whole, std::index_sequence<I...>> {
 };
 
 // Subscripts are not template parameters, so that each is converted where the user wrote it and
-// knows that place.
+// captures that location.
 template <class Ranks>
 struct Readable;
 template <std::size_t... I>
@@ -187,20 +187,20 @@ struct Writable<std::index_sequence<>> : View {
 
 }  // namespace detail
 
-/// A tensor the kernel reads: `x(i, j)` is a tile, and `x()` the one element
-/// of an `In<T, 0>`. Elements of a box outside the tensor are absent:
-/// elementwise operations keep them so, `where` and `if_` are absent where the side they take is,
-/// reductions, scans and dot products skip them, `a += x` leaves `a` as it is, stores drop them.
-/// A single element, all of whose subscripts are scalars, and the elements that integer tiles
-/// select are there wherever they lie: outside the tensor they are 0 (`fill_absent(x(i), v)` right
-/// behind the read of a single element makes it v; `where(ids >= 0, x(ids), v)` that of selected
-/// ones).
+/// A tensor that the kernel reads: `x(i, j)` is a tile, and `x()` the one element of an `In<T,
+/// 0>`. Elements of a box outside the tensor are absent: elementwise operations keep them
+/// absent, `where` and `if_` are absent where the selected side is, reductions, scans and dot
+/// products skip them, `a += x` leaves `a` unchanged, and stores drop them. A single element
+/// (all of its subscripts are scalars) and elements selected by integer tiles are always
+/// present: outside the tensor they are 0. To replace that 0 by v, write `fill_absent(x(i), v)`
+/// directly after the read of a single element, and `where(ids >= 0, x(ids), v)` for selected
+/// elements.
 template <Element T, int Rank>
 class In : public detail::Readable<std::make_index_sequence<Rank>> {
  public:
   explicit In(std::uint32_t param)
       : detail::Readable<std::make_index_sequence<Rank>>(param, dtype_of<T>, Rank) {}
-  /// The same view, whose loads and stores have these hints.
+  /// Returns the same view with these hints on its loads and stores.
   In with(Hints hints) const {
     In view = *this;
     view.set_hints(hints);
@@ -208,21 +208,21 @@ class In : public detail::Readable<std::make_index_sequence<Rank>> {
   }
 };
 
-/// A tensor that the kernel defines: `z(i, j) = tile`, and `z() = scalar` of an `Out<T, 0>`. Its
-/// launch stores every element; `cpu` and `sim` report one that no program stored.
+/// A tensor that the kernel defines: `z(i, j) = tile`, or `z() = scalar` for an `Out<T, 0>`. A
+/// launch stores every element; `cpu` and `sim` report elements that no program stored.
 template <Element T, int Rank>
 class Out : public detail::Writable<std::make_index_sequence<Rank>> {
  public:
   explicit Out(std::uint32_t param)
       : detail::Writable<std::make_index_sequence<Rank>>(param, dtype_of<T>, Rank) {}
-  /// The same view, whose loads and stores have these hints.
+  /// Returns the same view with these hints on its loads and stores.
   Out with(Hints hints) const {
     Out view = *this;
     view.set_hints(hints);
     return view;
   }
-  /// For one call in the kernel: the launch may leave elements as they are, and does not read their
-  /// old values.
+  /// Allows the launch to leave elements unchanged; their old values are not read. Called once in
+  /// the kernel.
   void partial(std::source_location at = std::source_location::current()) const {
     this->set_partial(at);
   }
@@ -234,7 +234,7 @@ class InOut : public detail::Writable<std::make_index_sequence<Rank>> {
  public:
   explicit InOut(std::uint32_t param)
       : detail::Writable<std::make_index_sequence<Rank>>(param, dtype_of<T>, Rank) {}
-  /// The same view, whose loads and stores have these hints.
+  /// Returns the same view with these hints on its loads and stores.
   InOut with(Hints hints) const {
     InOut view = *this;
     view.set_hints(hints);
@@ -242,9 +242,9 @@ class InOut : public detail::Writable<std::make_index_sequence<Rank>> {
   }
 };
 
-/// A number known at launch. As a kernel parameter it is one argument. Made on the host and
-/// captured by the lambda it is an argument too, read again at every launch: change it with `set`
-/// and nothing is compiled anew. Copies are the same number.
+/// A number known at launch. A kernel parameter of this type is one argument. A Scalar made on the
+/// host and captured by the lambda is an argument too, read again at every launch: `set` changes it
+/// without recompilation. Copies share the number.
 template <Element T>
 class Scalar {
  public:
@@ -261,9 +261,9 @@ class Scalar {
                 reinterpret_cast<unsigned char*>(&cell_->bits));
   }
   operator Tile() const { return value(); }
-  /// The traced value, inside a kernel.
+  /// Returns the traced value, inside a kernel.
   Tile value(std::source_location at = std::source_location::current()) const;
-  /// The kernel's parameter of that position; made by kernel().
+  /// Returns the kernel's parameter at that position; called by kernel().
   static Scalar parameter(std::uint32_t position) { return Scalar(Parameter{position}); }
 
  private:
@@ -287,12 +287,12 @@ class Ptr {
   std::uint32_t param_;
 };
 
-/// A tensor of the host that the lambda captured, as a view. It is a launch argument: its contents
-/// are read at every launch and are not part of what the kernel was compiled for.
+/// Returns a view of a Tensor that the lambda captured. It is a launch argument: its contents are
+/// read at every launch, and the kernel is not specialized for them.
 template <Element T, int Rank>
 In<T, Rank> view(const Tensor& captured, std::source_location at = std::source_location::current());
-/// The same of a captured tensor that the kernel reads and writes, as an InOut parameter: a call
-/// refuses arguments, and other captured tensors, that share memory with it.
+/// Does the same for a captured tensor that the kernel reads and writes, like an InOut parameter: a
+/// call rejects arguments, and other captured tensors, that share memory with it.
 template <Element T, int Rank>
 InOut<T, Rank> view_out(const Tensor& captured,
                         std::source_location at = std::source_location::current());
@@ -327,10 +327,10 @@ InOut<T, Rank> view_out(const Tensor& captured, std::source_location at) {
   return InOut<T, Rank>(detail::captured_tensor(captured, dtype_of<T>, Rank, at, true));
 }
 
-/// Rows of a cache [pages, rows of a page, heads, elements] as one tile [n rows of a page,
-/// elements]: the rows of one head in the pages that the index tile `table` [n] names, one after
-/// the other. A page outside of the cache has rows of 0, an absent one none. The kernel is compiled
-/// for the numbers of a page's rows and elements.
+/// Returns rows of a paged cache [pages, rows per page, heads, elements] as one tile [n * rows per
+/// page, elements]: the rows of one head in the pages that the index tile `table` [n] lists,
+/// concatenated. A page outside the cache has rows of 0; an absent one has absent rows. The kernel
+/// is compiled for these numbers of rows per page and of elements.
 template <Element T>
 Tile pages(const In<T, 4>& cache, const Tile& table, const Subscript& head) {
   const std::int64_t rows = cache.static_dim(1), elements = cache.static_dim(3);
