@@ -1,5 +1,5 @@
-// Views of memory at an address. Their parts are boxes of a make_view, as those of a parameter's
-// view are; those that index tiles select are pointer tiles with masks.
+// Views of memory at an address. Their parts are boxes of a make_view, like those of a parameter's
+// view; parts selected by index tiles are pointer tiles with masks.
 #include "tegula/address_view.h"
 
 #include <fmt/format.h>
@@ -36,8 +36,8 @@ bool is_index_tile(Tracer& t, const Subscript& s) {
   return s.block() == 1 && !s.first().is_literal() && t.type(s.first()).is_tile();
 }
 
-/// The dimension of the part along which a subscript runs; -1 for a scalar. Index tiles meet where
-/// the first of them stands.
+/// The dimension of the part along which a subscript runs; -1 for a scalar. All index tiles use the
+/// dimension of the first one.
 struct PartShape {
   PartShape(Tracer& t, std::span<const Subscript> subscripts) {
     int tiles = -1;
@@ -61,7 +61,8 @@ struct PartShape {
   bool has_index_tiles = false;
 };
 
-/// Indices along one dimension of the tensor, as i64, which stand along one of the part.
+/// Returns indices along one dimension of the tensor, as i64, which run along a dimension of the
+/// part.
 Tile indices_of(Tracer& t, const Subscript& s, int along, int rank) {
   const Tile first = cast<i64>(s.first());
   if (along < 0) return first;
@@ -71,7 +72,7 @@ Tile indices_of(Tracer& t, const Subscript& s, int along, int rank) {
   return all;
 }
 
-/// Elements of a piece of `bytes`, which must be a power of two from their size to 16.
+/// Returns the elements of a piece of `bytes`, a power of two from the element size to 16.
 std::int64_t elements_of_piece(DType pointee, int bytes, Loc at) {
   const auto size = static_cast<int>(size_bytes(pointee));
   if (bytes == 0) return 1;
@@ -80,7 +81,7 @@ std::int64_t elements_of_piece(DType pointee, int bytes, Loc at) {
   return bytes / size;
 }
 
-/// The largest part of `elements` that divides an integer.
+/// Returns the greatest common divisor of `elements` and the known divisor of an integer.
 std::int64_t common_divisor(Tracer& t, std::int64_t elements, const Arg& x) {
   return std::gcd(elements, ir::divisor_of(t.kernel, dsl::operand(t, x)));
 }
@@ -91,7 +92,7 @@ ElementRun run_of(Tracer& t, const AddressedTensor& tensor, std::span<const Subs
   const ir::ViewFacts& facts = view.view_facts();
   const std::int64_t piece = facts.align / static_cast<std::int64_t>(size_bytes(view.dtype()));
   ElementRun run;
-  if (std::ranges::count(facts.strides, 1) > 1) return run;  // lines begin an element apart
+  if (std::ranges::count(facts.strides, 1) > 1) return run;  // lines are one element apart
   for (std::size_t d = 0; d < subscripts.size() && piece > 1; ++d) {
     const Subscript& s = subscripts[d];
     if (facts.strides[d] != 1 || p.along[d] < 0 || is_index_tile(t, s)) continue;
@@ -104,7 +105,7 @@ ElementRun run_of(Tracer& t, const AddressedTensor& tensor, std::span<const Subs
   return run;
 }
 
-/// The alignment that an access through the part's pointers may rely on.
+/// Returns the alignment that an access through the part's pointers may rely on.
 ir::AttrList attrs_of_run(const ElementRun& run, DType pointee) {
   ir::AttrList attrs;
   if (run.elements <= 1) return attrs;
@@ -114,7 +115,7 @@ ir::AttrList attrs_of_run(const ElementRun& run, DType pointee) {
   return attrs;
 }
 
-/// The op on a box: the view, what is stored, and the first elements.
+/// Returns the operands of an op on a box: the view, the stored value, and the first elements.
 std::vector<ir::Value> box_operands(Tracer& t, const AddressedPart& part, ir::Value stored = {}) {
   std::vector<ir::Value> operands{ir::Value(part.view)};
   if (stored) operands.push_back(stored);
@@ -122,7 +123,7 @@ std::vector<ir::Value> box_operands(Tracer& t, const AddressedPart& part, ir::Va
   return operands;
 }
 
-/// Without the elements at or beyond the ends of the subscripts.
+/// Crops the elements at or beyond the ends of the subscripts.
 Tile cropped(const AddressedPart& part, Tile all) {
   for (std::size_t i = 0; i < part.axes.size(); ++i) {
     const auto d = static_cast<std::size_t>(part.axes[i]);
@@ -135,7 +136,7 @@ ir::Type part_type(const AddressedPart& part, DType dtype) {
   return part.shape.empty() ? ir::Type::scalar(dtype) : ir::Type::tile({dtype, false}, part.shape);
 }
 
-/// Addresses of the part's elements, and which of them lie inside.
+/// Computes the addresses of the part's elements, and which of them are inside.
 void find_addresses(Tracer& t, const AddressedTensor& tensor, std::span<const Subscript> subscripts,
                     const PartShape& p, AddressedPart& part) {
   const int rank = static_cast<int>(p.shape.size());
@@ -153,14 +154,14 @@ void find_addresses(Tracer& t, const AddressedTensor& tensor, std::span<const Su
   part.inside = Arg(inside).at(part.loc);
 }
 
-/// Extents and strides are numbers of the whole view.
+/// Extents and strides are scalar integers.
 void require_integer(Tracer& t, const Arg& x) {
   const ir::Type type = t.kernel.type(dsl::operand(t, x));
   if (!type.is_scalar() || type.is_pointer() || !is_integer(type.dtype()))
     fail(ErrorId::integers_only, x.loc(), {}, "view", type.str());
 }
 
-/// Refuses a view that was made in a loop or branch which has ended.
+/// Rejects a view that was made in a loop or branch that has ended.
 void require_open(Tracer& t, ir::Value view, Loc at) {
   const ir::OpId make = t.kernel[view].def;
   for (ir::RegionId r = t.build.region(); r != t.kernel[make].parent;) {
@@ -211,7 +212,7 @@ Tile AddressedTensor::dim(int axis, Loc at) const {
 AddressedPart AddressedTensor::part(std::span<const Subscript> subscripts, Loc at) const {
   Tracer& t = Tracer::at(at, "a view");
   const Tracer::Pin pin(t, at);
-  t.value(pointer);  // refuses one of another trace
+  t.value(pointer);  // rejects a value of another trace
   require_open(t, ir::Value(view), at);
   const PartShape p(t, subscripts);
   AddressedPart part;

@@ -1,6 +1,6 @@
 #pragma once
-// Errors of a call whose line nobody knows are about the line that called the kernel library, else
-// about the line that made the kernel.
+// Errors of a call without a known line refer to the line that called the kernel library, or else
+// to the line that made the kernel.
 #include <algorithm>
 #include <vector>
 
@@ -10,14 +10,14 @@
 
 namespace tegula::dsl {
 
-/// The line that an error about the arguments of a call names.
+/// Returns the line that an error about the arguments of a call names.
 inline Loc place_of_call(const Loc& made_at) {
   const Loc at = detail::called_from();
   return at.known() ? at : made_at;
 }
 
-/// Throws the error again, whose diagnostics without a line are about `made_at`, and those of other
-/// threads, too, about the call.
+/// Rethrows the error. Its diagnostics without a line refer to `made_at`; those of other threads
+/// also refer to the call.
 template <class E>
 [[noreturn]] void rethrow_at(const Loc& made_at, const E& e) {
   std::vector<Diagnostic> all = e.diagnostics();
@@ -30,7 +30,7 @@ template <class E>
   throw E(std::move(all));  // its constructor places it at the call
 }
 
-/// Calls `f`. What it refuses without knowing a line is said of the kernel's own line.
+/// Calls `f`. Errors that it throws without a line refer to the line of the kernel.
 template <class F>
 decltype(auto) at_kernel(const Loc& made_at, const F& f) {
   try {

@@ -1,6 +1,6 @@
 #pragma once
-// The key of a call in 128 bits, made at every launch without allocation, and the run-time
-// arguments beside it.
+// The key of a call in 128 bits, made in every launch without allocation, together with the
+// run-time arguments.
 #include <array>
 #include <cstdint>
 #include <span>
@@ -13,7 +13,7 @@ namespace tegula::dsl {
 
 class KernelInstance;
 
-/// Tells apart whatever Signature tells apart.
+/// Distinguishes everything that Signature distinguishes.
 struct CallKey {
   std::uint64_t a = 0x9e3779b97f4a7c15, b = 0xc2b2ae3d27d4eb4f;
 
@@ -26,7 +26,7 @@ struct CallKey {
   friend bool operator==(const CallKey&, const CallKey&) = default;
 };
 
-/// Run-time arguments in the order of the kernel's parameters, in place.
+/// Run-time arguments in the order of the kernel's parameters, stored in place.
 struct CallArgs {
   static constexpr std::size_t kMax = 64;
   std::array<runtime::LaunchArg, kMax> args;
@@ -37,21 +37,21 @@ struct CallArgs {
   void add(const HostArg& a, const ParamInfo& info);
 };
 
-/// Checks the arguments of a call, lists them and makes their key. Throws CompileError where one
-/// does not fit.
+/// Checks and lists the arguments of a call, and makes their key. Throws CompileError if an
+/// argument does not fit.
 CallKey make_call_key(const KernelInstance& kernel, std::span<const HostArg> args, Device device,
                       CallArgs& out);
 
-/// Throws CompileError where dimensions that bear one name have different extents; make_call_key()
-/// does.
+/// Throws CompileError if dimensions with the same name have different extents; make_call_key()
+/// calls it.
 void check_equal_extents(const KernelInstance& kernel, const CallArgs& args);
 
-/// Whether two tensors have an element's memory in common, as far as ranges and rows tell.
+/// Returns true if two tensors share the memory of an element, as far as ranges and rows show.
 bool share_memory(const Tensor& a, const Tensor& b);
 
-/// Throws CompileError where an argument that the kernel writes shares memory with another one. An
-/// address is written where a trace has stored through it, so that a first call is checked again
-/// once it is traced.
+/// Throws CompileError if an argument that the kernel writes shares memory with another one. A
+/// pointer is written if a trace has stored through it, so a first call is checked again after it
+/// is traced.
 void check_overlap(const KernelInstance& kernel, const CallArgs& args);
 
 }  // namespace tegula::dsl

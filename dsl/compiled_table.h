@@ -1,5 +1,5 @@
 #pragma once
-// Compiled kernels of the whole process by their IR: a lambda made anew compiles nothing.
+// Compiled kernels of the whole process, by their IR: an identical lambda compiles nothing.
 #include <cstddef>
 #include <list>
 #include <memory>
@@ -12,19 +12,19 @@
 
 namespace tegula::dsl {
 
-/// Kernels of a table, beyond which those go that nothing else holds.
+/// Number of kernels in the table above which kernels without other owners are evicted.
 inline constexpr std::size_t kMaxCompiledKernels = 512;
 
-/// Thread-safe. Kernel objects and call plans hold the kernels that they have launched; of the
-/// others those stay that were asked for last, so that a process that makes kernels for ever, each
-/// of other IR, takes no more memory for ever, but for machine code that a GPU has loaded.
+/// Thread-safe. Kernel objects and call plans own the kernels that they have launched. Of the
+/// others the table keeps the most recently used, so that a process that keeps making kernels with
+/// different IR uses bounded memory, except for machine code that a GPU has loaded.
 class CompiledTable {
  public:
   using Kernel = std::shared_ptr<const runtime::CompiledKernel>;
 
-  /// Null where it is not there.
+  /// Returns null if there is no such kernel.
   Kernel find(const std::string& name);
-  /// Keeps the kernel, unless there is one of this name.
+  /// Adds the kernel, unless there is one of this name.
   void add(const std::string& name, Kernel kernel);
   std::size_t size();
 
@@ -35,12 +35,12 @@ class CompiledTable {
   };
   using Order = std::list<Entry>;
 
-  /// Takes out the entries that have not been asked for the longest and that nothing else holds,
-  /// as many as there are too many.
+  /// Removes the least recently used entries without other owners until the table is within its
+  /// limit.
   Order without_oldest_unused();
 
   std::mutex mutex_;
-  Order order_;  ///< that which was asked for last comes first
+  Order order_;  ///< most recently used first
   std::unordered_map<std::string_view, Order::iterator> by_name_;
 };
 

@@ -1,4 +1,4 @@
-// Loops, branches, the grid and tunables, as the public headers see them.
+// Loops, branches, the grid and tunables of the public headers.
 #include "tegula/control.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 namespace tegula {
 namespace {
 
-/// "arg0.1": the view and the dimension an extent is read from; "" for other extents.
+/// Returns "arg0.1": the view and the dimension an extent is read from; "" for other extents.
 const char* dimension_of(const Tracer& t, ir::Value extent) {
   const ir::OpId def = t.kernel[dsl::stated(t.kernel, extent)].def;
   if (!def || t.kernel[def].opcode != Opcode::ViewDim) return "";
@@ -24,7 +24,7 @@ const char* dimension_of(const Tracer& t, ir::Value extent) {
   return "";
 }
 
-/// An integer of 64 bits where indices have 32 of them; else nothing.
+/// Returns a 64-bit integer where indices have 32 bits; else nothing.
 ir::Value wide_of_index(const Tracer& t, ir::Value index) {
   const ir::Value v = dsl::stated(t.kernel, index);
   const ir::OpId def = t.kernel[v].def;
@@ -34,8 +34,8 @@ ir::Value wide_of_index(const Tracer& t, ir::Value index) {
                                                                                       : ir::Value();
 }
 
-/// `programs`, or more than any launch takes where an extent lies beyond indices. A negative number
-/// stays one.
+/// Returns `programs`, or a number above the launch limit if an extent is out of the range of
+/// indices. A negative number stays negative.
 ir::Value or_refused(dsl::HostScalars& host, ir::Builder& b, ir::Value programs, ir::Value wide) {
   const ir::Value extent = host.copy(wide);
   if (!extent) return programs;
@@ -47,7 +47,7 @@ ir::Value or_refused(dsl::HostScalars& host, ir::Builder& b, ir::Value programs,
   return b.op(Opcode::Max, {programs, b.add(beyond, b.op(Opcode::Min, {programs, b.i32(0)}))});
 }
 
-/// Has the launch refuse a bound beyond indices that the host can compute.
+/// Makes the launch reject a bound out of the range of indices, if the host can compute it.
 void refuse_at_launch(Tracer& t, ir::Value wide) {
   const ir::OpId yield = t.kernel.terminator(t.kernel.launch());
   if (!yield || t.runs()) return;
@@ -149,7 +149,7 @@ void LoopRange::Iterator::operator++() {
 Index LoopRange::Iterator::operator*() const {
   Tracer& t = Tracer::at({}, "steps");
   const Index i(t.tile(t.induction(range_->open_.id)), range_->block_, range_->dimension_);
-  // A single element is in front of the end anyway.
+  // A single element is always before the end.
   return range_->bounded_ && range_->block_ > 1 ? i.until(Arg(range_->hi_).at(range_->loc_)) : i;
 }
 
@@ -186,12 +186,13 @@ GridSpace cols(const View& view, std::source_location at) {
 namespace detail {
 namespace {
 
-/// The grid has as many programs as the product of the counts, which follow from the extents.
+/// Records the number of programs, which is the product of the counts; these follow from the
+/// extents.
 void record_launch(Tracer& t, std::span<const ir::Value> counts, std::span<const Tile> extents,
                    int cluster) {
   ir::Builder b(t.kernel, t.kernel.launch());
   b.loc = t.build.loc;
-  // The largest of several grids counts.
+  // The largest of several grids determines the launch.
   ir::Value others;
   if (const ir::OpId yield = t.kernel.terminator(t.kernel.launch())) {
     others = t.kernel[yield].operands[0];
@@ -266,7 +267,7 @@ std::uint64_t GridLoop::start() {
   const auto tiles =
       dsl::RasterOrder(t.build, options_, counts).decode(t.kernel[program].results[0]);
   for (std::size_t i = 0; i < tiles.size(); ++i) {
-    // States the range that bounds proofs start from; the decoding alone does not show it.
+    // State the range that bounds proofs start from; the decoding alone does not show it.
     t.build.effect(Opcode::Assume, {t.build.cmp("lt", tiles[i], counts[i])},
                    {{AttrName::kind, "count"}});
     if (segments_ && i == 0) {
@@ -284,7 +285,7 @@ std::uint64_t GridLoop::start() {
   return segments_ ? open_segment(t) : t.open_grid(t.kernel.body());
 }
 
-/// Each program takes its share of the tiles.
+/// Opens a loop in which each program takes its share of the tiles.
 std::uint64_t GridLoop::open_tile_loop(Tracer& t) {
   const auto number = [&](Opcode opcode) {
     return t.build.op(opcode, {}, ir::Type::scalar(DType::i32), {{AttrName::axis, 0}});
@@ -298,7 +299,7 @@ std::uint64_t GridLoop::open_tile_loop(Tracer& t) {
   return id;
 }
 
-/// Nothing that is made in the loop's body may be kept behind it.
+/// Values made in the loop's body must not be kept after it.
 Index GridLoop::index_in_tile_loop(Tracer& t, std::size_t dimension) const {
   std::vector<ir::Value> counts;
   for (const Tile& count : counts_) counts.push_back(t.value(count));
@@ -313,7 +314,7 @@ Index GridLoop::index_in_tile_loop(Tracer& t, std::size_t dimension) const {
   return Index(t.tile(start), block, dimension_of(t, t.value(extents_[dimension])));
 }
 
-/// The body, for numbers that a tile has.
+/// Opens the body for tile numbers that belong to a tile with rows.
 std::uint64_t GridLoop::open_segment(Tracer& t) {
   const ir::Value has_rows = t.build.cmp("lt", t.value(place_->first), t.value(place_->end));
   if (!t.runs()) return t.open_grid(t.kernel[t.build.make_if(has_rows, {})].regions[0]);

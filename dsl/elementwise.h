@@ -1,6 +1,6 @@
 #pragma once
-// Converts the operands of an elementwise operation before it is recorded: to one element type and
-// one shape.
+// Converts the operands of an elementwise operation to one element type and one shape before it is
+// recorded.
 #include <initializer_list>
 #include <span>
 #include <string_view>
@@ -9,47 +9,49 @@
 
 namespace tegula::dsl {
 
-/// The type that a literal takes next to `tiles` (none: on its own).
+/// Returns the common element type of the operands; literals adapt to tiles.
 DType promote_types(Tracer& t, std::string_view what, std::span<const Arg> args);
 
-/// The operand as an IR value of `dtype`: literals become constants, others are cast.
+/// Returns the operand as an IR value of `dtype`: literals become constants, others are cast.
 ir::Value operand(Tracer& t, const Arg& a, DType dtype);
-/// The operand in its own type; literals as they stand alone.
+/// Returns the operand in its own type; literals take their default type.
 ir::Value operand(Tracer& t, const Arg& a);
-/// A value whose type has more bits than indices have.
+/// Returns true if the type of the value has more bits than indices have.
 bool is_wider_than_indices(Tracer& t, const Arg& a);
-/// A subscript or a box's first element as an index. What indices do not hold of a wider integer
-/// lies outside of every tensor, as the whole box does.
+/// Returns a subscript or a box's first element as an index. A wider integer that an index cannot
+/// represent is outside of every tensor, and so is the whole box.
 ir::Value index_operand(Tracer& t, const Arg& a);
-/// An end of indices: what these do not hold of a wider integer is the nearest one that they do.
+/// Returns an end of indices: a wider integer saturates to the range of indices.
 ir::Value end_operand(Tracer& t, const Arg& a);
-/// A bound of a loop or a grid as an index. What indices do not hold of it, cpu and sim report.
+/// Returns a bound of a loop or a grid as an index. cpu and sim report bounds that do not fit.
 Tile index_bound(Tracer& t, std::string_view what, const Arg& a);
-/// Scalar or tile, an i1: numbers are compared with 0.
+/// Returns an i1, scalar or tile: numbers are compared with 0.
 ir::Value truth(Tracer& t, const Arg& a);
 ir::Value convert(Tracer& t, ir::Value v, DType to);
-/// The presence of a tile's elements, as i1; all of the result are present.
+/// Returns the presence of a tile's elements as i1; all elements of the result are present.
 Tile presence(Tracer& t, ir::Value v);
 
-/// Repeats dimensions of extent 1 until all tiles have one shape; scalars stay scalars.
+/// Repeats dimensions of extent 1 until all tiles have the same shape; scalars stay scalars.
 void broadcast_shapes(Tracer& t, std::string_view what, std::span<ir::Value> values, Loc loc);
 ir::Value broadcast_to(Tracer& t, ir::Value v, const ir::Ints& shape);
 bool can_broadcast(std::span<const std::int64_t> from, std::span<const std::int64_t> to);
 
-/// The type in which numbers are compared: f16 for floats of 8 bits, which has all of their values.
+/// Returns the type in which numbers are compared: f16 for 8-bit floats, because it represents all
+/// of their values.
 DType order_type(DType d);
-/// A number of order_type(d), or a wider one, that is one of `d`, infinities too.
+/// Converts a number of order_type(d), or of a wider type, that `d` can represent, or an infinity,
+/// to `d`.
 ir::Value from_order_type(Tracer& t, ir::Value v, DType d);
 inline bool is_f8(DType d) { return is_float(d) && size_bits(d) == 8; }
-/// The smaller or larger of two numbers, in their type.
+/// Records the smaller or larger of two numbers, in their type.
 Tile record_extreme(std::string_view what, Opcode op, const Arg& a, const Arg& b,
                     ir::AttrInits attrs = {});
 
-/// Records an op on operands that met.
+/// Records an op on operands after promotion and broadcasting.
 Tile record(std::string_view what, Opcode op, std::initializer_list<Arg> args,
             ir::AttrInits attrs = {});
 
-/// Axis counted from 0.
+/// Returns the axis, counted from 0.
 int checked_axis(std::string_view what, ir::Type type, int axis, Loc loc);
 
 void require_integers(std::string_view what, DType d, Loc loc);

@@ -1,5 +1,5 @@
 #pragma once
-// Words of the language's errors (support/errors.def).
+// Texts for the language's errors (support/errors.def).
 #include <cstdint>
 #include <span>
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace tegula::dsl {
 
-/// How to make one i1 of a condition of that type.
+/// Returns a hint on how to turn a condition of that type into one i1.
 const char* condition_hint(ir::Type type);
 
-/// "[128, 64]"
+/// Returns the extents as "[128, 64]".
 std::string extents_text(std::span<const std::int64_t> extents);
 
 }  // namespace tegula::dsl

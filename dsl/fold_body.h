@@ -4,15 +4,16 @@
 
 namespace tegula::dsl {
 
-/// Throws CompileError at the line of an op that the function of a fold cannot have: anything but
-/// elementwise ops of scalars.
+/// Throws CompileError at the line of an op that the function of a fold must not contain: anything
+/// but elementwise ops on scalars.
 void check_fold_body(Tracer& t, std::string_view what, ir::RegionId body);
 
-/// Throws for an op that the function of a map cannot have: what is neither elementwise nor a loop.
+/// Throws for an op that the function of a map must not contain: one that is neither elementwise
+/// nor a loop.
 void check_map_op(Tracer& t, ir::OpId op);
 
-/// Puts the ops of both sides of a branch in front of it: what is elementwise may run whether or
-/// not its result is chosen.
+/// Moves the ops of both sides of a branch before it: elementwise ops may run even if their result
+/// is not selected.
 void flatten_branch(ir::Kernel& kernel, ir::OpId branch);
 
 }  // namespace tegula::dsl

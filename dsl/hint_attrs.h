@@ -1,5 +1,5 @@
 #pragma once
-// Hints of the language as attributes of ops.
+// Converts hints of the language to attributes of ops.
 #include "ir/kernel.h"
 #include "tegula/hints.h"
 

@@ -10,7 +10,7 @@ namespace tegula::dsl {
 class HostScalars {
  public:
   HostScalars(const ir::Kernel& kernel, ir::Builder& launch) : k_(kernel), launch_(launch) {}
-  /// The value computed by the host; none if it depends on more than the arguments.
+  /// Returns the value as computed by the host; none if it depends on more than the arguments.
   ir::Value copy(ir::Value v);
 
  private:

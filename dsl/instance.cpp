@@ -1,5 +1,4 @@
-// Traces kernel lambdas, and remembers what traces find out: captured arguments and extents that
-// matter.
+// Traces kernel lambdas, and stores what traces find: captured arguments and extents that matter.
 #include "dsl/instance.h"
 
 #include <fmt/format.h>
@@ -19,8 +18,8 @@
 namespace tegula::dsl {
 namespace {
 
-/// Bytes that can hold no address say all about a closure. Anything else may point to state that
-/// changes.
+/// Returns false if the bytes cannot contain an address: then they describe a closure completely.
+/// Any other closure may point to state that changes.
 bool may_hold_address(const void* bytes, std::size_t size) {
   for (std::size_t at = 0; at + sizeof(std::uint64_t) <= size; at += sizeof(std::uint64_t)) {
     std::uint64_t word;
@@ -51,12 +50,12 @@ bool is_identifier(std::string_view s) {
   });
 }
 
-/// Identifiers with dots between them: the name of a struct's member, `tensors.Q`.
+/// Tests for identifiers separated by dots: the name of a struct's member, `tensors.Q`.
 bool is_member_name(std::string_view s) {
   return std::ranges::all_of(split(s, '.'), is_identifier);
 }
 
-/// "A[M, K]" or "A".
+/// Parses "A[M, K]" or "A".
 ParamName parse_name(std::string_view text, int rank, Loc at) {
   const auto reject = [&] { fail(ErrorId::bad_name, at, {}, text, rank); };
   ParamName out;
@@ -76,7 +75,7 @@ std::string param_text(const ParamName& n) {
   return fmt::format("{}[{}]", n.name, fmt::join(n.dims, ", "));
 }
 
-/// Each further use of a name is compared with the first.
+/// Pairs each further use of a name with the first one.
 std::vector<EqualExtents> equal_extents_of(const std::vector<ParamName>& names) {
   std::vector<EqualExtents> out;
   std::map<std::string, std::pair<std::uint32_t, int>> first;
@@ -94,7 +93,7 @@ std::vector<EqualExtents> equal_extents_of(const std::vector<ParamName>& names) 
   return out;
 }
 
-/// A call checks them, so the kernel may rely on them.
+/// States equal extents, which each call checks, as facts for the compiler.
 void state_equal_extents(Tracer& t, std::span<const EqualExtents> equal) {
   const ir::Type index = ir::Type::scalar(t.signature.index_type);
   const auto extent = [&](const EqualExtents& e, int i) {
@@ -108,7 +107,7 @@ void state_equal_extents(Tracer& t, std::span<const EqualExtents> equal) {
       t.build.effect(Opcode::Assume, {t.build.cmp("eq", extent(e, 0), extent(e, 1))});
 }
 
-/// Stable names for a Plan to refer to.
+/// Gives dots stable names for a Plan to refer to.
 void label_dots(ir::Kernel& k) {
   int next = 0;
   ir::walk(k, k.body(), [&](ir::OpId op) {
@@ -152,7 +151,8 @@ void check_out_views(Tracer& t) {
   }
 }
 
-/// Arguments may share memory: what is only read here may be written through another one.
+/// Marks that arguments may share memory: one that is only read here may be written through
+/// another.
 void let_params_alias(ir::Kernel& k) {
   for (ir::Param& p : k.params()) {
     const ir::Type type = k.type(p.value);
@@ -165,7 +165,7 @@ void let_params_alias(ir::Kernel& k) {
   }
 }
 
-/// Tells for each parameter whether it is an address that the kernel writes to.
+/// Returns true for each parameter that is an address to which the kernel writes.
 std::vector<bool> stored_through(const ir::Kernel& k) {
   std::vector<bool> stored(k.params().size());
   ir::walk(k, k.body(), [&](ir::OpId op) {
@@ -265,7 +265,7 @@ std::vector<HostArg> KernelInstance::constants(const Signature& key) const {
   return args;
 }
 
-/// Adds the captures that were found since the key was made.
+/// Adds the captures that were found after the key was made.
 Signature KernelInstance::completed(Signature key) const {
   const Specialization& found = known();
   for (std::size_t i = key.args.size() - run_time_params_; i < found.captures.size(); ++i) {
@@ -279,12 +279,12 @@ Signature KernelInstance::completed(Signature key) const {
 }
 
 TraceResult KernelInstance::trace(const Signature& key) {
-  // A lambda that has its own kernel traced would wait for itself.
+  // A lambda that traces its own kernel would deadlock.
   if (const Tracer* t = Tracer::current(); t && t->is_inside(*this))
     fail(ErrorId::nested_launch, t->build.loc, {{loc(), "it is made here"}}, name(), name());
   const std::lock_guard lock(*closure_->tracing);
   bool is_wide = false;
-  // Each turn knows more than the one before: captures, or extents that matter.
+  // Each turn starts with more captures and requested extents than the one before.
   for (;;) {
     Signature full = completed(key);
     if (is_wide) full.index_type = DType::i64;
@@ -315,7 +315,7 @@ void KernelInstance::run_eagerly(const Signature& key, const EagerProgram& runs)
   live.finish();
 }
 
-/// A name that the kernel asks for in no tune() would be ignored.
+/// Rejects a name that no tune() of the kernel has, which would be ignored.
 void KernelInstance::check_tuning(const Tracer& t) const {
   for (const auto& [given, value] : options_.tuning) {
     if (std::ranges::find(t.tunables, given, &Tunable::name) != t.tunables.end()) continue;

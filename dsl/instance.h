@@ -1,5 +1,5 @@
 #pragma once
-// A kernel lambda as the compiler sees it: the key of a call, and the tile form for a key.
+// A kernel lambda in the compiler: the key of a call, and the tile form for a key.
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -21,12 +21,12 @@ namespace tegula::dsl {
 
 struct TraceResult {
   ir::Kernel kernel;    ///< tile form, one parameter per run-time argument
-  Signature signature;  ///< the key it is valid for: what the trace asked for is filled in
+  Signature signature;  ///< the key it is valid for, including requests of the trace
   std::vector<Diagnostic> warnings;
   std::vector<Tunable> tunables;  ///< in the order of their first use
 };
 
-/// Two dimensions of run-time arguments that bear one name.
+/// Two dimensions of run-time arguments that have the same name.
 struct EqualExtents {
   std::uint32_t arg[2];
   int axis[2];
@@ -34,26 +34,27 @@ struct EqualExtents {
   std::string text[2];  ///< text of the arguments
 };
 
-/// A lambda with its type forgotten.
+/// A lambda with its type erased.
 struct Closure : detail::ClosureType {
   std::string name;
   Loc loc;
   std::shared_ptr<const void> object;
   std::vector<ParamName> names;  ///< empty, or one per parameter
-  /// One run of the lambda at a time, whatever it is tuned to: what it captures need not be safe
-  /// for threads. A lambda that has itself traced is refused, not locked out.
+  /// Serializes runs of the lambda, for all tunings: its captures need not be thread-safe. A lambda
+  /// that traces itself gets an error, not a deadlock.
   std::shared_ptr<std::recursive_mutex> tracing = std::make_shared<std::recursive_mutex>();
 };
 
-/// How a lambda is to be compiled and called; each kernel made from another changes one of these.
+/// Options for compiling and calling a lambda; each kernel derived from another changes one of
+/// these.
 struct KernelOptions {
   Tuning tuning;
-  /// Launched even if arguments that it writes overlap others.
+  /// Allows launches even if arguments that the kernel writes overlap others.
   bool may_alias = false;
-  /// Fields that its plan must have, and those that it has where it can.
+  /// Fields that its plan must have, and fields that it has where it supports them.
   ir::PlanRequest planned;
   PlanPatch preferred;
-  /// The line that gave the tuning.
+  /// The line that set the tuning.
   Loc tuned_at;
 };
 
@@ -65,41 +66,41 @@ class KernelInstance {
 
   const std::string& name() const { return closure_->name; }
   const Loc& loc() const { return closure_->loc; }
-  /// For messages about the arguments of a call.
+  /// Returns the callee for messages about the arguments of a call.
   Callee callee() const { return {name(), loc(), closure_->names, params().size()}; }
   const Tuning& tuning() const { return options_.tuning; }
   const KernelOptions& options() const { return options_; }
 
-  /// Equal for kernels whose lambdas are surely the same: type, captures and tuning. A lambda whose
-  /// captures may hold an address is only equal to itself; its compiled kernels are still shared,
-  /// by the hash of their IR.
+  /// Equal for kernels whose lambdas are known to be the same: type, captures and tuning. A lambda
+  /// whose captures may contain an address is only equal to itself; its compiled kernels are still
+  /// shared, by the hash of their IR.
   const Hash128& identity() const { return identity_; }
 
-  /// The key of a call; with identity() it decides which compiled kernel is launched.
+  /// Returns the key of a call; with identity() it determines which compiled kernel is launched.
   Signature signature(std::span<const HostArg> args) const;
-  /// The arguments the kernel has at run time, in the order of its parameters: constants left out,
-  /// captured Scalars and Tensors appended, read now.
+  /// Returns the run-time arguments in the order of the kernel's parameters: without constants,
+  /// followed by the current values of captured Scalars and Tensors.
   std::vector<HostArg> run_time_args(std::span<const HostArg> args) const;
 
   /// Traces the lambda for a key. Thread-safe; one trace at a time.
   TraceResult trace(const Signature& key);
 
-  /// Runs the lambda for one program, executing what it records; `key` is that of a trace.
+  /// Runs the lambda for one program and executes the recorded ops; `key` is that of a trace.
   void run_eagerly(const Signature& key, const EagerProgram& runs);
 
-  /// The same lambda with other tuning.
+  /// Returns the same lambda with another tuning.
   std::shared_ptr<KernelInstance> with(const Tuning& tuning, Loc at = {}) const;
-  /// The same lambda, launched even if arguments that it writes overlap others.
+  /// Returns the same lambda, launched even if arguments that it writes overlap others.
   std::shared_ptr<KernelInstance> allowing_alias() const;
-  /// The same lambda with what its plan is to have besides.
+  /// Returns the same lambda with additional requirements on its plan.
   std::shared_ptr<KernelInstance> planned(const ir::PlanRequest& request) const;
-  /// The same lambda with fields that its plan has where it can.
+  /// Returns the same lambda with fields that its plan has where it supports them.
   std::shared_ptr<KernelInstance> preferring(const PlanPatch& fields) const;
-  /// The same lambda with names like "A[M, K]" for its parameters.
+  /// Returns the same lambda with names like "A[M, K]" for its parameters.
   std::shared_ptr<KernelInstance> named(std::span<const char* const> names, Loc at) const;
 
   std::span<const ParamInfo> params() const { return closure_->params; }
-  /// Read without a lock; what is found later is found in a later version.
+  /// Read without a lock; facts that are found later appear in a later version.
   const Specialization& known() const { return *specialization_.load(std::memory_order_acquire); }
   bool may_alias() const { return options_.may_alias; }
   const std::vector<EqualExtents>& equal_extents() const { return equal_extents_; }
@@ -127,7 +128,7 @@ class KernelInstance {
   std::vector<EqualExtents> equal_extents_;
   std::atomic<const Specialization*> specialization_;
   std::vector<std::unique_ptr<const Specialization>>
-      versions_;  ///< versions of specialization_; readers may still hold an old one
+      versions_;  ///< versions of specialization_; readers may still use an old one
 };
 
 }  // namespace tegula::dsl

@@ -35,8 +35,8 @@ std::string key_text(const KernelInstance& k, const Signature& s) {
   return text + s.text();
 }
 
-/// The warnings of the trace, then those of the machine code, which are about the kernel's own line
-/// where they know none.
+/// Returns the warnings of the trace, then those of the machine code. The latter refer to the
+/// kernel's own line if they have none.
 std::vector<Warning> warnings_about(const KernelInstance& k, std::span<const Diagnostic> of_trace,
                                     std::vector<Warning> of_code) {
   std::vector<Warning> found;
@@ -49,7 +49,7 @@ std::vector<Warning> warnings_about(const KernelInstance& k, std::span<const Dia
   return found;
 }
 
-/// The device of a call: the stream's, else that of its first tensor, else the best.
+/// Returns the device of a call: the stream's, else that of its first tensor, else the best.
 Device device_of(const Stream* stream, std::span<const HostArg> args) {
   if (stream) return stream->device();
   for (const HostArg& a : args)
@@ -57,8 +57,8 @@ Device device_of(const Stream* stream, std::span<const HostArg> args) {
   return Device::best();
 }
 
-/// A kernel that is launched in another's lambda would run on the host once, while that is traced;
-/// one that launches itself would wait for its own trace.
+/// Rejects nested launches: a kernel launched in another's lambda would run on the host once,
+/// during the trace; one that launches itself would wait for its own trace.
 void refuse_nested(const KernelInstance& k) {
   const Tracer* t = Tracer::current();
   if (!t) return;
@@ -88,7 +88,7 @@ const CompiledEntry* Launcher::add(CompiledEntry entry) {
   return entries_.get();
 }
 
-/// Names the difference between the keys of this and the last compilation.
+/// Returns the difference between the keys of this compilation and the last one.
 std::string Launcher::reason(const std::string& signature) const {
   if (history_.empty()) return "first call";
   const auto before = split(last_signature_, '\n'), now = split(signature, '\n');
@@ -104,7 +104,7 @@ const CompiledEntry* Launcher::compile(KernelInstance& k, std::span<const HostAr
     const std::lock_guard lock(compiling_);
     return find_or_add(k, args, device, unsaid);
   }();
-  report_warnings(unsaid);  // without the lock: the handler may ask the kernel
+  report_warnings(unsaid);  // without the lock: the handler may use the kernel
   return entry;
 }
 
@@ -121,7 +121,7 @@ const CompiledEntry* Launcher::find_or_add(KernelInstance& k, std::span<const Ho
   const std::string signature = traced.signature.text(), why = reason(signature);
   bool is_new = false;
   auto kernel = find_or_compile(k, traced, ir, device, {}, is_new);
-  if (device.kind == DeviceKind::cuda) kernel->on(device.index);  // a first call does all there is
+  if (device.kind == DeviceKind::cuda) kernel->on(device.index);  // a first call also loads it
   history_.push_back(fmt::format("{}: {}", is_new ? "compiled" : "reused", why));
   for (const Diagnostic& w : traced.warnings) history_.push_back("warning: " + w.str());
   std::vector<Warning> found = warnings_about(k, traced.warnings, kernel->warnings_on(device));
@@ -129,11 +129,11 @@ const CompiledEntry* Launcher::find_or_add(KernelInstance& k, std::span<const Ho
     if (std::ranges::find(warnings_, w) == warnings_.end()) warnings_.push_back(w);
   if (is_new) unsaid = std::move(found);
   last_signature_ = signature;
-  // The trace may have asked for more: the key is that of what is known now.
+  // The trace may have requested more: use the key with all that is known now.
   return add({key_now(), std::move(kernel), ir, nullptr});
 }
 
-/// Takes the traced kernel when it is asked for it.
+/// Returns the request, which takes the traced kernel only when it is needed.
 runtime::CompileRequest Launcher::request_for(const KernelInstance& k, TraceResult& traced,
                                               Device device,
                                               std::optional<ir::Target> target) const {
@@ -298,7 +298,7 @@ std::size_t Launcher::compiled() const {
 namespace tegula::detail {
 namespace {
 
-/// The kernel that the latest call went to.
+/// Returns the kernel that the latest call ran.
 dsl::KernelInstance& latest_of(dsl::KernelInstance& called) {
   dsl::KernelInstance* const tuned = called.tuned.latest();
   return tuned ? *tuned : called;

@@ -1,6 +1,6 @@
 #pragma once
 // The compiled kernels of one kernel object: found by the key of a call without lock or allocation,
-// compiled where there is none.
+// compiled if there is none.
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -17,7 +17,7 @@
 
 namespace tegula::dsl {
 
-/// Whether TEGULA_CHECK has every launch trace its kernel again.
+/// Returns true if TEGULA_CHECK makes every launch trace its kernel again.
 bool wants_retrace();
 
 struct CompiledEntry {
@@ -31,49 +31,52 @@ class Launcher {
  public:
   Launcher() = default;
 
-  /// Overrides for everything compiled from now on.
+  /// Overrides for all later compilations.
   std::optional<runtime::Backend> backend;
   std::optional<ir::Plan> plan;
 
-  /// One call, start to end.
+  /// Runs one call, from start to end.
   void launch(KernelInstance& instance, const Stream* stream, std::span<const HostArg> args);
-  /// Compiles for these arguments, or finds what was compiled, without launching.
+  /// Compiles for these arguments, or finds the compiled kernel, without launching.
   std::shared_ptr<const runtime::CompiledKernel> prepare(KernelInstance& instance,
                                                          const Stream* stream,
                                                          std::span<const HostArg> args);
-  /// The warnings that a compilation for these arguments would give before anything is assembled,
-  /// which is what takes long. Throws what compiling throws.
+  /// Returns the warnings that a compilation for these arguments would give before assembling,
+  /// which takes the most time. Throws what compiling throws.
   std::vector<Warning> try_passes(KernelInstance& instance, Device device,
                                   std::span<const HostArg> args) const;
-  /// The same for a plan of calls, with the arguments as the kernel takes them: captured ones last.
+  /// Does the same as prepare() for a plan of calls, with the arguments in the kernel's order:
+  /// captured ones last.
   std::shared_ptr<const runtime::CompiledKernel> compiled_for(KernelInstance& instance,
                                                               std::span<const HostArg> args,
                                                               Device device, CallArgs& run_time);
-  /// Compiles for the target of this name, such as "sm_90a", or finds what was compiled. Only the
-  /// shapes, types and alignment of the arguments count. Needs no GPU. `at` is the line that asks.
+  /// Compiles for the target of this name, such as "sm_90a", or finds the compiled kernel. Uses
+  /// only the shapes, types and alignment of the arguments. Needs no GPU. `at` is the line of the
+  /// request.
   Artefact compile_for(KernelInstance& instance, std::string_view name,
                        std::span<const HostArg> args, const Loc& at) const;
-  /// The same as compile_for, as the process keeps it; `warnings` gets what it warns of.
+  /// Does the same as compile_for, and returns the kernel in the process's table; adds its warnings
+  /// to `warnings`.
   std::shared_ptr<const runtime::CompiledKernel> compiled_for_target(
       KernelInstance& instance, std::string_view name, std::span<const HostArg> args, const Loc& at,
       std::vector<Warning>& warnings) const;
-  /// The kernel compiled last; null before the first.
+  /// Returns the kernel compiled last; null before the first compilation.
   std::shared_ptr<const runtime::CompiledKernel> latest() const;
-  /// The warnings about everything compiled so far, each once.
+  /// Returns the warnings about everything compiled so far, each once.
   std::vector<Warning> warnings() const;
-  /// One line per compilation: what of its key was new.
+  /// Returns one line per compilation: the part of its key that was new.
   std::string compile_history() const;
   std::size_t compiled() const;
 
  private:
   const CompiledEntry* find(const CallKey& key) const;
-  /// Null where the first trace found values to choose: the call starts over.
+  /// Returns null if the first trace found values to choose: the call then starts over.
   const CompiledEntry* compile(KernelInstance& instance, std::span<const HostArg> args,
                                Device device);
-  /// Under the lock; `unsaid` gets the warnings that the process has not heard yet.
+  /// Requires the lock; adds warnings that the process has not reported yet to `unsaid`.
   const CompiledEntry* find_or_add(KernelInstance& instance, std::span<const HostArg> args,
                                    Device device, std::vector<Warning>& unsaid);
-  /// Takes the traced kernel. An empty target is the device's own.
+  /// Consumes the traced kernel. An empty target is the device's own.
   std::shared_ptr<const runtime::CompiledKernel> find_or_compile(KernelInstance& instance,
                                                                  TraceResult& traced,
                                                                  const Hash128& ir, Device device,

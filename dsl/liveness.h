@@ -3,8 +3,8 @@
 
 namespace tegula::dsl {
 
-/// Takes out of a finished recording what nothing depends on: unused loads and arithmetic, loop
-/// carries whose result is never looked at, branch results likewise.
+/// Removes dead code from a finished recording: unused loads and arithmetic, loop carries whose
+/// result is never used, and such branch results.
 void remove_dead(ir::Kernel& kernel);
 
 }  // namespace tegula::dsl

@@ -33,7 +33,7 @@ using dsl::pointers_of;
 
 namespace {
 
-/// Operands of one shape: if any is a tile, the pointers become one too.
+/// Broadcasts the operands to one shape: if any is a tile, the pointers become one too.
 void broadcast_pointers(Tracer& t, std::string_view what, std::vector<ir::Value>& operands,
                         Loc loc) {
   dsl::broadcast_shapes(t, what, operands, loc);
@@ -44,7 +44,7 @@ void broadcast_pointers(Tracer& t, std::string_view what, std::vector<ir::Value>
   }
 }
 
-/// Every number can be exchanged, and combined where it can be computed with.
+/// Every number supports exchange, and the other operations if it supports arithmetic.
 void require_atomic(std::string_view what, std::string_view kind, DType d, Loc at) {
   if (d == DType::i1) fail(ErrorId::atomic_type, at, {}, what, name(d));
   if (kind != "xchg") dsl::require_arithmetic(what, d, at);
@@ -271,7 +271,7 @@ void barrier(std::source_location at) {
 
 namespace {
 
-/// The facts that a scalar is a conjunction of, one by one: a wrong one is told by its numbers.
+/// Assumes the facts of a conjunction of scalars one by one, so that errors report their numbers.
 void assume_each(Tracer& t, ir::Value fact) {
   const ir::OpId def = t.kernel[fact].def;
   if (!def || t.kernel[def].opcode != Opcode::And || !t.kernel.type(fact).is_scalar()) {

@@ -1,5 +1,5 @@
 #pragma once
-// The key of a call of a library callable: all that its plan was decided by, compared in full.
+// The key of a call of a library callable: everything that its plan depends on, compared in full.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace tegula::dsl {
 
 using detail::HostArg;
 
-/// In place, because a repeated call takes no memory.
+/// Stored in place, so that a repeated call does not allocate.
 class PlanKey {
  public:
   explicit PlanKey(StrideKey strides = StrideKey::classes) : strides_(strides) {}
@@ -22,14 +22,14 @@ class PlanKey {
     hash_ = static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
   }
   /// Adds the part of an argument that a plan depends on: a tensor's type, rank, device, extents,
-  /// the strides or their classes, the class of its address; the value of a constant; nothing of a
-  /// scalar.
+  /// the strides or their classes, and the class of its address; the value of a constant; nothing
+  /// for a scalar.
   void add(const HostArg& arg);
 
   std::span<const std::uint64_t> words() const { return {words_.data(), count_}; }
   std::uint64_t hash() const { return hash_; }
 
-  /// Arguments and captured ones, and words of a callable's options.
+  /// Limits on arguments, including captured ones, and on words of a callable's options.
   static constexpr std::size_t kMaxArguments = 128, kMaxOptions = 64;
 
  private:

@@ -14,10 +14,10 @@ class PlannedCallable;
 class PlanRecorder {
  public:
   struct Mode {
-    bool looks_at_launches = false;  ///< nothing is compiled, each launch does that itself
-    /// The target that is compiled for, without a GPU; the device's own where this is empty.
+    bool looks_at_launches = false;  ///< nothing is compiled; each launch compiles by itself
+    /// The target to compile for, without a GPU; if empty, the device's own.
     std::string_view target = {};
-    /// Kernels that are compiled for a target have the values of tune() that a call has there.
+    /// Kernels compiled for a target use the values of tune() that a call on it would use.
     bool takes_winners = false;
   };
   PlanRecorder(PlannedCallable& callable, Device device, std::span<const HostArg> args, Mode mode);
@@ -44,8 +44,8 @@ class PlanRecorder {
   std::span<const HostArg> args_;
   Mode mode_;
   CallPlan plan_;
-  std::vector<bool> is_used_;  ///< arguments that a launch has taken
-  std::deque<Tensor> now_;     ///< the made tensors in this call; deques leave them where they are
+  std::vector<bool> is_used_;  ///< arguments that a launch has used
+  std::deque<Tensor> now_;     ///< the made tensors in this call; a deque keeps their addresses
 };
 
 }  // namespace tegula::dsl

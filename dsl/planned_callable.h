@@ -1,5 +1,5 @@
 #pragma once
-// A library callable as its plans know it.
+// A library callable, from the perspective of its plans.
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -15,8 +15,8 @@ namespace tegula::dsl {
 
 class PlannedCallable;
 
-/// A call that has no plan yet, as the layer above sees it, which may build plans of its own and
-/// run them before the call goes on.
+/// A call that has no plan yet, for the layer above, which may build and run other plans before the
+/// call continues.
 class FirstCall {
  public:
   using BuildFn = void (*)(const void* object, PlanBuilder& plan);
@@ -26,9 +26,10 @@ class FirstCall {
 
   const Stream& stream() const { return stream_; }
   std::span<const HostArg> args() const { return args_; }
-  /// A plan that nothing keeps. Threads may build at one time. Throws what the callable throws.
+  /// Returns a plan that no table keeps. Threads may build concurrently. Throws what the callable
+  /// throws.
   std::shared_ptr<const CallPlan> build() const;
-  /// The values of what the callable's kernels have captured, in the order of slots.
+  /// Returns the values captured by the callable's kernels, in the order of slots.
   std::vector<HostArg> captured() const;
 
  private:
@@ -39,7 +40,7 @@ class FirstCall {
   BuildFn build_;
 };
 
-/// Is told of every first call before its plan is built; null: nobody is.
+/// Optional observer, called before the first plan of each key is built.
 using FirstCallHook = void (*)(const FirstCall& call);
 void set_first_call_hook(FirstCallHook hook);
 
@@ -55,7 +56,7 @@ class PlannedCallable {
   void call(const Stream& stream, std::span<const HostArg> args,
             std::span<const std::uint64_t> options, const void* object, BuildFn build);
 
-  /// The slot of a Tensor or Scalar that a kernel of the callable captured.
+  /// Returns the slot of a Tensor or Scalar that a kernel of the callable captured.
   int slot_of(const Capture& capture);
 
  private:
@@ -69,10 +70,10 @@ class PlannedCallable {
   void first_call(const Stream& stream, std::span<const HostArg> args,
                   std::span<const std::uint64_t> options, const void* object, BuildFn build);
 
-  const std::uint64_t id_;  ///< no other callable of the process has or had it
+  const std::uint64_t id_;  ///< unique in the process, never reused
   const StrideKey strides_;
   std::mutex adding_;
-  std::vector<std::unique_ptr<const Captures>> versions_;  ///< readers may still hold an old one
+  std::vector<std::unique_ptr<const Captures>> versions_;  ///< readers may still use an old one
   std::atomic<const Captures*> captures_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Whether launches of this thread are only prepared (tegula/prepare.h).
+// Tells whether launches of this thread are only prepared (tegula/prepare.h).
 
 namespace tegula::dsl {
 

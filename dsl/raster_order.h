@@ -8,13 +8,14 @@
 
 namespace tegula::dsl {
 
-/// Blocks that cover an extent, as i32: a launch has fewer than 2^31 programs.
+/// Returns the number of blocks that cover an extent, as i32: a launch has fewer than 2^31
+/// programs.
 ir::Value block_count(ir::Builder& b, ir::Value extent, std::int64_t block);
 
-/// From a tile's number to its place along each dimension.
+/// Maps a tile's number to its position along each dimension.
 class RasterOrder {
  public:
-  /// `counts`: tiles along each dimension, i32.
+  /// `counts`: number of tiles along each dimension, i32.
   RasterOrder(ir::Builder& builder, const detail::GridOptions& options,
               std::vector<ir::Value> counts)
       : b_(builder), options_(options), counts_(std::move(counts)), tiles_(counts_.size()) {}

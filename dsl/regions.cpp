@@ -1,6 +1,6 @@
-// Regions of the recording: every variable alive at the start of a loop stands for a loop-carried
-// value inside; what turns out not to change is taken out again at the end. Bodies are recorded
-// twice to find hidden C++ state.
+// Regions of the recording: inside a loop every variable that is alive at its start is a
+// loop-carried value; carries that do not change are removed at the end. Bodies are recorded twice
+// to find hidden C++ state.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -64,7 +64,8 @@ void Tracer::abandon(std::uint64_t id, bool by_exception) {
   const auto at = std::ranges::find(scopes_, id, &OpenScope::id);
   if (at == scopes_.end()) return;
   Note begins{at->loc, fmt::format("{} begins here", name(at->kind))};
-  // An exception on its way out tells more than that it left the loop.
+  // Report that the region was left only if no exception is in flight: the exception itself says
+  // more.
   if (by_exception || std::uncaught_exceptions() > at->exceptions)
     left_by_exception_.push_back(std::move(begins));
   else if (!pending_)
@@ -79,7 +80,7 @@ bool Tracer::wants_check() const {
   return check_loops_ && std::ranges::none_of(scopes_, &OpenScope::second);
 }
 
-/// Inside, variables stand for arguments of the region.
+/// Replaces variables by arguments of the region inside the body.
 void Tracer::start_body(OpenScope& scope, ir::RegionId region) {
   build.at_end(region);
   for (Carry& c : scope.carries) {
@@ -123,7 +124,7 @@ void Tracer::lose(Tile& t, const OpenScope& scope) {
   t.value_ = static_cast<std::uint32_t>(lost_.size());
 }
 
-/// After the first recording of a body: starts the second, if there is to be one.
+/// After the first recording of a body: starts the second one, if it is required.
 bool Tracer::again(OpenScope& scope, ir::RegionId region) {
   if (scope.second || !wants_check()) return false;
   scope.first = scope.carries;
@@ -141,7 +142,7 @@ bool Tracer::again(OpenScope& scope, ir::RegionId region) {
 void Tracer::compare(const OpenScope& scope, BodyComparison& same, ir::OpId first,
                      ir::OpId second) {
   const auto report = [&](std::vector<Note> notes) {
-    // The first recording may differ only since it found out late which extents matter.
+    // The recordings may differ only because the first one found out late which extents matter.
     if (requests.size() > scope.requests) throw ExtentsFound{};
     fail(ErrorId::hidden_state, scope.loc, std::move(notes));
   };
@@ -188,7 +189,7 @@ std::uint64_t Tracer::open_live_loop(ir::Value lo, ir::Value hi, ir::Value step)
   return s.id;
 }
 
-/// False where there is none.
+/// Returns false if there is no further iteration.
 bool Tracer::next_iteration(OpenScope& s) {
   if (s.next >= s.end) return false;
   live->catch_up();
@@ -251,8 +252,8 @@ void Tracer::compare_regions(const OpenScope& scope, ir::RegionId first, ir::Reg
   compare(scope, same, a.first, b.first);
 }
 
-/// Marks the carries that change from one iteration to the next. A carry that yields itself, or its
-/// initial value, does not; taking it out may show others to be the same.
+/// Marks the carries that change across iterations. A carry that yields itself or its initial value
+/// does not change; removing it may show that others do not change either.
 std::vector<bool> Tracer::essential(const std::vector<Carry>& carries) const {
   std::vector<bool> keep(carries.size(), true);
   std::unordered_map<ir::Value, ir::Value> settled;
@@ -302,7 +303,7 @@ void Tracer::yield(ir::RegionId region, const std::vector<ir::Value>& values) {
 }
 
 /// Gives the op its initial values, results and yields. `regions` take the carries as arguments
-/// after `fixed_args` own ones; the last of them yields the next values.
+/// after `fixed_args` other ones; the last region yields the next values.
 void Tracer::finish_loop(OpenScope& s, std::span<const ir::RegionId> regions,
                          std::size_t fixed_args) {
   check_types(s);
@@ -320,7 +321,7 @@ void Tracer::finish_loop(OpenScope& s, std::span<const ir::RegionId> regions,
     inits.push_back(c.before);
     nexts.push_back(c.after);
   }
-  // A settled value may stand for another settled one only through `before`, which is outside the
+  // A settled value can refer to another settled one only through `before`, which is outside the
   // loop.
   const std::unordered_map<ir::Value, ir::Value> outside(settled.begin(), settled.end());
   for (ir::Value& v : nexts)
@@ -518,8 +519,9 @@ std::uint64_t Tracer::open_grid(ir::RegionId body) {
   return s.id;
 }
 
-/// A wait for earlier kernels with which a branch begins comes before all that is read to decide on
-/// the branch: they may have written that, too. The launch of later kernels may come before it.
+/// Moves a wait for earlier kernels that is at the start of a branch before all reads that the
+/// branch depends on, because the earlier kernels may have written those too. A launch of later
+/// kernels may precede the wait.
 void Tracer::move_wait_in_front(ir::RegionId branch) {
   ir::OpId wait = kernel[branch].first;
   while (wait && (ir::info(kernel[wait].opcode).has(ir::kPure) ||
@@ -538,7 +540,7 @@ bool Tracer::close_grid(std::uint64_t id) {
   OpenScope& s = top(id);
   end_recording(s);
   if (!s.second && wants_check()) {
-    // An op in no region owns the second recording, which is never looked at again.
+    // An op outside all regions owns the second recording, which is not used afterwards.
     return again(s, kernel.add_region(kernel.make_op(Opcode::If, {}, {}, s.loc)));
   }
   if (s.second) {
@@ -549,7 +551,7 @@ bool Tracer::close_grid(std::uint64_t id) {
     for (const Carry& c : s.carries) set(*c.variable, c.after);
   }
   if (s.body != kernel.body()) {
-    // Values computed in the branch are not known behind it.
+    // Values computed in the branch are not available after it.
     restore(s.carries);
     move_wait_in_front(s.body);
     for (ir::RegionId branch : kernel[kernel[s.body].owner].regions) yield(branch, {});

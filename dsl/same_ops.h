@@ -12,12 +12,12 @@ class BodyComparison {
  public:
   explicit BodyComparison(const ir::Kernel& kernel) : k_(kernel) {}
 
-  /// `b` is to the second recording what `a` is to the first.
+  /// Declares that `b` in the second recording corresponds to `a` in the first.
   void equate(ir::Value a, ir::Value b) { twin_[a] = b; }
   bool equal(ir::Value a, ir::Value b) const;
 
-  /// The first two ops that differ in the lists beginning with `a` and `b`; none at the end of a
-  /// list.
+  /// Returns the first two ops that differ in the lists beginning with `a` and `b`; none at the end
+  /// of a list.
   std::optional<std::pair<ir::OpId, ir::OpId>> run(ir::OpId a, ir::OpId b);
 
  private:

@@ -1,5 +1,5 @@
-// Shape operations of tiles. Four ops of the IR carry them: a slice, a concatenation, and choices
-// by an index; the rest is written in terms of these.
+// Shape operations of tiles. They are composed of four IR ops: a slice, a concatenation, and
+// selections by an index.
 #include "tegula/shape_ops.h"
 
 #include <algorithm>
@@ -19,7 +19,8 @@ Tile reshaped(Tracer& t, ir::Value v, const ir::Ints& shape) {
   return t.tile(t.build.op(Opcode::Reshape, {v}, ir::Type::tile(t.kernel.type(v).elem(), shape)));
 }
 
-/// Without dimension `a` of extent 1. The fold of one element is the element.
+/// Removes dimension `a` of extent 1. If no dimension remains, a fold of the one element gives a
+/// scalar.
 Tile without(Tracer& t, ir::Value v, int a) {
   const ir::Type type = t.kernel.type(v);
   ir::Ints shape = shape_of(t, v);
@@ -47,8 +48,8 @@ void check_range(Tracer& t, std::string_view what, ir::Value v, int a, std::int6
     fail(ErrorId::bad_slice, loc, {t.origin(v, "the tile")}, what, first, first + extent, whole, a);
 }
 
-/// Integers of 32 or 64 bits; an unsigned one that is too large becomes negative, and is outside,
-/// too.
+/// Returns an index of 32 or 64 bits; an unsigned one that is too large becomes negative, and so is
+/// out of bounds too.
 ir::Value checked_index(Tracer& t, std::string_view what, const Arg& index) {
   const ir::Value v = dsl::operand(t, index);
   if (t.kernel.type(v).is_pointer())
@@ -59,7 +60,7 @@ ir::Value checked_index(Tracer& t, std::string_view what, const Arg& index) {
   return dsl::convert(t, v, size_bits(d) == 64 ? DType::i64 : DType::i32);
 }
 
-/// The shape of `v`, with extents of 1 but along `a` as in `other`.
+/// Returns the shape of `v`, with extents of 1 replaced by those of `other`, except along `a`.
 ir::Ints with_lines_of(const ir::Ints& own, const ir::Ints& other, int a) {
   ir::Ints shape = own;
   for (std::size_t d = 0; d < shape.size(); ++d)
@@ -67,8 +68,8 @@ ir::Ints with_lines_of(const ir::Ints& own, const ir::Ints& other, int a) {
   return shape;
 }
 
-/// Repeats extents of 1 until the two agree but along `a`. With `keeps_first` only the second is
-/// repeated.
+/// Repeats extents of 1 until the two agree, except along `a`. With `keeps_first` only the second
+/// is repeated.
 void meet(Tracer& t, std::string_view what, ir::Value& first, ir::Value& second, int a,
           bool keeps_first, Loc loc) {
   const ir::Ints one = shape_of(t, first), two = shape_of(t, second);
@@ -147,7 +148,7 @@ Tile insert(const Arg& x, Axis axis, const Arg& i, const Arg& value) {
 }
 
 namespace {
-/// Dimension `a` of `r`, of which the pick takes something; how many dimensions it leaves.
+/// Applies a pick to dimension `a` of `r`; returns the number of dimensions that it leaves.
 int take(Tile& r, const Pick& pick, int a) {
   const Arg tile = Arg(r, std::source_location::current()).at(pick.loc());
   switch (pick.kind()) {
@@ -229,7 +230,8 @@ Tile cat(std::initializer_list<Tile> tiles, Axis axis, std::source_location at) 
 }
 
 namespace {
-/// Two operands of one type and shape, with a new dimension at `a` along which they are joined.
+/// Converts two operands to one type and shape, adds a dimension at `a` to each, and concatenates
+/// them along it.
 Tile joined(Tracer& t, std::string_view what, const Arg& x, const Arg& y,
             const std::function<int(ir::Type)>& place) {
   const std::array args{x, y};

@@ -1,5 +1,5 @@
 #pragma once
-// The key of a call: what about its arguments the compiled kernel depends on.
+// The key of a call: the properties of its arguments that the compiled kernel depends on.
 #include <array>
 #include <cstdint>
 #include <span>
@@ -27,23 +27,23 @@ struct DimClass {
   std::uint8_t div = 1;         ///< the extent is a multiple: 1, 2, 4, 8 or 16
   std::uint8_t stride_div = 1;  ///< and so is the stride, in elements
   bool unit_stride = false;
-  std::int64_t fixed = -1;  ///< the extent itself, where the kernel asked for it
+  std::int64_t fixed = -1;  ///< the extent itself, if the kernel requested it
   std::int64_t bucket =
-      -1;  ///< the extent rounded up to a power of two, where the kernel uses `all`
+      -1;  ///< the extent rounded up to a power of two, if the kernel uses `all`
   friend bool operator==(const DimClass&, const DimClass&) = default;
 };
 
 /// Part of the key for one argument.
 struct ArgClass {
   ParamInfo info;
-  std::uint8_t align = 1;  ///< bytes the address is a multiple of: 1 .. 16
+  std::uint8_t align = 1;  ///< bytes that divide the address: 1 .. 16
   bool empty = false;      ///< a tensor without elements
   bool absent = false;     ///< an optional tensor that was left out
   std::array<DimClass, Dims::kMaxRank> dims{};
   std::uint64_t constant = 0;  ///< bytes of a C++ constant
 
-  /// Extents of the tensor at hand. Not part of the key: only for `static_dim` and `all`. Empty
-  /// where unknown.
+  /// Extents of the current tensor. Not part of the key; used only for `static_dim` and `all`.
+  /// Empty if unknown.
   Dims sample;
 };
 
@@ -51,11 +51,11 @@ struct ArgClass {
 enum class ExtentKey : std::uint8_t {
   Exact,      ///< the extent itself: static_dim()
   Bucket,     ///< its power of two: `all`
-  Any,        ///< nothing, not even what divides it: do_not_specialize()
-  AnyStride,  ///< nothing of its stride, unless that is 1: do_not_specialize_stride()
+  Any,        ///< nothing, not even its divisors: do_not_specialize()
+  AnyStride,  ///< nothing of its stride, unless it is 1: do_not_specialize_stride()
 };
 
-/// A dimension whose extent the kernel asked for while it was traced.
+/// A dimension whose extent the kernel requested during tracing.
 struct SpecializationRequest {
   std::uint32_t arg;  ///< position among the run-time arguments
   int axis;
@@ -67,9 +67,9 @@ struct SpecializationRequest {
 struct Capture {
   ParamInfo info;
   std::shared_ptr<detail::ScalarCell> cell;  ///< cell of a Scalar
-  const Tensor* tensor = nullptr;            ///< a Tensor that outlives the calls, else null
-  Tensor copy;                               ///< else the tensor itself
-  bool is_records = false;                   ///< the buffer of records (runtime/records.h) instead
+  const Tensor* tensor = nullptr;            ///< a Tensor that outlives the calls, or null
+  Tensor copy;                               ///< the tensor itself, if `tensor` is null
+  bool is_records = false;                   ///< it is the buffer of records (runtime/records.h)
   HostArg read() const;
 };
 
@@ -79,19 +79,19 @@ struct Signature {
   std::vector<std::uint64_t> constants;
   DType index_type = DType::i32;
 
-  /// One line per argument, for dumps and explanations. Equal for equal keys.
+  /// Returns one line per argument, for dumps and explanations. Equal for equal keys.
   std::string text() const;
 };
 
-/// Facts that traces found out about a kernel: more arguments, and extents that matter.
+/// Facts about a kernel that traces found: more arguments, and extents that are part of the key.
 struct Specialization {
   std::vector<Capture> captures;
   std::vector<SpecializationRequest> requests;
-  /// A bit a dimension of each argument: of any extent, of any stride (requests); none where there
-  /// is no such.
+  /// One bit for each dimension of each argument: any extent, any stride (see requests). Empty if
+  /// there are no such dimensions.
   std::vector<std::uint8_t> any_extents, any_strides;
-  /// Tells for each argument whether it is an address that the kernel writes to; shorter where none
-  /// of the last ones is.
+  /// True for each argument that is an address to which the kernel writes; missing elements at the
+  /// end are false.
   std::vector<bool> stored_through;
 
   void add(const SpecializationRequest& request);
@@ -111,37 +111,37 @@ struct Specialization {
   }
 };
 
-/// Indices of this size and more are computed in 64 bits; the margin keeps `index + block` below
-/// 2^31 too.
+/// Spans of this size and more are indexed in 64 bits; the margin keeps `index + block` below 2^31
+/// too.
 inline constexpr std::int64_t kSmallSpan = (std::int64_t{1} << 31) - (std::int64_t{1} << 20);
 /// The kernel whose arguments are checked: for messages.
 struct Callee {
   std::string_view kernel;
   Loc loc;                               ///< definition of the kernel
-  std::span<const ParamName> names;      ///< empty, or one a parameter
-  std::size_t params = ~std::size_t{0};  ///< arguments behind them are captured
+  std::span<const ParamName> names;      ///< empty, or one per parameter
+  std::size_t params = ~std::size_t{0};  ///< arguments from this position on are captured
 
-  /// "argument x of rows", or by its number where it has no name.
+  /// Returns "argument x of rows", or the argument's number if it has no name.
   std::string argument(std::size_t position) const;
 };
 
-/// Throws CompileError where an argument does not fit its parameter.
+/// Throws CompileError if an argument does not fit its parameter.
 Signature signature_of(const Callee& callee, std::span<const HostArg> args,
                        std::span<const ParamInfo> params, const Specialization& known);
-/// Throws CompileError where the argument does not fit.
+/// Throws CompileError if the argument does not fit.
 void check_argument(const Callee& callee, std::size_t position, const HostArg& arg,
                     const ParamInfo& info);
-/// Largest of 1, 2, 4, 8, 16 that divides.
+/// Returns the largest of 1, 2, 4, 8, 16 that divides n.
 std::uint8_t divisor_class(std::int64_t n);
-/// Whether indices into the tensor may not fit an i32.
+/// Returns true if indices into the tensor may not fit in an i32.
 bool needs_wide_index(const Tensor& t);
-/// The class of one argument.
+/// Returns the class of one argument.
 ArgClass classify(const HostArg& arg, const ParamInfo& info);
-/// i64 if an index into the tensor may not fit an i32.
+/// Returns i64 if an index into the tensors may not fit in an i32.
 DType index_type_of(std::span<const HostArg> args);
 void apply_request(const SpecializationRequest& request, ArgClass& arg);
 
-/// The IR type of a parameter.
+/// Returns the IR type of a parameter.
 ir::Type type_of(const ArgClass& arg);
 std::int64_t bucket_of(std::int64_t extent);
 

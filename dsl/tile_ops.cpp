@@ -28,7 +28,7 @@ ir::Ints positive(std::initializer_list<std::int64_t> extents, Loc loc) {
 
 constexpr std::int64_t kTooMany = std::int64_t{1} << 30;
 
-/// Elements of a tile of that shape; more than any tile may have where it has too many of them.
+/// Returns the number of elements of a tile of that shape, at most kTooMany.
 std::int64_t count(std::span<const std::int64_t> shape) {
   std::int64_t n = 1;
   for (std::int64_t e : shape) n = std::min(n * std::min(e, kTooMany), kTooMany);
@@ -147,8 +147,8 @@ namespace {
 
 constexpr int kAllAxes = std::numeric_limits<int>::min();
 
-/// Folds one dimension, or all from the last to the first, so that the result does not depend on
-/// how they are named.
+/// Folds one dimension, or all dimensions from the last to the first, so that the result does not
+/// depend on whether the caller names them.
 Tile fold(std::string_view what, const char* kind, const Arg& x, int axis, DType in) {
   Tracer& t = Tracer::at(x.loc(), what);
   ir::Value v = dsl::operand(t, x, in);
@@ -162,7 +162,7 @@ Tile fold(std::string_view what, const char* kind, const Arg& x, int axis, DType
   return t.tile(v);
 }
 
-/// Sums and products are formed in a type that can hold them.
+/// Forms sums and products in a type that can represent them.
 Tile accumulate(std::string_view what, const char* kind, const Arg& x, int axis) {
   Tracer& t = Tracer::at(x.loc(), what);
   const DType d = dsl::promote_types(t, what, std::span(&x, 1));
@@ -181,7 +181,7 @@ Tile folded_extreme(std::string_view what, const char* kind, const Arg& x, int a
   return dsl::is_f8(d) ? t.tile(dsl::from_order_type(t, t.value(best), d)) : best;
 }
 
-/// max(tile, 1) could mean either.
+/// Rejects tiles, because max(tile, 1) could mean either.
 void require_scalar(std::string_view what, const Arg& x, const Arg& n) {
   Tracer& t = Tracer::at(x.loc(), what);
   if (x.is_literal() || t.type(x).is_scalar()) return;
@@ -249,7 +249,7 @@ DType accumulator_type(DType d, Loc loc) {
   fail(ErrorId::dot_type, loc, {}, name(d));
 }
 
-/// The likely cause: both operands end in the contracted dimension.
+/// Returns a hint for the likely cause: both operands end in the contracted dimension.
 std::string contraction_hint(ir::Type a, ir::Type b) {
   const auto row = static_cast<std::size_t>(a.rank() - 2);
   if (a.shape()[row + 1] == b.shape()[row + 1])
@@ -259,10 +259,10 @@ std::string contraction_hint(ir::Type a, ir::Type b) {
   return "the last dimension of the first operand is contracted with the first of the second";
 }
 
-/// Extents may agree by chance: an index that is contracted on one side and kept on the other is a
-/// mistake.
+/// Rejects an index that is contracted on one side and kept on the other: extents may agree by
+/// chance.
 void check_indices(Tracer& t, ir::Value a, ir::Value b, Loc loc, const std::vector<Note>& notes) {
-  // The square of a tile is meant.
+  // The same tile twice is an intended square.
   if (a == b || t.kernel.type(a).rank() != 2) return;
   const auto ia = t.indexed_by.find(a), ib = t.indexed_by.find(b);
   if (ia == t.indexed_by.end() || ib == t.indexed_by.end()) return;
@@ -305,7 +305,7 @@ Tile crop(const Arg& x, Axis axis, const Arg& first, const Arg& end) {
 
 namespace {
 
-/// Matrices, or as many of them in each operand.
+/// Checks that both operands are matrices, or batches of matrices.
 void check_product(ir::Type a, ir::Type b, Loc at, const std::vector<Note>& notes) {
   for (ir::Type type : {a, b})
     if (!type.is_tile() || (type.rank() != 2 && type.rank() != 3) || type.rank() != a.rank())

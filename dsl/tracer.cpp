@@ -210,8 +210,8 @@ std::uint32_t Tracer::param_of_capture(const Tensor& t, DType dtype, int rank, L
   if (t.dtype() != dtype)
     fail(ErrorId::argument_dtype, loc, {}, tegula::name(dtype), rank, tegula::name(t.dtype()));
   if (t.rank() != rank) fail(ErrorId::captured_rank, loc, {}, tegula::name(dtype), rank, t.rank());
-  // A variable of the host is read through its address at every launch. What the lambda copied to
-  // the stack while it is traced would be gone by then, so its handle is kept instead.
+  // A variable of the host is read through its address at every launch. A copy that the lambda made
+  // on the stack during the trace would be gone by then, so its handle is kept instead.
   const char* at = reinterpret_cast<const char*>(&t);
   const bool is_local =
       at >= static_cast<const char*>(__builtin_frame_address(0)) && at < stack_begin;
@@ -291,7 +291,7 @@ Tile::~Tile() {
 Tile& Tile::operator=(const Tile& other) & {
   trace_ = other.trace_;
   value_ = other.value_;
-  // A variable from before the trace is met for the first time.
+  // A variable from before the trace is used for the first time.
   if (!next) {
     enlist();
     scope_ = 0;

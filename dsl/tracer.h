@@ -1,6 +1,6 @@
 #pragma once
-// The recording of one kernel lambda: the kernel being built, the variables (Tiles) alive, and the
-// regions open.
+// The recording of one kernel lambda: the kernel being built, the live variables (Tiles), and the
+// open regions.
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -28,7 +28,7 @@ class BodyComparison;
 using ir::AttrName;
 using ir::Opcode;
 
-/// A variable that was alive when a region was opened, and what became of it inside.
+/// A variable that was alive when a region was opened, and its values in the region.
 struct Carry {
   Tile* variable;    ///< null once it is destroyed
   ir::Value before;  ///< none: it had no value yet
@@ -43,7 +43,7 @@ enum class ScopeKind : std::uint8_t {
   Branch,
   Fold,
   Map,
-  Rest,  ///< of a body, behind break_if or exit_program_if
+  Rest,  ///< rest of a body, after break_if or exit_program_if
 };
 std::string_view name(ScopeKind kind);
 
@@ -51,21 +51,21 @@ std::string_view name(ScopeKind kind);
 struct OpenScope {
   ScopeKind kind;
   std::uint64_t id = 0;
-  std::uint32_t first_variable_id = 0;  ///< variables made inside have this number or a greater one
+  std::uint32_t first_variable_id = 0;  ///< first number of variables made inside
   Loc loc;
-  ir::OpId op;         ///< the op that owns the region; of a grid, the last op before it
-  ir::RegionId body;   ///< of a grid, the region that its body is recorded in
-  ir::RegionId outer;  ///< region in which recording goes on afterwards
+  ir::OpId op;         ///< the op that owns the region; for a grid, the last op before it
+  ir::RegionId body;   ///< for a grid, the region that its body is recorded in
+  ir::RegionId outer;  ///< region in which recording continues afterwards
   std::vector<Carry> carries;
   ir::Value now;        ///< start of the iteration, in an eager run
-  ir::Value following;  ///< of a body that may be left: what decides about the next iteration
-  ir::Value ends;       ///< of the rest of a body: what ends the loop, where the body is left
-  ir::Value chooses;    ///< of a branch in a map: the condition that selects, element by element
-  bool is_otherwise = false;                 ///< that branch is the second one
+  ir::Value following;  ///< for a body that may be left: condition of the next iteration
+  ir::Value ends;       ///< for the rest of a body: condition that ends the loop
+  ir::Value chooses;    ///< for a branch in a map: the condition that selects each element
+  bool is_otherwise = false;                 ///< true in that branch's second side
   std::int64_t next = 0, end = 0, step = 0;  ///< the same loop's bounds
   std::vector<Carry> first;  ///< the carries of the first recording, while the second runs
   bool second = false;
-  std::size_t requests = 0;  ///< requested extents when it was opened
+  std::size_t requests = 0;  ///< number of requested extents when it was opened
   int exceptions =
       std::uncaught_exceptions();  ///< count of this library's own C++ runtime, when it was opened
 };
@@ -78,7 +78,7 @@ struct Tunable {
   Loc loc;
 };
 
-/// A part of a view that was named: what a store through it needs.
+/// A part of a view that was accessed: the data for a store through it.
 struct ViewAccessRecord {
   std::uint32_t param;
   std::vector<ir::Value> offsets;  ///< one per dimension: scalars, and the index tiles of a gather
@@ -88,27 +88,27 @@ struct ViewAccessRecord {
   Loc loc;
   bool rebound = false;  ///< a variable holding it was assigned
   Hints hints = {};
-  ir::Type shape = {};               ///< of what the user sees: the same elements
-  std::vector<ir::Value> ends = {};  ///< of each tile dimension; none where it has no end
+  ir::Type shape = {};               ///< type that the user sees, with the same elements
+  std::vector<ir::Value> ends = {};  ///< for each tile dimension; none if it has no end
 };
 
-/// A tile has at most so many dimensions and elements, whatever its element type is; so many
-/// elements has a block at most, too.
+/// Limits on the dimensions and elements of a tile, for all element types; the limit on elements
+/// also applies to blocks.
 inline constexpr int kMaxTileRank = 6;
 inline constexpr std::int64_t kMaxTileElements = std::int64_t{1} << 20;
 inline bool is_block(std::int64_t elements) { return elements > 0 && elements <= kMaxTileElements; }
 
-/// Thrown when a captured tensor is too large for the index type the trace began with: it starts
+/// Thrown if a captured tensor is too large for the index type of the trace, which then starts
 /// over.
 struct IndexTypeChanged {};
 
-/// Thrown when a body was recorded in two ways, and `all` or static_dim() asked for an extent
-/// meanwhile that was a run-time number before: the trace starts over and knows it from its
+/// Thrown if a body was recorded in two ways because `all` or static_dim() requested an extent that
+/// was a run-time number before. The trace then starts over with the extent known from its
 /// beginning.
 struct ExtentsFound {};
 
-/// Thrown out of a recording that has found a grid_barrier: its grids are to be recorded as loops
-/// over tiles, which any number of programs runs.
+/// Thrown by a recording that has found a grid_barrier: its grids must be recorded as loops over
+/// tiles, which any number of programs can run.
 struct GridBarrierFound {};
 
 class Tracer {
@@ -119,18 +119,19 @@ class Tracer {
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
 
-  /// The tracer of this thread, ready to record at `loc`. `what` is named if there is none.
+  /// Returns the tracer of this thread, ready to record at `loc`. If there is none, the error names
+  /// `what`.
   static Tracer& at(const Loc& loc, std::string_view what);
   static Tracer* current();
 
-  /// The kernel whose lambda is recorded, and whether an outer recording on this thread is of the
-  /// same lambda.
+  /// The kernel whose lambda is being recorded. is_inside() also searches the outer recordings of
+  /// this thread.
   const KernelInstance* instance = nullptr;
   bool is_inside(const KernelInstance& of) const {
     return instance == &of || (outer_ && outer_->is_inside(of));
   }
 
-  /// While it lives, everything is recorded at one place: for functions composed of others.
+  /// Records everything at one location during its lifetime: for functions composed of others.
   class Pin {
    public:
     Pin(Tracer& t, Loc loc) : tracer_(t), was_pinned_(t.pinned_) {
@@ -147,19 +148,19 @@ class Tracer {
   };
 
   // ---- values ----
-  /// The IR value of an operand that is no literal.
+  /// Returns the IR value of an operand that is not a literal.
   ir::Value value(const Arg& a);
   ir::Value value(const Tile& t) { return value(Arg(t, std::source_location{})); }
   ir::Type type(const Arg& a) { return kernel.type(value(a)); }
   static Arg arg(ir::Value v, Loc loc);
-  /// A variable of that value. Throws CompileError where the value is a tile beyond the limits:
-  /// every tile that the user sees comes through here.
+  /// Returns a variable of that value. Throws CompileError if the value is a tile beyond the
+  /// limits: every tile that the user sees is made here.
   Tile tile(ir::Value v);
-  /// Throws CompileError where a tile of the type has too many dimensions or elements.
+  /// Throws CompileError if a tile of the type has too many dimensions or elements.
   void check_limits(ir::Type type) const;
-  /// A note on the origin of a value.
+  /// Returns a note on the origin of a value.
   Note origin(ir::Value v, std::string_view role);
-  /// "tile<16xf32>", "tile<16xindex>".
+  /// Returns the type as text: "tile<16xf32>", "tile<16xindex>".
   std::string type_text(ir::Value v) { return indices.type_text(v); }
 
   // ---- variables ----
@@ -168,61 +169,63 @@ class Tracer {
 
   // ---- regions (regions.cpp) ----
   std::uint64_t open_loop(ir::Value lo, ir::Value hi, ir::Value step, ir::AttrList attrs);
-  /// True: the body is to be recorded a second time.
+  /// Returns true if the body must be recorded a second time.
   bool close_loop(std::uint64_t id);
-  /// The element index at which the current iteration of an open loop starts.
+  /// Returns the element index at which the current iteration of an open loop starts.
   ir::Value induction(std::uint64_t id) const;
-  /// `body` is where the grid's body is recorded: the kernel's, or a branch at its end.
+  /// `body` is the region for the grid's body: the kernel's, or a branch at its end.
   std::uint64_t open_grid(ir::RegionId body);
   bool close_grid(std::uint64_t id);
   void move_wait_in_front(ir::RegionId branch);
-  /// `takes` tells whether the branch that begins is to be called.
+  /// Sets `takes` to whether the branch that begins must be called.
   std::uint64_t open_branch(ir::Value condition, bool& takes);
   bool else_branch(std::uint64_t id);
   void close_branch(std::uint64_t id);
   void record_while(const std::function<Tile()>& condition, const std::function<void()>& body);
-  /// The rest of the innermost body does not happen, nor do later iterations, if the condition
-  /// holds (early_exit.cpp).
+  /// Skips the rest of the innermost body and later iterations if the condition is true
+  /// (early_exit.cpp).
   void leave_if(ir::Value condition, std::string_view what, bool of_loop);
-  /// The function of a map records what it does to elements as what it does to tiles (map.cpp).
+  /// Records the function of a map, element operations as tile operations (map.cpp).
   std::uint64_t open_map();
   void close_map(std::uint64_t id);
   std::uint64_t open_fold(ir::OpId op);
   void close_fold(std::uint64_t id);
-  /// The region's owner went away with the region open: break, return or an exception.
+  /// Handles a region whose owner was destroyed while it was open: break, return or an exception.
   void abandon(std::uint64_t id, bool by_exception);
-  /// Notes on the outermost loop that an exception passed through.
+  /// Returns notes on the outermost loop that an exception passed through.
   const std::vector<Note>& left_by_exception() const { return left_by_exception_; }
   bool in_scope(ScopeKind kind) const;
   bool recording_region() const { return !scopes_.empty(); }
   bool grid_seen = false;
   Loc grid_loc;
   bool grid_done = false;
-  /// The kernel's programs meet between its grid loops; where they have, since the last of these.
+  /// `meets`: programs synchronize between grid loops. `has_met`: they have, since the last grid
+  /// loop.
   bool meets = false;
   bool has_met = false;
-  /// The values that variables hold, and those that a store yet to come may need; ascending.
+  /// Returns the values of variables, and those that a later store may need, in ascending order.
   std::vector<ir::Value> held() const;
-  /// Whether ops are executed as they are recorded: in an eager run, outside of folds.
+  /// Returns true if ops are executed as they are recorded: in an eager run, outside folds.
   bool runs() const {
     return live != nullptr && !in_scope(ScopeKind::Fold) && !in_scope(ScopeKind::Rest);
   }
   EagerInterpreter* live = nullptr;  ///< interpreter of an eager run
-  /// Throws what was found where throwing was not possible.
+  /// Throws errors that were found where throwing was not possible.
   void throw_pending();
 
   // ---- parameters ----
   std::uint32_t param_of_capture(const Tensor& t, DType dtype, int rank, Loc loc,
                                  detail::ViewAccess access = detail::ViewAccess::In);
   std::uint32_t param_of_capture(const std::shared_ptr<detail::ScalarCell>& cell);
-  /// The buffer of the kernel's records, a pointer to u32.
+  /// Returns the parameter for the kernel's buffer of records, a pointer to u32.
   std::uint32_t param_of_records();
   ir::Value param(std::uint32_t position) const { return kernel.params()[position].value; }
   const ArgClass& arg_class(std::uint32_t position) const { return signature.args[position]; }
   std::string param_text(std::uint32_t position) const;
-  /// "A.K", or "arg0.1" where it has no name.
+  /// Returns "A.K", or "arg0.1" if the dimension has no name.
   std::string dimension_text(std::uint32_t position, int axis) const;
-  /// The extent of a dimension, which becomes part of what the kernel is compiled for.
+  /// Returns the extent of a dimension and makes it part of the key that the kernel is compiled
+  /// for.
   std::int64_t specialise(std::uint32_t position, int axis, bool exact);
   /// Removes the divisibility of the extent from the properties that the kernel is compiled for.
   void generalise(std::uint32_t position, int axis, ExtentKey key);
@@ -238,9 +241,9 @@ class Tracer {
   std::vector<Capture> captures;
   std::vector<Tunable> tunables;
   std::vector<ViewAccessRecord> accesses;
-  std::map<ir::Value, std::string> read_from;  ///< "A[C.M, A.K]" of what was read by index
-  /// The first element's index along each dimension of a tile that was read: tells indices that
-  /// were mixed up.
+  std::map<ir::Value, std::string> read_from;  ///< "A[C.M, A.K]" for values read by index
+  /// The first element's index along each dimension of a tile that was read: finds indices that
+  /// were exchanged.
   std::map<ir::Value, std::vector<ir::Value>> indexed_by;
   std::vector<Diagnostic> warnings;
   const char* stack_begin =
@@ -264,7 +267,7 @@ class Tracer {
   void end_recording(OpenScope& scope);
   void check_births(const OpenScope& scope);
   void check_types(const OpenScope& scope);
-  /// Tells of two values of different types whether one of them is an index.
+  /// Returns true if one of two values of different types is an index and the other is not.
   bool is_of_indices(ir::Value a, ir::Value b) {
     return indices.is_index(a) != indices.is_index(b);
   }
@@ -303,8 +306,8 @@ class Tracer {
   detail::Link variables_;
   std::vector<OpenScope> scopes_;
   std::vector<std::pair<ScopeKind, Loc>> lost_;
-  std::vector<const Tile*> map_masks_;      ///< of the loops of a map that are open
-  std::unordered_set<ir::OpId> map_tests_;  ///< ops that ask whether a loop of a map goes on
+  std::vector<const Tile*> map_masks_;      ///< masks of the open loops of a map
+  std::unordered_set<ir::OpId> map_tests_;  ///< ops that test whether a loop of a map continues
   std::uint64_t next_scope_ = 0;
   std::uint32_t next_variable_id_ = 1;
   Tuning tuning_;

@@ -1,6 +1,6 @@
 #pragma once
-// Values of tune() that are chosen for the shapes of a call. The choosing lies above this layer;
-// here is where a call asks for it, and where what was chosen is kept.
+// Values of tune() that are chosen for the shapes of a call. The chooser is in a higher layer;
+// calls reach it through this hook, and its choices are kept here.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -16,30 +16,30 @@ namespace tegula::dsl {
 
 struct TraceResult;
 
-/// Chooses values for a call of a kernel none of whose tune() values is given; none where the
-/// defaults are to be used.
+/// Chooses values for a call of a kernel none of whose tune() values are given; none if the
+/// defaults must be used.
 using TuningChooser = std::optional<Tuning> (*)(KernelInstance& kernel, const Stream* stream,
                                                 std::span<const HostArg> args, Device device);
-/// The process's chooser from now on; null leaves all to the defaults.
+/// Sets the process's chooser; null leaves all values at their defaults.
 void set_tuning_chooser(TuningChooser chooser);
 
-/// All about the shapes of a call: dtypes, extents, strides, alignment, constants.
+/// Returns a key of the shapes of a call: dtypes, extents, strides, alignment, constants.
 CallKey shapes_key(const KernelInstance& kernel, std::span<const HostArg> args, Device device);
 
 /// Choices made for the calls of one kernel object. Look-ups take no lock.
 class TunedCalls {
  public:
-  /// False for a kernel that has nothing to choose.
+  /// Returns false for a kernel that has nothing to choose.
   bool has_choices() const { return state_.load(std::memory_order_relaxed) == State::chooses; }
-  /// Notes after the first trace whether there is anything to choose; true if this trace was the
-  /// first and there is, so that the call starts over.
+  /// Notes after the first trace whether there is anything to choose. Returns true if this trace
+  /// was the first and there is, so that the call starts over.
   bool note(const TraceResult& traced, const Tuning& given);
-  /// The kernel that a call goes to; null for this one.
+  /// Returns the kernel that a call must run; null for this one.
   KernelInstance* find(KernelInstance& kernel, const Stream* stream, std::span<const HostArg> args,
                        Device device);
-  /// From now on calls of these shapes use the values.
+  /// Makes later calls of these shapes use the values.
   void set(KernelInstance& kernel, const CallKey& shapes, const Tuning& tuning);
-  /// The kernel that the latest call went to; null for this one.
+  /// Returns the kernel that the latest call ran; null for this one.
   KernelInstance* latest() const { return latest_.load(std::memory_order_acquire); }
 
  private:

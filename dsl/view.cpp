@@ -1,4 +1,4 @@
-// Views: subscripts become the offsets of a box, or, where tiles select, the addresses of a gather.
+// Views: subscripts become the offsets of a box or, for index tiles, the addresses of a gather.
 #include "tegula/view.h"
 
 #include <fmt/format.h>
@@ -20,10 +20,10 @@ using dsl::ViewAccessRecord;
 
 namespace {
 
-/// More elements of one dimension than this are not held on chip at once.
+/// Maximum number of elements of one dimension that are on chip at once.
 constexpr std::int64_t kMaxWholeDimension = 32768;
 
-/// A new tile variable as an operand placed where the user wrote.
+/// Makes a new tile variable an operand at the user's location.
 Arg here(const Tile& t, const Loc& at) { return Arg(t).at(at); }
 
 }  // namespace
@@ -63,7 +63,7 @@ Index Index::until(const Arg& end) const {
   Index bounded = *this;
   bounded.end_ =
       t.tile(t.indices.restated(t.build, dsl::end_operand(t, end), dsl::IndexTypes::Kind::Index));
-  // An earlier end stays one.
+  // Keep an earlier end.
   if (end_) bounded.end_ = min(*end_, *bounded.end_);
   if (block_ == 1) assume(first_ < *bounded.end_);
   return bounded;
@@ -71,7 +71,7 @@ Index Index::until(const Arg& end) const {
 Index slice(const Arg& first, std::int64_t block) {
   if (!dsl::is_block(block)) fail(ErrorId::bad_block, first.loc(), {}, block);
   Tracer& t = Tracer::at(first.loc(), "slice");
-  // A wider integer stays one: a view of an address may have elements there.
+  // Keep a wider integer: a view at an address may have elements there.
   if (dsl::is_wider_than_indices(t, first) && is_integer(t.type(first).dtype()))
     return Index(t.tile(t.value(first)), block);
   const ir::Value at = dsl::operand(t, first, t.index_type());
@@ -91,19 +91,19 @@ Subscript::Subscript(const Tile& t, std::source_location at) : first_(t, at), lo
 // ---- naming a part of a view --------------------------------------------------------------------
 namespace {
 
-/// Whether the kernel asked for this very extent somewhere: `all` of K then meets `all` of Q whose
-/// extent is fixed.
+/// Returns true if the kernel requested exactly this extent of another dimension: `all` of K is
+/// then combined with `all` of Q whose extent is fixed.
 bool is_fixed_elsewhere(const Tracer& t, std::int64_t extent) {
   for (const dsl::ArgClass& a : t.signature.args)
     for (int i = 0; i < a.info.rank; ++i) {
-      // One that merely fills its bucket was not asked for.
+      // An extent that merely fills its bucket was not requested.
       const dsl::DimClass& d = a.dims[static_cast<std::size_t>(i)];
       if (d.fixed == extent && d.bucket < 0) return true;
     }
   return false;
 }
 
-/// `all`: the extent itself where the kernel is compiled for it, else the bucket it falls into.
+/// Returns the extent of `all`: the exact one if the kernel is compiled for it, else its bucket.
 std::int64_t whole_extent(Tracer& t, std::uint32_t param, int axis, Loc loc) {
   const Dims& sample = t.arg_class(param).sample;
   const bool exact =
@@ -127,7 +127,7 @@ ir::Value offset_of(Tracer& t, std::uint32_t param, const Subscript& s) {
   return dsl::index_operand(t, s.first());
 }
 
-/// The index tiles among the subscripts, of one shape; scalars elsewhere stay.
+/// Broadcasts the index tiles among the subscripts to one shape; scalars elsewhere stay scalars.
 std::vector<ir::Value> index_tiles(Tracer& t, std::uint32_t param,
                                    std::span<const Subscript> subscripts, Loc at) {
   std::vector<ir::Value> tiles;
@@ -137,9 +137,8 @@ std::vector<ir::Value> index_tiles(Tracer& t, std::uint32_t param,
   return tiles;
 }
 
-/// A box; where index tiles are among the subscripts, they name its places along the dimension that
-/// the first of them stands for. Tiles of several dimensions are a line there, and the result has
-/// their shape.
+/// Makes a box. Index tiles among the subscripts give its positions along the dimension of the
+/// first of them. Tiles of several dimensions are flattened there, and the result has their shape.
 ViewAccessRecord make_box_access(Tracer& t, std::uint32_t param,
                                  std::span<const Subscript> subscripts, Loc at) {
   ViewAccessRecord part{param, {}, {}, {}, false, at, false};
@@ -178,7 +177,7 @@ ViewAccessRecord make_box_access(Tracer& t, std::uint32_t param,
   return part;
 }
 
-/// Elements by their addresses: every subscript is an index tile or a scalar.
+/// Accesses elements by their addresses: every subscript is an index tile or a scalar.
 ViewAccessRecord make_gather_access(Tracer& t, std::uint32_t param,
                                     std::span<const Subscript> subscripts, Loc at) {
   ViewAccessRecord part{param, {}, {}, {}, true, at, false};
@@ -204,9 +203,10 @@ std::uint32_t make_access(Tracer& t, std::uint32_t param, Hints hints,
   return static_cast<std::uint32_t>(t.accesses.size() - 1);
 }
 
-/// The part with the places along the one dimension that ends as an index tile, where the kernel
-/// writes the tensor: what stands behind the end is another's, who may write it meanwhile. Parts
-/// that end along several dimensions, or beside an index tile, are read as they lie.
+/// Returns the part with the positions along the one dimension that ends as an index tile, if the
+/// kernel writes the tensor: elements after the end belong to another program, which may write them
+/// meanwhile. Parts that end along several dimensions, or that have an index tile, are read as they
+/// are.
 std::optional<ViewAccessRecord> by_places(Tracer& t, const ViewAccessRecord& part) {
   const bool has_one_end = std::ranges::count_if(part.ends, [](ir::Value e) { return !!e; }) == 1;
   if (t.arg_class(part.param).info.access == detail::ViewAccess::In || !has_one_end) return {};
@@ -308,7 +308,7 @@ ir::Value dsl::stored_value(Tracer& t, const Arg& value, ir::Type target, Loc lo
 
 namespace {
 
-/// "A[C.M, A.K]": the view, and the dimensions its indices run over.
+/// Returns "A[C.M, A.K]": the view, and the dimensions its indices run over.
 std::string description(const Tracer& t, std::uint32_t param,
                         std::span<const Subscript> subscripts) {
   std::string out = t.kernel.params()[param].name + "[";
@@ -396,7 +396,7 @@ void View::set_partial(std::source_location at) const {
 
 // ---- ViewTile -----------------------------------------------------------------------------------
 void ViewTile::operator=(const Arg& value) && {
-  // Its own place: that of the value may be inside a header.
+  // Use the target's own location: that of the value may be inside a header.
   const std::uint32_t part = access_;
   Tracer& t = Tracer::at(value.loc(), "a store");
   t.build.loc = t.accesses[part].loc;

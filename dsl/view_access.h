@@ -1,5 +1,5 @@
 #pragma once
-// Parts of views as addresses, for what boxes cannot say: gathers, scatters and atomics.
+// Parts of views as addresses, for accesses that are not boxes: gathers, scatters and atomics.
 #include "dsl/tracer.h"
 #include "ir/view_addresses.h"
 
@@ -7,15 +7,16 @@ namespace tegula::dsl {
 
 ir::ViewAddresses addresses(Tracer& t, const ViewAccessRecord& part);
 
-/// Operands and attributes of an op on a part that is a box, which loads it or stores a value.
+/// Return the operands and attributes of an op that loads a box or stores a value to it.
 std::vector<ir::Value> box_operands(Tracer& t, const ViewAccessRecord& part, ir::Value stored = {});
 ir::AttrList box_attrs(const ViewAccessRecord& part);
-/// The same elements as a tile of another shape.
+/// Returns the same elements as a tile of another shape.
 ir::Value shaped(Tracer& t, ir::Value v, ir::Type type);
-/// A tile of the part's shape without the elements at or beyond the ends of its indices.
+/// Returns the tile, of the part's shape, with elements at or beyond the ends of its indices
+/// absent.
 ir::Value cropped(Tracer& t, const ViewAccessRecord& part, ir::Value v);
 
-/// The value of a store, in the type and shape of its target.
+/// Returns the value of a store, in the type and shape of its target.
 ir::Value stored_value(Tracer& t, const Arg& value, ir::Type target, Loc loc);
 
 }  // namespace tegula::dsl

@@ -1,5 +1,5 @@
 #pragma once
-// A call of the library as one plan of data: what it would launch, recorded instead of run.
+// A library call as one plan of data: its launches are recorded instead of run.
 #include <deque>
 #include <span>
 #include <string_view>
@@ -9,18 +9,18 @@
 
 namespace tegula::dsl {
 
-/// The plan of a kernel's launch with these arguments, which are its slots. The kernel is compiled
-/// for the target that `mode` names; needs no GPU. Throws CompileError for one that captures
+/// Returns the plan of a kernel's launch with these arguments, which are its slots. The kernel is
+/// compiled for the target of `mode`; no GPU is needed. Throws CompileError if the kernel captures
 /// Scalars or Tensors.
 CallPlan plan_of_launch(KernelInstance& kernel, PlanRecorder::Mode mode,
                         std::span<const HostArg> args);
 
-/// While it lives, launches of this thread are recorded: those of plans and of kernels that are
+/// Records this thread's launches during its lifetime: those of plans, and of kernels that are
 /// called directly. Kernels are compiled for the target of this name.
 class CallRecording {
  public:
-  /// `callable` is named in messages. `args` are those of the call, tensors without memory, each in
-  /// addresses of its own: by these the arguments of launches are found again.
+  /// `callable` is the name for messages. `args` are those of the call: tensors without memory,
+  /// each with different addresses, by which the arguments of launches are identified.
   CallRecording(std::string_view callable, std::string_view target, std::span<const HostArg> args);
   ~CallRecording();
   CallRecording(const CallRecording&) = delete;
@@ -28,13 +28,14 @@ class CallRecording {
   static CallRecording* current();
 
   std::string_view target() const { return target_; }
-  /// Adds the launches of a plan that is called with `args`. Throws CompileError where one of them
-  /// is neither a tensor of the recorded call, nor a view of one, nor a number.
+  /// Adds the launches of a plan that is called with `args`. Throws CompileError if one of them is
+  /// neither a tensor of the recorded call, nor a view of one, nor a number.
   void add(const CallPlan& plan, std::span<const HostArg> args);
   /// Adds a kernel's launch.
   void add(KernelInstance& kernel, std::span<const HostArg> args);
 
-  /// Everything that was recorded: its slots are the arguments of the call, all its views fixed.
+  /// Returns everything recorded: its slots are the arguments of the call, and all its views are
+  /// fixed.
   CallPlan take() { return std::move(plan_); }
 
  private:

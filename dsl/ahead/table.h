@@ -1,7 +1,7 @@
 #pragma once
-// Calls compiled ahead of time, in one block of bytes: for each the class of arguments that it is
-// for, and its launches as data, with the kernels' artefacts. A program links the block and needs
-// no compiler.
+// Calls compiled ahead of time, in one block of bytes: for each call its class of arguments, and
+// its launches as data, with the kernels' artefacts. A program links the block and needs no
+// compiler.
 #include <memory>
 #include <span>
 #include <string>
@@ -19,12 +19,12 @@ struct AheadClass {
   std::vector<ArgClass> args;  ///< run-time arguments
   std::vector<std::uint64_t> constants;
   bool is_wide = false;  ///< indices are computed in 64 bits
-  /// Strides of the arguments, none of a number. Those of a kernel's class are empty: it serves
-  /// any.
+  /// Strides of the arguments; empty for a number. All are empty in a kernel's class, which serves
+  /// any strides.
   std::vector<Dims> strides = {};
 };
 
-/// Whether a call of class `made` may have arguments of class `given`.
+/// Returns true if a call of class `made` may have arguments of class `given`.
 bool serves(const AheadClass& made, const AheadClass& given);
 
 struct AheadCall {
@@ -33,7 +33,7 @@ struct AheadCall {
   CallPlan plan;  ///< its slots are the callable's parameters; all its views are fixed
 };
 
-/// Two dimensions of one name. A kernel relies on their extents being equal.
+/// Two dimensions with the same name. A kernel relies on their extents being equal.
 struct EqualDims {
   std::string name;
   std::size_t param[2];
@@ -43,46 +43,48 @@ struct EqualDims {
 struct AheadCallable {
   std::string name;
   std::vector<ExportParam> params;
-  /// A kernel serves whatever is as regular as what it was compiled for, and takes any numbers. A
-  /// callable of the library decides by extents, strides and numbers, and serves these alone.
+  /// A kernel serves all arguments that are as regular as those it was compiled for, and any
+  /// numbers. A library callable makes decisions by extents, strides and numbers, and serves only
+  /// these.
   bool is_kernel = true;
-  std::vector<EqualDims> equal = {};  ///< a kernel's, that each call is checked for
+  std::vector<EqualDims> equal = {};  ///< equal dimensions of a kernel, checked in each call
 };
 
-/// Each further use of a dimension's name, with the first. Throws std::runtime_error for a tensor
-/// that has names of another number of dimensions than its own.
+/// Returns each further use of a dimension's name, paired with the first use. Throws
+/// std::runtime_error if the number of a tensor's dimension names differs from its rank.
 std::vector<EqualDims> equal_dims_of(std::span<const ExportParam> params);
 
-/// The class of the arguments of a call, one for each parameter. Throws CompileError where one does
-/// not fit.
+/// Returns the class of a call's arguments, one for each parameter. Throws CompileError if an
+/// argument does not fit.
 AheadClass class_of(std::span<const HostArg> args, const AheadCallable& callable);
 
 class AheadTable {
  public:
   AheadTable() = default;
-  /// Throws CompileError where the bytes are no table of this version, or damaged.
+  /// Throws CompileError if the bytes are not a table of this version, or are damaged.
   explicit AheadTable(std::string_view bytes);
 
-  /// Compiles the exported kernel for the target and arguments such as these. Throws CompileError
-  /// for a kernel that captures Scalars or Tensors.
+  /// Compiles the exported kernel for the target and for arguments such as these. Throws
+  /// CompileError if the kernel captures Scalars or Tensors.
   void add(const std::string& name, std::span<const ExportParam> params, KernelInstance& kernel,
            std::string_view target, std::span<const HostArg> args);
-  /// Compiles what a call of another callable launches with arguments of these shapes, strides and
-  /// types, and these numbers, by what it decides on GPU 0 (runtime/described_gpu.h). Throws
-  /// CompileError for a call that needs memory which is neither of its arguments nor of a plan.
+  /// Compiles the launches of a call of another callable, for arguments of these shapes, strides
+  /// and types, and these numbers, with the decisions that it makes on GPU 0
+  /// (runtime/described_gpu.h). Throws CompileError if the call needs memory that belongs neither
+  /// to its arguments nor to a plan.
   void add(const std::string& name, const Exportable& callable, std::string_view target,
            std::span<const HostArg> args);
-  /// The table's bytes, calls from special to general.
+  /// Returns the table's bytes, with calls ordered from special to general.
   std::string encode() const;
 
-  /// Throws CompileError where there is no callable of this name.
+  /// Throws CompileError if there is no callable of this name.
   const AheadCallable& callable(std::string_view name) const;
-  /// Number of the first call that serves the arguments; -1 for none.
+  /// Returns the number of the first call that serves the arguments, or -1 if there is none.
   int find(const AheadCallable& callable, std::span<const HostArg> args) const;
   const AheadCall& call(int number) const { return calls_[static_cast<std::size_t>(number)]; }
   std::span<const AheadCallable> callables() const { return callables_; }
   std::size_t size() const { return calls_.size(); }
-  /// Each kernel of the calls once, in the order of their first launch.
+  /// Returns each kernel of the calls once, in the order of their first launch.
   std::vector<std::shared_ptr<const runtime::CompiledKernel>> kernels() const;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// Block lists made on the device from what a mask computes.
+// Block lists made on the device from the values of a mask.
 #include <memory>
 #include <string>
 
@@ -14,18 +14,18 @@ class DerivedBlockLists {
   explicit DerivedBlockLists(const MaskFunction& source);
   ~DerivedBlockLists();
 
-  /// Whether the lists hold for positions computed in 64 bits too.
+  /// Returns true if the lists are also valid for positions computed in 64 bits.
   bool holds_in_64_bits() const;
 
-  /// Launches what makes the lists of attention from `Q` to `K` ([batch, heads, rows, head_dim]),
-  /// in the stream's workspace (scratch.h). Those of many sequences are by sequence, in columns of
-  /// their own.
+  /// Launches the kernels that make the lists for attention from `Q` to `K` ([batch, heads, rows,
+  /// head_dim]), in the stream's workspace (scratch.h). With several sequences there is one list
+  /// per sequence, in separate columns.
   BlockListArgs make(const Stream& stream, const Tensor& Q, const Tensor& K, BlockShape tiles,
                      const QueryTileRows& rows) const;
-  /// The same as launches of a plan; `rows` has the lengths of its slots `cu_q` and `cu_kv`.
+  /// Does the same as launches of a plan; `cu_q` and `cu_kv` are the slots of `rows.lengths`.
   BlockListSlots make(PlanBuilder& plan, const Tensor& Q, const Tensor& K, BlockShape tiles,
                       const QueryTileRows& rows, PlanSlot cu_q, PlanSlot cu_kv) const;
-  /// Report, as Kernel::explain() gives it, on the kernels that make lists.
+  /// Returns a report, like Kernel::explain(), on the kernels that make lists.
   std::string explain() const;
 
  private:
@@ -34,7 +34,7 @@ class DerivedBlockLists {
   typename Memory::Lists made_in(Memory& memory, const Tensor& Q, const Tensor& K, BlockShape tiles,
                                  const QueryTileRows& rows, const typename Memory::Place& cu_q,
                                  const typename Memory::Place& cu_kv) const;
-  std::unique_ptr<Kernels> of_head_, of_group_;  ///< by whether heads are rows of a tile
+  std::unique_ptr<Kernels> of_head_, of_group_;  ///< separate heads; heads as rows of a tile
 };
 
 }  // namespace tegula

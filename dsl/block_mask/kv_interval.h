@@ -1,5 +1,5 @@
 #pragma once
-// Intervals of keys whose ends are numbers of the kernel that is being traced.
+// Intervals of keys whose ends are values of the kernel that is being traced.
 #include <algorithm>
 #include <optional>
 
@@ -9,7 +9,7 @@
 
 namespace tegula {
 
-/// A number of the kernel (i32), and what is known of it now.
+/// A value of the kernel (i32), and the range that is known for it during tracing.
 struct RecordedBound {
   Tile tile;
   ir::Interval range;
@@ -27,7 +27,7 @@ inline RecordedBound smaller(const RecordedBound& a, const RecordedBound& b) {
           {std::min(a.range.lo, b.range.lo), std::min(a.range.hi, b.range.hi)}};
 }
 
-/// kv in [lo, hi); an end that is absent is that of all keys. Nothing where lo >= hi.
+/// kv in [lo, hi); an absent end is that of all keys. Empty if lo >= hi.
 struct KvInterval {
   std::optional<RecordedBound> lo, hi;
 };
@@ -47,14 +47,14 @@ inline KvInterval intersect(const KvInterval& a, const KvInterval& b) {
 inline KvInterval hull(const KvInterval& a, const KvInterval& b) {
   return {of_both(a.lo, b.lo, smaller), of_both(a.hi, b.hi, larger)};
 }
-/// An interval within the union: all of it if they share an end, else one of the two.
+/// Returns an interval within the union: all of it if they share an end, else one of the two.
 inline KvInterval inner_hull(const KvInterval& a, const KvInterval& b) {
   const bool share_end = (!a.lo && !b.lo) || (!a.hi && !b.hi);
   if (share_end) return hull(a, b);
   return a.hi && !b.hi ? b : a;
 }
 
-/// The range for the loop over keys: inside of [0, length], and its ends in order.
+/// Returns the range for the loop over keys: clamped to [0, length], with lo <= hi.
 inline KvRange clamp_to_range(const KvInterval& s, const Tile& length) {
   if (!s.lo) {
     const RecordedBound hi =

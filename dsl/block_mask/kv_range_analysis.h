@@ -1,7 +1,7 @@
 #pragma once
 // The keys that a tile of queries sees, as arithmetic of the kernel that is being traced: what
-// ir/analysis/mask/ranges computes on the host, for conditions whose ends are simple enough to be
-// recomputed by every program.
+// ir/analysis/mask/ranges computes on the host, for conditions whose ends are simple enough for
+// every program to recompute.
 #include "dsl/functions/traced_function.h"
 #include "ir/analysis/mask/solved_conditions.h"
 #include "tegula/block_mask.h"
@@ -19,7 +19,7 @@ class KvRangeAnalysis {
   const ir::SolvedConditions& limits() const { return limits_; }
 
   /// Records the ranges for query rows [first, last]. Conditions that are not affine in q, or whose
-  /// arithmetic may wrap around, are taken to be unknown.
+  /// arithmetic may wrap around, are treated as unknown.
   KvRanges record(const Tile& first, const Tile& last, const Tile& seqlen_kv) const;
 
  private:

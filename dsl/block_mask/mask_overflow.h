@@ -1,6 +1,6 @@
 #pragma once
-// Whether the arithmetic of a mask stays within its type for one tile of queries and all keys,
-// where that is up to Scalars of the launch.
+// Tests whether the arithmetic of a mask stays within its type for one tile of queries and all
+// keys, if that depends on Scalars of the launch.
 #include "dsl/functions/traced_function.h"
 #include "ir/analysis/mask/interval_rules.h"
 #include "ir/analysis/mask/solved_conditions.h"
@@ -13,12 +13,12 @@ class MaskOverflow {
   MaskOverflow(const ir::SolvedConditions& limits, const MaskFunction& mask, const Tile& first,
                const Tile& last, const Tile& seqlen_kv);
 
-  /// i1: no node of the list, nor what it is computed from, leaves i32 or divides by less than 1.
-  /// The nodes are such that SolvedConditions::is_checkable.
+  /// Returns an i1 that is true if no node of the list, nor any of its operands, leaves i32 or
+  /// divides by less than 1. SolvedConditions::is_checkable must hold for the nodes.
   Tile no_overflow(const std::vector<ir::MaskNodeId>& nodes);
 
  private:
-  /// In 64 bits, so that it is exact for operands of 32.
+  /// Bounds in 64 bits, so that they are exact for operands of 32 bits.
   using Wide = ir::Enclosure<Tile>;
   Wide bounds(ir::MaskNodeId id);
   Wide operation(const ir::MaskNode& node);

@@ -1,5 +1,5 @@
 #pragma once
-// Parts of a mask computed in a kernel that is being traced, as the mask itself computes them.
+// Parts of a mask, computed in a kernel that is being traced by the mask's own operations.
 #include <vector>
 
 #include "dsl/functions/traced_function.h"
@@ -11,7 +11,7 @@ namespace tegula {
 /// Records nodes at given positions, each once.
 class MaskValues {
  public:
-  /// `position`: that of the queries or of the keys, i32, whichever the nodes depend on.
+  /// `position` is the position of the queries or of the keys (i32), whichever the nodes depend on.
   MaskValues(const MaskFunction& source, const Tile& b, const Tile& h, const Tile& position);
   Tile at(ir::MaskNodeId id);
 

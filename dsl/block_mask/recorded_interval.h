@@ -1,6 +1,6 @@
 #pragma once
-// Interval analysis of a mask with numbers that a kernel records: for bounds that only the launch
-// knows. The rules are those of the host (ir/analysis/mask/interval_rules).
+// Interval analysis of a mask with values that a kernel records, for bounds that are known only at
+// launch. The rules are those of the host (ir/analysis/mask/interval_rules).
 #include <functional>
 #include <optional>
 
@@ -12,41 +12,41 @@
 namespace tegula {
 
 using TileBounds = ir::Enclosure<Tile>;
-/// i1: true everywhere (`lo`), true somewhere (`hi`), unless it is surely false.
+/// i1: `lo` is true if the condition is true everywhere, `hi` if it may be true somewhere.
 using ThreeValued = ir::Enclosure<Tile>;
 
-/// An integer over a block: bounds of i32, both of them within `range` whatever the launch is.
+/// An integer over a block: bounds in i32, both of them within `range` for every launch.
 struct RecordedInterval {
   TileBounds bounds;
   ir::Interval range;
-  bool is_point = false;  ///< both bounds are one value
+  bool is_point = false;  ///< both bounds are the same value
 };
 
-/// Knowledge about a node; absent for an integer that may be anything.
+/// Knowledge about a node; an integer without `number` may have any value.
 struct AbstractValue {
   std::optional<RecordedInterval> number;
   std::optional<ThreeValued> truth;
 };
 
-/// Records the evaluation of the parts of a mask that join both axes. Scalars and tiles may be
-/// mixed: the result is for each element of the tiles.
+/// Records the evaluation of the parts of a mask that depend on both axes. Scalars and tiles may be
+/// mixed: the result is per element of the tiles.
 class MaskIntervals {
  public:
-  /// Gives what is known of a node that depends on one axis, or on none.
+  /// Returns the knowledge about a node that depends on one axis, or on none.
   using Leaf = std::function<AbstractValue(ir::MaskNodeId)>;
   explicit MaskIntervals(const ir::MaskAxisDependence& sides);
 
   ThreeValued run(const Leaf& leaf) const;
-  /// Knowledge about a leaf, from its least and largest value (i32; a condition: 0 and 1). Absent
-  /// where these do not fit.
+  /// Returns the knowledge about a leaf from its minimum and maximum (i32; for a condition 0 and
+  /// 1). Absent if these do not fit.
   AbstractValue known(ir::MaskNodeId id, const TileBounds& bounds, bool is_point) const;
-  /// True if no operation above the leaves, nor in them, may leave its type: then the mask means
-  /// the same in wider types.
+  /// Returns true if no operation in the leaves or above them may leave its type: then the mask has
+  /// the same meaning in wider types.
   bool has_no_overflow() const;
 
  private:
   const ir::MaskAxisDependence& sides_;
-  ir::MaskBlocks whole_domain_;  ///< what holds at all positions, for all launches
+  ir::MaskBlocks whole_domain_;  ///< facts that are true at all positions, for all launches
 };
 
 }  // namespace tegula

@@ -1,15 +1,15 @@
 #pragma once
 // Functions of floats that are composed of operations: small floats are computed in f32 and rounded
-// once, and everything is recorded where the user called the function.
+// once, and all operations are recorded at the location of the user's call.
 #include "dsl/elementwise.h"
 #include "tegula/math.h"
 
 namespace tegula::dsl {
 
-/// The type in which a function of operands of type `d` is computed.
+/// Returns the type in which a function of operands of type `d` is computed.
 inline DType computed_in(DType d) { return d == DType::f64 ? d : DType::f32; }
 
-/// `f` of one operand, as f32 or f64.
+/// Returns `f` of one operand, as f32 or f64.
 template <class F>
 Tile composed(std::string_view what, const Arg& x, const F& f) {
   Tracer& t = Tracer::at(x.loc(), what);
@@ -20,7 +20,7 @@ Tile composed(std::string_view what, const Arg& x, const F& f) {
   return result.dtype() == DType::i1 ? result : cast(result, d);
 }
 
-/// `f` of two operands, which are broadcast by what is done with them.
+/// Returns `f` of two operands, which its operations broadcast.
 template <class F>
 Tile composed(std::string_view what, const Arg& x, const Arg& y, const F& f) {
   Tracer& t = Tracer::at(x.loc(), what);

@@ -1,5 +1,5 @@
 #pragma once
-// The functions of f64 that are instructions, or ops, for f32.
+// f64 versions of the functions that are instructions, or ops, for f32.
 #include "tegula/value.h"
 
 namespace tegula::dsl::elementary {

@@ -1,7 +1,7 @@
 #pragma once
-// Parts of the math functions: polynomials, reductions of the argument and the bits of a
-// float. Only correctly rounded operations and integers, so that all executors compute the same
-// bits. Arguments are f32 or f64; the results have their type.
+// Parts of the math functions: polynomials, argument reductions and the bits of a float. They use
+// only correctly rounded operations and integers, so that all executors compute the same bits.
+// Arguments are f32 or f64; the results have their type.
 #include <array>
 #include <cstdint>
 #include <span>
@@ -14,7 +14,7 @@ namespace tegula::dsl::elementary {
 /// IEEE 754's binary32 or binary64.
 struct Format {
   DType type, bits, unsigned_bits;
-  int width, mantissa;  ///< bits in all, stored bits of the significand
+  int width, mantissa;  ///< total bits, stored bits of the significand
   std::int64_t bias;
 
   std::int64_t infinity() const { return (2 * bias + 1) << mantissa; }
@@ -25,10 +25,10 @@ struct Format {
 Format format_of(const Tile& x);
 inline bool is_wide(const Tile& x) { return x.dtype() == DType::f64; }
 
-/// Two or more coefficients from the highest power to the lowest, by Horner's scheme in fused
-/// multiplications.
+/// Evaluates a polynomial of two or more coefficients, highest power first, by Horner's scheme with
+/// fused multiply-adds.
 Tile polynomial(const Tile& x, std::span<const double> coefficients);
-/// The polynomial of the one list or of the other, by x's type.
+/// Evaluates the polynomial of the first list for f32, of the second for f64.
 template <std::size_t N, std::size_t M>
 Tile polynomial(const Tile& x, const std::array<double, N>& narrow,
                 const std::array<double, M>& wide) {
@@ -36,16 +36,16 @@ Tile polynomial(const Tile& x, const std::array<double, N>& narrow,
                     : polynomial(x, std::span<const double>(narrow));
 }
 
-/// The bits as a signed integer, and the float with these bits.
+/// Return the bits as a signed integer, and the float with these bits.
 Tile bits_of(const Tile& x);
 Tile from_bits(const Tile& bits, const Format& f);
-/// 2^j for an integer tile whose power is a normal number.
+/// Returns 2^j for an integer tile; the power must be a normal number.
 Tile power_of_two(const Tile& j, const Format& f);
 /// x * 2^j rounded once, for |j| < 2 bias.
 Tile scaled(const Tile& x, const Tile& j);
 /// |x| with the sign of y.
 Tile with_sign(const Tile& x, const Tile& y);
-/// Larger and smaller one; NaN if one is.
+/// Return the larger or the smaller one; NaN if one is NaN.
 Tile kept_max(const Tile& x, double bound);
 Tile kept_min(const Tile& x, double bound);
 
@@ -54,19 +54,19 @@ struct Reduced {
   Tile rest, exponent;  ///< of x's type, integer
 };
 Reduced reduced(const Tile& x);
-/// Natural logarithm of a positive normal number.
+/// Returns the natural logarithm of a positive normal number.
 Tile log_of_normal(const Tile& x);
 enum class Logarithm : std::uint8_t { natural, binary, decimal };
-/// Logarithm of (1 + rest) 2^exponent.
+/// Returns the logarithm of (1 + rest) 2^exponent.
 Tile logarithm_of(const Reduced& x, Logarithm base);
-/// Logarithm of any number.
+/// Returns the logarithm of any number.
 Tile logarithm(const Tile& x, Logarithm base);
-/// Natural logarithm of a positive normal number as a sum: twice the digits, nearly.
+/// Natural logarithm of a positive normal number as a sum, with nearly twice the digits.
 struct Sum {
   Tile high, low;
 };
 Sum log_sum(const Tile& x);
-/// a + b, and what is rounded away.
+/// Returns a + b and its rounding error.
 Sum exact_sum(const Tile& a, const Tile& b);
 
 /// A number as m 2^j.
@@ -75,20 +75,20 @@ struct Power {
 
   Tile value() const { return scaled(mantissa, exponent); }
 };
-/// x - j ln 2 and j, the integer next to x / ln 2.
+/// Returns x - j ln 2 and j, the integer nearest to x / ln 2.
 Reduced without_powers(const Tile& x);
-/// e^(x + low) for a small `low`; what overflows or underflows does so in value().
+/// Returns e^(x + low) for a small `low`; overflow and underflow occur only in value().
 Power exp_parts(const Tile& x);
 Power exp_parts(const Tile& x, const Tile& low);
 /// e^r - 1 for |r| <= ln(2) / 2.
 Tile expm1_part(const Tile& r);
 
-/// sin(pi x) and cos(pi x); NaN of infinities.
+/// sin(pi x) and cos(pi x); NaN for infinities.
 struct SineCosine {
   Tile sine, cosine;
 };
 SineCosine sincos_pi(const Tile& x);
-/// Sine and cosine of an angle that is some quarters of a turn larger.
+/// Returns sine and cosine of the angle plus a number of quarter turns.
 SineCosine turned(const Tile& sine, const Tile& cosine, const Tile& quarters);
 
 }  // namespace tegula::dsl::elementary

@@ -1,5 +1,5 @@
 #pragma once
-// Arguments of the C interface as those of a launch.
+// Converts arguments of the C interface to those of a launch.
 #include <tegula.h>
 
 #include <array>
@@ -18,20 +18,21 @@ struct CalleeName {
   Loc loc;
 };
 
-/// The arguments of one call, in place: a call allocates nothing for up to about 32 of them.
+/// The arguments of one call, stored in place: a call with up to about 32 of them does not
+/// allocate.
 class Arguments {
  public:
-  /// Throws CompileError where an argument is not of its parameter's kind, or no tensor. Tensors
-  /// without memory stand for aligned ones where `may_lack_memory`.
+  /// Throws CompileError if an argument is not of its parameter's kind, or its tensor is invalid.
+  /// With `may_lack_memory`, tensors without memory represent aligned ones.
   Arguments(const detail::Exported& callee, std::span<const TegulaArg> args,
             bool may_lack_memory = false)
       : Arguments({callee.name(), callee.loc()}, callee.callable().params, args, may_lack_memory) {}
-  /// The same for a callable that is known by its parameters alone.
+  /// Does the same for a callable of which only the parameters are known.
   Arguments(const CalleeName& callee, std::span<const ExportParam> params,
             std::span<const TegulaArg> args, bool may_lack_memory = false);
 
   std::span<const detail::HostArg> host() const { return host_; }
-  /// Device of the first tensor; without one the best.
+  /// Returns the device of the first tensor, or the best device if there are no tensors.
   Device device() const;
 
  private:
@@ -41,14 +42,14 @@ class Arguments {
   std::pmr::vector<detail::HostArg> host_{&memory_};
 };
 
-/// Refuses more arguments than parameters, and fewer than those that must be given.
+/// Throws if there are more arguments than parameters, or fewer than the required ones.
 void check_count(const CalleeName& callee, std::span<const ExportParam> params,
                  std::span<const TegulaArg> args);
 inline void check_count(const detail::Exported& callee, std::span<const TegulaArg> args) {
   check_count({callee.name(), callee.loc()}, callee.callable().params, args);
 }
 
-/// The array that C gives as a pointer and a count.
+/// Returns the array that C passes as a pointer and a count.
 std::span<const TegulaArg> args_of(const detail::Exported& callee, const TegulaArg* args,
                                    std::int32_t count);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Extents by the names of dimensions.
+// Extents by dimension names.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -11,8 +11,8 @@ namespace tegula::c {
 
 using Extents = std::map<std::string, std::int64_t, std::less<>>;
 
-/// The extent that a dimension's text stands for: a name, a number, or a name with `*` or `+` and a
-/// number. Empty where none of the names is known.
+/// Returns the extent that a dimension's text denotes: a name, a number, or a name with `*` or `+`
+/// and a number. Empty if the name is not known.
 std::optional<std::int64_t> extent_of(std::string_view text, const Extents& extents);
 
 }  // namespace tegula::c

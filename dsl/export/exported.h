@@ -1,5 +1,5 @@
 #pragma once
-// Exported callables as the functions of the C interface see them.
+// Exported callables, for the functions of the C interface.
 #include <string_view>
 #include <vector>
 
@@ -7,9 +7,9 @@
 
 namespace tegula::c {
 
-/// Each name once, in the order in which libraries were loaded.
+/// Returns each name once, in the order in which libraries were loaded.
 std::vector<const char*> exported_names();
-/// Null if there is none.
+/// Returns null if there is none.
 const detail::Exported* find_exported(std::string_view name);
 /// Throws CompileError for null.
 const detail::Exported& checked(const TegulaCallable* callable);

@@ -1,5 +1,5 @@
 #pragma once
-// The last error of a thread, as the C interface hands it out.
+// The last error of a thread, for the C interface.
 #include <tegula.h>
 
 #include <string>
@@ -13,12 +13,12 @@ struct Failure {
   std::string text, hint, where;
 };
 
-/// Classes the exception that is being handled.
+/// Classifies the exception that is being handled.
 Failure current_failure();
 
-/// Makes it this thread's last error.
+/// Makes the failure this thread's last error.
 TegulaCode keep(Failure failure) noexcept;
-/// No exception is known, or there is no memory to describe one.
+/// For an unknown exception, or if there is no memory to describe one.
 TegulaCode keep_out_of_memory() noexcept;
 void keep_success() noexcept;
 const TegulaError* last_error() noexcept;

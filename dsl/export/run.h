@@ -1,10 +1,10 @@
 #pragma once
-// One call of an exported callable, however its arguments came.
+// Runs one call of an exported callable, for all forms of arguments.
 #include "dsl/export/arguments.h"
 
 namespace tegula::c {
 
-/// Calls it on `stream_on(device)`, a CUstream, which is asked for GPUs alone.
+/// Calls it on `stream_on(device)`, a CUstream, which is evaluated for GPUs only.
 template <class StreamOn>
 void run(const detail::Exported& callee, std::span<const TegulaArg> args,
          const StreamOn& stream_on) {

@@ -1,5 +1,5 @@
 #pragma once
-// A lambda that is an argument of a kernel, traced once over scalars: what every analysis asks.
+// A lambda that is an argument of a kernel, traced once over scalars, for all analyses.
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -13,7 +13,7 @@
 
 namespace tegula {
 
-/// Runs neither the lambda nor its trace again, and reads nothing, so that it may be made while a
+/// Does not run the lambda or its trace again, and reads nothing, so that it may be made while a
 /// kernel is being traced.
 class TracedFunction {
  public:
@@ -23,7 +23,7 @@ class TracedFunction {
 
   const ir::Function& function() const { return function_; }
   ir::Value argument(Argument a) const { return function_.arguments[a]; }
-  /// The capture behind a parameter; null if it was not captured.
+  /// Returns the capture that a parameter represents; null if it was not captured.
   const dsl::Capture* capture(ir::Value v) const;
 
  private:
@@ -32,17 +32,17 @@ class TracedFunction {
   ir::Function function_;
 };
 
-/// The expression of a mask, and where its numbers and tables come from.
+/// The expression of a mask, and the sources of its numbers and tables.
 struct MaskFunction {
   ir::MaskExpr expr;
-  /// The captured Scalar of each slot; null: a number that is none.
+  /// The captured Scalar of each slot; null if the slot is not a Scalar.
   std::vector<std::shared_ptr<detail::ScalarCell>> numbers;
-  std::vector<bool> is_scalar;  ///< whether a slot has a Scalar
+  std::vector<bool> is_scalar;  ///< true if a slot has a Scalar
   /// The captured tensor of each slot: the caller's variable, or the mask's own copy of it.
   std::vector<const Tensor*> tables;
   std::shared_ptr<const TracedFunction> owner;  ///< owns the memory of the tables
 
-  /// The Scalar behind a Param, in the kernel that is being traced.
+  /// Returns the Scalar of a Param, in the kernel that is being traced.
   Tile scalar(const ir::MaskNode& n) const {
     return detail::captured_scalar(numbers[static_cast<std::size_t>(n.value)], {});
   }
